@@ -1,0 +1,278 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"tenantry/backends/store/driver"
+)
+
+// State says which records of a kind with SoftDelete a question sees.
+type State int
+
+// The states. The zero value sees live records only.
+const (
+	Live State = iota
+	Deleted
+	Either
+)
+
+// Order is one step of a sort; missing values come first, ascending.
+type Order struct {
+	Field Field
+	Desc  bool
+}
+
+// Asc orders by a declared field, ascending.
+func Asc(name string) Order { return Order{Field: F(name)} }
+
+// Desc orders by a declared field, descending.
+func Desc(name string) Order { return Order{Field: F(name), Desc: true} }
+
+// Query asks for records. Ties are broken by id. Limit 0 means MaxLimit; more is cut to it.
+type Query struct {
+	Filter Filter
+	Sort   []Order
+	Limit  int
+	Offset int
+	State  State
+}
+
+// Collection is a kind opened in a workspace. Safe for concurrent use.
+type Collection[T any] struct {
+	kind *Kind[T]
+	ws   *Workspace
+}
+
+// In opens the kind in a workspace.
+func (k *Kind[T]) In(w *Workspace) Collection[T] { return Collection[T]{k, w} }
+
+// where joins the caller's filter with everything the workspace imposes.
+func (w *Workspace) where(s *Spec, f Filter, state State) (driver.Predicate, error) {
+	if !slices.Contains(w.specs, s.collection) {
+		return driver.Predicate{}, fmt.Errorf("%w: %s is not a kind of this workspace", ErrQuery, s.Name)
+	}
+	all := make([]Filter, 0, 4)
+	if s.Partition {
+		if w.partition == 0 {
+			return driver.Predicate{}, fmt.Errorf("%w: %s needs a partition", ErrQuery, s.Name)
+		}
+		all = append(all, Eq(partitionField, w.partition))
+	} else if w.partition != 0 {
+		return driver.Predicate{}, fmt.Errorf("%w: %s is not partitioned", ErrQuery, s.Name)
+	}
+	if s.SoftDelete && state != Either {
+		all = append(all, Eq("deleted", state == Deleted))
+	}
+	if !f.IsZero() {
+		all = append(all, f)
+	}
+	if s.Teams && w.scoped && !w.scope.All {
+		visible := Has("teams", false)
+		if len(w.scope.Teams) > 0 {
+			visible = AnyOf(visible, In("teams", w.scope.Teams...))
+		}
+		all = append(all, visible)
+	}
+	return s.compile(All(all...))
+}
+
+func (w *Workspace) query(s *Spec, q Query) (driver.Query, error) {
+	where, err := w.where(s, q.Filter, q.State)
+	if err != nil {
+		return driver.Query{}, err
+	}
+	out := driver.Query{Collection: s.collection, Where: where, Limit: q.Limit, Offset: max(q.Offset, 0)}
+	if out.Limit <= 0 || out.Limit > MaxLimit {
+		out.Limit = MaxLimit
+	}
+	for _, o := range q.Sort {
+		ref, err := s.ref(o.Field)
+		if err != nil {
+			return driver.Query{}, err
+		}
+		out.Sort = append(out.Sort, driver.Order{Ref: ref, Desc: o.Desc})
+	}
+	return out, nil
+}
+
+// Find returns the matching records.
+func (c Collection[T]) Find(ctx context.Context, q Query) ([]T, error) {
+	dq, err := c.ws.query(c.kind.spec, q)
+	if err != nil {
+		return nil, err
+	}
+	docs, err := c.ws.drv.Find(ctx, dq)
+	if err != nil {
+		return nil, translate(c.kind.spec, err)
+	}
+	out := make([]T, len(docs))
+	for i := range docs {
+		if err := c.kind.decode(&docs[i], &out[i]); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// First returns the first matching record, or ErrNotFound.
+func (c Collection[T]) First(ctx context.Context, q Query) (*T, error) {
+	q.Limit = 1
+	found, err := c.Find(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("%s: %w", c.kind.spec.Name, ErrNotFound)
+	}
+	return &found[0], nil
+}
+
+// Get returns the live record of that id, or ErrNotFound. A malformed id is a missing record.
+func (c Collection[T]) Get(ctx context.Context, id string) (*T, error) {
+	if !ValidID(id) {
+		return nil, fmt.Errorf("%s: %w", c.kind.spec.Name, ErrNotFound)
+	}
+	return c.First(ctx, Query{Filter: Eq("id", id)})
+}
+
+// Count returns how many live records match.
+func (c Collection[T]) Count(ctx context.Context, f Filter) (int64, error) {
+	return c.CountIn(ctx, f, Live)
+}
+
+// CountIn returns how many records in that state match.
+func (c Collection[T]) CountIn(ctx context.Context, f Filter, state State) (int64, error) {
+	where, err := c.ws.where(c.kind.spec, f, state)
+	if err != nil {
+		return 0, err
+	}
+	n, err := c.ws.drv.Count(ctx, c.kind.spec.collection, where)
+	return n, translate(c.kind.spec, err)
+}
+
+// Each calls fn with every matching record in order of id, reading in pages: records
+// written meanwhile may or may not be seen. It stops at fn's first error and returns it.
+func (c Collection[T]) Each(ctx context.Context, f Filter, state State, fn func(*T) error) error {
+	const page = 500
+	after := ""
+	for {
+		filter := f
+		if after != "" {
+			filter = All(f, Where(F("id"), driver.Gt, after))
+		}
+		found, err := c.Find(ctx, Query{Filter: filter, Sort: []Order{Asc("id")}, Limit: page, State: state})
+		if err != nil {
+			return err
+		}
+		for i := range found {
+			if err := fn(&found[i]); err != nil {
+				return err
+			}
+		}
+		if len(found) < page {
+			return nil
+		}
+		after = any(&found[len(found)-1]).(record).StoreMeta().ID
+	}
+}
+
+// Insert stores new records, all or none where the engine has transactions, and
+// returns once they are durable. It fills ID where empty, CreatedAt where zero,
+// UpdatedAt where zero, and Rev. Error: *DuplicateError.
+func (c Collection[T]) Insert(ctx context.Context, recs ...*T) error {
+	writes := make([]driver.Write, len(recs))
+	now := c.ws.store.now().UnixMilli()
+	for i, rec := range recs {
+		meta := any(rec).(record).StoreMeta()
+		if meta.ID == "" {
+			meta.ID = c.ws.NewID()
+		}
+		if !ValidID(meta.ID) {
+			return fmt.Errorf("%s: %q is no identifier", c.kind.spec.Name, meta.ID)
+		}
+		if meta.CreatedAt == 0 {
+			meta.CreatedAt = now
+		}
+		if meta.UpdatedAt == 0 {
+			meta.UpdatedAt = meta.CreatedAt
+		}
+		w, err := c.write(driver.Insert, rec)
+		if err != nil {
+			return err
+		}
+		writes[i] = w
+	}
+	if err := c.ws.drv.Write(ctx, writes); err != nil {
+		return translate(c.kind.spec, err)
+	}
+	for _, rec := range recs {
+		any(rec).(record).StoreMeta().Rev = 1
+	}
+	return nil
+}
+
+// Replace stores the record over the revision it was read at and returns once it is
+// durable; Rev grows by one and UpdatedAt becomes now. Errors: ErrConflict where it was
+// changed or removed meanwhile, *DuplicateError.
+func (c Collection[T]) Replace(ctx context.Context, rec *T) error {
+	meta := any(rec).(record).StoreMeta()
+	meta.UpdatedAt = c.ws.store.now().UnixMilli()
+	w, err := c.write(driver.Replace, rec)
+	if err != nil {
+		return err
+	}
+	if err := c.ws.drv.Write(ctx, []driver.Write{w}); err != nil {
+		return translate(c.kind.spec, err)
+	}
+	meta.Rev++
+	return nil
+}
+
+const updateTries = 10
+
+// Update reads the live record of that id, lets change alter it, and stores it, again
+// from the start where somebody else came between. It returns the record as stored.
+// Errors: ErrNotFound, what change returns, *DuplicateError, ErrConflict after ten tries.
+func (c Collection[T]) Update(ctx context.Context, id string, change func(*T) error) (*T, error) {
+	for range updateTries {
+		rec, err := c.Get(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if err := change(rec); err != nil {
+			return nil, err
+		}
+		if err := c.Replace(ctx, rec); !errors.Is(err, ErrConflict) {
+			return rec, err
+		}
+	}
+	return nil, fmt.Errorf("%s %s: %w", c.kind.spec.Name, id, ErrConflict)
+}
+
+// Delete removes the record for good if it still has the revision it was read at.
+// Error: ErrConflict.
+func (c Collection[T]) Delete(ctx context.Context, rec *T) error {
+	meta := any(rec).(record).StoreMeta()
+	w := driver.Write{Collection: c.kind.spec.collection, Kind: driver.Delete, Doc: driver.Document{ID: meta.ID, Rev: meta.Rev}}
+	return translate(c.kind.spec, c.ws.drv.Write(ctx, []driver.Write{w}))
+}
+
+func (c Collection[T]) write(kind driver.WriteKind, rec *T) (driver.Write, error) {
+	s := c.kind.spec
+	if !slices.Contains(c.ws.specs, s.collection) || s.Partition != (c.ws.partition != 0) {
+		return driver.Write{}, fmt.Errorf("%w: %s cannot be written in this workspace", ErrQuery, s.Name)
+	}
+	if s.Partition {
+		for i, f := range s.collection.Fields {
+			if f.Name == partitionField {
+				reflect.ValueOf(rec).Elem().FieldByIndex(c.kind.fields[i].path).SetInt(c.ws.partition)
+			}
+		}
+	}
+	doc, err := c.kind.encode(rec)
+	return driver.Write{Collection: s.collection, Kind: kind, Doc: doc}, err
+}

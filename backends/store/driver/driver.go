@@ -1,0 +1,261 @@
+// Package driver is what a storage engine implements. Modules never see it:
+// package store checks, scopes, limits and pages once, an engine only executes.
+//
+// Values are portable: nil, string, int64, float64, bool and []string. Engines
+// must give equal answers for equal questions; package storetest holds them to it.
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Engine keeps any number of workspaces that share nothing.
+// All methods are safe for concurrent use.
+type Engine interface {
+	// Open returns the workspace of that name, preparing its collections and
+	// indexes when first used. It does no I/O that a later call could not repeat:
+	// an engine may close files behind the handle and open them again.
+	// The name is made by package store and matches ^[a-z0-9-]{1,64}$.
+	Open(ctx context.Context, workspace string, collections []*Collection) (Workspace, error)
+	// Remove deletes everything of the workspace. Removing what is not there is no error.
+	Remove(ctx context.Context, workspace string) error
+	// Check reports whether the engine can read and write now.
+	Check(ctx context.Context) error
+	// Close waits for running calls and releases everything.
+	Close() error
+}
+
+// Workspace holds the documents of one organization (or of the control plane).
+// All methods are safe for concurrent use and honour the context's deadline.
+type Workspace interface {
+	// Find returns at most q.Limit documents in q.Sort order. Ties are broken by id, ascending.
+	Find(ctx context.Context, q Query) ([]Document, error)
+	// Count returns how many documents match.
+	Count(ctx context.Context, c *Collection, where Predicate) (int64, error)
+	// Aggregate groups and measures in the engine. A row holds the group values, then the measures.
+	Aggregate(ctx context.Context, a Aggregation) ([][]any, error)
+	// Write applies the writes in order, all or none where the engine has transactions.
+	// It returns once they are durable. Errors: *DuplicateError, *ConflictError.
+	Write(ctx context.Context, writes []Write) error
+	// Counter sets the named counter to max(value, atLeast) + add, durably, and returns the new value.
+	Counter(ctx context.Context, name string, add, atLeast int64) (int64, error)
+}
+
+// Type is the portable type of a field.
+type Type int
+
+// The field types. Time is an int64 of Unix milliseconds, Date a string that
+// starts with an RFC 3339 date. Strings is a list, matched element by element.
+const (
+	Any Type = iota
+	String
+	Int
+	Float
+	Bool
+	Time
+	Date
+	Strings
+)
+
+// Field is a declared top-level field of a collection's documents.
+type Field struct {
+	Name string
+	Type Type
+}
+
+// Index orders the collection by its fields, then by id. A unique index ignores
+// documents in which any of its fields is missing or null. An index over a Strings
+// field stands alone and serves element look-ups.
+type Index struct {
+	Name   string
+	Fields []string
+	Unique bool
+}
+
+// Collection describes the documents of one kind. Every name in it is a constant
+// of the program ([a-z][a-z0-9_]*), never outside text.
+type Collection struct {
+	Name    string
+	Fields  []Field
+	Indexes []Index
+}
+
+// Document is one record. Body and Custom are JSON objects. Custom, nil where the
+// collection has none, holds the values of fields that the organization defined.
+// Values are the declared fields in the order of Collection.Fields; they are set
+// on writes and repeat what Body says, so that an engine need not parse it; nil stands
+// for what is missing, null, "", an empty list or the zero Time.
+type Document struct {
+	ID     string
+	Rev    int64
+	Body   []byte
+	Custom []byte
+	Values []any
+}
+
+// Ref names a value of a document: a declared field (or "id"), or, where Custom is
+// set, a key of the custom object. Name of a custom value is outside text: an
+// engine binds it, it never becomes part of a statement.
+type Ref struct {
+	Name   string
+	Custom bool
+	Type   Type
+}
+
+// Op is the operator of a Predicate.
+type Op int
+
+// The operators. Missing and null are the same thing. Ne and Nin match it, Eq and
+// the comparisons never do. Comparisons are within a type: a number is never greater
+// than a string, true is not 1. Strings compare by their bytes, numbers by value
+// whatever their width. On a Strings field Eq, In and Contains ask whether some
+// element is (one of) the value(s), Ne and Nin whether none is; Exists whether
+// there is an element. Contains and StartsWith on a string are exact about case.
+// And with no kids matches everything, Or with no kids nothing, In of nothing
+// nothing, Nin of nothing everything.
+const (
+	And Op = iota
+	Or
+	Eq
+	Ne
+	Gt
+	Gte
+	Lt
+	Lte
+	In
+	Nin
+	Contains
+	StartsWith
+	Exists // Values[0] is a bool
+)
+
+// Predicate is a typed tree. The zero value matches everything.
+type Predicate struct {
+	Op     Op
+	Kids   []Predicate // of And and Or
+	Ref    Ref         // of the others
+	Values []any       // string, int64, float64 or bool
+}
+
+// Order is one step of a sort. Missing values come first, ascending.
+type Order struct {
+	Ref  Ref
+	Desc bool
+}
+
+// Query asks for documents. Limit is always positive.
+type Query struct {
+	Collection *Collection
+	Where      Predicate
+	Sort       []Order
+	Limit      int
+	Offset     int
+}
+
+// Bucket rounds a Time or Date down in a group. The value is a string:
+// 2024-05-17, 2024-W20 (ISO), 2024-05, 2024-Q2, 2024.
+type Bucket int
+
+// The buckets, all in UTC.
+const (
+	NoBucket Bucket = iota
+	Day
+	Week
+	Month
+	Quarter
+	Year
+)
+
+// Group is one dimension of an aggregation. Missing values form a group of nil.
+type Group struct {
+	Ref Ref
+	By  Bucket
+}
+
+// MeasureOp is what a Measure computes.
+type MeasureOp int
+
+// The measures. Count counts documents and needs no Ref. Sum, Avg, Min and Max
+// ignore values that are not numbers (Min and Max of a String, Time or Date take
+// those) and are nil where nothing is left; Distinct counts the different values.
+const (
+	Count MeasureOp = iota
+	Sum
+	Avg
+	Min
+	Max
+	Distinct
+)
+
+// Measure is one computed column.
+type Measure struct {
+	Op  MeasureOp
+	Ref Ref
+}
+
+// Rank orders an aggregation by one of its columns (groups first, then measures).
+type Rank struct {
+	Column int
+	Desc   bool
+}
+
+// Aggregation groups matching documents and measures each group. Without groups
+// there is one row. Ties are broken by the group columns, ascending.
+type Aggregation struct {
+	Collection *Collection
+	Where      Predicate
+	Groups     []Group
+	Measures   []Measure
+	Sort       []Rank
+	Limit      int
+}
+
+// WriteKind says what a Write does.
+type WriteKind int
+
+// The kinds of writes. Replace and Delete need Doc.ID and, as the expected
+// revision, Doc.Rev; the stored revision becomes Doc.Rev+1. Insert stores revision 1.
+const (
+	Insert WriteKind = iota
+	Replace
+	Delete
+)
+
+// Write changes one document.
+type Write struct {
+	Collection *Collection
+	Kind       WriteKind
+	Doc        Document
+}
+
+// DuplicateError says that a write would repeat a unique value. Index is the name
+// of the declared index, or "id"; Position the place of the write in its batch.
+type DuplicateError struct {
+	Collection string
+	Index      string
+	Position   int
+}
+
+func (e *DuplicateError) Error() string {
+	return fmt.Sprintf("%s: write %d repeats a unique value of index %s", e.Collection, e.Position, e.Index)
+}
+
+// ConflictError says that the document does not exist at the expected revision.
+type ConflictError struct {
+	Collection string
+	Position   int
+}
+
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("%s: write %d expected another revision", e.Collection, e.Position)
+}
+
+// Errors an engine wraps, so that package store need not know its library.
+var (
+	// ErrUnavailable: the engine cannot be reached or cannot take this now (disk full, lock held, shut down). Trying later may help.
+	ErrUnavailable = errors.New("the store is unavailable")
+	// ErrNewer: the data was written by a newer version and is left untouched.
+	ErrNewer = errors.New("the data was written by a newer version")
+)

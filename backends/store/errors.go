@@ -1,0 +1,56 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"tenantry/backends/store/driver"
+)
+
+// Errors every method of this package may return, wrapped. Test with errors.Is.
+var (
+	// ErrNotFound: no such document in this workspace, scope and state.
+	ErrNotFound = errors.New("not found")
+	// ErrConflict: somebody else changed the document since it was read.
+	ErrConflict = errors.New("changed by somebody else meanwhile")
+	// ErrUnavailable: the store cannot answer now; the same call may work later.
+	ErrUnavailable = driver.ErrUnavailable
+	// ErrNewer: the data was written by a newer version of the program.
+	ErrNewer = driver.ErrNewer
+	// ErrQuery: the question names an unknown field, a field that may not be
+	// asked for, or a value of the wrong type. Callers' input must be checked
+	// before it gets here, so this is a fault of the program.
+	ErrQuery = errors.New("invalid query")
+)
+
+// DuplicateError says which unique fields a write would have repeated.
+type DuplicateError struct {
+	Kind     string
+	Fields   []string
+	Position int // place in the batch
+}
+
+func (e *DuplicateError) Error() string {
+	return fmt.Sprintf("%s: another record has the same %s", e.Kind, strings.Join(e.Fields, ", "))
+}
+
+// translate turns an engine's error into this package's.
+func translate(spec *Spec, err error) error {
+	if err == nil {
+		return nil
+	}
+	var dup *driver.DuplicateError
+	if errors.As(err, &dup) {
+		return &DuplicateError{Kind: spec.Name, Fields: spec.uniqueFields(dup.Index), Position: dup.Position}
+	}
+	var conflict *driver.ConflictError
+	if errors.As(err, &conflict) {
+		return fmt.Errorf("%s: %w", spec.Name, ErrConflict)
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrUnavailable) {
+		return fmt.Errorf("%s: %w", spec.Name, err)
+	}
+	return fmt.Errorf("%s: store: %w", spec.Name, err)
+}

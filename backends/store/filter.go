@@ -1,0 +1,235 @@
+package store
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"tenantry/backends/store/driver"
+)
+
+// Field types and operators are the engine's own vocabulary.
+type (
+	// Type is the type of a field.
+	Type = driver.Type
+	// Op is an operator of a condition.
+	Op = driver.Op
+	// Bucket rounds a time down.
+	Bucket = driver.Bucket
+	// MeasureOp is what a measure computes.
+	MeasureOp = driver.MeasureOp
+)
+
+// Field names one value of a document in a question: a declared field or, where
+// Custom is set, one that the organization defined (Type says how it compares).
+type Field struct {
+	Name   string
+	Custom bool
+	Type   Type // of a custom field; a declared field's type comes from its Spec
+}
+
+// F names a declared field.
+func F(name string) Field { return Field{Name: name} }
+
+// Filter is a typed tree of conditions. The zero value matches everything.
+type Filter struct {
+	op     Op
+	kids   []Filter
+	field  Field
+	values []any
+}
+
+// All matches what every one of the filters matches; everything where there is none.
+func All(filters ...Filter) Filter { return Filter{op: driver.And, kids: filters} }
+
+// AnyOf matches what at least one of the filters matches; nothing where there is none.
+func AnyOf(filters ...Filter) Filter { return Filter{op: driver.Or, kids: filters} }
+
+// Where is one condition. Values are string, bool, int, int64 or float64.
+func Where(field Field, op Op, values ...any) Filter {
+	return Filter{op: op, field: field, values: values}
+}
+
+// Eq matches documents whose declared field has the value.
+func Eq(name string, value any) Filter { return Where(F(name), driver.Eq, value) }
+
+// In matches documents whose declared field has one of the values.
+func In[V any](name string, values ...V) Filter {
+	list := make([]any, len(values))
+	for i, v := range values {
+		list[i] = v
+	}
+	return Where(F(name), driver.In, list...)
+}
+
+// Has matches documents whose declared field is present (or absent, for false).
+func Has(name string, present bool) Filter { return Where(F(name), driver.Exists, present) }
+
+// IsZero reports whether the filter has no condition.
+func (f Filter) IsZero() bool { return f.op == driver.And && len(f.kids) == 0 }
+
+// Limits of one question.
+const (
+	maxDepth      = 16
+	maxConditions = 200
+	maxValues     = 10_000
+	// MaxLimit is the largest number of documents one Find returns.
+	MaxLimit = 10_000
+)
+
+// compile checks the tree against the spec and translates it for an engine.
+func (s *Spec) compile(f Filter) (driver.Predicate, error) {
+	budget := maxConditions
+	return s.compileNode(f, 0, &budget)
+}
+
+func (s *Spec) compileNode(f Filter, depth int, budget *int) (driver.Predicate, error) {
+	if depth > maxDepth {
+		return driver.Predicate{}, fmt.Errorf("%w: conditions nest deeper than %d", ErrQuery, maxDepth)
+	}
+	if f.op == driver.And || f.op == driver.Or {
+		p := driver.Predicate{Op: f.op}
+		for _, kid := range f.kids {
+			k, err := s.compileNode(kid, depth+1, budget)
+			if err != nil {
+				return driver.Predicate{}, err
+			}
+			p.Kids = append(p.Kids, k)
+		}
+		return p, nil
+	}
+	if *budget--; *budget < 0 {
+		return driver.Predicate{}, fmt.Errorf("%w: more than %d conditions", ErrQuery, maxConditions)
+	}
+	ref, err := s.ref(f.field)
+	if err != nil {
+		return driver.Predicate{}, err
+	}
+	values, err := checkValues(ref, f.op, f.values)
+	if err != nil {
+		return driver.Predicate{}, err
+	}
+	return emptyIsMissing(driver.Predicate{Op: f.op, Ref: ref, Values: values}), nil
+}
+
+// emptyIsMissing rewrites a comparison with "" on a declared text field: there the
+// empty string is stored as missing.
+func emptyIsMissing(p driver.Predicate) driver.Predicate {
+	if p.Ref.Custom || p.Ref.Type != driver.String || !slices.Contains(p.Values, any("")) {
+		return p
+	}
+	absent := driver.Predicate{Op: driver.Exists, Ref: p.Ref, Values: []any{false}}
+	present := driver.Predicate{Op: driver.Exists, Ref: p.Ref, Values: []any{true}}
+	rest := driver.Predicate{Op: p.Op, Ref: p.Ref, Values: slices.DeleteFunc(p.Values, func(v any) bool { return v == any("") })}
+	switch p.Op {
+	case driver.Eq, driver.Lte:
+		return absent
+	case driver.Ne, driver.Gt, driver.StartsWith, driver.Contains:
+		return present
+	case driver.Gte:
+		return driver.Predicate{}
+	case driver.Lt:
+		return driver.Predicate{Op: driver.Or}
+	case driver.In:
+		return driver.Predicate{Op: driver.Or, Kids: []driver.Predicate{absent, rest}}
+	case driver.Nin:
+		return driver.Predicate{Op: driver.And, Kids: []driver.Predicate{present, rest}}
+	}
+	return p
+}
+
+func checkValues(ref driver.Ref, op Op, values []any) ([]any, error) {
+	list := op == driver.In || op == driver.Nin
+	if op < driver.Eq || op > driver.Exists {
+		return nil, fmt.Errorf("%w: unknown operator %d on %s", ErrQuery, op, ref.Name)
+	}
+	if !list && len(values) != 1 {
+		return nil, fmt.Errorf("%w: one value expected for %s, %d given", ErrQuery, ref.Name, len(values))
+	}
+	if len(values) > maxValues {
+		return nil, fmt.Errorf("%w: more than %d values for %s", ErrQuery, maxValues, ref.Name)
+	}
+	out := make([]any, len(values))
+	for i, v := range values {
+		p, ok := portable(v)
+		if !ok || !comparable(ref, op, p) {
+			return nil, fmt.Errorf("%w: a value of type %T does not compare with %s", ErrQuery, v, ref.Name)
+		}
+		out[i] = p
+	}
+	return out, nil
+}
+
+func portable(v any) (any, bool) {
+	switch x := v.(type) {
+	case string, bool, int64:
+		return x, true
+	case int:
+		return int64(x), true
+	case float64:
+		return x, !math.IsNaN(x) && !math.IsInf(x, 0)
+	}
+	return nil, false
+}
+
+func comparable(ref driver.Ref, op Op, v any) bool {
+	if op == driver.Exists {
+		_, ok := v.(bool)
+		return ok
+	}
+	_, text := v.(string)
+	if op == driver.Contains || op == driver.StartsWith {
+		return text && (ref.Type == driver.String || ref.Type == driver.Any || ref.Type == driver.Date ||
+			(ref.Type == driver.Strings && op == driver.Contains))
+	}
+	switch ref.Type {
+	case driver.Any:
+		return true
+	case driver.String, driver.Date, driver.Strings:
+		return text
+	case driver.Bool:
+		_, ok := v.(bool)
+		return ok
+	}
+	switch v.(type) {
+	case int64, float64:
+		return true
+	}
+	return false
+}
+
+// ref resolves a field. Hidden fields are refused: nothing may be asked about them.
+func (s *Spec) ref(f Field) (driver.Ref, error) {
+	if f.Custom {
+		if !s.Custom {
+			return driver.Ref{}, fmt.Errorf("%w: %s has no custom fields", ErrQuery, s.Name)
+		}
+		if !ValidKey(f.Name) {
+			return driver.Ref{}, fmt.Errorf("%w: %q is no name of a custom field", ErrQuery, f.Name)
+		}
+		return driver.Ref{Name: f.Name, Custom: true, Type: f.Type}, nil
+	}
+	if f.Name == "id" {
+		return driver.Ref{Name: "id", Type: driver.String}, nil
+	}
+	for i := range s.collection.Fields {
+		if s.collection.Fields[i].Name == f.Name {
+			return driver.Ref{Name: f.Name, Type: s.collection.Fields[i].Type}, nil
+		}
+	}
+	return driver.Ref{}, fmt.Errorf("%w: %s has no field %q to ask for", ErrQuery, s.Name, f.Name)
+}
+
+// ValidKey reports whether text can name a custom field: 1 to 64 of letters, digits, "_", "-".
+func ValidKey(text string) bool {
+	if text == "" || len(text) > 64 {
+		return false
+	}
+	for i := range len(text) {
+		c := text[i]
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return true
+}

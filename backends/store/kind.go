@@ -1,0 +1,271 @@
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"tenantry/backends/store/driver"
+)
+
+// Meta is what every record has. Record types embed it.
+type Meta struct {
+	ID        string `json:"-"`
+	Rev       int64  `json:"-"`
+	CreatedAt int64  `json:"created_at"` // Unix milliseconds; stamped on insert where zero
+	UpdatedAt int64  `json:"updated_at"` // Unix milliseconds; stamped on every write
+}
+
+// StoreMeta gives package store access to the embedded Meta.
+func (m *Meta) StoreMeta() *Meta { return m }
+
+type record interface{ StoreMeta() *Meta }
+
+// Index orders a kind by its fields, then by id. A unique index ignores records in
+// which one of its fields is missing. An index over a single Strings field serves
+// look-ups of elements; a Strings field at the end of a longer index only rides along,
+// so that a scoped count need not leave the index.
+type Index struct {
+	Fields []string
+	Unique bool
+}
+
+// Access is a question that a module asks regularly: equality (or a range, in the last
+// of Where) on the fields of Where, ordered by Sort. Tests hold every engine to
+// answering it by an index.
+type Access struct {
+	Where []string
+	Sort  []string
+}
+
+// Spec declares a kind of record. The record type's own json tags say which fields
+// exist and their types; the Spec says which of them questions may name.
+type Spec struct {
+	Name string
+	// Fields can be filtered, sorted and indexed. created_at and updated_at always can.
+	// Every other field of the record is hidden from questions.
+	Fields  []string
+	Indexes []Index
+	Access  []Access
+	// Custom: the record type has a map[string]any field tagged `store:"custom"` with the
+	// values of fields that the organization defined.
+	Custom bool
+	// Teams: the record has a field teams []string, and a limited scope sees only records
+	// without teams or with one of the scope's.
+	Teams bool
+	// SoftDelete: the record has a field deleted bool, and questions see live records
+	// unless they ask otherwise.
+	SoftDelete bool
+	// Partition: records of several organizations share the workspace, told apart by the
+	// field org_id, which the workspace's partition sets and adds to every question and index.
+	Partition bool
+
+	collection *driver.Collection
+	indexes    map[string][]string
+}
+
+var namePattern = regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}$`)
+
+func (s *Spec) uniqueFields(index string) []string {
+	if fields, ok := s.indexes[index]; ok {
+		return slices.DeleteFunc(slices.Clone(fields), func(f string) bool { return f == partitionField })
+	}
+	return []string{"id"}
+}
+
+const partitionField = "org_id"
+
+// Kind binds a record type to its Spec. It is immutable and safe for concurrent use.
+type Kind[T any] struct {
+	spec   *Spec
+	fields []fieldPath // in the order of spec.collection.Fields
+	custom []int       // index path of the custom map
+}
+
+type fieldPath struct {
+	path []int
+	typ  driver.Type
+}
+
+// Define checks the Spec against the record type T, which must embed Meta.
+// The error names what does not fit; it is a fault of the program.
+func Define[T any](spec Spec) (*Kind[T], error) {
+	typ := reflect.TypeFor[T]()
+	if _, ok := any(new(T)).(record); !ok {
+		return nil, fmt.Errorf("store: %s does not embed store.Meta", typ)
+	}
+	if !namePattern.MatchString(spec.Name) {
+		return nil, fmt.Errorf("store: invalid kind name %q", spec.Name)
+	}
+	paths := map[string]reflect.StructField{}
+	var custom []int
+	for _, f := range reflect.VisibleFields(typ) {
+		if f.Anonymous {
+			continue
+		}
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Tag.Get("store") == "custom" {
+			custom = f.Index
+			continue
+		}
+		if name != "" && name != "-" {
+			paths[name] = f
+		}
+	}
+	if spec.Custom != (custom != nil) {
+		return nil, fmt.Errorf("store: %s: Custom and the store:\"custom\" tag of %s disagree", spec.Name, typ)
+	}
+	names := append(slices.Clone(spec.Fields), "created_at", "updated_at")
+	for extra, on := range map[string]bool{"teams": spec.Teams, "deleted": spec.SoftDelete, partitionField: spec.Partition} {
+		if on && !slices.Contains(names, extra) {
+			names = append(names, extra)
+		}
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	k := &Kind[T]{spec: &spec, custom: custom}
+	spec.collection = &driver.Collection{Name: spec.Name}
+	for _, name := range names {
+		f, ok := paths[name]
+		t, known := portableType(name, f)
+		if !ok || !known || !namePattern.MatchString(name) {
+			return nil, fmt.Errorf("store: %s: field %q is not a portable field of %s", spec.Name, name, typ)
+		}
+		spec.collection.Fields = append(spec.collection.Fields, driver.Field{Name: name, Type: t})
+		k.fields = append(k.fields, fieldPath{f.Index, t})
+	}
+	spec.indexes = map[string][]string{}
+	for _, index := range spec.Indexes {
+		fields := slices.Clone(index.Fields)
+		if spec.Partition && (len(fields) == 0 || fields[0] != partitionField) {
+			fields = append([]string{partitionField}, fields...)
+		}
+		name := strings.Join(fields, "_")
+		for _, f := range fields {
+			if _, found := slices.BinarySearch(names, f); !found {
+				return nil, fmt.Errorf("store: %s: index %s names the undeclared field %q", spec.Name, name, f)
+			}
+		}
+		spec.indexes[name] = fields
+		spec.collection.Indexes = append(spec.collection.Indexes, driver.Index{Name: name, Fields: fields, Unique: index.Unique})
+	}
+	return k, nil
+}
+
+func portableType(name string, f reflect.StructField) (driver.Type, bool) {
+	if f.Type == nil {
+		return 0, false
+	}
+	if t := f.Tag.Get("store"); t == "time" || name == "created_at" || name == "updated_at" {
+		return driver.Time, f.Type.Kind() == reflect.Int64
+	}
+	typ := f.Type
+	if typ.Kind() == reflect.Pointer {
+		typ = typ.Elem()
+	}
+	switch typ.Kind() {
+	case reflect.String:
+		return driver.String, true
+	case reflect.Int, reflect.Int64:
+		return driver.Int, true
+	case reflect.Float64:
+		return driver.Float, true
+	case reflect.Bool:
+		return driver.Bool, true
+	case reflect.Slice:
+		return driver.Strings, typ.Elem().Kind() == reflect.String
+	}
+	return 0, false
+}
+
+// Spec returns the kind's declaration, for the workspace's list of kinds.
+func (k *Kind[T]) Spec() *Spec { return k.spec }
+
+// encode splits the record into body, custom values and declared values.
+func (k *Kind[T]) encode(rec *T) (driver.Document, error) {
+	meta := any(rec).(record).StoreMeta()
+	doc := driver.Document{ID: meta.ID, Rev: meta.Rev, Values: make([]any, len(k.fields))}
+	v := reflect.ValueOf(rec).Elem()
+	for i, f := range k.fields {
+		doc.Values[i] = portableValue(v.FieldByIndex(f.path), f.typ)
+	}
+	var err error
+	if k.custom == nil {
+		doc.Body, err = marshal(rec)
+		return doc, err
+	}
+	field := v.FieldByIndex(k.custom)
+	values := field.Interface()
+	if !field.IsNil() {
+		if doc.Custom, err = marshal(values); err != nil {
+			return doc, err
+		}
+	}
+	bare := *rec // the custom values are stored beside the body, not in it
+	reflect.ValueOf(&bare).Elem().FieldByIndex(k.custom).SetZero()
+	doc.Body, err = marshal(&bare)
+	return doc, err
+}
+
+func marshal(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, fmt.Errorf("store: encoding a record: %w", err)
+	}
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+}
+
+// portableValue maps what is empty to nil, which questions take as missing: a nil
+// pointer, "", an empty list, the zero time. 0 and false are values.
+func portableValue(v reflect.Value, typ driver.Type) any {
+	if v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			return nil
+		}
+		v = v.Elem()
+	}
+	switch v.Kind() {
+	case reflect.String:
+		if v.Len() == 0 {
+			return nil
+		}
+		return v.String()
+	case reflect.Int, reflect.Int64:
+		if typ == driver.Time && v.Int() == 0 {
+			return nil
+		}
+		return v.Int()
+	case reflect.Float64:
+		return v.Float()
+	case reflect.Bool:
+		return v.Bool()
+	case reflect.Slice:
+		if v.Len() == 0 {
+			return nil
+		}
+		return v.Convert(reflect.TypeFor[[]string]()).Interface()
+	}
+	return nil
+}
+
+func (k *Kind[T]) decode(doc *driver.Document, rec *T) error {
+	if err := json.Unmarshal(doc.Body, rec); err != nil {
+		return fmt.Errorf("store: %s %s is damaged: %w", k.spec.Name, doc.ID, err)
+	}
+	if k.custom != nil && len(doc.Custom) > 0 {
+		dec := json.NewDecoder(bytes.NewReader(doc.Custom))
+		dec.UseNumber() // 2^53+1 must survive
+		if err := dec.Decode(reflect.ValueOf(rec).Elem().FieldByIndex(k.custom).Addr().Interface()); err != nil {
+			return fmt.Errorf("store: %s %s has damaged custom values: %w", k.spec.Name, doc.ID, err)
+		}
+	}
+	meta := any(rec).(record).StoreMeta()
+	meta.ID, meta.Rev = doc.ID, doc.Rev
+	return nil
+}

@@ -1,0 +1,186 @@
+package sqlite
+
+import (
+	"fmt"
+	"strconv"
+
+	"tenantry/backends/store/driver"
+)
+
+// compileAggregation returns the statement and the type of each column of its rows.
+// With wide set sums are floats, which cannot overflow.
+func (t *table) compileAggregation(a driver.Aggregation, wide bool) (*statement, []driver.Type, error) {
+	if len(a.Groups)+len(a.Measures) == 0 {
+		return nil, nil, fmt.Errorf("an aggregation of %s needs a group or a measure", t.name)
+	}
+	s := t.statement()
+	types := make([]driver.Type, 0, len(a.Groups)+len(a.Measures))
+	s.add("SELECT ")
+	for i, g := range a.Groups {
+		expr, typ, err := s.group(g)
+		if err != nil {
+			return nil, nil, err
+		}
+		if i > 0 {
+			s.add(", ")
+		}
+		s.add(expr)
+		types = append(types, typ)
+	}
+	for i, m := range a.Measures {
+		expr, err := s.measure(m, wide)
+		if err != nil {
+			return nil, nil, err
+		}
+		if i+len(a.Groups) > 0 {
+			s.add(", ")
+		}
+		s.add(expr)
+		types = append(types, driver.Any)
+	}
+	s.add(" FROM ", t.quoted)
+	if err := s.where(a.Where); err != nil {
+		return nil, nil, err
+	}
+	for i := range a.Groups {
+		if i == 0 {
+			s.add(" GROUP BY ")
+		} else {
+			s.add(", ")
+		}
+		s.add(strconv.Itoa(i + 1))
+	}
+	if err := s.rank(a, len(types)); err != nil {
+		return nil, nil, err
+	}
+	if a.Limit > 0 {
+		s.add(" LIMIT ", s.param(int64(a.Limit)))
+	}
+	return s, types, nil
+}
+
+func (s *statement) rank(a driver.Aggregation, columns int) error {
+	steps := a.Sort
+	for i := range a.Groups {
+		steps = append(steps[:len(steps):len(steps)], driver.Rank{Column: i})
+	}
+	seen := make([]bool, columns)
+	first := true
+	for _, r := range steps {
+		if r.Column < 0 || r.Column >= columns {
+			return fmt.Errorf("an aggregation of %d columns cannot be sorted by column %d", columns, r.Column)
+		}
+		if seen[r.Column] {
+			continue
+		}
+		seen[r.Column] = true
+		if first {
+			s.add(" ORDER BY ")
+			first = false
+		} else {
+			s.add(", ")
+		}
+		s.add(strconv.Itoa(r.Column + 1))
+		if r.Desc {
+			s.add(" DESC")
+		}
+	}
+	return nil
+}
+
+// number is the operand where it is a number, else NULL.
+func (o operand) number() string {
+	switch {
+	case numeric(o.typ):
+		return o.expr
+	case o.typ != driver.Any:
+		return "NULL"
+	}
+	return "(CASE WHEN typeof(" + o.expr + ") IN ('integer', 'real') THEN " + o.expr + " END)"
+}
+
+// words is the operand where it is a string, else NULL.
+func (o operand) words() string {
+	switch o.typ {
+	case driver.String, driver.Date:
+		return o.expr
+	case driver.Any:
+		return "(CASE WHEN typeof(" + o.expr + ") = 'text' THEN " + o.expr + " END)"
+	}
+	return "NULL"
+}
+
+func (s *statement) group(g driver.Group) (string, driver.Type, error) {
+	o, err := s.operand(g.Ref)
+	if err != nil {
+		return "", 0, err
+	}
+	if g.By == driver.NoBucket {
+		return o.expr, o.typ, nil
+	}
+	typ := o.typ
+	if g.Ref.Custom {
+		typ = g.Ref.Type
+	}
+	moment, guard := "", ""
+	if typ == driver.Time {
+		moment = o.number() + " / 1000.0, 'unixepoch'"
+	} else {
+		moment = "substr(" + o.words() + ", 1, 10)"
+		// Anything else that SQLite takes for a time ("now", a Julian day, the 31st of February) comes back different.
+		guard = "CASE WHEN date(" + moment + ") = " + moment + " THEN "
+	}
+	var expr string
+	switch g.By {
+	case driver.Day:
+		expr = "strftime('%Y-%m-%d', " + moment + ")"
+	case driver.Week:
+		expr = "strftime('%G-W%V', " + moment + ")"
+	case driver.Month:
+		expr = "strftime('%Y-%m', " + moment + ")"
+	case driver.Quarter:
+		expr = "strftime('%Y', " + moment + ") || '-Q' || ((CAST(strftime('%m', " + moment + ") AS INTEGER) + 2) / 3)"
+	case driver.Year:
+		expr = "strftime('%Y', " + moment + ")"
+	default:
+		return "", 0, fmt.Errorf("unknown bucket %d", g.By)
+	}
+	if guard != "" {
+		expr = guard + expr + " END"
+	}
+	return expr, driver.String, nil
+}
+
+func (s *statement) measure(m driver.Measure, wide bool) (string, error) {
+	if m.Op == driver.Count {
+		return "count(*)", nil
+	}
+	o, err := s.operand(m.Ref)
+	if err != nil {
+		return "", err
+	}
+	typ := o.typ
+	if m.Ref.Custom {
+		typ = m.Ref.Type
+	}
+	ordered := o.number()
+	if typ == driver.String || typ == driver.Date {
+		ordered = o.words()
+	}
+	switch m.Op {
+	case driver.Sum:
+		if wide {
+			return "(CASE WHEN count(" + o.number() + ") > 0 THEN total(" + o.number() + ") END)", nil
+		}
+		return "sum(" + o.number() + ")", nil
+	case driver.Avg:
+		return "avg(" + o.number() + ")", nil
+	case driver.Min:
+		return "min(" + ordered + ")", nil
+	case driver.Max:
+		return "max(" + ordered + ")", nil
+	case driver.Distinct:
+		return "count(DISTINCT " + o.expr + ")", nil
+	}
+	return "", fmt.Errorf("unknown measure %d", m.Op)
+}

@@ -1,0 +1,130 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"zombiezen.com/go/sqlite"
+)
+
+// maxStatements bounds the prepared statements of one connection: filters come
+// from outside, so their number of shapes has no bound of its own.
+const maxStatements = 256
+
+// conn is a connection with its prepared statements. One goroutine uses it at a time.
+type conn struct {
+	raw   *sqlite.Conn
+	stmts map[string]*sqlite.Stmt
+	done  chan struct{} // closed to interrupt; replaced afterwards
+}
+
+func openConn(path string, flags sqlite.OpenFlags, pragmas ...string) (*conn, error) {
+	raw, err := sqlite.OpenConn(path, flags)
+	if err != nil {
+		return nil, err
+	}
+	c := &conn{raw: raw, stmts: map[string]*sqlite.Stmt{}, done: make(chan struct{})}
+	raw.SetBusyTimeout(0)
+	for _, p := range pragmas {
+		if err := c.script(p); err != nil {
+			_ = raw.Close()
+			return nil, err
+		}
+	}
+	raw.SetInterrupt(c.done)
+	return c, nil
+}
+
+func (c *conn) close() error { return c.raw.Close() }
+
+// arm makes the end of ctx interrupt the connection, until the returned function is called.
+// A channel that lives as long as the connection spares a goroutine for every statement.
+func (c *conn) arm(ctx context.Context) (disarm func()) {
+	if ctx.Done() == nil {
+		return func() {}
+	}
+	done := c.done
+	stop := context.AfterFunc(ctx, func() { close(done) })
+	return func() {
+		if stop() {
+			return
+		}
+		<-done
+		c.done = make(chan struct{})
+		c.raw.SetInterrupt(c.done)
+	}
+}
+
+// prepare returns the statement, reset. Its bindings may be those of an earlier use.
+func (c *conn) prepare(sql string) (*sqlite.Stmt, error) {
+	if s := c.stmts[sql]; s != nil {
+		return s, nil
+	}
+	if len(c.stmts) >= maxStatements {
+		c.forget(maxStatements / 4)
+	}
+	s, err := c.raw.Prepare(sql)
+	if err != nil {
+		return nil, err
+	}
+	c.stmts[sql] = s
+	return s, nil
+}
+
+func (c *conn) forget(n int) {
+	for sql, s := range c.stmts {
+		if n--; n < 0 {
+			return
+		}
+		delete(c.stmts, sql)
+		_ = s.Finalize()
+	}
+}
+
+// rows runs the statement and calls each for every row.
+func (c *conn) rows(sql string, args []any, each func(*sqlite.Stmt) error) error {
+	s, err := c.prepare(sql)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = s.Reset() }()
+	if err := bindAll(s, args); err != nil {
+		return err
+	}
+	for {
+		more, err := s.Step()
+		if err != nil || !more {
+			return err
+		}
+		if each == nil {
+			continue
+		}
+		if err := each(s); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *conn) exec(sql string, args ...any) error { return c.rows(sql, args, nil) }
+
+// script runs statements that are used once and not worth keeping.
+func (c *conn) script(sql string) error {
+	for sql = strings.TrimSpace(sql); sql != ""; {
+		s, rest, err := c.raw.PrepareTransient(sql)
+		if err != nil {
+			return err
+		}
+		for more := true; more && err == nil; {
+			more, err = s.Step()
+		}
+		if e := s.Finalize(); err == nil {
+			err = e
+		}
+		if err != nil {
+			return fmt.Errorf("%.60s: %w", sql, err)
+		}
+		sql = strings.TrimSpace(sql[len(sql)-rest:])
+	}
+	return nil
+}

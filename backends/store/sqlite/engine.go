@@ -1,0 +1,332 @@
+// Package sqlite keeps each workspace in a SQLite database file of its own.
+//
+// A file has one writer, whose transactions are immediate and synced before they
+// are acknowledged, and a few readers, which see every acknowledged write.
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tenantry/backends/store/driver"
+	"zombiezen.com/go/sqlite"
+)
+
+const (
+	// oldestSQLite has the fix for WAL resets that could lose committed transactions.
+	oldestSQLite = 3_051_003
+
+	defaultMaxOpen      = 128
+	defaultReaders      = 4
+	defaultQueryTimeout = 10 * time.Second
+	closeTimeout        = 10 * time.Second
+	idleTimeout         = 2 * time.Minute
+	idleInterval        = 15 * time.Second
+)
+
+// Options configure an engine. The zero value of a number takes its default.
+type Options struct {
+	// Dir holds one <workspace>.db for each workspace. It is made when missing.
+	Dir string
+	// MaxOpen bounds the databases that are open at a time (128). Each has up to Readers+1 connections.
+	MaxOpen int
+	// Readers bounds the statements that read one workspace at a time (4).
+	Readers int
+	// QueryTimeout ends statements whose context has no earlier deadline (10 s).
+	QueryTimeout time.Duration
+	// Observe, when set, is called once for every distinct read statement, possibly concurrently.
+	Observe func(Plan)
+
+	// Knobs of this package's tests and benchmarks.
+	maxPages     func() int
+	noSnapshots  bool
+	idleInterval time.Duration
+	idleTimeout  time.Duration
+}
+
+// Plan is a read statement and the lines of its EXPLAIN QUERY PLAN.
+type Plan struct {
+	SQL   string
+	Lines []string
+}
+
+// Engine implements driver.Engine. Its methods are safe for concurrent use.
+type Engine struct {
+	opts    Options
+	slots   chan struct{} // one for each open database
+	freed   chan struct{} // wakes a caller that waits for a slot
+	waiters atomic.Int64
+	closed  atomic.Bool
+
+	mu    sync.Mutex
+	files map[string]*file
+	open  map[*file]struct{}
+
+	observed sync.Map
+	stop     chan struct{}
+	stopped  chan struct{}
+}
+
+// Open returns an engine on the folder. It refuses a linked SQLite that is too old.
+// Nothing but this engine may use the folder until Close.
+func Open(ctx context.Context, opts Options) (*Engine, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := checkVersion(sqlite.VersionNumber); err != nil {
+		return nil, err
+	}
+	if opts.Dir == "" {
+		return nil, errors.New("the embedded store needs a folder")
+	}
+	setDefault(&opts.MaxOpen, defaultMaxOpen)
+	setDefault(&opts.Readers, defaultReaders)
+	setDefault(&opts.QueryTimeout, defaultQueryTimeout)
+	setDefault(&opts.idleInterval, idleInterval)
+	setDefault(&opts.idleTimeout, idleTimeout)
+	if err := os.MkdirAll(opts.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the folder of the embedded store: %w", err)
+	}
+	e := &Engine{
+		opts: opts, slots: make(chan struct{}, opts.MaxOpen), freed: make(chan struct{}, 1),
+		files: map[string]*file{}, open: map[*file]struct{}{},
+		stop: make(chan struct{}), stopped: make(chan struct{}),
+	}
+	go e.closeIdle()
+	return e, nil
+}
+
+func setDefault[T int | time.Duration](v *T, to T) {
+	if *v <= 0 {
+		*v = to
+	}
+}
+
+func checkVersion(linked int) error {
+	if linked < oldestSQLite {
+		return fmt.Errorf("SQLite %d.%d.%d can lose committed data; build with %d.%d.%d or newer",
+			linked/1e6, linked/1000%1000, linked%1000, oldestSQLite/1_000_000, oldestSQLite/1000%1000, oldestSQLite%1000)
+	}
+	return nil
+}
+
+// Open returns the workspace of that name after bringing its file up to date with the
+// collections. A file of a newer version gives an error that wraps driver.ErrNewer.
+func (e *Engine) Open(ctx context.Context, name string, collections []*driver.Collection) (driver.Workspace, error) {
+	if !regexp.MustCompile(`^[a-z0-9-]{1,64}$`).MatchString(name) {
+		return nil, fmt.Errorf("workspace %q: the name must match [a-z0-9-]{1,64}", name)
+	}
+	w := &workspace{engine: e, tables: make(map[string]*table, len(collections)), known: make(map[*driver.Collection]*table, len(collections))}
+	for _, c := range collections {
+		t, err := newTable(c)
+		if err != nil {
+			return nil, err
+		}
+		w.tables[c.Name], w.known[c] = t, t
+	}
+	for {
+		f, err := e.file(name)
+		if err != nil {
+			return nil, err
+		}
+		err = f.prepare(ctx, w.tables)
+		if errors.Is(err, errRemoved) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("workspace %s: %w", name, err)
+		}
+		w.file = f
+		return w, nil
+	}
+}
+
+func (e *Engine) file(name string) (*file, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed.Load() {
+		return nil, errClosed
+	}
+	f := e.files[name]
+	if f == nil {
+		f = newFile(e, name)
+		e.files[name] = f
+	}
+	return f, nil
+}
+
+// Remove closes the workspace once its running calls have ended and deletes its file.
+// Handles to it fail from then on, until the workspace is opened anew.
+func (e *Engine) Remove(ctx context.Context, name string) error {
+	f, err := e.file(name)
+	if err != nil {
+		return err
+	}
+	if err := f.remove(ctx); err != nil && !errors.Is(err, errRemoved) {
+		return fmt.Errorf("remove workspace %s: %w", name, err)
+	}
+	return nil
+}
+
+func (e *Engine) forget(f *file) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.files[f.name] == f {
+		delete(e.files, f.name)
+	}
+}
+
+// Check writes, syncs and deletes a small file in the folder.
+func (e *Engine) Check(ctx context.Context) error {
+	if e.closed.Load() {
+		return errClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := probe(e.opts.Dir); err != nil {
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	}
+	return nil
+}
+
+func probe(dir string) (err error) {
+	f, err := os.CreateTemp(dir, ".check-*")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close(), os.Remove(filepath.Clean(f.Name()))) }()
+	if _, err := f.Write(make([]byte, 4096)); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// Close waits up to ten seconds for running calls, moves what is in the logs into
+// the databases and closes them. Calls that start later fail with driver.ErrUnavailable.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	if e.closed.Swap(true) {
+		e.mu.Unlock()
+		return nil
+	}
+	e.mu.Unlock()
+	close(e.stop)
+	<-e.stopped
+	var errs []error
+	for deadline := time.Now().Add(closeTimeout); ; time.Sleep(2 * time.Millisecond) {
+		busy := 0
+		for _, f := range e.opened() {
+			if done, err := f.closeIdle(); err != nil {
+				errs = append(errs, err)
+			} else if !done {
+				busy++
+			}
+		}
+		if busy == 0 {
+			return errors.Join(errs...)
+		}
+		if time.Now().After(deadline) {
+			return errors.Join(append(errs, fmt.Errorf("%d workspaces are still in use", busy))...)
+		}
+	}
+}
+
+func (e *Engine) opened() []*file {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	files := make([]*file, 0, len(e.open))
+	for f := range e.open {
+		files = append(files, f)
+	}
+	return files
+}
+
+// closeIdle gives back the memory and descriptors of databases that nobody uses.
+func (e *Engine) closeIdle() {
+	defer close(e.stopped)
+	tick := time.NewTicker(e.opts.idleInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-e.stop:
+			return
+		case now := <-tick.C:
+			for _, f := range e.opened() {
+				if now.Sub(f.lastUsed()) > e.opts.idleTimeout {
+					_, _ = f.closeIdle()
+				}
+			}
+		}
+	}
+}
+
+// reserve takes a slot for one more open database, closing the one whose last use
+// is longest ago when there is none, and waiting when all are in use.
+func (e *Engine) reserve(ctx context.Context) error {
+	select {
+	case e.slots <- struct{}{}:
+		return nil
+	default:
+	}
+	e.waiters.Add(1)
+	defer e.waiters.Add(-1)
+	backstop := time.NewTicker(20 * time.Millisecond)
+	defer backstop.Stop()
+	for {
+		e.evict()
+		select {
+		case e.slots <- struct{}{}:
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("all %d databases are in use: %w", e.opts.MaxOpen, ctx.Err())
+		case <-e.freed:
+		case <-backstop.C:
+		}
+	}
+}
+
+func (e *Engine) evict() {
+	var oldest *file
+	for _, f := range e.opened() {
+		if f.refs.Load() == 0 && (oldest == nil || f.used.Load() < oldest.used.Load()) {
+			oldest = f
+		}
+	}
+	if oldest != nil {
+		_, _ = oldest.closeIdle()
+	}
+}
+
+// limit gives ctx the engine's deadline unless it has an earlier one.
+func (e *Engine) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	if d, ok := ctx.Deadline(); ok && time.Until(d) <= e.opts.QueryTimeout {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, e.opts.QueryTimeout)
+}
+
+func (e *Engine) observe(c *conn, sql string) error {
+	if e.opts.Observe == nil {
+		return nil
+	}
+	if _, seen := e.observed.LoadOrStore(sql, true); seen {
+		return nil
+	}
+	plan := Plan{SQL: sql}
+	err := c.rows("EXPLAIN QUERY PLAN "+sql, nil, func(row *sqlite.Stmt) error {
+		plan.Lines = append(plan.Lines, row.ColumnText(3))
+		return nil
+	})
+	if err == nil {
+		e.opts.Observe(plan)
+	}
+	return err
+}

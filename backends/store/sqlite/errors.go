@@ -1,0 +1,58 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"tenantry/backends/store/driver"
+	"zombiezen.com/go/sqlite"
+)
+
+var (
+	errClosed  = fmt.Errorf("%w: the embedded store is closed", driver.ErrUnavailable)
+	errRemoved = errors.New("the workspace was removed; open it again")
+)
+
+// failed turns an error of SQLite into one that callers of the driver can judge.
+// An interrupted statement becomes the context's own error.
+func failed(ctx context.Context, doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if done := ctx.Err(); done != nil && (sqlite.ErrCode(err).ToPrimary() == sqlite.ResultInterrupt || errors.Is(err, done)) {
+		return fmt.Errorf("%s: %w", doing, done)
+	}
+	if transient(err) {
+		return fmt.Errorf("%s: %w: %w", doing, driver.ErrUnavailable, err)
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
+// transient reports whether the cause lies outside the statement and may go away.
+func transient(err error) bool {
+	switch sqlite.ErrCode(err).ToPrimary() {
+	case sqlite.ResultFull, sqlite.ResultIOErr, sqlite.ResultBusy, sqlite.ResultLocked,
+		sqlite.ResultReadOnly, sqlite.ResultCantOpen, sqlite.ResultNoMem, sqlite.ResultPerm, sqlite.ResultProtocol:
+		return true
+	}
+	return false
+}
+
+// duplicate returns the error for a broken unique constraint, or nil when err is another one.
+// SQLite names the columns at the end of its message.
+func (t *table) duplicate(err error, position int) error {
+	switch sqlite.ErrCode(err) {
+	case sqlite.ResultConstraintUnique, sqlite.ResultConstraintPrimaryKey, sqlite.ResultConstraintRowID:
+	default:
+		return nil
+	}
+	text := err.Error()
+	for _, u := range t.uniques {
+		if strings.HasSuffix(text, ": "+u.columns) {
+			return &driver.DuplicateError{Collection: t.name, Index: u.index, Position: position}
+		}
+	}
+	return nil
+}

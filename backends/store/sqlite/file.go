@@ -1,0 +1,231 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"tenantry/backends/store/driver"
+)
+
+// shut is the count of users of a file whose database is closed.
+const shut = -1 << 40
+
+// file is a workspace's database file, which is opened when used and closed when others need the slot.
+type file struct {
+	engine *Engine
+	name   string
+	path   string
+	refs   atomic.Int64 // calls that use db; below zero: closed
+	used   atomic.Int64 // time of the last use, Unix nanoseconds
+	// turn is held by whoever opens, migrates, closes or removes.
+	turn    chan struct{}
+	db      *database
+	tables  map[string]*table // what the file has been prepared for
+	removed bool
+}
+
+func newFile(e *Engine, name string) *file {
+	f := &file{engine: e, name: name, path: filepath.Join(e.opts.Dir, name+".db"),
+		turn: make(chan struct{}, 1), tables: map[string]*table{}}
+	f.refs.Store(shut)
+	return f
+}
+
+func (f *file) lastUsed() time.Time { return time.Unix(0, f.used.Load()) }
+
+func (f *file) retain() bool {
+	for {
+		n := f.refs.Load()
+		if n < 0 {
+			return false
+		}
+		if f.refs.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+func (f *file) release() {
+	f.used.Store(time.Now().UnixNano())
+	if f.refs.Add(-1) == 0 && f.engine.waiters.Load() > 0 {
+		select {
+		case f.engine.freed <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (f *file) lock(ctx context.Context) error {
+	select {
+	case f.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (f *file) unlock() { <-f.turn }
+
+// acquire returns the open database; release must follow.
+func (f *file) acquire(ctx context.Context) (*database, error) {
+	if f.retain() {
+		return f.opened()
+	}
+	if err := f.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer f.unlock()
+	return f.acquireLocked(ctx, nil)
+}
+
+// opened returns db to a caller that has retained it, unless the engine is closing.
+func (f *file) opened() (*database, error) {
+	if f.engine.closed.Load() {
+		f.release()
+		return nil, errClosed
+	}
+	return f.db, nil
+}
+
+func (f *file) acquireLocked(ctx context.Context, more map[string]*table) (*database, error) {
+	if f.retain() {
+		return f.opened()
+	}
+	if f.removed {
+		return nil, errRemoved
+	}
+	if err := f.engine.reserve(ctx); err != nil {
+		return nil, err
+	}
+	db, err := openDatabase(ctx, f.engine, f.path)
+	if err == nil {
+		for _, set := range []map[string]*table{f.tables, more} {
+			if err == nil {
+				err = db.migrate(ctx, set)
+			}
+		}
+		if err != nil {
+			err = errors.Join(err, db.close())
+		}
+	}
+	if err != nil {
+		<-f.engine.slots
+		return nil, err
+	}
+	if !f.publish(db) {
+		<-f.engine.slots
+		return nil, errors.Join(errClosed, db.close())
+	}
+	return db, nil
+}
+
+// publish makes db the file's open database with one user, unless the engine has been closed.
+func (f *file) publish(db *database) bool {
+	f.engine.mu.Lock()
+	defer f.engine.mu.Unlock()
+	if f.engine.closed.Load() {
+		return false
+	}
+	f.db = db
+	f.engine.open[f] = struct{}{}
+	f.refs.Store(1)
+	return true
+}
+
+// prepare brings the file up to date with the tables.
+func (f *file) prepare(ctx context.Context, tables map[string]*table) error {
+	if err := f.lock(ctx); err != nil {
+		return err
+	}
+	defer f.unlock()
+	changed := map[string]*table{}
+	for name, t := range tables {
+		if old := f.tables[name]; old == nil || old.spec != t.spec {
+			changed[name] = t
+		}
+	}
+	wasOpen := f.refs.Load() >= 0
+	db, err := f.acquireLocked(ctx, changed)
+	if err != nil {
+		return failed(ctx, "open the database", err)
+	}
+	defer f.release()
+	if wasOpen && len(changed) > 0 {
+		if err := db.migrate(ctx, changed); err != nil {
+			return failed(ctx, "prepare the database", err)
+		}
+	}
+	for name, t := range changed {
+		f.tables[name] = t
+	}
+	return nil
+}
+
+// closeIdle closes the database if no call uses it, and reports whether it is closed.
+func (f *file) closeIdle() (bool, error) {
+	select {
+	case f.turn <- struct{}{}:
+		defer f.unlock()
+		return f.closeLocked()
+	default:
+		return false, nil
+	}
+}
+
+func (f *file) closeLocked() (bool, error) {
+	if f.refs.Load() < 0 {
+		return true, nil
+	}
+	if !f.refs.CompareAndSwap(0, shut) {
+		return false, nil
+	}
+	f.engine.mu.Lock()
+	delete(f.engine.open, f)
+	f.engine.mu.Unlock()
+	err := f.db.close()
+	f.db = nil
+	<-f.engine.slots
+	if err != nil {
+		return true, fmt.Errorf("close %s: %w", f.path, err)
+	}
+	return true, nil
+}
+
+func (f *file) remove(ctx context.Context) error {
+	if err := f.lock(ctx); err != nil {
+		return err
+	}
+	defer f.unlock()
+	if f.removed {
+		return errRemoved
+	}
+	for {
+		done, err := f.closeLocked()
+		if err != nil {
+			return err
+		}
+		if done {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Millisecond):
+		}
+	}
+	// The log goes first: a database without it is older but whole, a log without its database is neither.
+	for _, suffix := range []string{"-wal", "-shm", ""} {
+		if err := os.Remove(f.path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+		}
+	}
+	f.removed = true
+	f.engine.forget(f)
+	return nil
+}

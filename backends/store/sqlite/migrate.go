@@ -1,0 +1,354 @@
+package sqlite
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"tenantry/backends/store/driver"
+	"zombiezen.com/go/sqlite"
+)
+
+const (
+	applicationID = 0x544e5259 // "TNRY" in the file's header
+	// formatVersion counts changes to the layout that an older program could not read.
+	formatVersion = 1
+	backfillBatch = 500
+)
+
+// checkFile refuses files of newer versions and of other programs before anything touches them.
+func checkFile(path string) error {
+	header, err := readHeader(path)
+	if err != nil || header == nil {
+		return err
+	}
+	version, app := binary.BigEndian.Uint32(header[60:]), binary.BigEndian.Uint32(header[68:])
+	if log, err := os.Stat(path + "-wal"); err == nil && log.Size() > 0 {
+		// The log may hold a newer header. A connection that cannot write leaves both as they are.
+		if version, app, err = loggedVersion(path); err != nil {
+			return err
+		}
+	}
+	switch {
+	case version > formatVersion:
+		return fmt.Errorf("%w: %s has format %d, this program knows up to %d", driver.ErrNewer, path, version, formatVersion)
+	case app != applicationID && app != 0:
+		return fmt.Errorf("%s is the database of another program", path)
+	}
+	return nil
+}
+
+func readHeader(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	}
+	defer func() { _ = f.Close() }()
+	header := make([]byte, 100)
+	switch _, err := io.ReadFull(f, header); {
+	case errors.Is(err, io.EOF):
+		return nil, nil
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return nil, fmt.Errorf("%s is not a database", path)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	}
+	if string(header[:16]) != "SQLite format 3\x00" {
+		return nil, fmt.Errorf("%s is not a database", path)
+	}
+	return header, nil
+}
+
+func loggedVersion(path string) (version, app uint32, err error) {
+	c, err := openConn(path, sqlite.OpenReadOnly, readerBusy)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { err = errors.Join(err, c.close()) }()
+	if version, err = c.pragma("PRAGMA user_version"); err != nil {
+		return 0, 0, err
+	}
+	app, err = c.pragma("PRAGMA application_id")
+	return version, app, err
+}
+
+func (c *conn) pragma(sql string) (uint32, error) {
+	var v int64
+	err := c.rows(sql, nil, func(row *sqlite.Stmt) error {
+		v = row.ColumnInt64(0)
+		return nil
+	})
+	return uint32(v), err
+}
+
+// migrate makes the tables, columns and indexes that are missing and drops undeclared
+// indexes, all in one transaction.
+func (db *database) migrate(ctx context.Context, tables map[string]*table) error {
+	if len(tables) == 0 {
+		return nil
+	}
+	stored, err := storedSpecs(db.writer)
+	if err != nil {
+		return err
+	}
+	var changed []*table
+	for _, t := range tables {
+		if stored[t.name] != t.spec {
+			changed = append(changed, t)
+		}
+	}
+	if len(changed) == 0 {
+		return nil
+	}
+	slices.SortFunc(changed, func(a, b *table) int { return strings.Compare(a.name, b.name) })
+	return db.transact(ctx, func(c *conn) error {
+		if err := c.script(fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d;"+
+			" CREATE TABLE IF NOT EXISTS collections (name TEXT NOT NULL PRIMARY KEY, spec TEXT NOT NULL) WITHOUT ROWID;"+
+			" CREATE TABLE IF NOT EXISTS counters (name TEXT NOT NULL PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
+			applicationID, formatVersion)); err != nil {
+			return err
+		}
+		for _, t := range changed {
+			if err := t.migrate(c, stored[t.name]); err != nil {
+				return fmt.Errorf("prepare collection %s: %w", t.name, err)
+			}
+		}
+		return nil
+	})
+}
+
+// storedSpecs returns the collections that the file has been prepared for, as JSON by name.
+func storedSpecs(c *conn) (map[string]string, error) {
+	specs := map[string]string{}
+	known := false
+	if err := c.rows("SELECT 1 FROM sqlite_schema WHERE name = 'collections'", nil, func(*sqlite.Stmt) error {
+		known = true
+		return nil
+	}); err != nil || !known {
+		return specs, err
+	}
+	err := c.rows("SELECT name, spec FROM collections", nil, func(row *sqlite.Stmt) error {
+		specs[row.ColumnText(0)] = row.ColumnText(1)
+		return nil
+	})
+	return specs, err
+}
+
+func (t *table) migrate(c *conn, oldSpec string) error {
+	var fill []int // positions of the fields whose columns must be computed
+	if oldSpec == "" {
+		if err := c.script(t.create()); err != nil {
+			return err
+		}
+	} else {
+		var err error
+		if fill, err = t.addColumns(c, oldSpec); err != nil {
+			return err
+		}
+	}
+	added, err := t.syncIndexes(c)
+	if err != nil {
+		return err
+	}
+	if oldSpec != "" && len(fill)+len(added) > 0 {
+		if err := t.backfill(c, fill, added); err != nil {
+			return err
+		}
+	}
+	// Unique indexes come after the values they judge.
+	if err := t.addIndexes(c); err != nil {
+		return err
+	}
+	return c.exec("INSERT INTO collections (name, spec) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET spec = ?2", t.name, t.spec)
+}
+
+func (t *table) addColumns(c *conn, oldSpec string) (fill []int, err error) {
+	var old driver.Collection
+	if err := json.Unmarshal([]byte(oldSpec), &old); err != nil {
+		return nil, fmt.Errorf("the stored description is damaged: %w", err)
+	}
+	columns := map[string]bool{}
+	if err := c.rows("SELECT name FROM pragma_table_info(?1)", []any{"c:" + t.name}, func(row *sqlite.Stmt) error {
+		columns[row.ColumnText(0)] = true
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	for i, f := range t.fields {
+		if !columns["f_"+f.Name] {
+			if err := c.script("ALTER TABLE " + t.quoted + " ADD COLUMN f_" + f.Name); err != nil {
+				return nil, err
+			}
+		}
+		// A field that was undeclared for a while has a column that nobody kept up.
+		if !slices.Contains(old.Fields, f) {
+			fill = append(fill, i)
+		}
+	}
+	return fill, nil
+}
+
+// syncIndexes drops what is not declared, or not like this, and makes missing side tables, which it returns.
+func (t *table) syncIndexes(c *conn) ([]side, error) {
+	have, err := t.schema(c)
+	if err != nil {
+		return nil, err
+	}
+	want := map[string]string{}
+	for _, ix := range t.indexes {
+		want[ix.name] = ix.create
+	}
+	for _, s := range t.sides {
+		want[s.name] = s.create()
+	}
+	for name, sql := range have {
+		if want[name] == sql {
+			continue
+		}
+		kind := "INDEX "
+		if strings.HasPrefix(name, "s:") {
+			kind = "TABLE "
+		}
+		if err := c.script("DROP " + kind + quote(name)); err != nil {
+			return nil, err
+		}
+		delete(have, name)
+	}
+	var added []side
+	for _, s := range t.sides {
+		if _, ok := have[s.name]; !ok {
+			if err := c.script(s.create()); err != nil {
+				return nil, err
+			}
+			added = append(added, s)
+		}
+	}
+	return added, nil
+}
+
+func (t *table) addIndexes(c *conn) error {
+	have, err := t.schema(c)
+	if err != nil {
+		return err
+	}
+	for _, ix := range t.indexes {
+		if _, ok := have[ix.name]; ok {
+			continue
+		}
+		if err := c.script(ix.create); err != nil {
+			return fmt.Errorf("index %s: %w", ix.name, err)
+		}
+	}
+	return nil
+}
+
+// schema returns the SQL of the collection's indexes and side tables by name.
+func (t *table) schema(c *conn) (map[string]string, error) {
+	have := map[string]string{}
+	err := c.rows("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL AND (name GLOB ?1 OR name GLOB ?2)",
+		[]any{"i:" + t.name + ":*", "s:" + t.name + ":*"}, func(row *sqlite.Stmt) error {
+			have[row.ColumnText(0)] = row.ColumnText(1)
+			return nil
+		})
+	return have, err
+}
+
+// backfill computes columns and side tables from the bodies, a batch at a time.
+func (t *table) backfill(c *conn, fill []int, added []side) error {
+	type row struct {
+		id     string
+		values map[string]json.RawMessage
+	}
+	for last := ""; ; {
+		var batch []row
+		if err := c.rows("SELECT id, body FROM "+t.quoted+" WHERE id > ?1 ORDER BY id LIMIT ?2", []any{last, backfillBatch}, func(s *sqlite.Stmt) error {
+			r := row{id: s.ColumnText(0)}
+			if err := json.Unmarshal(columnBytes(s, 1), &r.values); err != nil {
+				return fmt.Errorf("document %s: %w", r.id, err)
+			}
+			batch = append(batch, r)
+			return nil
+		}); err != nil {
+			return err
+		}
+		for _, r := range batch {
+			for _, i := range fill {
+				f := t.fields[i]
+				v, err := column(f, fromJSON(f.Type, r.values[f.Name]))
+				if err != nil {
+					return err
+				}
+				if err := c.exec("UPDATE "+t.quoted+" SET f_"+f.Name+" = ?2 WHERE id = ?1", r.id, v); err != nil {
+					return err
+				}
+			}
+			for _, s := range added {
+				list, _ := fromJSON(driver.Strings, r.values[t.fields[s.position].Name]).([]string)
+				for _, element := range list {
+					if err := c.exec(s.insert, element, r.id); err != nil {
+						return err
+					}
+				}
+			}
+		}
+		if len(batch) < backfillBatch {
+			return nil
+		}
+		last = batch[len(batch)-1].id
+	}
+}
+
+// fromJSON returns the value of a field as a body has it, nil where it is of another type.
+func fromJSON(t driver.Type, raw json.RawMessage) any {
+	switch t {
+	case driver.Strings:
+		var list []string
+		if json.Unmarshal(raw, &list) == nil && len(list) > 0 {
+			return list
+		}
+		return nil
+	case driver.Time:
+		var at time.Time
+		if json.Unmarshal(raw, &at) == nil && len(raw) > 0 && raw[0] == '"' {
+			return at.UnixMilli()
+		}
+	}
+	d := json.NewDecoder(strings.NewReader(string(raw)))
+	d.UseNumber()
+	var v any
+	if len(raw) == 0 || d.Decode(&v) != nil {
+		return nil
+	}
+	switch x := v.(type) {
+	case json.Number:
+		if t != driver.Any && !numeric(t) {
+			return nil
+		}
+		if n, err := x.Int64(); err == nil {
+			return n
+		}
+		if n, err := x.Float64(); err == nil {
+			return n
+		}
+	case string:
+		if t == driver.Any || t == driver.String || t == driver.Date {
+			return x
+		}
+	case bool:
+		if t == driver.Any || t == driver.Bool {
+			return x
+		}
+	}
+	return nil
+}

@@ -1,0 +1,200 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"tenantry/backends/store/driver"
+	"zombiezen.com/go/sqlite"
+)
+
+// maxReserve bounds what is set aside for documents before they are read.
+const maxReserve = 128
+
+func (w *workspace) Find(ctx context.Context, q driver.Query) ([]driver.Document, error) {
+	t, err := w.table(q.Collection)
+	if err != nil {
+		return nil, err
+	}
+	doing := "find in " + t.name
+	if id, ok := byID(q); ok {
+		return w.findByID(ctx, doing, t, id)
+	}
+	s, err := t.compileQuery(q)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", doing, err)
+	}
+	docs := make([]driver.Document, 0, min(q.Limit, maxReserve))
+	err = w.read(ctx, doing, s.sql.String(), s.args, func(row *sqlite.Stmt) error {
+		docs = append(docs, document(row))
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return docs, nil
+}
+
+func document(row *sqlite.Stmt) driver.Document {
+	return driver.Document{ID: row.ColumnText(0), Rev: row.ColumnInt64(1), Body: columnBytes(row, 2), Custom: columnBytes(row, 3)}
+}
+
+// byID returns the id where the query asks for one document by its key and nothing else.
+func byID(q driver.Query) (string, bool) {
+	p := q.Where
+	if p.Op == driver.And && len(p.Kids) == 1 {
+		p = p.Kids[0]
+	}
+	if p.Op != driver.Eq || p.Ref.Custom || p.Ref.Name != "id" || len(p.Values) != 1 || q.Offset != 0 || q.Limit < 1 {
+		return "", false
+	}
+	id, ok := p.Values[0].(string)
+	return id, ok
+}
+
+// findByID is the shortest way to a document: no statement to build, and nothing to
+// interrupt, because it reads a handful of pages.
+func (w *workspace) findByID(ctx context.Context, doing string, t *table, id string) ([]driver.Document, error) {
+	db, err := w.acquire(ctx)
+	if err != nil {
+		return nil, failed(ctx, doing, err)
+	}
+	defer w.file.release()
+	r, err := db.reader(ctx)
+	if err != nil {
+		return nil, failed(ctx, doing, err)
+	}
+	doc, found, err := r.findByID(w.engine, t.selectByID, id)
+	db.putReader(r, err)
+	if err != nil {
+		return nil, failed(ctx, doing, err)
+	}
+	if !found {
+		return nil, nil
+	}
+	return []driver.Document{doc}, nil
+}
+
+func (r *reader) findByID(e *Engine, sql, id string) (doc driver.Document, found bool, err error) {
+	if err := e.observe(r.conn, sql); err != nil {
+		return doc, false, err
+	}
+	s, err := r.conn.prepare(sql)
+	if err != nil {
+		return doc, false, err
+	}
+	s.BindText(1, id)
+	if found, err = s.Step(); found {
+		doc = document(s)
+	}
+	if e := s.Reset(); err == nil {
+		err = e
+	}
+	return doc, found, err
+}
+
+// compileQuery returns the statement of a Find.
+func (t *table) compileQuery(q driver.Query) (*statement, error) {
+	s := t.statement()
+	s.add("SELECT id, rev, body, custom FROM ", t.quoted)
+	if err := s.where(q.Where); err != nil {
+		return nil, err
+	}
+	s.add(" ORDER BY ")
+	unique := false
+	for _, o := range q.Sort {
+		v, err := s.operand(o.Ref)
+		if err != nil {
+			return nil, err
+		}
+		s.add(v.expr)
+		if o.Desc {
+			s.add(" DESC")
+		}
+		// Nothing after the id can change the order.
+		if unique = v.expr == "id"; unique {
+			break
+		}
+		s.add(", ")
+	}
+	if !unique {
+		s.add("id")
+	}
+	s.add(" LIMIT ", s.param(int64(q.Limit)))
+	if q.Offset > 0 {
+		s.add(" OFFSET ", s.param(int64(q.Offset)))
+	}
+	return s, nil
+}
+
+func (w *workspace) Count(ctx context.Context, c *driver.Collection, where driver.Predicate) (int64, error) {
+	t, err := w.table(c)
+	if err != nil {
+		return 0, err
+	}
+	doing := "count in " + t.name
+	s := t.statement()
+	s.add("SELECT count(*) FROM ", t.quoted)
+	if err := s.where(where); err != nil {
+		return 0, fmt.Errorf("%s: %w", doing, err)
+	}
+	var n int64
+	err = w.read(ctx, doing, s.sql.String(), s.args, func(row *sqlite.Stmt) error {
+		n = row.ColumnInt64(0)
+		return nil
+	})
+	return n, err
+}
+
+func (w *workspace) Aggregate(ctx context.Context, a driver.Aggregation) ([][]any, error) {
+	t, err := w.table(a.Collection)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := w.aggregate(ctx, t, a, false)
+	if err != nil && strings.Contains(err.Error(), "integer overflow") {
+		return w.aggregate(ctx, t, a, true)
+	}
+	return rows, err
+}
+
+func (w *workspace) aggregate(ctx context.Context, t *table, a driver.Aggregation, wide bool) ([][]any, error) {
+	doing := "aggregate " + t.name
+	s, types, err := t.compileAggregation(a, wide)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", doing, err)
+	}
+	var rows [][]any
+	err = w.read(ctx, doing, s.sql.String(), s.args, func(row *sqlite.Stmt) error {
+		values := make([]any, len(types))
+		for i, t := range types {
+			values[i] = decode(row, i, t)
+		}
+		rows = append(rows, values)
+		return nil
+	})
+	return rows, err
+}
+
+// read runs a statement on a snapshot that holds every acknowledged write.
+func (w *workspace) read(ctx context.Context, doing, sql string, args []any, each func(*sqlite.Stmt) error) error {
+	ctx, cancel := w.engine.limit(ctx)
+	defer cancel()
+	db, err := w.acquire(ctx)
+	if err != nil {
+		return failed(ctx, doing, err)
+	}
+	defer w.file.release()
+	r, err := db.reader(ctx)
+	if err != nil {
+		return failed(ctx, doing, err)
+	}
+	disarm := r.conn.arm(ctx)
+	if err = w.engine.observe(r.conn, sql); err == nil {
+		err = r.conn.rows(sql, args, each)
+	}
+	disarm()
+	db.putReader(r, err)
+	return failed(ctx, doing, err)
+}

@@ -1,0 +1,165 @@
+package sqlite
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"tenantry/backends/store/driver"
+)
+
+// table is a collection as SQL. Every name in its statements has passed declared.
+type table struct {
+	name    string
+	spec    string // the collection as JSON, kept in the file
+	quoted  string
+	fields  []driver.Field
+	columns map[string]field
+	leading map[string]bool // fields that some index starts with
+	sides   []side
+	indexes []index
+	uniques []unique
+
+	selectByID, insert, replace, remove string
+}
+
+type field struct {
+	column string
+	typ    driver.Type
+	side   string // quoted side table, where one is declared
+}
+
+// side is the look-up table of a Strings index: one row for each element.
+type side struct {
+	name, quoted       string
+	position           int // of the field in the document's values
+	insert, dropOldOne string
+}
+
+type index struct{ name, create string }
+
+type unique struct{ columns, index string }
+
+func quote(name string) string { return `"` + name + `"` }
+
+// newTable checks the collection and prepares its statements.
+func newTable(c *driver.Collection) (*table, error) {
+	declared := regexp.MustCompile(`^[a-z][a-z0-9_]*$`).MatchString
+	if !declared(c.Name) {
+		return nil, fmt.Errorf("collection %q: the name must match [a-z][a-z0-9_]*", c.Name)
+	}
+	spec, err := json.Marshal(c)
+	if err != nil {
+		return nil, fmt.Errorf("collection %s: %w", c.Name, err)
+	}
+	t := &table{
+		name: c.Name, spec: string(spec), quoted: quote("c:" + c.Name), fields: c.Fields,
+		columns: map[string]field{}, leading: map[string]bool{"id": true},
+		uniques: []unique{{columns: "c:" + c.Name + ".id", index: "id"}},
+	}
+	for _, f := range c.Fields {
+		if !declared(f.Name) {
+			return nil, fmt.Errorf("collection %s: field %q: the name must match [a-z][a-z0-9_]*", c.Name, f.Name)
+		}
+		if _, twice := t.columns[f.Name]; twice {
+			return nil, fmt.Errorf("collection %s: field %s is declared twice", c.Name, f.Name)
+		}
+		t.columns[f.Name] = field{column: "f_" + f.Name, typ: f.Type}
+	}
+	t.columns["id"] = field{column: "id", typ: driver.String}
+	for _, ix := range c.Indexes {
+		if !declared(ix.Name) || len(ix.Fields) == 0 {
+			return nil, fmt.Errorf("collection %s: index %q: the name must match [a-z][a-z0-9_]* and it needs a field", c.Name, ix.Name)
+		}
+		if err := t.addIndex(ix); err != nil {
+			return nil, fmt.Errorf("collection %s: index %s: %w", c.Name, ix.Name, err)
+		}
+	}
+	t.statements()
+	return t, nil
+}
+
+func (t *table) addIndex(ix driver.Index) error {
+	var columns, full []string
+	for i, name := range ix.Fields {
+		f, ok := t.columns[name]
+		if !ok {
+			return fmt.Errorf("field %s is not declared", name)
+		}
+		if f.typ == driver.Strings {
+			if ix.Unique {
+				return fmt.Errorf("a list (%s) cannot be unique", name)
+			}
+			if len(ix.Fields) == 1 {
+				t.addSide(ix.Name, name)
+				return nil
+			}
+			if i < len(ix.Fields)-1 {
+				return fmt.Errorf("a list (%s) can only be the last field", name)
+			}
+		}
+		columns = append(columns, f.column)
+		full = append(full, "c:"+t.name+"."+f.column)
+	}
+	t.leading[ix.Fields[0]] = true
+	kind := "INDEX"
+	if ix.Unique {
+		kind = "UNIQUE INDEX"
+		t.uniques = append(t.uniques, unique{columns: strings.Join(full, ", "), index: ix.Name})
+	} else if columns[len(columns)-1] != "id" {
+		columns = append(columns, "id")
+	}
+	name := "i:" + t.name + ":" + ix.Name
+	t.indexes = append(t.indexes, index{name: name,
+		create: "CREATE " + kind + " " + quote(name) + " ON " + t.quoted + " (" + strings.Join(columns, ", ") + ")"})
+	return nil
+}
+
+func (t *table) addSide(indexName, fieldName string) {
+	f := t.columns[fieldName]
+	name := "s:" + t.name + ":" + indexName
+	f.side = quote(name)
+	t.columns[fieldName] = f
+	s := side{name: name, quoted: f.side}
+	for i, d := range t.fields {
+		if d.Name == fieldName {
+			s.position = i
+		}
+	}
+	s.insert = "INSERT OR IGNORE INTO " + f.side + " (value, id) VALUES (?1, ?2)"
+	s.dropOldOne = "DELETE FROM " + f.side + " WHERE id = ?1 AND value IN (SELECT value FROM json_each((SELECT " +
+		f.column + " FROM " + t.quoted + " WHERE id = ?1)))"
+	t.sides = append(t.sides, s)
+}
+
+// Fields come before the body, so that a condition on them does not read its overflow pages.
+func (t *table) statements() {
+	var names, marks, sets strings.Builder
+	for i, f := range t.fields {
+		fmt.Fprintf(&names, "f_%s, ", f.Name)
+		fmt.Fprintf(&marks, "?%d, ", i+5)
+		fmt.Fprintf(&sets, "f_%s = ?%d, ", f.Name, i+5)
+	}
+	t.selectByID = "SELECT id, rev, body, custom FROM " + t.quoted + " WHERE id = ?1"
+	t.insert = "INSERT INTO " + t.quoted + " (id, rev, " + names.String() + "body, custom) VALUES (?1, ?2, " + marks.String() + "?3, ?4)"
+	t.replace = "UPDATE " + t.quoted + " SET rev = ?2 + 1, " + sets.String() + "body = ?3, custom = ?4 WHERE id = ?1 AND rev = ?2"
+	t.remove = "DELETE FROM " + t.quoted + " WHERE id = ?1 AND rev = ?2"
+}
+
+// create returns the statement that makes the table. WITHOUT ROWID keeps the document
+// in the b-tree of its key: a read by id descends once, an insert writes one tree less, and
+// every index ends in the id, which is what ties are broken by.
+func (t *table) create() string {
+	var b strings.Builder
+	b.WriteString("CREATE TABLE " + t.quoted + " (id TEXT NOT NULL PRIMARY KEY, rev INTEGER NOT NULL, ")
+	for _, f := range t.fields {
+		b.WriteString("f_" + f.Name + ", ")
+	}
+	b.WriteString("body TEXT NOT NULL, custom TEXT) WITHOUT ROWID")
+	return b.String()
+}
+
+func (s side) create() string {
+	return "CREATE TABLE " + s.quoted + " (value TEXT NOT NULL, id TEXT NOT NULL, PRIMARY KEY (value, id)) WITHOUT ROWID"
+}

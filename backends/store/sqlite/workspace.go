@@ -1,0 +1,36 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+
+	"tenantry/backends/store/driver"
+)
+
+// workspace is a handle on a file and on what its collections look like as tables.
+type workspace struct {
+	engine *Engine
+	file   *file
+	tables map[string]*table
+	known  map[*driver.Collection]*table
+}
+
+func (w *workspace) acquire(ctx context.Context) (*database, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return w.file.acquire(ctx)
+}
+
+func (w *workspace) table(c *driver.Collection) (*table, error) {
+	if t := w.known[c]; t != nil {
+		return t, nil
+	}
+	if c == nil {
+		return nil, fmt.Errorf("a call on workspace %s names no collection", w.file.name)
+	}
+	if t := w.tables[c.Name]; t != nil {
+		return t, nil
+	}
+	return nil, fmt.Errorf("workspace %s was opened without collection %q", w.file.name, c.Name)
+}

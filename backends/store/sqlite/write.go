@@ -1,0 +1,258 @@
+package sqlite
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"tenantry/backends/store/driver"
+	"zombiezen.com/go/sqlite"
+)
+
+// change is a write whose values are ready to be bound.
+type change struct {
+	t      *table
+	kind   driver.WriteKind
+	id     string
+	rev    int64
+	body   string
+	custom any
+	values []any      // as stored
+	lists  [][]string // for the side tables of t, in their order
+}
+
+// Write applies the writes in one transaction, which is on disk when Write returns.
+func (w *workspace) Write(ctx context.Context, writes []driver.Write) error {
+	changes := make([]change, 0, len(writes))
+	for i, wr := range writes {
+		c, err := w.change(wr)
+		if err != nil {
+			return fmt.Errorf("write %d: %w", i, err)
+		}
+		changes = append(changes, c)
+	}
+	if len(changes) == 0 {
+		return ctx.Err()
+	}
+	return w.transact(ctx, "write", func(ctx context.Context, c *conn) error {
+		for i := range changes {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := changes[i].apply(c, i); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (w *workspace) change(wr driver.Write) (change, error) {
+	t, err := w.table(wr.Collection)
+	if err != nil {
+		return change{}, err
+	}
+	c := change{t: t, kind: wr.Kind, id: wr.Doc.ID, rev: wr.Doc.Rev}
+	if c.id == "" {
+		return c, fmt.Errorf("a document of %s has no id", t.name)
+	}
+	if wr.Kind == driver.Delete {
+		return c, nil
+	}
+	if wr.Kind != driver.Insert && wr.Kind != driver.Replace {
+		return c, fmt.Errorf("unknown kind of write %d", wr.Kind)
+	}
+	if len(wr.Doc.Values) != len(t.fields) {
+		return c, fmt.Errorf("document %s of %s has %d values for %d fields", c.id, t.name, len(wr.Doc.Values), len(t.fields))
+	}
+	c.values = make([]any, len(t.fields))
+	for i, f := range t.fields {
+		if c.values[i], err = column(f, wr.Doc.Values[i]); err != nil {
+			return c, fmt.Errorf("document %s of %s: %w", c.id, t.name, err)
+		}
+	}
+	for _, s := range t.sides {
+		list, _ := wr.Doc.Values[s.position].([]string)
+		c.lists = append(c.lists, list)
+	}
+	c.body = string(wr.Doc.Body)
+	if wr.Doc.Custom != nil {
+		// One malformed object would fail every query on a custom field.
+		if !json.Valid(wr.Doc.Custom) {
+			return c, fmt.Errorf("document %s of %s: the custom values are not JSON", c.id, t.name)
+		}
+		c.custom = string(wr.Doc.Custom)
+	}
+	return c, nil
+}
+
+func (c *change) apply(on *conn, position int) error {
+	if c.kind == driver.Insert {
+		if err := c.store(on, c.t.insert, 1); err != nil {
+			return c.judge(err, position)
+		}
+		return c.fillSides(on)
+	}
+	for _, s := range c.t.sides {
+		if err := on.exec(s.dropOldOne, c.id); err != nil {
+			return err
+		}
+	}
+	var err error
+	if c.kind == driver.Delete {
+		err = on.exec(c.t.remove, c.id, c.rev)
+	} else {
+		err = c.store(on, c.t.replace, c.rev)
+	}
+	if err != nil {
+		return c.judge(err, position)
+	}
+	if on.raw.Changes() == 0 {
+		return &driver.ConflictError{Collection: c.t.name, Position: position}
+	}
+	return c.fillSides(on)
+}
+
+func (c *change) judge(err error, position int) error {
+	if d := c.t.duplicate(err, position); d != nil {
+		return d
+	}
+	return err
+}
+
+func (c *change) store(on *conn, sql string, rev int64) error {
+	s, err := on.prepare(sql)
+	if err != nil {
+		return err
+	}
+	s.BindText(1, c.id)
+	s.BindInt64(2, rev)
+	s.BindText(3, c.body)
+	if err := bind(s, 4, c.custom); err != nil {
+		return err
+	}
+	for i, v := range c.values {
+		if err := bind(s, i+5, v); err != nil {
+			return err
+		}
+	}
+	_, err = s.Step()
+	return errors.Join(err, ignoreRepeat(err, s.Reset()))
+}
+
+// ignoreRepeat drops the error of a reset, which repeats that of the step before it.
+func ignoreRepeat(step, reset error) error {
+	if step != nil {
+		return nil
+	}
+	return reset
+}
+
+func (c *change) fillSides(on *conn) error {
+	for i, list := range c.lists {
+		for _, element := range list {
+			if err := on.exec(c.t.sides[i].insert, element, c.id); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Counter sets the named counter to max(value, atLeast) + add and returns it.
+func (w *workspace) Counter(ctx context.Context, name string, add, atLeast int64) (int64, error) {
+	var value int64
+	err := w.transact(ctx, "count up", func(_ context.Context, c *conn) error {
+		return c.rows("INSERT INTO counters (name, value) VALUES (?1, max(0, ?3) + ?2)"+
+			" ON CONFLICT (name) DO UPDATE SET value = max(value, ?3) + ?2 RETURNING value",
+			[]any{name, add, atLeast}, func(row *sqlite.Stmt) error {
+				value = row.ColumnInt64(0)
+				return nil
+			})
+	})
+	return value, err
+}
+
+func (w *workspace) transact(ctx context.Context, doing string, do func(context.Context, *conn) error) error {
+	ctx, cancel := w.engine.limit(ctx)
+	defer cancel()
+	db, err := w.acquire(ctx)
+	if err != nil {
+		return failed(ctx, doing, err)
+	}
+	defer w.file.release()
+	return failed(ctx, doing, db.transact(ctx, func(c *conn) error { return do(ctx, c) }))
+}
+
+// transact runs do in a transaction of the only writer and commits it. After an error nothing of it remains.
+func (db *database) transact(ctx context.Context, do func(*conn) error) (err error) {
+	select {
+	case db.writing <- struct{}{}:
+		defer func() { <-db.writing }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if db.writer == nil {
+		if db.writer, err = db.openWriter(); err != nil {
+			return err
+		}
+	}
+	c := db.writer
+	defer func() {
+		if err != nil {
+			db.rollback(err)
+		}
+	}()
+	if err := begin(ctx, c); err != nil {
+		return err
+	}
+	disarm := c.arm(ctx)
+	err = do(c)
+	// From here on the transaction is not interrupted: a commit is either whole or not there.
+	disarm()
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err == nil {
+		err = c.exec("COMMIT")
+	}
+	if err == nil {
+		db.commits.Add(1)
+	}
+	return err
+}
+
+// rollback leaves a usable writer, or none. A commit that failed may yet have
+// reached the log, so readers begin anew too.
+func (db *database) rollback(cause error) {
+	var err error
+	if !db.writer.raw.AutocommitEnabled() {
+		err = db.writer.exec("ROLLBACK")
+	}
+	if err != nil || transient(cause) {
+		_ = db.writer.close()
+		db.writer = nil
+	}
+	db.commits.Add(1)
+}
+
+// begin waits for the lock of another process, a backup for example, as long as ctx allows.
+func begin(ctx context.Context, c *conn) error {
+	deadline := time.Now().Add(lockTimeout)
+	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
+		err := c.exec("BEGIN IMMEDIATE")
+		if err == nil || sqlite.ErrCode(err).ToPrimary() != sqlite.ResultBusy || time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(wait):
+		}
+	}
+}

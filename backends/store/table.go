@@ -1,0 +1,161 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"tenantry/backends/store/driver"
+)
+
+// Group is one dimension of an Aggregation.
+type Group struct {
+	Field Field
+	By    Bucket
+}
+
+// Measure is one computed column. Count needs no field.
+type Measure struct {
+	Op    MeasureOp
+	Field Field
+}
+
+// Rank orders an Aggregation by one of its columns: groups first, then measures.
+type Rank = driver.Rank
+
+// Aggregation groups the matching live records and measures each group, in the engine.
+type Aggregation struct {
+	Filter   Filter
+	Groups   []Group
+	Measures []Measure
+	Sort     []Rank
+	Limit    int
+}
+
+// Table asks questions of a kind without knowing its record type; reports are built on it.
+type Table interface {
+	// Select returns the named fields of the matching live records, nil where missing.
+	// Numbers are int64 or float64, times of declared fields int64 of Unix milliseconds.
+	Select(ctx context.Context, fields []Field, q Query) ([][]any, error)
+	// Aggregate returns one row a group: the group values, then the measures.
+	Aggregate(ctx context.Context, a Aggregation) ([][]any, error)
+	// Count returns how many live records match.
+	Count(ctx context.Context, f Filter) (int64, error)
+}
+
+// Table returns the kind's untyped side, in a workspace.
+func (k *Kind[T]) Table(w *Workspace) Table { return table{k.spec, w} }
+
+type table struct {
+	spec *Spec
+	ws   *Workspace
+}
+
+func (t table) Count(ctx context.Context, f Filter) (int64, error) {
+	where, err := t.ws.where(t.spec, f, Live)
+	if err != nil {
+		return 0, err
+	}
+	n, err := t.ws.drv.Count(ctx, t.spec.collection, where)
+	return n, translate(t.spec, err)
+}
+
+func (t table) Select(ctx context.Context, fields []Field, q Query) ([][]any, error) {
+	for _, f := range fields {
+		if _, err := t.spec.ref(f); err != nil {
+			return nil, err
+		}
+	}
+	dq, err := t.ws.query(t.spec, q)
+	if err != nil {
+		return nil, err
+	}
+	docs, err := t.ws.drv.Find(ctx, dq)
+	if err != nil {
+		return nil, translate(t.spec, err)
+	}
+	rows := make([][]any, len(docs))
+	for i := range docs {
+		if rows[i], err = t.pick(&docs[i], fields); err != nil {
+			return nil, err
+		}
+	}
+	return rows, nil
+}
+
+func (t table) pick(doc *driver.Document, fields []Field) ([]any, error) {
+	var body, custom map[string]json.RawMessage
+	if err := json.Unmarshal(doc.Body, &body); err != nil {
+		return nil, fmt.Errorf("store: %s %s is damaged: %w", t.spec.Name, doc.ID, err)
+	}
+	if len(doc.Custom) > 0 {
+		if err := json.Unmarshal(doc.Custom, &custom); err != nil {
+			return nil, fmt.Errorf("store: %s %s has damaged custom values: %w", t.spec.Name, doc.ID, err)
+		}
+	}
+	row := make([]any, len(fields))
+	for i, f := range fields {
+		from := body
+		if f.Custom {
+			from = custom
+		} else if f.Name == "id" {
+			row[i] = doc.ID
+			continue
+		}
+		row[i] = scalar(from[f.Name])
+	}
+	return row, nil
+}
+
+// scalar decodes one JSON value; whole numbers that fit become int64.
+func scalar(raw json.RawMessage) any {
+	if len(raw) == 0 {
+		return nil
+	}
+	var n int64
+	if json.Unmarshal(raw, &n) == nil && string(raw) != "null" {
+		return n
+	}
+	var v any
+	if json.Unmarshal(raw, &v) != nil {
+		return nil
+	}
+	return v
+}
+
+func (t table) Aggregate(ctx context.Context, a Aggregation) ([][]any, error) {
+	where, err := t.ws.where(t.spec, a.Filter, Live)
+	if err != nil {
+		return nil, err
+	}
+	out := driver.Aggregation{Collection: t.spec.collection, Where: where, Sort: a.Sort, Limit: a.Limit}
+	if out.Limit <= 0 || out.Limit > MaxLimit {
+		out.Limit = MaxLimit
+	}
+	for _, g := range a.Groups {
+		ref, err := t.spec.ref(g.Field)
+		if err != nil {
+			return nil, err
+		}
+		if ref.Type == driver.Strings {
+			return nil, fmt.Errorf("%w: cannot group by the list %s", ErrQuery, ref.Name)
+		}
+		out.Groups = append(out.Groups, driver.Group{Ref: ref, By: g.By})
+	}
+	for _, m := range a.Measures {
+		measure := driver.Measure{Op: m.Op}
+		if m.Op != driver.Count {
+			if measure.Ref, err = t.spec.ref(m.Field); err != nil {
+				return nil, err
+			}
+		}
+		out.Measures = append(out.Measures, measure)
+	}
+	for _, r := range a.Sort {
+		if r.Column < 0 || r.Column >= len(a.Groups)+len(a.Measures) {
+			return nil, fmt.Errorf("%w: no column %d to sort by", ErrQuery, r.Column)
+		}
+	}
+	rows, err := t.ws.drv.Aggregate(ctx, out)
+	return rows, translate(t.spec, err)
+}

@@ -1,0 +1,154 @@
+// Package fields encrypts single values of a record so that each opens only in
+// the place it was sealed for.
+//
+// A sealed value reads
+//
+//	enc.v1.<key version>.<base64url of nonce, ciphertext and tag>
+//
+// Encryption is AES-256-GCM under a data key of the organization, with a
+// random 96-bit nonce. The associated data names the organization, collection,
+// record, field, purpose and key version, each preceded by its length, so that
+// a value copied to any other place does not open. A data key may seal 2^32
+// values; make its successor with keyring.NextDataKey long before.
+package fields
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"tenantry/crypto/keyring"
+	"tenantry/crypto/secret"
+)
+
+// MaxPlaintext is the largest value that Seal takes, in bytes.
+const MaxPlaintext = 64 << 10
+
+const (
+	prefix   = "enc.v1."
+	overhead = 12 + 16 // nonce and tag
+	// maxSealed bounds the work on a text from outside.
+	maxSealed = len(prefix) + len("999999999.") + (MaxPlaintext+overhead)*4/3 + 4
+)
+
+// Sentinel errors.
+var (
+	// ErrCorrupt: the value is malformed, was altered, was sealed with
+	// another key, or belongs to another place. The cases are not told apart.
+	ErrCorrupt = errors.New("the encrypted value is corrupt or does not belong here")
+	// ErrTooLong: the value is longer than MaxPlaintext.
+	ErrTooLong = fmt.Errorf("the value is too long to encrypt: at most %d bytes are allowed", MaxPlaintext)
+	// ErrLocation: the location is incomplete or the key is not its
+	// organization's. It tells of a fault in the caller, not in the data.
+	ErrLocation = errors.New("the value cannot be encrypted for this place")
+)
+
+// Location is the place a value belongs to. All parts are required. A record's
+// identifier must be known before its values are sealed.
+type Location struct {
+	Organization int64
+	Collection   string
+	Record       string
+	Field        string
+}
+
+// Seal encrypts plaintext for one location. The key must be the location's
+// organization's. The same plaintext gives another text each time. It returns
+// ErrTooLong or ErrLocation. Safe for concurrent use.
+func Seal(key keyring.DataKey, at Location, plaintext string) (string, error) {
+	if key.IsZero() {
+		return "", fmt.Errorf("%w: there is no data key", ErrLocation)
+	}
+	if key.Organization() != at.Organization {
+		return "", fmt.Errorf("%w: the key is organization %d's, the place organization %d's", ErrLocation, key.Organization(), at.Organization)
+	}
+	if at.Collection == "" || at.Record == "" || at.Field == "" {
+		return "", fmt.Errorf("%w: collection, record and field are required", ErrLocation)
+	}
+	if len(plaintext) > MaxPlaintext {
+		return "", ErrTooLong
+	}
+	sealed := key.AEAD().Seal(nil, nil, []byte(plaintext), associatedData(key, at))
+	return prefix + strconv.Itoa(key.Version()) + "." + base64.RawURLEncoding.EncodeToString(sealed), nil
+}
+
+// Open decrypts what Seal made for the same location with the same key. Every
+// other text returns ErrCorrupt. Where an organization has several data keys,
+// KeyVersion tells which one to use. Safe for concurrent use.
+func Open(key keyring.DataKey, at Location, sealed string) (secret.String, error) {
+	version, body, ok := parse(sealed)
+	if !ok || key.IsZero() || version != key.Version() || key.Organization() != at.Organization {
+		return secret.String{}, ErrCorrupt
+	}
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(body)
+	if err != nil {
+		return secret.String{}, ErrCorrupt
+	}
+	plaintext, err := key.AEAD().Open(raw[:0], nil, raw, associatedData(key, at))
+	if err != nil {
+		return secret.String{}, ErrCorrupt
+	}
+	return secret.New(string(plaintext)), nil
+}
+
+// KeyVersion returns the version of the data key that opens a sealed value, or
+// ErrCorrupt. It does not authenticate the text.
+func KeyVersion(sealed string) (int, error) {
+	version, _, ok := parse(sealed)
+	if !ok {
+		return 0, ErrCorrupt
+	}
+	return version, nil
+}
+
+// IsSealed reports whether text has the form of a sealed value. It does not
+// say that the value opens.
+func IsSealed(text string) bool {
+	_, _, ok := parse(text)
+	return ok
+}
+
+// parse accepts one spelling of each value only.
+func parse(text string) (version int, body string, ok bool) {
+	if len(text) > maxSealed {
+		return 0, "", false
+	}
+	rest, ok := strings.CutPrefix(text, prefix)
+	if !ok {
+		return 0, "", false
+	}
+	number, body, ok := strings.Cut(rest, ".")
+	if !ok || len(number) > 9 || number == "" || number[0] < '1' || number[0] > '9' {
+		return 0, "", false
+	}
+	version, err := strconv.Atoi(number)
+	if err != nil || base64.RawURLEncoding.DecodedLen(len(body)) < overhead || len(body)%4 == 1 {
+		return 0, "", false
+	}
+	for i := range len(body) {
+		c := body[i]
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' {
+			return 0, "", false
+		}
+	}
+	return version, body, true
+}
+
+func associatedData(key keyring.DataKey, at Location) []byte {
+	dst := make([]byte, 0, 160)
+	dst = appendText(dst, "tenantry/fields/v1")
+	dst = binary.BigEndian.AppendUint64(dst, uint64(at.Organization))
+	dst = binary.BigEndian.AppendUint64(dst, uint64(key.Version()))
+	dst = appendText(dst, key.Purpose())
+	dst = appendText(dst, at.Collection)
+	dst = appendText(dst, at.Record)
+	return appendText(dst, at.Field)
+}
+
+func appendText(dst []byte, text string) []byte {
+	dst = binary.BigEndian.AppendUint64(dst, uint64(len(text)))
+	return append(dst, text...)
+}

@@ -1,0 +1,31 @@
+//go:build unix
+
+package keyring
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+)
+
+func checkPermissions(path string, mode fs.FileMode, allowed access) error {
+	forbidden, wanted := fs.FileMode(0o077), "0600"
+	if allowed == groupMayRead {
+		forbidden, wanted = 0o037, "0440"
+	}
+	if mode.Perm()&forbidden != 0 {
+		return fmt.Errorf("keyring %s has mode %04o, so that others can get at the keys; run: chmod %s %q",
+			path, mode.Perm(), wanted, path)
+	}
+	return nil
+}
+
+// syncDir makes a rename in the folder survive a loss of power.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}

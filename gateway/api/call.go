@@ -1,0 +1,63 @@
+package api
+
+import (
+	"net/http"
+	"net/netip"
+	"slices"
+
+	"tenantry/backends/store"
+	"tenantry/tenants"
+)
+
+// Call is one call of an operation. It belongs to one request; handlers do not keep it.
+type Call struct {
+	Operation *Operation
+	Tenant    *tenants.Tenant
+	Principal *tenants.Principal
+	// Workspace is the organization's data as this caller and request may see it.
+	Workspace *store.Workspace
+	Scope     store.Scope
+	Query     Query
+	Body      Body
+	RequestID string
+	Remote    netip.Addr
+	BaseURL   string      // "https://acme.example.com", of this organization
+	Header    http.Header // of the answer; facts that have no place in the envelope go here
+	Strict    bool        // the caller asked for strict handling
+
+	// AuditNote goes into the audit record, where the row asks for one. Never a secret or a personal value.
+	AuditNote map[string]string
+
+	path    func(name string) string
+	ignored []string
+}
+
+// NewCall returns a Call whose path parameters come from path.
+func NewCall(o *Operation, path func(string) string) *Call {
+	return &Call{Operation: o, Header: http.Header{}, path: path}
+}
+
+// Path returns a path parameter, "" where the path taken has none of that name.
+func (c *Call) Path(name string) string { return c.path(name) }
+
+// maxIgnored bounds the header that names what was ignored.
+const maxIgnored = 20
+
+// Ignore notes input that was not used. The answer names it in the header X-Ignored; a
+// caller who asked for strict handling gets a 400 instead.
+func (c *Call) Ignore(name string) {
+	if len(c.ignored) < maxIgnored && !slices.Contains(c.ignored, name) {
+		c.ignored = append(c.ignored, name)
+	}
+}
+
+// Ignored returns the names of ignored input.
+func (c *Call) Ignored() []string { return c.ignored }
+
+// Note adds a fact to the audit record.
+func (c *Call) Note(key, value string) {
+	if c.AuditNote == nil {
+		c.AuditNote = map[string]string{}
+	}
+	c.AuditNote[key] = value
+}

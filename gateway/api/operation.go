@@ -1,0 +1,300 @@
+// Package api is the vocabulary of an operation: its row in the table of operations, the
+// call a handler gets, the result or problem it answers with. Routing, policy, metrics,
+// the OpenAPI document and the isolation tests are made from the rows; there is no second
+// list. Handlers written against this package never see the HTTP framework.
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"tenantry/tenants"
+)
+
+// Credentials are the ways a caller may prove who they are. The zero value admits nobody.
+type Credentials uint8
+
+// The credentials. Open operations need none and look at none.
+const (
+	Key     Credentials = 1 << iota // an API key in the header x-service-token
+	Session                         // a signed-in person's browser session
+	Open                            // nothing; the operation checks what it was given itself
+)
+
+// Kinds are the kinds of API keys an operation takes. The zero value takes none.
+type Kinds uint8
+
+// The kinds. ServerRead is taken only where the method is GET.
+const (
+	ServerFull Kinds = 1 << iota
+	ServerRead
+	Browser
+	ServerKeys = ServerFull | ServerRead
+)
+
+// Admits reports whether a key of that kind may be used.
+func (k Kinds) Admits(kind tenants.KeyKind) bool {
+	switch kind {
+	case tenants.ServerFull:
+		return k&ServerFull != 0
+	case tenants.ServerRead:
+		return k&ServerRead != 0
+	case tenants.Browser:
+		return k&Browser != 0
+	}
+	return false
+}
+
+type ruleKind uint8
+
+const (
+	ruleNobody ruleKind = iota
+	ruleAnyCaller
+	rulePermission
+	ruleAdmin
+	ruleHandler
+)
+
+// Rule says what a caller must hold. The zero value refuses everybody.
+type Rule struct {
+	kind        ruleKind
+	permissions []tenants.Permission
+	denial      string
+}
+
+// AnyCaller admits every caller whose credential is accepted.
+func AnyCaller() Rule { return Rule{kind: ruleAnyCaller} }
+
+// Needs admits callers who hold the permission.
+func Needs(p tenants.Permission) Rule {
+	return Rule{kind: rulePermission, permissions: []tenants.Permission{p}, denial: string(p)}
+}
+
+// NeedsOneOf admits callers who hold at least one of the permissions; a refusal names the first.
+func NeedsOneOf(named tenants.Permission, others ...tenants.Permission) Rule {
+	return Rule{kind: rulePermission, permissions: append([]tenants.Permission{named}, others...), denial: string(named)}
+}
+
+// AdminOnly admits administrators, who are always persons; a refusal bears the label.
+func AdminOnly(label string) Rule { return Rule{kind: ruleAdmin, denial: label} }
+
+// HandlerDecides admits every caller whose credential is accepted; the handler refuses
+// the ones who may not, because it depends on the record.
+func HandlerDecides() Rule { return Rule{kind: ruleHandler} }
+
+// Permissions returns the permissions of which one is needed, nil where the rule is another.
+func (r Rule) Permissions() []tenants.Permission { return slices.Clone(r.permissions) }
+
+// IsAdminOnly reports whether only administrators are admitted.
+func (r Rule) IsAdminOnly() bool { return r.kind == ruleAdmin }
+
+// Check returns nil where the principal is admitted, else the Problem to answer.
+func (r Rule) Check(p *tenants.Principal) error {
+	switch r.kind {
+	case ruleAnyCaller, ruleHandler:
+		return nil
+	case ruleAdmin:
+		if p.IsAdmin() {
+			return nil
+		}
+		return AdminRequired(r.denial)
+	case rulePermission:
+		for _, permission := range r.permissions {
+			if p.May(permission) {
+				return nil
+			}
+		}
+		return MissingPermission(r.denial)
+	}
+	return Denied("the operation admits nobody")
+}
+
+// Audit says when an operation leaves a record in the audit log before it answers.
+type Audit uint8
+
+// The audit rules. Where the record cannot be written, the answer is 503 instead.
+const (
+	NoAudit Audit = iota
+	AuditAlways
+)
+
+// Handler answers one call. What it returns as error becomes the failure envelope.
+type Handler func(ctx context.Context, c *Call) (Result, error)
+
+// Operation is one row of the table of operations.
+type Operation struct {
+	Name        string // "folders.get"; unique; the label in metrics, logs and the OpenAPI document
+	Method      string
+	Path        string   // "/api/files/folders/{id}"
+	Aliases     []string // further paths of the same operation (an optional segment)
+	Tag         string   // the group in the OpenAPI document
+	Summary     string
+	Description string
+
+	Credentials Credentials
+	Kinds       Kinds
+	Rule        Rule
+	Audit       Audit
+
+	Teams     bool    // takes teams[]
+	Params    []Param // path and query
+	Body      []Field // nil: takes no body
+	BodyLimit int64   // bytes; 0: DefaultBodyLimit
+	Timeout   time.Duration
+
+	// Data is a value of the type that a success answers as data; Example one such answer.
+	Data     any
+	Message  string // of a success
+	Example  any
+	Failures []Failure
+
+	Handler Handler
+}
+
+// Failure documents an answer that is no success, beyond those every operation has.
+type Failure struct {
+	Code    int
+	Message string
+	When    string
+	Data    any // example of data; nil: []
+}
+
+// Limits where a row names none.
+const (
+	DefaultBodyLimit int64 = 1 << 20
+	DefaultTimeout         = 10 * time.Second
+)
+
+// Place is where a parameter stands.
+type Place string
+
+// The places.
+const (
+	InPath  Place = "path"
+	InQuery Place = "query"
+)
+
+// Shape is the form of a parameter's or body field's value.
+type Shape string
+
+// The shapes. Tree is a parameter with brackets, name[a][b]=v; List one that may repeat.
+const (
+	Text    Shape = "string"
+	Integer Shape = "integer"
+	Boolean Shape = "boolean"
+	Object  Shape = "object"
+	List    Shape = "array"
+	Tree    Shape = "tree"
+)
+
+// Param is a path or query parameter.
+type Param struct {
+	Name        string
+	In          Place
+	Shape       Shape
+	Required    bool
+	Secret      bool // never logged
+	Default     string
+	Enum        []string
+	Description string
+	Example     string
+}
+
+// Field is a field of a JSON body.
+type Field struct {
+	Name        string
+	Shape       Shape
+	Required    bool
+	Secret      bool
+	Description string
+	Example     any
+}
+
+// BodyMax returns the limit of the body in bytes.
+func (o *Operation) BodyMax() int64 {
+	if o.BodyLimit > 0 {
+		return o.BodyLimit
+	}
+	return DefaultBodyLimit
+}
+
+// Deadline returns how long the operation may take.
+func (o *Operation) Deadline() time.Duration {
+	if o.Timeout > 0 {
+		return o.Timeout
+	}
+	return DefaultTimeout
+}
+
+// Paths returns all paths of the operation.
+func (o *Operation) Paths() []string { return append([]string{o.Path}, o.Aliases...) }
+
+var (
+	operationName = regexp.MustCompile(`^[a-z][a-z_]*(\.[a-z][a-z_]*)+$`)
+	pathParam     = regexp.MustCompile(`\{([a-z_]+)\}`)
+)
+
+// Validate returns every fault of the row: what has no policy, no handler or no
+// documentation cannot be served.
+func (o *Operation) Validate() []error {
+	var faults []error
+	fault := func(format string, args ...any) {
+		faults = append(faults, fmt.Errorf("operation %s (%s %s): %s", o.Name, o.Method, o.Path, fmt.Sprintf(format, args...)))
+	}
+	if !operationName.MatchString(o.Name) {
+		fault("the name is not like things.verb")
+	}
+	if !slices.Contains([]string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete}, o.Method) {
+		fault("unknown method")
+	}
+	if o.Credentials == 0 {
+		fault("takes no credential, so nobody can call it")
+	}
+	if o.Credentials&Open != 0 && o.Credentials != Open {
+		fault("is open and takes a credential")
+	}
+	if (o.Credentials&Key != 0) != (o.Kinds != 0) {
+		fault("key kinds and credentials disagree")
+	}
+	if o.Kinds&ServerRead != 0 && o.Method != http.MethodGet {
+		fault("takes read-only keys but does not read")
+	}
+	if o.Rule.kind == ruleNobody {
+		fault("has no rule, so nobody can call it")
+	}
+	if o.Handler == nil {
+		fault("has no handler")
+	}
+	if o.Data == nil || o.Message == "" || o.Summary == "" || o.Tag == "" || o.Example == nil {
+		fault("lacks data, message, summary, tag or example for its documentation")
+	}
+	if o.Body != nil && o.Method == http.MethodGet {
+		fault("reads and takes a body")
+	}
+	for _, path := range o.Paths() {
+		if !strings.HasPrefix(path, "/api/") && !strings.HasPrefix(path, "/auth/") {
+			fault("path %s is outside /api/ and /auth/", path)
+		}
+		for _, m := range pathParam.FindAllStringSubmatch(path, -1) {
+			if !slices.ContainsFunc(o.Params, func(p Param) bool { return p.In == InPath && p.Name == m[1] }) {
+				fault("path parameter %s is not declared", m[1])
+			}
+		}
+	}
+	return faults
+}
+
+// Param returns the declared query parameter of that name.
+func (o *Operation) queryParam(name string) (Param, bool) {
+	for _, p := range o.Params {
+		if p.In == InQuery && p.Name == name {
+			return p, true
+		}
+	}
+	return Param{}, false
+}

@@ -1,0 +1,194 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"tenantry/backends/store"
+	"tenantry/tenants"
+)
+
+// Envelope is the shape of every answer: three keys, always.
+type Envelope struct {
+	Status  string `json:"status"`
+	Message string `json:"message"`
+	Data    any    `json:"data"`
+}
+
+// The two values of Envelope.Status.
+const (
+	StatusOK     = "ok"
+	StatusFailed = "failed"
+)
+
+// DeniedMessage is the one message of every credential that is not accepted.
+const DeniedMessage = "Token is either expired or does not have the correct permissions"
+
+// Result is a success.
+type Result struct {
+	Message string // empty: the row's message
+	Data    any
+}
+
+// Problem is a failure as the caller sees it. It is an error, so that handlers return it.
+type Problem struct {
+	Code       int // HTTP
+	Message    string
+	Data       any           // nil: []
+	RetryAfter time.Duration // 0: no header
+	Header     map[string]string
+	Reason     string // for the log; callers never see it
+	Err        error  // for the log
+}
+
+func (p *Problem) Error() string {
+	if p.Reason != "" {
+		return p.Message + ": " + p.Reason
+	}
+	return p.Message
+}
+
+// Unwrap returns the cause.
+func (p *Problem) Unwrap() error { return p.Err }
+
+// Envelope returns the body of the answer.
+func (p *Problem) Envelope() Envelope {
+	e := Envelope{Status: StatusFailed, Message: p.Message, Data: p.Data}
+	if e.Data == nil {
+		e.Data = []any{}
+	}
+	return e
+}
+
+// Denied is the answer to a credential that is not accepted. The reason goes to the log
+// alone: all such answers are the same, byte for byte.
+func Denied(reason string) *Problem {
+	return &Problem{Code: http.StatusForbidden, Message: DeniedMessage, Reason: reason}
+}
+
+// MissingPermission names the permission the caller lacks.
+func MissingPermission(permission string) *Problem {
+	return &Problem{
+		Code: http.StatusForbidden, Message: "Lacking necessary permission " + permission,
+		Data: map[string]string{"permission": permission},
+	}
+}
+
+// AdminRequired answers a caller who is no administrator.
+func AdminRequired(label string) *Problem {
+	return &Problem{Code: http.StatusForbidden, Message: label, Data: map[string]string{"permission": label}}
+}
+
+// Forbidden is a 403 with a message of its own.
+func Forbidden(message string) *Problem {
+	return &Problem{Code: http.StatusForbidden, Message: message}
+}
+
+// NotFound is a missing record that answers 404.
+func NotFound(message string) *Problem { return &Problem{Code: http.StatusNotFound, Message: message} }
+
+// Failed is a failure that answers 200, as some operations do; callers branch on status.
+func Failed(message string, data any) *Problem {
+	return &Problem{Code: http.StatusOK, Message: message, Data: data}
+}
+
+// BadRequest is input that could not be read.
+func BadRequest(format string, args ...any) *Problem {
+	return &Problem{Code: http.StatusBadRequest, Message: fmt.Sprintf(format, args...)}
+}
+
+// Unavailable answers while something the call needs is down.
+func Unavailable(err error) *Problem {
+	return &Problem{
+		Code: http.StatusServiceUnavailable, Message: "The service is temporarily unavailable, please retry later",
+		RetryAfter: 2 * time.Second, Err: err,
+	}
+}
+
+// Internal is a fault of the program. The caller learns nothing about it.
+func Internal(err error) *Problem {
+	return &Problem{Code: http.StatusInternalServerError, Message: "Internal error", Err: err}
+}
+
+// FieldError is one problem with one field of the input.
+type FieldError struct {
+	Field   string `json:"field"`
+	Code    string `json:"code"` // required, type, format, length, range, unknown, duplicate, forbidden
+	Message string `json:"message"`
+}
+
+// Errors collects every problem of an input, so that the caller hears of all at once.
+// The zero value is ready to use. Messages never repeat the caller's value.
+type Errors []FieldError
+
+// maxFieldErrors bounds an answer.
+const maxFieldErrors = 100
+
+// Add notes a problem.
+func (e *Errors) Add(field, code, format string, args ...any) {
+	if len(*e) < maxFieldErrors {
+		*e = append(*e, FieldError{field, code, fmt.Sprintf(format, args...)})
+	}
+}
+
+type fieldErrors struct {
+	Errors []FieldError `json:"errors"`
+}
+
+// Problem returns the 422 that lists the problems, or nil (of type error) where there is none.
+func (e Errors) Problem() error {
+	if len(e) == 0 {
+		return nil
+	}
+	return &Problem{Code: http.StatusUnprocessableEntity, Message: e.message(), Data: fieldErrors{e}}
+}
+
+func (e Errors) message() string {
+	words := make([]string, len(e))
+	for i, f := range e {
+		words[i] = f.Message
+	}
+	return "Validation failed: " + strings.Join(words, "; ")
+}
+
+// Invalid is the 422 of a single problem.
+func Invalid(field, code, format string, args ...any) error {
+	var e Errors
+	e.Add(field, code, format, args...)
+	return e.Problem()
+}
+
+// Duplicate is the 409 of a value that must be unique and is taken.
+func Duplicate(fields ...string) *Problem {
+	var e Errors
+	for _, f := range fields {
+		e.Add(f, "duplicate", "%s is already in use", f)
+	}
+	return &Problem{Code: http.StatusConflict, Message: e.message(), Data: fieldErrors{e}}
+}
+
+// ProblemOf is the one mapping from errors to answers.
+func ProblemOf(err error) *Problem {
+	var p *Problem
+	var dup *store.DuplicateError
+	switch {
+	case errors.As(err, &p):
+		return p
+	case errors.As(err, &dup):
+		return Duplicate(dup.Fields...)
+	case errors.Is(err, tenants.ErrDenied), errors.Is(err, tenants.ErrUnknownTenant):
+		return Denied(err.Error())
+	case errors.Is(err, tenants.ErrUnavailable), errors.Is(err, store.ErrUnavailable),
+		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return Unavailable(err)
+	case errors.Is(err, store.ErrNotFound):
+		return NotFound("Record not found")
+	case errors.Is(err, store.ErrConflict):
+		return &Problem{Code: http.StatusConflict, Message: "The record was changed meanwhile, please retry", Err: err}
+	}
+	return Internal(err)
+}

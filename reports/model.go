@@ -1,0 +1,72 @@
+package reports
+
+import "tenantry/backends/store"
+
+// Report is a custom report: which class of records it asks, what, and how it is shown.
+type Report struct {
+	store.Meta
+	PID           string           `json:"pid"`
+	Title         string           `json:"title"`
+	Desc          string           `json:"desc,omitempty"`
+	Class         string           `json:"class"`
+	Source        string           `json:"source,omitempty"`
+	Query         Query            `json:"query"`
+	Input         map[string]Input `json:"input,omitempty"`
+	Secure        bool             `json:"secure"`
+	PortalVisible bool             `json:"portal_visible"`
+	Shareable     bool             `json:"shareable"`
+	Exportable    bool             `json:"exportable"`
+	Visual        string           `json:"visual,omitempty"`
+	VisualProps   map[string]any   `json:"visual_props,omitempty"`
+	Folder        string           `json:"folder,omitempty"`
+	Parent        string           `json:"parent,omitempty"`
+	RowKey        string           `json:"row_key,omitempty"`
+	Actions       map[string]any   `json:"actions,omitempty"`
+	ChildReports  []string         `json:"child_reports,omitempty"`
+	Teams         []string         `json:"teams,omitempty"`
+}
+
+// Input is a parameter of a report. Rule says who sets it: a locked one comes from a
+// share token alone, an editable one from whoever opens the report.
+type Input struct {
+	Rule  string `json:"rule"`
+	Value string `json:"value"`
+	Label string `json:"label,omitempty"`
+	Type  string `json:"type,omitempty"`
+}
+
+// Revocation voids share tokens of one report: one token, or all issued until a moment.
+type Revocation struct {
+	store.Meta
+	PID     string `json:"pid"`
+	TokenID string `json:"token_id,omitempty"` // empty: every token issued at or before Before
+	Before  int64  `json:"before,omitempty"`   // Unix seconds
+	Expires int64  `json:"expires,omitempty"`  // Unix seconds after which the token is void by itself
+}
+
+// Kinds are the records of this module.
+type Kinds struct {
+	Reports     *store.Kind[Report]
+	Revocations *store.Kind[Revocation]
+}
+
+// NewKinds declares the records. An error is a fault of the program.
+func NewKinds() (Kinds, error) {
+	reports, err := store.Define[Report](store.Spec{
+		Name: "custom_reports", Fields: []string{"pid", "title", "class"}, Teams: true,
+		Indexes: []store.Index{{Fields: []string{"pid"}, Unique: true}, {Fields: []string{"title"}}},
+		Access:  []store.Access{{Where: []string{"pid"}}, {Where: []string{"title"}}},
+	})
+	if err != nil {
+		return Kinds{}, err
+	}
+	revocations, err := store.Define[Revocation](store.Spec{
+		Name: "share_revocations", Fields: []string{"pid", "token_id"},
+		Indexes: []store.Index{{Fields: []string{"pid", "token_id"}}},
+		Access:  []store.Access{{Where: []string{"pid"}}, {Where: []string{"pid", "token_id"}}},
+	})
+	return Kinds{reports, revocations}, err
+}
+
+// Specs returns the declarations, for the store.
+func (k Kinds) Specs() []*store.Spec { return []*store.Spec{k.Reports.Spec(), k.Revocations.Spec()} }

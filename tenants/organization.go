@@ -1,0 +1,86 @@
+// Package tenants knows who calls: organizations, how a host name leads to one, and what
+// a principal may do. Only this package opens an organization's data.
+package tenants
+
+import (
+	"errors"
+	"strconv"
+
+	"tenantry/backends/store"
+)
+
+// Names of features, settings and limits of an organization.
+const (
+	FeatureTeams                            = "teams"
+	SettingRequirePublicEncryptionKey       = "require_public_encryption_key"
+	LimitFolderChildren                     = "folder_children"
+	DefaultFolderChildren             int64 = 1000
+)
+
+// State of an organization.
+type State string
+
+// The states. A suspended organization answers nobody; its data stays.
+const (
+	Active    State = "active"
+	Suspended State = "suspended"
+	Removed   State = "removed" // the slug stays taken for ever
+)
+
+// Errors of this package, wrapped. Test with errors.Is.
+var (
+	// ErrUnknownTenant: no active organization answers to that host name or slug.
+	ErrUnknownTenant = errors.New("no such organization")
+	// ErrDenied: the credential is missing, malformed, unknown, expired, revoked or not for this organization.
+	ErrDenied = errors.New("the credential is not accepted")
+	// ErrUnavailable: it cannot be told now whether the credential is good.
+	ErrUnavailable = errors.New("the credential cannot be checked now")
+)
+
+// Organization is one tenant.
+type Organization struct {
+	store.Meta
+	OrgID     int64            `json:"org_id"`
+	Slug      string           `json:"slug"`
+	Name      string           `json:"name"`
+	State     State            `json:"state"`
+	Features  map[string]bool  `json:"features,omitempty"`
+	Settings  map[string]bool  `json:"settings,omitempty"`
+	Limits    map[string]int64 `json:"limits,omitempty"`
+	AccessRev int64            `json:"access_rev"` // grows with every change to keys, accounts, roles: cached identities of an older one are void
+	// DataKeys are the organization's wrapped data keys by purpose, the newest last.
+	DataKeys map[string][]string `json:"data_keys,omitempty"`
+	// Providers are the names of the report providers a shared report may be asked from.
+	Providers []string `json:"providers,omitempty"`
+}
+
+// Feature reports whether the feature is on.
+func (o *Organization) Feature(name string) bool { return o.Features[name] }
+
+// Setting reports whether the setting is on.
+func (o *Organization) Setting(name string) bool { return o.Settings[name] }
+
+// Limit returns the organization's own limit, or the fallback where it has none.
+func (o *Organization) Limit(name string, fallback int64) int64 {
+	if n, ok := o.Limits[name]; ok && n > 0 {
+		return n
+	}
+	return fallback
+}
+
+// Tenant is an organization together with the way to its data. Only a Directory makes
+// one. It is immutable: a changed organization is a new Tenant.
+type Tenant struct {
+	Org       Organization
+	workspace *store.Workspace
+	people    *store.Workspace
+}
+
+// Workspace returns the organization's documents, unscoped.
+func (t *Tenant) Workspace() *store.Workspace { return t.workspace }
+
+// People returns the organization's part of the control workspace: users, roles, teams,
+// service accounts and keys.
+func (t *Tenant) People() *store.Workspace { return t.people }
+
+func formatInt(n int64) string { return strconv.FormatInt(n, 10) }

@@ -1,0 +1,117 @@
+package tenants
+
+import (
+	"slices"
+
+	"tenantry/backends/store"
+)
+
+// Permission is what a role or a service account may do.
+type Permission string
+
+// The permissions there are.
+const (
+	Contacts              Permission = "contacts"
+	ManageCustomObjects   Permission = "manage_custom_objects"
+	ManageForms           Permission = "manage_forms"
+	ViewFormSubmissions   Permission = "view_form_submissions"
+	CreateFormSubmissions Permission = "create_form_submissions"
+	ManageFiles           Permission = "manage_files"
+	ManageReports         Permission = "manage_reports"
+	ViewUsers             Permission = "view_users"
+	ManageUsers           Permission = "manage_users"
+	ManageCampaigns       Permission = "manage_campaigns"
+	ManageKeys            Permission = "manage_keys"
+	ViewAudit             Permission = "view_audit"
+)
+
+// AllPermissions returns every permission, in a fixed order. The role admin holds them all.
+func AllPermissions() []Permission {
+	return []Permission{
+		Contacts, ManageCustomObjects, ManageForms, ViewFormSubmissions, CreateFormSubmissions, ManageFiles,
+		ManageReports, ViewUsers, ManageUsers, ManageCampaigns, ManageKeys, ViewAudit,
+	}
+}
+
+// KeyKind is the kind of an API key. The zero value is no kind.
+type KeyKind string
+
+// The kinds of API keys.
+const (
+	ServerFull KeyKind = "server_full"
+	ServerRead KeyKind = "server_read"
+	Browser    KeyKind = "browser"
+)
+
+// Label returns the name people know the kind by.
+func (k KeyKind) Label() string {
+	switch k {
+	case ServerFull:
+		return "Server-only, Full API"
+	case ServerRead:
+		return "Server-only, Read API"
+	case Browser:
+		return "Browser, Limited API"
+	}
+	return ""
+}
+
+// PrincipalKind tells how a caller proved who they are.
+type PrincipalKind int
+
+// The kinds of principals. Anonymous, the zero value, may call open operations only.
+const (
+	Anonymous PrincipalKind = iota
+	ServiceAccount
+	Person
+)
+
+// Principal is an authenticated caller. It is immutable once made.
+type Principal struct {
+	Kind        PrincipalKind
+	UserID      int64   // of a Person
+	AccountID   string  // of a ServiceAccount
+	KeyID       string  // of a ServiceAccount
+	KeyKind     KeyKind // of a ServiceAccount
+	Admin       bool    // only ever of a Person
+	Permissions []Permission
+	Teams       []string // empty: not limited to teams
+}
+
+// May reports whether the principal holds the permission.
+func (p *Principal) May(permission Permission) bool {
+	return p.IsAdmin() || slices.Contains(p.Permissions, permission)
+}
+
+// IsAdmin reports whether the principal is an administrator. A service account never is.
+func (p *Principal) IsAdmin() bool { return p.Kind == Person && p.Admin }
+
+// Subject names the principal in logs and the audit trail, without personal values.
+func (p *Principal) Subject() string {
+	switch p.Kind {
+	case ServiceAccount:
+		return "key:" + p.KeyID
+	case Person:
+		return "user:" + formatInt(p.UserID)
+	}
+	return "anonymous"
+}
+
+// Scope returns what the principal may see, narrowed to the requested teams where there
+// are any. A request never widens it. Without the teams feature nothing is scoped.
+func (p *Principal) Scope(t *Tenant, requested []string) store.Scope {
+	if !t.Org.Feature(FeatureTeams) {
+		return store.Scope{All: true}
+	}
+	switch {
+	case len(p.Teams) == 0 && len(requested) == 0:
+		return store.Scope{All: true}
+	case len(p.Teams) == 0:
+		return store.Scope{Teams: requested}
+	case len(requested) == 0:
+		return store.Scope{Teams: p.Teams}
+	}
+	return store.Scope{Teams: slices.DeleteFunc(slices.Clone(p.Teams), func(team string) bool {
+		return !slices.Contains(requested, team)
+	})}
+}

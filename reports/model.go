@@ -1,6 +1,11 @@
 package reports
 
-import "tenantry/backends/store"
+import (
+	"crypto/rand"
+	"encoding/base64"
+
+	"tenantry/backends/store"
+)
 
 // Report is a custom report: which class of records it asks, what, and how it is shown.
 type Report struct {
@@ -14,7 +19,7 @@ type Report struct {
 	Input         map[string]Input `json:"input,omitempty"`
 	Secure        bool             `json:"secure"`
 	PortalVisible bool             `json:"portal_visible"`
-	Shareable     bool             `json:"shareable"`
+	Shareable     *bool            `json:"shareable,omitempty"` // nil: yes
 	Exportable    bool             `json:"exportable"`
 	Visual        string           `json:"visual,omitempty"`
 	VisualProps   map[string]any   `json:"visual_props,omitempty"`
@@ -26,14 +31,30 @@ type Report struct {
 	Teams         []string         `json:"teams,omitempty"`
 }
 
+// CanShare reports whether share tokens may be issued for the report.
+func (r *Report) CanShare() bool { return r.Shareable == nil || *r.Shareable }
+
+// NewPID returns a new public identifier: 128 random bits, URL-safe.
+func NewPID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the process instead
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}
+
 // Input is a parameter of a report. Rule says who sets it: a locked one comes from a
 // share token alone, an editable one from whoever opens the report.
 type Input struct {
 	Rule  string `json:"rule"`
 	Value string `json:"value"`
 	Label string `json:"label,omitempty"`
-	Type  string `json:"type,omitempty"`
+	Type  string `json:"type,omitempty"` // a type of columns other than list; empty: text
 }
+
+// The rules of an input.
+const (
+	Locked   = "locked"
+	Editable = "editable"
+)
 
 // Revocation voids share tokens of one report: one token, or all issued until a moment.
 type Revocation struct {

@@ -69,13 +69,14 @@ const (
 // Principal is an authenticated caller. It is immutable once made.
 type Principal struct {
 	Kind        PrincipalKind
-	UserID      int64   // of a Person
-	AccountID   string  // of a ServiceAccount
-	KeyID       string  // of a ServiceAccount
-	KeyKind     KeyKind // of a ServiceAccount
-	Admin       bool    // only ever of a Person
+	UserID      int64    // of a Person
+	AccountID   string   // of a ServiceAccount
+	KeyID       string   // of a ServiceAccount
+	KeyKind     KeyKind  // of a ServiceAccount
+	Origins     []string // web origins that a Browser key may be used from
+	Admin       bool     // only ever of a Person
 	Permissions []Permission
-	Teams       []string // empty: not limited to teams
+	Teams       []string // nil: not limited to teams; empty: limited to records without teams
 }
 
 // May reports whether the principal holds the permission.
@@ -104,9 +105,9 @@ func (p *Principal) Scope(t *Tenant, requested []string) store.Scope {
 		return store.Scope{All: true}
 	}
 	switch {
-	case len(p.Teams) == 0 && len(requested) == 0:
+	case p.Teams == nil && len(requested) == 0:
 		return store.Scope{All: true}
-	case len(p.Teams) == 0:
+	case p.Teams == nil:
 		return store.Scope{Teams: requested}
 	case len(requested) == 0:
 		return store.Scope{Teams: p.Teams}

@@ -8,16 +8,16 @@ import (
 // Collection is the definition of a form.
 type Collection struct {
 	store.Meta
-	UserID            int64          `json:"user_id"`
-	Name              string         `json:"name"`
-	Label             string         `json:"label"`
-	LabelPlural       string         `json:"label_plural"`
-	Schema            schema.Fields  `json:"schema,omitempty"` // the form's own fields; the ones every form has are added on reading
-	EmailAlerts       map[string]any `json:"email_alerts,omitempty"`
-	Standalone        bool           `json:"standalone,omitempty"`
-	ExternalID        string         `json:"external_id,omitempty"`
-	ExternalCreatedAt string         `json:"external_created_at,omitempty"`
-	ExternalUpdatedAt string         `json:"external_updated_at,omitempty"`
+	UserID            int64         `json:"user_id"`
+	Name              string        `json:"name"`
+	Label             string        `json:"label"`
+	LabelPlural       string        `json:"label_plural"`
+	Schema            schema.Fields `json:"schema,omitempty"` // the form's own fields; the ones every form has are added on reading
+	EmailAlerts       Alerts        `json:"email_alerts,omitempty"`
+	Standalone        bool          `json:"standalone,omitempty"`
+	ExternalID        string        `json:"external_id,omitempty"`
+	ExternalCreatedAt string        `json:"external_created_at,omitempty"`
+	ExternalUpdatedAt string        `json:"external_updated_at,omitempty"`
 }
 
 // Submission is one filled-in form.

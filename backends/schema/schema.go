@@ -2,13 +2,79 @@
 // custom objects, forms and contacts.
 package schema
 
+import (
+	"maps"
+	"slices"
+
+	"tenantry/backends/store"
+)
+
 // Field is one defined field.
 type Field struct {
-	Title    string `json:"title"`
-	Type     string `json:"type"` // StudlyCase
-	Required bool   `json:"required,omitempty"`
-	Locked   bool   `json:"locked,omitempty"`
+	Title    string `json:"title" doc:"What people read."`
+	Type     string `json:"type" doc:"StudlyCase name of a type, for example Text, Number or Date."`
+	Required bool   `json:"required,omitempty" doc:"Every record must have a value."`
+	Locked   bool   `json:"locked,omitempty" doc:"The field cannot be changed or removed."`
 }
 
 // Fields are defined fields by identifier.
 type Fields map[string]Field
+
+// The types whose values are checked. Any other StudlyCase name is a type too; its
+// values are taken as they are.
+const (
+	Text        = "Text"
+	LongText    = "LongText"
+	Number      = "Number"
+	Boolean     = "Boolean"
+	Date        = "Date"     // "2006-01-02"
+	DateTime    = "DateTime" // RFC 3339
+	Email       = "Email"
+	Phone       = "Phone"
+	URL         = "Url"
+	Select      = "Select"
+	MultiSelect = "MultiSelect"
+	Encrypted   = "Encrypted"
+)
+
+// KnownTypes returns the types whose values are checked, in a fixed order.
+func KnownTypes() []string {
+	return []string{Text, LongText, Number, Boolean, Date, DateTime, Email, Phone, URL, Select, MultiSelect, Encrypted}
+}
+
+// StoreType returns how values of the field type compare in questions. It is false for
+// types whose values nobody may ask about.
+func StoreType(fieldType string) (store.Type, bool) {
+	switch fieldType {
+	case Encrypted:
+		return store.TypeAny, false
+	case Text, LongText, Email, Phone, URL, Select:
+		return store.TypeString, true
+	case Number:
+		return store.TypeFloat, true
+	case Boolean:
+		return store.TypeBool, true
+	case Date, DateTime:
+		return store.TypeDate, true
+	case MultiSelect:
+		return store.TypeStrings, true
+	}
+	return store.TypeAny, true
+}
+
+// Clone returns a copy that is never nil.
+func (f Fields) Clone() Fields {
+	c := make(Fields, len(f))
+	maps.Copy(c, f)
+	return c
+}
+
+// With returns a copy in which the given fields stand beside, or instead of, f's own.
+func (f Fields) With(more Fields) Fields {
+	c := f.Clone()
+	maps.Copy(c, more)
+	return c
+}
+
+// Names returns the identifiers, sorted.
+func (f Fields) Names() []string { return slices.Sorted(maps.Keys(f)) }

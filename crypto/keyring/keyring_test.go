@@ -376,7 +376,7 @@ func TestKeysAreNotPrinted(t *testing.T) {
 	for _, bytes := range [][]byte{material, dk.Bytes()} {
 		forms := []string{
 			string(bytes[:8]), fmt.Sprintf("%x", bytes[:8]), fmt.Sprintf("%X", bytes[:8]),
-			strings.Trim(fmt.Sprint(bytes[:8]), "[]"), base64.StdEncoding.EncodeToString(bytes[:9]), strings.Trim(fmt.Sprintf("%#v", bytes[:4]), "[]byte{}"),
+			strings.Trim(fmt.Sprintf("%d", bytes[:8]), "[]"), base64.StdEncoding.EncodeToString(bytes[:9]), strings.TrimSuffix(strings.TrimPrefix(fmt.Sprintf("%#v", bytes[:4]), "[]byte{"), "}"),
 		}
 		for _, value := range []any{kr, dk, &dk, holder{kr, dk}, &holder{kr, dk}, []holder{{kr, dk}}, kr.List()} {
 			for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%p"} {

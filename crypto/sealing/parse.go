@@ -243,7 +243,11 @@ func checkOutline(der []byte) error {
 // PKCS #1 and SEC 1 private keys, and PKCS #1 public keys, which alone have
 // exactly two numbers.
 func refuseLeadingInteger(outer cryptobyte.String) error {
-	if outer.SkipASN1(asn1.INTEGER) && outer.SkipASN1(asn1.INTEGER) && outer.Empty() {
+	numbers := 0
+	for outer.SkipASN1(asn1.INTEGER) {
+		numbers++
+	}
+	if numbers == 2 && outer.Empty() {
 		return refusePKCS1()
 	}
 	return refusePrivate()

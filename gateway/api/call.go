@@ -24,6 +24,8 @@ type Call struct {
 	BaseURL   string      // "https://acme.example.com", of this organization
 	Header    http.Header // of the answer; facts that have no place in the envelope go here
 	Strict    bool        // the caller asked for strict handling
+	// SessionToken is the browser session the caller was authenticated by, for ending it.
+	SessionToken string
 
 	// AuditNote goes into the audit record, where the row asks for one. Never a secret or a personal value.
 	AuditNote map[string]string
@@ -60,4 +62,17 @@ func (c *Call) Note(key, value string) {
 		c.AuditNote = map[string]string{}
 	}
 	c.AuditNote[key] = value
+}
+
+// CheckIgnored returns the 400 that strict handling answers where something was ignored.
+// A handler that ignores more input calls it before it changes anything.
+func (c *Call) CheckIgnored() error {
+	if !c.Strict || len(c.ignored) == 0 {
+		return nil
+	}
+	names := make([]string, len(c.ignored))
+	for i, name := range c.ignored {
+		names[i] = clip(name)
+	}
+	return BadRequest("Strict handling: the operation does not take %q", names)
 }

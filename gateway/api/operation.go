@@ -141,6 +141,10 @@ type Operation struct {
 	Rule        Rule
 	Audit       Audit
 
+	// NoTenant is the answer where the host leads to no organization; nil: Denied, which
+	// makes an unknown organization look like a wrong key.
+	NoTenant *Problem
+
 	Teams     bool    // takes teams[]
 	Params    []Param // path and query
 	Body      []Field // nil: takes no body
@@ -152,6 +156,8 @@ type Operation struct {
 	Message  string // of a success
 	Example  any
 	Failures []Failure
+	// Failure, where set, has the last word on a problem before it is answered.
+	Failure func(*Problem) *Problem
 
 	Handler Handler
 }
@@ -234,11 +240,6 @@ func (o *Operation) Deadline() time.Duration {
 // Paths returns all paths of the operation.
 func (o *Operation) Paths() []string { return append([]string{o.Path}, o.Aliases...) }
 
-var (
-	operationName = regexp.MustCompile(`^[a-z][a-z_]*(\.[a-z][a-z_]*)+$`)
-	pathParam     = regexp.MustCompile(`\{([a-z_]+)\}`)
-)
-
 // Validate returns every fault of the row: what has no policy, no handler or no
 // documentation cannot be served.
 func (o *Operation) Validate() []error {
@@ -246,7 +247,7 @@ func (o *Operation) Validate() []error {
 	fault := func(format string, args ...any) {
 		faults = append(faults, fmt.Errorf("operation %s (%s %s): %s", o.Name, o.Method, o.Path, fmt.Sprintf(format, args...)))
 	}
-	if !operationName.MatchString(o.Name) {
+	if !regexp.MustCompile(`^[a-z][a-z_]*(\.[a-z][a-z_]*)+$`).MatchString(o.Name) {
 		fault("the name is not like things.verb")
 	}
 	if !slices.Contains([]string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete}, o.Method) {
@@ -276,6 +277,7 @@ func (o *Operation) Validate() []error {
 	if o.Body != nil && o.Method == http.MethodGet {
 		fault("reads and takes a body")
 	}
+	pathParam := regexp.MustCompile(`\{([a-z_]+)\}`)
 	for _, path := range o.Paths() {
 		if !strings.HasPrefix(path, "/api/") && !strings.HasPrefix(path, "/auth/") {
 			fault("path %s is outside /api/ and /auth/", path)

@@ -175,11 +175,20 @@ func Duplicate(fields ...string) *Problem {
 func ProblemOf(err error) *Problem {
 	var p *Problem
 	var dup *store.DuplicateError
+	var invalid *tenants.InvalidError
 	switch {
 	case errors.As(err, &p):
 		return p
 	case errors.As(err, &dup):
 		return Duplicate(dup.Fields...)
+	case errors.As(err, &invalid):
+		var e Errors
+		for _, f := range invalid.Faults {
+			e.Add(f.Field, f.Code, "%s", f.Message)
+		}
+		if p, ok := e.Problem().(*Problem); ok { //nolint:errorlint // Problem returns exactly this type
+			return p
+		}
 	case errors.Is(err, tenants.ErrDenied), errors.Is(err, tenants.ErrUnknownTenant):
 		return Denied(err.Error())
 	case errors.Is(err, tenants.ErrUnavailable), errors.Is(err, store.ErrUnavailable),

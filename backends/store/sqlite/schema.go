@@ -82,6 +82,7 @@ func newTable(c *driver.Collection) (*table, error) {
 
 func (t *table) addIndex(ix driver.Index) error {
 	var columns, full []string
+	rider := ""
 	for i, name := range ix.Fields {
 		f, ok := t.columns[name]
 		if !ok {
@@ -98,6 +99,9 @@ func (t *table) addIndex(ix driver.Index) error {
 			if i < len(ix.Fields)-1 {
 				return fmt.Errorf("a list (%s) can only be the last field", name)
 			}
+			// A list only rides along, to spare reads of the document; after the id it does not disturb the order.
+			rider = f.column
+			continue
 		}
 		columns = append(columns, f.column)
 		full = append(full, "c:"+t.name+"."+f.column)
@@ -109,6 +113,9 @@ func (t *table) addIndex(ix driver.Index) error {
 		t.uniques = append(t.uniques, unique{columns: strings.Join(full, ", "), index: ix.Name})
 	} else if columns[len(columns)-1] != "id" {
 		columns = append(columns, "id")
+	}
+	if rider != "" {
+		columns = append(columns, rider)
 	}
 	name := "i:" + t.name + ":" + ix.Name
 	t.indexes = append(t.indexes, index{name: name,

@@ -26,8 +26,10 @@ func boolBlob(b bool) []byte {
 	return blobFalse
 }
 
+// bindAll binds the arguments. The last ones may have no place in the statement: the name of a
+// custom field is a parameter even where the condition turns out to be a constant.
 func bindAll(s *sqlite.Stmt, args []any) error {
-	for i, v := range args {
+	for i, v := range args[:min(len(args), s.BindParamCount())] {
 		if err := bind(s, i+1, v); err != nil {
 			return err
 		}

@@ -1,0 +1,159 @@
+// Package campaigns keeps campaigns and counts the contacts they address.
+package campaigns
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+
+	"tenantry/backends/filters"
+	"tenantry/backends/store"
+	"tenantry/gateway/api"
+)
+
+// Contacts is what campaigns need to know of contacts.
+type Contacts interface {
+	// Catalog returns the fields that a filter on contacts may name.
+	Catalog(ctx context.Context, ws *store.Workspace) (filters.Catalog, error)
+	// Count returns how many contacts match, as far as the workspace shows them.
+	Count(ctx context.Context, ws *store.Workspace, f store.Filter) (int64, error)
+}
+
+// Deps are what the module needs.
+type Deps struct {
+	Contacts Contacts
+}
+
+// Module is the campaigns of all organizations. It is safe for concurrent use.
+type Module struct {
+	kinds    Kinds
+	contacts Contacts
+}
+
+// New returns the module.
+func New(kinds Kinds, deps Deps) *Module {
+	return &Module{kinds: kinds, contacts: deps.Contacts}
+}
+
+// Operations returns the module's rows.
+func (m *Module) Operations() []api.Operation {
+	return []api.Operation{m.count()}
+}
+
+// Counted is the answer of campaigns.count.
+type Counted struct {
+	Count int64 `json:"count" doc:"How many contacts match."`
+}
+
+const messageUndefined = "undefined error"
+
+func (m *Module) count() api.Operation {
+	return api.Operation{
+		Name: "campaigns.count", Method: http.MethodGet, Path: "/api/campaigns/count/{id}", Aliases: []string{"/api/campaigns/count"},
+		Tag: "Campaigns", Summary: "Count the contacts that a campaign would match",
+		Description: "Counts contacts within the caller's teams and the teams the request names; the campaign's own teams say who sees the campaign and do not narrow the count. " +
+			"The filter in the query replaces the campaign's own. A present but falsy filter (empty, 0, false, null, [] or {}) means all contacts. " +
+			"Without the parameter the campaign's own filter holds, and all contacts without a campaign. " + filterSyntax(),
+		Credentials: api.Key | api.Session, Kinds: api.ServerKeys, Rule: api.AnyCaller(), Teams: true,
+		Params: []api.Param{
+			{Name: "id", In: api.InPath, Shape: api.Text, Description: "The campaign. Left out, the filter alone counts.", Example: "65f1a2b3c4d5e6f708192a3b"},
+			{Name: "filters", In: api.InQuery, Shape: api.Tree, Description: "filters[<field>]=<value> or filters[<field>][<operator>]=<value>.", Example: "filters[country]=DE"},
+		},
+		Data: Counted{}, Message: "success", Example: Counted{Count: 42},
+		Failures: []api.Failure{
+			{Code: http.StatusOK, Message: messageUndefined, When: "The identifier does not lead to a campaign that the caller sees."},
+			{Code: http.StatusUnprocessableEntity, Message: `Validation failed: filters[age]: there is no field "age" to filter on`,
+				When: "The filter, or the campaign's own, names an unknown or encrypted field, an unknown operator or a value of the wrong type."},
+		},
+		Handler: m.handleCount,
+	}
+}
+
+func filterSyntax() string {
+	return fmt.Sprintf("Operators are %s. A field given several times, or with [], must have one of the values. filters[or][<n>][<field>] are alternatives; "+
+		"everything else must hold together. At most %d conditions. Numbers are written as in JSON, booleans true or false, times as RFC 3339 or as a date "+
+		"(the start of that day in UTC; with eq, ne, in and nin the whole day). Text compares exactly, case included; ne and nin also match contacts without a value. "+
+		"Encrypted fields cannot be filtered on.", strings.Join(filters.Operators(), ", "), filters.MaxConditions)
+}
+
+func (m *Module) handleCount(ctx context.Context, c *api.Call) (api.Result, error) {
+	var errs api.Errors
+	expr, given := filters.FromQuery(c.Query.Tree("filters"), &errs)
+	if err := errs.Problem(); err != nil {
+		return api.Result{}, err
+	}
+	stored := false
+	if id := c.Path("id"); id != "" {
+		campaign, err := m.kinds.Campaigns.In(c.Workspace).Get(ctx, id)
+		if errors.Is(err, store.ErrNotFound) {
+			return api.Result{}, api.Failed(messageUndefined, nil)
+		}
+		if err != nil {
+			return api.Result{}, err
+		}
+		if !given {
+			stored, expr = true, campaign.expr(&errs)
+		}
+	}
+	filter, err := m.bind(ctx, c.Workspace, expr, &errs)
+	if err != nil {
+		return api.Result{}, err
+	}
+	if stored {
+		for i := range errs {
+			errs[i].Message = "the campaign's own " + errs[i].Message
+		}
+	}
+	if err := errs.Problem(); err != nil {
+		return api.Result{}, err
+	}
+	n, err := m.contacts.Count(ctx, c.Workspace, filter)
+	if err != nil {
+		return api.Result{}, err
+	}
+	return api.Result{Data: Counted{Count: n}}, nil
+}
+
+// bind returns the filter over the organization's contact fields.
+func (m *Module) bind(ctx context.Context, ws *store.Workspace, expr filters.Expr, errs *api.Errors) (store.Filter, error) {
+	if expr.IsEmpty() {
+		return store.Filter{}, nil
+	}
+	catalog, err := m.contacts.Catalog(ctx, ws)
+	if err != nil {
+		return store.Filter{}, err
+	}
+	return expr.Bind(catalog, nil, errs), nil
+}
+
+// expr reads the campaign's own filter.
+func (c *Campaign) expr(errs *api.Errors) filters.Expr {
+	if raw := bytes.TrimSpace(c.Filter); string(raw) != "null" {
+		return filters.FromJSON(raw, errs)
+	}
+	return filters.Expr{}
+}
+
+const maxName = 200
+
+// Validate checks a campaign as it arrives. catalog holds the contact fields that its
+// filter may name. Every problem goes into errs.
+func Validate(c *Campaign, catalog filters.Catalog, errs *api.Errors) {
+	switch {
+	case strings.TrimSpace(c.Name) == "":
+		errs.Add("name", "required", "name is required")
+	case utf8.RuneCountInString(c.Name) > maxName:
+		errs.Add("name", "length", "name must have at most %d characters", maxName)
+	}
+	for _, team := range c.Teams {
+		if !store.ValidID(team) {
+			errs.Add("teams", "format", "teams must hold team identifiers (24 lower-case hexadecimal digits)")
+			break
+		}
+	}
+	c.expr(errs).Bind(catalog, nil, errs)
+}

@@ -1,0 +1,72 @@
+// Package compliance describes the compliance settings of an organization.
+package compliance
+
+import (
+	"context"
+	"net/http"
+
+	"tenantry/gateway/api"
+)
+
+// Module serves the description of the settings. It is immutable and safe for
+// concurrent use.
+type Module struct{}
+
+// New returns the module.
+func New() *Module { return &Module{} }
+
+// Descriptor describes one setting.
+type Descriptor struct {
+	Type        string `json:"type" doc:"boolean or array."`
+	Label       string `json:"label" doc:"What people read."`
+	Description string `json:"description,omitempty" doc:"Help text."`
+	Default     *bool  `json:"default,omitempty" doc:"Value where nothing was set; left out where there is none."`
+}
+
+// Descriptors describe every setting.
+type Descriptors struct {
+	Enabled           Descriptor `json:"enabled"`
+	LessonTagsAll     Descriptor `json:"lesson_tags_all"`
+	LessonTagsAny     Descriptor `json:"lesson_tags_any"`
+	SubmissionEnabled Descriptor `json:"submission_enabled"`
+}
+
+// Schema holds the descriptions.
+type Schema struct {
+	Schema Descriptors `json:"schema" doc:"Descriptions by setting."`
+}
+
+// permission is the label under which administrators are asked for.
+const permission = "Manage Compliance"
+
+// Operations returns the module's rows.
+func (m *Module) Operations() []api.Operation {
+	return []api.Operation{{
+		Name: "compliance.schema", Method: http.MethodGet, Path: "/api/compliance/schema", Tag: "Compliance",
+		Summary:     "Get the definitions of the compliance settings",
+		Description: "For building a settings page. Only a signed-in administrator may call it: no API key ever can, because service accounts cannot be administrators.",
+		Credentials: api.Key | api.Session, Kinds: api.ServerKeys | api.Browser, Rule: api.AdminOnly(permission), Teams: true,
+		Data: Schema{}, Message: "Compliance configuration schema", Example: describe(),
+		Failures: []api.Failure{{
+			Code: http.StatusForbidden, Message: permission, When: "the caller is no administrator, or an API key",
+			Data: map[string]string{"permission": permission},
+		}},
+		Handler: func(context.Context, *api.Call) (api.Result, error) {
+			return api.Result{Data: describe()}, nil
+		},
+	}}
+}
+
+func describe() Schema {
+	off := false
+	return Schema{Descriptors{
+		Enabled: Descriptor{Type: "boolean", Label: "Enable compliance", Default: &off},
+		LessonTagsAll: Descriptor{
+			Type: "array", Label: "Lesson tags (all)", Description: "A lesson counts only if it has every one of these tags.",
+		},
+		LessonTagsAny: Descriptor{
+			Type: "array", Label: "Lesson tags (any)", Description: "A lesson counts only if it has at least one of these tags.",
+		},
+		SubmissionEnabled: Descriptor{Type: "boolean", Label: "Include form submissions", Default: &off},
+	}}
+}

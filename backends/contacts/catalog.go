@@ -1,0 +1,101 @@
+package contacts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"tenantry/backends/filters"
+	"tenantry/backends/schema"
+	"tenantry/backends/store"
+)
+
+// MaxFields is how many contact fields an organization's own definitions may number.
+// Those after it, by key, are not seen.
+const MaxFields = 500
+
+// standardFields are the fields that every contact has and that can be asked about.
+func standardFields() map[string]filters.Kind {
+	return map[string]filters.Kind{
+		"email": filters.Text, "first_name": filters.Text, "last_name": filters.Text, "phone": filters.Text,
+		"country": filters.Text, "city": filters.Text, "status": filters.Text, "external_id": filters.Text,
+		"tags": filters.List, "created_at": filters.Time,
+	}
+}
+
+// Definitions returns the organization's own contact fields by key.
+func (m *Module) Definitions(ctx context.Context, ws *store.Workspace) (map[string]FieldDef, error) {
+	found, err := m.kinds.Fields.In(ws).Find(ctx, store.Query{Sort: []store.Order{store.Asc("key")}, Limit: MaxFields})
+	if err != nil {
+		return nil, fmt.Errorf("reading contact fields: %w", err)
+	}
+	defs := make(map[string]FieldDef, len(found))
+	for _, def := range found {
+		defs[def.Key] = def
+	}
+	return defs, nil
+}
+
+// definition returns one contact field and whether there is one of that key.
+func (m *Module) definition(ctx context.Context, ws *store.Workspace, key string) (FieldDef, bool, error) {
+	if !store.ValidKey(key) {
+		return FieldDef{}, false, nil
+	}
+	def, err := m.kinds.Fields.In(ws).First(ctx, store.Query{Filter: store.Eq("key", key)})
+	if errors.Is(err, store.ErrNotFound) {
+		return FieldDef{}, false, nil
+	}
+	if err != nil {
+		return FieldDef{}, false, fmt.Errorf("reading a contact field: %w", err)
+	}
+	return *def, true, nil
+}
+
+// Catalog returns the fields that filters on contacts may name: the standard ones and
+// the organization's own, encrypted ones as filters.Secret. It reads the definitions
+// once; what it returns does not change.
+func (m *Module) Catalog(ctx context.Context, ws *store.Workspace) (filters.Catalog, error) {
+	defs, err := m.Definitions(ctx, ws)
+	if err != nil {
+		return nil, err
+	}
+	fields := make(catalog, len(defs)+10)
+	for key, def := range defs {
+		fields[key] = customField(def)
+	}
+	for name, kind := range standardFields() { // they win over definitions of the same name
+		fields[name] = filters.Field{Name: name, Ref: store.F(name), Kind: kind}
+	}
+	return fields, nil
+}
+
+type catalog map[string]filters.Field
+
+func (c catalog) Field(name string) (filters.Field, bool) {
+	f, ok := c[name]
+	return f, ok
+}
+
+func customField(def FieldDef) filters.Field {
+	f := filters.Field{Name: def.Key, Kind: filters.Secret, Ref: store.Field{Name: def.Key, Custom: true}}
+	typ, askable := schema.StoreType(def.Type)
+	if !askable {
+		return f
+	}
+	f.Ref.Type = typ
+	switch typ {
+	case store.TypeFloat, store.TypeInt:
+		f.Kind = filters.Number
+	case store.TypeBool:
+		f.Kind = filters.Boolean
+	case store.TypeDate:
+		f.Kind = filters.Date
+	case store.TypeTime:
+		f.Kind = filters.Time
+	case store.TypeStrings:
+		f.Kind = filters.List
+	default:
+		f.Kind = filters.Text
+	}
+	return f
+}

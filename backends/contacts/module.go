@@ -1,0 +1,93 @@
+// Package contacts keeps the people and organizations that an organization deals with,
+// says which of their fields can be asked about, and reveals encrypted ones.
+package contacts
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"tenantry/backends/store"
+	"tenantry/gateway/api"
+	"tenantry/tenants"
+)
+
+// DataKeys gives an organization's keys for a purpose.
+type DataKeys interface {
+	DataKeys(ctx context.Context, t *tenants.Tenant, purpose string) (*tenants.DataKeys, error)
+}
+
+// Purpose is what the data keys of encrypted contact fields are for.
+const Purpose = "contacts"
+
+// Deps are what the module needs.
+type Deps struct {
+	Keys DataKeys
+}
+
+// Module is the contacts of all organizations. It is safe for concurrent use.
+type Module struct {
+	kinds Kinds
+	keys  DataKeys
+}
+
+// New returns the module.
+func New(kinds Kinds, deps Deps) *Module {
+	return &Module{kinds: kinds, keys: deps.Keys}
+}
+
+// Operations returns the module's rows.
+func (m *Module) Operations() []api.Operation {
+	return []api.Operation{m.reveal()}
+}
+
+// Count returns how many contacts match, as far as the workspace shows them.
+func (m *Module) Count(ctx context.Context, ws *store.Workspace, f store.Filter) (int64, error) {
+	n, err := m.kinds.Contacts.In(ws).Count(ctx, f)
+	if err != nil {
+		return 0, fmt.Errorf("counting contacts: %w", err)
+	}
+	return n, nil
+}
+
+// Names returns what to call each contact: first and last name, or else the e-mail
+// address. Contacts that do not exist, or that the workspace does not show, are left
+// out. It asks the store once, for at most store.MaxLimit contacts; more are an error.
+func (m *Module) Names(ctx context.Context, ws *store.Workspace, ids []string) (map[string]string, error) {
+	names := map[string]string{}
+	wanted := make([]string, 0, len(ids))
+	for _, id := range ids {
+		if _, seen := names[id]; !seen && store.ValidID(id) {
+			names[id] = ""
+			wanted = append(wanted, id)
+		}
+	}
+	clear(names)
+	if len(wanted) == 0 {
+		return names, nil
+	}
+	if len(wanted) > store.MaxLimit {
+		return nil, fmt.Errorf("names of %d contacts asked for, at most %d are given at once", len(wanted), store.MaxLimit)
+	}
+	rows, err := m.kinds.Contacts.Table(ws).Select(ctx,
+		[]store.Field{store.F("id"), store.F("first_name"), store.F("last_name"), store.F("email")},
+		store.Query{Filter: store.In("id", wanted...), Sort: []store.Order{store.Asc("id")}, Limit: len(wanted)})
+	if err != nil {
+		return nil, fmt.Errorf("reading names of contacts: %w", err)
+	}
+	for _, row := range rows {
+		id, _ := row[0].(string)
+		first, _ := row[1].(string)
+		last, _ := row[2].(string)
+		email, _ := row[3].(string)
+		names[id] = displayName(first, last, email)
+	}
+	return names, nil
+}
+
+func displayName(first, last, email string) string {
+	if name := strings.TrimSpace(first + " " + last); name != "" {
+		return name
+	}
+	return email
+}

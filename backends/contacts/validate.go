@@ -1,0 +1,157 @@
+package contacts
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"tenantry/backends/schema"
+	"tenantry/backends/store"
+	"tenantry/gateway/api"
+)
+
+// Limits of a contact, in characters and numbers of elements.
+const (
+	maxName  = 200
+	maxPhone = 64
+	maxTag   = 100
+	maxTags  = 200
+	maxTeams = 100
+	maxTitle = 200
+)
+
+// sealedKey is the one member of a value that travels encrypted: {"enc": "..."}.
+const sealedKey = "enc"
+
+// Validate checks a contact as it arrives, secrets still among its Fields: either in
+// clear, or as {"enc": "..."} where they were exported encrypted. Every problem goes
+// into errs. Values are brought into the form in which they are stored; empty ones are
+// left out. defs are the organization's own fields (Module.Definitions).
+func Validate(c *Contact, defs map[string]FieldDef, errs *api.Errors) {
+	if c.Email != "" && !schema.ValidEmail(c.Email) {
+		errs.Add("email", "format", "email must be an e-mail address")
+	}
+	for _, f := range []struct {
+		name, value string
+		most        int
+	}{
+		{"first_name", c.FirstName, maxName}, {"last_name", c.LastName, maxName}, {"phone", c.Phone, maxPhone},
+		{"country", c.Country, maxName}, {"city", c.City, maxName}, {"status", c.Status, maxName},
+		{"external_id", c.ExternalID, maxName},
+	} {
+		checkLine(errs, f.name, f.value, f.most)
+	}
+	if len(c.Tags) > maxTags {
+		errs.Add("tags", "length", "tags must have at most %d elements", maxTags)
+	}
+	for _, tag := range c.Tags {
+		if tag == "" {
+			errs.Add("tags", "required", "tags must not hold an empty text")
+			break
+		}
+		checkLine(errs, "tags", tag, maxTag)
+	}
+	if len(c.Teams) > maxTeams {
+		errs.Add("teams", "length", "teams must have at most %d elements", maxTeams)
+	}
+	if slices.ContainsFunc(c.Teams, func(t string) bool { return !store.ValidID(t) }) {
+		errs.Add("teams", "format", "teams must hold team identifiers (24 lower-case hexadecimal digits)")
+	}
+	validateFields(c, defs, errs)
+}
+
+func checkLine(errs *api.Errors, name, value string, most int) {
+	switch {
+	case utf8.RuneCountInString(value) > most:
+		errs.Add(name, "length", "%s must have at most %d characters", name, most)
+	case strings.ContainsFunc(value, unicode.IsControl):
+		errs.Add(name, "format", "%s must not hold control characters", name)
+	}
+}
+
+func validateFields(c *Contact, defs map[string]FieldDef, errs *api.Errors) {
+	plain := map[string]any{}
+	sealed := map[string]any{}
+	known := schema.Fields{}
+	for key, value := range c.Fields {
+		def, ok := defs[key]
+		if ok && def.Type == schema.Encrypted && isSealed(value) {
+			sealed[key] = value
+			continue
+		}
+		if ok {
+			known[key] = schema.Field{Title: def.Title, Type: def.Type}
+		}
+		if value != "" {
+			plain[key] = value
+		}
+	}
+	clean, unknown := known.CheckValues(errs, "fields", plain)
+	for _, key := range unknown {
+		at := "fields." + shown(key)
+		errs.Add(at, "unknown", "%s is not a contact field of this organization", at)
+	}
+	maps.Copy(clean, sealed)
+	if c.Fields != nil {
+		c.Fields = clean
+	}
+}
+
+// isSealed reports whether the value is {"enc": "..."}.
+func isSealed(value any) bool {
+	_, ok := sealedText(value)
+	return ok
+}
+
+func sealedText(value any) (string, bool) {
+	m, ok := value.(map[string]any)
+	if !ok || len(m) != 1 {
+		return "", false
+	}
+	text, ok := m[sealedKey].(string)
+	return text, ok
+}
+
+// shown makes a name from outside fit for an error.
+func shown(name string) string {
+	if store.ValidKey(name) {
+		return name
+	}
+	quoted, _ := json.Marshal(name)
+	if len(quoted) > 64 {
+		return strings.ToValidUTF8(string(quoted[:64]), "") + "..."
+	}
+	return string(quoted)
+}
+
+// ValidateField checks the definition of a contact field. Every problem goes into errs.
+func ValidateField(def *FieldDef, errs *api.Errors) {
+	_, standard := standardFields()[def.Key]
+	switch {
+	case !store.ValidKey(def.Key):
+		errs.Add("key", "format", "key must be 1 to 64 letters, digits, _ or -")
+	case standard || slices.Contains([]string{"id", "or", "teams", "fields", "updated_at"}, def.Key):
+		errs.Add("key", "forbidden", "key is the name of something that every contact has")
+	}
+	switch {
+	case strings.TrimSpace(def.Title) == "":
+		errs.Add("title", "required", "title is required")
+	default:
+		checkLine(errs, "title", def.Title, maxTitle)
+	}
+	if !studlyCase(def.Type) {
+		errs.Add("type", "format", "type must be StudlyCase, such as Text, Number or Encrypted")
+	}
+}
+
+func studlyCase(text string) bool {
+	if text == "" || len(text) > 64 || text[0] < 'A' || text[0] > 'Z' {
+		return false
+	}
+	return !strings.ContainsFunc(text, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9')
+	})
+}

@@ -1,0 +1,87 @@
+package files
+
+import (
+	"time"
+)
+
+// FolderAnswer is a folder as callers see it.
+type FolderAnswer struct {
+	ID           string          `json:"id" doc:"Identifier of the folder."`
+	Name         string          `json:"name" doc:"Name of the folder."`
+	FolderID     *string         `json:"folder_id" doc:"Identifier of the parent; null at top level."`
+	OrgID        int64           `json:"org_id" doc:"Organization that owns the folder."`
+	UserID       int64           `json:"user_id" doc:"User who created the folder."`
+	Teams        *[]string       `json:"teams,omitempty" doc:"Teams that see the folder, all where empty. Left out without the teams feature."`
+	Files        *FileChildren   `json:"files,omitempty" doc:"Files directly in the folder. Left out with schema=basic."`
+	FilesCount   int64           `json:"files_count" doc:"All files directly in the folder, in the caller's scope."`
+	Folders      *FolderChildren `json:"folders,omitempty" doc:"Folders directly in the folder. Left out with schema=basic."`
+	FoldersCount int64           `json:"folders_count" doc:"All folders directly in the folder, in the caller's scope."`
+	Editable     bool            `json:"editable" doc:"Always true."`
+	Deletable    bool            `json:"deletable" doc:"Always true."`
+	CreatedAt    string          `json:"created_at" doc:"RFC 3339, UTC, milliseconds."`
+	UpdatedAt    string          `json:"updated_at" doc:"RFC 3339, UTC, milliseconds."`
+}
+
+// ChildFolder is a folder inside another, without its own children.
+type ChildFolder struct {
+	ID        string    `json:"id" doc:"Identifier of the folder."`
+	Name      string    `json:"name" doc:"Name of the folder."`
+	FolderID  *string   `json:"folder_id" doc:"Identifier of the parent."`
+	OrgID     int64     `json:"org_id" doc:"Organization that owns the folder."`
+	UserID    int64     `json:"user_id" doc:"User who created the folder."`
+	Teams     *[]string `json:"teams,omitempty" doc:"Teams that see the folder, all where empty. Left out without the teams feature."`
+	Editable  bool      `json:"editable" doc:"Always true."`
+	Deletable bool      `json:"deletable" doc:"Always true."`
+	CreatedAt string    `json:"created_at" doc:"RFC 3339, UTC, milliseconds."`
+	UpdatedAt string    `json:"updated_at" doc:"RFC 3339, UTC, milliseconds."`
+}
+
+// FileAnswer is a file as callers see it.
+type FileAnswer struct {
+	ID          string    `json:"id" doc:"Identifier of the file."`
+	PID         string    `json:"pid" doc:"Public identifier."`
+	OrgID       string    `json:"org_id" doc:"Organization that owns the file."`
+	UserID      int64     `json:"user_id" doc:"User who uploaded the file."`
+	URL         string    `json:"url" doc:"Address of the file's bytes; empty where there are none yet."`
+	Filename    string    `json:"filename" doc:"Name of the file."`
+	Mimetype    string    `json:"mimetype" doc:"MIME type."`
+	ContactID   string    `json:"contact_id" doc:"Linked contact; empty where there is none."`
+	ContactName string    `json:"contact_name" doc:"Name of the linked contact; empty where there is none."`
+	UserName    string    `json:"user_name" doc:"Name of the uploader; empty where there is none."`
+	FolderID    string    `json:"folder_id" doc:"Folder that holds the file."`
+	FolderName  *string   `json:"folder_name" doc:"Name of that folder; null where the file is in none."`
+	Type        string    `json:"type" doc:"Type of the file."`
+	Teams       *[]string `json:"teams,omitempty" doc:"Teams that see the file, all where empty. Left out without the teams feature."`
+	CreatedAt   int64     `json:"created_at" doc:"Unix seconds."`
+	UpdatedAt   int64     `json:"updated_at" doc:"Unix seconds."`
+}
+
+// Removed names what was deleted.
+type Removed struct {
+	ID string `json:"id" doc:"Identifier of the deleted file."`
+}
+
+func timestamp(ms int64) string {
+	return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z")
+}
+
+const (
+	exampleFolder = "665f1c2ab4d3e2f1a0b9c8d7"
+	exampleFile   = "665f1c2ab4d3e2f1a0b9c8e1"
+)
+
+func folderExample() FolderAnswer {
+	parent, name, none := "665f1c2ab4d3e2f1a0b9c8d0", "Contracts", []string{}
+	const created, updated = 1717509162000, 1717595562000
+	file := FileAnswer{
+		ID: exampleFile, PID: "q7Zt0b1kY3m9", OrgID: "1", UserID: 7, URL: "https://files.example.com/9f86d081884c7d65",
+		Filename: "lease.pdf", Mimetype: "application/pdf", ContactID: "665f1c2ab4d3e2f1a0b9c8f3", ContactName: "Ada Lovelace",
+		UserName: "Grace Hopper", FolderID: exampleFolder, FolderName: &name, Type: "document", Teams: &none,
+		CreatedAt: created / 1000, UpdatedAt: updated / 1000,
+	}
+	return FolderAnswer{
+		ID: exampleFolder, Name: name, FolderID: &parent, OrgID: 1, UserID: 7, Teams: &none,
+		Files: &FileChildren{all: []FileAnswer{file}}, FilesCount: 1, Folders: &FolderChildren{all: []ChildFolder{}},
+		Editable: true, Deletable: true, CreatedAt: timestamp(created), UpdatedAt: timestamp(updated),
+	}
+}

@@ -1,0 +1,342 @@
+package filters
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"slices"
+
+	"tenantry/backends/store"
+	"tenantry/gateway/api"
+)
+
+// maxJSON bounds the text of one filter, in bytes.
+const maxJSON = 256 << 10
+
+// root is how errors name a filter that came as JSON.
+const root = "filter"
+
+// FromJSON reads a filter from one JSON object. Nothing at all (no bytes) has no
+// condition. A value is a string, number or boolean, a list of those, or
+// {"input": "<name>"} for the value of an input.
+//
+// Every problem goes into errs; what could not be read is an Expr that matches nothing.
+func FromJSON(raw []byte, errs *api.Errors) Expr {
+	if len(raw) == 0 {
+		return Expr{}
+	}
+	var found api.Errors
+	defer report(&found, errs)
+	if len(raw) > maxJSON {
+		found.Add(root, "length", "%s is longer than %d bytes", root, maxJSON)
+		return Expr{invalid: true}
+	}
+	if api.CheckJSON(raw) != nil {
+		found.Add(root, "format", "%s must be valid JSON that gives no name twice", root)
+		return Expr{invalid: true}
+	}
+	r := jsonReader{&found}
+	members, ok := object(raw)
+	if !ok {
+		found.Add(root, "type", "%s must be a JSON object", root)
+		return Expr{invalid: true}
+	}
+	var e Expr
+	for _, m := range members {
+		if m.name == orKey {
+			e.alternatives = r.alternatives(m.value)
+			continue
+		}
+		e.conditions = append(e.conditions, r.field(root, m)...)
+	}
+	if e.size() > MaxConditions {
+		found.Add(root, "length", "%s may have at most %d conditions", root, MaxConditions)
+	}
+	if len(found) > 0 {
+		return Expr{invalid: true}
+	}
+	return e
+}
+
+type member struct {
+	name  string
+	value json.RawMessage
+}
+
+// object takes checked JSON apart, in the order given; false where it is no object.
+func object(raw []byte) ([]member, bool) {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+		return nil, false
+	}
+	var members []member
+	for dec.More() {
+		t, err := dec.Token()
+		name, ok := t.(string)
+		if err != nil || !ok {
+			return nil, false
+		}
+		m := member{name: name}
+		if dec.Decode(&m.value) != nil {
+			return nil, false
+		}
+		members = append(members, m)
+	}
+	return members, true
+}
+
+func array(raw []byte) ([]json.RawMessage, bool) {
+	if len(raw) == 0 || raw[0] != '[' {
+		return nil, false
+	}
+	var elements []json.RawMessage
+	return elements, json.Unmarshal(raw, &elements) == nil
+}
+
+type jsonReader struct{ errs *api.Errors }
+
+func (r jsonReader) alternatives(raw []byte) [][]condition {
+	const label = root + ".or"
+	elements, ok := array(raw)
+	if !ok || len(elements) == 0 {
+		r.errs.Add(label, "type", "%s must be a list of at least one object", label)
+		return nil
+	}
+	var out [][]condition
+	for _, element := range elements {
+		members, ok := object(element)
+		if !ok || len(members) == 0 {
+			r.errs.Add(label, "type", "%s: every alternative must be an object with at least one condition", label)
+			return nil
+		}
+		var group []condition
+		for _, m := range members {
+			if m.name == orKey {
+				r.errs.Add(label, "format", "%s: alternatives cannot hold alternatives", label)
+				continue
+			}
+			group = append(group, r.field(label, m)...)
+		}
+		if out = append(out, group); len(out) > MaxConditions {
+			return out // the caller reports it
+		}
+	}
+	return out
+}
+
+// field reads what one field must meet.
+func (r jsonReader) field(path string, m member) []condition {
+	label := path + "." + show(m.name)
+	if m.name == "" {
+		r.errs.Add(path, "format", "%s: a name must not be empty", path)
+		return nil
+	}
+	if members, ok := object(m.value); ok && !isInput(members) {
+		if len(members) == 0 {
+			r.errs.Add(label, "format", "%s must hold at least one operator", label)
+		}
+		var out []condition
+		for _, o := range members {
+			at := label + "." + show(o.name)
+			op, known := operatorOf(o.name)
+			if !known {
+				r.errs.Add(at, "unknown", "%s: there is no operator %q", at, show(o.name))
+				continue
+			}
+			c := condition{field: m.name, op: op, label: at}
+			if r.value(&c, o.value) {
+				out = append(out, c)
+			}
+		}
+		return out
+	}
+	c := condition{field: m.name, op: store.OpEq, label: label}
+	if _, ok := array(m.value); ok {
+		c.op = store.OpIn
+	}
+	if !r.value(&c, m.value) {
+		return nil
+	}
+	return []condition{c}
+}
+
+const inputKey = "input"
+
+func isInput(members []member) bool {
+	return len(members) == 1 && members[0].name == inputKey
+}
+
+func (r jsonReader) value(c *condition, raw []byte) bool {
+	if members, ok := object(raw); ok {
+		var name string
+		if !isInput(members) || json.Unmarshal(members[0].value, &name) != nil || name == "" {
+			r.errs.Add(c.label, "type", "%s must be a value, or {\"input\": \"<name>\"}", c.label)
+			return false
+		}
+		c.input = name
+		return true
+	}
+	elements, list := array(raw)
+	switch {
+	case list != takesList(c.op):
+		if list {
+			r.errs.Add(c.label, "type", "%s: the operator %s takes one value", c.label, operatorName(c.op))
+		} else {
+			r.errs.Add(c.label, "type", "%s must be a list of values", c.label)
+		}
+		return false
+	case !list:
+		elements = []json.RawMessage{raw}
+	case len(elements) == 0 || len(elements) > MaxValues:
+		r.errs.Add(c.label, "length", "%s must have 1 to %d values", c.label, MaxValues)
+		return false
+	}
+	for _, element := range elements {
+		l, ok := scalar(element)
+		if !ok {
+			r.errs.Add(c.label, "type", "%s must be a string, a number, true or false", c.label)
+			return false
+		}
+		c.values = append(c.values, l)
+	}
+	return true
+}
+
+func scalar(raw []byte) (literal, bool) {
+	switch {
+	case len(raw) == 0:
+	case raw[0] == '"':
+		var s string
+		if json.Unmarshal(raw, &s) == nil {
+			return literal{quoted, s}, true
+		}
+	case string(raw) == "true" || string(raw) == "false":
+		return literal{truth, string(raw)}, true
+	case raw[0] == '-' || (raw[0] >= '0' && raw[0] <= '9'):
+		return literal{numeric, string(raw)}, true
+	}
+	return literal{}, false
+}
+
+// MarshalJSON returns the filter as FromJSON reads it. Values that came from a query
+// string are written as strings: which type they stand for is known only when bound.
+func (e Expr) MarshalJSON() ([]byte, error) {
+	if e.invalid {
+		return nil, errors.New("filters: a filter that could not be read cannot be written")
+	}
+	var buf bytes.Buffer
+	buf.WriteByte('{')
+	if err := writeGroup(&buf, e.conditions); err != nil {
+		return nil, err
+	}
+	if len(e.alternatives) > 0 {
+		if len(e.conditions) > 0 {
+			buf.WriteByte(',')
+		}
+		buf.WriteString(`"or":[`)
+		for i, group := range e.alternatives {
+			if i > 0 {
+				buf.WriteByte(',')
+			}
+			buf.WriteByte('{')
+			if err := writeGroup(&buf, group); err != nil {
+				return nil, err
+			}
+			buf.WriteByte('}')
+		}
+		buf.WriteByte(']')
+	}
+	buf.WriteByte('}')
+	return buf.Bytes(), nil
+}
+
+// UnmarshalJSON reads what FromJSON reads; null has no condition. The error lists every
+// problem and is an *api.Problem.
+func (e *Expr) UnmarshalJSON(raw []byte) error {
+	if string(raw) == "null" {
+		*e = Expr{}
+		return nil
+	}
+	var errs api.Errors
+	*e = FromJSON(raw, &errs)
+	return errs.Problem()
+}
+
+// writeGroup writes the members of one object, each field once.
+func writeGroup(buf *bytes.Buffer, group []condition) error {
+	var done []string
+	for _, c := range group {
+		if slices.Contains(done, c.field) {
+			continue
+		}
+		if len(done) > 0 {
+			buf.WriteByte(',')
+		}
+		done = append(done, c.field)
+		if err := writeField(buf, c.field, group); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeField(buf *bytes.Buffer, field string, group []condition) error {
+	var same []condition
+	for _, c := range group {
+		if c.field == field {
+			same = append(same, c)
+		}
+	}
+	if err := writeValue(buf, field); err != nil {
+		return err
+	}
+	buf.WriteByte(':')
+	if only := same[0]; len(same) == 1 && (only.op == store.OpEq || (only.op == store.OpIn && only.input == "")) {
+		return writeOperand(buf, only)
+	}
+	buf.WriteByte('{')
+	for i, c := range same {
+		if i > 0 {
+			buf.WriteByte(',')
+		}
+		if err := writeValue(buf, operatorName(c.op)); err != nil {
+			return err
+		}
+		buf.WriteByte(':')
+		if err := writeOperand(buf, c); err != nil {
+			return err
+		}
+	}
+	buf.WriteByte('}')
+	return nil
+}
+
+func writeOperand(buf *bytes.Buffer, c condition) error {
+	switch {
+	case c.input != "":
+		return writeValue(buf, map[string]string{inputKey: c.input})
+	case !takesList(c.op):
+		return writeValue(buf, c.values[0].json())
+	}
+	list := make([]any, len(c.values))
+	for i, v := range c.values {
+		list[i] = v.json()
+	}
+	return writeValue(buf, list)
+}
+
+func (l literal) json() any {
+	if l.form == numeric || l.form == truth {
+		return json.RawMessage(l.text)
+	}
+	return l.text
+}
+
+func writeValue(buf *bytes.Buffer, v any) error {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	buf.Write(raw)
+	return nil
+}

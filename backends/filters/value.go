@@ -1,0 +1,175 @@
+package filters
+
+import (
+	"math"
+	"strconv"
+	"time"
+
+	"tenantry/backends/store"
+)
+
+// as returns the value for a field of that kind: string, bool, int64 or float64.
+func (l literal) as(kind Kind) (any, bool) {
+	switch kind {
+	case Text, List:
+		return l.text, l.form == loose || l.form == quoted
+	case Boolean:
+		return l.boolean()
+	case Number:
+		if l.form == loose || l.form == numeric {
+			return parseNumber(l.text)
+		}
+	}
+	return nil, false
+}
+
+func (l literal) boolean() (value, ok bool) {
+	if l.form != loose && l.form != truth {
+		return false, false
+	}
+	return l.text == "true", l.text == "true" || l.text == "false"
+}
+
+// maxDigits is longer than any number that a double can tell apart.
+const maxDigits = 400
+
+// parseNumber takes the numbers of JSON and no others: no hexadecimal, no NaN, no sign or
+// zeros in front. Whole numbers of 64 bits stay exact.
+func parseNumber(s string) (any, bool) {
+	if len(s) > maxDigits || !isNumber(s) {
+		return nil, false
+	}
+	if n, err := strconv.ParseInt(s, 10, 64); err == nil {
+		return n, true
+	}
+	f, err := strconv.ParseFloat(s, 64)
+	if err != nil || math.IsInf(f, 0) {
+		return nil, false
+	}
+	return f, true
+}
+
+// isNumber reports whether s follows the grammar of a JSON number.
+func isNumber(s string) bool {
+	digits := func() bool {
+		n := 0
+		for n < len(s) && s[n] >= '0' && s[n] <= '9' {
+			n++
+		}
+		s = s[n:]
+		return n > 0
+	}
+	if s != "" && s[0] == '-' {
+		s = s[1:]
+	}
+	if s != "" && s[0] == '0' {
+		s = s[1:]
+	} else if !digits() {
+		return false
+	}
+	if s != "" && s[0] == '.' {
+		if s = s[1:]; !digits() {
+			return false
+		}
+	}
+	if s != "" && (s[0] == 'e' || s[0] == 'E') {
+		if s = s[1:]; s != "" && (s[0] == '+' || s[0] == '-') {
+			s = s[1:]
+		}
+		if !digits() {
+			return false
+		}
+	}
+	return s == ""
+}
+
+// moment is a point in time, or a day.
+type moment struct {
+	at  time.Time
+	day bool
+}
+
+func (l literal) moment() (moment, bool) {
+	if l.form != loose && l.form != quoted {
+		return moment{}, false
+	}
+	if len(l.text) == len(time.DateOnly) {
+		at, err := time.Parse(time.DateOnly, l.text)
+		return moment{at, true}, err == nil
+	}
+	var at time.Time
+	err := at.UnmarshalText([]byte(l.text)) // unlike time.Parse, exactly RFC 3339
+	return moment{at.UTC(), false}, err == nil
+}
+
+// moments binds a condition on a Time or Date.
+func (b *binder) moments(c condition, field Field, values []literal) (store.Filter, bool) {
+	var points []any
+	var days []store.Filter
+	negative := c.op == store.OpNe || c.op == store.OpNin
+	equality := negative || c.op == store.OpEq || c.op == store.OpIn
+	for _, v := range values {
+		m, ok := v.moment()
+		if !ok {
+			b.errs.Add(c.label, "type", "%s must be %s", c.label, field.Kind.phrase())
+			return store.Filter{}, false
+		}
+		if equality && m.day {
+			days = append(days, m.within(field, negative))
+		} else {
+			points = append(points, m.value(field.Kind, c.op))
+		}
+	}
+	if b.budget -= max(0, len(days)-1); b.budget < 0 {
+		b.errs.Add(c.label, "length", "%s: with this list of dates the filter has more than %d conditions", c.label, MaxConditions)
+		return store.Filter{}, false
+	}
+	switch {
+	case len(days) == 0:
+		return store.Where(field.Ref, c.op, points...), true
+	case negative:
+		if len(points) > 0 {
+			days = append(days, store.Where(field.Ref, store.OpNin, points...))
+		}
+		return store.All(days...), true
+	}
+	if len(points) > 0 {
+		days = append(days, store.Where(field.Ref, store.OpIn, points...))
+	}
+	return store.AnyOf(days...), true
+}
+
+// dateTime is the form of times that are stored as text.
+const dateTime = "2006-01-02T15:04:05.000Z"
+
+// value returns the moment as the field stores it, in milliseconds. What is finer is
+// rounded to the side on which the comparison stays true.
+func (m moment) value(kind Kind, op store.Op) any {
+	at := m.at.Truncate(time.Millisecond)
+	if (op == store.OpGte || op == store.OpLt) && at.Before(m.at) {
+		at = at.Add(time.Millisecond)
+	}
+	switch {
+	case kind == Time:
+		return at.UnixMilli()
+	case m.day:
+		return at.Format(time.DateOnly)
+	}
+	return at.Format(dateTime)
+}
+
+// within is the condition to lie in that day, or (outside) not to.
+func (m moment) within(field Field, outside bool) store.Filter {
+	var first, end any
+	if field.Kind == Time {
+		first, end = m.at.UnixMilli(), m.at.AddDate(0, 0, 1).UnixMilli()
+	} else {
+		day := m.at.Format(time.DateOnly)
+		first, end = day, day+"~" // after everything that starts with the day
+	}
+	if outside {
+		return store.AnyOf(store.Where(field.Ref, store.OpExists, false),
+			store.Where(field.Ref, store.OpLt, first), store.Where(field.Ref, store.OpGte, end))
+	}
+	return store.All(store.Where(field.Ref, store.OpGte, first), store.Where(field.Ref, store.OpLt, end))
+}

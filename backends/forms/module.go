@@ -1,0 +1,99 @@
+// Package forms keeps form collections: the definitions of forms, and what was filled in.
+package forms
+
+import (
+	"net/http"
+
+	"tenantry/backends/schema"
+	"tenantry/gateway/api"
+	"tenantry/tenants"
+)
+
+// Module serves form collections. It is immutable and safe for concurrent use.
+type Module struct{ kinds Kinds }
+
+// New returns the module.
+func New(kinds Kinds) *Module { return &Module{kinds} }
+
+const (
+	tag              = "Forms"
+	missing          = "Form Collection not found"
+	notUpdated       = "Unable to update Form Collection"
+	standaloneDetail = "Standalone Custom Objects cannot be updated through the API"
+	exampleID        = "665f1c2ab4d3e2f1a0b9c8d7"
+)
+
+// Operations returns the module's rows.
+func (m *Module) Operations() []api.Operation {
+	return []api.Operation{m.updateRow(), m.schemaRow()}
+}
+
+func exampleForm() *Collection {
+	f := &Collection{
+		UserID: 7, Name: "application", Label: "Application", LabelPlural: "Applications",
+		Schema:      schema.Fields{"motivation": {Title: "Motivation", Type: schema.LongText, Required: true}},
+		EmailAlerts: Alerts{"enabled": true, "recipients": []any{"office@example.com"}, "subject": "New application"},
+	}
+	f.ID, f.CreatedAt, f.UpdatedAt = exampleID, 1717509162000, 1717595562000
+	return f
+}
+
+func (m *Module) updateRow() api.Operation {
+	example := exampleForm()
+	return api.Operation{
+		Name: "forms.update", Method: http.MethodPut, Path: "/api/form/collections/{id}", Tag: tag,
+		Summary: "Update a form collection",
+		Description: "Takes any of the fields; what is absent stays as it is. schema and email_alerts are replaced as a whole, " +
+			"but locked fields, form_name among them, always stay as they are. Standalone forms cannot be updated.",
+		Credentials: api.Key | api.Session, Kinds: api.ServerFull, Rule: api.Needs(tenants.ManageForms), Teams: true,
+		Params: []api.Param{
+			{Name: "id", In: api.InPath, Shape: api.Text, Required: true, Description: "Identifier of the form.", Example: exampleID},
+		},
+		Body: []api.Field{
+			{Name: "name", Shape: api.Text, Description: "Singular identifier: 1 to 64 lower-case letters, digits or _, a letter first.", Example: example.Name},
+			{Name: "label", Shape: api.Text, Description: "Singular label, at most 200 characters.", Example: example.Label},
+			{Name: "label_plural", Shape: api.Text, Description: "Plural label, at most 200 characters.", Example: example.LabelPlural},
+			{
+				Name: "schema", Shape: api.Object, Example: example.Schema,
+				Description: "At most 500 fields by identifier (1 to 64 letters, digits, _ or -), each with title (at most 200 characters), type (StudlyCase) and, optionally, required.",
+			},
+			{
+				Name: "email_alerts", Shape: api.Object, Example: example.EmailAlerts,
+				Description: "enabled (boolean), recipients (at most 1000 e-mail addresses), subject (one line, at most 200 characters); other members are kept. At most 128 KiB and 8 levels.",
+			},
+		},
+		Data: Answer{}, Message: "Form Collection updated", Example: answer(1, example),
+		Failures: []api.Failure{
+			{Code: http.StatusOK, Message: notUpdated, When: "the form is standalone", Data: Refused{standaloneDetail}},
+			{Code: http.StatusNotFound, Message: missing, When: "no such form in this organization"},
+			{
+				Code: http.StatusUnprocessableEntity, Message: "Validation failed: label must not be empty", When: "the body is unacceptable; every problem is named",
+				Data: map[string]any{"errors": []api.FieldError{{Field: "label", Code: "required", Message: "label must not be empty"}}},
+			},
+			{
+				Code: http.StatusConflict, Message: "Validation failed: name is already in use", When: "another form has the same name, label or plural label; each one is named",
+				Data: map[string]any{"errors": []api.FieldError{{Field: "name", Code: "duplicate", Message: "name is already in use"}}},
+			},
+		},
+		Handler: m.update,
+	}
+}
+
+func (m *Module) schemaRow() api.Operation {
+	return api.Operation{
+		Name: "forms.schema", Method: http.MethodGet, Path: "/api/form/collections/schema", Tag: tag,
+		Summary:     "Get the fields of form collections",
+		Description: "Without id, the fields that every form has; with id, all fields of that form.",
+		Credentials: api.Key | api.Session, Kinds: api.ServerKeys | api.Browser,
+		Rule:  api.NeedsOneOf(tenants.ViewFormSubmissions, tenants.ManageForms, tenants.CreateFormSubmissions),
+		Teams: true,
+		Params: []api.Param{
+			{Name: "id", In: api.InQuery, Shape: api.Text, Description: "Identifier of a form.", Example: exampleID},
+		},
+		Data: Schema{}, Message: "Form Collection schema", Example: Schema{exampleForm().Fields()},
+		Failures: []api.Failure{
+			{Code: http.StatusNotFound, Message: missing, When: "no such form in this organization"},
+		},
+		Handler: m.schema,
+	}
+}

@@ -1,0 +1,178 @@
+package forms
+
+import (
+	"context"
+	"errors"
+
+	"tenantry/backends/schema"
+	"tenantry/backends/store"
+	"tenantry/gateway/api"
+)
+
+// change is what an update asks for; nil members stay as they are.
+type change struct {
+	name, label, labelPlural *string
+	fields                   *schema.Fields
+	alerts                   *Alerts
+}
+
+func (m *Module) update(ctx context.Context, c *api.Call) (api.Result, error) {
+	id := c.Path("id")
+	in := m.kinds.Collections.In(c.Workspace)
+	var errs api.Errors
+	ch, ignored := parseChange(c, &errs)
+	if len(errs) > 0 {
+		// A form that is not there, or cannot be updated at all, is the larger problem.
+		form, err := in.Get(ctx, id)
+		if err != nil {
+			return api.Result{}, orMissing(err)
+		}
+		if form.Standalone {
+			return api.Result{}, standalone()
+		}
+		return api.Result{}, errs.Problem()
+	}
+	if err := schema.Ignore(c, ignored...); err != nil {
+		return api.Result{}, err
+	}
+	var wanted schema.Naming
+	form, err := in.Update(ctx, id, func(f *Collection) error {
+		if f.Standalone {
+			return standalone()
+		}
+		kept := ch.apply(f)
+		wanted = f.naming()
+		return schema.Ignore(c, kept...)
+	})
+	var dup *store.DuplicateError
+	if errors.As(err, &dup) {
+		return api.Result{}, duplicate(ctx, in, id, wanted, dup)
+	}
+	if err != nil {
+		return api.Result{}, orMissing(err)
+	}
+	return api.Result{Data: answer(c.Workspace.Org(), form)}, nil
+}
+
+func orMissing(err error) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return api.NotFound(missing)
+	}
+	return err
+}
+
+func standalone() error { return api.Failed(notUpdated, Refused{standaloneDetail}) }
+
+func parseChange(c *api.Call, errs *api.Errors) (ch change, ignored []string) {
+	text := func(name string, check func(errs *api.Errors, field, value string)) *string {
+		s, ok := c.Body.Text(errs, name)
+		if !ok {
+			return nil
+		}
+		check(errs, name, s)
+		return &s
+	}
+	ch.name = text("name", schema.CheckName)
+	ch.label = text("label", schema.CheckLabel)
+	ch.labelPlural = text("label_plural", schema.CheckLabel)
+	if raw, ok := c.Body.Object(errs, "schema"); ok {
+		if given, ok := raw[FormName]; ok {
+			delete(raw, FormName)
+			if !same(given, Common()[FormName]) {
+				ignored = append(ignored, "schema."+FormName)
+			}
+		}
+		fields, more := schema.Parse(errs, "schema", raw)
+		ch.fields = &fields
+		ignored = append(ignored, more...)
+	}
+	if raw, ok := c.Body.Object(errs, "email_alerts"); ok {
+		alerts := Alerts(raw)
+		alerts.Check(errs, "email_alerts")
+		ch.alerts = &alerts
+	}
+	return ch, ignored
+}
+
+// same reports whether a definition from outside says just what the field is.
+func same(given any, field schema.Field) bool {
+	m, ok := given.(map[string]any)
+	if !ok || m["title"] != field.Title || m["type"] != field.Type {
+		return false
+	}
+	for name, value := range m {
+		switch name {
+		case "title", "type":
+		case "required":
+			ok = ok && value == field.Required
+		case "locked":
+			ok = ok && value == field.Locked
+		default:
+			ok = false
+		}
+	}
+	return ok
+}
+
+// apply changes the form and names what the caller gave for locked fields in vain.
+func (ch *change) apply(f *Collection) (kept []string) {
+	set := func(field, value *string) {
+		if value != nil {
+			*field = *value
+		}
+	}
+	set(&f.Name, ch.name)
+	set(&f.Label, ch.label)
+	set(&f.LabelPlural, ch.labelPlural)
+	if ch.alerts != nil {
+		f.EmailAlerts = *ch.alerts
+	}
+	if ch.fields == nil {
+		return nil
+	}
+	fields := ch.fields.Clone()
+	for _, name := range f.Schema.Names() {
+		locked := f.Schema[name]
+		if !locked.Locked || name == FormName {
+			continue
+		}
+		if given, ok := fields[name]; ok {
+			if given.Locked = true; given != locked {
+				kept = append(kept, "schema."+name)
+			}
+		}
+		fields[name] = locked
+	}
+	f.Schema = fields
+	return kept
+}
+
+func (f *Collection) naming() schema.Naming {
+	return schema.Naming{Name: f.Name, Label: f.Label, LabelPlural: f.LabelPlural}
+}
+
+// duplicate names everything that other forms already have; the store named one.
+func duplicate(ctx context.Context, in store.Collection[Collection], id string, wanted schema.Naming, dup *store.DuplicateError) error {
+	found, err := in.Find(ctx, store.Query{
+		Limit: 3, Filter: store.All(wanted.Clash(), store.Where(store.F("id"), store.OpNe, id)),
+	})
+	others := make([]schema.Naming, len(found))
+	for i := range found {
+		others[i] = found[i].naming()
+	}
+	if taken := wanted.Taken(others); err == nil && len(taken) > 0 {
+		return api.Duplicate(taken...)
+	}
+	return api.Duplicate(dup.Fields...)
+}
+
+func (m *Module) schema(ctx context.Context, c *api.Call) (api.Result, error) {
+	if !c.Query.Has("id") {
+		return api.Result{Data: Schema{Common()}}, nil
+	}
+	form, err := m.kinds.Collections.In(c.Workspace).Get(ctx, c.Query.Text("id"))
+	if err != nil {
+		return api.Result{}, orMissing(err)
+	}
+	return api.Result{Data: Schema{form.Fields()}}, nil
+}

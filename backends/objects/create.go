@@ -1,0 +1,111 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"tenantry/backends/schema"
+	"tenantry/backends/store"
+	"tenantry/gateway/api"
+)
+
+func (m *Module) create(ctx context.Context, c *api.Call) (api.Result, error) {
+	def, err := parseDefinition(c)
+	if err != nil {
+		return api.Result{}, err
+	}
+	in := m.kinds.Definitions.In(c.Workspace)
+	if err := in.Insert(ctx, def); err != nil {
+		return api.Result{}, refusal(ctx, in, def, err)
+	}
+	return api.Result{Data: Created{def.ID, def.Name, def.Label, def.LabelPlural}}, nil
+}
+
+func parseDefinition(c *api.Call) (*Definition, error) {
+	var errs api.Errors
+	def := &Definition{Schema: schema.Fields{}}
+	def.Name = required(c, &errs, "name", schema.CheckName)
+	def.Label = required(c, &errs, "label", schema.CheckLabel)
+	def.LabelPlural = required(c, &errs, "label_plural", schema.CheckLabel)
+	if raw, ok := c.Body.Object(&errs, "schema"); ok {
+		fields, ignored := schema.Parse(&errs, "schema", raw)
+		def.Schema = fields
+		if err := schema.Ignore(c, ignored...); err != nil {
+			return nil, err
+		}
+	}
+	return def, errs.Problem()
+}
+
+func required(c *api.Call, errs *api.Errors, name string, check func(errs *api.Errors, field, value string)) string {
+	if !c.Body.Has(name) {
+		errs.Add(name, "required", "%s is required", name)
+		return ""
+	}
+	s, ok := c.Body.Text(errs, name)
+	if ok {
+		check(errs, name, s)
+	}
+	return s
+}
+
+// refusal returns the answer to a failed insert. The store names one unique value that is
+// taken; the caller hears of all of them.
+func refusal(ctx context.Context, in store.Collection[Definition], def *Definition, err error) error {
+	var dup *store.DuplicateError
+	if errors.As(err, &dup) {
+		taken, lookup := takenBy(ctx, in, def)
+		if lookup == nil && len(taken) > 0 {
+			return api.Duplicate(taken...)
+		}
+		return api.Duplicate(dup.Fields...)
+	}
+	p := *api.ProblemOf(err)
+	if p.Code >= http.StatusInternalServerError {
+		p.Data = struct{}{}
+	}
+	return &p
+}
+
+// takenBy names what the definition would have repeated.
+func takenBy(ctx context.Context, in store.Collection[Definition], def *Definition) ([]string, error) {
+	naming := def.naming()
+	// Each part is unique, so that at most three records clash.
+	found, err := in.Find(ctx, store.Query{Limit: 3, Filter: naming.Clash()})
+	others := make([]schema.Naming, len(found))
+	for i := range found {
+		others[i] = found[i].naming()
+	}
+	return naming.Taken(others), err
+}
+
+func (d *Definition) naming() schema.Naming {
+	return schema.Naming{Name: d.Name, Label: d.Label, LabelPlural: d.LabelPlural}
+}
+
+func (m *Module) schema(ctx context.Context, c *api.Call) (api.Result, error) {
+	fields := Common()
+	if !c.Query.Has("id") && !c.Query.Has("name") {
+		return api.Result{Data: Schema{fields}}, nil
+	}
+	var where []store.Filter
+	if c.Query.Has("id") {
+		id := c.Query.Text("id")
+		if !store.ValidID(id) {
+			return api.Result{}, api.NotFound(missing)
+		}
+		where = append(where, store.Eq("id", id))
+	}
+	if c.Query.Has("name") {
+		where = append(where, store.Eq("name", c.Query.Text("name")))
+	}
+	def, err := m.kinds.Definitions.In(c.Workspace).First(ctx, store.Query{Filter: store.All(where...)})
+	if errors.Is(err, store.ErrNotFound) {
+		return api.Result{}, api.NotFound(missing)
+	}
+	if err != nil {
+		return api.Result{}, err
+	}
+	return api.Result{Data: Schema{fields.With(def.Schema)}}, nil
+}

@@ -1,0 +1,95 @@
+// Package objects keeps custom objects: kinds of records that an organization makes up.
+package objects
+
+import (
+	"net/http"
+
+	"tenantry/backends/schema"
+	"tenantry/gateway/api"
+	"tenantry/tenants"
+)
+
+// Module serves the definitions of custom objects. It is immutable and safe for
+// concurrent use.
+type Module struct{ kinds Kinds }
+
+// New returns the module.
+func New(kinds Kinds) *Module { return &Module{kinds} }
+
+// Created is what a creation answers.
+type Created struct {
+	ID          string `json:"id" doc:"Identifier of the definition."`
+	Name        string `json:"name" doc:"Singular identifier."`
+	Label       string `json:"label" doc:"Singular label."`
+	LabelPlural string `json:"label_plural" doc:"Plural label."`
+}
+
+// Schema holds field definitions.
+type Schema struct {
+	Schema schema.Fields `json:"schema" doc:"Fields by identifier."`
+}
+
+const (
+	tag            = "Custom objects"
+	missing        = "Custom Object not found"
+	externalID     = "external_id"
+	exampleID      = "665f1c2ab4d3e2f1a0b9c8d7"
+	exampleInvalid = "Validation failed: label is required"
+)
+
+// Common returns the fields that records of every custom object have.
+func Common() schema.Fields {
+	return schema.Fields{externalID: {Title: "External ID", Type: schema.Text, Locked: true}}
+}
+
+// Operations returns the module's rows.
+func (m *Module) Operations() []api.Operation {
+	return []api.Operation{m.createRow(), m.schemaRow()}
+}
+
+func (m *Module) createRow() api.Operation {
+	return api.Operation{
+		Name: "objects.create", Method: http.MethodPost, Path: "/api/custom/objects", Tag: tag,
+		Summary: "Create a custom object",
+		Description: "Name and both labels must be unique in the organization, each for itself. A key named fields is dropped, beside schema and inside it; " +
+			"definitions go into schema alone. A type that validation does not know is kept, and its values are taken as they are.",
+		Credentials: api.Key | api.Session, Kinds: api.ServerFull, Rule: api.Needs(tenants.ManageCustomObjects), Teams: true,
+		Body: []api.Field{
+			{Name: "name", Shape: api.Text, Required: true, Description: "Singular identifier: 1 to 64 lower-case letters, digits or _, a letter first.", Example: "tree"},
+			{Name: "label", Shape: api.Text, Required: true, Description: "Singular label, at most 200 characters.", Example: "Tree"},
+			{Name: "label_plural", Shape: api.Text, Required: true, Description: "Plural label, at most 200 characters.", Example: "Trees"},
+			{
+				Name: "schema", Shape: api.Object,
+				Description: "At most 500 fields by identifier (1 to 64 letters, digits, _ or -), each with title (at most 200 characters), type (StudlyCase) and, optionally, required.",
+				Example:     map[string]any{"species": map[string]any{"title": "Species", "type": schema.Text, "required": true}, "height": map[string]any{"title": "Height (m)", "type": schema.Number}},
+			},
+		},
+		Data: Created{}, Message: "Custom Object created",
+		Example: Created{ID: exampleID, Name: "tree", Label: "Tree", LabelPlural: "Trees"},
+		Failures: []api.Failure{
+			{Code: http.StatusUnprocessableEntity, Message: exampleInvalid, When: "the body is unacceptable; every problem is named", Data: map[string]any{"errors": []api.FieldError{{Field: "label", Code: "required", Message: "label is required"}}}},
+			{Code: http.StatusConflict, Message: "Validation failed: name is already in use", When: "another custom object has the same name, label or plural label; each one is named", Data: map[string]any{"errors": []api.FieldError{{Field: "name", Code: "duplicate", Message: "name is already in use"}}}},
+			{Code: http.StatusServiceUnavailable, Message: "The service is temporarily unavailable, please retry later", When: "the store cannot take it now", Data: map[string]any{}},
+		},
+		Handler: m.create,
+	}
+}
+
+func (m *Module) schemaRow() api.Operation {
+	return api.Operation{
+		Name: "objects.schema", Method: http.MethodGet, Path: "/api/custom/objects/schema", Tag: tag,
+		Summary: "Get the fields of custom objects",
+		Description: "Without a parameter, the fields that records of every custom object have. With id or name, also the ones that this custom object defines; " +
+			"where both are given, both must fit. A field of its own wins over a common one of the same identifier.",
+		Credentials: api.Key | api.Session, Kinds: api.ServerKeys, Rule: api.Needs(tenants.ManageCustomObjects), Teams: true,
+		Params: []api.Param{
+			{Name: "id", In: api.InQuery, Shape: api.Text, Description: "Identifier of a custom object.", Example: exampleID},
+			{Name: "name", In: api.InQuery, Shape: api.Text, Description: "Name of a custom object.", Example: "tree"},
+		},
+		Data: Schema{}, Message: "Custom Object schema", Example: Schema{Common().With(schema.Fields{"species": {Title: "Species", Type: schema.Text, Required: true}})},
+		Failures: []api.Failure{
+			{Code: http.StatusNotFound, Message: missing, When: "no such custom object in this organization"},
+		},
+		Handler: m.schema,
+	}
+}

@@ -1,0 +1,77 @@
+package schema
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"tenantry/backends/store"
+	"tenantry/gateway/api"
+)
+
+// MaxLabel is how many characters a label may have.
+const MaxLabel = 200
+
+// Naming is what custom objects and forms are called. Each part is unique among its kind
+// in an organization.
+type Naming struct {
+	Name        string
+	Label       string
+	LabelPlural string
+}
+
+// Clash matches records that have the name or one of the labels. The kind must declare
+// name, label and label_plural.
+func (n Naming) Clash() store.Filter {
+	return store.AnyOf(store.Eq("name", n.Name), store.Eq("label", n.Label), store.Eq("label_plural", n.LabelPlural))
+}
+
+// Taken names those parts that one of the others has too.
+func (n Naming) Taken(others []Naming) []string {
+	var taken []string
+	if slices.ContainsFunc(others, func(o Naming) bool { return o.Name == n.Name }) {
+		taken = append(taken, "name")
+	}
+	if slices.ContainsFunc(others, func(o Naming) bool { return o.Label == n.Label }) {
+		taken = append(taken, "label")
+	}
+	if slices.ContainsFunc(others, func(o Naming) bool { return o.LabelPlural == n.LabelPlural }) {
+		taken = append(taken, "label_plural")
+	}
+	return taken
+}
+
+// ValidName reports whether text can name a custom object or a form: 1 to 64 lower-case
+// letters, digits and "_", a letter first.
+func ValidName(text string) bool {
+	if text == "" || len(text) > 64 || text[0] < 'a' || text[0] > 'z' {
+		return false
+	}
+	for i := range len(text) {
+		if c := text[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' {
+			return false
+		}
+	}
+	return true
+}
+
+// CheckName notes in errs where the value cannot name a custom object or a form.
+func CheckName(errs *api.Errors, field, value string) {
+	if !ValidName(value) {
+		errs.Add(field, "format", `%s must have 1 to 64 lower-case letters, digits or "_" and start with a letter`, field)
+	}
+}
+
+// CheckLabel notes in errs where the value cannot be a label or a title: it must not be
+// blank, have at most MaxLabel characters and none that controls a terminal or a header.
+func CheckLabel(errs *api.Errors, field, value string) {
+	switch {
+	case strings.TrimSpace(value) == "":
+		errs.Add(field, "required", "%s must not be empty", field)
+	case utf8.RuneCountInString(value) > MaxLabel:
+		errs.Add(field, "length", "%s must have at most %d characters", field, MaxLabel)
+	case !utf8.ValidString(value) || strings.ContainsFunc(value, unicode.IsControl):
+		errs.Add(field, "format", "%s must not contain control characters", field)
+	}
+}

@@ -1,0 +1,145 @@
+package schema
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tenantry/backends/store"
+	"tenantry/gateway/api"
+)
+
+// Limits of a definition.
+const (
+	MaxFields    = 500
+	MaxTitle     = 200 // characters
+	MaxTypeBytes = 64
+)
+
+// reserved is the name that older clients used for a second list of definitions. It is
+// dropped wherever it stands.
+const reserved = "fields"
+
+// Parse reads field definitions as callers write them: an object of {title, type,
+// required?} by identifier. Every problem is noted in errs under path ("schema.color.type").
+// Fields is never nil; it is to be used only where errs stayed empty. Ignored names what
+// callers may not set or what no definition knows, such as "schema.color.locked".
+func Parse(errs *api.Errors, path string, raw map[string]any) (fields Fields, ignored []string) {
+	fields = make(Fields, min(len(raw), MaxFields))
+	names := slices.Sorted(maps.Keys(raw))
+	if i, found := slices.BinarySearch(names, reserved); found {
+		names = slices.Delete(names, i, i+1)
+		ignored = append(ignored, path+"."+reserved)
+	}
+	if len(names) > MaxFields {
+		errs.Add(path, "length", "%s must have at most %d fields", path, MaxFields)
+		return fields, ignored
+	}
+	for _, name := range names {
+		at := path + "." + Printable(name)
+		if !store.ValidKey(name) {
+			errs.Add(at, "format", `%s: a field identifier has 1 to 64 letters, digits, "_" or "-"`, at)
+			continue
+		}
+		definition, ok := raw[name].(map[string]any)
+		if !ok {
+			errs.Add(at, "type", "%s must be an object with title and type", at)
+			continue
+		}
+		field, more := parseField(errs, at, definition)
+		fields[name] = field
+		ignored = append(ignored, more...)
+	}
+	return fields, ignored
+}
+
+// ParseJSON is Parse of JSON text. Anything but an object is noted in errs.
+func ParseJSON(errs *api.Errors, path string, text []byte) (fields Fields, ignored []string) {
+	var raw map[string]any
+	if api.CheckJSON(text) != nil || api.Decode(text, &raw) != nil || raw == nil {
+		errs.Add(path, "type", "%s must be an object", path)
+		return Fields{}, nil
+	}
+	return Parse(errs, path, raw)
+}
+
+func parseField(errs *api.Errors, at string, definition map[string]any) (field Field, ignored []string) {
+	field.Title = text(errs, at+".title", definition, "title")
+	if field.Title != "" {
+		CheckLabel(errs, at+".title", field.Title)
+	}
+	field.Type = text(errs, at+".type", definition, "type")
+	if field.Type != "" && !ValidType(field.Type) {
+		errs.Add(at+".type", "format", "%s.type must be StudlyCase, such as LongText, of at most %d characters", at, MaxTypeBytes)
+	}
+	for _, name := range slices.Sorted(maps.Keys(definition)) {
+		switch name {
+		case "title", "type":
+		case "required":
+			var ok bool
+			if field.Required, ok = definition[name].(bool); !ok {
+				errs.Add(at+".required", "type", "%s.required must be true or false", at)
+			}
+		default:
+			ignored = append(ignored, at+"."+Printable(name))
+		}
+	}
+	return field, ignored
+}
+
+// text returns a required text member, "" where there is a problem.
+func text(errs *api.Errors, at string, definition map[string]any, name string) string {
+	value, ok := definition[name]
+	if !ok {
+		errs.Add(at, "required", "%s is required", at)
+		return ""
+	}
+	s, ok := value.(string)
+	if !ok {
+		errs.Add(at, "type", "%s must be a string", at)
+		return ""
+	}
+	if strings.TrimSpace(s) == "" {
+		errs.Add(at, "required", "%s must not be empty", at)
+		return ""
+	}
+	return s
+}
+
+// ValidType reports whether text can name a field type.
+func ValidType(text string) bool {
+	if text == "" || len(text) > MaxTypeBytes || text[0] < 'A' || text[0] > 'Z' {
+		return false
+	}
+	for i := range len(text) {
+		if c := text[i]; (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') {
+			return false
+		}
+	}
+	return true
+}
+
+// Printable returns a name from outside so that it can stand in a message or a header:
+// short and in printable ASCII, quoted where it was not.
+func Printable(name string) string {
+	if store.ValidKey(name) {
+		return name
+	}
+	if len(name) > 64 {
+		name = strings.ToValidUTF8(name[:64], "") + "..."
+	}
+	return strconv.QuoteToASCII(name)
+}
+
+// Ignore notes input that is not used. With strict handling it returns the 400 to answer
+// with before anything is stored.
+func Ignore(c *api.Call, names ...string) error {
+	for _, name := range names {
+		c.Ignore(name)
+	}
+	if c.Strict && len(names) > 0 {
+		return api.BadRequest("Not accepted with strict handling: %s", strings.Join(names, ", "))
+	}
+	return nil
+}

@@ -1,0 +1,226 @@
+package schema
+
+import (
+	"encoding/json"
+	"maps"
+	"math"
+	"net/mail"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"tenantry/gateway/api"
+)
+
+// Limits of values.
+const (
+	MaxText      = 10_000    // characters
+	MaxLongText  = 1_000_000 // characters
+	MaxEncrypted = 64 << 10  // bytes
+	MaxChoices   = 1000      // of a MultiSelect
+	maxChoice    = 1000      // characters
+	maxURL       = 2048      // bytes
+	maxEmail     = 254       // bytes
+)
+
+// dateTimeLayout is how a DateTime is kept: of one width and in UTC, so that text
+// order is time order.
+const dateTimeLayout = "2006-01-02T15:04:05.000Z"
+
+// CheckValues holds values of a record against its fields. Problems are noted in errs
+// under path ("values.color"). It returns the values as they are to be stored: DateTime
+// in UTC, null and values of unknown fields left out; unknown names the latter, sorted.
+func (f Fields) CheckValues(errs *api.Errors, path string, values map[string]any) (clean map[string]any, unknown []string) {
+	clean = make(map[string]any, len(values))
+	for _, name := range f.Names() {
+		value, at := values[name], path+"."+name
+		if value == nil || value == "" {
+			if f[name].Required {
+				errs.Add(at, "required", "%s is required", at)
+			}
+			if value == nil || f[name].Required {
+				continue
+			}
+		}
+		if v, complaint := check(f[name].Type, value); complaint != "" {
+			errs.Add(at, codeOf(f[name].Type, value), "%s must be %s", at, complaint)
+		} else {
+			clean[name] = v
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if _, ok := f[name]; !ok {
+			unknown = append(unknown, name)
+		}
+	}
+	return clean, unknown
+}
+
+// CheckValue returns the value of a field of that type as it is to be stored. Problems
+// are noted in errs under path.
+func CheckValue(errs *api.Errors, path, fieldType string, value any) any {
+	v, complaint := check(fieldType, value)
+	if complaint != "" {
+		errs.Add(path, codeOf(fieldType, value), "%s must be %s", path, complaint)
+	}
+	return v
+}
+
+// codeOf tells a value of the wrong kind from one of the wrong form.
+func codeOf(fieldType string, value any) string {
+	_, isText := value.(string)
+	_, isList := value.([]any)
+	switch fieldType {
+	case Number, Boolean:
+		return "type"
+	case MultiSelect:
+		if isList {
+			return "format"
+		}
+		return "type"
+	}
+	if isText {
+		return "format"
+	}
+	return "type"
+}
+
+// check returns the value to store, or what it should have been.
+func check(fieldType string, value any) (stored any, complaint string) {
+	switch fieldType {
+	case Number:
+		return value, unless(isNumber(value), "a number")
+	case Boolean:
+		_, ok := value.(bool)
+		return value, unless(ok, "true or false")
+	case MultiSelect:
+		return value, unless(isChoices(value), "a list of at most "+strconv.Itoa(MaxChoices)+" different strings")
+	case Text, LongText, Date, DateTime, Email, Phone, URL, Select, Encrypted:
+		s, ok := value.(string)
+		if !ok {
+			return value, "a string"
+		}
+		return checkText(fieldType, s)
+	}
+	return value, ""
+}
+
+func checkText(fieldType, s string) (stored any, complaint string) {
+	if s == "" {
+		return s, ""
+	}
+	switch fieldType {
+	case LongText:
+		return s, unless(utf8.RuneCountInString(s) <= MaxLongText, "a text of at most "+strconv.Itoa(MaxLongText)+" characters")
+	case Encrypted:
+		return s, unless(len(s) <= MaxEncrypted, "a text of at most "+strconv.Itoa(MaxEncrypted)+" bytes")
+	case Date:
+		t, err := time.Parse(time.DateOnly, s)
+		return s, unless(err == nil && t.Year() > 0, "a date like 2024-05-17")
+	case DateTime:
+		t, err := time.Parse(time.RFC3339Nano, s)
+		if err != nil || t.UTC().Year() < 1 || t.UTC().Year() > 9999 {
+			return s, "a time like 2024-05-17T08:30:00Z"
+		}
+		return t.UTC().Format(dateTimeLayout), ""
+	case Email:
+		return s, unless(ValidEmail(s), "an e-mail address")
+	case Phone:
+		return s, unless(validPhone(s), "a telephone number")
+	case URL:
+		return s, unless(validURL(s), "an http or https address of at most "+strconv.Itoa(maxURL)+" bytes")
+	case Select:
+		return s, unless(utf8.RuneCountInString(s) <= maxChoice, "a text of at most "+strconv.Itoa(maxChoice)+" characters")
+	}
+	return s, unless(utf8.RuneCountInString(s) <= MaxText, "a text of at most "+strconv.Itoa(MaxText)+" characters")
+}
+
+func unless(ok bool, complaint string) string {
+	if ok {
+		return ""
+	}
+	return complaint
+}
+
+func isNumber(value any) bool {
+	switch n := value.(type) {
+	case json.Number:
+		f, err := n.Float64()
+		return err == nil && !math.IsInf(f, 0) && !math.IsNaN(f)
+	case float64:
+		return !math.IsInf(n, 0) && !math.IsNaN(n)
+	case int, int64:
+		return true
+	}
+	return false
+}
+
+func isChoices(value any) bool {
+	var choices []string
+	switch list := value.(type) {
+	case []string:
+		choices = list
+	case []any:
+		for _, v := range list {
+			s, ok := v.(string)
+			if !ok {
+				return false
+			}
+			choices = append(choices, s)
+		}
+	default:
+		return false
+	}
+	seen := make(map[string]bool, len(choices))
+	for _, s := range choices {
+		if s == "" || seen[s] || utf8.RuneCountInString(s) > maxChoice {
+			return false
+		}
+		seen[s] = true
+	}
+	return len(choices) <= MaxChoices
+}
+
+// ValidEmail reports whether text is one bare e-mail address.
+func ValidEmail(text string) bool {
+	if len(text) > maxEmail || strings.ContainsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
+		return false
+	}
+	a, err := mail.ParseAddress(text)
+	return err == nil && a.Name == "" && a.Address == text
+}
+
+func validURL(text string) bool {
+	if len(text) > maxURL || strings.ContainsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
+		return false
+	}
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != ""
+}
+
+func validPhone(text string) bool {
+	if len(text) > 40 {
+		return false
+	}
+	body, extension := text, ""
+	if i := strings.IndexAny(text, "xe"); i > 0 { // "x12" or "ext. 12"
+		body, extension = text[:i], strings.TrimLeft(strings.TrimLeft(text[i:], "ext."), " ")
+		if extension == "" || strings.Trim(extension, "0123456789") != "" {
+			return false
+		}
+	}
+	digits := 0
+	for i, r := range body {
+		switch {
+		case r >= '0' && r <= '9':
+			digits++
+		case r == '+' && i > 0, !strings.ContainsRune("+ ().-/", r):
+			return false
+		}
+	}
+	return digits >= 3 && digits <= 20
+}

@@ -1,0 +1,346 @@
+package storetest
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/big"
+	"slices"
+	"strings"
+	"time"
+
+	"tenantry/backends/store/driver"
+)
+
+// object and array stand for custom values that no condition can equal.
+type composite struct{ list []any }
+
+// value returns what a reference names in the record: nil, string, int64, float64, bool, []string or composite.
+func (r record) value(ref driver.Ref) any {
+	if ref.Name == "id" && !ref.Custom {
+		return r.id
+	}
+	if !ref.Custom {
+		if list, ok := r.values[ref.Name].([]string); ok && len(list) == 0 {
+			return nil
+		}
+		return r.values[ref.Name]
+	}
+	if r.custom == "" {
+		return nil
+	}
+	d := json.NewDecoder(strings.NewReader(r.custom))
+	d.UseNumber()
+	var object map[string]any
+	if err := d.Decode(&object); err != nil {
+		return nil
+	}
+	return fromJSON(object[ref.Name])
+}
+
+func fromJSON(v any) any {
+	switch x := v.(type) {
+	case json.Number:
+		if n, err := x.Int64(); err == nil {
+			return n
+		}
+		f, _ := x.Float64()
+		return f
+	case []any:
+		return composite{list: x}
+	case map[string]any:
+		return composite{}
+	}
+	return v
+}
+
+// elements returns the strings of a list, and whether it has any element at all.
+func elements(v any) (list []string, any bool) {
+	switch x := v.(type) {
+	case string:
+		return []string{x}, true
+	case []string:
+		return x, len(x) > 0
+	case composite:
+		for _, e := range x.list {
+			if s, ok := e.(string); ok {
+				list = append(list, s)
+			}
+			any = any || e != nil
+		}
+	}
+	return list, any
+}
+
+func isList(ref driver.Ref) bool { return ref.Type == driver.Strings }
+
+// matches is the meaning of a predicate.
+func (r record) matches(p driver.Predicate) bool {
+	switch p.Op {
+	case driver.And:
+		return !slices.ContainsFunc(p.Kids, func(k driver.Predicate) bool { return !r.matches(k) })
+	case driver.Or:
+		return slices.ContainsFunc(p.Kids, r.matches)
+	}
+	v := r.value(p.Ref)
+	if isList(p.Ref) {
+		return matchesList(v, p)
+	}
+	equal := func(want any) bool { c, ok := compare(v, want); return ok && c == 0 }
+	switch p.Op {
+	case driver.Eq, driver.In:
+		return slices.ContainsFunc(p.Values, equal)
+	case driver.Ne, driver.Nin:
+		return !slices.ContainsFunc(p.Values, equal)
+	case driver.Exists:
+		return (v != nil) == p.Values[0]
+	case driver.Contains, driver.StartsWith:
+		text, ok1 := v.(string)
+		part, ok2 := p.Values[0].(string)
+		if p.Op == driver.StartsWith {
+			return ok1 && ok2 && strings.HasPrefix(text, part)
+		}
+		return ok1 && ok2 && strings.Contains(text, part)
+	}
+	c, ok := compare(v, p.Values[0])
+	switch p.Op {
+	case driver.Gt:
+		return ok && c > 0
+	case driver.Gte:
+		return ok && c >= 0
+	case driver.Lt:
+		return ok && c < 0
+	case driver.Lte:
+		return ok && c <= 0
+	}
+	return false
+}
+
+func matchesList(v any, p driver.Predicate) bool {
+	list, any := elements(v)
+	some := slices.ContainsFunc(list, func(e string) bool { return slices.Contains(p.Values, interfaceOf(e)) })
+	switch p.Op {
+	case driver.Eq, driver.In, driver.Contains:
+		return some
+	case driver.Ne, driver.Nin:
+		return !some
+	case driver.Exists:
+		return any == p.Values[0]
+	}
+	return false
+}
+
+func interfaceOf(s string) any { return s }
+
+// class is the place of a value's type in a sort; -1 is for what cannot be compared.
+func class(v any) int {
+	switch v.(type) {
+	case nil:
+		return 0
+	case int64, float64:
+		return 1
+	case string:
+		return 2
+	case bool:
+		return 3
+	}
+	return -1
+}
+
+// compare compares two values of one type; ok is false where their types differ.
+func compare(a, b any) (c int, ok bool) {
+	if class(a) != class(b) || class(a) <= 0 {
+		return 0, false
+	}
+	switch x := a.(type) {
+	case string:
+		return cmp.Compare(x, b.(string)), true
+	case bool:
+		return cmp.Compare(fmt.Sprint(x), fmt.Sprint(b)), true
+	}
+	return number(a).Cmp(number(b)), true
+}
+
+func number(v any) *big.Float {
+	if n, ok := v.(int64); ok {
+		return new(big.Float).SetInt64(n)
+	}
+	f, _ := v.(float64)
+	return new(big.Float).SetFloat64(f)
+}
+
+// order compares any two values for a sort.
+func order(a, b any) int {
+	if c, ok := compare(a, b); ok {
+		return c
+	}
+	return cmp.Compare(class(a), class(b))
+}
+
+// expected returns the records that a query finds, in order.
+func expected(all []record, q driver.Query) []record {
+	var found []record
+	for _, r := range all {
+		if r.matches(q.Where) {
+			found = append(found, r)
+		}
+	}
+	slices.SortFunc(found, func(a, b record) int {
+		for _, o := range q.Sort {
+			c := order(a.value(o.Ref), b.value(o.Ref))
+			if o.Desc {
+				c = -c
+			}
+			if c != 0 {
+				return c
+			}
+		}
+		return cmp.Compare(a.id, b.id)
+	})
+	found = found[min(q.Offset, len(found)):]
+	return found[:min(q.Limit, len(found))]
+}
+
+// bucket rounds a value down.
+func bucket(v any, g driver.Group) any {
+	if g.By == driver.NoBucket {
+		return v
+	}
+	var at time.Time
+	if g.Ref.Type == driver.Time {
+		n, ok := v.(int64)
+		if !ok {
+			return nil
+		}
+		at = time.UnixMilli(n).UTC()
+	} else {
+		text, _ := v.(string)
+		var err error
+		if at, err = time.Parse("2006-01-02", text[:min(10, len(text))]); err != nil {
+			return nil
+		}
+	}
+	switch g.By {
+	case driver.Day:
+		return at.Format("2006-01-02")
+	case driver.Week:
+		y, w := at.ISOWeek()
+		return fmt.Sprintf("%04d-W%02d", y, w)
+	case driver.Month:
+		return at.Format("2006-01")
+	case driver.Quarter:
+		return fmt.Sprintf("%04d-Q%d", at.Year(), (int(at.Month())+2)/3)
+	}
+	return at.Format("2006")
+}
+
+// expectedRows returns the rows of an aggregation.
+func expectedRows(all []record, a driver.Aggregation) [][]any {
+	type group struct {
+		key     []any
+		members []record
+	}
+	var groups []*group
+	if len(a.Groups) == 0 {
+		groups = append(groups, &group{})
+	}
+	for _, r := range all {
+		if !r.matches(a.Where) {
+			continue
+		}
+		var key []any
+		for _, g := range a.Groups {
+			key = append(key, bucket(r.value(g.Ref), g))
+		}
+		i := slices.IndexFunc(groups, func(g *group) bool { return slices.CompareFunc(g.key, key, order) == 0 })
+		if i < 0 {
+			i = len(groups)
+			groups = append(groups, &group{key: key})
+		}
+		groups[i].members = append(groups[i].members, r)
+	}
+	rows := make([][]any, 0, len(groups))
+	for _, g := range groups {
+		row := slices.Clone(g.key)
+		for _, m := range a.Measures {
+			row = append(row, measured(g.members, m))
+		}
+		rows = append(rows, row)
+	}
+	slices.SortFunc(rows, func(x, y []any) int {
+		for _, s := range a.Sort {
+			c := order(x[s.Column], y[s.Column])
+			if s.Desc {
+				c = -c
+			}
+			if c != 0 {
+				return c
+			}
+		}
+		return slices.CompareFunc(x[:len(a.Groups)], y[:len(a.Groups)], order)
+	})
+	if a.Limit > 0 {
+		rows = rows[:min(a.Limit, len(rows))]
+	}
+	return rows
+}
+
+func measured(members []record, m driver.Measure) any {
+	if m.Op == driver.Count {
+		return int64(len(members))
+	}
+	var numbers, ordered, different []any
+	for _, r := range members {
+		v := r.value(m.Ref)
+		if class(v) == 1 {
+			numbers = append(numbers, v)
+		}
+		want := 1
+		if m.Ref.Type == driver.String || m.Ref.Type == driver.Date {
+			want = 2
+		}
+		if class(v) == want && m.Ref.Type != driver.Bool {
+			ordered = append(ordered, v)
+		}
+		if v != nil && !slices.ContainsFunc(different, func(d any) bool { c, ok := compare(d, v); return ok && c == 0 }) {
+			different = append(different, v)
+		}
+	}
+	switch {
+	case m.Op == driver.Distinct:
+		return int64(len(different))
+	case m.Op == driver.Min && len(ordered) > 0:
+		return slices.MinFunc(ordered, order)
+	case m.Op == driver.Max && len(ordered) > 0:
+		return slices.MaxFunc(ordered, order)
+	case m.Op == driver.Min || m.Op == driver.Max || len(numbers) == 0:
+		return nil
+	}
+	sum := new(big.Float).SetPrec(200)
+	for _, n := range numbers {
+		sum.Add(sum, number(n))
+	}
+	total, _ := sum.Float64()
+	if m.Op == driver.Avg {
+		return total / float64(len(numbers))
+	}
+	return total
+}
+
+// sameRows compares rows; floats may differ in the last digits, in which engines add up differently.
+func sameRows(a, b [][]any) bool {
+	return slices.EqualFunc(a, b, func(x, y []any) bool { return slices.EqualFunc(x, y, same) })
+}
+
+func same(a, b any) bool {
+	if class(a) != class(b) || class(a) < 0 {
+		return false
+	}
+	if class(a) != 1 {
+		return a == b
+	}
+	x, _ := number(a).Float64()
+	y, _ := number(b).Float64()
+	return x == y || math.Abs(x-y) <= 1e-9*max(math.Abs(x), math.Abs(y))
+}

@@ -1,0 +1,278 @@
+// Package config reads the settings once, whole: a YAML file, then TENANTRY_ variables,
+// then flags, the later over the earlier. Unknown settings are refused and every fault is
+// reported at once.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-viper/mapstructure/v2"
+	"github.com/knadh/koanf/parsers/yaml"
+	"github.com/knadh/koanf/providers/confmap"
+	"github.com/knadh/koanf/providers/env/v2"
+	"github.com/knadh/koanf/providers/file"
+	"github.com/knadh/koanf/v2"
+
+	"tenantry/crypto/secret"
+)
+
+// Config is everything that can be set. Durations are written like 10s or 2h.
+type Config struct {
+	// Data is the folder that holds the databases and the keyring.
+	Data string `koanf:"data" yaml:"data"`
+	// Listen is the address of the gateway, AdminListen the one of health, metrics and
+	// profiles; empty switches the latter off.
+	Listen      string `koanf:"listen" yaml:"listen"`
+	AdminListen string `koanf:"admin_listen" yaml:"admin_listen"`
+	// BaseDomain, where set, is what must follow the organization's slug in the host name.
+	BaseDomain string `koanf:"base_domain" yaml:"base_domain"`
+	// PublicURL is how an organization's address is written in links; {slug} stands for its slug.
+	PublicURL string `koanf:"public_url" yaml:"public_url"`
+	// TrustedProxies are the networks whose X-Forwarded-Host, -Proto and -For are believed.
+	TrustedProxies []string `koanf:"trusted_proxies" yaml:"trusted_proxies"`
+	// Keyring is the path of the encryption keys; empty: keyring.json in the data folder.
+	Keyring string `koanf:"keyring" yaml:"keyring"`
+	// FileHost is the address that serves file bytes; empty: the organization's own address.
+	FileHost string `koanf:"file_host" yaml:"file_host"`
+
+	Log      Log      `koanf:"log" yaml:"log"`
+	Redis    Redis    `koanf:"redis" yaml:"redis"`
+	SQLite   SQLite   `koanf:"sqlite" yaml:"sqlite"`
+	Timeouts Timeouts `koanf:"timeouts" yaml:"timeouts"`
+}
+
+// Log says what is logged and how.
+type Log struct {
+	Level  string `koanf:"level" yaml:"level"`   // debug, info, warn, error
+	Format string `koanf:"format" yaml:"format"` // json, text
+	// Requests switches the line per request on.
+	Requests bool `koanf:"requests" yaml:"requests"`
+}
+
+// Redis names the servers; without addresses an in-process one is used.
+type Redis struct {
+	Addrs      []string      `koanf:"addrs" yaml:"addrs"`
+	MasterName string        `koanf:"master_name" yaml:"master_name"` // of a Sentinel set
+	Username   string        `koanf:"username" yaml:"username"`
+	Password   secret.String `koanf:"password" yaml:"password"`
+	DB         int           `koanf:"db" yaml:"db"`
+	TLS        bool          `koanf:"tls" yaml:"tls"`
+}
+
+// SQLite tunes the embedded engine.
+type SQLite struct {
+	MaxOpenFiles int           `koanf:"max_open_files" yaml:"max_open_files"` // databases open at once
+	Readers      int           `koanf:"readers" yaml:"readers"`               // connections per database
+	QueryTimeout time.Duration `koanf:"query_timeout" yaml:"query_timeout"`
+}
+
+// Timeouts bound what a client may hold.
+type Timeouts struct {
+	ReadHeader time.Duration `koanf:"read_header" yaml:"read_header"`
+	Read       time.Duration `koanf:"read" yaml:"read"`
+	Write      time.Duration `koanf:"write" yaml:"write"`
+	Idle       time.Duration `koanf:"idle" yaml:"idle"`
+	Shutdown   time.Duration `koanf:"shutdown" yaml:"shutdown"`
+}
+
+// Default returns the settings that hold where nothing else is said.
+func Default() Config {
+	return Config{
+		Data: "./tenantry-data", Listen: "127.0.0.1:8080", AdminListen: "127.0.0.1:9090",
+		TrustedProxies: []string{},
+		Log:            Log{Level: "info", Format: "json", Requests: true},
+		Redis:          Redis{Addrs: []string{}},
+		SQLite:         SQLite{MaxOpenFiles: 128, Readers: 4, QueryTimeout: 10 * time.Second},
+		Timeouts: Timeouts{
+			ReadHeader: 5 * time.Second, Read: 30 * time.Second, Write: 60 * time.Second,
+			Idle: 2 * time.Minute, Shutdown: 10 * time.Second,
+		},
+	}
+}
+
+// EnvPrefix starts the name of every environment variable that is read. Levels are
+// parted by two underscores: TENANTRY_LOG__LEVEL is log.level.
+const EnvPrefix = "TENANTRY_"
+
+// TestEnvPrefix starts variables that only tests read.
+const TestEnvPrefix = "TENANTRY_TEST_"
+
+// Source says where settings come from.
+type Source struct {
+	File    string            // path of a YAML file; empty: none
+	Environ []string          // like os.Environ
+	Flags   map[string]string // by dotted name; only those that were given
+}
+
+// Load reads the settings. The error joins every fault, each naming its setting.
+func Load(src Source) (Config, error) {
+	k := koanf.New(".")
+	var faults []error
+	if src.File != "" {
+		if err := k.Load(file.Provider(src.File), yaml.Parser()); err != nil {
+			return Config{}, fmt.Errorf("configuration file %s: %w", src.File, err)
+		}
+	}
+	environ := env.Provider(".", env.Opt{
+		Prefix:      EnvPrefix,
+		EnvironFunc: func() []string { return src.Environ },
+		TransformFunc: func(name, value string) (string, any) {
+			if strings.HasPrefix(name, TestEnvPrefix) {
+				return "", nil
+			}
+			name = strings.ToLower(strings.TrimPrefix(name, EnvPrefix))
+			return strings.ReplaceAll(name, "__", "."), value
+		},
+	})
+	if err := k.Load(environ, nil); err != nil {
+		return Config{}, fmt.Errorf("environment: %w", err)
+	}
+	flags := map[string]any{}
+	for name, value := range src.Flags {
+		flags[name] = value
+	}
+	if err := k.Load(confmap.Provider(flags, "."), nil); err != nil {
+		return Config{}, fmt.Errorf("flags: %w", err)
+	}
+
+	c := Default()
+	var meta mapstructure.Metadata
+	err := k.UnmarshalWithConf("", nil, koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
+		Result: &c, Metadata: &meta, WeaklyTypedInput: true, TagName: "koanf", ZeroFields: true,
+		DecodeHook: mapstructure.ComposeDecodeHookFunc(
+			mapstructure.StringToTimeDurationHookFunc(), mapstructure.StringToSliceHookFunc(","),
+			mapstructure.TextUnmarshallerHookFunc()),
+	}})
+	if err != nil {
+		faults = append(faults, typeFaults(err)...)
+	}
+	slices.Sort(meta.Unused)
+	for _, name := range meta.Unused {
+		faults = append(faults, fmt.Errorf("%s: there is no such setting", name))
+	}
+	faults = append(faults, c.faults()...)
+	return c, errors.Join(faults...)
+}
+
+// typeFaults takes the joined errors of the decoder apart.
+func typeFaults(err error) []error {
+	var joined interface{ Unwrap() []error }
+	if errors.As(err, &joined) {
+		var all []error
+		for _, e := range joined.Unwrap() {
+			all = append(all, typeFaults(e)...)
+		}
+		return all
+	}
+	return []error{errors.New(strings.ReplaceAll(err.Error(), "\n", " "))}
+}
+
+func (c *Config) faults() []error {
+	var faults []error
+	fault := func(name, format string, args ...any) {
+		faults = append(faults, fmt.Errorf("%s: %s", name, fmt.Sprintf(format, args...)))
+	}
+	if strings.TrimSpace(c.Data) == "" {
+		fault("data", "name the folder that holds the data")
+	}
+	address := func(name, value string) {
+		if _, _, err := net.SplitHostPort(value); err != nil {
+			fault(name, "%q is no address like 127.0.0.1:8080", value)
+		}
+	}
+	address("listen", c.Listen)
+	if c.AdminListen != "" {
+		address("admin_listen", c.AdminListen)
+		if c.AdminListen == c.Listen && !strings.HasSuffix(c.Listen, ":0") {
+			fault("admin_listen", "must differ from listen")
+		}
+	}
+	if c.BaseDomain != "" && (strings.ContainsAny(c.BaseDomain, "/:@ _") || strings.HasPrefix(c.BaseDomain, ".") || net.ParseIP(c.BaseDomain) != nil) {
+		fault("base_domain", "%q is no domain like example.com", c.BaseDomain)
+	}
+	if c.PublicURL != "" {
+		u, err := url.Parse(strings.ReplaceAll(c.PublicURL, "{slug}", "slug"))
+		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || !strings.Contains(c.PublicURL, "{slug}") {
+			fault("public_url", "%q is no address like https://{slug}.example.com", c.PublicURL)
+		}
+	}
+	if c.FileHost != "" {
+		if u, err := url.Parse(c.FileHost); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+			fault("file_host", "%q is no address like https://files.example.com", c.FileHost)
+		}
+	}
+	for _, p := range c.TrustedProxies {
+		if _, err := ParseNetwork(p); err != nil {
+			fault("trusted_proxies", "%q is no network like 10.0.0.0/8", p)
+		}
+	}
+	if !slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level) {
+		fault("log.level", "%q is none of debug, info, warn, error", c.Log.Level)
+	}
+	if !slices.Contains([]string{"json", "text"}, c.Log.Format) {
+		fault("log.format", "%q is neither json nor text", c.Log.Format)
+	}
+	for _, a := range c.Redis.Addrs {
+		address("redis.addrs", a)
+	}
+	if c.Redis.DB < 0 {
+		fault("redis.db", "must not be negative")
+	}
+	if c.SQLite.MaxOpenFiles < 2 || c.SQLite.MaxOpenFiles > 10_000 {
+		fault("sqlite.max_open_files", "must be from 2 to 10000")
+	}
+	if c.SQLite.Readers < 1 || c.SQLite.Readers > 64 {
+		fault("sqlite.readers", "must be from 1 to 64")
+	}
+	for name, d := range map[string]time.Duration{
+		"sqlite.query_timeout": c.SQLite.QueryTimeout, "timeouts.read_header": c.Timeouts.ReadHeader, "timeouts.read": c.Timeouts.Read,
+		"timeouts.write": c.Timeouts.Write, "timeouts.idle": c.Timeouts.Idle, "timeouts.shutdown": c.Timeouts.Shutdown,
+	} {
+		if d <= 0 || d > time.Hour {
+			fault(name, "must be more than 0 and at most 1h")
+		}
+	}
+	slices.SortFunc(faults, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return faults
+}
+
+// ParseNetwork reads a CIDR network or a single address.
+func ParseNetwork(text string) (netip.Prefix, error) {
+	if a, err := netip.ParseAddr(text); err == nil {
+		return netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(text)
+	if err != nil {
+		return netip.Prefix{}, fmt.Errorf("%q is no network", text)
+	}
+	return p.Masked(), nil
+}
+
+// KeyringPath returns where the encryption keys are.
+func (c *Config) KeyringPath() string {
+	if c.Keyring != "" {
+		return c.Keyring
+	}
+	return filepath.Join(c.Data, "keyring.json")
+}
+
+// OrganizationURL returns the address of an organization. port is the one the gateway
+// listens on, used where neither PublicURL nor BaseDomain is set.
+func (c *Config) OrganizationURL(slug, port string) string {
+	switch {
+	case c.PublicURL != "":
+		return strings.TrimSuffix(strings.ReplaceAll(c.PublicURL, "{slug}", slug), "/")
+	case c.BaseDomain != "":
+		return "https://" + slug + "." + c.BaseDomain
+	}
+	return "http://" + slug + ".localhost:" + port
+}
+

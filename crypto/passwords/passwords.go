@@ -1,0 +1,208 @@
+// Package passwords hashes and checks passwords with Argon2id.
+//
+// Each computation takes 19 MiB for some tens of milliseconds, so a Hasher
+// runs a bounded number of them at a time, lets a bounded number wait, and
+// turns the rest away with ErrBusy.
+package passwords
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"unicode/utf8"
+
+	"github.com/alexedwards/argon2id"
+
+	"tenantry/crypto/secret"
+)
+
+// Bounds of a password.
+const (
+	MinCharacters = 12
+	MaxBytes      = 1024
+)
+
+// Sentinel errors.
+var (
+	ErrTooShort = fmt.Errorf("the password is too short: at least %d characters are required", MinCharacters)
+	ErrTooLong  = fmt.Errorf("the password is too long: at most %d bytes are allowed", MaxBytes)
+	// ErrInvalidText: the password is not valid UTF-8.
+	ErrInvalidText = errors.New("the password is not valid UTF-8 text")
+	// ErrBusy: too many computations wait already. Answer 503 and try later.
+	ErrBusy = errors.New("too many passwords are being checked at the moment; try again shortly")
+	// ErrCorruptHash: the stored hash is not one of this package's, or asks
+	// for more memory or time than is allowed.
+	ErrCorruptHash = errors.New("the stored password hash is corrupt; set a new password")
+)
+
+// Options of a Hasher. The zero value gives the defaults.
+type Options struct {
+	// Concurrency is how many computations run at a time, of 19 MiB each; the
+	// default is the number of CPUs.
+	Concurrency int
+	// Waiting is how many more may wait; the default is 16 for each running.
+	Waiting int
+}
+
+// Hasher hashes and checks passwords. It is safe for concurrent use and holds
+// nothing that must be closed.
+type Hasher struct {
+	params  argon2id.Params
+	running chan struct{}
+	places  int64 // running and waiting
+	taken   atomic.Int64
+	dummy   string
+}
+
+const (
+	maxConcurrency = 256
+	maxWaiting     = 1 << 16
+	// What a stored hash may ask for.
+	maxMemory     = 64 << 10 // KiB
+	maxIterations = 10
+	maxLanes      = 8
+	maxPartLength = 64
+)
+
+// New returns a Hasher, or an error for an option out of bounds.
+func New(options Options) (*Hasher, error) {
+	if options.Concurrency == 0 {
+		options.Concurrency = runtime.NumCPU()
+	}
+	if options.Waiting == 0 {
+		options.Waiting = 16 * options.Concurrency
+	}
+	if options.Concurrency < 1 || options.Concurrency > maxConcurrency {
+		return nil, fmt.Errorf("password checks at a time: %d given, 1 to %d expected", options.Concurrency, maxConcurrency)
+	}
+	if options.Waiting < 1 || options.Waiting > maxWaiting {
+		return nil, fmt.Errorf("waiting password checks: %d given, 1 to %d expected", options.Waiting, maxWaiting)
+	}
+	h := &Hasher{
+		// The second of OWASP's equivalent choices for Argon2id.
+		params:  argon2id.Params{Memory: 19 << 10, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32},
+		running: make(chan struct{}, options.Concurrency),
+		places:  int64(options.Concurrency + options.Waiting),
+	}
+	h.dummy = dummyHash(h.params)
+	return h, nil
+}
+
+// dummyHash is the hash of no known password. It is made up, not computed:
+// that would add to every start.
+func dummyHash(p argon2id.Params) string {
+	random := make([]byte, p.SaltLength+p.KeyLength)
+	_, _ = rand.Read(random) // never fails: crypto/rand ends the process instead
+	encode := base64.RawStdEncoding.EncodeToString
+	return fmt.Sprintf("$argon2id$v=19$m=%d,t=%d,p=%d$%s$%s", p.Memory, p.Iterations, p.Parallelism,
+		encode(random[:p.SaltLength]), encode(random[p.SaltLength:]))
+}
+
+// CheckPolicy returns ErrTooShort, ErrTooLong or ErrInvalidText for a password
+// that may not be set.
+func CheckPolicy(password secret.String) error {
+	text := password.Reveal()
+	switch {
+	case len(text) > MaxBytes:
+		return ErrTooLong
+	case !utf8.ValidString(text):
+		return ErrInvalidText
+	case utf8.RuneCountInString(text) < MinCharacters:
+		return ErrTooShort
+	}
+	return nil
+}
+
+// Hash returns the hash of a new password in the PHC format, for storage. It
+// returns the errors of CheckPolicy, ErrBusy, or the error of ctx when that
+// ends while waiting.
+func (h *Hasher) Hash(ctx context.Context, password secret.String) (string, error) {
+	if err := CheckPolicy(password); err != nil {
+		return "", err
+	}
+	leave, err := h.enter(ctx)
+	if err != nil {
+		return "", fmt.Errorf("hash a password: %w", err)
+	}
+	defer leave()
+	return argon2id.CreateHash(password.Reveal(), &h.params)
+}
+
+// Verify reports whether password is the one that was hashed. For a user who
+// is unknown or has no password, pass an empty hash: the same work is done and
+// the answer is false, so that the time does not tell who exists.
+//
+// It returns ErrBusy, ErrCorruptHash, or the error of ctx when that ends while
+// waiting; none of these means that the password is wrong.
+func (h *Hasher) Verify(ctx context.Context, hash string, password secret.String) (bool, error) {
+	if password.Len() > MaxBytes {
+		return false, nil
+	}
+	known := hash != ""
+	if !known {
+		hash = h.dummy
+	}
+	if err := checkHash(hash); err != nil {
+		return false, err
+	}
+	leave, err := h.enter(ctx)
+	if err != nil {
+		return false, fmt.Errorf("check a password: %w", err)
+	}
+	defer leave()
+	match, err := argon2id.ComparePasswordAndHash(password.Reveal(), hash)
+	if err != nil {
+		return false, ErrCorruptHash
+	}
+	return match && known, nil
+}
+
+// NeedsRehash reports whether a stored hash was made with other parameters
+// than today's. Hash the password anew after the next sign-in that succeeds.
+func (h *Hasher) NeedsRehash(hash string) bool {
+	params, _, _, err := argon2id.DecodeHash(hash)
+	return err != nil || *params != h.params
+}
+
+// checkHash keeps a hash from outside, such as an imported one, from taking
+// memory without bound, or from panicking inside Argon2.
+func checkHash(hash string) error {
+	if len(hash) > 512 {
+		return ErrCorruptHash
+	}
+	p, _, _, err := argon2id.DecodeHash(hash)
+	if err != nil ||
+		p.Memory < 8*uint32(p.Parallelism) || p.Memory > maxMemory ||
+		p.Iterations < 1 || p.Iterations > maxIterations ||
+		p.Parallelism < 1 || p.Parallelism > maxLanes ||
+		p.SaltLength < 8 || p.SaltLength > maxPartLength ||
+		p.KeyLength < 16 || p.KeyLength > maxPartLength {
+		return ErrCorruptHash
+	}
+	return nil
+}
+
+func (h *Hasher) enter(ctx context.Context) (leave func(), err error) {
+	if h.taken.Add(1) > h.places {
+		h.taken.Add(-1)
+		return nil, ErrBusy
+	}
+	if err := ctx.Err(); err != nil {
+		h.taken.Add(-1)
+		return nil, err
+	}
+	select {
+	case h.running <- struct{}{}:
+		return func() {
+			<-h.running
+			h.taken.Add(-1)
+		}, nil
+	case <-ctx.Done():
+		h.taken.Add(-1)
+		return nil, ctx.Err()
+	}
+}

@@ -1,0 +1,167 @@
+package passwords_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tenantry/crypto/passwords"
+	"tenantry/crypto/secret"
+)
+
+const good = "correct horse battery"
+
+func newHasher(t testing.TB, options passwords.Options) *passwords.Hasher {
+	t.Helper()
+	h, err := passwords.New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func TestHashThenVerify(t *testing.T) {
+	t.Parallel()
+	h := newHasher(t, passwords.Options{})
+	ctx := t.Context()
+	hash, err := h.Hash(ctx, secret.New(good))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(hash, "$argon2id$v=19$m=19456,t=2,p=1$") || h.NeedsRehash(hash) {
+		t.Fatalf("hash %q", hash)
+	}
+	if again, err := h.Hash(ctx, secret.New(good)); err != nil || again == hash {
+		t.Fatalf("two hashes are equal, %v", err)
+	}
+	for text, want := range map[string]bool{good: true, good + " ": false, "": false, strings.ToUpper(good): false, strings.Repeat("x", 2000): false} {
+		if ok, err := h.Verify(ctx, hash, secret.New(text)); err != nil || ok != want {
+			t.Errorf("%q: %v, %v", text, ok, err)
+		}
+	}
+	if ok, err := h.Verify(ctx, "", secret.New(good)); ok || err != nil {
+		t.Errorf("unknown user: %v, %v", ok, err)
+	}
+	if !h.NeedsRehash("$argon2id$v=19$m=65536,t=1,p=1$c29tZXNhbHRzb21lc2FsdA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA") || !h.NeedsRehash("x") {
+		t.Error("a hash with other parameters needs no rehash")
+	}
+}
+
+// A vector of the reference implementation (phc-winner-argon2, test.c:
+// version 0x13, t=2, m=2^8, p=1).
+func TestReferenceVector(t *testing.T) {
+	t.Parallel()
+	h := newHasher(t, passwords.Options{})
+	const hash = "$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4"
+	if ok, err := h.Verify(t.Context(), hash, secret.New("password")); !ok || err != nil {
+		t.Fatalf("%v, %v", ok, err)
+	}
+}
+
+func TestPolicy(t *testing.T) {
+	t.Parallel()
+	h := newHasher(t, passwords.Options{})
+	for name, tt := range map[string]struct {
+		text string
+		want error
+	}{
+		"empty": {"", passwords.ErrTooShort}, "11 characters": {"12345678901", passwords.ErrTooShort},
+		"11 characters of 2 bytes": {strings.Repeat("é", 11), passwords.ErrTooShort}, "12 characters": {"123456789012", nil},
+		"longest": {strings.Repeat("x", 1024), nil}, "too long": {strings.Repeat("x", 1025), passwords.ErrTooLong},
+		"not UTF-8": {strings.Repeat("\xff", 20), passwords.ErrInvalidText},
+	} {
+		if err := passwords.CheckPolicy(secret.New(tt.text)); !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if tt.want != nil {
+			if _, err := h.Hash(t.Context(), secret.New(tt.text)); !errors.Is(err, tt.want) {
+				t.Errorf("%s: hashed: %v", name, err)
+			}
+		}
+	}
+}
+
+func TestCorruptHashIsRefusedWithoutWork(t *testing.T) {
+	t.Parallel()
+	h := newHasher(t, passwords.Options{})
+	tail := "$c29tZXNhbHRzb21lc2FsdA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+	for name, hash := range map[string]string{
+		"text": "x", "bcrypt": "$2a$10$abcdefghijklmnopqrstuv", "variant": "$argon2i$v=19$m=19456,t=2,p=1" + tail,
+		"4 GiB": "$argon2id$v=19$m=4194304,t=2,p=1" + tail, "no memory": "$argon2id$v=19$m=0,t=2,p=1" + tail,
+		"no time": "$argon2id$v=19$m=19456,t=0,p=1" + tail, "long time": "$argon2id$v=19$m=19456,t=1000000,p=1" + tail,
+		"no lanes": "$argon2id$v=19$m=19456,t=2,p=0" + tail, "no key": "$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHRzb21lc2FsdA$",
+		"no salt": "$argon2id$v=19$m=19456,t=2,p=1$$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "long": "$argon2id$" + strings.Repeat("a", 1000),
+	} {
+		start := time.Now()
+		ok, err := h.Verify(t.Context(), hash, secret.New(good))
+		if ok || !errors.Is(err, passwords.ErrCorruptHash) {
+			t.Errorf("%s: %v, %v", name, ok, err)
+		}
+		if d := time.Since(start); d > time.Second {
+			t.Errorf("%s: took %v", name, d)
+		}
+	}
+}
+
+// The work for an unknown user is that for a known one: the medians are of one
+// class. Without the dummy hash the ratio is in the thousands.
+func TestS7_UnknownUserTakesTheSameTime(t *testing.T) {
+	h := newHasher(t, passwords.Options{})
+	hash, err := h.Hash(t.Context(), secret.New(good))
+	if err != nil {
+		t.Fatal(err)
+	}
+	median := func(hash string) time.Duration {
+		var took []time.Duration
+		for range 7 {
+			start := time.Now()
+			if ok, err := h.Verify(t.Context(), hash, secret.New("wrong password")); ok || err != nil {
+				t.Fatal(ok, err)
+			}
+			took = append(took, time.Since(start))
+		}
+		slices.Sort(took)
+		return took[len(took)/2]
+	}
+	known, unknown := median(hash), median("")
+	if ratio := float64(known) / float64(unknown); ratio > 4 || ratio < 0.25 {
+		t.Fatalf("known %v, unknown %v", known, unknown)
+	}
+}
+
+func TestCancelledCallerDoesNoWork(t *testing.T) {
+	t.Parallel()
+	h := newHasher(t, passwords.Options{Concurrency: 1, Waiting: 1})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 10 { // more than there are places: each must be given back
+		if _, err := h.Verify(ctx, "", secret.New(good)); !errors.Is(err, context.Canceled) {
+			t.Fatalf("verify: %v", err)
+		}
+		if _, err := h.Hash(ctx, secret.New(good)); !errors.Is(err, context.Canceled) {
+			t.Fatalf("hash: %v", err)
+		}
+	}
+}
+
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	for _, options := range []passwords.Options{{Concurrency: -1}, {Waiting: -1}, {Concurrency: 1000}, {Waiting: 1 << 20}} {
+		if _, err := passwords.New(options); err == nil {
+			t.Errorf("%+v was accepted", options)
+		}
+	}
+}
+
+func BenchmarkVerify(b *testing.B) {
+	h := newHasher(b, passwords.Options{})
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := h.Verify(b.Context(), "", secret.New(good)); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,173 @@
+// Package gateway is the front end: it wires every part, serves HTTP and ends cleanly. It
+// is the only place that knows all parts, and the only importer of the HTTP framework.
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"tenantry/config"
+	"tenantry/gateway/api"
+)
+
+// maxHeaderBytes bounds the headers of a request, the query string included.
+const maxHeaderBytes = 160 << 10
+
+// Options are what a program embedding the App may set besides the configuration.
+type Options struct {
+	Log *slog.Logger     // nil: nothing is logged
+	Now func() time.Time // nil: time.Now
+	// Version is told in the operations listener and the OpenAPI document.
+	Version string
+	// Holder says in the data folder's lock who holds it, such as "tenantry serve".
+	Holder string
+}
+
+// App is a gateway: New wires it and listens, Run serves, Close ends it.
+type App struct {
+	*Services
+	rows    []api.Operation
+	public  *http.Server
+	admin   *http.Server
+	publicL net.Listener
+	adminL  net.Listener
+	closing sync.Once
+	err     error
+}
+
+// New opens the data folder and listens; nothing is served before Run. The error tells
+// what to mend. Close must be called, also where Run never was.
+func New(ctx context.Context, cfg config.Config, o Options) (*App, error) {
+	listen, adminListen, err := listeners(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	services, err := OpenServices(ctx, cfg, o)
+	if err != nil {
+		closeAll(listen, adminListen)
+		return nil, err
+	}
+	app := &App{Services: services, publicL: listen, adminL: adminListen}
+	if err := app.build(portOf(listen)); err != nil {
+		return nil, errors.Join(err, app.Close())
+	}
+	if err := services.lock.serve(ctx, app.Addr(), services.Control()); err != nil {
+		return nil, errors.Join(err, app.Close())
+	}
+	return app, nil
+}
+
+func listeners(ctx context.Context, cfg config.Config) (public, admin net.Listener, err error) {
+	var lc net.ListenConfig
+	if public, err = lc.Listen(ctx, "tcp", cfg.Listen); err != nil {
+		return nil, nil, fmt.Errorf("listen: %w", err)
+	}
+	if cfg.AdminListen != "" {
+		if admin, err = lc.Listen(ctx, "tcp", cfg.AdminListen); err != nil {
+			closeAll(public)
+			return nil, nil, fmt.Errorf("admin_listen: %w", err)
+		}
+	}
+	return public, admin, nil
+}
+
+func closeAll(listeners ...net.Listener) {
+	for _, l := range listeners {
+		if l != nil {
+			_ = l.Close() // nothing was accepted on it
+		}
+	}
+}
+
+func portOf(l net.Listener) string {
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return port
+}
+
+func (a *App) build(port string) error {
+	registry := prometheus.NewRegistry()
+	handler, rows, err := a.routes(registry, port)
+	if err != nil {
+		return err
+	}
+	a.rows = rows
+	errorLog := slog.NewLogLogger(a.log.Handler(), slog.LevelWarn)
+	t := a.cfg.Timeouts
+	a.public = &http.Server{
+		Handler: handler, ReadHeaderTimeout: t.ReadHeader, ReadTimeout: t.Read, WriteTimeout: t.Write,
+		IdleTimeout: t.Idle, MaxHeaderBytes: maxHeaderBytes, ErrorLog: errorLog,
+	}
+	a.admin = &http.Server{
+		Handler: a.operations(registry), ReadHeaderTimeout: t.ReadHeader, ReadTimeout: t.Read, WriteTimeout: 2 * time.Minute, // a CPU profile takes 30 s
+		IdleTimeout: t.Idle, MaxHeaderBytes: 16 << 10, ErrorLog: errorLog,
+	}
+	return nil
+}
+
+// Addr returns the address the gateway listens on.
+func (a *App) Addr() net.Addr { return a.publicL.Addr() }
+
+// AdminAddr returns the address of health, metrics and profiles, nil where it is off.
+func (a *App) AdminAddr() net.Addr {
+	if a.adminL == nil {
+		return nil
+	}
+	return a.adminL.Addr()
+}
+
+// Operations returns the rows that are served.
+func (a *App) Operations() []api.Operation { return a.rows }
+
+// Run serves until ctx ends, then stops accepting and finishes running requests within
+// the configured time. It returns nil after a clean stop.
+func (a *App) Run(ctx context.Context) error {
+	servers := map[*http.Server]net.Listener{a.public: a.publicL}
+	if a.adminL != nil {
+		servers[a.admin] = a.adminL
+	}
+	failed := make(chan error, len(servers))
+	var running sync.WaitGroup
+	for server, listener := range servers {
+		running.Go(func() {
+			if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+				failed <- err
+			}
+		})
+	}
+	a.ready.Store(true)
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+		err = fmt.Errorf("serving: %w", err)
+	}
+	a.ready.Store(false)
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.cfg.Timeouts.Shutdown)
+	defer cancel()
+	for server := range servers {
+		if e := server.Shutdown(stop); e != nil {
+			_ = server.Close() // cuts what would not end
+			err = errors.Join(err, fmt.Errorf("requests were cut after %s: %w", a.cfg.Timeouts.Shutdown, e))
+		}
+	}
+	running.Wait()
+	return err
+}
+
+// Close releases the listeners, the stores and the data folder. It may be called more
+// than once; later calls return what the first did.
+func (a *App) Close() error {
+	a.closing.Do(func() {
+		closeAll(a.publicL, a.adminL)
+		a.err = a.Services.Close()
+	})
+	return a.err
+}

@@ -1,0 +1,60 @@
+// Package audit keeps an organization's audit log: who did what to which record, and how
+// it ended. It never holds a secret or a field's value.
+package audit
+
+import (
+	"context"
+	"time"
+
+	"tenantry/backends/store"
+)
+
+// Record is one entry. CreatedAt says when.
+type Record struct {
+	store.Meta
+	Operation string            `json:"operation"`
+	Subject   string            `json:"subject"` // tenants.Principal.Subject
+	Outcome   string            `json:"outcome"` // ok, failed or denied
+	Code      int               `json:"code"`    // HTTP; 0 for a command
+	RequestID string            `json:"request_id,omitempty"`
+	Facts     map[string]string `json:"facts,omitempty"`
+}
+
+// Outcomes of an audited call.
+const (
+	OK     = "ok"
+	Failed = "failed"
+	Denied = "denied"
+)
+
+// Log writes and reads audit logs. Safe for concurrent use.
+type Log struct{ kind *store.Kind[Record] }
+
+// New declares the record. An error is a fault of the program.
+func New() (*Log, error) {
+	kind, err := store.Define[Record](store.Spec{
+		Name: "audit_log", Fields: []string{"operation", "subject", "outcome"},
+		Indexes: []store.Index{{Fields: []string{"created_at"}}},
+		Access:  []store.Access{{Where: []string{"created_at"}}},
+	})
+	return &Log{kind}, err
+}
+
+// Specs returns the declarations, for the store.
+func (l *Log) Specs() []*store.Spec { return []*store.Spec{l.kind.Spec()} }
+
+// writeTimeout bounds a write whose caller may be gone already.
+const writeTimeout = 3 * time.Second
+
+// Write stores a record and returns once it is durable. It goes on where the caller has
+// hung up: what was done is recorded.
+func (l *Log) Write(ctx context.Context, ws *store.Workspace, rec Record) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
+	defer cancel()
+	return l.kind.In(ws).Insert(ctx, &rec)
+}
+
+// Recent returns the latest records, newest first, at most limit.
+func (l *Log) Recent(ctx context.Context, ws *store.Workspace, limit int) ([]Record, error) {
+	return l.kind.In(ws).Find(ctx, store.Query{Sort: []store.Order{store.Desc("created_at")}, Limit: limit})
+}

@@ -1,0 +1,179 @@
+// Package console is what people use in a browser: signing in, choosing a password,
+// shared reports. Its pages are static shells and server-made tables; whatever changes
+// state goes through the operations of this package, which answer in the envelope.
+package console
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"tenantry/crypto/secret"
+	"tenantry/gateway/api"
+	"tenantry/reports"
+	"tenantry/tenants"
+	"tenantry/tenants/people"
+	"tenantry/tenants/sessions"
+)
+
+// Sessions starts and ends browser sessions.
+type Sessions interface {
+	SignIn(ctx context.Context, t *tenants.Tenant, email, password string, remote netip.Addr) (*people.User, error)
+	Start(ctx context.Context, t *tenants.Tenant, user *people.User) (secret.String, sessions.Session, error)
+	Lookup(ctx context.Context, t *tenants.Tenant, token string) (*tenants.Principal, error)
+	End(ctx context.Context, t *tenants.Tenant, token string) error
+}
+
+// People turns invitations into passwords.
+type People interface {
+	AcceptInvitation(ctx context.Context, t *tenants.Tenant, token, password string) (*people.User, error)
+	FindUser(ctx context.Context, t *tenants.Tenant, uid int64) (*people.User, error)
+}
+
+// Reports opens shared reports.
+type Reports interface {
+	Open(ctx context.Context, t *tenants.Tenant, r reports.OpenRequest) (reports.Shared, error)
+}
+
+// Deps are what the console works on.
+type Deps struct {
+	Sessions Sessions
+	People   People
+	Reports  Reports
+	Resolve  func(ctx context.Context, r *http.Request) (*tenants.Tenant, error)
+	BaseURL  func(slug string) string
+	Cookie   string // name of the session cookie
+	Secure   bool   // served over TLS
+	Now      func() time.Time
+}
+
+// Module is the console. Safe for concurrent use.
+type Module struct {
+	Deps
+	pages *pages
+}
+
+// New returns the console. An error is a fault of the program.
+func New(d Deps) (*Module, error) {
+	p, err := parsePages()
+	return &Module{Deps: d, pages: p}, err
+}
+
+// SignedIn is what signing in answers.
+type SignedIn struct {
+	ID   int64  `json:"id" doc:"The person's identifier."`
+	Name string `json:"name"`
+}
+
+const maxPassword = 1024
+
+// Operations returns the rows of signing in and out.
+func (m *Module) Operations() []api.Operation {
+	example := SignedIn{ID: 7, Name: "Ada Example"}
+	return []api.Operation{
+		{
+			Name: "sessions.create", Method: http.MethodPost, Path: "/auth/sign-in", Tag: "Sessions",
+			Summary:     "Sign in",
+			Description: "Starts a browser session, kept in a cookie that scripts cannot read. It ends after 30 minutes without use and after 12 hours in any case.",
+			Credentials: api.Open, Rule: api.AnyCaller(), Audit: api.AuditAlways, BodyLimit: 8 << 10,
+			Body: []api.Field{
+				{Name: "email", Shape: api.Text, Required: true, Example: "ada@example.com"},
+				{Name: "password", Shape: api.Text, Required: true, Secret: true, Example: "correct horse battery staple"},
+			},
+			Data: SignedIn{}, Message: "Signed in", Example: example,
+			Failures: []api.Failure{{Code: http.StatusForbidden, Message: wrongPassword, When: "the address or the password is wrong"}},
+			Handler:  m.signIn,
+		},
+		{
+			Name: "sessions.delete", Method: http.MethodPost, Path: "/auth/sign-out", Tag: "Sessions",
+			Summary: "Sign out", Credentials: api.Session, Rule: api.AnyCaller(), Body: nil,
+			Data: struct{}{}, Message: "Signed out", Example: struct{}{}, Handler: m.signOut,
+		},
+		{
+			Name: "passwords.create", Method: http.MethodPost, Path: "/auth/password", Tag: "Sessions",
+			Summary:     "Choose a password",
+			Description: "Uses up the single-use link that a person was sent, sets the password and signs in.",
+			Credentials: api.Open, Rule: api.AnyCaller(), Audit: api.AuditAlways, BodyLimit: 8 << 10,
+			Body: []api.Field{
+				{Name: "token", Shape: api.Text, Required: true, Secret: true, Example: "inv_3q2-7w"},
+				{Name: "password", Shape: api.Text, Required: true, Secret: true, Example: "correct horse battery staple"},
+			},
+			Data: SignedIn{}, Message: "Password created", Example: example, Handler: m.choosePassword,
+		},
+	}
+}
+
+const wrongPassword = "E-mail address or password is wrong"
+
+func (m *Module) signIn(ctx context.Context, c *api.Call) (api.Result, error) {
+	var errs api.Errors
+	email := c.Body.Required(&errs, "email", 254)
+	password := c.Body.Required(&errs, "password", maxPassword)
+	if err := errs.Problem(); err != nil {
+		return api.Result{}, err
+	}
+	user, err := m.Sessions.SignIn(ctx, c.Tenant, email, password, c.Remote)
+	var throttled *sessions.ThrottledError
+	switch {
+	case errors.As(err, &throttled):
+		return api.Result{}, &api.Problem{
+			Code: http.StatusTooManyRequests, Message: "Too many attempts to sign in, please wait", RetryAfter: throttled.RetryAfter,
+		}
+	case errors.Is(err, tenants.ErrDenied):
+		return api.Result{}, api.Forbidden(wrongPassword)
+	case err != nil:
+		return api.Result{}, err
+	}
+	return m.begin(ctx, c, user)
+}
+
+// begin starts a session under a new identifier and hands it to the browser.
+func (m *Module) begin(ctx context.Context, c *api.Call, user *people.User) (api.Result, error) {
+	token, session, err := m.Sessions.Start(ctx, c.Tenant, user)
+	if err != nil {
+		return api.Result{}, err
+	}
+	c.Note("user", userSubject(user))
+	cookie := m.cookie(token.Reveal())
+	cookie.Expires = session.ExpiresAt
+	c.Header.Add("Set-Cookie", cookie.String())
+	return api.Result{Data: SignedIn{ID: user.UID, Name: user.Name}}, nil
+}
+
+func (m *Module) signOut(ctx context.Context, c *api.Call) (api.Result, error) {
+	if c.SessionToken != "" {
+		if err := m.Sessions.End(ctx, c.Tenant, c.SessionToken); err != nil {
+			return api.Result{}, err
+		}
+	}
+	cookie := m.cookie("")
+	cookie.MaxAge = -1
+	c.Header.Add("Set-Cookie", cookie.String())
+	return api.Result{Data: struct{}{}}, nil
+}
+
+func (m *Module) choosePassword(ctx context.Context, c *api.Call) (api.Result, error) {
+	var errs api.Errors
+	token := c.Body.Required(&errs, "token", 200)
+	password := c.Body.Required(&errs, "password", maxPassword)
+	if err := errs.Problem(); err != nil {
+		return api.Result{}, err
+	}
+	user, err := m.People.AcceptInvitation(ctx, c.Tenant, token, password)
+	if errors.Is(err, tenants.ErrDenied) {
+		return api.Result{}, api.Forbidden("The link was used already or has expired; ask for a new one")
+	}
+	if err != nil {
+		return api.Result{}, err
+	}
+	return m.begin(ctx, c, user)
+}
+
+// cookie is sent to this host alone and to no other site's requests.
+func (m *Module) cookie(value string) *http.Cookie {
+	return &http.Cookie{
+		Name: m.Cookie, Value: value, Path: "/", HttpOnly: true, Secure: m.Secure, SameSite: http.SameSiteLaxMode,
+	}
+}

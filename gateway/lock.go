@@ -1,0 +1,164 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gofrs/flock"
+)
+
+// Names of files in the data folder.
+const (
+	lockFile   = "tenantry.lock" // held by the one process that uses the folder
+	holderFile = "tenantry.json" // tells who that is, and how commands reach it
+	socketFile = "control.sock"
+)
+
+// Holder tells who uses a data folder.
+type Holder struct {
+	What    string    `json:"what"` // "tenantry serve"
+	PID     int       `json:"pid"`
+	Since   time.Time `json:"since"`
+	Listen  string    `json:"listen,omitempty"`
+	Control string    `json:"control,omitempty"` // path of the socket that takes commands
+}
+
+func (h Holder) String() string {
+	text := fmt.Sprintf("%s (process %d, since %s", h.What, h.PID, h.Since.Format(time.RFC3339))
+	if h.Listen != "" {
+		text += ", listening on " + h.Listen
+	}
+	return text + ")"
+}
+
+// InUseError says that another process holds the data folder.
+type InUseError struct {
+	Folder string
+	Holder Holder
+}
+
+func (e *InUseError) Error() string {
+	if e.Holder.PID == 0 {
+		return fmt.Sprintf("the data folder %s is in use by another process", e.Folder)
+	}
+	return fmt.Sprintf("the data folder %s is in use by %s; stop it or name another folder with --data", e.Folder, e.Holder)
+}
+
+// folderLock keeps other processes out of a data folder.
+type folderLock struct {
+	folder string
+	lock   *flock.Flock
+	holder Holder
+	server *http.Server
+	dir    string // made for the socket where the folder's path is too long for one
+	done   chan struct{}
+}
+
+// lockFolder makes the folder where it is missing and takes it. Error: *InUseError.
+func lockFolder(folder, what string, now time.Time) (*folderLock, error) {
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return nil, fmt.Errorf("data folder: %w", err)
+	}
+	l := &folderLock{folder: folder, lock: flock.New(filepath.Join(folder, lockFile), flock.SetPermissions(0o600))}
+	locked, err := l.lock.TryLock()
+	if err != nil {
+		return nil, fmt.Errorf("locking the data folder %s: %w", folder, err)
+	}
+	if !locked {
+		holder, _ := ReadHolder(folder) // the lock is what counts; who holds it is for people
+		return nil, &InUseError{Folder: folder, Holder: holder}
+	}
+	l.holder = Holder{What: what, PID: os.Getpid(), Since: now.UTC().Truncate(time.Second)}
+	if err := l.write(); err != nil {
+		return nil, errors.Join(err, l.lock.Unlock())
+	}
+	return l, nil
+}
+
+// ReadHolder returns who wrote last that it uses the folder. It may have ended since:
+// only the lock tells.
+func ReadHolder(folder string) (Holder, error) {
+	var h Holder
+	raw, err := os.ReadFile(filepath.Join(folder, holderFile))
+	if err != nil {
+		return h, fmt.Errorf("reading who holds the data folder: %w", err)
+	}
+	if err := json.Unmarshal(raw, &h); err != nil {
+		return h, fmt.Errorf("reading who holds the data folder: %w", err)
+	}
+	return h, nil
+}
+
+func (l *folderLock) write() error {
+	raw, err := json.Marshal(l.holder)
+	if err != nil {
+		return fmt.Errorf("data folder: %w", err)
+	}
+	path := filepath.Join(l.folder, holderFile)
+	if err := os.WriteFile(path+".new", raw, 0o600); err != nil {
+		return fmt.Errorf("data folder: %w", err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return fmt.Errorf("data folder: %w", err)
+	}
+	return nil
+}
+
+// maxSocketPath is what the shortest-minded system takes.
+const maxSocketPath = 100
+
+// serve takes commands on a socket that only this user can reach.
+func (l *folderLock) serve(ctx context.Context, addr net.Addr, handler http.Handler) error {
+	path, err := filepath.Abs(filepath.Join(l.folder, socketFile))
+	if err != nil {
+		return fmt.Errorf("control socket: %w", err)
+	}
+	if len(path) > maxSocketPath {
+		if l.dir, err = os.MkdirTemp("", "tenantry-"); err != nil {
+			return fmt.Errorf("control socket: %w", err)
+		}
+		path = filepath.Join(l.dir, socketFile)
+	}
+	_ = os.Remove(path) // left by a process that was killed; the lock says it is gone
+	var lc net.ListenConfig
+	listener, err := lc.Listen(ctx, "unix", path)
+	if err != nil {
+		return fmt.Errorf("control socket: %w", err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return errors.Join(fmt.Errorf("control socket: %w", err), listener.Close())
+	}
+	l.server = &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
+	l.done = make(chan struct{})
+	go func() {
+		defer close(l.done)
+		_ = l.server.Serve(listener) // ends with the server
+	}()
+	l.holder.Listen, l.holder.Control = addr.String(), path
+	return l.write()
+}
+
+// close ends the control socket, letting a running command finish, and frees the folder.
+func (l *folderLock) close(ctx context.Context) error {
+	if l.server != nil {
+		if err := l.server.Shutdown(ctx); err != nil {
+			_ = l.server.Close()
+		}
+		<-l.done
+	}
+	if l.dir != "" {
+		_ = os.RemoveAll(l.dir)
+	}
+	_ = os.Remove(filepath.Join(l.folder, holderFile)) // only tells; the lock is what counts
+	if err := l.lock.Unlock(); err != nil {
+		return fmt.Errorf("data folder: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,184 @@
+package middleware
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"tenantry/gateway/api"
+)
+
+// KeyHeader is the header that carries an API key.
+const KeyHeader = "X-Service-Token"
+
+// RequestIDHeader names the request in the answer and in the log.
+const RequestIDHeader = "X-Request-Id"
+
+// requestID takes the caller's identifier where it is a plain one, else makes one.
+func requestID(r *http.Request) string {
+	if id := r.Header.Get(RequestIDHeader); id != "" && len(id) <= 64 && plain(id) {
+		return id
+	}
+	var b [12]byte
+	_, _ = rand.Read(b[:]) // never fails since Go 1.24
+	return hex.EncodeToString(b[:])
+}
+
+func plain(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.' {
+			return false
+		}
+	}
+	return true
+}
+
+// peer returns the address at the other end of the connection.
+func peer(r *http.Request) netip.Addr {
+	ap, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return ap.Addr().Unmap()
+}
+
+func (p *Pipeline) trusts(addr netip.Addr) bool {
+	for _, network := range p.Proxies {
+		if network.Contains(addr) {
+			return true
+		}
+	}
+	return false
+}
+
+// host returns the host name asked for. X-Forwarded-Host counts only from a trusted proxy.
+func (p *Pipeline) host(r *http.Request) string {
+	if len(p.Proxies) > 0 {
+		if forwarded := r.Header.Values("X-Forwarded-Host"); len(forwarded) == 1 && p.trusts(peer(r)) {
+			return forwarded[0]
+		}
+	}
+	return r.Host
+}
+
+// remote returns the caller's address: the last one in X-Forwarded-For that is no trusted
+// proxy, where the connection comes from one; else the connection's own.
+func (p *Pipeline) remote(r *http.Request) netip.Addr {
+	addr := peer(r)
+	if len(p.Proxies) == 0 {
+		return addr
+	}
+	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	for i := len(hops) - 1; i >= 0 && p.trusts(addr); i-- {
+		next, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
+		if err != nil {
+			break
+		}
+		addr = next.Unmap()
+	}
+	return addr
+}
+
+// prefersStrict reports whether the caller asked for strict handling (RFC 7240).
+func prefersStrict(h http.Header) bool {
+	for _, line := range h.Values("Prefer") {
+		for part := range strings.SplitSeq(line, ",") {
+			preference, _, _ := strings.Cut(part, ";")
+			name, value, _ := strings.Cut(preference, "=")
+			if strings.EqualFold(strings.TrimSpace(name), "handling") && strings.EqualFold(strings.Trim(strings.TrimSpace(value), `"`), "strict") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// headerList writes names so that whatever they contain stays within the header.
+func headerList(names []string) string {
+	const most = 64
+	escaped := make([]string, len(names))
+	for i, name := range names {
+		if len(name) > most {
+			name = strings.ToValidUTF8(name[:most], "")
+		}
+		if !plain(strings.NewReplacer("[", "", "]", "").Replace(name)) {
+			name = url.QueryEscape(name)
+		}
+		escaped[i] = name
+	}
+	return strings.Join(escaped, ", ")
+}
+
+func writeProblem(w http.ResponseWriter, requestID string, problem *api.Problem) (code, size int) {
+	for name, value := range problem.Header {
+		w.Header().Set(name, value)
+	}
+	if problem.RetryAfter > 0 {
+		seconds := int((problem.RetryAfter + time.Second - 1) / time.Second)
+		w.Header().Set("Retry-After", strconv.Itoa(seconds))
+	}
+	return writeEnvelope(w, requestID, problem.Code, problem.Envelope())
+}
+
+func writeEnvelope(w http.ResponseWriter, requestID string, code int, envelope api.Envelope) (int, int) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(envelope); err != nil {
+		code = http.StatusInternalServerError
+		buf.Reset()
+		_ = enc.Encode(api.Internal(err).Envelope()) // strings only: cannot fail
+	}
+	body := bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
+	h := w.Header()
+	setDefault(h, "Cache-Control", "private, no-store")
+	h["Content-Type"] = []string{"application/json; charset=utf-8"}
+	h["X-Content-Type-Options"] = []string{"nosniff"}
+	h[RequestIDHeader] = []string{requestID}
+	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	w.WriteHeader(code)
+	n, _ := w.Write(body) // a client that has gone cannot be told
+	return code, n
+}
+
+func setDefault(h http.Header, name, value string) {
+	if _, ok := h[name]; !ok {
+		h[name] = []string{value}
+	}
+}
+
+// Problem answers a request that reached no operation.
+func (p *Pipeline) Problem(name string, w http.ResponseWriter, r *http.Request, problem *api.Problem) {
+	x := &exchange{p: p, op: &api.Operation{Name: name}, w: w, r: r, started: time.Now(), call: api.NewCall(nil, nil)}
+	x.call.RequestID = requestID(r)
+	x.failure = problem
+	x.code, x.bytes = writeProblem(w, x.call.RequestID, problem)
+	x.done()
+}
+
+// Preflight answers a browser that asks whether a page of another site may call an
+// operation with a browser key. The key's own origins are checked when it calls.
+func Preflight(w http.ResponseWriter, r *http.Request, methods string) {
+	h := w.Header()
+	h.Set("Access-Control-Allow-Origin", r.Header.Get("Origin"))
+	h.Set("Access-Control-Allow-Methods", methods)
+	h.Set("Access-Control-Allow-Headers", "x-service-token, content-type, prefer")
+	h.Set("Access-Control-Max-Age", "600")
+	h.Add("Vary", "Origin")
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// PortOf returns the port of a listening address.
+func PortOf(addr net.Addr) string {
+	_, port, _ := net.SplitHostPort(addr.String())
+	return port
+}

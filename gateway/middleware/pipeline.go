@@ -1,0 +1,337 @@
+// Package middleware leads a request to its operation: tenant, credential, policy, input,
+// handler, audit, answer; around it recovery, access log and metrics.
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"net/netip"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"tenantry/backends/store"
+	"tenantry/gateway/api"
+	"tenantry/gateway/audit"
+	"tenantry/tenants"
+)
+
+// Tenants leads from a host name to its organization.
+type Tenants interface {
+	Resolve(ctx context.Context, host string) (*tenants.Tenant, error)
+}
+
+// Keys checks API keys. Errors: tenants.ErrDenied, tenants.ErrUnavailable.
+type Keys interface {
+	Authenticate(ctx context.Context, t *tenants.Tenant, token string, remote netip.Addr) (*tenants.Principal, error)
+}
+
+// Sessions checks browser sessions. Errors: tenants.ErrDenied, tenants.ErrUnavailable.
+type Sessions interface {
+	Lookup(ctx context.Context, t *tenants.Tenant, token string) (*tenants.Principal, error)
+}
+
+// Options are what a Pipeline needs.
+type Options struct {
+	Tenants  Tenants
+	Keys     Keys
+	Sessions Sessions
+	Audit    *audit.Log
+	Log      *slog.Logger
+	Metrics  *Metrics
+	// LogRequests switches the line per request on.
+	LogRequests bool
+	Proxies     []netip.Prefix
+	Cookie      string // name of the session cookie
+	// BaseURL returns the address of an organization, for links.
+	BaseURL func(slug string) string
+}
+
+// Pipeline serves operations. Safe for concurrent use.
+type Pipeline struct {
+	Options
+	crossOrigin *http.CrossOriginProtection
+}
+
+// New returns a Pipeline.
+func New(o Options) *Pipeline {
+	return &Pipeline{Options: o, crossOrigin: http.NewCrossOriginProtection()}
+}
+
+// exchange is one request on its way through the pipeline.
+type exchange struct {
+	p       *Pipeline
+	op      *api.Operation
+	w       http.ResponseWriter
+	r       *http.Request
+	call    *api.Call
+	started time.Time
+	failure *api.Problem
+	code    int
+	bytes   int
+}
+
+// Serve answers one request for the operation. path gives the path parameters.
+func (p *Pipeline) Serve(op *api.Operation, w http.ResponseWriter, r *http.Request, path func(string) string) {
+	x := &exchange{p: p, op: op, w: w, r: r, started: time.Now(), call: api.NewCall(op, path)}
+	x.call.RequestID = requestID(r)
+	ctx, cancel := context.WithTimeout(r.Context(), op.Deadline())
+	defer cancel()
+	defer x.done()
+	result, err := x.guarded(ctx)
+	x.answer(ctx, result, err)
+}
+
+// guarded runs the call and turns a panic into an error: a fault ends one call, not the process.
+func (x *exchange) guarded(ctx context.Context) (result api.Result, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			if cause == http.ErrAbortHandler { //nolint:errorlint // a sentinel by contract of net/http
+				panic(cause)
+			}
+			err = fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
+		}
+	}()
+	if err := x.admit(ctx); err != nil {
+		return api.Result{}, err
+	}
+	if err := x.read(); err != nil {
+		return api.Result{}, err
+	}
+	return x.op.Handler(ctx, x.call)
+}
+
+// admit finds the organization and the caller and applies the row's policy.
+func (x *exchange) admit(ctx context.Context) error {
+	c := x.call
+	c.Remote = x.p.remote(x.r)
+	tenant, err := x.p.Tenants.Resolve(ctx, x.p.host(x.r))
+	if err != nil {
+		if errors.Is(err, tenants.ErrUnknownTenant) && x.op.NoTenant != nil {
+			return x.op.NoTenant
+		}
+		return err
+	}
+	c.Tenant = tenant
+	c.BaseURL = x.p.BaseURL(tenant.Org.Slug)
+	if c.Principal, err = x.principal(ctx, tenant); err != nil {
+		return err
+	}
+	if err := x.op.Rule.Check(c.Principal); err != nil {
+		return err
+	}
+	return nil
+}
+
+func (x *exchange) principal(ctx context.Context, t *tenants.Tenant) (*tenants.Principal, error) {
+	keys := x.r.Header.Values(KeyHeader)
+	if len(keys) == 0 || x.op.Credentials == api.Open {
+		// A page of another site must not act with this browser's session.
+		if err := x.p.crossOrigin.Check(x.r); err != nil {
+			return nil, api.Forbidden("The request comes from another site")
+		}
+	}
+	switch {
+	case x.op.Credentials&api.Open != 0:
+		return &tenants.Principal{}, nil
+	case x.op.Credentials&api.Key != 0 && len(keys) > 0:
+		if len(keys) != 1 {
+			return nil, api.Denied("more than one key")
+		}
+		principal, err := x.p.Keys.Authenticate(ctx, t, keys[0], x.call.Remote)
+		if err != nil {
+			return nil, err
+		}
+		x.call.Principal = principal
+		return principal, x.checkKey(principal)
+	case x.op.Credentials&api.Session != 0:
+		if cookie, err := x.r.Cookie(x.p.Cookie); err == nil {
+			x.call.SessionToken = cookie.Value
+			return x.p.Sessions.Lookup(ctx, t, cookie.Value)
+		}
+	}
+	return nil, api.Denied("no credential")
+}
+
+// checkKey applies what the kind of key may do, and from where.
+func (x *exchange) checkKey(principal *tenants.Principal) error {
+	if !x.op.Kinds.Admits(principal.KeyKind) {
+		return api.Denied("the operation does not take keys of kind " + string(principal.KeyKind))
+	}
+	origin := x.r.Header.Get("Origin")
+	if principal.KeyKind != tenants.Browser {
+		if origin != "" {
+			x.p.Log.Warn("a server-only key was sent by a browser; revoke it", "key", principal.KeyID, "org", x.call.Tenant.Org.OrgID)
+			x.p.Metrics.exposedKeys.Inc()
+			return api.Denied("server-only key from a browser")
+		}
+		return nil
+	}
+	if origin == "" || !contains(principal.Origins, origin) {
+		return api.Denied("browser key from another origin")
+	}
+	x.call.Header.Set("Access-Control-Allow-Origin", origin)
+	x.call.Header.Add("Vary", "Origin")
+	return nil
+}
+
+func contains(list []string, s string) bool {
+	for _, v := range list {
+		if v == s {
+			return true
+		}
+	}
+	return false
+}
+
+// read parses the query and the body, and narrows the workspace to the call's scope.
+func (x *exchange) read() error {
+	c := x.call
+	c.Strict = prefersStrict(x.r.Header)
+	query, err := api.ParseQuery(x.r.URL.RawQuery)
+	if err != nil {
+		return err
+	}
+	if err := c.Bind(query); err != nil {
+		return err
+	}
+	if x.op.Body != nil {
+		body, err := x.body()
+		if err != nil {
+			return err
+		}
+		c.BindBody(body)
+	}
+	c.Scope = store.Scope{All: true}
+	if x.op.Teams {
+		teams, err := c.Teams()
+		if err != nil {
+			return err
+		}
+		c.Scope = c.Principal.Scope(c.Tenant, teams)
+	} else {
+		c.Scope = c.Principal.Scope(c.Tenant, nil)
+	}
+	c.Workspace = c.Tenant.Workspace().Scoped(c.Scope)
+	return c.CheckIgnored()
+}
+
+func (x *exchange) body() (api.Body, error) {
+	if x.r.Header.Get("Content-Encoding") != "" {
+		return api.Body{}, unsupported("Send the body without a content encoding")
+	}
+	kind, params, err := mime.ParseMediaType(x.r.Header.Get("Content-Type"))
+	if err != nil || kind != "application/json" || (params["charset"] != "" && !strings.EqualFold(params["charset"], "utf-8")) {
+		return api.Body{}, unsupported("Send the body as application/json")
+	}
+	raw, err := io.ReadAll(http.MaxBytesReader(x.w, x.r.Body, x.op.BodyMax()))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return api.Body{}, &api.Problem{
+			Code: http.StatusRequestEntityTooLarge, Message: fmt.Sprintf("The body is larger than %d bytes", tooLarge.Limit),
+			Header: map[string]string{"Connection": "close"},
+		}
+	case err != nil:
+		return api.Body{}, api.BadRequest("The body could not be read to its end")
+	}
+	return api.ParseBody(raw)
+}
+
+func unsupported(message string) *api.Problem {
+	return &api.Problem{Code: http.StatusUnsupportedMediaType, Message: message}
+}
+
+// answer audits where the row asks for it and writes the envelope.
+func (x *exchange) answer(ctx context.Context, result api.Result, err error) {
+	var problem *api.Problem
+	if err != nil {
+		problem = x.p.explain(ctx, x.op.Name, x.call.RequestID, err)
+		if x.op.Failure != nil {
+			problem = x.op.Failure(problem)
+		}
+	}
+	if x.op.Audit == api.AuditAlways && x.call.Tenant != nil {
+		if auditErr := x.audit(ctx, problem); auditErr != nil {
+			problem = x.p.explain(ctx, x.op.Name, x.call.RequestID, fmt.Errorf("audit log: %w", errors.Join(auditErr, store.ErrUnavailable)))
+		}
+	}
+	x.failure = problem
+	header := x.w.Header()
+	for name, values := range x.call.Header {
+		header[name] = values
+	}
+	if ignored := x.call.Ignored(); len(ignored) > 0 {
+		header.Set("X-Ignored", headerList(ignored))
+	}
+	if problem != nil {
+		x.code, x.bytes = writeProblem(x.w, x.call.RequestID, problem)
+		return
+	}
+	envelope := api.Envelope{Status: api.StatusOK, Message: result.Message, Data: result.Data}
+	if envelope.Message == "" {
+		envelope.Message = x.op.Message
+	}
+	x.code, x.bytes = writeEnvelope(x.w, x.call.RequestID, http.StatusOK, envelope)
+}
+
+func (x *exchange) audit(ctx context.Context, problem *api.Problem) error {
+	rec := audit.Record{
+		Operation: x.op.Name, Subject: "anonymous", Outcome: audit.OK, Code: http.StatusOK,
+		RequestID: x.call.RequestID, Facts: x.call.AuditNote,
+	}
+	if x.call.Principal != nil {
+		rec.Subject = x.call.Principal.Subject()
+	}
+	if problem != nil {
+		rec.Code, rec.Outcome = problem.Code, audit.Failed
+		if problem.Code == http.StatusForbidden {
+			rec.Outcome = audit.Denied
+		}
+	}
+	return x.p.Audit.Write(ctx, x.call.Tenant.Workspace(), rec)
+}
+
+// explain turns an error into a problem and logs what the caller must not see.
+func (p *Pipeline) explain(ctx context.Context, operation, requestID string, err error) *api.Problem {
+	problem := api.ProblemOf(err)
+	switch {
+	case problem.Code == http.StatusInternalServerError:
+		p.Log.ErrorContext(ctx, "internal error", "operation", operation, "request_id", requestID, "error", err)
+	case problem.Code == http.StatusServiceUnavailable:
+		p.Log.WarnContext(ctx, "unavailable", "operation", operation, "request_id", requestID, "error", err)
+	}
+	return problem
+}
+
+// done writes the access log and the metrics of the request.
+func (x *exchange) done() {
+	took := time.Since(x.started)
+	outcome := api.StatusOK
+	if x.failure != nil {
+		outcome = api.StatusFailed
+	}
+	x.p.Metrics.observe(x.op.Name, x.code, outcome, took)
+	if !x.p.LogRequests {
+		return
+	}
+	attrs := make([]slog.Attr, 0, 10)
+	attrs = append(attrs,
+		slog.String("operation", x.op.Name), slog.Int("code", x.code), slog.String("status", outcome),
+		slog.Int64("took_us", took.Microseconds()), slog.Int("bytes", x.bytes), slog.String("request_id", x.call.RequestID))
+	if x.call.Tenant != nil {
+		attrs = append(attrs, slog.Int64("org", x.call.Tenant.Org.OrgID))
+	}
+	if x.call.Principal != nil {
+		attrs = append(attrs, slog.String("subject", x.call.Principal.Subject()))
+	}
+	if x.failure != nil && x.failure.Reason != "" {
+		attrs = append(attrs, slog.String("reason", x.failure.Reason))
+	}
+	x.p.Log.LogAttrs(x.r.Context(), slog.LevelInfo, "request", attrs...)
+}

@@ -1,0 +1,92 @@
+package openapi
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"tenantry/gateway/api"
+	"tenantry/tenants"
+)
+
+// generalRules describes what holds for every operation.
+const generalRules = `Every organization has its own address; the first label of the host is its slug.
+
+**Answers.** Every answer is a JSON object with exactly three members: status ("ok" or "failed"), message and data. Some failures answer with code 200, so read status, not only the code. Facts beyond the three members are in headers.
+
+**Credentials.** Programs send an API key in the header ` + keyHeader + `; people have a browser session. A credential that is not accepted always gets the same 403, whatever the reason.
+
+**Teams.** A request can narrow an answer to teams with teams[] in the query, or teams in a JSON body. Records without teams are visible in every scope.
+
+**Input that is not known.** Parameters and body fields that an operation does not know, or that callers may not set, are ignored and named in the header ` + ignoredHeader + `. With "Prefer: handling=strict" they are a 400 instead. A query string or body that cannot be read is always a 400.
+
+**Invalid input.** Input that can be read but not accepted is a 422 that lists every problem in data.errors; a value that is taken is a 409 of the same shape.`
+
+// description returns the row's own text and, below it, what the row demands.
+func description(op *api.Operation) string {
+	lines := []string{"- " + ruleText(op), "- " + credentialText(op)}
+	if op.Body != nil {
+		lines = append(lines, "- Body: at most "+byteText(op.BodyMax())+".")
+	}
+	lines = append(lines, "- Time limit: "+durationText(op.Deadline())+".")
+	if op.Audit == api.AuditAlways {
+		lines = append(lines, "- Audit: every call leaves a record before it is answered; where it cannot be written, the answer is a 503.")
+	}
+	text := strings.Join(lines, "\n")
+	if op.Description != "" {
+		text = strings.TrimSpace(op.Description) + "\n\n" + text
+	}
+	return text
+}
+
+func ruleText(op *api.Operation) string {
+	permissions := op.Rule.Permissions()
+	switch {
+	case op.Rule.IsAdminOnly():
+		return "Permission: administrators only. API keys are always refused."
+	case len(permissions) == 1:
+		return "Permission: `" + string(permissions[0]) + "`."
+	case len(permissions) > 1:
+		names := make([]string, len(permissions))
+		for i, p := range permissions {
+			names[i] = "`" + string(p) + "`"
+		}
+		return "Permission: one of " + strings.Join(names, ", ") + "."
+	case op.Credentials == api.Open:
+		return "Permission: none."
+	}
+	return "Permission: none is named; what a caller may do can depend on the record."
+}
+
+func credentialText(op *api.Operation) string {
+	if op.Credentials == api.Open {
+		return "Credentials: none."
+	}
+	var accepted []string
+	for _, kind := range []tenants.KeyKind{tenants.ServerFull, tenants.ServerRead, tenants.Browser} {
+		if op.Credentials&api.Key != 0 && op.Kinds.Admits(kind) {
+			accepted = append(accepted, "API key \""+kind.Label()+"\"")
+		}
+	}
+	if op.Credentials&api.Session != 0 {
+		accepted = append(accepted, "browser session")
+	}
+	return "Credentials: " + strings.Join(accepted, "; ") + "."
+}
+
+func byteText(n int64) string {
+	switch {
+	case n >= 1<<20 && n%(1<<20) == 0:
+		return fmt.Sprintf("%d MiB", n>>20)
+	case n >= 1<<10 && n%(1<<10) == 0:
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
+
+func durationText(d time.Duration) string {
+	if d%time.Second == 0 {
+		return fmt.Sprintf("%d s", int64(d/time.Second))
+	}
+	return d.String()
+}

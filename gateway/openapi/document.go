@@ -1,0 +1,184 @@
+// Package openapi makes the OpenAPI 3.1 document from the rows of the table of operations
+// and the Go types they answer with. Nothing of an operation is written down here.
+//
+// A struct's members are described by their tags: json as encoding/json reads it, doc (the
+// description), format ("date-time") and enum ("a,b"); a blank field with a doc tag
+// describes the struct itself. A member without omitempty or omitzero is required; a
+// pointer among those may be null.
+package openapi
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"tenantry/gateway/api"
+)
+
+// Info is what the rows do not know about the service.
+type Info struct {
+	Title   string
+	Version string
+	// ServerURL is the address of an organization; one name in braces stands for its slug:
+	// "https://{organization}.example.com". Empty: the address the document came from.
+	ServerURL string
+}
+
+// Document is a finished document. It is immutable and safe for concurrent use.
+type Document struct{ text []byte }
+
+// JSON returns the document as compact JSON. The caller must not change the bytes.
+func (d *Document) JSON() []byte { return d.text }
+
+// Names of the components that every document has.
+const (
+	keyScheme     = "apiKey"
+	sessionScheme = "session"
+
+	keyHeader     = "x-service-token"
+	sessionCookie = "__Host-tenantry_session"
+
+	teamsParam  = "teams"
+	preferParam = "prefer"
+
+	ignoredHeader    = "X-Ignored"
+	retryAfterHeader = "Retry-After"
+)
+
+// Build makes the document of the operations. The same rows give the same bytes, in
+// whatever order they come. The error names every row that cannot be described.
+func Build(info Info, ops []api.Operation) (*Document, error) {
+	b := &builder{schemas: newSchemas(), paths: map[string]map[string]object{}, ids: map[string]bool{}}
+	servers, err := serversOf(info.ServerURL)
+	if err != nil {
+		return nil, err
+	}
+	if info.Title == "" || info.Version == "" {
+		return nil, errors.New("the document needs a title and a version")
+	}
+	responses, err := b.sharedResponses()
+	if err != nil {
+		return nil, err
+	}
+	var faults []error
+	for _, op := range slices.SortedFunc(slices.Values(ops), func(a, b api.Operation) int { return strings.Compare(a.Name, b.Name) }) {
+		if err := b.add(&op); err != nil {
+			faults = append(faults, fmt.Errorf("operation %s (%s %s): %w", op.Name, op.Method, op.Path, err))
+		}
+	}
+	if len(faults) > 0 {
+		return nil, errors.Join(faults...)
+	}
+	document := object{
+		{"openapi", "3.1.1"},
+		{"info", object{{"title", info.Title}, {"version", info.Version}, {"description", generalRules}}},
+		{"jsonSchemaDialect", "https://json-schema.org/draft/2020-12/schema"},
+		{"servers", servers},
+		{"tags", tagsOf(ops)},
+		{"paths", b.pathItems()},
+		{"components", object{
+			{"securitySchemes", securitySchemes()},
+			{"parameters", sharedParameters()},
+			{"headers", sharedHeaders()},
+			{"responses", responses},
+			{"schemas", sorted(b.schemas.components)},
+		}},
+	}
+	text, err := encode(document)
+	if err != nil {
+		return nil, fmt.Errorf("writing the OpenAPI document: %w", err)
+	}
+	return &Document{text}, nil
+}
+
+// builder gathers what the rows give.
+type builder struct {
+	schemas *schemas
+	paths   map[string]map[string]object // by path, then method
+	ids     map[string]bool
+}
+
+func (b *builder) pathItems() object {
+	items := make(map[string]object, len(b.paths))
+	for path, methods := range b.paths {
+		items[path] = sorted(methods)
+	}
+	return sorted(items)
+}
+
+func serversOf(template string) ([]any, error) {
+	if template == "" {
+		return []any{object{{"url", "/"}}}, nil
+	}
+	server := object{{"url", template}}
+	before, rest, found := strings.Cut(template, "{")
+	if found {
+		name, after, closed := strings.Cut(rest, "}")
+		if !closed || name == "" || strings.ContainsAny(name, "{") || strings.ContainsAny(before+after, "{}") {
+			return nil, fmt.Errorf("the server address %q may have one name in braces, which stands for the organization's slug", template)
+		}
+		server = server.with("variables", object{{name, object{
+			{"default", "acme"}, {"description", "The organization's slug, the first label of the host."},
+		}}})
+	}
+	return []any{server}, nil
+}
+
+func tagsOf(ops []api.Operation) []any {
+	var names []string
+	for i := range ops {
+		names = append(names, ops[i].Tag)
+	}
+	slices.Sort(names)
+	tags := []any{}
+	for _, name := range slices.Compact(names) {
+		tags = append(tags, object{{"name", name}})
+	}
+	return tags
+}
+
+func securitySchemes() object {
+	return object{
+		{keyScheme, object{
+			{"type", "apiKey"}, {"in", "header"}, {"name", keyHeader},
+			{"description", "An API key of a service account. It is sent in exactly one header of that name."},
+		}},
+		{sessionScheme, object{
+			{"type", "apiKey"}, {"in", "cookie"}, {"name", sessionCookie},
+			{"description", "The browser session of a signed-in person. Over plain HTTP, on a local machine, the name has no __Host- prefix."},
+		}},
+	}
+}
+
+func sharedParameters() object {
+	return object{
+		{teamsParam, object{
+			{"name", "teams[]"}, {"in", "query"}, {"required", false},
+			{"description", "Narrows the answer to these teams; it never widens what the caller may see. Repeat the parameter for several teams. " +
+				"Values that are no team identifiers are ignored; with strict handling they are a 400. Without brackets the last value alone counts."},
+			{"style", "form"}, {"explode", true},
+			{"schema", object{{"type", "array"}, {"items", object{{"type", "string"}}}}},
+			{"example", []string{"64b7f0c2a1d3e4f5a6b7c8d9"}},
+		}},
+		{preferParam, object{
+			{"name", "Prefer"}, {"in", "header"}, {"required", false},
+			{"description", "handling=strict (RFC 7240) makes input that would be ignored a 400."},
+			{"schema", object{{"type", "string"}}},
+			{"example", "handling=strict"},
+		}},
+	}
+}
+
+func sharedHeaders() object {
+	return object{
+		{ignoredHeader, object{
+			{"description", "The names of parameters and body fields that were not used, separated by commas: the operation does not know them or does not let callers set them."},
+			{"schema", object{{"type", "string"}}},
+		}},
+		{retryAfterHeader, object{
+			{"description", "Seconds to wait before the request is sent again."}, {"required", true},
+			{"schema", object{{"type", "integer"}, {"minimum", 0}}},
+		}},
+	}
+}

@@ -1,0 +1,300 @@
+// Package openapitest holds answers of a running service, and the OpenAPI document itself,
+// against what the document says. It is for tests.
+package openapitest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+const documentURL = "openapi.json"
+
+// Validator holds answers against one document. It is safe for concurrent use.
+type Validator struct {
+	doc    map[string]any
+	routes []route
+
+	mu       sync.Mutex // guards the compiler and what it made
+	compiler *jsonschema.Compiler
+	compiled map[string]*jsonschema.Schema
+}
+
+// route is one operation of the document.
+type route struct {
+	method   string // "GET"
+	template string
+	segments []string
+	pointer  string // of the operation, as a JSON pointer
+}
+
+// NewValidator reads the document; the test ends where it is none.
+func NewValidator(t testing.TB, doc []byte) *Validator {
+	t.Helper()
+	v, err := newValidator(doc)
+	if err != nil {
+		t.Fatalf("reading the OpenAPI document: %v", err)
+	}
+	return v
+}
+
+func newValidator(text []byte) (*Validator, error) {
+	parsed, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	doc, ok := parsed.(map[string]any)
+	if !ok {
+		return nil, errors.New("it is not a JSON object")
+	}
+	compiler := jsonschema.NewCompiler()
+	compiler.DefaultDraft(jsonschema.Draft2020)
+	compiler.AssertFormat()
+	if err := compiler.AddResource(documentURL, doc); err != nil {
+		return nil, err
+	}
+	v := &Validator{doc: doc, compiler: compiler, compiled: map[string]*jsonschema.Schema{}}
+	paths, _ := doc["paths"].(map[string]any)
+	for template, item := range paths {
+		methods, _ := item.(map[string]any)
+		for method := range methods {
+			v.routes = append(v.routes, route{
+				method: strings.ToUpper(method), template: template, segments: strings.Split(template, "/"),
+				pointer: pointer("paths", template, method),
+			})
+		}
+	}
+	// Where two templates match a path, the one with literal text further to the left is meant.
+	slices.SortFunc(v.routes, func(a, b route) int {
+		if c := slices.Compare(literals(a.segments), literals(b.segments)); c != 0 {
+			return c
+		}
+		return strings.Compare(a.pointer, b.pointer)
+	})
+	return v, nil
+}
+
+func literals(segments []string) []int {
+	order := make([]int, len(segments))
+	for i, s := range segments {
+		if isVariable(s) {
+			order[i] = 1
+		}
+	}
+	return order
+}
+
+func isVariable(segment string) bool { return strings.HasPrefix(segment, "{") }
+
+// ValidateResponse fails the test where the operation, the status or the shape of the
+// answer is not in the document. The path may have a query string. What no operation
+// matches must be refused with the plain failed envelope.
+func (v *Validator) ValidateResponse(t testing.TB, method, requestPath string, status int, header http.Header, body []byte) {
+	t.Helper()
+	if err := v.CheckResponse(method, requestPath, status, header, body); err != nil {
+		t.Errorf("%s %s answered %d: %v\nbody: %s", method, requestPath, status, err, clip(body))
+	}
+}
+
+func clip(body []byte) []byte {
+	if len(body) > 2000 {
+		return append(slices.Clip(body[:2000]), "..."...)
+	}
+	return body
+}
+
+// CheckResponse returns how the answer differs from the document, nil where it does not.
+func (v *Validator) CheckResponse(method, requestPath string, status int, header http.Header, body []byte) error {
+	bodiless := method == http.MethodHead || method == http.MethodOptions && status == http.StatusNoContent
+	if bodiless {
+		if len(body) > 0 {
+			return errors.New("the answer must have no body")
+		}
+		return nil
+	}
+	value, err := readBody(header, body)
+	if err != nil {
+		return err
+	}
+	found, ok := v.match(method, requestPath)
+	if !ok {
+		return v.checkUnmatched(status, header, value)
+	}
+	responsePointer := found.pointer + pointer("responses", strconv.Itoa(status))
+	response, responsePointer, err := v.resolve(responsePointer)
+	if err != nil {
+		return fmt.Errorf("%s %s documents no answer %d", found.method, found.template, status)
+	}
+	if err := v.checkHeaders(response, responsePointer, header); err != nil {
+		return err
+	}
+	return v.check(responsePointer+pointer("content", "application/json", "schema"), value)
+}
+
+func readBody(header http.Header, body []byte) (any, error) {
+	if kind, _, err := mime.ParseMediaType(header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return nil, fmt.Errorf("the content type is %q, not application/json", header.Get("Content-Type"))
+	}
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("the body is not JSON: %w", err)
+	}
+	return value, nil
+}
+
+// checkUnmatched holds the answer to a request that no operation takes.
+func (v *Validator) checkUnmatched(status int, header http.Header, value any) error {
+	switch status {
+	case http.StatusMethodNotAllowed:
+		if header.Get("Allow") == "" {
+			return errors.New("the header Allow is missing")
+		}
+	case http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusInternalServerError:
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		if header.Get("Retry-After") == "" {
+			return errors.New("the header Retry-After is missing")
+		}
+	default:
+		return errors.New("the document has no such operation")
+	}
+	return v.check(pointer("components", "schemas", "Failed"), value)
+}
+
+// match finds the operation that a router would choose.
+func (v *Validator) match(method, requestPath string) (route, bool) {
+	path, _, _ := strings.Cut(requestPath, "?")
+	segments := strings.Split(path, "/")
+	for _, r := range v.routes {
+		if r.method == method && slices.EqualFunc(r.segments, segments, func(template, given string) bool {
+			return template == given || isVariable(template) && given != ""
+		}) {
+			return r, true
+		}
+	}
+	return route{}, false
+}
+
+// checkHeaders holds the documented headers: required ones are there, and all are of
+// their type.
+func (v *Validator) checkHeaders(response map[string]any, at string, header http.Header) error {
+	declared, _ := response["headers"].(map[string]any)
+	for name := range declared {
+		described, where, err := v.resolve(at + pointer("headers", name))
+		if err != nil {
+			return err
+		}
+		text := header.Get(name)
+		if text == "" {
+			if described["required"] == true {
+				return fmt.Errorf("the header %s is missing", name)
+			}
+			continue
+		}
+		var value any = text
+		if schema, _ := described["schema"].(map[string]any); schema["type"] == "integer" {
+			value = json.Number(text)
+			if _, err := strconv.ParseInt(text, 10, 64); err != nil {
+				return fmt.Errorf("the header %s is %q, no whole number", name, text)
+			}
+		}
+		if err := v.check(where+pointer("schema"), value); err != nil {
+			return fmt.Errorf("the header %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// check validates a value against the schema at a pointer into the document.
+func (v *Validator) check(schemaPointer string, value any) error {
+	schema, err := v.schema(schemaPointer)
+	if err != nil {
+		return err
+	}
+	return schema.Validate(value)
+}
+
+func (v *Validator) schema(schemaPointer string) (*jsonschema.Schema, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if schema, ok := v.compiled[schemaPointer]; ok {
+		return schema, nil
+	}
+	schema, err := v.compiler.Compile(documentURL + "#" + (&url.URL{Fragment: schemaPointer}).EscapedFragment())
+	if err != nil {
+		return nil, fmt.Errorf("the schema at %s: %w", schemaPointer, err)
+	}
+	v.compiled[schemaPointer] = schema
+	return schema, nil
+}
+
+// resolve returns the object at a pointer, with references followed, and where it stands.
+func (v *Validator) resolve(at string) (map[string]any, string, error) {
+	for range 10 {
+		value, ok := lookup(v.doc, at)
+		if !ok {
+			return nil, at, fmt.Errorf("there is nothing at %s", at)
+		}
+		found, ok := value.(map[string]any)
+		if !ok {
+			return nil, at, fmt.Errorf("there is no object at %s", at)
+		}
+		reference, ok := found["$ref"].(string)
+		if !ok {
+			return found, at, nil
+		}
+		if !strings.HasPrefix(reference, "#/") {
+			return nil, at, fmt.Errorf("the reference %s leads out of the document", reference)
+		}
+		at = reference[1:]
+	}
+	return nil, at, fmt.Errorf("references run in a circle at %s", at)
+}
+
+var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
+
+// pointer returns the JSON pointer of the names.
+func pointer(names ...string) string {
+	var b strings.Builder
+	for _, name := range names {
+		b.WriteString("/" + pointerEscapes.Replace(name))
+	}
+	return b.String()
+}
+
+// lookup returns the value at a JSON pointer.
+func lookup(value any, at string) (any, bool) {
+	if at == "" {
+		return value, true
+	}
+	for name := range strings.SplitSeq(strings.TrimPrefix(at, "/"), "/") {
+		name = strings.NewReplacer("~1", "/", "~0", "~").Replace(name)
+		switch container := value.(type) {
+		case map[string]any:
+			next, ok := container[name]
+			if !ok {
+				return nil, false
+			}
+			value = next
+		case []any:
+			i, err := strconv.Atoi(name)
+			if err != nil || i < 0 || i >= len(container) {
+				return nil, false
+			}
+			value = container[i]
+		default:
+			return nil, false
+		}
+	}
+	return value, true
+}

@@ -1,0 +1,324 @@
+package openapi
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tenantry/gateway/api"
+)
+
+var templateName = regexp.MustCompile(`\{([^{}/]+)\}`)
+
+// add describes the operation under each of its paths.
+func (b *builder) add(op *api.Operation) error {
+	if op.Data == nil {
+		return errors.New("it names no type of data")
+	}
+	responses, err := b.responses(op)
+	if err != nil {
+		return err
+	}
+	for i, path := range op.Paths() {
+		id := operationID(op.Name, i)
+		if b.ids[id] {
+			return fmt.Errorf("the operation identifier %s is used twice", id)
+		}
+		b.ids[id] = true
+		described := object{
+			{"operationId", id}, {"tags", []string{op.Tag}}, {"summary", op.Summary}, {"description", description(op)},
+		}
+		params, err := parameters(op, path)
+		if err != nil {
+			return err
+		}
+		described = append(described, member{"parameters", params})
+		if op.Body != nil {
+			body, err := requestBody(op)
+			if err != nil {
+				return err
+			}
+			described = append(described, member{"requestBody", body})
+		}
+		described = append(described, member{"responses", responses}, member{"security", security(op)})
+		method := strings.ToLower(op.Method)
+		if b.paths[path] == nil {
+			b.paths[path] = map[string]object{}
+		}
+		if _, taken := b.paths[path][method]; taken {
+			return fmt.Errorf("another operation has the path %s %s", op.Method, path)
+		}
+		b.paths[path][method] = described
+	}
+	return nil
+}
+
+// operationID returns the name for the path itself and name.alias, name.alias2 and so on
+// for the further paths: an identifier must be unique in the document.
+func operationID(name string, i int) string {
+	switch i {
+	case 0:
+		return name
+	case 1:
+		return name + ".alias"
+	}
+	return name + ".alias" + strconv.Itoa(i)
+}
+
+func security(op *api.Operation) []any {
+	accepted := []any{}
+	if op.Credentials&api.Key != 0 {
+		accepted = append(accepted, object{{keyScheme, []string{}}})
+	}
+	if op.Credentials&api.Session != 0 {
+		accepted = append(accepted, object{{sessionScheme, []string{}}})
+	}
+	return accepted
+}
+
+// parameters returns the path parameters of that path, the query parameters and the ones
+// that operations share.
+func parameters(op *api.Operation, path string) ([]any, error) {
+	list := []any{}
+	for _, m := range templateName.FindAllStringSubmatch(path, -1) {
+		at := slices.IndexFunc(op.Params, func(p api.Param) bool { return p.In == api.InPath && p.Name == m[1] })
+		if at < 0 {
+			return nil, fmt.Errorf("the path parameter %s is not declared", m[1])
+		}
+		described, err := parameter(&op.Params[at])
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, described)
+	}
+	for i := range op.Params {
+		p := &op.Params[i]
+		switch p.In {
+		case api.InPath:
+			continue
+		case api.InQuery:
+		default:
+			return nil, fmt.Errorf("the parameter %s is neither in the path nor in the query", p.Name)
+		}
+		described, err := parameter(p)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, described)
+	}
+	if op.Teams {
+		list = append(list, object{{"$ref", "#/components/parameters/" + teamsParam}})
+	}
+	return append(list, object{{"$ref", "#/components/parameters/" + preferParam}}), nil
+}
+
+func parameter(p *api.Param) (object, error) {
+	schema, err := parameterSchema(p)
+	if err != nil {
+		return nil, err
+	}
+	name, text := p.Name, p.Description
+	var example any
+	switch p.Shape {
+	case api.List:
+		name += "[]"
+		example = []string{p.Example}
+	case api.Tree:
+		text = strings.TrimSpace(text + fmt.Sprintf(" Written with brackets, which may nest: %[1]s[name]=value, %[1]s[name][key]=value.", p.Name))
+		if example, err = treeExample(p); err != nil {
+			return nil, err
+		}
+	default:
+		if p.Example != "" {
+			if example, err = typed(p.Shape, p.Example); err != nil {
+				return nil, fmt.Errorf("the example of the parameter %s %w", p.Name, err)
+			}
+		}
+	}
+	o := object{{"name", name}, {"in", string(p.In)}, {"required", p.Required || p.In == api.InPath}}
+	if text != "" {
+		o = append(o, member{"description", text})
+	}
+	switch p.Shape {
+	case api.List:
+		o = append(o, member{"style", "form"}, member{"explode", true})
+	case api.Tree:
+		o = append(o, member{"style", "deepObject"}, member{"explode", true})
+	}
+	o = append(o, member{"schema", schema})
+	if p.Example != "" {
+		o = append(o, member{"example", example})
+	}
+	return o, nil
+}
+
+func parameterSchema(p *api.Param) (object, error) {
+	if p.Shape == api.Tree {
+		return object{{"type", "object"}, {"additionalProperties", true}}, nil
+	}
+	shape := p.Shape
+	if shape == api.List {
+		shape = api.Text
+	}
+	schema, err := shapeSchema(shape)
+	if err != nil {
+		return nil, fmt.Errorf("the parameter %s: %w", p.Name, err)
+	}
+	if len(p.Enum) > 0 {
+		values := make([]any, len(p.Enum))
+		for i, text := range p.Enum {
+			if values[i], err = typed(shape, text); err != nil {
+				return nil, fmt.Errorf("an enum value of the parameter %s %w", p.Name, err)
+			}
+		}
+		schema = schema.with("enum", values)
+	}
+	if p.Secret {
+		schema = schema.with("format", "password")
+	}
+	if p.Shape == api.List {
+		schema = object{{"type", "array"}, {"items", schema}}
+	}
+	if p.Default != "" {
+		value, err := typed(shape, p.Default)
+		if err != nil {
+			return nil, fmt.Errorf("the default of the parameter %s %w", p.Name, err)
+		}
+		if p.Shape == api.List {
+			value = []any{value}
+		}
+		schema = schema.with("default", value)
+	}
+	return schema, nil
+}
+
+func shapeSchema(shape api.Shape) (object, error) {
+	switch shape {
+	case api.Text, api.Integer, api.Boolean, api.Object:
+		return object{{"type", string(shape)}}, nil
+	case api.List:
+		return object{{"type", "array"}, {"items", object{}}}, nil
+	}
+	return nil, fmt.Errorf("%q is no shape for it", shape)
+}
+
+// typed returns the JSON value of a parameter's text.
+func typed(shape api.Shape, text string) (any, error) {
+	switch shape {
+	case api.Integer:
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("is %q, no whole number", text)
+		}
+		return n, nil
+	case api.Boolean:
+		switch text {
+		case "true", "1":
+			return true, nil
+		case "false", "0":
+			return false, nil
+		}
+		return nil, fmt.Errorf("is %q, no boolean", text)
+	case api.Object:
+		if err := api.CheckJSON([]byte(text)); err != nil {
+			return nil, fmt.Errorf("is no JSON: %w", err)
+		}
+		return json.RawMessage(text), nil
+	}
+	return text, nil
+}
+
+// treeExample returns the object that the example spells, which is a query string
+// ("filters[country]=DE&filters[age][gt]=30") or JSON.
+func treeExample(p *api.Param) (any, error) {
+	if p.Example == "" {
+		return nil, nil
+	}
+	if strings.HasPrefix(p.Example, "{") {
+		return typed(api.Object, p.Example)
+	}
+	query, err := api.ParseQuery(p.Example)
+	if err != nil {
+		return nil, fmt.Errorf("the example of the parameter %s is no query string: %w", p.Name, err)
+	}
+	tree := map[string]any{}
+	for _, pair := range query.Tree(p.Name) {
+		if len(pair.Path) > 1 {
+			plant(tree, pair.Path[1:], pair.Value)
+		}
+	}
+	if len(tree) == 0 {
+		return nil, fmt.Errorf("the example of the parameter %[1]s must be JSON or look like %[1]s[name]=value", p.Name)
+	}
+	return tree, nil
+}
+
+func plant(tree map[string]any, path []string, value string) {
+	if len(path) == 1 {
+		tree[path[0]] = value
+		return
+	}
+	if path[1] == "" { // name[]=value, which may repeat
+		values, _ := tree[path[0]].([]any)
+		tree[path[0]] = append(values, value)
+		return
+	}
+	branch, ok := tree[path[0]].(map[string]any)
+	if !ok {
+		branch = map[string]any{}
+		tree[path[0]] = branch
+	}
+	plant(branch, path[1:], value)
+}
+
+// requestBody describes the fields. Others are allowed, because they are ignored.
+func requestBody(op *api.Operation) (object, error) {
+	properties, required, example, complete := object{}, []string{}, object{}, true
+	for _, f := range op.Body {
+		schema, err := shapeSchema(f.Shape)
+		if err != nil {
+			return nil, fmt.Errorf("the body field %s: %w", f.Name, err)
+		}
+		if f.Description != "" {
+			schema = schema.with("description", f.Description)
+		}
+		if f.Secret {
+			schema = schema.with("writeOnly", true)
+		}
+		if f.Example != nil {
+			schema = schema.with("examples", []any{f.Example})
+			example = append(example, member{f.Name, f.Example})
+		}
+		properties = properties.with(f.Name, schema)
+		if f.Required {
+			required = append(required, f.Name)
+			complete = complete && f.Example != nil
+		}
+	}
+	if op.Teams && properties.get("teams") == nil {
+		properties = properties.with("teams", object{
+			{"type", "array"}, {"items", object{{"type", "string"}}},
+			{"description", "Narrows the operation to these teams, where the query has no teams[]."},
+		})
+	}
+	schema := object{
+		{"type", "object"},
+		{"description", "Other fields are ignored and named in the header " + ignoredHeader + "; with strict handling they are a 400."},
+		{"properties", properties},
+	}
+	if len(required) > 0 {
+		schema = append(schema, member{"required", required})
+	}
+	media := object{{"schema", append(schema, member{"additionalProperties", true})}}
+	if complete && len(example) > 0 {
+		media = append(media, member{"example", example})
+	}
+	return object{
+		{"required", len(required) > 0},
+		{"content", object{{"application/json", media}}},
+	}, nil
+}

@@ -1,0 +1,141 @@
+package gateway
+
+import (
+	"errors"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"tenantry/config"
+	"tenantry/gateway/api"
+	"tenantry/gateway/middleware"
+	"tenantry/gateway/openapi"
+)
+
+// routes makes the handler of the public listener from the operation rows.
+func (a *App) routes(registry *prometheus.Registry, port string) (http.Handler, []api.Operation, error) {
+	proxies := make([]netip.Prefix, 0, len(a.cfg.TrustedProxies))
+	for _, text := range a.cfg.TrustedProxies {
+		network, err := config.ParseNetwork(text)
+		if err != nil {
+			return nil, nil, err
+		}
+		proxies = append(proxies, network)
+	}
+	baseURL := func(slug string) string { return a.cfg.OrganizationURL(slug, port) }
+	cookie := "tenantry_session"
+	if strings.HasPrefix(baseURL("x"), "https:") {
+		cookie = "__Host-" + cookie // browsers then refuse it from anywhere but this host over TLS
+	}
+	pipeline := middleware.New(middleware.Options{
+		Tenants: a.directory, Keys: a.keys, Sessions: a.sessions, Audit: a.audit, Log: a.log,
+		Metrics: middleware.NewMetrics(registry), LogRequests: a.cfg.Log.Requests, Proxies: proxies,
+		Cookie: cookie, BaseURL: baseURL,
+	})
+	rows, err := a.operationRows(cookie)
+	if err != nil {
+		return nil, nil, err
+	}
+	document, err := openapi.Build(openapi.Info{Title: "Tenantry", Version: a.version, Cookie: cookie}, rows)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	gin.SetMode(gin.ReleaseMode)
+	engine := gin.New(func(e *gin.Engine) {
+		e.RedirectTrailingSlash = false // a redirect would repeat the host and the query
+		e.RedirectFixedPath = false
+		e.HandleMethodNotAllowed = false // answered below, in the envelope
+		e.ForwardedByClientIP = false
+		e.UseRawPath = true // %2F in an identifier stays in it
+		e.UnescapePathValues = true
+	})
+	allowed := map[string][]string{}
+	open := map[string][]string{}
+	for i := range rows {
+		op := &rows[i]
+		for _, path := range op.Paths() {
+			route := ginPath(path)
+			engine.Handle(op.Method, route, func(c *gin.Context) { pipeline.Serve(op, c.Writer, c.Request, c.Param) })
+			allowed[route] = append(allowed[route], op.Method)
+			if op.Kinds&api.Browser != 0 {
+				open[route] = append(open[route], op.Method)
+			}
+		}
+	}
+	body := document.JSON()
+	const documentRoute = "/api/openapi.json"
+	engine.GET(documentRoute, func(c *gin.Context) {
+		c.Header("Cache-Control", "public, max-age=300")
+		c.Header("X-Content-Type-Options", "nosniff")
+		c.Data(http.StatusOK, "application/json; charset=utf-8", body)
+	})
+	allowed[documentRoute] = []string{http.MethodGet}
+	refuseOthers(engine, pipeline, allowed, open)
+	engine.NoRoute(func(c *gin.Context) { a.notFound(pipeline, c) })
+	return engine, rows, nil
+}
+
+// refuseOthers answers the methods that a path does not have, in the envelope.
+func refuseOthers(engine *gin.Engine, pipeline *middleware.Pipeline, allowed, open map[string][]string) {
+	for route, methods := range allowed {
+		slices.Sort(methods)
+		allow := strings.Join(slices.Compact(methods), ", ")
+		for _, method := range []string{
+			http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+			http.MethodConnect, http.MethodOptions, http.MethodTrace,
+		} {
+			if slices.Contains(methods, method) {
+				continue
+			}
+			engine.Handle(method, route, func(c *gin.Context) {
+				if method == http.MethodOptions && c.GetHeader("Origin") != "" && len(open[route]) > 0 {
+					middleware.Preflight(c.Writer, c.Request, strings.Join(open[route], ", "))
+					return
+				}
+				pipeline.Problem("method_not_allowed", c.Writer, c.Request, &api.Problem{
+					Code: http.StatusMethodNotAllowed, Message: "Method not allowed; this path takes " + allow,
+					Header: map[string]string{"Allow": allow},
+				})
+			})
+		}
+	}
+}
+
+// notFound answers paths that are no operation's: in the envelope under /api/ and /auth/, as a
+// page, or by one, elsewhere.
+func (a *App) notFound(pipeline *middleware.Pipeline, c *gin.Context) {
+	path := c.Request.URL.Path
+	if strings.HasPrefix(path, "/api/") || strings.HasPrefix(path, "/auth/") || path == "/api" || path == "/auth" {
+		pipeline.Problem("no_route", c.Writer, c.Request, &api.Problem{Code: http.StatusNotFound, Message: "No such route"})
+		return
+	}
+	a.pages.ServeHTTP(c.Writer, c.Request)
+}
+
+// ginPath writes /a/{id} as /a/:id.
+func ginPath(path string) string {
+	return strings.NewReplacer("{", ":", "}", "").Replace(path)
+}
+
+// operationRows collects the rows of all modules and refuses what cannot be served.
+func (a *App) operationRows(cookie string) ([]api.Operation, error) {
+	var rows []api.Operation
+	for _, module := range a.modules(cookie) {
+		rows = append(rows, module.Operations()...)
+	}
+	var faults []error
+	names := map[string]bool{}
+	for i := range rows {
+		faults = append(faults, rows[i].Validate()...)
+		if names[rows[i].Name] {
+			faults = append(faults, errors.New("operation "+rows[i].Name+" is there twice"))
+		}
+		names[rows[i].Name] = true
+	}
+	return rows, errors.Join(faults...)
+}

@@ -1,0 +1,196 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"tenantry/backends/campaigns"
+	"tenantry/backends/compliance"
+	"tenantry/backends/contacts"
+	"tenantry/backends/files"
+	"tenantry/backends/forms"
+	"tenantry/backends/objects"
+	"tenantry/backends/store"
+	"tenantry/backends/store/sqlite"
+	"tenantry/config"
+	"tenantry/crypto/keyring"
+	"tenantry/gateway/audit"
+	"tenantry/reports"
+	"tenantry/tenants"
+	"tenantry/tenants/keys"
+	"tenantry/tenants/localredis"
+	"tenantry/tenants/people"
+	"tenantry/tenants/sessions"
+)
+
+// Services are the parts of a gateway without its listeners: what commands work on.
+type Services struct {
+	cfg     config.Config
+	log     *slog.Logger
+	now     func() time.Time
+	version string
+	ready   atomic.Bool
+
+	lock       *folderLock
+	engine     *sqlite.Engine
+	store      *store.Store
+	keyring    *keyring.Keyring
+	localRedis *localredis.Server
+	redis      redis.UniversalClient
+
+	directory *tenants.Directory
+	people    *people.Service
+	keys      *keys.Service
+	sessions  *sessions.Service
+	audit     *audit.Log
+	kinds     kinds
+}
+
+// kinds are the records of every module.
+type kinds struct {
+	files      files.Kinds
+	objects    objects.Kinds
+	forms      forms.Kinds
+	contacts   contacts.Kinds
+	campaigns  campaigns.Kinds
+	compliance compliance.Kinds
+	reports    reports.Kinds
+
+	organizations tenants.Kinds
+	people        people.Kinds
+	keys          keys.Kinds
+}
+
+func newKinds() (k kinds, err error) {
+	errs := make([]error, 10)
+	k.files, errs[0] = files.NewKinds()
+	k.objects, errs[1] = objects.NewKinds()
+	k.forms, errs[2] = forms.NewKinds()
+	k.contacts, errs[3] = contacts.NewKinds()
+	k.campaigns, errs[4] = campaigns.NewKinds()
+	k.compliance, errs[5] = compliance.NewKinds()
+	k.reports, errs[6] = reports.NewKinds()
+	k.organizations, errs[7] = tenants.NewKinds()
+	k.people, errs[8] = people.NewKinds()
+	k.keys, errs[9] = keys.NewKinds()
+	return k, errors.Join(errs...)
+}
+
+func (k kinds) control() []*store.Spec {
+	return join(k.organizations.Specs(), k.people.Specs(), k.keys.Specs())
+}
+
+func (k kinds) tenant(log *audit.Log) []*store.Spec {
+	return join(k.files.Specs(), k.objects.Specs(), k.forms.Specs(), k.contacts.Specs(), k.campaigns.Specs(),
+		k.compliance.Specs(), k.reports.Specs(), log.Specs())
+}
+
+func join(lists ...[]*store.Spec) []*store.Spec {
+	var all []*store.Spec
+	for _, l := range lists {
+		all = append(all, l...)
+	}
+	return all
+}
+
+// OpenServices takes the data folder and opens everything but the listeners. Close must
+// be called. Errors: *InUseError, store.ErrNewer, and what is wrong with the folder, the
+// keyring or Redis, each saying how to mend it.
+func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Services, err error) {
+	s := &Services{cfg: cfg, log: o.Log, now: o.Now, version: o.Version}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	if s.lock, err = lockFolder(cfg.Data, o.Holder, s.now()); err != nil {
+		return nil, err
+	}
+	if s.kinds, err = newKinds(); err != nil {
+		return nil, err
+	}
+	if s.audit, err = audit.New(); err != nil {
+		return nil, err
+	}
+	s.engine, err = sqlite.Open(ctx, sqlite.Options{
+		Dir: filepath.Join(cfg.Data, "db"), MaxOpen: cfg.SQLite.MaxOpenFiles, Readers: cfg.SQLite.Readers, QueryTimeout: cfg.SQLite.QueryTimeout,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.store = store.New(store.Options{Engine: s.engine, Control: s.kinds.control(), Tenant: s.kinds.tenant(s.audit), Now: o.Now})
+	if s.keyring, err = s.openKeyring(ctx); err != nil {
+		return nil, err
+	}
+	if err = s.openRedis(ctx); err != nil {
+		return nil, err
+	}
+	return s, s.openWho(ctx)
+}
+
+// openKeyring reads the keyring, and makes one only where there is no data yet: a new one
+// cannot read what another encrypted.
+func (s *Services) openKeyring(ctx context.Context) (*keyring.Keyring, error) {
+	path := s.cfg.KeyringPath()
+	ring, err := keyring.Open(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return ring, err
+	}
+	control, err := s.store.Control(ctx)
+	if err != nil {
+		return nil, err
+	}
+	n, err := s.kinds.organizations.Organizations.In(control).Count(ctx, store.All())
+	if err != nil {
+		return nil, err
+	}
+	if n > 0 {
+		return nil, fmt.Errorf("the keyring %s is missing but the data folder holds %d organizations; put the keyring back, without it their encrypted values are lost", path, n)
+	}
+	return keyring.Create(path)
+}
+
+func (s *Services) openWho(ctx context.Context) (err error) {
+	s.directory, err = tenants.NewDirectory(ctx, tenants.DirectoryOptions{
+		Store: s.store, Kinds: s.kinds.organizations, Keyring: s.keyring, BaseDomain: s.cfg.BaseDomain, Now: s.now,
+	})
+	return err
+}
+
+// Close ends what OpenServices began, in reverse order.
+func (s *Services) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Timeouts.Shutdown)
+	defer cancel()
+	var errs []error
+	if s.redis != nil {
+		errs = append(errs, s.redis.Close())
+	}
+	if s.localRedis != nil {
+		errs = append(errs, s.localRedis.Close())
+	}
+	if s.engine != nil {
+		errs = append(errs, s.engine.Close())
+	}
+	if s.lock != nil {
+		errs = append(errs, s.lock.close(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// Control returns the handler of the commands, see package control.
+func (s *Services) Control() http.Handler { return nil }

@@ -1,0 +1,165 @@
+package transfer
+
+import (
+	"context"
+	"crypto/sha256"
+	"strings"
+
+	"tenantry/gateway/api"
+)
+
+// change is what an import does to the organization with one line.
+type change byte
+
+const (
+	undecided change = iota
+	create
+	update
+	keep
+)
+
+// entry is one line as it is understood.
+type entry struct {
+	line  int
+	text  string // as it stood in the file; "" where that is not needed
+	kind  handler
+	rec   any    // *T of the kind
+	given uint64 // bit n: the line has the n-th field of the kind
+	id    string // "" until one is given, found or made
+	named bool   // the line itself gave the id
+	// digest stands for the content of a line that nothing else identifies.
+	digest  key
+	secrets map[string]secretValue
+	errs    api.Errors
+
+	old    any // *T: what is stored, already changed to what the line says
+	change change
+}
+
+// handler is what the import and export do with one kind of line.
+type handler interface {
+	name() string
+	// definition: lines of other kinds are checked against lines of this kind, so they
+	// are read first and kept in memory.
+	definition() bool
+	// decode reads a line and checks everything about it that needs no look at other
+	// data lines. Safe for concurrent use while the view does not change.
+	decode(v *view, val value, line int) *entry
+	// identify returns what the line must not share with another one of the bundle.
+	identify(e *entry) []claim
+	// references calls visit for every reference of the record to another document.
+	references(e *entry, visit func(field, target string, id *string))
+	// compare finds what is stored of each entry and decides what is to be done.
+	compare(ctx context.Context, s *session, batch []*entry) error
+	// insert stores new records, all or none.
+	insert(ctx context.Context, s *session, batch []*entry) error
+	// replace stores one changed record.
+	replace(ctx context.Context, s *session, e *entry) error
+	// present returns which of the identifiers exist in the organization.
+	present(ctx context.Context, s *session, ids []string) (map[string]bool, error)
+	// empty reports whether the organization has no record of the kind.
+	empty(ctx context.Context, s *session) (bool, error)
+	// export calls emit with every record as a line.
+	export(ctx context.Context, s *session, emit func(line []byte) error) error
+}
+
+// claim is a unique value of a line.
+type claim struct {
+	field string
+	key   key
+	// identifies: the value alone says which record is meant.
+	identifies bool
+}
+
+func claimOf(kind, field, group, value string) key {
+	h := sha256.New()
+	for _, part := range []string{kind, field, group, value} {
+		h.Write([]byte(part))
+		h.Write([]byte{0}) // no part holds a NUL character
+	}
+	var sum [sha256.Size]byte
+	return key(h.Sum(sum[:0])[:12])
+}
+
+// digestOf returns the identifier of a line that nothing else identifies: equal lines
+// have equal ones, wherever they are imported, so that importing them again changes
+// nothing. Secret values are left out: whoever sees the identifier and the other values
+// could otherwise try out the secret ones.
+func digestOf(kind string, line value, secret func(name string) bool) key {
+	buf := append(make([]byte, 0, 1024), kind...)
+	buf = append(buf, 0)
+	buf = line.appendCanonical(buf, secret)
+	sum := sha256.Sum256(buf)
+	return key(sum[:12])
+}
+
+// repeat returns the identifier of the n-th further occurrence of the same content.
+func (k key) repeat(n int) key {
+	for n > 0 {
+		sum := sha256.Sum256(append(k[:], byte(n), byte(n>>8), byte(n>>16), byte(n>>24)))
+		return key(sum[:12])
+	}
+	return k
+}
+
+// sniff returns the kind of a line without reading all of it; "" where `kind` is not its
+// first field.
+func sniff(line []byte) string {
+	rest, ok := after(line, '{')
+	if !ok || len(rest) < 6 || string(rest[:6]) != `"kind"` {
+		return ""
+	}
+	if rest, ok = after(rest[6:], ':'); !ok {
+		return ""
+	}
+	if rest, ok = after(rest, '"'); !ok {
+		return ""
+	}
+	for i, c := range rest {
+		if c == '"' {
+			return string(rest[:i])
+		}
+		if i > 32 || c == '\\' {
+			break
+		}
+	}
+	return ""
+}
+
+// after skips blanks, the byte, and blanks.
+func after(s []byte, c byte) ([]byte, bool) {
+	for len(s) > 0 && strings.IndexByte(" \t\r", s[0]) >= 0 {
+		s = s[1:]
+	}
+	if len(s) == 0 || s[0] != c {
+		return s, false
+	}
+	s = s[1:]
+	if c == '"' {
+		return s, true
+	}
+	for len(s) > 0 && strings.IndexByte(" \t\r", s[0]) >= 0 {
+		s = s[1:]
+	}
+	return s, true
+}
+
+// lineSet is a set of line numbers.
+type lineSet struct {
+	bits  []uint64
+	count int
+}
+
+func (s *lineSet) add(line int) {
+	for len(s.bits) <= line>>6 {
+		s.bits = append(s.bits, 0)
+	}
+	if !s.has(line) {
+		s.bits[line>>6] |= 1 << (line & 63)
+		s.count++
+	}
+}
+
+func (s *lineSet) has(line int) bool {
+	return line>>6 < len(s.bits) && s.bits[line>>6]&(1<<(line&63)) != 0
+}

@@ -1,0 +1,394 @@
+package transfer
+
+import (
+	"bytes"
+	"context"
+	"strings"
+
+	"tenantry/backends/store"
+	"tenantry/gateway/api"
+)
+
+// kind is the handler of lines that are records of one store kind.
+type kind[T any] struct {
+	label   string
+	records *store.Kind[T]
+	meta    func(*T) *store.Meta
+	defines bool
+	control bool // the records live in the organization's part of the control workspace
+	fields  []field[T]
+	uniques []unique[T]
+	refs    func(rec *T, visit func(field, target string, id *string))
+	// check holds the record against the definitions, once its fields could be read.
+	check func(v *view, rec *T, e *entry)
+	// fill completes a record that is stored for the first time.
+	fill func(rec *T)
+	// secrets leads to the sealed values, values to the others; nil where there are none.
+	secrets    func(*T) *map[string]string
+	values     func(*T) *map[string]any
+	valuesName string
+	// secretNames returns which of a record's values are secret.
+	secretNames func(v *view, rec *T) func(name string) bool
+
+	index map[string]int
+}
+
+// identity says when a unique value tells which record is meant.
+type identity byte
+
+const (
+	never     identity = iota
+	withoutID          // where the line has no id
+	always             // also where the line has another id
+)
+
+// unique is a value that no two records of a kind share.
+type unique[T any] struct {
+	field    string
+	value    func(*T) string
+	identity identity
+	// group, where set, is the declared field within which the value is unique.
+	group   string
+	groupOf func(*T) string
+}
+
+func (u *unique[T]) groupIn(rec *T) string {
+	if u.groupOf == nil {
+		return ""
+	}
+	return u.groupOf(rec)
+}
+
+func (k *kind[T]) name() string     { return k.label }
+func (k *kind[T]) definition() bool { return k.defines }
+
+// ready completes the kind.
+func (k *kind[T]) ready() *kind[T] {
+	k.index = make(map[string]int, len(k.fields))
+	for i := range k.fields {
+		k.index[k.fields[i].name] = i
+	}
+	return k
+}
+
+func (k *kind[T]) workspace(s *session) *store.Workspace {
+	if k.control {
+		return s.tenant.People()
+	}
+	return s.tenant.Workspace()
+}
+
+func (k *kind[T]) decode(v *view, val value, line int) *entry {
+	rec := new(T)
+	e := &entry{line: line, kind: k, rec: rec}
+	for i := range val.members {
+		name := val.members[i].name
+		if name == "kind" {
+			continue
+		}
+		n, ok := k.index[name]
+		if !ok {
+			e.errs.Add(clip(name), "unknown", "a %s has no field %q", k.label, clip(name))
+			continue
+		}
+		e.given |= 1 << n
+		k.fields[n].read(rec, val.members[i].value, &e.errs)
+	}
+	for i := range k.fields {
+		f := &k.fields[i]
+		if !f.required {
+			continue
+		}
+		if e.given&(1<<i) == 0 {
+			e.errs.Add(f.name, "required", "%s is required", f.name)
+		} else if len(e.errs) == 0 && blank(f.write(nil, rec)) {
+			e.errs.Add(f.name, "required", "%s must not be empty", f.name)
+		}
+	}
+	e.id = k.meta(rec).ID
+	e.named = e.id != ""
+	if k.check != nil {
+		k.check(v, rec, e)
+	}
+	if len(e.errs) == 0 && !e.named && !k.identified(rec) {
+		e.digest = digestOf(k.label, val, k.leave(v, rec))
+	}
+	return e
+}
+
+func blank(written []byte) bool {
+	return len(bytes.Trim(written, " \t\"")) == 0
+}
+
+func (k *kind[T]) leave(v *view, rec *T) func(string) bool {
+	if k.secretNames == nil {
+		return nil
+	}
+	return k.secretNames(v, rec)
+}
+
+// identified reports whether a unique value tells which record is meant.
+func (k *kind[T]) identified(rec *T) bool {
+	for i := range k.uniques {
+		if u := &k.uniques[i]; u.identity != never && u.value(rec) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+func (k *kind[T]) identify(e *entry) []claim {
+	rec := e.rec.(*T)
+	claims := make([]claim, 0, len(k.uniques)+1)
+	for i := range k.uniques {
+		u := &k.uniques[i]
+		if v := u.value(rec); v != "" {
+			identifies := u.identity == always || u.identity == withoutID && !e.named
+			claims = append(claims, claim{u.field, claimOf(k.label, u.field, u.groupIn(rec), v), identifies})
+		}
+	}
+	return claims
+}
+
+func (k *kind[T]) references(e *entry, visit func(field, target string, id *string)) {
+	if k.refs == nil {
+		return
+	}
+	k.refs(e.rec.(*T), visit)
+	if e.old != nil {
+		k.refs(e.old.(*T), visit)
+	}
+}
+
+func (k *kind[T]) empty(ctx context.Context, s *session) (bool, error) {
+	n, err := k.records.In(k.workspace(s)).CountIn(ctx, store.Filter{}, store.Either)
+	return n == 0, err
+}
+
+func (k *kind[T]) present(ctx context.Context, s *session, ids []string) (map[string]bool, error) {
+	found, err := k.records.In(k.workspace(s)).Find(ctx, store.Query{Filter: store.In("id", ids...), State: store.Either})
+	if err != nil {
+		return nil, err
+	}
+	there := make(map[string]bool, len(found))
+	for i := range found {
+		there[k.meta(&found[i]).ID] = true
+	}
+	return there, nil
+}
+
+// stored finds the records that the entries may be.
+type stored[T any] struct {
+	byID    map[string]*T
+	byValue []map[string]*T // of each unique
+}
+
+func (k *kind[T]) find(ctx context.Context, s *session, batch []*entry) (stored[T], error) {
+	out := stored[T]{byID: map[string]*T{}, byValue: make([]map[string]*T, len(k.uniques))}
+	c := k.records.In(k.workspace(s))
+	read := func(f store.Filter, note func(*T)) error {
+		found, err := c.Find(ctx, store.Query{Filter: f, State: store.Either})
+		for i := range found {
+			note(&found[i])
+		}
+		return err
+	}
+	byID := func(rec *T) { out.byID[k.meta(rec).ID] = rec }
+	var ids []string
+	for _, e := range batch {
+		if e.id != "" {
+			ids = append(ids, e.id)
+		}
+	}
+	if len(ids) > 0 {
+		if err := read(store.In("id", ids...), byID); err != nil {
+			return out, err
+		}
+	}
+	for i := range k.uniques {
+		u := &k.uniques[i]
+		out.byValue[i] = map[string]*T{}
+		groups := map[string][]string{}
+		for _, e := range batch {
+			rec := e.rec.(*T)
+			if v := u.value(rec); v != "" {
+				g := u.groupIn(rec)
+				groups[g] = append(groups[g], v)
+			}
+		}
+		for g, values := range groups {
+			f := store.In(u.field, values...)
+			if u.group != "" {
+				f = store.All(store.Eq(u.group, g), f)
+			}
+			err := read(f, func(rec *T) {
+				if known := out.byID[k.meta(rec).ID]; known != nil {
+					rec = known // one copy of each record
+				} else {
+					byID(rec)
+				}
+				out.byValue[i][u.groupIn(rec)+"\x00"+u.value(rec)] = rec
+			})
+			if err != nil {
+				return out, err
+			}
+		}
+	}
+	return out, nil
+}
+
+func (k *kind[T]) compare(ctx context.Context, s *session, batch []*entry) error {
+	if s.isEmpty[k.label] {
+		for _, e := range batch {
+			e.change = create
+		}
+		return nil
+	}
+	found, err := k.find(ctx, s, batch)
+	if err != nil {
+		return err
+	}
+	for _, e := range batch {
+		k.match(&found, e)
+		if len(e.errs) > 0 {
+			continue
+		}
+		if err := k.merge(ctx, s, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// match finds the record that the entry is, and what it would collide with.
+func (k *kind[T]) match(found *stored[T], e *entry) {
+	rec := e.rec.(*T)
+	var old *T
+	if e.id != "" {
+		old = found.byID[e.id]
+	}
+	for pass := range 2 { // identities first: they decide what a collision is
+		for i := range k.uniques {
+			u := &k.uniques[i]
+			other := found.byValue[i][u.groupIn(rec)+"\x00"+u.value(rec)]
+			if other == nil || other == old || u.value(rec) == "" {
+				continue
+			}
+			identifies := u.identity == always || u.identity == withoutID && !e.named
+			switch {
+			case pass == 0 && identifies && old == nil:
+				old = other
+			case pass == 1:
+				e.errs.Add(u.field, "duplicate", "another %s of the organization has the same %s", k.label, u.field)
+			}
+		}
+	}
+	if old != nil {
+		e.old = old
+	}
+}
+
+// merge changes the stored record to what the line says and decides what is to be done.
+func (k *kind[T]) merge(ctx context.Context, s *session, e *entry) error {
+	if e.old == nil {
+		e.change = create
+		return nil
+	}
+	rec, old := e.rec.(*T), e.old.(*T)
+	id := k.meta(old).ID
+	if e.named && e.id != id {
+		s.alias[e.id] = id
+	}
+	e.id = id
+	e.change = keep
+	for i := range k.fields {
+		f := &k.fields[i]
+		if e.given&(1<<i) == 0 || f.name == "id" || f.silent {
+			continue
+		}
+		before := f.write(nil, old)
+		f.copy(old, rec)
+		if !bytes.Equal(before, f.write(nil, old)) {
+			e.change = update
+		}
+	}
+	if k.secrets == nil || len(e.secrets) == 0 {
+		return nil
+	}
+	changed, err := s.vault.reseal(ctx, k.place(id), k.secrets(old), e.secrets)
+	if changed {
+		e.change = update
+	}
+	return err
+}
+
+func (k *kind[T]) place(id string) place { return place{k.records.Spec().Name, id} }
+
+func (k *kind[T]) insert(ctx context.Context, s *session, batch []*entry) error {
+	recs := make([]*T, len(batch))
+	for i, e := range batch {
+		rec := e.rec.(*T)
+		if e.id == "" {
+			e.id = k.workspace(s).NewID()
+		}
+		k.meta(rec).ID = e.id
+		if len(e.secrets) > 0 {
+			if _, err := s.vault.reseal(ctx, k.place(e.id), k.secrets(rec), e.secrets); err != nil {
+				return err
+			}
+		}
+		if k.fill != nil {
+			k.fill(rec)
+		}
+		recs[i] = rec
+	}
+	return k.records.In(k.workspace(s)).Insert(ctx, recs...)
+}
+
+func (k *kind[T]) replace(ctx context.Context, s *session, e *entry) error {
+	return k.records.In(k.workspace(s)).Replace(ctx, e.old.(*T))
+}
+
+func (k *kind[T]) export(ctx context.Context, s *session, emit func([]byte) error) error {
+	var line []byte
+	return k.records.In(k.workspace(s)).Each(ctx, store.Filter{}, store.Either, func(rec *T) error {
+		if k.secrets != nil {
+			if err := s.vault.show(ctx, k.place(k.meta(rec).ID), *k.secrets(rec), k.values(rec)); err != nil {
+				return err
+			}
+		}
+		line = k.write(line[:0], rec)
+		return emit(line)
+	})
+}
+
+// write appends the record as a line.
+func (k *kind[T]) write(dst []byte, rec *T) []byte {
+	dst = append(dst, `{"kind":"`...)
+	dst = append(dst, k.label...)
+	dst = append(dst, '"')
+	for i := range k.fields {
+		f := &k.fields[i]
+		mark := len(dst)
+		dst = append(dst, ',')
+		dst = appendText(dst, f.name)
+		dst = append(dst, ':')
+		before := len(dst)
+		if dst = f.write(dst, rec); len(dst) == before {
+			dst = dst[:mark]
+		}
+	}
+	return append(dst, "}\n"...)
+}
+
+// noteAbsent notes a reference to something the organization does not have.
+func noteAbsent(errs *api.Errors, field, what string) {
+	errs.Add(field, "unknown", "%s names %s that neither the file nor the organization has", field, article(what))
+}
+
+func article(what string) string {
+	if strings.ContainsRune("aeiou", rune(what[0])) && what != "user" {
+		return "an " + what
+	}
+	return "a " + what
+}

@@ -1,0 +1,142 @@
+package transfer
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"tenantry/gateway/api"
+)
+
+// ImportOptions say how a bundle is taken.
+type ImportOptions struct {
+	// DryRun only checks; the report says what would have been done.
+	DryRun bool
+	// Partial stores the good lines where others are bad. Without it nothing is stored
+	// unless all can be.
+	Partial bool
+	// Bad, with Partial, receives the bad lines as they are.
+	Bad io.Writer
+	// Progress is called at most ten times a second, from one goroutine at a time.
+	Progress func(Progress)
+}
+
+// Counts are numbers of lines. Created, Unchanged and Updated are, after a dry run, what
+// would have been done; they are 0 where bad lines kept everything from being stored.
+type Counts struct {
+	Lines     int `json:"lines"`
+	Created   int `json:"created"`
+	Unchanged int `json:"unchanged"`
+	Updated   int `json:"updated"`
+	Failed    int `json:"failed"`
+}
+
+// Report is what came of an import or export. Blank lines are not counted.
+type Report struct {
+	Counts
+	DryRun   bool              `json:"dry_run,omitempty"`
+	Kinds    map[string]Counts `json:"kinds"`
+	Problems []LineProblem     `json:"problems"` // of the first bad lines, by line
+	More     int               `json:"more_problems,omitempty"`
+	Columns  []Column          `json:"columns,omitempty"` // of an import of rows
+}
+
+// LineProblem says what is wrong with one line.
+type LineProblem struct {
+	Line   int        `json:"line"` // from 1; rows of a file of rows are counted the same way
+	Kind   string     `json:"kind"` // "" where the line does not say
+	Errors api.Errors `json:"errors"`
+}
+
+func (p LineProblem) String() string {
+	words := make([]string, len(p.Errors))
+	for i, e := range p.Errors {
+		words[i] = e.Message
+	}
+	kind := p.Kind
+	if kind == "" {
+		kind = "unreadable"
+	}
+	return fmt.Sprintf("line %d (%s): %s", p.Line, kind, strings.Join(words, "; "))
+}
+
+// maxProblems bounds Report.Problems.
+const maxProblems = 1000
+
+// RefusedError says that an import stored nothing because lines are bad; the report that
+// comes with it names them.
+type RefusedError struct{ Failed, Lines int }
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("nothing was imported: %d of %d lines cannot be taken; mend them, or import the others alone with --partial", e.Failed, e.Lines)
+}
+
+// InterruptedError says that an import ended while it stored. Importing the same file
+// again goes on where it ended: what is stored already is left as it is.
+type InterruptedError struct {
+	Stored int // lines
+	Lines  int
+	Err    error
+}
+
+func (e *InterruptedError) Error() string {
+	return fmt.Sprintf("the import ended early, with %d of %d lines stored; import the same file again to go on: %v", e.Stored, e.Lines, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *InterruptedError) Unwrap() error { return e.Err }
+
+// tally collects a Report.
+type tally struct {
+	kinds    map[string]*Counts
+	problems []LineProblem
+	more     int
+}
+
+func newTally() *tally { return &tally{kinds: map[string]*Counts{}} }
+
+func (t *tally) of(kind string) *Counts {
+	c := t.kinds[kind]
+	if c == nil {
+		c = &Counts{}
+		t.kinds[kind] = c
+	}
+	return c
+}
+
+// problem notes what is wrong with a line. The Report keeps the first lines only, so
+// beyond twice its bound the last ones are dropped.
+func (t *tally) problem(line int, kind string, errs api.Errors) {
+	t.problems = append(t.problems, LineProblem{line, kind, errs})
+	if len(t.problems) >= 2*maxProblems {
+		t.trim()
+	}
+}
+
+func (t *tally) trim() {
+	slices.SortStableFunc(t.problems, func(a, b LineProblem) int { return a.Line - b.Line })
+	if n := len(t.problems); n > maxProblems {
+		t.more += n - maxProblems
+		t.problems = t.problems[:maxProblems:maxProblems]
+	}
+}
+
+func (t *tally) report() Report {
+	t.trim()
+	r := Report{Kinds: map[string]Counts{}, Problems: t.problems, More: t.more}
+	if r.Problems == nil {
+		r.Problems = []LineProblem{}
+	}
+	for name, c := range t.kinds {
+		if name != "" {
+			r.Kinds[name] = *c
+		}
+		r.Lines += c.Lines
+		r.Created += c.Created
+		r.Unchanged += c.Unchanged
+		r.Updated += c.Updated
+		r.Failed += c.Failed
+	}
+	return r
+}

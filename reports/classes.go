@@ -1,0 +1,138 @@
+package reports
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"tenantry/backends/store"
+	"tenantry/tenants"
+)
+
+// TableOf opens a kind's table in a workspace: the method value kind.Table.
+type TableOf func(*store.Workspace) store.Table
+
+// CustomField is a field that the organization defined. Type is one of package schema;
+// the values of an Encrypted one are secret.
+type CustomField struct {
+	Name  string
+	Title string
+	Type  string
+}
+
+// FieldsOf returns the fields defined for a source; the source is "" for classes that
+// need none. It returns an error that wraps store.ErrNotFound where there is no such source.
+type FieldsOf func(ctx context.Context, ws *store.Workspace, source string) ([]CustomField, error)
+
+// NewContactsClass returns the class Contacts.
+func NewContactsClass(table TableOf, fields FieldsOf) Class {
+	return &class{name: "Contacts", table: table, custom: fields, own: []Field{
+		text("id", "Id"), text("email", "E-mail"), text("first_name", "First name"), text("last_name", "Last name"),
+		text("phone", "Phone"), text("country", "Country"), text("city", "City"), text("status", "Status"),
+		declared("tags", "Tags", TypeList, store.TypeStrings), text("external_id", "External id"),
+		instant("created_at", "Created"), instant("updated_at", "Updated"),
+	}}
+}
+
+// NewRecordsClass returns the class Records; its source is the name of a custom object.
+func NewRecordsClass(table TableOf, fields FieldsOf) Class {
+	return &class{name: "Records", table: table, custom: fields, source: "object", own: []Field{
+		text("id", "Id"), text("external_id", "External id"), instant("created_at", "Created"), instant("updated_at", "Updated"),
+	}}
+}
+
+// NewSubmissionsClass returns the class Submissions; its source is the id of a form.
+func NewSubmissionsClass(table TableOf, fields FieldsOf) Class {
+	return &class{name: "Submissions", table: table, custom: fields, source: "form", own: []Field{
+		text("id", "Id"), instant("created_at", "Created"), instant("updated_at", "Updated"),
+	}}
+}
+
+// NewFilesClass returns the class Files. Public identifiers and hashes, which lead to a
+// file's bytes, are no part of it.
+func NewFilesClass(table TableOf) Class {
+	return &class{name: "Files", table: table, own: []Field{
+		text("id", "Id"), text("filename", "File name"), text("mimetype", "MIME type"), text("type", "Type"),
+		text("folder_id", "Folder"), text("contact_id", "Contact"), declared("user_id", "User", TypeNumber, store.TypeInt),
+		instant("created_at", "Created"), instant("updated_at", "Updated"),
+	}}
+}
+
+// NewCampaignsClass returns the class Campaigns.
+func NewCampaignsClass(table TableOf) Class {
+	return &class{name: "Campaigns", table: table, own: []Field{
+		text("id", "Id"), text("name", "Name"), instant("created_at", "Created"), instant("updated_at", "Updated"),
+	}}
+}
+
+func declared(name, title, columnType string, storeType store.Type) Field {
+	return Field{Column: Column{name, title, columnType}, Ref: store.Field{Name: name, Type: storeType}}
+}
+
+func text(name, title string) Field { return declared(name, title, TypeText, store.TypeString) }
+
+func instant(name, title string) Field { return declared(name, title, TypeDatetime, store.TypeTime) }
+
+type class struct {
+	name   string
+	own    []Field
+	table  TableOf
+	custom FieldsOf // nil: the organization defines no fields
+	source string   // the field that holds a record's source, "" where there is none
+}
+
+func (c *class) Name() string      { return c.name }
+func (c *class) NeedsSource() bool { return c.source != "" }
+
+func (c *class) Dataset(ctx context.Context, _ *tenants.Tenant, ws *store.Workspace, source string) (Dataset, error) {
+	base := store.All()
+	switch {
+	case c.source == "":
+		source = ""
+	case source == "":
+		return Dataset{}, fmt.Errorf("%w: reports of class %s need one", ErrSource, c.name)
+	default:
+		base = store.Eq(c.source, source)
+	}
+	var own, custom []Field
+	if c.custom != nil {
+		defined, err := c.custom(ctx, ws, source)
+		if errors.Is(err, store.ErrNotFound) {
+			return Dataset{}, fmt.Errorf("%w: %w", ErrSource, err)
+		}
+		if err != nil {
+			return Dataset{}, fmt.Errorf("fields of report class %s: %w", c.name, err)
+		}
+		for _, d := range defined {
+			if store.ValidKey(d.Name) {
+				custom = append(custom, customField(d))
+			}
+		}
+	}
+	own = append(own, c.own...)
+	return NewDataset(c.table(ws), base, append(own, custom...)), nil
+}
+
+func customField(d CustomField) Field {
+	f := Field{Column: Column{Name: d.Name, Title: cmp.Or(d.Title, d.Name), Type: TypeText}}
+	f.Ref = store.Field{Name: d.Name, Custom: true, Type: store.TypeString}
+	switch d.Type {
+	case "Text", "LongText", "Email", "Phone", "Url", "Select":
+	case "Number":
+		f.Type, f.Ref.Type = TypeNumber, store.TypeFloat
+	case "Boolean":
+		f.Type, f.Ref.Type = TypeBoolean, store.TypeBool
+	case "Date":
+		f.Type, f.Ref.Type = TypeDate, store.TypeDate
+	case "DateTime":
+		f.Type, f.Ref.Type = TypeDatetime, store.TypeDate
+	case "MultiSelect":
+		f.Type, f.Ref.Type = TypeList, store.TypeStrings
+	case "Encrypted":
+		f.Secret = true
+	default: // the values of other types are whatever they are
+		f.Ref.Type = store.TypeAny
+	}
+	return f
+}

@@ -1,0 +1,112 @@
+package reports
+
+import (
+	"context"
+	"errors"
+
+	"tenantry/backends/filters"
+	"tenantry/backends/store"
+	"tenantry/tenants"
+)
+
+// The types of a column.
+const (
+	TypeText     = "text"
+	TypeNumber   = "number"
+	TypeBoolean  = "boolean"
+	TypeDate     = "date"
+	TypeDatetime = "datetime"
+	TypeList     = "list"
+)
+
+// ErrSource says that a report's source names nothing there is.
+var ErrSource = errors.New("the source of the report does not exist")
+
+// Class is a kind of data that reports can ask. Implementations are safe for concurrent use.
+type Class interface {
+	// Name is what reports call the class.
+	Name() string
+	// NeedsSource reports whether a report of the class must name a source.
+	NeedsSource() bool
+	// Dataset returns the data as the workspace shows it. It returns an error that wraps
+	// ErrSource where the source does not exist.
+	Dataset(ctx context.Context, t *tenants.Tenant, ws *store.Workspace, source string) (Dataset, error)
+}
+
+// Column describes one column.
+type Column struct {
+	Name  string `json:"name" doc:"Name of the column: a field, count, or <op>_<field>"`
+	Title string `json:"title" doc:"Title for people"`
+	Type  string `json:"type" doc:"text, number, boolean, date, datetime or list"`
+}
+
+// Field is one field of a Dataset. A Secret one is known only to be refused by name.
+type Field struct {
+	Column
+	Ref    store.Field
+	Secret bool
+}
+
+// Dataset is what a report may ask: the records of a table that match Base, and the
+// fields that may be named. It is immutable and safe for concurrent use.
+type Dataset struct {
+	Table  store.Table
+	Base   store.Filter
+	fields []Field
+	index  map[string]int
+}
+
+// NewDataset returns a Dataset. Of fields with the same name the first counts.
+func NewDataset(table store.Table, base store.Filter, fields []Field) Dataset {
+	d := Dataset{Table: table, Base: base, index: make(map[string]int, len(fields))}
+	for _, f := range fields {
+		if _, taken := d.index[f.Name]; !taken {
+			d.index[f.Name] = len(d.fields)
+			d.fields = append(d.fields, f)
+		}
+	}
+	return d
+}
+
+// Columns returns the columns that a report may show, in their usual order.
+func (d *Dataset) Columns() []Column {
+	var columns []Column
+	for _, f := range d.fields {
+		if !f.Secret {
+			columns = append(columns, f.Column)
+		}
+	}
+	return columns
+}
+
+// Field returns the field as a filter sees it. It makes the dataset a filters.Catalog.
+func (d *Dataset) Field(name string) (filters.Field, bool) {
+	f, ok := d.find(name)
+	return filters.Field{Name: f.Name, Ref: f.Ref, Kind: f.kind()}, ok
+}
+
+func (d *Dataset) find(name string) (Field, bool) {
+	i, ok := d.index[name]
+	if !ok {
+		return Field{}, false
+	}
+	return d.fields[i], true
+}
+
+func (f Field) kind() filters.Kind {
+	switch {
+	case f.Secret:
+		return filters.Secret
+	case f.Type == TypeNumber:
+		return filters.Number
+	case f.Type == TypeBoolean:
+		return filters.Boolean
+	case f.Type == TypeList:
+		return filters.List
+	case f.Ref.Type == store.TypeTime:
+		return filters.Time
+	case f.Type == TypeDate, f.Type == TypeDatetime:
+		return filters.Date
+	}
+	return filters.Text
+}

@@ -1,0 +1,159 @@
+package reports
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"tenantry/backends/filters"
+	"tenantry/gateway/api"
+)
+
+// Limits of inputs.
+const (
+	MaxInputs     = 50
+	maxInputValue = 1_000 // bytes
+	maxParams     = 4_000 // bytes of a token's names and values together
+)
+
+// notSettable is the one answer to a parameter that readers may not set, whether it is
+// locked or does not exist: the names of locked inputs are nobody's business.
+func notSettable(errs *api.Errors, name string) {
+	at := "params[" + clip(name) + "]"
+	errs.Add(at, "unknown", "%s is no input that readers of this report may set", at)
+}
+
+// readerParams takes params[<name>]=<value> apart.
+func readerParams(pairs []api.Pair, errs *api.Errors) map[string]string {
+	values := map[string]string{}
+	for _, p := range pairs {
+		if len(p.Path) != 2 || p.Path[1] == "" {
+			errs.Add("params", "format", "params must be written params[<name>]=<value>")
+			continue
+		}
+		name := p.Path[1]
+		if _, twice := values[name]; twice {
+			errs.Add("params", "duplicate", "params[%s] is given twice", clip(name))
+		}
+		values[name] = p.Value
+	}
+	return values
+}
+
+// inputValues are the values with which one report is read.
+type inputValues struct {
+	rules  map[string]Input  // as they apply in this read
+	locked map[string]string // from the token
+	given  map[string]string // by the reader
+}
+
+// resolveInputs joins the report's inputs, the token's values and the reader's. An input
+// that the bundle's root locks is locked in its children too. It returns a 422 where the
+// reader names what readers may not set, and a denial where the token lacks a locked value.
+func resolveInputs(root, selected *Report, locked, given map[string]string) (*inputValues, error) {
+	v := &inputValues{rules: map[string]Input{}, locked: locked, given: given}
+	for name, in := range selected.Input {
+		if root.Input[name].Rule == Locked {
+			in.Rule = Locked
+		}
+		v.rules[name] = in
+	}
+	var errs api.Errors
+	for name, value := range given {
+		in, declared := v.rules[name]
+		if !declared || in.Rule != Editable {
+			notSettable(&errs, name)
+			continue
+		}
+		checkInput(&errs, "params["+name+"]", in.Type, value)
+	}
+	slices.SortFunc(errs, byField)
+	if err := errs.Problem(); err != nil {
+		return nil, err
+	}
+	for name, in := range v.rules {
+		if _, ok := locked[name]; !ok && in.Rule != Editable {
+			return nil, api.Denied("the token lacks a locked value of the report")
+		}
+	}
+	return v, nil
+}
+
+func byField(a, b api.FieldError) int {
+	switch {
+	case a.Field < b.Field:
+		return -1
+	case a.Field > b.Field:
+		return 1
+	}
+	return 0
+}
+
+// value returns an input as a filter takes it.
+func (v *inputValues) value(name string) (filters.Input, bool) {
+	in, ok := v.rules[name]
+	if !ok {
+		return filters.Input{}, false
+	}
+	if in.Rule != Editable {
+		value, set := v.locked[name]
+		return filters.Input{Value: value, Set: set, Locked: true, Type: in.Type}, true
+	}
+	value := v.effective(name)
+	return filters.Input{Value: value, Set: value != "", Type: in.Type}, true
+}
+
+// effective returns the value of an editable input: the reader's, else the report's.
+func (v *inputValues) effective(name string) string {
+	if value, ok := v.given[name]; ok {
+		return value
+	}
+	return v.rules[name].Value
+}
+
+// checkInput notes where a value does not fit the input's type. The empty value fits all.
+func checkInput(errs *api.Errors, at, inputType, value string) {
+	if value == "" {
+		return
+	}
+	if len(value) > maxInputValue {
+		errs.Add(at, "length", "%s must have at most %d bytes", at, maxInputValue)
+		return
+	}
+	switch inputType {
+	case TypeNumber:
+		var n float64
+		if value == "null" || json.Unmarshal([]byte(value), &n) != nil {
+			errs.Add(at, "type", "%s must be a number", at)
+		}
+	case TypeBoolean:
+		if value != "true" && value != "false" {
+			errs.Add(at, "type", "%s must be true or false", at)
+		}
+	case TypeDate, TypeDatetime:
+		_, date := time.Parse(time.DateOnly, value)
+		_, moment := time.Parse(time.RFC3339, value)
+		if date != nil && moment != nil {
+			errs.Add(at, "type", "%s must be a date (2024-05-17) or an RFC 3339 time (2024-05-17T10:00:00Z)", at)
+		}
+	}
+}
+
+var errNotScalar = errors.New("not a string, number or boolean")
+
+// scalarText returns the text of a JSON scalar as api.Decode gives it.
+func scalarText(v any) (string, error) {
+	switch x := v.(type) {
+	case string:
+		return x, nil
+	case json.Number:
+		return x.String(), nil
+	case bool:
+		if x {
+			return "true", nil
+		}
+		return "false", nil
+	}
+	return "", errNotScalar
+}

@@ -1,0 +1,333 @@
+package reports
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tenantry/backends/filters"
+	"tenantry/backends/store"
+	"tenantry/gateway/api"
+)
+
+// Limits of a report's query.
+const (
+	MaxGroups   = 8
+	MaxMeasures = 16
+	MaxFields   = 50
+	MaxSorts    = 8
+	MaxRows     = store.MaxLimit
+	DefaultRows = 1_000
+)
+
+// Query is what a report asks. It keeps the JSON it was written in, so that reading and
+// writing a report costs no parsing; Definition takes it apart. The zero value is the
+// empty query, which lists rows. It is immutable.
+type Query struct{ raw json.RawMessage }
+
+// Definition is a query taken apart. Without groups and measures it lists rows.
+type Definition struct {
+	Filter   filters.Expr
+	Groups   []Group
+	Measures []Measure
+	Sort     []Sort
+	Fields   []string // of a list; none: every column there is
+	Limit    int
+}
+
+// Group is one dimension. By is store.NoBucket where each value stands for itself.
+type Group struct {
+	Field string
+	By    store.Bucket
+}
+
+// Measure is one computed column. Count has no field.
+type Measure struct {
+	Op    store.MeasureOp
+	Field string
+}
+
+// Column returns the name of the measure's column.
+func (m Measure) Column() string {
+	if m.Op == store.MeasureCount {
+		return "count"
+	}
+	return m.label() + "_" + m.Field
+}
+
+func (m Measure) label() string {
+	for name, op := range measureOps() {
+		if op == m.Op {
+			return name
+		}
+	}
+	return ""
+}
+
+// Sort is one step of an order, by the name of a column.
+type Sort struct {
+	Column string
+	Desc   bool
+}
+
+func measureOps() map[string]store.MeasureOp {
+	return map[string]store.MeasureOp{
+		"count": store.MeasureCount, "sum": store.MeasureSum, "avg": store.MeasureAvg,
+		"min": store.MeasureMin, "max": store.MeasureMax, "distinct": store.MeasureDistinct,
+	}
+}
+
+func buckets() map[string]store.Bucket {
+	return map[string]store.Bucket{
+		"day": store.Day, "week": store.Week, "month": store.Month, "quarter": store.Quarter, "year": store.Year,
+	}
+}
+
+// ParseQuery checks the JSON of a query and returns it. Every problem is noted in errs,
+// under query. Whether the fields it names exist depends on the class: see Validate.
+func ParseQuery(raw []byte, errs *api.Errors) Query {
+	q := Query{raw: compact(raw)}
+	q.Definition(errs)
+	return q
+}
+
+func compact(raw []byte) json.RawMessage {
+	var buf bytes.Buffer
+	if json.Compact(&buf, raw) != nil {
+		return bytes.Clone(raw)
+	}
+	return buf.Bytes()
+}
+
+// MarshalJSON returns the query as it was written.
+func (q Query) MarshalJSON() ([]byte, error) {
+	if len(q.raw) == 0 {
+		return []byte("{}"), nil
+	}
+	return q.raw, nil
+}
+
+// UnmarshalJSON keeps the JSON; null is the empty query. Definition checks it.
+func (q *Query) UnmarshalJSON(raw []byte) error {
+	q.raw = nil
+	if string(raw) != "null" {
+		q.raw = bytes.Clone(raw)
+	}
+	return nil
+}
+
+// OpenAPISchema describes the query.
+func (q Query) OpenAPISchema() map[string]any {
+	text := map[string]any{"type": "string"}
+	list := func(most int, items map[string]any) map[string]any {
+		return map[string]any{"type": "array", "maxItems": most, "items": items}
+	}
+	object := func(required string, properties map[string]any) map[string]any {
+		return map[string]any{"type": "object", "required": []string{required}, "properties": properties}
+	}
+	return map[string]any{
+		"type": "object",
+		"properties": map[string]any{
+			"filter": map[string]any{
+				"type":        "object",
+				"description": `Conditions by field, as {"country": "DE", "age": {"gt": 30}}; a value may be {"input": "<name>"}.`,
+			},
+			"group_by": list(MaxGroups, object("field", map[string]any{
+				"field": text, "by": map[string]any{"type": "string", "enum": []string{"day", "week", "month", "quarter", "year"}},
+			})),
+			"measures": list(MaxMeasures, object("op", map[string]any{
+				"op": map[string]any{"type": "string", "enum": []string{"count", "sum", "avg", "min", "max", "distinct"}}, "field": text,
+			})),
+			"sort":   list(MaxSorts, text),
+			"fields": list(MaxFields, text),
+			"limit":  map[string]any{"type": "integer", "minimum": 1, "maximum": MaxRows, "default": DefaultRows},
+		},
+	}
+}
+
+// Definition takes the query apart, noting every problem in errs.
+func (q Query) Definition(errs *api.Errors) Definition {
+	def := Definition{Limit: DefaultRows}
+	if len(q.raw) == 0 {
+		return def
+	}
+	body, err := api.ParseBody(q.raw)
+	if err != nil {
+		errs.Add("query", "format", "query is not an acceptable JSON object: %s", err)
+		return def
+	}
+	for _, name := range body.Names() {
+		switch name {
+		case "filter":
+			def.Filter = filters.FromJSON(body.Raw(name), errs)
+		case "group_by":
+			def.Groups = parseGroups(body.Raw(name), errs)
+		case "measures":
+			def.Measures = parseMeasures(body.Raw(name), errs)
+		case "sort":
+			def.Sort = parseSort(body.Raw(name), errs)
+		case "fields":
+			def.Fields = parseTexts(body.Raw(name), "query.fields", MaxFields, errs)
+			noteRepeats(def.Fields, "query.fields", errs)
+		case "limit":
+			def.Limit = parseLimit(body.Raw(name), errs)
+		default:
+			errs.Add("query", "unknown", "query has no member %q", clip(name))
+		}
+	}
+	if len(def.Fields) > 0 && def.aggregates() {
+		errs.Add("query.fields", "forbidden", "query.fields is for lists of rows; with group_by or measures the columns follow from those")
+	}
+	noteRepeats(def.columns(), "query", errs)
+	return def
+}
+
+// aggregates reports whether the query groups or measures rather than lists rows.
+func (d *Definition) aggregates() bool { return len(d.Groups)+len(d.Measures) > 0 }
+
+// columns returns the names of an aggregation's columns.
+func (d *Definition) columns() []string {
+	var names []string
+	for _, g := range d.Groups {
+		names = append(names, g.Field)
+	}
+	for _, m := range d.Measures {
+		names = append(names, m.Column())
+	}
+	return names
+}
+
+func parseLimit(raw json.RawMessage, errs *api.Errors) int {
+	n, err := strconv.Atoi(string(raw))
+	if err != nil || n < 1 || n > MaxRows {
+		errs.Add("query.limit", "range", "query.limit must be a whole number from 1 to %d", MaxRows)
+		return DefaultRows
+	}
+	return n
+}
+
+// parseList returns the elements of an array of at most so many.
+func parseList(raw json.RawMessage, field string, most int, errs *api.Errors) []json.RawMessage {
+	var items []json.RawMessage
+	if len(raw) == 0 || raw[0] != '[' || json.Unmarshal(raw, &items) != nil {
+		errs.Add(field, "type", "%s must be an array", field)
+		return nil
+	}
+	if len(items) > most {
+		errs.Add(field, "length", "%s must have at most %d elements", field, most)
+		return nil
+	}
+	return items
+}
+
+func parseTexts(raw json.RawMessage, field string, most int, errs *api.Errors) []string {
+	var texts []string
+	for i, item := range parseList(raw, field, most, errs) {
+		var text *string
+		if json.Unmarshal(item, &text) != nil || text == nil || *text == "" {
+			errs.Add(field, "type", "%s[%d] must be a string that is not empty", field, i)
+			continue
+		}
+		texts = append(texts, *text)
+	}
+	return texts
+}
+
+func parseSort(raw json.RawMessage, errs *api.Errors) []Sort {
+	var sorts []Sort
+	var names []string
+	for _, text := range parseTexts(raw, "query.sort", MaxSorts, errs) {
+		column, desc := strings.CutPrefix(text, "-")
+		sorts = append(sorts, Sort{Column: column, Desc: desc})
+		names = append(names, column)
+	}
+	noteRepeats(names, "query.sort", errs)
+	return sorts
+}
+
+func parseGroups(raw json.RawMessage, errs *api.Errors) []Group {
+	var groups []Group
+	for i, item := range parseList(raw, "query.group_by", MaxGroups, errs) {
+		at := "query.group_by[" + strconv.Itoa(i) + "]"
+		body, ok := parseItem(item, at, errs, "field", "by")
+		if !ok {
+			continue
+		}
+		g := Group{Field: body.Required(errs, "field", maxName)}
+		if by, given := body.Text(errs, "by"); given {
+			bucket, known := buckets()[by]
+			if !known {
+				errs.Add(at+".by", "unknown", "%s.by must be day, week, month, quarter or year", at)
+			}
+			g.By = bucket
+		}
+		groups = append(groups, g)
+	}
+	return groups
+}
+
+func parseMeasures(raw json.RawMessage, errs *api.Errors) []Measure {
+	var measures []Measure
+	for i, item := range parseList(raw, "query.measures", MaxMeasures, errs) {
+		at := "query.measures[" + strconv.Itoa(i) + "]"
+		body, ok := parseItem(item, at, errs, "op", "field")
+		if !ok {
+			continue
+		}
+		name, _ := body.Text(errs, "op")
+		op, known := measureOps()[name]
+		if !known {
+			errs.Add(at+".op", "unknown", "%s.op must be count, sum, avg, min, max or distinct", at)
+			continue
+		}
+		m := Measure{Op: op}
+		switch {
+		case op != store.MeasureCount:
+			m.Field = body.Required(errs, "field", maxName)
+		case body.Has("field"):
+			errs.Add(at+".field", "forbidden", "%s counts records and takes no field", at)
+		}
+		measures = append(measures, m)
+	}
+	return measures
+}
+
+// maxName is the longest name of a field or input.
+const maxName = 64
+
+// parseItem reads an object that may have these members alone.
+func parseItem(raw json.RawMessage, at string, errs *api.Errors, members ...string) (api.Body, bool) {
+	if len(raw) == 0 || raw[0] != '{' {
+		errs.Add(at, "type", "%s must be an object", at)
+		return api.Body{}, false
+	}
+	body, err := api.ParseBody(raw)
+	if err != nil {
+		errs.Add(at, "format", "%s is not an acceptable JSON object", at)
+		return api.Body{}, false
+	}
+	for _, name := range body.Names() {
+		if !slices.Contains(members, name) {
+			errs.Add(at, "unknown", "%s has no member %q", at, clip(name))
+		}
+	}
+	return body, true
+}
+
+func noteRepeats(names []string, field string, errs *api.Errors) {
+	for i, name := range names {
+		if slices.Index(names, name) < i {
+			errs.Add(field, "duplicate", "%s names %q twice", field, clip(name))
+		}
+	}
+}
+
+// clip shortens outside text for a message.
+func clip(s string) string {
+	if len(s) > maxName {
+		return strings.ToValidUTF8(s[:maxName], "") + "..."
+	}
+	return s
+}

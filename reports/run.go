@@ -1,0 +1,111 @@
+package reports
+
+import (
+	"context"
+	"math"
+	"slices"
+	"time"
+
+	"tenantry/backends/store"
+	"tenantry/tenants"
+)
+
+// Data is what a report shows.
+type Data struct {
+	Columns []Column `json:"columns" doc:"The columns, in order"`
+	Rows    [][]any  `json:"rows" doc:"The rows; each has one value for every column, null where there is none"`
+	// Total counts what there is: for a list of rows all records that match, also those
+	// beyond the limit; for groups the groups answered.
+	Total     int  `json:"total" doc:"Of a list, how many records match in all; of groups, how many are answered"`
+	Truncated bool `json:"truncated" doc:"Whether there is more than the limit let through"`
+}
+
+// Provider computes a report's data. Implementations are safe for concurrent use and
+// honour the context's deadline.
+type Provider interface {
+	Data(ctx context.Context, t *tenants.Tenant, r *Report, p Plan) (Data, error)
+}
+
+// BuiltIn is the name of the provider that asks the organization's own store.
+const BuiltIn = "store"
+
+type storeProvider struct{}
+
+func (storeProvider) Data(ctx context.Context, _ *tenants.Tenant, _ *Report, p Plan) (Data, error) {
+	return p.Run(ctx)
+}
+
+// timeFormat is RFC 3339 in UTC with milliseconds.
+const timeFormat = "2006-01-02T15:04:05.000Z"
+
+// Run asks the store. Errors are those of store.Table.
+func (p *Plan) Run(ctx context.Context) (Data, error) {
+	data := Data{Columns: slices.Clone(p.Columns)}
+	var err error
+	if p.list != nil {
+		err = p.runList(ctx, &data)
+	} else {
+		err = p.runAggregation(ctx, &data)
+	}
+	if err != nil {
+		return Data{}, err
+	}
+	if data.Rows == nil {
+		data.Rows = [][]any{}
+	}
+	for _, row := range data.Rows {
+		for i := range row {
+			row[i] = p.present(i, row[i])
+		}
+	}
+	return data, nil
+}
+
+func (p *Plan) runList(ctx context.Context, data *Data) error {
+	rows, err := p.table.Select(ctx, p.list, store.Query{Filter: p.where, Sort: p.orders, Limit: p.limit})
+	if err != nil {
+		return err
+	}
+	data.Rows, data.Total = rows, len(rows)
+	if len(rows) < p.limit {
+		return nil
+	}
+	n, err := p.table.Count(ctx, p.where)
+	if err != nil {
+		return err
+	}
+	data.Total = max(int(n), len(rows))
+	data.Truncated = data.Total > len(rows)
+	return nil
+}
+
+func (p *Plan) runAggregation(ctx context.Context, data *Data) error {
+	// One more than wanted tells whether there is more. At the store's own cap that
+	// cannot be asked, so a full answer counts as cut.
+	ask := min(p.limit+1, store.MaxLimit)
+	rows, err := p.table.Aggregate(ctx, store.Aggregation{
+		Filter: p.where, Groups: p.groups, Measures: p.measure, Sort: p.ranks, Limit: ask,
+	})
+	if err != nil {
+		return err
+	}
+	data.Truncated = len(rows) >= ask
+	data.Rows = rows[:min(len(rows), p.limit)]
+	data.Total = len(data.Rows)
+	return nil
+}
+
+// present turns an engine's value into what is answered.
+func (p *Plan) present(column int, v any) any {
+	switch x := v.(type) {
+	case int64:
+		if p.instant[column] {
+			return time.UnixMilli(x).UTC().Format(timeFormat)
+		}
+	case float64:
+		if math.IsNaN(x) || math.IsInf(x, 0) { // JSON has no such numbers
+			return nil
+		}
+	}
+	return v
+}

@@ -1,0 +1,245 @@
+package reports
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"tenantry/backends/store"
+	"tenantry/crypto/tokens"
+	"tenantry/gateway/api"
+	"tenantry/tenants"
+)
+
+// Lifetimes of share tokens, in seconds.
+const (
+	DefaultLifetime = 3_600
+	MaxLifetime     = 31_536_000
+)
+
+// maxRevocations bounds how many single tokens of one report are void at a time.
+const maxRevocations = 1_000
+
+// Issue returns a share token for the report, its identifier and when it ends. params are
+// the values of locked inputs, of the report or its children; a locked input that is not
+// named takes the value the report has for it. It returns a 422 that lists every
+// parameter that is missing, is no locked input or has an unsuitable value.
+func (m *Module) Issue(ctx context.Context, t *tenants.Tenant, r *Report, params map[string]any, lifetime time.Duration) (token, id string, ends time.Time, err error) {
+	children, err := m.children(ctx, t, r)
+	if err != nil {
+		return "", "", time.Time{}, err
+	}
+	locked, err := tokenParams(r, children, params)
+	if err != nil {
+		return "", "", time.Time{}, err
+	}
+	keys, err := m.deps.Keys(ctx, t)
+	if err != nil {
+		return "", "", time.Time{}, fmt.Errorf("signing key for shared reports: %w", err)
+	}
+	key := keys.Current()
+	issued := m.deps.Now().Truncate(time.Second)
+	// Whatever was issued up to the second of a revocation is void, so a new token is
+	// dated behind it.
+	if before, err := m.revokedBefore(ctx, t, r.PID); err != nil {
+		return "", "", time.Time{}, err
+	} else if issued.Unix() <= before {
+		issued = time.Unix(before+1, 0)
+	}
+	share := tokens.Share{
+		ID: tokens.NewShareID(), Organization: t.Org.Slug, Report: r.PID, Params: locked,
+		IssuedAt: issued, ExpiresAt: issued.Add(lifetime),
+	}
+	token, err = tokens.IssueShare(tokens.Signer{Key: key.Bytes(), KeyID: strconv.Itoa(key.Version())}, share)
+	return token, share.ID, share.ExpiresAt.UTC(), err
+}
+
+func tokenParams(r *Report, children []Report, params map[string]any) (map[string]any, error) {
+	var errs api.Errors
+	values := map[string]any{}
+	size := 0
+	for _, name := range slices.Sorted(maps.Keys(params)) {
+		at := "params." + clip(name)
+		in, ok := lockedInput(r, children, name)
+		if !ok {
+			errs.Add(at, "unknown", "%s is no locked input of the report", at)
+			continue
+		}
+		value, err := scalarText(params[name])
+		switch {
+		case err != nil:
+			errs.Add(at, "type", "%s must be a string, a number, true or false", at)
+		case value == "":
+			errs.Add(at, "required", "%s must not be empty", at)
+		default:
+			checkInput(&errs, at, in.Type, value)
+		}
+		values[name] = value
+		size += len(name) + len(value)
+	}
+	for i, report := range append([]Report{*r}, children...) {
+		for _, name := range slices.Sorted(maps.Keys(report.Input)) {
+			in := report.Input[name]
+			if _, given := params[name]; given || in.Rule == Editable {
+				continue
+			}
+			if in.Value != "" {
+				if _, set := values[name]; !set { // the report's own value goes before its children's
+					values[name] = in.Value
+					size += len(name) + len(in.Value)
+				}
+			} else if i == 0 {
+				errs.Add("params."+name, "required", "params.%s is a locked input without a value of its own, so it is required", name)
+			}
+		}
+	}
+	if size > maxParams {
+		errs.Add("params", "length", "the names and values of params must have at most %d bytes together", maxParams)
+	}
+	return values, errs.Problem()
+}
+
+// lockedInput finds a locked input of the report or one of its children.
+func lockedInput(r *Report, children []Report, name string) (Input, bool) {
+	if in, ok := r.Input[name]; ok && in.Rule != Editable {
+		return in, true
+	}
+	for i := range children {
+		if in, ok := children[i].Input[name]; ok && in.Rule != Editable {
+			return in, true
+		}
+	}
+	return Input{}, false
+}
+
+// verify checks a token for the bundle of root and returns its locked values. Every
+// token that is not good gives the same denial; other errors say that it cannot be told.
+func (m *Module) verify(ctx context.Context, t *tenants.Tenant, root *Report, children []Report, token string) (map[string]string, error) {
+	keys, err := m.deps.Keys(ctx, t)
+	if err != nil {
+		return nil, fmt.Errorf("signing keys for shared reports: %w", err)
+	}
+	find := func(kid string) ([]byte, bool) {
+		n, err := strconv.Atoi(kid)
+		if err != nil || strconv.Itoa(n) != kid {
+			return nil, false
+		}
+		key, ok := keys.Version(n)
+		return key.Bytes(), ok
+	}
+	share, err := tokens.VerifyShare(find, token, t.Org.Slug, root.PID, m.deps.Now())
+	if err != nil {
+		reason := "share token refused"
+		if refused, ok := errors.AsType[*tokens.TokenError](err); ok {
+			reason += ": " + string(refused.Reason)
+		}
+		return nil, api.Denied(reason)
+	}
+	revoked, err := m.isRevoked(ctx, t, root.PID, share)
+	if err != nil {
+		return nil, err
+	}
+	if revoked {
+		return nil, api.Denied("share token refused: revoked")
+	}
+	values := make(map[string]string, len(share.Params))
+	for name, v := range share.Params {
+		text, err := scalarText(v)
+		if _, ok := lockedInput(root, children, name); !ok || err != nil {
+			return nil, api.Denied("share token refused: it sets what is no locked input")
+		}
+		values[name] = text
+	}
+	return values, nil
+}
+
+func (m *Module) isRevoked(ctx context.Context, t *tenants.Tenant, pid string, share tokens.Share) (bool, error) {
+	found, err := m.kinds.Revocations.In(t.Workspace()).Find(ctx, store.Query{
+		Filter: store.All(store.Eq("pid", pid), store.AnyOf(store.Eq("token_id", share.ID), store.Has("token_id", false))),
+	})
+	if err != nil {
+		return false, err
+	}
+	for _, r := range found {
+		if r.TokenID != "" || share.IssuedAt.Unix() <= r.Before {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// revokedBefore returns the Unix second up to which all tokens of the report are void.
+func (m *Module) revokedBefore(ctx context.Context, t *tenants.Tenant, pid string) (int64, error) {
+	found, err := m.kinds.Revocations.In(t.Workspace()).Find(ctx, store.Query{
+		Filter: store.All(store.Eq("pid", pid), store.Has("token_id", false)),
+	})
+	var before int64
+	for _, r := range found {
+		before = max(before, r.Before)
+	}
+	return before, err
+}
+
+// RevokeToken voids one token of the report for good. The identifier is the token's jti
+// claim; one that was never issued is voided all the same.
+func (m *Module) RevokeToken(ctx context.Context, t *tenants.Tenant, pid, tokenID string) error {
+	if tokenID == "" {
+		return api.NotFound("Share not found")
+	}
+	live, err := m.prune(ctx, t, pid)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(live, func(r Revocation) bool { return r.TokenID == tokenID }) {
+		return nil
+	}
+	if len(live) >= maxRevocations {
+		return api.Invalid("token_id", "length", "%d tokens of this report are revoked one by one already; revoke all of them instead", maxRevocations)
+	}
+	now := m.deps.Now().Unix()
+	return m.kinds.Revocations.In(t.Workspace()).Insert(ctx, &Revocation{
+		PID: pid, TokenID: tokenID, Expires: now + MaxLifetime,
+	})
+}
+
+// RevokeAll voids every token of the report issued until now.
+func (m *Module) RevokeAll(ctx context.Context, t *tenants.Tenant, pid string) error {
+	if _, err := m.prune(ctx, t, pid); err != nil {
+		return err
+	}
+	now := m.deps.Now().Unix()
+	return m.kinds.Revocations.In(t.Workspace()).Insert(ctx, &Revocation{
+		// A second longer than any token that it voids, also one dated ahead.
+		PID: pid, Before: now, Expires: now + MaxLifetime + 1,
+	})
+}
+
+// prune removes the report's revocations that no longer matter, and returns the others.
+func (m *Module) prune(ctx context.Context, t *tenants.Tenant, pid string) ([]Revocation, error) {
+	all := m.kinds.Revocations.In(t.Workspace())
+	found, err := all.Find(ctx, store.Query{Filter: store.Eq("pid", pid)})
+	if err != nil {
+		return nil, err
+	}
+	now := m.deps.Now().Unix()
+	var before int64
+	for _, r := range found {
+		before = max(before, r.Before)
+	}
+	var live []Revocation
+	for _, r := range found {
+		if r.Expires >= now && (r.TokenID != "" || r.Before == before) {
+			live = append(live, r)
+			continue
+		}
+		// Somebody else may have removed it meanwhile; then it is gone as well.
+		if err := all.Delete(ctx, &r); err != nil && !errors.Is(err, store.ErrConflict) {
+			return nil, err
+		}
+	}
+	return live, nil
+}

@@ -1,0 +1,330 @@
+package tenants
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tenantry/backends/store"
+	"tenantry/crypto/keyring"
+	"tenantry/tenants/internal/bounded"
+)
+
+// Kinds are the records of this package. They belong to the control workspace.
+type Kinds struct {
+	Organizations *store.Kind[Organization]
+}
+
+// NewKinds declares the records. An error is a fault of the program.
+func NewKinds() (Kinds, error) {
+	organizations, err := store.Define[Organization](store.Spec{
+		Name: "organizations", Fields: []string{"org_id", "slug", "state"},
+		Indexes: []store.Index{{Fields: []string{"slug"}, Unique: true}, {Fields: []string{"org_id"}, Unique: true}},
+		Access:  []store.Access{{Where: []string{"slug"}}, {Where: []string{"org_id"}}, {Sort: []string{"slug"}}},
+	})
+	return Kinds{Organizations: organizations}, err
+}
+
+// Specs returns the declarations, for the store's list of control kinds.
+func (k Kinds) Specs() []*store.Spec { return []*store.Spec{k.Organizations.Spec()} }
+
+// How long what was read about an organization is used.
+const (
+	refreshAfter = 500 * time.Millisecond // then one caller reads again while the others go on
+	staleAfter   = 900 * time.Millisecond // then everybody waits for that read
+	retryAfter   = 500 * time.Millisecond // between reads while the store fails
+	loadTimeout  = 2 * time.Second
+	// DefaultGrace is how long an organization read before is served while the store fails.
+	DefaultGrace = 30 * time.Second
+	maxCached    = 16_384
+)
+
+// DirectoryOptions say what a Directory works on. Store, Kinds and Keyring are needed.
+type DirectoryOptions struct {
+	Store   *store.Store
+	Kinds   Kinds
+	Keyring *keyring.Keyring
+	// BaseDomain: hosts are exactly <slug>.<BaseDomain>. Empty: any domain will do.
+	BaseDomain string
+	Now        func() time.Time // nil: time.Now
+	// Grace: 0 is DefaultGrace; below 0 there is none.
+	Grace time.Duration
+}
+
+// Directory knows the organizations and leads from a host name to one. What another
+// process changed holds after at most a second, what this one changed at once. Safe for
+// concurrent use.
+type Directory struct {
+	store   *store.Store
+	control *store.Workspace
+	orgs    store.Collection[Organization]
+	keyring *keyring.Keyring
+	base    string
+	now     func() time.Time
+	grace   time.Duration
+
+	slots *bounded.Map[*slot]
+	slugs sync.Map // int64 to string, of organizations read so far
+	locks [16]chan struct{}
+	vault vault
+
+	hooks    sync.Mutex
+	onChange []func(org int64)
+	onRemove []func(context.Context, *store.Workspace) error
+}
+
+// NewDirectory returns a Directory on the store's control workspace. Errors: a malformed
+// base domain, store.ErrUnavailable.
+func NewDirectory(ctx context.Context, o DirectoryOptions) (*Directory, error) {
+	base := strings.ToLower(strings.Trim(o.BaseDomain, "."))
+	if base != "" {
+		for label := range strings.SplitSeq(base, ".") {
+			if !validLabel(label) {
+				return nil, fmt.Errorf("the base domain %q is no host name; give it without scheme, port and path", o.BaseDomain)
+			}
+		}
+	}
+	control, err := o.Store.Control(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d := &Directory{
+		store: o.Store, control: control, orgs: o.Kinds.Organizations.In(control), keyring: o.Keyring,
+		base: base, now: o.Now, grace: o.Grace, slots: bounded.New[*slot](maxCached),
+	}
+	if d.now == nil {
+		d.now = time.Now
+	}
+	if d.grace == 0 {
+		d.grace = DefaultGrace
+	}
+	for i := range d.locks {
+		d.locks[i] = make(chan struct{}, 1)
+	}
+	d.vault.open = map[vaultKey]*DataKeys{}
+	return d, nil
+}
+
+// slot is what is known about one slug.
+type slot struct {
+	answer atomic.Pointer[answer]
+	mu     sync.Mutex
+	flight *flight
+	gen    uint64 // grows when what is known becomes void
+}
+
+type answer struct {
+	tenant  *Tenant // nil: nobody answers to the slug
+	readAt  time.Time
+	failed  time.Time // when reading again failed last
+	failure error
+}
+
+// flight is a read that others may wait for.
+type flight struct {
+	done   chan struct{}
+	tenant *Tenant
+	err    error
+	again  bool // it ended with its caller's deadline: that says nothing to the others
+}
+
+// Resolve returns the active organization that a host ("acme.example.com:8080") names.
+// Errors: ErrUnknownTenant, and store.ErrUnavailable where that cannot be told now.
+func (d *Directory) Resolve(ctx context.Context, host string) (*Tenant, error) {
+	slug, ok := hostSlug(host, d.base)
+	if !ok {
+		return nil, ErrUnknownTenant
+	}
+	s, ok := d.slots.Get(slug)
+	if ok {
+		if a := s.answer.Load(); a != nil && a.freshAt(d.now()) {
+			return a.result()
+		}
+	} else {
+		s = d.slots.GetOrPut(strings.Clone(slug), func() *slot { return &slot{} })
+	}
+	return d.refresh(ctx, slug, s)
+}
+
+func (a *answer) freshAt(now time.Time) bool {
+	age := now.Sub(a.readAt)
+	return !a.readAt.IsZero() && age >= 0 && age < refreshAfter
+}
+
+func (a *answer) result() (*Tenant, error) {
+	if a.tenant == nil {
+		return nil, ErrUnknownTenant
+	}
+	return a.tenant, nil
+}
+
+// usable reports whether the answer may be given while nobody knows better: until
+// staleAfter, and where the store fails for the grace. That nobody answers to a slug is
+// never prolonged.
+func (d *Directory) usable(a *answer, now time.Time) bool {
+	if a == nil || a.readAt.IsZero() {
+		return false
+	}
+	age := now.Sub(a.readAt)
+	return age >= 0 && (age < staleAfter || a.failure != nil && a.tenant != nil && age < staleAfter+d.grace)
+}
+
+func (d *Directory) refresh(ctx context.Context, slug string, s *slot) (*Tenant, error) {
+	for {
+		now := d.now()
+		s.mu.Lock()
+		a := s.answer.Load()
+		if a != nil && a.freshAt(now) {
+			s.mu.Unlock()
+			return a.result()
+		}
+		usable := d.usable(a, now)
+		if a != nil && a.failure != nil && now.Sub(a.failed) < retryAfter {
+			s.mu.Unlock()
+			if usable {
+				return a.result()
+			}
+			return nil, a.failure
+		}
+		if f := s.flight; f != nil {
+			s.mu.Unlock()
+			if usable {
+				return a.result()
+			}
+			select {
+			case <-f.done:
+			case <-ctx.Done():
+				return nil, fmt.Errorf("resolving an organization: %w: %w", store.ErrUnavailable, ctx.Err())
+			}
+			if f.again {
+				continue
+			}
+			return f.tenant, f.err
+		}
+		f := &flight{done: make(chan struct{})}
+		s.flight = f
+		gen := s.gen
+		s.mu.Unlock()
+		d.fly(ctx, slug, s, f, gen, a)
+		return f.tenant, f.err
+	}
+}
+
+// fly reads the organization and notes the answer, unless it became void meanwhile.
+func (d *Directory) fly(ctx context.Context, slug string, s *slot, f *flight, gen uint64, before *answer) {
+	defer close(f.done)
+	loadCtx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	var known *Tenant
+	if before != nil {
+		known = before.tenant
+	}
+	readAt := d.now() // before the read, so that the age is never underestimated
+	tenant, err := d.load(loadCtx, slug, known)
+	next := &answer{tenant: tenant, readAt: readAt}
+	if err != nil {
+		f.again = ctx.Err() != nil
+		next = &answer{failed: d.now(), failure: err}
+		if before != nil {
+			next.tenant, next.readAt = before.tenant, before.readAt
+		}
+	}
+	s.mu.Lock()
+	if s.gen == gen {
+		s.flight = nil
+		if !f.again {
+			s.answer.Store(next)
+		}
+	}
+	s.mu.Unlock()
+	switch {
+	case err == nil:
+		f.tenant, f.err = next.result()
+	case d.usable(next, d.now()) && s.current(gen):
+		f.tenant, f.err = next.result()
+	default:
+		f.err = err
+	}
+}
+
+func (s *slot) current(gen uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.gen == gen
+}
+
+// load returns the active organization of that slug, nil where there is none, and known
+// itself where nothing changed.
+func (d *Directory) load(ctx context.Context, slug string, known *Tenant) (*Tenant, error) {
+	org, err := d.orgs.First(ctx, store.Query{Filter: store.Eq("slug", slug)})
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading organization %s: %w: %w", slug, store.ErrUnavailable, err)
+	case org.State != Active:
+		return nil, nil
+	case known != nil && known.Org.ID == org.ID && known.Org.Rev == org.Rev:
+		return known, nil
+	}
+	return d.tenant(ctx, org)
+}
+
+func (d *Directory) tenant(ctx context.Context, org *Organization) (*Tenant, error) {
+	workspace, err := d.store.Organization(ctx, org.OrgID)
+	if err != nil {
+		return nil, fmt.Errorf("opening organization %s: %w: %w", org.Slug, store.ErrUnavailable, err)
+	}
+	d.slugs.Store(org.OrgID, org.Slug)
+	return &Tenant{Org: *org, workspace: workspace, people: d.control.Partition(org.OrgID)}, nil
+}
+
+// Forget makes what is cached about an organization void: the next Resolve reads again.
+// It is called for changes that another process announces.
+func (d *Directory) Forget(org int64) {
+	if slug, ok := d.slugs.Load(org); ok {
+		d.forget(slug.(string))
+	}
+}
+
+func (d *Directory) forget(slug string) {
+	s, ok := d.slots.Get(slug)
+	if !ok {
+		return
+	}
+	s.mu.Lock()
+	s.gen++
+	s.flight = nil // whoever comes now must not wait for a read that began before the change
+	s.answer.Store(nil)
+	s.mu.Unlock()
+}
+
+// OnChange registers a function that is called after every change this process made to
+// an organization or to the rights in it. It must not block.
+func (d *Directory) OnChange(fn func(org int64)) {
+	d.hooks.Lock()
+	defer d.hooks.Unlock()
+	d.onChange = append(d.onChange, fn)
+}
+
+// OnRemove registers a function that deletes an organization's records of some kinds
+// from its part of the control workspace. It may be called again after a failure.
+func (d *Directory) OnRemove(fn func(ctx context.Context, people *store.Workspace) error) {
+	d.hooks.Lock()
+	defer d.hooks.Unlock()
+	d.onRemove = append(d.onRemove, fn)
+}
+
+func (d *Directory) changed(org *Organization) {
+	d.forget(org.Slug)
+	d.hooks.Lock()
+	hooks := d.onChange[:len(d.onChange):len(d.onChange)]
+	d.hooks.Unlock()
+	for _, fn := range hooks {
+		fn(org.OrgID)
+	}
+}

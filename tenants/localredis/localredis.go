@@ -1,0 +1,118 @@
+// Package localredis runs a Redis inside the process, for one machine. Clients reach it
+// through memory: it opens no socket.
+package localredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"tenantry/tenants/redisconn"
+)
+
+// tick is how often lifetimes go down. Entries leave at most this much early or late.
+const tick = 200 * time.Millisecond
+
+// ErrClosed is returned by calls after Close.
+var ErrClosed = errors.New("the in-process Redis is closed")
+
+// Server is an in-process Redis whose clock runs. Nothing in it outlives the process.
+// Safe for concurrent use.
+type Server struct {
+	mini *miniredis.Miniredis
+	stop chan struct{}
+	done chan struct{}
+
+	mu      sync.Mutex
+	closed  bool
+	clients []redis.UniversalClient
+}
+
+// Start returns a running Server. The caller closes it.
+func Start() (*Server, error) {
+	s := &Server{mini: miniredis.NewMiniRedis(), stop: make(chan struct{}), done: make(chan struct{})}
+	conn, err := s.mini.Dial() // the first connection starts it
+	if err != nil {
+		return nil, fmt.Errorf("start the in-process Redis: %w", err)
+	}
+	_ = conn.Close()
+	go s.run()
+	return s, nil
+}
+
+// run drives the lifetimes, which miniredis does not by itself. Its own way of doing so
+// walks over all entries at every command.
+func (s *Server) run() {
+	defer close(s.done)
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	last := time.Now()
+	for {
+		select {
+		case <-s.stop:
+			return
+		case <-ticker.C:
+			now := time.Now()
+			s.mini.FastForward(now.Sub(last))
+			last = now
+		}
+	}
+}
+
+// Client returns a client of the server. Closing it is possible, not needed.
+func (s *Server) Client() (redis.UniversalClient, error) {
+	client, err := redisconn.Open(redisconn.Options{Addrs: []string{"in-process:0"}, Dialer: s.dial})
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		_ = client.Close()
+		return nil, ErrClosed
+	}
+	s.clients = append(s.clients, client)
+	return client, nil
+}
+
+func (s *Server) dial(context.Context, string, string) (net.Conn, error) {
+	s.mu.Lock() // Close must not miss a connection: dialling a closed server would start it again
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, ErrClosed
+	}
+	return s.mini.Dial()
+}
+
+// Entries returns the number of entries.
+func (s *Server) Entries() int { return len(s.mini.Keys()) }
+
+// Close ends the clients, the connections and the server, and waits for their
+// goroutines. Closing twice is no error.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		<-s.done
+		return nil
+	}
+	s.closed = true
+	clients := s.clients
+	s.mu.Unlock()
+	close(s.stop)
+	<-s.done
+	var err error
+	for _, client := range clients {
+		if e := client.Close(); e != nil && !errors.Is(e, redis.ErrClosed) {
+			err = errors.Join(err, e)
+		}
+	}
+	s.mini.Close()
+	return err
+}

@@ -1,0 +1,267 @@
+package tenants
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"tenantry/backends/store"
+)
+
+const (
+	maxName            = 200
+	maxProviders       = 100
+	maxFolderChildren  = 10_000
+	organizationsCount = "organizations"
+	changeTries        = 50
+)
+
+// AllFeatures returns the names of the features there are.
+func AllFeatures() []string { return []string{FeatureTeams} }
+
+// AllSettings returns the names of the settings there are.
+func AllSettings() []string { return []string{SettingRequirePublicEncryptionKey} }
+
+// AllLimits returns the names of the limits there are.
+func AllLimits() []string { return []string{LimitFolderChildren} }
+
+// NewOrganization is what Create needs. Slug and Name are required.
+type NewOrganization struct {
+	Slug      string
+	Name      string
+	Features  map[string]bool
+	Settings  map[string]bool
+	Limits    map[string]int64
+	Providers []string
+}
+
+// Create stores a new, active organization. Errors: *InvalidError with every fault,
+// *store.DuplicateError where the slug is or was somebody's, store.ErrUnavailable.
+func (d *Directory) Create(ctx context.Context, o NewOrganization) (*Tenant, error) {
+	org := &Organization{
+		Slug: o.Slug, Name: strings.TrimSpace(o.Name), State: Active, AccessRev: 1, Providers: slices.Clone(o.Providers),
+		Features: maps.Clone(o.Features), Settings: maps.Clone(o.Settings), Limits: maps.Clone(o.Limits),
+	}
+	var faults Faults
+	checkSlug(&faults, org.Slug)
+	checkOrganization(&faults, org)
+	if err := faults.Err(); err != nil {
+		return nil, fmt.Errorf("create an organization: %w", err)
+	}
+	if _, err := d.find(ctx, store.Eq("slug", org.Slug)); err == nil { // before a number is spent; the index decides
+		return nil, fmt.Errorf("create an organization: %w", &store.DuplicateError{Kind: "organizations", Fields: []string{"slug"}})
+	}
+	var err error
+	if org.OrgID, err = d.control.Counter(ctx, organizationsCount, 1, 0); err != nil {
+		return nil, fmt.Errorf("create organization %s: %w", org.Slug, err)
+	}
+	if err := d.orgs.Insert(ctx, org); err != nil {
+		return nil, fmt.Errorf("create organization %s: %w", org.Slug, err)
+	}
+	d.changed(org)
+	return d.tenant(ctx, org)
+}
+
+func checkOrganization(faults *Faults, o *Organization) {
+	CheckName(faults, "name", o.Name, maxName)
+	checkKnown(faults, "features", "feature", slices.Sorted(maps.Keys(o.Features)), AllFeatures())
+	checkKnown(faults, "settings", "setting", slices.Sorted(maps.Keys(o.Settings)), AllSettings())
+	checkKnown(faults, "limits", "limit", slices.Sorted(maps.Keys(o.Limits)), AllLimits())
+	if n, ok := o.Limits[LimitFolderChildren]; ok && (n < 1 || n > maxFolderChildren) {
+		faults.Add("limits."+LimitFolderChildren, CodeRange, "the limit %s is from 1 to %d", LimitFolderChildren, maxFolderChildren)
+	}
+	if len(o.Providers) > maxProviders {
+		faults.Add("providers", CodeLength, "an organization has at most %d providers", maxProviders)
+		return
+	}
+	for _, name := range o.Providers {
+		if !store.ValidKey(name) {
+			faults.Add("providers", CodeFormat, "the name of a provider is 1 to 64 of letters, digits, _ and -")
+		}
+	}
+}
+
+func checkKnown(faults *Faults, field, what string, given, known []string) {
+	for _, name := range given {
+		if !slices.Contains(known, name) {
+			faults.Add(field+"."+clip(name), CodeUnknown, "unknown %s %q; there are: %s", what, clip(name), strings.Join(known, ", "))
+		}
+	}
+}
+
+// clip keeps outside text in messages short.
+func clip(text string) string {
+	const limit = 64
+	if len(text) > limit {
+		text = text[:limit]
+	}
+	return strings.ToValidUTF8(text, "?")
+}
+
+func (d *Directory) find(ctx context.Context, filter store.Filter) (*Organization, error) {
+	org, err := d.orgs.First(ctx, store.Query{Filter: filter})
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, ErrUnknownTenant
+	}
+	return org, err
+}
+
+// BySlug returns an active or suspended organization as the store has it now, for
+// commands. Errors: ErrUnknownTenant (also for a removed one), store.ErrUnavailable.
+func (d *Directory) BySlug(ctx context.Context, slug string) (*Tenant, error) {
+	org, err := d.find(ctx, store.Eq("slug", slug))
+	if err != nil {
+		return nil, fmt.Errorf("organization %q: %w", clip(slug), err)
+	}
+	if org.State == Removed { // opening its workspace would make a new one
+		return nil, fmt.Errorf("organization %q was deleted: %w", slug, ErrUnknownTenant)
+	}
+	return d.tenant(ctx, org)
+}
+
+// List returns organizations of every state in order of slug, at most limit (at most
+// store.MaxLimit; 0 means that), those after the slug given.
+func (d *Directory) List(ctx context.Context, after string, limit int) ([]Organization, error) {
+	q := store.Query{Sort: []store.Order{store.Asc("slug")}, Limit: limit}
+	if after != "" {
+		q.Filter = store.Where(store.F("slug"), store.OpGt, after)
+	}
+	found, err := d.orgs.Find(ctx, q)
+	if err != nil {
+		return nil, fmt.Errorf("list organizations: %w", err)
+	}
+	return found, nil
+}
+
+// Update lets change alter name, features, settings, limits and providers; what it does
+// to other fields is undone. It may be called several times. Errors: ErrUnknownTenant,
+// *InvalidError, what change returns, store.ErrConflict, store.ErrUnavailable.
+func (d *Directory) Update(ctx context.Context, slug string, change func(*Organization) error) (*Tenant, error) {
+	org, err := d.change(ctx, store.Eq("slug", slug), func(o *Organization) error {
+		if o.State == Removed {
+			return ErrUnknownTenant
+		}
+		edited := *o
+		edited.Features, edited.Settings, edited.Limits = maps.Clone(o.Features), maps.Clone(o.Settings), maps.Clone(o.Limits)
+		edited.Providers = slices.Clone(o.Providers)
+		if err := change(&edited); err != nil {
+			return err
+		}
+		edited.Name = strings.TrimSpace(edited.Name)
+		var faults Faults
+		checkOrganization(&faults, &edited)
+		if err := faults.Err(); err != nil {
+			return err
+		}
+		o.Name, o.Features, o.Settings, o.Limits, o.Providers = edited.Name, edited.Features, edited.Settings, edited.Limits, edited.Providers
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("update organization %q: %w", clip(slug), err)
+	}
+	return d.tenant(ctx, org)
+}
+
+// Suspend makes the organization answer nobody. Its data stays. Errors: as Update.
+func (d *Directory) Suspend(ctx context.Context, slug string) error {
+	return d.setState(ctx, slug, Suspended)
+}
+
+// Resume ends a suspension. Errors: as Update.
+func (d *Directory) Resume(ctx context.Context, slug string) error {
+	return d.setState(ctx, slug, Active)
+}
+
+func (d *Directory) setState(ctx context.Context, slug string, state State) error {
+	_, err := d.change(ctx, store.Eq("slug", slug), func(o *Organization) error {
+		if o.State == Removed {
+			return ErrUnknownTenant
+		}
+		o.State = state
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("make organization %q %s: %w", clip(slug), state, err)
+	}
+	return nil
+}
+
+// Remove deletes the organization's documents, people and keys for good. The slug stays
+// taken. It may be repeated where it failed midway. Errors: ErrUnknownTenant,
+// store.ErrUnavailable.
+func (d *Directory) Remove(ctx context.Context, slug string) error {
+	org, err := d.change(ctx, store.Eq("slug", slug), func(o *Organization) error {
+		o.State = Removed
+		o.AccessRev++
+		o.DataKeys = nil // what was encrypted with them cannot be read any more, in backups too
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("delete organization %q: %w", clip(slug), err)
+	}
+	d.vault.drop(org.OrgID)
+	d.hooks.Lock()
+	hooks := slices.Clone(d.onRemove)
+	d.hooks.Unlock()
+	people := d.control.Partition(org.OrgID)
+	for _, fn := range hooks {
+		if err := fn(ctx, people); err != nil {
+			return fmt.Errorf("delete the people and keys of organization %q: %w; repeat the command", slug, err)
+		}
+	}
+	if err := d.store.Remove(ctx, org.OrgID); err != nil {
+		return fmt.Errorf("delete the documents of organization %q: %w; repeat the command", slug, err)
+	}
+	return nil
+}
+
+// BumpAccess makes every identity of the organization that is cached anywhere void. It
+// is called after every change of keys, accounts, roles and users' rights has been
+// stored. Errors: ErrUnknownTenant, store.ErrConflict, store.ErrUnavailable.
+func (d *Directory) BumpAccess(ctx context.Context, org int64) error {
+	_, err := d.change(ctx, store.Eq("org_id", org), func(o *Organization) error {
+		o.AccessRev++
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("announce a change of rights in organization %d: %w", org, err)
+	}
+	return nil
+}
+
+// change reads, alters and stores one organization until nobody comes between. Changes
+// made here take turns, so that only those of other processes can.
+func (d *Directory) change(ctx context.Context, filter store.Filter, alter func(*Organization) error) (*Organization, error) {
+	org, err := d.find(ctx, filter)
+	if err != nil {
+		return nil, err
+	}
+	lock := d.locks[int(org.OrgID)%len(d.locks)]
+	select {
+	case lock <- struct{}{}:
+		defer func() { <-lock }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", store.ErrUnavailable, ctx.Err())
+	}
+	for range changeTries {
+		if org, err = d.find(ctx, filter); err != nil {
+			return nil, err
+		}
+		if err = alter(org); err != nil {
+			return nil, err
+		}
+		if err = d.orgs.Replace(ctx, org); err == nil {
+			d.changed(org)
+			return org, nil
+		}
+		if !errors.Is(err, store.ErrConflict) {
+			// It may be stored all the same: what is cached must not outlive that.
+			d.changed(org)
+			return nil, err
+		}
+	}
+	return nil, err
+}

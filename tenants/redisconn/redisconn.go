@@ -1,0 +1,67 @@
+// Package redisconn builds the Redis client.
+package redisconn
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"tenantry/crypto/secret"
+)
+
+// Timeout bounds every step of a call: dialling, waiting for a connection, writing,
+// reading. Redis is an index beside the store; waiting longer for it than for the store
+// would help nobody.
+const Timeout = 200 * time.Millisecond
+
+// Options say where Redis is. One address is a single server, several a cluster, or with
+// MasterName the sentinels that know the master.
+type Options struct {
+	Addrs            []string
+	Username         string
+	Password         secret.String
+	SentinelPassword secret.String
+	DB               int
+	MasterName       string
+	TLS              *tls.Config // nil: no TLS
+	PoolSize         int         // 0: ten a processor
+
+	// Dialer replaces the network, for a server in this process.
+	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
+}
+
+// Open returns a client. It does not connect: the first call does. The caller closes it.
+func Open(o Options) (redis.UniversalClient, error) {
+	if len(o.Addrs) == 0 {
+		return nil, errors.New("no address of Redis is given")
+	}
+	for _, addr := range o.Addrs {
+		if host, port, err := net.SplitHostPort(addr); err != nil || host == "" || port == "" {
+			return nil, fmt.Errorf("the Redis address %q is not host:port", addr)
+		}
+	}
+	if o.DB != 0 && len(o.Addrs) > 1 && o.MasterName == "" {
+		return nil, errors.New("a Redis cluster has database 0 only")
+	}
+	if o.DB < 0 {
+		return nil, fmt.Errorf("there is no Redis database %d", o.DB)
+	}
+	return redis.NewUniversalClient(&redis.UniversalOptions{
+		Addrs: o.Addrs, MasterName: o.MasterName, DB: o.DB,
+		Username: o.Username, Password: o.Password.Reveal(), SentinelPassword: o.SentinelPassword.Reveal(),
+		TLSConfig: o.TLS, Dialer: o.Dialer,
+		ContextTimeoutEnabled: true, // otherwise a deadline of the caller's is not kept
+		DialTimeout:           Timeout, ReadTimeout: Timeout, WriteTimeout: Timeout, PoolTimeout: Timeout,
+		DialerRetries: 1, MaxRetries: 1, MinRetryBackoff: time.Millisecond, MaxRetryBackoff: 10 * time.Millisecond,
+		PoolSize: o.PoolSize, PipelinePoolSize: -1, ConnMaxIdleTime: 5 * time.Minute,
+		ReadBufferSize: 8 << 10, WriteBufferSize: 4 << 10, // values are small
+		DisableIdentity:          true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}), nil
+}

@@ -1,0 +1,141 @@
+package tenants
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	maxSlug = 63  // a label of a host name
+	maxHost = 253 // a host name without its last dot
+)
+
+// reservedSlugs returns names that a visitor would take for the service itself.
+func reservedSlugs() []string {
+	return []string{
+		"abuse", "account", "accounts", "admin", "administrator", "api", "app", "apps", "assets", "auth", "autoconfig",
+		"autodiscover", "billing", "blog", "cdn", "console", "dashboard", "demo", "dev", "dns", "docs", "download",
+		"example", "files", "ftp", "gateway", "git", "help", "hostmaster", "id", "imap", "info", "internal", "localhost",
+		"login", "mail", "media", "metrics", "monitoring", "mx", "ns", "ns1", "ns2", "oauth", "openapi", "pop", "postmaster",
+		"public", "register", "root", "secure", "security", "shop", "signin", "signup", "smtp", "sso", "staging", "static",
+		"status", "support", "sysadmin", "system", "tenantry", "test", "webmail", "webmaster", "wpad", "www", "www1", "www2",
+	}
+}
+
+func checkSlug(faults *Faults, slug string) {
+	switch {
+	case slug == "":
+		faults.Add("slug", CodeRequired, "a slug is needed")
+	case len(slug) > maxSlug:
+		faults.Add("slug", CodeLength, "a slug has at most %d characters", maxSlug)
+	case !validSlug(slug):
+		faults.Add("slug", CodeFormat, "a slug is made of a-z, 0-9 and hyphens, starts and ends with a letter or digit, and has no hyphens at places 3 and 4")
+	case slices.Contains(reservedSlugs(), slug):
+		faults.Add("slug", CodeForbidden, "the slug %q is reserved; choose another", slug)
+	}
+}
+
+// validSlug reports whether text can be a slug. Hyphens at places 3 and 4 mark encoded
+// international names (xn--), which could look like another organization.
+func validSlug(text string) bool {
+	return validLabel(text) && (len(text) < 4 || text[2:4] != "--")
+}
+
+func validLabel(text string) bool {
+	if text == "" || len(text) > maxSlug || text[0] == '-' || text[len(text)-1] == '-' {
+		return false
+	}
+	for i := range len(text) {
+		if c := text[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+// hostSlug returns the slug that a host ("acme.example.com:8080") names. With a base
+// domain the host must be exactly one label before it, without one at least one label
+// must follow the slug.
+func hostSlug(host, base string) (string, bool) {
+	name, ok := hostName(host)
+	if !ok {
+		return "", false
+	}
+	slug, domain, ok := strings.Cut(name, ".")
+	if !ok || !validSlug(slug) {
+		return "", false
+	}
+	if base != "" {
+		return slug, domain == base
+	}
+	for label := range strings.SplitSeq(domain, ".") {
+		if !validLabel(label) {
+			return "", false
+		}
+	}
+	return slug, !numericHost(domain)
+}
+
+// hostName strips the port and one last dot, and lowers the case of ASCII letters.
+func hostName(host string) (string, bool) {
+	if len(host) > maxHost+1+len(":65535") {
+		return "", false
+	}
+	name, port, found := strings.Cut(host, ":")
+	if found && !validPort(port) {
+		return "", false
+	}
+	name = strings.TrimSuffix(name, ".")
+	if len(name) > maxHost {
+		return "", false
+	}
+	for i := range len(name) {
+		if name[i] >= utf8.RuneSelf { // ToLower would turn the Kelvin sign into a k
+			return "", false
+		}
+	}
+	return strings.ToLower(name), true
+}
+
+func validPort(text string) bool {
+	if text == "" || len(text) > 5 {
+		return false
+	}
+	n := 0
+	for i := range len(text) {
+		if text[i] < '0' || text[i] > '9' {
+			return false
+		}
+		n = n*10 + int(text[i]-'0')
+	}
+	return n <= 65535
+}
+
+// numericHost reports whether clients would read the name as an IPv4 address: its last
+// label is a decimal or hexadecimal number.
+func numericHost(domain string) bool {
+	last := domain[strings.LastIndexByte(domain, '.')+1:]
+	digits, isHex := strings.CutPrefix(last, "0x")
+	for i := range len(digits) {
+		c := digits[i]
+		if (c < '0' || c > '9') && (!isHex || c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return true
+}
+
+// CheckName notes what is wrong with a name that people read: it has 1 to limit
+// characters and no control characters.
+func CheckName(faults *Faults, field, text string, limit int) {
+	switch {
+	case strings.TrimSpace(text) == "":
+		faults.Add(field, CodeRequired, "%s is needed", field)
+	case !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl):
+		faults.Add(field, CodeFormat, "%s must be valid UTF-8 without control characters", field)
+	case utf8.RuneCountInString(text) > limit:
+		faults.Add(field, CodeLength, "%s has at most %d characters", field, limit)
+	}
+}

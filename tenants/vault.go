@@ -1,0 +1,221 @@
+package tenants
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"tenantry/backends/store"
+	"tenantry/crypto/keyring"
+)
+
+// reopenAfter bounds how long a data key is used after the key that wraps it was retired.
+const reopenAfter = time.Minute
+
+// DataKeys are an organization's data keys for one purpose. Immutable.
+type DataKeys struct {
+	keys    []keyring.DataKey // the newest last
+	wrapped int
+	opened  time.Time
+}
+
+// Current returns the key to encrypt and sign with.
+func (k *DataKeys) Current() keyring.DataKey { return k.keys[len(k.keys)-1] }
+
+// Version returns the key of that version.
+func (k *DataKeys) Version(n int) (keyring.DataKey, bool) {
+	for _, key := range k.keys {
+		if key.Version() == n {
+			return key, true
+		}
+	}
+	return keyring.DataKey{}, false
+}
+
+type vaultKey struct {
+	org     int64
+	purpose string
+}
+
+const maxOpen = 10_000
+
+type vault struct {
+	mu   sync.RWMutex
+	open map[vaultKey]*DataKeys
+}
+
+func (v *vault) get(key vaultKey) *DataKeys {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.open[key]
+}
+
+func (v *vault) put(key vaultKey, keys *DataKeys) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.open) >= maxOpen {
+		clear(v.open)
+	}
+	v.open[key] = keys
+}
+
+func (v *vault) drop(org int64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for key := range v.open {
+		if key.org == org {
+			delete(v.open, key)
+		}
+	}
+}
+
+// DataKeys returns the organization's data keys for a purpose, making the first one
+// when it is first asked for. Errors: keyring.ErrUnknownVersion where the keyring lacks
+// the key that wraps one, keyring.ErrCorrupt, ErrUnknownTenant, store.ErrUnavailable.
+func (d *Directory) DataKeys(ctx context.Context, t *Tenant, purpose string) (*DataKeys, error) {
+	key := vaultKey{t.Org.OrgID, purpose}
+	wrapped := t.Org.DataKeys[purpose]
+	// Versions are only ever added: what was opened from a longer list is no older.
+	if k := d.vault.get(key); k != nil && k.wrapped >= len(wrapped) {
+		if age := d.now().Sub(k.opened); age >= 0 && age < reopenAfter {
+			return k, nil
+		}
+	}
+	// The tenant may be from before the first key was made or all were wrapped anew.
+	org, err := d.find(ctx, store.Eq("org_id", key.org))
+	if err != nil {
+		return nil, fmt.Errorf("data keys of organization %d: %w", key.org, err)
+	}
+	wrapped = org.DataKeys[purpose]
+	if len(wrapped) == 0 {
+		if wrapped, err = d.firstDataKey(ctx, key); err != nil {
+			return nil, err
+		}
+	}
+	return d.openDataKeys(key, wrapped)
+}
+
+func (d *Directory) openDataKeys(key vaultKey, wrapped []string) (*DataKeys, error) {
+	k := &DataKeys{wrapped: len(wrapped), opened: d.now()}
+	for _, text := range wrapped {
+		opened, err := keyring.OpenDataKey(d.keyring, key.org, key.purpose, text)
+		if err != nil {
+			return nil, err
+		}
+		k.keys = append(k.keys, opened)
+	}
+	d.vault.put(key, k)
+	return k, nil
+}
+
+// firstDataKey stores a first data key and returns the list as stored: of several that
+// try at once one wins, and the others use the winner's.
+func (d *Directory) firstDataKey(ctx context.Context, key vaultKey) ([]string, error) {
+	_, text, err := keyring.NewDataKey(d.keyring, key.org, key.purpose)
+	if err != nil {
+		return nil, err
+	}
+	var wrapped []string
+	_, err = d.change(ctx, store.Eq("org_id", key.org), func(o *Organization) error {
+		if o.State == Removed {
+			return ErrUnknownTenant
+		}
+		if wrapped = o.DataKeys[key.purpose]; len(wrapped) > 0 {
+			return errUnchanged
+		}
+		if o.DataKeys == nil {
+			o.DataKeys = map[string][]string{}
+		}
+		wrapped = []string{text}
+		o.DataKeys[key.purpose] = wrapped
+		return nil
+	})
+	if err != nil && !errors.Is(err, errUnchanged) {
+		return nil, fmt.Errorf("store the data key %q of organization %d: %w", key.purpose, key.org, err)
+	}
+	return wrapped, nil
+}
+
+// errUnchanged ends a change that has nothing to do.
+var errUnchanged = errors.New("nothing to change")
+
+// NextDataKey adds a data key to an organization's purpose and returns the keys. What
+// was encrypted with the earlier ones stays readable. Errors: as DataKeys.
+func (d *Directory) NextDataKey(ctx context.Context, t *Tenant, purpose string) (*DataKeys, error) {
+	if _, err := d.DataKeys(ctx, t, purpose); err != nil { // makes the first one
+		return nil, err
+	}
+	key := vaultKey{t.Org.OrgID, purpose}
+	var wrapped []string
+	_, err := d.change(ctx, store.Eq("org_id", key.org), func(o *Organization) error {
+		present := o.DataKeys[purpose]
+		if len(present) == 0 {
+			return ErrUnknownTenant
+		}
+		newest, err := keyring.OpenDataKey(d.keyring, key.org, purpose, present[len(present)-1])
+		if err != nil {
+			return err
+		}
+		_, text, err := keyring.NextDataKey(d.keyring, newest)
+		if err != nil {
+			return err
+		}
+		wrapped = append(slices.Clone(present), text)
+		o.DataKeys[purpose] = wrapped
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("add a data key %q to organization %d: %w", purpose, key.org, err)
+	}
+	return d.openDataKeys(key, wrapped)
+}
+
+// Rewrap wraps every organization's data keys under the keyring's primary and returns
+// how many texts changed. After it, with every process on the new keyring, the former
+// versions can be retired. It stops at the first error and may be repeated.
+func (d *Directory) Rewrap(ctx context.Context) (int, error) {
+	var ids []int64
+	err := d.orgs.Each(ctx, store.Filter{}, store.Live, func(o *Organization) error {
+		if len(o.DataKeys) > 0 {
+			ids = append(ids, o.OrgID)
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("wrap data keys anew: %w", err)
+	}
+	total := 0
+	for _, id := range ids {
+		n := 0
+		_, err := d.change(ctx, store.Eq("org_id", id), func(o *Organization) error {
+			n = 0
+			for purpose, texts := range o.DataKeys {
+				for i, text := range texts {
+					again, changed, err := keyring.RewrapDataKey(d.keyring, id, purpose, text)
+					if err != nil {
+						return err
+					}
+					if changed {
+						texts[i] = again
+						n++
+					}
+				}
+			}
+			if n == 0 {
+				return errUnchanged
+			}
+			return nil
+		})
+		if errors.Is(err, errUnchanged) {
+			continue
+		}
+		if err != nil {
+			return total, fmt.Errorf("wrap the data keys of organization %d anew: %w", id, err)
+		}
+		total += n
+	}
+	return total, nil
+}

@@ -55,8 +55,9 @@ func New(ctx context.Context, cfg config.Config, o Options) (*App, error) {
 		closeAll(listen, adminListen)
 		return nil, err
 	}
+	services.port = portOf(listen)
 	app := &App{Services: services, publicL: listen, adminL: adminListen}
-	if err := app.build(portOf(listen)); err != nil {
+	if err := app.build(); err != nil {
 		return nil, errors.Join(err, app.Close())
 	}
 	if err := services.lock.serve(ctx, app.Addr(), services.Control()); err != nil {
@@ -92,9 +93,9 @@ func portOf(l net.Listener) string {
 	return port
 }
 
-func (a *App) build(port string) error {
+func (a *App) build() error {
 	registry := prometheus.NewRegistry()
-	handler, rows, err := a.routes(registry, port)
+	handler, rows, err := a.routes(registry)
 	if err != nil {
 		return err
 	}

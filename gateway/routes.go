@@ -17,7 +17,7 @@ import (
 )
 
 // routes makes the handler of the public listener from the operation rows.
-func (a *App) routes(registry *prometheus.Registry, port string) (http.Handler, []api.Operation, error) {
+func (a *App) routes(registry *prometheus.Registry) (http.Handler, []api.Operation, error) {
 	proxies := make([]netip.Prefix, 0, len(a.cfg.TrustedProxies))
 	for _, text := range a.cfg.TrustedProxies {
 		network, err := config.ParseNetwork(text)
@@ -26,17 +26,20 @@ func (a *App) routes(registry *prometheus.Registry, port string) (http.Handler, 
 		}
 		proxies = append(proxies, network)
 	}
-	baseURL := func(slug string) string { return a.cfg.OrganizationURL(slug, port) }
 	cookie := "tenantry_session"
-	if strings.HasPrefix(baseURL("x"), "https:") {
+	if strings.HasPrefix(a.baseURL("x"), "https:") {
 		cookie = "__Host-" + cookie // browsers then refuse it from anywhere but this host over TLS
 	}
 	pipeline := middleware.New(middleware.Options{
 		Tenants: a.directory, Keys: a.keys, Sessions: a.sessions, Audit: a.audit, Log: a.log,
 		Metrics: middleware.NewMetrics(registry), LogRequests: a.cfg.Log.Requests, Proxies: proxies,
-		Cookie: cookie, BaseURL: baseURL,
+		Cookie: cookie, BaseURL: a.baseURL,
 	})
-	rows, err := a.operationRows(cookie)
+	pages, err := a.newConsole(cookie, pipeline.Tenant)
+	if err != nil {
+		return nil, nil, err
+	}
+	rows, err := operationRows(append(a.modules.all(), pages))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -76,7 +79,7 @@ func (a *App) routes(registry *prometheus.Registry, port string) (http.Handler, 
 	})
 	allowed[documentRoute] = []string{http.MethodGet}
 	refuseOthers(engine, pipeline, allowed, open)
-	engine.NoRoute(func(c *gin.Context) { a.notFound(pipeline, c) })
+	engine.NoRoute(func(c *gin.Context) { notFound(pipeline, pages, c) })
 	return engine, rows, nil
 }
 
@@ -108,13 +111,14 @@ func refuseOthers(engine *gin.Engine, pipeline *middleware.Pipeline, allowed, op
 
 // notFound answers paths that are no operation's: in the envelope under /api/ and /auth/, as a
 // page, or by one, elsewhere.
-func (a *App) notFound(pipeline *middleware.Pipeline, c *gin.Context) {
+func notFound(pipeline *middleware.Pipeline, pages http.Handler, c *gin.Context) {
 	path := c.Request.URL.Path
 	if strings.HasPrefix(path, "/api/") || strings.HasPrefix(path, "/auth/") || path == "/api" || path == "/auth" {
 		pipeline.Problem("no_route", c.Writer, c.Request, &api.Problem{Code: http.StatusNotFound, Message: "No such route"})
 		return
 	}
-	a.pages.ServeHTTP(c.Writer, c.Request)
+	c.Status(http.StatusOK) // the framework has set 404 for what is no operation
+	pages.ServeHTTP(c.Writer, c.Request)
 }
 
 // ginPath writes /a/{id} as /a/:id.
@@ -123,9 +127,9 @@ func ginPath(path string) string {
 }
 
 // operationRows collects the rows of all modules and refuses what cannot be served.
-func (a *App) operationRows(cookie string) ([]api.Operation, error) {
+func operationRows(modules []module) ([]api.Operation, error) {
 	var rows []api.Operation
-	for _, module := range a.modules(cookie) {
+	for _, module := range modules {
 		rows = append(rows, module.Operations()...)
 	}
 	var faults []error

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
 	"net/http"
 	"path/filepath"
 	"sync/atomic"
@@ -53,6 +54,8 @@ type Services struct {
 	sessions  *sessions.Service
 	audit     *audit.Log
 	kinds     kinds
+	modules   *modules
+	port      string // of the public listener, for addresses in answers
 }
 
 // kinds are the records of every module.
@@ -107,6 +110,7 @@ func join(lists ...[]*store.Spec) []*store.Spec {
 // keyring or Redis, each saying how to mend it.
 func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Services, err error) {
 	s := &Services{cfg: cfg, log: o.Log, now: o.Now, version: o.Version}
+	_, s.port, _ = net.SplitHostPort(cfg.Listen)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -140,8 +144,15 @@ func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Service
 	if err = s.openRedis(ctx); err != nil {
 		return nil, err
 	}
-	return s, s.openWho(ctx)
+	if err = s.openWho(ctx); err != nil {
+		return nil, err
+	}
+	s.openModules()
+	return s, nil
 }
+
+// baseURL returns the address of an organization, for links.
+func (s *Services) baseURL(slug string) string { return s.cfg.OrganizationURL(slug, s.port) }
 
 // openKeyring reads the keyring, and makes one only where there is no data yet: a new one
 // cannot read what another encrypted.
@@ -163,13 +174,6 @@ func (s *Services) openKeyring(ctx context.Context) (*keyring.Keyring, error) {
 		return nil, fmt.Errorf("the keyring %s is missing but the data folder holds %d organizations; put the keyring back, without it their encrypted values are lost", path, n)
 	}
 	return keyring.Create(path)
-}
-
-func (s *Services) openWho(ctx context.Context) (err error) {
-	s.directory, err = tenants.NewDirectory(ctx, tenants.DirectoryOptions{
-		Store: s.store, Kinds: s.kinds.organizations, Keyring: s.keyring, BaseDomain: s.cfg.BaseDomain, Now: s.now,
-	})
-	return err
 }
 
 // Close ends what OpenServices began, in reverse order.

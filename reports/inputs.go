@@ -14,7 +14,7 @@ import (
 const (
 	MaxInputs     = 50
 	maxInputValue = 1_000 // bytes
-	maxParams     = 4_000 // bytes of a token's names and values together
+	maxParams     = 4_000 // bytes of a token's locked values, as JSON
 )
 
 // notSettable is the one answer to a parameter that readers may not set, whether it is
@@ -110,6 +110,17 @@ func (v *inputValues) effective(name string) string {
 		return value
 	}
 	return v.rules[name].Value
+}
+
+// all returns the values of the inputs that have one.
+func (v *inputValues) all() map[string]string {
+	values := map[string]string{}
+	for name := range v.rules {
+		if in, _ := v.value(name); in.Set {
+			values[name] = in.Value
+		}
+	}
+	return values
 }
 
 // checkInput notes where a value does not fit the input's type. The empty value fits all.

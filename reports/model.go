@@ -56,13 +56,13 @@ const (
 	Editable = "editable"
 )
 
-// Revocation voids share tokens of one report: one token, or all issued until a moment.
+// Revocation voids share tokens of one report: one token, or all of earlier generations.
 type Revocation struct {
 	store.Meta
-	PID     string `json:"pid"`
-	TokenID string `json:"token_id,omitempty"` // empty: every token issued at or before Before
-	Before  int64  `json:"before,omitempty"`   // Unix seconds
-	Expires int64  `json:"expires,omitempty"`  // Unix seconds after which the token is void by itself
+	PID        string `json:"pid"`
+	TokenID    string `json:"token_id,omitempty"`   // empty: every token of a generation below Generation
+	Generation int64  `json:"generation,omitempty"` // a count, because clocks of replicas disagree
+	Expires    int64  `json:"expires,omitempty"`    // Unix seconds after which the one token is void by itself
 }
 
 // Kinds are the records of this module.

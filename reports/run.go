@@ -20,10 +20,18 @@ type Data struct {
 	Truncated bool `json:"truncated" doc:"Whether there is more than the limit let through"`
 }
 
-// Provider computes a report's data. Implementations are safe for concurrent use and
-// honour the context's deadline.
+// RunRequest is what a Provider is asked.
+type RunRequest struct {
+	Tenant *tenants.Tenant
+	Report *Report
+	Inputs map[string]string // the values of inputs that have one, locked ones included
+	Plan   Plan              // the report bound to the organization's own store
+}
+
+// Provider computes a report's data. Implementations are safe for concurrent use, honour
+// the context's deadline and answer the plan's columns.
 type Provider interface {
-	Data(ctx context.Context, t *tenants.Tenant, r *Report, p Plan) (Data, error)
+	Data(ctx context.Context, r RunRequest) (Data, error)
 }
 
 // BuiltIn is the name of the provider that asks the organization's own store.
@@ -31,9 +39,7 @@ const BuiltIn = "store"
 
 type storeProvider struct{}
 
-func (storeProvider) Data(ctx context.Context, _ *tenants.Tenant, _ *Report, p Plan) (Data, error) {
-	return p.Run(ctx)
-}
+func (storeProvider) Data(ctx context.Context, r RunRequest) (Data, error) { return r.Plan.Run(ctx) }
 
 // timeFormat is RFC 3339 in UTC with milliseconds.
 const timeFormat = "2006-01-02T15:04:05.000Z"

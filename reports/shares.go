@@ -2,11 +2,13 @@ package reports
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"tenantry/backends/store"
@@ -42,16 +44,14 @@ func (m *Module) Issue(ctx context.Context, t *tenants.Tenant, r *Report, params
 		return "", "", time.Time{}, fmt.Errorf("signing key for shared reports: %w", err)
 	}
 	key := keys.Current()
-	issued := m.deps.Now().Truncate(time.Second)
-	// Whatever was issued up to the second of a revocation is void, so a new token is
-	// dated behind it.
-	if before, err := m.revokedBefore(ctx, t, r.PID); err != nil {
+	generation, err := m.generation(ctx, t, r.PID)
+	if err != nil {
 		return "", "", time.Time{}, err
-	} else if issued.Unix() <= before {
-		issued = time.Unix(before+1, 0)
 	}
+	issued := m.deps.Now().Truncate(time.Second)
 	share := tokens.Share{
-		ID: tokens.NewShareID(), Organization: t.Org.Slug, Report: r.PID, Params: locked,
+		ID:           strconv.FormatInt(generation, 10) + "-" + tokens.NewShareID(),
+		Organization: t.Org.Slug, Report: r.PID, Params: locked,
 		IssuedAt: issued, ExpiresAt: issued.Add(lifetime),
 	}
 	token, err = tokens.IssueShare(tokens.Signer{Key: key.Bytes(), KeyID: strconv.Itoa(key.Version())}, share)
@@ -61,7 +61,6 @@ func (m *Module) Issue(ctx context.Context, t *tenants.Tenant, r *Report, params
 func tokenParams(r *Report, children []Report, params map[string]any) (map[string]any, error) {
 	var errs api.Errors
 	values := map[string]any{}
-	size := 0
 	for _, name := range slices.Sorted(maps.Keys(params)) {
 		at := "params." + clip(name)
 		in, ok := lockedInput(r, children, name)
@@ -79,7 +78,6 @@ func tokenParams(r *Report, children []Report, params map[string]any) (map[strin
 			checkInput(&errs, at, in.Type, value)
 		}
 		values[name] = value
-		size += len(name) + len(value)
 	}
 	for i, report := range append([]Report{*r}, children...) {
 		for _, name := range slices.Sorted(maps.Keys(report.Input)) {
@@ -90,15 +88,18 @@ func tokenParams(r *Report, children []Report, params map[string]any) (map[strin
 			if in.Value != "" {
 				if _, set := values[name]; !set { // the report's own value goes before its children's
 					values[name] = in.Value
-					size += len(name) + len(in.Value)
 				}
 			} else if i == 0 {
 				errs.Add("params."+name, "required", "params.%s is a locked input without a value of its own, so it is required", name)
 			}
 		}
 	}
-	if size > maxParams {
-		errs.Add("params", "length", "the names and values of params must have at most %d bytes together", maxParams)
+	text, err := json.Marshal(values)
+	if err != nil {
+		return nil, fmt.Errorf("locked values of a share token: %w", err)
+	}
+	if len(text) > maxParams {
+		errs.Add("params", "length", "the locked values must have at most %d bytes together, written as JSON", maxParams)
 	}
 	return values, errs.Problem()
 }
@@ -123,14 +124,8 @@ func (m *Module) verify(ctx context.Context, t *tenants.Tenant, root *Report, ch
 	if err != nil {
 		return nil, fmt.Errorf("signing keys for shared reports: %w", err)
 	}
-	find := func(kid string) ([]byte, bool) {
-		n, err := strconv.Atoi(kid)
-		if err != nil || strconv.Itoa(n) != kid {
-			return nil, false
-		}
-		key, ok := keys.Version(n)
-		return key.Bytes(), ok
-	}
+	key := keys.Current()
+	find := func(kid string) ([]byte, bool) { return key.Bytes(), kid == strconv.Itoa(key.Version()) }
 	share, err := tokens.VerifyShare(find, token, t.Org.Slug, root.PID, m.deps.Now())
 	if err != nil {
 		reason := "share token refused"
@@ -164,24 +159,28 @@ func (m *Module) isRevoked(ctx context.Context, t *tenants.Tenant, pid string, s
 	if err != nil {
 		return false, err
 	}
-	for _, r := range found {
-		if r.TokenID != "" || share.IssuedAt.Unix() <= r.Before {
-			return true, nil
-		}
+	text, _, _ := strings.Cut(share.ID, "-")
+	generation, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return true, nil // every token issued has one
 	}
-	return false, nil
+	return slices.ContainsFunc(found, func(r Revocation) bool { return r.TokenID != "" || generation < r.Generation }), nil
 }
 
-// revokedBefore returns the Unix second up to which all tokens of the report are void.
-func (m *Module) revokedBefore(ctx context.Context, t *tenants.Tenant, pid string) (int64, error) {
+// generation returns the generation of tokens that are issued now.
+func (m *Module) generation(ctx context.Context, t *tenants.Tenant, pid string) (int64, error) {
 	found, err := m.kinds.Revocations.In(t.Workspace()).Find(ctx, store.Query{
 		Filter: store.All(store.Eq("pid", pid), store.Has("token_id", false)),
 	})
-	var before int64
-	for _, r := range found {
-		before = max(before, r.Before)
+	return newest(found), err
+}
+
+func newest(revocations []Revocation) int64 {
+	var generation int64
+	for _, r := range revocations {
+		generation = max(generation, r.Generation)
 	}
-	return before, err
+	return generation
 }
 
 // RevokeToken voids one token of the report for good. The identifier is the token's jti
@@ -206,33 +205,27 @@ func (m *Module) RevokeToken(ctx context.Context, t *tenants.Tenant, pid, tokenI
 	})
 }
 
-// RevokeAll voids every token of the report issued until now.
+// RevokeAll voids every token of the report issued before.
 func (m *Module) RevokeAll(ctx context.Context, t *tenants.Tenant, pid string) error {
-	if _, err := m.prune(ctx, t, pid); err != nil {
+	live, err := m.prune(ctx, t, pid)
+	if err != nil {
 		return err
 	}
-	now := m.deps.Now().Unix()
-	return m.kinds.Revocations.In(t.Workspace()).Insert(ctx, &Revocation{
-		// A second longer than any token that it voids, also one dated ahead.
-		PID: pid, Before: now, Expires: now + MaxLifetime + 1,
-	})
+	return m.kinds.Revocations.In(t.Workspace()).Insert(ctx, &Revocation{PID: pid, Generation: newest(live) + 1})
 }
 
 // prune removes the report's revocations that no longer matter, and returns the others.
+// The newest generation stays for ever: counting again from the start would revive tokens.
 func (m *Module) prune(ctx context.Context, t *tenants.Tenant, pid string) ([]Revocation, error) {
 	all := m.kinds.Revocations.In(t.Workspace())
 	found, err := all.Find(ctx, store.Query{Filter: store.Eq("pid", pid)})
 	if err != nil {
 		return nil, err
 	}
-	now := m.deps.Now().Unix()
-	var before int64
-	for _, r := range found {
-		before = max(before, r.Before)
-	}
+	now, generation := m.deps.Now().Unix(), newest(found)
 	var live []Revocation
 	for _, r := range found {
-		if r.Expires >= now && (r.TokenID != "" || r.Before == before) {
+		if (r.TokenID != "" && r.Expires >= now) || (r.TokenID == "" && r.Generation == generation) {
 			live = append(live, r)
 			continue
 		}

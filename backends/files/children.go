@@ -3,7 +3,6 @@ package files
 import (
 	"encoding/json"
 	"reflect"
-	"strings"
 )
 
 // Children is a list of children: an array or, where the caller asked for a page, an
@@ -38,9 +37,9 @@ func (c Children[T]) MarshalJSON() ([]byte, error) {
 	return json.Marshal(c.all)
 }
 
-// OpenAPISchema describes both shapes.
+// OpenAPISchema describes both shapes; the type of the list stands for its schema.
 func (c Children[T]) OpenAPISchema() map[string]any {
-	list := map[string]any{"type": "array", "items": objectSchema(reflect.TypeFor[T]())}
+	list := reflect.TypeFor[[]T]()
 	whole := func(least int, doc string) map[string]any {
 		return map[string]any{"type": "integer", "minimum": least, "description": doc}
 	}
@@ -55,37 +54,4 @@ func (c Children[T]) OpenAPISchema() map[string]any {
 			"results": list,
 		},
 	}}}
-}
-
-// objectSchema describes a flat answer by its tags: text, whole numbers, booleans and
-// lists of text.
-func objectSchema(t reflect.Type) map[string]any {
-	properties, required := map[string]any{}, []string{}
-	for _, f := range reflect.VisibleFields(t) {
-		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-		typ, optional := f.Type, strings.Contains(options, "omitempty")
-		nullable := typ.Kind() == reflect.Pointer && !optional
-		if typ.Kind() == reflect.Pointer {
-			typ = typ.Elem()
-		}
-		property := map[string]any{"description": f.Tag.Get("doc")}
-		kind := "string"
-		switch typ.Kind() {
-		case reflect.Int64:
-			kind = "integer"
-		case reflect.Bool:
-			kind = "boolean"
-		case reflect.Slice:
-			kind, property["items"] = "array", map[string]any{"type": "string"}
-		}
-		property["type"] = kind
-		if nullable {
-			property["type"] = []string{kind, "null"}
-		}
-		properties[name] = property
-		if !optional {
-			required = append(required, name)
-		}
-	}
-	return map[string]any{"type": "object", "properties": properties, "required": required, "additionalProperties": false}
 }

@@ -3,6 +3,7 @@ package filters
 import (
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"tenantry/backends/store"
@@ -97,8 +98,10 @@ func (l literal) moment() (moment, bool) {
 		at, err := time.Parse(time.DateOnly, l.text)
 		return moment{at, true}, err == nil
 	}
-	var at time.Time
-	err := at.UnmarshalText([]byte(l.text)) // unlike time.Parse, exactly RFC 3339
+	if len(l.text) < len("2006-01-02T15:04:05Z") || l.text[13] != ':' || strings.Contains(l.text, ",") {
+		return moment{}, false // which time.Parse would take, but RFC 3339 does not
+	}
+	at, err := time.Parse(time.RFC3339Nano, l.text)
 	return moment{at.UTC(), false}, err == nil
 }
 

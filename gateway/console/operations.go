@@ -6,9 +6,10 @@ package console
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/netip"
-	"time"
+	"strconv"
 
 	"tenantry/crypto/secret"
 	"tenantry/gateway/api"
@@ -28,13 +29,13 @@ type Sessions interface {
 
 // People turns invitations into passwords.
 type People interface {
-	AcceptInvitation(ctx context.Context, t *tenants.Tenant, token, password string) (*people.User, error)
+	AcceptInvite(ctx context.Context, t *tenants.Tenant, token string, password secret.String) (*people.User, error)
 	FindUser(ctx context.Context, t *tenants.Tenant, uid int64) (*people.User, error)
 }
 
 // Reports opens shared reports.
 type Reports interface {
-	Open(ctx context.Context, t *tenants.Tenant, r reports.OpenRequest) (reports.Shared, error)
+	Open(ctx context.Context, t *tenants.Tenant, r reports.SharedRequest) (reports.Shared, error)
 }
 
 // Deps are what the console works on.
@@ -42,11 +43,10 @@ type Deps struct {
 	Sessions Sessions
 	People   People
 	Reports  Reports
-	Resolve  func(ctx context.Context, r *http.Request) (*tenants.Tenant, error)
-	BaseURL  func(slug string) string
+	Resolve  func(r *http.Request) (*tenants.Tenant, error)
 	Cookie   string // name of the session cookie
 	Secure   bool   // served over TLS
-	Now      func() time.Time
+	Log      *slog.Logger
 }
 
 // Module is the console. Safe for concurrent use.
@@ -58,7 +58,11 @@ type Module struct {
 // New returns the console. An error is a fault of the program.
 func New(d Deps) (*Module, error) {
 	p, err := parsePages()
-	return &Module{Deps: d, pages: p}, err
+	if err != nil {
+		return nil, err
+	}
+	m := &Module{Deps: d, pages: p}
+	return m, m.routes()
 }
 
 // SignedIn is what signing in answers.
@@ -135,7 +139,7 @@ func (m *Module) begin(ctx context.Context, c *api.Call, user *people.User) (api
 	if err != nil {
 		return api.Result{}, err
 	}
-	c.Note("user", userSubject(user))
+	c.Note("user", strconv.FormatInt(user.UID, 10))
 	cookie := m.cookie(token.Reveal())
 	cookie.Expires = session.ExpiresAt
 	c.Header.Add("Set-Cookie", cookie.String())
@@ -161,7 +165,7 @@ func (m *Module) choosePassword(ctx context.Context, c *api.Call) (api.Result, e
 	if err := errs.Problem(); err != nil {
 		return api.Result{}, err
 	}
-	user, err := m.People.AcceptInvitation(ctx, c.Tenant, token, password)
+	user, err := m.People.AcceptInvite(ctx, c.Tenant, token, secret.New(password))
 	if errors.Is(err, tenants.ErrDenied) {
 		return api.Result{}, api.Forbidden("The link was used already or has expired; ask for a new one")
 	}

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
-	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"tenantry/gateway/api"
+	"tenantry/tenants"
 )
 
 // KeyHeader is the header that carries an API key.
@@ -177,8 +177,8 @@ func Preflight(w http.ResponseWriter, r *http.Request, methods string) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// PortOf returns the port of a listening address.
-func PortOf(addr net.Addr) string {
-	_, port, _ := net.SplitHostPort(addr.String())
-	return port
+// Tenant returns the organization that a request is for, for what is no operation.
+// Errors: tenants.ErrUnknownTenant, store.ErrUnavailable.
+func (p *Pipeline) Tenant(r *http.Request) (*tenants.Tenant, error) {
+	return p.Tenants.Resolve(r.Context(), p.host(r))
 }

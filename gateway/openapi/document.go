@@ -8,6 +8,7 @@
 package openapi
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -23,6 +24,8 @@ type Info struct {
 	// ServerURL is the address of an organization; one name in braces stands for its slug:
 	// "https://{organization}.example.com". Empty: the address the document came from.
 	ServerURL string
+	// Cookie is the name of the session cookie. Empty: __Host-tenantry_session.
+	Cookie string
 }
 
 // Document is a finished document. It is immutable and safe for concurrent use.
@@ -37,19 +40,23 @@ const (
 	sessionScheme = "session"
 
 	keyHeader     = "x-service-token"
-	sessionCookie = "__Host-tenantry_session"
+	defaultCookie = "__Host-tenantry_session"
 
 	teamsParam  = "teams"
 	preferParam = "prefer"
 
 	ignoredHeader    = "X-Ignored"
+	requestIDHeader  = "X-Request-Id"
 	retryAfterHeader = "Retry-After"
 )
 
 // Build makes the document of the operations. The same rows give the same bytes, in
 // whatever order they come. The error names every row that cannot be described.
 func Build(info Info, ops []api.Operation) (*Document, error) {
-	b := &builder{schemas: newSchemas(), paths: map[string]map[string]object{}, ids: map[string]bool{}}
+	b := &builder{
+		schemas: newSchemas(), components: map[string]object{},
+		paths: map[string]map[string]object{}, ids: map[string]bool{},
+	}
 	servers, err := serversOf(info.ServerURL)
 	if err != nil {
 		return nil, err
@@ -57,8 +64,7 @@ func Build(info Info, ops []api.Operation) (*Document, error) {
 	if info.Title == "" || info.Version == "" {
 		return nil, errors.New("the document needs a title and a version")
 	}
-	responses, err := b.sharedResponses()
-	if err != nil {
+	if err := b.sharedResponses(); err != nil {
 		return nil, err
 	}
 	var faults []error
@@ -78,10 +84,10 @@ func Build(info Info, ops []api.Operation) (*Document, error) {
 		{"tags", tagsOf(ops)},
 		{"paths", b.pathItems()},
 		{"components", object{
-			{"securitySchemes", securitySchemes()},
+			{"securitySchemes", securitySchemes(cmp.Or(info.Cookie, defaultCookie))},
 			{"parameters", sharedParameters()},
 			{"headers", sharedHeaders()},
-			{"responses", responses},
+			{"responses", sorted(b.components)},
 			{"schemas", sorted(b.schemas.components)},
 		}},
 	}
@@ -94,9 +100,10 @@ func Build(info Info, ops []api.Operation) (*Document, error) {
 
 // builder gathers what the rows give.
 type builder struct {
-	schemas *schemas
-	paths   map[string]map[string]object // by path, then method
-	ids     map[string]bool
+	schemas    *schemas
+	components map[string]object            // responses by name
+	paths      map[string]map[string]object // by path, then method
+	ids        map[string]bool
 }
 
 func (b *builder) pathItems() object {
@@ -138,15 +145,15 @@ func tagsOf(ops []api.Operation) []any {
 	return tags
 }
 
-func securitySchemes() object {
+func securitySchemes(cookie string) object {
 	return object{
 		{keyScheme, object{
 			{"type", "apiKey"}, {"in", "header"}, {"name", keyHeader},
 			{"description", "An API key of a service account. It is sent in exactly one header of that name."},
 		}},
 		{sessionScheme, object{
-			{"type", "apiKey"}, {"in", "cookie"}, {"name", sessionCookie},
-			{"description", "The browser session of a signed-in person. Over plain HTTP, on a local machine, the name has no __Host- prefix."},
+			{"type", "apiKey"}, {"in", "cookie"}, {"name", cookie},
+			{"description", "The browser session of a signed-in person."},
 		}},
 	}
 }
@@ -174,6 +181,10 @@ func sharedHeaders() object {
 	return object{
 		{ignoredHeader, object{
 			{"description", "The names of parameters and body fields that were not used, separated by commas: the operation does not know them or does not let callers set them."},
+			{"schema", object{{"type", "string"}}},
+		}},
+		{requestIDHeader, object{
+			{"description", "Names the request in the log of the service. A caller may choose it with the request header of that name."}, {"required", true},
 			{"schema", object{{"type", "string"}}},
 		}},
 		{retryAfterHeader, object{

@@ -12,8 +12,6 @@ import (
 	"tenantry/gateway/api"
 )
 
-var templateName = regexp.MustCompile(`\{([^{}/]+)\}`)
-
 // add describes the operation under each of its paths.
 func (b *builder) add(op *api.Operation) error {
 	if op.Data == nil {
@@ -84,7 +82,7 @@ func security(op *api.Operation) []any {
 // that operations share.
 func parameters(op *api.Operation, path string) ([]any, error) {
 	list := []any{}
-	for _, m := range templateName.FindAllStringSubmatch(path, -1) {
+	for _, m := range regexp.MustCompile(`\{([^{}/]+)\}`).FindAllStringSubmatch(path, -1) {
 		at := slices.IndexFunc(op.Params, func(p api.Param) bool { return p.In == api.InPath && p.Name == m[1] })
 		if at < 0 {
 			return nil, fmt.Errorf("the path parameter %s is not declared", m[1])
@@ -318,7 +316,7 @@ func requestBody(op *api.Operation) (object, error) {
 		media = append(media, member{"example", example})
 	}
 	return object{
-		{"required", len(required) > 0},
+		{"required", true}, // an empty body is no JSON object
 		{"content", object{{"application/json", media}}},
 	}, nil
 }

@@ -21,111 +21,19 @@ const (
 	validationSchema = "FailedValidation"
 )
 
-// answer gathers what can come with one status code.
-type answer struct {
-	name        string // of the component; empty: described where it is used
-	description []string
-	headers     []string
-	schemas     []object // alternatives
-	examples    object
-}
-
-func (a *answer) addSchema(schema object) error {
-	text, err := encode(schema)
-	if err != nil {
-		return err
-	}
-	for _, known := range a.schemas {
-		if other, err := encode(known); err == nil && string(other) == string(text) {
-			return nil
-		}
-	}
-	a.schemas = append(slices.Clip(a.schemas), schema)
-	return nil
-}
-
-func (a *answer) addExample(summary string, envelope api.Envelope) {
-	name := api.StatusOK
-	if envelope.Status == api.StatusFailed {
-		if name = slug(envelope.Message); name == api.StatusOK {
-			name = api.StatusFailed
-		}
-	}
-	for unique, n := name, 2; ; n++ {
-		if a.examples.get(unique) == nil {
-			name = unique
-			break
-		}
-		unique = name + "_" + strconv.Itoa(n)
-	}
-	example := object{{"value", envelope}}
-	if summary != "" {
-		example = object{{"summary", summary}, {"value", envelope}}
-	}
-	a.examples = a.examples.with(name, example)
-}
-
-func (a *answer) response() object {
-	o := object{{"description", strings.Join(a.description, " ")}}
-	if len(a.headers) > 0 {
-		headers := object{}
-		for _, name := range a.headers {
-			headers = append(headers, member{name, object{{"$ref", "#/components/headers/" + name}}})
-		}
-		o = append(o, member{"headers", headers})
-	}
-	schema := a.schemas[0]
-	if len(a.schemas) > 1 {
-		schema = object{{"anyOf", a.schemas}}
-	}
-	media := object{{"schema", schema}}
-	if len(a.examples) > 0 {
-		media = append(media, member{"examples", a.examples})
-	}
-	return append(o, member{"content", object{{"application/json", media}}})
-}
-
-func slug(text string) string {
-	name := strings.Trim(notInName.ReplaceAllString(strings.ToLower(text), "_"), "_.")
-	if len(name) > 40 {
-		name = strings.Trim(name[:40], "_.")
-	}
-	if name == "" {
-		return "example"
-	}
-	return name
-}
-
-func envelope(status string, data any) object {
-	return object{
-		{"type", "object"},
-		{"properties", object{
-			{"status", object{{"type", "string"}, {"const", status}}},
-			{"message", object{{"type", "string"}}},
-			{"data", data},
-		}},
-		{"required", []string{"status", "message", "data"}},
-		{"additionalProperties", false},
-	}
-}
-
-func emptyList() object { return object{{"type", "array"}, {"maxItems", 0}} }
-
-// sharedAnswers returns what every operation can answer beside its own rows of failures.
-func (b *builder) sharedAnswers() map[int]*answer {
-	plain, validation := ref(failedSchema), ref(validationSchema)
+// sharedAnswers returns what every operation can answer beside its row's failures.
+func sharedAnswers() map[int]*answer {
 	answers := map[int]*answer{
 		http.StatusBadRequest: {name: "BadRequest", description: []string{
 			"The query string or body cannot be read, or the caller asked for strict handling and sent input that would be ignored."}},
-		http.StatusForbidden: {name: "Denied", description: []string{"The credential is not accepted here. The answer is the same whatever the reason."}},
-		http.StatusConflict: {name: "Conflict", description: []string{
-			"A value that must be unique is taken, or the record was changed meanwhile."}, schemas: []object{plain, validation}},
+		http.StatusForbidden: {name: "Denied", description: []string{
+			"The credential is not accepted here; the answer is the same whatever the reason. Or a page of another site sent the request."}},
+		http.StatusConflict:              {name: "Conflict", description: []string{"A value that must be unique is taken, or the record was changed meanwhile."}},
 		http.StatusRequestEntityTooLarge: {name: "ContentTooLarge", description: []string{"The body is larger than the operation takes."}},
-		http.StatusUnsupportedMediaType:  {name: "UnsupportedMediaType", description: []string{"The body is not announced as application/json."}},
-		http.StatusUnprocessableEntity: {name: "Invalid", description: []string{
-			"Input can be read but not accepted. Every problem is listed."}, schemas: []object{validation}},
-		http.StatusTooManyRequests:     {name: "TooManyRequests", description: []string{"Too many requests."}, headers: []string{retryAfterHeader}},
-		http.StatusInternalServerError: {name: "InternalError", description: []string{"A fault of the service."}},
+		http.StatusUnsupportedMediaType:  {name: "UnsupportedMediaType", description: []string{"The body is not announced as application/json, or has a content encoding."}},
+		http.StatusUnprocessableEntity:   {name: "Invalid", description: []string{"Input can be read but not accepted. Every problem is listed."}},
+		http.StatusTooManyRequests:       {name: "TooManyRequests", description: []string{"Too many requests."}, headers: []string{retryAfterHeader}},
+		http.StatusInternalServerError:   {name: "InternalError", description: []string{"A fault of the service."}},
 		http.StatusServiceUnavailable: {name: "Unavailable", description: []string{
 			"The service, or something it needs, is down for the moment."}, headers: []string{retryAfterHeader}},
 	}
@@ -133,80 +41,107 @@ func (b *builder) sharedAnswers() map[int]*answer {
 	for _, err := range []error{
 		unreadable, api.Denied(""), api.Duplicate("name"), store.ErrConflict,
 		api.Invalid("name", "required", "%s is required", "name"), api.Internal(nil), api.Unavailable(nil),
+		&api.Problem{Code: http.StatusRequestEntityTooLarge}, &api.Problem{Code: http.StatusUnsupportedMediaType},
+		&api.Problem{Code: http.StatusTooManyRequests},
 	} {
 		problem := api.ProblemOf(err)
-		answers[problem.Code].addExample("", problem.Envelope())
-	}
-	for _, a := range answers {
-		if a.schemas == nil {
-			a.schemas = []object{plain}
-		}
+		into := answers[problem.Code]
+		into.samples = append(into.samples, sample{problem: *problem})
 	}
 	return answers
 }
 
-// sharedResponses returns the components for the answers that operations share, and makes
-// the schemas of their envelopes.
-func (b *builder) sharedResponses() (object, error) {
-	list, err := b.schemas.of(reflect.TypeFor[[]api.FieldError]())
+// sharedResponses makes the components for the answers that operations share, and the
+// schemas of their envelopes.
+func (b *builder) sharedResponses() error {
+	data, err := b.schemas.of(reflect.TypeOf(validationData()))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	b.schemas.components[failedSchema] = envelope(api.StatusFailed, emptyList())
-	b.schemas.components[validationSchema] = envelope(api.StatusFailed, object{
-		{"type", "object"},
-		{"properties", object{{"errors", list}}},
-		{"required", []string{"errors"}},
-		{"additionalProperties", false},
-	})
-	components := map[string]object{}
-	for _, a := range b.sharedAnswers() {
-		components[a.name] = a.response()
+	b.schemas.components[validationSchema] = envelope(api.StatusFailed, data)
+	for _, a := range sharedAnswers() {
+		if err := b.settle(a); err != nil {
+			return err
+		}
+		b.components[a.name] = a.response()
 	}
-	return sorted(components), nil
+	return nil
 }
+
+// validationData is the data of an answer that lists problems of the input.
+func validationData() any { return api.ProblemOf(api.Invalid("", "", "")).Data }
 
 // responses returns the answers of the operation by status code.
 func (b *builder) responses(op *api.Operation) (object, error) {
-	success, err := b.success(op)
+	answers := sharedAnswers()
+	maps.DeleteFunc(answers, func(code int, _ *answer) bool { return !canHappen(op, code) })
+	own := slices.Clone(op.Failures)
+	own = addRefusal(op, answers[http.StatusForbidden], own)
+	if op.Failure != nil {
+		answers = lastWord(op, answers)
+	}
+	failedOK := &answer{}
+	answers[http.StatusOK] = failedOK
+	if p := op.NoTenant; p != nil && !slices.ContainsFunc(own, func(f api.Failure) bool { return f.Code == p.Code && f.Message == p.Message }) {
+		own = append(own, api.Failure{Code: p.Code, Message: p.Message, Data: p.Data, When: "The host leads to no organization."})
+	}
+	for _, f := range own {
+		if f.Code != http.StatusOK && (f.Code < 400 || f.Code > 599) {
+			return nil, fmt.Errorf("the failure %q has the code %d", f.Message, f.Code)
+		}
+		at(answers, f.Code).add(f)
+	}
+	delete(answers, http.StatusOK)
+
+	ok, err := b.okResponse(op, failedOK)
 	if err != nil {
 		return nil, err
 	}
-	answers := map[int]*answer{}
-	for code, a := range b.sharedAnswers() {
-		if canHappen(op, code) {
-			answers[code] = a
-		}
-	}
-	if err := b.refusal(op, answers[http.StatusForbidden]); err != nil {
-		return nil, err
-	}
-	failedOK := &answer{}
-	for _, f := range op.Failures {
-		into := answers[f.Code]
-		switch {
-		case f.Code == http.StatusOK:
-			into = failedOK
-		case f.Code < 400 || f.Code > 599:
-			return nil, fmt.Errorf("a failure has the code %d", f.Code)
-		case into == nil:
-			into = &answer{schemas: []object{ref(failedSchema)}}
-			answers[f.Code] = into
-		}
-		if err := b.failure(into, f); err != nil {
-			return nil, err
-		}
-	}
-	all := object{{"200", okResponse(op, success, failedOK)}}
+	all := object{{"200", ok}}
 	for _, code := range slices.Sorted(maps.Keys(answers)) {
 		a := answers[code]
-		response := object{{"$ref", "#/components/responses/" + a.name}}
-		if a.name == "" {
-			response = a.response()
+		if err := b.settle(a); err != nil {
+			return nil, fmt.Errorf("the answer %d: %w", code, err)
+		}
+		response := a.response()
+		if a.name != "" {
+			b.components[a.name] = response
+			response = object{{"$ref", "#/components/responses/" + a.name}}
 		}
 		all = append(all, member{strconv.Itoa(code), response})
 	}
 	return all, nil
+}
+
+// at returns the answer with that code, a new one where there is none.
+func at(answers map[int]*answer, code int) *answer {
+	if answers[code] == nil {
+		answers[code] = &answer{}
+	}
+	return answers[code]
+}
+
+// add adds a row's own failure. The answer is then this operation's, no component.
+func (a *answer) add(f api.Failure) {
+	a.name = ""
+	when := f.When
+	if when == "" {
+		when = f.Message
+	}
+	if f.Code == http.StatusUnprocessableEntity && f.Data == nil {
+		// The answer lists the problems, although the row shows none.
+		a.samples = append(a.samples, sample{problem: api.Problem{Code: f.Code, Data: validationData()}, when: when})
+		return
+	}
+	if f.Code == http.StatusConflict || f.Code == http.StatusUnprocessableEntity {
+		for i := range a.samples {
+			if a.samples[i].when == "" {
+				a.samples[i].problem.Message = "" // the row's own example names its own fields
+			}
+		}
+	}
+	a.samples = append(a.samples, sample{problem: api.Problem{Code: f.Code, Message: f.Message, Data: f.Data}, when: when})
 }
 
 // canHappen reports whether the pipeline in front of the handler, or a handler of that
@@ -223,78 +158,61 @@ func canHappen(op *api.Operation, code int) bool {
 	return true
 }
 
-// refusal adds what the row's rule answers to a caller who holds nothing.
-func (b *builder) refusal(op *api.Operation, into *answer) error {
+// addRefusal adds what the row's rule answers to a caller who holds nothing, and returns
+// the failures without the one that describes the same.
+func addRefusal(op *api.Operation, into *answer, own []api.Failure) []api.Failure {
 	var problem *api.Problem
 	if !errors.As(op.Rule.Check(&tenants.Principal{}), &problem) || problem.Data == nil {
-		return nil
+		return own
 	}
-	return b.failure(into, api.Failure{
-		Code: problem.Code, Message: problem.Message, Data: problem.Data, When: "The caller does not hold the permission.",
+	refusal := sample{problem: *problem, when: "The caller does not hold the permission.", exact: true}
+	into.name = "Denied." + slug(strings.TrimPrefix(problem.Message, api.MissingPermission("").Message))
+	rest := slices.DeleteFunc(own, func(f api.Failure) bool {
+		if f.Code != problem.Code || f.Message != problem.Message {
+			return false
+		}
+		if f.When != "" {
+			refusal.when, into.name = f.When, ""
+		}
+		return true
 	})
+	into.samples = append(into.samples, refusal)
+	return rest
 }
 
-// failure adds a row's own failure. The answer is then this operation's, no component.
-func (b *builder) failure(into *answer, f api.Failure) error {
-	into.name = ""
-	schema := ref(failedSchema)
-	if f.Data != nil {
-		data, err := b.exampleSchema(reflect.ValueOf(f.Data))
-		if err != nil {
-			return fmt.Errorf("the data of the failure %q: %w", f.Message, err)
+// lastWord returns the answers as the row's Failure changes them.
+func lastWord(op *api.Operation, answers map[int]*answer) map[int]*answer {
+	changed := map[int]*answer{}
+	for _, code := range slices.Sorted(maps.Keys(answers)) {
+		a := answers[code]
+		for _, s := range a.samples {
+			before := s.problem
+			after := op.Failure(&before)
+			if after == nil {
+				after = &s.problem
+			}
+			into := changed[after.Code]
+			if into == nil {
+				into = &answer{name: a.name, description: a.description, headers: a.headers}
+				changed[after.Code] = into
+			}
+			// A refusal by the rate limit and the audit log's outage do not pass the row.
+			outside := code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable && op.Audit != api.NoAudit
+			if !reflect.DeepEqual(*after, s.problem) {
+				into.name = ""
+				if outside {
+					into.samples = append(into.samples, s)
+				}
+			}
+			into.samples = append(into.samples, sample{problem: *after, when: s.when, exact: s.exact})
 		}
-		schema = envelope(api.StatusFailed, data)
 	}
-	if err := into.addSchema(schema); err != nil {
-		return err
-	}
-	when := strings.TrimSpace(f.When)
-	if when == "" {
-		when = f.Message
-	}
-	if !strings.HasSuffix(when, ".") {
-		when += "."
-	}
-	if !slices.Contains(into.description, when) {
-		into.description = append(slices.Clip(into.description), when)
-	}
-	problem := api.Problem{Message: f.Message, Data: f.Data}
-	into.addExample(f.When, problem.Envelope())
-	return nil
+	return changed
 }
 
-// exampleSchema returns the schema of values like the example: of a map, one with the
-// same members, and of anything else that of its type.
-func (b *builder) exampleSchema(v reflect.Value) (object, error) {
-	for v.Kind() == reflect.Interface || v.Kind() == reflect.Pointer {
-		v = v.Elem()
-	}
-	switch {
-	case !v.IsValid():
-		return object{}, nil
-	case v.Kind() == reflect.Slice && v.Len() == 0 && v.Type().Elem().Kind() == reflect.Interface:
-		return emptyList(), nil
-	case v.Kind() != reflect.Map || v.Type().Key().Kind() != reflect.String || v.Type().Implements(reflect.TypeFor[SchemaGiver]()):
-		return b.schemas.of(v.Type())
-	}
-	properties, required := map[string]object{}, []string{}
-	for _, key := range v.MapKeys() {
-		schema, err := b.exampleSchema(v.MapIndex(key))
-		if err != nil {
-			return nil, err
-		}
-		properties[key.String()] = schema
-		required = append(required, key.String())
-	}
-	slices.Sort(required)
-	o := object{{"type", "object"}}
-	if len(properties) > 0 {
-		o = append(o, member{"properties", sorted(properties)}, member{"required", required})
-	}
-	return append(o, member{"additionalProperties", false}), nil
-}
-
-func (b *builder) success(op *api.Operation) (object, error) {
+// okResponse describes code 200: the success and, where there are any, the failures that
+// answer with the same code.
+func (b *builder) okResponse(op *api.Operation, failed *answer) (object, error) {
 	t := reflect.TypeOf(op.Data)
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem() // a value to show the type; data is not null
@@ -303,29 +221,21 @@ func (b *builder) success(op *api.Operation) (object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("its data: %w", err)
 	}
-	return envelope(api.StatusOK, data), nil
-}
-
-// okResponse describes code 200: the success and, where there are any, the failures that
-// answer with the same code.
-func okResponse(op *api.Operation, success object, failed *answer) object {
-	a := &answer{
-		description: []string{"Success: " + op.Message + "."}, headers: []string{ignoredHeader}, schemas: []object{success},
-	}
-	if len(failed.schemas) > 0 {
-		a.description = append(a.description, "Or a failure, with status \"failed\": "+strings.Join(failed.description, " "))
-		// Status tells success from failure, so exactly one of the two sides holds.
-		failure := failed.schemas[0]
-		if len(failed.schemas) > 1 {
-			failure = object{{"anyOf", failed.schemas}}
-		}
-		a.schemas = []object{{{"oneOf", []object{success, failure}}}}
-	}
+	a := &answer{headers: []string{ignoredHeader}, schemas: []object{envelope(api.StatusOK, data)}}
+	a.describe("Success: " + op.Message)
 	if op.Example != nil {
-		a.addExample("Success", api.Envelope{Status: api.StatusOK, Message: op.Message, Data: op.Example})
+		if err := a.addExample("Success", api.Envelope{Status: api.StatusOK, Message: op.Message, Data: op.Example}); err != nil {
+			return nil, fmt.Errorf("its example: %w", err)
+		}
 	}
-	for _, m := range failed.examples {
-		a.examples = append(a.examples, m)
+	if len(failed.samples) > 0 {
+		if err := b.settle(failed); err != nil {
+			return nil, err
+		}
+		a.describe(`Or a failure, with status "failed": ` + strings.Join(failed.description, " "))
+		// Status tells success from failure, so exactly one of the two sides holds.
+		a.schemas = []object{{{"oneOf", []object{a.schemas[0], anyOf(failed.schemas)}}}}
+		a.examples = append(a.examples, failed.examples...)
 	}
-	return a.response()
+	return a.response(), nil
 }

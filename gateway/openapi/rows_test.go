@@ -119,7 +119,8 @@ func rows() []api.Operation {
 				{Name: "token", In: api.InQuery, Shape: api.Text, Secret: true},
 				{Name: "filters", In: api.InQuery, Shape: api.Tree, Description: "Conditions.", Example: "filters[country]=DE&filters[age][gt]=30&filters[tag][]=a&filters[tag][]=b"},
 			},
-			Data: &report{}, Message: "Shared Report found",
+			NoTenant: api.Failed("Shared Report not found", nil),
+			Data:     &report{}, Message: "Shared Report found",
 			Example: report{
 				Visual: "bar", Columns: map[string]*column{"count": {"Count", []string{"sortable"}}, "none": nil}, Raw: json.RawMessage(`[1]`),
 				Made: made, Parent: &report{Visual: "table", Period: pointerTo("day"), Columns: map[string]*column{}, Made: made},
@@ -136,12 +137,26 @@ func rows() []api.Operation {
 				{Name: "count", Shape: api.Integer}, {Name: "tags", Shape: api.List}, {Name: "secret", Shape: api.Text, Secret: true},
 			},
 			Data: idOnly{}, Message: "Custom Object created", Example: idOnly{"a"},
-			Failures: []api.Failure{{Code: 503, Message: "Internal error", When: "The store failed", Data: map[string]any{}}},
+			Failure: func(p *api.Problem) *api.Problem {
+				if p.Code == http.StatusServiceUnavailable {
+					p.Data = map[string]any{}
+				}
+				return p
+			},
+			Failures: []api.Failure{
+				{Code: 422, Message: "Validation failed: label is required", When: "the body is unacceptable", Data: map[string]any{
+					"errors": []api.FieldError{{Field: "label", Code: "required", Message: "label is required"}},
+				}},
+			},
 		},
 		{
 			Name: "compliance.schema", Method: http.MethodGet, Path: "/api/compliance/schema", Tag: "compliance", Summary: "Get the definitions",
 			Credentials: api.Key | api.Session, Kinds: api.ServerKeys, Rule: api.AdminOnly("Manage Compliance"),
 			Data: map[string]map[string]any{}, Message: "Compliance configuration schema", Example: map[string]any{"schema": map[string]any{}},
+			Failures: []api.Failure{
+				{Code: 403, Message: "Manage Compliance", When: "the caller is no administrator", Data: map[string]string{"permission": "Manage Compliance"}},
+				{Code: 422, Message: "Validation failed: no", When: "the settings disagree"},
+			},
 		},
 		{
 			Name: "folders.update", Method: http.MethodPut, Path: "/api/folders/{id}", Tag: "files", Summary: "Update a folder",

@@ -138,15 +138,10 @@ func (s *schemas) component(t reflect.Type, build func() (any, error)) (object, 
 	return ref(name), nil
 }
 
-var (
-	packagePath = regexp.MustCompile(`[\w.~-]+/`)
-	notInName   = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
-)
-
 // freeName returns package.Type, with the whole path of the package where that is taken.
 func (s *schemas) freeName(t reflect.Type) string {
-	clean := func(text string) string { return strings.Trim(notInName.ReplaceAllString(text, "_"), "_") }
-	typeName := packagePath.ReplaceAllString(t.Name(), "") // type arguments bear paths
+	clean := func(text string) string { return strings.Trim(nameText(text), "_") }
+	typeName := regexp.MustCompile(`[\w.~-]+/`).ReplaceAllString(t.Name(), "") // type arguments bear paths
 	name := clean(path.Base(t.PkgPath()) + "." + typeName)
 	if _, taken := s.components[name]; !taken {
 		return name
@@ -159,6 +154,11 @@ func (s *schemas) freeName(t reflect.Type) string {
 		}
 		name = long + "_" + strconv.Itoa(n)
 	}
+}
+
+// nameText replaces what the name of a component cannot contain.
+func nameText(text string) string {
+	return regexp.MustCompile(`[^A-Za-z0-9._-]+`).ReplaceAllString(text, "_")
 }
 
 // build returns the schema of t by its kind.

@@ -44,7 +44,7 @@ type handler interface {
 	definition() bool
 	// decode reads a line and checks everything about it that needs no look at other
 	// data lines. Safe for concurrent use while the view does not change.
-	decode(v *view, val value, line int) *entry
+	decode(ctx context.Context, v *view, val value, line int) *entry
 	// identify returns what the line must not share with another one of the bundle.
 	identify(e *entry) []claim
 	// references calls visit for every reference of the record to another document.

@@ -78,7 +78,7 @@ func idField[T any](name string, at func(*T) *string) field[T] {
 const maxList = 10_000
 
 // textsField is a list of different strings of at most most characters each.
-func textsField[T any](name string, most int, at func(*T) *[]string) field[T] {
+func textsField[T any, S ~string](name string, most int, at func(*T) *[]S) field[T] {
 	return field[T]{
 		name: name,
 		read: func(rec *T, v value, errs *api.Errors) {
@@ -90,7 +90,7 @@ func textsField[T any](name string, most int, at func(*T) *[]string) field[T] {
 				errs.Add(name, "length", "%s must have at most %d elements", name, maxList)
 				return
 			}
-			list := make([]string, 0, len(v.items))
+			list := make([]S, 0, len(v.items))
 			for i := range v.items {
 				s := v.items[i].text
 				switch {
@@ -104,7 +104,7 @@ func textsField[T any](name string, most int, at func(*T) *[]string) field[T] {
 					errs.Add(name, "required", "the elements of %s must not be empty", name)
 					return
 				}
-				list = append(list, s)
+				list = append(list, S(s))
 			}
 			if repeats(list) {
 				errs.Add(name, "duplicate", "%s names the same element twice", name)
@@ -118,7 +118,7 @@ func textsField[T any](name string, most int, at func(*T) *[]string) field[T] {
 				return dst
 			}
 			for i, s := range list {
-				dst = appendText(append(dst, "[,"[min(i, 1)]), s)
+				dst = appendText(append(dst, "[,"[min(i, 1)]), string(s))
 			}
 			return append(dst, ']')
 		},
@@ -126,7 +126,7 @@ func textsField[T any](name string, most int, at func(*T) *[]string) field[T] {
 	}
 }
 
-func repeats(list []string) bool {
+func repeats[S ~string](list []S) bool {
 	if len(list) < 2 {
 		return false
 	}

@@ -3,6 +3,7 @@ package transfer
 import (
 	"bytes"
 	"context"
+	"strconv"
 	"strings"
 
 	"tenantry/backends/store"
@@ -20,9 +21,11 @@ type kind[T any] struct {
 	uniques []unique[T]
 	refs    func(rec *T, visit func(field, target string, id *string))
 	// check holds the record against the definitions, once its fields could be read.
-	check func(v *view, rec *T, e *entry)
+	check func(ctx context.Context, v *view, rec *T, e *entry)
 	// fill completes a record that is stored for the first time.
 	fill func(rec *T)
+	// before is called with new records before they are stored.
+	before func(ctx context.Context, s *session, recs []*T) error
 	// secrets leads to the sealed values, values to the others; nil where there are none.
 	secrets    func(*T) *map[string]string
 	values     func(*T) *map[string]any
@@ -50,6 +53,35 @@ type unique[T any] struct {
 	// group, where set, is the declared field within which the value is unique.
 	group   string
 	groupOf func(*T) string
+	// number: the value is a whole number.
+	number bool
+}
+
+// filter matches records that have one of the values.
+func (u *unique[T]) filter(group string, values []string) store.Filter {
+	f := store.In(u.field, values...)
+	if u.number {
+		numbers := make([]int64, len(values))
+		for i, v := range values {
+			numbers[i], _ = strconv.ParseInt(v, 10, 64) // written by value
+		}
+		f = store.In(u.field, numbers...)
+	}
+	if u.group != "" {
+		f = store.All(store.Eq(u.group, group), f)
+	}
+	return f
+}
+
+// shown returns the name that lines have for the value.
+func (u *unique[T]) shown() string {
+	switch u.field {
+	case "uid":
+		return "id"
+	case "email_key":
+		return "email"
+	}
+	return u.field
 }
 
 func (u *unique[T]) groupIn(rec *T) string {
@@ -78,7 +110,7 @@ func (k *kind[T]) workspace(s *session) *store.Workspace {
 	return s.tenant.Workspace()
 }
 
-func (k *kind[T]) decode(v *view, val value, line int) *entry {
+func (k *kind[T]) decode(ctx context.Context, v *view, val value, line int) *entry {
 	rec := new(T)
 	e := &entry{line: line, kind: k, rec: rec}
 	for i := range val.members {
@@ -108,7 +140,7 @@ func (k *kind[T]) decode(v *view, val value, line int) *entry {
 	e.id = k.meta(rec).ID
 	e.named = e.id != ""
 	if k.check != nil {
-		k.check(v, rec, e)
+		k.check(ctx, v, rec, e)
 	}
 	if len(e.errs) == 0 && !e.named && !k.identified(rec) {
 		e.digest = digestOf(k.label, val, k.leave(v, rec))
@@ -144,7 +176,7 @@ func (k *kind[T]) identify(e *entry) []claim {
 		u := &k.uniques[i]
 		if v := u.value(rec); v != "" {
 			identifies := u.identity == always || u.identity == withoutID && !e.named
-			claims = append(claims, claim{u.field, claimOf(k.label, u.field, u.groupIn(rec), v), identifies})
+			claims = append(claims, claim{u.shown(), claimOf(k.label, u.field, u.groupIn(rec), v), identifies})
 		}
 	}
 	return claims
@@ -217,11 +249,7 @@ func (k *kind[T]) find(ctx context.Context, s *session, batch []*entry) (stored[
 			}
 		}
 		for g, values := range groups {
-			f := store.In(u.field, values...)
-			if u.group != "" {
-				f = store.All(store.Eq(u.group, g), f)
-			}
-			err := read(f, func(rec *T) {
+			err := read(u.filter(g, values), func(rec *T) {
 				if known := out.byID[k.meta(rec).ID]; known != nil {
 					rec = known // one copy of each record
 				} else {
@@ -240,7 +268,9 @@ func (k *kind[T]) find(ctx context.Context, s *session, batch []*entry) (stored[
 func (k *kind[T]) compare(ctx context.Context, s *session, batch []*entry) error {
 	if s.isEmpty[k.label] {
 		for _, e := range batch {
-			e.change = create
+			if e.change == undecided {
+				e.change = create
+			}
 		}
 		return nil
 	}
@@ -249,8 +279,10 @@ func (k *kind[T]) compare(ctx context.Context, s *session, batch []*entry) error
 		return err
 	}
 	for _, e := range batch {
-		k.match(&found, e)
-		if len(e.errs) > 0 {
+		if e.change != undecided {
+			continue
+		}
+		if k.match(&found, e); len(e.errs) > 0 {
 			continue
 		}
 		if err := k.merge(ctx, s, e); err != nil {
@@ -279,7 +311,7 @@ func (k *kind[T]) match(found *stored[T], e *entry) {
 			case pass == 0 && identifies && old == nil:
 				old = other
 			case pass == 1:
-				e.errs.Add(u.field, "duplicate", "another %s of the organization has the same %s", k.label, u.field)
+				e.errs.Add(u.shown(), "duplicate", "another %s of the organization has the same %s", k.label, u.shown())
 			}
 		}
 	}
@@ -296,7 +328,7 @@ func (k *kind[T]) merge(ctx context.Context, s *session, e *entry) error {
 	}
 	rec, old := e.rec.(*T), e.old.(*T)
 	id := k.meta(old).ID
-	if e.named && e.id != id {
+	if e.named && e.id != "" && e.id != id {
 		s.alias[e.id] = id
 	}
 	e.id = id
@@ -341,6 +373,11 @@ func (k *kind[T]) insert(ctx context.Context, s *session, batch []*entry) error 
 			k.fill(rec)
 		}
 		recs[i] = rec
+	}
+	if k.before != nil {
+		if err := k.before(ctx, s, recs); err != nil {
+			return err
+		}
 	}
 	return k.records.In(k.workspace(s)).Insert(ctx, recs...)
 }

@@ -85,7 +85,7 @@ func (v *vault) seal(ctx context.Context, at place, field, plain string) (string
 
 // take moves the secret values out of values. Those that arrive encrypted must have been
 // encrypted for this very place; id is "" where the line does not say which record it is.
-func (v *vault) take(at place, path string, values map[string]any, secret func(string) bool, errs *api.Errors) map[string]secretValue {
+func (v *vault) take(ctx context.Context, at place, path string, values map[string]any, secret func(string) bool, errs *api.Errors) map[string]secretValue {
 	var taken map[string]secretValue
 	for name, given := range values {
 		if !secret(name) {
@@ -93,7 +93,7 @@ func (v *vault) take(at place, path string, values map[string]any, secret func(s
 		}
 		delete(values, name)
 		field := path + "." + name
-		s, ok := v.read(at, name, field, given, errs)
+		s, ok := v.read(ctx, at, name, field, given, errs)
 		if !ok {
 			continue
 		}
@@ -105,10 +105,10 @@ func (v *vault) take(at place, path string, values map[string]any, secret func(s
 	return taken
 }
 
-func (v *vault) read(at place, name, field string, given any, errs *api.Errors) (secretValue, bool) {
+func (v *vault) read(ctx context.Context, at place, name, field string, given any, errs *api.Errors) (secretValue, bool) {
 	if table, ok := given.(map[string]any); ok && len(table) == 1 {
 		if sealed, ok := table[sealedName].(string); ok {
-			plain, err := v.open(context.Background(), at, name, sealed)
+			plain, err := v.open(ctx, at, name, sealed)
 			if err != nil {
 				errs.Add(field, "format", "%s holds a value that was not encrypted for this field of this record in this organization, or whose key is gone; "+
 					"encrypted values import only where they were exported: export with --reveal-secrets to move them", field)

@@ -29,8 +29,8 @@ func person(c *driver.Collection, i int) driver.Write {
 	values := []any{fmt.Sprintf("p%07d@example.org", i), fmt.Sprintf("Person %d", i*7919%1000003), country, fmt.Sprintf("City %d", i*31%997), status,
 		int64(i % 90), 1_700_000_000_000 + int64(i)*1000, []string{"red"}}
 	body := map[string]any{"id": fmt.Sprintf("%024x", i)}
-	for j, f := range c.Fields {
-		body[f.Name] = values[j]
+	for j, v := range values {
+		body[c.Fields[j].Name] = v
 	}
 	b, _ := json.Marshal(body)
 	return driver.Write{Collection: c, Doc: driver.Document{ID: fmt.Sprintf("%024x", i), Body: b, Custom: []byte(`{"plan":"gold","score":` + fmt.Sprint(i%100) + `}`), Values: values}}
@@ -84,6 +84,7 @@ func BenchmarkWriteOne(b *testing.B) {
 	_, ws := benchWorkspace(b, Options{}, c, 0)
 	var n atomic.Int64
 	b.SetParallelism(16)
+	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			if err := ws.Write(b.Context(), []driver.Write{person(c, int(n.Add(1)))}); err != nil {
@@ -119,6 +120,7 @@ func BenchmarkReadByID(b *testing.B) {
 			}
 			defer close(stop)
 			b.ReportAllocs()
+			b.ResetTimer()
 			b.SetParallelism(8)
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {

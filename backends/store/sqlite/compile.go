@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -165,6 +166,14 @@ func (s *statement) searchable(p driver.Predicate) bool {
 		return s.t.leading[p.Ref.Name] && p.Op != driver.Contains
 	}
 	return false
+}
+
+// ranged reports whether an index can answer p, but only as a range, which is not in the order of ids.
+func (s *statement) ranged(p driver.Predicate) bool {
+	if p.Op == driver.And {
+		return !s.indexed(p) && slices.ContainsFunc(p.Kids, s.ranged)
+	}
+	return !s.indexed(p) && s.searchable(p) && p.Ref.Name != "id"
 }
 
 // predicate writes p; top says that the row must meet it.

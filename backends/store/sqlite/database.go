@@ -75,7 +75,7 @@ func openDatabase(ctx context.Context, e *Engine, path string) (*database, error
 func (db *database) openWriter() (*conn, error) {
 	pragmas := []string{
 		"PRAGMA busy_timeout = 2000", "PRAGMA journal_mode = WAL", "PRAGMA busy_timeout = 0", "PRAGMA synchronous = FULL", "PRAGMA temp_store = MEMORY",
-		"PRAGMA cache_size = -16384", "PRAGMA wal_autocheckpoint = 4000", "PRAGMA journal_size_limit = 67108864",
+		"PRAGMA cache_size = -16384", "PRAGMA wal_autocheckpoint = 8000", "PRAGMA journal_size_limit = 67108864",
 	}
 	if db.engine.opts.maxPages != nil {
 		pragmas = append(pragmas, fmt.Sprintf("PRAGMA max_page_count = %d", db.engine.opts.maxPages()))

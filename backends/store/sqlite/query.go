@@ -118,7 +118,13 @@ func (t *table) compileQuery(q driver.Query) (*statement, error) {
 		}
 		s.add(", ")
 	}
-	if !unique {
+	switch {
+	case unique:
+	case len(q.Sort) == 0 && s.ranged(q.Where):
+		// The plus keeps SQLite from reading the whole table in the order of its key, which it
+		// prefers to a range of an index and a sort.
+		s.add("+id")
+	default:
 		s.add("id")
 	}
 	s.add(" LIMIT ", s.param(int64(q.Limit)))

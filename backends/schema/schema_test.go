@@ -1,0 +1,340 @@
+package schema_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"tenantry/backends/schema"
+	"tenantry/backends/store"
+	"tenantry/gateway/api"
+)
+
+func fieldsOf(errs api.Errors) []string {
+	named := []string{}
+	for _, e := range errs {
+		named = append(named, e.Field+" "+e.Code)
+	}
+	return named
+}
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("a", 65)
+	for _, tt := range []struct {
+		name, in string
+		want     schema.Fields
+		errs     []string
+		ignored  []string
+	}{
+		{name: "empty", in: `{}`, want: schema.Fields{}},
+		{
+			name: "plain", in: `{"color":{"title":"Color","type":"Text"},"a-1_B":{"title":"x","type":"Made2Up","required":true}}`,
+			want: schema.Fields{"color": {Title: "Color", Type: "Text"}, "a-1_B": {Title: "x", Type: "Made2Up", Required: true}},
+		},
+		{
+			name: "fields is dropped", in: `{"fields":{"x":1},"c":{"title":"C","type":"Text"}}`,
+			want: schema.Fields{"c": {Title: "C", Type: "Text"}}, ignored: []string{"schema.fields"},
+		},
+		{
+			name: "locked and unknown members", in: `{"c":{"title":"C","type":"Text","locked":true,"help":"x","a b":1}}`,
+			want: schema.Fields{"c": {Title: "C", Type: "Text"}}, ignored: []string{`schema.c."a b"`, "schema.c.help", "schema.c.locked"},
+		},
+		{
+			name: "all problems at once",
+			in:   `{"a":{},"b":{"title":1,"type":2},"c":{"title":" ","type":"text"},"d":5,"e":null,"f":[],"g":{"title":"t","type":"T","required":"yes"},"bad key":{}}`,
+			errs: []string{
+				"schema.a.title required", "schema.a.type required", "schema.b.title type", "schema.b.type type", `schema."bad key" format`,
+				"schema.c.title required", "schema.c.type format", "schema.d type", "schema.e type", "schema.f type", "schema.g.required type",
+			},
+		},
+		{name: "identifiers", in: `{"` + long + `":{"title":"t","type":"T"},"":{"title":"t","type":"T"},"ä":{"title":"t","type":"T"},"a.b":{"title":"t","type":"T"},"$x":{"title":"t","type":"T"}}`, errs: []string{
+			`schema."" format`, `schema."$x" format`, `schema."a.b" format`, `schema."aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa..." format`, `schema."\u00e4" format`,
+		}},
+		{name: "exact names", in: `{"c":{"Title":"C","TYPE":"Text"}}`, errs: []string{"schema.c.title required", "schema.c.type required"}},
+		{name: "long title", in: `{"c":{"title":"` + strings.Repeat("ä", 201) + `","type":"T"}}`, errs: []string{"schema.c.title length"}},
+		{name: "title with a line break", in: `{"c":{"title":"a\nb","type":"T"}}`, errs: []string{"schema.c.title format"}},
+		{name: "long type", in: `{"c":{"title":"a","type":"T` + long + `"}}`, errs: []string{"schema.c.type format"}},
+		{name: "an array", in: `[{"title":"a","type":"T"}]`, errs: []string{"schema type"}},
+		{name: "null", in: `null`, errs: []string{"schema type"}},
+		{name: "broken", in: `{`, errs: []string{"schema type"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var errs api.Errors
+			got, ignored := schema.ParseJSON(&errs, "schema", []byte(tt.in))
+			if named := fieldsOf(errs); !slices.Equal(named, tt.errs) && len(named)+len(tt.errs) > 0 {
+				t.Errorf("problems %q\n    want %q", named, tt.errs)
+			}
+			if tt.errs == nil && (!reflect.DeepEqual(got, tt.want) || !slices.Equal(ignored, tt.ignored)) {
+				t.Errorf("got %v, ignored %q; want %v, %q", got, ignored, tt.want, tt.ignored)
+			}
+		})
+	}
+}
+
+func TestParseCapsFields(t *testing.T) {
+	t.Parallel()
+	for n, ok := range map[int]bool{500: true, 501: false} {
+		raw := map[string]any{"fields": map[string]any{}}
+		for i := range n {
+			raw[fmt.Sprintf("f%d", i)] = map[string]any{"title": "t", "type": "Text"}
+		}
+		var errs api.Errors
+		if _, _ = schema.Parse(&errs, "schema", raw); (len(errs) == 0) != ok {
+			t.Errorf("%d fields: %v", n, errs)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{
+		`{}`, `{"a":{"title":"x","type":"Text"}}`, `{"fields":1}`, `{"a":{"title":"x","type":"Text","locked":1,"required":false}}`, `[]`, `{"a":{"a":{"a":{}}}}`, "{\"\\u0000\":{}}",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var errs api.Errors
+		fields, ignored := schema.ParseJSON(&errs, "schema", text)
+		for _, name := range ignored {
+			if strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' }) {
+				t.Errorf("ignored name %q cannot stand in a header", name)
+			}
+		}
+		if len(errs) > 0 {
+			return
+		}
+		if len(fields) > schema.MaxFields {
+			t.Fatalf("%d fields", len(fields))
+		}
+		for name, field := range fields {
+			if !store.ValidKey(name) || name == "fields" || field.Locked || strings.TrimSpace(field.Title) == "" || !schema.ValidType(field.Type) {
+				t.Errorf("accepted %q: %+v", name, field)
+			}
+		}
+		again, err := json.Marshal(fields)
+		if err != nil {
+			t.Fatal(err)
+		}
+		same, more := schema.ParseJSON(&errs, "schema", again)
+		if len(errs) > 0 || len(more) > 0 || !reflect.DeepEqual(same, fields) {
+			t.Errorf("%s reads back as %v (%v, %v)", again, same, errs, more)
+		}
+	})
+}
+
+func TestCheckValues(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		fieldType string
+		value     any
+		want      any    // stored; nil: as given
+		code      string // of the problem
+	}{
+		{schema.Text, "x", nil, ""},
+		{schema.Text, "", nil, ""},
+		{schema.Text, json.Number("1"), nil, "type"},
+		{schema.Text, []any{}, nil, "type"},
+		{schema.Text, strings.Repeat("ä", schema.MaxText), nil, ""},
+		{schema.Text, strings.Repeat("a", schema.MaxText+1), nil, "format"},
+		{schema.LongText, strings.Repeat("a", schema.MaxText+1), nil, ""},
+		{schema.Number, json.Number("9007199254740993"), nil, ""},
+		{schema.Number, json.Number("1e400"), nil, "type"},
+		{schema.Number, 1.5, nil, ""},
+		{schema.Number, int64(3), nil, ""},
+		{schema.Number, "3", nil, "type"},
+		{schema.Number, "", nil, "type"},
+		{schema.Boolean, true, nil, ""},
+		{schema.Boolean, "true", nil, "type"},
+		{schema.Date, "2024-02-29", nil, ""},
+		{schema.Date, "2023-02-29", nil, "format"},
+		{schema.Date, "2024-02-29T00:00:00Z", nil, "format"},
+		{schema.DateTime, "2024-02-29T23:30:00-02:00", "2024-03-01T01:30:00.000Z", ""},
+		{schema.DateTime, "2024-02-29T23:30:00.1234567Z", "2024-02-29T23:30:00.123Z", ""},
+		{schema.DateTime, "2024-02-29", nil, "format"},
+		{schema.DateTime, "9999-12-31T23:59:59-10:00", nil, "format"},
+		{schema.Email, "ada@example.com", nil, ""},
+		{schema.Email, "Ada <ada@example.com>", nil, "format"},
+		{schema.Email, "a@b.c\r\nBcc: x@y.z", nil, "format"},
+		{schema.Email, "a@b.c, d@e.f", nil, "format"},
+		{schema.Phone, "+49 (30) 123-456", nil, ""},
+		{schema.Phone, "030 123 ext. 45", nil, ""},
+		{schema.Phone, "12", nil, "format"},
+		{schema.Phone, "call me", nil, "format"},
+		{schema.Phone, "1+234", nil, "format"},
+		{schema.URL, "https://example.com/a?b=c", nil, ""},
+		{schema.URL, "javascript:alert(1)", nil, "format"},
+		{schema.URL, "//example.com", nil, "format"},
+		{schema.URL, "https://", nil, "format"},
+		{schema.Select, "red", nil, ""},
+		{schema.MultiSelect, []any{"a", "b"}, nil, ""},
+		{schema.MultiSelect, []string{"a"}, nil, ""},
+		{schema.MultiSelect, []any{}, nil, ""},
+		{schema.MultiSelect, []any{"a", "a"}, nil, "format"},
+		{schema.MultiSelect, []any{"a", json.Number("1")}, nil, "format"},
+		{schema.MultiSelect, "a", nil, "type"},
+		{schema.Encrypted, "secret", nil, ""},
+		{schema.Encrypted, strings.Repeat("a", schema.MaxEncrypted+1), nil, "format"},
+		{"Unheard", map[string]any{"x": []any{1}}, nil, ""},
+	} {
+		var errs api.Errors
+		clean, unknown := schema.Fields{"f": {Title: "F", Type: tt.fieldType}}.CheckValues(&errs, "values", map[string]any{"f": tt.value})
+		if tt.code != "" {
+			if len(errs) != 1 || errs[0].Code != tt.code || errs[0].Field != "values.f" {
+				t.Errorf("%s %.40v: problems %v, want %s", tt.fieldType, tt.value, errs, tt.code)
+			}
+			continue
+		}
+		if tt.want == nil {
+			tt.want = tt.value
+		}
+		if len(errs) != 0 || len(unknown) != 0 || !reflect.DeepEqual(clean["f"], tt.want) {
+			t.Errorf("%s %.40v: got %.40v, problems %v", tt.fieldType, tt.value, clean["f"], errs)
+		}
+	}
+}
+
+func TestCheckValuesRequiredAndUnknown(t *testing.T) {
+	t.Parallel()
+	fields := schema.Fields{
+		"a": {Title: "A", Type: schema.Text, Required: true}, "b": {Title: "B", Type: schema.Number, Required: true},
+		"c": {Title: "C", Type: schema.Text}, "d": {Title: "D", Type: schema.Text, Required: true},
+	}
+	var errs api.Errors
+	clean, unknown := fields.CheckValues(&errs, "values", map[string]any{"a": "", "b": nil, "c": nil, "z": 1, "y": 2})
+	if got := fieldsOf(errs); !slices.Equal(got, []string{"values.a required", "values.b required", "values.d required"}) {
+		t.Errorf("problems %q", got)
+	}
+	if len(clean) != 0 || !slices.Equal(unknown, []string{"y", "z"}) {
+		t.Errorf("clean %v, unknown %q", clean, unknown)
+	}
+}
+
+func TestStoreType(t *testing.T) {
+	t.Parallel()
+	for fieldType, want := range map[string]store.Type{
+		schema.Text: store.TypeString, schema.Select: store.TypeString, schema.Number: store.TypeFloat, schema.Boolean: store.TypeBool,
+		schema.Date: store.TypeDate, schema.DateTime: store.TypeDate, schema.MultiSelect: store.TypeStrings, "Unheard": store.TypeAny,
+	} {
+		if got, askable := schema.StoreType(fieldType); got != want || !askable {
+			t.Errorf("%s: %v, %v", fieldType, got, askable)
+		}
+	}
+	if _, askable := schema.StoreType(schema.Encrypted); askable {
+		t.Error("encrypted values can be asked for")
+	}
+}
+
+func TestGuess(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		samples []string
+		want    string
+	}{
+		{nil, schema.Text},
+		{[]string{"", "  "}, schema.Text},
+		{[]string{"1", "", "-2.5", "1e6", "0", "0.25"}, schema.Number},
+		{[]string{"1", "x"}, schema.Text},
+		{[]string{"01", "19"}, schema.Text},
+		{[]string{"+49"}, schema.Text},
+		{[]string{"1234567890123456789"}, schema.Text},
+		{[]string{"0x10"}, schema.Text},
+		{[]string{"NaN"}, schema.Text},
+		{[]string{"Infinity"}, schema.Text},
+		{[]string{"1", "0"}, schema.Number},
+		{[]string{"true", "FALSE"}, schema.Boolean},
+		{[]string{"yes", "no"}, schema.Boolean},
+		{[]string{"Jun 12 1998", "Aug 07 1998"}, schema.Date},
+		{[]string{"2024-05-17", "17 May 2024"}, schema.Date},
+		{[]string{"01/02/2024"}, schema.Text},
+		{[]string{"Feb 30 1998"}, schema.Text},
+		{[]string{"2024-05-17T08:30:00Z", "2024-05-17 08:30:00"}, schema.DateTime},
+		{[]string{"a@b.example"}, schema.Email},
+		{[]string{"https://a.example/"}, schema.URL},
+		{[]string{"a\nb"}, schema.LongText},
+		{[]string{strings.Repeat("x", 2000)}, schema.LongText},
+		{[]string{"H1"}, schema.Text},
+	} {
+		if got := schema.Guess(tt.samples); got != tt.want {
+			t.Errorf("%.60q: got %s, want %s", tt.samples, got, tt.want)
+		}
+	}
+}
+
+func TestConvert(t *testing.T) {
+	t.Parallel()
+	fails := fmt.Errorf("fails")
+	for _, tt := range []struct {
+		fieldType, text string
+		want            any
+	}{
+		{schema.Number, " 42 ", int64(42)},
+		{schema.Number, "-2.5", -2.5},
+		{schema.Number, "1e3", 1000.0},
+		{schema.Number, "+5", int64(5)},
+		{schema.Number, "1e999", fails},
+		{schema.Number, "inf", fails},
+		{schema.Number, "1_000", fails},
+		{schema.Number, "0x1p4", fails},
+		{schema.Number, "", nil},
+		{schema.Boolean, "YES", true},
+		{schema.Boolean, "0", false},
+		{schema.Boolean, "maybe", fails},
+		{schema.Date, "Jun 12 1998", "1998-06-12"},
+		{schema.Date, "1998-06-12T10:00:00Z", "1998-06-12"},
+		{schema.Date, "June 1998", fails},
+		{schema.DateTime, "2024-05-17 08:30:00", "2024-05-17T08:30:00.000Z"},
+		{schema.DateTime, "2024-05-17T08:30:00+02:00", "2024-05-17T06:30:00.000Z"},
+		{schema.DateTime, "2024-05-17", "2024-05-17T00:00:00.000Z"},
+		{schema.Email, " a@b.example ", "a@b.example"},
+		{schema.Email, "@@", fails},
+		{schema.Text, " x ", " x "},
+		{schema.Text, "a\x00b", fails},
+		{schema.Text, "\xff", fails},
+		{schema.MultiSelect, "a; b|a;", []string{"a", "b"}},
+		{"Unheard", "x", "x"},
+	} {
+		got, err := schema.Convert(tt.fieldType, tt.text)
+		if want, failing := tt.want.(error); failing {
+			if err == nil {
+				t.Errorf("%s %q: got %v, want an error", tt.fieldType, tt.text, got)
+			} else if strings.Contains(err.Error(), tt.text) {
+				t.Errorf("%v repeats the text (%v)", err, want)
+			}
+			continue
+		}
+		if err != nil || !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("%s %q: got %v, %v; want %v", tt.fieldType, tt.text, got, err, tt.want)
+		}
+	}
+}
+
+// What Guess says of a text, Convert can do, and CheckValue accepts the outcome.
+func FuzzGuessedTextConverts(f *testing.F) {
+	for _, seed := range []string{"1", "-0", "1e5", "true", "Jun 12 1998", "2024-05-17T08:30:00+02:00", "a@b.c", "https://x.y", "+49 30", "\x00", "1.", ".5", "-", "e"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		fieldType := schema.Guess([]string{text})
+		value, err := schema.Convert(fieldType, text)
+		if err != nil {
+			if fieldType != schema.Text && fieldType != schema.LongText {
+				t.Fatalf("%q looks like %s but does not convert: %v", text, fieldType, err)
+			}
+			return
+		}
+		var errs api.Errors
+		if value != nil {
+			schema.CheckValue(&errs, "f", fieldType, value)
+		}
+		if len(errs) > 0 {
+			t.Errorf("%q converts to an unacceptable %s: %v", text, fieldType, errs)
+		}
+		if _, err := json.Marshal(value); err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+	})
+}

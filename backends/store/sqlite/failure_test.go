@@ -1,0 +1,347 @@
+package sqlite
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tenantry/backends/store/driver"
+	"zombiezen.com/go/sqlite"
+)
+
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	var pages atomic.Int64
+	pages.Store(60)
+	e := openEngine(t, Options{maxPages: func() int { return int(pages.Load()) }})
+	c := people()
+	ws := openWorkspace(t, e, "w", c)
+	written := 0
+	var err error
+	for ; written < 10_000 && err == nil; written++ {
+		err = ws.Write(t.Context(), []driver.Write{person(c, written)})
+	}
+	written--
+	if !errors.Is(err, driver.ErrUnavailable) {
+		t.Fatalf("writing to a full disk: %v", err)
+	}
+	if _, err := ws.Counter(t.Context(), strings.Repeat("long", 100_000), 1, 0); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("counting on a full disk: %v", err)
+	}
+	if n, err := ws.Count(t.Context(), c, driver.Predicate{}); err != nil || n != int64(written) {
+		t.Errorf("reading on a full disk: %d, %v, want %d", n, err, written)
+	}
+	pages.Store(1 << 20)
+	if err := ws.Write(t.Context(), []driver.Write{person(c, written)}); err != nil {
+		t.Errorf("writing once there is room: %v", err)
+	}
+	if n, err := ws.Count(t.Context(), c, driver.Predicate{}); err != nil || n != int64(written)+1 {
+		t.Errorf("after recovery: %d, %v, want %d", n, err, written+1)
+	}
+}
+
+func TestForeignLockIsUnavailableThenGone(t *testing.T) {
+	t.Parallel()
+	e := openEngine(t, Options{})
+	c := people()
+	ws := openWorkspace(t, e, "w", c)
+	other := raw(t, filepath.Join(e.opts.Dir, "w.db"), "BEGIN IMMEDIATE")
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	started := time.Now()
+	if err := ws.Write(ctx, []driver.Write{person(c, 1)}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Write under a foreign lock: %v", err)
+	}
+	if d := time.Since(started); d > 2*time.Second {
+		t.Errorf("the deadline took %v", d)
+	}
+	if _, err := ws.Count(t.Context(), c, driver.Predicate{}); err != nil {
+		t.Errorf("Count under a foreign lock: %v", err)
+	}
+	if err := other.close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := ws.Write(t.Context(), []driver.Write{person(c, 1)}); err != nil {
+		t.Errorf("Write once the lock is gone: %v", err)
+	}
+}
+
+// slow is a condition that takes long on many documents.
+func slow() driver.Predicate {
+	p := driver.Predicate{Op: driver.Or}
+	for i := range 200 {
+		p.Kids = append(p.Kids, driver.Predicate{Op: driver.Contains, Ref: driver.Ref{Name: fmt.Sprintf("k%d", i), Custom: true}, Values: []any{"x"}})
+	}
+	return p
+}
+
+func fill(t *testing.T, ws *workspace, c *driver.Collection, n int) {
+	t.Helper()
+	batch := make([]driver.Write, n)
+	for i := range batch {
+		batch[i] = person(c, i)
+	}
+	if err := ws.Write(t.Context(), batch); err != nil {
+		t.Fatalf("Write: %v", err)
+	}
+}
+
+func TestLongQueriesAreInterrupted(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		timeout time.Duration // of the engine
+		ctx     func(context.Context) (context.Context, context.CancelFunc)
+		want    error
+	}{
+		{"deadline", 0, func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, 30*time.Millisecond)
+		}, context.DeadlineExceeded},
+		{"cancel", 0, func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(30*time.Millisecond, cancel)
+			return ctx, cancel
+		}, context.Canceled},
+		{"ceiling of the engine", 30 * time.Millisecond, context.WithCancel, context.DeadlineExceeded},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			e := openEngine(t, Options{Readers: 1})
+			p := people()
+			ws := openWorkspace(t, e, "w", p)
+			fill(t, ws, p, 30_000)
+			if c.timeout > 0 {
+				e.opts.QueryTimeout = c.timeout
+			}
+			for range 3 {
+				ctx, cancel := c.ctx(t.Context())
+				started := time.Now()
+				_, err := ws.Count(ctx, p, slow())
+				if d := time.Since(started); !errors.Is(err, c.want) || d > 3*time.Second {
+					t.Errorf("after %v: %v", d, err)
+				}
+				cancel()
+				// The only reader is as good as new.
+				if docs, err := ws.Find(t.Context(), driver.Query{Collection: p, Limit: 3}); err != nil || len(docs) != 3 {
+					t.Errorf("after an interrupt: %d documents, %v", len(docs), err)
+				}
+			}
+		})
+	}
+}
+
+func TestInterruptedWriteLeavesNothing(t *testing.T) {
+	t.Parallel()
+	e := openEngine(t, Options{})
+	c := people()
+	ws := openWorkspace(t, e, "w", c)
+	batch := make([]driver.Write, 50_000)
+	for i := range batch {
+		batch[i] = person(c, i)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(150*time.Millisecond, cancel)
+	if err := ws.Write(ctx, batch); !errors.Is(err, context.Canceled) {
+		t.Fatalf("Write: %v", err)
+	}
+	if n, err := ws.Count(t.Context(), c, driver.Predicate{}); err != nil || n != 0 {
+		t.Errorf("%d documents, %v", n, err)
+	}
+	if err := ws.Write(t.Context(), batch[:1]); err != nil {
+		t.Errorf("Write afterwards: %v", err)
+	}
+}
+
+func TestReadersSeeAcknowledgedWrites(t *testing.T) {
+	t.Parallel()
+	e := openEngine(t, Options{Readers: 3})
+	c := people()
+	ws := openWorkspace(t, e, "w", c)
+	var wg sync.WaitGroup
+	for w := range 8 {
+		wg.Go(func() {
+			for i := range 60 {
+				wr := person(c, w*1000+i)
+				if err := ws.Write(t.Context(), []driver.Write{wr}); err != nil {
+					t.Errorf("Write: %v", err)
+					return
+				}
+				for range 4 {
+					docs, err := ws.Find(t.Context(), driver.Query{Collection: c, Where: onField("id", driver.Eq, wr.Doc.ID), Limit: 1})
+					if err != nil || len(docs) != 1 {
+						t.Errorf("an acknowledged write is not seen: %d, %v", len(docs), err)
+						return
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	db, err := ws.acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ws.file.release()
+	holding := func() (n int) {
+		db.mu.Lock()
+		defer db.mu.Unlock()
+		for _, r := range db.idle {
+			if r.holding {
+				n++
+			}
+		}
+		return n
+	}
+	for deadline := time.Now().Add(2 * time.Second); holding() > 0; time.Sleep(snapshotAge / 2) {
+		if time.Now().After(deadline) {
+			t.Fatal("an idle reader keeps its snapshot")
+		}
+	}
+}
+
+func TestStatementsAreBounded(t *testing.T) {
+	t.Parallel()
+	e := openEngine(t, Options{Readers: 1})
+	c := people()
+	ws := openWorkspace(t, e, "w", c)
+	for i := range 3 * maxStatements {
+		p := driver.Predicate{Op: driver.Or}
+		for bit := range 10 {
+			op := driver.Eq
+			if i>>bit&1 == 1 {
+				op = driver.Gt
+			}
+			p.Kids = append(p.Kids, onField("age", op, int64(bit)))
+		}
+		if _, err := ws.Count(t.Context(), c, p); err != nil {
+			t.Fatalf("Count: %v", err)
+		}
+	}
+	db, err := ws.acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ws.file.release()
+	if n := len(db.idle[0].conn.stmts); n > maxStatements {
+		t.Errorf("%d statements are kept, want at most %d", n, maxStatements)
+	}
+}
+
+const crashDir = "TENANTRY_TEST_CRASH_DIR"
+
+// TestCrashWriter is the process that TestKilledProcessLosesNothing kills.
+func TestCrashWriter(t *testing.T) {
+	dir := os.Getenv(crashDir)
+	if dir == "" {
+		t.Skip("runs as a child of TestKilledProcessLosesNothing")
+	}
+	e := openEngine(t, Options{Dir: dir})
+	c := tagged()
+	ws := openWorkspace(t, e, "w", c)
+	start, err := ws.Counter(t.Context(), "round", 100_000, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var printing sync.Mutex
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
+				i := int(start + next.Add(1))
+				wr := person(c, i)
+				wr.Doc.Values = append(wr.Doc.Values, []string{"t"})
+				if err := ws.Write(t.Context(), []driver.Write{wr}); err != nil {
+					t.Error(err)
+					return
+				}
+				printing.Lock()
+				fmt.Printf("acknowledged %s\n", wr.Doc.ID)
+				printing.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestKilledProcessLosesNothing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var acknowledged []string
+	for round := range 3 {
+		acknowledged = append(acknowledged, crash(t, dir, time.Duration(100+70*round)*time.Millisecond)...)
+		e := openEngine(t, Options{Dir: dir})
+		c := tagged()
+		ws := openWorkspace(t, e, "w", c)
+		for _, id := range acknowledged {
+			if docs, err := ws.Find(t.Context(), driver.Query{Collection: c, Where: onField("id", driver.Eq, id), Limit: 1}); err != nil || len(docs) != 1 {
+				t.Fatalf("round %d: %s is lost: %v", round, id, err)
+			}
+		}
+		all, err1 := ws.Count(t.Context(), c, driver.Predicate{})
+		listed, err2 := ws.Count(t.Context(), c, onField("tags", driver.Eq, "t"))
+		if err1 != nil || err2 != nil || all != listed || all < int64(len(acknowledged)) {
+			t.Errorf("round %d: %d documents, %d found by list, %d acknowledged, %v %v", round, all, listed, len(acknowledged), err1, err2)
+		}
+		if err := e.Close(); err != nil {
+			t.Fatalf("Close: %v", err)
+		}
+		checkIntegrity(t, filepath.Join(dir, "w.db"))
+	}
+	if len(acknowledged) == 0 {
+		t.Error("nothing was acknowledged in any round")
+	}
+}
+
+// crash runs the writer, kills it some time after its first write, and returns what it has acknowledged.
+func crash(t *testing.T, dir string, after time.Duration) (ids []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestCrashWriter$", "-test.v")
+	cmd.Env = append(os.Environ(), crashDir+"="+dir)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var once sync.Once
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if id, ok := strings.CutPrefix(lines.Text(), "acknowledged "); ok && len(id) == 24 {
+			ids = append(ids, id)
+			once.Do(func() { time.AfterFunc(after, func() { _ = cmd.Process.Kill() }) })
+		}
+	}
+	if err := cmd.Wait(); err == nil {
+		t.Error("the writer ended by itself")
+	}
+	return ids
+}
+
+func checkIntegrity(t *testing.T, path string) {
+	t.Helper()
+	c, err := openConn(path, sqlite.OpenReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.close() }()
+	if err := c.rows("PRAGMA integrity_check", nil, func(row *sqlite.Stmt) error {
+		if text := row.ColumnText(0); text != "ok" {
+			t.Errorf("integrity_check: %s", text)
+		}
+		return nil
+	}); err != nil {
+		t.Errorf("integrity_check: %v", err)
+	}
+}

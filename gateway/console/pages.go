@@ -1,0 +1,303 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tenantry/crypto/secret"
+	"tenantry/gateway/api"
+	"tenantry/reports"
+	"tenantry/tenants"
+)
+
+//go:embed assets
+var assets embed.FS
+
+// pages are the parsed templates and the routes to them.
+type pages struct {
+	templates *template.Template
+	mux       *http.ServeMux
+}
+
+func parsePages() (*pages, error) {
+	t, err := template.ParseFS(assets, "assets/pages.html")
+	if err != nil {
+		return nil, fmt.Errorf("console pages: %w", err)
+	}
+	return &pages{templates: t, mux: http.NewServeMux()}, nil
+}
+
+// pageTimeout bounds the making of a page.
+const pageTimeout = 10 * time.Second
+
+func (m *Module) routes() error {
+	static, err := fs.Sub(assets, "assets")
+	if err != nil {
+		return fmt.Errorf("console assets: %w", err)
+	}
+	mux := m.pages.mux
+	for _, name := range []string{"console.css", "console.js"} {
+		mux.HandleFunc("GET /assets/"+name, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Cache-Control", "public, max-age=300")
+			http.ServeFileFS(w, r, static, name)
+		})
+	}
+	mux.HandleFunc("GET /{$}", m.tenantPage(m.home))
+	mux.HandleFunc("GET /sign-in", m.tenantPage(m.signInPage))
+	mux.HandleFunc("GET /welcome", m.tenantPage(m.welcomePage))
+	mux.HandleFunc("GET /shared/reports/{pid}", m.tenantPage(m.reportPage))
+	mux.HandleFunc("GET /shared/reports/{pid}/{report_id}", m.tenantPage(m.reportPage))
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		m.message(w, http.StatusNotFound, "", "There is no such page", "Check the address, or ask whoever gave it to you.")
+	})
+	return nil
+}
+
+// ServeHTTP serves the pages.
+func (m *Module) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			if cause == http.ErrAbortHandler { //nolint:errorlint // a sentinel by contract of net/http
+				panic(cause)
+			}
+			m.Log.Error("a page failed", "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+			m.message(w, http.StatusInternalServerError, "", "Something went wrong", "Please try again.")
+		}
+	}()
+	h := w.Header()
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("X-Robots-Tag", "noindex, nofollow")
+	h.Set("Cache-Control", "no-store")
+	ctx, cancel := context.WithTimeout(r.Context(), pageTimeout)
+	defer cancel()
+	m.pages.mux.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// tenantPage finds the organization first. An unknown one looks like a missing page.
+func (m *Module) tenantPage(page func(http.ResponseWriter, *http.Request, *tenants.Tenant)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		t, err := m.Resolve(r)
+		switch {
+		case errors.Is(err, tenants.ErrUnknownTenant):
+			m.message(w, http.StatusNotFound, "", "There is no such page", "Check the address, or ask whoever gave it to you.")
+		case err != nil:
+			m.Log.Warn("a page is unavailable", "error", err)
+			m.unavailable(w, "")
+		default:
+			page(w, r, t)
+		}
+	}
+}
+
+type frame struct {
+	Title        string
+	Organization string
+}
+
+func (m *Module) render(w http.ResponseWriter, code int, name string, data any) {
+	var buf bytes.Buffer
+	if err := m.pages.templates.ExecuteTemplate(&buf, name, data); err != nil {
+		m.Log.Error("a page could not be made", "page", name, "error", err)
+		http.Error(w, "Something went wrong. Please try again.", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(code)
+	_, _ = w.Write(buf.Bytes()) // a browser that has gone cannot be told
+}
+
+func (m *Module) message(w http.ResponseWriter, code int, organization, title, text string) {
+	m.render(w, code, "message", struct {
+		frame
+		Text string
+	}{frame{title, organization}, text})
+}
+
+func (m *Module) unavailable(w http.ResponseWriter, organization string) {
+	w.Header().Set("Retry-After", "2")
+	m.message(w, http.StatusServiceUnavailable, organization, "Not available at the moment", "Please try again in a moment.")
+}
+
+func (m *Module) signInPage(w http.ResponseWriter, _ *http.Request, t *tenants.Tenant) {
+	m.render(w, http.StatusOK, "sign-in", frame{"Sign in", t.Org.Name})
+}
+
+func (m *Module) welcomePage(w http.ResponseWriter, _ *http.Request, t *tenants.Tenant) {
+	m.render(w, http.StatusOK, "welcome", frame{"Choose a password", t.Org.Name})
+}
+
+func (m *Module) home(w http.ResponseWriter, r *http.Request, t *tenants.Tenant) {
+	cookie, err := r.Cookie(m.Cookie)
+	if err != nil {
+		http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
+		return
+	}
+	principal, err := m.Sessions.Lookup(r.Context(), t, cookie.Value)
+	if errors.Is(err, tenants.ErrDenied) {
+		http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
+		return
+	}
+	if err != nil {
+		m.Log.Warn("a session cannot be checked", "error", err)
+		m.unavailable(w, t.Org.Name)
+		return
+	}
+	user, err := m.People.FindUser(r.Context(), t, principal.UserID)
+	if err != nil {
+		m.Log.Warn("a user cannot be read", "error", err)
+		m.unavailable(w, t.Org.Name)
+		return
+	}
+	m.render(w, http.StatusOK, "home", struct {
+		frame
+		Name, Email string
+		Roles       []string
+	}{frame{user.Name, t.Org.Name}, user.Name, user.Email, user.Roles})
+}
+
+// reportView is a shared report laid out for the page.
+type reportView struct {
+	frame
+	Desc, Token, Figure, Read string
+	Controls                  []controlView
+	Columns                   []cellView
+	Rows                      []rowView
+	Bars                      bool
+	Most                      float64
+	Total                     int
+	Truncated                 bool
+}
+
+type controlView struct{ Name, Label, Value string }
+
+type cellView struct {
+	Title, Text string
+	Number      bool
+}
+
+type rowView struct {
+	Cells []cellView
+	Bar   float64
+}
+
+func (m *Module) reportPage(w http.ResponseWriter, r *http.Request, t *tenants.Tenant) {
+	query, err := api.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		m.message(w, http.StatusBadRequest, t.Org.Name, "The address is not complete", "Copy the whole link and try again.")
+		return
+	}
+	token := query.Text("token")
+	shared, err := m.Reports.Open(r.Context(), t, reports.SharedRequest{
+		PID: r.PathValue("pid"), ReportID: r.PathValue("report_id"), Token: secret.New(token),
+		Provider: query.Text("provider"), Params: query.Tree("params"), Data: true,
+	})
+	if err != nil {
+		m.reportProblem(w, t, err)
+		return
+	}
+	view := layOut(&shared)
+	view.Organization, view.Token = t.Org.Name, token
+	m.render(w, http.StatusOK, "report", view)
+}
+
+func (m *Module) reportProblem(w http.ResponseWriter, t *tenants.Tenant, err error) {
+	switch p := api.ProblemOf(err); p.Code {
+	case http.StatusOK:
+		m.message(w, http.StatusNotFound, t.Org.Name, "There is no such report", p.Message+".")
+	case http.StatusForbidden:
+		m.message(w, http.StatusForbidden, t.Org.Name, "This link does not open the report", "It may have expired or been withdrawn. Ask whoever gave it to you for a new one.")
+	case http.StatusUnprocessableEntity, http.StatusBadRequest:
+		m.message(w, p.Code, t.Org.Name, "The report cannot be shown with these values", p.Message)
+	case http.StatusServiceUnavailable:
+		m.Log.Warn("a shared report is unavailable", "error", err)
+		m.unavailable(w, t.Org.Name)
+	default:
+		m.Log.Error("a shared report failed", "error", err)
+		m.message(w, http.StatusInternalServerError, t.Org.Name, "Something went wrong", "Please try again.")
+	}
+}
+
+func layOut(s *reports.Shared) reportView {
+	v := reportView{frame: frame{Title: s.Title}, Desc: s.Desc}
+	v.Read = time.Unix(s.RetrievedAt, 0).UTC().Format("2006-01-02 15:04 UTC")
+	for name, control := range s.Controls {
+		label := control.Label
+		if label == "" {
+			label = name
+		}
+		v.Controls = append(v.Controls, controlView{name, label, s.Params[name]})
+	}
+	slices.SortFunc(v.Controls, func(a, b controlView) int { return strings.Compare(a.Name, b.Name) })
+	if s.Data == nil {
+		return v
+	}
+	v.Total, v.Truncated = s.Data.Total, s.Data.Truncated
+	last := -1
+	for i, c := range s.Data.Columns {
+		number := c.Type == reports.TypeNumber
+		v.Columns = append(v.Columns, cellView{Title: c.Title, Number: number})
+		if number {
+			last = i
+		}
+	}
+	v.Bars = (s.Visual == "bar" || s.Visual == "line" || s.Visual == "pie") && last >= 0
+	for _, row := range s.Data.Rows {
+		r := rowView{}
+		for i, value := range row {
+			r.Cells = append(r.Cells, cellView{Text: cellText(value), Number: v.Columns[i].Number})
+		}
+		if v.Bars {
+			r.Bar = asNumber(row[last])
+			v.Most = max(v.Most, r.Bar)
+		}
+		v.Rows = append(v.Rows, r)
+	}
+	if s.Visual == "number" && len(v.Rows) == 1 && last >= 0 {
+		v.Figure = v.Rows[0].Cells[last].Text
+	}
+	return v
+}
+
+func asNumber(v any) float64 {
+	switch n := v.(type) {
+	case int64:
+		return float64(n)
+	case float64:
+		return n
+	}
+	return 0
+}
+
+func cellText(v any) string {
+	switch x := v.(type) {
+	case nil:
+		return ""
+	case float64:
+		return strconv.FormatFloat(x, 'f', -1, 64)
+	case bool:
+		if x {
+			return "yes"
+		}
+		return "no"
+	case []any:
+		words := make([]string, len(x))
+		for i := range x {
+			words[i] = cellText(x[i])
+		}
+		return strings.Join(words, ", ")
+	}
+	return fmt.Sprint(v)
+}

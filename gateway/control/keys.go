@@ -1,0 +1,149 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"tenantry/backends/store"
+	"tenantry/tenants"
+	"tenantry/tenants/keys"
+	"tenantry/tenants/people"
+)
+
+// States of a key.
+const (
+	KeyActive  = "active"
+	KeyExpired = "expired"
+	KeyRevoked = "revoked"
+)
+
+func (h *handler) key(k *keys.Key, account string) Key {
+	state := KeyActive
+	switch {
+	case k.RevokedAt != 0:
+		state = KeyRevoked
+	case k.ExpiresAt != 0 && h.Now().UnixMilli() >= k.ExpiresAt:
+		state = KeyExpired
+	}
+	return Key{
+		ID: k.ID, Name: k.Name, Kind: string(k.Kind), Account: account, Hint: k.Hint, State: state,
+		Permissions: texts(k.Permissions), Teams: k.Teams, AllowIPs: k.AllowIPs, Origins: k.Origins,
+		CreatedAt: when(k.CreatedAt), ExpiresAt: whenSet(k.ExpiresAt), RevokedAt: whenSet(k.RevokedAt),
+	}
+}
+
+func issued(i *keys.Issued) IssuedKey {
+	return IssuedKey{
+		ID: i.Key.ID, Token: i.Token.Reveal(), Kind: string(i.Key.Kind), Account: i.Account.Name, ExpiresAt: whenSet(i.Key.ExpiresAt),
+	}
+}
+
+func (h *handler) createKey(ctx context.Context, r *NewKey) (Issued, error) {
+	t, err := h.tenant(ctx, r.Org)
+	if err != nil {
+		return Issued{}, err
+	}
+	made, err := h.Keys.Issue(ctx, t, keys.NewKey{
+		Name: r.Name, Kind: tenants.KeyKind(r.Kind), Account: r.Account, Permissions: permissions(r.Permissions),
+		Teams: r.Teams, AllowIPs: r.AllowIPs, Origins: r.Origins, Lifetime: r.Expires,
+	})
+	if err != nil {
+		return Issued{}, err
+	}
+	err = h.record(ctx, t, "key.create", map[string]string{"key": made.Key.ID, "kind": string(made.Key.Kind), "account": made.Account.ID})
+	return Issued{Key: issued(made), Notes: notes(made, r)}, err
+}
+
+// notes tells where a key can do less than its maker may think.
+func notes(made *keys.Issued, r *NewKey) []string {
+	var out []string
+	held := made.Account.Permissions
+	if len(held) == 0 {
+		out = append(out, fmt.Sprintf("the service account %q holds no permissions, so the key can only be used where none is needed", made.Account.Name))
+	} else if lacking := slices.DeleteFunc(slices.Clone(r.Permissions), func(p string) bool {
+		return slices.Contains(held, tenants.Permission(p))
+	}); len(lacking) > 0 {
+		out = append(out, fmt.Sprintf("the service account %q, which was there already, does not hold %s, so the key does not either", made.Account.Name, strings.Join(lacking, ", ")))
+	}
+	return out
+}
+
+func (h *handler) listKeys(ctx context.Context, r *Page) (List[Key], error) {
+	t, err := h.tenant(ctx, r.Org)
+	if err != nil {
+		return List[Key]{}, err
+	}
+	limit := min(pageLimit(r.Limit), people.MaxLimit)
+	found, total, err := h.Keys.List(ctx, t, people.Page{Limit: limit, Offset: r.Offset})
+	if err != nil {
+		return List[Key]{}, err
+	}
+	out := List[Key]{Items: []Key{}, More: total > int64(r.Offset)+int64(len(found))}
+	names := map[string]string{}
+	for i := range found {
+		name, err := h.accountName(ctx, t, names, found[i].AccountID)
+		if err != nil {
+			return List[Key]{}, err
+		}
+		out.Items = append(out.Items, h.key(&found[i], name))
+	}
+	return out, nil
+}
+
+func (h *handler) accountName(ctx context.Context, t *tenants.Tenant, known map[string]string, id string) (string, error) {
+	if name, ok := known[id]; ok {
+		return name, nil
+	}
+	a, err := h.People.Account(ctx, t, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	known[id] = a.Name
+	return a.Name, nil
+}
+
+func (h *handler) revokeKey(ctx context.Context, r *KeyRef) (Key, error) {
+	t, err := h.tenant(ctx, r.Org)
+	if err != nil {
+		return Key{}, err
+	}
+	k, err := h.Keys.Revoke(ctx, t, r.ID)
+	if err != nil {
+		return Key{}, noKey(err, r)
+	}
+	if err := h.record(ctx, t, "key.revoke", map[string]string{"key": k.ID}); err != nil {
+		return Key{}, err
+	}
+	name, err := h.accountName(ctx, t, map[string]string{}, k.AccountID)
+	return h.key(k, name), err
+}
+
+func (h *handler) rotateKey(ctx context.Context, r *KeyRef) (IssuedKey, error) {
+	t, err := h.tenant(ctx, r.Org)
+	if err != nil {
+		return IssuedKey{}, err
+	}
+	next, err := h.Keys.Rotate(ctx, t, r.ID, r.Overlap)
+	if err != nil {
+		return IssuedKey{}, noKey(err, r)
+	}
+	return issued(next), h.record(ctx, t, "key.rotate", map[string]string{"key": r.ID, "successor": next.Key.ID, "overlap": r.Overlap.String()})
+}
+
+// noKey says which key was not found, and that a key's text is not its identifier. The
+// text itself is not repeated.
+func noKey(err error, r *KeyRef) error {
+	if !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	if !store.ValidID(r.ID) {
+		return &Error{Code: CodeNotFound, Message: fmt.Sprintf("a key is named by its identifier of 24 hexadecimal digits, not by its text; tenantry key list --org %s shows it", r.Org)}
+	}
+	return &Error{Code: CodeNotFound, Message: fmt.Sprintf("organization %s has no key %s; tenantry key list --org %s shows those there are", r.Org, r.ID, r.Org)}
+}

@@ -1,0 +1,237 @@
+package openapi
+
+import (
+	"bytes"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"tenantry/gateway/api"
+)
+
+// sample is one failure that can be answered.
+type sample struct {
+	problem api.Problem // without a message: shows the shape alone
+	when    string
+	exact   bool // texts in the data are always these
+}
+
+// answer gathers what can come with one status code.
+type answer struct {
+	name        string // of the component; empty: described where it is used
+	description []string
+	headers     []string
+	samples     []sample
+
+	schemas  []object // alternatives
+	examples object
+}
+
+// describe adds a sentence, once.
+func (a *answer) describe(sentence string) {
+	sentence = strings.TrimSpace(sentence)
+	if sentence == "" {
+		return
+	}
+	first, size := utf8.DecodeRuneInString(sentence)
+	sentence = string(unicode.ToUpper(first)) + sentence[size:]
+	if !strings.HasSuffix(sentence, ".") {
+		sentence += "."
+	}
+	if !slices.Contains(a.description, sentence) {
+		a.description = append(slices.Clip(a.description), sentence)
+	}
+}
+
+func (a *answer) addSchema(schema object) error {
+	for _, known := range a.schemas {
+		same, err := equal(known, schema)
+		if same || err != nil {
+			return err
+		}
+	}
+	a.schemas = append(slices.Clip(a.schemas), schema)
+	return nil
+}
+
+// equal reports whether both are the same JSON.
+func equal(a, b any) (bool, error) {
+	textA, err := encode(a)
+	if err != nil {
+		return false, err
+	}
+	textB, err := encode(b)
+	return bytes.Equal(textA, textB), err
+}
+
+// addExample adds an answer, once.
+func (a *answer) addExample(summary string, envelope api.Envelope) error {
+	example := object{{"value", envelope}}
+	if summary != "" {
+		example = object{{"summary", summary}, {"value", envelope}}
+	}
+	for _, m := range a.examples {
+		known, _ := m.value.(object)
+		same, err := equal(known.get("value"), envelope)
+		if same || err != nil {
+			return err
+		}
+	}
+	base := api.StatusOK
+	if envelope.Status == api.StatusFailed {
+		if base = slug(envelope.Message); base == api.StatusOK {
+			base = api.StatusFailed
+		}
+	}
+	name := base
+	for n := 2; a.examples.get(name) != nil; n++ {
+		name = base + "_" + strconv.Itoa(n)
+	}
+	a.examples = append(slices.Clip(a.examples), member{name, example})
+	return nil
+}
+
+// slug returns the text as a name, cut between words.
+func slug(text string) string {
+	const most = 40
+	name := strings.Trim(nameText(strings.ToLower(text)), "_.-")
+	if len(name) > most {
+		if cut := strings.LastIndexByte(name[:most+1], '_'); cut > 0 {
+			name = name[:cut]
+		} else {
+			name = name[:most]
+		}
+	}
+	if name == "" {
+		return "example"
+	}
+	return name
+}
+
+// response returns the Response Object.
+func (a *answer) response() object {
+	headers := object{}
+	for _, name := range append([]string{requestIDHeader}, a.headers...) {
+		headers = append(headers, member{name, object{{"$ref", "#/components/headers/" + name}}})
+	}
+	media := object{{"schema", anyOf(a.schemas)}}
+	if len(a.examples) > 0 {
+		media = append(media, member{"examples", a.examples})
+	}
+	return object{
+		{"description", strings.Join(a.description, " ")},
+		{"headers", headers},
+		{"content", object{{"application/json", media}}},
+	}
+}
+
+func anyOf(schemas []object) object {
+	if len(schemas) == 1 {
+		return schemas[0]
+	}
+	return object{{"anyOf", schemas}}
+}
+
+func envelope(status string, data any) object {
+	return object{
+		{"type", "object"},
+		{"properties", object{
+			{"status", object{{"type", "string"}, {"const", status}}},
+			{"message", object{{"type", "string"}}},
+			{"data", data},
+		}},
+		{"required", []string{"status", "message", "data"}},
+		{"additionalProperties", false},
+	}
+}
+
+func emptyList() object { return object{{"type", "array"}, {"maxItems", 0}} }
+
+// settle turns the samples into schemas and examples.
+func (b *builder) settle(a *answer) error {
+	for _, s := range a.samples {
+		schema, err := b.failedEnvelope(s)
+		if err != nil {
+			return err
+		}
+		if err := a.addSchema(schema); err != nil {
+			return err
+		}
+		a.describe(s.when)
+		if s.problem.Message == "" {
+			continue
+		}
+		if err := a.addExample(s.when, s.problem.Envelope()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *builder) failedEnvelope(s sample) (object, error) {
+	if s.problem.Data == nil {
+		return ref(failedSchema), nil
+	}
+	data, err := b.exampleSchema(reflect.ValueOf(s.problem.Data), s.exact)
+	if err != nil {
+		return nil, err
+	}
+	made := envelope(api.StatusFailed, data)
+	for _, name := range []string{failedSchema, validationSchema} {
+		same, err := equal(made, b.schemas.components[name])
+		if err != nil {
+			return nil, err
+		}
+		if same {
+			return ref(name), nil
+		}
+	}
+	return made, nil
+}
+
+// exampleSchema returns the schema of values like the example: of a map, one with the
+// same members, and of anything else that of its type. Where exact, texts in maps are
+// these alone.
+func (b *builder) exampleSchema(v reflect.Value, exact bool) (object, error) {
+	for v.Kind() == reflect.Interface || v.Kind() == reflect.Pointer {
+		v = v.Elem()
+	}
+	switch {
+	case !v.IsValid():
+		return object{}, nil
+	case v.Kind() == reflect.Slice && v.Len() == 0 && v.Type().Elem().Kind() == reflect.Interface:
+		return emptyList(), nil
+	case v.Kind() == reflect.String && exact:
+		return object{{"type", "string"}, {"const", v.String()}}, nil
+	case v.Kind() != reflect.Map || v.Type().Key().Kind() != reflect.String || v.Type().Implements(reflect.TypeFor[SchemaGiver]()):
+		return b.schemas.of(v.Type())
+	}
+	properties, required := map[string]object{}, []string{}
+	for _, key := range v.MapKeys() {
+		schema, err := b.exampleSchema(v.MapIndex(key), exact)
+		if err != nil {
+			return nil, err
+		}
+		properties[key.String()] = schema
+		required = append(required, key.String())
+	}
+	slices.Sort(required)
+	o := object{{"type", "object"}}
+	if len(properties) > 0 {
+		o = append(o, member{"properties", sorted(properties)}, member{"required", required})
+	}
+	o = append(o, member{"additionalProperties", false})
+	return b.known(o, reflect.TypeOf(validationData()))
+}
+
+// known returns a reference to the component of t where the schema is the same.
+func (b *builder) known(schema object, t reflect.Type) (object, error) {
+	name := b.schemas.names[t]
+	if same, err := equal(schema, b.schemas.components[name]); !same {
+		return schema, err
+	}
+	return ref(name), nil
+}

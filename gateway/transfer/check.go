@@ -1,0 +1,327 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"tenantry/gateway/api"
+)
+
+// batchSize is how many records are looked up and stored at a time.
+const batchSize = 1000
+
+// importer is the state of one import beside the session's.
+type importer struct {
+	*session
+	feed feed
+	opt  ImportOptions
+
+	definitions []*entry
+	bad         lineSet // lines that are not stored
+	done        lineSet // lines whose records are stored as the lines say
+	creates     lineSet // lines that are new records, as far as was seen when checking
+	updates     lineSet // lines that change records, likewise
+
+	lineOf  map[string]map[key]int32 // of given identifiers, by kind
+	claimed map[key]int32            // line of each unique value
+	digests map[key]int32            // number of lines with that content
+	repeats map[int]int32            // how many equal lines stand before that one
+	edges   []edge
+	waiting map[string][]*entry // to be compared, by kind
+}
+
+// edge is a reference from a line to a document.
+type edge struct {
+	line   int32
+	from   handler
+	field  string
+	target string
+	to     key
+}
+
+func (s *session) run(ctx context.Context, f feed, o ImportOptions) (Report, error) {
+	im := &importer{
+		session: s, feed: f, opt: o, lineOf: map[string]map[key]int32{}, claimed: map[key]int32{},
+		digests: map[key]int32{}, repeats: map[int]int32{}, waiting: map[string][]*entry{},
+	}
+	err := im.check(ctx)
+	if err != nil {
+		return im.report(), err
+	}
+	if failed, all := im.bad.count, im.tally.report().Lines; failed > 0 && !o.Partial {
+		for _, c := range im.tally.kinds {
+			if !o.DryRun {
+				c.Created, c.Updated, c.Unchanged = 0, 0, 0
+			}
+		}
+		return im.report(), &RefusedError{failed, all}
+	}
+	if o.DryRun {
+		return im.report(), nil
+	}
+	err = im.store(ctx)
+	return im.report(), err
+}
+
+func (im *importer) report() Report {
+	r := im.tally.report()
+	r.DryRun = im.opt.DryRun
+	return r
+}
+
+// check reads every line and decides what is to be done with it.
+func (im *importer) check(ctx context.Context) error {
+	for _, k := range im.kinds {
+		empty, err := k.empty(ctx, im.session)
+		if err != nil {
+			return fmt.Errorf("reading what the organization has: %w", err)
+		}
+		im.isEmpty[k.name()] = empty
+	}
+	var err error
+	if im.definitions, err = im.feed.prepare(ctx); err != nil {
+		return err
+	}
+	if err := im.weigh(ctx, im.definitions); err != nil {
+		return err
+	}
+	if err := im.compareAll(ctx); err != nil {
+		return err
+	}
+	err = im.pump(ctx, im.feed, PhaseChecking, func(int) interest { return wanted }, func(c *chunk) error {
+		return im.weigh(ctx, c.entries)
+	})
+	if err != nil {
+		return fmt.Errorf("checking the file: %w", err)
+	}
+	if err := im.compareAll(ctx); err != nil {
+		return err
+	}
+	return im.resolve(ctx)
+}
+
+// weigh takes note of lines in order and queues the good ones for comparison.
+func (im *importer) weigh(ctx context.Context, entries []*entry) error {
+	for _, e := range entries {
+		name := ""
+		if e.kind != nil {
+			name = e.kind.name()
+			im.register(e)
+		}
+		im.tally.of(name).Lines++
+		if len(e.errs) > 0 {
+			im.reject(e)
+			continue
+		}
+		e.text = "" // it is read again where it is needed
+		im.waiting[name] = append(im.waiting[name], e)
+		if len(im.waiting[name]) >= batchSize {
+			if err := im.compare(ctx, name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// register notes the identifiers of a line and refuses those given before.
+func (im *importer) register(e *entry) {
+	name := e.kind.name()
+	if e.id != "" {
+		lines := im.lineOf[name]
+		if lines == nil {
+			lines = map[key]int32{}
+			im.lineOf[name] = lines
+		}
+		k := keyOf(e.id)
+		if first, given := lines[k]; given {
+			e.errs.Add("id", "duplicate", "line %d gives the same id", first)
+		} else {
+			lines[k] = int32(e.line)
+		}
+	}
+	if len(e.errs) > 0 {
+		return
+	}
+	for _, c := range e.kind.identify(e) {
+		if first, given := im.claimed[c.key]; given {
+			if c.field == "kind" || c.field == "key" && name == kindCompliance {
+				e.errs.Add("kind", "duplicate", "line %d is of the kind %s too, of which there is one", first, name)
+			} else {
+				e.errs.Add(c.field, "duplicate", "line %d gives the same %s", first, c.field)
+			}
+		} else {
+			im.claimed[c.key] = int32(e.line)
+		}
+	}
+	if len(e.errs) > 0 {
+		return
+	}
+	if e.digest != (key{}) {
+		n := im.digests[e.digest]
+		im.digests[e.digest] = n + 1
+		if n > 0 {
+			im.repeats[e.line] = n
+		}
+		e.id = e.digest.repeat(int(n)).id()
+	}
+	e.kind.references(e, func(field, target string, id *string) {
+		if *id != "" && !im.session.named[target].definition() {
+			im.edges = append(im.edges, edge{int32(e.line), e.kind, field, target, keyOf(*id)})
+		}
+	})
+}
+
+func (im *importer) reject(e *entry) {
+	name := ""
+	if e.kind != nil {
+		name = e.kind.name()
+	}
+	im.refuse(e.line, name, e.errs)
+}
+
+func (im *importer) refuse(line int, name string, errs api.Errors) {
+	if im.bad.has(line) {
+		return
+	}
+	c := im.tally.of(name)
+	switch {
+	case im.done.has(line):
+		c.Unchanged--
+	case im.creates.has(line):
+		c.Created--
+	case im.updates.has(line):
+		c.Updated--
+	}
+	im.bad.add(line)
+	c.Failed++
+	im.tally.problem(line, name, errs)
+}
+
+func (im *importer) compareAll(ctx context.Context) error {
+	for _, k := range im.kinds {
+		if err := im.compare(ctx, k.name()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compare decides what is to be done with the lines of a kind that wait for it.
+func (im *importer) compare(ctx context.Context, name string) error {
+	batch := im.waiting[name]
+	im.waiting[name] = batch[:0]
+	if len(batch) == 0 {
+		return nil
+	}
+	for start := 0; start < len(batch); start += batchSize {
+		if err := im.named[name].compare(ctx, im.session, batch[start:min(start+batchSize, len(batch))]); err != nil {
+			return fmt.Errorf("comparing with what the organization has: %w", err)
+		}
+	}
+	c := im.tally.of(name)
+	for _, e := range batch {
+		switch {
+		case len(e.errs) > 0:
+			im.reject(e)
+		case e.change == create:
+			im.creates.add(e.line)
+			c.Created++
+		case e.change == update:
+			im.updates.add(e.line)
+			c.Updated++
+		default:
+			im.done.add(e.line)
+			c.Unchanged++
+		}
+	}
+	return nil
+}
+
+// resolve refuses lines whose references lead nowhere, or to lines that are refused.
+func (im *importer) resolve(ctx context.Context) error {
+	outside := map[string][]string{} // identifiers not in the file, by kind
+	seen := map[string]map[key]bool{}
+	for _, e := range im.edges {
+		if _, inside := im.lineOf[e.target][e.to]; !inside && !seen[e.target][e.to] {
+			if seen[e.target] == nil {
+				seen[e.target] = map[key]bool{}
+			}
+			seen[e.target][e.to] = true
+			outside[e.target] = append(outside[e.target], e.to.id())
+		}
+	}
+	missing := map[string]map[key]bool{}
+	for target, ids := range outside {
+		missing[target] = map[key]bool{}
+		for start := 0; start < len(ids); start += batchSize {
+			part := ids[start:min(start+batchSize, len(ids))]
+			there, err := im.named[target].present(ctx, im.session, part)
+			if err != nil {
+				return fmt.Errorf("looking for references: %w", err)
+			}
+			for _, id := range part {
+				if !there[id] {
+					missing[target][keyOf(id)] = true
+				}
+			}
+		}
+	}
+	im.refuseCycles()
+	for again := true; again; {
+		again = false
+		for _, e := range im.edges {
+			if im.bad.has(int(e.line)) {
+				continue
+			}
+			var errs api.Errors
+			if to, inside := im.lineOf[e.target][e.to]; inside && im.bad.has(int(to)) {
+				errs.Add(e.field, "unknown", "%s names the %s of line %d, which cannot be taken", e.field, e.target, to)
+			} else if missing[e.target][e.to] {
+				noteAbsent(&errs, e.field, e.target)
+			}
+			if len(errs) > 0 {
+				im.refuse(int(e.line), e.from.name(), errs)
+				again = true
+			}
+		}
+	}
+	return nil
+}
+
+// refuseCycles refuses folders that would contain themselves.
+func (im *importer) refuseCycles() {
+	parent := map[int32]int32{}
+	for _, e := range im.edges {
+		if e.target == kindFolder && e.from.name() == kindFolder {
+			if to, inside := im.lineOf[kindFolder][e.to]; inside {
+				parent[e.line] = to
+			}
+		}
+	}
+	state := map[int32]int32{} // the line from which it was reached first
+	for start := range parent {
+		at, ok := start, true
+		for ok && state[at] == 0 {
+			state[at] = start
+			at, ok = parent[at]
+		}
+		if !ok || state[at] != start {
+			continue
+		}
+		for first := at; ; {
+			var errs api.Errors
+			errs.Add("folder_id", "forbidden", "the folder would contain itself")
+			im.refuse(int(at), kindFolder, errs)
+			if at = parent[at]; at == first {
+				break
+			}
+		}
+	}
+}
+
+// stopped tells an end that the caller asked for from a failure.
+func stopped(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}

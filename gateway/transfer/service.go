@@ -1,0 +1,154 @@
+// Package transfer carries organizations in and out: bundles, which are lines of JSON,
+// and rows of CSV and JSON files.
+//
+// A bundle is read several times: once for the definitions in it, once to check every
+// line, once to store them. So references may point forward, nothing is stored where a
+// line is bad, and memory holds identifiers and definitions, never the documents.
+//
+// A line is the same record as a stored one if they share the id, or else the
+// external_id, or, for a line that gives no id, the name, address or public identifier
+// that is unique among its kind. A line that has none of these gets an id made from its
+// content (secret values apart), so that importing the same file again changes nothing;
+// the n-th of several equal lines is the n-th record. Names that a line does not give
+// stay as they are in a record that exists.
+//
+// Encrypted values are bound to organization, record and field. {"enc": "..."} is taken
+// where it opens for exactly the record that the line is, and refused everywhere else.
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"tenantry/backends/campaigns"
+	"tenantry/backends/compliance"
+	"tenantry/backends/contacts"
+	"tenantry/backends/files"
+	"tenantry/backends/forms"
+	"tenantry/backends/objects"
+	"tenantry/reports"
+	"tenantry/tenants"
+	"tenantry/tenants/people"
+)
+
+// Deps are the parts of the program whose records are carried. All are required.
+type Deps struct {
+	Directory      *tenants.Directory
+	People         people.Kinds
+	Contacts       contacts.Kinds
+	ContactsModule *contacts.Module
+	Files          files.Kinds
+	Objects        objects.Kinds
+	Forms          forms.Kinds
+	Campaigns      campaigns.Kinds
+	Compliance     compliance.Kinds
+	Reports        reports.Kinds
+	ReportsModule  *reports.Module
+}
+
+// Service imports and exports. It is immutable and safe for concurrent use; two imports
+// into one organization at a time may each report the other's records as duplicates.
+type Service struct{ deps Deps }
+
+// New returns a Service.
+func New(d Deps) *Service { return &Service{d} }
+
+// session is one import or export.
+type session struct {
+	deps   *Deps
+	kinds  []handler
+	named  map[string]handler
+	tenant *tenants.Tenant
+	vault  *vault
+	view   *view
+	meter  meter
+	tally  *tally
+
+	rightsChanged bool
+	// isEmpty: the organization had no record of the kind when the import began.
+	isEmpty map[string]bool
+	// alias leads from identifiers of the bundle to those under which the organization
+	// knows the same records.
+	alias map[string]string
+}
+
+func (s *Service) session(t *tenants.Tenant, progress func(Progress)) *session {
+	out := &session{
+		deps: &s.deps, tenant: t, named: map[string]handler{}, meter: meter{report: progress}, tally: newTally(),
+		vault: &vault{keys: s.deps.Directory, tenant: t}, isEmpty: map[string]bool{}, alias: map[string]string{},
+	}
+	out.kinds = append(peopleKinds(&s.deps), dataKinds(&s.deps)...)
+	for _, k := range out.kinds {
+		out.named[k.name()] = k
+	}
+	return out
+}
+
+// Import takes a bundle. The report is valid also where an error is returned. Errors:
+// *RefusedError where lines are bad and Partial is not set; *IncompleteError where lines
+// that were good could not be stored; *InterruptedError where it ended while storing;
+// what reading the source returns; store.ErrUnavailable.
+func (s *Service) Import(ctx context.Context, t *tenants.Tenant, src Source, o ImportOptions) (Report, error) {
+	session := s.session(t, o.Progress)
+	if err := session.loadView(ctx); err != nil {
+		return session.tally.report(), fmt.Errorf("reading what the organization has: %w", err)
+	}
+	return session.run(ctx, &bundle{session: session, src: src}, o)
+}
+
+// ExportOptions say what an export holds.
+type ExportOptions struct {
+	// RevealSecrets writes secrets in clear. Callers audit it.
+	RevealSecrets bool
+	// Progress is called at most ten times a second; Total is not known.
+	Progress func(Progress)
+}
+
+// Export writes the organization as a bundle: definitions first, each kind in order of
+// its identifiers. Records that are written meanwhile may or may not be part of it.
+// Errors: what w returns, store.ErrUnavailable, and fields.ErrCorrupt where a secret that
+// is to be revealed cannot be opened.
+func (s *Service) Export(ctx context.Context, t *tenants.Tenant, w io.Writer, o ExportOptions) (Report, error) {
+	session := s.session(t, o.Progress)
+	session.vault.reveal = o.RevealSecrets
+	m := &session.meter
+	m.start(PhaseWriting, 0)
+	lines, bytes := 0, int64(0)
+	for _, k := range session.kinds {
+		counts := session.tally.of(k.name())
+		err := k.export(ctx, session, func(line []byte) error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if _, err := w.Write(line); err != nil {
+				return err
+			}
+			counts.Lines++
+			lines++
+			bytes += int64(len(line))
+			m.at(bytes, lines)
+			return nil
+		})
+		if err != nil {
+			return session.tally.report(), fmt.Errorf("exporting lines of kind %s: %w", k.name(), err)
+		}
+		if counts.Lines == 0 {
+			delete(session.tally.kinds, k.name())
+		}
+	}
+	m.end()
+	return session.tally.report(), nil
+}
+
+
+// IncompleteError says that lines which were good could not be stored, because others
+// changed the organization meanwhile; the report names them.
+type IncompleteError struct{ Failed, Lines int }
+
+func (e *IncompleteError) Error() string {
+	return fmt.Sprintf("%d of %d lines could not be stored because the organization was changed meanwhile; import the same file again", e.Failed, e.Lines)
+}
+
+var errTooMany = errors.New("the bundle has too many definitions")

@@ -1,0 +1,113 @@
+package transfer
+
+import (
+	"context"
+	"fmt"
+
+	"tenantry/backends/contacts"
+	"tenantry/backends/filters"
+	"tenantry/backends/forms"
+	"tenantry/backends/objects"
+	"tenantry/backends/schema"
+	"tenantry/backends/store"
+)
+
+// view is what lines are checked against: the definitions of the organization and of the
+// bundle together. It does not change while data lines are read.
+type view struct {
+	vault   *vault
+	teams   map[string]bool
+	roles   map[string]bool
+	users   map[int64]bool
+	fields  map[string]contacts.FieldDef
+	objects map[string]schema.Fields // by name
+	forms   map[string]schema.Fields // by id
+	catalog filters.Catalog          // of contacts, as the organization has them now
+}
+
+// loadView reads the organization's definitions.
+func (s *session) loadView(ctx context.Context) error {
+	ws := s.tenant.Workspace()
+	v := &view{
+		vault: s.vault, teams: map[string]bool{}, roles: map[string]bool{}, users: map[int64]bool{},
+		objects: map[string]schema.Fields{}, forms: map[string]schema.Fields{},
+	}
+	s.view = v
+	var err error
+	if v.fields, err = s.deps.ContactsModule.Definitions(ctx, ws); err != nil {
+		return err
+	}
+	if v.catalog, err = s.deps.ContactsModule.Catalog(ctx, ws); err != nil {
+		return err
+	}
+	err = s.deps.Objects.Definitions.In(ws).Each(ctx, store.Filter{}, store.Either, func(d *objects.Definition) error {
+		v.objects[d.Name] = d.Schema
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("reading custom objects: %w", err)
+	}
+	err = s.deps.Forms.Collections.In(ws).Each(ctx, store.Filter{}, store.Either, func(f *forms.Collection) error {
+		v.forms[f.ID] = f.Fields()
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("reading form collections: %w", err)
+	}
+	return s.loadPeople(ctx)
+}
+
+// learn adds a definition of the bundle.
+func (v *view) learn(e *entry) {
+	switch rec := e.rec.(type) {
+	case *contacts.FieldDef:
+		v.fields[rec.Key] = *rec
+	case *objects.Definition:
+		v.objects[rec.Name] = rec.Schema
+	case *forms.Collection:
+		if e.id != "" {
+			v.forms[e.id] = rec.Fields()
+		}
+	default:
+		v.learnPerson(e)
+	}
+}
+
+// secretContactField reports whether values of the contact field are secret.
+func (v *view) secretContactField(name string) bool {
+	return v.fields[name].Type == schema.Encrypted
+}
+
+func secretIn(fields schema.Fields) func(string) bool {
+	return func(name string) bool { return fields[name].Type == schema.Encrypted }
+}
+
+// Field makes the view a filters.Catalog of contacts.
+func (v *view) Field(name string) (filters.Field, bool) {
+	if f, ok := v.catalog.Field(name); ok {
+		return f, true
+	}
+	def, ok := v.fields[name]
+	if !ok {
+		return filters.Field{}, false
+	}
+	f := filters.Field{Name: name, Kind: filters.Secret, Ref: store.Field{Name: name, Custom: true}}
+	typ, askable := schema.StoreType(def.Type)
+	if !askable {
+		return f, true
+	}
+	f.Ref.Type, f.Kind = typ, filters.Text
+	switch typ {
+	case store.TypeFloat, store.TypeInt:
+		f.Kind = filters.Number
+	case store.TypeBool:
+		f.Kind = filters.Boolean
+	case store.TypeDate:
+		f.Kind = filters.Date
+	case store.TypeTime:
+		f.Kind = filters.Time
+	case store.TypeStrings:
+		f.Kind = filters.List
+	}
+	return f, true
+}

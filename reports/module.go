@@ -1,0 +1,109 @@
+// Package reports keeps custom reports, runs them over the organization's data, and
+// shares them by token with people who have no account.
+package reports
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"tenantry/backends/store"
+	"tenantry/crypto/keyring"
+	"tenantry/gateway/api"
+	"tenantry/tenants"
+)
+
+// KeyPurpose is the purpose of the data keys that sign share tokens.
+const KeyPurpose = "share"
+
+// DefaultRunTimeout is how long one run of a report may take.
+const DefaultRunTimeout = 5 * time.Second
+
+// KeySet is an organization's data keys for one purpose. The current one alone signs and
+// verifies: a new key voids every token of the organization.
+type KeySet interface {
+	Current() keyring.DataKey
+}
+
+// Deps are what the module needs from elsewhere.
+type Deps struct {
+	// Keys returns the organization's keys for KeyPurpose.
+	Keys func(ctx context.Context, t *tenants.Tenant) (KeySet, error)
+	// Classes are the classes that reports can have.
+	Classes []Class
+	// Providers are those that exist besides the built-in one. A shared report can be
+	// asked of one that the organization has, too.
+	Providers  map[string]Provider
+	RunTimeout time.Duration    // 0: DefaultRunTimeout
+	Now        func() time.Time // nil: time.Now
+}
+
+// Module is the module of custom reports. Safe for concurrent use.
+type Module struct {
+	kinds   Kinds
+	deps    Deps
+	classes map[string]Class
+}
+
+// New returns the module.
+func New(kinds Kinds, deps Deps) *Module {
+	if deps.Now == nil {
+		deps.Now = time.Now
+	}
+	if deps.RunTimeout <= 0 {
+		deps.RunTimeout = DefaultRunTimeout
+	}
+	m := &Module{kinds: kinds, deps: deps, classes: map[string]Class{}}
+	for _, c := range deps.Classes {
+		m.classes[c.Name()] = c
+	}
+	return m
+}
+
+// Operations returns the module's rows.
+func (m *Module) Operations() []api.Operation {
+	return []api.Operation{m.getOperation(), m.sharedOperation(), m.shareOperation(), m.revokeAllOperation(), m.revokeOperation()}
+}
+
+// byID returns the report of that id that the call may see.
+func (m *Module) byID(ctx context.Context, c *api.Call) (*Report, error) {
+	r, err := m.kinds.Reports.In(c.Workspace).Get(ctx, c.Path("id"))
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, api.NotFound("Custom Report not found")
+	}
+	return r, err
+}
+
+// children returns the report's children that exist, in the order of the report.
+func (m *Module) children(ctx context.Context, t *tenants.Tenant, r *Report) ([]Report, error) {
+	ids := r.ChildReports[:min(len(r.ChildReports), MaxChildren)]
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	found, err := m.kinds.Reports.In(t.Workspace()).Find(ctx, store.Query{Filter: store.In("id", ids...), Limit: len(ids)})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(found, func(a, b Report) int { return slices.Index(ids, a.ID) - slices.Index(ids, b.ID) })
+	return found, nil
+}
+
+// dataset returns the data that the report asks, as the workspace shows it.
+func (m *Module) dataset(ctx context.Context, t *tenants.Tenant, ws *store.Workspace, r *Report) (Dataset, error) {
+	class, ok := m.classes[r.Class]
+	if !ok {
+		return Dataset{}, fmt.Errorf("report %s: there is no report class %q", r.ID, r.Class)
+	}
+	return class.Dataset(ctx, t, ws, r.Source)
+}
+
+// provider finds a provider by name; "" is the built-in one.
+func (m *Module) provider(t *tenants.Tenant, name string) (Provider, bool) {
+	if name == "" || name == BuiltIn {
+		return storeProvider{}, true
+	}
+	p, ok := m.deps.Providers[name]
+	return p, ok && p != nil && slices.Contains(t.Org.Providers, name)
+}

@@ -1,0 +1,297 @@
+package reports
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"tenantry/crypto/secret"
+	"tenantry/gateway/api"
+	"tenantry/tenants"
+)
+
+const tag = "Reports"
+
+// Configuration is a custom report as its keepers read it.
+type Configuration struct {
+	ID            string           `json:"id"`
+	PID           string           `json:"pid" doc:"Public identifier of the report"`
+	Title         string           `json:"title"`
+	Class         string           `json:"class" doc:"Contacts, Records, Submissions, Files or Campaigns"`
+	Secure        bool             `json:"secure" doc:"Whether reading it as shared takes a token"`
+	PortalVisible bool             `json:"portal_visible"`
+	Teams         *[]string        `json:"teams,omitempty" doc:"Absent without the teams feature"`
+	Input         map[string]Input `json:"input" doc:"Inputs by name"`
+	ShareURL      string           `json:"share_url" doc:"Address of the shared report page"`
+
+	Desc         string         `json:"desc"`
+	Source       string         `json:"source" doc:"The custom object (by name) or form (by id), where the class needs one"`
+	Query        Query          `json:"query"`
+	Shareable    bool           `json:"shareable" doc:"Whether share tokens can be issued"`
+	Exportable   bool           `json:"exportable"`
+	Visual       string         `json:"visual" doc:"table, number, bar, line or pie"`
+	VisualProps  map[string]any `json:"visual_props"`
+	Folder       string         `json:"folder"`
+	Parent       string         `json:"parent"`
+	RowKey       string         `json:"row_key"`
+	Actions      map[string]any `json:"actions"`
+	ChildReports []string       `json:"child_reports" doc:"Identifiers of further reports of the bundle"`
+	CreatedAt    string         `json:"created_at" doc:"RFC 3339, UTC, milliseconds"`
+	UpdatedAt    string         `json:"updated_at" doc:"RFC 3339, UTC, milliseconds"`
+}
+
+func configuration(t *tenants.Tenant, r *Report, baseURL string) *Configuration {
+	c := &Configuration{
+		ID: r.ID, PID: r.PID, Title: r.Title, Class: r.Class, Secure: r.Secure, PortalVisible: r.PortalVisible,
+		Input: r.Input, ShareURL: shareURL(baseURL, r.PID), Desc: r.Desc, Source: r.Source, Query: r.Query,
+		Shareable: r.CanShare(), Exportable: r.Exportable, Visual: visualOf(r), VisualProps: r.VisualProps, Folder: r.Folder,
+		Parent: r.Parent, RowKey: r.RowKey, Actions: r.Actions, ChildReports: r.ChildReports,
+		CreatedAt: time.UnixMilli(r.CreatedAt).UTC().Format(timeFormat),
+		UpdatedAt: time.UnixMilli(r.UpdatedAt).UTC().Format(timeFormat),
+	}
+	if c.Input == nil {
+		c.Input = map[string]Input{}
+	}
+	if c.VisualProps == nil {
+		c.VisualProps = map[string]any{}
+	}
+	if c.Actions == nil {
+		c.Actions = map[string]any{}
+	}
+	if c.ChildReports == nil {
+		c.ChildReports = []string{}
+	}
+	if t.Org.Feature(tenants.FeatureTeams) {
+		teams := r.Teams
+		if teams == nil {
+			teams = []string{}
+		}
+		c.Teams = &teams
+	}
+	return c
+}
+
+func shareURL(baseURL, pid string) string { return baseURL + "/shared/reports/" + pid }
+
+func (m *Module) get(ctx context.Context, c *api.Call) (api.Result, error) {
+	r, err := m.byID(ctx, c)
+	if err != nil {
+		return api.Result{}, err
+	}
+	return api.Result{Data: configuration(c.Tenant, r, c.BaseURL)}, nil
+}
+
+func (m *Module) shared(ctx context.Context, c *api.Call) (api.Result, error) {
+	c.Header.Set("Cache-Control", "no-store")
+	c.Header.Set("Referrer-Policy", "no-referrer")
+	c.Header.Set("X-Content-Type-Options", "nosniff")
+	c.Header.Set("X-Robots-Tag", "noindex")
+	teams, err := c.Teams()
+	if err != nil {
+		return api.Result{}, err
+	}
+	s, err := m.Open(ctx, c.Tenant, SharedRequest{
+		PID: c.Path("pid"), ReportID: c.Path("report_id"), Token: secret.New(c.Query.Text("token")),
+		Provider: c.Query.Text("provider"), Params: c.Query.Tree("params"), Data: c.Query.Text("data") == "1", Teams: teams,
+	})
+	if err != nil {
+		return api.Result{}, err
+	}
+	return api.Result{Data: &s}, nil
+}
+
+// Share is a new share token.
+type Share struct {
+	Token     string `json:"token" doc:"The token; it is shown this once"`
+	URL       string `json:"url" doc:"The shared report page with the token"`
+	ExpiresAt string `json:"expires_at" doc:"RFC 3339, UTC, milliseconds"`
+}
+
+func (m *Module) share(ctx context.Context, c *api.Call) (api.Result, error) {
+	r, err := m.byID(ctx, c)
+	if err != nil {
+		return api.Result{}, err
+	}
+	if !r.CanShare() {
+		return api.Result{}, api.Failed("Unable to share Custom Report", map[string]string{"detail": "The report is not shareable"})
+	}
+	var errs api.Errors
+	params, _ := c.Body.Object(&errs, "params")
+	seconds := c.Body.Integer(&errs, "expires_in", 1, MaxLifetime, DefaultLifetime)
+	if err := errs.Problem(); err != nil {
+		return api.Result{}, err
+	}
+	token, id, ends, err := m.Issue(ctx, c.Tenant, r, params, time.Duration(seconds)*time.Second)
+	if err != nil {
+		return api.Result{}, err
+	}
+	c.Header.Set("Cache-Control", "no-store")
+	c.Note("report", r.ID)
+	c.Note("token_id", id)
+	return api.Result{Data: &Share{
+		Token: token, URL: shareURL(c.BaseURL, r.PID) + "?token=" + token, ExpiresAt: ends.Format(timeFormat),
+	}}, nil
+}
+
+// Revoked says whose tokens are void.
+type Revoked struct {
+	ID      string `json:"id" doc:"Identifier of the report"`
+	TokenID string `json:"token_id,omitempty" doc:"The one token, where not all of them"`
+}
+
+func (m *Module) revokeAll(ctx context.Context, c *api.Call) (api.Result, error) {
+	r, err := m.byID(ctx, c)
+	if err != nil {
+		return api.Result{}, err
+	}
+	c.Note("report", r.ID)
+	return api.Result{Data: &Revoked{ID: r.ID}}, m.RevokeAll(ctx, c.Tenant, r.PID)
+}
+
+func (m *Module) revokeOne(ctx context.Context, c *api.Call) (api.Result, error) {
+	r, err := m.byID(ctx, c)
+	if err != nil {
+		return api.Result{}, err
+	}
+	id := c.Path("token_id")
+	if !validPID(id) {
+		return api.Result{}, api.NotFound("Share not found")
+	}
+	c.Note("report", r.ID)
+	c.Note("token_id", id)
+	return api.Result{Data: &Revoked{ID: r.ID, TokenID: id}}, m.RevokeToken(ctx, c.Tenant, r.PID, id)
+}
+
+func idParam() api.Param {
+	return api.Param{
+		Name: "id", In: api.InPath, Shape: api.Text, Required: true, Description: "Identifier of the custom report.",
+		Example: exampleID,
+	}
+}
+
+func missing() api.Failure {
+	return api.Failure{Code: http.StatusNotFound, Message: "Custom Report not found", When: "there is no such report in the caller's teams"}
+}
+
+const (
+	exampleID  = "66f0a1b2c3d4e5f601234567"
+	examplePID = "8Jw2kq0yT1u4c7ZbXhNn3A"
+)
+
+func (m *Module) getOperation() api.Operation {
+	return api.Operation{
+		Name: "reports.get", Method: http.MethodGet, Path: "/api/custom-reports/{id}", Tag: tag,
+		Summary:     "Get a custom report",
+		Description: "Returns the configuration of one custom report.",
+		Credentials: api.Key | api.Session, Kinds: api.ServerKeys, Rule: api.AnyCaller(), Teams: true,
+		Params:  []api.Param{idParam()},
+		Data:    Configuration{},
+		Message: "Custom Report found",
+		Example: Configuration{
+			ID: exampleID, PID: examplePID, Title: "Contacts by country", Class: "Contacts", Teams: &[]string{},
+			Input:    map[string]Input{"status": {Rule: Editable, Value: "active", Label: "Status", Type: TypeText}},
+			ShareURL: "https://acme.example.com/shared/reports/" + examplePID,
+			Query: Query{raw: []byte(`{"filter":{"status":{"input":"status"}},"group_by":[{"field":"country"}],` +
+				`"measures":[{"op":"count"}],"sort":["-count"],"limit":100}`)},
+			Shareable: true, Exportable: true, Visual: "bar", VisualProps: map[string]any{}, Actions: map[string]any{},
+			ChildReports: []string{}, CreatedAt: "2026-03-01T09:30:00.000Z", UpdatedAt: "2026-03-01T09:30:00.000Z",
+		},
+		Failures: []api.Failure{missing()},
+		Handler:  m.get,
+	}
+}
+
+func (m *Module) sharedOperation() api.Operation {
+	return api.Operation{
+		Name: "reports.shared", Method: http.MethodGet, Path: "/api/reports/shared/{pid}",
+		Aliases: []string{"/api/reports/shared/{pid}/{report_id}"}, Tag: tag,
+		Summary: "Get a shared report",
+		Description: "Returns a report to whoever knows its public identifier, and a token where the report is secure. " +
+			"The answer covers what the report's own teams may see; teams[] can only narrow it. " +
+			"A token that is given is always checked, also where none is needed. " +
+			"Locked inputs take their values from the token alone, so a report with locked inputs cannot be read without one. " +
+			"An input that the report locks is locked in its children too.",
+		Credentials: api.Open, Rule: api.AnyCaller(), Teams: true,
+		Params: []api.Param{
+			{Name: "pid", In: api.InPath, Shape: api.Text, Required: true, Description: "Public identifier of the report.", Example: examplePID},
+			{Name: "report_id", In: api.InPath, Shape: api.Text, Description: "Identifier of the report itself or of one of its child reports.", Example: exampleID},
+			{Name: "token", In: api.InQuery, Shape: api.Text, Secret: true, Description: "Share token. Required where the report is secure."},
+			{Name: "data", In: api.InQuery, Shape: api.Text, Description: "1 includes the rows; without it data is absent.", Example: "1"},
+			{Name: "provider", In: api.InQuery, Shape: api.Text, Default: BuiltIn, Description: "Name of one of the organization's report providers. Cannot be chosen for secure reports."},
+			{Name: "params", In: api.InQuery, Shape: api.Tree, Description: "Values of editable inputs: params[<name>]=<value>. An empty value leaves out the conditions on the input.", Example: "params[status]=active"},
+		},
+		Data:    Shared{},
+		Message: "Shared Report found",
+		Example: Shared{
+			ID: exampleID, Title: "Contacts by country", Visual: "bar",
+			Fields:       map[string]SharedField{"country": {"Country", TypeText}, "count": {"Count", TypeNumber}},
+			Controls:     map[string]Control{"status": {Label: "Status", Type: TypeText, Value: "active", Rule: Editable}},
+			ChildReports: []ChildReport{}, Exportable: true, Shareable: true, Params: map[string]string{"status": "active"},
+			Data: &Data{
+				Columns: []Column{{"country", "Country", TypeText}, {"count", "Count", TypeNumber}},
+				Rows:    [][]any{{"DE", 120}, {"FR", 80}}, Total: 2,
+			},
+			RetrievedAt: 1_772_357_400, VisualProps: map[string]any{},
+		},
+		Failures: []api.Failure{
+			{Code: http.StatusOK, Message: NotFoundProblem().Message, When: "there is no such report, or report_id is not of its bundle"},
+			{Code: http.StatusOK, Message: "The report took too long", When: "the run was stopped at its time limit; the message names the limit"},
+			{Code: http.StatusOK, Message: "The report cannot be shown: it does not fit the organization's data", When: "its source or a field of it is gone"},
+			{Code: http.StatusForbidden, Message: api.DeniedMessage, When: "the token is missing, expired, revoked, wrong, or lacks a locked value"},
+		},
+		Handler: m.shared,
+	}
+}
+
+func (m *Module) shareOperation() api.Operation {
+	return api.Operation{
+		Name: "reports.share", Method: http.MethodPost, Path: "/api/custom-reports/{id}/share", Tag: tag,
+		Summary: "Issue a share token",
+		Description: "Issues a token that lets its holder read the shared report with the given values of locked inputs. " +
+			"A locked input that is not given takes the report's own value for it; where it has none, it is required.",
+		Credentials: api.Key | api.Session, Kinds: api.ServerFull, Rule: api.Needs(tenants.ManageReports), Audit: api.AuditAlways, Teams: true,
+		Params: []api.Param{idParam()},
+		Body: []api.Field{
+			{Name: "params", Shape: api.Object, Description: "Values of locked inputs of the report or its children, by name: strings, numbers, true or false.", Example: map[string]any{"region": "EMEA"}},
+			{Name: "expires_in", Shape: api.Integer, Description: "Lifetime in seconds, from 1 to 31536000; 3600 where absent.", Example: DefaultLifetime},
+		},
+		BodyLimit: 64 << 10,
+		Data:      Share{},
+		Message:   "Share created",
+		Example: Share{
+			Token: "<TOKEN>", URL: "https://acme.example.com/shared/reports/" + examplePID + "?token=<TOKEN>", ExpiresAt: "2026-03-01T10:30:00.000Z",
+		},
+		Failures: []api.Failure{missing(), {
+			Code: http.StatusOK, Message: "Unable to share Custom Report", When: "the report is not shareable",
+			Data: map[string]string{"detail": "The report is not shareable"},
+		}},
+		Handler: m.share,
+	}
+}
+
+func (m *Module) revokeAllOperation() api.Operation {
+	return api.Operation{
+		Name: "reports.revoke_shares", Method: http.MethodDelete, Path: "/api/custom-reports/{id}/shares", Tag: tag,
+		Summary:     "Revoke all share tokens of a report",
+		Description: "Voids every share token of the report issued before, at once. Tokens issued later are good.",
+		Credentials: api.Key | api.Session, Kinds: api.ServerFull, Rule: api.Needs(tenants.ManageReports), Audit: api.AuditAlways, Teams: true,
+		Params: []api.Param{idParam()}, Data: Revoked{}, Message: "Share deleted", Example: Revoked{ID: exampleID},
+		Failures: []api.Failure{missing()}, Handler: m.revokeAll,
+	}
+}
+
+func (m *Module) revokeOperation() api.Operation {
+	return api.Operation{
+		Name: "reports.revoke_share", Method: http.MethodDelete, Path: "/api/custom-reports/{id}/shares/{token_id}", Tag: tag,
+		Summary:     "Revoke one share token",
+		Description: "Voids one share token of the report at once and for good. Revoking it again changes nothing.",
+		Credentials: api.Key | api.Session, Kinds: api.ServerFull, Rule: api.Needs(tenants.ManageReports), Audit: api.AuditAlways, Teams: true,
+		Params: []api.Param{idParam(), {
+			Name: "token_id", In: api.InPath, Shape: api.Text, Required: true, Example: "0-1N9lXo4VjYwq2bTt0cJ8sKfZgRm",
+			Description: "The token's identifier: its jti claim, also kept in the audit log when it is issued.",
+		}},
+		Data: Revoked{}, Message: "Share deleted", Example: Revoked{ID: exampleID, TokenID: "0-1N9lXo4VjYwq2bTt0cJ8sKfZgRm"},
+		Failures: []api.Failure{missing(), {Code: http.StatusNotFound, Message: "Share not found", When: "token_id cannot be the identifier of a token"}},
+		Handler:  m.revokeOne,
+	}
+}

@@ -1,0 +1,140 @@
+package reports_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tenantry/backends/store"
+	"tenantry/gateway/api"
+	"tenantry/reports"
+	"tenantry/tenants"
+)
+
+func TestRowsAreComplete(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	for _, o := range w.module.Operations() {
+		for _, fault := range o.Validate() {
+			t.Error(fault)
+		}
+		if _, err := json.Marshal(o.Example); err != nil {
+			t.Errorf("%s: %v", o.Name, err)
+		}
+	}
+}
+
+func TestGetReport(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]bool{tenants.FeatureTeams: true})
+	plain := w.add(`{"class":"Contacts","title":"Plain","pid":"plain"}`)
+	full := w.add(`{"class":"Contacts","title":"Full","pid":"full","secure":true,"portal_visible":true,"teams":["` + teamA + `"],
+		"input":{"region":{"rule":"locked","value":"DE","label":"Region","type":"text"}},"desc":"d","source":"s","shareable":false,"exportable":true,
+		"query":{"limit":5,"filter":{"country":{"input":"region"}}},
+		"visual":"bar","visual_props":{"x":1},"folder":"f","parent":"p","row_key":"k","actions":{"a":{"b":[1]}},"child_reports":["` + plain.ID + `"]}`)
+	get := func(id string, p *tenants.Principal) answer {
+		return w.call("reports.get", map[string]string{"id": id}, "", "", p)
+	}
+	stamp := func(r *reports.Report) string { return must[string](t)(instantOf(get(r.ID, keeper()))) }
+	a := get(plain.ID, keeper())
+	want := `{"status":"ok","message":"Custom Report found","data":{"id":"` + plain.ID + `","pid":"plain","title":"Plain","class":"Contacts","secure":false,` +
+		`"portal_visible":false,"teams":[],"input":{},"share_url":"https://acme.example.com/shared/reports/plain","desc":"","source":"","query":{},` +
+		`"shareable":true,"exportable":false,"visual":"table","visual_props":{},"folder":"","parent":"","row_key":"","actions":{},"child_reports":[],` +
+		`"created_at":"` + stamp(plain) + `","updated_at":"` + stamp(plain) + `"}}`
+	if diff := cmp.Diff(want, a.raw); diff != "" {
+		t.Error(diff)
+	}
+	a = get(full.ID, keeper())
+	want = `{"status":"ok","message":"Custom Report found","data":{"id":"` + full.ID + `","pid":"full","title":"Full","class":"Contacts","secure":true,` +
+		`"portal_visible":true,"teams":["` + teamA + `"],"input":{"region":{"rule":"locked","value":"DE","label":"Region","type":"text"}},` +
+		`"share_url":"https://acme.example.com/shared/reports/full","desc":"d","source":"s","query":{"limit":5,"filter":{"country":{"input":"region"}}},` +
+		`"shareable":false,"exportable":true,"visual":"bar","visual_props":{"x":1},"folder":"f","parent":"p","row_key":"k","actions":{"a":{"b":[1]}},` +
+		`"child_reports":["` + plain.ID + `"],"created_at":"` + stamp(full) + `","updated_at":"` + stamp(full) + `"}}`
+	if diff := cmp.Diff(want, a.raw); diff != "" {
+		t.Error(diff)
+	}
+	ofB := keeper()
+	ofB.Teams = []string{teamB}
+	for _, id := range []string{"0123456789abcdef01234567", "", "full", full.ID + "x"} {
+		get(id, keeper()).failed(t, 404, "Custom Report not found")
+	}
+	get(full.ID, ofB).failed(t, 404, "Custom Report not found")
+	if a := w.call("reports.share", map[string]string{"id": full.ID}, "", `{}`, ofB); a.code != 404 {
+		t.Errorf("another team shares it: %s", a.raw)
+	}
+
+	off := newWorld(t, nil)
+	r := off.add(`{"class":"Contacts","teams":["` + teamA + `"]}`)
+	var data struct{ Data map[string]any }
+	if err := json.Unmarshal([]byte(off.call("reports.get", map[string]string{"id": r.ID}, "", "", ofB).raw), &data); err != nil {
+		t.Fatal(err)
+	}
+	if _, there := data.Data["teams"]; there || data.Data["id"] != r.ID {
+		t.Errorf("without the teams feature: %v", data.Data)
+	}
+}
+
+func instantOf(a answer) (string, error) {
+	var envelope struct {
+		Data struct {
+			CreatedAt string `json:"created_at"`
+		}
+	}
+	err := json.Unmarshal([]byte(a.raw), &envelope)
+	return envelope.Data.CreatedAt, err
+}
+
+func TestValidateNamesEveryProblem(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	var r reports.Report
+	err := json.Unmarshal([]byte(`{"pid":"a b","title":" ","class":"Secrets","visual":"pie-chart","child_reports":["x"],"teams":["x"],
+		"input":{"a b":{"rule":"locked"},"n":{"rule":"open","type":"list"},"d":{"rule":"editable","type":"date","value":"soon"}},
+		"query":{"filter":{"country":{"input":"undeclared"}},"limit":0,"nope":1}}`), &r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var errs api.Errors
+	w.module.Validate(&r, &errs)
+	var got []string
+	for _, e := range errs {
+		got = append(got, e.Field+"/"+e.Code)
+	}
+	want := []string{
+		"pid/format", "title/required", "class/unknown", "visual/unknown", "child_reports/format", "teams/format", "input.a b/format",
+		"input.d.value/type", "input.n.rule/unknown", "input.n.type/unknown", "query.limit/range", "query/unknown", "query.filter/unknown",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	errs = nil
+	w.module.Validate(&reports.Report{Title: "T", Class: "Records"}, &errs)
+	if len(errs) != 1 || errs[0].Field != "source" {
+		t.Errorf("without a source: %v", errs)
+	}
+}
+
+func BenchmarkGetReport(b *testing.B) {
+	w := newWorld(b, nil)
+	r := w.add(`{"class":"Contacts","input":{"a":{"rule":"editable","value":"x"}},
+		"query":{"filter":{"country":{"input":"a"}},"group_by":[{"field":"country"}],"measures":[{"op":"count"}]}}`)
+	var get api.Operation
+	for _, o := range w.module.Operations() {
+		if o.Name == "reports.get" {
+			get = o
+		}
+	}
+	c := api.NewCall(&get, func(string) string { return r.ID })
+	c.Tenant, c.BaseURL, c.Workspace = w.tenant, "https://acme.example.com", w.tenant.Workspace().Scoped(store.Scope{All: true})
+	b.ReportAllocs()
+	for b.Loop() {
+		res, err := get.Handler(b.Context(), c)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := json.Marshal(res.Data); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,278 @@
+package reports
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"tenantry/backends/store"
+	"tenantry/crypto/secret"
+	"tenantry/gateway/api"
+	"tenantry/tenants"
+)
+
+// Shared is a report as whoever knows its address reads it: no actions, no locked
+// inputs, nothing about teams or the organization.
+type Shared struct {
+	ID           string                 `json:"id" doc:"Identifier of the report"`
+	Title        string                 `json:"title"`
+	Desc         string                 `json:"desc"`
+	Folder       string                 `json:"folder"`
+	Parent       string                 `json:"parent"`
+	Visual       string                 `json:"visual" doc:"table, number, bar, line or pie"`
+	Fields       map[string]SharedField `json:"fields" doc:"The columns by name"`
+	Controls     map[string]Control     `json:"controls" doc:"The editable inputs by name"`
+	ChildReports []ChildReport          `json:"child_reports" doc:"Further reports that can be read at this address"`
+	Actions      Nothing                `json:"actions" doc:"Always empty"`
+	RowKey       string                 `json:"row_key"`
+	Exportable   bool                   `json:"exportable"`
+	Shareable    bool                   `json:"shareable"`
+	Params       map[string]string      `json:"params" doc:"The effective values of the editable inputs"`
+	Data         *Data                  `json:"data,omitempty" doc:"The rows; present with data=1"`
+	RetrievedAt  int64                  `json:"retrieved_at" doc:"Unix seconds"`
+	VisualProps  map[string]any         `json:"visual_props"`
+	Debug        Nothing                `json:"debug" doc:"Always empty"`
+}
+
+// SharedField describes a column by its name.
+type SharedField struct {
+	Title string `json:"title"`
+	Type  string `json:"type" doc:"text, number, boolean, date, datetime or list"`
+}
+
+// Control is an input that the reader may set.
+type Control struct {
+	Label string `json:"label"`
+	Type  string `json:"type"`
+	Value string `json:"value" doc:"The value without a choice of the reader"`
+	Rule  string `json:"rule" doc:"Always editable"`
+}
+
+// ChildReport names a report of the same bundle.
+type ChildReport struct {
+	ID     string `json:"id"`
+	Title  string `json:"title"`
+	Visual string `json:"visual"`
+}
+
+// Nothing is the empty object.
+type Nothing struct{}
+
+// SharedRequest is what a reader of a shared report asks. The zero value of each field
+// but PID is its absence.
+type SharedRequest struct {
+	PID      string
+	ReportID string        // a child of the report, or the report itself
+	Token    secret.String // a share token
+	Provider string        // a name
+	Params   []api.Pair    // params[<name>]=<value>, as api.Query.Tree gives them
+	Data     bool          // with rows
+	Teams    []string      // narrows the answer to these teams and what has none
+}
+
+// NotFoundProblem is the one answer where there is no such shared report, and where
+// there is no such organization.
+func NotFoundProblem() *api.Problem { return api.Failed("Shared Report not found", nil) }
+
+// bundle is a shared report together with what can be read at its address.
+type bundle struct {
+	root     *Report
+	children []Report
+	scope    store.Scope
+}
+
+// Open returns a shared report. The reader sees what a caller limited to the report's
+// teams would see; without teams, or without the teams feature, that is everything.
+//
+// Errors are what the reader is answered: NotFoundProblem, a denial where the token is
+// missing or not good, a 422 for the reader's own input, a failure where the report cannot
+// be shown or takes too long. Others mean that it cannot be told now.
+func (m *Module) Open(ctx context.Context, t *tenants.Tenant, r SharedRequest) (Shared, error) {
+	b, err := m.bundle(ctx, t, r)
+	if err != nil {
+		return Shared{}, err
+	}
+	var locked map[string]string
+	if !r.Token.IsZero() {
+		if locked, err = m.verify(ctx, t, b.root, b.children, r.Token.Reveal()); err != nil {
+			return Shared{}, err
+		}
+	} else if b.root.Secure {
+		return Shared{}, api.Denied("the shared report needs a token")
+	}
+	selected, ok := b.selectReport(r.ReportID)
+	if !ok {
+		return Shared{}, NotFoundProblem()
+	}
+	secure := b.root.Secure || selected.Secure
+	if secure && r.Token.IsZero() {
+		return Shared{}, api.Denied("the shared report needs a token")
+	}
+	provider, err := m.chooseProvider(t, r.Provider, secure)
+	if err != nil {
+		return Shared{}, err
+	}
+	var errs api.Errors
+	given := readerParams(r.Params, &errs)
+	if err := errs.Problem(); err != nil {
+		return Shared{}, err
+	}
+	inputs, err := resolveInputs(b.root, selected, locked, given)
+	if err != nil {
+		return Shared{}, err
+	}
+	return m.show(ctx, t, b, selected, inputs, provider, r.Data)
+}
+
+// bundle finds the report of the pid in the scope of its own teams and the request's.
+func (m *Module) bundle(ctx context.Context, t *tenants.Tenant, r SharedRequest) (*bundle, error) {
+	if !validPID(r.PID) {
+		return nil, NotFoundProblem()
+	}
+	root, err := m.kinds.Reports.In(t.Workspace()).First(ctx, store.Query{Filter: store.Eq("pid", r.PID)})
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, NotFoundProblem()
+	}
+	if err != nil {
+		return nil, err
+	}
+	reader := tenants.Principal{Teams: root.Teams}
+	b := &bundle{root: root, scope: reader.Scope(t, r.Teams)}
+	if !b.sees(root) {
+		return nil, NotFoundProblem()
+	}
+	b.children, err = m.children(ctx, t, root)
+	return b, err
+}
+
+func (b *bundle) sees(r *Report) bool {
+	return b.scope.All || len(r.Teams) == 0 ||
+		slices.ContainsFunc(r.Teams, func(team string) bool { return slices.Contains(b.scope.Teams, team) })
+}
+
+func (b *bundle) selectReport(id string) (*Report, bool) {
+	if id == "" || id == b.root.ID {
+		return b.root, true
+	}
+	for i := range b.children {
+		if child := &b.children[i]; child.ID == id && b.sees(child) {
+			return child, true
+		}
+	}
+	return nil, false
+}
+
+// listed returns those of the report's children that can be read at the bundle's address.
+func (b *bundle) listed(r *Report) []ChildReport {
+	list := []ChildReport{}
+	for i := range b.children {
+		if child := &b.children[i]; slices.Contains(r.ChildReports, child.ID) && b.sees(child) {
+			list = append(list, ChildReport{child.ID, child.Title, visualOf(child)})
+		}
+	}
+	return list
+}
+
+func visualOf(r *Report) string { return cmp.Or(r.Visual, "table") }
+
+func (m *Module) chooseProvider(t *tenants.Tenant, name string, secure bool) (Provider, error) {
+	if name != "" && secure {
+		return nil, api.Invalid("provider", "forbidden", "provider cannot be chosen for this report")
+	}
+	p, ok := m.provider(t, name)
+	if !ok {
+		return nil, api.Invalid("provider", "unknown", "provider must be the name of one of the organization's report providers")
+	}
+	return p, nil
+}
+
+// show binds the report, runs it where rows are wanted, and describes it.
+func (m *Module) show(ctx context.Context, t *tenants.Tenant, b *bundle, r *Report, inputs *inputValues, provider Provider, rows bool) (Shared, error) {
+	run, cancel := context.WithTimeout(ctx, m.deps.RunTimeout)
+	defer cancel()
+	ws := t.Workspace()
+	if t.Org.Feature(tenants.FeatureTeams) {
+		ws = ws.Scoped(b.scope)
+		if len(r.Teams) > 0 {
+			ws = ws.Scoped(store.Scope{Teams: r.Teams})
+		}
+	}
+	dataset, err := m.dataset(run, t, ws, r)
+	if err != nil {
+		return Shared{}, m.explain(ctx, run, err)
+	}
+	plan, err := m.plan(&dataset, r, inputs)
+	if err != nil {
+		return Shared{}, err
+	}
+	s := Shared{
+		ID: r.ID, Title: r.Title, Desc: r.Desc, Folder: r.Folder, Parent: r.Parent, Visual: visualOf(r),
+		Fields: map[string]SharedField{}, Controls: map[string]Control{}, ChildReports: b.listed(r),
+		RowKey: r.RowKey, Exportable: r.Exportable, Shareable: r.CanShare(), Params: map[string]string{},
+		RetrievedAt: m.deps.Now().Unix(), VisualProps: r.VisualProps,
+	}
+	if s.VisualProps == nil {
+		s.VisualProps = map[string]any{}
+	}
+	for _, c := range plan.Columns {
+		s.Fields[c.Name] = SharedField{c.Title, c.Type}
+	}
+	for name, in := range inputs.rules {
+		if in.Rule == Editable {
+			s.Controls[name] = Control{Label: cmp.Or(in.Label, name), Type: cmp.Or(in.Type, TypeText), Value: in.Value, Rule: in.Rule}
+			s.Params[name] = inputs.effective(name)
+		}
+	}
+	if rows {
+		data, err := provider.Data(run, RunRequest{Tenant: t, Report: r, Inputs: inputs.all(), Plan: plan})
+		if err != nil {
+			return Shared{}, m.explain(ctx, run, err)
+		}
+		s.Data = &data
+	}
+	return s, nil
+}
+
+// plan binds the report's query. Where the reader's own values do not fit, the reader is
+// told so; a report that no longer fits the data is only said not to be showable, because
+// the details would name fields and locked inputs.
+func (m *Module) plan(d *Dataset, r *Report, inputs *inputValues) (Plan, error) {
+	var errs api.Errors
+	plan := Bind(d, r.Query.Definition(&errs), inputs.value, &errs)
+	if len(errs) == 0 {
+		return plan, nil
+	}
+	if len(inputs.given) > 0 {
+		own := *inputs
+		own.given = nil
+		var without api.Errors
+		Bind(d, r.Query.Definition(&without), own.value, &without)
+		if len(without) == 0 {
+			return Plan{}, api.Invalid("params", "type", "a value in params does not fit the report")
+		}
+	}
+	return Plan{}, notShowable(errs.Problem())
+}
+
+func notShowable(err error) *api.Problem {
+	p := api.Failed("The report cannot be shown: it does not fit the organization's data", nil)
+	p.Err, p.Reason = err, err.Error()
+	return p
+}
+
+// explain tells what the reader is answered where a run failed.
+func (m *Module) explain(ctx, run context.Context, err error) error {
+	switch {
+	case errors.Is(err, ErrSource):
+		return notShowable(err)
+	case ctx.Err() == nil && errors.Is(run.Err(), context.DeadlineExceeded):
+		return &api.Problem{
+			Code: http.StatusOK, Err: err,
+			Message: "The report took too long: it was stopped after " + m.deps.RunTimeout.Round(time.Millisecond).String(),
+		}
+	}
+	return err
+}

@@ -1,0 +1,418 @@
+package reports_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/google/go-cmp/cmp"
+
+	"tenantry/backends/store"
+	"tenantry/crypto/keyring"
+	"tenantry/gateway/api"
+	"tenantry/reports"
+	"tenantry/tenants"
+)
+
+const lockedReport = `{"class":"Contacts","secure":true,"title":"Region","teams":["` + teamA + `"],"actions":{"delete":"canary-action"},
+	"input":{"region":{"rule":"locked","label":"canary-label"},"exp":{"rule":"locked","value":"active"},"age":{"rule":"editable","type":"number"}},
+	"query":{"filter":{"country":{"input":"region"},"status":{"input":"exp"},"age":{"gte":{"input":"age"}}},"measures":[{"op":"count"}]}}`
+
+// refused is what a token must be whatever is wrong with it.
+func (w *world) refused(r *reports.Report, name, text string) {
+	w.t.Helper()
+	a := w.open(r, token(text))
+	if a.code != 403 || a.Message != api.DeniedMessage {
+		w.t.Errorf("%s: answered %d %s", name, a.code, a.raw)
+		return
+	}
+	a.denied(w.t)
+}
+
+// noKeys is an organization whose key is missing.
+type noKeys struct{}
+
+func (noKeys) Current() keyring.DataKey { return keyring.DataKey{} }
+
+func TestJ1_WithoutAKeyNothingIsIssuedOrAccepted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil, func(_ *world, d *reports.Deps) {
+		d.Keys = func(context.Context, *tenants.Tenant) (reports.KeySet, error) { return noKeys{}, nil }
+	})
+	r := w.add(`{"class":"Contacts","secure":true}`)
+	claims := jwt.MapClaims{
+		"iss": "tenantry", "aud": "acme", "sub": r.PID, "jti": "0-x", "iat": w.now.Unix(), "exp": w.now.Unix() + 60, "params": map[string]any{},
+	}
+	forged := jwt.NewWithClaims(jwt.SigningMethodHS256, claims)
+	forged.Header["kid"] = "0"
+	w.refused(r, "signed with an empty key", must[string](t)(forged.SignedString([]byte{})))
+	if text, _, _, err := w.module.Issue(t.Context(), w.tenant, r, nil, time.Hour); err == nil {
+		t.Errorf("issued %q without a key", text)
+	}
+}
+
+func TestKeysThatCannotBeReadAreNoDenial(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil, func(_ *world, d *reports.Deps) {
+		d.Keys = func(context.Context, *tenants.Tenant) (reports.KeySet, error) { return nil, store.ErrUnavailable }
+	})
+	if a := w.open(w.add(`{"class":"Contacts","secure":true}`), "token=x"); a.code != 503 {
+		t.Errorf("answered %d %s", a.code, a.raw)
+	}
+}
+
+func TestJ2_EveryBadTokenGetsTheSameDenial(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	r := w.add(lockedReport)
+	good := w.share(r, `{"params":{"region":"DE"}}`)
+	if a := w.open(r, token(good)); a.Status != api.StatusOK {
+		t.Fatalf("a good token: %s", a.raw)
+	}
+	keys := must[*tenants.DataKeys](t)(w.directory.DataKeys(t.Context(), w.tenant, reports.KeyPurpose))
+	sign := func(method jwt.SigningMethod, key any, kid string, change func(jwt.MapClaims)) string {
+		claims := jwt.MapClaims{
+			"iss": "tenantry", "aud": "acme", "sub": r.PID, "jti": "0-x", "iat": w.now.Unix(), "exp": w.now.Unix() + 60,
+			"params": map[string]any{"region": "DE", "exp": "active"},
+		}
+		change(claims)
+		token := jwt.NewWithClaims(method, claims)
+		token.Header["kid"] = kid
+		return must[string](t)(token.SignedString(key))
+	}
+	key := keys.Current().Bytes()
+	same := func(jwt.MapClaims) {}
+	if a := w.open(r, token(sign(jwt.SigningMethodHS256, key, "1", same))); a.Status != api.StatusOK {
+		t.Fatalf("the test's own token: %s", a.raw)
+	}
+	header, payload, _ := strings.Cut(good, ".")
+	body, _, _ := strings.Cut(payload, ".")
+	set := func(name string, value any) func(jwt.MapClaims) { return func(c jwt.MapClaims) { c[name] = value } }
+	other := w.add(lockedReport)
+	for name, text := range map[string]string{
+		"not a token":    "x",
+		"five segments":  good + ".a.b",
+		"no signature":   header + "." + body + ".",
+		"none":           base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none","typ":"JWT","kid":"1"}`)) + "." + body + ".",
+		"HS384":          sign(jwt.SigningMethodHS384, key, "1", same),
+		"empty key":      sign(jwt.SigningMethodHS256, []byte{}, "1", same),
+		"another key":    sign(jwt.SigningMethodHS256, []byte(strings.Repeat("k", 32)), "1", same),
+		"kid 2":          sign(jwt.SigningMethodHS256, key, "2", same),
+		"kid 01":         sign(jwt.SigningMethodHS256, key, "01", same),
+		"kid traversal":  sign(jwt.SigningMethodHS256, key, "../1", same),
+		"no exp":         sign(jwt.SigningMethodHS256, key, "1", func(c jwt.MapClaims) { delete(c, "exp") }),
+		"expired":        sign(jwt.SigningMethodHS256, key, "1", func(c jwt.MapClaims) { c["iat"], c["exp"] = w.now.Unix()-60, w.now.Unix() }),
+		"far exp":        sign(jwt.SigningMethodHS256, key, "1", set("exp", w.now.Unix()+10*reports.MaxLifetime)),
+		"future nbf":     sign(jwt.SigningMethodHS256, key, "1", set("nbf", w.now.Unix()+3600)),
+		"wrong aud":      sign(jwt.SigningMethodHS256, key, "1", set("aud", "globex")),
+		"wrong sub":      w.share(other, `{"params":{"region":"DE"}}`),
+		"no generation":  sign(jwt.SigningMethodHS256, key, "1", set("jti", "x")),
+		"locked outside": sign(jwt.SigningMethodHS256, key, "1", func(c jwt.MapClaims) { c["region"] = "DE"; c["params"] = map[string]any{} }),
+		"lacks a value":  sign(jwt.SigningMethodHS256, key, "1", set("params", map[string]any{"region": "DE"})),
+		"undeclared":     sign(jwt.SigningMethodHS256, key, "1", set("params", map[string]any{"region": "DE", "exp": "active", "foo": "1"})),
+		"sets editable":  sign(jwt.SigningMethodHS256, key, "1", set("params", map[string]any{"region": "DE", "exp": "active", "age": "1"})),
+		"an object":      sign(jwt.SigningMethodHS256, key, "1", set("params", map[string]any{"region": map[string]any{"ne": ""}, "exp": "active"})),
+		"100 kB":         strings.Repeat("a", 100<<10),
+	} {
+		w.refused(r, name, text)
+	}
+	// A token is checked also where none is needed.
+	plain := w.add(`{"class":"Contacts"}`)
+	w.refused(plain, "garbage on a report that is not secure", "garbage")
+}
+
+func TestJ3_LockedInputsComeFromTheTokenAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.addPeople(crowd()...)
+	r := w.add(lockedReport)
+	good := token(w.share(r, `{"params":{"region":"DE"}}`))
+	a := w.open(r, good+"&data=1")
+	// DE is every fourth, of which every third is lapsed; the input named exp means status.
+	if diff := cmp.Diff([][]any{{50.0}}, a.rows(t)); diff != "" {
+		t.Error(diff)
+	}
+	for _, name := range []string{"region", "exp", "nothing", "Region", "iat"} {
+		a := w.open(r, good+"&params["+name+"]=FR")
+		a.failed(t, 422, "params["+name+"] is no input that readers of this report may set")
+	}
+	unsecured := w.add(strings.Replace(lockedReport, `"secure":true`, `"secure":false`, 1))
+	w.open(unsecured, "data=1").denied(t)
+	if a := w.open(unsecured, token(w.share(unsecured, `{"params":{"region":"FR"}}`))+"&data=1"); a.rows(t)[0][0] != 50.0 {
+		t.Error(a.raw)
+	}
+}
+
+func TestJ3_SharingNeedsEveryLockedValueAndNothingElse(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	r := w.add(lockedReport)
+	for body, want := range map[string]string{
+		`{}`:                                                        "params.region is a locked input without a value",
+		`{"params":{"region":"DE","age":5}}`:                        "params.age is no locked input",
+		`{"params":{"region":"DE","foo":1}}`:                        "params.foo is no locked input",
+		`{"params":{"region":{"ne":"x"}}}`:                          "params.region must be a string, a number, true or false",
+		`{"params":{"region":null}}`:                                "params.region must be a string, a number, true or false",
+		`{"params":{"region":""}}`:                                  "params.region must not be empty",
+		`{"params":[]}`:                                             "params must be an object",
+		`{"params":{"region":"DE"},"expires_in":0}`:                 "expires_in must be",
+		`{"params":{"region":"DE"},"expires_in":"60"}`:              "expires_in must be",
+		`{"params":{"region":"DE"},"expires_in":31536001}`:          "expires_in must be",
+		`{"params":{"region":"` + strings.Repeat("x", 1001) + `"}}`: "at most 1000 bytes",
+		`{"params":{"region":"` + strings.Repeat("<", 900) + `"}}`:  "at most 4000 bytes together",
+	} {
+		w.call("reports.share", map[string]string{"id": r.ID}, "", body, keeper()).failed(t, 422, want)
+	}
+	both := w.call("reports.share", map[string]string{"id": r.ID}, "", `{"params":{"foo":1,"bar":1}}`, keeper())
+	for _, name := range []string{"foo", "bar", "region"} {
+		both.failed(t, 422, "params."+name)
+	}
+	a := w.call("reports.share", map[string]string{"id": r.ID}, "", `{"params":{"region":"DE"},"expires_in":31536000}`, keeper())
+	s, ok := a.Data.(*reports.Share)
+	if !ok || s.ExpiresAt != "2027-03-01T09:00:00.000Z" || s.URL != "https://acme.example.com/shared/reports/"+r.PID+"?token="+s.Token {
+		t.Errorf("shared as %s", a.raw)
+	}
+	w.call("reports.share", map[string]string{"id": "0123456789abcdef01234567"}, "", `{}`, keeper()).failed(t, 404, "Custom Report not found")
+	kept := w.add(`{"class":"Contacts","shareable":false}`)
+	w.call("reports.share", map[string]string{"id": kept.ID}, "", `{}`, keeper()).failed(t, 200, "Unable to share Custom Report")
+}
+
+func TestJ4_SecureReportsNeedATokenAndTakeNoProvider(t *testing.T) {
+	t.Parallel()
+	called := false
+	w := newWorld(t, nil, func(_ *world, d *reports.Deps) {
+		d.Providers = map[string]reports.Provider{"warehouse": providerFunc(func(_ context.Context, r reports.RunRequest) (reports.Data, error) {
+			called = true
+			return reports.Data{Columns: r.Plan.Columns, Rows: [][]any{{r.Inputs["age"]}}, Total: 1}, nil
+		}), "foreign": nil}
+	})
+	r := w.add(lockedReport)
+	w.open(r, "").denied(t)
+	w.open(r, "token=").denied(t)
+	good := token(w.share(r, `{"params":{"region":"DE"}}`))
+	for _, name := range []string{"store", "warehouse", "nothing"} {
+		w.open(r, good+"&provider="+name).failed(t, 422, "provider cannot be chosen")
+	}
+	open := w.add(`{"class":"Contacts","input":{"age":{"rule":"editable","value":"7"}},"query":{"measures":[{"op":"count"}]}}`)
+	for _, name := range []string{"nothing", "foreign", "unplugged", "https://evil.example/", "../store", "STORE"} {
+		w.open(open, "data=1&provider="+name).failed(t, 422, "provider must be the name")
+	}
+	if a := w.open(open, "data=1&provider=store"); a.rows(t)[0][0] != 0.0 || called {
+		t.Error(a.raw)
+	}
+	if a := w.open(open, "data=1&provider=warehouse"); a.rows(t)[0][0] != "7" {
+		t.Error(a.raw)
+	}
+}
+
+type providerFunc func(context.Context, reports.RunRequest) (reports.Data, error)
+
+func (f providerFunc) Data(ctx context.Context, r reports.RunRequest) (reports.Data, error) {
+	return f(ctx, r)
+}
+
+func TestJ4_ReportsOfAnotherBundleAreNotFound(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	child := w.add(`{"class":"Contacts","title":"Child","visual":"pie","input":{"region":{"rule":"editable"}},"query":{"filter":{"country":{"input":"region"}},"measures":[{"op":"count"}]}}`)
+	secure := w.add(`{"class":"Contacts","title":"Secure child","secure":true}`)
+	stranger := w.add(`{"class":"Contacts","title":"Stranger"}`)
+	root := w.add(`{"class":"Contacts","child_reports":["` + child.ID + `","` + secure.ID + `","0123456789abcdef01234567"]}`)
+	at := func(id, query string) answer {
+		return w.call("reports.shared", map[string]string{"pid": root.PID, "report_id": id}, query, "", anyone())
+	}
+	for _, id := range []string{stranger.ID, child.PID, "0123456789abcdef01234567", "x", "../" + child.ID} {
+		a := at(id, "")
+		a.failed(t, 200, "Shared Report not found")
+		if a.raw != `{"status":"failed","message":"Shared Report not found","data":[]}` {
+			t.Error(a.raw)
+		}
+	}
+	for _, pid := range []string{"", "nothing", root.ID, strings.Repeat("p", 1000)} {
+		w.call("reports.shared", map[string]string{"pid": pid}, "", "", anyone()).failed(t, 200, "Shared Report not found")
+	}
+	for _, id := range []string{"", root.ID, child.ID} {
+		if a := at(id, ""); a.Status != api.StatusOK {
+			t.Errorf("%q: %s", id, a.raw)
+		}
+	}
+	at(secure.ID, "").denied(t)
+	if a := at(secure.ID, token(w.share(root, `{}`))); a.Status != api.StatusOK {
+		t.Errorf("with the bundle's token: %s", a.raw)
+	}
+	s, _ := at("", "").Data.(*reports.Shared)
+	want := []reports.ChildReport{{ID: child.ID, Title: "Child", Visual: "pie"}, {ID: secure.ID, Title: "Secure child", Visual: "table"}}
+	if diff := cmp.Diff(want, s.ChildReports); diff != "" {
+		t.Error(diff)
+	}
+
+	// What the root locks cannot be set by way of a child.
+	locking := w.add(`{"class":"Contacts","input":{"region":{"rule":"locked"}},"child_reports":["` + child.ID + `"]}`)
+	good := token(w.share(locking, `{"params":{"region":"DE"}}`))
+	path := map[string]string{"pid": locking.PID, "report_id": child.ID}
+	w.call("reports.shared", path, good+"&params[region]=FR", "", anyone()).failed(t, 422, "params[region] is no input")
+	w.call("reports.shared", path, "", "", anyone()).denied(t)
+	w.addPeople(&person{Country: "DE"}, &person{Country: "FR"})
+	if rows := w.call("reports.shared", path, good+"&data=1", "", anyone()).rows(t); rows[0][0] != 1.0 {
+		t.Errorf("counted %v", rows)
+	}
+}
+
+func TestJ5_TheAnswerSaysNothingItMust(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]bool{tenants.FeatureTeams: true})
+	w.addPeople(&person{Country: "DE", Status: "active", Teams: []string{teamA}})
+	r := w.add(lockedReport)
+	a := w.open(r, token(w.share(r, `{"params":{"region":"DE"}}`))+"&data=1")
+	for _, canary := range []string{teamA, "canary", "region", "actions\":{\"", "debug\":{\"", "teams", "org_id", "acme", "locked"} {
+		if strings.Contains(a.raw, canary) {
+			t.Errorf("the answer holds %q: %s", canary, a.raw)
+		}
+	}
+	var envelope struct{ Data map[string]json.RawMessage }
+	if err := json.Unmarshal([]byte(a.raw), &envelope); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for name := range envelope.Data {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	want := []string{"actions", "child_reports", "controls", "data", "debug", "desc", "exportable", "fields", "folder", "id", "params", "parent",
+		"retrieved_at", "row_key", "shareable", "title", "visual", "visual_props"}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Error(diff)
+	}
+	if string(envelope.Data["retrieved_at"]) != strconv.FormatInt(w.now.Unix(), 10) {
+		t.Errorf("retrieved at %s", envelope.Data["retrieved_at"])
+	}
+}
+
+func TestJ6_RevokedAndRotatedTokensAreDead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	r := w.add(lockedReport)
+	issue := func() string { return w.share(r, `{"params":{"region":"DE"}}`) }
+	lives := func(text string) bool { return w.open(r, token(text)).Status == api.StatusOK }
+	revoke := func(operation, tokenID string) {
+		t.Helper()
+		a := w.call(operation, map[string]string{"id": r.ID, "token_id": tokenID}, "", "", keeper())
+		if a.Status != api.StatusOK {
+			t.Fatal(a.raw)
+		}
+	}
+	first, second := issue(), issue()
+	claims := jwt.MapClaims{}
+	if _, _, err := jwt.NewParser().ParseUnverified(first, claims); err != nil {
+		t.Fatal(err)
+	}
+	id, _ := claims["jti"].(string)
+	revoke("reports.revoke_share", id)
+	revoke("reports.revoke_share", id)
+	w.refused(r, "revoked", first)
+	if !lives(second) {
+		t.Error("another token died with it")
+	}
+	for range 3 { // all within one second
+		revoke("reports.revoke_shares", "")
+		w.refused(r, "revoked with all", second)
+		if second = issue(); !lives(second) {
+			t.Error("a token issued after the revocation is dead")
+		}
+	}
+	w.refused(r, "revoked", first)
+	other := w.add(`{"class":"Contacts"}`)
+	if a := w.open(other, token(w.share(other, `{}`))); a.Status != api.StatusOK {
+		t.Errorf("another report's token: %s", a.raw)
+	}
+
+	must[*tenants.DataKeys](t)(w.directory.NextDataKey(t.Context(), w.tenant, reports.KeyPurpose))
+	w.refused(r, "signed with the key before", second)
+	third := issue()
+	if !lives(third) {
+		t.Error("a token signed with the new key is dead")
+	}
+	w.now = w.now.Add(3599 * time.Second)
+	if !lives(third) {
+		t.Error("a token died before its time")
+	}
+	w.now = w.now.Add(time.Second)
+	w.refused(r, "expired", third)
+	w.call("reports.revoke_share", map[string]string{"id": r.ID}, "", "", keeper()).failed(t, 404, "Share not found")
+}
+
+func TestJ7_HeadersKeepTheAnswerPrivate(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	for _, a := range []answer{w.open(w.add(`{"class":"Contacts"}`), ""), w.open(&reports.Report{PID: "nothing"}, "token=x")} {
+		for name, want := range map[string]string{
+			"Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff", "X-Robots-Tag": "noindex",
+		} {
+			if got := a.header[name]; len(got) != 1 || got[0] != want {
+				t.Errorf("%s is %q, want %q", name, got, want)
+			}
+		}
+	}
+	w2 := newWorld(t, nil)
+	r := w2.add(`{"class":"Contacts"}`)
+	a := w2.call("reports.share", map[string]string{"id": r.ID}, "", `{}`, keeper())
+	s, _ := a.Data.(*reports.Share)
+	for key, value := range a.call.AuditNote {
+		if strings.Contains(value, s.Token) {
+			t.Errorf("the audit note %s holds the token", key)
+		}
+	}
+}
+
+func TestSharedScopeIsTheReportsTeams(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]bool{tenants.FeatureTeams: true})
+	w.addPeople(&person{Country: "A", Teams: []string{teamA}}, &person{Country: "B", Teams: []string{teamB}}, &person{Country: "none"})
+	query := `"query":{"group_by":[{"field":"country"}]}`
+	child := w.add(`{"class":"Contacts","teams":["` + teamB + `"],` + query + `}`)
+	everyone := w.add(`{"class":"Contacts","child_reports":["` + child.ID + `"],` + query + `}`)
+	ofA := w.add(`{"class":"Contacts","teams":["` + teamA + `"],"child_reports":["` + child.ID + `"],` + query + `}`)
+	seen := func(r *reports.Report, id, query string) string {
+		var found []string
+		a := w.call("reports.shared", map[string]string{"pid": r.PID, "report_id": id}, "data=1&"+query, "", anyone())
+		if a.Status != api.StatusOK {
+			return a.Message
+		}
+		for _, row := range a.rows(t) {
+			found = append(found, row[0].(string))
+		}
+		return strings.Join(found, " ")
+	}
+	for _, test := range []struct {
+		report    *reports.Report
+		id, query string
+		want      string
+	}{
+		{everyone, "", "", "A B none"},
+		{everyone, "", "teams[]=" + teamA, "A none"},
+		{everyone, "", "teams[]=garbage", "A B none"},
+		{everyone, child.ID, "", "B none"},
+		{everyone, child.ID, "teams[]=" + teamA, "Shared Report not found"},
+		{ofA, "", "", "A none"},
+		{ofA, "", "teams[]=" + teamA + "&teams[]=" + teamB, "A none"},
+		{ofA, "", "teams[]=" + teamB, "Shared Report not found"},
+		{ofA, child.ID, "", "Shared Report not found"},
+	} {
+		if got := seen(test.report, test.id, test.query); got != test.want {
+			t.Errorf("%q with %q shows %q, want %q", test.id, test.query, got, test.want)
+		}
+	}
+
+	off := newWorld(t, nil)
+	off.addPeople(&person{Country: "A", Teams: []string{teamA}}, &person{Country: "B", Teams: []string{teamB}})
+	r := off.add(`{"class":"Contacts","teams":["` + teamA + `"],"query":{"measures":[{"op":"count"}]}}`)
+	if rows := off.open(r, "data=1&teams[]="+teamB).rows(t); rows[0][0] != 2.0 {
+		t.Errorf("without the teams feature %v are counted", rows)
+	}
+}

@@ -1,0 +1,141 @@
+package reports
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"tenantry/backends/filters"
+	"tenantry/backends/store"
+	"tenantry/gateway/api"
+	"tenantry/tenants"
+)
+
+// Limits of a report.
+const (
+	MaxChildren = 100
+	maxTitle    = 200
+	maxDesc     = 5_000
+	maxTeams    = 1_000
+)
+
+// Validate notes everything that is wrong with the report itself: names, rules, types,
+// the form of its query. Whether its source and fields exist is for Check, since they may
+// be stored later than the report.
+func (m *Module) Validate(r *Report, errs *api.Errors) {
+	if r.PID != "" && !validPID(r.PID) {
+		errs.Add("pid", "format", "pid must have 1 to 128 of letters, digits, \"-\", \"_\"")
+	}
+	if strings.TrimSpace(r.Title) == "" {
+		errs.Add("title", "required", "title is required")
+	}
+	atMost(errs, "title", r.Title, maxTitle)
+	atMost(errs, "desc", r.Desc, maxDesc)
+	atMost(errs, "folder", r.Folder, maxTitle)
+	atMost(errs, "parent", r.Parent, maxTitle)
+	atMost(errs, "row_key", r.RowKey, maxName)
+	class, ok := m.classes[r.Class]
+	switch {
+	case !ok:
+		errs.Add("class", "unknown", "class must be one of %s", strings.Join(slices.Sorted(maps.Keys(m.classes)), ", "))
+	case class.NeedsSource() && r.Source == "":
+		errs.Add("source", "required", "source is required for reports of class %s", r.Class)
+	}
+	if !slices.Contains([]string{"", "table", "number", "bar", "line", "pie"}, r.Visual) {
+		errs.Add("visual", "unknown", "visual must be table, number, bar, line or pie")
+	}
+	checkIDs(errs, "child_reports", r.ChildReports, MaxChildren)
+	checkIDs(errs, "teams", r.Teams, maxTeams)
+	if r.ID != "" && slices.Contains(r.ChildReports, r.ID) {
+		errs.Add("child_reports", "forbidden", "child_reports must not name the report itself")
+	}
+	validateInputs(r.Input, errs)
+	for _, name := range r.Query.Definition(errs).Filter.Inputs() {
+		if _, declared := r.Input[name]; !declared {
+			errs.Add("query.filter", "unknown", "query.filter takes the value of %q, which is no input of the report", clip(name))
+		}
+	}
+}
+
+func validateInputs(inputs map[string]Input, errs *api.Errors) {
+	if len(inputs) > MaxInputs {
+		errs.Add("input", "length", "input must have at most %d inputs", MaxInputs)
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(inputs)) {
+		in, at := inputs[name], "input."+clip(name)
+		if !store.ValidKey(name) {
+			errs.Add(at, "format", "%s: the name must have 1 to 64 of letters, digits, \"-\", \"_\"", at)
+		}
+		if in.Rule != Locked && in.Rule != Editable {
+			errs.Add(at+".rule", "unknown", "%s.rule must be locked or editable", at)
+		}
+		if !slices.Contains([]string{"", TypeText, TypeNumber, TypeBoolean, TypeDate, TypeDatetime}, in.Type) {
+			errs.Add(at+".type", "unknown", "%s.type must be text, number, boolean, date or datetime", at)
+		}
+		atMost(errs, at+".label", in.Label, maxTitle)
+		checkInput(errs, at+".value", in.Type, in.Value)
+	}
+}
+
+// Check notes where the report does not fit the organization's data: a source or field
+// that does not exist, is secret or of another type, an input's value that does not fit.
+// The error, if any, means that it cannot be told.
+func (m *Module) Check(ctx context.Context, t *tenants.Tenant, ws *store.Workspace, r *Report, errs *api.Errors) error {
+	if _, ok := m.classes[r.Class]; !ok {
+		return nil // Validate notes it
+	}
+	d, err := m.dataset(ctx, t, ws, r)
+	if errors.Is(err, ErrSource) {
+		errs.Add("source", "unknown", "source names nothing that reports of class %s can ask", r.Class)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var parsing api.Errors
+	def := r.Query.Definition(&parsing)
+	if len(parsing) > 0 {
+		return nil // Validate notes it
+	}
+	Bind(&d, def, func(name string) (filters.Input, bool) {
+		in, ok := r.Input[name]
+		return filters.Input{Value: in.Value, Set: in.Value != "", Type: in.Type}, ok
+	}, errs)
+	return nil
+}
+
+func atMost(errs *api.Errors, field, value string, runes int) {
+	if utf8.RuneCountInString(value) > runes {
+		errs.Add(field, "length", "%s must have at most %d characters", field, runes)
+	}
+}
+
+func checkIDs(errs *api.Errors, field string, ids []string, most int) {
+	if len(ids) > most {
+		errs.Add(field, "length", "%s must have at most %d elements", field, most)
+		return
+	}
+	for i, id := range ids {
+		if !store.ValidID(id) {
+			errs.Add(field, "format", "%s[%s] is no identifier (24 lower-case hexadecimal digits)", field, strconv.Itoa(i))
+		}
+	}
+}
+
+// validPID reports whether text can be a public identifier.
+func validPID(text string) bool {
+	if text == "" || len(text) > 128 {
+		return false
+	}
+	for i := range len(text) {
+		if c := text[i]; (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return true
+}

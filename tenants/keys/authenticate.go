@@ -1,0 +1,197 @@
+package keys
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"tenantry/backends/store"
+	"tenantry/crypto/tokens"
+	"tenantry/tenants"
+	"tenantry/tenants/people"
+)
+
+const (
+	maxAccepted = 16_384
+	maxUnknown  = 16_384
+	// freshFor is how long an accepted key is not looked up again. A change of rights
+	// ends it at once.
+	freshFor = 30 * time.Second
+	// absentFor is how long an unknown key is not looked up again.
+	absentFor = 2 * time.Second
+	// DefaultGrace is how much longer an accepted key may be used while neither Redis nor
+	// the store answers.
+	DefaultGrace = 30 * time.Second
+)
+
+// entry is a key that was accepted: all that checking it again needs.
+type entry struct {
+	principal *tenants.Principal
+	rev       int64 // access revision of the organization it was read at
+	expiresAt int64 // Unix milliseconds; 0: never
+	allow     []netip.Prefix
+	readAt    time.Time
+}
+
+type absence struct {
+	rev    int64
+	readAt time.Time
+}
+
+// cacheKey holds the organization too: a key is known to its own organization only.
+func cacheKey(t *tenants.Tenant, hash string) string { return t.Org.ID + hash }
+
+// Authenticate returns who presents the token to the organization, from the remote
+// address. Errors: tenants.ErrDenied for every token that is not accepted, and
+// tenants.ErrUnavailable where that cannot be told now. The principal is shared and must
+// not be altered.
+func (s *Service) Authenticate(ctx context.Context, t *tenants.Tenant, token string, remote netip.Addr) (*tenants.Principal, error) {
+	if _, err := tokens.ParseAPIKey(token); err != nil {
+		return nil, denied("malformed key")
+	}
+	hash := tokens.HashAPIKey(token)
+	key := cacheKey(t, hash)
+	now := s.now()
+	cached, ok := s.accepted.Get(key)
+	if ok && cached.rev != t.Org.AccessRev {
+		cached, ok = nil, false // whoever changed something since may have revoked it
+	}
+	if ok && within(now, cached.readAt, freshFor) {
+		return cached.admit(now, remote)
+	}
+	if a, ok := s.unknown.Get(key); ok && a.rev == t.Org.AccessRev && within(now, a.readAt, absentFor) {
+		return nil, denied("unknown key")
+	}
+	e, err := s.lookUp(ctx, t, hash, now)
+	switch {
+	case err == nil:
+		s.accepted.Put(key, e)
+		return e.admit(now, remote)
+	case errors.Is(err, tenants.ErrDenied):
+		s.accepted.Delete(key)
+		s.unknown.Put(key, absence{t.Org.AccessRev, now})
+		return nil, err
+	case cached != nil && within(now, cached.readAt, freshFor+s.grace):
+		return cached.admit(now, remote)
+	}
+	return nil, err
+}
+
+func denied(reason string) error { return fmt.Errorf("%s: %w", reason, tenants.ErrDenied) }
+
+func within(now, then time.Time, limit time.Duration) bool {
+	age := now.Sub(then)
+	return age >= 0 && age < limit
+}
+
+// admit applies what may change between two calls: the time and the caller's address.
+func (e *entry) admit(now time.Time, remote netip.Addr) (*tenants.Principal, error) {
+	if e.expiresAt > 0 && now.UnixMilli() >= e.expiresAt {
+		return nil, denied("expired key")
+	}
+	if len(e.allow) > 0 {
+		remote = remote.Unmap().WithZone("")
+		if !remote.IsValid() || !slices.ContainsFunc(e.allow, func(p netip.Prefix) bool { return p.Contains(remote) }) {
+			return nil, denied("key used from an address that is not allowed")
+		}
+	}
+	return e.principal, nil
+}
+
+// lookUp asks Redis, then the store. The entry bears the revision of the tenant with
+// which the look-up began: if a key is revoked meanwhile, what was read before is void
+// when it gets into a cache.
+func (s *Service) lookUp(ctx context.Context, t *tenants.Tenant, hash string, now time.Time) (*entry, error) {
+	if e, ok := s.index.get(ctx, t, hash); ok {
+		e.readAt = now
+		return e, nil
+	}
+	k, account, err := s.read(ctx, t, hash)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case k.RevokedAt != 0:
+		return nil, denied("revoked key")
+	case k.expired(now):
+		return nil, denied("expired key")
+	case !account.Active:
+		return nil, denied("key of an account that is not active")
+	}
+	e := &entry{principal: principal(k, account), rev: t.Org.AccessRev, expiresAt: k.ExpiresAt, readAt: now}
+	if e.allow, err = prefixes(k.AllowIPs); err != nil {
+		return nil, fmt.Errorf("key %s: %w: %w", k.ID, tenants.ErrUnavailable, err)
+	}
+	s.index.put(ctx, t, hash, e)
+	return e, nil
+}
+
+func (s *Service) read(ctx context.Context, t *tenants.Tenant, hash string) (*Key, *people.Account, error) {
+	k, err := s.kinds.Keys.In(t.People()).First(ctx, store.Query{Filter: store.Eq("hash", hash)})
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil, denied("unknown key")
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("looking up a key: %w: %w", tenants.ErrUnavailable, err)
+	}
+	account, err := s.people.Account(ctx, t, k.AccountID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil, denied("key without an account")
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("looking up the account of a key: %w: %w", tenants.ErrUnavailable, err)
+	}
+	return k, account, nil
+}
+
+func principal(k *Key, a *people.Account) *tenants.Principal {
+	p := &tenants.Principal{
+		Kind: tenants.ServiceAccount, AccountID: a.ID, KeyID: k.ID, KeyKind: k.Kind,
+		Permissions: slices.Clone(a.Permissions), Teams: narrowed(a.Teams, k.Teams),
+	}
+	if k.Kind == tenants.Browser {
+		p.Origins = k.Origins
+	}
+	if len(k.Permissions) > 0 {
+		p.Permissions = slices.DeleteFunc(p.Permissions, func(permission tenants.Permission) bool {
+			return !slices.Contains(k.Permissions, permission)
+		})
+	}
+	return p
+}
+
+// narrowed returns the teams in both lists, where an empty list means no limit. Two
+// limits without a common team leave an empty list that is not nil: records without
+// teams are all such a key sees.
+func narrowed(a, b []string) []string {
+	switch {
+	case len(a) == 0 && len(b) == 0:
+		return nil
+	case len(a) == 0:
+		return slices.Clone(b)
+	case len(b) == 0:
+		return slices.Clone(a)
+	}
+	both := make([]string, 0, len(a))
+	for _, team := range a {
+		if slices.Contains(b, team) {
+			both = append(both, team)
+		}
+	}
+	return both
+}
+
+func prefixes(list []string) ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	for _, text := range list {
+		p, err := parsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("a stored address range cannot be read: %w", err)
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}

@@ -1,0 +1,132 @@
+package keys
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"tenantry/tenants"
+)
+
+const (
+	indexVersion = 1
+	// indexedFor bounds the life of an entry in Redis.
+	indexedFor = 5 * time.Minute
+	// indexPause is how long Redis is not asked after it failed: a dead one must not slow
+	// every look-up down by its timeout.
+	indexPause = time.Second
+)
+
+// index is Redis in front of the store. Nothing depends on it but speed: whatever cannot
+// be read from it, or does not fit, is read from the store.
+type index struct {
+	redis  redis.UniversalClient
+	now    func() time.Time
+	paused atomic.Int64 // Unix milliseconds until which Redis is not asked
+}
+
+// indexed is an entry as Redis holds it. It says itself whose it is, so that a reply
+// that belongs to another question is noticed.
+type indexed struct {
+	Version     int                  `json:"v"`
+	Org         int64                `json:"o"`
+	Hash        string               `json:"h"`
+	Rev         int64                `json:"r"`
+	KeyID       string               `json:"k"`
+	AccountID   string               `json:"a"`
+	Kind        tenants.KeyKind      `json:"t"`
+	Permissions []tenants.Permission `json:"p"`
+	Limited     bool                 `json:"l"`
+	Teams       []string             `json:"s"`
+	Origins     []string             `json:"g,omitempty"`
+	AllowIPs    []string             `json:"c,omitempty"`
+	ExpiresAt   int64                `json:"e,omitempty"`
+}
+
+// indexKey has a hash tag, so that what belongs to one organization is on one node.
+func indexKey(t *tenants.Tenant, hash string) string {
+	return "tnt:{" + strconv.FormatInt(t.Org.OrgID, 10) + "}:key:" + hash
+}
+
+func (x *index) resting() bool { return x.now().UnixMilli() < x.paused.Load() }
+
+// failed notes an error of Redis'. One that comes from the caller's own deadline says
+// nothing about Redis.
+func (x *index) failed(ctx context.Context, err error) {
+	if ctx.Err() == nil && !errors.Is(err, context.Canceled) {
+		x.paused.Store(x.now().Add(indexPause).UnixMilli())
+	}
+}
+
+func (x *index) get(ctx context.Context, t *tenants.Tenant, hash string) (*entry, bool) {
+	if x.resting() {
+		return nil, false
+	}
+	raw, err := x.redis.Get(ctx, indexKey(t, hash)).Bytes()
+	if err != nil {
+		if !errors.Is(err, redis.Nil) {
+			x.failed(ctx, err)
+		}
+		return nil, false
+	}
+	var v indexed
+	if json.Unmarshal(raw, &v) != nil || v.Version != indexVersion || v.Hash != hash || v.Org != t.Org.OrgID ||
+		v.Rev != t.Org.AccessRev || v.KeyID == "" || v.Kind.Label() == "" {
+		return nil, false
+	}
+	allow, err := prefixes(v.AllowIPs)
+	if err != nil {
+		return nil, false
+	}
+	p := &tenants.Principal{
+		Kind: tenants.ServiceAccount, AccountID: v.AccountID, KeyID: v.KeyID, KeyKind: v.Kind,
+		Permissions: v.Permissions, Origins: v.Origins,
+	}
+	if v.Limited {
+		p.Teams = append([]string{}, v.Teams...)
+	}
+	return &entry{principal: p, rev: v.Rev, expiresAt: v.ExpiresAt, allow: allow}, true
+}
+
+// put stores an entry. Its failure costs later look-ups a read of the store, no more.
+func (x *index) put(ctx context.Context, t *tenants.Tenant, hash string, e *entry) {
+	if x.resting() {
+		return
+	}
+	lifetime := indexedFor
+	if e.expiresAt > 0 {
+		lifetime = min(lifetime, time.UnixMilli(e.expiresAt).Sub(x.now()))
+	}
+	if lifetime < time.Millisecond {
+		return
+	}
+	p := e.principal
+	v := indexed{
+		Version: indexVersion, Org: t.Org.OrgID, Hash: hash, Rev: e.rev, KeyID: p.KeyID, AccountID: p.AccountID, Kind: p.KeyKind,
+		Permissions: p.Permissions, Limited: p.Teams != nil, Teams: p.Teams, Origins: p.Origins, ExpiresAt: e.expiresAt,
+	}
+	for _, prefix := range e.allow {
+		v.AllowIPs = append(v.AllowIPs, prefix.String())
+	}
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return
+	}
+	if err := x.redis.Set(ctx, indexKey(t, hash), raw, lifetime).Err(); err != nil {
+		x.failed(ctx, err)
+	}
+}
+
+func (x *index) remove(ctx context.Context, t *tenants.Tenant, hash string) {
+	if x.resting() {
+		return
+	}
+	if err := x.redis.Del(ctx, indexKey(t, hash)).Err(); err != nil {
+		x.failed(ctx, err)
+	}
+}

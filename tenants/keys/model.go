@@ -1,0 +1,386 @@
+// Package keys issues, revokes and checks API keys. The store is the truth; Redis and a
+// small map in the process are indexes of it. What either index holds names the access
+// revision of the organization it was read at, and is void when that has grown: an index
+// that loses entries, or brings old ones back, can never revive a revoked key.
+package keys
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"tenantry/backends/store"
+	"tenantry/crypto/secret"
+	"tenantry/crypto/tokens"
+	"tenantry/tenants"
+	"tenantry/tenants/internal/bounded"
+	"tenantry/tenants/people"
+)
+
+// Key is an API key. The token itself is stored nowhere.
+type Key struct {
+	store.Meta
+	OrgID       int64                `json:"org_id"`
+	Hash        string               `json:"hash"`
+	Hint        string               `json:"hint"` // the beginning of the token, for lists
+	AccountID   string               `json:"account_id"`
+	Name        string               `json:"name"`
+	Kind        tenants.KeyKind      `json:"kind"`
+	Permissions []tenants.Permission `json:"permissions,omitempty"` // empty: not narrowed
+	Teams       []string             `json:"teams,omitempty"`       // empty: not narrowed
+	AllowIPs    []string             `json:"allow_ips,omitempty"`   // empty: from anywhere
+	Origins     []string             `json:"origins,omitempty"`     // of a browser key
+	ExpiresAt   int64                `json:"expires_at,omitempty"`  // Unix milliseconds; 0: never
+	RevokedAt   int64                `json:"revoked_at,omitempty"`  // Unix milliseconds; 0: not revoked
+}
+
+// Kinds are the records of this package. They belong to the control workspace, parted by
+// organization.
+type Kinds struct {
+	Keys *store.Kind[Key]
+}
+
+// NewKinds declares the records. An error is a fault of the program.
+func NewKinds() (Kinds, error) {
+	keys, err := store.Define[Key](store.Spec{
+		Name: "keys", Fields: []string{"hash", "account_id"}, Partition: true,
+		Indexes: []store.Index{{Fields: []string{"hash"}, Unique: true}, {Fields: []string{"account_id"}}},
+		Access:  []store.Access{{Where: []string{"hash"}}, {Where: []string{"account_id"}}},
+	})
+	return Kinds{Keys: keys}, err
+}
+
+// Specs returns the declarations, for the store's list of control kinds.
+func (k Kinds) Specs() []*store.Spec { return []*store.Spec{k.Keys.Spec()} }
+
+// Options are what a Service needs; all but Now and Grace are required.
+type Options struct {
+	Directory *tenants.Directory
+	Kinds     Kinds
+	People    *people.Service
+	Redis     redis.UniversalClient
+	Now       func() time.Time // nil: time.Now
+	// Grace is how long a key accepted before stays accepted while neither Redis nor the
+	// store answers. 0 is DefaultGrace; below 0 there is none.
+	Grace time.Duration
+}
+
+// Service issues and checks keys. Safe for concurrent use.
+type Service struct {
+	dir    *tenants.Directory
+	kinds  Kinds
+	people *people.Service
+	index  index
+	now    func() time.Time
+	grace  time.Duration
+
+	accepted *bounded.Map[*entry]
+	unknown  *bounded.Map[absence]
+}
+
+// NewService returns a Service.
+func NewService(o Options) *Service {
+	s := &Service{
+		dir: o.Directory, kinds: o.Kinds, people: o.People, now: o.Now, grace: o.Grace,
+		accepted: bounded.New[*entry](maxAccepted), unknown: bounded.New[absence](maxUnknown),
+	}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	if s.grace == 0 {
+		s.grace = DefaultGrace
+	}
+	s.index = index{redis: o.Redis, now: s.now}
+	o.Directory.OnRemove(s.purge)
+	return s
+}
+
+func (s *Service) purge(ctx context.Context, people *store.Workspace) error {
+	c := s.kinds.Keys.In(people)
+	return c.Each(ctx, store.Filter{}, store.Either, func(k *Key) error { return c.Delete(ctx, k) })
+}
+
+// NewKey is what Issue needs. Name and Kind are required.
+type NewKey struct {
+	Name string
+	Kind tenants.KeyKind
+	// Account is the ID or the name of the service account that owns the key. Empty: the
+	// account that has the key's name, made with Permissions where there is none.
+	Account     string
+	Permissions []tenants.Permission // narrow the account's; empty: all of the account's
+	Teams       []string             // narrow the account's; empty: all of the account's
+	AllowIPs    []string             // CIDRs or addresses
+	Origins     []string             // of a browser key, "https://www.example.com"
+	Lifetime    time.Duration        // 0: the key does not expire
+}
+
+// Issued is a new key with its token, which cannot be had again.
+type Issued struct {
+	Key     Key
+	Token   secret.String
+	Account people.Account
+}
+
+const (
+	maxName    = 200
+	maxEntries = 100
+	// MaxLifetime bounds an expiry.
+	MaxLifetime = 10 * 366 * 24 * time.Hour
+)
+
+// Issue stores a new key and returns it with its token. Errors: *tenants.InvalidError
+// with every fault, *store.DuplicateError, store.ErrUnavailable.
+func (s *Service) Issue(ctx context.Context, t *tenants.Tenant, n NewKey) (*Issued, error) {
+	var faults tenants.Faults
+	n.Name = strings.TrimSpace(n.Name)
+	tenants.CheckName(&faults, "name", n.Name, maxName)
+	if n.Kind.Label() == "" {
+		faults.Add("kind", tenants.CodeUnknown, "the kind of a key is one of %s, %s, %s", tenants.ServerFull, tenants.ServerRead, tenants.Browser)
+	}
+	if n.Lifetime < 0 || n.Lifetime > MaxLifetime {
+		faults.Add("expires", tenants.CodeRange, "a key expires in the future, within %d hours", int(MaxLifetime.Hours()))
+	}
+	allow := checkIPs(&faults, n.AllowIPs)
+	origins := checkOrigins(&faults, n.Kind, n.Origins)
+	permissions := people.CheckPermissions(&faults, n.Permissions)
+	teams, err := s.people.CheckTeams(ctx, t, &faults, n.Teams)
+	if err != nil {
+		return nil, fmt.Errorf("create a key: %w", err)
+	}
+	if n.Account != "" {
+		if _, err := s.findAccount(ctx, t, n.Account); errors.Is(err, store.ErrNotFound) {
+			faults.Add("account", tenants.CodeUnknown, "unknown service account")
+		} else if err != nil {
+			return nil, fmt.Errorf("create a key: %w", err)
+		}
+	}
+	if err := faults.Err(); err != nil {
+		return nil, fmt.Errorf("create a key: %w", err)
+	}
+	account, made, err := s.account(ctx, t, n, permissions)
+	if err != nil {
+		return nil, fmt.Errorf("create a key: %w", err)
+	}
+	if !account.Active {
+		faults.Add("account", tenants.CodeForbidden, "the service account %q is not active", account.Name)
+		return nil, fmt.Errorf("create a key: %w", faults.Err())
+	}
+	k := Key{AccountID: account.ID, Name: n.Name, Kind: n.Kind, Permissions: permissions, Teams: teams, AllowIPs: allow, Origins: origins}
+	if made {
+		k.Permissions = nil // the account holds just these
+	}
+	if n.Lifetime > 0 {
+		k.ExpiresAt = s.now().Add(n.Lifetime).UnixMilli()
+	}
+	token, err := s.insert(ctx, t, &k)
+	if err != nil {
+		return nil, fmt.Errorf("create a key: %w", err)
+	}
+	return &Issued{Key: k, Token: token, Account: *account}, nil
+}
+
+// insert gives the key a token and stores it. It needs no announcement: nobody can have
+// been told yet that the token is unknown.
+func (s *Service) insert(ctx context.Context, t *tenants.Tenant, k *Key) (secret.String, error) {
+	made, err := tokens.NewAPIKey(tokens.Kind(k.Kind))
+	if err != nil {
+		return secret.String{}, err
+	}
+	k.Hash, k.Hint = made.Hash, made.Hint
+	return made.Text, s.kinds.Keys.In(t.People()).Insert(ctx, k)
+}
+
+func (s *Service) findAccount(ctx context.Context, t *tenants.Tenant, ref string) (*people.Account, error) {
+	if store.ValidID(ref) {
+		if a, err := s.people.Account(ctx, t, ref); !errors.Is(err, store.ErrNotFound) {
+			return a, err
+		}
+	}
+	return s.people.AccountByName(ctx, t, ref)
+}
+
+// account returns the owner of a new key, and whether it was made for it.
+func (s *Service) account(ctx context.Context, t *tenants.Tenant, n NewKey, permissions []tenants.Permission) (*people.Account, bool, error) {
+	if n.Account != "" {
+		a, err := s.findAccount(ctx, t, n.Account)
+		return a, false, err
+	}
+	a, err := s.people.AccountByName(ctx, t, n.Name)
+	if !errors.Is(err, store.ErrNotFound) {
+		return a, false, err
+	}
+	a, err = s.people.CreateAccount(ctx, t, people.Account{Name: n.Name, Permissions: permissions})
+	var dup *store.DuplicateError
+	if errors.As(err, &dup) { // somebody else was first
+		a, err = s.people.AccountByName(ctx, t, n.Name)
+		return a, false, err
+	}
+	return a, err == nil, err
+}
+
+func checkIPs(faults *tenants.Faults, given []string) []string {
+	if len(given) > maxEntries {
+		faults.Add("allow_ips", tenants.CodeLength, "at most %d address ranges", maxEntries)
+		return nil
+	}
+	var out []string
+	for _, text := range given {
+		prefix, err := parsePrefix(strings.TrimSpace(text))
+		if err != nil {
+			faults.Add("allow_ips", tenants.CodeFormat, "%q is no address range such as 192.0.2.0/24", text)
+			continue
+		}
+		out = append(out, prefix.String())
+	}
+	return out
+}
+
+// parsePrefix reads a CIDR or a single address, IPv4 in IPv6 as IPv4.
+func parsePrefix(text string) (netip.Prefix, error) {
+	if addr, err := netip.ParseAddr(text); err == nil && addr.Zone() == "" {
+		addr = addr.Unmap()
+		return netip.PrefixFrom(addr, addr.BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(text)
+	if err == nil && p.Addr().Is4In6() {
+		if p.Bits() < 96 {
+			return netip.Prefix{}, errors.New("a range of mapped addresses that is wider than IPv4")
+		}
+		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+	}
+	return p.Masked(), err
+}
+
+func checkOrigins(faults *tenants.Faults, kind tenants.KeyKind, given []string) []string {
+	switch {
+	case kind == tenants.Browser && len(given) == 0:
+		faults.Add("origins", tenants.CodeRequired, "a browser key needs the origins it may be used from")
+	case kind != tenants.Browser && len(given) > 0:
+		faults.Add("origins", tenants.CodeForbidden, "only a browser key has origins")
+	case len(given) > maxEntries:
+		faults.Add("origins", tenants.CodeLength, "at most %d origins", maxEntries)
+		return nil
+	}
+	var out []string
+	for _, text := range given {
+		origin := strings.ToLower(strings.TrimSpace(text))
+		u, err := url.Parse(origin)
+		if err != nil || (u.Scheme != "https" && u.Scheme != "http") || u.Host == "" || u.Scheme+"://"+u.Host != origin {
+			faults.Add("origins", tenants.CodeFormat, "%q is no origin such as https://www.example.com", text)
+			continue
+		}
+		if !slices.Contains(out, origin) {
+			out = append(out, origin)
+		}
+	}
+	return out
+}
+
+// Get returns a key. Errors: store.ErrNotFound, store.ErrUnavailable.
+func (s *Service) Get(ctx context.Context, t *tenants.Tenant, id string) (*Key, error) {
+	return s.kinds.Keys.In(t.People()).Get(ctx, id)
+}
+
+// List returns keys in order of their making, and how many there are.
+func (s *Service) List(ctx context.Context, t *tenants.Tenant, p people.Page) ([]Key, int64, error) {
+	c := s.kinds.Keys.In(t.People())
+	total, err := c.Count(ctx, store.Filter{})
+	if err != nil {
+		return nil, 0, err
+	}
+	limit := p.Limit
+	if limit <= 0 {
+		limit = people.DefaultLimit
+	}
+	found, err := c.Find(ctx, store.Query{
+		Sort: []store.Order{store.Asc("id")}, Limit: min(limit, people.MaxLimit), Offset: max(p.Offset, 0),
+	})
+	return found, total, err
+}
+
+// Revoke ends a key: when it returns, this process accepts it no more, others within a
+// second. Repeating it repeats the announcement. Errors: store.ErrNotFound,
+// store.ErrUnavailable.
+func (s *Service) Revoke(ctx context.Context, t *tenants.Tenant, id string) (*Key, error) {
+	k, err := s.change(ctx, t, id, func(k *Key) error {
+		if k.RevokedAt == 0 {
+			k.RevokedAt = s.now().UnixMilli()
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("revoke a key: %w", err)
+	}
+	return k, nil
+}
+
+// change stores a change of a key, makes cached identities void, and then clears the
+// index, which only saves a look-up: what it holds is void already.
+func (s *Service) change(ctx context.Context, t *tenants.Tenant, id string, alter func(*Key) error) (*Key, error) {
+	k, err := s.kinds.Keys.In(t.People()).Update(ctx, id, alter)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.dir.BumpAccess(ctx, t.Org.OrgID); err != nil {
+		return nil, fmt.Errorf("the change is stored, but may not hold everywhere yet; repeat it: %w", err)
+	}
+	s.accepted.Delete(cacheKey(t, k.Hash))
+	s.index.remove(ctx, t, k.Hash)
+	return k, nil
+}
+
+// Rotate issues a successor with the same account, narrowing and lifetime, and lets the
+// old key live for the overlap (0: ends it now). Errors: as Issue, store.ErrNotFound.
+func (s *Service) Rotate(ctx context.Context, t *tenants.Tenant, id string, overlap time.Duration) (*Issued, error) {
+	old, err := s.Get(ctx, t, id)
+	if err != nil {
+		return nil, fmt.Errorf("rotate a key: %w", err)
+	}
+	now := s.now()
+	var faults tenants.Faults
+	if old.RevokedAt != 0 || old.expired(now) {
+		faults.Add("id", tenants.CodeForbidden, "the key is revoked or expired; issue a new one")
+	}
+	if overlap < 0 || overlap > MaxLifetime {
+		faults.Add("overlap", tenants.CodeRange, "the overlap must not be negative")
+	}
+	if err := faults.Err(); err != nil {
+		return nil, fmt.Errorf("rotate a key: %w", err)
+	}
+	account, err := s.people.Account(ctx, t, old.AccountID)
+	if err != nil {
+		return nil, fmt.Errorf("rotate a key: %w", err)
+	}
+	next := *old
+	next.Meta = store.Meta{}
+	if old.ExpiresAt > 0 {
+		next.ExpiresAt = now.UnixMilli() + (old.ExpiresAt - old.CreatedAt)
+	}
+	token, err := s.insert(ctx, t, &next)
+	if err != nil {
+		return nil, fmt.Errorf("rotate a key: %w", err)
+	}
+	_, err = s.change(ctx, t, id, func(k *Key) error {
+		end := now.Add(overlap).UnixMilli()
+		switch {
+		case overlap == 0 && k.RevokedAt == 0:
+			k.RevokedAt = now.UnixMilli()
+		case k.ExpiresAt == 0 || end < k.ExpiresAt:
+			k.ExpiresAt = end
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("rotate a key: the successor %s exists, but the end of the old key is not certain; revoke it: %w", next.ID, err)
+	}
+	return &Issued{Key: next, Token: token, Account: *account}, nil
+}
+
+func (k *Key) expired(now time.Time) bool { return k.ExpiresAt > 0 && now.UnixMilli() >= k.ExpiresAt }

@@ -1,0 +1,106 @@
+package people
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"tenantry/backends/store"
+	"tenantry/tenants"
+)
+
+// CreateAccount stores a new, active service account. Name is required.
+func (s *Service) CreateAccount(ctx context.Context, t *tenants.Tenant, a Account) (*Account, error) {
+	account := &Account{Name: a.Name, Permissions: a.Permissions, Teams: a.Teams, Active: true}
+	if err := s.checkAccount(ctx, t, account); err != nil {
+		return nil, fmt.Errorf("create a service account: %w", err)
+	}
+	if err := s.kinds.Accounts.In(t.People()).Insert(ctx, account); err != nil {
+		return nil, fmt.Errorf("create service account %q: %w", account.Name, err)
+	}
+	return account, nil
+}
+
+func (s *Service) checkAccount(ctx context.Context, t *tenants.Tenant, a *Account) error {
+	var faults tenants.Faults
+	a.Name = strings.TrimSpace(a.Name)
+	tenants.CheckName(&faults, "name", a.Name, maxName)
+	a.Permissions = CheckPermissions(&faults, a.Permissions)
+	var err error
+	if a.Teams, err = s.CheckTeams(ctx, t, &faults, a.Teams); err != nil {
+		return err
+	}
+	return faults.Err()
+}
+
+// UpdateAccount lets change alter name, permissions, teams and activity of the account;
+// what it does to other fields is undone. It may be called several times.
+func (s *Service) UpdateAccount(ctx context.Context, t *tenants.Tenant, id string, change func(*Account) error) (*Account, error) {
+	unchanged := false
+	var same Account
+	rec, err := s.kinds.Accounts.In(t.People()).Update(ctx, id, func(a *Account) error {
+		edited := *a
+		edited.Permissions, edited.Teams = slices.Clone(a.Permissions), slices.Clone(a.Teams)
+		if err := change(&edited); err != nil {
+			return err
+		}
+		if err := s.checkAccount(ctx, t, &edited); err != nil {
+			return err
+		}
+		unchanged = a.Name == edited.Name && a.Active == edited.Active &&
+			slices.Equal(a.Permissions, edited.Permissions) && slices.Equal(a.Teams, edited.Teams)
+		if unchanged {
+			same = *a
+			return errUnchanged
+		}
+		a.Name, a.Permissions, a.Teams, a.Active = edited.Name, edited.Permissions, edited.Teams, edited.Active
+		return nil
+	})
+	if unchanged && errors.Is(err, errUnchanged) {
+		return &same, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("update service account %s: %w", clip(id), err)
+	}
+	return rec, s.bump(ctx, t)
+}
+
+// DeactivateAccount ends an account: its keys are refused from now on. Repeating it
+// repeats the announcement.
+func (s *Service) DeactivateAccount(ctx context.Context, t *tenants.Tenant, id string) (*Account, error) {
+	a, err := s.UpdateAccount(ctx, t, id, func(a *Account) error {
+		a.Active = false
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return a, s.bump(ctx, t)
+}
+
+// Account returns the account of that ID.
+func (s *Service) Account(ctx context.Context, t *tenants.Tenant, id string) (*Account, error) {
+	return s.kinds.Accounts.In(t.People()).Get(ctx, id)
+}
+
+// AccountByName returns the account of that name.
+func (s *Service) AccountByName(ctx context.Context, t *tenants.Tenant, name string) (*Account, error) {
+	name = strings.TrimSpace(name)
+	if name == "" {
+		return nil, fmt.Errorf("accounts: %w", store.ErrNotFound)
+	}
+	return s.kinds.Accounts.In(t.People()).First(ctx, store.Query{Filter: store.Eq("name", name)})
+}
+
+// Accounts returns accounts in order of their name, and how many there are.
+func (s *Service) Accounts(ctx context.Context, t *tenants.Tenant, p Page) ([]Account, int64, error) {
+	c := s.kinds.Accounts.In(t.People())
+	total, err := c.Count(ctx, store.Filter{})
+	if err != nil {
+		return nil, 0, err
+	}
+	found, err := c.Find(ctx, p.query("name"))
+	return found, total, err
+}

@@ -1,0 +1,154 @@
+package people
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"tenantry/backends/store"
+	"tenantry/crypto/passwords"
+	"tenantry/crypto/secret"
+	"tenantry/crypto/tokens"
+	"tenantry/tenants"
+)
+
+// InviteLifetime is how long an invitation can be used.
+const InviteLifetime = 72 * time.Hour
+
+// invitePrefix begins the token of an invitation.
+const invitePrefix = "inv"
+
+// SetPassword gives the user a new password. Every session of the user ends, and an open
+// invitation with them. Further errors: passwords.ErrBusy.
+func (s *Service) SetPassword(ctx context.Context, t *tenants.Tenant, uid int64, password secret.String) error {
+	hash, err := s.hash(ctx, password)
+	if err != nil {
+		return fmt.Errorf("set the password of user %d: %w", uid, err)
+	}
+	_, err = s.update(ctx, t, uid, func(u *User) error {
+		s.setPassword(u, hash)
+		return nil
+	})
+	return err
+}
+
+func (s *Service) setPassword(u *User, hash string) {
+	u.PasswordHash = hash
+	u.PasswordRev++
+	u.PasswordChangedAt = s.now().UnixMilli()
+	u.InviteHash, u.InviteExpiresAt = "", 0
+}
+
+func (s *Service) hash(ctx context.Context, password secret.String) (string, error) {
+	hash, err := s.hasher.Hash(ctx, password)
+	var faults tenants.Faults
+	switch {
+	case errors.Is(err, passwords.ErrTooShort), errors.Is(err, passwords.ErrTooLong):
+		faults.Add("password", tenants.CodeLength, "%s", err)
+	case errors.Is(err, passwords.ErrInvalidText):
+		faults.Add("password", tenants.CodeFormat, "%s", err)
+	default:
+		return hash, err
+	}
+	return "", faults.Err()
+}
+
+// VerifyPassword reports whether the password is the user's. u may be nil: the same time
+// passes and the answer is false. A hash of weaker parameters is replaced on the way.
+// Errors: passwords.ErrBusy, that of ctx.
+func (s *Service) VerifyPassword(ctx context.Context, t *tenants.Tenant, u *User, password secret.String) (bool, error) {
+	hash := ""
+	if u != nil && u.Active {
+		hash = u.PasswordHash
+	}
+	ok, err := s.hasher.Verify(ctx, hash, password)
+	if !ok || err != nil {
+		return false, err
+	}
+	if s.hasher.NeedsRehash(hash) {
+		s.rehash(ctx, t, u, hash, password)
+	}
+	return true, nil
+}
+
+// rehash stores the same password under today's parameters. Its failure keeps nobody
+// out: the next sign-in tries again.
+func (s *Service) rehash(ctx context.Context, t *tenants.Tenant, u *User, old string, password secret.String) {
+	hash, err := s.hasher.Hash(ctx, password)
+	if err != nil {
+		return
+	}
+	_, _ = s.update(ctx, t, u.UID, func(u *User) error {
+		if u.PasswordHash == old {
+			u.PasswordHash = hash
+		}
+		return nil
+	})
+}
+
+// Invite returns a single-use token with which the user sets a password, and when it
+// ends. It replaces an earlier one; only its hash is stored.
+func (s *Service) Invite(ctx context.Context, t *tenants.Tenant, uid int64) (secret.String, time.Time, error) {
+	token, hash := tokens.NewOpaque(invitePrefix)
+	expires := s.now().Add(InviteLifetime)
+	_, err := s.update(ctx, t, uid, func(u *User) error {
+		if !u.Active {
+			var faults tenants.Faults
+			faults.Add("id", tenants.CodeForbidden, "user %d is not active", uid)
+			return faults.Err()
+		}
+		u.InviteHash, u.InviteExpiresAt = hash, expires.UnixMilli()
+		return nil
+	})
+	if err != nil {
+		return secret.String{}, time.Time{}, fmt.Errorf("invite: %w", err)
+	}
+	return token, expires, nil
+}
+
+// Invited returns the user an unused invitation is for, or tenants.ErrDenied.
+func (s *Service) Invited(ctx context.Context, t *tenants.Tenant, token string) (*User, error) {
+	hash, ok := tokens.HashOpaque(invitePrefix, token)
+	if !ok {
+		return nil, fmt.Errorf("not an invitation: %w", tenants.ErrDenied)
+	}
+	u, err := s.kinds.Users.In(t.People()).First(ctx, store.Query{Filter: store.Eq("invite_hash", hash)})
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, fmt.Errorf("unknown or used invitation: %w", tenants.ErrDenied)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return u, s.checkInvite(u, hash)
+}
+
+func (s *Service) checkInvite(u *User, hash string) error {
+	if !u.Active || u.InviteHash != hash || s.now().UnixMilli() >= u.InviteExpiresAt {
+		return fmt.Errorf("invitation of user %d is used or expired: %w", u.UID, tenants.ErrDenied)
+	}
+	return nil
+}
+
+// AcceptInvite sets the password of the invited user and uses the invitation up: of
+// several callers with one token, one succeeds. Errors: tenants.ErrDenied,
+// *tenants.InvalidError for a password that is refused (the invitation stays),
+// passwords.ErrBusy.
+func (s *Service) AcceptInvite(ctx context.Context, t *tenants.Tenant, token string, password secret.String) (*User, error) {
+	invited, err := s.Invited(ctx, t, token)
+	if err != nil {
+		return nil, err
+	}
+	hash, err := s.hash(ctx, password)
+	if err != nil {
+		return nil, err
+	}
+	inviteHash := invited.InviteHash
+	return s.update(ctx, t, invited.UID, func(u *User) error {
+		if err := s.checkInvite(u, inviteHash); err != nil {
+			return err
+		}
+		s.setPassword(u, hash)
+		return nil
+	})
+}

@@ -1,0 +1,174 @@
+package people
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"tenantry/backends/store"
+	"tenantry/crypto/passwords"
+	"tenantry/tenants"
+)
+
+// Page says which part of a list is asked for. Limit 0 is DefaultLimit; more than
+// MaxLimit is cut to it.
+type Page struct {
+	Limit  int
+	Offset int
+}
+
+// Limits of a list.
+const (
+	DefaultLimit = 100
+	MaxLimit     = 1000
+)
+
+func (p Page) query(sort string) store.Query {
+	q := store.Query{Sort: []store.Order{store.Asc(sort)}, Limit: p.Limit, Offset: max(p.Offset, 0)}
+	if q.Limit <= 0 {
+		q.Limit = DefaultLimit
+	}
+	q.Limit = min(q.Limit, MaxLimit)
+	return q
+}
+
+// Options are what a Service needs; all but Now are required.
+type Options struct {
+	Directory *tenants.Directory
+	Kinds     Kinds
+	Passwords *passwords.Hasher
+	Now       func() time.Time // nil: time.Now
+}
+
+// Service works on the people of organizations. Every change of rights makes cached
+// identities void before it returns. Safe for concurrent use.
+//
+// Methods that write may return *tenants.InvalidError with every fault,
+// *store.DuplicateError, store.ErrConflict and store.ErrUnavailable; those that read
+// store.ErrNotFound and store.ErrUnavailable.
+type Service struct {
+	dir    *tenants.Directory
+	kinds  Kinds
+	hasher *passwords.Hasher
+	now    func() time.Time
+}
+
+// NewService returns a Service.
+func NewService(o Options) *Service {
+	s := &Service{dir: o.Directory, kinds: o.Kinds, hasher: o.Passwords, now: o.Now}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	o.Directory.OnRemove(s.purge)
+	return s
+}
+
+func (s *Service) purge(ctx context.Context, people *store.Workspace) error {
+	return errors.Join(
+		purge(ctx, s.kinds.Users.In(people)), purge(ctx, s.kinds.Roles.In(people)),
+		purge(ctx, s.kinds.Teams.In(people)), purge(ctx, s.kinds.Accounts.In(people)))
+}
+
+func purge[T any](ctx context.Context, c store.Collection[T]) error {
+	return c.Each(ctx, store.Filter{}, store.Either, func(rec *T) error { return c.Delete(ctx, rec) })
+}
+
+// bump makes cached identities void after a change that is stored already.
+func (s *Service) bump(ctx context.Context, t *tenants.Tenant) error {
+	if err := s.dir.BumpAccess(ctx, t.Org.OrgID); err != nil {
+		return fmt.Errorf("the change is stored, but may not hold everywhere yet; repeat it: %w", err)
+	}
+	return nil
+}
+
+const (
+	maxName  = 200
+	maxList  = 200
+	maxEmail = 254
+)
+
+// CheckPermissions notes unknown permissions and returns the list without repetitions in
+// the fixed order.
+func CheckPermissions(faults *tenants.Faults, given []tenants.Permission) []tenants.Permission {
+	all := tenants.AllPermissions()
+	for _, p := range given {
+		if !slices.Contains(all, p) {
+			faults.Add("permissions", tenants.CodeUnknown, "unknown permission %q; there are: %s", clip(string(p)), joined(all))
+		}
+	}
+	return slices.DeleteFunc(all, func(p tenants.Permission) bool { return !slices.Contains(given, p) })
+}
+
+func joined(list []tenants.Permission) string {
+	words := make([]string, len(list))
+	for i, p := range list {
+		words[i] = string(p)
+	}
+	return strings.Join(words, ", ")
+}
+
+func clip(text string) string {
+	const limit = 64
+	if len(text) > limit {
+		text = text[:limit]
+	}
+	return strings.ToValidUTF8(text, "?")
+}
+
+// CheckTeams notes malformed and unknown teams and returns the list without repetitions.
+// The error is the store's.
+func (s *Service) CheckTeams(ctx context.Context, t *tenants.Tenant, faults *tenants.Faults, given []string) ([]string, error) {
+	out := unique(given)
+	if len(out) == 0 {
+		return nil, nil
+	}
+	if len(out) > maxList {
+		faults.Add("teams", tenants.CodeLength, "at most %d teams", maxList)
+		return out, nil
+	}
+	found, err := s.kinds.Teams.In(t.People()).Find(ctx, store.Query{Filter: store.In("id", out...)})
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range out {
+		switch {
+		case !store.ValidID(id):
+			faults.Add("teams", tenants.CodeFormat, "%q is no identifier of a team", clip(id))
+		case !slices.ContainsFunc(found, func(team Team) bool { return team.ID == id }):
+			faults.Add("teams", tenants.CodeUnknown, "unknown team %q", id)
+		}
+	}
+	return out, nil
+}
+
+// checkRoles notes unknown roles and returns the list without repetitions.
+func (s *Service) checkRoles(ctx context.Context, t *tenants.Tenant, faults *tenants.Faults, given []string) ([]string, error) {
+	out := unique(given)
+	if len(out) > maxList {
+		faults.Add("roles", tenants.CodeLength, "at most %d roles", maxList)
+		return out, nil
+	}
+	roles, err := s.rolesNamed(ctx, t, out)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range out {
+		if !slices.ContainsFunc(roles, func(r Role) bool { return r.Name == name }) {
+			faults.Add("roles", tenants.CodeUnknown, "unknown role %q", clip(name))
+		}
+	}
+	return out, nil
+}
+
+func unique(list []string) []string {
+	var out []string
+	for _, v := range list {
+		if !slices.Contains(out, v) {
+			out = append(out, v)
+		}
+	}
+	return out
+}

@@ -1,0 +1,265 @@
+package people
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/mail"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"tenantry/backends/store"
+	"tenantry/tenants"
+)
+
+// maxUID is the largest integer that every JSON reader takes exactly.
+const maxUID = 1<<53 - 1
+
+// NewUser is what CreateUser needs. Name and Email are required.
+type NewUser struct {
+	UID         int64 // 0: the next free one
+	Name        string
+	Email       string
+	Roles       []string
+	Permissions []tenants.Permission
+	Teams       []string
+	Inactive    bool
+}
+
+// CreateUser stores a new user, without a password: see SetPassword and Invite.
+func (s *Service) CreateUser(ctx context.Context, t *tenants.Tenant, n NewUser) (*User, error) {
+	u := &User{
+		UID: n.UID, Name: n.Name, Email: n.Email, Roles: n.Roles, Permissions: n.Permissions, Teams: n.Teams, Active: !n.Inactive,
+	}
+	if err := s.checkUser(ctx, t, u); err != nil {
+		return nil, fmt.Errorf("create a user: %w", err)
+	}
+	users := s.kinds.Users.In(t.People())
+	if taken, err := users.Count(ctx, store.Eq("email_key", u.EmailKey)); err != nil {
+		return nil, fmt.Errorf("create a user: %w", err)
+	} else if taken > 0 { // before a number is spent; the index decides
+		return nil, fmt.Errorf("create a user: %w", duplicate("email"))
+	}
+	if u.UID > 0 {
+		if _, err := t.People().Counter(ctx, "users", 0, u.UID); err != nil {
+			return nil, fmt.Errorf("create user %d: %w", u.UID, err)
+		}
+	} else {
+		var err error
+		if u.UID, err = t.People().Counter(ctx, "users", 1, 0); err != nil {
+			return nil, fmt.Errorf("create a user: %w", err)
+		}
+	}
+	if err := users.Insert(ctx, u); err != nil {
+		return nil, fmt.Errorf("create user %d: %w", u.UID, named(err))
+	}
+	return u, nil
+}
+
+func duplicate(field string) error {
+	return &store.DuplicateError{Kind: "users", Fields: []string{field}}
+}
+
+// named gives the fields of a duplicate the names that callers know.
+func named(err error) error {
+	var dup *store.DuplicateError
+	if !errors.As(err, &dup) {
+		return err
+	}
+	fields := slices.Clone(dup.Fields)
+	for i, f := range fields {
+		switch f {
+		case "email_key":
+			fields[i] = "email"
+		case "uid":
+			fields[i] = "id"
+		}
+	}
+	return &store.DuplicateError{Kind: dup.Kind, Fields: fields, Position: dup.Position}
+}
+
+func (s *Service) checkUser(ctx context.Context, t *tenants.Tenant, u *User) error {
+	var faults tenants.Faults
+	u.Name, u.Email = strings.TrimSpace(u.Name), strings.TrimSpace(u.Email)
+	if u.UID < 0 || u.UID > maxUID {
+		faults.Add("id", tenants.CodeRange, "the id of a user is from 1 to %d", int64(maxUID))
+	}
+	tenants.CheckName(&faults, "name", u.Name, maxName)
+	checkEmail(&faults, u.Email)
+	u.EmailKey = EmailKey(u.Email)
+	u.Permissions = CheckPermissions(&faults, u.Permissions)
+	var err error
+	if u.Roles, err = s.checkRoles(ctx, t, &faults, u.Roles); err != nil {
+		return err
+	}
+	if u.Teams, err = s.CheckTeams(ctx, t, &faults, u.Teams); err != nil {
+		return err
+	}
+	return faults.Err()
+}
+
+func checkEmail(faults *tenants.Faults, email string) {
+	switch {
+	case email == "":
+		faults.Add("email", tenants.CodeRequired, "email is needed")
+		return
+	case len(email) > maxEmail:
+		faults.Add("email", tenants.CodeLength, "an e-mail address has at most %d bytes", maxEmail)
+		return
+	}
+	parsed, err := mail.ParseAddress(email)
+	if err != nil || parsed.Address != email || parsed.Name != "" || !utf8.ValidString(email) ||
+		strings.ContainsFunc(email, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }) {
+		faults.Add("email", tenants.CodeFormat, "email must be a plain address such as name@example.com")
+	}
+}
+
+// EmailKey returns the form in which addresses are compared. Only ASCII letters lose
+// their case: folding others would make different addresses equal.
+func EmailKey(email string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'A' && r <= 'Z' {
+			return r + 'a' - 'A'
+		}
+		return r
+	}, strings.TrimSpace(email))
+}
+
+// UpdateUser lets change alter name, email, roles, permissions, teams and activity; what
+// it does to other fields is undone. It may be called several times. Where nothing
+// changes nothing is written. It returns the user as stored.
+func (s *Service) UpdateUser(ctx context.Context, t *tenants.Tenant, uid int64, change func(*User) error) (*User, error) {
+	return s.update(ctx, t, uid, func(u *User) error {
+		edited := *u
+		edited.Roles, edited.Permissions, edited.Teams = slices.Clone(u.Roles), slices.Clone(u.Permissions), slices.Clone(u.Teams)
+		if err := change(&edited); err != nil {
+			return err
+		}
+		edited.UID = u.UID
+		if err := s.checkUser(ctx, t, &edited); err != nil {
+			return err
+		}
+		u.Name, u.Email, u.EmailKey, u.Active = edited.Name, edited.Email, edited.EmailKey, edited.Active
+		u.Roles, u.Permissions, u.Teams = edited.Roles, edited.Permissions, edited.Teams
+		return nil
+	})
+}
+
+// errUnchanged ends an update that has nothing to write.
+var errUnchanged = errors.New("nothing to change")
+
+// update stores a change of a user; where rights or the password changed, cached
+// identities become void.
+func (s *Service) update(ctx context.Context, t *tenants.Tenant, uid int64, change func(*User) error) (*User, error) {
+	found, err := s.FindUser(ctx, t, uid)
+	if err != nil {
+		return nil, err
+	}
+	var before, after User
+	rec, err := s.kinds.Users.In(t.People()).Update(ctx, found.ID, func(u *User) error {
+		before = *u
+		if err := change(u); err != nil {
+			return err
+		}
+		if after = *u; equalUsers(&before, &after) {
+			return errUnchanged
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, errUnchanged):
+		return &after, nil
+	case err != nil:
+		return nil, fmt.Errorf("update user %d: %w", uid, named(err))
+	case sameRights(&before, &after):
+		return rec, nil
+	}
+	return rec, s.bump(ctx, t)
+}
+
+func sameRights(a, b *User) bool {
+	return a.Active == b.Active && a.PasswordRev == b.PasswordRev && slices.Equal(a.Roles, b.Roles) &&
+		slices.Equal(a.Permissions, b.Permissions) && slices.Equal(a.Teams, b.Teams)
+}
+
+func equalUsers(a, b *User) bool {
+	return sameRights(a, b) && a.Name == b.Name && a.Email == b.Email && a.PasswordHash == b.PasswordHash &&
+		a.InviteHash == b.InviteHash && a.InviteExpiresAt == b.InviteExpiresAt
+}
+
+// Deactivate ends a person's access: the sessions die at their next request. Repeating
+// it repeats the announcement.
+func (s *Service) Deactivate(ctx context.Context, t *tenants.Tenant, uid int64) (*User, error) {
+	u, err := s.update(ctx, t, uid, func(u *User) error {
+		u.Active = false
+		u.InviteHash, u.InviteExpiresAt = "", 0
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return u, s.bump(ctx, t)
+}
+
+// FindUser returns the user of that number.
+func (s *Service) FindUser(ctx context.Context, t *tenants.Tenant, uid int64) (*User, error) {
+	return s.kinds.Users.In(t.People()).First(ctx, store.Query{Filter: store.Eq("uid", uid)})
+}
+
+// FindUserByEmail returns the user of that address, without regard to case.
+func (s *Service) FindUserByEmail(ctx context.Context, t *tenants.Tenant, email string) (*User, error) {
+	key := EmailKey(email)
+	if key == "" || len(key) > maxEmail {
+		return nil, fmt.Errorf("users: %w", store.ErrNotFound)
+	}
+	return s.kinds.Users.In(t.People()).First(ctx, store.Query{Filter: store.Eq("email_key", key)})
+}
+
+// Users returns users in order of their number, and how many there are.
+func (s *Service) Users(ctx context.Context, t *tenants.Tenant, p Page) ([]User, int64, error) {
+	c := s.kinds.Users.In(t.People())
+	total, err := c.Count(ctx, store.Filter{})
+	if err != nil {
+		return nil, 0, err
+	}
+	found, err := c.Find(ctx, p.query("uid"))
+	return found, total, err
+}
+
+// EffectivePermissions returns the user's own permissions and those of the roles, in the
+// fixed order: all of them for an administrator.
+func (s *Service) EffectivePermissions(ctx context.Context, t *tenants.Tenant, u *User) ([]tenants.Permission, error) {
+	if u.IsAdmin() {
+		return tenants.AllPermissions(), nil
+	}
+	roles, err := s.rolesNamed(ctx, t, u.Roles)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(tenants.AllPermissions(), func(p tenants.Permission) bool {
+		return !slices.Contains(u.Permissions, p) &&
+			!slices.ContainsFunc(roles, func(r Role) bool { return slices.Contains(r.Permissions, p) })
+	}), nil
+}
+
+// IsAdmin reports whether the user has the role admin.
+func (u *User) IsAdmin() bool { return slices.Contains(u.Roles, AdminRole) }
+
+// PrincipalOf returns the user as a caller. An administrator is not limited to teams.
+// Errors: tenants.ErrDenied where the user is not active, store.ErrUnavailable.
+func (s *Service) PrincipalOf(ctx context.Context, t *tenants.Tenant, u *User) (*tenants.Principal, error) {
+	if !u.Active {
+		return nil, fmt.Errorf("user %d is not active: %w", u.UID, tenants.ErrDenied)
+	}
+	permissions, err := s.EffectivePermissions(ctx, t, u)
+	if err != nil {
+		return nil, err
+	}
+	p := &tenants.Principal{Kind: tenants.Person, UserID: u.UID, Admin: u.IsAdmin(), Permissions: permissions}
+	if !p.Admin && len(u.Teams) > 0 {
+		p.Teams = slices.Clone(u.Teams)
+	}
+	return p, nil
+}

@@ -1,0 +1,246 @@
+// Package sessions keeps the browser sessions of signed-in people in Redis and holds
+// sign-in attempts back.
+package sessions
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"tenantry/backends/store"
+	"tenantry/crypto/secret"
+	"tenantry/crypto/tokens"
+	"tenantry/tenants"
+	"tenantry/tenants/people"
+)
+
+// Defaults of Options.
+const (
+	DefaultIdle     = 30 * time.Minute
+	DefaultAbsolute = 12 * time.Hour
+)
+
+const (
+	tokenPrefix    = "ses"
+	sessionVersion = 1
+)
+
+// Options are what a Service needs; People and Redis are required.
+type Options struct {
+	People   *people.Service
+	Redis    redis.UniversalClient
+	Now      func() time.Time // nil: time.Now
+	Idle     time.Duration    // 0: DefaultIdle; a session ends that long after its last use
+	Absolute time.Duration    // 0: DefaultAbsolute; and that long after the sign-in in any case
+	Throttle Throttle
+}
+
+// Service starts, finds and ends sessions. Safe for concurrent use.
+type Service struct {
+	people   *people.Service
+	redis    redis.UniversalClient
+	now      func() time.Time
+	idle     time.Duration
+	absolute time.Duration
+	throttle Throttle
+}
+
+// NewService returns a Service.
+func NewService(o Options) *Service {
+	s := &Service{people: o.People, redis: o.Redis, now: o.Now, idle: o.Idle, absolute: o.Absolute, throttle: o.Throttle.withDefaults()}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	if s.idle <= 0 {
+		s.idle = DefaultIdle
+	}
+	if s.absolute <= 0 {
+		s.absolute = DefaultAbsolute
+	}
+	return s
+}
+
+// Session is a session as its owner may see it.
+type Session struct {
+	UserID    int64
+	StartedAt time.Time
+	ExpiresAt time.Time // at the latest
+}
+
+// stored is a session as Redis holds it. It says itself whose it is, so that a reply
+// that belongs to another question is noticed.
+type stored struct {
+	Version     int                  `json:"v"`
+	Org         int64                `json:"o"`
+	Hash        string               `json:"h"`
+	Rev         int64                `json:"r"` // access revision of the organization the rights were read at
+	UserID      int64                `json:"u"`
+	PasswordRev int64                `json:"w"`
+	StartedAt   int64                `json:"b"` // Unix milliseconds
+	ExpiresAt   int64                `json:"e"` // Unix milliseconds
+	Admin       bool                 `json:"a"`
+	Permissions []tenants.Permission `json:"p"`
+	Limited     bool                 `json:"l"`
+	Teams       []string             `json:"s"`
+}
+
+func (v *stored) take(p *tenants.Principal, rev int64) {
+	v.Rev, v.Admin, v.Permissions, v.Limited, v.Teams = rev, p.Admin, p.Permissions, p.Teams != nil, p.Teams
+}
+
+func (v *stored) principal() *tenants.Principal {
+	p := &tenants.Principal{Kind: tenants.Person, UserID: v.UserID, Admin: v.Admin, Permissions: v.Permissions}
+	if v.Limited {
+		p.Teams = append([]string{}, v.Teams...)
+	}
+	return p
+}
+
+// sessionKey has a hash tag, so that what belongs to one organization is on one node.
+func sessionKey(t *tenants.Tenant, hash string) string {
+	return "tnt:{" + strconv.FormatInt(t.Org.OrgID, 10) + "}:session:" + hash
+}
+
+func unavailable(doing string, err error) error {
+	return fmt.Errorf("%s: %w: %w", doing, tenants.ErrUnavailable, err)
+}
+
+func denied(reason string) error { return fmt.Errorf("%s: %w", reason, tenants.ErrDenied) }
+
+// Start returns a new session of a user of the organization, read after the tenant was
+// resolved, and its token. Only the token's hash is stored. Errors: tenants.ErrDenied
+// where the user is not active, tenants.ErrUnavailable.
+func (s *Service) Start(ctx context.Context, t *tenants.Tenant, u *people.User) (secret.String, Session, error) {
+	principal, err := s.people.PrincipalOf(ctx, t, u)
+	if errors.Is(err, tenants.ErrDenied) {
+		return secret.String{}, Session{}, err
+	}
+	if err != nil {
+		return secret.String{}, Session{}, unavailable("starting a session", err)
+	}
+	token, hash := tokens.NewOpaque(tokenPrefix)
+	now := s.now()
+	v := stored{
+		Version: sessionVersion, Org: t.Org.OrgID, Hash: hash, UserID: u.UID, PasswordRev: u.PasswordRev,
+		StartedAt: now.UnixMilli(), ExpiresAt: now.Add(s.absolute).UnixMilli(),
+	}
+	v.take(principal, t.Org.AccessRev)
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return secret.String{}, Session{}, fmt.Errorf("starting a session: %w", err)
+	}
+	if err := s.redis.Set(ctx, sessionKey(t, hash), raw, min(s.idle, s.absolute)).Err(); err != nil {
+		return secret.String{}, Session{}, unavailable("starting a session", err)
+	}
+	return token, v.session(), nil
+}
+
+func (v *stored) session() Session {
+	return Session{UserID: v.UserID, StartedAt: time.UnixMilli(v.StartedAt), ExpiresAt: time.UnixMilli(v.ExpiresAt)}
+}
+
+// Lookup returns the person whose session the token names in this organization, and
+// keeps the session from idling out. Where rights in the organization changed since, the
+// user is read again: a person who was deactivated or has a new password is refused.
+// Errors: tenants.ErrDenied, tenants.ErrUnavailable.
+func (s *Service) Lookup(ctx context.Context, t *tenants.Tenant, token string) (*tenants.Principal, error) {
+	v, err := s.find(ctx, t, token)
+	if err != nil {
+		return nil, err
+	}
+	if v.Rev == t.Org.AccessRev {
+		return v.principal(), nil
+	}
+	return s.reread(ctx, t, v)
+}
+
+// Info returns the session of a token that Lookup accepts. Errors: as Lookup.
+func (s *Service) Info(ctx context.Context, t *tenants.Tenant, token string) (Session, error) {
+	v, err := s.find(ctx, t, token)
+	if err != nil {
+		return Session{}, err
+	}
+	return v.session(), nil
+}
+
+func (s *Service) find(ctx context.Context, t *tenants.Tenant, token string) (*stored, error) {
+	hash, ok := tokens.HashOpaque(tokenPrefix, token)
+	if !ok {
+		return nil, denied("malformed session token")
+	}
+	key := sessionKey(t, hash)
+	raw, err := s.redis.GetEx(ctx, key, s.idle).Bytes()
+	if errors.Is(err, redis.Nil) {
+		return nil, denied("unknown or ended session")
+	}
+	if err != nil {
+		return nil, unavailable("looking up a session", err)
+	}
+	var v stored
+	if err := json.Unmarshal(raw, &v); err != nil || v.Version != sessionVersion {
+		s.drop(ctx, key) // written by another version: the person signs in again
+		return nil, denied("unreadable session")
+	}
+	if v.Hash != hash || v.Org != t.Org.OrgID {
+		return nil, unavailable("looking up a session", errors.New("redis answered with another session"))
+	}
+	if s.now().UnixMilli() >= v.ExpiresAt {
+		s.drop(ctx, key)
+		return nil, denied("expired session")
+	}
+	return &v, nil
+}
+
+// drop deletes a session that is refused in any case; the entry would idle out by itself.
+func (s *Service) drop(ctx context.Context, key string) { _ = s.redis.Del(ctx, key).Err() }
+
+func (s *Service) reread(ctx context.Context, t *tenants.Tenant, v *stored) (*tenants.Principal, error) {
+	key := sessionKey(t, v.Hash)
+	u, err := s.people.FindUser(ctx, t, v.UserID)
+	if errors.Is(err, store.ErrNotFound) {
+		s.drop(ctx, key)
+		return nil, denied("session of a user who is gone")
+	}
+	if err != nil {
+		return nil, unavailable("reading the user of a session", err)
+	}
+	if !u.Active || u.PasswordRev != v.PasswordRev {
+		s.drop(ctx, key)
+		return nil, denied("session of a user who was deactivated or changed the password")
+	}
+	principal, err := s.people.PrincipalOf(ctx, t, u)
+	if err != nil {
+		return nil, unavailable("reading the rights of a session", err)
+	}
+	v.take(principal, t.Org.AccessRev)
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return nil, unavailable("storing a session", err)
+	}
+	// Only over what is there: a session that was ended meanwhile must stay so.
+	err = s.redis.SetArgs(ctx, key, raw, redis.SetArgs{Mode: "XX", KeepTTL: true}).Err()
+	if errors.Is(err, redis.Nil) {
+		return nil, denied("ended session")
+	}
+	if err != nil {
+		return nil, unavailable("storing a session", err)
+	}
+	return principal, nil
+}
+
+// End ends a session; one that is not there is no error. Error: tenants.ErrUnavailable.
+func (s *Service) End(ctx context.Context, t *tenants.Tenant, token string) error {
+	hash, ok := tokens.HashOpaque(tokenPrefix, token)
+	if !ok {
+		return nil
+	}
+	if err := s.redis.Del(ctx, sessionKey(t, hash)).Err(); err != nil {
+		return unavailable("ending a session", err)
+	}
+	return nil
+}

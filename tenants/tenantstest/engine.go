@@ -1,0 +1,91 @@
+package tenantstest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"tenantry/backends/store/driver"
+)
+
+// Engine passes everything to another engine, counts, and fails when told to.
+type Engine struct {
+	driver.Engine
+	Reads atomic.Int64
+	down  atomic.Bool
+	mu    sync.Mutex
+	read  func(collection string)
+}
+
+// SetDown makes every call fail as an engine out of reach does.
+func (e *Engine) SetDown(down bool) { e.down.Store(down) }
+
+// AfterRead calls fn after every read, before its result is returned; nil ends it.
+func (e *Engine) AfterRead(fn func(collection string)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.read = fn
+}
+
+func (e *Engine) check() error {
+	if e.down.Load() {
+		return fmt.Errorf("%w: switched off", driver.ErrUnavailable)
+	}
+	return nil
+}
+
+func (e *Engine) wasRead(c *driver.Collection) {
+	e.mu.Lock()
+	fn := e.read
+	e.mu.Unlock()
+	if fn != nil {
+		fn(c.Name)
+	}
+}
+
+// Open opens a workspace.
+func (e *Engine) Open(ctx context.Context, name string, collections []*driver.Collection) (driver.Workspace, error) {
+	if err := e.check(); err != nil {
+		return nil, err
+	}
+	w, err := e.Engine.Open(ctx, name, collections)
+	return &workspace{w, e}, err
+}
+
+type workspace struct {
+	driver.Workspace
+	engine *Engine
+}
+
+func (w *workspace) Find(ctx context.Context, q driver.Query) ([]driver.Document, error) {
+	w.engine.Reads.Add(1)
+	if err := w.engine.check(); err != nil {
+		return nil, err
+	}
+	docs, err := w.Workspace.Find(ctx, q)
+	w.engine.wasRead(q.Collection)
+	return docs, err
+}
+
+func (w *workspace) Count(ctx context.Context, c *driver.Collection, where driver.Predicate) (int64, error) {
+	w.engine.Reads.Add(1)
+	if err := w.engine.check(); err != nil {
+		return 0, err
+	}
+	return w.Workspace.Count(ctx, c, where)
+}
+
+func (w *workspace) Write(ctx context.Context, writes []driver.Write) error {
+	if err := w.engine.check(); err != nil {
+		return err
+	}
+	return w.Workspace.Write(ctx, writes)
+}
+
+func (w *workspace) Counter(ctx context.Context, name string, add, atLeast int64) (int64, error) {
+	if err := w.engine.check(); err != nil {
+		return 0, err
+	}
+	return w.Workspace.Counter(ctx, name, add, atLeast)
+}

@@ -1,0 +1,255 @@
+// Package tenantstest gives tests organizations, people, keys and sessions on the real
+// embedded store and an in-process Redis, with switches to break both.
+package tenantstest
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"tenantry/backends/store"
+	"tenantry/backends/store/sqlite"
+	"tenantry/crypto/keyring"
+	"tenantry/crypto/passwords"
+	"tenantry/tenants"
+	"tenantry/tenants/keys"
+	"tenantry/tenants/localredis"
+	"tenantry/tenants/people"
+	"tenantry/tenants/sessions"
+)
+
+// RedisURL names the variable with the address of a Redis to test against, for example
+// redis://127.0.0.1:6379/0. Without it an in-process Redis is used.
+const RedisURL = "TENANTRY_TEST_REDIS_URL"
+
+// Options vary a World.
+type Options struct {
+	BaseDomain string
+	// Local takes the in-process Redis even where RedisURL is set.
+	Local    bool
+	Sessions sessions.Options // but for People and Redis
+	Grace    time.Duration    // of keys and directory
+}
+
+// World is everything package tenants and those below it need, for one test.
+type World struct {
+	Folder    string // of the store's files
+	Keyring   *keyring.Keyring
+	Engine    *Engine
+	Store     *store.Store
+	Kinds     Kinds
+	Directory *tenants.Directory
+	People    *people.Service
+	Keys      *keys.Service
+	Sessions  *sessions.Service
+	Redis     redis.UniversalClient
+	RedisHook *RedisHook
+	Clock     *Clock
+}
+
+// Kinds are the declared records.
+type Kinds struct {
+	Organizations tenants.Kinds
+	People        people.Kinds
+	Keys          keys.Kinds
+}
+
+// New returns a World that ends with the test.
+func New(t testing.TB, o Options) *World {
+	t.Helper()
+	w := &World{Folder: t.TempDir(), Clock: &Clock{}}
+	var err error
+	if w.Keyring, err = keyring.Create(filepath.Join(t.TempDir(), "keyring")); err != nil {
+		t.Fatal(err)
+	}
+	real, err := sqlite.Open(t.Context(), sqlite.Options{Dir: w.Folder})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := real.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	w.Engine = &Engine{Engine: real}
+	w.declare(t)
+	w.openRedis(t, o.Local)
+	w.Second(t, o)
+	return w
+}
+
+func (w *World) declare(t testing.TB) {
+	t.Helper()
+	var err error
+	if w.Kinds.Organizations, err = tenants.NewKinds(); err != nil {
+		t.Fatal(err)
+	}
+	if w.Kinds.People, err = people.NewKinds(); err != nil {
+		t.Fatal(err)
+	}
+	if w.Kinds.Keys, err = keys.NewKinds(); err != nil {
+		t.Fatal(err)
+	}
+	control := w.Kinds.Organizations.Specs()
+	control = append(control, w.Kinds.People.Specs()...)
+	control = append(control, w.Kinds.Keys.Specs()...)
+	w.Store = store.New(store.Options{Engine: w.Engine, Control: control})
+}
+
+func (w *World) openRedis(t testing.TB, local bool) {
+	t.Helper()
+	if url := os.Getenv(RedisURL); url != "" && !local {
+		options, err := redis.ParseURL(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		options.ContextTimeoutEnabled = true
+		w.Redis = redis.NewClient(options)
+		t.Cleanup(func() { _ = w.Redis.Close() })
+		// Tests share this Redis: let no two use the same organization.
+		control, err := w.Store.Control(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := control.Counter(t.Context(), "organizations", 0, 1+rand.Int64N(1<<40)); err != nil {
+			t.Fatal(err)
+		}
+	} else {
+		server, err := localredis.Start()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := server.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		if w.Redis, err = server.Client(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.RedisHook = &RedisHook{}
+	w.Redis.AddHook(w.RedisHook)
+}
+
+// Second replaces the services by new ones on the same store and Redis, as another
+// process would have them, with nothing cached.
+func (w *World) Second(t testing.TB, o Options) {
+	t.Helper()
+	hasher, err := passwords.New(passwords.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Directory, err = tenants.NewDirectory(t.Context(), tenants.DirectoryOptions{
+		Store: w.Store, Kinds: w.Kinds.Organizations, Keyring: w.Keyring, BaseDomain: o.BaseDomain, Now: w.Clock.Now, Grace: o.Grace,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.People = people.NewService(people.Options{Directory: w.Directory, Kinds: w.Kinds.People, Passwords: hasher, Now: w.Clock.Now})
+	w.Keys = keys.NewService(keys.Options{
+		Directory: w.Directory, Kinds: w.Kinds.Keys, People: w.People, Redis: w.Redis, Now: w.Clock.Now, Grace: o.Grace,
+	})
+	o.Sessions.People, o.Sessions.Redis, o.Sessions.Now = w.People, w.Redis, w.Clock.Now
+	w.Sessions = sessions.NewService(o.Sessions)
+}
+
+// Tenant creates an organization.
+func (w *World) Tenant(t testing.TB, slug string, features ...string) *tenants.Tenant {
+	t.Helper()
+	n := tenants.NewOrganization{Slug: slug, Name: slug, Features: map[string]bool{}}
+	for _, f := range features {
+		n.Features[f] = true
+	}
+	tenant, err := w.Directory.Create(t.Context(), n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tenant
+}
+
+// Fresh returns the organization as a request that arrives now would have it.
+func (w *World) Fresh(t testing.TB, slug string) *tenants.Tenant {
+	t.Helper()
+	tenant, err := w.Directory.Resolve(t.Context(), slug+".localhost:8080")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tenant
+}
+
+// Clock is the time, which a test can move.
+type Clock struct{ ahead atomic.Int64 }
+
+// Now returns the time.
+func (c *Clock) Now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+
+// Advance moves the time.
+func (c *Clock) Advance(d time.Duration) { c.ahead.Add(int64(d)) }
+
+// RedisHook counts commands and makes Redis fail.
+type RedisHook struct {
+	Commands atomic.Int64
+	mu       sync.Mutex
+	fault    func(context.Context) error
+	swap     func(redis.Cmder)
+}
+
+// Break makes every command return what fault returns; nil mends it.
+func (h *RedisHook) Break(fault func(context.Context) error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.fault = fault
+}
+
+// After calls fn with every command that was answered; nil ends it.
+func (h *RedisHook) After(fn func(redis.Cmder)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.swap = fn
+}
+
+func (h *RedisHook) set() (func(context.Context) error, func(redis.Cmder)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.fault, h.swap
+}
+
+// DialHook does nothing.
+func (h *RedisHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook counts a command.
+func (h *RedisHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		h.Commands.Add(1)
+		fault, after := h.set()
+		if fault != nil {
+			err := fault(ctx)
+			cmd.SetErr(err)
+			return err
+		}
+		err := next(ctx, cmd)
+		if after != nil {
+			after(cmd)
+		}
+		return err
+	}
+}
+
+// ProcessPipelineHook counts the commands of a pipeline.
+func (h *RedisHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		h.Commands.Add(int64(len(cmds)))
+		if fault, _ := h.set(); fault != nil {
+			return fault(ctx)
+		}
+		return next(ctx, cmds)
+	}
+}

@@ -1,13 +1,13 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"net"
-	"net/http"
 	"path/filepath"
 	"sync/atomic"
 	"time"
@@ -109,7 +109,7 @@ func join(lists ...[]*store.Spec) []*store.Spec {
 // be called. Errors: *InUseError, store.ErrNewer, and what is wrong with the folder, the
 // keyring or Redis, each saying how to mend it.
 func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Services, err error) {
-	s := &Services{cfg: cfg, log: o.Log, now: o.Now, version: o.Version}
+	s := &Services{cfg: cfg, log: o.Log, now: o.Now, version: cmp.Or(o.Version, "development")}
 	_, s.port, _ = net.SplitHostPort(cfg.Listen)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -195,6 +195,3 @@ func (s *Services) Close() error {
 	}
 	return errors.Join(errs...)
 }
-
-// Control returns the handler of the commands, see package control.
-func (s *Services) Control() http.Handler { return nil }

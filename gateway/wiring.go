@@ -75,11 +75,13 @@ func (s *Services) openWho(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	s.people = people.NewService(people.Options{
-		Directory: s.directory, Kinds: s.kinds.people, Passwords: passwords.New(passwords.Options{}), Now: s.now,
-	})
+	hasher, err := passwords.New(passwords.Options{})
+	if err != nil {
+		return err
+	}
+	s.people = people.NewService(people.Options{Directory: s.directory, Kinds: s.kinds.people, Passwords: hasher, Now: s.now})
 	s.keys = keys.NewService(keys.Options{Directory: s.directory, Kinds: s.kinds.keys, People: s.people, Redis: s.redis, Now: s.now})
-	s.sessions = sessions.NewService(sessions.Options{Directory: s.directory, People: s.people, Redis: s.redis, Now: s.now})
+	s.sessions = sessions.NewService(sessions.Options{People: s.people, Redis: s.redis, Now: s.now})
 	return nil
 }
 

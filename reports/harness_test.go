@@ -249,14 +249,14 @@ func (a answer) rows(t testing.TB) [][]any {
 	return rows
 }
 
-func (a answer) failed(t *testing.T, code int, message string) {
+func (a answer) failed(t testing.TB, code int, message string) {
 	t.Helper()
 	if a.code != code || a.Status != api.StatusFailed || !strings.Contains(a.Message, message) {
 		t.Errorf("answered %d %s, want %d with %q", a.code, a.raw, code, message)
 	}
 }
 
-func (a answer) denied(t *testing.T) {
+func (a answer) denied(t testing.TB) {
 	t.Helper()
 	want := `{"status":"failed","message":"` + api.DeniedMessage + `","data":[]}`
 	if a.code != 403 || a.raw != want {

@@ -79,7 +79,7 @@ func (c catalog) Field(name string) (filters.Field, bool) {
 func customField(def FieldDef) filters.Field {
 	f := filters.Field{Name: def.Key, Kind: filters.Secret, Ref: store.Field{Name: def.Key, Custom: true}}
 	typ, askable := schema.StoreType(def.Type)
-	if !askable && false {
+	if !askable {
 		return f
 	}
 	f.Ref.Type = typ

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"strconv"
 
+	"tenantry/crypto/passwords"
 	"tenantry/crypto/secret"
 	"tenantry/gateway/api"
 	"tenantry/reports"
@@ -21,7 +22,7 @@ import (
 
 // Sessions starts and ends browser sessions.
 type Sessions interface {
-	SignIn(ctx context.Context, t *tenants.Tenant, email, password string, remote netip.Addr) (*people.User, error)
+	SignIn(ctx context.Context, t *tenants.Tenant, email string, password secret.String, remote netip.Addr) (*people.User, error)
 	Start(ctx context.Context, t *tenants.Tenant, user *people.User) (secret.String, sessions.Session, error)
 	Lookup(ctx context.Context, t *tenants.Tenant, token string) (*tenants.Principal, error)
 	End(ctx context.Context, t *tenants.Tenant, token string) error
@@ -118,7 +119,7 @@ func (m *Module) signIn(ctx context.Context, c *api.Call) (api.Result, error) {
 	if err := errs.Problem(); err != nil {
 		return api.Result{}, err
 	}
-	user, err := m.Sessions.SignIn(ctx, c.Tenant, email, password, c.Remote)
+	user, err := m.Sessions.SignIn(ctx, c.Tenant, email, secret.New(password), c.Remote)
 	var throttled *sessions.ThrottledError
 	switch {
 	case errors.As(err, &throttled):
@@ -128,9 +129,17 @@ func (m *Module) signIn(ctx context.Context, c *api.Call) (api.Result, error) {
 	case errors.Is(err, tenants.ErrDenied):
 		return api.Result{}, api.Forbidden(wrongPassword)
 	case err != nil:
-		return api.Result{}, err
+		return api.Result{}, busy(err)
 	}
 	return m.begin(ctx, c, user)
+}
+
+// busy asks callers to come back while too many passwords are being checked.
+func busy(err error) error {
+	if errors.Is(err, passwords.ErrBusy) {
+		return api.Unavailable(err)
+	}
+	return err
 }
 
 // begin starts a session under a new identifier and hands it to the browser.
@@ -170,7 +179,7 @@ func (m *Module) choosePassword(ctx context.Context, c *api.Call) (api.Result, e
 		return api.Result{}, api.Forbidden("The link was used already or has expired; ask for a new one")
 	}
 	if err != nil {
-		return api.Result{}, err
+		return api.Result{}, busy(err)
 	}
 	return m.begin(ctx, c, user)
 }

@@ -62,7 +62,7 @@ func newClient(dial func(context.Context) (net.Conn, error), end func() error) *
 	transport := &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
 		// A Unix socket and a pipe have one end each; nothing may be sent elsewhere.
-		Proxy: nil, DisableCompression: true, MaxIdleConns: 2,
+		Proxy: nil, DisableCompression: true, MaxIdleConns: 2, ExpectContinueTimeout: 10 * time.Second,
 	}
 	return &Client{http: &http.Client{Transport: transport}, close: func() error {
 		transport.CloseIdleConnections()
@@ -132,6 +132,9 @@ func (c *Client) post(ctx context.Context, name string, body io.Reader) (*http.R
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://control/v1/"+name, body)
 	if err != nil {
 		return nil, fmt.Errorf("command %s: %w", name, err)
+	}
+	if _, known := body.(*bytes.Reader); !known {
+		req.Header.Set("Expect", "100-continue") // what is refused at once need not be sent
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {

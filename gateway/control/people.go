@@ -118,7 +118,7 @@ func (h *handler) user(ctx context.Context, r UserRef) (*tenants.Tenant, *people
 	if id, numeric := strconv.ParseInt(r.User, 10, 64); numeric == nil {
 		u, err = h.People.FindUser(ctx, t, id)
 	} else {
-		u, err = h.People.FindByEmail(ctx, t, r.User)
+		u, err = h.People.FindUserByEmail(ctx, t, r.User)
 	}
 	if errors.Is(err, store.ErrNotFound) {
 		err = &Error{Code: CodeNotFound, Message: fmt.Sprintf("organization %s has no user %q; name one by number or e-mail address, tenantry user list --org %s shows them", r.Org, r.User, r.Org)}

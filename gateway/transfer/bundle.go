@@ -23,6 +23,7 @@ type bundle struct {
 	session     *session
 	src         Source
 	definitions lineSet
+	found       map[string][]definition
 }
 
 type bundleReader struct {
@@ -60,19 +61,27 @@ func (r *bundleReader) next() (rawLine, error) {
 func (b *bundle) original(l rawLine) []byte { return append([]byte(l.text), '\n') }
 
 // prepare reads the definitions, which later lines and earlier ones depend on.
-func (b *bundle) prepare(ctx context.Context) ([]*entry, error) {
-	found, err := b.collect(ctx)
-	if err != nil {
-		return nil, err
+func (b *bundle) prepare(ctx context.Context, refused map[int]*entry) ([]*entry, error) {
+	if b.found == nil {
+		var err error
+		if b.found, err = b.collect(ctx); err != nil {
+			return nil, err
+		}
 	}
 	var all []*entry
 	for _, k := range b.session.kinds {
 		var entries []*entry
-		for _, d := range found[k.name()] {
-			entries = append(entries, k.decode(ctx, b.session.view, d.value, d.line))
+		for _, d := range b.found[k.name()] {
+			e := refused[d.line]
+			if e == nil {
+				e = k.decode(ctx, b.session.view, d.value, d.line)
+			}
+			entries = append(entries, e)
 		}
 		for _, e := range entries {
-			b.session.limitFields(e)
+			if len(e.errs) == 0 {
+				b.session.limitFields(e)
+			}
 			if len(e.errs) == 0 {
 				b.session.view.learn(e)
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"tenantry/gateway/api"
 )
@@ -41,10 +42,8 @@ type edge struct {
 }
 
 func (s *session) run(ctx context.Context, f feed, o ImportOptions) (Report, error) {
-	im := &importer{
-		session: s, feed: f, opt: o, lineOf: map[string]map[key]int32{}, claimed: map[key]int32{},
-		digests: map[key]int32{}, repeats: map[int]int32{}, waiting: map[string][]*entry{},
-	}
+	im := &importer{session: s, feed: f, opt: o}
+	im.reset()
 	err := im.check(ctx)
 	if err != nil {
 		return im.report(), err
@@ -64,6 +63,14 @@ func (s *session) run(ctx context.Context, f feed, o ImportOptions) (Report, err
 	return im.report(), err
 }
 
+func (im *importer) reset() {
+	im.bad, im.done, im.creates, im.updates = lineSet{}, lineSet{}, lineSet{}, lineSet{}
+	im.lineOf, im.claimed = map[string]map[key]int32{}, map[key]int32{}
+	im.digests, im.repeats = map[key]int32{}, map[int]int32{}
+	im.waiting, im.edges = map[string][]*entry{}, nil
+	im.tally = newTally()
+}
+
 func (im *importer) report() Report {
 	r := im.tally.report()
 	r.DryRun = im.opt.DryRun
@@ -79,17 +86,10 @@ func (im *importer) check(ctx context.Context) error {
 		}
 		im.isEmpty[k.name()] = empty
 	}
-	var err error
-	if im.definitions, err = im.feed.prepare(ctx); err != nil {
+	if err := im.define(ctx); err != nil {
 		return err
 	}
-	if err := im.weigh(ctx, im.definitions); err != nil {
-		return err
-	}
-	if err := im.compareAll(ctx); err != nil {
-		return err
-	}
-	err = im.pump(ctx, im.feed, PhaseChecking, func(int) interest { return wanted }, func(c *chunk) error {
+	err := im.pump(ctx, im.feed, PhaseChecking, func(int) interest { return wanted }, func(c *chunk) error {
 		return im.weigh(ctx, c.entries)
 	})
 	if err != nil {
@@ -99,6 +99,38 @@ func (im *importer) check(ctx context.Context) error {
 		return err
 	}
 	return im.resolve(ctx)
+}
+
+// define checks the definitions. Where one turns out to be bad after others were checked
+// against it, they are checked again without it.
+func (im *importer) define(ctx context.Context) error {
+	refused := map[int]*entry{}
+	for {
+		if err := im.loadView(ctx); err != nil {
+			return fmt.Errorf("reading what the organization has: %w", err)
+		}
+		var err error
+		if im.definitions, err = im.feed.prepare(ctx, refused); err != nil {
+			return err
+		}
+		learned := slices.DeleteFunc(slices.Clone(im.definitions), func(e *entry) bool { return len(e.errs) > 0 })
+		if err := im.weigh(ctx, im.definitions); err != nil {
+			return err
+		}
+		if err := im.compareAll(ctx); err != nil {
+			return err
+		}
+		before := len(refused)
+		for _, e := range learned {
+			if len(e.errs) > 0 {
+				refused[e.line] = e
+			}
+		}
+		if len(refused) == before {
+			return nil
+		}
+		im.reset()
+	}
 }
 
 // weigh takes note of lines in order and queues the good ones for comparison.

@@ -3,6 +3,7 @@ package transfer
 import (
 	"context"
 	"crypto/sha256"
+	"slices"
 	"strings"
 
 	"tenantry/gateway/api"
@@ -163,3 +164,5 @@ func (s *lineSet) add(line int) {
 func (s *lineSet) has(line int) bool {
 	return line>>6 < len(s.bits) && s.bits[line>>6]&(1<<(line&63)) != 0
 }
+
+func (s *lineSet) clone() *lineSet { return &lineSet{bits: slices.Clone(s.bits), count: s.count} }

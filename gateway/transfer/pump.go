@@ -29,8 +29,9 @@ type reader interface {
 type feed interface {
 	open() (reader, error)
 	size() int64
-	// prepare finds the definitions and returns them, checked.
-	prepare(ctx context.Context) ([]*entry, error)
+	// prepare finds the definitions and returns them, checked, and teaches the good ones to
+	// the view. Lines in refused are known to be bad for a reason found later.
+	prepare(ctx context.Context, refused map[int]*entry) ([]*entry, error)
 	// decode reads one line; nil for a line that holds a definition. Safe for concurrent
 	// use with a parser each.
 	decode(ctx context.Context, p *parser, l rawLine) *entry

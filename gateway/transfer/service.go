@@ -92,9 +92,6 @@ func (s *Service) session(t *tenants.Tenant, progress func(Progress)) *session {
 // what reading the source returns; store.ErrUnavailable.
 func (s *Service) Import(ctx context.Context, t *tenants.Tenant, src Source, o ImportOptions) (Report, error) {
 	session := s.session(t, o.Progress)
-	if err := session.loadView(ctx); err != nil {
-		return session.tally.report(), fmt.Errorf("reading what the organization has: %w", err)
-	}
 	return session.run(ctx, &bundle{session: session, src: src}, o)
 }
 
@@ -141,7 +138,6 @@ func (s *Service) Export(ctx context.Context, t *tenants.Tenant, w io.Writer, o 
 	m.end()
 	return session.tally.report(), nil
 }
-
 
 // IncompleteError says that lines which were good could not be stored, because others
 // changed the organization meanwhile; the report names them.

@@ -110,7 +110,7 @@ func (b *buffer) setDeadline(t time.Time) {
 	b.stopTimer()
 	b.deadline = t
 	if !t.IsZero() && !b.closed {
-		b.timer = time.AfterFunc(time.Until(t), func() {
+		b.timer = time.AfterFunc(time.Until(t)+time.Millisecond, func() { // not a moment early: nobody would look again
 			b.mu.Lock() // a reader is waiting or has not looked at the deadline yet
 			defer b.mu.Unlock()
 			b.changed.Broadcast()

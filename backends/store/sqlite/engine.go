@@ -10,7 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -120,7 +120,7 @@ func checkVersion(linked int) error {
 // Open returns the workspace of that name after bringing its file up to date with the
 // collections. A file of a newer version gives an error that wraps driver.ErrNewer.
 func (e *Engine) Open(ctx context.Context, name string, collections []*driver.Collection) (driver.Workspace, error) {
-	if !regexp.MustCompile(`^[a-z0-9-]{1,64}$`).MatchString(name) {
+	if len(name) > 64 || name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
 		return nil, fmt.Errorf("workspace %q: the name must match [a-z0-9-]{1,64}", name)
 	}
 	w := &workspace{engine: e, tables: make(map[string]*table, len(collections)), known: make(map[*driver.Collection]*table, len(collections))}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -105,11 +106,9 @@ func (f *file) acquireLocked(ctx context.Context, more map[string]*table) (*data
 	}
 	db, err := openDatabase(ctx, f.engine, f.path)
 	if err == nil {
-		for _, set := range []map[string]*table{f.tables, more} {
-			if err == nil {
-				err = db.migrate(ctx, set)
-			}
-		}
+		all := maps.Clone(f.tables)
+		maps.Copy(all, more)
+		err = db.migrate(ctx, all)
 		if err != nil {
 			err = errors.Join(err, db.close())
 		}

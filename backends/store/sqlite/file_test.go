@@ -87,7 +87,7 @@ func TestForeignFilesAreRefused(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "text.db"), bytes.Repeat([]byte("no database "), 50), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, err := openConn(filepath.Join(dir, "other.db"), sqlite.OpenReadWrite|sqlite.OpenCreate, "PRAGMA application_id = 7", "CREATE TABLE t (a)")
+	c, err := openConn(filepath.Join(dir, "other.db"), sqlite.OpenReadWrite|sqlite.OpenCreate, "CREATE TABLE t (a)")
 	if err != nil {
 		t.Fatal(err)
 	}

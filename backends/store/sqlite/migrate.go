@@ -95,9 +95,6 @@ func (c *conn) pragma(sql string) (uint32, error) {
 // migrate makes the tables, columns and indexes that are missing and drops undeclared
 // indexes, all in one transaction.
 func (db *database) migrate(ctx context.Context, tables map[string]*table) error {
-	if len(tables) == 0 {
-		return nil
-	}
 	stored, err := storedSpecs(db.writer)
 	if err != nil {
 		return err
@@ -108,11 +105,11 @@ func (db *database) migrate(ctx context.Context, tables map[string]*table) error
 			changed = append(changed, t)
 		}
 	}
-	if len(changed) == 0 {
+	if stored != nil && len(changed) == 0 {
 		return nil
 	}
 	slices.SortFunc(changed, func(a, b *table) int { return strings.Compare(a.name, b.name) })
-	return db.transact(ctx, func(c *conn) error {
+	return db.transact(ctx, ctx, func(c *conn) error {
 		if err := c.script(fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d;"+
 			" CREATE TABLE IF NOT EXISTS collections (name TEXT NOT NULL PRIMARY KEY, spec TEXT NOT NULL) WITHOUT ROWID;"+
 			" CREATE TABLE IF NOT EXISTS counters (name TEXT NOT NULL PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
@@ -128,16 +125,23 @@ func (db *database) migrate(ctx context.Context, tables map[string]*table) error
 	})
 }
 
-// storedSpecs returns the collections that the file has been prepared for, as JSON by name.
+// storedSpecs returns the collections that the file has been prepared for, as JSON by name; nil for a new file.
 func storedSpecs(c *conn) (map[string]string, error) {
-	specs := map[string]string{}
-	known := false
-	if err := c.rows("SELECT 1 FROM sqlite_schema WHERE name = 'collections'", nil, func(*sqlite.Stmt) error {
-		known = true
+	known, foreign := false, false
+	if err := c.rows("SELECT name FROM sqlite_schema", nil, func(row *sqlite.Stmt) error {
+		known = known || row.ColumnText(0) == "collections"
+		foreign = true
 		return nil
-	}); err != nil || !known {
-		return specs, err
+	}); err != nil {
+		return nil, err
 	}
+	if !known && foreign {
+		return nil, errors.New("the file is the database of another program")
+	}
+	if !known {
+		return nil, nil
+	}
+	specs := map[string]string{}
 	err := c.rows("SELECT name, spec FROM collections", nil, func(row *sqlite.Stmt) error {
 		specs[row.ColumnText(0)] = row.ColumnText(1)
 		return nil

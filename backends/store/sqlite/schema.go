@@ -3,7 +3,6 @@ package sqlite
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"tenantry/backends/store/driver"
@@ -41,11 +40,21 @@ type index struct{ name, create string }
 
 type unique struct{ columns, index string }
 
+// declared reports whether a name of the program is [a-z][a-z0-9_]*.
+func declared(name string) bool {
+	for i := range len(name) {
+		c := name[i]
+		if !(c >= 'a' && c <= 'z' || i > 0 && (c >= '0' && c <= '9' || c == '_')) {
+			return false
+		}
+	}
+	return name != ""
+}
+
 func quote(name string) string { return `"` + name + `"` }
 
 // newTable checks the collection and prepares its statements.
 func newTable(c *driver.Collection) (*table, error) {
-	declared := regexp.MustCompile(`^[a-z][a-z0-9_]*$`).MatchString
 	if !declared(c.Name) {
 		return nil, fmt.Errorf("collection %q: the name must match [a-z][a-z0-9_]*", c.Name)
 	}

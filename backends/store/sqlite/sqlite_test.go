@@ -6,7 +6,11 @@ import (
 	"tenantry/backends/store/driver"
 	"tenantry/backends/store/sqlite"
 	"tenantry/backends/store/storetest"
+
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestConformance(t *testing.T) {
 	t.Parallel()

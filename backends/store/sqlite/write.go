@@ -176,23 +176,28 @@ func (w *workspace) Counter(ctx context.Context, name string, add, atLeast int64
 }
 
 func (w *workspace) transact(ctx context.Context, doing string, do func(context.Context, *conn) error) error {
-	ctx, cancel := w.engine.limit(ctx)
+	wait, cancel := w.engine.limit(ctx)
 	defer cancel()
-	db, err := w.acquire(ctx)
+	db, err := w.acquire(wait)
 	if err != nil {
-		return failed(ctx, doing, err)
+		return failed(wait, doing, err)
 	}
 	defer w.file.release()
-	return failed(ctx, doing, db.transact(ctx, func(c *conn) error { return do(ctx, c) }))
+	err = db.transact(ctx, wait, func(c *conn) error { return do(ctx, c) })
+	if ctx.Err() == nil {
+		return failed(wait, doing, err)
+	}
+	return failed(ctx, doing, err)
 }
 
 // transact runs do in a transaction of the only writer and commits it. After an error nothing of it remains.
-func (db *database) transact(ctx context.Context, do func(*conn) error) (err error) {
+// The turn is waited for until wait ends; a large batch may then take as long as ctx allows.
+func (db *database) transact(ctx, wait context.Context, do func(*conn) error) (err error) {
 	select {
 	case db.writing <- struct{}{}:
 		defer func() { <-db.writing }()
-	case <-ctx.Done():
-		return ctx.Err()
+	case <-wait.Done():
+		return wait.Err()
 	}
 	if err := ctx.Err(); err != nil {
 		return err

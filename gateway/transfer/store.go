@@ -1,0 +1,415 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"tenantry/backends/store"
+	"tenantry/gateway/api"
+)
+
+// maxPending is how many records wait in memory for others that they refer to. Those
+// beyond it are read again.
+const maxPending = 10_000
+
+// parallel is how many batches are stored at a time: one is encoded while another is
+// written.
+const parallel = 2
+
+// storer stores the good lines, each after those it refers to.
+type storer struct {
+	*importer
+	fresh   map[string][]*entry // to be compared, by kind
+	ready   map[string][]*entry // to be stored, by kind
+	inReady map[int32]bool      // lines of kinds that refer to themselves, in ready
+	pending map[int32][]*entry  // by the line they wait for
+	held    int                 // entries in pending
+	again   bool                // some lines must be read again
+	force   bool                // do not wait: reports may refer to each other in a circle
+
+	flying  int
+	landed  chan flight
+	failure error
+}
+
+// flight is a batch that is being stored.
+type flight struct {
+	kind  handler
+	batch []*entry
+	err   error
+}
+
+// store stores what check found to be good.
+func (im *importer) store(ctx context.Context) error {
+	s := &storer{
+		importer: im, fresh: map[string][]*entry{}, ready: map[string][]*entry{},
+		inReady: map[int32]bool{}, pending: map[int32][]*entry{}, landed: make(chan flight, parallel),
+	}
+	for _, c := range im.tally.kinds {
+		c.Created, c.Updated = 0, 0 // now counted as they are stored
+	}
+	err := s.all(ctx)
+	for s.flying > 0 { // also after a failure: what is stored counts
+		s.land(ctx)
+	}
+	if err == nil {
+		err = s.failure
+	}
+	if s.rightsChanged {
+		// The rights are stored already, whatever became of the context.
+		if e := s.deps.Directory.BumpAccess(context.WithoutCancel(ctx), s.tenant.Org.OrgID); e != nil && err == nil {
+			err = e
+		}
+	}
+	r := im.tally.report()
+	if err != nil {
+		return &InterruptedError{Stored: r.Created + r.Updated + r.Unchanged, Lines: r.Lines, Err: err}
+	}
+	if !im.opt.Partial && r.Failed > 0 {
+		return &IncompleteError{r.Failed, r.Lines}
+	}
+	return nil
+}
+
+func (s *storer) all(ctx context.Context) error {
+	for _, e := range s.definitions {
+		if !s.bad.has(e.line) && !s.done.has(e.line) {
+			if err := s.put(ctx, e); err != nil {
+				return err
+			}
+			if err := s.settle(ctx); err != nil { // later definitions refer to earlier ones
+				return err
+			}
+		}
+	}
+	for first := true; first || s.again; first = false {
+		s.again = false
+		before := s.done.count
+		if err := s.sweep(ctx, first); err != nil {
+			return err
+		}
+		if s.done.count == before && (s.held > 0 || s.again) {
+			s.force, s.again = true, true
+		}
+		clear(s.pending)
+		s.again = s.again || s.held > 0
+		s.held = 0
+		if !s.again {
+			return nil
+		}
+	}
+	return nil
+}
+
+// sweep reads the file and stores every line whose references are stored.
+func (s *storer) sweep(ctx context.Context, first bool) error {
+	if s.bad.count+s.done.count >= s.tally.report().Lines && (s.opt.Bad == nil || s.bad.count == 0) {
+		return nil // nothing is left to do
+	}
+	// The reader runs ahead: it must not look at sets that change meanwhile.
+	bad, done := s.bad.clone(), s.done.clone()
+	err := s.pump(ctx, s.feed, PhaseStoring, func(line int) interest {
+		switch {
+		case bad.has(line) && first && s.opt.Bad != nil:
+			return shown
+		case bad.has(line), done.has(line):
+			return unwanted
+		}
+		return wanted
+	}, func(c *chunk) error {
+		for _, l := range c.skipped {
+			if _, err := s.opt.Bad.Write(s.feed.original(l)); err != nil {
+				return fmt.Errorf("writing a bad line: %w", err)
+			}
+		}
+		for _, e := range c.entries {
+			if err := s.put(ctx, e); err != nil {
+				return err
+			}
+		}
+		return s.failure
+	})
+	if err != nil {
+		return err
+	}
+	return s.settle(ctx)
+}
+
+// put takes a line that is to be stored.
+func (s *storer) put(ctx context.Context, e *entry) error {
+	if e.kind == nil || len(e.errs) > 0 {
+		s.fail(e, "file", "the file was changed while it was imported")
+		return nil
+	}
+	if s.opt.Bad == nil {
+		e.text = ""
+	}
+	if e.digest != (key{}) {
+		e.id = e.digest.repeat(int(s.repeats[e.line])).id()
+	}
+	e.change, e.old = undecided, nil
+	name := e.kind.name()
+	s.fresh[name] = append(s.fresh[name], e)
+	if len(s.fresh[name]) >= batchSize {
+		return s.sort(ctx, name)
+	}
+	return nil
+}
+
+// sort compares the waiting lines of a kind once more and lines them up.
+func (s *storer) sort(ctx context.Context, name string) error {
+	batch := s.fresh[name]
+	if len(batch) == 0 {
+		return nil
+	}
+	s.fresh[name] = nil
+	if err := s.named[name].compare(ctx, s.session, batch); err != nil {
+		return err
+	}
+	for _, e := range batch {
+		if err := s.line(ctx, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// line puts an entry among those that are ready, or lets it wait for what it refers to.
+func (s *storer) line(ctx context.Context, e *entry) error {
+	switch {
+	case len(e.errs) > 0:
+		s.failed(e)
+		return nil
+	case e.change == keep:
+		s.tally.of(e.kind.name()).Unchanged++
+		return s.finish(ctx, e)
+	}
+	if wait, on := s.waitsFor(e); wait && !s.force {
+		if s.held >= maxPending {
+			s.again = true
+			return nil
+		}
+		s.pending[on] = append(s.pending[on], e)
+		s.held++
+		return nil
+	}
+	name := e.kind.name()
+	s.ready[name] = append(s.ready[name], e)
+	s.inReady[int32(e.line)] = true
+	if len(s.ready[name]) >= batchSize {
+		return s.flush(ctx, name)
+	}
+	return nil
+}
+
+// waitsFor returns a line that must be stored before the entry. It also puts the
+// organization's own identifiers in place of the bundle's.
+func (s *storer) waitsFor(e *entry) (bool, int32) {
+	wait, on := false, int32(0)
+	e.kind.references(e, func(_, target string, id *string) {
+		if *id == "" {
+			return
+		}
+		if line, inside := s.lineOf[target][keyOf(*id)]; inside && !s.done.has(int(line)) && line != int32(e.line) {
+			if target != e.kind.name() || !s.inReady[line] {
+				wait, on = true, line
+			}
+		}
+		if other, ok := s.alias[*id]; ok {
+			*id = other
+		}
+	})
+	return wait, on
+}
+
+// flush stores the ready lines of a kind: new ones beside the others' work, changed ones
+// at once.
+func (s *storer) flush(ctx context.Context, name string) error {
+	batch := s.ready[name]
+	if len(batch) == 0 {
+		return nil
+	}
+	s.ready[name] = nil
+	kind := s.named[name]
+	var fresh []*entry
+	for _, e := range batch {
+		delete(s.inReady, int32(e.line))
+		if e.change == create {
+			fresh = append(fresh, e)
+		}
+	}
+	if len(fresh) > 0 {
+		for s.flying >= parallel {
+			if err := s.land(ctx); err != nil {
+				return err
+			}
+		}
+		s.flying++
+		insert := func() { s.landed <- flight{kind, fresh, kind.insert(ctx, s.session, fresh)} }
+		if kind.definition() {
+			insert()
+		} else {
+			go insert() // landed has room for every one that flies
+		}
+	}
+	for len(fresh) < len(batch) && s.flying > 0 { // changed records may refer to new ones
+		if err := s.land(ctx); err != nil {
+			return err
+		}
+	}
+	for _, e := range batch {
+		if e.change == update {
+			if err := s.one(ctx, e, kind.replace(ctx, s.session, e)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// land waits for a batch that is being stored.
+func (s *storer) land(ctx context.Context) error {
+	f := <-s.landed
+	s.flying--
+	var dup *store.DuplicateError
+	switch {
+	case f.err == nil:
+		for _, e := range f.batch {
+			if err := s.one(ctx, e, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	case !errors.As(f.err, &dup):
+		if s.failure == nil {
+			s.failure = f.err
+		}
+		return f.err
+	}
+	// Somebody else stored some of these meanwhile.
+	s.isEmpty[f.kind.name()] = false
+	for _, e := range f.batch {
+		e.change, e.old = undecided, nil
+	}
+	if err := f.kind.compare(ctx, s.session, f.batch); err != nil {
+		return err
+	}
+	for _, e := range f.batch {
+		var err error
+		switch {
+		case len(e.errs) > 0:
+			s.failed(e)
+			continue
+		case e.change == create:
+			err = f.kind.insert(ctx, s.session, []*entry{e})
+		case e.change == update:
+			err = f.kind.replace(ctx, s.session, e)
+		}
+		if err := s.one(ctx, e, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// one counts an entry that was stored, or could not be.
+func (s *storer) one(ctx context.Context, e *entry, err error) error {
+	var dup *store.DuplicateError
+	switch {
+	case errors.As(err, &dup):
+		for _, f := range dup.Fields {
+			e.errs.Add(f, "duplicate", "another %s of the organization has the same %s by now", e.kind.name(), f)
+		}
+		s.failed(e)
+		return nil
+	case errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrNotFound):
+		s.fail(e, "line", "the record was changed by somebody else at the same moment")
+		return nil
+	case err != nil:
+		return err
+	}
+	c := s.tally.of(e.kind.name())
+	switch e.change {
+	case create:
+		c.Created++
+	case update:
+		c.Updated++
+	default:
+		c.Unchanged++
+	}
+	return s.finish(ctx, e)
+}
+
+// finish lets go on what waited for the entry.
+func (s *storer) finish(ctx context.Context, e *entry) error {
+	s.done.add(e.line)
+	waiting := s.pending[int32(e.line)]
+	delete(s.pending, int32(e.line))
+	s.held -= len(waiting)
+	for _, w := range waiting {
+		if err := s.line(ctx, w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *storer) fail(e *entry, field, message string) {
+	e.errs.Add(field, "conflict", "%s", message)
+	s.failed(e)
+}
+
+// failed counts an entry that could not be stored, and those that refer to it.
+func (s *storer) failed(e *entry) {
+	if s.bad.has(e.line) {
+		return
+	}
+	name := ""
+	if e.kind != nil {
+		name = e.kind.name()
+	}
+	s.bad.add(e.line)
+	s.tally.of(name).Failed++
+	s.tally.problem(e.line, name, e.errs)
+	if s.opt.Bad != nil && e.text != "" {
+		if _, err := s.opt.Bad.Write(s.feed.original(rawLine{text: e.text})); err != nil && s.failure == nil {
+			s.failure = fmt.Errorf("writing a bad line: %w", err)
+		}
+	}
+	waiting := s.pending[int32(e.line)]
+	delete(s.pending, int32(e.line))
+	s.held -= len(waiting)
+	for _, w := range waiting {
+		w.errs = append(w.errs, api.FieldError{Field: "line", Code: "unknown", Message: fmt.Sprintf("it refers to line %d, which could not be stored", e.line)})
+		s.failed(w)
+	}
+}
+
+// settle stores everything that can be stored now.
+func (s *storer) settle(ctx context.Context) error {
+	for {
+		for _, k := range s.kinds {
+			if err := s.sort(ctx, k.name()); err != nil {
+				return err
+			}
+		}
+		for _, k := range s.kinds {
+			if err := s.flush(ctx, k.name()); err != nil {
+				return err
+			}
+		}
+		for s.flying > 0 {
+			if err := s.land(ctx); err != nil {
+				return err
+			}
+		}
+		busy := false
+		for _, k := range s.kinds {
+			busy = busy || len(s.ready[k.name()])+len(s.fresh[k.name()]) > 0
+		}
+		if !busy {
+			return s.failure
+		}
+	}
+}

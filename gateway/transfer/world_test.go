@@ -1,0 +1,156 @@
+package transfer
+
+import (
+	"bytes"
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"tenantry/backends/campaigns"
+	"tenantry/backends/compliance"
+	"tenantry/backends/contacts"
+	"tenantry/backends/files"
+	"tenantry/backends/forms"
+	"tenantry/backends/objects"
+	"tenantry/backends/store"
+	"tenantry/backends/store/sqlite"
+	"tenantry/crypto/keyring"
+	"tenantry/reports"
+	"tenantry/tenants"
+	"tenantry/tenants/people"
+)
+
+// world is a program with an embedded store.
+type world struct {
+	t       testing.TB
+	engine  *sqlite.Engine
+	deps    Deps
+	service *Service
+}
+
+func newWorld(t testing.TB) *world {
+	t.Helper()
+	ctx := t.Context()
+	dir := t.TempDir()
+	engine, err := sqlite.Open(ctx, sqlite.Options{Dir: filepath.Join(dir, "data")})
+	check(t, err)
+	t.Cleanup(func() {
+		if err := engine.Close(); err != nil {
+			t.Errorf("closing the engine: %v", err)
+		}
+	})
+	ring, err := keyring.Create(filepath.Join(dir, "keyring"))
+	check(t, err)
+	var d Deps
+	org, err := tenants.NewKinds()
+	check(t, err)
+	d.People, err = people.NewKinds()
+	check(t, err)
+	d.Contacts, err = contacts.NewKinds()
+	check(t, err)
+	d.Files, err = files.NewKinds()
+	check(t, err)
+	d.Objects, err = objects.NewKinds()
+	check(t, err)
+	d.Forms, err = forms.NewKinds()
+	check(t, err)
+	d.Campaigns, err = campaigns.NewKinds()
+	check(t, err)
+	d.Compliance, err = compliance.NewKinds()
+	check(t, err)
+	d.Reports, err = reports.NewKinds()
+	check(t, err)
+	var tenant []*store.Spec
+	for _, specs := range [][]*store.Spec{
+		d.Contacts.Specs(), d.Files.Specs(), d.Objects.Specs(), d.Forms.Specs(), d.Campaigns.Specs(), d.Compliance.Specs(), d.Reports.Specs(),
+	} {
+		tenant = append(tenant, specs...)
+	}
+	st := store.New(store.Options{Engine: engine, Control: append(org.Specs(), d.People.Specs()...), Tenant: tenant})
+	d.Directory, err = tenants.NewDirectory(ctx, tenants.DirectoryOptions{Store: st, Kinds: org, Keyring: ring})
+	check(t, err)
+	d.ContactsModule = contacts.New(d.Contacts, contacts.Deps{Keys: d.Directory})
+	d.ReportsModule = reports.New(d.Reports, reports.Deps{Classes: []reports.Class{
+		reports.NewContactsClass(d.Contacts.Contacts.Table, nil), reports.NewRecordsClass(d.Objects.Records.Table, nil),
+		reports.NewSubmissionsClass(d.Forms.Submissions.Table, nil), reports.NewFilesClass(d.Files.Files.Table),
+		reports.NewCampaignsClass(d.Campaigns.Campaigns.Table),
+	}})
+	return &world{t: t, engine: engine, deps: d, service: New(d)}
+}
+
+// org makes an organization.
+func (w *world) org(slug string) *tenants.Tenant {
+	w.t.Helper()
+	t, err := w.deps.Directory.Create(w.t.Context(), tenants.NewOrganization{Slug: slug, Name: "Organization"})
+	check(w.t, err)
+	return t
+}
+
+func (w *world) load(t *tenants.Tenant, bundle string, o ImportOptions) (Report, error) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	defer cancel()
+	return w.service.Import(ctx, t, BytesSource([]byte(bundle)), o)
+}
+
+// mustLoad imports a bundle that has no bad line.
+func (w *world) mustLoad(t *tenants.Tenant, bundle string) Report {
+	w.t.Helper()
+	r, err := w.load(t, bundle, ImportOptions{})
+	if err != nil {
+		w.t.Fatalf("import: %v\n%v", err, r.Problems)
+	}
+	return r
+}
+
+func (w *world) dump(t *tenants.Tenant, reveal bool) string {
+	w.t.Helper()
+	fresh, err := w.deps.Directory.BySlug(w.t.Context(), t.Org.Slug)
+	check(w.t, err)
+	var out bytes.Buffer
+	_, err = w.service.Export(w.t.Context(), fresh, &out, ExportOptions{RevealSecrets: reveal})
+	check(w.t, err)
+	return out.String()
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// complete holds lines of every kind, each before what it refers to.
+const complete = `{"kind":"custom_report","id":"0000000000000000000000e1","pid":"pub-e1","title":"By country","class":"Contacts","query":{"group_by":[{"field":"country"}],"measures":[{"op":"count"}],"sort":["-count"],"limit":100},"input":{"country":{"rule":"locked","value":"DE"}},"secure":true,"portal_visible":false,"shareable":true,"exportable":true,"visual":"bar","visual_props":{"stacked":true},"child_reports":["0000000000000000000000e2"],"teams":["0000000000000000000000a1"]}
+{"kind":"custom_report","id":"0000000000000000000000e2","pid":"pub-e2","title":"Trees","class":"Records","source":"tree","query":{"fields":["species"]},"secure":false,"portal_visible":true,"exportable":false}
+{"kind":"campaign","id":"0000000000000000000000d1","name":"Gold","filter":{"plan":"gold","or":[{"country":"DE"},{"age":{"gt":30}}]},"teams":["0000000000000000000000a1"]}
+{"kind":"file","id":"0000000000000000000000f1","pid":"pub-f1","filename":"scan.pdf","mimetype":"application/pdf","hash":"ab12","folder_id":"0000000000000000000000c2","contact_id":"0000000000000000000000b1","user_id":7,"type":"scan","teams":["0000000000000000000000a1"],"deleted":true,"created_at":"2024-01-02T03:04:05.678Z"}
+{"kind":"folder","id":"0000000000000000000000c2","name":"2024","folder_id":"0000000000000000000000c1","user_id":7,"deleted":false,"created_at":"2024-01-02T03:04:05.006Z","updated_at":"2024-01-02T03:04:05.007Z"}
+{"kind":"folder","id":"0000000000000000000000c1","name":"Letters","folder_id":null,"user_id":7,"teams":["0000000000000000000000a1"],"deleted":false}
+{"kind":"submission","id":"000000000000000000000081","form":"000000000000000000000091","values":{"form_name":"a","why":"because","pin":"4321"}}
+{"kind":"record","id":"000000000000000000000071","object":"tree","values":{"species":"Oak","height":12.50,"code":"secret-tree"},"external_id":"t-1"}
+{"kind":"contact","id":"0000000000000000000000b1","email":"ada@example.com","first_name":"Ada","last_name":"Löwe","phone":"+49 30 1234","country":"DE","city":"Köln","status":"active","tags":["x","y"],"fields":{"plan":"gold","age":36,"ssn":"123-45-6789"},"teams":["0000000000000000000000a1"],"external_id":"c-1"}
+{"kind":"compliance_settings","enabled":true,"lesson_tags_all":["a"],"lesson_tags_any":["b","c"],"submission_enabled":false}
+{"kind":"form_collection","id":"000000000000000000000091","name":"apply","label":"Apply","label_plural":"Applications","schema":{"why":{"title":"Why","type":"LongText"},"pin":{"title":"Pin","type":"Encrypted"}},"email_alerts":{"enabled":true,"recipients":["a@example.com"],"subject":"New"},"standalone":true,"external_id":"f-1","external_created_at":"2020-01-01","external_updated_at":"2020-01-02"}
+{"kind":"custom_object","id":"000000000000000000000061","name":"tree","label":"Tree","label_plural":"Trees","schema":{"species":{"title":"Species","type":"Text","required":true},"height":{"title":"Height","type":"Number"},"code":{"title":"Code","type":"Encrypted"}}}
+{"kind":"contact_field","key":"plan","title":"Plan","type":"Select"}
+{"kind":"contact_field","key":"age","title":"Age","type":"Number"}
+{"kind":"contact_field","key":"ssn","title":"SSN","type":"Encrypted"}
+{"kind":"user","id":7,"name":"Grace","email":"Grace@example.com","roles":["reader","admin"],"permissions":["contacts"],"teams":["0000000000000000000000a1"],"active":false}
+{"kind":"role","name":"reader","label":"Reader","permissions":["view_users","contacts"]}
+{"kind":"team","id":"0000000000000000000000a1","name":"North"}
+{"kind":"organization","name":"Acme","features":{"teams":true},"settings":{"require_public_encryption_key":true},"limits":{"folder_children":50}}
+`
+
+// lines returns the lines of a kind in a bundle.
+func lines(bundle, kind string) []string {
+	var out []string
+	for line := range strings.Lines(bundle) {
+		if sniff([]byte(line)) == kind {
+			out = append(out, line)
+		}
+	}
+	return out
+}

@@ -25,6 +25,7 @@ import (
 	"tenantry/config"
 	"tenantry/crypto/keyring"
 	"tenantry/gateway/audit"
+	"tenantry/gateway/transfer"
 	"tenantry/reports"
 	"tenantry/tenants"
 	"tenantry/tenants/keys"
@@ -55,6 +56,7 @@ type Services struct {
 	audit     *audit.Log
 	kinds     kinds
 	modules   *modules
+	transfer  *transfer.Service
 	port      string // of the public listener, for addresses in answers
 }
 

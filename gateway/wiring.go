@@ -18,6 +18,7 @@ import (
 	"tenantry/crypto/passwords"
 	"tenantry/gateway/api"
 	"tenantry/gateway/console"
+	"tenantry/gateway/transfer"
 	"tenantry/reports"
 	"tenantry/tenants"
 	"tenantry/tenants/keys"
@@ -107,6 +108,11 @@ func (s *Services) openModules() {
 		},
 	})
 	s.modules = m
+	s.transfer = transfer.New(transfer.Deps{
+		Directory: s.directory, People: k.people, Contacts: k.contacts, ContactsModule: m.contacts, Files: k.files,
+		Objects: k.objects, Forms: k.forms, Campaigns: k.campaigns, Compliance: k.compliance, Reports: k.reports,
+		ReportsModule: m.reports,
+	})
 }
 
 // fileHost returns where the bytes of an organization's files are served.

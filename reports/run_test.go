@@ -82,6 +82,10 @@ func TestGroupedReports(t *testing.T) {
 			"a limit that is not reached", `{"filter":{"country":"US","vip":true},"fields":["age"],"limit":15}`,
 			[]string{"age:number"}, `[[10],[30],[50]]`, 15, false,
 		},
+		{
+			"as many groups as the limit", `{"group_by":[{"field":"status"}],"limit":2}`,
+			[]string{"status:text"}, `[["active"],["lapsed"]]`, 2, false,
+		},
 		{"nothing", `{"filter":{"country":"XX"},"fields":["age"]}`, []string{"age:number"}, `[]`, 0, false},
 	}
 	for _, test := range tests {
@@ -242,5 +246,12 @@ func TestRunsAreStoppedInTime(t *testing.T) {
 	_, err := w.module.Open(ctx, w.tenant, reports.SharedRequest{PID: r.PID})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("a caller who left is told %v", err)
+	}
+	patient := newWorld(t, nil, func(_ *world, d *reports.Deps) { d.Classes = append(d.Classes, slowClass{}) })
+	r = patient.add(`{"class":"Slow"}`)
+	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := patient.module.Open(ctx, patient.tenant, reports.SharedRequest{PID: r.PID}); api.ProblemOf(err).Code != 503 {
+		t.Errorf("where the whole call ran out of time it is told %v", err)
 	}
 }

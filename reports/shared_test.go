@@ -195,6 +195,8 @@ func TestJ4_SecureReportsNeedATokenAndTakeNoProvider(t *testing.T) {
 	r := w.add(lockedReport)
 	w.open(r, "").denied(t)
 	w.open(r, "token=").denied(t)
+	// Whether a child exists is nobody's business without a token either.
+	w.call("reports.shared", map[string]string{"pid": r.PID, "report_id": "nothing"}, "", "", anyone()).denied(t)
 	good := token(w.share(r, `{"params":{"region":"DE"}}`))
 	for _, name := range []string{"store", "warehouse", "nothing"} {
 		w.open(r, good+"&provider="+name).failed(t, 422, "provider cannot be chosen")
@@ -316,6 +318,8 @@ func TestJ6_RevokedAndRotatedTokensAreDead(t *testing.T) {
 	revoke("reports.revoke_share", id)
 	revoke("reports.revoke_share", id)
 	w.refused(r, "revoked", first)
+	revoke("reports.revoke_share", "0-another")
+	w.refused(r, "revoked", first)
 	if !lives(second) {
 		t.Error("another token died with it")
 	}
@@ -345,6 +349,22 @@ func TestJ6_RevokedAndRotatedTokensAreDead(t *testing.T) {
 	w.now = w.now.Add(time.Second)
 	w.refused(r, "expired", third)
 	w.call("reports.revoke_share", map[string]string{"id": r.ID}, "", "", keeper()).failed(t, 404, "Share not found")
+
+	revocations := func() int {
+		return len(must[[]reports.Revocation](t)(w.kinds.Revocations.In(w.tenant.Workspace()).Find(t.Context(), store.Query{})))
+	}
+	if n := revocations(); n != 4 {
+		t.Errorf("%d revocations are kept, want two tokens and the last two generations", n)
+	}
+	w.now = w.now.AddDate(2, 0, 0)
+	revoke("reports.revoke_shares", "")
+	revoke("reports.revoke_shares", "")
+	if n := revocations(); n != 2 {
+		t.Errorf("%d revocations are kept after two years, want the last two generations", n)
+	}
+	if fourth := issue(); !lives(fourth) {
+		t.Error("a token issued after it all is dead")
+	}
 }
 
 func TestJ7_HeadersKeepTheAnswerPrivate(t *testing.T) {

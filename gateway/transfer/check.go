@@ -199,7 +199,7 @@ func (im *importer) register(e *entry) {
 		e.id = e.digest.repeat(int(n)).id()
 	}
 	e.kind.references(e, func(field, target string, id *string) {
-		if *id != "" && !im.session.named[target].definition() {
+		if *id != "" && !im.named[target].definition() {
 			im.edges = append(im.edges, edge{int32(e.line), e.kind, field, target, keyOf(*id)})
 		}
 	})

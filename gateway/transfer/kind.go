@@ -3,6 +3,8 @@ package transfer
 import (
 	"bytes"
 	"context"
+	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,6 +19,9 @@ type kind[T any] struct {
 	meta    func(*T) *store.Meta
 	defines bool
 	control bool // the records live in the organization's part of the control workspace
+	// shared: identifiers are unique among all organizations, so that one which another
+	// organization has must be replaced.
+	shared  bool
 	fields  []field[T]
 	uniques []unique[T]
 	refs    func(rec *T, visit func(field, target string, id *string))
@@ -230,6 +235,9 @@ func (k *kind[T]) find(ctx context.Context, s *session, batch []*entry) (stored[
 	for _, e := range batch {
 		if e.id != "" {
 			ids = append(ids, e.id)
+			if k.shared {
+				ids = append(ids, s.ownID(e.id))
+			}
 		}
 	}
 	if len(ids) > 0 {
@@ -266,6 +274,9 @@ func (k *kind[T]) find(ctx context.Context, s *session, batch []*entry) (stored[
 }
 
 func (k *kind[T]) compare(ctx context.Context, s *session, batch []*entry) error {
+	for _, e := range batch {
+		k.relink(s, e)
+	}
 	if s.isEmpty[k.label] {
 		for _, e := range batch {
 			if e.change == undecided {
@@ -282,7 +293,7 @@ func (k *kind[T]) compare(ctx context.Context, s *session, batch []*entry) error
 		if e.change != undecided {
 			continue
 		}
-		if k.match(&found, e); len(e.errs) > 0 {
+		if k.match(s, &found, e); len(e.errs) > 0 {
 			continue
 		}
 		if err := k.merge(ctx, s, e); err != nil {
@@ -292,12 +303,27 @@ func (k *kind[T]) compare(ctx context.Context, s *session, batch []*entry) error
 	return nil
 }
 
+// relink puts the organization's own identifiers in place of the bundle's.
+func (k *kind[T]) relink(s *session, e *entry) {
+	if k.refs == nil || len(s.alias) == 0 {
+		return
+	}
+	k.refs(e.rec.(*T), func(_, _ string, id *string) {
+		if own, ok := s.alias[*id]; ok {
+			*id = own
+		}
+	})
+}
+
 // match finds the record that the entry is, and what it would collide with.
-func (k *kind[T]) match(found *stored[T], e *entry) {
+func (k *kind[T]) match(s *session, found *stored[T], e *entry) {
 	rec := e.rec.(*T)
 	var old *T
 	if e.id != "" {
 		old = found.byID[e.id]
+		if old == nil && k.shared {
+			old = found.byID[s.ownID(e.id)]
+		}
 	}
 	for pass := range 2 { // identities first: they decide what a collision is
 		for i := range k.uniques {
@@ -379,7 +405,24 @@ func (k *kind[T]) insert(ctx context.Context, s *session, batch []*entry) error 
 			return err
 		}
 	}
-	return k.records.In(k.workspace(s)).Insert(ctx, recs...)
+	c := k.records.In(k.workspace(s))
+	if !k.shared {
+		return c.Insert(ctx, recs...)
+	}
+	for i, rec := range recs {
+		err := c.Insert(ctx, rec)
+		var dup *store.DuplicateError
+		if errors.As(err, &dup) && slices.Contains(dup.Fields, "id") {
+			id := s.ownID(batch[i].id)
+			s.alias[batch[i].id] = id
+			k.meta(rec).ID = id
+			err = c.Insert(ctx, rec)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (k *kind[T]) replace(ctx context.Context, s *session, e *entry) error {

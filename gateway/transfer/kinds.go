@@ -96,6 +96,16 @@ func schemaField[T any](at func(*T) *schema.Fields) field[T] {
 	}, func(to, from *T) { *at(to) = *at(from) })
 }
 
+// visitor is called with a reference of a record: the field, the kind it leads to, and
+// the identifier, which it may replace.
+type visitor = func(field, target string, id *string)
+
+func visitTeams(teams []string, visit visitor) {
+	for i := range teams {
+		visit("teams", kindTeam, &teams[i])
+	}
+}
+
 func checkTeams(v *view, e *entry, teams []string) {
 	for _, id := range teams {
 		if !v.teams[id] {
@@ -236,6 +246,7 @@ func contactKind(d *Deps) handler {
 	type T = contacts.Contact
 	k := &kind[T]{
 		label: kindContact, records: d.Contacts.Contacts, meta: (*T).StoreMeta,
+		refs:        func(r *T, visit visitor) { visitTeams(r.Teams, visit) },
 		uniques:     []unique[T]{{field: "external_id", value: func(r *T) string { return r.ExternalID }, identity: always}},
 		secrets:     func(r *T) *map[string]string { return &r.Secrets },
 		values:      func(r *T) *map[string]any { return &r.Fields },
@@ -272,7 +283,10 @@ func folderKind(d *Deps) handler {
 	type T = files.Folder
 	k := &kind[T]{
 		label: kindFolder, records: d.Files.Folders, meta: (*T).StoreMeta,
-		refs: func(r *T, visit func(field, target string, id *string)) { visit("folder_id", kindFolder, &r.FolderID) },
+		refs: func(r *T, visit visitor) {
+			visit("folder_id", kindFolder, &r.FolderID)
+			visitTeams(r.Teams, visit)
+		},
 		fields: documentFields((*T).StoreMeta,
 			textField("name", short, func(r *T) *string { return &r.Name }).must(),
 			idField("folder_id", func(r *T) *string { return &r.FolderID }),
@@ -293,9 +307,10 @@ func fileKind(d *Deps) handler {
 	k := &kind[T]{
 		label: kindFile, records: d.Files.Files, meta: (*T).StoreMeta,
 		uniques: []unique[T]{{field: "pid", value: func(r *T) string { return r.PID }, identity: withoutID}},
-		refs: func(r *T, visit func(field, target string, id *string)) {
+		refs: func(r *T, visit visitor) {
 			visit("folder_id", kindFolder, &r.FolderID)
 			visit("contact_id", kindContact, &r.ContactID)
+			visitTeams(r.Teams, visit)
 		},
 		fill: func(r *T) {
 			if r.PID == "" {
@@ -357,7 +372,7 @@ func submissionKind(d *Deps) handler {
 	type T = forms.Submission
 	k := &kind[T]{
 		label: kindSubmission, records: d.Forms.Submissions, meta: (*T).StoreMeta,
-		refs:        func(r *T, visit func(field, target string, id *string)) { visit("form", kindForm, &r.Form) },
+		refs:        func(r *T, visit visitor) { visit("form", kindForm, &r.Form) },
 		secrets:     func(r *T) *map[string]string { return &r.Secrets },
 		values:      func(r *T) *map[string]any { return &r.Values },
 		secretNames: func(v *view, r *T) func(string) bool { return secretIn(v.forms[r.Form]) },
@@ -384,6 +399,7 @@ func campaignKind(d *Deps) handler {
 	type T = campaigns.Campaign
 	k := &kind[T]{
 		label: kindCampaign, records: d.Campaigns.Campaigns, meta: (*T).StoreMeta,
+		refs: func(r *T, visit visitor) { visitTeams(r.Teams, visit) },
 		fields: documentFields((*T).StoreMeta,
 			textField("name", short, func(r *T) *string { return &r.Name }).must(),
 			jsonField("filter", func(r *T, v value, errs *api.Errors) { r.Filter = v.raw() }, func(r *T) any {
@@ -426,13 +442,14 @@ func reportKind(d *Deps) handler {
 	k := &kind[T]{
 		label: kindReport, records: d.Reports.Reports, meta: (*T).StoreMeta,
 		uniques: []unique[T]{{field: "pid", value: func(r *T) string { return r.PID }, identity: withoutID}},
-		refs: func(r *T, visit func(field, target string, id *string)) {
+		refs: func(r *T, visit visitor) {
 			for i := range r.ChildReports {
 				visit("child_reports", kindReport, &r.ChildReports[i])
 			}
 			if r.Class == "Submissions" {
 				visit("source", kindForm, &r.Source)
 			}
+			visitTeams(r.Teams, visit)
 		},
 		fill: func(r *T) {
 			if r.PID == "" {

@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 
 	"tenantry/backends/campaigns"
 	"tenantry/backends/compliance"
@@ -91,6 +92,10 @@ func (s *Service) session(t *tenants.Tenant, progress func(Progress)) *session {
 // that were good could not be stored; *InterruptedError where it ended while storing;
 // what reading the source returns; store.ErrUnavailable.
 func (s *Service) Import(ctx context.Context, t *tenants.Tenant, src Source, o ImportOptions) (Report, error) {
+	t, err := s.deps.Directory.BySlug(ctx, t.Org.Slug) // as it is now
+	if err != nil {
+		return newTally().report(), err
+	}
 	session := s.session(t, o.Progress)
 	return session.run(ctx, &bundle{session: session, src: src}, o)
 }
@@ -108,6 +113,10 @@ type ExportOptions struct {
 // Errors: what w returns, store.ErrUnavailable, and fields.ErrCorrupt where a secret that
 // is to be revealed cannot be opened.
 func (s *Service) Export(ctx context.Context, t *tenants.Tenant, w io.Writer, o ExportOptions) (Report, error) {
+	t, err := s.deps.Directory.BySlug(ctx, t.Org.Slug) // as it is now
+	if err != nil {
+		return newTally().report(), err
+	}
 	session := s.session(t, o.Progress)
 	session.vault.reveal = o.RevealSecrets
 	m := &session.meter
@@ -137,6 +146,12 @@ func (s *Service) Export(ctx context.Context, t *tenants.Tenant, w io.Writer, o 
 	}
 	m.end()
 	return session.tally.report(), nil
+}
+
+// ownID returns the identifier that stands in the organization for one that another
+// organization has already. It is always the same.
+func (s *session) ownID(id string) string {
+	return claimOf("own", id, "", strconv.FormatInt(s.tenant.Org.OrgID, 10)).id()
 }
 
 // IncompleteError says that lines which were good could not be stored, because others

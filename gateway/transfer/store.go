@@ -73,15 +73,21 @@ func (im *importer) store(ctx context.Context) error {
 }
 
 func (s *storer) all(ctx context.Context) error {
-	for _, e := range s.definitions {
-		if !s.bad.has(e.line) && !s.done.has(e.line) {
-			if err := s.put(ctx, e); err != nil {
-				return err
-			}
-			if err := s.settle(ctx); err != nil { // later definitions refer to earlier ones
+	for i, e := range s.definitions {
+		if i > 0 && s.definitions[i-1].kind != e.kind { // later kinds refer to earlier ones
+			if err := s.settle(ctx); err != nil {
 				return err
 			}
 		}
+		if s.bad.has(e.line) || s.done.has(e.line) {
+			continue
+		}
+		if err := s.put(ctx, e); err != nil {
+			return err
+		}
+	}
+	if err := s.settle(ctx); err != nil {
+		return err
 	}
 	for first := true; first || s.again; first = false {
 		s.again = false
@@ -203,21 +209,17 @@ func (s *storer) line(ctx context.Context, e *entry) error {
 	return nil
 }
 
-// waitsFor returns a line that must be stored before the entry. It also puts the
-// organization's own identifiers in place of the bundle's.
+// waitsFor returns a line that must be stored before the entry.
 func (s *storer) waitsFor(e *entry) (bool, int32) {
 	wait, on := false, int32(0)
 	e.kind.references(e, func(_, target string, id *string) {
-		if *id == "" {
-			return
+		if *id == "" || s.named[target].definition() {
+			return // definitions are stored first
 		}
 		if line, inside := s.lineOf[target][keyOf(*id)]; inside && !s.done.has(int(line)) && line != int32(e.line) {
 			if target != e.kind.name() || !s.inReady[line] {
 				wait, on = true, line
 			}
-		}
-		if other, ok := s.alias[*id]; ok {
-			*id = other
 		}
 	})
 	return wait, on

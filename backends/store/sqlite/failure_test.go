@@ -118,7 +118,7 @@ func TestLongQueriesAreInterrupted(t *testing.T) {
 			e := openEngine(t, Options{Readers: 1})
 			p := people()
 			ws := openWorkspace(t, e, "w", p)
-			fill(t, ws, p, 5_000)
+			fill(t, ws, p, 2_500)
 			if c.timeout > 0 {
 				e.opts.QueryTimeout = c.timeout
 			}
@@ -144,12 +144,12 @@ func TestInterruptedWriteLeavesNothing(t *testing.T) {
 	e := openEngine(t, Options{})
 	c := people()
 	ws := openWorkspace(t, e, "w", c)
-	batch := make([]driver.Write, 30_000)
+	batch := make([]driver.Write, 12_000)
 	for i := range batch {
 		batch[i] = person(c, i)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(100*time.Millisecond, cancel)
+	time.AfterFunc(50*time.Millisecond, cancel)
 	if err := ws.Write(ctx, batch); !errors.Is(err, context.Canceled) {
 		t.Fatalf("Write: %v", err)
 	}

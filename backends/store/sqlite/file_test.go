@@ -187,7 +187,7 @@ func TestOpenFilesAreBounded(t *testing.T) {
 	var wg sync.WaitGroup
 	for w := range workers {
 		wg.Go(func() {
-			for i := range 40 {
+			for i := range 20 {
 				ws := all[(w*5+i)%names]
 				if err := ws.Write(t.Context(), []driver.Write{person(c, w*1000+i)}); err != nil {
 					t.Errorf("Write: %v", err)
@@ -213,8 +213,8 @@ func TestOpenFilesAreBounded(t *testing.T) {
 		}
 		total += n
 	}
-	if total != workers*40 {
-		t.Errorf("%d documents, want %d", total, workers*40)
+	if total != workers*20 {
+		t.Errorf("%d documents, want %d", total, workers*20)
 	}
 }
 

@@ -1,0 +1,28 @@
+package gateway
+
+import (
+	"tenantry/backends/store"
+	"tenantry/gateway/control"
+	"tenantry/gateway/transfer"
+	"tenantry/tenants"
+	"tenantry/tenants/keys"
+	"tenantry/tenants/people"
+)
+
+// Directory returns who the organizations are, for programs that embed the gateway.
+func (s *Services) Directory() *tenants.Directory { return s.directory }
+
+// People returns users, roles, teams and service accounts.
+func (s *Services) People() *people.Service { return s.people }
+
+// Keys returns the API keys.
+func (s *Services) Keys() *keys.Service { return s.keys }
+
+// Store returns the documents of all organizations. Whoever holds it is trusted with them.
+func (s *Services) Store() *store.Store { return s.store }
+
+// Transfer returns import and export.
+func (s *Services) Transfer() *transfer.Service { return s.transfer }
+
+// Commands returns a client of the commands within this process. The caller closes it.
+func (s *Services) Commands() *control.Client { return control.InProcess(s.Control()) }

@@ -1,0 +1,317 @@
+// Package gatewaytest starts the real gateway for tests: the App with its engines on a
+// free port and a data folder of its own. Every answer read through it is held against
+// the OpenAPI document.
+package gatewaytest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tenantry/config"
+	"tenantry/gateway"
+	"tenantry/gateway/control"
+	"tenantry/gateway/openapi/openapitest"
+	"tenantry/gateway/transfer"
+	"tenantry/tenants"
+)
+
+// Gateway is a running gateway.
+type Gateway struct {
+	App      *gateway.App
+	Config   config.Config
+	Commands *control.Client
+	Log      *Buffer
+
+	validator *openapitest.Validator
+	client    *http.Client
+}
+
+// Option changes the settings or the options of a gateway before it starts.
+type Option func(*config.Config, *gateway.Options)
+
+// Start runs a gateway until the test ends. With TENANTRY_TEST_REDIS_URL set it uses that
+// server instead of the in-process one.
+func Start(t testing.TB, options ...Option) *Gateway {
+	t.Helper()
+	cfg := config.Default()
+	cfg.Data, cfg.Listen, cfg.AdminListen = t.TempDir(), "127.0.0.1:0", "127.0.0.1:0"
+	if text := os.Getenv("TENANTRY_TEST_REDIS_URL"); text != "" {
+		u, err := url.Parse(text)
+		if err != nil {
+			t.Fatalf("TENANTRY_TEST_REDIS_URL: %v", err)
+		}
+		cfg.Redis.Addrs = []string{u.Host}
+	}
+	log := &Buffer{}
+	o := gateway.Options{Log: slog.New(slog.NewJSONHandler(log, nil)), Version: "test", Holder: "a test"}
+	for _, option := range options {
+		option(&cfg, &o)
+	}
+	app, err := gateway.New(t.Context(), cfg, o)
+	if err != nil {
+		t.Fatalf("starting the gateway: %v", err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- app.Run(ctx) }()
+	g := &Gateway{App: app, Config: cfg, Commands: app.Commands(), Log: log}
+	g.client = &http.Client{
+		Transport:     &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true},
+		Timeout:       30 * time.Second,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	t.Cleanup(func() {
+		g.client.CloseIdleConnections()
+		_ = g.Commands.Close() // the App's own end matters
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("the gateway ended with: %v", err)
+		}
+		if err := app.Close(); err != nil {
+			t.Errorf("closing the gateway: %v", err)
+		}
+	})
+	document := g.raw(t, http.MethodGet, "any.localhost", "/api/openapi.json", nil, nil)
+	g.validator = openapitest.NewValidator(t, document.Body)
+	return g
+}
+
+// URL returns the address of a path, without the organization: set Host as well.
+func (g *Gateway) URL(path string) string { return "http://" + g.App.Addr().String() + path }
+
+// Org creates an organization. Features name what is switched on.
+func (g *Gateway) Org(t testing.TB, slug string, features ...string) *Org {
+	t.Helper()
+	name := "Organization " + slug
+	change := control.OrganizationChange{Slug: slug, Name: &name, Features: map[string]bool{}}
+	for _, f := range features {
+		change.Features[f] = true
+	}
+	if _, err := g.Commands.CreateOrganization(t.Context(), change); err != nil {
+		t.Fatalf("creating organization %s: %v", slug, err)
+	}
+	return &Org{Gateway: g, Slug: slug, Host: slug + ".localhost"}
+}
+
+// Org is one organization of a running gateway.
+type Org struct {
+	*Gateway
+	Slug string
+	Host string
+}
+
+// Tenant returns the organization as the store has it now.
+func (o *Org) Tenant(t testing.TB) *tenants.Tenant {
+	t.Helper()
+	tenant, err := o.App.Directory().BySlug(t.Context(), o.Slug)
+	if err != nil {
+		t.Fatalf("organization %s: %v", o.Slug, err)
+	}
+	return tenant
+}
+
+// Import stores the lines of a bundle; every line is a JSON object.
+func (o *Org) Import(t testing.TB, lines ...string) {
+	t.Helper()
+	source := transfer.BytesSource([]byte(strings.Join(lines, "\n") + "\n"))
+	report, err := o.App.Transfer().Import(t.Context(), o.Tenant(t), source, transfer.ImportOptions{})
+	if err != nil || report.Failed > 0 {
+		t.Fatalf("importing into %s: %v %+v", o.Slug, err, report.Problems)
+	}
+}
+
+// Key issues a server_full key with those permissions and returns its token.
+func (o *Org) Key(t testing.TB, permissions ...tenants.Permission) string {
+	t.Helper()
+	return o.KeyWith(t, func(k *control.NewKey) {
+		for _, p := range permissions {
+			k.Permissions = append(k.Permissions, string(p))
+		}
+	}).Token
+}
+
+// KeyWith issues a key that change describes; it starts as a server_full one without permissions.
+func (o *Org) KeyWith(t testing.TB, change func(*control.NewKey)) control.IssuedKey {
+	t.Helper()
+	n := control.NewKey{Org: o.Slug, Name: "key " + o.App.Store().NewID(), Kind: string(tenants.ServerFull)}
+	change(&n)
+	issued, err := o.Commands.CreateKey(t.Context(), n)
+	if err != nil {
+		t.Fatalf("creating a key of %s: %v", o.Slug, err)
+	}
+	return issued.Key
+}
+
+// Password is that of every person made by Person.
+const Password = "correct horse battery staple"
+
+// Person makes a user and returns the session cookie of a sign-in.
+func (o *Org) Person(t testing.TB, email string, change func(*control.NewUser)) (control.User, *http.Cookie) {
+	t.Helper()
+	n := control.NewUser{Org: o.Slug, Name: "Person " + email, Email: email, Password: Password}
+	if change != nil {
+		change(&n)
+	}
+	user, err := o.Commands.CreateUser(t.Context(), n)
+	if err != nil {
+		t.Fatalf("creating user of %s: %v", o.Slug, err)
+	}
+	answer := o.Do(t, http.MethodPost, "/auth/sign-in", JSON(map[string]string{"email": email, "password": Password}))
+	for _, line := range answer.Header.Values("Set-Cookie") {
+		if cookie, err := http.ParseSetCookie(line); err == nil {
+			return user.User, cookie
+		}
+	}
+	t.Fatalf("signing in as %s: %d %s", email, answer.Code, answer.Body)
+	return control.User{}, nil
+}
+
+// Request changes a request before it is sent.
+type Request func(*http.Request)
+
+// WithKey sends the API key.
+func WithKey(token string) Request { return Header("x-service-token", token) }
+
+// Header adds a header.
+func Header(name, value string) Request {
+	return func(r *http.Request) { r.Header.Add(name, value) }
+}
+
+// Cookie sends a session cookie.
+func Cookie(c *http.Cookie) Request {
+	return func(r *http.Request) { r.AddCookie(&http.Cookie{Name: c.Name, Value: c.Value}) } //nolint:gosec // of a request
+}
+
+// JSON sends the value as JSON.
+func JSON(v any) Request {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return Body("application/json", string(raw))
+}
+
+// Body sends a body of that content type.
+func Body(contentType, body string) Request {
+	return func(r *http.Request) {
+		r.Header.Set("Content-Type", contentType)
+		r.Body = io.NopCloser(strings.NewReader(body))
+		r.ContentLength = int64(len(body))
+	}
+}
+
+// Answer is what came back.
+type Answer struct {
+	Code   int
+	Header http.Header
+	Body   []byte
+	// Envelope is the decoded body; numbers in Data are json.Number.
+	Status  string
+	Message string
+	Data    any
+}
+
+// Text returns the body as text.
+func (a *Answer) Text() string { return string(a.Body) }
+
+// DataJSON returns data as the answer spelled it.
+func (a *Answer) DataJSON() string {
+	var e struct {
+		Data json.RawMessage `json:"data"`
+	}
+	_ = json.Unmarshal(a.Body, &e) // what is no envelope has no data
+	return string(e.Data)
+}
+
+// Field returns data[name], nil where data is no object or has none.
+func (a *Answer) Field(name string) any {
+	m, _ := a.Data.(map[string]any)
+	return m[name]
+}
+
+// Do sends a request for the organization and reads the answer. An answer that the OpenAPI
+// document does not describe fails the test.
+func (o *Org) Do(t testing.TB, method, path string, changes ...Request) *Answer {
+	t.Helper()
+	return o.Gateway.Do(t, method, o.Host, path, changes...)
+}
+
+// Get is Do with GET and a key ("" sends none).
+func (o *Org) Get(t testing.TB, token, path string, changes ...Request) *Answer {
+	t.Helper()
+	if token != "" {
+		changes = append([]Request{WithKey(token)}, changes...)
+	}
+	return o.Do(t, http.MethodGet, path, changes...)
+}
+
+// Do sends a request to any host. See Org.Do.
+func (g *Gateway) Do(t testing.TB, method, host, path string, changes ...Request) *Answer {
+	t.Helper()
+	a := g.raw(t, method, host, path, changes, nil)
+	if strings.HasPrefix(path, "/api/") || strings.HasPrefix(path, "/auth/") {
+		g.validator.ValidateResponse(t, method, path, a.Code, a.Header, a.Body)
+		dec := json.NewDecoder(bytes.NewReader(a.Body))
+		dec.UseNumber()
+		var e struct {
+			Status, Message string
+			Data            any
+		}
+		if err := dec.Decode(&e); err == nil {
+			a.Status, a.Message, a.Data = e.Status, e.Message, e.Data
+		}
+	}
+	return a
+}
+
+func (g *Gateway) raw(t testing.TB, method, host, path string, changes []Request, body io.Reader) *Answer {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, g.URL(path), body)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	r.Host = host
+	for _, change := range changes {
+		change(r)
+	}
+	resp, err := g.client.Do(r)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	raw, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close() // it was read to its end
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	return &Answer{Code: resp.StatusCode, Header: resp.Header, Body: raw}
+}
+
+// Buffer collects a log. Safe for concurrent use.
+type Buffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (b *Buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+// String returns everything logged so far.
+func (b *Buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}

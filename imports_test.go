@@ -63,6 +63,10 @@ func mayImport(from, to string) bool {
 		return !within(to, "backends/store/driver") && (from == "gateway" || !within(to, "backends/store/sqlite"))
 	case within(from, "gateway/api"):
 		return allowed("tenants", "backends/store") && to != "backends/store/driver" && to != "backends/store/sqlite"
+	case within(from, "gateway/logging"):
+		return to == "config"
+	case within(from, "gateway/gatewaytest"): // starts the whole
+		return true
 	case within(from, "gateway"):
 		return allowed("gateway/api", "gateway/audit", "gateway/openapi", "tenants", "backends/store", "reports", "crypto") && !within(to, "backends/store/sqlite")
 	case within(from, "backends/store/sqlite") || within(from, "backends/store/storetest"):

@@ -123,7 +123,7 @@ func (s *Services) fileHost(t *tenants.Tenant) string {
 	return s.baseURL(t.Org.Slug) + "/files"
 }
 
-func (s *Services) contactFields(ctx context.Context, ws *store.Workspace, _ string) ([]reports.CustomField, error) {
+func (s *Services) contactFields(ctx context.Context, ws *store.Workspace, _ string) (schema.Fields, error) {
 	defs, err := s.modules.contacts.Definitions(ctx, ws)
 	if err != nil {
 		return nil, err
@@ -132,31 +132,23 @@ func (s *Services) contactFields(ctx context.Context, ws *store.Workspace, _ str
 	for key, def := range defs {
 		fields[key] = schema.Field{Title: def.Title, Type: def.Type}
 	}
-	return customFields(fields), nil
+	return fields, nil
 }
 
-func (s *Services) recordFields(ctx context.Context, ws *store.Workspace, object string) ([]reports.CustomField, error) {
+func (s *Services) recordFields(ctx context.Context, ws *store.Workspace, object string) (schema.Fields, error) {
 	def, err := s.kinds.objects.Definitions.In(ws).First(ctx, store.Query{Filter: store.Eq("name", object)})
 	if err != nil {
 		return nil, err
 	}
-	return customFields(def.Schema), nil
+	return def.Schema, nil
 }
 
-func (s *Services) submissionFields(ctx context.Context, ws *store.Workspace, form string) ([]reports.CustomField, error) {
+func (s *Services) submissionFields(ctx context.Context, ws *store.Workspace, form string) (schema.Fields, error) {
 	def, err := s.kinds.forms.Collections.In(ws).Get(ctx, form)
 	if err != nil {
 		return nil, err
 	}
-	return customFields(def.Fields()), nil
-}
-
-func customFields(fields schema.Fields) []reports.CustomField {
-	out := make([]reports.CustomField, 0, len(fields))
-	for _, name := range fields.Names() {
-		out = append(out, reports.CustomField{Name: name, Title: fields[name].Title, Type: fields[name].Type})
-	}
-	return out
+	return def.Fields(), nil
 }
 
 type contactNames struct{ contacts *contacts.Module }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"tenantry/backends/schema"
 	"tenantry/backends/store"
 	"tenantry/tenants"
 )
@@ -13,17 +14,10 @@ import (
 // TableOf opens a kind's table in a workspace: the method value kind.Table.
 type TableOf func(*store.Workspace) store.Table
 
-// CustomField is a field that the organization defined. Type is one of package schema;
-// the values of an Encrypted one are secret.
-type CustomField struct {
-	Name  string
-	Title string
-	Type  string
-}
-
-// FieldsOf returns the fields defined for a source; the source is "" for classes that
-// need none. It returns an error that wraps store.ErrNotFound where there is no such source.
-type FieldsOf func(ctx context.Context, ws *store.Workspace, source string) ([]CustomField, error)
+// FieldsOf returns the fields that the organization defined for a source; the source is
+// "" for classes that need none. Encrypted ones are secret. It returns an error that wraps
+// store.ErrNotFound where there is no such source.
+type FieldsOf func(ctx context.Context, ws *store.Workspace, source string) (schema.Fields, error)
 
 // NewContactsClass returns the class Contacts.
 func NewContactsClass(table TableOf, fields FieldsOf) Class {
@@ -104,9 +98,9 @@ func (c *class) Dataset(ctx context.Context, _ *tenants.Tenant, ws *store.Worksp
 		if err != nil {
 			return Dataset{}, fmt.Errorf("fields of report class %s: %w", c.name, err)
 		}
-		for _, d := range defined {
-			if store.ValidKey(d.Name) {
-				custom = append(custom, customField(d))
+		for _, name := range defined.Names() {
+			if store.ValidKey(name) {
+				custom = append(custom, customField(name, defined[name]))
 			}
 		}
 	}
@@ -114,25 +108,21 @@ func (c *class) Dataset(ctx context.Context, _ *tenants.Tenant, ws *store.Worksp
 	return NewDataset(c.table(ws), base, append(own, custom...)), nil
 }
 
-func customField(d CustomField) Field {
-	f := Field{Column: Column{Name: d.Name, Title: cmp.Or(d.Title, d.Name), Type: TypeText}}
-	f.Ref = store.Field{Name: d.Name, Custom: true, Type: store.TypeString}
-	switch d.Type {
-	case "Text", "LongText", "Email", "Phone", "Url", "Select":
-	case "Number":
-		f.Type, f.Ref.Type = TypeNumber, store.TypeFloat
-	case "Boolean":
-		f.Type, f.Ref.Type = TypeBoolean, store.TypeBool
-	case "Date":
-		f.Type, f.Ref.Type = TypeDate, store.TypeDate
-	case "DateTime":
-		f.Type, f.Ref.Type = TypeDatetime, store.TypeDate
-	case "MultiSelect":
-		f.Type, f.Ref.Type = TypeList, store.TypeStrings
-	case "Encrypted":
-		f.Secret = true
-	default: // the values of other types are whatever they are
-		f.Ref.Type = store.TypeAny
+func customField(name string, defined schema.Field) Field {
+	f := Field{Column: Column{Name: name, Title: cmp.Or(defined.Title, name), Type: TypeText}}
+	typ, askable := schema.StoreType(defined.Type)
+	f.Ref, f.Secret = store.Field{Name: name, Custom: true, Type: typ}, !askable
+	switch typ {
+	case store.TypeFloat, store.TypeInt:
+		f.Type = TypeNumber
+	case store.TypeBool:
+		f.Type = TypeBoolean
+	case store.TypeStrings:
+		f.Type = TypeList
+	case store.TypeDate, store.TypeTime:
+		if f.Type = TypeDatetime; defined.Type == schema.Date {
+			f.Type = TypeDate
+		}
 	}
 	return f
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"tenantry/backends/schema"
 	"tenantry/backends/store"
 	"tenantry/backends/store/sqlite"
 	"tenantry/crypto/keyring"
@@ -95,17 +96,17 @@ func newWorld(t testing.TB, features map[string]bool, change ...func(*world, *re
 			return w.directory.DataKeys(ctx, t, reports.KeyPurpose)
 		},
 		Classes: []reports.Class{
-			reports.NewContactsClass(w.people.Table, func(context.Context, *store.Workspace, string) ([]reports.CustomField, error) {
-				return []reports.CustomField{
-					{Name: "age", Title: "Age", Type: "Number"}, {Name: "joined", Title: "Joined", Type: "Date"},
-					{Name: "ssn", Title: "Social security", Type: "Encrypted"}, {Name: "vip", Title: "VIP", Type: "Boolean"},
+			reports.NewContactsClass(w.people.Table, func(context.Context, *store.Workspace, string) (schema.Fields, error) {
+				return schema.Fields{
+					"age": {Title: "Age", Type: "Number"}, "joined": {Title: "Joined", Type: "Date"},
+					"ssn": {Title: "Social security", Type: "Encrypted"}, "vip": {Title: "VIP", Type: "Boolean"},
 				}, nil
 			}),
-			reports.NewRecordsClass(w.rows.Table, func(_ context.Context, _ *store.Workspace, source string) ([]reports.CustomField, error) {
+			reports.NewRecordsClass(w.rows.Table, func(_ context.Context, _ *store.Workspace, source string) (schema.Fields, error) {
 				if source != "orders" {
 					return nil, fmt.Errorf("object: %w", store.ErrNotFound)
 				}
-				return []reports.CustomField{{Name: "amount", Title: "Amount", Type: "Number"}, {Name: "sku", Type: "Text"}}, nil
+				return schema.Fields{"amount": {Title: "Amount", Type: "Number"}, "sku": {Type: "Text"}}, nil
 			}),
 		},
 		Now: func() time.Time { return w.now },

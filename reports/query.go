@@ -155,7 +155,7 @@ func (q Query) Definition(errs *api.Errors) Definition {
 	}
 	body, err := api.ParseBody(q.raw)
 	if err != nil {
-		errs.Add("query", "format", "query is not an acceptable JSON object: %s", err)
+		errs.Add("query", "format", "query is not acceptable: %s", strings.Replace(err.Error(), "The body", "it", 1))
 		return def
 	}
 	for _, name := range body.Names() {
@@ -255,8 +255,8 @@ func parseGroups(raw json.RawMessage, errs *api.Errors) []Group {
 		if !ok {
 			continue
 		}
-		g := Group{Field: body.Required(errs, "field", maxName)}
-		if by, given := body.Text(errs, "by"); given {
+		g := Group{Field: requiredField(body, at, errs)}
+		if by, given := body.Text(&api.Errors{}, "by"); given || body.Has("by") {
 			bucket, known := buckets()[by]
 			if !known {
 				errs.Add(at+".by", "unknown", "%s.by must be day, week, month, quarter or year", at)
@@ -276,7 +276,7 @@ func parseMeasures(raw json.RawMessage, errs *api.Errors) []Measure {
 		if !ok {
 			continue
 		}
-		name, _ := body.Text(errs, "op")
+		name, _ := body.Text(&api.Errors{}, "op") // anything else is unknown below
 		op, known := measureOps()[name]
 		if !known {
 			errs.Add(at+".op", "unknown", "%s.op must be count, sum, avg, min, max or distinct", at)
@@ -285,7 +285,7 @@ func parseMeasures(raw json.RawMessage, errs *api.Errors) []Measure {
 		m := Measure{Op: op}
 		switch {
 		case op != store.MeasureCount:
-			m.Field = body.Required(errs, "field", maxName)
+			m.Field = requiredField(body, at, errs)
 		case body.Has("field"):
 			errs.Add(at+".field", "forbidden", "%s counts records and takes no field", at)
 		}
@@ -314,6 +314,16 @@ func parseItem(raw json.RawMessage, at string, errs *api.Errors, members ...stri
 		}
 	}
 	return body, true
+}
+
+// requiredField reads the member field of an item, noting problems under the item's name.
+func requiredField(body api.Body, at string, errs *api.Errors) string {
+	var own api.Errors
+	field := body.Required(&own, "field", maxName)
+	for _, e := range own {
+		errs.Add(at+"."+e.Field, e.Code, "%s.%s", at, e.Message)
+	}
+	return field
 }
 
 func noteRepeats(names []string, field string, errs *api.Errors) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 	"tenantry/backends/store"
 	"tenantry/crypto/keyring"
+	"tenantry/crypto/secret"
 	"tenantry/gateway/api"
 	"tenantry/reports"
 	"tenantry/tenants"
@@ -364,6 +366,33 @@ func TestJ6_RevokedAndRotatedTokensAreDead(t *testing.T) {
 	}
 	if fourth := issue(); !lives(fourth) {
 		t.Error("a token issued after it all is dead")
+	}
+}
+
+func TestJ6_WhoeverRevokesAtOnceRevokes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	r := w.add(`{"class":"Contacts","secure":true}`)
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			text, _, _, err := w.module.Issue(t.Context(), w.tenant, r, nil, time.Hour)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if err := w.module.RevokeAll(t.Context(), w.tenant, r.PID); err != nil {
+				t.Error(err)
+			}
+			_, err = w.module.Open(t.Context(), w.tenant, reports.SharedRequest{PID: r.PID, Token: secret.New(text)})
+			if api.ProblemOf(err).Code != 403 {
+				t.Errorf("after its revocation the token gives %v", err)
+			}
+		})
+	}
+	group.Wait()
+	if a := w.open(r, token(w.share(r, `{}`))); a.Status != api.StatusOK {
+		t.Error(a.raw)
 	}
 }
 

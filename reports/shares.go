@@ -211,7 +211,12 @@ func (m *Module) RevokeAll(ctx context.Context, t *tenants.Tenant, pid string) e
 	if err != nil {
 		return err
 	}
-	return m.kinds.Revocations.In(t.Workspace()).Insert(ctx, &Revocation{PID: pid, Generation: newest(live) + 1})
+	// From a counter, so that of two who revoke at once the later one has the higher number.
+	generation, err := t.Workspace().Counter(ctx, "share_generations", 1, newest(live))
+	if err != nil {
+		return err
+	}
+	return m.kinds.Revocations.In(t.Workspace()).Insert(ctx, &Revocation{PID: pid, Generation: generation})
 }
 
 // prune removes the report's revocations that no longer matter, and returns the others.

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"tenantry/gateway/api"
@@ -118,7 +119,7 @@ func headerList(names []string) string {
 	return strings.Join(escaped, ", ")
 }
 
-func writeProblem(w http.ResponseWriter, requestID string, problem *api.Problem) (code, size int) {
+func writeProblem(buffers *sync.Pool, w http.ResponseWriter, requestID string, problem *api.Problem) (code, size int) {
 	for name, value := range problem.Header {
 		w.Header().Set(name, value)
 	}
@@ -126,12 +127,16 @@ func writeProblem(w http.ResponseWriter, requestID string, problem *api.Problem)
 		seconds := int((problem.RetryAfter + time.Second - 1) / time.Second)
 		w.Header().Set("Retry-After", strconv.Itoa(seconds))
 	}
-	return writeEnvelope(w, requestID, problem.Code, problem.Envelope())
+	return writeEnvelope(buffers, w, requestID, problem.Code, problem.Envelope())
 }
 
-func writeEnvelope(w http.ResponseWriter, requestID string, code int, envelope api.Envelope) (int, int) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
+func writeEnvelope(buffers *sync.Pool, w http.ResponseWriter, requestID string, code int, envelope api.Envelope) (int, int) {
+	buf, ok := buffers.Get().(*bytes.Buffer)
+	if !ok {
+		buf = &bytes.Buffer{}
+	}
+	buf.Reset()
+	enc := json.NewEncoder(buf)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(envelope); err != nil {
 		code = http.StatusInternalServerError
@@ -147,8 +152,14 @@ func writeEnvelope(w http.ResponseWriter, requestID string, code int, envelope a
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	w.WriteHeader(code)
 	n, _ := w.Write(body) // a client that has gone cannot be told
+	if buf.Cap() <= maxPooled {
+		buffers.Put(buf)
+	}
 	return code, n
 }
+
+// maxPooled keeps one large answer from holding its memory for ever.
+const maxPooled = 64 << 10
 
 func setDefault(h http.Header, name, value string) {
 	if _, ok := h[name]; !ok {
@@ -161,7 +172,7 @@ func (p *Pipeline) Problem(name string, w http.ResponseWriter, r *http.Request, 
 	x := &exchange{p: p, op: &api.Operation{Name: name}, w: w, r: r, started: time.Now(), call: api.NewCall(nil, nil)}
 	x.call.RequestID = requestID(r)
 	x.failure = problem
-	x.code, x.bytes = writeProblem(w, x.call.RequestID, problem)
+	x.code, x.bytes = writeProblem(&p.buffers, w, x.call.RequestID, problem)
 	x.done()
 }
 

@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,6 +13,18 @@ type Metrics struct {
 	requests    *prometheus.CounterVec
 	duration    *prometheus.HistogramVec
 	exposedKeys prometheus.Counter
+	series      sync.Map // outcome to series: finding one by its labels costs more than counting
+}
+
+// outcome is one combination of labels. There are few: operations, codes and statuses are ours.
+type outcome struct {
+	operation, status string
+	code              int
+}
+
+type series struct {
+	requests prometheus.Counter
+	duration prometheus.Observer
 }
 
 // NewMetrics registers the figures.
@@ -32,7 +45,15 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-func (m *Metrics) observe(operation string, code int, status string, took time.Duration) {
-	m.requests.WithLabelValues(operation, strconv.Itoa(code), status).Inc()
-	m.duration.WithLabelValues(operation).Observe(took.Seconds())
+func (m *Metrics) observe(o outcome, took time.Duration) {
+	found, ok := m.series.Load(o)
+	if !ok {
+		found, _ = m.series.LoadOrStore(o, series{
+			m.requests.WithLabelValues(o.operation, strconv.Itoa(o.code), o.status), m.duration.WithLabelValues(o.operation),
+		})
+	}
+	if s, ok := found.(series); ok {
+		s.requests.Inc()
+		s.duration.Observe(took.Seconds())
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 
 	"tenantry/backends/store"
@@ -56,6 +57,7 @@ type Options struct {
 type Pipeline struct {
 	Options
 	crossOrigin *http.CrossOriginProtection
+	buffers     sync.Pool // of *bytes.Buffer, for answers
 }
 
 // New returns a Pipeline.
@@ -270,14 +272,14 @@ func (x *exchange) answer(ctx context.Context, result api.Result, err error) {
 		header.Set("X-Ignored", headerList(ignored))
 	}
 	if problem != nil {
-		x.code, x.bytes = writeProblem(x.w, x.call.RequestID, problem)
+		x.code, x.bytes = writeProblem(&x.p.buffers, x.w, x.call.RequestID, problem)
 		return
 	}
 	envelope := api.Envelope{Status: api.StatusOK, Message: result.Message, Data: result.Data}
 	if envelope.Message == "" {
 		envelope.Message = x.op.Message
 	}
-	x.code, x.bytes = writeEnvelope(x.w, x.call.RequestID, http.StatusOK, envelope)
+	x.code, x.bytes = writeEnvelope(&x.p.buffers, x.w, x.call.RequestID, http.StatusOK, envelope)
 }
 
 func (x *exchange) audit(ctx context.Context, problem *api.Problem) error {
@@ -312,17 +314,17 @@ func (p *Pipeline) explain(ctx context.Context, operation, requestID string, err
 // done writes the access log and the metrics of the request.
 func (x *exchange) done() {
 	took := time.Since(x.started)
-	outcome := api.StatusOK
+	status := api.StatusOK
 	if x.failure != nil {
-		outcome = api.StatusFailed
+		status = api.StatusFailed
 	}
-	x.p.Metrics.observe(x.op.Name, x.code, outcome, took)
+	x.p.Metrics.observe(outcome{x.op.Name, status, x.code}, took)
 	if !x.p.LogRequests {
 		return
 	}
 	attrs := make([]slog.Attr, 0, 10)
 	attrs = append(attrs,
-		slog.String("operation", x.op.Name), slog.Int("code", x.code), slog.String("status", outcome),
+		slog.String("operation", x.op.Name), slog.Int("code", x.code), slog.String("status", status),
 		slog.Int64("took_us", took.Microseconds()), slog.Int("bytes", x.bytes), slog.String("request_id", x.call.RequestID))
 	if x.call.Tenant != nil {
 		attrs = append(attrs, slog.Int64("org", x.call.Tenant.Org.OrgID))

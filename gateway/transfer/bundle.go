@@ -163,7 +163,7 @@ func (b *bundle) decode(ctx context.Context, p *parser, l rawLine) *entry {
 		return nil
 	}
 	e := b.understand(ctx, p, l)
-	e.text = l.text
+	e.raw = l
 	return e
 }
 

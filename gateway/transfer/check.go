@@ -146,7 +146,7 @@ func (im *importer) weigh(ctx context.Context, entries []*entry) error {
 			im.reject(e)
 			continue
 		}
-		e.text = "" // it is read again where it is needed
+		e.raw = rawLine{} // it is read again where it is needed
 		im.waiting[name] = append(im.waiting[name], e)
 		if len(im.waiting[name]) >= batchSize {
 			if err := im.compare(ctx, name); err != nil {

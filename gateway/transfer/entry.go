@@ -22,7 +22,7 @@ const (
 // entry is one line as it is understood.
 type entry struct {
 	line  int
-	text  string // as it stood in the file; "" where that is not needed
+	raw   rawLine // as it stood in the file, where that is needed
 	kind  handler
 	rec   any    // *T of the kind
 	given uint64 // bit n: the line has the n-th field of the kind

@@ -149,7 +149,7 @@ func (s *storer) put(ctx context.Context, e *entry) error {
 		return nil
 	}
 	if s.opt.Bad == nil {
-		e.text = ""
+		e.raw = rawLine{}
 	}
 	if e.digest != (key{}) {
 		e.id = e.digest.repeat(int(s.repeats[e.line])).id()
@@ -374,8 +374,8 @@ func (s *storer) failed(e *entry) {
 	s.bad.add(e.line)
 	s.tally.of(name).Failed++
 	s.tally.problem(e.line, name, e.errs)
-	if s.opt.Bad != nil && e.text != "" {
-		if _, err := s.opt.Bad.Write(s.feed.original(rawLine{text: e.text})); err != nil && s.failure == nil {
+	if s.opt.Bad != nil && e.raw.number > 0 {
+		if _, err := s.opt.Bad.Write(s.feed.original(e.raw)); err != nil && s.failure == nil {
 			s.failure = fmt.Errorf("writing a bad line: %w", err)
 		}
 	}

@@ -1,0 +1,211 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tenantry/config"
+	"tenantry/gateway"
+	"tenantry/gateway/control"
+	"tenantry/gateway/demo"
+)
+
+func (p *program) demoCommand() *cobra.Command {
+	cfg := config.Default()
+	cmd := &cobra.Command{
+		Use: "demo", Short: "Run the gateway with an example organization, until Ctrl-C", Args: cobra.NoArgs,
+		Long: "Run the gateway with the example organization acme on a temporary data folder, which is deleted at the end,\n" +
+			"and print what is needed to try it. Configuration and environment are not read.",
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&cfg.Listen, "listen", cfg.Listen, "the `address` of the gateway")
+	flags.StringVar(&cfg.AdminListen, "admin-listen", cfg.AdminListen, "the `address` of health, metrics and profiles")
+	cmd.RunE = run(func(ctx context.Context, _ []string) error {
+		if p.data != "" || p.configFile != "" {
+			return usagef("demo has a data folder and settings of its own; --data and --config are for tenantry serve")
+		}
+		if !flags.Changed("listen") {
+			cfg.Listen = p.freeAddress(ctx, cfg.Listen)
+		}
+		if !flags.Changed("admin-listen") {
+			cfg.AdminListen = p.freeAddress(ctx, cfg.AdminListen)
+		}
+		cfg.Log = config.Log{Level: "warn", Format: "text"}
+		return p.demo(ctx, cfg)
+	})
+	return cmd
+}
+
+// freeAddress returns the address, or one with another port where it is taken.
+func (p *program) freeAddress(ctx context.Context, address string) string {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", address)
+	if err == nil {
+		_ = l.Close() // nothing was accepted on it
+		return address
+	}
+	p.note("%s is taken; using another port.", address)
+	host, _, _ := net.SplitHostPort(address)
+	return net.JoinHostPort(host, "0")
+}
+
+func (p *program) demo(ctx context.Context, cfg config.Config) (err error) {
+	if cfg.Data, err = os.MkdirTemp("", "tenantry-demo-"); err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(cfg.Data)) }()
+	app, err := gateway.New(ctx, cfg, gateway.Options{Log: newLog(p.stderr, cfg.Log), Version: version().Version, Holder: "tenantry demo"})
+	if err != nil {
+		return opening(cfg, err)
+	}
+	defer func() { err = errors.Join(err, app.Close()) }()
+	c := control.InProcess(app.Control())
+	tour, err := begin(ctx, c)
+	if err = errors.Join(err, c.Close()); err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+
+	ctx, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- app.Run(ctx) }()
+	_, port, _ := net.SplitHostPort(app.Addr().String())
+	tour.BaseURL = cfg.OrganizationURL(demo.Slug, port)
+	tour.SignIn.URL = tour.BaseURL + "/"
+	if tour.SharedReport, err = tour.share(ctx, app.Addr().String()); err == nil {
+		err = p.showTour(tour)
+	}
+	if err != nil {
+		stop()
+	}
+	err = errors.Join(err, <-ended)
+	stop()
+	return err
+}
+
+// tour is what the demonstration prints.
+type tour struct {
+	BaseURL string `json:"base_url"`
+	Key     string `json:"key"`
+	SignIn  struct {
+		URL      string `json:"url"`
+		Email    string `json:"email"`
+		Password string `json:"password"`
+	} `json:"sign_in"`
+	SharedReport string `json:"shared_report"`
+}
+
+// begin fills the organization through the commands that everybody has.
+func begin(ctx context.Context, c *control.Client) (*tour, error) {
+	orgName := demo.Name
+	_, err := c.CreateOrganization(ctx, control.OrganizationChange{Slug: demo.Slug, Name: &orgName, Features: map[string]bool{"teams": true}})
+	if err != nil {
+		return nil, err
+	}
+	t := &tour{}
+	t.SignIn.Email, t.SignIn.Password = demo.AdminEmail, newPassword()
+	_, err = c.CreateUser(ctx, control.NewUser{Org: demo.Slug, Name: demo.AdminName, Email: demo.AdminEmail, Roles: []string{"admin"}, Password: t.SignIn.Password})
+	if err != nil {
+		return nil, err
+	}
+	made, err := c.CreateKey(ctx, control.NewKey{Org: demo.Slug, Name: "demo", Kind: "server_full", Permissions: []string{
+		"contacts", "manage_custom_objects", "manage_forms", "view_form_submissions", "manage_files", "manage_reports", "view_users",
+	}})
+	if err != nil {
+		return nil, err
+	}
+	t.Key = made.Key.Token
+	var bundle bytes.Buffer
+	if err := demo.WriteBundle(&bundle, time.Now()); err != nil {
+		return nil, err
+	}
+	report, err := c.Import(ctx, control.ImportRequest{Org: demo.Slug}, &bundle, control.ImportFeedback{})
+	if err != nil && report != nil && len(report.Problems) > 0 {
+		err = fmt.Errorf("%w: %s", err, report.Problems[0])
+	}
+	return t, err
+}
+
+func newPassword() string {
+	text := strings.ToLower(rand.Text()) // 26 characters, 130 random bits
+	return text[:5] + "-" + text[5:10] + "-" + text[10:15] + "-" + text[15:20]
+}
+
+// share asks the gateway for a token of the secure report and returns the address that
+// reads it, with its rows.
+func (t *tour) share(ctx context.Context, addr string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	body := strings.NewReader(`{"params": {"country": "DE"}, "expires_in": 86400}`)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+"/api/custom-reports/"+demo.SecureReportID+"/share", body)
+	if err != nil {
+		return "", err
+	}
+	req.Host = strings.TrimPrefix(t.BaseURL, "http://") // the name may not resolve here
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("X-Service-Token", t.Key)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	if err != nil {
+		return "", fmt.Errorf("sharing a report: %w", err)
+	}
+	defer resp.Body.Close()
+	var answer struct {
+		Status, Message string
+		Data            json.RawMessage
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&answer); err != nil {
+		return "", fmt.Errorf("sharing a report: %w", err)
+	}
+	var shared struct{ URL string }
+	if answer.Status != "ok" {
+		return "", fmt.Errorf("sharing a report: %s", answer.Message)
+	}
+	if err := json.Unmarshal(answer.Data, &shared); err != nil {
+		return "", fmt.Errorf("sharing a report: %w", err)
+	}
+	return shared.URL, nil
+}
+
+func (p *program) showTour(t *tour) error {
+	if p.output == outputJSON {
+		return p.print(t, nil)
+	}
+	auth := fmt.Sprintf("-H 'x-service-token: %s'", t.Key)
+	_, err := fmt.Fprintf(p.stdout, `Tenantry runs with the example organization %[1]s. Ctrl-C ends it and deletes its data.
+
+  Address        %[2]s
+  API key        %[3]s
+  Sign in        %[4]s
+                 as %[5]s with the password %[6]s
+  Shared report  %[7]s
+                 %[2]s/shared/reports/%[8]s (without a token)
+
+Read a folder with its children:
+  curl -s %[9]s '%[2]s/api/files/folders/%[10]s'
+Read a custom report:
+  curl -s %[9]s '%[2]s/api/custom-reports/%[11]s'
+Count the contacts in Germany over 30:
+  curl -s -G %[9]s --data-urlencode 'filters[country]=DE' --data-urlencode 'filters[age][gt]=30' '%[2]s/api/campaigns/count'
+Reveal an encrypted field of a contact:
+  curl -s -G %[9]s -d field=%[12]s '%[2]s/api/contacts/%[13]s/reveal-secret'
+Create a custom object:
+  curl -s %[9]s -H 'Content-Type: application/json' -d '{"name": "wheel", "label": "Wheel", "label_plural": "Wheels", "schema": {"size": {"title": "Size", "type": "Number"}}}' '%[2]s/api/custom/objects'
+`, demo.Slug, t.BaseURL, t.Key, t.SignIn.URL, t.SignIn.Email, t.SignIn.Password, t.SharedReport, demo.PlainReportPID,
+		auth, demo.FolderID, demo.PlainReportID, demo.SecretField, demo.ContactID)
+	if err != nil {
+		return fmt.Errorf("writing the result: %w", err)
+	}
+	return nil
+}

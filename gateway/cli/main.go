@@ -1,0 +1,164 @@
+// Package cli is the command tenantry. Results go to standard output, everything else to
+// standard error; it exits with 0 on success, 1 on failure and 2 on wrong usage.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"tenantry/gateway/control"
+)
+
+// Exit codes.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// program is one run of the command.
+type program struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	environ        []string
+
+	configFile string
+	data       string
+	output     string
+}
+
+// Main runs the command with its arguments (without the program's name) until it is done
+// or ctx ends, and returns the exit code.
+func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, environ []string) int {
+	p := &program{stdin: stdin, stdout: stdout, stderr: stderr, environ: environ}
+	root := p.root()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitOK
+	}
+	var failed *failure
+	if errors.As(err, &failed) {
+		p.report(failed.err)
+		return exitFailure
+	}
+	fmt.Fprintf(stderr, "%s: %v\nRun '%s --help' for usage.\n", cmd.CommandPath(), err, cmd.CommandPath())
+	return exitUsage
+}
+
+// failure marks what went wrong after a command had begun. Every other error is wrong usage.
+type failure struct{ err error }
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+// usageError is wrong usage that a command found out itself.
+type usageError string
+
+func (e usageError) Error() string { return string(e) }
+
+func usagef(format string, args ...any) error { return usageError(fmt.Sprintf(format, args...)) }
+
+// report tells a failure, each of several faults on a line of its own.
+func (p *program) report(err error) {
+	var refused *control.Error
+	var faults configFaults
+	switch {
+	case errors.As(err, &faults):
+		fmt.Fprintln(p.stderr, "tenantry: the configuration cannot be used:")
+		for _, fault := range faults {
+			fmt.Fprintf(p.stderr, "  %v\n", fault)
+		}
+	case errors.As(err, &refused) && len(refused.Faults) > 0:
+		fmt.Fprintln(p.stderr, "tenantry: the input cannot be taken:")
+		for _, fault := range refused.Faults {
+			fmt.Fprintf(p.stderr, "  %s: %s\n", fault.Field, fault.Message)
+		}
+	default:
+		fmt.Fprintf(p.stderr, "tenantry: %v\n", err)
+	}
+}
+
+func (p *program) root() *cobra.Command {
+	root := group("tenantry", "A multi-tenant workspace API gateway",
+		p.serveCommand(), p.demoCommand(), p.orgCommand(), p.userCommand(), p.keyCommand(),
+		p.importCommand(), p.exportCommand(), p.keyringCommand(), p.versionCommand())
+	root.SilenceErrors, root.SilenceUsage = true, true
+	flags := root.PersistentFlags()
+	flags.StringVar(&p.configFile, "config", "", "a YAML `file` of settings")
+	flags.StringVar(&p.data, "data", "", "the `folder` that holds the data (default \"./tenantry-data\")")
+	flags.StringVar(&p.output, "output", "", "how results are written: `json or table` (default table on a terminal, else json)")
+	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+		switch p.output {
+		case "", outputJSON, outputTable:
+			return nil
+		}
+		return usagef("--output %s: it is json or table", p.output)
+	}
+	return root
+}
+
+// group returns a command that only holds others.
+func group(use, short string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("there is no command %q%s", args[0], suggestions(cmd, args[0]))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cmd.SetOut(cmd.ErrOrStderr())
+			_ = cmd.Help() // standard error cannot be told that it cannot be written
+			return usagef("name a command")
+		},
+	}
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
+func suggestions(cmd *cobra.Command, given string) string {
+	cmd.SuggestionsMinimumDistance = 2
+	if near := cmd.SuggestionsFor(given); len(near) > 0 {
+		return "; did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return ""
+}
+
+// run makes the body of a command: its errors are failures unless they say that they are
+// wrong usage.
+func run(do func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		err := do(cmd.Context(), args)
+		var usage usageError
+		if err == nil || errors.As(err, &usage) {
+			return err
+		}
+		return &failure{err}
+	}
+}
+
+// name returns what a command is called in messages to others.
+func name(cmd *cobra.Command) string { return cmd.CommandPath() }
+
+// oneArg takes exactly one argument, which is called what.
+func oneArg(what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		switch {
+		case len(args) == 0:
+			return usagef("name %s", what)
+		case len(args) > 1:
+			return usagef("one argument is taken (%s), %d were given", what, len(args))
+		}
+		return nil
+	}
+}

@@ -1,0 +1,151 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"tenantry/backends/store"
+	"tenantry/config"
+	"tenantry/gateway"
+	"tenantry/gateway/control"
+)
+
+// configFaults are the faults of a configuration.
+type configFaults []error
+
+func (f configFaults) Error() string { return errors.Join(f...).Error() }
+
+// load reads the settings; flags are those of the command by the setting's name.
+func (p *program) load(flags map[string]string) (config.Config, error) {
+	if flags == nil {
+		flags = map[string]string{}
+	}
+	if p.data != "" {
+		flags["data"] = p.data
+	}
+	cfg, err := config.Load(config.Source{File: p.configFile, Environ: p.environ, Flags: flags})
+	if err == nil {
+		return cfg, nil
+	}
+	var joined interface{ Unwrap() []error }
+	if errors.As(err, &joined) {
+		return cfg, configFaults(joined.Unwrap())
+	}
+	return cfg, configFaults{err}
+}
+
+const (
+	// busyFor is how long a command waits for others that use the data folder.
+	busyFor   = 10 * time.Second
+	busyPause = 50 * time.Millisecond
+)
+
+// how says how a command reaches the data.
+type how struct {
+	command string
+	// begins: the command may make the data folder.
+	begins bool
+}
+
+// with opens the way to the data, lets do work and closes it again: through the server
+// that holds the data folder, or by holding the folder itself.
+func (p *program) with(ctx context.Context, h how, do func(context.Context, *control.Client) error) error {
+	cfg, err := p.load(nil)
+	if err != nil {
+		return err
+	}
+	if !h.begins {
+		if _, err := os.Stat(cfg.Data); errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("there is no data folder %s; name it with --data, or begin one with tenantry org create", cfg.Data)
+		}
+	}
+	c, end, err := p.reach(ctx, cfg, h.command)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(ctx, c), end())
+}
+
+func (p *program) reach(ctx context.Context, cfg config.Config, command string) (*control.Client, func() error, error) {
+	deadline := time.Now().Add(busyFor)
+	for {
+		services, err := gateway.OpenServices(ctx, cfg, gateway.Options{Log: p.warnings(), Version: version().Version, Holder: command})
+		if err == nil {
+			c := control.InProcess(services.Control())
+			return c, func() error { return errors.Join(c.Close(), services.Close()) }, nil
+		}
+		var inUse *gateway.InUseError
+		if !errors.As(err, &inUse) {
+			return nil, nil, opening(cfg, err)
+		}
+		if inUse.Holder.Control != "" {
+			c, dialErr := control.Dial(ctx, inUse.Holder.Control)
+			if dialErr == nil {
+				return c, c.Close, nil
+			}
+			err = errors.Join(err, dialErr) // it may be about to end
+		}
+		if time.Now().After(deadline) {
+			return nil, nil, fmt.Errorf("%w (waited %s for it)", err, busyFor)
+		}
+		select {
+		case <-time.After(busyPause):
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		}
+	}
+}
+
+// warnings is the log of short commands.
+func (p *program) warnings() *slog.Logger {
+	return slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+}
+
+// opening says what to do where the data or an address cannot be used.
+func opening(cfg config.Config, err error) error {
+	switch {
+	case errors.Is(err, store.ErrNewer):
+		return fmt.Errorf("the data folder %s was written by a newer version of tenantry than this one (%s), which cannot read it; run that version, or restore a backup from before the upgrade: %w",
+			cfg.Data, version().Version, err)
+	case errors.Is(err, syscall.EADDRINUSE):
+		hint := "choose another address with --listen or --admin-listen"
+		if holder, e := gateway.ReadHolder(cfg.Data); e == nil && holder.Listen != "" && strings.HasSuffix(err.Error(), "in use") {
+			hint = fmt.Sprintf("the data folder %s names %s; stop it, or choose another folder and address", cfg.Data, holder)
+		}
+		return fmt.Errorf("%w; %s", err, hint)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w; run this as the user that owns the data folder %s", err, cfg.Data)
+	}
+	return err
+}
+
+// withOrg is with for commands on one organization, which must be named.
+func (p *program) withOrg(ctx context.Context, h how, org string, do func(context.Context, *control.Client) error) error {
+	if org != "" {
+		return p.with(ctx, h, do)
+	}
+	var names []string
+	err := p.with(ctx, h, func(ctx context.Context, c *control.Client) error {
+		found, err := c.ListOrganizations(ctx, control.OrganizationPage{Limit: 10})
+		for _, o := range found.Items {
+			if o.State != "removed" {
+				names = append(names, o.Slug)
+			}
+		}
+		return err
+	})
+	switch {
+	case err != nil || len(names) == 0:
+		return usagef("name the organization with --org SLUG; tenantry org create makes one")
+	case len(names) == 1:
+		return usagef("name the organization: --org %s", names[0])
+	}
+	return usagef("name the organization with --org SLUG; there are: %s", strings.Join(names, ", "))
+}

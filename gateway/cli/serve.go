@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+
+	"tenantry/config"
+	"tenantry/gateway"
+)
+
+func (p *program) serveCommand() *cobra.Command {
+	var listen, adminListen string
+	printConfig := false
+	cmd := &cobra.Command{
+		Use: "serve", Short: "Run the gateway", Args: cobra.NoArgs,
+		Long: "Run the gateway until it is told to stop (SIGINT or SIGTERM); running requests are finished first.\n\n" +
+			"Settings come from the file of --config, from TENANTRY_ variables (TENANTRY_LOG__LEVEL is log.level) and from flags, the later over the earlier.",
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&listen, "listen", "", "the `address` of the gateway; port 0 picks one (default \"127.0.0.1:8080\")")
+	flags.StringVar(&adminListen, "admin-listen", "", "the `address` of health, metrics and profiles; empty switches it off (default \"127.0.0.1:9090\")")
+	flags.BoolVar(&printConfig, "print-config", false, "print the settings in force, without secrets, and end")
+	cmd.RunE = run(func(ctx context.Context, _ []string) error {
+		given := map[string]string{}
+		if flags.Changed("listen") {
+			given["listen"] = listen
+		}
+		if flags.Changed("admin-listen") {
+			given["admin_listen"] = adminListen
+		}
+		cfg, err := p.load(given)
+		if err != nil {
+			return err
+		}
+		if printConfig {
+			return p.printConfig(cfg)
+		}
+		return p.serve(ctx, cfg)
+	})
+	return cmd
+}
+
+func (p *program) printConfig(cfg config.Config) error {
+	enc := yaml.NewEncoder(p.stdout)
+	enc.SetIndent(2)
+	if err := errors.Join(enc.Encode(cfg), enc.Close()); err != nil {
+		return fmt.Errorf("printing the settings: %w", err)
+	}
+	return nil
+}
+
+func (p *program) serve(ctx context.Context, cfg config.Config) error {
+	app, err := gateway.New(ctx, cfg, gateway.Options{Log: newLog(p.stderr, cfg.Log), Version: version().Version, Holder: "tenantry serve"})
+	if err != nil {
+		return opening(cfg, err)
+	}
+	line := "tenantry is ready on http://" + app.Addr().String()
+	if a := app.AdminAddr(); a != nil {
+		line += " (operations on http://" + a.String() + ")"
+	}
+	fmt.Fprintln(p.stdout, line)
+	return errors.Join(app.Run(ctx), app.Close())
+}
+
+func newLog(w io.Writer, c config.Log) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(c.Level)) // checked when it was loaded
+	options := &slog.HandlerOptions{Level: level}
+	if c.Format == "text" {
+		return slog.New(slog.NewTextHandler(w, options))
+	}
+	return slog.New(slog.NewJSONHandler(w, options))
+}

@@ -1,0 +1,392 @@
+package transfer
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"tenantry/backends/objects"
+	"tenantry/backends/schema"
+	"tenantry/backends/store"
+)
+
+// rowFeed is the feed of rows.
+type rowFeed struct {
+	session  *session
+	src      Source
+	format   string
+	object   string // the custom object's name; "" for contacts
+	mapping  map[string]string
+	existing *objects.Definition
+
+	scanned bool
+	targets []target
+	last    int // number of the last row
+	byName  map[string]int
+	header  sync.Once // written before the first bad row
+}
+
+func (f *rowFeed) size() int64 { return f.src.Size }
+
+func (f *rowFeed) open() (reader, error) {
+	in, err := f.src.Open()
+	if err != nil {
+		return nil, fmt.Errorf("opening the rows: %w", err)
+	}
+	if f.format == CSV {
+		return openCSV(in)
+	}
+	return openJSON(in)
+}
+
+func (f *rowFeed) columns() []Column {
+	out := make([]Column, len(f.targets))
+	for i, t := range f.targets {
+		out[i] = Column{Name: t.column, Field: t.field, Type: t.typ, New: t.fresh && t.field != ""}
+	}
+	return out
+}
+
+// prepare looks at all rows, decides what the columns become and makes missing fields.
+func (f *rowFeed) prepare(ctx context.Context, refused map[int]*entry) ([]*entry, error) {
+	if !f.scanned {
+		if err := f.scan(ctx); err != nil {
+			return nil, err
+		}
+		f.scanned = true
+	}
+	entries := f.definitions(ctx)
+	for i, e := range entries {
+		if old := refused[e.line]; old != nil {
+			entries[i] = old
+			continue
+		}
+		if len(e.errs) == 0 {
+			f.session.limitFields(e)
+		}
+		if len(e.errs) == 0 {
+			f.session.view.learn(e)
+		}
+	}
+	return entries, nil
+}
+
+func (f *rowFeed) scan(ctx context.Context) error {
+	if f.object != "" {
+		def, err := f.session.deps.Objects.Definitions.In(f.session.tenant.Workspace()).First(ctx, store.Query{Filter: store.Eq("name", f.object)})
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return fmt.Errorf("reading the custom object: %w", err)
+		}
+		f.existing = def
+	}
+	columns, err := f.head(ctx)
+	if err != nil {
+		return err
+	}
+	if len(columns) == 0 {
+		return fmt.Errorf("%w: the file has no columns", ErrRowOptions)
+	}
+	if len(columns) > maxColumns {
+		return fmt.Errorf("%w: the file has more than %d columns", ErrRowOptions, maxColumns)
+	}
+	if err := f.plan(columns); err != nil {
+		return err
+	}
+	f.byName = map[string]int{}
+	for i, name := range columns {
+		if _, twice := f.byName[name]; !twice {
+			f.byName[name] = i
+		}
+	}
+	return f.each(ctx, func(p *parser, l rawLine) {
+		f.last = max(f.last, l.number)
+		if f.format == CSV {
+			for i, cell := range l.cells {
+				if i < len(f.targets) && f.targets[i].fresh {
+					f.targets[i].guess.add(cell)
+				}
+			}
+			return
+		}
+		if v, err := p.parse(l.text); err == nil {
+			for _, m := range v.members {
+				if t := &f.targets[f.byName[m.name]]; t.fresh {
+					t.guess.look(m.value)
+				}
+			}
+		}
+	})
+}
+
+// look takes a JSON value as a sample.
+func (g *guess) look(v value) {
+	switch v.is {
+	case truth:
+		g.add("true")
+	case falsehood:
+		g.add("false")
+	case number, text:
+		g.add(v.text)
+	case array:
+		g.lists = true
+	}
+}
+
+// head returns the names of the columns: of the header, or of all objects.
+func (f *rowFeed) head(ctx context.Context) ([]string, error) {
+	if f.format == CSV {
+		r, err := f.open()
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = r.Close() }() // it was only read
+		return r.(*csvReader).header, nil
+	}
+	var columns []string
+	seen := map[string]bool{}
+	err := f.each(ctx, func(p *parser, l rawLine) {
+		v, err := p.parse(l.text)
+		if err != nil {
+			return // noted when rows are checked
+		}
+		for _, m := range v.members {
+			if !seen[m.name] && len(columns) <= maxColumns {
+				seen[m.name] = true
+				columns = append(columns, m.name)
+			}
+		}
+	})
+	return columns, err
+}
+
+func (f *rowFeed) each(ctx context.Context, visit func(*parser, rawLine)) error {
+	r, err := f.open()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = r.Close() }() // it was only read
+	f.session.meter.start(PhaseReading, f.src.Size)
+	var p parser
+	for n := 0; ; n++ {
+		l, err := r.next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if n%500 == 0 {
+			f.session.meter.at(r.offset(), n)
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+		}
+		visit(&p, l)
+	}
+	f.session.meter.end()
+	return nil
+}
+
+func (f *rowFeed) original(l rawLine) []byte {
+	if f.format == JSON || l.cells == nil {
+		return append([]byte(l.text), '\n')
+	}
+	var buf bytes.Buffer
+	w := csv.NewWriter(&buf)
+	f.header.Do(func() {
+		names := make([]string, len(f.targets))
+		for i := range f.targets {
+			names[i] = f.targets[i].column
+		}
+		_ = w.Write(names) // to memory
+	})
+	_ = w.Write(l.cells)
+	w.Flush()
+	return buf.Bytes()
+}
+
+// decode makes a line of a bundle of a row.
+func (f *rowFeed) decode(ctx context.Context, p *parser, l rawLine) *entry {
+	name := kindContact
+	if f.object != "" {
+		name = kindRecord
+	}
+	k := f.session.named[name]
+	row := &rowLine{feed: f}
+	bad := &entry{line: l.number, kind: k, raw: l}
+	switch {
+	case l.err != nil:
+		bad.errs.Add("row", "format", "%s", l.err)
+		return bad
+	case f.format == CSV:
+		for i, cell := range l.cells {
+			if !utf8.ValidString(cell) || strings.IndexByte(cell, 0) >= 0 {
+				row.complain(i, "the text is not valid UTF-8, or holds a NUL character")
+				continue
+			}
+			row.text(i, cell)
+		}
+	default:
+		v, err := p.parse(l.text)
+		if err != nil {
+			bad.errs.Add("row", "format", "%s", strings.Replace(lineMessage(err), "the line", "the row", 1))
+			return bad
+		}
+		if v.is != object {
+			bad.errs.Add("row", "format", "the row must be an object")
+			return bad
+		}
+		for _, m := range v.members {
+			row.json(f.byName[m.name], m.value)
+		}
+	}
+	e := k.decode(ctx, f.session.view, row.line(), l.number)
+	e.errs = append(row.errs.errs, e.errs...)
+	e.raw = l
+	return e
+}
+
+// rowLine collects the fields of one row.
+type rowLine struct {
+	feed   *rowFeed
+	own    []member
+	custom []member
+	errs   entry
+}
+
+func (r *rowLine) complain(i int, what string) {
+	column := clip(r.feed.targets[i].column)
+	r.errs.errs.Add(column, "type", "column %q: %s", column, what)
+}
+
+func (r *rowLine) text(i int, cell string) {
+	t := &r.feed.targets[i]
+	if t.field == "" || strings.TrimSpace(cell) == "" {
+		return
+	}
+	typ := t.typ
+	switch {
+	case t.list:
+		typ = schema.MultiSelect
+	case !t.custom:
+		r.own = append(r.own, textMember(t.field, strings.TrimSpace(cell)))
+		return
+	}
+	if !slices.Contains(schema.KnownTypes(), typ) { // values of other types are taken as they are
+		typ = schema.Text
+	}
+	converted, err := schema.Convert(typ, cell)
+	if err != nil {
+		r.complain(i, err.Error())
+		return
+	}
+	if converted != nil {
+		r.put(t, valueOf(converted))
+	}
+}
+
+func (r *rowLine) put(t *target, v value) {
+	if t.custom {
+		r.custom = append(r.custom, member{t.field, v})
+	} else {
+		r.own = append(r.own, member{t.field, v})
+	}
+}
+
+func (r *rowLine) json(i int, v value) {
+	t := &r.feed.targets[i]
+	if t.field == "" {
+		return
+	}
+	switch v.is {
+	case null:
+	case text:
+		r.text(i, v.text)
+	case number:
+		if t.custom && t.typ == schema.Number {
+			r.put(t, v)
+			return
+		}
+		r.text(i, v.text)
+	case truth, falsehood:
+		r.text(i, strconv.FormatBool(v.is == truth))
+	case array:
+		r.list(i, t, v)
+	default:
+		r.complain(i, "the value is an object; rows must be flat")
+	}
+}
+
+func (r *rowLine) list(i int, t *target, v value) {
+	var parts []string
+	for _, item := range v.items {
+		switch item.is {
+		case text, number:
+			if s := strings.TrimSpace(item.text); s != "" && !slices.Contains(parts, s) {
+				parts = append(parts, s)
+			}
+		case truth, falsehood:
+			parts = append(parts, strconv.FormatBool(item.is == truth))
+		case null:
+		default:
+			r.complain(i, "the list holds lists or objects; rows must be flat")
+			return
+		}
+	}
+	switch {
+	case len(parts) == 0:
+	case t.list, t.custom && t.typ == schema.MultiSelect:
+		r.put(t, valueOf(parts))
+	default:
+		r.text(i, strings.Join(parts, "; "))
+	}
+}
+
+// line returns the row as a line of a bundle.
+func (r *rowLine) line() value {
+	members := r.own
+	values := "fields"
+	if r.feed.object != "" {
+		values = "values"
+		members = append(members, textMember("object", r.feed.object))
+	}
+	if len(r.custom) > 0 {
+		members = append(members, member{values, value{is: object, members: r.custom}})
+	}
+	return value{is: object, members: members}
+}
+
+// valueOf returns what schema.Convert returned as a JSON value.
+func valueOf(converted any) value {
+	switch x := converted.(type) {
+	case string:
+		return value{is: text, text: x}
+	case bool:
+		if x {
+			return value{is: truth}
+		}
+		return value{is: falsehood}
+	case int64:
+		return value{is: number, text: strconv.FormatInt(x, 10)}
+	case []string:
+		v := value{is: array, items: make([]value, len(x))}
+		for i, s := range x {
+			v.items[i] = value{is: text, text: s}
+		}
+		return v
+	}
+	written, err := json.Marshal(converted)
+	if err != nil {
+		return value{}
+	}
+	return value{is: number, text: string(written)}
+}

@@ -6,10 +6,12 @@ package config
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
 	"net/url"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -145,9 +147,10 @@ func Load(src Source) (Config, error) {
 
 	c := Default()
 	var meta mapstructure.Metadata
-	err := k.UnmarshalWithConf("", nil, koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
-		Result: &c, Metadata: &meta, WeaklyTypedInput: true, TagName: "koanf", ZeroFields: true,
+	err := k.UnmarshalWithConf("", &c, koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
+		Metadata: &meta, WeaklyTypedInput: true, TagName: "koanf", ZeroFields: true,
 		DecodeHook: mapstructure.ComposeDecodeHookFunc(
+			mapstructure.DecodeHookFuncType(exactNumbers),
 			mapstructure.StringToTimeDurationHookFunc(), mapstructure.StringToSliceHookFunc(","),
 			mapstructure.TextUnmarshallerHookFunc()),
 	}})
@@ -160,6 +163,21 @@ func Load(src Source) (Config, error) {
 	}
 	faults = append(faults, c.faults()...)
 	return c, errors.Join(faults...)
+}
+
+// exactNumbers refuses what the decoder would bend: a duration without unit would be taken
+// as nanoseconds, a fraction would be cut.
+func exactNumbers(_, to reflect.Type, value any) (any, error) {
+	switch n := value.(type) {
+	case int, int64, uint64, float64:
+		if to == reflect.TypeFor[time.Duration]() {
+			return nil, fmt.Errorf("%v has no unit; write it like 10s", value)
+		}
+		if f, ok := n.(float64); ok && f != math.Trunc(f) && to.Kind() == reflect.Int {
+			return nil, fmt.Errorf("%v is no whole number", value)
+		}
+	}
+	return value, nil
 }
 
 // typeFaults takes the joined errors of the decoder apart.
@@ -253,6 +271,9 @@ func ParseNetwork(text string) (netip.Prefix, error) {
 	if err != nil {
 		return netip.Prefix{}, fmt.Errorf("%q is no network", text)
 	}
+	if p.Addr().Is4In6() && p.Bits() >= 96 { // callers' addresses are compared as IPv4
+		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+	}
 	return p.Masked(), nil
 }
 
@@ -275,4 +296,3 @@ func (c *Config) OrganizationURL(slug, port string) string {
 	}
 	return "http://" + slug + ".localhost:" + port
 }
-

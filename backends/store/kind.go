@@ -269,3 +269,6 @@ func (k *Kind[T]) decode(doc *driver.Document, rec *T) error {
 	meta.ID, meta.Rev = doc.ID, doc.Rev
 	return nil
 }
+
+// Collection returns what an engine is told of the kind, for tests of engines.
+func (s *Spec) Collection() *driver.Collection { return s.collection }

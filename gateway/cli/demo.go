@@ -82,8 +82,8 @@ func (p *program) demo(ctx context.Context, cfg config.Config) (err error) {
 	go func() { ended <- app.Run(ctx) }()
 	_, port, _ := net.SplitHostPort(app.Addr().String())
 	tour.BaseURL = cfg.OrganizationURL(demo.Slug, port)
-	tour.SignIn.URL = tour.BaseURL + "/"
-	if tour.SharedReport, err = tour.share(ctx, app.Addr().String()); err == nil {
+	tour.SignIn.URL = tour.BaseURL + "/sign-in"
+	if err = tour.reports(ctx, app.Addr().String()); err == nil {
 		err = p.showTour(tour)
 	}
 	if err != nil {
@@ -103,7 +103,8 @@ type tour struct {
 		Email    string `json:"email"`
 		Password string `json:"password"`
 	} `json:"sign_in"`
-	SharedReport string `json:"shared_report"`
+	SharedReport string `json:"shared_report"` // with a token
+	OpenReport   string `json:"open_report"`
 }
 
 // begin fills the organization through the commands that everybody has.
@@ -142,40 +143,56 @@ func newPassword() string {
 	return text[:5] + "-" + text[5:10] + "-" + text[10:15] + "-" + text[15:20]
 }
 
-// share asks the gateway for a token of the secure report and returns the address that
-// reads it, with its rows.
-func (t *tour) share(ctx context.Context, addr string) (string, error) {
+// reports asks the gateway for the addresses of two reports: of one that is open to
+// whoever knows it, and of one with a token.
+func (t *tour) reports(ctx context.Context, addr string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	body := strings.NewReader(`{"params": {"country": "DE"}, "expires_in": 86400}`)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+"/api/custom-reports/"+demo.SecureReportID+"/share", body)
+	var open struct {
+		ShareURL string `json:"share_url"`
+	}
+	if err := t.ask(ctx, http.MethodGet, addr, "/api/custom-reports/"+demo.PlainReportID, "", &open); err != nil {
+		return err
+	}
+	var shared struct {
+		URL string `json:"url"`
+	}
+	body := `{"params": {"country": "DE"}, "expires_in": 86400}`
+	if err := t.ask(ctx, http.MethodPost, addr, "/api/custom-reports/"+demo.SecureReportID+"/share", body, &shared); err != nil {
+		return err
+	}
+	t.OpenReport, t.SharedReport = open.ShareURL, shared.URL
+	return nil
+}
+
+func (t *tour) ask(ctx context.Context, method, addr, path, body string, into any) error {
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+addr+path, strings.NewReader(body))
 	if err != nil {
-		return "", err
+		return fmt.Errorf("%s: %w", path, err)
 	}
 	req.Host = strings.TrimPrefix(t.BaseURL, "http://") // the name may not resolve here
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("X-Service-Token", t.Key)
+	req.Header.Set("x-service-token", t.Key)
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Do(req)
 	if err != nil {
-		return "", fmt.Errorf("sharing a report: %w", err)
+		return fmt.Errorf("%s: %w", path, err)
 	}
 	defer resp.Body.Close()
 	var answer struct {
-		Status, Message string
-		Data            json.RawMessage
+		Status  string          `json:"status"`
+		Message string          `json:"message"`
+		Data    json.RawMessage `json:"data"`
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&answer); err != nil {
-		return "", fmt.Errorf("sharing a report: %w", err)
+		return fmt.Errorf("%s: %w", path, err)
 	}
-	var shared struct{ URL string }
 	if answer.Status != "ok" {
-		return "", fmt.Errorf("sharing a report: %s", answer.Message)
+		return fmt.Errorf("%s: %s", path, answer.Message)
 	}
-	if err := json.Unmarshal(answer.Data, &shared); err != nil {
-		return "", fmt.Errorf("sharing a report: %w", err)
-	}
-	return shared.URL, nil
+	return json.Unmarshal(answer.Data, into)
 }
 
 func (p *program) showTour(t *tour) error {
@@ -190,7 +207,7 @@ func (p *program) showTour(t *tour) error {
   Sign in        %[4]s
                  as %[5]s with the password %[6]s
   Shared report  %[7]s
-                 %[2]s/shared/reports/%[8]s (without a token)
+  Open report    %[8]s
 
 Read a folder with its children:
   curl -s %[9]s '%[2]s/api/files/folders/%[10]s'
@@ -202,7 +219,7 @@ Reveal an encrypted field of a contact:
   curl -s -G %[9]s -d field=%[12]s '%[2]s/api/contacts/%[13]s/reveal-secret'
 Create a custom object:
   curl -s %[9]s -H 'Content-Type: application/json' -d '{"name": "wheel", "label": "Wheel", "label_plural": "Wheels", "schema": {"size": {"title": "Size", "type": "Number"}}}' '%[2]s/api/custom/objects'
-`, demo.Slug, t.BaseURL, t.Key, t.SignIn.URL, t.SignIn.Email, t.SignIn.Password, t.SharedReport, demo.PlainReportPID,
+`, demo.Slug, t.BaseURL, t.Key, t.SignIn.URL, t.SignIn.Email, t.SignIn.Password, t.SharedReport, t.OpenReport,
 		auth, demo.FolderID, demo.PlainReportID, demo.SecretField, demo.ContactID)
 	if err != nil {
 		return fmt.Errorf("writing the result: %w", err)

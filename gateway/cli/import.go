@@ -41,7 +41,7 @@ func (p *program) importCommand() *cobra.Command {
 	flags.BoolVar(&f.dryRun, "dry-run", false, "check only, and show what would be done")
 	flags.BoolVar(&f.partial, "partial", false, "store the good lines where others are bad")
 	flags.StringVar(&f.as, "as", "", "take rows as `contacts or records:NAME`")
-	flags.StringSliceVar(&f.mapping, "map", nil, "fields by column, `COLUMN=FIELD`; may be repeated (default by name; missing fields are made)")
+	flags.StringSliceVar(&f.mapping, "map", nil, "fields by column, `COLUMN=FIELD`; may be repeated and * for all others by *=* (default all by name; missing fields are made)")
 	flags.StringVar(&f.format, "format", "", "the format of rows, `csv or json` (default by the name of the file)")
 	cmd.RunE = run(func(ctx context.Context, args []string) error {
 		request, err := f.request(args[0])
@@ -67,26 +67,24 @@ func (f *importFlags) request(path string) (control.ImportRequest, error) {
 	if f.as != "contacts" && (!isRecords || object == "") {
 		return r, usagef("--as %s: it is contacts, or records: and the name of a custom object", f.as)
 	}
-	rows := &control.Rows{As: f.as, Map: map[string]string{}}
+	rows := &control.Rows{As: f.as, Format: f.format}
+	if len(f.mapping) > 0 {
+		rows.Map = map[string]string{}
+	}
 	for _, text := range f.mapping {
 		column, field, ok := strings.Cut(text, "=")
-		if !ok || column == "" || field == "" {
-			return r, usagef("--map %s: write COLUMN=FIELD", text)
+		if !ok || column == "" {
+			return r, usagef("--map %s: write COLUMN=FIELD, or COLUMN= to leave a column out", text)
 		}
 		if _, twice := rows.Map[column]; twice {
 			return r, usagef("--map names the column %s twice", column)
 		}
 		rows.Map[column] = field
 	}
-	format := f.format
-	if format == "" {
-		format = strings.TrimPrefix(strings.ToLower(filepath.Ext(path)), ".")
+	if rows.Format == "" {
+		rows.Format = strings.TrimPrefix(strings.ToLower(filepath.Ext(path)), ".")
 	}
-	switch format {
-	case "json":
-		rows.JSON = true
-	case "csv":
-	default:
+	if rows.Format != transfer.CSV && rows.Format != transfer.JSON {
 		return r, usagef("the format of %s is not known; say --format csv or --format json", path)
 	}
 	r.Rows = rows
@@ -130,8 +128,8 @@ func (p *program) importFile(ctx context.Context, c *control.Client, r control.I
 // badPath names the file of the lines that cannot be taken.
 func badPath(path string, r control.ImportRequest) string {
 	ext := ".ndjson"
-	if r.Rows != nil && !r.Rows.JSON {
-		ext = ".csv"
+	if r.Rows != nil {
+		ext = "." + r.Rows.Format
 	}
 	if path == "-" {
 		path = "stdin"

@@ -92,14 +92,23 @@ func (p *program) reach(ctx context.Context, cfg config.Config, command string) 
 			}
 			err = errors.Join(err, dialErr) // it may be about to end
 		}
-		if time.Now().After(deadline) {
-			return nil, nil, fmt.Errorf("%w (waited %s for it)", err, busyFor)
+		if err := pause(ctx, deadline, err); err != nil {
+			return nil, nil, err
 		}
-		select {
-		case <-time.After(busyPause):
-		case <-ctx.Done():
-			return nil, nil, ctx.Err()
-		}
+	}
+}
+
+// pause waits before the data folder is tried again, and returns an error once it has
+// been in use for too long.
+func pause(ctx context.Context, deadline time.Time, inUse error) error {
+	if time.Now().After(deadline) {
+		return fmt.Errorf("%w (waited %s for it)", inUse, busyFor)
+	}
+	select {
+	case <-time.After(busyPause):
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", inUse, ctx.Err())
 	}
 }
 
@@ -115,9 +124,9 @@ func opening(cfg config.Config, err error) error {
 		return fmt.Errorf("the data folder %s was written by a newer version of tenantry than this one (%s), which cannot read it; run that version, or restore a backup from before the upgrade: %w",
 			cfg.Data, version().Version, err)
 	case errors.Is(err, syscall.EADDRINUSE):
-		hint := "choose another address with --listen or --admin-listen"
-		if holder, e := gateway.ReadHolder(cfg.Data); e == nil && holder.Listen != "" && strings.HasSuffix(err.Error(), "in use") {
-			hint = fmt.Sprintf("the data folder %s names %s; stop it, or choose another folder and address", cfg.Data, holder)
+		hint := "choose another with --listen or --admin-listen"
+		if holder, e := gateway.ReadHolder(cfg.Data); e == nil && holder.Listen != "" && strings.Contains(err.Error(), holder.Listen) {
+			hint = fmt.Sprintf("%s has it, and the data folder %s; stop it, or choose another folder and address", holder, cfg.Data)
 		}
 		return fmt.Errorf("%w; %s", err, hint)
 	case errors.Is(err, fs.ErrPermission):

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"time"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
@@ -56,7 +57,7 @@ func (p *program) printConfig(cfg config.Config) error {
 }
 
 func (p *program) serve(ctx context.Context, cfg config.Config) error {
-	app, err := gateway.New(ctx, cfg, gateway.Options{Log: newLog(p.stderr, cfg.Log), Version: version().Version, Holder: "tenantry serve"})
+	app, err := p.start(ctx, cfg)
 	if err != nil {
 		return opening(cfg, err)
 	}
@@ -66,6 +67,22 @@ func (p *program) serve(ctx context.Context, cfg config.Config) error {
 	}
 	fmt.Fprintln(p.stdout, line)
 	return errors.Join(app.Run(ctx), app.Close())
+}
+
+// start waits for short commands that use the data folder, not for another server.
+func (p *program) start(ctx context.Context, cfg config.Config) (*gateway.App, error) {
+	options := gateway.Options{Log: newLog(p.stderr, cfg.Log), Version: version().Version, Holder: "tenantry serve"}
+	deadline := time.Now().Add(busyFor)
+	for {
+		app, err := gateway.New(ctx, cfg, options)
+		var inUse *gateway.InUseError
+		if !errors.As(err, &inUse) || inUse.Holder.Control != "" {
+			return app, err
+		}
+		if err := pause(ctx, deadline, err); err != nil {
+			return nil, err
+		}
+	}
 }
 
 func newLog(w io.Writer, c config.Log) *slog.Logger {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"tenantry/backends/store"
 	"tenantry/crypto/passwords"
@@ -86,7 +87,7 @@ func (h *handler) invite(ctx context.Context, t *tenants.Tenant, u *people.User)
 	if err != nil {
 		return Invited{}, err
 	}
-	expires = expires.UTC()
+	expires = expires.UTC().Truncate(time.Second)
 	// After the # it reaches neither servers' logs nor other sites.
 	return Invited{User: userOf(u), Link: h.BaseURL(t.Org.Slug) + "/welcome#" + token.Reveal(), LinkExpiresAt: &expires}, nil
 }

@@ -95,11 +95,11 @@ type ImportRequest struct {
 type Rows struct {
 	// As is what a row becomes: "contacts", or "records:" and the name of a custom object.
 	As string `json:"as"`
-	// Map gives fields by column. Empty: columns are matched by name, and missing fields
-	// are made.
+	// Format is transfer.CSV or transfer.JSON.
+	Format string `json:"format"`
+	// Map gives fields by column. Empty: columns are matched by name. Missing fields are
+	// made.
 	Map map[string]string `json:"map,omitempty"`
-	// JSON: the file is a JSON array, not CSV.
-	JSON bool `json:"json,omitempty"`
 }
 
 func (r ImportRequest) query() (url.Values, error) {
@@ -168,13 +168,16 @@ func (h *handler) runImport(ctx context.Context, t *tenants.Tenant, req ImportRe
 		DryRun: req.DryRun, Partial: req.Partial,
 		Progress: func(p transfer.Progress) { _ = out.send(event{Progress: &p}) }, // a client that is gone ends ctx
 	}
-	if req.Partial {
+	if req.Partial && !req.DryRun {
 		options.Bad = out
 	}
 	var report transfer.Report
 	var err error
 	if req.Rows != nil {
-		report, err = h.importRows(ctx, t, src, *req.Rows, options)
+		report, err = h.Transfer.ImportRows(ctx, t, src, transfer.RowOptions{
+			As: req.Rows.As, Format: req.Rows.Format, Map: req.Rows.Map,
+			DryRun: options.DryRun, Partial: options.Partial, Bad: options.Bad, Progress: options.Progress,
+		})
 	} else {
 		report, err = h.Transfer.Import(ctx, t, src, options)
 	}
@@ -197,7 +200,7 @@ func (h *handler) runImport(ctx context.Context, t *tenants.Tenant, req ImportRe
 func importError(err error) *Error {
 	e := errorOf(err)
 	var refused *transfer.RefusedError
-	if errors.As(err, &refused) {
+	if errors.As(err, &refused) || errors.Is(err, transfer.ErrRowOptions) {
 		e.Code = CodeInvalid
 	}
 	return e

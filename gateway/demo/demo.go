@@ -17,13 +17,13 @@ const (
 	Slug = "acme"
 	Name = "Acme Cycles"
 
-	FolderID       = "66f000000000000000000001"
-	ContactID      = "66a000000000000000000001"
-	SecretField    = "passport_number"
-	CampaignID     = "66c000000000000000000001"
+	FolderID    = "66f000000000000000000001"
+	ContactID   = "66a000000000000000000001"
+	SecretField = "passport_number"
+	CampaignID  = "66c000000000000000000001"
+	// PlainReportID is a report whose address is enough to read it, SecureReportID one that
+	// needs a token. Their public identifiers are random, so the bundle leaves them out.
 	PlainReportID  = "66d000000000000000000001"
-	PlainReportPID = "acme-contacts-by-country"
-	// SecureReportID is read with a token only.
 	SecureReportID = "66d000000000000000000002"
 
 	northTeam = "66e000000000000000000001"
@@ -169,8 +169,8 @@ func (b *bundle) files() {
 			file++
 			ext := name[strings.LastIndexByte(name, '.')+1:]
 			b.add("file", line{
-				"id": id("66f1", file), "pid": fmt.Sprintf("acme-file-%02d", file), "filename": name, "mimetype": types[ext], "type": ext,
-				"hash": fmt.Sprintf("%032x", b.random.Uint64()), "folder_id": id("66f", i+1), "user_id": 4, "created_at": b.ago(150 - file),
+				"id": id("66f1", file), "filename": name, "mimetype": types[ext], "type": ext,
+				"hash": fmt.Sprintf("%016x%016x", b.random.Uint64(), b.random.Uint64()), "folder_id": id("66f", i+1), "user_id": 4, "created_at": b.ago(150 - file),
 			})
 		}
 	}
@@ -225,12 +225,12 @@ func (b *bundle) campaigns() {
 func (b *bundle) reports() {
 	count := []line{{"op": "count"}}
 	b.add("custom_report", line{
-		"id": PlainReportID, "pid": PlainReportPID, "title": "Contacts by country", "desc": "How many people ride where.",
+		"id": PlainReportID, "title": "Contacts by country", "desc": "How many people ride where.",
 		"class": "Contacts", "visual": "bar", "secure": false, "shareable": true, "exportable": true, "portal_visible": true,
 		"query": line{"group_by": []line{{"field": "country"}}, "measures": count, "sort": []string{"-count"}, "limit": 50},
 	})
 	b.add("custom_report", line{
-		"id": SecureReportID, "pid": "acme-riders-of-a-country", "title": "Riders of a country", "desc": "Who shares it fixes the country; who reads it chooses the age.",
+		"id": SecureReportID, "title": "Riders of a country", "desc": "Who shares it fixes the country; who reads it chooses the age.",
 		"class": "Contacts", "visual": "table", "secure": true, "shareable": true, "exportable": false, "portal_visible": false,
 		"input": line{
 			"country": line{"rule": "locked", "value": "DE", "label": "Country"},
@@ -242,7 +242,7 @@ func (b *bundle) reports() {
 		},
 	})
 	b.add("custom_report", line{
-		"id": id("66d", 3), "pid": "acme-service-by-month", "title": "Service requests by month", "class": "Submissions", "source": formID,
+		"id": id("66d", 3), "title": "Service requests by month", "class": "Submissions", "source": formID,
 		"visual": "line", "secure": true, "shareable": true, "exportable": true, "portal_visible": false,
 		"query": line{"group_by": []line{{"field": "created_at", "by": "month"}}, "measures": []line{{"op": "count"}, {"op": "avg", "field": "rating"}}},
 	})

@@ -123,10 +123,14 @@ func (im *importer) define(ctx context.Context) error {
 		before := len(refused)
 		for _, e := range learned {
 			if len(e.errs) > 0 {
+				e.judged = true
 				refused[e.line] = e
 			}
 		}
 		if len(refused) == before {
+			for _, e := range learned {
+				im.view.settle(e)
+			}
 			return nil
 		}
 		im.reset()
@@ -167,10 +171,11 @@ func (im *importer) register(e *entry) {
 			im.lineOf[name] = lines
 		}
 		k := keyOf(e.id)
-		if first, given := lines[k]; given {
-			e.errs.Add("id", "duplicate", "line %d gives the same id", first)
-		} else {
+		switch first, given := lines[k]; {
+		case !given:
 			lines[k] = int32(e.line)
+		case !e.judged:
+			e.errs.Add("id", "duplicate", "line %d gives the same id", first)
 		}
 	}
 	if len(e.errs) > 0 {

@@ -32,6 +32,7 @@ type entry struct {
 	digest  key
 	secrets map[string]secretValue
 	errs    api.Errors
+	judged  bool // its problems are all known
 
 	old    any // *T: what is stored, already changed to what the line says
 	change change

@@ -70,7 +70,9 @@ func (s *Service) ImportRows(ctx context.Context, t *tenants.Tenant, src Source,
 	if err != nil {
 		return newTally().report(), err
 	}
-	f.object = name
+	if isRecord {
+		f.object = name
+	}
 	f.session = s.session(t, o.Progress)
 	r, err := f.session.run(ctx, f, ImportOptions{DryRun: o.DryRun, Partial: o.Partial, Bad: o.Bad})
 	r.Columns = f.columns()

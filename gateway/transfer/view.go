@@ -63,13 +63,27 @@ func (v *view) learn(e *entry) {
 	case *contacts.FieldDef:
 		v.fields[rec.Key] = *rec
 	case *objects.Definition:
-		v.objects[rec.Name] = rec.Schema
+		if _, known := v.objects[rec.Name]; !known || rec.Schema != nil {
+			v.objects[rec.Name] = rec.Schema
+		}
 	case *forms.Collection:
-		if e.id != "" {
+		if _, known := v.forms[e.id]; e.id != "" && (!known || rec.Schema != nil) {
 			v.forms[e.id] = rec.Fields()
 		}
 	default:
 		v.learnPerson(e)
+	}
+}
+
+// settle replaces what was learned of a definition by what it will be, now that it is
+// known which stored one it changes.
+func (v *view) settle(e *entry) {
+	switch rec := e.old.(type) {
+	case *objects.Definition:
+		v.objects[rec.Name] = rec.Schema
+	case *forms.Collection:
+		v.forms[rec.ID] = rec.Fields()
+		v.forms[e.rec.(*forms.Collection).ID] = rec.Fields() // the bundle may have its own id for it
 	}
 }
 

@@ -30,8 +30,12 @@ type database struct {
 	// commits counts the writes that have been committed. A snapshot taken before the latest is stale.
 	commits atomic.Uint64
 
-	writing chan struct{} // held by the writer
-	writer  *conn         // nil after a failure, until the next write
+	// statistics counts how often the planner's statistics were renewed.
+	statistics atomic.Uint64
+
+	writing    chan struct{} // held by the writer
+	writer     *conn         // nil after a failure, until the next write
+	unmeasured int           // documents written since the statistics were looked at
 
 	reading chan struct{} // one for each reader in use
 	mu      sync.Mutex
@@ -47,6 +51,8 @@ type reader struct {
 	holding bool
 	began   time.Time
 	commits uint64
+	// statistics tells which ones the connection has read.
+	statistics uint64
 }
 
 // openDatabase opens the file, making it when missing. It leaves files alone that are
@@ -131,19 +137,29 @@ func (db *database) reader(ctx context.Context) (*reader, error) {
 }
 
 func (db *database) takeReader() (*reader, error) {
-	db.mu.Lock()
-	if n := len(db.idle); n > 0 {
+	statistics := db.statistics.Load()
+	for {
+		db.mu.Lock()
+		n := len(db.idle)
+		if n == 0 {
+			db.mu.Unlock()
+			break
+		}
 		r := db.idle[n-1]
 		db.idle = db.idle[:n-1]
 		db.mu.Unlock()
-		return r, nil
+		if r.statistics == statistics {
+			return r, nil
+		}
+		if err := errors.Join(r.end(), r.conn.close()); err != nil {
+			return nil, err
+		}
 	}
-	db.mu.Unlock()
 	c, err := openConn(db.path, connectionFlags, readerBusy, "PRAGMA query_only = ON", "PRAGMA temp_store = MEMORY", "PRAGMA cache_size = -4096")
 	if err != nil {
 		return nil, err
 	}
-	return &reader{conn: c}, nil
+	return &reader{conn: c, statistics: statistics}, nil
 }
 
 // putReader gives the reader back; err is what its use ended with.

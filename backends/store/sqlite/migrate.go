@@ -109,7 +109,7 @@ func (db *database) migrate(ctx context.Context, tables map[string]*table) error
 		return nil
 	}
 	slices.SortFunc(changed, func(a, b *table) int { return strings.Compare(a.name, b.name) })
-	return db.transact(ctx, ctx, func(c *conn) error {
+	return db.transact(ctx, ctx, 0, func(c *conn) error {
 		if err := c.script(fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d;"+
 			" CREATE TABLE IF NOT EXISTS collections (name TEXT NOT NULL PRIMARY KEY, spec TEXT NOT NULL) WITHOUT ROWID;"+
 			" CREATE TABLE IF NOT EXISTS counters (name TEXT NOT NULL PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",

@@ -36,7 +36,7 @@ func (w *workspace) Write(ctx context.Context, writes []driver.Write) error {
 	if len(changes) == 0 {
 		return ctx.Err()
 	}
-	return w.transact(ctx, "write", func(ctx context.Context, c *conn) error {
+	return w.transact(ctx, "write", len(changes), func(ctx context.Context, c *conn) error {
 		for i := range changes {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -164,7 +164,7 @@ func (c *change) fillSides(on *conn) error {
 // Counter sets the named counter to max(value, atLeast) + add and returns it.
 func (w *workspace) Counter(ctx context.Context, name string, add, atLeast int64) (int64, error) {
 	var value int64
-	err := w.transact(ctx, "count up", func(_ context.Context, c *conn) error {
+	err := w.transact(ctx, "count up", 0, func(_ context.Context, c *conn) error {
 		return c.rows("INSERT INTO counters (name, value) VALUES (?1, max(0, ?3) + ?2)"+
 			" ON CONFLICT (name) DO UPDATE SET value = max(value, ?3) + ?2 RETURNING value",
 			[]any{name, add, atLeast}, func(row *sqlite.Stmt) error {
@@ -175,7 +175,7 @@ func (w *workspace) Counter(ctx context.Context, name string, add, atLeast int64
 	return value, err
 }
 
-func (w *workspace) transact(ctx context.Context, doing string, do func(context.Context, *conn) error) error {
+func (w *workspace) transact(ctx context.Context, doing string, documents int, do func(context.Context, *conn) error) error {
 	wait, cancel := w.engine.limit(ctx)
 	defer cancel()
 	db, err := w.acquire(wait)
@@ -183,7 +183,7 @@ func (w *workspace) transact(ctx context.Context, doing string, do func(context.
 		return failed(wait, doing, err)
 	}
 	defer w.file.release()
-	err = db.transact(ctx, wait, func(c *conn) error { return do(ctx, c) })
+	err = db.transact(ctx, wait, documents, func(c *conn) error { return do(ctx, c) })
 	if ctx.Err() == nil {
 		return failed(wait, doing, err)
 	}
@@ -192,7 +192,7 @@ func (w *workspace) transact(ctx context.Context, doing string, do func(context.
 
 // transact runs do in a transaction of the only writer and commits it. After an error nothing of it remains.
 // The turn is waited for until wait ends; a large batch may then take as long as ctx allows.
-func (db *database) transact(ctx, wait context.Context, do func(*conn) error) (err error) {
+func (db *database) transact(ctx, wait context.Context, documents int, do func(*conn) error) (err error) {
 	select {
 	case db.writing <- struct{}{}:
 		defer func() { <-db.writing }()
@@ -228,6 +228,7 @@ func (db *database) transact(ctx, wait context.Context, do func(*conn) error) (e
 	}
 	if err == nil {
 		db.commits.Add(1)
+		db.wrote(documents)
 	}
 	return err
 }

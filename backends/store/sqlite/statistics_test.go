@@ -1,0 +1,49 @@
+package sqlite
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"tenantry/backends/store/driver"
+)
+
+// TestPlansFollowTheData: of two indexes that could serve, the one that leads to fewer
+// documents is taken, also by connections that were open before the data came.
+func TestPlansFollowTheData(t *testing.T) {
+	t.Parallel()
+	seen := &plans{}
+	e := openEngine(t, Options{Observe: seen.add})
+	c := &driver.Collection{Name: "people", Fields: []driver.Field{
+		{Name: "name", Type: driver.String}, {Name: "status", Type: driver.String}, {Name: "created", Type: driver.Time},
+	}, Indexes: []driver.Index{
+		{Name: "name", Fields: []string{"name"}}, {Name: "status", Fields: []string{"status", "created"}},
+	}}
+	ws := openWorkspace(t, e, "acme", c)
+	if _, err := ws.Count(t.Context(), c, onField("name", driver.Eq, "somebody")); err != nil {
+		t.Fatal(err) // opens a reader
+	}
+	const total, batch = 20_000, 1000
+	for from := 0; from < total; from += batch {
+		writes := make([]driver.Write, batch)
+		for i := range writes {
+			n := from + i
+			writes[i] = driver.Write{Collection: c, Doc: driver.Document{
+				ID: fmt.Sprintf("%024x", n), Body: []byte("{}"),
+				Values: []any{fmt.Sprintf("Name %d", n%1000), []string{"active", "new", "gone"}[n%3], int64(n + 1)},
+			}}
+		}
+		if err := ws.Write(t.Context(), writes); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen.take()
+	where := driver.Predicate{Op: driver.And, Kids: []driver.Predicate{onField("status", driver.Eq, "new"), onField("name", driver.Eq, "Name 7")}}
+	if n, err := ws.Count(t.Context(), c, where); err != nil || n != 7 {
+		t.Fatalf("count is %d, %v", n, err)
+	}
+	plans := seen.take()
+	if len(plans) != 1 || !strings.Contains(strings.Join(plans[0].Lines, "\n"), "people:name") {
+		t.Errorf("not by name: %v", plans)
+	}
+}

@@ -1,0 +1,265 @@
+package config_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+
+	"tenantry/config"
+	"tenantry/crypto/secret"
+)
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "tenantry.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+var secrets = cmp.Comparer(secret.String.Equal)
+
+func TestNothingSaidIsTheDefault(t *testing.T) {
+	t.Parallel()
+	for name, src := range map[string]config.Source{
+		"nothing": {}, "empty file": {File: write(t, "")}, "comment": {File: write(t, "# later\n")},
+		"other variables": {Environ: []string{"HOME=/x", "TENANTRY_TEST_REDIS_URL=redis://x", "NOT_TENANTRY_DATA=/y", "BROKEN"}},
+	} {
+		c, err := config.Load(src)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if diff := cmp.Diff(config.Default(), c, secrets); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+// TestLaterSourcesWin: a file, then the environment, then flags.
+func TestLaterSourcesWin(t *testing.T) {
+	t.Parallel()
+	src := config.Source{
+		File: write(t, `
+data: /from/file
+listen: 127.0.0.1:1
+admin_listen: 127.0.0.1:2
+base_domain: file.example
+redis:
+  addrs: [a:1, b:2]
+  password: from-file
+log: {level: debug, requests: false}
+timeouts: {read: 7s}
+`),
+		Environ: []string{"TENANTRY_LISTEN=127.0.0.1:3", "TENANTRY_ADMIN_LISTEN=127.0.0.1:4", "TENANTRY_REDIS__PASSWORD=from-env", "TENANTRY_LOG__LEVEL=warn", "TENANTRY_TIMEOUTS__WRITE=1m30s"},
+		Flags:   map[string]string{"admin_listen": "127.0.0.1:5", "log.level": "error"},
+	}
+	c, err := config.Load(src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := config.Default()
+	want.Data, want.Listen, want.AdminListen, want.BaseDomain = "/from/file", "127.0.0.1:3", "127.0.0.1:5", "file.example"
+	want.Redis.Addrs, want.Redis.Password = []string{"a:1", "b:2"}, secret.New("from-env")
+	want.Log = config.Log{Level: "error", Format: "json", Requests: false}
+	want.Timeouts.Read, want.Timeouts.Write = 7*time.Second, 90*time.Second
+	if diff := cmp.Diff(want, c, secrets); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestEveryFaultAtOnce: whoever mends a file hears of everything in one go.
+func TestEveryFaultAtOnce(t *testing.T) {
+	t.Parallel()
+	_, err := config.Load(config.Source{
+		File: write(t, `
+data: " "
+listen: 8080
+admin_listen: nowhere
+base_domain: https://example.com
+public_url: https://example.com
+trusted_proxies: [10.0.0.0/33, loadbalancer]
+file_host: files.example.com
+log: {level: loud, format: xml, colour: true}
+redis: {addrs: [localhost], db: -1}
+sqlite: {max_open_files: 1, readers: 0, query_timeout: 0s}
+timeouts: {read: 2h, write: -1s}
+colour: blue
+`),
+		Environ: []string{"TENANTRY_LISTEN_ADDRESS=:80", "TENANTRY_LOG_LEVEL=info"},
+		Flags:   map[string]string{"verbose": "true"},
+	})
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	lines := strings.Split(err.Error(), "\n")
+	for _, want := range []string{
+		"data: name the folder", `listen: "8080" is no address`, `admin_listen: "nowhere" is no address`, `base_domain: "https://example.com" is no domain`,
+		`public_url: "https://example.com" is no address like https://{slug}.example.com`, `trusted_proxies: "10.0.0.0/33" is no network`,
+		`trusted_proxies: "loadbalancer" is no network`, `file_host: "files.example.com" is no address`, `log.level: "loud" is none of`,
+		`log.format: "xml" is neither`, `redis.addrs: "localhost" is no address`, "redis.db: must not be negative", "sqlite.max_open_files: must be from 2",
+		"sqlite.readers: must be from 1", "sqlite.query_timeout: must be more than 0", "timeouts.read: must be more than 0 and at most 1h", "timeouts.write: must be more than 0",
+		"colour: there is no such setting", "log.colour: there is no such setting", "listen_address: there is no such setting",
+		"log_level: there is no such setting", "verbose: there is no such setting",
+	} {
+		if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, want) }) {
+			t.Errorf("no line says %q", want)
+		}
+	}
+	if len(lines) != 22 {
+		t.Errorf("%d faults, not 22:\n%s", len(lines), err)
+	}
+}
+
+func TestTypes(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"a list where a text belongs": "data: [a, b]", "a map where a text belongs": "data: {a: b}", "a text where a number belongs": "sqlite: {readers: many}",
+		"a text where a duration belongs": "timeouts: {read: soon}", "a text where a section belongs": "timeouts: soon", "a list where a section belongs": "redis: [a]",
+		"a map where a list belongs": "redis: {addrs: {a: b}}", "a fraction where a number belongs": "redis: {db: 1.5}", "a text where a switch belongs": "log: {requests: maybe}",
+		"a duration without unit": "timeouts: {read: '30'}", "a number of nanoseconds": "timeouts: {read: 30}",
+		"the placeholder as password": "redis: {password: '[redacted]'}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if c, err := config.Load(config.Source{File: write(t, text)}); err == nil {
+				t.Errorf("%s was taken: %+v", text, c)
+			}
+		})
+	}
+	c, err := config.Load(config.Source{Environ: []string{
+		"TENANTRY_REDIS__ADDRS=a:1,b:2", "TENANTRY_LOG__REQUESTS=false", "TENANTRY_SQLITE__READERS=8", "TENANTRY_TRUSTED_PROXIES=10.0.0.0/8,::1", "TENANTRY_REDIS__TLS=1",
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(c.Redis.Addrs, []string{"a:1", "b:2"}) || c.Log.Requests || c.SQLite.Readers != 8 || !c.Redis.TLS || !slices.Equal(c.TrustedProxies, []string{"10.0.0.0/8", "::1"}) {
+		t.Errorf("variables are texts and become what the setting is: %+v", c)
+	}
+}
+
+func TestFile(t *testing.T) {
+	t.Parallel()
+	missing := filepath.Join(t.TempDir(), "none.yaml")
+	for _, path := range []string{missing, write(t, "data: [unclosed"), write(t, "- a\n- b\n"), write(t, "data: a\ndata: b\n"), t.TempDir()} {
+		_, err := config.Load(config.Source{File: path})
+		if err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: the error names the file: %v", path, err)
+		}
+	}
+}
+
+// TestPasswordIsRedacted: no way of printing the settings shows a secret.
+func TestPasswordIsRedacted(t *testing.T) {
+	t.Parallel()
+	const password = "hunter2-hunter2"
+	c, err := config.Load(config.Source{Environ: []string{"TENANTRY_REDIS__PASSWORD=" + password, "TENANTRY_REDIS__ADDRS=a:1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Redis.Password.Reveal() != password {
+		t.Fatal("the password did not arrive")
+	}
+	raw, err := yaml.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{string(raw), fmt.Sprintf("%v %+v %#v", c, c, c), fmt.Sprintf("%+v", &c)} {
+		if strings.Contains(text, password) {
+			t.Errorf("the password shows in:\n%s", text)
+		}
+	}
+	if !strings.Contains(string(raw), "[redacted]") || !strings.Contains(string(raw), "query_timeout: 10s") {
+		t.Errorf("YAML:\n%s", raw)
+	}
+	// What was printed is a configuration once the secret is put back.
+	again, err := config.Load(config.Source{File: write(t, string(raw)), Environ: []string{"TENANTRY_REDIS__PASSWORD=" + password}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(c, again, secrets); diff != "" {
+		t.Error(diff)
+	}
+	// An error about another setting repeats no secret.
+	_, err = config.Load(config.Source{File: write(t, "redis: {password: "+password+", db: x}\n")})
+	if err == nil || strings.Contains(err.Error(), password) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestBaseDomainAndPublicURL(t *testing.T) {
+	t.Parallel()
+	for value, good := range map[string]bool{
+		"example.com": true, "app.example.com": true, "localhost": true, ".example.com": false, "example.com:8080": false, "a b": false,
+		"a_b.example": false, "10.0.0.1": false, "https://x": false, "x@y": false,
+	} {
+		if _, err := config.Load(config.Source{Flags: map[string]string{"base_domain": value}}); (err == nil) != good {
+			t.Errorf("base_domain %q: %v", value, err)
+		}
+	}
+	for value, good := range map[string]bool{
+		"https://{slug}.example.com": true, "http://{slug}.localhost:8080/": true, "https://example.com/{slug}": true,
+		"https://example.com": false, "{slug}.example.com": false, "ftp://{slug}.example.com": false, "https://{slug}.example.com?x=1": false, "https://": false, ":": false,
+	} {
+		if _, err := config.Load(config.Source{Flags: map[string]string{"public_url": value}}); (err == nil) != good {
+			t.Errorf("public_url %q: %v", value, err)
+		}
+	}
+	for _, test := range []struct{ public, base, want string }{
+		{"", "", "http://acme.localhost:8080"}, {"", "example.com", "https://acme.example.com"},
+		{"https://{slug}.example.org/", "example.com", "https://acme.example.org"}, {"http://{slug}.localhost:9000", "", "http://acme.localhost:9000"},
+	} {
+		c := config.Config{PublicURL: test.public, BaseDomain: test.base}
+		if got := c.OrganizationURL("acme", "8080"); got != test.want {
+			t.Errorf("%+v: %s", test, got)
+		}
+	}
+}
+
+func TestListeners(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		public, admin string
+		good          bool
+	}{
+		{"127.0.0.1:0", "127.0.0.1:0", true}, {"127.0.0.1:8080", "127.0.0.1:8080", false}, {"127.0.0.1:8080", "", true}, {"[::1]:8080", ":9090", true},
+		{"", "127.0.0.1:9090", false}, {"127.0.0.1", "127.0.0.1:9090", false},
+	} {
+		_, err := config.Load(config.Source{Flags: map[string]string{"listen": test.public, "admin_listen": test.admin}})
+		if (err == nil) != test.good {
+			t.Errorf("%+v: %v", test, err)
+		}
+	}
+}
+
+func TestParseNetwork(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"10.1.2.3": "10.1.2.3/32", "10.1.2.3/8": "10.0.0.0/8", "::1": "::1/128", "2001:db8::1/32": "2001:db8::/32", "::ffff:10.1.2.3": "10.1.2.3/32", "::ffff:10.1.2.3/104": "10.0.0.0/8",
+		"": "", "10.0.0.0/33": "", "localhost": "", "10.0.0": "", "10.0.0.0/8 ": "",
+	} {
+		p, err := config.ParseNetwork(text)
+		if (err == nil) != (want != "") || (err == nil && p.String() != want) {
+			t.Errorf("%q: %v %v", text, p, err)
+		}
+	}
+}
+
+func TestKeyringPath(t *testing.T) {
+	t.Parallel()
+	c := config.Config{Data: "/data"}
+	if got := c.KeyringPath(); got != filepath.Join("/data", "keyring.json") {
+		t.Error(got)
+	}
+	c.Keyring = "/keys/ring"
+	if got := c.KeyringPath(); got != "/keys/ring" {
+		t.Error(got)
+	}
+}

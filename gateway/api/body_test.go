@@ -1,0 +1,211 @@
+package api_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tenantry/gateway/api"
+)
+
+func TestParseBodyRefuses(t *testing.T) {
+	t.Parallel()
+	deep := func(n int) string { return `{"a":` + strings.Repeat("[", n-1) + strings.Repeat("]", n-1) + `}` }
+	tests := []struct{ name, body, says string }{
+		{"empty", "", "The body is empty; a JSON object is expected"},
+		{"blank", " \n\t", "The body is empty"},
+		{"byte order mark", "\xef\xbb\xbf{}", "byte order mark"},
+		{"invalid UTF-8", "{\"a\":\"\xff\"}", "not valid UTF-8"},
+		{"UTF-16", "{\x00}\x00", "not valid JSON, at byte 1"},
+		{"NUL in a value", `{"a":"x` + "\\u0000" + `"}`, "NUL character, at byte 14"},
+		{"NUL in a name", `{"a` + "\\u0000" + `":1}`, "NUL character, at byte 10"},
+		{"NUL deep inside", `{"a":[{"b":"` + "\\u0000" + `"}]}`, "NUL character"},
+		{"raw NUL", "{\"a\":\"\x00\"}", "not valid JSON, at byte 5"},
+		{"array", `[]`, "must be a JSON object"},
+		{"text", `"x"`, "must be a JSON object"},
+		{"null", `null`, "must be a JSON object"},
+		{"cut short", `{"a":1`, "ends too early, after byte 6"},
+		{"cut in a text", `{"a":"x`, "ends too early, after byte 7"},
+		{"comma too many", `{"a":1,}`, "not valid JSON, at byte 7"},
+		{"comma too many in a list", `{"a":[1,]}`, "not valid JSON, at byte"},
+		{"no quotes", `{a:1}`, "not valid JSON, at byte 1"},
+		{"single quotes", `{'a':1}`, "not valid JSON, at byte 1"},
+		{"comment", `{/**/}`, "not valid JSON, at byte 1"},
+		{"NaN", `{"a":NaN}`, "not valid JSON"},
+		{"leading zero", `{"a":01}`, "not valid JSON"},
+		{"wrong bracket", `{"a":[1}}`, "not valid JSON"},
+		{"trailing text", `{} x`, "at byte"},
+		{"trailing object", `{}{}`, "bytes after its JSON value, at byte"},
+		{"trailing bracket", `{}}`, "bytes after its JSON value, at byte"},
+		{"name twice", `{"a":1,"a":2}`, `the name "a" twice in one object, at byte 10`},
+		{"name twice, escaped", `{"a":1,"\u0061":2}`, `the name "a" twice`},
+		{"name twice, deep inside", `{"a":[{"b":{"c":1,"c":1}}]}`, `the name "c" twice`},
+		{"depth 33", deep(33), "nests deeper than 32 levels"},
+		{"depth 33, never closed", strings.Repeat("[", 33), "nests deeper than 32 levels"},
+		{"depth of a million", strings.Repeat(`{"a":`, 1_000_000), "nests deeper than 32 levels"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			b, err := api.ParseBody([]byte(test.body))
+			var p *api.Problem
+			if !errors.As(err, &p) || p.Code != http.StatusBadRequest || !strings.Contains(p.Message, test.says) {
+				t.Errorf("got %v, want a 400 that says %q", err, test.says)
+			}
+			if len(b.Names()) != 0 {
+				t.Error("a refused body still holds fields")
+			}
+		})
+	}
+	for _, body := range []string{`{}`, ` {"a":1} ` + "\r\n", deep(32), `{"a":"[[[[{{{{\"[[[["}`, `{"A":1,"a":2}`, `{"x":{"a":1},"y":{"a":1}}`, `{"":1}`} {
+		if _, err := api.ParseBody([]byte(body)); err != nil {
+			t.Errorf("%.60s: %v", body, err)
+		}
+	}
+}
+
+// FuzzParseBody: whatever is accepted is one JSON object, read as encoding/json reads it.
+func FuzzParseBody(f *testing.F) {
+	for _, seed := range []string{
+		`{}`, `{"a":1}`, `{"a":1,"a":2}`, `{"a":{"b":[1,2,{"c":null}]}}`, `{"a":"\u0000"}`, `{"a":"\ud800"}`, `[`, `{"a":1}x`, "\xef\xbb\xbf{}",
+		`{"a":1e400}`, `{"a":-0}`, `{"a" : [ ] }`, `{"a":tru}`, `{"teams":["x",1]}`, `{"a":9007199254740993}`, `{"\u0061":1,"a":2}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		b, err := api.ParseBody(raw)
+		if err != nil {
+			var p *api.Problem
+			if !errors.As(err, &p) || p.Code != http.StatusBadRequest || !utf8.ValidString(p.Message) {
+				t.Fatalf("the refusal is no readable 400: %v", err)
+			}
+			return
+		}
+		if !json.Valid(raw) {
+			t.Fatal("accepted what encoding/json calls invalid")
+		}
+		dec := json.NewDecoder(bytes.NewReader(raw))
+		var reference map[string]json.RawMessage
+		if err := dec.Decode(&reference); err != nil {
+			t.Fatalf("encoding/json: %v", err)
+		}
+		if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+			t.Fatal("accepted trailing bytes")
+		}
+		if len(reference) != len(b.Names()) {
+			t.Fatalf("fields %q, encoding/json reads %d", b.Names(), len(reference))
+		}
+		for name, value := range reference {
+			if !b.Has(name) || !bytes.Equal(bytes.TrimSpace(b.Raw(name)), bytes.TrimSpace(value)) {
+				t.Fatalf("field %q is %s, encoding/json reads %s", name, b.Raw(name), value)
+			}
+		}
+	})
+}
+
+func body(t *testing.T, text string) api.Body {
+	t.Helper()
+	b, err := api.ParseBody([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func codes(errs api.Errors) []string {
+	var all []string
+	for _, e := range errs {
+		all = append(all, e.Field+":"+e.Code)
+	}
+	return all
+}
+
+func TestBodyTexts(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]struct {
+		text string
+		ok   bool
+		code string // of Required
+	}{
+		`"x"`: {"x", true, ""}, `""`: {"", true, "a:required"}, `"  "`: {"  ", true, "a:required"}, `"\u00e9"`: {"é", true, ""}, `"éééé"`: {"éééé", true, ""},
+		`"12345"`: {"12345", true, "a:length"}, `1`: {"", false, "a:type"}, `null`: {"", false, "a:type"}, `true`: {"", false, "a:type"},
+		`["x"]`: {"", false, "a:type"}, `{"x":1}`: {"", false, "a:type"},
+	} {
+		b := body(t, `{"a": `+value+`}`)
+		var errs, required api.Errors
+		if text, ok := b.Text(&errs, "a"); text != want.text || ok != want.ok || (len(errs) == 0) != want.ok {
+			t.Errorf("Text of %s: %q %t %v", value, text, ok, errs)
+		}
+		b.Required(&required, "a", 4)
+		if got := strings.Join(codes(required), " "); got != want.code {
+			t.Errorf("Required of %s: faults %q, want %q", value, got, want.code)
+		}
+	}
+	var errs api.Errors
+	b := body(t, `{"A":"x"}`)
+	if b.Required(&errs, "a", 10) != "" || !slices.Equal(codes(errs), []string{"a:required"}) {
+		t.Errorf("names match exactly, case included: %v", errs)
+	}
+	errs = nil
+	if b.Optional(&errs, "a", 10) != "" || len(errs) > 0 {
+		t.Errorf("Optional of an absent field: %v", errs)
+	}
+}
+
+func TestBodyIntegersAndObjects(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]struct {
+		n   int64
+		bad bool
+	}{
+		`5`: {5, false}, `1`: {1, false}, `10`: {10, false}, `0`: {3, true}, `11`: {3, true}, `1.5`: {3, true}, `"5"`: {3, true}, `null`: {3, true},
+		`[5]`: {3, true}, `true`: {3, true}, `1e0`: {3, true}, `99999999999999999999`: {3, true}, `-0`: {3, true},
+	} {
+		var errs api.Errors
+		if n := body(t, `{"a":`+value+`}`).Integer(&errs, "a", 1, 10, 3); n != want.n || (len(errs) > 0) != want.bad {
+			t.Errorf("Integer of %s: %d %v", value, n, errs)
+		}
+	}
+	var errs api.Errors
+	if n := body(t, `{}`).Integer(&errs, "a", 1, 10, 3); n != 3 || len(errs) > 0 {
+		t.Error("an absent number is the fallback")
+	}
+
+	m, ok := body(t, `{"a": {"n": 9007199254740993, "x": null}}`).Object(&errs, "a")
+	if diff := cmp.Diff(map[string]any{"n": json.Number("9007199254740993"), "x": nil}, m); diff != "" || !ok || len(errs) > 0 {
+		t.Errorf("Object: %s %v", diff, errs)
+	}
+	for _, value := range []string{`[]`, `"{}"`, `null`, `1`} {
+		var errs api.Errors
+		if _, ok := body(t, `{"a":`+value+`}`).Object(&errs, "a"); ok || !slices.Equal(codes(errs), []string{"a:type"}) {
+			t.Errorf("Object of %s: %t %v", value, ok, errs)
+		}
+	}
+	if _, ok := body(t, `{}`).Object(&errs, "a"); ok || len(errs) > 0 {
+		t.Error("an absent object is no fault")
+	}
+}
+
+func TestBindBodyNamesWhatIsIgnored(t *testing.T) {
+	t.Parallel()
+	for _, teams := range []bool{true, false} {
+		o := &api.Operation{Teams: teams, Body: []api.Field{{Name: "name", Shape: api.Text}}}
+		c := api.NewCall(o, nil)
+		c.BindBody(body(t, `{"org_id":7,"name":"x","teams":[],"Name":"y","locked":true}`))
+		want := []string{"org_id", "teams", "Name", "locked"}
+		if teams {
+			want = []string{"org_id", "Name", "locked"}
+		}
+		if diff := cmp.Diff(want, c.Ignored()); diff != "" {
+			t.Errorf("teams %t: %s", teams, diff)
+		}
+	}
+}

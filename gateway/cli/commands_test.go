@@ -1,0 +1,260 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"tenantry/gateway/control"
+)
+
+// step is one command of a sequence. Words in braces stand for what earlier steps saved.
+type step struct {
+	args  string
+	stdin string
+	code  int
+	// of a success: names of the result's members, and some values of it as JSON
+	members string
+	values  map[string]string
+	save    map[string]string // member by the word it is saved under
+	stderr  []string
+}
+
+func steps() []step {
+	const org = "id slug name state features settings limits providers url created_at updated_at"
+	const user = "id name email roles permissions teams active created_at"
+	return []step{
+		{args: "org create --slug acme --name Acme --feature teams --limit folder_children=1000 --setting require_public_encryption_key=true", members: org,
+			values: map[string]string{"slug": `"acme"`, "state": `"active"`, "features": `{"teams":true}`, "limits": `{"folder_children":1000}`, "settings": `{"require_public_encryption_key":true}`}},
+		{args: "org create --slug acme --name Again", code: 1, stderr: []string{`"acme"`, "never handed out twice"}},
+		{args: "org create --slug Bad! --name X --limit folder_children=0 --feature nonsense", code: 1, stderr: []string{"slug: ", "limits.folder_children: ", "features.nonsense: "}},
+		{args: "org create --slug other --name Other", members: org},
+		{args: "org show acme", members: org},
+		{args: "org show nobody", code: 1, stderr: []string{`"nobody"`, "org list"}},
+		{args: "org update acme --name Better --feature teams=false", members: org, values: map[string]string{"name": `"Better"`, "features": `{"teams":false}`, "limits": `{"folder_children":1000}`}},
+		{args: "org update nobody --name X", code: 1, stderr: []string{`"nobody"`}},
+		{args: "org update acme", code: 2, stderr: []string{"what to change"}},
+		{args: "org suspend acme", members: org, values: map[string]string{"state": `"suspended"`}},
+		{args: "org suspend nobody", code: 1},
+		{args: "org resume acme", members: org, values: map[string]string{"state": `"active"`}},
+		{args: "org resume nobody", code: 1},
+
+		{args: "user create --org acme --email ada@example.com --name Ada --role admin", members: user + " link link_expires_at", save: map[string]string{"link": "link"},
+			values: map[string]string{"id": "1", "roles": `["admin"]`, "active": "true"}, stderr: []string{"works once"}},
+		{args: "user create --org acme --email bob@example.com --name Bob --permission contacts,manage_forms --password-stdin", stdin: "correct horse battery\n", members: user,
+			values: map[string]string{"permissions": `["contacts","manage_forms"]`}},
+		{args: "user create --org acme --email ADA@example.com --name Twin", code: 1, stderr: []string{"has a user with the address"}},
+		{args: "user create --org acme --email nonsense --name X --role no --permission fly", code: 1, stderr: []string{"email: ", "roles: ", "permissions: "}},
+		{args: "user create --org acme --email c@example.com --name C --password-stdin", stdin: "short", code: 1, stderr: []string{"password"}},
+		{args: "user create --org acme --email c@example.com --name C --password-stdin", stdin: "\n", code: 2, stderr: []string{"no password"}},
+		{args: "user create --org nobody --email c@example.com --name C", code: 1, stderr: []string{`"nobody"`}},
+		{args: "user create --email c@example.com --name C", code: 2, stderr: []string{"--org SLUG", "acme, other"}},
+		{args: "user show BOB@example.com --org acme", members: user, values: map[string]string{"id": "2"}},
+		{args: "user show 2 --org acme", members: user, values: map[string]string{"email": `"bob@example.com"`}},
+		{args: "user show 99 --org acme", code: 1, stderr: []string{`no user "99"`}},
+		{args: "user show bob@example.com --org other", code: 1, stderr: []string{"organization other has no user"}},
+		{args: "user update 2 --org acme --role admin --permission contacts", members: user, values: map[string]string{"roles": `["admin"]`, "permissions": `["contacts"]`, "name": `"Bob"`}},
+		{args: "user update 2 --org acme --email ada@example.com", code: 1, stderr: []string{"another user"}},
+		{args: "user update 2 --org acme", code: 2},
+		{args: "user update 2 --org acme --link", members: user + " link link_expires_at"},
+		{args: "user deactivate 2 --org acme", members: user, values: map[string]string{"active": "false"}},
+		{args: "user update 2 --org acme --active", members: user, values: map[string]string{"active": "true"}},
+		{args: "user deactivate 99 --org acme", code: 1},
+
+		{args: "key create --org acme --name crm --kind server_full --permission contacts,manage_files --expires 720h --allow-ip 127.0.0.0/8", members: "id token kind account expires_at",
+			values: map[string]string{"kind": `"server_full"`, "account": `"crm"`}, save: map[string]string{"id": "key", "token": "token"}},
+		{args: "key create --org acme --name crm2 --account crm --kind server_read --permission manage_reports", members: "id token kind account expires_at",
+			values: map[string]string{"expires_at": "null", "account": `"crm"`}, stderr: []string{"does not hold manage_reports"}},
+		{args: "key create --org acme --name bare --kind server_full", members: "id token kind account expires_at", stderr: []string{"holds no permissions"}},
+		{args: "key create --org acme --name x --kind best --permission fly --allow-ip home", code: 1, stderr: []string{"kind: ", "permissions: ", "allow_ips: "}},
+		{args: "key create --org acme --name x --kind server_full --account nobody", code: 1, stderr: []string{"account: "}},
+		{args: "key create --org acme --name x --kind browser", code: 1, stderr: []string{"origins: "}},
+		{args: "key create --org acme --name x --kind browser --origin https://www.example.com", members: "id token kind account expires_at"},
+		{args: "key create --org acme --name x --kind server_full --expires 0s", code: 2, stderr: []string{"at least 1s"}},
+		{args: "key rotate {key} --org acme --overlap 24h", members: "id token kind account expires_at", values: map[string]string{"account": `"crm"`}},
+		{args: "key rotate ffffffffffffffffffffffff --org acme", code: 1, stderr: []string{"no key ffff"}},
+		{args: "key revoke {key} --org acme", members: "id name kind account hint state permissions allow_ips created_at expires_at revoked_at", values: map[string]string{"state": `"revoked"`}},
+		{args: "key revoke {key} --org other", code: 1, stderr: []string{"no key"}},
+		{args: "key revoke {token} --org acme", code: 1, stderr: []string{"not by its text"}},
+		{args: "key rotate {key} --org acme", code: 1, stderr: []string{"revoked"}},
+
+		{args: "keyring rotate", members: "version rewrapped", values: map[string]string{"version": "2"}, stderr: []string{"Back up"}},
+		{args: "keyring retire 2", code: 1, stderr: []string{"primary"}},
+		{args: "keyring retire 9", code: 1, stderr: []string{"no version 9"}},
+		{args: "keyring retire x", code: 2},
+		{args: "keyring retire 1", members: "version state"},
+
+		{args: "org delete other", code: 2, stderr: []string{"--yes"}},
+		{args: "org delete other --yes", members: "slug deleted"},
+		{args: "org delete nobody --yes", code: 1, stderr: []string{`"nobody"`}},
+		{args: "org show other", code: 1},
+		{args: "org create --slug other --name Other", code: 1, stderr: []string{"never handed out twice"}},
+		{args: "version", members: "version commit go sqlite"},
+	}
+}
+
+// TestCommands runs the same commands on a data folder that nobody uses and on one that a
+// server runs on: they have to work alike.
+func TestCommands(t *testing.T) {
+	t.Parallel()
+	for _, served := range []bool{false, true} {
+		t.Run(map[bool]string{false: "alone", true: "served"}[served], func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(t.TempDir(), "data")
+			if served {
+				serve(t, dir)
+			}
+			saved := map[string]string{}
+			for _, s := range steps() {
+				s.try(t, dir, saved)
+			}
+			if !strings.Contains(saved["{link}"], ".localhost:") || !strings.Contains(saved["{link}"], "/welcome#inv_") {
+				t.Errorf("the link is %q", saved["{link}"])
+			}
+			lists(t, dir)
+		})
+	}
+}
+
+func (s *step) try(t *testing.T, dir string, saved map[string]string) {
+	t.Helper()
+	args := strings.Fields(s.args)
+	for i := range args {
+		if value, ok := saved[args[i]]; ok {
+			args[i] = value
+		}
+	}
+	a := run(t, s.stdin, append(args, "--data", dir)...)
+	if a.code != s.code {
+		t.Errorf("%s: exit %d, want %d\n%s%s", s.args, a.code, s.code, a.stdout, a.stderr)
+		return
+	}
+	if err := contains(a.stderr, s.stderr...); err != nil {
+		t.Errorf("%s: standard error: %v", s.args, err)
+	}
+	if token := saved["{token}"]; token != "" && strings.Contains(a.stdout+a.stderr, token) {
+		t.Errorf("%s: tells the token of a key", s.args)
+	}
+	if s.code != 0 {
+		if a.stdout != "" || a.stderr == "" {
+			t.Errorf("%s: a failure belongs on standard error alone: %q %q", s.args, a.stdout, a.stderr)
+		}
+		return
+	}
+	var result map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(a.stdout), &result); err != nil {
+		t.Fatalf("%s: %v: %s", s.args, err, a.stdout)
+	}
+	want := strings.Fields(s.members)
+	slices.Sort(want)
+	if got := slices.Sorted(maps.Keys(result)); !slices.Equal(got, want) {
+		t.Errorf("%s: the result has %v, want %v", s.args, got, want)
+	}
+	for member, value := range s.values {
+		if got := compact(result[member]); got != value {
+			t.Errorf("%s: %s is %s, want %s", s.args, member, got, value)
+		}
+	}
+	for member, word := range s.save {
+		var text string
+		if err := json.Unmarshal(result[member], &text); err != nil {
+			t.Fatal(err)
+		}
+		saved["{"+word+"}"] = text
+	}
+}
+
+func compact(raw json.RawMessage) string {
+	var v any
+	if json.Unmarshal(raw, &v) != nil {
+		return string(raw)
+	}
+	out, _ := json.Marshal(v)
+	return string(out)
+}
+
+func lists(t *testing.T, dir string) {
+	t.Helper()
+	orgs := must[[]control.Organization](t, "", "org", "list", "--data", dir)
+	if len(orgs) != 2 || orgs[0].Slug != "acme" || orgs[1].State != "removed" {
+		t.Errorf("org list: %+v", orgs)
+	}
+	users := must[[]control.User](t, "", "user", "list", "--org", "acme", "--data", dir)
+	if len(users) != 2 || users[0].ID != 1 || users[1].Email != "bob@example.com" {
+		t.Errorf("user list: %+v", users)
+	}
+	keys := must[[]control.Key](t, "", "key", "list", "--org", "acme", "--data", dir)
+	if len(keys) != 5 || keys[0].State != "revoked" || keys[1].Account != "crm" {
+		t.Errorf("key list: %+v", keys)
+	}
+	ring := must[[]control.EncryptionKey](t, "", "keyring", "list", "--data", dir)
+	if len(ring) != 2 || ring[0].State != "retired" || ring[1].State != "primary" {
+		t.Errorf("keyring list: %+v", ring)
+	}
+	first := run(t, "", "user", "list", "--org", "acme", "--data", dir, "--limit", "1")
+	if err := contains(first.stderr, "--offset 1"); err != nil {
+		t.Error(err)
+	}
+	for _, args := range []string{"org list", "org show acme", "user list --org acme", "user show 1 --org acme", "key list --org acme", "keyring list", "version"} {
+		a := run(t, "", append(strings.Fields(args), "--data", dir, "--output", "table")...)
+		if a.code != 0 || json.Valid([]byte(a.stdout)) || strings.Count(a.stdout, "\n") < 2 {
+			t.Errorf("%s --output table: exit %d\n%s%s", args, a.code, a.stdout, a.stderr)
+		}
+	}
+}
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	for _, c := range []struct {
+		args   string
+		code   int
+		stderr string
+	}{
+		{"", 2, "name a command"},
+		{"nonsense", 2, `no command "nonsense"`},
+		{"serv", 2, "did you mean serve?"},
+		{"org", 2, "name a command"},
+		{"org lisst", 2, "did you mean list?"},
+		{"org list extra", 2, "extra"},
+		{"org list --nonsense", 2, "--nonsense"},
+		{"org list --output xml", 2, "json or table"},
+		{"org create --slug x", 2, `"name"`},
+		{"org create --slug x --name X --limit many", 2, "NAME=NUMBER"},
+		{"org create --slug x --name X --setting a=maybe", 2, "NAME=true"},
+		{"org show", 2, "slug"},
+		{"org show a b", 2, "2 were given"},
+		{"key create --org x --name y", 2, `"kind"`},
+		{"key create --org x --name y --kind server_full --expires soon", 2, "soon"},
+		{"import --org x", 2, "the file"},
+		{"import --org x --map a=b f.csv", 2, "--as"},
+		{"import --org x --as people f.csv", 2, "--as people"},
+		{"import --org x --as contacts f.txt", 2, "--format"},
+		{"import --org x --as contacts --map a f.csv", 2, "COLUMN=FIELD"},
+		{"demo --data x", 2, "data folder"},
+		{"org list", 1, "there is no data folder"},
+		{"key list --org x", 1, "there is no data folder"},
+		{"user list", 2, "--org SLUG"},
+		{"help", 0, ""},
+		{"key create --help", 0, ""},
+		{"completion bash", 0, ""},
+	} {
+		args := strings.Fields(c.args)
+		if c.code == 1 || c.args == "user list" {
+			args = append(args, "--data", dir)
+		}
+		a := run(t, "", args...)
+		if a.code != c.code {
+			t.Errorf("%q: exit %d, want %d\n%s", c.args, a.code, c.code, a.stderr)
+		}
+		if err := contains(a.stderr, c.stderr); err != nil {
+			t.Errorf("%q: %v", c.args, err)
+		}
+		if (a.stdout == "") == (c.code == 0) {
+			t.Errorf("%q: standard output holds %q", c.args, a.stdout)
+		}
+	}
+}

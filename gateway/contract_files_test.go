@@ -1,0 +1,280 @@
+package gateway_test
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"tenantry/config"
+	"tenantry/gateway"
+	"tenantry/gateway/control"
+	"tenantry/gateway/gatewaytest"
+)
+
+const (
+	missingFolder = `{"status":"failed","message":"Folder not found","data":[]}`
+	userLine      = `{"kind":"user","id":7,"name":"Grace Hopper","email":"grace@example.com"}`
+)
+
+func folderLine(id int, name, parent, more string) string {
+	if parent != "null" {
+		parent = strconv.Quote(parent)
+	}
+	return fmt.Sprintf(`{"kind":"folder","id":%q,"name":%q,"folder_id":%s%s}`, docID(id), name, parent, more)
+}
+
+func fileLine(id int, name, folder, more string) string {
+	return fmt.Sprintf(`{"kind":"file","id":%q,"filename":%q,"mimetype":"text/plain","folder_id":%q%s}`, docID(id), name, folder, more)
+}
+
+// unixTimes matches the times of a file, which are integers.
+var unixTimes = regexp.MustCompile(`"(created_at|updated_at)":\d{10}([,}])`)
+
+func maskTimes(body string) string { return unixTimes.ReplaceAllString(body, `"$1":0$2`) }
+
+func TestContract_FolderExactBytes(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) { c.FileHost = "https://cdn.example.com" })
+	acme, plain := g.Org(t, "acme", "teams"), g.Org(t, "plain")
+	const at = `,"user_id":7,"created_at":"2024-01-02T03:04:05.006Z","updated_at":"2024-02-03T04:05:06.007Z"`
+	lines := append(bundleTeams(),
+		userLine,
+		`{"kind":"contact","id":"`+docID(5)+`","first_name":"Ada","last_name":"Lovelace"}`,
+		folderLine(16, "Contracts", "null", `,"teams":["`+teamA+`"]`+at),
+		folderLine(17, "Leases", docID(16), at),
+		fileLine(32, "lease.pdf", docID(16), `,"user_id":7,"contact_id":"`+docID(5)+`","pid":"abcdefghijklmnopqrstuv","hash":"0f00","type":"document"`),
+	)
+	acme.Import(t, lines...)
+	plain.Import(t, lines...)
+	answer := func(o *gatewaytest.Org, teams, none string) string {
+		org := strconv.FormatInt(o.Tenant(t).Org.OrgID, 10)
+		rest := `"editable":true,"deletable":true,"created_at":"2024-01-02T03:04:05.006Z","updated_at":"2024-02-03T04:05:06.007Z"}`
+		return envelopeOK("Folder found", `{"id":"`+docID(16)+`","name":"Contracts","folder_id":null,"org_id":`+org+`,"user_id":7,`+teams+
+			`"files":[{"id":"`+docID(32)+`","pid":"abcdefghijklmnopqrstuv","org_id":"`+org+`","user_id":7,"url":"https://cdn.example.com/`+o.Slug+`/0f00",`+
+			`"filename":"lease.pdf","mimetype":"text/plain","contact_id":"`+docID(5)+`","contact_name":"Ada Lovelace","user_name":"Grace Hopper",`+
+			`"folder_id":"`+docID(16)+`","folder_name":"Contracts","type":"document",`+none+`"created_at":0,"updated_at":0}],"files_count":1,`+
+			`"folders":[{"id":"`+docID(17)+`","name":"Leases","folder_id":"`+docID(16)+`","org_id":`+org+`,"user_id":7,`+none+rest+`],"folders_count":1,`+rest)
+	}
+	for _, row := range []struct {
+		org         *gatewaytest.Org
+		teams, none string
+	}{{acme, `"teams":["` + teamA + `"],`, `"teams":[],`}, {plain, "", ""}} {
+		a := row.org.Get(t, row.org.Key(t), "/api/files/folders/"+docID(16))
+		if got, want := maskTimes(a.Text()), answer(row.org, row.teams, row.none); a.Code != http.StatusOK || got != want {
+			t.Errorf("%s answered %d %s\nwant %s", row.org.Slug, a.Code, got, want)
+		}
+	}
+
+	child := acme.Get(t, acme.Key(t), "/api/files/folders/"+docID(17))
+	wantMember(t, child.DataJSON(), strconv.Quote(docID(16)), "folder_id")
+	wantMember(t, child.DataJSON(), "[]", "files")
+	wantMember(t, child.DataJSON(), "0", "files_count")
+	wantMember(t, child.DataJSON(), "[]", "folders")
+}
+
+func TestContract_FileWithoutContactOrUser(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	acme := g.Org(t, "acme", "teams")
+	acme.Import(t, folderLine(16, "F", "null", ""), fileLine(32, "a", docID(16), ""))
+	a := acme.Get(t, acme.Key(t), "/api/files/folders/"+docID(16))
+	file := element(t, member(t, a.DataJSON(), "files"), 0)
+	for name, want := range map[string]string{"contact_name": `""`, "user_name": `""`, "folder_name": `"F"`} {
+		wantMember(t, file, want, name)
+	}
+	if pid := column(t, member(t, a.DataJSON(), "files"), "pid")[0]; len(pid) < 22 {
+		t.Errorf("the pid %q holds less than 128 bits", pid)
+	}
+}
+
+func TestContract_FolderParameters(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	acme := g.Org(t, "acme", "teams")
+	const at = `,"user_id":7,"created_at":"2024-01-02T03:04:05.006Z","updated_at":"2024-02-03T04:05:06.007Z"`
+	acme.Import(t, userLine,
+		folderLine(1, "Root", "null", at), folderLine(2, "Child", docID(1), at),
+		folderLine(3, "Bin", "null", `,"deleted":true`+at), folderLine(4, "Deleted child", docID(1), `,"deleted":true`),
+		fileLine(8, "a", docID(1), ""), fileLine(9, "deleted", docID(1), `,"deleted":true`),
+	)
+	key := gatewaytest.WithKey(acme.Key(t))
+	org := strconv.FormatInt(acme.Tenant(t).Org.OrgID, 10)
+	basic := func(id int, name, parent string, files, folders int) string {
+		return envelopeOK("Folder found", fmt.Sprintf(`{"id":"%s","name":"%s","folder_id":%s,"org_id":%s,"user_id":7,"teams":[],"files_count":%d,"folders_count":%d,`+
+			`"editable":true,"deletable":true,"created_at":"2024-01-02T03:04:05.006Z","updated_at":"2024-02-03T04:05:06.007Z"}`, docID(id), name, parent, org, files, folders))
+	}
+	root, child, bin := basic(1, "Root", "null", 1, 1), basic(2, "Child", strconv.Quote(docID(1)), 0, 0), basic(3, "Bin", "null", 0, 0)
+	with := []gatewaytest.Request{key}
+	get := func(name string, id int, query, body string) exactRow {
+		code := http.StatusOK
+		if body == missingFolder {
+			code = http.StatusNotFound
+		}
+		return exactRow{name: name, path: "/api/files/folders/" + docID(id) + "?schema=basic" + query, with: with, code: code, body: body}
+	}
+	checkRows(t, acme, []exactRow{
+		get("basic has the counts alone", 1, "", root),
+		get("deleted=false is the default", 1, "&deleted=false", root),
+		get("a deleted folder is hidden", 3, "", missingFolder),
+		get("deleted=true finds it", 3, "&deleted=true", bin),
+		get("deleted=true hides the others", 1, "&deleted=true", missingFolder),
+		get("folder_id is the parent", 2, "&folder_id="+docID(1), child),
+		get("folder_id is another", 2, "&folder_id="+docID(3), missingFolder),
+		get("folder_id of a top-level folder", 1, "&folder_id="+docID(1), missingFolder),
+		get("folder_id=null at top level", 1, "&folder_id=null", root),
+		get("folder_id=null below", 2, "&folder_id=null", missingFolder),
+		get("folder_id malformed", 2, "&folder_id=xyz", missingFolder),
+		{name: "absent", path: "/api/files/folders/" + absentID, with: with, code: 404, body: missingFolder},
+		{name: "malformed", path: "/api/files/folders/nothing", with: with, code: 404, body: missingFolder},
+		{name: "upper case", path: "/api/files/folders/" + strings.ToUpper(absentID), with: with, code: 404, body: missingFolder},
+		{name: "a file is no folder", path: "/api/files/folders/" + docID(8), with: with, code: 404, body: missingFolder},
+		{name: "no key", path: "/api/files/folders/" + docID(1), code: 403, body: envelopeDenied},
+	})
+	full, explicit := acme.Get(t, "", "/api/files/folders/"+docID(1), key), acme.Get(t, "", "/api/files/folders/"+docID(1)+"?schema=full", key)
+	if full.Text() != explicit.Text() || !strings.Contains(full.Text(), `"files":[`) {
+		t.Errorf("schema=full is not the default: %s\n%s", full.Text(), explicit.Text())
+	}
+	for query, fault := range map[string]string{
+		"schema=none": "schema", "schema=": "schema", "schema=Full": "schema", "deleted=maybe": "deleted",
+		"page=0": "page", "page=-1": "page", "page=one": "page", "page=1.5": "page", "page=": "page",
+		"page=1&per_page=0": "per_page", "page=1&per_page=-5": "per_page", "page=1&per_page=ten": "per_page",
+	} {
+		a := acme.Get(t, "", "/api/files/folders/"+docID(1)+"?"+query, key)
+		if wantFailure(t, a, http.StatusUnprocessableEntity); !strings.Contains(a.Text(), `"field":"`+fault+`"`) {
+			t.Errorf("%s: the answer does not name %s: %s", query, fault, a.Text())
+		}
+	}
+}
+
+func TestContract_FolderChildren(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	small, large := g.Org(t, "small"), g.Org(t, "large")
+	if _, err := g.Commands.UpdateOrganization(t.Context(), control.OrganizationChange{Slug: "small", Limits: map[string]int64{"folder_children": 3}}); err != nil {
+		t.Fatal(err)
+	}
+	small.Import(t, folderLine(1, "Root", "null", ""),
+		fileLine(0x15, "c", docID(1), ""), fileLine(0x12, "b", docID(1), ""), fileLine(0x11, "b", docID(1), ""), fileLine(0x13, "a", docID(1), ""), fileLine(0x14, "d", docID(1), ""),
+		folderLine(0x23, "y", docID(1), ""), folderLine(0x22, "x", docID(1), ""), folderLine(0x21, "x", docID(1), ""), folderLine(0x24, "w", docID(1), ""))
+	files := []string{docID(0x13), docID(0x11), docID(0x12), docID(0x15), docID(0x14)} // by name, then id
+	folders := []string{docID(0x24), docID(0x21), docID(0x22), docID(0x23)}
+	key := small.Key(t)
+	path := "/api/files/folders/" + docID(1)
+
+	a := small.Get(t, key, path)
+	for name, want := range map[string][]string{"files": files[:3], "folders": folders[:3]} {
+		if got := column(t, member(t, a.DataJSON(), name), "id"); !slices.Equal(got, want) {
+			t.Errorf("%s are %q, want %q", name, got, want)
+		}
+	}
+	wantMember(t, a.DataJSON(), "5", "files_count")
+	wantMember(t, a.DataJSON(), "4", "folders_count")
+
+	for _, row := range []struct {
+		query              string
+		page, files, dirs  string // page; pages of each
+		wantFiles, wantDir []string
+	}{
+		{"page=1", "1", "2", "2", files[:3], folders[:3]},
+		{"page=2", "2", "2", "2", files[3:], folders[3:]},
+		{"page=1&per_page=2", "1", "3", "2", files[:2], folders[:2]},
+		{"page=2&per_page=2", "2", "3", "2", files[2:4], folders[2:]},
+		{"page=3&per_page=2", "3", "3", "2", files[4:], nil},
+		{"page=2&per_page=100", "2", "2", "2", files[3:], folders[3:]}, // cut to the limit
+		{"page=9", "9", "2", "2", nil, nil},
+	} {
+		a := small.Get(t, key, path+"?"+row.query)
+		wantMember(t, a.DataJSON(), "5", "files_count")
+		wantMember(t, a.DataJSON(), "4", "folders_count")
+		for _, side := range []struct {
+			name, pages, count string
+			ids                []string
+		}{{"files", row.files, "5", row.wantFiles}, {"folders", row.dirs, "4", row.wantDir}} {
+			object := member(t, a.DataJSON(), side.name)
+			wantMembers(t, object, "page", "pages", "count", "results")
+			wantMember(t, object, row.page, "page")
+			wantMember(t, object, side.pages, "pages")
+			wantMember(t, object, side.count, "count")
+			if got := column(t, member(t, object, "results"), "id"); !slices.Equal(got, side.ids) {
+				t.Errorf("%s: the %s are %q, want %q", row.query, side.name, got, side.ids)
+			}
+		}
+	}
+	// per_page says nothing without page.
+	if a := small.Get(t, key, path+"?per_page=1"); len(column(t, member(t, a.DataJSON(), "files"), "id")) != 3 {
+		t.Errorf("per_page without page: %s", a.Text())
+	}
+
+	lines := []string{folderLine(1, "Root", "null", ""), folderLine(2, "Empty", "null", "")}
+	for i := range 1001 {
+		lines = append(lines, fileLine(0x1000+i, fmt.Sprintf("f%04d", i), docID(1), ""))
+	}
+	large.Import(t, lines...)
+	key = large.Key(t)
+	counts := func(query string) (list []string, data string) {
+		data = large.Get(t, key, path+query).DataJSON()
+		list = column(t, member(t, data, "files", "results"), "id")
+		return list, data
+	}
+	data := large.Get(t, key, path).DataJSON()
+	if n := len(column(t, member(t, data, "files"), "id")); n != 1000 {
+		t.Errorf("the default limit lets %d files through, want 1000", n)
+	}
+	wantMember(t, data, "1001", "files_count")
+	if list, data := counts("?page=1"); len(list) != 50 || member(t, data, "files", "pages") != "21" {
+		t.Errorf("the default page has %d of %s pages, want 50 of 21", len(list), member(t, data, "files", "pages"))
+	}
+	if list, data := counts("?page=2&per_page=5000"); len(list) != 1 || member(t, data, "files", "pages") != "2" {
+		t.Errorf("per_page was not cut to 1000: %d on page 2 of %s", len(list), member(t, data, "files", "pages"))
+	}
+	empty := large.Get(t, key, "/api/files/folders/"+docID(2)+"?page=1").DataJSON()
+	wantMember(t, empty, "[]", "files", "results")
+	wantMember(t, empty, "0", "folders", "count")
+}
+
+func TestContract_DeleteFile(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	acme := g.Org(t, "acme", "teams")
+	acme.Import(t, append(bundleTeams(), folderLine(1, "Root", "null", ""),
+		fileLine(16, "a", docID(1), ""), fileLine(17, "b", docID(1), ""), fileLine(18, "c", docID(1), `,"teams":["`+teamA+`"]`), fileLine(19, "d", docID(1), `,"deleted":true`))...)
+	key := []gatewaytest.Request{gatewaytest.WithKey(acme.Key(t))}
+	read := acme.KeyWith(t, func(k *control.NewKey) { k.Kind = "server_read" }).Token
+	missing := envelopeFailed("File not found")
+	row := func(name, id string, code int, body string, with []gatewaytest.Request) exactRow {
+		return exactRow{name: name, method: http.MethodDelete, path: "/api/files/" + id, with: with, code: code, body: body}
+	}
+	folder := func(files string) exactRow {
+		return exactRow{name: files + " files left", path: "/api/files/folders/" + docID(1) + "?schema=basic&page=1", with: key}
+	}
+	count := func(t *testing.T, want string) {
+		t.Helper()
+		wantMember(t, acme.Do(t, http.MethodGet, folder(want).path, key...).DataJSON(), want, "files_count")
+	}
+	count(t, "3")
+	checkRows(t, acme, []exactRow{
+		row("no key", docID(16), 403, envelopeDenied, nil),
+		row("a reading key", docID(16), 403, envelopeDenied, []gatewaytest.Request{gatewaytest.WithKey(read)}),
+		row("success", docID(16), 200, envelopeOK("File record deleted", `{"id":"`+docID(16)+`"}`), key),
+		row("second time", docID(16), 200, missing, key),
+		row("deleted before", docID(19), 200, missing, key),
+		row("absent", absentID, 200, missing, key),
+		row("malformed", "x", 200, missing, key),
+		row("a folder", docID(1), 200, missing, key),
+		row("out of scope", docID(18)+"?teams[]="+teamB, 200, missing, key),
+	})
+	count(t, "2")
+	files := column(t, member(t, acme.Do(t, http.MethodGet, "/api/files/folders/"+docID(1), key...).DataJSON(), "files"), "id")
+	if !slices.Equal(files, []string{docID(17), docID(18)}) {
+		t.Errorf("the files left are %q", files)
+	}
+	checkRows(t, acme, []exactRow{row("in scope", docID(18)+"?teams[]="+teamA, 200, envelopeOK("File record deleted", `{"id":"`+docID(18)+`"}`), key)})
+	count(t, "1")
+	// The deletion is soft: the record can come back.
+	restoreFile(t, acme, docID(16))
+	count(t, "2")
+}

@@ -1,0 +1,119 @@
+package gateway_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"tenantry/backends/files"
+	"tenantry/gateway/control"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/tenants"
+)
+
+func restoreFile(t *testing.T, o *gatewaytest.Org, id string) {
+	t.Helper()
+	kinds, err := files.NewKinds()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kinds.Files.In(o.Tenant(t).Workspace()).Update(t.Context(), id, func(f *files.File) error {
+		f.Deleted = false
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestContract_Teams(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	acme, plain := g.Org(t, "acme", "teams"), g.Org(t, "plain")
+	lines := append(bundleTeams(), folderLine(1, "Root", "null", ""), folderLine(2, "Of B", "null", `,"teams":["`+teamB+`"]`),
+		fileLine(16, "a", docID(1), `,"teams":["`+teamA+`"]`), fileLine(17, "ab", docID(1), `,"teams":["`+teamA+`","`+teamB+`"]`),
+		fileLine(18, "b", docID(1), `,"teams":["`+teamB+`"]`), fileLine(19, "n", docID(1), ""))
+	acme.Import(t, lines...)
+	plain.Import(t, lines...)
+	all := acme.Key(t)
+	onlyA := acme.KeyWith(t, func(k *control.NewKey) { k.Teams = []string{teamA} }).Token
+	off := plain.Key(t)
+	const a, b = "A", "B"
+	for _, row := range []struct {
+		org        *gatewaytest.Org
+		key, query string
+		want       string
+	}{
+		{acme, all, "", "a ab b n"},
+		{acme, all, "teams[]=A", "a ab n"},
+		{acme, all, "teams%5B%5D=A", "a ab n"},
+		{acme, all, "teams[]=A&teams[]=B", "a ab b n"},
+		{acme, all, "teams=A", "a ab n"},
+		{acme, all, "teams=A&teams=B", "ab b n"},
+		{acme, all, "teams=B&teams=A", "a ab n"},
+		{acme, all, "teams[]=A&teams=B", "a ab n"},
+		{acme, all, "teams=B&teams[]=A", "a ab n"},
+		{acme, all, "teams[]=nonsense", "a ab b n"},
+		{acme, all, "teams=nonsense", "a ab b n"},
+		{acme, all, "teams[]=", "a ab b n"},
+		{acme, all, "teams[]=nonsense&teams[]=A", "a ab n"},
+		{acme, all, "teams=A&teams=nonsense", "a ab b n"},
+		{acme, all, "teams[]=nonsense&teams=A", "a ab b n"},
+		{acme, all, "teams[]=" + strings.ToUpper(absentID), "a ab b n"},
+		{acme, all, "teams[]=" + absentID, "n"},
+		{acme, onlyA, "", "a ab n"},
+		{acme, onlyA, "teams[]=B", "n"},
+		{acme, onlyA, "teams[]=A&teams[]=B", "a ab n"},
+		{acme, onlyA, "teams[]=nonsense", "a ab n"},
+		{plain, off, "", "a ab b n"},
+		{plain, off, "teams[]=A", "a ab b n"},
+	} {
+		query := strings.NewReplacer("="+a, "="+teamA, "="+b, "="+teamB).Replace(row.query)
+		answer := row.org.Get(t, row.key, "/api/files/folders/"+docID(1)+"?"+query)
+		names := column(t, member(t, answer.DataJSON(), "files"), "filename")
+		if got := strings.Join(names, " "); got != row.want || member(t, answer.DataJSON(), "files_count") != string('0'+rune(len(names))) {
+			t.Errorf("%s %q shows %q (%s), want %q", row.org.Slug, row.query, got, member(t, answer.DataJSON(), "files_count"), row.want)
+		}
+		wantIgnored(t, answer)
+	}
+	if text := plain.Get(t, off, "/api/files/folders/"+docID(2)).Text(); strings.Contains(text, "teams") {
+		t.Errorf("without the feature the answer carries teams: %s", text)
+	}
+	withAll := []gatewaytest.Request{gatewaytest.WithKey(all)}
+	checkRows(t, acme, []exactRow{
+		{name: "a folder of another team", path: "/api/files/folders/" + docID(2), with: []gatewaytest.Request{gatewaytest.WithKey(onlyA)}, code: 404, body: missingFolder},
+		{name: "narrowed away", path: "/api/files/folders/" + docID(2) + "?teams[]=" + teamA, with: withAll, code: 404, body: missingFolder},
+	})
+	for _, query := range []string{"teams[]=nonsense", "teams=nonsense", "teams[]=" + teamA + "&teams[]=nonsense"} {
+		wantFailure(t, acme.Get(t, all, "/api/files/folders/"+docID(1)+"?"+query, strict()), http.StatusBadRequest)
+	}
+}
+
+// The team scope of a request with a body can stand in it.
+func TestContract_TeamsInTheBody(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	acme := g.Org(t, "acme", "teams")
+	acme.Import(t, append(bundleTeams(),
+		`{"kind":"custom_report","id":"`+docID(1)+`","title":"Of A","class":"Contacts","query":{"measures":[{"op":"count"}]},"visual":"number","teams":["`+teamA+`"]}`)...)
+	key := acme.Key(t, tenants.ManageReports)
+	for _, row := range []struct {
+		query, teams string
+		code         int
+	}{
+		{"", `["` + teamA + `"]`, 200},
+		{"", `["` + teamB + `"]`, 404},
+		{"", `["` + teamB + `","` + teamA + `"]`, 200},
+		{"", `["nonsense"]`, 200},
+		{"", `[]`, 200},
+		{"teams[]=" + teamA, `["` + teamB + `"]`, 200}, // the query wins
+		{"teams=" + teamA, `["` + teamB + `"]`, 200},
+		{"teams[]=" + teamB, `["` + teamA + `"]`, 404},
+	} {
+		a := acme.Do(t, http.MethodPost, "/api/custom-reports/"+docID(1)+"/share?"+row.query, gatewaytest.WithKey(key), jsonText(`{"teams":`+row.teams+`}`))
+		if a.Code != row.code {
+			t.Errorf("query %q, body %s: %d %s, want %d", row.query, row.teams, a.Code, a.Text(), row.code)
+		}
+	}
+	a := acme.Do(t, http.MethodPost, "/api/custom-reports/"+docID(1)+"/share", gatewaytest.WithKey(key), strict(), jsonText(`{"teams":["nonsense"]}`))
+	wantFailure(t, a, http.StatusBadRequest)
+}

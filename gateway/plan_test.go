@@ -1,0 +1,112 @@
+package gateway
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"tenantry/backends/store"
+	"tenantry/backends/store/driver"
+	"tenantry/backends/store/sqlite"
+	"tenantry/gateway/audit"
+)
+
+// TestDeclaredQueriesUseAnIndex asks every question that a kind declares, and its count,
+// and reads the engine's plan: none scans a table, and a declared order needs no sorting.
+func TestDeclaredQueriesUseAnIndex(t *testing.T) {
+	t.Parallel()
+	kinds, err := newKinds()
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := audit.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	var seen []sqlite.Plan
+	engine, err := sqlite.Open(t.Context(), sqlite.Options{Dir: t.TempDir(), Observe: func(p sqlite.Plan) {
+		mu.Lock()
+		defer mu.Unlock()
+		seen = append(seen, p)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	asked := 0
+	for _, spec := range slices.Concat(kinds.control(), kinds.tenant(log)) {
+		collection := spec.Collection()
+		ws, err := engine.Open(t.Context(), "plans-"+strings.ReplaceAll(spec.Name, "_", "-"), []*driver.Collection{collection})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(spec.Access) == 0 {
+			t.Errorf("%s declares no question", spec.Name)
+		}
+		for _, access := range spec.Access {
+			seen = nil
+			where, order := question(t, spec, collection, access)
+			if _, err := ws.Find(t.Context(), driver.Query{Collection: collection, Where: where, Sort: order, Limit: 50}); err != nil {
+				t.Fatalf("%s %v: %v", spec.Name, access, err)
+			}
+			if _, err := ws.Count(t.Context(), collection, where); err != nil {
+				t.Fatalf("%s %v: %v", spec.Name, access, err)
+			}
+			if len(seen) == 0 {
+				t.Fatalf("%s %v: no plan was seen", spec.Name, access)
+			}
+			for _, plan := range seen {
+				asked++
+				for _, line := range plan.Lines {
+					listing := len(access.Where) == 0 && strings.Contains(line, " INDEX ") // all of it, in an index's order
+					if (strings.HasPrefix(line, "SCAN ") && !listing) || (len(order) > 0 && strings.Contains(line, "TEMP B-TREE")) {
+						t.Errorf("%s %v: %s\n%s", spec.Name, access, line, plan.SQL)
+					}
+				}
+			}
+		}
+	}
+	if asked < 60 {
+		t.Errorf("only %d statements were looked at", asked)
+	}
+}
+
+// question asks for one value in every field of Where; organizations that share a
+// workspace are asked for first.
+func question(t *testing.T, spec *store.Spec, c *driver.Collection, access store.Access) (driver.Predicate, []driver.Order) {
+	t.Helper()
+	ref := func(name string) driver.Ref {
+		for _, f := range c.Fields {
+			if f.Name == name {
+				return driver.Ref{Name: name, Type: f.Type}
+			}
+		}
+		t.Fatalf("%s: %s is not declared", spec.Name, name)
+		return driver.Ref{}
+	}
+	names := access.Where
+	if spec.Partition {
+		names = append([]string{"org_id"}, names...)
+	}
+	where := driver.Predicate{Op: driver.And}
+	for _, name := range names {
+		p := driver.Predicate{Op: driver.Eq, Ref: ref(name)}
+		switch p.Ref.Type {
+		case driver.Bool:
+			p.Values = []any{false}
+		case driver.Int, driver.Time, driver.Float:
+			p.Values = []any{int64(1)}
+		default:
+			p.Values = []any{fmt.Sprint("value of ", name)}
+		}
+		where.Kids = append(where.Kids, p)
+	}
+	var order []driver.Order
+	for _, name := range access.Sort {
+		order = append(order, driver.Order{Ref: ref(name)})
+	}
+	return where, order
+}

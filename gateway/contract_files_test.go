@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"tenantry/backends/store"
 	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/control"
@@ -277,4 +278,17 @@ func TestContract_DeleteFile(t *testing.T) {
 	// The deletion is soft: the record can come back.
 	restoreFile(t, acme, docID(16))
 	count(t, "2")
+}
+
+func restoreFile(t *testing.T, o *gatewaytest.Org, id string) {
+	t.Helper()
+	all := o.App.FileKinds().Files.In(o.Tenant(t).Workspace())
+	found, err := all.Find(t.Context(), store.Query{Filter: store.Eq("id", id), State: store.Deleted, Limit: 1})
+	if err != nil || len(found) != 1 {
+		t.Fatalf("the deleted file is not in the store: %v", err)
+	}
+	found[0].Deleted = false
+	if err := all.Replace(t.Context(), &found[0]); err != nil {
+		t.Fatal(err)
+	}
 }

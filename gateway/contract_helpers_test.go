@@ -90,8 +90,8 @@ func wantFailure(t *testing.T, a *gatewaytest.Answer, code int) {
 	}
 }
 
-// wantFaults checks an answer that lists problems, each written "field code". The order
-// does not matter.
+// wantFaults checks an answer that lists problems, each written "field code"; * stands
+// for any field or code. The order does not matter.
 func wantFaults(t *testing.T, a *gatewaytest.Answer, code int, want ...string) {
 	t.Helper()
 	var e struct {
@@ -103,16 +103,14 @@ func wantFaults(t *testing.T, a *gatewaytest.Answer, code int, want ...string) {
 		t.Errorf("answered %d %s: %v", a.Code, a.Text(), err)
 		return
 	}
-	var got []string
+	good := a.Code == code && a.Status == "failed" && strings.HasPrefix(a.Message, "Validation failed: ") && len(e.Data.Errors) == len(want)
 	for _, f := range e.Data.Errors {
-		got = append(got, f.Field+" "+f.Code)
-		if f.Message == "" || !strings.Contains(a.Message, f.Message) {
-			t.Errorf("the message %q does not tell the problem %q", a.Message, f.Message)
-		}
+		good = good && f.Message != "" && strings.Contains(a.Message, f.Message) && slices.ContainsFunc(want, func(pattern string) bool {
+			field, code := pattern[:strings.LastIndex(pattern, " ")], pattern[strings.LastIndex(pattern, " ")+1:]
+			return (field == "*" || field == f.Field) && (code == "*" || code == f.Code)
+		})
 	}
-	slices.Sort(got)
-	slices.Sort(want)
-	if a.Code != code || a.Status != "failed" || !strings.HasPrefix(a.Message, "Validation failed: ") || !slices.Equal(got, want) {
+	if !good {
 		t.Errorf("answered %d %s\nwant     %d with the problems %q", a.Code, a.Text(), code, want)
 	}
 }

@@ -5,25 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"tenantry/backends/files"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
 	"tenantry/tenants"
 )
-
-func restoreFile(t *testing.T, o *gatewaytest.Org, id string) {
-	t.Helper()
-	kinds, err := files.NewKinds()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := kinds.Files.In(o.Tenant(t).Workspace()).Update(t.Context(), id, func(f *files.File) error {
-		f.Deleted = false
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-}
 
 func TestContract_Teams(t *testing.T) {
 	t.Parallel()

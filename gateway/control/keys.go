@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,6 +83,8 @@ func (h *handler) listKeys(ctx context.Context, r *Page) (List[Key], error) {
 		return List[Key]{}, err
 	}
 	out := List[Key]{Items: []Key{}, More: total > int64(r.Offset)+int64(len(found))}
+	// Identifiers made by several processes follow time only roughly.
+	slices.SortStableFunc(found, func(a, b keys.Key) int { return cmp.Compare(a.CreatedAt, b.CreatedAt) })
 	names := map[string]string{}
 	for i := range found {
 		name, err := h.accountName(ctx, t, names, found[i].AccountID)

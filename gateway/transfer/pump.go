@@ -144,7 +144,7 @@ func (s *session) pump(ctx context.Context, f feed, phase string, want func(line
 func gather(r reader, want func(int) interest) *chunk {
 	c := &chunk{done: make(chan struct{})}
 	bytes := 0
-	for len(c.lines) < chunkLines && bytes < chunkBytes && len(c.skipped) < chunkLines {
+	for seen := 0; seen < 100*chunkLines && len(c.lines) < chunkLines && bytes < chunkBytes && len(c.skipped) < chunkLines; seen++ {
 		l, err := r.next()
 		if err != nil {
 			c.err = err

@@ -32,7 +32,8 @@ type Counts struct {
 	Failed    int `json:"failed"`
 }
 
-// Report is what came of an import or export. Blank lines are not counted.
+// Report is what came of an import or export. Blank lines are not counted. Of rows,
+// Counts are the rows'; Kinds also has the definitions that the import makes.
 type Report struct {
 	Counts
 	DryRun   bool              `json:"dry_run,omitempty"`
@@ -44,7 +45,9 @@ type Report struct {
 
 // LineProblem says what is wrong with one line.
 type LineProblem struct {
-	Line   int        `json:"line"` // from 1; rows of a file of rows are counted the same way
+	// Line is the line from 1; of a JSON array the element from 1; 0 for a definition that
+	// an import of rows makes.
+	Line   int        `json:"line"`
 	Kind   string     `json:"kind"` // "" where the line does not say
 	Errors api.Errors `json:"errors"`
 }

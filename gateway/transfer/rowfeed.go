@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"unicode"
 	"unicode/utf8"
 
 	"tenantry/backends/objects"
@@ -214,13 +215,17 @@ func (f *rowFeed) original(l rawLine) []byte {
 	return buf.Bytes()
 }
 
+// kind returns what rows become.
+func (f *rowFeed) kind() string {
+	if f.object != "" {
+		return kindRecord
+	}
+	return kindContact
+}
+
 // decode makes a line of a bundle of a row.
 func (f *rowFeed) decode(ctx context.Context, p *parser, l rawLine) *entry {
-	name := kindContact
-	if f.object != "" {
-		name = kindRecord
-	}
-	k := f.session.named[name]
+	k := f.session.named[f.kind()]
 	row := &rowLine{feed: f}
 	bad := &entry{line: l.number, kind: k, raw: l}
 	switch {
@@ -278,7 +283,7 @@ func (r *rowLine) text(i int, cell string) {
 	case t.list:
 		typ = schema.MultiSelect
 	case !t.custom:
-		r.own = append(r.own, textMember(t.field, strings.TrimSpace(cell)))
+		r.own = append(r.own, textMember(t.field, oneLine(cell)))
 		return
 	}
 	if !slices.Contains(schema.KnownTypes(), typ) { // values of other types are taken as they are
@@ -292,6 +297,21 @@ func (r *rowLine) text(i int, cell string) {
 	if converted != nil {
 		r.put(t, valueOf(converted))
 	}
+}
+
+// oneLine returns a text of one line: files of rows hold tabs and line feeds where none
+// are meant.
+func oneLine(s string) string {
+	if strings.ContainsFunc(s, unicode.IsControl) {
+		s = strings.Map(func(r rune) rune {
+			if unicode.IsControl(r) {
+				return ' '
+			}
+			return r
+		}, s)
+		return strings.Join(strings.Fields(s), " ")
+	}
+	return strings.TrimSpace(s)
 }
 
 func (r *rowLine) put(t *target, v value) {

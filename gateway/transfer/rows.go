@@ -76,6 +76,13 @@ func (s *Service) ImportRows(ctx context.Context, t *tenants.Tenant, src Source,
 	f.session = s.session(t, o.Progress)
 	r, err := f.session.run(ctx, f, ImportOptions{DryRun: o.DryRun, Partial: o.Partial, Bad: o.Bad})
 	r.Columns = f.columns()
+	failed := r.Failed
+	r.Counts = r.Kinds[f.kind()] // without the definitions, which are on no line
+	r.Failed = failed
+	var refused *RefusedError
+	if errors.As(err, &refused) {
+		refused.Lines = r.Lines
+	}
 	for i := range r.Problems {
 		if r.Problems[i].Line > f.last { // a definition, which is on no line
 			r.Problems[i].Line = 0

@@ -1,0 +1,224 @@
+package cli_test
+
+import (
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+
+	"tenantry/config"
+	"tenantry/gateway"
+	"tenantry/gateway/control"
+)
+
+const countPath = "/api/campaigns/count"
+
+// beginOrg makes an organization with a key and returns the key.
+func beginOrg(t *testing.T, dir, slug string) control.IssuedKey {
+	t.Helper()
+	must[control.Organization](t, "", "org", "create", "--slug", slug, "--name", slug, "--data", dir)
+	return must[control.IssuedKey](t, "", "key", "create", "--org", slug, "--name", "k", "--kind", "server_full", "--permission", "contacts", "--data", dir)
+}
+
+func TestServe_ChangesHoldAtOnce(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	p, addr, admin := serve(t, dir)
+	if code, body := ask(t, admin, "", "/readyz", ""); code != 200 {
+		t.Errorf("readyz: %d %s", code, body)
+	}
+	key := beginOrg(t, dir, "acme")
+	accepted := func(want int) {
+		t.Helper()
+		if code, body := ask(t, addr, "acme", countPath, key.Token); code != want {
+			t.Errorf("the key gets %d, want %d: %s", code, want, body)
+		}
+	}
+	accepted(200)
+	accepted(200) // from the caches
+	must[control.Organization](t, "", "org", "suspend", "acme", "--data", dir)
+	accepted(403)
+	must[control.Organization](t, "", "org", "resume", "acme", "--data", dir)
+	accepted(200)
+	must[control.Key](t, "", "key", "revoke", key.ID, "--org", "acme", "--data", dir)
+	accepted(403)
+	if code := p.end(t); code != 0 {
+		t.Errorf("serve ended with %d: %s", code, p.stderr)
+	}
+	if n := strings.Count(p.stdout.String(), "\n"); n != 1 {
+		t.Errorf("serve printed %d lines", n)
+	}
+	if strings.Contains(p.stderr.String(), key.Token) {
+		t.Error("the log holds a token")
+	}
+	found := must[[]control.Key](t, "", "key", "list", "--org", "acme", "--data", dir)
+	if len(found) != 1 || found[0].State != "revoked" {
+		t.Errorf("after the server ended: %+v", found)
+	}
+}
+
+func TestD8_SecondServeIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	_, addr, _ := serve(t, dir)
+	second := run(t, "", "serve", "--data", dir, "--listen", "127.0.0.1:0", "--admin-listen", "")
+	if second.code != 1 || second.stdout != "" {
+		t.Errorf("exit %d %q", second.code, second.stdout)
+	}
+	for _, a := range []answer{second, run(t, "", "serve", "--data", dir, "--listen", addr, "--admin-listen", "")} {
+		if err := contains(a.stderr, dir, "tenantry serve", fmt.Sprintf("process %d", os.Getpid()), addr, "stop it"); err != nil || a.code != 1 {
+			t.Errorf("exit %d: %v", a.code, err)
+		}
+	}
+	other := run(t, "", "serve", "--data", t.TempDir(), "--listen", addr, "--admin-listen", "")
+	if err := contains(other.stderr, "in use", "--listen"); err != nil || other.code != 1 {
+		t.Errorf("exit %d: %v", other.code, err)
+	}
+}
+
+// TestCommandsWaitForOthers: a command and a server wait while another command holds the
+// data folder.
+func TestCommandsWaitForOthers(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	beginOrg(t, dir, "acme")
+	for _, waiting := range []string{"command", "server"} {
+		cfg := config.Default()
+		cfg.Data = dir
+		services, err := gateway.OpenServices(t.Context(), cfg, gateway.Options{Holder: "tenantry test"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		released := make(chan error, 1)
+		hold := time.AfterFunc(300*time.Millisecond, func() { released <- services.Close() })
+		began := time.Now()
+		if waiting == "command" {
+			must[[]control.Organization](t, "", "org", "list", "--data", dir)
+		} else {
+			p, _, _ := serve(t, dir)
+			p.end(t)
+		}
+		if time.Since(began) < 250*time.Millisecond {
+			t.Errorf("the %s did not wait", waiting)
+		}
+		if hold.Stop() {
+			t.Fatal("the folder is still held")
+		}
+		if err := <-released; err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestServe_NewerDataIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	beginOrg(t, dir, "acme")
+	var files []string
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if strings.HasPrefix(filepath.Base(path), "control.") && filepath.Base(filepath.Dir(path)) == "db" && !strings.HasSuffix(path, "-wal") && !strings.HasSuffix(path, "-shm") {
+			files = append(files, path)
+		}
+		return err
+	})
+	if err != nil || len(files) != 1 {
+		t.Fatalf("databases: %v %v", files, err)
+	}
+	conn, err := sqlite.OpenConn(files[0], sqlite.OpenReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sqlitex.ExecuteScript(conn, "PRAGMA user_version = 9999", nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"serve", "--listen", "127.0.0.1:0", "--admin-listen", ""}, {"org", "list"}} {
+		a := run(t, "", append(args, "--data", dir)...)
+		if err := contains(a.stderr, dir, "newer version", "run that version"); err != nil || a.code != 1 {
+			t.Errorf("%v: exit %d: %v", args, a.code, err)
+		}
+	}
+}
+
+// TestServe_StaleHolder: what a killed server left in the folder keeps nobody out.
+func TestServe_StaleHolder(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	beginOrg(t, dir, "acme")
+	socket := filepath.Join(dir, "control.sock")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	left := fmt.Sprintf(`{"what":"tenantry serve","pid":1,"since":"2026-01-01T00:00:00Z","listen":"127.0.0.1:8080","control":%q}`, socket)
+	if err := os.WriteFile(filepath.Join(dir, "tenantry.json"), []byte(left), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	must[[]control.Organization](t, "", "org", "list", "--data", dir)
+	serve(t, dir)
+	must[[]control.Organization](t, "", "org", "list", "--data", dir)
+}
+
+func TestPrintConfig(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "tenantry.yaml")
+	content := "listen: 127.0.0.1:7001\nlog:\n  level: debug\nredis:\n  addrs: [127.0.0.1:6379]\n  password: hunter2-from-the-file\n"
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	environ := []string{"TENANTRY_LOG__FORMAT=text", "TENANTRY_LISTEN=127.0.0.1:7002", "TENANTRY_TEST_X=ignored", "HOME=/"}
+	a := runWith(t, environ, "", "serve", "--print-config", "--config", file, "--listen", "127.0.0.1:7003", "--data", dir)
+	if a.code != 0 {
+		t.Fatalf("exit %d: %s", a.code, a.stderr)
+	}
+	if err := contains(a.stdout, "listen: 127.0.0.1:7003", "level: debug", "format: text", "- 127.0.0.1:6379", "redacted", "shutdown: 10s", "data: "+dir); err != nil {
+		t.Error(err)
+	}
+	if strings.Contains(a.stdout+a.stderr, "hunter2") {
+		t.Error("the password is printed")
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("printing the settings left %v (%v)", entries, err)
+	}
+}
+
+func TestConfigurationFaultsAreToldAtOnce(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	environ := []string{"TENANTRY_LOG__LEVEL=loud", "TENANTRY_NONSENSE=1", "TENANTRY_REDIS__DB=-1", "TENANTRY_TIMEOUTS__IDLE=3h", "TENANTRY_REDIS__PASSWORD=hunter2"}
+	for _, args := range [][]string{{"serve", "--listen", "nowhere", "--data", dir}, {"serve", "--print-config", "--listen", "nowhere", "--data", dir}} {
+		a := runWith(t, environ, "", args...)
+		if a.code != 1 || a.stdout != "" {
+			t.Errorf("%v: exit %d %q", args, a.code, a.stdout)
+		}
+		for _, fault := range []string{"  listen: ", "  log.level: ", "  nonsense: ", "  redis.db: ", "  timeouts.idle: "} {
+			if strings.Count(a.stderr, "\n"+fault) != 1 {
+				t.Errorf("%v: not told once on a line: %q\n%s", args, fault, a.stderr)
+			}
+		}
+		if strings.Contains(a.stderr, "hunter2") {
+			t.Error("the password is told")
+		}
+	}
+	missing := run(t, "", "serve", "--config", filepath.Join(dir, "no.yaml"))
+	if err := contains(missing.stderr, "no.yaml"); err != nil || missing.code != 1 {
+		t.Errorf("exit %d: %v", missing.code, err)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("a wrong configuration made the data folder")
+	}
+}

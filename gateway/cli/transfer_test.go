@@ -1,0 +1,205 @@
+package cli_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"tenantry/backends/store"
+	"tenantry/backends/store/sqlite"
+	"tenantry/gateway/audit"
+	"tenantry/gateway/control"
+	"tenantry/gateway/transfer"
+)
+
+const bundle = `{"kind":"contact_field","key":"pin","title":"PIN","type":"Encrypted"}
+{"kind":"contact","id":"66a000000000000000000001","email":"a@example.com","fields":{"pin":"canary-4711"}}
+{"kind":"contact","id":"66a000000000000000000002","email":"b@example.com"}
+`
+
+const badLine = `{"kind":"contact","id":"66a000000000000000000003","email":"nonsense"}` + "\n"
+
+func write(t *testing.T, path, content string) string {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestImportAndExport(t *testing.T) {
+	t.Parallel()
+	for _, served := range []bool{false, true} {
+		t.Run(map[bool]string{false: "alone", true: "served"}[served], func(t *testing.T) {
+			t.Parallel()
+			tmp := t.TempDir()
+			dir := filepath.Join(tmp, "data")
+			var stop func()
+			if served {
+				p, _, _ := serve(t, dir)
+				stop = func() { p.end(t) }
+			}
+			beginOrg(t, dir, "acme")
+			imports(t, tmp, dir)
+			exports(t, tmp, dir)
+			if stop != nil {
+				stop()
+			}
+			if left, _ := filepath.Glob(filepath.Join(dir, "tenantry-import-*")); len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+			audited(t, dir)
+		})
+	}
+}
+
+func imports(t *testing.T, tmp, dir string) {
+	t.Helper()
+	file := write(t, filepath.Join(tmp, "bundle.ndjson"), bundle)
+	do := func(args ...string) transfer.Report {
+		t.Helper()
+		return must[transfer.Report](t, bundle, append([]string{"import", "--org", "acme", "--data", dir}, args...)...)
+	}
+	if r := do(file, "--dry-run"); r.Created != 3 || !r.DryRun {
+		t.Errorf("dry run: %+v", r)
+	}
+	if r := do("-"); r.Created != 3 || r.DryRun {
+		t.Errorf("from standard input: %+v", r)
+	}
+	if r := do(file); r.Created != 0 || r.Unchanged != 3 {
+		t.Errorf("again: %+v", r)
+	}
+
+	mixed := write(t, filepath.Join(tmp, "mixed.ndjson"), strings.ReplaceAll(bundle, "0002", "0004")+badLine)
+	a := run(t, "", "import", "--org", "acme", "--data", dir, mixed)
+	if err := contains(a.stderr, "line 4 (contact): email", "nothing was imported", "--partial"); err != nil || a.code != 1 {
+		t.Errorf("a bad line: exit %d: %v", a.code, err)
+	}
+	bad := mixed + ".bad.ndjson"
+	if _, err := os.Stat(bad); err == nil {
+		t.Error("bad lines were written without --partial")
+	}
+	r := do(mixed, "--partial")
+	if r.Created != 1 || r.Failed != 1 {
+		t.Errorf("partial: %+v", r)
+	}
+	info, err := os.Stat(bad)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("the file of bad lines: %v %v", info, err)
+	}
+	if content, err := os.ReadFile(bad); err != nil || string(content) != badLine {
+		t.Errorf("the file of bad lines holds %q (%v)", content, err)
+	}
+	again := run(t, "", "import", "--org", "acme", "--data", dir, mixed, "--partial")
+	if err := contains(again.stderr, bad, "move it away"); err != nil || again.code != 1 {
+		t.Errorf("a file of bad lines that is there: exit %d: %v", again.code, err)
+	}
+
+	rows := write(t, filepath.Join(tmp, "people.csv"), "Mail,Town\nc@example.com,Oslo\nd@example.com,Rome\n")
+	r = do(rows, "--as", "contacts", "--map", "Mail=email", "--map", "Town=city")
+	if r.Created != 2 || len(r.Columns) != 2 || r.Columns[0].Field != "email" {
+		t.Errorf("rows: %+v", r)
+	}
+	if r = do(write(t, filepath.Join(tmp, "bikes.json"), `[{"model":"Elbe","price":900}]`), "--as", "records:bike"); r.Kinds["record"].Created != 1 {
+		t.Errorf("records: %+v", r)
+	}
+	for _, c := range []struct {
+		args   []string
+		stderr string
+	}{
+		{[]string{"--org", "nobody", file}, `"nobody"`},
+		{[]string{"--org", "acme", file + ".missing"}, "no such file"},
+		{[]string{"--org", "acme", "--as", "contacts", "--map", "Nothing=email", rows}, "Nothing"},
+	} {
+		a := run(t, "", append([]string{"import", "--data", dir}, c.args...)...)
+		if err := contains(a.stderr, c.stderr); err != nil || a.code != 1 {
+			t.Errorf("import %q: exit %d: %v", c.args, a.code, err)
+		}
+	}
+}
+
+func exports(t *testing.T, tmp, dir string) {
+	t.Helper()
+	a := run(t, "", "export", "--org", "acme", "--data", dir)
+	if a.code != 0 || strings.Contains(a.stdout, "canary") {
+		t.Errorf("export: exit %d %s\n%s", a.code, a.stderr, a.stdout)
+	}
+	if err := contains(a.stdout, `"kind":"contact"`, `{"enc":"`); err != nil {
+		t.Error(err)
+	}
+	out := write(t, filepath.Join(tmp, "out.ndjson"), "old")
+	if err := os.Chmod(out, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	report := must[transfer.Report](t, "", "export", "--org", "acme", "--data", dir, "-o", out)
+	content, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.Lines != bytes.Count(content, []byte("\n")) || string(content) != a.stdout {
+		t.Errorf("the report tells of %d lines, the file is\n%s", report.Lines, content)
+	}
+	if info, err := os.Stat(out); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file is %v (%v)", info.Mode(), err)
+	}
+	if r := must[transfer.Report](t, "", "import", "--org", "acme", "--data", dir, out); r.Created+r.Updated+r.Failed != 0 {
+		t.Errorf("importing the export: %+v", r)
+	}
+	revealed := run(t, "", "export", "--org", "acme", "--data", dir, "--reveal-secrets")
+	if err := contains(revealed.stdout, "canary-4711"); err != nil {
+		t.Error(err)
+	}
+	if a := run(t, "", "export", "--org", "nobody", "--data", dir, "-o", filepath.Join(tmp, "none")); a.code != 1 || !strings.Contains(a.stderr, `"nobody"`) {
+		t.Errorf("exit %d: %s", a.code, a.stderr)
+	}
+	if left, _ := filepath.Glob(filepath.Join(tmp, "*none*")); len(left) > 0 {
+		t.Errorf("a failed export left %v", left)
+	}
+}
+
+// audited reads the organization's audit log from the folder that nobody uses any more.
+func audited(t *testing.T, dir string) {
+	t.Helper()
+	engine, err := sqlite.Open(t.Context(), sqlite.Options{Dir: filepath.Join(dir, "db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	log, err := audit.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ws, err := store.New(store.Options{Engine: engine, Tenant: log.Specs()}).Organization(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := log.Recent(t.Context(), ws, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told strings.Builder
+	for _, r := range found {
+		fmt.Fprintln(&told, r.Operation, r.Outcome, r.Subject, r.Facts)
+	}
+	err = contains(told.String(), "org.create ok command", "key.create ok command", "import ok command map[created:3",
+		"export ok command map[reveal_secrets:false]", "export ok command map[reveal_secrets:true]")
+	if err != nil {
+		t.Error(err)
+	}
+	if strings.Contains(told.String(), "canary") {
+		t.Error("the audit log holds a secret")
+	}
+}
+
+func TestExport_FolderMustExist(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	must[control.Organization](t, "", "org", "create", "--slug", "acme", "--name", "Acme", "--data", dir)
+	a := run(t, "", "export", "--org", "acme", "--data", dir, "-o", filepath.Join(dir, "no", "such", "folder"))
+	if a.code != 1 || !strings.Contains(a.stderr, "no such file") {
+		t.Errorf("exit %d: %s", a.code, a.stderr)
+	}
+}

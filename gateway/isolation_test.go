@@ -1,0 +1,613 @@
+package gateway_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"tenantry/gateway/api"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/tenants"
+)
+
+// sample says how to call one operation: what its identifiers name, and good values for the
+// rest. {n} in a text stands for a number that is new in every call.
+type sample struct {
+	path  map[string]ref
+	query []value
+	body  map[string]any // a ref, or a value
+	// volatile are members of the answer that differ from call to call.
+	volatile []string
+	// once: a good call uses its identifier up.
+	once bool
+	// slow: a call costs a password hash.
+	slow bool
+}
+
+// value is one query parameter; is may be a ref or a text.
+type value struct {
+	name string
+	is   any
+}
+
+// samples holds one sample for every operation.
+func samples() map[string]sample {
+	schema := map[string]any{"species": map[string]any{"title": "Species", "type": "Text"}}
+	return map[string]sample{
+		"folders.get": {
+			path:  map[string]ref{"id": refFolder},
+			query: []value{{"schema", "full"}, {"deleted", "false"}, {"folder_id", refParent}, {"page", "1"}, {"per_page", "20"}},
+		},
+		"files.delete": {path: map[string]ref{"id": refFile}},
+		"objects.create": {
+			body:     map[string]any{"name": "tree{n}", "label": "Tree {n}", "label_plural": "Trees {n}", "schema": schema},
+			volatile: []string{"id", "name", "label", "label_plural"},
+		},
+		"objects.schema": {query: []value{{"id", refObject}, {"name", refObjectName}}},
+		"forms.update": {
+			path:     map[string]ref{"id": refForm},
+			body:     map[string]any{"name": "form{n}", "label": "Form {n}", "label_plural": "Forms {n}", "schema": schema, "email_alerts": map[string]any{"enabled": false}},
+			volatile: []string{"name", "label", "label_plural"},
+		},
+		"forms.schema": {query: []value{{"id", refForm}}},
+		"reports.get":  {path: map[string]ref{"id": refReport}},
+		"reports.shared": {
+			path:  map[string]ref{"pid": refPID, "report_id": refReport},
+			query: []value{{"token", refShare}, {"data", "1"}, {"provider", "store"}, {"params[country]", "FR"}},
+		},
+		"reports.share": {
+			path:     map[string]ref{"id": refSecure},
+			body:     map[string]any{"params": map[string]any{"region": "DE"}, "expires_in": 60},
+			volatile: []string{"token", "url", "expires_at"},
+		},
+		"reports.revoke_shares": {path: map[string]ref{"id": refScratch}},
+		"reports.revoke_share":  {path: map[string]ref{"id": refScratch, "token_id": refTokenID}},
+		"compliance.schema":     {},
+		"users.get":             {path: map[string]ref{"id": refUser}},
+		"contacts.reveal": {
+			path:     map[string]ref{"id": refContact},
+			query:    []value{{"field", secretField}, {"public_key", "CQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="}},
+			volatile: []string{"field_value"},
+		},
+		"campaigns.count": {path: map[string]ref{"id": refCampaign}, query: []value{{"filters[country]", "DE"}}},
+		"sessions.create": {
+			body:     map[string]any{"email": refEmail, "password": gatewaytest.Password},
+			volatile: []string{"id", "name"}, once: true, slow: true,
+		},
+		"sessions.delete": {},
+		"passwords.create": {
+			body:     map[string]any{"token": refInvite, "password": gatewaytest.Password},
+			volatile: []string{"id", "name"}, once: true, slow: true,
+		},
+	}
+}
+
+// uncovered returns what the samples lack, or have too much, against the rows.
+func uncovered(rows []api.Operation, have map[string]sample) []string {
+	var faults []string
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
+	named := map[string]bool{}
+	for _, op := range rows {
+		named[op.Name] = true
+		s, ok := have[op.Name]
+		if !ok {
+			fault("operation %s has no sample; add one to samples", op.Name)
+			continue
+		}
+		params, body := map[string]bool{}, map[string]bool{}
+		for _, p := range op.Params {
+			params[string(p.In)+" "+p.Name] = true
+			_, inPath := s.path[p.Name]
+			inQuery := slices.ContainsFunc(s.query, func(v value) bool { return root(v.name) == p.Name })
+			if p.In == api.InPath && !inPath || p.In == api.InQuery && !inQuery {
+				fault("the sample of %s lacks the %s parameter %s", op.Name, p.In, p.Name)
+			}
+		}
+		for _, f := range op.Body {
+			body[f.Name] = true
+			if _, ok := s.body[f.Name]; !ok {
+				fault("the sample of %s lacks the body field %s", op.Name, f.Name)
+			}
+		}
+		for name := range s.path {
+			if !params["path "+name] {
+				fault("the sample of %s has the path parameter %s, the operation has not", op.Name, name)
+			}
+		}
+		for _, v := range s.query {
+			if !params["query "+root(v.name)] {
+				fault("the sample of %s has the query parameter %s, the operation has not", op.Name, v.name)
+			}
+		}
+		for name := range s.body {
+			if !body[name] {
+				fault("the sample of %s has the body field %s, the operation has not", op.Name, name)
+			}
+		}
+	}
+	for name := range have {
+		if !named[name] {
+			fault("there is a sample for %s, but no such operation", name)
+		}
+	}
+	return faults
+}
+
+func root(name string) string {
+	before, _, _ := strings.Cut(name, "[")
+	return before
+}
+
+func TestSamplesCoverEveryOperation(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	rows := g.App.Operations()
+	for _, fault := range uncovered(rows, samples()) {
+		t.Error(fault)
+	}
+	for _, op := range rows {
+		less := samples()
+		delete(less, op.Name)
+		if len(uncovered(rows, less)) != 1 {
+			t.Errorf("the missing sample of %s is not noticed", op.Name)
+		}
+		if others := slices.DeleteFunc(slices.Clone(rows), func(o api.Operation) bool { return o.Name == op.Name }); len(uncovered(others, samples())) != 1 {
+			t.Errorf("the sample left over of %s is not noticed", op.Name)
+		}
+		more := op
+		more.Params = append(slices.Clone(op.Params), api.Param{Name: "another_id", In: api.InQuery})
+		if len(uncovered([]api.Operation{more}, map[string]sample{op.Name: samples()[op.Name]})) != 1 {
+			t.Errorf("a new parameter of %s is not noticed", op.Name)
+		}
+	}
+}
+
+// slot is one place of a request where an identifier stands.
+type slot struct {
+	name string // "path id", "query folder_id", "body token"
+	ref  ref
+}
+
+// slots returns the places of one path of an operation that take identifiers.
+func (s sample) slots(op *api.Operation, path string) []slot {
+	var out []slot
+	for name, r := range s.path {
+		if strings.Contains(path, "{"+name+"}") {
+			out = append(out, slot{"path " + name, r})
+		}
+	}
+	for _, v := range s.query {
+		if r, ok := v.is.(ref); ok {
+			out = append(out, slot{"query " + v.name, r})
+		}
+	}
+	for name, v := range s.body {
+		if r, ok := v.(ref); ok {
+			out = append(out, slot{"body " + name, r})
+		}
+	}
+	if op.Teams {
+		out = append(out, slot{"query teams[]", refTeam}, slot{"query teams", refTeam})
+		if op.Body != nil {
+			out = append(out, slot{"body teams", refTeam})
+		}
+	}
+	slices.SortFunc(out, func(a, b slot) int { return strings.Compare(a.name, b.name) })
+	return out
+}
+
+// ask is a request that was built.
+type ask struct {
+	method, target string
+	changes        []gatewaytest.Request
+	text           string // target and body
+}
+
+// build makes a request for the operation. id gives the identifier of a slot; teams are only
+// part of the request where it gives one. Of the query, only what with admits is there.
+func (w *world) build(op *api.Operation, path string, s sample, id func(slot) (string, bool), with func(name string) bool) ask {
+	n := fmt.Sprintf("%06d", w.n.Add(1))
+	q := ask{method: op.Method, target: path}
+	var query []string
+	pair := func(name, v string) { query = append(query, url.QueryEscape(name)+"="+url.QueryEscape(v)) }
+	body := map[string]any{}
+	for name, v := range s.body {
+		if text, ok := v.(string); ok {
+			v = strings.ReplaceAll(text, "{n}", n)
+		}
+		body[name] = v
+	}
+	for _, v := range s.query {
+		if text, ok := v.is.(string); ok && with(v.name) {
+			pair(v.name, text)
+		}
+	}
+	for _, at := range s.slots(op, path) {
+		v, given := id(at)
+		place, name, _ := strings.Cut(at.name, " ")
+		switch {
+		case place == "path":
+			q.target = strings.ReplaceAll(q.target, "{"+name+"}", url.PathEscape(v))
+		case !given:
+			if place == "body" {
+				delete(body, name)
+			}
+		case name == "teams" && place == "body":
+			body[name] = []string{v}
+		case place == "body":
+			body[name] = v
+		case with(name):
+			pair(name, v)
+		}
+	}
+	if len(query) > 0 {
+		q.target += "?" + strings.Join(query, "&")
+	}
+	q.text = q.target
+	if op.Body != nil {
+		raw, err := json.Marshal(body)
+		if err != nil {
+			panic(err)
+		}
+		q.changes = append(q.changes, gatewaytest.Body("application/json", string(raw)))
+		q.text += string(raw)
+	}
+	return q
+}
+
+// own fills slots with the party's identifiers and names no teams.
+func (p *party) own(at slot) (string, bool) {
+	if strings.HasSuffix(at.name, " teams") || strings.HasSuffix(at.name, " teams[]") {
+		return "", false
+	}
+	return p.ids[at.ref], true
+}
+
+func all(string) bool { return true }
+
+// randomLike returns an identifier of nothing, in the shape of the given one.
+func randomLike(like string) string {
+	if _, err := strconv.ParseInt(like, 10, 64); err == nil {
+		return "9" + digits(len(like)-1, "0123456789")
+	}
+	if isID(like) {
+		return digits(hexShape, "0123456789abcdef")
+	}
+	keep := 0
+	if at := strings.IndexByte(like, '_'); at > 0 && at < 5 { // inv_...
+		keep = at + 1
+	}
+	end := len(like)
+	if at := strings.IndexByte(like, '@'); at > 0 {
+		end = at
+	}
+	return like[:keep] + digits(end-keep, "abcdefghijklmnopqrstuvwxyz") + like[end:]
+}
+
+func isID(text string) bool {
+	return len(text) == hexShape && strings.Trim(text, "0123456789abcdef") == ""
+}
+
+func digits(n int, of string) string {
+	out := make([]byte, n)
+	for i := range out {
+		out[i] = of[rand.IntN(len(of))]
+	}
+	return string(out)
+}
+
+// credential is something a caller shows, with its twin of nobody.
+type credential struct {
+	name        string
+	shown, twin []gatewaytest.Request
+}
+
+// credentials returns all kinds of credentials that the party has.
+func (p *party) credentials(t testing.TB) []credential {
+	key := func(kind tenants.KeyKind, token string, more ...gatewaytest.Request) credential {
+		return credential{
+			name:  string(kind),
+			shown: append([]gatewaytest.Request{gatewaytest.WithKey(token)}, more...),
+			twin:  append([]gatewaytest.Request{gatewaytest.WithKey(randomKey(t, kind))}, more...),
+		}
+	}
+	return []credential{
+		key(tenants.ServerFull, p.key), key(tenants.ServerRead, p.readKey),
+		key(tenants.Browser, p.pageKey, gatewaytest.Header("Origin", pageOrigin)),
+		{"session of an administrator", []gatewaytest.Request{gatewaytest.Cookie(p.adminCookie)}, []gatewaytest.Request{gatewaytest.Cookie(randomCookie())}},
+	}
+}
+
+func TestT1_KeyOfAnotherOrganization(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, pair := range [][2]*party{{w.a, w.b}, {w.b, w.a}} {
+		stranger, host := pair[0], pair[1]
+		before := host.export(t)
+		calls := 0
+		for _, op := range w.App.Operations() {
+			s := samples()[op.Name]
+			for _, path := range op.Paths() {
+				for _, c := range stranger.credentials(t) {
+					for name, ids := range map[string]*party{"the stranger's": stranger, "its own": host} {
+						id := ids.own
+						if s.once {
+							id = func(at slot) (string, bool) { return randomLike(ids.ids[at.ref]), true }
+						}
+						q := w.build(&op, path, s, id, all)
+						got := host.Do(t, q.method, q.target, append(q.changes, c.shown...)...)
+						want := host.Do(t, q.method, q.target, append(q.changes, c.twin...)...)
+						what := fmt.Sprintf("%s %s with %s of %s on %s, %s identifiers", op.Method, path, c.name, stranger.Slug, host.Slug, name)
+						if g, w := canonical(got, "", s.volatile), canonical(want, "", s.volatile); g != w {
+							t.Errorf("%s:\n%s\nas nobody:\n%s", what, g, w)
+						}
+						if op.Credentials != api.Open {
+							wantDenied(t, what, got)
+						}
+						calls++
+					}
+				}
+			}
+		}
+		if calls < 8*len(w.App.Operations()) {
+			t.Errorf("%d calls only", calls)
+		}
+		if host.export(t) != before {
+			t.Errorf("strangers changed %s", host.Slug)
+		}
+	}
+}
+
+func TestT2_IdentifiersOfAnotherOrganization(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, pair := range [][2]*party{{w.a, w.b}, {w.b, w.a}} {
+		victim, caller := pair[0], pair[1]
+		before := victim.export(t)
+		tried := map[string]int{}
+		for _, op := range w.App.Operations() {
+			s := samples()[op.Name]
+			for _, path := range op.Paths() {
+				for _, at := range s.slots(&op, path) {
+					w.tryForeign(t, &op, path, s, at, caller, victim)
+					tried[op.Name]++
+				}
+			}
+		}
+		for _, op := range w.App.Operations() {
+			if tried[op.Name] == 0 && (len(op.Params) > 0 || op.Teams) {
+				t.Errorf("no identifier of %s was tried", op.Name)
+			}
+		}
+		if victim.export(t) != before {
+			t.Errorf("%s's key changed %s", caller.Slug, victim.Slug)
+		}
+	}
+}
+
+// tryForeign calls with each of the victim's identifiers of that shape in one slot, and holds
+// the answer against that to an identifier of nothing.
+func (w *world) tryForeign(t *testing.T, op *api.Operation, path string, s sample, at slot, caller, victim *party) {
+	foreign := map[ref]string{at.ref: victim.ids[at.ref]}
+	if isID(victim.ids[at.ref]) { // what is another kind's identifier leads nowhere, too
+		for r, id := range victim.ids {
+			if isID(id) {
+				foreign[r] = id
+			}
+		}
+	}
+	var shows []gatewaytest.Request
+	if op.Credentials&api.Key != 0 && !op.Rule.IsAdminOnly() {
+		shows = append(shows, gatewaytest.WithKey(caller.key))
+	}
+	if op.Credentials&api.Session != 0 {
+		shows = append(shows, gatewaytest.Cookie(caller.adminCookie))
+	}
+	if len(shows) == 0 {
+		shows = append(shows, func(*http.Request) {})
+	}
+	with := func(name string) bool { return name != "public_key" && name != "filters[country]" }
+	for r, id := range foreign {
+		random := randomLike(id)
+		for _, show := range shows {
+			w.compareForeign(t, op, path, s, at, caller, show, r, id, random, with)
+		}
+	}
+}
+
+func (w *world) compareForeign(t *testing.T, op *api.Operation, path string, s sample, at slot, caller *party, show gatewaytest.Request, r ref, id, random string, with func(string) bool) {
+	t.Helper()
+	call := func(identifier string) *gatewaytest.Answer {
+		q := w.build(op, path, s, func(other slot) (string, bool) {
+			if other == at {
+				return identifier, true
+			}
+			return caller.own(other)
+		}, with)
+		return caller.Do(t, q.method, q.target, append(q.changes, show)...)
+	}
+	got, want := call(id), call(random)
+	if g, w := canonical(got, id, s.volatile), canonical(want, random, s.volatile); g != w {
+		t.Errorf("%s %s by %s with the other organization's %s as %s:\n%s\nwith a random identifier:\n%s", op.Method, path, caller.Slug, r, at.name, g, w)
+	}
+	// A path identifier that leads somewhere would make a success.
+	if strings.HasPrefix(at.name, "path ") && at.ref != refTokenID && got.Status != "failed" {
+		t.Errorf("%s %s by %s with the other organization's %s: %d %.200s", op.Method, path, caller.Slug, r, got.Code, got.Body)
+	}
+}
+
+// leaks returns a marker or identifier of the stranger that the answer holds though the
+// request did not.
+func leaks(stranger *party, q ask, a *gatewaytest.Answer) string {
+	var head strings.Builder
+	_ = a.Header.Write(&head)
+	answer, asked := strings.ToLower(head.String()+a.Text()), strings.ToLower(q.text)
+	if unescaped, err := url.QueryUnescape(asked); err == nil {
+		asked += unescaped
+	}
+	for _, mark := range []string{stranger.mark, stranger.prefix, stranger.Host} {
+		for rest := answer; ; {
+			at := strings.Index(rest, mark)
+			if at < 0 {
+				break
+			}
+			found := rest[at:min(len(rest), at+len(mark)+8)]
+			if end := strings.IndexFunc(found, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '.' }); end > 0 {
+				found = found[:end]
+			}
+			if !strings.Contains(asked, found) {
+				return found
+			}
+			rest = rest[at+len(mark):]
+		}
+	}
+	return ""
+}
+
+func TestT3_NoMarkerOfAnotherOrganization(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	// The scan must be able to fail: each organization's own answers are full of its marks.
+	own := w.a.Get(t, w.a.key, "/api/files/folders/"+w.a.ids[refFolder])
+	if leaks(w.a, ask{}, own) == "" || leaks(w.b, ask{}, own) != "" {
+		t.Fatalf("the scan finds nothing in %s", own.Body)
+	}
+	total, seed := 4000, uint64(20240517)
+	if os.Getenv("TENANTRY_TEST_LONG") != "" {
+		total, seed = 100_000, rand.Uint64()
+	}
+	t.Logf("seed %d", seed)
+	const workers = 4
+	var wg sync.WaitGroup
+	for worker := range workers {
+		wg.Go(func() {
+			r := &roamer{world: w, Rand: rand.New(rand.NewPCG(seed, uint64(worker))), rows: w.App.Operations(), samples: samples()}
+			for range total / workers {
+				if t.Failed() {
+					return
+				}
+				r.step(t)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// roamer makes random calls.
+type roamer struct {
+	*world
+	*rand.Rand
+	rows    []api.Operation
+	samples map[string]sample
+}
+
+func pick[T any](r *rand.Rand, of []T) T { return of[r.IntN(len(of))] }
+
+func (r *roamer) step(t *testing.T) {
+	parties := []*party{r.a, r.b}
+	host, stranger := r.a, r.b
+	if r.IntN(2) == 0 {
+		host, stranger = r.b, r.a
+	}
+	op := pick(r.Rand, r.rows)
+	s := r.samples[op.Name]
+	if s.slow && r.IntN(20) > 0 {
+		return
+	}
+	foreign := r.IntN(3) == 0 // else a call of the organization's own, which is answered
+	q := r.build(&op, pick(r.Rand, op.Paths()), s, func(at slot) (string, bool) {
+		if strings.Contains(at.name, " teams") && r.IntN(6) > 0 {
+			return "", false
+		}
+		owner := host
+		if foreign {
+			owner = pick(r.Rand, parties)
+		}
+		id := owner.ids[at.ref]
+		if isID(id) && r.IntN(4) == 0 {
+			id = owner.id(r.IntN(90))
+		}
+		if r.IntN(12) == 0 {
+			id = randomLike(id)
+		}
+		return id, true
+	}, func(name string) bool { return name == "field" || r.IntN(3) == 0 })
+	who := host
+	if r.IntN(6) == 0 {
+		who = stranger
+	}
+	shown := pick(r.Rand, []func() []gatewaytest.Request{
+		func() []gatewaytest.Request { return []gatewaytest.Request{gatewaytest.WithKey(who.key)} },
+		func() []gatewaytest.Request { return []gatewaytest.Request{gatewaytest.WithKey(who.key)} },
+		func() []gatewaytest.Request { return []gatewaytest.Request{gatewaytest.WithKey(who.readKey)} },
+		func() []gatewaytest.Request { return []gatewaytest.Request{gatewaytest.Cookie(who.adminCookie)} },
+		func() []gatewaytest.Request { return []gatewaytest.Request{gatewaytest.Cookie(who.cookie)} },
+		func() []gatewaytest.Request { return nil },
+	})()
+	if op.Name == "sessions.delete" {
+		shown = nil // the sessions are needed again
+	}
+	if r.IntN(10) == 0 {
+		shown = append(shown, gatewaytest.Header("X-Forwarded-Host", stranger.Host), gatewaytest.Header("Prefer", "handling=strict"))
+	}
+	a := host.Do(t, q.method, q.target, append(q.changes, shown...)...)
+	wantPlain(t, q.method+" "+q.target, a)
+	if a.Code >= http.StatusInternalServerError {
+		t.Errorf("%s %s on %s: %d %.300s", q.method, q.text, host.Slug, a.Code, a.Body)
+	}
+	if found := leaks(stranger, q, a); found != "" {
+		t.Errorf("%s %s on %s shows %q of %s:\n%d %.2000s", q.method, q.text, host.Slug, found, stranger.Slug, a.Code, a.Body)
+	}
+}
+
+func TestT7_SameIdentifierOnTwoHostsAtOnce(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	w := &world{Gateway: g}
+	w.a = newParty(t, g, "acme", "5a5a5a5a5a5a5a5a", 7000)
+	w.b = newParty(t, g, "birch", "5a5a5a5a5a5a5a5a", 7000)
+	// What differs is made the same, where it can be.
+	for _, p := range []*party{w.a, w.b} {
+		p.Import(t, `{"kind":"custom_report","id":"5a5a5a5a5a5a5a5a000000a1","pid":"same","title":"`+p.text()+`","class":"Contacts","query":{"fields":["email"]}}`,
+			`{"kind":"custom_object","id":"5a5a5a5a5a5a5a5a000000a2","name":"same","label":"`+p.text()+`","label_plural":"`+p.text()+`","schema":{"x":{"title":"`+p.text()+`","type":"Text"}}}`)
+	}
+	paths := []string{
+		"/api/files/folders/" + w.a.id(11), "/api/custom-reports/" + w.a.id(80), "/api/users/7001",
+		"/api/contacts/" + w.a.id(30) + "/reveal-secret?field=" + secretField, "/api/reports/shared/same?data=1",
+		"/api/form/collections/schema?id=" + w.a.id(70), "/api/custom/objects/schema?name=same",
+	}
+	rounds := 200
+	if os.Getenv("TENANTRY_TEST_LONG") != "" {
+		rounds = 2000
+	}
+	var wg sync.WaitGroup
+	for worker := range 8 {
+		wg.Go(func() {
+			p, other := w.a, w.b
+			if worker%2 == 1 {
+				p, other = w.b, w.a
+			}
+			for i := range rounds {
+				path := paths[(i+worker/2)%len(paths)]
+				show := gatewaytest.WithKey(p.key)
+				if i%5 == 0 && !strings.Contains(path, "/contacts/") {
+					show = gatewaytest.Cookie(p.adminCookie)
+				}
+				a := p.Do(t, http.MethodGet, path, show)
+				if a.Code != http.StatusOK || !strings.Contains(a.Text(), p.mark) || strings.Contains(a.Text(), other.mark) {
+					t.Errorf("%s on %s: %d %.400s", path, p.Slug, a.Code, a.Body)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}

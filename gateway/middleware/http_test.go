@@ -1,0 +1,159 @@
+package middleware
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func request(t *testing.T, peer string, headers ...string) *http.Request {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://acme.localhost/api/x", nil)
+	r.RemoteAddr = peer
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Add(headers[i], headers[i+1])
+	}
+	return r
+}
+
+var testProxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}
+
+// TestT4_ForwardedHostCountsOnlyFromATrustedProxy also shows that without trusted proxies
+// nothing forwarded is believed.
+func TestT4_ForwardedHostCountsOnlyFromATrustedProxy(t *testing.T) {
+	t.Parallel()
+	const own, other = "acme.localhost", "other.localhost"
+	tests := []struct {
+		name    string
+		proxies []netip.Prefix
+		peer    string
+		headers []string
+		want    string
+	}{
+		{"no header", testProxies, "10.1.2.3:5", nil, own},
+		{"trusted", testProxies, "10.1.2.3:5", []string{"X-Forwarded-Host", other}, other},
+		{"trusted, IPv4 in IPv6", testProxies, "[::ffff:10.1.2.3]:5", []string{"X-Forwarded-Host", other}, other},
+		{"trusted, IPv6", testProxies, "[fd00::1]:5", []string{"X-Forwarded-Host", other}, other},
+		{"untrusted peer", testProxies, "192.0.2.1:5", []string{"X-Forwarded-Host", other}, own},
+		{"untrusted peer that claims to be one", testProxies, "192.0.2.1:5", []string{"X-Forwarded-Host", other, "X-Forwarded-For", "10.1.2.3"}, own},
+		{"nobody is trusted", nil, "127.0.0.1:5", []string{"X-Forwarded-Host", other}, own},
+		{"given twice", testProxies, "10.1.2.3:5", []string{"X-Forwarded-Host", other, "X-Forwarded-Host", own}, own},
+		{"no peer", testProxies, "@", []string{"X-Forwarded-Host", other}, own},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			p := New(Options{Proxies: test.proxies})
+			if got := p.host(request(t, test.peer, test.headers...)); got != test.want {
+				t.Errorf("host %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestRemote(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name    string
+		proxies []netip.Prefix
+		peer    string
+		headers []string
+		want    string
+	}{
+		{"direct", nil, "192.0.2.1:5", nil, "192.0.2.1"},
+		{"direct, IPv4 in IPv6", nil, "[::ffff:192.0.2.1]:5", nil, "192.0.2.1"},
+		{"nobody is trusted", nil, "192.0.2.1:5", []string{"X-Forwarded-For", "198.51.100.7"}, "192.0.2.1"},
+		{"untrusted peer", testProxies, "192.0.2.1:5", []string{"X-Forwarded-For", "198.51.100.7"}, "192.0.2.1"},
+		{"one proxy", testProxies, "10.0.0.1:5", []string{"X-Forwarded-For", "198.51.100.7"}, "198.51.100.7"},
+		{"what the client wrote is not believed", testProxies, "10.0.0.1:5", []string{"X-Forwarded-For", "10.9.9.9, 203.0.113.9, 198.51.100.7"}, "198.51.100.7"},
+		{"two proxies", testProxies, "10.0.0.1:5", []string{"X-Forwarded-For", "203.0.113.9, 198.51.100.7, 10.0.0.2"}, "198.51.100.7"},
+		{"two lines", testProxies, "10.0.0.1:5", []string{"X-Forwarded-For", "203.0.113.9", "X-Forwarded-For", "198.51.100.7"}, "198.51.100.7"},
+		{"only proxies", testProxies, "10.0.0.1:5", []string{"X-Forwarded-For", "10.0.0.3, 10.0.0.2"}, "10.0.0.3"},
+		{"garbage", testProxies, "10.0.0.1:5", []string{"X-Forwarded-For", "198.51.100.7, <script>"}, "10.0.0.1"},
+		{"empty", testProxies, "10.0.0.1:5", []string{"X-Forwarded-For", ""}, "10.0.0.1"},
+		{"a trusted proxy in IPv6 form", testProxies, "[::ffff:10.0.0.1]:5", []string{"X-Forwarded-For", "::ffff:198.51.100.7"}, "198.51.100.7"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			p := New(Options{Proxies: test.proxies})
+			if got := p.remote(request(t, test.peer, test.headers...)); got != netip.MustParseAddr(test.want) {
+				t.Errorf("remote %s, want %s", got, test.want)
+			}
+		})
+	}
+	if got := New(Options{}).remote(request(t, "@")); got.IsValid() {
+		t.Errorf("without a peer: %s", got)
+	}
+}
+
+func TestPrefersStrict(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]bool{
+		"handling=strict": true, "Handling=Strict": true, ` handling = "strict" `: true, "respond-async, handling=strict; x=1": true, "handling=strict;wait=3": true,
+		"": false, "handling=lenient": false, "strict": false, "handling": false, "handling=strictly": false, "xhandling=strict": false, "return=minimal; handling=strict": false,
+	} {
+		if got := prefersStrict(http.Header{"Prefer": {line}}); got != want {
+			t.Errorf("Prefer: %s is %t", line, got)
+		}
+	}
+	if !prefersStrict(http.Header{"Prefer": {"return=minimal", "handling=strict"}}) || prefersStrict(nil) {
+		t.Error("several lines, or none")
+	}
+}
+
+// TestHeaderListIsSafe: a name that a caller chose leaves neither its place in the list nor the header.
+func TestHeaderListIsSafe(t *testing.T) {
+	t.Parallel()
+	safe := regexp.MustCompile(`^[A-Za-z0-9_.%+\[\]~-]*(, [A-Za-z0-9_.%+\[\]~-]*)*$`)
+	for _, names := range [][]string{
+		{"org_id"}, {"org_id", "locked"}, {"filters[a][b]"}, {"a\r\nSet-Cookie: x=1"}, {"a, b"}, {"ümlaut"}, {"日本"}, {"\x00\x1b"}, {`"quoted"`}, {"a b"}, {""},
+		{strings.Repeat("é", 500)}, {strings.Repeat("\r\n", 500)}, {"a;b=c"}, {"<script>"},
+	} {
+		got := headerList(names)
+		if !safe.MatchString(got) {
+			t.Errorf("%q became %q", names, got)
+		}
+		if n := strings.Count(got, ","); n != len(names)-1 {
+			t.Errorf("%q became %d names: %q", names, n+1, got)
+		}
+		if len(got) > len(names)*200 {
+			t.Errorf("%d bytes for %d names", len(got), len(names))
+		}
+	}
+	if got := headerList([]string{"org_id", "filters[a]", "a b"}); got != "org_id, filters[a], a+b" {
+		t.Errorf("plain names stay readable: %q", got)
+	}
+}
+
+func TestRequestID(t *testing.T) {
+	t.Parallel()
+	made := regexp.MustCompile(`^[0-9a-f]{24}$`)
+	for given, taken := range map[string]bool{
+		"abc-123_X.y": true, strings.Repeat("a", 64): true, strings.Repeat("a", 65): false, "": false, "a b": false, "a\"b": false, "é": false, "a,b": false, "<x>": false,
+	} {
+		got := requestID(request(t, "192.0.2.1:5", RequestIDHeader, given))
+		if taken != (got == given) || (!taken && !made.MatchString(got)) {
+			t.Errorf("%q: %q", given, got)
+		}
+	}
+	if requestID(request(t, "192.0.2.1:5")) == requestID(request(t, "192.0.2.1:5")) {
+		t.Error("two requests have one identifier")
+	}
+}
+
+func TestPreflight(t *testing.T) {
+	t.Parallel()
+	w := httptest.NewRecorder()
+	Preflight(w, request(t, "192.0.2.1:5", "Origin", "https://shop.example"), "GET, POST")
+	h := w.Header()
+	if w.Code != http.StatusNoContent || w.Body.Len() > 0 || h.Get("Access-Control-Allow-Origin") != "https://shop.example" || h.Get("Vary") != "Origin" || h.Get("Access-Control-Allow-Methods") != "GET, POST" {
+		t.Errorf("%d %v", w.Code, h)
+	}
+	if h.Get("Access-Control-Allow-Credentials") != "" {
+		t.Error("a page of another site must not act with this browser's session")
+	}
+}

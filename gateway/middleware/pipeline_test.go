@@ -1,0 +1,656 @@
+package middleware_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"tenantry/backends/store"
+	"tenantry/backends/store/sqlite"
+	"tenantry/crypto/keyring"
+	"tenantry/gateway/api"
+	"tenantry/gateway/audit"
+	"tenantry/gateway/middleware"
+	"tenantry/tenants"
+)
+
+const internalError = `{"status":"failed","message":"Internal error","data":[]}`
+
+// world is a pipeline over a real store with one organization, acme.
+type world struct {
+	*middleware.Pipeline
+	engine   *sqlite.Engine
+	tenant   *tenants.Tenant
+	audit    *audit.Log
+	registry *prometheus.Registry
+	log      *logBuffer
+}
+
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+type fakeKeys map[string]*tenants.Principal
+
+func (k fakeKeys) Authenticate(_ context.Context, _ *tenants.Tenant, token string, _ netip.Addr) (*tenants.Principal, error) {
+	if token == "down" {
+		return nil, fmt.Errorf("redis and store: %w", tenants.ErrUnavailable)
+	}
+	if p := k[token]; p != nil {
+		return p, nil
+	}
+	return nil, fmt.Errorf("unknown key: %w", tenants.ErrDenied)
+}
+
+type fakeSessions map[string]*tenants.Principal
+
+func (s fakeSessions) Lookup(_ context.Context, _ *tenants.Tenant, token string) (*tenants.Principal, error) {
+	if p := s[token]; p != nil {
+		return p, nil
+	}
+	return nil, fmt.Errorf("unknown session: %w", tenants.ErrDenied)
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	log, err := audit.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds, err := tenants.NewKinds()
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine, err := sqlite.Open(t.Context(), sqlite.Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = engine.Close() }) // a test may have closed it
+	ring, err := keyring.Create(filepath.Join(t.TempDir(), "keyring.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := store.New(store.Options{Engine: engine, Control: kinds.Specs(), Tenant: log.Specs()})
+	directory, err := tenants.NewDirectory(t.Context(), tenants.DirectoryOptions{Store: s, Kinds: kinds, Keyring: ring})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tenant, err := directory.Create(t.Context(), tenants.NewOrganization{Slug: "acme", Name: "Acme", Features: map[string]bool{tenants.FeatureTeams: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{engine: engine, tenant: tenant, audit: log, registry: prometheus.NewRegistry(), log: &logBuffer{}}
+	w.Pipeline = middleware.New(middleware.Options{
+		Tenants: directory, Audit: log, Log: slog.New(slog.NewJSONHandler(w.log, nil)), Metrics: middleware.NewMetrics(w.registry), LogRequests: true,
+		Keys: fakeKeys{
+			"full":    {Kind: tenants.ServiceAccount, KeyID: "k1", KeyKind: tenants.ServerFull, Permissions: []tenants.Permission{tenants.Contacts}},
+			"read":    {Kind: tenants.ServiceAccount, KeyID: "k2", KeyKind: tenants.ServerRead},
+			"browser": {Kind: tenants.ServiceAccount, KeyID: "k3", KeyKind: tenants.Browser, Origins: []string{"https://shop.example"}},
+		},
+		Sessions: fakeSessions{"ada": {Kind: tenants.Person, UserID: 7}},
+		Cookie:   "session", BaseURL: func(slug string) string { return "http://" + slug + ".localhost" },
+	})
+	return w
+}
+
+func row(change func(*api.Operation)) *api.Operation {
+	o := &api.Operation{
+		Name: "things.get", Method: http.MethodGet, Credentials: api.Key | api.Session, Kinds: api.ServerKeys, Rule: api.AnyCaller(), Message: "Thing found",
+		Handler: func(context.Context, *api.Call) (api.Result, error) {
+			return api.Result{Data: map[string]int{"n": 1}}, nil
+		},
+	}
+	if change != nil {
+		change(o)
+	}
+	return o
+}
+
+func (w *world) serve(t *testing.T, o *api.Operation, change func(*http.Request)) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), o.Method, "/api/things", nil)
+	r.Host = "acme.localhost"
+	r.Header.Set(middleware.KeyHeader, "full")
+	if change != nil {
+		change(r)
+	}
+	rec := httptest.NewRecorder()
+	w.Serve(o, rec, r, func(string) string { return "" })
+	return rec
+}
+
+// envelope fails the test where the answer is not exactly the three keys.
+func envelope(t *testing.T, rec *httptest.ResponseRecorder) (status, message string) {
+	t.Helper()
+	var e map[string]any
+	if err := json.Unmarshal(rec.Body.Bytes(), &e); err != nil || len(e) != 3 || e["data"] == nil {
+		t.Fatalf("no envelope: %v %s", err, rec.Body)
+	}
+	status, _ = e["status"].(string)
+	message, _ = e["message"].(string)
+	return status, message
+}
+
+func TestProblem(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	rec := httptest.NewRecorder()
+	w.Problem("no_route", rec, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/zzz", nil),
+		&api.Problem{Code: 503, Message: "a <b> & c", RetryAfter: 1500 * time.Millisecond, Header: map[string]string{"Allow": "GET"}})
+	if want := `{"status":"failed","message":"a <b> & c","data":[]}`; rec.Code != 503 || rec.Body.String() != want {
+		t.Errorf("%d %s", rec.Code, rec.Body)
+	}
+	for name, value := range map[string]string{
+		"Retry-After": "2", "Allow": "GET", "Content-Type": "application/json; charset=utf-8", "Cache-Control": "private, no-store",
+		"X-Content-Type-Options": "nosniff",
+	} {
+		if got := rec.Header().Get(name); got != value {
+			t.Errorf("%s: %q, want %q", name, got, value)
+		}
+	}
+	if rec.Header().Get("X-Request-Id") == "" || rec.Header().Get("Content-Length") != strconv.Itoa(rec.Body.Len()) {
+		t.Errorf("headers %v", rec.Header())
+	}
+}
+
+func TestAnswerThatCannotBeWrittenAsJSON(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	rec := w.serve(t, row(func(o *api.Operation) {
+		o.Handler = func(context.Context, *api.Call) (api.Result, error) { return api.Result{Data: make(chan int)}, nil }
+	}), nil)
+	if rec.Code != 500 || rec.Body.String() != internalError {
+		t.Errorf("%d %s", rec.Code, rec.Body)
+	}
+	rec = w.serve(t, row(func(o *api.Operation) {
+		o.Handler = func(_ context.Context, c *api.Call) (api.Result, error) {
+			c.Header.Set("Cache-Control", "no-store")
+			return api.Result{}, nil
+		}
+	}), nil)
+	if got := rec.Header().Get("Cache-Control"); got != "no-store" {
+		t.Errorf("an operation's own Cache-Control became %q", got)
+	}
+}
+
+func TestX7_PanicIsAnEnvelopeAndTheProcessLives(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for name, handler := range map[string]api.Handler{
+		"text": func(context.Context, *api.Call) (api.Result, error) { panic("secret-detail") },
+		"nil map": func(context.Context, *api.Call) (api.Result, error) {
+			var m map[string]int
+			m["a"] = 1
+			return api.Result{}, nil
+		},
+		"out of reach": func(_ context.Context, c *api.Call) (api.Result, error) {
+			return api.Result{}, errors.New(c.Ignored()[5])
+		},
+	} {
+		rec := w.serve(t, row(func(o *api.Operation) { o.Handler = handler }), nil)
+		if rec.Code != http.StatusInternalServerError || rec.Body.String() != internalError {
+			t.Errorf("%s: %d %s", name, rec.Code, rec.Body)
+		}
+	}
+	if rec := w.serve(t, row(nil), nil); rec.Code != http.StatusOK {
+		t.Errorf("afterwards: %d", rec.Code)
+	}
+	if log := w.log.String(); !strings.Contains(log, "secret-detail") || !strings.Contains(log, "pipeline_test.go") {
+		t.Error("the log lacks the cause or the place")
+	}
+}
+
+func TestAbortedHandlerIsLeftToTheServer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	defer func() {
+		if cause := recover(); cause != http.ErrAbortHandler { //nolint:errorlint // a sentinel by contract of net/http
+			t.Errorf("recovered %v", cause)
+		}
+	}()
+	w.serve(t, row(func(o *api.Operation) {
+		o.Handler = func(context.Context, *api.Call) (api.Result, error) { panic(http.ErrAbortHandler) }
+	}), nil)
+}
+
+type panicsAsJSON struct{}
+
+func (panicsAsJSON) MarshalJSON() ([]byte, error) { panic("while writing") }
+
+// TestX7_PanicWhileAnswering: what fails after the handler is an envelope, too.
+func TestX7_PanicWhileAnswering(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for name, change := range map[string]func(*api.Operation){
+		"data": func(o *api.Operation) {
+			o.Handler = func(context.Context, *api.Call) (api.Result, error) { return api.Result{Data: panicsAsJSON{}}, nil }
+		},
+		"failure hook": func(o *api.Operation) {
+			o.Handler = func(context.Context, *api.Call) (api.Result, error) { return api.Result{}, api.NotFound("x") }
+			o.Failure = func(*api.Problem) *api.Problem { panic("in the hook") }
+		},
+		"nil problem": func(o *api.Operation) {
+			o.Handler = func(context.Context, *api.Call) (api.Result, error) { var p *api.Problem; return api.Result{}, p }
+		},
+	} {
+		func() {
+			defer func() {
+				if cause := recover(); cause != nil {
+					t.Errorf("%s: the panic leaves the pipeline: %v", name, cause)
+				}
+			}()
+			if rec := w.serve(t, row(change), nil); rec.Code != http.StatusInternalServerError || rec.Body.String() != internalError {
+				t.Errorf("%s: %d %s", name, rec.Code, rec.Body)
+			}
+		}()
+	}
+}
+
+// TestAccessLogHoldsNothingPersonal: no token, no query, no body, no address, no path.
+func TestAccessLogHoldsNothingPersonal(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	o := row(func(o *api.Operation) {
+		o.Method, o.Kinds = http.MethodPost, api.ServerFull
+		o.Params = []api.Param{{Name: "token", In: api.InQuery, Shape: api.Text, Secret: true}}
+		o.Body = []api.Field{{Name: "email", Shape: api.Text}}
+	})
+	for _, token := range []string{"full", "tnt_server_full_SECRETSECRET_abc123"} {
+		w.serve(t, o, func(r *http.Request) {
+			r.URL.RawQuery = "token=SECRETQUERY&unknown=SECRETVALUE"
+			r.URL.Path = "/api/things/SECRETPATH"
+			r.RequestURI = r.URL.String()
+			r.Header.Set(middleware.KeyHeader, token)
+			r.Header.Set("Content-Type", "application/json")
+			r.Header.Set("User-Agent", "SECRETAGENT")
+			r.Header.Set("Referer", "http://x/?token=SECRETREFERER")
+			r.AddCookie(&http.Cookie{Name: "session", Value: "SECRETCOOKIE"})
+			r.Body = io.NopCloser(strings.NewReader(`{"email":"SECRETBODY@example.com"}`))
+			r.RemoteAddr = "192.0.2.77:1234"
+		})
+	}
+	log := w.log.String()
+	for _, secret := range []string{"SECRET", "192.0.2.77", "example.com"} {
+		if strings.Contains(log, secret) {
+			t.Errorf("the log holds %s:\n%s", secret, log)
+		}
+	}
+	var line struct {
+		Msg, Operation, Status, Subject, Reason string
+		RequestID                               string `json:"request_id"`
+		Code, Bytes, Org                        int
+		TookUS                                  *int64 `json:"took_us"`
+	}
+	lines := strings.Split(strings.TrimSpace(log), "\n")
+	if len(lines) != 2 {
+		t.Fatalf("%d lines for two requests:\n%s", len(lines), log)
+	}
+	if err := json.Unmarshal([]byte(lines[0]), &line); err != nil {
+		t.Fatal(err)
+	}
+	if line.Msg != "request" || line.Operation != "things.get" || line.Status != "ok" || line.Code != 200 || line.Subject != "key:k1" || line.Org == 0 || line.Bytes == 0 || line.RequestID == "" || line.TookUS == nil {
+		t.Errorf("line %s", lines[0])
+	}
+	if err := json.Unmarshal([]byte(lines[1]), &line); err != nil {
+		t.Fatal(err)
+	}
+	if line.Code != 403 || line.Status != "failed" || line.Reason == "" {
+		t.Errorf("line %s", lines[1])
+	}
+}
+
+func TestNoAccessLogWhereItIsOff(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.LogRequests = false
+	w.serve(t, row(nil), nil)
+	if log := w.log.String(); log != "" {
+		t.Error(log)
+	}
+}
+
+func TestMetricsCountByOperation(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for range 3 {
+		w.serve(t, row(nil), nil)
+	}
+	w.serve(t, row(nil), func(r *http.Request) { r.Header.Set(middleware.KeyHeader, "wrong") })
+	w.serve(t, row(nil), func(r *http.Request) { r.Header.Set("Origin", "https://evil.example") })
+	w.serve(t, row(func(o *api.Operation) {
+		o.Name = "things.delete"
+		o.Handler = func(context.Context, *api.Call) (api.Result, error) {
+			return api.Result{}, api.Failed("Thing not found", nil)
+		}
+	}), nil)
+	w.Problem("no_route", httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/zzz", nil), api.NotFound("No such route"))
+	rec := httptest.NewRecorder()
+	promhttp.HandlerFor(w.registry, promhttp.HandlerOpts{}).ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+	lines := strings.Split(rec.Body.String(), "\n")
+	for _, want := range []string{
+		`tenantry_requests_total{code="200",operation="things.delete",status="failed"} 1`,
+		`tenantry_requests_total{code="200",operation="things.get",status="ok"} 3`,
+		`tenantry_requests_total{code="403",operation="things.get",status="failed"} 2`,
+		`tenantry_requests_total{code="404",operation="no_route",status="failed"} 1`,
+		`tenantry_request_seconds_count{operation="things.get"} 5`,
+		`tenantry_exposed_keys_total 1`,
+	} {
+		if !slices.Contains(lines, want) {
+			t.Errorf("no line %s in\n%s", want, rec.Body)
+		}
+	}
+}
+
+// TestAdmission: which credential an operation takes, and that every refusal of one is the same.
+func TestAdmission(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	denied := `{"status":"failed","message":"` + api.DeniedMessage + `","data":[]}`
+	header := func(pairs ...string) func(*http.Request) {
+		return func(r *http.Request) {
+			r.Header.Del(middleware.KeyHeader)
+			for i := 0; i < len(pairs); i += 2 {
+				r.Header.Add(pairs[i], pairs[i+1])
+			}
+		}
+	}
+	browser := func(o *api.Operation) { o.Kinds |= api.Browser }
+	tests := []struct {
+		name   string
+		row    func(*api.Operation)
+		change func(*http.Request)
+		code   int
+	}{
+		{"key", nil, header("x-service-token", "full"), 200},
+		{"no credential", nil, header(), 403},
+		{"empty key", nil, header("x-service-token", ""), 403},
+		{"two keys", nil, header("x-service-token", "full", "x-service-token", "full"), 403},
+		{"two keys in one line", nil, header("x-service-token", "full, full"), 403},
+		{"key in the query", nil, func(r *http.Request) { r.Header.Del("x-service-token"); r.URL.RawQuery = "x-service-token=full" }, 403},
+		{"key as bearer", nil, header("Authorization", "Bearer full"), 403},
+		{"key in a cookie", nil, header("Cookie", "x-service-token=full; session=full"), 403},
+		{"server key from a browser", nil, header("x-service-token", "full", "Origin", "https://shop.example"), 403},
+		{"read key reads", nil, header("x-service-token", "read"), 200},
+		{"read key writes", func(o *api.Operation) { o.Kinds = api.ServerFull }, header("x-service-token", "read"), 403},
+		{"browser key, operation not marked", nil, header("x-service-token", "browser", "Origin", "https://shop.example"), 403},
+		{"browser key", browser, header("x-service-token", "browser", "Origin", "https://shop.example"), 200},
+		{"browser key, other origin", browser, header("x-service-token", "browser", "Origin", "https://shop.example.evil"), 403},
+		{"browser key, no origin", browser, header("x-service-token", "browser"), 403},
+		{"session", nil, header("Cookie", "session=ada"), 200},
+		{"wrong session", nil, header("Cookie", "session=bob"), 403},
+		{"session where keys alone are taken", func(o *api.Operation) { o.Credentials = api.Key }, header("Cookie", "session=ada"), 403},
+		{"key where sessions alone are taken", func(o *api.Operation) { o.Credentials, o.Kinds = api.Session, 0 }, header("x-service-token", "full"), 403},
+		{"a wrong key is not saved by a session", nil, header("x-service-token", "wrong", "Cookie", "session=ada"), 403},
+		{"unknown organization", nil, func(r *http.Request) { r.Host = "nobody.localhost" }, 403},
+		{"no rule", func(o *api.Operation) { o.Rule = api.Rule{} }, nil, 403},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			rec := w.serve(t, row(test.row), test.change)
+			if rec.Code != test.code || (test.code == 403 && rec.Body.String() != denied) {
+				t.Errorf("%d %s, want %d", rec.Code, rec.Body, test.code)
+			}
+			if allow := rec.Header().Get("Access-Control-Allow-Origin"); (allow != "") != (test.name == "browser key") {
+				t.Errorf("Access-Control-Allow-Origin: %q", allow)
+			}
+		})
+	}
+}
+
+// TestS2_AnotherSiteCannotUseTheSession: only unsafe methods, and not with a key, which no
+// browser adds by itself.
+func TestS2_AnotherSiteCannotUseTheSession(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	post := func(o *api.Operation) { o.Method, o.Kinds = http.MethodPost, api.ServerFull }
+	for _, test := range []struct {
+		name    string
+		headers []string
+		code    int
+	}{
+		{"same origin", []string{"Sec-Fetch-Site", "same-origin", "Origin", "http://acme.localhost"}, 200},
+		{"typed by the person", []string{"Sec-Fetch-Site", "none"}, 200},
+		{"no browser", nil, 200},
+		{"other site", []string{"Sec-Fetch-Site", "cross-site", "Origin", "https://evil.example"}, 403},
+		{"sibling subdomain", []string{"Sec-Fetch-Site", "same-site", "Origin", "http://other.localhost"}, 403},
+		{"old browser, other site", []string{"Origin", "https://evil.example"}, 403},
+		{"old browser, sibling", []string{"Origin", "http://other.localhost"}, 403},
+		{"sandboxed", []string{"Origin", "null"}, 403},
+	} {
+		rec := w.serve(t, row(post), func(r *http.Request) {
+			r.Header.Del(middleware.KeyHeader)
+			r.Header.Set("Cookie", "session=ada")
+			for i := 0; i < len(test.headers); i += 2 {
+				r.Header.Set(test.headers[i], test.headers[i+1])
+			}
+		})
+		if rec.Code != test.code {
+			t.Errorf("%s: %d %s", test.name, rec.Code, rec.Body)
+		}
+		envelope(t, rec)
+	}
+}
+
+func TestUnavailableIsNeverDenied(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	rec := w.serve(t, row(nil), func(r *http.Request) { r.Header.Set(middleware.KeyHeader, "down") })
+	if rec.Code != http.StatusServiceUnavailable || rec.Header().Get("Retry-After") == "" {
+		t.Errorf("%d %v %s", rec.Code, rec.Header(), rec.Body)
+	}
+}
+
+func TestBodies(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	o := row(func(o *api.Operation) {
+		o.Method, o.Kinds, o.BodyLimit = http.MethodPost, api.ServerFull, 100
+		o.Body = []api.Field{{Name: "a", Shape: api.Text}}
+	})
+	for _, test := range []struct {
+		name, kind, encoding, body string
+		code                       int
+	}{
+		{"good", "application/json", "", `{"a":"x"}`, 200},
+		{"with charset", "Application/JSON; charset=UTF-8", "", `{"a":"x"}`, 200},
+		{"other charset", "application/json; charset=latin1", "", `{"a":"x"}`, 415},
+		{"text/plain JSON", "text/plain", "", `{"a":"x"}`, 415},
+		{"form", "application/x-www-form-urlencoded", "", `a=x`, 415},
+		{"no content type", "", "", `{"a":"x"}`, 415},
+		{"malformed content type", "application/json; charset", "", `{"a":"x"}`, 415},
+		{"gzip", "application/json", "gzip", `{"a":"x"}`, 415},
+		{"identity", "application/json", "identity", `{"a":"x"}`, 415},
+		{"broken", "application/json", "", `{"a":`, 400},
+		{"at the limit", "application/json", "", `{"a":"` + strings.Repeat("x", 92) + `"}`, 200},
+		{"over the limit", "application/json", "", `{"a":"` + strings.Repeat("x", 93) + `"}`, 413},
+	} {
+		rec := w.serve(t, o, func(r *http.Request) {
+			r.Body = io.NopCloser(strings.NewReader(test.body))
+			if test.kind != "" {
+				r.Header.Set("Content-Type", test.kind)
+			}
+			if test.encoding != "" {
+				r.Header.Set("Content-Encoding", test.encoding)
+			}
+		})
+		if rec.Code != test.code {
+			t.Errorf("%s: %d %s, want %d", test.name, rec.Code, rec.Body, test.code)
+		}
+		envelope(t, rec)
+	}
+}
+
+func TestIgnoredInputIsNamedInAHeader(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	handled := 0
+	o := row(func(o *api.Operation) {
+		o.Method, o.Kinds, o.Body = http.MethodPost, api.ServerFull, []api.Field{{Name: "a", Shape: api.Text}}
+		o.Handler = func(context.Context, *api.Call) (api.Result, error) { handled++; return api.Result{}, nil }
+	})
+	send := func(prefer string) *httptest.ResponseRecorder {
+		return w.serve(t, o, func(r *http.Request) {
+			r.URL.RawQuery = "x%0d%0aSet-Cookie:%20a=b=1&%C3%BC=1"
+			r.Body = io.NopCloser(strings.NewReader(`{"a":"x","org_id":7,"c,d":1,"e\r\nf":1}`))
+			r.Header.Set("Content-Type", "application/json")
+			r.Header.Set("Prefer", prefer)
+		})
+	}
+	rec := send("")
+	if got, want := rec.Header().Get("X-Ignored"), "x%0D%0ASet-Cookie%3A+a, %C3%BC, org_id, c%2Cd, e%0D%0Af"; rec.Code != 200 || got != want {
+		t.Errorf("%d X-Ignored: %q, want %q", rec.Code, got, want)
+	}
+	if rec = send("handling=strict"); rec.Code != 400 || handled != 1 {
+		t.Errorf("strict: %d, handled %d times: %s", rec.Code, handled, rec.Body)
+	}
+}
+
+func TestC7_WhatCannotBeAuditedIsNotAnswered(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	o := row(func(o *api.Operation) {
+		o.Name, o.Audit = "contacts.reveal", api.AuditAlways
+		o.Handler = func(_ context.Context, c *api.Call) (api.Result, error) {
+			c.Note("field", "iban")
+			return api.Result{Data: map[string]string{"field_value": "PLAINTEXT"}}, nil
+		}
+	})
+	if rec := w.serve(t, o, nil); rec.Code != 200 || !strings.Contains(rec.Body.String(), "PLAINTEXT") {
+		t.Fatalf("%d %s", rec.Code, rec.Body)
+	}
+	w.serve(t, o, func(r *http.Request) {
+		r.Header.Set(middleware.KeyHeader, "read")
+		r.Header.Set("Origin", "https://x.example")
+	})
+	w.serve(t, row(func(failing *api.Operation) { *failing = *o; failing.Rule = api.Needs(tenants.ManageKeys) }), nil)
+	records, err := w.audit.Recent(t.Context(), w.tenant.Workspace(), 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make([]string, 0, len(records))
+	for _, r := range records {
+		got = append(got, fmt.Sprintf("%s %s %s %d %v", r.Operation, r.Subject, r.Outcome, r.Code, r.Facts))
+		if r.RequestID == "" {
+			t.Error("a record without the request's identifier")
+		}
+	}
+	all := strings.Join(got, "\n")
+	for _, want := range []string{"contacts.reveal key:k1 ok 200 map[field:iban]", "contacts.reveal key:k2 denied 403 map[]", "contacts.reveal key:k1 denied 403 map[]"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("no record %q in\n%s", want, all)
+		}
+	}
+	if strings.Contains(all, "PLAINTEXT") {
+		t.Error("the audit log holds the value")
+	}
+	if err := w.engine.Close(); err != nil {
+		t.Fatal(err)
+	}
+	rec := w.serve(t, o, nil)
+	if rec.Code != http.StatusServiceUnavailable || rec.Header().Get("Retry-After") == "" || strings.Contains(rec.Body.String(), "PLAINTEXT") {
+		t.Errorf("without an audit log: %d %v %s", rec.Code, rec.Header(), rec.Body)
+	}
+}
+
+func TestOperationDeadline(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	started := time.Now()
+	rec := w.serve(t, row(func(o *api.Operation) {
+		o.Timeout = 20 * time.Millisecond
+		o.Handler = func(ctx context.Context, _ *api.Call) (api.Result, error) {
+			select {
+			case <-ctx.Done():
+				return api.Result{}, fmt.Errorf("reading: %w", ctx.Err())
+			case <-time.After(10 * time.Second):
+				return api.Result{}, nil
+			}
+		}
+	}), nil)
+	if rec.Code != http.StatusServiceUnavailable || time.Since(started) > 5*time.Second {
+		t.Errorf("%d after %s", rec.Code, time.Since(started))
+	}
+	envelope(t, rec)
+}
+
+// TestClientHangUp: the handler hears of it, what is audited is recorded, nothing panics.
+func TestClientHangUp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	entered, ended := make(chan struct{}), make(chan error, 1)
+	o := row(func(o *api.Operation) {
+		o.Name, o.Audit = "things.slow", api.AuditAlways
+		o.Handler = func(ctx context.Context, _ *api.Call) (api.Result, error) {
+			close(entered)
+			select {
+			case <-ctx.Done():
+			case <-time.After(10 * time.Second):
+			}
+			ended <- ctx.Err()
+			return api.Result{}, ctx.Err()
+		}
+	})
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { w.Serve(o, rw, r, func(string) string { return "" }) }))
+	defer server.Close()
+	ctx, hangUp := context.WithCancel(t.Context())
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Host = "acme.localhost"
+	r.Header.Set(middleware.KeyHeader, "full")
+	go func() {
+		<-entered
+		hangUp()
+	}()
+	if resp, err := http.DefaultClient.Do(r); err == nil {
+		_ = resp.Body.Close() // it should not be there
+		t.Fatal("answered")
+	}
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the handler ended with %v", err)
+	}
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		records, err := w.audit.Recent(t.Context(), w.tenant.Workspace(), 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(records) == 1 && records[0].Operation == "things.slow" && records[0].Outcome == audit.Failed {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no audit record of what the caller did not wait for: %+v", records)
+		}
+	}
+}

@@ -1,0 +1,292 @@
+package people_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"tenantry/backends/store"
+	"tenantry/crypto/secret"
+	"tenantry/tenants"
+	"tenantry/tenants/people"
+	"tenantry/tenants/tenantstest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func create(t *testing.T, w *tenantstest.World, tenant *tenants.Tenant, n people.NewUser) *people.User {
+	t.Helper()
+	u, err := w.People.CreateUser(t.Context(), tenant, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func rev(t *testing.T, w *tenantstest.World) int64 {
+	t.Helper()
+	return w.Fresh(t, "acme").Org.AccessRev
+}
+
+func TestNumbersOfUsers(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	a, b := w.Tenant(t, "acme"), w.Tenant(t, "b")
+	if u := create(t, w, a, people.NewUser{Name: "A", Email: "a@example.com"}); u.UID != 1 || !u.Active {
+		t.Errorf("first user %+v", u)
+	}
+	if u := create(t, w, a, people.NewUser{UID: 40, Name: "B", Email: "b@example.com"}); u.UID != 40 {
+		t.Errorf("kept number %d", u.UID)
+	}
+	if u := create(t, w, a, people.NewUser{Name: "C", Email: "c@example.com"}); u.UID != 41 {
+		t.Errorf("number after an imported one: %d", u.UID)
+	}
+	if u := create(t, w, b, people.NewUser{Name: "A", Email: "a@example.com"}); u.UID != 1 {
+		t.Errorf("T11: first user of another organization has number %d", u.UID)
+	}
+	var dup *store.DuplicateError
+	if _, err := w.People.CreateUser(t.Context(), a, people.NewUser{UID: 40, Name: "D", Email: "d@example.com"}); !errors.As(err, &dup) || !slices.Equal(dup.Fields, []string{"id"}) {
+		t.Errorf("a number in use: %v", err)
+	}
+	if _, err := w.People.FindUser(t.Context(), b, 40); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a foreign user: %v", err)
+	}
+	found, total, err := w.People.Users(t.Context(), a, people.Page{Limit: 2, Offset: 1})
+	if err != nil || total != 3 || len(found) != 2 || found[0].UID != 40 {
+		t.Errorf("listed %d of %d, %v", len(found), total, err)
+	}
+}
+
+func TestD4_ParallelCreatesOfOneAddress(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	tenant := w.Tenant(t, "acme")
+	var made, refused atomic.Int64
+	var wg sync.WaitGroup
+	for i := range 32 {
+		email := []string{"ann@example.com", "Ann@Example.COM"}[i%2]
+		wg.Go(func() {
+			_, err := w.People.CreateUser(t.Context(), tenant, people.NewUser{Name: "Ann", Email: email})
+			var dup *store.DuplicateError
+			switch {
+			case err == nil:
+				made.Add(1)
+			case errors.As(err, &dup) && slices.Equal(dup.Fields, []string{"email"}):
+				refused.Add(1)
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if made.Load() != 1 || refused.Load() != 31 {
+		t.Errorf("%d made, %d refused", made.Load(), refused.Load())
+	}
+}
+
+func TestEveryFaultOfAUserIsNamed(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	tenant := w.Tenant(t, "acme")
+	_, err := w.People.CreateUser(t.Context(), tenant, people.NewUser{
+		UID: -1, Name: "a\x00b", Email: "Ann <ann@example.com>", Roles: []string{"admin", "nobody"},
+		Permissions: []tenants.Permission{"fly"}, Teams: []string{strings.Repeat("a", 24)},
+	})
+	var invalid *tenants.InvalidError
+	if !errors.As(err, &invalid) {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, f := range invalid.Faults {
+		got = append(got, f.Field)
+	}
+	if want := []string{"id", "name", "email", "permissions", "roles", "teams"}; !slices.Equal(got, want) {
+		t.Errorf("faults of %v, want %v", got, want)
+	}
+	for _, email := range []string{"", "ann", "ann@", "@example.com", "a@b@c", "ann@example.com\r\nBcc: x@y.z", "a b@example.com", strings.Repeat("a", 250) + "@example.com"} {
+		if _, err := w.People.CreateUser(t.Context(), tenant, people.NewUser{Name: "A", Email: email}); !errors.As(err, &invalid) {
+			t.Errorf("address %q: %v", email, err)
+		}
+	}
+}
+
+func TestEffectivePermissionsAndPrincipal(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	tenant := w.Tenant(t, "acme", tenants.FeatureTeams)
+	team, err := w.People.PutTeam(t.Context(), tenant, people.Team{Name: "Red"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.People.PutRole(t.Context(), tenant, people.Role{Name: "editor", Label: "Editor", Permissions: []tenants.Permission{tenants.ManageForms}}); err != nil {
+		t.Fatal(err)
+	}
+	u := create(t, w, tenant, people.NewUser{
+		Name: "Ann", Email: "ann@example.com", Roles: []string{"editor"}, Permissions: []tenants.Permission{tenants.ViewUsers}, Teams: []string{team.ID},
+	})
+	p, err := w.People.PrincipalOf(t.Context(), tenant, u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []tenants.Permission{tenants.ManageForms, tenants.ViewUsers}; !slices.Equal(p.Permissions, want) || p.IsAdmin() || !slices.Equal(p.Teams, u.Teams) {
+		t.Errorf("principal %+v", p)
+	}
+	u, err = w.People.UpdateUser(t.Context(), tenant, u.UID, func(u *people.User) error {
+		u.Roles = append(u.Roles, people.AdminRole)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err = w.People.PrincipalOf(t.Context(), tenant, u)
+	if err != nil || !p.IsAdmin() || !slices.Equal(p.Permissions, tenants.AllPermissions()) || p.Teams != nil {
+		t.Errorf("administrator %+v, %v", p, err)
+	}
+	u.Active = false
+	if _, err := w.People.PrincipalOf(t.Context(), tenant, u); !errors.Is(err, tenants.ErrDenied) {
+		t.Errorf("inactive: %v", err)
+	}
+}
+
+func TestAccessRevisionGrowsWithRightsOnly(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	tenant := w.Tenant(t, "acme")
+	u := create(t, w, tenant, people.NewUser{Name: "Ann", Email: "ann@example.com"})
+	edit := func(change func(*people.User)) func() error {
+		return func() error {
+			_, err := w.People.UpdateUser(t.Context(), tenant, u.UID, func(u *people.User) error { change(u); return nil })
+			return err
+		}
+	}
+	role := func(label string, permissions ...tenants.Permission) func() error {
+		return func() error {
+			_, err := w.People.PutRole(t.Context(), tenant, people.Role{Name: "editor", Label: label, Permissions: permissions})
+			return err
+		}
+	}
+	for _, step := range []struct {
+		name  string
+		do    func() error
+		grows bool
+	}{
+		{"name", edit(func(u *people.User) { u.Name = "Bea" }), false},
+		{"nothing", edit(func(*people.User) {}), false},
+		{"permission", edit(func(u *people.User) { u.Permissions = []tenants.Permission{tenants.ViewUsers} }), true},
+		{"the same permission twice", edit(func(u *people.User) { u.Permissions = append(u.Permissions, tenants.ViewUsers) }), false},
+		{"new role", role("Editor", tenants.ManageForms), false},
+		{"same role", role("Editor", tenants.ManageForms), false},
+		{"changed role", role("Editor", tenants.ManageFiles), true},
+		{"activity", edit(func(u *people.User) { u.Active = false }), true},
+	} {
+		before := rev(t, w)
+		if err := step.do(); err != nil {
+			t.Fatalf("%s: %v", step.name, err)
+		}
+		if grew := rev(t, w) > before; grew != step.grows {
+			t.Errorf("%s: grew %v, want %v", step.name, grew, step.grows)
+		}
+	}
+}
+
+func TestV3_InvitationWorksOnce(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	tenant := w.Tenant(t, "acme")
+	other := w.Tenant(t, "other")
+	u := create(t, w, tenant, people.NewUser{Name: "Ann", Email: "ann@example.com"})
+	token, expires, err := w.People.Invite(t.Context(), tenant, u.UID)
+	if err != nil || expires.Sub(w.Clock.Now()) < 71*time.Hour {
+		t.Fatal(expires, err)
+	}
+	good := secret.New("a password that is long")
+	if stored, err := w.People.FindUser(t.Context(), tenant, u.UID); err != nil || strings.Contains(fmt.Sprint(*stored), token.Reveal()) {
+		t.Errorf("the token is stored: %v", err)
+	}
+	if _, err := w.People.AcceptInvite(t.Context(), other, token.Reveal(), good); !errors.Is(err, tenants.ErrDenied) {
+		t.Errorf("in another organization: %v", err)
+	}
+	var invalid *tenants.InvalidError
+	if _, err := w.People.AcceptInvite(t.Context(), tenant, token.Reveal(), secret.New("short")); !errors.As(err, &invalid) {
+		t.Errorf("a short password: %v", err)
+	}
+	var accepted, denied atomic.Int64
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			_, err := w.People.AcceptInvite(t.Context(), tenant, token.Reveal(), good)
+			switch {
+			case err == nil:
+				accepted.Add(1)
+			case errors.Is(err, tenants.ErrDenied):
+				denied.Add(1)
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if accepted.Load() != 1 || denied.Load() != 7 {
+		t.Errorf("accepted %d times, denied %d times", accepted.Load(), denied.Load())
+	}
+	now, err := w.People.FindUser(t.Context(), tenant, u.UID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := w.People.VerifyPassword(t.Context(), tenant, now, good); err != nil || !ok {
+		t.Errorf("the password: %v, %v", ok, err)
+	}
+
+	late, _, err := w.People.Invite(t.Context(), tenant, u.UID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Clock.Advance(people.InviteLifetime)
+	if _, err := w.People.AcceptInvite(t.Context(), tenant, late.Reveal(), good); !errors.Is(err, tenants.ErrDenied) {
+		t.Errorf("after 72 hours: %v", err)
+	}
+}
+
+func TestAdminRoleIsBuiltIn(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	tenant := w.Tenant(t, "acme")
+	var invalid *tenants.InvalidError
+	if _, err := w.People.PutRole(t.Context(), tenant, people.Role{Name: people.AdminRole, Label: people.AdminLabel, Permissions: []tenants.Permission{tenants.Contacts}}); !errors.As(err, &invalid) {
+		t.Errorf("less of an administrator: %v", err)
+	}
+	if _, err := w.People.PutRole(t.Context(), tenant, people.Role{Name: people.AdminRole, Label: people.AdminLabel, Permissions: tenants.AllPermissions()}); err != nil {
+		t.Errorf("the role as it is: %v", err)
+	}
+	roles, err := w.People.Roles(t.Context(), tenant)
+	if err != nil || len(roles) != 1 || roles[0].Label != people.AdminLabel || len(roles[0].Permissions) != len(tenants.AllPermissions()) {
+		t.Errorf("roles %+v, %v", roles, err)
+	}
+	if _, err := w.People.PutRole(t.Context(), tenant, people.Role{Name: "Bad Name", Permissions: []tenants.Permission{"fly"}}); !errors.As(err, &invalid) || len(invalid.Faults) != 2 {
+		t.Errorf("faults of a role: %v", err)
+	}
+}
+
+func TestTeamsKeepTheirID(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	tenant := w.Tenant(t, "acme")
+	id := "65f000000000000000000001"
+	for _, name := range []string{"Red", "Red", "Crimson"} {
+		team, err := w.People.PutTeam(t.Context(), tenant, people.Team{Meta: store.Meta{ID: id}, Name: name})
+		if err != nil || team.ID != id || team.Name != name {
+			t.Fatal(team, err)
+		}
+	}
+	teams, err := w.People.Teams(t.Context(), tenant)
+	if err != nil || len(teams) != 1 || teams[0].Name != "Crimson" {
+		t.Errorf("teams %+v, %v", teams, err)
+	}
+}

@@ -1,0 +1,372 @@
+package sessions_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"tenantry/crypto/secret"
+	"tenantry/tenants"
+	"tenantry/tenants/people"
+	"tenantry/tenants/sessions"
+	"tenantry/tenants/tenantstest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var somewhere = netip.MustParseAddr("192.0.2.7")
+
+const password = "correct horse battery"
+
+func user(t *testing.T, w *tenantstest.World, tenant *tenants.Tenant, n people.NewUser) *people.User {
+	t.Helper()
+	if n.Name == "" {
+		n.Name = "Ann"
+	}
+	if n.Email == "" {
+		n.Email = "Ann@Example.com"
+	}
+	u, err := w.People.CreateUser(t.Context(), tenant, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func start(t *testing.T, w *tenantstest.World, slug string, u *people.User) string {
+	t.Helper()
+	token, _, err := w.Sessions.Start(t.Context(), w.Fresh(t, slug), u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token.Reveal()
+}
+
+func lookup(t *testing.T, w *tenantstest.World, slug, token string) (*tenants.Principal, error) {
+	t.Helper()
+	return w.Sessions.Lookup(t.Context(), w.Fresh(t, slug), token)
+}
+
+func TestS1_SessionIsBoundToItsOrganization(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	a := w.Tenant(t, "a")
+	w.Tenant(t, "b")
+	u := user(t, w, a, people.NewUser{Roles: []string{people.AdminRole}})
+	token := start(t, w, "a", u)
+	p, err := lookup(t, w, "a", token)
+	if err != nil || p.UserID != u.UID || !p.IsAdmin() {
+		t.Fatalf("own organization: %+v, %v", p, err)
+	}
+	if _, err := lookup(t, w, "b", token); !errors.Is(err, tenants.ErrDenied) {
+		t.Errorf("A's session on B: %v", err)
+	}
+	if err := w.Sessions.End(t.Context(), w.Fresh(t, "b"), token); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lookup(t, w, "a", token); err != nil {
+		t.Errorf("B ended A's session: %v", err)
+	}
+	for _, bad := range []string{"", "ses_", token + "x", token[:len(token)-1], strings.ToUpper(token), token + "\n"} {
+		if _, err := lookup(t, w, "a", bad); !errors.Is(err, tenants.ErrDenied) {
+			t.Errorf("token %q: %v", bad, err)
+		}
+	}
+}
+
+func TestOnlyTheHashIsInRedis(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	tenant := w.Tenant(t, "acme")
+	token := start(t, w, "acme", user(t, w, tenant, people.NewUser{}))
+	found, err := w.Redis.Keys(t.Context(), fmt.Sprintf("tnt:{%d}:*", tenant.Org.OrgID)).Result()
+	if err != nil || len(found) != 1 {
+		t.Fatal(found, err)
+	}
+	value := w.Redis.Get(t.Context(), found[0]).Val()
+	if strings.Contains(found[0]+value, token[4:20]) || strings.Contains(value, "Example.com") {
+		t.Errorf("Redis holds the token or personal values: %s = %s", found[0], value)
+	}
+}
+
+func TestS4_WhatEndsASession(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		do   func(*testing.T, *tenantstest.World, *tenants.Tenant, *people.User, string) error
+		gone bool
+		may  bool // whether the permission of the role is left
+	}{
+		"nothing": {func(*testing.T, *tenantstest.World, *tenants.Tenant, *people.User, string) error { return nil }, false, true},
+		"sign-out": {func(t *testing.T, w *tenantstest.World, a *tenants.Tenant, _ *people.User, token string) error {
+			return w.Sessions.End(t.Context(), a, token)
+		}, true, false},
+		"password": {func(t *testing.T, w *tenantstest.World, a *tenants.Tenant, u *people.User, _ string) error {
+			return w.People.SetPassword(t.Context(), a, u.UID, secret.New(password))
+		}, true, false},
+		"deactivation": {func(t *testing.T, w *tenantstest.World, a *tenants.Tenant, u *people.User, _ string) error {
+			_, err := w.People.Deactivate(t.Context(), a, u.UID)
+			return err
+		}, true, false},
+		"role drop": {func(t *testing.T, w *tenantstest.World, a *tenants.Tenant, u *people.User, _ string) error {
+			_, err := w.People.UpdateUser(t.Context(), a, u.UID, func(u *people.User) error { u.Roles = nil; return nil })
+			return err
+		}, false, false},
+		"role change": {func(t *testing.T, w *tenantstest.World, a *tenants.Tenant, _ *people.User, _ string) error {
+			_, err := w.People.PutRole(t.Context(), a, people.Role{Name: "editor"})
+			return err
+		}, false, false},
+		"name": {func(t *testing.T, w *tenantstest.World, a *tenants.Tenant, u *people.User, _ string) error {
+			_, err := w.People.UpdateUser(t.Context(), a, u.UID, func(u *people.User) error { u.Name = "Bea"; return nil })
+			return err
+		}, false, true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := tenantstest.New(t, tenantstest.Options{})
+			tenant := w.Tenant(t, "acme")
+			if _, err := w.People.PutRole(t.Context(), tenant, people.Role{Name: "editor", Permissions: []tenants.Permission{tenants.ManageForms}}); err != nil {
+				t.Fatal(err)
+			}
+			u := user(t, w, tenant, people.NewUser{Roles: []string{"editor"}})
+			token := start(t, w, "acme", u)
+			if p, err := lookup(t, w, "acme", token); err != nil || !p.May(tenants.ManageForms) {
+				t.Fatal(p, err)
+			}
+			if err := tt.do(t, w, tenant, u, token); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				p, err := lookup(t, w, "acme", token)
+				switch {
+				case tt.gone && !errors.Is(err, tenants.ErrDenied):
+					t.Errorf("the session lives on: %v", err)
+				case !tt.gone && err != nil:
+					t.Errorf("the session ended: %v", err)
+				case !tt.gone && p.May(tenants.ManageForms) != tt.may:
+					t.Errorf("may manage forms: %v, want %v", !tt.may, tt.may)
+				}
+			}
+		})
+	}
+}
+
+func TestS4_EndDuringALookupIsNotUndone(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	tenant := w.Tenant(t, "acme")
+	token := start(t, w, "acme", user(t, w, tenant, people.NewUser{}))
+	if err := w.Directory.BumpAccess(t.Context(), tenant.Org.OrgID); err != nil {
+		t.Fatal(err)
+	}
+	fresh := w.Fresh(t, "acme")
+	var ended atomic.Bool
+	w.Engine.AfterRead(func(collection string) {
+		if collection == "users" && !ended.Swap(true) {
+			if err := w.Sessions.End(t.Context(), fresh, token); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for range 2 {
+		if _, err := w.Sessions.Lookup(t.Context(), fresh, token); !errors.Is(err, tenants.ErrDenied) {
+			t.Errorf("ended while it was looked up: %v", err)
+		}
+	}
+	if !ended.Load() {
+		t.Error("the user was not read again: the test shows nothing")
+	}
+}
+
+func TestS5_IdleAndAbsoluteLimitsReallyExpire(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{Sessions: sessions.Options{Idle: time.Second, Absolute: 3 * time.Second}})
+	tenant := w.Tenant(t, "acme")
+	u := user(t, w, tenant, people.NewUser{})
+	idle, used := start(t, w, "acme", u), start(t, w, "acme", u)
+	begin := time.Now()
+	for time.Since(begin) < 2200*time.Millisecond {
+		time.Sleep(250 * time.Millisecond)
+		if _, err := lookup(t, w, "acme", used); err != nil {
+			t.Fatalf("a session in use ended after %v: %v", time.Since(begin), err)
+		}
+	}
+	if _, err := lookup(t, w, "acme", idle); !errors.Is(err, tenants.ErrDenied) {
+		t.Errorf("idle for over a second: %v", err)
+	}
+	for time.Since(begin) < 3200*time.Millisecond {
+		time.Sleep(250 * time.Millisecond)
+		_, _ = lookup(t, w, "acme", used)
+	}
+	if _, err := lookup(t, w, "acme", used); !errors.Is(err, tenants.ErrDenied) {
+		t.Errorf("over three seconds old: %v", err)
+	}
+}
+
+func TestOutageIsNoRefusal(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	tenant := w.Tenant(t, "acme")
+	u := user(t, w, tenant, people.NewUser{})
+	token := start(t, w, "acme", u)
+	fresh := w.Fresh(t, "acme")
+	w.RedisHook.Break(func(context.Context) error { return errors.New("black hole") })
+	if _, err := w.Sessions.Lookup(t.Context(), fresh, token); !errors.Is(err, tenants.ErrUnavailable) || errors.Is(err, tenants.ErrDenied) {
+		t.Errorf("look-up: %v", err)
+	}
+	if _, err := w.Sessions.SignIn(t.Context(), fresh, u.Email, secret.New(password), somewhere); !errors.Is(err, tenants.ErrUnavailable) {
+		t.Errorf("sign-in without a counter: %v", err)
+	}
+	if err := w.Sessions.End(t.Context(), fresh, token); !errors.Is(err, tenants.ErrUnavailable) {
+		t.Errorf("sign-out: %v", err)
+	}
+	w.RedisHook.Break(nil)
+	if err := w.Directory.BumpAccess(t.Context(), tenant.Org.OrgID); err != nil {
+		t.Fatal(err)
+	}
+	fresh = w.Fresh(t, "acme")
+	w.Engine.SetDown(true)
+	if _, err := w.Sessions.Lookup(t.Context(), fresh, token); !errors.Is(err, tenants.ErrUnavailable) || errors.Is(err, tenants.ErrDenied) {
+		t.Errorf("the store down, rights changed: %v", err)
+	}
+	w.Engine.SetDown(false)
+	if _, err := w.Sessions.Lookup(t.Context(), fresh, token); err != nil {
+		t.Errorf("after the outage: %v", err)
+	}
+}
+
+func TestS6_ParallelAttemptsCannotPassTheLockout(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{Sessions: sessions.Options{Throttle: sessions.Throttle{PerUser: 5}}})
+	tenant := w.Tenant(t, "acme")
+	u := user(t, w, tenant, people.NewUser{})
+	if err := w.People.SetPassword(t.Context(), tenant, u.UID, secret.New(password)); err != nil {
+		t.Fatal(err)
+	}
+	tenant = w.Fresh(t, "acme")
+	var wrong, throttled, other atomic.Int64
+	var wg sync.WaitGroup
+	for i := range 50 {
+		email := []string{"ann@example.com", "ANN@example.com", " Ann@EXAMPLE.com "}[i%3] // other spellings are the same person
+		wg.Go(func() {
+			_, err := w.Sessions.SignIn(t.Context(), tenant, email, secret.New("wrong guess "+email), somewhere)
+			switch {
+			case errors.Is(err, tenants.ErrDenied):
+				wrong.Add(1)
+			case errors.Is(err, sessions.ErrThrottled):
+				throttled.Add(1)
+			default:
+				t.Error(err)
+				other.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if wrong.Load() != 5 || throttled.Load() != 45 {
+		t.Errorf("%d passwords were looked at, %d attempts turned away, %d others; want 5, 45, 0", wrong.Load(), throttled.Load(), other.Load())
+	}
+	var e *sessions.ThrottledError
+	if _, err := w.Sessions.SignIn(t.Context(), tenant, u.Email, secret.New(password), somewhere); !errors.As(err, &e) || e.RetryAfter < time.Minute || e.RetryAfter > 15*time.Minute {
+		t.Errorf("the right password during the lockout: %v, %+v", err, e)
+	}
+}
+
+func TestS6_AddressIsBoundedToo(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{Sessions: sessions.Options{Throttle: sessions.Throttle{PerAddress: 3}}})
+	tenant := w.Tenant(t, "acme")
+	u := user(t, w, tenant, people.NewUser{})
+	if err := w.People.SetPassword(t.Context(), tenant, u.UID, secret.New(password)); err != nil {
+		t.Fatal(err)
+	}
+	tenant = w.Fresh(t, "acme")
+	sign := func(email, pass, remote string) error {
+		_, err := w.Sessions.SignIn(t.Context(), tenant, email, secret.New(pass), netip.MustParseAddr(remote))
+		return err
+	}
+	for range 5 { // successes do not count
+		if err := sign(u.Email, password, "2001:db8::5"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 3 {
+		if err := sign(fmt.Sprintf("x%d@example.com", i), "wrong", fmt.Sprintf("2001:db8::%d", i+1)); !errors.Is(err, tenants.ErrDenied) {
+			t.Fatal(err)
+		}
+	}
+	if err := sign(u.Email, password, "2001:db8::9"); !errors.Is(err, sessions.ErrThrottled) {
+		t.Errorf("fourth attempt from one /64: %v", err)
+	}
+	if err := sign(u.Email, password, "2001:db8:0:1::9"); err != nil {
+		t.Errorf("from another /64: %v", err)
+	}
+}
+
+func TestS7_KnownAndUnknownAddressesAnswerAlike(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{Sessions: sessions.Options{Throttle: sessions.Throttle{PerUser: 4}}})
+	tenant := w.Tenant(t, "acme")
+	known := user(t, w, tenant, people.NewUser{Email: "known@example.com"})
+	if err := w.People.SetPassword(t.Context(), tenant, known.UID, secret.New(password)); err != nil {
+		t.Fatal(err)
+	}
+	user(t, w, tenant, people.NewUser{Email: "invited@example.com"}) // has no password
+	gone := user(t, w, tenant, people.NewUser{Email: "gone@example.com"})
+	if err := w.People.SetPassword(t.Context(), tenant, gone.UID, secret.New(password)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.People.Deactivate(t.Context(), tenant, gone.UID); err != nil {
+		t.Fatal(err)
+	}
+	tenant = w.Fresh(t, "acme")
+	answers := map[string][]string{}
+	fastest := map[string]time.Duration{}
+	for email, pass := range map[string]string{
+		"known@example.com": "wrong password", "unknown@example.com": password, "invited@example.com": password, "gone@example.com": password,
+	} {
+		for i := range 6 {
+			begin := time.Now()
+			_, err := w.Sessions.SignIn(t.Context(), tenant, email, secret.New(pass), somewhere)
+			if took := time.Since(begin); i < 4 && (fastest[email] == 0 || took < fastest[email]) {
+				fastest[email] = took
+			}
+			if err == nil {
+				t.Fatalf("%s signed in", email)
+			}
+			answers[email] = append(answers[email], err.Error())
+		}
+	}
+	want := answers["known@example.com"]
+	if want[3] == want[4] {
+		t.Errorf("no lockout: %v", want)
+	}
+	for email, got := range answers {
+		if !slices.Equal(got, want) {
+			t.Errorf("%s is answered %v, a known address %v", email, got, want)
+		}
+		if limit := fastest["known@example.com"] / 4; fastest[email] < limit {
+			t.Errorf("%s takes %v, a known address %v", email, fastest[email], fastest["known@example.com"])
+		}
+	}
+	if _, err := w.Sessions.SignIn(t.Context(), tenant, "", secret.New(""), somewhere); !errors.Is(err, tenants.ErrDenied) {
+		t.Errorf("empty address: %v", err)
+	}
+}
+
+func TestS3_EverySignInHasItsOwnToken(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	u := user(t, w, w.Tenant(t, "acme"), people.NewUser{})
+	if start(t, w, "acme", u) == start(t, w, "acme", u) {
+		t.Error("two sessions have one token")
+	}
+}

@@ -68,7 +68,9 @@ func TestContract_CreateObject(t *testing.T) {
 	// No refusal above left anything behind.
 	wantCreated(t, post(t, acme, key, objectsPath, `{"name":"n","label":"L","label_plural":"P"}`), "n", "L", "P")
 
-	all := func(k string) []gatewaytest.Request { return []gatewaytest.Request{gatewaytest.WithKey(k), jsonText(body)} }
+	all := func(k string) []gatewaytest.Request {
+		return []gatewaytest.Request{gatewaytest.WithKey(k), jsonText(body)}
+	}
 	read := acme.KeyWith(t, func(k *control.NewKey) {
 		k.Kind, k.Permissions = "server_read", []string{"manage_custom_objects"}
 	}).Token

@@ -85,8 +85,22 @@ func (p *Pipeline) Serve(op *api.Operation, w http.ResponseWriter, r *http.Reque
 	ctx, cancel := context.WithTimeout(r.Context(), op.Deadline())
 	defer cancel()
 	defer x.done()
+	defer x.rescue(ctx)
 	result, err := x.guarded(ctx)
 	x.answer(ctx, result, err)
+}
+
+// rescue answers where a panic kept the answer from being made or written.
+func (x *exchange) rescue(ctx context.Context) {
+	cause := recover()
+	if cause == nil {
+		return
+	}
+	if cause == http.ErrAbortHandler || x.code != 0 { //nolint:errorlint // a sentinel by contract of net/http
+		panic(cause)
+	}
+	x.failure = x.p.explain(ctx, x.op.Name, x.call.RequestID, fmt.Errorf("panic: %v\n%s", cause, debug.Stack()))
+	x.code, x.bytes = writeProblem(&x.p.buffers, x.w, x.call.RequestID, x.failure)
 }
 
 // guarded runs the call and turns a panic into an error: a fault ends one call, not the process.

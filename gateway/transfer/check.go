@@ -10,7 +10,7 @@ import (
 )
 
 // batchSize is how many records are looked up and stored at a time.
-const batchSize = 1000
+const batchSize = 2000
 
 // importer is the state of one import beside the session's.
 type importer struct {

@@ -1,0 +1,126 @@
+package audit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"tenantry/backends/store"
+	"tenantry/backends/store/sqlite"
+	"tenantry/gateway/audit"
+)
+
+func open(t *testing.T) (*audit.Log, *store.Store, *sqlite.Engine) {
+	t.Helper()
+	log, err := audit.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine, err := sqlite.Open(t.Context(), sqlite.Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = engine.Close() }) // a test may have closed it
+	return log, store.New(store.Options{Engine: engine, Tenant: log.Specs()}), engine
+}
+
+func workspace(t *testing.T, s *store.Store, org int64) *store.Workspace {
+	t.Helper()
+	ws, err := s.Organization(t.Context(), org)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ws
+}
+
+func TestRecordsComeBackNewestFirst(t *testing.T) {
+	t.Parallel()
+	log, s, _ := open(t)
+	ws := workspace(t, s, 1)
+	var want []audit.Record
+	for i := range 5 {
+		rec := audit.Record{
+			Operation: fmt.Sprintf("contacts.reveal%d", i), Subject: "key:k1", Outcome: audit.Denied, Code: 403, RequestID: "r1",
+			Facts: map[string]string{"field": "iban"},
+		}
+		if err := log.Write(t.Context(), ws, rec); err != nil {
+			t.Fatal(err)
+		}
+		want = append([]audit.Record{rec}, want...)
+	}
+	got, err := log.Recent(t.Context(), ws, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != 3 {
+		t.Fatalf("%d records", len(got))
+	}
+	all, err := log.Recent(t.Context(), ws, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	byName := cmpopts.SortSlices(func(a, b audit.Record) bool { return a.Operation < b.Operation })
+	if diff := cmp.Diff(want, all, cmpopts.IgnoreFields(audit.Record{}, "Meta"), byName); diff != "" {
+		t.Error(diff)
+	}
+	for i := 1; i < len(all); i++ {
+		if all[i].CreatedAt > all[i-1].CreatedAt {
+			t.Errorf("record %d is newer than the one before it", i)
+		}
+	}
+	if others, err := log.Recent(t.Context(), workspace(t, s, 2), 100); err != nil || len(others) != 0 {
+		t.Errorf("another organization reads %v %v", others, err)
+	}
+}
+
+// TestWriteOutlivesItsCaller: what was done is recorded, though nobody waits for the answer.
+func TestWriteOutlivesItsCaller(t *testing.T) {
+	t.Parallel()
+	log, s, _ := open(t)
+	ws := workspace(t, s, 1)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := log.Write(gone, ws, audit.Record{Operation: "a.b"}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := log.Recent(t.Context(), ws, 10); err != nil || len(got) != 1 {
+		t.Errorf("%v %v", got, err)
+	}
+}
+
+func TestParallelWritesAreAllThere(t *testing.T) {
+	t.Parallel()
+	log, s, _ := open(t)
+	ws := workspace(t, s, 1)
+	var running sync.WaitGroup
+	for i := range 16 {
+		running.Go(func() {
+			if err := log.Write(t.Context(), ws, audit.Record{Operation: fmt.Sprintf("a.b%d", i)}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	running.Wait()
+	if got, err := log.Recent(t.Context(), ws, 100); err != nil || len(got) != 16 {
+		t.Errorf("%d records, %v", len(got), err)
+	}
+}
+
+func TestWriteSaysThatTheStoreIsDown(t *testing.T) {
+	t.Parallel()
+	log, s, engine := open(t)
+	ws := workspace(t, s, 1)
+	if err := engine.Close(); err != nil {
+		t.Fatal(err)
+	}
+	err := log.Write(t.Context(), ws, audit.Record{Operation: "a.b", Facts: map[string]string{"field": "FACT"}})
+	if !errors.Is(err, store.ErrUnavailable) || strings.Contains(err.Error(), "FACT") {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,143 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// tour is what the demonstration printed.
+type tour struct {
+	words map[string]string
+	curls []string
+}
+
+func readTour(t *testing.T, p *process) tour {
+	t.Helper()
+	d := tour{words: map[string]string{}}
+	for len(d.curls) < 5 {
+		text := p.line(t)
+		if strings.HasPrefix(text, "  curl ") {
+			d.curls = append(d.curls, strings.TrimSpace(text))
+			continue
+		}
+		if name, value, ok := strings.Cut(strings.TrimSpace(text), "  "); ok {
+			d.words[name] = strings.TrimSpace(value)
+		}
+		if login, ok := strings.CutPrefix(strings.TrimSpace(text), "as "); ok {
+			email, password, _ := strings.Cut(login, " with the password ")
+			d.words["email"], d.words["password"] = email, password
+		}
+	}
+	return d
+}
+
+func TestDemo(t *testing.T) {
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	p := launch(t, "demo", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	d := readTour(t, p)
+	base, err := url.Parse(d.words["Address"])
+	if err != nil || base.Hostname() != "acme.localhost" {
+		t.Fatalf("the address is %q (%v)", d.words["Address"], err)
+	}
+	addr := net.JoinHostPort("127.0.0.1", base.Port())
+	t.Run("curl", func(t *testing.T) { tryCurls(t, d) })
+	t.Run("sign-in", func(t *testing.T) { trySignIn(t, addr, d) })
+	for name, want := range map[string]string{"Sign in": "<form", "Shared report": "Hamburg", "Open report": "country"} {
+		page, err := url.Parse(d.words[name])
+		if err != nil || page.Host != base.Host {
+			t.Errorf("%s: %q is no address (%v)", name, d.words[name], err)
+			continue
+		}
+		if code, body := ask(t, addr, "acme", page.RequestURI(), ""); code != 200 || !strings.Contains(strings.ToLower(body), strings.ToLower(want)) {
+			t.Errorf("%s: %d, without %q:\n%s", name, code, want, body)
+		}
+	}
+	if code := p.end(t); code != 0 {
+		t.Errorf("the demonstration ended with %d: %s", code, p.stderr)
+	}
+	if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v (%v)", left, err)
+	}
+}
+
+// tryCurls pastes the lines into a shell, twice, since people do.
+func tryCurls(t *testing.T, d tour) {
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Skip("there is no curl")
+	}
+	want := []string{`"name":"Catalogue"`, `"title":"Contacts by country"`, `"count":`, `"field_value":"X`, `"name":"wheel"`}
+	for i, line := range d.curls {
+		out, err := exec.CommandContext(t.Context(), "sh", "-c", line).Output()
+		if err != nil {
+			t.Errorf("%s: %v", line, err)
+			continue
+		}
+		var answer struct {
+			Status string          `json:"status"`
+			Data   json.RawMessage `json:"data"`
+		}
+		if err := json.Unmarshal(out, &answer); err != nil || answer.Status != "ok" || !strings.Contains(string(answer.Data), want[i]) {
+			t.Errorf("%s\nanswers %s", line, out)
+		}
+	}
+	out, err := exec.CommandContext(t.Context(), "sh", "-c", d.curls[2]).Output()
+	if err != nil || strings.Contains(string(out), `"count":0`) || strings.Contains(string(out), `"count":36`) {
+		t.Errorf("the filter of the count does nothing: %s %v", out, err)
+	}
+}
+
+func trySignIn(t *testing.T, addr string, d tour) {
+	for password, want := range map[string]int{d.words["password"]: http.StatusOK, "wrong-wrong-wrong": http.StatusForbidden} {
+		body, err := json.Marshal(map[string]string{"email": d.words["email"], "password": password})
+		if err != nil {
+			t.Fatal(err)
+		}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+"/auth/sign-in", strings.NewReader(string(body)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = "acme.localhost"
+		req.Header.Set("Content-Type", "application/json")
+		client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("signing in: %d, want %d: %s", resp.StatusCode, want, answer)
+		}
+	}
+}
+
+func TestDemo_TakenAddresses(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	a := run(t, "", "demo", "--listen", taken.Addr().String(), "--admin-listen", "127.0.0.1:0")
+	if err := contains(a.stderr, "in use", "--listen"); err != nil || a.code != 1 {
+		t.Errorf("an address that was asked for: exit %d: %v", a.code, err)
+	}
+	// The usual address is taken by this listener, or by somebody else already.
+	if usual, err := net.Listen("tcp", "127.0.0.1:8080"); err == nil {
+		defer usual.Close()
+	}
+	p := launch(t, "demo", "--admin-listen", "127.0.0.1:0")
+	d := readTour(t, p)
+	if strings.HasSuffix(d.words["Address"], ":8080") || !strings.Contains(p.stderr.String(), "127.0.0.1:8080 is taken") {
+		t.Errorf("the address is %q; standard error: %s", d.words["Address"], p.stderr)
+	}
+}

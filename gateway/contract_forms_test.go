@@ -1,0 +1,194 @@
+package gateway_test
+
+import (
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"tenantry/gateway/control"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/tenants"
+)
+
+const (
+	formsPath   = "/api/form/collections/"
+	missingForm = `{"status":"failed","message":"Form Collection not found","data":[]}`
+	formName    = `"form_name":{"title":"Form Name","type":"Text","required":true,"locked":true}`
+)
+
+func put(t *testing.T, o *gatewaytest.Org, key, path, body string, more ...gatewaytest.Request) *gatewaytest.Answer {
+	t.Helper()
+	return o.Do(t, http.MethodPut, path, append([]gatewaytest.Request{gatewaytest.WithKey(key), jsonText(body)}, more...)...)
+}
+
+// formWorld has the form 1, a second one and a standalone one.
+func formWorld(t *testing.T) (*gatewaytest.Org, string) {
+	t.Helper()
+	acme := gatewaytest.Start(t).Org(t, "acme", "teams")
+	acme.Import(t,
+		`{"kind":"form_collection","id":"`+docID(1)+`","name":"apply","label":"Application","label_plural":"Applications",`+
+			`"schema":{"age":{"title":"Age","type":"Number"}},"email_alerts":{"enabled":true,"recipients":["a@example.com"],"subject":"New"},`+
+			`"external_id":"x1","external_created_at":"2020-01-01T00:00:00.000Z","external_updated_at":"2020-01-02T00:00:00.000Z"}`,
+		`{"kind":"form_collection","id":"`+docID(2)+`","name":"visit","label":"Visit","label_plural":"Visits"}`,
+		`{"kind":"form_collection","id":"`+docID(3)+`","name":"alone","label":"Alone","label_plural":"Alones","standalone":true}`)
+	return acme, acme.Key(t, tenants.ManageForms)
+}
+
+var formTimes = regexp.MustCompile(`"(created_at|updated_at)":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"`)
+
+func TestContract_UpdateForm(t *testing.T) {
+	t.Parallel()
+	acme, key := formWorld(t)
+	org := strconv.FormatInt(acme.Tenant(t).Org.OrgID, 10)
+	parts := map[string]string{
+		"name": `"apply"`, "label": `"Application"`, "label_plural": `"Applications"`,
+		"schema":       `{"age":{"title":"Age","type":"Number"},` + formName + `}`,
+		"email_alerts": `{"enabled":true,"recipients":["a@example.com"],"subject":"New"}`,
+	}
+	check := func(t *testing.T, a *gatewaytest.Answer) {
+		t.Helper()
+		got := formTimes.ReplaceAllString(a.Text(), `"$1":"T"`)
+		want := envelopeOK("Form Collection updated", `{"id":"`+docID(1)+`","org_id":`+org+`,"user_id":0,"name":`+parts["name"]+`,"label":`+parts["label"]+
+			`,"label_plural":`+parts["label_plural"]+`,"schema":`+parts["schema"]+`,"email_alerts":`+parts["email_alerts"]+
+			`,"external_id":"x1","external_created_at":"2020-01-01T00:00:00.000Z","external_updated_at":"2020-01-02T00:00:00.000Z","created_at":"T","updated_at":"T"}`)
+		if a.Code != http.StatusOK || got != want {
+			t.Errorf("answered %d %s\nwant %s", a.Code, got, want)
+		}
+	}
+	check(t, put(t, acme, key, formsPath+docID(1), `{}`))
+	for _, change := range []struct{ field, sent, answered string }{
+		{"name", `"enrol"`, `"enrol"`},
+		{"label", `"Enrolment"`, `"Enrolment"`},
+		{"label_plural", `"Enrolments"`, `"Enrolments"`},
+		{"schema", `{"why":{"title":"Why","type":"LongText"}}`, `{` + formName + `,"why":{"title":"Why","type":"LongText"}}`},
+		{"email_alerts", `{"enabled":false,"recipients":[],"subject":"Old"}`, `{"enabled":false,"recipients":[],"subject":"Old"}`},
+		{"schema", `{}`, `{` + formName + `}`},
+	} {
+		parts[change.field] = change.answered
+		check(t, put(t, acme, key, formsPath+docID(1), `{"`+change.field+`":`+change.sent+`}`))
+		check(t, put(t, acme, key, formsPath+docID(1), `{}`)) // it was stored
+	}
+	// A form keeps its own names without a clash.
+	check(t, put(t, acme, key, formsPath+docID(1), `{"name":"enrol","label":"Enrolment","label_plural":"Enrolments"}`))
+
+	bare := put(t, acme, key, formsPath+docID(2), `{}`)
+	wantMembers(t, bare.DataJSON(), "id", "org_id", "user_id", "name", "label", "label_plural", "schema", "email_alerts",
+		"external_id", "external_created_at", "external_updated_at", "created_at", "updated_at")
+	for _, name := range []string{"external_id", "external_created_at", "external_updated_at"} {
+		wantMember(t, bare.DataJSON(), `""`, name)
+	}
+}
+
+func TestContract_UpdateFormFailures(t *testing.T) {
+	t.Parallel()
+	acme, key := formWorld(t)
+	read := acme.KeyWith(t, func(k *control.NewKey) { k.Kind, k.Permissions = "server_read", []string{"manage_forms"} }).Token
+	standalone := `{"status":"failed","message":"Unable to update Form Collection","data":{"detail":"Standalone Custom Objects cannot be updated through the API"}}`
+	row := func(name, id, key, body string, code int, want string) exactRow {
+		with := []gatewaytest.Request{jsonText(body)}
+		if key != "" {
+			with = append(with, gatewaytest.WithKey(key))
+		}
+		return exactRow{name: name, method: http.MethodPut, path: formsPath + id, with: with, code: code, body: want}
+	}
+	checkRows(t, acme, []exactRow{
+		row("standalone", docID(3), key, `{"label":"Other"}`, 200, standalone),
+		row("standalone and empty", docID(3), key, `{}`, 200, standalone),
+		row("absent", absentID, key, `{"label":"Other"}`, 404, missingForm),
+		row("malformed", "nothing", key, `{"label":"Other"}`, 404, missingForm),
+		row("no permission", docID(1), acme.Key(t, tenants.ViewFormSubmissions, tenants.CreateFormSubmissions), `{}`, 403, envelopeLacking("manage_forms")),
+		row("a reading key", docID(1), read, `{}`, 403, envelopeDenied),
+		row("no key", docID(1), "", `{}`, 403, envelopeDenied),
+	})
+	for _, row := range []struct {
+		body   string
+		code   int
+		faults []string
+	}{
+		{`{"name":"visit"}`, 409, []string{"name duplicate"}},
+		{`{"label":"Visit"}`, 409, []string{"label duplicate"}},
+		{`{"label_plural":"Visits"}`, 409, []string{"label_plural duplicate"}},
+		{`{"name":"visit","label":"Visit","label_plural":"Visits"}`, 409, []string{"name duplicate", "label duplicate", "label_plural duplicate"}},
+		{`{"name":1,"label":true,"label_plural":[],"schema":[],"email_alerts":"x"}`, 422,
+			[]string{"name type", "label type", "label_plural type", "schema type", "email_alerts type"}},
+		{`{"name":"No","label":"","schema":{"f":{"title":"F","type":"text"}}}`, 422, []string{"name *", "label *", "schema.f.type *"}},
+		{`{"schema":[{"title":"T","type":"Text"}]}`, 422, []string{"schema type"}},
+	} {
+		wantFaults(t, put(t, acme, key, formsPath+docID(1), row.body), row.code, row.faults...)
+	}
+	if a := put(t, acme, key, formsPath+docID(1), `{}`); a.Field("label") != "Application" || a.Field("name") != "apply" {
+		t.Errorf("a refused update left its mark: %s", a.Text())
+	}
+}
+
+func TestContract_FormNameIsLocked(t *testing.T) {
+	t.Parallel()
+	acme, key := formWorld(t)
+	for _, schema := range []string{
+		`{}`, `{"form_name":{"title":"Other","type":"Number"}}`, `{"form_name":{"title":"Form Name","type":"Text","required":false,"locked":false}}`,
+		`{` + formName + `}`, `{"form_name":null}`,
+	} {
+		put(t, acme, key, formsPath+docID(1), `{"schema":`+schema+`}`) // refused or not, the field stays
+		a := acme.Get(t, key, formsPath+"schema?id="+docID(1))
+		wantMember(t, a.DataJSON(), strings.TrimPrefix(formName, `"form_name":`), "schema", "form_name")
+	}
+	// Nobody else's field becomes locked either.
+	a := put(t, acme, key, formsPath+docID(1), `{"schema":{"own":{"title":"Own","type":"Text","locked":true}}}`)
+	if strings.Contains(member(t, a.DataJSON(), "schema", "own"), `"locked":true`) {
+		t.Errorf("the caller locked a field: %s", a.Text())
+	}
+}
+
+func TestContract_UpdateFormIgnores(t *testing.T) {
+	t.Parallel()
+	acme, key := formWorld(t)
+	before := put(t, acme, key, formsPath+docID(1), `{}`)
+	for name, value := range map[string]string{
+		"id": `"` + docID(9) + `"`, "org_id": "99", "user_id": "99", "standalone": "true", "locked": "true", "created_at": `"2001-01-01T00:00:00.000Z"`,
+		"external_id": `"x2"`, "Label": `"Other"`, "colour": `"red"`,
+	} {
+		body := `{"` + name + `":` + value + `}`
+		wantFailure(t, put(t, acme, key, formsPath+docID(1), body, strict()), http.StatusBadRequest)
+		a := put(t, acme, key, formsPath+docID(1), body)
+		wantIgnored(t, a, name)
+		if a.Code != http.StatusOK {
+			t.Errorf("%s: %d %s", name, a.Code, a.Text())
+		}
+	}
+	after := put(t, acme, key, formsPath+docID(1), `{}`)
+	cut := func(a *gatewaytest.Answer) string { return a.Text()[:strings.Index(a.Text(), `"updated_at"`)] }
+	if cut(before) != cut(after) {
+		t.Errorf("ignored fields were stored:\n%s\n%s", before.Text(), after.Text())
+	}
+}
+
+func TestContract_FormSchema(t *testing.T) {
+	t.Parallel()
+	acme, key := formWorld(t)
+	path := formsPath + "schema"
+	with := func(p ...tenants.Permission) []gatewaytest.Request {
+		return []gatewaytest.Request{gatewaytest.WithKey(acme.Key(t, p...))}
+	}
+	common := envelopeOK("Form Collection schema", `{"schema":{`+formName+`}}`)
+	own := envelopeOK("Form Collection schema", `{"schema":{"age":{"title":"Age","type":"Number"},`+formName+`}}`)
+	manage := []gatewaytest.Request{gatewaytest.WithKey(key)}
+	checkRows(t, acme, []exactRow{
+		{name: "manage_forms", path: path, with: manage, body: common},
+		{name: "view_form_submissions", path: path, with: with(tenants.ViewFormSubmissions), body: common},
+		{name: "create_form_submissions", path: path, with: with(tenants.CreateFormSubmissions), body: common},
+		{name: "of a form", path: path + "?id=" + docID(1), with: manage, body: own},
+		{name: "of a form without fields", path: path + "?id=" + docID(2), with: manage, body: common},
+		{name: "absent", path: path + "?id=" + absentID, with: manage, code: 404, body: missingForm},
+		{name: "malformed", path: path + "?id=x", with: manage, code: 404, body: missingForm},
+		{name: "no permission", path: path, with: with(), code: 403, body: envelopeLacking("view_form_submissions")},
+		{name: "another permission", path: path, with: with(tenants.Contacts, tenants.ManageCustomObjects), code: 403, body: envelopeLacking("view_form_submissions")},
+		{name: "no key", path: path, code: 403, body: envelopeDenied},
+	})
+	a := acme.Get(t, key, path)
+	if names := memberNames(t, member(t, a.DataJSON(), "schema")); !slices.Contains(names, "form_name") {
+		t.Errorf("the schema has %q", names)
+	}
+}

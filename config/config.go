@@ -38,7 +38,7 @@ type Config struct {
 	BaseDomain string `koanf:"base_domain" yaml:"base_domain"`
 	// PublicURL is how an organization's address is written in links; {slug} stands for its slug.
 	PublicURL string `koanf:"public_url" yaml:"public_url"`
-	// TrustedProxies are the networks whose X-Forwarded-Host, -Proto and -For are believed.
+	// TrustedProxies are the networks whose X-Forwarded-Host and X-Forwarded-For are believed.
 	TrustedProxies []string `koanf:"trusted_proxies" yaml:"trusted_proxies"`
 	// Keyring is the path of the encryption keys; empty: keyring.json in the data folder.
 	Keyring string `koanf:"keyring" yaml:"keyring"`

@@ -44,6 +44,11 @@ func bundleTeams() []string {
 	}
 }
 
+// baseURL returns the organization's own address.
+func baseURL(o *gatewaytest.Org) string {
+	return "http://" + strings.Replace(o.App.Addr().String(), "127.0.0.1", o.Host, 1)
+}
+
 func strict() gatewaytest.Request { return gatewaytest.Header("Prefer", "handling=strict") }
 
 func jsonText(body string) gatewaytest.Request { return gatewaytest.Body("application/json", body) }

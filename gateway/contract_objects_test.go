@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"zombiezen.com/go/sqlite"         //nolint:depguard // to hold the lock that makes writes fail
-	"zombiezen.com/go/sqlite/sqlitex" //nolint:depguard // the same
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 
 	"tenantry/config"
 	"tenantry/gateway"

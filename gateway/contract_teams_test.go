@@ -63,6 +63,13 @@ func TestContract_Teams(t *testing.T) {
 	if text := plain.Get(t, off, "/api/files/folders/"+docID(2)).Text(); strings.Contains(text, "teams") {
 		t.Errorf("without the feature the answer carries teams: %s", text)
 	}
+	_, person := acme.Person(t, "person@example.com", func(u *control.NewUser) { u.Teams = []string{teamB} })
+	for query, want := range map[string]string{"": "ab b n", "?teams[]=" + teamA: "n", "?teams[]=nonsense": "ab b n"} {
+		answer := acme.Do(t, http.MethodGet, "/api/files/folders/"+docID(1)+query, gatewaytest.Cookie(person))
+		if got := strings.Join(column(t, member(t, answer.DataJSON(), "files"), "filename"), " "); got != want {
+			t.Errorf("a person of team B sees %q with %q, want %q", got, query, want)
+		}
+	}
 	withAll := []gatewaytest.Request{gatewaytest.WithKey(all)}
 	checkRows(t, acme, []exactRow{
 		{name: "a folder of another team", path: "/api/files/folders/" + docID(2), with: []gatewaytest.Request{gatewaytest.WithKey(onlyA)}, code: 404, body: missingFolder},

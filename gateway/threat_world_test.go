@@ -7,11 +7,16 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 
 	"tenantry/crypto/tokens"
 	"tenantry/gateway/control"
@@ -101,6 +106,9 @@ func newWorld(t testing.TB, options ...gatewaytest.Option) *world {
 func newParty(t testing.TB, g *gatewaytest.Gateway, slug, prefix string, users int) *party {
 	t.Helper()
 	p := &party{Org: g.Org(t, slug, "teams"), mark: "qz" + slug + "zq", prefix: prefix, ids: map[ref]string{}}
+	if g.Config.BaseDomain != "" {
+		p.Host = slug + "." + g.Config.BaseDomain
+	}
 	p.Import(t, p.bundle(users)...)
 	all := tenants.AllPermissions()
 	p.key = p.Key(t, all...)
@@ -264,6 +272,46 @@ func (p *party) export(t testing.TB) string {
 		t.Fatal(err)
 	}
 	return out.String()
+}
+
+// sql runs a statement on the organization's database, past the gateway.
+func (p *party) sql(t testing.TB, statement string, args ...any) {
+	t.Helper()
+	path := filepath.Join(p.Config.Data, "db", "org-"+strconv.FormatInt(p.Tenant(t).Org.OrgID, 10)+".db")
+	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.SetBusyTimeout(5 * time.Second)
+	if err := sqlitex.Execute(conn, statement, &sqlitex.ExecOptions{Args: args}); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+	if conn.Changes() == 0 && !strings.HasPrefix(statement, "DROP") {
+		t.Fatalf("%s %v changed nothing", statement, args)
+	}
+	conn.Close()
+	time.Sleep(50 * time.Millisecond) // the engine's readers keep what they see for 10 ms, where nothing but it writes
+}
+
+// read returns one value of the organization's database, as text.
+func (p *party) read(t testing.TB, statement string, args ...any) string {
+	t.Helper()
+	path := filepath.Join(p.Config.Data, "db", "org-"+strconv.FormatInt(p.Tenant(t).Org.OrgID, 10)+".db")
+	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetBusyTimeout(5 * time.Second)
+	found := ""
+	err = sqlitex.Execute(conn, statement, &sqlitex.ExecOptions{Args: args, ResultFunc: func(s *sqlite.Stmt) error {
+		found = s.ColumnText(0)
+		return nil
+	}})
+	if err != nil || found == "" {
+		t.Fatalf("%s %v: %q, %v", statement, args, found, err)
+	}
+	return found
 }
 
 // randomKey returns a well-formed key of nobody.

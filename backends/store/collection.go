@@ -77,7 +77,7 @@ func (w *Workspace) where(s *Spec, f Filter, state State) (driver.Predicate, err
 		}
 		all = append(all, visible)
 	}
-	return s.compile(All(all...))
+	return s.compile(All(all...), w.part(s))
 }
 
 func (w *Workspace) query(s *Spec, q Query) (driver.Query, error) {
@@ -110,7 +110,9 @@ func (c Collection[T]) Find(ctx context.Context, q Query) ([]T, error) {
 		return nil, translate(c.kind.spec, err)
 	}
 	out := make([]T, len(docs))
+	part := c.ws.part(c.kind.spec)
 	for i := range docs {
+		docs[i].ID = part.given(docs[i].ID)
 		if err := c.kind.decode(&docs[i], &out[i]); err != nil {
 			return nil, err
 		}
@@ -257,7 +259,7 @@ func (c Collection[T]) Update(ctx context.Context, id string, change func(*T) er
 // Error: ErrConflict.
 func (c Collection[T]) Delete(ctx context.Context, rec *T) error {
 	meta := any(rec).(record).StoreMeta()
-	w := driver.Write{Collection: c.kind.spec.collection, Kind: driver.Delete, Doc: driver.Document{ID: meta.ID, Rev: meta.Rev}}
+	w := driver.Write{Collection: c.kind.spec.collection, Kind: driver.Delete, Doc: driver.Document{ID: c.ws.part(c.kind.spec).stored(meta.ID), Rev: meta.Rev}}
 	return translate(c.kind.spec, c.ws.drv.Write(ctx, []driver.Write{w}))
 }
 
@@ -274,5 +276,6 @@ func (c Collection[T]) write(kind driver.WriteKind, rec *T) (driver.Write, error
 		}
 	}
 	doc, err := c.kind.encode(rec)
+	doc.ID = c.ws.part(s).stored(doc.ID)
 	return driver.Write{Collection: s.collection, Kind: kind, Doc: doc}, err
 }

@@ -78,19 +78,19 @@ const (
 )
 
 // compile checks the tree against the spec and translates it for an engine.
-func (s *Spec) compile(f Filter) (driver.Predicate, error) {
+func (s *Spec) compile(f Filter, part partition) (driver.Predicate, error) {
 	budget := maxConditions
-	return s.compileNode(f, 0, &budget)
+	return s.compileNode(f, part, 0, &budget)
 }
 
-func (s *Spec) compileNode(f Filter, depth int, budget *int) (driver.Predicate, error) {
+func (s *Spec) compileNode(f Filter, part partition, depth int, budget *int) (driver.Predicate, error) {
 	if depth > maxDepth {
 		return driver.Predicate{}, fmt.Errorf("%w: conditions nest deeper than %d", ErrQuery, maxDepth)
 	}
 	if f.op == driver.And || f.op == driver.Or {
 		p := driver.Predicate{Op: f.op}
 		for _, kid := range f.kids {
-			k, err := s.compileNode(kid, depth+1, budget)
+			k, err := s.compileNode(kid, part, depth+1, budget)
 			if err != nil {
 				return driver.Predicate{}, err
 			}
@@ -108,6 +108,13 @@ func (s *Spec) compileNode(f Filter, depth int, budget *int) (driver.Predicate, 
 	values, err := checkValues(ref, f.op, f.values)
 	if err != nil {
 		return driver.Predicate{}, err
+	}
+	if !ref.Custom && ref.Name == "id" {
+		for i, v := range values {
+			if id, ok := v.(string); ok {
+				values[i] = part.stored(id)
+			}
+		}
 	}
 	return emptyIsMissing(driver.Predicate{Op: f.op, Ref: ref, Values: values}), nil
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -135,6 +136,34 @@ func (w *Workspace) Partition(org int64) *Workspace {
 	c := *w
 	c.partition = org
 	return &c
+}
+
+// partition is the organization whose records of a shared workspace are meant, 0 for none.
+// Their identifiers are stored with it, so that two organizations can have records of the
+// same identifier, as they do in workspaces of their own.
+type partition int64
+
+func (w *Workspace) part(s *Spec) partition {
+	if !s.Partition {
+		return 0
+	}
+	return partition(w.partition)
+}
+
+func (p partition) prefix() string { return strconv.FormatInt(int64(p), 10) + "." }
+
+func (p partition) stored(id string) string {
+	if p == 0 {
+		return id
+	}
+	return p.prefix() + id
+}
+
+func (p partition) given(id string) string {
+	if p == 0 {
+		return id
+	}
+	return strings.TrimPrefix(id, p.prefix())
 }
 
 // Counter raises the named counter to at least atLeast, adds add, and returns the new

@@ -76,6 +76,7 @@ func (t table) Select(ctx context.Context, fields []Field, q Query) ([][]any, er
 	}
 	rows := make([][]any, len(docs))
 	for i := range docs {
+		docs[i].ID = t.ws.part(t.spec).given(docs[i].ID)
 		if rows[i], err = t.pick(&docs[i], fields); err != nil {
 			return nil, err
 		}

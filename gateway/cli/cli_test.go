@@ -155,10 +155,16 @@ func serve(t *testing.T, dir string) (p *process, addr, admin string) {
 	return p, found[1], found[2]
 }
 
-// ask sends a request to an organization of the gateway at addr.
+// ask reads a path of an organization of the gateway at addr.
 func ask(t *testing.T, addr, slug, path, key string) (int, string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr+path, nil)
+	return send(t, http.MethodGet, addr, slug, path, key, "")
+}
+
+// send sends a request to an organization of the gateway at addr.
+func send(t *testing.T, method, addr, slug, path, key, body string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, "http://"+addr+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,17 +172,20 @@ func ask(t *testing.T, addr, slug, path, key string) (int, string) {
 	if key != "" {
 		req.Header.Set("x-service-token", key)
 	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
+	answer, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return resp.StatusCode, string(body)
+	return resp.StatusCode, string(answer)
 }
 
 func contains(text string, parts ...string) error {

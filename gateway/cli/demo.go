@@ -70,8 +70,8 @@ func (p *program) demo(ctx context.Context, cfg config.Config) (err error) {
 	if err != nil {
 		return opening(cfg, err)
 	}
-	defer func() { err = errors.Join(err, app.Close()) }()
-	c := control.InProcess(app.Control())
+	defer func() { err = errors.Join(err, app.Close()) }() //nolint:contextcheck // it ends after ctx
+	c := control.InProcess(app.Control())                  //nolint:contextcheck // it ends with Close
 	tour, err := begin(ctx, c)
 	if err = errors.Join(err, c.Close()); err != nil {
 		return fmt.Errorf("demo: %w", err)

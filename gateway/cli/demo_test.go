@@ -2,7 +2,6 @@ package cli_test
 
 import (
 	"encoding/json"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -10,7 +9,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 )
 
 // tour is what the demonstration printed.
@@ -101,21 +99,8 @@ func trySignIn(t *testing.T, addr string, d tour) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+"/auth/sign-in", strings.NewReader(string(body)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Host = "acme.localhost"
-		req.Header.Set("Content-Type", "application/json")
-		client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-		resp, err := client.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer, _ := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if resp.StatusCode != want {
-			t.Errorf("signing in: %d, want %d: %s", resp.StatusCode, want, answer)
+		if code, answer := send(t, http.MethodPost, addr, "acme", "/auth/sign-in", "", string(body)); code != want {
+			t.Errorf("signing in: %d, want %d: %s", code, want, answer)
 		}
 	}
 }

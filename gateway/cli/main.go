@@ -36,7 +36,7 @@ type program struct {
 // or ctx ends, and returns the exit code.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, environ []string) int {
 	p := &program{stdin: stdin, stdout: stdout, stderr: stderr, environ: environ}
-	root := p.root()
+	root := p.root() //nolint:contextcheck // commands get theirs when they run
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)

@@ -78,8 +78,8 @@ func (p *program) reach(ctx context.Context, cfg config.Config, command string) 
 	for {
 		services, err := gateway.OpenServices(ctx, cfg, gateway.Options{Log: p.warnings(), Version: version().Version, Holder: command})
 		if err == nil {
-			c := control.InProcess(services.Control())
-			return c, func() error { return errors.Join(c.Close(), services.Close()) }, nil
+			c := control.InProcess(services.Control())                                      //nolint:contextcheck // it ends with Close
+			return c, func() error { return errors.Join(c.Close(), services.Close()) }, nil //nolint:contextcheck // it ends after ctx
 		}
 		var inUse *gateway.InUseError
 		if !errors.As(err, &inUse) {

@@ -66,7 +66,7 @@ func (p *program) serve(ctx context.Context, cfg config.Config) error {
 		line += " (operations on http://" + a.String() + ")"
 	}
 	fmt.Fprintln(p.stdout, line)
-	return errors.Join(app.Run(ctx), app.Close())
+	return errors.Join(app.Run(ctx), app.Close()) //nolint:contextcheck // it ends after ctx
 }
 
 // start waits for short commands that use the data folder, not for another server.

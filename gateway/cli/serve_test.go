@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -61,6 +62,37 @@ func TestServe_ChangesHoldAtOnce(t *testing.T) {
 	found := must[[]control.Key](t, "", "key", "list", "--org", "acme", "--data", dir)
 	if len(found) != 1 || found[0].State != "revoked" {
 		t.Errorf("after the server ended: %+v", found)
+	}
+}
+
+// TestUserLink: the link of a new person leads to the running server and sets a password once.
+func TestUserLink(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	_, addr, _ := serve(t, dir)
+	must[control.Organization](t, "", "org", "create", "--slug", "acme", "--name", "Acme", "--data", dir)
+	made := must[control.Invited](t, "", "user", "create", "--org", "acme", "--email", "ada@example.com", "--name", "Ada", "--role", "admin", "--data", dir)
+	_, port, _ := net.SplitHostPort(addr)
+	token, ok := strings.CutPrefix(made.Link, "http://acme.localhost:"+port+"/welcome#")
+	if !ok || made.LinkExpiresAt == nil {
+		t.Fatalf("the link is %q until %v", made.Link, made.LinkExpiresAt)
+	}
+	if code, body := ask(t, addr, "acme", "/welcome", ""); code != 200 {
+		t.Errorf("the page of the link: %d %s", code, body)
+	}
+	body := fmt.Sprintf(`{"token": %q, "password": "correct horse battery staple"}`, token)
+	for _, want := range []int{200, 403} {
+		if code, answer := send(t, http.MethodPost, addr, "acme", "/auth/password", "", body); code != want {
+			t.Errorf("choosing a password: %d, want %d: %s", code, want, answer)
+		}
+	}
+	signIn := `{"email": "ada@example.com", "password": "correct horse battery staple"}`
+	if code, answer := send(t, http.MethodPost, addr, "acme", "/auth/sign-in", "", signIn); code != 200 {
+		t.Errorf("signing in: %d %s", code, answer)
+	}
+	must[control.User](t, "", "user", "deactivate", "1", "--org", "acme", "--data", dir)
+	if code, answer := send(t, http.MethodPost, addr, "acme", "/auth/sign-in", "", signIn); code != 403 {
+		t.Errorf("signing in after the deactivation: %d %s", code, answer)
 	}
 }
 

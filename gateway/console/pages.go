@@ -10,14 +10,9 @@ import (
 	"io/fs"
 	"net/http"
 	"runtime/debug"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
-	"tenantry/crypto/secret"
-	"tenantry/gateway/api"
-	"tenantry/reports"
+	"tenantry/crypto/passwords"
 	"tenantry/tenants"
 )
 
@@ -136,7 +131,10 @@ func (m *Module) signInPage(w http.ResponseWriter, _ *http.Request, t *tenants.T
 }
 
 func (m *Module) welcomePage(w http.ResponseWriter, _ *http.Request, t *tenants.Tenant) {
-	m.render(w, http.StatusOK, "welcome", frame{"Choose a password", t.Org.Name})
+	m.render(w, http.StatusOK, "welcome", struct {
+		frame
+		Shortest int
+	}{frame{"Choose a password", t.Org.Name}, passwords.MinCharacters})
 }
 
 func (m *Module) home(w http.ResponseWriter, r *http.Request, t *tenants.Tenant) {
@@ -166,138 +164,4 @@ func (m *Module) home(w http.ResponseWriter, r *http.Request, t *tenants.Tenant)
 		Name, Email string
 		Roles       []string
 	}{frame{user.Name, t.Org.Name}, user.Name, user.Email, user.Roles})
-}
-
-// reportView is a shared report laid out for the page.
-type reportView struct {
-	frame
-	Desc, Token, Figure, Read string
-	Controls                  []controlView
-	Columns                   []cellView
-	Rows                      []rowView
-	Bars                      bool
-	Most                      float64
-	Total                     int
-	Truncated                 bool
-}
-
-type controlView struct{ Name, Label, Value string }
-
-type cellView struct {
-	Title, Text string
-	Number      bool
-}
-
-type rowView struct {
-	Cells []cellView
-	Bar   float64
-}
-
-func (m *Module) reportPage(w http.ResponseWriter, r *http.Request, t *tenants.Tenant) {
-	query, err := api.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		m.message(w, http.StatusBadRequest, t.Org.Name, "The address is not complete", "Copy the whole link and try again.")
-		return
-	}
-	token := query.Text("token")
-	shared, err := m.Reports.Open(r.Context(), t, reports.SharedRequest{
-		PID: r.PathValue("pid"), ReportID: r.PathValue("report_id"), Token: secret.New(token),
-		Provider: query.Text("provider"), Params: query.Tree("params"), Data: true,
-	})
-	if err != nil {
-		m.reportProblem(w, t, err)
-		return
-	}
-	view := layOut(&shared)
-	view.Organization, view.Token = t.Org.Name, token
-	m.render(w, http.StatusOK, "report", view)
-}
-
-func (m *Module) reportProblem(w http.ResponseWriter, t *tenants.Tenant, err error) {
-	switch p := api.ProblemOf(err); p.Code {
-	case http.StatusOK:
-		m.message(w, http.StatusNotFound, t.Org.Name, "There is no such report", p.Message+".")
-	case http.StatusForbidden:
-		m.message(w, http.StatusForbidden, t.Org.Name, "This link does not open the report", "It may have expired or been withdrawn. Ask whoever gave it to you for a new one.")
-	case http.StatusUnprocessableEntity, http.StatusBadRequest:
-		m.message(w, p.Code, t.Org.Name, "The report cannot be shown with these values", p.Message)
-	case http.StatusServiceUnavailable:
-		m.Log.Warn("a shared report is unavailable", "error", err)
-		m.unavailable(w, t.Org.Name)
-	default:
-		m.Log.Error("a shared report failed", "error", err)
-		m.message(w, http.StatusInternalServerError, t.Org.Name, "Something went wrong", "Please try again.")
-	}
-}
-
-func layOut(s *reports.Shared) reportView {
-	v := reportView{frame: frame{Title: s.Title}, Desc: s.Desc}
-	v.Read = time.Unix(s.RetrievedAt, 0).UTC().Format("2006-01-02 15:04 UTC")
-	for name, control := range s.Controls {
-		label := control.Label
-		if label == "" {
-			label = name
-		}
-		v.Controls = append(v.Controls, controlView{name, label, s.Params[name]})
-	}
-	slices.SortFunc(v.Controls, func(a, b controlView) int { return strings.Compare(a.Name, b.Name) })
-	if s.Data == nil {
-		return v
-	}
-	v.Total, v.Truncated = s.Data.Total, s.Data.Truncated
-	last := -1
-	for i, c := range s.Data.Columns {
-		number := c.Type == reports.TypeNumber
-		v.Columns = append(v.Columns, cellView{Title: c.Title, Number: number})
-		if number {
-			last = i
-		}
-	}
-	v.Bars = (s.Visual == "bar" || s.Visual == "line" || s.Visual == "pie") && last >= 0
-	for _, row := range s.Data.Rows {
-		r := rowView{}
-		for i, value := range row {
-			r.Cells = append(r.Cells, cellView{Text: cellText(value), Number: v.Columns[i].Number})
-		}
-		if v.Bars {
-			r.Bar = asNumber(row[last])
-			v.Most = max(v.Most, r.Bar)
-		}
-		v.Rows = append(v.Rows, r)
-	}
-	if s.Visual == "number" && len(v.Rows) == 1 && last >= 0 {
-		v.Figure = v.Rows[0].Cells[last].Text
-	}
-	return v
-}
-
-func asNumber(v any) float64 {
-	switch n := v.(type) {
-	case int64:
-		return float64(n)
-	case float64:
-		return n
-	}
-	return 0
-}
-
-func cellText(v any) string {
-	switch x := v.(type) {
-	case nil:
-		return ""
-	case float64:
-		return strconv.FormatFloat(x, 'f', -1, 64)
-	case bool:
-		if x {
-			return "yes"
-		}
-		return "no"
-	case []any:
-		words := make([]string, len(x))
-		for i := range x {
-			words[i] = cellText(x[i])
-		}
-		return strings.Join(words, ", ")
-	}
-	return fmt.Sprint(v)
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 )
@@ -42,7 +43,10 @@ func Dial(ctx context.Context, path string) (*Client, error) {
 	return newClient(dial, func() error { return nil }), nil
 }
 
-// InProcess returns a Client of a handler in this process. Close ends the handler's work.
+// closeTimeout is how long a command that was stopped has to come to its end.
+const closeTimeout = 10 * time.Second
+
+// InProcess returns a Client of a handler in this process. Close waits for the handler.
 func InProcess(h http.Handler) *Client {
 	l := &pipes{accept: make(chan net.Conn), closed: make(chan struct{})}
 	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
@@ -52,7 +56,12 @@ func InProcess(h http.Handler) *Client {
 		_ = server.Serve(l) // ends with the client
 	}()
 	return newClient(l.dial, func() error {
-		err := server.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		defer cancel()
+		err := server.Shutdown(ctx)
+		if err != nil {
+			err = errors.Join(err, server.Close())
+		}
 		<-done
 		return err
 	})
@@ -116,7 +125,7 @@ func call[Res any](ctx context.Context, c *Client, name string, req any) (res Re
 	if err != nil {
 		return res, fmt.Errorf("command %s: %w", name, err)
 	}
-	resp, err := c.post(ctx, name, bytes.NewReader(body))
+	resp, err := c.post(ctx, name, nil, bytes.NewReader(body))
 	if err != nil {
 		return res, err
 	}
@@ -128,8 +137,9 @@ func call[Res any](ctx context.Context, c *Client, name string, req any) (res Re
 }
 
 // post sends a request; the answer is a success, and its body must be closed.
-func (c *Client) post(ctx context.Context, name string, body io.Reader) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://control/v1/"+name, body)
+func (c *Client) post(ctx context.Context, name string, query url.Values, body io.Reader) (*http.Response, error) {
+	u := url.URL{Scheme: "http", Host: "control", Path: "/v1/" + name, RawQuery: query.Encode()}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), body)
 	if err != nil {
 		return nil, fmt.Errorf("command %s: %w", name, err)
 	}
@@ -140,6 +150,10 @@ func (c *Client) post(ctx context.Context, name string, body io.Reader) (*http.R
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("command %s was stopped: %w", name, context.Cause(ctx))
+		}
+		var outer *url.Error // repeats the address
+		if errors.As(err, &outer) {
+			err = outer.Err
 		}
 		return nil, fmt.Errorf("command %s: the server went away: %w", name, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -206,22 +207,28 @@ func TestImport_CutOff(t *testing.T) {
 	}
 }
 
-// TestImport_RefusedBeforeItIsSent: an import that is refused at once does not read all of
-// an input that never ends.
+// TestImport_RefusedBeforeItIsSent: nothing is read for an import that is refused at once.
 func TestImport_RefusedBeforeItIsSent(t *testing.T) {
 	t.Parallel()
 	c := client(t, func(w http.ResponseWriter, _ *http.Request) {
 		writeError(w, &Error{Code: CodeNotFound, Message: "no such organization"})
 	})
-	_, err := c.Import(t.Context(), ImportRequest{}, endless{}, ImportFeedback{})
+	var input endless
+	_, err := c.Import(t.Context(), ImportRequest{}, &input, ImportFeedback{})
 	if err == nil || err.Error() != "no such organization" {
 		t.Errorf("got %v", err)
 	}
+	if n := input.reads.Load(); n > 0 {
+		t.Errorf("the input was read %d times", n)
+	}
 }
 
-type endless struct{}
+type endless struct{ reads atomic.Int64 }
 
-func (endless) Read(p []byte) (int, error) { return len(p), nil }
+func (e *endless) Read(p []byte) (int, error) {
+	e.reads.Add(1)
+	return len(p), nil
+}
 
 func TestExport_EndIsKnown(t *testing.T) {
 	t.Parallel()

@@ -34,7 +34,8 @@ type Backend struct {
 	Audit     *audit.Log
 	// BaseURL returns the address of an organization, for links.
 	BaseURL func(slug string) string
-	// TempDir is the folder in which an import is kept while it runs.
+	// TempDir is the folder in which an import is kept while it runs. It is made where it
+	// is missing.
 	TempDir string
 	Log     *slog.Logger     // nil: nothing is logged
 	Now     func() time.Time // nil: time.Now

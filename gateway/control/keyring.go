@@ -19,7 +19,7 @@ func (h *handler) listKeyring(context.Context, *None) (List[EncryptionKey], erro
 // rotateKeyring makes a new primary and wraps every data key under it, so that the former
 // one can be retired. It may be repeated where it failed midway.
 func (h *handler) rotateKeyring(ctx context.Context, _ *None) (Rotation, error) {
-	version, err := h.Keyring.Rotate()
+	version, err := h.Keyring.Rotate() //nolint:contextcheck // it bounds its waiting itself
 	if err != nil {
 		return Rotation{}, err
 	}
@@ -48,7 +48,7 @@ func (h *handler) retireFromKeyring(ctx context.Context, r *Version) (Version, e
 	if _, err := h.Directory.Rewrap(ctx); err != nil {
 		return Version{}, fmt.Errorf("version %d was not retired, because data keys wrapped under it could not be wrapped anew: %w", r.Version, err)
 	}
-	if err := h.Keyring.Retire(r.Version); err != nil {
+	if err := h.Keyring.Retire(r.Version); err != nil { //nolint:contextcheck // it bounds its waiting itself
 		if errors.Is(err, keyring.ErrPrimary) {
 			return Version{}, &Error{Code: CodeConflict, Message: err.Error()}
 		}

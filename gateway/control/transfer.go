@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"sync"
 	"time"
@@ -138,6 +139,10 @@ func (h *handler) serveImport(w http.ResponseWriter, r *http.Request) {
 		writeError(w, errorOf(err))
 		return
 	}
+	if err := os.MkdirAll(h.TempDir, 0o700); err != nil {
+		writeError(w, errorOf(fmt.Errorf("the folder for imports: %w", err)))
+		return
+	}
 	src, remove, err := transfer.Spool(ctx, r.Body, h.TempDir)
 	if err != nil {
 		writeError(w, errorOf(err))
@@ -160,6 +165,7 @@ func (h *handler) serveImport(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		last.Error = importError(err)
 	}
+	h.Log.InfoContext(ctx, "an import ended", "organization", req.Org, "lines", report.Lines, "failed", report.Failed, "ok", err == nil)
 	_ = out.send(last) // a client that is gone cannot be told
 }
 
@@ -238,6 +244,7 @@ func (h *handler) serveExport(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = buffered.Flush()
 	}
+	h.Log.InfoContext(ctx, "an export ended", "organization", req.Org, "lines", report.Lines, "reveal_secrets", req.RevealSecrets, "ok", err == nil)
 	name, value := reportTrailer, any(report)
 	if err != nil {
 		name, value = errorTrailer, errorOf(err)
@@ -277,7 +284,7 @@ func (c *Client) Import(ctx context.Context, r ImportRequest, input io.Reader, f
 	silence.Stop()
 	defer silence.Stop()
 	body := &sender{r: input, sent: f.Sent, ended: func() { silence.Reset(importSilence) }}
-	resp, err := c.post(ctx, "import?"+q.Encode(), body)
+	resp, err := c.post(ctx, "import", q, body)
 	if err != nil {
 		return nil, err
 	}
@@ -286,10 +293,11 @@ func (c *Client) Import(ctx context.Context, r ImportRequest, input io.Reader, f
 	for {
 		var e event
 		if err := dec.Decode(&e); err != nil {
+			what := "the server went away before the import ended"
 			if cause := context.Cause(ctx); cause != nil {
-				err = cause
+				what, err = "the import was stopped", cause
 			}
-			return nil, fmt.Errorf("command import: the server went away before the import ended; import the same file again to go on: %w", err)
+			return nil, fmt.Errorf("%s; import the same file again to go on: %w", what, err)
 		}
 		silence.Reset(importSilence)
 		if e.Progress != nil && f.Progress != nil {
@@ -336,7 +344,7 @@ func (c *Client) Export(ctx context.Context, r ExportRequest, w io.Writer) (*tra
 	if err != nil {
 		return nil, fmt.Errorf("command export: %w", err)
 	}
-	resp, err := c.post(ctx, "export", bytes.NewReader(body))
+	resp, err := c.post(ctx, "export", nil, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}

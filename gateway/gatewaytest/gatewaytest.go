@@ -34,6 +34,7 @@ type Gateway struct {
 
 	validator *openapitest.Validator
 	client    *http.Client
+	stop      func(testing.TB)
 }
 
 // Option changes the settings or the options of a gateway before it starts.
@@ -70,20 +71,31 @@ func Start(t testing.TB, options ...Option) *Gateway {
 		Timeout:       30 * time.Second,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	t.Cleanup(func() {
-		g.client.CloseIdleConnections()
-		_ = g.Commands.Close() // the App's own end matters
-		stop()
-		if err := <-ended; err != nil {
-			t.Errorf("the gateway ended with: %v", err)
-		}
-		if err := app.Close(); err != nil {
-			t.Errorf("closing the gateway: %v", err)
-		}
-	})
+	var stopped sync.Once
+	g.stop = func(t testing.TB) {
+		t.Helper()
+		stopped.Do(func() {
+			g.client.CloseIdleConnections()
+			_ = g.Commands.Close() // the App's own end matters
+			stop()
+			if err := <-ended; err != nil {
+				t.Errorf("the gateway ended with: %v", err)
+			}
+			if err := app.Close(); err != nil {
+				t.Errorf("closing the gateway: %v", err)
+			}
+		})
+	}
+	t.Cleanup(func() { g.stop(t) })
 	document := g.raw(t, http.MethodGet, "any.localhost", "/api/openapi.json", nil, nil)
 	g.validator = openapitest.NewValidator(t, document.Body)
 	return g
+}
+
+// Stop ends the gateway before the test does. Its folder can be opened again after that.
+func (g *Gateway) Stop(t testing.TB) {
+	t.Helper()
+	g.stop(t)
 }
 
 // URL returns the address of a path, without the organization: set Host as well.
@@ -272,6 +284,18 @@ func (g *Gateway) Do(t testing.TB, method, host, path string, changes ...Request
 		}
 	}
 	return a
+}
+
+// Page gets what is no operation: a page or a file of the organization.
+func (o *Org) Page(t testing.TB, path string, changes ...Request) *Answer {
+	t.Helper()
+	return o.raw(t, http.MethodGet, o.Host, path, changes, nil)
+}
+
+// Page sends a request to any host that is answered by no operation.
+func (g *Gateway) Page(t testing.TB, method, host, path string, changes ...Request) *Answer {
+	t.Helper()
+	return g.raw(t, method, host, path, changes, nil)
 }
 
 func (g *Gateway) raw(t testing.TB, method, host, path string, changes []Request, body io.Reader) *Answer {

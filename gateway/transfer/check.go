@@ -6,11 +6,15 @@ import (
 	"fmt"
 	"slices"
 
+	"tenantry/backends/store"
 	"tenantry/gateway/api"
 )
 
 // batchSize is how many records are looked up and stored at a time.
-const batchSize = 2000
+const batchSize = 1000
+
+// maxFolderDepth bounds the search for folders that would contain themselves.
+const maxFolderDepth = 10_000
 
 // importer is the state of one import beside the session's.
 type importer struct {
@@ -306,10 +310,13 @@ func (im *importer) resolve(ctx context.Context) error {
 		}
 	}
 	im.refuseCycles()
+	if err := im.refuseMoves(ctx); err != nil {
+		return err
+	}
 	for again := true; again; {
 		again = false
 		for _, e := range im.edges {
-			if im.bad.has(int(e.line)) {
+			if im.bad.has(int(e.line)) || im.done.has(int(e.line)) { // what is stored as the line says refers to what is stored
 				continue
 			}
 			var errs api.Errors
@@ -358,7 +365,50 @@ func (im *importer) refuseCycles() {
 	}
 }
 
-// stopped tells an end that the caller asked for from a failure.
-func stopped(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+// refuseMoves refuses folders of the organization that the bundle moves into one of
+// their own folders, where that is not in the bundle.
+func (im *importer) refuseMoves(ctx context.Context) error {
+	changes := func(e edge) bool { return e.from.name() == kindFolder && im.updates.has(int(e.line)) }
+	if !slices.ContainsFunc(im.edges, changes) {
+		return nil
+	}
+	moved := map[key]key{} // the parents that the bundle gives
+	own := map[int32]key{}
+	for k, line := range im.lineOf[kindFolder] {
+		own[line] = k
+	}
+	for _, e := range im.edges {
+		if k, ok := own[e.line]; ok && e.target == kindFolder && e.from.name() == kindFolder {
+			moved[k] = e.to
+		}
+	}
+	folders := im.deps.Files.Folders.In(im.tenant.Workspace())
+	for k, at := range moved {
+		line := im.lineOf[kindFolder][k]
+		if !im.updates.has(int(line)) || im.bad.has(int(line)) {
+			continue
+		}
+		for range maxFolderDepth {
+			up, ok := moved[at]
+			if _, inside := im.lineOf[kindFolder][at]; !ok && !inside {
+				f, err := folders.First(ctx, store.Query{Filter: store.Eq("id", at.id()), State: store.Either})
+				if err != nil && !errors.Is(err, store.ErrNotFound) {
+					return fmt.Errorf("looking for references: %w", err)
+				}
+				if ok = err == nil && f.FolderID != ""; ok {
+					up = keyOf(f.FolderID)
+				}
+			}
+			if !ok {
+				break
+			}
+			if at = up; at == k {
+				var errs api.Errors
+				errs.Add("folder_id", "forbidden", "the folder would contain itself")
+				im.refuse(int(line), kindFolder, errs)
+				break
+			}
+		}
+	}
+	return nil
 }

@@ -175,6 +175,28 @@ func TestManyReferences(t *testing.T) {
 	}
 }
 
+func TestFolders_CannotMoveIntoTheirOwn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme := w.org("acme")
+	folder := func(id, parent string) string {
+		return `{"kind":"folder","id":"00000000000000000000000` + id + `","name":"f","folder_id":"00000000000000000000000` + parent + `"}` + "\n"
+	}
+	w.mustLoad(acme, `{"kind":"folder","id":"000000000000000000000001","name":"f"}`+"\n"+folder("2", "1")+folder("3", "2")+folder("4", "1"))
+	for name, bundle := range map[string]string{
+		"below itself":         folder("1", "3"),
+		"by two moves":         folder("4", "3") + folder("2", "4"),
+		"one is in the bundle": folder("2", "1") + folder("1", "3"),
+	} {
+		if r, err := w.load(acme, bundle, ImportOptions{}); err == nil || r.Problems[0].Errors[0].Code != "forbidden" {
+			t.Errorf("%s: %v %+v", name, err, r)
+		}
+	}
+	if r := w.mustLoad(acme, folder("3", "4")+folder("2", "3")); r.Updated != 2 {
+		t.Errorf("%+v", r)
+	}
+}
+
 func TestUserNumbers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -224,6 +246,59 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
+// TestInterrupted_LeavesNoDanglingReference: whenever an import ends, what is stored
+// refers to nothing that is not.
+func TestInterrupted_LeavesNoDanglingReference(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	const n = 6000
+	for i := range n {
+		fmt.Fprintf(&b, `{"kind":"file","id":"%024x","pid":"p%d","filename":"f","mimetype":"m","folder_id":"%024x","contact_id":"%024x"}`+"\n", 3*n+i, i, 2*n-i, 4*n+i)
+		fmt.Fprintf(&b, `{"kind":"contact","id":"%024x"}`+"\n", 4*n+i)
+	}
+	for i := n - 1; i >= 0; i-- {
+		fmt.Fprintf(&b, `{"kind":"folder","id":"%024x","name":"f","folder_id":"%024x"}`+"\n", n+i+1, n+(i+1)/2)
+	}
+	fmt.Fprintf(&b, `{"kind":"folder","id":"%024x","name":"top"}`+"\n", n)
+	for calls := 1; calls <= 3; calls++ {
+		w := newWorld(t)
+		acme := w.org("acme")
+		ctx, cancel := context.WithCancel(t.Context())
+		seen := 0
+		_, err := w.service.Import(ctx, acme, BytesSource([]byte(b.String())), ImportOptions{Progress: func(p Progress) {
+			if p.Phase == PhaseStoring {
+				if seen++; seen == calls {
+					cancel()
+				}
+			}
+		}})
+		cancel()
+		if err == nil {
+			continue // it was faster
+		}
+		there := map[string]bool{}
+		out := w.dump(acme, false)
+		for line := range strings.Lines(out) {
+			there[member24(line, "id")] = true
+		}
+		for line := range strings.Lines(out) {
+			for _, name := range []string{"folder_id", "contact_id"} {
+				if id := member24(line, name); id != "" && !there[id] {
+					t.Fatalf("%s of a stored line is not there: %s", name, line)
+				}
+			}
+		}
+	}
+}
+
+func member24(line, name string) string {
+	_, rest, found := strings.Cut(line, `"`+name+`":"`)
+	if !found || len(rest) < 24 {
+		return ""
+	}
+	return rest[:24]
+}
+
 // growing is a source that has changed when it is read again.
 type growing struct{ opened int }
 
@@ -248,7 +323,41 @@ func TestSourceChangesMeanwhile(t *testing.T) {
 	}
 }
 
-// rival stores a contact between the check and the storing of a bundle.
+func TestRows_SourceChangesMeanwhile(t *testing.T) {
+	t.Parallel()
+	for format, files := range map[string][2]string{
+		CSV:  {"a\n1\n", "a,b\n1,2\n"},
+		JSON: {`[{"a":1}]`, `[{"a":1,"b":2}]`},
+	} {
+		w := newWorld(t)
+		acme := w.org("acme")
+		for after := range 5 {
+			opened := 0
+			src := Source{Open: func() (io.ReadCloser, error) {
+				opened++
+				return io.NopCloser(strings.NewReader(files[min(opened/(after+2), 1)])), nil
+			}}
+			r, err := w.service.ImportRows(t.Context(), acme, src, RowOptions{As: "records:thing", Format: format})
+			if err == nil && r.Created+r.Unchanged+r.Updated != 1 {
+				t.Errorf("%s: %+v", format, r)
+			}
+		}
+	}
+}
+
+// TestKindAnywhere: programs that sort names put kind behind others.
+func TestKindAnywhere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme := w.org("acme")
+	r := w.mustLoad(acme, `{"fields":{"plan":"x"},"kind":"contact"}
+{"key":"plan","kind":"contact_field","title":"Plan","type":"Text"}`)
+	if r.Kinds[kindContact].Created != 1 || r.Kinds[kindField].Created != 1 {
+		t.Fatalf("%+v", r)
+	}
+}
+
+// Others store contacts between the check and the storing of a bundle.
 func TestSomebodyElseStoresMeanwhile(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

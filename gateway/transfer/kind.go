@@ -3,8 +3,6 @@ package transfer
 import (
 	"bytes"
 	"context"
-	"errors"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -19,9 +17,6 @@ type kind[T any] struct {
 	meta    func(*T) *store.Meta
 	defines bool
 	control bool // the records live in the organization's part of the control workspace
-	// shared: identifiers are unique among all organizations, so that one which another
-	// organization has must be replaced.
-	shared  bool
 	fields  []field[T]
 	uniques []unique[T]
 	refs    func(rec *T, visit func(field, target string, id *string))
@@ -235,9 +230,6 @@ func (k *kind[T]) find(ctx context.Context, s *session, batch []*entry) (stored[
 	for _, e := range batch {
 		if e.id != "" {
 			ids = append(ids, e.id)
-			if k.shared {
-				ids = append(ids, s.ownID(e.id))
-			}
 		}
 	}
 	if len(ids) > 0 {
@@ -321,9 +313,6 @@ func (k *kind[T]) match(s *session, found *stored[T], e *entry) {
 	var old *T
 	if e.id != "" {
 		old = found.byID[e.id]
-		if old == nil && k.shared {
-			old = found.byID[s.ownID(e.id)]
-		}
 	}
 	for pass := range 2 { // identities first: they decide what a collision is
 		for i := range k.uniques {
@@ -405,24 +394,7 @@ func (k *kind[T]) insert(ctx context.Context, s *session, batch []*entry) error 
 			return err
 		}
 	}
-	c := k.records.In(k.workspace(s))
-	if !k.shared {
-		return c.Insert(ctx, recs...)
-	}
-	for i, rec := range recs {
-		err := c.Insert(ctx, rec)
-		var dup *store.DuplicateError
-		if errors.As(err, &dup) && slices.Contains(dup.Fields, "id") {
-			id := s.ownID(batch[i].id)
-			s.alias[batch[i].id] = id
-			k.meta(rec).ID = id
-			err = c.Insert(ctx, rec)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return k.records.In(k.workspace(s)).Insert(ctx, recs...)
 }
 
 func (k *kind[T]) replace(ctx context.Context, s *session, e *entry) error {

@@ -73,7 +73,7 @@ func note(e *entry, faults tenants.Faults) {
 func teamKind(d *Deps) handler {
 	type T = people.Team
 	k := &kind[T]{
-		label: kindTeam, records: d.People.Teams, defines: true, control: true, shared: true, meta: (*T).StoreMeta,
+		label: kindTeam, records: d.People.Teams, defines: true, control: true, meta: (*T).StoreMeta,
 		fields: documentFields((*T).StoreMeta, textField("name", short, func(r *T) *string { return &r.Name }).must()),
 		check: func(_ context.Context, _ *view, r *T, e *entry) {
 			if len(e.errs) == 0 {

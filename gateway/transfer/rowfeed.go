@@ -120,8 +120,8 @@ func (f *rowFeed) scan(ctx context.Context) error {
 		}
 		if v, err := p.parse(l.text); err == nil {
 			for _, m := range v.members {
-				if t := &f.targets[f.byName[m.name]]; t.fresh {
-					t.guess.look(m.value)
+				if i, known := f.byName[m.name]; known && f.targets[i].fresh {
+					f.targets[i].guess.look(m.value)
 				}
 			}
 		}
@@ -232,6 +232,9 @@ func (f *rowFeed) decode(ctx context.Context, p *parser, l rawLine) *entry {
 	case l.err != nil:
 		bad.errs.Add("row", "format", "%s", l.err)
 		return bad
+	case f.format == CSV && len(l.cells) != len(f.targets):
+		bad.errs.Add("row", "conflict", "the file was changed while it was imported")
+		return bad
 	case f.format == CSV:
 		for i, cell := range l.cells {
 			if !utf8.ValidString(cell) || strings.IndexByte(cell, 0) >= 0 {
@@ -251,7 +254,12 @@ func (f *rowFeed) decode(ctx context.Context, p *parser, l rawLine) *entry {
 			return bad
 		}
 		for _, m := range v.members {
-			row.json(f.byName[m.name], m.value)
+			i, known := f.byName[m.name]
+			if !known {
+				bad.errs.Add("row", "conflict", "the file was changed while it was imported")
+				return bad
+			}
+			row.json(i, m.value)
 		}
 	}
 	e := k.decode(ctx, f.session.view, row.line(), l.number)

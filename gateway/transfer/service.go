@@ -21,7 +21,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 
 	"tenantry/backends/campaigns"
 	"tenantry/backends/compliance"
@@ -146,12 +145,6 @@ func (s *Service) Export(ctx context.Context, t *tenants.Tenant, w io.Writer, o 
 	}
 	m.end()
 	return session.tally.report(), nil
-}
-
-// ownID returns the identifier that stands in the organization for one that another
-// organization has already. It is always the same.
-func (s *session) ownID(id string) string {
-	return claimOf("own", id, "", strconv.FormatInt(s.tenant.Org.OrgID, 10)).id()
 }
 
 // IncompleteError says that lines which were good could not be stored, because others

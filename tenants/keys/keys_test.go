@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,7 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
-	"tenantry/backends/store"
 	"tenantry/tenants"
 	"tenantry/tenants/keys"
 	"tenantry/tenants/people"
@@ -435,145 +433,6 @@ func TestK9_ExpiryIsCheckedOnACacheHit(t *testing.T) {
 	}
 	if w.Engine.Reads.Load() != reads {
 		t.Error("the key was not cached: the test shows nothing")
-	}
-}
-
-func TestAllowedAddresses(t *testing.T) {
-	t.Parallel()
-	w := tenantstest.New(t, tenantstest.Options{})
-	tenant := w.Tenant(t, "acme")
-	token := issue(t, w, tenant, keys.NewKey{AllowIPs: []string{"192.0.2.0/24", "2001:db8::/32", "::ffff:198.51.100.9"}}).Token.Reveal()
-	for round, prepare := range []func(){func() {}, func() {}, func() { w.Second(t, tenantstest.Options{}) }} {
-		prepare()
-		for addr, want := range map[string]bool{
-			"192.0.2.7": true, "::ffff:192.0.2.7": true, "2001:db8::1": true, "2001:db8::1%eth0": true, "198.51.100.9": true,
-			"192.0.3.7": false, "2001:db9::1": false, "198.51.100.8": false, "": false,
-		} {
-			remote, _ := netip.ParseAddr(addr)
-			_, err := w.Keys.Authenticate(t.Context(), w.Fresh(t, "acme"), token, remote)
-			if want && err != nil || !want && !errors.Is(err, tenants.ErrDenied) {
-				t.Errorf("round %d, from %q: %v", round, addr, err)
-			}
-		}
-	}
-}
-
-func TestNarrowing(t *testing.T) {
-	t.Parallel()
-	w := tenantstest.New(t, tenantstest.Options{})
-	tenant := w.Tenant(t, "acme", tenants.FeatureTeams)
-	var teams []string
-	for _, name := range []string{"red", "blue"} {
-		team, err := w.People.PutTeam(t.Context(), tenant, people.Team{Name: name})
-		if err != nil {
-			t.Fatal(err)
-		}
-		teams = append(teams, team.ID)
-	}
-	limited, err := w.People.CreateAccount(t.Context(), tenant, people.Account{
-		Name: "limited", Permissions: []tenants.Permission{tenants.Contacts, tenants.ManageForms}, Teams: teams[:1],
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	tests := []struct {
-		name        string
-		permissions []tenants.Permission
-		teams       []string
-		wantMay     []tenants.Permission
-		want        store.Scope
-	}{
-		{"as the account", nil, nil, []tenants.Permission{tenants.Contacts, tenants.ManageForms}, store.Scope{Teams: teams[:1]}},
-		{"fewer permissions", []tenants.Permission{tenants.Contacts}, nil, []tenants.Permission{tenants.Contacts}, store.Scope{Teams: teams[:1]}},
-		{"more permissions", []tenants.Permission{tenants.ManageFiles}, nil, nil, store.Scope{Teams: teams[:1]}},
-		{"more teams", nil, teams, []tenants.Permission{tenants.Contacts, tenants.ManageForms}, store.Scope{Teams: teams[:1]}},
-		{"no common team", nil, teams[1:], []tenants.Permission{tenants.Contacts, tenants.ManageForms}, store.Scope{}},
-	}
-	for _, tt := range tests {
-		token := issue(t, w, tenant, keys.NewKey{Name: tt.name, Account: limited.ID, Permissions: tt.permissions, Teams: tt.teams}).Token.Reveal()
-		for _, from := range []string{"store", "process", "redis"} {
-			if from == "redis" {
-				w.Second(t, tenantstest.Options{})
-			}
-			p, err := authenticate(t, w, "acme", token)
-			if err != nil {
-				t.Fatal(err)
-			}
-			scope := p.Scope(tenant, nil)
-			if scope.All || !slices.Equal(scope.Teams, tt.want.Teams) {
-				t.Errorf("%s, from the %s: scope %+v, want %+v", tt.name, from, scope, tt.want)
-			}
-			for _, permission := range tenants.AllPermissions() {
-				if p.May(permission) != slices.Contains(tt.wantMay, permission) {
-					t.Errorf("%s, from the %s: may %s: %v", tt.name, from, permission, p.May(permission))
-				}
-			}
-		}
-	}
-}
-
-func TestRotate(t *testing.T) {
-	t.Parallel()
-	w := tenantstest.New(t, tenantstest.Options{})
-	tenant := w.Tenant(t, "acme")
-	old := issue(t, w, tenant, keys.NewKey{Permissions: []tenants.Permission{tenants.Contacts}})
-	next, err := w.Keys.Rotate(t.Context(), tenant, old.Key.ID, time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	both := func(oldWant error) {
-		t.Helper()
-		if _, err := authenticate(t, w, "acme", old.Token.Reveal()); !errors.Is(err, oldWant) {
-			t.Errorf("the old key: %v, want %v", err, oldWant)
-		}
-		if p, err := authenticate(t, w, "acme", next.Token.Reveal()); err != nil || !p.May(tenants.Contacts) {
-			t.Errorf("the new key: %+v, %v", p, err)
-		}
-	}
-	both(nil)
-	w.Clock.Advance(time.Hour)
-	both(tenants.ErrDenied)
-	var invalid *tenants.InvalidError
-	if _, err := w.Keys.Rotate(t.Context(), tenant, old.Key.ID, 0); !errors.As(err, &invalid) {
-		t.Errorf("rotating an expired key: %v", err)
-	}
-	last, err := w.Keys.Rotate(t.Context(), tenant, next.Key.ID, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := authenticate(t, w, "acme", next.Token.Reveal()); !errors.Is(err, tenants.ErrDenied) {
-		t.Errorf("rotated without overlap: %v", err)
-	}
-	if _, err := authenticate(t, w, "acme", last.Token.Reveal()); err != nil {
-		t.Error(err)
-	}
-	if found, total, err := w.Keys.List(t.Context(), tenant, people.Page{}); err != nil || total != 3 || len(found) != 3 {
-		t.Errorf("listed %d of %d, %v", len(found), total, err)
-	}
-}
-
-func TestIssueNamesEveryFault(t *testing.T) {
-	t.Parallel()
-	w := tenantstest.New(t, tenantstest.Options{})
-	tenant := w.Tenant(t, "acme")
-	_, err := w.Keys.Issue(t.Context(), tenant, keys.NewKey{
-		Kind: "root", Account: "nobody", Permissions: []tenants.Permission{"fly"}, Teams: []string{"x", strings.Repeat("a", 24)},
-		AllowIPs: []string{"10.0.0.0/33"}, Origins: []string{"https://a.example/path"}, Lifetime: -1,
-	})
-	var invalid *tenants.InvalidError
-	if !errors.As(err, &invalid) {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, f := range invalid.Faults {
-		got = append(got, f.Field)
-	}
-	want := []string{"name", "kind", "expires", "allow_ips", "origins", "origins", "permissions", "teams", "teams", "account"}
-	if !slices.Equal(got, want) {
-		t.Errorf("faults of %v, want %v", got, want)
-	}
-	if _, total, err := w.People.Accounts(t.Context(), tenant, people.Page{}); err != nil || total != 0 {
-		t.Errorf("a refused key left %d accounts, %v", total, err)
 	}
 }
 

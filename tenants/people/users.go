@@ -192,13 +192,14 @@ func equalUsers(a, b *User) bool {
 // Deactivate ends a person's access: the sessions die at their next request. Repeating
 // it repeats the announcement.
 func (s *Service) Deactivate(ctx context.Context, t *tenants.Tenant, uid int64) (*User, error) {
+	was := false
 	u, err := s.update(ctx, t, uid, func(u *User) error {
-		u.Active = false
+		was, u.Active = u.Active, false
 		u.InviteHash, u.InviteExpiresAt = "", 0
 		return nil
 	})
-	if err != nil {
-		return nil, err
+	if err != nil || was { // update has announced it
+		return u, err
 	}
 	return u, s.bump(ctx, t)
 }

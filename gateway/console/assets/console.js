@@ -4,31 +4,43 @@ for (const form of document.querySelectorAll("form[data-operation]")) {
     event.preventDefault();
     const error = form.querySelector(".error");
     const button = form.querySelector("button");
-    const fields = Object.fromEntries(new FormData(form));
+    const inputs = form.querySelectorAll("input:not([type=hidden])");
+    const fail = (message) => {
+      error.textContent = message;
+      for (const input of inputs) input.setAttribute("aria-invalid", "true");
+      button.disabled = false;
+      (inputs[inputs.length - 1] ?? button).focus();
+    };
     button.disabled = true;
-    if (error) error.textContent = "";
+    error.textContent = "";
+    for (const input of inputs) input.removeAttribute("aria-invalid");
     try {
       const answer = await fetch(form.dataset.operation, {
         method: "POST",
         headers: { "content-type": "application/json" },
-        body: JSON.stringify(fields),
+        body: JSON.stringify(Object.fromEntries(new FormData(form))),
       });
       const envelope = await answer.json();
-      if (envelope.status === "ok") {
+      // Whoever signs out of a session that has ended already is signed out.
+      if (envelope.status === "ok" || (inputs.length === 0 && answer.status === 403)) {
         location.assign(form.dataset.next);
         return;
       }
-      if (error) error.textContent = envelope.message;
+      fail(envelope.message);
     } catch {
-      if (error) error.textContent = "The server could not be reached. Please try again.";
+      fail("The server could not be reached. Please try again.");
     }
-    button.disabled = false;
   });
 }
 
-// A single-use link carries its token behind "#", where it reaches no server log.
-const token = document.querySelector("input[name=token]");
+// A single-use link carries its token behind "#", where it reaches no server log. It is
+// kept out of the history, too.
+const token = document.querySelector("input[data-from-address]");
 if (token) {
   token.value = location.hash.slice(1);
   history.replaceState(null, "", location.pathname);
+  if (!token.value) {
+    token.form.querySelector(".error").textContent = "The link is not complete. Copy the whole link and try again.";
+    token.form.querySelector("button").disabled = true;
+  }
 }

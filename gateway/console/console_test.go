@@ -1,0 +1,318 @@
+package console_test
+
+import (
+	"html"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"tenantry/config"
+	"tenantry/gateway"
+	"tenantry/gateway/control"
+	"tenantry/gateway/gatewaytest"
+)
+
+// checkPage fails the test where a page lacks what keeps it to itself.
+func checkPage(t *testing.T, a *gatewaytest.Answer, code int, parts ...string) {
+	t.Helper()
+	if a.Code != code {
+		t.Errorf("%d, want %d: %.300s", a.Code, code, a.Body)
+	}
+	csp := a.Header.Get("Content-Security-Policy")
+	for _, directive := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "form-action 'self'", "base-uri 'none'", "frame-ancestors 'none'"} {
+		if !slices.Contains(strings.Split(csp, "; "), directive) {
+			t.Errorf("Content-Security-Policy lacks %s: %s", directive, csp)
+		}
+	}
+	if strings.Contains(csp, "unsafe") || strings.Contains(csp, "*") {
+		t.Errorf("Content-Security-Policy: %s", csp)
+	}
+	for name, want := range map[string]string{
+		"Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff", "X-Robots-Tag": "noindex, nofollow",
+	} {
+		if got := a.Header.Get(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	if code == http.StatusSeeOther {
+		return
+	}
+	if got := a.Header.Get("Content-Type"); got != "text/html; charset=utf-8" {
+		t.Errorf("Content-Type: %s", got)
+	}
+	text := a.Text()
+	if regexp.MustCompile(`(?i)<script[^>]*>[^<]|\son[a-z]+=|\sstyle=|javascript:`).MatchString(text) {
+		t.Errorf("the page has script or style of its own, which the policy blocks:\n%s", text)
+	}
+	for _, part := range parts {
+		if !strings.Contains(html.UnescapeString(text), part) {
+			t.Errorf("the page does not say %q:\n%s", part, text)
+		}
+	}
+	checkMarkup(t, text)
+}
+
+// checkMarkup: one heading and a language, a label for every input that is seen.
+func checkMarkup(t *testing.T, text string) {
+	t.Helper()
+	if strings.Count(text, "<h1>") != 1 || strings.Count(text, "<main") != 1 || !strings.Contains(text, `<html lang="en">`) || !strings.Contains(text, "<title>") {
+		t.Error("a page has a language, a title, one main part and one first heading")
+	}
+	for _, input := range regexp.MustCompile(`<(?:input|select)[^>]*>`).FindAllString(text, -1) {
+		if strings.Contains(input, `type="hidden"`) {
+			continue
+		}
+		id := regexp.MustCompile(`id="([^"]+)"`).FindStringSubmatch(input)
+		if id == nil || strings.Count(text, `<label for="`+id[1]+`">`) != 1 {
+			t.Errorf("no label for %s", input)
+		}
+	}
+}
+
+func start(t *testing.T, options ...gatewaytest.Option) (*gatewaytest.Gateway, *gatewaytest.Org) {
+	t.Helper()
+	g := gatewaytest.Start(t, options...)
+	return g, g.Org(t, "acme", "teams")
+}
+
+func TestPagesOfNobody(t *testing.T) {
+	t.Parallel()
+	g, acme := start(t)
+	checkPage(t, acme.Page(t, "/sign-in"), 200, "Organization acme", "E-mail address", "Password")
+	checkPage(t, acme.Page(t, "/welcome"), 200, "Organization acme", "At least 12 characters")
+	checkPage(t, acme.Page(t, "/shared/reports/none"), 404, "There is no such report")
+	home := acme.Page(t, "/")
+	checkPage(t, home, 303)
+	if got := home.Header.Get("Location"); got != "/sign-in" {
+		t.Errorf("Location: %s", got)
+	}
+	for _, path := range []string{"/none", "/sign-in/", "/sign-in/x", "/SIGN-IN", "/shared/reports/", "/assets/", "/assets/pages.html", "/../etc/passwd", "/welcome%00", "/.git/config"} {
+		checkPage(t, acme.Page(t, path), 404, "There is no such page")
+	}
+	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete} {
+		checkPage(t, g.Page(t, method, acme.Host, "/sign-in"), 404, "There is no such page")
+	}
+	missing := acme.Page(t, "/none").Text()
+	for _, host := range []string{"nobody.localhost", "localhost", "127.0.0.1", "a.b.c", "xn--80ak6aa92e.localhost"} {
+		for _, path := range []string{"/", "/sign-in", "/welcome", "/shared/reports/x"} {
+			a := g.Page(t, http.MethodGet, host, path)
+			checkPage(t, a, 404, "There is no such page")
+			if a.Text() != missing {
+				t.Errorf("%s%s differs from a missing page: %s", host, path, a.Body)
+			}
+		}
+	}
+	if _, err := g.Commands.SuspendOrganization(t.Context(), "acme"); err != nil {
+		t.Fatal(err)
+	}
+	if a := acme.Page(t, "/sign-in"); a.Code != 404 || a.Text() != missing {
+		t.Errorf("suspended: %d %s", a.Code, a.Body)
+	}
+}
+
+func TestAssets(t *testing.T) {
+	t.Parallel()
+	_, acme := start(t)
+	for path, kind := range map[string]string{"/assets/console.css": "text/css", "/assets/console.js": "text/javascript"} {
+		a := acme.Page(t, path)
+		if a.Code != 200 || !strings.HasPrefix(a.Header.Get("Content-Type"), kind) || a.Header.Get("X-Content-Type-Options") != "nosniff" || len(a.Body) == 0 {
+			t.Errorf("%s: %d %v", path, a.Code, a.Header)
+		}
+		if got := a.Header.Get("Cache-Control"); got != "public, max-age=300" {
+			t.Errorf("%s: Cache-Control %s", path, got)
+		}
+		for _, elsewhere := range []string{"http:", "https:", "//fonts", "@import"} {
+			if strings.Contains(a.Text(), elsewhere) {
+				t.Errorf("%s loads %s", path, elsewhere)
+			}
+		}
+	}
+}
+
+func signIn(t *testing.T, o *gatewaytest.Org, email, password string, changes ...gatewaytest.Request) *gatewaytest.Answer {
+	t.Helper()
+	changes = append([]gatewaytest.Request{gatewaytest.JSON(map[string]string{"email": email, "password": password})}, changes...)
+	return o.Do(t, http.MethodPost, "/auth/sign-in", changes...)
+}
+
+func sessionOf(t *testing.T, a *gatewaytest.Answer) *http.Cookie {
+	t.Helper()
+	lines := a.Header.Values("Set-Cookie")
+	if len(lines) != 1 {
+		t.Fatalf("%d %s: cookies %q", a.Code, a.Body, lines)
+	}
+	cookie, err := http.ParseSetCookie(lines[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cookie
+}
+
+// TestS1_SessionCookie: not for scripts, not for other sites, for this host alone.
+func TestS1_SessionCookie(t *testing.T) {
+	t.Parallel()
+	for public, want := range map[string]struct {
+		name   string
+		secure bool
+	}{"": {"tenantry_session", false}, "https://{slug}.example.com": {"__Host-tenantry_session", true}, "http://{slug}.localhost:8080": {"tenantry_session", false}} {
+		t.Run(want.name+public, func(t *testing.T) {
+			t.Parallel()
+			_, acme := start(t, func(c *config.Config, _ *gateway.Options) { c.PublicURL = public })
+			_, cookie := acme.Person(t, "ada@example.com", nil)
+			if cookie.Name != want.name || cookie.Secure != want.secure || !cookie.HttpOnly || cookie.SameSite != http.SameSiteLaxMode || cookie.Domain != "" || cookie.Path != "/" || cookie.Expires.IsZero() {
+				t.Errorf("%+v", cookie)
+			}
+			if a := acme.Page(t, "/", gatewaytest.Cookie(cookie)); a.Code != 200 {
+				t.Errorf("%d", a.Code)
+			}
+			end := sessionOf(t, acme.Do(t, http.MethodPost, "/auth/sign-out", gatewaytest.Cookie(cookie)))
+			if end.Name != want.name || end.MaxAge >= 0 || end.Value != "" || end.Secure != want.secure || !end.HttpOnly || end.Path != "/" {
+				t.Errorf("at sign-out: %+v", end)
+			}
+		})
+	}
+}
+
+func TestHomeAndSignOut(t *testing.T) {
+	t.Parallel()
+	g, acme := start(t)
+	other := g.Org(t, "other")
+	_, cookie := acme.Person(t, "ada@example.com", func(n *control.NewUser) { n.Name, n.Roles = "Ada <b>Lovelace</b>", []string{"admin"} })
+	home := acme.Page(t, "/", gatewaytest.Cookie(cookie))
+	checkPage(t, home, 200, "Ada <b>Lovelace</b>", "ada@example.com", "admin", "Sign out")
+	if strings.Contains(home.Text(), "<b>") {
+		t.Error("a name is markup")
+	}
+	for name, a := range map[string]*gatewaytest.Answer{
+		"session of another organization": other.Page(t, "/", gatewaytest.Cookie(cookie)),
+		"made-up session":                 acme.Page(t, "/", gatewaytest.Cookie(&http.Cookie{Name: cookie.Name, Value: "ses_x"})),
+	} {
+		if a.Code != http.StatusSeeOther || a.Header.Get("Location") != "/sign-in" {
+			t.Errorf("%s: %d", name, a.Code)
+		}
+	}
+	if a := acme.Do(t, http.MethodPost, "/auth/sign-out", gatewaytest.Cookie(cookie)); a.Code != 200 || a.Message != "Signed out" {
+		t.Errorf("%d %s", a.Code, a.Body)
+	}
+	if a := acme.Page(t, "/", gatewaytest.Cookie(cookie)); a.Code != http.StatusSeeOther {
+		t.Errorf("after sign-out: %d", a.Code)
+	}
+	if a := acme.Do(t, http.MethodGet, "/api/compliance/schema", gatewaytest.Cookie(cookie)); a.Code != http.StatusForbidden {
+		t.Errorf("after sign-out: %d", a.Code)
+	}
+}
+
+// TestS7_WrongSignInsAnswerAlike: nobody learns which addresses there are.
+func TestS7_WrongSignInsAnswerAlike(t *testing.T) {
+	t.Parallel()
+	g, acme := start(t)
+	user, cookie := acme.Person(t, "ada@example.com", nil)
+	const wrong = `{"status":"failed","message":"E-mail address or password is wrong","data":[]}`
+	for _, email := range []string{"ada@example.com", "nobody@example.com", "ADA@EXAMPLE.COM", "x"} {
+		a := signIn(t, acme, email, "not the password")
+		if a.Code != http.StatusForbidden || a.Text() != wrong || a.Header.Get("Set-Cookie") != "" {
+			t.Errorf("%s: %d %s %v", email, a.Code, a.Body, a.Header)
+		}
+	}
+	if a := acme.Do(t, http.MethodPost, "/auth/sign-in", gatewaytest.JSON(map[string]any{"email": 5})); a.Code != 422 || !strings.Contains(a.Message, "password is required") {
+		t.Errorf("%d %s", a.Code, a.Body)
+	}
+	again := sessionOf(t, signIn(t, acme, "Ada@Example.com", gatewaytest.Password, gatewaytest.Cookie(cookie)))
+	if again.Value == cookie.Value { // S3
+		t.Error("the session keeps its identifier at sign-in")
+	}
+	if a := acme.Page(t, "/", gatewaytest.Cookie(again)); a.Code != 200 {
+		t.Errorf("%d", a.Code)
+	}
+	if _, err := g.Commands.DeactivateUser(t.Context(), control.UserRef{Org: "acme", User: user.Email}); err != nil {
+		t.Fatal(err)
+	}
+	if a := signIn(t, acme, "ada@example.com", gatewaytest.Password); a.Text() != wrong {
+		t.Errorf("deactivated: %d %s", a.Code, a.Body)
+	}
+	if a := acme.Page(t, "/", gatewaytest.Cookie(again)); a.Code != http.StatusSeeOther {
+		t.Errorf("session of a deactivated person: %d", a.Code)
+	}
+}
+
+// TestS2_OtherSitesCannotSignIn or act with a session.
+func TestS2_OtherSitesCannotSignIn(t *testing.T) {
+	t.Parallel()
+	_, acme := start(t)
+	_, cookie := acme.Person(t, "ada@example.com", nil)
+	own := "http://" + acme.Host
+	credentials := gatewaytest.JSON(map[string]string{"email": "ada@example.com", "password": gatewaytest.Password})
+	for _, path := range []string{"/auth/sign-in", "/auth/sign-out"} {
+		for _, test := range []struct {
+			name    string
+			headers []gatewaytest.Request
+			code    int
+		}{
+			{"other site", []gatewaytest.Request{gatewaytest.Header("Sec-Fetch-Site", "cross-site"), gatewaytest.Header("Origin", "https://evil.example")}, 403},
+			{"sibling", []gatewaytest.Request{gatewaytest.Header("Sec-Fetch-Site", "same-site"), gatewaytest.Header("Origin", "http://other.localhost")}, 403},
+			{"old browser", []gatewaytest.Request{gatewaytest.Header("Origin", "http://other.localhost")}, 403},
+			{"same origin", []gatewaytest.Request{gatewaytest.Header("Sec-Fetch-Site", "same-origin"), gatewaytest.Header("Origin", own)}, 200},
+		} {
+			a := acme.Do(t, http.MethodPost, path, append(test.headers, credentials, gatewaytest.Cookie(cookie))...)
+			if a.Code != test.code || (a.Code == 403 && (a.Message != "The request comes from another site" || a.Header.Get("Set-Cookie") != "")) {
+				t.Errorf("%s from %s: %d %s", path, test.name, a.Code, a.Body)
+			}
+		}
+	}
+	for _, kind := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""} {
+		a := acme.Do(t, http.MethodPost, "/auth/sign-in", gatewaytest.Body(kind, `{"email":"ada@example.com","password":"`+gatewaytest.Password+`"}`))
+		if a.Code != http.StatusUnsupportedMediaType || a.Header.Get("Set-Cookie") != "" {
+			t.Errorf("%q: %d %s", kind, a.Code, a.Body)
+		}
+	}
+	for _, path := range []string{"/auth/sign-in", "/auth/sign-out", "/auth/password"} {
+		if a := acme.Do(t, http.MethodGet, path, gatewaytest.Cookie(cookie)); a.Code != http.StatusMethodNotAllowed || a.Header.Get("Allow") != http.MethodPost {
+			t.Errorf("GET %s: %d", path, a.Code)
+		}
+	}
+}
+
+// TestV3_WelcomeLinkIsSingleUse and belongs to one organization.
+func TestV3_WelcomeLinkIsSingleUse(t *testing.T) {
+	t.Parallel()
+	g, acme := start(t)
+	other := g.Org(t, "other")
+	invited, err := g.Commands.CreateUser(t.Context(), control.NewUser{Org: "acme", Name: "Ada", Email: "ada@example.com"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	link, err := url.Parse(invited.Link)
+	if err != nil || link.Path != "/welcome" || link.Fragment == "" || link.RawQuery != "" || link.Hostname() != acme.Host {
+		t.Fatalf("link %s", invited.Link)
+	}
+	const spent = `{"status":"failed","message":"The link was used already or has expired; ask for a new one","data":[]}`
+	choose := func(o *gatewaytest.Org, token, password string) *gatewaytest.Answer {
+		return o.Do(t, http.MethodPost, "/auth/password", gatewaytest.JSON(map[string]string{"token": token, "password": password}))
+	}
+	if a := choose(acme, link.Fragment, "short"); a.Code != 422 || !strings.Contains(a.Message, "at least 12 characters") {
+		t.Errorf("short: %d %s", a.Code, a.Body)
+	}
+	for name, a := range map[string]*gatewaytest.Answer{
+		"other organization": choose(other, link.Fragment, gatewaytest.Password), "made up": choose(acme, "inv_"+strings.Repeat("a", 32), gatewaytest.Password),
+	} {
+		if a.Code != 403 || a.Text() != spent || a.Header.Get("Set-Cookie") != "" {
+			t.Errorf("%s: %d %s", name, a.Code, a.Body)
+		}
+	}
+	cookie := sessionOf(t, choose(acme, link.Fragment, gatewaytest.Password))
+	if a := acme.Page(t, "/", gatewaytest.Cookie(cookie)); a.Code != 200 {
+		t.Errorf("%d", a.Code)
+	}
+	if a := choose(acme, link.Fragment, "another good password"); a.Code != 403 || a.Text() != spent {
+		t.Errorf("again: %d %s", a.Code, a.Body)
+	}
+	if a := signIn(t, acme, "ada@example.com", gatewaytest.Password); a.Code != 200 {
+		t.Errorf("%d %s", a.Code, a.Body)
+	}
+	if log := g.Log.String(); strings.Contains(log, link.Fragment) || strings.Contains(log, gatewaytest.Password) || strings.Contains(log, "ada@") {
+		t.Error("the log holds the token, the password or the address")
+	}
+}

@@ -1,0 +1,493 @@
+package gateway_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"tenantry/backends/store"
+	"tenantry/config"
+	"tenantry/gateway"
+	"tenantry/gateway/control"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/tenants"
+)
+
+func lifeConfig(t testing.TB) config.Config {
+	t.Helper()
+	cfg := config.Default()
+	cfg.Data, cfg.Listen, cfg.AdminListen = t.TempDir(), "127.0.0.1:0", "127.0.0.1:0"
+	return cfg
+}
+
+// running is an App that a test ends by hand.
+type running struct {
+	*gateway.App
+	stop  context.CancelFunc
+	ended chan error
+}
+
+func startApp(t testing.TB, cfg config.Config) *running {
+	t.Helper()
+	app, err := gateway.New(t.Context(), cfg, gateway.Options{Holder: "a test", Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	r := &running{App: app, stop: stop, ended: make(chan error, 1)}
+	go func() { r.ended <- app.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		_ = app.Close() // the test has looked at the error
+	})
+	return r
+}
+
+// end stops the App and returns what Run returned.
+func (r *running) end(t testing.TB, within time.Duration) error {
+	t.Helper()
+	r.stop()
+	select {
+	case err := <-r.ended:
+		return err
+	case <-time.After(within):
+		t.Fatalf("Run has not ended after %s", within)
+		return nil
+	}
+}
+
+// dial opens a connection that the test writes to byte by byte.
+func dial(t testing.TB, address net.Addr) net.Conn {
+	t.Helper()
+	conn, err := net.DialTimeout("tcp", address.String(), 5*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() }) // most tests have closed it
+	return conn
+}
+
+func send(t testing.TB, conn net.Conn, text string) {
+	t.Helper()
+	if _, err := io.WriteString(conn, text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const signInHead = "POST /auth/sign-in HTTP/1.1\r\nHost: acme.localhost\r\nContent-Type: application/json\r\nContent-Length: 40\r\n\r\n"
+
+// TestGracefulStop: a request that is being sent is answered; a new one finds nobody.
+func TestGracefulStop(t *testing.T) {
+	t.Parallel()
+	app := startApp(t, lifeConfig(t))
+	conn := dial(t, app.Addr())
+	send(t, conn, signInHead+`{"email":"a@example.com",`)
+	idle := dial(t, app.Addr())
+	send(t, idle, "GET /api/none HTTP/1.1\r\nHost: acme.localhost\r\n\r\n")
+	if resp, err := http.ReadResponse(bufio.NewReader(idle), nil); err != nil || resp.StatusCode != http.StatusNotFound {
+		t.Fatalf("%v %v", resp, err)
+	}
+	app.stop()
+	refused := func() bool {
+		c, err := net.DialTimeout("tcp", app.Addr().String(), time.Second)
+		if err == nil {
+			_ = c.Close() // it was accepted before the listener closed
+		}
+		return err != nil
+	}
+	for deadline := time.Now().Add(5 * time.Second); !refused(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("new connections are still accepted")
+		}
+	}
+	select {
+	case err := <-app.ended:
+		t.Fatalf("Run ended while a request was running: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	send(t, conn, `"password":"x"}`)
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatalf("the running request was not answered: %v", err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusForbidden || !strings.HasPrefix(string(body), `{"status":"failed"`) {
+		t.Errorf("%d %s %v", resp.StatusCode, body, err)
+	}
+	if err := app.end(t, 5*time.Second); err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	if err := app.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	if err := app.Close(); err != nil {
+		t.Errorf("Close again: %v", err)
+	}
+}
+
+// TestStopDoesNotWaitForAStuckClient: the stop ends within its time.
+func TestStopDoesNotWaitForAStuckClient(t *testing.T) {
+	t.Parallel()
+	cfg := lifeConfig(t)
+	cfg.Timeouts.Shutdown = 300 * time.Millisecond
+	app := startApp(t, cfg)
+	conn := dial(t, app.Addr())
+	send(t, conn, signInHead+`{"email":`)
+	time.Sleep(50 * time.Millisecond) // until the handler waits for the rest
+	started := time.Now()
+	err := app.end(t, 5*time.Second)
+	if took := time.Since(started); took > 3*time.Second {
+		t.Errorf("the stop took %s", took)
+	}
+	if err == nil || !strings.Contains(err.Error(), "requests were cut after 300ms") {
+		t.Errorf("Run: %v", err)
+	}
+	if _, err := io.ReadAll(conn); err != nil && !strings.Contains(err.Error(), "reset") {
+		t.Errorf("the connection was not cut: %v", err)
+	}
+	if err := app.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+}
+
+// TestNothingIsLeftRunning runs alone: tests that run at the same time have goroutines of their own.
+func TestNothingIsLeftRunning(t *testing.T) { //nolint:paralleltest // see above
+	before := goleak.IgnoreCurrent()
+	cfg := lifeConfig(t)
+	for range 2 {
+		app := startApp(t, cfg)
+		conn := dial(t, app.Addr())
+		send(t, conn, "GET /api/users/1 HTTP/1.1\r\nHost: acme.localhost\r\n\r\n")
+		if resp, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || resp.StatusCode != http.StatusForbidden {
+			t.Fatalf("%v %v", resp, err)
+		}
+		commands := app.Commands()
+		if _, err := commands.ListOrganizations(t.Context(), control.OrganizationPage{Limit: 10}); err != nil {
+			t.Fatal(err)
+		}
+		if err := commands.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := app.end(t, 10*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if err := app.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Never run, only opened.
+	app, err := gateway.New(t.Context(), cfg, gateway.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := app.Close(); err != nil {
+		t.Fatal(err)
+	}
+	goleak.VerifyNone(t, before)
+}
+
+func TestD8_SecondProcessOnTheFolderIsRefused(t *testing.T) {
+	t.Parallel()
+	cfg := lifeConfig(t)
+	first := startApp(t, cfg)
+	for name, open := range map[string]func() error{
+		"gateway": func() error { _, err := gateway.New(t.Context(), cfg, gateway.Options{Holder: "another"}); return err },
+		"command": func() error {
+			_, err := gateway.OpenServices(t.Context(), cfg, gateway.Options{Holder: "another"})
+			return err
+		},
+	} {
+		err := open()
+		var inUse *gateway.InUseError
+		if !errors.As(err, &inUse) {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if inUse.Holder.What != "a test" || inUse.Holder.PID != os.Getpid() || inUse.Holder.Listen != first.Addr().String() || inUse.Folder != cfg.Data {
+			t.Errorf("%s: %+v", name, inUse)
+		}
+		for _, part := range []string{cfg.Data, "a test", first.Addr().String(), "--data"} {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%s: the message does not name %s: %v", name, part, err)
+			}
+		}
+	}
+	if err := first.end(t, 5*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := startApp(t, cfg).end(t, 5*time.Second); err != nil {
+		t.Errorf("after the first has ended: %v", err)
+	}
+}
+
+// fingerprint returns a hash of every file below a folder.
+func fingerprint(t *testing.T, folder string) map[string]string {
+	t.Helper()
+	sums := map[string]string{}
+	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() || strings.HasSuffix(path, "-shm") { // an index that SQLite makes anew
+			return err
+		}
+		raw, err := os.ReadFile(path)
+		sums[path] = fmt.Sprintf("%x", sha256.Sum256(raw))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sums
+}
+
+// TestFolderOfANewerVersionIsRefused: the message is clear and nothing is touched.
+func TestFolderOfANewerVersionIsRefused(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	g.Org(t, "acme")
+	g.Stop(t)
+	cfg := g.Config
+	for _, name := range []string{"control.db", "org-1.db"} {
+		if _, err := os.Stat(filepath.Join(cfg.Data, "db", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := filepath.Join(cfg.Data, "db", "control.db")
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copy(raw[60:64], []byte{0, 0, 1, 0}) // user_version in the header of a SQLite file
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before := fingerprint(t, cfg.Data)
+	app, err := gateway.New(t.Context(), cfg, gateway.Options{})
+	if err == nil {
+		_ = app.Close() // it should not be there
+		t.Fatal("a folder of a newer version was opened")
+	}
+	if !errors.Is(err, store.ErrNewer) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "256") {
+		t.Errorf("%v", err)
+	}
+	if diff := cmp.Diff(before, fingerprint(t, cfg.Data)); diff != "" {
+		t.Errorf("the folder was changed: %s", diff)
+	}
+}
+
+func TestMissingKeyringIsRefusedWhereThereIsData(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	g.Stop(t)
+	if err := os.Remove(g.Config.KeyringPath()); err != nil {
+		t.Fatal(err)
+	}
+	g = gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) { c.Data = g.Config.Data }) // nothing was encrypted yet
+	g.Org(t, "acme")
+	g.Stop(t)
+	kept, err := os.ReadFile(g.Config.KeyringPath())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(g.Config.KeyringPath()); err != nil {
+		t.Fatal(err)
+	}
+	_, err = gateway.New(t.Context(), g.Config, gateway.Options{})
+	if err == nil || !strings.Contains(err.Error(), g.Config.KeyringPath()) || !strings.Contains(err.Error(), "put the keyring back") {
+		t.Fatalf("%v", err)
+	}
+	if _, err := os.Stat(g.Config.KeyringPath()); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("a new keyring was made, which reads nothing")
+	}
+	if err := os.WriteFile(g.Config.KeyringPath(), kept, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := startApp(t, g.Config).end(t, 5*time.Second); err != nil {
+		t.Errorf("with the keyring back: %v", err)
+	}
+}
+
+func TestRestartServesTheSameData(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	acme := g.Org(t, "acme")
+	acme.Import(t, `{"kind":"folder","id":"65f0000000000000000000f1","name":"Plans"}`)
+	key := acme.Key(t, tenants.ManageFiles)
+	path := "/api/files/folders/65f0000000000000000000f1"
+	before := acme.Get(t, key, path)
+	if before.Code != http.StatusOK {
+		t.Fatalf("%d %s", before.Code, before.Body)
+	}
+	g.Stop(t)
+	again := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) { c.Data = g.Config.Data })
+	after := again.Do(t, http.MethodGet, acme.Host, path, gatewaytest.WithKey(key))
+	if after.Code != http.StatusOK || after.Text() != before.Text() {
+		t.Errorf("before %s\nafter %d %s", before.Body, after.Code, after.Body)
+	}
+}
+
+func shortTimeouts(t *testing.T) config.Config {
+	t.Helper()
+	cfg := lifeConfig(t)
+	cfg.Timeouts.ReadHeader, cfg.Timeouts.Read, cfg.Timeouts.Write, cfg.Timeouts.Idle = 200*time.Millisecond, 500*time.Millisecond, 700*time.Millisecond, 300*time.Millisecond
+	return cfg
+}
+
+// TestX2_SlowClientsAreCut: headers, bodies, readers and idle connections end in time.
+func TestX2_SlowClientsAreCut(t *testing.T) {
+	t.Parallel()
+	app := startApp(t, shortTimeouts(t))
+	cut := func(t *testing.T, conn net.Conn) string {
+		t.Helper()
+		started := time.Now()
+		answer, err := io.ReadAll(conn)
+		var timeout net.Error
+		if errors.As(err, &timeout) && timeout.Timeout() {
+			t.Fatal("the connection was not cut")
+		}
+		if took := time.Since(started); took > 10*time.Second {
+			t.Errorf("it took %s", took)
+		}
+		return string(answer)
+	}
+	t.Run("headers", func(t *testing.T) {
+		t.Parallel()
+		conn := dial(t, app.Addr())
+		send(t, conn, "GET /api/users/1 HTTP/1.1\r\nHost: acme.localhost\r\nX-A: ")
+		cut(t, conn)
+	})
+	t.Run("body", func(t *testing.T) {
+		t.Parallel()
+		conn := dial(t, app.Addr())
+		send(t, conn, signInHead+`{"email":`)
+		if answer := cut(t, conn); answer != "" && !strings.Contains(answer, `{"status":"failed"`) {
+			t.Errorf("answer %q", answer)
+		}
+	})
+	t.Run("reader", func(t *testing.T) {
+		t.Parallel()
+		conn := dial(t, app.Addr())
+		request := strings.Repeat("GET /api/openapi.json HTTP/1.1\r\nHost: acme.localhost\r\n\r\n", 50)
+		for deadline := time.Now().Add(15 * time.Second); ; {
+			if _, err := io.WriteString(conn, request); err != nil {
+				var timeout net.Error
+				if errors.As(err, &timeout) && timeout.Timeout() {
+					t.Error("a client that reads nothing was not cut")
+				}
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatal("the server takes requests of a client that reads nothing")
+			}
+		}
+	})
+	t.Run("idle", func(t *testing.T) {
+		t.Parallel()
+		conn := dial(t, app.Addr())
+		send(t, conn, "GET /api/none HTTP/1.1\r\nHost: acme.localhost\r\n\r\n")
+		if answer := cut(t, conn); !strings.HasPrefix(answer, "HTTP/1.1 404") {
+			t.Errorf("answer %q", answer)
+		}
+	})
+}
+
+func TestHeadersAreBounded(t *testing.T) {
+	t.Parallel()
+	app := startApp(t, lifeConfig(t))
+	for _, test := range []struct {
+		size int
+		code int
+	}{{100 << 10, http.StatusNotFound}, {200 << 10, http.StatusRequestHeaderFieldsTooLarge}} {
+		conn := dial(t, app.Addr())
+		go func() { // the server answers before it has read everything
+			_, _ = io.WriteString(conn, "GET /api/none HTTP/1.1\r\nHost: acme.localhost\r\nX-A: "+strings.Repeat("x", test.size)+"\r\n\r\n")
+		}()
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil || resp.StatusCode != test.code {
+			t.Errorf("%d bytes: %v %v", test.size, resp, err)
+		}
+	}
+}
+
+// TestX1_BodyIsCutWhileItStreams: the answer comes before the end of a body that has none.
+func TestX1_BodyIsCutWhileItStreams(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	g.Org(t, "acme")
+	conn := dial(t, g.App.Addr())
+	send(t, conn, "POST /auth/sign-in HTTP/1.1\r\nHost: acme.localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
+	sent := make(chan int, 1)
+	go func() {
+		n := 0
+		chunk := "1000\r\n" + strings.Repeat("x", 0x1000) + "\r\n"
+		for n < 1<<30 {
+			if _, err := io.WriteString(conn, chunk); err != nil {
+				break
+			}
+			n += len(chunk)
+		}
+		sent <- n
+	}()
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusRequestEntityTooLarge || !resp.Close || !strings.HasPrefix(string(body), `{"status":"failed","message":"The body is larger than 8192 bytes"`) {
+		t.Errorf("%d close=%t %s %v", resp.StatusCode, resp.Close, body, err)
+	}
+	select {
+	case n := <-sent:
+		if n > 64<<20 {
+			t.Errorf("%d bytes were taken", n)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the connection stays open")
+	}
+}
+
+// BenchmarkStart opens a folder that has data and reports what an idle gateway holds.
+func BenchmarkStart(b *testing.B) {
+	g := gatewaytest.Start(b)
+	acme := g.Org(b, "acme")
+	acme.Import(b, `{"kind":"folder","name":"Plans"}`)
+	g.Stop(b)
+	var heap, before runtime.MemStats
+	for b.Loop() {
+		b.StopTimer()
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		b.StartTimer()
+		app, err := gateway.New(b.Context(), g.Config, gateway.Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.StopTimer()
+		runtime.GC()
+		runtime.ReadMemStats(&heap)
+		if err := app.Close(); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+	}
+	b.ReportMetric(float64(heap.HeapAlloc-min(before.HeapAlloc, heap.HeapAlloc))/(1<<20), "idle-heap-MB")
+	b.ReportMetric(float64(b.Elapsed().Milliseconds())/float64(b.N), "ms/start")
+}

@@ -1,0 +1,314 @@
+package gateway_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"tenantry/gateway/control"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/gateway/transfer"
+)
+
+// sealed returns the encrypted value of a contact's field as the store has it.
+func (p *party) sealed(t testing.TB, contact, field string) string {
+	t.Helper()
+	return p.read(t, `SELECT json_extract(body, '$.secrets.`+field+`') FROM "c:contacts" WHERE id = ?1`, contact)
+}
+
+// plant puts an encrypted value into a contact's field, past the gateway.
+func (p *party) plant(t testing.TB, contact, field, sealed string) {
+	t.Helper()
+	p.sql(t, `UPDATE "c:contacts" SET body = json_set(body, '$.secrets.`+field+`', ?1) WHERE id = ?2`, sealed, contact)
+}
+
+func (p *party) reveal(t testing.TB, contact, field, more string) *gatewaytest.Answer {
+	t.Helper()
+	return p.Get(t, p.key, "/api/contacts/"+contact+"/reveal-secret?field="+url.QueryEscape(field)+more)
+}
+
+func TestC1_CiphertextElsewhereDoesNotOpen(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	w := &world{Gateway: g}
+	// The same identifiers in both, so that nothing but the organization differs.
+	w.a = newParty(t, g, "acme", "5a5a5a5a5a5a5a5a", 7000)
+	w.b = newParty(t, g, "birch", "5a5a5a5a5a5a5a5a", 7000)
+	p := w.a
+	p.Import(t, `{"kind":"contact_field","key":"tax","title":"Tax","type":"Encrypted"}`, `{"kind":"contact","id":"`+p.id(30)+`","fields":{"tax":"taxplain"}}`)
+	one, two := p.id(30), p.id(31)
+	plain := p.strangersSecretOfFirst
+	ssn, tax := p.sealed(t, one, secretField), p.sealed(t, one, "tax")
+	good := func(what string) {
+		t.Helper()
+		if a := p.reveal(t, one, secretField, ""); a.Field("field_value") != plain {
+			t.Fatalf("%s: %d %s", what, a.Code, a.Body)
+		}
+	}
+	good("before")
+	refused := func(what string, p *party, contact, field string) {
+		t.Helper()
+		a := p.reveal(t, contact, field, "")
+		if a.Status != "failed" || a.Code != http.StatusInternalServerError || strings.Contains(a.Text(), plain) || strings.Contains(a.Text(), "taxplain") || strings.Contains(a.Text(), "field_value") {
+			t.Errorf("%s: %d %.300s", what, a.Code, a.Body)
+		}
+		wantPlain(t, what, a)
+	}
+	p.plant(t, two, secretField, ssn)
+	refused("moved to another contact", p, two, secretField)
+	p.plant(t, one, secretField, tax)
+	refused("moved to another field", p, one, secretField)
+	p.plant(t, one, "tax", ssn)
+	refused("moved to the other field", p, one, "tax")
+	w.b.plant(t, one, secretField, ssn)
+	refused("moved to another organization", w.b, one, secretField)
+	p.plant(t, one, secretField, ssn)
+	good("back in its place")
+	body := strings.SplitN(ssn, ".", 4)
+	for name, altered := range map[string]string{
+		"first byte": body[0] + "." + body[1] + "." + body[2] + "." + flip(body[3], 0), "last byte": body[0] + "." + body[1] + "." + body[2] + "." + flip(body[3], len(body[3])-3),
+		"another version": body[0] + "." + body[1] + ".2." + body[3], "version 0": body[0] + "." + body[1] + ".0." + body[3], "version 01": body[0] + "." + body[1] + ".0" + body[2] + "." + body[3],
+		"cut": ssn[:len(ssn)-4], "empty": "", "in clear": plain, "another scheme": "enc.v0." + body[2] + "." + body[3], "padded": ssn + "=",
+	} {
+		p.plant(t, one, secretField, altered)
+		refused(name, p, one, secretField)
+	}
+	p.plant(t, one, secretField, ssn)
+	good("at the end")
+	// The same through an import, which takes encrypted values.
+	line := func(contact, field, enc string) string {
+		return `{"kind":"contact","id":"` + contact + `","fields":{"` + field + `":{"enc":"` + enc + `"}}}`
+	}
+	for name, c := range map[string]struct {
+		p    *party
+		line string
+	}{"another contact": {p, line(two, secretField, ssn)}, "another field": {p, line(one, "tax", ssn)}, "another organization": {w.b, line(one, secretField, ssn)}} {
+		if _, err := g.App.Transfer().Import(t.Context(), c.p.Tenant(t), transfer.BytesSource([]byte(c.line+"\n")), transfer.ImportOptions{}); err == nil {
+			t.Errorf("an import takes the value for %s", name)
+		}
+	}
+	p.Import(t, line(one, secretField, ssn))
+}
+
+func TestC2_EncryptedFieldsCannotBeAskedAbout(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.a
+	var asked []string
+	for _, name := range []string{secretField, "SSN", "Ssn", "sSn", "fields." + secretField, "secrets." + secretField, "secrets", "fields", "custom", "body", "Secrets." + secretField, "fields[" + secretField, "$." + secretField, secretField + " ", " " + secretField, secretField + "\u200b", "ſsn"} {
+		for _, op := range []string{"", "[eq]", "[ne]", "[gt]", "[gte]", "[lt]", "[lte]", "[in][]", "[nin][]", "[contains]", "[starts_with]", "[exists]", "[]"} {
+			for _, v := range []string{p.strangersSecretOfFirst, "true", "q"} {
+				asked = append(asked, "filters["+name+"]"+op+"="+v, "filters[country]=DE&filters[or][0]["+name+"]"+op+"="+v+"&filters[or][1][country]=FR")
+			}
+		}
+	}
+	for _, query := range asked {
+		name, v, _ := strings.Cut(query, "=")
+		escaped := "/api/campaigns/count?" + url.PathEscape(name) + "=" + v
+		if strings.Contains(query, "&") {
+			escaped = "/api/campaigns/count?" + strings.NewReplacer(" ", "%20", "\u200b", "%E2%80%8B", "ſ", "%C5%BF").Replace(query)
+		}
+		first, second := p.Get(t, p.key, escaped), w.b.Get(t, w.b.key, escaped)
+		wantRefused(t, query, first)
+		if a, b := canonical(first, "", nil), canonical(second, "", nil); a != b {
+			t.Errorf("%s: the answers depend on the plaintext:\n%s\n%s", query, a, b)
+		}
+		if strings.Contains(first.Text(), `"count"`) {
+			t.Errorf("%s counts: %s", query, first.Body)
+		}
+	}
+	// Campaigns that name one are not taken. Reports may be, because fields can come later; then
+	// they show nothing.
+	n := 0
+	for name, line := range map[string]string{
+		"campaign":         `{"kind":"campaign","name":"x","filter":{"ssn":"1"}}`,
+		"campaign, or":     `{"kind":"campaign","name":"x","filter":{"or":[{"country":"DE"},{"ssn":{"starts_with":"1"}}]}}`,
+		"report, filter":   `{"kind":"custom_report","title":"x","class":"Contacts","query":{"filter":{"ssn":"1"}}}`,
+		"report, or":       `{"kind":"custom_report","title":"x","class":"Contacts","query":{"filter":{"or":[{"ssn":{"gt":"1"}}]}}}`,
+		"report, input":    `{"kind":"custom_report","title":"x","class":"Contacts","query":{"filter":{"ssn":{"input":"i"}}},"input":{"i":{"rule":"editable","value":""}}}`,
+		"report, column":   `{"kind":"custom_report","title":"x","class":"Contacts","query":{"fields":["ssn"]}}`,
+		"report, sort":     `{"kind":"custom_report","title":"x","class":"Contacts","query":{"fields":["id"],"sort":["ssn"]}}`,
+		"report, group":    `{"kind":"custom_report","title":"x","class":"Contacts","query":{"group_by":[{"field":"ssn"}],"measures":[{"op":"count"}]}}`,
+		"report, measure":  `{"kind":"custom_report","title":"x","class":"Contacts","query":{"measures":[{"op":"min","field":"ssn"}]}}`,
+		"report, distinct": `{"kind":"custom_report","title":"x","class":"Contacts","query":{"measures":[{"op":"distinct","field":"ssn"}]}}`,
+		"report, record":   `{"kind":"custom_report","title":"x","class":"Records","source":"` + p.ids[refObjectName] + `","query":{"fields":["pin"]}}`,
+		"report, case":     `{"kind":"custom_report","title":"x","class":"Contacts","query":{"fields":["SSN"]}}`,
+		"report, path":     `{"kind":"custom_report","title":"x","class":"Contacts","query":{"fields":["secrets.ssn"]}}`,
+	} {
+		n++
+		pid := fmt.Sprintf("secretreport%d", n)
+		line = strings.Replace(line, `"title":"x"`, `"title":"x","pid":"`+pid+`"`, 1)
+		if report, err := w.App.Transfer().Import(t.Context(), p.Tenant(t), transfer.BytesSource([]byte(line+"\n")), transfer.ImportOptions{}); err != nil {
+			continue
+		} else if strings.HasPrefix(name, "campaign") {
+			t.Errorf("%s: taken: %+v", name, report)
+		}
+		for _, more := range []string{"", "?data=1", "?data=1&params[i]=" + p.strangersSecretOfFirst} {
+			a := p.Get(t, "", "/api/reports/shared/"+pid+more)
+			if a.Status != "failed" || strings.Contains(a.Text(), `"rows"`) || strings.Contains(a.Text(), `"fields"`) {
+				t.Errorf("%s%s: %d %.300s", name, more, a.Code, a.Body)
+			}
+		}
+	}
+	// One that was made when the field was plain shows nothing once it is encrypted.
+	p.Import(t, `{"kind":"contact_field","key":"later","title":"Later","type":"Text"}`, `{"kind":"contact","id":"`+p.id(30)+`","fields":{"later":"laterplain"}}`,
+		`{"kind":"custom_report","id":"`+p.id(310)+`","pid":"later","title":"x","class":"Contacts","query":{"fields":["id","later"],"sort":["later"]}}`,
+		`{"kind":"campaign","id":"`+p.id(311)+`","name":"later","filter":{"later":"laterplain"}}`)
+	if a := p.Get(t, "", "/api/reports/shared/later?data=1"); !strings.Contains(a.Text(), "laterplain") {
+		t.Fatalf("%d %s", a.Code, a.Body)
+	}
+	p.sql(t, `UPDATE "c:contact_fields" SET body = json_set(body, '$.type', 'Encrypted') WHERE f_key = ?1`, "later")
+	if a := p.Get(t, "", "/api/reports/shared/later?data=1"); a.Status != "failed" || strings.Contains(a.Text(), "laterplain") {
+		t.Errorf("a report on a field that is encrypted by now: %d %.300s", a.Code, a.Body)
+	}
+	wantRefused(t, "a campaign on a field that is encrypted by now", p.Get(t, p.key, "/api/campaigns/count/"+p.id(311)))
+}
+
+func TestC3_OneFailureForEveryFieldThatIsNotEncrypted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.a
+	reference := p.reveal(t, p.ids[refContact], "nosuchfield", "")
+	if reference.Code != http.StatusUnprocessableEntity {
+		t.Fatalf("%d %s", reference.Code, reference.Body)
+	}
+	for _, field := range []string{
+		"password", "_id", "id", "a.b", "plan", "email", "secrets", "secrets." + secretField, "fields." + secretField, "SSN", secretField + ".", "." + secretField, secretField + " ", "teams", "__proto__", "constructor", "hash", "created_at", "pin", "ſsn",
+		strings.Repeat("a", 64), strings.Repeat("a", 10_000), "💥", "' OR 1=1--", "$where", "*", "../ssn", "ssn/../plan", "ssn\n", "0", "null",
+	} {
+		for name, contact := range map[string]string{"a contact": p.ids[refContact], "no contact": randomLike(p.ids[refContact]), "another organization's contact": w.b.ids[refContact], "garbage": "x"} {
+			a := p.reveal(t, contact, field, "")
+			if got := canonical(a, "", nil); got != canonical(reference, "", nil) {
+				t.Errorf("field %.60q of %s:\n%s\nwant:\n%s", field, name, got, canonical(reference, "", nil))
+			}
+		}
+	}
+	for _, query := range []string{"", "?field=", "?Field=" + secretField, "?field[]=" + secretField, "?field[a]=" + secretField, "?field=" + secretField + "&field=plan", "?field=" + secretField + "%00", "?field=%ff"} {
+		wantRefused(t, query, p.Get(t, p.key, "/api/contacts/"+p.ids[refContact]+"/reveal-secret"+query))
+	}
+}
+
+func TestC4_BadPublicKeys(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.a
+	modulus := func(bits int) *big.Int {
+		b := make([]byte, bits/8)
+		_, _ = rand.Read(b)
+		b[0] |= 0x80
+		b[len(b)-1] |= 1
+		return new(big.Int).SetBytes(b)
+	}
+	spki := func(n *big.Int, e int) []byte {
+		der, err := x509.MarshalPKIXPublicKey(&rsa.PublicKey{N: n, E: e})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return der
+	}
+	good := spki(modulus(2048), 65537)
+	private, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	curve, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ec, err := x509.MarshalPKIXPublicKey(&curve.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	even := modulus(2048)
+	even.SetBit(even, 0, 0)
+	low := make([]byte, 32)
+	low[0] = 1
+	block := func(kind string, der []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}) }
+	bad := map[string][]byte{
+		"empty": {}, "RSA of 512 bits": spki(modulus(512), 65537), "RSA of 1024 bits": spki(modulus(1024), 65537), "RSA of 2040 bits": spki(modulus(2040), 65537), "RSA of 4104 bits": spki(modulus(4104), 65537), "RSA of 8192 bits": spki(modulus(8192), 65537), "RSA of 16384 bits": spki(modulus(16384), 65537),
+		"even exponent": spki(modulus(2048), 65536), "exponent 1": spki(modulus(2048), 1), "exponent 2": spki(modulus(2048), 2), "even modulus": spki(even, 65537),
+		"zero X25519": make([]byte, 32), "X25519 of low order": low, "31 bytes": make([]byte, 31), "33 bytes": make([]byte, 33), "EC": ec,
+		"private key": pkcs8, "PKCS#1 private key": x509.MarshalPKCS1PrivateKey(private), "PEM private key": block("PRIVATE KEY", pkcs8), "PEM RSA private key": block("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(private)), "PKCS#1 public key": x509.MarshalPKCS1PublicKey(&private.PublicKey),
+		"trailing bytes": append(append([]byte{}, good...), 0), "twice": append(append([]byte{}, good...), good...), "cut": good[:len(good)-1], "two PEM blocks": append(block("PUBLIC KEY", good), block("PUBLIC KEY", good)...), "text after PEM": append(block("PUBLIC KEY", good), "x"...), "PEM of another kind": block("CERTIFICATE", good),
+	}
+	texts := map[string]string{"no base64": "%%%", "both alphabets": "+-" + strings.Repeat("A", 41), "too long": strings.Repeat("A", 9_000), "a name": "key.pem", "an address": "http://127.0.0.1:1/key", "half padded": base64.RawStdEncoding.EncodeToString(make([]byte, 31)) + "==="}
+	for name, raw := range bad {
+		texts[name] = base64.StdEncoding.EncodeToString(raw)
+	}
+	var slowest time.Duration
+	for name, text := range texts {
+		started := time.Now()
+		a := p.reveal(t, p.ids[refContact], secretField, "&public_key="+url.QueryEscape(text))
+		slowest = max(slowest, time.Since(started))
+		wantRefused(t, name, a)
+		if strings.Contains(a.Text(), p.strangersSecretOfFirst) || a.Header.Get("X-Encryption-Algorithm") != "" {
+			t.Errorf("%s: %s %v", name, a.Body, a.Header)
+		}
+	}
+	t.Logf("slowest refusal: %s", slowest)
+	key := url.QueryEscape(base64.StdEncoding.EncodeToString(good))
+	wantRefused(t, "two parameters", p.reveal(t, p.ids[refContact], secretField, "&public_key="+key+"&public_key="+key))
+	wantRefused(t, "a list", p.reveal(t, p.ids[refContact], secretField, "&public_key[]="+key))
+	if a := p.reveal(t, p.ids[refContact], secretField, "&public_key="+key); a.Code != http.StatusOK || strings.Contains(a.Text(), p.strangersSecretOfFirst) || a.Header.Get("X-Encryption-Algorithm") == "" {
+		t.Errorf("a good key: %d %.200s", a.Code, a.Body)
+	}
+	// Required: neither absence nor another spelling of the name brings the value in clear.
+	required := control.OrganizationChange{Slug: p.Slug, Settings: map[string]bool{"require_public_encryption_key": true}}
+	if _, err := w.Commands.UpdateOrganization(t.Context(), required); err != nil {
+		t.Fatal(err)
+	}
+	for _, more := range []string{"", "&public_key=", "&Public_Key=" + key, "&publicKey=" + key, "&public_key[a]=" + key} {
+		a := p.reveal(t, p.ids[refContact], secretField, more)
+		wantRefused(t, fmt.Sprintf("required, with %.20q", more), a)
+	}
+}
+
+func TestC7_NothingIsRevealedUnaudited(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.a
+	if a := p.reveal(t, p.ids[refContact], secretField, ""); a.Field("field_value") != p.strangersSecretOfFirst {
+		t.Fatalf("%d %s", a.Code, a.Body)
+	}
+	if n := p.read(t, `SELECT count(*) FROM "c:audit_log" WHERE f_operation = 'contacts.reveal' AND f_outcome = 'ok'`); n != "1" {
+		t.Fatalf("%s audit records of a reveal", n)
+	}
+	p.sql(t, `DROP TABLE "c:audit_log"`)
+	for _, more := range []string{"", "&public_key=CQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="} {
+		a := p.reveal(t, p.ids[refContact], secretField, more)
+		if a.Code != http.StatusServiceUnavailable || a.Status != "failed" || strings.Contains(a.Text(), "field_value") || strings.Contains(a.Text(), p.strangersSecretOfFirst) || a.Header.Get("Retry-After") == "" {
+			t.Errorf("without an audit log: %d %.300s", a.Code, a.Body)
+		}
+		wantPlain(t, "without an audit log", a)
+	}
+	// Nor is a token handed out.
+	a := p.Do(t, http.MethodPost, "/api/custom-reports/"+p.ids[refReport]+"/share", gatewaytest.WithKey(p.key), gatewaytest.JSON(map[string]any{}))
+	if a.Code != http.StatusServiceUnavailable || strings.Contains(a.Text(), "token") {
+		t.Errorf("sharing without an audit log: %d %.300s", a.Code, a.Body)
+	}
+	a = p.Do(t, http.MethodPost, "/auth/sign-in", gatewaytest.JSON(map[string]string{"email": p.ids[refEmail], "password": gatewaytest.Password}))
+	if a.Code != http.StatusServiceUnavailable || a.Header.Get("Set-Cookie") != "" {
+		t.Errorf("signing in without an audit log: %d %.300s %v", a.Code, a.Body, a.Header)
+	}
+	if strings.Contains(w.Log.String(), p.strangersSecretOfFirst) {
+		t.Error("the log holds the value")
+	}
+	if a := p.Get(t, p.key, "/api/campaigns/count"); a.Code != http.StatusOK {
+		t.Errorf("what is not audited: %d %.200s", a.Code, a.Body)
+	}
+}

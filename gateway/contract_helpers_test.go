@@ -1,7 +1,6 @@
 package gateway_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -216,14 +215,4 @@ func wantIgnored(t *testing.T, a *gatewaytest.Answer, names ...string) {
 	if got := ignored(a); !slices.Equal(got, names) {
 		t.Errorf("X-Ignored names %q, want %q; the answer was %d %s", got, names, a.Code, a.Text())
 	}
-}
-
-// compact returns JSON without blanks.
-func compact(t *testing.T, text string) string {
-	t.Helper()
-	var b bytes.Buffer
-	if err := json.Compact(&b, []byte(text)); err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
-	return b.String()
 }

@@ -2,18 +2,28 @@ package gateway
 
 import (
 	"net/http"
+	"os"
+	"path/filepath"
 
 	"zombiezen.com/go/sqlite" //nolint:depguard // its version alone, for commands
 
 	"tenantry/gateway/control"
 )
 
-// Control returns the handler of the commands, see package control.
+// importsFolder is where imports are kept while they run, in the data folder.
+const importsFolder = "imports"
+
+// Control returns the handler of the commands, see package control. It removes what
+// imports of a process that was killed have left, so it is called before any begins.
 func (s *Services) Control() http.Handler {
+	imports := filepath.Join(s.cfg.Data, importsFolder)
+	if err := os.RemoveAll(imports); err != nil {
+		s.log.Warn("what an import left could not be removed", "error", err)
+	}
 	return control.NewHandler(control.Backend{
 		Directory: s.directory, People: s.people, Keys: s.keys, Keyring: s.keyring, Audit: s.audit,
 		Transfer: s.transfer,
-		BaseURL:  s.baseURL, TempDir: s.cfg.Data, Log: s.log, Now: s.now,
+		BaseURL:  s.baseURL, TempDir: imports, Log: s.log, Now: s.now,
 	})
 }
 

@@ -222,11 +222,14 @@ func TestF6_ListeningSocketsAreTheConfiguredOnes(t *testing.T) {
 		if !slices.Equal(tcp, want) {
 			t.Errorf("listens on %v, configured are %v", tcp, want)
 		}
-		control := filepath.Join(cfg.Data, "control.sock")
-		if len(unix) != 1 || unix[0] != control {
-			t.Errorf("Unix sockets %v, expected %s alone", unix, control)
+		holder, err := gateway.ReadHolder(cfg.Data)
+		if err != nil {
+			t.Fatal(err)
 		}
-		info, err := os.Stat(control)
+		if len(unix) != 1 || unix[0] != holder.Control || !strings.HasPrefix(holder.Control, cfg.Data) {
+			t.Errorf("Unix sockets %v, expected %s alone", unix, holder.Control)
+		}
+		info, err := os.Stat(holder.Control)
 		if err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("the control socket: %v %v", info, err)
 		}

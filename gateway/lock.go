@@ -18,6 +18,7 @@ import (
 const (
 	lockFile   = "tenantry.lock" // held by the one process that uses the folder
 	holderFile = "tenantry.json" // tells who that is, and how commands reach it
+	socketDir  = "run"           // this user's alone, whoever may read the folder above
 	socketFile = "control.sock"
 )
 
@@ -116,8 +117,11 @@ const maxSocketPath = 100
 
 // serve takes commands on a socket that only this user can reach.
 func (l *folderLock) serve(ctx context.Context, addr net.Addr, handler http.Handler) error {
-	path, err := filepath.Abs(filepath.Join(l.folder, socketFile))
+	path, err := filepath.Abs(filepath.Join(l.folder, socketDir, socketFile))
 	if err != nil {
+		return fmt.Errorf("control socket: %w", err)
+	}
+	if err := privateDir(filepath.Dir(path)); err != nil {
 		return fmt.Errorf("control socket: %w", err)
 	}
 	if len(path) > maxSocketPath {
@@ -143,6 +147,13 @@ func (l *folderLock) serve(ctx context.Context, addr net.Addr, handler http.Hand
 	}()
 	l.holder.Listen, l.holder.Control = addr.String(), path
 	return l.write()
+}
+
+func privateDir(path string) error {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return err
+	}
+	return os.Chmod(path, 0o700) //nolint:gosec // a folder
 }
 
 // close ends the control socket, letting a running command finish, and frees the folder.

@@ -92,7 +92,7 @@ func refuseOthers(engine *gin.Engine, pipeline *middleware.Pipeline, allowed, op
 			http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
 			http.MethodConnect, http.MethodOptions, http.MethodTrace,
 		} {
-			if slices.Contains(methods, method) {
+			if slices.Contains(methods, method) || takenByPattern(route, method, allowed) {
 				continue
 			}
 			engine.Handle(method, route, func(c *gin.Context) {
@@ -107,6 +107,26 @@ func refuseOthers(engine *gin.Engine, pipeline *middleware.Pipeline, allowed, op
 			})
 		}
 	}
+}
+
+// takenByPattern reports whether a route with a parameter takes the method on that very
+// path: /things/{id} takes what /things/schema does not.
+func takenByPattern(route, method string, allowed map[string][]string) bool {
+	segments := strings.Split(route, "/")
+	for pattern, methods := range allowed {
+		parts := strings.Split(pattern, "/")
+		if pattern == route || len(parts) != len(segments) || !slices.Contains(methods, method) {
+			continue
+		}
+		fits := true
+		for i, part := range parts {
+			fits = fits && (part == segments[i] || strings.HasPrefix(part, ":"))
+		}
+		if fits {
+			return true
+		}
+	}
+	return false
 }
 
 // notFound answers paths that are no operation's: in the envelope under /api/ and /auth/, as a

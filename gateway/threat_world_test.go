@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"path/filepath"
@@ -354,6 +355,36 @@ func canonical(a *gatewaytest.Answer, identifier string, volatile []string) stri
 		text = strings.ReplaceAll(text, identifier, "<identifier>")
 	}
 	return text
+}
+
+// unchecked sends a request whose answer is not held against the OpenAPI document.
+func (w *world) unchecked(t testing.TB, method, host, path string, changes ...gatewaytest.Request) *gatewaytest.Answer {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, w.URL(path), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Host = host
+	for _, change := range changes {
+		change(r)
+	}
+	client := &http.Client{Timeout: 20 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	defer client.CloseIdleConnections()
+	resp, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &gatewaytest.Answer{Code: resp.StatusCode, Header: resp.Header, Body: body}
+	var e struct{ Status, Message string }
+	if json.Unmarshal(body, &e) == nil {
+		a.Status, a.Message = e.Status, e.Message
+	}
+	return a
 }
 
 // wantDenied fails the test where the answer is not the one refusal of credentials.

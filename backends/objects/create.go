@@ -61,11 +61,17 @@ func refusal(ctx context.Context, in store.Collection[Definition], def *Definiti
 		}
 		return api.Duplicate(dup.Fields...)
 	}
-	p := *api.ProblemOf(err)
-	if p.Code >= http.StatusInternalServerError {
-		p.Data = struct{}{}
+	return err
+}
+
+// generic gives failures that are nobody's input an empty object instead of an empty list.
+func generic(p *api.Problem) *api.Problem {
+	if p.Code < http.StatusInternalServerError {
+		return p
 	}
-	return &p
+	c := *p
+	c.Data = struct{}{}
+	return &c
 }
 
 // takenBy names what the definition would have repeated.

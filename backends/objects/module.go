@@ -64,7 +64,8 @@ func (m *Module) createRow() api.Operation {
 				Example:     map[string]any{"species": map[string]any{"title": "Species", "type": schema.Text, "required": true}, "height": map[string]any{"title": "Height (m)", "type": schema.Number}},
 			},
 		},
-		Data: Created{}, Message: "Custom Object created",
+		Failure: generic,
+		Data:    Created{}, Message: "Custom Object created",
 		Example: Created{ID: exampleID, Name: "tree", Label: "Tree", LabelPlural: "Trees"},
 		Failures: []api.Failure{
 			{Code: http.StatusUnprocessableEntity, Message: exampleInvalid, When: "the body is unacceptable; every problem is named", Data: map[string]any{"errors": []api.FieldError{{Field: "label", Code: "required", Message: "label is required"}}}},

@@ -160,17 +160,15 @@ func (c Collection[T]) CountIn(ctx context.Context, f Filter, state State) (int6
 // written meanwhile may or may not be seen. It stops at fn's first error and returns it.
 func (c Collection[T]) Each(ctx context.Context, f Filter, state State, fn func(*T) error) error {
 	const page = 500
-	after := ""
+	after := "" // every id is greater
 	for {
-		filter := f
-		if after != "" {
-			filter = All(f, Where(F("id"), driver.Gt, after))
-		}
+		filter := All(f, Where(F("id"), driver.Gt, after))
 		found, err := c.Find(ctx, Query{Filter: filter, Sort: []Order{Asc("id")}, Limit: page, State: state})
 		if err != nil {
 			return err
 		}
 		for i := range found {
+			after = any(&found[i]).(record).StoreMeta().ID // fn may change it
 			if err := fn(&found[i]); err != nil {
 				return err
 			}
@@ -178,7 +176,6 @@ func (c Collection[T]) Each(ctx context.Context, f Filter, state State, fn func(
 		if len(found) < page {
 			return nil
 		}
-		after = any(&found[len(found)-1]).(record).StoreMeta().ID
 	}
 }
 
@@ -219,8 +216,32 @@ func (c Collection[T]) Insert(ctx context.Context, recs ...*T) error {
 
 // Replace stores the record over the revision it was read at and returns once it is
 // durable; Rev grows by one and UpdatedAt becomes now. Errors: ErrConflict where it was
-// changed or removed meanwhile, *DuplicateError.
+// changed or removed meanwhile or the workspace does not show it, *DuplicateError.
 func (c Collection[T]) Replace(ctx context.Context, rec *T) error {
+	if err := c.visible(ctx, any(rec).(record).StoreMeta()); err != nil {
+		return err
+	}
+	return c.replace(ctx, rec)
+}
+
+// visible fails unless the workspace shows the record, live or not, at the revision it
+// was read at. The write that follows names the revision, so nobody comes between.
+func (c Collection[T]) visible(ctx context.Context, meta *Meta) error {
+	s := c.kind.spec
+	if err := c.writable(); err != nil {
+		return err
+	}
+	if !s.Partition && (!s.Teams || !c.ws.scoped || c.ws.scope.All) {
+		return nil
+	}
+	rec, err := c.First(ctx, Query{Filter: Eq("id", meta.ID), State: Either})
+	if errors.Is(err, ErrNotFound) || (err == nil && any(rec).(record).StoreMeta().Rev != meta.Rev) {
+		return fmt.Errorf("%s: %w", s.Name, ErrConflict)
+	}
+	return err
+}
+
+func (c Collection[T]) replace(ctx context.Context, rec *T) error {
 	meta := any(rec).(record).StoreMeta()
 	meta.UpdatedAt = c.ws.store.now().UnixMilli()
 	w, err := c.write(driver.Replace, rec)
@@ -245,28 +266,46 @@ func (c Collection[T]) Update(ctx context.Context, id string, change func(*T) er
 		if err != nil {
 			return nil, err
 		}
+		meta := any(rec).(record).StoreMeta()
+		rev := meta.Rev
 		if err := change(rec); err != nil {
 			return nil, err
 		}
-		if err := c.Replace(ctx, rec); !errors.Is(err, ErrConflict) {
-			return rec, err
+		meta.ID, meta.Rev = id, rev // change decides about the values only
+		err = c.replace(ctx, rec)
+		if err == nil {
+			return rec, nil
+		}
+		if !errors.Is(err, ErrConflict) {
+			return nil, err
 		}
 	}
 	return nil, fmt.Errorf("%s %s: %w", c.kind.spec.Name, id, ErrConflict)
 }
 
-// Delete removes the record for good if it still has the revision it was read at.
-// Error: ErrConflict.
+// Delete removes the record for good if it still has the revision it was read at and the
+// workspace shows it. Error: ErrConflict.
 func (c Collection[T]) Delete(ctx context.Context, rec *T) error {
 	meta := any(rec).(record).StoreMeta()
+	if err := c.visible(ctx, meta); err != nil {
+		return err
+	}
 	w := driver.Write{Collection: c.kind.spec.collection, Kind: driver.Delete, Doc: driver.Document{ID: c.ws.part(c.kind.spec).stored(meta.ID), Rev: meta.Rev}}
 	return translate(c.kind.spec, c.ws.drv.Write(ctx, []driver.Write{w}))
 }
 
-func (c Collection[T]) write(kind driver.WriteKind, rec *T) (driver.Write, error) {
+func (c Collection[T]) writable() error {
 	s := c.kind.spec
 	if !slices.Contains(c.ws.specs, s.collection) || s.Partition != (c.ws.partition != 0) {
-		return driver.Write{}, fmt.Errorf("%w: %s cannot be written in this workspace", ErrQuery, s.Name)
+		return fmt.Errorf("%w: %s cannot be written in this workspace", ErrQuery, s.Name)
+	}
+	return nil
+}
+
+func (c Collection[T]) write(kind driver.WriteKind, rec *T) (driver.Write, error) {
+	s := c.kind.spec
+	if err := c.writable(); err != nil {
+		return driver.Write{}, err
 	}
 	if s.Partition {
 		for i, f := range s.collection.Fields {

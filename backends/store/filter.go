@@ -33,6 +33,7 @@ func F(name string) Field { return Field{Name: name} }
 
 // Filter is a typed tree of conditions. The zero value matches everything.
 type Filter struct {
+	leaf   bool // made by Where: a condition, whatever its operator
 	op     Op
 	kids   []Filter
 	field  Field
@@ -47,7 +48,7 @@ func AnyOf(filters ...Filter) Filter { return Filter{op: driver.Or, kids: filter
 
 // Where is one condition. Values are string, bool, int, int64 or float64.
 func Where(field Field, op Op, values ...any) Filter {
-	return Filter{op: op, field: field, values: values}
+	return Filter{leaf: true, op: op, field: field, values: values}
 }
 
 // Eq matches documents whose declared field has the value.
@@ -66,7 +67,7 @@ func In[V any](name string, values ...V) Filter {
 func Has(name string, present bool) Filter { return Where(F(name), driver.Exists, present) }
 
 // IsZero reports whether the filter has no condition.
-func (f Filter) IsZero() bool { return f.op == driver.And && len(f.kids) == 0 }
+func (f Filter) IsZero() bool { return !f.leaf && f.op == driver.And && len(f.kids) == 0 }
 
 // Limits of one question.
 const (
@@ -87,7 +88,7 @@ func (s *Spec) compileNode(f Filter, part partition, depth int, budget *int) (dr
 	if depth > maxDepth {
 		return driver.Predicate{}, fmt.Errorf("%w: conditions nest deeper than %d", ErrQuery, maxDepth)
 	}
-	if f.op == driver.And || f.op == driver.Or {
+	if !f.leaf {
 		p := driver.Predicate{Op: f.op}
 		for _, kid := range f.kids {
 			k, err := s.compileNode(kid, part, depth+1, budget)

@@ -28,22 +28,28 @@ func ValidID(text string) bool {
 
 type idSource struct {
 	process [5]byte
-	counter atomic.Uint32
+	start   uint64        // of the counter in a second
+	last    atomic.Uint64 // seconds, then 24 bits of counter
 }
 
 func newIDSource() *idSource {
 	var seed [9]byte
 	_, _ = rand.Read(seed[:]) // never fails since Go 1.24
-	s := &idSource{process: [5]byte(seed[:5])}
-	s.counter.Store(binary.BigEndian.Uint32(seed[5:]))
-	return s
+	// Half of the counter stays free: what overflows borrows from the next second.
+	return &idSource{process: [5]byte(seed[:5]), start: uint64(binary.BigEndian.Uint32(seed[5:]) & 0x7fffff)}
 }
 
 func (s *idSource) next(now time.Time) string {
+	var n uint64
+	for {
+		last := s.last.Load()
+		if n = max(last+1, uint64(now.Unix())<<24|s.start); s.last.CompareAndSwap(last, n) {
+			break
+		}
+	}
 	var b [12]byte
-	binary.BigEndian.PutUint32(b[:4], uint32(now.Unix()))
+	binary.BigEndian.PutUint32(b[:4], uint32(n>>24))
 	copy(b[4:9], s.process[:])
-	n := s.counter.Add(1)
 	b[9], b[10], b[11] = byte(n>>16), byte(n>>8), byte(n)
 	return hex.EncodeToString(b[:])
 }

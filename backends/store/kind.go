@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"tenantry/backends/store/driver"
 )
@@ -66,6 +67,7 @@ type Spec struct {
 
 	collection *driver.Collection
 	indexes    map[string][]string
+	zeros      map[string]any // of the declared fields that always have a value
 }
 
 var namePattern = regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}$`)
@@ -101,27 +103,20 @@ func Define[T any](spec Spec) (*Kind[T], error) {
 	if !namePattern.MatchString(spec.Name) {
 		return nil, fmt.Errorf("store: invalid kind name %q", spec.Name)
 	}
-	paths := map[string]reflect.StructField{}
-	var custom []int
-	for _, f := range reflect.VisibleFields(typ) {
-		if f.Anonymous {
-			continue
-		}
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if f.Tag.Get("store") == "custom" {
-			custom = f.Index
-			continue
-		}
-		if name != "" && name != "-" {
-			paths[name] = f
-		}
+	paths, custom, err := recordFields(typ)
+	if err != nil {
+		return nil, err
 	}
 	if spec.Custom != (custom != nil) {
 		return nil, fmt.Errorf("store: %s: Custom and the store:\"custom\" tag of %s disagree", spec.Name, typ)
 	}
 	names := append(slices.Clone(spec.Fields), "created_at", "updated_at")
-	for extra, on := range map[string]bool{"teams": spec.Teams, "deleted": spec.SoftDelete, partitionField: spec.Partition} {
-		if on && !slices.Contains(names, extra) {
+	special := map[string]struct {
+		on  bool
+		typ driver.Type
+	}{"teams": {spec.Teams, driver.Strings}, "deleted": {spec.SoftDelete, driver.Bool}, partitionField: {spec.Partition, driver.Int}}
+	for extra, s := range special {
+		if s.on {
 			names = append(names, extra)
 		}
 	}
@@ -129,12 +124,17 @@ func Define[T any](spec Spec) (*Kind[T], error) {
 	names = slices.Compact(names)
 	k := &Kind[T]{spec: &spec, custom: custom}
 	spec.collection = &driver.Collection{Name: spec.Name}
+	spec.zeros = map[string]any{}
 	for _, name := range names {
 		f, ok := paths[name]
 		t, known := portableType(name, f)
-		if !ok || !known || !namePattern.MatchString(name) {
+		if !ok || !known || !namePattern.MatchString(name) || name == "id" { // every record has an id of its own
 			return nil, fmt.Errorf("store: %s: field %q is not a portable field of %s", spec.Name, name, typ)
 		}
+		if s := special[name]; s.on && (t != s.typ || f.Type.Kind() == reflect.Pointer) {
+			return nil, fmt.Errorf("store: %s: field %q of %s has the wrong type for what the Spec says", spec.Name, name, typ)
+		}
+		spec.zeros[name] = portableValue(reflect.Zero(f.Type), t)
 		spec.collection.Fields = append(spec.collection.Fields, driver.Field{Name: name, Type: t})
 		k.fields = append(k.fields, fieldPath{f.Index, t})
 	}
@@ -145,6 +145,9 @@ func Define[T any](spec Spec) (*Kind[T], error) {
 			fields = append([]string{partitionField}, fields...)
 		}
 		name := strings.Join(fields, "_")
+		if _, twice := spec.indexes[name]; twice || name == "" {
+			return nil, fmt.Errorf("store: %s: index %q has no field or the name of another", spec.Name, name)
+		}
 		for _, f := range fields {
 			if _, found := slices.BinarySearch(names, f); !found {
 				return nil, fmt.Errorf("store: %s: index %s names the undeclared field %q", spec.Name, name, f)
@@ -154,6 +157,35 @@ func Define[T any](spec Spec) (*Kind[T], error) {
 		spec.collection.Indexes = append(spec.collection.Indexes, driver.Index{Name: name, Fields: fields, Unique: index.Unique})
 	}
 	return k, nil
+}
+
+// recordFields returns the fields of a record type by their JSON names, and the index path
+// of the one with the custom values.
+func recordFields(typ reflect.Type) (paths map[string]reflect.StructField, custom []int, err error) {
+	paths = map[string]reflect.StructField{}
+	for _, f := range reflect.VisibleFields(typ) {
+		if f.Anonymous {
+			if f.Type.Kind() == reflect.Pointer {
+				return nil, nil, fmt.Errorf("store: %s embeds %s by a pointer, which can be nil", typ, f.Name)
+			}
+			continue
+		}
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Tag.Get("store") == "custom" {
+			if custom != nil || f.Type != reflect.TypeFor[map[string]any]() {
+				return nil, nil, fmt.Errorf("store: the store:\"custom\" tag of %s belongs on one map[string]any", typ)
+			}
+			custom = f.Index
+			continue
+		}
+		if name != "" && name != "-" {
+			if _, twice := paths[name]; twice {
+				return nil, nil, fmt.Errorf("store: %s has the JSON name %q twice", typ, name)
+			}
+			paths[name] = f
+		}
+	}
+	return paths, custom, nil
 }
 
 func portableType(name string, f reflect.StructField) (driver.Type, bool) {
@@ -235,7 +267,7 @@ func portableValue(v reflect.Value, typ driver.Type) any {
 		if v.Len() == 0 {
 			return nil
 		}
-		return v.String()
+		return stored(v.String())
 	case reflect.Int, reflect.Int64:
 		if typ == driver.Time && v.Int() == 0 {
 			return nil
@@ -249,9 +281,21 @@ func portableValue(v reflect.Value, typ driver.Type) any {
 		if v.Len() == 0 {
 			return nil
 		}
-		return v.Convert(reflect.TypeFor[[]string]()).Interface()
+		list := make([]string, v.Len()) // the elements may have a type of their own
+		for i := range list {
+			list[i] = stored(v.Index(i).String())
+		}
+		return list
 	}
 	return nil
+}
+
+// stored returns the text as the body has it: JSON replaces every byte that is not UTF-8.
+func stored(text string) string {
+	if utf8.ValidString(text) {
+		return text
+	}
+	return string([]rune(text))
 }
 
 func (k *Kind[T]) decode(doc *driver.Document, rec *T) error {

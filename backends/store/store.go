@@ -24,8 +24,9 @@ type Store struct {
 	control []*driver.Collection
 	tenant  []*driver.Collection
 
-	mu   sync.Mutex
-	open map[string]driver.Workspace
+	mu       sync.Mutex
+	open     map[string]driver.Workspace
+	removals int // started or ended; an opening that overlaps one is not kept
 }
 
 // Options name what a Store keeps. Control kinds live in the one control workspace
@@ -69,10 +70,16 @@ func (s *Store) Organization(ctx context.Context, org int64) (*Workspace, error)
 // Remove deletes an organization's workspace for good.
 func (s *Store) Remove(ctx context.Context, org int64) error {
 	name := "org-" + strconv.FormatInt(org, 10)
-	s.mu.Lock()
-	delete(s.open, name)
-	s.mu.Unlock()
+	s.forget(name)
+	defer s.forget(name)
 	return s.engine.Remove(ctx, name)
+}
+
+func (s *Store) forget(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, name)
+	s.removals++
 }
 
 // Check reports whether the engine answers.
@@ -81,6 +88,7 @@ func (s *Store) Check(ctx context.Context) error { return s.engine.Check(ctx) }
 func (s *Store) workspace(ctx context.Context, name string, specs []*driver.Collection, org int64) (*Workspace, error) {
 	s.mu.Lock()
 	w, ok := s.open[name]
+	removals := s.removals
 	s.mu.Unlock()
 	if !ok {
 		var err error
@@ -88,7 +96,9 @@ func (s *Store) workspace(ctx context.Context, name string, specs []*driver.Coll
 			return nil, fmt.Errorf("opening workspace %s: %w", name, err)
 		}
 		s.mu.Lock()
-		s.open[name] = w
+		if s.removals == removals {
+			s.open[name] = w
+		}
 		s.mu.Unlock()
 	}
 	return &Workspace{store: s, drv: w, specs: specs, org: org}, nil
@@ -114,7 +124,12 @@ type Workspace struct {
 }
 
 // Org returns the organization the workspace is bound to, 0 for the control workspace.
-func (w *Workspace) Org() int64 { return max(w.org, w.partition) }
+func (w *Workspace) Org() int64 {
+	if w.org != 0 {
+		return w.org
+	}
+	return w.partition
+}
 
 // Scoped returns the same workspace showing only what the scope admits. Scoping an
 // already scoped workspace narrows it further.
@@ -122,7 +137,7 @@ func (w *Workspace) Scoped(scope Scope) *Workspace {
 	c := *w
 	switch {
 	case !w.scoped || w.scope.All:
-		c.scope = scope
+		c.scope = Scope{All: scope.All, Teams: slices.Clone(scope.Teams)}
 	case !scope.All:
 		c.scope = Scope{Teams: slices.DeleteFunc(slices.Clone(w.scope.Teams), func(t string) bool { return !slices.Contains(scope.Teams, t) })}
 	}

@@ -155,8 +155,15 @@ func insert[T any](t testing.TB, c store.Collection[T], recs ...*T) {
 	}
 }
 
+// reporter is what testing and rapid have in common.
+type reporter interface {
+	Helper()
+	Fatalf(format string, args ...any)
+	Context() context.Context
+}
+
 // names returns what a question finds, sorted and joined.
-func names(t testing.TB, c store.Collection[item], q store.Query) string {
+func names(t reporter, c store.Collection[item], q store.Query) string {
 	t.Helper()
 	found, err := c.Find(t.Context(), q)
 	if err != nil {

@@ -104,8 +104,36 @@ func (t table) pick(doc *driver.Document, fields []Field) ([]any, error) {
 			continue
 		}
 		row[i] = scalar(from[f.Name])
+		if !f.Custom {
+			row[i] = t.spec.declaredValue(f.Name, row[i])
+		}
 	}
 	return row, nil
+}
+
+// declaredValue makes a value of the body what conditions and groups take it for: what is
+// empty is nil, and a number or bool that omitempty left out of the body is 0 or false.
+func (s *Spec) declaredValue(name string, v any) any {
+	switch x := v.(type) {
+	case nil:
+		return s.zeros[name]
+	case string:
+		if x == "" {
+			return nil
+		}
+	case []any:
+		if len(x) == 0 {
+			return nil
+		}
+	case int64:
+		if x != 0 {
+			break
+		}
+		if ref, err := s.ref(F(name)); err == nil && ref.Type == driver.Time {
+			return nil
+		}
+	}
+	return v
 }
 
 // scalar decodes one JSON value; whole numbers that fit become int64.
@@ -129,6 +157,9 @@ func (t table) Aggregate(ctx context.Context, a Aggregation) ([][]any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(a.Groups)+len(a.Measures) == 0 {
+		return nil, fmt.Errorf("%w: an aggregation of %s needs a group or a measure", ErrQuery, t.spec.Name)
+	}
 	out := driver.Aggregation{Collection: t.spec.collection, Where: where, Sort: a.Sort, Limit: a.Limit}
 	if out.Limit <= 0 || out.Limit > MaxLimit {
 		out.Limit = MaxLimit
@@ -141,9 +172,15 @@ func (t table) Aggregate(ctx context.Context, a Aggregation) ([][]any, error) {
 		if ref.Type == driver.Strings {
 			return nil, fmt.Errorf("%w: cannot group by the list %s", ErrQuery, ref.Name)
 		}
+		if g.By < driver.NoBucket || g.By > driver.Year {
+			return nil, fmt.Errorf("%w: unknown bucket %d of %s", ErrQuery, g.By, ref.Name)
+		}
 		out.Groups = append(out.Groups, driver.Group{Ref: ref, By: g.By})
 	}
 	for _, m := range a.Measures {
+		if m.Op < driver.Count || m.Op > driver.Distinct {
+			return nil, fmt.Errorf("%w: unknown measure %d", ErrQuery, m.Op)
+		}
 		measure := driver.Measure{Op: m.Op}
 		if m.Op != driver.Count {
 			if measure.Ref, err = t.spec.ref(m.Field); err != nil {

@@ -331,7 +331,8 @@ func TestEachReadsOverPages(t *testing.T) {
 			recs[i] = &plain{Name: "old", Count: int64(i)}
 		}
 		insert(t, c, recs...)
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			for i := 0; ctx.Err() == nil && i < 500; i++ {
@@ -342,9 +343,9 @@ func TestEachReadsOverPages(t *testing.T) {
 			}
 		})
 		last, seen := "", map[string]bool{}
-		err := c.Each(t.Context(), store.Filter{}, store.Live, func(p *plain) error {
+		err := c.Each(ctx, store.Filter{}, store.Live, func(p *plain) error {
 			if p.ID <= last {
-				t.Errorf("%s follows %s", p.ID, last)
+				return fmt.Errorf("%s follows %s", p.ID, last)
 			}
 			last = p.ID
 			if p.Name == "old" {

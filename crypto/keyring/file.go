@@ -207,7 +207,7 @@ func lockFile(path string) (unlock func(), err error) {
 }
 
 func readFile(path string, allowed access) (*ring, error) {
-	f, err := os.Open(path) //nolint:gosec // G304: the path is the operator's
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("open the keyring: %w", err)
 	}

@@ -53,13 +53,13 @@ func CheckJSON(raw []byte) error {
 		return BadRequest("The body starts with a byte order mark; send plain UTF-8")
 	}
 	if !utf8.Valid(raw) {
-		return BadRequest("The body is not valid UTF-8")
+		return BadRequest("The body is not valid UTF-8, at byte %d", invalidAt(raw)+1)
 	}
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return BadRequest("The body is empty; a JSON object is expected")
 	}
-	if depth := nesting(raw); depth > MaxDepth {
-		return BadRequest("The body nests deeper than %d levels", MaxDepth)
+	if at := tooDeep(raw); at >= 0 {
+		return BadRequest("The body nests deeper than %d levels, at byte %d", MaxDepth, at+1)
 	}
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
@@ -72,9 +72,10 @@ func CheckJSON(raw []byte) error {
 	return nil
 }
 
-// nesting returns the deepest level of brackets outside strings; it needs no valid JSON.
-func nesting(raw []byte) int {
-	depth, most, quoted := 0, 0, false
+// tooDeep returns where brackets outside strings first nest deeper than MaxDepth, -1 where
+// they never do. It needs no valid JSON.
+func tooDeep(raw []byte) int {
+	depth, quoted := 0, false
 	for i := 0; i < len(raw); i++ {
 		switch c := raw[i]; {
 		case quoted && c == '\\':
@@ -83,13 +84,27 @@ func nesting(raw []byte) int {
 			quoted = !quoted
 		case quoted:
 		case c == '{' || c == '[':
-			depth++
-			most = max(most, depth)
+			if depth++; depth > MaxDepth {
+				return i
+			}
 		case c == '}' || c == ']':
 			depth--
 		}
 	}
-	return most
+	return -1
+}
+
+// invalidAt returns where raw stops being UTF-8.
+func invalidAt(raw []byte) int {
+	at := 0
+	for at < len(raw) {
+		r, size := utf8.DecodeRune(raw[at:])
+		if r == utf8.RuneError && size == 1 {
+			break
+		}
+		at += size
+	}
+	return at
 }
 
 func checkValue(dec *json.Decoder, raw []byte) error {

@@ -56,5 +56,5 @@ func (l *Log) Write(ctx context.Context, ws *store.Workspace, rec Record) error 
 
 // Recent returns the latest records, newest first, at most limit.
 func (l *Log) Recent(ctx context.Context, ws *store.Workspace, limit int) ([]Record, error) {
-	return l.kind.In(ws).Find(ctx, store.Query{Sort: []store.Order{store.Desc("created_at")}, Limit: limit})
+	return l.kind.In(ws).Find(ctx, store.Query{Sort: []store.Order{store.Desc("created_at"), store.Desc("id")}, Limit: limit})
 }

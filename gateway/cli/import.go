@@ -94,7 +94,7 @@ func (f *importFlags) request(path string) (control.ImportRequest, error) {
 func (p *program) importFile(ctx context.Context, c *control.Client, r control.ImportRequest, path string) error {
 	input, size := p.stdin, int64(0)
 	if path != "-" {
-		f, err := os.Open(path) //nolint:gosec // the file that the caller names
+		f, err := os.Open(path)
 		if err != nil {
 			return fmt.Errorf("import: %w", err)
 		}

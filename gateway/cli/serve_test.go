@@ -199,7 +199,15 @@ func TestServe_StaleHolder(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "tenantry.json"), []byte(left), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	imports := filepath.Join(dir, "imports")
+	if err := os.MkdirAll(imports, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(imports, "half"), "private")
 	must[[]control.Organization](t, "", "org", "list", "--data", dir)
+	if left, _ := filepath.Glob(filepath.Join(imports, "*")); len(left) > 0 {
+		t.Errorf("an import that was killed left %v", left)
+	}
 	serve(t, dir)
 	must[[]control.Organization](t, "", "org", "list", "--data", dir)
 }

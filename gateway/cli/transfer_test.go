@@ -48,7 +48,7 @@ func TestImportAndExport(t *testing.T) {
 			if stop != nil {
 				stop()
 			}
-			if left, _ := filepath.Glob(filepath.Join(dir, "tenantry-import-*")); len(left) > 0 {
+			if left, _ := filepath.Glob(filepath.Join(dir, "imports", "*")); len(left) > 0 {
 				t.Errorf("left behind: %v", left)
 			}
 			audited(t, dir)

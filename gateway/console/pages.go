@@ -9,6 +9,7 @@ import (
 	"html/template"
 	"io/fs"
 	"net/http"
+	"path"
 	"runtime/debug"
 	"time"
 
@@ -53,10 +54,12 @@ func (m *Module) routes() error {
 	mux.HandleFunc("GET /welcome", m.tenantPage(m.welcomePage))
 	mux.HandleFunc("GET /shared/reports/{pid}", m.tenantPage(m.reportPage))
 	mux.HandleFunc("GET /shared/reports/{pid}/{report_id}", m.tenantPage(m.reportPage))
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		m.message(w, http.StatusNotFound, "", "There is no such page", "Check the address, or ask whoever gave it to you.")
-	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { m.missing(w) })
 	return nil
+}
+
+func (m *Module) missing(w http.ResponseWriter) {
+	m.message(w, http.StatusNotFound, "", "There is no such page", "Check the address, or ask whoever gave it to you.")
 }
 
 // ServeHTTP serves the pages.
@@ -76,6 +79,10 @@ func (m *Module) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("X-Robots-Tag", "noindex, nofollow")
 	h.Set("Cache-Control", "no-store")
+	if clean := path.Clean(r.URL.Path); clean != r.URL.Path && clean+"/" != r.URL.Path {
+		m.missing(w) // the mux would redirect, and repeat the query with its token
+		return
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), pageTimeout)
 	defer cancel()
 	m.pages.mux.ServeHTTP(w, r.WithContext(ctx))
@@ -87,7 +94,7 @@ func (m *Module) tenantPage(page func(http.ResponseWriter, *http.Request, *tenan
 		t, err := m.Resolve(r)
 		switch {
 		case errors.Is(err, tenants.ErrUnknownTenant):
-			m.message(w, http.StatusNotFound, "", "There is no such page", "Check the address, or ask whoever gave it to you.")
+			m.missing(w)
 		case err != nil:
 			m.Log.Warn("a page is unavailable", "error", err)
 			m.unavailable(w, "")

@@ -35,9 +35,17 @@ type reportView struct {
 // controlView is an input of a form. Name is the one of the query parameter.
 type controlView struct{ ID, Name, Label, Type, Value string }
 
-type cellView struct {
-	Title, Text string
-	Number      bool
+type cellView struct{ Title, Text, Class string }
+
+// cellClass returns how a column of the type looks.
+func cellClass(columnType string) string {
+	switch columnType {
+	case reports.TypeNumber:
+		return "number"
+	case reports.TypeDate, reports.TypeDatetime:
+		return "moment"
+	}
+	return ""
 }
 
 type rowView struct {
@@ -52,7 +60,7 @@ type linkView struct {
 
 func (m *Module) reportPage(w http.ResponseWriter, r *http.Request, t *tenants.Tenant) {
 	query, err := api.ParseQuery(r.URL.RawQuery)
-	if err != nil {
+	if err != nil || !scalar(query, "token") || !scalar(query, "provider") {
 		m.message(w, http.StatusBadRequest, t.Org.Name, "The address is not complete", "Copy the whole link and try again.")
 		return
 	}
@@ -76,6 +84,13 @@ func (m *Module) reportPage(w http.ResponseWriter, r *http.Request, t *tenants.T
 	}
 	view.Children = links(pid, child, kept, shared.ChildReports)
 	m.render(w, http.StatusOK, "report", view)
+}
+
+// scalar reports whether the parameter is given at most once, without brackets: which of
+// two counts would be a guess.
+func scalar(q api.Query, name string) bool {
+	pairs := q.Tree(name)
+	return len(pairs) == 0 || (len(pairs) == 1 && pairs[0].Name == name)
 }
 
 // links lead to the other reports at this address.
@@ -122,11 +137,11 @@ func layOut(s *reports.Shared) reportView {
 	}
 	last := -1 // the last column of numbers is the measure that is drawn
 	for i, c := range s.Data.Columns {
-		cell := cellView{Title: c.Title, Number: c.Type == reports.TypeNumber}
+		cell := cellView{Title: c.Title, Class: cellClass(c.Type)}
 		if c.Type == reports.TypeDatetime {
 			cell.Title += " (UTC)"
 		}
-		if cell.Number {
+		if c.Type == reports.TypeNumber {
 			last = i
 		}
 		v.Columns = append(v.Columns, cell)
@@ -136,7 +151,7 @@ func layOut(s *reports.Shared) reportView {
 	for _, row := range s.Data.Rows {
 		cells := make([]cellView, len(row))
 		for i, value := range row {
-			cells[i] = cellView{Text: cellText(s.Data.Columns[i].Type, value), Number: v.Columns[i].Number}
+			cells[i] = cellView{Text: cellText(s.Data.Columns[i].Type, value), Class: v.Columns[i].Class}
 		}
 		v.Rows = append(v.Rows, rowView{Cells: cells})
 		if drawn {

@@ -201,7 +201,7 @@ func Header(name, value string) Request {
 
 // Cookie sends a session cookie.
 func Cookie(c *http.Cookie) Request {
-	return func(r *http.Request) { r.AddCookie(&http.Cookie{Name: c.Name, Value: c.Value}) } //nolint:gosec // of a request
+	return func(r *http.Request) { r.AddCookie(&http.Cookie{Name: c.Name, Value: c.Value}) }
 }
 
 // JSON sends the value as JSON.

@@ -140,7 +140,8 @@ func TestRequestID(t *testing.T) {
 			t.Errorf("%q: %q", given, got)
 		}
 	}
-	if requestID(request(t, "192.0.2.1:5")) == requestID(request(t, "192.0.2.1:5")) {
+	first, second := requestID(request(t, "192.0.2.1:5")), requestID(request(t, "192.0.2.1:5"))
+	if first == second {
 		t.Error("two requests have one identifier")
 	}
 }

@@ -27,9 +27,8 @@ type kind[T any] struct {
 	// before is called with new records before they are stored.
 	before func(ctx context.Context, s *session, recs []*T) error
 	// secrets leads to the sealed values, values to the others; nil where there are none.
-	secrets    func(*T) *map[string]string
-	values     func(*T) *map[string]any
-	valuesName string
+	secrets func(*T) *map[string]string
+	values  func(*T) *map[string]any
 	// secretNames returns which of a record's values are secret.
 	secretNames func(v *view, rec *T) func(name string) bool
 

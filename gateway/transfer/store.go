@@ -51,7 +51,9 @@ func (im *importer) store(ctx context.Context) error {
 	}
 	err := s.all(ctx)
 	for s.flying > 0 { // also after a failure: what is stored counts
-		s.land(ctx)
+		if e := s.land(ctx); err == nil {
+			err = e
+		}
 	}
 	if err == nil {
 		err = s.failure

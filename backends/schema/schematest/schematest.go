@@ -67,6 +67,9 @@ func (b *Bench) Do(t testing.TB, r Request) Answer {
 	data := result.Data
 	if err != nil {
 		p := api.ProblemOf(err)
+		if row.Failure != nil {
+			p = row.Failure(p)
+		}
 		answer.Code, answer.Status, answer.Message, data = p.Code, api.StatusFailed, p.Message, p.Envelope().Data
 		if p.Code >= 500 {
 			t.Logf("%s: %v", r.Operation, err)

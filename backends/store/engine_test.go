@@ -1,0 +1,105 @@
+package store_test
+
+import (
+	"context"
+	"sync"
+
+	"tenantry/backends/store/driver"
+)
+
+// recorder is an engine that remembers the last questions.
+type recorder struct {
+	driver.Engine
+	mu          sync.Mutex
+	query       driver.Query
+	aggregation driver.Aggregation
+}
+
+type recordingWorkspace struct {
+	driver.Workspace
+	r *recorder
+}
+
+func (r *recorder) Open(ctx context.Context, name string, c []*driver.Collection) (driver.Workspace, error) {
+	w, err := r.Engine.Open(ctx, name, c)
+	return recordingWorkspace{w, r}, err
+}
+
+func (r *recorder) lastQuery() driver.Query {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.query
+}
+
+func (r *recorder) lastAggregation() driver.Aggregation {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.aggregation
+}
+
+func (w recordingWorkspace) Find(ctx context.Context, q driver.Query) ([]driver.Document, error) {
+	w.r.mu.Lock()
+	w.r.query = q
+	w.r.mu.Unlock()
+	return w.Workspace.Find(ctx, q)
+}
+
+func (w recordingWorkspace) Aggregate(ctx context.Context, a driver.Aggregation) ([][]any, error) {
+	w.r.mu.Lock()
+	w.r.aggregation = a
+	w.r.mu.Unlock()
+	return w.Workspace.Aggregate(ctx, a)
+}
+
+// failing is an engine whose workspaces answer every call with one error.
+type failing struct{ err error }
+
+func (f failing) Open(context.Context, string, []*driver.Collection) (driver.Workspace, error) {
+	return f, nil
+}
+func (f failing) Remove(context.Context, string) error { return f.err }
+func (f failing) Check(context.Context) error          { return f.err }
+func (f failing) Close() error                         { return nil }
+
+func (f failing) Find(context.Context, driver.Query) ([]driver.Document, error) { return nil, f.err }
+func (f failing) Count(context.Context, *driver.Collection, driver.Predicate) (int64, error) {
+	return 0, f.err
+}
+func (f failing) Aggregate(context.Context, driver.Aggregation) ([][]any, error) { return nil, f.err }
+func (f failing) Write(context.Context, []driver.Write) error                    { return f.err }
+func (f failing) Counter(context.Context, string, int64, int64) (int64, error)   { return 0, f.err }
+
+// gated is an engine that calls after between a workspace's opening and its handing
+// out, and before between the call of Remove and the removal.
+type gated struct {
+	driver.Engine
+	mu            sync.Mutex
+	after, before func()
+}
+
+func (g *gated) set(after, before func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.after, g.before = after, before
+}
+
+func (g *gated) hooks() (after, before func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.after, g.before
+}
+
+func (g *gated) Open(ctx context.Context, name string, c []*driver.Collection) (driver.Workspace, error) {
+	w, err := g.Engine.Open(ctx, name, c)
+	if after, _ := g.hooks(); after != nil {
+		after()
+	}
+	return w, err
+}
+
+func (g *gated) Remove(ctx context.Context, name string) error {
+	if _, before := g.hooks(); before != nil {
+		before()
+	}
+	return g.Engine.Remove(ctx, name)
+}

@@ -1,0 +1,171 @@
+package console_test
+
+import (
+	"net"
+	"strings"
+	"testing"
+
+	"tenantry/gateway/control"
+	"tenantry/gateway/gatewaytest"
+)
+
+// address returns where a browser finds a path of the organization: it looks up
+// *.localhost by itself.
+func address(t *testing.T, o *gatewaytest.Org, path string) string {
+	t.Helper()
+	_, port, err := net.SplitHostPort(o.App.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "http://" + o.Host + ":" + port + path
+}
+
+// fits fails the test where the page is wider than the screen.
+func fits(p *tab) {
+	p.t.Helper()
+	if p.value("document.documentElement.scrollWidth <= window.innerWidth") != "true" {
+		p.t.Errorf("%s is wider than the screen", p.value("location.pathname"))
+	}
+}
+
+func TestBrowserSignIn(t *testing.T) {
+	t.Parallel()
+	b := launch(t)
+	_, acme := start(t)
+	acme.Person(t, "ada@example.com", func(n *control.NewUser) { n.Name, n.Roles = "Ada Lovelace", []string{"admin"} })
+	for _, screen := range screens() {
+		p := b.tab(screen)
+		p.visit(address(t, acme, "/sign-in"))
+		fits(p)
+		p.picture("sign-in-" + screen.name)
+		// By keyboard alone, from where the page puts the focus.
+		p.wait("document.activeElement.id === 'email'")
+		p.write("ada@example.com")
+		p.tabulator()
+		p.write("not the password")
+		p.enter()
+		p.wait("document.querySelector('.error')?.textContent === 'E-mail address or password is wrong'")
+		p.wait("document.activeElement.id === 'password' && document.activeElement.getAttribute('aria-invalid') === 'true' && !document.querySelector('button').disabled")
+		fits(p)
+		p.picture("sign-in-wrong-" + screen.name)
+		p.value("document.activeElement.select()")
+		p.write(gatewaytest.Password)
+		p.tabulator()
+		p.wait("document.activeElement.tagName === 'BUTTON'")
+		p.enter()
+		p.wait("location.pathname === '/' && document.querySelector('h1')?.textContent === 'Ada Lovelace'")
+		fits(p)
+		p.picture("home-" + screen.name)
+		if cookies := p.value("document.cookie"); cookies != "" {
+			t.Errorf("scripts read the cookie: %s", cookies)
+		}
+		p.value("document.querySelector('button').focus()")
+		p.enter()
+		p.wait("location.pathname === '/sign-in'")
+		p.visit(address(t, acme, "/"))
+		p.wait("location.pathname === '/sign-in'")
+	}
+	b.quiet("the server responded with a status of 403")
+}
+
+// TestBrowserSignOutOfAnEndedSession: whoever is signed out already gets to the sign-in.
+func TestBrowserSignOutOfAnEndedSession(t *testing.T) {
+	t.Parallel()
+	b := launch(t)
+	g, acme := start(t)
+	user, _ := acme.Person(t, "ada@example.com", nil)
+	p := b.tab(screens()[0])
+	p.visit(address(t, acme, "/sign-in"))
+	p.write("ada@example.com")
+	p.tabulator()
+	p.write(gatewaytest.Password)
+	p.enter()
+	p.wait("location.pathname === '/' && document.querySelector('dl')")
+	if _, err := g.Commands.DeactivateUser(t.Context(), control.UserRef{Org: "acme", User: user.Email}); err != nil {
+		t.Fatal(err)
+	}
+	p.value("document.querySelector('button').click()")
+	p.wait("location.pathname === '/sign-in'")
+}
+
+func TestBrowserWelcome(t *testing.T) {
+	t.Parallel()
+	b := launch(t)
+	g, acme := start(t)
+	invited, err := g.Commands.CreateUser(t.Context(), control.NewUser{Org: "acme", Name: "Ada Lovelace", Email: "ada@example.com"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := b.tab(screens()[0])
+	p.visit(address(t, acme, "/welcome"))
+	p.wait("document.querySelector('.error')?.textContent.startsWith('The link is not complete') && document.querySelector('button').disabled")
+	p = b.tab(screens()[1])
+	p.visit(invited.Link)
+	p.wait("location.hash === '' && !location.href.includes('#')")
+	fits(p)
+	p.picture("welcome-phone")
+	p.wait("document.activeElement.id === 'password'")
+	p.write("short")
+	p.enter()
+	p.wait("!document.querySelector('#password').validity.valid")
+	p.value("document.activeElement.select()")
+	p.write(gatewaytest.Password)
+	p.enter()
+	p.wait("location.pathname === '/' && document.querySelector('h1')?.textContent === 'Ada Lovelace'")
+	p.visit(invited.Link)
+	p.write("another good password")
+	p.enter()
+	p.wait("document.querySelector('.error')?.textContent.startsWith('The link was used already')")
+	b.quiet("the server responded with a status of 403")
+}
+
+func TestBrowserReports(t *testing.T) {
+	t.Parallel()
+	b := launch(t)
+	_, acme := start(t)
+	fillReports(t, acme)
+	for _, screen := range screens() {
+		p := b.tab(screen)
+		for name, id := range map[string]string{"table": tableID, "bar": barID, "number": numberID, "empty": emptyID, "wide": wideID} {
+			p.visit(address(t, acme, reportPath(id)))
+			p.wait("document.querySelector('h1')")
+			fits(p)
+			p.picture("report-" + name + "-" + screen.name)
+		}
+		p.visit(address(t, acme, reportPath(tableID)+"?params[age]=500"))
+		p.picture("report-nothing-" + screen.name)
+	}
+	b.quiet()
+}
+
+// TestBrowserSecureReport: changed values keep the token, and no request tells it as its referrer.
+func TestBrowserSecureReport(t *testing.T) {
+	t.Parallel()
+	b := launch(t)
+	g, acme := start(t)
+	fillReports(t, acme)
+	token, _ := share(t, acme, "FR")
+	for _, screen := range screens() {
+		p := b.tab(screen)
+		p.visit(address(t, acme, reportPath(secureID)+"?token="+token))
+		fits(p)
+		p.picture("report-secure-" + screen.name)
+		p.value("document.querySelector('input[type=number]').focus(); document.activeElement.select()")
+		p.write("60")
+		p.enter()
+		p.wait("new URLSearchParams(location.search).get('params[age]') === '60' && document.querySelector('input[type=number]')?.value === '60'")
+		if got := p.value("new URLSearchParams(location.search).get('token')"); got != token {
+			t.Errorf("the form lost the token: %q", got)
+		}
+		if got := p.value("document.referrer"); got != "" {
+			t.Errorf("the page before is told to be %s", got)
+		}
+		if p.value("[...document.querySelectorAll('tbody tr')].every(r => Number(r.cells[2].textContent) >= 60)") != "true" {
+			t.Error("the value was not used")
+		}
+	}
+	b.quiet()
+	if strings.Contains(g.Log.String(), token) {
+		t.Error("the log holds the token")
+	}
+}

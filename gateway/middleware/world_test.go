@@ -1,0 +1,155 @@
+package middleware_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"tenantry/backends/store"
+	"tenantry/backends/store/sqlite"
+	"tenantry/crypto/keyring"
+	"tenantry/gateway/api"
+	"tenantry/gateway/audit"
+	"tenantry/gateway/middleware"
+	"tenantry/tenants"
+)
+
+const internalError = `{"status":"failed","message":"Internal error","data":[]}`
+
+// world is a pipeline over a real store with one organization, acme.
+type world struct {
+	*middleware.Pipeline
+	engine   *sqlite.Engine
+	tenant   *tenants.Tenant
+	audit    *audit.Log
+	registry *prometheus.Registry
+	log      *logBuffer
+}
+
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+type fakeKeys map[string]*tenants.Principal
+
+func (k fakeKeys) Authenticate(_ context.Context, _ *tenants.Tenant, token string, _ netip.Addr) (*tenants.Principal, error) {
+	if token == "down" {
+		return nil, fmt.Errorf("redis and store: %w", tenants.ErrUnavailable)
+	}
+	if p := k[token]; p != nil {
+		return p, nil
+	}
+	return nil, fmt.Errorf("unknown key: %w", tenants.ErrDenied)
+}
+
+type fakeSessions map[string]*tenants.Principal
+
+func (s fakeSessions) Lookup(_ context.Context, _ *tenants.Tenant, token string) (*tenants.Principal, error) {
+	if p := s[token]; p != nil {
+		return p, nil
+	}
+	return nil, fmt.Errorf("unknown session: %w", tenants.ErrDenied)
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	log, err := audit.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds, err := tenants.NewKinds()
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine, err := sqlite.Open(t.Context(), sqlite.Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = engine.Close() }) // a test may have closed it
+	ring, err := keyring.Create(filepath.Join(t.TempDir(), "keyring.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := store.New(store.Options{Engine: engine, Control: kinds.Specs(), Tenant: log.Specs()})
+	directory, err := tenants.NewDirectory(t.Context(), tenants.DirectoryOptions{Store: s, Kinds: kinds, Keyring: ring})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tenant, err := directory.Create(t.Context(), tenants.NewOrganization{Slug: "acme", Name: "Acme", Features: map[string]bool{tenants.FeatureTeams: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{engine: engine, tenant: tenant, audit: log, registry: prometheus.NewRegistry(), log: &logBuffer{}}
+	w.Pipeline = middleware.New(middleware.Options{
+		Tenants: directory, Audit: log, Log: slog.New(slog.NewJSONHandler(w.log, nil)), Metrics: middleware.NewMetrics(w.registry), LogRequests: true,
+		Keys: fakeKeys{
+			"full":    {Kind: tenants.ServiceAccount, KeyID: "k1", KeyKind: tenants.ServerFull, Permissions: []tenants.Permission{tenants.Contacts}},
+			"read":    {Kind: tenants.ServiceAccount, KeyID: "k2", KeyKind: tenants.ServerRead},
+			"browser": {Kind: tenants.ServiceAccount, KeyID: "k3", KeyKind: tenants.Browser, Origins: []string{"https://shop.example"}},
+		},
+		Sessions: fakeSessions{"ada": {Kind: tenants.Person, UserID: 7}},
+		Cookie:   "session", BaseURL: func(slug string) string { return "http://" + slug + ".localhost" },
+	})
+	return w
+}
+
+func row(change func(*api.Operation)) *api.Operation {
+	o := &api.Operation{
+		Name: "things.get", Method: http.MethodGet, Credentials: api.Key | api.Session, Kinds: api.ServerKeys, Rule: api.AnyCaller(), Message: "Thing found",
+		Handler: func(context.Context, *api.Call) (api.Result, error) {
+			return api.Result{Data: map[string]int{"n": 1}}, nil
+		},
+	}
+	if change != nil {
+		change(o)
+	}
+	return o
+}
+
+func (w *world) serve(t *testing.T, o *api.Operation, change func(*http.Request)) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), o.Method, "/api/things", nil)
+	r.Host = "acme.localhost"
+	r.Header.Set(middleware.KeyHeader, "full")
+	if change != nil {
+		change(r)
+	}
+	rec := httptest.NewRecorder()
+	w.Serve(o, rec, r, func(string) string { return "" })
+	return rec
+}
+
+// envelope fails the test where the answer is not exactly the three keys.
+func envelope(t *testing.T, rec *httptest.ResponseRecorder) (status, message string) {
+	t.Helper()
+	var e map[string]any
+	if err := json.Unmarshal(rec.Body.Bytes(), &e); err != nil || len(e) != 3 || e["data"] == nil {
+		t.Fatalf("no envelope: %v %s", err, rec.Body)
+	}
+	status, _ = e["status"].(string)
+	message, _ = e["message"].(string)
+	return status, message
+}

@@ -1,0 +1,172 @@
+package gateway_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"tenantry/gateway/control"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/gateway/transfer"
+)
+
+// silence is a listener that nobody may call.
+func silence(t testing.TB) (addr string) {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var calls atomic.Int64
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			calls.Add(1)
+			_ = c.Close()
+		}
+	}()
+	t.Cleanup(func() {
+		_ = l.Close()
+		<-done
+		if n := calls.Load(); n > 0 {
+			t.Errorf("%d calls went out", n)
+		}
+	})
+	return l.Addr().String()
+}
+
+func TestI8_FileAddressesStayOnTheFileHost(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.a
+	outside := silence(t)
+	for n, hash := range []string{
+		"http://" + outside + "/x", "//" + outside + "/x", "../../../etc/passwd", "..", "javascript:alert(1)", "x?y=z#w", "a b", "%2e%2e/x", "\\\\" + outside + "\\x", "x@" + outside,
+	} {
+		raw, _ := json.Marshal(map[string]any{
+			"kind": "file", "id": p.id(400 + n), "pid": fmt.Sprintf("file%d", n), "filename": "f", "mimetype": "text/plain", "hash": hash, "folder_id": p.ids[refParent], "url": "http://" + outside + "/url",
+		})
+		_, _ = w.App.Transfer().Import(t.Context(), p.Tenant(t), transfer.BytesSource(append(raw, '\n')), transfer.ImportOptions{}) // refused or not
+	}
+	own, err := url.Parse("http://" + p.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := p.Get(t, p.key, "/api/files/folders/"+p.ids[refParent])
+	files, _ := a.Field("files").([]any)
+	for _, f := range files {
+		m, _ := f.(map[string]any)
+		text, _ := m["url"].(string)
+		if text == "" {
+			continue
+		}
+		u, err := url.Parse(text)
+		if err != nil || u.Hostname() != own.Hostname() || !strings.HasPrefix(u.EscapedPath(), "/files/") || strings.Count(u.EscapedPath(), "/") != 2 || u.RawQuery != "" || u.Fragment != "" || strings.HasSuffix(u.Path, "/..") {
+			t.Errorf("the address %q, %v", text, err)
+		}
+	}
+}
+
+func TestI10_PageExtremes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.a
+	get := func(query string) *gatewaytest.Answer {
+		return p.Get(t, p.key, "/api/files/folders/"+p.ids[refFolder]+"?"+query)
+	}
+	for _, bad := range []string{"0", "-1", "-0.5", "1.5", "", "%201", "1%20", "0x1", "1e3", "1_000", "%EF%BC%91", "NaN", "Infinity", "null", "true", "1000000001", "9223372036854775807", "9223372036854775808", "-9223372036854775808", strings.Repeat("9", 1000)} {
+		a := get("page=" + bad)
+		if a.Code != http.StatusUnprocessableEntity {
+			t.Errorf("page=%.30s: %d %.200s", bad, a.Code, a.Body)
+		}
+		if strings.HasPrefix(bad, "1000000001") || bad == "9223372036854775807" {
+			continue
+		}
+		if a := get("page=1&per_page=" + bad); a.Code != http.StatusUnprocessableEntity {
+			t.Errorf("per_page=%.30s: %d %.200s", bad, a.Code, a.Body)
+		}
+	}
+	for _, query := range []string{"page=1000000000", "page=1000000000&per_page=4611686018427387904", "page=2&per_page=1000000"} {
+		a := get(query)
+		files, _ := a.Field("files").(map[string]any)
+		if results, _ := files["results"].([]any); a.Code != http.StatusOK || files == nil || len(results) != 0 || fmt.Sprint(files["count"]) != "4" {
+			t.Errorf("%s: %d %.300s", query, a.Code, a.Body)
+		}
+	}
+}
+
+func TestI11_ProviderIsANameNotAnAddress(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.a
+	outside := silence(t)
+	providers := []string{"other"}
+	if _, err := w.Commands.UpdateOrganization(t.Context(), control.OrganizationChange{Slug: p.Slug, Providers: &providers}); err != nil {
+		t.Fatal(err)
+	}
+	for _, provider := range []string{
+		"http://" + outside + "/", "https://" + outside + "/", "//" + outside, outside, "file:///etc/passwd", "/etc/passwd", "../store", "store/../x", "STORE", "store ", " store", "store\n", "other", "nobody", strings.Repeat("s", 10_000), "gopher://" + outside, "http://" + outside + "@store", "[::1]:80", "${store}", "redis://" + outside,
+	} {
+		wantRefused(t, "provider "+provider[:min(40, len(provider))], p.Get(t, "", "/api/reports/shared/"+p.ids[refPID]+"?data=1&provider="+url.QueryEscape(provider)))
+	}
+	if a := p.Get(t, "", "/api/reports/shared/"+p.ids[refPID]+"?data=1&provider=store"); a.Status != "ok" {
+		t.Errorf("the built-in provider: %d %.200s", a.Code, a.Body)
+	}
+}
+
+func TestD4_OneOfManyCreatesOfOneName(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.a
+	const callers = 32
+	for round, body := range []func(int) map[string]any{
+		func(int) map[string]any {
+			return map[string]any{"name": "race", "label": "Race", "label_plural": "Races"}
+		},
+		func(i int) map[string]any {
+			return map[string]any{"name": "same", "label": fmt.Sprintf("L%d", i), "label_plural": fmt.Sprintf("P%d", i)}
+		},
+		func(i int) map[string]any {
+			return map[string]any{"name": fmt.Sprintf("n%d", i), "label": "Same label", "label_plural": fmt.Sprintf("Q%d", i)}
+		},
+	} {
+		codes := make([]*gatewaytest.Answer, callers)
+		var wg sync.WaitGroup
+		begin := make(chan struct{})
+		for i := range callers {
+			wg.Go(func() {
+				<-begin
+				codes[i] = p.Do(t, http.MethodPost, "/api/custom/objects", gatewaytest.WithKey(p.key), gatewaytest.JSON(body(i)))
+			})
+		}
+		close(begin)
+		wg.Wait()
+		made := 0
+		for _, a := range codes {
+			switch {
+			case a.Code == http.StatusOK && a.Status == "ok":
+				made++
+			case a.Code != http.StatusConflict || !strings.Contains(a.Text(), `"code":"duplicate"`):
+				t.Errorf("round %d: %d %.200s", round, a.Code, a.Body)
+			}
+		}
+		if made != 1 {
+			t.Errorf("round %d: %d were created, want 1", round, made)
+		}
+	}
+	exported := p.export(t)
+	if n := strings.Count(exported, `"kind":"custom_object"`); n != 4 {
+		t.Errorf("%d custom objects, want one and three", n)
+	}
+}

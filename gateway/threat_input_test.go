@@ -1,0 +1,459 @@
+package gateway_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"tenantry/gateway/api"
+	"tenantry/gateway/gatewaytest"
+)
+
+// showFor returns a credential of the party with which the operation is answered.
+func (p *party) showFor(op *api.Operation) gatewaytest.Request {
+	switch {
+	case op.Rule.IsAdminOnly(), op.Credentials&(api.Key|api.Session) == api.Session:
+		return gatewaytest.Cookie(p.adminCookie)
+	case op.Credentials&api.Key != 0:
+		return gatewaytest.WithKey(p.key)
+	}
+	return func(*http.Request) {}
+}
+
+// sampled builds a good request for the operation's first path, with all of its query or none.
+func (w *world) sampled(op *api.Operation, p *party, withQuery bool) ask {
+	return w.build(op, op.Path, samples()[op.Name], p.own, func(string) bool { return withQuery })
+}
+
+// and appends to a request's query.
+func (q ask) and(query string) string {
+	if strings.Contains(q.target, "?") {
+		return q.target + "&" + query
+	}
+	return q.target + "?" + query
+}
+
+func TestI1_OperatorsFromOutside(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.a
+	for _, query := range []string{
+		"filters[$where]=1", "filters[$where]=sleep(1000)", "filters[$expr]=1", "filters[$or][0][country]=DE", "filters[$and][0][country]=DE", "filters[$nor][0][country]=DE", "filters[$not][country]=DE", "filters[$text]=x", "filters[$jsonSchema]=x", "filters[$comment]=x",
+		"filters[email][$regex]=.*", "filters[email][$ne]=x", "filters[email][$gt]=", "filters[email][$in][]=x", "filters[email][$exists]=true", "filters[email][$type]=2", "filters[email][$where]=1", "filters[email][regex]=.*", "filters[email][like]=%25", "filters[email][$options]=i", "filters[email][not][eq]=x",
+		"filters[__proto__]=1", "filters[__proto__][x]=1", "filters[constructor]=1", "filters[constructor][prototype]=1", "filters[prototype]=1", "filters[toString]=1",
+		"filters[a.b]=1", "filters[fields.plan]=1", "filters[email.x]=1", "filters[.email]=1", "filters[email.]=1", "filters[$email]=1", "filters[email$]=1", "filters[_id]=1", "filters[id]=1", "filters[org_id]=1", "filters[rev]=1", "filters[body]=x", "filters[f_email]=x", "filters[teams]=x", "filters[deleted]=true",
+		"filters['email']=x", "filters[\"email\"]=x", "filters[email'--]=x", "filters[email%20OR%201=1]=x", "filters[email)]=x", "filters[*]=x", "filters[%20email]=x", "filters[EMAIL]=x", "filters[Email]=x", "filters[email%00]=x",
+		"filters[email", "filters[email]]=x", "filters[[email]=x", "filters]email[=x", "filters[email]x=1", "filters[email][eq=x", "filters[]=x", "filters[][]=x", "filters[][email]=x", "filters[or]=x", "filters[or][]=x", "filters[or][0]=x", "filters[or][a][email]=x", "filters[or][-1][email]=x", "filters[or][0][or][0][email]=x", "filters[or][00][email]=x", "filters[or][0][$where]=x",
+		"filters[email][eq][eq]=x", "filters[email][eq][a][b][c][d]=x", "filters=x", "filters={\"$where\":\"1\"}", "filters[created_at]=x", "filters[created_at][gt]=x", "filters[email][exists]=maybe", "filters[email]=a&filters=",
+		"filters[email][gt]=a&filters[email][gt]=b", "filters[country][in]=DE&filters[country]=FR&filters[country]=ES", strings.Repeat("filters[email][ne]=x&", 60) + "filters[email][ne]=x",
+	} {
+		a := p.Get(t, p.key, "/api/campaigns/count?"+query)
+		wantRefused(t, query, a)
+		if strings.Contains(a.Text(), `"count"`) {
+			t.Errorf("%s counts: %s", query, a.Body)
+		}
+	}
+	// As values they are texts like any other.
+	for _, v := range []string{"$where", "{\"$ne\":null}", "' OR '1'='1", "\" OR 1=1 --", "%25", "_", ".*", "${7*7}", "{{7*7}}", "*", "\\", "'; DROP TABLE x; --", "[object Object]"} {
+		for _, op := range []string{"", "[contains]", "[starts_with]", "[in][]"} {
+			if a := p.Get(t, p.key, "/api/campaigns/count?filters[email]"+op+"="+url.QueryEscape(v)); a.Code != http.StatusOK || a.DataJSON() != `{"count":0}` && v != "_" {
+				t.Errorf("the value %q%s: %d %.200s", v, op, a.Code, a.Body)
+			}
+		}
+	}
+	if a := p.Get(t, p.key, "/api/campaigns/count?filters[email][contains]=_"); a.DataJSON() != `{"count":0}` {
+		t.Errorf("an underscore is a wildcard: %s", a.Body)
+	}
+}
+
+func malformedQueries() []string {
+	return []string{
+		"%zz=1", "a=%zz", "a=%", "a=%4", "a;b=1", "a=1;b=2", ";", "%ff=1", "a=%ff", "a=%c0%af", "a=%00", "%00=1", "a=%ed%a0%80", "a[=1", "a]=1", "a[b=1", "a[b]]=1", "a[[b]]=1", "a[b]c=1", "[a]=1", "a[b][c][d][e][f][g]=1",
+		strings.Repeat("a=1&", 1000) + "a=1", "a=" + strings.Repeat("b", 129<<10),
+	}
+}
+
+func TestI2_MalformedQueryIsNeverDropped(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, op := range w.App.Operations() {
+		if samples()[op.Name].slow {
+			continue // the same pipeline; below
+		}
+		for _, p := range []*party{w.a} {
+			q := w.sampled(&op, p, false)
+			for _, bad := range malformedQueries() {
+				a := p.Do(t, q.method, q.and(bad), append(slices.Clone(q.changes), p.showFor(&op))...)
+				if a.Code != http.StatusBadRequest || a.Status != "failed" || strings.Contains(a.Text(), p.mark) {
+					t.Errorf("%s ?%.40s: %d %.200s", op.Name, bad, a.Code, a.Body)
+				}
+				wantPlain(t, op.Name+" ?"+bad[:min(40, len(bad))], a)
+			}
+		}
+	}
+	for _, query := range []string{"filters[country]=DE&%zz", "filters[country]=DE;x", "filters[country=DE", "filters[country]=%ff", "filters%5Bcountry=DE"} {
+		a := w.a.Get(t, w.a.key, "/api/campaigns/count?"+query)
+		wantRefused(t, query, a)
+		if strings.Contains(a.Text(), `"count"`) {
+			t.Errorf("%s counts: %s", query, a.Body)
+		}
+	}
+}
+
+// wrongFor returns JSON values that are not of the shape.
+func wrongFor(shape api.Shape) []string {
+	wrong := map[string]string{
+		"object": `{"$ne":null}`, "empty object": `{}`, "array": `["a"]`, "empty array": `[]`, "null": `null`, "number": `1`, "fraction": `1.5`, "boolean": `true`, "string": `"x"`, "long number": `123456789012345678901234567890`, "array of objects": `[{"$gt":""}]`,
+	}
+	switch shape {
+	case api.Text:
+		delete(wrong, "string")
+	case api.Object:
+		delete(wrong, "object")
+		delete(wrong, "empty object")
+	case api.Integer:
+		delete(wrong, "number")
+	case api.Boolean:
+		delete(wrong, "boolean")
+	case api.List:
+		delete(wrong, "array")
+		delete(wrong, "empty array")
+		delete(wrong, "array of objects")
+	}
+	out := make([]string, 0, len(wrong))
+	for _, v := range wrong {
+		out = append(out, v)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func TestI3_WrongTypesEverywhere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.a
+	before := p.export(t)
+	bodies, queries := 0, 0
+	refuse := func(what string, op *api.Operation, target string, changes ...gatewaytest.Request) {
+		t.Helper()
+		wantRefused(t, what, p.Do(t, op.Method, target, append(changes, p.showFor(op))...))
+	}
+	for _, op := range w.App.Operations() {
+		s := samples()[op.Name]
+		q := w.sampled(&op, p, false)
+		for _, field := range op.Body {
+			for _, wrong := range wrongFor(field.Shape) {
+				body := map[string]any{}
+				for name, v := range s.body {
+					if r, ok := v.(ref); ok {
+						v = p.ids[r]
+					}
+					body[name] = v
+				}
+				body[field.Name] = json.RawMessage(wrong)
+				refuse(fmt.Sprintf("%s, %s: %s", op.Name, field.Name, wrong), &op, q.target, gatewaytest.JSON(body))
+				bodies++
+			}
+		}
+		if op.Body != nil {
+			for _, whole := range []string{`[]`, `"x"`, `null`, `1`, `true`, `[{}]`, ``, ` `, `{`, `{}{}`, `{},`, `{"a":1,}`, `{'a':1}`, `{a:1}`, `NaN`, `{"a":NaN}`, `{"a":01}`, "\x00", `{"a":"` + "\x01" + `"}`} {
+				refuse(fmt.Sprintf("%s with the body %q", op.Name, whole), &op, q.target, gatewaytest.Body("application/json", whole))
+			}
+		}
+		for _, param := range op.Params {
+			if param.In != api.InQuery {
+				continue
+			}
+			for _, bad := range []string{"%s[]=a", "%s[0]=a", "%s[a]=a", "%s[$ne]=a", "%s[]=a&%[1]s[]=b", "%s=a&%[1]s=b", "%s=a&%[1]s[]=b", "%s[a][b]=c"} {
+				if param.Shape == api.Tree && !strings.HasPrefix(bad, "%s=a") {
+					continue // see I1 and J3
+				}
+				refuse(op.Name+" ?"+fmt.Sprintf(bad, param.Name), &op, q.and(fmt.Sprintf(bad, param.Name)), q.changes...)
+				queries++
+			}
+		}
+	}
+	if bodies < 80 || queries < 80 {
+		t.Errorf("%d bodies and %d queries", bodies, queries)
+	}
+	// What stands inside objects.
+	form, _ := w.operation("forms.update")
+	inside := []string{}
+	for _, wrong := range wrongFor(api.Text) {
+		inside = append(inside, `{"schema":{"a":{"title":`+wrong+`,"type":"Text"}}}`, `{"schema":{"a":{"title":"A","type":`+wrong+`}}}`, `{"email_alerts":{"subject":`+wrong+`}}`, `{"email_alerts":{"recipients":[`+wrong+`]}}`)
+	}
+	for _, wrong := range wrongFor(api.Object) {
+		inside = append(inside, `{"schema":{"a":`+wrong+`}}`)
+	}
+	for _, wrong := range wrongFor(api.Boolean) {
+		inside = append(inside, `{"schema":{"a":{"title":"A","type":"Text","required":`+wrong+`}}}`, `{"email_alerts":{"enabled":`+wrong+`}}`)
+	}
+	for _, wrong := range wrongFor(api.List) {
+		inside = append(inside, `{"email_alerts":{"recipients":`+wrong+`}}`)
+	}
+	for _, body := range inside {
+		refuse(body, &form, "/api/form/collections/"+p.ids[refForm], gatewaytest.Body("application/json", body))
+	}
+	create, _ := w.operation("objects.create")
+	for _, body := range inside {
+		if schema := strings.TrimPrefix(body, "{"); strings.HasPrefix(schema, `"schema"`) {
+			refuse("creating with "+body, &create, "/api/custom/objects", gatewaytest.Body("application/json", `{"name":"n","label":"l","label_plural":"p",`+schema))
+		}
+	}
+	if p.export(t) != before {
+		t.Error("refused input changed the organization")
+	}
+}
+
+func (w *world) operation(name string) (api.Operation, bool) {
+	for _, op := range w.App.Operations() {
+		if op.Name == name {
+			return op, true
+		}
+	}
+	return api.Operation{}, false
+}
+
+func TestI4_OddJSONHasFixedAnswers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.a
+	post := func(body string) *gatewaytest.Answer {
+		return p.Do(t, http.MethodPost, "/api/custom/objects", gatewaytest.WithKey(p.key), gatewaytest.Body("application/json", body))
+	}
+	rest := `"label":"L","label_plural":"P"`
+	for _, c := range []struct {
+		body, message, ignored string
+		code                   int
+	}{
+		{`{"name":"a","name":"b",` + rest + `}`, `The body gives the name "name" twice in one object, at byte 18`, "", 400},
+		{`{"schema":{"a":{"title":"x","title":"y","type":"Text"}},"name":"a",` + rest + `}`, `The body gives the name "title" twice in one object, at byte 35`, "", 400},
+		{`{"name":"a","n\u0061me":"b",` + rest + `}`, `The body gives the name "name" twice in one object, at byte 23`, "", 400},
+		{`{"NAME":"a",` + rest + `}`, `Validation failed: name is required`, "NAME", 422},
+		{`{"ſchema":{},"name":"a",` + rest + `} x`, `The body has bytes after its JSON value, at byte 58`, "", 400},
+		{"\ufeff" + `{"name":"a",` + rest + `}`, `The body starts with a byte order mark; send plain UTF-8`, "", 400},
+		{`{"name":"a","x":` + strings.Repeat("[", 32) + strings.Repeat("]", 32) + `,` + rest + `}`, `The body nests deeper than 32 levels`, "", 400},
+		{`{"x":` + strings.Repeat("[", 500_000), `The body nests deeper than 32 levels`, "", 400},
+		{"{\"name\":\"\xff\"," + rest + `}`, `The body is not valid UTF-8`, "", 400},
+		{`{"name":"a\u0000b",` + rest + `}`, `The body contains a NUL character, at byte 17`, "", 400},
+		{`{"n\u0000":"a",` + rest + `}`, `The body contains a NUL character, at byte 10`, "", 400},
+		{`{"name":"a",` + rest + `}{}`, `The body has bytes after its JSON value, at byte 42`, "", 400},
+		{`{"name":"a",` + rest, `The body is not valid JSON: it ends too early, after byte 42`, "", 400},
+	} {
+		a := post(c.body)
+		// Where in the body, is told as the JSON reader has it.
+		cut := func(s string) string { head, _, _ := strings.Cut(s, ", at byte"); return head }
+		if a.Code != c.code || cut(a.Message) != cut(c.message) || a.Header.Get("X-Ignored") != c.ignored {
+			t.Errorf("%.80q: %d %q %q, want %d %q %q", c.body, a.Code, a.Message, a.Header.Get("X-Ignored"), c.code, c.message, c.ignored)
+		}
+		wantPlain(t, c.body[:min(60, len(c.body))], a)
+	}
+	if a := post(`{"ſchema":{"a":{"title":"A","type":"Text"}},"name":"long_s",` + rest + `}`); a.Code != http.StatusOK || a.Header.Get("X-Ignored") != "%C5%BFchema" {
+		t.Errorf("a name that folds to schema: %d %s %v", a.Code, a.Body, a.Header["X-Ignored"])
+	}
+	if a := p.Get(t, p.key, "/api/custom/objects/schema?name=long_s"); a.Code != http.StatusOK || strings.Contains(a.Text(), `"a":`) {
+		t.Errorf("a name that folds to schema was read: %s", a.Body)
+	}
+	// Numbers that a double cannot hold come back as they were.
+	update := func(body string) *gatewaytest.Answer {
+		return p.Do(t, http.MethodPut, "/api/form/collections/"+p.ids[refForm], gatewaytest.WithKey(p.key), gatewaytest.Body("application/json", body))
+	}
+	for _, number := range []string{"9007199254740993", "-9007199254740993", "0.1", "1e2", "12345678901234567890", "1.0"} {
+		for range 2 {
+			a := update(`{"email_alerts":{"limit":` + number + `}}`)
+			if a.Code != http.StatusOK || !strings.Contains(a.Text(), `"email_alerts":{"limit":`+number+`}`) {
+				t.Errorf("%s: %d %s", number, a.Code, a.Body)
+			}
+			if a = update(`{}`); !strings.Contains(a.Text(), `"email_alerts":{"limit":`+number+`}`) {
+				t.Errorf("%s, read again: %d %s", number, a.Code, a.Body)
+			}
+		}
+	}
+}
+
+func TestI5_MassAssignment(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.a
+	intruders := map[string]any{
+		"org_id": 424242, "user_id": 434343, "standalone": true, "id": "feedfeedfeedfeedfeedfeed", "_id": "feedfeedfeedfeedfeedfeed", "created_at": "1999-01-02T03:04:05.678Z", "updated_at": "1999-01-02T03:04:05.678Z",
+		"locked": true, "deleted": true, "rev": 454545, "external_id": "intruder-external", "external_created_at": "intruder-created", "external_updated_at": "intruder-updated", "pid": "intruder-pid", "secrets": map[string]any{"x": "intruder-secret"}, "hash": "intruder-hash",
+		"slug": "intruder-slug", "admin": true, "roles": []string{"admin"}, "permissions": []string{"manage_keys"},
+	}
+	formLine := func() map[string]any {
+		for line := range strings.Lines(p.export(t)) {
+			var m map[string]any
+			if err := json.Unmarshal([]byte(line), &m); err == nil && m["kind"] == "form_collection" && m["id"] == p.ids[refForm] {
+				for _, name := range []string{"name", "label", "label_plural", "schema", "email_alerts", "updated_at"} {
+					delete(m, name) // what the operation may change
+				}
+				return m
+			}
+		}
+		t.Fatal("the form is not in the export")
+		return nil
+	}
+	before := formLine()
+	tried := 0
+	for _, op := range w.App.Operations() {
+		if op.Body == nil {
+			continue
+		}
+		s := samples()[op.Name]
+		tried++
+		for _, strictly := range []bool{true, false} {
+			exported := p.export(t)
+			q := w.sampled(&op, p, false)
+			body := map[string]any{}
+			n := fmt.Sprintf("%06d", w.n.Add(1))
+			for name, v := range s.body {
+				switch x := v.(type) {
+				case ref:
+					v = p.ids[x]
+				case string:
+					v = strings.ReplaceAll(x, "{n}", n)
+				}
+				body[name] = v
+			}
+			for name, v := range intruders {
+				body[name] = v
+			}
+			if schema, ok := body["schema"].(map[string]any); ok {
+				body["schema"] = map[string]any{"species": map[string]any{"title": "Species", "type": "Text", "locked": true, "id": "intruder-field"}}
+				_ = schema
+			}
+			changes := []gatewaytest.Request{gatewaytest.JSON(body), p.showFor(&op)}
+			if strictly {
+				changes = append(changes, gatewaytest.Header("Prefer", "handling=strict"))
+			}
+			a := p.Do(t, op.Method, q.target+"?org_id=424242&user_id=434343&standalone=1", changes...)
+			if strictly {
+				if a.Code != http.StatusBadRequest {
+					t.Errorf("%s, strictly: %d %.300s", op.Name, a.Code, a.Body)
+				}
+				if p.export(t) != exported {
+					t.Errorf("%s, strictly refused, changed something", op.Name)
+				}
+				continue
+			}
+			if a.Status != "ok" {
+				t.Errorf("%s: %d %.300s", op.Name, a.Code, a.Body)
+			}
+			if a.Header.Get("X-Ignored") == "" {
+				t.Errorf("%s names nothing in X-Ignored", op.Name)
+			}
+			for _, text := range []string{a.Text(), p.export(t)} {
+				for _, sentinel := range []string{"424242", "434343", "454545", "feedfeed", "1999-01-02", "intruder", `"locked":true,"title":"Species"`} {
+					if strings.Contains(text, sentinel) {
+						t.Errorf("%s took %s: %.300s", op.Name, sentinel, text)
+					}
+				}
+			}
+		}
+	}
+	if tried < 4 {
+		t.Errorf("%d operations with a body", tried)
+	}
+	if after := formLine(); fmt.Sprint(after) != fmt.Sprint(before) {
+		t.Errorf("the form became\n%v, it was\n%v", after, before)
+	}
+	if a := p.Do(t, http.MethodPut, "/api/form/collections/"+p.ids[refForm], gatewaytest.WithKey(p.key), gatewaytest.JSON(map[string]any{"label": "Still mine"})); a.Status != "ok" {
+		t.Errorf("the form cannot be updated any more: %d %.200s", a.Code, a.Body)
+	}
+	a := p.Get(t, p.key, "/api/form/collections/schema?id="+p.ids[refForm])
+	if species := fmt.Sprint(a.Field("schema")); strings.Count(species, "locked:true") != 1 {
+		t.Errorf("a field was locked from outside: %s", a.Body)
+	}
+}
+
+func TestI6_OddIdentifiers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.a
+	for _, op := range w.App.Operations() {
+		s := samples()[op.Name]
+		for name, r := range s.path {
+			good, path := p.ids[r], op.Path
+			for _, other := range op.Aliases {
+				if !strings.Contains(path, "{"+name+"}") {
+					path = other
+				}
+			}
+			odd := []string{
+				"%2F", "%2f..%2f" + good, "..", "%2e%2e", "..%2f..%2f", good + "%2F", "%2F" + good, good + "%00", "%00", good + "%0a", good + "%20", "%20" + good, good + ".", good + ";x", good + "%3Fx", good + "%23", good + ",", strings.Repeat("a", 10_000), "%F0%9F%92%A5", "%ff", "%c0%af",
+				"null", "undefined", "0", "-1", "1e3", "*", "%24ne", "%7B%22%24ne%22%3Anull%7D", "[object%20Object]", good + good, "%E2%80%8B" + good, "'%20OR%201=1--", "%252F",
+			}
+			if isID(good) {
+				odd = append(odd, strings.ToUpper(good), good[:23], good+"0", "0x"+good)
+			}
+			if r == refUser {
+				odd = append(odd, "+"+good, "0"+good, good+".0", "9223372036854775808", strings.Repeat("9", 400), "７００１", "1_0")
+			}
+			for _, id := range odd {
+				q := w.build(&op, path, s, func(at slot) (string, bool) {
+					if at.name == "path "+name {
+						return "ODDIDENTIFIER", true
+					}
+					return p.own(at)
+				}, func(name string) bool { return name == "field" })
+				target := strings.Replace(q.target, "ODDIDENTIFIER", id, 1)
+				if op.Name == "reports.revoke_share" && name == "token_id" && strings.Trim(id, "abcdefghijklmnopqrstuvwxyz0123456789-_ABCDEFGHIJKLMNOPQRSTUVWXYZ") == "" && len(id) <= 128 {
+					continue // every text of that form can be the identifier of a token
+				}
+				a := p.Do(t, q.method, target, append(slices.Clone(q.changes), p.showFor(&op))...)
+				what := fmt.Sprintf("%s with the %s %.60q", op.Name, name, id)
+				if a.Code >= 500 || a.Code >= 300 && a.Code < 400 || a.Code == http.StatusOK && a.Status != "failed" || strings.Contains(a.Text(), p.mark) {
+					t.Errorf("%s: %d %.300s", what, a.Code, a.Body)
+				}
+				wantPlain(t, what, a)
+			}
+		}
+	}
+}
+
+func TestI9_EveryFailureIsTheEnvelope(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.a
+	for _, op := range w.App.Operations() {
+		q := w.sampled(&op, p, false)
+		allowed := []string{}
+		for _, other := range w.App.Operations() {
+			if other.Path == op.Path {
+				allowed = append(allowed, other.Method)
+			}
+		}
+		for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND", "FOO"} {
+			if slices.Contains(allowed, method) {
+				continue
+			}
+			// Not through the document: by it, a path of fixed text may be another's with a parameter.
+			a := w.unchecked(t, method, p.Host, q.target, gatewaytest.WithKey(p.key))
+			what := method + " " + op.Path
+			wantPlain(t, what, a)
+			known := method != "PROPFIND" && method != "FOO"
+			if known && (a.Code != http.StatusMethodNotAllowed || a.Header.Get("Allow") == "") || a.Code < 400 {
+				t.Errorf("%s: %d %v %.200s", what, a.Code, a.Header, a.Body)
+			}
+		}
+		if op.Body != nil {
+			huge := `{"x":"` + strings.Repeat("a", int(op.BodyMax())) + `"}`
+			a := p.Do(t, op.Method, q.target, p.showFor(&op), gatewaytest.Body("application/json", huge))
+			if a.Code != http.StatusRequestEntityTooLarge {
+				t.Errorf("%s with a body too large: %d %.200s", op.Name, a.Code, a.Body)
+			}
+			wantPlain(t, op.Name+", too large", a)
+		}
+	}
+	for _, path := range []string{"/api", "/api/", "/auth", "/auth/", "/api/nothing", "/auth/nothing", "/api/files", "/api/files/", "/api//files/x", "/api/files/folders", "/api/files/folders/", "/api/users/1/2/3", "/api/../api/users/1x", "/api/%2e%2e/x"} {
+		a := p.Get(t, p.key, path)
+		if a.Code < 400 || a.Code > 499 {
+			t.Errorf("%s: %d %.200s", path, a.Code, a.Body)
+		}
+		wantPlain(t, path, a)
+	}
+}

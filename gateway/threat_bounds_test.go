@@ -48,16 +48,23 @@ func silence(t testing.TB) (addr string) {
 
 func TestI8_FileAddressesStayOnTheFileHost(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newQuietWorld(t)
 	p := w.a
 	outside := silence(t)
+	stored := 0
 	for n, hash := range []string{
 		"http://" + outside + "/x", "//" + outside + "/x", "../../../etc/passwd", "..", "javascript:alert(1)", "x?y=z#w", "a b", "%2e%2e/x", "\\\\" + outside + "\\x", "x@" + outside,
 	} {
 		raw, _ := json.Marshal(map[string]any{
-			"kind": "file", "id": p.id(400 + n), "pid": fmt.Sprintf("file%d", n), "filename": "f", "mimetype": "text/plain", "hash": hash, "folder_id": p.ids[refParent], "url": "http://" + outside + "/url",
+			"kind": "file", "id": p.id(400 + n), "pid": fmt.Sprintf("file%d", n), "filename": "f", "mimetype": "text/plain", "hash": hash, "folder_id": p.ids[refParent],
 		})
-		_, _ = w.App.Transfer().Import(t.Context(), p.Tenant(t), transfer.BytesSource(append(raw, '\n')), transfer.ImportOptions{}) // refused or not
+		if _, err := w.App.Transfer().Import(t.Context(), p.Tenant(t), transfer.BytesSource(append(raw, '\n')), transfer.ImportOptions{}); err == nil {
+			stored++
+		}
+	}
+	withURL := `{"kind":"file","id":"` + p.id(499) + `","pid":"withurl","filename":"f","mimetype":"text/plain","folder_id":"` + p.ids[refParent] + `","url":"http://` + outside + `/url"}`
+	if _, err := w.App.Transfer().Import(t.Context(), p.Tenant(t), transfer.BytesSource([]byte(withURL+"\n")), transfer.ImportOptions{}); err == nil {
+		stored++ // shown below, with an address of the file host or none
 	}
 	own, err := url.Parse("http://" + p.Host)
 	if err != nil {
@@ -65,6 +72,9 @@ func TestI8_FileAddressesStayOnTheFileHost(t *testing.T) {
 	}
 	a := p.Get(t, p.key, "/api/files/folders/"+p.ids[refParent])
 	files, _ := a.Field("files").([]any)
+	if stored == 0 || len(files) != stored {
+		t.Errorf("%d files were stored and %d are shown", stored, len(files))
+	}
 	for _, f := range files {
 		m, _ := f.(map[string]any)
 		text, _ := m["url"].(string)
@@ -80,7 +90,7 @@ func TestI8_FileAddressesStayOnTheFileHost(t *testing.T) {
 
 func TestI10_PageExtremes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newQuietWorld(t)
 	p := w.a
 	get := func(query string) *gatewaytest.Answer {
 		return p.Get(t, p.key, "/api/files/folders/"+p.ids[refFolder]+"?"+query)
@@ -108,7 +118,7 @@ func TestI10_PageExtremes(t *testing.T) {
 
 func TestI11_ProviderIsANameNotAnAddress(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newQuietWorld(t)
 	p := w.a
 	outside := silence(t)
 	providers := []string{"other"}
@@ -127,7 +137,7 @@ func TestI11_ProviderIsANameNotAnAddress(t *testing.T) {
 
 func TestD4_OneOfManyCreatesOfOneName(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newQuietWorld(t)
 	p := w.a
 	const callers = 32
 	for round, body := range []func(int) map[string]any{

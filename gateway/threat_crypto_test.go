@@ -103,7 +103,7 @@ func TestC1_CiphertextElsewhereDoesNotOpen(t *testing.T) {
 
 func TestC2_EncryptedFieldsCannotBeAskedAbout(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newQuietWorld(t)
 	p := w.a
 	var asked []string
 	for _, name := range []string{secretField, "SSN", "Ssn", "sSn", "fields." + secretField, "secrets." + secretField, "secrets", "fields", "custom", "body", "Secrets." + secretField, "fields[" + secretField, "$." + secretField, secretField + " ", " " + secretField, secretField + "\u200b", "ſsn"} {
@@ -177,7 +177,7 @@ func TestC2_EncryptedFieldsCannotBeAskedAbout(t *testing.T) {
 
 func TestC3_OneFailureForEveryFieldThatIsNotEncrypted(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newQuietWorld(t)
 	p := w.a
 	reference := p.reveal(t, p.ids[refContact], "nosuchfield", "")
 	if reference.Code != http.StatusUnprocessableEntity {
@@ -201,7 +201,7 @@ func TestC3_OneFailureForEveryFieldThatIsNotEncrypted(t *testing.T) {
 
 func TestC4_BadPublicKeys(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newQuietWorld(t)
 	p := w.a
 	modulus := func(bits int) *big.Int {
 		b := make([]byte, bits/8)

@@ -39,7 +39,7 @@ func (q ask) and(query string) string {
 
 func TestI1_OperatorsFromOutside(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newQuietWorld(t)
 	p := w.a
 	for _, query := range []string{
 		"filters[$where]=1", "filters[$where]=sleep(1000)", "filters[$expr]=1", "filters[$or][0][country]=DE", "filters[$and][0][country]=DE", "filters[$nor][0][country]=DE", "filters[$not][country]=DE", "filters[$text]=x", "filters[$jsonSchema]=x", "filters[$comment]=x",

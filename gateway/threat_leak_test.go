@@ -143,6 +143,8 @@ func TestT7_SameIdentifierOnTwoHostsAtOnce(t *testing.T) {
 	w := &world{Gateway: g}
 	w.a = newParty(t, g, "acme", "5a5a5a5a5a5a5a5a", 7000)
 	w.b = newParty(t, g, "birch", "5a5a5a5a5a5a5a5a", 7000)
+	w.a.signIn(t)
+	w.b.signIn(t)
 	// What differs is made the same, where it can be.
 	for _, p := range []*party{w.a, w.b} {
 		p.Import(t, `{"kind":"custom_report","id":"5a5a5a5a5a5a5a5a000000a1","pid":"same","title":"`+p.text()+`","class":"Contacts","query":{"fields":["email"]}}`,

@@ -85,7 +85,7 @@ func (p *party) open(t testing.TB, token, more string) *gatewaytest.Answer {
 
 func TestJ1_SecretsOfTokens(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newQuietWorld(t)
 	_, kid := w.a.signer(t)
 	header, payload := w.a.good(kid)
 	for name, key := range map[string][]byte{
@@ -122,7 +122,7 @@ func TestJ1_SecretsOfTokens(t *testing.T) {
 
 func TestJ2_OneRefusalForEveryBadToken(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newQuietWorld(t)
 	p := w.a
 	key, kid := p.signer(t)
 	header, payload := p.good(kid)
@@ -208,7 +208,7 @@ func flip(text string, at int) string {
 
 func TestJ3_LockedInputsComeFromTheTokenAlone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newQuietWorld(t)
 	p := w.a
 	key, kid := p.signer(t)
 	header, payload := p.good(kid)
@@ -304,7 +304,7 @@ func TestJ4_SecureReportsAndBundles(t *testing.T) {
 
 func TestJ5_SharedAnswersHoldNothingInternal(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newQuietWorld(t)
 	p := w.a
 	org := p.Tenant(t).Org
 	for name, path := range map[string]string{
@@ -332,7 +332,7 @@ func TestJ5_SharedAnswersHoldNothingInternal(t *testing.T) {
 
 func TestJ6_RevokedAndRotatedTokensAreDead(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newQuietWorld(t)
 	p := w.a
 	region := claims{"region": "DE"}
 	opens := func(token string) bool {
@@ -386,7 +386,7 @@ func TestJ6_RevokedAndRotatedTokensAreDead(t *testing.T) {
 
 func TestJ7_SharedAnswersAreNotKeptOrLogged(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newQuietWorld(t)
 	p := w.a
 	token := p.ids[refSecureShare]
 	wrong := flip(token, len(token)-20)

@@ -94,8 +94,19 @@ type world struct {
 	n    atomic.Int64
 }
 
-// newWorld makes both organizations, each of which has identifiers of its own.
+// newWorld makes both organizations, each of which has identifiers of its own, and people
+// who are signed in.
 func newWorld(t testing.TB, options ...gatewaytest.Option) *world {
+	t.Helper()
+	w := newQuietWorld(t, options...)
+	w.a.signIn(t)
+	w.b.signIn(t)
+	return w
+}
+
+// newQuietWorld makes both organizations without anybody signed in, which spares the
+// hashing of passwords.
+func newQuietWorld(t testing.TB, options ...gatewaytest.Option) *world {
 	t.Helper()
 	g := gatewaytest.Start(t, options...)
 	w := &world{Gateway: g}
@@ -117,14 +128,20 @@ func newParty(t testing.TB, g *gatewaytest.Gateway, slug, prefix string, users i
 	p.pageKey = p.KeyWith(t, func(k *control.NewKey) {
 		k.Kind, k.Permissions, k.Origins = string(tenants.Browser), names(all), []string{pageOrigin}
 	}).Token
-	_, p.adminCookie = p.Person(t, p.text()+"@example.com", func(u *control.NewUser) { u.Name, u.Roles = p.text(), []string{"admin"} })
-	p.person, p.cookie = p.Person(t, p.text()+"@example.com", func(u *control.NewUser) { u.Name, u.Permissions = p.text(), names(all) })
-	p.ids[refEmail] = p.person.Email
 	p.ids[refShare], _ = p.share(t, p.ids[refReport], map[string]any{})
 	p.ids[refSecureShare], _ = p.share(t, p.ids[refSecure], map[string]any{"region": "DE"})
 	_, p.ids[refTokenID] = p.share(t, p.ids[refScratch], map[string]any{})
 	p.ids[refInvite] = p.invite(t)
 	return p
+}
+
+// signIn makes an administrator and a person with all permissions, and their sessions.
+func (p *party) signIn(t testing.TB) {
+	t.Helper()
+	all := tenants.AllPermissions()
+	_, p.adminCookie = p.Person(t, p.text()+"@example.com", func(u *control.NewUser) { u.Name, u.Roles = p.text(), []string{"admin"} })
+	p.person, p.cookie = p.Person(t, p.text()+"@example.com", func(u *control.NewUser) { u.Name, u.Permissions = p.text(), names(all) })
+	p.ids[refEmail] = p.person.Email
 }
 
 func names(permissions []tenants.Permission) []string {

@@ -180,7 +180,7 @@ func (m *Module) fileAnswers(ctx context.Context, c *api.Call, folderName string
 			FolderID: f.FolderID, FolderName: &folderName, Type: f.Type, Teams: teamsOf(c.Tenant, f.Teams),
 			CreatedAt: f.CreatedAt / 1000, UpdatedAt: f.UpdatedAt / 1000,
 		}
-		if f.Hash != "" {
+		if f.Hash != "" && f.Hash != "." && f.Hash != ".." { // those would lead out of the organization's folder
 			shown[i].URL = base + "/" + url.PathEscape(f.Hash)
 		}
 	}

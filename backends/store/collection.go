@@ -231,8 +231,8 @@ func (c Collection[T]) visible(ctx context.Context, meta *Meta) error {
 	if err := c.writable(); err != nil {
 		return err
 	}
-	if !s.Partition && (!s.Teams || !c.ws.scoped || c.ws.scope.All) {
-		return nil
+	if !s.Teams || !c.ws.scoped || c.ws.scope.All {
+		return nil // a partition's identifiers are stored with it and reach no other's
 	}
 	rec, err := c.First(ctx, Query{Filter: Eq("id", meta.ID), State: Either})
 	if errors.Is(err, ErrNotFound) || (err == nil && any(rec).(record).StoreMeta().Rev != meta.Rev) {

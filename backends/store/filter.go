@@ -111,6 +111,9 @@ func (s *Spec) compileNode(f Filter, part partition, depth int, budget *int) (dr
 		return driver.Predicate{}, err
 	}
 	if !ref.Custom && ref.Name == "id" {
+		if part != 0 && f.op == driver.Contains { // what is stored has more in it than the id
+			return driver.Predicate{}, fmt.Errorf("%w: the id of %s cannot be searched", ErrQuery, s.Name)
+		}
 		for i, v := range values {
 			if id, ok := v.(string); ok {
 				values[i] = part.stored(id)

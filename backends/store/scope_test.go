@@ -321,6 +321,72 @@ func TestPartitionsAreApart(t *testing.T) {
 	})
 }
 
+// Every partition has identifiers of its own, and nobody sees how they are kept apart.
+func TestIdentifiersOfAPartition(t *testing.T) {
+	onEveryEngine(t, func(t *testing.T, open opener) {
+		f := setup(t, open)
+		ctx := t.Context()
+		id := strings.Repeat("0a", 12)
+		for _, org := range []int64{1, 11, 111} {
+			insert(t, f.members.In(f.control.Partition(org)), &member{Meta: store.Meta{ID: id}, Email: fmt.Sprint(org)})
+		}
+		w := f.control.Partition(11)
+		c, table := f.members.In(w), f.members.Table(w)
+		got, err := c.Update(ctx, id, func(m *member) error { m.Email = "eleven"; return nil })
+		if err != nil || got.ID != id || got.OrgID != 11 || got.Rev != 2 {
+			t.Fatalf("updated %+v, %v", got, err)
+		}
+		for _, org := range []int64{1, 111} {
+			if m, err := f.members.In(f.control.Partition(org)).Get(ctx, id); err != nil || m.Email != fmt.Sprint(org) || m.ID != id || m.Rev != 1 {
+				t.Errorf("organization %d has %+v, %v", org, m, err)
+			}
+		}
+		for _, filter := range []store.Filter{
+			store.Eq("id", id), store.In("id", "x", id), store.Where(store.F("id"), store.OpGte, id), store.Where(store.F("id"), store.OpLt, "1"), store.Where(store.F("id"), store.OpGt, "0"),
+			store.Where(store.F("id"), store.OpStartsWith, "0a0"), store.Where(store.F("id"), store.OpNe, ""), store.Has("id", true), store.Where(store.F("id"), store.OpNin, "11."+id),
+		} {
+			if found, err := c.Find(ctx, store.Query{Filter: filter, Sort: []store.Order{store.Desc("id")}}); err != nil || len(found) != 1 || found[0].ID != id {
+				t.Errorf("%+v finds %+v, %v", filter, found, err)
+			}
+		}
+		for _, filter := range []store.Filter{
+			store.Eq("id", ""), store.Eq("id", "11."+id), store.Eq("id", "."+id), store.Where(store.F("id"), store.OpStartsWith, "11"), store.Where(store.F("id"), store.OpGt, id), store.Where(store.F("id"), store.OpLt, "0"), store.Has("id", false),
+		} {
+			if n, err := c.Count(ctx, filter); err != nil || n != 0 {
+				t.Errorf("%+v counts %d, %v", filter, n, err)
+			}
+		}
+		for what, err := range everyRead(ctx, f.members, w, store.Where(store.F("id"), store.OpContains, "1")) {
+			wantErr(t, what, err, store.ErrQuery)
+		}
+		rows, err := table.Select(ctx, []store.Field{store.F("id")}, store.Query{})
+		if err != nil || len(rows) != 1 || rows[0][0] != id {
+			t.Errorf("Select gives %v, %v", rows, err)
+		}
+		rows, err = table.Aggregate(ctx, store.Aggregation{
+			Groups:   []store.Group{{Field: store.F("org_id")}, {Field: store.F("id")}},
+			Measures: []store.Measure{{Op: store.MeasureCount}, {Op: store.MeasureMin, Field: store.F("id")}, {Op: store.MeasureMax, Field: store.F("id")}},
+		})
+		if want := []any{int64(11), id, int64(1), id, id}; err != nil || len(rows) != 1 || !slices.Equal(rows[0], want) {
+			t.Errorf("Aggregate gives %v, %v; want %v", rows, err, want)
+		}
+		more := make([]*member, 600)
+		for i := range more {
+			more[i] = &member{}
+		}
+		insert(t, c, more...)
+		seen := 0
+		if err := c.Each(ctx, store.Filter{}, store.Live, func(m *member) error {
+			if seen++; !store.ValidID(m.ID) {
+				return fmt.Errorf("identifier %q", m.ID)
+			}
+			return nil
+		}); err != nil || seen != 601 {
+			t.Errorf("Each shows %d, %v", seen, err)
+		}
+	})
+}
+
 func TestPartitionedKindsNeedThePartition(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, open opener) {
 		f := setup(t, open)

@@ -195,5 +195,34 @@ func (t table) Aggregate(ctx context.Context, a Aggregation) ([][]any, error) {
 		}
 	}
 	rows, err := t.ws.drv.Aggregate(ctx, out)
-	return rows, translate(t.spec, err)
+	if err != nil {
+		return nil, translate(t.spec, err)
+	}
+	t.givenIDs(out, rows)
+	return rows, nil
+}
+
+// givenIDs takes the partition off the identifiers in the rows of an aggregation.
+func (t table) givenIDs(a driver.Aggregation, rows [][]any) {
+	part := t.ws.part(t.spec)
+	if part == 0 {
+		return
+	}
+	refs := make([]driver.Ref, 0, len(a.Groups)+len(a.Measures))
+	for _, g := range a.Groups {
+		refs = append(refs, g.Ref)
+	}
+	for _, m := range a.Measures {
+		refs = append(refs, m.Ref)
+	}
+	for i, ref := range refs {
+		if ref.Custom || ref.Name != "id" {
+			continue
+		}
+		for _, row := range rows {
+			if id, ok := row[i].(string); ok {
+				row[i] = part.given(id)
+			}
+		}
+	}
 }

@@ -110,7 +110,7 @@ func invalidAt(raw []byte) int {
 func checkValue(dec *json.Decoder, raw []byte) error {
 	t, err := dec.Token()
 	if err != nil {
-		return brokenJSON(err, dec.InputOffset(), raw)
+		return brokenJSON(raw)
 	}
 	delim, ok := t.(json.Delim)
 	if !ok {
@@ -124,7 +124,7 @@ func checkValue(dec *json.Decoder, raw []byte) error {
 		if delim == '{' {
 			name, err := dec.Token()
 			if err != nil {
-				return brokenJSON(err, dec.InputOffset(), raw)
+				return brokenJSON(raw)
 			}
 			key, _ := name.(string)
 			if seen[key] {
@@ -140,20 +140,22 @@ func checkValue(dec *json.Decoder, raw []byte) error {
 		}
 	}
 	if _, err := dec.Token(); err != nil {
-		return brokenJSON(err, dec.InputOffset(), raw)
+		return brokenJSON(raw)
 	}
 	return nil
 }
 
-func brokenJSON(err error, at int64, raw []byte) error {
+// brokenJSON says where raw stops being JSON, counting bytes from 1.
+func brokenJSON(raw []byte) error {
+	var v any
 	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) && syntax.Offset > 0 {
-		at = syntax.Offset
+	if !errors.As(json.Unmarshal(raw, &v), &syntax) {
+		return BadRequest("The body is not valid JSON")
 	}
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+	if syntax.Offset >= int64(len(raw)) && strings.Contains(syntax.Error(), "unexpected end") {
 		return BadRequest("The body is not valid JSON: it ends too early, after byte %d", len(raw))
 	}
-	return BadRequest("The body is not valid JSON, at byte %d", at)
+	return BadRequest("The body is not valid JSON, at byte %d", syntax.Offset)
 }
 
 func clip(s string) string {
@@ -265,8 +267,8 @@ func (b Body) teams() []string {
 	var values []any
 	if json.Unmarshal(raw, &values) != nil {
 		var one string
-		if json.Unmarshal(raw, &one) != nil {
-			return nil
+		if string(raw) == "null" || json.Unmarshal(raw, &one) != nil {
+			return []string{""} // no identifier, but named
 		}
 		return []string{one}
 	}

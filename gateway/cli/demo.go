@@ -20,6 +20,7 @@ import (
 	"tenantry/gateway"
 	"tenantry/gateway/control"
 	"tenantry/gateway/demo"
+	"tenantry/gateway/logging"
 )
 
 func (p *program) demoCommand() *cobra.Command {
@@ -66,7 +67,9 @@ func (p *program) demo(ctx context.Context, cfg config.Config) (err error) {
 		return fmt.Errorf("demo: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(cfg.Data)) }()
-	app, err := gateway.New(ctx, cfg, gateway.Options{Log: newLog(p.stderr, cfg.Log), Version: version().Version, Holder: "tenantry demo"})
+	log, written := logging.New(p.stderr, cfg.Log)
+	defer func() { _ = written.Close() }() // a log that cannot be written has nobody to tell
+	app, err := gateway.New(ctx, cfg, gateway.Options{Log: log, Version: version().Version, Holder: "tenantry demo"})
 	if err != nil {
 		return opening(cfg, err)
 	}

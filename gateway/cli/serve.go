@@ -13,6 +13,8 @@ import (
 
 	"tenantry/config"
 	"tenantry/gateway"
+	"tenantry/gateway/logging"
+	"tenantry/tenants/redisconn"
 )
 
 func (p *program) serveCommand() *cobra.Command {
@@ -57,7 +59,9 @@ func (p *program) printConfig(cfg config.Config) error {
 }
 
 func (p *program) serve(ctx context.Context, cfg config.Config) error {
-	app, err := p.start(ctx, cfg)
+	log, written := logging.New(p.stderr, cfg.Log)
+	defer func() { _ = written.Close() }() // a log that cannot be written has nobody to tell
+	app, err := p.start(ctx, cfg, log)
 	if err != nil {
 		return opening(cfg, err)
 	}
@@ -70,8 +74,8 @@ func (p *program) serve(ctx context.Context, cfg config.Config) error {
 }
 
 // start waits for short commands that use the data folder, not for another server.
-func (p *program) start(ctx context.Context, cfg config.Config) (*gateway.App, error) {
-	options := gateway.Options{Log: newLog(p.stderr, cfg.Log), Version: version().Version, Holder: "tenantry serve"}
+func (p *program) start(ctx context.Context, cfg config.Config, log *slog.Logger) (*gateway.App, error) {
+	options := gateway.Options{Log: log, Version: version().Version, Holder: "tenantry serve"}
 	deadline := time.Now().Add(busyFor)
 	for {
 		app, err := gateway.New(ctx, cfg, options)
@@ -85,12 +89,6 @@ func (p *program) start(ctx context.Context, cfg config.Config) (*gateway.App, e
 	}
 }
 
-func newLog(w io.Writer, c config.Log) *slog.Logger {
-	var level slog.Level
-	_ = level.UnmarshalText([]byte(c.Level)) // checked when it was loaded
-	options := &slog.HandlerOptions{Level: level}
-	if c.Format == "text" {
-		return slog.New(slog.NewTextHandler(w, options))
-	}
-	return slog.New(slog.NewJSONHandler(w, options))
-}
+// Setup does what concerns the whole process, once, before Main: what the Redis client says
+// by itself becomes warnings in the form of the log.
+func Setup(stderr io.Writer) { redisconn.LogTo(slog.New(slog.NewJSONHandler(stderr, nil))) }

@@ -143,7 +143,7 @@ func TestFolderAnswer(t *testing.T) {
 	kid := Folder{Name: "kid", FolderID: id, UserID: 7, Teams: []string{teamA}}
 	kid.CreatedAt = 1717509162005
 	kidID := f.folder(t, kid)
-	full := File{PID: "p1", Filename: "b.pdf", Mimetype: "application/pdf", Hash: "ab/c", FolderID: id, ContactID: contact, UserID: 7, Type: "document"}
+	full := File{PID: "p1", Filename: "b.pdf", Mimetype: "application/pdf", Hash: "abc", FolderID: id, ContactID: contact, UserID: 7, Type: "document"}
 	full.CreatedAt, full.UpdatedAt = 1717509162005, 1717595562999
 	fullID := f.file(t, full)
 	bare := File{PID: "p2", Filename: "a.txt", Mimetype: "text/plain", FolderID: id}
@@ -153,7 +153,7 @@ func TestFolderAnswer(t *testing.T) {
 	got := f.get(t, id, "")
 	want := `{"id":"` + id + `","name":"Contracts","folder_id":"` + parent + `","org_id":12,"user_id":7,"teams":[],"files":[` +
 		`{"id":"` + bareID + `","pid":"p2","org_id":"12","user_id":0,"url":"","filename":"a.txt","mimetype":"text/plain","contact_id":"","contact_name":"","user_name":"","folder_id":"` + id + `","folder_name":"Contracts","type":"","teams":[],"created_at":1717509162,"updated_at":1717509162},` +
-		`{"id":"` + fullID + `","pid":"p1","org_id":"12","user_id":7,"url":"https://cdn.example.com/ab%2Fc","filename":"b.pdf","mimetype":"application/pdf","contact_id":"` + contact + `","contact_name":"contact cc","user_name":"user 7","folder_id":"` + id + `","folder_name":"Contracts","type":"document","teams":[],"created_at":1717509162,"updated_at":1717595562}` +
+		`{"id":"` + fullID + `","pid":"p1","org_id":"12","user_id":7,"url":"https://cdn.example.com/abc","filename":"b.pdf","mimetype":"application/pdf","contact_id":"` + contact + `","contact_name":"contact cc","user_name":"user 7","folder_id":"` + id + `","folder_name":"Contracts","type":"document","teams":[],"created_at":1717509162,"updated_at":1717595562}` +
 		`],"files_count":2,"folders":[` +
 		`{"id":"` + kidID + `","name":"kid","folder_id":"` + id + `","org_id":12,"user_id":7,"teams":["` + teamA + `"],"editable":true,"deletable":true,"created_at":"2024-06-04T13:52:42.005Z","updated_at":"2024-06-04T13:52:42.005Z"}` +
 		`],"folders_count":1,"editable":true,"deletable":true,"created_at":"2024-06-04T13:52:42.005Z","updated_at":"2024-06-05T13:52:42.000Z"}`

@@ -3,7 +3,6 @@ package files
 import (
 	"context"
 	"errors"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -180,8 +179,8 @@ func (m *Module) fileAnswers(ctx context.Context, c *api.Call, folderName string
 			FolderID: f.FolderID, FolderName: &folderName, Type: f.Type, Teams: teamsOf(c.Tenant, f.Teams),
 			CreatedAt: f.CreatedAt / 1000, UpdatedAt: f.UpdatedAt / 1000,
 		}
-		if f.Hash != "" && f.Hash != "." && f.Hash != ".." { // those would lead out of the organization's folder
-			shown[i].URL = base + "/" + url.PathEscape(f.Hash)
+		if ValidHash(f.Hash) { // anything else could lead out of the organization's folder
+			shown[i].URL = base + "/" + f.Hash
 		}
 	}
 	return shown, nil

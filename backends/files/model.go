@@ -64,3 +64,18 @@ func NewKinds() (Kinds, error) {
 
 // Specs returns the declarations, for the store.
 func (k Kinds) Specs() []*store.Spec { return []*store.Spec{k.Folders.Spec(), k.Files.Spec()} }
+
+// ValidHash reports whether text can name bytes at the file host: 1 to 128 letters, digits,
+// "_" and "-".
+func ValidHash(text string) bool {
+	if text == "" || len(text) > 128 {
+		return false
+	}
+	for i := range len(text) {
+		c := text[i]
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return true
+}

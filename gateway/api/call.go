@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -29,6 +30,10 @@ type Call struct {
 
 	// AuditNote goes into the audit record, where the row asks for one. Never a secret or a personal value.
 	AuditNote map[string]string
+
+	// Undo, where a handler sets it, takes back what the handler did if its success cannot be
+	// answered because the audit record cannot be written.
+	Undo func(ctx context.Context)
 
 	path    func(name string) string
 	ignored []string

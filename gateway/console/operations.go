@@ -148,6 +148,9 @@ func (m *Module) begin(ctx context.Context, c *api.Call, user *people.User) (api
 	if err != nil {
 		return api.Result{}, err
 	}
+	c.Undo = func(ctx context.Context) {
+		_ = m.Sessions.End(ctx, c.Tenant, token.Reveal()) // nobody has been given it; it ends by itself otherwise
+	}
 	c.Note("user", strconv.FormatInt(user.UID, 10))
 	cookie := m.cookie(token.Reveal())
 	cookie.Expires = session.ExpiresAt

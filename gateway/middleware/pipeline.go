@@ -275,6 +275,7 @@ func (x *exchange) answer(ctx context.Context, result api.Result, err error) {
 	if x.op.Audit == api.AuditAlways && x.call.Tenant != nil {
 		if auditErr := x.audit(ctx, problem); auditErr != nil {
 			problem = x.p.explain(ctx, x.op.Name, x.call.RequestID, fmt.Errorf("audit log: %w", errors.Join(auditErr, store.ErrUnavailable)))
+			x.withhold(ctx)
 		}
 	}
 	x.failure = problem
@@ -295,6 +296,25 @@ func (x *exchange) answer(ctx context.Context, result api.Result, err error) {
 	}
 	x.code, x.bytes = writeEnvelope(&x.p.buffers, x.w, x.call.RequestID, http.StatusOK, envelope)
 }
+
+// withhold drops what the handler wanted to tell in headers, a session's cookie for one.
+func (x *exchange) withhold(ctx context.Context) {
+	if x.call.Undo != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+		defer cancel()
+		x.call.Undo(ctx)
+	}
+	kept := http.Header{}
+	for _, name := range []string{"Access-Control-Allow-Origin", "Vary", "Cache-Control"} {
+		if values, ok := x.call.Header[name]; ok {
+			kept[name] = values
+		}
+	}
+	x.call.Header = kept
+}
+
+// undoTimeout bounds what is taken back while the store is in trouble.
+const undoTimeout = time.Second
 
 func (x *exchange) audit(ctx context.Context, problem *api.Problem) error {
 	rec := audit.Record{

@@ -332,6 +332,9 @@ func fileKind(d *Deps) handler {
 		check: func(_ context.Context, v *view, r *T, e *entry) {
 			checkTeams(v, e, r.Teams)
 			checkUser(v, e, r.UserID)
+			if r.Hash != "" && !files.ValidHash(r.Hash) {
+				e.errs.Add("hash", "format", "hash must be 1 to 128 letters, digits, _ and -")
+			}
 		},
 	}
 	return k.ready()

@@ -15,6 +15,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"golang.org/x/text/encoding/charmap"
+
 	"tenantry/backends/objects"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
@@ -308,11 +310,14 @@ func (r *rowLine) text(i int, cell string) {
 }
 
 // oneLine returns a text of one line: files of rows hold tabs and line feeds where none
-// are meant.
+// are meant, and quotes and dashes of Windows-1252 that were once taken for Latin-1.
 func oneLine(s string) string {
 	if strings.ContainsFunc(s, unicode.IsControl) {
 		s = strings.Map(func(r rune) rune {
-			if unicode.IsControl(r) {
+			if r >= 0x80 && r <= 0x9f {
+				r = charmap.Windows1252.DecodeByte(byte(r))
+			}
+			if unicode.IsControl(r) || r == utf8.RuneError {
 				return ' '
 			}
 			return r

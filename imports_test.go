@@ -73,10 +73,12 @@ func mayImport(from, to string) bool {
 		return allowed("backends/store/driver")
 	case within(from, "backends/store/driver"):
 		return false
+	case within(from, "internal"):
+		return false
 	case within(from, "backends/store"):
-		return allowed("backends/store/driver")
+		return allowed("backends/store/driver", "internal/bounded")
 	case within(from, "tenants"):
-		return allowed("tenants", "backends/store", "crypto") && !allowed("backends/store/driver", "backends/store/sqlite")
+		return allowed("tenants", "backends/store", "crypto", "internal/bounded") && !allowed("backends/store/driver", "backends/store/sqlite")
 	case within(from, "backends") || within(from, "reports"):
 		return (within(to, from) || allowed("tenants", "backends/store", "backends/schema", "backends/filters", "crypto", "gateway/api")) &&
 			!allowed("backends/store/driver", "backends/store/sqlite")

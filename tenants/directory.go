@@ -11,7 +11,7 @@ import (
 
 	"tenantry/backends/store"
 	"tenantry/crypto/keyring"
-	"tenantry/tenants/internal/bounded"
+	"tenantry/internal/bounded"
 )
 
 // Kinds are the records of this package. They belong to the control workspace.

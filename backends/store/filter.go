@@ -79,9 +79,9 @@ const (
 )
 
 // compile checks the tree against the spec and translates it for an engine.
-func (s *Spec) compile(f Filter, part partition) (driver.Predicate, error) {
+func (s *Spec) compile(f Filter, part partition, depth int) (driver.Predicate, error) {
 	budget := maxConditions
-	return s.compileNode(f, part, 0, &budget)
+	return s.compileNode(f, part, depth, &budget)
 }
 
 func (s *Spec) compileNode(f Filter, part partition, depth int, budget *int) (driver.Predicate, error) {

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"tenantry/backends/store/driver"
+	"tenantry/internal/bounded"
 )
 
 // Meta is what every record has. Record types embed it.
@@ -86,7 +87,22 @@ type Kind[T any] struct {
 	spec   *Spec
 	fields []fieldPath // in the order of spec.collection.Fields
 	custom []int       // index path of the custom map
+	// decoded are records as Peek last decoded them.
+	decoded *bounded.Map[decoded[T]]
 }
+
+// decoded is a record together with the document it came from.
+type decoded[T any] struct {
+	rev          int64
+	body, custom []byte
+	rec          *T
+}
+
+// Bounds of what Peek keeps of one kind.
+const (
+	maxDecoded      = 1024
+	maxDecodedBytes = 16 << 10
+)
 
 type fieldPath struct {
 	path []int
@@ -122,7 +138,7 @@ func Define[T any](spec Spec) (*Kind[T], error) {
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
-	k := &Kind[T]{spec: &spec, custom: custom}
+	k := &Kind[T]{spec: &spec, custom: custom, decoded: bounded.New[decoded[T]](maxDecoded)}
 	spec.collection = &driver.Collection{Name: spec.Name}
 	spec.zeros = map[string]any{}
 	for _, name := range names {

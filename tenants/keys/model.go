@@ -20,7 +20,7 @@ import (
 	"tenantry/crypto/secret"
 	"tenantry/crypto/tokens"
 	"tenantry/tenants"
-	"tenantry/tenants/internal/bounded"
+	"tenantry/internal/bounded"
 	"tenantry/tenants/people"
 )
 

@@ -1,0 +1,76 @@
+package store_test
+
+import (
+	"errors"
+	"testing"
+
+	"tenantry/backends/store"
+)
+
+type peeked struct {
+	store.Meta
+	Name  string   `json:"name"`
+	Teams []string `json:"teams,omitempty"`
+}
+
+// TestPeekSeesEveryChange: what Peek spares is the decoding, never the look.
+func TestPeekSeesEveryChange(t *testing.T) {
+	onEveryEngine(t, func(t *testing.T, open opener) {
+		kind, err := store.Define[peeked](store.Spec{Name: "peeked", Teams: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := store.New(store.Options{Engine: open(t), Tenant: []*store.Spec{kind.Spec()}})
+		ctx := t.Context()
+		first, err := s.Organization(ctx, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := s.Organization(ctx, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec := &peeked{Name: "one", Teams: []string{"aaaaaaaaaaaaaaaaaaaaaaaa"}}
+		if err := kind.In(first).Insert(ctx, rec); err != nil {
+			t.Fatal(err)
+		}
+		other := &peeked{Meta: store.Meta{ID: rec.ID}, Name: "of another organization"}
+		if err := kind.In(second).Insert(ctx, other); err != nil {
+			t.Fatal(err)
+		}
+		want := func(ws *store.Workspace, name string) {
+			t.Helper()
+			for range 2 { // decoded and kept
+				got, err := kind.In(ws).Peek(ctx, rec.ID)
+				if err != nil || got.Name != name || got.ID != rec.ID {
+					t.Fatalf("got %+v, %v, want %s", got, err, name)
+				}
+			}
+		}
+		want(first, "one")
+		want(second, "of another organization")
+		want(first, "one")
+		if _, err := kind.In(first.Scoped(store.Scope{})).Peek(ctx, rec.ID); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("out of scope: %v", err)
+		}
+		rec.Name = "two"
+		if err := kind.In(first).Replace(ctx, rec); err != nil {
+			t.Fatal(err)
+		}
+		want(first, "two")
+		if err := kind.In(first).Delete(ctx, rec); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := kind.In(first).Peek(ctx, rec.ID); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("deleted: %v", err)
+		}
+		again := &peeked{Meta: store.Meta{ID: rec.ID}, Name: "made again at the first revision"}
+		if err := kind.In(first).Insert(ctx, again); err != nil {
+			t.Fatal(err)
+		}
+		want(first, again.Name)
+		if _, err := kind.In(first).Peek(ctx, "no identifier"); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("malformed: %v", err)
+		}
+	})
+}

@@ -36,7 +36,7 @@ func TestErrorsAreTranslated(t *testing.T) {
 		f := setupOn(t, failing{fmt.Errorf("engine: %w", cause)}, nil)
 		for what, err := range everyCall(t.Context(), f, f.ws) {
 			for _, s := range sentinels {
-				if errors.Is(err, s) != (s == cause) {
+				if errors.Is(err, s) != (s == cause) { //nolint:errorlint // which of the list it is
 					t.Errorf("%s with %v: %v is %v: %t", what, cause, err, s, errors.Is(err, s))
 				}
 			}

@@ -29,7 +29,7 @@ type outer struct {
 	Name    string `json:"Name"`
 	Renamed Base   `json:"base"`
 	Skip    int    `json:"-"`
-	Dash    int    `json:"-,"`
+	Dash    int    `json:"-,"` //nolint:staticcheck // the name "-" is what is tested
 	private int
 	Empty   Base `json:",omitempty"`
 	Zero    Base `json:"zero,omitzero"`

@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"encoding/json"
+	"errors"
 	"reflect"
 	"strings"
 	"testing"
@@ -131,7 +132,7 @@ func TestLineReader(t *testing.T) {
 		var got []string
 		for {
 			line, err := r.next()
-			if err == errLineTooLong {
+			if errors.Is(err, errLineTooLong) {
 				got = append(got, "!")
 				continue
 			}

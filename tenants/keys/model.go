@@ -19,8 +19,8 @@ import (
 	"tenantry/backends/store"
 	"tenantry/crypto/secret"
 	"tenantry/crypto/tokens"
-	"tenantry/tenants"
 	"tenantry/internal/bounded"
+	"tenantry/tenants"
 	"tenantry/tenants/people"
 )
 

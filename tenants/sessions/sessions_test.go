@@ -366,7 +366,7 @@ func TestS3_EverySignInHasItsOwnToken(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	u := user(t, w, w.Tenant(t, "acme"), people.NewUser{})
-	if start(t, w, "acme", u) == start(t, w, "acme", u) {
+	if first := start(t, w, "acme", u); first == start(t, w, "acme", u) {
 		t.Error("two sessions have one token")
 	}
 }

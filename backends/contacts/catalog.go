@@ -61,7 +61,7 @@ func (m *Module) Catalog(ctx context.Context, ws *store.Workspace) (filters.Cata
 	}
 	fields := make(catalog, len(defs)+10)
 	for key, def := range defs {
-		fields[key] = customField(def)
+		fields[key] = FilterField(def)
 	}
 	for name, kind := range standardFields() { // they win over definitions of the same name
 		fields[name] = filters.Field{Name: name, Ref: store.F(name), Kind: kind}
@@ -76,7 +76,8 @@ func (c catalog) Field(name string) (filters.Field, bool) {
 	return f, ok
 }
 
-func customField(def FieldDef) filters.Field {
+// FilterField returns the field as filters see it; an Encrypted one is secret.
+func FilterField(def FieldDef) filters.Field {
 	f := filters.Field{Name: def.Key, Kind: filters.Secret, Ref: store.Field{Name: def.Key, Custom: true}}
 	typ, askable := schema.StoreType(def.Type)
 	if !askable {

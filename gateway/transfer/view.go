@@ -105,23 +105,5 @@ func (v *view) Field(name string) (filters.Field, bool) {
 	if !ok {
 		return filters.Field{}, false
 	}
-	f := filters.Field{Name: name, Kind: filters.Secret, Ref: store.Field{Name: name, Custom: true}}
-	typ, askable := schema.StoreType(def.Type)
-	if !askable {
-		return f, true
-	}
-	f.Ref.Type, f.Kind = typ, filters.Text
-	switch typ {
-	case store.TypeFloat, store.TypeInt:
-		f.Kind = filters.Number
-	case store.TypeBool:
-		f.Kind = filters.Boolean
-	case store.TypeDate:
-		f.Kind = filters.Date
-	case store.TypeTime:
-		f.Kind = filters.Time
-	case store.TypeStrings:
-		f.Kind = filters.List
-	}
-	return f, true
+	return contacts.FilterField(def), true
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
@@ -80,32 +81,39 @@ func (c *class) Name() string      { return c.name }
 func (c *class) NeedsSource() bool { return c.source != "" }
 
 func (c *class) Dataset(ctx context.Context, _ *tenants.Tenant, ws *store.Workspace, source string) (Dataset, error) {
-	base := store.All()
-	switch {
-	case c.source == "":
+	if c.source == "" {
 		source = ""
-	case source == "":
-		return Dataset{}, fmt.Errorf("%w: reports of class %s need one", ErrSource, c.name)
-	default:
-		base = store.Eq(c.source, source)
 	}
-	var own, custom []Field
-	if c.custom != nil {
-		defined, err := c.custom(ctx, ws, source)
+	var defined schema.Fields
+	if c.custom != nil && (c.source == "" || source != "") {
+		var err error
+		defined, err = c.custom(ctx, ws, source)
 		if errors.Is(err, store.ErrNotFound) {
 			return Dataset{}, fmt.Errorf("%w: %w", ErrSource, err)
 		}
 		if err != nil {
 			return Dataset{}, fmt.Errorf("fields of report class %s: %w", c.name, err)
 		}
-		for _, name := range defined.Names() {
-			if store.ValidKey(name) {
-				custom = append(custom, customField(name, defined[name]))
-			}
+	}
+	return c.over(c.table(ws), source, defined)
+}
+
+// over returns the dataset of a source whose defined fields are known.
+func (c *class) over(table store.Table, source string, defined schema.Fields) (Dataset, error) {
+	base := store.All()
+	if c.source != "" {
+		if source == "" {
+			return Dataset{}, fmt.Errorf("%w: reports of class %s need one", ErrSource, c.name)
+		}
+		base = store.Eq(c.source, source)
+	}
+	fields := slices.Clone(c.own)
+	for _, name := range defined.Names() {
+		if store.ValidKey(name) {
+			fields = append(fields, customField(name, defined[name]))
 		}
 	}
-	own = append(own, c.own...)
-	return NewDataset(c.table(ws), base, append(own, custom...)), nil
+	return NewDataset(table, base, fields), nil
 }
 
 func customField(name string, defined schema.Field) Field {

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"tenantry/backends/filters"
+	"tenantry/backends/schema"
 	"tenantry/backends/store"
 	"tenantry/gateway/api"
 	"tenantry/tenants"
@@ -97,16 +98,33 @@ func (m *Module) Check(ctx context.Context, t *tenants.Tenant, ws *store.Workspa
 	if err != nil {
 		return err
 	}
+	check(&d, r, errs)
+	return nil
+}
+
+// CheckFields is Check where the fields that the organization defines for the report's
+// source are known but may not be stored yet. Reports of other than the built-in classes
+// are left to Check.
+func (m *Module) CheckFields(r *Report, defined schema.Fields, errs *api.Errors) {
+	builtIn, ok := m.classes[r.Class].(*class)
+	if !ok {
+		return
+	}
+	if d, err := builtIn.over(nil, r.Source, defined); err == nil { // else Validate notes it
+		check(&d, r, errs)
+	}
+}
+
+func check(d *Dataset, r *Report, errs *api.Errors) {
 	var parsing api.Errors
 	def := r.Query.Definition(&parsing)
 	if len(parsing) > 0 {
-		return nil // Validate notes it
+		return // Validate notes it
 	}
-	Bind(&d, def, func(name string) (filters.Input, bool) {
+	Bind(d, def, func(name string) (filters.Input, bool) {
 		in, ok := r.Input[name]
 		return filters.Input{Value: in.Value, Set: in.Value != "", Type: in.Type}, ok
 	}, errs)
-	return nil
 }
 
 func atMost(errs *api.Errors, field, value string, runes int) {

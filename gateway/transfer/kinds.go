@@ -540,6 +540,9 @@ func checkReport(m *reports.Module) func(context.Context, *view, *reports.Report
 		case r.Class == "Submissions" && r.Source != "" && !form:
 			noteAbsent(&e.errs, "source", "form collection")
 		}
+		if len(e.errs) == 0 {
+			m.CheckFields(r, v.definedFor(r), &e.errs)
+		}
 		checkTeams(v, e, r.Teams)
 	}
 }

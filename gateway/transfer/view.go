@@ -10,6 +10,7 @@ import (
 	"tenantry/backends/objects"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
+	"tenantry/reports"
 )
 
 // view is what lines are checked against: the definitions of the organization and of the
@@ -85,6 +86,23 @@ func (v *view) settle(e *entry) {
 		v.forms[rec.ID] = rec.Fields()
 		v.forms[e.rec.(*forms.Collection).ID] = rec.Fields() // the bundle may have its own id for it
 	}
+}
+
+// definedFor returns the fields that are defined for what the report asks.
+func (v *view) definedFor(r *reports.Report) schema.Fields {
+	switch r.Class {
+	case "Contacts":
+		fields := make(schema.Fields, len(v.fields))
+		for key, def := range v.fields {
+			fields[key] = schema.Field{Title: def.Title, Type: def.Type}
+		}
+		return fields
+	case "Records":
+		return v.objects[r.Source]
+	case "Submissions":
+		return v.forms[r.Source]
+	}
+	return nil
 }
 
 // secretContactField reports whether values of the contact field are secret.

@@ -68,7 +68,7 @@ func mayImport(from, to string) bool {
 	case within(from, "gateway/gatewaytest") || within(from, "tenants/tenantstest"): // start the real thing
 		return true
 	case within(from, "gateway"):
-		return allowed("gateway/api", "gateway/audit", "gateway/openapi", "tenants", "backends/store", "reports", "crypto") && !within(to, "backends/store/sqlite")
+		return allowed("gateway/api", "gateway/audit", "gateway/openapi", "tenants", "backends/store", "reports", "crypto", "internal") && !within(to, "backends/store/sqlite")
 	case within(from, "backends/store/sqlite") || within(from, "backends/store/storetest"):
 		return allowed("backends/store/driver")
 	case within(from, "backends/store/driver"):

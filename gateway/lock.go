@@ -156,14 +156,19 @@ func privateDir(path string) error {
 	return os.Chmod(path, 0o700) //nolint:gosec // a folder
 }
 
-// close ends the control socket, letting a running command finish, and frees the folder.
-func (l *folderLock) close(ctx context.Context) error {
+// stopCommands ends the control socket, letting a running command finish until ctx ends.
+func (l *folderLock) stopCommands(ctx context.Context) {
 	if l.server != nil {
 		if err := l.server.Shutdown(ctx); err != nil {
 			_ = l.server.Close()
 		}
 		<-l.done
+		l.server = nil
 	}
+}
+
+// free lets others use the folder.
+func (l *folderLock) free() error {
 	if l.dir != "" {
 		_ = os.RemoveAll(l.dir)
 	}

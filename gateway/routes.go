@@ -52,7 +52,7 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []api.Operati
 	engine := gin.New(func(e *gin.Engine) {
 		e.RedirectTrailingSlash = false // a redirect would repeat the host and the query
 		e.RedirectFixedPath = false
-		e.HandleMethodNotAllowed = false // answered below, in the envelope
+		e.HandleMethodNotAllowed = true // answered below, in the envelope
 		e.ForwardedByClientIP = false
 		e.UseRawPath = true // %2F in an identifier stays in it
 		e.UnescapePathValues = true
@@ -78,55 +78,42 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []api.Operati
 		c.Data(http.StatusOK, "application/json; charset=utf-8", body)
 	})
 	allowed[documentRoute] = []string{http.MethodGet}
-	refuseOthers(engine, pipeline, allowed, open)
+	engine.NoMethod(func(c *gin.Context) { refuseMethod(pipeline, c, allowed, open) })
 	engine.NoRoute(func(c *gin.Context) { notFound(pipeline, pages, c) })
 	return engine, rows, nil
 }
 
-// refuseOthers answers the methods that a path does not have, in the envelope.
-func refuseOthers(engine *gin.Engine, pipeline *middleware.Pipeline, allowed, open map[string][]string) {
-	for route, methods := range allowed {
-		slices.Sort(methods)
-		allow := strings.Join(slices.Compact(methods), ", ")
-		for _, method := range []string{
-			http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
-			http.MethodConnect, http.MethodOptions, http.MethodTrace,
-		} {
-			if slices.Contains(methods, method) || takenByPattern(route, method, allowed) {
-				continue
-			}
-			engine.Handle(method, route, func(c *gin.Context) {
-				if method == http.MethodOptions && c.GetHeader("Origin") != "" && len(open[route]) > 0 {
-					middleware.Preflight(c.Writer, c.Request, strings.Join(open[route], ", "))
-					return
-				}
-				pipeline.Problem("method_not_allowed", c.Writer, c.Request, &api.Problem{
-					Code: http.StatusMethodNotAllowed, Message: "Method not allowed; this path takes " + allow,
-					Header: map[string]string{"Allow": allow},
-				})
-			})
-		}
+// refuseMethod answers a method that a path does not have, in the envelope; a browser that
+// asks first is told which ones a page may use.
+func refuseMethod(pipeline *middleware.Pipeline, c *gin.Context, allowed, open map[string][]string) {
+	path := c.Request.URL.EscapedPath()
+	if methods := methodsOf(open, path); len(methods) > 0 && c.Request.Method == http.MethodOptions && c.GetHeader("Origin") != "" {
+		middleware.Preflight(c.Writer, c.Request, strings.Join(methods, ", "))
+		return
 	}
+	allow := strings.Join(methodsOf(allowed, path), ", ")
+	pipeline.Problem("method_not_allowed", c.Writer, c.Request, &api.Problem{
+		Code: http.StatusMethodNotAllowed, Message: "Method not allowed; this path takes " + allow,
+		Header: map[string]string{"Allow": allow},
+	})
 }
 
-// takenByPattern reports whether a route with a parameter takes the method on that very
-// path: /things/{id} takes what /things/schema does not.
-func takenByPattern(route, method string, allowed map[string][]string) bool {
-	segments := strings.Split(route, "/")
-	for pattern, methods := range allowed {
-		parts := strings.Split(pattern, "/")
-		if pattern == route || len(parts) != len(segments) || !slices.Contains(methods, method) {
-			continue
-		}
-		fits := true
-		for i, part := range parts {
-			fits = fits && (part == segments[i] || strings.HasPrefix(part, ":"))
+// methodsOf returns the methods of every route that the path fits.
+func methodsOf(routes map[string][]string, path string) []string {
+	segments := strings.Split(path, "/")
+	var found []string
+	for route, methods := range routes {
+		parts := strings.Split(route, "/")
+		fits := len(parts) == len(segments)
+		for i := 0; fits && i < len(parts); i++ {
+			fits = parts[i] == segments[i] || strings.HasPrefix(parts[i], ":") && segments[i] != ""
 		}
 		if fits {
-			return true
+			found = append(found, methods...)
 		}
 	}
-	return false
+	slices.Sort(found)
+	return slices.Compact(found)
 }
 
 // notFound answers paths that are no operation's: in the envelope under /api/ and /auth/, as a

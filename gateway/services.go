@@ -182,6 +182,9 @@ func (s *Services) openKeyring(ctx context.Context) (*keyring.Keyring, error) {
 func (s *Services) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Timeouts.Shutdown)
 	defer cancel()
+	if s.lock != nil {
+		s.lock.stopCommands(ctx) // they need everything below
+	}
 	var errs []error
 	if s.redis != nil {
 		errs = append(errs, s.redis.Close())
@@ -193,7 +196,7 @@ func (s *Services) Close() error {
 		errs = append(errs, s.engine.Close())
 	}
 	if s.lock != nil {
-		errs = append(errs, s.lock.close(ctx))
+		errs = append(errs, s.lock.free())
 	}
 	return errors.Join(errs...)
 }

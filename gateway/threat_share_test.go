@@ -24,8 +24,10 @@ import (
 
 	"tenantry/config"
 	"tenantry/gateway"
+	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
 	"tenantry/reports"
+	"tenantry/tenants"
 )
 
 type claims = map[string]any
@@ -418,5 +420,44 @@ func TestJ7_SharedAnswersAreNotKeptOrLogged(t *testing.T) {
 		if strings.Contains(log, secret) {
 			t.Errorf("the log holds %.40s...", secret)
 		}
+	}
+}
+
+// TestT8_SharingShowsNoMoreThanTheSharerSees: a token is read by the report's teams, so a
+// caller who is limited to teams can share only reports of those.
+func TestT8_SharingShowsNoMoreThanTheSharerSees(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	acme := g.Org(t, "acme", "teams")
+	const a, b = "0000000000000000000000a1", "0000000000000000000000b1"
+	report := func(id, pid, teams string) string {
+		return `{"kind":"custom_report","id":"` + id + `","pid":"` + pid + `","title":"t","class":"Contacts","secure":true,"query":{"fields":["email"]},"teams":` + teams + `}`
+	}
+	acme.Import(t,
+		`{"kind":"team","id":"`+a+`","name":"A"}`, `{"kind":"team","id":"`+b+`","name":"B"}`,
+		`{"kind":"contact","email":"of-a@example.com","teams":["`+a+`"]}`, `{"kind":"contact","email":"of-b@example.com","teams":["`+b+`"]}`,
+		report("0000000000000000000000e1", "report-for-all-teams-0001", `[]`),
+		report("0000000000000000000000e2", "report-for-team-a-000001", `["`+a+`"]`),
+		report("0000000000000000000000e3", "report-for-both-teams-01", `["`+a+`","`+b+`"]`))
+	limited := acme.KeyWith(t, func(k *control.NewKey) {
+		k.Permissions, k.Teams = []string{string(tenants.ManageReports)}, []string{a}
+	}).Token
+	free := acme.Key(t, tenants.ManageReports)
+	share := func(key, id string) *gatewaytest.Answer {
+		return acme.Do(t, http.MethodPost, "/api/custom-reports/"+id+"/share", gatewaytest.WithKey(key), gatewaytest.JSON(map[string]any{}))
+	}
+	for _, id := range []string{"0000000000000000000000e1", "0000000000000000000000e3"} {
+		if answer := share(limited, id); answer.Status != "failed" || answer.Field("token") != nil {
+			t.Errorf("%s was shared: %s", id, answer.Text())
+		}
+		if answer := share(free, id); answer.Status != "ok" {
+			t.Errorf("%s: %s", id, answer.Text())
+		}
+	}
+	answer := share(limited, "0000000000000000000000e2")
+	token, _ := answer.Field("token").(string)
+	read := acme.Get(t, "", "/api/reports/shared/report-for-team-a-000001?data=1&token="+token)
+	if !strings.Contains(read.Text(), "of-a@example.com") || strings.Contains(read.Text(), "of-b@example.com") {
+		t.Errorf("the reader sees %s", read.Text())
 	}
 }

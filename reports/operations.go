@@ -3,8 +3,10 @@ package reports
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
+	"tenantry/backends/store"
 	"tenantry/crypto/secret"
 	"tenantry/gateway/api"
 	"tenantry/tenants"
@@ -113,7 +115,10 @@ func (m *Module) share(ctx context.Context, c *api.Call) (api.Result, error) {
 		return api.Result{}, err
 	}
 	if !r.CanShare() {
-		return api.Result{}, api.Failed("Unable to share Custom Report", map[string]string{"detail": "The report is not shareable"})
+		return api.Result{}, unshareable("The report is not shareable")
+	}
+	if !within(c.Principal.Scope(c.Tenant, nil), r.Teams) {
+		return api.Result{}, unshareable("The report shows more than your teams; only one that is limited to teams of yours can be shared")
 	}
 	var errs api.Errors
 	params, _ := c.Body.Object(&errs, "params")
@@ -131,6 +136,18 @@ func (m *Module) share(ctx context.Context, c *api.Call) (api.Result, error) {
 	return api.Result{Data: &Share{
 		Token: token, URL: shareURL(c.BaseURL, r.PID) + "?token=" + token, ExpiresAt: ends.Format(timeFormat),
 	}}, nil
+}
+
+func unshareable(detail string) error {
+	return api.Failed("Unable to share Custom Report", map[string]string{"detail": detail})
+}
+
+// within reports whether readers of a report with those teams see no more than the scope.
+func within(scope store.Scope, teams []string) bool {
+	if scope.All {
+		return true
+	}
+	return len(teams) > 0 && !slices.ContainsFunc(teams, func(team string) bool { return !slices.Contains(scope.Teams, team) })
 }
 
 // Revoked says whose tokens are void.

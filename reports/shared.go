@@ -139,13 +139,18 @@ func (m *Module) bundle(ctx context.Context, t *tenants.Tenant, r SharedRequest)
 	if err != nil {
 		return nil, err
 	}
-	reader := tenants.Principal{Teams: root.Teams}
-	b := &bundle{root: root, scope: reader.Scope(t, r.Teams)}
+	b := bundleOf(t, root, r.Teams)
 	if !b.sees(root) {
 		return nil, NotFoundProblem()
 	}
 	b.children, err = m.children(ctx, t, root)
 	return b, err
+}
+
+// bundleOf returns the report, without its children yet, in the scope of its readers.
+func bundleOf(t *tenants.Tenant, root *Report, requested []string) *bundle {
+	reader := tenants.Principal{Teams: root.Teams}
+	return &bundle{root: root, scope: reader.Scope(t, requested)}
 }
 
 func (b *bundle) sees(r *Report) bool {

@@ -35,6 +35,8 @@ func (m *Module) Issue(ctx context.Context, t *tenants.Tenant, r *Report, params
 	if err != nil {
 		return "", "", time.Time{}, err
 	}
+	b := bundleOf(t, r, nil)
+	children = slices.DeleteFunc(children, func(child Report) bool { return !b.sees(&child) })
 	locked, err := tokenParams(r, children, params)
 	if err != nil {
 		return "", "", time.Time{}, err

@@ -216,7 +216,14 @@ func (d *Directory) refresh(ctx context.Context, slug string, s *slot) (*Tenant,
 
 // fly reads the organization and notes the answer, unless it became void meanwhile.
 func (d *Directory) fly(ctx context.Context, slug string, s *slot, f *flight, gen uint64, before *answer) {
-	defer close(f.done)
+	landed := false
+	defer func() {
+		if !landed { // the read panicked: who waits must not take that for an answer
+			f.err = fmt.Errorf("reading organization %s: %w: the read broke off", slug, store.ErrUnavailable)
+			s.leave(f)
+		}
+		close(f.done)
+	}()
 	loadCtx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
 	var known *Tenant
@@ -248,6 +255,16 @@ func (d *Directory) fly(ctx context.Context, slug string, s *slot, f *flight, ge
 		f.tenant, f.err = next.result()
 	default:
 		f.err = err
+	}
+	landed = true
+}
+
+// leave lets the next caller read again.
+func (s *slot) leave(f *flight) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.flight == f {
+		s.flight = nil
 	}
 }
 

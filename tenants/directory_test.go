@@ -270,6 +270,45 @@ func TestACallerWhoGivesUpDoesNotFailTheOthers(t *testing.T) {
 	}
 }
 
+// A read that panics must not pass for an answer, now or later.
+func TestAPanicDuringAReadIsNoAnswer(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	w.Tenant(t, "acme")
+	started, release := make(chan struct{}), make(chan struct{})
+	w.Engine.AfterRead(func(string) {
+		close(started)
+		<-release
+		panic("engine")
+	})
+	first := make(chan any, 1)
+	go func() {
+		defer func() { first <- recover() }()
+		_, _ = w.Directory.Resolve(t.Context(), "acme.localhost")
+	}()
+	<-started
+	second := make(chan error, 1)
+	go func() {
+		tenant, err := w.Directory.Resolve(t.Context(), "acme.localhost")
+		if tenant == nil && err == nil {
+			err = errors.New("neither a tenant nor an error")
+		}
+		second <- err
+	}()
+	time.Sleep(50 * time.Millisecond) // for the second to wait; where it comes later it reads itself
+	w.Engine.AfterRead(nil)
+	close(release)
+	if got := <-first; got != "engine" {
+		t.Errorf("recovered %v", got)
+	}
+	if err := <-second; err != nil && !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("whoever waited: %v", err)
+	}
+	if tenant := w.Fresh(t, "acme"); tenant == nil {
+		t.Error("neither a tenant nor an error after the panic")
+	}
+}
+
 // A read that began before a change must not bring the old state back after it.
 func TestAChangeDuringAReadIsNotLost(t *testing.T) {
 	t.Parallel()

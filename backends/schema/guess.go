@@ -41,7 +41,7 @@ func Guess(samples []string) string {
 		seen = true
 		long = long || strings.Contains(s, "\n") || utf8.RuneCountInString(s) > longSample
 		for i, c := range candidates {
-			fits[i] = fits[i] && c.fits(s)
+			fits[i] = fits[i] && utf8.ValidString(s) && c.fits(s)
 		}
 	}
 	for i, c := range candidates {

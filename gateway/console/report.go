@@ -58,6 +58,14 @@ type linkView struct {
 	Current        bool
 }
 
+// teamsOf returns the teams that the address names, as the operation reads them.
+func teamsOf(query api.Query) []string {
+	c := api.NewCall(&api.Operation{Teams: true}, nil)
+	c.Query = query
+	teams, _ := c.Teams() // fails only where strict handling is asked for
+	return teams
+}
+
 func (m *Module) reportPage(w http.ResponseWriter, r *http.Request, t *tenants.Tenant) {
 	query, err := api.ParseQuery(r.URL.RawQuery)
 	if err != nil || !scalar(query, "token") || !scalar(query, "provider") {
@@ -67,7 +75,7 @@ func (m *Module) reportPage(w http.ResponseWriter, r *http.Request, t *tenants.T
 	token, provider := query.Text("token"), query.Text("provider")
 	pid, child := r.PathValue("pid"), r.PathValue("report_id")
 	shared, err := m.Reports.Open(r.Context(), t, reports.SharedRequest{
-		PID: pid, ReportID: child, Token: secret.New(token), Provider: provider, Params: query.Tree("params"), Data: true,
+		PID: pid, ReportID: child, Token: secret.New(token), Provider: provider, Params: query.Tree("params"), Data: true, Teams: teamsOf(query),
 	})
 	if err != nil {
 		m.reportProblem(w, t, err)

@@ -145,7 +145,17 @@ func (h *handler) tenant(ctx context.Context, slug string) (*tenants.Tenant, err
 func (h *handler) record(ctx context.Context, t *tenants.Tenant, operation string, facts map[string]string) error {
 	err := h.Audit.Write(ctx, t.Workspace(), audit.Record{Operation: operation, Subject: subject, Outcome: audit.OK, Facts: facts})
 	if err != nil {
+		h.Log.ErrorContext(ctx, "a command could not be written to the audit log", "operation", operation, "org", t.Org.Slug, "facts", facts, "error", err)
 		return fmt.Errorf("%s was done, but could not be written to the audit log: %w", operation, err)
+	}
+	return nil
+}
+
+// noteRecord is record for commands whose result cannot be had again: it must not give
+// way to an error. It returns what to add to the notes of the result.
+func (h *handler) noteRecord(ctx context.Context, t *tenants.Tenant, operation string, facts map[string]string) []string {
+	if err := h.record(ctx, t, operation, facts); err != nil {
+		return []string{err.Error()}
 	}
 	return nil
 }

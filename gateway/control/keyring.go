@@ -23,6 +23,8 @@ func (h *handler) rotateKeyring(ctx context.Context, _ *None) (Rotation, error) 
 	if err != nil {
 		return Rotation{}, err
 	}
+	// A keyring belongs to no organization, so no audit log can tell of it.
+	h.Log.InfoContext(ctx, "the keyring was rotated", "primary", version, "subject", subject)
 	n, err := h.Directory.Rewrap(ctx)
 	if err != nil {
 		return Rotation{}, fmt.Errorf("version %d is the primary now, but not every data key is wrapped under it; run tenantry keyring rotate again before you retire a version: %w", version, err)
@@ -54,5 +56,6 @@ func (h *handler) retireFromKeyring(ctx context.Context, r *Version) (Version, e
 		}
 		return Version{}, err
 	}
+	h.Log.InfoContext(ctx, "a version of the keyring was retired", "version", r.Version, "subject", subject)
 	return *r, nil
 }

@@ -54,8 +54,8 @@ func (h *handler) createKey(ctx context.Context, r *NewKey) (Issued, error) {
 	if err != nil {
 		return Issued{}, err
 	}
-	err = h.record(ctx, t, "key.create", map[string]string{"key": made.Key.ID, "kind": string(made.Key.Kind), "account": made.Account.ID})
-	return Issued{Key: issued(made), Notes: notes(made, r)}, err
+	unrecorded := h.noteRecord(ctx, t, "key.create", map[string]string{"key": made.Key.ID, "kind": string(made.Key.Kind), "account": made.Account.ID})
+	return Issued{Key: issued(made), Notes: append(notes(made, r), unrecorded...)}, nil
 }
 
 // notes tells where a key can do less than its maker may think.
@@ -136,7 +136,9 @@ func (h *handler) rotateKey(ctx context.Context, r *KeyRef) (IssuedKey, error) {
 	if err != nil {
 		return IssuedKey{}, noKey(err, r)
 	}
-	return issued(next), h.record(ctx, t, "key.rotate", map[string]string{"key": r.ID, "successor": next.Key.ID, "overlap": r.Overlap.String()})
+	out := issued(next)
+	out.Notes = h.noteRecord(ctx, t, "key.rotate", map[string]string{"key": r.ID, "successor": next.Key.ID, "overlap": r.Overlap.String()})
+	return out, nil
 }
 
 // noKey says which key was not found, and that a key's text is not its identifier. The

@@ -58,16 +58,19 @@ func (h *handler) createUser(ctx context.Context, r *NewUser) (Invited, error) {
 		return Invited{}, err
 	}
 	facts := map[string]string{"user": strconv.FormatInt(u.UID, 10), "roles": strings.Join(u.Roles, ",")}
-	if err := h.record(ctx, t, "user.create", facts); err != nil {
-		return Invited{}, err
-	}
+	unrecorded := h.noteRecord(ctx, t, "user.create", facts)
 	if r.Password == "" {
-		return h.invite(ctx, t, u)
+		out, err := h.invite(ctx, t, u)
+		if err != nil {
+			return Invited{}, fmt.Errorf("user %d was created, but without a link; make one with tenantry user update --link: %w", u.UID, err)
+		}
+		out.Notes = unrecorded
+		return out, nil
 	}
 	if err := h.People.SetPassword(ctx, t, u.UID, secret.New(r.Password)); err != nil {
 		return Invited{}, fmt.Errorf("user %d was created, but without a password; set one with tenantry user update: %w", u.UID, err)
 	}
-	return Invited{User: userOf(u)}, nil
+	return Invited{User: userOf(u), Notes: unrecorded}, nil
 }
 
 // checkPassword refuses a password that may not be set; none is fine.
@@ -170,7 +173,8 @@ func (h *handler) updateUser(ctx context.Context, r *UserChange) (Invited, error
 	}
 	slices.Sort(changed)
 	facts := map[string]string{"user": strconv.FormatInt(u.UID, 10), "changed": strings.Join(changed, ",")}
-	return out, h.record(ctx, t, "user.update", facts)
+	out.Notes = h.noteRecord(ctx, t, "user.update", facts)
+	return out, nil
 }
 
 func (h *handler) deactivateUser(ctx context.Context, r *UserRef) (User, error) {

@@ -77,6 +77,7 @@ type Invited struct {
 	User
 	Link          string     `json:"link,omitempty"`
 	LinkExpiresAt *time.Time `json:"link_expires_at,omitempty"`
+	Notes         []string   `json:"notes,omitempty"` // what whoever asked for it should know
 }
 
 // UserRef names a person by number or e-mail address.
@@ -152,6 +153,7 @@ type IssuedKey struct {
 	Kind      string     `json:"kind"`
 	Account   string     `json:"account"`
 	ExpiresAt *time.Time `json:"expires_at"`
+	Notes     []string   `json:"notes,omitempty"` // of a rotation; those of a new key are beside it
 }
 
 // KeyRef names a key.

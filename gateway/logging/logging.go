@@ -24,7 +24,7 @@ const (
 func New(w io.Writer, c config.Log) (*slog.Logger, io.Closer) {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(c.Level)) // checked by config; otherwise info
-	b := &buffer{w: bufio.NewWriterSize(w, bufferSize), stop: make(chan struct{}), stopped: make(chan struct{})}
+	b := &buffer{out: w, w: bufio.NewWriterSize(w, bufferSize), stop: make(chan struct{}), stopped: make(chan struct{})}
 	go b.run()
 	o := &slog.HandlerOptions{Level: level}
 	var h slog.Handler = slog.NewJSONHandler(b, o)
@@ -58,6 +58,7 @@ func (h *handler) WithGroup(name string) slog.Handler {
 
 type buffer struct {
 	mu      sync.Mutex
+	out     io.Writer
 	w       *bufio.Writer
 	closed  bool
 	once    sync.Once
@@ -72,13 +73,19 @@ func (b *buffer) Write(p []byte) (int, error) {
 	if err == nil && b.closed {
 		err = b.w.Flush()
 	}
+	if err != nil {
+		b.w.Reset(b.out)
+	}
 	return n, err
 }
 
 func (b *buffer) flush() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	_ = b.w.Flush() // a log that cannot be written has nobody to tell
+	if b.w.Flush() != nil {
+		// Lines are lost while nothing can be written, but those after it must not be.
+		b.w.Reset(b.out)
+	}
 }
 
 func (b *buffer) run() {

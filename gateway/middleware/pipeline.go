@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/netip"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"tenantry/backends/store"
 	"tenantry/gateway/api"
 	"tenantry/gateway/audit"
+	"tenantry/internal/bounded"
 	"tenantry/tenants"
 )
 
@@ -59,11 +61,12 @@ type Pipeline struct {
 	crossOrigin *http.CrossOriginProtection
 	buffers     sync.Pool // of *bytes.Buffer, for answers
 	requestLogs sync.Map  // operation to slog.Handler
+	strangers   *bounded.Map[*flood]
 }
 
 // New returns a Pipeline.
 func New(o Options) *Pipeline {
-	return &Pipeline{Options: o, crossOrigin: http.NewCrossOriginProtection()}
+	return &Pipeline{Options: o, crossOrigin: http.NewCrossOriginProtection(), strangers: bounded.New[*flood](maxFloods)}
 }
 
 // exchange is one request on its way through the pipeline.
@@ -147,9 +150,14 @@ func (x *exchange) admit(ctx context.Context) error {
 
 func (x *exchange) principal(ctx context.Context, t *tenants.Tenant) (*tenants.Principal, error) {
 	keys := x.r.Header.Values(KeyHeader)
+	if len(keys) > 0 && x.op.Credentials == api.Session {
+		return nil, api.Denied("the operation takes no keys")
+	}
 	if len(keys) == 0 || x.op.Credentials == api.Open {
 		// A page of another site must not act with this browser's session.
-		if err := x.p.crossOrigin.Check(x.r); err != nil {
+		asked := *x.r
+		asked.Host = x.p.host(x.r) // a proxy may have another one for us
+		if err := x.p.crossOrigin.Check(&asked); err != nil {
 			return nil, api.Forbidden("The request comes from another site")
 		}
 	}
@@ -189,21 +197,13 @@ func (x *exchange) checkKey(principal *tenants.Principal) error {
 		}
 		return nil
 	}
-	if origin == "" || !contains(principal.Origins, origin) {
+	if origin == "" || !slices.Contains(principal.Origins, origin) {
 		return api.Denied("browser key from another origin")
 	}
 	x.call.Header.Set("Access-Control-Allow-Origin", origin)
+	x.call.Header.Set("Access-Control-Expose-Headers", "Retry-After, X-Ignored, X-Request-Id")
 	x.call.Header.Add("Vary", "Origin")
 	return nil
-}
-
-func contains(list []string, s string) bool {
-	for _, v := range list {
-		if v == s {
-			return true
-		}
-	}
-	return false
 }
 
 // read parses the query and the body, and narrows the workspace to the call's scope.
@@ -273,7 +273,7 @@ func (x *exchange) answer(ctx context.Context, result api.Result, err error) {
 			problem = x.op.Failure(problem)
 		}
 	}
-	if x.op.Audit == api.AuditAlways && x.call.Tenant != nil {
+	if x.op.Audit == api.AuditAlways && x.call.Tenant != nil && x.noteFlood(problem) {
 		if auditErr := x.audit(ctx, problem); auditErr != nil {
 			problem = x.p.explain(ctx, x.op.Name, x.call.RequestID, fmt.Errorf("audit log: %w", errors.Join(auditErr, store.ErrUnavailable)))
 			x.withhold(ctx)

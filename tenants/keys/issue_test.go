@@ -129,6 +129,55 @@ func TestRotate(t *testing.T) {
 	}
 }
 
+func TestRotateKeepsTheLifetimeAsIssued(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	tenant := w.Tenant(t, "acme")
+	for name, lifetime := range map[string]time.Duration{"for ever": 0, "a month": 30 * 24 * time.Hour} {
+		old := issue(t, w, tenant, keys.NewKey{Name: name, Lifetime: lifetime})
+		for id, round := old.Key.ID, 0; round < 3; round++ {
+			next, err := w.Keys.Rotate(t.Context(), tenant, id, time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			left := time.UnixMilli(next.Key.ExpiresAt).Sub(w.Clock.Now())
+			if lifetime == 0 && next.Key.ExpiresAt != 0 || lifetime != 0 && (left > lifetime || left < lifetime-time.Minute) {
+				t.Errorf("%s, round %d: the successor ends at %d, in %v", name, round, next.Key.ExpiresAt, left)
+			}
+			if round == 1 {
+				id = next.Key.ID // before, the same key is rotated twice
+			}
+		}
+	}
+}
+
+func TestRotateIsRefused(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	tenant := w.Tenant(t, "acme")
+	revoked, inactive := issue(t, w, tenant, keys.NewKey{Name: "revoked"}), issue(t, w, tenant, keys.NewKey{Name: "inactive"})
+	if _, err := w.Keys.Revoke(t.Context(), tenant, revoked.Key.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.People.DeactivateAccount(t.Context(), tenant, inactive.Account.ID); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		key     *keys.Issued
+		overlap time.Duration
+		field   string
+	}{{revoked, 0, "id"}, {inactive, 0, "account"}, {inactive, -1, "overlap"}} {
+		_, err := w.Keys.Rotate(t.Context(), tenant, c.key.Key.ID, c.overlap)
+		var invalid *tenants.InvalidError
+		if !errors.As(err, &invalid) || !slices.ContainsFunc(invalid.Faults, func(f tenants.Fault) bool { return f.Field == c.field }) {
+			t.Errorf("key %s, overlap %v: %v, want a fault of %s", c.key.Key.Name, c.overlap, err, c.field)
+		}
+	}
+	if _, total, err := w.Keys.List(t.Context(), tenant, people.Page{}); err != nil || total != 2 {
+		t.Errorf("%d keys after refusals, %v", total, err)
+	}
+}
+
 func TestIssueNamesEveryFault(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})

@@ -38,6 +38,7 @@ type Key struct {
 	AllowIPs    []string             `json:"allow_ips,omitempty"`   // empty: from anywhere
 	Origins     []string             `json:"origins,omitempty"`     // of a browser key
 	ExpiresAt   int64                `json:"expires_at,omitempty"`  // Unix milliseconds; 0: never
+	Lifetime    int64                `json:"lifetime,omitempty"`    // milliseconds, as issued; 0: for ever
 	RevokedAt   int64                `json:"revoked_at,omitempty"`  // Unix milliseconds; 0: not revoked
 }
 
@@ -177,7 +178,8 @@ func (s *Service) Issue(ctx context.Context, t *tenants.Tenant, n NewKey) (*Issu
 		k.Permissions = nil // the account holds just these
 	}
 	if n.Lifetime > 0 {
-		k.ExpiresAt = s.now().Add(n.Lifetime).UnixMilli()
+		k.Lifetime = n.Lifetime.Milliseconds()
+		k.ExpiresAt = s.now().UnixMilli() + k.Lifetime
 	}
 	token, err := s.insert(ctx, t, &k)
 	if err != nil {
@@ -337,7 +339,9 @@ func (s *Service) change(ctx context.Context, t *tenants.Tenant, id string, alte
 }
 
 // Rotate issues a successor with the same account, narrowing and lifetime, and lets the
-// old key live for the overlap (0: ends it now). Errors: as Issue, store.ErrNotFound.
+// old key live for the overlap (0: ends it now). The lifetime is that with which the old
+// key was issued, also where an earlier rotation has shortened it. Errors: as Issue,
+// store.ErrNotFound.
 func (s *Service) Rotate(ctx context.Context, t *tenants.Tenant, id string, overlap time.Duration) (*Issued, error) {
 	old, err := s.Get(ctx, t, id)
 	if err != nil {
@@ -349,19 +353,22 @@ func (s *Service) Rotate(ctx context.Context, t *tenants.Tenant, id string, over
 		faults.Add("id", tenants.CodeForbidden, "the key is revoked or expired; issue a new one")
 	}
 	if overlap < 0 || overlap > MaxLifetime {
-		faults.Add("overlap", tenants.CodeRange, "the overlap must not be negative")
-	}
-	if err := faults.Err(); err != nil {
-		return nil, fmt.Errorf("rotate a key: %w", err)
+		faults.Add("overlap", tenants.CodeRange, "the overlap is from 0 to %d hours", int(MaxLifetime.Hours()))
 	}
 	account, err := s.people.Account(ctx, t, old.AccountID)
 	if err != nil {
 		return nil, fmt.Errorf("rotate a key: %w", err)
 	}
+	if !account.Active {
+		faults.Add("account", tenants.CodeForbidden, "the service account %q is not active", account.Name)
+	}
+	if err := faults.Err(); err != nil {
+		return nil, fmt.Errorf("rotate a key: %w", err)
+	}
 	next := *old
-	next.Meta = store.Meta{}
-	if old.ExpiresAt > 0 {
-		next.ExpiresAt = now.UnixMilli() + (old.ExpiresAt - old.CreatedAt)
+	next.Meta, next.ExpiresAt = store.Meta{}, 0
+	if old.Lifetime > 0 {
+		next.ExpiresAt = now.UnixMilli() + old.Lifetime
 	}
 	token, err := s.insert(ctx, t, &next)
 	if err != nil {

@@ -36,7 +36,8 @@ func (s *Service) checkAccount(ctx context.Context, t *tenants.Tenant, a *Accoun
 }
 
 // UpdateAccount lets change alter name, permissions, teams and activity of the account;
-// what it does to other fields is undone. It may be called several times.
+// what it does to other fields is undone. It may be called several times. Where nothing
+// changes no account is written, but the announcement is repeated.
 func (s *Service) UpdateAccount(ctx context.Context, t *tenants.Tenant, id string, change func(*Account) error) (*Account, error) {
 	unchanged := false
 	var same Account
@@ -59,7 +60,7 @@ func (s *Service) UpdateAccount(ctx context.Context, t *tenants.Tenant, id strin
 		return nil
 	})
 	if unchanged && errors.Is(err, errUnchanged) {
-		return &same, nil
+		return &same, s.bump(ctx, t)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("update service account %s: %w", clip(id), err)
@@ -70,14 +71,10 @@ func (s *Service) UpdateAccount(ctx context.Context, t *tenants.Tenant, id strin
 // DeactivateAccount ends an account: its keys are refused from now on. Repeating it
 // repeats the announcement.
 func (s *Service) DeactivateAccount(ctx context.Context, t *tenants.Tenant, id string) (*Account, error) {
-	a, err := s.UpdateAccount(ctx, t, id, func(a *Account) error {
+	return s.UpdateAccount(ctx, t, id, func(a *Account) error {
 		a.Active = false
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return a, s.bump(ctx, t)
 }
 
 // Account returns the account of that ID.

@@ -37,8 +37,9 @@ func (s *Service) Roles(ctx context.Context, t *tenants.Tenant) ([]Role, error) 
 	return append([]Role{adminRole(t)}, found...), err
 }
 
-// PutRole stores the role of that name, new or changed; where nothing changes nothing is
-// written. The built-in role is taken as it is or not at all.
+// PutRole stores the role of that name, new or changed; where nothing changes no role is
+// written, but the announcement is repeated. The built-in role is taken as it is or not
+// at all.
 func (s *Service) PutRole(ctx context.Context, t *tenants.Tenant, r Role) (*Role, error) {
 	var faults tenants.Faults
 	r.Label = strings.TrimSpace(r.Label)
@@ -61,17 +62,17 @@ func (s *Service) PutRole(ctx context.Context, t *tenants.Tenant, r Role) (*Role
 	if err := faults.Err(); err != nil {
 		return nil, fmt.Errorf("role: %w", err)
 	}
-	changed := false
+	isNew := true // then nobody has it yet
 	c := s.kinds.Roles.In(t.People())
 	stored, err := put(ctx, c, store.Eq("name", r.Name), &r, func(have *Role) error {
+		isNew = false
 		if have.Label == r.Label && slices.Equal(have.Permissions, r.Permissions) {
 			return errUnchanged
 		}
-		changed = true
 		have.Label, have.Permissions = r.Label, r.Permissions
 		return nil
 	})
-	if err == nil && changed {
+	if err == nil && !isNew {
 		err = s.bump(ctx, t)
 	}
 	return stored, err

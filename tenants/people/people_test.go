@@ -64,6 +64,30 @@ func TestNumbersOfUsers(t *testing.T) {
 	}
 }
 
+func TestNumbersOfUsersDoNotRunOut(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	tenant := w.Tenant(t, "acme")
+	var invalid *tenants.InvalidError
+	if _, err := w.People.CreateUser(t.Context(), tenant, people.NewUser{UID: people.MaxUID + 1, Name: "A", Email: "a@example.com"}); !errors.As(err, &invalid) {
+		t.Errorf("a number that is too large: %v", err)
+	}
+	create(t, w, tenant, people.NewUser{UID: people.MaxUID, Name: "B", Email: "b@example.com"})
+	u := create(t, w, tenant, people.NewUser{Name: "C", Email: "c@example.com"})
+	if u.UID != people.MaxUID+1 {
+		t.Errorf("the number after the largest that can be given: %d", u.UID)
+	}
+	if _, err := w.People.UpdateUser(t.Context(), tenant, u.UID, func(u *people.User) error { u.Name = "D"; return nil }); err != nil {
+		t.Errorf("changing that user: %v", err)
+	}
+	if _, err := tenant.People().Counter(t.Context(), "users", 0, 1<<53-1); err != nil {
+		t.Fatal(err)
+	}
+	if u, err := w.People.CreateUser(t.Context(), tenant, people.NewUser{Name: "E", Email: "e@example.com"}); err == nil {
+		t.Errorf("made user %d, whose number JSON readers do not keep", u.UID)
+	}
+}
+
 func TestD4_ParallelCreatesOfOneAddress(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
@@ -178,11 +202,11 @@ func TestAccessRevisionGrowsWithRightsOnly(t *testing.T) {
 		grows bool
 	}{
 		{"name", edit(func(u *people.User) { u.Name = "Bea" }), false},
-		{"nothing", edit(func(*people.User) {}), false},
+		{"nothing, as where a change is repeated", edit(func(*people.User) {}), true},
 		{"permission", edit(func(u *people.User) { u.Permissions = []tenants.Permission{tenants.ViewUsers} }), true},
-		{"the same permission twice", edit(func(u *people.User) { u.Permissions = append(u.Permissions, tenants.ViewUsers) }), false},
+		{"the same permission twice", edit(func(u *people.User) { u.Permissions = append(u.Permissions, tenants.ViewUsers) }), true},
 		{"new role", role("Editor", tenants.ManageForms), false},
-		{"same role", role("Editor", tenants.ManageForms), false},
+		{"same role", role("Editor", tenants.ManageForms), true},
 		{"changed role", role("Editor", tenants.ManageFiles), true},
 		{"activity", edit(func(u *people.User) { u.Active = false }), true},
 	} {
@@ -193,6 +217,65 @@ func TestAccessRevisionGrowsWithRightsOnly(t *testing.T) {
 		if grew := rev(t, w) > before; grew != step.grows {
 			t.Errorf("%s: grew %v, want %v", step.name, grew, step.grows)
 		}
+	}
+}
+
+// TestRepeatedChangeIsAnnounced: the store fails between a change and its announcement,
+// and whoever repeats the change, as the error says, gets it announced.
+func TestRepeatedChangeIsAnnounced(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*testing.T, *tenantstest.World, *tenants.Tenant, *people.User, *people.Account) error{
+		"user": func(t *testing.T, w *tenantstest.World, a *tenants.Tenant, u *people.User, _ *people.Account) error {
+			_, err := w.People.UpdateUser(t.Context(), a, u.UID, func(u *people.User) error { u.Roles = nil; return nil })
+			return err
+		},
+		"deactivated user": func(t *testing.T, w *tenantstest.World, a *tenants.Tenant, u *people.User, _ *people.Account) error {
+			_, err := w.People.Deactivate(t.Context(), a, u.UID)
+			return err
+		},
+		"account": func(t *testing.T, w *tenantstest.World, a *tenants.Tenant, _ *people.User, account *people.Account) error {
+			_, err := w.People.UpdateAccount(t.Context(), a, account.ID, func(a *people.Account) error { a.Permissions = nil; return nil })
+			return err
+		},
+		"deactivated account": func(t *testing.T, w *tenantstest.World, a *tenants.Tenant, _ *people.User, account *people.Account) error {
+			_, err := w.People.DeactivateAccount(t.Context(), a, account.ID)
+			return err
+		},
+		"role": func(t *testing.T, w *tenantstest.World, a *tenants.Tenant, _ *people.User, _ *people.Account) error {
+			_, err := w.People.PutRole(t.Context(), a, people.Role{Name: "editor"})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := tenantstest.New(t, tenantstest.Options{})
+			tenant := w.Tenant(t, "acme")
+			if _, err := w.People.PutRole(t.Context(), tenant, people.Role{Name: "editor", Permissions: []tenants.Permission{tenants.ManageForms}}); err != nil {
+				t.Fatal(err)
+			}
+			u := create(t, w, tenant, people.NewUser{Name: "Ann", Email: "ann@example.com", Roles: []string{"editor"}})
+			account, err := w.People.CreateAccount(t.Context(), tenant, people.Account{Name: "crm", Permissions: []tenants.Permission{tenants.Contacts}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := rev(t, w)
+			w.Engine.AfterRead(func(collection string) {
+				if collection == "organizations" {
+					w.Engine.SetDown(true)
+				}
+			})
+			if err := change(t, w, tenant, u, account); !errors.Is(err, store.ErrUnavailable) {
+				t.Fatalf("the announcement failed: %v", err)
+			}
+			w.Engine.AfterRead(nil)
+			w.Engine.SetDown(false)
+			if err := change(t, w, tenant, u, account); err != nil {
+				t.Fatal(err)
+			}
+			if after := rev(t, w); after != before+1 {
+				t.Errorf("access revision %d, want %d", after, before+1)
+			}
+		})
 	}
 }
 

@@ -14,12 +14,17 @@ import (
 	"tenantry/tenants"
 )
 
-// maxUID is the largest integer that every JSON reader takes exactly.
-const maxUID = 1<<53 - 1
+const (
+	// MaxUID is the largest number that a new user can be given. The numbers after it are
+	// left for the users that follow.
+	MaxUID = 1<<31 - 1
+	// lastUID is the largest integer that every JSON reader takes exactly.
+	lastUID = 1<<53 - 1
+)
 
 // NewUser is what CreateUser needs. Name and Email are required.
 type NewUser struct {
-	UID         int64 // 0: the next free one
+	UID         int64 // at most MaxUID; 0: the next free one
 	Name        string
 	Email       string
 	Roles       []string
@@ -50,6 +55,11 @@ func (s *Service) CreateUser(ctx context.Context, t *tenants.Tenant, n NewUser) 
 		var err error
 		if u.UID, err = t.People().Counter(ctx, "users", 1, 0); err != nil {
 			return nil, fmt.Errorf("create a user: %w", err)
+		}
+		if u.UID > lastUID {
+			var faults tenants.Faults
+			faults.Add("id", tenants.CodeRange, "the numbers of users are used up; give one that is free, from 1 to %d", int64(MaxUID))
+			return nil, fmt.Errorf("create a user: %w", faults.Err())
 		}
 	}
 	if err := users.Insert(ctx, u); err != nil {
@@ -83,8 +93,8 @@ func named(err error) error {
 func (s *Service) checkUser(ctx context.Context, t *tenants.Tenant, u *User) error {
 	var faults tenants.Faults
 	u.Name, u.Email = strings.TrimSpace(u.Name), strings.TrimSpace(u.Email)
-	if u.UID < 0 || u.UID > maxUID {
-		faults.Add("id", tenants.CodeRange, "the id of a user is from 1 to %d", int64(maxUID))
+	if isNew := u.ID == ""; isNew && (u.UID < 0 || u.UID > MaxUID) {
+		faults.Add("id", tenants.CodeRange, "the id of a new user is from 1 to %d", int64(MaxUID))
 	}
 	tenants.CheckName(&faults, "name", u.Name, maxName)
 	checkEmail(&faults, u.Email)
@@ -129,7 +139,7 @@ func EmailKey(email string) string {
 
 // UpdateUser lets change alter name, email, roles, permissions, teams and activity; what
 // it does to other fields is undone. It may be called several times. Where nothing
-// changes nothing is written. It returns the user as stored.
+// changes no user is written. It returns the user as stored.
 func (s *Service) UpdateUser(ctx context.Context, t *tenants.Tenant, uid int64, change func(*User) error) (*User, error) {
 	return s.update(ctx, t, uid, func(u *User) error {
 		edited := *u
@@ -151,7 +161,8 @@ func (s *Service) UpdateUser(ctx context.Context, t *tenants.Tenant, uid int64, 
 var errUnchanged = errors.New("nothing to change")
 
 // update stores a change of a user; where rights or the password changed, cached
-// identities become void.
+// identities become void. So they do where nothing changed: it may be the repetition of
+// a change that was stored but not announced.
 func (s *Service) update(ctx context.Context, t *tenants.Tenant, uid int64, change func(*User) error) (*User, error) {
 	found, err := s.FindUser(ctx, t, uid)
 	if err != nil {
@@ -170,7 +181,7 @@ func (s *Service) update(ctx context.Context, t *tenants.Tenant, uid int64, chan
 	})
 	switch {
 	case errors.Is(err, errUnchanged):
-		return &after, nil
+		return &after, s.bump(ctx, t)
 	case err != nil:
 		return nil, fmt.Errorf("update user %d: %w", uid, named(err))
 	case sameRights(&before, &after):
@@ -192,13 +203,14 @@ func equalUsers(a, b *User) bool {
 // Deactivate ends a person's access: the sessions die at their next request. Repeating
 // it repeats the announcement.
 func (s *Service) Deactivate(ctx context.Context, t *tenants.Tenant, uid int64) (*User, error) {
-	was := false
+	announced := false
 	u, err := s.update(ctx, t, uid, func(u *User) error {
-		was, u.Active = u.Active, false
+		announced = u.Active || u.InviteHash == "" // update does it, unless only the invitation goes
+		u.Active = false
 		u.InviteHash, u.InviteExpiresAt = "", 0
 		return nil
 	})
-	if err != nil || was { // update has announced it
+	if err != nil || announced {
 		return u, err
 	}
 	return u, s.bump(ctx, t)

@@ -2,6 +2,7 @@ package sessions_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -359,6 +360,57 @@ func TestS7_KnownAndUnknownAddressesAnswerAlike(t *testing.T) {
 	}
 	if _, err := w.Sessions.SignIn(t.Context(), tenant, "", secret.New(""), somewhere); !errors.Is(err, tenants.ErrDenied) {
 		t.Errorf("empty address: %v", err)
+	}
+}
+
+// TestAttemptsForOneAddressDoNotCountForAnother: if unknown addresses shared counters,
+// attempts for one would tell whether another that shares its counter is known.
+func TestAttemptsForOneAddressDoNotCountForAnother(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{Sessions: sessions.Options{Throttle: sessions.Throttle{PerUser: 2}}})
+	tenant := w.Tenant(t, "acme")
+	user(t, w, tenant, people.NewUser{Email: "known@example.com"})
+	tenant = w.Fresh(t, "acme")
+	attempt := func(email string) error {
+		_, err := w.Sessions.SignIn(t.Context(), tenant, email, secret.New("wrong guess here"), somewhere)
+		return err
+	}
+	for _, email := range []string{"known@example.com", "unknown@example.com"} {
+		other := sameBeginning(email)
+		for range 3 {
+			_ = attempt(other)
+		}
+		if err := attempt(other); !errors.Is(err, sessions.ErrThrottled) {
+			t.Errorf("%s: %v, want it throttled", other, err)
+		}
+		if err := attempt(email); !errors.Is(err, tenants.ErrDenied) {
+			t.Errorf("%s after attempts for %s: %v", email, other, err)
+		}
+	}
+	found, err := w.Redis.Keys(t.Context(), fmt.Sprintf("tnt:{%d}:signin:*", tenant.Org.OrgID)).Result()
+	if err != nil || len(found) != 5 {
+		t.Fatal(found, err)
+	}
+	shapes := map[int]int{}
+	for _, key := range found {
+		if strings.Contains(key, "example") {
+			t.Errorf("Redis holds an address: %s", key)
+		}
+		shapes[len(key)]++
+	}
+	if len(shapes) != 2 { // that of the network address, and one of all e-mail addresses
+		t.Errorf("known and unknown addresses are counted under different names: %q", found)
+	}
+}
+
+// sameBeginning returns another address whose SHA-256 begins with the same two bytes.
+func sameBeginning(email string) string {
+	want := sha256.Sum256([]byte(email))
+	for i := 0; ; i++ {
+		other := fmt.Sprintf("z%d@attacker.example", i)
+		if sum := sha256.Sum256([]byte(other)); sum[0] == want[0] && sum[1] == want[1] {
+			return other
+		}
 	}
 }
 

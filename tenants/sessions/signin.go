@@ -62,10 +62,7 @@ func (s *Service) SignIn(ctx context.Context, t *tenants.Tenant, email string, p
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, unavailable("signing in", err)
 	}
-	user := prefix + unknownName(email)
-	if u != nil {
-		user = prefix + "u:" + strconv.FormatInt(u.UID, 10)
-	}
+	user := prefix + "u:" + emailName(t.Org.OrgID, email)
 	if err := s.count(ctx, user, s.throttle.PerUser); err != nil {
 		return nil, err
 	}
@@ -125,9 +122,11 @@ func addressName(remote netip.Addr) string {
 	return p.Addr().String()
 }
 
-// unknownName names the counter of an address that belongs to nobody. They share a
-// bounded number, so that made-up addresses cannot fill Redis.
-func unknownName(email string) string {
-	sum := sha256.Sum256([]byte(people.EmailKey(email)))
-	return "x:" + hex.EncodeToString(sum[:2])
+// emailName names the counter of an e-mail address without telling it. Known and unknown
+// addresses have the same kind of name, and none shares its counter: otherwise attempts
+// for one address would tell whether another is known. How many counters there are is
+// bounded by their end and by the attempts that a network address has.
+func emailName(org int64, email string) string {
+	sum := sha256.Sum256([]byte(strconv.FormatInt(org, 10) + ":" + people.EmailKey(email)))
+	return hex.EncodeToString(sum[:])
 }

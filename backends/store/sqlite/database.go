@@ -104,6 +104,7 @@ func (db *database) close() error {
 	}
 	// The last connection to close moves the log into the file and deletes it.
 	if db.writer != nil {
+		db.measure()
 		errs = append(errs, db.writer.close())
 	}
 	return errors.Join(errs...)

@@ -13,16 +13,25 @@ const (
 )
 
 // wrote counts documents and renews the statistics now and then. The writer is held. A
-// failure spoils no write: the next ones try again.
+// failure spoils no write: the next one tries again.
 func (db *database) wrote(n int) {
 	if db.unmeasured += n; db.unmeasured < analyzeEvery {
 		return
 	}
-	db.unmeasured = 0
-	if err := db.writer.script(analyze); err != nil {
+	if !db.measure() {
 		return
 	}
 	db.commits.Add(1)
 	// A connection reads the statistics when it reads the schema, so readers open anew.
 	db.statistics.Add(1)
+}
+
+// measure renews the statistics. It is also called before a file is closed, for those
+// that grow slowly.
+func (db *database) measure() bool {
+	if db.unmeasured == 0 || db.writer == nil || db.writer.script(analyze) != nil {
+		return false
+	}
+	db.unmeasured = 0
+	return true
 }

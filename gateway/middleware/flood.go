@@ -1,0 +1,55 @@
+package middleware
+
+import (
+	"strconv"
+	"sync"
+	"time"
+
+	"tenantry/gateway/api"
+	"tenantry/tenants"
+)
+
+// Refusals of callers nobody knows are audited too, but a flood of them must not fill an
+// organization's disk: of one operation so many a minute are written one by one, the
+// others as a number in the next record.
+const (
+	floodPerMinute = 60
+	maxFloods      = 4096 // organizations times audited operations that are counted at once
+)
+
+type flood struct {
+	mu      sync.Mutex
+	minute  int64
+	written int
+	dropped int
+}
+
+// admit reports whether another record may be written, and how many were not before it.
+func (f *flood) admit(now time.Time) (write bool, dropped int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if minute := now.Unix() / 60; minute != f.minute {
+		f.minute, f.written = minute, 0
+	}
+	if f.written >= floodPerMinute {
+		f.dropped++
+		return false, 0
+	}
+	f.written++
+	dropped, f.dropped = f.dropped, 0
+	return true, dropped
+}
+
+// noteFlood reports whether the call is to be audited by itself. Calls of known callers,
+// and successes, always are.
+func (x *exchange) noteFlood(problem *api.Problem) bool {
+	if problem == nil || (x.call.Principal != nil && x.call.Principal.Kind != tenants.Anonymous) {
+		return true
+	}
+	key := strconv.FormatInt(x.call.Tenant.Org.OrgID, 10) + " " + x.op.Name
+	write, dropped := x.p.strangers.GetOrPut(key, func() *flood { return &flood{} }).admit(x.started)
+	if dropped > 0 {
+		x.call.Note("refused_unrecorded", strconv.Itoa(dropped))
+	}
+	return write
+}

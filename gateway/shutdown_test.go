@@ -1,0 +1,60 @@
+package gateway_test
+
+import (
+	"fmt"
+	"io"
+	"testing"
+
+	"tenantry/gateway"
+	"tenantry/gateway/control"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/gateway/transfer"
+)
+
+// TestRunningCommandsFinishBeforeTheStoreCloses: an import that came over the socket is
+// read, stored and answered while the gateway ends.
+func TestRunningCommandsFinishBeforeTheStoreCloses(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	g.Org(t, "acme")
+	holder, err := gateway.ReadHolder(g.Config.Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := control.Dial(t.Context(), holder.Control)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	in, out := io.Pipe()
+	type answer struct {
+		report *transfer.Report
+		err    error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		r, err := client.Import(t.Context(), control.ImportRequest{Org: "acme"}, in, control.ImportFeedback{})
+		done <- answer{r, err}
+	}()
+	// A write of the pipe ends when the server has begun to read.
+	const lines = 500
+	if _, err := fmt.Fprintf(out, `{"kind":"contact","external_id":"c-0","city":"Bonn"}`+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- g.App.Close() }()
+	for i := 1; i < lines; i++ {
+		if _, err := fmt.Fprintf(out, `{"kind":"contact","external_id":"c-%d","city":"Bonn"}`+"\n", i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if a := <-done; a.err != nil || a.report.Created != lines {
+		t.Errorf("the import ended with %v, %+v", a.err, a.report)
+	}
+	if err := <-closed; err != nil {
+		t.Errorf("closing: %v", err)
+	}
+}

@@ -159,7 +159,7 @@ func Load(src Source) (Config, error) {
 	}
 	slices.Sort(meta.Unused)
 	for _, name := range meta.Unused {
-		faults = append(faults, fmt.Errorf("%s: there is no such setting", name))
+		faults = append(faults, fmt.Errorf("%s: there is no such setting, in the file or as a TENANTRY_ variable", name))
 	}
 	faults = append(faults, c.faults()...)
 	return c, errors.Join(faults...)

@@ -233,7 +233,7 @@ func TestContract_RevealIsAudited(t *testing.T) {
 	acme.Import(t, contactLines()...)
 	key := acme.Key(t, tenants.Contacts)
 	recent := func() []audit.Record {
-		found, err := g.App.AuditLog().Recent(t.Context(), acme.Tenant(t).Workspace(), 100)
+		found, err := g.App.AuditLog().Recent(t.Context(), acme.Tenant(t).Workspace(), 100, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -72,11 +72,13 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []api.Operati
 	}
 	body := document.JSON()
 	const documentRoute = "/api/openapi.json"
-	engine.GET(documentRoute, func(c *gin.Context) {
-		c.Header("Cache-Control", "public, max-age=300")
-		c.Header("X-Content-Type-Options", "nosniff")
-		c.Data(http.StatusOK, "application/json; charset=utf-8", body)
+	serveDocument := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Cache-Control", "public, max-age=300")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Content-Type", "application/json; charset=utf-8")
+		_, _ = w.Write(body) // a client that has gone cannot be told
 	})
+	engine.GET(documentRoute, func(c *gin.Context) { pipeline.Observe("openapi", c.Writer, c.Request, serveDocument) })
 	allowed[documentRoute] = []string{http.MethodGet}
 	engine.NoMethod(func(c *gin.Context) { refuseMethod(pipeline, c, allowed, open) })
 	engine.NoRoute(func(c *gin.Context) { notFound(pipeline, pages, c) })
@@ -125,7 +127,7 @@ func notFound(pipeline *middleware.Pipeline, pages http.Handler, c *gin.Context)
 		return
 	}
 	c.Status(http.StatusOK) // the framework has set 404 for what is no operation
-	pages.ServeHTTP(c.Writer, c.Request)
+	pipeline.Observe("page", c.Writer, c.Request, pages)
 }
 
 // ginPath writes /a/{id} as /a/:id.

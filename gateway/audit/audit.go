@@ -54,7 +54,7 @@ func (l *Log) Write(ctx context.Context, ws *store.Workspace, rec Record) error 
 	return l.kind.In(ws).Insert(ctx, &rec)
 }
 
-// Recent returns the latest records, newest first, at most limit.
-func (l *Log) Recent(ctx context.Context, ws *store.Workspace, limit int) ([]Record, error) {
-	return l.kind.In(ws).Find(ctx, store.Query{Sort: []store.Order{store.Desc("created_at"), store.Desc("id")}, Limit: limit})
+// Recent returns records, the newest first, at most limit, after the first offset ones.
+func (l *Log) Recent(ctx context.Context, ws *store.Workspace, limit, offset int) ([]Record, error) {
+	return l.kind.In(ws).Find(ctx, store.Query{Sort: []store.Order{store.Desc("created_at"), store.Desc("id")}, Limit: limit, Offset: offset})
 }

@@ -54,14 +54,14 @@ func TestRecordsComeBackNewestFirst(t *testing.T) {
 		}
 		want = append([]audit.Record{rec}, want...)
 	}
-	got, err := log.Recent(t.Context(), ws, 3)
+	got, err := log.Recent(t.Context(), ws, 3, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(got) != 3 {
 		t.Fatalf("%d records", len(got))
 	}
-	all, err := log.Recent(t.Context(), ws, 100)
+	all, err := log.Recent(t.Context(), ws, 100, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestRecordsComeBackNewestFirst(t *testing.T) {
 			t.Errorf("record %d is newer than the one before it", i)
 		}
 	}
-	if others, err := log.Recent(t.Context(), workspace(t, s, 2), 100); err != nil || len(others) != 0 {
+	if others, err := log.Recent(t.Context(), workspace(t, s, 2), 100, 0); err != nil || len(others) != 0 {
 		t.Errorf("another organization reads %v %v", others, err)
 	}
 }
@@ -89,7 +89,7 @@ func TestWriteOutlivesItsCaller(t *testing.T) {
 	if err := log.Write(gone, ws, audit.Record{Operation: "a.b"}); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := log.Recent(t.Context(), ws, 10); err != nil || len(got) != 1 {
+	if got, err := log.Recent(t.Context(), ws, 10, 0); err != nil || len(got) != 1 {
 		t.Errorf("%v %v", got, err)
 	}
 }
@@ -107,7 +107,7 @@ func TestParallelWritesAreAllThere(t *testing.T) {
 		})
 	}
 	running.Wait()
-	if got, err := log.Recent(t.Context(), ws, 100); err != nil || len(got) != 16 {
+	if got, err := log.Recent(t.Context(), ws, 100, 0); err != nil || len(got) != 16 {
 		t.Errorf("%d records, %v", len(got), err)
 	}
 }

@@ -81,6 +81,8 @@ func steps() []step {
 		{args: "key revoke {token} --org acme", code: 1, stderr: []string{"not by its text"}},
 		{args: "key rotate {key} --org acme", code: 1, stderr: []string{"revoked"}},
 
+		{args: "audit --org nobody", code: 1, stderr: []string{`"nobody"`}},
+		{args: "audit", code: 2, stderr: []string{"--org SLUG"}},
 		{args: "keyring rotate", members: "version rewrapped", values: map[string]string{"version": "2"}, stderr: []string{"Back up"}},
 		{args: "keyring retire 2", code: 1, stderr: []string{"primary"}},
 		{args: "keyring retire 9", code: 1, stderr: []string{"no version 9"}},
@@ -198,7 +200,7 @@ func lists(t *testing.T, dir string) {
 	if err := contains(first.stderr, "--offset 1"); err != nil {
 		t.Error(err)
 	}
-	for _, args := range []string{"org list", "org show acme", "user list --org acme", "user show 1 --org acme", "key list --org acme", "keyring list", "version"} {
+	for _, args := range []string{"org list", "org show acme", "user list --org acme", "user show 1 --org acme", "key list --org acme", "audit --org acme --limit 2", "keyring list", "version"} {
 		a := run(t, "", append(strings.Fields(args), "--data", dir, "--output", "table")...)
 		if a.code != 0 || json.Valid([]byte(a.stdout)) || strings.Count(a.stdout, "\n") < 2 {
 			t.Errorf("%s --output table: exit %d\n%s%s", args, a.code, a.stdout, a.stderr)

@@ -61,6 +61,9 @@ func (f *importFlags) request(path string) (control.ImportRequest, error) {
 		if len(f.mapping) > 0 || f.format != "" {
 			return r, usagef("--map and --format are for rows; say with --as what a row is")
 		}
+		if strings.EqualFold(filepath.Ext(path), ".csv") {
+			return r, usagef("%s holds rows; say what a row is with --as contacts or --as records:NAME", path)
+		}
 		return r, nil
 	}
 	object, isRecords := strings.CutPrefix(f.as, "records:")

@@ -118,6 +118,7 @@ func (p *program) keyRotate() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			p.notes(k.Notes)
 			return p.printIssued(k)
 		})
 	})

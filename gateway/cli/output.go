@@ -83,6 +83,13 @@ func plain(text string) string {
 	}, text)
 }
 
+// notes are what a command has to say beside its result.
+func (p *program) notes(notes []string) {
+	for _, n := range notes {
+		p.note("Note: %s", n)
+	}
+}
+
 func (p *program) note(format string, args ...any) {
 	fmt.Fprintf(p.stderr, format+"\n", args...)
 }

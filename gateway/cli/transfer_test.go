@@ -176,7 +176,7 @@ func audited(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found, err := log.Recent(t.Context(), ws, 100)
+	found, err := log.Recent(t.Context(), ws, 100, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

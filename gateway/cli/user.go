@@ -88,6 +88,7 @@ func (p *program) userCreate() *cobra.Command {
 func (p *program) printUser(u control.User, made *control.Invited) error {
 	result := any(u)
 	if made != nil {
+		p.notes(made.Notes)
 		result = *made
 	}
 	err := p.print(result, func() grid {

@@ -125,9 +125,12 @@ func (m *Module) signIn(ctx context.Context, c *api.Call) (api.Result, error) {
 	case errors.As(err, &throttled):
 		return api.Result{}, &api.Problem{
 			Code: http.StatusTooManyRequests, Message: "Too many attempts to sign in, please wait", RetryAfter: throttled.RetryAfter,
+			Reason: "sign-in throttled",
 		}
 	case errors.Is(err, tenants.ErrDenied):
-		return api.Result{}, api.Forbidden(wrongPassword)
+		p := api.Forbidden(wrongPassword)
+		p.Reason = "sign-in refused"
+		return api.Result{}, p
 	case err != nil:
 		return api.Result{}, busy(err)
 	}
@@ -179,7 +182,9 @@ func (m *Module) choosePassword(ctx context.Context, c *api.Call) (api.Result, e
 	}
 	user, err := m.People.AcceptInvite(ctx, c.Tenant, token, secret.New(password))
 	if errors.Is(err, tenants.ErrDenied) {
-		return api.Result{}, api.Forbidden("The link was used already or has expired; ask for a new one")
+		p := api.Forbidden("The link was used already or has expired; ask for a new one")
+		p.Reason = "invitation refused"
+		return api.Result{}, p
 	}
 	if err != nil {
 		return api.Result{}, busy(err)

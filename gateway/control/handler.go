@@ -77,6 +77,7 @@ func NewHandler(b Backend) http.Handler {
 	on(mux, h, "key/list", h.listKeys)
 	on(mux, h, "key/revoke", h.revokeKey)
 	on(mux, h, "key/rotate", h.rotateKey)
+	on(mux, h, "audit/list", h.listAudit)
 	on(mux, h, "keyring/list", h.listKeyring)
 	on(mux, h, "keyring/rotate", h.rotateKeyring)
 	on(mux, h, "keyring/retire", h.retireFromKeyring)

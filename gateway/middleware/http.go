@@ -176,6 +176,42 @@ func (p *Pipeline) Problem(name string, w http.ResponseWriter, r *http.Request, 
 	x.done()
 }
 
+// Observe serves what is no operation, a page for one, and leaves its line and its figures.
+func (p *Pipeline) Observe(name string, w http.ResponseWriter, r *http.Request, next http.Handler) {
+	x := &exchange{p: p, op: &api.Operation{Name: name}, r: r, started: time.Now(), call: api.NewCall(nil, nil)}
+	x.call.RequestID = requestID(r)
+	w.Header().Set(RequestIDHeader, x.call.RequestID)
+	seen := &observed{ResponseWriter: w, code: http.StatusOK}
+	defer func() {
+		x.code, x.bytes = seen.code, seen.bytes
+		if x.code >= http.StatusBadRequest {
+			x.failure = &api.Problem{Code: x.code}
+		}
+		x.done()
+	}()
+	next.ServeHTTP(seen, r)
+}
+
+// observed notes what an answer was.
+type observed struct {
+	http.ResponseWriter
+	code, bytes int
+}
+
+func (o *observed) WriteHeader(code int) {
+	o.code = code
+	o.ResponseWriter.WriteHeader(code)
+}
+
+func (o *observed) Write(p []byte) (int, error) {
+	n, err := o.ResponseWriter.Write(p)
+	o.bytes += n
+	return n, err
+}
+
+// Unwrap gives net/http what the wrapper hides.
+func (o *observed) Unwrap() http.ResponseWriter { return o.ResponseWriter }
+
 // Preflight answers a browser that asks whether a page of another site may call an
 // operation with a browser key. The key's own origins are checked when it calls.
 func Preflight(w http.ResponseWriter, r *http.Request, methods string) {

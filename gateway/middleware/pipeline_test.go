@@ -415,7 +415,7 @@ func TestC7_WhatCannotBeAuditedIsNotAnswered(t *testing.T) {
 		r.Header.Set("Origin", "https://x.example")
 	})
 	w.serve(t, row(func(failing *api.Operation) { *failing = *o; failing.Rule = api.Needs(tenants.ManageKeys) }), nil)
-	records, err := w.audit.Recent(t.Context(), w.tenant.Workspace(), 10)
+	records, err := w.audit.Recent(t.Context(), w.tenant.Workspace(), 10, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -503,7 +503,7 @@ func TestClientHangUp(t *testing.T) {
 		t.Errorf("the handler ended with %v", err)
 	}
 	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		records, err := w.audit.Recent(t.Context(), w.tenant.Workspace(), 10)
+		records, err := w.audit.Recent(t.Context(), w.tenant.Workspace(), 10, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

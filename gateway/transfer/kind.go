@@ -3,6 +3,7 @@ package transfer
 import (
 	"bytes"
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -139,12 +140,30 @@ func (k *kind[T]) decode(ctx context.Context, v *view, val value, line int) *ent
 	e.id = k.meta(rec).ID
 	e.named = e.id != ""
 	if k.check != nil {
-		k.check(ctx, v, rec, e)
+		k.checkAll(ctx, v, rec, e)
 	}
 	if len(e.errs) == 0 && !e.named && !k.identified(rec) {
 		e.digest = digestOf(k.label, val, k.leave(v, rec))
 	}
 	return e
+}
+
+// checkAll checks what could be read even where something could not, so that a line's
+// problems are all told at once. Of a field that could not be read that much is said.
+func (k *kind[T]) checkAll(ctx context.Context, v *view, rec *T, e *entry) {
+	unread := e.errs
+	e.errs = nil
+	k.check(ctx, v, rec, e)
+	found := e.errs
+	e.errs = unread
+	for _, f := range found {
+		told := slices.ContainsFunc(unread, func(u api.FieldError) bool {
+			return u.Field == f.Field || strings.HasPrefix(f.Field, u.Field+".") || strings.HasPrefix(u.Field, f.Field+".")
+		})
+		if !told {
+			e.errs.Add(f.Field, f.Code, "%s", f.Message)
+		}
+	}
 }
 
 func blank(written []byte) bool {

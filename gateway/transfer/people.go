@@ -138,8 +138,8 @@ func userKind(d *Deps) handler {
 	read := id.read
 	id.read = func(r *T, v value, errs *api.Errors) {
 		before := len(*errs)
-		if read(r, v, errs); len(*errs) == before && r.UID == 0 {
-			errs.Add("id", "range", "id must be a whole number from 1 to %d", int64(maxNumber))
+		if read(r, v, errs); len(*errs) == before && (r.UID == 0 || r.UID > people.MaxUID) {
+			errs.Add("id", "range", "id must be a whole number from 1 to %d", int64(people.MaxUID))
 		}
 	}
 	k := &kind[T]{

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -190,26 +191,26 @@ func TestS4_EndDuringALookupIsNotUndone(t *testing.T) {
 
 func TestS5_IdleAndAbsoluteLimitsReallyExpire(t *testing.T) {
 	t.Parallel()
-	w := tenantstest.New(t, tenantstest.Options{Sessions: sessions.Options{Idle: time.Second, Absolute: 3 * time.Second}})
+	w := tenantstest.New(t, tenantstest.Options{Sessions: sessions.Options{Idle: 2 * time.Second, Absolute: 5 * time.Second}})
 	tenant := w.Tenant(t, "acme")
 	u := user(t, w, tenant, people.NewUser{})
 	idle, used := start(t, w, "acme", u), start(t, w, "acme", u)
 	begin := time.Now()
-	for time.Since(begin) < 2200*time.Millisecond {
+	for time.Since(begin) < 3200*time.Millisecond {
 		time.Sleep(250 * time.Millisecond)
 		if _, err := lookup(t, w, "acme", used); err != nil {
 			t.Fatalf("a session in use ended after %v: %v", time.Since(begin), err)
 		}
 	}
 	if _, err := lookup(t, w, "acme", idle); !errors.Is(err, tenants.ErrDenied) {
-		t.Errorf("idle for over a second: %v", err)
+		t.Errorf("idle for over two seconds: %v", err)
 	}
-	for time.Since(begin) < 3200*time.Millisecond {
+	for time.Since(begin) < 5400*time.Millisecond {
 		time.Sleep(250 * time.Millisecond)
 		_, _ = lookup(t, w, "acme", used)
 	}
 	if _, err := lookup(t, w, "acme", used); !errors.Is(err, tenants.ErrDenied) {
-		t.Errorf("over three seconds old: %v", err)
+		t.Errorf("over five seconds old: %v", err)
 	}
 }
 
@@ -312,8 +313,8 @@ func TestS6_AddressIsBoundedToo(t *testing.T) {
 	}
 }
 
+// Not parallel, so that nobody else allocates while the work is measured by its memory.
 func TestS7_KnownAndUnknownAddressesAnswerAlike(t *testing.T) {
-	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{Sessions: sessions.Options{Throttle: sessions.Throttle{PerUser: 4}}})
 	tenant := w.Tenant(t, "acme")
 	known := user(t, w, tenant, people.NewUser{Email: "known@example.com"})
@@ -330,15 +331,17 @@ func TestS7_KnownAndUnknownAddressesAnswerAlike(t *testing.T) {
 	}
 	tenant = w.Fresh(t, "acme")
 	answers := map[string][]string{}
-	fastest := map[string]time.Duration{}
 	for email, pass := range map[string]string{
 		"known@example.com": "wrong password", "unknown@example.com": password, "invited@example.com": password, "gone@example.com": password,
 	} {
 		for i := range 6 {
-			begin := time.Now()
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
 			_, err := w.Sessions.SignIn(t.Context(), tenant, email, secret.New(pass), somewhere)
-			if took := time.Since(begin); i < 4 && (fastest[email] == 0 || took < fastest[email]) {
-				fastest[email] = took
+			runtime.ReadMemStats(&after)
+			// Argon2id fills 19 MiB, whoever is asked for.
+			if filled := after.TotalAlloc - before.TotalAlloc; i < 4 && filled < 19<<20 {
+				t.Errorf("%s: no password was checked: %d bytes", email, filled)
 			}
 			if err == nil {
 				t.Fatalf("%s signed in", email)
@@ -353,9 +356,6 @@ func TestS7_KnownAndUnknownAddressesAnswerAlike(t *testing.T) {
 	for email, got := range answers {
 		if !slices.Equal(got, want) {
 			t.Errorf("%s is answered %v, a known address %v", email, got, want)
-		}
-		if limit := fastest["known@example.com"] / 4; fastest[email] < limit {
-			t.Errorf("%s takes %v, a known address %v", email, fastest[email], fastest["known@example.com"])
 		}
 	}
 	if _, err := w.Sessions.SignIn(t.Context(), tenant, "", secret.New(""), somewhere); !errors.Is(err, tenants.ErrDenied) {

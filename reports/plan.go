@@ -44,9 +44,9 @@ func resolve(d *Dataset, name, at string, errs *api.Errors) (Field, bool) {
 	f, ok := d.find(name)
 	switch {
 	case !ok:
-		errs.Add(at, "unknown", "%s: there is no field %q", at, clip(name))
+		errs.Add(at, "unknown", "%s: there is no field %q", at, api.Clip(name))
 	case f.Secret:
-		errs.Add(at, "forbidden", "%s: the field %q is encrypted and can appear nowhere in a report", at, clip(name))
+		errs.Add(at, "forbidden", "%s: the field %q is encrypted and can appear nowhere in a report", at, api.Clip(name))
 		ok = false
 	}
 	return f, ok
@@ -181,7 +181,7 @@ func (p *Plan) bindRanks(def Definition, errs *api.Errors) {
 			}
 		}
 		if !found {
-			errs.Add("query.sort", "unknown", "query.sort: the report has no column %q", clip(s.Column))
+			errs.Add("query.sort", "unknown", "query.sort: the report has no column %q", api.Clip(s.Column))
 		}
 	}
 }

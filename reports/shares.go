@@ -64,7 +64,7 @@ func tokenParams(r *Report, children []Report, params map[string]any) (map[strin
 	var errs api.Errors
 	values := map[string]any{}
 	for _, name := range slices.Sorted(maps.Keys(params)) {
-		at := "params." + clip(name)
+		at := "params." + api.Clip(name)
 		in, ok := lockedInput(r, children, name)
 		if !ok {
 			errs.Add(at, "unknown", "%s is no locked input of the report", at)

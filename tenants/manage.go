@@ -87,13 +87,13 @@ func checkOrganization(faults *Faults, o *Organization) {
 func checkKnown(faults *Faults, field, what string, given, known []string) {
 	for _, name := range given {
 		if !slices.Contains(known, name) {
-			faults.Add(field+"."+clip(name), CodeUnknown, "unknown %s %q; there are: %s", what, clip(name), strings.Join(known, ", "))
+			faults.Add(field+"."+Clip(name), CodeUnknown, "unknown %s %q; there are: %s", what, Clip(name), strings.Join(known, ", "))
 		}
 	}
 }
 
-// clip keeps outside text in messages short.
-func clip(text string) string {
+// Clip keeps outside text in messages short.
+func Clip(text string) string {
 	const limit = 64
 	if len(text) > limit {
 		text = text[:limit]
@@ -114,7 +114,7 @@ func (d *Directory) find(ctx context.Context, filter store.Filter) (*Organizatio
 func (d *Directory) BySlug(ctx context.Context, slug string) (*Tenant, error) {
 	org, err := d.find(ctx, store.Eq("slug", slug))
 	if err != nil {
-		return nil, fmt.Errorf("organization %q: %w", clip(slug), err)
+		return nil, fmt.Errorf("organization %q: %w", Clip(slug), err)
 	}
 	if org.State == Removed { // opening its workspace would make a new one
 		return nil, fmt.Errorf("organization %q was deleted: %w", slug, ErrUnknownTenant)
@@ -160,7 +160,7 @@ func (d *Directory) Update(ctx context.Context, slug string, change func(*Organi
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("update organization %q: %w", clip(slug), err)
+		return nil, fmt.Errorf("update organization %q: %w", Clip(slug), err)
 	}
 	return d.tenant(ctx, org)
 }
@@ -184,7 +184,7 @@ func (d *Directory) setState(ctx context.Context, slug string, state State) erro
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("make organization %q %s: %w", clip(slug), state, err)
+		return fmt.Errorf("make organization %q %s: %w", Clip(slug), state, err)
 	}
 	return nil
 }
@@ -200,7 +200,7 @@ func (d *Directory) Remove(ctx context.Context, slug string) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("delete organization %q: %w", clip(slug), err)
+		return fmt.Errorf("delete organization %q: %w", Clip(slug), err)
 	}
 	d.vault.drop(org.OrgID)
 	d.hooks.Lock()

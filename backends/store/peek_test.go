@@ -69,6 +69,14 @@ func TestPeekSeesEveryChange(t *testing.T) {
 			t.Fatal(err)
 		}
 		want(first, again.Name)
+		if err := kind.In(first).Delete(ctx, again); err != nil {
+			t.Fatal(err)
+		}
+		third := &peeked{Meta: store.Meta{ID: rec.ID}, Name: "of the same id and revision"}
+		if err := kind.In(first).Insert(ctx, third); err != nil {
+			t.Fatal(err)
+		}
+		want(first, third.Name)
 		if _, err := kind.In(first).Peek(ctx, "no identifier"); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("malformed: %v", err)
 		}

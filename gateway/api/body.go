@@ -128,7 +128,7 @@ func checkValue(dec *json.Decoder, raw []byte) error {
 			}
 			key, _ := name.(string)
 			if seen[key] {
-				return BadRequest("The body gives the name %q twice in one object, at byte %d", clip(key), dec.InputOffset())
+				return BadRequest("The body gives the name %q twice in one object, at byte %d", Clip(key), dec.InputOffset())
 			}
 			if strings.ContainsRune(key, 0) {
 				return BadRequest("The body contains a NUL character, at byte %d", dec.InputOffset())
@@ -158,7 +158,8 @@ func brokenJSON(raw []byte) error {
 	return BadRequest("The body is not valid JSON, at byte %d", syntax.Offset)
 }
 
-func clip(s string) string {
+// Clip shortens outside text for a message.
+func Clip(s string) string {
 	if len(s) > 64 {
 		return strings.ToValidUTF8(s[:64], "") + "..."
 	}

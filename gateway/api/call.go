@@ -77,7 +77,7 @@ func (c *Call) CheckIgnored() error {
 	}
 	names := make([]string, len(c.ignored))
 	for i, name := range c.ignored {
-		names[i] = clip(name)
+		names[i] = Clip(name)
 	}
 	return BadRequest("Strict handling: the operation does not take %q", names)
 }

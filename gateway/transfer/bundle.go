@@ -189,7 +189,7 @@ func (b *bundle) understand(ctx context.Context, p *parser, l rawLine) *entry {
 	}
 	k := b.session.named[kind.text]
 	if k == nil {
-		bad.errs.Add("kind", "unknown", "kind %q is not known", clip(kind.text))
+		bad.errs.Add("kind", "unknown", "kind %q is not known", api.Clip(kind.text))
 		return bad
 	}
 	return k.decode(ctx, b.session.view, v, l.number)

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -250,7 +249,7 @@ func mapField[T, V any](name, want string, read func(value) (V, bool), at func(*
 		for i := range v.members {
 			one, ok := read(v.members[i].value)
 			if !ok {
-				path := name + "." + clip(v.members[i].name)
+				path := name + "." + api.Clip(v.members[i].name)
 				errs.Add(path, "type", "%s must be %s", path, want)
 			}
 			m[v.members[i].name] = one
@@ -295,13 +294,6 @@ func appendJSON(dst []byte, v any) []byte {
 		return dst
 	}
 	return append(dst, bytes.TrimSuffix(buf.Bytes(), []byte("\n"))...)
-}
-
-func clip(s string) string {
-	if len(s) > 64 {
-		return strings.ToValidUTF8(s[:64], "") + "..."
-	}
-	return s
 }
 
 // key is an identifier in 12 bytes: that of a document, or part of a digest.

@@ -120,7 +120,7 @@ func (k *kind[T]) decode(ctx context.Context, v *view, val value, line int) *ent
 		}
 		n, ok := k.index[name]
 		if !ok {
-			e.errs.Add(clip(name), "unknown", "a %s has no field %q", k.label, clip(name))
+			e.errs.Add(api.Clip(name), "unknown", "a %s has no field %q", k.label, api.Clip(name))
 			continue
 		}
 		e.given |= 1 << n

@@ -109,7 +109,7 @@ func roleKind(d *Deps) handler {
 				e.change = keep
 				return
 			}
-			if !validRole(r.Name) {
+			if !people.ValidRole(r.Name) {
 				e.errs.Add("name", "format", "the name of a role is 1 to 64 of a-z, 0-9, _ and -, and starts with a letter")
 			}
 			if r.Label == "" {
@@ -119,17 +119,6 @@ func roleKind(d *Deps) handler {
 		},
 	}
 	return &rights[T]{k.ready()}
-}
-
-func validRole(name string) bool {
-	for i := range len(name) {
-		c := name[i]
-		letter := c >= 'a' && c <= 'z'
-		if !letter && (i == 0 || (c < '0' || c > '9') && c != '_' && c != '-') {
-			return false
-		}
-	}
-	return name != "" && len(name) <= 64
 }
 
 func userKind(d *Deps) handler {
@@ -291,7 +280,7 @@ func readLimit(v value) (int64, bool) {
 func checkKnown(e *entry, field string, given, known []string) {
 	for _, name := range given {
 		if !slices.Contains(known, name) {
-			path := field + "." + clip(name)
+			path := field + "." + api.Clip(name)
 			e.errs.Add(path, "unknown", "%s is not known; there are: %v", path, known)
 		}
 	}

@@ -48,7 +48,7 @@ func (f *rowFeed) defined() map[string]string {
 func (f *rowFeed) plan(columns []string) error {
 	for name := range f.mapping {
 		if name != "*" && !slices.Contains(columns, name) {
-			return fmt.Errorf("%w: the file has no column %q", ErrRowOptions, clip(name))
+			return fmt.Errorf("%w: the file has no column %q", ErrRowOptions, api.Clip(name))
 		}
 	}
 	f.targets = make([]target, len(columns))
@@ -63,9 +63,9 @@ func (f *rowFeed) plan(columns []string) error {
 		t := &f.targets[i]
 		switch {
 		case taken[t.field]:
-			return fmt.Errorf("%w: two columns lead to the field %q", ErrRowOptions, clip(t.field))
+			return fmt.Errorf("%w: two columns lead to the field %q", ErrRowOptions, api.Clip(t.field))
 		case !store.ValidKey(t.field):
-			return fmt.Errorf("%w: %q is no name of a field: 1 to 64 letters, digits, _ or -", ErrRowOptions, clip(t.field))
+			return fmt.Errorf("%w: %q is no name of a field: 1 to 64 letters, digits, _ or -", ErrRowOptions, api.Clip(t.field))
 		}
 		taken[t.field] = true
 	}

@@ -20,6 +20,7 @@ import (
 	"tenantry/backends/objects"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
+	"tenantry/gateway/api"
 )
 
 // rowFeed is the feed of rows.
@@ -279,7 +280,7 @@ type rowLine struct {
 }
 
 func (r *rowLine) complain(i int, what string) {
-	column := clip(r.feed.targets[i].column)
+	column := api.Clip(r.feed.targets[i].column)
 	r.errs.errs.Add(column, "type", "column %q: %s", column, what)
 }
 

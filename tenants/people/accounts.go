@@ -63,7 +63,7 @@ func (s *Service) UpdateAccount(ctx context.Context, t *tenants.Tenant, id strin
 		return &same, s.bump(ctx, t)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("update service account %s: %w", clip(id), err)
+		return nil, fmt.Errorf("update service account %s: %w", tenants.Clip(id), err)
 	}
 	return rec, s.bump(ctx, t)
 }

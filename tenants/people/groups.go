@@ -43,7 +43,7 @@ func (s *Service) Roles(ctx context.Context, t *tenants.Tenant) ([]Role, error) 
 func (s *Service) PutRole(ctx context.Context, t *tenants.Tenant, r Role) (*Role, error) {
 	var faults tenants.Faults
 	r.Label = strings.TrimSpace(r.Label)
-	if !validRole(r.Name) {
+	if !ValidRole(r.Name) {
 		faults.Add("name", tenants.CodeFormat, "the name of a role is 1 to 64 of a-z, 0-9, _ and -, and starts with a letter")
 	}
 	if r.Label == "" {
@@ -78,7 +78,8 @@ func (s *Service) PutRole(ctx context.Context, t *tenants.Tenant, r Role) (*Role
 	return stored, err
 }
 
-func validRole(name string) bool {
+// ValidRole reports whether text can name a role.
+func ValidRole(name string) bool {
 	return regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`).MatchString(name)
 }
 

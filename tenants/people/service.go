@@ -96,7 +96,7 @@ func CheckPermissions(faults *tenants.Faults, given []tenants.Permission) []tena
 	all := tenants.AllPermissions()
 	for _, p := range given {
 		if !slices.Contains(all, p) {
-			faults.Add("permissions", tenants.CodeUnknown, "unknown permission %q; there are: %s", clip(string(p)), joined(all))
+			faults.Add("permissions", tenants.CodeUnknown, "unknown permission %q; there are: %s", tenants.Clip(string(p)), joined(all))
 		}
 	}
 	return slices.DeleteFunc(all, func(p tenants.Permission) bool { return !slices.Contains(given, p) })
@@ -108,14 +108,6 @@ func joined(list []tenants.Permission) string {
 		words[i] = string(p)
 	}
 	return strings.Join(words, ", ")
-}
-
-func clip(text string) string {
-	const limit = 64
-	if len(text) > limit {
-		text = text[:limit]
-	}
-	return strings.ToValidUTF8(text, "?")
 }
 
 // CheckTeams notes malformed and unknown teams and returns the list without repetitions.
@@ -136,7 +128,7 @@ func (s *Service) CheckTeams(ctx context.Context, t *tenants.Tenant, faults *ten
 	for _, id := range out {
 		switch {
 		case !store.ValidID(id):
-			faults.Add("teams", tenants.CodeFormat, "%q is no identifier of a team", clip(id))
+			faults.Add("teams", tenants.CodeFormat, "%q is no identifier of a team", tenants.Clip(id))
 		case !slices.ContainsFunc(found, func(team Team) bool { return team.ID == id }):
 			faults.Add("teams", tenants.CodeUnknown, "unknown team %q", id)
 		}
@@ -157,7 +149,7 @@ func (s *Service) checkRoles(ctx context.Context, t *tenants.Tenant, faults *ten
 	}
 	for _, name := range out {
 		if !slices.ContainsFunc(roles, func(r Role) bool { return r.Name == name }) {
-			faults.Add("roles", tenants.CodeUnknown, "unknown role %q", clip(name))
+			faults.Add("roles", tenants.CodeUnknown, "unknown role %q", tenants.Clip(name))
 		}
 	}
 	return out, nil

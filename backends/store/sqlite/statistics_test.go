@@ -2,10 +2,12 @@ package sqlite
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"tenantry/backends/store/driver"
+	"zombiezen.com/go/sqlite"
 )
 
 // TestPlansFollowTheData: of two indexes that could serve, the one that leads to fewer
@@ -45,5 +47,36 @@ func TestPlansFollowTheData(t *testing.T) {
 	plans := seen.take()
 	if len(plans) != 1 || !strings.Contains(strings.Join(plans[0].Lines, "\n"), "people:name") {
 		t.Errorf("not by name: %v", plans)
+	}
+}
+
+// TestClosingMeasuresSlowGrowth: a database that never sees a large batch gets statistics
+// when its file is closed.
+func TestClosingMeasuresSlowGrowth(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	c := people()
+	e, err := Open(t.Context(), Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ws := openWorkspace(t, e, "acme", c)
+	for i := range 300 {
+		if err := ws.Write(t.Context(), []driver.Write{person(c, i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	again, err := openConn(filepath.Join(dir, "acme.db"), sqlite.OpenReadOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = again.close() }()
+	err = again.rows("SELECT 1 FROM sqlite_stat1", nil, func(*sqlite.Stmt) error { found++; return nil })
+	if err != nil || found == 0 {
+		t.Errorf("%d statistics, %v", found, err)
 	}
 }

@@ -71,6 +71,8 @@ func mayImport(from, to string) bool {
 		return allowed("gateway/api", "gateway/audit", "gateway/openapi", "tenants", "backends/store", "reports", "crypto", "internal") && !within(to, "backends/store/sqlite")
 	case within(from, "backends/store/sqlite") || within(from, "backends/store/storetest"):
 		return allowed("backends/store/driver")
+	case within(from, "backends/store/mongo"):
+		return allowed("backends/store/driver", "crypto/secret") || within(to, "backends/store/storetest")
 	case within(from, "backends/store/driver"):
 		return false
 	case within(from, "internal"):
@@ -80,13 +82,13 @@ func mayImport(from, to string) bool {
 	case within(from, "tenants"):
 		return allowed("tenants", "backends/store", "crypto", "internal/bounded") && !allowed("backends/store/driver", "backends/store/sqlite")
 	case within(from, "backends") || within(from, "reports"):
-		return (within(to, from) || allowed("tenants", "backends/store", "backends/schema", "backends/filters", "crypto", "gateway/api")) &&
+		return (within(to, from) || allowed("tenants", "backends/store", "backends/schema", "backends/filters", "crypto", "gateway/api", "internal")) &&
 			!allowed("backends/store/driver", "backends/store/sqlite")
 	case within(from, "crypto"):
 		return allowed("crypto")
 	}
 	if from == "config" {
-		return allowed("crypto/secret")
+		return allowed("crypto/secret", "tenants/limits")
 	}
 	return false // what is new stands alone until it is named here
 }

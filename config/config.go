@@ -24,6 +24,7 @@ import (
 	"github.com/knadh/koanf/v2"
 
 	"tenantry/crypto/secret"
+	"tenantry/tenants/limits"
 )
 
 // Config is everything that can be set. Durations are written like 10s or 2h.
@@ -45,10 +46,34 @@ type Config struct {
 	// FileHost is the address that serves file bytes; empty: the organization's own address.
 	FileHost string `koanf:"file_host" yaml:"file_host"`
 
+	// Backends are the places for documents, by name. Store names the one where new
+	// organizations are placed, Control the one that knows organizations, people and keys.
+	Backends map[string]Backend `koanf:"backends" yaml:"backends"`
+	Store    string             `koanf:"store" yaml:"store"`
+	Control  string             `koanf:"control" yaml:"control"`
+
 	Log      Log      `koanf:"log" yaml:"log"`
 	Redis    Redis    `koanf:"redis" yaml:"redis"`
 	SQLite   SQLite   `koanf:"sqlite" yaml:"sqlite"`
 	Timeouts Timeouts `koanf:"timeouts" yaml:"timeouts"`
+	Limits   Limits   `koanf:"limits" yaml:"limits"`
+}
+
+// Limits are how many requests are answered where organizations and keys say nothing
+// themselves, written like 100/s, 6000/m, 100000/d, or off.
+type Limits struct {
+	Organization      limits.Limit `koanf:"organization" yaml:"organization"`
+	OrganizationQuota limits.Limit `koanf:"organization_quota" yaml:"organization_quota"`
+	Key               limits.Limit `koanf:"key" yaml:"key"`
+	KeyQuota          limits.Limit `koanf:"key_quota" yaml:"key_quota"`
+}
+
+// Set returns the limits as they are counted.
+func (l Limits) Set() limits.Set {
+	return limits.Set{
+		Organization: limits.Pair{Rate: l.Organization, Quota: l.OrganizationQuota},
+		Key:          limits.Pair{Rate: l.Key, Quota: l.KeyQuota},
+	}
 }
 
 // Log says what is logged and how.
@@ -66,7 +91,17 @@ type Redis struct {
 	Username   string        `koanf:"username" yaml:"username"`
 	Password   secret.String `koanf:"password" yaml:"password"`
 	DB         int           `koanf:"db" yaml:"db"`
-	TLS        bool          `koanf:"tls" yaml:"tls"`
+	PoolSize   int           `koanf:"pool_size" yaml:"pool_size"` // connections to each server; 0: ten a processor
+
+	// What the sentinels themselves ask for.
+	SentinelUsername string        `koanf:"sentinel_username" yaml:"sentinel_username"`
+	SentinelPassword secret.String `koanf:"sentinel_password" yaml:"sentinel_password"`
+
+	TLS           bool   `koanf:"tls" yaml:"tls"`
+	TLSCAFile     string `koanf:"tls_ca_file" yaml:"tls_ca_file"`         // PEM; empty: those of the system
+	TLSCertFile   string `koanf:"tls_cert_file" yaml:"tls_cert_file"`     // PEM; the gateway's own certificate
+	TLSKeyFile    string `koanf:"tls_key_file" yaml:"tls_key_file"`       // PEM; its key
+	TLSServerName string `koanf:"tls_server_name" yaml:"tls_server_name"` // expected in the servers' certificates; empty: the host of the address
 }
 
 // SQLite tunes the embedded engine.
@@ -83,6 +118,7 @@ type Timeouts struct {
 	Write      time.Duration `koanf:"write" yaml:"write"`
 	Idle       time.Duration `koanf:"idle" yaml:"idle"`
 	Shutdown   time.Duration `koanf:"shutdown" yaml:"shutdown"`
+	Query      time.Duration `koanf:"query" yaml:"query"` // of one question to MongoDB
 }
 
 // Default returns the settings that hold where nothing else is said.
@@ -90,12 +126,17 @@ func Default() Config {
 	return Config{
 		Data: "./tenantry-data", Listen: "127.0.0.1:8080", AdminListen: "127.0.0.1:9090",
 		TrustedProxies: []string{},
-		Log:            Log{Level: "info", Format: "json", Requests: true},
-		Redis:          Redis{Addrs: []string{}},
-		SQLite:         SQLite{MaxOpenFiles: 128, Readers: 4, QueryTimeout: 10 * time.Second},
+		Backends:       map[string]Backend{DefaultBackend: {Engine: EngineSQLite}}, Store: DefaultBackend, Control: DefaultBackend,
+		Log:    Log{Level: "info", Format: "json", Requests: true},
+		Redis:  Redis{Addrs: []string{}},
+		SQLite: SQLite{MaxOpenFiles: 128, Readers: 4, QueryTimeout: 10 * time.Second},
 		Timeouts: Timeouts{
 			ReadHeader: 5 * time.Second, Read: 30 * time.Second, Write: 60 * time.Second,
-			Idle: 2 * time.Minute, Shutdown: 10 * time.Second,
+			Idle: 2 * time.Minute, Shutdown: 10 * time.Second, Query: 10 * time.Second,
+		},
+		Limits: Limits{
+			Organization: limits.PerSecond(1000), OrganizationQuota: limits.Unlimited(),
+			Key: limits.PerSecond(500), KeyQuota: limits.Unlimited(),
 		},
 	}
 }
@@ -161,6 +202,7 @@ func Load(src Source) (Config, error) {
 	for _, name := range meta.Unused {
 		faults = append(faults, fmt.Errorf("%s: there is no such setting, in the file or as a TENANTRY_ variable", name))
 	}
+	c.complete()
 	faults = append(faults, c.faults()...)
 	return c, errors.Join(faults...)
 }
@@ -241,9 +283,8 @@ func (c *Config) faults() []error {
 	for _, a := range c.Redis.Addrs {
 		address("redis.addrs", a)
 	}
-	if c.Redis.DB < 0 {
-		fault("redis.db", "must not be negative")
-	}
+	c.Redis.faults(fault)
+	c.backendFaults(fault)
 	if c.SQLite.MaxOpenFiles < 2 || c.SQLite.MaxOpenFiles > 10_000 {
 		fault("sqlite.max_open_files", "must be from 2 to 10000")
 	}
@@ -252,10 +293,18 @@ func (c *Config) faults() []error {
 	}
 	for name, d := range map[string]time.Duration{
 		"sqlite.query_timeout": c.SQLite.QueryTimeout, "timeouts.read_header": c.Timeouts.ReadHeader, "timeouts.read": c.Timeouts.Read,
-		"timeouts.write": c.Timeouts.Write, "timeouts.idle": c.Timeouts.Idle, "timeouts.shutdown": c.Timeouts.Shutdown,
+		"timeouts.write": c.Timeouts.Write, "timeouts.idle": c.Timeouts.Idle, "timeouts.shutdown": c.Timeouts.Shutdown, "timeouts.query": c.Timeouts.Query,
 	} {
 		if d <= 0 || d > time.Hour {
 			fault(name, "must be more than 0 and at most 1h")
+		}
+	}
+	for name, l := range map[string]limits.Limit{
+		"limits.organization": c.Limits.Organization, "limits.organization_quota": c.Limits.OrganizationQuota,
+		"limits.key": c.Limits.Key, "limits.key_quota": c.Limits.KeyQuota,
+	} {
+		if !l.IsSet() {
+			fault(name, "write it like 100/s, 6000/m, 100000/d, or off")
 		}
 	}
 	slices.SortFunc(faults, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })

@@ -121,6 +121,7 @@ colour: blue
 func TestTypes(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
+		"a limit without a period": "limits: {key: 100}", "a limit of nothing": "limits: {organization: 0/s}", "no limit": "limits: {key_quota: fast}", "an empty limit": "limits: {key: ''}",
 		"a list where a text belongs": "data: [a, b]", "a map where a text belongs": "data: {a: b}", "a text where a number belongs": "sqlite: {readers: many}",
 		"a text where a duration belongs": "timeouts: {read: soon}", "a text where a section belongs": "timeouts: soon", "a list where a section belongs": "redis: [a]",
 		"a map where a list belongs": "redis: {addrs: {a: b}}", "a fraction where a number belongs": "redis: {db: 1.5}", "a text where a switch belongs": "log: {requests: maybe}",
@@ -261,5 +262,24 @@ func TestKeyringPath(t *testing.T) {
 	c.Keyring = "/keys/ring"
 	if got := c.KeyringPath(); got != "/keys/ring" {
 		t.Error(got)
+	}
+}
+
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	c, err := config.Load(config.Source{
+		File:    write(t, "limits: {organization: 100/s, organization_quota: 1000000/d, key: off}"),
+		Environ: []string{"TENANTRY_LIMITS__KEY_QUOTA=5000/h"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown, err := yaml.Marshal(c.Limits)
+	if want := "organization: 100/s\norganization_quota: 1000000/d\nkey: \"off\"\nkey_quota: 5000/h\n"; err != nil || string(shown) != want {
+		t.Errorf("shown as\n%s%v, want\n%s", shown, err, want)
+	}
+	set := c.Limits.Set()
+	if set.Organization.Rate.String() != "100/s" || set.Organization.Quota.String() != "1000000/d" || set.Key.Rate.String() != "off" || set.Key.Quota.String() != "5000/h" {
+		t.Errorf("%+v", set)
 	}
 }

@@ -35,33 +35,59 @@ func (a *App) operations(registry *prometheus.Registry) http.Handler {
 	return mux
 }
 
-// readiness names what is down. The gateway takes requests while Redis is away, since
-// keys are then looked up in the store.
+// readiness names what is down. Without the control backend nobody can be told apart, so
+// the gateway takes no requests. Without Redis keys are looked up in the store, and another
+// backend is missed by its own organizations alone: then it is degraded, and goes on.
 func (a *App) readiness(ctx context.Context) (int, map[string]any) {
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
-	defer cancel()
-	checks := map[string]string{"server": "ok", "store": "ok", "redis": "ok"}
-	code := http.StatusOK
-	fail := func(name, how string) {
-		checks[name] = how
-		code = http.StatusServiceUnavailable
-	}
-	if !a.ready.Load() {
-		fail("server", "starting or stopping")
-	}
-	if err := a.store.Check(ctx); err != nil {
-		a.log.WarnContext(ctx, "the store is not ready", "error", err)
-		fail("store", "down")
-	}
-	if err := a.redis.Ping(ctx).Err(); err != nil {
-		a.log.WarnContext(ctx, "redis is not ready", "error", err)
-		fail("redis", "down")
-	}
+	checks := map[string]string{"server": "ok"}
 	status := "ok"
-	if code != http.StatusOK {
-		status = "failed"
+	judge := func(name string, err error) {
+		checks[name] = "ok"
+		if err != nil {
+			checks[name], status = "down", "degraded"
+		}
+		a.tell(ctx, name, err)
+	}
+	redis := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+		defer cancel()
+		redis <- a.redis.Ping(ctx).Err()
+	}()
+	wrong := a.checkBackends(ctx, checkTimeout)
+	for _, name := range a.store.Backends() {
+		check := "store"
+		if name != a.cfg.Control {
+			check = "store." + name
+		}
+		judge(check, wrong[name])
+	}
+	judge("redis", <-redis)
+	code := http.StatusOK
+	if !a.ready.Load() {
+		checks["server"] = "starting or stopping"
+	}
+	if checks["server"] != "ok" || checks["store"] != "ok" {
+		status, code = "failed", http.StatusServiceUnavailable
 	}
 	return code, map[string]any{"status": status, "checks": checks}
+}
+
+// tell logs that a dependency went down or came back, once. A check that was given up says
+// nothing.
+func (a *App) tell(ctx context.Context, name string, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	if err == nil {
+		if _, wasDown := a.down.LoadAndDelete(name); wasDown {
+			a.log.InfoContext(ctx, "a dependency is ready again", "dependency", name)
+		}
+		return
+	}
+	if _, wasDown := a.down.Swap(name, true); !wasDown {
+		a.log.WarnContext(ctx, "a dependency is not ready", "dependency", name, "error", err)
+	}
 }
 
 func writeJSON(w http.ResponseWriter, code int, v any) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"tenantry/backends/store"
 	"tenantry/config"
 	"tenantry/gateway/api"
 )
@@ -29,6 +30,9 @@ type Options struct {
 	Version string
 	// Holder says in the data folder's lock who holds it, such as "tenantry serve".
 	Holder string
+	// Observe, when set, is told of every call of a storage engine that has ended, before
+	// its caller goes on.
+	Observe func(store.Call)
 }
 
 // App is a gateway: New wires it and listens, Run serves, Close ends it.
@@ -40,6 +44,7 @@ type App struct {
 	publicL net.Listener
 	adminL  net.Listener
 	closing sync.Once
+	down    sync.Map // names of dependencies that were down when last looked at
 	err     error
 }
 
@@ -95,6 +100,8 @@ func portOf(l net.Listener) string {
 
 func (a *App) build() error {
 	registry := prometheus.NewRegistry()
+	a.measured.register(registry)
+	a.measureAnnouncer(registry)
 	handler, rows, err := a.routes(registry)
 	if err != nil {
 		return err

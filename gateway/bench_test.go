@@ -76,7 +76,7 @@ func bareGin(answer *gatewaytest.Answer) http.Handler {
 	gin.SetMode(gin.ReleaseMode)
 	engine := gin.New()
 	engine.GET("/api/custom-reports/:id", func(c *gin.Context) {
-		for _, name := range []string{"Cache-Control", "X-Content-Type-Options", "X-Request-Id"} {
+		for _, name := range []string{"Cache-Control", "X-Content-Type-Options", "X-Request-Id", "RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"} {
 			c.Header(name, answer.Header.Get(name))
 		}
 		c.Data(http.StatusOK, "application/json; charset=utf-8", answer.Body)

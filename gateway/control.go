@@ -22,8 +22,8 @@ func (s *Services) Control() http.Handler {
 	}
 	return control.NewHandler(control.Backend{
 		Directory: s.directory, People: s.people, Keys: s.keys, Keyring: s.keyring, Audit: s.audit,
-		Transfer: s.transfer,
-		BaseURL:  s.baseURL, TempDir: imports, Log: s.log, Now: s.now,
+		Transfer: s.transfer, Limits: s.limiter.Defaults(), Examine: s.examine,
+		BaseURL: s.baseURL, TempDir: imports, Log: s.log, Now: s.now,
 	})
 }
 

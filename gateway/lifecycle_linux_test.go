@@ -107,7 +107,7 @@ func TestD3_WritesFailOnAFullDisk(t *testing.T) {
 // acknowledged is there once there is room again, without a restart.
 func checkDiskFull(t *testing.T, folder string, fill, free func()) {
 	t.Helper()
-	g := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) { c.Data = filepath.Join(folder, "data") })
+	g := gatewaytest.Start(t, gatewaytest.Embedded, func(c *config.Config, _ *gateway.Options) { c.Data = filepath.Join(folder, "data") })
 	acme := g.Org(t, "acme")
 	acme.Import(t, `{"kind":"folder","id":"65f0000000000000000000f1","name":"Plans"}`)
 	key := acme.Key(t, tenants.ManageFiles, tenants.ManageCustomObjects)

@@ -22,6 +22,7 @@ import (
 
 	"tenantry/backends/store"
 	"tenantry/config"
+	"tenantry/crypto/keyring"
 	"tenantry/gateway"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
@@ -261,7 +262,7 @@ func fingerprint(t *testing.T, folder string) map[string]string {
 // TestFolderOfANewerVersionIsRefused: the message is clear and nothing is touched.
 func TestFolderOfANewerVersionIsRefused(t *testing.T) {
 	t.Parallel()
-	g := gatewaytest.Start(t)
+	g := gatewaytest.Start(t, gatewaytest.Embedded)
 	g.Org(t, "acme")
 	g.Stop(t)
 	cfg := g.Config
@@ -296,11 +297,6 @@ func TestFolderOfANewerVersionIsRefused(t *testing.T) {
 func TestMissingKeyringIsRefusedWhereThereIsData(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
-	g.Stop(t)
-	if err := os.Remove(g.Config.KeyringPath()); err != nil {
-		t.Fatal(err)
-	}
-	g = gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) { c.Data = g.Config.Data }) // nothing was encrypted yet
 	g.Org(t, "acme")
 	g.Stop(t)
 	kept, err := os.ReadFile(g.Config.KeyringPath())
@@ -311,11 +307,20 @@ func TestMissingKeyringIsRefusedWhereThereIsData(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = gateway.New(t.Context(), g.Config, gateway.Options{})
-	if err == nil || !strings.Contains(err.Error(), g.Config.KeyringPath()) || !strings.Contains(err.Error(), "put the keyring back") {
+	if err == nil || !strings.Contains(err.Error(), g.Config.KeyringPath()) || !strings.Contains(err.Error(), "put it back") {
 		t.Fatalf("%v", err)
 	}
 	if _, err := os.Stat(g.Config.KeyringPath()); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("a new keyring was made, which reads nothing")
+	}
+	if _, err := keyring.Create(g.Config.KeyringPath()); err != nil {
+		t.Fatal(err)
+	}
+	if app, err := gateway.New(t.Context(), g.Config, gateway.Options{}); !errors.Is(err, tenants.ErrForeignKeyring) {
+		t.Errorf("another keyring: %v", err)
+		if err == nil {
+			_ = app.Close() // it should not be there
+		}
 	}
 	if err := os.WriteFile(g.Config.KeyringPath(), kept, 0o600); err != nil {
 		t.Fatal(err)
@@ -337,7 +342,9 @@ func TestRestartServesTheSameData(t *testing.T) {
 		t.Fatalf("%d %s", before.Code, before.Body)
 	}
 	g.Stop(t)
-	again := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) { c.Data = g.Config.Data })
+	again := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) {
+		c.Data, c.Backends = g.Config.Data, g.Config.Backends
+	})
 	after := again.Do(t, http.MethodGet, acme.Host, path, gatewaytest.WithKey(key))
 	if after.Code != http.StatusOK || after.Text() != before.Text() {
 		t.Errorf("before %s\nafter %d %s", before.Body, after.Code, after.Body)

@@ -31,10 +31,13 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []api.Operati
 		cookie = "__Host-" + cookie // browsers then refuse it from anywhere but this host over TLS
 	}
 	pipeline := middleware.New(middleware.Options{
-		Tenants: a.directory, Keys: a.keys, Sessions: a.sessions, Audit: a.audit, Log: a.log,
+		Tenants: a.directory, Keys: a.keys, Sessions: a.sessions, Limits: a.limiter, Audit: a.audit, Log: a.log,
 		Metrics: middleware.NewMetrics(registry), LogRequests: a.cfg.Log.Requests, Proxies: proxies,
 		Cookie: cookie, BaseURL: a.baseURL,
 	})
+	registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "tenantry_limits_local_total", Help: "Requests that this replica counted by itself because Redis was away.",
+	}, func() float64 { return float64(a.limiter.Local()) }))
 	pages, err := a.newConsole(cookie, pipeline.Tenant)
 	if err != nil {
 		return nil, nil, err

@@ -8,7 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
-	"path/filepath"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -21,14 +21,15 @@ import (
 	"tenantry/backends/forms"
 	"tenantry/backends/objects"
 	"tenantry/backends/store"
-	"tenantry/backends/store/sqlite"
 	"tenantry/config"
 	"tenantry/crypto/keyring"
 	"tenantry/gateway/audit"
 	"tenantry/gateway/transfer"
 	"tenantry/reports"
 	"tenantry/tenants"
+	"tenantry/tenants/announce"
 	"tenantry/tenants/keys"
+	"tenantry/tenants/limits"
 	"tenantry/tenants/localredis"
 	"tenantry/tenants/people"
 	"tenantry/tenants/sessions"
@@ -43,16 +44,19 @@ type Services struct {
 	ready   atomic.Bool
 
 	lock       *folderLock
-	engine     *sqlite.Engine
+	engines    engines
+	measured   *storeMetrics
 	store      *store.Store
 	keyring    *keyring.Keyring
 	localRedis *localredis.Server
 	redis      redis.UniversalClient
 
 	directory *tenants.Directory
+	announcer *announce.Announcer // nil where Redis is inside the process: nobody else would hear
 	people    *people.Service
 	keys      *keys.Service
 	sessions  *sessions.Service
+	limiter   *limits.Limiter
 	audit     *audit.Log
 	kinds     kinds
 	modules   *modules
@@ -133,13 +137,14 @@ func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Service
 	if s.audit, err = audit.New(); err != nil {
 		return nil, err
 	}
-	s.engine, err = sqlite.Open(ctx, sqlite.Options{
-		Dir: filepath.Join(cfg.Data, "db"), MaxOpen: cfg.SQLite.MaxOpenFiles, Readers: cfg.SQLite.Readers, QueryTimeout: cfg.SQLite.QueryTimeout,
-	})
-	if err != nil {
+	if err = s.openEngines(ctx); err != nil {
 		return nil, err
 	}
-	s.store = store.New(store.Options{Engine: s.engine, Control: s.kinds.control(), Tenant: s.kinds.tenant(s.audit), Now: o.Now})
+	s.measured = newStoreMetrics()
+	s.measured.also = o.Observe
+	s.store = store.New(store.Options{
+		Backends: s.engines, ControlBackend: cfg.Control, Control: s.kinds.control(), Tenant: s.kinds.tenant(s.audit), Now: o.Now, Observe: s.measured.observe,
+	})
 	if s.keyring, err = s.openKeyring(ctx); err != nil {
 		return nil, err
 	}
@@ -160,7 +165,13 @@ func (s *Services) baseURL(slug string) string { return s.cfg.OrganizationURL(sl
 // cannot read what another encrypted.
 func (s *Services) openKeyring(ctx context.Context) (*keyring.Keyring, error) {
 	path := s.cfg.KeyringPath()
-	ring, err := keyring.Open(path)
+	open := keyring.Open
+	if f, err := os.OpenFile(path, os.O_WRONLY, 0); err == nil {
+		_ = f.Close() // nothing was written
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		open = keyring.OpenReadOnly // something else maintains it, such as a mounted secret
+	}
+	ring, err := open(path)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return ring, err
 	}
@@ -168,12 +179,12 @@ func (s *Services) openKeyring(ctx context.Context) (*keyring.Keyring, error) {
 	if err != nil {
 		return nil, err
 	}
-	n, err := s.kinds.organizations.Organizations.In(control).Count(ctx, store.All())
+	used, err := s.kinds.organizations.InUse(ctx, control)
 	if err != nil {
 		return nil, err
 	}
-	if n > 0 {
-		return nil, fmt.Errorf("the keyring %s is missing but the data folder holds %d organizations; put the keyring back, without it their encrypted values are lost", path, n)
+	if used {
+		return nil, fmt.Errorf("the keyring %s is missing, but there is data that was encrypted with one; put it back, or copy it from another replica: without it encrypted values are lost", path)
 	}
 	return keyring.Create(path)
 }
@@ -186,15 +197,16 @@ func (s *Services) Close() error {
 		s.lock.stopCommands(ctx) // they need everything below
 	}
 	var errs []error
+	if s.announcer != nil {
+		errs = append(errs, s.announcer.Close())
+	}
 	if s.redis != nil {
 		errs = append(errs, s.redis.Close())
 	}
 	if s.localRedis != nil {
 		errs = append(errs, s.localRedis.Close())
 	}
-	if s.engine != nil {
-		errs = append(errs, s.engine.Close())
-	}
+	errs = append(errs, s.engines.close())
 	if s.lock != nil {
 		errs = append(errs, s.lock.free())
 	}

@@ -93,7 +93,7 @@ func spellings(text string) map[string]string {
 func TestK4_NothingStoredIsAUsableSecret(t *testing.T) {
 	t.Parallel()
 	mini, option := ownRedis(t)
-	w := newWorld(t, option)
+	w := newWorld(t, gatewaytest.Embedded, option) // the test reads the files
 	p := w.a
 	secrets := map[string]string{
 		"server_full key": p.key, "server_read key": p.readKey, "browser key": p.pageKey, "session": p.cookie.Value, "administrator's session": p.adminCookie.Value,

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"crypto/tls"
 	"net/http"
 	"strings"
 
@@ -21,7 +20,9 @@ import (
 	"tenantry/gateway/transfer"
 	"tenantry/reports"
 	"tenantry/tenants"
+	"tenantry/tenants/announce"
 	"tenantry/tenants/keys"
+	"tenantry/tenants/limits"
 	"tenantry/tenants/localredis"
 	"tenantry/tenants/people"
 	"tenantry/tenants/redisconn"
@@ -59,10 +60,14 @@ func (s *Services) openRedis(_ context.Context) (err error) {
 	}
 	o := redisconn.Options{
 		Addrs: s.cfg.Redis.Addrs, MasterName: s.cfg.Redis.MasterName, Username: s.cfg.Redis.Username,
-		Password: s.cfg.Redis.Password, DB: s.cfg.Redis.DB,
+		Password: s.cfg.Redis.Password, DB: s.cfg.Redis.DB, PoolSize: s.cfg.Redis.PoolSize,
+		SentinelUsername: s.cfg.Redis.SentinelUsername, SentinelPassword: s.cfg.Redis.SentinelPassword,
 	}
-	if s.cfg.Redis.TLS {
-		o.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	if r := s.cfg.Redis; r.TLS {
+		files := redisconn.TLSOptions{CAFile: r.TLSCAFile, CertFile: r.TLSCertFile, KeyFile: r.TLSKeyFile, ServerName: r.TLSServerName}
+		if o.TLS, err = files.Config(); err != nil {
+			return err
+		}
 	}
 	s.redis, err = redisconn.Open(o)
 	return err
@@ -72,9 +77,16 @@ func (s *Services) openRedis(_ context.Context) (err error) {
 func (s *Services) openWho(ctx context.Context) (err error) {
 	s.directory, err = tenants.NewDirectory(ctx, tenants.DirectoryOptions{
 		Store: s.store, Kinds: s.kinds.organizations, Keyring: s.keyring, BaseDomain: s.cfg.BaseDomain, Now: s.now,
+		NewBackend: s.cfg.Store,
 	})
 	if err != nil {
 		return err
+	}
+	if s.localRedis == nil {
+		s.announcer, err = announce.Start(announce.Options{Redis: s.redis, Directory: s.directory, Log: s.log}) //nolint:contextcheck // it ends with Close
+		if err != nil {
+			return err
+		}
 	}
 	hasher, err := passwords.New(passwords.Options{})
 	if err != nil {
@@ -83,6 +95,11 @@ func (s *Services) openWho(ctx context.Context) (err error) {
 	s.people = people.NewService(people.Options{Directory: s.directory, Kinds: s.kinds.people, Passwords: hasher, Now: s.now})
 	s.keys = keys.NewService(keys.Options{Directory: s.directory, Kinds: s.kinds.keys, People: s.people, Redis: s.redis, Now: s.now})
 	s.sessions = sessions.NewService(sessions.Options{People: s.people, Redis: s.redis, Now: s.now})
+	counting := limits.Options{Defaults: s.cfg.Limits.Set(), Log: s.log, Now: s.now}
+	if s.localRedis == nil {
+		counting.Redis = s.redis
+	}
+	s.limiter = limits.New(counting)
 	return nil
 }
 
@@ -92,7 +109,7 @@ func (s *Services) openModules() {
 	m := &modules{objects: objects.New(k.objects), forms: forms.New(k.forms), compliance: compliance.New()}
 	m.users = users.New(users.Deps{People: s.people})
 	m.contacts = contacts.New(k.contacts, contacts.Deps{Keys: s.directory})
-	m.campaigns = campaigns.New(k.campaigns, campaigns.Deps{Contacts: m.contacts})
+	m.campaigns = campaigns.New(k.campaigns, campaigns.Deps{Contacts: m.contacts, Standard: contacts.StandardCatalog()})
 	m.files = files.New(k.files, files.Deps{CDNBase: s.fileHost, Contacts: contactNames{m.contacts}, Users: userNames{s.people}})
 	m.reports = reports.New(k.reports, reports.Deps{
 		Now: s.now,

@@ -12,6 +12,7 @@ import (
 	"tenantry/backends/store"
 	"tenantry/crypto/keyring"
 	"tenantry/gateway/api"
+	"tenantry/internal/bounded"
 	"tenantry/tenants"
 )
 
@@ -45,6 +46,7 @@ type Module struct {
 	kinds   Kinds
 	deps    Deps
 	classes map[string]Class
+	needs   *bounded.Map[*needs]
 }
 
 // New returns the module.
@@ -55,7 +57,7 @@ func New(kinds Kinds, deps Deps) *Module {
 	if deps.RunTimeout <= 0 {
 		deps.RunTimeout = DefaultRunTimeout
 	}
-	m := &Module{kinds: kinds, deps: deps, classes: map[string]Class{}}
+	m := &Module{kinds: kinds, deps: deps, classes: map[string]Class{}, needs: bounded.New[*needs](maxNeeds)}
 	for _, c := range deps.Classes {
 		m.classes[c.Name()] = c
 	}
@@ -78,7 +80,13 @@ func (m *Module) byID(ctx context.Context, c *api.Call) (*Report, error) {
 
 // children returns the report's children that exist, in the order of the report.
 func (m *Module) children(ctx context.Context, t *tenants.Tenant, r *Report) ([]Report, error) {
-	ids := r.ChildReports[:min(len(r.ChildReports), MaxChildren)]
+	return m.reportsOf(ctx, t, childIDs(r))
+}
+
+func childIDs(r *Report) []string { return r.ChildReports[:min(len(r.ChildReports), MaxChildren)] }
+
+// reportsOf returns those of the reports that exist, in that order.
+func (m *Module) reportsOf(ctx context.Context, t *tenants.Tenant, ids []string) ([]Report, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
@@ -90,13 +98,13 @@ func (m *Module) children(ctx context.Context, t *tenants.Tenant, r *Report) ([]
 	return found, nil
 }
 
-// dataset returns the data that the report asks, as the workspace shows it.
-func (m *Module) dataset(ctx context.Context, t *tenants.Tenant, ws *store.Workspace, r *Report) (Dataset, error) {
-	class, ok := m.classes[r.Class]
+// dataset returns the data of a class and source, as the workspace shows it.
+func (m *Module) dataset(ctx context.Context, t *tenants.Tenant, ws *store.Workspace, name, source string) (Dataset, error) {
+	class, ok := m.classes[name]
 	if !ok {
-		return Dataset{}, fmt.Errorf("report %s: there is no report class %q", r.ID, r.Class)
+		return Dataset{}, fmt.Errorf("there is no report class %q", name)
 	}
-	return class.Dataset(ctx, t, ws, r.Source)
+	return class.Dataset(ctx, t, ws, source)
 }
 
 // provider finds a provider by name; "" is the built-in one.

@@ -21,6 +21,9 @@ type Plan struct {
 	measure []store.Measure
 	ranks   []store.Rank
 	instant []bool // by column: the engine answers Unix milliseconds
+
+	// countAhead counts while the rows of a list are read, not only where it was cut.
+	countAhead bool
 }
 
 // Bind binds the query to the dataset and the values of inputs. Every problem goes into

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tenantry/backends/store"
+	"tenantry/internal/together"
 	"tenantry/tenants"
 )
 
@@ -68,7 +69,18 @@ func (p *Plan) Run(ctx context.Context) (Data, error) {
 }
 
 func (p *Plan) runList(ctx context.Context, data *Data) error {
-	rows, err := p.table.Select(ctx, p.list, store.Query{Filter: p.where, Sort: p.orders, Limit: p.limit})
+	var rows [][]any
+	var n int64
+	var err, countErr error
+	list := func() {
+		rows, err = p.table.Select(ctx, p.list, store.Query{Filter: p.where, Sort: p.orders, Limit: p.limit})
+	}
+	count := func() { n, countErr = p.table.Count(ctx, p.where) }
+	if p.countAhead {
+		together.Do(list, count)
+	} else {
+		list()
+	}
 	if err != nil {
 		return err
 	}
@@ -76,9 +88,11 @@ func (p *Plan) runList(ctx context.Context, data *Data) error {
 	if len(rows) < p.limit {
 		return nil
 	}
-	n, err := p.table.Count(ctx, p.where)
-	if err != nil {
-		return err
+	if !p.countAhead {
+		count()
+	}
+	if countErr != nil {
+		return countErr
 	}
 	data.Total = max(int(n), len(rows))
 	data.Truncated = data.Total > len(rows)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -82,6 +83,7 @@ type bundle struct {
 	root     *Report
 	children []Report
 	scope    store.Scope
+	ahead    *ahead
 }
 
 // Open returns a shared report. The reader sees what a caller limited to the report's
@@ -97,7 +99,7 @@ func (m *Module) Open(ctx context.Context, t *tenants.Tenant, r SharedRequest) (
 	}
 	var locked map[string]string
 	if !r.Token.IsZero() {
-		if locked, err = m.verify(ctx, t, b.root, b.children, r.Token.Reveal()); err != nil {
+		if locked, err = m.verify(ctx, t, b, r.Token.Reveal()); err != nil {
 			return Shared{}, err
 		}
 	} else if b.root.Secure {
@@ -132,18 +134,24 @@ func (m *Module) bundle(ctx context.Context, t *tenants.Tenant, r SharedRequest)
 	if !validPID(r.PID) {
 		return nil, NotFoundProblem()
 	}
-	root, err := m.kinds.Reports.In(t.Workspace()).First(ctx, store.Query{Filter: store.Eq("pid", r.PID)})
-	if errors.Is(err, store.ErrNotFound) {
+	a := m.readAhead(ctx, t, &r)
+	if errors.Is(a.rootErr, store.ErrNotFound) {
 		return nil, NotFoundProblem()
 	}
-	if err != nil {
-		return nil, err
+	if a.rootErr != nil {
+		return nil, a.rootErr
 	}
-	b := bundleOf(t, root, r.Teams)
-	if !b.sees(root) {
+	b := bundleOf(t, a.root, r.Teams)
+	b.ahead = a
+	if !b.sees(a.root) {
 		return nil, NotFoundProblem()
 	}
-	b.children, err = m.children(ctx, t, root)
+	var read bool
+	if b.children, read = a.childrenOf(); read {
+		return b, nil
+	}
+	var err error
+	b.children, err = m.children(ctx, t, a.root)
 	return b, err
 }
 
@@ -198,16 +206,12 @@ func (m *Module) chooseProvider(t *tenants.Tenant, name string, secure bool) (Pr
 func (m *Module) show(ctx context.Context, t *tenants.Tenant, b *bundle, r *Report, inputs *inputValues, provider Provider, rows bool) (Shared, error) {
 	run, cancel := context.WithTimeout(ctx, m.deps.RunTimeout)
 	defer cancel()
-	ws := t.Workspace()
-	if t.Org.Feature(tenants.FeatureTeams) {
-		ws = ws.Scoped(b.scope)
-		if len(r.Teams) > 0 {
-			ws = ws.Scoped(store.Scope{Teams: r.Teams})
+	dataset, read := b.ahead.datasetOf(r)
+	if !read {
+		var err error
+		if dataset, err = m.dataset(run, t, workspaceOf(t, b.scope, r.Teams), r.Class, r.Source); err != nil {
+			return Shared{}, m.explain(ctx, run, fmt.Errorf("report %s: %w", r.ID, err))
 		}
-	}
-	dataset, err := m.dataset(run, t, ws, r)
-	if err != nil {
-		return Shared{}, m.explain(ctx, run, err)
 	}
 	plan, err := m.plan(&dataset, r, inputs)
 	if err != nil {
@@ -231,13 +235,17 @@ func (m *Module) show(ctx context.Context, t *tenants.Tenant, b *bundle, r *Repo
 			s.Params[name] = inputs.effective(name)
 		}
 	}
+	full := false
 	if rows {
+		plan.countAhead = b.ahead.guess.full
 		data, err := provider.Data(run, RunRequest{Tenant: t, Report: r, Inputs: inputs.all(), Plan: plan})
 		if err != nil {
 			return Shared{}, m.explain(ctx, run, err)
 		}
 		s.Data = &data
+		full = plan.list != nil && len(data.Rows) >= plan.limit
 	}
+	m.remember(b.ahead, r, full)
 	return s, nil
 }
 

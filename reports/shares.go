@@ -119,39 +119,53 @@ func lockedInput(r *Report, children []Report, name string) (Input, bool) {
 	return Input{}, false
 }
 
-// verify checks a token for the bundle of root and returns its locked values. Every
-// token that is not good gives the same denial; other errors say that it cannot be told.
-func (m *Module) verify(ctx context.Context, t *tenants.Tenant, root *Report, children []Report, token string) (map[string]string, error) {
-	keys, err := m.deps.Keys(ctx, t)
-	if err != nil {
-		return nil, fmt.Errorf("signing keys for shared reports: %w", err)
-	}
-	key := keys.Current()
-	find := func(kid string) ([]byte, bool) { return key.Bytes(), kid == strconv.Itoa(key.Version()) }
-	share, err := tokens.VerifyShare(find, token, t.Org.Slug, root.PID, m.deps.Now())
-	if err != nil {
-		reason := "share token refused"
-		if refused, ok := errors.AsType[*tokens.TokenError](err); ok {
-			reason += ": " + string(refused.Reason)
+// verify checks a token for the bundle and returns its locked values. Every token that is
+// not good gives the same denial; other errors say that it cannot be told.
+func (m *Module) verify(ctx context.Context, t *tenants.Tenant, b *bundle, token string) (map[string]string, error) {
+	o := b.ahead.share
+	if o == nil {
+		share, err := m.openToken(ctx, t, b.root.PID, token)
+		o = &opened{share: share, err: err}
+		if err == nil {
+			if o.revoked, err = m.isRevoked(ctx, t, b.root.PID, share); err != nil {
+				return nil, err
+			}
 		}
-		return nil, api.Denied(reason)
 	}
-	revoked, err := m.isRevoked(ctx, t, root.PID, share)
-	if err != nil {
-		return nil, err
+	if o.err != nil {
+		return nil, o.err
 	}
-	if revoked {
+	if o.revoked {
 		return nil, api.Denied("share token refused: revoked")
 	}
-	values := make(map[string]string, len(share.Params))
-	for name, v := range share.Params {
+	values := make(map[string]string, len(o.share.Params))
+	for name, v := range o.share.Params {
 		text, err := scalarText(v)
-		if _, ok := lockedInput(root, children, name); !ok || err != nil {
+		if _, ok := lockedInput(b.root, b.children, name); !ok || err != nil {
 			return nil, api.Denied("share token refused: it sets what is no locked input")
 		}
 		values[name] = text
 	}
 	return values, nil
+}
+
+// openToken returns what the token says, whether or not it was revoked. Errors: those of verify.
+func (m *Module) openToken(ctx context.Context, t *tenants.Tenant, pid, token string) (tokens.Share, error) {
+	keys, err := m.deps.Keys(ctx, t)
+	if err != nil {
+		return tokens.Share{}, fmt.Errorf("signing keys for shared reports: %w", err)
+	}
+	key := keys.Current()
+	find := func(kid string) ([]byte, bool) { return key.Bytes(), kid == strconv.Itoa(key.Version()) }
+	share, err := tokens.VerifyShare(find, token, t.Org.Slug, pid, m.deps.Now())
+	if err != nil {
+		reason := "share token refused"
+		if refused, ok := errors.AsType[*tokens.TokenError](err); ok {
+			reason += ": " + string(refused.Reason)
+		}
+		return tokens.Share{}, api.Denied(reason)
+	}
+	return share, nil
 }
 
 func (m *Module) isRevoked(ctx context.Context, t *tenants.Tenant, pid string, share tokens.Share) (bool, error) {
@@ -214,7 +228,7 @@ func (m *Module) RevokeAll(ctx context.Context, t *tenants.Tenant, pid string) e
 		return err
 	}
 	// From a counter, so that of two who revoke at once the later one has the higher number.
-	generation, err := t.Workspace().Counter(ctx, "share_generations", 1, newest(live))
+	generation, err := t.People().Counter(ctx, "share_generations", 1, newest(live))
 	if err != nil {
 		return err
 	}

@@ -90,7 +90,7 @@ func (m *Module) Check(ctx context.Context, t *tenants.Tenant, ws *store.Workspa
 	if _, ok := m.classes[r.Class]; !ok {
 		return nil // Validate notes it
 	}
-	d, err := m.dataset(ctx, t, ws, r)
+	d, err := m.dataset(ctx, t, ws, r.Class, r.Source)
 	if errors.Is(err, ErrSource) {
 		errs.Add("source", "unknown", "source names nothing that reports of class %s can ask", r.Class)
 		return nil

@@ -17,6 +17,7 @@ import (
 // Kinds are the records of this package. They belong to the control workspace.
 type Kinds struct {
 	Organizations *store.Kind[Organization]
+	Installations *store.Kind[Installation]
 }
 
 // NewKinds declares the records. An error is a fault of the program.
@@ -26,11 +27,17 @@ func NewKinds() (Kinds, error) {
 		Indexes: []store.Index{{Fields: []string{"slug"}, Unique: true}, {Fields: []string{"org_id"}, Unique: true}},
 		Access:  []store.Access{{Where: []string{"slug"}}, {Where: []string{"org_id"}}, {Sort: []string{"slug"}}},
 	})
-	return Kinds{Organizations: organizations}, err
+	if err != nil {
+		return Kinds{}, err
+	}
+	installations, err := store.Define[Installation](store.Spec{Name: "installations"})
+	return Kinds{Organizations: organizations, Installations: installations}, err
 }
 
 // Specs returns the declarations, for the store's list of control kinds.
-func (k Kinds) Specs() []*store.Spec { return []*store.Spec{k.Organizations.Spec()} }
+func (k Kinds) Specs() []*store.Spec {
+	return []*store.Spec{k.Organizations.Spec(), k.Installations.Spec()}
+}
 
 // How long what was read about an organization is used.
 const (
@@ -53,6 +60,8 @@ type DirectoryOptions struct {
 	Now        func() time.Time // nil: time.Now
 	// Grace: 0 is DefaultGrace; below 0 there is none.
 	Grace time.Duration
+	// NewBackend is where new organizations are placed; empty: store.DefaultBackend.
+	NewBackend string
 }
 
 // Directory knows the organizations and leads from a host name to one. What another
@@ -62,10 +71,15 @@ type Directory struct {
 	store   *store.Store
 	control *store.Workspace
 	orgs    store.Collection[Organization]
-	keyring *keyring.Keyring
-	base    string
-	now     func() time.Time
-	grace   time.Duration
+	// installations holds one record, for the whole of the control workspace.
+	installations store.Collection[Installation]
+	keyring       *keyring.Keyring
+	base          string
+	now           func() time.Time
+	grace         time.Duration
+	// newBackend is where new organizations are placed.
+	newBackend string
+	held       held
 
 	slots *bounded.Map[*slot]
 	slugs sync.Map // int64 to string, of organizations read so far
@@ -106,6 +120,12 @@ func NewDirectory(ctx context.Context, o DirectoryOptions) (*Directory, error) {
 		d.locks[i] = make(chan struct{}, 1)
 	}
 	d.vault.open = map[vaultKey]*DataKeys{}
+	d.newBackend = o.NewBackend
+	d.installations = o.Kinds.Installations.In(control)
+	if err := d.proveKeyring(ctx); err != nil {
+		return nil, err
+	}
+	o.Store.LocateWith(d.locate)
 	return d, nil
 }
 
@@ -277,6 +297,7 @@ func (s *slot) current(gen uint64) bool {
 // load returns the active organization of that slug, nil where there is none, and known
 // itself where nothing changed.
 func (d *Directory) load(ctx context.Context, slug string, known *Tenant) (*Tenant, error) {
+	asked := time.Now()
 	org, err := d.orgs.First(ctx, store.Query{Filter: store.Eq("slug", slug)})
 	switch {
 	case errors.Is(err, store.ErrNotFound):
@@ -285,14 +306,17 @@ func (d *Directory) load(ctx context.Context, slug string, known *Tenant) (*Tena
 		return nil, fmt.Errorf("reading organization %s: %w: %w", slug, store.ErrUnavailable, err)
 	case org.State != Active:
 		return nil, nil
-	case known != nil && known.Org.ID == org.ID && known.Org.Rev == org.Rev:
+	}
+	tenant, err := d.tenant(ctx, org, asked)
+	if err == nil && known != nil && known.Org.ID == org.ID && known.Org.Rev == org.Rev {
 		return known, nil
 	}
-	return d.tenant(ctx, org)
+	return tenant, err
 }
 
-func (d *Directory) tenant(ctx context.Context, org *Organization) (*Tenant, error) {
-	workspace, err := d.store.Organization(ctx, org.OrgID)
+// tenant returns the organization as it was read. asked is when that reading began.
+func (d *Directory) tenant(ctx context.Context, org *Organization, asked time.Time) (*Tenant, error) {
+	workspace, err := d.store.At(ctx, org.OrgID, placement(org, asked))
 	if err != nil {
 		return nil, fmt.Errorf("opening organization %s: %w: %w", org.Slug, store.ErrUnavailable, err)
 	}

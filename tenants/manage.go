@@ -1,12 +1,14 @@
 package tenants
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"tenantry/backends/store"
 )
@@ -36,6 +38,8 @@ type NewOrganization struct {
 	Settings  map[string]bool
 	Limits    map[string]int64
 	Providers []string
+	// Backend is where the documents will be; empty: the directory's NewBackend.
+	Backend string
 }
 
 // Create stores a new, active organization. Errors: *InvalidError with every fault,
@@ -44,8 +48,13 @@ func (d *Directory) Create(ctx context.Context, o NewOrganization) (*Tenant, err
 	org := &Organization{
 		Slug: o.Slug, Name: strings.TrimSpace(o.Name), State: Active, AccessRev: 1, Providers: slices.Clone(o.Providers),
 		Features: maps.Clone(o.Features), Settings: maps.Clone(o.Settings), Limits: maps.Clone(o.Limits),
+		Backend: cmp.Or(o.Backend, d.newBackend),
 	}
+	asked := time.Now()
 	var faults Faults
+	if !d.store.HasBackend(org.Backend) {
+		faults.Add("backend", CodeUnknown, "there is no backend %q; the configuration names %s", Clip(org.Backend), strings.Join(d.store.Backends(), ", "))
+	}
 	checkSlug(&faults, org.Slug)
 	checkOrganization(&faults, org)
 	if err := faults.Err(); err != nil {
@@ -62,7 +71,7 @@ func (d *Directory) Create(ctx context.Context, o NewOrganization) (*Tenant, err
 		return nil, fmt.Errorf("create organization %s: %w", org.Slug, err)
 	}
 	d.changed(org)
-	return d.tenant(ctx, org)
+	return d.tenant(ctx, org, asked)
 }
 
 func checkOrganization(faults *Faults, o *Organization) {
@@ -112,6 +121,7 @@ func (d *Directory) find(ctx context.Context, filter store.Filter) (*Organizatio
 // BySlug returns an active or suspended organization as the store has it now, for
 // commands. Errors: ErrUnknownTenant (also for a removed one), store.ErrUnavailable.
 func (d *Directory) BySlug(ctx context.Context, slug string) (*Tenant, error) {
+	asked := time.Now()
 	org, err := d.find(ctx, store.Eq("slug", slug))
 	if err != nil {
 		return nil, fmt.Errorf("organization %q: %w", Clip(slug), err)
@@ -119,7 +129,7 @@ func (d *Directory) BySlug(ctx context.Context, slug string) (*Tenant, error) {
 	if org.State == Removed { // opening its workspace would make a new one
 		return nil, fmt.Errorf("organization %q was deleted: %w", slug, ErrUnknownTenant)
 	}
-	return d.tenant(ctx, org)
+	return d.tenant(ctx, org, asked)
 }
 
 // List returns organizations of every state in order of slug, at most limit (at most
@@ -136,10 +146,11 @@ func (d *Directory) List(ctx context.Context, after string, limit int) ([]Organi
 	return found, nil
 }
 
-// Update lets change alter name, features, settings, limits and providers; what it does
+// Update lets change alter name, features, settings, limits of both kinds and providers; what it does
 // to other fields is undone. It may be called several times. Errors: ErrUnknownTenant,
 // *InvalidError, what change returns, store.ErrConflict, store.ErrUnavailable.
 func (d *Directory) Update(ctx context.Context, slug string, change func(*Organization) error) (*Tenant, error) {
+	asked := time.Now()
 	org, err := d.change(ctx, store.Eq("slug", slug), func(o *Organization) error {
 		if o.State == Removed {
 			return ErrUnknownTenant
@@ -157,12 +168,13 @@ func (d *Directory) Update(ctx context.Context, slug string, change func(*Organi
 			return err
 		}
 		o.Name, o.Features, o.Settings, o.Limits, o.Providers = edited.Name, edited.Features, edited.Settings, edited.Limits, edited.Providers
+		o.RequestLimits = edited.RequestLimits
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("update organization %q: %w", Clip(slug), err)
 	}
-	return d.tenant(ctx, org)
+	return d.tenant(ctx, org, asked)
 }
 
 // Suspend makes the organization answer nobody. Its data stays. Errors: as Update.
@@ -193,8 +205,10 @@ func (d *Directory) setState(ctx context.Context, slug string, state State) erro
 // taken. It may be repeated where it failed midway. Errors: ErrUnknownTenant,
 // store.ErrUnavailable.
 func (d *Directory) Remove(ctx context.Context, slug string) error {
+	moving := false
 	org, err := d.change(ctx, store.Eq("slug", slug), func(o *Organization) error {
-		o.State = Removed
+		moving = o.Move != nil
+		o.State, o.Move = Removed, nil
 		o.AccessRev++
 		o.DataKeys = nil // what was encrypted with them cannot be read any more, in backups too
 		return nil
@@ -210,6 +224,11 @@ func (d *Directory) Remove(ctx context.Context, slug string) error {
 	for _, fn := range hooks {
 		if err := fn(ctx, people); err != nil {
 			return fmt.Errorf("delete the people and keys of organization %q: %w; repeat the command", slug, err)
+		}
+	}
+	if moving { // who copies it may not know yet
+		if err := pause(ctx, store.SettledLease); err != nil {
+			return fmt.Errorf("delete the documents of organization %q: %w; repeat the command", slug, err)
 		}
 	}
 	if err := d.store.Remove(ctx, org.OrgID); err != nil {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"tenantry/backends/store"
+	"tenantry/tenants/limits"
 )
 
 // Names of features, settings and limits of an organization.
@@ -48,8 +49,15 @@ type Organization struct {
 	Settings  map[string]bool  `json:"settings,omitempty"`
 	Limits    map[string]int64 `json:"limits,omitempty"`
 	AccessRev int64            `json:"access_rev"` // grows with every change to keys, accounts, roles: cached identities of an older one are void
+	// RequestLimits go before the defaults of the configuration, where they say something.
+	RequestLimits limits.Set `json:"request_limits,omitzero"`
 	// DataKeys are the organization's wrapped data keys by purpose, the newest last.
 	DataKeys map[string][]string `json:"data_keys,omitempty"`
+	// Backend is where the documents are (empty: store.DefaultBackend), Former where an old
+	// copy of them still is, Move how they get elsewhere.
+	Backend string `json:"backend,omitempty"`
+	Former  string `json:"former,omitempty"`
+	Move    *Move  `json:"move,omitempty"`
 	// Providers are the names of the report providers a shared report may be asked from.
 	Providers []string `json:"providers,omitempty"`
 }

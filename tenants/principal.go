@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"tenantry/backends/store"
+	"tenantry/tenants/limits"
 )
 
 // Permission is what a role or a service account may do.
@@ -76,7 +77,8 @@ type Principal struct {
 	Origins     []string // web origins that a Browser key may be used from
 	Admin       bool     // only ever of a Person
 	Permissions []Permission
-	Teams       []string // nil: not limited to teams; empty: limited to records without teams
+	Teams       []string    // nil: not limited to teams; empty: limited to records without teams
+	Limits      limits.Pair // of the key itself; those of the organization fill the gaps
 }
 
 // May reports whether the principal holds the permission.

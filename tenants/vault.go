@@ -84,18 +84,24 @@ func (d *Directory) DataKeys(ctx context.Context, t *Tenant, purpose string) (*D
 			return k, nil
 		}
 	}
-	// The tenant may be from before the first key was made or all were wrapped anew.
-	org, err := d.find(ctx, store.Eq("org_id", key.org))
-	if err != nil {
-		return nil, fmt.Errorf("data keys of organization %d: %w", key.org, err)
-	}
-	wrapped = org.DataKeys[purpose]
-	if len(wrapped) == 0 {
-		if wrapped, err = d.firstDataKey(ctx, key); err != nil {
-			return nil, err
+	for again := false; ; again = true {
+		// The tenant may be from before the first key was made or all were wrapped anew.
+		org, err := d.find(ctx, store.Eq("org_id", key.org))
+		if err != nil {
+			return nil, fmt.Errorf("data keys of organization %d: %w", key.org, err)
+		}
+		if wrapped = org.DataKeys[purpose]; len(wrapped) == 0 {
+			if wrapped, err = d.firstDataKey(ctx, key); err != nil {
+				return nil, err
+			}
+		}
+		k, err := d.openDataKeys(key, wrapped)
+		// Another replica may have wrapped it under a version that this one has not read
+		// yet, or have retired the one it was wrapped under when it was read.
+		if again || !errors.Is(err, keyring.ErrUnknownVersion) || d.keyring.Reload() != nil {
+			return k, err
 		}
 	}
-	return d.openDataKeys(key, wrapped)
 }
 
 func (d *Directory) openDataKeys(key vaultKey, wrapped []string) (*DataKeys, error) {
@@ -111,9 +117,21 @@ func (d *Directory) openDataKeys(key vaultKey, wrapped []string) (*DataKeys, err
 	return k, nil
 }
 
+// latestKeyring reads the keyring's file again before something is wrapped: what is
+// wrapped under a version that another replica has retired could not be read any more.
+func (d *Directory) latestKeyring() error {
+	if err := d.keyring.Reload(); err != nil && !errors.Is(err, keyring.ErrReadOnly) { // from configuration: there is no file
+		return err
+	}
+	return nil
+}
+
 // firstDataKey stores a first data key and returns the list as stored: of several that
 // try at once one wins, and the others use the winner's.
 func (d *Directory) firstDataKey(ctx context.Context, key vaultKey) ([]string, error) {
+	if err := d.latestKeyring(); err != nil {
+		return nil, fmt.Errorf("make the data key %q of organization %d: %w", key.purpose, key.org, err)
+	}
 	_, text, err := keyring.NewDataKey(d.keyring, key.org, key.purpose)
 	if err != nil {
 		return nil, err
@@ -149,6 +167,9 @@ func (d *Directory) NextDataKey(ctx context.Context, t *Tenant, purpose string) 
 		return nil, err
 	}
 	key := vaultKey{t.Org.OrgID, purpose}
+	if err := d.latestKeyring(); err != nil {
+		return nil, fmt.Errorf("add a data key %q to organization %d: %w", purpose, key.org, err)
+	}
 	var wrapped []string
 	_, err := d.change(ctx, store.Eq("org_id", key.org), func(o *Organization) error {
 		present := o.DataKeys[purpose]
@@ -177,6 +198,9 @@ func (d *Directory) NextDataKey(ctx context.Context, t *Tenant, purpose string) 
 // how many texts changed. After it, with every process on the new keyring, the former
 // versions can be retired. It stops at the first error and may be repeated.
 func (d *Directory) Rewrap(ctx context.Context) (int, error) {
+	if err := d.latestKeyring(); err != nil {
+		return 0, fmt.Errorf("wrap data keys anew: %w", err)
+	}
 	var ids []int64
 	err := d.orgs.Each(ctx, store.Filter{}, store.Live, func(o *Organization) error {
 		if len(o.DataKeys) > 0 {
@@ -217,5 +241,5 @@ func (d *Directory) Rewrap(ctx context.Context) (int, error) {
 		}
 		total += n
 	}
-	return total, nil
+	return total, d.proveAnew(ctx)
 }

@@ -7,12 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"tenantry/backends/filters"
 	"tenantry/backends/store"
 	"tenantry/gateway/api"
+	"tenantry/internal/bounded"
+	"tenantry/internal/together"
 )
 
 // Contacts is what campaigns need to know of contacts.
@@ -26,17 +30,27 @@ type Contacts interface {
 // Deps are what the module needs.
 type Deps struct {
 	Contacts Contacts
+	// Standard holds fields that every Catalog has; a filter that names no other needs
+	// none. nil: there are none.
+	Standard filters.Catalog
 }
+
+// maxAhead is of how many campaigns it is remembered that they need a Catalog.
+const maxAhead = 4096
 
 // Module is the campaigns of all organizations. It is safe for concurrent use.
 type Module struct {
 	kinds    Kinds
 	contacts Contacts
+	standard filters.Catalog
+	// ahead has the campaigns whose own filter needed a Catalog when it was last read: it is
+	// then read along with the campaign.
+	ahead *bounded.Map[struct{}]
 }
 
 // New returns the module.
 func New(kinds Kinds, deps Deps) *Module {
-	return &Module{kinds: kinds, contacts: deps.Contacts}
+	return &Module{kinds: kinds, contacts: deps.Contacts, standard: deps.Standard, ahead: bounded.New[struct{}](maxAhead)}
 }
 
 // Operations returns the module's rows.
@@ -86,9 +100,10 @@ func (m *Module) handleCount(ctx context.Context, c *api.Call) (api.Result, erro
 	if err := errs.Problem(); err != nil {
 		return api.Result{}, err
 	}
+	fields := catalog{m: m, ws: c.Workspace}
 	stored := false
 	if id := c.Path("id"); id != "" {
-		campaign, err := m.kinds.Campaigns.In(c.Workspace).Get(ctx, id)
+		campaign, err := m.campaign(ctx, &fields, id, expr, given)
 		if errors.Is(err, store.ErrNotFound) {
 			return api.Result{}, api.Failed(messageUndefined, nil)
 		}
@@ -97,9 +112,10 @@ func (m *Module) handleCount(ctx context.Context, c *api.Call) (api.Result, erro
 		}
 		if !given {
 			stored, expr = true, campaign.expr(&errs)
+			m.remember(c.Workspace, id, expr)
 		}
 	}
-	filter, err := m.bind(ctx, c.Workspace, expr, &errs)
+	filter, err := fields.bind(ctx, expr, &errs)
 	if err != nil {
 		return api.Result{}, err
 	}
@@ -118,16 +134,75 @@ func (m *Module) handleCount(ctx context.Context, c *api.Call) (api.Result, erro
 	return api.Result{Data: Counted{Count: n}}, nil
 }
 
+// campaign reads the campaign, and along with it the catalog where the filter needs one:
+// the given filter, or the campaign's own when it was read last.
+func (m *Module) campaign(ctx context.Context, fields *catalog, id string, given filters.Expr, isGiven bool) (campaign *Campaign, err error) {
+	questions := []func(){func() { campaign, err = m.kinds.Campaigns.In(fields.ws).Get(ctx, id) }}
+	ahead := m.needsCatalog(given)
+	if !isGiven {
+		_, ahead = m.ahead.Get(aheadKey(fields.ws, id))
+	}
+	if ahead {
+		questions = append(questions, func() { fields.read(ctx) })
+	}
+	together.Do(questions...)
+	return campaign, err
+}
+
+func aheadKey(ws *store.Workspace, id string) string {
+	return strconv.FormatInt(ws.Org(), 10) + "/" + id
+}
+
+func (m *Module) remember(ws *store.Workspace, id string, own filters.Expr) {
+	key := aheadKey(ws, id)
+	_, ahead := m.ahead.Get(key)
+	switch needs := m.needsCatalog(own); {
+	case needs && !ahead:
+		m.ahead.Put(key, struct{}{})
+	case ahead && !needs:
+		m.ahead.Delete(key)
+	}
+}
+
+// needsCatalog reports whether the filter names other fields than the standard ones.
+func (m *Module) needsCatalog(expr filters.Expr) bool {
+	return slices.ContainsFunc(expr.Fields(), func(name string) bool {
+		if m.standard == nil {
+			return true
+		}
+		_, ok := m.standard.Field(name)
+		return !ok
+	})
+}
+
+// catalog reads an organization's contact fields at most once.
+type catalog struct {
+	m      *Module
+	ws     *store.Workspace
+	fields filters.Catalog
+	err    error
+}
+
+func (c *catalog) read(ctx context.Context) {
+	c.fields, c.err = c.m.contacts.Catalog(ctx, c.ws)
+}
+
 // bind returns the filter over the organization's contact fields.
-func (m *Module) bind(ctx context.Context, ws *store.Workspace, expr filters.Expr, errs *api.Errors) (store.Filter, error) {
+func (c *catalog) bind(ctx context.Context, expr filters.Expr, errs *api.Errors) (store.Filter, error) {
 	if expr.IsEmpty() {
 		return store.Filter{}, nil
 	}
-	catalog, err := m.contacts.Catalog(ctx, ws)
-	if err != nil {
-		return store.Filter{}, err
+	fields := c.m.standard
+	if c.m.needsCatalog(expr) {
+		if c.fields == nil && c.err == nil {
+			c.read(ctx)
+		}
+		if c.err != nil {
+			return store.Filter{}, c.err
+		}
+		fields = c.fields
 	}
-	return expr.Bind(catalog, nil, errs), nil
+	return expr.Bind(fields, nil, errs), nil
 }
 
 // expr reads the campaign's own filter.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"tenantry/backends/filters"
 	"tenantry/backends/schema"
@@ -63,10 +64,21 @@ func (m *Module) Catalog(ctx context.Context, ws *store.Workspace) (filters.Cata
 	for key, def := range defs {
 		fields[key] = FilterField(def)
 	}
-	for name, kind := range standardFields() { // they win over definitions of the same name
+	maps.Copy(fields, standardCatalog()) // they win over definitions of the same name
+	return fields, nil
+}
+
+// StandardCatalog returns the fields that Catalog has for every organization, without
+// asking anybody.
+func StandardCatalog() filters.Catalog { return standardCatalog() }
+
+func standardCatalog() catalog {
+	kinds := standardFields()
+	fields := make(catalog, len(kinds))
+	for name, kind := range kinds {
 		fields[name] = filters.Field{Name: name, Ref: store.F(name), Kind: kind}
 	}
-	return fields, nil
+	return fields
 }
 
 type catalog map[string]filters.Field

@@ -9,6 +9,7 @@ import (
 	"tenantry/backends/store"
 	"tenantry/crypto/sealing"
 	"tenantry/gateway/api"
+	"tenantry/internal/together"
 	"tenantry/tenants"
 )
 
@@ -60,21 +61,28 @@ func (m *Module) handleReveal(ctx context.Context, c *api.Call) (api.Result, err
 	if store.ValidID(id) {
 		c.Note("contact", id)
 	}
-	// Nothing that is said about the input depends on the contact.
-	var errs api.Errors
-	if err := m.checkField(ctx, c, &errs, name); err != nil {
-		return api.Result{}, err
+	var errs, keyErrs api.Errors
+	key := publicKey(c, &keyErrs)
+	var contact *Contact
+	var fieldErr, contactErr error
+	questions := []func(){func() { fieldErr = m.checkField(ctx, c, &errs, name) }}
+	if len(keyErrs) == 0 && name != "" {
+		questions = append(questions, func() { contact, contactErr = m.kinds.Contacts.In(c.Workspace).Get(ctx, id) })
 	}
-	key := publicKey(c, &errs)
+	together.Do(questions...)
+	// Nothing that is said about the input depends on the contact.
+	if fieldErr != nil {
+		return api.Result{}, fieldErr
+	}
+	errs = append(errs, keyErrs...)
 	if err := errs.Problem(); err != nil {
 		return api.Result{}, err
 	}
-	contact, err := m.kinds.Contacts.In(c.Workspace).Get(ctx, id)
-	if errors.Is(err, store.ErrNotFound) {
+	if errors.Is(contactErr, store.ErrNotFound) {
 		return api.Result{}, api.Failed(messageNotFound, nil)
 	}
-	if err != nil {
-		return api.Result{}, err
+	if contactErr != nil {
+		return api.Result{}, contactErr
 	}
 	sealed, ok := contact.Secrets[name]
 	if !ok {

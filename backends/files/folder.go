@@ -1,6 +1,7 @@
 package files
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"tenantry/backends/store"
 	"tenantry/gateway/api"
+	"tenantry/internal/together"
 	"tenantry/tenants"
 )
 
@@ -27,13 +29,26 @@ type listing struct {
 	state   store.State
 }
 
+// readFolder waits for the store twice. First for the folder and its children: where they lie
+// is known before the folder is. Then for the counts of lists that are cut, and for names.
 func (m *Module) readFolder(ctx context.Context, c *api.Call) (api.Result, error) {
 	ask, err := parseListing(c)
 	if err != nil {
 		return api.Result{}, err
 	}
-	folder, err := m.folder(ctx, c, ask.state)
-	if err != nil {
+	id := c.Path("id")
+	if !store.ValidID(id) {
+		return api.Result{}, api.NotFound(folderMissing)
+	}
+	var folder *Folder
+	files := children[File]{in: m.kinds.Files.In(c.Workspace), folder: id, by: "filename", state: store.Live}
+	folders := children[Folder]{in: m.kinds.Folders.In(c.Workspace), folder: id, by: "name", state: ask.state}
+	together.Do(
+		func() { files.read(ctx, ask) },
+		func() { folder, err = m.folder(ctx, c, id, ask.state) },
+		func() { folders.read(ctx, ask) },
+	)
+	if err = cmp.Or(err, files.err, folders.err); err != nil {
 		return api.Result{}, err
 	}
 	answer := FolderAnswer{
@@ -41,24 +56,18 @@ func (m *Module) readFolder(ctx context.Context, c *api.Call) (api.Result, error
 		Teams: teamsOf(c.Tenant, folder.Teams), Editable: true, Deletable: true,
 		CreatedAt: timestamp(folder.CreatedAt), UpdatedAt: timestamp(folder.UpdatedAt),
 	}
-	files, filesCount, err := children(ctx, m.kinds.Files.In(c.Workspace), folder.ID, "filename", store.Live, ask)
-	if err != nil {
-		return api.Result{}, err
-	}
-	folders, foldersCount, err := children(ctx, m.kinds.Folders.In(c.Workspace), folder.ID, "name", ask.state, ask)
-	if err != nil {
-		return api.Result{}, err
-	}
-	answer.FilesCount, answer.FoldersCount = filesCount, foldersCount
 	if ask.basic {
+		answer.FilesCount, answer.FoldersCount = files.count, folders.count
 		return api.Result{Data: answer}, nil
 	}
-	shown, err := m.fileAnswers(ctx, c, folder.Name, files)
-	if err != nil {
+	named := m.names(c, files.found)
+	together.Do(slices.Concat(files.rest(ctx), folders.rest(ctx), named.rest(ctx))...)
+	if err = cmp.Or(files.err, folders.err, named.contactsErr, named.usersErr); err != nil {
 		return api.Result{}, err
 	}
-	answer.Files = childList(shown, filesCount, ask)
-	answer.Folders = childList(childFolders(c, folders), foldersCount, ask)
+	answer.FilesCount, answer.FoldersCount = files.count, folders.count
+	answer.Files = childList(m.fileAnswers(c, folder.Name, files.found, named), files.count, ask)
+	answer.Folders = childList(childFolders(c, folders.found), folders.count, ask)
 	return api.Result{Data: answer}, nil
 }
 
@@ -88,13 +97,9 @@ func parseListing(c *api.Call) (listing, error) {
 	return ask, errs.Problem()
 }
 
-// folder returns the folder of the path, if it also lies where folder_id says.
-func (m *Module) folder(ctx context.Context, c *api.Call, state store.State) (*Folder, error) {
+// folder returns the folder, if it also lies where folder_id says.
+func (m *Module) folder(ctx context.Context, c *api.Call, id string, state store.State) (*Folder, error) {
 	missing := api.NotFound(folderMissing)
-	id := c.Path("id")
-	if !store.ValidID(id) {
-		return nil, missing
-	}
 	folder, err := m.kinds.Folders.In(c.Workspace).First(ctx, store.Query{Filter: store.Eq("id", id), State: state})
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, missing
@@ -112,28 +117,50 @@ func (m *Module) folder(ctx context.Context, c *api.Call, state store.State) (*F
 	return folder, nil
 }
 
-// children returns the records asked for and how many there are in all.
-func children[T any](ctx context.Context, in store.Collection[T], folder, by string, state store.State, ask listing) ([]T, int64, error) {
-	inside := store.Eq("folder_id", folder)
+// children are the records of one kind in a folder.
+type children[T any] struct {
+	in     store.Collection[T]
+	folder string
+	by     string
+	state  store.State
+
+	found   []T
+	count   int64 // of all there are
+	counted bool
+	err     error
+}
+
+func (k *children[T]) inside() store.Filter { return store.Eq("folder_id", k.folder) }
+
+// read reads the records asked for, and how many there are in all where that takes no
+// question of its own.
+func (k *children[T]) read(ctx context.Context, ask listing) {
 	if ask.basic {
-		count, err := in.CountIn(ctx, inside, state)
-		return nil, count, err
+		k.tally(ctx)
+		return
 	}
 	offset := int64(0)
 	if ask.paged {
 		offset = (ask.page - 1) * ask.perPage
 	}
-	found, err := in.Find(ctx, store.Query{
-		Filter: inside, Sort: []store.Order{store.Asc(by)}, Limit: int(ask.perPage), Offset: int(offset), State: state,
+	k.found, k.err = k.in.Find(ctx, store.Query{
+		Filter: k.inside(), Sort: []store.Order{store.Asc(k.by)}, Limit: int(ask.perPage), Offset: int(offset), State: k.state,
 	})
-	if err != nil {
-		return nil, 0, err
+	if n := int64(len(k.found)); n < ask.perPage && (n > 0 || offset == 0) {
+		k.count, k.counted = offset+n, true // the end is in sight: no need to count
 	}
-	if n := int64(len(found)); n < ask.perPage && (n > 0 || offset == 0) {
-		return found, offset + n, nil // the end is in sight: no need to count
+}
+
+func (k *children[T]) tally(ctx context.Context) {
+	k.count, k.err = k.in.CountIn(ctx, k.inside(), k.state)
+}
+
+// rest returns the question that read left open.
+func (k *children[T]) rest(ctx context.Context) []func() {
+	if k.counted {
+		return nil
 	}
-	count, err := in.CountIn(ctx, inside, state)
-	return found, count, err
+	return []func(){func() { k.tally(ctx) }}
 }
 
 func childList[T any](shown []T, count int64, ask listing) *Children[T] {
@@ -158,13 +185,8 @@ func childFolders(c *api.Call, folders []Folder) []ChildFolder {
 	return shown
 }
 
-// fileAnswers computes what is not stored, with one look-up for all contacts and one for
-// all users.
-func (m *Module) fileAnswers(ctx context.Context, c *api.Call, folderName string, files []File) ([]FileAnswer, error) {
-	contacts, users, err := m.names(ctx, c, files)
-	if err != nil {
-		return nil, err
-	}
+// fileAnswers computes what is not stored.
+func (m *Module) fileAnswers(c *api.Call, folderName string, files []File, named *naming) []FileAnswer {
 	base := ""
 	if len(files) > 0 {
 		base = strings.TrimRight(m.deps.CDNBase(c.Tenant), "/")
@@ -175,7 +197,7 @@ func (m *Module) fileAnswers(ctx context.Context, c *api.Call, folderName string
 		f := &files[i]
 		shown[i] = FileAnswer{
 			ID: f.ID, PID: f.PID, OrgID: org, UserID: f.UserID, Filename: f.Filename, Mimetype: f.Mimetype,
-			ContactID: f.ContactID, ContactName: contacts[f.ContactID], UserName: users[f.UserID],
+			ContactID: f.ContactID, ContactName: named.contacts[f.ContactID], UserName: named.users[f.UserID],
 			FolderID: f.FolderID, FolderName: &folderName, Type: f.Type, Teams: teamsOf(c.Tenant, f.Teams),
 			CreatedAt: f.CreatedAt / 1000, UpdatedAt: f.UpdatedAt / 1000,
 		}
@@ -183,33 +205,50 @@ func (m *Module) fileAnswers(ctx context.Context, c *api.Call, folderName string
 			shown[i].URL = base + "/" + f.Hash
 		}
 	}
-	return shown, nil
+	return shown
 }
 
-func (m *Module) names(ctx context.Context, c *api.Call, files []File) (contacts map[string]string, users map[int64]string, err error) {
-	var contactIDs []string
-	var userIDs []int64
+// naming is how the contacts and users of files are called.
+type naming struct {
+	m           *Module
+	call        *api.Call
+	contactIDs  []string
+	userIDs     []int64
+	contacts    map[string]string
+	users       map[int64]string
+	contactsErr error
+	usersErr    error
+}
+
+func (m *Module) names(c *api.Call, files []File) *naming {
+	n := &naming{m: m, call: c}
 	for i := range files {
 		if id := files[i].ContactID; id != "" {
-			contactIDs = append(contactIDs, id)
+			n.contactIDs = append(n.contactIDs, id)
 		}
 		if id := files[i].UserID; id != 0 {
-			userIDs = append(userIDs, id)
+			n.userIDs = append(n.userIDs, id)
 		}
 	}
-	if len(contactIDs) > 0 {
-		slices.Sort(contactIDs)
-		if contacts, err = m.deps.Contacts.ContactNames(ctx, c.Workspace, slices.Compact(contactIDs)); err != nil {
-			return nil, nil, err
-		}
+	slices.Sort(n.contactIDs)
+	slices.Sort(n.userIDs)
+	n.contactIDs, n.userIDs = slices.Compact(n.contactIDs), slices.Compact(n.userIDs)
+	return n
+}
+
+// rest returns one question for all contacts and one for all users.
+func (n *naming) rest(ctx context.Context) (questions []func()) {
+	if len(n.contactIDs) > 0 {
+		questions = append(questions, func() {
+			n.contacts, n.contactsErr = n.m.deps.Contacts.ContactNames(ctx, n.call.Workspace, n.contactIDs)
+		})
 	}
-	if len(userIDs) > 0 {
-		slices.Sort(userIDs)
-		if users, err = m.deps.Users.UserNames(ctx, c.Tenant, slices.Compact(userIDs)); err != nil {
-			return nil, nil, err
-		}
+	if len(n.userIDs) > 0 {
+		questions = append(questions, func() {
+			n.users, n.usersErr = n.m.deps.Users.UserNames(ctx, n.call.Tenant, n.userIDs)
+		})
 	}
-	return contacts, users, nil
+	return questions
 }
 
 func orNull(id string) *string {

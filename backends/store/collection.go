@@ -110,7 +110,7 @@ func (c Collection[T]) Find(ctx context.Context, q Query) ([]T, error) {
 	if err != nil {
 		return nil, err
 	}
-	docs, err := c.ws.drv.Find(ctx, dq)
+	docs, err := c.ws.find(ctx, dq)
 	if err != nil {
 		return nil, translate(c.kind.spec, err)
 	}
@@ -157,7 +157,7 @@ func (c Collection[T]) Peek(ctx context.Context, id string) (*T, error) {
 	if err != nil {
 		return nil, err
 	}
-	docs, err := c.ws.drv.Find(ctx, dq)
+	docs, err := c.ws.find(ctx, dq)
 	if err != nil {
 		return nil, translate(c.kind.spec, err)
 	}
@@ -191,7 +191,7 @@ func (c Collection[T]) CountIn(ctx context.Context, f Filter, state State) (int6
 	if err != nil {
 		return 0, err
 	}
-	n, err := c.ws.drv.Count(ctx, c.kind.spec.collection, where)
+	n, err := c.ws.count(ctx, c.kind.spec.collection, where)
 	return n, translate(c.kind.spec, err)
 }
 
@@ -244,7 +244,7 @@ func (c Collection[T]) Insert(ctx context.Context, recs ...*T) error {
 		}
 		writes[i] = w
 	}
-	if err := c.ws.drv.Write(ctx, writes); err != nil {
+	if err := c.ws.write(ctx, writes); err != nil {
 		return translate(c.kind.spec, err)
 	}
 	for _, rec := range recs {
@@ -287,7 +287,7 @@ func (c Collection[T]) replace(ctx context.Context, rec *T) error {
 	if err != nil {
 		return err
 	}
-	if err := c.ws.drv.Write(ctx, []driver.Write{w}); err != nil {
+	if err := c.ws.write(ctx, []driver.Write{w}); err != nil {
 		return translate(c.kind.spec, err)
 	}
 	meta.Rev++
@@ -330,7 +330,7 @@ func (c Collection[T]) Delete(ctx context.Context, rec *T) error {
 		return err
 	}
 	w := driver.Write{Collection: c.kind.spec.collection, Kind: driver.Delete, Doc: driver.Document{ID: c.ws.part(c.kind.spec).stored(meta.ID), Rev: meta.Rev}}
-	return translate(c.kind.spec, c.ws.drv.Write(ctx, []driver.Write{w}))
+	return translate(c.kind.spec, c.ws.write(ctx, []driver.Write{w}))
 }
 
 func (c Collection[T]) writable() error {

@@ -318,7 +318,7 @@ func TestLimitAndOffset(t *testing.T) {
 		insert(t, f.plains.In(f.ws), &plain{Name: "a"}, &plain{Name: "b"})
 		for _, tt := range []struct{ limit, offset, wantLimit, wantOffset int }{
 			{0, 0, store.MaxLimit, 0}, {-1, -1, store.MaxLimit, 0}, {1, 1, 1, 1}, {store.MaxLimit, 5, store.MaxLimit, 5},
-			{store.MaxLimit + 1, 0, store.MaxLimit, 0}, {math.MaxInt, math.MaxInt, store.MaxLimit, math.MaxInt}, {math.MinInt, math.MinInt, store.MaxLimit, 0},
+			{store.MaxLimit + 1, 0, store.MaxLimit, 0}, {math.MaxInt, math.MaxInt32, store.MaxLimit, math.MaxInt32}, {math.MinInt, math.MinInt, store.MaxLimit, 0},
 		} {
 			q := store.Query{Limit: tt.limit, Offset: tt.offset}
 			for what, ask := range map[string]func(context.Context) error{

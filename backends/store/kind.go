@@ -67,6 +67,7 @@ type Spec struct {
 	Partition bool
 
 	collection *driver.Collection
+	values     func(driver.Document) ([]any, error) // the declared values of a stored document
 	indexes    map[string][]string
 	zeros      map[string]any // of the declared fields that always have a value
 }
@@ -139,7 +140,7 @@ func Define[T any](spec Spec) (*Kind[T], error) {
 	slices.Sort(names)
 	names = slices.Compact(names)
 	k := &Kind[T]{spec: &spec, custom: custom, decoded: bounded.New[decoded[T]](maxDecoded)}
-	spec.collection = &driver.Collection{Name: spec.Name}
+	spec.collection = &driver.Collection{Name: spec.Name, Custom: spec.Custom}
 	spec.zeros = map[string]any{}
 	for _, name := range names {
 		f, ok := paths[name]
@@ -154,6 +155,7 @@ func Define[T any](spec Spec) (*Kind[T], error) {
 		spec.collection.Fields = append(spec.collection.Fields, driver.Field{Name: name, Type: t})
 		k.fields = append(k.fields, fieldPath{f.Index, t})
 	}
+	spec.values = k.valuesOf
 	spec.indexes = map[string][]string{}
 	for _, index := range spec.Indexes {
 		fields := slices.Clone(index.Fields)
@@ -257,6 +259,20 @@ func (k *Kind[T]) encode(rec *T) (driver.Document, error) {
 	reflect.ValueOf(&bare).Elem().FieldByIndex(k.custom).SetZero()
 	doc.Body, err = marshal(&bare)
 	return doc, err
+}
+
+// valuesOf returns the declared values of a document as encode had them.
+func (k *Kind[T]) valuesOf(doc driver.Document) ([]any, error) {
+	rec := new(T)
+	if err := k.decode(&doc, rec); err != nil {
+		return nil, err
+	}
+	v := reflect.ValueOf(rec).Elem()
+	values := make([]any, len(k.fields))
+	for i, f := range k.fields {
+		values[i] = portableValue(v.FieldByIndex(f.path), f.typ)
+	}
+	return values, nil
 }
 
 func marshal(v any) ([]byte, error) {

@@ -465,13 +465,9 @@ func TestCounters(t *testing.T) {
 		next(one, "uid", 1, 100, 101)
 		next(one, "uid", 0, 0, 101)
 		next(two, "uid", 5, 0, 6)
-		next(f.ws, "uid", 1, 0, 1)
-		next(f.ws.Scoped(store.Scope{}), "uid", 1, 0, 2) // scopes share the counters
-		second, err := f.Organization(ctx, 2)
-		if err != nil {
-			t.Fatal(err)
-		}
-		next(second, "uid", 1, 0, 1)
+		next(one.Scoped(store.Scope{}), "uid", 1, 0, 102) // scopes share the counters
+		_, err := f.ws.Counter(ctx, "uid", 1, 0)          // it would not move with the organization
+		wantErr(t, "Counter of an organization", err, store.ErrQuery)
 	})
 }
 

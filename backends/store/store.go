@@ -6,41 +6,70 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tenantry/backends/store/driver"
 )
 
-// Store opens workspaces on one engine. Safe for concurrent use.
+// Store opens workspaces on its backends. Safe for concurrent use.
 type Store struct {
-	engine  driver.Engine
-	ids     *idSource
-	now     func() time.Time
-	control []*driver.Collection
-	tenant  []*driver.Collection
+	backends  map[string]driver.Engine
+	controlAt string
+	ids       *idSource
+	now       func() time.Time
+	observe   func(Call)
+	locator   atomic.Pointer[Locator]
+	control   []*driver.Collection
+	tenant    []*driver.Collection
+	kinds     []*Spec // of tenant, but for the notes
+	notes     *driver.Collection
 
 	mu       sync.Mutex
-	open     map[string]driver.Workspace
+	opened   map[place]driver.Workspace
+	homes    map[int64]*home
 	removals int // started or ended; an opening that overlaps one is not kept
 }
 
-// Options name what a Store keeps. Control kinds live in the one control workspace
-// (who the organizations and their people are), Tenant kinds in each organization's own.
+// place is a workspace of a backend.
+type place struct{ backend, workspace string }
+
+// Options name what a Store keeps, and where. Control kinds live in the one control
+// workspace (who the organizations and their people are), Tenant kinds in each
+// organization's own.
 type Options struct {
-	Engine  driver.Engine
-	Control []*Spec
-	Tenant  []*Spec
-	Now     func() time.Time // nil: time.Now
+	// Engine is the backend of the name DefaultBackend, Backends are others by name.
+	Engine   driver.Engine
+	Backends map[string]driver.Engine
+	// ControlBackend names the one that has the control workspace; empty: DefaultBackend.
+	ControlBackend string
+	Control        []*Spec
+	Tenant         []*Spec
+	Now            func() time.Time // nil: time.Now
+	// Observe, when set, is called after every call of an engine, concurrently.
+	Observe func(Call)
 }
 
-// New returns a Store. The engine stays the caller's to close.
+// New returns a Store. The engines stay the caller's to close.
 func New(o Options) *Store {
-	s := &Store{engine: o.Engine, ids: newIDSource(), now: o.Now, open: map[string]driver.Workspace{}}
+	s := &Store{
+		backends: map[string]driver.Engine{}, controlAt: o.ControlBackend, ids: newIDSource(), now: o.Now, observe: o.Observe,
+		opened: map[place]driver.Workspace{}, homes: map[int64]*home{}, notes: notesCollection(), kinds: o.Tenant,
+	}
+	maps.Copy(s.backends, o.Backends)
+	if o.Engine != nil {
+		s.backends[DefaultBackend] = o.Engine
+	}
+	if s.controlAt == "" {
+		s.controlAt = DefaultBackend
+	}
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -50,58 +79,161 @@ func New(o Options) *Store {
 	for _, spec := range o.Tenant {
 		s.tenant = append(s.tenant, spec.collection)
 	}
+	s.tenant = append(s.tenant, s.notes)
 	return s
 }
 
-// Control returns the control workspace. Only package tenants may use it.
-func (s *Store) Control(ctx context.Context) (*Workspace, error) {
-	return s.workspace(ctx, "control", s.control, 0)
+// HasBackend reports whether there is a backend of that name; empty is the default one.
+func (s *Store) HasBackend(name string) bool {
+	_, ok := s.backends[Placement{Backend: name}.backend()]
+	return ok
 }
 
-// Organization returns the workspace of one organization, unscoped. Only package
-// tenants may call it: everybody else is handed a workspace.
+// Backends returns the names of the backends, sorted.
+func (s *Store) Backends() []string { return slices.Sorted(maps.Keys(s.backends)) }
+
+// LocateWith sets who knows where organizations are. Without anybody they stay where they
+// were opened.
+func (s *Store) LocateWith(l Locator) { s.locator.Store(&l) }
+
+// Control returns the control workspace. Only package tenants may use it.
+func (s *Store) Control(ctx context.Context) (*Workspace, error) {
+	drv, err := s.open(ctx, s.controlAt, "control", s.control)
+	if err != nil {
+		return nil, err
+	}
+	return &Workspace{store: s, control: drv, specs: s.control}, nil
+}
+
+// Organization returns the workspace of one organization on the default backend,
+// unscoped. Only package tenants may call it and At: everybody else is handed a workspace.
 func (s *Store) Organization(ctx context.Context, org int64) (*Workspace, error) {
+	return s.At(ctx, org, Placement{})
+}
+
+// At returns the workspace of an organization at that place, or where a later placement
+// says it is by now.
+func (s *Store) At(ctx context.Context, org int64, p Placement) (*Workspace, error) {
 	if org <= 0 {
 		return nil, fmt.Errorf("store: no organization %d", org)
 	}
-	return s.workspace(ctx, "org-"+strconv.FormatInt(org, 10), s.tenant, org)
+	for {
+		h, err := s.home(ctx, org, p)
+		if errors.Is(err, errRemoved) && ctx.Err() == nil {
+			continue // it was removed while it was opened: begin anew
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &Workspace{store: s, home: h, specs: s.tenant, org: org}, nil
+	}
 }
 
-// Remove deletes an organization's workspace for good.
+func (s *Store) home(ctx context.Context, org int64, p Placement) (*home, error) {
+	s.mu.Lock()
+	h := s.homes[org]
+	removals := s.removals
+	s.mu.Unlock()
+	if h != nil {
+		_, err := h.settle(ctx, p)
+		return h, err
+	}
+	h = newHome(s, org)
+	if _, err := h.settle(ctx, p); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	other := s.homes[org]
+	if other == nil && s.removals == removals {
+		s.homes[org] = h
+	}
+	s.mu.Unlock()
+	if other != nil {
+		_, err := other.settle(ctx, p)
+		return other, err
+	}
+	return h, nil
+}
+
+func workspaceName(org int64) string { return "org-" + strconv.FormatInt(org, 10) }
+
+// Remove deletes an organization's workspace for good, on every backend.
 func (s *Store) Remove(ctx context.Context, org int64) error {
-	name := "org-" + strconv.FormatInt(org, 10)
-	s.forget(name)
-	defer s.forget(name)
-	return s.engine.Remove(ctx, name)
+	s.forget(org)
+	defer s.forget(org)
+	for _, name := range s.Backends() {
+		if err := s.backends[name].Remove(ctx, workspaceName(org)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func (s *Store) forget(name string) {
+// RemoveFrom deletes what a backend holds of an organization that lives elsewhere.
+func (s *Store) RemoveFrom(ctx context.Context, org int64, backend string) error {
+	p := Placement{Backend: backend}
+	engine := s.backends[p.backend()]
+	if engine == nil {
+		return fmt.Errorf("store: there is no backend %q", backend)
+	}
+	s.mu.Lock()
+	h := s.homes[org]
+	delete(s.opened, place{p.backend(), workspaceName(org)})
+	s.removals++
+	s.mu.Unlock()
+	if h != nil && h.at.Load().backend() == p.backend() {
+		return fmt.Errorf("store: organization %d lives on backend %s", org, p.backend())
+	}
+	return engine.Remove(ctx, workspaceName(org))
+}
+
+func (s *Store) forget(org int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.open, name)
+	if h := s.homes[org]; h != nil {
+		h.removed.Store(true)
+		delete(s.homes, org)
+	}
+	for name := range s.backends {
+		delete(s.opened, place{name, workspaceName(org)})
+	}
 	s.removals++
 }
 
-// Check reports whether the engine answers.
-func (s *Store) Check(ctx context.Context) error { return s.engine.Check(ctx) }
+// Check reports whether the backend of that name answers; empty is the default one.
+func (s *Store) Check(ctx context.Context, backend string) error {
+	p := Placement{Backend: backend}
+	engine := s.backends[p.backend()]
+	if engine == nil {
+		return fmt.Errorf("store: there is no backend %q", backend)
+	}
+	return engine.Check(ctx)
+}
 
-func (s *Store) workspace(ctx context.Context, name string, specs []*driver.Collection, org int64) (*Workspace, error) {
+func (s *Store) open(ctx context.Context, backend, name string, specs []*driver.Collection) (driver.Workspace, error) {
+	at := place{backend, name}
 	s.mu.Lock()
-	w, ok := s.open[name]
+	w, ok := s.opened[at]
 	removals := s.removals
 	s.mu.Unlock()
-	if !ok {
-		var err error
-		if w, err = s.engine.Open(ctx, name, specs); err != nil {
-			return nil, fmt.Errorf("opening workspace %s: %w", name, err)
-		}
-		s.mu.Lock()
-		if s.removals == removals {
-			s.open[name] = w
-		}
-		s.mu.Unlock()
+	if ok {
+		return w, nil
 	}
-	return &Workspace{store: s, drv: w, specs: specs, org: org}, nil
+	engine := s.backends[backend]
+	if engine == nil {
+		return nil, fmt.Errorf("opening workspace %s: %w: the configuration names no backend %q", name, ErrUnavailable, backend)
+	}
+	w, err := engine.Open(ctx, name, specs)
+	if err != nil {
+		return nil, fmt.Errorf("opening workspace %s: %w", name, err)
+	}
+	w = &observed{Workspace: w, store: s, backend: backend}
+	s.mu.Lock()
+	if s.removals == removals {
+		s.opened[at] = w
+	}
+	s.mu.Unlock()
+	return w, nil
 }
 
 // Scope says which records with teams a workspace shows. The zero value shows only
@@ -115,7 +247,8 @@ type Scope struct {
 // and safe for concurrent use.
 type Workspace struct {
 	store     *Store
-	drv       driver.Workspace
+	control   driver.Workspace // of the control workspace
+	home      *home            // of an organization's
 	specs     []*driver.Collection
 	org       int64
 	partition int64 // org_id of a partitioned control workspace
@@ -181,13 +314,32 @@ func (p partition) given(id string) string {
 	return strings.TrimPrefix(id, p.prefix())
 }
 
+// reader returns the engine's workspace to read from.
+func (w *Workspace) reader(ctx context.Context) (driver.Workspace, error) {
+	if w.home == nil {
+		return w.control, nil
+	}
+	return w.home.reader(ctx)
+}
+
+func (w *Workspace) write(ctx context.Context, writes []driver.Write) error {
+	if w.home == nil {
+		return w.control.Write(ctx, writes)
+	}
+	return w.home.write(ctx, writes)
+}
+
 // Counter raises the named counter to at least atLeast, adds add, and returns the new
-// value once it is durable. Values are never handed out twice.
+// value once it is durable. Values are never handed out twice. Only the control workspace
+// has counters.
 func (w *Workspace) Counter(ctx context.Context, name string, add, atLeast int64) (int64, error) {
+	if w.home != nil {
+		return 0, fmt.Errorf("%w: counter %s: an organization's own workspace has none", ErrQuery, name)
+	}
 	if w.partition != 0 {
 		name = strconv.FormatInt(w.partition, 10) + "/" + name
 	}
-	n, err := w.drv.Counter(ctx, name, add, atLeast)
+	n, err := w.control.Counter(ctx, name, add, atLeast)
 	if err != nil {
 		return 0, fmt.Errorf("counter %s: %w", name, err)
 	}

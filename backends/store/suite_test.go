@@ -10,7 +10,10 @@ import (
 
 	"tenantry/backends/store"
 	"tenantry/backends/store/driver"
+	"tenantry/backends/store/mongo"
+	"tenantry/backends/store/mongo/mongotest"
 	"tenantry/backends/store/sqlite"
+	"tenantry/crypto/secret"
 
 	"go.uber.org/goleak"
 )
@@ -34,11 +37,30 @@ func openSQLite(t *testing.T) driver.Engine {
 	return e
 }
 
+// engines are those there are, by name.
+func engines() map[string]opener {
+	return map[string]opener{"sqlite": openSQLite, "mongo": openMongo}
+}
+
+func openMongo(t *testing.T) driver.Engine {
+	t.Helper()
+	e, err := mongo.Open(t.Context(), mongo.Options{URI: secret.New(mongotest.URI(t)), Database: mongotest.Database(t)})
+	if err != nil {
+		t.Fatalf("open the engine: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Errorf("close the engine: %v", err)
+		}
+	})
+	return e
+}
+
 // onEveryEngine runs a suite on every engine there is.
 func onEveryEngine(t *testing.T, suite func(*testing.T, opener)) {
 	t.Helper()
 	t.Parallel()
-	for name, open := range map[string]opener{"sqlite": openSQLite} {
+	for name, open := range engines() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			suite(t, open)

@@ -56,7 +56,7 @@ func (t table) Count(ctx context.Context, f Filter) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	n, err := t.ws.drv.Count(ctx, t.spec.collection, where)
+	n, err := t.ws.count(ctx, t.spec.collection, where)
 	return n, translate(t.spec, err)
 }
 
@@ -70,7 +70,7 @@ func (t table) Select(ctx context.Context, fields []Field, q Query) ([][]any, er
 	if err != nil {
 		return nil, err
 	}
-	docs, err := t.ws.drv.Find(ctx, dq)
+	docs, err := t.ws.find(ctx, dq)
 	if err != nil {
 		return nil, translate(t.spec, err)
 	}
@@ -194,7 +194,7 @@ func (t table) Aggregate(ctx context.Context, a Aggregation) ([][]any, error) {
 			return nil, fmt.Errorf("%w: no column %d to sort by", ErrQuery, r.Column)
 		}
 	}
-	rows, err := t.ws.drv.Aggregate(ctx, out)
+	rows, err := t.ws.aggregate(ctx, out)
 	if err != nil {
 		return nil, translate(t.spec, err)
 	}

@@ -2,6 +2,9 @@ package store
 
 import "tenantry/backends/store/driver"
 
+// Engine is what keeps the documents of a backend.
+type Engine = driver.Engine
+
 // The operators of a condition; package driver says what each means.
 const (
 	OpEq         = driver.Eq

@@ -141,6 +141,10 @@ type Operation struct {
 	Rule        Rule
 	Audit       Audit
 
+	// OwnLimits: the operation slows its callers down itself, and request limits do not
+	// count its calls.
+	OwnLimits bool
+
 	// NoTenant is the answer where the host leads to no organization; nil: Denied, which
 	// makes an unknown organization look like a wrong key.
 	NoTenant *Problem

@@ -109,6 +109,14 @@ func Unavailable(err error) *Problem {
 	}
 }
 
+// TooManyRequests answers a caller who is over a limit on requests.
+func TooManyRequests(retryAfter time.Duration) *Problem {
+	return &Problem{
+		Code: http.StatusTooManyRequests, Message: "Too many requests, please retry later",
+		RetryAfter: max(retryAfter, time.Second),
+	}
+}
+
 // Internal is a fault of the program. The caller learns nothing about it.
 func Internal(err error) *Problem {
 	return &Problem{Code: http.StatusInternalServerError, Message: "Internal error", Err: err}

@@ -24,8 +24,9 @@ type step struct {
 }
 
 func steps() []step {
-	const org = "id slug name state features settings limits providers url created_at updated_at"
+	const org = "id slug name state features settings limits providers backend url created_at updated_at"
 	const user = "id name email roles permissions teams active created_at"
+	const limits, limited = "org rate quota key_rate key_quota own", "id name rate quota own"
 	return []step{
 		{args: "org create --slug acme --name Acme --feature teams --limit folder_children=1000 --setting require_public_encryption_key=true", members: org,
 			values: map[string]string{"slug": `"acme"`, "state": `"active"`, "features": `{"teams":true}`, "limits": `{"folder_children":1000}`, "settings": `{"require_public_encryption_key":true}`}},
@@ -41,6 +42,14 @@ func steps() []step {
 		{args: "org suspend nobody", code: 1},
 		{args: "org resume acme", members: org, values: map[string]string{"state": `"active"`}},
 		{args: "org resume nobody", code: 1},
+
+		{args: "org limits acme", members: limits, values: map[string]string{"rate": `"1000/s"`, "quota": `"off"`, "key_rate": `"500/s"`, "key_quota": `"off"`, "own": `[]`}},
+		{args: "org limits acme --rate 100/s --quota off --key-rate 20/s --key-quota 100000/d", members: limits,
+			values: map[string]string{"rate": `"100/s"`, "key_quota": `"100000/d"`, "own": `["rate","quota","key_rate","key_quota"]`}},
+		{args: "org limits acme --rate default", members: limits, values: map[string]string{"rate": `"1000/s"`, "key_rate": `"20/s"`, "own": `["quota","key_rate","key_quota"]`}},
+		{args: "org limits acme --rate fast --key-quota 1/w", code: 1, stderr: []string{"rate: ", "key_quota: "}},
+		{args: "org limits nobody", code: 1, stderr: []string{`"nobody"`}},
+		{args: "org limits", code: 2, stderr: []string{"slug"}},
 
 		{args: "user create --org acme --email ada@example.com --name Ada --role admin", members: user + " link link_expires_at", save: map[string]string{"link": "link"},
 			values: map[string]string{"id": "1", "roles": `["admin"]`, "active": "true"}, stderr: []string{"works once"}},
@@ -74,6 +83,14 @@ func steps() []step {
 		{args: "key create --org acme --name x --kind browser", code: 1, stderr: []string{"origins: "}},
 		{args: "key create --org acme --name x --kind browser --origin https://www.example.com", members: "id token kind account expires_at"},
 		{args: "key create --org acme --name x --kind server_full --expires 0s", code: 2, stderr: []string{"at least 1s"}},
+		{args: "key create --org acme --name x --kind server_full --rate 5/y --quota lots", code: 1, stderr: []string{"rate: ", "quota: ", "off"}},
+		{args: "key limits {key} --org acme", members: limited, values: map[string]string{"rate": `"20/s"`, "quota": `"100000/d"`, "own": `[]`}},
+		{args: "key limits {key} --org acme --rate 5/s --quota off", members: limited, values: map[string]string{"rate": `"5/s"`, "quota": `"off"`, "own": `["rate","quota"]`}},
+		{args: "key limits {key} --org acme --rate default", members: limited, values: map[string]string{"rate": `"20/s"`, "own": `["quota"]`}},
+		{args: "key limits {key} --org acme --reset", members: limited, values: map[string]string{"quota": `"100000/d"`, "own": `[]`}},
+		{args: "key limits {key} --org acme --rate 0/s", code: 1, stderr: []string{"rate: ", "1 to 100000000"}},
+		{args: "key limits {key} --org other", code: 1, stderr: []string{"no key"}},
+		{args: "key limits", code: 2, stderr: []string{"identifier"}},
 		{args: "key rotate {key} --org acme --overlap 24h", members: "id token kind account expires_at", values: map[string]string{"account": `"crm"`}},
 		{args: "key rotate ffffffffffffffffffffffff --org acme", code: 1, stderr: []string{"no key ffff"}},
 		{args: "key revoke {key} --org acme", members: "id name kind account hint state allow_ips created_at expires_at revoked_at", values: map[string]string{"state": `"revoked"`}},

@@ -10,7 +10,7 @@ import (
 )
 
 func (p *program) keyCommand() *cobra.Command {
-	return group("key", "Make and end API keys", p.keyCreate(), p.keyList(), p.keyRevoke(), p.keyRotate())
+	return group("key", "Make and end API keys", p.keyCreate(), p.keyList(), p.keyLimits(), p.keyRevoke(), p.keyRotate())
 }
 
 func (p *program) keyCreate() *cobra.Command {
@@ -31,6 +31,8 @@ func (p *program) keyCreate() *cobra.Command {
 	flags.DurationVar(&n.Expires, "expires", 0, "how long it lasts, such as 720h (default until it is revoked)")
 	flags.StringSliceVar(&n.AllowIPs, "allow-ip", nil, "a network it may be used from, such as 192.0.2.0/24; may be repeated")
 	flags.StringSliceVar(&n.Origins, "origin", nil, "a web `origin` a browser key may be used from; may be repeated")
+	flags.StringVar(&n.Rate, "rate", "", "the `limit` of its requests against bursts, such as 20/s (default the organization's for keys)")
+	flags.StringVar(&n.Quota, "quota", "", "the `limit` of its requests over a longer period, such as 100000/d (default the organization's for keys)")
 	required(cmd, "name", "kind")
 	cmd.RunE = run(func(ctx context.Context, _ []string) error {
 		if flags.Changed("expires") && n.Expires < time.Second {

@@ -90,7 +90,7 @@ func (p *program) report(err error) {
 func (p *program) root() *cobra.Command {
 	root := group("tenantry", "A multi-tenant workspace API gateway",
 		p.serveCommand(), p.demoCommand(), p.orgCommand(), p.userCommand(), p.keyCommand(),
-		p.importCommand(), p.exportCommand(), p.auditCommand(), p.keyringCommand(), p.versionCommand())
+		p.importCommand(), p.exportCommand(), p.auditCommand(), p.keyringCommand(), p.doctorCommand(), p.versionCommand())
 	root.SilenceErrors, root.SilenceUsage = true, true
 	flags := root.PersistentFlags()
 	flags.StringVar(&p.configFile, "config", "", "a YAML `file` of settings")

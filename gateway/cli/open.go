@@ -61,7 +61,7 @@ func (p *program) with(ctx context.Context, h how, do func(context.Context, *con
 	if err != nil {
 		return err
 	}
-	if !h.begins {
+	if !h.begins && !cfg.Shared() {
 		if _, err := os.Stat(cfg.Data); errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("there is no data folder %s; name it with --data, or begin one with tenantry org create", cfg.Data)
 		}

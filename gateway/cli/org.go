@@ -15,10 +15,10 @@ import (
 
 func (p *program) orgCommand() *cobra.Command {
 	return group("org", "Make and change organizations",
-		p.orgCreate(), p.orgList(), p.orgShow(), p.orgUpdate(),
+		p.orgCreate(), p.orgList(), p.orgShow(), p.orgUpdate(), p.orgLimits(),
 		p.orgState("suspend", "Make an organization answer nobody; its data stays", (*control.Client).SuspendOrganization),
 		p.orgState("resume", "End the suspension of an organization", (*control.Client).ResumeOrganization),
-		p.orgDelete())
+		p.orgMove(), p.orgDelete())
 }
 
 // orgFlags are the flags that say what an organization shall be.
@@ -84,6 +84,8 @@ func (p *program) orgCreate() *cobra.Command {
 		Example: "  tenantry org create --slug acme --name \"Acme Ltd\" --feature teams --limit folder_children=2000",
 	}
 	f.add(cmd)
+	backend := ""
+	cmd.Flags().StringVar(&backend, "backend", "", "the `name` of the backend for its documents (default the setting store)")
 	cmd.Flags().StringVar(&f.slug, "slug", "", "the first `label` of its host name; it can never be changed or used again")
 	required(cmd, "slug", "name")
 	cmd.RunE = run(func(ctx context.Context, _ []string) error {
@@ -91,6 +93,7 @@ func (p *program) orgCreate() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		change.Backend = backend
 		return p.with(ctx, how{command: name(cmd), begins: true}, func(ctx context.Context, c *control.Client) error {
 			o, err := c.CreateOrganization(ctx, change)
 			if err != nil {
@@ -170,6 +173,13 @@ func (p *program) printOrg(o control.Organization) error {
 		}
 		g.add("limits", words(limits))
 		g.add("providers", words(o.Providers))
+		g.add("backend", o.Backend)
+		if o.Move != nil {
+			g.add("moving to", fmt.Sprintf("%s (%s, since %s)", o.Move.To, o.Move.Phase, moment(&o.Move.Began)))
+		}
+		if o.OldCopy != "" {
+			g.add("old copy on", o.OldCopy)
+		}
 		g.add("url", o.URL)
 		g.add("created", moment(&o.CreatedAt))
 		return g

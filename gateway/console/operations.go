@@ -82,7 +82,7 @@ func (m *Module) Operations() []api.Operation {
 			Name: "sessions.create", Method: http.MethodPost, Path: "/auth/sign-in", Tag: "Sessions",
 			Summary:     "Sign in",
 			Description: "Starts a browser session, kept in a cookie that scripts cannot read. It ends after 30 minutes without use and after 12 hours in any case.",
-			Credentials: api.Open, Rule: api.AnyCaller(), Audit: api.AuditAlways, BodyLimit: 8 << 10,
+			Credentials: api.Open, Rule: api.AnyCaller(), Audit: api.AuditAlways, BodyLimit: 8 << 10, OwnLimits: true,
 			Body: []api.Field{
 				{Name: "email", Shape: api.Text, Required: true, Example: "ada@example.com"},
 				{Name: "password", Shape: api.Text, Required: true, Secret: true, Example: "correct horse battery staple"},
@@ -100,7 +100,7 @@ func (m *Module) Operations() []api.Operation {
 			Name: "passwords.create", Method: http.MethodPost, Path: "/auth/password", Tag: "Sessions",
 			Summary:     "Choose a password",
 			Description: "Uses up the single-use link that a person was sent, sets the password and signs in.",
-			Credentials: api.Open, Rule: api.AnyCaller(), Audit: api.AuditAlways, BodyLimit: 8 << 10,
+			Credentials: api.Open, Rule: api.AnyCaller(), Audit: api.AuditAlways, BodyLimit: 8 << 10, OwnLimits: true,
 			Body: []api.Field{
 				{Name: "token", Shape: api.Text, Required: true, Secret: true, Example: "inv_3q2-7w"},
 				{Name: "password", Shape: api.Text, Required: true, Secret: true, Example: "correct horse battery staple"},

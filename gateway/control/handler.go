@@ -21,6 +21,7 @@ import (
 	"tenantry/gateway/transfer"
 	"tenantry/tenants"
 	"tenantry/tenants/keys"
+	"tenantry/tenants/limits"
 	"tenantry/tenants/people"
 )
 
@@ -31,12 +32,15 @@ type Backend struct {
 	Keys      *keys.Service
 	Keyring   *keyring.Keyring
 	Transfer  *transfer.Service
+	Limits    limits.Set // that hold by default
 	Audit     *audit.Log
 	// BaseURL returns the address of an organization, for links.
 	BaseURL func(slug string) string
 	// TempDir is the folder in which an import is kept while it runs. It is made where it
 	// is missing.
 	TempDir string
+	// Examine looks at everything the gateway depends on.
+	Examine func(context.Context) []Finding
 	Log     *slog.Logger     // nil: nothing is logged
 	Now     func() time.Time // nil: time.Now
 }
@@ -68,6 +72,7 @@ func NewHandler(b Backend) http.Handler {
 	on(mux, h, "org/suspend", h.suspendOrganization)
 	on(mux, h, "org/resume", h.resumeOrganization)
 	on(mux, h, "org/delete", h.deleteOrganization)
+	on(mux, h, "org/limits", h.limitOrganization)
 	on(mux, h, "user/create", h.createUser)
 	on(mux, h, "user/list", h.listUsers)
 	on(mux, h, "user/show", h.showUser)
@@ -77,10 +82,15 @@ func NewHandler(b Backend) http.Handler {
 	on(mux, h, "key/list", h.listKeys)
 	on(mux, h, "key/revoke", h.revokeKey)
 	on(mux, h, "key/rotate", h.rotateKey)
+	on(mux, h, "key/limits", h.limitKey)
 	on(mux, h, "audit/list", h.listAudit)
 	on(mux, h, "keyring/list", h.listKeyring)
 	on(mux, h, "keyring/rotate", h.rotateKeyring)
 	on(mux, h, "keyring/retire", h.retireFromKeyring)
+	on(mux, h, "org/move/rollback", h.rollBackMove)
+	on(mux, h, "org/move/finish", h.finishMove)
+	on(mux, h, "doctor", h.diagnose)
+	mux.HandleFunc("POST /v1/org/move", h.serveMove)
 	mux.HandleFunc("POST /v1/import", h.serveImport)
 	mux.HandleFunc("POST /v1/export", h.serveExport)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {

@@ -8,9 +8,16 @@ import (
 	"tenantry/crypto/keyring"
 )
 
+// latestKeyring returns what the keyring holds. Its file is read again: another replica may
+// have changed it. Where that fails, what was read before is all there is to tell.
+func (h *handler) latestKeyring() []keyring.Info {
+	_ = h.Keyring.Reload()
+	return h.Keyring.List()
+}
+
 func (h *handler) listKeyring(context.Context, *None) (List[EncryptionKey], error) {
 	out := List[EncryptionKey]{Items: []EncryptionKey{}}
-	for _, k := range h.Keyring.List() {
+	for _, k := range h.latestKeyring() {
 		out.Items = append(out.Items, EncryptionKey{Version: k.Version, State: string(k.State), CreatedAt: k.Created.UTC()})
 	}
 	return out, nil
@@ -36,7 +43,7 @@ func (h *handler) rotateKeyring(ctx context.Context, _ *None) (Rotation, error) 
 // retired version could not be read any more.
 func (h *handler) retireFromKeyring(ctx context.Context, r *Version) (Version, error) {
 	known := false
-	for _, k := range h.Keyring.List() {
+	for _, k := range h.latestKeyring() {
 		if k.Version == r.Version {
 			known = true
 			if k.State == keyring.Primary {

@@ -32,7 +32,7 @@ func (h *handler) key(k *keys.Key, account string) Key {
 	return Key{
 		ID: k.ID, Name: k.Name, Kind: string(k.Kind), Account: account, Hint: k.Hint, State: state,
 		Permissions: texts(k.Permissions), Teams: k.Teams, AllowIPs: k.AllowIPs, Origins: k.Origins,
-		CreatedAt: when(k.CreatedAt), ExpiresAt: whenSet(k.ExpiresAt), RevokedAt: whenSet(k.RevokedAt),
+		CreatedAt: when(k.CreatedAt), ExpiresAt: whenSet(k.ExpiresAt), RevokedAt: whenSet(k.RevokedAt), Limits: k.Limits,
 	}
 }
 
@@ -47,9 +47,13 @@ func (h *handler) createKey(ctx context.Context, r *NewKey) (Issued, error) {
 	if err != nil {
 		return Issued{}, err
 	}
+	limited, err := newKeyLimits(r)
+	if err != nil {
+		return Issued{}, err
+	}
 	made, err := h.Keys.Issue(ctx, t, keys.NewKey{
 		Name: r.Name, Kind: tenants.KeyKind(r.Kind), Account: r.Account, Permissions: permissions(r.Permissions),
-		Teams: r.Teams, AllowIPs: r.AllowIPs, Origins: r.Origins, Lifetime: r.Expires,
+		Teams: r.Teams, AllowIPs: r.AllowIPs, Origins: r.Origins, Lifetime: r.Expires, Limits: limited,
 	})
 	if err != nil {
 		return Issued{}, err

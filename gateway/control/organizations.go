@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,13 +15,14 @@ import (
 func (h *handler) organization(o *tenants.Organization) Organization {
 	return Organization{
 		ID: o.OrgID, Slug: o.Slug, Name: o.Name, State: string(o.State),
-		Features: table(o.Features), Settings: table(o.Settings), Limits: table(o.Limits), Providers: list(o.Providers),
+		Features: table(o.Features), Settings: table(o.Settings), Limits: table(o.Limits), Providers: list(o.Providers), RequestLimits: o.RequestLimits,
+		Backend: cmp.Or(o.Backend, store.DefaultBackend), OldCopy: o.Former, Move: moveOf(o.Move),
 		URL: h.BaseURL(o.Slug), CreatedAt: when(o.CreatedAt), UpdatedAt: when(o.UpdatedAt),
 	}
 }
 
 func (h *handler) createOrganization(ctx context.Context, r *OrganizationChange) (Organization, error) {
-	n := tenants.NewOrganization{Slug: r.Slug, Features: r.Features, Settings: r.Settings, Limits: r.Limits}
+	n := tenants.NewOrganization{Slug: r.Slug, Backend: r.Backend, Features: r.Features, Settings: r.Settings, Limits: r.Limits}
 	if r.Name != nil {
 		n.Name = *r.Name
 	}
@@ -63,6 +65,9 @@ func (h *handler) showOrganization(ctx context.Context, r *Slug) (Organization, 
 }
 
 func (h *handler) updateOrganization(ctx context.Context, r *OrganizationChange) (Organization, error) {
+	if r.Backend != "" {
+		return Organization{}, &Error{Code: CodeInvalid, Message: "an organization gets to another backend with tenantry org move"}
+	}
 	if _, err := h.tenant(ctx, r.Slug); err != nil {
 		return Organization{}, err
 	}

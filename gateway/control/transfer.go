@@ -37,14 +37,14 @@ type event struct {
 	Error    *Error             `json:"error,omitempty"`
 }
 
-// events writes the answer to an import. Safe for concurrent use.
+// events writes the answer to a command that takes long. Safe for concurrent use.
 type events struct {
 	mu  sync.Mutex
 	enc *json.Encoder
 	w   *http.ResponseController
 }
 
-func (e *events) send(v event) error {
+func (e *events) send(v any) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err := e.enc.Encode(v); err != nil {
@@ -71,7 +71,7 @@ func (e *events) beat() (stop func()) {
 		for {
 			select {
 			case <-t.C:
-				_ = e.send(event{}) // where the client is gone, the import learns it
+				_ = e.send(event{}) // where the client is gone, the command learns it
 			case <-done:
 				return
 			}

@@ -1,6 +1,10 @@
 package control
 
-import "time"
+import (
+	"time"
+
+	"tenantry/tenants/limits"
+)
 
 // Organization is an organization as commands show it.
 type Organization struct {
@@ -12,9 +16,16 @@ type Organization struct {
 	Settings  map[string]bool  `json:"settings"`
 	Limits    map[string]int64 `json:"limits"`
 	Providers []string         `json:"providers"`
-	URL       string           `json:"url"`
-	CreatedAt time.Time        `json:"created_at"`
-	UpdatedAt time.Time        `json:"updated_at"`
+	// RequestLimits are those that are the organization's own.
+	RequestLimits limits.Set `json:"request_limits,omitzero"`
+	// Backend is where the documents are, OldCopy a backend that still has a copy which
+	// nobody uses.
+	Backend   string    `json:"backend"`
+	OldCopy   string    `json:"old_copy,omitempty"`
+	Move      *Moving   `json:"move,omitempty"`
+	URL       string    `json:"url"`
+	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
 }
 
 // OrganizationChange says what an organization shall be; what is absent stays as it is.
@@ -27,6 +38,8 @@ type OrganizationChange struct {
 	Limits   map[string]int64 `json:"limits,omitempty"`
 	// Providers replaces the list.
 	Providers *[]string `json:"providers,omitempty"`
+	// Backend, of a new organization, is where its documents will be.
+	Backend string `json:"backend,omitempty"`
 }
 
 // Slug names an organization.
@@ -122,6 +135,8 @@ type Key struct {
 	CreatedAt   time.Time  `json:"created_at"`
 	ExpiresAt   *time.Time `json:"expires_at"`
 	RevokedAt   *time.Time `json:"revoked_at,omitempty"`
+	// Limits on its requests that are its own.
+	Limits limits.Pair `json:"limits,omitzero"`
 }
 
 // NewKey is a key to be made.
@@ -138,6 +153,9 @@ type NewKey struct {
 	Expires  time.Duration `json:"expires,omitempty"`
 	AllowIPs []string      `json:"allow_ips,omitempty"` // CIDRs or addresses
 	Origins  []string      `json:"origins,omitempty"`   // of a browser key
+	// Rate and Quota are limits on its requests, like 100/s; empty: the organization's for keys.
+	Rate  string `json:"rate,omitempty"`
+	Quota string `json:"quota,omitempty"`
 }
 
 // Issued is a new key with what whoever asked for it should know.

@@ -17,12 +17,14 @@ import (
 	"testing"
 	"time"
 
+	"tenantry/backends/store/mongo/mongotest"
 	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/control"
 	"tenantry/gateway/openapi/openapitest"
 	"tenantry/gateway/transfer"
 	"tenantry/tenants"
+	"tenantry/tenants/limits"
 )
 
 // Gateway is a running gateway.
@@ -41,7 +43,8 @@ type Gateway struct {
 type Option func(*config.Config, *gateway.Options)
 
 // Start runs a gateway until the test ends. With TENANTRY_TEST_REDIS_URL set it uses that
-// server instead of the in-process one.
+// server instead of the in-process one, with TENANTRY_TEST_MONGODB_URI a database of its
+// own on that server instead of SQLite, unless Embedded says otherwise.
 func Start(t testing.TB, options ...Option) *Gateway {
 	t.Helper()
 	cfg := config.Default()
@@ -53,6 +56,13 @@ func Start(t testing.TB, options ...Option) *Gateway {
 		}
 		cfg.Redis.Addrs = []string{u.Host}
 	}
+	if uri := os.Getenv(mongotest.Variable); uri != "" {
+		if err := UseMongo(&cfg, uri, mongotest.Database(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Requests are counted on their way, but few tests are about being refused.
+	Limits("100000000/s", "off", "100000000/s", "off")(&cfg, nil)
 	log := &Buffer{}
 	o := gateway.Options{Log: slog.New(slog.NewJSONHandler(log, nil)), Version: "test", Holder: "a test"}
 	for _, option := range options {
@@ -90,6 +100,39 @@ func Start(t testing.TB, options ...Option) *Gateway {
 	document := g.raw(t, http.MethodGet, "any.localhost", "/api/openapi.json", nil, nil)
 	g.validator = openapitest.NewValidator(t, document.Body)
 	return g
+}
+
+// UseMongo makes a MongoDB database the backend of everything.
+func UseMongo(cfg *config.Config, uri, database string) error {
+	b := config.Backend{Engine: config.EngineMongo, Database: database, Isolation: config.IsolationShared}
+	if err := b.URI.UnmarshalText([]byte(uri)); err != nil {
+		return err
+	}
+	cfg.Backends = map[string]config.Backend{"mongo": b}
+	cfg.Store, cfg.Control = "mongo", "mongo"
+	return nil
+}
+
+// Embedded is an Option for tests of what only one machine has: SQLite and Redis within
+// the process.
+func Embedded(cfg *config.Config, _ *gateway.Options) {
+	d := config.Default()
+	cfg.Backends, cfg.Store, cfg.Control, cfg.Redis = d.Backends, d.Store, d.Control, d.Redis
+}
+
+// Limits sets the request limits that hold by default: rate and quota of an organization,
+// rate and quota of each key. A text that is no limit ends the program.
+func Limits(organization, organizationQuota, key, keyQuota string) Option {
+	return func(cfg *config.Config, _ *gateway.Options) {
+		l := &cfg.Limits
+		for into, text := range map[*limits.Limit]string{
+			&l.Organization: organization, &l.OrganizationQuota: organizationQuota, &l.Key: key, &l.KeyQuota: keyQuota,
+		} {
+			if err := into.UnmarshalText([]byte(text)); err != nil {
+				panic(err)
+			}
+		}
+	}
 }
 
 // Stop ends the gateway before the test does. Its folder can be opened again after that.

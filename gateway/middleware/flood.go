@@ -9,8 +9,8 @@ import (
 	"tenantry/tenants"
 )
 
-// Refusals of callers nobody knows are audited too, but a flood of them must not fill an
-// organization's disk: of one operation so many a minute are written one by one, the
+// Refusals of callers nobody knows, and of those over their limits, are audited too, but a
+// flood of them must not fill an organization's disk: of one operation so many a minute are written one by one, the
 // others as a number in the next record.
 const (
 	floodPerMinute = 60
@@ -40,10 +40,11 @@ func (f *flood) admit(now time.Time) (write bool, dropped int) {
 	return true, dropped
 }
 
-// noteFlood reports whether the call is to be audited by itself. Calls of known callers,
-// and successes, always are.
+// noteFlood reports whether the call is to be audited by itself. Calls of known callers
+// within their limits, and successes, always are.
 func (x *exchange) noteFlood(problem *api.Problem) bool {
-	if problem == nil || (x.call.Principal != nil && x.call.Principal.Kind != tenants.Anonymous) {
+	known := x.call.Principal != nil && x.call.Principal.Kind != tenants.Anonymous
+	if problem == nil || known && !x.limit.Refused {
 		return true
 	}
 	key := strconv.FormatInt(x.call.Tenant.Org.OrgID, 10) + " " + x.op.Name

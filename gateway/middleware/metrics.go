@@ -13,6 +13,7 @@ type Metrics struct {
 	requests    *prometheus.CounterVec
 	duration    *prometheus.HistogramVec
 	exposedKeys prometheus.Counter
+	limited     *prometheus.CounterVec
 	series      sync.Map // outcome to series: finding one by its labels costs more than counting
 }
 
@@ -40,8 +41,11 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		exposedKeys: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tenantry_exposed_keys_total", Help: "Server-only keys that a browser sent.",
 		}),
+		limited: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tenantry_limits_refused_total", Help: "Requests over a limit, by operation and the limit that refused them.",
+		}, []string{"operation", "limit"}),
 	}
-	r.MustRegister(m.requests, m.duration, m.exposedKeys)
+	r.MustRegister(m.requests, m.duration, m.exposedKeys, m.limited)
 	return m
 }
 

@@ -22,6 +22,7 @@ import (
 	"tenantry/gateway/audit"
 	"tenantry/internal/bounded"
 	"tenantry/tenants"
+	"tenantry/tenants/limits"
 )
 
 // Tenants leads from a host name to its organization.
@@ -44,6 +45,7 @@ type Options struct {
 	Tenants  Tenants
 	Keys     Keys
 	Sessions Sessions
+	Limits   Limits // nil: requests are not counted
 	Audit    *audit.Log
 	Log      *slog.Logger
 	Metrics  *Metrics
@@ -62,6 +64,7 @@ type Pipeline struct {
 	buffers     sync.Pool // of *bytes.Buffer, for answers
 	requestLogs sync.Map  // operation to slog.Handler
 	strangers   *bounded.Map[*flood]
+	outages     outages
 }
 
 // New returns a Pipeline.
@@ -76,17 +79,19 @@ type exchange struct {
 	w       http.ResponseWriter
 	r       *http.Request
 	call    *api.Call
+	limit   limits.Decision // zero: the request was not counted
 	started time.Time
 	failure *api.Problem
 	code    int
 	bytes   int
+	store   store.Usage
 }
 
 // Serve answers one request for the operation. path gives the path parameters.
 func (p *Pipeline) Serve(op *api.Operation, w http.ResponseWriter, r *http.Request, path func(string) string) {
 	x := &exchange{p: p, op: op, w: w, r: r, started: time.Now(), call: api.NewCall(op, path)}
 	x.call.RequestID = requestID(r)
-	ctx, cancel := context.WithTimeout(r.Context(), op.Deadline())
+	ctx, cancel := context.WithTimeout(store.WithUsage(r.Context(), &x.store), op.Deadline())
 	defer cancel()
 	defer x.done()
 	defer x.rescue(ctx)
@@ -142,10 +147,10 @@ func (x *exchange) admit(ctx context.Context) error {
 	if c.Principal, err = x.principal(ctx, tenant); err != nil {
 		return err
 	}
-	if err := x.op.Rule.Check(c.Principal); err != nil {
+	if err := x.count(ctx); err != nil {
 		return err
 	}
-	return nil
+	return x.op.Rule.Check(c.Principal)
 }
 
 func (x *exchange) principal(ctx context.Context, t *tenants.Tenant) (*tenants.Principal, error) {
@@ -201,7 +206,7 @@ func (x *exchange) checkKey(principal *tenants.Principal) error {
 		return api.Denied("browser key from another origin")
 	}
 	x.call.Header.Set("Access-Control-Allow-Origin", origin)
-	x.call.Header.Set("Access-Control-Expose-Headers", "Retry-After, X-Ignored, X-Request-Id")
+	x.call.Header.Set("Access-Control-Expose-Headers", "RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, Retry-After, X-Ignored, X-Request-Id")
 	x.call.Header.Add("Vary", "Origin")
 	return nil
 }
@@ -269,7 +274,7 @@ func (x *exchange) answer(ctx context.Context, result api.Result, err error) {
 	var problem *api.Problem
 	if err != nil {
 		problem = x.p.explain(ctx, x.op.Name, x.call.RequestID, err)
-		if x.op.Failure != nil {
+		if x.op.Failure != nil && !x.limit.Refused {
 			problem = x.op.Failure(problem)
 		}
 	}
@@ -280,6 +285,7 @@ func (x *exchange) answer(ctx context.Context, result api.Result, err error) {
 		}
 	}
 	x.failure = problem
+	x.uncount(ctx)
 	header := x.w.Header()
 	for name, values := range x.call.Header {
 		header[name] = values
@@ -341,7 +347,9 @@ func (p *Pipeline) explain(ctx context.Context, operation, requestID string, err
 	case problem.Code == http.StatusInternalServerError:
 		p.Log.ErrorContext(ctx, "internal error", "operation", operation, "request_id", requestID, "error", err)
 	case problem.Code == http.StatusServiceUnavailable:
-		p.Log.WarnContext(ctx, "unavailable", "operation", operation, "request_id", requestID, "error", err)
+		if tell, untold := p.outages.tell(operation, time.Now()); tell {
+			p.Log.WarnContext(ctx, "unavailable", "operation", operation, "request_id", requestID, "error", err, "untold_before", untold)
+		}
 	}
 	return problem
 }
@@ -365,9 +373,10 @@ func (x *exchange) done() {
 	// A record made here has no place in the source, which costs more to find than the
 	// rest of the line and says nothing.
 	line := slog.NewRecord(x.started, slog.LevelInfo, "request", 0)
-	attrs := make([]slog.Attr, 0, 8)
+	attrs := make([]slog.Attr, 0, 10)
 	attrs = append(attrs,
 		slog.Int("code", x.code), slog.String("status", status), slog.Int64("took_us", took.Microseconds()),
+		slog.Int64("store_calls", x.store.Calls()), slog.Float64("store_ms", float64(x.store.Took().Microseconds())/1000),
 		slog.Int("bytes", x.bytes), slog.String("request_id", x.call.RequestID))
 	if x.call.Tenant != nil {
 		attrs = append(attrs, slog.Int64("org", x.call.Tenant.Org.OrgID))

@@ -22,6 +22,7 @@ import (
 	"tenantry/gateway/audit"
 	"tenantry/gateway/middleware"
 	"tenantry/tenants"
+	"tenantry/tenants/limits"
 )
 
 const internalError = `{"status":"failed","message":"Internal error","data":[]}`
@@ -107,6 +108,7 @@ func newWorld(t *testing.T) *world {
 		Tenants: directory, Audit: log, Log: slog.New(slog.NewJSONHandler(w.log, nil)), Metrics: middleware.NewMetrics(w.registry), LogRequests: true,
 		Keys: fakeKeys{
 			"full":    {Kind: tenants.ServiceAccount, KeyID: "k1", KeyKind: tenants.ServerFull, Permissions: []tenants.Permission{tenants.Contacts}},
+			"limited": {Kind: tenants.ServiceAccount, KeyID: "k9", KeyKind: tenants.ServerFull, Limits: limits.Pair{Rate: limits.PerSecond(3)}},
 			"read":    {Kind: tenants.ServiceAccount, KeyID: "k2", KeyKind: tenants.ServerRead},
 			"browser": {Kind: tenants.ServiceAccount, KeyID: "k3", KeyKind: tenants.Browser, Origins: []string{"https://shop.example"}},
 		},

@@ -22,6 +22,7 @@ type sample struct {
 // answer gathers what can come with one status code.
 type answer struct {
 	name        string // of the component; empty: described where it is used
+	uncounted   bool   // by request limits
 	description []string
 	headers     []string
 	samples     []sample
@@ -114,7 +115,11 @@ func slug(text string) string {
 // response returns the Response Object.
 func (a *answer) response() object {
 	headers := object{}
-	for _, name := range append([]string{requestIDHeader}, a.headers...) {
+	names := append([]string{requestIDHeader}, a.headers...)
+	if !a.uncounted {
+		names = append(names, limitHeader, remainingHeader, resetHeader)
+	}
+	for _, name := range names {
 		headers = append(headers, member{name, object{{"$ref", "#/components/headers/" + name}}})
 	}
 	media := object{{"schema", anyOf(a.schemas)}}

@@ -48,6 +48,10 @@ const (
 	ignoredHeader    = "X-Ignored"
 	requestIDHeader  = "X-Request-Id"
 	retryAfterHeader = "Retry-After"
+
+	limitHeader     = "RateLimit-Limit"
+	remainingHeader = "RateLimit-Remaining"
+	resetHeader     = "RateLimit-Reset"
 )
 
 // Build makes the document of the operations. The same rows give the same bytes, in
@@ -189,6 +193,19 @@ func sharedHeaders() object {
 		}},
 		{retryAfterHeader, object{
 			{"description", "Seconds to wait before the request is sent again."}, {"required", true},
+			{"schema", object{{"type", "integer"}, {"minimum", 0}}},
+		}},
+		{limitHeader, object{
+			{"description", "How many requests the tightest of the limits that govern the request admits in its period. " +
+				"This header and the others of its kind are absent where no limit counted the request, as where the credential was not accepted."},
+			{"schema", object{{"type", "integer"}, {"minimum", 1}}},
+		}},
+		{remainingHeader, object{
+			{"description", "How many more requests that limit admits at once."},
+			{"schema", object{{"type", "integer"}, {"minimum", 0}}},
+		}},
+		{resetHeader, object{
+			{"description", "Seconds until that limit is full again, if nothing is asked meanwhile. It fills up evenly."},
 			{"schema", object{{"type", "integer"}, {"minimum", 0}}},
 		}},
 	}

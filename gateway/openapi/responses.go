@@ -32,8 +32,9 @@ func sharedAnswers() map[int]*answer {
 		http.StatusRequestEntityTooLarge: {name: "ContentTooLarge", description: []string{"The body is larger than the operation takes."}},
 		http.StatusUnsupportedMediaType:  {name: "UnsupportedMediaType", description: []string{"The body is not announced as application/json, or has a content encoding."}},
 		http.StatusUnprocessableEntity:   {name: "Invalid", description: []string{"Input can be read but not accepted. Every problem is listed."}},
-		http.StatusTooManyRequests:       {name: "TooManyRequests", description: []string{"Too many requests."}, headers: []string{retryAfterHeader}},
-		http.StatusInternalServerError:   {name: "InternalError", description: []string{"A fault of the service."}},
+		http.StatusTooManyRequests: {name: "TooManyRequests", description: []string{
+			"A limit on requests is used up, the organization's or the caller's. The request was not counted."}, headers: []string{retryAfterHeader}},
+		http.StatusInternalServerError: {name: "InternalError", description: []string{"A fault of the service."}},
 		http.StatusServiceUnavailable: {name: "Unavailable", description: []string{
 			"The service, or something it needs, is down for the moment."}, headers: []string{retryAfterHeader}},
 	}
@@ -42,7 +43,7 @@ func sharedAnswers() map[int]*answer {
 		unreadable, api.Denied(""), api.Duplicate("name"), store.ErrConflict,
 		api.Invalid("name", "required", "%s is required", "name"), api.Internal(nil), api.Unavailable(nil),
 		&api.Problem{Code: http.StatusRequestEntityTooLarge}, &api.Problem{Code: http.StatusUnsupportedMediaType},
-		&api.Problem{Code: http.StatusTooManyRequests},
+		api.TooManyRequests(0),
 	} {
 		problem := api.ProblemOf(err)
 		into := answers[problem.Code]
@@ -221,7 +222,7 @@ func (b *builder) okResponse(op *api.Operation, failed *answer) (object, error) 
 	if err != nil {
 		return nil, fmt.Errorf("its data: %w", err)
 	}
-	a := &answer{headers: []string{ignoredHeader}, schemas: []object{envelope(api.StatusOK, data)}}
+	a := &answer{uncounted: op.OwnLimits, headers: []string{ignoredHeader}, schemas: []object{envelope(api.StatusOK, data)}}
 	a.describe("Success: " + op.Message)
 	if op.Example != nil {
 		if err := a.addExample("Success", api.Envelope{Status: api.StatusOK, Message: op.Message, Data: op.Example}); err != nil {

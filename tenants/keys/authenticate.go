@@ -150,7 +150,7 @@ func (s *Service) read(ctx context.Context, t *tenants.Tenant, hash string) (*Ke
 func principal(k *Key, a *people.Account) *tenants.Principal {
 	p := &tenants.Principal{
 		Kind: tenants.ServiceAccount, AccountID: a.ID, KeyID: k.ID, KeyKind: k.Kind,
-		Permissions: slices.Clone(a.Permissions), Teams: narrowed(a.Teams, k.Teams),
+		Permissions: slices.Clone(a.Permissions), Teams: narrowed(a.Teams, k.Teams), Limits: k.Limits,
 	}
 	if k.Kind == tenants.Browser {
 		p.Origins = k.Origins

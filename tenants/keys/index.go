@@ -11,10 +11,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"tenantry/tenants"
+	"tenantry/tenants/limits"
 )
 
 const (
-	indexVersion = 1
+	indexVersion = 2
 	// indexedFor bounds the life of an entry in Redis.
 	indexedFor = 5 * time.Minute
 	// indexPause is how long Redis is not asked after it failed: a dead one must not slow
@@ -46,6 +47,7 @@ type indexed struct {
 	Origins     []string             `json:"g,omitempty"`
 	AllowIPs    []string             `json:"c,omitempty"`
 	ExpiresAt   int64                `json:"e,omitempty"`
+	Limits      limits.Pair          `json:"m,omitzero"`
 }
 
 // indexKey has a hash tag, so that what belongs to one organization is on one node.
@@ -85,7 +87,7 @@ func (x *index) get(ctx context.Context, t *tenants.Tenant, hash string) (*entry
 	}
 	p := &tenants.Principal{
 		Kind: tenants.ServiceAccount, AccountID: v.AccountID, KeyID: v.KeyID, KeyKind: v.Kind,
-		Permissions: v.Permissions, Origins: v.Origins,
+		Permissions: v.Permissions, Origins: v.Origins, Limits: v.Limits,
 	}
 	if v.Limited {
 		p.Teams = append([]string{}, v.Teams...)
@@ -109,6 +111,7 @@ func (x *index) put(ctx context.Context, t *tenants.Tenant, hash string, e *entr
 	v := indexed{
 		Version: indexVersion, Org: t.Org.OrgID, Hash: hash, Rev: e.rev, KeyID: p.KeyID, AccountID: p.AccountID, Kind: p.KeyKind,
 		Permissions: p.Permissions, Limited: p.Teams != nil, Teams: p.Teams, Origins: p.Origins, ExpiresAt: e.expiresAt,
+		Limits: p.Limits,
 	}
 	for _, prefix := range e.allow {
 		v.AllowIPs = append(v.AllowIPs, prefix.String())

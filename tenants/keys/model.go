@@ -21,6 +21,7 @@ import (
 	"tenantry/crypto/tokens"
 	"tenantry/internal/bounded"
 	"tenantry/tenants"
+	"tenantry/tenants/limits"
 	"tenantry/tenants/people"
 )
 
@@ -40,6 +41,7 @@ type Key struct {
 	ExpiresAt   int64                `json:"expires_at,omitempty"`  // Unix milliseconds; 0: never
 	Lifetime    int64                `json:"lifetime,omitempty"`    // milliseconds, as issued; 0: for ever
 	RevokedAt   int64                `json:"revoked_at,omitempty"`  // Unix milliseconds; 0: not revoked
+	Limits      limits.Pair          `json:"limits,omitzero"`       // of the key's own; zero: the organization's for keys
 }
 
 // Kinds are the records of this package. They belong to the control workspace, parted by
@@ -120,6 +122,7 @@ type NewKey struct {
 	AllowIPs    []string             // CIDRs or addresses
 	Origins     []string             // of a browser key, "https://www.example.com"
 	Lifetime    time.Duration        // 0: the key does not expire
+	Limits      limits.Pair          // zero: those of the organization for keys
 }
 
 // Issued is a new key with its token, which cannot be had again.
@@ -173,7 +176,7 @@ func (s *Service) Issue(ctx context.Context, t *tenants.Tenant, n NewKey) (*Issu
 		faults.Add("account", tenants.CodeForbidden, "the service account %q is not active", account.Name)
 		return nil, fmt.Errorf("create a key: %w", faults.Err())
 	}
-	k := Key{AccountID: account.ID, Name: n.Name, Kind: n.Kind, Permissions: permissions, Teams: teams, AllowIPs: allow, Origins: origins}
+	k := Key{AccountID: account.ID, Name: n.Name, Kind: n.Kind, Permissions: permissions, Teams: teams, AllowIPs: allow, Origins: origins, Limits: n.Limits}
 	if made {
 		k.Permissions = nil // the account holds just these
 	}
@@ -319,6 +322,19 @@ func (s *Service) Revoke(ctx context.Context, t *tenants.Tenant, id string) (*Ke
 	})
 	if err != nil {
 		return nil, fmt.Errorf("revoke a key: %w", err)
+	}
+	return k, nil
+}
+
+// SetLimits lets alter change the key's own limits. When it returns, they hold in this
+// process, in others within a second. Errors: store.ErrNotFound, store.ErrUnavailable.
+func (s *Service) SetLimits(ctx context.Context, t *tenants.Tenant, id string, alter func(*limits.Pair)) (*Key, error) {
+	k, err := s.change(ctx, t, id, func(k *Key) error {
+		alter(&k.Limits)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("limit a key: %w", err)
 	}
 	return k, nil
 }

@@ -32,6 +32,9 @@ type User struct {
 	PasswordChangedAt int64  `json:"password_changed_at,omitempty"`
 	InviteHash        string `json:"invite_hash,omitempty"`
 	InviteExpiresAt   int64  `json:"invite_expires_at,omitempty"`
+
+	SignedOut    []SignOut `json:"signed_out,omitempty"`
+	SessionsFrom int64     `json:"sessions_from,omitempty"` // Unix milliseconds; sessions begun before are over
 }
 
 // Role is a named set of permissions.

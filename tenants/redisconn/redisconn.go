@@ -26,11 +26,12 @@ type Options struct {
 	Addrs            []string
 	Username         string
 	Password         secret.String
+	SentinelUsername string
 	SentinelPassword secret.String
 	DB               int
 	MasterName       string
 	TLS              *tls.Config // nil: no TLS
-	PoolSize         int         // 0: ten a processor
+	PoolSize         int         // to each server; 0: ten a processor
 
 	// Dialer replaces the network, for a server in this process.
 	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
@@ -52,9 +53,10 @@ func Open(o Options) (redis.UniversalClient, error) {
 	if o.DB < 0 {
 		return nil, fmt.Errorf("there is no Redis database %d", o.DB)
 	}
-	return redis.NewUniversalClient(&redis.UniversalOptions{
+	client := redis.NewUniversalClient(&redis.UniversalOptions{
 		Addrs: o.Addrs, MasterName: o.MasterName, DB: o.DB,
-		Username: o.Username, Password: o.Password.Reveal(), SentinelPassword: o.SentinelPassword.Reveal(),
+		Username: o.Username, Password: o.Password.Reveal(),
+		SentinelUsername: o.SentinelUsername, SentinelPassword: o.SentinelPassword.Reveal(),
 		TLSConfig: o.TLS, Dialer: o.Dialer,
 		ContextTimeoutEnabled: true, // otherwise a deadline of the caller's is not kept
 		DialTimeout:           Timeout, ReadTimeout: Timeout, WriteTimeout: Timeout, PoolTimeout: Timeout,
@@ -63,5 +65,7 @@ func Open(o Options) (redis.UniversalClient, error) {
 		ReadBufferSize: 8 << 10, WriteBufferSize: 4 << 10, // values are small
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	}), nil
+	})
+	client.AddHook(dialHook{})
+	return client, nil
 }

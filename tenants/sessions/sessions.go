@@ -127,7 +127,8 @@ func (s *Service) Start(ctx context.Context, t *tenants.Tenant, u *people.User) 
 	now := s.now()
 	v := stored{
 		Version: sessionVersion, Org: t.Org.OrgID, Hash: hash, UserID: u.UID, PasswordRev: u.PasswordRev,
-		StartedAt: now.UnixMilli(), ExpiresAt: now.Add(s.absolute).UnixMilli(),
+		StartedAt: max(now.UnixMilli(), u.SessionsFrom), // where another server's clock is ahead, it is not over already
+		ExpiresAt: now.Add(s.absolute).UnixMilli(),
 	}
 	v.take(principal, t.Org.AccessRev)
 	raw, err := json.Marshal(v)
@@ -146,26 +147,32 @@ func (v *stored) session() Session {
 
 // Lookup returns the person whose session the token names in this organization, and
 // keeps the session from idling out. Where rights in the organization changed since, the
-// user is read again: a person who was deactivated or has a new password is refused.
-// Errors: tenants.ErrDenied, tenants.ErrUnavailable.
+// user is read again: a person who was deactivated, has a new password or ended this
+// session is refused. Errors: tenants.ErrDenied, tenants.ErrUnavailable.
 func (s *Service) Lookup(ctx context.Context, t *tenants.Tenant, token string) (*tenants.Principal, error) {
-	v, err := s.find(ctx, t, token)
+	v, err := s.live(ctx, t, token)
 	if err != nil {
 		return nil, err
 	}
-	if v.Rev == t.Org.AccessRev {
-		return v.principal(), nil
-	}
-	return s.reread(ctx, t, v)
+	return v.principal(), nil
 }
 
 // Info returns the session of a token that Lookup accepts. Errors: as Lookup.
 func (s *Service) Info(ctx context.Context, t *tenants.Tenant, token string) (Session, error) {
-	v, err := s.find(ctx, t, token)
+	v, err := s.live(ctx, t, token)
 	if err != nil {
 		return Session{}, err
 	}
 	return v.session(), nil
+}
+
+// live returns the session, with the rights that its user has now.
+func (s *Service) live(ctx context.Context, t *tenants.Tenant, token string) (*stored, error) {
+	v, err := s.find(ctx, t, token)
+	if err != nil || v.Rev == t.Org.AccessRev {
+		return v, err
+	}
+	return v, s.reread(ctx, t, v)
 }
 
 func (s *Service) find(ctx context.Context, t *tenants.Tenant, token string) (*stored, error) {
@@ -199,48 +206,61 @@ func (s *Service) find(ctx context.Context, t *tenants.Tenant, token string) (*s
 // drop deletes a session that is refused in any case; the entry would idle out by itself.
 func (s *Service) drop(ctx context.Context, key string) { _ = s.redis.Del(ctx, key).Err() }
 
-func (s *Service) reread(ctx context.Context, t *tenants.Tenant, v *stored) (*tenants.Principal, error) {
+// reread brings the session up to date with its user.
+func (s *Service) reread(ctx context.Context, t *tenants.Tenant, v *stored) error {
 	key := sessionKey(t, v.Hash)
 	u, err := s.people.FindUser(ctx, t, v.UserID)
 	if errors.Is(err, store.ErrNotFound) {
 		s.drop(ctx, key)
-		return nil, denied("session of a user who is gone")
+		return denied("session of a user who is gone")
 	}
 	if err != nil {
-		return nil, unavailable("reading the user of a session", err)
+		return unavailable("reading the user of a session", err)
 	}
 	if !u.Active || u.PasswordRev != v.PasswordRev {
 		s.drop(ctx, key)
-		return nil, denied("session of a user who was deactivated or changed the password")
+		return denied("session of a user who was deactivated or changed the password")
+	}
+	if u.SessionOver(v.Hash, v.StartedAt) { // an older state of Redis has come back
+		s.drop(ctx, key)
+		return denied("session that was ended")
 	}
 	principal, err := s.people.PrincipalOf(ctx, t, u)
 	if err != nil {
-		return nil, unavailable("reading the rights of a session", err)
+		return unavailable("reading the rights of a session", err)
 	}
 	v.take(principal, t.Org.AccessRev)
 	raw, err := json.Marshal(v)
 	if err != nil {
-		return nil, unavailable("storing a session", err)
+		return unavailable("storing a session", err)
 	}
 	// Only over what is there: a session that was ended meanwhile must stay so.
 	err = s.redis.SetArgs(ctx, key, raw, redis.SetArgs{Mode: "XX", KeepTTL: true}).Err()
 	if errors.Is(err, redis.Nil) {
-		return nil, denied("ended session")
+		return denied("ended session")
 	}
 	if err != nil {
-		return nil, unavailable("storing a session", err)
-	}
-	return principal, nil
-}
-
-// End ends a session; one that is not there is no error. Error: tenants.ErrUnavailable.
-func (s *Service) End(ctx context.Context, t *tenants.Tenant, token string) error {
-	hash, ok := tokens.HashOpaque(tokenPrefix, token)
-	if !ok {
-		return nil
-	}
-	if err := s.redis.Del(ctx, sessionKey(t, hash)).Err(); err != nil {
-		return unavailable("ending a session", err)
+		return unavailable("storing a session", err)
 	}
 	return nil
+}
+
+// End ends a session; one that is not there is no error. The end is noted in the store
+// first: a Redis that loses its last writes, or is restored from a backup, brings the
+// session back and finds it void. Error: tenants.ErrUnavailable, where the session may
+// go on.
+func (s *Service) End(ctx context.Context, t *tenants.Tenant, token string) error {
+	v, err := s.find(ctx, t, token)
+	if errors.Is(err, tenants.ErrDenied) {
+		return nil
+	}
+	if err != nil {
+		return unavailable("ending a session", err)
+	}
+	noted := s.people.SignOut(ctx, t, v.UserID, people.SignOut{Session: v.Hash, StartedAt: v.StartedAt, ExpiresAt: v.ExpiresAt})
+	deleted := s.redis.Del(ctx, sessionKey(t, v.Hash)).Err()
+	if noted != nil && !errors.Is(noted, store.ErrNotFound) {
+		return unavailable("ending a session", errors.Join(noted, deleted))
+	}
+	return nil // what could not be deleted is void
 }

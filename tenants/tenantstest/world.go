@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"tenantry/backends/store"
+	"tenantry/backends/store/driver"
 	"tenantry/backends/store/sqlite"
 	"tenantry/crypto/keyring"
 	"tenantry/crypto/passwords"
@@ -59,7 +60,17 @@ type Kinds struct {
 	Organizations tenants.Kinds
 	People        people.Kinds
 	Keys          keys.Kinds
+	Things        *store.Kind[Thing]
 }
+
+// Thing is a record of an organization.
+type Thing struct {
+	store.Meta
+	Name string `json:"name"`
+}
+
+// OtherBackend is the name of a second backend, besides store.DefaultBackend.
+const OtherBackend = "other"
 
 // New returns a World that ends with the test.
 func New(t testing.TB, o Options) *World {
@@ -100,7 +111,21 @@ func (w *World) declare(t testing.TB) {
 	control := w.Kinds.Organizations.Specs()
 	control = append(control, w.Kinds.People.Specs()...)
 	control = append(control, w.Kinds.Keys.Specs()...)
-	w.Store = store.New(store.Options{Engine: w.Engine, Control: control})
+	if w.Kinds.Things, err = store.Define[Thing](store.Spec{Name: "things"}); err != nil {
+		t.Fatal(err)
+	}
+	other, err := sqlite.Open(t.Context(), sqlite.Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := other.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	w.Store = store.New(store.Options{
+		Engine: w.Engine, Backends: map[string]driver.Engine{OtherBackend: other}, Control: control, Tenant: []*store.Spec{w.Kinds.Things.Spec()},
+	})
 }
 
 func (w *World) openRedis(t testing.TB, local bool) {

@@ -36,8 +36,10 @@ type Workspace interface {
 	Count(ctx context.Context, c *Collection, where Predicate) (int64, error)
 	// Aggregate groups and measures in the engine. A row holds the group values, then the measures.
 	Aggregate(ctx context.Context, a Aggregation) ([][]any, error)
-	// Write applies the writes in order, all or none where the engine has transactions.
-	// It returns once they are durable. Errors: *DuplicateError, *ConflictError.
+	// Write applies the writes in order and returns once they are durable. Errors: *DuplicateError,
+	// *ConflictError; of a batch with such a refusal nothing remains, save what a Put replaced.
+	// After any other error an engine without transactions may have kept the writes
+	// before it, and others may see a batch half done.
 	Write(ctx context.Context, writes []Write) error
 	// Counter sets the named counter to max(value, atLeast) + add, durably, and returns the new value.
 	Counter(ctx context.Context, name string, add, atLeast int64) (int64, error)
@@ -80,6 +82,8 @@ type Collection struct {
 	Name    string
 	Fields  []Field
 	Indexes []Index
+	// Custom: documents may have custom values, which an engine may index.
+	Custom bool
 }
 
 // Document is one record. Body and Custom are JSON objects. Custom, nil where the
@@ -217,10 +221,13 @@ type WriteKind int
 
 // The kinds of writes. Replace and Delete need Doc.ID and, as the expected
 // revision, Doc.Rev; the stored revision becomes Doc.Rev+1. Insert stores revision 1.
+// Put stores the document at exactly Doc.Rev, whether or not it is there: that is how
+// documents get from one engine to another.
 const (
 	Insert WriteKind = iota
 	Replace
 	Delete
+	Put
 )
 
 // Write changes one document.

@@ -20,7 +20,7 @@ type table struct {
 	indexes []index
 	uniques []unique
 
-	selectByID, insert, replace, remove string
+	selectByID, insert, replace, remove, put string
 }
 
 type field struct {
@@ -151,15 +151,17 @@ func (t *table) addSide(indexName, fieldName string) {
 
 // Fields come before the body, so that a condition on them does not read its overflow pages.
 func (t *table) statements() {
-	var names, marks, sets strings.Builder
+	var names, marks, sets, over strings.Builder
 	for i, f := range t.fields {
 		fmt.Fprintf(&names, "f_%s, ", f.Name)
 		fmt.Fprintf(&marks, "?%d, ", i+5)
 		fmt.Fprintf(&sets, "f_%s = ?%d, ", f.Name, i+5)
+		fmt.Fprintf(&over, "f_%[1]s = excluded.f_%[1]s, ", f.Name)
 	}
 	t.selectByID = "SELECT id, rev, body, custom FROM " + t.quoted + " WHERE id = ?1"
 	t.insert = "INSERT INTO " + t.quoted + " (id, rev, " + names.String() + "body, custom) VALUES (?1, ?2, " + marks.String() + "?3, ?4)"
 	t.replace = "UPDATE " + t.quoted + " SET rev = ?2 + 1, " + sets.String() + "body = ?3, custom = ?4 WHERE id = ?1 AND rev = ?2"
+	t.put = t.insert + " ON CONFLICT (id) DO UPDATE SET rev = excluded.rev, " + over.String() + "body = excluded.body, custom = excluded.custom"
 	t.remove = "DELETE FROM " + t.quoted + " WHERE id = ?1 AND rev = ?2"
 }
 

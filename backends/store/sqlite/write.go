@@ -61,7 +61,7 @@ func (w *workspace) change(wr driver.Write) (change, error) {
 	if wr.Kind == driver.Delete {
 		return c, nil
 	}
-	if wr.Kind != driver.Insert && wr.Kind != driver.Replace {
+	if wr.Kind != driver.Insert && wr.Kind != driver.Replace && wr.Kind != driver.Put {
 		return c, fmt.Errorf("unknown kind of write %d", wr.Kind)
 	}
 	if len(wr.Doc.Values) != len(t.fields) {
@@ -101,9 +101,12 @@ func (c *change) apply(on *conn, position int) error {
 		}
 	}
 	var err error
-	if c.kind == driver.Delete {
+	switch c.kind {
+	case driver.Delete:
 		err = on.exec(c.t.remove, c.id, c.rev)
-	} else {
+	case driver.Put:
+		err = c.store(on, c.t.put, c.rev)
+	default:
 		err = c.store(on, c.t.replace, c.rev)
 	}
 	if err != nil {

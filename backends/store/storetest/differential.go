@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -143,6 +144,18 @@ func predicates(t *rapid.T, depth int) driver.Predicate {
 	return p
 }
 
+// withoutDollars leaves no text that starts with a dollar sign.
+func withoutDollars(all []record) {
+	for i, r := range all {
+		for name, v := range r.values {
+			if s, ok := v.(string); ok {
+				r.values[name] = strings.TrimLeft(s, "$")
+			}
+		}
+		all[i].custom = strings.ReplaceAll(r.custom, `"$`, `"`)
+	}
+}
+
 // reset empties both collections.
 func (b *bench) reset(all []record) {
 	for _, c := range []*driver.Collection{b.things, b.plain} {
@@ -202,10 +215,35 @@ func sortable(t *rapid.T) driver.Ref {
 	}
 }
 
-func testDifferentialAggregates(t *testing.T, e driver.Engine) {
+// withoutGiants makes numbers small enough for their sums to be exact.
+func withoutGiants(all []record) {
+	const giant = 1 << 40
+	for _, r := range all {
+		for name, v := range r.values {
+			switch n := v.(type) {
+			case int64:
+				if n > giant || n < -giant {
+					r.values[name] = n >> 30
+				}
+			case float64:
+				if n > giant || n < -giant {
+					r.values[name] = n / (1 << 30)
+				}
+			}
+		}
+	}
+}
+
+func (f faults) testDifferentialAggregates(t *testing.T, e driver.Engine) {
 	b := newBench(t, e)
 	rapid.Check(t, func(rt *rapid.T) {
 		all := records(rt)
+		if slices.Contains(f, DollarGroups) {
+			withoutDollars(all)
+		}
+		if slices.Contains(f, RoughSums) {
+			withoutGiants(all)
+		}
 		b.reset(all)
 		for range 4 {
 			a := driver.Aggregation{Where: predicates(rt, 1), Limit: 100}

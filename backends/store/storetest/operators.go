@@ -210,7 +210,8 @@ func testOutsideText(t *testing.T, e driver.Engine) {
 	hostile := []string{`'; DROP TABLE things; --`, `" OR 1=1 --`, `$where`, `a.b`, `$.x`, `[0]`, `$`, `%`, `{"$gt": ""}`, `\`, `x' OR 'x'='x`, "a\x00b", `?1`, `:v`, `.*`}
 	b.insert(record{id: "safe", values: map[string]any{"name": "n", "tags": []string{"t"}}, custom: `{"x": 1, "a": {"b": 2}}`})
 	for i, h := range hostile {
-		b.insert(record{id: fmt.Sprintf("h%02d", i), values: map[string]any{"name": h, "any": h, "tags": []string{h}}, custom: `{"x": ` + quoteJSON(t, h) + `}`})
+		// A custom key of that kind is kept as it is and harms no question.
+		b.insert(record{id: fmt.Sprintf("h%02d", i), values: map[string]any{"name": h, "any": h, "tags": []string{h}}, custom: `{"x": ` + quoteJSON(t, h) + `, ` + quoteJSON(t, h+"~") + `: [1], "": 2}`})
 	}
 	for i, h := range hostile {
 		want := fmt.Sprintf("h%02d", i)
@@ -238,6 +239,12 @@ func testOutsideText(t *testing.T, e driver.Engine) {
 		}
 		if _, err := b.ws.Count(b.ctx, b.things, where(h, driver.Eq, "x")); err == nil {
 			t.Errorf("a condition on undeclared field %q was taken", h)
+		}
+	}
+	for i, h := range hostile {
+		d, _ := b.get(b.things, fmt.Sprintf("h%02d", i))
+		if want := `{"x": ` + quoteJSON(t, h) + `, ` + quoteJSON(t, h+"~") + `: [1], "": 2}`; string(d.Custom) != want {
+			t.Errorf("custom values %s, want %s", d.Custom, want)
 		}
 	}
 	if n := b.count(b.things, driver.Predicate{}); n != int64(len(hostile)+1) {

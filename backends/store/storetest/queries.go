@@ -114,7 +114,7 @@ func (b *bench) expect(a driver.Aggregation, want ...[]any) {
 
 func measure(op driver.MeasureOp, r driver.Ref) driver.Measure { return driver.Measure{Op: op, Ref: r} }
 
-func testMeasures(t *testing.T, e driver.Engine) {
+func (f faults) testMeasures(t *testing.T, e driver.Engine) {
 	b := newBench(t, e)
 	all := []driver.MeasureOp{driver.Count, driver.Sum, driver.Avg, driver.Min, driver.Max, driver.Distinct}
 	of := func(r driver.Ref) driver.Aggregation {
@@ -161,9 +161,20 @@ func testMeasures(t *testing.T, e driver.Engine) {
 	b.expect(group(ref("name"), ref("flag")), []any{nil, nil, int64(1)}, []any{"x", true, int64(2)}, []any{"y", false, int64(1)}, []any{"z", nil, int64(1)})
 	b.expect(driver.Aggregation{Groups: []driver.Group{{Ref: ref("name")}}}, []any{nil}, []any{"x"}, []any{"y"}, []any{"z"})
 
+	f.on(t, "DollarGroups", DollarGroups, func(*testing.T) {
+		b.insert(record{id: "w", values: map[string]any{"name": "$n", "slug": "$name"}})
+		one := group(ref("name"), ref("slug"))
+		one.Where = where("name", driver.Eq, "$n")
+		b.expect(one, []any{"$n", "$name", int64(1)})
+		one.Groups = one.Groups[:1]
+		one.Measures = []driver.Measure{measure(driver.Distinct, ref("slug"))}
+		b.expect(one, []any{"$n", int64(1)})
+	})
 	// Sums beyond 64 bits become floats, as they do in every database that has both.
-	b.insert(record{id: "y", values: map[string]any{"n": int64(math.MaxInt64), "name": "big"}}, record{id: "z", values: map[string]any{"n": int64(math.MaxInt64), "name": "big"}})
-	b.expect(driver.Aggregation{Where: where("name", driver.Eq, "big"), Measures: []driver.Measure{measure(driver.Sum, ref("n"))}}, []any{2 * float64(math.MaxInt64)})
+	f.on(t, "WideSums", WideSums, func(*testing.T) {
+		b.insert(record{id: "y", values: map[string]any{"n": int64(math.MaxInt64), "name": "big"}}, record{id: "z", values: map[string]any{"n": int64(math.MaxInt64), "name": "big"}})
+		b.expect(driver.Aggregation{Where: where("name", driver.Eq, "big"), Measures: []driver.Measure{measure(driver.Sum, ref("n"))}}, []any{2 * float64(math.MaxInt64)})
+	})
 }
 
 func testBuckets(t *testing.T, e driver.Engine) {

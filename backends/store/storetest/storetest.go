@@ -9,6 +9,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,8 +20,37 @@ import (
 // callTimeout bounds every call of the suite.
 const callTimeout = 30 * time.Second
 
-// Run runs the whole suite on an engine that open makes. The suite closes it.
-func Run(t *testing.T, open func(t *testing.T) driver.Engine) {
+// Fault is a wrong answer of a server that stands in for the engine's real one in tests. It excuses
+// the cases about that answer, which are skipped by name, and nothing else.
+type Fault string
+
+// The faults that stand-ins are known to have.
+const (
+	// WideSums: a sum beyond 64 bits wraps around.
+	WideSums Fault = "sums beyond 64 bits wrap around"
+	// RoughSums: numbers are added up without care for what rounding takes from the small ones.
+	RoughSums Fault = "sums of very large and small numbers are rounded at every step"
+	// DollarGroups: a text that starts with a dollar sign is taken for a field's name when documents
+	// are grouped by more than one value.
+	DollarGroups Fault = "groups by several values take a text that starts with a dollar sign for a field"
+)
+
+type faults []Fault
+
+// on runs the case, or skips it where the server has the fault that it is about.
+func (f faults) on(t *testing.T, name string, about Fault, run func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		if slices.Contains(f, about) {
+			t.Skipf("the stand-in for the server is known for this: %s", about)
+		}
+		run(t)
+	})
+}
+
+// Run runs the whole suite on an engine that open makes. The suite closes it. known are faults of a
+// stand-in; an engine on its real server has none.
+func Run(t *testing.T, open func(t *testing.T) driver.Engine, known ...Fault) {
 	t.Helper()
 	e := open(t)
 	t.Cleanup(func() {
@@ -32,14 +62,14 @@ func Run(t *testing.T, open func(t *testing.T) driver.Engine) {
 		name string
 		test func(*testing.T, driver.Engine)
 	}{
-		{"Writes", testWrites}, {"Conflicts", testConflicts}, {"Duplicates", testDuplicates}, {"Batches", testBatches},
+		{"Writes", testWrites}, {"Conflicts", testConflicts}, {"Duplicates", testDuplicates}, {"Batches", testBatches}, {"Puts", testPuts},
 		{"OneWinner", testOneWinner}, {"CompareAndSet", testCompareAndSet}, {"Counters", testCounters},
 		{"Operators", testOperators}, {"Lists", testLists}, {"LongLists", testLongLists},
 		{"Custom", testCustom}, {"OutsideText", testOutsideText},
 		{"Sort", testSort}, {"Paging", testPaging},
-		{"Measures", testMeasures}, {"Buckets", testBuckets}, {"Ranks", testRanks},
+		{"Measures", faults(known).testMeasures}, {"Buckets", testBuckets}, {"Ranks", testRanks},
 		{"Isolation", testIsolation}, {"Remove", testRemove}, {"Context", testContext}, {"Check", testCheck},
-		{"Differential", testDifferential}, {"DifferentialAggregates", testDifferentialAggregates},
+		{"Differential", testDifferential}, {"DifferentialAggregates", faults(known).testDifferentialAggregates},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -60,7 +90,7 @@ func fields() []driver.Field {
 // things is the collection that most cases use; plain has the same fields and no
 // index, so that an answer cannot depend on one.
 func things() *driver.Collection {
-	return &driver.Collection{Name: "things", Fields: fields(), Indexes: []driver.Index{
+	return &driver.Collection{Name: "things", Custom: true, Fields: fields(), Indexes: []driver.Index{
 		{Name: "by_name", Fields: []string{"name"}}, {Name: "by_n", Fields: []string{"n"}}, {Name: "by_x", Fields: []string{"x"}},
 		{Name: "by_flag_at", Fields: []string{"flag", "at"}}, {Name: "by_day", Fields: []string{"day", "n", "teams"}},
 		{Name: "by_tags", Fields: []string{"tags"}}, {Name: "by_any", Fields: []string{"any"}},
@@ -68,7 +98,9 @@ func things() *driver.Collection {
 	}}
 }
 
-func plain() *driver.Collection { return &driver.Collection{Name: "plain", Fields: fields()} }
+func plain() *driver.Collection {
+	return &driver.Collection{Name: "plain", Custom: true, Fields: fields()}
+}
 
 // record is a document of the suite before it becomes one of the driver's.
 type record struct {

@@ -157,12 +157,66 @@ func testBatches(t *testing.T, e driver.Engine) {
 	if n := b.count(b.things, where("tags", driver.Eq, "t")); n != 1 {
 		t.Errorf("%d documents found by list after failed batches, want 1", n)
 	}
+	// Everything before a refused write is as it was, whatever it did.
+	before, _ := b.get(b.things, "old")
+	changed := record{id: "old", rev: 1, values: map[string]any{"slug": "changed"}}
+	err = b.ws.Write(b.ctx, []driver.Write{
+		insert("a", "a"), {Collection: b.things, Kind: driver.Replace, Doc: changed.document(t, b.things)},
+		insert("b", "taken"), {Collection: b.things, Kind: driver.Delete, Doc: driver.Document{ID: "old", Rev: 2}},
+		insert("c", "changed"), {Collection: b.things, Kind: driver.Delete, Doc: driver.Document{ID: "b", Rev: 1}},
+		{Collection: b.plain, Kind: driver.Delete, Doc: driver.Document{ID: "none", Rev: 1}},
+	})
+	if !errors.As(err, &conflict) || conflict.Position != 6 || conflict.Collection != "plain" {
+		t.Errorf("last of seven conflicts: %v", err)
+	}
+	if after, ok := b.get(b.things, "old"); !ok || !cmp.Equal(before, after) || b.count(b.things, driver.Predicate{}) != 1 {
+		t.Errorf("after a refused batch: %v, %+v, want %+v alone", ok, after, before)
+	}
 	// In order: the name is free once its owner is deleted in the same batch.
 	if err := b.ws.Write(b.ctx, []driver.Write{
 		{Collection: b.things, Kind: driver.Delete, Doc: driver.Document{ID: "old", Rev: 1}}, insert("new", "taken"),
 	}); err != nil {
 		t.Errorf("delete, then insert: %v", err)
 	}
+}
+
+func testPuts(t *testing.T, e driver.Engine) {
+	b := newBench(t, e)
+	b.insert(record{id: "old", values: map[string]any{"slug": "old", "n": int64(1)}, custom: `{"k":1}`})
+	if err := b.write(driver.Put, b.things,
+		record{id: "new", rev: 41, values: map[string]any{"slug": "new", "tags": []string{"t"}}},
+		record{id: "old", rev: 7, values: map[string]any{"n": int64(2), "tags": []string{"t"}}},
+		record{id: "third", rev: 1, values: map[string]any{"slug": "old"}},
+	); err != nil {
+		t.Fatalf("Put: %v", err)
+	}
+	for id, rev := range map[string]int64{"new": 41, "old": 7, "third": 1} {
+		if d, ok := b.get(b.things, id); !ok || d.Rev != rev || d.Custom != nil {
+			t.Errorf("%s: %v, revision %d, custom %s, want revision %d", id, ok, d.Rev, d.Custom, rev)
+		}
+	}
+	if n := b.count(b.things, where("tags", driver.Eq, "t")); n != 2 {
+		t.Errorf("%d documents are found by list, want 2", n)
+	}
+	if n := b.count(b.things, where("n", driver.Eq, int64(1))); n != 0 {
+		t.Error("a value that was replaced is still found")
+	}
+	if err := b.write(driver.Replace, b.things, record{id: "new", rev: 41, values: map[string]any{"slug": "new"}}); err != nil {
+		t.Errorf("replacing what was put: %v", err)
+	}
+	var duplicate *driver.DuplicateError
+	err := b.write(driver.Put, b.things, record{id: "a", rev: 2}, record{id: "b", rev: 2, values: map[string]any{"slug": "new"}}, record{id: "c", rev: 2})
+	if !errors.As(err, &duplicate) || duplicate.Index != "slug" || duplicate.Position != 1 {
+		t.Errorf("putting a value that is taken: %v", err)
+	}
+	if n := b.count(b.things, driver.Predicate{}); n != 3 {
+		t.Errorf("%d documents after a refused batch, want 3", n)
+	}
+	parallel(8, func(i int) {
+		if err := b.write(driver.Put, b.things, record{id: "same", rev: int64(i + 1)}); err != nil {
+			t.Errorf("Put %d: %v", i, err)
+		}
+	})
 }
 
 // parallel runs do n times at once.

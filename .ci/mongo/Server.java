@@ -1,0 +1,168 @@
+import de.bwaldvogel.mongo.MongoCollection;
+import de.bwaldvogel.mongo.MongoServer;
+import de.bwaldvogel.mongo.MongoVersion;
+import de.bwaldvogel.mongo.backend.CursorRegistry;
+import de.bwaldvogel.mongo.backend.Index;
+import de.bwaldvogel.mongo.backend.IndexKey;
+import de.bwaldvogel.mongo.backend.Missing;
+import de.bwaldvogel.mongo.backend.Utils;
+import de.bwaldvogel.mongo.backend.memory.MemoryBackend;
+import de.bwaldvogel.mongo.backend.memory.MemoryDatabase;
+import de.bwaldvogel.mongo.backend.memory.index.MemoryUniqueIndex;
+import de.bwaldvogel.mongo.bson.Document;
+import de.bwaldvogel.mongo.wire.message.MongoMessage;
+import java.util.List;
+
+/**
+ * Serves MongoDB's protocol from memory on 127.0.0.1 at the port given, until it is killed.
+ *
+ * <p>mongo-java-server ignores partialFilterExpression. MongoDB does not, so unique indexes here hold only
+ * documents that have all fields of the index, which is the one such expression that Tenantry uses. It also
+ * sends documents that other commands are changing meanwhile, which MongoDB does not do either.
+ */
+public class Server {
+    public static void main(String[] args) throws Exception {
+        MongoServer server = new MongoServer(new Backend().version(new Version()));
+        server.bind("127.0.0.1", Integer.parseInt(args[0]));
+        Runtime.getRuntime().addShutdownHook(new Thread(server::shutdownNow));
+        System.out.println("ready " + server.getConnectionString());
+        Thread.currentThread().join();
+    }
+
+    /** What the server says it is: its own newest number is too old for current clients, its protocol is not. */
+    private static class Version implements MongoVersion {
+        @Override
+        public List<Integer> getVersionArray() {
+            return List.of(5, 0, 0);
+        }
+
+        @Override
+        public int getWireVersion() {
+            return 13;
+        }
+    }
+
+    private static class Backend extends MemoryBackend {
+        @Override
+        public MemoryDatabase openOrCreateDatabase(String name) {
+            return new Database(name, getCursorRegistry());
+        }
+
+        /** One command at a time, and an answer that the next one cannot change while it is being sent. */
+        @Override
+        public synchronized Document handleMessage(MongoMessage message) {
+            return super.handleMessage(message).cloneDeeply();
+        }
+    }
+
+    private static class Database extends MemoryDatabase {
+        Database(String name, CursorRegistry cursors) {
+            super(name, cursors);
+        }
+
+        @Override
+        protected Index<Integer> openOrCreateUniqueIndex(String collection, String name, List<IndexKey> keys, boolean sparse) {
+            if (keys.size() == 1) {
+                return new IdIndex(name, keys, sparse);
+            }
+            return new PartialIndex(name, keys);
+        }
+    }
+
+    /** Finds documents by their id also where more is asked of them, as MongoDB does. */
+    private static class IdIndex extends MemoryUniqueIndex {
+        IdIndex(String name, List<IndexKey> keys, boolean sparse) {
+            super(name, keys, sparse);
+        }
+
+        /** The part of the question that the index answers, or null. What is found is held against all of it. */
+        private Document own(Document query) {
+            String key = keys().get(0);
+            Object value = query.get(key);
+            if (value instanceof Document && List.of("$eq").equals(List.copyOf(((Document) value).keySet()))) {
+                value = ((Document) value).get("$eq");
+                return value instanceof String ? new Document(key, value) : null;
+            }
+            boolean in = value instanceof Document && List.of("$in").equals(List.copyOf(((Document) value).keySet()));
+            return value instanceof String || in ? new Document(key, value) : null;
+        }
+
+        @Override
+        public synchronized boolean canHandle(Document query) {
+            return own(query) != null || super.canHandle(query);
+        }
+
+        @Override
+        public synchronized Iterable<Integer> getPositions(Document query) {
+            Document own = own(query);
+            return super.getPositions(own != null ? own : query);
+        }
+    }
+
+    private static class PartialIndex extends MemoryUniqueIndex {
+        PartialIndex(String name, List<IndexKey> keys) {
+            super(name, keys, true);
+        }
+
+        private boolean holds(Document document) {
+            for (String key : keys()) {
+                Object value = Utils.getSubdocumentValue(document, key);
+                if (value == null || value instanceof Missing) {
+                    return false;
+                }
+            }
+            return true;
+        }
+
+        @Override
+        public synchronized void checkAdd(Document document, MongoCollection<Integer> collection) {
+            if (holds(document)) {
+                super.checkAdd(document, collection);
+            }
+        }
+
+        @Override
+        public synchronized void add(Document document, Integer position, MongoCollection<Integer> collection) {
+            if (holds(document)) {
+                super.add(document, position, collection);
+            }
+        }
+
+        @Override
+        public synchronized Integer remove(Document document) {
+            return holds(document) ? super.remove(document) : null;
+        }
+
+        @Override
+        public Integer getPosition(Document document) {
+            return holds(document) ? super.getPosition(document) : null;
+        }
+
+        @Override
+        public synchronized void checkUpdate(Document before, Document after, MongoCollection<Integer> collection) {
+            if (!nullAwareEqualsKeys(before, after)) {
+                checkAdd(after, collection);
+            }
+        }
+
+        @Override
+        public void updateInPlace(Document before, Document after, Integer position, MongoCollection<Integer> collection) {
+            if (!nullAwareEqualsKeys(before, after)) {
+                remove(before);
+                add(after, position, collection);
+            }
+        }
+
+        /** Only an equality on every field means that the index holds what is asked for. */
+        @Override
+        public synchronized boolean canHandle(Document query) {
+            for (String key : keys()) {
+                Object value = query.get(key);
+                if (value == null || value instanceof Document && !List.of("$eq").equals(List.copyOf(((Document) value).keySet()))) {
+                    return false;
+                }
+            }
+            return super.canHandle(query);
+        }
+    }
+}

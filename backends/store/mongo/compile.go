@@ -1,0 +1,313 @@
+package mongo
+
+import (
+	"fmt"
+	"math"
+	"unicode/utf8"
+
+	"tenantry/backends/store/driver"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// truth says whether a condition is decided before any document is seen.
+type truth int
+
+const (
+	depends truth = iota
+	always
+	never
+)
+
+// operand is a value of a document as a path. Custom values have the scalar's path, and the list's where
+// the condition is one on lists.
+type operand struct {
+	path string
+	typ  driver.Type
+	list string
+	// prefix is what the stored value has before the caller's.
+	prefix string
+}
+
+func (w *workspace) operand(k *kind, r driver.Ref) (operand, error) {
+	if r.Custom {
+		key := encodeKey(r.Name)
+		if r.Type == driver.Strings {
+			return operand{path: "c." + key, list: "l." + key, typ: driver.Strings}, nil
+		}
+		return operand{path: "c." + key, typ: driver.Any}, nil
+	}
+	if r.Name == "id" {
+		return operand{path: "_id", typ: driver.String, prefix: w.name + "/"}, nil
+	}
+	typ, ok := k.types[r.Name]
+	if !ok {
+		return operand{}, fmt.Errorf("collection %s has no field %q", k.name, r.Name)
+	}
+	return operand{path: "f." + r.Name, typ: typ}, nil
+}
+
+// literal returns the value as it is stored in the operand, and whether it can occur there.
+func (o operand) literal(v any) (any, bool) {
+	switch x := v.(type) {
+	case string:
+		return o.prefix + x, o.typ == driver.Any || o.typ == driver.String || o.typ == driver.Date || o.typ == driver.Strings
+	case int64:
+		return v, o.typ == driver.Any || numeric(o.typ)
+	case float64:
+		return v, (o.typ == driver.Any || numeric(o.typ)) && !math.IsNaN(x)
+	case bool:
+		return v, o.typ == driver.Any || o.typ == driver.Bool
+	}
+	return nil, false
+}
+
+func (o operand) usable(values []any) bson.A {
+	out := make(bson.A, 0, len(values))
+	for _, v := range values {
+		if x, ok := o.literal(v); ok {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// is returns a condition that consists of one operator. A value from outside is never more than the operator's operand.
+func is(path, operator string, value any) bson.D {
+	return bson.D{{Key: path, Value: bson.D{{Key: operator, Value: value}}}}
+}
+
+// filter returns the question of a predicate within the workspace.
+func (w *workspace) filter(k *kind, p driver.Predicate) (bson.D, truth, error) {
+	cond, t, err := w.predicate(k, p)
+	if err != nil || t == never {
+		return nil, t, err
+	}
+	f := make(bson.D, 0, 2)
+	f = append(f, bson.E{Key: "org_id", Value: bson.D{{Key: "$eq", Value: w.name}}})
+	return append(f, cond...), t, nil
+}
+
+func (w *workspace) predicate(k *kind, p driver.Predicate) (bson.D, truth, error) {
+	switch p.Op {
+	case driver.And:
+		return w.join(k, p.Kids, "$and", always, never)
+	case driver.Or:
+		return w.join(k, p.Kids, "$or", never, always)
+	}
+	o, err := w.operand(k, p.Ref)
+	if err != nil {
+		return nil, never, err
+	}
+	if p.Op != driver.In && p.Op != driver.Nin && len(p.Values) != 1 {
+		return nil, never, fmt.Errorf("a condition on %s needs one value, has %d", p.Ref.Name, len(p.Values))
+	}
+	if p.Op == driver.Exists {
+		want, ok := p.Values[0].(bool)
+		if !ok {
+			return nil, never, fmt.Errorf("exists on %s needs true or false", p.Ref.Name)
+		}
+		d, t := o.exists(want)
+		return d, t, nil
+	}
+	if o.typ == driver.Strings {
+		d, t := o.elements(p)
+		return d, t, nil
+	}
+	d, t, err := o.scalar(p)
+	return d, t, err
+}
+
+// join combines the kids. empty is what none of them amount to, decided what one of them is enough for.
+func (w *workspace) join(k *kind, kids []driver.Predicate, operator string, empty, decided truth) (bson.D, truth, error) {
+	var conds bson.A
+	var only bson.D
+	result := depends
+	for _, kid := range kids {
+		d, t, err := w.predicate(k, kid)
+		if err != nil {
+			return nil, never, err
+		}
+		switch t {
+		case decided:
+			result = decided // the others are still checked for errors
+		case depends:
+			conds, only = append(conds, d), d
+		}
+	}
+	switch {
+	case result == decided:
+		return nil, decided, nil
+	case len(conds) == 0:
+		return nil, empty, nil
+	case len(conds) == 1:
+		return only, depends, nil
+	}
+	return bson.D{{Key: operator, Value: conds}}, depends, nil
+}
+
+func (o operand) exists(want bool) (bson.D, truth) {
+	switch {
+	case o.path == "_id" && want:
+		return nil, always
+	case o.path == "_id":
+		return nil, never
+	case o.list == "":
+		return is(o.path, "$exists", want), depends
+	case want:
+		return either(is(o.list, "$exists", true), is(o.path, "$gte", "")), depends
+	}
+	return both(is(o.list, "$exists", false), is(o.path, "$not", bson.D{{Key: "$gte", Value: ""}})), depends
+}
+
+func either(a, b bson.D) bson.D { return bson.D{{Key: "$or", Value: bson.A{a, b}}} }
+
+func both(a, b bson.D) bson.D { return bson.D{{Key: "$and", Value: bson.A{a, b}}} }
+
+// elements returns a condition on a list; a single custom string counts as a list of one. Operators that do not
+// speak of elements match nothing.
+func (o operand) elements(p driver.Predicate) (bson.D, truth) {
+	values := make(bson.A, 0, len(p.Values))
+	for _, v := range p.Values {
+		if s, ok := v.(string); ok {
+			values = append(values, s)
+		}
+	}
+	switch p.Op {
+	case driver.Eq, driver.In, driver.Contains:
+		switch {
+		case len(values) == 0:
+			return nil, never
+		case o.list == "":
+			return among(o.path, values), depends
+		}
+		return either(among(o.list, values), among(o.path, values)), depends
+	case driver.Ne, driver.Nin:
+		switch {
+		case len(values) == 0:
+			return nil, always
+		case o.list == "":
+			return outside(o.path, values), depends
+		}
+		return both(outside(o.list, values), outside(o.path, values)), depends
+	}
+	return nil, never
+}
+
+func among(path string, values bson.A) bson.D {
+	if len(values) == 1 {
+		return is(path, "$eq", values[0])
+	}
+	return is(path, "$in", values)
+}
+
+func outside(path string, values bson.A) bson.D {
+	if len(values) == 1 {
+		return is(path, "$ne", values[0])
+	}
+	return is(path, "$nin", values)
+}
+
+// scalar returns a condition on a single value. The server keeps comparisons within the type of the
+// value, and takes what is missing for different from every value.
+func (o operand) scalar(p driver.Predicate) (bson.D, truth, error) {
+	switch p.Op {
+	case driver.Eq, driver.In:
+		values := o.usable(p.Values)
+		if len(values) == 0 {
+			return nil, never, nil
+		}
+		return among(o.path, values), depends, nil
+	case driver.Ne, driver.Nin:
+		values := o.usable(p.Values)
+		if len(values) == 0 {
+			return nil, always, nil
+		}
+		return outside(o.path, values), depends, nil
+	}
+	v, ok := o.literal(p.Values[0])
+	if !ok {
+		return nil, never, nil
+	}
+	switch p.Op {
+	case driver.Gt:
+		return is(o.path, "$gt", v), depends, nil
+	case driver.Gte:
+		return is(o.path, "$gte", v), depends, nil
+	case driver.Lt:
+		return is(o.path, "$lt", v), depends, nil
+	case driver.Lte:
+		return is(o.path, "$lte", v), depends, nil
+	case driver.Contains, driver.StartsWith:
+		part, isText := p.Values[0].(string)
+		// Stored text is UTF-8: no part of it that starts and ends with whole characters is anything else.
+		if !isText || !utf8.ValidString(part) {
+			return nil, never, nil
+		}
+		if p.Op == driver.Contains {
+			return o.contains(part), depends, nil
+		}
+		return o.startsWith(o.prefix + part), depends, nil
+	}
+	return nil, never, fmt.Errorf("unknown operator %d on %s", p.Op, p.Ref.Name)
+}
+
+func (o operand) contains(part string) bson.D {
+	if part == "" {
+		return is(o.path, "$gte", "")
+	}
+	pattern := quote(part)
+	if o.prefix != "" {
+		pattern = "^" + quote(o.prefix) + `[\s\S]*` + pattern
+	}
+	if o.typ == driver.Any { // the bound keeps to the part of an index that has text
+		return both(is(o.path, "$gte", ""), is(o.path, "$regex", pattern))
+	}
+	return is(o.path, "$regex", pattern)
+}
+
+// quote returns the pattern that matches the text and nothing else. A backslash before a character
+// that is neither letter nor digit makes it stand for itself; a pattern cannot hold NUL.
+func quote(text string) string {
+	b := make([]byte, 0, len(text)+8)
+	for i := range len(text) {
+		c := text[i]
+		switch {
+		case c == 0:
+			b = append(b, `\x00`...)
+			continue
+		case c >= utf8.RuneSelf, c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
+		default:
+			b = append(b, '\\')
+		}
+		b = append(b, c)
+	}
+	return string(b)
+}
+
+// startsWith is a range, which an index can serve.
+func (o operand) startsWith(prefix string) bson.D {
+	bounds := bson.D{{Key: "$gte", Value: prefix}}
+	if end, ok := afterPrefix(prefix); ok {
+		bounds = append(bounds, bson.E{Key: "$lt", Value: end})
+	}
+	return bson.D{{Key: o.path, Value: bounds}}
+}
+
+// afterPrefix returns the smallest text greater than all that start with prefix; code points are
+// ordered as their UTF-8 is.
+func afterPrefix(prefix string) (string, bool) {
+	runes := []rune(prefix)
+	for i := len(runes) - 1; i >= 0; i-- {
+		switch r := runes[i]; {
+		case r == utf8.MaxRune:
+			continue
+		case r == 0xD7FF: // surrogates are no characters
+			runes[i] = 0xE000
+		default:
+			runes[i]++
+		}
+		return string(runes[:i+1]), true
+	}
+	return "", false
+}

@@ -1,0 +1,446 @@
+package mongo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tenantry/backends/store/driver"
+	"tenantry/crypto/secret"
+
+	"github.com/sony/gobreaker/v2"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+const (
+	// format is what this program writes. A database of a higher one is left untouched.
+	format = 1
+
+	// No declared collection can have these names.
+	metaCollection    = "_meta"
+	counterCollection = "_counters"
+
+	closeTimeout = 10 * time.Second
+	// removeFactor times QueryTimeout is what removing a workspace may take.
+	removeFactor = 30
+)
+
+// Isolation says how workspaces are kept apart.
+type Isolation int
+
+// Shared keeps all workspaces in one database, PerDatabase each in a database of its own,
+// named <Database>_<workspace>.
+const (
+	Shared Isolation = iota
+	PerDatabase
+)
+
+// Options configure an engine. The zero value of a number takes its default.
+type Options struct {
+	// URI is a MongoDB connection string. Options in it for write concern, read preference,
+	// retries and time limits are overruled.
+	URI secret.String
+	// Database is the database, or the first part of the names of databases.
+	Database  string
+	Isolation Isolation
+	// MaxPool bounds the connections to each server (64).
+	MaxPool int
+	// QueryTimeout ends calls whose context has no earlier deadline (10 s). Each command of a
+	// batch of writes has as long.
+	QueryTimeout time.Duration
+	// ServerSelectionTimeout is how long a call waits for a server that can take it (2 s, and at most that).
+	ServerSelectionTimeout time.Duration
+	// Monitor, when set, is told of every command.
+	Monitor *event.CommandMonitor
+	// Log is told of refused indexes, of changes of the breaker and of batches that could not be undone.
+	Log *slog.Logger
+}
+
+// Engine implements driver.Engine. Its methods are safe for concurrent use.
+type Engine struct {
+	opts    Options
+	client  *mongo.Client
+	breaker *gobreaker.CircuitBreaker[struct{}]
+	builder *builder
+	closed  atomic.Bool
+	running atomic.Int64
+
+	mu     sync.Mutex
+	spaces map[string]*space // by database
+	open   map[string]*lease // by workspace
+	shapes map[*driver.Collection]*shape
+
+	projection bson.Raw
+}
+
+// space is a database and what is known of it.
+type space struct {
+	db      *mongo.Database
+	turn    chan struct{} // held while the database is prepared
+	checked bool
+	unique  map[string]*build // unique indexes by signature of their kind
+}
+
+// lease is what all handles on a workspace share until it is removed.
+type lease struct {
+	running atomic.Int64
+	removed atomic.Bool
+	gone    chan struct{} // closed when the removal has ended
+}
+
+// Open returns an engine. The server need not be there: calls and Check say when it is not.
+// What can never work, such as a malformed address, is an error, which never repeats the address. Of a
+// mongodb+srv address the DNS record must be found, otherwise the error wraps driver.ErrUnavailable.
+func Open(ctx context.Context, opts Options) (*Engine, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := opts.check(); err != nil {
+		return nil, err
+	}
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	client, err := opts.connect()
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{opts: opts, client: client, spaces: map[string]*space{}, open: map[string]*lease{}, shapes: map[*driver.Collection]*shape{}}
+	if e.projection, err = projection(); err != nil {
+		return nil, err
+	}
+	e.breaker = newBreaker(opts.Log)
+	e.builder = newBuilder(e)
+	return e, nil
+}
+
+// Open returns the workspace of that name. Unique indexes exist when it returns, the others are
+// built in the background. A database of a newer version gives an error that wraps driver.ErrNewer.
+func (e *Engine) Open(ctx context.Context, name string, collections []*driver.Collection) (driver.Workspace, error) {
+	if len(name) > 64 || name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+		return nil, fmt.Errorf("workspace %q: the name must match [a-z0-9-]{1,64}", name)
+	}
+	for {
+		w, err := e.attach(ctx, name, collections)
+		if !errors.Is(err, errRemoved) {
+			if err != nil {
+				return nil, err
+			}
+			return w, nil
+		}
+		// It is being removed: what is opened next comes after that.
+		select {
+		case <-w.lease.gone:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("open workspace %s: %w", name, ctx.Err())
+		}
+	}
+}
+
+// attach returns a handle on the workspace; with errRemoved, one on the lease that ends.
+func (e *Engine) attach(ctx context.Context, name string, collections []*driver.Collection) (*workspace, error) {
+	s, l, err := e.space(name)
+	if err != nil {
+		return nil, err
+	}
+	w := &workspace{engine: e, name: name, space: s, lease: l, kinds: make(map[string]*kind, len(collections)), known: make(map[*driver.Collection]*kind, len(collections))}
+	kinds := make([]*kind, 0, len(collections))
+	for _, c := range collections {
+		k, err := e.kind(s.db, c)
+		if err != nil {
+			return nil, err
+		}
+		w.kinds[c.Name], w.known[c] = k, k
+		kinds = append(kinds, k)
+	}
+	if err := w.call(ctx, "open workspace "+name, func(ctx context.Context) error { return e.prepare(ctx, s, kinds) }); err != nil {
+		return w, err
+	}
+	e.builder.add(s, kinds)
+	return w, nil
+}
+
+func (e *Engine) database(workspace string) (string, error) {
+	if e.opts.Isolation == Shared {
+		return e.opts.Database, nil
+	}
+	name := e.opts.Database + "_" + workspace
+	if len(name) > maxDatabaseName {
+		return "", fmt.Errorf("workspace %s: the database name %s has more than MongoDB's %d bytes; configure a shorter database name", workspace, name, maxDatabaseName)
+	}
+	return name, nil
+}
+
+func (e *Engine) space(workspace string) (*space, *lease, error) {
+	name, err := e.database(workspace)
+	if err != nil {
+		return nil, nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed.Load() {
+		return nil, nil, errClosed
+	}
+	s := e.spaces[name]
+	if s == nil {
+		s = &space{db: e.client.Database(name), turn: make(chan struct{}, 1), unique: map[string]*build{}}
+		e.spaces[name] = s
+	}
+	l := e.open[workspace]
+	if l == nil {
+		l = &lease{gone: make(chan struct{})}
+		e.open[workspace] = l
+	}
+	return s, l, nil
+}
+
+// prepare checks the format of the database and makes the unique indexes that are missing.
+// A shared database is asked once; one of its own each time, because another process may have
+// dropped and remade it.
+func (e *Engine) prepare(ctx context.Context, s *space, kinds []*kind) error {
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	isNew := false
+	if !s.checked || e.opts.Isolation == PerDatabase {
+		found, err := s.format(ctx)
+		if err != nil {
+			return err
+		}
+		if found > format {
+			return fault{fmt.Errorf("%w: database %s has format %d, this program knows %d", driver.ErrNewer, s.db.Name(), found, format)}
+		}
+		if isNew = found == 0; isNew {
+			clear(s.unique)
+		}
+		s.checked = true
+	}
+	for _, k := range kinds {
+		unique := k.uniques()
+		if len(unique) == 0 {
+			continue
+		}
+		b := s.unique[k.signature]
+		if b == nil {
+			b = e.builder.start(k, unique)
+			s.unique[k.signature] = b
+		}
+		if err := b.wait(ctx); err != nil {
+			if b.failed() {
+				delete(s.unique, k.signature)
+			}
+			return err
+		}
+	}
+	if !isNew {
+		return nil
+	}
+	_, err := s.db.Collection(metaCollection).UpdateOne(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$eq", Value: "format"}}}},
+		bson.D{{Key: "$setOnInsert", Value: bson.D{{Key: "format", Value: int64(format)}}}}, options.UpdateOne().SetUpsert(true))
+	if mongo.IsDuplicateKeyError(err) { // another process wrote it
+		return nil
+	}
+	return err
+}
+
+// format returns the number that the database says it has, 0 where it says none.
+func (s *space) format(ctx context.Context) (int64, error) {
+	raw, err := s.db.Collection(metaCollection).FindOne(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$eq", Value: "format"}}}}).Raw()
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	n, ok := raw.Lookup("format").AsInt64OK()
+	if !ok {
+		return 0, fault{fmt.Errorf("database %s has a format that is no number", s.db.Name())}
+	}
+	return n, nil
+}
+
+// Remove deletes everything of the workspace once its running calls have ended. Handles of this
+// engine on it fail from then on, until the workspace is opened anew.
+func (e *Engine) Remove(ctx context.Context, name string) error {
+	limited, cancel := context.WithTimeout(ctx, removeFactor*e.opts.QueryTimeout)
+	defer cancel()
+	doing := "remove workspace " + name
+	s, l, err := e.end(limited, name)
+	if err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	defer close(l.gone)
+	if err := settle(limited, &l.running); err != nil {
+		e.forget(name, s, l)
+		return fmt.Errorf("%s: calls on it have not ended: %w", doing, err)
+	}
+	err = e.run(ctx, limited, true, doing, func(ctx context.Context) error {
+		if e.opts.Isolation == PerDatabase {
+			return s.db.Drop(ctx)
+		}
+		return s.empty(ctx, name)
+	})
+	e.forget(name, s, l)
+	return err
+}
+
+// end ends the lease of a workspace, after those who are removing it already.
+func (e *Engine) end(ctx context.Context, name string) (*space, *lease, error) {
+	for {
+		s, l, err := e.space(name)
+		if err != nil {
+			return nil, nil, err
+		}
+		if !l.removed.Swap(true) {
+			return s, l, nil
+		}
+		select {
+		case <-l.gone:
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		}
+	}
+}
+
+// forget makes the next opening of the workspace begin anew.
+func (e *Engine) forget(name string, s *space, l *lease) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.open[name] == l {
+		delete(e.open, name)
+	}
+	if e.opts.Isolation == PerDatabase && e.spaces[s.db.Name()] == s {
+		delete(e.spaces, s.db.Name())
+		e.builder.forget(s)
+	}
+}
+
+// empty deletes the workspace's documents from every collection, also from those
+// that only an older version knew.
+func (s *space) empty(ctx context.Context, name string) error {
+	names, err := s.db.ListCollectionNames(ctx, bson.D{})
+	if err != nil {
+		return err
+	}
+	for _, c := range names {
+		if c == metaCollection || strings.HasPrefix(c, "system.") {
+			continue
+		}
+		if _, err := s.db.Collection(c).DeleteMany(ctx, bson.D{{Key: "org_id", Value: bson.D{{Key: "$eq", Value: name}}}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Check makes a small write that a majority must acknowledge.
+func (e *Engine) Check(ctx context.Context) error {
+	if e.closed.Load() {
+		return errClosed
+	}
+	return e.call(ctx, "check", func(ctx context.Context) error {
+		meta := e.client.Database(e.opts.Database).Collection(metaCollection)
+		_, err := meta.UpdateOne(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$eq", Value: "check"}}}},
+			bson.D{{Key: "$inc", Value: bson.D{{Key: "n", Value: int64(1)}}}}, options.UpdateOne().SetUpsert(true))
+		if mongo.IsDuplicateKeyError(err) { // two first checks at once: the server took both
+			return nil
+		}
+		return err
+	})
+}
+
+// Close waits up to ten seconds for running calls, stops building indexes and disconnects.
+// Calls that start later fail with driver.ErrUnavailable.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	if e.closed.Swap(true) {
+		e.mu.Unlock()
+		return nil
+	}
+	e.mu.Unlock()
+	e.builder.close()
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	if err := settle(ctx, &e.running); err != nil {
+		err = fmt.Errorf("%d calls have not ended", e.running.Load())
+		return errors.Join(err, e.client.Disconnect(ctx))
+	}
+	return e.client.Disconnect(ctx)
+}
+
+// settle waits until n is 0.
+func settle(ctx context.Context, n *atomic.Int64) error {
+	for n.Load() > 0 {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// workspace is a handle on a database and on what its collections look like.
+type workspace struct {
+	engine *Engine
+	name   string
+	space  *space
+	lease  *lease
+	kinds  map[string]*kind
+	known  map[*driver.Collection]*kind
+}
+
+func (w *workspace) kind(c *driver.Collection) (*kind, error) {
+	if k := w.known[c]; k != nil {
+		return k, nil
+	}
+	if c == nil {
+		return nil, fmt.Errorf("a call on workspace %s names no collection", w.name)
+	}
+	if k := w.kinds[c.Name]; k != nil {
+		return k, nil
+	}
+	return nil, fmt.Errorf("workspace %s was opened without collection %q", w.name, c.Name)
+}
+
+func (w *workspace) enter() error {
+	w.lease.running.Add(1)
+	if w.lease.removed.Load() {
+		w.lease.running.Add(-1)
+		return errRemoved
+	}
+	return nil
+}
+
+// idle stands for a call that needs no round trip: it fails only where every call does.
+func (w *workspace) idle(ctx context.Context, doing string) error {
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("%s: %w", doing, ctx.Err())
+	case w.engine.closed.Load():
+		return fmt.Errorf("%s: %w", doing, errClosed)
+	case w.lease.removed.Load():
+		return fmt.Errorf("%s: %w", doing, errRemoved)
+	}
+	return nil
+}
+
+// call runs do on the workspace with the engine's deadline.
+func (w *workspace) call(ctx context.Context, doing string, do func(context.Context) error) error {
+	if err := w.enter(); err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	defer w.lease.running.Add(-1)
+	return w.engine.call(ctx, doing, do)
+}

@@ -1,0 +1,415 @@
+package mongo
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+
+	"tenantry/backends/store/driver"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+const (
+	// maxBuild bounds one command that builds indexes.
+	maxBuild = 6 * time.Hour
+	// The builder tries again after firstRetry, then after twice as long, up to lastRetry.
+	firstRetry = time.Second
+	lastRetry  = time.Minute
+)
+
+// definition is an index as the server knows it.
+type definition struct {
+	declared string // "" for those of this package
+	name     string
+	keys     bson.D
+	unique   bool
+	partial  bson.D
+	wildcard bool
+}
+
+// define gives the index the name that belongs to what it is: another definition is another index.
+func define(d definition, prefix string) definition {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%v %v %v", d.keys, d.unique, d.partial))
+	d.name = prefix + "_" + hex.EncodeToString(sum[:4])
+	return d
+}
+
+// definitions returns the indexes of a collection, without repeats.
+//
+// A unique index has a second, plain one of its fields beside it: the unique one holds only documents that have
+// all its fields, and not the id, so it can neither answer a question on its first fields nor put ties in order.
+//
+// A list at the end of a longer index is left out. It would make the index hold a document once for each
+// element, which serves neither counting nor the order of ids.
+func definitions(c *driver.Collection) []definition {
+	types := make(map[string]driver.Type, len(c.Fields))
+	for _, f := range c.Fields {
+		types[f.Name] = f.Type
+	}
+	head := bson.E{Key: "org_id", Value: int32(1)}
+	tail := bson.E{Key: "_id", Value: int32(1)}
+	all := []definition{define(definition{keys: bson.D{head, tail}}, "id")}
+	seen := map[string]bool{all[0].name[len("id_"):]: true}
+	add := func(d definition, prefix string) {
+		d = define(d, prefix)
+		if sum := d.name[len(prefix)+1:]; !seen[sum] {
+			seen[sum] = true
+			all = append(all, d)
+		}
+	}
+	for _, x := range c.Indexes {
+		keys, partial := bson.D{head}, bson.D{}
+		for i, f := range x.Fields {
+			if i > 0 && types[f] == driver.Strings && !x.Unique {
+				continue
+			}
+			keys = append(keys, bson.E{Key: "f." + f, Value: int32(1)})
+			partial = append(partial, bson.E{Key: "f." + f, Value: bson.D{{Key: "$exists", Value: true}}})
+		}
+		if x.Unique {
+			add(definition{declared: x.Name, keys: keys[:len(keys):len(keys)], unique: true, partial: partial}, x.Name)
+		}
+		add(definition{declared: x.Name, keys: append(keys[:len(keys):len(keys)], tail)}, x.Name)
+	}
+	if c.Custom {
+		for _, part := range []string{"c", "l"} {
+			add(definition{keys: bson.D{head, {Key: part + ".$**", Value: int32(1)}}, wildcard: true}, "custom_"+part)
+		}
+	}
+	return all
+}
+
+func (k *kind) uniques() []definition {
+	var out []definition
+	for _, d := range k.indexes {
+		if d.unique {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// models returns the definitions for one command.
+func models(all []definition) []mongo.IndexModel {
+	out := make([]mongo.IndexModel, 0, len(all))
+	for _, d := range all {
+		o := options.Index().SetName(d.name)
+		if d.unique {
+			o.SetUnique(true).SetPartialFilterExpression(d.partial)
+		}
+		out = append(out, mongo.IndexModel{Keys: d.keys, Options: o})
+	}
+	return out
+}
+
+// IndexStatus tells an operator about one index.
+type IndexStatus struct {
+	Database   string
+	Collection string
+	Index      string
+	State      IndexState
+	// Reason says why an index was refused and what that means.
+	Reason string
+}
+
+// IndexState is what became of an index.
+type IndexState string
+
+// The states. A question that needs an index which is not ready gets the same answer, later.
+const (
+	IndexReady    IndexState = "ready"
+	IndexBuilding IndexState = "building"
+	IndexRefused  IndexState = "refused"
+)
+
+// task is the work of building the indexes of a collection, and what became of it.
+type task struct {
+	space   *space
+	kind    *kind
+	done    bool
+	refused map[string]string // by name of index
+}
+
+// builder makes the indexes that nobody waits for, one collection at a time.
+type builder struct {
+	engine *Engine
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu      sync.Mutex
+	tasks   map[string]*task // by database and signature
+	queue   []*task
+	wake    chan struct{}
+	settled chan struct{} // closed while the queue is empty
+}
+
+func newBuilder(e *Engine) *builder {
+	ctx, cancel := context.WithCancel(context.Background())
+	b := &builder{engine: e, ctx: ctx, cancel: cancel, tasks: map[string]*task{}, wake: make(chan struct{}, 1), settled: make(chan struct{})}
+	close(b.settled)
+	b.wg.Go(b.run)
+	return b
+}
+
+func (b *builder) close() {
+	b.cancel()
+	b.wg.Wait()
+}
+
+// add queues the collections of a database that have not been queued before.
+func (b *builder) add(s *space, kinds []*kind) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, k := range kinds {
+		key := s.db.Name() + "\x00" + k.signature
+		if t := b.tasks[key]; t != nil && t.space == s {
+			continue
+		}
+		t := &task{space: s, kind: k}
+		b.tasks[key] = t
+		if len(b.queue) == 0 {
+			b.settled = make(chan struct{})
+		}
+		b.queue = append(b.queue, t)
+	}
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+// forget drops the tasks of a database that is gone.
+func (b *builder) forget(s *space) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for key, t := range b.tasks {
+		if t.space == s {
+			delete(b.tasks, key)
+			t.done = true
+		}
+	}
+}
+
+// build is the making of unique indexes, which goes on when the call that began it has given up.
+type build struct {
+	done chan struct{}
+	err  error // to be read once done is closed
+}
+
+func (b *builder) start(k *kind, unique []definition) *build {
+	made := &build{done: make(chan struct{})}
+	b.wg.Go(func() {
+		defer close(made.done)
+		ctx, cancel := context.WithTimeout(b.ctx, maxBuild)
+		defer cancel()
+		_, err := k.coll.Indexes().CreateMany(ctx, models(unique))
+		if mongo.IsDuplicateKeyError(err) {
+			err = fault{fmt.Errorf("a unique index of collection %s cannot be made: documents in it repeat a value", k.name)}
+		}
+		made.err = err
+	})
+	return made
+}
+
+func (b *build) wait(ctx context.Context) error {
+	select {
+	case <-b.done:
+		return b.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (b *build) failed() bool {
+	select {
+	case <-b.done:
+		return b.err != nil
+	default:
+		return false
+	}
+}
+
+func (b *builder) run() {
+	retry := firstRetry
+	for {
+		t := b.next()
+		if t == nil {
+			select {
+			case <-b.ctx.Done():
+				return
+			case <-b.wake:
+				continue
+			}
+		}
+		err := b.build(t)
+		if err == nil {
+			b.finish(t)
+			retry = firstRetry
+			continue
+		}
+		select {
+		case <-b.ctx.Done():
+			return
+		case <-time.After(retry):
+			retry = min(2*retry, lastRetry)
+		}
+	}
+}
+
+func (b *builder) next() *task {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.queue) == 0 {
+		return nil
+	}
+	return b.queue[0]
+}
+
+func (b *builder) finish(t *task) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t.done = true
+	if b.queue = b.queue[1:]; len(b.queue) == 0 {
+		close(b.settled)
+	}
+}
+
+// build makes the indexes of a collection. An error says that it is worth another try.
+func (b *builder) build(t *task) error {
+	b.mu.Lock()
+	gone := t.done
+	b.mu.Unlock()
+	if gone {
+		return nil
+	}
+	var plain, wildcard []definition
+	for _, d := range t.kind.indexes {
+		switch {
+		case d.wildcard:
+			wildcard = append(wildcard, d)
+		case !d.unique:
+			plain = append(plain, d)
+		}
+	}
+	if err := b.make(t, plain); err != nil {
+		return err
+	}
+	for _, d := range wildcard {
+		if err := b.make(t, []definition{d}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// make makes indexes in one command, or one by one where the server refuses one of them.
+func (b *builder) make(t *task, all []definition) error {
+	ctx, cancel := context.WithTimeout(b.ctx, maxBuild)
+	defer cancel()
+	_, err := t.kind.coll.Indexes().CreateMany(ctx, models(all))
+	if err == nil {
+		return nil
+	}
+	v, judged := b.engine.judge(ctx, true, time.Now(), err)
+	if v != answered {
+		return judged
+	}
+	if len(all) > 1 {
+		for _, d := range all {
+			if err := b.make(t, []definition{d}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	reason := "questions on its fields read every document of the organization in this collection: " + judged.Error()
+	if all[0].wildcard {
+		reason = "not indexed: conditions on custom values read the organization's documents of that kind (MongoDB 7.0 or newer indexes them): " + judged.Error()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if t.refused == nil {
+		t.refused = map[string]string{}
+	}
+	if _, known := t.refused[all[0].name]; !known {
+		b.engine.opts.Log.Warn("MongoDB refused an index", "database", t.space.db.Name(), "collection", t.kind.name, "index", all[0].name, "reason", reason)
+	}
+	t.refused[all[0].name] = reason
+	return nil
+}
+
+// Wait returns once every index that has been asked for is ready or refused.
+func (e *Engine) Wait(ctx context.Context) error {
+	e.builder.mu.Lock()
+	settled := e.builder.settled
+	e.builder.mu.Unlock()
+	select {
+	case <-settled:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Indexes tells of the indexes of every collection that has been opened, sorted by database, collection and name.
+// It asks the server which of them exist; an error says that it did not answer.
+func (e *Engine) Indexes(ctx context.Context) ([]IndexStatus, error) {
+	b := e.builder
+	b.mu.Lock()
+	tasks := make([]*task, 0, len(b.tasks))
+	for _, t := range b.tasks {
+		tasks = append(tasks, t)
+	}
+	b.mu.Unlock()
+	var all []IndexStatus
+	for _, t := range tasks {
+		var there map[string]bool
+		err := e.call(ctx, "list the indexes of "+t.kind.name, func(ctx context.Context) (err error) {
+			there, err = t.kind.present(ctx)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		b.mu.Lock()
+		for _, d := range t.kind.indexes {
+			s := IndexStatus{Database: t.space.db.Name(), Collection: t.kind.name, Index: d.name, State: IndexBuilding}
+			if reason, refused := t.refused[d.name]; refused {
+				s.State, s.Reason = IndexRefused, reason
+			} else if there[d.name] && (t.done || d.unique) {
+				s.State = IndexReady
+			}
+			all = append(all, s)
+		}
+		b.mu.Unlock()
+	}
+	sort.Slice(all, func(i, j int) bool {
+		return strings.Join([]string{all[i].Database, all[i].Collection, all[i].Index}, "\x00") < strings.Join([]string{all[j].Database, all[j].Collection, all[j].Index}, "\x00")
+	})
+	return all, nil
+}
+
+// present returns the names of the collection's indexes.
+func (k *kind) present(ctx context.Context) (map[string]bool, error) {
+	cursor, err := k.coll.Indexes().List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = cursor.Close(ctx) }()
+	names := map[string]bool{}
+	for cursor.Next(ctx) {
+		if name, ok := cursor.Current.Lookup("name").StringValueOK(); ok {
+			names[name] = true
+		}
+	}
+	return names, cursor.Err()
+}

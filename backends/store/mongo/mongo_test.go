@@ -1,0 +1,38 @@
+package mongo_test
+
+import (
+	"testing"
+
+	"tenantry/backends/store/driver"
+	"tenantry/backends/store/mongo"
+	"tenantry/backends/store/mongo/mongotest"
+	"tenantry/backends/store/storetest"
+	"tenantry/crypto/secret"
+
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// open returns an engine on databases of its own. Whoever calls it closes it.
+func open(t testing.TB, isolation mongo.Isolation, monitor *event.CommandMonitor) *mongo.Engine {
+	t.Helper()
+	e, err := mongo.Open(t.Context(), mongo.Options{
+		URI: secret.New(mongotest.URI(t)), Database: mongotest.Database(t), Isolation: isolation, Monitor: monitor,
+	})
+	if err != nil {
+		t.Fatalf("Open: %v", err)
+	}
+	return e
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	for name, isolation := range map[string]mongo.Isolation{"shared": mongo.Shared, "database": mongo.PerDatabase} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			storetest.Run(t, func(t *testing.T) driver.Engine { return open(t, isolation, nil) }, mongotest.Faults(t)...)
+		})
+	}
+}

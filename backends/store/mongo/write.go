@@ -1,0 +1,354 @@
+package mongo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"tenantry/backends/store/driver"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+const (
+	// maxCommand is how many documents one command carries.
+	maxCommand = 1000
+	// maxRaces is how often an upsert is tried that another one got in the way of.
+	maxRaces = 8
+)
+
+// change is a write whose document is ready to be sent.
+type change struct {
+	id  string // as stored
+	rev int64  // expected before, or of a Put
+	doc bson.D // nil for Delete
+}
+
+// step is what one command does: one write, or a run of inserts or puts.
+type step struct {
+	k        *kind
+	kind     driver.WriteKind
+	position int
+	changes  []change
+}
+
+// Write applies the writes in order, each run of inserts or puts in one command. Where the server refuses one, those before
+// it are undone in reverse order, so that a refused batch leaves nothing, except what puts replaced. Where
+// the outcome of a command is unknown, after an outage or a deadline, the writes before it may remain.
+// Other callers can see a batch half done.
+func (w *workspace) Write(ctx context.Context, writes []driver.Write) error {
+	steps, err := w.steps(writes)
+	if err != nil {
+		return err
+	}
+	if err := w.idle(ctx, "write"); err != nil || len(steps) == 0 {
+		return err
+	}
+	if err := w.enter(); err != nil {
+		return fmt.Errorf("write: %w", err)
+	}
+	defer w.lease.running.Add(-1)
+	b := &attempt{w: w, ctx: ctx, alone: len(writes) == 1}
+	run := ctx
+	if len(steps) > 1 {
+		// Between two commands the caller may go away; within one its outcome would be unknown.
+		var cancel context.CancelFunc
+		run, cancel = uncanceled(ctx)
+		defer cancel()
+	}
+	for _, s := range steps {
+		if err := ctx.Err(); err != nil {
+			b.undo()
+			return fmt.Errorf("write: %w", err)
+		}
+		refused := false
+		err := w.engine.call(run, "write", func(ctx context.Context) error {
+			err := b.apply(ctx, s)
+			refused = isRefusal(err)
+			return err
+		})
+		if err != nil {
+			if refused {
+				b.undo()
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// uncanceled returns a context with the deadline of ctx and nothing else of its end.
+func uncanceled(ctx context.Context) (context.Context, context.CancelFunc) {
+	free := context.WithoutCancel(ctx)
+	if d, ok := ctx.Deadline(); ok {
+		return context.WithDeadline(free, d)
+	}
+	return free, func() {}
+}
+
+// isRefusal reports whether the server answered that it did not do the write.
+func isRefusal(err error) bool {
+	var server mongo.ServerError
+	if errors.As(err, &server) {
+		return !server.HasErrorLabel("NetworkError") && !passing(server) && !hasCode(server, codeMaxTimeExpired)
+	}
+	return err != nil && isOurs(err)
+}
+
+func (w *workspace) steps(writes []driver.Write) ([]step, error) {
+	var steps []step
+	for i := range writes {
+		wr := &writes[i]
+		k, err := w.kind(wr.Collection)
+		if err != nil {
+			return nil, fmt.Errorf("write %d: %w", i, err)
+		}
+		c, err := w.change(k, wr)
+		if err != nil {
+			return nil, fmt.Errorf("write %d: %w", i, err)
+		}
+		if n := len(steps); n > 0 && (wr.Kind == driver.Insert || wr.Kind == driver.Put) {
+			if last := &steps[n-1]; last.k == k && last.kind == wr.Kind && len(last.changes) < maxCommand {
+				last.changes = append(last.changes, c)
+				continue
+			}
+		}
+		steps = append(steps, step{k: k, kind: wr.Kind, position: i, changes: []change{c}})
+	}
+	return steps, nil
+}
+
+func (w *workspace) change(k *kind, wr *driver.Write) (change, error) {
+	c := change{id: w.name + "/" + wr.Doc.ID, rev: wr.Doc.Rev}
+	if wr.Doc.ID == "" {
+		return c, fmt.Errorf("a document of %s has no id", k.name)
+	}
+	rev := wr.Doc.Rev
+	switch wr.Kind {
+	case driver.Delete:
+		return c, nil
+	case driver.Insert:
+		rev = 1
+	case driver.Replace:
+		rev++
+	case driver.Put:
+	default:
+		return c, fmt.Errorf("unknown kind of write %d", wr.Kind)
+	}
+	var err error
+	c.doc, err = k.document(w.name, &wr.Doc, rev)
+	return c, err
+}
+
+// at is the question for one document of the workspace, at a revision where rev is given.
+func (w *workspace) at(id string, rev ...int64) bson.D {
+	f := bson.D{{Key: "org_id", Value: bson.D{{Key: "$eq", Value: w.name}}}, {Key: "_id", Value: bson.D{{Key: "$eq", Value: id}}}}
+	if len(rev) > 0 {
+		f = append(f, bson.E{Key: "rev", Value: bson.D{{Key: "$eq", Value: rev[0]}}})
+	}
+	return f
+}
+
+// attempt is a batch on its way, and what undoes the part of it that is done.
+type attempt struct {
+	w     *workspace
+	ctx   context.Context
+	alone bool // the batch is one write, so that there is nothing to undo
+	undos []func(context.Context) error
+}
+
+func (b *attempt) later(undo func(context.Context) error) {
+	if !b.alone {
+		b.undos = append(b.undos, undo)
+	}
+}
+
+// undo puts things back, as far as nobody else has changed them since.
+func (b *attempt) undo() {
+	ctx := context.WithoutCancel(b.ctx)
+	for i := len(b.undos) - 1; i >= 0; i-- {
+		if err := b.w.engine.call(ctx, "undo a refused batch", b.undos[i]); err != nil {
+			b.w.engine.opts.Log.Error("the writes before a refused one could not be undone and remain", "workspace", b.w.name, "commands", i+1, "error", err)
+			return
+		}
+	}
+}
+
+func (b *attempt) apply(ctx context.Context, s step) error {
+	var err error
+	switch s.kind {
+	case driver.Insert:
+		err = b.insert(ctx, s)
+	case driver.Put:
+		err = b.put(ctx, s)
+	case driver.Replace:
+		err = b.replace(ctx, s)
+	default:
+		err = b.remove(ctx, s)
+	}
+	if d := s.k.duplicate(err, s.position); d != nil {
+		return d
+	}
+	return err
+}
+
+func (b *attempt) insert(ctx context.Context, s step) error {
+	if len(s.changes) == 1 {
+		c := s.changes[0]
+		_, err := s.k.coll.InsertOne(ctx, c.doc)
+		if err == nil {
+			b.later(b.deletion(s.k, 1, c.id))
+		}
+		return err
+	}
+	docs := make([]any, len(s.changes))
+	ids := make([]string, len(s.changes))
+	for i, c := range s.changes {
+		docs[i], ids[i] = c.doc, c.id
+	}
+	_, err := s.k.coll.InsertMany(ctx, docs, options.InsertMany().SetOrdered(true))
+	var bulk mongo.BulkWriteException
+	switch {
+	case err == nil:
+		b.later(b.deletion(s.k, 1, ids...))
+	case errors.As(err, &bulk) && len(bulk.WriteErrors) > 0:
+		if done := bulk.WriteErrors[0].Index; done > 0 && done < len(ids) {
+			b.later(b.deletion(s.k, 1, ids[:done]...))
+		}
+	}
+	return err
+}
+
+// deletion undoes inserts, unless somebody has changed the documents.
+func (b *attempt) deletion(k *kind, rev int64, ids ...string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := k.coll.DeleteMany(ctx, bson.D{
+			{Key: "org_id", Value: bson.D{{Key: "$eq", Value: b.w.name}}},
+			{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}},
+			{Key: "rev", Value: bson.D{{Key: "$eq", Value: rev}}},
+		})
+		return err
+	}
+}
+
+// put replaces or inserts. Two upserts of one id can both find nothing; the one that comes late is tried again.
+func (b *attempt) put(ctx context.Context, s step) error {
+	rest := s.changes
+	for race := 0; ; race++ {
+		models := make([]mongo.WriteModel, len(rest))
+		for i, c := range rest {
+			models[i] = mongo.NewReplaceOneModel().SetFilter(b.w.at(c.id)).SetReplacement(c.doc).SetUpsert(true)
+		}
+		result, err := s.k.coll.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(true))
+		if result != nil {
+			for i := range result.UpsertedIDs {
+				if i >= 0 && i < int64(len(rest)) {
+					b.later(b.deletion(s.k, rest[i].rev, rest[i].id))
+				}
+			}
+		}
+		d := s.k.duplicate(err, 0)
+		if d == nil {
+			return err
+		}
+		if d.Index == "id" && race < maxRaces {
+			rest = rest[d.Position:]
+			continue
+		}
+		d.Position += s.position + len(s.changes) - len(rest)
+		return d
+	}
+}
+
+func (b *attempt) replace(ctx context.Context, s step) error {
+	c := s.changes[0]
+	if b.alone {
+		r, err := s.k.coll.ReplaceOne(ctx, b.w.at(c.id, c.rev), c.doc)
+		if err == nil && r.MatchedCount == 0 {
+			return s.conflict()
+		}
+		return err
+	}
+	before, err := s.k.coll.FindOneAndReplace(ctx, b.w.at(c.id, c.rev), c.doc, options.FindOneAndReplace().SetReturnDocument(options.Before)).Raw()
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return s.conflict()
+	}
+	if err == nil {
+		b.later(func(ctx context.Context) error {
+			_, err := s.k.coll.ReplaceOne(ctx, b.w.at(c.id, c.rev+1), before)
+			return err
+		})
+	}
+	return err
+}
+
+func (b *attempt) remove(ctx context.Context, s step) error {
+	c := s.changes[0]
+	if b.alone {
+		r, err := s.k.coll.DeleteOne(ctx, b.w.at(c.id, c.rev))
+		if err == nil && r.DeletedCount == 0 {
+			return s.conflict()
+		}
+		return err
+	}
+	before, err := s.k.coll.FindOneAndDelete(ctx, b.w.at(c.id, c.rev)).Raw()
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return s.conflict()
+	}
+	if err == nil {
+		b.later(func(ctx context.Context) error {
+			_, err := s.k.coll.InsertOne(ctx, before)
+			return err
+		})
+	}
+	return err
+}
+
+func (s step) conflict() error {
+	return &driver.ConflictError{Collection: s.k.name, Position: s.position}
+}
+
+// Counter sets the named counter to max(value, atLeast) + add and returns it.
+//
+// No value is given twice: the value only grows, because $max never lowers it, and each caller's $inc is one
+// atomic change whose own result is returned. Steps of others between the two commands make it grow further.
+func (w *workspace) Counter(ctx context.Context, name string, add, atLeast int64) (int64, error) {
+	counters := w.space.db.Collection(counterCollection)
+	at := w.at(w.name + "/" + name)
+	var value int64
+	err := w.call(ctx, "count up", func(ctx context.Context) error {
+		if atLeast > 0 {
+			err := again(func() error {
+				_, err := counters.UpdateOne(ctx, at, bson.D{{Key: "$max", Value: bson.D{{Key: "value", Value: atLeast}}}}, options.UpdateOne().SetUpsert(true))
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return again(func() error {
+			after, err := counters.FindOneAndUpdate(ctx, at, bson.D{{Key: "$inc", Value: bson.D{{Key: "value", Value: add}}}},
+				options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After)).Raw()
+			if err != nil {
+				return err
+			}
+			var ok bool
+			if value, ok = after.Lookup("value").AsInt64OK(); !ok {
+				return fault{errors.New("the counter is no number")}
+			}
+			return nil
+		})
+	})
+	return value, err
+}
+
+// again repeats an upsert that lost a race with another one for the same new document.
+func again(upsert func() error) error {
+	for race := 0; ; race++ {
+		if err := upsert(); race == maxRaces || !mongo.IsDuplicateKeyError(err) {
+			return err
+		}
+	}
+}

@@ -1,0 +1,521 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"tenantry/backends/store/driver"
+)
+
+// movePage is how many documents are compared and copied at a time.
+const movePage = 500
+
+// notesCollection keeps, while an organization is copied, which documents were written.
+func notesCollection() *driver.Collection { return &driver.Collection{Name: "move_notes"} }
+
+// noted is the body of a note: documents by collection.
+type noted map[string][]string
+
+// note returns the write that tells which documents the writes change. It goes before
+// them: where an engine has no transactions, a note too many does no harm.
+func (s *Store) note(writes []driver.Write) driver.Write {
+	ids := noted{}
+	for _, w := range writes {
+		ids[w.Collection.Name] = append(ids[w.Collection.Name], w.Doc.ID)
+	}
+	body, err := json.Marshal(ids)
+	if err != nil {
+		body = []byte("{}") // names and identifiers always encode
+	}
+	return driver.Write{Collection: s.notes, Kind: driver.Insert, Doc: driver.Document{ID: s.NewID(), Body: body, Values: []any{}}}
+}
+
+// Sum tells what both sides of a move hold of one kind.
+type Sum struct {
+	Kind      string `json:"kind"`
+	Documents int64  `json:"documents"`
+	// Checksum is a SHA-256 over identifiers, revisions and contents, in order of identifier.
+	Checksum string `json:"checksum"`
+}
+
+// Mover copies an organization's documents from one backend to another. It belongs to one
+// goroutine. The placement is the caller's to change, in this order: Copying, Copy (again
+// until SettledLease has passed since), Copy, Held, Finish, the new backend.
+type Mover struct {
+	store    *Store
+	from, to driver.Workspace
+	seen     map[string]time.Time // notes by id, when they were first read
+	// copied are the documents that notes named, as they were copied last: a note is
+	// read several times, and what has not changed since need not be written again.
+	copied map[string][sha256.Size]byte
+	// Progress, when set, is told how many documents of the pass have been compared.
+	Progress func(kind string, compared, copied int64)
+	// Guard, when set, is asked before every write to the copy, which must end with the
+	// context that it returns.
+	Guard func(context.Context) (context.Context, context.CancelFunc, error)
+}
+
+// ErrDiffers: the copy is not what it was copied from.
+var ErrDiffers = errors.New("the copy differs from the original")
+
+// NewMover returns a Mover. Errors: ErrUnavailable, also where a backend is not configured.
+func (s *Store) NewMover(ctx context.Context, org int64, from, to string) (*Mover, error) {
+	m := &Mover{store: s, seen: map[string]time.Time{}, copied: map[string][sha256.Size]byte{}}
+	var err error
+	if m.from, err = s.open(ctx, Placement{Backend: from}.backend(), workspaceName(org), s.tenant); err != nil {
+		return nil, err
+	}
+	m.to, err = s.open(ctx, Placement{Backend: to}.backend(), workspaceName(org), s.tenant)
+	return m, err
+}
+
+// Copy compares every document and copies what differs. It returns how many it had to
+// copy or delete, and what it found to be the same on both sides.
+func (m *Mover) Copy(ctx context.Context) (changed int64, equal []Sum, err error) {
+	for _, spec := range m.store.kinds {
+		p := &pass{mover: m, spec: spec, equal: digest{sum: sha256.New()}}
+		if err := p.run(ctx); err != nil {
+			return changed, nil, fmt.Errorf("copying %s: %w", spec.Name, err)
+		}
+		changed += p.changed
+		equal = append(equal, p.equal.result(spec.Name))
+	}
+	return changed, equal, nil
+}
+
+type digest struct {
+	sum hash.Hash
+	n   int64
+}
+
+func (d *digest) add(doc *driver.Document) {
+	d.n++
+	for _, part := range [][]byte{[]byte(doc.ID), strconv.AppendInt(nil, doc.Rev, 10), doc.Body, doc.Custom} {
+		d.sum.Write(strconv.AppendInt(nil, int64(len(part)), 10))
+		d.sum.Write([]byte{':'})
+		d.sum.Write(part)
+	}
+}
+
+func (d *digest) result(kind string) Sum {
+	return Sum{Kind: kind, Documents: d.n, Checksum: hex.EncodeToString(d.sum.Sum(nil))}
+}
+
+// pass walks through both sides of a kind in order of id.
+type pass struct {
+	mover             *Mover
+	spec              *Spec
+	equal             digest
+	compared, changed int64
+}
+
+func (p *pass) run(ctx context.Context) error {
+	after := ""
+	for {
+		page, err := p.page(ctx, p.mover.from, after, "")
+		if err != nil {
+			return err
+		}
+		last := "" // beyond every id
+		if len(page) == movePage {
+			last = page[movePage-1].ID
+		}
+		if err := p.align(ctx, page, after, last); err != nil {
+			return err
+		}
+		p.compared += int64(len(page))
+		if p.mover.Progress != nil {
+			p.mover.Progress(p.spec.Name, p.compared, p.changed)
+		}
+		if last == "" {
+			return nil
+		}
+		after = last
+	}
+}
+
+// page reads documents after an id, up to another.
+func (p *pass) page(ctx context.Context, ws driver.Workspace, after, last string) ([]driver.Document, error) {
+	id := driver.Ref{Name: "id", Type: driver.String}
+	where := driver.Predicate{Op: driver.And, Kids: []driver.Predicate{{Op: driver.Gt, Ref: id, Values: []any{after}}}}
+	if last != "" {
+		where.Kids = append(where.Kids, driver.Predicate{Op: driver.Lte, Ref: id, Values: []any{last}})
+	}
+	return ws.Find(ctx, driver.Query{Collection: p.spec.collection, Where: where, Sort: []driver.Order{{Ref: id}}, Limit: movePage})
+}
+
+// align makes what the copy has from after to last the same as the page.
+func (p *pass) align(ctx context.Context, page []driver.Document, after, last string) error {
+	var puts, deletes []driver.Document
+	for {
+		there, err := p.page(ctx, p.mover.to, after, last)
+		if err != nil {
+			return err
+		}
+		upTo := last // what this page of the copy can be compared with
+		if len(there) == movePage {
+			upTo = there[movePage-1].ID
+		}
+		n := len(page)
+		if upTo != "" {
+			n = 0
+			for n < len(page) && page[n].ID <= upTo {
+				n++
+			}
+		}
+		puts, deletes = p.compare(page[:n], there, puts, deletes)
+		page, after = page[n:], upTo
+		if upTo == last {
+			break
+		}
+	}
+	p.changed += int64(len(puts) + len(deletes))
+	_, err := p.mover.apply(ctx, p.spec, puts, deletes)
+	return err
+}
+
+func (p *pass) compare(page, there []driver.Document, puts, deletes []driver.Document) (_, _ []driver.Document) {
+	for len(page) > 0 || len(there) > 0 {
+		switch {
+		case len(there) == 0 || len(page) > 0 && page[0].ID < there[0].ID:
+			puts = append(puts, page[0])
+			page = page[1:]
+		case len(page) == 0 || there[0].ID < page[0].ID:
+			deletes = append(deletes, there[0])
+			there = there[1:]
+		default:
+			if same(&page[0], &there[0]) {
+				p.equal.add(&there[0])
+			} else {
+				puts = append(puts, page[0])
+			}
+			page, there = page[1:], there[1:]
+		}
+	}
+	return puts, deletes
+}
+
+func same(a, b *driver.Document) bool {
+	return a.ID == b.ID && a.Rev == b.Rev && bytes.Equal(a.Body, b.Body) && bytes.Equal(a.Custom, b.Custom)
+}
+
+// apply writes to the copy. It returns the documents that had to be put off.
+func (m *Mover) apply(ctx context.Context, spec *Spec, puts, deletes []driver.Document) (later []string, err error) {
+	if err := m.remove(ctx, spec, deletes); err != nil || len(puts) == 0 {
+		return nil, err
+	}
+	writes := make([]driver.Write, len(puts))
+	for i, doc := range puts {
+		if doc.Values, err = spec.values(doc); err != nil {
+			return nil, err
+		}
+		delete(m.copied, spec.Name+"/"+doc.ID)
+		writes[i] = driver.Write{Collection: spec.collection, Kind: driver.Put, Doc: doc}
+	}
+	err = m.write(ctx, writes)
+	var dup *driver.DuplicateError
+	if !errors.As(err, &dup) {
+		return nil, err
+	}
+	// A unique value is still somebody else's in the copy, whose document changed as well.
+	// One by one, what can be stored is; the rest is noted as changed and comes again.
+	for _, w := range writes {
+		err := m.write(ctx, []driver.Write{w})
+		if errors.As(err, &dup) {
+			later = append(later, w.Doc.ID)
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	return later, m.makeRoom(ctx, spec, later)
+}
+
+// makeRoom takes the documents off the copy, so that their values are free, and leaves a
+// note that they must be copied.
+func (m *Mover) makeRoom(ctx context.Context, spec *Spec, ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	var writes []driver.Write
+	for _, id := range ids {
+		writes = append(writes, driver.Write{Collection: spec.collection, Doc: driver.Document{ID: id}})
+	}
+	if err := m.from.Write(ctx, []driver.Write{m.store.note(writes)}); err != nil {
+		return err
+	}
+	there, err := find(ctx, m.to, spec.collection, ids)
+	if err != nil {
+		return err
+	}
+	return m.remove(ctx, spec, slices.Collect(maps.Values(there)))
+}
+
+// remove takes documents off the copy, which nobody else changes.
+func (m *Mover) remove(ctx context.Context, spec *Spec, docs []driver.Document) error {
+	for chunk := range slices.Chunk(docs, movePage) {
+		deletes := make([]driver.Write, len(chunk))
+		for i, doc := range chunk {
+			delete(m.copied, spec.Name+"/"+doc.ID)
+			deletes[i] = driver.Write{Collection: spec.collection, Kind: driver.Delete, Doc: driver.Document{ID: doc.ID, Rev: doc.Rev}}
+		}
+		if err := m.write(ctx, deletes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write changes the copy.
+func (m *Mover) write(ctx context.Context, writes []driver.Write) error {
+	if m.Guard != nil {
+		guarded, cancel, err := m.Guard(ctx)
+		if err != nil {
+			return err
+		}
+		defer cancel()
+		ctx = guarded
+	}
+	return m.to.Write(ctx, writes)
+}
+
+// find reads documents by their ids.
+func find(ctx context.Context, ws driver.Workspace, c *driver.Collection, ids []string) (map[string]driver.Document, error) {
+	found := map[string]driver.Document{}
+	for chunk := range slices.Chunk(ids, movePage) {
+		values := make([]any, len(chunk))
+		for i, id := range chunk {
+			values[i] = id
+		}
+		docs, err := ws.Find(ctx, driver.Query{Collection: c, Limit: len(chunk),
+			Where: driver.Predicate{Op: driver.In, Ref: driver.Ref{Name: "id", Type: driver.String}, Values: values}})
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range docs {
+			found[d.ID] = d
+		}
+	}
+	return found, nil
+}
+
+// Catch copies what the notes name. Notes that are older than a lease are then deleted: the
+// writes they announce are done. It returns how many documents the notes name.
+func (m *Mover) Catch(ctx context.Context) (documents int64, err error) {
+	err = m.eachNotes(ctx, func(began time.Time, notes []driver.Document) error {
+		changed, err := m.copyNoted(ctx, notes)
+		if err != nil {
+			return err
+		}
+		for _, ids := range changed {
+			documents += int64(len(ids))
+		}
+		var deletes []driver.Write
+		for i := range notes {
+			id := notes[i].ID
+			first, ok := m.seen[id]
+			switch {
+			case !ok:
+				m.seen[id] = began
+			case began.Sub(first) > CopyingLease:
+				delete(m.seen, id)
+				deletes = append(deletes, driver.Write{Collection: m.store.notes, Kind: driver.Delete, Doc: driver.Document{ID: id, Rev: notes[i].Rev}})
+			}
+		}
+		if len(deletes) == 0 {
+			return nil
+		}
+		return m.from.Write(ctx, deletes)
+	})
+	return documents, err
+}
+
+// eachNotes calls fn with all notes, page by page, and with when a page was asked for.
+func (m *Mover) eachNotes(ctx context.Context, fn func(time.Time, []driver.Document) error) error {
+	id := driver.Ref{Name: "id", Type: driver.String}
+	for after := ""; ; {
+		began := time.Now()
+		notes, err := m.from.Find(ctx, driver.Query{Collection: m.store.notes, Sort: []driver.Order{{Ref: id}}, Limit: movePage,
+			Where: driver.Predicate{Op: driver.Gt, Ref: id, Values: []any{after}}})
+		if err != nil {
+			return err
+		}
+		full := len(notes) == movePage
+		if len(notes) > 0 {
+			after = notes[len(notes)-1].ID
+			if err := fn(began, notes); err != nil {
+				return err
+			}
+		}
+		if !full {
+			return nil
+		}
+	}
+}
+
+func (m *Mover) copyNoted(ctx context.Context, notes []driver.Document) (noted, error) {
+	changed := noted{}
+	for i := range notes {
+		var n noted
+		if err := json.Unmarshal(notes[i].Body, &n); err != nil {
+			return nil, fmt.Errorf("note %s is damaged: %w", notes[i].ID, err)
+		}
+		for kind, ids := range n {
+			changed[kind] = append(changed[kind], ids...)
+		}
+	}
+	for _, spec := range m.store.kinds {
+		ids := changed[spec.collection.Name]
+		slices.Sort(ids)
+		if err := m.copyIDs(ctx, spec, slices.Compact(ids)); err != nil {
+			return nil, fmt.Errorf("copying changes of %s: %w", spec.Name, err)
+		}
+	}
+	return changed, nil
+}
+
+func (m *Mover) copyIDs(ctx context.Context, spec *Spec, ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	here, err := find(ctx, m.from, spec.collection, ids)
+	if err != nil {
+		return err
+	}
+	var puts []driver.Document
+	var gone []string
+	for _, id := range ids {
+		doc, ok := here[id]
+		switch {
+		case !ok:
+			gone = append(gone, id)
+		case m.copied[spec.Name+"/"+id] != content(&doc):
+			puts = append(puts, doc)
+		}
+	}
+	there, err := find(ctx, m.to, spec.collection, gone)
+	if err != nil {
+		return err
+	}
+	later, err := m.apply(ctx, spec, puts, slices.Collect(maps.Values(there)))
+	if err != nil {
+		return err
+	}
+	if len(m.copied) > maxCopied {
+		clear(m.copied)
+	}
+	for i := range puts {
+		if !slices.Contains(later, puts[i].ID) {
+			m.copied[spec.Name+"/"+puts[i].ID] = content(&puts[i])
+		}
+	}
+	return nil
+}
+
+// maxCopied bounds what a Mover remembers.
+const maxCopied = 100_000
+
+func content(doc *driver.Document) (sum [sha256.Size]byte) {
+	d := digest{sum: sha256.New()}
+	d.add(doc)
+	d.sum.Sum(sum[:0])
+	return sum
+}
+
+// maxRounds bounds how often Finish copies what it had to put off.
+const maxRounds = 10
+
+// Finish copies the last changes. Writes must be held, and CopyingLease must have passed
+// since. Error: ErrDiffers where the sides are not the same afterwards.
+func (m *Mover) Finish(ctx context.Context) error {
+	// Whatever was being written when the lease ended is done or refused once this is stored.
+	if err := m.from.Write(ctx, []driver.Write{m.store.note(nil)}); err != nil {
+		return err
+	}
+	done, changed := map[string]bool{}, noted{}
+	for round := 0; ; round++ {
+		before := len(done)
+		err := m.eachNotes(ctx, func(_ time.Time, notes []driver.Document) error {
+			notes = slices.DeleteFunc(notes, func(d driver.Document) bool { return done[d.ID] })
+			for i := range notes {
+				done[notes[i].ID] = true
+			}
+			these, err := m.copyNoted(ctx, notes)
+			for kind, ids := range these {
+				changed[kind] = append(changed[kind], ids...)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if len(done) == before {
+			break
+		}
+		if round == maxRounds {
+			return fmt.Errorf("%w: there were always more changes to copy", ErrDiffers)
+		}
+	}
+	return m.check(ctx, changed)
+}
+
+// check compares what was changed last, and how much there is of everything.
+func (m *Mover) check(ctx context.Context, changed noted) error {
+	for _, spec := range m.store.kinds {
+		here, err := m.from.Count(ctx, spec.collection, driver.Predicate{})
+		if err != nil {
+			return err
+		}
+		there, err := m.to.Count(ctx, spec.collection, driver.Predicate{})
+		if err != nil {
+			return err
+		}
+		if here != there {
+			return fmt.Errorf("%w: %d %s became %d", ErrDiffers, here, spec.Name, there)
+		}
+		if err := m.checkIDs(ctx, spec, changed[spec.collection.Name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *Mover) checkIDs(ctx context.Context, spec *Spec, ids []string) error {
+	here, err := find(ctx, m.from, spec.collection, ids)
+	if err != nil {
+		return err
+	}
+	there, err := find(ctx, m.to, spec.collection, ids)
+	if err != nil {
+		return err
+	}
+	for id, doc := range here {
+		if copied, ok := there[id]; !ok || !same(&doc, &copied) {
+			return fmt.Errorf("%w: %s %s", ErrDiffers, spec.Name, id)
+		}
+	}
+	if len(here) != len(there) {
+		return fmt.Errorf("%w: %d changed %s became %d", ErrDiffers, len(here), spec.Name, len(there))
+	}
+	return nil
+}
+
+// Clean deletes the notes of an abandoned move.
+func (m *Mover) Clean(ctx context.Context) error {
+	return m.eachNotes(ctx, func(_ time.Time, notes []driver.Document) error {
+		deletes := make([]driver.Write, len(notes))
+		for i := range notes {
+			deletes[i] = driver.Write{Collection: m.store.notes, Kind: driver.Delete, Doc: driver.Document{ID: notes[i].ID, Rev: notes[i].Rev}}
+		}
+		return m.from.Write(ctx, deletes)
+	})
+}

@@ -1,0 +1,128 @@
+package store
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"tenantry/backends/store/driver"
+)
+
+// Call is one call of an engine that has ended.
+type Call struct {
+	Backend    string
+	Operation  string // find, count, aggregate, write, counter
+	Collection string // empty where there are several or none
+	Took       time.Duration
+	Err        error
+}
+
+// Usage adds up the engine calls of one request. Safe for concurrent use.
+type Usage struct {
+	calls atomic.Int64
+	took  atomic.Int64
+}
+
+// Calls returns how many calls there were.
+func (u *Usage) Calls() int64 { return u.calls.Load() }
+
+// Took returns how long they took together.
+func (u *Usage) Took() time.Duration { return time.Duration(u.took.Load()) }
+
+type usageKey struct{}
+
+// WithUsage returns a context whose calls are added up in u.
+func WithUsage(ctx context.Context, u *Usage) context.Context {
+	return context.WithValue(ctx, usageKey{}, u)
+}
+
+// observed tells of every call of a workspace.
+type observed struct {
+	driver.Workspace
+	store   *Store
+	backend string
+}
+
+func (o *observed) done(ctx context.Context, operation string, c *driver.Collection, began time.Time, err error) {
+	took := time.Since(began)
+	if u, ok := ctx.Value(usageKey{}).(*Usage); ok {
+		u.calls.Add(1)
+		u.took.Add(int64(took))
+	}
+	if o.store.observe != nil {
+		name := ""
+		if c != nil {
+			name = c.Name
+		}
+		o.store.observe(Call{o.backend, operation, name, took, err})
+	}
+}
+
+func (o *observed) Find(ctx context.Context, q driver.Query) ([]driver.Document, error) {
+	began := time.Now()
+	docs, err := o.Workspace.Find(ctx, q)
+	o.done(ctx, "find", q.Collection, began, err)
+	return docs, err
+}
+
+func (o *observed) Count(ctx context.Context, c *driver.Collection, where driver.Predicate) (int64, error) {
+	began := time.Now()
+	n, err := o.Workspace.Count(ctx, c, where)
+	o.done(ctx, "count", c, began, err)
+	return n, err
+}
+
+func (o *observed) Aggregate(ctx context.Context, a driver.Aggregation) ([][]any, error) {
+	began := time.Now()
+	rows, err := o.Workspace.Aggregate(ctx, a)
+	o.done(ctx, "aggregate", a.Collection, began, err)
+	return rows, err
+}
+
+func (o *observed) Write(ctx context.Context, writes []driver.Write) error {
+	began := time.Now()
+	err := o.Workspace.Write(ctx, writes)
+	var c *driver.Collection
+	if len(writes) == 1 {
+		c = writes[0].Collection
+	}
+	o.done(ctx, "write", c, began, err)
+	return err
+}
+
+func (o *observed) Counter(ctx context.Context, name string, add, atLeast int64) (int64, error) {
+	began := time.Now()
+	n, err := o.Workspace.Counter(ctx, name, add, atLeast)
+	o.done(ctx, "counter", nil, began, err)
+	return n, err
+}
+
+// maxOffset is more than any kind of an organization has: what lies beyond it is nothing.
+const maxOffset = 1<<31 - 1
+
+func (w *Workspace) find(ctx context.Context, q driver.Query) ([]driver.Document, error) {
+	if q.Offset > maxOffset {
+		return nil, ctx.Err()
+	}
+	drv, err := w.reader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return drv.Find(ctx, q)
+}
+
+func (w *Workspace) count(ctx context.Context, c *driver.Collection, where driver.Predicate) (int64, error) {
+	drv, err := w.reader(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return drv.Count(ctx, c, where)
+}
+
+func (w *Workspace) aggregate(ctx context.Context, a driver.Aggregation) ([][]any, error) {
+	drv, err := w.reader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return drv.Aggregate(ctx, a)
+}

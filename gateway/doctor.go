@@ -1,0 +1,170 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"tenantry/config"
+	"tenantry/gateway/control"
+	"tenantry/tenants"
+)
+
+// examination gathers findings.
+type examination struct{ found []control.Finding }
+
+func (e *examination) good(what, format string, args ...any) {
+	e.found = append(e.found, control.Finding{What: what, Verdict: control.Good, Says: fmt.Sprintf(format, args...)})
+}
+
+func (e *examination) warn(what, says, advice string) {
+	e.found = append(e.found, control.Finding{What: what, Verdict: control.Warning, Says: says, Advice: advice})
+}
+
+func (e *examination) wrong(what, says, advice string) {
+	e.found = append(e.found, control.Finding{What: what, Verdict: control.Wrong, Says: says, Advice: advice})
+}
+
+// examine looks at everything the gateway depends on.
+func (s *Services) examine(ctx context.Context) []control.Finding {
+	e := &examination{}
+	s.examineKeyring(e)
+	wrong := s.checkBackends(ctx, checkTimeout)
+	for _, name := range s.store.Backends() {
+		s.examineBackend(ctx, e, name, wrong[name])
+	}
+	s.examineRedis(ctx, e)
+	s.examineOrganizations(ctx, e)
+	return e.found
+}
+
+func (s *Services) examineKeyring(e *examination) {
+	versions := len(s.keyring.List())
+	path := s.cfg.KeyringPath()
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		e.wrong("keyring", fmt.Sprintf("%s cannot be looked at: %v", path, err), "put it back before the gateway is started again")
+	case info.Mode().Perm()&0o077 != 0:
+		e.warn("keyring", fmt.Sprintf("%s can be read by others than its owner", path), "chmod 600 "+path)
+	default:
+		e.good("keyring", "%s, %d versions, the primary is %d; it opens this data", path, versions, s.keyring.PrimaryVersion())
+	}
+}
+
+func (s *Services) examineBackend(ctx context.Context, e *examination, name string, failure error) {
+	what := "backend " + name
+	b := s.cfg.Backends[name]
+	var uses []string
+	if name == s.cfg.Control {
+		uses = append(uses, "control")
+	}
+	if name == s.cfg.Store {
+		uses = append(uses, "new organizations")
+	}
+	use := ""
+	if len(uses) > 0 {
+		use = ", for " + strings.Join(uses, " and ")
+	}
+	if failure != nil {
+		e.wrong(what, fmt.Sprintf("%s%s cannot read and write: %v", b, use, failure), "see whether the server runs and can be reached, and the disk has room")
+		return
+	}
+	e.good(what, "%s%s reads and writes", b, use)
+	indexes, building, err := s.engines.indexes(ctx, name)
+	if err != nil {
+		e.wrong(what+" indexes", err.Error(), "")
+		return
+	}
+	ready := len(indexes) - building
+	for _, i := range indexes {
+		if i.refused != "" {
+			ready--
+			e.warn(what+" index", i.name+": "+i.refused, "")
+		}
+	}
+	switch {
+	case building > 0:
+		e.warn(what+" indexes", fmt.Sprintf("%d are ready, %d are being built", ready, building), "questions that need them are slow until then")
+	case ready > 0:
+		e.good(what+" indexes", "%d are ready", ready)
+	}
+}
+
+func (s *Services) examineRedis(ctx context.Context, e *examination) {
+	if s.localRedis != nil {
+		if s.cfg.Shared() {
+			e.warn("redis", "sessions and limits are kept within this process", "where there are several replicas, set redis.addrs")
+			return
+		}
+		e.good("redis", "within this process")
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	if err := s.redis.Ping(ctx).Err(); err != nil {
+		e.wrong("redis", fmt.Sprintf("does not answer: %v", err), "keys are looked up in the store and limits counted by each replica; sessions need it")
+		return
+	}
+	says := "answers"
+	if info, err := s.redis.InfoMap(ctx, "server").Result(); err == nil {
+		says = fmt.Sprintf("version %s answers", info["Server"]["redis_version"])
+	}
+	// Not every user may ask for the configuration.
+	if policy, err := s.redis.ConfigGet(ctx, "maxmemory-policy").Result(); err == nil && strings.HasPrefix(policy["maxmemory-policy"], "allkeys") {
+		e.warn("redis", says+", and drops keys of any kind when its memory is full", "set maxmemory-policy to volatile-lru or noeviction, or people are signed out early")
+		return
+	}
+	e.good("redis", "%s", says)
+}
+
+// maxExamined bounds the organizations that are looked at.
+const maxExamined = 100_000
+
+func (s *Services) examineOrganizations(ctx context.Context, e *examination) {
+	at := map[string]int{}
+	after, total := "", 0
+	for total < maxExamined {
+		page, err := s.directory.List(ctx, after, 0)
+		if err != nil {
+			e.wrong("organizations", err.Error(), "")
+			return
+		}
+		for i := range page {
+			s.examineOrganization(e, at, &page[i])
+		}
+		total += len(page)
+		if len(page) == 0 {
+			break
+		}
+		after = page[len(page)-1].Slug
+	}
+	var parts []string
+	for _, name := range s.store.Backends() {
+		parts = append(parts, name+" "+strconv.Itoa(at[name]))
+	}
+	e.good("organizations", "by backend: %s", strings.Join(parts, ", "))
+}
+
+func (s *Services) examineOrganization(e *examination, at map[string]int, o *tenants.Organization) {
+	if o.State == tenants.Removed {
+		return
+	}
+	name := o.Backend
+	if name == "" {
+		name = config.DefaultBackend
+	}
+	at[name]++
+	what := "organization " + o.Slug
+	if !s.store.HasBackend(name) {
+		e.wrong(what, fmt.Sprintf("lives on backend %s, which the configuration does not name", name), "add it to backends")
+	}
+	if o.Move != nil {
+		e.warn(what, fmt.Sprintf("is being moved to %s", o.Move.To), fmt.Sprintf("where nobody does that any more: tenantry org move %[1]s --to %[2]s goes on, tenantry org move %[1]s --rollback undoes it", o.Slug, o.Move.To))
+	}
+	if o.Former != "" {
+		e.warn(what, fmt.Sprintf("has an old copy on %s", o.Former), fmt.Sprintf("tenantry org move %s --finish removes it", o.Slug))
+	}
+}

@@ -1,0 +1,287 @@
+package gateway_test
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tenantry/backends/store/mongo/mongotest"
+	"tenantry/config"
+	"tenantry/gateway"
+	"tenantry/gateway/api"
+	"tenantry/gateway/control"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/gateway/gatewaytest/proxytest"
+)
+
+// withoutMongo is how long an answer takes at most while MongoDB is in trouble. The gateway
+// notices a silent server after 3 s and then looks for another for 2 s; the rest is for a
+// busy machine.
+const withoutMongo = 8 * time.Second
+
+func mongoFaults() []proxytest.Fault {
+	return []proxytest.Fault{
+		proxytest.Refused(), proxytest.Silent(), proxytest.Late(300, 0), proxytest.Reset(), proxytest.Cut(700), proxytest.Sliced(64, 500),
+	}
+}
+
+// rested are calls whose good answers cost a password hash, or use something up.
+func rested(op *api.Operation) bool { s := samples()[op.Name]; return s.slow || s.once }
+
+// TestF1_MongoInTrouble: every operation answers right or that the service is unavailable, in
+// bounded time; what was revealed has a record; everything works again by itself.
+func TestF1_MongoInTrouble(t *testing.T) {
+	t.Parallel()
+	for _, fault := range mongoFaults() {
+		t.Run(fault.Name, func(t *testing.T) {
+			t.Parallel()
+			mongo, uri := awayMongo(t)
+			w := newQuietWorld(t, onMongo(t, uri))
+			p := w.a
+			reads := w.rows(p, readsOf)
+			writes := w.rows(p, func(op *api.Operation) bool { return keyed(op) && !readsOf(op) && !rested(op) })
+			for _, r := range writes { // what one of them changes is not changed again
+				if a := p.timed(t, r.ask, gatewaytest.WithKey(p.key)); a.Code >= 400 {
+					t.Fatalf("%s before the outage: %d %s", r, a.Code, a.Body)
+				}
+			}
+			good := p.goodAnswers(t, reads)
+			cold, stranger := p.fullKey(t).Token, w.b.key
+
+			mongo.Break(t, fault)
+			var away, right atomic.Int64
+			var disclosed sync.Map // requests that were answered with a secret
+			judge := func(r rowCall, a timed) {
+				if !answers(t, r.String(), a, good[r.path], samples()[r.op.Name].volatile, withoutMongo) {
+					away.Add(1)
+					if strings.Contains(a.Text(), p.strangersSecretOfFirst) {
+						t.Errorf("%s reveals what it answers to be unavailable", r)
+					}
+					return
+				}
+				right.Add(1)
+				if strings.Contains(a.Text(), p.strangersSecretOfFirst) {
+					disclosed.Store(a.Header.Get("X-Request-Id"), true)
+				}
+			}
+			began := time.Now()
+			for _, key := range []string{p.key, cold} {
+				p.together(t, reads, gatewaytest.WithKey(key), judge)
+			}
+			t.Logf("after %s: %d right, %d unavailable", time.Since(began), right.Load(), away.Load())
+			for _, r := range writes {
+				a := p.timed(t, r.ask, gatewaytest.WithKey(p.key))
+				if a.took > withoutMongo {
+					t.Errorf("%s took %s", r, a.took)
+				}
+				if a.Code >= 500 && !isAway(t, r.String(), a.Answer) {
+					t.Errorf("%s: %d %s", r, a.Code, a.Body)
+				}
+			}
+			// A key of another organization is refused, or cannot be told now.
+			if a := p.Get(t, stranger, "/api/campaigns/count"); !isAway(t, "a stranger's key", a) {
+				wantDenied(t, "a stranger's key", a)
+			}
+			alive(t, w.Gateway)
+			switch fault.Name {
+			case "refused", "silent", "reset":
+				readyIn(t, w.Gateway, http.StatusServiceUnavailable, "failed", map[string]string{"store": "down", "redis": "ok"}, 3*time.Second)
+				if right.Load() > 0 {
+					t.Errorf("%d answers come from nowhere", right.Load())
+				}
+				reveal := ask{method: http.MethodGet, target: "/api/contacts/" + p.ids[refContact] + "/reveal-secret?field=" + secretField}
+				var slowest time.Duration
+				for range 5 {
+					a := p.timed(t, reveal, gatewaytest.WithKey(p.key))
+					if !isAway(t, "revealing", a.Answer) {
+						t.Errorf("revealing: %d %s", a.Code, a.Body)
+					}
+					slowest = max(slowest, a.took)
+				}
+				t.Logf("revealing is refused within %s", slowest)
+			default:
+				if right.Load() == 0 {
+					t.Errorf("nothing works with %s replies", fault.Name)
+				}
+			}
+
+			mongo.Heal(t)
+			took := inTime(t, "every read works again", healLimit, func() bool {
+				works := true
+				for _, r := range reads {
+					for _, key := range []string{p.key, cold} {
+						a := p.timed(t, r.ask, gatewaytest.WithKey(key))
+						if !answers(t, r.String()+" after the outage", a, good[r.path], samples()[r.op.Name].volatile, withoutMongo) {
+							works = false
+						}
+					}
+				}
+				return works
+			})
+			t.Logf("works again after %s", took)
+			readyIn(t, w.Gateway, http.StatusOK, "ok", map[string]string{"store": "ok"}, healLimit)
+			records, err := p.Commands.ListAudit(t.Context(), control.Page{Org: p.Slug, Limit: 1000})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range records.Items {
+				if r.Operation == "contacts.reveal" {
+					disclosed.Delete(r.RequestID)
+				}
+			}
+			disclosed.Range(func(id, _ any) bool {
+				t.Errorf("request %s was answered with a secret and has no record", id)
+				return true
+			})
+			wantQuietLog(t, w.Gateway, p.key, cold, p.strangersSecretOfFirst)
+		})
+	}
+}
+
+// TestK2_BothAreAway: nobody is refused, and nobody has to wait.
+func TestK2_BothAreAway(t *testing.T) {
+	t.Parallel()
+	for _, fault := range []proxytest.Fault{proxytest.Refused(), proxytest.Silent()} {
+		t.Run(fault.Name, func(t *testing.T) {
+			t.Parallel()
+			mongo, uri := awayMongo(t)
+			redis := awayRedis(t)
+			w := newQuietWorld(t, onMongo(t, uri), withRedis(redis.Addr))
+			p := w.a
+			cold, unknown := p.fullKey(t).Token, randomKey(t, "server_full")
+			rows := w.rows(p, keyed)
+			if a := p.Get(t, p.key, "/api/campaigns/count"); a.Code != http.StatusOK {
+				t.Fatalf("%d %s", a.Code, a.Body)
+			}
+			mongo.Break(t, fault)
+			redis.Break(t, fault)
+			for round := range 2 {
+				for what, key := range map[string]string{"warm": p.key, "cold": cold, "unknown": unknown} {
+					p.together(t, rows, gatewaytest.WithKey(key), func(r rowCall, a timed) {
+						if !isAway(t, r.String(), a.Answer) {
+							t.Errorf("%s with a %s key: %d %s", r, what, a.Code, a.Body)
+						}
+						if a.took > withoutMongo {
+							t.Errorf("%s with a %s key took %s in round %d", r, what, a.took, round)
+						}
+					})
+				}
+			}
+			alive(t, w.Gateway)
+			readyIn(t, w.Gateway, http.StatusServiceUnavailable, "failed", map[string]string{"store": "down", "redis": "down"}, 3*time.Second)
+			mongo.Heal(t)
+			redis.Heal(t)
+			for what, key := range map[string]string{"warm": p.key, "cold": cold} {
+				took := inTime(t, "the "+what+" key works again", healLimit, func() bool {
+					a := p.Get(t, key, "/api/campaigns/count")
+					if a.Code != http.StatusOK && !isAway(t, "after the outage", a) {
+						t.Fatalf("after the outage: %d %s", a.Code, a.Body)
+					}
+					return a.Code == http.StatusOK
+				})
+				t.Logf("the %s key works again after %s", what, took)
+			}
+			wantDenied(t, "a key that nobody knows", p.Get(t, unknown, "/api/campaigns/count"))
+			wantQuietLog(t, w.Gateway, p.key, cold, unknown)
+		})
+	}
+}
+
+// TestK2_WarmKeysGoOnWithinTheGrace: the backend of organizations, people and keys is away,
+// that of the documents is there.
+func TestK2_WarmKeysGoOnWithinTheGrace(t *testing.T) {
+	t.Parallel()
+	mongo, uri := awayMongo(t)
+	var c clock
+	database := mongotest.Database(t)
+	w := newQuietWorld(t, c.option(), func(cfg *config.Config, _ *gateway.Options) {
+		if err := gatewaytest.UseMongo(cfg, uri, database); err != nil {
+			t.Error(err)
+		}
+		cfg.Backends["local"] = config.Backend{Engine: config.EngineSQLite}
+		cfg.Store = "local"
+	})
+	p := w.a
+	cold := p.fullKey(t).Token
+	reads := w.rows(p, func(op *api.Operation) bool { return readsOf(op) && op.Audit == api.NoAudit && op.Name != "users.get" })
+	good := p.goodAnswers(t, reads)
+	mongo.Break(t, proxytest.Refused())
+	warm := func(when string) {
+		p.together(t, reads, gatewaytest.WithKey(p.key), func(r rowCall, a timed) {
+			if !answers(t, r.String()+" "+when, a, good[r.path], samples()[r.op.Name].volatile, withoutMongo) {
+				t.Errorf("%s %s: unavailable after %s, though the key is warm", r, when, a.took)
+			}
+		})
+	}
+	warm("at once")
+	readyIn(t, w.Gateway, http.StatusServiceUnavailable, "failed", map[string]string{"store": "down", "store.local": "ok"}, 3*time.Second)
+	if a := p.Get(t, cold, "/api/campaigns/count"); !isAway(t, "a key that was not used before", a) {
+		t.Errorf("a key that was not used before: %d %s", a.Code, a.Body)
+	}
+	// What is written needs a placement that was read just now: revealing leaves a record.
+	for range 3 {
+		a := p.timed(t, ask{method: http.MethodGet, target: "/api/contacts/" + p.ids[refContact] + "/reveal-secret?field=" + secretField}, gatewaytest.WithKey(p.key))
+		if !isAway(t, "revealing", a.Answer) || a.took > withoutMongo {
+			t.Errorf("revealing without the backend of placements: %d %s after %s", a.Code, a.Body, a.took)
+		}
+	}
+	c.advance(15 * time.Second)
+	warm("after 15 s")
+	c.advance(40 * time.Second)
+	p.together(t, reads, gatewaytest.WithKey(p.key), func(r rowCall, a timed) {
+		if !isAway(t, r.String(), a.Answer) {
+			t.Errorf("%s after the grace: %d %s", r, a.Code, a.Body)
+		}
+	})
+	mongo.Heal(t)
+	inTime(t, "both keys work again", healLimit, func() bool {
+		return p.Get(t, p.key, "/api/campaigns/count").Code == http.StatusOK && p.Get(t, cold, "/api/campaigns/count").Code == http.StatusOK
+	})
+}
+
+// TestF5_AnotherBackendIsAway: its own organizations miss it, nobody else.
+func TestF5_AnotherBackendIsAway(t *testing.T) {
+	t.Parallel()
+	mongo, uri := awayMongo(t)
+	database := mongotest.Database(t)
+	g := gatewaytest.Start(t, gatewaytest.Embedded, func(c *config.Config, _ *gateway.Options) {
+		eu := config.Backend{Engine: config.EngineMongo, Database: database, Isolation: config.IsolationShared}
+		if err := eu.URI.UnmarshalText([]byte(uri)); err != nil {
+			t.Error(err)
+		}
+		c.Backends = map[string]config.Backend{"default": {Engine: config.EngineSQLite}, "eu": eu}
+	})
+	here := g.Org(t, "here")
+	name := "There"
+	if _, err := g.Commands.CreateOrganization(t.Context(), control.OrganizationChange{Slug: "there", Name: &name, Backend: "eu"}); err != nil {
+		t.Fatal(err)
+	}
+	there := &gatewaytest.Org{Gateway: g, Slug: "there", Host: "there.localhost"}
+	hereKey, thereKey := here.Key(t), there.Key(t)
+	path := "/api/campaigns/count"
+	for _, fault := range []proxytest.Fault{proxytest.Refused(), proxytest.Silent()} {
+		readyIn(t, g, http.StatusOK, "ok", map[string]string{"store": "ok", "store.eu": "ok"}, healLimit)
+		for o, key := range map[*gatewaytest.Org]string{here: hereKey, there: thereKey} {
+			inTime(t, "both organizations work", healLimit, func() bool { return o.Get(t, key, path).Code == http.StatusOK })
+		}
+		mongo.Break(t, fault)
+		asked := time.Now()
+		readyIn(t, g, http.StatusOK, "degraded", map[string]string{"store": "ok", "store.eu": "down"}, 4*time.Second)
+		t.Logf("%s is told after %s", fault.Name, time.Since(asked))
+		alive(t, g)
+		for range 3 {
+			started := time.Now()
+			if a := here.Get(t, hereKey, path); a.Code != http.StatusOK || time.Since(started) > refusedAtOnce {
+				t.Errorf("%s: the organization on the other backend: %d %s after %s", fault.Name, a.Code, a.Body, time.Since(started))
+			}
+			if a := there.Get(t, thereKey, path); !isAway(t, fault.Name, a) {
+				t.Errorf("%s: the organization whose backend is away: %d %s", fault.Name, a.Code, a.Body)
+			}
+		}
+		mongo.Heal(t)
+	}
+	wantQuietLog(t, g, hereKey, thereKey)
+}

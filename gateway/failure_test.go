@@ -1,0 +1,255 @@
+package gateway_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tenantry/backends/store/mongo/mongotest"
+	"tenantry/config"
+	"tenantry/gateway"
+	"tenantry/gateway/api"
+	"tenantry/gateway/control"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/gateway/gatewaytest/proxytest"
+	"tenantry/tenants"
+)
+
+const (
+	// healLimit is how long after the end of an outage everything works again. The gateway
+	// needs about two seconds; the rest is for a busy machine.
+	healLimit = 10 * time.Second
+	// refusedAtOnce is how long an answer takes that needs no attempt.
+	refusedAtOnce = time.Second
+)
+
+// awayMongo puts a proxy before the MongoDB server of the tests, and returns it with the
+// address that goes through it. Without a server the test is skipped.
+func awayMongo(t *testing.T) (*proxytest.Proxy, string) {
+	t.Helper()
+	u, err := url.Parse(mongotest.URI(t))
+	if err != nil {
+		t.Fatal("the address of the MongoDB server is malformed") // the error repeats it
+	}
+	p := proxytest.Start(t, u.Host)
+	u.Host = p.Addr
+	if u.Path == "" {
+		u.Path = "/"
+	}
+	query := u.Query()
+	query.Del("replicaSet")
+	query.Set("directConnection", "true") // otherwise the members' own addresses lead past the proxy
+	u.RawQuery = query.Encode()
+	return p, u.String()
+}
+
+// onMongo makes a database at that address the backend of everything.
+func onMongo(t *testing.T, uri string) gatewaytest.Option {
+	database := mongotest.Database(t)
+	return func(c *config.Config, _ *gateway.Options) {
+		if err := gatewaytest.UseMongo(c, uri, database); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// timed is an answer and how long it took.
+type timed struct {
+	*gatewaytest.Answer
+	took time.Duration
+}
+
+func (p *party) timed(t testing.TB, q ask, show gatewaytest.Request) timed {
+	started := time.Now()
+	a := p.Do(t, q.method, q.target, append(slices.Clone(q.changes), show)...)
+	return timed{a, time.Since(started)}
+}
+
+// rowCall is one path of an operation that is called.
+type rowCall struct {
+	op   api.Operation
+	path string
+	ask  ask
+}
+
+func (r rowCall) String() string { return r.op.Method + " " + r.path }
+
+// rows builds a call for every path of every operation that admits the caller.
+func (w *world) rows(p *party, admits func(*api.Operation) bool) []rowCall {
+	var out []rowCall
+	for _, op := range w.App.Operations() {
+		if !admits(&op) {
+			continue
+		}
+		for _, path := range op.Paths() {
+			q := w.build(&op, path, samples()[op.Name], p.own, func(name string) bool { return name != "public_key" })
+			out = append(out, rowCall{op, path, q})
+		}
+	}
+	return out
+}
+
+// readsOf admits what a key of the kind server_read may call; reveals reads that are audited.
+func readsOf(op *api.Operation) bool {
+	return op.Credentials&api.Key != 0 && op.Method == http.MethodGet && !op.Rule.IsAdminOnly()
+}
+
+func keyed(op *api.Operation) bool { return op.Credentials&api.Key != 0 && !op.Rule.IsAdminOnly() }
+
+// goodAnswers returns what the rows answer while all is well, by path.
+func (p *party) goodAnswers(t testing.TB, rows []rowCall) map[string]string {
+	t.Helper()
+	good := map[string]string{}
+	for _, r := range rows {
+		a := p.timed(t, r.ask, gatewaytest.WithKey(p.key))
+		if a.Code >= 400 {
+			t.Fatalf("%s before the outage: %d %s", r, a.Code, a.Body)
+		}
+		good[r.path] = canonical(a.Answer, "", samples()[r.op.Name].volatile)
+	}
+	return good
+}
+
+// together calls all rows at the same time and judges each answer.
+func (p *party) together(t *testing.T, rows []rowCall, show gatewaytest.Request, judge func(rowCall, timed)) {
+	t.Helper()
+	var running sync.WaitGroup
+	for _, r := range rows {
+		running.Go(func() { judge(r, p.timed(t, r.ask, show)) })
+	}
+	running.Wait()
+}
+
+// isAway reports whether the answer is the one for something that is down, and nothing else
+// shows through.
+func isAway(t testing.TB, what string, a *gatewaytest.Answer) bool {
+	t.Helper()
+	if a.Code != http.StatusServiceUnavailable {
+		return false
+	}
+	if a.Header.Get("Retry-After") == "" || a.Status != api.StatusFailed || a.Message == "" || a.DataJSON() != "[]" && a.DataJSON() != "{}" {
+		t.Errorf("%s: 503 with Retry-After %q: %s", what, a.Header.Get("Retry-After"), a.Body)
+	}
+	wantPlain(t, what, a)
+	text := strings.ToLower(a.Text())
+	for _, inside := range []string{"mongo", "redis", "127.0.0.1", "connection", "server selection", "topology", "breaker", "dial", "eof"} {
+		if strings.Contains(text, inside) {
+			t.Errorf("%s: the answer tells about the inside (%q): %s", what, inside, a.Body)
+		}
+	}
+	return true
+}
+
+// answers fails the test where the answer is neither the expected one nor that something is
+// away, or comes late. It reports whether it is the expected one.
+func answers(t testing.TB, what string, got timed, want string, volatile []string, within time.Duration) bool {
+	t.Helper()
+	if got.took > within {
+		t.Errorf("%s took %s, at most %s is promised", what, got.took, within)
+	}
+	if isAway(t, what, got.Answer) {
+		return false
+	}
+	if g := canonical(got.Answer, "", volatile); g != want {
+		t.Errorf("%s:\n%s\nwant\n%s", what, g, want)
+	}
+	return true
+}
+
+// inTime waits for something that must become true soon.
+func inTime(t testing.TB, what string, within time.Duration, holds func() bool) time.Duration {
+	t.Helper()
+	started := time.Now()
+	for !holds() {
+		if time.Since(started) > within {
+			t.Fatalf("waited %s in vain: %s", within, what)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return time.Since(started)
+}
+
+// readyIn waits until /readyz answers so.
+func readyIn(t *testing.T, g *gatewaytest.Gateway, code int, status string, checks map[string]string, within time.Duration) {
+	t.Helper()
+	last := ""
+	started := time.Now()
+	for {
+		got, r := ready(t, g)
+		good := got == code && r.Status == status
+		for name, want := range checks {
+			good = good && r.Checks[name] == want
+		}
+		if good {
+			return
+		}
+		last = fmt.Sprintf("%d %+v", got, r)
+		if time.Since(started) > within {
+			t.Fatalf("/readyz after %s: %s, want %d %s %v", within, last, code, status, checks)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// metricOf returns the value of a metric without labels, as it is written.
+func metricOf(t *testing.T, g *gatewaytest.Gateway, name string) string {
+	t.Helper()
+	_, _, body := ops(t, g, http.MethodGet, "/metrics")
+	for line := range strings.Lines(body) {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	t.Fatalf("there is no metric %s", name)
+	return ""
+}
+
+// alive fails the test where /livez does not answer 200.
+func alive(t *testing.T, g *gatewaytest.Gateway) {
+	t.Helper()
+	if code, _, body := ops(t, g, http.MethodGet, "/livez"); code != http.StatusOK {
+		t.Errorf("/livez: %d %s", code, body)
+	}
+}
+
+// fullKey issues one more key that may do everything.
+func (p *party) fullKey(t testing.TB) control.IssuedKey {
+	t.Helper()
+	return p.KeyWith(t, func(k *control.NewKey) { k.Permissions = names(tenants.AllPermissions()) })
+}
+
+// wantQuietLog fails the test where an outage fills the log, or the log holds what it must not.
+func wantQuietLog(t *testing.T, g *gatewaytest.Gateway, secrets ...string) {
+	t.Helper()
+	text := g.Log.String()
+	if dir := os.Getenv("TENANTRY_TEST_LOGS"); dir != "" {
+		_ = os.WriteFile(dir+"/"+strings.ReplaceAll(t.Name(), "/", "_")+".log", []byte(text), 0o600)
+	}
+	for _, secret := range secrets {
+		if strings.Contains(text, secret) {
+			t.Errorf("the log holds %s", secret)
+		}
+	}
+	counts := map[string]int{}
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, `"level":"WARN"`) || strings.Contains(line, `"level":"ERROR"`) {
+			_, rest, _ := strings.Cut(line, `"msg":"`)
+			message, _, _ := strings.Cut(rest, `"`)
+			counts[message]++
+		}
+		if strings.Contains(line, `"msg":"internal error"`) {
+			t.Errorf("an outage counts as a fault of the program: %.600s", line)
+		}
+	}
+	for message, n := range counts {
+		if n > 40 {
+			t.Errorf("%d lines say %q", n, message)
+		}
+	}
+}

@@ -1,0 +1,179 @@
+package middleware_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"tenantry/gateway/api"
+	"tenantry/gateway/middleware"
+	"tenantry/tenants"
+	"tenantry/tenants/limits"
+)
+
+// counting notes what it is asked and answers what it is told.
+type counting struct {
+	decision        limits.Decision
+	taken, returned []limits.Request
+}
+
+func (c *counting) Take(_ context.Context, r limits.Request) limits.Decision {
+	c.taken = append(c.taken, r)
+	return c.decision
+}
+
+func (c *counting) Return(_ context.Context, r limits.Request) { c.returned = append(c.returned, r) }
+
+func hundred(refused bool) limits.Decision {
+	d := limits.Decision{Limit: limits.PerSecond(100), Name: "caller rate", Remaining: 7, Reset: 1234 * time.Millisecond}
+	if refused {
+		d.Refused, d.Remaining, d.Wait = true, 0, time.Millisecond
+	}
+	return d
+}
+
+func wantLimitHeaders(t *testing.T, rec *httptest.ResponseRecorder, limit, remaining, reset string) {
+	t.Helper()
+	for name, want := range map[string]string{"RateLimit-Limit": limit, "RateLimit-Remaining": remaining, "RateLimit-Reset": reset} {
+		if got := rec.Header().Get(name); got != want {
+			t.Errorf("%d: %s is %q, not %q", rec.Code, name, got, want)
+		}
+	}
+}
+
+func TestWhoIsCounted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	own := limits.Pair{Rate: limits.PerSecond(3)}
+	for name, tt := range map[string]struct {
+		change func(*api.Operation)
+		ask    func(*http.Request)
+		want   []limits.Request
+		back   int
+	}{
+		"key":     {want: []limits.Request{{Caller: limits.Key("k1")}}},
+		"session": {ask: withSession, want: []limits.Request{{Caller: limits.Person(7)}}},
+		"key with limits of its own": {ask: withKey("limited"), want: []limits.Request{
+			{Caller: limits.Key("k9"), Limits: limits.Set{Key: own}},
+		}},
+		"refused by the rule":             {change: func(o *api.Operation) { o.Rule = api.Needs(tenants.ViewAudit) }, want: []limits.Request{{Caller: limits.Key("k1")}}},
+		"unknown key":                     {ask: withKey("who")},
+		"key that cannot be checked":      {ask: withKey("down")},
+		"key of a kind that is not taken": {change: func(o *api.Operation) { o.Kinds = api.ServerRead }},
+		"no credential":                   {ask: func(r *http.Request) { r.Header.Del(middleware.KeyHeader) }},
+		"unknown organization":            {ask: func(r *http.Request) { r.Host = "nobody.localhost" }},
+		"own limits":                      {change: func(o *api.Operation) { o.OwnLimits = true }},
+		"open":                            {change: open(nil), want: []limits.Request{{Caller: limits.Anonymous()}}},
+		"open and refused":                {change: open(api.Denied("junk")), want: []limits.Request{{Caller: limits.Anonymous()}}, back: 1},
+		"open and failed":                 {change: open(api.Failed("Shared Report not found", nil)), want: []limits.Request{{Caller: limits.Anonymous()}}, back: 1},
+		"open and broken":                 {change: open(api.Unavailable(nil)), want: []limits.Request{{Caller: limits.Anonymous()}}},
+		"key, and failed": {change: func(o *api.Operation) {
+			o.Handler = func(context.Context, *api.Call) (api.Result, error) {
+				return api.Result{}, api.NotFound("Thing not found")
+			}
+		}, want: []limits.Request{{Caller: limits.Key("k1")}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			counted := &counting{decision: hundred(false)}
+			w.Limits = counted
+			rec := w.serve(t, row(tt.change), tt.ask)
+			for i := range tt.want {
+				tt.want[i].Organization, tt.want[i].ID = w.tenant.Org.OrgID, w.tenant.Org.ID
+			}
+			if len(counted.taken) != len(tt.want) || len(tt.want) == 1 && counted.taken[0] != tt.want[0] {
+				t.Errorf("counted %+v, want %+v", counted.taken, tt.want)
+			}
+			if len(counted.returned) != tt.back || tt.back == 1 && counted.returned[0] != tt.want[0] {
+				t.Errorf("given back %+v", counted.returned)
+			}
+			if len(tt.want) > 0 {
+				wantLimitHeaders(t, rec, "100", "7", "2")
+			} else {
+				wantLimitHeaders(t, rec, "", "", "")
+			}
+		})
+	}
+}
+
+func withKey(key string) func(*http.Request) {
+	return func(r *http.Request) { r.Header.Set(middleware.KeyHeader, key) }
+}
+
+func withSession(r *http.Request) {
+	r.Header.Del(middleware.KeyHeader)
+	r.AddCookie(&http.Cookie{Name: "session", Value: "ada"})
+}
+
+// open makes a row that needs no credential and fails with that problem.
+func open(problem *api.Problem) func(*api.Operation) {
+	return func(o *api.Operation) {
+		o.Credentials, o.Kinds = api.Open, 0
+		if problem != nil {
+			o.Handler = func(context.Context, *api.Call) (api.Result, error) { return api.Result{}, problem }
+		}
+	}
+}
+
+// TestOverTheLimitNothingIsRead: neither the query nor the body, the handler is not
+// called, and the row has no say in the answer.
+func TestOverTheLimitNothingIsRead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.Limits = &counting{decision: hundred(true)}
+	rec := w.serve(t, row(func(o *api.Operation) {
+		o.Method, o.Body = http.MethodPost, []api.Field{{Name: "name", Shape: api.Text}}
+		o.Rule = api.Needs(tenants.ViewAudit)
+		o.Handler = func(context.Context, *api.Call) (api.Result, error) {
+			t.Error("the handler was called")
+			return api.Result{}, nil
+		}
+		o.Failure = func(*api.Problem) *api.Problem { return api.Failed("changed", nil) }
+	}), func(r *http.Request) {
+		r.URL.RawQuery = "a;b"
+		r.Body = unreadable{t}
+	})
+	const want = `{"status":"failed","message":"Too many requests, please retry later","data":[]}`
+	if rec.Code != http.StatusTooManyRequests || rec.Body.String() != want || rec.Header().Get("Retry-After") != "1" {
+		t.Errorf("%d %s %v", rec.Code, rec.Body, rec.Header())
+	}
+	wantLimitHeaders(t, rec, "100", "0", "2")
+	if !strings.Contains(w.log.String(), `"reason":"over the limit: caller rate"`) {
+		t.Errorf("the log does not say why: %s", w.log)
+	}
+}
+
+type unreadable struct{ t *testing.T }
+
+func (u unreadable) Read([]byte) (int, error) {
+	u.t.Error("the body was read")
+	return 0, http.ErrBodyReadAfterClose
+}
+
+func (unreadable) Close() error { return nil }
+
+// TestLimitIsToldWhateverTheAnswer: also of a panic and of what cannot be audited.
+func TestLimitIsToldWhateverTheAnswer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.Limits = &counting{decision: hundred(false)}
+	rec := w.serve(t, row(func(o *api.Operation) {
+		o.Handler = func(context.Context, *api.Call) (api.Result, error) { panic("a fault") }
+	}), nil)
+	if rec.Code != http.StatusInternalServerError {
+		t.Errorf("%d", rec.Code)
+	}
+	wantLimitHeaders(t, rec, "100", "7", "2")
+	if err := w.engine.Close(); err != nil {
+		t.Fatal(err)
+	}
+	rec = w.serve(t, row(func(o *api.Operation) { o.Audit = api.AuditAlways }), nil)
+	if rec.Code != http.StatusServiceUnavailable && rec.Code != http.StatusInternalServerError {
+		t.Errorf("%d %s", rec.Code, rec.Body)
+	}
+	wantLimitHeaders(t, rec, "100", "7", "2")
+	w.Limits = &counting{} // all limits are off
+	wantLimitHeaders(t, w.serve(t, row(nil), nil), "", "", "")
+}

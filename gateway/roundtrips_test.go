@@ -1,0 +1,271 @@
+package gateway_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tenantry/backends/store"
+	"tenantry/config"
+	"tenantry/gateway"
+	"tenantry/gateway/api"
+	"tenantry/gateway/gatewaytest"
+)
+
+// maxRounds is how often a read may wait for the store, once its caches are warm.
+const maxRounds = 2
+
+// missing is the name of a read of nothing.
+const missing = "none such"
+
+// read is one call of an operation that reads, and what it asks of the store: rounds that
+// come one after another, of calls that are made at the same time.
+type read struct {
+	operation string
+	name      string
+	target    string
+	credential
+	rounds [][]string
+}
+
+// reads holds at least one read for every operation that reads.
+func (p *party) reads(t testing.TB) []read {
+	t.Helper()
+	const long, custom = "00000000000000000000c001", "00000000000000000000c002"
+	p.Import(t,
+		`{"kind":"custom_report","id":"`+long+`","pid":"`+p.mark+`longpid","title":"Long","class":"Contacts","query":{"fields":["id","plan"],"limit":2}}`,
+		`{"kind":"custom_report","id":"00000000000000000000c003","pid":"`+p.mark+`groupspid","title":"Groups","class":"Contacts","query":{"group_by":[{"field":"country"}],"measures":[{"op":"count"}]}}`,
+		`{"kind":"campaign","id":"`+custom+`","name":"Custom","filter":{"plan":{"exists":true}}}`)
+	key := credential{name: "key", shown: []gatewaytest.Request{gatewaytest.WithKey(p.key)}}
+	admin := credential{name: "session of an administrator", shown: []gatewaytest.Request{gatewaytest.Cookie(p.adminCookie)}}
+	nobody := credential{name: "nobody"}
+	id := func(r ref) string { return p.ids[r] }
+	folder, shared := "/api/files/folders/"+id(refFolder), "/api/reports/shared/"
+	token := "?data=1&token=" + id(refShare)
+	family := []string{"find contact_fields", "find custom_reports", "find custom_reports", "find share_revocations"}
+	return []read{
+		{"folders.get", "whole", folder, key, [][]string{
+			{"find files", "find folders", "find folders"}, {"find contacts", "find users"},
+		}},
+		{"folders.get", "full page", folder + "?page=1&per_page=1", key, [][]string{
+			{"find files", "find folders", "find folders"}, {"count files", "count folders", "find contacts", "find users"},
+		}},
+		{"folders.get", "basic", folder + "?schema=basic", key, [][]string{{"count files", "count folders", "find folders"}}},
+		{"folders.get", missing, "/api/files/folders/" + strings.Repeat("0", hexShape), key, [][]string{{"find files", "find folders", "find folders"}}},
+		{"objects.schema", "common", "/api/custom/objects/schema", key, nil},
+		{"objects.schema", "one", "/api/custom/objects/schema?id=" + id(refObject) + "&name=" + id(refObjectName), key, [][]string{{"find custom_objects"}}},
+		{"forms.schema", "common", "/api/form/collections/schema", key, nil},
+		{"forms.schema", "one", "/api/form/collections/schema?id=" + id(refForm), key, [][]string{{"find form_collections"}}},
+		{"reports.get", "one", "/api/custom-reports/" + id(refReport), key, [][]string{{"find custom_reports"}}},
+		{"reports.shared", "without rows", shared + p.mark + "groupspid", nobody, [][]string{{"find contact_fields", "find custom_reports"}}},
+		{"reports.shared", "groups", shared + p.mark + "groupspid?data=1", nobody, [][]string{{"find contact_fields", "find custom_reports"}, {"aggregate contacts"}}},
+		{"reports.shared", "bundle by token", shared + id(refPID) + token, nobody, [][]string{family, {"find contacts"}}},
+		{"reports.shared", "contacts of a country", shared + id(refPID) + token + "&params[country]=FR", nobody, [][]string{family, {"find contacts"}}},
+		{"reports.shared", "child on a custom object", shared + id(refPID) + "/" + id(refChild) + token, nobody, [][]string{
+			{"find custom_objects", "find custom_reports", "find custom_reports", "find share_revocations"}, {"find records"},
+		}},
+		{"reports.shared", "child on a form", shared + id(refPID) + "/" + p.id(82) + token, nobody, [][]string{
+			{"find custom_reports", "find custom_reports", "find form_collections", "find share_revocations"}, {"find submissions"},
+		}},
+		{"reports.shared", "child on files", shared + id(refPID) + "/" + p.id(83) + token, nobody, [][]string{
+			{"find custom_reports", "find custom_reports", "find share_revocations"}, {"find files"},
+		}},
+		{"reports.shared", "secure", shared + id(refSecurePID) + "?data=1&token=" + id(refSecureShare), nobody, [][]string{
+			{"find contact_fields", "find custom_reports", "find share_revocations"}, {"find contacts"},
+		}},
+		{"reports.shared", "more rows than shown", shared + p.mark + "longpid?data=1", nobody, [][]string{
+			{"find contact_fields", "find custom_reports"}, {"count contacts", "find contacts"},
+		}},
+		{"compliance.schema", "all", "/api/compliance/schema", admin, nil},
+		{"users.get", "one with a role", "/api/users/" + id(refUser), key, [][]string{{"find users"}, {"find roles"}}},
+		{"contacts.reveal", "one", "/api/contacts/" + id(refContact) + "/reveal-secret?field=" + secretField, key, [][]string{
+			{"find contact_fields", "find contacts"}, {"write audit_log"},
+		}},
+		{"campaigns.count", "all", "/api/campaigns/count", key, [][]string{{"count contacts"}}},
+		{"campaigns.count", "by standard fields", "/api/campaigns/count?filters[country]=DE&filters[email][exists]=true", key, [][]string{{"count contacts"}}},
+		{"campaigns.count", "by a field of its own", "/api/campaigns/count?filters[plan][exists]=true", key, [][]string{{"find contact_fields"}, {"count contacts"}}},
+		{"campaigns.count", "campaign", "/api/campaigns/count/" + id(refCampaign), key, [][]string{{"find campaigns"}, {"count contacts"}}},
+		{"campaigns.count", "campaign by a field of its own", "/api/campaigns/count/" + custom, key, [][]string{
+			{"find campaigns", "find contact_fields"}, {"count contacts"},
+		}},
+		{"campaigns.count", "campaign with another filter", "/api/campaigns/count/" + id(refCampaign) + "?filters[plan][exists]=true", key, [][]string{
+			{"find campaigns", "find contact_fields"}, {"count contacts"},
+		}},
+	}
+}
+
+func (r *read) String() string { return r.operation + ", " + r.name }
+
+// code is what the call answers.
+func (r *read) code() int {
+	if r.name == missing {
+		return http.StatusNotFound
+	}
+	return http.StatusOK
+}
+
+// gate holds calls of the store back when they have ended, before their caller knows.
+type gate struct {
+	armed chan struct{} // closed when calls are held
+	calls chan heldCall
+	open  chan struct{} // closed when nothing is held any more
+}
+
+type heldCall struct {
+	name    string
+	release chan struct{}
+}
+
+func newGate() *gate {
+	return &gate{armed: make(chan struct{}), calls: make(chan heldCall), open: make(chan struct{})}
+}
+
+// option makes the gateway pass the gate.
+func (g *gate) option(_ *config.Config, o *gateway.Options) { o.Observe = g.observe }
+
+// observe holds every call but those on organizations: each is read again twice a second,
+// by whichever request comes then.
+func (g *gate) observe(c store.Call) {
+	select {
+	case <-g.armed:
+	default:
+		return
+	}
+	if c.Collection == "organizations" {
+		return
+	}
+	h := heldCall{c.Operation + " " + c.Collection, make(chan struct{})}
+	select {
+	case g.calls <- h:
+	case <-g.open:
+		return
+	}
+	select {
+	case <-h.release:
+	case <-g.open:
+	}
+}
+
+// await returns n calls that are held at the same time, sorted by name. They are fewer where
+// the request is answered before, or where no more come.
+func (g *gate) await(n int, answered <-chan struct{}) (held []heldCall) {
+	late := time.NewTimer(5 * time.Second)
+	defer late.Stop()
+	for len(held) < n {
+		select {
+		case h := <-g.calls:
+			held = append(held, h)
+			continue
+		case <-answered:
+		case <-late.C:
+		}
+		break
+	}
+	slices.SortFunc(held, func(a, b heldCall) int { return strings.Compare(a.name, b.name) })
+	return held
+}
+
+// TestRoundTrips proves of every read which calls of the store it makes and how often it
+// waits: all calls of a round are held at once, so none of them needs another's answer.
+func TestRoundTrips(t *testing.T) {
+	t.Parallel()
+	g := newGate()
+	w := newWorld(t, g.option)
+	reads := w.a.reads(t)
+	for _, r := range reads {
+		for range 2 { // warm the caches
+			if a := w.a.Do(t, http.MethodGet, r.target, r.shown...); a.Code != r.code() {
+				t.Fatalf("%s: %d %s", &r, a.Code, a.Body)
+			}
+		}
+	}
+	close(g.armed)
+	for _, r := range reads {
+		calls := 0
+		for _, round := range r.rounds {
+			calls += len(round)
+		}
+		t.Logf("%-18s %-30s %d calls, %d rounds", r.operation, r.name, calls, len(r.rounds))
+		if len(r.rounds) > maxRounds {
+			t.Errorf("%s waits %d times for the store", &r, len(r.rounds))
+		}
+		if !w.follow(t, g, &r) {
+			return
+		}
+	}
+	for _, fault := range unread(w.App.Operations(), reads) {
+		t.Error(fault)
+	}
+}
+
+// follow makes the call and lets its rounds through one by one. It reports whether they were
+// those expected; otherwise the gate stays open.
+func (w *world) follow(t *testing.T, g *gate, r *read) bool {
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		if a := w.a.Page(t, r.target, r.shown...); a.Code != r.code() {
+			t.Errorf("%s: %d %s", r, a.Code, a.Body)
+		}
+	}()
+	fail := func(format string, args ...any) bool {
+		t.Errorf("%s: %s", r, fmt.Sprintf(format, args...))
+		close(g.open)
+		<-answered
+		return false
+	}
+	for i, round := range r.rounds {
+		held := g.await(len(round), answered)
+		names := make([]string, len(held))
+		for j, h := range held {
+			names[j] = h.name
+		}
+		if !slices.Equal(names, round) {
+			return fail("round %d has %q at the same time, want %q", i+1, names, round)
+		}
+		for _, h := range held {
+			close(h.release)
+		}
+	}
+	if more := g.await(1, answered); len(more) > 0 {
+		return fail("one more call than expected: %s", more[0].name)
+	}
+	select {
+	case <-answered:
+		return true
+	default:
+		return fail("no answer")
+	}
+}
+
+// unread returns which operations that read have no read, and which reads have no operation.
+func unread(rows []api.Operation, reads []read) (faults []string) {
+	known := map[string]bool{}
+	for _, op := range rows {
+		known[op.Name] = op.Method == http.MethodGet
+		if known[op.Name] && !slices.ContainsFunc(reads, func(r read) bool { return r.operation == op.Name }) {
+			faults = append(faults, fmt.Sprintf("operation %s reads, and nothing says how often it waits for the store; add it to reads", op.Name))
+		}
+	}
+	for _, r := range reads {
+		if !known[r.operation] {
+			faults = append(faults, fmt.Sprintf("%s: there is no operation of that name that reads", &r))
+		}
+	}
+	return faults
+}
+
+func TestRoundTripsCoverEveryRead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	rows, reads := w.App.Operations(), w.a.reads(t)
+	for _, op := range rows {
+		others := slices.DeleteFunc(slices.Clone(reads), func(r read) bool { return r.operation == op.Name })
+		if faults := unread(rows, others); (len(faults) == 1) != (op.Method == http.MethodGet) {
+			t.Errorf("without the reads of %s %s: %q", op.Method, op.Name, faults)
+		}
+	}
+}

@@ -1,0 +1,363 @@
+package gateway_test
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tenantry/gateway/control"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/tenants"
+)
+
+const tooMany = `{"status":"failed","message":"Too many requests, please retry later","data":[]}`
+
+// wantLimit holds an answer's headers. Reset and Retry-After may be up to a minute less
+// than the limits say, which here fill up over hours.
+func wantLimit(t *testing.T, a *gatewaytest.Answer, count, remaining int, reset, retry time.Duration) {
+	t.Helper()
+	h := a.Header
+	near := func(name string, want time.Duration) bool {
+		got, err := strconv.Atoi(h.Get(name))
+		return err == nil && got <= int(want.Seconds()) && got > int((want-time.Minute).Seconds())
+	}
+	if h.Get("RateLimit-Limit") != strconv.Itoa(count) || h.Get("RateLimit-Remaining") != strconv.Itoa(remaining) || !near("RateLimit-Reset", reset) {
+		t.Errorf("%d with %v; want %d of %d left and a reset after %v", a.Code, h, remaining, count, reset)
+	}
+	switch {
+	case retry == 0 && h.Get("Retry-After") != "":
+		t.Errorf("%d with Retry-After %s", a.Code, h.Get("Retry-After"))
+	case retry > 0 && (a.Code != http.StatusTooManyRequests || a.Text() != tooMany || !near("Retry-After", retry)):
+		t.Errorf("%d %s with Retry-After %q; want 429 and %v", a.Code, a.Text(), h.Get("Retry-After"), retry)
+	}
+}
+
+func wantUncounted(t *testing.T, a *gatewaytest.Answer) {
+	t.Helper()
+	for _, name := range []string{"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"} {
+		if a.Header.Get(name) != "" {
+			t.Errorf("%d %s is counted: %s is %s", a.Code, a.Text(), name, a.Header.Get(name))
+		}
+	}
+}
+
+func TestLimits_OfAKey(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t, gatewaytest.Limits("1000/h", "off", "3/h", "off"))
+	acme, other := g.Org(t, "acme"), g.Org(t, "other")
+	key, second, others := acme.Key(t), acme.Key(t), other.Key(t)
+	const path = "/api/campaigns/count"
+	for left := 2; left >= 0; left-- {
+		a := acme.Get(t, key, path)
+		if a.Code != http.StatusOK {
+			t.Fatalf("%d %s", a.Code, a.Text())
+		}
+		wantLimit(t, a, 3, left, time.Duration(3-left)*20*time.Minute, 0)
+	}
+	for range 2 {
+		wantLimit(t, acme.Get(t, key, path), 3, 0, time.Hour, 20*time.Minute)
+	}
+	// Whatever the key asks for, before it is looked at.
+	wantLimit(t, acme.Do(t, http.MethodPost, "/api/custom/objects", gatewaytest.WithKey(key), gatewaytest.Body("text/html", "<")), 3, 0, time.Hour, 20*time.Minute)
+	wantLimit(t, acme.Get(t, key, "/api/compliance/schema"), 3, 0, time.Hour, 20*time.Minute)
+
+	wantLimit(t, acme.Get(t, second, path), 3, 2, 20*time.Minute, 0)
+	wantLimit(t, other.Get(t, others, path), 3, 2, 20*time.Minute, 0)
+	// A refusal for lack of a permission is an answer like others.
+	a := acme.Get(t, second, "/api/compliance/schema")
+	if a.Code != http.StatusForbidden {
+		t.Errorf("%d %s", a.Code, a.Text())
+	}
+	wantLimit(t, a, 3, 1, 40*time.Minute, 0)
+
+	_, cookie := acme.Person(t, "ada@example.com", nil)
+	for left := 2; left >= 0; left-- {
+		wantLimit(t, acme.Do(t, http.MethodGet, path, gatewaytest.Cookie(cookie)), 3, left, time.Duration(3-left)*20*time.Minute, 0)
+	}
+	wantLimit(t, acme.Do(t, http.MethodGet, path, gatewaytest.Cookie(cookie)), 3, 0, time.Hour, 20*time.Minute)
+	_, cookie = acme.Person(t, "bob@example.com", nil)
+	wantLimit(t, acme.Do(t, http.MethodGet, path, gatewaytest.Cookie(cookie)), 3, 2, 20*time.Minute, 0)
+}
+
+func TestLimits_OfAnOrganization(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t, gatewaytest.Limits("100/h", "5/d", "50/h", "off"))
+	acme, other := g.Org(t, "acme"), g.Org(t, "other")
+	first, second, others := acme.Key(t), acme.Key(t), other.Key(t)
+	_, cookie := acme.Person(t, "ada@example.com", nil)
+	const path = "/api/campaigns/count"
+	acme.Get(t, first, path)
+	acme.Get(t, first, path)
+	acme.Get(t, second, path)
+	acme.Get(t, second, path)
+	const step = 24 * time.Hour / 5
+	wantLimit(t, acme.Do(t, http.MethodGet, path, gatewaytest.Cookie(cookie)), 5, 0, 5*step, 0)
+	for range 3 {
+		wantLimit(t, acme.Get(t, first, path), 5, 0, 5*step, step)
+		wantLimit(t, acme.Get(t, second, path), 5, 0, 5*step, step)
+		wantLimit(t, acme.Do(t, http.MethodGet, path, gatewaytest.Cookie(cookie)), 5, 0, 5*step, step)
+	}
+	wantLimit(t, other.Get(t, others, path), 5, 4, step, 0)
+}
+
+// TestX4_JunkUsesUpNothing: credentials that are refused, and share tokens that are, cost
+// an organization none of its quota.
+func TestX4_JunkUsesUpNothing(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t, gatewaytest.Limits("off", "12/d", "6/d", "off"))
+	acme, other := g.Org(t, "acme"), g.Org(t, "other")
+	acme.Import(t, reportLines()...)
+	key, browser := acme.Key(t, tenants.ManageReports), acme.KeyWith(t, func(k *control.NewKey) {
+		k.Kind, k.Origins = string(tenants.Browser), []string{"https://shop.example"}
+	})
+	const path = "/api/campaigns/count"
+	for range 20 {
+		wantUncounted(t, acme.Get(t, randomKey(t, tenants.ServerFull), path))
+		wantUncounted(t, acme.Get(t, other.Key(t), path))
+		wantUncounted(t, acme.Get(t, "", path))
+		wantUncounted(t, acme.Get(t, browser.Token, path)) // from no origin of its own
+		wantUncounted(t, acme.Get(t, key, path, gatewaytest.Header("Origin", "https://evil.test")))
+		wantUncounted(t, acme.Do(t, http.MethodPost, "/auth/sign-in", gatewaytest.JSON(map[string]string{"email": "x@example.com", "password": "wrong"})))
+	}
+	token := share(t, acme, key, reportOpen, `{}`) // the first of twelve
+	const step = 24 * time.Hour / 6
+	for left := 5; left >= 0; left-- {
+		a := acme.Get(t, "", sharedPath+openPID+"?token=junk")
+		if a.Status != "failed" {
+			t.Fatalf("%d %s", a.Code, a.Text())
+		}
+		wantLimit(t, a, 6, left, time.Duration(6-left)*step, 0)
+	}
+	wantLimit(t, acme.Get(t, "", sharedPath+openPID+"?token=junk"), 6, 0, 6*step, step)
+	wantLimit(t, acme.Get(t, "", sharedPath+openPID+"?token="+token), 6, 0, 6*step, step) // nobody is known here
+
+	// Eleven are left: the key's own five, then six of another.
+	for range 5 {
+		if a := acme.Get(t, key, path); a.Code != http.StatusOK {
+			t.Fatalf("%d %s", a.Code, a.Text())
+		}
+	}
+	second := acme.Key(t)
+	for left := 5; left >= 0; left-- {
+		wantLimit(t, acme.Get(t, second, path), 12, left, time.Duration(12-left)*2*time.Hour, 0)
+	}
+	wantLimit(t, acme.Get(t, second, path), 6, 0, 6*step, step)
+	wantLimit(t, acme.Get(t, acme.Key(t), path), 12, 0, 24*time.Hour, 2*time.Hour)
+}
+
+// TestLimits_GoodShareTokensCount: a shared report that is answered costs the organization.
+func TestLimits_GoodShareTokensCount(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t, gatewaytest.Limits("10/h", "off", "50/h", "off"))
+	acme := g.Org(t, "acme")
+	acme.Import(t, reportLines()...)
+	for left := 9; left >= 7; left-- {
+		a := acme.Get(t, "", sharedPath+openPID)
+		if a.Code != http.StatusOK || a.Status != "ok" {
+			t.Fatalf("%d %s", a.Code, a.Text())
+		}
+		wantLimit(t, a, 10, left, time.Duration(10-left)*6*time.Minute, 0)
+	}
+}
+
+func TestLimits_Commands(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t, gatewaytest.Limits("100/h", "off", "2/h", "off"))
+	acme := g.Org(t, "acme")
+	key := acme.KeyWith(t, func(*control.NewKey) {})
+	own := acme.KeyWith(t, func(k *control.NewKey) { k.Rate, k.Quota = "4/h", "50/d" })
+	const path = "/api/campaigns/count"
+	text := func(s string) *string { return &s }
+	limitOrg := func(c control.LimitsChange) control.RequestLimits {
+		t.Helper()
+		c.Org = acme.Slug
+		held, err := g.Commands.LimitOrganization(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return held
+	}
+	limitKey := func(c control.LimitsChange) control.KeyLimits {
+		t.Helper()
+		c.Org = acme.Slug
+		held, err := g.Commands.LimitKey(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return held
+	}
+
+	wantLimit(t, acme.Get(t, key.Token, path), 2, 1, 30*time.Minute, 0)
+	wantLimit(t, acme.Get(t, key.Token, path), 2, 0, time.Hour, 0)
+	wantLimit(t, acme.Get(t, key.Token, path), 2, 0, time.Hour, 30*time.Minute)
+	wantLimit(t, acme.Get(t, own.Token, path), 4, 3, 15*time.Minute, 0)
+
+	// What was used stays used under the new limit, which holds for the next request.
+	if held := limitOrg(control.LimitsChange{KeyRate: text("6/h")}); held.KeyRate != "6/h" || held.Rate != "100/h" || strings.Join(held.Own, " ") != "key_rate" {
+		t.Errorf("%+v", held)
+	}
+	wantLimit(t, acme.Get(t, key.Token, path), 6, 3, 30*time.Minute, 0)
+	wantLimit(t, acme.Get(t, own.Token, path), 4, 2, 30*time.Minute, 0)
+	if held := limitKey(control.LimitsChange{Key: key.ID, Rate: text("3/h")}); held.Rate != "3/h" || held.Quota != "off" || strings.Join(held.Own, " ") != "rate" {
+		t.Errorf("%+v", held)
+	}
+	wantLimit(t, acme.Get(t, key.Token, path), 3, 0, time.Hour, 20*time.Minute)
+	limitKey(control.LimitsChange{Key: key.ID, Rate: text("off")})
+	wantLimit(t, acme.Get(t, key.Token, path), 100, 94, 216*time.Second, 0) // the organization's is what is left
+	if held := limitKey(control.LimitsChange{Key: own.ID, Reset: true}); held.Rate != "6/h" || held.Quota != "off" || len(held.Own) != 0 {
+		t.Errorf("%+v", held)
+	}
+	if held := limitKey(control.LimitsChange{Key: own.ID, Quota: text("9/d")}); held.Rate != "6/h" || held.Quota != "9/d" {
+		t.Errorf("%+v", held)
+	}
+	limitOrg(control.LimitsChange{Rate: text("off"), Quota: text("1/d"), KeyRate: text("20/h")})
+	if a := acme.Get(t, own.Token, path); a.Code != http.StatusOK {
+		t.Errorf("%d %s", a.Code, a.Text())
+	}
+	wantLimit(t, acme.Get(t, own.Token, path), 1, 0, 24*time.Hour, 24*time.Hour)
+	reset := control.RequestLimits{Org: "acme", Rate: "100/h", Quota: "off", KeyRate: "2/h", KeyQuota: "9/d", Own: []string{"key_quota"}}
+	if held := limitOrg(control.LimitsChange{Reset: true, KeyQuota: text("9/d")}); !cmp.Equal(held, reset) {
+		t.Errorf("%+v", held)
+	}
+
+	// A successor has the limits of the key it follows.
+	next, err := g.Commands.RotateKey(t.Context(), control.KeyRef{Org: acme.Slug, ID: own.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if held := limitKey(control.LimitsChange{Key: next.ID}); held.Quota != "9/d" || strings.Join(held.Own, " ") != "quota" {
+		t.Errorf("after a rotation: %+v", held)
+	}
+
+	// Limits that are none change nothing, and all of them are told.
+	before := limitOrg(control.LimitsChange{})
+	_, err = g.Commands.LimitOrganization(t.Context(), control.LimitsChange{Org: acme.Slug, Rate: text("fast"), Quota: text("0/s"), KeyRate: text("5/h"), KeyQuota: text("")})
+	wantLimitFaults(t, err, "rate", "quota", "key_quota")
+	if after := limitOrg(control.LimitsChange{}); strings.Join(after.Own, " ") != strings.Join(before.Own, " ") {
+		t.Errorf("a change with faults was made: %+v", after)
+	}
+	_, err = g.Commands.LimitKey(t.Context(), control.LimitsChange{Org: acme.Slug, Key: key.ID, Rate: text("5/y"), KeyRate: text("5/h")})
+	wantLimitFaults(t, err, "key_rate", "rate")
+	_, err = g.Commands.CreateKey(t.Context(), control.NewKey{Org: acme.Slug, Name: "x", Kind: "server_full", Rate: "200000000/s"})
+	wantLimitFaults(t, err, "rate")
+	for _, id := range []string{docID(1), "nonsense"} {
+		if _, err := g.Commands.LimitKey(t.Context(), control.LimitsChange{Org: acme.Slug, Key: id, Rate: text("5/s")}); err == nil || !strings.Contains(err.Error(), "key list") {
+			t.Errorf("a key that is not there: %v", err)
+		}
+	}
+	records, err := g.Commands.ListAudit(t.Context(), control.Page{Org: acme.Slug})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]int{}
+	for _, r := range records.Items {
+		seen[r.Operation]++
+	}
+	if seen["org.limits"] != 3 || seen["key.limits"] != 4 {
+		t.Errorf("the audit log has %v", seen)
+	}
+}
+
+func wantLimitFaults(t *testing.T, err error, fields ...string) {
+	t.Helper()
+	var got []string
+	if refused, ok := err.(*control.Error); ok { //nolint:errorlint // the client returns exactly this
+		for _, f := range refused.Faults {
+			got = append(got, f.Field)
+		}
+	}
+	if strings.Join(got, " ") != strings.Join(fields, " ") {
+		t.Errorf("faults in %q, want %q: %v", got, fields, err)
+	}
+}
+
+// TestX4_RefusalsFillNoAuditLog: over the limit an audited operation leaves few records.
+func TestX4_RefusalsFillNoAuditLog(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t, gatewaytest.Limits("off", "off", "1/d", "off"))
+	acme := g.Org(t, "acme")
+	key := acme.Key(t, tenants.Contacts)
+	var path string
+	for _, op := range g.App.Operations() {
+		if op.Name == "contacts.reveal" {
+			path = strings.Replace(op.Path, "{id}", docID(1), 1) + "?field=ssn"
+		}
+	}
+	if path == "" {
+		t.Fatal("there is no operation contacts.reveal")
+	}
+	const calls = 200
+	for i := range calls {
+		if a := acme.Get(t, key, path); i > 0 && (a.Code != http.StatusTooManyRequests || a.Text() != tooMany) {
+			t.Fatalf("%d %s", a.Code, a.Text())
+		}
+	}
+	records, err := g.Commands.ListAudit(t.Context(), control.Page{Org: acme.Slug, Limit: calls})
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := 0
+	for _, r := range records.Items {
+		if r.Code == http.StatusTooManyRequests {
+			refused++
+		}
+	}
+	if refused == 0 || refused > 130 { // 60 a minute; the minute may change meanwhile
+		t.Errorf("%d of %d refusals have a record", refused, calls-1)
+	}
+	_, _, body := ops(t, g, http.MethodGet, "/metrics")
+	if want := `tenantry_limits_refused_total{limit="caller rate",operation="contacts.reveal"} ` + strconv.Itoa(calls-1); !strings.Contains(body, "\n"+want+"\n") {
+		t.Errorf("the metrics have no line %s", want)
+	}
+	if !strings.Contains(body, "\ntenantry_limits_local_total 0\n") {
+		t.Error("counting within one process is told as an outage")
+	}
+	if !strings.Contains(g.Log.String(), "over the limit: caller rate") {
+		t.Error("the log does not say which limit refused")
+	}
+}
+
+// TestF4_RedisNeverAnswers: limits hold all the same, at once, and a counter says so.
+func TestF4_RedisNeverAnswers(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = silent.Close() }) // the test's own
+	go func() {
+		for {
+			conn, err := silent.Accept()
+			if err != nil {
+				return
+			}
+			go func() { _, _ = io.Copy(io.Discard, conn); _ = conn.Close() }()
+		}
+	}()
+	g := gatewaytest.Start(t, withRedis(silent.Addr().String()), gatewaytest.Limits("20/h", "off", "4/h", "off"))
+	acme := g.Org(t, "acme")
+	key := acme.Key(t)
+	for left := 3; left >= 0; left-- {
+		a := acme.Get(t, key, "/api/campaigns/count")
+		if a.Code != http.StatusOK {
+			t.Fatalf("%d %s", a.Code, a.Text())
+		}
+		wantLimit(t, a, 4, left, time.Duration(4-left)*15*time.Minute, 0)
+	}
+	for range 6 {
+		wantLimit(t, acme.Get(t, key, "/api/campaigns/count"), 4, 0, time.Hour, 15*time.Minute)
+	}
+	_, _, body := ops(t, g, http.MethodGet, "/metrics")
+	if !strings.Contains(body, "\ntenantry_limits_local_total 10\n") {
+		t.Error("the metrics do not say that this replica counted ten requests by itself")
+	}
+	if n := strings.Count(g.Log.String(), "this replica applies the request limits by itself"); n != 1 {
+		t.Errorf("one outage is told %d times", n)
+	}
+}

@@ -1,0 +1,21 @@
+package tenants
+
+import (
+	"context"
+
+	"tenantry/backends/store"
+)
+
+// Hold leaves an organization as a mover does that ended while writes were held.
+func (d *Directory) Hold(ctx context.Context, slug, to string) error {
+	m, err := d.beginMove(ctx, slug, to)
+	if err != nil {
+		return err
+	}
+	_, err = m.change(ctx, func(o *Organization) error {
+		o.Move.Phase = store.Held
+		o.Move.Holds++
+		return nil
+	})
+	return err
+}

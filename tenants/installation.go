@@ -1,0 +1,117 @@
+package tenants
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+
+	"tenantry/backends/store"
+	"tenantry/crypto/keyring"
+)
+
+// Installation says which keyring belongs to the data. There is one record.
+type Installation struct {
+	store.Meta
+	Proof string `json:"proof"` // wrapped under the keyring: another cannot open it
+}
+
+const (
+	installationID = "000000000000000000000001"
+	proofContext   = "tenantry installation"
+	proofSize      = 32
+)
+
+// ErrForeignKeyring: the data was encrypted with another keyring.
+var ErrForeignKeyring = errors.New("the keyring is not the one that the data was encrypted with; give every replica the same keyring file")
+
+// InUse reports whether a keyring belongs to the data of a control workspace.
+func (k Kinds) InUse(ctx context.Context, control *store.Workspace) (bool, error) {
+	_, err := k.Installations.In(control).Get(ctx, installationID)
+	if !errors.Is(err, store.ErrNotFound) {
+		return err == nil, err
+	}
+	n, err := k.Organizations.In(control).Count(ctx, store.Filter{})
+	return n > 0, err
+}
+
+// proveKeyring makes sure that the keyring is the one the other replicas have. The first to
+// ask decides which that is.
+func (d *Directory) proveKeyring(ctx context.Context) error {
+	for again := false; ; again = true {
+		rec, err := d.installations.Get(ctx, installationID)
+		if errors.Is(err, store.ErrNotFound) {
+			rec, err = d.firstProof(ctx)
+		}
+		if err != nil {
+			return fmt.Errorf("checking the keyring against the data: %w", err)
+		}
+		_, err = d.keyring.Unwrap(rec.Proof, []byte(proofContext))
+		if err == nil {
+			return nil
+		}
+		// Another replica may have rotated it since the file was read.
+		if again || !errors.Is(err, keyring.ErrUnknownVersion) || d.keyring.Reload() != nil {
+			return fmt.Errorf("%w (%w)", ErrForeignKeyring, err)
+		}
+	}
+}
+
+func (d *Directory) firstProof(ctx context.Context) (*Installation, error) {
+	if err := d.opensSome(ctx); err != nil {
+		return nil, err
+	}
+	proof, err := d.prove()
+	if err != nil {
+		return nil, err
+	}
+	rec := &Installation{Meta: store.Meta{ID: installationID}, Proof: proof}
+	err = d.installations.Insert(ctx, rec)
+	var dup *store.DuplicateError
+	if errors.As(err, &dup) { // another replica was quicker
+		return d.installations.Get(ctx, installationID)
+	}
+	return rec, err
+}
+
+// opensSome tries the keyring on a data key, where data is from before there were proofs.
+func (d *Directory) opensSome(ctx context.Context) error {
+	found, err := d.orgs.Find(ctx, store.Query{Sort: []store.Order{store.Asc("org_id")}})
+	if err != nil {
+		return err
+	}
+	for _, o := range found {
+		for purpose, wrapped := range o.DataKeys {
+			if _, err := keyring.OpenDataKey(d.keyring, o.OrgID, purpose, wrapped[0]); err != nil {
+				return fmt.Errorf("%w (%w)", ErrForeignKeyring, err)
+			}
+			return nil
+		}
+	}
+	return nil
+}
+
+func (d *Directory) prove() (string, error) {
+	nothing := make([]byte, proofSize)
+	_, _ = rand.Read(nothing) // never fails
+	return d.keyring.Wrap(nothing, []byte(proofContext))
+}
+
+// proveAnew wraps the proof under the keyring's primary.
+func (d *Directory) proveAnew(ctx context.Context) error {
+	_, err := d.installations.Update(ctx, installationID, func(i *Installation) error {
+		version, err := keyring.WrappedVersion(i.Proof)
+		if err != nil {
+			return err
+		}
+		if version == d.keyring.PrimaryVersion() {
+			return errUnchanged
+		}
+		i.Proof, err = d.prove()
+		return err
+	})
+	if err != nil && !errors.Is(err, errUnchanged) {
+		return fmt.Errorf("wrap the keyring's proof anew: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,49 @@
+package keys_test
+
+import (
+	"errors"
+	"testing"
+
+	"tenantry/backends/store"
+	"tenantry/tenants/keys"
+	"tenantry/tenants/limits"
+	"tenantry/tenants/tenantstest"
+)
+
+// TestLimitsOfAKey: a key's limits come with it out of the store, the index and the
+// process's own memory, and a change of them holds in every process.
+func TestLimitsOfAKey(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	tenant := w.Tenant(t, "acme")
+	given := limits.Pair{Rate: limits.PerSecond(7), Quota: limits.Unlimited()}
+	made := issue(t, w, tenant, keys.NewKey{Limits: given})
+	want := func(what string, s *keys.Service, want limits.Pair) {
+		t.Helper()
+		p, err := s.Authenticate(t.Context(), w.Fresh(t, "acme"), made.Token.Reveal(), somewhere)
+		if err != nil || p.Limits != want {
+			t.Errorf("%s: %+v, %v; want limits %v", what, p, err, want)
+		}
+	}
+	first := w.Keys
+	want("from the store", first, given)
+	want("from memory", first, given)
+	w.Second(t, tenantstest.Options{})
+	want("from the index", w.Keys, given)
+
+	changed := limits.Pair{Rate: limits.PerSecond(2)}
+	k, err := w.Keys.SetLimits(t.Context(), tenant, made.Key.ID, func(p *limits.Pair) { *p = changed })
+	if err != nil || k.Limits != changed {
+		t.Fatalf("%+v, %v", k, err)
+	}
+	want("changed", w.Keys, changed)
+	want("changed by another process", first, changed)
+
+	next, err := w.Keys.Rotate(t.Context(), tenant, made.Key.ID, 0)
+	if err != nil || next.Key.Limits != changed {
+		t.Errorf("after a rotation: %+v, %v", next, err)
+	}
+	if _, err := w.Keys.SetLimits(t.Context(), tenant, "000000000000000000000000", func(*limits.Pair) {}); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a key that is not there: %v", err)
+	}
+}

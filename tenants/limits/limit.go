@@ -1,0 +1,141 @@
+// Package limits counts requests against the limits of organizations and of their
+// callers. With Redis all replicas count together; without it each counts for itself.
+package limits
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// MaxCount bounds a limit. A count times the milliseconds of a day stays below 2^53, so
+// that the arithmetic is exact in Lua too, whose numbers are floating point.
+const MaxCount = 100_000_000
+
+// Off is how a limit that admits everything is written.
+const Off = "off"
+
+// Limit is how many requests a period admits. It is used up one by one and fills up
+// evenly: after a period without requests it is full. The zero value says nothing, so
+// that a default holds. Limits can be compared with ==.
+type Limit struct {
+	count  int64 // 0: nothing is said; below 0: off
+	period int64 // milliseconds
+}
+
+type unit struct {
+	name, word string
+	period     time.Duration
+}
+
+func units() [4]unit {
+	return [...]unit{
+		{"s", "second", time.Second}, {"m", "minute", time.Minute}, {"h", "hour", time.Hour}, {"d", "day", 24 * time.Hour},
+	}
+}
+
+// Parse reads a limit such as 100/s, 6000/m, 20000/h, 100000/d or off; "" is the zero
+// value. The error says what is wrong and how limits are written.
+func Parse(text string) (Limit, error) {
+	switch text {
+	case "":
+		return Limit{}, nil
+	case Off:
+		return Unlimited(), nil
+	}
+	number, name, found := strings.Cut(text, "/")
+	count, err := strconv.ParseUint(number, 10, 63)
+	if err != nil || !found || number[0] == '+' {
+		return Limit{}, fmt.Errorf("%q is no limit; write it like 100/s, 6000/m, 20000/h, 100000/d, or off", clip(text))
+	}
+	if count < 1 || count > MaxCount {
+		return Limit{}, fmt.Errorf("%q is out of range: a limit is from 1 to %d requests, or off", clip(text), MaxCount)
+	}
+	for _, u := range units() {
+		if u.name == name {
+			return Limit{int64(count), u.period.Milliseconds()}, nil
+		}
+	}
+	return Limit{}, fmt.Errorf("%q has no known period; write s, m, h or d after the slash, for second, minute, hour or day", clip(text))
+}
+
+func clip(text string) string {
+	const most = 40
+	if len(text) > most {
+		text = text[:most]
+	}
+	return strings.ToValidUTF8(text, "?")
+}
+
+// PerSecond returns the limit of so many requests a second, from 1 to MaxCount.
+func PerSecond(count int64) Limit {
+	return Limit{min(max(count, 1), MaxCount), time.Second.Milliseconds()}
+}
+
+// Unlimited returns the limit that is off.
+func Unlimited() Limit { return Limit{count: -1} }
+
+// Count returns how many requests the period admits, 0 where the limit is off or unset.
+func (l Limit) Count() int64 { return max(l.count, 0) }
+
+// IsSet reports whether the limit says something, if only that it is off.
+func (l Limit) IsSet() bool { return l.count != 0 }
+
+// Equal reports whether both are the same limit.
+func (l Limit) Equal(other Limit) bool { return l == other }
+
+// String returns the limit as Parse reads it.
+func (l Limit) String() string {
+	switch {
+	case l.count == 0:
+		return ""
+	case l.count < 0:
+		return Off
+	}
+	for _, u := range units() {
+		if u.period.Milliseconds() == l.period {
+			return strconv.FormatInt(l.count, 10) + "/" + u.name
+		}
+	}
+	return ""
+}
+
+// MarshalText returns what String does.
+func (l Limit) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
+// UnmarshalText reads what Parse does.
+func (l *Limit) UnmarshalText(text []byte) (err error) {
+	*l, err = Parse(string(text))
+	return err
+}
+
+func (l Limit) or(fallback Limit) Limit {
+	if l.IsSet() {
+		return l
+	}
+	return fallback
+}
+
+// Pair are the two limits of one party: a rate against bursts and a quota over longer.
+type Pair struct {
+	Rate  Limit `json:"rate,omitzero"`
+	Quota Limit `json:"quota,omitzero"`
+}
+
+// Or returns the pair with the fallback's limits where it says nothing.
+func (p Pair) Or(fallback Pair) Pair {
+	return Pair{p.Rate.or(fallback.Rate), p.Quota.or(fallback.Quota)}
+}
+
+// Set are the limits of an organization and those of each of its callers. Of a caller
+// that has limits of its own, those come first.
+type Set struct {
+	Organization Pair `json:"organization,omitzero"`
+	Key          Pair `json:"key,omitzero"`
+}
+
+// Or returns the set with the fallback's limits where it says nothing.
+func (s Set) Or(fallback Set) Set {
+	return Set{s.Organization.Or(fallback.Organization), s.Key.Or(fallback.Key)}
+}

@@ -1,0 +1,229 @@
+package limits
+
+import (
+	"context"
+	"log/slog"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// patience is how long a request waits for Redis before it is counted here.
+	patience = 100 * time.Millisecond
+	// rest is how long Redis is left alone after it failed; then one request tries it again.
+	rest = time.Second
+
+	maxRules    = 4
+	rateSuffix  = ":rate"
+	quotaSuffix = ":quota"
+)
+
+// Options say how a Limiter counts.
+type Options struct {
+	// Redis is where replicas count together. Nil: one process serves, and counts by
+	// itself, which costs it far less than a script.
+	Redis redis.UniversalClient
+	// Defaults hold where organizations and keys say nothing.
+	Defaults Set
+	Log      *slog.Logger     // nil: nothing is logged
+	Now      func() time.Time // of this process; nil: time.Now
+}
+
+// Limiter counts requests. Safe for concurrent use.
+type Limiter struct {
+	shared   *shared // nil: there is no Redis
+	local    *local
+	defaults Set
+	log      *slog.Logger
+	now      func() time.Time
+
+	resting atomic.Int64 // Unix milliseconds until which Redis is left alone; 0: it works
+	alone   atomic.Int64 // requests that were counted here because Redis was away
+}
+
+// New returns a Limiter.
+func New(o Options) *Limiter {
+	l := &Limiter{local: newLocal(), defaults: o.Defaults, log: o.Log, now: o.Now}
+	if o.Redis != nil {
+		l.shared = newShared(o.Redis)
+	}
+	if l.log == nil {
+		l.log = slog.New(slog.DiscardHandler)
+	}
+	if l.now == nil {
+		l.now = time.Now
+	}
+	return l
+}
+
+// Defaults returns the limits that hold where organizations and keys say nothing.
+func (l *Limiter) Defaults() Set { return l.defaults }
+
+// Local returns how many requests were counted by this process alone because Redis was
+// away. Without Redis it stays 0.
+func (l *Limiter) Local() int64 { return l.alone.Load() }
+
+// Caller is who sends a request to an organization.
+type Caller struct {
+	kind   string
+	id     string
+	number int64
+}
+
+// Key is the caller that presents the API key with that identifier.
+func Key(id string) Caller { return Caller{kind: "key", id: id} }
+
+// Person is a signed-in person.
+func Person(number int64) Caller { return Caller{kind: "person", number: number} }
+
+// Anonymous are all callers of an organization whom nobody knows, together.
+func Anonymous() Caller { return Caller{kind: "anonymous"} }
+
+// Request is what is counted.
+type Request struct {
+	Organization int64
+	// ID is the organization's too: numbers begin at 1 in every installation, and two of
+	// them may use one Redis.
+	ID     string
+	Caller Caller
+	// Limits are the organization's, with the caller's own in Key where it has some;
+	// the Limiter's defaults fill the gaps.
+	Limits Set
+}
+
+// rule is one limit that governs a request.
+type rule struct {
+	limit  Limit
+	name   string
+	holder string // whose it is
+	suffix string // which of the holder's
+}
+
+// rules returns the limits that govern a request, in into.
+func (l *Limiter) rules(r *Request, into []rule) []rule {
+	in := r.Limits.Or(l.defaults)
+	org, caller := r.holders()
+	into = add(into, in.Organization, org, "organization rate", "organization quota")
+	return add(into, in.Key, caller, "caller rate", "caller quota")
+}
+
+// holders returns whose limits govern the request, as the beginnings of keys in Redis.
+func (r *Request) holders() (org, caller string) {
+	var buffer [160]byte // one text for both: this is done for every request
+	text := r.appendPrefix(buffer[:0])
+	text = append(text, "org"...)
+	end := len(text)
+	text = r.appendPrefix(text)
+	text = append(text, r.Caller.kind...)
+	switch {
+	case r.Caller.id != "":
+		text = append(append(text, ':'), r.Caller.id...)
+	case r.Caller.number != 0:
+		text = strconv.AppendInt(append(text, ':'), r.Caller.number, 10)
+	}
+	both := string(text)
+	return both[:end], both[end:]
+}
+
+func (r *Request) appendPrefix(text []byte) []byte {
+	text = append(text, "tnt:{"...)
+	text = append(strconv.AppendInt(text, r.Organization, 10), "}:limit:"...)
+	return append(append(text, r.ID...), ':')
+}
+
+func add(into []rule, p Pair, holder, rate, quota string) []rule {
+	if p.Rate.Count() > 0 {
+		into = append(into, rule{p.Rate, rate, holder, rateSuffix})
+	}
+	if p.Quota.Count() > 0 {
+		into = append(into, rule{p.Quota, quota, holder, quotaSuffix})
+	}
+	return into
+}
+
+// Take counts the request against all limits that govern it, or against none of them
+// where one is used up. It always decides, and within about 100 ms: while Redis cannot be
+// asked, this process applies the limits by itself, from what it has seen since.
+func (l *Limiter) Take(ctx context.Context, r Request) Decision {
+	var buffer [maxRules]rule
+	rules := l.rules(&r, buffer[:0])
+	if len(rules) == 0 {
+		return Decision{}
+	}
+	if l.shared != nil {
+		if ask, probe := l.mayAsk(); ask {
+			v, err := askFor(ctx, func(ctx context.Context) (verdict, error) { return l.shared.decide(ctx, rules) })
+			if err == nil {
+				if probe {
+					l.returned()
+				}
+				return v.decision(rules)
+			}
+			l.failed(ctx, err)
+		}
+		l.alone.Add(1)
+	}
+	return l.local.decide(rules, l.now().UnixMilli()).decision(rules)
+}
+
+// Return gives the organization back what Take counted against it. The caller's own
+// limits keep the count. Where Redis fails, the organization's limit fills up a moment
+// later, no more.
+func (l *Limiter) Return(ctx context.Context, r Request) {
+	var buffer [maxRules]rule
+	in := r.Limits.Or(l.defaults)
+	org, _ := r.holders()
+	rules := add(buffer[:0], in.Organization, org, "", "")
+	if len(rules) == 0 {
+		return
+	}
+	if l.shared == nil || l.resting.Load() != 0 {
+		l.local.returnOne(rules, l.now().UnixMilli())
+		return
+	}
+	_, err := askFor(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, l.shared.returnOne(ctx, rules) })
+	if err != nil {
+		l.failed(ctx, err)
+	}
+}
+
+func askFor[T any](ctx context.Context, do func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return do(ctx)
+}
+
+// mayAsk reports whether Redis is to be asked, and whether that is the one attempt after
+// a rest.
+func (l *Limiter) mayAsk() (ask, probe bool) {
+	until := l.resting.Load()
+	if until == 0 {
+		return true, false
+	}
+	now := l.now().UnixMilli()
+	if now < until && until-now <= rest.Milliseconds() { // a clock set back prolongs no rest
+		return false, false
+	}
+	probe = l.resting.CompareAndSwap(until, now+rest.Milliseconds())
+	return probe, probe
+}
+
+// failed lets Redis rest, and says so once for an outage. A request whose own time is up
+// says nothing about Redis.
+func (l *Limiter) failed(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	if l.resting.Swap(l.now().Add(rest).UnixMilli()) == 0 {
+		l.log.Warn("Redis does not answer: until it does, this replica applies the request limits by itself", "error", err)
+	}
+}
+
+func (l *Limiter) returned() {
+	if l.resting.Swap(0) != 0 {
+		l.log.Info("Redis answers again: the replicas apply the request limits together")
+	}
+}

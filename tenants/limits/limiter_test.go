@@ -1,0 +1,391 @@
+package limits
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"tenantry/tenants/localredis"
+	"tenantry/tenants/redisconn"
+)
+
+// someOrganization returns one that no other test uses.
+func someOrganization() int64 { return 1 + rand.Int64N(1<<50) }
+
+func request(t testing.TB, org int64, caller Caller, limits ...string) Request {
+	t.Helper()
+	r := Request{Organization: org, ID: "0123456789abcdef01234567", Caller: caller}
+	for i, into := range []*Limit{&r.Limits.Organization.Rate, &r.Limits.Organization.Quota, &r.Limits.Key.Rate, &r.Limits.Key.Quota} {
+		if i < len(limits) {
+			*into = mustParse(t, limits[i])
+		}
+	}
+	return r
+}
+
+func TestLimiterParts(t *testing.T) {
+	t.Parallel()
+	test := func(t *testing.T, l *Limiter) {
+		t.Helper()
+		take := func(r Request) Decision { return l.Take(t.Context(), r) }
+		org, other := someOrganization(), someOrganization()
+		mine := request(t, org, Key("a"), "5/h", "off", "2/h")
+		for range 2 {
+			if d := take(mine); d.Refused || d.Name != "caller rate" {
+				t.Fatalf("%+v", d)
+			}
+		}
+		if d := take(mine); !d.Refused || d.Name != "caller rate" || d.Limit.Count() != 2 || d.Wait < 29*time.Minute {
+			t.Errorf("a third request of a key: %+v", d)
+		}
+		for _, caller := range []Caller{Key("b"), Person(7), Anonymous()} {
+			if d := take(request(t, org, caller, "5/h", "off", "2/h")); d.Refused {
+				t.Errorf("the first request of %+v: %+v", caller, d)
+			}
+		}
+		if d := take(request(t, org, Person(8), "5/h", "off", "2/h")); !d.Refused || d.Name != "organization rate" {
+			t.Errorf("the organization's sixth: %+v", d)
+		}
+		l.Return(t.Context(), mine)
+		if d := take(request(t, org, Person(8), "5/h", "off", "2/h")); d.Refused {
+			t.Errorf("after one was given back: %+v", d)
+		}
+		if d := take(mine); !d.Refused || d.Name != "caller rate" {
+			t.Errorf("what was given back is not the caller's: %+v", d)
+		}
+		if d := take(request(t, other, Key("a"), "5/h", "off", "2/h")); d.Refused || d.Remaining != 1 {
+			t.Errorf("another organization: %+v", d)
+		}
+		twin := mine
+		twin.ID = "0123456789abcdef01234568"
+		if d := take(twin); d.Refused || d.Remaining != 1 {
+			t.Errorf("an organization of that number in another installation: %+v", d)
+		}
+		if d := take(request(t, other, Key("c"), "off", "off", "off", "off")); d != (Decision{}) {
+			t.Errorf("without limits: %+v", d)
+		}
+		// Defaults fill the gaps.
+		if d := take(Request{Organization: someOrganization(), Caller: Key("a")}); d.Refused || d.Limit != mustParse(t, "8/d") || d.Name != "caller quota" || d.Remaining != 7 {
+			t.Errorf("by default: %+v", d)
+		}
+	}
+	defaults := Set{Organization: Pair{mustParse(t, "100/s"), mustParse(t, "1000/d")}, Key: Pair{mustParse(t, "50/s"), mustParse(t, "8/d")}}
+	t.Run("local", func(t *testing.T) {
+		t.Parallel()
+		l := New(Options{Defaults: defaults})
+		test(t, l)
+		if l.Local() != 0 {
+			t.Error("counting here by design is told as an outage")
+		}
+	})
+	onRedis(t, func(t *testing.T, client redis.UniversalClient) {
+		l := New(Options{Redis: client, Defaults: defaults})
+		test(t, l)
+		if n := l.Local(); n != 0 {
+			t.Errorf("%d requests were not counted in Redis", n)
+		}
+	})
+}
+
+// TestReplicasCountTogether has two limiters, as two replicas have, admit no more between
+// them than one limit does.
+func TestReplicasCountTogether(t *testing.T) {
+	t.Parallel()
+	onRedis(t, func(t *testing.T, client redis.UniversalClient) {
+		replicas := []*Limiter{New(Options{Redis: client}), New(Options{Redis: client})}
+		r := request(t, someOrganization(), Key("a"), "off", "off", "100/s", "off")
+		const perSecond = 100
+		var admitted, refused atomic.Int64
+		// Longer than a window, so that the rate shows and not the burst alone.
+		ctx, stop := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		defer stop()
+		began := time.Now()
+		var wg sync.WaitGroup
+		for i := range 4 {
+			wg.Go(func() {
+				for ctx.Err() == nil || refused.Load() == 0 {
+					if replicas[i%2].Take(t.Context(), r).Refused {
+						refused.Add(1)
+					} else {
+						admitted.Add(1)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		took := time.Since(began)
+		apart := replicas[0].Local() + replicas[1].Local() // where a busy machine made Redis too slow
+		if most := perSecond + int64(took.Seconds()*perSecond) + 1 + apart; admitted.Load() > most || admitted.Load() < perSecond {
+			t.Errorf("%d were admitted in %v, at most %d may be", admitted.Load(), took, most)
+		}
+	})
+}
+
+func TestScriptIsLoadedAgain(t *testing.T) {
+	t.Parallel()
+	// Not the shared server: others run scripts there.
+	client := inProcess(t)
+	l := New(Options{Redis: client})
+	r := request(t, 1, Key("a"), "5/h", "off", "4/h")
+	for left := int64(3); left >= 0; left-- {
+		if err := client.ScriptFlush(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if d := l.Take(t.Context(), r); d.Refused || d.Remaining != left {
+			t.Fatalf("%+v", d)
+		}
+	}
+	if err := client.ScriptFlush(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	l.Return(t.Context(), r)
+	if d := l.Take(t.Context(), request(t, 1, Key("b"), "5/h", "off", "4/h")); d.Refused || d.Remaining != 1 || l.Local() != 0 {
+		t.Errorf("%+v, %d counted here", d, l.Local())
+	}
+}
+
+// blackHole accepts connections and never answers.
+func blackHole(t *testing.T) redis.UniversalClient {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var conns sync.WaitGroup
+	conns.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			conns.Go(func() {
+				_, _ = io.Copy(io.Discard, conn)
+				_ = conn.Close()
+			})
+		}
+	})
+	client, err := redisconn.Open(redisconn.Options{Addrs: []string{listener.Addr().String()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = listener.Close()
+		_ = client.Close()
+		conns.Wait()
+	})
+	return client
+}
+
+// TestF4_RedisBlackHoled shows that a Redis that never answers makes no request wait long
+// and none unlimited.
+func TestF4_RedisBlackHoled(t *testing.T) {
+	t.Parallel()
+	log := &lines{}
+	var ahead atomic.Int64
+	l := New(Options{
+		Redis: blackHole(t), Log: slog.New(slog.NewTextHandler(log, nil)),
+		Now: func() time.Time { return time.Unix(1_800_000_000, ahead.Load()) },
+	})
+	r := request(t, 1, Key("a"), "20/h", "off", "10/h")
+	admitted := 0
+	began := time.Now()
+	for range 200 {
+		if !l.Take(t.Context(), r).Refused {
+			admitted++
+		}
+	}
+	// One request waits for Redis; all of them would wait 20 s.
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("200 requests took %v", took)
+	}
+	if admitted != 10 || l.Local() != 200 {
+		t.Errorf("%d were admitted instead of 10, %d were counted here instead of 200", admitted, l.Local())
+	}
+	for range 3 { // after a rest one request tries, and fails again
+		ahead.Add(int64(rest))
+		if d := l.Take(t.Context(), r); !d.Refused {
+			t.Errorf("a try let a request through: %+v", d)
+		}
+	}
+	l.Return(t.Context(), r)
+	if d := l.Take(t.Context(), request(t, 1, Key("b"), "20/h", "off", "100/h")); d.Refused || d.Remaining != 10 {
+		t.Errorf("given back while Redis is away: %+v", d)
+	}
+	if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "Redis does not answer") {
+		t.Errorf("one outage is told in %d lines:\n%s", n, log)
+	}
+}
+
+func TestF4_RedisGoneAndBack(t *testing.T) {
+	t.Parallel()
+	server, err := localredis.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	client, err := server.Client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fault := &faultHook{}
+	client.AddHook(fault)
+	log := &lines{}
+	var ahead atomic.Int64
+	l := New(Options{
+		Redis: client, Log: slog.New(slog.NewTextHandler(log, nil)),
+		Now: func() time.Time { return time.Unix(1_800_000_000, ahead.Load()) },
+	})
+	r := request(t, 1, Key("a"), "off", "off", "10/h")
+	for range 4 {
+		l.Take(t.Context(), r)
+	}
+	fault.on.Store(true)
+	if d := l.Take(t.Context(), r); d.Refused || d.Remaining != 9 || l.Local() != 1 {
+		t.Errorf("while Redis is away this process counts from what it has seen: %+v, %d", d, l.Local())
+	}
+	fault.on.Store(false)
+	if l.Take(t.Context(), r); l.Local() != 2 {
+		t.Error("Redis was not left alone")
+	}
+	asked := fault.asked.Load()
+	ahead.Add(int64(rest))
+	if d := l.Take(t.Context(), r); d.Remaining != 5 || l.Local() != 2 {
+		t.Errorf("Redis is back, and has counted four: %+v, %d", d, l.Local())
+	}
+	if n := fault.asked.Load() - asked; n < 1 {
+		t.Error("Redis was not asked")
+	}
+	if got := log.String(); strings.Count(got, "\n") != 2 || !strings.Contains(got, "answers again") {
+		t.Errorf("told:\n%s", got)
+	}
+
+	// A request whose own time is up says nothing about Redis.
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	l.Take(gone, r)
+	if d := l.Take(t.Context(), r); d.Remaining != 4 {
+		t.Errorf("after a caller went away: %+v", d)
+	}
+}
+
+// TestOneTriesAfterARest: while Redis is away no more than one request at a time waits for it.
+func TestOneTriesAfterARest(t *testing.T) {
+	t.Parallel()
+	client := inProcess(t)
+	fault := &faultHook{}
+	fault.on.Store(true)
+	client.AddHook(fault)
+	var ahead atomic.Int64
+	l := New(Options{Redis: client, Now: func() time.Time { return time.Unix(1_800_000_000, ahead.Load()) }})
+	r := request(t, 1, Key("a"), "100/h")
+	l.Take(t.Context(), r)
+	before := fault.asked.Load()
+	ahead.Add(int64(rest))
+	waiting, done := make(chan struct{}), make(chan struct{})
+	fault.hang.Store(&waiting)
+	go func() {
+		defer close(done)
+		l.Take(t.Context(), r)
+	}()
+	<-waiting // the first waits for Redis now
+	for range 50 {
+		l.Take(t.Context(), r)
+	}
+	if n := fault.asked.Load() - before; n != 1 {
+		t.Errorf("%d requests tried Redis, not 1", n)
+	}
+	select { // nothing but the limiter's own patience ends it
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("a request waits for Redis without end")
+	}
+	if l.Local() != 52 {
+		t.Errorf("%d were counted here, not 52", l.Local())
+	}
+}
+
+type faultHook struct {
+	on    atomic.Bool
+	asked atomic.Int64
+	hang  atomic.Pointer[chan struct{}] // where set, the next call tells it and waits for its end
+}
+
+func (h *faultHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *faultHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		h.asked.Add(1)
+		if waiting := h.hang.Swap(nil); waiting != nil {
+			close(*waiting)
+			<-ctx.Done()
+		}
+		if h.on.Load() {
+			err := errors.New("broken by the test")
+			cmd.SetErr(err)
+			return err
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (h *faultHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// lines is a log that may be written by many.
+type lines struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+func TestLocalIsBounded(t *testing.T) {
+	t.Parallel()
+	l := New(Options{Defaults: Set{Key: Pair{Rate: mustParse(t, "1/d")}}})
+	for i := range int64(2 * maxAccounts) {
+		l.Take(t.Context(), Request{Organization: 1, Caller: Person(i)})
+	}
+	if n := l.local.accounts.Len(); n > maxAccounts {
+		t.Errorf("%d accounts are kept, more than %d", n, maxAccounts)
+	}
+}
+
+func BenchmarkTake(b *testing.B) {
+	r := request(b, someOrganization(), Key("0123456789abcdef01234567"), "100000000/s", "off", "100000000/s")
+	run := func(l *Limiter) func(*testing.B) {
+		return func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				l.Take(b.Context(), r)
+			}
+			if n := l.Local(); n > 0 {
+				b.Fatalf("%d were not counted in Redis", n)
+			}
+		}
+	}
+	b.Run("local", run(New(Options{})))
+	b.Run("script in process", run(New(Options{Redis: inProcess(b)})))
+	b.Run("script on a server", func(b *testing.B) { run(New(Options{Redis: server(b)}))(b) })
+}

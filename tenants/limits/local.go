@@ -1,0 +1,66 @@
+package limits
+
+import (
+	"sync"
+
+	"tenantry/internal/bounded"
+)
+
+// maxAccounts bounds the parties whose requests this process counts; the ones seen least
+// recently are forgotten first.
+const maxAccounts = 65_536
+
+// local counts in this process, by the arithmetic of the script.
+type local struct{ accounts *bounded.Map[*account] }
+
+// account is one party's meters.
+type account struct {
+	mu          sync.Mutex
+	rate, quota meter
+}
+
+func newLocal() *local { return &local{accounts: bounded.New[*account](maxAccounts)} }
+
+// hold locks the parties of the rules and appends their meters. The organization's rules
+// come first, so that everybody locks in the same order.
+func (l *local) hold(rules []rule, meters []*meter) (held [2]*account, _ []*meter) {
+	parties := 0
+	for i := range rules {
+		r := &rules[i]
+		if i == 0 || r.holder != rules[i-1].holder {
+			held[parties] = l.accounts.GetOrPut(r.holder, newAccount)
+			held[parties].mu.Lock()
+			parties++
+		}
+		if r.suffix == rateSuffix {
+			meters = append(meters, &held[parties-1].rate)
+		} else {
+			meters = append(meters, &held[parties-1].quota)
+		}
+	}
+	return held, meters
+}
+
+func newAccount() *account { return &account{} }
+
+func release(held [2]*account) {
+	for _, a := range held {
+		if a != nil {
+			a.mu.Unlock()
+		}
+	}
+}
+
+func (l *local) decide(rules []rule, now int64) verdict {
+	var buffer [maxRules]*meter
+	held, meters := l.hold(rules, buffer[:0])
+	defer release(held)
+	return decide(meters, rules, now)
+}
+
+func (l *local) returnOne(rules []rule, now int64) {
+	var buffer [maxRules]*meter
+	held, meters := l.hold(rules, buffer[:0])
+	defer release(held)
+	giveBack(meters, rules, now)
+}

@@ -1,0 +1,68 @@
+package limits
+
+import (
+	"os"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"tenantry/tenants/localredis"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// redisURL names a Redis server to test against, beside the in-process one.
+const redisURL = "TENANTRY_TEST_REDIS_URL"
+
+// onRedis runs a test on the in-process Redis and on the server.
+func onRedis(t *testing.T, test func(*testing.T, redis.UniversalClient)) {
+	t.Helper()
+	t.Run("in process", func(t *testing.T) {
+		t.Parallel()
+		test(t, inProcess(t))
+	})
+	t.Run("server", func(t *testing.T) {
+		t.Parallel()
+		test(t, server(t))
+	})
+}
+
+func inProcess(t testing.TB) redis.UniversalClient {
+	t.Helper()
+	s, err := localredis.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	client, err := s.Client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+func server(t testing.TB) redis.UniversalClient {
+	t.Helper()
+	url := os.Getenv(redisURL)
+	if url == "" {
+		t.Skip(redisURL + " is not set")
+	}
+	o, err := redis.ParseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.ContextTimeoutEnabled = true
+	client := redis.NewClient(o)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func mustParse(t testing.TB, text string) Limit {
+	t.Helper()
+	l, err := Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}

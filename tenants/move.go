@@ -1,0 +1,453 @@
+package tenants
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"tenantry/backends/store"
+)
+
+// Move is an organization's way to another backend while it goes on.
+type Move struct {
+	To    string      `json:"to"`
+	Phase store.Phase `json:"phase"`
+	Began int64       `json:"began"` // Unix milliseconds
+	// Mover is who copies now. Whoever resumes the move takes over: the former one stops
+	// within a lease, because it asks who the mover is before it writes.
+	Mover string `json:"mover"`
+	// Holds tells holds apart, so that nobody ends a later one than they saw.
+	Holds int64 `json:"holds,omitempty"`
+}
+
+// Limits of a move.
+const (
+	catchUps    = 20                     // rounds of copying what changed meanwhile, before the hold
+	quickRound  = 300 * time.Millisecond // such a round is short enough to be done while writes wait
+	holdTries   = 3
+	copyTries   = 5
+	holdBudget  = store.HoldLimit - 500*time.Millisecond
+	holdMargin  = 100 * time.Millisecond // beyond the lease, for a writer's own clock steps
+	moveComeOn  = 5                      // passes over everything until both sides agree
+	retryHold   = 2 * time.Second
+	guardFresh  = 500 * time.Millisecond
+	moverIDSize = 12
+)
+
+// MoveProgress is what a move tells while it goes on.
+type MoveProgress struct {
+	Step     string `json:"step"` // copying, checking, catching up, holding, waiting, done
+	Kind     string `json:"kind,omitempty"`
+	Compared int64  `json:"compared,omitempty"` // documents of the kind, in this pass
+	Copied   int64  `json:"copied,omitempty"`   // of these
+	// Note says why a step is done again.
+	Note string `json:"note,omitempty"`
+}
+
+// MoveReport is what a move did.
+type MoveReport struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+	// Sums are what was the same on both sides in the last comparison of everything. What
+	// changed since was compared again while writes were held.
+	Sums []store.Sum   `json:"sums"`
+	Held time.Duration `json:"held"` // how long writes waited
+}
+
+// ErrMoving: the organization is being moved, or has an old copy that must go first.
+var ErrMoving = errors.New("the organization is being moved")
+
+func placement(o *Organization, asked time.Time) store.Placement {
+	p := store.Placement{Backend: o.Backend, Rev: o.Rev, ReadAt: asked}
+	if o.Move != nil {
+		p.Phase = o.Move.Phase
+	}
+	return p
+}
+
+// held notes since when an organization has been seen held.
+type held struct {
+	mu    sync.Mutex
+	since map[int64]heldSince
+}
+
+type heldSince struct {
+	holds int64
+	at    time.Time
+}
+
+// overdue reports whether this hold has been seen for longer than a hold may last.
+func (h *held) overdue(org, holds int64) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s, ok := h.since[org]; ok && s.holds == holds {
+		return time.Since(s.at) > store.HoldLimit
+	}
+	if h.since == nil {
+		h.since = map[int64]heldSince{}
+	}
+	h.since[org] = heldSince{holds, time.Now()}
+	return false
+}
+
+func (h *held) over(org int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.since, org)
+}
+
+// locate reads where an organization is. A hold that outlives its mover is ended here, by
+// whoever still waits for it.
+func (d *Directory) locate(ctx context.Context, org int64) (store.Placement, error) {
+	o, err := d.find(ctx, store.Eq("org_id", org))
+	switch {
+	case errors.Is(err, ErrUnknownTenant) || err == nil && o.State == Removed:
+		return store.Placement{}, fmt.Errorf("organization %d: %w", org, store.ErrNotFound)
+	case err != nil:
+		return store.Placement{}, err
+	case o.Move == nil || o.Move.Phase != store.Held:
+		d.held.over(org)
+	case d.held.overdue(org, o.Move.Holds):
+		if err := d.release(ctx, org, o.Move.Holds); err != nil {
+			return store.Placement{}, err
+		}
+		return d.locate(ctx, org)
+	}
+	return placement(o, time.Time{}), nil
+}
+
+// release ends a hold without a switch.
+func (d *Directory) release(ctx context.Context, org, holds int64) error {
+	_, err := d.change(ctx, store.Eq("org_id", org), func(o *Organization) error {
+		if o.Move != nil && o.Move.Phase == store.Held && o.Move.Holds == holds {
+			o.Move.Phase = store.Copying
+		}
+		return nil
+	})
+	return err
+}
+
+// Move copies an organization's documents to another backend while it serves, holds
+// writes for a moment, and lets it live there from then on. Where it was interrupted, the
+// same call resumes it, and RollBackMove undoes it. The old copy stays until FinishMove.
+// Errors: ErrUnknownTenant, *InvalidError for a backend that cannot be, ErrMoving,
+// store.ErrUnavailable, store.ErrDiffers; after the last two it can be repeated.
+func (d *Directory) Move(ctx context.Context, slug, to string, progress func(MoveProgress)) (*MoveReport, error) {
+	if progress == nil {
+		progress = func(MoveProgress) {}
+	}
+	m, err := d.beginMove(ctx, slug, to)
+	if err != nil {
+		return nil, fmt.Errorf("move organization %q to %q: %w", Clip(slug), Clip(to), err)
+	}
+	m.progress = progress
+	report, err := m.run(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("move organization %s to %s: %w", slug, to, err)
+	}
+	return report, nil
+}
+
+// mover carries out one move.
+type mover struct {
+	d        *Directory
+	org      int64
+	id       string // as Move.Mover
+	from, to string
+	copier   *store.Mover
+	progress func(MoveProgress)
+	began    time.Time // before this, writers may not have known that they must leave notes
+	guarded  time.Time // when the mover last made sure that it is the mover
+}
+
+func (d *Directory) beginMove(ctx context.Context, slug, to string) (*mover, error) {
+	if to == "" || !d.store.HasBackend(to) {
+		var faults Faults
+		faults.Add("to", CodeUnknown, "there is no backend %q; the configuration names %v", Clip(to), d.store.Backends())
+		return nil, faults.Err()
+	}
+	m := &mover{d: d, id: rand.Text()[:moverIDSize], to: to}
+	org, err := d.change(ctx, store.Eq("slug", slug), func(o *Organization) error {
+		switch {
+		case o.State == Removed:
+			return ErrUnknownTenant
+		case o.Backend == to || o.Backend == "" && to == store.DefaultBackend:
+			var faults Faults
+			faults.Add("to", CodeUnknown, "the organization lives on %s already", to)
+			return faults.Err()
+		case o.Move != nil && o.Move.To != to:
+			return fmt.Errorf("%w to %s; resume that, or roll it back first", ErrMoving, o.Move.To)
+		case o.Former != "" && o.Former != to:
+			return fmt.Errorf("%w: an old copy is still on %s; remove it first (--finish)", ErrMoving, o.Former)
+		case o.Move == nil:
+			o.Move = &Move{To: to, Began: d.now().UnixMilli()}
+		}
+		o.Former = ""
+		o.Move.Phase, o.Move.Mover = store.Copying, m.id
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	m.org, m.from, m.began = org.OrgID, org.Backend, time.Now()
+	if m.copier, err = d.store.NewMover(ctx, org.OrgID, m.from, to); err != nil {
+		return nil, err
+	}
+	m.copier.Guard = m.guard
+	return m, nil
+}
+
+// guard returns a context to write to the copy with. It ends early enough that whoever
+// takes the move over, or ends it, can know that nothing more is written.
+func (m *mover) guard(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	if time.Since(m.guarded) > guardFresh {
+		asked := time.Now()
+		o, err := m.d.find(ctx, store.Eq("org_id", m.org))
+		if err != nil {
+			return nil, nil, err
+		}
+		if o.State == Removed || o.Move == nil || o.Move.Mover != m.id {
+			return nil, nil, fmt.Errorf("%w by somebody else by now, or no longer", ErrMoving)
+		}
+		m.guarded = asked
+	}
+	inTime, cancel := context.WithDeadline(ctx, m.guarded.Add(store.SettledLease))
+	return inTime, cancel, nil
+}
+
+func (m *mover) run(ctx context.Context) (*MoveReport, error) {
+	m.tell("copying")
+	if _, _, err := m.copy(ctx); err != nil {
+		return nil, err
+	}
+	if err := pause(ctx, time.Until(m.began.Add(store.SettledLease))); err != nil {
+		return nil, err
+	}
+	report := &MoveReport{From: m.from, To: m.to}
+	if report.From == "" {
+		report.From = store.DefaultBackend
+	}
+	var err error
+	if report.Sums, err = m.agree(ctx); err != nil {
+		return nil, err
+	}
+	for try := 1; ; try++ {
+		held, err := m.hold(ctx)
+		if err == nil {
+			report.Held = held
+			m.progress(MoveProgress{Step: "done"})
+			return report, nil
+		}
+		if try == holdTries || ctx.Err() != nil {
+			return nil, fmt.Errorf("%w; the organization stays where it was and the command can be repeated", err)
+		}
+		m.progress(MoveProgress{Step: "waiting", Note: err.Error()})
+		if err := pause(ctx, retryHold); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// copy is a pass over everything. It bears a backend that is slow or away for a moment.
+func (m *mover) copy(ctx context.Context) (int64, []store.Sum, error) {
+	total := int64(0)
+	for try := 1; ; try++ {
+		changed, equal, err := m.copier.Copy(ctx)
+		total += changed
+		slow := errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
+		if err == nil || !slow || ctx.Err() != nil || try == copyTries {
+			return total, equal, err
+		}
+		if err := pause(ctx, retryHold); err != nil {
+			return total, nil, err
+		}
+	}
+}
+
+func (m *mover) tell(step string) {
+	m.progress(MoveProgress{Step: step})
+	m.copier.Progress = func(kind string, compared, copied int64) {
+		m.progress(MoveProgress{Step: step, Kind: kind, Compared: compared, Copied: copied})
+	}
+}
+
+// agree compares everything until the two sides differ in nothing but what the notes name.
+func (m *mover) agree(ctx context.Context) ([]store.Sum, error) {
+	m.tell("checking")
+	for range moveComeOn {
+		changed, equal, err := m.copy(ctx)
+		if err != nil {
+			return nil, err
+		}
+		noted, err := m.copier.Catch(ctx)
+		if err != nil {
+			return nil, err
+		}
+		// The first of these passes may repair what writes changed before they left notes.
+		if changed <= noted {
+			return equal, nil
+		}
+	}
+	return nil, fmt.Errorf("%w after %d passes over everything", store.ErrDiffers, moveComeOn)
+}
+
+// hold lets writes wait, copies the last changes and switches. It returns how long writes
+// had to wait. After an error they go on at the old place.
+func (m *mover) hold(ctx context.Context) (_ time.Duration, err error) {
+	m.tell("catching up")
+	for range catchUps {
+		began := time.Now()
+		if _, err := m.copier.Catch(ctx); err != nil {
+			return 0, err
+		}
+		if time.Since(began) < quickRound {
+			break
+		}
+	}
+	m.tell("holding")
+	began := time.Now()
+	inTime, cancel := context.WithDeadline(ctx, began.Add(holdBudget))
+	defer cancel()
+	org, err := m.change(inTime, func(o *Organization) error {
+		o.Move.Phase = store.Held
+		o.Move.Holds++
+		return nil
+	})
+	if err != nil {
+		m.unhold(ctx)
+		return 0, err
+	}
+	heldAt := time.Now()
+	if err = m.last(inTime, heldAt, org.Move.Holds); err != nil {
+		m.unhold(ctx)
+		return 0, err
+	}
+	return time.Since(began), nil
+}
+
+func (m *mover) last(ctx context.Context, heldAt time.Time, holds int64) error {
+	if _, err := m.copier.Catch(ctx); err != nil {
+		return err
+	}
+	if err := pause(ctx, time.Until(heldAt.Add(store.CopyingLease+holdMargin))); err != nil {
+		return err
+	}
+	if err := m.copier.Finish(ctx); err != nil {
+		return err
+	}
+	asked := time.Now()
+	org, err := m.change(ctx, func(o *Organization) error {
+		if o.Move.Phase != store.Held || o.Move.Holds != holds {
+			return fmt.Errorf("%w: the hold ended before everything was copied", store.ErrUnavailable)
+		}
+		o.Former, o.Backend, o.Move = o.Backend, m.to, nil
+		if o.Former == "" {
+			o.Former = store.DefaultBackend
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	_, err = m.d.tenant(ctx, org, asked) // calls under way need not ask
+	if err != nil {
+		return nil //nolint:nilerr // it is moved; the next request opens it
+	}
+	return nil
+}
+
+// change alters the organization as long as this is its mover.
+func (m *mover) change(ctx context.Context, alter func(*Organization) error) (*Organization, error) {
+	return m.d.change(ctx, store.Eq("org_id", m.org), func(o *Organization) error {
+		if o.State == Removed || o.Move == nil || o.Move.Mover != m.id {
+			return fmt.Errorf("%w by somebody else by now, or no longer", ErrMoving)
+		}
+		return alter(o)
+	})
+}
+
+// unhold lets writes go on. Where it fails, those that wait end the hold themselves.
+func (m *mover) unhold(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
+	defer cancel()
+	_, _ = m.change(ctx, func(o *Organization) error {
+		o.Move.Phase = store.Copying
+		return nil
+	})
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// RollBackMove ends a move that has not switched yet: the organization stays where it is
+// and the copy is removed. Errors: ErrUnknownTenant, ErrMoving where there is none,
+// store.ErrUnavailable; then it, or FinishMove, can be repeated.
+func (d *Directory) RollBackMove(ctx context.Context, slug string) error {
+	_, err := d.change(ctx, store.Eq("slug", slug), func(o *Organization) error {
+		if o.State == Removed {
+			return ErrUnknownTenant
+		}
+		if o.Move == nil {
+			return fmt.Errorf("%w: no, there is nothing to roll back", ErrMoving)
+		}
+		o.Former, o.Move = o.Move.To, nil
+		return nil
+	})
+	if err == nil {
+		err = d.FinishMove(ctx, slug)
+	}
+	if err != nil {
+		return fmt.Errorf("roll back the move of organization %q: %w", Clip(slug), err)
+	}
+	return nil
+}
+
+// FinishMove removes the copy that an organization left behind, and does nothing where it
+// left none. Errors: ErrUnknownTenant, ErrMoving while a move goes on, store.ErrUnavailable.
+func (d *Directory) FinishMove(ctx context.Context, slug string) error {
+	t, err := d.BySlug(ctx, slug)
+	if err != nil {
+		return err
+	}
+	if t.Org.Move != nil {
+		return fmt.Errorf("finish the move of organization %s: %w", slug, ErrMoving)
+	}
+	if t.Org.Former == "" {
+		return nil
+	}
+	// A mover, or a reader of the old copy, may not know yet.
+	if err := pause(ctx, store.SettledLease); err != nil {
+		return err
+	}
+	m, err := d.store.NewMover(ctx, t.Org.OrgID, t.Org.Backend, t.Org.Former)
+	if err != nil {
+		return err
+	}
+	if err := m.Clean(ctx); err != nil {
+		return fmt.Errorf("finish the move of organization %s: %w", slug, err)
+	}
+	if err := d.store.RemoveFrom(ctx, t.Org.OrgID, t.Org.Former); err != nil {
+		return fmt.Errorf("finish the move of organization %s: %w", slug, err)
+	}
+	_, err = d.change(ctx, store.Eq("slug", slug), func(o *Organization) error {
+		if o.Move == nil && o.Former == t.Org.Former {
+			o.Former = ""
+		}
+		return nil
+	})
+	return err
+}

@@ -1,0 +1,102 @@
+package tenants_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"tenantry/backends/store"
+	"tenantry/tenants"
+	"tenantry/tenants/tenantstest"
+)
+
+func put(ctx context.Context, w *tenantstest.World, t *tenants.Tenant, name string) error {
+	return w.Kinds.Things.In(t.Workspace()).Insert(ctx, &tenantstest.Thing{Name: name})
+}
+
+// TestForgottenHoldEnds: where the mover is gone while writes are held, those that wait end
+// the hold themselves, and the move can go on later.
+func TestForgottenHoldEnds(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{Local: true})
+	acme := w.Tenant(t, "acme")
+	if err := w.Directory.Hold(t.Context(), "acme", tenantstest.OtherBackend); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(600 * time.Millisecond) // what was read before the hold is a permission no more
+	began := time.Now()
+	soon, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := put(soon, w, acme, "early"); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("a write while held: %v", err)
+	}
+	for err := put(t.Context(), w, acme, "late"); err != nil; err = put(t.Context(), w, acme, "late") {
+		if !errors.Is(err, store.ErrUnavailable) || time.Since(began) > 3*store.HoldLimit {
+			t.Fatalf("after %s: %v", time.Since(began), err)
+		}
+	}
+	if report, err := w.Directory.Move(t.Context(), "acme", tenantstest.OtherBackend, nil); err != nil || report.Sums[0].Documents != 1 {
+		t.Errorf("the move: %+v, %v", report, err)
+	}
+	names := map[string]bool{}
+	err := w.Kinds.Things.In(acme.Workspace()).Each(t.Context(), store.Filter{}, store.Live, func(r *tenantstest.Thing) error {
+		names[r.Name] = true
+		return nil
+	})
+	if err != nil || len(names) != 1 || !names["late"] {
+		t.Errorf("after the move: %v, %v", names, err)
+	}
+}
+
+// TestOneMoverAtATime: whoever resumes a move takes it over.
+func TestOneMoverAtATime(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{Local: true})
+	acme := w.Tenant(t, "acme")
+	for range 20 {
+		if err := put(t.Context(), w, acme, "x"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := make(chan error, 1)
+	begun := make(chan struct{})
+	go func() {
+		once := false
+		_, err := w.Directory.Move(t.Context(), "acme", tenantstest.OtherBackend, func(tenants.MoveProgress) {
+			if !once {
+				once = true
+				close(begun)
+			}
+		})
+		first <- err
+	}()
+	<-begun
+	if _, err := w.Directory.Move(t.Context(), "acme", tenantstest.OtherBackend, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-first; !errors.Is(err, tenants.ErrMoving) {
+		t.Errorf("the first mover: %v", err)
+	}
+	if n, err := w.Kinds.Things.In(acme.Workspace()).Count(t.Context(), store.Filter{}); n != 20 || err != nil {
+		t.Errorf("%d things, %v", n, err)
+	}
+}
+
+func TestRemovingAnOrganizationEndsItsMove(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{Local: true})
+	acme := w.Tenant(t, "acme")
+	if err := put(t.Context(), w, acme, "x"); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Directory.Hold(t.Context(), "acme", tenantstest.OtherBackend); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Directory.Remove(t.Context(), "acme"); err != nil {
+		t.Fatal(err)
+	}
+	if err := put(t.Context(), w, acme, "y"); err == nil {
+		t.Error("a handle on a removed organization still writes")
+	}
+}

@@ -1,0 +1,36 @@
+package redisconn
+
+import (
+	"context"
+	"errors"
+	"net"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// dialHook keeps a failed connection from looking like an entry that is not there: the
+// client reports a set that the sentinels do not know as redis.Nil.
+type dialHook struct{}
+
+type unreachableError struct{ text string }
+
+func (e *unreachableError) Error() string { return e.text }
+
+// DialHook implements redis.Hook.
+func (dialHook) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := next(ctx, network, addr)
+		if errors.Is(err, redis.Nil) {
+			err = &unreachableError{"connecting to Redis: the sentinels do not know the master; compare redis.master_name with theirs: " + err.Error()}
+		}
+		return conn, err
+	}
+}
+
+// ProcessHook implements redis.Hook.
+func (dialHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+// ProcessPipelineHook implements redis.Hook.
+func (dialHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}

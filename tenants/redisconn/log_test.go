@@ -1,0 +1,43 @@
+package redisconn
+
+import (
+	"bytes"
+	"log/slog"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestClientDoesNotRepeatItself(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	now := time.Now()
+	l := newLogger(slog.New(slog.NewTextHandler(&out, nil)), func() time.Time { return now })
+	say := func(format string, args ...any) string {
+		out.Reset()
+		l.Printf(t.Context(), format, args...)
+		return out.String()
+	}
+	if line := say("dial %d failed", 1); !strings.Contains(line, "level=WARN") || !strings.Contains(line, "dial 1 failed") || !strings.Contains(line, "said_before=0") {
+		t.Errorf("first: %s", line)
+	}
+	for n := range 5 {
+		if line := say("dial %d failed", n); line != "" {
+			t.Errorf("again: %s", line)
+		}
+	}
+	if line := say("another"); !strings.Contains(line, "another") {
+		t.Errorf("another: %s", line)
+	}
+	now = now.Add(sayEvery)
+	if line := say("dial %d failed", 9); !strings.Contains(line, "dial 9 failed") || !strings.Contains(line, "said_before=5") {
+		t.Errorf("later: %s", line)
+	}
+	for n := range 3 * maxSaid {
+		l.may("format " + strconv.Itoa(n))
+	}
+	if len(l.said) > maxSaid {
+		t.Errorf("%d texts are remembered", len(l.said))
+	}
+}

@@ -1,0 +1,251 @@
+// Package redistest starts real Redis servers for tests, which can be killed and started
+// again. Tests are skipped where redis-server is not installed.
+package redistest
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"tenantry/tenants/redisconn"
+)
+
+// startLimit is how long a server may take to answer.
+const startLimit = 30 * time.Second
+
+// Server is a redis-server process on the loopback address that ends with its test.
+type Server struct {
+	Addr string // stays the same over restarts
+	Dir  string // of its snapshots and its log
+
+	t       testing.TB
+	program string
+	args    []string
+	probe   redisconn.Options // how it is asked whether it is there
+	process *exec.Cmd
+	exited  chan struct{}
+}
+
+// Option alters how a server is started.
+type Option func(*Server)
+
+// Args adds settings as redis-server's command line takes them.
+func Args(args ...string) Option { return func(s *Server) { s.args = append(s.args, args...) } }
+
+// Credentials are what the test itself asks the server with, where it wants some.
+func Credentials(o redisconn.Options) Option { return func(s *Server) { s.probe = o } }
+
+// Await returns once the client reaches its server: after refused connections it rests
+// for up to a second.
+func Await(t testing.TB, client redis.UniversalClient) {
+	t.Helper()
+	deadline := time.Now().Add(startLimit)
+	for {
+		err := client.Ping(context.Background()).Err()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the client does not come back: %v", err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// Program returns the path of an installed program of Redis, or skips the test.
+func Program(t testing.TB, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Skipf("%s is not installed", name)
+	}
+	return path
+}
+
+// Start returns a running server without snapshots or append-only file, unless Args ask
+// for them.
+func Start(t testing.TB, options ...Option) *Server {
+	t.Helper()
+	s := &Server{t: t, program: Program(t, "redis-server"), Addr: FreeAddr(t), Dir: t.TempDir()}
+	for _, o := range options {
+		o(s)
+	}
+	s.probe.Addrs = []string{s.Addr}
+	t.Cleanup(s.Kill)
+	s.Restart()
+	return s
+}
+
+// FreeAddr returns a loopback address whose port nobody listens on.
+func FreeAddr(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// Port returns the port of an address.
+func Port(addr string) string {
+	_, port, _ := net.SplitHostPort(addr)
+	return port
+}
+
+// Restart starts the server where it does not run, with what is in its folder, and
+// returns once it answers.
+func (s *Server) Restart() {
+	s.t.Helper()
+	if s.process != nil {
+		s.t.Fatal("the server runs already")
+	}
+	args := []string{"--bind", "127.0.0.1", "--dir", s.Dir, "--logfile", s.log(), "--save", "", "--daemonize", "no", "--databases", "16"}
+	if s.probe.TLS == nil {
+		args = append(args, "--port", Port(s.Addr))
+	}
+	process := exec.Command(s.program, append(args, s.args...)...)
+	if err := process.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	exited := make(chan struct{})
+	go func() {
+		defer close(exited)
+		_ = process.Wait()
+	}()
+	s.process, s.exited = process, exited
+	s.wait()
+}
+
+func (s *Server) log() string { return filepath.Join(s.Dir, "log") }
+
+// wait returns once the server answers. It listens before it has read what is in its
+// folder, and a client would rest after a refused connection.
+func (s *Server) wait() {
+	s.t.Helper()
+	deadline := time.Now().Add(startLimit)
+	for {
+		err := s.ask()
+		if err == nil {
+			return
+		}
+		select {
+		case <-s.exited:
+			s.t.Fatalf("redis-server ended at its start:\n%s", s.tail())
+		case <-time.After(5 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatalf("redis-server does not answer: %v\n%s", err, s.tail())
+		}
+	}
+}
+
+func (s *Server) ask() error {
+	conn, err := net.Dial("tcp", s.Addr)
+	if err != nil {
+		return err
+	}
+	_ = conn.Close()
+	client, err := redisconn.Open(s.probe)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	return client.Ping(ctx).Err()
+}
+
+func (s *Server) tail() string {
+	text, err := os.ReadFile(s.log())
+	if err != nil {
+		return err.Error()
+	}
+	lines := bytes.Split(text, []byte("\n"))
+	return string(bytes.Join(lines[max(0, len(lines)-15):], []byte("\n")))
+}
+
+// Kill ends the server as kill -9 does and waits until it is gone.
+func (s *Server) Kill() {
+	if s.process == nil {
+		return
+	}
+	_ = s.process.Process.Kill()
+	<-s.exited
+	s.process = nil
+}
+
+// Signal sends a signal to the process, such as SIGSTOP.
+func (s *Server) Signal(sig os.Signal) {
+	s.t.Helper()
+	if err := s.process.Process.Signal(sig); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// Open returns a client of the server as the product makes it, closed with the test.
+func (s *Server) Open(t testing.TB) redis.UniversalClient {
+	t.Helper()
+	return Open(t, s.probe)
+}
+
+// Open returns a client with these options, closed with the test.
+func Open(t testing.TB, o redisconn.Options) redis.UniversalClient {
+	t.Helper()
+	client, err := redisconn.Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// Cluster starts a cluster of three masters and returns their addresses. The test is
+// skipped where the installed redis-cli cannot make one.
+func Cluster(t testing.TB) []string {
+	t.Helper()
+	cli := Program(t, "redis-cli")
+	// Its help ends with code 1.
+	if help, _ := exec.Command(cli, "--cluster", "help").CombinedOutput(); !strings.Contains(string(help), "--cluster-replicas") {
+		t.Skip("redis-cli cannot make clusters")
+	}
+	var addrs []string
+	var first *Server
+	for range 3 {
+		s := Start(t, Args("--cluster-enabled", "yes", "--cluster-port", Port(FreeAddr(t)), "--cluster-node-timeout", "5000",
+			"--cluster-config-file", "nodes.conf"))
+		addrs = append(addrs, s.Addr)
+		if first == nil {
+			first = s
+		}
+	}
+	args := append([]string{"--cluster", "create"}, addrs...)
+	if out, err := exec.Command(cli, append(args, "--cluster-replicas", "0", "--cluster-yes")...).CombinedOutput(); err != nil {
+		t.Fatalf("redis-cli --cluster create: %v\n%s", err, out)
+	}
+	// Every node must see the whole cluster before anybody writes.
+	deadline := time.Now().Add(startLimit)
+	for _, addr := range addrs {
+		client := Open(t, redisconn.Options{Addrs: []string{addr}})
+		for {
+			info, err := client.ClusterInfo(context.Background()).Result()
+			if err == nil && strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_known_nodes:"+strconv.Itoa(len(addrs))) {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("the cluster does not form: %v\n%s\n%s", err, info, first.tail())
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	return addrs
+}

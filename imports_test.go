@@ -65,7 +65,7 @@ func mayImport(from, to string) bool {
 		return allowed("tenants", "backends/store") && to != "backends/store/driver" && to != "backends/store/sqlite"
 	case within(from, "gateway/logging"):
 		return to == "config"
-	case within(from, "gateway/gatewaytest") || within(from, "tenants/tenantstest"): // start the real thing
+	case within(from, "gateway/gatewaytest") || within(from, "tenants/tenantstest") || within(from, "backends/store/enginetest"): // start the real thing
 		return true
 	case within(from, "gateway"):
 		return allowed("gateway/api", "gateway/audit", "gateway/openapi", "tenants", "backends/store", "reports", "crypto", "internal") && !within(to, "backends/store/sqlite")

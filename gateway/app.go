@@ -30,6 +30,9 @@ type Options struct {
 	Version string
 	// Holder says in the data folder's lock who holds it, such as "tenantry serve".
 	Holder string
+	// WaitForStore is how long a control backend that is a server may take to answer at the
+	// start; 0: one attempt, of about two seconds.
+	WaitForStore time.Duration
 	// Observe, when set, is told of every call of a storage engine that has ended, before
 	// its caller goes on.
 	Observe func(store.Call)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"sync"
@@ -29,6 +30,68 @@ func BenchmarkReadsMongo(b *testing.B) {
 		b.Skip(mongotest.Variable + " names no server")
 	}
 	benchmarkReads(b)
+}
+
+// BenchmarkReadsMongoAway is the same with MongoDB a network of 2 ms away, there and back.
+func BenchmarkReadsMongoAway(b *testing.B) {
+	server := os.Getenv(mongotest.Variable)
+	if server == "" {
+		b.Skip(mongotest.Variable + " names no server")
+	}
+	address, err := url.Parse(server)
+	if err != nil {
+		b.Fatal(err)
+	}
+	address.Host = away(b, address.Host, 2*time.Millisecond)
+	database := mongotest.Database(b)
+	benchmarkReads(b, func(cfg *config.Config, _ *gateway.Options) {
+		if err := gatewaytest.UseMongo(cfg, address.String(), database); err != nil {
+			b.Fatal(err)
+		}
+	})
+}
+
+// away returns an address that leads to the server's and delays what comes back.
+func away(b *testing.B, server string, delay time.Duration) string {
+	b.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	var running sync.WaitGroup
+	b.Cleanup(func() {
+		_ = listener.Close()
+		running.Wait()
+	})
+	running.Go(func() {
+		for {
+			here, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			there, err := net.Dial("tcp", server)
+			if err != nil {
+				_ = here.Close()
+				continue
+			}
+			running.Go(func() {
+				_, _ = io.Copy(there, here) // it ends with the connection
+				_ = there.Close()
+			})
+			running.Go(func() {
+				defer here.Close()
+				chunk := make([]byte, 1<<20)
+				for {
+					n, err := there.Read(chunk)
+					time.Sleep(delay)
+					if _, werr := here.Write(chunk[:n]); err != nil || werr != nil {
+						return
+					}
+				}
+			})
+		}
+	})
+	return listener.Addr().String()
 }
 
 // BenchmarkReadsEmbedded is the same on SQLite.

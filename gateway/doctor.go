@@ -50,7 +50,7 @@ func (s *Services) examineKeyring(e *examination) {
 	case info.Mode().Perm()&0o077 != 0:
 		e.warn("keyring", fmt.Sprintf("%s can be read by others than its owner", path), "chmod 600 "+path)
 	default:
-		e.good("keyring", "%s, %d versions, the primary is %d; it opens this data", path, versions, s.keyring.PrimaryVersion())
+		e.good("keyring", "%s opens this data; version %d of %d is the primary", path, s.keyring.PrimaryVersion(), versions)
 	}
 }
 

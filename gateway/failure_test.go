@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -25,6 +24,8 @@ const (
 	// healLimit is how long after the end of an outage everything works again. The gateway
 	// needs about two seconds; the rest is for a busy machine.
 	healLimit = 10 * time.Second
+	// readyLimit is how long after the beginning of an outage it is told: a check takes two seconds.
+	readyLimit = 4 * time.Second
 	// refusedAtOnce is how long an answer takes that needs no attempt.
 	refusedAtOnce = time.Second
 )
@@ -228,9 +229,6 @@ func (p *party) fullKey(t testing.TB) control.IssuedKey {
 func wantQuietLog(t *testing.T, g *gatewaytest.Gateway, secrets ...string) {
 	t.Helper()
 	text := g.Log.String()
-	if dir := os.Getenv("TENANTRY_TEST_LOGS"); dir != "" {
-		_ = os.WriteFile(dir+"/"+strings.ReplaceAll(t.Name(), "/", "_")+".log", []byte(text), 0o600)
-	}
 	for _, secret := range secrets {
 		if strings.Contains(text, secret) {
 			t.Errorf("the log holds %s", secret)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -23,11 +24,11 @@ import (
 // Redis killed and brought back with what it held before, and while it is away.
 func TestK1_RevokedOnOneReplica(t *testing.T) {
 	t.Parallel()
-	const underLoad, overKills, alone, good = 50, 20, 6, 6
+	const underLoad, overKills, hung, alone, good = 50, 20, 4, 6, 6
 	r := startTrio(t)
 	acme := r.replicas[0].Org(t, "acme")
 	w := &watch{trio: r, org: acme}
-	for range underLoad + overKills + alone + good {
+	for range underLoad + overKills + hung + alone + good {
 		k := acme.KeyWith(t, func(k *control.NewKey) { k.Permissions = []string{string(tenants.ManageForms)} })
 		w.keys = append(w.keys, &watchedKey{id: k.ID, token: k.Token})
 	}
@@ -78,6 +79,16 @@ func TestK1_RevokedOnOneReplica(t *testing.T) {
 	}
 	w.figures(t, "Redis killed at each", part)
 
+	part = next(hung)
+	redistest.Await(t, admin)
+	r.redis.Signal(syscall.SIGSTOP)
+	for i, k := range part {
+		w.revoke(t, k, i%replicaCount)
+		w.settle(t, k)
+	}
+	r.redis.Signal(syscall.SIGCONT)
+	w.figures(t, "Redis hanging", part)
+
 	r.redis.Kill()
 	part = next(alone)
 	for i, k := range part {
@@ -110,6 +121,7 @@ func TestReplicasShareOneTruth(t *testing.T) {
 	t.Run("creates", func(t *testing.T) { replicasCreates(t, r) })
 	t.Run("updates", func(t *testing.T) { replicasUpdates(t, r) })
 	t.Run("organizations", func(t *testing.T) { replicasOrganizations(t, r) })
+	t.Run("rights", func(t *testing.T) { replicasRights(t, r) })
 	t.Run("users", func(t *testing.T) { replicasUsers(t, r) })
 }
 
@@ -160,19 +172,19 @@ func replicasChanges(t *testing.T, r *trio) {
 			return err
 		}, limit("555")},
 		{"permission taken", func(by *gatewaytest.Org) error {
-			_, err := by.Commands.UpdateUser(t.Context(), control.UserChange{UserRef: ref2(by, changed), Permissions: &[]string{"contacts"}})
+			_, err := by.Commands.UpdateUser(t.Context(), control.UserChange{UserRef: refOf(by, changed), Permissions: &[]string{"contacts"}})
 			return err
 		}, code(gatewaytest.Cookie(changedCookie), http.StatusForbidden)},
 		{"permission given", func(by *gatewaytest.Org) error {
-			_, err := by.Commands.UpdateUser(t.Context(), control.UserChange{UserRef: ref2(by, changed), Permissions: &[]string{string(tenants.ManageForms)}})
+			_, err := by.Commands.UpdateUser(t.Context(), control.UserChange{UserRef: refOf(by, changed), Permissions: &[]string{string(tenants.ManageForms)}})
 			return err
 		}, code(gatewaytest.Cookie(changedCookie), served)},
 		{"deactivated person", func(by *gatewaytest.Org) error {
-			_, err := by.Commands.DeactivateUser(t.Context(), ref2(by, gone))
+			_, err := by.Commands.DeactivateUser(t.Context(), refOf(by, gone))
 			return err
 		}, code(gatewaytest.Cookie(goneCookie), http.StatusForbidden)},
 		{"new password", func(by *gatewaytest.Org) error {
-			_, err := by.Commands.UpdateUser(t.Context(), control.UserChange{UserRef: ref2(by, renewed), Password: gatewaytest.Password + "!"})
+			_, err := by.Commands.UpdateUser(t.Context(), control.UserChange{UserRef: refOf(by, renewed), Password: gatewaytest.Password + "!"})
 			return err
 		}, code(gatewaytest.Cookie(renewedCookie), http.StatusForbidden)},
 		{"sign-out", func(by *gatewaytest.Org) error {
@@ -200,7 +212,7 @@ func replicasChanges(t *testing.T, r *trio) {
 	}
 }
 
-func ref2(o *gatewaytest.Org, u control.User) control.UserRef {
+func refOf(o *gatewaytest.Org, u control.User) control.UserRef {
 	return control.UserRef{Org: o.Slug, User: strconv.FormatInt(u.ID, 10)}
 }
 
@@ -401,6 +413,35 @@ func outcome(err error) string {
 		return refused.Code
 	}
 	return err.Error()
+}
+
+// replicasRights: changes of rights in one organization that come through all replicas at
+// once do not keep each other from being stored.
+func replicasRights(t *testing.T, r *trio) {
+	acme := r.replicas[0].Org(t, "rights")
+	keys := make([]control.IssuedKey, 32)
+	made := together(len(keys), func(i int) string {
+		issued, err := r.replicas[i%replicaCount].Commands.CreateKey(t.Context(), control.NewKey{
+			Org: acme.Slug, Name: fmt.Sprint("key ", i), Kind: string(tenants.ServerFull), Permissions: []string{string(tenants.ManageForms)},
+		})
+		keys[i] = issued.Key
+		return outcome(err)
+	})
+	revoked := together(len(keys), func(i int) string {
+		_, err := r.replicas[(i+1)%replicaCount].Commands.RevokeKey(t.Context(), control.KeyRef{Org: acme.Slug, ID: keys[i].ID})
+		return outcome(err)
+	})
+	if made[madeIt] != len(keys) || revoked[madeIt] != len(keys) {
+		t.Errorf("%d keys: issuing them %s revoking them %s", len(keys), tally(made), tally(revoked))
+	}
+	r.agree(t, "revoked keys", len(keys)%replicaCount, acme, func(o *gatewaytest.Org) bool {
+		return o.Get(t, keys[len(keys)-1].Token, cheapPath).Code == http.StatusForbidden
+	})
+	for _, k := range keys {
+		for i := range r.replicas {
+			wantDenied(t, "a revoked key", r.on(i, acme).Get(t, k.Token, cheapPath))
+		}
+	}
 }
 
 // replicasUsers: numbers and addresses of people are given once.

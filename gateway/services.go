@@ -145,6 +145,9 @@ func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Service
 	s.store = store.New(store.Options{
 		Backends: s.engines, ControlBackend: cfg.Control, Control: s.kinds.control(), Tenant: s.kinds.tenant(s.audit), Now: o.Now, Observe: s.measured.observe,
 	})
+	if err = s.awaitControl(ctx, o.WaitForStore); err != nil {
+		return nil, err
+	}
 	if s.keyring, err = s.openKeyring(ctx); err != nil {
 		return nil, err
 	}
@@ -186,8 +189,43 @@ func (s *Services) openKeyring(ctx context.Context) (*keyring.Keyring, error) {
 	if used {
 		return nil, fmt.Errorf("the keyring %s is missing, but there is data that was encrypted with one; put it back, or copy it from another replica: without it encrypted values are lost", path)
 	}
-	return keyring.Create(path)
+	if ring, err = keyring.Create(path); errors.Is(err, fs.ErrExist) {
+		return open(path) // another replica that starts now was quicker
+	}
+	return ring, err
 }
+
+// awaitControl opens the workspace of organizations, people and keys, without which nothing
+// can begin: the keyring is proven against it. A database server that is still starting
+// is tried again until limit has passed.
+func (s *Services) awaitControl(ctx context.Context, limit time.Duration) error {
+	started, told := time.Now(), false
+	for {
+		_, err := s.store.Control(ctx)
+		switch {
+		case err == nil && told:
+			s.log.InfoContext(ctx, "the control backend answers", "backend", s.cfg.Control, "waited", time.Since(started).Round(time.Millisecond).String())
+			return nil
+		case err == nil || !s.cfg.Shared() || !errors.Is(err, store.ErrUnavailable) || ctx.Err() != nil:
+			return err
+		case time.Since(started) >= limit:
+			return fmt.Errorf("the backend %s, which holds organizations, people and keys, does not answer (tried for %s): start its server, and check backends.%s.uri and the network between: %w",
+				s.cfg.Control, time.Since(started).Round(time.Second), s.cfg.Control, err)
+		}
+		if !told {
+			told = true
+			s.log.WarnContext(ctx, "waiting for the control backend", "backend", s.cfg.Control, "at_most", limit.String(), "error", err)
+		}
+		select {
+		case <-time.After(startPause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// startPause lies between two attempts to reach the control backend at the start.
+const startPause = 250 * time.Millisecond
 
 // Close ends what OpenServices began, in reverse order.
 func (s *Services) Close() error {

@@ -49,47 +49,56 @@ type opened struct {
 	revoked bool
 }
 
-func needsKey(t *tenants.Tenant, r *SharedRequest) string {
-	return strconv.FormatInt(t.Org.OrgID, 10) + "/" + r.PID + "/" + r.ReportID
-}
-
-// readAhead reads the report of the pid and, at the same time, what it needed last. What
+// readAhead reads the report of the pid and, where the store is remote, at the same time
+// what it needed last. What
 // fails besides the report itself counts as not read: it is asked for again, and then fails
 // where it matters.
 func (m *Module) readAhead(ctx context.Context, t *tenants.Tenant, r *SharedRequest) *ahead {
-	a := &ahead{key: needsKey(t, r)}
-	guess, guessed := m.needs.Get(a.key)
-	questions := []func(){func() {
+	a := &ahead{key: strconv.FormatInt(t.Org.OrgID, 10) + "/" + r.PID + "/" + r.ReportID}
+	questions := []func() error{func() error {
 		a.root, a.rootErr = m.kinds.Reports.In(t.Workspace()).First(ctx, store.Query{Filter: store.Eq("pid", r.PID)})
+		return nil
 	}}
-	if !guessed {
-		questions[0]()
-		return a
+	if guess, ok := m.needs.Get(a.key); ok && t.Workspace().Remote() {
+		a.guess, a.guessed = *guess, true
+		questions = append(questions, m.guesses(ctx, t, r, a)...)
 	}
-	a.guess, a.guessed = *guess, true
-	if len(guess.children) > 0 {
-		questions = append(questions, func() {
-			if found, err := m.reportsOf(ctx, t, guess.children); err == nil {
+	_ = together.Do(true, questions...) // each keeps its own
+	return a
+}
+
+// guesses returns the questions that are asked along with the one for the report.
+func (m *Module) guesses(ctx context.Context, t *tenants.Tenant, r *SharedRequest, a *ahead) (questions []func() error) {
+	ask := func(question func()) {
+		questions = append(questions, func() error {
+			question()
+			return nil
+		})
+	}
+	if len(a.guess.children) > 0 {
+		ask(func() {
+			if found, err := m.reportsOf(ctx, t, a.guess.children); err == nil {
 				a.children = found
 			}
 		})
 	}
-	if m.asksForFields(guess.class) {
-		questions = append(questions, func() { a.dataset = m.datasetAhead(ctx, t, r.Teams, guess) })
+	if m.asksForFields(a.guess.class) {
+		ask(func() { a.dataset = m.datasetAhead(ctx, t, r.Teams, &a.guess) })
 	}
-	if !r.Token.IsZero() {
-		share, err := m.openToken(ctx, t, r.PID, r.Token.Reveal())
-		a.share = &opened{share: share, err: err}
-		if err == nil {
-			questions = append(questions, func() {
-				if a.share.revoked, err = m.isRevoked(ctx, t, r.PID, share); err != nil {
-					a.share = nil
-				}
-			})
+	if r.Token.IsZero() {
+		return questions
+	}
+	share, err := m.openToken(ctx, t, r.PID, r.Token.Reveal())
+	if err != nil {
+		a.share = &opened{err: err}
+		return questions
+	}
+	ask(func() {
+		if revoked, err := m.isRevoked(ctx, t, r.PID, share); err == nil {
+			a.share = &opened{share: share, revoked: revoked}
 		}
-	}
-	together.Do(questions...)
-	return a
+	})
+	return questions
 }
 
 // asksForFields reports whether a dataset of the class takes a question.
@@ -137,8 +146,11 @@ func (a *ahead) datasetOf(selected *Report) (Dataset, bool) {
 	return *a.dataset, true
 }
 
-// remember notes what the answer took.
-func (m *Module) remember(a *ahead, selected *Report, full bool) {
+// remember notes what the answer took, where that makes the next one faster.
+func (m *Module) remember(t *tenants.Tenant, a *ahead, selected *Report, full bool) {
+	if !t.Workspace().Remote() {
+		return
+	}
 	n := needs{
 		children: childIDs(a.root), rootTeams: a.root.Teams, teams: selected.Teams,
 		class: selected.Class, source: selected.Source, full: full || a.guess.full,

@@ -12,7 +12,7 @@ import (
 
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
-	"tenantry/backends/store/sqlite"
+	"tenantry/backends/store/enginetest"
 	"tenantry/crypto/keyring"
 	"tenantry/gateway/api"
 	"tenantry/reports"
@@ -80,8 +80,7 @@ func newWorld(t testing.TB, features map[string]bool, change ...func(*world, *re
 	}))
 	w.rows = must[*store.Kind[row]](t)(store.Define[row](store.Spec{Name: "records", Custom: true, Fields: []string{"object", "external_id"}}))
 	orgs := must[tenants.Kinds](t)(tenants.NewKinds())
-	engine := must[*sqlite.Engine](t)(sqlite.Open(ctx, sqlite.Options{Dir: t.TempDir()}))
-	t.Cleanup(func() { _ = engine.Close() })
+	engine := enginetest.Open(t)
 	st := store.New(store.Options{
 		Engine: engine, Control: orgs.Specs(),
 		Tenant: append(w.kinds.Specs(), w.people.Spec(), w.rows.Spec()),

@@ -71,17 +71,22 @@ func (p *Plan) Run(ctx context.Context) (Data, error) {
 func (p *Plan) runList(ctx context.Context, data *Data) error {
 	var rows [][]any
 	var n int64
-	var err, countErr error
-	list := func() {
+	count := func() (err error) {
+		n, err = p.table.Count(ctx, p.where)
+		return err
+	}
+	questions := []func() error{func() (err error) {
 		rows, err = p.table.Select(ctx, p.list, store.Query{Filter: p.where, Sort: p.orders, Limit: p.limit})
-	}
-	count := func() { n, countErr = p.table.Count(ctx, p.where) }
+		return err
+	}}
+	var countErr error
 	if p.countAhead {
-		together.Do(list, count)
-	} else {
-		list()
+		questions = append(questions, func() error {
+			countErr = count()
+			return nil // it matters only where the list was cut
+		})
 	}
-	if err != nil {
+	if err := together.Do(true, questions...); err != nil {
 		return err
 	}
 	data.Rows, data.Total = rows, len(rows)
@@ -89,7 +94,7 @@ func (p *Plan) runList(ctx context.Context, data *Data) error {
 		return nil
 	}
 	if !p.countAhead {
-		count()
+		countErr = count()
 	}
 	if countErr != nil {
 		return countErr

@@ -245,7 +245,7 @@ func (m *Module) show(ctx context.Context, t *tenants.Tenant, b *bundle, r *Repo
 		s.Data = &data
 		full = plan.list != nil && len(data.Rows) >= plan.limit
 	}
-	m.remember(b.ahead, r, full)
+	m.remember(t, b.ahead, r, full)
 	return s, nil
 }
 

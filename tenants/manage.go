@@ -205,10 +205,11 @@ func (d *Directory) setState(ctx context.Context, slug string, state State) erro
 // taken. It may be repeated where it failed midway. Errors: ErrUnknownTenant,
 // store.ErrUnavailable.
 func (d *Directory) Remove(ctx context.Context, slug string) error {
-	moving := false
 	org, err := d.change(ctx, store.Eq("slug", slug), func(o *Organization) error {
-		moving = o.Move != nil
-		o.State, o.Move = Removed, nil
+		if o.Move != nil {
+			o.Former, o.Move = o.Move.To, nil
+		}
+		o.State = Removed
 		o.AccessRev++
 		o.DataKeys = nil // what was encrypted with them cannot be read any more, in backups too
 		return nil
@@ -226,12 +227,14 @@ func (d *Directory) Remove(ctx context.Context, slug string) error {
 			return fmt.Errorf("delete the people and keys of organization %q: %w; repeat the command", slug, err)
 		}
 	}
-	if moving { // who copies it may not know yet
+	places := []string{org.Backend}
+	if org.Former != "" { // who copies there may not know yet
+		places = append(places, org.Former)
 		if err := pause(ctx, store.SettledLease); err != nil {
 			return fmt.Errorf("delete the documents of organization %q: %w; repeat the command", slug, err)
 		}
 	}
-	if err := d.store.Remove(ctx, org.OrgID); err != nil {
+	if err := d.store.Remove(ctx, org.OrgID, places...); err != nil {
 		return fmt.Errorf("delete the documents of organization %q: %w; repeat the command", slug, err)
 	}
 	return nil

@@ -96,6 +96,89 @@ func TestC6_KeyringRotation(t *testing.T) {
 	}
 }
 
+// TestC6_RotationByAnotherProcess: a process whose keyring is from before a rotation reads
+// what is wrapped under the new version, whoever asks at once, and wraps nothing under a
+// version that was retired meanwhile.
+func TestC6_RotationByAnotherProcess(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	here, ring := w.Directory, w.Keyring
+	acme, beta := w.Tenant(t, "acme"), w.Tenant(t, "beta")
+	before, err := here.DataKeys(t.Context(), acme, "fields")
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func() *keyring.Keyring {
+		t.Helper()
+		k, err := keyring.Open(w.KeyringFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	other, late := open(), open()
+	w.Keyring = other
+	w.Second(t, tenantstest.Options{})
+	there := w.Directory
+	rotate := func() {
+		t.Helper()
+		if _, err := other.Rotate(); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := there.Rewrap(t.Context()); err != nil || n == 0 {
+			t.Fatalf("rewrapped %d, %v", n, err)
+		}
+		w.Clock.Advance(time.Minute)
+	}
+	for range 2 { // the second follows at once
+		rotate()
+		var asking sync.WaitGroup
+		for range 16 {
+			asking.Go(func() {
+				after, err := here.DataKeys(t.Context(), acme, "fields")
+				if err != nil || !bytes.Equal(before.Current().Bytes(), after.Current().Bytes()) {
+					t.Errorf("after a rotation elsewhere: %v", err)
+				}
+			})
+		}
+		asking.Wait()
+	}
+	rotate()
+	for version := 1; version <= 3; version++ {
+		if err := other.Retire(version); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if v := ring.PrimaryVersion(); v == other.PrimaryVersion() {
+		t.Fatalf("the keyring knows version %d already", v)
+	}
+	first, err := here.DataKeys(t.Context(), beta, "fields")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if same, err := there.DataKeys(t.Context(), beta, "fields"); err != nil || !bytes.Equal(first.Current().Bytes(), same.Current().Bytes()) {
+		t.Errorf("a first data key made by a process that had missed the rotation: %v", err)
+	}
+	rotate()
+	if err := other.Retire(4); err != nil {
+		t.Fatal(err)
+	}
+	next, err := here.NextDataKey(t.Context(), beta, "fields")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Clock.Advance(time.Minute)
+	if same, err := there.DataKeys(t.Context(), beta, "fields"); err != nil || !bytes.Equal(next.Current().Bytes(), same.Current().Bytes()) {
+		t.Errorf("a further data key: %v", err)
+	}
+	rotate()
+	if n, err := here.Rewrap(t.Context()); err != nil || n != 0 { // all is under the newest version
+		t.Errorf("wrapping anew by a process that had missed the rotation: %d, %v", n, err)
+	}
+	w.Keyring = late // was read before all of this
+	w.Second(t, tenantstest.Options{})
+}
+
 func TestC6_RetiredKeyFails(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})

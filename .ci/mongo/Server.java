@@ -1,17 +1,23 @@
 import de.bwaldvogel.mongo.MongoCollection;
 import de.bwaldvogel.mongo.MongoServer;
 import de.bwaldvogel.mongo.MongoVersion;
+import de.bwaldvogel.mongo.backend.CollectionOptions;
 import de.bwaldvogel.mongo.backend.CursorRegistry;
 import de.bwaldvogel.mongo.backend.Index;
 import de.bwaldvogel.mongo.backend.IndexKey;
+import de.bwaldvogel.mongo.backend.KeyValue;
 import de.bwaldvogel.mongo.backend.Missing;
+import de.bwaldvogel.mongo.backend.QueryResult;
 import de.bwaldvogel.mongo.backend.Utils;
 import de.bwaldvogel.mongo.backend.memory.MemoryBackend;
+import de.bwaldvogel.mongo.backend.memory.MemoryCollection;
 import de.bwaldvogel.mongo.backend.memory.MemoryDatabase;
 import de.bwaldvogel.mongo.backend.memory.index.MemoryUniqueIndex;
 import de.bwaldvogel.mongo.bson.Document;
 import de.bwaldvogel.mongo.wire.message.MongoMessage;
 import java.util.List;
+import java.util.NavigableMap;
+import java.util.TreeMap;
 
 /**
  * Serves MongoDB's protocol from memory on 127.0.0.1 at the port given, until it is killed.
@@ -61,6 +67,11 @@ public class Server {
         }
 
         @Override
+        protected MemoryCollection openOrCreateCollection(String name, CollectionOptions options) {
+            return new Collection(this, name, options, cursorRegistry);
+        }
+
+        @Override
         protected Index<Integer> openOrCreateUniqueIndex(String collection, String name, List<IndexKey> keys, boolean sparse) {
             if (keys.size() == 1) {
                 return new IdIndex(name, keys, sparse);
@@ -69,10 +80,89 @@ public class Server {
         }
     }
 
+    /** Reads in order of the id without sorting everything first, as MongoDB does. */
+    private static class Collection extends MemoryCollection {
+        private IdIndex ids;
+
+        Collection(MemoryDatabase database, String name, CollectionOptions options, CursorRegistry cursors) {
+            super(database, name, options, cursors);
+        }
+
+        @Override
+        public void addIndex(Index<Integer> index) {
+            super.addIndex(index);
+            if (index instanceof IdIndex) {
+                ids = (IdIndex) index;
+            }
+        }
+
+        @Override
+        protected QueryResult queryDocuments(Document query, Document order, int skip, int limit, int batch, Document fields) {
+            boolean byId = order != null && List.of("_id").equals(List.copyOf(order.keySet())) && Integer.valueOf(1).equals(order.get("_id"));
+            NavigableMap<String, Integer> range = byId && ids != null && limit > 0 ? ids.range(query) : null;
+            if (range == null) {
+                return super.queryDocuments(query, order, skip, limit, batch, fields);
+            }
+            return matchDocumentsFromStream(query, range.values().stream().map(this::getDocument), skip, limit, batch, null, fields);
+        }
+    }
+
     /** Finds documents by their id also where more is asked of them, as MongoDB does. */
     private static class IdIndex extends MemoryUniqueIndex {
+        private final TreeMap<String, Integer> ordered = new TreeMap<>();
+
         IdIndex(String name, List<IndexKey> keys, boolean sparse) {
             super(name, keys, sparse);
+        }
+
+        @Override
+        protected boolean putKeyPosition(KeyValue key, Integer position) {
+            if (!super.putKeyPosition(key, position)) {
+                return false;
+            }
+            if (key.get(0) instanceof String) {
+                ordered.put((String) key.get(0), position);
+            }
+            return true;
+        }
+
+        @Override
+        protected Integer removeDocument(KeyValue key) {
+            if (key.get(0) instanceof String) {
+                ordered.remove((String) key.get(0));
+            }
+            return super.removeDocument(key);
+        }
+
+        /** The ids between the bounds of a question, such as {_id: {$gt: "a"}}, also within an $and. */
+        NavigableMap<String, Integer> range(Document query) {
+            NavigableMap<String, Integer> range = ordered;
+            if (query.get("_id") instanceof Document) {
+                range = narrow(range, (Document) query.get("_id"));
+            }
+            if (query.get("$and") instanceof java.util.Collection) {
+                for (Object part : (java.util.Collection<?>) query.get("$and")) {
+                    if (((Document) part).get("_id") instanceof Document) {
+                        range = narrow(range, (Document) ((Document) part).get("_id"));
+                    }
+                }
+            }
+            return range;
+        }
+
+        private static NavigableMap<String, Integer> narrow(NavigableMap<String, Integer> range, Document bounds) {
+            for (String operator : bounds.keySet()) {
+                if (bounds.get(operator) instanceof String) {
+                    String bound = (String) bounds.get(operator);
+                    boolean inclusive = operator.endsWith("e");
+                    if (operator.startsWith("$gt") && (range.isEmpty() || bound.compareTo(range.lastKey()) <= 0)) {
+                        range = bound.compareTo(range.isEmpty() ? bound : range.firstKey()) < 0 ? range : range.tailMap(bound, inclusive);
+                    } else if (operator.startsWith("$lt") && (range.isEmpty() || bound.compareTo(range.firstKey()) >= 0)) {
+                        range = bound.compareTo(range.isEmpty() ? bound : range.lastKey()) > 0 ? range : range.headMap(bound, inclusive);
+                    }
+                }
+            }
+            return range;
         }
 
         /** The part of the question that the index answers, or null. What is found is held against all of it. */

@@ -14,7 +14,7 @@ import (
 	"tenantry/backends/contacts"
 	"tenantry/backends/filters"
 	"tenantry/backends/store"
-	"tenantry/backends/store/sqlite"
+	"tenantry/backends/store/enginetest"
 	"tenantry/crypto/keyring"
 	"tenantry/gateway/api"
 	"tenantry/tenants"
@@ -35,14 +35,9 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	ctx := testContext(t)
-	engine, err := sqlite.Open(ctx, sqlite.Options{Dir: t.TempDir()})
-	must(t, err)
-	t.Cleanup(func() {
-		if err := engine.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	engine := enginetest.Open(t)
 	f := &fixture{}
+	var err error
 	f.kinds, err = campaigns.NewKinds()
 	must(t, err)
 	f.people, err = contacts.NewKinds()

@@ -137,16 +137,21 @@ func (m *Module) handleCount(ctx context.Context, c *api.Call) (api.Result, erro
 // campaign reads the campaign, and along with it the catalog where the filter needs one:
 // the given filter, or the campaign's own when it was read last.
 func (m *Module) campaign(ctx context.Context, fields *catalog, id string, given filters.Expr, isGiven bool) (campaign *Campaign, err error) {
-	questions := []func(){func() { campaign, err = m.kinds.Campaigns.In(fields.ws).Get(ctx, id) }}
-	ahead := m.needsCatalog(given)
+	questions := []func() error{func() (err error) {
+		campaign, err = m.kinds.Campaigns.In(fields.ws).Get(ctx, id)
+		return err
+	}}
+	ahead := isGiven && m.needsCatalog(given)
 	if !isGiven {
 		_, ahead = m.ahead.Get(aheadKey(fields.ws, id))
 	}
-	if ahead {
-		questions = append(questions, func() { fields.read(ctx) })
+	if ahead && fields.ws.Remote() {
+		questions = append(questions, func() error {
+			fields.read(ctx)
+			return nil // only the filter needs it
+		})
 	}
-	together.Do(questions...)
-	return campaign, err
+	return campaign, together.Do(true, questions...)
 }
 
 func aheadKey(ws *store.Workspace, id string) string {

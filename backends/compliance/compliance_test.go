@@ -5,7 +5,7 @@ import (
 
 	"tenantry/backends/schema/schematest"
 	"tenantry/backends/store"
-	"tenantry/backends/store/sqlite"
+	"tenantry/backends/store/enginetest"
 	"tenantry/tenants"
 )
 
@@ -15,11 +15,7 @@ func TestSchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	engine, err := sqlite.Open(t.Context(), sqlite.Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = engine.Close() })
+	engine := enginetest.Open(t)
 	ws, err := store.New(store.Options{Engine: engine, Tenant: kinds.Specs()}).Organization(t.Context(), 1)
 	if err != nil {
 		t.Fatal(err)

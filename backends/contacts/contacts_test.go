@@ -10,7 +10,7 @@ import (
 
 	"tenantry/backends/contacts"
 	"tenantry/backends/store"
-	"tenantry/backends/store/sqlite"
+	"tenantry/backends/store/enginetest"
 	"tenantry/crypto/keyring"
 	"tenantry/gateway/api"
 	"tenantry/tenants"
@@ -27,13 +27,7 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	ctx := testContext(t)
-	engine, err := sqlite.Open(ctx, sqlite.Options{Dir: t.TempDir()})
-	must(t, err)
-	t.Cleanup(func() {
-		if err := engine.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	engine := enginetest.Open(t)
 	kinds, err := contacts.NewKinds()
 	must(t, err)
 	control, err := tenants.NewKinds()

@@ -61,28 +61,23 @@ func (m *Module) handleReveal(ctx context.Context, c *api.Call) (api.Result, err
 	if store.ValidID(id) {
 		c.Note("contact", id)
 	}
-	var errs, keyErrs api.Errors
-	key := publicKey(c, &keyErrs)
-	var contact *Contact
-	var fieldErr, contactErr error
-	questions := []func(){func() { fieldErr = m.checkField(ctx, c, &errs, name) }}
-	if len(keyErrs) == 0 && name != "" {
-		questions = append(questions, func() { contact, contactErr = m.kinds.Contacts.In(c.Workspace).Get(ctx, id) })
-	}
-	together.Do(questions...)
 	// Nothing that is said about the input depends on the contact.
-	if fieldErr != nil {
-		return api.Result{}, fieldErr
+	var keyErrs api.Errors
+	key := publicKey(c, &keyErrs)
+	checked := func() error { return m.checkInput(ctx, c, name, keyErrs) }
+	if len(keyErrs) > 0 || name == "" {
+		return api.Result{}, checked()
 	}
-	errs = append(errs, keyErrs...)
-	if err := errs.Problem(); err != nil {
+	var contact *Contact
+	err := together.Do(c.Workspace.Remote(), checked, func() (err error) {
+		contact, err = m.kinds.Contacts.In(c.Workspace).Get(ctx, id)
+		if errors.Is(err, store.ErrNotFound) {
+			return api.Failed(messageNotFound, nil)
+		}
+		return err
+	})
+	if err != nil {
 		return api.Result{}, err
-	}
-	if errors.Is(contactErr, store.ErrNotFound) {
-		return api.Result{}, api.Failed(messageNotFound, nil)
-	}
-	if contactErr != nil {
-		return api.Result{}, contactErr
 	}
 	sealed, ok := contact.Secrets[name]
 	if !ok {
@@ -96,6 +91,15 @@ func (m *Module) handleReveal(ctx context.Context, c *api.Call) (api.Result, err
 		return api.Result{Data: Revealed{FieldValue: value.Reveal()}}, nil
 	}
 	return sealTo(c, key, value.Reveal())
+}
+
+// checkInput fails where the field is none to reveal, or there are other problems.
+func (m *Module) checkInput(ctx context.Context, c *api.Call, name string, others api.Errors) error {
+	var errs api.Errors
+	if err := m.checkField(ctx, c, &errs, name); err != nil {
+		return err
+	}
+	return append(errs, others...).Problem()
 }
 
 // checkField notes a field that is not declared as encrypted. Which of the reasons

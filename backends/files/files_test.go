@@ -11,7 +11,7 @@ import (
 
 	"tenantry/backends/schema/schematest"
 	"tenantry/backends/store"
-	"tenantry/backends/store/sqlite"
+	"tenantry/backends/store/enginetest"
 	"tenantry/tenants"
 )
 
@@ -56,11 +56,7 @@ func newFixture(t testing.TB, edit func(*tenants.Organization)) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	engine, err := sqlite.Open(t.Context(), sqlite.Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = engine.Close() })
+	engine := enginetest.Open(t)
 	ws, err := store.New(store.Options{Engine: engine, Tenant: kinds.Specs()}).Organization(t.Context(), 12)
 	if err != nil {
 		t.Fatal(err)

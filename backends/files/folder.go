@@ -1,7 +1,6 @@
 package files
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -29,8 +28,9 @@ type listing struct {
 	state   store.State
 }
 
-// readFolder waits for the store twice. First for the folder and its children: where they lie
-// is known before the folder is. Then for the counts of lists that are cut, and for names.
+// readFolder waits for a remote store twice. First for the folder and its children, because
+// where they lie is known before the folder is. Then for the counts of lists that are cut,
+// and for names.
 func (m *Module) readFolder(ctx context.Context, c *api.Call) (api.Result, error) {
 	ask, err := parseListing(c)
 	if err != nil {
@@ -43,12 +43,15 @@ func (m *Module) readFolder(ctx context.Context, c *api.Call) (api.Result, error
 	var folder *Folder
 	files := children[File]{in: m.kinds.Files.In(c.Workspace), folder: id, by: "filename", state: store.Live}
 	folders := children[Folder]{in: m.kinds.Folders.In(c.Workspace), folder: id, by: "name", state: ask.state}
-	together.Do(
-		func() { files.read(ctx, ask) },
-		func() { folder, err = m.folder(ctx, c, id, ask.state) },
-		func() { folders.read(ctx, ask) },
+	err = together.Do(c.Workspace.Remote(),
+		func() (err error) {
+			folder, err = m.folder(ctx, c, id, ask.state)
+			return err
+		},
+		func() error { return files.read(ctx, ask) },
+		func() error { return folders.read(ctx, ask) },
 	)
-	if err = cmp.Or(err, files.err, folders.err); err != nil {
+	if err != nil {
 		return api.Result{}, err
 	}
 	answer := FolderAnswer{
@@ -56,16 +59,14 @@ func (m *Module) readFolder(ctx context.Context, c *api.Call) (api.Result, error
 		Teams: teamsOf(c.Tenant, folder.Teams), Editable: true, Deletable: true,
 		CreatedAt: timestamp(folder.CreatedAt), UpdatedAt: timestamp(folder.UpdatedAt),
 	}
-	if ask.basic {
-		answer.FilesCount, answer.FoldersCount = files.count, folders.count
-		return api.Result{Data: answer}, nil
-	}
 	named := m.names(c, files.found)
-	together.Do(slices.Concat(files.rest(ctx), folders.rest(ctx), named.rest(ctx))...)
-	if err = cmp.Or(files.err, folders.err, named.contactsErr, named.usersErr); err != nil {
+	if err := together.Do(c.Workspace.Remote(), slices.Concat(files.rest(ctx), folders.rest(ctx), named.rest(ctx))...); err != nil {
 		return api.Result{}, err
 	}
 	answer.FilesCount, answer.FoldersCount = files.count, folders.count
+	if ask.basic {
+		return api.Result{Data: answer}, nil
+	}
 	answer.Files = childList(m.fileAnswers(c, folder.Name, files.found, named), files.count, ask)
 	answer.Folders = childList(childFolders(c, folders.found), folders.count, ask)
 	return api.Result{Data: answer}, nil
@@ -127,40 +128,41 @@ type children[T any] struct {
 	found   []T
 	count   int64 // of all there are
 	counted bool
-	err     error
 }
 
 func (k *children[T]) inside() store.Filter { return store.Eq("folder_id", k.folder) }
 
 // read reads the records asked for, and how many there are in all where that takes no
 // question of its own.
-func (k *children[T]) read(ctx context.Context, ask listing) {
+func (k *children[T]) read(ctx context.Context, ask listing) (err error) {
 	if ask.basic {
-		k.tally(ctx)
-		return
+		return k.tally(ctx)
 	}
 	offset := int64(0)
 	if ask.paged {
 		offset = (ask.page - 1) * ask.perPage
 	}
-	k.found, k.err = k.in.Find(ctx, store.Query{
+	k.found, err = k.in.Find(ctx, store.Query{
 		Filter: k.inside(), Sort: []store.Order{store.Asc(k.by)}, Limit: int(ask.perPage), Offset: int(offset), State: k.state,
 	})
 	if n := int64(len(k.found)); n < ask.perPage && (n > 0 || offset == 0) {
 		k.count, k.counted = offset+n, true // the end is in sight: no need to count
 	}
+	return err
 }
 
-func (k *children[T]) tally(ctx context.Context) {
-	k.count, k.err = k.in.CountIn(ctx, k.inside(), k.state)
+func (k *children[T]) tally(ctx context.Context) (err error) {
+	k.count, err = k.in.CountIn(ctx, k.inside(), k.state)
+	k.counted = true
+	return err
 }
 
 // rest returns the question that read left open.
-func (k *children[T]) rest(ctx context.Context) []func() {
+func (k *children[T]) rest(ctx context.Context) []func() error {
 	if k.counted {
 		return nil
 	}
-	return []func(){func() { k.tally(ctx) }}
+	return []func() error{func() error { return k.tally(ctx) }}
 }
 
 func childList[T any](shown []T, count int64, ask listing) *Children[T] {
@@ -210,14 +212,12 @@ func (m *Module) fileAnswers(c *api.Call, folderName string, files []File, named
 
 // naming is how the contacts and users of files are called.
 type naming struct {
-	m           *Module
-	call        *api.Call
-	contactIDs  []string
-	userIDs     []int64
-	contacts    map[string]string
-	users       map[int64]string
-	contactsErr error
-	usersErr    error
+	m          *Module
+	call       *api.Call
+	contactIDs []string
+	userIDs    []int64
+	contacts   map[string]string
+	users      map[int64]string
 }
 
 func (m *Module) names(c *api.Call, files []File) *naming {
@@ -237,15 +237,17 @@ func (m *Module) names(c *api.Call, files []File) *naming {
 }
 
 // rest returns one question for all contacts and one for all users.
-func (n *naming) rest(ctx context.Context) (questions []func()) {
+func (n *naming) rest(ctx context.Context) (questions []func() error) {
 	if len(n.contactIDs) > 0 {
-		questions = append(questions, func() {
-			n.contacts, n.contactsErr = n.m.deps.Contacts.ContactNames(ctx, n.call.Workspace, n.contactIDs)
+		questions = append(questions, func() (err error) {
+			n.contacts, err = n.m.deps.Contacts.ContactNames(ctx, n.call.Workspace, n.contactIDs)
+			return err
 		})
 	}
 	if len(n.userIDs) > 0 {
-		questions = append(questions, func() {
-			n.users, n.usersErr = n.m.deps.Users.UserNames(ctx, n.call.Tenant, n.userIDs)
+		questions = append(questions, func() (err error) {
+			n.users, err = n.m.deps.Users.UserNames(ctx, n.call.Tenant, n.userIDs)
+			return err
 		})
 	}
 	return questions

@@ -10,14 +10,15 @@ import (
 	"tenantry/backends/schema"
 	"tenantry/backends/schema/schematest"
 	"tenantry/backends/store"
-	"tenantry/backends/store/sqlite"
+	"tenantry/backends/store/driver"
+	"tenantry/backends/store/enginetest"
 	"tenantry/tenants"
 )
 
 type fixture struct {
 	*schematest.Bench
 	kinds  Kinds
-	engine *sqlite.Engine
+	engine driver.Engine
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -26,11 +27,7 @@ func newFixture(t *testing.T) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	engine, err := sqlite.Open(t.Context(), sqlite.Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = engine.Close() })
+	engine := enginetest.Open(t)
 	ws, err := store.New(store.Options{Engine: engine, Tenant: kinds.Specs()}).Organization(t.Context(), 12)
 	if err != nil {
 		t.Fatal(err)

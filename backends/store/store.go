@@ -157,12 +157,21 @@ func (s *Store) home(ctx context.Context, org int64, p Placement) (*home, error)
 
 func workspaceName(org int64) string { return "org-" + strconv.FormatInt(org, 10) }
 
-// Remove deletes an organization's workspace for good, on every backend.
-func (s *Store) Remove(ctx context.Context, org int64) error {
+// Remove deletes an organization's workspace for good, on the backends named; without any,
+// on the default one.
+func (s *Store) Remove(ctx context.Context, org int64, backends ...string) error {
 	s.forget(org)
 	defer s.forget(org)
-	for _, name := range s.Backends() {
-		if err := s.backends[name].Remove(ctx, workspaceName(org)); err != nil {
+	if len(backends) == 0 {
+		backends = []string{DefaultBackend}
+	}
+	for _, name := range backends {
+		p := Placement{Backend: name}
+		engine := s.backends[p.backend()]
+		if engine == nil {
+			return fmt.Errorf("store: %w: the configuration names no backend %q", ErrUnavailable, p.backend())
+		}
+		if err := engine.Remove(ctx, workspaceName(org)); err != nil {
 			return err
 		}
 	}

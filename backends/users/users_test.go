@@ -7,7 +7,8 @@ import (
 
 	"tenantry/backends/schema/schematest"
 	"tenantry/backends/store"
-	"tenantry/backends/store/sqlite"
+	"tenantry/backends/store/driver"
+	"tenantry/backends/store/enginetest"
 	"tenantry/crypto/keyring"
 	"tenantry/crypto/passwords"
 	"tenantry/tenants"
@@ -17,7 +18,7 @@ import (
 // fixture is a bench on the real service for people, with two organizations.
 type fixture struct {
 	*schematest.Bench
-	engine             *sqlite.Engine
+	engine             driver.Engine
 	editor, admin, raw int64
 	foreign            int64 // a number that only the other organization has
 }
@@ -32,11 +33,7 @@ func newFixture(t *testing.T) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	engine, err := sqlite.Open(t.Context(), sqlite.Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = engine.Close() })
+	engine := enginetest.Open(t)
 	ring, err := keyring.Create(filepath.Join(t.TempDir(), "keyring"))
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@ package audit
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"tenantry/backends/store"
@@ -46,10 +47,18 @@ func (l *Log) Specs() []*store.Spec { return []*store.Spec{l.kind.Spec()} }
 // writeTimeout bounds a write whose caller may be gone already.
 const writeTimeout = 3 * time.Second
 
+// lateTimeout bounds a write of a call whose own time is up: nothing is disclosed any more,
+// and the caller has waited long enough.
+const lateTimeout = time.Second
+
 // Write stores a record and returns once it is durable. It goes on where the caller has
 // hung up: what was done is recorded.
 func (l *Log) Write(ctx context.Context, ws *store.Workspace, rec Record) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
+	limit := writeTimeout
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		limit = lateTimeout
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 	return l.kind.In(ws).Insert(ctx, &rec)
 }

@@ -12,21 +12,18 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"tenantry/backends/store"
-	"tenantry/backends/store/sqlite"
+	"tenantry/backends/store/driver"
+	"tenantry/backends/store/enginetest"
 	"tenantry/gateway/audit"
 )
 
-func open(t *testing.T) (*audit.Log, *store.Store, *sqlite.Engine) {
+func open(t *testing.T) (*audit.Log, *store.Store, driver.Engine) {
 	t.Helper()
 	log, err := audit.New()
 	if err != nil {
 		t.Fatal(err)
 	}
-	engine, err := sqlite.Open(t.Context(), sqlite.Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = engine.Close() }) // a test may have closed it
+	engine := enginetest.Open(t)
 	return log, store.New(store.Options{Engine: engine, Tenant: log.Specs()}), engine
 }
 

@@ -73,9 +73,13 @@ func (p *program) serve(ctx context.Context, cfg config.Config) error {
 	return errors.Join(app.Run(ctx), app.Close()) //nolint:contextcheck // it ends after ctx
 }
 
+// storeWait is how long the server waits at its start for a database server that may be
+// starting beside it.
+const storeWait = 30 * time.Second
+
 // start waits for short commands that use the data folder, not for another server.
 func (p *program) start(ctx context.Context, cfg config.Config, log *slog.Logger) (*gateway.App, error) {
-	options := gateway.Options{Log: log, Version: version().Version, Holder: "tenantry serve"}
+	options := gateway.Options{Log: log, Version: version().Version, Holder: "tenantry serve", WaitForStore: storeWait}
 	deadline := time.Now().Add(busyFor)
 	for {
 		app, err := gateway.New(ctx, cfg, options)

@@ -141,6 +141,9 @@ func (g *Gateway) Stop(t testing.TB) {
 	g.stop(t)
 }
 
+// Idle closes the connections that no request uses.
+func (g *Gateway) Idle() { g.client.CloseIdleConnections() }
+
 // URL returns the address of a path, without the organization: set Host as well.
 func (g *Gateway) URL(path string) string { return "http://" + g.App.Addr().String() + path }
 

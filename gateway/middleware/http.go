@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"tenantry/backends/store"
 	"tenantry/gateway/api"
 	"tenantry/tenants"
 )
@@ -189,7 +190,7 @@ func (p *Pipeline) Observe(name string, w http.ResponseWriter, r *http.Request, 
 		}
 		x.done()
 	}()
-	next.ServeHTTP(seen, r)
+	next.ServeHTTP(seen, r.WithContext(store.WithUsage(r.Context(), &x.store)))
 }
 
 // observed notes what an answer was.

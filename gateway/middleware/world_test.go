@@ -16,7 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"tenantry/backends/store"
-	"tenantry/backends/store/sqlite"
+	"tenantry/backends/store/driver"
+	"tenantry/backends/store/enginetest"
 	"tenantry/crypto/keyring"
 	"tenantry/gateway/api"
 	"tenantry/gateway/audit"
@@ -30,7 +31,7 @@ const internalError = `{"status":"failed","message":"Internal error","data":[]}`
 // world is a pipeline over a real store with one organization, acme.
 type world struct {
 	*middleware.Pipeline
-	engine   *sqlite.Engine
+	engine   driver.Engine
 	tenant   *tenants.Tenant
 	audit    *audit.Log
 	registry *prometheus.Registry
@@ -85,11 +86,7 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	engine, err := sqlite.Open(t.Context(), sqlite.Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = engine.Close() }) // a test may have closed it
+	engine := enginetest.Open(t)
 	ring, err := keyring.Create(filepath.Join(t.TempDir(), "keyring.json"))
 	if err != nil {
 		t.Fatal(err)

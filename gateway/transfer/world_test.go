@@ -15,7 +15,8 @@ import (
 	"tenantry/backends/forms"
 	"tenantry/backends/objects"
 	"tenantry/backends/store"
-	"tenantry/backends/store/sqlite"
+	"tenantry/backends/store/driver"
+	"tenantry/backends/store/enginetest"
 	"tenantry/crypto/keyring"
 	"tenantry/reports"
 	"tenantry/tenants"
@@ -25,7 +26,7 @@ import (
 // world is a program with an embedded store.
 type world struct {
 	t       testing.TB
-	engine  *sqlite.Engine
+	engine  driver.Engine
 	deps    Deps
 	service *Service
 }
@@ -34,13 +35,7 @@ func newWorld(t testing.TB) *world {
 	t.Helper()
 	ctx := t.Context()
 	dir := t.TempDir()
-	engine, err := sqlite.Open(ctx, sqlite.Options{Dir: filepath.Join(dir, "data")})
-	check(t, err)
-	t.Cleanup(func() {
-		if err := engine.Close(); err != nil {
-			t.Errorf("closing the engine: %v", err)
-		}
-	})
+	engine := enginetest.Open(t)
 	ring, err := keyring.Create(filepath.Join(dir, "keyring"))
 	check(t, err)
 	var d Deps

@@ -1,5 +1,5 @@
-// Package together does several things at the same time, where one alone would wait for
-// another: questions to a store that is a network away.
+// Package together asks several questions at the same time, where one would only wait for
+// another: those to a store that is a network away.
 package together
 
 import (
@@ -9,16 +9,23 @@ import (
 	"sync/atomic"
 )
 
-// Do calls the functions at the same time and returns once all have returned. The first
-// one runs on the caller's goroutine, so that one alone costs nothing more. A panic in one
+// Do calls the functions and returns the first error in their order. With atOnce all are
+// called at the same time, the first one on the caller's goroutine, and Do returns once all
+// have returned. Otherwise they are called one after another until one fails. A panic in one
 // becomes a panic of Do, after all have ended.
-func Do(fns ...func()) {
-	if len(fns) == 0 {
-		return
+func Do(atOnce bool, fns ...func() error) error {
+	if !atOnce || len(fns) < 2 {
+		for _, fn := range fns {
+			if err := fn(); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	var running sync.WaitGroup
 	var broken atomic.Pointer[string]
-	for _, fn := range fns[1:] {
+	errs := make([]error, len(fns))
+	for i, fn := range fns[1:] {
 		running.Go(func() {
 			defer func() {
 				if cause := recover(); cause != nil {
@@ -26,14 +33,20 @@ func Do(fns ...func()) {
 					broken.CompareAndSwap(nil, &text)
 				}
 			}()
-			fn()
+			errs[i+1] = fn()
 		})
 	}
 	func() {
 		defer running.Wait()
-		fns[0]()
+		errs[0] = fns[0]()
 	}()
 	if text := broken.Load(); text != nil {
 		panic(*text)
 	}
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -1,6 +1,9 @@
 package together_test
 
 import (
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -8,25 +11,51 @@ import (
 	"tenantry/internal/together"
 )
 
-// TestAllAtTheSameTime: each function waits for all others to have begun.
-func TestAllAtTheSameTime(t *testing.T) {
+// TestAllAtOnce: each function waits for all others to have begun.
+func TestAllAtOnce(t *testing.T) {
 	t.Parallel()
 	for n := range 5 {
 		var begun sync.WaitGroup
 		begun.Add(n)
-		fns := make([]func(), n)
+		fns := make([]func() error, n)
 		done := make([]bool, n)
 		for i := range fns {
-			fns[i] = func() {
+			fns[i] = func() error {
 				begun.Done()
 				begun.Wait()
 				done[i] = true
+				return nil
 			}
 		}
-		together.Do(fns...)
-		for i, ok := range done {
-			if !ok {
-				t.Errorf("%d of %d has not ended", i, n)
+		if err := together.Do(true, fns...); err != nil || slices.Contains(done, false) {
+			t.Errorf("of %d: %v, ended %v", n, err, done)
+		}
+	}
+}
+
+func TestTheFirstErrorInOrder(t *testing.T) {
+	t.Parallel()
+	for _, atOnce := range []bool{true, false} {
+		for first := range 4 {
+			var called [4]bool
+			fns := make([]func() error, len(called))
+			errs := make([]error, len(called))
+			for i := range fns {
+				if i >= first {
+					errs[i] = fmt.Errorf("error %d", i)
+				}
+				fns[i] = func() error {
+					called[i] = true
+					return errs[i]
+				}
+			}
+			if err := together.Do(atOnce, fns...); !errors.Is(err, errs[first]) {
+				t.Errorf("at once %t: %v, want %v", atOnce, err, errs[first])
+			}
+			for i, was := range called {
+				if was != (atOnce || i <= first) {
+					t.Errorf("at once %t, error in %d: function %d was called: %t", atOnce, first, i, was)
+				}
 			}
 		}
 	}
@@ -36,13 +65,14 @@ func TestPanicsReachTheCaller(t *testing.T) {
 	t.Parallel()
 	for broken := range 3 {
 		var ended [3]bool
-		fns := make([]func(), len(ended))
+		fns := make([]func() error, len(ended))
 		for i := range fns {
-			fns[i] = func() {
+			fns[i] = func() error {
 				defer func() { ended[i] = true }()
 				if i == broken {
 					panic("a fault")
 				}
+				return nil
 			}
 		}
 		func() {
@@ -52,7 +82,7 @@ func TestPanicsReachTheCaller(t *testing.T) {
 					t.Errorf("function %d: recovered %q", broken, text)
 				}
 			}()
-			together.Do(fns...)
+			t.Errorf("function %d: no panic, %v", broken, together.Do(true, fns...))
 		}()
 		if ended != [3]bool{true, true, true} {
 			t.Errorf("function %d: ended %v", broken, ended)

@@ -284,7 +284,7 @@ func TestK2_BrokenRedisIsNotAskedEveryTime(t *testing.T) {
 
 func TestK4_NoUsableKeyAtRest(t *testing.T) {
 	t.Parallel()
-	w := tenantstest.New(t, tenantstest.Options{})
+	w := tenantstest.New(t, tenantstest.Options{Embedded: true})
 	tenant := w.Tenant(t, "acme")
 	token := issue(t, w, tenant, keys.NewKey{}).Token.Reveal()
 	if _, err := authenticate(t, w, "acme", token); err != nil {

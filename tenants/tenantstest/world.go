@@ -16,7 +16,7 @@ import (
 
 	"tenantry/backends/store"
 	"tenantry/backends/store/driver"
-	"tenantry/backends/store/sqlite"
+	"tenantry/backends/store/enginetest"
 	"tenantry/crypto/keyring"
 	"tenantry/crypto/passwords"
 	"tenantry/tenants"
@@ -33,26 +33,29 @@ const RedisURL = "TENANTRY_TEST_REDIS_URL"
 // Options vary a World.
 type Options struct {
 	BaseDomain string
-	// Local takes the in-process Redis even where RedisURL is set.
+	// Local takes the in-process Redis even where RedisURL is set, Embedded SQLite even where
+	// there is a MongoDB.
 	Local    bool
+	Embedded bool
 	Sessions sessions.Options // but for People and Redis
 	Grace    time.Duration    // of keys and directory
 }
 
 // World is everything package tenants and those below it need, for one test.
 type World struct {
-	Folder    string // of the store's files
-	Keyring   *keyring.Keyring
-	Engine    *Engine
-	Store     *store.Store
-	Kinds     Kinds
-	Directory *tenants.Directory
-	People    *people.Service
-	Keys      *keys.Service
-	Sessions  *sessions.Service
-	Redis     redis.UniversalClient
-	RedisHook *RedisHook
-	Clock     *Clock
+	Folder      string // of the store's files
+	Keyring     *keyring.Keyring
+	KeyringFile string
+	Engine      *Engine
+	Store       *store.Store
+	Kinds       Kinds
+	Directory   *tenants.Directory
+	People      *people.Service
+	Keys        *keys.Service
+	Sessions    *sessions.Service
+	Redis       redis.UniversalClient
+	RedisHook   *RedisHook
+	Clock       *Clock
 }
 
 // Kinds are the declared records.
@@ -77,19 +80,14 @@ func New(t testing.TB, o Options) *World {
 	t.Helper()
 	w := &World{Folder: t.TempDir(), Clock: &Clock{}}
 	var err error
-	if w.Keyring, err = keyring.Create(filepath.Join(t.TempDir(), "keyring")); err != nil {
+	w.KeyringFile = filepath.Join(t.TempDir(), "keyring")
+	if w.Keyring, err = keyring.Create(w.KeyringFile); err != nil {
 		t.Fatal(err)
 	}
-	real, err := sqlite.Open(t.Context(), sqlite.Options{Dir: w.Folder})
-	if err != nil {
-		t.Fatal(err)
+	w.Engine = &Engine{Engine: enginetest.OpenSQLite(t, w.Folder)}
+	if enginetest.OnMongo() && !o.Embedded {
+		w.Engine.Engine = enginetest.Open(t)
 	}
-	t.Cleanup(func() {
-		if err := real.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	w.Engine = &Engine{Engine: real}
 	w.declare(t)
 	w.openRedis(t, o.Local)
 	w.Second(t, o)
@@ -114,15 +112,7 @@ func (w *World) declare(t testing.TB) {
 	if w.Kinds.Things, err = store.Define[Thing](store.Spec{Name: "things"}); err != nil {
 		t.Fatal(err)
 	}
-	other, err := sqlite.Open(t.Context(), sqlite.Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := other.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	other := enginetest.OpenSQLite(t, t.TempDir())
 	w.Store = store.New(store.Options{
 		Engine: w.Engine, Backends: map[string]driver.Engine{OtherBackend: other}, Control: control, Tenant: []*store.Spec{w.Kinds.Things.Spec()},
 	})

@@ -26,6 +26,8 @@ type shape struct {
 	types     map[string]driver.Type
 	indexes   []definition
 	signature string // name and indexes
+	finding   string // what a call does, for errors
+	counting  string
 }
 
 // kind is a collection of a database.
@@ -38,7 +40,7 @@ func newShape(c *driver.Collection) (*shape, error) {
 	if c == nil || c.Name == "" {
 		return nil, errors.New("a collection has no name")
 	}
-	s := &shape{name: c.Name, fields: c.Fields, types: make(map[string]driver.Type, len(c.Fields))}
+	s := &shape{name: c.Name, finding: "find in " + c.Name, counting: "count in " + c.Name, fields: c.Fields, types: make(map[string]driver.Type, len(c.Fields))}
 	for _, f := range c.Fields {
 		if strings.Trim(f.Name, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" || f.Name == "" {
 			return nil, fmt.Errorf("collection %s: field %q: a name consists of a-z, 0-9 and _", c.Name, f.Name)

@@ -49,6 +49,9 @@ type outcome struct {
 
 func newBreaker(log *slog.Logger) *gobreaker.CircuitBreaker[struct{}] {
 	is := func(err error, v verdict) bool {
+		if err == nil {
+			return false
+		}
 		var o outcome
 		return errors.As(err, &o) && o.verdict == v
 	}
@@ -58,9 +61,22 @@ func newBreaker(log *slog.Logger) *gobreaker.CircuitBreaker[struct{}] {
 		IsSuccessful: func(err error) bool { return err == nil || is(err, answered) },
 		IsExcluded:   func(err error) bool { return is(err, silent) },
 		OnStateChange: func(_ string, from, to gobreaker.State) {
-			log.Warn("the MongoDB breaker changed", "from", from.String(), "to", to.String())
+			tellBreaker(log, from, to)
 		},
 	})
+}
+
+// tellBreaker tells of the beginning and the end of an outage. Attempts in between, one every
+// breakFor, are not worth a line each.
+func tellBreaker(log *slog.Logger, from, to gobreaker.State) {
+	switch {
+	case from == gobreaker.StateClosed:
+		log.Warn("MongoDB does not answer: calls are refused at once, and one at a time tries it again", "failed_calls", breakAfter)
+	case to == gobreaker.StateClosed:
+		log.Info("MongoDB answers again")
+	default:
+		log.Debug("MongoDB is tried again", "from", from.String(), "to", to.String())
+	}
 }
 
 // State returns the state of the breaker before the server: "closed" in normal work, "open" while

@@ -3,6 +3,7 @@ package mongo
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"tenantry/backends/store/driver"
 
@@ -13,34 +14,35 @@ import (
 // maxReserve bounds what is set aside for documents before they are read.
 const maxReserve = 128
 
+// Remote reports that calls wait for a server.
+func (e *Engine) Remote() bool { return true }
+
 // Find answers in one round trip where the documents fit the server's 16 MB.
 func (w *workspace) Find(ctx context.Context, q driver.Query) ([]driver.Document, error) {
 	k, err := w.kind(q.Collection)
 	if err != nil {
 		return nil, err
 	}
-	doing := "find in " + k.name
+	doing := k.finding
 	filter, t, err := w.filter(k, q.Where)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
-	order, err := w.sort(k, q.Sort)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", doing, err)
+	page := page{projection: w.engine.projection, limit: int64(q.Limit), offset: int64(q.Offset), batch: batch(q.Limit)}
+	if isOne := byID(q.Where); !isOne || len(q.Sort) > 0 {
+		if page.order, err = w.sort(k, q.Sort); err != nil {
+			return nil, fmt.Errorf("%s: %w", doing, err)
+		}
+		if isOne {
+			page.order = nil
+		}
 	}
 	if t == never || q.Limit < 1 {
 		return nil, w.idle(ctx, doing)
 	}
-	o := options.Find().SetProjection(w.engine.projection).SetLimit(int64(q.Limit)).SetBatchSize(batch(q.Limit))
-	if !byID(q.Where) {
-		o.SetSort(order).SetAllowDiskUse(true)
-	}
-	if q.Offset > 0 {
-		o.SetSkip(int64(q.Offset))
-	}
 	var docs []driver.Document
 	err = w.call(ctx, doing, func(ctx context.Context) error {
-		cursor, err := k.coll.Find(ctx, filter, o)
+		cursor, err := k.coll.Find(ctx, filter, &page)
 		if err != nil {
 			return err
 		}
@@ -59,6 +61,31 @@ func (w *workspace) Find(ctx context.Context, q driver.Query) ([]driver.Document
 		return nil, err
 	}
 	return docs, nil
+}
+
+// page says what part of the found documents is wanted, all in one option.
+type page struct {
+	projection    any
+	order         bson.D // nil: there is one document at most
+	limit, offset int64
+	batch         int32
+}
+
+// List implements options.Lister.
+func (p *page) List() []func(*options.FindOptions) error {
+	return []func(*options.FindOptions) error{p.apply}
+}
+
+func (p *page) apply(o *options.FindOptions) error {
+	o.Projection, o.Limit, o.BatchSize = p.projection, &p.limit, &p.batch
+	if p.order != nil {
+		toDisk := true
+		o.Sort, o.AllowDiskUse = p.order, &toDisk
+	}
+	if p.offset > 0 {
+		o.Skip = &p.offset
+	}
+	return nil
 }
 
 // batch is one more than will come, so that the server closes the cursor with the first answer.
@@ -80,7 +107,9 @@ func byID(p driver.Predicate) bool {
 // sort returns the order of a question, which ends with the id: nothing after it can change anything.
 func (w *workspace) sort(k *kind, steps []driver.Order) (bson.D, error) {
 	order := make(bson.D, 0, len(steps)+1)
-	seen := make(map[string]bool, len(steps)+1)
+	has := func(path string) bool {
+		return slices.ContainsFunc(order, func(e bson.E) bool { return e.Key == path })
+	}
 	for _, s := range steps {
 		o, err := w.operand(k, s.Ref)
 		if err != nil {
@@ -90,17 +119,16 @@ func (w *workspace) sort(k *kind, steps []driver.Order) (bson.D, error) {
 		if o.list != "" {
 			path = o.list
 		}
-		if seen[path] || seen["_id"] {
+		if has(path) || has("_id") {
 			continue
 		}
-		seen[path] = true
 		direction := int32(1)
 		if s.Desc {
 			direction = -1
 		}
 		order = append(order, bson.E{Key: path, Value: direction})
 	}
-	if !seen["_id"] {
+	if !has("_id") {
 		order = append(order, bson.E{Key: "_id", Value: int32(1)})
 	}
 	return order, nil
@@ -113,7 +141,7 @@ func (w *workspace) Count(ctx context.Context, c *driver.Collection, where drive
 	if err != nil {
 		return 0, err
 	}
-	doing := "count in " + k.name
+	doing := k.counting
 	filter, t, err := w.filter(k, where)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", doing, err)

@@ -1,0 +1,59 @@
+// Package enginetest gives tests an engine: SQLite, or a database of its own on the MongoDB
+// server that TENANTRY_TEST_MONGODB_URI names. So every suite runs on both.
+package enginetest
+
+import (
+	"os"
+	"testing"
+
+	"tenantry/backends/store/driver"
+	"tenantry/backends/store/mongo"
+	"tenantry/backends/store/mongo/mongotest"
+	"tenantry/backends/store/sqlite"
+	"tenantry/crypto/secret"
+)
+
+// Open returns an engine that ends with the test. The test may close it before.
+func Open(t testing.TB) driver.Engine {
+	t.Helper()
+	if OnMongo() {
+		return openMongo(t)
+	}
+	return OpenSQLite(t, t.TempDir())
+}
+
+// OnMongo reports whether Open uses a MongoDB server.
+func OnMongo() bool { return os.Getenv(mongotest.Variable) != "" }
+
+// OpenSQLite returns the embedded engine on a folder, for tests of the folder.
+func OpenSQLite(t testing.TB, dir string) driver.Engine {
+	t.Helper()
+	e, err := sqlite.Open(t.Context(), sqlite.Options{Dir: dir})
+	if err != nil {
+		t.Fatalf("open the embedded engine: %v", err)
+	}
+	return closed(t, e)
+}
+
+func openMongo(t testing.TB) driver.Engine {
+	t.Helper()
+	var uri secret.String
+	if err := uri.UnmarshalText([]byte(mongotest.URI(t))); err != nil {
+		t.Fatal(err)
+	}
+	e, err := mongo.Open(t.Context(), mongo.Options{URI: uri, Database: mongotest.Database(t)})
+	if err != nil {
+		t.Fatalf("open MongoDB: %v", err)
+	}
+	return closed(t, e)
+}
+
+func closed(t testing.TB, e driver.Engine) driver.Engine {
+	t.Helper()
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Errorf("close the engine: %v", err)
+		}
+	})
+	return e
+}

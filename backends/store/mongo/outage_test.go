@@ -1,0 +1,88 @@
+package mongo_test
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"tenantry/backends/store/driver"
+	"tenantry/backends/store/mongo"
+	"tenantry/backends/store/mongo/mongotest"
+	"tenantry/crypto/secret"
+	"tenantry/gateway/gatewaytest/proxytest"
+)
+
+// behindProxy opens an engine whose way to the server can be broken.
+func behindProxy(t *testing.T, o mongo.Options) (*mongo.Engine, *proxytest.Proxy) {
+	t.Helper()
+	u, err := url.Parse(mongotest.URI(t))
+	if err != nil {
+		t.Fatal("the address of the MongoDB server is malformed") // the error repeats it
+	}
+	p := proxytest.Start(t, u.Host)
+	o.URI, o.Database = secret.New("mongodb://"+p.Addr+"/?directConnection=true"), mongotest.Database(t)
+	e, err := mongo.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	if err := e.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return e, p
+}
+
+// TestF1_SilentServerIsNoticed: a call that waits for an answer ends once the server has
+// missed its heartbeats, long before its own time is up.
+func TestF1_SilentServerIsNoticed(t *testing.T) {
+	t.Parallel()
+	e, p := behindProxy(t, mongo.Options{QueryTimeout: time.Minute})
+	time.Sleep(1500 * time.Millisecond) // the client asks more often at first
+	p.Break(t, proxytest.Silent())
+	started := time.Now()
+	err := e.Check(t.Context())
+	took := time.Since(started)
+	t.Logf("after %s: %v", took, err)
+	if !errors.Is(err, driver.ErrUnavailable) || took > 10*time.Second {
+		t.Errorf("after %s: %v", took, err)
+	}
+}
+
+// TestF1_OutageIsLoggedOnce: its beginning and its end, however long it lasts and however
+// often the breaker tries.
+func TestF1_OutageIsLoggedOnce(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer // written to under the breaker's lock, read when nobody calls
+	e, p := behindProxy(t, mongo.Options{ServerSelectionTimeout: 100 * time.Millisecond, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	p.Break(t, proxytest.Refused())
+	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if err := e.Check(t.Context()); !errors.Is(err, driver.ErrUnavailable) {
+			t.Fatal(err)
+		}
+	}
+	p.Heal(t)
+	started := time.Now()
+	for e.Check(t.Context()) != nil {
+		if time.Since(started) > 15*time.Second {
+			t.Fatal("the server is back, the engine is not")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Logf("works again after %s", time.Since(started))
+	for _, line := range []string{"MongoDB does not answer", "MongoDB answers again"} {
+		if n := strings.Count(log.String(), line); n != 1 {
+			t.Errorf("%q is logged %d times:\n%s", line, n, log.String())
+		}
+	}
+	if n := strings.Count(log.String(), "\n"); n != 2 {
+		t.Errorf("%d lines:\n%s", n, log.String())
+	}
+}

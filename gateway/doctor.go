@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -36,6 +37,10 @@ func (s *Services) examine(ctx context.Context) []control.Finding {
 		s.examineBackend(ctx, e, name, wrong[name])
 	}
 	s.examineRedis(ctx, e)
+	if wrong[s.cfg.Control] != nil {
+		e.warn("organizations", "not looked at", "they are listed on backend "+s.cfg.Control)
+		return e.found
+	}
 	s.examineOrganizations(ctx, e)
 	return e.found
 }
@@ -64,15 +69,19 @@ func (s *Services) examineBackend(ctx context.Context, e *examination, name stri
 	if name == s.cfg.Store {
 		uses = append(uses, "new organizations")
 	}
-	use := ""
+	use := b.String()
 	if len(uses) > 0 {
-		use = ", for " + strings.Join(uses, " and ")
+		use += ", for " + strings.Join(uses, " and ")
 	}
 	if failure != nil {
-		e.wrong(what, fmt.Sprintf("%s%s cannot read and write: %v", b, use, failure), "see whether the server runs and can be reached, and the disk has room")
+		says := failure.Error()
+		if errors.Is(failure, context.DeadlineExceeded) {
+			says = fmt.Sprintf("no answer within %s", checkTimeout)
+		}
+		e.wrong(what, fmt.Sprintf("%s: cannot read and write: %s", use, says), "see whether the server runs and can be reached, and the disk has room")
 		return
 	}
-	e.good(what, "%s%s reads and writes", b, use)
+	e.good(what, "%s: reads and writes", use)
 	indexes, building, err := s.engines.indexes(ctx, name)
 	if err != nil {
 		e.wrong(what+" indexes", err.Error(), "")
@@ -144,6 +153,10 @@ func (s *Services) examineOrganizations(ctx context.Context, e *examination) {
 	var parts []string
 	for _, name := range s.store.Backends() {
 		parts = append(parts, name+" "+strconv.Itoa(at[name]))
+		if s.cfg.Shared() && s.cfg.Backends[name].Engine == config.EngineSQLite && at[name] > 0 {
+			e.warn("backend "+name, fmt.Sprintf("organizations that live in %s, which other replicas do not have: %d", s.cfg.BackendDir(name), at[name]),
+				"let no other replica name this backend, send their requests here, and move them: tenantry org move SLUG --to "+s.cfg.Control)
+		}
 	}
 	e.good("organizations", "by backend: %s", strings.Join(parts, ", "))
 }

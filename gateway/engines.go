@@ -76,6 +76,25 @@ func (e engines) indexes(ctx context.Context, name string) (all []index, buildin
 	return all, building, nil
 }
 
+// measure registers the figures of the engines themselves.
+func (e engines) measure(r *prometheus.Registry) {
+	for name, one := range e {
+		m, ok := one.(*mongo.Engine)
+		if !ok {
+			continue
+		}
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "tenantry_store_refusing", Help: "1 while calls of a backend are refused at once, since its server did not answer.",
+			ConstLabels: prometheus.Labels{"backend": name},
+		}, func() float64 {
+			if m.State() == "closed" {
+				return 0
+			}
+			return 1
+		}))
+	}
+}
+
 func (e engines) close() error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(e)) {

@@ -206,8 +206,10 @@ func (s *Services) awaitControl(ctx context.Context, limit time.Duration) error 
 		case err == nil && told:
 			s.log.InfoContext(ctx, "the control backend answers", "backend", s.cfg.Control, "waited", time.Since(started).Round(time.Millisecond).String())
 			return nil
-		case err == nil || !s.cfg.Shared() || !errors.Is(err, store.ErrUnavailable) || ctx.Err() != nil:
+		case err == nil || !s.cfg.Shared() || ctx.Err() != nil:
 			return err
+		case !errors.Is(err, store.ErrUnavailable):
+			return fmt.Errorf("backend %s, which holds organizations, people and keys: %w", s.cfg.Control, err)
 		case time.Since(started) >= limit:
 			return fmt.Errorf("the backend %s, which holds organizations, people and keys, does not answer (tried for %s): start its server, and check backends.%s.uri and the network between: %w",
 				s.cfg.Control, time.Since(started).Round(time.Second), s.cfg.Control, err)

@@ -19,3 +19,8 @@ func (d *Directory) Hold(ctx context.Context, slug, to string) error {
 	})
 	return err
 }
+
+// ReleaseSeen ends a hold as those do who have waited for its end too long, and saw this.
+func (d *Directory) ReleaseSeen(ctx context.Context, seen *Organization) error {
+	return d.release(ctx, seen.OrgID, seen.Move.hold())
+}

@@ -67,7 +67,15 @@ func (d *Directory) Create(ctx context.Context, o NewOrganization) (*Tenant, err
 	if org.OrgID, err = d.control.Counter(ctx, organizationsCount, 1, 0); err != nil {
 		return nil, fmt.Errorf("create organization %s: %w", org.Slug, err)
 	}
+	// The place first: an organization without one would be unavailable for ever.
+	if err := d.store.Prepare(ctx, org.OrgID, org.Backend); err != nil {
+		return nil, fmt.Errorf("create organization %s: %w", org.Slug, err)
+	}
 	if err := d.orgs.Insert(ctx, org); err != nil {
+		var taken *store.DuplicateError
+		if errors.As(err, &taken) {
+			err = errors.Join(err, d.store.RemoveFrom(ctx, org.OrgID, org.Backend))
+		}
 		return nil, fmt.Errorf("create organization %s: %w", org.Slug, err)
 	}
 	d.changed(org)
@@ -210,6 +218,7 @@ func (d *Directory) Remove(ctx context.Context, slug string) error {
 			o.Former, o.Move = o.Move.To, nil
 		}
 		o.State = Removed
+		o.Finisher = ""
 		o.AccessRev++
 		o.DataKeys = nil // what was encrypted with them cannot be read any more, in backups too
 		return nil
@@ -230,7 +239,7 @@ func (d *Directory) Remove(ctx context.Context, slug string) error {
 	places := []string{org.Backend}
 	if org.Former != "" { // who copies there may not know yet
 		places = append(places, org.Former)
-		if err := pause(ctx, store.SettledLease); err != nil {
+		if err := pause(ctx, d.store.Leases().Settled); err != nil {
 			return fmt.Errorf("delete the documents of organization %q: %w; repeat the command", slug, err)
 		}
 	}

@@ -19,7 +19,7 @@ type Move struct {
 	// Mover is who copies now. Whoever resumes the move takes over: the former one stops
 	// within a lease, because it asks who the mover is before it writes.
 	Mover string `json:"mover"`
-	// Holds tells holds apart, so that nobody ends a later one than they saw.
+	// Holds tells the mover's holds apart, so that nobody ends a later one than they saw.
 	Holds int64 `json:"holds,omitempty"`
 }
 
@@ -29,12 +29,12 @@ const (
 	quickRound  = 300 * time.Millisecond // such a round is short enough to be done while writes wait
 	holdTries   = 3
 	copyTries   = 5
-	holdBudget  = store.HoldLimit - 500*time.Millisecond
-	holdMargin  = 100 * time.Millisecond // beyond the lease, for a writer's own clock steps
-	moveComeOn  = 5                      // passes over everything until both sides agree
-	retryHold   = 2 * time.Second
-	guardFresh  = 500 * time.Millisecond
+	moveComeOn  = 5   // passes over everything until both sides agree
+	finishTries = 500 // each as long as a lease
 	moverIDSize = 12
+	// tenth of a lease is what clocks may differ by in that time, and what is left of a hold
+	// for ending it.
+	tenth = 10
 )
 
 // MoveProgress is what a move tells while it goes on.
@@ -74,22 +74,30 @@ type held struct {
 	since map[int64]heldSince
 }
 
-type heldSince struct {
-	holds int64
-	at    time.Time
+// hold names one hold of an organization.
+type hold struct {
+	mover  string
+	number int64
 }
 
-// overdue reports whether this hold has been seen for longer than a hold may last.
-func (h *held) overdue(org, holds int64) bool {
+func (m *Move) hold() hold { return hold{m.Mover, m.Holds} }
+
+type heldSince struct {
+	hold hold
+	at   time.Time
+}
+
+// overdue reports whether this hold has been seen for longer than the limit.
+func (h *held) overdue(org int64, which hold, limit time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if s, ok := h.since[org]; ok && s.holds == holds {
-		return time.Since(s.at) > store.HoldLimit
+	if s, ok := h.since[org]; ok && s.hold == which {
+		return time.Since(s.at) > limit
 	}
 	if h.since == nil {
 		h.since = map[int64]heldSince{}
 	}
-	h.since[org] = heldSince{holds, time.Now()}
+	h.since[org] = heldSince{which, time.Now()}
 	return false
 }
 
@@ -110,8 +118,8 @@ func (d *Directory) locate(ctx context.Context, org int64) (store.Placement, err
 		return store.Placement{}, err
 	case o.Move == nil || o.Move.Phase != store.Held:
 		d.held.over(org)
-	case d.held.overdue(org, o.Move.Holds):
-		if err := d.release(ctx, org, o.Move.Holds); err != nil {
+	case d.held.overdue(org, o.Move.hold(), d.store.Leases().Hold):
+		if err := d.release(ctx, org, o.Move.hold()); err != nil {
 			return store.Placement{}, err
 		}
 		return d.locate(ctx, org)
@@ -120,9 +128,9 @@ func (d *Directory) locate(ctx context.Context, org int64) (store.Placement, err
 }
 
 // release ends a hold without a switch.
-func (d *Directory) release(ctx context.Context, org, holds int64) error {
+func (d *Directory) release(ctx context.Context, org int64, which hold) error {
 	_, err := d.change(ctx, store.Eq("org_id", org), func(o *Organization) error {
-		if o.Move != nil && o.Move.Phase == store.Held && o.Move.Holds == holds {
+		if o.Move != nil && o.Move.Phase == store.Held && o.Move.hold() == which {
 			o.Move.Phase = store.Copying
 		}
 		return nil
@@ -151,16 +159,63 @@ func (d *Directory) Move(ctx context.Context, slug, to string, progress func(Mov
 	return report, nil
 }
 
+// claim is the right to change a copy, which ends when somebody else takes it over. Not safe
+// for concurrent use.
+type claim struct {
+	d     *Directory
+	org   int64
+	holds func(*Organization) bool
+	asked time.Time // when it was last seen to hold
+}
+
+var errTakenOver = fmt.Errorf("%w by somebody else by now, or no longer", ErrMoving)
+
+func (c *claim) check(o *Organization) error {
+	if o.State == Removed || !c.holds(o) {
+		return errTakenOver
+	}
+	return nil
+}
+
+// guard returns a context to change the copy with. It ends early enough that whoever takes
+// over knows, once a lease has passed, that nothing more is changed.
+func (c *claim) guard(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	leases := c.d.store.Leases()
+	if time.Since(c.asked) > leases.Fresh {
+		asked := time.Now()
+		o, err := c.d.find(ctx, store.Eq("org_id", c.org))
+		if err == nil {
+			err = c.check(o)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		c.asked = asked
+	}
+	inTime, cancel := context.WithDeadline(ctx, c.asked.Add(leases.Settled))
+	return inTime, cancel, nil
+}
+
+// change alters the organization as long as the claim holds.
+func (c *claim) change(ctx context.Context, alter func(*Organization) error) (*Organization, error) {
+	return c.d.change(ctx, store.Eq("org_id", c.org), func(o *Organization) error {
+		if err := c.check(o); err != nil {
+			return err
+		}
+		return alter(o)
+	})
+}
+
+func newClaimID() string { return rand.Text()[:moverIDSize] }
+
 // mover carries out one move.
 type mover struct {
-	d        *Directory
-	org      int64
-	id       string // as Move.Mover
+	claim
+	leases   store.Leases
 	from, to string
 	copier   *store.Mover
 	progress func(MoveProgress)
 	began    time.Time // before this, writers may not have known that they must leave notes
-	guarded  time.Time // when the mover last made sure that it is the mover
 }
 
 func (d *Directory) beginMove(ctx context.Context, slug, to string) (*mover, error) {
@@ -169,7 +224,7 @@ func (d *Directory) beginMove(ctx context.Context, slug, to string) (*mover, err
 		faults.Add("to", CodeUnknown, "there is no backend %q; the configuration names %v", Clip(to), d.store.Backends())
 		return nil, faults.Err()
 	}
-	m := &mover{d: d, id: rand.Text()[:moverIDSize], to: to}
+	id := newClaimID()
 	org, err := d.change(ctx, store.Eq("slug", slug), func(o *Organization) error {
 		switch {
 		case o.State == Removed:
@@ -182,17 +237,21 @@ func (d *Directory) beginMove(ctx context.Context, slug, to string) (*mover, err
 			return fmt.Errorf("%w to %s; resume that, or roll it back first", ErrMoving, o.Move.To)
 		case o.Former != "" && o.Former != to:
 			return fmt.Errorf("%w: an old copy is still on %s; remove it first (--finish)", ErrMoving, o.Former)
+		case o.Finisher != "": // what is copied there now could be removed
+			return fmt.Errorf("%w: the old copy on %s is being removed; let that end first (--finish)", ErrMoving, o.Former)
 		case o.Move == nil:
 			o.Move = &Move{To: to, Began: d.now().UnixMilli()}
 		}
 		o.Former = ""
-		o.Move.Phase, o.Move.Mover = store.Copying, m.id
+		o.Move.Phase, o.Move.Mover = store.Copying, id
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	m.org, m.from, m.began = org.OrgID, org.Backend, time.Now()
+	m := &mover{leases: d.store.Leases(), from: org.Backend, to: to, began: time.Now(), claim: claim{d: d, org: org.OrgID, holds: func(o *Organization) bool {
+		return o.Move != nil && o.Move.Mover == id
+	}}}
 	if m.copier, err = d.store.NewMover(ctx, org.OrgID, m.from, to); err != nil {
 		return nil, err
 	}
@@ -200,56 +259,45 @@ func (d *Directory) beginMove(ctx context.Context, slug, to string) (*mover, err
 	return m, nil
 }
 
-// guard returns a context to write to the copy with. It ends early enough that whoever
-// takes the move over, or ends it, can know that nothing more is written.
-func (m *mover) guard(ctx context.Context) (context.Context, context.CancelFunc, error) {
-	if time.Since(m.guarded) > guardFresh {
-		asked := time.Now()
-		o, err := m.d.find(ctx, store.Eq("org_id", m.org))
-		if err != nil {
-			return nil, nil, err
-		}
-		if o.State == Removed || o.Move == nil || o.Move.Mover != m.id {
-			return nil, nil, fmt.Errorf("%w by somebody else by now, or no longer", ErrMoving)
-		}
-		m.guarded = asked
-	}
-	inTime, cancel := context.WithDeadline(ctx, m.guarded.Add(store.SettledLease))
-	return inTime, cancel, nil
-}
-
 func (m *mover) run(ctx context.Context) (*MoveReport, error) {
 	m.tell("copying")
 	if _, _, err := m.copy(ctx); err != nil {
 		return nil, err
 	}
-	if err := pause(ctx, time.Until(m.began.Add(store.SettledLease))); err != nil {
+	if err := pause(ctx, time.Until(m.began.Add(m.leases.Settled))); err != nil {
 		return nil, err
 	}
 	report := &MoveReport{From: m.from, To: m.to}
 	if report.From == "" {
 		report.From = store.DefaultBackend
 	}
-	var err error
-	if report.Sums, err = m.agree(ctx); err != nil {
-		return nil, err
-	}
 	for try := 1; ; try++ {
+		var err error
+		if report.Sums, err = m.agree(ctx); err != nil {
+			return nil, err
+		}
 		held, err := m.hold(ctx)
 		if err == nil {
 			report.Held = held
 			m.progress(MoveProgress{Step: "done"})
 			return report, nil
 		}
+		if errors.Is(err, ErrMoving) {
+			return nil, err
+		}
 		if try == holdTries || ctx.Err() != nil {
 			return nil, fmt.Errorf("%w; the organization stays where it was and the command can be repeated", err)
 		}
 		m.progress(MoveProgress{Step: "waiting", Note: err.Error()})
-		if err := pause(ctx, retryHold); err != nil {
+		if err := m.calm(ctx); err != nil {
 			return nil, err
 		}
 	}
 }
+
+// calm waits until no write to the copy can still be under way whose outcome is unknown. A
+// pass over everything finds what it did.
+func (m *mover) calm(ctx context.Context) error { return pause(ctx, m.leases.Settled) }
 
 // copy is a pass over everything. It bears a backend that is slow or away for a moment.
 func (m *mover) copy(ctx context.Context) (int64, []store.Sum, error) {
@@ -261,7 +309,7 @@ func (m *mover) copy(ctx context.Context) (int64, []store.Sum, error) {
 		if err == nil || !slow || ctx.Err() != nil || try == copyTries {
 			return total, equal, err
 		}
-		if err := pause(ctx, retryHold); err != nil {
+		if err := m.calm(ctx); err != nil {
 			return total, nil, err
 		}
 	}
@@ -283,6 +331,9 @@ func (m *mover) agree(ctx context.Context) ([]store.Sum, error) {
 			return nil, err
 		}
 		noted, err := m.copier.Catch(ctx)
+		if err == nil {
+			err = m.copier.Forget(ctx)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -303,15 +354,19 @@ func (m *mover) hold(ctx context.Context) (_ time.Duration, err error) {
 		if _, err := m.copier.Catch(ctx); err != nil {
 			return 0, err
 		}
-		if time.Since(began) < quickRound {
+		quick := time.Since(began) < quickRound
+		if err := m.copier.Forget(ctx); err != nil {
+			return 0, err
+		}
+		if quick {
 			break
 		}
 	}
 	m.tell("holding")
 	began := time.Now()
-	inTime, cancel := context.WithDeadline(ctx, began.Add(holdBudget))
+	inTime, cancel := context.WithDeadline(ctx, began.Add(m.leases.Hold-m.leases.Hold/tenth))
 	defer cancel()
-	org, err := m.change(inTime, func(o *Organization) error {
+	_, err = m.change(inTime, func(o *Organization) error {
 		o.Move.Phase = store.Held
 		o.Move.Holds++
 		return nil
@@ -321,18 +376,18 @@ func (m *mover) hold(ctx context.Context) (_ time.Duration, err error) {
 		return 0, err
 	}
 	heldAt := time.Now()
-	if err = m.last(inTime, heldAt, org.Move.Holds); err != nil {
+	if err = m.last(inTime, heldAt); err != nil && !m.arrived(ctx) {
 		m.unhold(ctx)
 		return 0, err
 	}
 	return time.Since(began), nil
 }
 
-func (m *mover) last(ctx context.Context, heldAt time.Time, holds int64) error {
+func (m *mover) last(ctx context.Context, heldAt time.Time) error {
 	if _, err := m.copier.Catch(ctx); err != nil {
 		return err
 	}
-	if err := pause(ctx, time.Until(heldAt.Add(store.CopyingLease+holdMargin))); err != nil {
+	if err := pause(ctx, time.Until(heldAt.Add(m.leases.Copying+m.leases.Copying/tenth))); err != nil {
 		return err
 	}
 	if err := m.copier.Finish(ctx); err != nil {
@@ -340,7 +395,7 @@ func (m *mover) last(ctx context.Context, heldAt time.Time, holds int64) error {
 	}
 	asked := time.Now()
 	org, err := m.change(ctx, func(o *Organization) error {
-		if o.Move.Phase != store.Held || o.Move.Holds != holds {
+		if o.Move.Phase != store.Held {
 			return fmt.Errorf("%w: the hold ended before everything was copied", store.ErrUnavailable)
 		}
 		o.Former, o.Backend, o.Move = o.Backend, m.to, nil
@@ -359,14 +414,13 @@ func (m *mover) last(ctx context.Context, heldAt time.Time, holds int64) error {
 	return nil
 }
 
-// change alters the organization as long as this is its mover.
-func (m *mover) change(ctx context.Context, alter func(*Organization) error) (*Organization, error) {
-	return m.d.change(ctx, store.Eq("org_id", m.org), func(o *Organization) error {
-		if o.State == Removed || o.Move == nil || o.Move.Mover != m.id {
-			return fmt.Errorf("%w by somebody else by now, or no longer", ErrMoving)
-		}
-		return alter(o)
-	})
+// arrived reports whether the organization lives at its new place after all: of a switch that
+// failed the outcome can be unknown.
+func (m *mover) arrived(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
+	defer cancel()
+	o, err := m.d.find(ctx, store.Eq("org_id", m.org))
+	return err == nil && o.State != Removed && o.Move == nil && o.Backend == m.to
 }
 
 // unhold lets writes go on. Where it fails, those that wait end the hold themselves.
@@ -395,20 +449,21 @@ func pause(ctx context.Context, d time.Duration) error {
 
 // RollBackMove ends a move that has not switched yet: the organization stays where it is
 // and the copy is removed. Errors: ErrUnknownTenant, ErrMoving where there is none,
-// store.ErrUnavailable; then it, or FinishMove, can be repeated.
+// store.ErrUnavailable; where it ended the move but could not remove the copy, FinishMove can.
 func (d *Directory) RollBackMove(ctx context.Context, slug string) error {
-	_, err := d.change(ctx, store.Eq("slug", slug), func(o *Organization) error {
+	id := newClaimID()
+	org, err := d.change(ctx, store.Eq("slug", slug), func(o *Organization) error {
 		if o.State == Removed {
 			return ErrUnknownTenant
 		}
 		if o.Move == nil {
 			return fmt.Errorf("%w: no, there is nothing to roll back", ErrMoving)
 		}
-		o.Former, o.Move = o.Move.To, nil
+		o.Former, o.Move, o.Finisher = o.Move.To, nil, id
 		return nil
 	})
 	if err == nil {
-		err = d.FinishMove(ctx, slug)
+		err = d.finish(ctx, org)
 	}
 	if err != nil {
 		return fmt.Errorf("roll back the move of organization %q: %w", Clip(slug), err)
@@ -417,37 +472,75 @@ func (d *Directory) RollBackMove(ctx context.Context, slug string) error {
 }
 
 // FinishMove removes the copy that an organization left behind, and does nothing where it
-// left none. Errors: ErrUnknownTenant, ErrMoving while a move goes on, store.ErrUnavailable.
+// left none. Until it has ended the organization cannot be moved; where it failed it can be
+// repeated. Errors: ErrUnknownTenant, ErrMoving while a move goes on or where somebody else
+// took over, store.ErrUnavailable.
 func (d *Directory) FinishMove(ctx context.Context, slug string) error {
-	t, err := d.BySlug(ctx, slug)
-	if err != nil {
-		return err
-	}
-	if t.Org.Move != nil {
-		return fmt.Errorf("finish the move of organization %s: %w", slug, ErrMoving)
-	}
-	if t.Org.Former == "" {
-		return nil
-	}
-	// A mover, or a reader of the old copy, may not know yet.
-	if err := pause(ctx, store.SettledLease); err != nil {
-		return err
-	}
-	m, err := d.store.NewMover(ctx, t.Org.OrgID, t.Org.Backend, t.Org.Former)
-	if err != nil {
-		return err
-	}
-	if err := m.Clean(ctx); err != nil {
-		return fmt.Errorf("finish the move of organization %s: %w", slug, err)
-	}
-	if err := d.store.RemoveFrom(ctx, t.Org.OrgID, t.Org.Former); err != nil {
-		return fmt.Errorf("finish the move of organization %s: %w", slug, err)
-	}
-	_, err = d.change(ctx, store.Eq("slug", slug), func(o *Organization) error {
-		if o.Move == nil && o.Former == t.Org.Former {
-			o.Former = ""
+	id := newClaimID()
+	org, err := d.change(ctx, store.Eq("slug", slug), func(o *Organization) error {
+		switch {
+		case o.State == Removed:
+			return ErrUnknownTenant
+		case o.Move != nil:
+			return ErrMoving
+		case o.Former == "":
+			return errUnchanged
 		}
+		o.Finisher = id
+		return nil
+	})
+	switch {
+	case errors.Is(err, errUnchanged):
+		return nil
+	case err == nil:
+		err = d.finish(ctx, org)
+	}
+	if err != nil {
+		return fmt.Errorf("finish the move of organization %q: %w", Clip(slug), err)
+	}
+	return nil
+}
+
+// finish removes the old copy on behalf of the organization's Finisher.
+func (d *Directory) finish(ctx context.Context, org *Organization) error {
+	c := &claim{d: d, org: org.OrgID, holds: func(o *Organization) bool { return o.Finisher == org.Finisher }}
+	// A mover, a former finisher or a reader of the old copy may not know yet.
+	if err := pause(ctx, d.store.Leases().Settled); err != nil {
+		return err
+	}
+	if _, err := d.BySlug(ctx, org.Slug); err != nil { // calls of this process leave the copy
+		return err
+	}
+	m, err := d.store.NewMover(ctx, org.OrgID, org.Backend, org.Former)
+	if err != nil {
+		return err
+	}
+	m.Guard = c.guard
+	if err := m.Clean(ctx); err != nil {
+		return err
+	}
+	if err := c.removeCopy(ctx, org.Former); err != nil {
+		return err
+	}
+	_, err = c.change(ctx, func(o *Organization) error {
+		o.Former, o.Finisher = "", ""
 		return nil
 	})
 	return err
+}
+
+// removeCopy removes what a backend has, a lease's worth at a time: whoever takes over must
+// not find what it copies there removed.
+func (c *claim) removeCopy(ctx context.Context, backend string) error {
+	for try := 1; ; try++ {
+		guarded, cancel, err := c.guard(ctx)
+		if err != nil {
+			return err
+		}
+		err = c.d.store.RemoveFrom(guarded, c.org, backend)
+		cancel()
+		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) || try == finishTries {
+			return err
+		}
+	}
 }

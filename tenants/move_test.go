@@ -32,7 +32,7 @@ func TestForgottenHoldEnds(t *testing.T) {
 		t.Errorf("a write while held: %v", err)
 	}
 	for err := put(t.Context(), w, acme, "late"); err != nil; err = put(t.Context(), w, acme, "late") {
-		if !errors.Is(err, store.ErrUnavailable) || time.Since(began) > 3*store.HoldLimit {
+		if !errors.Is(err, store.ErrUnavailable) || time.Since(began) > 3*store.DefaultLeases().Hold {
 			t.Fatalf("after %s: %v", time.Since(began), err)
 		}
 	}

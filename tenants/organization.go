@@ -54,10 +54,11 @@ type Organization struct {
 	// DataKeys are the organization's wrapped data keys by purpose, the newest last.
 	DataKeys map[string][]string `json:"data_keys,omitempty"`
 	// Backend is where the documents are (empty: store.DefaultBackend), Former where an old
-	// copy of them still is, Move how they get elsewhere.
-	Backend string `json:"backend,omitempty"`
-	Former  string `json:"former,omitempty"`
-	Move    *Move  `json:"move,omitempty"`
+	// copy of them still is, Finisher who removes that now, Move how they get elsewhere.
+	Backend  string `json:"backend,omitempty"`
+	Former   string `json:"former,omitempty"`
+	Finisher string `json:"finisher,omitempty"`
+	Move     *Move  `json:"move,omitempty"`
 	// Providers are the names of the report providers a shared report may be asked from.
 	Providers []string `json:"providers,omitempty"`
 }

@@ -16,8 +16,10 @@ import de.bwaldvogel.mongo.backend.memory.index.MemoryUniqueIndex;
 import de.bwaldvogel.mongo.bson.Document;
 import de.bwaldvogel.mongo.wire.message.MongoMessage;
 import java.util.List;
+import java.util.Map;
 import java.util.NavigableMap;
 import java.util.TreeMap;
+import java.util.concurrent.ConcurrentHashMap;
 
 /**
  * Serves MongoDB's protocol from memory on 127.0.0.1 at the port given, until it is killed.
@@ -54,10 +56,14 @@ public class Server {
             return new Database(name, getCursorRegistry());
         }
 
-        /** One command at a time, and an answer that the next one cannot change while it is being sent. */
+        private final Map<String, Object> locks = new ConcurrentHashMap<>();
+
+        /** One command at a time on a database, and an answer that the next one cannot change while it is being sent. */
         @Override
-        public synchronized Document handleMessage(MongoMessage message) {
-            return super.handleMessage(message).cloneDeeply();
+        public Document handleMessage(MongoMessage message) {
+            synchronized (locks.computeIfAbsent(message.getDatabaseName(), name -> new Object())) {
+                return super.handleMessage(message).cloneDeeply();
+            }
         }
     }
 

@@ -17,8 +17,12 @@ import (
 	"tenantry/backends/store/driver"
 )
 
-// movePage is how many documents are compared and copied at a time.
-const movePage = 500
+const (
+	movePage = 500 // documents that are compared and copied at a time
+	// deletePage is how many are deleted under one guard: for some engines each is a command
+	// of its own.
+	deletePage = 50
+)
 
 // notesCollection keeps, while an organization is copied, which documents were written.
 func notesCollection() *driver.Collection { return &driver.Collection{Name: "move_notes"} }
@@ -26,8 +30,8 @@ func notesCollection() *driver.Collection { return &driver.Collection{Name: "mov
 // noted is the body of a note: documents by collection.
 type noted map[string][]string
 
-// note returns the write that tells which documents the writes change. It goes before
-// them: where an engine has no transactions, a note too many does no harm.
+// note returns the write that tells which documents the writes change. It is stored before
+// them: a note too many does no harm.
 func (s *Store) note(writes []driver.Write) driver.Write {
 	ids := noted{}
 	for _, w := range writes {
@@ -49,19 +53,21 @@ type Sum struct {
 }
 
 // Mover copies an organization's documents from one backend to another. It belongs to one
-// goroutine. The placement is the caller's to change, in this order: Copying, Copy (again
-// until SettledLease has passed since), Copy, Held, Finish, the new backend.
+// goroutine. The placement is the caller's to change, in this order: Copying, Copy; once
+// Leases.Settled has passed since then: Copy, Catch, Forget; Held; once Leases.Copying has passed
+// since then: Finish, and the new backend.
 type Mover struct {
 	store    *Store
 	from, to driver.Workspace
 	seen     map[string]time.Time // notes by id, when they were first read
+	done     []driver.Document    // notes that need not be read again
 	// copied are the documents that notes named, as they were copied last: a note is
 	// read several times, and what has not changed since need not be written again.
 	copied map[string][sha256.Size]byte
 	// Progress, when set, is told how many documents of the pass have been compared.
 	Progress func(kind string, compared, copied int64)
-	// Guard, when set, is asked before every write to the copy, which must end with the
-	// context that it returns.
+	// Guard, when set, is asked before every write to the copy and before notes are deleted,
+	// which must end with the context that it returns.
 	Guard func(context.Context) (context.Context, context.CancelFunc, error)
 }
 
@@ -72,16 +78,26 @@ var ErrDiffers = errors.New("the copy differs from the original")
 func (s *Store) NewMover(ctx context.Context, org int64, from, to string) (*Mover, error) {
 	m := &Mover{store: s, seen: map[string]time.Time{}, copied: map[string][sha256.Size]byte{}}
 	var err error
-	if m.from, err = s.open(ctx, Placement{Backend: from}.backend(), workspaceName(org), s.tenant); err != nil {
+	if m.from, err = s.openAnew(ctx, Placement{Backend: from}.backend(), workspaceName(org), s.tenant, false); err != nil {
 		return nil, err
 	}
-	m.to, err = s.open(ctx, Placement{Backend: to}.backend(), workspaceName(org), s.tenant)
+	// Another process may have removed what this one had open.
+	m.to, err = s.openAnew(ctx, Placement{Backend: to}.backend(), workspaceName(org), s.tenant, true)
 	return m, err
+}
+
+// barrier stores an empty note. Whatever was being written before is done or refused once
+// that is stored, and what is read after it comes from a server that knows all of it.
+func (m *Mover) barrier(ctx context.Context) error {
+	return m.from.Write(ctx, []driver.Write{m.store.note(nil)})
 }
 
 // Copy compares every document and copies what differs. It returns how many it had to
 // copy or delete, and what it found to be the same on both sides.
 func (m *Mover) Copy(ctx context.Context) (changed int64, equal []Sum, err error) {
+	if err := m.barrier(ctx); err != nil {
+		return 0, nil, err
+	}
 	for _, spec := range m.store.kinds {
 		p := &pass{mover: m, spec: spec, equal: digest{sum: sha256.New()}}
 		if err := p.run(ctx); err != nil {
@@ -222,7 +238,7 @@ func (m *Mover) apply(ctx context.Context, spec *Spec, puts, deletes []driver.Do
 		delete(m.copied, spec.Name+"/"+doc.ID)
 		writes[i] = driver.Write{Collection: spec.collection, Kind: driver.Put, Doc: doc}
 	}
-	err = m.write(ctx, writes)
+	err = m.write(ctx, m.to, writes)
 	var dup *driver.DuplicateError
 	if !errors.As(err, &dup) {
 		return nil, err
@@ -230,7 +246,7 @@ func (m *Mover) apply(ctx context.Context, spec *Spec, puts, deletes []driver.Do
 	// A unique value is still somebody else's in the copy, whose document changed as well.
 	// One by one, what can be stored is; the rest is noted as changed and comes again.
 	for _, w := range writes {
-		err := m.write(ctx, []driver.Write{w})
+		err := m.write(ctx, m.to, []driver.Write{w})
 		if errors.As(err, &dup) {
 			later = append(later, w.Doc.ID)
 		} else if err != nil {
@@ -262,21 +278,21 @@ func (m *Mover) makeRoom(ctx context.Context, spec *Spec, ids []string) error {
 
 // remove takes documents off the copy, which nobody else changes.
 func (m *Mover) remove(ctx context.Context, spec *Spec, docs []driver.Document) error {
-	for chunk := range slices.Chunk(docs, movePage) {
+	for chunk := range slices.Chunk(docs, deletePage) {
 		deletes := make([]driver.Write, len(chunk))
 		for i, doc := range chunk {
 			delete(m.copied, spec.Name+"/"+doc.ID)
 			deletes[i] = driver.Write{Collection: spec.collection, Kind: driver.Delete, Doc: driver.Document{ID: doc.ID, Rev: doc.Rev}}
 		}
-		if err := m.write(ctx, deletes); err != nil {
+		if err := m.write(ctx, m.to, deletes); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// write changes the copy.
-func (m *Mover) write(ctx context.Context, writes []driver.Write) error {
+// write changes a side as long as the Guard lets it.
+func (m *Mover) write(ctx context.Context, side driver.Workspace, writes []driver.Write) error {
 	if m.Guard != nil {
 		guarded, cancel, err := m.Guard(ctx)
 		if err != nil {
@@ -285,7 +301,7 @@ func (m *Mover) write(ctx context.Context, writes []driver.Write) error {
 		defer cancel()
 		ctx = guarded
 	}
-	return m.to.Write(ctx, writes)
+	return side.Write(ctx, writes)
 }
 
 // find reads documents by their ids.
@@ -308,9 +324,12 @@ func find(ctx context.Context, ws driver.Workspace, c *driver.Collection, ids []
 	return found, nil
 }
 
-// Catch copies what the notes name. Notes that are older than a lease are then deleted: the
-// writes they announce are done. It returns how many documents the notes name.
+// Catch copies what the notes name. It returns how many documents that are.
 func (m *Mover) Catch(ctx context.Context) (documents int64, err error) {
+	if err := m.barrier(ctx); err != nil {
+		return 0, err
+	}
+	m.done = nil
 	err = m.eachNotes(ctx, func(began time.Time, notes []driver.Document) error {
 		changed, err := m.copyNoted(ctx, notes)
 		if err != nil {
@@ -319,24 +338,42 @@ func (m *Mover) Catch(ctx context.Context) (documents int64, err error) {
 		for _, ids := range changed {
 			documents += int64(len(ids))
 		}
-		var deletes []driver.Write
 		for i := range notes {
-			id := notes[i].ID
-			first, ok := m.seen[id]
+			first, ok := m.seen[notes[i].ID]
 			switch {
 			case !ok:
-				m.seen[id] = began
-			case began.Sub(first) > CopyingLease:
-				delete(m.seen, id)
-				deletes = append(deletes, driver.Write{Collection: m.store.notes, Kind: driver.Delete, Doc: driver.Document{ID: id, Rev: notes[i].Rev}})
+				m.seen[notes[i].ID] = began
+			case began.Sub(first) > m.store.leases.Copying:
+				m.done = append(m.done, notes[i])
 			}
 		}
-		if len(deletes) == 0 {
-			return nil
-		}
-		return m.from.Write(ctx, deletes)
+		return nil
 	})
 	return documents, err
+}
+
+// Forget deletes the notes whose writes were over when Catch copied them: those that it saw
+// for longer than a lease.
+func (m *Mover) Forget(ctx context.Context) error {
+	for _, note := range m.done {
+		delete(m.seen, note.ID)
+	}
+	err := m.deleteNotes(ctx, m.done)
+	m.done = nil
+	return err
+}
+
+func (m *Mover) deleteNotes(ctx context.Context, notes []driver.Document) error {
+	for chunk := range slices.Chunk(notes, deletePage) {
+		deletes := make([]driver.Write, len(chunk))
+		for i, note := range chunk {
+			deletes[i] = driver.Write{Collection: m.store.notes, Kind: driver.Delete, Doc: driver.Document{ID: note.ID, Rev: note.Rev}}
+		}
+		if err := m.write(ctx, m.from, deletes); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // eachNotes calls fn with all notes, page by page, and with when a page was asked for.
@@ -434,11 +471,10 @@ func content(doc *driver.Document) (sum [sha256.Size]byte) {
 // maxRounds bounds how often Finish copies what it had to put off.
 const maxRounds = 10
 
-// Finish copies the last changes. Writes must be held, and CopyingLease must have passed
+// Finish copies the last changes. Writes must be held, and Leases.Copying must have passed
 // since. Error: ErrDiffers where the sides are not the same afterwards.
 func (m *Mover) Finish(ctx context.Context) error {
-	// Whatever was being written when the lease ended is done or refused once this is stored.
-	if err := m.from.Write(ctx, []driver.Write{m.store.note(nil)}); err != nil {
+	if err := m.barrier(ctx); err != nil {
 		return err
 	}
 	done, changed := map[string]bool{}, noted{}
@@ -511,11 +547,5 @@ func (m *Mover) checkIDs(ctx context.Context, spec *Spec, ids []string) error {
 
 // Clean deletes the notes of an abandoned move.
 func (m *Mover) Clean(ctx context.Context) error {
-	return m.eachNotes(ctx, func(_ time.Time, notes []driver.Document) error {
-		deletes := make([]driver.Write, len(notes))
-		for i := range notes {
-			deletes[i] = driver.Write{Collection: m.store.notes, Kind: driver.Delete, Doc: driver.Document{ID: notes[i].ID, Rev: notes[i].Rev}}
-		}
-		return m.from.Write(ctx, deletes)
-	})
+	return m.eachNotes(ctx, func(_ time.Time, notes []driver.Document) error { return m.deleteNotes(ctx, notes) })
 }

@@ -62,6 +62,9 @@ func onTwo(t *testing.T, first, second driver.Engine) *twoPlaces {
 		Tenant: []*store.Spec{f.items.Spec()},
 	})
 	f.LocateWith(f.where.locate)
+	if err := f.Prepare(t.Context(), 1, "first"); err != nil {
+		t.Fatal(err)
+	}
 	var err error
 	if f.ws, err = f.At(t.Context(), 1, store.Placement{Backend: "first", Rev: 1, ReadAt: time.Now()}); err != nil {
 		t.Fatal(err)
@@ -342,6 +345,9 @@ func TestWritesNeedAFreshPlacement(t *testing.T) {
 	f.where.fail(nil)
 	f.where.set(func(p *store.Placement) { p.Backend = "third" })
 	wantErr(t, "a write to a backend nobody knows", c.Insert(t.Context(), &item{}), store.ErrUnavailable)
+	if err := f.Prepare(t.Context(), 1, "second"); err != nil {
+		t.Fatal(err)
+	}
 	f.where.set(func(p *store.Placement) { p.Backend = "second" })
 	insert(t, c, &item{Name: "x"})
 	if got := names(t, f.items.In(f.elsewhere(t)), store.Query{}); got != "x" {

@@ -46,38 +46,50 @@ func (p Placement) backend() string {
 // organization (any more), ErrUnavailable.
 type Locator func(ctx context.Context, org int64) (Placement, error)
 
-// How a write keeps away from the switch of an organization to another backend. A write
-// starts only with a placement that was read freshAfter ago or later, and must be
-// acknowledged within the lease, counted from that reading. So whoever changes a placement
-// knows that no write by the former one is acknowledged once its lease has passed,
-// on this machine or another, whatever their clocks say.
+// Leases say how a write keeps away from the switch of an organization to another backend.
+// A write starts only with a placement whose reading began less than Fresh ago, and must be
+// acknowledged within Settled of that, or within Copying while the organization is copied.
+// So whoever changes a placement knows that no write by the former one is acknowledged once
+// its lease has passed, on this machine or another, whatever their clocks say: all that is
+// asked of them is that they run on, and equally fast. Every process on the same data must
+// have the same leases.
+type Leases struct {
+	Fresh   time.Duration
+	Settled time.Duration
+	Copying time.Duration // a part of the time for which writes are held
+	// Hold is how long a write waits for a hold to end.
+	Hold time.Duration
+}
+
+// DefaultLeases returns the leases of a Store whose Options name none.
+func DefaultLeases() Leases {
+	return Leases{Fresh: 500 * time.Millisecond, Settled: 5 * time.Second, Copying: 2 * time.Second, Hold: 5 * time.Second}
+}
+
 const (
-	freshAfter = 500 * time.Millisecond
-	freshHeld  = 50 * time.Millisecond
-	// SettledLease is how long a write by a settled placement may take.
-	SettledLease = 5 * time.Second
-	// CopyingLease is how long one may take while the organization is copied. It is a part
-	// of the time for which writes are held.
-	CopyingLease = 2 * time.Second
-	// HoldLimit is how long a write waits for a hold to end.
-	HoldLimit = 5 * time.Second
+	freshHeld = 50 * time.Millisecond // how often those who wait for a hold to end look
+	lookAgain = time.Second           // between two looks of readers, where the first was in vain
 )
 
-func (p Placement) lease() time.Duration {
+// of returns how long a write by the placement may take.
+func (l Leases) of(p Placement) time.Duration {
 	if p.Phase == Settled {
-		return SettledLease
+		return l.Settled
 	}
-	return CopyingLease
+	return l.Copying
 }
 
 // home is where an organization lives now. Every handle on the organization shares it, so
 // that a move reaches calls that are under way.
 type home struct {
-	store   *Store
-	org     int64
-	asking  chan struct{} // one caller at a time reads where the organization is
-	at      atomic.Pointer[residence]
-	removed atomic.Bool
+	store  *Store
+	org    int64
+	asking chan struct{} // one caller at a time reads where the organization is
+	at     atomic.Pointer[residence]
+	// elsewhere is the revision of a placement that leads to where this process cannot go.
+	elsewhere atomic.Int64
+	looked    atomic.Pointer[time.Time] // when a reader asked last
+	removed   atomic.Bool
 }
 
 // residence is a placement with the workspace it leads to.
@@ -107,7 +119,8 @@ func (h *home) settle(ctx context.Context, p Placement) (*residence, error) {
 			next.drv = old.drv
 		} else {
 			var err error
-			if next.drv, err = h.store.open(ctx, p.backend(), workspaceName(h.org), h.store.tenant); err != nil {
+			if next.drv, err = h.store.open(ctx, p.backend(), workspaceName(h.org), h.store.tenant, p.ReadAt.IsZero()); err != nil {
+				h.left(p.Rev)
 				return nil, err
 			}
 		}
@@ -117,19 +130,49 @@ func (h *home) settle(ctx context.Context, p Placement) (*residence, error) {
 	}
 }
 
-// reader returns the workspace to read from. Only while writes are held, when the switch is
-// near, it asks where the organization is: otherwise every request has just been told.
+// left notes that the organization is no longer where this process last found it.
+func (h *home) left(rev int64) {
+	for {
+		known := h.elsewhere.Load()
+		if rev <= known || h.elsewhere.CompareAndSwap(known, rev) {
+			return
+		}
+	}
+}
+
+func (h *home) hasLeft(r *residence) bool { return h.elsewhere.Load() > r.Rev }
+
+// reader returns the workspace to read from. Every request has just been told where that is.
+// It asks only while writes are held, when the switch is near; where it knows that the
+// organization has left; and for who reads on for longer than a lease, because an old copy
+// may be removed after that. Where nobody can tell, it reads on.
 func (h *home) reader(ctx context.Context) (driver.Workspace, error) {
 	if h.removed.Load() {
 		return nil, errRemoved
 	}
 	r := h.at.Load()
-	if r.Phase == Held && !r.fresh(freshHeld) {
-		if now, err := h.ask(ctx, freshHeld); err == nil {
-			r = now
-		} else if ctx.Err() != nil {
-			return nil, err
+	within := h.store.leases.Settled
+	if r.Phase == Held {
+		within = freshHeld
+	}
+	left := h.hasLeft(r)
+	if r.fresh(within) && !left {
+		return r.drv, nil
+	}
+	if r.Phase != Held && !left {
+		// One asks, now and then, while the others read on.
+		last := h.looked.Load()
+		now := time.Now()
+		if last != nil && now.Sub(*last) < lookAgain || !h.looked.CompareAndSwap(last, &now) {
+			return r.drv, nil
 		}
+	}
+	now, err := h.ask(ctx, within)
+	switch {
+	case err == nil:
+		return now.drv, nil
+	case left || ctx.Err() != nil || errors.Is(err, errRemoved) || h.hasLeft(r):
+		return nil, err
 	}
 	return r.drv, nil
 }
@@ -145,12 +188,12 @@ func (h *home) permit(ctx context.Context) (*residence, error) {
 		return nil, errRemoved
 	}
 	r := h.at.Load()
-	if r.Phase != Held && r.fresh(freshAfter) {
+	if r.Phase != Held && r.fresh(h.store.leases.Fresh) {
 		return r, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, HoldLimit)
+	ctx, cancel := context.WithTimeout(ctx, h.store.leases.Hold)
 	defer cancel()
-	within := freshAfter
+	within := h.store.leases.Fresh
 	for {
 		var err error
 		if r, err = h.ask(ctx, within); err != nil {
@@ -178,7 +221,7 @@ func (h *home) ask(ctx context.Context, within time.Duration) (*residence, error
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
 	}
-	if r := h.at.Load(); r.fresh(within) {
+	if r := h.at.Load(); r.fresh(within) && !h.hasLeft(r) {
 		return r, nil
 	}
 	locate := h.store.locator.Load()
@@ -206,30 +249,21 @@ func (h *home) write(ctx context.Context, writes []driver.Write) error {
 	if r.ReadAt.IsZero() {
 		return r.drv.Write(ctx, writes)
 	}
-	inTime, cancel := context.WithDeadline(ctx, r.ReadAt.Add(r.lease()))
+	lease := h.store.leases.of(r.Placement)
+	deadline := r.ReadAt.Add(lease)
+	inTime, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	notes := 0
 	if r.Phase == Copying {
-		notes = 1
-		writes = append([]driver.Write{h.store.note(writes)}, writes...)
+		// The note is stored by itself: it must stay where the writes are refused, because
+		// the mover may have copied what an engine without transactions then takes back.
+		err = r.drv.Write(inTime, []driver.Write{h.store.note(writes)})
 	}
-	err = r.drv.Write(inTime, writes)
-	if err != nil && ctx.Err() == nil && inTime.Err() != nil {
-		return fmt.Errorf("%w: the write took longer than %s", ErrUnavailable, r.lease())
+	if err == nil {
+		err = r.drv.Write(inTime, writes)
 	}
-	return shifted(err, notes)
-}
-
-// shifted takes the notes off the position that an error names.
-func shifted(err error, notes int) error {
-	var dup *driver.DuplicateError
-	var conflict *driver.ConflictError
-	switch {
-	case notes == 0:
-	case errors.As(err, &dup):
-		return &driver.DuplicateError{Collection: dup.Collection, Index: dup.Index, Position: dup.Position - notes}
-	case errors.As(err, &conflict):
-		return &driver.ConflictError{Collection: conflict.Collection, Position: conflict.Position - notes}
+	// What an engine stored too late is not acknowledged: the mover may have looked already.
+	if time.Now().After(deadline) && (err == nil || ctx.Err() == nil) {
+		return fmt.Errorf("%w: the write took longer than %s", ErrUnavailable, lease)
 	}
 	return err
 }

@@ -25,6 +25,7 @@ type Store struct {
 	controlAt string
 	ids       *idSource
 	now       func() time.Time
+	leases    Leases
 	observe   func(Call)
 	locator   atomic.Pointer[Locator]
 	control   []*driver.Collection
@@ -53,6 +54,7 @@ type Options struct {
 	Control        []*Spec
 	Tenant         []*Spec
 	Now            func() time.Time // nil: time.Now
+	Leases         Leases           // zero: DefaultLeases
 	// Observe, when set, is called after every call of an engine, concurrently.
 	Observe func(Call)
 }
@@ -73,6 +75,9 @@ func New(o Options) *Store {
 	if s.now == nil {
 		s.now = time.Now
 	}
+	if s.leases = o.Leases; s.leases == (Leases{}) {
+		s.leases = DefaultLeases()
+	}
 	for _, spec := range o.Control {
 		s.control = append(s.control, spec.collection)
 	}
@@ -92,13 +97,16 @@ func (s *Store) HasBackend(name string) bool {
 // Backends returns the names of the backends, sorted.
 func (s *Store) Backends() []string { return slices.Sorted(maps.Keys(s.backends)) }
 
+// Leases returns how long placements may be used.
+func (s *Store) Leases() Leases { return s.leases }
+
 // LocateWith sets who knows where organizations are. Without anybody they stay where they
 // were opened.
 func (s *Store) LocateWith(l Locator) { s.locator.Store(&l) }
 
 // Control returns the control workspace. Only package tenants may use it.
 func (s *Store) Control(ctx context.Context) (*Workspace, error) {
-	drv, err := s.open(ctx, s.controlAt, "control", s.control)
+	drv, err := s.open(ctx, s.controlAt, "control", s.control, true)
 	if err != nil {
 		return nil, err
 	}
@@ -187,13 +195,21 @@ func (s *Store) RemoveFrom(ctx context.Context, org int64, backend string) error
 	}
 	s.mu.Lock()
 	h := s.homes[org]
-	delete(s.opened, place{p.backend(), workspaceName(org)})
-	s.removals++
 	s.mu.Unlock()
 	if h != nil && h.at.Load().backend() == p.backend() {
 		return fmt.Errorf("store: organization %d lives on backend %s", org, p.backend())
 	}
+	s.close(org, p.backend())
+	defer s.close(org, p.backend())
 	return engine.Remove(ctx, workspaceName(org))
+}
+
+// close lets the next call open the workspace anew.
+func (s *Store) close(org int64, backend string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.opened, place{backend, workspaceName(org)})
+	s.removals++
 }
 
 func (s *Store) forget(org int64) {
@@ -219,18 +235,36 @@ func (s *Store) Check(ctx context.Context, backend string) error {
 	return engine.Check(ctx)
 }
 
-func (s *Store) open(ctx context.Context, backend, name string, specs []*driver.Collection) (driver.Workspace, error) {
-	at := place{backend, name}
+// open returns a workspace. Unless it may be made, one that the engine lost is an error.
+func (s *Store) open(ctx context.Context, backend, name string, specs []*driver.Collection, make bool) (driver.Workspace, error) {
 	s.mu.Lock()
-	w, ok := s.opened[at]
-	removals := s.removals
+	w, ok := s.opened[place{backend, name}]
 	s.mu.Unlock()
 	if ok {
 		return w, nil
 	}
+	return s.openAnew(ctx, backend, name, specs, make)
+}
+
+// Prepare makes the workspace of an organization that is about to be made.
+func (s *Store) Prepare(ctx context.Context, org int64, backend string) error {
+	_, err := s.openAnew(ctx, Placement{Backend: backend}.backend(), workspaceName(org), s.tenant, true)
+	return err
+}
+
+// openAnew has the engine prepare the workspace, whether or not it was open.
+func (s *Store) openAnew(ctx context.Context, backend, name string, specs []*driver.Collection, make bool) (driver.Workspace, error) {
+	s.mu.Lock()
+	removals := s.removals
+	s.mu.Unlock()
 	engine := s.backends[backend]
 	if engine == nil {
 		return nil, fmt.Errorf("opening workspace %s: %w: the configuration names no backend %q", name, ErrUnavailable, backend)
+	}
+	if local, ok := engine.(interface{ Missing(workspace string) error }); ok && !make {
+		if err := local.Missing(name); err != nil {
+			return nil, fmt.Errorf("opening workspace %s: %w", name, err)
+		}
 	}
 	w, err := engine.Open(ctx, name, specs)
 	if err != nil {
@@ -239,7 +273,7 @@ func (s *Store) open(ctx context.Context, backend, name string, specs []*driver.
 	w = &observed{Workspace: w, store: s, backend: backend}
 	s.mu.Lock()
 	if s.removals == removals {
-		s.opened[at] = w
+		s.opened[place{backend, name}] = w
 	}
 	s.mu.Unlock()
 	return w, nil

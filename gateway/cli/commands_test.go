@@ -51,6 +51,14 @@ func steps() []step {
 		{args: "org limits nobody", code: 1, stderr: []string{`"nobody"`}},
 		{args: "org limits", code: 2, stderr: []string{"slug"}},
 
+		{args: "org move acme", code: 2, stderr: []string{"--to BACKEND, --finish and --rollback"}},
+		{args: "org move acme --to default --finish", code: 2, stderr: []string{"give one of"}},
+		{args: "org move acme --to default", code: 1, stderr: []string{"lives on default already"}},
+		{args: "org move acme --to nowhere", code: 1, stderr: []string{`"nowhere"`, "default"}},
+		{args: "org move nobody --to default", code: 1, stderr: []string{`"nobody"`}},
+		{args: "org move acme --rollback", code: 1, stderr: []string{"nothing to roll back"}},
+		{args: "org move acme --finish", members: org + " request_limits"},
+
 		{args: "user create --org acme --email ada@example.com --name Ada --role admin", members: user + " link link_expires_at", save: map[string]string{"link": "link"},
 			values: map[string]string{"id": "1", "roles": `["admin"]`, "active": "true"}, stderr: []string{"works once"}},
 		{args: "user create --org acme --email bob@example.com --name Bob --permission contacts,manage_forms --password-stdin", stdin: "correct horse battery\n", members: user,

@@ -39,7 +39,7 @@ func (p *program) doctorCommand() *cobra.Command {
 				return g
 			})
 			if err == nil && wrong > 0 {
-				err = fmt.Errorf("%d of %d things are wrong", wrong, len(found.Items))
+				err = fmt.Errorf("doctor looked at %d things; wrong: %d", len(found.Items), wrong)
 			}
 			return err
 		})

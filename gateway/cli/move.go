@@ -27,9 +27,16 @@ func (p *program) orgMove() *cobra.Command {
 	flags.StringVar(&to, "to", "", "the `name` of the backend")
 	flags.BoolVar(&finish, "finish", false, "remove the copy that the move left on the old backend")
 	flags.BoolVar(&rollback, "rollback", false, "undo a move that has not switched yet")
-	cmd.MarkFlagsMutuallyExclusive("to", "finish", "rollback")
-	cmd.MarkFlagsOneRequired("to", "finish", "rollback")
 	cmd.RunE = run(func(ctx context.Context, args []string) error {
+		given := 0
+		for _, f := range []string{"to", "finish", "rollback"} {
+			if flags.Changed(f) {
+				given++
+			}
+		}
+		if given != 1 {
+			return usagef("give one of --to BACKEND, --finish and --rollback")
+		}
 		return p.with(ctx, how{command: name(cmd)}, func(ctx context.Context, c *control.Client) error {
 			switch {
 			case finish, rollback:

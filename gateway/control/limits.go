@@ -59,11 +59,11 @@ func parseLimit(faults *tenants.Faults, field string, text *string, into *limits
 	case *text == inherit:
 		*into = limits.Limit{}
 	case *text == "":
-		faults.Add(field, tenants.CodeFormat, "%s is empty; write it like 100/s, off or default", field)
+		faults.Add(field, tenants.CodeFormat, "it is empty; write it like 100/s, off or default")
 	default:
 		l, err := limits.Parse(*text)
 		if err != nil {
-			faults.Add(field, tenants.CodeFormat, "%s: %v", field, err)
+			faults.Add(field, tenants.CodeFormat, "%v", err)
 			return
 		}
 		*into = l

@@ -73,8 +73,10 @@ func (h *handler) serveMove(w http.ResponseWriter, r *http.Request) {
 	last := moveEvent{Report: report}
 	if err != nil {
 		last.Error = errorOf(err)
+		h.Log.WarnContext(ctx, "a move of an organization ended", "organization", req.Slug, "to", req.To, "ok", false, "error", err)
+	} else {
+		h.Log.InfoContext(ctx, "a move of an organization ended", "organization", req.Slug, "to", req.To, "ok", true, "held_seconds", report.HeldSeconds)
 	}
-	h.Log.InfoContext(ctx, "a move of an organization ended", "organization", req.Slug, "to", req.To, "ok", err == nil)
 	_ = out.send(last) // a client that is gone cannot be told
 }
 
@@ -134,11 +136,11 @@ func (c *Client) Move(ctx context.Context, r MoveRequest, progress func(tenants.
 	for {
 		var e moveEvent
 		if err := dec.Decode(&e); err != nil {
-			what := "the server went away before the move ended"
+			what := "the server went away before it told the end of the move"
 			if cause := context.Cause(ctx); cause != nil {
 				what, err = "the move was interrupted", cause
 			}
-			return nil, fmt.Errorf("%s; the organization goes on where it was: repeat the command to go on with the move, or undo it with --rollback: %w", what, err)
+			return nil, fmt.Errorf("%s (%w); the organization goes on, tenantry org show %s says where: repeat the command to go on with the move, or undo it with --rollback", what, err, r.Slug)
 		}
 		silence.Reset(importSilence)
 		switch {

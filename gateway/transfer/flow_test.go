@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"tenantry/backends/store"
+	"tenantry/backends/store/enginetest"
 )
 
 func TestDryRun_ChangesNothing(t *testing.T) {
@@ -221,27 +222,31 @@ func TestInterrupted(t *testing.T) {
 	leaks := goleak.IgnoreCurrent()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	bundle := contactBundle(30_000)
+	total := 30_000
+	if enginetest.OnMongo() {
+		total = 5_000 // the stand-in for MongoDB compares every contact with every address
+	}
+	bundle := contactBundle(total)
 	r, err := w.service.Import(ctx, acme, BytesSource(bundle), ImportOptions{Progress: func(p Progress) {
 		if p.Phase == PhaseStoring && p.Lines > 0 {
 			cancel()
 		}
 	}})
 	var interrupted *InterruptedError
-	if !errors.As(err, &interrupted) || !errors.Is(err, context.Canceled) || interrupted.Lines != 30_002 {
+	if !errors.As(err, &interrupted) || !errors.Is(err, context.Canceled) || interrupted.Lines != total+2 {
 		t.Fatalf("%v", err)
 	}
 	stored, err := w.deps.Contacts.Contacts.In(acme.Workspace()).Count(t.Context(), store.Filter{})
 	check(t, err)
-	if n := r.Kinds[kindContact].Created; int64(n) != stored || n == 30_000 {
+	if n := r.Kinds[kindContact].Created; int64(n) != stored || n == total {
 		t.Fatalf("%d contacts stored, %d reported", stored, n)
 	}
 	goleak.VerifyNone(t, leaks, goleak.IgnoreAnyFunction("zombiezen.com/go/sqlite.(*Conn).SetInterrupt.func1")) // of the engine
 	again := w.mustLoad(acme, string(bundle))
-	if again.Created+again.Unchanged != 30_002 || again.Unchanged < int(stored) {
+	if again.Created+again.Unchanged != total+2 || again.Unchanged < int(stored) {
 		t.Fatalf("%+v", again.Counts)
 	}
-	if w.mustLoad(acme, string(bundle)).Unchanged != 30_002 {
+	if w.mustLoad(acme, string(bundle)).Unchanged != total+2 {
 		t.Fatal("the bundle is not complete")
 	}
 }

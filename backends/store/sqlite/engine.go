@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -173,6 +174,16 @@ func (e *Engine) Remove(ctx context.Context, name string) error {
 		return fmt.Errorf("remove workspace %s: %w", name, err)
 	}
 	return nil
+}
+
+// Missing returns an error that wraps driver.ErrUnavailable where the workspace has no file,
+// so that one that was lost, or is on another machine, is not taken for an empty one.
+func (e *Engine) Missing(name string) error {
+	path := filepath.Join(e.opts.Dir, name+".db")
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: there is no file %s; put it back, or see whether another machine has it", driver.ErrUnavailable, path)
+	}
+	return nil // anything else is told by who opens it
 }
 
 func (e *Engine) forget(f *file) {

@@ -231,6 +231,8 @@ func TestStatementsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ws.file.release()
+	db.mu.Lock() // the sweeper looks at idle readers too
+	defer db.mu.Unlock()
 	if n := len(db.idle[0].conn.stmts); n > maxStatements {
 		t.Errorf("%d statements are kept, want at most %d", n, maxStatements)
 	}

@@ -104,7 +104,14 @@ func (f *file) acquireLocked(ctx context.Context, more map[string]*table) (*data
 	if err := f.engine.reserve(ctx); err != nil {
 		return nil, err
 	}
-	db, err := openDatabase(ctx, f.engine, f.path)
+	var db *database
+	var err error
+	if len(f.tables) > 0 { // it was there before
+		err = f.engine.Missing(f.name)
+	}
+	if err == nil {
+		db, err = openDatabase(ctx, f.engine, f.path)
+	}
 	if err == nil {
 		all := maps.Clone(f.tables)
 		maps.Copy(all, more)

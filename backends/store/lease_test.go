@@ -1,0 +1,270 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"tenantry/backends/store"
+	"tenantry/backends/store/driver"
+)
+
+// hooked is an engine that hands writes to a function instead of doing them.
+type hooked struct {
+	driver.Engine
+	mu    sync.Mutex
+	write func(context.Context, driver.Workspace, []driver.Write) error
+}
+
+func (h *hooked) set(fn func(context.Context, driver.Workspace, []driver.Write) error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.write = fn
+}
+
+func (h *hooked) Open(ctx context.Context, name string, collections []*driver.Collection) (driver.Workspace, error) {
+	w, err := h.Engine.Open(ctx, name, collections)
+	return &hookedSpace{w, h}, err
+}
+
+type hookedSpace struct {
+	driver.Workspace
+	engine *hooked
+}
+
+func (w *hookedSpace) Write(ctx context.Context, writes []driver.Write) error {
+	w.engine.mu.Lock()
+	fn := w.engine.write
+	w.engine.mu.Unlock()
+	if fn == nil {
+		return w.Workspace.Write(ctx, writes)
+	}
+	return fn(ctx, w.Workspace, writes)
+}
+
+func isNote(w driver.Write) bool { return w.Collection.Name == "move_notes" }
+
+// beingCopied is an organization in the middle of a move, with a record that both sides have.
+func beingCopied(t *testing.T) (*twoPlaces, *hooked, *store.Mover, *item) {
+	t.Helper()
+	source := &hooked{Engine: openSQLite(t)}
+	f := onTwo(t, source, openSQLite(t))
+	rec := &item{Name: "before"}
+	insert(t, f.items.In(f.ws), rec)
+	f.where.set(func(p *store.Placement) { p.Phase = store.Copying })
+	if _, err := f.At(t.Context(), 1, store.Placement{Backend: "first", Phase: store.Copying, Rev: 2, ReadAt: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	m, err := f.NewMover(t.Context(), 1, "first", "second")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := m.Copy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return f, source, m, rec
+}
+
+// A note outlives the looks at it as long as what it announces may still be on its way.
+func TestANoteWaitsForItsWrite(t *testing.T) {
+	t.Parallel()
+	f, source, m, rec := beingCopied(t)
+	source.set(func(ctx context.Context, w driver.Workspace, writes []driver.Write) error {
+		if !isNote(writes[0]) {
+			source.set(nil)
+			for range 3 {
+				if named, err := m.Catch(ctx); err != nil || named != 1 {
+					t.Errorf("Catch: %d documents, %v", named, err)
+				}
+				if err := m.Forget(ctx); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		return w.Write(ctx, writes)
+	})
+	rec.Name = "after"
+	if err := f.items.In(f.ws).Replace(t.Context(), rec); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Finish(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := names(t, f.items.In(f.elsewhere(t)), store.Query{}); got != "after" {
+		t.Errorf("the copy has %q", got)
+	}
+}
+
+// Where an engine takes back what it did before a write it refused, the note of it stays:
+// the mover may have copied that.
+func TestWhatIsTakenBackIsTakenOffTheCopy(t *testing.T) {
+	t.Parallel()
+	f, source, m, _ := beingCopied(t)
+	source.set(func(ctx context.Context, w driver.Workspace, writes []driver.Write) error {
+		source.set(nil)
+		if isNote(writes[0]) && len(writes) == 1 {
+			defer source.set(func(ctx context.Context, w driver.Workspace, writes []driver.Write) error {
+				source.set(nil)
+				return takeBack(ctx, t, m, w, writes)
+			})
+			return w.Write(ctx, writes)
+		}
+		return takeBack(ctx, t, m, w, writes)
+	})
+	err := f.items.In(f.ws).Insert(t.Context(), &item{Name: "refused", Code: "c"}, &item{Name: "refused too", Code: "c"})
+	var dup *store.DuplicateError
+	if !errors.As(err, &dup) || dup.Position != 1 {
+		t.Fatalf("the batch: %v", err)
+	}
+	if err := m.Finish(t.Context()); err != nil {
+		t.Errorf("Finish: %v", err)
+	}
+	if got := names(t, f.items.In(f.elsewhere(t)), store.Query{}); got != "before" {
+		t.Errorf("the copy has %q", got)
+	}
+}
+
+// takeBack does writes one by one, as an engine without transactions, until one is refused.
+func takeBack(ctx context.Context, t *testing.T, m *store.Mover, w driver.Workspace, writes []driver.Write) error {
+	var done []driver.Write
+	for i, one := range writes {
+		err := w.Write(ctx, []driver.Write{one})
+		if err == nil {
+			done = append(done, driver.Write{Collection: one.Collection, Kind: driver.Delete, Doc: driver.Document{ID: one.Doc.ID, Rev: 1}})
+			continue
+		}
+		if _, err := m.Catch(ctx); err != nil {
+			t.Error(err)
+		}
+		for i := range done {
+			if err := w.Write(ctx, done[len(done)-1-i:len(done)-i]); err != nil {
+				t.Error(err)
+			}
+		}
+		var dup *driver.DuplicateError
+		if errors.As(err, &dup) {
+			return &driver.DuplicateError{Collection: dup.Collection, Index: dup.Index, Position: i}
+		}
+		return err
+	}
+	return nil
+}
+
+// The mover reads only after what is being written is done, also what its lease has ended for.
+func TestTheMoverWaitsForWritesUnderWay(t *testing.T) {
+	t.Parallel()
+	for name, read := range map[string]func(context.Context, *store.Mover) error{
+		"Copy":   func(ctx context.Context, m *store.Mover) error { _, _, err := m.Copy(ctx); return err },
+		"Catch":  func(ctx context.Context, m *store.Mover) error { _, err := m.Catch(ctx); return err },
+		"Finish": func(ctx context.Context, m *store.Mover) error { return m.Finish(ctx) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			waitsForWrites(t, read)
+		})
+	}
+}
+
+func waitsForWrites(t *testing.T, read func(context.Context, *store.Mover) error) {
+	t.Helper()
+	f, source, m, rec := beingCopied(t)
+	var turn sync.Mutex // as of the one writer of a file
+	writing, next := make(chan struct{}), make(chan struct{})
+	source.set(func(ctx context.Context, w driver.Workspace, writes []driver.Write) error {
+		if isNote(writes[0]) {
+			return w.Write(ctx, writes)
+		}
+		turn.Lock()
+		defer turn.Unlock()
+		source.set(func(ctx context.Context, w driver.Workspace, writes []driver.Write) error {
+			close(next)
+			turn.Lock()
+			defer turn.Unlock()
+			source.set(nil)
+			return w.Write(ctx, writes)
+		})
+		close(writing)
+		<-next
+		return w.Write(ctx, writes)
+	})
+	rec.Name = "after"
+	written := make(chan error, 1)
+	go func() { written <- f.items.In(f.ws).Replace(t.Context(), rec) }()
+	<-writing
+	finished := make(chan error, 1)
+	go func() { finished <- read(t.Context(), m) }()
+	select {
+	case <-next:
+	case err := <-finished:
+		t.Errorf("it ended while a write was under way: %v", err)
+		close(next)
+		finished <- err
+	}
+	if err := errors.Join(<-written, <-finished); err != nil {
+		t.Fatal(err)
+	}
+	if got := names(t, f.items.In(f.elsewhere(t)), store.Query{}); got != "after" {
+		t.Errorf("the copy has %q", got)
+	}
+}
+
+// Who may not change the copy any more deletes no notes either.
+func TestNotesAreDeletedUnderGuard(t *testing.T) {
+	t.Parallel()
+	f, _, m, rec := beingCopied(t)
+	rec.Name = "after"
+	if err := f.items.In(f.ws).Replace(t.Context(), rec); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Catch(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	over := errors.New("taken over")
+	m.Guard = func(context.Context) (context.Context, context.CancelFunc, error) { return nil, nil, over }
+	time.Sleep(store.DefaultLeases().Copying + 10*time.Millisecond)
+	if _, err := m.Catch(t.Context()); err != nil { // there is nothing to copy, and so nobody to ask
+		t.Errorf("Catch: %v", err)
+	}
+	wantErr(t, "Forget", m.Forget(t.Context()), over)
+	wantErr(t, "Clean", m.Clean(t.Context()), over)
+	next, err := f.NewMover(t.Context(), 1, "first", "second")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if named, err := next.Catch(t.Context()); err != nil || named != 1 {
+		t.Errorf("the next mover is told of %d documents, %v", named, err)
+	}
+}
+
+// What was stored after the lease is not acknowledged, whatever the engine says.
+func TestNothingIsAcknowledgedAfterItsLease(t *testing.T) {
+	t.Parallel()
+	for phase, lease := range map[store.Phase]time.Duration{store.Settled: 80 * time.Millisecond, store.Copying: 40 * time.Millisecond} {
+		t.Run(fmt.Sprintf("phase %q", phase), func(t *testing.T) {
+			t.Parallel()
+			source := &hooked{Engine: openSQLite(t)}
+			items := define[item](t, itemSpec())
+			s := store.New(store.Options{
+				Engine: source, Tenant: []*store.Spec{items.Spec()},
+				Leases: store.Leases{Fresh: time.Hour, Settled: 80 * time.Millisecond, Copying: 40 * time.Millisecond, Hold: time.Second},
+			})
+			w, err := s.At(t.Context(), 1, store.Placement{Phase: phase, Rev: 1, ReadAt: time.Now()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			source.set(func(ctx context.Context, w driver.Workspace, writes []driver.Write) error {
+				if !isNote(writes[0]) {
+					time.Sleep(lease + 10*time.Millisecond)
+					if ctx.Err() == nil {
+						t.Error("the engine was given longer than the lease")
+					}
+				}
+				return w.Write(context.WithoutCancel(ctx), writes)
+			})
+			wantErr(t, "a late write", items.In(w).Insert(t.Context(), &item{Name: "late"}), store.ErrUnavailable)
+		})
+	}
+}

@@ -1,0 +1,69 @@
+package cli_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"tenantry/gateway/control"
+)
+
+// TestDoctor reads what doctor says of data that are in order, and of data that are not.
+func TestDoctor(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	must[control.Organization](t, "", "--data", dir, "org", "create", "--slug", "acme", "--name", "Acme")
+	settings := func(text string) string {
+		path := filepath.Join(t.TempDir(), "tenantry.yaml")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+
+	for _, f := range must[[]control.Finding](t, "", "--data", dir, "doctor") {
+		if f.Verdict != control.Good {
+			t.Errorf("good data: %+v", f)
+		}
+	}
+
+	if err := os.Chmod(filepath.Join(dir, "keyring.json"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if a := run(t, "", "--data", dir, "doctor"); a.code != 1 || !strings.Contains(a.stderr, "chmod") {
+		t.Errorf("a keyring that others can read: code %d, %s", a.code, a.stderr)
+	}
+	if err := os.Chmod(filepath.Join(dir, "keyring.json"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	// Nothing listens on port 1, neither MongoDB nor Redis.
+	a := run(t, "", "--data", dir, "--config", settings(`
+backends:
+  default: {engine: sqlite}
+  eu: {engine: mongo, uri: "mongodb://u:s3cret@127.0.0.1:1/"}
+redis: {addrs: ["127.0.0.1:1"]}
+`), "doctor")
+	if a.code != 1 || strings.Contains(a.stdout+a.stderr, "s3cret") {
+		t.Errorf("doctor without MongoDB and Redis ended with %d:\n%s%s", a.code, a.stdout, a.stderr)
+	}
+	if err := contains(a.stdout, `"backend eu"`, "cannot read and write", `"redis"`, "does not answer", "by backend: default 1"); err != nil {
+		t.Error(err)
+	}
+
+	// The settings of a replica that does not have the organization's backend.
+	a = run(t, "", "--data", dir, "--config", settings(`
+store: other
+backends:
+  default: {engine: sqlite}
+  other: {engine: sqlite}
+`), "org", "create", "--slug", "far", "--name", "Far")
+	if a.code != 0 {
+		t.Fatalf("org create on another backend: %s", a.stderr)
+	}
+	a = run(t, "", "--data", dir, "doctor")
+	if err := contains(a.stdout, `"organization far"`, "lives on backend other, which the configuration does not name"); a.code != 1 || err != nil {
+		t.Errorf("an organization on a backend without settings: code %d, %v", a.code, err)
+	}
+}

@@ -1,0 +1,373 @@
+package tenants_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tenantry/backends/store"
+	"tenantry/backends/store/driver"
+	"tenantry/tenants"
+)
+
+// acmeOn creates an organization with one record and opens it on every replica.
+func acmeOn(t *testing.T, replicas ...*replica) []store.Collection[piece] {
+	t.Helper()
+	if _, err := replicas[0].directory.Create(t.Context(), tenants.NewOrganization{Slug: "acme", Name: "acme"}); err != nil {
+		t.Fatal(err)
+	}
+	var at []store.Collection[piece]
+	for _, r := range replicas {
+		at = append(at, r.open(t, "acme"))
+	}
+	if err := at[0].Insert(t.Context(), &piece{Name: "before"}); err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
+func only(t *testing.T, c store.Collection[piece]) *piece {
+	t.Helper()
+	found, err := c.Find(t.Context(), store.Query{})
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	return &found[0]
+}
+
+// stopped returns a progress function that stops a move at a step until it is let go on.
+func stopped(step string) (at <-chan struct{}, goOn func(), progress func(tenants.MoveProgress)) {
+	reached, on := make(chan struct{}), make(chan struct{})
+	var once atomic.Bool
+	return reached, func() { close(on) }, func(p tenants.MoveProgress) {
+		if p.Step == step && once.CompareAndSwap(false, true) {
+			close(reached)
+			<-on
+		}
+	}
+}
+
+// A mover that comes back after somebody else ended its move changes nothing.
+func TestALateMoverChangesNothing(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	one, two := f.start(t, "first", "second"), f.start(t, "first", "second")
+	acmeOn(t, one, two)
+	at, goOn, progress := stopped("copying")
+	moved := make(chan error, 1)
+	go func() {
+		_, err := one.directory.Move(t.Context(), "acme", "second", progress)
+		moved <- err
+	}()
+	<-at
+	settleMove(t, two.directory, "acme")
+	c := two.open(t, "acme")
+	rec := only(t, c)
+	rec.Name = "after"
+	if err := c.Replace(t.Context(), rec); err != nil {
+		t.Fatal(err)
+	}
+	goOn()
+	if err := <-moved; !errors.Is(err, tenants.ErrMoving) {
+		t.Errorf("the late mover: %v", err)
+	}
+	if got := only(t, c); got.Name != "after" {
+		t.Errorf("the late mover put back %q", got.Name)
+	}
+}
+
+// What one replica removed, another one that had it open can move to.
+func TestMovingToWhereAnotherReplicaRemovedTheCopy(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	one, two := f.start(t, "first", "second"), f.start(t, "first", "second")
+	acmeOn(t, one, two)
+	if err := one.directory.Hold(t.Context(), "acme", "second"); err != nil { // leaves the move undone
+		t.Fatal(err)
+	}
+	if err := two.directory.RollBackMove(t.Context(), "acme"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := one.directory.Move(t.Context(), "acme", "second", nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := only(t, two.open(t, "acme")); got.Name != "before" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// While an old copy is being removed nobody copies to where it is.
+func TestNoMoveToACopyThatIsBeingRemoved(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	one, two := f.start(t, "first", "second"), f.start(t, "first", "second")
+	acmeOn(t, one, two)
+	settleMove(t, one.directory, "acme")
+	cut, cancel := context.WithTimeout(t.Context(), quick.Settled/4)
+	defer cancel()
+	if err := one.directory.FinishMove(cut, "acme"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("a removal that was cut off: %v", err)
+	}
+	if _, err := two.directory.Move(t.Context(), "acme", "first", nil); !errors.Is(err, tenants.ErrMoving) {
+		t.Errorf("moving back meanwhile: %v", err)
+	}
+	if err := two.directory.FinishMove(t.Context(), "acme"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := two.directory.Move(t.Context(), "acme", "first", nil); err != nil {
+		t.Errorf("moving back afterwards: %v", err)
+	}
+}
+
+// Who removes an old copy stops when somebody else took over, and is done, and it is in use.
+func TestALateFinisherRemovesNothing(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	one, two := f.start(t, "first", "second"), f.start(t, "first", "second")
+	acmeOn(t, one, two)
+	settleMove(t, one.directory, "acme")
+	reached, on := make(chan struct{}), make(chan struct{})
+	var once atomic.Bool
+	f.second.opening.Store(new(func() { // the first to come there is the finisher
+		if once.CompareAndSwap(false, true) {
+			close(reached)
+			<-on
+		}
+	}))
+	finished := make(chan error, 1)
+	go func() { finished <- one.directory.FinishMove(t.Context(), "acme") }()
+	<-reached
+	if err := two.directory.FinishMove(t.Context(), "acme"); err != nil {
+		t.Fatal(err)
+	}
+	settleMove(t, two.directory, "acme") // back to where the late one is about to delete
+	close(on)
+	if err := <-finished; !errors.Is(err, tenants.ErrMoving) {
+		t.Errorf("the late finisher: %v", err)
+	}
+	if got := only(t, f.start(t, "first", "second").open(t, "acme")); got.Name != "before" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Writers that know nothing of the move yet have a lease, and the mover waits for its end.
+func TestMoversWaitForWritersThatDoNotKnow(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.leases.Settled, f.leases.Copying = 1500*time.Millisecond, 100*time.Millisecond
+	one, two := f.start(t, "first", "second"), f.start(t, "first", "second")
+	at := acmeOn(t, one, two)
+	begun := make(chan struct{})
+	f.first.on.Store(new(func(writes []driver.Write) weather {
+		if writes[0].Kind == driver.Replace {
+			close(begun)
+			time.Sleep(f.leases.Settled * 2 / 3)
+		}
+		return fair
+	}))
+	rec := only(t, at[1])
+	rec.Name = "after"
+	written := make(chan error, 1)
+	go func() { written <- at[1].Replace(t.Context(), rec) }()
+	<-begun
+	if _, err := one.directory.Move(t.Context(), "acme", "second", nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-written; errors.Is(err, store.ErrUnavailable) {
+		return // on a slow machine it comes too late, and is not acknowledged
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	if got := only(t, one.open(t, "acme")); got.Name != "after" {
+		t.Errorf("acknowledged was %q, stored is %q", "after", got.Name)
+	}
+}
+
+// So have those that leave notes, and writes are held until its end.
+func TestHoldsWaitForWritersThatDoNotKnow(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.leases = store.Leases{Fresh: 60 * time.Millisecond, Settled: 300 * time.Millisecond, Copying: 1500 * time.Millisecond, Hold: 5 * time.Second}
+	one, two := f.start(t, "first", "second"), f.start(t, "first", "second")
+	at := acmeOn(t, one, two)
+	rec := only(t, at[1])
+	rec.Name = "after"
+	begun, written := make(chan struct{}), make(chan error, 1)
+	f.first.on.Store(new(func(writes []driver.Write) weather {
+		if writes[0].Kind == driver.Replace {
+			close(begun)
+			time.Sleep(f.leases.Copying * 2 / 3)
+		}
+		return fair
+	}))
+	_, err := one.directory.Move(t.Context(), "acme", "second", func(p tenants.MoveProgress) {
+		if p.Step == "holding" {
+			go func() { written <- at[1].Replace(t.Context(), rec) }()
+			<-begun
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-written; errors.Is(err, store.ErrUnavailable) {
+		return // as above
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	if got := only(t, one.open(t, "acme")); got.Name != "after" {
+		t.Errorf("acknowledged was %q, stored is %q", "after", got.Name)
+	}
+}
+
+// A hold is ended by those who waited for that one, not for an earlier one.
+func TestOnlyTheHoldThatWasSeenIsEnded(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	one := f.start(t, "first", "second")
+	acmeOn(t, one)
+	now := func() *tenants.Organization {
+		t.Helper()
+		o, err := one.directory.BySlug(t.Context(), "acme")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &o.Org
+	}
+	var seen []*tenants.Organization
+	for range 2 {
+		if err := one.directory.Hold(t.Context(), "acme", "second"); err != nil {
+			t.Fatal(err)
+		}
+		seen = append(seen, now())
+	}
+	sameMover := *now()
+	move := *sameMover.Move
+	move.Holds--
+	sameMover.Move = &move
+	for i, want := range []store.Phase{store.Held, store.Held, store.Copying} {
+		err := one.directory.ReleaseSeen(t.Context(), []*tenants.Organization{seen[0], &sameMover, seen[1]}[i])
+		if got := now().Move.Phase; err != nil || got != want {
+			t.Errorf("release %d: %q, %v", i, got, err)
+		}
+	}
+}
+
+// The first hold of a move is not taken for that of a move before, which was seen long ago.
+func TestHoldsOfTwoMovesAreTwo(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	one := f.start(t, "first", "second")
+	at := acmeOn(t, one)
+	for range 2 {
+		if err := one.directory.Hold(t.Context(), "acme", "second"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(quick.Fresh)
+		soon, cancel := context.WithTimeout(t.Context(), quick.Hold/5)
+		if err := at[0].Insert(soon, &piece{Name: "early"}); !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("a write while held: %v", err)
+		}
+		cancel()
+		if err := one.directory.RollBackMove(t.Context(), "acme"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(quick.Hold)
+	}
+}
+
+// A switch of which only the answer was lost is a switch.
+func TestASwitchWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	one := f.start(t, "first", "second")
+	acmeOn(t, one)
+	var lost atomic.Bool
+	f.control.on.Store(new(func(writes []driver.Write) weather {
+		if bytes.Contains(writes[0].Doc.Body, []byte(`"former":"first"`)) && lost.CompareAndSwap(false, true) {
+			return deaf
+		}
+		return fair
+	}))
+	report, err := one.directory.Move(t.Context(), "acme", "second", nil)
+	if err != nil || report.Held <= 0 || !lost.Load() {
+		t.Errorf("%+v, %v", report, err)
+	}
+}
+
+// After a hold that failed everything is compared anew: a write to the copy that seemed to
+// fail may have been done since.
+func TestEverythingIsComparedBeforeTheNextHold(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	one, other := f.start(t, "first", "second"), f.start(t, "first", "second")
+	acmeOn(t, one)
+	var refused atomic.Bool
+	f.control.on.Store(new(func(writes []driver.Write) weather {
+		if bytes.Contains(writes[0].Doc.Body, []byte(`"phase":"held"`)) && refused.CompareAndSwap(false, true) {
+			return down
+		}
+		return fair
+	}))
+	view := store.New(store.Options{Engine: f.second, Tenant: []*store.Spec{other.pieces.Spec()}})
+	_, err := one.directory.Move(t.Context(), "acme", "second", func(p tenants.MoveProgress) {
+		if p.Step != "waiting" {
+			return
+		}
+		w, err := view.Organization(t.Context(), 1)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		rec := only(t, other.pieces.In(w))
+		rec.Name = "late"
+		if err := other.pieces.In(w).Replace(t.Context(), rec); err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil || !refused.Load() {
+		t.Fatalf("%v %v", refused.Load(), err)
+	}
+	if got := only(t, one.open(t, "acme")); got.Name != "before" {
+		t.Errorf("moved: %+v", got)
+	}
+}
+
+// A replica without the backend says so, and does not answer from the old copy.
+func TestAReplicaWithoutTheBackend(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	one, lame := f.start(t, "first", "second"), f.start(t, "first")
+	at := acmeOn(t, one, lame)
+	if _, err := one.directory.Move(t.Context(), "acme", "second", nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lame.directory.BySlug(t.Context(), "acme"); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("opening it: %v", err)
+	}
+	if n, err := at[1].Count(t.Context(), store.Filter{}); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("reading it: %d, %v", n, err)
+	}
+	if err := at[1].Insert(t.Context(), &piece{Name: "x"}); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("writing to it: %v", err)
+	}
+}
+
+// Who reads on and on, on a replica where nobody else asks for the organization, finds it.
+func TestALongReaderFollows(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	one, two := f.start(t, "first", "second"), f.start(t, "first", "second")
+	at := acmeOn(t, one, two)
+	if _, err := one.directory.Move(t.Context(), "acme", "second", nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := one.directory.FinishMove(t.Context(), "acme"); err != nil {
+		t.Fatal(err)
+	}
+	if got := only(t, at[1]); got.Name != "before" {
+		t.Errorf("%+v", got)
+	}
+}

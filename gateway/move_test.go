@@ -281,7 +281,7 @@ func TestMoveInterrupted(t *testing.T) {
 		}
 	}
 	var refused *control.Error
-	if _, err := g.Commands.Move(t.Context(), control.MoveRequest{Slug: "acme", To: "nowhere"}, nil); !errors.As(err, &refused) || refused.Code != control.CodeInvalid || !strings.Contains(refused.Message, "default other") {
+	if _, err := g.Commands.Move(t.Context(), control.MoveRequest{Slug: "acme", To: "nowhere"}, nil); !errors.As(err, &refused) || refused.Code != control.CodeInvalid || !strings.Contains(refused.Message, "default, other") {
 		t.Errorf("to nowhere: %v", err)
 	}
 	if _, err := g.Commands.Move(t.Context(), control.MoveRequest{Slug: "acme", To: "default"}, nil); !errors.As(err, &refused) || refused.Code != control.CodeInvalid {

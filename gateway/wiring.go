@@ -2,6 +2,8 @@ package gateway
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -79,6 +81,9 @@ func (s *Services) openWho(ctx context.Context) (err error) {
 		Store: s.store, Kinds: s.kinds.organizations, Keyring: s.keyring, BaseDomain: s.cfg.BaseDomain, Now: s.now,
 		NewBackend: s.cfg.Store,
 	})
+	if errors.Is(err, tenants.ErrForeignKeyring) {
+		return fmt.Errorf("keyring %s: %w", s.cfg.KeyringPath(), err)
+	}
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -54,11 +55,14 @@ type MoveReport struct {
 	// Sums are what was the same on both sides in the last comparison of everything. What
 	// changed since was compared again while writes were held.
 	Sums []store.Sum   `json:"sums"`
-	Held time.Duration `json:"held"` // how long writes waited
+	Held time.Duration `json:"-"` // how long writes waited
 }
 
 // ErrMoving: the organization is being moved, or has an old copy that must go first.
 var ErrMoving = errors.New("the organization is being moved")
+
+// ErrNotMoving: there is no move to undo.
+var ErrNotMoving = errors.New("the organization is not being moved; there is nothing to roll back")
 
 func placement(o *Organization, asked time.Time) store.Placement {
 	p := store.Placement{Backend: o.Backend, Rev: o.Rev, ReadAt: asked}
@@ -221,7 +225,7 @@ type mover struct {
 func (d *Directory) beginMove(ctx context.Context, slug, to string) (*mover, error) {
 	if to == "" || !d.store.HasBackend(to) {
 		var faults Faults
-		faults.Add("to", CodeUnknown, "there is no backend %q; the configuration names %v", Clip(to), d.store.Backends())
+		faults.Add("to", CodeUnknown, "there is no backend %q; the configuration names %s", Clip(to), strings.Join(d.store.Backends(), ", "))
 		return nil, faults.Err()
 	}
 	id := newClaimID()
@@ -448,7 +452,7 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // RollBackMove ends a move that has not switched yet: the organization stays where it is
-// and the copy is removed. Errors: ErrUnknownTenant, ErrMoving where there is none,
+// and the copy is removed. Errors: ErrUnknownTenant, ErrNotMoving,
 // store.ErrUnavailable; where it ended the move but could not remove the copy, FinishMove can.
 func (d *Directory) RollBackMove(ctx context.Context, slug string) error {
 	id := newClaimID()
@@ -457,7 +461,7 @@ func (d *Directory) RollBackMove(ctx context.Context, slug string) error {
 			return ErrUnknownTenant
 		}
 		if o.Move == nil {
-			return fmt.Errorf("%w: no, there is nothing to roll back", ErrMoving)
+			return ErrNotMoving
 		}
 		o.Former, o.Move, o.Finisher = o.Move.To, nil, id
 		return nil

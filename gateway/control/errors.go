@@ -72,7 +72,7 @@ func errorOf(err error) *Error {
 		out.Code = CodeDuplicate
 	case errors.Is(err, tenants.ErrUnknownTenant), errors.Is(err, store.ErrNotFound):
 		out.Code = CodeNotFound
-	case errors.Is(err, store.ErrConflict), errors.Is(err, keyring.ErrPrimary), errors.Is(err, keyring.ErrReadOnly), errors.Is(err, tenants.ErrMoving):
+	case errors.Is(err, store.ErrConflict), errors.Is(err, keyring.ErrPrimary), errors.Is(err, keyring.ErrReadOnly), errors.Is(err, tenants.ErrMoving), errors.Is(err, tenants.ErrNotMoving):
 		out.Code = CodeConflict
 	case errors.Is(err, store.ErrUnavailable), errors.Is(err, tenants.ErrUnavailable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		out.Code = CodeUnavailable

@@ -140,7 +140,7 @@ func TestK1_RevokedKeyIsDeadAtOnceAndNeverComesBack(t *testing.T) {
 	if _, err := authenticate(t, w, "acme", token); err != nil {
 		t.Fatal(err)
 	}
-	snapshot := dump(t, w, tenant)
+	snapshot := w.Entries(t, tenant, "")
 	if len(snapshot) == 0 {
 		t.Fatal("Redis holds no entry: the test would show nothing")
 	}
@@ -174,23 +174,6 @@ func TestK1_RevokedKeyIsDeadAtOnceAndNeverComesBack(t *testing.T) {
 	if _, err := authenticate(t, w, "acme", token); !errors.Is(err, tenants.ErrDenied) {
 		t.Errorf("revived by what Redis brought back: %v", err)
 	}
-}
-
-func dump(t *testing.T, w *tenantstest.World, tenant *tenants.Tenant) map[string]string {
-	t.Helper()
-	out := map[string]string{}
-	iter := w.Redis.Scan(t.Context(), 0, "tnt:{"+itoa(tenant.Org.OrgID)+"}:*", 1000).Iterator()
-	for iter.Next(t.Context()) {
-		value, err := w.Redis.Get(t.Context(), iter.Val()).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
-		out[iter.Val()] = value
-	}
-	if err := iter.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return out
 }
 
 // A key that is revoked between the reading of it and the caching of it.
@@ -292,7 +275,7 @@ func TestK4_NoUsableKeyAtRest(t *testing.T) {
 	}
 	random := token[strings.LastIndexByte(token[:len(token)-7], '_')+1 : len(token)-7]
 	part := random[8:20]
-	entries := dump(t, w, tenant)
+	entries := w.Entries(t, tenant, "")
 	if len(entries) == 0 {
 		t.Fatal("Redis is empty: the test would show nothing")
 	}
@@ -387,7 +370,7 @@ func TestK8_AnswerToAnotherQuestionIsNotTaken(t *testing.T) {
 	}
 	w.Second(t, tenantstest.Options{})
 	var foreign string
-	for key, value := range dump(t, w, tenant) {
+	for key, value := range w.Entries(t, tenant, "") {
 		if strings.HasSuffix(key, theirs.Key.Hash) {
 			foreign = value
 		}

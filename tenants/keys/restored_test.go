@@ -86,7 +86,7 @@ func TestK1_KilledRedisNeverRevivesAKey(t *testing.T) {
 		server.Restart()
 		redistest.Await(t, w.Redis)
 		w.Clock.Advance(2 * time.Second) // others know within two seconds, and Redis is asked again
-		if held := dump(t, w, tenant); len(held) > 0 {
+		if held := w.Entries(t, tenant, ""); len(held) > 0 {
 			broughtBack++
 		}
 		fresh := process()

@@ -3,7 +3,6 @@ package sessions_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -15,24 +14,6 @@ import (
 	"tenantry/tenants/sessions"
 	"tenantry/tenants/tenantstest"
 )
-
-// held returns what Redis holds of the organization's sessions.
-func held(t *testing.T, w *tenantstest.World, tenant *tenants.Tenant) map[string]string {
-	t.Helper()
-	out := map[string]string{}
-	iter := w.Redis.Scan(t.Context(), 0, fmt.Sprintf("tnt:{%d}:session:*", tenant.Org.OrgID), 1000).Iterator()
-	for iter.Next(t.Context()) {
-		value, err := w.Redis.Get(t.Context(), iter.Val()).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
-		out[iter.Val()] = value
-	}
-	if err := iter.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
 
 func bringBack(t *testing.T, w *tenantstest.World, what map[string]string) {
 	t.Helper()
@@ -50,7 +31,7 @@ func TestS4_EndedSessionStaysEndedInARestoredRedis(t *testing.T) {
 	ann := user(t, w, tenant, people.NewUser{})
 	bob := user(t, w, tenant, people.NewUser{Email: "bob@example.com"})
 	ended, kept, others := start(t, w, "acme", ann), start(t, w, "acme", ann), start(t, w, "acme", bob)
-	snapshot := held(t, w, tenant)
+	snapshot := w.Entries(t, tenant, "session:")
 	if len(snapshot) != 3 {
 		t.Fatalf("Redis holds %d sessions: the test would show nothing", len(snapshot))
 	}
@@ -99,7 +80,7 @@ func TestS4_EndHoldsWhereRedisCannotDelete(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(held(t, w, tenant)) != 1 {
+	if len(w.Entries(t, tenant, "session:")) != 1 {
 		t.Fatal("it was deleted: the test shows nothing")
 	}
 	if _, err := lookup(t, w, "acme", token); !errors.Is(err, tenants.ErrDenied) {
@@ -135,7 +116,7 @@ func TestSignOutsAreRememberedWithinBounds(t *testing.T) {
 		w.Clock.Advance(time.Second)
 		ended = append(ended, start(t, w, "acme", u))
 	}
-	snapshot := held(t, w, tenant)
+	snapshot := w.Entries(t, tenant, "session:")
 	w.Clock.Advance(time.Second)
 	newest := start(t, w, "acme", u)
 	for _, token := range ended {
@@ -222,7 +203,7 @@ func TestS4_KilledRedisRevivesNoSession(t *testing.T) {
 		server.Kill()
 		server.Restart()
 		redistest.Await(t, w.Redis)
-		if n := len(held(t, w, tenant)); n < 2 {
+		if n := len(w.Entries(t, tenant, "session:")); n < 2 {
 			t.Fatalf("the snapshot brought %d sessions back: the test shows nothing", n)
 		}
 		for i, token := range ended {

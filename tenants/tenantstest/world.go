@@ -4,6 +4,7 @@ package tenantstest
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -267,4 +268,22 @@ func (h *RedisHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 		}
 		return next(ctx, cmds)
 	}
+}
+
+// Entries returns what Redis holds of an organization under a prefix, such as "session:".
+func (w *World) Entries(t testing.TB, tenant *tenants.Tenant, prefix string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	iter := w.Redis.Scan(t.Context(), 0, fmt.Sprintf("tnt:{%d}:%s*", tenant.Org.OrgID, prefix), 1000).Iterator()
+	for iter.Next(t.Context()) {
+		value, err := w.Redis.Get(t.Context(), iter.Val()).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[iter.Val()] = value
+	}
+	if err := iter.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return out
 }

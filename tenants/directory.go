@@ -71,8 +71,9 @@ type Directory struct {
 	store   *store.Store
 	control *store.Workspace
 	orgs    store.Collection[Organization]
-	// installations holds one record, for the whole of the control workspace.
+	// installations holds what is true of the whole control workspace, installation its identity.
 	installations store.Collection[Installation]
+	installation  string
 	keyring       *keyring.Keyring
 	base          string
 	now           func() time.Time
@@ -123,6 +124,9 @@ func NewDirectory(ctx context.Context, o DirectoryOptions) (*Directory, error) {
 	d.newBackend = o.NewBackend
 	d.installations = o.Kinds.Installations.In(control)
 	if err := d.proveKeyring(ctx); err != nil {
+		return nil, err
+	}
+	if err := d.identify(ctx); err != nil {
 		return nil, err
 	}
 	o.Store.LocateWith(d.locate)

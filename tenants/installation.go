@@ -3,6 +3,7 @@ package tenants
 import (
 	"context"
 	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 
@@ -10,16 +11,21 @@ import (
 	"tenantry/crypto/keyring"
 )
 
-// Installation says which keyring belongs to the data. There is one record.
+// Installation says which keyring belongs to the data, and which installation the data is.
+// There is one record for each. They are apart because an older version, which knows the
+// first alone, writes it anew when keys are rotated.
 type Installation struct {
 	store.Meta
-	Proof string `json:"proof"` // wrapped under the keyring: another cannot open it
+	Proof    string `json:"proof,omitempty"`    // wrapped under the keyring: another cannot open it
+	Identity string `json:"identity,omitempty"` // 128 random bits, in hexadecimal digits
 }
 
 const (
 	installationID = "000000000000000000000001"
+	identityID     = "000000000000000000000002"
 	proofContext   = "tenantry installation"
 	proofSize      = 32
+	identitySize   = 16
 )
 
 // ErrForeignKeyring: the data was encrypted with another keyring.
@@ -65,14 +71,41 @@ func (d *Directory) firstProof(ctx context.Context) (*Installation, error) {
 	if err != nil {
 		return nil, err
 	}
-	rec := &Installation{Meta: store.Meta{ID: installationID}, Proof: proof}
-	err = d.installations.Insert(ctx, rec)
+	return d.decide(ctx, &Installation{Meta: store.Meta{ID: installationID}, Proof: proof})
+}
+
+// decide stores a record that replicas must agree on, and returns the one that is stored.
+func (d *Directory) decide(ctx context.Context, rec *Installation) (*Installation, error) {
+	err := d.installations.Insert(ctx, rec)
 	var dup *store.DuplicateError
 	if errors.As(err, &dup) { // another replica was quicker
-		return d.installations.Get(ctx, installationID)
+		return d.installations.Get(ctx, rec.ID)
 	}
 	return rec, err
 }
+
+// identify reads the identity of the installation. The first to ask decides what that is,
+// and it never changes.
+func (d *Directory) identify(ctx context.Context) error {
+	rec, err := d.installations.Get(ctx, identityID)
+	if errors.Is(err, store.ErrNotFound) {
+		random := make([]byte, identitySize)
+		_, _ = rand.Read(random) // never fails
+		rec, err = d.decide(ctx, &Installation{Meta: store.Meta{ID: identityID}, Identity: hex.EncodeToString(random)})
+	}
+	if err == nil && len(rec.Identity) != 2*identitySize {
+		err = errors.New("the record is damaged; restore the control data from a backup")
+	}
+	if err != nil {
+		return fmt.Errorf("reading the identity of the installation: %w", err)
+	}
+	d.installation = rec.Identity
+	return nil
+}
+
+// Installation returns the identity of the installation: 32 hexadecimal digits that no other
+// installation has, the same in all replicas and for as long as the control data lives.
+func (d *Directory) Installation() string { return d.installation }
 
 // opensSome tries the keyring on a data key, where data is from before there were proofs.
 func (d *Directory) opensSome(ctx context.Context) error {

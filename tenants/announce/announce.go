@@ -24,7 +24,8 @@ const Channel = "tnt:changed"
 const (
 	maxPending     = 4096
 	publishTimeout = time.Second
-	// flushTimeout bounds how long Close tries to announce what is left.
+	// flushTimeout bounds how long Close tries to announce what is left, once the message
+	// that was under way has ended.
 	flushTimeout = time.Second
 )
 
@@ -108,8 +109,9 @@ func start(o Options, quiet time.Duration) (*Announcer, error) {
 	return a, nil
 }
 
-// Close announces what is left, for at most a second, and waits for the goroutines to
-// end. Changes after it are not announced. It may be called more than once.
+// Close lets the message under way end, announces what is left and waits for the
+// goroutines, two seconds at most. Changes after it are not announced. It may be called
+// more than once.
 func (a *Announcer) Close() error {
 	a.mu.Lock()
 	first := !a.closed
@@ -170,8 +172,10 @@ func (a *Announcer) publish(ctx context.Context) {
 	}
 }
 
-// drain sends what is pending now. What fails is not sent again: by the time Redis is
-// back, every replica has read the organization.
+// drain sends what is pending now, until ctx ends. A message that was begun has its time
+// also where ctx ends meanwhile: what it tells is no longer pending, so nobody else would
+// send it. What fails is not sent again: by the time Redis is back, every replica has read
+// the organization.
 func (a *Announcer) drain(ctx context.Context) {
 	for ctx.Err() == nil {
 		orgs, lost := a.take()
@@ -183,7 +187,7 @@ func (a *Announcer) drain(ctx context.Context) {
 		}
 		a.number++
 		payload := message{from: a.self, number: a.number, orgs: orgs}.encode()
-		timed, cancel := context.WithTimeout(ctx, publishTimeout)
+		timed, cancel := context.WithTimeout(context.WithoutCancel(ctx), publishTimeout)
 		err := a.redis.Publish(timed, Channel, payload).Err()
 		cancel()
 		if err != nil {

@@ -334,6 +334,69 @@ func TestCloseAnnouncesWhatIsLeftAndIsBounded(t *testing.T) {
 	}
 }
 
+// held is a hook that holds every message back until it is let go.
+type held struct {
+	began chan struct{}
+	let   chan struct{}
+}
+
+func (h held) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h held) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (h held) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() != "publish" {
+			return next(ctx, cmd)
+		}
+		h.began <- struct{}{}
+		<-h.let
+		return next(ctx, cmd)
+	}
+}
+
+// TestCloseLetsTheMessageUnderWayEnd: its organizations are no longer pending, so a message
+// that Close cut off would be sent by nobody.
+func TestCloseLetsTheMessageUnderWayEnd(t *testing.T) {
+	t.Parallel()
+	server, err := localredis.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() })
+	open := func() redis.UniversalClient {
+		client, err := server.Client()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return client
+	}
+	d := &recorder{}
+	hearer := begin(t, open(), d)
+	client, from := open(), &recorder{}
+	h := held{began: make(chan struct{}), let: make(chan struct{})}
+	client.AddHook(h)
+	a := begin(t, client, from)
+	from.changed(7)
+	<-h.began
+	closed := make(chan error, 1)
+	go func() { closed <- a.Close() }()
+	until(t, "Close has begun", func() bool { return !a.Stats().Connected })
+	close(h.let)
+	if err := <-closed; err != nil {
+		t.Fatal(err)
+	}
+	if got := a.Stats(); got.Published != 1 || got.Failed != 0 {
+		t.Errorf("the message under way was cut off: %+v", got)
+	}
+	until(t, "the change is heard", func() bool { return hearer.Stats().Heard == 1 })
+	if got := d.forgotten(); !slices.Equal(got, []int64{7}) {
+		t.Errorf("heard %v", got)
+	}
+}
+
 func TestStartNamesWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	if a, err := Start(Options{Directory: &recorder{}}); err == nil {

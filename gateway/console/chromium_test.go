@@ -53,7 +53,7 @@ func launch(t *testing.T) *browser {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Minute)
 	cmd := exec.CommandContext(ctx, binary, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
 		"--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--force-device-scale-factor=1", "--user-data-dir="+t.TempDir(), "--remote-debugging-pipe", "about:blank")
 	cmd.ExtraFiles = []*os.File{commandR, answerW} // descriptors 3 and 4
@@ -118,6 +118,14 @@ func (b *browser) read(answers *os.File) {
 
 func (b *browser) call(session, method string, params, result any) {
 	b.t.Helper()
+	if refused := b.ask(session, method, params, result); refused != "" {
+		b.t.Fatalf("%s: %s", method, refused)
+	}
+}
+
+// ask is call for what the browser may refuse; it returns its words.
+func (b *browser) ask(session, method string, params, result any) (refused string) {
+	b.t.Helper()
 	b.mu.Lock()
 	b.next++
 	id, answer := b.next, make(chan reply, 1)
@@ -136,7 +144,7 @@ func (b *browser) call(session, method string, params, result any) {
 	select {
 	case r := <-answer:
 		if r.Error != nil {
-			b.t.Fatalf("%s: %s", method, r.Error.Message)
+			return r.Error.Message
 		}
 		if result != nil {
 			if err := json.Unmarshal(r.Result, result); err != nil {
@@ -146,6 +154,7 @@ func (b *browser) call(session, method string, params, result any) {
 	case <-time.After(30 * time.Second):
 		b.t.Fatalf("%s: no answer", method)
 	}
+	return ""
 }
 
 // tab is one page of a browser.
@@ -188,38 +197,56 @@ func (p *tab) do(method string, params, result any) {
 // value evaluates an expression and returns its value as text.
 func (p *tab) value(expression string) string {
 	p.t.Helper()
+	value, refused := p.evaluate(expression)
+	if refused != "" {
+		p.t.Fatalf("%s: %s", expression, refused)
+	}
+	return value
+}
+
+func (p *tab) evaluate(expression string) (value, refused string) {
+	p.t.Helper()
 	var r struct {
 		Result           struct{ Value any }
 		ExceptionDetails any
 	}
-	p.do("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &r)
-	if r.ExceptionDetails != nil {
-		p.t.Fatalf("%s: %v", expression, r.ExceptionDetails)
+	refused = p.ask(p.session, "Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &r)
+	if refused == "" && r.ExceptionDetails != nil {
+		refused = fmt.Sprint(r.ExceptionDetails)
 	}
-	return fmt.Sprint(r.Result.Value)
+	return fmt.Sprint(r.Result.Value), refused
 }
 
-// wait returns once the expression is true.
+// patience is how long a page may take to get to what it must show; it decides nothing else.
+const patience = 60 * time.Second
+
+// wait returns once the expression is true. While one page gives way to the next it cannot be
+// evaluated, and is asked again.
 func (p *tab) wait(expression string) {
 	p.t.Helper()
-	for deadline := time.Now().Add(15 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		if p.value("Boolean("+expression+")") == "true" {
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		value, refused := p.evaluate("Boolean(" + expression + ")")
+		if value == "true" && refused == "" {
 			return
 		}
 		if time.Now().After(deadline) {
-			p.t.Fatalf("%s stays false at %s:\n%s", expression, p.value("location.href"), p.value("document.body.innerText"))
+			p.t.Fatalf("%s stays false (%s) at %s:\n%s", expression, refused, p.value("location.href"), p.value("document.body.innerText"))
 		}
 	}
 }
 
+// visit opens a page and returns once it has loaded, scripts included.
 func (p *tab) visit(address string) {
 	p.t.Helper()
+	p.value("window.before = true") // the page that is left stays 'complete' until the next one comes
 	p.do("Page.navigate", map[string]any{"url": address}, nil)
-	p.wait("document.readyState === 'complete' && location.href !== 'about:blank'")
+	p.wait("!window.before && document.readyState === 'complete' && location.href !== 'about:blank'")
 }
 
-func (p *tab) write(text string) {
+// write types into the field of that id, once it has the focus.
+func (p *tab) write(field, text string) {
 	p.t.Helper()
+	p.wait("document.activeElement?.id === '" + field + "'")
 	p.do("Input.insertText", map[string]any{"text": text}, nil)
 }
 

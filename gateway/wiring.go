@@ -111,7 +111,7 @@ func (s *Services) openWho(ctx context.Context) (err error) {
 // openModules makes the parts that work on an organization's data.
 func (s *Services) openModules() {
 	k := s.kinds
-	m := &modules{objects: objects.New(k.objects), forms: forms.New(k.forms), compliance: compliance.New()}
+	m := &modules{objects: objects.New(k.objects), compliance: compliance.New()}
 	m.users = users.New(users.Deps{People: s.people})
 	m.contacts = contacts.New(k.contacts, contacts.Deps{Keys: s.directory})
 	m.campaigns = campaigns.New(k.campaigns, campaigns.Deps{Contacts: m.contacts, Standard: contacts.StandardCatalog()})
@@ -129,6 +129,7 @@ func (s *Services) openModules() {
 			reports.NewCampaignsClass(k.campaigns.Campaigns.Table),
 		},
 	})
+	m.forms = forms.New(k.forms, m.reports)
 	s.modules = m
 	s.transfer = transfer.New(transfer.Deps{
 		Directory: s.directory, People: k.people, Contacts: k.contacts, ContactsModule: m.contacts, Files: k.files,

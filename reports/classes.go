@@ -37,9 +37,12 @@ func NewRecordsClass(table TableOf, fields FieldsOf) Class {
 	}}
 }
 
+// classSubmissions is the class of reports on what was filled in.
+const classSubmissions = "Submissions"
+
 // NewSubmissionsClass returns the class Submissions; its source is the id of a form.
 func NewSubmissionsClass(table TableOf, fields FieldsOf) Class {
-	return &class{name: "Submissions", table: table, custom: fields, source: "form", own: []Field{
+	return &class{name: classSubmissions, table: table, custom: fields, source: "form", own: []Field{
 		text("id", "Id"), instant("created_at", "Created"), instant("updated_at", "Updated"),
 	}}
 }

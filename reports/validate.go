@@ -115,6 +115,25 @@ func (m *Module) CheckFields(r *Report, defined schema.Fields, errs *api.Errors)
 	}
 }
 
+// Broken returns the identifiers of the reports on a form's submissions that the workspace
+// shows which could be run over the fields before a change of them and cannot be over those
+// after it. Every report is read, so this is for changes, which are few.
+func (m *Module) Broken(ctx context.Context, ws *store.Workspace, form string, before, after schema.Fields) (ids []string, err error) {
+	err = m.kinds.Reports.In(ws).Each(ctx, store.Filter{}, store.Live, func(r *Report) error {
+		if r.Class != classSubmissions || r.Source != form {
+			return nil
+		}
+		var ran, runs api.Errors
+		m.CheckFields(r, before, &ran)
+		m.CheckFields(r, after, &runs)
+		if len(ran) == 0 && len(runs) > 0 {
+			ids = append(ids, r.ID)
+		}
+		return nil
+	})
+	return ids, err
+}
+
 func check(d *Dataset, r *Report, errs *api.Errors) {
 	var parsing api.Errors
 	def := r.Query.Definition(&parsing)

@@ -30,7 +30,7 @@ func newFixture(t *testing.T) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows := New(kinds).Operations()
+	rows := New(kinds, nil).Operations()
 	for _, row := range rows {
 		for _, fault := range row.Validate() {
 			t.Error(fault)

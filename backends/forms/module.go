@@ -2,18 +2,30 @@
 package forms
 
 import (
+	"context"
 	"net/http"
 
 	"tenantry/backends/schema"
+	"tenantry/backends/store"
 	"tenantry/gateway/api"
 	"tenantry/tenants"
 )
 
-// Module serves form collections. It is immutable and safe for concurrent use.
-type Module struct{ kinds Kinds }
+// Reports is what forms need to know of the reports on their submissions.
+type Reports interface {
+	// Broken returns the identifiers of the reports that the workspace shows which fit the
+	// form's fields before a change of them and not those after it.
+	Broken(ctx context.Context, ws *store.Workspace, form string, before, after schema.Fields) ([]string, error)
+}
 
-// New returns the module.
-func New(kinds Kinds) *Module { return &Module{kinds} }
+// Module serves form collections. It is immutable and safe for concurrent use.
+type Module struct {
+	kinds   Kinds
+	reports Reports
+}
+
+// New returns the module. Where reports is nil, nobody is told of reports that a change breaks.
+func New(kinds Kinds, reports Reports) *Module { return &Module{kinds, reports} }
 
 const (
 	tag              = "Forms"
@@ -44,8 +56,9 @@ func (m *Module) updateRow() api.Operation {
 		Name: "forms.update", Method: http.MethodPut, Path: "/api/form/collections/{id}", Tag: tag,
 		Summary: "Update a form collection",
 		Description: "Takes any of the fields; what is absent stays as it is. schema and email_alerts are replaced as a whole, " +
-			"but locked fields, form_name among them, always stay as they are. Standalone forms cannot be updated.",
-		Credentials: api.Key | api.Session, Kinds: api.ServerFull, Rule: api.Needs(tenants.ManageForms), Teams: true,
+			"but locked fields, form_name among them, always stay as they are. Standalone forms cannot be updated. " +
+			"Values of fields that are dropped stay stored. Where custom reports ask for such fields, the header " + warningHeader + " of the answer names the reports.",
+		Credentials: api.Key | api.Session, Kinds: api.ServerFull, Rule: api.Needs(tenants.ManageForms), Audit: api.AuditAlways, Teams: true,
 		Params: []api.Param{
 			{Name: "id", In: api.InPath, Shape: api.Text, Required: true, Description: "Identifier of the form.", Example: exampleID},
 		},

@@ -3,6 +3,9 @@ package forms
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
@@ -36,10 +39,12 @@ func (m *Module) update(ctx context.Context, c *api.Call) (api.Result, error) {
 		return api.Result{}, err
 	}
 	var wanted schema.Naming
+	var before schema.Fields
 	form, err := persist(ctx, in, id, func(f *Collection) error {
 		if f.Standalone {
 			return standalone()
 		}
+		before = f.Fields()
 		kept := ch.apply(f)
 		wanted = f.naming()
 		return schema.Ignore(c, kept...)
@@ -51,7 +56,45 @@ func (m *Module) update(ctx context.Context, c *api.Call) (api.Result, error) {
 	if err != nil {
 		return api.Result{}, orMissing(err)
 	}
+	m.warn(ctx, c, form, before)
 	return api.Result{Data: answer(c.Workspace.Org(), form)}, nil
+}
+
+// warningHeader names what a change that was carried out has broken.
+const warningHeader = "X-Warning"
+
+// maxWarned bounds the reports that a warning names.
+const maxWarned = 20
+
+// warn tells of reports that ask for fields which the form has lost: the caller in a header,
+// those that the caller may see, and the audit log. The change is stored, so nothing fails.
+func (m *Module) warn(ctx context.Context, c *api.Call, form *Collection, before schema.Fields) {
+	after := form.Fields()
+	lost := slices.ContainsFunc(before.Names(), func(name string) bool { return after[name].Type != before[name].Type })
+	if m.reports == nil || !lost {
+		return
+	}
+	all, err := m.reports.Broken(ctx, c.Tenant.Workspace(), form.ID, before, after)
+	if err != nil {
+		c.Header.Set(warningHeader, "it could not be told whether custom reports ask for fields that the form no longer has")
+		c.Note("broken_reports", "unknown")
+		return
+	}
+	if len(all) == 0 {
+		return
+	}
+	c.Note("broken_reports", listed(all))
+	if seen, err := m.reports.Broken(ctx, c.Workspace, form.ID, before, after); err == nil && len(seen) > 0 {
+		c.Header.Set(warningHeader, "custom reports ask for fields that the form no longer has, or has with another type: "+listed(seen))
+	}
+}
+
+func listed(ids []string) string {
+	text := strings.Join(ids[:min(len(ids), maxWarned)], ", ")
+	if n := len(ids) - maxWarned; n > 0 {
+		text += fmt.Sprintf(" and %d more", n)
+	}
+	return text
 }
 
 // updateRounds is how often an update starts anew against a crowd of other writers; each

@@ -206,7 +206,7 @@ func (x *exchange) checkKey(principal *tenants.Principal) error {
 		return api.Denied("browser key from another origin")
 	}
 	x.call.Header.Set("Access-Control-Allow-Origin", origin)
-	x.call.Header.Set("Access-Control-Expose-Headers", "RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, Retry-After, X-Ignored, X-Request-Id")
+	x.call.Header.Set("Access-Control-Expose-Headers", "RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, Retry-After, X-Ignored, X-Request-Id, X-Warning")
 	x.call.Header.Add("Vary", "Origin")
 	return nil
 }

@@ -43,6 +43,7 @@ type edge struct {
 	field  string
 	target string
 	to     key
+	asIs   bool // the line is taken also where the reference leads nowhere
 }
 
 func (s *session) run(ctx context.Context, f feed, o ImportOptions) (Report, error) {
@@ -154,6 +155,9 @@ func (im *importer) weigh(ctx context.Context, entries []*entry) error {
 			im.reject(e)
 			continue
 		}
+		if len(e.doubts) > 0 {
+			im.tally.warn(e.line, name, e.doubts)
+		}
 		e.raw = rawLine{} // it is read again where it is needed
 		im.waiting[name] = append(im.waiting[name], e)
 		if len(im.waiting[name]) >= batchSize {
@@ -209,7 +213,7 @@ func (im *importer) register(e *entry) {
 	}
 	e.kind.references(e, func(field, target string, id *string) {
 		if *id != "" && !im.named[target].definition() {
-			im.edges = append(im.edges, edge{int32(e.line), e.kind, field, target, keyOf(*id)})
+			im.edges = append(im.edges, edge{int32(e.line), e.kind, field, target, keyOf(*id), e.asIs})
 		}
 	})
 }
@@ -322,7 +326,7 @@ func (im *importer) resolve(ctx context.Context) error {
 			var errs api.Errors
 			if to, inside := im.lineOf[e.target][e.to]; inside && im.bad.has(int(to)) {
 				errs.Add(e.field, "unknown", "%s names the %s of line %d, which cannot be taken", e.field, e.target, to)
-			} else if missing[e.target][e.to] {
+			} else if missing[e.target][e.to] && !e.asIs {
 				noteAbsent(&errs, e.field, e.target)
 			}
 			if len(errs) > 0 {

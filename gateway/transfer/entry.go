@@ -31,8 +31,12 @@ type entry struct {
 	// digest stands for the content of a line that nothing else identifies.
 	digest  key
 	secrets map[string]secretValue
-	errs    api.Errors
-	judged  bool // its problems are all known
+	// asIs: an export wrote the record as it was stored, though its definitions or
+	// references no longer allow it; doubts are what would otherwise be its problems.
+	asIs   bool
+	doubts api.Errors
+	errs   api.Errors
+	judged bool // its problems are all known
 
 	old    any // *T: what is stored, already changed to what the line says
 	change change
@@ -61,7 +65,8 @@ type handler interface {
 	present(ctx context.Context, s *session, ids []string) (map[string]bool, error)
 	// empty reports whether the organization has no record of the kind.
 	empty(ctx context.Context, s *session) (bool, error)
-	// export calls emit with every record as a line.
+	// export calls emit with every record as a line. It teaches definitions to the view, which
+	// holds nothing when the first kind begins.
 	export(ctx context.Context, s *session, emit func(line []byte) error) error
 }
 

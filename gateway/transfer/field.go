@@ -22,6 +22,9 @@ type field[T any] struct {
 	// silent fields do not make two records different.
 	silent bool
 	read   func(rec *T, v value, errs *api.Errors)
+	// stored, where set, reads in place of read what an export wrote as it was stored: read
+	// may have become stricter since then.
+	stored func(rec *T, v value) error
 	// write appends the value, or nothing where there is none to write.
 	write func(dst []byte, rec *T) []byte
 	copy  func(to, from *T)

@@ -145,7 +145,7 @@ func TestC1_EncryptedValuesOpenOnlyWhereTheyWereMade(t *testing.T) {
 	}
 	other := w.org("other")
 	r, err := w.load(other, out, ImportOptions{})
-	if err == nil || !strings.Contains(r.Problems[0].String(), "--reveal-secrets") {
+	if err == nil || !strings.Contains(r.Problems[0].String(), "--secrets") {
 		t.Fatalf("%v %v", err, r.Problems)
 	}
 }

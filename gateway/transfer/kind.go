@@ -112,7 +112,20 @@ func (k *kind[T]) workspace(s *session) *store.Workspace {
 
 func (k *kind[T]) decode(ctx context.Context, v *view, val value, line int) *entry {
 	rec := new(T)
-	e := &entry{line: line, kind: k, rec: rec}
+	e := &entry{line: line, kind: k, rec: rec, asIs: val.get(asIsName).is == truth}
+	if e.asIs {
+		k.decodeStored(ctx, v, val, rec, e)
+		return e
+	}
+	k.decodeGiven(ctx, v, val, rec, e)
+	if len(e.errs) == 0 && !e.named && !k.identified(rec) {
+		e.digest = digestOf(k.label, val, k.leave(v, rec))
+	}
+	return e
+}
+
+// decodeGiven reads and checks a line that somebody wrote.
+func (k *kind[T]) decodeGiven(ctx context.Context, v *view, val value, rec *T, e *entry) {
 	for i := range val.members {
 		name := val.members[i].name
 		if name == "kind" {
@@ -142,10 +155,6 @@ func (k *kind[T]) decode(ctx context.Context, v *view, val value, line int) *ent
 	if k.check != nil {
 		k.checkAll(ctx, v, rec, e)
 	}
-	if len(e.errs) == 0 && !e.named && !k.identified(rec) {
-		e.digest = digestOf(k.label, val, k.leave(v, rec))
-	}
-	return e
 }
 
 // checkAll checks what could be read even where something could not, so that a line's
@@ -377,8 +386,11 @@ func (k *kind[T]) merge(ctx context.Context, s *session, e *entry) error {
 			e.change = update
 		}
 	}
-	if k.secrets == nil || len(e.secrets) == 0 {
+	if k.secrets == nil {
 		return nil
+	}
+	if !e.asIs && k.supersede(rec, old, e) {
+		e.change = update
 	}
 	changed, err := s.vault.reseal(ctx, k.place(id), k.secrets(old), e.secrets)
 	if changed {
@@ -419,24 +431,18 @@ func (k *kind[T]) replace(ctx context.Context, s *session, e *entry) error {
 	return k.records.In(k.workspace(s)).Replace(ctx, e.old.(*T))
 }
 
-func (k *kind[T]) export(ctx context.Context, s *session, emit func([]byte) error) error {
-	var line []byte
-	return k.records.In(k.workspace(s)).Each(ctx, store.Filter{}, store.Either, func(rec *T) error {
-		if k.secrets != nil {
-			if err := s.vault.show(ctx, k.place(k.meta(rec).ID), *k.secrets(rec), k.values(rec)); err != nil {
-				return err
-			}
-		}
-		line = k.write(line[:0], rec)
-		return emit(line)
-	})
-}
-
 // write appends the record as a line.
 func (k *kind[T]) write(dst []byte, rec *T) []byte {
+	return append(k.writeFields(k.begin(dst), rec), "}\n"...)
+}
+
+func (k *kind[T]) begin(dst []byte) []byte {
 	dst = append(dst, `{"kind":"`...)
 	dst = append(dst, k.label...)
-	dst = append(dst, '"')
+	return append(dst, '"')
+}
+
+func (k *kind[T]) writeFields(dst []byte, rec *T) []byte {
 	for i := range k.fields {
 		f := &k.fields[i]
 		mark := len(dst)
@@ -448,7 +454,7 @@ func (k *kind[T]) write(dst []byte, rec *T) []byte {
 			dst = dst[:mark]
 		}
 	}
-	return append(dst, "}\n"...)
+	return dst
 }
 
 // noteAbsent notes a reference to something the organization does not have.

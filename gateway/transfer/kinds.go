@@ -82,18 +82,23 @@ func valuesField[T any](name string, at func(*T) *map[string]any) field[T] {
 }
 
 func schemaField[T any](at func(*T) *schema.Fields) field[T] {
-	return jsonField("schema", func(rec *T, v value, errs *api.Errors) {
+	f := jsonField("schema", func(rec *T, v value, errs *api.Errors) {
 		if v.is != object {
 			wrongType(errs, "schema", "an object of fields by identifier")
 			return
 		}
 		*at(rec), _ = schema.Parse(errs, "schema", v.table())
-	}, func(rec *T) any {
-		if len(*at(rec)) == 0 {
-			return nil
+		for i := range v.members { // which callers may not set
+			name := v.members[i].name
+			if f, ok := (*at(rec))[name]; ok && v.members[i].value.get("locked").is == truth {
+				f.Locked = true
+				(*at(rec))[name] = f
+			}
 		}
-		return *at(rec)
-	}, func(to, from *T) { *at(to) = *at(from) })
+	}, func(rec *T) any { return at(rec).Clone() }, // also where it is empty, so that importing takes fields away
+		func(to, from *T) { *at(to) = *at(from) })
+	f.stored = func(rec *T, v value) error { return json.Unmarshal(v.raw(), at(rec)) }
+	return f
 }
 
 // visitor is called with a reference of a record: the field, the kind it leads to, and
@@ -486,13 +491,15 @@ func reportKind(d *Deps) handler {
 }
 
 func queryField() field[reports.Report] {
-	return jsonField("query", func(r *reports.Report, v value, errs *api.Errors) {
+	f := jsonField("query", func(r *reports.Report, v value, errs *api.Errors) {
 		if v.is != object {
 			wrongType(errs, "query", "an object")
 			return
 		}
 		r.Query = reports.ParseQuery(v.raw(), errs)
 	}, func(r *reports.Report) any { return r.Query }, func(to, from *reports.Report) { to.Query = from.Query })
+	f.stored = func(r *reports.Report, v value) error { return json.Unmarshal(v.raw(), &r.Query) }
+	return f
 }
 
 func inputField() field[reports.Report] {

@@ -23,7 +23,6 @@ func peopleKinds(d *Deps) []handler {
 // loadPeople reads who the organization's people are.
 func (s *session) loadPeople(ctx context.Context) error {
 	ws, v := s.tenant.People(), s.view
-	v.roles[people.AdminRole] = true
 	err := s.deps.People.Teams.In(ws).Each(ctx, store.Filter{}, store.Either, func(t *people.Team) error {
 		v.teams[t.ID] = true
 		return nil
@@ -324,7 +323,11 @@ func (o *organization) present(context.Context, *session, []string) (map[string]
 
 func (o *organization) empty(context.Context, *session) (bool, error) { return false, nil }
 
-func (o *organization) export(_ context.Context, s *session, emit func([]byte) error) error {
+func (o *organization) export(ctx context.Context, s *session, emit func([]byte) error) error {
 	org := s.tenant.Org
-	return emit(o.write(nil, &org))
+	line := o.write(nil, &org)
+	if !o.accepted(ctx, s, line) {
+		line = o.writeStored(&org, nil)
+	}
+	return emit(line)
 }

@@ -40,7 +40,10 @@ type Report struct {
 	Kinds    map[string]Counts `json:"kinds"`
 	Problems []LineProblem     `json:"problems"` // of the first bad lines, by line
 	More     int               `json:"more_problems,omitempty"`
-	Columns  []Column          `json:"columns,omitempty"` // of an import of rows
+	// Warnings are what does not fit of lines that are taken as they were stored.
+	Warnings     []LineProblem `json:"warnings,omitempty"` // of the first such lines
+	MoreWarnings int           `json:"more_warnings,omitempty"`
+	Columns      []Column      `json:"columns,omitempty"` // of an import of rows
 }
 
 // LineProblem says what is wrong with one line.
@@ -66,6 +69,10 @@ func (p LineProblem) String() string {
 
 // maxProblems bounds Report.Problems.
 const maxProblems = 1000
+
+// maxWarnings bounds Report.Warnings: one field that was dropped makes as many as there are
+// records.
+const maxWarnings = 100
 
 // RefusedError says that an import stored nothing because lines are bad; the report that
 // comes with it names them.
@@ -95,6 +102,8 @@ type tally struct {
 	kinds    map[string]*Counts
 	problems []LineProblem
 	more     int
+	warnings []LineProblem
+	unwarned int // lines beyond those in warnings
 }
 
 func newTally() *tally { return &tally{kinds: map[string]*Counts{}} }
@@ -117,6 +126,15 @@ func (t *tally) problem(line int, kind string, errs api.Errors) {
 	}
 }
 
+// warn notes what does not fit of a line that is taken all the same.
+func (t *tally) warn(line int, kind string, errs api.Errors) {
+	if len(t.warnings) >= maxWarnings {
+		t.unwarned++
+		return
+	}
+	t.warnings = append(t.warnings, LineProblem{line, kind, errs})
+}
+
 func (t *tally) trim() {
 	slices.SortStableFunc(t.problems, func(a, b LineProblem) int { return a.Line - b.Line })
 	if n := len(t.problems); n > maxProblems {
@@ -127,7 +145,7 @@ func (t *tally) trim() {
 
 func (t *tally) report() Report {
 	t.trim()
-	r := Report{Kinds: map[string]Counts{}, Problems: t.problems, More: t.more}
+	r := Report{Kinds: map[string]Counts{}, Problems: t.problems, More: t.more, Warnings: t.warnings, MoreWarnings: t.unwarned}
 	if r.Problems == nil {
 		r.Problems = []LineProblem{}
 	}

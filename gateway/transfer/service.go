@@ -28,6 +28,7 @@ import (
 	"tenantry/backends/files"
 	"tenantry/backends/forms"
 	"tenantry/backends/objects"
+	"tenantry/crypto/sealing"
 	"tenantry/reports"
 	"tenantry/tenants"
 	"tenantry/tenants/people"
@@ -63,6 +64,7 @@ type session struct {
 	tenant *tenants.Tenant
 	vault  *vault
 	view   *view
+	reader parser // of the lines that an export writes
 	meter  meter
 	tally  *tally
 
@@ -103,6 +105,9 @@ func (s *Service) Import(ctx context.Context, t *tenants.Tenant, src Source, o I
 type ExportOptions struct {
 	// RevealSecrets writes secrets in clear. Callers audit it.
 	RevealSecrets bool
+	// SealTo, where set, is the key to which secrets are sealed, so that whoever has its
+	// private half can import them anywhere. Callers audit it.
+	SealTo *sealing.PublicKey
 	// Progress is called at most ten times a second; Total is not known.
 	Progress func(Progress)
 }
@@ -117,7 +122,8 @@ func (s *Service) Export(ctx context.Context, t *tenants.Tenant, w io.Writer, o 
 		return newTally().report(), err
 	}
 	session := s.session(t, o.Progress)
-	session.vault.reveal = o.RevealSecrets
+	session.vault.reveal, session.vault.sealTo, session.vault.trusting = o.RevealSecrets, o.SealTo, true
+	session.view = emptyView(session.vault)
 	m := &session.meter
 	m.start(PhaseWriting, 0)
 	lines, bytes := 0, int64(0)

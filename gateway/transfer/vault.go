@@ -10,6 +10,7 @@ import (
 	"tenantry/backends/contacts"
 	"tenantry/backends/schema"
 	"tenantry/crypto/fields"
+	"tenantry/crypto/sealing"
 	"tenantry/gateway/api"
 	"tenantry/tenants"
 )
@@ -25,6 +26,7 @@ type secretValue struct {
 	plain  string
 	sealed string // "" where the value came in clear
 	record string // the record that sealed was made for
+	given  any    // as the line has it, where the vault does not open
 }
 
 // place is where a secret is kept: part of what it is bound to.
@@ -41,6 +43,15 @@ type vault struct {
 	keys   DataKeys
 	tenant *tenants.Tenant
 	reveal bool // of an export
+	// sealTo and openWith are the two halves of a key under which values travel to another
+	// organization; nil where they do not.
+	sealTo   *sealing.PublicKey
+	openWith *sealing.PrivateKey
+	// trusting: lines are those of an export under way, whose encrypted values need no proof.
+	trusting bool
+	// kept and lost count an export's encrypted values: those that open only here, and
+	// those that open nowhere and were left out.
+	kept, lost int
 }
 
 // purpose returns what the data keys of a collection are for.
@@ -108,13 +119,10 @@ func (v *vault) take(ctx context.Context, at place, path string, values map[stri
 func (v *vault) read(ctx context.Context, at place, name, field string, given any, errs *api.Errors) (secretValue, bool) {
 	if table, ok := given.(map[string]any); ok && len(table) == 1 {
 		if sealed, ok := table[sealedName].(string); ok {
-			plain, err := v.open(ctx, at, name, sealed)
-			if err != nil {
-				errs.Add(field, "format", "%s holds a value that was not encrypted for this field of this record in this organization, or whose key is gone; "+
-					"encrypted values import only where they were exported: export with --reveal-secrets to move them", field)
-				return secretValue{}, false
-			}
-			return secretValue{plain, sealed, at.record}, true
+			return v.readKept(ctx, at, name, field, sealed, errs)
+		}
+		if sealed, ok := table[carriedName].(string); ok {
+			return v.readCarried(at, name, field, sealed, errs)
 		}
 	}
 	plain, isText := given.(string)
@@ -126,7 +134,50 @@ func (v *vault) read(ctx context.Context, at place, name, field string, given an
 	}
 	before := len(*errs)
 	schema.CheckValue(errs, field, schema.Encrypted, plain)
-	return secretValue{plain: plain}, plain != "" && len(*errs) == before
+	return secretValue{plain: plain, given: given}, plain != "" && len(*errs) == before
+}
+
+// readKept reads a value that is encrypted as an organization keeps it.
+func (v *vault) readKept(ctx context.Context, at place, name, field, sealed string, errs *api.Errors) (secretValue, bool) {
+	if v.trusting {
+		return secretValue{given: map[string]any{sealedName: sealed}}, true
+	}
+	plain, err := v.open(ctx, at, name, sealed)
+	if err != nil {
+		errs.Add(field, "format", "%s holds a value that was not encrypted for this field of this record in this organization, or whose key is gone; "+
+			"such values import only where they were exported: export with --secrets to move them", field)
+		return secretValue{}, false
+	}
+	return secretValue{plain: plain, sealed: sealed, record: at.record}, true
+}
+
+// readCarried reads a value that travels sealed to a key.
+func (v *vault) readCarried(at place, name, field, sealed string, errs *api.Errors) (secretValue, bool) {
+	switch {
+	case v.trusting:
+		return secretValue{given: map[string]any{carriedName: sealed}}, true
+	case v.openWith == nil:
+		errs.Add(field, "format", "%s holds a value that travels sealed to a key: give the private half of that key with --secrets", field)
+		return secretValue{}, false
+	}
+	plain, err := v.openWith.OpenFor(carriedContext(at, name), sealed)
+	if err != nil {
+		errs.Add(field, "format", "%s holds a value that was not sealed for this field of this record to the key given with --secrets (%s)", field, v.openWith.Public().KeyID()[:16])
+		return secretValue{}, false
+	}
+	if before := len(*errs); len(plain) > 0 {
+		schema.CheckValue(errs, field, schema.Encrypted, string(plain))
+		return secretValue{plain: string(plain)}, len(*errs) == before
+	}
+	return secretValue{}, false
+}
+
+// carriedName is the one member of a value that travels sealed to a key.
+const carriedName = "sealed"
+
+// carriedContext says for which place a value is sealed: under another it does not open.
+func carriedContext(at place, field string) []string {
+	return []string{"tenantry bundle value 1", at.collection, at.record, field}
 }
 
 // reseal sets the secrets of a record whose identifier is final. It reports whether one
@@ -159,22 +210,35 @@ func (v *vault) reseal(ctx context.Context, at place, into *map[string]string, g
 	return changed, nil
 }
 
-// show puts the secrets of a record among its values: in clear where the export reveals
-// them, otherwise as they are kept.
-func (v *vault) show(ctx context.Context, at place, secrets map[string]string, values *map[string]any) error {
+// show returns the secrets of a record as they travel: in clear where the export reveals
+// them, sealed to a key where it has one, otherwise as they are kept.
+func (v *vault) show(ctx context.Context, at place, secrets map[string]string) (map[string]any, error) {
+	if len(secrets) == 0 {
+		return nil, nil
+	}
+	shown := make(map[string]any, len(secrets))
 	for _, name := range slices.Sorted(maps.Keys(secrets)) {
-		if *values == nil {
-			*values = map[string]any{}
-		}
-		if !v.reveal {
-			(*values)[name] = map[string]any{sealedName: secrets[name]}
+		if !v.reveal && v.sealTo == nil {
+			shown[name] = map[string]any{sealedName: secrets[name]}
+			v.kept++
 			continue
 		}
 		plain, err := v.open(ctx, at, name, secrets[name])
-		if err != nil {
-			return fmt.Errorf("revealing the field %s of record %s in %s: %w", name, at.record, at.collection, err)
+		if errors.Is(err, fields.ErrCorrupt) && v.sealTo != nil {
+			v.lost++
+			continue
 		}
-		(*values)[name] = plain
+		if err != nil {
+			return nil, fmt.Errorf("revealing the field %s of record %s in %s: %w", name, at.record, at.collection, err)
+		}
+		shown[name] = plain
+		if v.sealTo != nil {
+			sealed, err := v.sealTo.SealFor(carriedContext(at, name), []byte(plain))
+			if err != nil {
+				return nil, fmt.Errorf("sealing the field %s of record %s in %s: %w", name, at.record, at.collection, err)
+			}
+			shown[name] = map[string]any{carriedName: sealed}
+		}
 	}
-	return nil
+	return shown, nil
 }

@@ -11,6 +11,7 @@ import (
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
 	"tenantry/reports"
+	"tenantry/tenants/people"
 )
 
 // view is what lines are checked against: the definitions of the organization and of the
@@ -26,13 +27,19 @@ type view struct {
 	catalog filters.Catalog          // of contacts, as the organization has them now
 }
 
+// emptyView returns the view of an organization that has defined nothing.
+func emptyView(vault *vault) *view {
+	return &view{
+		vault: vault, teams: map[string]bool{}, roles: map[string]bool{people.AdminRole: true}, users: map[int64]bool{},
+		fields: map[string]contacts.FieldDef{}, objects: map[string]schema.Fields{}, forms: map[string]schema.Fields{},
+		catalog: contacts.StandardCatalog(),
+	}
+}
+
 // loadView reads the organization's definitions.
 func (s *session) loadView(ctx context.Context) error {
 	ws := s.tenant.Workspace()
-	v := &view{
-		vault: s.vault, teams: map[string]bool{}, roles: map[string]bool{}, users: map[int64]bool{},
-		objects: map[string]schema.Fields{}, forms: map[string]schema.Fields{},
-	}
+	v := emptyView(s.vault)
 	s.view = v
 	var err error
 	if v.fields, err = s.deps.ContactsModule.Definitions(ctx, ws); err != nil {

@@ -1,0 +1,143 @@
+package sealing
+
+import (
+	"bytes"
+	"crypto/ecdh"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/crypto/nacl/box"
+
+	"tenantry/crypto/secret"
+)
+
+// ErrOpen: the value was not sealed to this key for this context, or was altered. The cases
+// are not told apart.
+var ErrOpen = errors.New("the value was not sealed to this key for this place")
+
+// ErrTransferKey is wrapped by every refusal of ParseTransferKey and ParseTransferPublicKey.
+var ErrTransferKey = errors.New("this is no transfer key")
+
+// How the halves of a transfer key begin as text, so that neither is taken for the other.
+const (
+	privatePrefix = "tenantry-transfer-private-1:"
+	publicPrefix  = "tenantry-transfer-public-1:"
+)
+
+// PrivateKey opens what was sealed to its public half, an X25519 key. It is immutable and
+// safe for concurrent use.
+type PrivateKey struct {
+	private [x25519Size]byte
+	public  *PublicKey
+}
+
+// NewPrivateKey makes a key.
+func NewPrivateKey() (*PrivateKey, error) {
+	key, err := ecdh.X25519().GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("make a transfer key: %w", err)
+	}
+	return newPrivateKey(key)
+}
+
+func newPrivateKey(key *ecdh.PrivateKey) (*PrivateKey, error) {
+	public, err := newX25519(key.PublicKey().Bytes())
+	if err != nil {
+		return nil, err
+	}
+	return &PrivateKey{[x25519Size]byte(key.Bytes()), public}, nil
+}
+
+// Public returns the half to which values are sealed.
+func (k *PrivateKey) Public() *PublicKey { return k.public }
+
+// Text returns the key as ParseTransferKey reads it.
+func (k *PrivateKey) Text() secret.String {
+	return secret.New(privatePrefix + base64.StdEncoding.EncodeToString(k.private[:]))
+}
+
+// TransferText returns an X25519 key as ParseTransferPublicKey reads it.
+func (k *PublicKey) TransferText() string {
+	return publicPrefix + base64.StdEncoding.EncodeToString(k.x25519[:])
+}
+
+// ParseTransferKey reads the private half of a transfer key. Blanks around it are nothing.
+// The error wraps ErrTransferKey and quotes nothing of the text.
+func ParseTransferKey(text string) (*PrivateKey, error) {
+	text = strings.TrimSpace(text)
+	if strings.HasPrefix(text, publicPrefix) {
+		return nil, fmt.Errorf("%w to open with: it is the public half; give the file of the private one", ErrTransferKey)
+	}
+	raw, ok := transferBytes(text, privatePrefix)
+	if !ok {
+		return nil, fmt.Errorf("%w: make one with tenantry keyring transfer-key", ErrTransferKey)
+	}
+	key, err := ecdh.X25519().NewPrivateKey(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%w: make one with tenantry keyring transfer-key", ErrTransferKey)
+	}
+	return newPrivateKey(key)
+}
+
+// ParseTransferPublicKey reads the public half of a transfer key; see ParseTransferKey.
+func ParseTransferPublicKey(text string) (*PublicKey, error) {
+	text = strings.TrimSpace(text)
+	if strings.HasPrefix(text, privatePrefix) {
+		return nil, fmt.Errorf("%w to seal to: it is the private half, which stays where values are opened; give the file of the public one", ErrTransferKey)
+	}
+	raw, ok := transferBytes(text, publicPrefix)
+	if !ok {
+		return nil, fmt.Errorf("%w: make one with tenantry keyring transfer-key", ErrTransferKey)
+	}
+	key, err := newX25519(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrTransferKey, err)
+	}
+	return key, nil
+}
+
+func transferBytes(text, prefix string) ([]byte, bool) {
+	body, ok := strings.CutPrefix(text, prefix)
+	if !ok || len(body) > 64 {
+		return nil, false
+	}
+	raw, err := base64.StdEncoding.Strict().DecodeString(body)
+	return raw, err == nil && len(raw) == x25519Size
+}
+
+// SealFor is Seal for one place: what it returns opens for the same context alone. The
+// key must be an X25519 key, or the value short.
+func (k *PublicKey) SealFor(context []string, plaintext []byte) (string, error) {
+	return k.Seal(append(prefixed(context), plaintext...))
+}
+
+// OpenFor opens what SealFor made with the same context. Every other text is ErrOpen.
+func (k *PrivateKey) OpenFor(context []string, sealed string) ([]byte, error) {
+	raw, err := base64.StdEncoding.Strict().DecodeString(sealed)
+	if err != nil {
+		return nil, ErrOpen
+	}
+	plain, ok := box.OpenAnonymous(nil, raw, &k.public.x25519, &k.private)
+	if !ok {
+		return nil, ErrOpen
+	}
+	plain, ok = bytes.CutPrefix(plain, prefixed(context))
+	if !ok {
+		return nil, ErrOpen
+	}
+	return plain, nil
+}
+
+// prefixed joins the parts so that no others give the same bytes.
+func prefixed(parts []string) []byte {
+	out := binary.BigEndian.AppendUint32(nil, uint32(len(parts))) //nolint:gosec // G115: a handful
+	for _, part := range parts {
+		out = binary.BigEndian.AppendUint32(out, uint32(len(part))) //nolint:gosec // G115: names and identifiers
+		out = append(out, part...)
+	}
+	return out
+}

@@ -1,0 +1,284 @@
+package transfer
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"tenantry/backends/store"
+	"tenantry/gateway/api"
+)
+
+// Names of a line that holds a record as it was stored. Definitions change after records
+// were stored under them: fields are dropped, get another type or become required, and what a
+// record refers to goes away. Such a record is exported with "as_is": true, is taken as it
+// is, and what does not fit is told as a warning. Its plain values stand under their own
+// name and its encrypted ones under secrets, whatever their fields are by now.
+const (
+	asIsName    = "as_is"
+	secretsName = "secrets"
+)
+
+// decodeStored reads a line that an export wrote as it was stored. What read and check
+// would say of it become doubts.
+func (k *kind[T]) decodeStored(ctx context.Context, v *view, val value, rec *T, e *entry) {
+	doubtful := value{is: object}
+	for i := range val.members {
+		name, given := val.members[i].name, val.members[i].value
+		if name == asIsName || name == secretsName && k.secrets != nil {
+			continue
+		}
+		doubtful.members = append(doubtful.members, val.members[i])
+		n, ok := k.index[name]
+		if !ok {
+			if name != "kind" {
+				e.errs.Add(api.Clip(name), "unknown", "a %s has no field %q", k.label, api.Clip(name))
+			}
+			continue
+		}
+		e.given |= 1 << n
+		if f := &k.fields[n]; f.stored == nil {
+			f.read(rec, given, &e.errs)
+		} else if f.stored(rec, given) != nil {
+			e.errs.Add(name, "format", "%s cannot be read", name)
+		}
+	}
+	e.id = k.meta(rec).ID
+	doubt := &entry{line: e.line, kind: e.kind}
+	k.decodeGiven(ctx, v, doubtful, new(T), doubt)
+	e.named, e.change, e.doubts = doubt.named, doubt.change, doubt.errs
+	if k.secrets != nil {
+		k.readSecrets(ctx, v, val.get(secretsName), rec, e)
+	}
+	if len(e.errs) == 0 && !e.named && !k.identified(rec) {
+		e.errs.Add("id", "required", "a line with %s must give the id", asIsName)
+	}
+}
+
+// readSecrets reads the encrypted values that stand apart from the others.
+func (k *kind[T]) readSecrets(ctx context.Context, v *view, given value, rec *T, e *entry) {
+	for name := range *k.values(rec) {
+		if !store.ValidKey(name) {
+			e.errs.Add("values", "format", "%q is no name of a field", api.Clip(name))
+		}
+	}
+	if given.is != object {
+		if given.is != null {
+			wrongType(&e.errs, secretsName, "an object")
+		}
+		return
+	}
+	table := given.table()
+	for name := range table {
+		if !store.ValidKey(name) {
+			e.errs.Add(secretsName, "format", "%q is no name of a field", api.Clip(name))
+			delete(table, name)
+		}
+	}
+	e.secrets = v.vault.take(ctx, k.place(e.id), secretsName, table, func(string) bool { return true }, &e.errs)
+}
+
+// supersede removes what the line's values stand in place of: the plain value that was
+// stored under a name before its field became encrypted, or the other way round.
+func (k *kind[T]) supersede(rec, old *T, e *entry) (changed bool) {
+	for name := range e.secrets {
+		if _, there := (*k.values(old))[name]; there {
+			delete(*k.values(old), name)
+			changed = true
+		}
+	}
+	for name := range *k.values(rec) {
+		if _, there := (*k.secrets(old))[name]; there {
+			delete(*k.secrets(old), name)
+			changed = true
+		}
+	}
+	return changed
+}
+
+// exportPage is how many records are looked at together, so that one question tells
+// which of their references lead nowhere.
+const exportPage = 500
+
+// outgoing is a record on its way out. refs are its references to documents.
+type outgoing struct {
+	line []byte
+	asIs func() ([]byte, error) // the same record as it is stored
+	refs []reference
+}
+
+type reference struct{ target, id string }
+
+func (k *kind[T]) export(ctx context.Context, s *session, emit func([]byte) error) error {
+	var page []outgoing
+	err := k.records.In(k.workspace(s)).Each(ctx, store.Filter{}, store.Either, func(rec *T) error {
+		out, err := k.outgoing(ctx, s, rec)
+		if err != nil {
+			return err
+		}
+		if page = append(page, out); len(page) >= exportPage {
+			err = s.send(ctx, page, emit)
+			page = page[:0]
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return s.send(ctx, page, emit)
+}
+
+func (k *kind[T]) outgoing(ctx context.Context, s *session, rec *T) (out outgoing, err error) {
+	fits := true
+	var secrets map[string]any
+	plain := map[string]any(nil)
+	if k.secrets != nil {
+		plain = maps.Clone(*k.values(rec))
+		if secrets, err = s.vault.show(ctx, k.place(k.meta(rec).ID), *k.secrets(rec)); err != nil {
+			return out, err
+		}
+		fits = k.apart(s.view, rec, plain, secrets)
+		if fits && len(secrets) > 0 {
+			if *k.values(rec) == nil {
+				*k.values(rec) = map[string]any{}
+			}
+			maps.Copy(*k.values(rec), secrets)
+		}
+	}
+	out.asIs = func() ([]byte, error) {
+		if k.secrets != nil {
+			*k.values(rec) = plain
+		}
+		line := k.writeStored(rec, secrets)
+		return line, k.learn(ctx, s, line)
+	}
+	if fits {
+		out.line = k.write(nil, rec)
+		fits = k.accepted(ctx, s, out.line)
+	}
+	if !fits {
+		out.line, err = out.asIs()
+		out.asIs = nil
+	}
+	if k.refs != nil {
+		k.refs(rec, func(_, target string, id *string) {
+			if *id != "" && !s.named[target].definition() {
+				out.refs = append(out.refs, reference{target, *id})
+			}
+		})
+	}
+	return out, err
+}
+
+// apart reports whether secret values stand under names of encrypted fields, and plain
+// ones under others, so that they can travel together.
+func (k *kind[T]) apart(v *view, rec *T, plain, secrets map[string]any) bool {
+	secret := k.secretNames(v, rec)
+	for name := range secrets {
+		if !secret(name) {
+			return false
+		}
+	}
+	for name := range plain {
+		if secret(name) {
+			return false
+		}
+	}
+	return true
+}
+
+// writeStored returns the line of a record as it is stored.
+func (k *kind[T]) writeStored(rec *T, secrets map[string]any) []byte {
+	line := append(k.begin(nil), `,"`+asIsName+`":true`...)
+	line = k.writeFields(line, rec)
+	if len(secrets) > 0 {
+		line = appendJSON(append(line, `,"`+secretsName+`":`...), secrets)
+	}
+	return append(line, "}\n"...)
+}
+
+// accepted reports whether an import takes the line and makes the same record of it. What
+// it learns of a definition, later lines are held against.
+func (k *kind[T]) accepted(ctx context.Context, s *session, line []byte) bool {
+	val, err := s.reader.parse(string(bytes.TrimSuffix(line, []byte("\n"))))
+	if err != nil {
+		return false
+	}
+	e := k.decode(ctx, s.view, val, 0)
+	if len(e.errs) > 0 {
+		return false
+	}
+	s.view.learn(e)
+	rec := e.rec.(*T)
+	if len(e.secrets) > 0 {
+		if *k.values(rec) == nil {
+			*k.values(rec) = map[string]any{}
+		}
+		for name, secret := range e.secrets {
+			(*k.values(rec))[name] = secret.given
+		}
+	}
+	again := k.write(nil, rec)
+	if bytes.Equal(line, again) {
+		return true
+	}
+	same, err := s.reader.parse(string(bytes.TrimSuffix(again, []byte("\n"))))
+	return err == nil && bytes.Equal(val.appendCanonical(nil, nil), same.appendCanonical(nil, nil))
+}
+
+// learn teaches a definition that is exported as it is stored.
+func (k *kind[T]) learn(ctx context.Context, s *session, line []byte) error {
+	val, err := s.reader.parse(string(bytes.TrimSuffix(line, []byte("\n"))))
+	if err != nil {
+		return fmt.Errorf("a line that was written cannot be read: %w", err)
+	}
+	e := k.decode(ctx, s.view, val, 0)
+	if len(e.errs) > 0 {
+		s.tally.problem(0, k.label, e.errs)
+		return nil
+	}
+	s.view.learn(e)
+	return nil
+}
+
+// send writes lines. A line that refers to a document which is not there is written as
+// it is stored.
+func (s *session) send(ctx context.Context, page []outgoing, emit func([]byte) error) error {
+	wanted := map[string][]string{}
+	for _, out := range page {
+		for _, r := range out.refs {
+			wanted[r.target] = append(wanted[r.target], r.id)
+		}
+	}
+	missing := map[reference]bool{}
+	for target, ids := range wanted {
+		slices.Sort(ids)
+		for part := range slices.Chunk(slices.Compact(ids), batchSize) {
+			there, err := s.named[target].present(ctx, s, part)
+			if err != nil {
+				return fmt.Errorf("looking for references: %w", err)
+			}
+			for _, id := range part {
+				if !there[id] {
+					missing[reference{target, id}] = true
+				}
+			}
+		}
+	}
+	for _, out := range page {
+		dangles := slices.ContainsFunc(out.refs, func(r reference) bool { return missing[r] })
+		if dangles && out.asIs != nil {
+			line, err := out.asIs()
+			if err != nil {
+				return err
+			}
+			out.line = line
+		}
+		if err := emit(out.line); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"maps"
+	"net/url"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -46,6 +47,11 @@ const maxBackends = 32
 
 // complete fills in what the settings leave out.
 func (c *Config) complete() {
+	if _, rest, ok := strings.Cut(c.PublicURL, "://{slug}."); ok && c.BaseDomain == "" {
+		if u, err := url.Parse("//" + rest); err == nil {
+			c.BaseDomain = u.Hostname()
+		}
+	}
 	all := map[string]Backend{}
 	for name, b := range c.Backends {
 		if b.Engine == EngineMongo {

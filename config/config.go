@@ -35,7 +35,9 @@ type Config struct {
 	// profiles; empty switches the latter off.
 	Listen      string `koanf:"listen" yaml:"listen"`
 	AdminListen string `koanf:"admin_listen" yaml:"admin_listen"`
+	Admin       Admin  `koanf:"admin" yaml:"admin"`
 	// BaseDomain, where set, is what must follow the organization's slug in the host name.
+	// Where it is not, it follows from a PublicURL that writes {slug} as the first label.
 	BaseDomain string `koanf:"base_domain" yaml:"base_domain"`
 	// PublicURL is how an organization's address is written in links; {slug} stands for its slug.
 	PublicURL string `koanf:"public_url" yaml:"public_url"`
@@ -74,6 +76,40 @@ func (l Limits) Set() limits.Set {
 		Organization: limits.Pair{Rate: l.Organization, Quota: l.OrganizationQuota},
 		Key:          limits.Pair{Rate: l.Key, Quota: l.KeyQuota},
 	}
+}
+
+// Admin says whom the listener of health, metrics and profiles answers.
+type Admin struct {
+	// Hosts are the host names it answers to, besides those of this machine itself.
+	Hosts []string `koanf:"hosts" yaml:"hosts"`
+	// Token is what callers send as a bearer token. Needed where AdminListen can be reached
+	// from other machines.
+	Token secret.String `koanf:"token" yaml:"token"`
+	// Pprof switches the profiles on.
+	Pprof bool `koanf:"pprof" yaml:"pprof"`
+}
+
+// minAdminToken is how many characters make a token that nobody guesses.
+const minAdminToken = 16
+
+func (c *Config) adminFaults(fault func(name, format string, args ...any)) {
+	if n := len(c.Admin.Token.Reveal()); n > 0 && n < minAdminToken {
+		fault("admin.token", "is shorter than %d characters; make one with: openssl rand -hex 24", minAdminToken)
+	}
+	for _, name := range c.Admin.Hosts {
+		if name == "" || strings.ContainsAny(name, "/:@ *") {
+			fault("admin.hosts", "%q is no host name; give it without scheme, port and path", name)
+		}
+	}
+	host, _, err := net.SplitHostPort(c.AdminListen)
+	if err == nil && !isLoopback(host) && c.Admin.Token.IsZero() {
+		fault("admin.token", "admin_listen %s can be reached from other machines: set a token, or listen on 127.0.0.1", c.AdminListen)
+	}
+}
+
+func isLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
 // Log says what is logged and how.
@@ -125,8 +161,8 @@ type Timeouts struct {
 func Default() Config {
 	return Config{
 		Data: "./tenantry-data", Listen: "127.0.0.1:8080", AdminListen: "127.0.0.1:9090",
-		TrustedProxies: []string{},
-		Backends:       map[string]Backend{DefaultBackend: {Engine: EngineSQLite}}, Store: DefaultBackend, Control: DefaultBackend,
+		TrustedProxies: []string{}, Admin: Admin{Hosts: []string{}},
+		Backends: map[string]Backend{DefaultBackend: {Engine: EngineSQLite}}, Store: DefaultBackend, Control: DefaultBackend,
 		Log:    Log{Level: "info", Format: "json", Requests: true},
 		Redis:  Redis{Addrs: []string{}},
 		SQLite: SQLite{MaxOpenFiles: 128, Readers: 4, QueryTimeout: 10 * time.Second},
@@ -255,6 +291,7 @@ func (c *Config) faults() []error {
 			fault("admin_listen", "must differ from listen")
 		}
 	}
+	c.adminFaults(fault)
 	if c.BaseDomain != "" && (strings.ContainsAny(c.BaseDomain, "/:@ _") || strings.HasPrefix(c.BaseDomain, ".") || net.ParseIP(c.BaseDomain) != nil) {
 		fault("base_domain", "%q is no domain like example.com", c.BaseDomain)
 	}

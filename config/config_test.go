@@ -227,13 +227,20 @@ func TestBaseDomainAndPublicURL(t *testing.T) {
 func TestListeners(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		public, admin string
-		good          bool
+		public, admin, token string
+		good                 bool
 	}{
-		{"127.0.0.1:0", "127.0.0.1:0", true}, {"127.0.0.1:8080", "127.0.0.1:8080", false}, {"127.0.0.1:8080", "", true}, {"[::1]:8080", ":9090", true},
-		{"", "127.0.0.1:9090", false}, {"127.0.0.1", "127.0.0.1:9090", false},
+		{"127.0.0.1:0", "127.0.0.1:0", "", true}, {"127.0.0.1:8080", "127.0.0.1:8080", "", false}, {"127.0.0.1:8080", "", "", true},
+		{"", "127.0.0.1:9090", "", false}, {"127.0.0.1", "127.0.0.1:9090", "", false},
+		{"[::1]:8080", "[::1]:9090", "", true}, {":8080", "localhost:9090", "", true}, {":8080", "127.1.2.3:9090", "", true},
+		// What other machines can reach needs a token.
+		{":8080", ":9090", "", false}, {":8080", "0.0.0.0:9090", "", false}, {":8080", "10.0.0.1:9090", "", false}, {":8080", "gateway:9090", "", false},
+		{":8080", ":9090", "letmein", false}, {":8080", "127.0.0.1:9090", "letmein", false}, {":8080", ":9090", "sixteen letters.", true},
 	} {
-		_, err := config.Load(config.Source{Flags: map[string]string{"listen": test.public, "admin_listen": test.admin}})
+		_, err := config.Load(config.Source{Flags: map[string]string{"listen": test.public, "admin_listen": test.admin, "admin.token": test.token}})
+		if test.token != "" && err != nil && strings.Contains(err.Error(), test.token) {
+			t.Errorf("the fault tells the token: %v", err)
+		}
 		if (err == nil) != test.good {
 			t.Errorf("%+v: %v", test, err)
 		}

@@ -1,31 +1,80 @@
 package config_test
 
 import (
-	"path/filepath"
-	"strings"
+	"os"
+	"regexp"
 	"testing"
 
 	"tenantry/config"
 )
 
-// The settings of the example deployment are ones that there are, and hold no secrets.
-func TestSettingsOfTheExampleDeployment(t *testing.T) {
+// TestDeploySettings: the settings of the Compose file load, and only host names of the
+// address in PUBLIC_URL are answered.
+func TestDeploySettings(t *testing.T) {
 	t.Parallel()
-	src := config.Source{File: filepath.Join("..", "deploy", "tenantry.yaml")}
-	if _, err := config.Load(src); err == nil || !strings.Contains(err.Error(), "backends.mongo.uri") {
-		t.Errorf("without an address: %v", err)
-	}
-	src.Environ = []string{
-		"TENANTRY_BACKENDS__MONGO__URI=mongodb://tenantry:secret@mongo:27017/?replicaSet=rs0&authSource=admin",
-		"TENANTRY_REDIS__PASSWORD=secret", "TENANTRY_PUBLIC_URL=http://{slug}.localhost:8080", "TENANTRY_TRUSTED_PROXIES=172.30.90.0/24",
-	}
-	c, err := config.Load(src)
+	compose, err := os.ReadFile("../deploy/compose.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	mongo := c.Backends["mongo"]
-	if c.Store != "mongo" || c.Control != "mongo" || mongo.Engine != config.EngineMongo || !strings.HasPrefix(mongo.URI.Reveal(), "mongodb://") ||
-		mongo.Isolation != config.IsolationShared || len(c.Redis.Addrs) != 1 || c.Redis.Password.Reveal() != "secret" || c.KeyringPath() != "/keyring/keyring.json" {
-		t.Errorf("%+v", c)
+	given := map[string]string{
+		"MONGO_PASSWORD": "p", "REDIS_PASSWORD": "p", "ADMIN_TOKEN": "0123456789abcdef", "PUBLIC_URL": "https://{slug}.example.com", "SUBNET": "172.30.90.0/24",
+	}
+	var environ []string
+	for _, m := range regexp.MustCompile(`(?m)^    (TENANTRY_[A-Z_]+): (.*)$`).FindAllSubmatch(compose, -1) {
+		value := regexp.MustCompile(`\$\{([A-Z_]+):[^}]*\}`).ReplaceAllStringFunc(string(m[2]), func(text string) string {
+			name := regexp.MustCompile(`[A-Z_]+`).FindString(text)
+			if given[name] == "" {
+				t.Errorf("compose.yaml reads %s, of which this test knows nothing", name)
+			}
+			return given[name]
+		})
+		environ = append(environ, string(m[1])+"="+regexp.MustCompile(`^"|"$`).ReplaceAllString(value, ""))
+	}
+	if len(environ) < 5 {
+		t.Fatalf("found %q only", environ)
+	}
+	c, err := config.Load(config.Source{File: "../deploy/tenantry.yaml", Environ: environ})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.BaseDomain != "example.com" || c.Admin.Token.Reveal() != given["ADMIN_TOKEN"] {
+		t.Errorf("base domain %q, token %q", c.BaseDomain, c.Admin.Token.Reveal())
+	}
+}
+
+// TestDeployImages: a tag is whatever its owner makes of it tomorrow.
+func TestDeployImages(t *testing.T) {
+	t.Parallel()
+	for path, pattern := range map[string]string{"../deploy/compose.yaml": `(?m)^    image: (.*)$`, "../deploy/Dockerfile": `(?m)^FROM (\S+)`} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		images := regexp.MustCompile(pattern).FindAllSubmatch(text, -1)
+		if len(images) < 2 {
+			t.Errorf("%s: %d images", path, len(images))
+		}
+		for _, m := range images {
+			if !regexp.MustCompile(`^[a-z0-9./-]+:[a-z0-9.-]+@sha256:[0-9a-f]{64}$`).Match(m[1]) {
+				t.Errorf("%s: %s is not named by digest", path, m[1])
+			}
+		}
+	}
+}
+
+func TestBaseDomainFollowsFromPublicURL(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ public, base, want string }{
+		{"https://{slug}.example.com", "", "example.com"}, {"http://{slug}.localhost:8080", "", "localhost"}, {"https://{slug}.a.example.com/", "", "a.example.com"},
+		{"https://{slug}.example.com", "other.example", "other.example"}, {"https://example.com/{slug}", "", ""}, {"https://x-{slug}.example.com", "", ""}, {"", "", ""},
+	} {
+		flags := map[string]string{"public_url": test.public}
+		if test.base != "" {
+			flags["base_domain"] = test.base
+		}
+		c, err := config.Load(config.Source{Flags: flags})
+		if err != nil || c.BaseDomain != test.want {
+			t.Errorf("%+v: %q, %v", test, c.BaseDomain, err)
+		}
 	}
 }

@@ -3,19 +3,27 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"net"
 	"net/http"
 	"net/http/pprof"
+	"net/netip"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"tenantry/crypto/secret"
 )
 
 // checkTimeout bounds a readiness check.
 const checkTimeout = 2 * time.Second
 
-// operations serves health, metrics and profiles, for operators alone.
+// operations serves health, metrics and, where they are switched on, profiles. It answers
+// only who names this machine or a host of the configuration, and, where there is a token,
+// tells who lacks it no more than whether the gateway lives and is ready.
 func (a *App) operations(registry *prometheus.Registry) http.Handler {
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
@@ -24,15 +32,65 @@ func (a *App) operations(registry *prometheus.Registry) http.Handler {
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		code, checks := a.readiness(r.Context())
+		if !a.isOperator(r) { // whoever sends requests here needs no more
+			delete(checks, "checks")
+		}
 		writeJSON(w, code, checks)
 	})
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry, Timeout: checkTimeout}))
-	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	return mux
+	operator := func(pattern string, h http.Handler) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			if !a.isOperator(r) {
+				w.Header().Set("WWW-Authenticate", "Bearer")
+				writeJSON(w, http.StatusUnauthorized, map[string]string{"error": "send the token of admin.token as Authorization: Bearer"})
+				return
+			}
+			h.ServeHTTP(w, r)
+		})
+	}
+	operator("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry, Timeout: checkTimeout}))
+	if a.cfg.Admin.Pprof {
+		operator("GET /debug/pprof/", http.HandlerFunc(pprof.Index))
+		operator("GET /debug/pprof/cmdline", http.HandlerFunc(pprof.Cmdline))
+		operator("GET /debug/pprof/profile", http.HandlerFunc(pprof.Profile))
+		operator("GET /debug/pprof/symbol", http.HandlerFunc(pprof.Symbol))
+		operator("GET /debug/pprof/trace", http.HandlerFunc(pprof.Trace))
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !a.isOurs(r) {
+			writeJSON(w, http.StatusForbidden, map[string]string{"error": "the Host of the request is neither this machine nor named in admin.hosts"})
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// isOperator reports whether the request bears the token, or none is asked for.
+func (a *App) isOperator(r *http.Request) bool {
+	if a.cfg.Admin.Token.IsZero() {
+		return true
+	}
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	return strings.EqualFold(scheme, "Bearer") && a.cfg.Admin.Token.Equal(secret.New(token))
+}
+
+// isOurs reports whether the request names this machine, the address that it came to, or a
+// host of the configuration. A page of another site that had its own name lead here ("DNS
+// rebinding") names its own.
+func (a *App) isOurs(r *http.Request) bool {
+	host := r.Host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.ToLower(strings.Trim(strings.TrimSuffix(host, "."), "[]"))
+	if host == "localhost" || slices.ContainsFunc(a.cfg.Admin.Hosts, func(name string) bool { return strings.EqualFold(name, host) }) {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		return false
+	}
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	return ip.Unmap().IsLoopback() || local != nil && ip.Unmap() == local.AddrPort().Addr().Unmap().WithZone("")
 }
 
 // readiness names what is down. Without the control backend nobody can be told apart, so

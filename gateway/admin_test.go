@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tenantry/config"
+	"tenantry/crypto/secret"
 	"tenantry/gateway"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
@@ -200,7 +201,7 @@ func TestMetrics(t *testing.T) {
 // TestListenersKeepToThemselves: operators' paths are not public, and the other way around.
 func TestListenersKeepToThemselves(t *testing.T) {
 	t.Parallel()
-	g := gatewaytest.Start(t)
+	g := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) { c.Admin.Pprof = true })
 	acme := g.Org(t, "acme")
 	for _, path := range []string{"/livez", "/readyz", "/metrics", "/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/cmdline", "/debug/vars"} {
 		a := acme.Page(t, path)
@@ -224,5 +225,82 @@ func TestListenersKeepToThemselves(t *testing.T) {
 	}
 	if code, _, body = ops(t, g, http.MethodGet, "/debug/pprof/goroutine?debug=1"); code != http.StatusOK || !strings.Contains(body, "goroutine profile") {
 		t.Errorf("goroutines: %d %.200s", code, body)
+	}
+}
+
+// askOps gets a path of the operations listener under a host name, with a token.
+func askOps(t *testing.T, g *gatewaytest.Gateway, path, host, token string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+g.App.AdminAddr().String()+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Host = host
+	if token != "" {
+		r.Header.Set("Authorization", token)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close() // it was read to its end
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+// TestOperationsListenerAnswersItsOwnNames: a page whose own name was made to lead here reads
+// nothing.
+func TestOperationsListenerAnswersItsOwnNames(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) { c.Admin.Hosts = []string{"gateway.internal"} })
+	for host, want := range map[string]int{
+		"localhost": http.StatusOK, "LOCALHOST:9090": http.StatusOK, "127.0.0.1:1": http.StatusOK, "127.8.8.8": http.StatusOK, "[::1]:9090": http.StatusOK,
+		"gateway.internal": http.StatusOK, "Gateway.Internal:9090": http.StatusOK,
+		"attacker.example": http.StatusForbidden, "attacker.example:9090": http.StatusForbidden, "localhost.attacker.example": http.StatusForbidden,
+		"127.0.0.1.attacker.example": http.StatusForbidden, "acme.localhost": http.StatusForbidden, "10.0.0.1": http.StatusForbidden, "x.gateway.internal": http.StatusForbidden,
+	} {
+		for _, path := range []string{"/livez", "/readyz", "/metrics"} {
+			code, body := askOps(t, g, path, host, "")
+			if code != want || want != http.StatusOK && (strings.Contains(body, "go_") || strings.Contains(body, "status") || strings.Contains(body, host)) {
+				t.Errorf("%s of %s: %d %.100s", path, host, code, body)
+			}
+		}
+	}
+	if code, _ := askOps(t, g, "/debug/pprof/", "localhost", ""); code != http.StatusNotFound {
+		t.Errorf("profiles that nobody switched on: %d", code)
+	}
+}
+
+// TestOperationsListenerWantsItsToken: without it only whether the gateway lives and is ready
+// is told.
+func TestOperationsListenerWantsItsToken(t *testing.T) {
+	t.Parallel()
+	const token = "0123456789abcdef-operators"
+	g := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) {
+		c.Admin.Token, c.Admin.Pprof, c.AdminListen = secret.New(token), true, "0.0.0.0:0"
+	})
+	for _, given := range []string{"", "Bearer", "Bearer ", "Bearer " + token + "x", "Bearer " + token[1:], "Basic " + token, token} {
+		for _, path := range []string{"/metrics", "/debug/pprof/", "/debug/pprof/cmdline", "/debug/pprof/heap"} {
+			if code, body := askOps(t, g, path, "localhost", given); code != http.StatusUnauthorized || strings.Contains(body, token) {
+				t.Errorf("%s with %q: %d %.100s", path, given, code, body)
+			}
+		}
+		if code, body := askOps(t, g, "/livez", "localhost", given); code != http.StatusOK {
+			t.Errorf("livez with %q: %d %s", given, code, body)
+		}
+		if code, body := askOps(t, g, "/readyz", "localhost", given); code != http.StatusOK || body != "{\"status\":\"ok\"}\n" {
+			t.Errorf("readyz with %q: %d %s", given, code, body)
+		}
+	}
+	for path, part := range map[string]string{"/metrics": "go_goroutines", "/debug/pprof/": "heap", "/readyz": `"store":"ok"`} {
+		if code, body := askOps(t, g, path, "localhost", "bearer "+token); code != http.StatusOK || !strings.Contains(body, part) {
+			t.Errorf("%s with the token: %d %.100s", path, code, body)
+		}
+	}
+	if strings.Contains(g.Log.String(), token) {
+		t.Error("the log holds the token")
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"tenantry/gateway/gatewaytest"
-	"tenantry/tenants/announce"
 )
 
 // A gateway with a Redis server tells others of its changes and says in its metrics that
@@ -19,7 +18,7 @@ func TestChangesAreAnnouncedWhereOthersCanHear(t *testing.T) {
 	mini, option := ownRedis(t)
 	client := redis.NewClient(&redis.Options{Addr: mini.Addr()})
 	defer client.Close()
-	heard := client.Subscribe(t.Context(), announce.Channel)
+	heard := client.PSubscribe(t.Context(), "tnt:{*}:changed")
 	defer heard.Close()
 	if _, err := heard.Receive(t.Context()); err != nil {
 		t.Fatal(err)

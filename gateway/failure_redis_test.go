@@ -228,7 +228,7 @@ func TestK9_ExpiryCountsOnACacheHitWithServers(t *testing.T) {
 		}
 	}
 	entries := func() int {
-		found, err := redis.Open(t).Keys(t.Context(), "tnt:{?}:key:*").Result()
+		found, err := redis.Open(t).Keys(t.Context(), o.Tenant(t).RedisPrefix()+"key:*").Result()
 		if err != nil {
 			t.Fatal(err)
 		}

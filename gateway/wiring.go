@@ -99,7 +99,7 @@ func (s *Services) openWho(ctx context.Context) (err error) {
 	}
 	s.people = people.NewService(people.Options{Directory: s.directory, Kinds: s.kinds.people, Passwords: hasher, Now: s.now})
 	s.keys = keys.NewService(keys.Options{Directory: s.directory, Kinds: s.kinds.keys, People: s.people, Redis: s.redis, Now: s.now})
-	s.sessions = sessions.NewService(sessions.Options{People: s.people, Redis: s.redis, Now: s.now})
+	s.sessions = sessions.NewService(sessions.Options{Directory: s.directory, People: s.people, Redis: s.redis, Now: s.now})
 	counting := limits.Options{Defaults: s.cfg.Limits.Set(), Log: s.log, Now: s.now}
 	if s.localRedis == nil {
 		counting.Redis = s.redis

@@ -325,7 +325,7 @@ func (d *Directory) tenant(ctx context.Context, org *Organization, asked time.Ti
 		return nil, fmt.Errorf("opening organization %s: %w: %w", org.Slug, store.ErrUnavailable, err)
 	}
 	d.slugs.Store(org.OrgID, org.Slug)
-	return &Tenant{Org: *org, workspace: workspace, people: d.control.Partition(org.OrgID)}, nil
+	return &Tenant{Org: *org, workspace: workspace, people: d.control.Partition(org.OrgID), prefix: redisPrefix(d.Installation(), org.ID)}, nil
 }
 
 // Forget makes what is cached about an organization void: the next Resolve reads again.

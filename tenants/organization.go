@@ -83,6 +83,7 @@ type Tenant struct {
 	Org       Organization
 	workspace *store.Workspace
 	people    *store.Workspace
+	prefix    string // of names in Redis
 }
 
 // Workspace returns the organization's documents, unscoped.

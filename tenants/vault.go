@@ -25,8 +25,11 @@ type DataKeys struct {
 // Current returns the key to encrypt and sign with.
 func (k *DataKeys) Current() keyring.DataKey { return k.keys[len(k.keys)-1] }
 
-// Version returns the key of that version.
+// Version returns the key of that version. There is none where k is nil.
 func (k *DataKeys) Version(n int) (keyring.DataKey, bool) {
+	if k == nil {
+		return keyring.DataKey{}, false
+	}
 	for _, key := range k.keys {
 		if key.Version() == n {
 			return key, true
@@ -77,20 +80,48 @@ func (v *vault) drop(org int64) {
 // the key that wraps one, keyring.ErrCorrupt, ErrUnknownTenant, store.ErrUnavailable.
 func (d *Directory) DataKeys(ctx context.Context, t *Tenant, purpose string) (*DataKeys, error) {
 	key := vaultKey{t.Org.OrgID, purpose}
-	wrapped := t.Org.DataKeys[purpose]
+	if k := d.openKeys(key, t.Org.DataKeys[purpose]); k != nil {
+		return k, nil
+	}
+	return d.readKeys(ctx, key, true)
+}
+
+// openKeys returns the keys that are open already, nil where they are not, or not all of
+// the wrapped ones, or for too long.
+func (d *Directory) openKeys(key vaultKey, wrapped []string) *DataKeys {
 	// Versions are only ever added: what was opened from a longer list is no older.
 	if k := d.vault.get(key); k != nil && k.wrapped >= len(wrapped) {
 		if age := d.now().Sub(k.opened); age >= 0 && age < reopenAfter {
-			return k, nil
+			return k
 		}
 	}
+	return nil
+}
+
+// heldKeys returns the keys of which the tenant itself knows, without asking the store: nil
+// where it knows of none.
+func (d *Directory) heldKeys(t *Tenant, purpose string) (*DataKeys, error) {
+	key, wrapped := vaultKey{t.Org.OrgID, purpose}, t.Org.DataKeys[purpose]
+	if k := d.openKeys(key, wrapped); k != nil || len(wrapped) == 0 {
+		return k, nil
+	}
+	return d.openDataKeys(key, wrapped)
+}
+
+// readKeys opens the keys as the store has them now. Where there is none yet it makes the
+// first one, or returns nil where it shall not.
+func (d *Directory) readKeys(ctx context.Context, key vaultKey, first bool) (*DataKeys, error) {
 	for again := false; ; again = true {
 		// The tenant may be from before the first key was made or all were wrapped anew.
 		org, err := d.find(ctx, store.Eq("org_id", key.org))
 		if err != nil {
 			return nil, fmt.Errorf("data keys of organization %d: %w", key.org, err)
 		}
-		if wrapped = org.DataKeys[purpose]; len(wrapped) == 0 {
+		wrapped := org.DataKeys[key.purpose]
+		if len(wrapped) == 0 {
+			if !first {
+				return nil, nil
+			}
 			if wrapped, err = d.firstDataKey(ctx, key); err != nil {
 				return nil, err
 			}

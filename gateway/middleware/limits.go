@@ -51,7 +51,7 @@ func (x *exchange) uncount(ctx context.Context) {
 // counted returns what the request counts as.
 func (x *exchange) counted() limits.Request {
 	org, who := &x.call.Tenant.Org, x.call.Principal
-	r := limits.Request{Organization: org.OrgID, ID: org.ID, Caller: limits.Anonymous(), Limits: org.RequestLimits}
+	r := limits.Request{Prefix: x.call.Tenant.RedisPrefix(), Caller: limits.Anonymous(), Limits: org.RequestLimits}
 	switch who.Kind {
 	case tenants.ServiceAccount:
 		r.Caller = limits.Key(who.KeyID)

@@ -81,7 +81,7 @@ func TestWhoIsCounted(t *testing.T) {
 			w.Limits = counted
 			rec := w.serve(t, row(tt.change), tt.ask)
 			for i := range tt.want {
-				tt.want[i].Organization, tt.want[i].ID = w.tenant.Org.OrgID, w.tenant.Org.ID
+				tt.want[i].Prefix = w.tenant.RedisPrefix()
 			}
 			if len(counted.taken) != len(tt.want) || len(tt.want) == 1 && counted.taken[0] != tt.want[0] {
 				t.Errorf("counted %+v, want %+v", counted.taken, tt.want)

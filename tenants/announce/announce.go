@@ -18,9 +18,6 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Channel is the name of the channel. On a cluster every node hears it.
-const Channel = "tnt:changed"
-
 const (
 	maxPending     = 4096
 	publishTimeout = time.Second
@@ -31,12 +28,17 @@ const (
 
 // Directory is what is told of changes and tells them.
 type Directory interface {
+	// RedisPrefix begins the names of the installation, whose replicas hear each other alone.
+	RedisPrefix() string
 	// OnChange registers a function that is called after every change made here.
 	OnChange(fn func(org int64))
 	// Forget voids what is cached about an organization, ForgetAll about all.
 	Forget(org int64)
 	ForgetAll()
 }
+
+// Channel returns the name of the installation's channel. On a cluster every node hears it.
+func Channel(d Directory) string { return d.RedisPrefix() + "changed" }
 
 // Options are what an Announcer needs; Redis and Directory are required.
 type Options struct {
@@ -188,7 +190,7 @@ func (a *Announcer) drain(ctx context.Context) {
 		a.number++
 		payload := message{from: a.self, number: a.number, orgs: orgs}.encode()
 		timed, cancel := context.WithTimeout(context.WithoutCancel(ctx), publishTimeout)
-		err := a.redis.Publish(timed, Channel, payload).Err()
+		err := a.redis.Publish(timed, Channel(a.dir), payload).Err()
 		cancel()
 		if err != nil {
 			a.counts.failed.Add(1)

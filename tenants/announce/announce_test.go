@@ -35,6 +35,7 @@ type recorder struct {
 
 func (d *recorder) OnChange(fn func(int64)) { d.change = append(d.change, fn) }
 func (d *recorder) ForgetAll()              { d.all.Add(1) }
+func (d *recorder) RedisPrefix() string     { return "tnt:{installation}:" }
 
 func (d *recorder) Forget(org int64) {
 	d.mu.Lock()
@@ -234,12 +235,12 @@ func TestGarbageIsIgnoredAndCounted(t *testing.T) {
 	client := server.Open(t)
 	bad := malformed()
 	for _, text := range bad {
-		if err := client.Publish(t.Context(), Channel, text).Err(); err != nil {
+		if err := client.Publish(t.Context(), Channel(d), text).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	good := message{from: instance{1}, number: 1, orgs: []int64{42}}
-	if err := client.Publish(t.Context(), Channel, good.encode()).Err(); err != nil {
+	if err := client.Publish(t.Context(), Channel(d), good.encode()).Err(); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the good message is heard", func() bool { return a.Stats().Heard == 1 })

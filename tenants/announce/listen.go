@@ -65,7 +65,7 @@ func (a *Announcer) listen(ctx context.Context, begun func()) error {
 		stop()
 		_ = subscription.Close()
 	}()
-	if err := subscription.Subscribe(ctx, Channel); err != nil {
+	if err := subscription.Subscribe(ctx, Channel(a.dir)); err != nil {
 		return err
 	}
 	numbers := map[instance]uint64{}

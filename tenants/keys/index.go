@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -15,7 +14,7 @@ import (
 )
 
 const (
-	indexVersion = 2
+	indexVersion = 3
 	// indexedFor bounds the life of an entry in Redis.
 	indexedFor = 5 * time.Minute
 	// indexPause is how long Redis is not asked after it failed: a dead one must not slow
@@ -26,17 +25,16 @@ const (
 // index is Redis in front of the store. Nothing depends on it but speed: whatever cannot
 // be read from it, or does not fit, is read from the store.
 type index struct {
+	dir    *tenants.Directory
 	redis  redis.UniversalClient
 	now    func() time.Time
 	paused atomic.Int64 // Unix milliseconds until which Redis is not asked
 }
 
-// indexed is an entry as Redis holds it. It says itself whose it is, so that a reply
-// that belongs to another question is noticed.
+// indexed is an entry as Redis holds it, sealed under its name. So a reply that belongs to
+// another question is noticed, and whatever the organization did not write itself.
 type indexed struct {
 	Version     int                  `json:"v"`
-	Org         int64                `json:"o"`
-	Hash        string               `json:"h"`
 	Rev         int64                `json:"r"`
 	KeyID       string               `json:"k"`
 	AccountID   string               `json:"a"`
@@ -50,10 +48,7 @@ type indexed struct {
 	Limits      limits.Pair          `json:"m,omitzero"`
 }
 
-// indexKey has a hash tag, so that what belongs to one organization is on one node.
-func indexKey(t *tenants.Tenant, hash string) string {
-	return "tnt:{" + strconv.FormatInt(t.Org.OrgID, 10) + "}:key:" + hash
-}
+func indexKey(t *tenants.Tenant, hash string) string { return t.RedisPrefix() + "key:" + hash }
 
 func (x *index) resting() bool { return x.now().UnixMilli() < x.paused.Load() }
 
@@ -69,15 +64,19 @@ func (x *index) get(ctx context.Context, t *tenants.Tenant, hash string) (*entry
 	if x.resting() {
 		return nil, false
 	}
-	raw, err := x.redis.Get(ctx, indexKey(t, hash)).Bytes()
+	name := indexKey(t, hash)
+	raw, err := x.redis.Get(ctx, name).Bytes()
 	if err != nil {
 		if !errors.Is(err, redis.Nil) {
 			x.failed(ctx, err)
 		}
 		return nil, false
 	}
+	if raw, err = x.dir.Unseal(ctx, t, name, raw); err != nil {
+		return nil, false
+	}
 	var v indexed
-	if json.Unmarshal(raw, &v) != nil || v.Version != indexVersion || v.Hash != hash || v.Org != t.Org.OrgID ||
+	if json.Unmarshal(raw, &v) != nil || v.Version != indexVersion ||
 		v.Rev != t.Org.AccessRev || v.KeyID == "" || v.Kind.Label() == "" {
 		return nil, false
 	}
@@ -109,7 +108,7 @@ func (x *index) put(ctx context.Context, t *tenants.Tenant, hash string, e *entr
 	}
 	p := e.principal
 	v := indexed{
-		Version: indexVersion, Org: t.Org.OrgID, Hash: hash, Rev: e.rev, KeyID: p.KeyID, AccountID: p.AccountID, Kind: p.KeyKind,
+		Version: indexVersion, Rev: e.rev, KeyID: p.KeyID, AccountID: p.AccountID, Kind: p.KeyKind,
 		Permissions: p.Permissions, Limited: p.Teams != nil, Teams: p.Teams, Origins: p.Origins, ExpiresAt: e.expiresAt,
 		Limits: p.Limits,
 	}
@@ -120,7 +119,11 @@ func (x *index) put(ctx context.Context, t *tenants.Tenant, hash string, e *entr
 	if err != nil {
 		return
 	}
-	if err := x.redis.Set(ctx, indexKey(t, hash), raw, lifetime).Err(); err != nil {
+	name := indexKey(t, hash)
+	if raw, err = x.dir.Seal(ctx, t, name, raw); err != nil {
+		return
+	}
+	if err := x.redis.Set(ctx, name, raw, lifetime).Err(); err != nil {
 		x.failed(ctx, err)
 	}
 }

@@ -100,7 +100,7 @@ func NewService(o Options) *Service {
 	if s.grace == 0 {
 		s.grace = DefaultGrace
 	}
-	s.index = index{redis: o.Redis, now: s.now}
+	s.index = index{dir: o.Directory, redis: o.Redis, now: s.now}
 	o.Directory.OnRemove(s.purge)
 	return s
 }

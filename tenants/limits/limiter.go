@@ -84,10 +84,8 @@ func Anonymous() Caller { return Caller{kind: "anonymous"} }
 
 // Request is what is counted.
 type Request struct {
-	Organization int64
-	// ID is the organization's too: numbers begin at 1 in every installation, and two of
-	// them may use one Redis.
-	ID     string
+	// Prefix is the organization's, with which names in Redis begin.
+	Prefix string
 	Caller Caller
 	// Limits are the organization's, with the caller's own in Key where it has some;
 	// the Limiter's defaults fill the gaps.
@@ -112,7 +110,7 @@ func (l *Limiter) rules(r *Request, into []rule) []rule {
 
 // holders returns whose limits govern the request, as the beginnings of keys in Redis.
 func (r *Request) holders() (org, caller string) {
-	var buffer [160]byte // one text for both: this is done for every request
+	var buffer [320]byte // one text for both: this is done for every request
 	text := r.appendPrefix(buffer[:0])
 	text = append(text, "org"...)
 	end := len(text)
@@ -129,9 +127,7 @@ func (r *Request) holders() (org, caller string) {
 }
 
 func (r *Request) appendPrefix(text []byte) []byte {
-	text = append(text, "tnt:{"...)
-	text = append(strconv.AppendInt(text, r.Organization, 10), "}:limit:"...)
-	return append(append(text, r.ID...), ':')
+	return append(append(text, r.Prefix...), "limit:"...)
 }
 
 func add(into []rule, p Pair, holder, rate, quota string) []rule {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
@@ -23,9 +24,12 @@ import (
 // someOrganization returns one that no other test uses.
 func someOrganization() int64 { return 1 + rand.Int64N(1<<50) }
 
+// prefix is what names of an organization begin with.
+func prefix(org int64) string { return fmt.Sprintf("tnt:{%d}:", org) }
+
 func request(t testing.TB, org int64, caller Caller, limits ...string) Request {
 	t.Helper()
-	r := Request{Organization: org, ID: "0123456789abcdef01234567", Caller: caller}
+	r := Request{Prefix: prefix(org), Caller: caller}
 	for i, into := range []*Limit{&r.Limits.Organization.Rate, &r.Limits.Organization.Quota, &r.Limits.Key.Rate, &r.Limits.Key.Quota} {
 		if i < len(limits) {
 			*into = mustParse(t, limits[i])
@@ -67,16 +71,11 @@ func TestLimiterParts(t *testing.T) {
 		if d := take(request(t, other, Key("a"), "5/h", "off", "2/h")); d.Refused || d.Remaining != 1 {
 			t.Errorf("another organization: %+v", d)
 		}
-		twin := mine
-		twin.ID = "0123456789abcdef01234568"
-		if d := take(twin); d.Refused || d.Remaining != 1 {
-			t.Errorf("an organization of that number in another installation: %+v", d)
-		}
 		if d := take(request(t, other, Key("c"), "off", "off", "off", "off")); d != (Decision{}) {
 			t.Errorf("without limits: %+v", d)
 		}
 		// Defaults fill the gaps.
-		if d := take(Request{Organization: someOrganization(), Caller: Key("a")}); d.Refused || d.Limit != mustParse(t, "8/d") || d.Name != "caller quota" || d.Remaining != 7 {
+		if d := take(Request{Prefix: prefix(someOrganization()), Caller: Key("a")}); d.Refused || d.Limit != mustParse(t, "8/d") || d.Name != "caller quota" || d.Remaining != 7 {
 			t.Errorf("by default: %+v", d)
 		}
 	}
@@ -365,7 +364,7 @@ func TestLocalIsBounded(t *testing.T) {
 	t.Parallel()
 	l := New(Options{Defaults: Set{Key: Pair{Rate: mustParse(t, "1/d")}}})
 	for i := range int64(2 * maxAccounts) {
-		l.Take(t.Context(), Request{Organization: 1, Caller: Person(i)})
+		l.Take(t.Context(), Request{Prefix: prefix(1), Caller: Person(i)})
 	}
 	if n := l.local.accounts.Len(); n > maxAccounts {
 		t.Errorf("%d accounts are kept, more than %d", n, maxAccounts)

@@ -45,7 +45,7 @@ func TestUserOfTheManualSuffices(t *testing.T) {
 
 	for command, allowed := range map[string]bool{
 		"ping": true, "cluster slots": true, "cluster shards": true, "script load return(1)": true, "hello 3": true, "readonly": true,
-		"subscribe tnt:changed": true, "publish tnt:changed x": true, "evalsha 0123456789012345678901234567890123456789 1 tnt:{1}:x": true,
+		"subscribe tnt:{i}:changed": true, "publish tnt:{i}:changed x": true, "evalsha 0123456789012345678901234567890123456789 1 tnt:{1}:x": true,
 		"subscribe other": false, "publish other x": false, "get other": false, "set other x": false, "flushall": false, "keys *": false,
 		"config get *": false, "acl list": false, "shutdown": false, "debug sleep 1": false, "client kill 1.2.3.4:5": false,
 		"evalsha 0123456789012345678901234567890123456789 1 other": false,

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -27,21 +26,23 @@ const (
 
 const (
 	tokenPrefix    = "ses"
-	sessionVersion = 1
+	sessionVersion = 2
 )
 
-// Options are what a Service needs; People and Redis are required.
+// Options are what a Service needs; Directory, People and Redis are required.
 type Options struct {
-	People   *people.Service
-	Redis    redis.UniversalClient
-	Now      func() time.Time // nil: time.Now
-	Idle     time.Duration    // 0: DefaultIdle; a session ends that long after its last use
-	Absolute time.Duration    // 0: DefaultAbsolute; and that long after the sign-in in any case
-	Throttle Throttle
+	Directory *tenants.Directory
+	People    *people.Service
+	Redis     redis.UniversalClient
+	Now       func() time.Time // nil: time.Now
+	Idle      time.Duration    // 0: DefaultIdle; a session ends that long after its last use
+	Absolute  time.Duration    // 0: DefaultAbsolute; and that long after the sign-in in any case
+	Throttle  Throttle
 }
 
 // Service starts, finds and ends sessions. Safe for concurrent use.
 type Service struct {
+	dir      *tenants.Directory
 	people   *people.Service
 	redis    redis.UniversalClient
 	now      func() time.Time
@@ -52,7 +53,9 @@ type Service struct {
 
 // NewService returns a Service.
 func NewService(o Options) *Service {
-	s := &Service{people: o.People, redis: o.Redis, now: o.Now, idle: o.Idle, absolute: o.Absolute, throttle: o.Throttle.withDefaults()}
+	s := &Service{
+		dir: o.Directory, people: o.People, redis: o.Redis, now: o.Now, idle: o.Idle, absolute: o.Absolute, throttle: o.Throttle.withDefaults(),
+	}
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -72,12 +75,11 @@ type Session struct {
 	ExpiresAt time.Time // at the latest
 }
 
-// stored is a session as Redis holds it. It says itself whose it is, so that a reply
-// that belongs to another question is noticed.
+// stored is a session as Redis holds it, sealed under its name: nobody else can make one,
+// alter one or put one in another's place.
 type stored struct {
 	Version     int                  `json:"v"`
-	Org         int64                `json:"o"`
-	Hash        string               `json:"h"`
+	Hash        string               `json:"-"` // of the token, as the name has it
 	Rev         int64                `json:"r"` // access revision of the organization the rights were read at
 	UserID      int64                `json:"u"`
 	PasswordRev int64                `json:"w"`
@@ -101,9 +103,15 @@ func (v *stored) principal() *tenants.Principal {
 	return p
 }
 
-// sessionKey has a hash tag, so that what belongs to one organization is on one node.
-func sessionKey(t *tenants.Tenant, hash string) string {
-	return "tnt:{" + strconv.FormatInt(t.Org.OrgID, 10) + "}:session:" + hash
+func sessionKey(t *tenants.Tenant, hash string) string { return t.RedisPrefix() + "session:" + hash }
+
+// sealed returns the session as Redis is to hold it.
+func (s *Service) sealed(ctx context.Context, t *tenants.Tenant, v *stored) ([]byte, error) {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	return s.dir.Seal(ctx, t, sessionKey(t, v.Hash), raw)
 }
 
 func unavailable(doing string, err error) error {
@@ -126,14 +134,14 @@ func (s *Service) Start(ctx context.Context, t *tenants.Tenant, u *people.User) 
 	token, hash := tokens.NewOpaque(tokenPrefix)
 	now := s.now()
 	v := stored{
-		Version: sessionVersion, Org: t.Org.OrgID, Hash: hash, UserID: u.UID, PasswordRev: u.PasswordRev,
+		Version: sessionVersion, Hash: hash, UserID: u.UID, PasswordRev: u.PasswordRev,
 		StartedAt: max(now.UnixMilli(), u.SessionsFrom), // where another server's clock is ahead, it is not over already
 		ExpiresAt: now.Add(s.absolute).UnixMilli(),
 	}
 	v.take(principal, t.Org.AccessRev)
-	raw, err := json.Marshal(v)
+	raw, err := s.sealed(ctx, t, &v)
 	if err != nil {
-		return secret.String{}, Session{}, fmt.Errorf("starting a session: %w", err)
+		return secret.String{}, Session{}, unavailable("starting a session", err)
 	}
 	if err := s.redis.Set(ctx, sessionKey(t, hash), raw, min(s.idle, s.absolute)).Err(); err != nil {
 		return secret.String{}, Session{}, unavailable("starting a session", err)
@@ -188,13 +196,17 @@ func (s *Service) find(ctx context.Context, t *tenants.Tenant, token string) (*s
 	if err != nil {
 		return nil, unavailable("looking up a session", err)
 	}
-	var v stored
+	raw, err = s.dir.Unseal(ctx, t, key, raw)
+	if errors.Is(err, tenants.ErrUnsealed) {
+		return nil, denied("session that the organization did not write")
+	}
+	if err != nil {
+		return nil, unavailable("looking up a session", err)
+	}
+	v := stored{Hash: hash}
 	if err := json.Unmarshal(raw, &v); err != nil || v.Version != sessionVersion {
 		s.drop(ctx, key) // written by another version: the person signs in again
 		return nil, denied("unreadable session")
-	}
-	if v.Hash != hash || v.Org != t.Org.OrgID {
-		return nil, unavailable("looking up a session", errors.New("redis answered with another session"))
 	}
 	if s.now().UnixMilli() >= v.ExpiresAt {
 		s.drop(ctx, key)
@@ -230,7 +242,7 @@ func (s *Service) reread(ctx context.Context, t *tenants.Tenant, v *stored) erro
 		return unavailable("reading the rights of a session", err)
 	}
 	v.take(principal, t.Org.AccessRev)
-	raw, err := json.Marshal(v)
+	raw, err := s.sealed(ctx, t, v)
 	if err != nil {
 		return unavailable("storing a session", err)
 	}

@@ -90,7 +90,7 @@ func TestOnlyTheHashIsInRedis(t *testing.T) {
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
 	token := start(t, w, "acme", user(t, w, tenant, people.NewUser{}))
-	found, err := w.Redis.Keys(t.Context(), fmt.Sprintf("tnt:{%d}:*", tenant.Org.OrgID)).Result()
+	found, err := w.Redis.Keys(t.Context(), tenant.RedisPrefix()+"*").Result()
 	if err != nil || len(found) != 1 {
 		t.Fatal(found, err)
 	}
@@ -387,7 +387,7 @@ func TestAttemptsForOneAddressDoNotCountForAnother(t *testing.T) {
 			t.Errorf("%s after attempts for %s: %v", email, other, err)
 		}
 	}
-	found, err := w.Redis.Keys(t.Context(), fmt.Sprintf("tnt:{%d}:signin:*", tenant.Org.OrgID)).Result()
+	found, err := w.Redis.Keys(t.Context(), tenant.RedisPrefix()+"signin:*").Result()
 	if err != nil || len(found) != 5 {
 		t.Fatal(found, err)
 	}

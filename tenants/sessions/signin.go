@@ -53,7 +53,7 @@ func (t Throttle) withDefaults() Throttle {
 // and unknown addresses answer alike, in what they say and how long they take. Errors:
 // tenants.ErrDenied, ErrThrottled, tenants.ErrUnavailable.
 func (s *Service) SignIn(ctx context.Context, t *tenants.Tenant, email string, password secret.String, remote netip.Addr) (*people.User, error) {
-	prefix := "tnt:{" + strconv.FormatInt(t.Org.OrgID, 10) + "}:signin:"
+	prefix := t.RedisPrefix() + "signin:"
 	address := prefix + "a:" + addressName(remote)
 	if err := s.count(ctx, address, s.throttle.PerAddress); err != nil {
 		return nil, err

@@ -4,7 +4,6 @@ package tenantstest
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -173,7 +172,7 @@ func (w *World) Second(t testing.TB, o Options) {
 	w.Keys = keys.NewService(keys.Options{
 		Directory: w.Directory, Kinds: w.Kinds.Keys, People: w.People, Redis: w.Redis, Now: w.Clock.Now, Grace: o.Grace,
 	})
-	o.Sessions.People, o.Sessions.Redis, o.Sessions.Now = w.People, w.Redis, w.Clock.Now
+	o.Sessions.Directory, o.Sessions.People, o.Sessions.Redis, o.Sessions.Now = w.Directory, w.People, w.Redis, w.Clock.Now
 	w.Sessions = sessions.NewService(o.Sessions)
 }
 
@@ -274,7 +273,7 @@ func (h *RedisHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 func (w *World) Entries(t testing.TB, tenant *tenants.Tenant, prefix string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
-	iter := w.Redis.Scan(t.Context(), 0, fmt.Sprintf("tnt:{%d}:%s*", tenant.Org.OrgID, prefix), 1000).Iterator()
+	iter := w.Redis.Scan(t.Context(), 0, tenant.RedisPrefix()+prefix+"*", 1000).Iterator()
 	for iter.Next(t.Context()) {
 		value, err := w.Redis.Get(t.Context(), iter.Val()).Result()
 		if err != nil {

@@ -63,6 +63,7 @@ func TestKeyIsAcceptedByEveryLayer(t *testing.T) {
 		t.Errorf("from the store (-want +got):\n%s", diff)
 	}
 
+	w.Fresh(t, "acme") // the organization's first key for Redis was made, and changed it
 	reads, commands := w.Engine.Reads.Load(), w.RedisHook.Commands.Load()
 	fromProcess, err := authenticate(t, w, "acme", token)
 	if err != nil {

@@ -46,7 +46,7 @@ var backendName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}$`)
 const maxBackends = 32
 
 // complete fills in what the settings leave out.
-func (c *Config) complete() {
+func (c *Config) complete(descriptors uint64) {
 	if _, rest, ok := strings.Cut(c.PublicURL, "://{slug}."); ok && c.BaseDomain == "" {
 		if u, err := url.Parse("//" + rest); err == nil {
 			c.BaseDomain = u.Hostname()
@@ -68,6 +68,18 @@ func (c *Config) complete() {
 		all[DefaultBackend] = Backend{Engine: EngineSQLite}
 	}
 	c.Backends = all
+	if c.SQLite.MaxOpenFiles == 0 {
+		c.SQLite.MaxOpenFiles = openFiles(descriptors, c.SQLite.Readers, c.backendsOf(EngineSQLite))
+	}
+}
+
+func (c *Config) backendsOf(engine string) (n int) {
+	for _, b := range c.Backends {
+		if b.Engine == engine {
+			n++
+		}
+	}
+	return n
 }
 
 // BackendDir returns the folder of a SQLite backend.

@@ -4,6 +4,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -142,7 +143,7 @@ type Redis struct {
 
 // SQLite tunes the embedded engine.
 type SQLite struct {
-	MaxOpenFiles int           `koanf:"max_open_files" yaml:"max_open_files"` // databases open at once
+	MaxOpenFiles int           `koanf:"max_open_files" yaml:"max_open_files"` // databases open at once, of each backend; 0: what the system allows
 	Readers      int           `koanf:"readers" yaml:"readers"`               // connections per database
 	QueryTimeout time.Duration `koanf:"query_timeout" yaml:"query_timeout"`
 }
@@ -165,7 +166,7 @@ func Default() Config {
 		Backends: map[string]Backend{DefaultBackend: {Engine: EngineSQLite}}, Store: DefaultBackend, Control: DefaultBackend,
 		Log:    Log{Level: "info", Format: "json", Requests: true},
 		Redis:  Redis{Addrs: []string{}},
-		SQLite: SQLite{MaxOpenFiles: 128, Readers: 4, QueryTimeout: 10 * time.Second},
+		SQLite: SQLite{Readers: 4, QueryTimeout: 10 * time.Second},
 		Timeouts: Timeouts{
 			ReadHeader: 5 * time.Second, Read: 30 * time.Second, Write: 60 * time.Second,
 			Idle: 2 * time.Minute, Shutdown: 10 * time.Second, Query: 10 * time.Second,
@@ -189,6 +190,8 @@ type Source struct {
 	File    string            // path of a YAML file; empty: none
 	Environ []string          // like os.Environ
 	Flags   map[string]string // by dotted name; only those that were given
+	// Descriptors is how many files and sockets the process may have open; 0: what the system says.
+	Descriptors uint64
 }
 
 // Load reads the settings. The error joins every fault, each naming its setting.
@@ -238,8 +241,9 @@ func Load(src Source) (Config, error) {
 	for _, name := range meta.Unused {
 		faults = append(faults, fmt.Errorf("%s: there is no such setting, in the file or as a TENANTRY_ variable", name))
 	}
-	c.complete()
-	faults = append(faults, c.faults()...)
+	descriptors := cmp.Or(src.Descriptors, descriptorLimit())
+	c.complete(descriptors)
+	faults = append(faults, c.faults(descriptors)...)
 	return c, errors.Join(faults...)
 }
 
@@ -271,7 +275,7 @@ func typeFaults(err error) []error {
 	return []error{errors.New(strings.ReplaceAll(err.Error(), "\n", " "))}
 }
 
-func (c *Config) faults() []error {
+func (c *Config) faults(descriptors uint64) []error {
 	var faults []error
 	fault := func(name, format string, args ...any) {
 		faults = append(faults, fmt.Errorf("%s: %s", name, fmt.Sprintf(format, args...)))
@@ -323,7 +327,9 @@ func (c *Config) faults() []error {
 	c.Redis.faults(fault)
 	c.backendFaults(fault)
 	if c.SQLite.MaxOpenFiles < 2 || c.SQLite.MaxOpenFiles > 10_000 {
-		fault("sqlite.max_open_files", "must be from 2 to 10000")
+		fault("sqlite.max_open_files", "must be from 2 to 10000, or 0 for what the system allows")
+	} else if most := descriptors / (leastDescriptors * uint64(max(1, c.backendsOf(EngineSQLite)))); uint64(c.SQLite.MaxOpenFiles) > most {
+		fault("sqlite.max_open_files", "must be at most %d: a database takes at least %d of the %d descriptors that this process may open (ulimit -n)", most, leastDescriptors, descriptors)
 	}
 	if c.SQLite.Readers < 1 || c.SQLite.Readers > 64 {
 		fault("sqlite.readers", "must be from 1 to 64")

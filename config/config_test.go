@@ -37,6 +37,7 @@ func TestNothingSaidIsTheDefault(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+		c.SQLite.MaxOpenFiles = 0 // TestOpenFilesFollowTheSystem
 		if diff := cmp.Diff(config.Default(), c, secrets); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
@@ -69,6 +70,7 @@ timeouts: {read: 7s}
 	want.Data, want.Listen, want.AdminListen, want.BaseDomain = "/from/file", "127.0.0.1:3", "127.0.0.1:5", "file.example"
 	want.Redis.Addrs, want.Redis.Password = []string{"a:1", "b:2"}, secret.New("from-env")
 	want.Log = config.Log{Level: "error", Format: "json", Requests: false}
+	want.SQLite.MaxOpenFiles = c.SQLite.MaxOpenFiles
 	want.Timeouts.Read, want.Timeouts.Write = 7*time.Second, 90*time.Second
 	if diff := cmp.Diff(want, c, secrets); diff != "" {
 		t.Error(diff)

@@ -225,11 +225,14 @@ func TestPrintConfig(t *testing.T) {
 	if a.code != 0 {
 		t.Fatalf("exit %d: %s", a.code, a.stderr)
 	}
-	if err := contains(a.stdout, "listen: 127.0.0.1:7003", "level: debug", "format: text", "- 127.0.0.1:6379", "redacted", "shutdown: 10s", "data: "+dir); err != nil {
+	if err := contains(a.stdout, "listen: 127.0.0.1:7003", "level: debug", "format: text", "- 127.0.0.1:6379", "redacted", "shutdown: 10s", "data: "+dir, "max_open_files: "); err != nil {
 		t.Error(err)
 	}
 	if strings.Contains(a.stdout+a.stderr, "hunter2") {
 		t.Error("the password is printed")
+	}
+	if strings.Contains(a.stdout, "max_open_files: 0") {
+		t.Error("it does not say how many databases may be open")
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
 		t.Errorf("printing the settings left %v (%v)", entries, err)

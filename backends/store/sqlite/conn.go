@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"zombiezen.com/go/sqlite"
 )
@@ -11,6 +12,9 @@ import (
 // maxStatements bounds the prepared statements of one connection: filters come
 // from outside, so their number of shapes has no bound of its own.
 const maxStatements = 256
+
+// busyTimeout is how long a connection waits for a lock that others hold for moments.
+const busyTimeout = 2 * time.Second
 
 // conn is a connection with its prepared statements. One goroutine uses it at a time.
 type conn struct {
@@ -25,7 +29,7 @@ func openConn(path string, flags sqlite.OpenFlags, pragmas ...string) (*conn, er
 		return nil, err
 	}
 	c := &conn{raw: raw, stmts: map[string]*sqlite.Stmt{}, done: make(chan struct{})}
-	raw.SetBusyTimeout(0)
+	raw.SetBusyTimeout(busyTimeout)
 	for _, p := range pragmas {
 		if err := c.script(p); err != nil {
 			_ = raw.Close()

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"tenantry/backends/store/driver"
 	"zombiezen.com/go/sqlite"
 )
 
@@ -19,11 +20,14 @@ const (
 	// lockTimeout is how long a write waits for another process, a backup for example.
 	lockTimeout = 5 * time.Second
 
-	connectionFlags = sqlite.OpenReadWrite | sqlite.OpenCreate
-	readerBusy      = "PRAGMA busy_timeout = 2000"
+	// A reader may have to recover the log after a crash, so it must be able to write.
+	connectionFlags = sqlite.OpenReadWrite
 )
 
-// database is an open file: one writer and some readers.
+// readerSetUp leaves out what the file itself says: that it has a log.
+const readerSetUp = "PRAGMA query_only = ON; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -4096"
+
+// database is an open file: one writer and some readers, each opened when first needed.
 type database struct {
 	engine *Engine
 	path   string
@@ -34,7 +38,7 @@ type database struct {
 	statistics atomic.Uint64
 
 	writing    chan struct{} // held by the writer
-	writer     *conn         // nil after a failure, until the next write
+	writer     *conn         // nil before the first write, and after a failure
 	unmeasured int           // documents written since the statistics were looked at
 
 	reading chan struct{} // one for each reader in use
@@ -55,38 +59,65 @@ type reader struct {
 	statistics uint64
 }
 
-// openDatabase opens the file, making it when missing. It leaves files alone that are
-// not this program's or are newer.
-func openDatabase(ctx context.Context, e *Engine, path string) (*database, error) {
+// openDatabase opens the file and brings it up to date with the schema, making it when missing.
+// It leaves files alone that are not this program's or are newer.
+func openDatabase(ctx context.Context, e *Engine, path string, s *schema) (*database, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if err := checkFile(path); err != nil {
-		return nil, err
-	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	logged, err := checkFile(path)
 	if err != nil {
 		return nil, err
 	}
-	if err := f.Close(); err != nil {
-		return nil, err
-	}
 	db := &database{engine: e, path: path, writing: make(chan struct{}, 1), reading: make(chan struct{}, e.opts.Readers)}
-	if db.writer, err = db.openWriter(); err != nil {
-		return nil, err
+	ready := false
+	if logged {
+		ready, err = db.holds(ctx, s)
+	} else {
+		err = create(path)
+	}
+	if err == nil && !ready {
+		err = db.migrate(ctx, s)
+	}
+	if err != nil {
+		return nil, errors.Join(err, db.close())
 	}
 	return db, nil
 }
 
+// holds reports whether the file has been prepared for the schema. The reader it opens is
+// the one that the next question uses.
+func (db *database) holds(ctx context.Context, s *schema) (bool, error) {
+	r, err := db.reader(ctx)
+	if err != nil {
+		return false, err
+	}
+	ready, err := s.isIn(r.conn)
+	db.putReader(r, err)
+	return ready, err
+}
+
+// create makes the file, empty, unless it is there. Connections never do: a file that is
+// lost while it is in use is not to be made anew by the next write.
+func create(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	}
+	return f.Close()
+}
+
 func (db *database) openWriter() (*conn, error) {
-	pragmas := []string{
-		"PRAGMA busy_timeout = 2000", "PRAGMA journal_mode = WAL", "PRAGMA busy_timeout = 0", "PRAGMA synchronous = FULL", "PRAGMA temp_store = MEMORY",
-		"PRAGMA cache_size = -16384", "PRAGMA wal_autocheckpoint = 8000", "PRAGMA journal_size_limit = 67108864",
-	}
+	pragmas := "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY;" +
+		" PRAGMA cache_size = -16384; PRAGMA wal_autocheckpoint = 8000; PRAGMA journal_size_limit = 67108864"
 	if db.engine.opts.maxPages != nil {
-		pragmas = append(pragmas, fmt.Sprintf("PRAGMA max_page_count = %d", db.engine.opts.maxPages()))
+		pragmas += fmt.Sprintf("; PRAGMA max_page_count = %d", db.engine.opts.maxPages())
 	}
-	return openConn(db.path, connectionFlags, pragmas...)
+	c, err := openConn(db.path, connectionFlags, pragmas)
+	if err == nil {
+		c.raw.SetBusyTimeout(0) // begin waits, and can be interrupted
+	}
+	return c, err
 }
 
 func (db *database) close() error {
@@ -156,7 +187,7 @@ func (db *database) takeReader() (*reader, error) {
 			return nil, err
 		}
 	}
-	c, err := openConn(db.path, connectionFlags, readerBusy, "PRAGMA query_only = ON", "PRAGMA temp_store = MEMORY", "PRAGMA cache_size = -4096")
+	c, err := openConn(db.path, connectionFlags, readerSetUp)
 	if err != nil {
 		return nil, err
 	}

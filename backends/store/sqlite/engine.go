@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -66,9 +67,10 @@ type Engine struct {
 	waiters atomic.Int64
 	closed  atomic.Bool
 
-	mu    sync.Mutex
-	files map[string]*file
-	open  map[*file]struct{}
+	mu      sync.Mutex
+	files   map[string]*file
+	open    map[*file]struct{}
+	schemas []*schema // those that workspaces were opened with
 
 	observed sync.Map
 	stop     chan struct{}
@@ -124,29 +126,45 @@ func (e *Engine) Open(ctx context.Context, name string, collections []*driver.Co
 	if len(name) > 64 || name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
 		return nil, fmt.Errorf("workspace %q: the name must match [a-z0-9-]{1,64}", name)
 	}
-	w := &workspace{engine: e, tables: make(map[string]*table, len(collections)), known: make(map[*driver.Collection]*table, len(collections))}
-	for _, c := range collections {
-		t, err := newTable(c)
-		if err != nil {
-			return nil, err
-		}
-		w.tables[c.Name], w.known[c] = t, t
+	s, err := e.schema(collections)
+	if err != nil {
+		return nil, err
 	}
 	for {
 		f, err := e.file(name)
 		if err != nil {
 			return nil, err
 		}
-		err = f.prepare(ctx, w.tables)
+		err = f.prepare(ctx, s)
 		if errors.Is(err, errRemoved) {
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("workspace %s: %w", name, err)
 		}
-		w.file = f
-		return w, nil
+		return &workspace{engine: e, file: f, schema: s}, nil
 	}
+}
+
+// maxSchemas bounds the schemas that are kept. The program has two: the control workspace's
+// and that of organizations.
+const maxSchemas = 16
+
+// schema returns the collections as tables. All workspaces opened with the same collections
+// share them, so that one which lies idle costs little.
+func (e *Engine) schema(collections []*driver.Collection) (*schema, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, s := range e.schemas {
+		if slices.Equal(s.collections, collections) {
+			return s, nil
+		}
+	}
+	s, err := newSchema(collections)
+	if err == nil && len(e.schemas) < maxSchemas {
+		e.schemas = append(e.schemas, s)
+	}
+	return s, err
 }
 
 func (e *Engine) file(name string) (*file, error) {

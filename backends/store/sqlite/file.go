@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -25,15 +24,14 @@ type file struct {
 	refs   atomic.Int64 // calls that use db; below zero: closed
 	used   atomic.Int64 // time of the last use, Unix nanoseconds
 	// turn is held by whoever opens, migrates, closes or removes.
-	turn    chan struct{}
-	db      *database
-	tables  map[string]*table // what the file has been prepared for
-	removed bool
+	turn     chan struct{}
+	db       *database
+	prepared *schema // what the file is to hold; nil before the first opening
+	removed  bool
 }
 
 func newFile(e *Engine, name string) *file {
-	f := &file{engine: e, name: name, path: filepath.Join(e.opts.Dir, name+".db"),
-		turn: make(chan struct{}, 1), tables: map[string]*table{}}
+	f := &file{engine: e, name: name, path: filepath.Join(e.opts.Dir, name+".db"), turn: make(chan struct{}, 1)}
 	f.refs.Store(shut)
 	return f
 }
@@ -82,7 +80,7 @@ func (f *file) acquire(ctx context.Context) (*database, error) {
 		return nil, err
 	}
 	defer f.unlock()
-	return f.acquireLocked(ctx, nil)
+	return f.acquireLocked(ctx, f.prepared)
 }
 
 // opened returns db to a caller that has retained it, unless the engine is closing.
@@ -94,7 +92,8 @@ func (f *file) opened() (*database, error) {
 	return f.db, nil
 }
 
-func (f *file) acquireLocked(ctx context.Context, more map[string]*table) (*database, error) {
+// acquireLocked opens the database, if it is not open, for a file that is to hold the schema.
+func (f *file) acquireLocked(ctx context.Context, s *schema) (*database, error) {
 	if f.retain() {
 		return f.opened()
 	}
@@ -106,19 +105,11 @@ func (f *file) acquireLocked(ctx context.Context, more map[string]*table) (*data
 	}
 	var db *database
 	var err error
-	if len(f.tables) > 0 { // it was there before
+	if f.prepared != nil { // it was there before
 		err = f.engine.Missing(f.name)
 	}
 	if err == nil {
-		db, err = openDatabase(ctx, f.engine, f.path)
-	}
-	if err == nil {
-		all := maps.Clone(f.tables)
-		maps.Copy(all, more)
-		err = db.migrate(ctx, all)
-		if err != nil {
-			err = errors.Join(err, db.close())
-		}
+		db, err = openDatabase(ctx, f.engine, f.path, s)
 	}
 	if err != nil {
 		<-f.engine.slots
@@ -144,32 +135,25 @@ func (f *file) publish(db *database) bool {
 	return true
 }
 
-// prepare brings the file up to date with the tables.
-func (f *file) prepare(ctx context.Context, tables map[string]*table) error {
+// prepare brings the file up to date with the schema.
+func (f *file) prepare(ctx context.Context, s *schema) error {
 	if err := f.lock(ctx); err != nil {
 		return err
 	}
 	defer f.unlock()
-	changed := map[string]*table{}
-	for name, t := range tables {
-		if old := f.tables[name]; old == nil || old.spec != t.spec {
-			changed[name] = t
-		}
-	}
+	want := f.prepared.with(s)
 	wasOpen := f.refs.Load() >= 0
-	db, err := f.acquireLocked(ctx, changed)
+	db, err := f.acquireLocked(ctx, want)
 	if err != nil {
 		return failed(ctx, "open the database", err)
 	}
 	defer f.release()
-	if wasOpen && len(changed) > 0 {
-		if err := db.migrate(ctx, changed); err != nil {
+	if wasOpen && want != f.prepared {
+		if err := db.migrate(ctx, want); err != nil {
 			return failed(ctx, "prepare the database", err)
 		}
 	}
-	for name, t := range changed {
-		f.tables[name] = t
-	}
+	f.prepared = want
 	return nil
 }
 

@@ -22,28 +22,30 @@ const (
 	// formatVersion counts changes to the layout that an older program could not read.
 	formatVersion = 1
 	backfillBatch = 500
+	logFormat     = 2 // in two bytes of the header: reads and writes know of the log
 )
 
 // checkFile refuses files of newer versions and of other programs before anything touches them.
-func checkFile(path string) error {
+// It reports whether there is a database whose writes go to a log, as they must.
+func checkFile(path string) (logged bool, err error) {
 	header, err := readHeader(path)
 	if err != nil || header == nil {
-		return err
+		return false, err
 	}
 	version, app := binary.BigEndian.Uint32(header[60:]), binary.BigEndian.Uint32(header[68:])
 	if log, err := os.Stat(path + "-wal"); err == nil && log.Size() > 0 {
 		// The log may hold a newer header. A connection that cannot write leaves both as they are.
 		if version, app, err = loggedVersion(path); err != nil {
-			return err
+			return false, err
 		}
 	}
 	switch {
 	case version > formatVersion:
-		return fmt.Errorf("%w: %s has format %d, this program knows up to %d", driver.ErrNewer, path, version, formatVersion)
+		return false, fmt.Errorf("%w: %s has format %d, this program knows up to %d", driver.ErrNewer, path, version, formatVersion)
 	case app != applicationID && app != 0:
-		return fmt.Errorf("%s is the database of another program", path)
+		return false, fmt.Errorf("%s is the database of another program", path)
 	}
-	return nil
+	return header[18] == logFormat && header[19] == logFormat && app == applicationID, nil
 }
 
 func readHeader(path string) ([]byte, error) {
@@ -71,7 +73,7 @@ func readHeader(path string) ([]byte, error) {
 }
 
 func loggedVersion(path string) (version, app uint32, err error) {
-	c, err := openConn(path, sqlite.OpenReadOnly, readerBusy)
+	c, err := openConn(path, sqlite.OpenReadOnly)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -94,22 +96,22 @@ func (c *conn) pragma(sql string) (uint32, error) {
 
 // migrate makes the tables, columns and indexes that are missing and drops undeclared
 // indexes, all in one transaction.
-func (db *database) migrate(ctx context.Context, tables map[string]*table) error {
-	stored, err := storedSpecs(db.writer)
-	if err != nil {
-		return err
-	}
-	var changed []*table
-	for _, t := range tables {
-		if stored[t.name] != t.spec {
-			changed = append(changed, t)
-		}
-	}
-	if stored != nil && len(changed) == 0 {
-		return nil
-	}
-	slices.SortFunc(changed, func(a, b *table) int { return strings.Compare(a.name, b.name) })
+func (db *database) migrate(ctx context.Context, s *schema) error {
 	return db.transact(ctx, ctx, 0, func(c *conn) error {
+		stored, err := storedSpecs(c)
+		if err != nil {
+			return err
+		}
+		var changed []*table
+		for _, t := range s.tables {
+			if stored[t.name] != t.spec {
+				changed = append(changed, t)
+			}
+		}
+		if stored != nil && len(changed) == 0 {
+			return nil
+		}
+		slices.SortFunc(changed, func(a, b *table) int { return strings.Compare(a.name, b.name) })
 		if err := c.script(fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d;"+
 			" CREATE TABLE IF NOT EXISTS collections (name TEXT NOT NULL PRIMARY KEY, spec TEXT NOT NULL) WITHOUT ROWID;"+
 			" CREATE TABLE IF NOT EXISTS counters (name TEXT NOT NULL PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",

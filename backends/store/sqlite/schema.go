@@ -1,12 +1,75 @@
 package sqlite
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"tenantry/backends/store/driver"
+	"zombiezen.com/go/sqlite"
 )
+
+// schema is a list of collections as tables. It is immutable.
+type schema struct {
+	collections []*driver.Collection
+	tables      map[string]*table
+	known       map[*driver.Collection]*table
+}
+
+func newSchema(collections []*driver.Collection) (*schema, error) {
+	s := &schema{collections: slices.Clone(collections), tables: make(map[string]*table, len(collections)), known: make(map[*driver.Collection]*table, len(collections))}
+	for _, c := range collections {
+		t, err := newTable(c)
+		if err != nil {
+			return nil, err
+		}
+		s.tables[c.Name], s.known[c] = t, t
+	}
+	return s, nil
+}
+
+// with returns the tables of both, those of o where both have one. Either may be nil.
+func (s *schema) with(o *schema) *schema {
+	if s == nil || o == nil || s == o {
+		return cmp.Or(s, o)
+	}
+	more := false
+	for name, t := range o.tables {
+		more = more || s.tables[name] == nil || s.tables[name].spec != t.spec
+	}
+	if !more {
+		return s
+	}
+	all := &schema{tables: maps.Clone(s.tables)}
+	maps.Copy(all.tables, o.tables)
+	return all
+}
+
+// isIn reports whether the connection's file has been prepared for the tables. It is the one
+// read that the opening of an up-to-date file costs.
+func (s *schema) isIn(c *conn) (bool, error) {
+	stored, _, err := c.raw.PrepareTransient("SELECT name, spec FROM collections")
+	if err != nil {
+		if sqlite.ErrCode(err) == sqlite.ResultError {
+			return false, nil // there is no such table
+		}
+		return false, err
+	}
+	defer func() { _ = stored.Finalize() }()
+	same := 0
+	for {
+		more, err := stored.Step()
+		if err != nil || !more {
+			return same == len(s.tables), err
+		}
+		if t := s.tables[stored.ColumnText(0)]; t != nil && t.spec == stored.ColumnText(1) {
+			same++
+		}
+	}
+}
 
 // table is a collection as SQL. Every name in its statements has passed declared.
 type table struct {

@@ -11,8 +11,7 @@ import (
 type workspace struct {
 	engine *Engine
 	file   *file
-	tables map[string]*table
-	known  map[*driver.Collection]*table
+	*schema
 }
 
 func (w *workspace) acquire(ctx context.Context) (*database, error) {

@@ -273,10 +273,10 @@ func TestContract_BodyLimit(t *testing.T) {
 		return text + strings.Repeat(" ", size-len(text))
 	}
 	unknownLength := gatewaytest.Request(func(r *http.Request) { r.ContentLength = -1 })
-	wantCreated(t, post(t, acme, key, objectsPath, body("a", 1<<20)), "a", "a one", "a many")
-	wantCreated(t, post(t, acme, key, objectsPath, body("b", 1<<20), unknownLength), "b", "b one", "b many")
-	wantFailure(t, post(t, acme, key, objectsPath, body("c", 1<<20+1)), http.StatusRequestEntityTooLarge)
-	wantFailure(t, post(t, acme, key, objectsPath, body("c", 1<<20+1), unknownLength), http.StatusRequestEntityTooLarge)
+	wantCreated(t, post(t, acme, key, objectsPath, body("a", 256<<10)), "a", "a one", "a many")
+	wantCreated(t, post(t, acme, key, objectsPath, body("b", 256<<10), unknownLength), "b", "b one", "b many")
+	wantFailure(t, post(t, acme, key, objectsPath, body("c", 256<<10+1)), http.StatusRequestEntityTooLarge)
+	wantFailure(t, post(t, acme, key, objectsPath, body("c", 256<<10+1), unknownLength), http.StatusRequestEntityTooLarge)
 	wantCreated(t, post(t, acme, key, objectsPath, body("c", 100)), "c", "c one", "c many") // nothing was stored
 }
 

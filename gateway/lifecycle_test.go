@@ -440,7 +440,7 @@ func TestX1_BodyIsCutWhileItStreams(t *testing.T) {
 	g := gatewaytest.Start(t)
 	g.Org(t, "acme")
 	conn := dial(t, g.App.Addr())
-	send(t, conn, "POST /auth/sign-in HTTP/1.1\r\nHost: acme.localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
+	send(t, conn, "POST /auth/sign-in HTTP/1.1\r\nHost: acme.localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{\"\r\n")
 	sent := make(chan int, 1)
 	go func() {
 		n := 0

@@ -15,6 +15,10 @@ const (
 	MaxFields    = 500
 	MaxTitle     = 200 // characters
 	MaxTypeBytes = 64
+	// BodyLimit is that of a body with definitions, in bytes. As many fields as there may be,
+	// with their texts at full length in ASCII and some 60 bytes of JSON around them, take
+	// 196 KB; that leaves room for names, labels and what else a form has.
+	BodyLimit = 256 << 10
 )
 
 // reserved is the name that older clients used for a second list of definitions. It is

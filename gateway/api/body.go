@@ -2,16 +2,13 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"unicode/utf8"
 )
-
-// MaxDepth is how deep arrays and objects of a body may nest.
-const MaxDepth = 32
 
 // Body is a JSON object, read strictly. The zero value is an empty one. Names are matched
 // exactly, case included.
@@ -23,139 +20,79 @@ type Body struct {
 // ParseBody reads one JSON object. Broken JSON, invalid UTF-8, a name given twice in one
 // object, depth over MaxDepth and bytes after the object are a 400 that says where.
 func ParseBody(raw []byte) (Body, error) {
-	if err := CheckJSON(raw); err != nil {
+	s := newScanner(nil, raw)
+	return s.body(nil)
+}
+
+// ReadBody reads a body as ParseBody does, while it arrives, and no further than to its
+// first fault. Fields that the operation does not know are checked, and the first few of
+// them named, but none is held; nor is an array or object where only a scalar can be
+// right, in whose place an empty one stands. An error of src is returned as it is.
+func (o *Operation) ReadBody(src io.Reader) (Body, error) {
+	s := newScanner(src, nil)
+	return s.body(o)
+}
+
+// body reads the text as one object, with all its fields, or those of an operation.
+func (s *scanner) body(o *Operation) (Body, error) {
+	c, err := s.begin()
+	if err != nil {
 		return Body{}, err
 	}
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
-		return Body{}, BadRequest("The body must be a JSON object")
+	if c != '{' {
+		if c != '[' { // it may be no JSON at all
+			err = s.value()
+		}
+		return Body{}, cmp.Or(err, error(BadRequest("The body must be a JSON object")))
 	}
 	b := Body{fields: map[string]json.RawMessage{}}
-	for dec.More() {
-		name, err := dec.Token()
-		if err != nil {
-			return Body{}, BadRequest("The body is not valid JSON")
+	unknown := 0
+	err = s.object(func(name []byte) error {
+		known, scalar := o.takes(name)
+		if !known {
+			if unknown++; unknown <= maxIgnored {
+				b.names = append(b.names, string(name))
+			}
+			return s.value()
 		}
-		var value json.RawMessage
-		if err := dec.Decode(&value); err != nil {
-			return Body{}, BadRequest("The body is not valid JSON")
-		}
-		key, _ := name.(string)
-		b.fields[key] = value
+		key := string(name)
 		b.names = append(b.names, key)
+		if s.has(1) && scalar && (s.buf[s.at] == '[' || s.buf[s.at] == '{') {
+			b.fields[key] = json.RawMessage{s.buf[s.at], s.buf[s.at] + 2} // ] and } come two after their openings
+			return s.value()
+		}
+		s.kept = s.at
+		if err := s.value(); err != nil {
+			return err
+		}
+		raw := s.buf[s.kept:s.at:s.at]
+		if s.kept = -1; s.src != nil {
+			raw = bytes.Clone(raw) // the buffer is used again
+		}
+		b.fields[key] = raw
+		return nil
+	})
+	if err == nil {
+		err = s.end()
+	}
+	if err != nil {
+		return Body{}, err
 	}
 	return b, nil
 }
 
-// CheckJSON reports whether raw is exactly one acceptable JSON value.
-func CheckJSON(raw []byte) error {
-	if bytes.HasPrefix(raw, []byte("\xef\xbb\xbf")) {
-		return BadRequest("The body starts with a byte order mark; send plain UTF-8")
+// takes reports whether the operation knows a field of the body, and whether no array or
+// object can be right there. Without an operation every name is known.
+func (o *Operation) takes(name []byte) (known, scalar bool) {
+	if o == nil || o.Teams && string(name) == "teams" {
+		return true, false
 	}
-	if !utf8.Valid(raw) {
-		return BadRequest("The body is not valid UTF-8, at byte %d", invalidAt(raw)+1)
-	}
-	if len(bytes.TrimSpace(raw)) == 0 {
-		return BadRequest("The body is empty; a JSON object is expected")
-	}
-	if at := tooDeep(raw); at >= 0 {
-		return BadRequest("The body nests deeper than %d levels, at byte %d", MaxDepth, at+1)
-	}
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.UseNumber()
-	if err := checkValue(dec, raw); err != nil {
-		return err
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return BadRequest("The body has bytes after its JSON value, at byte %d", dec.InputOffset()+1)
-	}
-	return nil
-}
-
-// tooDeep returns where brackets outside strings first nest deeper than MaxDepth, -1 where
-// they never do. It needs no valid JSON.
-func tooDeep(raw []byte) int {
-	depth, quoted := 0, false
-	for i := 0; i < len(raw); i++ {
-		switch c := raw[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
-			if depth++; depth > MaxDepth {
-				return i
-			}
-		case c == '}' || c == ']':
-			depth--
+	for i := range o.Body {
+		if f := &o.Body[i]; f.Name == string(name) {
+			return true, f.Shape == Text || f.Shape == Integer || f.Shape == Boolean
 		}
 	}
-	return -1
-}
-
-// invalidAt returns where raw stops being UTF-8.
-func invalidAt(raw []byte) int {
-	at := 0
-	for at < len(raw) {
-		r, size := utf8.DecodeRune(raw[at:])
-		if r == utf8.RuneError && size == 1 {
-			break
-		}
-		at += size
-	}
-	return at
-}
-
-func checkValue(dec *json.Decoder, raw []byte) error {
-	t, err := dec.Token()
-	if err != nil {
-		return brokenJSON(raw)
-	}
-	delim, ok := t.(json.Delim)
-	if !ok {
-		if s, isText := t.(string); isText && strings.ContainsRune(s, 0) {
-			return BadRequest("The body contains a NUL character, at byte %d", dec.InputOffset())
-		}
-		return nil
-	}
-	seen := map[string]bool{}
-	for dec.More() {
-		if delim == '{' {
-			name, err := dec.Token()
-			if err != nil {
-				return brokenJSON(raw)
-			}
-			key, _ := name.(string)
-			if seen[key] {
-				return BadRequest("The body gives the name %q twice in one object, at byte %d", Clip(key), dec.InputOffset())
-			}
-			if strings.ContainsRune(key, 0) {
-				return BadRequest("The body contains a NUL character, at byte %d", dec.InputOffset())
-			}
-			seen[key] = true
-		}
-		if err := checkValue(dec, raw); err != nil {
-			return err
-		}
-	}
-	if _, err := dec.Token(); err != nil {
-		return brokenJSON(raw)
-	}
-	return nil
-}
-
-// brokenJSON says where raw stops being JSON, counting bytes from 1.
-func brokenJSON(raw []byte) error {
-	var v any
-	var syntax *json.SyntaxError
-	if !errors.As(json.Unmarshal(raw, &v), &syntax) {
-		return BadRequest("The body is not valid JSON")
-	}
-	if syntax.Offset >= int64(len(raw)) && strings.Contains(syntax.Error(), "unexpected end") {
-		return BadRequest("The body is not valid JSON: it ends too early, after byte %d", len(raw))
-	}
-	return BadRequest("The body is not valid JSON, at byte %d", syntax.Offset)
+	return false, false
 }
 
 // Clip shortens outside text for a message.
@@ -289,14 +226,7 @@ func (b Body) teams() []string {
 func (c *Call) BindBody(b Body) {
 	c.Body = b
 	for _, name := range b.names {
-		if name == "teams" && c.Operation.Teams {
-			continue
-		}
-		known := false
-		for _, f := range c.Operation.Body {
-			known = known || f.Name == name
-		}
-		if !known {
+		if known, _ := c.Operation.takes([]byte(name)); !known {
 			c.Ignore(name)
 		}
 	}

@@ -174,9 +174,10 @@ type Failure struct {
 	Data    any // example of data; nil: []
 }
 
-// Limits where a row names none.
+// Limits where a row names none, and the largest body that a row can ask for.
 const (
-	DefaultBodyLimit int64 = 1 << 20
+	DefaultBodyLimit int64 = 16 << 10
+	MaxBodyLimit     int64 = 256 << 10
 	DefaultTimeout         = 10 * time.Second
 )
 
@@ -280,6 +281,9 @@ func (o *Operation) Validate() []error {
 	}
 	if o.Body != nil && o.Method == http.MethodGet {
 		fault("reads and takes a body")
+	}
+	if o.BodyLimit < 0 || o.BodyLimit > MaxBodyLimit || o.Body == nil && o.BodyLimit != 0 {
+		fault("a body limit is from 1 to %d bytes, of an operation that takes a body", MaxBodyLimit)
 	}
 	pathParam := regexp.MustCompile(`\{([a-z_]+)\}`)
 	for _, path := range o.Paths() {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"mime"
 	"net/http"
@@ -251,18 +250,26 @@ func (x *exchange) body() (api.Body, error) {
 	if err != nil || kind != "application/json" || (params["charset"] != "" && !strings.EqualFold(params["charset"], "utf-8")) {
 		return api.Body{}, unsupported("Send the body as application/json")
 	}
-	raw, err := io.ReadAll(http.MaxBytesReader(x.w, x.r.Body, x.op.BodyMax()))
-	var tooLarge *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooLarge):
-		return api.Body{}, &api.Problem{
-			Code: http.StatusRequestEntityTooLarge, Message: fmt.Sprintf("The body is larger than %d bytes", tooLarge.Limit),
-			Header: map[string]string{"Connection": "close"},
-		}
-	case err != nil:
-		return api.Body{}, api.BadRequest("The body could not be read to its end")
+	if x.r.ContentLength > x.op.BodyMax() {
+		return api.Body{}, tooLarge(x.op)
 	}
-	return api.ParseBody(raw)
+	body, err := x.op.ReadBody(http.MaxBytesReader(x.w, x.r.Body, x.op.BodyMax()))
+	var over *http.MaxBytesError
+	var problem *api.Problem
+	switch {
+	case err == nil, errors.As(err, &problem):
+		return body, err
+	case errors.As(err, &over):
+		return api.Body{}, tooLarge(x.op)
+	}
+	return api.Body{}, api.BadRequest("The body could not be read to its end")
+}
+
+func tooLarge(op *api.Operation) *api.Problem {
+	return &api.Problem{
+		Code: http.StatusRequestEntityTooLarge, Message: fmt.Sprintf("The body is larger than %d bytes", op.BodyMax()),
+		Header: map[string]string{"Connection": "close"},
+	}
 }
 
 func unsupported(message string) *api.Problem {

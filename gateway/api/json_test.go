@@ -1,0 +1,329 @@
+package api_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"unicode/utf8"
+
+	"tenantry/gateway/api"
+)
+
+// FuzzParseBody: whatever is accepted is one JSON object, read as encoding/json reads it;
+// what arrives in pieces is read as what is there at once; and the reader before this one
+// agrees about what is acceptable and, but for what it found later, in what it says.
+func FuzzParseBody(f *testing.F) {
+	for _, seed := range []string{
+		`{}`, `{"a":1}`, `{"a":1,"a":2}`, `{"a":{"b":[1,2,{"c":null}]}}`, `{"a":"\u0000"}`, `{"a":"\ud800"}`, `[`, `{"a":1}x`, "\xef\xbb\xbf{}",
+		`{"a":1e400}`, `{"a":-0}`, `{"a" : [ ] }`, `{"a":tru}`, `{"teams":["x",1]}`, `{"a":9007199254740993}`, `{"\u0061":1,"a":2}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		b, err := api.ParseBody(raw)
+		agreesWithSlowCheck(t, raw)
+		agreesInPieces(t, raw, b, err)
+		if err != nil {
+			var p *api.Problem
+			if !errors.As(err, &p) || p.Code != http.StatusBadRequest || !utf8.ValidString(p.Message) {
+				t.Fatalf("the refusal is no readable 400: %v", err)
+			}
+			return
+		}
+		if !json.Valid(raw) {
+			t.Fatal("accepted what encoding/json calls invalid")
+		}
+		dec := json.NewDecoder(bytes.NewReader(raw))
+		var reference map[string]json.RawMessage
+		if err := dec.Decode(&reference); err != nil {
+			t.Fatalf("encoding/json: %v", err)
+		}
+		if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+			t.Fatal("accepted trailing bytes")
+		}
+		if len(reference) != len(b.Names()) {
+			t.Fatalf("fields %q, encoding/json reads %d", b.Names(), len(reference))
+		}
+		for name, value := range reference {
+			if !b.Has(name) || !bytes.Equal(bytes.TrimSpace(b.Raw(name)), bytes.TrimSpace(value)) {
+				t.Fatalf("field %q is %s, encoding/json reads %s", name, b.Raw(name), value)
+			}
+		}
+	})
+}
+
+// agreesWithSlowCheck: both take the text or refuse it; where they say different things, this
+// reader stopped no later than where the other did.
+func agreesWithSlowCheck(t *testing.T, raw []byte) {
+	t.Helper()
+	got, want := api.CheckJSON(raw), slowCheck(raw)
+	if bytes.ContainsAny(raw, "\v\f\u0085\u00a0\u2028\u2029") && (got == nil) == (want == nil) {
+		return // nothing but blanks that JSON does not know was empty
+	}
+	if (got == nil) != (want == nil) || got != nil && got.Error() != want.Error() && position(got) > position(want) {
+		t.Fatalf("%q: %v, the slow reader says %v", raw, got, want)
+	}
+}
+
+// position returns the byte that a refusal names, 0 where it names none.
+func position(err error) int {
+	digits := regexp.MustCompile(`byte (\d+)$`).FindStringSubmatch(err.Error())
+	if digits == nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(digits[1])
+	return n
+}
+
+// everything is an operation that takes each of the fields.
+func everything(names []string) *api.Operation {
+	o := &api.Operation{}
+	for _, name := range names {
+		o.Body = append(o.Body, api.Field{Name: name, Shape: api.Object})
+	}
+	return o
+}
+
+func agreesInPieces(t *testing.T, raw []byte, want api.Body, refusal error) {
+	t.Helper()
+	for name, src := range map[string]io.Reader{
+		"byte by byte": iotest.OneByteReader(bytes.NewReader(raw)), "with its end": iotest.DataErrReader(bytes.NewReader(raw)),
+	} {
+		got, err := everything(want.Names()).ReadBody(src)
+		if fmt.Sprint(err) != fmt.Sprint(refusal) || !slices.Equal(got.Names(), want.Names()) {
+			t.Fatalf("%s %q: %v %q; at once %v %q", name, raw, err, got.Names(), refusal, want.Names())
+		}
+		for _, field := range want.Names() {
+			if !bytes.Equal(got.Raw(field), want.Raw(field)) {
+				t.Fatalf("%s %q: %s is %s; at once %s", name, raw, field, got.Raw(field), want.Raw(field))
+			}
+		}
+	}
+}
+
+// hostile returns bodies of about that size that are dear to read.
+func hostile(size int) map[string]string {
+	fill := func(head, unit, tail string) string {
+		return head + strings.Repeat(unit, (size-len(head)-len(tail))/len(unit)) + tail
+	}
+	var keys, escaped strings.Builder
+	for i := 0; keys.Len() < size-20; i++ {
+		keys.WriteString(`"` + strconv.FormatInt(int64(i), 36) + `":0,`)
+	}
+	for i := 0; escaped.Len() < size-20; i++ {
+		escaped.WriteString(`"\u0061` + strconv.FormatInt(int64(i), 36) + `":0,`)
+	}
+	return map[string]string{
+		"deep arrays":              fill(`{"x":[`, strings.Repeat("[", 30)+strings.Repeat("]", 30)+",", `0]}`),
+		"tiny names":               `{` + keys.String() + `"z z":0}`,
+		"escaped names":            `{` + escaped.String() + `"z z":0}`,
+		"tiny names, inside":       `{"x":{` + keys.String() + `"z z":0}}`,
+		"tiny names, one twice":    `{"x":{` + keys.String() + `"0":0}}`,
+		"many objects":             fill(`{"x":[`, `{"a":0},`, `0]}`),
+		"huge name":                fill(`{"`, "x", `":0}`),
+		"huge string":              fill(`{"x":"`, "x", `"}`),
+		"huge string for a text":   fill(`{"name":"`, "x", `"}`),
+		"long array":               fill(`{"x":[`, "0,", `0]}`),
+		"long array, broken":       fill(`{"x":[`, "0,", `x]}`),
+		"long array for a text":    fill(`{"name":[`, "0,", `0]}`),
+		"long array for an object": fill(`{"schema":[`, "0,", `0]}`),
+		"broken at once":           fill(`{x`, "0,", `0]}`),
+		"deep at once":             fill(`{"x":`, "[", ``),
+		"no object":                fill(`[`, "0,", `0]`),
+	}
+}
+
+// TestX1_HostileBodiesAreCheap: reading a body takes no more memory than a few times what
+// it may be long, whatever is in it, and none for what is not used.
+func TestX1_HostileBodiesAreCheap(t *testing.T) { // not parallel: what others allocate would count
+	o := &api.Operation{Body: []api.Field{{Name: "name", Shape: api.Text}, {Name: "schema", Shape: api.Object}}}
+	const size = 256 << 10
+	for name, text := range hostile(size) {
+		most := uint64(16 << 10) // a buffer, a message
+		switch {
+		case strings.Contains(name, "names"):
+			most = 10 * size // none may be there twice
+		case strings.HasPrefix(name, "huge name"), strings.Contains(name, " for "):
+			most = 6 * size // it grows by doubling
+		}
+		if name == "long array for a text" {
+			most = 16 << 10
+		}
+		src := strings.NewReader(text)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := o.ReadBody(src)
+		runtime.ReadMemStats(&after)
+		if used := after.TotalAlloc - before.TotalAlloc; used > most {
+			t.Errorf("%s: %d bytes were allocated for a body of %d, at most %d may be (%v)", name, used, len(text), most, err)
+		}
+	}
+}
+
+// TestX1_NothingIsReadBehindAFault: what follows the first impossible byte is not asked for.
+func TestX1_NothingIsReadBehindAFault(t *testing.T) {
+	t.Parallel()
+	for name, head := range map[string]string{
+		"syntax": `{"a":x`, "no object": `[`, "depth": `{"a":` + strings.Repeat("[", 32), "a name twice": `{"a":1,"a":`, "UTF-8": "{\"a\":\"\xff", "NUL": `{"a":"\u0000"`, "mark": "\xef\xbb\xbf",
+		"behind the end": `{}x`,
+	} {
+		_, err := (&api.Operation{}).ReadBody(io.MultiReader(strings.NewReader(head), iotest.ErrReader(errors.New("was read on"))))
+		var p *api.Problem
+		if !errors.As(err, &p) || p.Code != http.StatusBadRequest {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	cause := errors.New("the caller has gone")
+	if _, err := (&api.Operation{}).ReadBody(io.MultiReader(strings.NewReader(`{"a":`), iotest.ErrReader(cause))); !errors.Is(err, cause) {
+		t.Errorf("a body that stops: %v", err)
+	}
+}
+
+// TestReadBodyHoldsWhatIsUsed: what the operation does not know is named, not held; where a
+// scalar belongs, no array or object is.
+func TestReadBodyHoldsWhatIsUsed(t *testing.T) {
+	t.Parallel()
+	o := &api.Operation{Teams: true, Body: []api.Field{{Name: "name", Shape: api.Text}, {Name: "n", Shape: api.Integer}, {Name: "schema", Shape: api.Object}, {Name: "on", Shape: api.Boolean}}}
+	b, err := o.ReadBody(strings.NewReader(`{"x":{"y":1},"name":["a",{"b":[]}],"n": {"z":0} ,"schema":["a"],"teams":["t"],"on":true,"Name":"q"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for field, want := range map[string]string{"x": "", "name": "[]", "n": "{}", "schema": `["a"]`, "teams": `["t"]`, "on": "true", "Name": ""} {
+		if got := string(b.Raw(field)); got != want {
+			t.Errorf("%s is held as %q, not %q", field, got, want)
+		}
+	}
+	if got := strings.Join(b.Names(), " "); got != "x name n schema teams on Name" {
+		t.Errorf("names: %s", got)
+	}
+	var many strings.Builder
+	for i := range 5000 {
+		fmt.Fprintf(&many, `"u%d":0,`, i)
+	}
+	b, err = o.ReadBody(strings.NewReader(`{` + many.String() + `"name":"x"}`))
+	if err != nil || len(b.Names()) > 100 || !b.Has("name") {
+		t.Errorf("%d names, %v", len(b.Names()), err)
+	}
+}
+
+// slowCheck is the reader before this one: it goes over the text several times and says
+// the same of it.
+func slowCheck(raw []byte) error {
+	if bytes.HasPrefix(raw, []byte("\xef\xbb\xbf")) {
+		return api.BadRequest("The body starts with a byte order mark; send plain UTF-8")
+	}
+	if !utf8.Valid(raw) {
+		return api.BadRequest("The body is not valid UTF-8, at byte %d", invalidAt(raw)+1)
+	}
+	if len(bytes.TrimSpace(raw)) == 0 {
+		return api.BadRequest("The body is empty; a JSON object is expected")
+	}
+	if at := tooDeep(raw); at >= 0 {
+		return api.BadRequest("The body nests deeper than %d levels, at byte %d", api.MaxDepth, at+1)
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	if err := checkValue(dec, raw); err != nil {
+		return err
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return api.BadRequest("The body has bytes after its JSON value, at byte %d", dec.InputOffset()+1)
+	}
+	return nil
+}
+
+// tooDeep returns where brackets outside strings first nest deeper than api.MaxDepth, -1 where
+// they never do. It needs no valid JSON.
+func tooDeep(raw []byte) int {
+	depth, quoted := 0, false
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			if depth++; depth > api.MaxDepth {
+				return i
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return -1
+}
+
+// invalidAt returns where raw stops being UTF-8.
+func invalidAt(raw []byte) int {
+	at := 0
+	for at < len(raw) {
+		r, size := utf8.DecodeRune(raw[at:])
+		if r == utf8.RuneError && size == 1 {
+			break
+		}
+		at += size
+	}
+	return at
+}
+
+func checkValue(dec *json.Decoder, raw []byte) error {
+	t, err := dec.Token()
+	if err != nil {
+		return brokenJSON(raw)
+	}
+	delim, ok := t.(json.Delim)
+	if !ok {
+		if s, isText := t.(string); isText && strings.ContainsRune(s, 0) {
+			return api.BadRequest("The body contains a NUL character, at byte %d", dec.InputOffset())
+		}
+		return nil
+	}
+	seen := map[string]bool{}
+	for dec.More() {
+		if delim == '{' {
+			name, err := dec.Token()
+			if err != nil {
+				return brokenJSON(raw)
+			}
+			key, _ := name.(string)
+			if seen[key] {
+				return api.BadRequest("The body gives the name %q twice in one object, at byte %d", api.Clip(key), dec.InputOffset())
+			}
+			if strings.ContainsRune(key, 0) {
+				return api.BadRequest("The body contains a NUL character, at byte %d", dec.InputOffset())
+			}
+			seen[key] = true
+		}
+		if err := checkValue(dec, raw); err != nil {
+			return err
+		}
+	}
+	if _, err := dec.Token(); err != nil {
+		return brokenJSON(raw)
+	}
+	return nil
+}
+
+// brokenJSON says where raw stops being JSON, counting bytes from 1.
+func brokenJSON(raw []byte) error {
+	var v any
+	var syntax *json.SyntaxError
+	if !errors.As(json.Unmarshal(raw, &v), &syntax) {
+		return api.BadRequest("The body is not valid JSON")
+	}
+	if syntax.Offset >= int64(len(raw)) && strings.Contains(syntax.Error(), "unexpected end") {
+		return api.BadRequest("The body is not valid JSON: it ends too early, after byte %d", len(raw))
+	}
+	return api.BadRequest("The body is not valid JSON, at byte %d", syntax.Offset)
+}

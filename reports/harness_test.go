@@ -185,7 +185,9 @@ func (w *world) call(name string, path map[string]string, query, body string, pr
 			if err != nil {
 				return api.Result{}, err
 			}
-			c.BindBody(b)
+			if err := c.BindBody(b); err != nil {
+				return api.Result{}, err
+			}
 		}
 		teams, err := c.Teams()
 		if err != nil {

@@ -197,7 +197,7 @@ const (
 
 func (m *Module) getOperation() api.Operation {
 	return api.Operation{
-		Name: "reports.get", Method: http.MethodGet, Path: "/api/custom-reports/{id}", Tag: tag,
+		Name: "reports.get", Contract: true, Method: http.MethodGet, Path: "/api/custom-reports/{id}", Tag: tag,
 		Summary:     "Get a custom report",
 		Description: "Returns the configuration of one custom report.",
 		Credentials: api.Key | api.Session, Kinds: api.ServerKeys, Rule: api.AnyCaller(), Teams: true,
@@ -220,7 +220,7 @@ func (m *Module) getOperation() api.Operation {
 
 func (m *Module) sharedOperation() api.Operation {
 	return api.Operation{
-		Name: "reports.shared", Method: http.MethodGet, Path: "/api/reports/shared/{pid}",
+		Name: "reports.shared", Contract: true, Method: http.MethodGet, Path: "/api/reports/shared/{pid}",
 		NoTenant: NotFoundProblem(),
 		Aliases:  []string{"/api/reports/shared/{pid}/{report_id}"}, Tag: tag,
 		Summary: "Get a shared report",

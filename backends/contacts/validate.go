@@ -142,16 +142,5 @@ func ValidateField(def *FieldDef, errs *api.Errors) {
 	default:
 		checkLine(errs, "title", def.Title, maxTitle)
 	}
-	if !studlyCase(def.Type) {
-		errs.Add("type", "format", "type must be StudlyCase, such as Text, Number or Encrypted")
-	}
-}
-
-func studlyCase(text string) bool {
-	if text == "" || len(text) > 64 || text[0] < 'A' || text[0] > 'Z' {
-		return false
-	}
-	return !strings.ContainsFunc(text, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9')
-	})
+	schema.CheckType(errs, "type", def.Type)
 }

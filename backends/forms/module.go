@@ -53,7 +53,7 @@ func exampleForm() *Collection {
 func (m *Module) updateRow() api.Operation {
 	example := exampleForm()
 	return api.Operation{
-		Name: "forms.update", Method: http.MethodPut, Path: "/api/form/collections/{id}", Tag: tag,
+		Name: "forms.update", Contract: true, Method: http.MethodPut, Path: "/api/form/collections/{id}", Tag: tag,
 		Summary: "Update a form collection",
 		Description: "Takes any of the fields; what is absent stays as it is. schema and email_alerts are replaced as a whole, " +
 			"but locked fields, form_name among them, always stay as they are. Standalone forms cannot be updated. " +
@@ -95,7 +95,7 @@ func (m *Module) updateRow() api.Operation {
 
 func (m *Module) schemaRow() api.Operation {
 	return api.Operation{
-		Name: "forms.schema", Method: http.MethodGet, Path: "/api/form/collections/schema", Tag: tag,
+		Name: "forms.schema", Contract: true, Method: http.MethodGet, Path: "/api/form/collections/schema", Tag: tag,
 		Summary:     "Get the fields of form collections",
 		Description: "Without id, the fields that every form has; with id, all fields of that form.",
 		Credentials: api.Key | api.Session, Kinds: api.ServerKeys | api.Browser,

@@ -23,9 +23,10 @@ func (m *Module) update(ctx context.Context, c *api.Call) (api.Result, error) {
 	id := c.Path("id")
 	in := m.kinds.Collections.In(c.Workspace)
 	var errs api.Errors
-	ch, ignored := parseChange(c, &errs)
+	ch, ignored := parseChange(c, &errs, nil)
 	if len(errs) > 0 {
-		// A form that is not there, or cannot be updated at all, is the larger problem.
+		// A form that is not there, or cannot be updated at all, is the larger problem; and one
+		// that has an odd type already may keep it.
 		form, err := in.Get(ctx, id)
 		if err != nil {
 			return api.Result{}, orMissing(err)
@@ -33,7 +34,10 @@ func (m *Module) update(ctx context.Context, c *api.Call) (api.Result, error) {
 		if form.Standalone {
 			return api.Result{}, standalone()
 		}
-		return api.Result{}, errs.Problem()
+		errs = nil
+		if ch, ignored = parseChange(c, &errs, form.Schema); len(errs) > 0 {
+			return api.Result{}, errs.Problem()
+		}
 	}
 	if err := schema.Ignore(c, ignored...); err != nil {
 		return api.Result{}, err
@@ -119,7 +123,7 @@ func orMissing(err error) error {
 
 func standalone() error { return api.Failed(notUpdated, Refused{standaloneDetail}) }
 
-func parseChange(c *api.Call, errs *api.Errors) (ch change, ignored []string) {
+func parseChange(c *api.Call, errs *api.Errors, stored schema.Fields) (ch change, ignored []string) {
 	text := func(name string, check func(errs *api.Errors, field, value string)) *string {
 		s, ok := c.Body.Text(errs, name)
 		if !ok {
@@ -138,7 +142,7 @@ func parseChange(c *api.Call, errs *api.Errors) (ch change, ignored []string) {
 				ignored = append(ignored, "schema."+FormName)
 			}
 		}
-		fields, more := schema.Parse(errs, "schema", raw)
+		fields, more := schema.Parse(errs, "schema", raw, stored)
 		ch.fields = &fields
 		ignored = append(ignored, more...)
 	}

@@ -29,7 +29,7 @@ func parseDefinition(c *api.Call) (*Definition, error) {
 	def.Label = required(c, &errs, "label", schema.CheckLabel)
 	def.LabelPlural = required(c, &errs, "label_plural", schema.CheckLabel)
 	if raw, ok := c.Body.Object(&errs, "schema"); ok {
-		fields, ignored := schema.Parse(&errs, "schema", raw)
+		fields, ignored := schema.Parse(&errs, "schema", raw, nil)
 		def.Schema = fields
 		if err := schema.Ignore(c, ignored...); err != nil {
 			return nil, err

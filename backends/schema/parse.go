@@ -29,7 +29,9 @@ const reserved = "fields"
 // required?} by identifier. Every problem is noted in errs under path ("schema.color.type").
 // Fields is never nil; it is to be used only where errs stayed empty. Ignored names what
 // callers may not set or what no definition knows, such as "schema.color.locked".
-func Parse(errs *api.Errors, path string, raw map[string]any) (fields Fields, ignored []string) {
+// A type that looks like a misspelled known one is a problem, except where the field has it
+// already in stored.
+func Parse(errs *api.Errors, path string, raw map[string]any, stored Fields) (fields Fields, ignored []string) {
 	fields = make(Fields, min(len(raw), MaxFields))
 	names := slices.Sorted(maps.Keys(raw))
 	if i, found := slices.BinarySearch(names, reserved); found {
@@ -52,6 +54,9 @@ func Parse(errs *api.Errors, path string, raw map[string]any) (fields Fields, ig
 			continue
 		}
 		field, more := parseField(errs, at, definition)
+		if field.Type != "" && field.Type != stored[name].Type {
+			CheckType(errs, at+".type", field.Type)
+		}
 		fields[name] = field
 		ignored = append(ignored, more...)
 	}
@@ -65,7 +70,7 @@ func ParseJSON(errs *api.Errors, path string, text []byte) (fields Fields, ignor
 		errs.Add(path, "type", "%s must be an object", path)
 		return Fields{}, nil
 	}
-	return Parse(errs, path, raw)
+	return Parse(errs, path, raw, nil)
 }
 
 func parseField(errs *api.Errors, at string, definition map[string]any) (field Field, ignored []string) {
@@ -74,9 +79,6 @@ func parseField(errs *api.Errors, at string, definition map[string]any) (field F
 		CheckLabel(errs, at+".title", field.Title)
 	}
 	field.Type = text(errs, at+".type", definition, "type")
-	if field.Type != "" && !ValidType(field.Type) {
-		errs.Add(at+".type", "format", "%s.type must be StudlyCase, such as LongText, of at most %d characters", at, MaxTypeBytes)
-	}
 	for _, name := range slices.Sorted(maps.Keys(definition)) {
 		switch name {
 		case "title", "type":
@@ -109,6 +111,15 @@ func text(errs *api.Errors, at string, definition map[string]any, name string) s
 		return ""
 	}
 	return s
+}
+
+// CheckType notes in errs where the value cannot name a type, or looks like a misspelled known one.
+func CheckType(errs *api.Errors, field, value string) {
+	if !ValidType(value) {
+		errs.Add(field, "format", "%s must be StudlyCase, such as LongText, of at most %d characters", field, MaxTypeBytes)
+	} else if meant := misspelled(value); meant != "" {
+		errs.Add(field, "unknown", "%s: unknown type %q; did you mean %s?", field, value, meant)
+	}
 }
 
 // ValidType reports whether text can name a field type.

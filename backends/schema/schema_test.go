@@ -84,7 +84,7 @@ func TestParseCapsFields(t *testing.T) {
 			raw[fmt.Sprintf("f%d", i)] = map[string]any{"title": "t", "type": "Text"}
 		}
 		var errs api.Errors
-		if _, _ = schema.Parse(&errs, "schema", raw); (len(errs) == 0) != ok {
+		if _, _ = schema.Parse(&errs, "schema", raw, nil); (len(errs) == 0) != ok {
 			t.Errorf("%d fields: %v", n, errs)
 		}
 	}
@@ -337,4 +337,27 @@ func FuzzGuessedTextConverts(f *testing.F) {
 			t.Errorf("%q: %v", text, err)
 		}
 	})
+}
+
+func TestMisspelledTypes(t *testing.T) {
+	t.Parallel()
+	for typ, meant := range map[string]string{
+		"Nubmer": "Number", "Number": "", "NUMBER": "Number", "Numbers": "Number", "Umber": "Number", "Datetime": "DateTime", "Dat": "Date",
+		"URL": "Url", "LongTxt": "LongText", "Multiselect": "MultiSelect", "Enrypted": "Encrypted", "Emial": "Email", "Bolean": "Boolean", "Txet": "Text",
+		"Rate": "", "Lumber": "Number", "Weight": "", "Currency": "", "Member": "", "Image": "", "Rating": "", "A": "", "Geo": "",
+	} {
+		var errs api.Errors
+		schema.CheckType(&errs, "type", typ)
+		if meant == "" && len(errs) > 0 {
+			t.Errorf("%s is refused: %v", typ, errs)
+		} else if want := `type: unknown type "` + typ + `"; did you mean ` + meant + "?"; meant != "" && (len(errs) != 1 || errs[0].Message != want) {
+			t.Errorf("%s: %v, want %s", typ, errs, want)
+		}
+	}
+	var errs api.Errors
+	raw := map[string]any{"a": map[string]any{"title": "A", "type": "Nubmer"}, "b": map[string]any{"title": "B", "type": "Nubmer"}}
+	schema.Parse(&errs, "schema", raw, schema.Fields{"a": {Title: "A", Type: "Nubmer"}})
+	if len(errs) != 1 || errs[0].Field != "schema.b.type" {
+		t.Errorf("a stored type is refused, or a new one is not: %v", errs)
+	}
 }

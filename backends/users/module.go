@@ -59,7 +59,7 @@ const (
 // Operations returns the module's rows.
 func (m *Module) Operations() []api.Operation {
 	return []api.Operation{{
-		Name: "users.get", Method: http.MethodGet, Path: "/api/users/{id}", Tag: "Users",
+		Name: "users.get", Contract: true, Method: http.MethodGet, Path: "/api/users/{id}", Tag: "Users",
 		Summary: "Get a user",
 		Description: "For the person itself, administrators, and callers with view_users or manage_users. Everybody else is refused, " +
 			"also where there is no such user.",

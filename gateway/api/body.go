@@ -221,13 +221,19 @@ func (b Body) teams() []string {
 	return teams
 }
 
-// BindBody holds the body against the operation's fields: what the operation does not
-// know is noted as ignored.
-func (c *Call) BindBody(b Body) {
+// BindBody holds the body against the operation's fields. What the operation does not know
+// is noted as ignored where it is the contract's, else it is a 422 that names all of it.
+func (c *Call) BindBody(b Body) error {
 	c.Body = b
+	var errs Errors
 	for _, name := range b.names {
-		if known, _ := c.Operation.takes([]byte(name)); !known {
+		switch known, _ := c.Operation.takes([]byte(name)); {
+		case known:
+		case c.Operation.Contract:
 			c.Ignore(name)
+		default:
+			errs.Add(Clip(name), "unknown", "%q is no field that can be set here", Clip(name))
 		}
 	}
+	return errs.Problem()
 }

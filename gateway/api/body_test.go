@@ -152,18 +152,34 @@ func TestBodyIntegersAndObjects(t *testing.T) {
 	}
 }
 
-func TestBindBodyNamesWhatIsIgnored(t *testing.T) {
+func TestBindBodyNamesWhatIsNotTaken(t *testing.T) {
 	t.Parallel()
 	for _, teams := range []bool{true, false} {
-		o := &api.Operation{Teams: teams, Body: []api.Field{{Name: "name", Shape: api.Text}}}
-		c := api.NewCall(o, nil)
-		c.BindBody(body(t, `{"org_id":7,"name":"x","teams":[],"Name":"y","locked":true}`))
 		want := []string{"org_id", "teams", "Name", "locked"}
 		if teams {
 			want = []string{"org_id", "Name", "locked"}
 		}
-		if diff := cmp.Diff(want, c.Ignored()); diff != "" {
-			t.Errorf("teams %t: %s", teams, diff)
+		for _, contract := range []bool{true, false} {
+			o := &api.Operation{Contract: contract, Teams: teams, Body: []api.Field{{Name: "name", Shape: api.Text}}}
+			c := api.NewCall(o, nil)
+			err := c.BindBody(body(t, `{"org_id":7,"name":"x","teams":[],"Name":"y","locked":true}`))
+			got := c.Ignored()
+			if !contract {
+				p := api.ProblemOf(err)
+				if p.Code != http.StatusUnprocessableEntity || !strings.HasPrefix(p.Message, `Validation failed: "org_id" is no field that can be set here; `) {
+					t.Errorf("%d %s", p.Code, p.Message)
+				}
+				var refused struct{ Errors []api.FieldError }
+				text, _ := json.Marshal(p.Data)
+				if err = json.Unmarshal(text, &refused); err == nil && len(got) == 0 {
+					for _, e := range refused.Errors {
+						got = append(got, e.Field)
+					}
+				}
+			}
+			if diff := cmp.Diff(want, got); diff != "" || err != nil {
+				t.Errorf("teams %t, contract %t: %v %s", teams, contract, err, diff)
+			}
 		}
 	}
 }

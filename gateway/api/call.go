@@ -24,7 +24,7 @@ type Call struct {
 	Remote    netip.Addr
 	BaseURL   string      // "https://acme.example.com", of this organization
 	Header    http.Header // of the answer; facts that have no place in the envelope go here
-	Strict    bool        // the caller asked for strict handling
+	Strict    bool        // input that would be ignored is a 400
 	// SessionToken is the browser session the caller was authenticated by, for ending it.
 	SessionToken string
 
@@ -39,9 +39,10 @@ type Call struct {
 	ignored []string
 }
 
-// NewCall returns a Call whose path parameters come from path.
+// NewCall returns a Call whose path parameters come from path. It is strict where the row is
+// none of the contract's.
 func NewCall(o *Operation, path func(string) string) *Call {
-	return &Call{Operation: o, Header: http.Header{}, path: path}
+	return &Call{Operation: o, Header: http.Header{}, Strict: o != nil && !o.Contract, path: path}
 }
 
 // Path returns a path parameter, "" where the path taken has none of that name.
@@ -79,5 +80,5 @@ func (c *Call) CheckIgnored() error {
 	for i, name := range c.ignored {
 		names[i] = Clip(name)
 	}
-	return BadRequest("Strict handling: the operation does not take %q", names)
+	return BadRequest("The operation does not take %q", names)
 }

@@ -149,6 +149,11 @@ type Operation struct {
 	// makes an unknown organization look like a wrong key.
 	NoTenant *Problem
 
+	// Contract: the operation is one of the contract's own, whose callers may send what it does
+	// not know: that is ignored and named, unless they ask for strict handling. The zero value
+	// refuses what the operation does not know.
+	Contract bool
+
 	Teams     bool    // takes teams[]
 	Params    []Param // path and query
 	Body      []Field // nil: takes no body

@@ -105,8 +105,9 @@ func brackets(name string) ([]string, error) {
 	return path, nil
 }
 
-// Bind holds the query against the operation's parameters: a scalar given twice is a 400,
-// a parameter the operation does not know is noted as ignored.
+// Bind holds the query against the operation's parameters. A scalar given twice is a 400. A
+// parameter the operation does not know is noted as ignored, but one with brackets (teams[]
+// apart) is a 400 everywhere: it would have narrowed the answer.
 func (c *Call) Bind(q Query) error {
 	c.Query = q
 	seen := map[string]bool{}
@@ -117,6 +118,8 @@ func (c *Call) Bind(q Query) error {
 		}
 		declared, ok := c.Operation.queryParam(root)
 		switch {
+		case !ok && len(p.Path) > 1 && p.Name != "teams[]":
+			return BadRequest("The operation has no parameter %q", Clip(p.Name))
 		case !ok:
 			c.Ignore(p.Name)
 		case declared.Shape == Tree:

@@ -149,7 +149,7 @@ func rebuild(path []string) string {
 }
 
 func queryOperation() *api.Operation {
-	return &api.Operation{Teams: true, Params: []api.Param{
+	return &api.Operation{Contract: true, Teams: true, Params: []api.Param{
 		{Name: "id", In: api.InPath}, {Name: "page", In: api.InQuery, Shape: api.Integer}, {Name: "tags", In: api.InQuery, Shape: api.List},
 		{Name: "filters", In: api.InQuery, Shape: api.Tree}, {Name: "schema", In: api.InQuery, Shape: api.Text},
 	}}
@@ -182,11 +182,13 @@ func TestBind(t *testing.T) {
 		{"tags[][]=a", nil, "Parameter tags takes no brackets"},
 		{"filters[a]=1&filters[a]=2&filters=", nil, ""},
 		{"teams=a&teams=b&teams[]=c&teams[]=d", nil, ""},
-		{"teams[x]=a", []string{"teams[x]"}, ""},
-		{"teams[][x]=a", []string{"teams[][x]"}, ""},
+		{"teams[x]=a", nil, `The operation has no parameter "teams[x]"`},
+		{"teams[][x]=a", nil, `The operation has no parameter "teams[][x]"`},
+		{"filter[country]=France", nil, `The operation has no parameter "filter[country]"`},
+		{"Filters[country]=France", nil, `The operation has no parameter "Filters[country]"`},
 		{"id=7", []string{"id"}, ""}, // a path parameter is not set by the query
 		{"Page=1", []string{"Page"}, ""},
-		{"who=1&who=2&else[x]=3", []string{"who", "else[x]"}, ""},
+		{"who=1&who=2&else=3", []string{"who", "else"}, ""},
 		{"=v", []string{""}, ""},
 	}
 	for _, test := range tests {
@@ -224,7 +226,7 @@ func TestIgnoredIsBoundedAndStrictNamesIt(t *testing.T) {
 	}
 	c.Strict = true
 	p := api.ProblemOf(c.CheckIgnored())
-	if p.Code != http.StatusBadRequest || !strings.HasPrefix(p.Message, "Strict handling: the operation does not take [") || len(p.Message) > 4096 {
+	if p.Code != http.StatusBadRequest || !strings.HasPrefix(p.Message, "The operation does not take [") || len(p.Message) > 4096 {
 		t.Errorf("%d %s", p.Code, p.Message)
 	}
 	if err := (&api.Call{Strict: true}).CheckIgnored(); err != nil {
@@ -304,7 +306,7 @@ func TestTeams(t *testing.T) {
 		{"empty", "teams[]=", "", nil, true},
 		{"upper case is no identifier", "teams[]=" + strings.ToUpper("65f00000000000000000000a"), "", nil, true},
 		{"too long", "teams[]=" + teamA + "0", "", nil, true},
-		{"other names", "Teams[]=" + teamA + "&teams[0]=" + teamB, "", nil, false},
+		{"other names", "Teams=" + teamA + "&TEAMS=" + teamB, "", nil, false},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -319,7 +321,9 @@ func TestTeams(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					c.BindBody(b)
+					if err := c.BindBody(b); err != nil {
+						t.Fatal(err)
+					}
 				}
 				c.Strict = strict
 				got, err := c.Teams()

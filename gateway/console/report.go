@@ -58,24 +58,32 @@ type linkView struct {
 	Current        bool
 }
 
-// teamsOf returns the teams that the address names, as the operation reads them.
-func teamsOf(query api.Query) []string {
-	c := api.NewCall(&api.Operation{Teams: true}, nil)
-	c.Query = query
-	teams, _ := c.Teams() // fails only where strict handling is asked for
-	return teams
+// address reads a page's query as the operation of the same report does.
+func address(raw string) (api.Query, []string, error) {
+	query, err := api.ParseQuery(raw)
+	if err != nil {
+		return query, nil, err
+	}
+	c := api.NewCall(&api.Operation{Contract: true, Teams: true, Params: []api.Param{
+		{Name: "token", In: api.InQuery}, {Name: "provider", In: api.InQuery}, {Name: "params", In: api.InQuery, Shape: api.Tree},
+	}}, nil)
+	if err := c.Bind(query); err != nil {
+		return query, nil, err
+	}
+	teams, err := c.Teams()
+	return query, teams, err
 }
 
 func (m *Module) reportPage(w http.ResponseWriter, r *http.Request, t *tenants.Tenant) {
-	query, err := api.ParseQuery(r.URL.RawQuery)
-	if err != nil || !scalar(query, "token") || !scalar(query, "provider") {
+	query, teams, err := address(r.URL.RawQuery)
+	if err != nil {
 		m.message(w, http.StatusBadRequest, t.Org.Name, "The address is not complete", "Copy the whole link and try again.")
 		return
 	}
 	token, provider := query.Text("token"), query.Text("provider")
 	pid, child := r.PathValue("pid"), r.PathValue("report_id")
 	shared, err := m.Reports.Open(r.Context(), t, reports.SharedRequest{
-		PID: pid, ReportID: child, Token: secret.New(token), Provider: provider, Params: query.Tree("params"), Data: true, Teams: teamsOf(query),
+		PID: pid, ReportID: child, Token: secret.New(token), Provider: provider, Params: query.Tree("params"), Data: true, Teams: teams,
 	})
 	if err != nil {
 		m.reportProblem(w, t, err)
@@ -94,25 +102,18 @@ func (m *Module) reportPage(w http.ResponseWriter, r *http.Request, t *tenants.T
 	m.render(w, http.StatusOK, "report", view)
 }
 
-// scalar reports whether the parameter is given at most once, without brackets: which of
-// two counts would be a guess.
-func scalar(q api.Query, name string) bool {
-	pairs := q.Tree(name)
-	return len(pairs) == 0 || (len(pairs) == 1 && pairs[0].Name == name)
-}
-
 // links lead to the other reports at this address.
 func links(pid, current string, kept url.Values, children []reports.ChildReport) []linkView {
-	address := func(segments ...string) string {
+	at := func(segments ...string) string {
 		u := url.URL{Path: "/shared/reports/" + strings.Join(segments, "/"), RawQuery: kept.Encode()}
 		return u.String()
 	}
 	var all []linkView
 	if current != "" {
-		all = append(all, linkView{Title: "Back to the start", Address: address(pid)})
+		all = append(all, linkView{Title: "Back to the start", Address: at(pid)})
 	}
 	for _, c := range children {
-		all = append(all, linkView{Title: c.Title, Address: address(pid, c.ID), Current: c.ID == current})
+		all = append(all, linkView{Title: c.Title, Address: at(pid, c.ID), Current: c.ID == current})
 	}
 	return all
 }

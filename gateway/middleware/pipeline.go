@@ -213,7 +213,7 @@ func (x *exchange) checkKey(principal *tenants.Principal) error {
 // read parses the query and the body, and narrows the workspace to the call's scope.
 func (x *exchange) read() error {
 	c := x.call
-	c.Strict = prefersStrict(x.r.Header)
+	c.Strict = c.Strict || prefersStrict(x.r.Header)
 	query, err := api.ParseQuery(x.r.URL.RawQuery)
 	if err != nil {
 		return err
@@ -226,7 +226,9 @@ func (x *exchange) read() error {
 		if err != nil {
 			return err
 		}
-		c.BindBody(body)
+		if err := c.BindBody(body); err != nil {
+			return err
+		}
 	}
 	c.Scope = store.Scope{All: true}
 	if x.op.Teams {

@@ -117,7 +117,7 @@ func newWorld(t *testing.T) *world {
 
 func row(change func(*api.Operation)) *api.Operation {
 	o := &api.Operation{
-		Name: "things.get", Method: http.MethodGet, Credentials: api.Key | api.Session, Kinds: api.ServerKeys, Rule: api.AnyCaller(), Message: "Thing found",
+		Name: "things.get", Contract: true, Method: http.MethodGet, Credentials: api.Key | api.Session, Kinds: api.ServerKeys, Rule: api.AnyCaller(), Message: "Thing found",
 		Handler: func(context.Context, *api.Call) (api.Result, error) {
 			return api.Result{Data: map[string]int{"n": 1}}, nil
 		},

@@ -18,7 +18,7 @@ const generalRules = `Every organization has its own address; the first label of
 
 **Teams.** A request can narrow an answer to teams with teams[] in the query, or teams in a JSON body. Records without teams are visible in every scope.
 
-**Input that is not known.** Parameters and body fields that an operation does not know, or that callers may not set, are ignored and named in the header ` + ignoredHeader + `. With "Prefer: handling=strict" they are a 400 instead. A query string or body that cannot be read is always a 400.
+**Input that is not known.** Operations that take the header Prefer ignore parameters and body fields that they do not know, or that callers may not set, and name them in the header ` + ignoredHeader + `; with "Prefer: handling=strict" they are a 400 instead, and an unknown parameter with brackets always is. All other operations refuse what they do not know: a parameter with a 400, a body field with a 422. A query string or body that cannot be read is always a 400.
 
 **Invalid input.** Input that can be read but not accepted is a 422 that lists every problem in data.errors; a value that is taken is a 409 of the same shape.`
 

@@ -111,7 +111,10 @@ func parameters(op *api.Operation, path string) ([]any, error) {
 	if op.Teams {
 		list = append(list, object{{"$ref", "#/components/parameters/" + teamsParam}})
 	}
-	return append(list, object{{"$ref", "#/components/parameters/" + preferParam}}), nil
+	if op.Contract { // the others take nothing that they would ignore
+		list = append(list, object{{"$ref", "#/components/parameters/" + preferParam}})
+	}
+	return list, nil
 }
 
 func parameter(p *api.Param) (object, error) {
@@ -273,7 +276,7 @@ func plant(tree map[string]any, path []string, value string) {
 	plant(branch, path[1:], value)
 }
 
-// requestBody describes the fields. Others are allowed, because they are ignored.
+// requestBody describes the fields. Others are allowed where they are ignored.
 func requestBody(op *api.Operation) (object, error) {
 	properties, required, example, complete := object{}, []string{}, object{}, true
 	for _, f := range op.Body {
@@ -303,15 +306,15 @@ func requestBody(op *api.Operation) (object, error) {
 			{"description", "Narrows the operation to these teams, where the query has no teams[]."},
 		})
 	}
-	schema := object{
-		{"type", "object"},
-		{"description", "Other fields are ignored and named in the header " + ignoredHeader + "; with strict handling they are a 400."},
-		{"properties", properties},
+	others := "Other fields are a 422."
+	if op.Contract {
+		others = "Other fields are ignored and named in the header " + ignoredHeader + "; with strict handling they are a 400."
 	}
+	schema := object{{"type", "object"}, {"description", others}, {"properties", properties}}
 	if len(required) > 0 {
 		schema = append(schema, member{"required", required})
 	}
-	media := object{{"schema", append(schema, member{"additionalProperties", true})}}
+	media := object{{"schema", append(schema, member{"additionalProperties", op.Contract})}}
 	if complete && len(example) > 0 {
 		media = append(media, member{"example", example})
 	}

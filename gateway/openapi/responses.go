@@ -222,7 +222,10 @@ func (b *builder) okResponse(op *api.Operation, failed *answer) (object, error) 
 	if err != nil {
 		return nil, fmt.Errorf("its data: %w", err)
 	}
-	a := &answer{uncounted: op.OwnLimits, headers: []string{ignoredHeader}, schemas: []object{envelope(api.StatusOK, data)}}
+	a := &answer{uncounted: op.OwnLimits, schemas: []object{envelope(api.StatusOK, data)}}
+	if op.Contract {
+		a.headers = []string{ignoredHeader}
+	}
 	a.describe("Success: " + op.Message)
 	if op.Example != nil {
 		if err := a.addExample("Success", api.Envelope{Status: api.StatusOK, Message: op.Message, Data: op.Example}); err != nil {

@@ -84,7 +84,7 @@ func rows() []api.Operation {
 	when := "2026-03-04T05:06:07.000Z"
 	return []api.Operation{
 		{
-			Name: "folders.get", Method: http.MethodGet, Path: "/api/folders/{id}", Tag: "files", Summary: "Get a folder",
+			Name: "folders.get", Contract: true, Method: http.MethodGet, Path: "/api/folders/{id}", Tag: "files", Summary: "Get a folder",
 			Description: "Returns one folder with its children.",
 			Credentials: api.Key | api.Session, Kinds: api.ServerKeys | api.Browser, Rule: api.AnyCaller(), Teams: true,
 			Params: []api.Param{
@@ -102,7 +102,7 @@ func rows() []api.Operation {
 			Failures: []api.Failure{{Code: 404, Message: "Folder not found", When: "No folder has the identifier"}},
 		},
 		{
-			Name: "files.delete", Method: http.MethodDelete, Path: "/api/files/{id}", Tag: "files", Summary: "Delete a file",
+			Name: "files.delete", Contract: true, Method: http.MethodDelete, Path: "/api/files/{id}", Tag: "files", Summary: "Delete a file",
 			Credentials: api.Key, Kinds: api.ServerFull, Rule: api.Needs(tenants.ManageFiles), Audit: api.AuditAlways,
 			Params: []api.Param{{Name: "id", In: api.InPath, Shape: api.Text}},
 			Data:   idOnly{}, Message: "File record deleted", Example: idOnly{"a"},
@@ -112,7 +112,7 @@ func rows() []api.Operation {
 			},
 		},
 		{
-			Name: "reports.shared", Method: http.MethodGet, Path: "/api/shared/{pid}", Aliases: []string{"/api/shared/{pid}/{report_id}", "/api/s/{pid}"},
+			Name: "reports.shared", Contract: true, Method: http.MethodGet, Path: "/api/shared/{pid}", Aliases: []string{"/api/shared/{pid}/{report_id}", "/api/s/{pid}"},
 			Tag: "reports", Summary: "Get a shared report", Credentials: api.Open, Rule: api.AnyCaller(), Timeout: 30 * time.Second,
 			Params: []api.Param{
 				{Name: "pid", In: api.InPath, Shape: api.Text}, {Name: "report_id", In: api.InPath, Shape: api.Text},

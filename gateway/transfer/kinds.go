@@ -87,7 +87,7 @@ func schemaField[T any](at func(*T) *schema.Fields) field[T] {
 			wrongType(errs, "schema", "an object of fields by identifier")
 			return
 		}
-		*at(rec), _ = schema.Parse(errs, "schema", v.table())
+		*at(rec), _ = schema.Parse(errs, "schema", v.table(), nil)
 		for i := range v.members { // which callers may not set
 			name := v.members[i].name
 			if f, ok := (*at(rec))[name]; ok && v.members[i].value.get("locked").is == truth {

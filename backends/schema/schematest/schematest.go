@@ -56,7 +56,7 @@ func (b *Bench) Do(t testing.TB, r Request) Answer {
 	}
 	row := &b.Rows[i]
 	c := api.NewCall(row, func(name string) string { return r.Path[name] })
-	c.Tenant, c.Principal, c.Strict = b.Tenant, r.Principal, r.Strict
+	c.Tenant, c.Principal, c.Strict = b.Tenant, r.Principal, c.Strict || r.Strict
 	if c.Principal == nil {
 		c.Principal = Key()
 	}
@@ -101,7 +101,9 @@ func (b *Bench) run(ctx context.Context, c *api.Call, r Request) (api.Result, er
 		if err != nil {
 			return api.Result{}, err
 		}
-		c.BindBody(body)
+		if err := c.BindBody(body); err != nil {
+			return api.Result{}, err
+		}
 	}
 	teams, err := c.Teams()
 	if err != nil {

@@ -259,7 +259,7 @@ func TestContract_Bodies(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", "teams")
 	acme.Import(t, `{"kind":"form_collection","id":"`+docID(1)+`","name":"f","label":"F","label_plural":"Fs"}`, reportLines()[2],
-		`{"kind":"custom_report","id":"`+docID(2)+`","title":"R","class":"Contacts","query":{"measures":[{"op":"count"}]},"visual":"number"}`)
+		`{"kind":"custom_report","id":"`+docID(2)+`","title":"R","secure":false,"class":"Contacts","query":{"measures":[{"op":"count"}]},"visual":"number"}`)
 	key := gatewaytest.WithKey(acme.Key(t, tenants.AllPermissions()...))
 	nested := func(depth int) string { // the body's own object is the first level
 		return `{"x":` + strings.Repeat("[", depth-1) + strings.Repeat("]", depth-1) + `}`

@@ -35,15 +35,15 @@ func reportLines() []string {
 	return append(bundleTeams(),
 		contact(1, "ada@example.com", "DE", "active", ""), contact(2, "bob@example.com", "DE", "inactive", ""),
 		contact(3, "cyd@example.com", "FR", "active", ""), contact(4, "dan@example.com", "DE", "active", `,"teams":["`+teamA+`"]`),
-		`{"kind":"custom_report","id":"`+docID(reportOpen)+`","pid":"`+openPID+`","title":"Countries","desc":"Who is where","class":"Contacts",`+query+
+		`{"kind":"custom_report","id":"`+docID(reportOpen)+`","pid":"`+openPID+`","title":"Countries","secure":false,"desc":"Who is where","class":"Contacts",`+query+
 			`,"input":{"status":{"rule":"editable","value":"active"}},"visual":"bar","visual_props":{"stacked":true},"folder":"Sales","row_key":"country",`+
 			`"exportable":true,"portal_visible":true,"actions":{"delete":{"label":"Delete"}}}`,
-		`{"kind":"custom_report","id":"`+docID(reportLocked)+`","pid":"`+lockedPID+`","title":"Locked","class":"Contacts",`+locked+`,`+inputs+`,"visual":"table"}`,
+		`{"kind":"custom_report","id":"`+docID(reportLocked)+`","pid":"`+lockedPID+`","title":"Locked","secure":false,"class":"Contacts",`+locked+`,`+inputs+`,"visual":"table"}`,
 		`{"kind":"custom_report","id":"`+docID(reportSecure)+`","pid":"`+securePID+`","title":"Secure","class":"Contacts","secure":true,`+query+
 			`,"input":{"status":{"rule":"editable","value":"active"}},"visual":"table"}`,
-		`{"kind":"custom_report","id":"`+docID(reportBundle)+`","pid":"`+bundlePID+`","title":"Bundle","class":"Contacts","query":{"measures":[{"op":"count"}]},"visual":"number",`+
+		`{"kind":"custom_report","id":"`+docID(reportBundle)+`","pid":"`+bundlePID+`","title":"Bundle","secure":false,"class":"Contacts","query":{"measures":[{"op":"count"}]},"visual":"number",`+
 			`"child_reports":["`+docID(reportChild)+`"]}`,
-		`{"kind":"custom_report","id":"`+docID(reportChild)+`","title":"Child","class":"Contacts",`+query+
+		`{"kind":"custom_report","id":"`+docID(reportChild)+`","title":"Child","secure":false,"class":"Contacts",`+query+
 			`,"input":{"status":{"rule":"editable","value":"active"}},"visual":"pie"}`,
 		`{"kind":"custom_report","id":"`+docID(reportStranger)+`","title":"Stranger","class":"Contacts","query":{"measures":[{"op":"count"}]},"visual":"number","teams":["`+teamA+`"]}`)
 }

@@ -80,7 +80,7 @@ func TestSharedPageNarrowsAsTheOperationDoes(t *testing.T) {
 		id := "00000000000000000000000" + strconv.Itoa(n+1)
 		lines = append(lines, `{"kind":"team","id":"`+id+`","name":"`+name+`"}`, `{"kind":"contact","email":"`+name+`@example.com","teams":["`+id+`"]}`)
 	}
-	acme.Import(t, append(lines, `{"kind":"custom_report","pid":"report-of-all-teams-001","title":"All","class":"Contacts","query":{"fields":["email"]}}`)...)
+	acme.Import(t, append(lines, `{"kind":"custom_report","pid":"report-of-all-teams-001","title":"All","secure":false,"class":"Contacts","query":{"fields":["email"]}}`)...)
 	for address, want := range map[string]bool{"": true, "?teams[]=000000000000000000000001": false} {
 		page := acme.Page(t, "/shared/reports/report-of-all-teams-001"+address)
 		if text := page.Text(); !strings.Contains(text, "north@example.com") || strings.Contains(text, "south@example.com") != want {

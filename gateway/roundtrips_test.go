@@ -42,8 +42,8 @@ func (p *party) reads(t testing.TB) []read {
 	t.Helper()
 	const long, custom = "00000000000000000000c001", "00000000000000000000c002"
 	p.Import(t,
-		`{"kind":"custom_report","id":"`+long+`","pid":"`+p.mark+`longpid","title":"Long","class":"Contacts","query":{"fields":["id","plan"],"limit":2}}`,
-		`{"kind":"custom_report","id":"00000000000000000000c003","pid":"`+p.mark+`groupspid","title":"Groups","class":"Contacts","query":{"group_by":[{"field":"country"}],"measures":[{"op":"count"}]}}`,
+		`{"kind":"custom_report","id":"`+long+`","pid":"`+p.mark+`longreport","title":"Long","secure":false,"class":"Contacts","query":{"fields":["id","plan"],"limit":2}}`,
+		`{"kind":"custom_report","id":"00000000000000000000c003","pid":"`+p.mark+`groupsreport","title":"Groups","secure":false,"class":"Contacts","query":{"group_by":[{"field":"country"}],"measures":[{"op":"count"}]}}`,
 		`{"kind":"campaign","id":"`+custom+`","name":"Custom","filter":{"plan":{"exists":true}}}`)
 	key := credential{name: "key", shown: []gatewaytest.Request{gatewaytest.WithKey(p.key)}}
 	admin := credential{name: "session of an administrator", shown: []gatewaytest.Request{gatewaytest.Cookie(p.adminCookie)}}
@@ -66,8 +66,8 @@ func (p *party) reads(t testing.TB) []read {
 		{"forms.schema", "common", "/api/form/collections/schema", key, nil},
 		{"forms.schema", "one", "/api/form/collections/schema?id=" + id(refForm), key, [][]string{{"find form_collections"}}},
 		{"reports.get", "one", "/api/custom-reports/" + id(refReport), key, [][]string{{"find custom_reports"}}},
-		{"reports.shared", "without rows", shared + p.mark + "groupspid", nobody, [][]string{{"find contact_fields", "find custom_reports"}}},
-		{"reports.shared", "groups", shared + p.mark + "groupspid?data=1", nobody, [][]string{{"find contact_fields", "find custom_reports"}, {"aggregate contacts"}}},
+		{"reports.shared", "without rows", shared + p.mark + "groupsreport", nobody, [][]string{{"find contact_fields", "find custom_reports"}}},
+		{"reports.shared", "groups", shared + p.mark + "groupsreport?data=1", nobody, [][]string{{"find contact_fields", "find custom_reports"}, {"aggregate contacts"}}},
 		{"reports.shared", "bundle by token", shared + id(refPID) + token, nobody, [][]string{family, {"find contacts"}}},
 		{"reports.shared", "contacts of a country", shared + id(refPID) + token + "&params[country]=FR", nobody, [][]string{family, {"find contacts"}}},
 		{"reports.shared", "child on a custom object", shared + id(refPID) + "/" + id(refChild) + token, nobody, [][]string{
@@ -82,7 +82,7 @@ func (p *party) reads(t testing.TB) []read {
 		{"reports.shared", "secure", shared + id(refSecurePID) + "?data=1&token=" + id(refSecureShare), nobody, [][]string{
 			{"find contact_fields", "find custom_reports", "find share_revocations"}, {"find contacts"},
 		}},
-		{"reports.shared", "more rows than shown", shared + p.mark + "longpid?data=1", nobody, [][]string{
+		{"reports.shared", "more rows than shown", shared + p.mark + "longreport?data=1", nobody, [][]string{
 			{"find contact_fields", "find custom_reports"}, {"count contacts", "find contacts"},
 		}},
 		{"compliance.schema", "all", "/api/compliance/schema", admin, nil},
@@ -332,8 +332,8 @@ func TestGuessesAreNotAnswers(t *testing.T) {
 		is := change.is + "," + strings.Trim(string(members), "{}")
 		fresh := strconv.Itoa(i)
 		p.Import(t,
-			`{"kind":"custom_report","id":"00000000000000000000d001","pid":"`+p.mark+`changing","title":"Changing",`+is+`}`,
-			`{"kind":"custom_report","id":"`+fmt.Sprintf("%024x", 0xe000+i)+`","pid":"`+p.mark+`fresh`+fresh+`","title":"Changing",`+is+`}`)
+			`{"kind":"custom_report","id":"00000000000000000000d001","pid":"`+p.mark+`changing","title":"Changing","secure":false,`+is+`}`,
+			`{"kind":"custom_report","id":"`+fmt.Sprintf("%024x", 0xe000+i)+`","pid":"`+p.mark+`freshreport`+fresh+`","title":"Changing","secure":false,`+is+`}`)
 		read := func(pid string) string {
 			a := p.Get(t, "", "/api/reports/shared/"+p.mark+pid+"?data=1")
 			m, ok := a.Data.(map[string]any)
@@ -344,7 +344,7 @@ func TestGuessesAreNotAnswers(t *testing.T) {
 			delete(m, "retrieved_at")
 			return fmt.Sprint(m)
 		}
-		want := read("fresh" + fresh)
+		want := read("freshreport" + fresh)
 		for range 2 {
 			if got := read("changing"); got != want {
 				t.Errorf("%s\nis read as %s\nwant       %s", is, got, want)

@@ -147,8 +147,8 @@ func TestC2_EncryptedFieldsCannotBeAskedAbout(t *testing.T) {
 		"report, path":     `{"kind":"custom_report","title":"x","class":"Contacts","query":{"fields":["secrets.ssn"]}}`,
 	} {
 		n++
-		pid := fmt.Sprintf("secretreport%d", n)
-		line = strings.Replace(line, `"title":"x"`, `"title":"x","pid":"`+pid+`"`, 1)
+		pid := fmt.Sprintf("report-with-secret-%d", n)
+		line = strings.Replace(line, `"title":"x"`, `"title":"x","secure":false,"pid":"`+pid+`"`, 1)
 		if report, err := w.App.Transfer().Import(t.Context(), p.Tenant(t), transfer.BytesSource([]byte(line+"\n")), transfer.ImportOptions{}); err != nil {
 			continue
 		} else if strings.HasPrefix(name, "campaign") {
@@ -163,13 +163,13 @@ func TestC2_EncryptedFieldsCannotBeAskedAbout(t *testing.T) {
 	}
 	// One that was made when the field was plain shows nothing once it is encrypted.
 	p.Import(t, `{"kind":"contact_field","key":"later","title":"Later","type":"Text"}`, `{"kind":"contact","id":"`+p.id(30)+`","fields":{"later":"laterplain"}}`,
-		`{"kind":"custom_report","id":"`+p.id(310)+`","pid":"later","title":"x","class":"Contacts","query":{"fields":["id","later"],"sort":["later"]}}`,
+		`{"kind":"custom_report","id":"`+p.id(310)+`","pid":"report-that-is-later","secure":false,"title":"x","class":"Contacts","query":{"fields":["id","later"],"sort":["later"]}}`,
 		`{"kind":"campaign","id":"`+p.id(311)+`","name":"later","filter":{"later":"laterplain"}}`)
-	if a := p.Get(t, "", "/api/reports/shared/later?data=1"); !strings.Contains(a.Text(), "laterplain") {
+	if a := p.Get(t, "", "/api/reports/shared/report-that-is-later?data=1"); !strings.Contains(a.Text(), "laterplain") {
 		t.Fatalf("%d %s", a.Code, a.Body)
 	}
 	p.sql(t, `UPDATE "c:contact_fields" SET body = json_set(body, '$.type', 'Encrypted') WHERE f_key = ?1`, "later")
-	if a := p.Get(t, "", "/api/reports/shared/later?data=1"); a.Status != "failed" || strings.Contains(a.Text(), "laterplain") {
+	if a := p.Get(t, "", "/api/reports/shared/report-that-is-later?data=1"); a.Status != "failed" || strings.Contains(a.Text(), "laterplain") {
 		t.Errorf("a report on a field that is encrypted by now: %d %.300s", a.Code, a.Body)
 	}
 	wantRefused(t, "a campaign on a field that is encrypted by now", p.Get(t, p.key, "/api/campaigns/count/"+p.id(311)))

@@ -147,12 +147,12 @@ func TestT7_SameIdentifierOnTwoHostsAtOnce(t *testing.T) {
 	w.b.signIn(t)
 	// What differs is made the same, where it can be.
 	for _, p := range []*party{w.a, w.b} {
-		p.Import(t, `{"kind":"custom_report","id":"5a5a5a5a5a5a5a5a000000a1","pid":"same","title":"`+p.text()+`","class":"Contacts","query":{"fields":["email"]}}`,
+		p.Import(t, `{"kind":"custom_report","id":"5a5a5a5a5a5a5a5a000000a1","pid":"the-same-on-both-hosts","secure":false,"title":"`+p.text()+`","class":"Contacts","query":{"fields":["email"]}}`,
 			`{"kind":"custom_object","id":"5a5a5a5a5a5a5a5a000000a2","name":"same","label":"`+p.text()+`","label_plural":"`+p.text()+`","schema":{"x":{"title":"`+p.text()+`","type":"Text"}}}`)
 	}
 	paths := []string{
 		"/api/files/folders/" + w.a.id(11), "/api/custom-reports/" + w.a.id(80), "/api/users/7001",
-		"/api/contacts/" + w.a.id(30) + "/reveal-secret?field=" + secretField, "/api/reports/shared/same?data=1",
+		"/api/contacts/" + w.a.id(30) + "/reveal-secret?field=" + secretField, "/api/reports/shared/the-same-on-both-hosts?data=1",
 		"/api/form/collections/schema?id=" + w.a.id(70), "/api/custom/objects/schema?name=same",
 	}
 	rounds := 200

@@ -238,16 +238,16 @@ func TestJ3_LockedInputsComeFromTheTokenAlone(t *testing.T) {
 		}
 	}
 	// A locked input with the name of a claim takes no claim's place.
-	p.Import(t, `{"kind":"custom_report","id":"`+p.id(300)+`","pid":"claims","title":"T","class":"Contacts","secure":true,"query":{"filter":{"country":{"input":"exp"},"city":{"input":"aud"}}},`+
+	p.Import(t, `{"kind":"custom_report","id":"`+p.id(300)+`","pid":"report-named-like-claims","title":"T","class":"Contacts","secure":true,"query":{"filter":{"country":{"input":"exp"},"city":{"input":"aud"}}},`+
 		`"input":{"exp":{"rule":"locked","value":""},"aud":{"rule":"locked","value":""}}}`)
 	token, _ := p.share(t, p.id(300), claims{"exp": "1", "aud": "x"})
-	if a := p.Get(t, "", "/api/reports/shared/claims?token="+token); a.Status != "ok" {
+	if a := p.Get(t, "", "/api/reports/shared/report-named-like-claims?token="+token); a.Status != "ok" {
 		t.Errorf("locked inputs named like claims: %d %.300s", a.Code, a.Body)
 	}
-	expired := forge(header, with(payload, "sub", "claims", "exp", time.Now().Unix()-1, "iat", time.Now().Unix()-60, "params", claims{"exp": "9999999999", "aud": "acme"}), sha256.New, key)
-	wantDenied(t, "a parameter exp against the claim exp", p.Get(t, "", "/api/reports/shared/claims?token="+expired))
-	missing := forge(header, with(payload, "sub", "claims", "exp", nil, "params", claims{"exp": "9999999999", "aud": "acme"}), sha256.New, key)
-	wantDenied(t, "a parameter exp instead of the claim exp", p.Get(t, "", "/api/reports/shared/claims?token="+missing))
+	expired := forge(header, with(payload, "sub", "report-named-like-claims", "exp", time.Now().Unix()-1, "iat", time.Now().Unix()-60, "params", claims{"exp": "9999999999", "aud": "acme"}), sha256.New, key)
+	wantDenied(t, "a parameter exp against the claim exp", p.Get(t, "", "/api/reports/shared/report-named-like-claims?token="+expired))
+	missing := forge(header, with(payload, "sub", "report-named-like-claims", "exp", nil, "params", claims{"exp": "9999999999", "aud": "acme"}), sha256.New, key)
+	wantDenied(t, "a parameter exp instead of the claim exp", p.Get(t, "", "/api/reports/shared/report-named-like-claims?token="+missing))
 	// Issuing: nothing but locked inputs can be fixed.
 	for _, params := range []claims{{}, {"region": nil}, {"region": []string{"DE"}}, {"region": claims{"$ne": 1}}, {"region": "DE", "city": "x"}, {"region": "DE", "undeclared": "x"}} {
 		a := p.Do(t, http.MethodPost, "/api/custom-reports/"+p.ids[refSecure]+"/share", gatewaytest.WithKey(p.key), gatewaytest.JSON(claims{"params": params}))
@@ -290,9 +290,9 @@ func TestJ4_SecureReportsAndBundles(t *testing.T) {
 		t.Errorf("a secure report through an open bundle that does not hold it: %d %.200s", a.Code, a.Body)
 	}
 	// A secure child of an open bundle needs a token of that bundle.
-	p.Import(t, `{"kind":"custom_report","id":"`+p.id(301)+`","pid":"openbundle","title":"T","class":"Campaigns","query":{},"child_reports":["`+p.id(302)+`"]}`,
-		`{"kind":"custom_report","id":"`+p.id(302)+`","pid":"securechild","title":"T","class":"Campaigns","query":{},"secure":true}`)
-	child := "/api/reports/shared/openbundle/" + p.id(302)
+	p.Import(t, `{"kind":"custom_report","id":"`+p.id(301)+`","pid":"an-open-bundle-0001","secure":false,"title":"T","class":"Campaigns","query":{},"child_reports":["`+p.id(302)+`"]}`,
+		`{"kind":"custom_report","id":"`+p.id(302)+`","pid":"a-secure-child-0001","title":"T","class":"Campaigns","query":{},"secure":true}`)
+	child := "/api/reports/shared/an-open-bundle-0001/" + p.id(302)
 	wantDenied(t, "a secure child without a token", p.Get(t, "", child))
 	wantDenied(t, "a secure child with another report's token", p.Get(t, "", child+"?token="+token))
 	own, _ := p.share(t, p.id(301), claims{})

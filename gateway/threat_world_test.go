@@ -252,8 +252,8 @@ func (p *party) bundle(users int) []string {
 
 	report := func(n int, class, source string, more m) string {
 		fields := m{
-			"id": p.id(n), "pid": p.text() + "pid", "title": p.text(), "desc": p.text(), "class": class, "source": source, "folder": p.text(),
-			"parent": p.text(), "row_key": p.text(), "actions": m{"open": p.text()}, "visual_props": m{"legend": p.text()}, "portal_visible": true, "exportable": true,
+			"id": p.id(n), "pid": p.text() + "report", "title": p.text(), "desc": p.text(), "class": class, "source": source, "folder": p.text(),
+			"parent": p.text(), "row_key": p.text(), "secure": false, "actions": m{"open": p.text()}, "visual_props": m{"legend": p.text()}, "portal_visible": true, "exportable": true,
 		}
 		maps.Copy(fields, more)
 		if source == "" {
@@ -263,20 +263,20 @@ func (p *party) bundle(users int) []string {
 		return p.id(n)
 	}
 	p.ids[refReport] = report(80, "Contacts", "", m{
-		"pid": p.mark + "openpid", "query": m{"filter": m{"country": m{"input": "country"}}, "limit": 50}, "child_reports": []string{p.id(81), p.id(82), p.id(83), p.id(84)},
+		"pid": p.mark + "openreport", "query": m{"filter": m{"country": m{"input": "country"}}, "limit": 50}, "child_reports": []string{p.id(81), p.id(82), p.id(83), p.id(84)},
 		"input": m{"country": m{"rule": "editable", "value": "DE", "label": p.text()}},
 	})
-	p.ids[refPID] = p.mark + "openpid"
+	p.ids[refPID] = p.mark + "openreport"
 	p.ids[refChild] = report(81, "Records", object, m{"query": m{"fields": []string{"kind", "external_id"}}})
 	report(82, "Submissions", p.id(70), m{"query": m{}})
 	report(83, "Files", "", m{"query": m{}})
 	report(84, "Campaigns", "", m{"query": m{}})
 	p.ids[refSecure] = report(85, "Contacts", "", m{
-		"pid": p.mark + "securepid", "secure": true, "query": m{"filter": m{"country": m{"input": "region"}}, "fields": []string{"id", "country", "email"}},
+		"pid": p.mark + "securereport", "secure": true, "query": m{"filter": m{"country": m{"input": "region"}}, "fields": []string{"id", "country", "email"}},
 		"input": m{"region": m{"rule": "locked", "value": ""}, "city": m{"rule": "editable", "value": ""}},
 	})
-	p.ids[refSecurePID] = p.mark + "securepid"
-	p.ids[refScratch] = report(86, "Campaigns", "", m{"pid": p.mark + "scratchpid", "query": m{}})
+	p.ids[refSecurePID] = p.mark + "securereport"
+	p.ids[refScratch] = report(86, "Campaigns", "", m{"pid": p.mark + "scratchreport", "query": m{}})
 	report(87, "Campaigns", "", m{"query": m{}, "teams": []string{other}})
 	add("compliance_settings", m{"enabled": true, "lesson_tags_all": []string{p.text()}, "lesson_tags_any": []string{p.text()}})
 	return lines

@@ -31,7 +31,7 @@ type Report struct {
 	Teams         []string         `json:"teams,omitempty"`
 }
 
-// CanShare reports whether share tokens may be issued for the report.
+// CanShare reports whether the report can be read as shared at all.
 func (r *Report) CanShare() bool { return r.Shareable == nil || *r.Shareable }
 
 // NewPID returns a new public identifier: 128 random bits, URL-safe.

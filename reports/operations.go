@@ -17,19 +17,19 @@ const tag = "Reports"
 // Configuration is a custom report as its keepers read it.
 type Configuration struct {
 	ID            string           `json:"id"`
-	PID           string           `json:"pid" doc:"Public identifier of the report"`
+	PID           string           `json:"pid" doc:"Public identifier of the report; empty for a caller limited to teams where the report, or a child of it, shows more than those"`
 	Title         string           `json:"title"`
 	Class         string           `json:"class" doc:"Contacts, Records, Submissions, Files or Campaigns"`
 	Secure        bool             `json:"secure" doc:"Whether reading it as shared takes a token"`
 	PortalVisible bool             `json:"portal_visible"`
 	Teams         *[]string        `json:"teams,omitempty" doc:"Absent without the teams feature"`
 	Input         map[string]Input `json:"input" doc:"Inputs by name"`
-	ShareURL      string           `json:"share_url" doc:"Address of the shared report page"`
+	ShareURL      string           `json:"share_url" doc:"Address of the shared report page; empty where pid is"`
 
 	Desc         string         `json:"desc"`
 	Source       string         `json:"source" doc:"The custom object (by name) or form (by id), where the class needs one"`
 	Query        Query          `json:"query"`
-	Shareable    bool           `json:"shareable" doc:"Whether share tokens can be issued"`
+	Shareable    bool           `json:"shareable" doc:"Whether it can be read as shared"`
 	Exportable   bool           `json:"exportable"`
 	Visual       string         `json:"visual" doc:"table, number, bar, line or pie"`
 	VisualProps  map[string]any `json:"visual_props"`
@@ -80,7 +80,27 @@ func (m *Module) get(ctx context.Context, c *api.Call) (api.Result, error) {
 	if err != nil {
 		return api.Result{}, err
 	}
-	return api.Result{Data: configuration(c.Tenant, r, c.BaseURL)}, nil
+	data := configuration(c.Tenant, r, c.BaseURL)
+	entitled, err := m.entitled(ctx, c, r)
+	if err != nil {
+		return api.Result{}, err
+	}
+	if !entitled { // the address alone opens the report
+		data.PID, data.ShareURL = "", ""
+	}
+	return api.Result{Data: data}, nil
+}
+
+// entitled reports whether the caller, whatever the request was narrowed to, may see
+// everything that the report and its children show.
+func (m *Module) entitled(ctx context.Context, c *api.Call, r *Report) (bool, error) {
+	scope := c.Principal.Scope(c.Tenant, nil)
+	if scope.All || !within(scope, r.Teams) {
+		return scope.All, nil
+	}
+	children, err := m.children(ctx, c.Tenant, r)
+	b := bundleOf(c.Tenant, r, nil)
+	return !slices.ContainsFunc(children, func(child Report) bool { return b.sees(&child) && !within(scope, child.Teams) }), err
 }
 
 func (m *Module) shared(ctx context.Context, c *api.Call) (api.Result, error) {
@@ -114,11 +134,15 @@ func (m *Module) share(ctx context.Context, c *api.Call) (api.Result, error) {
 	if err != nil {
 		return api.Result{}, err
 	}
-	if !r.CanShare() {
-		return api.Result{}, unshareable("The report is not shareable")
-	}
-	if !within(c.Principal.Scope(c.Tenant, nil), r.Teams) {
-		return api.Result{}, unshareable("The report shows more than your teams; only one that is limited to teams of yours can be shared")
+	entitled, err := m.entitled(ctx, c, r)
+	switch {
+	case err != nil:
+		return api.Result{}, err
+	case !r.CanShare():
+		return api.Result{}, api.Invalid("shareable", "forbidden", "the report is set not to be shareable")
+	case !entitled:
+		return api.Result{}, api.Invalid("teams", "forbidden",
+			"the report, or a child of it, shows more than your teams; only one that is limited to teams of yours, with its children, can be shared by you")
 	}
 	var errs api.Errors
 	params, _ := c.Body.Object(&errs, "params")
@@ -136,10 +160,6 @@ func (m *Module) share(ctx context.Context, c *api.Call) (api.Result, error) {
 	return api.Result{Data: &Share{
 		Token: token, URL: shareURL(c.BaseURL, r.PID) + "?token=" + token, ExpiresAt: ends.Format(timeFormat),
 	}}, nil
-}
-
-func unshareable(detail string) error {
-	return api.Failed("Unable to share Custom Report", map[string]string{"detail": detail})
 }
 
 // within reports whether readers of a report with those teams see no more than the scope.
@@ -171,7 +191,7 @@ func (m *Module) revokeOne(ctx context.Context, c *api.Call) (api.Result, error)
 		return api.Result{}, err
 	}
 	id := c.Path("token_id")
-	if !validPID(id) {
+	if !plainText(id) {
 		return api.Result{}, api.NotFound("Share not found")
 	}
 	c.Note("report", r.ID)
@@ -280,8 +300,9 @@ func (m *Module) shareOperation() api.Operation {
 			Token: "<TOKEN>", URL: "https://acme.example.com/shared/reports/" + examplePID + "?token=<TOKEN>", ExpiresAt: "2026-03-01T10:30:00.000Z",
 		},
 		Failures: []api.Failure{missing(), {
-			Code: http.StatusOK, Message: "Unable to share Custom Report", When: "the report is not shareable",
-			Data: map[string]string{"detail": "The report is not shareable"},
+			Code: http.StatusUnprocessableEntity, Message: "Validation failed: the report is set not to be shareable",
+			When: "the input is not acceptable, the report is not shareable, or it shows more than the caller's teams",
+			Data: map[string]any{"errors": []api.FieldError{{Field: "shareable", Code: "forbidden", Message: "the report is set not to be shareable"}}},
 		}},
 		Handler: m.share,
 	}

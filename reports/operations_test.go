@@ -28,8 +28,8 @@ func TestRowsAreComplete(t *testing.T) {
 func TestGetReport(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]bool{tenants.FeatureTeams: true})
-	plain := w.add(`{"class":"Contacts","title":"Plain","pid":"plain"}`)
-	full := w.add(`{"class":"Contacts","title":"Full","pid":"full","secure":true,"portal_visible":true,"teams":["` + teamA + `"],
+	plain := w.add(`{"class":"Contacts","title":"Plain","pid":"a-plain-report-01"}`)
+	full := w.add(`{"class":"Contacts","title":"Full","pid":"a-complete-report","secure":true,"portal_visible":true,"teams":["` + teamA + `"],
 		"input":{"region":{"rule":"locked","value":"DE","label":"Region","type":"text"}},"desc":"d","source":"s","shareable":false,"exportable":true,
 		"query":{"limit":5,"filter":{"country":{"input":"region"}}},
 		"visual":"bar","visual_props":{"x":1},"folder":"f","parent":"p","row_key":"k","actions":{"a":{"b":[1]}},"child_reports":["` + plain.ID + `"]}`)
@@ -38,17 +38,17 @@ func TestGetReport(t *testing.T) {
 	}
 	stamp := func(r *reports.Report) string { return must[string](t)(instantOf(get(r.ID, keeper()))) }
 	a := get(plain.ID, keeper())
-	want := `{"status":"ok","message":"Custom Report found","data":{"id":"` + plain.ID + `","pid":"plain","title":"Plain","class":"Contacts","secure":false,` +
-		`"portal_visible":false,"teams":[],"input":{},"share_url":"https://acme.example.com/shared/reports/plain","desc":"","source":"","query":{},` +
+	want := `{"status":"ok","message":"Custom Report found","data":{"id":"` + plain.ID + `","pid":"a-plain-report-01","title":"Plain","class":"Contacts","secure":false,` +
+		`"portal_visible":false,"teams":[],"input":{},"share_url":"https://acme.example.com/shared/reports/a-plain-report-01","desc":"","source":"","query":{},` +
 		`"shareable":true,"exportable":false,"visual":"table","visual_props":{},"folder":"","parent":"","row_key":"","actions":{},"child_reports":[],` +
 		`"created_at":"` + stamp(plain) + `","updated_at":"` + stamp(plain) + `"}}`
 	if diff := cmp.Diff(want, a.raw); diff != "" {
 		t.Error(diff)
 	}
 	a = get(full.ID, keeper())
-	want = `{"status":"ok","message":"Custom Report found","data":{"id":"` + full.ID + `","pid":"full","title":"Full","class":"Contacts","secure":true,` +
+	want = `{"status":"ok","message":"Custom Report found","data":{"id":"` + full.ID + `","pid":"a-complete-report","title":"Full","class":"Contacts","secure":true,` +
 		`"portal_visible":true,"teams":["` + teamA + `"],"input":{"region":{"rule":"locked","value":"DE","label":"Region","type":"text"}},` +
-		`"share_url":"https://acme.example.com/shared/reports/full","desc":"d","source":"s","query":{"limit":5,"filter":{"country":{"input":"region"}}},` +
+		`"share_url":"https://acme.example.com/shared/reports/a-complete-report","desc":"d","source":"s","query":{"limit":5,"filter":{"country":{"input":"region"}}},` +
 		`"shareable":false,"exportable":true,"visual":"bar","visual_props":{"x":1},"folder":"f","parent":"p","row_key":"k","actions":{"a":{"b":[1]}},` +
 		`"child_reports":["` + plain.ID + `"],"created_at":"` + stamp(full) + `","updated_at":"` + stamp(full) + `"}}`
 	if diff := cmp.Diff(want, a.raw); diff != "" {

@@ -131,7 +131,7 @@ func (m *Module) Open(ctx context.Context, t *tenants.Tenant, r SharedRequest) (
 
 // bundle finds the report of the pid in the scope of its own teams and the request's.
 func (m *Module) bundle(ctx context.Context, t *tenants.Tenant, r SharedRequest) (*bundle, error) {
-	if !validPID(r.PID) {
+	if !plainText(r.PID) {
 		return nil, NotFoundProblem()
 	}
 	a := m.readAhead(ctx, t, &r)
@@ -161,9 +161,10 @@ func bundleOf(t *tenants.Tenant, root *Report, requested []string) *bundle {
 	return &bundle{root: root, scope: reader.Scope(t, requested)}
 }
 
+// sees reports whether the report can be read at the bundle's address.
 func (b *bundle) sees(r *Report) bool {
-	return b.scope.All || len(r.Teams) == 0 ||
-		slices.ContainsFunc(r.Teams, func(team string) bool { return slices.Contains(b.scope.Teams, team) })
+	return r.CanShare() && (b.scope.All || len(r.Teams) == 0 ||
+		slices.ContainsFunc(r.Teams, func(team string) bool { return slices.Contains(b.scope.Teams, team) }))
 }
 
 func (b *bundle) selectReport(id string) (*Report, bool) {

@@ -182,7 +182,7 @@ func TestJ3_SharingNeedsEveryLockedValueAndNothingElse(t *testing.T) {
 	}
 	w.call("reports.share", map[string]string{"id": "0123456789abcdef01234567"}, "", `{}`, keeper()).failed(t, 404, "Custom Report not found")
 	kept := w.add(`{"class":"Contacts","shareable":false}`)
-	w.call("reports.share", map[string]string{"id": kept.ID}, "", `{}`, keeper()).failed(t, 200, "Unable to share Custom Report")
+	w.call("reports.share", map[string]string{"id": kept.ID}, "", `{}`, keeper()).failed(t, 422, "the report is set not to be shareable")
 }
 
 func TestJ4_SecureReportsNeedATokenAndTakeNoProvider(t *testing.T) {

@@ -5,6 +5,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"tenantry/reports"
+	"tenantry/tenants"
 )
 
 func TestImport_CompleteBundleInReverseOrder(t *testing.T) {
@@ -52,5 +55,47 @@ func TestExport_ImportsAsTheSameOrganization(t *testing.T) {
 	}
 	if r := w.mustLoad(acme, w.dump(acme, false)); r.Unchanged != r.Lines {
 		t.Fatalf("importing an export where it was made: %+v", r)
+	}
+}
+
+// TestPublicIdentifiersOfReports: a guess is refused on the way in; a report that has one
+// from former times keeps it, and its export imports, here and elsewhere.
+func TestPublicIdentifiersOfReports(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme := w.org("acme")
+	line := func(pid string) string {
+		return `{"kind":"custom_report","pid":"` + pid + `","title":"x","class":"Files"}` + "\n"
+	}
+	for _, pid := range []string{"p2", "fifteen-letters", strings.Repeat("p", 65), "sixteen letters ", "sixteen/letters/", "sechzehn-zeiché"} {
+		r, err := w.load(acme, line(pid), ImportOptions{})
+		if err == nil || len(r.Problems) != 1 || !strings.Contains(r.Problems[0].String(), "pid must have 16 to 64") {
+			t.Errorf("%q: %v %v", pid, err, r.Problems)
+		}
+	}
+	w.mustLoad(acme, line("sixteen-letters_")+line(strings.Repeat("P", 64)))
+
+	old := reports.Report{PID: "p2", Title: "old", Class: "Files"}
+	old.ID = "0000000000000000000000e9"
+	check(t, w.deps.Reports.Reports.In(acme.Workspace()).Insert(t.Context(), &old))
+	exported := w.dump(acme, false)
+	if !strings.Contains(exported, `"p2"`) {
+		t.Errorf("exported:\n%s", exported)
+	}
+	if r := w.mustLoad(acme, exported); r.Unchanged != r.Lines {
+		t.Errorf("imported where it was made: %+v", r)
+	}
+	pidIn := func(tenant *tenants.Tenant) string {
+		found, err := w.deps.Reports.Reports.In(tenant.Workspace()).Get(t.Context(), old.ID)
+		check(t, err)
+		return found.PID
+	}
+	if pid := pidIn(acme); pid != "p2" {
+		t.Errorf("after importing its export it is %q", pid)
+	}
+	other := w.org("other")
+	w.mustLoad(other, exported)
+	if pid := pidIn(other); pid != "p2" {
+		t.Errorf("elsewhere it is %q", pid)
 	}
 }

@@ -23,6 +23,8 @@ type kind[T any] struct {
 	refs    func(rec *T, visit func(field, target string, id *string))
 	// check holds the record against the definitions, once its fields could be read.
 	check func(ctx context.Context, v *view, rec *T, e *entry)
+	// preset gives a record what holds where its line does not say otherwise.
+	preset func(rec *T)
 	// fill completes a record that is stored for the first time.
 	fill func(rec *T)
 	// before is called with new records before they are stored.
@@ -112,6 +114,9 @@ func (k *kind[T]) workspace(s *session) *store.Workspace {
 
 func (k *kind[T]) decode(ctx context.Context, v *view, val value, line int) *entry {
 	rec := new(T)
+	if k.preset != nil {
+		k.preset(rec)
+	}
 	e := &entry{line: line, kind: k, rec: rec, asIs: val.get(asIsName).is == truth}
 	if e.asIs {
 		k.decodeStored(ctx, v, val, rec, e)

@@ -459,6 +459,7 @@ func reportKind(d *Deps) handler {
 			}
 			visitTeams(r.Teams, visit)
 		},
+		preset: func(r *T) { r.Secure = true },
 		fill: func(r *T) {
 			if r.PID == "" {
 				r.PID = reports.NewPID()

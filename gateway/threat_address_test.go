@@ -1,0 +1,157 @@
+package gateway_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"tenantry/gateway/control"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/tenants"
+)
+
+// keyOf returns a key that holds every permission and is limited to the teams.
+func (p *party) keyOf(t testing.TB, teams ...string) string {
+	return p.KeyWith(t, func(k *control.NewKey) { k.Permissions, k.Teams = names(tenants.AllPermissions()), teams }).Token
+}
+
+func TestT13_AddressOfAReportOnlyForWhoMaySeeWhatItShows(t *testing.T) {
+	t.Parallel()
+	w := newQuietWorld(t)
+	p := w.a
+	team, other, none := p.ids[refTeam], p.ids[refOtherTeam], []string{}
+	report := func(n int, children []string, teams ...string) string {
+		line, err := json.Marshal(map[string]any{
+			"kind": "custom_report", "id": p.id(n), "pid": "address-of-report-" + p.id(n), "title": "t", "class": "Contacts", "secure": false,
+			"query": map[string]any{"fields": []string{"email"}}, "child_reports": children, "teams": append([]string{}, teams...),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(line)
+	}
+	p.Import(t,
+		report(400, none), report(401, none, team), report(402, none, team, other), report(403, none, other),
+		report(404, []string{p.id(401), p.id(403)}, team), report(405, []string{p.id(400)}, team), report(406, []string{p.id(402)}, team))
+	limited, both, free := p.keyOf(t, team), p.keyOf(t, team, other), p.key
+	for _, test := range []struct {
+		what       string
+		n          int
+		key, query string
+		given      bool
+	}{
+		{"no teams, a limited key", 400, limited, "", false},
+		{"no teams, a key limited to all teams", 400, both, "", false},
+		{"no teams, a free key", 400, free, "", true},
+		{"no teams, a free key that asks for less", 400, free, "?teams[]=" + team, true},
+		{"its team", 401, limited, "", true},
+		{"its team and another", 402, limited, "", false},
+		{"its team and another, asking for less", 402, limited, "?teams[]=" + team, false},
+		{"both teams", 402, both, "", true},
+		{"both teams, asking for less", 402, both, "?teams[]=" + team, true},
+		{"children of its team, and one that cannot be read there", 404, limited, "", true},
+		{"a child without teams", 405, limited, "", false},
+		{"a child of another team too", 406, limited, "", false},
+		{"a child without teams, a free key", 405, free, "", true},
+		{"a child of both teams", 406, both, "", true},
+	} {
+		a := p.Get(t, test.key, "/api/custom-reports/"+p.id(test.n)+test.query)
+		pid, url := "", ""
+		if test.given {
+			pid = "address-of-report-" + p.id(test.n)
+			url = baseURL(p.Org) + "/shared/reports/" + pid
+		}
+		if a.Status != "ok" || a.Field("pid") != pid || a.Field("share_url") != url || a.Field("title") != "t" {
+			t.Errorf("%s: %d pid %q, share_url %q", test.what, a.Code, a.Field("pid"), a.Field("share_url"))
+		}
+		shared := p.Do(t, http.MethodPost, "/api/custom-reports/"+p.id(test.n)+"/share"+test.query, gatewaytest.WithKey(test.key), gatewaytest.JSON(map[string]any{}))
+		if (shared.Status == "ok") != test.given {
+			t.Errorf("%s: sharing answers %d %s", test.what, shared.Code, shared.Body)
+		}
+	}
+}
+
+// TestT13_NoAnswerGivesAnAddressAway calls every operation with a key that is limited to a
+// team and looks for the addresses of reports that show more, in the audit log as well.
+func TestT13_NoAnswerGivesAnAddressAway(t *testing.T) {
+	t.Parallel()
+	w := newQuietWorld(t)
+	p := w.a
+	limited := p.keyOf(t, p.ids[refTeam])
+	var pids []string
+	for _, n := range []int{80, 81, 82, 83, 84, 85, 86, 87} {
+		if pid, _ := p.Get(t, p.key, "/api/custom-reports/"+p.id(n)).Field("pid").(string); pid != "" {
+			pids = append(pids, pid)
+		}
+	}
+	if len(pids) != 8 {
+		t.Fatalf("%d addresses are known to a key without limits", len(pids))
+	}
+	calls := 0
+	for _, op := range w.App.Operations() {
+		for _, path := range op.Paths() {
+			for _, own := range []func(slot) (string, bool){p.own, func(at slot) (string, bool) { return p.ids[at.ref], true }} {
+				q := w.build(&op, path, samples()[op.Name], own, all)
+				a := p.Do(t, q.method, q.target, append(q.changes, gatewaytest.WithKey(limited))...)
+				for _, pid := range pids {
+					if strings.Contains(canonical(a, "", nil), pid) {
+						t.Errorf("%s %s gives away the address %s: %s", op.Method, path, pid, a.Body)
+					}
+				}
+				calls++
+			}
+		}
+	}
+	records, err := w.App.AuditLog().Recent(t.Context(), p.Tenant(t).Workspace(), 1000, 0)
+	if err != nil || len(records) == 0 || calls < 2*len(w.App.Operations()) {
+		t.Fatalf("%d audit records, %d calls, %v", len(records), calls, err)
+	}
+	raw, err := json.Marshal(records)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range pids {
+		if strings.Contains(string(raw), pid) {
+			t.Errorf("the audit log holds the address %s", pid)
+		}
+	}
+}
+
+func TestReportsAreSecureUnlessTheySayOtherwise(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	acme := g.Org(t, "acme")
+	line := func(id int, pid, more string) string {
+		return `{"kind":"custom_report","id":"` + docID(id) + `","pid":"` + pid + `","title":"Report","class":"Contacts","query":{"fields":["email"]}` + more + `}`
+	}
+	acme.Import(t, line(1, "says-nothing-about-it", ""), line(2, "says-secure-is-false", `,"secure":false`), line(3, "is-not-to-be-shared-1", `,"secure":false,"shareable":false`),
+		line(4, "holds-what-is-private", `,"secure":false,"child_reports":["`+docID(3)+`","`+docID(2)+`"]`), line(5, "is-not-to-be-shared-2", `,"shareable":false`))
+	key := acme.Key(t, tenants.ManageReports)
+	for id, want := range map[int]string{1: "true true", 2: "false true", 3: "false false", 5: "true false"} {
+		data := acme.Get(t, key, reportPath+docID(id)).DataJSON()
+		if got := member(t, data, "secure") + " " + member(t, data, "shareable"); got != want {
+			t.Errorf("report %d: secure and shareable are %s, want %s", id, got, want)
+		}
+	}
+	wantDenied(t, "a report that says nothing, without a token", acme.Get(t, "", sharedPath+"says-nothing-about-it"))
+	if a := acme.Get(t, "", sharedPath+"says-secure-is-false"); a.Status != "ok" {
+		t.Errorf("a report that is not secure: %d %s", a.Code, a.Body)
+	}
+	// What is not shareable is as if it was not there, also for those who hold a token of it,
+	// and as a child of another.
+	missing := acme.Get(t, "", sharedPath+"there-is-no-such-report").Text()
+	for _, path := range []string{"is-not-to-be-shared-1", "is-not-to-be-shared-1?data=1", "is-not-to-be-shared-1/" + docID(3), "is-not-to-be-shared-2", "is-not-to-be-shared-2?token=x", "holds-what-is-private/" + docID(3)} {
+		wantBody(t, acme.Get(t, "", sharedPath+path), http.StatusOK, missing)
+	}
+	if page := acme.Page(t, "/shared/reports/is-not-to-be-shared-1"); page.Code != http.StatusNotFound || strings.Contains(page.Text(), "Report</") {
+		t.Errorf("its page: %d %s", page.Code, page.Text())
+	}
+	wantMember(t, acme.Get(t, "", sharedPath+"holds-what-is-private").DataJSON(), `[{"id":"`+docID(2)+`","title":"Report","visual":"table"}]`, "child_reports")
+	wantFaults(t, post(t, acme, key, reportPath+docID(3)+"/share", `{}`), http.StatusUnprocessableEntity, "shareable forbidden")
+	// An import that does not name it leaves what is stored.
+	acme.Import(t, line(2, "says-secure-is-false", `,"desc":"changed"`))
+	if a := acme.Get(t, "", sharedPath+"says-secure-is-false"); a.Field("desc") != "changed" {
+		t.Errorf("after an import that does not name secure: %d %s", a.Code, a.Body)
+	}
+}

@@ -28,7 +28,7 @@ const (
 // the form of its query. Whether its source and fields exist is for Check, since they may
 // be stored later than the report.
 func (m *Module) Validate(r *Report, errs *api.Errors) {
-	if r.PID != "" && !ValidPID(r.PID) {
+	if r.PID != "" && !validPID(r.PID) {
 		errs.Add("pid", "format", "pid must have 16 to 64 of letters, digits, \"_\", \"-\", because whoever knows it may read the report")
 	}
 	if strings.TrimSpace(r.Title) == "" {
@@ -164,9 +164,9 @@ func checkIDs(errs *api.Errors, field string, ids []string, most int) {
 	}
 }
 
-// ValidPID reports whether a report may be given the public identifier. One that has a
+// validPID reports whether a report may be given the public identifier. One that has a
 // shorter or longer one from former times is still read by it.
-func ValidPID(text string) bool { return len(text) >= 16 && len(text) <= 64 && plainText(text) }
+func validPID(text string) bool { return len(text) >= 16 && len(text) <= 64 && plainText(text) }
 
 // plainText reports whether text has 1 to 128 of letters, digits, "_" and "-".
 func plainText(text string) bool {

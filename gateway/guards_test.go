@@ -1,7 +1,9 @@
 package gateway_test
 
 import (
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,14 +15,16 @@ import (
 )
 
 // TestStrangersCannotFillTheAuditLog: refusals of callers that nobody knows are recorded
-// up to a number; a known caller's always are.
+// up to a number, of one address up to a smaller one, so that it hides no other; a known
+// caller's always are.
 func TestStrangersCannotFillTheAuditLog(t *testing.T) {
 	t.Parallel()
-	g := gatewaytest.Start(t)
+	g := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) { c.TrustedProxies = []string{"127.0.0.1"} })
 	acme := g.Org(t, "acme")
 	const reveal = "/api/contacts/0000000000000000000000c1/reveal-secret?field=x"
-	for range 200 {
-		if a := acme.Get(t, "", reveal); a.Code != http.StatusForbidden {
+	for n := range 200 {
+		from := gatewaytest.Header("X-Forwarded-For", "192.0.2."+strconv.Itoa(n/40))
+		if a := acme.Get(t, "", reveal, from); a.Code != http.StatusForbidden {
 			t.Fatalf("%d %s", a.Code, a.Body)
 		}
 	}
@@ -33,11 +37,13 @@ func TestStrangersCannotFillTheAuditLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	strangers, known := 0, 0
+	addresses := map[string]int{}
 	for _, r := range records {
 		switch {
 		case r.Operation != "contacts.reveal":
 		case r.Subject == "anonymous":
 			strangers++
+			addresses[r.Remote]++
 		default:
 			known++
 		}
@@ -45,6 +51,9 @@ func TestStrangersCannotFillTheAuditLog(t *testing.T) {
 	// The minute may turn meanwhile, which admits as many again.
 	if strangers < 60 || strangers > 120 || known != 1 {
 		t.Errorf("%d records of strangers, %d of a known caller", strangers, known)
+	}
+	if len(addresses) < 3 || slices.Max(slices.Collect(maps.Values(addresses))) > 40 {
+		t.Errorf("records by address: %v", addresses)
 	}
 }
 

@@ -36,6 +36,7 @@ func TestK6_RowWithoutPolicyIsNotServed(t *testing.T) {
 		"kinds without keys":     func(o *api.Operation) { o.Credentials = api.Session },
 		"open with a credential": func(o *api.Operation) { o.Credentials |= api.Open },
 		"reading keys write":     func(o *api.Operation) { o.Method = http.MethodPost },
+		"audit":                  func(o *api.Operation) { o.Method, o.Kinds = http.MethodDelete, api.ServerFull },
 		"handler":                func(o *api.Operation) { o.Handler = nil },
 		"undeclared parameter":   func(o *api.Operation) { o.Path = "/api/things/{id}" },
 		"outside":                func(o *api.Operation) { o.Path = "/things" },

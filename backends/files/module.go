@@ -81,7 +81,7 @@ func (m *Module) deleteFile() api.Operation {
 		Name: "files.delete", Contract: true, Method: http.MethodDelete, Path: "/api/files/{id}", Tag: tag,
 		Summary:     "Delete a file",
 		Description: "The record leaves every read and count. Nothing is destroyed; an operator can restore it.",
-		Credentials: api.Key | api.Session, Kinds: api.ServerFull, Rule: api.AnyCaller(), Teams: true,
+		Credentials: api.Key | api.Session, Kinds: api.ServerFull, Rule: api.PersonsNeed(tenants.ManageFiles), Audit: api.AuditAlways, Teams: true,
 		Params: []api.Param{
 			{Name: "id", In: api.InPath, Shape: api.Text, Required: true, Description: "Identifier of the file.", Example: exampleFile},
 		},

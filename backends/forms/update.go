@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -60,6 +61,7 @@ func (m *Module) update(ctx context.Context, c *api.Call) (api.Result, error) {
 	if err != nil {
 		return api.Result{}, orMissing(err)
 	}
+	c.Note("changed", strings.Join(ch.names(), ","))
 	m.warn(ctx, c, form, before)
 	return api.Result{Data: answer(c.Workspace.Org(), form)}, nil
 }
@@ -99,6 +101,16 @@ func listed(ids []string) string {
 		text += fmt.Sprintf(" and %d more", n)
 	}
 	return text
+}
+
+// names returns what the change sets.
+func (ch *change) names() []string {
+	given := map[string]bool{
+		"name": ch.name != nil, "label": ch.label != nil, "label_plural": ch.labelPlural != nil,
+		"schema": ch.fields != nil, "email_alerts": ch.alerts != nil,
+	}
+	maps.DeleteFunc(given, func(_ string, is bool) bool { return !is })
+	return slices.Sorted(maps.Keys(given))
 }
 
 // updateRounds is how often an update starts anew against a crowd of other writers; each

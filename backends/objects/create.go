@@ -19,6 +19,7 @@ func (m *Module) create(ctx context.Context, c *api.Call) (api.Result, error) {
 	if err := in.Insert(ctx, def); err != nil {
 		return api.Result{}, refusal(ctx, in, def, err)
 	}
+	c.Note("object", def.ID)
 	return api.Result{Data: Created{def.ID, def.Name, def.Label, def.LabelPlural}}, nil
 }
 

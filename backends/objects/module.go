@@ -53,7 +53,7 @@ func (m *Module) createRow() api.Operation {
 		Summary: "Create a custom object",
 		Description: "Name and both labels must be unique in the organization, each for itself. A key named fields is dropped, beside schema and inside it; " +
 			"definitions go into schema alone. A type that validation does not know is kept, and its values are taken as they are.",
-		Credentials: api.Key | api.Session, Kinds: api.ServerFull, Rule: api.Needs(tenants.ManageCustomObjects), Teams: true,
+		Credentials: api.Key | api.Session, Kinds: api.ServerFull, Rule: api.Needs(tenants.ManageCustomObjects), Audit: api.AuditAlways, Teams: true,
 		Body: []api.Field{
 			{Name: "name", Shape: api.Text, Required: true, Description: "Singular identifier: 1 to 64 lower-case letters, digits or _, a letter first.", Example: "tree"},
 			{Name: "label", Shape: api.Text, Required: true, Description: "Singular label, at most 200 characters.", Example: "Tree"},

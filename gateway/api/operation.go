@@ -65,6 +65,7 @@ type Rule struct {
 	kind        ruleKind
 	permissions []tenants.Permission
 	denial      string
+	persons     bool // keys do without the permissions
 }
 
 // AnyCaller admits every caller whose credential is accepted.
@@ -80,6 +81,13 @@ func NeedsOneOf(named tenants.Permission, others ...tenants.Permission) Rule {
 	return Rule{kind: rulePermission, permissions: append([]tenants.Permission{named}, others...), denial: string(named)}
 }
 
+// PersonsNeed admits keys of the row's kinds, and persons who hold the permission.
+func PersonsNeed(p tenants.Permission) Rule {
+	r := Needs(p)
+	r.persons = true
+	return r
+}
+
 // AdminOnly admits administrators, who are always persons; a refusal bears the label.
 func AdminOnly(label string) Rule { return Rule{kind: ruleAdmin, denial: label} }
 
@@ -89,6 +97,9 @@ func HandlerDecides() Rule { return Rule{kind: ruleHandler} }
 
 // Permissions returns the permissions of which one is needed, nil where the rule is another.
 func (r Rule) Permissions() []tenants.Permission { return slices.Clone(r.permissions) }
+
+// ExemptsKeys reports whether the permissions are asked of persons alone.
+func (r Rule) ExemptsKeys() bool { return r.persons }
 
 // IsAdminOnly reports whether only administrators are admitted.
 func (r Rule) IsAdminOnly() bool { return r.kind == ruleAdmin }
@@ -104,6 +115,9 @@ func (r Rule) Check(p *tenants.Principal) error {
 		}
 		return AdminRequired(r.denial)
 	case rulePermission:
+		if r.persons && p.Kind == tenants.ServiceAccount {
+			return nil
+		}
 		for _, permission := range r.permissions {
 			if p.May(permission) {
 				return nil
@@ -117,7 +131,8 @@ func (r Rule) Check(p *tenants.Principal) error {
 // Audit says when an operation leaves a record in the audit log before it answers.
 type Audit uint8
 
-// The audit rules. Where the record cannot be written, the answer is 503 instead.
+// The audit rules. Where the record cannot be written, the answer is 503 instead. What
+// changes something is always audited.
 const (
 	NoAudit Audit = iota
 	AuditAlways
@@ -274,6 +289,9 @@ func (o *Operation) Validate() []error {
 	}
 	if o.Kinds&ServerRead != 0 && o.Method != http.MethodGet {
 		fault("takes read-only keys but does not read")
+	}
+	if o.Method != http.MethodGet && o.Audit != AuditAlways {
+		fault("changes something and is not audited")
 	}
 	if o.Rule.kind == ruleNobody {
 		fault("has no rule, so nobody can call it")

@@ -14,9 +14,11 @@ import (
 type Record struct {
 	store.Meta
 	Operation string            `json:"operation"`
-	Subject   string            `json:"subject"` // tenants.Principal.Subject
-	Outcome   string            `json:"outcome"` // ok, failed or denied
-	Code      int               `json:"code"`    // HTTP; 0 for a command
+	Subject   string            `json:"subject"`           // tenants.Principal.Subject
+	Account   string            `json:"account,omitempty"` // the service account of a key
+	Remote    string            `json:"remote,omitempty"`  // the caller's address; none of a command
+	Outcome   string            `json:"outcome"`           // ok, failed or denied
+	Code      int               `json:"code"`              // HTTP; 0 for a command
 	RequestID string            `json:"request_id,omitempty"`
 	Facts     map[string]string `json:"facts,omitempty"`
 }

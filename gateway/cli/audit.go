@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -15,7 +16,7 @@ func (p *program) auditCommand() *cobra.Command {
 	var page control.Page
 	cmd := &cobra.Command{
 		Use: "audit --org SLUG", Short: "Show the audit log of an organization, the latest first", Args: cobra.NoArgs,
-		Long: "Show the audit log of an organization, the latest first: who did what, to which record, and how it ended.\n" +
+		Long: "Show the audit log of an organization, the latest first: who did what, to which record, from which address, and how it ended.\n" +
 			"Subjects are key:ID, user:NUMBER, anonymous, or the command line.",
 	}
 	pageFlags(cmd, &page)
@@ -27,13 +28,13 @@ func (p *program) auditCommand() *cobra.Command {
 			}
 			p.more(found.More, page, len(found.Items))
 			return p.print(found.Items, func() grid {
-				g := grid{header: []string{"AT", "OPERATION", "SUBJECT", "OUTCOME", "FACTS"}}
+				g := grid{header: []string{"AT", "OPERATION", "SUBJECT", "ACCOUNT", "ADDRESS", "OUTCOME", "FACTS"}}
 				for _, r := range found.Items {
 					var facts []string
 					for _, fact := range slices.Sorted(maps.Keys(r.Facts)) {
 						facts = append(facts, fact+"="+r.Facts[fact])
 					}
-					g.add(moment(&r.At), r.Operation, r.Subject, r.Outcome, strings.Join(facts, " "))
+					g.add(moment(&r.At), r.Operation, r.Subject, cmp.Or(r.Account, "-"), cmp.Or(r.Address, "-"), r.Outcome, strings.Join(facts, " "))
 				}
 				return g
 			})

@@ -93,7 +93,7 @@ func (m *Module) Operations() []api.Operation {
 		},
 		{
 			Name: "sessions.delete", Method: http.MethodPost, Path: "/auth/sign-out", Tag: "Sessions",
-			Summary: "Sign out", Credentials: api.Session, Rule: api.AnyCaller(), Body: nil,
+			Summary: "Sign out", Credentials: api.Session, Rule: api.AnyCaller(), Audit: api.AuditAlways, Body: nil,
 			Data: struct{}{}, Message: "Signed out", Example: struct{}{}, Handler: m.signOut,
 		},
 		{
@@ -120,6 +120,9 @@ func (m *Module) signIn(ctx context.Context, c *api.Call) (api.Result, error) {
 		return api.Result{}, err
 	}
 	user, err := m.Sessions.SignIn(ctx, c.Tenant, email, secret.New(password), c.Remote)
+	if user != nil { // who it was, also where it is refused; what was typed is recorded nowhere
+		c.Note("user", strconv.FormatInt(user.UID, 10))
+	}
 	var throttled *sessions.ThrottledError
 	switch {
 	case errors.As(err, &throttled):

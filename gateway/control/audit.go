@@ -10,7 +10,9 @@ type AuditRecord struct {
 	At        time.Time         `json:"at"`
 	Operation string            `json:"operation"`
 	Subject   string            `json:"subject"`
-	Outcome   string            `json:"outcome"` // ok, failed or denied
+	Account   string            `json:"account,omitempty"` // the service account of a key
+	Address   string            `json:"address,omitempty"` // where the caller was; none of a command
+	Outcome   string            `json:"outcome"`           // ok, failed or denied
 	Code      int               `json:"code,omitempty"`
 	RequestID string            `json:"request_id,omitempty"`
 	Facts     map[string]string `json:"facts"`
@@ -34,7 +36,7 @@ func (h *handler) listAudit(ctx context.Context, r *Page) (List[AuditRecord], er
 	out := List[AuditRecord]{Items: []AuditRecord{}, More: len(found) > limit}
 	for _, rec := range found[:min(limit, len(found))] {
 		out.Items = append(out.Items, AuditRecord{
-			At: when(rec.CreatedAt), Operation: rec.Operation, Subject: rec.Subject, Outcome: rec.Outcome, Code: rec.Code,
+			At: when(rec.CreatedAt), Operation: rec.Operation, Subject: rec.Subject, Account: rec.Account, Address: rec.Remote, Outcome: rec.Outcome, Code: rec.Code,
 			RequestID: rec.RequestID, Facts: table(rec.Facts),
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"mime"
 	"net/http"
 	"net/netip"
@@ -60,15 +61,19 @@ type Options struct {
 type Pipeline struct {
 	Options
 	crossOrigin *http.CrossOriginProtection
-	buffers     sync.Pool // of *bytes.Buffer, for answers
-	requestLogs sync.Map  // operation to slog.Handler
-	strangers   *bounded.Map[*flood]
+	buffers     sync.Pool            // of *bytes.Buffer, for answers
+	requestLogs sync.Map             // operation to slog.Handler
+	strangers   *bounded.Map[*flood] // by organization and operation
+	addresses   *bounded.Map[*flood] // and by address
 	outages     outages
 }
 
 // New returns a Pipeline.
 func New(o Options) *Pipeline {
-	return &Pipeline{Options: o, crossOrigin: http.NewCrossOriginProtection(), strangers: bounded.New[*flood](maxFloods)}
+	return &Pipeline{
+		Options: o, crossOrigin: http.NewCrossOriginProtection(),
+		strangers: bounded.New[*flood](maxFloods), addresses: bounded.New[*flood](maxFloods),
+	}
 }
 
 // exchange is one request on its way through the pipeline.
@@ -282,14 +287,11 @@ func unsupported(message string) *api.Problem {
 func (x *exchange) answer(ctx context.Context, result api.Result, err error) {
 	var problem *api.Problem
 	if err != nil {
-		problem = x.p.explain(ctx, x.op.Name, x.call.RequestID, err)
-		if x.op.Failure != nil && !x.limit.Refused {
-			problem = x.op.Failure(problem)
-		}
+		problem = x.problem(ctx, err)
 	}
 	if x.op.Audit == api.AuditAlways && x.call.Tenant != nil && x.noteFlood(problem) {
 		if auditErr := x.audit(ctx, problem); auditErr != nil {
-			problem = x.p.explain(ctx, x.op.Name, x.call.RequestID, fmt.Errorf("audit log: %w", errors.Join(auditErr, store.ErrUnavailable)))
+			problem = x.problem(ctx, fmt.Errorf("audit log: %w", errors.Join(auditErr, store.ErrUnavailable)))
 			x.withhold(ctx)
 		}
 	}
@@ -311,6 +313,15 @@ func (x *exchange) answer(ctx context.Context, result api.Result, err error) {
 		envelope.Message = x.op.Message
 	}
 	x.code, x.bytes = writeEnvelope(&x.p.buffers, x.w, x.call.RequestID, http.StatusOK, envelope)
+}
+
+// problem explains an error in the words of the row.
+func (x *exchange) problem(ctx context.Context, err error) *api.Problem {
+	problem := x.p.explain(ctx, x.op.Name, x.call.RequestID, err)
+	if x.op.Failure != nil && !x.limit.Refused {
+		return x.op.Failure(problem)
+	}
+	return problem
 }
 
 // withhold drops what the handler wanted to tell in headers, a session's cookie for one.
@@ -337,9 +348,13 @@ func (x *exchange) audit(ctx context.Context, problem *api.Problem) error {
 		Operation: x.op.Name, Subject: "anonymous", Outcome: audit.OK, Code: http.StatusOK,
 		RequestID: x.call.RequestID, Facts: x.call.AuditNote,
 	}
-	if x.call.Principal != nil {
-		rec.Subject = x.call.Principal.Subject()
+	if c := x.call; c.Principal != nil {
+		rec.Subject, rec.Account = c.Principal.Subject(), c.Principal.AccountID
 	}
+	if remote := x.call.Remote.WithZone(""); remote.IsValid() {
+		rec.Remote = remote.String()
+	}
+	x.noteRecords(&rec)
 	if problem != nil {
 		rec.Code, rec.Outcome = problem.Code, audit.Failed
 		if problem.Code == http.StatusForbidden {
@@ -347,6 +362,16 @@ func (x *exchange) audit(ctx context.Context, problem *api.Problem) error {
 		}
 	}
 	return x.p.Audit.Write(ctx, x.call.Tenant.Workspace(), rec)
+}
+
+// noteRecords adds the records that the path names, where the handler has not done so.
+func (x *exchange) noteRecords(rec *audit.Record) {
+	for _, p := range x.op.Params {
+		if id := x.call.Path(p.Name); p.In == api.InPath && store.ValidID(id) && !slices.Contains(slices.Collect(maps.Values(rec.Facts)), id) {
+			x.call.Note(p.Name, id)
+		}
+	}
+	rec.Facts = x.call.AuditNote
 }
 
 // explain turns an error into a problem and logs what the caller must not see.

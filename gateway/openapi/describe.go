@@ -44,6 +44,8 @@ func ruleText(op *api.Operation) string {
 	switch {
 	case op.Rule.IsAdminOnly():
 		return "Permission: administrators only. API keys are always refused."
+	case op.Rule.ExemptsKeys():
+		return "Permission: `" + string(permissions[0]) + "` for people; the API keys named below do without."
 	case len(permissions) == 1:
 		return "Permission: `" + string(permissions[0]) + "`."
 	case len(permissions) > 1:

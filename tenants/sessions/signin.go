@@ -51,10 +51,11 @@ func (t Throttle) withDefaults() Throttle {
 // SignIn returns the active user with this address and password. An attempt is counted
 // before the password is looked at, so that many at once cannot pass the bound. Known
 // and unknown addresses answer alike, in what they say and how long they take. Errors:
-// tenants.ErrDenied, ErrThrottled, tenants.ErrUnavailable.
+// tenants.ErrDenied, ErrThrottled, tenants.ErrUnavailable; with the first two comes, for the
+// audit log alone, the user whose address was given, nil where there is none.
 func (s *Service) SignIn(ctx context.Context, t *tenants.Tenant, email string, password secret.String, remote netip.Addr) (*people.User, error) {
 	prefix := t.RedisPrefix() + "signin:"
-	address := prefix + "a:" + addressName(remote)
+	address := prefix + "a:" + tenants.NetworkOf(remote)
 	if err := s.count(ctx, address, s.throttle.PerAddress); err != nil {
 		return nil, err
 	}
@@ -64,14 +65,14 @@ func (s *Service) SignIn(ctx context.Context, t *tenants.Tenant, email string, p
 	}
 	user := prefix + "u:" + emailName(t.Org.OrgID, email)
 	if err := s.count(ctx, user, s.throttle.PerUser); err != nil {
-		return nil, err
+		return u, err
 	}
 	ok, err := s.people.VerifyPassword(ctx, t, u, password)
 	if err != nil {
 		return nil, unavailable("signing in", err)
 	}
 	if !ok {
-		return nil, fmt.Errorf("sign-in refused: %w", tenants.ErrDenied)
+		return u, fmt.Errorf("sign-in refused: %w", tenants.ErrDenied)
 	}
 	// Forgetting the failures may fail: then they count until the window ends.
 	_ = s.redis.Del(ctx, user).Err()
@@ -103,23 +104,6 @@ func (s *Service) add(ctx context.Context, key string, delta int64) (int64, time
 		return 0, 0, err
 	}
 	return n.Val(), rest.Val(), nil
-}
-
-// addressName names who shares a bound: an IPv4 address, or the /64 that an IPv6
-// subscriber has to himself.
-func addressName(remote netip.Addr) string {
-	remote = remote.Unmap().WithZone("")
-	switch {
-	case !remote.IsValid():
-		return "none"
-	case remote.Is4():
-		return remote.String()
-	}
-	p, err := remote.Prefix(64)
-	if err != nil {
-		return "none"
-	}
-	return p.Addr().String()
 }
 
 // emailName names the counter of an e-mail address without telling it. Known and unknown

@@ -1,0 +1,192 @@
+package gateway_test
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"tenantry/gateway/api"
+	"tenantry/gateway/control"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/tenants"
+)
+
+// auditLog returns the latest audit records of an organization.
+func auditLog(t *testing.T, o *gatewaytest.Org) []control.AuditRecord {
+	t.Helper()
+	found, err := o.Commands.ListAudit(t.Context(), control.Page{Org: o.Slug, Limit: 500})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found.Items
+}
+
+// auditOf returns the audit record of the call that was answered so.
+func auditOf(t *testing.T, o *gatewaytest.Org, a *gatewaytest.Answer) control.AuditRecord {
+	t.Helper()
+	all := auditLog(t, o)
+	i := slices.IndexFunc(all, func(r control.AuditRecord) bool { return r.RequestID == a.Header.Get("X-Request-Id") })
+	if i < 0 {
+		t.Errorf("no audit record of the answer %d %.200s", a.Code, a.Body)
+		return control.AuditRecord{}
+	}
+	return all[i]
+}
+
+// TestEveryChangeIsAudited: each operation that changes something leaves a record of who
+// did it, from where, to which record; its refusal too.
+func TestEveryChangeIsAudited(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.a
+	key := p.KeyWith(t, func(k *control.NewKey) { k.Permissions = names(tenants.AllPermissions()) })
+	account, err := p.App.People().AccountByName(t.Context(), p.Tenant(t), key.Account)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, powerless := p.Person(t, "powerless@example.com", nil)
+	rows := slices.DeleteFunc(slices.Clone(w.App.Operations()), func(op api.Operation) bool { return op.Method == http.MethodGet })
+	if len(rows) < 9 {
+		t.Fatalf("%d operations change something", len(rows))
+	}
+	for _, op := range rows {
+		s := samples()[op.Name]
+		call := w.build(&op, op.Path, s, p.own, all)
+		if op.Rule.Permissions() != nil {
+			a := p.Do(t, call.method, call.target, append(slices.Clone(call.changes), gatewaytest.Cookie(powerless))...)
+			if r := auditOf(t, p.Org, a); a.Code != http.StatusForbidden || r.Outcome != "denied" || !strings.HasPrefix(r.Subject, "user:") || r.Address != "127.0.0.1" {
+				t.Errorf("%s refused: %d %+v", op.Name, a.Code, r)
+			}
+		}
+		want := control.AuditRecord{Operation: op.Name, Subject: "key:" + key.ID, Account: account.ID, Address: "127.0.0.1", Outcome: "ok"}
+		switch {
+		case op.Credentials == api.Open:
+			want.Subject, want.Account = "anonymous", ""
+		case op.Credentials&api.Key == 0:
+			want.Subject, want.Account = "user:"+strconv.FormatInt(p.person.ID, 10), ""
+			call.changes = append(call.changes, gatewaytest.Cookie(p.cookie))
+		default:
+			call.changes = append(call.changes, gatewaytest.WithKey(key.Token))
+		}
+		a := p.Do(t, call.method, call.target, call.changes...)
+		r := auditOf(t, p.Org, a)
+		got := control.AuditRecord{Operation: r.Operation, Subject: r.Subject, Account: r.Account, Address: r.Address, Outcome: r.Outcome}
+		if a.Status != "ok" || !equalJSON(t, got, want) {
+			t.Errorf("%s: %d %.200s\nrecorded %+v\nwant     %+v", op.Name, a.Code, a.Body, r, want)
+		}
+		facts := slices.Collect(maps.Values(r.Facts))
+		for _, at := range s.path {
+			if id := p.ids[at]; isID(id) && !slices.Contains(facts, id) {
+				t.Errorf("%s: the record does not say which %s: %v", op.Name, at, r.Facts)
+			}
+		}
+		if id, made := a.Field("id").(string); made && isID(id) && !slices.Contains(facts, id) {
+			t.Errorf("%s: the record does not say what was made: %v", op.Name, r.Facts)
+		}
+	}
+}
+
+func equalJSON(t *testing.T, a, b any) bool {
+	t.Helper()
+	x, err := json.Marshal(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	y, err := json.Marshal(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(x) == string(y)
+}
+
+// TestFilesAreDeletedByWhoMay: any server_full key, and persons with manage_files.
+func TestFilesAreDeletedByWhoMay(t *testing.T) {
+	t.Parallel()
+	acme := gatewaytest.Start(t).Org(t, "acme")
+	_, nobody := acme.Person(t, "nobody@example.com", nil)
+	_, other := acme.Person(t, "other@example.com", func(u *control.NewUser) { u.Permissions = []string{"manage_forms", "contacts"} })
+	_, holder := acme.Person(t, "holder@example.com", func(u *control.NewUser) { u.Permissions = []string{"manage_files"} })
+	_, admin := acme.Person(t, "admin@example.com", roles("admin"))
+	kind := func(kind string) []gatewaytest.Request {
+		key := acme.KeyWith(t, func(k *control.NewKey) {
+			if k.Kind, k.Permissions = kind, []string{"manage_files"}; kind == "browser" {
+				k.Origins = []string{pageOrigin}
+			}
+		}).Token
+		if kind == "browser" {
+			return []gatewaytest.Request{gatewaytest.WithKey(key), gatewaytest.Header("Origin", pageOrigin)}
+		}
+		return []gatewaytest.Request{gatewaytest.WithKey(key)}
+	}
+	for n, test := range []struct {
+		name string
+		with []gatewaytest.Request
+		code int
+		body string // empty: deleted
+	}{
+		{"person without a role", []gatewaytest.Request{gatewaytest.Cookie(nobody)}, 403, envelopeLacking("manage_files")},
+		{"person with other permissions", []gatewaytest.Request{gatewaytest.Cookie(other)}, 403, envelopeLacking("manage_files")},
+		{"reading key", kind("server_read"), 403, envelopeDenied},
+		{"browser key", kind("browser"), 403, envelopeDenied},
+		{"nobody", nil, 403, envelopeDenied},
+		{"person with manage_files", []gatewaytest.Request{gatewaytest.Cookie(holder)}, 200, ""},
+		{"administrator", []gatewaytest.Request{gatewaytest.Cookie(admin)}, 200, ""},
+		{"server_full key without permissions", []gatewaytest.Request{gatewaytest.WithKey(acme.Key(t))}, 200, ""},
+	} {
+		id := docID(500 + n)
+		acme.Import(t, `{"kind":"file","id":"`+id+`","filename":"a.pdf","mimetype":"application/pdf"}`)
+		want, outcome := test.body, "denied"
+		if want == "" {
+			want, outcome = envelopeOK("File record deleted", `{"id":"`+id+`"}`), "ok"
+		}
+		a := acme.Do(t, http.MethodDelete, "/api/files/"+id, test.with...)
+		if a.Code != test.code || a.Text() != want {
+			t.Errorf("%s: %d %s, want %d %s", test.name, a.Code, a.Body, test.code, want)
+		}
+		if r := auditOf(t, acme, a); r.Operation != "files.delete" || r.Outcome != outcome || r.Facts["id"] != id || r.Address == "" {
+			t.Errorf("%s: recorded %+v", test.name, r)
+		}
+		_, err := acme.App.FileKinds().Files.In(acme.Tenant(t).Workspace()).Get(t.Context(), id)
+		if deleted := err != nil; deleted != (test.body == "") {
+			t.Errorf("%s: deleted %v", test.name, deleted)
+		}
+	}
+}
+
+// TestSignInFailuresAreAudited: with the address and, where the e-mail address is
+// somebody's, the person; never with what was typed, which may be a password.
+func TestSignInFailuresAreAudited(t *testing.T) {
+	t.Parallel()
+	acme := gatewaytest.Start(t).Org(t, "acme")
+	ada, err := acme.Commands.CreateUser(t.Context(), control.NewUser{Org: acme.Slug, Name: "Ada", Email: "ada@example.com"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const typed = "Tr0ub4dor&3@example.com"
+	signIn := func(email string) *gatewaytest.Answer {
+		return acme.Do(t, http.MethodPost, "/auth/sign-in", gatewaytest.JSON(map[string]string{"email": email, "password": "wrong " + typed}))
+	}
+	known, unknown := signIn("ADA@example.com"), signIn(typed)
+	if known.Text() != unknown.Text() || known.Code != http.StatusForbidden {
+		t.Errorf("answered %d %s and %d %s", known.Code, known.Body, unknown.Code, unknown.Body)
+	}
+	if r := auditOf(t, acme, known); r.Outcome != "denied" || r.Facts["user"] != strconv.FormatInt(ada.ID, 10) || r.Address != "127.0.0.1" {
+		t.Errorf("a known person: %+v", r)
+	}
+	if r := auditOf(t, acme, unknown); r.Outcome != "denied" || r.Facts["user"] != "" || r.Address != "127.0.0.1" {
+		t.Errorf("nobody: %+v", r)
+	}
+	raw, err := json.Marshal(auditLog(t, acme))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range []string{"Tr0ub4dor", "ada@", "ADA@"} {
+		if strings.Contains(string(raw), secret) {
+			t.Errorf("the audit log holds %s: %s", secret, raw)
+		}
+	}
+}

@@ -146,7 +146,7 @@ func (m *Module) share(ctx context.Context, c *api.Call) (api.Result, error) {
 	}
 	var errs api.Errors
 	params, _ := c.Body.Object(&errs, "params")
-	seconds := c.Body.Integer(&errs, "expires_in", 1, MaxLifetime, DefaultLifetime)
+	seconds := c.Integer(&errs, "expires_in")
 	if err := errs.Problem(); err != nil {
 		return api.Result{}, err
 	}
@@ -242,7 +242,7 @@ func (m *Module) sharedOperation() api.Operation {
 	return api.Operation{
 		Name: "reports.shared", Contract: true, Method: http.MethodGet, Path: "/api/reports/shared/{pid}",
 		NoTenant: NotFoundProblem(),
-		Aliases:  []string{"/api/reports/shared/{pid}/{report_id}"}, Tag: tag,
+		Aliases:  []string{"/api/reports/shared/{pid}/{report_id}"}, IDs: []string{"getSharedReport", "getSharedReportOfBundle"}, Tag: tag,
 		Summary: "Get a shared report",
 		Description: "Returns a report to whoever knows its public identifier, and a token where the report is secure. " +
 			"The answer covers what the report's own teams may see; teams[] can only narrow it. " +
@@ -291,7 +291,7 @@ func (m *Module) shareOperation() api.Operation {
 		Params: []api.Param{idParam()},
 		Body: []api.Field{
 			{Name: "params", Shape: api.Object, Description: "Values of locked inputs of the report or its children, by name: strings, numbers, true or false.", Example: map[string]any{"region": "EMEA"}},
-			{Name: "expires_in", Shape: api.Integer, Description: "Lifetime in seconds, from 1 to 31536000; 3600 where absent.", Example: DefaultLifetime},
+			{Name: "expires_in", Shape: api.Integer, Default: int64(DefaultLifetime), Bounds: api.Bounds{Least: 1, Most: MaxLifetime}, Description: "Lifetime in seconds, from 1 to 31536000; 3600 where absent.", Example: DefaultLifetime},
 		},
 		BodyLimit: 64 << 10,
 		Data:      Share{},

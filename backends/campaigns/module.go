@@ -68,6 +68,7 @@ const messageUndefined = "undefined error"
 func (m *Module) count() api.Operation {
 	return api.Operation{
 		Name: "campaigns.count", Contract: true, Method: http.MethodGet, Path: "/api/campaigns/count/{id}", Aliases: []string{"/api/campaigns/count"},
+		IDs: []string{"countCampaignContacts", "countContacts"},
 		Tag: "Campaigns", Summary: "Count the contacts that a campaign would match",
 		Description: "Counts contacts within the caller's teams and the teams the request names; the campaign's own teams say who sees the campaign and do not narrow the count. " +
 			"The filter in the query replaces the campaign's own. A present but falsy filter (empty, 0, false, null, [] or {}) means all contacts. " +

@@ -42,7 +42,7 @@ const permission = "Manage Compliance"
 // Operations returns the module's rows.
 func (m *Module) Operations() []api.Operation {
 	return []api.Operation{{
-		Name: "compliance.schema", Contract: true, Method: http.MethodGet, Path: "/api/compliance/schema", Tag: "Compliance",
+		Name: "compliance.schema", Contract: true, Method: http.MethodGet, Path: "/api/compliance/schema", IDs: []string{"getComplianceSchema"}, Tag: "Compliance",
 		Summary:     "Get the definitions of the compliance settings",
 		Description: "For building a settings page. Only a signed-in administrator may call it: no API key ever can, because service accounts cannot be administrators.",
 		Credentials: api.Key | api.Session, Kinds: api.ServerKeys | api.Browser, Rule: api.AdminOnly(permission), Teams: true,

@@ -31,7 +31,7 @@ const (
 
 func (m *Module) reveal() api.Operation {
 	return api.Operation{
-		Name: "contacts.reveal", Contract: true, Method: http.MethodGet, Path: "/api/contacts/{id}/reveal-secret", Tag: "Contacts",
+		Name: "contacts.reveal", Contract: true, Method: http.MethodGet, Path: "/api/contacts/{id}/reveal-secret", IDs: []string{"revealContactField"}, Tag: "Contacts",
 		Summary: "Reveal an encrypted contact field",
 		Description: "Returns the decrypted value of one encrypted field. Where a public key is given, the value is encrypted to it instead: " +
 			"with RSA-OAEP (SHA-256) or as an X25519 sealed box, named in the header " + headerAlgorithm + "; " + headerKeyID +

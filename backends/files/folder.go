@@ -14,9 +14,8 @@ import (
 )
 
 const (
-	defaultPerPage = 50
-	maxPage        = 1_000_000_000 // times the largest page, still far from overflow
-	topLevel       = "null"        // value of folder_id
+	maxPage  = 1_000_000_000 // times the largest page, still far from overflow
+	topLevel = "null"        // value of folder_id
 )
 
 // listing says which children are asked for.
@@ -76,21 +75,13 @@ func parseListing(c *api.Call) (listing, error) {
 	var errs api.Errors
 	q := c.Query
 	ask := listing{paged: q.Has("page")}
-	switch q.Text("schema") {
-	case "full":
-	case "basic":
-		ask.basic = true
-	default:
-		if q.Has("schema") {
-			errs.Add("schema", "format", "schema must be full or basic")
-		}
-	}
+	ask.basic = c.Choice(&errs, "schema") == "basic"
 	if q.Bool(&errs, "deleted", false) {
 		ask.state = store.Deleted
 	}
 	most := min(c.Tenant.Org.Limit(tenants.LimitFolderChildren, tenants.DefaultFolderChildren), store.MaxLimit)
-	ask.page = q.Int(&errs, "page", 1, maxPage, 1)
-	perPage := q.Int(&errs, "per_page", 1, 1<<62, defaultPerPage)
+	ask.page = c.Number(&errs, "page")
+	perPage := c.Number(&errs, "per_page")
 	ask.perPage = most
 	if ask.paged {
 		ask.perPage = min(perPage, most)

@@ -4,6 +4,7 @@ package files
 
 import (
 	"context"
+	"math"
 	"net/http"
 
 	"tenantry/backends/store"
@@ -64,8 +65,8 @@ func (m *Module) getFolder() api.Operation {
 			{Name: "schema", In: api.InQuery, Shape: api.Text, Default: "full", Enum: []string{"full", "basic"}, Description: "basic leaves out files and folders; the counts stay."},
 			{Name: "deleted", In: api.InQuery, Shape: api.Boolean, Default: "false", Description: "Reads a soft-deleted folder instead of a live one."},
 			{Name: "folder_id", In: api.InQuery, Shape: api.Text, Description: "Only where this is the folder's parent; null stands for the top level."},
-			{Name: "page", In: api.InQuery, Shape: api.Integer, Description: "Page of the children, from 1. Each list of children becomes an object with page, pages, count and results."},
-			{Name: "per_page", In: api.InQuery, Shape: api.Integer, Default: "50", Description: "Children on a page, from 1; cut to the organization's limit folder_children."},
+			{Name: "page", In: api.InQuery, Shape: api.Integer, Bounds: api.Bounds{Least: 1, Most: maxPage}, Description: "Page of the children, from 1. Each list of children becomes an object with page, pages, count and results."},
+			{Name: "per_page", In: api.InQuery, Shape: api.Integer, Default: "50", Bounds: api.Bounds{Least: 1, Most: math.MaxInt64}, Description: "Children on a page, from 1; cut to the organization's limit folder_children."},
 		},
 		Data: FolderAnswer{}, Message: "Folder found", Example: folderExample(),
 		Failures: []api.Failure{

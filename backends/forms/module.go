@@ -63,11 +63,11 @@ func (m *Module) updateRow() api.Operation {
 			{Name: "id", In: api.InPath, Shape: api.Text, Required: true, Description: "Identifier of the form.", Example: exampleID},
 		},
 		Body: []api.Field{
-			{Name: "name", Shape: api.Text, Description: "Singular identifier: 1 to 64 lower-case letters, digits or _, a letter first.", Example: example.Name},
-			{Name: "label", Shape: api.Text, Description: "Singular label, at most 200 characters.", Example: example.Label},
-			{Name: "label_plural", Shape: api.Text, Description: "Plural label, at most 200 characters.", Example: example.LabelPlural},
+			{Name: "name", Shape: api.Text, Bounds: schema.NameBounds(), Description: "Singular identifier: 1 to 64 lower-case letters, digits or _, a letter first.", Example: example.Name},
+			{Name: "label", Shape: api.Text, Bounds: schema.LabelBounds(), Description: "Singular label, at most 200 characters.", Example: example.Label},
+			{Name: "label_plural", Shape: api.Text, Bounds: schema.LabelBounds(), Description: "Plural label, at most 200 characters.", Example: example.LabelPlural},
 			{
-				Name: "schema", Shape: api.Object, Example: example.Schema,
+				Name: "schema", Shape: api.Object, Type: schema.Definitions{}, Example: example.Schema,
 				Description: "At most 500 fields by identifier (1 to 64 letters, digits, _ or -), each with title (at most 200 characters), type (StudlyCase) and, optionally, required.",
 			},
 			{
@@ -95,7 +95,7 @@ func (m *Module) updateRow() api.Operation {
 
 func (m *Module) schemaRow() api.Operation {
 	return api.Operation{
-		Name: "forms.schema", Contract: true, Method: http.MethodGet, Path: "/api/form/collections/schema", Tag: tag,
+		Name: "forms.schema", Contract: true, Method: http.MethodGet, Path: "/api/form/collections/schema", IDs: []string{"getFormSchema"}, Tag: tag,
 		Summary:     "Get the fields of form collections",
 		Description: "Without id, the fields that every form has; with id, all fields of that form.",
 		Credentials: api.Key | api.Session, Kinds: api.ServerKeys | api.Browser,

@@ -55,11 +55,11 @@ func (m *Module) createRow() api.Operation {
 			"definitions go into schema alone. A type that validation does not know is kept, and its values are taken as they are.",
 		Credentials: api.Key | api.Session, Kinds: api.ServerFull, Rule: api.Needs(tenants.ManageCustomObjects), Audit: api.AuditAlways, Teams: true,
 		Body: []api.Field{
-			{Name: "name", Shape: api.Text, Required: true, Description: "Singular identifier: 1 to 64 lower-case letters, digits or _, a letter first.", Example: "tree"},
-			{Name: "label", Shape: api.Text, Required: true, Description: "Singular label, at most 200 characters.", Example: "Tree"},
-			{Name: "label_plural", Shape: api.Text, Required: true, Description: "Plural label, at most 200 characters.", Example: "Trees"},
+			{Name: "name", Shape: api.Text, Required: true, Bounds: schema.NameBounds(), Description: "Singular identifier: 1 to 64 lower-case letters, digits or _, a letter first.", Example: "tree"},
+			{Name: "label", Shape: api.Text, Required: true, Bounds: schema.LabelBounds(), Description: "Singular label, at most 200 characters.", Example: "Tree"},
+			{Name: "label_plural", Shape: api.Text, Required: true, Bounds: schema.LabelBounds(), Description: "Plural label, at most 200 characters.", Example: "Trees"},
 			{
-				Name: "schema", Shape: api.Object,
+				Name: "schema", Shape: api.Object, Type: schema.Definitions{},
 				Description: "At most 500 fields by identifier (1 to 64 letters, digits, _ or -), each with title (at most 200 characters), type (StudlyCase) and, optionally, required.",
 				Example:     map[string]any{"species": map[string]any{"title": "Species", "type": schema.Text, "required": true}, "height": map[string]any{"title": "Height (m)", "type": schema.Number}},
 			},
@@ -79,7 +79,7 @@ func (m *Module) createRow() api.Operation {
 
 func (m *Module) schemaRow() api.Operation {
 	return api.Operation{
-		Name: "objects.schema", Method: http.MethodGet, Path: "/api/custom/objects/schema", Tag: tag,
+		Name: "objects.schema", Method: http.MethodGet, Path: "/api/custom/objects/schema", IDs: []string{"getObjectSchema"}, Tag: tag,
 		Summary: "Get the fields of custom objects",
 		Description: "Without a parameter, the fields that records of every custom object have. With id or name, also the ones that this custom object defines; " +
 			"where both are given, both must fit. A field of its own wins over a common one of the same identifier.",

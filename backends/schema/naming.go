@@ -13,6 +13,8 @@ import (
 // MaxLabel is how many characters a label may have.
 const MaxLabel = 200
 
+const maxName = 64
+
 // Naming is what custom objects and forms are called. Each part is unique among its kind
 // in an organization.
 type Naming struct {
@@ -42,10 +44,19 @@ func (n Naming) Taken(others []Naming) []string {
 	return taken
 }
 
+// NameBounds and LabelBounds are for the rows of operations that take what CheckName and
+// CheckLabel check.
+func NameBounds() api.Bounds {
+	return api.Bounds{MinLength: 1, MaxLength: maxName, Pattern: "^[a-z][a-z0-9_]*$"}
+}
+
+// LabelBounds is said at NameBounds.
+func LabelBounds() api.Bounds { return api.Bounds{MinLength: 1, MaxLength: MaxLabel} }
+
 // ValidName reports whether text can name a custom object or a form: 1 to 64 lower-case
 // letters, digits and "_", a letter first.
 func ValidName(text string) bool {
-	if text == "" || len(text) > 64 || text[0] < 'a' || text[0] > 'z' {
+	if text == "" || len(text) > maxName || text[0] < 'a' || text[0] > 'z' {
 		return false
 	}
 	for i := range len(text) {

@@ -17,6 +17,25 @@ type Field struct {
 	Locked   bool   `json:"locked,omitempty" doc:"The field cannot be changed or removed."`
 }
 
+// Definitions are fields as callers define them, for the description of bodies.
+type Definitions struct{}
+
+// OpenAPISchema says what Parse checks.
+func (Definitions) OpenAPISchema() map[string]any {
+	return map[string]any{
+		"type": "object", "maxProperties": MaxFields,
+		"propertyNames": map[string]any{"pattern": "^[A-Za-z0-9_-]{1,64}$"},
+		"additionalProperties": map[string]any{
+			"type": "object", "required": []string{"title", "type"},
+			"properties": map[string]any{
+				"title":    map[string]any{"type": "string", "minLength": 1, "maxLength": MaxTitle},
+				"type":     map[string]any{"type": "string", "maxLength": MaxTypeBytes, "pattern": "^[A-Z][A-Za-z0-9]*$"},
+				"required": map[string]any{"type": "boolean"},
+			},
+		},
+	}
+}
+
 // Fields are defined fields by identifier.
 type Fields map[string]Field
 

@@ -65,7 +65,7 @@ func (m *Module) Operations() []api.Operation {
 			"also where there is no such user.",
 		Credentials: api.Key | api.Session, Kinds: api.ServerKeys, Rule: api.HandlerDecides(),
 		Params: []api.Param{
-			{Name: "id", In: api.InPath, Shape: api.Integer, Required: true, Description: "Number of the user.", Example: "7"},
+			{Name: "id", In: api.InPath, Shape: api.Integer, Required: true, Bounds: api.Bounds{Least: 1}, Description: "Number of the user.", Example: "7"},
 		},
 		Data: Answer{}, Message: "User found",
 		Example: Answer{

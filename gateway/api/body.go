@@ -168,6 +168,24 @@ func (b Body) Integer(errs *Errors, name string, least, most, fallback int64) in
 	return n
 }
 
+// Text returns a text field of the body within the bounds that the row states, "" where it
+// is absent. Anything else is noted in errs.
+func (c *Call) Text(errs *Errors, name string) string {
+	f := c.Operation.bodyField(name)
+	if f.Required {
+		return c.Body.Required(errs, name, f.Bounds.MaxLength)
+	}
+	return c.Body.Optional(errs, name, f.Bounds.MaxLength)
+}
+
+// Integer returns a whole-number field of the body within the bounds that the row states,
+// the row's default where it is absent. Anything else is noted in errs.
+func (c *Call) Integer(errs *Errors, name string) int64 {
+	f := c.Operation.bodyField(name)
+	fallback, _ := f.Default.(int64)
+	return c.Body.Integer(errs, name, f.Bounds.Least, f.Bounds.Most, fallback)
+}
+
 // Object returns an object field and whether it is there. Numbers in it are json.Number.
 // Anything but an object is noted in errs.
 func (b Body) Object(errs *Errors, name string) (map[string]any, bool) {

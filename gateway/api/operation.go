@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -147,6 +148,7 @@ type Operation struct {
 	Method      string
 	Path        string   // "/api/files/folders/{id}"
 	Aliases     []string // further paths of the same operation (an optional segment)
+	IDs         []string // in the OpenAPI document, for each of Paths; nil: made of Name, see ID
 	Tag         string   // the group in the OpenAPI document
 	Summary     string
 	Description string
@@ -201,6 +203,34 @@ const (
 	DefaultTimeout         = 10 * time.Second
 )
 
+// ID returns the operation's identifier in the OpenAPI document for the path of that number,
+// from which generated clients take their names: "getFolder" for folders.get.
+func (o *Operation) ID(path int) string {
+	if path < len(o.IDs) {
+		return o.IDs[path]
+	}
+	things, action, _ := strings.Cut(o.Name, ".")
+	words := strings.Split(action, "_")
+	id := words[0]
+	for _, word := range append([]string{strings.TrimSuffix(things, "s")}, words[1:]...) {
+		if word != "" {
+			id += strings.ToUpper(word[:1]) + word[1:]
+		}
+	}
+	if path > 0 {
+		id += strconv.Itoa(path + 1)
+	}
+	return id
+}
+
+// Bounds say which values of a shape are taken; a zero member bounds nothing. The document
+// shows them, and Call.Text, Call.Integer and Call.Number hold callers to them.
+type Bounds struct {
+	Least, Most          int64 // of a whole number
+	MinLength, MaxLength int   // of a text, in characters; MinLength says that it must not be blank
+	Pattern              string
+}
+
 // Place is where a parameter stands.
 type Place string
 
@@ -231,6 +261,7 @@ type Param struct {
 	Required    bool
 	Secret      bool // never logged
 	Default     string
+	Bounds      Bounds
 	Enum        []string
 	Description string
 	Example     string
@@ -242,6 +273,9 @@ type Field struct {
 	Shape       Shape
 	Required    bool
 	Secret      bool
+	Default     any
+	Bounds      Bounds
+	Type        any // a value to show the type of an Object; nil: any members
 	Description string
 	Example     any
 }
@@ -322,7 +356,7 @@ func (o *Operation) Validate() []error {
 	return faults
 }
 
-// Param returns the declared query parameter of that name.
+// queryParam returns the declared query parameter of that name.
 func (o *Operation) queryParam(name string) (Param, bool) {
 	for _, p := range o.Params {
 		if p.In == InQuery && p.Name == name {
@@ -330,4 +364,14 @@ func (o *Operation) queryParam(name string) (Param, bool) {
 		}
 	}
 	return Param{}, false
+}
+
+// bodyField returns the declared field of the body of that name.
+func (o *Operation) bodyField(name string) Field {
+	for _, f := range o.Body {
+		if f.Name == name {
+			return f
+		}
+	}
+	return Field{}
 }

@@ -3,6 +3,7 @@ package api
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -180,6 +181,30 @@ func (q Query) Int(errs *Errors, name string, least, most, fallback int64) int64
 		return fallback
 	}
 	return n
+}
+
+// Number returns a whole-number parameter within the bounds that the row states, the row's
+// default or else the least where it is absent. Anything else is noted in errs.
+func (c *Call) Number(errs *Errors, name string) int64 {
+	p, _ := c.Operation.queryParam(name)
+	fallback, err := strconv.ParseInt(p.Default, 10, 64)
+	if err != nil {
+		fallback = p.Bounds.Least
+	}
+	return c.Query.Int(errs, name, p.Bounds.Least, p.Bounds.Most, fallback)
+}
+
+// Choice returns a parameter that is one of those the row lists, the row's default where it
+// is absent. Anything else is noted in errs.
+func (c *Call) Choice(errs *Errors, name string) string {
+	p, _ := c.Operation.queryParam(name)
+	if !c.Query.Has(name) {
+		return p.Default
+	}
+	if !slices.Contains(p.Enum, c.Query.Text(name)) {
+		errs.Add(name, "format", "%s must be %s", name, strings.Join(p.Enum, " or "))
+	}
+	return c.Query.Text(name)
 }
 
 // Bool returns the parameter as a boolean (true, false, 1, 0), or the fallback where it

@@ -84,8 +84,8 @@ func (m *Module) Operations() []api.Operation {
 			Description: "Starts a browser session, kept in a cookie that scripts cannot read. It ends after 30 minutes without use and after 12 hours in any case.",
 			Credentials: api.Open, Rule: api.AnyCaller(), Audit: api.AuditAlways, BodyLimit: 8 << 10, OwnLimits: true,
 			Body: []api.Field{
-				{Name: "email", Shape: api.Text, Required: true, Example: "ada@example.com"},
-				{Name: "password", Shape: api.Text, Required: true, Secret: true, Example: "correct horse battery staple"},
+				{Name: "email", Shape: api.Text, Required: true, Bounds: api.Bounds{MinLength: 1, MaxLength: 254}, Example: "ada@example.com"},
+				{Name: "password", Shape: api.Text, Required: true, Secret: true, Bounds: api.Bounds{MinLength: 1, MaxLength: maxPassword}, Example: "correct horse battery staple"},
 			},
 			Data: SignedIn{}, Message: "Signed in", Example: example,
 			Failures: []api.Failure{{Code: http.StatusForbidden, Message: wrongPassword, When: "the address or the password is wrong"}},
@@ -102,8 +102,8 @@ func (m *Module) Operations() []api.Operation {
 			Description: "Uses up the single-use link that a person was sent, sets the password and signs in.",
 			Credentials: api.Open, Rule: api.AnyCaller(), Audit: api.AuditAlways, BodyLimit: 8 << 10, OwnLimits: true,
 			Body: []api.Field{
-				{Name: "token", Shape: api.Text, Required: true, Secret: true, Example: "inv_3q2-7w"},
-				{Name: "password", Shape: api.Text, Required: true, Secret: true, Example: "correct horse battery staple"},
+				{Name: "token", Shape: api.Text, Required: true, Secret: true, Bounds: api.Bounds{MinLength: 1, MaxLength: 200}, Example: "inv_3q2-7w"},
+				{Name: "password", Shape: api.Text, Required: true, Secret: true, Bounds: api.Bounds{MinLength: passwords.MinCharacters, MaxLength: maxPassword}, Example: "correct horse battery staple"},
 			},
 			Data: SignedIn{}, Message: "Password created", Example: example, Handler: m.choosePassword,
 		},
@@ -114,8 +114,8 @@ const wrongPassword = "E-mail address or password is wrong"
 
 func (m *Module) signIn(ctx context.Context, c *api.Call) (api.Result, error) {
 	var errs api.Errors
-	email := c.Body.Required(&errs, "email", 254)
-	password := c.Body.Required(&errs, "password", maxPassword)
+	email := c.Text(&errs, "email")
+	password := c.Text(&errs, "password")
 	if err := errs.Problem(); err != nil {
 		return api.Result{}, err
 	}
@@ -178,8 +178,8 @@ func (m *Module) signOut(ctx context.Context, c *api.Call) (api.Result, error) {
 
 func (m *Module) choosePassword(ctx context.Context, c *api.Call) (api.Result, error) {
 	var errs api.Errors
-	token := c.Body.Required(&errs, "token", 200)
-	password := c.Body.Required(&errs, "password", maxPassword)
+	token := c.Text(&errs, "token")
+	password := c.Text(&errs, "password")
 	if err := errs.Problem(); err != nil {
 		return api.Result{}, err
 	}

@@ -189,6 +189,9 @@ func (x *exchange) principal(ctx context.Context, t *tenants.Tenant) (*tenants.P
 			return x.p.Sessions.Lookup(ctx, t, cookie.Value)
 		}
 	}
+	if x.r.Header.Get("Authorization") != "" && x.op.Credentials&api.Key != 0 {
+		return nil, api.Denied("a key came in Authorization; keys count from x-service-token alone")
+	}
 	return nil, api.Denied("no credential")
 }
 

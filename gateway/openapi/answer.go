@@ -153,7 +153,7 @@ func envelope(status string, data any) object {
 	}
 }
 
-func emptyList() object { return object{{"type", "array"}, {"maxItems", 0}} }
+func emptyList() object { return object{{"type", "array"}, {"items", object{}}, {"maxItems", 0}} }
 
 // settle turns the samples into schemas and examples.
 func (b *builder) settle(a *answer) error {

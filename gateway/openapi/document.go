@@ -12,9 +12,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"tenantry/gateway/api"
+	"tenantry/tenants"
 )
 
 // Info is what the rows do not know about the service.
@@ -88,7 +90,7 @@ func Build(info Info, ops []api.Operation) (*Document, error) {
 		{"tags", tagsOf(ops)},
 		{"paths", b.pathItems()},
 		{"components", object{
-			{"securitySchemes", securitySchemes(cmp.Or(info.Cookie, defaultCookie))},
+			{"securitySchemes", securitySchemes(cmp.Or(info.Cookie, defaultCookie), ops)},
 			{"parameters", sharedParameters()},
 			{"headers", sharedHeaders()},
 			{"responses", sorted(b.components)},
@@ -149,11 +151,19 @@ func tagsOf(ops []api.Operation) []any {
 	return tags
 }
 
-func securitySchemes(cookie string) object {
+func securitySchemes(cookie string, ops []api.Operation) object {
+	var browser []string
+	for i := range ops {
+		if ops[i].Kinds.Admits(tenants.Browser) && !ops[i].Rule.IsAdminOnly() {
+			browser = append(browser, ops[i].ID(0))
+		}
+	}
+	slices.Sort(browser)
 	return object{
 		{keyScheme, object{
 			{"type", "apiKey"}, {"in", "header"}, {"name", keyHeader},
-			{"description", "An API key of a service account. It is sent in exactly one header of that name."},
+			{"description", "An API key of a service account. It is sent in exactly one header of that name and counts from nowhere else. " +
+				"Keys of the kind " + strconv.Quote(tenants.Browser.Label()) + " may call " + cmp.Or(strings.Join(browser, ", "), "nothing") + "; what other kinds may call stands at each operation."},
 		}},
 		{sessionScheme, object{
 			{"type", "apiKey"}, {"in", "cookie"}, {"name", cookie},

@@ -92,9 +92,9 @@ func TestAliasesHaveTheirOwnIdentifierAndParameters(t *testing.T) {
 		id    string
 		paths []string
 	}{
-		"/api/shared/{pid}":             {"reports.shared", []string{"pid"}},
-		"/api/shared/{pid}/{report_id}": {"reports.shared.alias", []string{"pid", "report_id"}},
-		"/api/s/{pid}":                  {"reports.shared.alias2", []string{"pid"}},
+		"/api/shared/{pid}":             {"sharedReport", []string{"pid"}},
+		"/api/shared/{pid}/{report_id}": {"sharedReport2", []string{"pid", "report_id"}},
+		"/api/s/{pid}":                  {"sharedReport3", []string{"pid"}},
 	} {
 		if got := at(t, doc, "paths", path, "get", "operationId"); got != want.id {
 			t.Errorf("%s: operationId = %v, want %s", path, got, want.id)

@@ -102,11 +102,11 @@ func TestRecursiveAndGenericTypesBecomeComponents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"openapi.list":{"type":"array","items":{"$ref":"#/components/schemas/openapi.list"}},` +
-		`"openapi.node":{"type":"object","properties":{"next":{"anyOf":[{"$ref":"#/components/schemas/openapi.node"},{"type":"null"}]},` +
-		`"children":{"type":"array","items":{"$ref":"#/components/schemas/openapi.node"}}},"required":["next","children"],"additionalProperties":false},` +
-		`"openapi.pair_openapi.node_json.Number":{"type":"object","properties":{"a":{"$ref":"#/components/schemas/openapi.node"},"b":{"type":"number"}},"required":["a","b"],"additionalProperties":false},` +
-		`"openapi.table":{"type":"object","additionalProperties":{"$ref":"#/components/schemas/openapi.table"}}}`
+	want := `{"OpenapiList":{"type":"array","items":{"$ref":"#/components/schemas/OpenapiList"}},` +
+		`"OpenapiNode":{"type":"object","properties":{"next":{"anyOf":[{"$ref":"#/components/schemas/OpenapiNode"},{"type":"null"}]},` +
+		`"children":{"type":"array","items":{"$ref":"#/components/schemas/OpenapiNode"}}},"required":["next","children"],"additionalProperties":false},` +
+		`"OpenapiPairOpenapiNodeJsonNumber":{"type":"object","properties":{"a":{"$ref":"#/components/schemas/OpenapiNode"},"b":{"type":"number"}},"required":["a","b"],"additionalProperties":false},` +
+		`"OpenapiTable":{"type":"object","additionalProperties":{"$ref":"#/components/schemas/OpenapiTable"}}}`
 	if diff := cmp.Diff(want, string(text)); diff != "" {
 		t.Errorf("components (-want +got):\n%s", diff)
 	}

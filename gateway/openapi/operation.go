@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -22,7 +23,7 @@ func (b *builder) add(op *api.Operation) error {
 		return err
 	}
 	for i, path := range op.Paths() {
-		id := operationID(op.Name, i)
+		id := op.ID(i)
 		if b.ids[id] {
 			return fmt.Errorf("the operation identifier %s is used twice", id)
 		}
@@ -36,7 +37,7 @@ func (b *builder) add(op *api.Operation) error {
 		}
 		described = append(described, member{"parameters", params})
 		if op.Body != nil {
-			body, err := requestBody(op)
+			body, err := b.requestBody(op)
 			if err != nil {
 				return err
 			}
@@ -53,18 +54,6 @@ func (b *builder) add(op *api.Operation) error {
 		b.paths[path][method] = described
 	}
 	return nil
-}
-
-// operationID returns the name for the path itself and name.alias, name.alias2 and so on
-// for the further paths: an identifier must be unique in the document.
-func operationID(name string, i int) string {
-	switch i {
-	case 0:
-		return name
-	case 1:
-		return name + ".alias"
-	}
-	return name + ".alias" + strconv.Itoa(i)
 }
 
 func security(op *api.Operation) []any {
@@ -178,6 +167,7 @@ func parameterSchema(p *api.Param) (object, error) {
 		}
 		schema = schema.with("enum", values)
 	}
+	schema = bounded(schema, p.Bounds)
 	if p.Secret {
 		schema = schema.with("format", "password")
 	}
@@ -195,6 +185,22 @@ func parameterSchema(p *api.Param) (object, error) {
 		schema = schema.with("default", value)
 	}
 	return schema, nil
+}
+
+// bounded adds the bounds to a schema.
+func bounded(schema object, b api.Bounds) object {
+	for _, limit := range []struct {
+		name string
+		at   int64
+	}{{"minimum", b.Least}, {"maximum", b.Most}, {"minLength", int64(b.MinLength)}, {"maxLength", int64(b.MaxLength)}} {
+		if limit.at != 0 {
+			schema = schema.with(limit.name, limit.at)
+		}
+	}
+	if b.Pattern != "" {
+		schema = schema.with("pattern", b.Pattern)
+	}
+	return schema
 }
 
 func shapeSchema(shape api.Shape) (object, error) {
@@ -277,12 +283,21 @@ func plant(tree map[string]any, path []string, value string) {
 }
 
 // requestBody describes the fields. Others are allowed where they are ignored.
-func requestBody(op *api.Operation) (object, error) {
+func (b *builder) requestBody(op *api.Operation) (object, error) {
 	properties, required, example, complete := object{}, []string{}, object{}, true
 	for _, f := range op.Body {
 		schema, err := shapeSchema(f.Shape)
 		if err != nil {
 			return nil, fmt.Errorf("the body field %s: %w", f.Name, err)
+		}
+		schema = bounded(schema, f.Bounds)
+		if f.Type != nil {
+			if schema, err = b.schemas.of(reflect.TypeOf(f.Type)); err != nil {
+				return nil, fmt.Errorf("the body field %s: %w", f.Name, err)
+			}
+		}
+		if f.Default != nil {
+			schema = schema.with("default", f.Default)
 		}
 		if f.Description != "" {
 			schema = schema.with("description", f.Description)

@@ -167,7 +167,7 @@ func addRefusal(op *api.Operation, into *answer, own []api.Failure) []api.Failur
 		return own
 	}
 	refusal := sample{problem: *problem, when: "The caller does not hold the permission.", exact: true}
-	into.name = "Denied." + slug(strings.TrimPrefix(problem.Message, api.MissingPermission("").Message))
+	into.name = pascal("Denied " + slug(strings.TrimPrefix(problem.Message, api.MissingPermission("").Message)))
 	rest := slices.DeleteFunc(own, func(f api.Failure) bool {
 		if f.Code != problem.Code || f.Message != problem.Message {
 			return false

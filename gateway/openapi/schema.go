@@ -138,22 +138,30 @@ func (s *schemas) component(t reflect.Type, build func() (any, error)) (object, 
 	return ref(name), nil
 }
 
-// freeName returns package.Type, with the whole path of the package where that is taken.
+// freeName returns PackageType, with the whole path of the package where that is taken.
 func (s *schemas) freeName(t reflect.Type) string {
-	clean := func(text string) string { return strings.Trim(nameText(text), "_") }
 	typeName := regexp.MustCompile(`[\w.~-]+/`).ReplaceAllString(t.Name(), "") // type arguments bear paths
-	name := clean(path.Base(t.PkgPath()) + "." + typeName)
+	name := pascal(path.Base(t.PkgPath()) + "." + typeName)
 	if _, taken := s.components[name]; !taken {
 		return name
 	}
-	long := clean(strings.ReplaceAll(t.PkgPath(), "/", ".") + "." + typeName)
+	long := pascal(t.PkgPath() + "." + typeName)
 	name = long
 	for n := 2; ; n++ {
 		if _, taken := s.components[name]; !taken {
 			return name
 		}
-		name = long + "_" + strconv.Itoa(n)
+		name = long + strconv.Itoa(n)
 	}
+}
+
+// pascal returns the text as a name that generators of code leave as it is.
+func pascal(text string) string {
+	name := ""
+	for _, word := range regexp.MustCompile(`[A-Za-z0-9]+`).FindAllString(text, -1) {
+		name += strings.ToUpper(word[:1]) + word[1:]
+	}
+	return name
 }
 
 // nameText replaces what the name of a component cannot contain.

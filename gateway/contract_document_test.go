@@ -1,0 +1,115 @@
+package gateway_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"tenantry/gateway/api"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/tenants"
+)
+
+// served returns the OpenAPI document, which describes no operation that answers it.
+func served(t *testing.T, g *gatewaytest.Gateway) []byte {
+	t.Helper()
+	answer, err := http.Get(g.URL("/api/openapi.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// A key in Authorization is refused like any other, and the log says what was wrong.
+func TestContract_BearerIsRefusedAndSaidInTheLog(t *testing.T) {
+	t.Parallel()
+	acme := gatewaytest.Start(t).Org(t, "acme")
+	key := acme.Key(t, tenants.AllPermissions()...)
+	a := acme.Do(t, http.MethodGet, "/api/campaigns/count", gatewaytest.Header("Authorization", "Bearer "+key))
+	if a.Code != http.StatusForbidden || a.Text() != envelopeDenied {
+		t.Errorf("%d %s", a.Code, a.Text())
+	}
+	log := acme.Log.String()
+	if !strings.Contains(log, `"reason":"a key came in Authorization; keys count from x-service-token alone"`) || strings.Contains(log, key) {
+		t.Errorf("the log says %s", log)
+	}
+}
+
+// What a browser key may call is said in docs/api.md and in the document as the rows have it.
+func TestDocumentsNameWhatBrowserKeysMayCall(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	text, err := os.ReadFile("../docs/api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := regexp.MustCompile("(?m)^\\| `browser` .*$").FindString(string(text))
+	var document struct {
+		Components struct {
+			SecuritySchemes map[string]struct{ Description string }
+		}
+	}
+	if err := json.Unmarshal(served(t, g), &document); err != nil {
+		t.Fatal(err)
+	}
+	described := document.Components.SecuritySchemes["apiKey"].Description
+	for _, op := range g.App.Operations() {
+		browser := op.Kinds&api.Browser != 0 && !op.Rule.IsAdminOnly()
+		if strings.Contains(row, "`"+op.Method+" "+op.Path+"`") != browser {
+			t.Errorf("docs/api.md and the row disagree on %s %s: %s", op.Method, op.Path, row)
+		}
+		if strings.Contains(described, op.ID(0)) != browser {
+			t.Errorf("the OpenAPI document and the row disagree on %s: %s", op.ID(0), described)
+		}
+	}
+}
+
+// Names in generated clients are made of these.
+func TestOperationIdentifiersAreCamelCaseAndUnlike(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	var document struct {
+		Components struct{ Schemas map[string]any }
+	}
+	if err := json.Unmarshal(served(t, g), &document); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]string{}
+	take := func(name, of string) {
+		if other := seen[strings.ToLower(name)]; other != "" && other != of {
+			t.Errorf("%s is a name of %s and of %s", name, other, of)
+		}
+		seen[strings.ToLower(name)] = of
+	}
+	for _, op := range g.App.Operations() {
+		for i := range op.Paths() {
+			id := op.ID(i)
+			if !regexp.MustCompile(`^[a-z]+([A-Z][a-z]+)+$`).MatchString(id) {
+				t.Errorf("%s of %s is no verb in camelCase", id, op.Name)
+			}
+			for _, suffix := range []string{"", "Params", "Body", "Data", "Response", "Response200", "OK"} {
+				take(id+suffix, "operation "+id)
+			}
+		}
+	}
+	for name, schema := range document.Components.Schemas {
+		if !regexp.MustCompile(`^[A-Z][A-Za-z0-9]+$`).MatchString(name) {
+			t.Errorf("the component %s is no name of a type", name)
+		}
+		take(name, "component "+name)
+		m, _ := schema.(map[string]any)
+		properties, _ := m["properties"].(map[string]any)
+		for property := range properties {
+			take(name+strings.ReplaceAll(property, "_", ""), "component "+name+"'s "+property)
+		}
+	}
+}

@@ -11,14 +11,17 @@ import (
 	"strings"
 )
 
-// bounded fails where more than MaxLine bytes would be read for one row.
+// maxRow is the longest row, in bytes.
+const maxRow = 1 << 20
+
+// bounded fails where more than maxRow bytes would be read for one row.
 type bounded struct {
 	r     io.Reader
 	read  int64
 	limit int64
 }
 
-var errRowTooLong = fmt.Errorf("a row is longer than %d bytes; a quote or bracket may be missing", MaxLine)
+var errRowTooLong = fmt.Errorf("a row is longer than %d bytes; a quote or bracket may be missing", maxRow)
 
 func (b *bounded) Read(p []byte) (int, error) {
 	if b.read >= b.limit {
@@ -30,7 +33,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 }
 
 // allow lets the row that starts at the offset be read.
-func (b *bounded) allow(offset int64) { b.limit = offset + MaxLine + 1<<16 }
+func (b *bounded) allow(offset int64) { b.limit = offset + maxRow + 1<<16 }
 
 const mark = "\xef\xbb\xbf"
 

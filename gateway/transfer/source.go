@@ -117,8 +117,9 @@ func (m *meter) end() {
 	}
 }
 
-// MaxLine is the longest line of a bundle, in bytes.
-const MaxLine = 1 << 20
+// MaxLine is the longest line of a bundle, in bytes. Several imports can make a record longer
+// than any of their lines, and sealed values are longer than those in clear.
+const MaxLine = 16 << 20
 
 // lineReader reads lines and never holds more than MaxLine of one.
 type lineReader struct {

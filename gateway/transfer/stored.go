@@ -277,6 +277,11 @@ func (s *session) send(ctx context.Context, page []outgoing, emit func([]byte) e
 			}
 			out.line = line
 		}
+		if len(out.line) > MaxLine {
+			var errs api.Errors
+			errs.Add("line", "length", "a record makes a line of %d bytes, longer than an import takes", len(out.line))
+			s.tally.problem(0, sniff(out.line), errs)
+		}
 		if err := emit(out.line); err != nil {
 			return err
 		}

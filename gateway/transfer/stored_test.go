@@ -171,3 +171,21 @@ func TestAsIs_DanglingReferences(t *testing.T) {
 		t.Fatal(diff)
 	}
 }
+
+// A record that several imports made is longer than any of their lines, and travels.
+func TestExport_LongLines(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme := w.org("acme")
+	for _, name := range []string{"a", "b", "c"} {
+		w.mustLoad(acme, `{"kind":"contact_field","key":"`+name+`","title":"T","type":"LongText"}
+{"kind":"contact","external_id":"c","fields":{"`+name+`":"`+strings.Repeat("x", 900_000)+`"}}`)
+	}
+	out := w.dump(acme, false)
+	apart := newWorld(t)
+	elsewhere := apart.org("acme")
+	apart.mustLoad(elsewhere, out)
+	if len(out) < 2_700_000 || apart.dump(elsewhere, false) != out {
+		t.Fatal("the record did not come back")
+	}
+}

@@ -79,7 +79,7 @@ func (s *Services) openRedis(_ context.Context) (err error) {
 func (s *Services) openWho(ctx context.Context) (err error) {
 	s.directory, err = tenants.NewDirectory(ctx, tenants.DirectoryOptions{
 		Store: s.store, Kinds: s.kinds.organizations, Keyring: s.keyring, BaseDomain: s.cfg.BaseDomain, Now: s.now,
-		NewBackend: s.cfg.Store,
+		NewBackend: s.cfg.Store, Log: s.log,
 	})
 	if errors.Is(err, tenants.ErrForeignKeyring) {
 		return fmt.Errorf("keyring %s: %w", s.cfg.KeyringPath(), err)

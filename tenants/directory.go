@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -62,6 +63,8 @@ type DirectoryOptions struct {
 	Grace time.Duration
 	// NewBackend is where new organizations are placed; empty: store.DefaultBackend.
 	NewBackend string
+	// Log is told of workspaces that belong to somebody else; nil: nobody is.
+	Log *slog.Logger
 }
 
 // Directory knows the organizations and leads from a host name to one. What another
@@ -77,6 +80,7 @@ type Directory struct {
 	keyring       *keyring.Keyring
 	base          string
 	now           func() time.Time
+	log           *slog.Logger
 	grace         time.Duration
 	// newBackend is where new organizations are placed.
 	newBackend string
@@ -109,10 +113,13 @@ func NewDirectory(ctx context.Context, o DirectoryOptions) (*Directory, error) {
 	}
 	d := &Directory{
 		store: o.Store, control: control, orgs: o.Kinds.Organizations.In(control), keyring: o.Keyring,
-		base: base, now: o.Now, grace: o.Grace, slots: bounded.New[*slot](maxCached),
+		base: base, now: o.Now, log: o.Log, grace: o.Grace, slots: bounded.New[*slot](maxCached),
 	}
 	if d.now == nil {
 		d.now = time.Now
+	}
+	if d.log == nil {
+		d.log = slog.New(slog.DiscardHandler)
 	}
 	if d.grace == 0 {
 		d.grace = DefaultGrace
@@ -320,7 +327,7 @@ func (d *Directory) load(ctx context.Context, slug string, known *Tenant) (*Tena
 
 // tenant returns the organization as it was read. asked is when that reading began.
 func (d *Directory) tenant(ctx context.Context, org *Organization, asked time.Time) (*Tenant, error) {
-	workspace, err := d.store.At(ctx, org.OrgID, placement(org, asked))
+	workspace, err := d.store.At(ctx, org.OrgID, d.placement(org, asked))
 	if err != nil {
 		return nil, fmt.Errorf("opening organization %s: %w: %w", org.Slug, store.ErrUnavailable, err)
 	}

@@ -21,6 +21,7 @@ const (
 	maxFolderChildren  = 10_000
 	organizationsCount = "organizations"
 	changeTries        = 50
+	settleTries        = 100
 )
 
 // AllFeatures returns the names of the features there are.
@@ -65,23 +66,35 @@ func (d *Directory) Create(ctx context.Context, o NewOrganization) (*Tenant, err
 	if _, err := d.find(ctx, store.Eq("slug", org.Slug)); err == nil { // before a number is spent; the index decides
 		return nil, fmt.Errorf("create an organization: %w", &store.DuplicateError{Kind: "organizations", Fields: []string{"slug"}})
 	}
-	var err error
-	if org.OrgID, err = d.control.Counter(ctx, organizationsCount, 1, 0); err != nil {
-		return nil, fmt.Errorf("create organization %s: %w", org.Slug, err)
-	}
+	org.ID = d.store.NewID()
 	// The place first: an organization without one would be unavailable for ever.
-	if err := d.store.Prepare(ctx, org.OrgID, org.Backend); err != nil {
+	if err := d.settle(ctx, org); err != nil {
 		return nil, fmt.Errorf("create organization %s: %w", org.Slug, err)
 	}
 	if err := d.orgs.Insert(ctx, org); err != nil {
 		var taken *store.DuplicateError
 		if errors.As(err, &taken) {
-			err = errors.Join(err, d.store.RemoveFrom(ctx, org.OrgID, org.Backend))
+			err = errors.Join(err, d.store.RemoveFrom(ctx, org.OrgID, d.owner(org), org.Backend))
 		}
 		return nil, fmt.Errorf("create organization %s: %w", org.Slug, err)
 	}
 	d.changed(org)
 	return d.tenant(ctx, org, asked)
+}
+
+// settle gives a new organization a number and a workspace. Control data restored from a backup
+// give numbers again under which documents lie that nobody knows any more: those are left alone.
+func (d *Directory) settle(ctx context.Context, org *Organization) (err error) {
+	for range settleTries {
+		if org.OrgID, err = d.control.Counter(ctx, organizationsCount, 1, 0); err != nil {
+			return err
+		}
+		if err = d.store.Prepare(ctx, org.OrgID, d.owner(org), org.Backend); !errors.Is(err, store.ErrForeign) {
+			return err
+		}
+		d.log.WarnContext(ctx, "a workspace that no organization has lies under the number of a new one, which takes the next", "organization", org.Slug, "number", org.OrgID, "error", err)
+	}
+	return fmt.Errorf("%w (after %d numbers; the next try goes on from there)", err, settleTries)
 }
 
 func checkOrganization(faults *Faults, o *Organization) {
@@ -245,7 +258,12 @@ func (d *Directory) Remove(ctx context.Context, slug string) error {
 			return fmt.Errorf("delete the documents of organization %q: %w; repeat the command", slug, err)
 		}
 	}
-	if err := d.store.Remove(ctx, org.OrgID, places...); err != nil {
+	err = d.store.Remove(ctx, org.OrgID, d.owner(org), places...)
+	if errors.Is(err, store.ErrForeign) { // so there was nothing of this organization
+		d.log.WarnContext(ctx, "where the documents of a deleted organization should be lies something else, which stays", "organization", org.Slug, "error", err)
+		err = nil
+	}
+	if err != nil {
 		return fmt.Errorf("delete the documents of organization %q: %w; repeat the command", slug, err)
 	}
 	return nil

@@ -64,8 +64,11 @@ var ErrMoving = errors.New("the organization is being moved")
 // ErrNotMoving: there is no move to undo.
 var ErrNotMoving = errors.New("the organization is not being moved; there is nothing to roll back")
 
-func placement(o *Organization, asked time.Time) store.Placement {
-	p := store.Placement{Backend: o.Backend, Rev: o.Rev, ReadAt: asked}
+// owner is whose an organization's workspace is.
+func (d *Directory) owner(o *Organization) string { return d.installation + "/" + o.ID }
+
+func (d *Directory) placement(o *Organization, asked time.Time) store.Placement {
+	p := store.Placement{Backend: o.Backend, Owner: d.owner(o), Rev: o.Rev, ReadAt: asked}
 	if o.Move != nil {
 		p.Phase = o.Move.Phase
 	}
@@ -128,7 +131,7 @@ func (d *Directory) locate(ctx context.Context, org int64) (store.Placement, err
 		}
 		return d.locate(ctx, org)
 	}
-	return placement(o, time.Time{}), nil
+	return d.placement(o, time.Time{}), nil
 }
 
 // release ends a hold without a switch.
@@ -146,7 +149,8 @@ func (d *Directory) release(ctx context.Context, org int64, which hold) error {
 // writes for a moment, and lets it live there from then on. Where it was interrupted, the
 // same call resumes it, and RollBackMove undoes it. The old copy stays until FinishMove.
 // Errors: ErrUnknownTenant, *InvalidError for a backend that cannot be, ErrMoving,
-// store.ErrUnavailable, store.ErrDiffers; after the last two it can be repeated.
+// store.ErrForeign where something else lies there, store.ErrUnavailable, store.ErrDiffers;
+// after the last two it can be repeated.
 func (d *Directory) Move(ctx context.Context, slug, to string, progress func(MoveProgress)) (*MoveReport, error) {
 	if progress == nil {
 		progress = func(MoveProgress) {}
@@ -168,6 +172,7 @@ func (d *Directory) Move(ctx context.Context, slug, to string, progress func(Mov
 type claim struct {
 	d     *Directory
 	org   int64
+	owner string
 	holds func(*Organization) bool
 	asked time.Time // when it was last seen to hold
 }
@@ -228,8 +233,7 @@ func (d *Directory) beginMove(ctx context.Context, slug, to string) (*mover, err
 		faults.Add("to", CodeUnknown, "there is no backend %q; the configuration names %s", Clip(to), strings.Join(d.store.Backends(), ", "))
 		return nil, faults.Err()
 	}
-	id := newClaimID()
-	org, err := d.change(ctx, store.Eq("slug", slug), func(o *Organization) error {
+	possible := func(o *Organization) error {
 		switch {
 		case o.State == Removed:
 			return ErrUnknownTenant
@@ -243,7 +247,25 @@ func (d *Directory) beginMove(ctx context.Context, slug, to string) (*mover, err
 			return fmt.Errorf("%w: an old copy is still on %s; remove it first (--finish)", ErrMoving, o.Former)
 		case o.Finisher != "": // what is copied there now could be removed
 			return fmt.Errorf("%w: the old copy on %s is being removed; let that end first (--finish)", ErrMoving, o.Former)
-		case o.Move == nil:
+		}
+		return nil
+	}
+	org, err := d.find(ctx, store.Eq("slug", slug))
+	if err == nil {
+		err = possible(org)
+	}
+	if err == nil && org.Move == nil && org.Former != to { // what lies there is no copy of it
+		err = d.store.Prepare(ctx, org.OrgID, d.owner(org), to)
+	}
+	if err != nil {
+		return nil, err
+	}
+	id := newClaimID()
+	org, err = d.change(ctx, store.Eq("slug", slug), func(o *Organization) error {
+		if err := possible(o); err != nil {
+			return err
+		}
+		if o.Move == nil {
 			o.Move = &Move{To: to, Began: d.now().UnixMilli()}
 		}
 		o.Former = ""
@@ -253,10 +275,10 @@ func (d *Directory) beginMove(ctx context.Context, slug, to string) (*mover, err
 	if err != nil {
 		return nil, err
 	}
-	m := &mover{leases: d.store.Leases(), from: org.Backend, to: to, began: time.Now(), claim: claim{d: d, org: org.OrgID, holds: func(o *Organization) bool {
+	m := &mover{leases: d.store.Leases(), from: org.Backend, to: to, began: time.Now(), claim: claim{d: d, org: org.OrgID, owner: d.owner(org), holds: func(o *Organization) bool {
 		return o.Move != nil && o.Move.Mover == id
 	}}}
-	if m.copier, err = d.store.NewMover(ctx, org.OrgID, m.from, to); err != nil {
+	if m.copier, err = d.store.NewMover(ctx, org.OrgID, m.owner, m.from, to); err != nil {
 		return nil, err
 	}
 	m.copier.Guard = m.guard
@@ -507,7 +529,7 @@ func (d *Directory) FinishMove(ctx context.Context, slug string) error {
 
 // finish removes the old copy on behalf of the organization's Finisher.
 func (d *Directory) finish(ctx context.Context, org *Organization) error {
-	c := &claim{d: d, org: org.OrgID, holds: func(o *Organization) bool { return o.Finisher == org.Finisher }}
+	c := &claim{d: d, org: org.OrgID, owner: d.owner(org), holds: func(o *Organization) bool { return o.Finisher == org.Finisher }}
 	// A mover, a former finisher or a reader of the old copy may not know yet.
 	if err := pause(ctx, d.store.Leases().Settled); err != nil {
 		return err
@@ -515,7 +537,7 @@ func (d *Directory) finish(ctx context.Context, org *Organization) error {
 	if _, err := d.BySlug(ctx, org.Slug); err != nil { // calls of this process leave the copy
 		return err
 	}
-	m, err := d.store.NewMover(ctx, org.OrgID, org.Backend, org.Former)
+	m, err := d.store.NewMover(ctx, org.OrgID, c.owner, org.Backend, org.Former)
 	if err != nil {
 		return err
 	}
@@ -541,7 +563,7 @@ func (c *claim) removeCopy(ctx context.Context, backend string) error {
 		if err != nil {
 			return err
 		}
-		err = c.d.store.RemoveFrom(guarded, c.org, backend)
+		err = c.d.store.RemoveFrom(guarded, c.org, c.owner, backend)
 		cancel()
 		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) || try == finishTries {
 			return err

@@ -316,7 +316,12 @@ func TestEverythingIsComparedBeforeTheNextHold(t *testing.T) {
 		if p.Step != "waiting" {
 			return
 		}
-		w, err := view.Organization(t.Context(), 1)
+		acme, err := one.directory.BySlug(t.Context(), "acme")
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		w, err := view.At(t.Context(), 1, store.Placement{Owner: one.directory.Installation() + "/" + acme.Org.ID})
 		if err != nil {
 			t.Error(err)
 			return

@@ -44,14 +44,14 @@ type stormy struct {
 
 var errStorm = fmt.Errorf("%w: a storm", driver.ErrUnavailable)
 
-func (s *stormy) Open(ctx context.Context, name string, collections []*driver.Collection) (driver.Workspace, error) {
+func (s *stormy) Open(ctx context.Context, o driver.Opening) (driver.Workspace, error) {
 	if weather(s.now.Load()) == down {
 		return nil, errStorm
 	}
 	if opening := s.opening.Load(); opening != nil {
 		(*opening)()
 	}
-	w, err := s.Engine.Open(ctx, name, collections)
+	w, err := s.Engine.Open(ctx, o)
 	return &stormySpace{w, s}, err
 }
 

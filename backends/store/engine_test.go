@@ -20,8 +20,8 @@ type recordingWorkspace struct {
 	r *recorder
 }
 
-func (r *recorder) Open(ctx context.Context, name string, c []*driver.Collection) (driver.Workspace, error) {
-	w, err := r.Engine.Open(ctx, name, c)
+func (r *recorder) Open(ctx context.Context, o driver.Opening) (driver.Workspace, error) {
+	w, err := r.Engine.Open(ctx, o)
 	return recordingWorkspace{w, r}, err
 }
 
@@ -54,12 +54,12 @@ func (w recordingWorkspace) Aggregate(ctx context.Context, a driver.Aggregation)
 // failing is an engine whose workspaces answer every call with one error.
 type failing struct{ err error }
 
-func (f failing) Open(context.Context, string, []*driver.Collection) (driver.Workspace, error) {
+func (f failing) Open(context.Context, driver.Opening) (driver.Workspace, error) {
 	return f, nil
 }
-func (f failing) Remove(context.Context, string) error { return f.err }
-func (f failing) Check(context.Context) error          { return f.err }
-func (f failing) Close() error                         { return nil }
+func (f failing) Remove(context.Context, string, string) error { return f.err }
+func (f failing) Check(context.Context) error                  { return f.err }
+func (f failing) Close() error                                 { return nil }
 
 func (f failing) Find(context.Context, driver.Query) ([]driver.Document, error) { return nil, f.err }
 func (f failing) Count(context.Context, *driver.Collection, driver.Predicate) (int64, error) {
@@ -89,17 +89,17 @@ func (g *gated) hooks() (after, before func()) {
 	return g.after, g.before
 }
 
-func (g *gated) Open(ctx context.Context, name string, c []*driver.Collection) (driver.Workspace, error) {
-	w, err := g.Engine.Open(ctx, name, c)
+func (g *gated) Open(ctx context.Context, o driver.Opening) (driver.Workspace, error) {
+	w, err := g.Engine.Open(ctx, o)
 	if after, _ := g.hooks(); after != nil {
 		after()
 	}
 	return w, err
 }
 
-func (g *gated) Remove(ctx context.Context, name string) error {
+func (g *gated) Remove(ctx context.Context, name, owner string) error {
 	if _, before := g.hooks(); before != nil {
 		before()
 	}
-	return g.Engine.Remove(ctx, name)
+	return g.Engine.Remove(ctx, name, owner)
 }

@@ -17,6 +17,9 @@ var (
 	ErrConflict = errors.New("changed by somebody else meanwhile")
 	// ErrUnavailable: the store cannot answer now; the same call may work later.
 	ErrUnavailable = driver.ErrUnavailable
+	// ErrForeign: what lies in the workspace belongs to another organization or installation,
+	// and is left untouched. It is an ErrUnavailable.
+	ErrForeign = driver.ErrForeign
 	// ErrNewer: the data was written by a newer version of the program.
 	ErrNewer = driver.ErrNewer
 	// ErrQuery: the question names an unknown field, a field that may not be

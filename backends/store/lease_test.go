@@ -25,8 +25,8 @@ func (h *hooked) set(fn func(context.Context, driver.Workspace, []driver.Write) 
 	h.write = fn
 }
 
-func (h *hooked) Open(ctx context.Context, name string, collections []*driver.Collection) (driver.Workspace, error) {
-	w, err := h.Engine.Open(ctx, name, collections)
+func (h *hooked) Open(ctx context.Context, o driver.Opening) (driver.Workspace, error) {
+	w, err := h.Engine.Open(ctx, o)
 	return &hookedSpace{w, h}, err
 }
 
@@ -58,7 +58,7 @@ func beingCopied(t *testing.T) (*twoPlaces, *hooked, *store.Mover, *item) {
 	if _, err := f.At(t.Context(), 1, store.Placement{Backend: "first", Phase: store.Copying, Rev: 2, ReadAt: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
-	m, err := f.NewMover(t.Context(), 1, "first", "second")
+	m, err := f.NewMover(t.Context(), 1, "", "first", "second")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +230,7 @@ func TestNotesAreDeletedUnderGuard(t *testing.T) {
 	}
 	wantErr(t, "Forget", m.Forget(t.Context()), over)
 	wantErr(t, "Clean", m.Clean(t.Context()), over)
-	next, err := f.NewMover(t.Context(), 1, "first", "second")
+	next, err := f.NewMover(t.Context(), 1, "", "first", "second")
 	if err != nil {
 		t.Fatal(err)
 	}

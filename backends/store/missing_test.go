@@ -17,12 +17,19 @@ func TestMissingFilesAreNotMadeAnew(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	items := define[item](t, itemSpec())
+	var before *sqlite.Engine
 	open := func(move bool) (*store.Store, *store.Workspace, error) {
 		t.Helper()
+		if before != nil {
+			if err := before.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
 		e, err := sqlite.Open(t.Context(), sqlite.Options{Dir: dir})
 		if err != nil {
 			t.Fatal(err)
 		}
+		before = e
 		t.Cleanup(func() {
 			if err := e.Close(); err != nil {
 				t.Error(err)
@@ -30,7 +37,7 @@ func TestMissingFilesAreNotMadeAnew(t *testing.T) {
 		})
 		s := store.New(store.Options{Engine: e, Backends: map[string]driver.Engine{"other": openSQLite(t)}, Tenant: []*store.Spec{items.Spec()}})
 		if move {
-			_, err := s.NewMover(t.Context(), 1, "", "other")
+			_, err := s.NewMover(t.Context(), 1, "", "", "other")
 			return s, nil, err
 		}
 		w, err := s.At(t.Context(), 1, store.Placement{Rev: 1, ReadAt: time.Now()})
@@ -38,7 +45,7 @@ func TestMissingFilesAreNotMadeAnew(t *testing.T) {
 	}
 	first, _, err := open(false)
 	wantErr(t, "an organization without a file", err, store.ErrUnavailable)
-	if err := first.Prepare(t.Context(), 1, ""); err != nil {
+	if err := first.Prepare(t.Context(), 1, "", ""); err != nil {
 		t.Fatal(err)
 	}
 	w, err := first.At(t.Context(), 1, store.Placement{Rev: 1, ReadAt: time.Now()})

@@ -74,15 +74,17 @@ type Mover struct {
 // ErrDiffers: the copy is not what it was copied from.
 var ErrDiffers = errors.New("the copy differs from the original")
 
-// NewMover returns a Mover. Errors: ErrUnavailable, also where a backend is not configured.
-func (s *Store) NewMover(ctx context.Context, org int64, from, to string) (*Mover, error) {
+// NewMover returns a Mover. Errors: ErrUnavailable, also where a backend is not configured,
+// ErrForeign where one side is not the owner's. What has no owner at the new place is taken for
+// an earlier copy: Prepare refuses it.
+func (s *Store) NewMover(ctx context.Context, org int64, owner, from, to string) (*Mover, error) {
 	m := &Mover{store: s, seen: map[string]time.Time{}, copied: map[string][sha256.Size]byte{}}
 	var err error
-	if m.from, err = s.openAnew(ctx, Placement{Backend: from}.backend(), workspaceName(org), s.tenant, false); err != nil {
+	if m.from, err = s.openAnew(ctx, Placement{Backend: from}.backend(), s.opening(org, owner), false); err != nil {
 		return nil, err
 	}
 	// Another process may have removed what this one had open.
-	m.to, err = s.openAnew(ctx, Placement{Backend: to}.backend(), workspaceName(org), s.tenant, true)
+	m.to, err = s.openAnew(ctx, Placement{Backend: to}.backend(), s.opening(org, owner), true)
 	return m, err
 }
 

@@ -62,7 +62,7 @@ func onTwo(t *testing.T, first, second driver.Engine) *twoPlaces {
 		Tenant: []*store.Spec{f.items.Spec()},
 	})
 	f.LocateWith(f.where.locate)
-	if err := f.Prepare(t.Context(), 1, "first"); err != nil {
+	if err := f.Prepare(t.Context(), 1, "", "first"); err != nil {
 		t.Fatal(err)
 	}
 	var err error
@@ -133,7 +133,7 @@ func TestMoverCopiesEverythingExactly(t *testing.T) {
 			}
 		}
 		before := everything(t, f, f.ws)
-		m, err := f.NewMover(ctx, 1, "first", "second")
+		m, err := f.NewMover(ctx, 1, "", "first", "second")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -178,7 +178,7 @@ func TestMoverCatchesUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		c = f.items.In(w)
-		m, err := f.NewMover(ctx, 1, "first", "second")
+		m, err := f.NewMover(ctx, 1, "", "first", "second")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -231,7 +231,7 @@ func TestMoverRepairsTheCopy(t *testing.T) {
 			all = append(all, &item{Name: fmt.Sprint("n", i), Code: fmt.Sprint("c", i)})
 		}
 		insert(t, c, all...)
-		m, err := f.NewMover(ctx, 1, "first", "second")
+		m, err := f.NewMover(ctx, 1, "", "first", "second")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -275,7 +275,7 @@ func TestHandlesFollowTheOrganization(t *testing.T) {
 		ctx, c := t.Context(), f.items.In(f.ws)
 		rec := &item{Name: "a"}
 		insert(t, c, rec)
-		m, err := f.NewMover(ctx, 1, "first", "second")
+		m, err := f.NewMover(ctx, 1, "", "first", "second")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -315,11 +315,11 @@ func TestHandlesFollowTheOrganization(t *testing.T) {
 		if got := names(t, c, store.Query{}); got != "b" {
 			t.Errorf("the handle reads %q", got)
 		}
-		err = f.RemoveFrom(ctx, 1, "second")
+		err = f.RemoveFrom(ctx, 1, "", "second")
 		if err == nil || !strings.Contains(err.Error(), "lives on") {
 			t.Errorf("removing the organization from where it lives: %v", err)
 		}
-		if err := f.RemoveFrom(ctx, 1, "first"); err != nil {
+		if err := f.RemoveFrom(ctx, 1, "", "first"); err != nil {
 			t.Error(err)
 		}
 		if got := names(t, c, store.Query{}); got != "b" {
@@ -345,7 +345,7 @@ func TestWritesNeedAFreshPlacement(t *testing.T) {
 	f.where.fail(nil)
 	f.where.set(func(p *store.Placement) { p.Backend = "third" })
 	wantErr(t, "a write to a backend nobody knows", c.Insert(t.Context(), &item{}), store.ErrUnavailable)
-	if err := f.Prepare(t.Context(), 1, "second"); err != nil {
+	if err := f.Prepare(t.Context(), 1, "", "second"); err != nil {
 		t.Fatal(err)
 	}
 	f.where.set(func(p *store.Placement) { p.Backend = "second" })

@@ -25,9 +25,10 @@ const (
 	Held    Phase = "held"
 )
 
-// Placement says where the documents of an organization are.
+// Placement says where the documents of an organization are, and whose they must be.
 type Placement struct {
 	Backend string // empty: DefaultBackend
+	Owner   string // what the workspace is held to, see driver.Opening
 	Phase   Phase
 	// Rev orders placements of one organization: the one with the higher revision holds.
 	Rev int64
@@ -83,7 +84,7 @@ func (l Leases) of(p Placement) time.Duration {
 // that a move reaches calls that are under way.
 type home struct {
 	store  *Store
-	org    int64
+	who    tenancy
 	asking chan struct{} // one caller at a time reads where the organization is
 	at     atomic.Pointer[residence]
 	// elsewhere is the revision of a placement that leads to where this process cannot go.
@@ -98,8 +99,8 @@ type residence struct {
 	drv driver.Workspace
 }
 
-func newHome(s *Store, org int64) *home {
-	return &home{store: s, org: org, asking: make(chan struct{}, 1)}
+func newHome(s *Store, who tenancy) *home {
+	return &home{store: s, who: who, asking: make(chan struct{}, 1)}
 }
 
 var errRemoved = fmt.Errorf("the organization was removed: %w", ErrNotFound)
@@ -119,7 +120,7 @@ func (h *home) settle(ctx context.Context, p Placement) (*residence, error) {
 			next.drv = old.drv
 		} else {
 			var err error
-			if next.drv, err = h.store.open(ctx, p.backend(), workspaceName(h.org), h.store.tenant, p.ReadAt.IsZero()); err != nil {
+			if next.drv, err = h.store.open(ctx, p.backend(), h.store.opening(h.who.org, h.who.owner), p.ReadAt.IsZero()); err != nil {
 				h.left(p.Rev)
 				return nil, err
 			}
@@ -229,7 +230,10 @@ func (h *home) ask(ctx context.Context, within time.Duration) (*residence, error
 		return h.at.Load(), nil
 	}
 	asked := time.Now()
-	p, err := (*locate)(ctx, h.org)
+	p, err := (*locate)(ctx, h.who.org)
+	if err == nil && p.Owner != h.who.owner {
+		err = fmt.Errorf("organization %d is another one by now: %w", h.who.org, ErrNotFound)
+	}
 	if err != nil {
 		if !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrUnavailable) {
 			err = fmt.Errorf("%w: %w", ErrUnavailable, err)

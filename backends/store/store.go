@@ -35,12 +35,19 @@ type Store struct {
 
 	mu       sync.Mutex
 	opened   map[place]driver.Workspace
-	homes    map[int64]*home
+	homes    map[tenancy]*home
 	removals int // started or ended; an opening that overlaps one is not kept
 }
 
-// place is a workspace of a backend.
-type place struct{ backend, workspace string }
+// place is a workspace of a backend, and whose it is.
+type place struct{ backend, workspace, owner string }
+
+// tenancy is an organization. Its number alone does not tell: another installation, and
+// control data restored from a backup, give the same number to another organization.
+type tenancy struct {
+	org   int64
+	owner string
+}
 
 // Options name what a Store keeps, and where. Control kinds live in the one control
 // workspace (who the organizations and their people are), Tenant kinds in each
@@ -63,7 +70,7 @@ type Options struct {
 func New(o Options) *Store {
 	s := &Store{
 		backends: map[string]driver.Engine{}, controlAt: o.ControlBackend, ids: newIDSource(), now: o.Now, observe: o.Observe,
-		opened: map[place]driver.Workspace{}, homes: map[int64]*home{}, notes: notesCollection(), kinds: o.Tenant,
+		opened: map[place]driver.Workspace{}, homes: map[tenancy]*home{}, notes: notesCollection(), kinds: o.Tenant,
 	}
 	maps.Copy(s.backends, o.Backends)
 	if o.Engine != nil {
@@ -106,15 +113,15 @@ func (s *Store) LocateWith(l Locator) { s.locator.Store(&l) }
 
 // Control returns the control workspace. Only package tenants may use it.
 func (s *Store) Control(ctx context.Context) (*Workspace, error) {
-	drv, err := s.open(ctx, s.controlAt, "control", s.control, true)
+	drv, err := s.open(ctx, s.controlAt, driver.Opening{Workspace: controlName, Collections: s.control}, true)
 	if err != nil {
 		return nil, err
 	}
 	return &Workspace{store: s, control: drv, specs: s.control}, nil
 }
 
-// Organization returns the workspace of one organization on the default backend,
-// unscoped. Only package tenants may call it and At: everybody else is handed a workspace.
+// Organization returns the workspace of one organization on the default backend, which has
+// no owner, unscoped. Only package tenants may call it and At: everybody else is handed a workspace.
 func (s *Store) Organization(ctx context.Context, org int64) (*Workspace, error) {
 	return s.At(ctx, org, Placement{})
 }
@@ -138,22 +145,23 @@ func (s *Store) At(ctx context.Context, org int64, p Placement) (*Workspace, err
 }
 
 func (s *Store) home(ctx context.Context, org int64, p Placement) (*home, error) {
+	who := tenancy{org, p.Owner}
 	s.mu.Lock()
-	h := s.homes[org]
+	h := s.homes[who]
 	removals := s.removals
 	s.mu.Unlock()
 	if h != nil {
 		_, err := h.settle(ctx, p)
 		return h, err
 	}
-	h = newHome(s, org)
+	h = newHome(s, who)
 	if _, err := h.settle(ctx, p); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
-	other := s.homes[org]
+	other := s.homes[who]
 	if other == nil && s.removals == removals {
-		s.homes[org] = h
+		s.homes[who] = h
 	}
 	s.mu.Unlock()
 	if other != nil {
@@ -163,64 +171,81 @@ func (s *Store) home(ctx context.Context, org int64, p Placement) (*home, error)
 	return h, nil
 }
 
-func workspaceName(org int64) string { return "org-" + strconv.FormatInt(org, 10) }
+const (
+	controlName = "control"
+	orgPrefix   = "org-"
+)
+
+func workspaceName(org int64) string { return orgPrefix + strconv.FormatInt(org, 10) }
+
+// opening is for one that is there already.
+func (s *Store) opening(org int64, owner string) driver.Opening {
+	return driver.Opening{Workspace: workspaceName(org), Owner: owner, Collections: s.tenant}
+}
 
 // Remove deletes an organization's workspace for good, on the backends named; without any,
-// on the default one.
-func (s *Store) Remove(ctx context.Context, org int64, backends ...string) error {
-	s.forget(org)
-	defer s.forget(org)
+// on the default one. What is somebody else's is left: ErrForeign, once the rest is deleted.
+func (s *Store) Remove(ctx context.Context, org int64, owner string, backends ...string) error {
+	who := tenancy{org, owner}
+	s.forget(who)
+	defer s.forget(who)
 	if len(backends) == 0 {
 		backends = []string{DefaultBackend}
 	}
+	var foreign error
 	for _, name := range backends {
 		p := Placement{Backend: name}
 		engine := s.backends[p.backend()]
 		if engine == nil {
 			return fmt.Errorf("store: %w: the configuration names no backend %q", ErrUnavailable, p.backend())
 		}
-		if err := engine.Remove(ctx, workspaceName(org)); err != nil {
+		switch err := engine.Remove(ctx, workspaceName(org), owner); {
+		case errors.Is(err, ErrForeign):
+			foreign = errors.Join(foreign, fmt.Errorf("backend %s: %w", p.backend(), err))
+		case err != nil:
 			return err
 		}
 	}
-	return nil
+	return foreign
 }
 
-// RemoveFrom deletes what a backend holds of an organization that lives elsewhere.
-func (s *Store) RemoveFrom(ctx context.Context, org int64, backend string) error {
+// RemoveFrom deletes what a backend holds of an organization that lives elsewhere. Error:
+// ErrForeign where it is somebody else's.
+func (s *Store) RemoveFrom(ctx context.Context, org int64, owner, backend string) error {
 	p := Placement{Backend: backend}
 	engine := s.backends[p.backend()]
 	if engine == nil {
 		return fmt.Errorf("store: there is no backend %q", backend)
 	}
+	who := tenancy{org, owner}
 	s.mu.Lock()
-	h := s.homes[org]
+	h := s.homes[who]
 	s.mu.Unlock()
 	if h != nil && h.at.Load().backend() == p.backend() {
 		return fmt.Errorf("store: organization %d lives on backend %s", org, p.backend())
 	}
-	s.close(org, p.backend())
-	defer s.close(org, p.backend())
-	return engine.Remove(ctx, workspaceName(org))
+	s.close(who, p.backend())
+	defer s.close(who, p.backend())
+	return engine.Remove(ctx, workspaceName(org), owner)
 }
 
 // close lets the next call open the workspace anew.
-func (s *Store) close(org int64, backend string) {
+func (s *Store) close(who tenancy, backend string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.opened, place{backend, workspaceName(org)})
+	delete(s.opened, place{backend, workspaceName(who.org), who.owner})
 	s.removals++
 }
 
-func (s *Store) forget(org int64) {
+func (s *Store) forget(who tenancy) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if h := s.homes[org]; h != nil {
+	if h := s.homes[who]; h != nil {
 		h.removed.Store(true)
-		delete(s.homes, org)
+		delete(s.homes, who)
 	}
 	for name := range s.backends {
-		delete(s.opened, place{name, workspaceName(org)})
+		delete(s.opened, place{name, workspaceName(who.org), who.owner})
 	}
 	s.removals++
 }
@@ -236,47 +261,86 @@ func (s *Store) Check(ctx context.Context, backend string) error {
 }
 
 // open returns a workspace. Unless it may be made, one that the engine lost is an error.
-func (s *Store) open(ctx context.Context, backend, name string, specs []*driver.Collection, make bool) (driver.Workspace, error) {
+func (s *Store) open(ctx context.Context, backend string, o driver.Opening, make bool) (driver.Workspace, error) {
 	s.mu.Lock()
-	w, ok := s.opened[place{backend, name}]
+	w, ok := s.opened[place{backend, o.Workspace, o.Owner}]
 	s.mu.Unlock()
 	if ok {
 		return w, nil
 	}
-	return s.openAnew(ctx, backend, name, specs, make)
+	return s.openAnew(ctx, backend, o, make)
 }
 
-// Prepare makes the workspace of an organization that is about to be made.
-func (s *Store) Prepare(ctx context.Context, org int64, backend string) error {
-	_, err := s.openAnew(ctx, Placement{Backend: backend}.backend(), workspaceName(org), s.tenant, true)
+// Prepare makes the workspace of an organization that is about to be there, or to be copied
+// there. Error: ErrForeign where it holds anything that is not that owner's.
+func (s *Store) Prepare(ctx context.Context, org int64, owner, backend string) error {
+	o := s.opening(org, owner)
+	o.New = true
+	_, err := s.openAnew(ctx, Placement{Backend: backend}.backend(), o, true)
 	return err
 }
 
 // openAnew has the engine prepare the workspace, whether or not it was open.
-func (s *Store) openAnew(ctx context.Context, backend, name string, specs []*driver.Collection, make bool) (driver.Workspace, error) {
+func (s *Store) openAnew(ctx context.Context, backend string, o driver.Opening, make bool) (driver.Workspace, error) {
 	s.mu.Lock()
 	removals := s.removals
 	s.mu.Unlock()
 	engine := s.backends[backend]
 	if engine == nil {
-		return nil, fmt.Errorf("opening workspace %s: %w: the configuration names no backend %q", name, ErrUnavailable, backend)
+		return nil, fmt.Errorf("opening workspace %s: %w: the configuration names no backend %q", o.Workspace, ErrUnavailable, backend)
 	}
 	if local, ok := engine.(interface{ Missing(workspace string) error }); ok && !make {
-		if err := local.Missing(name); err != nil {
-			return nil, fmt.Errorf("opening workspace %s: %w", name, err)
+		if err := local.Missing(o.Workspace); err != nil {
+			return nil, fmt.Errorf("opening workspace %s: %w", o.Workspace, err)
 		}
 	}
-	w, err := engine.Open(ctx, name, specs)
+	w, err := engine.Open(ctx, o)
 	if err != nil {
-		return nil, fmt.Errorf("opening workspace %s: %w", name, err)
+		return nil, fmt.Errorf("opening workspace %s on backend %s: %w", o.Workspace, backend, err)
 	}
 	w = &observed{Workspace: w, store: s, backend: backend}
 	s.mu.Lock()
 	if s.removals == removals {
-		s.opened[place{backend, name}] = w
+		s.opened[place{backend, o.Workspace, o.Owner}] = w
 	}
 	s.mu.Unlock()
 	return w, nil
+}
+
+// Resident is a workspace that a backend holds.
+type Resident struct {
+	Workspace string
+	Org       int64  // 0 where it is not that of an organization
+	Where     string // file, database or the like
+	Owner     string // empty: nobody's yet, or it could not be read
+	Err       error  // why the owner could not be read
+}
+
+// Residents tells of every workspace on a backend but the control workspace that is in use.
+// Error: ErrUnavailable.
+func (s *Store) Residents(ctx context.Context, backend string) ([]Resident, error) {
+	lister, ok := s.backends[backend].(driver.Lister)
+	if !ok {
+		return nil, nil
+	}
+	found, err := lister.Residents(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("listing the workspaces of backend %s: %w", backend, err)
+	}
+	var all []Resident
+	for _, r := range found {
+		if r.Workspace == controlName && backend == s.controlAt {
+			continue
+		}
+		one := Resident{Workspace: r.Workspace, Where: r.Where, Owner: r.Owner, Err: r.Err}
+		if number, is := strings.CutPrefix(r.Workspace, orgPrefix); is {
+			if n, err := strconv.ParseInt(number, 10, 64); err == nil && workspaceName(n) == r.Workspace {
+				one.Org = n
+			}
+		}
+		all = append(all, one)
+	}
+	return all, nil
 }
 
 // Scope says which records with teams a workspace shows. The zero value shows only

@@ -45,7 +45,7 @@ func TestErrorsAreTranslated(t *testing.T) {
 			}
 		}
 		wantErr(t, "Check", f.Check(t.Context(), ""), cause)
-		wantErr(t, "Remove", f.Remove(t.Context(), 1), cause)
+		wantErr(t, "Remove", f.Remove(t.Context(), 1, ""), cause)
 	}
 	for index, want := range map[string]string{"code": "code", "name_title": "name title", "id": "id", "made_up": "id"} {
 		f := setupOn(t, failing{fmt.Errorf("engine: %w", &driver.DuplicateError{Collection: "items", Index: index, Position: 3})}, nil)
@@ -87,7 +87,7 @@ func TestClosedEnginesAreUnavailable(t *testing.T) {
 		_, err := f.Organization(t.Context(), 9)
 		wantErr(t, "Organization", err, store.ErrUnavailable)
 		wantErr(t, "Check", f.Check(t.Context(), ""), store.ErrUnavailable)
-		wantErr(t, "Remove", f.Remove(t.Context(), 9), store.ErrUnavailable)
+		wantErr(t, "Remove", f.Remove(t.Context(), 9, ""), store.ErrUnavailable)
 	})
 }
 
@@ -161,14 +161,14 @@ func TestRemovedOrganizationsStartAnew(t *testing.T) {
 				t.Errorf("%d records, %v", n, err)
 			}
 			insert(t, f.plains.In(w), &plain{Name: "x"})
-			if err := f.Remove(t.Context(), 7); err != nil {
+			if err := f.Remove(t.Context(), 7, ""); err != nil {
 				t.Fatal(err)
 			}
 			if err := f.plains.In(w).Insert(t.Context(), &plain{}); err == nil {
 				t.Error("a handle on a removed organization still writes")
 			}
 		}
-		if err := f.Remove(t.Context(), 8); err != nil {
+		if err := f.Remove(t.Context(), 8, ""); err != nil {
 			t.Errorf("removing what is not there: %v", err)
 		}
 		if n, err := f.plains.In(f.ws).Count(t.Context(), store.Filter{}); n != 0 || err != nil {
@@ -195,7 +195,7 @@ func TestRemoveWhileOpening(t *testing.T) {
 			f := setupOn(t, g, nil)
 			g.set(func() {
 				g.set(nil, nil)
-				if err := f.Remove(t.Context(), 7); err != nil {
+				if err := f.Remove(t.Context(), 7, ""); err != nil {
 					t.Error(err)
 				}
 			}, nil)
@@ -213,7 +213,7 @@ func TestRemoveWhileOpening(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			if err := f.Remove(t.Context(), 7); err != nil {
+			if err := f.Remove(t.Context(), 7, ""); err != nil {
 				t.Fatal(err)
 			}
 			works(t, f)
@@ -225,7 +225,7 @@ func TestRemoveWhileOpening(t *testing.T) {
 				wg.Go(func() {
 					for range 5 {
 						if i%4 == 0 {
-							if err := f.Remove(t.Context(), 7); err != nil {
+							if err := f.Remove(t.Context(), 7, ""); err != nil {
 								t.Error(err)
 							}
 						} else if _, err := f.Organization(t.Context(), 7); err != nil {

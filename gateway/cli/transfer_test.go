@@ -172,7 +172,12 @@ func audited(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ws, err := store.New(store.Options{Engine: engine, Tenant: log.Specs()}).Organization(t.Context(), 1)
+	s := store.New(store.Options{Engine: engine, Tenant: log.Specs()})
+	there, err := s.Residents(t.Context(), store.DefaultBackend)
+	if err != nil || len(there) != 1 {
+		t.Fatalf("%v, %v", there, err)
+	}
+	ws, err := s.At(t.Context(), there[0].Org, store.Placement{Owner: there[0].Owner})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,11 +45,11 @@ func (e *Engine) wasRead(c *driver.Collection) {
 }
 
 // Open opens a workspace.
-func (e *Engine) Open(ctx context.Context, name string, collections []*driver.Collection) (driver.Workspace, error) {
+func (e *Engine) Open(ctx context.Context, o driver.Opening) (driver.Workspace, error) {
 	if err := e.check(); err != nil {
 		return nil, err
 	}
-	w, err := e.Engine.Open(ctx, name, collections)
+	w, err := e.Engine.Open(ctx, o)
 	return &workspace{w, e}, err
 }
 

@@ -14,13 +14,13 @@ import (
 // Engine keeps any number of workspaces that share nothing.
 // All methods are safe for concurrent use.
 type Engine interface {
-	// Open returns the workspace of that name, preparing its collections and
-	// indexes when first used. It does no I/O that a later call could not repeat:
-	// an engine may close files behind the handle and open them again.
-	// The name is made by package store and matches ^[a-z0-9-]{1,64}$.
-	Open(ctx context.Context, workspace string, collections []*Collection) (Workspace, error)
-	// Remove deletes everything of the workspace. Removing what is not there is no error.
-	Remove(ctx context.Context, workspace string) error
+	// Open returns the workspace, preparing its collections and indexes when first used.
+	// It does no I/O that a later call could not repeat: an engine may close files behind
+	// the handle and open them again. It admits by Opening.Admit, then too; error: ErrForeign.
+	Open(ctx context.Context, o Opening) (Workspace, error)
+	// Remove deletes everything of the workspace, which must be the owner's or nobody's; error:
+	// ErrForeign. Removing what is not there is no error.
+	Remove(ctx context.Context, workspace, owner string) error
 	// Check reports whether the engine can read and write now.
 	Check(ctx context.Context) error
 	// Close waits for running calls and releases everything.

@@ -83,10 +83,9 @@ type Engine struct {
 
 // space is a database and what is known of it.
 type space struct {
-	db      *mongo.Database
-	turn    chan struct{} // held while the database is prepared
-	checked bool
-	unique  map[string]*build // unique indexes by signature of their kind
+	db     *mongo.Database
+	turn   chan struct{}     // held while the database is prepared
+	unique map[string]*build // unique indexes by signature of their kind
 }
 
 // lease is what all handles on a workspace share until it is removed.
@@ -122,14 +121,16 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 	return e, nil
 }
 
-// Open returns the workspace of that name. Unique indexes exist when it returns, the others are
-// built in the background. A database of a newer version gives an error that wraps driver.ErrNewer.
-func (e *Engine) Open(ctx context.Context, name string, collections []*driver.Collection) (driver.Workspace, error) {
+// Open returns the workspace. Unique indexes exist when it returns, the others are built in the
+// background. A database of a newer version gives an error that wraps driver.ErrNewer, a workspace
+// of somebody else driver.ErrForeign.
+func (e *Engine) Open(ctx context.Context, o driver.Opening) (driver.Workspace, error) {
+	name := o.Workspace
 	if len(name) > 64 || name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
 		return nil, fmt.Errorf("workspace %q: the name must match [a-z0-9-]{1,64}", name)
 	}
 	for {
-		w, err := e.attach(ctx, name, collections)
+		w, err := e.attach(ctx, o)
 		if !errors.Is(err, errRemoved) {
 			if err != nil {
 				return nil, err
@@ -146,7 +147,8 @@ func (e *Engine) Open(ctx context.Context, name string, collections []*driver.Co
 }
 
 // attach returns a handle on the workspace; with errRemoved, one on the lease that ends.
-func (e *Engine) attach(ctx context.Context, name string, collections []*driver.Collection) (*workspace, error) {
+func (e *Engine) attach(ctx context.Context, o driver.Opening) (*workspace, error) {
+	name, collections := o.Workspace, o.Collections
 	s, l, err := e.space(name)
 	if err != nil {
 		return nil, err
@@ -161,7 +163,7 @@ func (e *Engine) attach(ctx context.Context, name string, collections []*driver.
 		w.kinds[c.Name], w.known[c] = k, k
 		kinds = append(kinds, k)
 	}
-	if err := w.call(ctx, "open workspace "+name, func(ctx context.Context) error { return e.prepare(ctx, s, kinds) }); err != nil {
+	if err := w.call(ctx, "open workspace "+name, func(ctx context.Context) error { return e.prepare(ctx, s, &o, kinds) }); err != nil {
 		return w, err
 	}
 	e.builder.add(s, kinds)
@@ -202,29 +204,23 @@ func (e *Engine) space(workspace string) (*space, *lease, error) {
 	return s, l, nil
 }
 
-// prepare checks the format of the database and makes the unique indexes that are missing.
-// A shared database is asked once; one of its own each time, because another process may have
-// dropped and remade it.
-func (e *Engine) prepare(ctx context.Context, s *space, kinds []*kind) error {
+// prepare checks the format of the database and whose the workspace is, and makes the unique
+// indexes that are missing. A database of its own may have been dropped and remade by another
+// process since it was prepared last.
+func (e *Engine) prepare(ctx context.Context, s *space, o *driver.Opening, kinds []*kind) error {
+	found, err := s.claim(ctx, o)
+	if err != nil {
+		return err
+	}
 	select {
 	case s.turn <- struct{}{}:
 		defer func() { <-s.turn }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	isNew := false
-	if !s.checked || e.opts.Isolation == PerDatabase {
-		found, err := s.format(ctx)
-		if err != nil {
-			return err
-		}
-		if found > format {
-			return fault{fmt.Errorf("%w: database %s has format %d, this program knows %d", driver.ErrNewer, s.db.Name(), found, format)}
-		}
-		if isNew = found == 0; isNew {
-			clear(s.unique)
-		}
-		s.checked = true
+	isNew := found == 0
+	if isNew {
+		clear(s.unique)
 	}
 	for _, k := range kinds {
 		unique := k.uniques()
@@ -246,7 +242,7 @@ func (e *Engine) prepare(ctx context.Context, s *space, kinds []*kind) error {
 	if !isNew {
 		return nil
 	}
-	_, err := s.db.Collection(metaCollection).UpdateOne(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$eq", Value: "format"}}}},
+	_, err = s.db.Collection(metaCollection).UpdateOne(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$eq", Value: "format"}}}},
 		bson.D{{Key: "$setOnInsert", Value: bson.D{{Key: "format", Value: int64(format)}}}}, options.UpdateOne().SetUpsert(true))
 	if mongo.IsDuplicateKeyError(err) { // another process wrote it
 		return nil
@@ -254,28 +250,23 @@ func (e *Engine) prepare(ctx context.Context, s *space, kinds []*kind) error {
 	return err
 }
 
-// format returns the number that the database says it has, 0 where it says none.
-func (s *space) format(ctx context.Context) (int64, error) {
-	raw, err := s.db.Collection(metaCollection).FindOne(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$eq", Value: "format"}}}}).Raw()
-	if errors.Is(err, mongo.ErrNoDocuments) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	n, ok := raw.Lookup("format").AsInt64OK()
-	if !ok {
-		return 0, fault{fmt.Errorf("database %s has a format that is no number", s.db.Name())}
-	}
-	return n, nil
-}
-
 // Remove deletes everything of the workspace once its running calls have ended. Handles of this
-// engine on it fail from then on, until the workspace is opened anew.
-func (e *Engine) Remove(ctx context.Context, name string) error {
+// engine on it fail from then on, until the workspace is opened anew. What is somebody else's is left.
+func (e *Engine) Remove(ctx context.Context, name, owner string) error {
 	limited, cancel := context.WithTimeout(ctx, removeFactor*e.opts.QueryTimeout)
 	defer cancel()
 	doing := "remove workspace " + name
+	s, _, err := e.space(name)
+	if err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	// Before handles on it end: what is somebody else's goes on.
+	if err := e.run(ctx, limited, true, doing, func(ctx context.Context) error {
+		_, err := s.claim(ctx, &driver.Opening{Workspace: name, Owner: owner})
+		return err
+	}); err != nil {
+		return err
+	}
 	s, l, err := e.end(limited, name)
 	if err != nil {
 		return fmt.Errorf("%s: %w", doing, err)
@@ -329,19 +320,18 @@ func (e *Engine) forget(name string, s *space, l *lease) {
 // empty deletes the workspace's documents from every collection, also from those
 // that only an older version knew.
 func (s *space) empty(ctx context.Context, name string) error {
-	names, err := s.db.ListCollectionNames(ctx, bson.D{})
+	names, err := s.collections(ctx)
 	if err != nil {
 		return err
 	}
 	for _, c := range names {
-		if c == metaCollection || strings.HasPrefix(c, "system.") {
-			continue
-		}
-		if _, err := s.db.Collection(c).DeleteMany(ctx, bson.D{{Key: "org_id", Value: bson.D{{Key: "$eq", Value: name}}}}); err != nil {
+		if _, err := s.db.Collection(c).DeleteMany(ctx, of(name)); err != nil {
 			return err
 		}
 	}
-	return nil
+	// The owner goes last: what is left after an interruption is still somebody's.
+	_, err = s.db.Collection(metaCollection).DeleteOne(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$eq", Value: ownerPrefix + name}}}})
+	return err
 }
 
 // Check makes a small write that a majority must acknowledge.

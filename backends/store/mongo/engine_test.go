@@ -48,7 +48,7 @@ func opened(t testing.TB, monitor *event.CommandMonitor, c *driver.Collection) (
 			t.Errorf("Close: %v", err)
 		}
 	})
-	ws, err := e.Open(t.Context(), "org-1", []*driver.Collection{c})
+	ws, err := e.Open(t.Context(), driver.Opening{Workspace: "org-1", Collections: []*driver.Collection{c}})
 	if err != nil {
 		t.Fatalf("Open: %v", err)
 	}
@@ -135,7 +135,10 @@ func TestRoundTrips(t *testing.T) {
 		}, "aggregate"},
 		{"count up", func() error { _, err := ws.Counter(t.Context(), "n", 1, 0); return err }, "findAndModify"},
 		{"check", func() error { return e.Check(t.Context()) }, "update"},
-		{"open again", func() error { _, err := e.Open(t.Context(), "org-2", []*driver.Collection{c}); return err }, ""},
+		{"open again", func() error {
+			_, err := e.Open(t.Context(), driver.Opening{Workspace: "org-2", Collections: []*driver.Collection{c}})
+			return err
+		}, "find"}, // whose it is
 	} {
 		if err := step.do(); err != nil {
 			t.Errorf("%s: %v", step.name, err)
@@ -224,7 +227,7 @@ func TestUniqueIndexIsRefusedWhereDocumentsRepeatAValue(t *testing.T) {
 	}
 	loose := people()
 	loose.Indexes = nil
-	ws, err := openOn().Open(t.Context(), "org-1", []*driver.Collection{loose})
+	ws, err := openOn().Open(t.Context(), driver.Opening{Workspace: "org-1", Collections: []*driver.Collection{loose}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +238,7 @@ func TestUniqueIndexIsRefusedWhereDocumentsRepeatAValue(t *testing.T) {
 	}
 	e := openOn()
 	for range 2 {
-		_, err := e.Open(t.Context(), "org-1", []*driver.Collection{people()})
+		_, err := e.Open(t.Context(), driver.Opening{Workspace: "org-1", Collections: []*driver.Collection{people()}})
 		if err == nil || errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "people") || strings.Contains(err.Error(), "example.org") {
 			t.Errorf("Open: %v", err)
 		}
@@ -243,7 +246,7 @@ func TestUniqueIndexIsRefusedWhereDocumentsRepeatAValue(t *testing.T) {
 	if err := ws.Write(t.Context(), []driver.Write{{Collection: loose, Kind: driver.Delete, Doc: driver.Document{ID: b.Doc.ID, Rev: 1}}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Open(t.Context(), "org-1", []*driver.Collection{people()}); err != nil {
+	if _, err := e.Open(t.Context(), driver.Opening{Workspace: "org-1", Collections: []*driver.Collection{people()}}); err != nil {
 		t.Errorf("Open once the values differ: %v", err)
 	}
 }
@@ -266,7 +269,7 @@ func TestNewerFormatIsLeftAlone(t *testing.T) {
 			if _, err := db.Collection("_meta").InsertOne(t.Context(), bson.D{{Key: "_id", Value: "format"}, {Key: "format", Value: 2}}); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := e.Open(t.Context(), "org-1", []*driver.Collection{people()}); !errors.Is(err, driver.ErrNewer) {
+			if _, err := e.Open(t.Context(), driver.Opening{Workspace: "org-1", Collections: []*driver.Collection{people()}}); !errors.Is(err, driver.ErrNewer) {
 				t.Errorf("Open: %v", err)
 			}
 			names, err := db.ListCollectionNames(t.Context(), bson.D{})
@@ -293,11 +296,11 @@ func TestDroppedDatabaseGetsItsUniqueIndexesBack(t *testing.T) {
 	}
 	for i := range 2 {
 		if i == 1 {
-			if err := engines[0].Remove(t.Context(), "org-1"); err != nil {
+			if err := engines[0].Remove(t.Context(), "org-1", ""); err != nil {
 				t.Fatal(err)
 			}
 		}
-		ws, err := engines[1].Open(t.Context(), "org-1", []*driver.Collection{c})
+		ws, err := engines[1].Open(t.Context(), driver.Opening{Workspace: "org-1", Collections: []*driver.Collection{c}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -314,7 +317,7 @@ func TestRemovedWorkspaceRefusesOldHandles(t *testing.T) {
 	t.Parallel()
 	c := people()
 	e, ws := opened(t, nil, c)
-	if err := e.Remove(t.Context(), "org-1"); err != nil {
+	if err := e.Remove(t.Context(), "org-1", ""); err != nil {
 		t.Fatal(err)
 	}
 	if err := ws.Write(t.Context(), []driver.Write{person(c, 1)}); err == nil || errors.Is(err, driver.ErrUnavailable) {
@@ -347,7 +350,7 @@ func TestRemoveWaitsForRunningWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = e.Close() })
-	ws, err := e.Open(t.Context(), "org-1", []*driver.Collection{c})
+	ws, err := e.Open(t.Context(), driver.Opening{Workspace: "org-1", Collections: []*driver.Collection{c}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -362,7 +365,7 @@ func TestRemoveWaitsForRunningWrites(t *testing.T) {
 	})
 	<-inserting
 	wg.Go(func() {
-		if err := e.Remove(t.Context(), "org-1"); err != nil {
+		if err := e.Remove(t.Context(), "org-1", ""); err != nil {
 			t.Errorf("Remove: %v", err)
 		}
 	})
@@ -439,7 +442,7 @@ func TestBusyEngineCloses(t *testing.T) {
 	t.Parallel()
 	c := people()
 	e := open(t, mongo.Shared, nil)
-	ws, err := e.Open(t.Context(), "org-1", []*driver.Collection{c})
+	ws, err := e.Open(t.Context(), driver.Opening{Workspace: "org-1", Collections: []*driver.Collection{c}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -75,7 +75,7 @@ func TestOptions(t *testing.T) {
 		}
 	}
 	e := openAt(t, Options{URI: secret.New(good), Database: strings.Repeat("d", 50), Isolation: PerDatabase})
-	if _, err := e.Open(t.Context(), strings.Repeat("w", 13), nil); err == nil || errors.Is(err, driver.ErrUnavailable) {
+	if _, err := e.Open(t.Context(), driver.Opening{Workspace: strings.Repeat("w", 13)}); err == nil || errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("a database name of 64 bytes: %v", err)
 	}
 }
@@ -139,7 +139,7 @@ func TestF1_NoServer(t *testing.T) {
 					t.Errorf("Check %d took %s", i, d)
 				}
 			}
-			_, err := e.Open(t.Context(), "w", []*driver.Collection{things()})
+			_, err := e.Open(t.Context(), driver.Opening{Workspace: "w", Collections: []*driver.Collection{things()}})
 			if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "tried again") || e.State() != gobreaker.StateOpen.String() {
 				t.Errorf("with the breaker %s: %v", e.State(), err)
 			}
@@ -175,8 +175,8 @@ func TestCallsAfterClose(t *testing.T) {
 			t.Errorf("Close: %v", err)
 		}
 	}
-	_, err := e.Open(t.Context(), "w", nil)
-	for i, err := range []error{err, e.Check(t.Context()), e.Remove(t.Context(), "w")} {
+	_, err := e.Open(t.Context(), driver.Opening{Workspace: "w"})
+	for i, err := range []error{err, e.Check(t.Context()), e.Remove(t.Context(), "w", "")} {
 		if !errors.Is(err, driver.ErrUnavailable) {
 			t.Errorf("call %d after Close: %v", i, err)
 		}

@@ -28,7 +28,7 @@ func TestOneCommandPerCall(t *testing.T) {
 	e := open(t, mongo.Shared, monitor)
 	defer e.Close()
 	c := people()
-	ws, err := e.Open(t.Context(), "org-1", []*driver.Collection{c})
+	ws, err := e.Open(t.Context(), driver.Opening{Workspace: "org-1", Collections: []*driver.Collection{c}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,7 +44,7 @@ func benchWorkspace(b *testing.B, opts Options, c *driver.Collection, n int) (*E
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = e.Close() })
-	ws, err := e.Open(context.Background(), "bench", []*driver.Collection{c})
+	ws, err := e.Open(context.Background(), driver.Opening{Workspace: "bench", Collections: []*driver.Collection{c}})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -60,8 +60,8 @@ type reader struct {
 }
 
 // openDatabase opens the file and brings it up to date with the schema, making it when missing.
-// It leaves files alone that are not this program's or are newer.
-func openDatabase(ctx context.Context, e *Engine, path string, s *schema) (*database, error) {
+// It leaves files alone that are not this program's, are newer or are somebody else's.
+func openDatabase(ctx context.Context, e *Engine, path string, o *driver.Opening, s *schema) (*database, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -72,12 +72,12 @@ func openDatabase(ctx context.Context, e *Engine, path string, s *schema) (*data
 	db := &database{engine: e, path: path, writing: make(chan struct{}, 1), reading: make(chan struct{}, e.opts.Readers)}
 	ready := false
 	if logged {
-		ready, err = db.holds(ctx, s)
+		ready, err = db.holds(ctx, o, s)
 	} else {
 		err = create(path)
 	}
 	if err == nil && !ready {
-		err = db.migrate(ctx, s)
+		err = db.migrate(ctx, o, s)
 	}
 	if err != nil {
 		return nil, errors.Join(err, db.close())
@@ -85,14 +85,14 @@ func openDatabase(ctx context.Context, e *Engine, path string, s *schema) (*data
 	return db, nil
 }
 
-// holds reports whether the file has been prepared for the schema. The reader it opens is
+// holds reports whether the file is the owner's and has been prepared for the schema. The reader it opens is
 // the one that the next question uses.
-func (db *database) holds(ctx context.Context, s *schema) (bool, error) {
+func (db *database) holds(ctx context.Context, o *driver.Opening, s *schema) (bool, error) {
 	r, err := db.reader(ctx)
 	if err != nil {
 		return false, err
 	}
-	ready, err := s.isIn(r.conn)
+	ready, err := s.isIn(r.conn, o)
 	db.putReader(r, err)
 	return ready, err
 }

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"tenantry/backends/store/driver"
+
+	"github.com/gofrs/flock"
 	"zombiezen.com/go/sqlite"
 )
 
@@ -67,6 +69,7 @@ type Engine struct {
 	waiters atomic.Int64
 	closed  atomic.Bool
 
+	lock    *flock.Flock // of the folder
 	mu      sync.Mutex
 	files   map[string]*file
 	open    map[*file]struct{}
@@ -77,8 +80,8 @@ type Engine struct {
 	stopped  chan struct{}
 }
 
-// Open returns an engine on the folder. It refuses a linked SQLite that is too old.
-// Nothing but this engine may use the folder until Close.
+// Open returns an engine on the folder, which is its own until Close: another engine, of
+// this process or another, is refused. So is a linked SQLite that is too old.
 func Open(ctx context.Context, opts Options) (*Engine, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -97,8 +100,12 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 	if err := os.MkdirAll(opts.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of the embedded store: %w", err)
 	}
+	lock, err := lockFolder(opts.Dir)
+	if err != nil {
+		return nil, err
+	}
 	e := &Engine{
-		opts: opts, slots: make(chan struct{}, opts.MaxOpen), freed: make(chan struct{}, 1),
+		opts: opts, lock: lock, slots: make(chan struct{}, opts.MaxOpen), freed: make(chan struct{}, 1),
 		files: map[string]*file{}, open: map[*file]struct{}{},
 		stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
@@ -120,13 +127,14 @@ func checkVersion(linked int) error {
 	return nil
 }
 
-// Open returns the workspace of that name after bringing its file up to date with the
-// collections. A file of a newer version gives an error that wraps driver.ErrNewer.
-func (e *Engine) Open(ctx context.Context, name string, collections []*driver.Collection) (driver.Workspace, error) {
-	if len(name) > 64 || name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+// Open returns the workspace after bringing its file up to date with the collections.
+// A file of a newer version gives an error that wraps driver.ErrNewer, one of somebody else driver.ErrForeign.
+func (e *Engine) Open(ctx context.Context, o driver.Opening) (driver.Workspace, error) {
+	name := o.Workspace
+	if !validName(name) {
 		return nil, fmt.Errorf("workspace %q: the name must match [a-z0-9-]{1,64}", name)
 	}
-	s, err := e.schema(collections)
+	s, err := e.schema(o.Collections)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +143,7 @@ func (e *Engine) Open(ctx context.Context, name string, collections []*driver.Co
 		if err != nil {
 			return nil, err
 		}
-		err = f.prepare(ctx, s)
+		err = f.prepare(ctx, &o, s)
 		if errors.Is(err, errRemoved) {
 			continue
 		}
@@ -167,6 +175,10 @@ func (e *Engine) schema(collections []*driver.Collection) (*schema, error) {
 	return s, err
 }
 
+func validName(name string) bool {
+	return len(name) <= 64 && name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
+}
+
 func (e *Engine) file(name string) (*file, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -182,13 +194,14 @@ func (e *Engine) file(name string) (*file, error) {
 }
 
 // Remove closes the workspace once its running calls have ended and deletes its file.
-// Handles to it fail from then on, until the workspace is opened anew.
-func (e *Engine) Remove(ctx context.Context, name string) error {
+// Handles to it fail from then on, until the workspace is opened anew. The file of somebody
+// else, or one that does not tell whose it is, is left.
+func (e *Engine) Remove(ctx context.Context, name, owner string) error {
 	f, err := e.file(name)
 	if err != nil {
 		return err
 	}
-	if err := f.remove(ctx); err != nil && !errors.Is(err, errRemoved) {
+	if err := f.remove(ctx, owner); err != nil && !errors.Is(err, errRemoved) {
 		return fmt.Errorf("remove workspace %s: %w", name, err)
 	}
 	return nil
@@ -260,9 +273,9 @@ func (e *Engine) Close() error {
 			}
 		}
 		if busy == 0 {
-			return errors.Join(errs...)
+			return errors.Join(append(errs, e.lock.Unlock())...)
 		}
-		if time.Now().After(deadline) {
+		if time.Now().After(deadline) { // what is in use keeps the folder
 			return errors.Join(append(errs, fmt.Errorf("%d workspaces are still in use", busy))...)
 		}
 	}

@@ -27,6 +27,7 @@ type file struct {
 	turn     chan struct{}
 	db       *database
 	prepared *schema // what the file is to hold; nil before the first opening
+	owner    string  // whose it was then
 	removed  bool
 }
 
@@ -80,7 +81,7 @@ func (f *file) acquire(ctx context.Context) (*database, error) {
 		return nil, err
 	}
 	defer f.unlock()
-	return f.acquireLocked(ctx, f.prepared)
+	return f.acquireLocked(ctx, &driver.Opening{Workspace: f.name, Owner: f.owner}, f.prepared)
 }
 
 // opened returns db to a caller that has retained it, unless the engine is closing.
@@ -93,7 +94,7 @@ func (f *file) opened() (*database, error) {
 }
 
 // acquireLocked opens the database, if it is not open, for a file that is to hold the schema.
-func (f *file) acquireLocked(ctx context.Context, s *schema) (*database, error) {
+func (f *file) acquireLocked(ctx context.Context, o *driver.Opening, s *schema) (*database, error) {
 	if f.retain() {
 		return f.opened()
 	}
@@ -109,7 +110,7 @@ func (f *file) acquireLocked(ctx context.Context, s *schema) (*database, error) 
 		err = f.engine.Missing(f.name)
 	}
 	if err == nil {
-		db, err = openDatabase(ctx, f.engine, f.path, s)
+		db, err = openDatabase(ctx, f.engine, f.path, o, s)
 	}
 	if err != nil {
 		<-f.engine.slots
@@ -135,25 +136,25 @@ func (f *file) publish(db *database) bool {
 	return true
 }
 
-// prepare brings the file up to date with the schema.
-func (f *file) prepare(ctx context.Context, s *schema) error {
+// prepare brings the file up to date with the schema, and makes it its owner's.
+func (f *file) prepare(ctx context.Context, o *driver.Opening, s *schema) error {
 	if err := f.lock(ctx); err != nil {
 		return err
 	}
 	defer f.unlock()
 	want := f.prepared.with(s)
 	wasOpen := f.refs.Load() >= 0
-	db, err := f.acquireLocked(ctx, want)
+	db, err := f.acquireLocked(ctx, o, want)
 	if err != nil {
 		return failed(ctx, "open the database", err)
 	}
 	defer f.release()
-	if wasOpen && want != f.prepared {
-		if err := db.migrate(ctx, want); err != nil {
+	if wasOpen && (want != f.prepared || o.Owner != f.owner || o.New) {
+		if err := db.migrate(ctx, o, want); err != nil {
 			return failed(ctx, "prepare the database", err)
 		}
 	}
-	f.prepared = want
+	f.prepared, f.owner = want, o.Owner
 	return nil
 }
 
@@ -187,13 +188,20 @@ func (f *file) closeLocked() (bool, error) {
 	return true, nil
 }
 
-func (f *file) remove(ctx context.Context) error {
+func (f *file) remove(ctx context.Context, owner string) error {
 	if err := f.lock(ctx); err != nil {
 		return err
 	}
 	defer f.unlock()
 	if f.removed {
 		return errRemoved
+	}
+	there, err := ownerOf(f.path)
+	if err != nil {
+		return failed(ctx, "whose the file is cannot be told, so it is left", err)
+	}
+	if _, err := (&driver.Opening{Workspace: f.name, Owner: owner}).Admit(there, f.path, nil); err != nil {
+		return err
 	}
 	for {
 		done, err := f.closeLocked()

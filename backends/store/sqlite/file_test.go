@@ -70,7 +70,7 @@ func TestNewerFileIsRefusedUntouched(t *testing.T) {
 			}
 			before := read()
 			e := openEngine(t, Options{Dir: dir})
-			_, err := e.Open(t.Context(), "w", []*driver.Collection{people()})
+			_, err := e.Open(t.Context(), driver.Opening{Workspace: "w", Collections: []*driver.Collection{people()}})
 			if !errors.Is(err, driver.ErrNewer) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "format 2") {
 				t.Errorf("Open: %v", err)
 			}
@@ -96,7 +96,7 @@ func TestForeignFilesAreRefused(t *testing.T) {
 	}
 	e := openEngine(t, Options{Dir: dir})
 	for _, name := range []string{"text", "other"} {
-		if _, err := e.Open(t.Context(), name, []*driver.Collection{people()}); err == nil {
+		if _, err := e.Open(t.Context(), driver.Opening{Workspace: name, Collections: []*driver.Collection{people()}}); err == nil {
 			t.Errorf("%s.db was opened", name)
 		}
 	}
@@ -131,7 +131,7 @@ func TestMigration(t *testing.T) {
 
 	// A unique index that the data breaks changes nothing.
 	broken := &driver.Collection{Name: "c", Fields: append(old.Fields[:1:1], driver.Field{Name: "n", Type: driver.Int}), Indexes: []driver.Index{{Name: "u", Fields: []string{"n"}, Unique: true}}}
-	if _, err := first.Open(t.Context(), "w", []*driver.Collection{broken}); err == nil {
+	if _, err := first.Open(t.Context(), driver.Opening{Workspace: "w", Collections: []*driver.Collection{broken}}); err == nil {
 		t.Error("a unique index over equal values was made")
 	}
 	if n, err := ws.Count(t.Context(), old, onField("a", driver.Eq, "y")); err != nil || n != 1200 {
@@ -260,7 +260,7 @@ func TestRemoveDeletesTheFiles(t *testing.T) {
 	if err := ws.Write(t.Context(), []driver.Write{person(c, 1)}); err != nil {
 		t.Fatalf("Write: %v", err)
 	}
-	if err := e.Remove(t.Context(), "a"); err != nil {
+	if err := e.Remove(t.Context(), "a", ""); err != nil {
 		t.Fatalf("Remove: %v", err)
 	}
 	if left, err := filepath.Glob(filepath.Join(e.opts.Dir, "a.db*")); err != nil || len(left) != 0 {
@@ -286,8 +286,8 @@ func TestCloseRefusesLaterCalls(t *testing.T) {
 		t.Errorf("the log has %d bytes after Close", log.Size())
 	}
 	_, err := ws.Count(t.Context(), c, driver.Predicate{})
-	_, openErr := e.Open(t.Context(), "b", []*driver.Collection{c})
-	for _, err := range []error{err, openErr, e.Remove(t.Context(), "a"), e.Check(t.Context())} {
+	_, openErr := e.Open(t.Context(), driver.Opening{Workspace: "b", Collections: []*driver.Collection{c}})
+	for _, err := range []error{err, openErr, e.Remove(t.Context(), "a", ""), e.Check(t.Context())} {
 		if !errors.Is(err, driver.ErrUnavailable) {
 			t.Errorf("after Close: %v", err)
 		}
@@ -311,7 +311,7 @@ func TestDeclarationsAreChecked(t *testing.T) {
 		"unique list":      {Name: "x", Fields: f, Indexes: []driver.Index{{Name: "i", Fields: []string{"l"}, Unique: true}}},
 		"leading list":     {Name: "x", Fields: f, Indexes: []driver.Index{{Name: "i", Fields: []string{"l", "a"}}}},
 	} {
-		if _, err := e.Open(t.Context(), "w", []*driver.Collection{c}); err == nil {
+		if _, err := e.Open(t.Context(), driver.Opening{Workspace: "w", Collections: []*driver.Collection{c}}); err == nil {
 			t.Errorf("%s: taken", name)
 		}
 	}

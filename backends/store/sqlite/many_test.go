@@ -179,7 +179,7 @@ func BenchmarkReopen(b *testing.B) {
 	b.Cleanup(func() { _ = e.Close() })
 	var spaces []driver.Workspace
 	for i := range 40 {
-		ws, err := e.Open(b.Context(), fmt.Sprintf("w%d", i), all)
+		ws, err := e.Open(b.Context(), driver.Opening{Workspace: fmt.Sprintf("w%d", i), Collections: all})
 		if err != nil {
 			b.Fatal(err)
 		}

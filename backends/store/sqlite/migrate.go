@@ -94,11 +94,15 @@ func (c *conn) pragma(sql string) (uint32, error) {
 	return uint32(v), err
 }
 
-// migrate makes the tables, columns and indexes that are missing and drops undeclared
-// indexes, all in one transaction.
-func (db *database) migrate(ctx context.Context, s *schema) error {
+// migrate makes the tables, columns and indexes that are missing, drops undeclared indexes
+// and writes down whose the file is, all in one transaction. Error: driver.ErrForeign.
+func (db *database) migrate(ctx context.Context, o *driver.Opening, s *schema) error {
 	return db.transact(ctx, ctx, 0, func(c *conn) error {
 		stored, err := storedSpecs(c)
+		if err != nil {
+			return err
+		}
+		claim, err := admit(c, o, db.path, stored)
 		if err != nil {
 			return err
 		}
@@ -108,7 +112,7 @@ func (db *database) migrate(ctx context.Context, s *schema) error {
 				changed = append(changed, t)
 			}
 		}
-		if stored != nil && len(changed) == 0 {
+		if stored != nil && len(changed) == 0 && !claim {
 			return nil
 		}
 		slices.SortFunc(changed, func(a, b *table) int { return strings.Compare(a.name, b.name) })
@@ -123,11 +127,15 @@ func (db *database) migrate(ctx context.Context, s *schema) error {
 				return fmt.Errorf("prepare collection %s: %w", t.name, err)
 			}
 		}
+		if claim {
+			return c.exec("INSERT INTO collections (name, spec) VALUES (?1, ?2)", ownerRow, o.Owner)
+		}
 		return nil
 	})
 }
 
-// storedSpecs returns the collections that the file has been prepared for, as JSON by name; nil for a new file.
+// storedSpecs returns the collections that the file has been prepared for, as JSON by name,
+// and under ownerRow whose the file is; nil for a new file.
 func storedSpecs(c *conn) (map[string]string, error) {
 	known, foreign := false, false
 	if err := c.rows("SELECT name FROM sqlite_schema", nil, func(row *sqlite.Stmt) error {

@@ -47,7 +47,7 @@ func openEngine(t testing.TB, opts Options) *Engine {
 
 func openWorkspace(t testing.TB, e *Engine, name string, collections ...*driver.Collection) *workspace {
 	t.Helper()
-	ws, err := e.Open(t.Context(), name, collections)
+	ws, err := e.Open(t.Context(), driver.Opening{Workspace: name, Collections: collections})
 	if err != nil {
 		t.Fatalf("Open %s: %v", name, err)
 	}

@@ -48,9 +48,9 @@ func (s *schema) with(o *schema) *schema {
 	return all
 }
 
-// isIn reports whether the connection's file has been prepared for the tables. It is the one
-// read that the opening of an up-to-date file costs.
-func (s *schema) isIn(c *conn) (bool, error) {
+// isIn reports whether the connection's file is the owner's and has been prepared for the tables.
+// It is the one read that the opening of an up-to-date file costs.
+func (s *schema) isIn(c *conn, o *driver.Opening) (bool, error) {
 	stored, _, err := c.raw.PrepareTransient("SELECT name, spec FROM collections")
 	if err != nil {
 		if sqlite.ErrCode(err) == sqlite.ResultError {
@@ -59,11 +59,15 @@ func (s *schema) isIn(c *conn) (bool, error) {
 		return false, err
 	}
 	defer func() { _ = stored.Finalize() }()
-	same := 0
+	same, owner := 0, ""
 	for {
 		more, err := stored.Step()
 		if err != nil || !more {
-			return same == len(s.tables), err
+			// What is nobody's is looked at by who migrates it.
+			return same == len(s.tables) && owner == o.Owner && (owner != "" || !o.New), err
+		}
+		if stored.ColumnText(0) == ownerRow {
+			owner = stored.ColumnText(1)
 		}
 		if t := s.tables[stored.ColumnText(0)]; t != nil && t.spec == stored.ColumnText(1) {
 			same++

@@ -68,7 +68,7 @@ func Run(t *testing.T, open func(t *testing.T) driver.Engine, known ...Fault) {
 		{"Custom", testCustom}, {"OutsideText", testOutsideText},
 		{"Sort", testSort}, {"Paging", testPaging},
 		{"Measures", faults(known).testMeasures}, {"Buckets", testBuckets}, {"Ranks", testRanks},
-		{"Isolation", testIsolation}, {"Remove", testRemove}, {"Context", testContext}, {"Check", testCheck},
+		{"Isolation", testIsolation}, {"Remove", testRemove}, {"Context", testContext}, {"Check", testCheck}, {"Owners", testOwners},
 		{"Differential", testDifferential}, {"DifferentialAggregates", faults(known).testDifferentialAggregates},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -150,11 +150,11 @@ func newBench(t testing.TB, e driver.Engine) *bench {
 	t.Cleanup(cancel)
 	b := &bench{t: t, ctx: ctx, name: newName("t"), things: things(), plain: plain()}
 	var err error
-	if b.ws, err = e.Open(ctx, b.name, []*driver.Collection{b.things, b.plain}); err != nil {
+	if b.ws, err = e.Open(ctx, driver.Opening{Workspace: b.name, Collections: []*driver.Collection{b.things, b.plain}}); err != nil {
 		t.Fatalf("Open: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := e.Remove(ctx, b.name); err != nil {
+		if err := e.Remove(ctx, b.name, ""); err != nil {
 			t.Errorf("Remove: %v", err)
 		}
 	})

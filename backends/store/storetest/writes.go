@@ -327,7 +327,7 @@ func testIsolation(t *testing.T, e driver.Engine) {
 	if n, err := b.ws.Counter(b.ctx, "c", 1, 0); err != nil || n != 1 {
 		t.Errorf("counters are shared: %d, %v", n, err)
 	}
-	again, err := e.Open(a.ctx, a.name, []*driver.Collection{things(), plain()})
+	again, err := e.Open(a.ctx, driver.Opening{Workspace: a.name, Collections: []*driver.Collection{things(), plain()}})
 	if err != nil {
 		t.Fatalf("second Open: %v", err)
 	}
@@ -339,7 +339,7 @@ func testIsolation(t *testing.T, e driver.Engine) {
 func testRemove(t *testing.T, e driver.Engine) {
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
-	if err := e.Remove(ctx, newName("absent")); err != nil {
+	if err := e.Remove(ctx, newName("absent"), ""); err != nil {
 		t.Errorf("removing what is not there: %v", err)
 	}
 	b, other := newBench(t, e), newBench(t, e)
@@ -349,10 +349,10 @@ func testRemove(t *testing.T, e driver.Engine) {
 	if _, err := b.ws.Counter(ctx, "c", 5, 0); err != nil {
 		t.Fatalf("Counter: %v", err)
 	}
-	if err := e.Remove(ctx, b.name); err != nil {
+	if err := e.Remove(ctx, b.name, ""); err != nil {
 		t.Fatalf("Remove: %v", err)
 	}
-	ws, err := e.Open(ctx, b.name, []*driver.Collection{b.things, b.plain})
+	ws, err := e.Open(ctx, driver.Opening{Workspace: b.name, Collections: []*driver.Collection{b.things, b.plain}})
 	if err != nil {
 		t.Fatalf("Open after Remove: %v", err)
 	}
@@ -406,7 +406,7 @@ func testCheck(t *testing.T, e driver.Engine) {
 		t.Errorf("Check: %v", err)
 	}
 	for _, name := range []string{"", "A", "a/b", "..", "a b", fmt.Sprintf("%065d", 0)} {
-		if _, err := e.Open(ctx, name, []*driver.Collection{things()}); err == nil {
+		if _, err := e.Open(ctx, driver.Opening{Workspace: name, Collections: []*driver.Collection{things()}}); err == nil {
 			t.Errorf("a workspace of the name %q was opened", name)
 		}
 	}

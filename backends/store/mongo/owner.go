@@ -1,0 +1,167 @@
+package mongo
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"tenantry/backends/store/driver"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// ownerPrefix begins the identifiers of the documents of metaCollection that say whose a
+// workspace is: {_id: "owner/<workspace>", owner: "<owner>"}.
+const ownerPrefix = "owner/"
+
+// of matches the documents of a workspace.
+func of(workspace string) bson.D {
+	return bson.D{{Key: "org_id", Value: bson.D{{Key: "$eq", Value: workspace}}}}
+}
+
+func (s *space) where() string { return "database " + s.db.Name() }
+
+// claim admits the opening and writes down whose the workspace is, where nothing says that
+// yet: of several who do so at once the server takes one. It returns the format of the
+// database, 0 where that is new.
+func (s *space) claim(ctx context.Context, o *driver.Opening) (found int64, err error) {
+	for {
+		var owner string
+		if found, owner, err = s.meta(ctx, o.Workspace); err != nil {
+			return 0, err
+		}
+		if found > format {
+			return 0, fault{fmt.Errorf("%w: database %s has format %d, this program knows %d", driver.ErrNewer, s.db.Name(), found, format)}
+		}
+		claim, err := o.Admit(owner, s.where(), func() (bool, error) { return s.holds(ctx, o.Workspace) })
+		if err != nil || !claim {
+			return found, ours(err)
+		}
+		_, err = s.db.Collection(metaCollection).InsertOne(ctx, bson.D{{Key: "_id", Value: ownerPrefix + o.Workspace}, {Key: "owner", Value: o.Owner}})
+		if !mongo.IsDuplicateKeyError(err) {
+			return found, err
+		}
+	}
+}
+
+// ours marks what says something about the workspace, not about the way to the server.
+func ours(err error) error {
+	if f, is := err.(*driver.ForeignError); is { //nolint:errorlint // Admit returns exactly this type
+		return fault{f}
+	}
+	return err
+}
+
+// meta reads the format of the database, 0 where it says none, and whose the workspace is.
+func (s *space) meta(ctx context.Context, workspace string) (found int64, owner string, err error) {
+	cursor, err := s.db.Collection(metaCollection).Find(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: bson.A{"format", ownerPrefix + workspace}}}}},
+		options.Find().SetLimit(2).SetBatchSize(3)) // a batch with room to spare closes the cursor
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { _ = cursor.Close(ctx) }()
+	for cursor.Next(ctx) {
+		id, _ := cursor.Current.Lookup("_id").StringValueOK()
+		ok := false
+		if id == "format" {
+			found, ok = cursor.Current.Lookup("format").AsInt64OK()
+		} else {
+			owner, ok = cursor.Current.Lookup("owner").StringValueOK()
+			ok = ok && owner != ""
+		}
+		if !ok {
+			return 0, "", fault{fmt.Errorf("database %s is damaged: document %q of %s does not say what it should", s.db.Name(), id, metaCollection)}
+		}
+	}
+	return found, owner, cursor.Err()
+}
+
+// holds reports whether the workspace has documents, also of kinds that only an older version knew.
+func (s *space) holds(ctx context.Context, workspace string) (bool, error) {
+	names, err := s.collections(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, name := range names {
+		err := s.db.Collection(name).FindOne(ctx, of(workspace), options.FindOne().SetProjection(bson.D{{Key: "_id", Value: int32(1)}})).Err()
+		if err == nil {
+			return true, nil
+		}
+		if err != mongo.ErrNoDocuments { //nolint:errorlint // it is returned as it is
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// collections returns the names of those that hold documents of workspaces.
+func (s *space) collections(ctx context.Context) ([]string, error) {
+	names, err := s.db.ListCollectionNames(ctx, bson.D{})
+	return slices.DeleteFunc(names, func(name string) bool { return name == metaCollection || strings.HasPrefix(name, "system.") }), err
+}
+
+// Residents tells of every workspace that has documents or an owner.
+func (e *Engine) Residents(ctx context.Context) (all []driver.Resident, err error) {
+	err = e.call(ctx, "list workspaces", func(ctx context.Context) (err error) {
+		if e.opts.Isolation == Shared {
+			all, err = (&space{db: e.client.Database(e.opts.Database)}).residents(ctx)
+			return err
+		}
+		names, err := e.client.ListDatabaseNames(ctx, bson.D{})
+		for _, name := range names {
+			workspace, is := strings.CutPrefix(name, e.opts.Database+"_")
+			if !is {
+				continue
+			}
+			s := &space{db: e.client.Database(name)}
+			r := driver.Resident{Workspace: workspace, Where: s.where()}
+			if _, r.Owner, err = s.meta(ctx, workspace); err != nil {
+				return err
+			}
+			all = append(all, r)
+		}
+		return err
+	})
+	slices.SortFunc(all, func(a, b driver.Resident) int { return strings.Compare(a.Workspace, b.Workspace) })
+	return all, err
+}
+
+// residents tells of the workspaces of a shared database.
+func (s *space) residents(ctx context.Context) ([]driver.Resident, error) {
+	owners := map[string]string{}
+	names, err := s.collections(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		var workspaces []string
+		if err := s.db.Collection(name).Distinct(ctx, "org_id", bson.D{}).Decode(&workspaces); err != nil {
+			return nil, err
+		}
+		for _, workspace := range workspaces {
+			owners[workspace] = ""
+		}
+	}
+	cursor, err := s.db.Collection(metaCollection).Find(ctx, bson.D{{Key: "owner", Value: bson.D{{Key: "$exists", Value: true}}}})
+	if err != nil {
+		return nil, err
+	}
+	var docs []struct {
+		ID    string `bson:"_id"`
+		Owner string `bson:"owner"`
+	}
+	if err := cursor.All(ctx, &docs); err != nil {
+		return nil, err
+	}
+	for _, doc := range docs {
+		owners[strings.TrimPrefix(doc.ID, ownerPrefix)] = doc.Owner
+	}
+	all := make([]driver.Resident, 0, len(owners))
+	for workspace, owner := range owners {
+		all = append(all, driver.Resident{Workspace: workspace, Where: "documents with org_id " + workspace + " in " + s.where(), Owner: owner})
+	}
+	return all, nil
+}

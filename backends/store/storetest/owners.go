@@ -1,0 +1,136 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"tenantry/backends/store/driver"
+)
+
+// testOwners holds an engine to who may open a workspace, and to leaving alone what is
+// somebody else's.
+func testOwners(t *testing.T, e driver.Engine) {
+	b := newBench(t, e) // has no owner
+	b.insert(record{id: "a", values: map[string]any{"n": int64(1)}})
+	name := newName("t")
+	open := func(name, owner string, isNew bool) (driver.Workspace, error) {
+		return e.Open(b.ctx, driver.Opening{Workspace: name, Owner: owner, Collections: []*driver.Collection{b.things, b.plain}, New: isNew})
+	}
+	t.Cleanup(func() {
+		for _, workspace := range []string{b.name, name} {
+			if err := e.Remove(b.ctx, workspace, "mine"); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	refused := func(what string, err error) {
+		t.Helper()
+		var foreign *driver.ForeignError
+		if !errors.Is(err, driver.ErrForeign) || !errors.Is(err, driver.ErrUnavailable) || !errors.As(err, &foreign) || foreign.Where == "" {
+			t.Errorf("%s: %v, want driver.ErrForeign with the place", what, err)
+		}
+	}
+	testResidents(t, b, e, map[string]string{b.name: ""})
+	_, err := open(b.name, "mine", true)
+	refused("documents without an owner under a new workspace", err)
+	if _, err := open(b.name, "", false); err != nil {
+		t.Errorf("it has an owner by now: %v", err)
+	}
+	for _, isNew := range []bool{false, true} { // what an older version wrote becomes its owner's, for good
+		ws, err := open(b.name, "mine", isNew)
+		if err != nil {
+			t.Fatalf("the owner's own: %v", err)
+		}
+		if n, err := ws.Count(b.ctx, b.things, driver.Predicate{}); n != 1 || err != nil {
+			t.Errorf("the owner's documents: %d, %v", n, err)
+		}
+	}
+	for _, owner := range []string{"", "min", "mine2", "yours"} {
+		for _, isNew := range []bool{false, true} {
+			_, err := open(b.name, owner, isNew)
+			refused("opening for "+owner, err)
+		}
+		refused("removing for "+owner, e.Remove(b.ctx, b.name, owner))
+	}
+	if n := b.count(b.things, driver.Predicate{}); n != 1 {
+		t.Errorf("%d documents are left after what was refused, want 1", n)
+	}
+	if _, err := open(name, "mine", true); err != nil {
+		t.Errorf("a new workspace: %v", err)
+	}
+	_, err = open(name, "yours", true)
+	refused("a new one without documents, which has an owner", err)
+	testResidents(t, b, e, map[string]string{b.name: "mine", name: "mine"})
+	if err := e.Remove(b.ctx, name, "mine"); err != nil {
+		t.Fatal(err)
+	}
+	testResidents(t, b, e, map[string]string{b.name: "mine"})
+	if _, err := open(name, "yours", true); err != nil {
+		t.Errorf("what was removed still has an owner: %v", err)
+	}
+	if err := e.Remove(b.ctx, name, "yours"); err != nil {
+		t.Error(err)
+	}
+	testOneOwner(t, b, e)
+}
+
+func testResidents(t *testing.T, b *bench, e driver.Engine, want map[string]string) {
+	t.Helper()
+	lister, ok := e.(driver.Lister)
+	if !ok {
+		t.Fatal("the engine cannot tell which workspaces it holds")
+	}
+	all, err := lister.Residents(b.ctx)
+	if err != nil || !slices.IsSortedFunc(all, func(a, b driver.Resident) int { return strings.Compare(a.Workspace, b.Workspace) }) {
+		t.Errorf("%v, %v", all, err)
+	}
+	found := 0
+	for _, r := range all {
+		if owner, is := want[r.Workspace]; is {
+			found++
+			if r.Owner != owner || r.Where == "" || r.Err != nil {
+				t.Errorf("%+v, want the owner %q", r, owner)
+			}
+		} else if r.Workspace == "" {
+			t.Errorf("a workspace without a name: %+v", r)
+		}
+	}
+	if found != len(want) {
+		t.Errorf("%d of %d workspaces are listed", found, len(want))
+	}
+}
+
+// testOneOwner lets many claim the same workspace at once.
+func testOneOwner(t *testing.T, b *bench, e driver.Engine) {
+	t.Helper()
+	name := newName("t")
+	const claims = 8
+	errs := make([]error, claims)
+	var claiming sync.WaitGroup
+	for i := range claims {
+		claiming.Go(func() {
+			ctx, cancel := context.WithTimeout(b.ctx, callTimeout)
+			defer cancel()
+			_, errs[i] = e.Open(ctx, driver.Opening{Workspace: name, Owner: string(rune('a' + i)), Collections: []*driver.Collection{b.plain}, New: i%2 == 0})
+		})
+	}
+	claiming.Wait()
+	winner := ""
+	for i, err := range errs {
+		switch {
+		case err == nil && winner == "":
+			winner = string(rune('a' + i))
+		case err == nil:
+			t.Errorf("%s and %c both own the workspace", winner, 'a'+i)
+		case !errors.Is(err, driver.ErrForeign):
+			t.Errorf("a claim that came too late: %v", err)
+		}
+	}
+	if err := e.Remove(b.ctx, name, winner); err != nil {
+		t.Error(err)
+	}
+}

@@ -39,7 +39,7 @@ func TestDeclaredQueriesUseAnIndex(t *testing.T) {
 	asked := 0
 	for _, spec := range slices.Concat(kinds.control(), kinds.tenant(log)) {
 		collection := spec.Collection()
-		ws, err := engine.Open(t.Context(), driver.Opening{Workspace: "plans-"+strings.ReplaceAll(spec.Name, "_", "-"), Collections: []*driver.Collection{collection}})
+		ws, err := engine.Open(t.Context(), driver.Opening{Workspace: "plans-" + strings.ReplaceAll(spec.Name, "_", "-"), Collections: []*driver.Collection{collection}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -332,7 +332,19 @@ func (d *Directory) tenant(ctx context.Context, org *Organization, asked time.Ti
 		return nil, fmt.Errorf("opening organization %s: %w: %w", org.Slug, store.ErrUnavailable, err)
 	}
 	d.slugs.Store(org.OrgID, org.Slug)
-	return &Tenant{Org: *org, workspace: workspace, people: d.control.Partition(org.OrgID), prefix: redisPrefix(d.Installation(), org.ID)}, nil
+	return &Tenant{Org: *org, workspace: workspace, people: d.control.Partition(org.OrgID), prefix: redisPrefix(d.installation, org.ID)}, nil
+}
+
+// Nobody returns an organization that has nobody and nothing, for a host that leads to none:
+// what is asked of its people costs what it costs elsewhere, and finds nobody. It has no
+// documents, and its workspace is nil.
+func (d *Directory) Nobody(host string) *Tenant {
+	slug, _ := hostSlug(host, d.base)
+	const noPartition = -1 // numbers of organizations begin at 1
+	return &Tenant{
+		Org: Organization{Slug: slug, State: Removed}, people: d.control.Partition(noPartition),
+		prefix: redisPrefix(d.installation, "?"+slug), // no identity begins so
+	}
 }
 
 // Forget makes what is cached about an organization void: the next Resolve reads again.

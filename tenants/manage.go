@@ -13,11 +13,9 @@ import (
 	"tenantry/backends/store"
 )
 
-// MaxProviders is how many providers an organization may have.
-const MaxProviders = 100
-
 const (
 	maxName            = 200
+	maxProviders       = 100
 	maxFolderChildren  = 10_000
 	organizationsCount = "organizations"
 	changeTries        = 50
@@ -28,7 +26,9 @@ const (
 func AllFeatures() []string { return []string{FeatureTeams} }
 
 // AllSettings returns the names of the settings there are.
-func AllSettings() []string { return []string{SettingRequirePublicEncryptionKey} }
+func AllSettings() []string {
+	return []string{SettingRequirePublicEncryptionKey, SettingSignInNamesOrganization}
+}
 
 // AllLimits returns the names of the limits there are.
 func AllLimits() []string { return []string{LimitFolderChildren} }
@@ -105,8 +105,8 @@ func checkOrganization(faults *Faults, o *Organization) {
 	if n, ok := o.Limits[LimitFolderChildren]; ok && (n < 1 || n > maxFolderChildren) {
 		faults.Add("limits."+LimitFolderChildren, CodeRange, "the limit %s is from 1 to %d", LimitFolderChildren, maxFolderChildren)
 	}
-	if len(o.Providers) > MaxProviders {
-		faults.Add("providers", CodeLength, "an organization has at most %d providers", MaxProviders)
+	if len(o.Providers) > maxProviders {
+		faults.Add("providers", CodeLength, "an organization has at most %d providers", maxProviders)
 		return
 	}
 	for _, name := range o.Providers {

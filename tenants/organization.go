@@ -14,6 +14,7 @@ import (
 const (
 	FeatureTeams                            = "teams"
 	SettingRequirePublicEncryptionKey       = "require_public_encryption_key"
+	SettingSignInNamesOrganization          = "sign_in_names_organization"
 	LimitFolderChildren                     = "folder_children"
 	DefaultFolderChildren             int64 = 1000
 )

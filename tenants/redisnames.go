@@ -17,4 +17,4 @@ func (t *Tenant) RedisPrefix() string { return t.prefix }
 
 // RedisPrefix begins the names of everything in Redis that belongs to no organization, but to
 // the installation.
-func (d *Directory) RedisPrefix() string { return redisPrefix(d.Installation(), "") }
+func (d *Directory) RedisPrefix() string { return redisPrefix(d.installation, "") }

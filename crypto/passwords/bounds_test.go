@@ -3,6 +3,7 @@ package passwords
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -21,7 +22,7 @@ func TestFloodIsBounded(t *testing.T) {
 		running, mostRunning, served, busy := 0, 0, 0, 0
 		for range 20 {
 			go func() {
-				leave, err := h.enter(t.Context())
+				leave, err := h.queue.enter(t.Context(), 1)
 				mu.Lock()
 				defer mu.Unlock()
 				if errors.Is(err, ErrBusy) {
@@ -53,13 +54,13 @@ func TestFloodIsBounded(t *testing.T) {
 			t.Errorf("%d turned away, %d served, at most %d at a time; want 15, 5 and 2", busy, served, mostRunning)
 		}
 		mu.Unlock()
-		leave, err := h.enter(t.Context())
+		leave, err := h.queue.enter(t.Context(), 1)
 		if err != nil {
 			t.Fatalf("after the flood: %v", err)
 		}
 		leave()
-		if taken := h.taken.Load(); taken != 0 || len(h.running) != 0 {
-			t.Errorf("%d places and %d slots are still taken", taken, len(h.running))
+		if q := &h.queue; q.waiting != 0 || q.free != 2 || len(q.lines) != 0 {
+			t.Errorf("%d wait in %d lines, %d may begin", q.waiting, len(q.lines), q.free)
 		}
 	})
 }
@@ -71,20 +72,68 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		leave, err := h.enter(t.Context())
+		leave, err := h.queue.enter(t.Context(), 1)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range 5 { // each gives its place back
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			if _, err := h.enter(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			if _, err := h.queue.enter(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("got %v", err)
 			}
 			cancel()
 		}
 		leave()
-		if taken := h.taken.Load(); taken != 0 {
-			t.Errorf("%d places are still taken", taken)
+		if q := &h.queue; q.waiting != 0 || q.free != 1 {
+			t.Errorf("%d wait, %d may begin", q.waiting, q.free)
+		}
+	})
+}
+
+// TestFloodOfOnePartyDelaysNoOther: another waits for one computation and not for the flood,
+// finds a place where the flood has them all, and keeps it. Each party gets the same share.
+func TestFloodOfOnePartyDelaysNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h, err := New(Options{Concurrency: 1, Waiting: 6})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var mu sync.Mutex
+		var served []int64
+		busy := map[int64]int{}
+		ask := func(party int64) {
+			go func() {
+				leave, err := h.queue.enter(t.Context(), party)
+				mu.Lock()
+				if err != nil {
+					busy[party]++
+					mu.Unlock()
+					return
+				}
+				served = append(served, party)
+				mu.Unlock()
+				time.Sleep(time.Second)
+				leave()
+			}()
+			synctest.Wait()
+		}
+		for range 50 {
+			ask(1)
+		}
+		for range 2 {
+			ask(2)
+			ask(3)
+		}
+		for range 50 {
+			ask(1)
+		}
+		for range 10 {
+			time.Sleep(time.Second)
+			synctest.Wait()
+		}
+		if want := []int64{1, 1, 2, 3, 1, 2, 3}; !slices.Equal(served, want) || busy[1] != 97 || busy[2]+busy[3] != 0 {
+			t.Errorf("served in the order %v, want %v; turned away: %v", served, want, busy)
 		}
 	})
 }

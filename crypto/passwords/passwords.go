@@ -2,7 +2,8 @@
 //
 // Each computation takes 19 MiB for some tens of milliseconds, so a Hasher
 // runs a bounded number of them at a time, lets a bounded number wait, and
-// turns the rest away with ErrBusy.
+// turns the rest away with ErrBusy. The parties that it works for, organizations,
+// take turns.
 package passwords
 
 import (
@@ -12,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"sync/atomic"
 	"unicode/utf8"
 
 	"github.com/alexedwards/argon2id"
@@ -51,11 +51,9 @@ type Options struct {
 // Hasher hashes and checks passwords. It is safe for concurrent use and holds
 // nothing that must be closed.
 type Hasher struct {
-	params  argon2id.Params
-	running chan struct{}
-	places  int64 // running and waiting
-	taken   atomic.Int64
-	dummy   string
+	params argon2id.Params
+	queue  queue
+	dummy  string
 }
 
 const (
@@ -84,9 +82,8 @@ func New(options Options) (*Hasher, error) {
 	}
 	h := &Hasher{
 		// The second of OWASP's equivalent choices for Argon2id.
-		params:  argon2id.Params{Memory: 19 << 10, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32},
-		running: make(chan struct{}, options.Concurrency),
-		places:  int64(options.Concurrency + options.Waiting),
+		params: argon2id.Params{Memory: 19 << 10, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32},
+		queue:  queue{free: options.Concurrency, places: options.Waiting},
 	}
 	h.dummy = dummyHash(h.params)
 	return h, nil
@@ -117,14 +114,15 @@ func CheckPolicy(password secret.String) error {
 	return nil
 }
 
-// Hash returns the hash of a new password in the PHC format, for storage. It
+// Hash returns the hash of a new password in the PHC format, for storage; party is
+// whose turn it takes. It
 // returns the errors of CheckPolicy, ErrBusy, or the error of ctx when that
 // ends while waiting.
-func (h *Hasher) Hash(ctx context.Context, password secret.String) (string, error) {
+func (h *Hasher) Hash(ctx context.Context, party int64, password secret.String) (string, error) {
 	if err := CheckPolicy(password); err != nil {
 		return "", err
 	}
-	leave, err := h.enter(ctx)
+	leave, err := h.queue.enter(ctx, party)
 	if err != nil {
 		return "", fmt.Errorf("hash a password: %w", err)
 	}
@@ -132,13 +130,14 @@ func (h *Hasher) Hash(ctx context.Context, password secret.String) (string, erro
 	return argon2id.CreateHash(password.Reveal(), &h.params)
 }
 
-// Verify reports whether password is the one that was hashed. For a user who
+// Verify reports whether password is the one that was hashed; party is whose turn
+// it takes. For a user who
 // is unknown or has no password, pass an empty hash: the same work is done and
 // the answer is false, so that the time does not tell who exists.
 //
 // It returns ErrBusy, ErrCorruptHash, or the error of ctx when that ends while
 // waiting; none of these means that the password is wrong.
-func (h *Hasher) Verify(ctx context.Context, hash string, password secret.String) (bool, error) {
+func (h *Hasher) Verify(ctx context.Context, party int64, hash string, password secret.String) (bool, error) {
 	if password.Len() > MaxBytes {
 		return false, nil
 	}
@@ -149,7 +148,7 @@ func (h *Hasher) Verify(ctx context.Context, hash string, password secret.String
 	if err := checkHash(hash); err != nil {
 		return false, err
 	}
-	leave, err := h.enter(ctx)
+	leave, err := h.queue.enter(ctx, party)
 	if err != nil {
 		return false, fmt.Errorf("check a password: %w", err)
 	}
@@ -184,25 +183,4 @@ func checkHash(hash string) error {
 		return ErrCorruptHash
 	}
 	return nil
-}
-
-func (h *Hasher) enter(ctx context.Context) (leave func(), err error) {
-	if h.taken.Add(1) > h.places {
-		h.taken.Add(-1)
-		return nil, ErrBusy
-	}
-	if err := ctx.Err(); err != nil {
-		h.taken.Add(-1)
-		return nil, err
-	}
-	select {
-	case h.running <- struct{}{}:
-		return func() {
-			<-h.running
-			h.taken.Add(-1)
-		}, nil
-	case <-ctx.Done():
-		h.taken.Add(-1)
-		return nil, ctx.Err()
-	}
 }

@@ -27,22 +27,22 @@ func TestHashThenVerify(t *testing.T) {
 	t.Parallel()
 	h := newHasher(t, passwords.Options{})
 	ctx := t.Context()
-	hash, err := h.Hash(ctx, secret.New(good))
+	hash, err := h.Hash(ctx, 1, secret.New(good))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.HasPrefix(hash, "$argon2id$v=19$m=19456,t=2,p=1$") || h.NeedsRehash(hash) {
 		t.Fatalf("hash %q", hash)
 	}
-	if again, err := h.Hash(ctx, secret.New(good)); err != nil || again == hash {
+	if again, err := h.Hash(ctx, 1, secret.New(good)); err != nil || again == hash {
 		t.Fatalf("two hashes are equal, %v", err)
 	}
 	for text, want := range map[string]bool{good: true, good + " ": false, "": false, strings.ToUpper(good): false, strings.Repeat("x", 2000): false} {
-		if ok, err := h.Verify(ctx, hash, secret.New(text)); err != nil || ok != want {
+		if ok, err := h.Verify(ctx, 1, hash, secret.New(text)); err != nil || ok != want {
 			t.Errorf("%q: %v, %v", text, ok, err)
 		}
 	}
-	if ok, err := h.Verify(ctx, "", secret.New(good)); ok || err != nil {
+	if ok, err := h.Verify(ctx, 1, "", secret.New(good)); ok || err != nil {
 		t.Errorf("unknown user: %v, %v", ok, err)
 	}
 	if !h.NeedsRehash("$argon2id$v=19$m=65536,t=1,p=1$c29tZXNhbHRzb21lc2FsdA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA") || !h.NeedsRehash("x") {
@@ -56,7 +56,7 @@ func TestReferenceVector(t *testing.T) {
 	t.Parallel()
 	h := newHasher(t, passwords.Options{})
 	const hash = "$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4"
-	if ok, err := h.Verify(t.Context(), hash, secret.New("password")); !ok || err != nil {
+	if ok, err := h.Verify(t.Context(), 1, hash, secret.New("password")); !ok || err != nil {
 		t.Fatalf("%v, %v", ok, err)
 	}
 }
@@ -77,7 +77,7 @@ func TestPolicy(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if tt.want != nil {
-			if _, err := h.Hash(t.Context(), secret.New(tt.text)); !errors.Is(err, tt.want) {
+			if _, err := h.Hash(t.Context(), 1, secret.New(tt.text)); !errors.Is(err, tt.want) {
 				t.Errorf("%s: hashed: %v", name, err)
 			}
 		}
@@ -96,7 +96,7 @@ func TestCorruptHashIsRefusedWithoutWork(t *testing.T) {
 		"no salt": "$argon2id$v=19$m=19456,t=2,p=1$$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "long": "$argon2id$" + strings.Repeat("a", 1000),
 	} {
 		start := time.Now()
-		ok, err := h.Verify(t.Context(), hash, secret.New(good))
+		ok, err := h.Verify(t.Context(), 1, hash, secret.New(good))
 		if ok || !errors.Is(err, passwords.ErrCorruptHash) {
 			t.Errorf("%s: %v, %v", name, ok, err)
 		}
@@ -110,14 +110,14 @@ func TestCorruptHashIsRefusedWithoutWork(t *testing.T) {
 // Argon2id fills, not by time. Not parallel, so that nobody else allocates meanwhile.
 func TestS7_UnknownUserTakesTheSameWork(t *testing.T) {
 	h := newHasher(t, passwords.Options{})
-	hash, err := h.Hash(t.Context(), secret.New(good))
+	hash, err := h.Hash(t.Context(), 1, secret.New(good))
 	if err != nil {
 		t.Fatal(err)
 	}
 	filled := func(hash string) uint64 {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		if ok, err := h.Verify(t.Context(), hash, secret.New("wrong password")); ok || err != nil {
+		if ok, err := h.Verify(t.Context(), 1, hash, secret.New("wrong password")); ok || err != nil {
 			t.Fatal(ok, err)
 		}
 		runtime.ReadMemStats(&after)
@@ -135,10 +135,10 @@ func TestCancelledCallerDoesNoWork(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 10 { // more than there are places: each must be given back
-		if _, err := h.Verify(ctx, "", secret.New(good)); !errors.Is(err, context.Canceled) {
+		if _, err := h.Verify(ctx, 1, "", secret.New(good)); !errors.Is(err, context.Canceled) {
 			t.Fatalf("verify: %v", err)
 		}
-		if _, err := h.Hash(ctx, secret.New(good)); !errors.Is(err, context.Canceled) {
+		if _, err := h.Hash(ctx, 1, secret.New(good)); !errors.Is(err, context.Canceled) {
 			t.Fatalf("hash: %v", err)
 		}
 	}
@@ -157,7 +157,7 @@ func BenchmarkVerify(b *testing.B) {
 	h := newHasher(b, passwords.Options{})
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := h.Verify(b.Context(), "", secret.New(good)); err != nil {
+		if _, err := h.Verify(b.Context(), 1, "", secret.New(good)); err != nil {
 			b.Fatal(err)
 		}
 	}

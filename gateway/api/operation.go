@@ -162,6 +162,10 @@ type Operation struct {
 	// count its calls.
 	OwnLimits bool
 
+	// AnyHost: the operation answers also where the host leads to no organization, as one
+	// would that knows nobody. Its call has tenants.Directory.Nobody and no Workspace then.
+	AnyHost bool
+
 	// NoTenant is the answer where the host leads to no organization; nil: Denied, which
 	// makes an unknown organization look like a wrong key.
 	NoTenant *Problem

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tenantry/gateway/control"
+	"tenantry/tenants"
 )
 
 func (p *program) orgCommand() *cobra.Command {
@@ -34,7 +35,7 @@ func (f *orgFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.name, "name", "", "the `name` people read")
 	flags.StringSliceVar(&f.features, "feature", nil, "a feature to switch on, or off with `NAME=false`: teams")
-	flags.StringSliceVar(&f.settings, "setting", nil, "a setting, `NAME=true or false`: require_public_encryption_key")
+	flags.StringSliceVar(&f.settings, "setting", nil, "a setting, `NAME=true or false`: "+strings.Join(tenants.AllSettings(), ", "))
 	flags.StringSliceVar(&f.limits, "limit", nil, "a limit, `NAME=NUMBER`: folder_children")
 	flags.StringSliceVar(&f.providers, "provider", nil, "a report provider that shared reports may be asked from")
 }

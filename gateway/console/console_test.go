@@ -2,12 +2,14 @@ package console_test
 
 import (
 	"html"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"tenantry/config"
 	"tenantry/gateway"
@@ -82,8 +84,6 @@ func start(t *testing.T, options ...gatewaytest.Option) (*gatewaytest.Gateway, *
 func TestPagesOfNobody(t *testing.T) {
 	t.Parallel()
 	g, acme := start(t)
-	checkPage(t, acme.Page(t, "/sign-in"), 200, "Organization acme", "E-mail address", "Password")
-	checkPage(t, acme.Page(t, "/welcome"), 200, "Organization acme", "At least 12 characters")
 	checkPage(t, acme.Page(t, "/shared/reports/none"), 404, "There is no such report")
 	home := acme.Page(t, "/")
 	checkPage(t, home, 303)
@@ -98,7 +98,7 @@ func TestPagesOfNobody(t *testing.T) {
 	}
 	missing := acme.Page(t, "/none").Text()
 	for _, host := range []string{"nobody.localhost", "localhost", "127.0.0.1", "a.b.c", "xn--80ak6aa92e.localhost"} {
-		for _, path := range []string{"/", "/sign-in", "/welcome", "/shared/reports/x"} {
+		for _, path := range []string{"/", "/shared/reports/x"} {
 			a := g.Page(t, http.MethodGet, host, path)
 			checkPage(t, a, 404, "There is no such page")
 			if a.Text() != missing {
@@ -106,11 +106,117 @@ func TestPagesOfNobody(t *testing.T) {
 			}
 		}
 	}
-	if _, err := g.Commands.SuspendOrganization(t.Context(), "acme"); err != nil {
+}
+
+// noTime lets no time pass.
+func noTime(_ *config.Config, o *gateway.Options) {
+	now := time.Now()
+	o.Now = func() time.Time { return now }
+}
+
+// TestT5_SignInTellsNoOrganizationFromNone, neither by its pages nor by what it answers, unless
+// the organization wants to be named.
+func TestT5_SignInTellsNoOrganizationFromNone(t *testing.T) {
+	t.Parallel()
+	g, acme := start(t, noTime)
+	gone := g.Org(t, "gone")
+	acme.Person(t, "ada@example.com", nil)
+	if _, err := g.Commands.SuspendOrganization(t.Context(), "gone"); err != nil {
 		t.Fatal(err)
 	}
-	if a := acme.Page(t, "/sign-in"); a.Code != 404 || a.Text() != missing {
-		t.Errorf("suspended: %d %s", a.Code, a.Body)
+	hosts := []string{acme.Host, gone.Host, "nobody.localhost", "localhost", "127.0.0.1", "xn--80ak6aa92e.localhost"}
+	same := func(what string, ask func(host string) *gatewaytest.Answer) *gatewaytest.Answer {
+		t.Helper()
+		var first *gatewaytest.Answer
+		for _, host := range hosts {
+			a := ask(host)
+			for _, h := range []string{"Date", "X-Request-Id"} {
+				a.Header.Del(h)
+			}
+			if first == nil {
+				first = a
+			}
+			if a.Code != first.Code || a.Text() != first.Text() || !maps.EqualFunc(a.Header, first.Header, slices.Equal) {
+				t.Errorf("%s on %s: %d %v %s\non %s: %d %v %s", what, host, a.Code, a.Header, a.Body, hosts[0], first.Code, first.Header, first.Body)
+			}
+		}
+		return first
+	}
+	for path, text := range map[string]string{"/sign-in": "E-mail address", "/welcome": "At least 12 characters"} {
+		a := same(path, func(host string) *gatewaytest.Answer { return g.Page(t, http.MethodGet, host, path) })
+		checkPage(t, a, 200, text)
+		if strings.Contains(a.Text(), "acme") {
+			t.Errorf("%s names the organization: %s", path, a.Body)
+		}
+	}
+	post := func(path string, body any, changes ...gatewaytest.Request) func(string) *gatewaytest.Answer {
+		return func(host string) *gatewaytest.Answer {
+			return g.Do(t, http.MethodPost, host, path, append(changes, gatewaytest.JSON(body))...)
+		}
+	}
+	credentials := func(email string) map[string]string {
+		return map[string]string{"email": email, "password": "a wrong password"}
+	}
+	for what, code := range map[string]int{"wrong password": 403, "nothing": 422, "other site": 403, "invitation": 403} {
+		var a *gatewaytest.Answer
+		switch what {
+		case "wrong password":
+			a = same(what, post("/auth/sign-in", credentials("bob@example.com")))
+		case "nothing":
+			a = same(what, post("/auth/sign-in", map[string]string{}))
+		case "other site":
+			a = same(what, post("/auth/sign-in", credentials("bob@example.com"), gatewaytest.Header("Origin", "https://evil.example")))
+		case "invitation":
+			a = same(what, post("/auth/password", map[string]string{"token": "inv_" + strings.Repeat("a", 32), "password": gatewaytest.Password}))
+		}
+		if a.Code != code {
+			t.Errorf("%s: %d %s", what, a.Code, a.Body)
+		}
+	}
+	// All are slowed down alike.
+	codes := map[string][]int{}
+	for _, host := range hosts[:3] {
+		for range 7 {
+			codes[host] = append(codes[host], post("/auth/sign-in", credentials("ada@example.com"))(host).Code)
+		}
+		if !slices.Equal(codes[host], []int{403, 403, 403, 403, 403, 429, 429}) {
+			t.Errorf("seven wrong passwords on %s: %v", host, codes[host])
+		}
+	}
+	// An organization that wants it is named.
+	if _, err := g.Commands.UpdateOrganization(t.Context(), control.OrganizationChange{Slug: "acme", Settings: map[string]bool{"sign_in_names_organization": true}}); err != nil {
+		t.Fatal(err)
+	}
+	checkPage(t, acme.Page(t, "/sign-in"), 200, "Organization acme", "E-mail address", "Password")
+	checkPage(t, acme.Page(t, "/welcome"), 200, "Organization acme", "At least 12 characters")
+}
+
+// TestX8_ChoosingAPasswordIsCounted by address, with signing in, before the link is looked at.
+func TestX8_ChoosingAPasswordIsCounted(t *testing.T) {
+	t.Parallel()
+	g, acme := start(t, noTime, func(c *config.Config, _ *gateway.Options) { c.TrustedProxies = []string{"127.0.0.1"} })
+	choose := func(token, from string) *gatewaytest.Answer {
+		return acme.Do(t, http.MethodPost, "/auth/password", gatewaytest.Header("X-Forwarded-For", from),
+			gatewaytest.JSON(map[string]string{"token": token, "password": gatewaytest.Password}))
+	}
+	invited, err := g.Commands.CreateUser(t.Context(), control.NewUser{Org: "acme", Name: "Ada", Email: "ada@example.com"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	link, err := url.Parse(invited.Link)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 100 {
+		if a := choose("inv_guess", "192.0.2.1"); a.Code != http.StatusForbidden {
+			t.Fatalf("a guess: %d %s", a.Code, a.Body)
+		}
+	}
+	if a := choose(link.Fragment, "192.0.2.1"); a.Code != http.StatusTooManyRequests || a.Header.Get("Retry-After") != "9" {
+		t.Errorf("a good link after 100 guesses: %d %v %s", a.Code, a.Header, a.Body)
+	}
+	if a := choose(link.Fragment, "192.0.2.2"); a.Code != http.StatusOK {
+		t.Errorf("from elsewhere: %d %s", a.Code, a.Body)
 	}
 }
 

@@ -23,14 +23,14 @@ import (
 // Sessions starts and ends browser sessions.
 type Sessions interface {
 	SignIn(ctx context.Context, t *tenants.Tenant, email string, password secret.String, remote netip.Addr) (*people.User, error)
+	AcceptInvite(ctx context.Context, t *tenants.Tenant, token string, password secret.String, remote netip.Addr) (*people.User, error)
 	Start(ctx context.Context, t *tenants.Tenant, user *people.User) (secret.String, sessions.Session, error)
 	Lookup(ctx context.Context, t *tenants.Tenant, token string) (*tenants.Principal, error)
 	End(ctx context.Context, t *tenants.Tenant, token string) error
 }
 
-// People turns invitations into passwords.
+// People knows the persons.
 type People interface {
-	AcceptInvite(ctx context.Context, t *tenants.Tenant, token string, password secret.String) (*people.User, error)
 	FindUser(ctx context.Context, t *tenants.Tenant, uid int64) (*people.User, error)
 }
 
@@ -82,7 +82,7 @@ func (m *Module) Operations() []api.Operation {
 			Name: "sessions.create", Method: http.MethodPost, Path: "/auth/sign-in", Tag: "Sessions",
 			Summary:     "Sign in",
 			Description: "Starts a browser session, kept in a cookie that scripts cannot read. It ends after 30 minutes without use and after 12 hours in any case.",
-			Credentials: api.Open, Rule: api.AnyCaller(), Audit: api.AuditAlways, BodyLimit: 8 << 10, OwnLimits: true,
+			Credentials: api.Open, Rule: api.AnyCaller(), Audit: api.AuditAlways, BodyLimit: 8 << 10, OwnLimits: true, AnyHost: true,
 			Body: []api.Field{
 				{Name: "email", Shape: api.Text, Required: true, Bounds: api.Bounds{MinLength: 1, MaxLength: 254}, Example: "ada@example.com"},
 				{Name: "password", Shape: api.Text, Required: true, Secret: true, Bounds: api.Bounds{MinLength: 1, MaxLength: maxPassword}, Example: "correct horse battery staple"},
@@ -100,7 +100,7 @@ func (m *Module) Operations() []api.Operation {
 			Name: "passwords.create", Method: http.MethodPost, Path: "/auth/password", Tag: "Sessions",
 			Summary:     "Choose a password",
 			Description: "Uses up the single-use link that a person was sent, sets the password and signs in.",
-			Credentials: api.Open, Rule: api.AnyCaller(), Audit: api.AuditAlways, BodyLimit: 8 << 10, OwnLimits: true,
+			Credentials: api.Open, Rule: api.AnyCaller(), Audit: api.AuditAlways, BodyLimit: 8 << 10, OwnLimits: true, AnyHost: true,
 			Body: []api.Field{
 				{Name: "token", Shape: api.Text, Required: true, Secret: true, Bounds: api.Bounds{MinLength: 1, MaxLength: 200}, Example: "inv_3q2-7w"},
 				{Name: "password", Shape: api.Text, Required: true, Secret: true, Bounds: api.Bounds{MinLength: passwords.MinCharacters, MaxLength: maxPassword}, Example: "correct horse battery staple"},
@@ -123,26 +123,28 @@ func (m *Module) signIn(ctx context.Context, c *api.Call) (api.Result, error) {
 	if user != nil { // who it was, also where it is refused; what was typed is recorded nowhere
 		c.Note("user", strconv.FormatInt(user.UID, 10))
 	}
-	var throttled *sessions.ThrottledError
 	switch {
-	case errors.As(err, &throttled):
-		return api.Result{}, &api.Problem{
-			Code: http.StatusTooManyRequests, Message: "Too many attempts to sign in, please wait", RetryAfter: throttled.RetryAfter,
-			Reason: "sign-in throttled",
-		}
 	case errors.Is(err, tenants.ErrDenied):
 		p := api.Forbidden(wrongPassword)
 		p.Reason = "sign-in refused"
 		return api.Result{}, p
 	case err != nil:
-		return api.Result{}, busy(err)
+		return api.Result{}, later(err)
 	}
 	return m.begin(ctx, c, user)
 }
 
-// busy asks callers to come back while too many passwords are being checked.
-func busy(err error) error {
-	if errors.Is(err, passwords.ErrBusy) {
+// later asks callers to come back who try too often, or while too many passwords are being
+// checked.
+func later(err error) error {
+	var throttled *sessions.ThrottledError
+	switch {
+	case errors.As(err, &throttled):
+		return &api.Problem{
+			Code: http.StatusTooManyRequests, Message: "Too many attempts to sign in, please wait", RetryAfter: throttled.RetryAfter,
+			Reason: "sign-in throttled",
+		}
+	case errors.Is(err, passwords.ErrBusy):
 		return api.Unavailable(err)
 	}
 	return err
@@ -183,14 +185,14 @@ func (m *Module) choosePassword(ctx context.Context, c *api.Call) (api.Result, e
 	if err := errs.Problem(); err != nil {
 		return api.Result{}, err
 	}
-	user, err := m.People.AcceptInvite(ctx, c.Tenant, token, secret.New(password))
+	user, err := m.Sessions.AcceptInvite(ctx, c.Tenant, token, secret.New(password), c.Remote)
 	if errors.Is(err, tenants.ErrDenied) {
 		p := api.Forbidden("The link was used already or has expired; ask for a new one")
 		p.Reason = "invitation refused"
 		return api.Result{}, p
 	}
 	if err != nil {
-		return api.Result{}, busy(err)
+		return api.Result{}, later(err)
 	}
 	return m.begin(ctx, c, user)
 }

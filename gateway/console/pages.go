@@ -50,8 +50,8 @@ func (m *Module) routes() error {
 		})
 	}
 	mux.HandleFunc("GET /{$}", m.tenantPage(m.home))
-	mux.HandleFunc("GET /sign-in", m.tenantPage(m.signInPage))
-	mux.HandleFunc("GET /welcome", m.tenantPage(m.welcomePage))
+	mux.HandleFunc("GET /sign-in", m.anyPage(m.signInPage))
+	mux.HandleFunc("GET /welcome", m.anyPage(m.welcomePage))
 	mux.HandleFunc("GET /shared/reports/{pid}", m.tenantPage(m.reportPage))
 	mux.HandleFunc("GET /shared/reports/{pid}/{report_id}", m.tenantPage(m.reportPage))
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { m.missing(w) })
@@ -104,6 +104,23 @@ func (m *Module) tenantPage(page func(http.ResponseWriter, *http.Request, *tenan
 	}
 }
 
+// anyPage makes a page that is the same for every host, so that it does not tell which
+// organizations there are. One that wants to be named is.
+func (m *Module) anyPage(page func(w http.ResponseWriter, organization string)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		t, err := m.Resolve(r)
+		switch {
+		case err == nil && t.Org.Setting(tenants.SettingSignInNamesOrganization):
+			page(w, t.Org.Name)
+		case err == nil, errors.Is(err, tenants.ErrUnknownTenant):
+			page(w, "")
+		default:
+			m.Log.Warn("a page is unavailable", "error", err)
+			m.unavailable(w, "")
+		}
+	}
+}
+
 type frame struct {
 	Title        string
 	Organization string
@@ -133,15 +150,15 @@ func (m *Module) unavailable(w http.ResponseWriter, organization string) {
 	m.message(w, http.StatusServiceUnavailable, organization, "Not available at the moment", "Please try again in a moment.")
 }
 
-func (m *Module) signInPage(w http.ResponseWriter, _ *http.Request, t *tenants.Tenant) {
-	m.render(w, http.StatusOK, "sign-in", frame{"Sign in", t.Org.Name})
+func (m *Module) signInPage(w http.ResponseWriter, organization string) {
+	m.render(w, http.StatusOK, "sign-in", frame{"Sign in", organization})
 }
 
-func (m *Module) welcomePage(w http.ResponseWriter, _ *http.Request, t *tenants.Tenant) {
+func (m *Module) welcomePage(w http.ResponseWriter, organization string) {
 	m.render(w, http.StatusOK, "welcome", struct {
 		frame
 		Shortest int
-	}{frame{"Choose a password", t.Org.Name}, passwords.MinCharacters})
+	}{frame{"Choose a password", organization}, passwords.MinCharacters})
 }
 
 func (m *Module) home(w http.ResponseWriter, r *http.Request, t *tenants.Tenant) {

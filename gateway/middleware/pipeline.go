@@ -28,6 +28,8 @@ import (
 // Tenants leads from a host name to its organization.
 type Tenants interface {
 	Resolve(ctx context.Context, host string) (*tenants.Tenant, error)
+	// Nobody returns an organization that knows nobody, for a host that leads to none.
+	Nobody(host string) *tenants.Tenant
 }
 
 // Keys checks API keys. Errors: tenants.ErrDenied, tenants.ErrUnavailable.
@@ -140,6 +142,9 @@ func (x *exchange) admit(ctx context.Context) error {
 	c := x.call
 	c.Remote = x.p.remote(x.r)
 	tenant, err := x.p.Tenants.Resolve(ctx, x.p.host(x.r))
+	if errors.Is(err, tenants.ErrUnknownTenant) && x.op.AnyHost {
+		tenant, err = x.p.Tenants.Nobody(x.p.host(x.r)), nil
+	}
 	if err != nil {
 		if errors.Is(err, tenants.ErrUnknownTenant) && x.op.NoTenant != nil {
 			return x.op.NoTenant
@@ -248,7 +253,9 @@ func (x *exchange) read() error {
 	} else {
 		c.Scope = c.Principal.Scope(c.Tenant, nil)
 	}
-	c.Workspace = c.Tenant.Workspace().Scoped(c.Scope)
+	if ws := c.Tenant.Workspace(); ws != nil { // nobody's organization has none
+		c.Workspace = ws.Scoped(c.Scope)
+	}
 	return c.CheckIgnored()
 }
 
@@ -292,7 +299,7 @@ func (x *exchange) answer(ctx context.Context, result api.Result, err error) {
 	if err != nil {
 		problem = x.problem(ctx, err)
 	}
-	if x.op.Audit == api.AuditAlways && x.call.Tenant != nil && x.noteFlood(problem) {
+	if x.op.Audit == api.AuditAlways && x.call.Tenant != nil && x.call.Tenant.Workspace() != nil && x.noteFlood(problem) {
 		if auditErr := x.audit(ctx, problem); auditErr != nil {
 			problem = x.problem(ctx, fmt.Errorf("audit log: %w", errors.Join(auditErr, store.ErrUnavailable)))
 			x.withhold(ctx)

@@ -23,7 +23,6 @@ const (
 	kindTeam         = "team"
 	kindRole         = "role"
 	kindUser         = "user"
-	kindAccount      = "service_account"
 	kindField        = "contact_field"
 	kindObject       = "custom_object"
 	kindForm         = "form_collection"

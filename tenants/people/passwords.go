@@ -22,7 +22,7 @@ const invitePrefix = "inv"
 // SetPassword gives the user a new password. Every session of the user ends, and an open
 // invitation with them. Further errors: passwords.ErrBusy.
 func (s *Service) SetPassword(ctx context.Context, t *tenants.Tenant, uid int64, password secret.String) error {
-	hash, err := s.hash(ctx, password)
+	hash, err := s.hash(ctx, t, password)
 	if err != nil {
 		return fmt.Errorf("set the password of user %d: %w", uid, err)
 	}
@@ -40,8 +40,8 @@ func (s *Service) setPassword(u *User, hash string) {
 	u.InviteHash, u.InviteExpiresAt = "", 0
 }
 
-func (s *Service) hash(ctx context.Context, password secret.String) (string, error) {
-	hash, err := s.hasher.Hash(ctx, password)
+func (s *Service) hash(ctx context.Context, t *tenants.Tenant, password secret.String) (string, error) {
+	hash, err := s.hasher.Hash(ctx, t.Org.OrgID, password)
 	var faults tenants.Faults
 	switch {
 	case errors.Is(err, passwords.ErrTooShort), errors.Is(err, passwords.ErrTooLong):
@@ -62,7 +62,7 @@ func (s *Service) VerifyPassword(ctx context.Context, t *tenants.Tenant, u *User
 	if u != nil && u.Active {
 		hash = u.PasswordHash
 	}
-	ok, err := s.hasher.Verify(ctx, hash, password)
+	ok, err := s.hasher.Verify(ctx, t.Org.OrgID, hash, password)
 	if !ok || err != nil {
 		return false, err
 	}
@@ -75,7 +75,7 @@ func (s *Service) VerifyPassword(ctx context.Context, t *tenants.Tenant, u *User
 // rehash stores the same password under today's parameters. Its failure keeps nobody
 // out: the next sign-in tries again.
 func (s *Service) rehash(ctx context.Context, t *tenants.Tenant, u *User, old string, password secret.String) {
-	hash, err := s.hasher.Hash(ctx, password)
+	hash, err := s.hasher.Hash(ctx, t.Org.OrgID, password)
 	if err != nil {
 		return
 	}
@@ -139,7 +139,7 @@ func (s *Service) AcceptInvite(ctx context.Context, t *tenants.Tenant, token str
 	if err != nil {
 		return nil, err
 	}
-	hash, err := s.hash(ctx, password)
+	hash, err := s.hash(ctx, t, password)
 	if err != nil {
 		return nil, err
 	}

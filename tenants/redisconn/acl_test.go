@@ -37,7 +37,7 @@ func TestUserOfTheManualSuffices(t *testing.T) {
 	w := tenantstest.New(t, tenantstest.Options{Local: true})
 	w.Redis, w.RedisHook = server.Open(t), &tenantstest.RedisHook{}
 	w.Redis.AddHook(w.RedisHook)
-	options := tenantstest.Options{Sessions: sessions.Options{Throttle: sessions.Throttle{PerUser: 2}}}
+	options := tenantstest.Options{Sessions: sessions.Options{Throttle: sessions.Throttle{Free: 2}}}
 	w.Second(t, options)
 	tenant := w.Tenant(t, "acme")
 	useKeys(t, w, options, "acme", tenant)

@@ -49,6 +49,8 @@ type Service struct {
 	idle     time.Duration
 	absolute time.Duration
 	throttle Throttle
+
+	attempts, successes *redis.Script
 }
 
 // NewService returns a Service.
@@ -56,6 +58,7 @@ func NewService(o Options) *Service {
 	s := &Service{
 		dir: o.Directory, people: o.People, redis: o.Redis, now: o.Now, idle: o.Idle, absolute: o.Absolute, throttle: o.Throttle.withDefaults(),
 	}
+	s.attempts, s.successes = redis.NewScript(attemptScript), redis.NewScript(successScript)
 	if s.now == nil {
 		s.now = time.Now
 	}

@@ -201,10 +201,26 @@ func (w *World) Fresh(t testing.TB, slug string) *tenants.Tenant {
 }
 
 // Clock is the time, which a test can move.
-type Clock struct{ ahead atomic.Int64 }
+type Clock struct {
+	ahead  atomic.Int64
+	frozen atomic.Pointer[time.Time]
+}
 
 // Now returns the time.
-func (c *Clock) Now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+func (c *Clock) Now() time.Time {
+	now := time.Now()
+	if at := c.frozen.Load(); at != nil {
+		now = *at
+	}
+	return now.Add(time.Duration(c.ahead.Load()))
+}
+
+// Freeze lets no time pass but what Advance adds, and returns what it is.
+func (c *Clock) Freeze() time.Time {
+	now := time.Now().Truncate(time.Millisecond)
+	c.frozen.Store(&now)
+	return c.Now()
+}
 
 // Advance moves the time.
 func (c *Clock) Advance(d time.Duration) { c.ahead.Add(int64(d)) }

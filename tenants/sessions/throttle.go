@@ -1,0 +1,174 @@
+package sessions
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"tenantry/tenants"
+	"tenantry/tenants/people"
+)
+
+// ErrThrottled: too many attempts to sign in. The error is a *ThrottledError.
+var ErrThrottled = errors.New("too many attempts to sign in")
+
+// ThrottledError says when the next attempt makes sense.
+type ThrottledError struct{ RetryAfter time.Duration }
+
+func (e *ThrottledError) Error() string { return ErrThrottled.Error() }
+
+// Unwrap returns ErrThrottled.
+func (e *ThrottledError) Unwrap() error { return ErrThrottled }
+
+// Throttle slows wrong attempts down. It locks nobody out: each wait ends by itself, and none
+// that strangers cause reaches an address from which the person has signed in before.
+type Throttle struct {
+	// Free attempts of one address at one person come without a wait; then each one that
+	// fails doubles it, from a second to a minute. 0: 5
+	Free int64
+	// PerAddress is how many attempts an address has at once, over all persons and
+	// organizations, and then one every nine seconds. 0: 100
+	PerAddress int64
+	// PerPerson is how many attempts at one person all addresses have at once from which
+	// that person has not signed in before, and then one every 30 seconds. 0: 100
+	PerPerson int64
+}
+
+const (
+	longestWait  = time.Minute
+	addressEvery = 9 * time.Second
+	personEvery  = 30 * time.Second
+	// forgottenAfter is how long the attempts of an address at a person count after the last.
+	forgottenAfter = 15 * time.Minute
+	// familiarFor is how long an address is known for a person's after a sign-in.
+	familiarFor = 30 * 24 * time.Hour
+)
+
+func (t Throttle) withDefaults() Throttle {
+	for value, def := range map[*int64]int64{&t.Free: 5, &t.PerAddress: 100, &t.PerPerson: 100} {
+		if *value <= 0 {
+			*value = def
+		}
+	}
+	return t
+}
+
+// attemptScript counts an attempt on everything that governs it, or on nothing where one of
+// them asks for a wait, which it answers in milliseconds; and then whether it was counted
+// against the person. KEYS are the buckets of the address and the person, the address's tries
+// at the person, and what says that the address is familiar; or that of the address alone.
+// A bucket is stored as the moment at which all its attempts are there again. What was
+// stored by a clock that is ahead makes nobody wait for longer than a whole bucket takes.
+const attemptScript = `
+local now, free, longest, forget = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local wait = 0
+local function bucket(key, count, every)
+  local full = tonumber(redis.call('GET', key) or now) or now
+  full = math.min(math.max(full, now), now + count * every) + every
+  wait = math.max(wait, full - count * every - now)
+  return full
+end
+local function store(key, full)
+  redis.call('SET', key, string.format('%.0f', full), 'PX', string.format('%.0f', full - now))
+end
+local address = bucket(KEYS[1], tonumber(ARGV[5]), tonumber(ARGV[6]))
+local person, tries
+if KEYS[2] then
+  if redis.call('EXISTS', KEYS[4]) == 0 then
+    person = bucket(KEYS[2], tonumber(ARGV[7]), tonumber(ARGV[8]))
+  end
+  local n, at = string.match(redis.call('GET', KEYS[3]) or '', '^(%d+) (%d+)$')
+  tries = tonumber(n or 0)
+  wait = math.max(wait, math.min(tonumber(at or now) - now, longest))
+end
+if wait > 0 then
+  return {wait, 0}
+end
+store(KEYS[1], address)
+if person then
+  store(KEYS[2], person)
+end
+if tries then
+  local rest = 0
+  tries = math.min(tries + 1, free + 30)
+  if tries >= free then
+    rest = math.min(1000 * 2 ^ (tries - free), longest)
+  end
+  redis.call('SET', KEYS[3], string.format('%.0f %.0f', tries, now + rest), 'PX', string.format('%.0f', forget))
+end
+return {0, person and 1 or 0}
+`
+
+// successScript takes an attempt that succeeded back from the buckets in KEYS.
+const successScript = `
+for i, key in ipairs(KEYS) do
+  local full = tonumber(redis.call('GET', key) or 0) or 0
+  local left = redis.call('PTTL', key) - tonumber(ARGV[i])
+  if left > 0 then
+    redis.call('SET', key, string.format('%.0f', full - tonumber(ARGV[i])), 'PX', string.format('%.0f', left))
+  else
+    redis.call('DEL', key)
+  end
+end
+return 0
+`
+
+// attempt is one that was counted.
+type attempt struct {
+	s                                *Service
+	address, person, tries, familiar string // names in Redis
+	counted                          bool   // against the person
+}
+
+// attempt counts an attempt of the address to sign in as who has the e-mail address, before
+// anything is looked at. Names are made from what the caller sent alone: known and unknown
+// organizations and people have the same kind. All of them have one hash tag, so that one
+// script decides. Errors: ErrThrottled, tenants.ErrUnavailable.
+func (s *Service) attempt(ctx context.Context, t *tenants.Tenant, email string, remote netip.Addr) (*attempt, error) {
+	a := s.named(t, email, remote)
+	return a, a.count(ctx, a.address, a.person, a.tries, a.familiar)
+}
+
+func (s *Service) named(t *tenants.Tenant, email string, remote netip.Addr) *attempt {
+	sum := sha256.Sum256([]byte(t.RedisPrefix() + people.EmailKey(email)))
+	prefix, who, from := s.dir.RedisPrefix()+"signin:", hex.EncodeToString(sum[:]), tenants.NetworkOf(remote)
+	return &attempt{
+		s: s, address: prefix + "a:" + from, person: prefix + "u:" + who,
+		tries: prefix + "t:" + who + ":" + from, familiar: prefix + "f:" + who + ":" + from,
+	}
+}
+
+func (a *attempt) count(ctx context.Context, names ...string) error {
+	t := a.s.throttle
+	answer, err := a.s.attempts.Run(ctx, a.s.redis, names, a.s.now().UnixMilli(), t.Free, longestWait.Milliseconds(), forgottenAfter.Milliseconds(),
+		t.PerAddress, addressEvery.Milliseconds(), t.PerPerson, personEvery.Milliseconds()).Int64Slice()
+	if err == nil && len(answer) != 2 {
+		err = errors.New("the answer is of another shape")
+	}
+	if err != nil {
+		return unavailable("counting attempts to sign in", err)
+	}
+	if wait := time.Duration(answer[0]) * time.Millisecond; wait > 0 {
+		return fmt.Errorf("sign-in: %w", &ThrottledError{RetryAfter: max(wait, time.Second)})
+	}
+	a.counted = answer[1] == 1
+	return nil
+}
+
+// succeeded takes the attempt back and makes the address familiar. It may fail: then the
+// attempt counts until it is forgotten.
+func (a *attempt) succeeded(ctx context.Context) {
+	names, every := []string{a.address}, []any{addressEvery.Milliseconds()}
+	if a.counted {
+		names, every = append(names, a.person), append(every, personEvery.Milliseconds())
+	}
+	_ = a.s.successes.Run(ctx, a.s.redis, names, every...).Err()
+	pipe := a.s.redis.Pipeline()
+	pipe.Del(ctx, a.tries)
+	pipe.Set(ctx, a.familiar, 1, familiarFor)
+	_, _ = pipe.Exec(ctx)
+}

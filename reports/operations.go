@@ -256,7 +256,7 @@ func (m *Module) sharedOperation() api.Operation {
 			{Name: "token", In: api.InQuery, Shape: api.Text, Secret: true, Description: "Share token. Required where the report is secure."},
 			{Name: "data", In: api.InQuery, Shape: api.Text, Description: "1 includes the rows; without it data is absent.", Example: "1"},
 			{Name: "provider", In: api.InQuery, Shape: api.Text, Default: BuiltIn, Description: "Name of one of the organization's report providers. Cannot be chosen for secure reports."},
-			{Name: "params", In: api.InQuery, Shape: api.Tree, Description: "Values of editable inputs: params[<name>]=<value>. An empty value leaves out the conditions on the input.", Example: "params[status]=active"},
+			{Name: "params", In: api.InQuery, Shape: api.Tree, Document: "inputs", Description: "Values of editable inputs: params[<name>]=<value>. An empty value leaves out the conditions on the input.", Example: "params[status]=active"},
 		},
 		Data:    Shared{},
 		Message: "Shared Report found",

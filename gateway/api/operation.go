@@ -262,6 +262,7 @@ type Param struct {
 	Name        string
 	In          Place
 	Shape       Shape
+	Document    string // of a Tree: what the OpenAPI document calls it, where generators cannot take Name
 	Required    bool
 	Secret      bool // never logged
 	Default     string

@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -118,7 +119,8 @@ func parameter(p *api.Param) (object, error) {
 		name += "[]"
 		example = []string{p.Example}
 	case api.Tree:
-		text = strings.TrimSpace(text + fmt.Sprintf(" Written with brackets, which may nest: %[1]s[name]=value, %[1]s[name][key]=value.", p.Name))
+		text = strings.TrimSpace(text + fmt.Sprintf(" Members are sent as they are called, brackets included: %[1]s[name]=value, %[1]s[name][key]=value.", p.Name))
+		name = cmp.Or(p.Document, name)
 		if example, err = treeExample(p); err != nil {
 			return nil, err
 		}
@@ -134,10 +136,8 @@ func parameter(p *api.Param) (object, error) {
 		o = append(o, member{"description", text})
 	}
 	switch p.Shape {
-	case api.List:
+	case api.List, api.Tree: // exploded, so that the members of a tree bear its brackets: deepObject does not say how they nest
 		o = append(o, member{"style", "form"}, member{"explode", true})
-	case api.Tree:
-		o = append(o, member{"style", "deepObject"}, member{"explode", true})
 	}
 	o = append(o, member{"schema", schema})
 	if p.Example != "" {
@@ -148,7 +148,9 @@ func parameter(p *api.Param) (object, error) {
 
 func parameterSchema(p *api.Param) (object, error) {
 	if p.Shape == api.Tree {
-		return object{{"type", "object"}, {"additionalProperties", true}}, nil
+		return object{
+			{"type", "object"}, {"propertyNames", object{{"pattern", "^" + p.Name + `(\[[A-Za-z0-9_-]*\])+$`}}}, {"additionalProperties", object{{"type", "string"}}},
+		}, nil
 	}
 	shape := p.Shape
 	if shape == api.List {
@@ -240,46 +242,23 @@ func typed(shape api.Shape, text string) (any, error) {
 }
 
 // treeExample returns the object that the example spells, which is a query string
-// ("filters[country]=DE&filters[age][gt]=30") or JSON.
+// ("filters[country]=DE&filters[age][gt]=30").
 func treeExample(p *api.Param) (any, error) {
 	if p.Example == "" {
 		return nil, nil
-	}
-	if strings.HasPrefix(p.Example, "{") {
-		return typed(api.Object, p.Example)
 	}
 	query, err := api.ParseQuery(p.Example)
 	if err != nil {
 		return nil, fmt.Errorf("the example of the parameter %s is no query string: %w", p.Name, err)
 	}
-	tree := map[string]any{}
+	tree := map[string]string{}
 	for _, pair := range query.Tree(p.Name) {
-		if len(pair.Path) > 1 {
-			plant(tree, pair.Path[1:], pair.Value)
-		}
+		tree[pair.Name] = pair.Value
 	}
 	if len(tree) == 0 {
-		return nil, fmt.Errorf("the example of the parameter %[1]s must be JSON or look like %[1]s[name]=value", p.Name)
+		return nil, fmt.Errorf("the example of the parameter %[1]s must look like %[1]s[name]=value", p.Name)
 	}
 	return tree, nil
-}
-
-func plant(tree map[string]any, path []string, value string) {
-	if len(path) == 1 {
-		tree[path[0]] = value
-		return
-	}
-	if path[1] == "" { // name[]=value, which may repeat
-		values, _ := tree[path[0]].([]any)
-		tree[path[0]] = append(values, value)
-		return
-	}
-	branch, ok := tree[path[0]].(map[string]any)
-	if !ok {
-		branch = map[string]any{}
-		tree[path[0]] = branch
-	}
-	plant(branch, path[1:], value)
 }
 
 // requestBody describes the fields. Others are allowed where they are ignored.

@@ -117,7 +117,7 @@ func rows() []api.Operation {
 			Params: []api.Param{
 				{Name: "pid", In: api.InPath, Shape: api.Text}, {Name: "report_id", In: api.InPath, Shape: api.Text},
 				{Name: "token", In: api.InQuery, Shape: api.Text, Secret: true},
-				{Name: "filters", In: api.InQuery, Shape: api.Tree, Description: "Conditions.", Example: "filters[country]=DE&filters[age][gt]=30&filters[tag][]=a&filters[tag][]=b"},
+				{Name: "filters", In: api.InQuery, Shape: api.Tree, Description: "Conditions.", Example: "filters[country]=DE&filters[age][gt]=30&filters[tag][]=b"},
 			},
 			NoTenant: api.Failed("Shared Report not found", nil),
 			Data:     &report{}, Message: "Shared Report found",

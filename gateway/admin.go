@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -121,6 +122,9 @@ func (a *App) readiness(ctx context.Context) (int, map[string]any) {
 		judge(check, wrong[name])
 	}
 	judge("redis", <-redis)
+	if n := len(a.store.Damaged()); n > 0 { // it hurts nobody else
+		checks["organizations"], status = fmt.Sprintf("damaged: %d", n), "degraded"
+	}
 	code := http.StatusOK
 	if !a.ready.Load() {
 		checks["server"] = "starting or stopping"

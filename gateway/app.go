@@ -154,6 +154,9 @@ func (a *App) Run(ctx context.Context) error {
 			}
 		})
 	}
+	watching, stopWatching := context.WithCancel(ctx)
+	defer stopWatching()
+	running.Go(func() { a.watch(watching) })
 	a.ready.Store(true)
 	var err error
 	select {
@@ -162,6 +165,7 @@ func (a *App) Run(ctx context.Context) error {
 		err = fmt.Errorf("serving: %w", err)
 	}
 	a.ready.Store(false)
+	stopWatching()
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.cfg.Timeouts.Shutdown)
 	defer cancel()
 	for server := range servers {

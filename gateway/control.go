@@ -22,7 +22,7 @@ func (s *Services) Control() http.Handler {
 	}
 	return control.NewHandler(control.Backend{
 		Directory: s.directory, People: s.people, Keys: s.keys, Keyring: s.keyring, Audit: s.audit,
-		Transfer: s.transfer, Limits: s.limiter.Defaults(), Examine: s.examine,
+		Transfer: s.transfer, Limits: s.limiter.Defaults(), Examine: s.examine, ExamineEach: s.examineEach,
 		BaseURL: s.baseURL, TempDir: imports, Log: s.log, Now: s.now,
 	})
 }

@@ -109,7 +109,9 @@ func (e engines) close() error {
 type storeMetrics struct {
 	calls  *prometheus.HistogramVec
 	failed *prometheus.CounterVec
-	also   func(store.Call) // nil: nobody else is told
+	// damaged has an organization for each that is damaged, and none for the others.
+	damaged *prometheus.GaugeVec
+	also    func(store.Call) // nil: nobody else is told
 }
 
 func newStoreMetrics() *storeMetrics {
@@ -121,6 +123,9 @@ func newStoreMetrics() *storeMetrics {
 		failed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tenantry_store_unavailable_total", Help: "Calls that a storage engine could not answer.",
 		}, []string{"backend", "operation"}),
+		damaged: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "tenantry_store_damaged", Help: "1 for each organization whose data is damaged or missing.",
+		}, []string{"backend", "organization"}),
 	}
 }
 
@@ -134,7 +139,7 @@ func (m *storeMetrics) observe(c store.Call) {
 	}
 }
 
-func (m *storeMetrics) register(r *prometheus.Registry) { r.MustRegister(m.calls, m.failed) }
+func (m *storeMetrics) register(r *prometheus.Registry) { r.MustRegister(m.calls, m.failed, m.damaged) }
 
 // checkBackends asks every backend whether it can read and write now. It returns what is
 // wrong, by name.

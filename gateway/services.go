@@ -144,6 +144,7 @@ func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Service
 	s.measured.also = o.Observe
 	s.store = store.New(store.Options{
 		Backends: s.engines, ControlBackend: cfg.Control, Control: s.kinds.control(), Tenant: s.kinds.tenant(s.audit), Now: o.Now, Observe: s.measured.observe,
+		Damage: s.noteDamage,
 	})
 	if err = s.awaitControl(ctx, o.WaitForStore); err != nil {
 		return nil, err

@@ -24,3 +24,16 @@ func (d *Directory) Hold(ctx context.Context, slug, to string) error {
 func (d *Directory) ReleaseSeen(ctx context.Context, seen *Organization) error {
 	return d.release(ctx, seen.OrgID, seen.Move.hold())
 }
+
+// SpoilDataKeys makes the organization's data keys those of another.
+func (d *Directory) SpoilDataKeys(ctx context.Context, of, by int64) error {
+	other, err := d.find(ctx, store.Eq("org_id", by))
+	if err != nil {
+		return err
+	}
+	_, err = d.change(ctx, store.Eq("org_id", of), func(o *Organization) error {
+		o.DataKeys = other.DataKeys
+		return nil
+	})
+	return err
+}

@@ -39,12 +39,15 @@ func WithUsage(ctx context.Context, u *Usage) context.Context {
 // observed tells of every call of a workspace.
 type observed struct {
 	driver.Workspace
-	store   *Store
-	backend string
+	store *Store
+	at    place
 }
 
 func (o *observed) done(ctx context.Context, operation string, c *driver.Collection, began time.Time, err error) {
 	took := time.Since(began)
+	if err != nil {
+		o.store.damage(o.at, orgOf(o.at.workspace), err)
+	}
 	if u, ok := ctx.Value(usageKey{}).(*Usage); ok {
 		u.calls.Add(1)
 		u.took.Add(int64(took))
@@ -54,7 +57,7 @@ func (o *observed) done(ctx context.Context, operation string, c *driver.Collect
 		if c != nil {
 			name = c.Name
 		}
-		o.store.observe(Call{o.backend, operation, name, took, err})
+		o.store.observe(Call{o.at.backend, operation, name, took, err})
 	}
 }
 

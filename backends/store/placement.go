@@ -36,6 +36,9 @@ type Placement struct {
 	ReadAt time.Time
 }
 
+// Name returns the name of the backend.
+func (p Placement) Name() string { return p.backend() }
+
 func (p Placement) backend() string {
 	if p.Backend == "" {
 		return DefaultBackend

@@ -33,6 +33,7 @@ type Store struct {
 	kinds     []*Spec // of tenant, but for the notes
 	notes     *driver.Collection
 
+	damages  damages
 	mu       sync.Mutex
 	opened   map[place]driver.Workspace
 	homes    map[tenancy]*home
@@ -64,6 +65,9 @@ type Options struct {
 	Leases         Leases           // zero: DefaultLeases
 	// Observe, when set, is called after every call of an engine, concurrently.
 	Observe func(Call)
+	// Damage, when set, is called once for each workspace that is found to be damaged, and once
+	// when it is found whole again; by whoever found it, possibly concurrently.
+	Damage func(d Damage, whole bool)
 }
 
 // New returns a Store. The engines stay the caller's to close.
@@ -72,6 +76,7 @@ func New(o Options) *Store {
 		backends: map[string]driver.Engine{}, controlAt: o.ControlBackend, ids: newIDSource(), now: o.Now, observe: o.Observe,
 		opened: map[place]driver.Workspace{}, homes: map[tenancy]*home{}, notes: notesCollection(), kinds: o.Tenant,
 	}
+	s.damages = damages{all: map[place]Damage{}, tell: o.Damage}
 	maps.Copy(s.backends, o.Backends)
 	if o.Engine != nil {
 		s.backends[DefaultBackend] = o.Engine
@@ -183,6 +188,12 @@ func (s *Store) opening(org int64, owner string) driver.Opening {
 	return driver.Opening{Workspace: workspaceName(org), Owner: owner, Collections: s.tenant}
 }
 
+// orgOf returns the organization of a workspace, 0 for the control workspace.
+func orgOf(workspace string) int64 {
+	n, _ := strconv.ParseInt(strings.TrimPrefix(workspace, orgPrefix), 10, 64)
+	return n
+}
+
 // Remove deletes an organization's workspace for good, on the backends named; without any,
 // on the default one. What is somebody else's is left: ErrForeign, once the rest is deleted.
 func (s *Store) Remove(ctx context.Context, org int64, owner string, backends ...string) error {
@@ -205,6 +216,7 @@ func (s *Store) Remove(ctx context.Context, org int64, owner string, backends ..
 		case err != nil:
 			return err
 		}
+		s.whole(place{backend: p.backend(), workspace: workspaceName(org)})
 	}
 	return foreign
 }
@@ -289,16 +301,19 @@ func (s *Store) openAnew(ctx context.Context, backend string, o driver.Opening, 
 	if engine == nil {
 		return nil, fmt.Errorf("opening workspace %s: %w: the configuration names no backend %q", o.Workspace, ErrUnavailable, backend)
 	}
-	if local, ok := engine.(interface{ Missing(workspace string) error }); ok && !make {
+	at := place{backend: backend, workspace: o.Workspace}
+	if local, ok := engine.(driver.Examiner); ok && !make {
 		if err := local.Missing(o.Workspace); err != nil {
+			s.damage(at, orgOf(o.Workspace), err)
 			return nil, fmt.Errorf("opening workspace %s: %w", o.Workspace, err)
 		}
 	}
 	w, err := engine.Open(ctx, o)
 	if err != nil {
+		s.damage(at, orgOf(o.Workspace), err)
 		return nil, fmt.Errorf("opening workspace %s on backend %s: %w", o.Workspace, backend, err)
 	}
-	w = &observed{Workspace: w, store: s, backend: backend}
+	w = &observed{Workspace: w, store: s, at: at}
 	s.mu.Lock()
 	if s.removals == removals {
 		s.opened[place{backend, o.Workspace, o.Owner}] = w

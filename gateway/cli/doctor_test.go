@@ -38,6 +38,25 @@ func TestDoctor(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	// A file that is lost is named, unless nobody looks.
+	path := filepath.Join(dir, "db", "org-1.db")
+	if err := os.Rename(path, path+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if a := run(t, "", "--data", dir, "doctor", "--quick"); a.code != 0 {
+		t.Errorf("doctor --quick: code %d, %s", a.code, a.stderr)
+	}
+	lost := run(t, "", "--data", dir, "doctor")
+	if err := contains(lost.stdout, `"organization acme"`, "backend default: there is no file "+path); lost.code != 1 || err != nil {
+		t.Errorf("a lost file: code %d, %v", lost.code, err)
+	}
+	if err := contains(lost.stderr, "read organizations up to acme: 1, with something to mend: 1"); err != nil {
+		t.Error(err)
+	}
+	if err := os.Rename(path+".away", path); err != nil {
+		t.Fatal(err)
+	}
+
 	// Nothing listens on port 1, neither MongoDB nor Redis.
 	a := run(t, "", "--data", dir, "--config", settings(`
 backends:

@@ -41,8 +41,10 @@ type Backend struct {
 	TempDir string
 	// Examine looks at everything the gateway depends on.
 	Examine func(context.Context) []Finding
-	Log     *slog.Logger     // nil: nothing is logged
-	Now     func() time.Time // nil: time.Now
+	// ExamineEach opens the organizations that follow a slug, for a few seconds.
+	ExamineEach func(ctx context.Context, after string) Examined
+	Log         *slog.Logger     // nil: nothing is logged
+	Now         func() time.Time // nil: time.Now
 }
 
 const (
@@ -90,6 +92,7 @@ func NewHandler(b Backend) http.Handler {
 	on(mux, h, "org/move/rollback", h.rollBackMove)
 	on(mux, h, "org/move/finish", h.finishMove)
 	on(mux, h, "doctor", h.diagnose)
+	on(mux, h, "doctor/organizations", h.diagnoseEach)
 	mux.HandleFunc("POST /v1/org/move", h.serveMove)
 	mux.HandleFunc("POST /v1/import", h.serveImport)
 	mux.HandleFunc("POST /v1/export", h.serveExport)

@@ -31,6 +31,7 @@ const readerSetUp = "PRAGMA query_only = ON; PRAGMA temp_store = MEMORY; PRAGMA 
 type database struct {
 	engine *Engine
 	path   string
+	file   os.FileInfo // of the file that is open
 	// commits counts the writes that have been committed. A snapshot taken before the latest is stale.
 	commits atomic.Uint64
 
@@ -75,6 +76,9 @@ func openDatabase(ctx context.Context, e *Engine, path string, o *driver.Opening
 		ready, err = db.holds(ctx, o, s)
 	} else {
 		err = create(path)
+	}
+	if err == nil {
+		db.file, err = os.Stat(path)
 	}
 	if err == nil && !ready {
 		err = db.migrate(ctx, o, s)

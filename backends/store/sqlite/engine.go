@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -207,16 +206,6 @@ func (e *Engine) Remove(ctx context.Context, name, owner string) error {
 	return nil
 }
 
-// Missing returns an error that wraps driver.ErrUnavailable where the workspace has no file,
-// so that one that was lost, or is on another machine, is not taken for an empty one.
-func (e *Engine) Missing(name string) error {
-	path := filepath.Join(e.opts.Dir, name+".db")
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: there is no file %s; put it back, or see whether another machine has it", driver.ErrUnavailable, path)
-	}
-	return nil // anything else is told by who opens it
-}
-
 func (e *Engine) forget(f *file) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -291,7 +280,8 @@ func (e *Engine) opened() []*file {
 	return files
 }
 
-// closeIdle gives back the memory and descriptors of databases that nobody uses.
+// closeIdle gives back the memory and descriptors of databases that nobody uses, or whose files
+// have been taken away.
 func (e *Engine) closeIdle() {
 	defer close(e.stopped)
 	tick := time.NewTicker(e.opts.idleInterval)
@@ -304,7 +294,9 @@ func (e *Engine) closeIdle() {
 			for _, f := range e.opened() {
 				if now.Sub(f.lastUsed()) > e.opts.idleTimeout {
 					_, _ = f.closeIdle()
+					continue
 				}
+				f.dropAstray()
 			}
 		}
 	}

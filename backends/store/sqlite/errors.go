@@ -24,6 +24,10 @@ func failed(ctx context.Context, doing string, err error) error {
 	if done := ctx.Err(); done != nil && (sqlite.ErrCode(err).ToPrimary() == sqlite.ResultInterrupt || errors.Is(err, done)) {
 		return fmt.Errorf("%s: %w", doing, done)
 	}
+	switch sqlite.ErrCode(err).ToPrimary() {
+	case sqlite.ResultCorrupt, sqlite.ResultNotADB:
+		return damaged(doing, err)
+	}
 	if transient(err) {
 		return fmt.Errorf("%s: %w: %w", doing, driver.ErrUnavailable, err)
 	}

@@ -62,12 +62,12 @@ func readHeader(path string) ([]byte, error) {
 	case errors.Is(err, io.EOF):
 		return nil, nil
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return nil, fmt.Errorf("%s is not a database", path)
+		return nil, &driver.DamagedError{Reason: path + " is not a database; put it back from a backup"}
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
 	if string(header[:16]) != "SQLite format 3\x00" {
-		return nil, fmt.Errorf("%s is not a database", path)
+		return nil, &driver.DamagedError{Reason: path + " is not a database; put it back from a backup"}
 	}
 	return header, nil
 }

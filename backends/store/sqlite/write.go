@@ -202,7 +202,7 @@ func (db *database) transact(ctx, wait context.Context, documents int, do func(*
 	case <-wait.Done():
 		return wait.Err()
 	}
-	if err := ctx.Err(); err != nil {
+	if err := errors.Join(ctx.Err(), db.moved()); err != nil {
 		return err
 	}
 	if db.writer == nil {

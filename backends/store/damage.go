@@ -1,0 +1,111 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"tenantry/backends/store/driver"
+)
+
+// Damage is a workspace whose file is missing or cannot be read. Its calls fail with
+// ErrUnavailable; those of others do not.
+type Damage struct {
+	Backend string
+	Org     int64 // 0: the control workspace
+	File    string
+	Reason  string
+}
+
+// DamagedError says that an organization's data is missing or cannot be read. It is an ErrUnavailable.
+type DamagedError = driver.DamagedError
+
+// damages are the workspaces that are known to be damaged.
+type damages struct {
+	mu   sync.Mutex
+	all  map[place]Damage
+	tell func(d Damage, whole bool) // nil: nobody is told
+}
+
+// Damaged returns the workspaces that are known to be damaged, by backend and organization.
+func (s *Store) Damaged() []Damage {
+	s.damages.mu.Lock()
+	defer s.damages.mu.Unlock()
+	found := make([]Damage, 0, len(s.damages.all))
+	for _, d := range s.damages.all {
+		found = append(found, d)
+	}
+	slices.SortFunc(found, func(a, b Damage) int {
+		return strings.Compare(fmt.Sprintf("%s %020d", a.Backend, a.Org), fmt.Sprintf("%s %020d", b.Backend, b.Org))
+	})
+	return found
+}
+
+// damage notes what a call found, and tells of it the first time.
+func (s *Store) damage(at place, org int64, err error) {
+	var found *driver.DamagedError
+	if err == nil || !errors.As(err, &found) {
+		return
+	}
+	d := Damage{Backend: at.backend, Org: org, Reason: found.Reason}
+	if x, ok := s.backends[at.backend].(driver.Examiner); ok {
+		d.File = x.Place(at.workspace)
+	}
+	s.damages.mu.Lock()
+	_, known := s.damages.all[at]
+	s.damages.all[at] = d
+	s.damages.mu.Unlock()
+	if !known && s.damages.tell != nil {
+		s.damages.tell(d, false)
+	}
+}
+
+// whole forgets the damage of a workspace that has been looked at, and tells of it.
+func (s *Store) whole(at place) {
+	s.damages.mu.Lock()
+	d, known := s.damages.all[at]
+	delete(s.damages.all, at)
+	s.damages.mu.Unlock()
+	if known && s.damages.tell != nil {
+		s.damages.tell(d, true)
+	}
+}
+
+// Look notes whether the file of an organization is missing. It costs no more than that.
+func (s *Store) Look(org int64, backend string) {
+	at := place{backend: Placement{Backend: backend}.backend(), workspace: workspaceName(org)}
+	if x, ok := s.backends[at.backend].(driver.Examiner); ok {
+		s.damage(at, org, x.Missing(at.workspace))
+	}
+}
+
+// Examine reads everything of an organization that lives at the place, as far as the backend has
+// more to look at than its own checks, and counts its documents. Errors: ErrUnavailable, in it
+// *driver.DamagedError; the context's own.
+func (s *Store) Examine(ctx context.Context, org int64, p Placement) (documents int64, err error) {
+	at := place{backend: p.backend(), workspace: workspaceName(org)}
+	if x, ok := s.backends[at.backend].(driver.Examiner); ok {
+		if err := x.Examine(ctx, at.workspace); err != nil {
+			s.damage(at, org, err)
+			return 0, err
+		}
+	}
+	w, err := s.At(ctx, org, p)
+	if err != nil {
+		return 0, err
+	}
+	for _, c := range s.tenant {
+		n, err := w.count(ctx, c, driver.Predicate{})
+		if err != nil {
+			return documents, fmt.Errorf("counting %s: %w", c.Name, err)
+		}
+		if c != s.notes {
+			documents += n
+		}
+	}
+	s.whole(at)
+	return documents, nil
+}

@@ -1,0 +1,116 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"tenantry/backends/store/driver"
+	"zombiezen.com/go/sqlite"
+)
+
+// dropTimeout is how long the running calls of a database have before it is left open.
+const dropTimeout = time.Second
+
+// Place returns the file of the workspace.
+func (e *Engine) Place(name string) string { return filepath.Join(e.opts.Dir, name+".db") }
+
+// Missing returns a *driver.DamagedError where the workspace has no file, or an empty one, so that
+// one that was lost, or is on another machine, is not taken for an empty one.
+func (e *Engine) Missing(name string) error {
+	path := e.Place(name)
+	switch info, err := os.Stat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		return &driver.DamagedError{Reason: fmt.Sprintf("there is no file %s; put it back, or see whether another machine has it", path)}
+	case err == nil && info.Size() == 0:
+		return &driver.DamagedError{Reason: fmt.Sprintf("the file %s is empty; put it back from a backup", path)}
+	}
+	return nil // anything else is told by who opens it
+}
+
+// Examine reads the whole database over a connection of its own and checks that it is whole, with
+// all indexes. It changes nothing.
+func (e *Engine) Examine(ctx context.Context, name string) error {
+	if e.closed.Load() {
+		return errClosed
+	}
+	err := e.Missing(name)
+	if err == nil {
+		err = check(ctx, e.Place(name))
+	}
+	if errors.As(err, new(*driver.DamagedError)) {
+		e.mu.Lock()
+		f := e.files[name]
+		e.mu.Unlock()
+		if f != nil {
+			f.drop()
+		}
+	}
+	return err
+}
+
+// check must not open the file by itself: closing it again would end the locks that the
+// connections of this process hold.
+func check(ctx context.Context, path string) error {
+	doing := "examine " + path
+	c, err := openConn(path, connectionFlags, readerSetUp)
+	if err != nil {
+		return failed(ctx, doing, err)
+	}
+	disarm := c.arm(ctx)
+	fault := ""
+	err = c.rows("PRAGMA integrity_check(1)", nil, func(row *sqlite.Stmt) error {
+		fault = row.ColumnText(0)
+		return nil
+	})
+	disarm()
+	err = failed(ctx, doing, errors.Join(err, c.close()))
+	if err == nil && fault != "ok" {
+		return damaged(doing, errors.New(fault))
+	}
+	return err
+}
+
+// damaged returns the error for a file that SQLite cannot make sense of.
+func damaged(doing string, err error) error {
+	return fmt.Errorf("%s: %w", doing, &driver.DamagedError{Reason: fmt.Sprintf("%s: %v; put it back from a backup", doing, err), Err: err})
+}
+
+// astray reports whether the file that is open is not, or no longer, the one at its path.
+func (db *database) astray() bool {
+	now, err := os.Stat(db.path)
+	return errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(db.file, now)
+}
+
+// moved refuses to write to a file that nobody would find again.
+func (db *database) moved() error {
+	if !db.astray() {
+		return nil
+	}
+	return &driver.DamagedError{Reason: fmt.Sprintf("the file %s was removed or replaced while it was open; put it back", db.path)}
+}
+
+// drop closes the database, so that the next call looks at the file anew.
+func (f *file) drop() {
+	for end := time.Now().Add(dropTimeout); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if done, _ := f.closeIdle(); done {
+			return
+		}
+	}
+}
+
+// dropAstray closes the database if its file is not where it was.
+func (f *file) dropAstray() {
+	if !f.retain() {
+		return
+	}
+	astray := f.db.astray()
+	f.release()
+	if astray {
+		f.drop()
+	}
+}

@@ -1,0 +1,133 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"tenantry/backends/store"
+	"tenantry/gateway/control"
+	"tenantry/tenants"
+)
+
+const (
+	// Every so often the files of some organizations are looked for, in turn: 10,000 in two minutes.
+	lookInterval = 6 * time.Second
+	lookAtOnce   = 500
+	// Those that are damaged are examined again every so often: they may have been mended.
+	mendInterval = time.Minute
+
+	// examineTimeout bounds the examination of one organization, examinePage that of those which one
+	// call of doctor asks for.
+	examineTimeout = time.Minute
+	examinePage    = 5 * time.Second
+)
+
+// noteDamage tells of a workspace that was found to be damaged, or whole again.
+func (s *Services) noteDamage(d store.Damage, whole bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
+	defer cancel()
+	slug := ""
+	if d.Org != 0 && s.directory != nil {
+		slug = s.directory.SlugOf(ctx, d.Org)
+	}
+	if whole {
+		s.measured.damaged.DeleteLabelValues(d.Backend, slug)
+		s.log.InfoContext(ctx, "an organization's data is no longer damaged or missing", "backend", d.Backend, "org", slug, "file", d.File)
+		return
+	}
+	s.measured.damaged.WithLabelValues(d.Backend, slug).Set(1)
+	s.log.ErrorContext(ctx, "an organization's data is damaged or missing", "backend", d.Backend, "org", slug, "file", d.File, "reason", d.Reason)
+}
+
+// watch looks for the files of all organizations, a few at a time, until ctx ends.
+func (s *Services) watch(ctx context.Context) {
+	look, mend := time.NewTicker(lookInterval), time.NewTicker(mendInterval)
+	defer look.Stop()
+	defer mend.Stop()
+	after, turn := "", 0
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+			after = s.lookFor(ctx, after)
+		case <-mend.C:
+			found := s.store.Damaged()
+			for began := time.Now(); turn < len(found) && time.Since(began) < examinePage; turn++ {
+				s.tryMended(ctx, found[turn])
+			}
+			if turn >= len(found) {
+				turn = 0
+			}
+		}
+	}
+}
+
+// lookFor looks for the files of the organizations that follow, and returns the last of them;
+// empty: begin anew.
+func (s *Services) lookFor(ctx context.Context, after string) string {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	page, err := s.directory.List(ctx, after, lookAtOnce)
+	if err != nil || len(page) == 0 {
+		return ""
+	}
+	for i := range page {
+		if page[i].State != tenants.Removed {
+			s.store.Look(page[i].OrgID, page[i].Backend)
+		}
+	}
+	return page[len(page)-1].Slug
+}
+
+func (s *Services) tryMended(ctx context.Context, d store.Damage) {
+	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
+	defer cancel()
+	t, err := s.directory.BySlug(ctx, s.directory.SlugOf(ctx, d.Org))
+	if err == nil {
+		_, _ = s.directory.Examine(ctx, &t.Org) // what it finds is noted
+	}
+}
+
+// examineEach opens the organizations that follow, one after another, for as long as one call may take.
+func (s *Services) examineEach(ctx context.Context, after string) control.Examined {
+	e := &examination{}
+	var done control.Examined
+	began := time.Now()
+	page, err := s.directory.List(ctx, after, lookAtOnce)
+	if err != nil {
+		e.wrong("organizations", err.Error(), "")
+	}
+	for i := range page {
+		if page[i].State != tenants.Removed && s.store.HasBackend(page[i].Backend) {
+			done.Organizations++
+			done.Documents += s.examineOne(ctx, e, &page[i])
+		}
+		done.Next = page[i].Slug
+		if time.Since(began) >= examinePage || ctx.Err() != nil {
+			break
+		}
+	}
+	done.Items = e.found
+	return done
+}
+
+func (s *Services) examineOne(ctx context.Context, e *examination, org *tenants.Organization) int64 {
+	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
+	defer cancel()
+	documents, err := s.directory.Examine(ctx, org)
+	what, where := "organization "+org.Slug, "backend "+store.Placement{Backend: org.Backend}.Name()
+	var damage *store.DamagedError
+	switch {
+	case err == nil:
+	case errors.As(err, &damage):
+		e.wrong(what, where+": "+damage.Reason, "the others are not concerned")
+	case errors.Is(err, context.DeadlineExceeded):
+		e.warn(what, fmt.Sprintf("%s: not read whole within %s", where, examineTimeout), "")
+	default:
+		e.wrong(what, where+": "+err.Error(), "")
+	}
+	return documents
+}

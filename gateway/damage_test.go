@@ -1,0 +1,188 @@
+package gateway_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"tenantry/config"
+	"tenantry/gateway"
+	"tenantry/gateway/control"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/tenants"
+)
+
+const countPath = "/api/campaigns/count"
+
+// doctor returns what it finds in the organizations, as text, and how many documents it counted.
+func doctor(t *testing.T, g *gatewaytest.Gateway) (found []string, documents int64) {
+	t.Helper()
+	for after := ""; ; {
+		some, err := g.Commands.DiagnoseEach(t.Context(), after)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range some.Items {
+			if f.Verdict != control.Wrong {
+				t.Errorf("verdict %s: %+v", f.Verdict, f)
+			}
+			found = append(found, f.What+": "+f.Says)
+		}
+		documents += some.Documents
+		if after = some.Next; after == "" {
+			return found, documents
+		}
+	}
+}
+
+// zeroPage overwrites the page in the middle of a database with zeros, or another one.
+func zeroPage(t *testing.T, path string, page int64) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const size = 4096
+	if page < 0 {
+		page = info.Size() / size / 2
+	}
+	if _, err := f.WriteAt(make([]byte, size), page*size); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDamageHurtsOneOrganization: a file that is lost while the gateway runs, one with a page of
+// zeros and one whose header is gone are named by doctor, in the figures, by /readyz and once in
+// the log; their organizations answer 503, and the others go on. With the files back all is well.
+func TestDamageHurtsOneOrganization(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	here := func(c *config.Config, _ *gateway.Options) { c.Data = data }
+	g := gatewaytest.Start(t, gatewaytest.Embedded, here)
+	keys, files := map[string]string{}, map[string]string{}
+	for _, slug := range []string{"beheaded", "fine", "lost", "torn"} {
+		org := g.Org(t, slug)
+		org.Import(t, contactsBundle(400)...)
+		keys[slug] = org.Key(t, tenants.Contacts)
+		files[slug] = filepath.Join(data, "db", fmt.Sprintf("org-%d.db", org.Tenant(t).Org.OrgID))
+	}
+	if found, documents := doctor(t, g); len(found) > 0 || documents < 4*400 {
+		t.Fatalf("whole organizations: %v, %d documents", found, documents)
+	}
+	g.Stop(t)
+	good := map[string][]byte{}
+	for slug, path := range files {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		good[slug] = b
+	}
+	zeroPage(t, files["torn"], -1)
+	zeroPage(t, files["beheaded"], 0)
+
+	g = gatewaytest.Start(t, gatewaytest.Embedded, here)
+	ask := func(slug string) *gatewaytest.Answer {
+		t.Helper()
+		return (&gatewaytest.Org{Gateway: g, Slug: slug, Host: slug + ".localhost"}).Get(t, keys[slug], countPath)
+	}
+	away := func(slug string) {
+		t.Helper()
+		for range 3 {
+			if a := ask(slug); !isAway(t, slug, a) {
+				t.Errorf("%s: %d %s", slug, a.Code, a.Body)
+			}
+		}
+	}
+	// What is met on the way to an answer is told without doctor.
+	away("beheaded")
+	if code, r := ready(t, g); code != http.StatusOK || r.Status != "degraded" || r.Checks["organizations"] != "damaged: 1" || r.Checks["store"] != "ok" {
+		t.Errorf("%d %+v", code, r)
+	}
+	if a := ask("lost"); a.Code != http.StatusOK {
+		t.Fatalf("before the file is lost: %d %s", a.Code, a.Body)
+	}
+	if err := os.Rename(files["lost"], files["lost"]+".away"); err != nil {
+		t.Fatal(err)
+	}
+	found, _ := doctor(t, g)
+	if len(found) != 3 {
+		t.Errorf("doctor finds %q", found)
+	}
+	for i, slug := range []string{"beheaded", "lost", "torn"} {
+		if i < len(found) && (!strings.HasPrefix(found[i], "organization "+slug+": backend default: ") || !strings.Contains(found[i], files[slug])) {
+			t.Errorf("%s: %s", slug, found[i])
+		}
+		_, _, figures := ops(t, g, http.MethodGet, "/metrics")
+		if line := fmt.Sprintf(`tenantry_store_damaged{backend="default",organization=%q} 1`, slug); !strings.Contains(figures, line) {
+			t.Errorf("no figure for %s", slug)
+		}
+	}
+	away("lost")
+	if code, r := ready(t, g); code != http.StatusOK || r.Status != "degraded" || r.Checks["organizations"] != "damaged: 3" {
+		t.Errorf("%d %+v", code, r)
+	}
+	wantBody(t, ask("fine"), http.StatusOK, `{"status":"ok","message":"success","data":{"count":400}}`)
+	for _, slug := range []string{"beheaded", "lost", "torn"} {
+		n := 0
+		for line := range strings.Lines(g.Log.String()) {
+			if strings.Contains(line, "damaged or missing") && strings.Contains(line, `"org":"`+slug+`"`) && strings.Contains(line, filepath.Base(files[slug])) {
+				n++
+			}
+		}
+		if n != 1 {
+			t.Errorf("the log tells of %s %d times", slug, n)
+		}
+	}
+
+	for slug, path := range files {
+		if slug == "fine" {
+			continue
+		}
+		for _, suffix := range []string{"-wal", "-shm", ""} {
+			_ = os.Remove(path + suffix) // it may not be there
+		}
+		if err := os.WriteFile(path, good[slug], 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found, documents := doctor(t, g); len(found) > 0 || documents < 4*400 {
+		t.Errorf("with the files back: %v, %d documents", found, documents)
+	}
+	for slug := range files {
+		for deadline := time.Now().Add(10 * time.Second); ask(slug).Code != http.StatusOK && time.Now().Before(deadline); {
+			time.Sleep(10 * time.Millisecond) // what the directory could not read it reads again after a moment
+		}
+		wantBody(t, ask(slug), http.StatusOK, `{"status":"ok","message":"success","data":{"count":400}}`)
+	}
+	if code, r := ready(t, g); code != http.StatusOK || r.Status != "ok" || r.Checks["organizations"] != "" {
+		t.Errorf("%d %+v", code, r)
+	}
+	if _, _, figures := ops(t, g, http.MethodGet, "/metrics"); strings.Contains(figures, "tenantry_store_damaged{") {
+		t.Error("a figure of damage is left")
+	}
+}
+
+// TestDoctorOpensEveryOrganization, on whichever engine the tests run.
+func TestDoctorOpensEveryOrganization(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	for _, slug := range []string{"acme", "globex"} {
+		g.Org(t, slug).Import(t, contactsBundle(20)...)
+	}
+	if err := g.App.Directory().Suspend(t.Context(), "globex"); err != nil {
+		t.Fatal(err)
+	}
+	if found, documents := doctor(t, g); len(found) > 0 || documents < 40 {
+		t.Errorf("%v, %d documents", found, documents)
+	}
+}

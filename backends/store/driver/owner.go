@@ -53,7 +53,7 @@ func (e *ForeignError) Error() string {
 	if e.Owner != "" {
 		owner = "what belongs to " + e.Owner
 	}
-	return fmt.Sprintf("%v: workspace %s (%s) holds %s, and was asked for by %s; it is left as it is. Restore control data and documents that belong together, or move it away; tenantry doctor tells more",
+	return fmt.Sprintf("%v: workspace %s (%s) holds %s, and was asked for by %s; it is left as it is. Restore control data and documents that belong together, or move it away",
 		ErrForeign, e.Workspace, e.Where, owner, orNobody(e.Wanted))
 }
 

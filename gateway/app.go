@@ -33,6 +33,9 @@ type Options struct {
 	// WaitForStore is how long a control backend that is a server may take to answer at the
 	// start; 0: one attempt, of about two seconds.
 	WaitForStore time.Duration
+	// ReportReuse is how long rows of a shared report serve readers who ask the same; 0:
+	// reports.DefaultReuse; negative: not at all.
+	ReportReuse time.Duration
 	// Observe, when set, is told of every call of a storage engine that has ended, before
 	// its caller goes on.
 	Observe func(store.Call)

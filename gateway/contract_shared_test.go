@@ -259,7 +259,7 @@ func TestContract_Share(t *testing.T) {
 	path := reportPath + docID(reportLocked) + "/share"
 	for body, seconds := range map[string]int{`{}`: 3600, `{"expires_in":1}`: 1, `{"expires_in":31536000}`: 31536000, `{"params":{"region":"FR"},"expires_in":90}`: 90} {
 		a := post(t, acme, key, path, body)
-		wantMembers(t, a.DataJSON(), "token", "url", "expires_at")
+		wantMembers(t, a.DataJSON(), "id", "token", "url", "expires_at")
 		token, _ := a.Field("token").(string)
 		if a.Code != http.StatusOK || a.Status != "ok" || a.Field("url") != baseURL(acme)+"/shared/reports/"+lockedPID+"?token="+token {
 			t.Fatalf("%s: %d %s", body, a.Code, a.Text())

@@ -40,6 +40,7 @@ type Services struct {
 	cfg     config.Config
 	log     *slog.Logger
 	now     func() time.Time
+	reuse   time.Duration // of shared reports' rows
 	version string
 	ready   atomic.Bool
 
@@ -115,7 +116,7 @@ func join(lists ...[]*store.Spec) []*store.Spec {
 // be called. Errors: *InUseError, store.ErrNewer, and what is wrong with the folder, the
 // keyring or Redis, each saying how to mend it.
 func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Services, err error) {
-	s := &Services{cfg: cfg, log: o.Log, now: o.Now, version: cmp.Or(o.Version, "development")}
+	s := &Services{cfg: cfg, log: o.Log, now: o.Now, reuse: o.ReportReuse, version: cmp.Or(o.Version, "development")}
 	_, s.port, _ = net.SplitHostPort(cfg.Listen)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)

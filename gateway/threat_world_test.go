@@ -130,7 +130,7 @@ func newParty(t testing.TB, g *gatewaytest.Gateway, slug, prefix string, users i
 	}).Token
 	p.ids[refShare], _ = p.share(t, p.ids[refReport], map[string]any{})
 	p.ids[refSecureShare], _ = p.share(t, p.ids[refSecure], map[string]any{"region": "DE"})
-	_, p.ids[refTokenID] = p.share(t, p.ids[refScratch], map[string]any{})
+	_, p.ids[refTokenID] = p.share(t, p.ids[refSecure], map[string]any{"region": "DE"})
 	p.ids[refInvite] = p.invite(t)
 	return p
 }

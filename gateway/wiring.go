@@ -117,7 +117,7 @@ func (s *Services) openModules() {
 	m.campaigns = campaigns.New(k.campaigns, campaigns.Deps{Contacts: m.contacts, Standard: contacts.StandardCatalog()})
 	m.files = files.New(k.files, files.Deps{CDNBase: s.fileHost, Contacts: contactNames{m.contacts}, Users: userNames{s.people}})
 	m.reports = reports.New(k.reports, reports.Deps{
-		Now: s.now,
+		Now: s.now, Reuse: s.reuse,
 		Keys: func(ctx context.Context, t *tenants.Tenant) (reports.KeySet, error) {
 			return s.directory.DataKeys(ctx, t, reports.KeyPurpose)
 		},
@@ -189,7 +189,7 @@ func (n userNames) UserNames(ctx context.Context, t *tenants.Tenant, ids []int64
 // newConsole makes the pages. cookie is the name of the session cookie.
 func (s *Services) newConsole(cookie string, resolve func(*http.Request) (*tenants.Tenant, error)) (*console.Module, error) {
 	return console.New(console.Deps{
-		Sessions: s.sessions, People: s.people, Reports: s.modules.reports, Resolve: resolve,
+		Sessions: s.sessions, People: s.people, Reports: s.modules.reports, Resolve: resolve, BaseURL: s.baseURL,
 		Cookie: cookie, Secure: strings.HasPrefix(s.baseURL("x"), "https:"), Log: s.log,
 	})
 }

@@ -65,10 +65,25 @@ type Revocation struct {
 	Expires    int64  `json:"expires,omitempty"`    // Unix seconds after which the one token is void by itself
 }
 
+// Issued is a share token that was issued, without the token and its locked values, which can be
+// personal. It is there for lists and for revoking; what is good is said by the token's
+// signature and by revocations.
+type Issued struct {
+	store.Meta
+	Report     string `json:"report"` // id
+	PID        string `json:"pid"`
+	TokenID    string `json:"token_id"`
+	By         string `json:"by"`         // the subject who issued it
+	Key        int64  `json:"key"`        // version of the key that signed it
+	Generation int64  `json:"generation"` // see Revocation
+	Expires    int64  `json:"expires"`    // Unix seconds
+}
+
 // Kinds are the records of this module.
 type Kinds struct {
 	Reports     *store.Kind[Report]
 	Revocations *store.Kind[Revocation]
+	Issued      *store.Kind[Issued]
 }
 
 // NewKinds declares the records. An error is a fault of the program.
@@ -86,8 +101,18 @@ func NewKinds() (Kinds, error) {
 		Indexes: []store.Index{{Fields: []string{"pid", "token_id"}}},
 		Access:  []store.Access{{Where: []string{"pid"}}, {Where: []string{"pid", "token_id"}}},
 	})
-	return Kinds{reports, revocations}, err
+	if err != nil {
+		return Kinds{}, err
+	}
+	issued, err := store.Define[Issued](store.Spec{
+		Name: "shares", Fields: []string{"report", "pid", "token_id", "key", "generation", "expires"},
+		Indexes: []store.Index{{Fields: []string{"report", "created_at"}}, {Fields: []string{"report", "token_id"}}},
+		Access:  []store.Access{{Where: []string{"report"}, Sort: []string{"created_at"}}, {Where: []string{"report", "token_id"}}},
+	})
+	return Kinds{reports, revocations, issued}, err
 }
 
 // Specs returns the declarations, for the store.
-func (k Kinds) Specs() []*store.Spec { return []*store.Spec{k.Reports.Spec(), k.Revocations.Spec()} }
+func (k Kinds) Specs() []*store.Spec {
+	return []*store.Spec{k.Reports.Spec(), k.Revocations.Spec(), k.Issued.Spec()}
+}

@@ -22,6 +22,9 @@ const KeyPurpose = "share"
 // DefaultRunTimeout is how long one run of a report may take.
 const DefaultRunTimeout = 5 * time.Second
 
+// DefaultReuse is how long the rows of a shared report serve readers who ask the same.
+const DefaultReuse = time.Second
+
 // KeySet is an organization's data keys for one purpose. The current one alone signs and
 // verifies: a new key voids every token of the organization.
 type KeySet interface {
@@ -38,6 +41,7 @@ type Deps struct {
 	// asked of one that the organization has, too.
 	Providers  map[string]Provider
 	RunTimeout time.Duration    // 0: DefaultRunTimeout
+	Reuse      time.Duration    // how long rows are kept for readers who ask the same; 0: DefaultReuse; negative: not at all
 	Now        func() time.Time // nil: time.Now
 }
 
@@ -47,6 +51,7 @@ type Module struct {
 	deps    Deps
 	classes map[string]Class
 	needs   *bounded.Map[*needs]
+	reuse   *reuse
 }
 
 // New returns the module.
@@ -57,7 +62,13 @@ func New(kinds Kinds, deps Deps) *Module {
 	if deps.RunTimeout <= 0 {
 		deps.RunTimeout = DefaultRunTimeout
 	}
-	m := &Module{kinds: kinds, deps: deps, classes: map[string]Class{}, needs: bounded.New[*needs](maxNeeds)}
+	if deps.Reuse == 0 {
+		deps.Reuse = DefaultReuse
+	}
+	m := &Module{
+		kinds: kinds, deps: deps, classes: map[string]Class{}, needs: bounded.New[*needs](maxNeeds),
+		reuse: newReuse(deps.Reuse, deps.Now),
+	}
 	for _, c := range deps.Classes {
 		m.classes[c.Name()] = c
 	}
@@ -66,7 +77,7 @@ func New(kinds Kinds, deps Deps) *Module {
 
 // Operations returns the module's rows.
 func (m *Module) Operations() []api.Operation {
-	return []api.Operation{m.getOperation(), m.sharedOperation(), m.shareOperation(), m.revokeAllOperation(), m.revokeOperation()}
+	return []api.Operation{m.getOperation(), m.sharedOperation(), m.shareOperation(), m.listSharesOperation(), m.revokeAllOperation(), m.revokeOperation()}
 }
 
 // byID returns the report of that id that the call may see. It is shared: nobody changes it.

@@ -2,6 +2,7 @@ package reports
 
 import (
 	"context"
+	"math"
 	"net/http"
 	"slices"
 	"time"
@@ -124,6 +125,7 @@ func (m *Module) shared(ctx context.Context, c *api.Call) (api.Result, error) {
 
 // Share is a new share token.
 type Share struct {
+	ID        string `json:"id" doc:"The token's identifier, for lists and revoking"`
 	Token     string `json:"token" doc:"The token; it is shown this once"`
 	URL       string `json:"url" doc:"The shared report page with the token"`
 	ExpiresAt string `json:"expires_at" doc:"RFC 3339, UTC, milliseconds"`
@@ -150,7 +152,7 @@ func (m *Module) share(ctx context.Context, c *api.Call) (api.Result, error) {
 	if err := errs.Problem(); err != nil {
 		return api.Result{}, err
 	}
-	token, id, ends, err := m.Issue(ctx, c.Tenant, r, params, time.Duration(seconds)*time.Second)
+	token, id, ends, err := m.Issue(ctx, c.Tenant, r, c.Principal.Subject(), params, time.Duration(seconds)*time.Second)
 	if err != nil {
 		return api.Result{}, err
 	}
@@ -158,7 +160,7 @@ func (m *Module) share(ctx context.Context, c *api.Call) (api.Result, error) {
 	c.Note("report", r.ID)
 	c.Note("token_id", id)
 	return api.Result{Data: &Share{
-		Token: token, URL: shareURL(c.BaseURL, r.PID) + "?token=" + token, ExpiresAt: ends.Format(timeFormat),
+		ID: id, Token: token, URL: shareURL(c.BaseURL, r.PID) + "?token=" + token, ExpiresAt: ends.Format(timeFormat),
 	}}, nil
 }
 
@@ -168,6 +170,52 @@ func within(scope store.Scope, teams []string) bool {
 		return true
 	}
 	return len(teams) > 0 && !slices.ContainsFunc(teams, func(team string) bool { return !slices.Contains(scope.Teams, team) })
+}
+
+// IssuedShare is a share token that is good, as lists show it.
+type IssuedShare struct {
+	ID        string `json:"id" doc:"The token's identifier"`
+	CreatedAt string `json:"created_at" doc:"RFC 3339, UTC, milliseconds"`
+	ExpiresAt string `json:"expires_at" doc:"RFC 3339, UTC, milliseconds"`
+	IssuedBy  string `json:"issued_by" doc:"Who issued it: user:<id> or key:<id>"`
+}
+
+// SharePage is a page of a report's share tokens.
+type SharePage struct {
+	Page    int64         `json:"page"`
+	Pages   int64         `json:"pages"`
+	Count   int64         `json:"count" doc:"How many there are in all"`
+	Results []IssuedShare `json:"results"`
+}
+
+const maxPerPage = 1_000
+
+func (m *Module) listShares(ctx context.Context, c *api.Call) (api.Result, error) {
+	r, err := m.byID(ctx, c)
+	if err != nil {
+		return api.Result{}, err
+	}
+	var errs api.Errors
+	page, perPage := c.Number(&errs, "page"), min(c.Number(&errs, "per_page"), maxPerPage)
+	order := store.Desc("created_at")
+	if c.Choice(&errs, "sort") == "created_at" {
+		order = store.Asc("created_at")
+	}
+	if err := errs.Problem(); err != nil {
+		return api.Result{}, err
+	}
+	found, count, err := m.Good(ctx, c.Tenant, r, store.Query{Sort: []store.Order{order}, Limit: int(perPage), Offset: int((page - 1) * perPage)})
+	if err != nil {
+		return api.Result{}, err
+	}
+	data := SharePage{Page: page, Pages: (count + perPage - 1) / perPage, Count: count, Results: []IssuedShare{}}
+	for _, s := range found {
+		data.Results = append(data.Results, IssuedShare{
+			ID: s.TokenID, CreatedAt: time.UnixMilli(s.CreatedAt).UTC().Format(timeFormat),
+			ExpiresAt: time.Unix(s.Expires, 0).UTC().Format(timeFormat), IssuedBy: s.By,
+		})
+	}
+	return api.Result{Data: &data}, nil
 }
 
 // Revoked says whose tokens are void.
@@ -196,7 +244,7 @@ func (m *Module) revokeOne(ctx context.Context, c *api.Call) (api.Result, error)
 	}
 	c.Note("report", r.ID)
 	c.Note("token_id", id)
-	return api.Result{Data: &Revoked{ID: r.ID, TokenID: id}}, m.RevokeToken(ctx, c.Tenant, r.PID, id)
+	return api.Result{Data: &Revoked{ID: r.ID, TokenID: id}}, m.RevokeToken(ctx, c.Tenant, r, id)
 }
 
 func idParam() api.Param {
@@ -213,6 +261,8 @@ func missing() api.Failure {
 const (
 	exampleID  = "66f0a1b2c3d4e5f601234567"
 	examplePID = "8Jw2kq0yT1u4c7ZbXhNn3A"
+
+	exampleTokenID = "0-1N9lXo4VjYwq2bTt0cJ8sKfZgRm"
 )
 
 func (m *Module) getOperation() api.Operation {
@@ -246,6 +296,7 @@ func (m *Module) sharedOperation() api.Operation {
 		Summary: "Get a shared report",
 		Description: "Returns a report to whoever knows its public identifier, and a token where the report is secure. " +
 			"The answer covers what the report's own teams may see; teams[] can only narrow it. " +
+			"Rows are kept for about a second for whoever asks the same with the same values; retrieved_at says when they were read. " +
 			"A token that is given is always checked, also where none is needed. " +
 			"Locked inputs take their values from the token alone, so a report with locked inputs cannot be read without one. " +
 			"An input that the report locks is locked in its children too.",
@@ -274,7 +325,7 @@ func (m *Module) sharedOperation() api.Operation {
 		Failures: []api.Failure{
 			{Code: http.StatusOK, Message: NotFoundProblem().Message, When: "there is no such report, or report_id is not of its bundle"},
 			{Code: http.StatusOK, Message: "The report took too long", When: "the run was stopped at its time limit; the message names the limit"},
-			{Code: http.StatusOK, Message: "The report cannot be shown: it does not fit the organization's data", When: "its source or a field of it is gone"},
+			{Code: http.StatusOK, Message: notShowableMessage, When: "its source or a field of it is gone, or is of another type by now"},
 			{Code: http.StatusForbidden, Message: api.DeniedMessage, When: "the token is missing, expired, revoked, wrong, or lacks a locked value"},
 		},
 		Handler: m.shared,
@@ -297,7 +348,7 @@ func (m *Module) shareOperation() api.Operation {
 		Data:      Share{},
 		Message:   "Share created",
 		Example: Share{
-			Token: "<TOKEN>", URL: "https://acme.example.com/shared/reports/" + examplePID + "?token=<TOKEN>", ExpiresAt: "2026-03-01T10:30:00.000Z",
+			ID: exampleTokenID, Token: "<TOKEN>", URL: "https://acme.example.com/shared/reports/" + examplePID + "?token=<TOKEN>", ExpiresAt: "2026-03-01T10:30:00.000Z",
 		},
 		Failures: []api.Failure{missing(), {
 			Code: http.StatusUnprocessableEntity, Message: "Validation failed: the report is set not to be shareable",
@@ -305,6 +356,30 @@ func (m *Module) shareOperation() api.Operation {
 			Data: map[string]any{"errors": []api.FieldError{{Field: "shareable", Code: "forbidden", Message: "the report is set not to be shareable"}}},
 		}},
 		Handler: m.share,
+	}
+}
+
+func (m *Module) listSharesOperation() api.Operation {
+	return api.Operation{
+		Name: "reports.list_shares", Method: http.MethodGet, Path: "/api/custom-reports/{id}/shares", Tag: tag,
+		Summary: "List the share tokens of a report",
+		Description: "Returns the tokens that open the report now, without the tokens themselves and their locked values. " +
+			"Tokens issued by versions that did not list them are missing.",
+		Credentials: api.Key | api.Session, Kinds: api.ServerKeys, Rule: api.Needs(tenants.ManageReports), Teams: true,
+		Params: []api.Param{
+			idParam(),
+			{Name: "page", In: api.InQuery, Shape: api.Integer, Default: "1", Bounds: api.Bounds{Least: 1, Most: 1_000_000}, Description: "Page number, from 1.", Example: "1"},
+			{Name: "per_page", In: api.InQuery, Shape: api.Integer, Default: "50", Bounds: api.Bounds{Least: 1, Most: math.MaxInt64}, Description: "Tokens on a page, from 1; cut to 1000.", Example: "50"},
+			{Name: "sort", In: api.InQuery, Shape: api.Text, Default: "-created_at", Enum: []string{"created_at", "-created_at"}, Description: "Order; - is descending."},
+		},
+		Data: SharePage{}, Message: "Shares found",
+		Example: SharePage{Page: 1, Pages: 1, Count: 1, Results: []IssuedShare{
+			{ID: exampleTokenID, CreatedAt: "2026-03-01T09:30:00.000Z", ExpiresAt: "2026-03-01T10:30:00.000Z", IssuedBy: "user:7"},
+		}},
+		Failures: []api.Failure{missing(), {
+			Code: http.StatusUnprocessableEntity, Message: "Validation failed: sort must be created_at or -created_at", When: "a parameter has an unacceptable value",
+		}},
+		Handler: m.listShares,
 	}
 }
 
@@ -326,11 +401,11 @@ func (m *Module) revokeOperation() api.Operation {
 		Description: "Voids one share token of the report at once and for good. Revoking it again changes nothing.",
 		Credentials: api.Key | api.Session, Kinds: api.ServerFull, Rule: api.Needs(tenants.ManageReports), Audit: api.AuditAlways, Teams: true,
 		Params: []api.Param{idParam(), {
-			Name: "token_id", In: api.InPath, Shape: api.Text, Required: true, Example: "0-1N9lXo4VjYwq2bTt0cJ8sKfZgRm",
-			Description: "The token's identifier: its jti claim, also kept in the audit log when it is issued.",
+			Name: "token_id", In: api.InPath, Shape: api.Text, Required: true, Example: exampleTokenID,
+			Description: "The token's identifier, as sharing and the list of shares answer it; it is the token's jti claim.",
 		}},
-		Data: Revoked{}, Message: "Share deleted", Example: Revoked{ID: exampleID, TokenID: "0-1N9lXo4VjYwq2bTt0cJ8sKfZgRm"},
-		Failures: []api.Failure{missing(), {Code: http.StatusNotFound, Message: "Share not found", When: "token_id cannot be the identifier of a token"}},
+		Data: Revoked{}, Message: "Share deleted", Example: Revoked{ID: exampleID, TokenID: exampleTokenID},
+		Failures: []api.Failure{missing(), {Code: http.StatusNotFound, Message: "Share not found", When: "no good token of the report has that identifier, and none that was revoked; tokens of versions that did not list them can only be revoked all together"}},
 		Handler:  m.revokeOne,
 	}
 }

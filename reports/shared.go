@@ -126,7 +126,18 @@ func (m *Module) Open(ctx context.Context, t *tenants.Tenant, r SharedRequest) (
 	if err != nil {
 		return Shared{}, err
 	}
-	return m.show(ctx, t, b, selected, inputs, provider, r.Data)
+	ask := func(ctx context.Context) (found, error) { return m.run(ctx, t, b, selected, inputs, provider, r.Data) }
+	var f found
+	if r.Data {
+		f, err = m.reuse.do(ctx, runKeyOf(t, b, selected, inputs, r.Provider), ask)
+	} else {
+		f, err = ask(ctx)
+	}
+	if err != nil {
+		return Shared{}, err
+	}
+	m.remember(t, b.ahead, selected, f.full)
+	return m.describe(b, selected, inputs, &f), nil
 }
 
 // bundle finds the report of the pid in the scope of its own teams and the request's.
@@ -203,31 +214,55 @@ func (m *Module) chooseProvider(t *tenants.Tenant, name string, secure bool) (Pr
 	return p, nil
 }
 
-// show binds the report, runs it where rows are wanted, and describes it.
-func (m *Module) show(ctx context.Context, t *tenants.Tenant, b *bundle, r *Report, inputs *inputValues, provider Provider, rows bool) (Shared, error) {
+// found is what a run found. Readers share it, so nobody changes it.
+type found struct {
+	columns []Column
+	data    *Data // nil: rows were not wanted
+	full    bool  // a list that was cut at its limit
+	at      int64 // Unix seconds
+}
+
+// run binds the report and, where rows are wanted, asks for them.
+func (m *Module) run(ctx context.Context, t *tenants.Tenant, b *bundle, r *Report, inputs *inputValues, provider Provider, rows bool) (found, error) {
 	run, cancel := context.WithTimeout(ctx, m.deps.RunTimeout)
 	defer cancel()
+	f := found{at: m.deps.Now().Unix()}
 	dataset, read := b.ahead.datasetOf(r)
 	if !read {
 		var err error
 		if dataset, err = m.dataset(run, t, workspaceOf(t, b.scope, r.Teams), r.Class, r.Source); err != nil {
-			return Shared{}, m.explain(ctx, run, fmt.Errorf("report %s: %w", r.ID, err))
+			return found{}, m.explain(ctx, run, fmt.Errorf("report %s: %w", r.ID, err))
 		}
 	}
 	plan, err := m.plan(&dataset, r, inputs)
 	if err != nil {
-		return Shared{}, err
+		return found{}, err
 	}
+	f.columns = plan.Columns
+	if !rows {
+		return f, nil
+	}
+	plan.countAhead = b.ahead.guess.full
+	data, err := provider.Data(run, RunRequest{Tenant: t, Report: r, Inputs: inputs.all(), Plan: plan})
+	if err != nil {
+		return found{}, m.explain(ctx, run, err)
+	}
+	f.data, f.full = &data, plan.list != nil && len(data.Rows) >= plan.limit
+	return f, nil
+}
+
+// describe returns the answer to one reader.
+func (m *Module) describe(b *bundle, r *Report, inputs *inputValues, f *found) Shared {
 	s := Shared{
 		ID: r.ID, Title: r.Title, Desc: r.Desc, Folder: r.Folder, Parent: r.Parent, Visual: visualOf(r),
 		Fields: map[string]SharedField{}, Controls: map[string]Control{}, ChildReports: b.listed(r),
 		RowKey: r.RowKey, Exportable: r.Exportable, Shareable: r.CanShare(), Params: map[string]string{},
-		RetrievedAt: m.deps.Now().Unix(), VisualProps: r.VisualProps,
+		Data: f.data, RetrievedAt: f.at, VisualProps: r.VisualProps,
 	}
 	if s.VisualProps == nil {
 		s.VisualProps = map[string]any{}
 	}
-	for _, c := range plan.Columns {
+	for _, c := range f.columns {
 		s.Fields[c.Name] = SharedField{c.Title, c.Type}
 	}
 	for name, in := range inputs.rules {
@@ -236,18 +271,7 @@ func (m *Module) show(ctx context.Context, t *tenants.Tenant, b *bundle, r *Repo
 			s.Params[name] = inputs.effective(name)
 		}
 	}
-	full := false
-	if rows {
-		plan.countAhead = b.ahead.guess.full
-		data, err := provider.Data(run, RunRequest{Tenant: t, Report: r, Inputs: inputs.all(), Plan: plan})
-		if err != nil {
-			return Shared{}, m.explain(ctx, run, err)
-		}
-		s.Data = &data
-		full = plan.list != nil && len(data.Rows) >= plan.limit
-	}
-	m.remember(t, b.ahead, r, full)
-	return s, nil
+	return s
 }
 
 // plan binds the report's query. Where the reader's own values do not fit, the reader is
@@ -271,9 +295,17 @@ func (m *Module) plan(d *Dataset, r *Report, inputs *inputValues) (Plan, error) 
 	return Plan{}, notShowable(errs.Problem())
 }
 
+// What a failure of Open that answers 200 wraps, where the report itself was found.
+var (
+	ErrNotShowable = errors.New("the report does not fit the organization's data")
+	ErrTooLong     = errors.New("the run of the report was stopped at its time limit")
+)
+
+const notShowableMessage = "The report cannot be shown: a field or a source that it uses was removed or changed"
+
 func notShowable(err error) *api.Problem {
-	p := api.Failed("The report cannot be shown: it does not fit the organization's data", nil)
-	p.Err, p.Reason = err, err.Error()
+	p := api.Failed(notShowableMessage, nil)
+	p.Err, p.Reason = fmt.Errorf("%w: %w", ErrNotShowable, err), err.Error()
 	return p
 }
 
@@ -284,7 +316,7 @@ func (m *Module) explain(ctx, run context.Context, err error) error {
 		return notShowable(err)
 	case ctx.Err() == nil && errors.Is(run.Err(), context.DeadlineExceeded):
 		return &api.Problem{
-			Code: http.StatusOK, Err: err,
+			Code: http.StatusOK, Err: fmt.Errorf("%w: %w", ErrTooLong, err),
 			Message: "The report took too long: it was stopped after " + m.deps.RunTimeout.Round(time.Millisecond).String(),
 		}
 	}

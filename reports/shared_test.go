@@ -54,7 +54,7 @@ func TestJ1_WithoutAKeyNothingIsIssuedOrAccepted(t *testing.T) {
 	forged := jwt.NewWithClaims(jwt.SigningMethodHS256, claims)
 	forged.Header["kid"] = "0"
 	w.refused(r, "signed with an empty key", must[string](t)(forged.SignedString([]byte{})))
-	if text, _, _, err := w.module.Issue(t.Context(), w.tenant, r, nil, time.Hour); err == nil {
+	if text, _, _, err := w.module.Issue(t.Context(), w.tenant, r, "a test", nil, time.Hour); err == nil {
 		t.Errorf("issued %q without a key", text)
 	}
 }
@@ -320,7 +320,7 @@ func TestJ6_RevokedAndRotatedTokensAreDead(t *testing.T) {
 	revoke("reports.revoke_share", id)
 	revoke("reports.revoke_share", id)
 	w.refused(r, "revoked", first)
-	revoke("reports.revoke_share", "0-another")
+	w.call("reports.revoke_share", map[string]string{"id": r.ID, "token_id": "0-another"}, "", "", keeper()).failed(t, 404, "Share not found")
 	w.refused(r, "revoked", first)
 	if !lives(second) {
 		t.Error("another token died with it")
@@ -355,8 +355,8 @@ func TestJ6_RevokedAndRotatedTokensAreDead(t *testing.T) {
 	revocations := func() int {
 		return len(must[[]reports.Revocation](t)(w.kinds.Revocations.In(w.tenant.Workspace()).Find(t.Context(), store.Query{})))
 	}
-	if n := revocations(); n != 4 {
-		t.Errorf("%d revocations are kept, want two tokens and the last two generations", n)
+	if n := revocations(); n != 3 {
+		t.Errorf("%d revocations are kept, want one token and the last two generations", n)
 	}
 	w.now = w.now.AddDate(2, 0, 0)
 	revoke("reports.revoke_shares", "")
@@ -376,7 +376,7 @@ func TestJ6_WhoeverRevokesAtOnceRevokes(t *testing.T) {
 	var group sync.WaitGroup
 	for range 8 {
 		group.Go(func() {
-			text, _, _, err := w.module.Issue(t.Context(), w.tenant, r, nil, time.Hour)
+			text, _, _, err := w.module.Issue(t.Context(), w.tenant, r, "a test", nil, time.Hour)
 			if err != nil {
 				t.Error(err)
 				return
@@ -463,5 +463,35 @@ func TestSharedScopeIsTheReportsTeams(t *testing.T) {
 	r := off.add(`{"class":"Contacts","teams":["` + teamA + `"],"query":{"measures":[{"op":"count"}]}}`)
 	if rows := off.open(r, "data=1&teams[]="+teamB).rows(t); rows[0][0] != 2.0 {
 		t.Errorf("without the teams feature %v are counted", rows)
+	}
+}
+
+// TestSharesOfAReportAreBounded: of the good ones, and of records of dead ones.
+func TestSharesOfAReportAreBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	r := w.add(`{"class":"Contacts","secure":true}`)
+	all := w.kinds.Issued.In(w.tenant.Workspace())
+	fill := func(n int, generation int64) {
+		recs := make([]*reports.Issued, n)
+		for i := range recs {
+			recs[i] = &reports.Issued{Report: r.ID, PID: r.PID, TokenID: strconv.Itoa(i), Key: 1, Generation: generation, Expires: w.now.Unix() + 60}
+		}
+		for part := range slices.Chunk(recs, 1000) {
+			if err := all.Insert(t.Context(), part...); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	fill(9_999, 0)
+	w.share(r, `{}`)
+	w.call("reports.share", map[string]string{"id": r.ID}, "", `{}`, keeper()).failed(t, 422, "10000 good share tokens already; revoke some")
+	if a := w.call("reports.revoke_shares", map[string]string{"id": r.ID}, "", "", keeper()); a.Status != api.StatusOK {
+		t.Fatal(a.raw)
+	}
+	before := must[int64](t)(all.Count(t.Context(), store.All()))
+	w.share(r, `{}`)
+	if after := must[int64](t)(all.Count(t.Context(), store.All())); after != before-19 {
+		t.Errorf("%d records before another was issued, %d after", before, after)
 	}
 }

@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"tenantry/backends/store"
+	"tenantry/crypto/keyring"
 	"tenantry/crypto/tokens"
 	"tenantry/gateway/api"
+	"tenantry/internal/together"
 	"tenantry/tenants"
 )
 
@@ -23,14 +25,19 @@ const (
 	MaxLifetime     = 31_536_000
 )
 
-// maxRevocations bounds how many single tokens of one report are void at a time.
-const maxRevocations = 1_000
+// Bounds of one report's tokens.
+const (
+	maxRevocations = 1_000  // tokens that were revoked one by one
+	maxIssued      = 10_000 // tokens that are good
+	maxSwept       = 20     // records of dead tokens that are removed when one is issued
+)
 
 // Issue returns a share token for the report, its identifier and when it ends. params are
 // the values of locked inputs, of the report or its children; a locked input that is not
-// named takes the value the report has for it. It returns a 422 that lists every
-// parameter that is missing, is no locked input or has an unsuitable value.
-func (m *Module) Issue(ctx context.Context, t *tenants.Tenant, r *Report, params map[string]any, lifetime time.Duration) (token, id string, ends time.Time, err error) {
+// named takes the value the report has for it. by is the subject who issues it. It returns a
+// 422 that lists every parameter that is missing, is no locked input or has an unsuitable
+// value, or says that the report has as many good tokens as it may.
+func (m *Module) Issue(ctx context.Context, t *tenants.Tenant, r *Report, by string, params map[string]any, lifetime time.Duration) (token, id string, ends time.Time, err error) {
 	children, err := m.children(ctx, t, r)
 	if err != nil {
 		return "", "", time.Time{}, err
@@ -41,12 +48,7 @@ func (m *Module) Issue(ctx context.Context, t *tenants.Tenant, r *Report, params
 	if err != nil {
 		return "", "", time.Time{}, err
 	}
-	keys, err := m.deps.Keys(ctx, t)
-	if err != nil {
-		return "", "", time.Time{}, fmt.Errorf("signing key for shared reports: %w", err)
-	}
-	key := keys.Current()
-	generation, err := m.generation(ctx, t, r.PID)
+	key, generation, err := m.signing(ctx, t, r)
 	if err != nil {
 		return "", "", time.Time{}, err
 	}
@@ -57,7 +59,78 @@ func (m *Module) Issue(ctx context.Context, t *tenants.Tenant, r *Report, params
 		IssuedAt: issued, ExpiresAt: issued.Add(lifetime),
 	}
 	token, err = tokens.IssueShare(tokens.Signer{Key: key.Bytes(), KeyID: strconv.Itoa(key.Version())}, share)
-	return token, share.ID, share.ExpiresAt.UTC(), err
+	if err != nil {
+		return "", "", time.Time{}, err
+	}
+	rec := &Issued{
+		Report: r.ID, PID: r.PID, TokenID: share.ID, By: by, Key: int64(key.Version()), Generation: generation, Expires: share.ExpiresAt.Unix(),
+	}
+	if err := m.note(ctx, t, rec); err != nil {
+		return "", "", time.Time{}, err
+	}
+	return token, share.ID, share.ExpiresAt.UTC(), nil
+}
+
+// signing returns the key and the generation of tokens that are issued for the report now.
+func (m *Module) signing(ctx context.Context, t *tenants.Tenant, r *Report) (keyring.DataKey, int64, error) {
+	keys, err := m.deps.Keys(ctx, t)
+	if err != nil {
+		return keyring.DataKey{}, 0, fmt.Errorf("signing key for shared reports: %w", err)
+	}
+	generation, err := m.generation(ctx, t, r.PID)
+	return keys.Current(), generation, err
+}
+
+// note stores a token that is about to be handed out, and removes some that are dead.
+func (m *Module) note(ctx context.Context, t *tenants.Tenant, rec *Issued) error {
+	all := m.kinds.Issued.In(t.Workspace())
+	of := store.Eq("report", rec.Report)
+	dead, err := all.Find(ctx, store.Query{Limit: maxSwept, Filter: store.All(of, store.AnyOf(
+		store.Where(store.F("expires"), store.OpLte, m.deps.Now().Unix()),
+		store.Where(store.F("generation"), store.OpLt, rec.Generation), store.Where(store.F("key"), store.OpLt, rec.Key)))})
+	if err != nil {
+		return err
+	}
+	for i := range dead {
+		// Somebody else may have removed it meanwhile; then it is gone as well.
+		if err := all.Delete(ctx, &dead[i]); err != nil && !errors.Is(err, store.ErrConflict) {
+			return err
+		}
+	}
+	n, err := all.Count(ctx, m.good(rec.Report, rec.PID, rec.Key, rec.Generation))
+	if err != nil {
+		return err
+	}
+	if n >= maxIssued {
+		return api.Invalid("id", "length", "the report has %d good share tokens already; revoke some, or wait until they expire", maxIssued)
+	}
+	return all.Insert(ctx, rec)
+}
+
+// good matches the report's tokens that open it now.
+func (m *Module) good(report, pid string, key, generation int64) store.Filter {
+	return store.All(store.Eq("report", report), store.Eq("pid", pid), store.Eq("key", key), store.Eq("generation", generation),
+		store.Where(store.F("expires"), store.OpGt, m.deps.Now().Unix()))
+}
+
+// Good returns a page of the report's tokens that open it now, and how many there are.
+func (m *Module) Good(ctx context.Context, t *tenants.Tenant, r *Report, q store.Query) ([]Issued, int64, error) {
+	key, generation, err := m.signing(ctx, t, r)
+	if err != nil {
+		return nil, 0, err
+	}
+	all := m.kinds.Issued.In(t.Workspace())
+	q.Filter = m.good(r.ID, r.PID, int64(key.Version()), generation)
+	var found []Issued
+	var n int64
+	err = together.Do(t.Workspace().Remote(), func() (err error) {
+		found, err = all.Find(ctx, q)
+		return err
+	}, func() (err error) {
+		n, err = all.Count(ctx, q.Filter)
+		return err
+	})
+	return found, n, err
 }
 
 func tokenParams(r *Report, children []Report, params map[string]any) (map[string]any, error) {
@@ -200,25 +273,38 @@ func newest(revocations []Revocation) int64 {
 }
 
 // RevokeToken voids one token of the report for good. The identifier is the token's jti
-// claim; one that was never issued is voided all the same.
-func (m *Module) RevokeToken(ctx context.Context, t *tenants.Tenant, pid, tokenID string) error {
-	if tokenID == "" {
-		return api.NotFound("Share not found")
-	}
-	live, err := m.prune(ctx, t, pid)
+// claim. It returns a 404 where the report has no good token of it and none was revoked;
+// one issued before tokens were noted can only be revoked with all others.
+func (m *Module) RevokeToken(ctx context.Context, t *tenants.Tenant, r *Report, tokenID string) error {
+	live, err := m.prune(ctx, t, r.PID)
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(live, func(r Revocation) bool { return r.TokenID == tokenID }) {
-		return nil
+	all := m.kinds.Issued.In(t.Workspace())
+	issued, err := all.First(ctx, store.Query{Filter: store.All(store.Eq("report", r.ID), store.Eq("token_id", tokenID))})
+	unknown := errors.Is(err, store.ErrNotFound)
+	if err != nil && !unknown {
+		return err
 	}
-	if len(live) >= maxRevocations {
+	revoked := slices.ContainsFunc(live, func(r Revocation) bool { return r.TokenID == tokenID })
+	switch {
+	case revoked && unknown:
+		return nil
+	case unknown, !revoked && (issued.Expires <= m.deps.Now().Unix() || issued.Generation < newest(live)):
+		return api.NotFound("Share not found")
+	case !revoked && len(live) >= maxRevocations:
 		return api.Invalid("token_id", "length", "%d tokens of this report are revoked one by one already; revoke all of them instead", maxRevocations)
 	}
-	now := m.deps.Now().Unix()
-	return m.kinds.Revocations.In(t.Workspace()).Insert(ctx, &Revocation{
-		PID: pid, TokenID: tokenID, Expires: now + MaxLifetime,
-	})
+	if !revoked {
+		rec := &Revocation{PID: issued.PID, TokenID: tokenID, Expires: issued.Expires}
+		if err := m.kinds.Revocations.In(t.Workspace()).Insert(ctx, rec); err != nil {
+			return err
+		}
+	}
+	if err := all.Delete(ctx, issued); err != nil && !errors.Is(err, store.ErrConflict) { // gone already
+		return err
+	}
+	return nil
 }
 
 // RevokeAll voids every token of the report issued before.

@@ -98,7 +98,7 @@ func TestPagesOfNobody(t *testing.T) {
 	}
 	missing := acme.Page(t, "/none").Text()
 	for _, host := range []string{"nobody.localhost", "localhost", "127.0.0.1", "a.b.c", "xn--80ak6aa92e.localhost"} {
-		for _, path := range []string{"/", "/shared/reports/x"} {
+		for _, path := range []string{"/shared/reports/x"} {
 			a := g.Page(t, http.MethodGet, host, path)
 			checkPage(t, a, 404, "There is no such page")
 			if a.Text() != missing {
@@ -217,6 +217,24 @@ func TestX8_ChoosingAPasswordIsCounted(t *testing.T) {
 	}
 	if a := choose(link.Fragment, "192.0.2.2"); a.Code != http.StatusOK {
 		t.Errorf("from elsewhere: %d %s", a.Code, a.Body)
+	}
+}
+
+// TestT5_AHostOfNobodySaysHowAnAddressLooks, whether it names no organization, one that
+// nobody has or one that is suspended.
+func TestT5_AHostOfNobodySaysHowAnAddressLooks(t *testing.T) {
+	t.Parallel()
+	g, acme := start(t)
+	if _, err := g.Commands.SuspendOrganization(t.Context(), "acme"); err != nil {
+		t.Fatal(err)
+	}
+	nowhere := g.Page(t, http.MethodGet, "localhost", "/")
+	address := strings.Replace(g.URL(""), "127.0.0.1", "&lt;organization&gt;.localhost", 1)
+	checkPage(t, nowhere, 404, "Tenantry", "<code>"+address+"</code>")
+	for _, host := range []string{acme.Host, "nobody.localhost", "127.0.0.1", "a.b.c", "localhost:8080", "xn--80ak6aa92e.localhost"} {
+		if a := g.Page(t, http.MethodGet, host, "/"); a.Code != nowhere.Code || a.Text() != nowhere.Text() {
+			t.Errorf("%s is told from a bare host: %d %s", host, a.Code, a.Text())
+		}
 	}
 }
 

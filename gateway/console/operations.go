@@ -45,6 +45,7 @@ type Deps struct {
 	People   People
 	Reports  Reports
 	Resolve  func(r *http.Request) (*tenants.Tenant, error)
+	BaseURL  func(slug string) string
 	Cookie   string // name of the session cookie
 	Secure   bool   // served over TLS
 	Log      *slog.Logger

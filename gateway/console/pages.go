@@ -88,11 +88,22 @@ func (m *Module) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.pages.mux.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// tenantPage finds the organization first. An unknown one looks like a missing page.
+// nowhere answers a host that leads to no organization: the same whether it names one that
+// nobody has, one that is suspended, or none.
+func (m *Module) nowhere(w http.ResponseWriter) {
+	m.render(w, http.StatusNotFound, "nowhere", struct {
+		frame
+		Address string
+	}{frame{Title: "There is no organization here"}, m.BaseURL("<organization>")})
+}
+
+// tenantPage finds the organization first.
 func (m *Module) tenantPage(page func(http.ResponseWriter, *http.Request, *tenants.Tenant)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		t, err := m.Resolve(r)
 		switch {
+		case errors.Is(err, tenants.ErrUnknownTenant) && r.URL.Path == "/":
+			m.nowhere(w)
 		case errors.Is(err, tenants.ErrUnknownTenant):
 			m.missing(w)
 		case err != nil:

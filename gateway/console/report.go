@@ -1,6 +1,7 @@
 package console
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -119,14 +120,19 @@ func links(pid, current string, kept url.Values, children []reports.ChildReport)
 }
 
 func (m *Module) reportProblem(w http.ResponseWriter, t *tenants.Tenant, err error) {
-	switch p := api.ProblemOf(err); p.Code {
-	case http.StatusOK:
+	switch p := api.ProblemOf(err); {
+	case errors.Is(err, reports.ErrNotShowable):
+		m.message(w, http.StatusConflict, t.Org.Name, "The report cannot be shown",
+			"A field or a source that it uses was removed or changed since the report was made. Whoever gave you the link can have it mended.")
+	case errors.Is(err, reports.ErrTooLong):
+		m.message(w, http.StatusServiceUnavailable, t.Org.Name, "The report took too long", p.Message+".")
+	case p.Code == http.StatusOK:
 		m.message(w, http.StatusNotFound, t.Org.Name, "There is no such report", p.Message+".")
-	case http.StatusForbidden:
+	case p.Code == http.StatusForbidden:
 		m.message(w, http.StatusForbidden, t.Org.Name, "This link does not open the report", "It may have expired or been withdrawn. Ask whoever gave it to you for a new one.")
-	case http.StatusUnprocessableEntity, http.StatusBadRequest:
+	case p.Code == http.StatusUnprocessableEntity, p.Code == http.StatusBadRequest:
 		m.message(w, p.Code, t.Org.Name, "The report cannot be shown with these values", p.Message)
-	case http.StatusServiceUnavailable:
+	case p.Code == http.StatusServiceUnavailable:
 		m.Log.Warn("a shared report is unavailable", "error", err)
 		m.unavailable(w, t.Org.Name)
 	default:

@@ -1,0 +1,179 @@
+package reports
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"tenantry/tenants"
+)
+
+// Bounds of the rows that are kept.
+const (
+	maxKept      = 256      // results
+	maxKeptBytes = 32 << 20 // together, about
+	maxResult    = 4 << 20  // of one result
+)
+
+// runKey stands for everything that a run's rows depend on besides the data itself.
+type runKey [sha256.Size]byte
+
+func runKeyOf(t *tenants.Tenant, b *bundle, r *Report, inputs *inputValues, provider string) runKey {
+	if provider == "" {
+		provider = BuiltIn
+	}
+	type version struct {
+		ID           string
+		Rev, Updated int64
+	}
+	text, _ := json.Marshal([]any{ // strings, numbers and lists of them always marshal
+		version{t.Org.ID, t.Org.Rev, t.Org.UpdatedAt}, version{b.root.ID, b.root.Rev, b.root.UpdatedAt}, version{r.ID, r.Rev, r.UpdatedAt},
+		b.scope.All, slices.Sorted(slices.Values(b.scope.Teams)), provider, inputs.all(),
+		slices.Sorted(maps.Keys(inputs.given)), // whose fault a value is that does not fit
+	})
+	return sha256.Sum256(text)
+}
+
+// reuse lets readers who ask the same share one run: those who ask at the same time wait for it,
+// and for a moment afterwards its rows are answered again. Who may read is decided
+// before. Failures are told to those who waited, and not kept.
+type reuse struct {
+	moment time.Duration
+	now    func() time.Time
+
+	mu    sync.Mutex
+	runs  map[runKey]*sharedRun // under way or kept
+	kept  []*sharedRun          // oldest first
+	bytes int                   // of kept
+}
+
+type sharedRun struct {
+	key     runKey
+	cancel  context.CancelFunc
+	readers int           // who have not left before the end
+	done    chan struct{} // closed at the end; found and err are there then
+	found   found
+	err     error
+	ended   time.Time // zero: under way
+	size    int
+}
+
+func newReuse(moment time.Duration, now func() time.Time) *reuse {
+	return &reuse{moment: moment, now: now, runs: map[runKey]*sharedRun{}}
+}
+
+var errRunBroke = errors.New("the run that this reader waited for broke off")
+
+// do returns what ask finds, or found for somebody else a moment ago. ask runs in the call of the
+// first reader and outlives that reader's cancellation while others wait for it; its
+// context ends when the last of them has gone.
+func (u *reuse) do(ctx context.Context, key runKey, ask func(context.Context) (found, error)) (found, error) {
+	u.mu.Lock()
+	r := u.runs[key]
+	if r != nil && !r.ended.IsZero() {
+		if u.now().Sub(r.ended) < u.moment {
+			u.mu.Unlock()
+			return r.found, nil
+		}
+		u.drop(r)
+		r = nil
+	}
+	if r != nil {
+		r.readers++
+		u.mu.Unlock()
+		select {
+		case <-r.done:
+			return r.found, r.err
+		case <-ctx.Done():
+			u.leave(r)
+			return found{}, ctx.Err()
+		}
+	}
+	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	r = &sharedRun{key: key, cancel: cancel, readers: 1, done: make(chan struct{}), err: errRunBroke}
+	u.runs[key] = r
+	u.mu.Unlock()
+	stop := context.AfterFunc(ctx, func() { u.leave(r) })
+	defer func() { // also where ask panics, which is the first reader's to tell
+		stop()
+		cancel()
+		u.end(r)
+	}()
+	r.found, r.err = ask(run)
+	return r.found, r.err
+}
+
+// leave takes a reader off a run that may be under way. Without any it is stopped, and
+// whoever comes next begins another.
+func (u *reuse) leave(r *sharedRun) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if r.readers--; r.readers == 0 && r.ended.IsZero() {
+		r.cancel()
+		u.drop(r)
+	}
+}
+
+func (u *reuse) end(r *sharedRun) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	r.ended = u.now()
+	close(r.done)
+	if r.err == nil {
+		r.size = r.found.size()
+	}
+	if r.err != nil || u.moment <= 0 || r.size > maxResult || u.runs[r.key] != r {
+		u.drop(r)
+		return
+	}
+	u.kept, u.bytes = append(u.kept, r), u.bytes+r.size
+	for len(u.kept) > maxKept || u.bytes > maxKeptBytes {
+		u.drop(u.kept[0])
+	}
+	time.AfterFunc(u.moment, func() { // nothing stays because nobody asks again
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		u.drop(r)
+	})
+}
+
+// drop forgets a run. The caller holds the lock.
+func (u *reuse) drop(r *sharedRun) {
+	if u.runs[r.key] == r {
+		delete(u.runs, r.key)
+	}
+	if i := slices.Index(u.kept, r); i >= 0 {
+		u.kept, u.bytes = slices.Delete(u.kept, i, i+1), u.bytes-r.size
+	}
+}
+
+// size returns about how many bytes the rows take.
+func (f *found) size() int {
+	const value = 32 // an interface and what it points to
+	n := 1024
+	for _, row := range f.data.Rows {
+		n += value
+		for _, v := range row {
+			n += value
+			switch x := v.(type) {
+			case string:
+				n += len(x)
+			case []string:
+				for _, s := range x {
+					n += value + len(s)
+				}
+			case []any:
+				for _, e := range x {
+					s, _ := e.(string)
+					n += value + len(s)
+				}
+			}
+		}
+	}
+	return n
+}

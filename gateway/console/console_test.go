@@ -230,7 +230,10 @@ func TestT5_AHostOfNobodySaysHowAnAddressLooks(t *testing.T) {
 	}
 	nowhere := g.Page(t, http.MethodGet, "localhost", "/")
 	address := strings.Replace(g.URL(""), "127.0.0.1", "&lt;organization&gt;.localhost", 1)
-	checkPage(t, nowhere, 404, "Tenantry", "<code>"+address+"</code>")
+	checkPage(t, nowhere, 404, "Tenantry")
+	if !strings.Contains(nowhere.Text(), "<code>"+address+"</code>") {
+		t.Errorf("no address: %s", nowhere.Text())
+	}
 	for _, host := range []string{acme.Host, "nobody.localhost", "127.0.0.1", "a.b.c", "localhost:8080", "xn--80ak6aa92e.localhost"} {
 		if a := g.Page(t, http.MethodGet, host, "/"); a.Code != nowhere.Code || a.Text() != nowhere.Text() {
 			t.Errorf("%s is told from a bare host: %d %s", host, a.Code, a.Text())

@@ -114,6 +114,7 @@ func (a *App) build() error {
 		return err
 	}
 	a.rows = rows
+	a.keys.RecordUses()
 	errorLog := slog.NewLogLogger(a.log.Handler(), slog.LevelWarn)
 	t := a.cfg.Timeouts
 	a.public = &http.Server{

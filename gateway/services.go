@@ -238,6 +238,9 @@ func (s *Services) Close() error {
 	if s.lock != nil {
 		s.lock.stopCommands(ctx) // they need everything below
 	}
+	if s.keys != nil {
+		s.keys.Close(ctx) // it stores when keys were last used
+	}
 	var errs []error
 	if s.announcer != nil {
 		errs = append(errs, s.announcer.Close())

@@ -283,6 +283,18 @@ func (d *Directory) BumpAccess(ctx context.Context, org int64) error {
 	return nil
 }
 
+// ChangeLeaving replaces the organization's list of administrators who are about to be
+// none by what change makes of it; it may be called several times. Errors: as BumpAccess,
+// what change returns.
+func (d *Directory) ChangeLeaving(ctx context.Context, org int64, change func([]Leaving) ([]Leaving, error)) error {
+	_, err := d.change(ctx, store.Eq("org_id", org), func(o *Organization) error {
+		leaving, err := change(slices.Clone(o.Leaving))
+		o.Leaving = leaving
+		return err
+	})
+	return err
+}
+
 // change reads, alters and stores one organization until nobody comes between. Changes
 // made here take turns, so that only those of other processes can.
 func (d *Directory) change(ctx context.Context, filter store.Filter, alter func(*Organization) error) (*Organization, error) {

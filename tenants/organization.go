@@ -60,8 +60,17 @@ type Organization struct {
 	Former   string `json:"former,omitempty"`
 	Finisher string `json:"finisher,omitempty"`
 	Move     *Move  `json:"move,omitempty"`
+	// Leaving are administrators whose rights are being taken away at this moment.
+	Leaving []Leaving `json:"leaving,omitempty"`
 	// Providers are the names of the report providers a shared report may be asked from.
 	Providers []string `json:"providers,omitempty"`
+}
+
+// Leaving is an administrator who is about to be none, until then (Unix milliseconds) at
+// the latest.
+type Leaving struct {
+	UID   int64 `json:"uid"`
+	Until int64 `json:"until"`
 }
 
 // Feature reports whether the feature is on.

@@ -400,6 +400,27 @@ func (w *Workspace) Scoped(scope Scope) *Workspace {
 	return &c
 }
 
+// BearTeam returns how many records of the workspace bear the team, in whatever state. It
+// looks at every kind whose Spec has Teams. Error: ErrUnavailable.
+func (w *Workspace) BearTeam(ctx context.Context, team string) (int64, error) {
+	var total int64
+	for _, s := range w.store.kinds {
+		if !s.Teams {
+			continue
+		}
+		where, err := w.where(s, In("teams", team), Either)
+		if err != nil {
+			return 0, err
+		}
+		n, err := w.count(ctx, s.collection, where)
+		if err != nil {
+			return 0, translate(s, err)
+		}
+		total += n
+	}
+	return total, nil
+}
+
 // Partition returns the control workspace narrowed to the records of one organization.
 // Only kinds whose Spec has Partition can be opened in it.
 func (w *Workspace) Partition(org int64) *Workspace {

@@ -83,8 +83,10 @@ func steps() []step {
 
 		{args: "key create --org acme --name crm --kind server_full --permission contacts,manage_files --expires 720h --allow-ip 127.0.0.0/8", members: "id token kind account expires_at",
 			values: map[string]string{"kind": `"server_full"`, "account": `"crm"`}, save: map[string]string{"id": "key", "token": "token"}},
-		{args: "key create --org acme --name crm2 --account crm --kind server_read --permission manage_reports", members: "id token kind account expires_at",
-			values: map[string]string{"expires_at": "null", "account": `"crm"`}, stderr: []string{"does not hold manage_reports"}},
+		{args: "key create --org acme --name crm2 --account crm --kind server_read --permission manage_reports", code: 1, stderr: []string{`"crm" lacks manage_reports`, "it has contacts, manage_files"}},
+		{args: "user delete 3 --org acme", code: 2, stderr: []string{`unknown command "user delete"`, "did you mean deactivate?"}},
+		{args: "user delete --org acme", code: 2, stderr: []string{`unknown command "user delete"`, "there are: create, deactivate,"}},
+		{args: "team create --org acme --name North", members: "id name"},
 		{args: "key create --org acme --name bare --kind server_full", members: "id token kind account expires_at", stderr: []string{"holds no permissions"}},
 		{args: "key create --org acme --name x --kind best --permission fly --allow-ip home", code: 1, stderr: []string{"kind: ", "permissions: ", "allow_ips: "}},
 		{args: "key create --org acme --name x --kind server_full --account nobody", code: 1, stderr: []string{"account: "}},
@@ -101,7 +103,7 @@ func steps() []step {
 		{args: "key limits", code: 2, stderr: []string{"identifier"}},
 		{args: "key rotate {key} --org acme --overlap 24h", members: "id token kind account expires_at", values: map[string]string{"account": `"crm"`}},
 		{args: "key rotate ffffffffffffffffffffffff --org acme", code: 1, stderr: []string{"no key ffff"}},
-		{args: "key revoke {key} --org acme", members: "id name kind account hint state allow_ips created_at expires_at revoked_at", values: map[string]string{"state": `"revoked"`}},
+		{args: "key revoke {key} --org acme", members: "id name kind account hint state effective_permissions allow_ips created_at expires_at revoked_at last_used_at", values: map[string]string{"state": `"revoked"`}},
 		{args: "key revoke {key} --org other", code: 1, stderr: []string{"no key"}},
 		{args: "key revoke {token} --org acme", code: 1, stderr: []string{"not by its text"}},
 		{args: "key rotate {key} --org acme", code: 1, stderr: []string{"revoked"}},
@@ -214,7 +216,7 @@ func lists(t *testing.T, dir string) {
 		t.Errorf("user list: %+v", users)
 	}
 	keys := must[[]control.Key](t, "", "key", "list", "--org", "acme", "--data", dir)
-	if len(keys) != 5 || !slices.ContainsFunc(keys, func(k control.Key) bool { return k.State == "revoked" && k.Account == "crm" }) {
+	if len(keys) != 4 || !slices.ContainsFunc(keys, func(k control.Key) bool { return k.State == "revoked" && k.Account == "crm" }) {
 		t.Errorf("key list: %+v", keys)
 	}
 	ring := must[[]control.EncryptionKey](t, "", "keyring", "list", "--data", dir)

@@ -72,9 +72,9 @@ func (p *program) keyList() *cobra.Command {
 			}
 			p.more(found.More, page, len(found.Items))
 			return p.print(found.Items, func() grid {
-				g := grid{header: []string{"ID", "NAME", "KIND", "ACCOUNT", "BEGINS", "STATE", "EXPIRES"}}
+				g := grid{header: []string{"ID", "NAME", "KIND", "ACCOUNT", "BEGINS", "STATE", "PERMISSIONS", "EXPIRES", "LAST USED"}}
 				for _, k := range found.Items {
-					g.add(k.ID, k.Name, k.Kind, k.Account, k.Hint, k.State, moment(k.ExpiresAt))
+					g.add(k.ID, k.Name, k.Kind, k.Account, k.Hint, k.State, words(k.Effective), moment(k.ExpiresAt), moment(k.LastUsedAt))
 				}
 				return g
 			})

@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"tenantry/config"
 	"tenantry/gateway/control"
 )
 
@@ -89,7 +91,8 @@ func (p *program) report(err error) {
 
 func (p *program) root() *cobra.Command {
 	root := group("tenantry", "A multi-tenant workspace API gateway",
-		p.serveCommand(), p.demoCommand(), p.orgCommand(), p.userCommand(), p.keyCommand(),
+		p.serveCommand(), p.demoCommand(), p.orgCommand(), p.userCommand(), p.roleCommand(), p.teamCommand(),
+		p.accountCommand(), p.keyCommand(),
 		p.importCommand(), p.exportCommand(), p.auditCommand(), p.keyringCommand(), p.doctorCommand(), p.versionCommand())
 	root.SilenceErrors, root.SilenceUsage = true, true
 	flags := root.PersistentFlags()
@@ -112,7 +115,7 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 		Use: use, Short: short,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usagef("there is no command %q%s", args[0], suggestions(cmd, args[0]))
+				return unknownCommand(cmd, args[0])
 			}
 			return nil
 		},
@@ -123,15 +126,47 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 		},
 	}
 	cmd.AddCommand(commands...)
+	// Flags of a command that is not there must not hide that it is not there.
+	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		if args := c.Flags().Args(); c == cmd && len(args) > 0 {
+			return unknownCommand(cmd, args[0])
+		}
+		return err
+	})
 	return cmd
 }
 
-func suggestions(cmd *cobra.Command, given string) string {
-	cmd.SuggestionsMinimumDistance = 2
-	if near := cmd.SuggestionsFor(given); len(near) > 0 {
-		return "; did you mean " + strings.Join(near, " or ") + "?"
+// unknownCommand says which commands there are at that place, and which is near.
+func unknownCommand(cmd *cobra.Command, given string) error {
+	var there []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			there = append(there, c.Name())
+		}
 	}
-	return ""
+	full := given
+	if _, below, nested := strings.Cut(cmd.CommandPath(), " "); nested {
+		full = below + " " + given
+	}
+	text := fmt.Sprintf("unknown command %q; there are: %s", full, strings.Join(there, ", "))
+	if near := nearest(given, there); near != "" {
+		text += "; did you mean " + near + "?"
+	}
+	return usageError(text)
+}
+
+// nearest returns the name that was most likely meant, "" where none is near.
+func nearest(given string, names []string) string {
+	for _, synonyms := range [][]string{{"delete", "remove", "rm", "deactivate", "revoke", "retire"}, {"create", "add", "new", "make"}, {"show", "get", "describe"}, {"list", "ls"}, {"update", "edit", "set", "change"}} {
+		if slices.Contains(synonyms, given) {
+			for _, n := range synonyms {
+				if slices.Contains(names, n) {
+					return n
+				}
+			}
+		}
+	}
+	return config.Nearest(given, names)
 }
 
 // run makes the body of a command: its errors are failures unless they say that they are

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -61,8 +62,9 @@ func (p *program) with(ctx context.Context, h how, do func(context.Context, *con
 	if err != nil {
 		return err
 	}
-	if !h.begins && !cfg.Shared() {
-		if _, err := os.Stat(cfg.Data); errors.Is(err, fs.ErrNotExist) {
+	fresh := false
+	if _, err := os.Stat(cfg.Data); errors.Is(err, fs.ErrNotExist) && !cfg.Shared() {
+		if fresh = h.begins; !fresh {
 			return fmt.Errorf("there is no data folder %s; name it with --data, or begin one with tenantry org create", cfg.Data)
 		}
 	}
@@ -70,7 +72,20 @@ func (p *program) with(ctx context.Context, h how, do func(context.Context, *con
 	if err != nil {
 		return err
 	}
+	if fresh {
+		p.began(cfg)
+	}
 	return errors.Join(do(ctx, c), end())
+}
+
+// began tells that a command made an installation, which is seldom what is wanted where
+// there is one already.
+func (p *program) began(cfg config.Config) {
+	where := cfg.Data
+	if abs, err := filepath.Abs(where); err == nil {
+		where = abs
+	}
+	p.note("Note: there was no installation in %s, so a new one was made there; name another with --data", where)
 }
 
 func (p *program) reach(ctx context.Context, cfg config.Config, command string) (*control.Client, func() error, error) {

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -61,9 +63,13 @@ func (p *program) printConfig(cfg config.Config) error {
 func (p *program) serve(ctx context.Context, cfg config.Config) error {
 	log, written := logging.New(p.stderr, cfg.Log)
 	defer func() { _ = written.Close() }() // a log that cannot be written has nobody to tell
+	_, missing := os.Stat(cfg.Data)
 	app, err := p.start(ctx, cfg, log)
 	if err != nil {
 		return opening(cfg, err)
+	}
+	if errors.Is(missing, fs.ErrNotExist) && !cfg.Shared() {
+		p.began(cfg)
 	}
 	line := "tenantry is ready on http://" + app.Addr().String()
 	if a := app.AdminAddr(); a != nil {

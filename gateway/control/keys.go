@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"tenantry/backends/store"
 	"tenantry/tenants"
@@ -21,7 +20,14 @@ const (
 	KeyRevoked = "revoked"
 )
 
-func (h *handler) key(k *keys.Key, account string) Key {
+// key returns a key as lists show it; account is nil where it was deleted.
+func (h *handler) key(k *keys.Key, account *people.Account) Key {
+	name := ""
+	if account == nil {
+		account = &people.Account{}
+	} else {
+		name = account.Name
+	}
 	state := KeyActive
 	switch {
 	case k.RevokedAt != 0:
@@ -30,9 +36,9 @@ func (h *handler) key(k *keys.Key, account string) Key {
 		state = KeyExpired
 	}
 	return Key{
-		ID: k.ID, Name: k.Name, Kind: string(k.Kind), Account: account, Hint: k.Hint, State: state,
-		Permissions: texts(k.Permissions), Teams: k.Teams, AllowIPs: k.AllowIPs, Origins: k.Origins,
-		CreatedAt: when(k.CreatedAt), ExpiresAt: whenSet(k.ExpiresAt), RevokedAt: whenSet(k.RevokedAt), Limits: k.Limits,
+		ID: k.ID, Name: k.Name, Kind: string(k.Kind), Account: name, Hint: k.Hint, State: state,
+		Permissions: texts(k.Permissions), Effective: texts(k.Effective(account)), Teams: k.Teams, AllowIPs: k.AllowIPs, Origins: k.Origins,
+		CreatedAt: when(k.CreatedAt), ExpiresAt: whenSet(k.ExpiresAt), RevokedAt: whenSet(k.RevokedAt), LastUsedAt: whenSet(k.LastUsed), Limits: k.Limits,
 	}
 }
 
@@ -59,19 +65,15 @@ func (h *handler) createKey(ctx context.Context, r *NewKey) (Issued, error) {
 		return Issued{}, err
 	}
 	unrecorded := h.noteRecord(ctx, t, "key.create", map[string]string{"key": made.Key.ID, "kind": string(made.Key.Kind), "account": made.Account.ID})
-	return Issued{Key: issued(made), Notes: append(notes(made, r), unrecorded...)}, nil
+	return Issued{Key: issued(made), Notes: append(notes(made), unrecorded...)}, nil
 }
 
 // notes tells where a key can do less than its maker may think.
-func notes(made *keys.Issued, r *NewKey) []string {
+func notes(made *keys.Issued) []string {
 	var out []string
 	held := made.Account.Permissions
 	if len(held) == 0 {
 		out = append(out, fmt.Sprintf("the service account %q holds no permissions, so the key can only be used where none is needed", made.Account.Name))
-	} else if lacking := slices.DeleteFunc(slices.Clone(r.Permissions), func(p string) bool {
-		return slices.Contains(held, tenants.Permission(p))
-	}); len(lacking) > 0 {
-		out = append(out, fmt.Sprintf("the service account %q, which was there already, does not hold %s, so the key does not either", made.Account.Name, strings.Join(lacking, ", ")))
 	}
 	return out
 }
@@ -82,6 +84,7 @@ func (h *handler) listKeys(ctx context.Context, r *Page) (List[Key], error) {
 		return List[Key]{}, err
 	}
 	limit := min(pageLimit(r.Limit), people.MaxLimit)
+	h.Keys.FlushUses(ctx) // what cannot be stored now is told later
 	found, total, err := h.Keys.List(ctx, t, people.Page{Limit: limit, Offset: r.Offset})
 	if err != nil {
 		return List[Key]{}, err
@@ -89,30 +92,30 @@ func (h *handler) listKeys(ctx context.Context, r *Page) (List[Key], error) {
 	out := List[Key]{Items: []Key{}, More: total > int64(r.Offset)+int64(len(found))}
 	// Identifiers made by several processes follow time only roughly.
 	slices.SortStableFunc(found, func(a, b keys.Key) int { return cmp.Compare(a.CreatedAt, b.CreatedAt) })
-	names := map[string]string{}
+	owners := map[string]*people.Account{}
 	for i := range found {
-		name, err := h.accountName(ctx, t, names, found[i].AccountID)
+		owner, err := h.owner(ctx, t, owners, found[i].AccountID)
 		if err != nil {
 			return List[Key]{}, err
 		}
-		out.Items = append(out.Items, h.key(&found[i], name))
+		out.Items = append(out.Items, h.key(&found[i], owner))
 	}
 	return out, nil
 }
 
-func (h *handler) accountName(ctx context.Context, t *tenants.Tenant, known map[string]string, id string) (string, error) {
-	if name, ok := known[id]; ok {
-		return name, nil
+// owner returns a key's service account, nil where it was deleted.
+func (h *handler) owner(ctx context.Context, t *tenants.Tenant, known map[string]*people.Account, id string) (*people.Account, error) {
+	if a, ok := known[id]; ok {
+		return a, nil
 	}
 	a, err := h.People.Account(ctx, t, id)
 	if errors.Is(err, store.ErrNotFound) {
-		return "", nil
+		a, err = nil, nil
 	}
-	if err != nil {
-		return "", err
+	if err == nil {
+		known[id] = a
 	}
-	known[id] = a.Name
-	return a.Name, nil
+	return a, err
 }
 
 func (h *handler) revokeKey(ctx context.Context, r *KeyRef) (Key, error) {
@@ -127,8 +130,8 @@ func (h *handler) revokeKey(ctx context.Context, r *KeyRef) (Key, error) {
 	if err := h.record(ctx, t, "key.revoke", map[string]string{"key": k.ID}); err != nil {
 		return Key{}, err
 	}
-	name, err := h.accountName(ctx, t, map[string]string{}, k.AccountID)
-	return h.key(k, name), err
+	owner, err := h.owner(ctx, t, map[string]*people.Account{}, k.AccountID)
+	return h.key(k, owner), err
 }
 
 func (h *handler) rotateKey(ctx context.Context, r *KeyRef) (IssuedKey, error) {

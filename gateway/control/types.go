@@ -122,19 +122,24 @@ type Page struct {
 
 // Key is an API key as lists show it, without its text.
 type Key struct {
-	ID          string     `json:"id"`
-	Name        string     `json:"name"`
-	Kind        string     `json:"kind"`
-	Account     string     `json:"account"`
-	Hint        string     `json:"hint"` // how the key begins
-	State       string     `json:"state"`
-	Permissions []string   `json:"permissions,omitempty"` // what the key is narrowed to
-	Teams       []string   `json:"teams,omitempty"`       // what the key is narrowed to
-	AllowIPs    []string   `json:"allow_ips,omitempty"`
-	Origins     []string   `json:"origins,omitempty"`
-	CreatedAt   time.Time  `json:"created_at"`
-	ExpiresAt   *time.Time `json:"expires_at"`
-	RevokedAt   *time.Time `json:"revoked_at,omitempty"`
+	ID          string   `json:"id"`
+	Name        string   `json:"name"`
+	Kind        string   `json:"kind"`
+	Account     string   `json:"account"`
+	Hint        string   `json:"hint"` // how the key begins
+	State       string   `json:"state"`
+	Permissions []string `json:"permissions,omitempty"` // what the key is narrowed to
+	// Effective is what the key may do: what its account holds, narrowed.
+	Effective []string   `json:"effective_permissions"`
+	Teams     []string   `json:"teams,omitempty"` // what the key is narrowed to
+	AllowIPs  []string   `json:"allow_ips,omitempty"`
+	Origins   []string   `json:"origins,omitempty"`
+	CreatedAt time.Time  `json:"created_at"`
+	ExpiresAt *time.Time `json:"expires_at"`
+	RevokedAt *time.Time `json:"revoked_at,omitempty"`
+	// LastUsedAt is when the key was last accepted, to a minute or so; absent: never, or not
+	// since that is recorded.
+	LastUsedAt *time.Time `json:"last_used_at"`
 	// Limits on its requests that are its own.
 	Limits limits.Pair `json:"limits,omitzero"`
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
@@ -166,7 +167,27 @@ func userKind(d *Deps) handler {
 	}
 	k.ready()
 	active = 1 << k.index["active"]
-	return &rights[T]{k}
+	return &persons{rights[T]{k}, d}
+}
+
+// persons is the kind of users: a line does not take the last administrator away.
+type persons struct {
+	rights[people.User]
+	deps *Deps
+}
+
+func (k *persons) decode(ctx context.Context, v *view, val value, line int) *entry {
+	e := k.rights.decode(ctx, v, val, line)
+	e.kind = k
+	return e
+}
+
+func (k *persons) replace(ctx context.Context, s *session, e *entry) error {
+	write := func() error { return k.rights.replace(ctx, s, e) }
+	if u := e.old.(*people.User); !u.Active || !u.IsAdmin() {
+		return people.KeepAdmin(ctx, k.deps.Directory, k.deps.People, s.tenant, u.UID, time.Now(), write)
+	}
+	return write()
 }
 
 // emailField keeps the form in which addresses are compared beside the address.

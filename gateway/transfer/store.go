@@ -7,6 +7,7 @@ import (
 
 	"tenantry/backends/store"
 	"tenantry/gateway/api"
+	"tenantry/tenants"
 )
 
 // maxPending is how many records wait in memory for others that they refer to. Those
@@ -320,11 +321,16 @@ func (s *storer) land(ctx context.Context) error {
 // one counts an entry that was stored, or could not be.
 func (s *storer) one(ctx context.Context, e *entry, err error) error {
 	var dup *store.DuplicateError
+	var invalid *tenants.InvalidError
 	switch {
 	case errors.As(err, &dup):
 		for _, f := range dup.Fields {
 			e.errs.Add(f, "duplicate", "another %s of the organization has the same %s by now", e.kind.name(), f)
 		}
+		s.failed(e)
+		return nil
+	case errors.As(err, &invalid):
+		note(e, invalid.Faults)
 		s.failed(e)
 		return nil
 	case errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrNotFound):

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"tenantry/backends/store"
@@ -34,6 +35,7 @@ type entry struct {
 	expiresAt int64 // Unix milliseconds; 0: never
 	allow     []netip.Prefix
 	readAt    time.Time
+	used      atomic.Int64 // the minute of the last use that was noted
 }
 
 type absence struct {
@@ -60,7 +62,7 @@ func (s *Service) Authenticate(ctx context.Context, t *tenants.Tenant, token str
 		cached, ok = nil, false // whoever changed something since may have revoked it
 	}
 	if ok && within(now, cached.readAt, freshFor) {
-		return cached.admit(now, remote)
+		return s.admit(t, cached, now, remote)
 	}
 	if a, ok := s.unknown.Get(key); ok && a.rev == t.Org.AccessRev && within(now, a.readAt, absentFor) {
 		return nil, denied("unknown key")
@@ -69,15 +71,24 @@ func (s *Service) Authenticate(ctx context.Context, t *tenants.Tenant, token str
 	switch {
 	case err == nil:
 		s.accepted.Put(key, e)
-		return e.admit(now, remote)
+		return s.admit(t, e, now, remote)
 	case errors.Is(err, tenants.ErrDenied):
 		s.accepted.Delete(key)
 		s.unknown.Put(key, absence{t.Org.AccessRev, now})
 		return nil, err
 	case cached != nil && within(now, cached.readAt, freshFor+s.grace):
-		return cached.admit(now, remote)
+		return s.admit(t, cached, now, remote)
 	}
 	return nil, err
+}
+
+// admit is entry.admit, and notes the use of a key that is accepted.
+func (s *Service) admit(t *tenants.Tenant, e *entry, now time.Time, remote netip.Addr) (*tenants.Principal, error) {
+	p, err := e.admit(now, remote)
+	if err == nil {
+		s.note(t, e, now)
+	}
+	return p, err
 }
 
 func denied(reason string) error { return fmt.Errorf("%s: %w", reason, tenants.ErrDenied) }
@@ -150,17 +161,21 @@ func (s *Service) read(ctx context.Context, t *tenants.Tenant, hash string) (*Ke
 func principal(k *Key, a *people.Account) *tenants.Principal {
 	p := &tenants.Principal{
 		Kind: tenants.ServiceAccount, AccountID: a.ID, KeyID: k.ID, KeyKind: k.Kind,
-		Permissions: slices.Clone(a.Permissions), Teams: narrowed(a.Teams, k.Teams), Limits: k.Limits,
+		Permissions: k.Effective(a), Teams: narrowed(a.Teams, k.Teams), Limits: k.Limits,
 	}
 	if k.Kind == tenants.Browser {
 		p.Origins = k.Origins
 	}
-	if len(k.Permissions) > 0 {
-		p.Permissions = slices.DeleteFunc(p.Permissions, func(permission tenants.Permission) bool {
-			return !slices.Contains(k.Permissions, permission)
-		})
-	}
 	return p
+}
+
+// Effective returns what the key may do: the permissions of its account, narrowed.
+func (k *Key) Effective(a *people.Account) []tenants.Permission {
+	held := slices.Clone(a.Permissions)
+	if len(k.Permissions) > 0 {
+		held = slices.DeleteFunc(held, func(p tenants.Permission) bool { return !slices.Contains(k.Permissions, p) })
+	}
+	return held
 }
 
 // narrowed returns the teams in both lists, where an empty list means no limit. Two

@@ -67,7 +67,17 @@ func TestNarrowing(t *testing.T) {
 		{"no common team", nil, teams[1:], []tenants.Permission{tenants.Contacts, tenants.ManageForms}, store.Scope{}},
 	}
 	for _, tt := range tests {
+		hold := func(teams []string, permissions ...tenants.Permission) {
+			if _, err := w.People.UpdateAccount(t.Context(), tenant, limited.ID, func(a *people.Account) error {
+				a.Teams, a.Permissions = teams, permissions
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		hold(nil, tenants.AllPermissions()...) // it held more when the key was made
 		token := issue(t, w, tenant, keys.NewKey{Name: tt.name, Account: limited.ID, Permissions: tt.permissions, Teams: tt.teams}).Token.Reveal()
+		hold(teams[:1], tenants.Contacts, tenants.ManageForms)
 		for _, from := range []string{"store", "process", "redis"} {
 			if from == "redis" {
 				w.Second(t, tenantstest.Options{})

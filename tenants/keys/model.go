@@ -41,6 +41,7 @@ type Key struct {
 	ExpiresAt   int64                `json:"expires_at,omitempty"`  // Unix milliseconds; 0: never
 	Lifetime    int64                `json:"lifetime,omitempty"`    // milliseconds, as issued; 0: for ever
 	RevokedAt   int64                `json:"revoked_at,omitempty"`  // Unix milliseconds; 0: not revoked
+	LastUsed    int64                `json:"last_used,omitempty"`   // Unix milliseconds, roughly; 0: never
 	Limits      limits.Pair          `json:"limits,omitzero"`       // of the key's own; zero: the organization's for keys
 }
 
@@ -84,6 +85,7 @@ type Service struct {
 	now    func() time.Time
 	grace  time.Duration
 
+	uses     uses
 	accepted *bounded.Map[*entry]
 	unknown  *bounded.Map[absence]
 }
@@ -100,6 +102,7 @@ func NewService(o Options) *Service {
 	if s.grace == 0 {
 		s.grace = DefaultGrace
 	}
+	s.uses.waiting = map[string]use{}
 	s.index = index{dir: o.Directory, redis: o.Redis, now: s.now}
 	o.Directory.OnRemove(s.purge)
 	return s
@@ -159,7 +162,7 @@ func (s *Service) Issue(ctx context.Context, t *tenants.Tenant, n NewKey) (*Issu
 		return nil, fmt.Errorf("create a key: %w", err)
 	}
 	if n.Account != "" {
-		if _, err := s.findAccount(ctx, t, n.Account); errors.Is(err, store.ErrNotFound) {
+		if _, err := s.people.FindAccount(ctx, t, n.Account); errors.Is(err, store.ErrNotFound) {
 			faults.Add("account", tenants.CodeUnknown, "unknown service account")
 		} else if err != nil {
 			return nil, fmt.Errorf("create a key: %w", err)
@@ -176,6 +179,12 @@ func (s *Service) Issue(ctx context.Context, t *tenants.Tenant, n NewKey) (*Issu
 		faults.Add("account", tenants.CodeForbidden, "the service account %q is not active", account.Name)
 		return nil, fmt.Errorf("create a key: %w", faults.Err())
 	}
+	if !made {
+		checkHeld(&faults, account, permissions, teams)
+		if err := faults.Err(); err != nil {
+			return nil, fmt.Errorf("create a key: %w", err)
+		}
+	}
 	k := Key{AccountID: account.ID, Name: n.Name, Kind: n.Kind, Permissions: permissions, Teams: teams, AllowIPs: allow, Origins: origins, Limits: n.Limits}
 	if made {
 		k.Permissions = nil // the account holds just these
@@ -191,6 +200,25 @@ func (s *Service) Issue(ctx context.Context, t *tenants.Tenant, n NewKey) (*Issu
 	return &Issued{Key: k, Token: token, Account: *account}, nil
 }
 
+// checkHeld notes permissions and teams that the account lacks: a key narrows what its
+// account may do and never adds to it.
+func checkHeld(faults *tenants.Faults, a *people.Account, permissions []tenants.Permission, teams []string) {
+	lacking := slices.DeleteFunc(slices.Clone(permissions), func(p tenants.Permission) bool { return slices.Contains(a.Permissions, p) })
+	if len(lacking) > 0 {
+		has := "no permissions"
+		if len(a.Permissions) > 0 {
+			has = people.Joined(a.Permissions)
+		}
+		faults.Add("permissions", tenants.CodeForbidden, "the service account %q lacks %s; it has %s", a.Name, people.Joined(lacking), has)
+	}
+	if len(a.Teams) == 0 {
+		return
+	}
+	if slices.ContainsFunc(teams, func(team string) bool { return !slices.Contains(a.Teams, team) }) {
+		faults.Add("teams", tenants.CodeForbidden, "the service account %q is limited to the teams %s", a.Name, strings.Join(a.Teams, ", "))
+	}
+}
+
 // insert gives the key a token and stores it. It needs no announcement: nobody can have
 // been told yet that the token is unknown.
 func (s *Service) insert(ctx context.Context, t *tenants.Tenant, k *Key) (secret.String, error) {
@@ -202,19 +230,10 @@ func (s *Service) insert(ctx context.Context, t *tenants.Tenant, k *Key) (secret
 	return made.Text, s.kinds.Keys.In(t.People()).Insert(ctx, k)
 }
 
-func (s *Service) findAccount(ctx context.Context, t *tenants.Tenant, ref string) (*people.Account, error) {
-	if store.ValidID(ref) {
-		if a, err := s.people.Account(ctx, t, ref); !errors.Is(err, store.ErrNotFound) {
-			return a, err
-		}
-	}
-	return s.people.AccountByName(ctx, t, ref)
-}
-
 // account returns the owner of a new key, and whether it was made for it.
 func (s *Service) account(ctx context.Context, t *tenants.Tenant, n NewKey, permissions []tenants.Permission) (*people.Account, bool, error) {
 	if n.Account != "" {
-		a, err := s.findAccount(ctx, t, n.Account)
+		a, err := s.people.FindAccount(ctx, t, n.Account)
 		return a, false, err
 	}
 	a, err := s.people.AccountByName(ctx, t, n.Name)
@@ -326,6 +345,24 @@ func (s *Service) Revoke(ctx context.Context, t *tenants.Tenant, id string) (*Ke
 	return k, nil
 }
 
+// RevokeAccount ends every key of an account and returns how many went on until now.
+// Errors: store.ErrUnavailable.
+func (s *Service) RevokeAccount(ctx context.Context, t *tenants.Tenant, account string) (int, error) {
+	n := 0
+	err := s.kinds.Keys.In(t.People()).Each(ctx, store.Eq("account_id", account), store.Either, func(k *Key) error {
+		if k.RevokedAt != 0 || k.expired(s.now()) {
+			return nil
+		}
+		n++
+		_, err := s.Revoke(ctx, t, k.ID)
+		return err
+	})
+	if err != nil {
+		return n, fmt.Errorf("revoke the keys of a service account: %w", err)
+	}
+	return n, nil
+}
+
 // SetLimits lets alter change the key's own limits. When it returns, they hold in this
 // process, in others within a second. Errors: store.ErrNotFound, store.ErrUnavailable.
 func (s *Service) SetLimits(ctx context.Context, t *tenants.Tenant, id string, alter func(*limits.Pair)) (*Key, error) {
@@ -382,7 +419,7 @@ func (s *Service) Rotate(ctx context.Context, t *tenants.Tenant, id string, over
 		return nil, fmt.Errorf("rotate a key: %w", err)
 	}
 	next := *old
-	next.Meta, next.ExpiresAt = store.Meta{}, 0
+	next.Meta, next.ExpiresAt, next.LastUsed = store.Meta{}, 0, 0
 	if old.Lifetime > 0 {
 		next.ExpiresAt = now.UnixMilli() + old.Lifetime
 	}

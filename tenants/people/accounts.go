@@ -101,3 +101,21 @@ func (s *Service) Accounts(ctx context.Context, t *tenants.Tenant, p Page) ([]Ac
 	found, err := c.Find(ctx, p.query("name"))
 	return found, total, err
 }
+
+// FindAccount returns the account of that ID or name.
+func (s *Service) FindAccount(ctx context.Context, t *tenants.Tenant, ref string) (*Account, error) {
+	if store.ValidID(ref) {
+		if a, err := s.Account(ctx, t, ref); !errors.Is(err, store.ErrNotFound) {
+			return a, err
+		}
+	}
+	return s.AccountByName(ctx, t, ref)
+}
+
+// DeleteAccount deletes an account: its keys are refused from now on, since they have no
+// owner. Error: store.ErrNotFound.
+func (s *Service) DeleteAccount(ctx context.Context, t *tenants.Tenant, id string) error {
+	return s.remove(ctx, t, "service account "+tenants.Clip(id), func() error {
+		return deleteOne(ctx, s.kinds.Accounts.In(t.People()), store.Eq("id", id))
+	})
+}

@@ -96,13 +96,14 @@ func CheckPermissions(faults *tenants.Faults, given []tenants.Permission) []tena
 	all := tenants.AllPermissions()
 	for _, p := range given {
 		if !slices.Contains(all, p) {
-			faults.Add("permissions", tenants.CodeUnknown, "unknown permission %q; there are: %s", tenants.Clip(string(p)), joined(all))
+			faults.Add("permissions", tenants.CodeUnknown, "unknown permission %q; there are: %s", tenants.Clip(string(p)), Joined(all))
 		}
 	}
 	return slices.DeleteFunc(all, func(p tenants.Permission) bool { return !slices.Contains(given, p) })
 }
 
-func joined(list []tenants.Permission) string {
+// Joined writes permissions for people.
+func Joined(list []tenants.Permission) string {
 	words := make([]string, len(list))
 	for i, p := range list {
 		words[i] = string(p)

@@ -157,6 +157,9 @@ func (s *Service) UpdateUser(ctx context.Context, t *tenants.Tenant, uid int64, 
 	})
 }
 
+// errTakesAdmin ends an update that must not be made without keepAdmin.
+var errTakesAdmin = errors.New("takes an administrator away")
+
 // errUnchanged ends an update that has nothing to write.
 var errUnchanged = errors.New("nothing to change")
 
@@ -169,16 +172,28 @@ func (s *Service) update(ctx context.Context, t *tenants.Tenant, uid int64, chan
 		return nil, err
 	}
 	var before, after User
-	rec, err := s.kinds.Users.In(t.People()).Update(ctx, found.ID, func(u *User) error {
-		before = *u
-		if err := change(u); err != nil {
-			return err
-		}
-		if after = *u; equalUsers(&before, &after) {
-			return errUnchanged
-		}
-		return nil
-	})
+	var rec *User
+	guarded := false
+	write := func() (err error) {
+		rec, err = s.kinds.Users.In(t.People()).Update(ctx, found.ID, func(u *User) error {
+			before = *u
+			if err := change(u); err != nil {
+				return err
+			}
+			if after = *u; equalUsers(&before, &after) {
+				return errUnchanged
+			}
+			if before.activeAdmin() && !after.activeAdmin() && !guarded {
+				return errTakesAdmin
+			}
+			return nil
+		})
+		return err
+	}
+	if err = write(); errors.Is(err, errTakesAdmin) {
+		guarded = true
+		err = keepAdmin(ctx, s.dir, s.kinds, t, uid, s.now(), write)
+	}
 	switch {
 	case errors.Is(err, errUnchanged):
 		return &after, s.bump(ctx, t)

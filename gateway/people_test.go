@@ -1,0 +1,157 @@
+package gateway_test
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"tenantry/gateway/control"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/gateway/transfer"
+)
+
+// TestAnOrganizationKeepsAnAdministrator: neither commands nor an import take the last
+// active one away, and of two who go at the same time one stays.
+func TestAnOrganizationKeepsAnAdministrator(t *testing.T) {
+	t.Parallel()
+	acme := gatewaytest.Start(t).Org(t, "acme")
+	make := func(email string) int64 {
+		u, err := acme.Commands.CreateUser(t.Context(), control.NewUser{Org: acme.Slug, Name: email, Email: email, Roles: []string{"admin"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u.ID
+	}
+	ref := func(id int64) control.UserRef {
+		return control.UserRef{Org: acme.Slug, User: strconv.FormatInt(id, 10)}
+	}
+	none := []string{}
+	demote := func(id int64) error {
+		_, err := acme.Commands.UpdateUser(t.Context(), control.UserChange{UserRef: ref(id), Roles: &none})
+		return err
+	}
+	refused := func(what string, err error) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), "last active administrator") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	ada := make("ada@example.com")
+	_, err := acme.Commands.DeactivateUser(t.Context(), ref(ada))
+	refused("deactivating", err)
+	refused("demoting", demote(ada))
+	line := `{"kind":"user","id":` + strconv.FormatInt(ada, 10) + `,"name":"Ada","email":"ada@example.com","roles":[],"active":true}` + "\n"
+	report, err := acme.App.Transfer().Import(t.Context(), acme.Tenant(t), transfer.BytesSource([]byte(line)), transfer.ImportOptions{})
+	if err == nil || report.Failed != 1 || !strings.Contains(fmt.Sprint(report.Problems), "last active administrator") {
+		t.Errorf("importing: %v %+v", err, report)
+	}
+	for range 5 {
+		bob := make("bob" + acme.App.Store().NewID() + "@example.com")
+		var both sync.WaitGroup
+		errs := [2]error{}
+		for i, id := range []int64{ada, bob} {
+			both.Go(func() { errs[i] = demote(id) })
+		}
+		both.Wait()
+		if (errs[0] == nil) == (errs[1] == nil) {
+			t.Fatalf("two at once: %v, %v", errs[0], errs[1])
+		}
+		if errs[0] == nil { // the one who stayed is the next round's first
+			ada = bob
+		}
+	}
+}
+
+// TestServiceAccountsRolesAndTeams: made, changed, shown and deleted by commands, each with
+// its effect on keys and its audit record.
+func TestServiceAccountsRolesAndTeams(t *testing.T) {
+	t.Parallel()
+	acme := gatewaytest.Start(t).Org(t, "acme", "teams")
+	c, ctx := acme.Commands, t.Context()
+	text := func(s string) *string { return &s }
+	ref := func(name string) control.Ref { return control.Ref{Org: acme.Slug, Ref: name} }
+	account, err := control.ChangeGroup[control.Account](ctx, c, "account", "create", control.GroupChange{
+		Ref: ref(""), Name: text("crm"), Permissions: &[]string{"manage_forms"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	issue := func(permissions ...string) (control.Issued, error) {
+		return c.CreateKey(ctx, control.NewKey{Org: acme.Slug, Name: "k", Kind: "server_full", Account: "crm", Permissions: permissions})
+	}
+	if _, err := issue("contacts"); err == nil || !strings.Contains(err.Error(), "lacks contacts; it has manage_forms") {
+		t.Errorf("a key beyond its account: %v", err)
+	}
+	made, err := issue("manage_forms")
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := func() control.Key {
+		t.Helper()
+		found, err := c.ListKeys(ctx, control.Page{Org: acme.Slug})
+		if err != nil || len(found.Items) != 1 {
+			t.Fatalf("%v %+v", err, found)
+		}
+		return found.Items[0]
+	}
+	if k := keys(); k.LastUsedAt != nil || len(k.Effective) != 1 || k.Effective[0] != "manage_forms" {
+		t.Errorf("before its use: %+v", k)
+	}
+	const path = "/api/form/collections/schema"
+	if a := acme.Get(t, made.Key.Token, path); a.Code != http.StatusOK {
+		t.Errorf("%d %s", a.Code, a.Body)
+	}
+	if k := keys(); k.LastUsedAt == nil {
+		t.Errorf("after its use: %+v", k)
+	}
+	if _, err := control.ChangeGroup[control.Account](ctx, c, "account", "update", control.GroupChange{Ref: ref("crm"), Permissions: &[]string{}}); err != nil {
+		t.Error(err)
+	}
+	if a := acme.Get(t, made.Key.Token, path); a.Code != http.StatusForbidden || !strings.Contains(a.Text(), "Lacking") {
+		t.Errorf("after its account lost the permission: %d %s", a.Code, a.Body)
+	}
+	if gone, err := c.DeleteGroup(ctx, "account", ref(account.ID)); err != nil || gone.Keys != 1 {
+		t.Errorf("%+v %v", gone, err)
+	}
+	if a := acme.Get(t, made.Key.Token, path); a.Text() != envelopeDenied {
+		t.Errorf("K7, after its account was deleted: %d %s", a.Code, a.Body)
+	}
+
+	if _, err := control.ChangeGroup[control.Role](ctx, c, "role", "create", control.GroupChange{Ref: ref(""), Name: text("editor"), Permissions: &[]string{"manage_forms"}}); err != nil {
+		t.Fatal(err)
+	}
+	team, err := control.ChangeGroup[control.Team](ctx, c, "team", "create", control.GroupChange{Ref: ref(""), Name: text("North")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := c.CreateUser(ctx, control.NewUser{Org: acme.Slug, Name: "Ed", Email: "ed@example.com", Roles: []string{"editor"}, Teams: []string{team.ID}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	acme.Import(t, `{"kind":"contact","email":"a@example.com","teams":["`+team.ID+`"]}`)
+	for kind, want := range map[string]string{"role": "held by user", "team": "1 records belong"} {
+		name := map[string]string{"role": "editor", "team": "North"}[kind]
+		if _, err := c.DeleteGroup(ctx, kind, ref(name)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("a %s in use: %v", kind, err)
+		}
+	}
+	none := []string{}
+	if _, err := c.UpdateUser(ctx, control.UserChange{UserRef: control.UserRef{Org: acme.Slug, User: strconv.FormatInt(u.ID, 10)}, Roles: &none}); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.DeleteGroup(ctx, "role", ref("editor")); err != nil {
+		t.Error(err)
+	}
+	seen := map[string]bool{}
+	for _, r := range auditLog(t, acme) {
+		seen[r.Operation] = true
+	}
+	for _, want := range []string{"account.create", "account.update", "account.delete", "role.create", "role.delete", "team.create", "key.create"} {
+		if !seen[want] {
+			t.Errorf("the audit log has no %s", want)
+		}
+	}
+}

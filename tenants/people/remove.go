@@ -1,0 +1,169 @@
+package people
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"tenantry/backends/store"
+	"tenantry/tenants"
+)
+
+// remove deletes something that rights hang on and makes cached identities void.
+func (s *Service) remove(ctx context.Context, t *tenants.Tenant, what string, do func() error) error {
+	if err := do(); err != nil {
+		return fmt.Errorf("delete %s: %w", what, err)
+	}
+	return s.bump(ctx, t)
+}
+
+// deleteOne deletes the record that the filter finds, whoever changes it meanwhile.
+func deleteOne[T any](ctx context.Context, c store.Collection[T], filter store.Filter) error {
+	const tries = 10
+	for range tries {
+		rec, err := c.First(ctx, store.Query{Filter: filter})
+		if err != nil {
+			return err
+		}
+		if err := c.Delete(ctx, rec); !errors.Is(err, store.ErrConflict) {
+			return err
+		}
+	}
+	return store.ErrConflict
+}
+
+// Role returns the role of that name or ID.
+func (s *Service) Role(ctx context.Context, t *tenants.Tenant, ref string) (*Role, error) {
+	if ref == AdminRole {
+		role := adminRole(t)
+		return &role, nil
+	}
+	if ref == "" {
+		return nil, fmt.Errorf("roles: %w", store.ErrNotFound)
+	}
+	return s.kinds.Roles.In(t.People()).First(ctx, store.Query{Filter: byIDOr("name", ref)})
+}
+
+// byIDOr finds a record by its ID, or by a field's value where ref is no ID.
+func byIDOr(field, ref string) store.Filter {
+	if store.ValidID(ref) {
+		return store.AnyOf(store.Eq("id", ref), store.Eq(field, ref))
+	}
+	return store.Eq(field, ref)
+}
+
+// CreateRole stores a new role. Where one has that name, the error is *store.DuplicateError.
+func (s *Service) CreateRole(ctx context.Context, t *tenants.Tenant, r Role) (*Role, error) {
+	if _, err := s.Role(ctx, t, r.Name); err == nil {
+		return nil, fmt.Errorf("create a role: %w", &store.DuplicateError{Kind: "roles", Fields: []string{"name"}})
+	} else if !errors.Is(err, store.ErrNotFound) {
+		return nil, err
+	}
+	return s.PutRole(ctx, t, r)
+}
+
+// DeleteRole deletes a role that nobody has. Whoever is given it meanwhile holds nothing by
+// it. Errors: *tenants.InvalidError where it is built in or somebody has it,
+// store.ErrNotFound.
+func (s *Service) DeleteRole(ctx context.Context, t *tenants.Tenant, name string) error {
+	var faults tenants.Faults
+	if name == AdminRole {
+		faults.Add("name", tenants.CodeForbidden, "the role %s is built in and cannot be deleted", AdminRole)
+		return faults.Err()
+	}
+	holders, err := s.usersWith(ctx, t, func(u *User) bool { return slices.Contains(u.Roles, name) })
+	if err != nil {
+		return err
+	}
+	if holders != "" {
+		faults.Add("name", tenants.CodeForbidden, "the role %s is held by %s; take it from them first (tenantry user update USER --role ...)", name, holders)
+		return faults.Err()
+	}
+	return s.remove(ctx, t, "role "+name, func() error {
+		return deleteOne(ctx, s.kinds.Roles.In(t.People()), store.Eq("name", name))
+	})
+}
+
+// usersWith names the users that have it, a few of them by number, "" where there are none.
+func (s *Service) usersWith(ctx context.Context, t *tenants.Tenant, has func(*User) bool) (string, error) {
+	text, n := "", 0
+	err := s.kinds.Users.In(t.People()).Each(ctx, store.Filter{}, store.Either, func(u *User) error {
+		const shown = 5
+		if !has(u) {
+			return nil
+		}
+		if n++; n <= shown {
+			text += fmt.Sprintf(", %d", u.UID)
+		}
+		return nil
+	})
+	switch {
+	case err != nil || n == 0:
+		return "", err
+	case n == 1:
+		return "user " + text[2:], nil
+	}
+	return fmt.Sprintf("%d users (%s)", n, text[2:]), nil
+}
+
+// Team returns the team of that ID, or of that name where just one has it. Errors:
+// store.ErrNotFound, *tenants.InvalidError where several have the name.
+func (s *Service) Team(ctx context.Context, t *tenants.Tenant, ref string) (*Team, error) {
+	if ref == "" {
+		return nil, fmt.Errorf("teams: %w", store.ErrNotFound)
+	}
+	found, err := s.kinds.Teams.In(t.People()).Find(ctx, store.Query{Filter: byIDOr("name", ref), Limit: 2})
+	switch {
+	case err != nil:
+		return nil, err
+	case len(found) == 0:
+		return nil, fmt.Errorf("teams: %w", store.ErrNotFound)
+	case len(found) > 1:
+		var faults tenants.Faults
+		faults.Add("team", tenants.CodeFormat, "several teams are named %q; name one by its identifier", tenants.Clip(ref))
+		return nil, faults.Err()
+	}
+	return &found[0], nil
+}
+
+// DeleteTeam deletes a team that nothing refers to: no person, no service account, no
+// record. Without a limit that names it a caller could see more, and records that bear a
+// team which is not there could not be imported anywhere. Errors: *tenants.InvalidError
+// where something refers to it, store.ErrNotFound.
+func (s *Service) DeleteTeam(ctx context.Context, t *tenants.Tenant, id string) error {
+	var faults tenants.Faults
+	holders, err := s.usersWith(ctx, t, func(u *User) bool { return slices.Contains(u.Teams, id) })
+	if err != nil {
+		return err
+	}
+	if holders != "" {
+		faults.Add("team", tenants.CodeForbidden, "%s are limited to the team", holders)
+	}
+	accounts := 0
+	err = s.kinds.Accounts.In(t.People()).Each(ctx, store.Filter{}, store.Either, func(a *Account) error {
+		if slices.Contains(a.Teams, id) {
+			accounts++
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if accounts > 0 {
+		faults.Add("team", tenants.CodeForbidden, "%d service accounts are limited to the team", accounts)
+	}
+	records, err := t.Workspace().BearTeam(ctx, id)
+	if err != nil {
+		return err
+	}
+	if records > 0 {
+		faults.Add("team", tenants.CodeForbidden, "%d records belong to the team, deleted ones included", records)
+	}
+	if err := faults.Err(); err != nil {
+		return err
+	}
+	return s.remove(ctx, t, "team "+id, func() error {
+		return deleteOne(ctx, s.kinds.Teams.In(t.People()), store.Eq("id", id))
+	})
+}

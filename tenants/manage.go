@@ -13,9 +13,11 @@ import (
 	"tenantry/backends/store"
 )
 
+// MaxProviders is how many providers an organization may have.
+const MaxProviders = 100
+
 const (
 	maxName            = 200
-	maxProviders       = 100
 	maxFolderChildren  = 10_000
 	organizationsCount = "organizations"
 	changeTries        = 50
@@ -105,8 +107,8 @@ func checkOrganization(faults *Faults, o *Organization) {
 	if n, ok := o.Limits[LimitFolderChildren]; ok && (n < 1 || n > maxFolderChildren) {
 		faults.Add("limits."+LimitFolderChildren, CodeRange, "the limit %s is from 1 to %d", LimitFolderChildren, maxFolderChildren)
 	}
-	if len(o.Providers) > maxProviders {
-		faults.Add("providers", CodeLength, "an organization has at most %d providers", maxProviders)
+	if len(o.Providers) > MaxProviders {
+		faults.Add("providers", CodeLength, "an organization has at most %d providers", MaxProviders)
 		return
 	}
 	for _, name := range o.Providers {

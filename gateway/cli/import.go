@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tenantry/crypto/secret"
 	"tenantry/gateway/control"
 	"tenantry/gateway/transfer"
 )
@@ -21,8 +22,9 @@ import (
 type importFlags struct {
 	org             string
 	dryRun, partial bool
-	as, format      string
+	as, format, key string
 	mapping         []string
+	secrets         string
 }
 
 func (p *program) importCommand() *cobra.Command {
@@ -31,17 +33,22 @@ func (p *program) importCommand() *cobra.Command {
 		Use: "import --org SLUG FILE|-", Short: "Load a bundle, or rows of a CSV or JSON file", Args: oneArg("the file, or - for standard input"),
 		Long: "Load a bundle (lines of JSON), or with --as the rows of a CSV file or a JSON array.\n" +
 			"Nothing is stored unless every line can be; --partial stores the good lines and writes the bad ones to a file beside the input.\n" +
+			"With --key, a row that has a stored record's value of that field changes the record: the columns given, where their cells are not empty.\n" +
 			"Importing the same file again changes nothing.",
 		Example: "  tenantry import --org acme bundle.ndjson --dry-run\n" +
 			"  tenantry import --org acme --as contacts --map Mail=email,Town=city people.csv\n" +
-			"  tenantry import --org acme --as records:movie movies.json",
+			"  tenantry import --org acme --as contacts --key email corrected.csv\n" +
+			"  tenantry import --org acme --as records:movie movies.json\n" +
+			"  tenantry import --org acme --secrets transfer.key bundle.ndjson",
 	}
 	orgFlag(cmd, &f.org)
 	flags := cmd.Flags()
 	flags.BoolVar(&f.dryRun, "dry-run", false, "check only, and show what would be done")
 	flags.BoolVar(&f.partial, "partial", false, "store the good lines where others are bad")
 	flags.StringVar(&f.as, "as", "", "take rows as `contacts or records:NAME`")
-	flags.StringSliceVar(&f.mapping, "map", nil, "fields by column, `COLUMN=FIELD`; may be repeated and * for all others by *=* (default all by name; missing fields are made)")
+	flags.StringSliceVar(&f.mapping, "map", nil, "fields by column, `COLUMN=FIELD`; may be repeated, for one column too, and * for all others by *=* (default all by name; missing fields are made)")
+	flags.StringVar(&f.key, "key", "", "rows that share this `field` with a stored record change it instead of adding one")
+	flags.StringVar(&f.secrets, "secrets", "", "the `file` with the private half of the key that encrypted values of the bundle were sealed to")
 	flags.StringVar(&f.format, "format", "", "the format of rows, `csv or json` (default by the name of the file)")
 	cmd.RunE = run(func(ctx context.Context, args []string) error {
 		request, err := f.request(args[0])
@@ -58,31 +65,36 @@ func (p *program) importCommand() *cobra.Command {
 func (f *importFlags) request(path string) (control.ImportRequest, error) {
 	r := control.ImportRequest{Org: f.org, DryRun: f.dryRun, Partial: f.partial}
 	if f.as == "" {
-		if len(f.mapping) > 0 || f.format != "" {
-			return r, usagef("--map and --format are for rows; say with --as what a row is")
+		if len(f.mapping) > 0 || f.format != "" || f.key != "" {
+			return r, usagef("--map, --key and --format are for rows; say with --as what a row is")
 		}
 		if strings.EqualFold(filepath.Ext(path), ".csv") {
 			return r, usagef("%s holds rows; say what a row is with --as contacts or --as records:NAME", path)
 		}
-		return r, nil
+		if f.secrets == "" {
+			return r, nil
+		}
+		text, err := transferKey(f.secrets)
+		r.Secrets = secret.New(text)
+		return r, err
+	}
+	if f.secrets != "" {
+		return r, usagef("--secrets is for bundles; rows hold no encrypted values")
 	}
 	object, isRecords := strings.CutPrefix(f.as, "records:")
 	if f.as != "contacts" && (!isRecords || object == "") {
 		return r, usagef("--as %s: it is contacts, or records: and the name of a custom object", f.as)
 	}
-	rows := &control.Rows{As: f.as, Format: f.format}
+	rows := &control.Rows{As: f.as, Format: f.format, Key: f.key}
 	if len(f.mapping) > 0 {
-		rows.Map = map[string]string{}
+		rows.Map = map[string][]string{}
 	}
 	for _, text := range f.mapping {
 		column, field, ok := strings.Cut(text, "=")
 		if !ok || column == "" {
 			return r, usagef("--map %s: write COLUMN=FIELD, or COLUMN= to leave a column out", text)
 		}
-		if _, twice := rows.Map[column]; twice {
-			return r, usagef("--map names the column %s twice", column)
-		}
-		rows.Map[column] = field
+		rows.Map[column] = append(rows.Map[column], field)
 	}
 	if rows.Format == "" {
 		rows.Format = strings.TrimPrefix(strings.ToLower(filepath.Ext(path)), ".")
@@ -92,6 +104,27 @@ func (f *importFlags) request(path string) (control.ImportRequest, error) {
 	}
 	r.Rows = rows
 	return r, nil
+}
+
+// maxTransferKey bounds the file of a key.
+const maxTransferKey = 4096
+
+// transferKey reads the file of one half of a transfer key; whether it is one, the command finds out.
+func transferKey(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("--secrets: %w", err)
+	}
+	defer f.Close()
+	raw, err := io.ReadAll(io.LimitReader(f, maxTransferKey))
+	if err != nil {
+		return "", fmt.Errorf("--secrets: %w", err)
+	}
+	text := strings.TrimSpace(string(raw))
+	if text == "" || strings.ContainsAny(text, "\r\n") {
+		return "", fmt.Errorf("--secrets: %s holds no transfer key; tenantry keyring transfer-key makes one", path)
+	}
+	return text, nil
 }
 
 func (p *program) importFile(ctx context.Context, c *control.Client, r control.ImportRequest, path string) error {
@@ -184,12 +217,18 @@ func (p *program) problems(r *transfer.Report) {
 	if n := len(r.Problems) + r.More - maxShown; n > 0 {
 		p.note("... and %d more lines with problems", n)
 	}
+	for _, w := range r.Warnings[:min(len(r.Warnings), maxShown)] {
+		p.note("taken as it was stored: %s", plain(w.String()))
+	}
+	if n := len(r.Warnings) + r.MoreWarnings - maxShown; n > 0 {
+		p.note("... and %d more lines taken as they were stored", n)
+	}
 }
 
 func reportGrid(r *transfer.Report) grid {
-	g := grid{header: []string{"KIND", "LINES", "CREATED", "UPDATED", "UNCHANGED", "FAILED"}}
+	g := grid{header: []string{"KIND", "LINES", "CREATED", "UPDATED", "UNCHANGED", "SKIPPED", "FAILED"}}
 	row := func(name string, c transfer.Counts) {
-		g.add(name, strconv.Itoa(c.Lines), strconv.Itoa(c.Created), strconv.Itoa(c.Updated), strconv.Itoa(c.Unchanged), strconv.Itoa(c.Failed))
+		g.add(name, strconv.Itoa(c.Lines), strconv.Itoa(c.Created), strconv.Itoa(c.Updated), strconv.Itoa(c.Unchanged), strconv.Itoa(c.Skipped), strconv.Itoa(c.Failed))
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Kinds)) {
 		row(name, r.Kinds[name])
@@ -219,15 +258,27 @@ func (p *program) exportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "export --org SLUG [-o FILE]", Short: "Write an organization as a bundle", Args: cobra.NoArgs,
 		Long: "Write an organization as a bundle, to standard output or a file that only you can read.\n" +
-			"Secrets stay encrypted and then import only where the same keyring is; --reveal-secrets writes them in clear, which is audited.",
+			"Encrypted values then import into this organization alone. --secrets seals them to a key, under which they import anywhere;\n" +
+			"--reveal-secrets writes them in clear. Both are audited. At the end it says what the bundle does not take elsewhere.",
 	}
+	var secrets string
 	orgFlag(cmd, &r.Org)
 	cmd.Flags().StringVarP(&path, "out", "o", "", "the `file` to write, replaced when the export is complete (default standard output)")
 	cmd.Flags().BoolVar(&r.RevealSecrets, "reveal-secrets", false, "write secrets in clear")
-	cmd.RunE = run(func(ctx context.Context, _ []string) error {
+	cmd.Flags().StringVar(&secrets, "secrets", "", "the `file` with the public half of a key (see tenantry keyring transfer-key) to seal encrypted values to")
+	cmd.MarkFlagsMutuallyExclusive("reveal-secrets", "secrets")
+	cmd.RunE = run(func(ctx context.Context, _ []string) (err error) {
+		if secrets != "" {
+			if r.Secrets, err = transferKey(secrets); err != nil {
+				return err
+			}
+		}
 		return p.withOrg(ctx, how{command: name(cmd)}, r.Org, func(ctx context.Context, c *control.Client) error {
 			if path == "" || path == "-" {
-				_, err := c.Export(ctx, r, p.stdout)
+				report, err := c.Export(ctx, r, p.stdout)
+				if err == nil {
+					p.exported(report)
+				}
 				return err
 			}
 			return p.exportFile(ctx, c, r, path)
@@ -254,12 +305,24 @@ func (p *program) exportFile(ctx context.Context, c *control.Client, r control.E
 	if err := os.Rename(f.Name(), path); err != nil {
 		return fmt.Errorf("export: %w", err)
 	}
+	p.exported(report)
 	return p.print(report, func() grid {
 		g := grid{header: []string{"KIND", "LINES"}}
 		for _, name := range slices.Sorted(maps.Keys(report.Kinds)) {
-			g.add(name, strconv.Itoa(report.Kinds[name].Lines))
+			g.add(name, strconv.Itoa(report.Kinds[name]))
 		}
 		g.add("total", strconv.Itoa(report.Lines))
 		return g
 	})
+}
+
+// exported says what the bundle does not take elsewhere, and what is odd about it.
+func (p *program) exported(r *transfer.ExportReport) {
+	p.notes(r.LeftOut)
+	if r.AsIs > 0 {
+		p.note("%d lines hold records that their definitions no longer allow; they are marked and import as they are.", r.AsIs)
+	}
+	for _, problem := range r.Problems {
+		p.note("An import would refuse a line: %s", plain(problem.String()))
+	}
 }

@@ -2,15 +2,19 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"os"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
+	"tenantry/crypto/sealing"
 	"tenantry/gateway/control"
 )
 
 func (p *program) keyringCommand() *cobra.Command {
-	return group("keyring", "List, rotate and retire encryption keys", p.keyringList(), p.keyringRotate(), p.keyringRetire())
+	return group("keyring", "List, rotate and retire encryption keys; make a key for transfers", p.keyringList(), p.keyringRotate(), p.keyringRetire(), p.keyringTransferKey())
 }
 
 func (p *program) keyringList() *cobra.Command {
@@ -76,4 +80,44 @@ func (p *program) keyringRetire() *cobra.Command {
 		})
 	})
 	return cmd
+}
+
+func (p *program) keyringTransferKey() *cobra.Command {
+	var path string
+	cmd := &cobra.Command{
+		Use: "transfer-key --out FILE", Short: "Make a key under which encrypted values travel to another organization", Args: cobra.NoArgs,
+		Long: "Make a key under which encrypted values travel to another organization. FILE gets the private half, readable by you alone:\n" +
+			"make it where values are imported and keep it there. FILE.pub gets the public half, for tenantry export --secrets.",
+	}
+	cmd.Flags().StringVarP(&path, "out", "o", "", "the `file` of the private half, which must not be there")
+	_ = cmd.MarkFlagRequired("out") // fails for flags that are not there
+	cmd.RunE = run(func(context.Context, []string) error {
+		key, err := sealing.NewPrivateKey()
+		if err != nil {
+			return err
+		}
+		if err := writeNew(path, key.Text().Reveal(), 0o600); err != nil {
+			return err
+		}
+		if err := writeNew(path+".pub", key.Public().TransferText(), 0o644); err != nil {
+			return errors.Join(err, os.Remove(path))
+		}
+		made := map[string]string{"private": path, "public": path + ".pub", "key_id": key.Public().KeyID()}
+		return p.print(made, func() grid {
+			return grid{rows: [][]string{{"private half", made["private"]}, {"public half", made["public"]}, {"key", made["key_id"]}}}
+		})
+	})
+	return cmd
+}
+
+// writeNew writes a line into a file that must not be there.
+func writeNew(path, line string, mode os.FileMode) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return fmt.Errorf("keyring transfer-key: %w", err)
+	}
+	if _, err := f.WriteString(line + "\n"); err != nil {
+		return errors.Join(fmt.Errorf("keyring transfer-key: %w", err), f.Close(), os.Remove(path))
+	}
+	return f.Close()
 }

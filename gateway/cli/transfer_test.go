@@ -134,7 +134,7 @@ func exports(t *testing.T, tmp, dir string) {
 	if err := os.Chmod(out, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	report := must[transfer.Report](t, "", "export", "--org", "acme", "--data", dir, "-o", out)
+	report := must[transfer.ExportReport](t, "", "export", "--org", "acme", "--data", dir, "-o", out)
 	content, err := os.ReadFile(out)
 	if err != nil {
 		t.Fatal(err)
@@ -206,5 +206,56 @@ func TestExport_FolderMustExist(t *testing.T) {
 	a := run(t, "", "export", "--org", "acme", "--data", dir, "-o", filepath.Join(dir, "no", "such", "folder"))
 	if a.code != 1 || !strings.Contains(a.stderr, "no such file") {
 		t.Errorf("exit %d: %s", a.code, a.stderr)
+	}
+}
+
+// M: encrypted values travel to another installation under a key, and an export says what
+// it could not take along.
+func TestExport_SecretsTravel(t *testing.T) {
+	t.Parallel()
+	tmp := t.TempDir()
+	from, to := filepath.Join(tmp, "from"), filepath.Join(tmp, "to")
+	beginOrg(t, from, "acme")
+	must[control.Organization](t, "", "org", "create", "--slug", "other", "--name", "Other", "--data", to)
+	must[transfer.Report](t, bundle, "import", "--org", "acme", "--data", from, "-")
+
+	key, out := filepath.Join(tmp, "transfer.key"), filepath.Join(tmp, "out.ndjson")
+	made := must[map[string]string](t, "", "keyring", "transfer-key", "--out", key)
+	if info, err := os.Stat(key); err != nil || info.Mode().Perm() != 0o600 || made["public"] != key+".pub" {
+		t.Fatalf("%v %v %v", info, err, made)
+	}
+	if a := run(t, "", "keyring", "transfer-key", "--out", key); a.code != 1 || !strings.Contains(a.stderr, "exists") {
+		t.Errorf("a key that is there: exit %d: %s", a.code, a.stderr)
+	}
+	a := run(t, "", "export", "--org", "acme", "--data", from, "-o", out)
+	if err := contains(a.stderr, "Encrypted values (1)", "--secrets", "API keys"); err != nil || a.code != 0 {
+		t.Errorf("exit %d: %v", a.code, err)
+	}
+	if err := contains(a.stdout, `"contact": 2`, `"left_out"`); err != nil || strings.Contains(a.stdout, "created") {
+		t.Errorf("figures: %v\n%s", err, a.stdout)
+	}
+	a = run(t, "", "import", "--org", "other", "--data", to, out)
+	if err := contains(a.stderr, "export with --secrets"); err != nil || a.code != 1 {
+		t.Errorf("kept values elsewhere: exit %d: %v", a.code, err)
+	}
+	if a := run(t, "", "export", "--org", "acme", "--data", from, "--secrets", key); a.code != 1 || !strings.Contains(a.stderr, "private half") {
+		t.Errorf("the private half: exit %d: %s", a.code, a.stderr)
+	}
+	report := must[transfer.ExportReport](t, "", "export", "--org", "acme", "--data", from, "-o", out, "--secrets", key+".pub")
+	if strings.Contains(strings.Join(report.LeftOut, " "), "Encrypted") {
+		t.Errorf("left out: %q", report.LeftOut)
+	}
+	if a := run(t, "", "import", "--org", "other", "--data", to, out, "--secrets", key+".pub"); a.code != 1 || !strings.Contains(a.stderr, "public half") {
+		t.Errorf("the public half: exit %d: %s", a.code, a.stderr)
+	}
+	if r := must[transfer.Report](t, "", "import", "--org", "other", "--data", to, out, "--secrets", key); r.Failed > 0 || r.Kinds["contact"].Created != 2 {
+		t.Errorf("%+v", r)
+	}
+	if err := contains(run(t, "", "export", "--org", "other", "--data", to, "--reveal-secrets").stdout, "canary-4711"); err != nil {
+		t.Error(err)
+	}
+	records := run(t, "", "audit", "--org", "acme", "--data", from, "--output", "json").stdout
+	if err := contains(records, `"secrets_sealed_to": "`+made["key_id"]); err != nil {
+		t.Error(err)
 	}
 }

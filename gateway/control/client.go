@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -125,7 +126,7 @@ func call[Res any](ctx context.Context, c *Client, name string, req any) (res Re
 	if err != nil {
 		return res, fmt.Errorf("command %s: %w", name, err)
 	}
-	resp, err := c.post(ctx, name, nil, bytes.NewReader(body))
+	resp, err := c.post(ctx, name, nil, nil, bytes.NewReader(body))
 	if err != nil {
 		return res, err
 	}
@@ -137,12 +138,13 @@ func call[Res any](ctx context.Context, c *Client, name string, req any) (res Re
 }
 
 // post sends a request; the answer is a success, and its body must be closed.
-func (c *Client) post(ctx context.Context, name string, query url.Values, body io.Reader) (*http.Response, error) {
+func (c *Client) post(ctx context.Context, name string, query url.Values, header http.Header, body io.Reader) (*http.Response, error) {
 	u := url.URL{Scheme: "http", Host: "control", Path: "/v1/" + name, RawQuery: query.Encode()}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), body)
 	if err != nil {
 		return nil, fmt.Errorf("command %s: %w", name, err)
 	}
+	maps.Copy(req.Header, header)
 	if _, known := body.(*bytes.Reader); !known {
 		req.Header.Set("Expect", "100-continue") // what is refused at once need not be sent
 	}

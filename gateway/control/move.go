@@ -127,7 +127,7 @@ func (c *Client) Move(ctx context.Context, r MoveRequest, progress func(tenants.
 	if err != nil {
 		return nil, fmt.Errorf("command org move: %w", err)
 	}
-	resp, err := c.post(ctx, "org/move", nil, bytes.NewReader(body))
+	resp, err := c.post(ctx, "org/move", nil, nil, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"tenantry/crypto/sealing"
+	"tenantry/crypto/secret"
 	"tenantry/gateway/audit"
 	"tenantry/gateway/transfer"
 	"tenantry/tenants"
@@ -88,9 +90,15 @@ type ImportRequest struct {
 	Org     string
 	DryRun  bool
 	Partial bool
+	// Secrets is the private half of the key to which an export sealed encrypted values; ""
+	// where there is none.
+	Secrets secret.String
 	// Rows, where set, says that the input is rows of a file and not a bundle.
 	Rows *Rows
 }
+
+// secretsHeader carries ImportRequest.Secrets: it belongs in no address, which logs show.
+const secretsHeader = "Tenantry-Secrets"
 
 // Rows says how rows of a file are read.
 type Rows struct {
@@ -100,7 +108,9 @@ type Rows struct {
 	Format string `json:"format"`
 	// Map gives fields by column. Empty: columns are matched by name. Missing fields are
 	// made.
-	Map map[string]string `json:"map,omitempty"`
+	Map map[string][]string `json:"map,omitempty"`
+	// Key is the field by which a row is a stored record; empty: see transfer.RowOptions.
+	Key string `json:"key,omitempty"`
 }
 
 func (r ImportRequest) query() (url.Values, error) {
@@ -134,6 +144,13 @@ func (h *handler) serveImport(w http.ResponseWriter, r *http.Request) {
 		writeError(w, &Error{Code: CodeInvalid, Message: fmt.Sprintf("command import: the request cannot be read: %v", err)})
 		return
 	}
+	var openWith *sealing.PrivateKey
+	if text := r.Header.Get(secretsHeader); text != "" {
+		if openWith, err = sealing.ParseTransferKey(text); err != nil {
+			writeError(w, &Error{Code: CodeInvalid, Message: err.Error()})
+			return
+		}
+	}
 	t, err := h.tenant(ctx, req.Org)
 	if err != nil {
 		writeError(w, errorOf(err))
@@ -159,7 +176,7 @@ func (h *handler) serveImport(w http.ResponseWriter, r *http.Request) {
 		return // the client is gone
 	}
 	stop := out.beat()
-	report, err := h.runImport(ctx, t, req, src, out)
+	report, err := h.runImport(ctx, t, req, openWith, src, out)
 	stop()
 	last := event{Report: &report}
 	if err != nil {
@@ -169,9 +186,9 @@ func (h *handler) serveImport(w http.ResponseWriter, r *http.Request) {
 	_ = out.send(last) // a client that is gone cannot be told
 }
 
-func (h *handler) runImport(ctx context.Context, t *tenants.Tenant, req ImportRequest, src transfer.Source, out *events) (transfer.Report, error) {
+func (h *handler) runImport(ctx context.Context, t *tenants.Tenant, req ImportRequest, openWith *sealing.PrivateKey, src transfer.Source, out *events) (transfer.Report, error) {
 	options := transfer.ImportOptions{
-		DryRun: req.DryRun, Partial: req.Partial,
+		DryRun: req.DryRun, Partial: req.Partial, OpenWith: openWith,
 		Progress: func(p transfer.Progress) { _ = out.send(event{Progress: &p}) }, // a client that is gone ends ctx
 	}
 	if req.Partial && !req.DryRun {
@@ -181,7 +198,7 @@ func (h *handler) runImport(ctx context.Context, t *tenants.Tenant, req ImportRe
 	var err error
 	if req.Rows != nil {
 		report, err = h.Transfer.ImportRows(ctx, t, src, transfer.RowOptions{
-			As: req.Rows.As, Format: req.Rows.Format, Map: req.Rows.Map,
+			As: req.Rows.As, Format: req.Rows.Format, Map: req.Rows.Map, Key: req.Rows.Key,
 			DryRun: options.DryRun, Partial: options.Partial, Bad: options.Bad, Progress: options.Progress,
 		})
 	} else {
@@ -216,6 +233,8 @@ func importError(err error) *Error {
 type ExportRequest struct {
 	Org           string `json:"org"`
 	RevealSecrets bool   `json:"reveal_secrets,omitempty"`
+	// Secrets is the public half of a transfer key, to which encrypted values are sealed.
+	Secrets string `json:"secrets,omitempty"`
 }
 
 func (h *handler) serveExport(w http.ResponseWriter, r *http.Request) {
@@ -231,6 +250,17 @@ func (h *handler) serveExport(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	facts := map[string]string{"reveal_secrets": strconv.FormatBool(req.RevealSecrets)}
+	options := transfer.ExportOptions{RevealSecrets: req.RevealSecrets}
+	if req.Secrets != "" {
+		if options.SealTo, err = sealing.ParseTransferPublicKey(req.Secrets); err == nil && req.RevealSecrets {
+			err = errors.New("encrypted values are written in clear or sealed to a key, not both")
+		}
+		if err != nil {
+			writeError(w, &Error{Code: CodeInvalid, Message: err.Error()})
+			return
+		}
+		facts["secrets_sealed_to"] = options.SealTo.KeyID()
+	}
 	err = h.Audit.Write(ctx, t.Workspace(), audit.Record{Operation: "export", Subject: subject, Outcome: audit.OK, Facts: facts})
 	if err != nil { // what is not recorded is not told
 		writeError(w, errorOf(fmt.Errorf("nothing was exported, because the audit log cannot be written: %w", err)))
@@ -240,7 +270,7 @@ func (h *handler) serveExport(w http.ResponseWriter, r *http.Request) {
 	w.Header().Add("Trailer", reportTrailer)
 	w.Header().Add("Trailer", errorTrailer)
 	buffered := bufio.NewWriterSize(w, 64<<10)
-	report, err := h.Transfer.Export(ctx, t, buffered, transfer.ExportOptions{RevealSecrets: req.RevealSecrets})
+	report, err := h.Transfer.Export(ctx, t, buffered, options)
 	if err == nil {
 		err = buffered.Flush()
 	}
@@ -276,6 +306,10 @@ func (c *Client) Import(ctx context.Context, r ImportRequest, input io.Reader, f
 	if err != nil {
 		return nil, fmt.Errorf("command import: %w", err)
 	}
+	header := http.Header{}
+	if !r.Secrets.IsZero() {
+		header.Set(secretsHeader, r.Secrets.Reveal())
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	silence := time.AfterFunc(importSilence, func() {
@@ -284,7 +318,7 @@ func (c *Client) Import(ctx context.Context, r ImportRequest, input io.Reader, f
 	silence.Stop()
 	defer silence.Stop()
 	body := &sender{r: input, sent: f.Sent, ended: func() { silence.Reset(importSilence) }}
-	resp, err := c.post(ctx, "import", q, body)
+	resp, err := c.post(ctx, "import", q, header, body)
 	if err != nil {
 		return nil, err
 	}
@@ -339,12 +373,12 @@ func (s *sender) Read(p []byte) (int, error) {
 
 // Export writes an organization's bundle. What was written is not whole where it returns
 // an error.
-func (c *Client) Export(ctx context.Context, r ExportRequest, w io.Writer) (*transfer.Report, error) {
+func (c *Client) Export(ctx context.Context, r ExportRequest, w io.Writer) (*transfer.ExportReport, error) {
 	body, err := json.Marshal(r)
 	if err != nil {
 		return nil, fmt.Errorf("command export: %w", err)
 	}
-	resp, err := c.post(ctx, "export", nil, bytes.NewReader(body))
+	resp, err := c.post(ctx, "export", nil, nil, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -359,7 +393,7 @@ func (c *Client) Export(ctx context.Context, r ExportRequest, w io.Writer) (*tra
 		}
 		return nil, failure
 	}
-	report := &transfer.Report{}
+	report := &transfer.ExportReport{}
 	if err := readTrailer(resp.Trailer.Get(reportTrailer), report); err != nil {
 		return nil, fmt.Errorf("the export is not complete: its end is missing: %w", err)
 	}

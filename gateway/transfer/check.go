@@ -172,6 +172,13 @@ func (im *importer) weigh(ctx context.Context, entries []*entry) error {
 // register notes the identifiers of a line and refuses those given before.
 func (im *importer) register(e *entry) {
 	name := e.kind.name()
+	for _, c := range e.claims {
+		if first, given := im.claimed[c.key]; given {
+			e.errs.Add(c.field, "duplicate", "row %d has the same %s", first, c.field)
+			return
+		}
+		im.claimed[c.key] = int32(e.line)
+	}
 	if e.id != "" {
 		lines := im.lineOf[name]
 		if lines == nil {

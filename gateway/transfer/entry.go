@@ -30,6 +30,7 @@ type entry struct {
 	named bool   // the line itself gave the id
 	// digest stands for the content of a line that nothing else identifies.
 	digest  key
+	claims  []claim // beside those of the kind
 	secrets map[string]secretValue
 	// asIs: an export wrote the record as it was stored, though its definitions or
 	// references no longer allow it; doubts are what would otherwise be its problems.

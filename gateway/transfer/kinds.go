@@ -23,6 +23,7 @@ const (
 	kindTeam         = "team"
 	kindRole         = "role"
 	kindUser         = "user"
+	kindAccount      = "service_account"
 	kindField        = "contact_field"
 	kindObject       = "custom_object"
 	kindForm         = "form_collection"

@@ -1,7 +1,9 @@
 package transfer
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,13 +14,14 @@ import (
 	"tenantry/backends/store"
 	"tenantry/gateway/api"
 	"tenantry/tenants"
+	"tenantry/tenants/limits"
 	"tenantry/tenants/people"
 )
 
 // peopleKinds returns the kinds of the control workspace, in the order in which an export
 // writes them and definitions are stored.
 func peopleKinds(d *Deps) []handler {
-	return []handler{organizationKind(d), teamKind(d), roleKind(d), userKind(d)}
+	return []handler{organizationKind(d), teamKind(d), roleKind(d), userKind(d), accountKind(d)}
 }
 
 // loadPeople reads who the organization's people are.
@@ -190,6 +193,39 @@ func (k *persons) replace(ctx context.Context, s *session, e *entry) error {
 	return write()
 }
 
+// accountKind is that of service accounts. Their keys do not travel.
+func accountKind(d *Deps) handler {
+	type T = people.Account
+	k := &kind[T]{
+		label: kindAccount, records: d.People.Accounts, defines: true, control: true, meta: (*T).StoreMeta,
+		uniques: []unique[T]{{field: "name", value: func(r *T) string { return r.Name }, identity: always}},
+		refs:    func(r *T, visit visitor) { visitTeams(r.Teams, visit) },
+		fields: documentFields((*T).StoreMeta,
+			textField("name", short, func(r *T) *string { return &r.Name }).must(),
+			textsField("permissions", 64, func(r *T) *[]tenants.Permission { return &r.Permissions }),
+			idsField("teams", func(r *T) *[]string { return &r.Teams }),
+			flagField("active", func(r *T) *bool { return &r.Active }),
+		),
+	}
+	active := uint64(0)
+	k.check = func(_ context.Context, v *view, r *T, e *entry) {
+		if e.given&active == 0 {
+			r.Active = true
+		}
+		if len(e.errs) > 0 {
+			return
+		}
+		schema.CheckLabel(&e.errs, "name", r.Name)
+		var faults tenants.Faults
+		r.Permissions = people.CheckPermissions(&faults, r.Permissions)
+		note(e, faults)
+		checkTeams(v, e, r.Teams)
+	}
+	k.ready()
+	active = 1 << k.index["active"]
+	return &rights[T]{k}
+}
+
 // emailField keeps the form in which addresses are compared beside the address.
 func emailField() field[people.User] {
 	f := textField("email", 254, func(r *people.User) *string { return &r.Email }).must()
@@ -276,6 +312,8 @@ func organizationKind(d *Deps) handler {
 			mapField("features", "true or false", readFlag, func(r *T) *map[string]bool { return &r.Features }),
 			mapField("settings", "true or false", readFlag, func(r *T) *map[string]bool { return &r.Settings }),
 			mapField("limits", "a whole number from 1 to 10000", readLimit, func(r *T) *map[string]int64 { return &r.Limits }),
+			requestLimitsField(),
+			textsField("providers", 64, func(r *T) *[]string { return &r.Providers }),
 		},
 	}
 	k.ready()
@@ -283,11 +321,29 @@ func organizationKind(d *Deps) handler {
 		if e.given&1 != 0 && len(e.errs) == 0 {
 			schema.CheckLabel(&e.errs, "name", r.Name)
 		}
+		if len(r.Providers) > tenants.MaxProviders || slices.ContainsFunc(r.Providers, func(name string) bool { return !store.ValidKey(name) }) {
+			e.errs.Add("providers", "format", "providers must be at most %d names of 1 to 64 letters, digits, _ and -", tenants.MaxProviders)
+		}
 		checkKnown(e, "features", slices.Sorted(maps.Keys(r.Features)), tenants.AllFeatures())
 		checkKnown(e, "settings", slices.Sorted(maps.Keys(r.Settings)), tenants.AllSettings())
 		checkKnown(e, "limits", slices.Sorted(maps.Keys(r.Limits)), tenants.AllLimits())
 	}
 	return &organization{k, d.Directory}
+}
+
+func requestLimitsField() field[tenants.Organization] {
+	return jsonField("request_limits", func(r *tenants.Organization, v value, errs *api.Errors) {
+		dec := json.NewDecoder(bytes.NewReader(v.raw()))
+		dec.DisallowUnknownFields()
+		if err := dec.Decode(&r.RequestLimits); v.is != object || err != nil {
+			errs.Add("request_limits", "format", `request_limits must be like {"organization": {"rate": "100/s", "quota": "100000/d"}, "key": {"rate": "off"}}`)
+		}
+	}, func(r *tenants.Organization) any {
+		if r.RequestLimits == (limits.Set{}) {
+			return nil
+		}
+		return r.RequestLimits
+	}, func(to, from *tenants.Organization) { to.RequestLimits = from.RequestLimits.Or(to.RequestLimits) })
 }
 
 func readFlag(v value) (bool, bool) { return v.is == truth, v.is == truth || v.is == falsehood }
@@ -348,6 +404,7 @@ func (o *organization) export(ctx context.Context, s *session, emit func([]byte)
 	org := s.tenant.Org
 	line := o.write(nil, &org)
 	if !o.accepted(ctx, s, line) {
+		s.asIs++
 		line = o.writeStored(&org, nil)
 	}
 	return emit(line)

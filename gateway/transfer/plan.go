@@ -51,28 +51,35 @@ func (f *rowFeed) plan(columns []string) error {
 			return fmt.Errorf("%w: the file has no column %q", ErrRowOptions, api.Clip(name))
 		}
 	}
-	f.targets = make([]target, len(columns))
+	f.targets = nil
 	own, defined, taken := f.own(), f.defined(), map[string]bool{}
-	for i, name := range columns {
-		f.targets[i].column = name
-		field, mapped := f.mapping[name]
-		if !mapped || field == "" {
-			continue
+	for at, name := range columns {
+		fields := f.mapping[name]
+		if len(fields) == 0 {
+			fields = []string{""}
 		}
-		f.assign(i, field, own, defined)
-		t := &f.targets[i]
-		switch {
-		case taken[t.field]:
-			return fmt.Errorf("%w: two columns lead to the field %q", ErrRowOptions, api.Clip(t.field))
-		case !store.ValidKey(t.field):
-			return fmt.Errorf("%w: %q is no name of a field: 1 to 64 letters, digits, _ or -", ErrRowOptions, api.Clip(t.field))
+		for _, field := range fields {
+			f.targets = append(f.targets, target{at: at, column: name})
+			if field == "" {
+				continue
+			}
+			f.assign(len(f.targets)-1, field, own, defined)
+			switch {
+			case taken[field]:
+				return fmt.Errorf("%w: two columns lead to the field %q", ErrRowOptions, api.Clip(field))
+			case !store.ValidKey(field):
+				return fmt.Errorf("%w: %q is no name of a field: 1 to 64 letters, digits, _ or -", ErrRowOptions, api.Clip(field))
+			}
+			taken[field] = true
 		}
-		taken[t.field] = true
 	}
-	if f.mapping != nil && f.mapping["*"] != "*" {
+	if f.mapping != nil && !slices.Equal(f.mapping["*"], []string{"*"}) {
 		return nil
 	}
-	free := func(i int) bool { _, mapped := f.mapping[columns[i]]; return !mapped && f.targets[i].field == "" }
+	free := func(i int) bool {
+		_, mapped := f.mapping[f.targets[i].column]
+		return !mapped && f.targets[i].field == ""
+	}
 	known := maps.Clone(own)
 	for key := range defined {
 		if _, ok := known[squash(key)]; !ok {
@@ -84,18 +91,18 @@ func (f *rowFeed) plan(columns []string) error {
 		stand["name"] = "last_name"
 	}
 	for _, names := range []map[string]string{known, stand} { // exact names before stand-ins
-		for i, name := range columns {
-			if field, ok := names[squash(name)]; ok && free(i) && !taken[field] {
+		for i := range f.targets {
+			if field, ok := names[squash(f.targets[i].column)]; ok && free(i) && !taken[field] {
 				taken[field] = true
 				f.assign(i, field, own, defined)
 			}
 		}
 	}
-	for i, name := range columns {
+	for i := range f.targets {
 		if !free(i) {
 			continue
 		}
-		field := f.freeKey(name, i+1, func(key string) bool {
+		field := f.freeKey(f.targets[i].column, f.targets[i].at+1, func(key string) bool {
 			_, exists := defined[key]
 			_, standard := own[squash(key)]
 			return taken[key] || exists || standard

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"tenantry/crypto/sealing"
 	"tenantry/gateway/api"
 )
 
@@ -18,6 +19,8 @@ type ImportOptions struct {
 	Partial bool
 	// Bad, with Partial, receives the bad lines as they are.
 	Bad io.Writer
+	// OpenWith, where set, opens secrets that were sealed to its public half.
+	OpenWith *sealing.PrivateKey
 	// Progress is called at most ten times a second, from one goroutine at a time.
 	Progress func(Progress)
 }
@@ -29,6 +32,7 @@ type Counts struct {
 	Created   int `json:"created"`
 	Unchanged int `json:"unchanged"`
 	Updated   int `json:"updated"`
+	Skipped   int `json:"skipped,omitempty"` // blank rows, which are no lines
 	Failed    int `json:"failed"`
 }
 
@@ -44,6 +48,18 @@ type Report struct {
 	Warnings     []LineProblem `json:"warnings,omitempty"` // of the first such lines
 	MoreWarnings int           `json:"more_warnings,omitempty"`
 	Columns      []Column      `json:"columns,omitempty"` // of an import of rows
+}
+
+// ExportReport is what an export wrote.
+type ExportReport struct {
+	Lines int            `json:"lines"`
+	Kinds map[string]int `json:"kinds"` // lines by kind
+	// AsIs is how many of them hold records that their definitions no longer allow.
+	AsIs int `json:"as_is,omitempty"`
+	// LeftOut are sentences about what the bundle does not take elsewhere.
+	LeftOut []string `json:"left_out"`
+	// Problems are lines that an import would refuse. There should be none.
+	Problems []LineProblem `json:"problems,omitempty"`
 }
 
 // LineProblem says what is wrong with one line.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,14 +30,19 @@ type rowFeed struct {
 	src      Source
 	format   string
 	object   string // the custom object's name; "" for contacts
-	mapping  map[string]string
+	mapping  map[string][]string
+	key      string // the field by which a row is a stored record; "" where there is none
 	existing *objects.Definition
 
 	scanned bool
-	targets []target
-	last    int // number of the last row
-	byName  map[string]int
-	header  sync.Once // written before the first bad row
+	targets []target // by column
+	first   []int    // of each column, its first target; and how many targets there are
+	last    int      // number of the last row
+	blanks  int
+	byName  map[string]int // columns
+	keyed   map[key]keyed  // of records that share a row's value of the key
+	keyAt   int            // of the target that is the key
+	header  sync.Once      // written before the first bad row
 }
 
 func (f *rowFeed) size() int64 { return f.src.Size }
@@ -105,29 +111,75 @@ func (f *rowFeed) scan(ctx context.Context) error {
 	if err := f.plan(columns); err != nil {
 		return err
 	}
-	f.byName = map[string]int{}
-	for i, name := range columns {
+	f.byName, f.first = map[string]int{}, make([]int, len(columns)+1)
+	for at, name := range columns {
 		if _, twice := f.byName[name]; !twice {
-			f.byName[name] = i
+			f.byName[name] = at
 		}
 	}
-	return f.each(ctx, func(p *parser, l rawLine) {
+	for _, t := range f.targets {
+		f.first[t.at+1]++
+	}
+	for at := range columns {
+		f.first[at+1] += f.first[at]
+	}
+	err = f.each(ctx, func(p *parser, l rawLine) error {
 		f.last = max(f.last, l.number)
 		if f.format == CSV {
-			for i, cell := range l.cells {
-				if i < len(f.targets) && f.targets[i].fresh {
-					f.targets[i].guess.add(cell)
+			if blankCells(l.cells) {
+				f.blanks++
+			}
+			for at, cell := range l.cells {
+				for i := range f.of(at) {
+					if f.targets[i].fresh {
+						f.targets[i].guess.add(cell)
+					}
 				}
 			}
-			return
+			return nil
 		}
 		if v, err := p.parse(l.text); err == nil {
+			if blankRow(v) {
+				f.blanks++
+			}
 			for _, m := range v.members {
-				if i, known := f.byName[m.name]; known && f.targets[i].fresh {
-					f.targets[i].guess.look(m.value)
+				for i := range f.of(f.byName[m.name]) {
+					if f.targets[i].fresh && f.targets[i].column == m.name {
+						f.targets[i].guess.look(m.value)
+					}
 				}
 			}
 		}
+		return nil
+	})
+	if err != nil || f.key == "" {
+		return err
+	}
+	return f.findKeyed(ctx)
+}
+
+// of returns the indexes of the targets of a column.
+func (f *rowFeed) of(at int) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		if at+1 >= len(f.first) {
+			return
+		}
+		for i := f.first[at]; i < f.first[at+1]; i++ {
+			if !yield(i) {
+				return
+			}
+		}
+	}
+}
+
+// blankCells reports whether a row has no value at all.
+func blankCells(cells []string) bool {
+	return len(cells) > 0 && !slices.ContainsFunc(cells, func(cell string) bool { return strings.TrimSpace(cell) != "" })
+}
+
+func blankRow(v value) bool {
+	return v.is == object && !slices.ContainsFunc(v.members, func(m member) bool {
+		return m.value.is != null && (m.value.is != text || strings.TrimSpace(m.value.text) != "") && (m.value.is != array || len(m.value.items) > 0)
 	})
 }
 
@@ -157,10 +209,10 @@ func (f *rowFeed) head(ctx context.Context) ([]string, error) {
 	}
 	var columns []string
 	seen := map[string]bool{}
-	err := f.each(ctx, func(p *parser, l rawLine) {
+	err := f.each(ctx, func(p *parser, l rawLine) error {
 		v, err := p.parse(l.text)
 		if err != nil {
-			return // noted when rows are checked
+			return nil // noted when rows are checked
 		}
 		for _, m := range v.members {
 			if !seen[m.name] && len(columns) <= maxColumns {
@@ -168,11 +220,12 @@ func (f *rowFeed) head(ctx context.Context) ([]string, error) {
 				columns = append(columns, m.name)
 			}
 		}
+		return nil
 	})
 	return columns, err
 }
 
-func (f *rowFeed) each(ctx context.Context, visit func(*parser, rawLine)) error {
+func (f *rowFeed) each(ctx context.Context, visit func(*parser, rawLine) error) error {
 	r, err := f.open()
 	if err != nil {
 		return err
@@ -194,7 +247,9 @@ func (f *rowFeed) each(ctx context.Context, visit func(*parser, rawLine)) error 
 				return err
 			}
 		}
-		visit(&p, l)
+		if err := visit(&p, l); err != nil {
+			return err
+		}
 	}
 	f.session.meter.end()
 	return nil
@@ -207,9 +262,9 @@ func (f *rowFeed) original(l rawLine) []byte {
 	var buf bytes.Buffer
 	w := csv.NewWriter(&buf)
 	f.header.Do(func() {
-		names := make([]string, len(f.targets))
+		names := make([]string, len(f.first)-1)
 		for i := range f.targets {
-			names[i] = f.targets[i].column
+			names[f.targets[i].at] = f.targets[i].column
 		}
 		_ = w.Write(names) // to memory
 	})
@@ -226,49 +281,72 @@ func (f *rowFeed) kind() string {
 	return kindContact
 }
 
-// decode makes a line of a bundle of a row.
+// decode makes a line of a bundle of a row, nil of one that is blank.
 func (f *rowFeed) decode(ctx context.Context, p *parser, l rawLine) *entry {
+	row, bad := f.row(p, l)
+	if row == nil {
+		return bad
+	}
+	e := f.session.named[f.kind()].decode(ctx, f.session.view, row.line(), l.number)
+	e.errs = append(row.errs.errs, e.errs...)
+	e.raw = l
+	if f.key != "" {
+		f.identify(e, row)
+	}
+	return e
+}
+
+// row reads the fields of a row. Where that cannot be done it returns an entry that says
+// why, and neither for a row that is blank.
+func (f *rowFeed) row(p *parser, l rawLine) (*rowLine, *entry) {
 	k := f.session.named[f.kind()]
 	row := &rowLine{feed: f}
 	bad := &entry{line: l.number, kind: k, raw: l}
 	switch {
+	case f.format == CSV && blankCells(l.cells):
+		return nil, nil
 	case l.err != nil:
 		bad.errs.Add("row", "format", "%s", l.err)
-		return bad
-	case f.format == CSV && len(l.cells) != len(f.targets):
+		return nil, bad
+	case f.format == CSV && len(l.cells) != len(f.first)-1:
 		bad.errs.Add("row", "conflict", "the file was changed while it was imported")
-		return bad
+		return nil, bad
 	case f.format == CSV:
-		for i, cell := range l.cells {
-			if !utf8.ValidString(cell) || strings.IndexByte(cell, 0) >= 0 {
-				row.complain(i, "the text is not valid UTF-8, or holds a NUL character")
-				continue
+		for at, cell := range l.cells {
+			valid := utf8.ValidString(cell) && strings.IndexByte(cell, 0) < 0
+			for i := range f.of(at) {
+				if valid {
+					row.text(i, cell)
+				} else {
+					row.complain(i, "the text is not valid UTF-8, or holds a NUL character")
+				}
 			}
-			row.text(i, cell)
 		}
 	default:
 		v, err := p.parse(l.text)
 		if err != nil {
 			bad.errs.Add("row", "format", "%s", strings.Replace(lineMessage(err), "the line", "the row", 1))
-			return bad
+			return nil, bad
 		}
 		if v.is != object {
 			bad.errs.Add("row", "format", "the row must be an object")
-			return bad
+			return nil, bad
+		}
+		if blankRow(v) {
+			return nil, nil
 		}
 		for _, m := range v.members {
-			i, known := f.byName[m.name]
+			at, known := f.byName[m.name]
 			if !known {
 				bad.errs.Add("row", "conflict", "the file was changed while it was imported")
-				return bad
+				return nil, bad
 			}
-			row.json(i, m.value)
+			for i := range f.of(at) {
+				row.json(i, m.value)
+			}
 		}
 	}
-	e := k.decode(ctx, f.session.view, row.line(), l.number)
-	e.errs = append(row.errs.errs, e.errs...)
-	e.raw = l
-	return e
+	return row, nil
 }
 
 // rowLine collects the fields of one row.

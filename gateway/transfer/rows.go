@@ -26,8 +26,14 @@ type RowOptions struct {
 	Format string
 	// Map leads from columns to fields; other columns are left out, unless it leads from
 	// "*" to "*". A column that leads to "" is left out. Nil: all columns are matched by
-	// name, without regard to case, blanks and punctuation.
-	Map map[string]string
+	// name, without regard to case, blanks and punctuation. A column may lead to several.
+	Map map[string][]string
+	// Key, where set, is the field by which a row is a stored record: one of every contact's
+	// but the tags, external_id, or one that the organization defines, lists and encrypted ones
+	// apart. A row that has the value of no record adds one, and so does a row without a value.
+	// Of two rows with one value the later is refused, as is one whose value several records
+	// share.
+	Key string
 
 	DryRun   bool
 	Partial  bool
@@ -49,14 +55,14 @@ var ErrRowOptions = errors.New("these rows cannot be imported so")
 // maxColumns bounds the columns of a file.
 const maxColumns = 1000
 
-// ImportRows takes rows as contacts or as records. Fields that are missing are made, of
+// ImportRows takes rows as contacts or as records. Rows without any value are skipped. Fields that are missing are made, of
 // the types that the data suggests; so is the custom object. A column `id` is taken for
 // external_id, and `name` of a contact for last_name, where no other column is. Empty
 // cells are missing values. A list becomes a MultiSelect, or one text where the field is
 // one. The report says what became of each column, also after a dry run. Errors: those
 // of Import, and ErrRowOptions.
 func (s *Service) ImportRows(ctx context.Context, t *tenants.Tenant, src Source, o RowOptions) (Report, error) {
-	f := &rowFeed{src: src, format: o.Format, mapping: o.Map}
+	f := &rowFeed{src: src, format: o.Format, mapping: o.Map, key: o.Key}
 	name, isRecord := strings.CutPrefix(o.As, "records:")
 	switch {
 	case o.Format != CSV && o.Format != JSON:
@@ -78,7 +84,7 @@ func (s *Service) ImportRows(ctx context.Context, t *tenants.Tenant, src Source,
 	r.Columns = f.columns()
 	failed := r.Failed
 	r.Counts = r.Kinds[f.kind()] // without the definitions, which are on no line
-	r.Failed = failed
+	r.Failed, r.Skipped = failed, f.blanks
 	var refused *RefusedError
 	if errors.As(err, &refused) {
 		refused.Lines = r.Lines
@@ -93,6 +99,7 @@ func (s *Service) ImportRows(ctx context.Context, t *tenants.Tenant, src Source,
 
 // target is what one column becomes.
 type target struct {
+	at     int // of the column
 	column string
 	field  string // "" where it is left out
 	custom bool   // the field is one that the organization defines

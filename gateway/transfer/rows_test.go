@@ -125,14 +125,14 @@ func TestRows_Contacts(t *testing.T) {
 			t.Errorf("missing %s in\n%s", part, out)
 		}
 	}
-	mapped := w.mustRows(acme, file, RowOptions{As: "contacts", Format: JSON, Map: map[string]string{"name": "first_name", "domains": "site", "country": ""}})
+	mapped := w.mustRows(acme, file, RowOptions{As: "contacts", Format: JSON, Map: map[string][]string{"name": {"first_name"}, "domains": {"site"}, "country": {""}}})
 	if diff := cmp.Diff([]Column{
 		{"name", "first_name", "", false}, {"domains", "site", "MultiSelect", true}, {"country", "", "", false}, {"E-Mail", "", "", false},
 		{"state-province", "", "", false}, {"Tags", "", "", false},
 	}, mapped.Columns); diff != "" {
 		t.Fatal(diff)
 	}
-	rest := w.mustRows(acme, file, RowOptions{As: "contacts", Format: JSON, Map: map[string]string{"name": "city", "*": "*"}, DryRun: true})
+	rest := w.mustRows(acme, file, RowOptions{As: "contacts", Format: JSON, Map: map[string][]string{"name": {"city"}, "*": {"*"}}, DryRun: true})
 	if rest.Columns[0].Field != "city" || rest.Columns[2].Field != "country" || rest.Columns[3].Field != "email" {
 		t.Fatalf("%+v", rest.Columns)
 	}
@@ -179,9 +179,9 @@ func TestRows_Refused(t *testing.T) {
 		"name":           {"a\n1\n", RowOptions{As: "records:No", Format: CSV}},
 		"format":         {"a\n1\n", RowOptions{As: "contacts", Format: "xml"}},
 		"empty CSV":      {"", RowOptions{As: "contacts", Format: CSV}},
-		"no such column": {"a\n1\n", RowOptions{As: "contacts", Format: CSV, Map: map[string]string{"b": "email"}}},
-		"twice":          {"a,b\n1,2\n", RowOptions{As: "contacts", Format: CSV, Map: map[string]string{"a": "email", "b": "email"}}},
-		"bad field":      {"a\n1\n", RowOptions{As: "contacts", Format: CSV, Map: map[string]string{"a": "x.y"}}},
+		"no such column": {"a\n1\n", RowOptions{As: "contacts", Format: CSV, Map: map[string][]string{"b": {"email"}}}},
+		"twice":          {"a,b\n1,2\n", RowOptions{As: "contacts", Format: CSV, Map: map[string][]string{"a": {"email"}, "b": {"email"}}}},
+		"bad field":      {"a\n1\n", RowOptions{As: "contacts", Format: CSV, Map: map[string][]string{"a": {"x.y"}}}},
 		"no JSON":        {"x", RowOptions{As: "contacts", Format: JSON}},
 		"cut JSON":       {`[{"email":"a@b.de"},`, RowOptions{As: "contacts", Format: JSON}},
 		"JSON, more":     {`[{"email":"a@b.de"}] x`, RowOptions{As: "contacts", Format: JSON}},

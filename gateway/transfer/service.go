@@ -68,6 +68,7 @@ type session struct {
 	meter  meter
 	tally  *tally
 
+	asIs          int // lines that an export wrote as they are stored
 	rightsChanged bool
 	// isEmpty: the organization had no record of the kind when the import began.
 	isEmpty map[string]bool
@@ -98,6 +99,7 @@ func (s *Service) Import(ctx context.Context, t *tenants.Tenant, src Source, o I
 		return newTally().report(), err
 	}
 	session := s.session(t, o.Progress)
+	session.vault.openWith = o.OpenWith
 	return session.run(ctx, &bundle{session: session, src: src}, o)
 }
 
@@ -116,19 +118,19 @@ type ExportOptions struct {
 // its identifiers. Records that are written meanwhile may or may not be part of it.
 // Errors: what w returns, store.ErrUnavailable, and fields.ErrCorrupt where a secret that
 // is to be revealed cannot be opened.
-func (s *Service) Export(ctx context.Context, t *tenants.Tenant, w io.Writer, o ExportOptions) (Report, error) {
+func (s *Service) Export(ctx context.Context, t *tenants.Tenant, w io.Writer, o ExportOptions) (ExportReport, error) {
+	out := ExportReport{Kinds: map[string]int{}, LeftOut: []string{}}
 	t, err := s.deps.Directory.BySlug(ctx, t.Org.Slug) // as it is now
 	if err != nil {
-		return newTally().report(), err
+		return out, err
 	}
 	session := s.session(t, o.Progress)
 	session.vault.reveal, session.vault.sealTo, session.vault.trusting = o.RevealSecrets, o.SealTo, true
 	session.view = emptyView(session.vault)
 	m := &session.meter
 	m.start(PhaseWriting, 0)
-	lines, bytes := 0, int64(0)
+	bytes := int64(0)
 	for _, k := range session.kinds {
-		counts := session.tally.of(k.name())
 		err := k.export(ctx, session, func(line []byte) error {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -136,21 +138,34 @@ func (s *Service) Export(ctx context.Context, t *tenants.Tenant, w io.Writer, o 
 			if _, err := w.Write(line); err != nil {
 				return err
 			}
-			counts.Lines++
-			lines++
+			out.Kinds[k.name()]++
+			out.Lines++
 			bytes += int64(len(line))
-			m.at(bytes, lines)
+			m.at(bytes, out.Lines)
 			return nil
 		})
 		if err != nil {
-			return session.tally.report(), fmt.Errorf("exporting lines of kind %s: %w", k.name(), err)
-		}
-		if counts.Lines == 0 {
-			delete(session.tally.kinds, k.name())
+			return out, fmt.Errorf("exporting lines of kind %s: %w", k.name(), err)
 		}
 	}
 	m.end()
-	return session.tally.report(), nil
+	out.AsIs, out.Problems, out.LeftOut = session.asIs, session.tally.problems, session.leftOut(&out)
+	return out, nil
+}
+
+// leftOut says what an export could not take along.
+func (s *session) leftOut(r *ExportReport) []string {
+	out := []string{"API keys, sessions, share links and the audit log are never part of an export: make new keys and links where it is imported."}
+	if n := r.Kinds[kindUser]; n > 0 {
+		out = append(out, fmt.Sprintf("Passwords of people (%d): whoever shall sign in where it is imported needs a new link; tenantry user update makes one.", n))
+	}
+	if n := s.vault.kept; n > 0 {
+		out = append(out, fmt.Sprintf("Encrypted values (%d) open in this organization alone: an import elsewhere refuses their lines. Export with --secrets to take them along.", n))
+	}
+	if n := s.vault.lost; n > 0 {
+		out = append(out, fmt.Sprintf("Encrypted values (%d) open nowhere any more, since their key is gone; they were left out.", n))
+	}
+	return out
 }
 
 // IncompleteError says that lines which were good could not be stored, because others

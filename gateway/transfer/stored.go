@@ -151,6 +151,7 @@ func (k *kind[T]) outgoing(ctx context.Context, s *session, rec *T) (out outgoin
 		if k.secrets != nil {
 			*k.values(rec) = plain
 		}
+		s.asIs++
 		line := k.writeStored(rec, secrets)
 		return line, k.learn(ctx, s, line)
 	}

@@ -1,0 +1,220 @@
+package transfer
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tenantry/crypto/sealing"
+)
+
+// M: with a key, encrypted values import anywhere, and only where they belong.
+func TestSecrets_TravelSealedToAKey(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme := w.org("acme")
+	w.mustLoad(acme, complete)
+	drift(t, w, acme.Workspace()) // some stand under fields that are not encrypted any more
+	key, err := sealing.NewPrivateKey()
+	check(t, err)
+	stranger, err := sealing.NewPrivateKey()
+	check(t, err)
+	var out bytes.Buffer
+	r, err := w.service.Export(t.Context(), acme, &out, ExportOptions{SealTo: key.Public()})
+	check(t, err)
+	bundle := out.String()
+	if strings.Contains(bundle, "123-45-6789") || strings.Contains(bundle, `"enc":`) || strings.Count(bundle, `{"sealed":`) != 3 {
+		t.Fatal(bundle)
+	}
+	if strings.Contains(strings.Join(r.LeftOut, " "), "Encrypted") {
+		t.Errorf("left out: %q", r.LeftOut)
+	}
+	if r.Lines != strings.Count(bundle, "\n") || r.Kinds[kindContact] != 1 || r.AsIs != 5 || len(r.Problems) > 0 {
+		t.Errorf("%+v", r)
+	}
+
+	apart := newWorld(t)
+	elsewhere := apart.org("other")
+	for name, c := range map[string]struct {
+		bundle string
+		key    *sealing.PrivateKey
+		says   string
+	}{
+		"no key":         {bundle, nil, "with --secrets"},
+		"another key":    {bundle, stranger, "not sealed for this field of this record"},
+		"another record": {strings.ReplaceAll(bundle, "0000000000000000000000b1", "0000000000000000000000b7"), key, "not sealed for this field of this record"},
+		"another field":  {strings.ReplaceAll(bundle, `"ssn":{"sealed"`, `"age":{"sealed"`), key, "not sealed for this field of this record"},
+	} {
+		r, err := apart.load(elsewhere, c.bundle, ImportOptions{OpenWith: c.key})
+		var refused *RefusedError
+		if !errors.As(err, &refused) || !strings.Contains(r.Problems[0].String(), c.says) {
+			t.Errorf("%s: %v %v", name, err, r.Problems)
+		}
+	}
+	_, err = apart.load(elsewhere, bundle, ImportOptions{OpenWith: key})
+	check(t, err)
+	if diff := cmp.Diff(w.dump(acme, true), apart.dump(elsewhere, true)); diff != "" {
+		t.Fatal(diff)
+	}
+	again, err := apart.load(elsewhere, bundle, ImportOptions{OpenWith: key})
+	check(t, err)
+	if again.Unchanged != again.Lines {
+		t.Errorf("importing again: %+v", again.Counts)
+	}
+}
+
+// M: what an organization is set to travels, and so do its service accounts.
+func TestExport_SettingsAndServiceAccounts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme := w.org("acme")
+	w.mustLoad(acme, `{"kind":"organization","request_limits":{"organization":{"rate":"100/s","quota":"off"},"key":{"rate":"5/m"}},"providers":["cache","live"],"limits":{"folder_children":7}}
+{"kind":"team","id":"0000000000000000000000a1","name":"North"}
+{"kind":"service_account","id":"0000000000000000000000a5","name":"crm","permissions":["contacts"],"teams":["0000000000000000000000a1"]}
+{"kind":"service_account","name":"old","active":false}`)
+	out := w.dump(acme, false)
+	for _, part := range []string{
+		`"request_limits":{"organization":{"rate":"100/s","quota":"off"},"key":{"rate":"5/m"}},"providers":["cache","live"]`,
+		`"kind":"service_account","id":"0000000000000000000000a5","name":"crm","permissions":["contacts"],"teams":["0000000000000000000000a1"],"active":true`,
+		`"name":"old","active":false`,
+	} {
+		if !strings.Contains(out, part) {
+			t.Errorf("missing %s in\n%s", part, out)
+		}
+	}
+	apart := newWorld(t)
+	elsewhere := apart.org("other")
+	apart.mustLoad(elsewhere, out)
+	if diff := cmp.Diff(out, apart.dump(elsewhere, false)); diff != "" {
+		t.Fatal(diff)
+	}
+	for _, line := range []string{
+		`{"kind":"organization","request_limits":{"rate":"1/s"}}`, `{"kind":"organization","request_limits":{"key":{"rate":"fast"}}}`,
+		`{"kind":"organization","providers":["a b"]}`, `{"kind":"service_account","name":"x","permissions":["everything"]}`,
+		`{"kind":"service_account","name":"x","teams":["0000000000000000000000a9"]}`,
+	} {
+		if r, err := w.load(acme, line, ImportOptions{}); err == nil {
+			t.Errorf("taken: %s %+v", line, r)
+		}
+	}
+	rev := func() int64 {
+		fresh, err := w.deps.Directory.BySlug(t.Context(), "acme")
+		check(t, err)
+		return fresh.Org.AccessRev
+	}
+	before := rev()
+	w.mustLoad(acme, `{"kind":"service_account","name":"crm","permissions":[]}`)
+	if rev() == before {
+		t.Error("identities that are cached were not made void")
+	}
+	if !strings.Contains(w.dump(acme, false), `"name":"crm","teams"`) {
+		t.Error("the permission was not taken away")
+	}
+}
+
+// T: rows that share the key with a stored record change it.
+func TestRows_Key(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		as, key, lines, stored string
+	}{
+		"an indexed field": {"contacts", "email", `{"kind":"contact","id":"0000000000000000000000b1","email":"a@example.com","city":"Ulm","country":"DE","fields":{"plan":"x","n":1}}
+{"kind":"contact","id":"0000000000000000000000b2","email":"twice@example.com"}
+{"kind":"contact","id":"0000000000000000000000b3","email":"twice@example.com"}`,
+			`"id":"0000000000000000000000b1","email":"a@example.com","country":"DE","city":"Bonn","fields":{"n":2,"plan":"x"}`},
+		"a defined field": {"contacts", "n", `{"kind":"contact","id":"0000000000000000000000b1","email":"x@example.com","city":"Ulm","country":"DE","fields":{"plan":"x","n":2.0}}`,
+			`"id":"0000000000000000000000b1","email":"a@example.com","country":"DE","city":"Bonn","fields":{"n":2,"plan":"x"}`},
+		"a record's field": {"records:thing", "email", `{"kind":"record","id":"0000000000000000000000b1","object":"thing","values":{"email":"a@example.com","city":"Ulm","n":1}}
+{"kind":"record","id":"0000000000000000000000b2","object":"other","values":{"email":"a@example.com"}}`,
+			`"id":"0000000000000000000000b1","object":"thing","values":{"city":"Bonn","email":"a@example.com","n":2}`},
+		"external_id": {"records:thing", "external_id", `{"kind":"record","id":"0000000000000000000000b1","object":"thing","external_id":"2","values":{"email":"x","n":1}}`,
+			`"id":"0000000000000000000000b1","object":"thing","values":{"city":"Bonn","email":"a@example.com","n":2},"external_id":"2"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			acme := w.org("acme")
+			w.mustLoad(acme, `{"kind":"contact_field","key":"plan","title":"Plan","type":"Text"}
+{"kind":"contact_field","key":"n","title":"N","type":"Number"}
+{"kind":"custom_object","name":"thing","label":"Thing","label_plural":"Things","schema":{"email":{"title":"E","type":"Text"},"city":{"title":"C","type":"Text"},"n":{"title":"N","type":"Number"}}}
+{"kind":"custom_object","name":"other","label":"Other","label_plural":"Others","schema":{"email":{"title":"E","type":"Text"}}}
+`+c.lines)
+			file := "email,city,n,country\na@example.com,Bonn,2,\n,,,\nnew@example.com,Rome,3,IT\n, ,,\n"
+			o := RowOptions{As: c.as, Format: CSV, Key: c.key, Map: map[string][]string{"email": {"email"}, "city": {"city"}, "n": {"n"}}}
+			if c.key == "external_id" {
+				o.Map["n"] = append(o.Map["n"], "external_id") // one column feeds two fields
+			}
+			o.DryRun = true
+			dry := w.mustRows(acme, file, o)
+			o.DryRun = false
+			r := w.mustRows(acme, file, o)
+			for _, got := range []Report{dry, r} {
+				if got.Lines != 2 || got.Updated != 1 || got.Created != 1 || got.Skipped != 2 || got.Failed != 0 {
+					t.Errorf("%+v", got.Counts)
+				}
+			}
+			if out := w.dump(acme, false); !strings.Contains(out, c.stored) {
+				t.Errorf("missing %s in\n%s", c.stored, out)
+			}
+			if again := w.mustRows(acme, file, o); again.Unchanged != 2 || again.Created+again.Updated != 0 {
+				t.Errorf("again: %+v", again.Counts)
+			}
+			if c.key != "email" || c.as != "contacts" {
+				return
+			}
+			bad, err := w.rows(acme, "email,city,n\ntwice@example.com,X,1\nnew@example.com,Y,1\nnew@example.com,Z,1\n,Q,1\n", o)
+			if err == nil || bad.Failed != 2 || !strings.Contains(bad.Problems[0].String(), "several stored records have this email") ||
+				!strings.Contains(bad.Problems[1].String(), "row 3 has the same email") {
+				t.Errorf("%v %v", err, bad.Problems)
+			}
+		})
+	}
+}
+
+func TestRows_KeyRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme := w.org("acme")
+	w.mustLoad(acme, `{"kind":"contact_field","key":"pin","title":"Pin","type":"Encrypted"}`)
+	for name, key := range map[string]string{"no column": "phone", "encrypted": "pin", "a list": "tags"} {
+		if _, err := w.rows(acme, "email,pin,tags\na@example.com,1,x\n", RowOptions{As: "contacts", Format: CSV, Key: key}); !errors.Is(err, ErrRowOptions) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// T: rows without a value are counted and add nothing, in both formats.
+func TestRows_BlankRows(t *testing.T) {
+	t.Parallel()
+	for format, file := range map[string]string{
+		CSV:  "email,first_name,city\na@example.com,A,\n,,\n , ,\"\t\"\n,\nb@example.com,B,Rome\n",
+		JSON: `[{"email":"a@example.com","city":""},{},{"email":null,"city":" "},{"email":"","tags":[]},{"email":"b@example.com"}]`,
+	} {
+		w := newWorld(t)
+		acme := w.org("acme")
+		r := w.mustRows(acme, file, RowOptions{As: "contacts", Format: format})
+		if r.Lines != 2 || r.Created != 2 || r.Skipped != 3 || len(lines(w.dump(acme, false), kindContact)) != 2 {
+			t.Errorf("%s: %+v", format, r.Counts)
+		}
+	}
+}
+
+// T: one column may feed two fields.
+func TestRows_OneColumnTwice(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme := w.org("acme")
+	r := w.mustRows(acme, "Name,Mail\nAda,a@example.com\n", RowOptions{
+		As: "contacts", Format: CSV, Map: map[string][]string{"Name": {"first_name", "last_name"}, "Mail": {"email", "login"}},
+	})
+	if len(r.Columns) != 4 || r.Columns[1] != (Column{"Name", "last_name", "", false}) || r.Columns[3] != (Column{"Mail", "login", "Email", true}) {
+		t.Errorf("%+v", r.Columns)
+	}
+	want := `"email":"a@example.com","first_name":"Ada","last_name":"Ada","fields":{"login":"a@example.com"}`
+	if out := w.dump(acme, false); !strings.Contains(out, want) {
+		t.Error(out)
+	}
+}

@@ -69,6 +69,12 @@ type Limits struct {
 	OrganizationQuota limits.Limit `koanf:"organization_quota" yaml:"organization_quota"`
 	Key               limits.Limit `koanf:"key" yaml:"key"`
 	KeyQuota          limits.Limit `koanf:"key_quota" yaml:"key_quota"`
+	// Address and AddressQuota are those of each network address from which somebody calls
+	// whom nobody knows.
+	Address      limits.Limit `koanf:"address" yaml:"address"`
+	AddressQuota limits.Limit `koanf:"address_quota" yaml:"address_quota"`
+	// InFlight is how much this process answers at the same time, by weight.
+	InFlight int `koanf:"in_flight" yaml:"in_flight"`
 }
 
 // Set returns the limits as they are counted.
@@ -76,6 +82,7 @@ func (l Limits) Set() limits.Set {
 	return limits.Set{
 		Organization: limits.Pair{Rate: l.Organization, Quota: l.OrganizationQuota},
 		Key:          limits.Pair{Rate: l.Key, Quota: l.KeyQuota},
+		Address:      limits.Pair{Rate: l.Address, Quota: l.AddressQuota},
 	}
 }
 
@@ -174,6 +181,7 @@ func Default() Config {
 		Limits: Limits{
 			Organization: limits.PerSecond(1000), OrganizationQuota: limits.Unlimited(),
 			Key: limits.PerSecond(500), KeyQuota: limits.Unlimited(),
+			Address: limits.PerSecond(50), AddressQuota: limits.Unlimited(), InFlight: 256,
 		},
 	}
 }
@@ -342,9 +350,13 @@ func (c *Config) faults(descriptors uint64) []error {
 			fault(name, "must be more than 0 and at most 1h")
 		}
 	}
+	if c.Limits.InFlight < 16 || c.Limits.InFlight > 1<<20 {
+		fault("limits.in_flight", "must be from 16 to %d", 1<<20)
+	}
 	for name, l := range map[string]limits.Limit{
 		"limits.organization": c.Limits.Organization, "limits.organization_quota": c.Limits.OrganizationQuota,
 		"limits.key": c.Limits.Key, "limits.key_quota": c.Limits.KeyQuota,
+		"limits.address": c.Limits.Address, "limits.address_quota": c.Limits.AddressQuota,
 	} {
 		if !l.IsSet() {
 			fault(name, "write it like 100/s, 6000/m, 100000/d, or off")

@@ -277,18 +277,18 @@ func TestKeyringPath(t *testing.T) {
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	c, err := config.Load(config.Source{
-		File:    write(t, "limits: {organization: 100/s, organization_quota: 1000000/d, key: off}"),
-		Environ: []string{"TENANTRY_LIMITS__KEY_QUOTA=5000/h"},
+		File:    write(t, "limits: {organization: 100/s, organization_quota: 1000000/d, key: off, in_flight: 64}"),
+		Environ: []string{"TENANTRY_LIMITS__KEY_QUOTA=5000/h", "TENANTRY_LIMITS__ADDRESS=7/s"},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	shown, err := yaml.Marshal(c.Limits)
-	if want := "organization: 100/s\norganization_quota: 1000000/d\nkey: \"off\"\nkey_quota: 5000/h\n"; err != nil || string(shown) != want {
+	if want := "organization: 100/s\norganization_quota: 1000000/d\nkey: \"off\"\nkey_quota: 5000/h\naddress: 7/s\naddress_quota: \"off\"\nin_flight: 64\n"; err != nil || string(shown) != want {
 		t.Errorf("shown as\n%s%v, want\n%s", shown, err, want)
 	}
 	set := c.Limits.Set()
-	if set.Organization.Rate.String() != "100/s" || set.Organization.Quota.String() != "1000000/d" || set.Key.Rate.String() != "off" || set.Key.Quota.String() != "5000/h" {
+	if set.Organization.Rate.String() != "100/s" || set.Organization.Quota.String() != "1000000/d" || set.Key.Rate.String() != "off" || set.Key.Quota.String() != "5000/h" || set.Address.Rate.String() != "7/s" {
 		t.Errorf("%+v", set)
 	}
 }

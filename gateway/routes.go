@@ -14,6 +14,7 @@ import (
 	"tenantry/gateway/api"
 	"tenantry/gateway/middleware"
 	"tenantry/gateway/openapi"
+	"tenantry/tenants/limits"
 )
 
 // routes makes the handler of the public listener from the operation rows.
@@ -30,15 +31,22 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []api.Operati
 	if strings.HasPrefix(a.baseURL("x"), "https:") {
 		cookie = "__Host-" + cookie // browsers then refuse it from anywhere but this host over TLS
 	}
+	// As many bodies can be read as half of the work would fill with the largest.
+	inFlight := int64(a.cfg.Limits.InFlight)
+	work, bodies := limits.NewFlight(inFlight), limits.NewFlight(inFlight*api.MaxBodyLimit/2)
 	pipeline := middleware.New(middleware.Options{
-		Tenants: a.directory, Keys: a.keys, Sessions: a.sessions, Limits: a.limiter, Audit: a.audit, Log: a.log,
+		Tenants: a.directory, Keys: a.keys, Sessions: a.sessions, Limits: a.limiter, Work: work, Bodies: bodies, Audit: a.audit, Log: a.log,
 		Metrics: middleware.NewMetrics(registry), LogRequests: a.cfg.Log.Requests, Proxies: proxies,
 		Cookie: cookie, BaseURL: a.baseURL,
 	})
 	registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "tenantry_limits_local_total", Help: "Requests that this replica counted by itself because Redis was away.",
-	}, func() float64 { return float64(a.limiter.Local()) }))
-	pages, err := a.newConsole(cookie, pipeline.Tenant)
+	}, func() float64 { return float64(a.limiter.Local()) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "tenantry_in_flight", Help: "Weight of the requests being answered; a report weighs 4, others 1.",
+	}, func() float64 { return float64(work.Used()) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "tenantry_bodies_bytes", Help: "Bytes that the bodies being read may take.",
+	}, func() float64 { return float64(bodies.Used()) }))
+	pages, err := a.newConsole(cookie, pipeline.Visit, pipeline.Tenant)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"tenantry/config"
+	"tenantry/gateway"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
 	"tenantry/tenants"
@@ -110,7 +112,7 @@ func TestLimits_OfAnOrganization(t *testing.T) {
 // an organization none of its quota.
 func TestX4_JunkUsesUpNothing(t *testing.T) {
 	t.Parallel()
-	g := gatewaytest.Start(t, gatewaytest.Limits("off", "12/d", "6/d", "off"))
+	g := gatewaytest.Start(t, gatewaytest.Limits("off", "240/d", "6/d", "off"), behindProxy)
 	acme, other := g.Org(t, "acme"), g.Org(t, "other")
 	acme.Import(t, reportLines()...)
 	key, browser := acme.Key(t, tenants.ManageReports), acme.KeyWith(t, func(k *control.NewKey) {
@@ -125,44 +127,126 @@ func TestX4_JunkUsesUpNothing(t *testing.T) {
 		wantUncounted(t, acme.Get(t, key, path, gatewaytest.Header("Origin", "https://evil.test")))
 		wantUncounted(t, acme.Do(t, http.MethodPost, "/auth/sign-in", gatewaytest.JSON(map[string]string{"email": "x@example.com", "password": "wrong"})))
 	}
-	token := share(t, acme, key, reportOpen, `{}`) // the first of twelve
-	const step = 24 * time.Hour / 6
-	for left := 5; left >= 0; left-- {
-		a := acme.Get(t, "", sharedPath+openPID+"?token=junk")
-		if a.Status != "failed" {
-			t.Fatalf("%d %s", a.Code, a.Text())
+	token := share(t, acme, key, reportOpen, `{}`) // the first of 240
+	const step = 24 * time.Hour / 12
+	// What strangers get is half of the organization's, an address a tenth of that.
+	for _, from := range []gatewaytest.Request{at("198.51.100.1"), at("198.51.100.2"), at("2001:db8::1")} {
+		for left := 11; left >= 0; left-- {
+			a := acme.Get(t, "", sharedPath+openPID+"?token=junk", from)
+			if a.Status != "failed" {
+				t.Fatalf("%d %s", a.Code, a.Text())
+			}
+			wantLimit(t, a, 12, left, time.Duration(12-left)*step, 0)
 		}
-		wantLimit(t, a, 6, left, time.Duration(6-left)*step, 0)
+		wantLimit(t, acme.Get(t, "", sharedPath+openPID+"?token=junk", from), 12, 0, 12*step, step)
+		wantLimit(t, acme.Get(t, "", sharedPath+openPID+"?token="+token, from), 12, 0, 12*step, step) // nobody is known here
+		if a := acme.Page(t, "/shared/reports/"+openPID+"?token="+token, from); a.Code != http.StatusTooManyRequests {
+			t.Errorf("a page from that address: %d", a.Code)
+		}
 	}
-	wantLimit(t, acme.Get(t, "", sharedPath+openPID+"?token=junk"), 6, 0, 6*step, step)
-	wantLimit(t, acme.Get(t, "", sharedPath+openPID+"?token="+token), 6, 0, 6*step, step) // nobody is known here
+	wantLimit(t, acme.Get(t, "", sharedPath+openPID, at("2001:db8::ffff:2")), 12, 0, 12*step, step) // of the same /64
+	// Junk from three addresses: others read as if there were none.
+	for _, from := range []string{"198.51.100.3", "2001:db8:0:1::1"} {
+		a := acme.Get(t, "", sharedPath+openPID+"?token="+token, at(from))
+		if a.Code != http.StatusOK || a.Status != "ok" {
+			t.Fatalf("%s: %d %s", from, a.Code, a.Text())
+		}
+		wantLimit(t, a, 12, 11, step, 0)
+	}
 
-	// Eleven are left: the key's own five, then six of another.
+	// 237 are left: the key's own five, then six of others.
 	for range 5 {
 		if a := acme.Get(t, key, path); a.Code != http.StatusOK {
 			t.Fatalf("%d %s", a.Code, a.Text())
 		}
 	}
-	second := acme.Key(t)
-	for left := 5; left >= 0; left-- {
-		wantLimit(t, acme.Get(t, second, path), 12, left, time.Duration(12-left)*2*time.Hour, 0)
+	wantLimit(t, acme.Get(t, key, path), 6, 0, 24*time.Hour, 4*time.Hour)
+	for left := 231; left >= 228; left-- {
+		unlimited := acme.KeyWith(t, func(k *control.NewKey) { k.Rate = "1000000/d" })
+		wantLimit(t, acme.Get(t, unlimited.Token, path), 240, left, time.Duration(240-left)*6*time.Minute, 0)
 	}
-	wantLimit(t, acme.Get(t, second, path), 6, 0, 6*step, step)
-	wantLimit(t, acme.Get(t, acme.Key(t), path), 12, 0, 24*time.Hour, 2*time.Hour)
+}
+
+// at is a request that the proxy says to come from that address.
+func at(address string) gatewaytest.Request { return gatewaytest.Header("X-Forwarded-For", address) }
+
+// behindProxy has the test's own requests believed about where they come from.
+func behindProxy(cfg *config.Config, _ *gateway.Options) {
+	cfg.TrustedProxies = []string{"127.0.0.0/8"}
+}
+
+// perAddress bounds each address.
+func perAddress(quota string) gatewaytest.Option {
+	return func(cfg *config.Config, _ *gateway.Options) {
+		if err := cfg.Limits.AddressQuota.UnmarshalText([]byte(quota)); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// TestX8_PagesAreCounted: by the same limits and with the same figures as operations.
+func TestX8_PagesAreCounted(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t, gatewaytest.Limits("off", "1000/d", "4/d", "off"), behindProxy, perAddress("3/d"))
+	acme := g.Org(t, "acme")
+	acme.Import(t, reportLines()...)
+	const page = "/shared/reports/" + openPID
+	for i, path := range []string{page, page + "?", page} {
+		if a := acme.Page(t, path, at("192.0.2.1")); a.Code != http.StatusOK || a.Header.Get("RateLimit-Remaining") != strconv.Itoa(2-i) {
+			t.Fatalf("%s: %d %v", path, a.Code, a.Header)
+		}
+	}
+	a := acme.Page(t, page, at("192.0.2.1"))
+	wait, err := strconv.Atoi(a.Header.Get("Retry-After"))
+	if a.Code != http.StatusTooManyRequests || err != nil || wait < 7*3600 || wait > 8*3600 ||
+		!strings.HasPrefix(a.Header.Get("Content-Type"), "text/html") || !strings.Contains(a.Text(), "Please wait a moment") || !strings.Contains(a.Text(), "minutes") {
+		t.Errorf("the fourth page: %d %v %s", a.Code, a.Header, a.Text())
+	}
+	wantLimit(t, acme.Get(t, "", sharedPath+openPID, at("192.0.2.1")), 3, 0, 24*time.Hour, 8*time.Hour)
+	for _, path := range []string{"/assets/console.css", "/sign-in"} { // what the page needs, and what tells nobody anything
+		if a := acme.Page(t, path, at("192.0.2.1")); a.Code != http.StatusOK || a.Header.Get("RateLimit-Limit") != "" {
+			t.Errorf("%s: %d %v", path, a.Code, a.Header)
+		}
+	}
+	if a := acme.Page(t, page, at("192.0.2.2")); a.Code != http.StatusOK {
+		t.Errorf("a page from another address: %d", a.Code)
+	}
+	_, cookie := acme.Person(t, "ada@example.com", nil)
+	for left := 3; left >= 0; left-- { // a person is known by the session, from any address
+		wantLimit(t, acme.Page(t, page, at("192.0.2.1"), gatewaytest.Cookie(cookie)), 4, left, time.Duration(4-left)*6*time.Hour, 0)
+	}
+	if a := acme.Page(t, page, at("192.0.2.3"), gatewaytest.Cookie(cookie)); a.Code != http.StatusTooManyRequests {
+		t.Errorf("a person's fifth page: %d", a.Code)
+	}
+	wantLimit(t, acme.Do(t, http.MethodGet, "/api/campaigns/count", gatewaytest.Cookie(cookie)), 4, 0, 24*time.Hour, 6*time.Hour)
+	_, _, body := ops(t, g, http.MethodGet, "/metrics")
+	for _, want := range []string{`tenantry_limits_refused_total{limit="address quota",operation="page"} 1`, `tenantry_limits_refused_total{limit="caller rate",operation="page"} 1`, `tenantry_requests_total{code="429",operation="page",status="failed"} 2`} {
+		if !strings.Contains(body, "\n"+want+"\n") {
+			t.Errorf("the metrics have no line %s", want)
+		}
+	}
+	if !strings.Contains(g.Log.String(), "over the limit: address quota") {
+		t.Error("the log does not say which limit refused a page")
+	}
 }
 
 // TestLimits_GoodShareTokensCount: a shared report that is answered costs the organization.
 func TestLimits_GoodShareTokensCount(t *testing.T) {
 	t.Parallel()
-	g := gatewaytest.Start(t, gatewaytest.Limits("10/h", "off", "50/h", "off"))
+	g := gatewaytest.Start(t, gatewaytest.Limits("10/h", "off", "50/h", "off"), behindProxy)
 	acme := g.Org(t, "acme")
 	acme.Import(t, reportLines()...)
-	for left := 9; left >= 7; left-- {
-		a := acme.Get(t, "", sharedPath+openPID)
+	for left := 4; left >= 0; left-- {
+		a := acme.Get(t, "", sharedPath+openPID, at("192.0.2."+strconv.Itoa(left))) // each the one that its address has
 		if a.Code != http.StatusOK || a.Status != "ok" {
 			t.Fatalf("%d %s", a.Code, a.Text())
 		}
-		wantLimit(t, a, 10, left, time.Duration(10-left)*6*time.Minute, 0)
+	}
+	// All of them together have used up half of the organization's, which has the others.
+	wantLimit(t, acme.Get(t, "", sharedPath+openPID, at("198.51.100.1")), 5, 0, time.Hour, 12*time.Minute)
+	key := acme.Key(t)
+	for left := 4; left >= 0; left-- {
+		wantLimit(t, acme.Get(t, key, "/api/campaigns/count"), 10, left, time.Duration(10-left)*6*time.Minute, 0)
 	}
 }
 

@@ -291,8 +291,8 @@ func (m *Module) getOperation() api.Operation {
 func (m *Module) sharedOperation() api.Operation {
 	return api.Operation{
 		Name: "reports.shared", Contract: true, Method: http.MethodGet, Path: "/api/reports/shared/{pid}",
-		NoTenant: NotFoundProblem(),
-		Aliases:  []string{"/api/reports/shared/{pid}/{report_id}"}, IDs: []string{"getSharedReport", "getSharedReportOfBundle"}, Tag: tag,
+		NoTenant: NotFoundProblem(), Weight: api.Heavy,
+		Aliases: []string{"/api/reports/shared/{pid}/{report_id}"}, IDs: []string{"getSharedReport", "getSharedReportOfBundle"}, Tag: tag,
 		Summary: "Get a shared report",
 		Description: "Returns a report to whoever knows its public identifier, and a token where the report is secure. " +
 			"The answer covers what the report's own teams may see; teams[] can only narrow it. " +

@@ -75,8 +75,8 @@ func (m *Module) updateRow() api.Operation {
 				Description: "enabled (boolean), recipients (at most 1000 e-mail addresses), subject (one line, at most 200 characters); other members are kept. At most 128 KiB and 8 levels.",
 			},
 		},
-		BodyLimit: schema.BodyLimit,
-		Data:      Answer{}, Message: "Form Collection updated", Example: answer(1, example),
+		BodyLimit: schema.BodyLimit, Weight: api.Heavy,
+		Data: Answer{}, Message: "Form Collection updated", Example: answer(1, example),
 		Failures: []api.Failure{
 			{Code: http.StatusOK, Message: notUpdated, When: "the form is standalone", Data: Refused{standaloneDetail}},
 			{Code: http.StatusNotFound, Message: missing, When: "no such form in this organization"},

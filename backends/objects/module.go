@@ -64,9 +64,9 @@ func (m *Module) createRow() api.Operation {
 				Example:     map[string]any{"species": map[string]any{"title": "Species", "type": schema.Text, "required": true}, "height": map[string]any{"title": "Height (m)", "type": schema.Number}},
 			},
 		},
-		BodyLimit: schema.BodyLimit,
-		Failure:   generic,
-		Data:      Created{}, Message: "Custom Object created",
+		BodyLimit: schema.BodyLimit, Weight: api.Heavy,
+		Failure: generic,
+		Data:    Created{}, Message: "Custom Object created",
 		Example: Created{ID: exampleID, Name: "tree", Label: "Tree", LabelPlural: "Trees"},
 		Failures: []api.Failure{
 			{Code: http.StatusUnprocessableEntity, Message: exampleInvalid, When: "the body is unacceptable; every problem is named", Data: map[string]any{"errors": []api.FieldError{{Field: "label", Code: "required", Message: "label is required"}}}},

@@ -180,6 +180,7 @@ type Operation struct {
 	Body      []Field // nil: takes no body
 	BodyLimit int64   // bytes; 0: DefaultBodyLimit
 	Timeout   time.Duration
+	Weight    int64 // of a call among those in flight; 0: 1, which is for at most 8 MiB; Heavy
 
 	// Data is a value of the type that a success answers as data; Example one such answer.
 	Data     any
@@ -234,6 +235,9 @@ type Bounds struct {
 	MinLength, MaxLength int   // of a text, in characters; MinLength says that it must not be blank
 	Pattern              string
 }
+
+// Heavy is the weight of an operation whose answer can be large: a report's rows for one.
+const Heavy int64 = 4
 
 // Place is where a parameter stands.
 type Place string

@@ -44,11 +44,16 @@ type Deps struct {
 	Sessions Sessions
 	People   People
 	Reports  Reports
-	Resolve  func(r *http.Request) (*tenants.Tenant, error)
-	BaseURL  func(slug string) string
-	Cookie   string // name of the session cookie
-	Secure   bool   // served over TLS
-	Log      *slog.Logger
+	// Visit leads to the organization of a request and counts it. An *api.Problem says that it
+	// is over a limit; then there is an organization too.
+	Visit func(r *http.Request) (*tenants.Tenant, error)
+	// Resolve leads to it too, for a page that is the same for every host: counting it would tell
+	// which organizations there are.
+	Resolve func(r *http.Request) (*tenants.Tenant, error)
+	BaseURL func(slug string) string
+	Cookie  string // name of the session cookie
+	Secure  bool   // served over TLS
+	Log     *slog.Logger
 }
 
 // Module is the console. Safe for concurrent use.

@@ -8,12 +8,15 @@ import (
 	"fmt"
 	"html/template"
 	"io/fs"
+	"math"
 	"net/http"
 	"path"
 	"runtime/debug"
+	"strconv"
 	"time"
 
 	"tenantry/crypto/passwords"
+	"tenantry/gateway/api"
 	"tenantry/tenants"
 )
 
@@ -100,12 +103,15 @@ func (m *Module) nowhere(w http.ResponseWriter) {
 // tenantPage finds the organization first.
 func (m *Module) tenantPage(page func(http.ResponseWriter, *http.Request, *tenants.Tenant)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		t, err := m.Resolve(r)
+		t, err := m.Visit(r)
+		var refused *api.Problem
 		switch {
 		case errors.Is(err, tenants.ErrUnknownTenant) && r.URL.Path == "/":
 			m.nowhere(w)
 		case errors.Is(err, tenants.ErrUnknownTenant):
 			m.missing(w)
+		case errors.As(err, &refused):
+			m.refuse(w, t, refused)
 		case err != nil:
 			m.Log.Warn("a page is unavailable", "error", err)
 			m.unavailable(w, "")
@@ -159,6 +165,24 @@ func (m *Module) message(w http.ResponseWriter, code int, organization, title, t
 func (m *Module) unavailable(w http.ResponseWriter, organization string) {
 	w.Header().Set("Retry-After", "2")
 	m.message(w, http.StatusServiceUnavailable, organization, "Not available at the moment", "Please try again in a moment.")
+}
+
+// refuse asks a visitor who is over a limit to come back.
+func (m *Module) refuse(w http.ResponseWriter, t *tenants.Tenant, p *api.Problem) {
+	seconds := int(math.Ceil(p.RetryAfter.Seconds()))
+	w.Header().Set("Retry-After", strconv.Itoa(seconds))
+	m.message(w, p.Code, t.Org.Name, "Please wait a moment", "More is asked for than can be answered at once. Nothing is wrong with the address: try again in "+waitText(seconds)+".")
+}
+
+// waitText writes 1 second, 2 seconds; from two minutes on in minutes.
+func waitText(seconds int) string {
+	switch {
+	case seconds == 1:
+		return "1 second"
+	case seconds < 120:
+		return strconv.Itoa(seconds) + " seconds"
+	}
+	return strconv.Itoa((seconds+59)/60) + " minutes"
 }
 
 func (m *Module) signInPage(w http.ResponseWriter, organization string) {

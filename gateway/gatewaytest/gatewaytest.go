@@ -63,6 +63,7 @@ func Start(t testing.TB, options ...Option) *Gateway {
 	}
 	// Requests are counted on their way, but few tests are about being refused.
 	Limits("100000000/s", "off", "100000000/s", "off")(&cfg, nil)
+	cfg.Limits.Address = limits.PerSecond(limits.MaxCount)
 	log := &Buffer{}
 	o := gateway.Options{Log: slog.New(slog.NewJSONHandler(log, nil)), Version: "test", Holder: "a test"}
 	for _, option := range options {

@@ -47,7 +47,7 @@ func (f *flood) admit(now time.Time, limit int) (write bool, dropped int) {
 // within their limits, and successes, always are.
 func (x *exchange) noteFlood(problem *api.Problem) bool {
 	known := x.call.Principal != nil && x.call.Principal.Kind != tenants.Anonymous
-	if problem == nil || known && !x.limit.Refused {
+	if problem == nil || known && !x.refused {
 		return true
 	}
 	key := strconv.FormatInt(x.call.Tenant.Org.OrgID, 10) + " " + x.op.Name

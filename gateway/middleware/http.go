@@ -2,9 +2,11 @@ package middleware
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -178,19 +180,56 @@ func (p *Pipeline) Problem(name string, w http.ResponseWriter, r *http.Request, 
 }
 
 // Observe serves what is no operation, a page for one, and leaves its line and its figures.
+// Next calls Visit where it needs an organization.
 func (p *Pipeline) Observe(name string, w http.ResponseWriter, r *http.Request, next http.Handler) {
-	x := &exchange{p: p, op: &api.Operation{Name: name}, r: r, started: time.Now(), call: api.NewCall(nil, nil)}
+	op := &api.Operation{Name: name, Credentials: api.Open, Weight: api.Heavy} // a page may be a shared report
+	x := &exchange{p: p, op: op, w: w, r: r, started: time.Now(), call: api.NewCall(op, nil)}
 	x.call.RequestID = requestID(r)
 	w.Header().Set(RequestIDHeader, x.call.RequestID)
 	seen := &observed{ResponseWriter: w, code: http.StatusOK}
+	ctx := context.WithValue(store.WithUsage(r.Context(), &x.store), visitKey{}, x)
 	defer func() {
 		x.code, x.bytes = seen.code, seen.bytes
 		if x.code >= http.StatusBadRequest {
-			x.failure = &api.Problem{Code: x.code}
+			x.failure = &api.Problem{Code: x.code, Reason: x.reason}
 		}
+		x.work.leave()
+		x.uncount(ctx)
 		x.done()
 	}()
-	next.ServeHTTP(seen, r.WithContext(store.WithUsage(r.Context(), &x.store)))
+	next.ServeHTTP(seen, r.WithContext(ctx))
+}
+
+type visitKey struct{}
+
+// Visit leads a request within Observe to its organization, as an operation's is led: the
+// visitor, who is whoever is signed in or else nobody, is counted, and gets room for the
+// work until the answer is written. Errors: tenants.ErrUnknownTenant, store.ErrUnavailable,
+// and the *api.Problem of who is over a limit.
+func (p *Pipeline) Visit(r *http.Request) (*tenants.Tenant, error) {
+	ctx := r.Context()
+	x, ok := ctx.Value(visitKey{}).(*exchange)
+	if !ok {
+		return nil, errors.New("a page is served outside of Observe")
+	}
+	if err := x.tenant(ctx); err != nil {
+		return nil, err
+	}
+	x.call.Principal = &tenants.Principal{}
+	if cookie, err := r.Cookie(p.Cookie); err == nil {
+		// Who cannot be known now is counted as a stranger.
+		if who, err := p.Sessions.Lookup(ctx, x.call.Tenant, cookie.Value); err == nil {
+			x.call.Principal = who
+		}
+	}
+	err := x.count(ctx)
+	if err == nil {
+		x.work, err = x.enter(ctx, p.Work, x.op.Weight)
+	}
+	if err != nil {
+		x.reason = api.ProblemOf(err).Reason
+	}
+	return x.call.Tenant, err
 }
 
 // observed notes what an answer was.
@@ -225,8 +264,8 @@ func Preflight(w http.ResponseWriter, r *http.Request, methods string) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// Tenant returns the organization that a request is for, for what is no operation.
-// Errors: tenants.ErrUnknownTenant, store.ErrUnavailable.
+// Tenant returns the organization that a request is for, for what costs nothing and is not
+// counted. Errors: tenants.ErrUnknownTenant, store.ErrUnavailable.
 func (p *Pipeline) Tenant(r *http.Request) (*tenants.Tenant, error) {
 	return p.Tenants.Resolve(r.Context(), p.host(r))
 }

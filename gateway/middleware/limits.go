@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"time"
@@ -35,15 +36,64 @@ func (x *exchange) count(ctx context.Context) error {
 	}
 	x.p.Metrics.limited.WithLabelValues(x.op.Name, x.limit.Name).Inc()
 	problem := api.TooManyRequests(x.limit.Wait)
-	problem.Reason = "over the limit: " + x.limit.Name
+	return x.refuse(problem, x.limit.Name)
+}
+
+// refuse notes that the request is over a limit.
+func (x *exchange) refuse(problem *api.Problem, limit string) error {
+	x.refused = true
+	problem.Reason = "over the limit: " + limit
 	return problem
 }
 
+// place is room that a request has in a Flight. The zero value has none.
+type place struct {
+	in   *limits.Flight
+	load limits.Load
+}
+
+func (p *place) leave() {
+	if p.in != nil {
+		p.in.Leave(p.load)
+		p.in = nil
+	}
+}
+
+// enter finds room for the request, for which it waits a moment: 429 where it is the
+// caller's own organization that leaves none, 503 where all together do.
+func (x *exchange) enter(ctx context.Context, in *limits.Flight, weight int64) (place, error) {
+	if in == nil {
+		return place{}, nil
+	}
+	l := limits.Load{Organization: x.call.Tenant.Org.OrgID, Weight: max(weight, 1)}
+	if x.call.Principal.Kind == tenants.Anonymous {
+		l.Stranger, l.Address = true, x.call.Remote
+	}
+	full := in.Enter(ctx, l)
+	if full == "" {
+		return place{in, l}, nil
+	}
+	x.p.Metrics.limited.WithLabelValues(x.op.Name, full).Inc()
+	problem := api.TooManyRequests(time.Second)
+	if full == limits.InFlight {
+		problem = api.Unavailable(errors.New("too much is in flight"))
+	}
+	return place{}, x.refuse(problem, full)
+}
+
+// bodyWeight returns how many bytes the body may take.
+func (x *exchange) bodyWeight() int64 {
+	if n := x.r.ContentLength; n >= 0 && n < x.op.BodyMax() {
+		return n
+	}
+	return x.op.BodyMax()
+}
+
 // uncount gives the organization back what a caller nobody knows was refused, a share
-// token that is no good for one. All such callers together stay limited by their own.
+// token that is no good for one. The caller's address stays limited by its own.
 func (x *exchange) uncount(ctx context.Context) {
 	refused := x.failure != nil && x.failure.Code < http.StatusInternalServerError
-	if refused && x.op.Credentials&api.Open != 0 && x.limit.Limit.Count() > 0 && !x.limit.Refused {
+	if refused && x.call.Principal != nil && x.call.Principal.Kind == tenants.Anonymous && x.limit.Limit.Count() > 0 && !x.limit.Refused {
 		x.p.Limits.Return(ctx, x.counted())
 	}
 }
@@ -51,7 +101,7 @@ func (x *exchange) uncount(ctx context.Context) {
 // counted returns what the request counts as.
 func (x *exchange) counted() limits.Request {
 	org, who := &x.call.Tenant.Org, x.call.Principal
-	r := limits.Request{Prefix: x.call.Tenant.RedisPrefix(), Caller: limits.Anonymous(), Limits: org.RequestLimits}
+	r := limits.Request{Prefix: x.call.Tenant.RedisPrefix(), Caller: limits.Anonymous(x.call.Remote), Limits: org.RequestLimits}
 	switch who.Kind {
 	case tenants.ServiceAccount:
 		r.Caller = limits.Key(who.KeyID)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -66,10 +67,10 @@ func TestWhoIsCounted(t *testing.T) {
 		"no credential":                   {ask: func(r *http.Request) { r.Header.Del(middleware.KeyHeader) }},
 		"unknown organization":            {ask: func(r *http.Request) { r.Host = "nobody.localhost" }},
 		"own limits":                      {change: func(o *api.Operation) { o.OwnLimits = true }},
-		"open":                            {change: open(nil), want: []limits.Request{{Caller: limits.Anonymous()}}},
-		"open and refused":                {change: open(api.Denied("junk")), want: []limits.Request{{Caller: limits.Anonymous()}}, back: 1},
-		"open and failed":                 {change: open(api.Failed("Shared Report not found", nil)), want: []limits.Request{{Caller: limits.Anonymous()}}, back: 1},
-		"open and broken":                 {change: open(api.Unavailable(nil)), want: []limits.Request{{Caller: limits.Anonymous()}}},
+		"open":                            {change: open(nil), want: []limits.Request{{Caller: limits.Anonymous(stranger)}}},
+		"open and refused":                {change: open(api.Denied("junk")), want: []limits.Request{{Caller: limits.Anonymous(stranger)}}, back: 1},
+		"open and failed":                 {change: open(api.Failed("Shared Report not found", nil)), want: []limits.Request{{Caller: limits.Anonymous(stranger)}}, back: 1},
+		"open and broken":                 {change: open(api.Unavailable(nil)), want: []limits.Request{{Caller: limits.Anonymous(stranger)}}},
 		"key, and failed": {change: func(o *api.Operation) {
 			o.Handler = func(context.Context, *api.Call) (api.Result, error) {
 				return api.Result{}, api.NotFound("Thing not found")
@@ -97,6 +98,9 @@ func TestWhoIsCounted(t *testing.T) {
 		})
 	}
 }
+
+// stranger is the address of every request of httptest.
+var stranger = netip.MustParseAddr("192.0.2.1")
 
 func withKey(key string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Set(middleware.KeyHeader, key) }

@@ -47,7 +47,9 @@ type Options struct {
 	Tenants  Tenants
 	Keys     Keys
 	Sessions Sessions
-	Limits   Limits // nil: requests are not counted
+	Limits   Limits         // nil: requests are not counted
+	Work     *limits.Flight // what is in flight, by weight; nil: without a bound
+	Bodies   *limits.Flight // the bodies being read, in bytes; nil: without a bound
 	Audit    *audit.Log
 	Log      *slog.Logger
 	Metrics  *Metrics
@@ -86,8 +88,11 @@ type exchange struct {
 	r       *http.Request
 	call    *api.Call
 	limit   limits.Decision // zero: the request was not counted
+	refused bool            // over a limit
+	work    place
 	started time.Time
 	failure *api.Problem
+	reason  string // why a page was refused, for the log
 	code    int
 	bytes   int
 	store   store.Usage
@@ -100,6 +105,7 @@ func (p *Pipeline) Serve(op *api.Operation, w http.ResponseWriter, r *http.Reque
 	ctx, cancel := context.WithTimeout(store.WithUsage(r.Context(), &x.store), op.Deadline())
 	defer cancel()
 	defer x.done()
+	defer x.work.leave()
 	defer x.rescue(ctx)
 	result, err := x.guarded(ctx)
 	x.answer(ctx, result, err)
@@ -131,35 +137,61 @@ func (x *exchange) guarded(ctx context.Context) (result api.Result, err error) {
 	if err := x.admit(ctx); err != nil {
 		return api.Result{}, err
 	}
-	if err := x.read(); err != nil {
+	if err := x.prepare(ctx); err != nil {
 		return api.Result{}, err
 	}
 	return x.op.Handler(ctx, x.call)
 }
 
+// prepare reads the request and finds room for the work. What a body takes is reserved
+// apart until then: who sends slowly keeps others from no work.
+func (x *exchange) prepare(ctx context.Context) (err error) {
+	if x.op.Body != nil {
+		body, err := x.enter(ctx, x.p.Bodies, x.bodyWeight())
+		if err != nil {
+			x.call.Header.Set("Connection", "close") // else the answer waits for the body
+			return err
+		}
+		defer body.leave()
+	}
+	if err := x.read(); err != nil {
+		return err
+	}
+	x.work, err = x.enter(ctx, x.p.Work, x.op.Weight)
+	return err
+}
+
 // admit finds the organization and the caller and applies the row's policy.
 func (x *exchange) admit(ctx context.Context) error {
 	c := x.call
-	c.Remote = x.p.remote(x.r)
-	tenant, err := x.p.Tenants.Resolve(ctx, x.p.host(x.r))
-	if errors.Is(err, tenants.ErrUnknownTenant) && x.op.AnyHost {
-		tenant, err = x.p.Tenants.Nobody(x.p.host(x.r)), nil
-	}
+	err := x.tenant(ctx)
 	if err != nil {
 		if errors.Is(err, tenants.ErrUnknownTenant) && x.op.NoTenant != nil {
 			return x.op.NoTenant
 		}
 		return err
 	}
-	c.Tenant = tenant
-	c.BaseURL = x.p.BaseURL(tenant.Org.Slug)
-	if c.Principal, err = x.principal(ctx, tenant); err != nil {
+	if c.Principal, err = x.principal(ctx, c.Tenant); err != nil {
 		return err
 	}
 	if err := x.count(ctx); err != nil {
 		return err
 	}
 	return x.op.Rule.Check(c.Principal)
+}
+
+// tenant finds the organization.
+func (x *exchange) tenant(ctx context.Context) error {
+	x.call.Remote = x.p.remote(x.r)
+	tenant, err := x.p.Tenants.Resolve(ctx, x.p.host(x.r))
+	if errors.Is(err, tenants.ErrUnknownTenant) && x.op.AnyHost {
+		tenant, err = x.p.Tenants.Nobody(x.p.host(x.r)), nil
+	}
+	if err != nil {
+		return err
+	}
+	x.call.Tenant, x.call.BaseURL = tenant, x.p.BaseURL(tenant.Org.Slug)
+	return nil
 }
 
 func (x *exchange) principal(ctx context.Context, t *tenants.Tenant) (*tenants.Principal, error) {
@@ -328,7 +360,7 @@ func (x *exchange) answer(ctx context.Context, result api.Result, err error) {
 // problem explains an error in the words of the row.
 func (x *exchange) problem(ctx context.Context, err error) *api.Problem {
 	problem := x.p.explain(ctx, x.op.Name, x.call.RequestID, err)
-	if x.op.Failure != nil && !x.limit.Refused {
+	if x.op.Failure != nil && !x.refused {
 		return x.op.Failure(problem)
 	}
 	return problem

@@ -40,7 +40,7 @@ func TestScriptAndTwinAgree(t *testing.T) {
 						set[name] = limit()
 					}
 					if random.IntN(5) > 0 {
-						rules = append(rules, rule{set[name], name, holder, suffix})
+						rules = append(rules, rule{limit: set[name], name: name, holder: holder, suffix: suffix})
 					}
 				}
 			}

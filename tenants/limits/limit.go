@@ -128,14 +128,51 @@ func (p Pair) Or(fallback Pair) Pair {
 	return Pair{p.Rate.or(fallback.Rate), p.Quota.or(fallback.Quota)}
 }
 
-// Set are the limits of an organization and those of each of its callers. Of a caller
-// that has limits of its own, those come first.
+// part returns one of so many parts of the limit, at least one request.
+func (l Limit) part(of int64) Limit {
+	if l.count > 0 {
+		l.count = max(l.count/of, 1)
+	}
+	return l
+}
+
+// tighter returns the limit that admits less in the long run.
+func (l Limit) tighter(other Limit) Limit {
+	if l.count <= 0 || other.count > 0 && other.count*l.period < l.count*other.period {
+		return other
+	}
+	return l
+}
+
+// Set are the limits of an organization, those of each of its callers, and those of each
+// network address from which somebody calls whom nobody knows. Of a caller that has limits
+// of its own, those come first.
 type Set struct {
 	Organization Pair `json:"organization,omitzero"`
 	Key          Pair `json:"key,omitzero"`
+	Address      Pair `json:"address,omitzero"`
 }
 
 // Or returns the set with the fallback's limits where it says nothing.
 func (s Set) Or(fallback Set) Set {
-	return Set{s.Organization.Or(fallback.Organization), s.Key.Or(fallback.Key)}
+	return Set{s.Organization.Or(fallback.Organization), s.Key.Or(fallback.Key), s.Address.Or(fallback.Address)}
+}
+
+// What callers whom nobody knows get of an organization's limits: together one of two
+// parts, so that they never take what the organization's own callers need, and each
+// address one of ten parts of that, so that a few addresses do not take it from the others.
+const (
+	anonymousPart = 2
+	addressPart   = 10
+)
+
+// anonymous returns the limits of all callers together whom nobody knows.
+func (s Set) anonymous() Pair {
+	return Pair{s.Organization.Rate.part(anonymousPart), s.Organization.Quota.part(anonymousPart)}
+}
+
+// address returns the limits of one address of such callers.
+func (s Set) address() Pair {
+	all := s.anonymous()
+	return Pair{all.Rate.part(addressPart).tighter(s.Address.Rate), all.Quota.part(addressPart).tighter(s.Address.Quota)}
 }

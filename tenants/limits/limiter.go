@@ -3,6 +3,7 @@ package limits
 import (
 	"context"
 	"log/slog"
+	"net/netip"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -16,7 +17,8 @@ const (
 	// rest is how long Redis is left alone after it failed; then one request tries it again.
 	rest = time.Second
 
-	maxRules    = 4
+	maxRules    = 6 // of at most three parties
+	maxParties  = 3
 	rateSuffix  = ":rate"
 	quotaSuffix = ":quota"
 )
@@ -68,9 +70,10 @@ func (l *Limiter) Local() int64 { return l.alone.Load() }
 
 // Caller is who sends a request to an organization.
 type Caller struct {
-	kind   string
-	id     string
-	number int64
+	kind    string
+	id      string
+	number  int64
+	address netip.Addr
 }
 
 // Key is the caller that presents the API key with that identifier.
@@ -79,8 +82,24 @@ func Key(id string) Caller { return Caller{kind: "key", id: id} }
 // Person is a signed-in person.
 func Person(number int64) Caller { return Caller{kind: "person", number: number} }
 
-// Anonymous are all callers of an organization whom nobody knows, together.
-func Anonymous() Caller { return Caller{kind: "anonymous"} }
+// Anonymous is a caller whom nobody knows, at an address.
+func Anonymous(address netip.Addr) Caller {
+	return Caller{kind: anonymousKind, address: Network(address)}
+}
+
+const anonymousKind = "anonymous"
+
+// Network returns the address that stands for everybody who shares a bound with this one:
+// an IPv4 address itself, of an IPv6 address its /64, which a subscriber has to himself.
+// Addresses that are none share one bound.
+func Network(address netip.Addr) netip.Addr {
+	address = address.Unmap().WithZone("")
+	if !address.Is6() {
+		return address
+	}
+	p, _ := address.Prefix(64) // of an IPv6 address never fails
+	return p.Addr()
+}
 
 // Request is what is counted.
 type Request struct {
@@ -98,6 +117,8 @@ type rule struct {
 	name   string
 	holder string // whose it is
 	suffix string // which of the holder's
+	// passing: the holder is one of many that come and go, and must not drive out others.
+	passing bool
 }
 
 // rules returns the limits that govern a request, in into.
@@ -105,7 +126,16 @@ func (l *Limiter) rules(r *Request, into []rule) []rule {
 	in := r.Limits.Or(l.defaults)
 	org, caller := r.holders()
 	into = add(into, in.Organization, org, "organization rate", "organization quota")
-	return add(into, in.Key, caller, "caller rate", "caller quota")
+	if r.Caller.kind != anonymousKind {
+		return add(into, in.Key, caller, "caller rate", "caller quota")
+	}
+	into = add(into, in.anonymous(), caller, "anonymous rate", "anonymous quota")
+	own := len(into)
+	into = add(into, in.address(), caller+":"+r.Caller.address.String(), "address rate", "address quota")
+	for i := own; i < len(into); i++ {
+		into[i].passing = true
+	}
+	return into
 }
 
 // holders returns whose limits govern the request, as the beginnings of keys in Redis.
@@ -132,10 +162,10 @@ func (r *Request) appendPrefix(text []byte) []byte {
 
 func add(into []rule, p Pair, holder, rate, quota string) []rule {
 	if p.Rate.Count() > 0 {
-		into = append(into, rule{p.Rate, rate, holder, rateSuffix})
+		into = append(into, rule{limit: p.Rate, name: rate, holder: holder, suffix: rateSuffix})
 	}
 	if p.Quota.Count() > 0 {
-		into = append(into, rule{p.Quota, quota, holder, quotaSuffix})
+		into = append(into, rule{limit: p.Quota, name: quota, holder: holder, suffix: quotaSuffix})
 	}
 	return into
 }
@@ -165,14 +195,17 @@ func (l *Limiter) Take(ctx context.Context, r Request) Decision {
 	return l.local.decide(rules, l.now().UnixMilli()).decision(rules)
 }
 
-// Return gives the organization back what Take counted against it. The caller's own
-// limits keep the count. Where Redis fails, the organization's limit fills up a moment
+// Return gives the organization back what Take counted against it, and against all callers
+// together whom nobody knows. The caller's own limits keep the count. Where Redis fails, the organization's limit fills up a moment
 // later, no more.
 func (l *Limiter) Return(ctx context.Context, r Request) {
 	var buffer [maxRules]rule
 	in := r.Limits.Or(l.defaults)
-	org, _ := r.holders()
+	org, caller := r.holders()
 	rules := add(buffer[:0], in.Organization, org, "", "")
+	if r.Caller.kind == anonymousKind {
+		rules = add(rules, in.anonymous(), caller, "", "")
+	}
 	if len(rules) == 0 {
 		return
 	}

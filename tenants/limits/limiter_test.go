@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -53,7 +54,7 @@ func TestLimiterParts(t *testing.T) {
 		if d := take(mine); !d.Refused || d.Name != "caller rate" || d.Limit.Count() != 2 || d.Wait < 29*time.Minute {
 			t.Errorf("a third request of a key: %+v", d)
 		}
-		for _, caller := range []Caller{Key("b"), Person(7), Anonymous()} {
+		for _, caller := range []Caller{Key("b"), Person(7), Anonymous(netip.MustParseAddr("192.0.2.1"))} {
 			if d := take(request(t, org, caller, "5/h", "off", "2/h")); d.Refused {
 				t.Errorf("the first request of %+v: %+v", caller, d)
 			}
@@ -369,6 +370,89 @@ func TestLocalIsBounded(t *testing.T) {
 	if n := l.local.accounts.Len(); n > maxAccounts {
 		t.Errorf("%d accounts are kept, more than %d", n, maxAccounts)
 	}
+}
+
+// TestX8_StrangersDriveOutNobody: addresses without end, with those of the largest networks
+// that one party has, are bounded and cost a key nothing of its count.
+func TestX8_StrangersDriveOutNobody(t *testing.T) {
+	t.Parallel()
+	l := New(Options{Defaults: Set{Organization: Pair{Quota: mustParse(t, "100000000/d")}, Key: Pair{Quota: mustParse(t, "3/d")}, Address: Pair{Rate: mustParse(t, "5/s")}}})
+	key := Request{Prefix: "a:", Caller: Key("a")}
+	l.Take(t.Context(), key)
+	for i := range uint32(3 * maxAccounts) {
+		l.Take(t.Context(), Request{Prefix: "a:", Caller: Anonymous(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}))})
+	}
+	if n := l.local.passing.Len(); n > maxAccounts || n < maxAccounts/4 {
+		t.Errorf("%d addresses are kept, at most %d may be", n, maxAccounts)
+	}
+	if d := l.Take(t.Context(), key); d.Remaining != 1 {
+		t.Errorf("the key's count was driven out: %+v", d)
+	}
+}
+
+func TestNetwork(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"192.0.2.1": "192.0.2.1", "::ffff:192.0.2.1": "192.0.2.1", "2001:db8:1:2:3:4:5:6": "2001:db8:1:2::", "fe80::1%eth0": "fe80::", "::1": "::",
+	} {
+		if got := Network(netip.MustParseAddr(text)); got.String() != want {
+			t.Errorf("%s is bound as %s, not %s", text, got, want)
+		}
+	}
+	if got := Network(netip.Addr{}); got.IsValid() {
+		t.Errorf("no address is bound as %s", got)
+	}
+}
+
+// TestX8_AddressesAreBoundApart: one address uses up its own limit, a few do not use up that
+// of all, and all together leave the organization's own callers theirs.
+func TestX8_AddressesAreBoundApart(t *testing.T) {
+	t.Parallel()
+	test := func(t *testing.T, l *Limiter) {
+		t.Helper()
+		prefix := fmt.Sprintf("tnt:{%d}:x:", someOrganization())
+		take := func(c Caller) Decision {
+			return l.Take(t.Context(), Request{Prefix: prefix, Caller: c, Limits: Set{Organization: Pair{Rate: mustParse(t, "80/h")}}})
+		}
+		at := func(n int) Caller {
+			return Anonymous(netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, 0, 0, 0, byte(n), 1, 2, 3, 4, 5, 6, 7, byte(rand.IntN(256))}))
+		}
+		use := func(c func() Caller) (n int, last Decision) {
+			for n = 0; n < 200; n++ {
+				if last = take(c()); last.Refused {
+					break
+				}
+			}
+			return n, last
+		}
+		for junk := range 3 {
+			if n, last := use(func() Caller { return at(junk) }); n != 4 || last.Name != "address rate" {
+				t.Errorf("address %d had %d requests, %+v; want a tenth of half of 80", junk, n, last)
+			}
+		}
+		if d := take(at(9)); d.Refused {
+			t.Errorf("after three addresses that used up theirs, another: %+v", d)
+		}
+		next := 10
+		if n, last := use(func() Caller { next++; return at(next) }); n != 40-13 || last.Name != "anonymous rate" {
+			t.Errorf("%d more of many addresses, %+v; want half of the organization's in all", n, last)
+		}
+		if n, last := use(func() Caller { return Key("a") }); n != 40 || last.Name != "organization rate" {
+			t.Errorf("a key had %d requests, %+v; want the other half", n, last)
+		}
+		l.Return(t.Context(), Request{Prefix: prefix, Caller: at(0), Limits: Set{Organization: Pair{Rate: mustParse(t, "80/h")}}})
+		if d := take(at(0)); !d.Refused || d.Name != "address rate" {
+			t.Errorf("what is given back is not the address's: %+v", d)
+		}
+		if d := take(at(200)); d.Refused {
+			t.Errorf("given back to all together: %+v", d)
+		}
+	}
+	t.Run("local", func(t *testing.T) {
+		t.Parallel()
+		test(t, New(Options{}))
+	})
+	onRedis(t, func(t *testing.T, client redis.UniversalClient) { test(t, New(Options{Redis: client})) })
 }
 
 func BenchmarkTake(b *testing.B) {

@@ -6,12 +6,17 @@ import (
 	"tenantry/internal/bounded"
 )
 
-// maxAccounts bounds the parties whose requests this process counts; the ones seen least
-// recently are forgotten first.
+// maxAccounts bounds the parties whose requests this process counts, and once more the
+// addresses of callers whom nobody knows; the ones seen least recently are forgotten first.
 const maxAccounts = 65_536
 
 // local counts in this process, by the arithmetic of the script.
-type local struct{ accounts *bounded.Map[*account] }
+type local struct {
+	accounts *bounded.Map[*account]
+	// passing are the addresses of callers whom nobody knows: however many there are, they
+	// drive out nobody but each other.
+	passing *bounded.Map[*account]
+}
 
 // account is one party's meters.
 type account struct {
@@ -19,16 +24,22 @@ type account struct {
 	rate, quota meter
 }
 
-func newLocal() *local { return &local{accounts: bounded.New[*account](maxAccounts)} }
+func newLocal() *local {
+	return &local{accounts: bounded.New[*account](maxAccounts), passing: bounded.New[*account](maxAccounts)}
+}
 
 // hold locks the parties of the rules and appends their meters. The organization's rules
-// come first, so that everybody locks in the same order.
-func (l *local) hold(rules []rule, meters []*meter) (held [2]*account, _ []*meter) {
+// come first, an address's last, so that everybody locks in the same order.
+func (l *local) hold(rules []rule, meters []*meter) (held [maxParties]*account, _ []*meter) {
 	parties := 0
 	for i := range rules {
 		r := &rules[i]
 		if i == 0 || r.holder != rules[i-1].holder {
-			held[parties] = l.accounts.GetOrPut(r.holder, newAccount)
+			from := l.accounts
+			if r.passing {
+				from = l.passing
+			}
+			held[parties] = from.GetOrPut(r.holder, newAccount)
 			held[parties].mu.Lock()
 			parties++
 		}
@@ -43,7 +54,7 @@ func (l *local) hold(rules []rule, meters []*meter) (held [2]*account, _ []*mete
 
 func newAccount() *account { return &account{} }
 
-func release(held [2]*account) {
+func release(held [maxParties]*account) {
 	for _, a := range held {
 		if a != nil {
 			a.mu.Unlock()

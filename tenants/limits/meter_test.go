@@ -88,7 +88,7 @@ func party(t *testing.T, limits ...string) []rule {
 	holder := fmt.Sprintf("tnt:{%d}:limit:test:%s", time.Now().UnixNano(), t.Name())
 	var rules []rule
 	for i, text := range limits {
-		rules = append(rules, rule{mustParse(t, text), text, holder, []string{rateSuffix, quotaSuffix}[i]})
+		rules = append(rules, rule{limit: mustParse(t, text), name: text, holder: holder, suffix: []string{rateSuffix, quotaSuffix}[i]})
 	}
 	return rules
 }

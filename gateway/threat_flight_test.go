@@ -1,0 +1,235 @@
+package gateway_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tenantry/backends/store"
+	"tenantry/config"
+	"tenantry/gateway"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/tenants"
+)
+
+// inFlight bounds the work; an organization has a quarter of it.
+func inFlight(n int) gatewaytest.Option {
+	return func(cfg *config.Config, _ *gateway.Options) { cfg.Limits.InFlight = n }
+}
+
+// figure returns a gauge of the metrics.
+func figure(t *testing.T, g *gatewaytest.Gateway, name string) int {
+	t.Helper()
+	_, _, body := ops(t, g, http.MethodGet, "/metrics")
+	found := regexp.MustCompile(`(?m)^` + name + ` (\S+)$`).FindStringSubmatch(body)
+	if found == nil {
+		t.Fatalf("there is no figure %s", name)
+	}
+	f, err := strconv.ParseFloat(found[1], 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(f)
+}
+
+// until waits for a condition.
+func until(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("in vain: %s", what)
+		}
+	}
+}
+
+// TestX9_WorkInFlightIsBounded: of many calls of one organization that do not end no more
+// than its part are under way, the others are refused soon, and another organization is
+// answered meanwhile.
+func TestX9_WorkInFlightIsBounded(t *testing.T) {
+	t.Parallel()
+	var blocking atomic.Bool
+	var arrived atomic.Int64
+	release := make(chan struct{})
+	block := func(_ *config.Config, o *gateway.Options) {
+		o.Observe = func(c store.Call) {
+			if blocking.Load() && c.Operation == "count" {
+				arrived.Add(1)
+				<-release
+			}
+		}
+	}
+	g := gatewaytest.Start(t, inFlight(32), block)
+	free := sync.OnceFunc(func() { blocking.Store(false); close(release) })
+	t.Cleanup(free)
+	acme, other := g.Org(t, "acme"), g.Org(t, "other")
+	key, others := acme.Key(t), other.Key(t)
+	acme.Import(t, reportLines()...)
+	const path = "/api/campaigns/count"
+	if a := acme.Get(t, key, path); a.Code != http.StatusOK {
+		t.Fatalf("%d %s", a.Code, a.Text())
+	}
+	blocking.Store(true)
+	const calls, most = 40, 32 / 4
+	answers := make(chan *gatewaytest.Answer, calls)
+	for range calls {
+		go func() { answers <- acme.Get(t, key, path) }()
+	}
+	for range calls - most { // they do not wait for those that are blocked
+		a := <-answers
+		if a.Code != http.StatusTooManyRequests || a.Text() != tooMany || a.Header.Get("Retry-After") != "1" {
+			t.Errorf("%d %s %v", a.Code, a.Text(), a.Header)
+		}
+	}
+	until(t, "as many are under way as may be", func() bool { return arrived.Load() == most })
+	if n := figure(t, g, "tenantry_in_flight"); n != most {
+		t.Errorf("%d are in flight, want %d", n, most)
+	}
+	// Pages and what strangers ask for are under the same bound; signing in too.
+	if a := acme.Page(t, "/shared/reports/"+openPID); a.Code != http.StatusTooManyRequests || a.Header.Get("Retry-After") != "1" || !strings.Contains(a.Text(), "try again in 1 second.") {
+		t.Errorf("a page: %d %s", a.Code, a.Text())
+	}
+	signIn := gatewaytest.JSON(map[string]string{"email": "x@example.com", "password": "wrong"})
+	if a := acme.Do(t, http.MethodPost, "/auth/sign-in", signIn); a.Code != http.StatusTooManyRequests {
+		t.Errorf("signing in: %d %s", a.Code, a.Text())
+	}
+	for range 10 {
+		if a := other.Get(t, others, "/api/custom/objects/schema"); a.Code != http.StatusForbidden {
+			t.Errorf("another organization: %d %s", a.Code, a.Text())
+		}
+	}
+	if a := other.Page(t, "/sign-in"); a.Code != http.StatusOK {
+		t.Errorf("another organization's page: %d", a.Code)
+	}
+	if n := arrived.Load(); n != most {
+		t.Errorf("%d calls were under way at once, at most %d may be", n, most)
+	}
+	_, _, body := ops(t, g, http.MethodGet, "/metrics")
+	if want := `tenantry_limits_refused_total{limit="organization in flight",operation="campaigns.count"} 32`; !strings.Contains(body, "\n"+want+"\n") {
+		t.Errorf("the metrics have no line %s", want)
+	}
+	free()
+	for range most {
+		if a := <-answers; a.Code != http.StatusOK {
+			t.Errorf("%d %s", a.Code, a.Text())
+		}
+	}
+	if a := acme.Get(t, key, path); a.Code != http.StatusOK {
+		t.Errorf("afterwards: %d %s", a.Code, a.Text())
+	}
+	until(t, "nothing is in flight", func() bool { return figure(t, g, "tenantry_in_flight") == 0 })
+}
+
+// slowBody begins a call whose body stops after its first byte.
+func slowBody(t *testing.T, o *gatewaytest.Org, key string, size int) net.Conn {
+	t.Helper()
+	conn := dial(t, o.App.Addr())
+	send(t, conn, fmt.Sprintf("POST /api/custom/objects HTTP/1.1\r\nHost: %s\r\nX-Service-Token: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{", o.Host, key, size))
+	return conn
+}
+
+// TestX9_BodiesBeingReadAreBounded: who sends slowly holds a part of the room for bodies,
+// and no work.
+func TestX9_BodiesBeingReadAreBounded(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t, inFlight(16)) // 2 MiB of bodies, 512 KiB of each organization
+	acme, other := g.Org(t, "acme"), g.Org(t, "other")
+	key, others := acme.Key(t, tenants.ManageCustomObjects), other.Key(t, tenants.ManageCustomObjects)
+	const size, most = 200_000, 2
+	var held []net.Conn
+	for range most {
+		held = append(held, slowBody(t, acme, key, size))
+	}
+	until(t, "two bodies are being read", func() bool { return figure(t, g, "tenantry_bodies_bytes") == most*size })
+	for range 5 {
+		conn := slowBody(t, acme, key, size)
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil || resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" {
+			t.Fatalf("one more: %v %v", resp, err)
+		}
+		_ = conn.Close()
+	}
+	if n := figure(t, g, "tenantry_in_flight"); n != 0 {
+		t.Errorf("slow senders hold work: %d", n)
+	}
+	for range 20 { // more than there is room for work
+		if a := acme.Get(t, key, "/api/campaigns/count"); a.Code != http.StatusOK {
+			t.Errorf("without a body: %d %s", a.Code, a.Text())
+		}
+	}
+	wantCreated(t, post(t, acme, key, objectsPath, `{`+namesOf("a")+`}`), "a", "a one", "a many") // little room is enough
+	wantCreated(t, post(t, other, others, objectsPath, `{`+namesOf("b")+strings.Repeat(" ", size)+`}`), "b", "b one", "b many")
+	for i, conn := range held {
+		text := namesOf(string(rune('c' + i)))
+		send(t, conn, text+strings.Repeat(" ", size-len(text)-2)+"}")
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Errorf("a slow one at its end: %v %v", resp, err)
+		}
+	}
+	until(t, "no body is being read", func() bool { return figure(t, g, "tenantry_bodies_bytes") == 0 })
+}
+
+// TestX9_AFloodOfRefusedBodies: one organization sends dear bodies that are refused, as
+// fast as it can; another's calls go on, and the room for bodies is kept.
+func TestX9_AFloodOfRefusedBodies(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t, inFlight(16))
+	acme, other := g.Org(t, "acme"), g.Org(t, "other")
+	key, others := acme.Key(t, tenants.ManageCustomObjects), other.Key(t, tenants.ManageCustomObjects)
+	var names strings.Builder
+	for i := 0; names.Len() < 200_000; i++ {
+		fmt.Fprintf(&names, `"%x":0,`, i)
+	}
+	dear := `{"schema":{` + names.String() + `"0":0}}` // a name twice, at the very end
+	var flood sync.WaitGroup
+	stop := make(chan struct{})
+	refused := map[int]*atomic.Int64{http.StatusBadRequest: {}, http.StatusTooManyRequests: {}}
+	for range 12 {
+		flood.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", g.App.Addr().String())
+				if err != nil {
+					continue
+				}
+				_, _ = fmt.Fprintf(conn, "POST /api/custom/objects HTTP/1.1\r\nHost: %s\r\nX-Service-Token: %s\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", acme.Host, key, len(dear), dear)
+				if resp, err := http.ReadResponse(bufio.NewReader(conn), nil); err == nil {
+					_, _ = io.Copy(io.Discard, resp.Body)
+					if n := refused[resp.StatusCode]; n != nil {
+						n.Add(1)
+					} else {
+						t.Errorf("a refused body: %d", resp.StatusCode)
+					}
+				}
+				_ = conn.Close()
+			}
+		})
+	}
+	most := 0
+	for i := range 40 {
+		word := fmt.Sprintf("w%d", i)
+		if a := post(t, other, others, objectsPath, `{`+namesOf(word)+`}`); a.Code != http.StatusOK {
+			t.Errorf("another organization: %d %s", a.Code, a.Text())
+		}
+		most = max(most, figure(t, g, "tenantry_bodies_bytes"))
+	}
+	until(t, "the flood was refused", func() bool { return refused[http.StatusBadRequest].Load() > 20 })
+	close(stop)
+	flood.Wait()
+	if room := 16 * 256 << 10 / 2 / 4; most > room || most == 0 { // other's own body is read by then
+		t.Errorf("%d bytes of bodies were being read at once, at most %d may be", most, room)
+	}
+}

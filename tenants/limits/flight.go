@@ -1,0 +1,198 @@
+package limits
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Parts of what may be in flight, which any one party can have.
+const (
+	organizationPart    = 4  // of all
+	strangersPart       = 8  // all callers of an organization together whom nobody knows
+	strangerAddressPart = 32 // those of one address
+	// fewPart is what an organization can always have: the last quarter of all is kept for
+	// organizations that have less than this.
+	fewPart = 64
+)
+
+const (
+	// flightPatience is how long somebody waits for room.
+	flightPatience = time.Second
+	// maxWaiting bounds those who wait, maxWaitingOf those of one organization, of whom
+	// at most half may be callers that nobody knows.
+	maxWaiting   = 512
+	maxWaitingOf = 128
+)
+
+// Load is work for an organization: a call, or a body that is being read.
+type Load struct {
+	Organization int64
+	Stranger     bool       // the caller is one whom nobody knows
+	Address      netip.Addr // of a stranger
+	Weight       int64      // at least 1
+}
+
+// Flight bounds the work under way in this process, for each organization and in all. Who
+// finds no room waits a moment; of those the organization that has least is next. Safe
+// for concurrent use.
+type Flight struct {
+	size int64
+
+	mu      sync.Mutex
+	used    int64
+	parties map[bearer]int64
+	waiting []*waiter // in the order they came
+	queued  map[bearer]int
+}
+
+// bearer is an organization, all strangers of it, or those of one address.
+type bearer struct {
+	organization int64
+	strangers    bool
+	address      netip.Addr
+}
+
+type waiter struct {
+	load  Load
+	ready chan struct{} // closed once it has its room
+}
+
+// NewFlight returns a Flight of that size.
+func NewFlight(size int64) *Flight {
+	return &Flight{size: size, parties: map[bearer]int64{}, queued: map[bearer]int{}}
+}
+
+// Size returns how much there may be in all.
+func (f *Flight) Size() int64 { return f.size }
+
+// Used returns how much there is.
+func (f *Flight) Used() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.used
+}
+
+// bounds returns whose bounds hold for a load, and which they are.
+func (f *Flight) bounds(l *Load) (who [maxParties]bearer, most [maxParties]int64, names [maxParties]string, n int) {
+	who[0], most[0], names[0] = bearer{organization: l.Organization}, f.size/organizationPart, "organization in flight"
+	if !l.Stranger {
+		return who, most, names, 1
+	}
+	who[1], most[1], names[1] = bearer{organization: l.Organization, strangers: true}, f.size/strangersPart, "anonymous in flight"
+	who[2], most[2], names[2] = bearer{organization: l.Organization, strangers: true, address: Network(l.Address)}, f.size/strangerAddressPart, "address in flight"
+	return who, most, names, maxParties
+}
+
+// InFlight is the name of the bound on all organizations together.
+const InFlight = "in flight"
+
+// add takes the room, or returns the name of the bound that leaves none. Who has nothing
+// gets room whatever the weight.
+func (f *Flight) add(l *Load) (full string) {
+	who, most, names, n := f.bounds(l)
+	var has [maxParties]int64
+	for i := range n {
+		if has[i] = f.parties[who[i]]; has[i] > 0 && has[i]+l.Weight > most[i] {
+			return names[i]
+		}
+	}
+	all := f.size
+	if has[0] >= max(f.size/fewPart, 1) {
+		all -= all / 4
+	}
+	if f.used > 0 && f.used+l.Weight > all {
+		return InFlight
+	}
+	f.used += l.Weight
+	for i := range n {
+		f.parties[who[i]] = has[i] + l.Weight
+	}
+	return ""
+}
+
+// Enter takes room for the load, for which it waits about a second at most. Where there is
+// none it returns the name of the bound; else "", and Leave must be called.
+func (f *Flight) Enter(ctx context.Context, l Load) (full string) {
+	f.mu.Lock()
+	if full = f.add(&l); full == "" || !f.mayWait(&l) {
+		f.mu.Unlock()
+		return full
+	}
+	w := &waiter{l, make(chan struct{})}
+	f.waiting = append(f.waiting, w)
+	f.queue(&l, 1)
+	f.mu.Unlock()
+	patience := time.NewTimer(flightPatience)
+	defer patience.Stop()
+	select {
+	case <-w.ready:
+		return ""
+	case <-patience.C:
+	case <-ctx.Done():
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i := slices.Index(f.waiting, w)
+	if i < 0 { // it came in time after all
+		return ""
+	}
+	f.waiting = slices.Delete(f.waiting, i, i+1)
+	f.queue(&l, -1)
+	return full
+}
+
+func (f *Flight) mayWait(l *Load) bool {
+	of := bearer{organization: l.Organization}
+	strangers := bearer{organization: l.Organization, strangers: true}
+	return len(f.waiting) < maxWaiting && f.queued[of] < maxWaitingOf && (!l.Stranger || f.queued[strangers] < maxWaitingOf/2)
+}
+
+// queue notes that one more, or one less, waits.
+func (f *Flight) queue(l *Load, change int) {
+	note := func(p bearer) {
+		if f.queued[p] += change; f.queued[p] == 0 {
+			delete(f.queued, p)
+		}
+	}
+	note(bearer{organization: l.Organization})
+	if l.Stranger {
+		note(bearer{organization: l.Organization, strangers: true})
+	}
+}
+
+// Leave gives the room back.
+func (f *Flight) Leave(l Load) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.used -= l.Weight
+	who, _, _, n := f.bounds(&l)
+	for _, p := range who[:n] {
+		if f.parties[p] -= l.Weight; f.parties[p] == 0 {
+			delete(f.parties, p)
+		}
+	}
+	for len(f.waiting) > 0 && f.next() {
+		continue
+	}
+}
+
+// next lets one of those who wait in: of the organizations that find room that which has
+// least, of its own the first.
+func (f *Flight) next() bool {
+	order := slices.Clone(f.waiting)
+	slices.SortStableFunc(order, func(a, b *waiter) int {
+		return int(f.parties[bearer{organization: a.load.Organization}] - f.parties[bearer{organization: b.load.Organization}])
+	})
+	for _, w := range order {
+		if f.add(&w.load) == "" {
+			f.waiting = slices.DeleteFunc(f.waiting, func(other *waiter) bool { return other == w })
+			f.queue(&w.load, -1)
+			close(w.ready)
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,138 @@
+package limits
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func fill(t *testing.T, f *Flight, l Load) (entered int, full string) {
+	t.Helper()
+	gone, cancel := context.WithCancel(t.Context())
+	cancel() // nobody waits
+	for ; entered < 1000; entered++ {
+		if full = f.Enter(gone, l); full != "" {
+			break
+		}
+	}
+	return entered, full
+}
+
+// TestX9_FlightIsBoundedForEach has parties take all they get, in turn.
+func TestX9_FlightIsBoundedForEach(t *testing.T) {
+	t.Parallel()
+	f := NewFlight(256)
+	stranger := func(org int64, n byte) Load {
+		return Load{Organization: org, Stranger: true, Address: netip.AddrFrom4([4]byte{10, 0, 0, n}), Weight: 1}
+	}
+	for _, step := range []struct {
+		load Load
+		want int
+		full string
+	}{
+		{stranger(1, 1), 8, "address in flight"}, {stranger(1, 2), 8, "address in flight"}, {stranger(1, 3), 8, "address in flight"},
+		{stranger(1, 4), 8, "anonymous in flight"}, {stranger(1, 5), 0, "anonymous in flight"},
+		{Load{Organization: 1, Weight: 4}, 8, "organization in flight"},
+		{Load{Organization: 2, Weight: 100}, 1, "organization in flight"}, // alone it may weigh what it does
+		{Load{Organization: 3, Weight: 1}, 28, InFlight},                  // the last quarter is for those who have little
+		{Load{Organization: 4, Weight: 1}, 4, InFlight},
+		{Load{Organization: 5, Weight: 1}, 4, InFlight},
+	} {
+		if n, full := fill(t, f, step.load); n != step.want || full != step.full {
+			t.Errorf("%+v: %d entered, %q; want %d, %q", step.load, n, full, step.want, step.full)
+		}
+	}
+	if f.Used() > f.Size() {
+		t.Errorf("%d of %d are used", f.Used(), f.Size())
+	}
+}
+
+// TestFlightWaits: who finds no room gets the next, and of organizations that which has least.
+func TestFlightWaits(t *testing.T) {
+	t.Parallel()
+	f := NewFlight(4)
+	big := Load{Organization: 1, Weight: 3}
+	if full := f.Enter(t.Context(), big); full != "" {
+		t.Fatal(full)
+	}
+	small := Load{Organization: 2, Weight: 1}
+	if full := f.Enter(t.Context(), small); full != "" {
+		t.Fatal(full)
+	}
+	entered := make(chan int64, 2)
+	for i, org := range []int64{2, 3} {
+		go func() {
+			if full := f.Enter(t.Context(), Load{Organization: org, Weight: 1}); full == "" {
+				entered <- org
+			}
+		}()
+		for { // until it waits
+			f.mu.Lock()
+			n := len(f.waiting)
+			f.mu.Unlock()
+			if n == i+1 {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	f.Leave(big)
+	if org := <-entered; org != 3 {
+		t.Errorf("the organization that has one already, %d, was first", org)
+	}
+	f.Leave(small)
+	if org := <-entered; org != 2 {
+		t.Errorf("organization %d was let in twice", org)
+	}
+	f.Leave(small)
+	f.Leave(Load{Organization: 3, Weight: 1})
+	if f.Used() != 0 || len(f.parties)+len(f.queued)+len(f.waiting) != 0 {
+		t.Errorf("at the end: %d used, %v, %v, %d wait", f.Used(), f.parties, f.queued, len(f.waiting))
+	}
+}
+
+// TestFlightNeverExceeds has a crowd come and go, give up and wait.
+func TestFlightNeverExceeds(t *testing.T) {
+	t.Parallel()
+	f := NewFlight(40)
+	var now, entered atomic.Int64
+	var wg sync.WaitGroup
+	for range 60 {
+		wg.Go(func() {
+			for range 200 {
+				l := Load{Organization: rand.Int64N(6), Weight: 1 + rand.Int64N(4), Stranger: rand.IntN(2) == 0, Address: netip.AddrFrom4([4]byte{10, 0, 0, byte(rand.IntN(9))})}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.IntN(3))*time.Millisecond)
+				full := f.Enter(ctx, l)
+				cancel()
+				if full != "" {
+					continue
+				}
+				entered.Add(1)
+				if n := now.Add(l.Weight); n > 40 {
+					t.Errorf("%d are in flight", n)
+				}
+				time.Sleep(time.Duration(rand.IntN(100)) * time.Microsecond)
+				now.Add(-l.Weight)
+				f.Leave(l)
+			}
+		})
+	}
+	wg.Wait()
+	if f.Used() != 0 || len(f.parties)+len(f.queued)+len(f.waiting) != 0 || entered.Load() < 100 {
+		t.Errorf("%d entered; at the end: %d used, %v, %v, %d wait", entered.Load(), f.Used(), f.parties, f.queued, len(f.waiting))
+	}
+}
+
+func BenchmarkFlight(b *testing.B) {
+	f := NewFlight(256)
+	l := Load{Organization: 7, Weight: 1}
+	b.ReportAllocs()
+	for b.Loop() {
+		f.Enter(b.Context(), l)
+		f.Leave(l)
+	}
+}

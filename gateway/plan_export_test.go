@@ -24,7 +24,9 @@ func leftOut() map[string]string {
 	const control, password, announce = "it says where an installation keeps the organization", "passwords and links never leave the server", "it makes what this installation caches void"
 	out := map[string]string{
 		"keys": "keys are not part of an export", "installations": "it is the installation that is imported into", "audit_log": "the audit log is not part of an export",
-		"share_revocations": "tokens are signed with a key that does not travel, so that none is valid elsewhere",
+		"share_revocations":     "tokens are signed with a key that does not travel, so that none is valid elsewhere",
+		"shares":                "tokens are signed with a key that does not travel, so that none is valid elsewhere",
+		"organizations.leaving": "it lasts for a moment",
 	}
 	for reason, names := range map[string]string{
 		control:  "organizations.slug organizations.org_id organizations.state organizations.backend organizations.former organizations.finisher organizations.move",

@@ -318,7 +318,18 @@ func (s *sequence) share() {
 func (s *sequence) people() {
 	c, ctx, org := s.org.Commands, s.t.Context(), s.org.Slug
 	name, active, teams := s.pick("Ada", "Grace"), s.maybe(), s.some(func() string { return s.id("aaa") })
-	switch s.rng.IntN(3) { // what is refused is as it was
+	switch s.rng.IntN(5) { // what is refused is as it was
+	case 3:
+		kind := s.pick("account", "role", "team")
+		ref := map[string]string{"account": s.pick("account 1", "account 2"), "role": s.pick("role1", "role2"), "team": s.id("aaa")}[kind]
+		_, _ = c.DeleteGroup(ctx, kind, control.Ref{Org: org, Ref: ref})
+	case 4:
+		permissions := []string{"contacts"}
+		account := s.pick("account 1", "account 2")
+		change := control.GroupChange{Ref: control.Ref{Org: org}, Name: &account, Permissions: &permissions, Teams: &teams}
+		_, _ = control.ChangeGroup[control.Account](ctx, c, "account", "create", change)
+		change.Ref.Ref, change.Name, change.Active = account, nil, &active
+		_, _ = control.ChangeGroup[control.Account](ctx, c, "account", "update", change)
 	case 0:
 		_, _ = c.CreateUser(ctx, control.NewUser{Org: org, Name: name, Email: "u" + s.pick("1", "2") + "@example.com", Teams: teams})
 	case 1:

@@ -320,9 +320,9 @@ func TestContract_Share(t *testing.T) {
 	if a := post(t, acme, key, reportPath+docID(0x30)+"/share", `{}`); a.Status != "failed" || strings.Contains(a.Text(), "token") {
 		t.Errorf("a report that cannot be shared: %d %s", a.Code, a.Text())
 	}
-	a := post(t, acme, key, path, `{"colour":"red"}`)
-	wantIgnored(t, a, "colour")
-	wantFailure(t, post(t, acme, key, path, `{"colour":"red"}`, strict()), http.StatusBadRequest)
+	for _, with := range [][]gatewaytest.Request{nil, {strict()}} {
+		wantFailure(t, post(t, acme, key, path, `{"colour":"red"}`, with...), http.StatusUnprocessableEntity)
+	}
 }
 
 func TestContract_RevokedShares(t *testing.T) {

@@ -95,7 +95,7 @@ func TestContract_TeamsInTheBody(t *testing.T) {
 		{"", `["` + teamA + `"]`, 200},
 		{"", `["` + teamB + `"]`, 404},
 		{"", `["` + teamB + `","` + teamA + `"]`, 200},
-		{"", `["nonsense"]`, 200},
+		{"", `["nonsense"]`, 400}, // beyond the contract nothing is ignored
 		{"", `[]`, 200},
 		{"teams[]=" + teamA, `["` + teamB + `"]`, 200}, // the query wins
 		{"teams=" + teamA, `["` + teamB + `"]`, 200},

@@ -103,13 +103,15 @@ func (f *file) drop() {
 	}
 }
 
-// dropAstray closes the database if its file is not where it was.
+// dropAstray closes the database if its file is not where it was. To look is no use of it.
 func (f *file) dropAstray() {
-	if !f.retain() {
-		return
+	select {
+	case f.turn <- struct{}{}:
+	default:
+		return // somebody opens or closes it
 	}
-	astray := f.db.astray()
-	f.release()
+	astray := f.db != nil && f.db.astray()
+	f.unlock()
 	if astray {
 		f.drop()
 	}

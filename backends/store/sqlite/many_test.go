@@ -109,25 +109,57 @@ func TestFileWithoutLogGetsOne(t *testing.T) {
 	}
 }
 
-// A file that is lost while it is read is not made anew by the first write.
-func TestFirstWriteMakesNoLostFile(t *testing.T) {
+// A file that is lost while it is open takes no more writes, and is not made anew by the first one.
+func TestLostFileTakesNoWrites(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	for _, written := range []bool{false, true} {
+		t.Run(fmt.Sprintf("written=%v", written), func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			c := people()
+			first := openEngine(t, Options{Dir: dir})
+			openWorkspace(t, first, "w", c)
+			if err := first.Close(); err != nil {
+				t.Fatal(err)
+			}
+			ws := openWorkspace(t, openEngine(t, Options{Dir: dir}), "w", c)
+			if written {
+				fill(t, ws, c, 1)
+			}
+			if err := os.Rename(ws.file.path, ws.file.path+".lost"); err != nil {
+				t.Fatal(err)
+			}
+			var damage *driver.DamagedError
+			if err := ws.Write(t.Context(), []driver.Write{person(c, 2)}); !errors.Is(err, driver.ErrUnavailable) || !errors.As(err, &damage) {
+				t.Errorf("a write after the file was lost: %v", err)
+			}
+			if _, err := os.Stat(ws.file.path); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("the file was made anew: %v", err)
+			}
+		})
+	}
+}
+
+// Somebody who reads on finds out as well, a few seconds later.
+func TestLostFileIsClosed(t *testing.T) {
+	t.Parallel()
+	e := openEngine(t, Options{idleInterval: time.Millisecond})
 	c := people()
-	first := openEngine(t, Options{Dir: dir})
-	openWorkspace(t, first, "w", c)
-	if err := first.Close(); err != nil {
+	ws := openWorkspace(t, e, "w", c)
+	if _, err := ws.Count(t.Context(), c, driver.Predicate{}); err != nil { // opens a reader
 		t.Fatal(err)
 	}
-	ws := openWorkspace(t, openEngine(t, Options{Dir: dir}), "w", c)
 	if err := os.Rename(ws.file.path, ws.file.path+".lost"); err != nil {
 		t.Fatal(err)
 	}
-	if err := ws.Write(t.Context(), []driver.Write{person(c, 1)}); !errors.Is(err, driver.ErrUnavailable) {
-		t.Errorf("a write after the file was lost: %v", err)
-	}
-	if _, err := os.Stat(ws.file.path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the file was made anew: %v", err)
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		_, err := ws.Count(t.Context(), c, driver.Predicate{})
+		if errors.Is(err, driver.ErrUnavailable) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the lost file is still read: %v", err)
+		}
 	}
 }
 

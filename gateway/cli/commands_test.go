@@ -244,7 +244,7 @@ func TestUsage(t *testing.T) {
 		stderr string
 	}{
 		{"", 2, "name a command"},
-		{"nonsense", 2, `no command "nonsense"`},
+		{"nonsense", 2, `unknown command "nonsense"`},
 		{"servee", 2, "did you mean serve?"},
 		{"org", 2, "name a command"},
 		{"org lisst", 2, "did you mean list?"},

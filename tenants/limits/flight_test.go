@@ -54,19 +54,17 @@ func TestX9_FlightIsBoundedForEach(t *testing.T) {
 // TestFlightWaits: who finds no room gets the next, and of organizations that which has least.
 func TestFlightWaits(t *testing.T) {
 	t.Parallel()
-	f := NewFlight(4)
-	big := Load{Organization: 1, Weight: 3}
-	if full := f.Enter(t.Context(), big); full != "" {
-		t.Fatal(full)
-	}
-	small := Load{Organization: 2, Weight: 1}
-	if full := f.Enter(t.Context(), small); full != "" {
-		t.Fatal(full)
+	f := NewFlight(64) // 48 for those who have some already
+	one := func(org int64) Load { return Load{Organization: org, Weight: 1} }
+	for _, l := range []Load{{Organization: 1, Weight: 40}, {Organization: 2, Weight: 4}, one(3), one(4), one(4), one(4)} {
+		if full := f.Enter(t.Context(), l); full != "" {
+			t.Fatalf("%+v: %s", l, full)
+		}
 	}
 	entered := make(chan int64, 2)
 	for i, org := range []int64{2, 3} {
 		go func() {
-			if full := f.Enter(t.Context(), Load{Organization: org, Weight: 1}); full == "" {
+			if full := f.Enter(t.Context(), one(org)); full == "" {
 				entered <- org
 			}
 		}()
@@ -80,16 +78,17 @@ func TestFlightWaits(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	f.Leave(big)
+	f.Leave(one(4))
 	if org := <-entered; org != 3 {
-		t.Errorf("the organization that has one already, %d, was first", org)
+		t.Errorf("the organization that has four already, %d, was first", org)
 	}
-	f.Leave(small)
+	f.Leave(one(4))
 	if org := <-entered; org != 2 {
 		t.Errorf("organization %d was let in twice", org)
 	}
-	f.Leave(small)
-	f.Leave(Load{Organization: 3, Weight: 1})
+	for _, l := range []Load{{Organization: 1, Weight: 40}, {Organization: 2, Weight: 5}, {Organization: 3, Weight: 2}, one(4)} {
+		f.Leave(l)
+	}
 	if f.Used() != 0 || len(f.parties)+len(f.queued)+len(f.waiting) != 0 {
 		t.Errorf("at the end: %d used, %v, %v, %d wait", f.Used(), f.parties, f.queued, len(f.waiting))
 	}

@@ -145,10 +145,11 @@ func newGate() *gate {
 // option makes the gateway pass the gate.
 func (g *gate) option(_ *config.Config, o *gateway.Options) { o.Observe = g.observe }
 
-// observe holds every call but those on organizations: each is read again twice a second,
-// by whichever request comes then.
+// observe holds every call but those on organizations, each of which is read again twice a
+// second by whichever request comes then, and on keys, whose last use is stored beside
+// requests.
 func (g *gate) observe(c store.Call) {
-	if !g.armed.Load() || c.Collection == "organizations" {
+	if !g.armed.Load() || c.Collection == "organizations" || c.Collection == "keys" {
 		return
 	}
 	h := heldCall{c.Operation + " " + c.Collection, make(chan struct{})}

@@ -168,7 +168,9 @@ func send(t *testing.T, method, addr, slug, path, key, body string) (int, string
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Host = slug + ".localhost"
+	if slug != "" { // the operations listener answers to its own names alone
+		req.Host = slug + ".localhost"
+	}
 	if key != "" {
 		req.Header.Set("x-service-token", key)
 	}

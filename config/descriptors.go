@@ -14,5 +14,5 @@ func openFiles(descriptors uint64, readers, backends int) int {
 	each := 2*(uint64(min(max(readers, 1), 64))+1) + 1
 	forSockets := min(descriptors/4, 4096)
 	n := (descriptors - forSockets) / each / uint64(max(backends, 1))
-	return int(min(max(n, leastOpenFiles), mostOpenFiles)) //nolint:gosec // at most mostOpenFiles
+	return int(min(max(n, leastOpenFiles), mostOpenFiles))
 }

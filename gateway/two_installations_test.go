@@ -19,12 +19,12 @@ import (
 // installation is one of two that share a Redis, with everything that can be shown to it.
 type installation struct {
 	*gatewaytest.Org
-	g            *gatewaytest.Gateway
-	full, hasty  string // keys; the second has a limit
-	browser      string
-	cookie       *http.Cookie
-	share, token string // of a shared report
-	invite       string
+	g           *gatewaytest.Gateway
+	full, hasty string // keys; the second has a limit
+	browser     string
+	cookie      *http.Cookie
+	token       string // of a shared report
+	invite      string
 }
 
 func install(t *testing.T, redisAddr string) *installation {

@@ -134,9 +134,9 @@ func (k *PrivateKey) OpenFor(context []string, sealed string) ([]byte, error) {
 
 // prefixed joins the parts so that no others give the same bytes.
 func prefixed(parts []string) []byte {
-	out := binary.BigEndian.AppendUint32(nil, uint32(len(parts))) //nolint:gosec // G115: a handful
+	out := binary.BigEndian.AppendUint32(nil, uint32(len(parts)))
 	for _, part := range parts {
-		out = binary.BigEndian.AppendUint32(out, uint32(len(part))) //nolint:gosec // G115: names and identifiers
+		out = binary.BigEndian.AppendUint32(out, uint32(len(part)))
 		out = append(out, part...)
 	}
 	return out

@@ -105,6 +105,8 @@ func TestReuseIsBounded(t *testing.T) {
 			if _, err := u.do(t.Context(), key, func(context.Context) (found, error) { return rowsOf(text), nil }); err != nil {
 				t.Fatal(err)
 			}
+			u.mu.Lock() // timers drop what had its moment
+			defer u.mu.Unlock()
 			if len(u.kept) > maxKept || u.bytes > maxKeptBytes || len(u.runs) != len(u.kept) {
 				t.Fatalf("%d results of %d bytes are kept, %d known", len(u.kept), u.bytes, len(u.runs))
 			}
@@ -112,23 +114,31 @@ func TestReuseIsBounded(t *testing.T) {
 		for i := range 2 * maxKept {
 			put(i, "x")
 		}
+		u.mu.Lock()
 		if len(u.kept) != maxKept {
 			t.Errorf("%d small results are kept", len(u.kept))
 		}
+		u.mu.Unlock()
 		for i := range 20 {
 			put(i, strings.Repeat("x", 3<<20))
 		}
+		u.mu.Lock()
 		if u.bytes < maxKeptBytes/2 {
 			t.Errorf("%d bytes are kept", u.bytes)
 		}
+		u.mu.Unlock()
 		put(0, strings.Repeat("x", maxResult))
+		u.mu.Lock()
 		for _, r := range u.kept {
 			if r.size > maxResult {
 				t.Errorf("a result of %d bytes is kept", r.size)
 			}
 		}
+		u.mu.Unlock()
 		time.Sleep(time.Second)
 		synctest.Wait()
+		u.mu.Lock()
+		defer u.mu.Unlock()
 		if len(u.kept)+len(u.runs)+u.bytes != 0 {
 			t.Errorf("after its moment %d results of %d bytes are kept", len(u.kept), u.bytes)
 		}

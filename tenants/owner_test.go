@@ -17,7 +17,7 @@ import (
 // strangers is a second installation on the documents of the first, with control data of its own.
 func strangers(t *testing.T, w *tenantstest.World) (*tenantstest.World, *tenants.Directory, *store.Store, *bytes.Buffer) {
 	t.Helper()
-	other := tenantstest.New(t, tenantstest.Options{})
+	other := tenantstest.New(t, tenantstest.Options{Local: true, Embedded: true}) // numbers begin at 1 here too
 	control := other.Kinds.Organizations.Specs()
 	s := store.New(store.Options{
 		Backends:       map[string]driver.Engine{"own": other.Engine, "shared": w.Engine},

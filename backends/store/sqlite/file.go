@@ -196,13 +196,6 @@ func (f *file) remove(ctx context.Context, owner string) error {
 	if f.removed {
 		return errRemoved
 	}
-	there, err := ownerOf(f.path)
-	if err != nil {
-		return failed(ctx, "whose the file is cannot be told, so it is left", err)
-	}
-	if _, err := (&driver.Opening{Workspace: f.name, Owner: owner}).Admit(there, f.path, nil); err != nil {
-		return err
-	}
 	for {
 		done, err := f.closeLocked()
 		if err != nil {
@@ -216,6 +209,14 @@ func (f *file) remove(ctx context.Context, owner string) error {
 			return ctx.Err()
 		case <-time.After(time.Millisecond):
 		}
+	}
+	// Only now: to read an open database past SQLite would drop this process's locks on it.
+	there, err := ownerOf(f.path)
+	if err != nil {
+		return failed(ctx, "whose the file is cannot be told, so it is left", err)
+	}
+	if _, err := (&driver.Opening{Workspace: f.name, Owner: owner}).Admit(there, f.path, nil); err != nil {
+		return err
 	}
 	// The log goes first: a database without it is older but whole, a log without its database is neither.
 	for _, suffix := range []string{"-wal", "-shm", ""} {

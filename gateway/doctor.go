@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"tenantry/backends/store"
 	"tenantry/config"
 	"tenantry/gateway/control"
 	"tenantry/tenants"
@@ -134,8 +135,9 @@ const maxExamined = 100_000
 
 func (s *Services) examineOrganizations(ctx context.Context, e *examination) {
 	at := map[string]int{}
-	after, total := "", 0
-	for total < maxExamined {
+	all := map[int64]*tenants.Organization{}
+	after := ""
+	for len(all) < maxExamined {
 		page, err := s.directory.List(ctx, after, 0)
 		if err != nil {
 			e.wrong("organizations", err.Error(), "")
@@ -143,8 +145,8 @@ func (s *Services) examineOrganizations(ctx context.Context, e *examination) {
 		}
 		for i := range page {
 			s.examineOrganization(e, at, &page[i])
+			all[page[i].OrgID] = &page[i]
 		}
-		total += len(page)
 		if len(page) == 0 {
 			break
 		}
@@ -159,6 +161,52 @@ func (s *Services) examineOrganizations(ctx context.Context, e *examination) {
 		}
 	}
 	e.good("organizations", "by backend: %s", strings.Join(parts, ", "))
+	for _, name := range s.store.Backends() {
+		s.examineStrays(ctx, e, name, all)
+	}
+}
+
+// maxStrays bounds the strays of a backend that are named.
+const maxStrays = 100
+
+// examineStrays names what lies on a backend and is no organization's.
+func (s *Services) examineStrays(ctx context.Context, e *examination, backend string, all map[int64]*tenants.Organization) {
+	what := "backend " + backend + " strays"
+	if len(all) >= maxExamined {
+		e.warn(what, fmt.Sprintf("not looked for: there are more than %d organizations", maxExamined), "")
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
+	defer cancel()
+	strays, err := s.directory.Strays(ctx, backend, all)
+	if err != nil {
+		e.warn(what, "not looked for: "+err.Error(), "")
+		return
+	}
+	for i := range strays[:min(len(strays), maxStrays)] {
+		says, advice := tellStray(&strays[i])
+		e.warn(what, strays[i].Where+" "+says, advice)
+	}
+	if more := len(strays) - maxStrays; more > 0 {
+		e.warn(what, fmt.Sprintf("and %d more", more), "")
+	}
+}
+
+func tellStray(s *tenants.Stray) (says, advice string) {
+	const apart = "nothing uses it: move it away, or restore control data and documents that belong together"
+	switch {
+	case s.Err != nil:
+		return fmt.Sprintf("does not tell whose it is: %v", s.Err), apart
+	case s.Of != nil && s.Of.State == tenants.Removed:
+		return fmt.Sprintf("is what is left of organization %s, which was deleted", s.Of.Slug), "tenantry org delete " + s.Of.Slug + " --yes removes it"
+	case s.Of != nil:
+		return fmt.Sprintf("is a copy of organization %s, which lives on %s", s.Of.Slug, store.Placement{Backend: s.Of.Backend}.Name()), apart
+	case s.Mine:
+		return "belongs to this installation, which knows no such organization: " + s.Owner, apart
+	case s.Owner != "":
+		return "belongs to another installation: " + s.Owner, "give each installation a folder or database of its own"
+	}
+	return "is nobody's", apart
 }
 
 func (s *Services) examineOrganization(e *examination, at map[string]int, o *tenants.Organization) {

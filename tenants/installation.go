@@ -84,14 +84,12 @@ func (d *Directory) decide(ctx context.Context, rec *Installation) (*Installatio
 	return rec, err
 }
 
-// identify reads the identity of the installation. The first to ask decides what that is,
-// and it never changes.
+// identify reads the identity of the installation. The first to ask decides what that is, unless
+// the documents know, and it never changes.
 func (d *Directory) identify(ctx context.Context) error {
 	rec, err := d.installations.Get(ctx, identityID)
 	if errors.Is(err, store.ErrNotFound) {
-		random := make([]byte, identitySize)
-		_, _ = rand.Read(random) // never fails
-		rec, err = d.decide(ctx, &Installation{Meta: store.Meta{ID: identityID}, Identity: hex.EncodeToString(random)})
+		rec, err = d.firstIdentity(ctx)
 	}
 	if err == nil && len(rec.Identity) != 2*identitySize {
 		err = errors.New("the record is damaged; restore the control data from a backup")
@@ -101,6 +99,19 @@ func (d *Directory) identify(ctx context.Context) error {
 	}
 	d.installation = rec.Identity
 	return nil
+}
+
+func (d *Directory) firstIdentity(ctx context.Context) (*Installation, error) {
+	identity, err := d.marked(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if identity == "" {
+		random := make([]byte, identitySize)
+		_, _ = rand.Read(random) // never fails
+		identity = hex.EncodeToString(random)
+	}
+	return d.decide(ctx, &Installation{Meta: store.Meta{ID: identityID}, Identity: identity})
 }
 
 // Installation returns the identity of the installation: 32 hexadecimal digits that no other

@@ -188,9 +188,12 @@ func (s *Store) opening(org int64, owner string) driver.Opening {
 	return driver.Opening{Workspace: workspaceName(org), Owner: owner, Collections: s.tenant}
 }
 
-// orgOf returns the organization of a workspace, 0 for the control workspace.
+// orgOf returns the organization of a workspace, 0 for the control workspace and what is neither.
 func orgOf(workspace string) int64 {
-	n, _ := strconv.ParseInt(strings.TrimPrefix(workspace, orgPrefix), 10, 64)
+	n, err := strconv.ParseInt(strings.TrimPrefix(workspace, orgPrefix), 10, 64)
+	if err != nil || workspaceName(n) != workspace {
+		return 0
+	}
 	return n
 }
 
@@ -324,38 +327,50 @@ func (s *Store) openAnew(ctx context.Context, backend string, o driver.Opening, 
 
 // Resident is a workspace that a backend holds.
 type Resident struct {
-	Workspace string
-	Org       int64  // 0 where it is not that of an organization
-	Where     string // file, database or the like
-	Owner     string // empty: nobody's yet, or it could not be read
-	Err       error  // why the owner could not be read
+	driver.Resident
+	Org int64 // 0 where it is not that of an organization
+	Err error // why the owner could not be read
 }
 
-// Residents tells of every workspace on a backend but the control workspace that is in use.
-// Error: ErrUnavailable.
-func (s *Store) Residents(ctx context.Context, backend string) ([]Resident, error) {
+// Residents tells of every workspace on a backend, but the control workspace that is in use
+// and those of organizations for which skip returns true. Error: ErrUnavailable.
+func (s *Store) Residents(ctx context.Context, backend string, skip func(org int64) bool) ([]Resident, error) {
 	lister, ok := s.backends[backend].(driver.Lister)
 	if !ok {
 		return nil, nil
 	}
-	found, err := lister.Residents(ctx)
+	names, err := lister.Residents(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("listing the workspaces of backend %s: %w", backend, err)
 	}
 	var all []Resident
-	for _, r := range found {
-		if r.Workspace == controlName && backend == s.controlAt {
+	for _, name := range names {
+		org := orgOf(name)
+		if name == controlName && backend == s.controlAt || org != 0 && skip(org) {
 			continue
 		}
-		one := Resident{Workspace: r.Workspace, Where: r.Where, Owner: r.Owner, Err: r.Err}
-		if number, is := strings.CutPrefix(r.Workspace, orgPrefix); is {
-			if n, err := strconv.ParseInt(number, 10, 64); err == nil && workspaceName(n) == r.Workspace {
-				one.Org = n
-			}
+		r := Resident{Org: org}
+		if r.Resident, r.Err = lister.Resident(ctx, name); ctx.Err() != nil {
+			return nil, ctx.Err()
 		}
-		all = append(all, one)
+		all = append(all, r)
 	}
 	return all, nil
+}
+
+// OwnerOf returns whose the workspace of an organization is; empty: nobody's, or there is none.
+// Errors: ErrUnavailable, ErrDamaged in it.
+func (s *Store) OwnerOf(ctx context.Context, org int64, backend string) (string, error) {
+	backend = Placement{Backend: backend}.backend()
+	lister, ok := s.backends[backend].(driver.Lister)
+	if !ok {
+		return "", nil
+	}
+	r, err := lister.Resident(ctx, workspaceName(org))
+	if err != nil {
+		return "", fmt.Errorf("workspace %s on backend %s: %w", workspaceName(org), backend, err)
+	}
+	return r.Owner, nil
 }
 
 // Scope says which records with teams a workspace shows. The zero value shows only

@@ -71,11 +71,13 @@ func (e *ForeignError) Unwrap() error { return ErrForeign }
 type Resident struct {
 	Workspace string
 	Where     string // file, database or the like
-	Owner     string // empty: none, or it could not be read
-	Err       error  // why the owner could not be read
+	Owner     string // empty: none
 }
 
-// Lister is an engine that can tell which workspaces it holds, sorted by name.
+// Lister is an engine that can tell which workspaces it holds. Errors: ErrUnavailable.
 type Lister interface {
-	Residents(ctx context.Context) ([]Resident, error)
+	// Residents returns their names, sorted.
+	Residents(ctx context.Context) ([]string, error)
+	// Resident tells of one; it has no owner also where there is no such workspace. Nothing is changed.
+	Resident(ctx context.Context, workspace string) (Resident, error)
 }

@@ -103,65 +103,70 @@ func (s *space) collections(ctx context.Context) ([]string, error) {
 	return slices.DeleteFunc(names, func(name string) bool { return name == metaCollection || strings.HasPrefix(name, "system.") }), err
 }
 
-// Residents tells of every workspace that has documents or an owner.
-func (e *Engine) Residents(ctx context.Context) (all []driver.Resident, err error) {
+// Residents returns the names of the workspaces that have documents or an owner.
+func (e *Engine) Residents(ctx context.Context) (names []string, err error) {
 	err = e.call(ctx, "list workspaces", func(ctx context.Context) (err error) {
 		if e.opts.Isolation == Shared {
-			all, err = (&space{db: e.client.Database(e.opts.Database)}).residents(ctx)
+			names, err = (&space{db: e.client.Database(e.opts.Database)}).residents(ctx)
 			return err
 		}
-		names, err := e.client.ListDatabaseNames(ctx, bson.D{})
-		for _, name := range names {
-			workspace, is := strings.CutPrefix(name, e.opts.Database+"_")
-			if !is {
-				continue
+		names = nil
+		databases, err := e.client.ListDatabaseNames(ctx, bson.D{})
+		for _, name := range databases {
+			if workspace, is := strings.CutPrefix(name, e.opts.Database+"_"); is {
+				names = append(names, workspace)
 			}
-			s := &space{db: e.client.Database(name)}
-			r := driver.Resident{Workspace: workspace, Where: s.where()}
-			if _, r.Owner, err = s.meta(ctx, workspace); err != nil {
-				return err
-			}
-			all = append(all, r)
 		}
 		return err
 	})
-	slices.SortFunc(all, func(a, b driver.Resident) int { return strings.Compare(a.Workspace, b.Workspace) })
-	return all, err
+	slices.Sort(names)
+	return slices.Compact(names), err
 }
 
-// residents tells of the workspaces of a shared database.
-func (s *space) residents(ctx context.Context) ([]driver.Resident, error) {
-	owners := map[string]string{}
-	names, err := s.collections(ctx)
+// Resident reads whose a workspace is.
+func (e *Engine) Resident(ctx context.Context, workspace string) (driver.Resident, error) {
+	r := driver.Resident{Workspace: workspace}
+	name, err := e.database(workspace)
+	if err != nil {
+		return r, err
+	}
+	s := &space{db: e.client.Database(name)}
+	r.Where = s.where()
+	if e.opts.Isolation == Shared {
+		r.Where = "documents with org_id " + workspace + " in " + r.Where
+	}
+	err = e.call(ctx, "read whose workspace "+workspace+" is", func(ctx context.Context) (err error) {
+		_, r.Owner, err = s.meta(ctx, workspace)
+		return err
+	})
+	return r, err
+}
+
+// residents returns the names of the workspaces of a shared database, some more than once.
+func (s *space) residents(ctx context.Context) (names []string, err error) {
+	collections, err := s.collections(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range names {
+	for _, name := range collections {
 		var workspaces []string
 		if err := s.db.Collection(name).Distinct(ctx, "org_id", bson.D{}).Decode(&workspaces); err != nil {
 			return nil, err
 		}
-		for _, workspace := range workspaces {
-			owners[workspace] = ""
-		}
+		names = append(names, workspaces...)
 	}
 	cursor, err := s.db.Collection(metaCollection).Find(ctx, bson.D{{Key: "owner", Value: bson.D{{Key: "$exists", Value: true}}}})
 	if err != nil {
 		return nil, err
 	}
 	var docs []struct {
-		ID    string `bson:"_id"`
-		Owner string `bson:"owner"`
+		ID string `bson:"_id"`
 	}
 	if err := cursor.All(ctx, &docs); err != nil {
 		return nil, err
 	}
 	for _, doc := range docs {
-		owners[strings.TrimPrefix(doc.ID, ownerPrefix)] = doc.Owner
+		names = append(names, strings.TrimPrefix(doc.ID, ownerPrefix))
 	}
-	all := make([]driver.Resident, 0, len(owners))
-	for workspace, owner := range owners {
-		all = append(all, driver.Resident{Workspace: workspace, Where: "documents with org_id " + workspace + " in " + s.where(), Owner: owner})
-	}
-	return all, nil
+	return names, nil
 }

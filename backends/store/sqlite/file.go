@@ -210,7 +210,6 @@ func (f *file) remove(ctx context.Context, owner string) error {
 		case <-time.After(time.Millisecond):
 		}
 	}
-	// Only now: to read an open database past SQLite would drop this process's locks on it.
 	there, err := ownerOf(f.path)
 	if err != nil {
 		return failed(ctx, "whose the file is cannot be told, so it is left", err)

@@ -39,13 +39,21 @@ func checkFile(path string) (logged bool, err error) {
 			return false, err
 		}
 	}
-	switch {
-	case version > formatVersion:
-		return false, fmt.Errorf("%w: %s has format %d, this program knows up to %d", driver.ErrNewer, path, version, formatVersion)
-	case app != applicationID && app != 0:
-		return false, fmt.Errorf("%s is the database of another program", path)
+	if err := known(path, version, app); err != nil {
+		return false, err
 	}
 	return header[18] == logFormat && header[19] == logFormat && app == applicationID, nil
+}
+
+// known refuses what the file says that it is, unless this program wrote it.
+func known(path string, version, app uint32) error {
+	switch {
+	case version > formatVersion:
+		return fmt.Errorf("%w: %s has format %d, this program knows up to %d", driver.ErrNewer, path, version, formatVersion)
+	case app != applicationID && app != 0:
+		return fmt.Errorf("%s is the database of another program", path)
+	}
+	return nil
 }
 
 func readHeader(path string) ([]byte, error) {
@@ -78,6 +86,11 @@ func loggedVersion(path string) (version, app uint32, err error) {
 		return 0, 0, err
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
+	return c.version()
+}
+
+// version reads from the file which format it has, and whose program's.
+func (c *conn) version() (version, app uint32, err error) {
 	if version, err = c.pragma("PRAGMA user_version"); err != nil {
 		return 0, 0, err
 	}

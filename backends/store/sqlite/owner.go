@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"tenantry/backends/store/driver"
@@ -53,45 +54,54 @@ func admit(c *conn, o *driver.Opening, path string, stored map[string]string) (c
 }
 
 // ownerOf reads whose the file is, empty where it has no owner or is not there. It changes
-// nothing, also where an engine has the file open.
+// nothing, and must not open the file by itself: see check.
 func ownerOf(path string) (owner string, err error) {
-	header, err := readHeader(path)
-	if err == nil {
-		_, err = checkFile(path)
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
+		return "", nil
 	}
-	if err != nil || header == nil {
-		return "", err
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
-	c, err := openConn(path, connectionFlags, readerSetUp)
+	c, err := openConn(path, sqlite.OpenReadOnly)
 	if err != nil {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
+	version, app, err := c.version()
+	if err == nil {
+		err = known(path, version, app)
+	}
+	if err != nil {
+		return "", err
+	}
 	stored, err := storedSpecs(c)
 	return stored[ownerRow], err
 }
 
-// Residents tells of every workspace that has a file in the folder.
-func (e *Engine) Residents(ctx context.Context) ([]driver.Resident, error) {
+// Residents returns the names of the files in the folder.
+func (e *Engine) Residents(ctx context.Context) ([]string, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	entries, err := os.ReadDir(e.opts.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
-	var all []driver.Resident
+	var names []string
 	for _, entry := range entries {
-		name, is := strings.CutSuffix(entry.Name(), ".db")
-		if !is || !validName(name) {
-			continue
+		if name, is := strings.CutSuffix(entry.Name(), ".db"); is && validName(name) {
+			names = append(names, name)
 		}
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		r := driver.Resident{Workspace: name, Where: filepath.Join(e.opts.Dir, entry.Name())}
-		r.Owner, r.Err = ownerOf(r.Where)
-		if _, err := os.Stat(r.Where); errors.Is(err, fs.ErrNotExist) {
-			continue // removed meanwhile
-		}
-		all = append(all, r)
 	}
-	return all, nil
+	slices.Sort(names) // the folder's order knows the endings
+	return names, nil
+}
+
+// Resident reads whose a file is.
+func (e *Engine) Resident(ctx context.Context, name string) (driver.Resident, error) {
+	r := driver.Resident{Workspace: name, Where: e.Place(name)}
+	owner, err := ownerOf(r.Where)
+	r.Owner = owner
+	return r, failed(ctx, "read whose "+r.Where+" is", err)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 
@@ -85,22 +84,19 @@ func testResidents(t *testing.T, b *bench, e driver.Engine, want map[string]stri
 		t.Fatal("the engine cannot tell which workspaces it holds")
 	}
 	all, err := lister.Residents(b.ctx)
-	if err != nil || !slices.IsSortedFunc(all, func(a, b driver.Resident) int { return strings.Compare(a.Workspace, b.Workspace) }) {
-		t.Errorf("%v, %v", all, err)
+	if err != nil || !slices.IsSorted(all) || len(slices.Compact(slices.Clone(all))) != len(all) || slices.Contains(all, "") {
+		t.Errorf("%q, %v", all, err)
 	}
-	found := 0
-	for _, r := range all {
-		if owner, is := want[r.Workspace]; is {
-			found++
-			if r.Owner != owner || r.Where == "" || r.Err != nil {
-				t.Errorf("%+v, want the owner %q", r, owner)
-			}
-		} else if r.Workspace == "" {
-			t.Errorf("a workspace without a name: %+v", r)
+	for name, owner := range want {
+		if !slices.Contains(all, name) {
+			t.Errorf("workspace %s is not among %q", name, all)
+		}
+		if r, err := lister.Resident(b.ctx, name); err != nil || r.Workspace != name || r.Owner != owner || r.Where == "" {
+			t.Errorf("%+v, %v, want the owner %q", r, err, owner)
 		}
 	}
-	if found != len(want) {
-		t.Errorf("%d of %d workspaces are listed", found, len(want))
+	if r, err := lister.Resident(b.ctx, newName("t")); err != nil || r.Owner != "" {
+		t.Errorf("a workspace that is not there: %+v, %v", r, err)
 	}
 }
 
@@ -131,6 +127,22 @@ func testOneOwner(t *testing.T, b *bench, e driver.Engine) {
 		}
 	}
 	if err := e.Remove(b.ctx, name, winner); err != nil {
+		t.Error(err)
+	}
+
+	// Replicas that open at once what an older version wrote claim it for the same owner.
+	var together sync.WaitGroup
+	for i := range claims {
+		together.Go(func() {
+			_, errs[i] = e.Open(b.ctx, driver.Opening{Workspace: name, Owner: "mine", Collections: []*driver.Collection{b.plain}})
+		})
+	}
+	together.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Errorf("claims for one owner: %v", err)
+	}
+	testResidents(t, b, e, map[string]string{name: "mine"})
+	if err := e.Remove(b.ctx, name, "mine"); err != nil {
 		t.Error(err)
 	}
 }

@@ -30,15 +30,15 @@ const (
 
 // Backend is a place for documents.
 type Backend struct {
-	Engine string `koanf:"engine" yaml:"engine"` // sqlite or mongo
+	Engine string `yaml:"engine"` // sqlite or mongo
 	// Dir is the folder of a SQLite backend; empty: db, or db-<name>, in the data folder.
-	Dir string `koanf:"dir" yaml:"dir"`
+	Dir string `yaml:"dir"`
 	// URI, Database and Isolation say where a MongoDB backend is, MaxPool how many
 	// connections to each of its servers a gateway may have (0: 64).
-	URI       secret.String `koanf:"uri" yaml:"uri"`
-	Database  string        `koanf:"database" yaml:"database"`
-	Isolation string        `koanf:"isolation" yaml:"isolation"`
-	MaxPool   int           `koanf:"max_pool" yaml:"max_pool"`
+	URI       secret.String `yaml:"uri"`
+	Database  string        `yaml:"database"`
+	Isolation string        `yaml:"isolation"`
+	MaxPool   int           `yaml:"max_pool"`
 }
 
 var backendName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}$`)
@@ -139,7 +139,7 @@ func (c *Config) backendFaults(fault func(name, format string, args ...any)) {
 	}
 	for _, s := range []struct{ setting, name string }{{"store", c.Store}, {"control", c.Control}} {
 		if _, ok := c.Backends[s.name]; !ok {
-			fault(s.setting, "there is no backend %q; there are: %s", s.name, strings.Join(slices.Sorted(maps.Keys(c.Backends)), ", "))
+			fault(s.setting, "there is no such backend; there are: %s", strings.Join(slices.Sorted(maps.Keys(c.Backends)), ", "))
 		}
 	}
 }

@@ -76,8 +76,8 @@ func TestBackendFolders(t *testing.T) {
 func TestBackendFaults(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ yaml, want string }{
-		{"store: eu", `store: there is no backend "eu"`},
-		{"control: eu\nbackends: {default: {engine: sqlite}}", `control: there is no backend "eu"; there are: default`},
+		{"store: eu", `store: there is no such backend`},
+		{"control: eu\nbackends: {default: {engine: sqlite}}", `control: there is no such backend; there are: default`},
 		{"backends: {eu: {engine: mongo}}", "backends.eu.uri: say where MongoDB is"},
 		{"backends: {eu: {}}", "backends.eu.engine: must be sqlite or mongo"},
 		{"backends: {eu: {engine: postgres}}", "backends.eu.engine: must be sqlite or mongo"},
@@ -88,7 +88,7 @@ func TestBackendFaults(t *testing.T) {
 		{"backends: {a: {engine: sqlite, dir: x}, b: {engine: sqlite, dir: ./x}}", "backends.b.dir: is the folder of backend a already"},
 		{"backends: {a: {engine: mongo, uri: 'mongodb://h', max_pool: -1}}", "backends.a.max_pool: must be from 0 to 10000"},
 		{"backends: {'a-b': {engine: sqlite}}", "the name of a backend is"},
-		{"backends: {eu: {engine: sqlite, size: 3}}", "backends[eu].size"},
+		{"backends: {eu: {engine: sqlite, size: 3}}", "backends.eu.size: there is no such setting"},
 		{"timeouts: {query: 0s}", "timeouts.query: must be more than 0"},
 	} {
 		_, err := loadYAML(t, tt.yaml)

@@ -4,25 +4,14 @@
 package config
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
-	"math"
 	"net"
 	"net/netip"
 	"net/url"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/go-viper/mapstructure/v2"
-	"github.com/knadh/koanf/parsers/yaml"
-	"github.com/knadh/koanf/providers/confmap"
-	"github.com/knadh/koanf/providers/env/v2"
-	"github.com/knadh/koanf/providers/file"
-	"github.com/knadh/koanf/v2"
 
 	"tenantry/crypto/secret"
 	"tenantry/tenants/limits"
@@ -31,50 +20,50 @@ import (
 // Config is everything that can be set. Durations are written like 10s or 2h.
 type Config struct {
 	// Data is the folder that holds the databases and the keyring.
-	Data string `koanf:"data" yaml:"data"`
+	Data string `yaml:"data"`
 	// Listen is the address of the gateway, AdminListen the one of health, metrics and
 	// profiles; empty switches the latter off.
-	Listen      string `koanf:"listen" yaml:"listen"`
-	AdminListen string `koanf:"admin_listen" yaml:"admin_listen"`
-	Admin       Admin  `koanf:"admin" yaml:"admin"`
+	Listen      string `yaml:"listen"`
+	AdminListen string `yaml:"admin_listen"`
+	Admin       Admin  `yaml:"admin"`
 	// BaseDomain, where set, is what must follow the organization's slug in the host name.
 	// Where it is not, it follows from a PublicURL that writes {slug} as the first label.
-	BaseDomain string `koanf:"base_domain" yaml:"base_domain"`
+	BaseDomain string `yaml:"base_domain"`
 	// PublicURL is how an organization's address is written in links; {slug} stands for its slug.
-	PublicURL string `koanf:"public_url" yaml:"public_url"`
+	PublicURL string `yaml:"public_url"`
 	// TrustedProxies are the networks whose X-Forwarded-Host and X-Forwarded-For are believed.
-	TrustedProxies []string `koanf:"trusted_proxies" yaml:"trusted_proxies"`
+	TrustedProxies []string `yaml:"trusted_proxies"`
 	// Keyring is the path of the encryption keys; empty: keyring.json in the data folder.
-	Keyring string `koanf:"keyring" yaml:"keyring"`
+	Keyring string `yaml:"keyring"`
 	// FileHost is the address that serves file bytes; empty: the organization's own address.
-	FileHost string `koanf:"file_host" yaml:"file_host"`
+	FileHost string `yaml:"file_host"`
 
 	// Backends are the places for documents, by name. Store names the one where new
 	// organizations are placed, Control the one that knows organizations, people and keys.
-	Backends map[string]Backend `koanf:"backends" yaml:"backends"`
-	Store    string             `koanf:"store" yaml:"store"`
-	Control  string             `koanf:"control" yaml:"control"`
+	Backends map[string]Backend `yaml:"backends"`
+	Store    string             `yaml:"store"`
+	Control  string             `yaml:"control"`
 
-	Log      Log      `koanf:"log" yaml:"log"`
-	Redis    Redis    `koanf:"redis" yaml:"redis"`
-	SQLite   SQLite   `koanf:"sqlite" yaml:"sqlite"`
-	Timeouts Timeouts `koanf:"timeouts" yaml:"timeouts"`
-	Limits   Limits   `koanf:"limits" yaml:"limits"`
+	Log      Log      `yaml:"log"`
+	Redis    Redis    `yaml:"redis"`
+	SQLite   SQLite   `yaml:"sqlite"`
+	Timeouts Timeouts `yaml:"timeouts"`
+	Limits   Limits   `yaml:"limits"`
 }
 
 // Limits are how many requests are answered where organizations and keys say nothing
 // themselves, written like 100/s, 6000/m, 100000/d, or off.
 type Limits struct {
-	Organization      limits.Limit `koanf:"organization" yaml:"organization"`
-	OrganizationQuota limits.Limit `koanf:"organization_quota" yaml:"organization_quota"`
-	Key               limits.Limit `koanf:"key" yaml:"key"`
-	KeyQuota          limits.Limit `koanf:"key_quota" yaml:"key_quota"`
+	Organization      limits.Limit `yaml:"organization"`
+	OrganizationQuota limits.Limit `yaml:"organization_quota"`
+	Key               limits.Limit `yaml:"key"`
+	KeyQuota          limits.Limit `yaml:"key_quota"`
 	// Address and AddressQuota are those of each network address from which somebody calls
 	// whom nobody knows.
-	Address      limits.Limit `koanf:"address" yaml:"address"`
-	AddressQuota limits.Limit `koanf:"address_quota" yaml:"address_quota"`
+	Address      limits.Limit `yaml:"address"`
+	AddressQuota limits.Limit `yaml:"address_quota"`
 	// InFlight is how much this process answers at the same time, by weight.
-	InFlight int `koanf:"in_flight" yaml:"in_flight"`
+	InFlight int `yaml:"in_flight"`
 }
 
 // Set returns the limits as they are counted.
@@ -89,12 +78,12 @@ func (l Limits) Set() limits.Set {
 // Admin says whom the listener of health, metrics and profiles answers.
 type Admin struct {
 	// Hosts are the host names it answers to, besides those of this machine itself.
-	Hosts []string `koanf:"hosts" yaml:"hosts"`
+	Hosts []string `yaml:"hosts"`
 	// Token is what callers send as a bearer token. Needed where AdminListen can be reached
 	// from other machines.
-	Token secret.String `koanf:"token" yaml:"token"`
+	Token secret.String `yaml:"token"`
 	// Pprof switches the profiles on.
-	Pprof bool `koanf:"pprof" yaml:"pprof"`
+	Pprof bool `yaml:"pprof"`
 }
 
 // minAdminToken is how many characters make a token that nobody guesses.
@@ -122,47 +111,47 @@ func isLoopback(host string) bool {
 
 // Log says what is logged and how.
 type Log struct {
-	Level  string `koanf:"level" yaml:"level"`   // debug, info, warn, error
-	Format string `koanf:"format" yaml:"format"` // json, text
+	Level  string `yaml:"level"`  // debug, info, warn, error
+	Format string `yaml:"format"` // json, text
 	// Requests switches the line per request on.
-	Requests bool `koanf:"requests" yaml:"requests"`
+	Requests bool `yaml:"requests"`
 }
 
 // Redis names the servers; without addresses an in-process one is used.
 type Redis struct {
-	Addrs      []string      `koanf:"addrs" yaml:"addrs"`
-	MasterName string        `koanf:"master_name" yaml:"master_name"` // of a Sentinel set
-	Username   string        `koanf:"username" yaml:"username"`
-	Password   secret.String `koanf:"password" yaml:"password"`
-	DB         int           `koanf:"db" yaml:"db"`
-	PoolSize   int           `koanf:"pool_size" yaml:"pool_size"` // connections to each server; 0: ten a processor
+	Addrs      []string      `yaml:"addrs"`
+	MasterName string        `yaml:"master_name"` // of a Sentinel set
+	Username   string        `yaml:"username"`
+	Password   secret.String `yaml:"password"`
+	DB         int           `yaml:"db"`
+	PoolSize   int           `yaml:"pool_size"` // connections to each server; 0: ten a processor
 
 	// What the sentinels themselves ask for.
-	SentinelUsername string        `koanf:"sentinel_username" yaml:"sentinel_username"`
-	SentinelPassword secret.String `koanf:"sentinel_password" yaml:"sentinel_password"`
+	SentinelUsername string        `yaml:"sentinel_username"`
+	SentinelPassword secret.String `yaml:"sentinel_password"`
 
-	TLS           bool   `koanf:"tls" yaml:"tls"`
-	TLSCAFile     string `koanf:"tls_ca_file" yaml:"tls_ca_file"`         // PEM; empty: those of the system
-	TLSCertFile   string `koanf:"tls_cert_file" yaml:"tls_cert_file"`     // PEM; the gateway's own certificate
-	TLSKeyFile    string `koanf:"tls_key_file" yaml:"tls_key_file"`       // PEM; its key
-	TLSServerName string `koanf:"tls_server_name" yaml:"tls_server_name"` // expected in the servers' certificates; empty: the host of the address
+	TLS           bool   `yaml:"tls"`
+	TLSCAFile     string `yaml:"tls_ca_file"`     // PEM; empty: those of the system
+	TLSCertFile   string `yaml:"tls_cert_file"`   // PEM; the gateway's own certificate
+	TLSKeyFile    string `yaml:"tls_key_file"`    // PEM; its key
+	TLSServerName string `yaml:"tls_server_name"` // expected in the servers' certificates; empty: the host of the address
 }
 
 // SQLite tunes the embedded engine.
 type SQLite struct {
-	MaxOpenFiles int           `koanf:"max_open_files" yaml:"max_open_files"` // databases open at once, of each backend; 0: what the system allows
-	Readers      int           `koanf:"readers" yaml:"readers"`               // connections per database
-	QueryTimeout time.Duration `koanf:"query_timeout" yaml:"query_timeout"`
+	MaxOpenFiles int           `yaml:"max_open_files"` // databases open at once, of each backend; 0: what the system allows
+	Readers      int           `yaml:"readers"`        // connections per database
+	QueryTimeout time.Duration `yaml:"query_timeout"`
 }
 
 // Timeouts bound what a client may hold.
 type Timeouts struct {
-	ReadHeader time.Duration `koanf:"read_header" yaml:"read_header"`
-	Read       time.Duration `koanf:"read" yaml:"read"`
-	Write      time.Duration `koanf:"write" yaml:"write"`
-	Idle       time.Duration `koanf:"idle" yaml:"idle"`
-	Shutdown   time.Duration `koanf:"shutdown" yaml:"shutdown"`
-	Query      time.Duration `koanf:"query" yaml:"query"` // of one question to MongoDB
+	ReadHeader time.Duration `yaml:"read_header"`
+	Read       time.Duration `yaml:"read"`
+	Write      time.Duration `yaml:"write"`
+	Idle       time.Duration `yaml:"idle"`
+	Shutdown   time.Duration `yaml:"shutdown"`
+	Query      time.Duration `yaml:"query"` // of one question to MongoDB
 }
 
 // Default returns the settings that hold where nothing else is said.
@@ -186,136 +175,36 @@ func Default() Config {
 	}
 }
 
-// EnvPrefix starts the name of every environment variable that is read. Levels are
-// parted by two underscores: TENANTRY_LOG__LEVEL is log.level.
-const EnvPrefix = "TENANTRY_"
-
-// TestEnvPrefix starts variables that only tests read.
-const TestEnvPrefix = "TENANTRY_TEST_"
-
-// Source says where settings come from.
-type Source struct {
-	File    string            // path of a YAML file; empty: none
-	Environ []string          // like os.Environ
-	Flags   map[string]string // by dotted name; only those that were given
-	// Descriptors is how many files and sockets the process may have open; 0: what the system says.
-	Descriptors uint64
-}
-
-// Load reads the settings. The error joins every fault, each naming its setting.
-func Load(src Source) (Config, error) {
-	k := koanf.New(".")
-	var faults []error
-	if src.File != "" {
-		if err := k.Load(file.Provider(src.File), yaml.Parser()); err != nil {
-			return Config{}, fmt.Errorf("configuration file %s: %w", src.File, err)
-		}
-	}
-	environ := env.Provider(".", env.Opt{
-		Prefix:      EnvPrefix,
-		EnvironFunc: func() []string { return src.Environ },
-		TransformFunc: func(name, value string) (string, any) {
-			if strings.HasPrefix(name, TestEnvPrefix) {
-				return "", nil
-			}
-			name = strings.ToLower(strings.TrimPrefix(name, EnvPrefix))
-			return strings.ReplaceAll(name, "__", "."), value
-		},
-	})
-	if err := k.Load(environ, nil); err != nil {
-		return Config{}, fmt.Errorf("environment: %w", err)
-	}
-	flags := map[string]any{}
-	for name, value := range src.Flags {
-		flags[name] = value
-	}
-	if err := k.Load(confmap.Provider(flags, "."), nil); err != nil {
-		return Config{}, fmt.Errorf("flags: %w", err)
-	}
-
-	c := Default()
-	var meta mapstructure.Metadata
-	err := k.UnmarshalWithConf("", &c, koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
-		Metadata: &meta, WeaklyTypedInput: true, TagName: "koanf", ZeroFields: true,
-		DecodeHook: mapstructure.ComposeDecodeHookFunc(
-			mapstructure.DecodeHookFuncType(exactNumbers),
-			mapstructure.StringToTimeDurationHookFunc(), mapstructure.StringToSliceHookFunc(","),
-			mapstructure.TextUnmarshallerHookFunc()),
-	}})
-	if err != nil {
-		faults = append(faults, typeFaults(err)...)
-	}
-	slices.Sort(meta.Unused)
-	for _, name := range meta.Unused {
-		faults = append(faults, fmt.Errorf("%s: there is no such setting, in the file or as a TENANTRY_ variable", name))
-	}
-	descriptors := cmp.Or(src.Descriptors, descriptorLimit())
-	c.complete(descriptors)
-	faults = append(faults, c.faults(descriptors)...)
-	return c, errors.Join(faults...)
-}
-
-// exactNumbers refuses what the decoder would bend: a duration without unit would be taken
-// as nanoseconds, a fraction would be cut.
-func exactNumbers(_, to reflect.Type, value any) (any, error) {
-	switch n := value.(type) {
-	case int, int64, uint64, float64:
-		if to == reflect.TypeFor[time.Duration]() {
-			return nil, fmt.Errorf("%v has no unit; write it like 10s", value)
-		}
-		if f, ok := n.(float64); ok && f != math.Trunc(f) && to.Kind() == reflect.Int {
-			return nil, fmt.Errorf("%v is no whole number", value)
-		}
-	}
-	return value, nil
-}
-
-// typeFaults takes the joined errors of the decoder apart.
-func typeFaults(err error) []error {
-	var joined interface{ Unwrap() []error }
-	if errors.As(err, &joined) {
-		var all []error
-		for _, e := range joined.Unwrap() {
-			all = append(all, typeFaults(e)...)
-		}
-		return all
-	}
-	return []error{errors.New(strings.ReplaceAll(err.Error(), "\n", " "))}
-}
-
-func (c *Config) faults(descriptors uint64) []error {
-	var faults []error
-	fault := func(name, format string, args ...any) {
-		faults = append(faults, fmt.Errorf("%s: %s", name, fmt.Sprintf(format, args...)))
-	}
+// check reports what the settings hold that cannot be used.
+func (c *Config) check(descriptors uint64, fault func(name, format string, args ...any)) {
 	if strings.TrimSpace(c.Data) == "" {
 		fault("data", "name the folder that holds the data")
 	}
-	address := func(name, value string) {
+	address := func(name, value, which string) {
 		if _, _, err := net.SplitHostPort(value); err != nil {
-			fault(name, "%q is no address like 127.0.0.1:8080", value)
+			fault(name, "%sis no address like 127.0.0.1:8080", which)
 		}
 	}
-	address("listen", c.Listen)
+	address("listen", c.Listen, "")
 	if c.AdminListen != "" {
-		address("admin_listen", c.AdminListen)
+		address("admin_listen", c.AdminListen, "")
 		if c.AdminListen == c.Listen && !strings.HasSuffix(c.Listen, ":0") {
 			fault("admin_listen", "must differ from listen")
 		}
 	}
 	c.adminFaults(fault)
 	if c.BaseDomain != "" && (strings.ContainsAny(c.BaseDomain, "/:@ _") || strings.HasPrefix(c.BaseDomain, ".") || net.ParseIP(c.BaseDomain) != nil) {
-		fault("base_domain", "%q is no domain like example.com", c.BaseDomain)
+		fault("base_domain", "is no domain like example.com")
 	}
 	if c.PublicURL != "" {
 		u, err := url.Parse(strings.ReplaceAll(c.PublicURL, "{slug}", "slug"))
 		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || !strings.Contains(c.PublicURL, "{slug}") {
-			fault("public_url", "%q is no address like https://{slug}.example.com", c.PublicURL)
+			fault("public_url", "is no address like https://{slug}.example.com")
 		}
 	}
 	if c.FileHost != "" {
 		if u, err := url.Parse(c.FileHost); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-			fault("file_host", "%q is no address like https://files.example.com", c.FileHost)
+			fault("file_host", "is no address like https://files.example.com")
 		}
 	}
 	for _, p := range c.TrustedProxies {
@@ -324,13 +213,13 @@ func (c *Config) faults(descriptors uint64) []error {
 		}
 	}
 	if !slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level) {
-		fault("log.level", "%q is none of debug, info, warn, error", c.Log.Level)
+		fault("log.level", "must be debug, info, warn or error")
 	}
 	if !slices.Contains([]string{"json", "text"}, c.Log.Format) {
-		fault("log.format", "%q is neither json nor text", c.Log.Format)
+		fault("log.format", "must be json or text")
 	}
 	for _, a := range c.Redis.Addrs {
-		address("redis.addrs", a)
+		address("redis.addrs", a, fmt.Sprintf("%q ", a[strings.LastIndex(a, "@")+1:])) // a password may stand before
 	}
 	c.Redis.faults(fault)
 	c.backendFaults(fault)
@@ -362,8 +251,6 @@ func (c *Config) faults(descriptors uint64) []error {
 			fault(name, "write it like 100/s, 6000/m, 100000/d, or off")
 		}
 	}
-	slices.SortFunc(faults, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
-	return faults
 }
 
 // ParseNetwork reads a CIDR network or a single address.

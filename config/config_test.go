@@ -103,10 +103,10 @@ colour: blue
 	}
 	lines := strings.Split(err.Error(), "\n")
 	for _, want := range []string{
-		"data: name the folder", `listen: "8080" is no address`, `admin_listen: "nowhere" is no address`, `base_domain: "https://example.com" is no domain`,
-		`public_url: "https://example.com" is no address like https://{slug}.example.com`, `trusted_proxies: "10.0.0.0/33" is no network`,
-		`trusted_proxies: "loadbalancer" is no network`, `file_host: "files.example.com" is no address`, `log.level: "loud" is none of`,
-		`log.format: "xml" is neither`, `redis.addrs: "localhost" is no address`, "redis.db: must not be negative", "sqlite.max_open_files: must be from 2",
+		"data: name the folder", `listen: is no address`, `admin_listen: is no address`, "base_domain: is no domain",
+		`public_url: is no address like https://{slug}.example.com`, `trusted_proxies: "10.0.0.0/33" is no network`,
+		`trusted_proxies: "loadbalancer" is no network`, "file_host: is no address", "log.level: must be debug, info, warn or error",
+		"log.format: must be json or text", `redis.addrs: "localhost" is no address`, "redis.db: must not be negative", "sqlite.max_open_files: must be from 2",
 		"sqlite.readers: must be from 1", "sqlite.query_timeout: must be more than 0", "timeouts.read: must be more than 0 and at most 1h", "timeouts.write: must be more than 0",
 		"colour: there is no such setting", "log.colour: there is no such setting", "listen_address: there is no such setting",
 		"log_level: there is no such setting", "verbose: there is no such setting",
@@ -147,6 +147,71 @@ func TestTypes(t *testing.T) {
 		t.Errorf("variables are texts and become what the setting is: %+v", c)
 	}
 }
+
+// TestFaultsInWords: each fault names the setting, where it was given, what was given unless
+// that may be a secret, and what is wanted; nothing of the language this is written in.
+func TestFaultsInWords(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		file    string
+		environ string
+		flags   map[string]string
+		want    []string // all lines; FILE is the path
+	}{
+		{file: "timeouts: {read: soon}", want: []string{`timeouts.read: must be a duration such as 30s (FILE line 1 says "soon")`}},
+		{file: "data: d\ntimeouts:\n  read: 30\n", want: []string{`timeouts.read: must be a duration such as 30s (FILE line 3 says "30")`}},
+		{environ: "TENANTRY_TIMEOUTS__READ=30", want: []string{`timeouts.read: must be a duration such as 30s (TENANTRY_TIMEOUTS__READ says "30")`}},
+		{file: "timeouts: {read: 2h}", want: []string{`timeouts.read: must be more than 0 and at most 1h (FILE line 1 says "2h")`}},
+		{file: "sqlite: {readers: many, max_open_files: 1.5}", want: []string{
+			`sqlite.max_open_files: must be a whole number (FILE line 1 says "1.5")`, `sqlite.readers: must be a whole number (FILE line 1 says "many")`}},
+		{environ: "TENANTRY_SQLITE__READERS=0", want: []string{`sqlite.readers: must be from 1 to 64 (TENANTRY_SQLITE__READERS says "0")`}},
+		{file: "log: {requests: maybe}", want: []string{`log.requests: must be true or false (FILE line 1 says "maybe")`}},
+		{file: "data: [a, b]", want: []string{"data: must be a text (FILE line 1)"}},
+		{file: "trusted_proxies: {a: b}", want: []string{"trusted_proxies: must be a list of texts (FILE line 1)"}},
+		{file: "trusted_proxies: [[a]]", want: []string{`trusted_proxies: must be a list of texts (FILE line 1)`}},
+		{file: "limits: {key: 100, key_quota: ''}", want: []string{
+			`limits.key: "100" is no limit; write it like 100/s, 6000/m, 20000/h, 100000/d, or off (FILE line 1)`, `limits.key_quota: write it like 100/s, 6000/m, 100000/d, or off (FILE line 1)`}},
+		{file: "timeouts: soon", want: []string{"timeouts: is a section and no value; give what is in it, such as timeouts.idle (FILE line 1)"}},
+		{environ: "TENANTRY_LIMITS=off", want: []string{"limits: is a section and no value; give what is in it, such as limits.address (TENANTRY_LIMITS)"}},
+		{file: "- data\n", want: []string{"the settings: is a section and no value; give what is in it, such as admin (FILE line 1)"}},
+		{file: "data: a\ndata: b\n", want: []string{"the settings: data is there twice (FILE line 1)"}},
+		{file: "redis: {pasword: " + hidden + "}", want: []string{"redis.pasword: there is no such setting; did you mean redis.password? (FILE line 1)"}},
+		{file: "timeout:\n  read: 3s\n", want: []string{"timeout: there is no such setting; did you mean timeouts? (FILE line 2)"}},
+		{file: "colour: blue", want: []string{"colour: there is no such setting (FILE line 1)"}},
+		{file: "data: {folder: x}", want: []string{"data: must be a text (FILE line 1)"}},
+		{environ: "TENANTRY_LOG_LEVEL=debug", want: []string{"log_level: there is no such setting; did you mean TENANTRY_LOG__LEVEL? (TENANTRY_LOG_LEVEL)"}},
+		{environ: "TENANTRY_REDIS__PASWORD=" + hidden, want: []string{"redis.pasword: there is no such setting; did you mean TENANTRY_REDIS__PASSWORD? (TENANTRY_REDIS__PASWORD)"}},
+		{environ: "TENANTRY_DATA__FOLDER=x", want: []string{"data.folder: there is no such setting (TENANTRY_DATA__FOLDER)"}},
+		{file: "backends: {eu: {engine: mongo, uri: 'mongodb://h', max_pool: big}}", environ: "TENANTRY_BACKENDS_EU_URI=" + hidden, want: []string{
+			`backends.eu.max_pool: must be a whole number (FILE line 1 says "big")`, "backends_eu_uri: there is no such setting; did you mean TENANTRY_BACKENDS__EU__URI? (TENANTRY_BACKENDS_EU_URI)"}},
+		{file: "backends: {eu: '" + hidden + "'}", want: []string{"backends.eu.engine: must be sqlite or mongo", "backends.eu: is a section and no value; give what is in it, such as backends.eu.database (FILE line 1)"}},
+		{file: "backends: '" + hidden + "'", want: []string{"backends: is a section and no value; give what is in it, such as backends.NAME (FILE line 1)"}},
+		{file: "redis: {addrs: ['redis://u:" + hidden + "@h']}", want: []string{`redis.addrs: "h" is no address like 127.0.0.1:8080 (FILE line 1)`}},
+		{environ: "TENANTRY_REDIS__ADDRS=a:1,redis://u:" + hidden + "@h", want: []string{`redis.addrs: "h" is no address like 127.0.0.1:8080 (TENANTRY_REDIS__ADDRS)`}},
+		{file: "redis: {addrs: [a:1], password: [" + hidden + "]}", want: []string{"redis.password: must be a text (FILE line 1)"}},
+		{file: "admin: {token: hunter2}", want: []string{"admin.token: is shorter than 16 characters; make one with: openssl rand -hex 24 (FILE line 1)"}},
+		{flags: map[string]string{"admin_listen": "nowhere"}, want: []string{`admin_listen: is no address like 127.0.0.1:8080 (--admin-listen says "nowhere")`}},
+		// The later source holds, and what an earlier one got wrong is nobody's concern.
+		{file: "listen: nowhere", flags: map[string]string{"listen": "8080"}, want: []string{`listen: is no address like 127.0.0.1:8080 (--listen says "8080")`}},
+		{file: "timeouts: {read: soon}", environ: "TENANTRY_TIMEOUTS__READ=3s"},
+		{file: "sqlite: {readers: many}\ncolour: blue\nlog: {level: loud}\n", environ: "TENANTRY_LOGG__LEVEL=x", flags: map[string]string{"listen": "8080"}, want: []string{
+			"colour: there is no such setting (FILE line 2)", `listen: is no address like 127.0.0.1:8080 (--listen says "8080")`, `log.level: must be debug, info, warn or error (FILE line 3 says "loud")`,
+			"logg.level: there is no such setting; did you mean TENANTRY_LOG__LEVEL? (TENANTRY_LOGG__LEVEL)", `sqlite.readers: must be a whole number (FILE line 1 says "many")`}},
+	} {
+		path := write(t, test.file)
+		_, err := config.Load(config.Source{File: path, Environ: []string{test.environ}, Flags: test.flags})
+		got := ""
+		if err != nil {
+			got = strings.ReplaceAll(err.Error(), path, "FILE")
+		}
+		if diff := cmp.Diff(strings.Join(test.want, "\n"), got); diff != "" {
+			t.Errorf("%s %s %v: %s", test.file, test.environ, test.flags, diff)
+		}
+	}
+}
+
+// hidden stands where people put secrets, also by mistake.
+const hidden = "mongodb://u:hunter2-hunter2@h"
 
 func TestFile(t *testing.T) {
 	t.Parallel()

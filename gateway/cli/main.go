@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"tenantry/config"
 	"tenantry/gateway/control"
@@ -131,9 +132,30 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 		if args := c.Flags().Args(); c == cmd && len(args) > 0 {
 			return unknownCommand(cmd, args[0])
 		}
-		return err
+		return flagFault(c, err)
 	})
 	return cmd
+}
+
+// flagFault says which flag was meant, or what is wanted of its value.
+func flagFault(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	var invalid *pflag.InvalidValueError
+	switch {
+	case errors.As(err, &unknown):
+		var there []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { there = append(there, f.Name) })
+		if near := config.Nearest(unknown.GetSpecifiedName(), there); near != "" {
+			return usagef("%v; did you mean --%s?", err, near)
+		}
+	case errors.As(err, &invalid):
+		flag := invalid.GetFlag()
+		kinds := map[string]string{"bool": config.WantSwitch, "int": config.WantNumber, "duration": config.WantDuration}
+		if wanted, ok := kinds[flag.Value.Type()]; ok {
+			return usagef("--%s must be %s, not %.60q", flag.Name, wanted, invalid.GetValue())
+		}
+	}
+	return err
 }
 
 // unknownCommand says which commands there are at that place, and which is near.

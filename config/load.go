@@ -1,0 +1,263 @@
+package config
+
+import (
+	"cmp"
+	"encoding"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// EnvPrefix starts the name of every environment variable that is read. Levels are
+// parted by two underscores: TENANTRY_LOG__LEVEL is log.level.
+const EnvPrefix = "TENANTRY_"
+
+// TestEnvPrefix starts variables that only tests read.
+const TestEnvPrefix = "TENANTRY_TEST_"
+
+// What is wanted of a value, in words.
+const (
+	WantDuration = "a duration such as 30s"
+	WantNumber   = "a whole number"
+	WantSwitch   = "true or false"
+)
+
+// Source says where settings come from.
+type Source struct {
+	File    string            // path of a YAML file; empty: none
+	Environ []string          // like os.Environ
+	Flags   map[string]string // by dotted name; only those that were given
+	// Descriptors is how many files and sockets the process may have open; 0: what the system says.
+	Descriptors uint64
+}
+
+// Load reads the settings. The error joins every fault, each naming its setting, where it
+// was given and, unless it is a secret, what.
+func Load(src Source) (Config, error) {
+	c, l := Default(), loader{given: map[string]origin{}}
+	c.Backends = map[string]Backend{} // whoever names some means these
+	root := reflect.ValueOf(&c).Elem()
+	unread := l.file(root, src.File)
+	for _, variable := range src.Environ {
+		name, value, _ := strings.Cut(variable, "=")
+		if low, ours := strings.CutPrefix(name, EnvPrefix); ours && !strings.HasPrefix(name, TestEnvPrefix) {
+			l.put(root, "", strings.Split(strings.ToLower(low), "__"), &yaml.Node{Kind: yaml.ScalarNode, Value: value}, name)
+		}
+	}
+	for name, value := range src.Flags {
+		l.put(root, "", strings.Split(name, "."), &yaml.Node{Kind: yaml.ScalarNode, Value: value}, "--"+strings.ReplaceAll(name, "_", "-"))
+	}
+	descriptors := cmp.Or(src.Descriptors, descriptorLimit())
+	c.complete(descriptors)
+	if unread == nil { // without the file nobody knows what holds together
+		c.check(descriptors, l.fault)
+	}
+	slices.SortFunc(l.faults, func(a, b fault) int { return strings.Compare(a.Error(), b.Error()) })
+	all := []error{unread}
+	for _, f := range l.faults {
+		all = append(all, f)
+	}
+	return c, errors.Join(all...)
+}
+
+// loader puts what sources give into the settings. Every value is a text, whatever the
+// source, and becomes what the setting is.
+type loader struct {
+	given  map[string]origin // by the setting's name
+	faults []fault
+}
+
+// origin is where a setting was given last, and what, if that may be told.
+type origin struct{ where, text string }
+
+// fault is what is wrong with a setting.
+type fault struct{ name, text string }
+
+func (f fault) Error() string { return cmp.Or(f.name, "the settings") + ": " + f.text }
+
+func (l *loader) fault(name, format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	switch from := l.given[name]; {
+	case from.text != "":
+		text += fmt.Sprintf(" (%s says %.60q)", from.where, from.text)
+	case from.where != "":
+		text += " (" + from.where + ")"
+	}
+	l.faults = append(l.faults, fault{name, text})
+}
+
+// file returns an error where the file cannot be read.
+func (l *loader) file(root reflect.Value, path string) error {
+	if path == "" {
+		return nil
+	}
+	var doc yaml.Node
+	raw, err := os.ReadFile(path)
+	if err == nil {
+		err = yaml.Unmarshal(raw, &doc)
+	}
+	if err != nil {
+		return fmt.Errorf("configuration file %s: %w", path, err)
+	}
+	for _, n := range doc.Content { // none in an empty file
+		l.put(root, "", nil, n, path)
+	}
+	return nil
+}
+
+// put gives what path leads to from at, which is called name, the value of n.
+func (l *loader) put(at reflect.Value, name string, path []string, n *yaml.Node, source string) {
+	where := source
+	if n.Line > 0 {
+		where = fmt.Sprintf("%s line %d", source, n.Line)
+	}
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	switch {
+	case len(path) > 0 && at.Kind() == reflect.Map:
+		entry := reflect.New(at.Type().Elem()).Elem()
+		if had := at.MapIndex(reflect.ValueOf(path[0])); had.IsValid() {
+			entry.Set(had)
+		}
+		l.put(entry, below(name, path[0]), path[1:], n, source)
+		at.SetMapIndex(reflect.ValueOf(path[0]), entry)
+	case len(path) > 0:
+		for label, field := range fields(at) {
+			if strings.EqualFold(label, path[0]) {
+				l.put(field, below(name, label), path[1:], n, source)
+				return
+			}
+		}
+		given := strings.Join(path, ".")
+		text := "there is no such setting"
+		if near := Nearest(given, names(at, "")); near != "" {
+			if near = below(name, near); n.Line == 0 {
+				near = EnvPrefix + strings.ToUpper(strings.ReplaceAll(near, ".", "__"))
+			}
+			text += "; did you mean " + near + "?"
+		}
+		l.given[below(name, given)] = origin{where: where}
+		l.fault(below(name, given), "%s", text)
+	default:
+		l.faults = slices.DeleteFunc(l.faults, func(f fault) bool { return f.name == name }) // of an earlier source
+		l.given[name] = origin{where: where}
+		if isSection(at) {
+			l.section(at, name, n, source)
+		} else {
+			l.value(at, name, n)
+		}
+	}
+}
+
+func (l *loader) section(at reflect.Value, name string, n *yaml.Node, source string) {
+	switch {
+	case n.Kind == yaml.MappingNode:
+		seen := map[string]bool{}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			key := n.Content[i].Value
+			if seen[key] {
+				l.fault(name, "%s is there twice", key)
+			}
+			seen[key] = true
+			l.put(at, name, strings.Split(key, "."), n.Content[i+1], source)
+		}
+	case n.Tag != "!!null":
+		l.fault(name, "is a section and no value; give what is in it, such as %s", names(at, name)[1])
+	}
+}
+
+func (l *loader) value(at reflect.Value, name string, n *yaml.Node) {
+	text, parsed := n.Value, reflect.New(at.Type())
+	if n.Tag == "!!null" {
+		text = ""
+	}
+	scalar := n.Kind == yaml.ScalarNode
+	good, wanted, telling := scalar, "a text", true
+	var err error
+	switch to := parsed.Interface().(type) {
+	case *string:
+		*to = text
+	case *bool:
+		wanted = WantSwitch
+		*to, err = strconv.ParseBool(cmp.Or(text, "false"))
+	case *int:
+		var whole int64
+		wanted = WantNumber
+		whole, err = strconv.ParseInt(cmp.Or(text, "0"), 0, strconv.IntSize)
+		*to = int(whole)
+	case *time.Duration:
+		wanted = WantDuration
+		*to, err = time.ParseDuration(cmp.Or(text, "0"))
+	case *[]string:
+		*to, telling = []string{}, false
+		good, wanted = scalar || n.Kind == yaml.SequenceNode, "a list of texts"
+		if text != "" {
+			*to = strings.Split(text, ",")
+		}
+		for _, item := range n.Content {
+			*to = append(*to, item.Value)
+			good = good && item.Kind == yaml.ScalarNode
+		}
+	case encoding.TextUnmarshaler: // its errors tell what may be told
+		if telling, err = false, to.UnmarshalText([]byte(text)); err != nil {
+			l.fault(name, "%v", err)
+			return
+		}
+	}
+	if scalar && telling {
+		l.given[name] = origin{l.given[name].where, text}
+	}
+	if err != nil || !good {
+		l.fault(name, "must be %s", wanted)
+		return
+	}
+	at.Set(parsed.Elem())
+}
+
+// isSection tells settings that hold others.
+func isSection(at reflect.Value) bool {
+	_, text := at.Addr().Interface().(encoding.TextUnmarshaler)
+	return at.Kind() == reflect.Map || at.Kind() == reflect.Struct && !text
+}
+
+// fields goes through what is in a section, by name.
+func fields(at reflect.Value) iter.Seq2[string, reflect.Value] {
+	return func(yield func(string, reflect.Value) bool) {
+		if !isSection(at) {
+			return
+		}
+		for i := range at.NumField() {
+			if !yield(at.Type().Field(i).Tag.Get("yaml"), at.Field(i)) {
+				return
+			}
+		}
+	}
+}
+
+// names lists a setting and what is in it.
+func names(at reflect.Value, name string) []string {
+	all := []string{name}
+	if at.Kind() == reflect.Map {
+		entry := reflect.New(at.Type().Elem()).Elem()
+		for _, key := range append(at.MapKeys(), reflect.ValueOf("NAME")) {
+			all = append(all, names(entry, below(name, key.String()))...)
+		}
+	} else {
+		for label, field := range fields(at) {
+			all = append(all, names(field, below(name, label))...)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func below(name, label string) string { return strings.TrimPrefix(name+"."+label, ".") }

@@ -1,0 +1,59 @@
+package sqlite
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"tenantry/backends/store/driver"
+)
+
+// locksOn returns what the system knows of locks on the file.
+func locksOn(t *testing.T, path string) (locks []string) {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		t.Fatalf("%s has no number", path)
+	}
+	all, err := os.ReadFile("/proc/locks")
+	if err != nil {
+		t.Skipf("the system does not tell its locks: %v", err)
+	}
+	for line := range strings.Lines(string(all)) {
+		if strings.Contains(line, fmt.Sprintf(":%d ", file.Ino)) && strings.Contains(line, fmt.Sprintf(" %d ", os.Getpid())) {
+			locks = append(locks, line[strings.Index(line, "POSIX"):])
+		}
+	}
+	return locks
+}
+
+// To learn whose a file is must not end the locks that keep other programs from changing it
+// while it is open: a process loses them all when it closes the file once.
+func TestReadingTheOwnerKeepsTheLocks(t *testing.T) {
+	t.Parallel()
+	e := openEngine(t, Options{})
+	c := people()
+	ws, err := e.Open(t.Context(), driver.Opening{Workspace: "mine", Owner: "me", Collections: []*driver.Collection{c}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ws.Write(t.Context(), []driver.Write{person(c, 1)}); err != nil {
+		t.Fatal(err)
+	}
+	before := locksOn(t, e.Place("mine"))
+	if len(before) == 0 {
+		t.Fatal("an open database has no lock")
+	}
+	if r, err := e.Resident(t.Context(), "mine"); err != nil || r.Owner != "me" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if after := locksOn(t, e.Place("mine")); len(after) != len(before) {
+		t.Errorf("locks %q, and before the owner was read %q", after, before)
+	}
+}

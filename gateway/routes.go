@@ -46,7 +46,7 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []api.Operati
 	}, func() float64 { return float64(work.Used()) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "tenantry_bodies_bytes", Help: "Bytes that the bodies being read may take.",
 	}, func() float64 { return float64(bodies.Used()) }))
-	pages, err := a.newConsole(cookie, pipeline.Visit, pipeline.Tenant)
+	pages, err := a.newConsole(cookie, pipeline)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -81,14 +81,8 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []api.Operati
 			}
 		}
 	}
-	body := document.JSON()
 	const documentRoute = "/api/openapi.json"
-	serveDocument := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Cache-Control", "public, max-age=300")
-		w.Header().Set("X-Content-Type-Options", "nosniff")
-		w.Header().Set("Content-Type", "application/json; charset=utf-8")
-		_, _ = w.Write(body) // a client that has gone cannot be told
-	})
+	serveDocument := middleware.Static("application/json; charset=utf-8", document.JSON())
 	engine.GET(documentRoute, func(c *gin.Context) { pipeline.Observe("openapi", c.Writer, c.Request, serveDocument) })
 	allowed[documentRoute] = []string{http.MethodGet}
 	engine.NoMethod(func(c *gin.Context) { refuseMethod(pipeline, c, allowed, open) })

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 
 	"tenantry/backends/campaigns"
@@ -19,6 +18,7 @@ import (
 	"tenantry/crypto/passwords"
 	"tenantry/gateway/api"
 	"tenantry/gateway/console"
+	"tenantry/gateway/middleware"
 	"tenantry/gateway/transfer"
 	"tenantry/reports"
 	"tenantry/tenants"
@@ -187,9 +187,9 @@ func (n userNames) UserNames(ctx context.Context, t *tenants.Tenant, ids []int64
 }
 
 // newConsole makes the pages. cookie is the name of the session cookie.
-func (s *Services) newConsole(cookie string, visit, resolve func(*http.Request) (*tenants.Tenant, error)) (*console.Module, error) {
+func (s *Services) newConsole(cookie string, p *middleware.Pipeline) (*console.Module, error) {
 	return console.New(console.Deps{
-		Sessions: s.sessions, People: s.people, Reports: s.modules.reports, Visit: visit, Resolve: resolve, BaseURL: s.baseURL,
+		Sessions: s.sessions, People: s.people, Reports: s.modules.reports, Visit: p.Visit, Resolve: p.Tenant, Static: middleware.Static, BaseURL: s.baseURL,
 		Cookie: cookie, Secure: strings.HasPrefix(s.baseURL("x"), "https:"), Log: s.log,
 	})
 }

@@ -133,7 +133,8 @@ func (r Rule) Check(p *tenants.Principal) error {
 type Audit uint8
 
 // The audit rules. Where the record cannot be written, the answer is 503 instead. What
-// changes something is always audited.
+// changes something is always audited, and what answers with a secret must be: answers of
+// audited operations are never compressed.
 const (
 	NoAudit Audit = iota
 	AuditAlways

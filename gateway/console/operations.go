@@ -50,6 +50,8 @@ type Deps struct {
 	// Resolve leads to it too, for a page that is the same for every host: counting it would tell
 	// which organizations there are.
 	Resolve func(r *http.Request) (*tenants.Tenant, error)
+	// Static makes a handler of content that stays the same.
+	Static  func(contentType string, body []byte) http.Handler
 	BaseURL func(slug string) string
 	Cookie  string // name of the session cookie
 	Secure  bool   // served over TLS

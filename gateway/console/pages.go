@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
-	"io/fs"
 	"math"
 	"net/http"
 	"path"
@@ -41,16 +40,13 @@ func parsePages() (*pages, error) {
 const pageTimeout = 10 * time.Second
 
 func (m *Module) routes() error {
-	static, err := fs.Sub(assets, "assets")
-	if err != nil {
-		return fmt.Errorf("console assets: %w", err)
-	}
 	mux := m.pages.mux
-	for _, name := range []string{"console.css", "console.js"} {
-		mux.HandleFunc("GET /assets/"+name, func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Cache-Control", "public, max-age=300")
-			http.ServeFileFS(w, r, static, name)
-		})
+	for name, contentType := range map[string]string{"console.css": "text/css; charset=utf-8", "console.js": "text/javascript; charset=utf-8"} {
+		body, err := assets.ReadFile("assets/" + name)
+		if err != nil {
+			return fmt.Errorf("console assets: %w", err)
+		}
+		mux.Handle("GET /assets/"+name, m.Static(contentType, body))
 	}
 	mux.HandleFunc("GET /{$}", m.tenantPage(m.home))
 	mux.HandleFunc("GET /sign-in", m.anyPage(m.signInPage))

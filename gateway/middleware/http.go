@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"tenantry/backends/store"
@@ -122,23 +121,22 @@ func headerList(names []string) string {
 	return strings.Join(escaped, ", ")
 }
 
-func writeProblem(buffers *sync.Pool, w http.ResponseWriter, requestID string, problem *api.Problem) (code, size int) {
+// fail answers with the problem.
+func (x *exchange) fail(problem *api.Problem) {
 	for name, value := range problem.Header {
-		w.Header().Set(name, value)
+		x.w.Header().Set(name, value)
 	}
 	if problem.RetryAfter > 0 {
 		seconds := int((problem.RetryAfter + time.Second - 1) / time.Second)
-		w.Header().Set("Retry-After", strconv.Itoa(seconds))
+		x.w.Header().Set("Retry-After", strconv.Itoa(seconds))
 	}
-	return writeEnvelope(buffers, w, requestID, problem.Code, problem.Envelope())
+	x.write(problem.Code, problem.Envelope())
 }
 
-func writeEnvelope(buffers *sync.Pool, w http.ResponseWriter, requestID string, code int, envelope api.Envelope) (int, int) {
-	buf, ok := buffers.Get().(*bytes.Buffer)
-	if !ok {
-		buf = &bytes.Buffer{}
-	}
-	buf.Reset()
+// write answers with the envelope.
+func (x *exchange) write(code int, envelope api.Envelope) {
+	buf := x.p.pack.buffer()
+	defer x.p.pack.free(buf)
 	enc := json.NewEncoder(buf)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(envelope); err != nil {
@@ -147,22 +145,20 @@ func writeEnvelope(buffers *sync.Pool, w http.ResponseWriter, requestID string, 
 		_ = enc.Encode(api.Internal(err).Envelope()) // strings only: cannot fail
 	}
 	body := bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
-	h := w.Header()
+	h := x.w.Header()
 	setDefault(h, "Cache-Control", "private, no-store")
 	h["Content-Type"] = []string{"application/json; charset=utf-8"}
 	h["X-Content-Type-Options"] = []string{"nosniff"}
-	h[RequestIDHeader] = []string{requestID}
-	h["Content-Length"] = []string{strconv.Itoa(len(body))}
-	w.WriteHeader(code)
-	n, _ := w.Write(body) // a client that has gone cannot be told
-	if buf.Cap() <= maxPooled {
-		buffers.Put(buf)
+	h[RequestIDHeader] = []string{x.call.RequestID}
+	x.code = code
+	// A secret is only ever answered by what is audited, and must not be compressed together
+	// with what somebody else may have chosen: the length would tell of it ("BREACH").
+	if x.op.Audit == api.AuditAlways {
+		x.bytes = sendPlain(x.w, x.r, code, body)
+		return
 	}
-	return code, n
+	x.bytes = x.p.pack.send(x.w, x.r, code, body)
 }
-
-// maxPooled keeps one large answer from holding its memory for ever.
-const maxPooled = 64 << 10
 
 func setDefault(h http.Header, name, value string) {
 	if _, ok := h[name]; !ok {
@@ -175,18 +171,18 @@ func (p *Pipeline) Problem(name string, w http.ResponseWriter, r *http.Request, 
 	x := &exchange{p: p, op: &api.Operation{Name: name}, w: w, r: r, started: time.Now(), call: api.NewCall(nil, nil)}
 	x.call.RequestID = requestID(r)
 	x.failure = problem
-	x.code, x.bytes = writeProblem(&p.buffers, w, x.call.RequestID, problem)
+	x.fail(problem)
 	x.done()
 }
 
 // Observe serves what is no operation, a page for one, and leaves its line and its figures.
-// Next calls Visit where it needs an organization.
+// Next calls Visit where it needs an organization, and writes the whole body at once.
 func (p *Pipeline) Observe(name string, w http.ResponseWriter, r *http.Request, next http.Handler) {
 	op := &api.Operation{Name: name, Credentials: api.Open, Weight: api.Heavy} // a page may be a shared report
 	x := &exchange{p: p, op: op, w: w, r: r, started: time.Now(), call: api.NewCall(op, nil)}
 	x.call.RequestID = requestID(r)
 	w.Header().Set(RequestIDHeader, x.call.RequestID)
-	seen := &observed{ResponseWriter: w, code: http.StatusOK}
+	seen := &observed{ResponseWriter: w, pack: p.pack, r: r, code: http.StatusOK}
 	ctx := context.WithValue(store.WithUsage(r.Context(), &x.store), visitKey{}, x)
 	defer func() {
 		x.code, x.bytes = seen.code, seen.bytes
@@ -198,6 +194,9 @@ func (p *Pipeline) Observe(name string, w http.ResponseWriter, r *http.Request, 
 		x.done()
 	}()
 	next.ServeHTTP(seen, r.WithContext(ctx))
+	if !seen.sent { // an answer without a body
+		w.WriteHeader(seen.code)
+	}
 }
 
 type visitKey struct{}
@@ -232,25 +231,30 @@ func (p *Pipeline) Visit(r *http.Request) (*tenants.Tenant, error) {
 	return x.call.Tenant, err
 }
 
-// observed notes what an answer was.
+// observed sends an answer whose body is written at once, and notes what it was.
 type observed struct {
 	http.ResponseWriter
+	pack        *packer
+	r           *http.Request
 	code, bytes int
+	sent        bool
 }
 
+// WriteHeader sets the code. It goes out with the body, which may change the header.
 func (o *observed) WriteHeader(code int) {
-	o.code = code
-	o.ResponseWriter.WriteHeader(code)
+	if !o.sent {
+		o.code = code
+	}
 }
 
-func (o *observed) Write(p []byte) (int, error) {
-	n, err := o.ResponseWriter.Write(p)
-	o.bytes += n
-	return n, err
+func (o *observed) Write(body []byte) (int, error) {
+	if o.sent {
+		return 0, errors.New("an answer was written in pieces")
+	}
+	o.sent = true
+	o.bytes = o.pack.send(o.ResponseWriter, o.r, o.code, body)
+	return len(body), nil
 }
-
-// Unwrap gives net/http what the wrapper hides.
-func (o *observed) Unwrap() http.ResponseWriter { return o.ResponseWriter }
 
 // Preflight answers a browser that asks whether a page of another site may call an
 // operation with a browser key. The key's own origins are checked when it calls.

@@ -65,7 +65,7 @@ type Options struct {
 type Pipeline struct {
 	Options
 	crossOrigin *http.CrossOriginProtection
-	buffers     sync.Pool            // of *bytes.Buffer, for answers
+	pack        *packer
 	requestLogs sync.Map             // operation to slog.Handler
 	strangers   *bounded.Map[*flood] // by organization and operation
 	addresses   *bounded.Map[*flood] // and by address
@@ -75,7 +75,7 @@ type Pipeline struct {
 // New returns a Pipeline.
 func New(o Options) *Pipeline {
 	return &Pipeline{
-		Options: o, crossOrigin: http.NewCrossOriginProtection(),
+		Options: o, crossOrigin: http.NewCrossOriginProtection(), pack: newPacker(),
 		strangers: bounded.New[*flood](maxFloods), addresses: bounded.New[*flood](maxFloods),
 	}
 }
@@ -121,7 +121,7 @@ func (x *exchange) rescue(ctx context.Context) {
 		panic(cause)
 	}
 	x.failure = x.p.explain(ctx, x.op.Name, x.call.RequestID, fmt.Errorf("panic: %v\n%s", cause, debug.Stack()))
-	x.code, x.bytes = writeProblem(&x.p.buffers, x.w, x.call.RequestID, x.failure)
+	x.fail(x.failure)
 }
 
 // guarded runs the call and turns a panic into an error: a fault ends one call, not the process.
@@ -347,14 +347,14 @@ func (x *exchange) answer(ctx context.Context, result api.Result, err error) {
 		header.Set("X-Ignored", headerList(ignored))
 	}
 	if problem != nil {
-		x.code, x.bytes = writeProblem(&x.p.buffers, x.w, x.call.RequestID, problem)
+		x.fail(problem)
 		return
 	}
 	envelope := api.Envelope{Status: api.StatusOK, Message: result.Message, Data: result.Data}
 	if envelope.Message == "" {
 		envelope.Message = x.op.Message
 	}
-	x.code, x.bytes = writeEnvelope(&x.p.buffers, x.w, x.call.RequestID, http.StatusOK, envelope)
+	x.write(http.StatusOK, envelope)
 }
 
 // problem explains an error in the words of the row.

@@ -244,7 +244,7 @@ func TestPrintConfig(t *testing.T) {
 func TestConfigurationFaultsAreToldAtOnce(t *testing.T) {
 	t.Parallel()
 	dir, file := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "tenantry.yaml")
-	content := "timeouts:\n  query: soon\nlisten_adress: :80\nredis:\n  pasword: hunter2\nadmin: {token: hunter2}\nbackends: {eu: 'mongodb://u:hunter2@h'}\n"
+	content := "timeouts:\n  query: soon\nlisten_on: :80\nredis:\n  pasword: hunter2\nadmin: {token: hunter2}\nbackends: {eu: 'mongodb://u:hunter2@h'}\n"
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +254,7 @@ func TestConfigurationFaultsAreToldAtOnce(t *testing.T) {
   backends.eu.engine: must be sqlite or mongo
   backends.eu: is a section and no value; give what is in it, such as backends.eu.database (FILE line 7)
   listen: is no address like 127.0.0.1:8080 (--listen says "nowhere")
-  listen_adress: there is no such setting (FILE line 3)
+  listen_on: there is no such setting (FILE line 3)
   log.level: must be debug, info, warn or error (TENANTRY_LOG__LEVEL says "loud")
   log_format: there is no such setting; did you mean TENANTRY_LOG__FORMAT? (TENANTRY_LOG_FORMAT)
   redis.addrs: name the servers; without them a Redis inside the process is used, to which no other setting applies

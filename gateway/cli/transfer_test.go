@@ -173,7 +173,7 @@ func audited(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	s := store.New(store.Options{Engine: engine, Tenant: log.Specs()})
-	there, err := s.Residents(t.Context(), store.DefaultBackend)
+	there, err := s.Residents(t.Context(), store.DefaultBackend, func(int64) bool { return false })
 	if err != nil || len(there) != 1 {
 		t.Fatalf("%v, %v", there, err)
 	}

@@ -3,6 +3,7 @@ package cli_test
 import (
 	"encoding/json"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -231,6 +232,40 @@ func lists(t *testing.T, dir string) {
 		a := run(t, "", append(strings.Fields(args), "--data", dir, "--output", "table")...)
 		if a.code != 0 || json.Valid([]byte(a.stdout)) || strings.Count(a.stdout, "\n") < 2 {
 			t.Errorf("%s --output table: exit %d\n%s%s", args, a.code, a.stdout, a.stderr)
+		}
+	}
+}
+
+// TestNewInstallationIsTold: whoever runs a command in another folder than meant hears that it
+// began an installation, and where; whoever runs it where one is hears nothing.
+func TestNewInstallationIsTold(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const told = "there was no installation in"
+	for _, test := range []struct {
+		folder, args string
+		code         int
+		told         bool
+	}{
+		{"one", "org create --slug acme --name Acme", 0, true},
+		{"one", "org create --slug other --name Other", 0, false},
+		{"two", "org create --slug acme --name Acme", 0, true},
+		{"three", "org list", 1, false},
+		{"three", "user create --org acme --email a@example.com --name A", 1, false},
+	} {
+		folder := filepath.Join(dir, test.folder)
+		a := run(t, "", append(strings.Fields(test.args), "--data", folder)...)
+		if a.code != test.code || strings.Contains(a.stderr, told) != test.told || test.told && !strings.Contains(a.stderr, told+" "+folder+", so a new one was made there") {
+			t.Errorf("%s in %s: exit %d, and told %q", test.args, test.folder, a.code, a.stderr)
+		}
+		if _, err := os.Stat(folder); (err == nil) != (test.code == 0) {
+			t.Errorf("%s in %s: %v", test.args, test.folder, err)
+		}
+	}
+	for folder, want := range map[string]bool{"one": false, "four": true} {
+		p, _, _ := serve(t, filepath.Join(dir, folder))
+		if got := strings.Contains(p.stderr.String(), told+" "+filepath.Join(dir, folder)); got != want {
+			t.Errorf("serve in %s told %q", folder, p.stderr)
 		}
 	}
 }

@@ -157,7 +157,7 @@ func (s *Service) Export(ctx context.Context, t *tenants.Tenant, w io.Writer, o 
 func (s *session) leftOut(r *ExportReport) []string {
 	out := []string{"API keys, sessions, share links and the audit log are never part of an export: make new keys and links where it is imported."}
 	if n := r.Kinds[kindUser]; n > 0 {
-		out = append(out, fmt.Sprintf("Passwords of people (%d): whoever shall sign in where it is imported needs a new link; tenantry user update makes one.", n))
+		out = append(out, fmt.Sprintf("Passwords of people (%d): whoever shall sign in where it is imported needs a new link: tenantry user update USER --org SLUG --link", n))
 	}
 	if n := s.vault.kept; n > 0 {
 		out = append(out, fmt.Sprintf("Encrypted values (%d) open in this organization alone: an import elsewhere refuses their lines. Export with --secrets to take them along.", n))

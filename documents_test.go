@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -112,6 +114,45 @@ func TestREADME(t *testing.T) {
 	}
 	if ran < 12 {
 		t.Errorf("the README has %d lines to run only", ran)
+	}
+	u.callAll(ctx, t)
+}
+
+// callAll calls every operation that the README lists with the key that it makes, which
+// may do all but what administrators alone may.
+func (u *newUser) callAll(ctx context.Context, t *testing.T) {
+	t.Helper()
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := regexp.MustCompile("`(GET|PUT|POST|DELETE) (/api/|…)([^`]+)`").FindAllSubmatch(text, -1)
+	if len(listed) < 14 {
+		t.Errorf("the README lists %d operations only", len(listed))
+	}
+	before := "" // what "…" stands for
+	for _, m := range listed {
+		full := before + string(m[3])
+		if string(m[2]) != "…" {
+			full = string(m[2]) + string(m[3])
+			before = full
+		}
+		path := regexp.MustCompile(`\{\w+\}`).ReplaceAllString(full, "66f0000000000000000000aa")
+		req, err := http.NewRequestWithContext(ctx, string(m[1]), "http://127.0.0.1:"+u.port+path, strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = "acme.localhost"
+		req.Header = http.Header{"X-Service-Token": {u.token}, "Content-Type": {"application/json"}}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if denied := resp.StatusCode == http.StatusForbidden; denied != strings.Contains(full, "/compliance/") || resp.StatusCode == http.StatusMethodNotAllowed || bytes.Contains(body, []byte("No such route")) {
+			t.Errorf("%s %s: %d %s", m[1], path, resp.StatusCode, body)
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"tenantry/gateway/api"
 	"tenantry/internal/bounded"
 	"tenantry/tenants"
+	"tenantry/tenants/limits"
 )
 
 // Refusals of callers nobody knows, and of those over their limits, are audited too, but a
@@ -51,7 +52,7 @@ func (x *exchange) noteFlood(problem *api.Problem) bool {
 		return true
 	}
 	key := strconv.FormatInt(x.call.Tenant.Org.OrgID, 10) + " " + x.op.Name
-	return x.admitFlood(x.p.addresses, key+" "+tenants.NetworkOf(x.call.Remote), floodPerAddress, "refused_unrecorded_of_address") &&
+	return x.admitFlood(x.p.addresses, key+" "+limits.Network(x.call.Remote).String(), floodPerAddress, "refused_unrecorded_of_address") &&
 		x.admitFlood(x.p.strangers, key, floodPerMinute, "refused_unrecorded")
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tenantry/tenants"
+	"tenantry/tenants/limits"
 	"tenantry/tenants/people"
 )
 
@@ -135,7 +136,7 @@ func (s *Service) attempt(ctx context.Context, t *tenants.Tenant, email string, 
 
 func (s *Service) named(t *tenants.Tenant, email string, remote netip.Addr) *attempt {
 	sum := sha256.Sum256([]byte(t.RedisPrefix() + people.EmailKey(email)))
-	prefix, who, from := s.dir.RedisPrefix()+"signin:", hex.EncodeToString(sum[:]), tenants.NetworkOf(remote)
+	prefix, who, from := s.dir.RedisPrefix()+"signin:", hex.EncodeToString(sum[:]), limits.Network(remote).String()
 	return &attempt{
 		s: s, address: prefix + "a:" + from, person: prefix + "u:" + who,
 		tries: prefix + "t:" + who + ":" + from, familiar: prefix + "f:" + who + ":" + from,

@@ -93,7 +93,7 @@ func TestPacker_IsBounded(t *testing.T) {
 	}
 }
 
-// TestPacker_WhatGetsNoSmaller goes as it is.
+// TestPacker_WhatGetsNoSmaller goes as it is, and so does what has an encoding.
 func TestPacker_WhatGetsNoSmaller(t *testing.T) {
 	t.Parallel()
 	var noise bytes.Buffer
@@ -104,6 +104,11 @@ func TestPacker_WhatGetsNoSmaller(t *testing.T) {
 	newPacker().send(rec, taking(t), http.StatusOK, noise.Bytes())
 	if rec.Header().Get("Content-Encoding") != "" || !bytes.Equal(rec.Body.Bytes(), noise.Bytes()) {
 		t.Errorf("%v", rec.Header())
+	}
+	encoded := httptest.NewRecorder()
+	encoded.Header().Set("Content-Encoding", "gzip") // by who wrote it
+	if n := newPacker().send(encoded, taking(t), http.StatusOK, rowsOf(7, 20_000)); n != 20_000 {
+		t.Errorf("compressed twice: %d bytes", n)
 	}
 }
 

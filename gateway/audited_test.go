@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"tenantry/config"
+	"tenantry/gateway"
 	"tenantry/gateway/api"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
@@ -187,6 +189,36 @@ func TestSignInFailuresAreAudited(t *testing.T) {
 	for _, secret := range []string{"Tr0ub4dor", "ada@", "ADA@"} {
 		if strings.Contains(string(raw), secret) {
 			t.Errorf("the audit log holds %s: %s", secret, raw)
+		}
+	}
+}
+
+// TestFloodOfOneAddressHidesNoOther: who is refused again and again leaves 20 records a minute,
+// however many addresses of one IPv6 network that comes from, and room for others' records.
+func TestFloodOfOneAddressHidesNoOther(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) { c.TrustedProxies = []string{"127.0.0.1"} })
+	for slug, from := range map[string]string{"four": "192.0.2.1", "six": "2001:db8:0:1::"} {
+		o := g.Org(t, slug)
+		refused := func(address string) *gatewaytest.Answer {
+			return o.Do(t, http.MethodDelete, "/api/files/"+docID(1), gatewaytest.Header("X-Forwarded-For", address))
+		}
+		for n := range 70 {
+			address := from
+			if slug == "six" {
+				address += strconv.FormatInt(int64(n+1), 16)
+			}
+			if a := refused(address); a.Code != http.StatusForbidden {
+				t.Fatalf("%d %s", a.Code, a.Body)
+			}
+		}
+		// Another minute may begin meanwhile; then it is 20 more.
+		written := slices.DeleteFunc(auditLog(t, o), func(r control.AuditRecord) bool { return r.Operation != "files.delete" })
+		if n := len(written); n < 20 || n > 2*20 {
+			t.Errorf("%s: %d of 70 refusals of one address have a record", slug, n)
+		}
+		if r := auditOf(t, o, refused("198.51.100.7")); r.Address != "198.51.100.7" || r.Outcome != "denied" {
+			t.Errorf("%s: another address: %+v", slug, r)
 		}
 	}
 }

@@ -164,11 +164,11 @@ type flight struct {
 }
 
 // Resolve returns the active organization that a host ("acme.example.com:8080") names.
-// Errors: ErrUnknownTenant, and store.ErrUnavailable where that cannot be told now.
+// Errors: ErrUnknownTenant, ErrNoSlug in it, and store.ErrUnavailable where that cannot be told now.
 func (d *Directory) Resolve(ctx context.Context, host string) (*Tenant, error) {
 	slug, ok := hostSlug(host, d.base)
 	if !ok {
-		return nil, ErrUnknownTenant
+		return nil, ErrNoSlug
 	}
 	s, ok := d.slots.Get(slug)
 	if ok {

@@ -4,6 +4,7 @@ package tenants
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 
 	"tenantry/backends/store"
@@ -33,6 +34,8 @@ const (
 var (
 	// ErrUnknownTenant: no active organization answers to that host name or slug.
 	ErrUnknownTenant = errors.New("no such organization")
+	// ErrNoSlug: the host name cannot be an organization's. It is an ErrUnknownTenant.
+	ErrNoSlug = fmt.Errorf("%w: the host names none", ErrUnknownTenant)
 	// ErrDenied: the credential is missing, malformed, unknown, expired, revoked or not for this organization.
 	ErrDenied = errors.New("the credential is not accepted")
 	// ErrUnavailable: it cannot be told now whether the credential is good.

@@ -96,13 +96,15 @@ func TestPagesOfNobody(t *testing.T) {
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete} {
 		checkPage(t, g.Page(t, method, acme.Host, "/sign-in"), 404, "There is no such page")
 	}
-	missing := acme.Page(t, "/none").Text()
-	for _, host := range []string{"nobody.localhost", "localhost", "127.0.0.1", "a.b.c", "xn--80ak6aa92e.localhost"} {
-		for _, path := range []string{"/shared/reports/x"} {
-			a := g.Page(t, http.MethodGet, host, path)
-			checkPage(t, a, 404, "There is no such page")
-			if a.Text() != missing {
-				t.Errorf("%s%s differs from a missing page: %s", host, path, a.Body)
+	// An address of an organization that there is not looks like one that has no such report.
+	for path, code := range map[string]int{"/shared/reports/x": 404, "/shared/reports/x/y?token=z": 404, "/shared/reports/x?token[]=y": 400} {
+		here := acme.Page(t, path)
+		if here.Code != code {
+			t.Errorf("%s: %d", path, here.Code)
+		}
+		for _, host := range []string{"nobody.localhost", "localhost", "127.0.0.1", "a.b.c", "xn--80ak6aa92e.localhost"} {
+			if a := g.Page(t, http.MethodGet, host, path); a.Code != here.Code || a.Text() != here.Text() {
+				t.Errorf("%s%s is told from an organization: %d %s", host, path, a.Code, a.Body)
 			}
 		}
 	}
@@ -220,23 +222,31 @@ func TestX8_ChoosingAPasswordIsCounted(t *testing.T) {
 	}
 }
 
-// TestT5_AHostOfNobodySaysHowAnAddressLooks, whether it names no organization, one that
-// nobody has or one that is suspended.
+// TestT5_AHostOfNobodySaysHowAnAddressLooks: one that could be an organization's does as an
+// organization does, and leads to a page that says it; others say it at once.
 func TestT5_AHostOfNobodySaysHowAnAddressLooks(t *testing.T) {
 	t.Parallel()
 	g, acme := start(t)
-	if _, err := g.Commands.SuspendOrganization(t.Context(), "acme"); err != nil {
+	suspended := g.Org(t, "suspended")
+	if _, err := g.Commands.SuspendOrganization(t.Context(), suspended.Slug); err != nil {
 		t.Fatal(err)
 	}
-	nowhere := g.Page(t, http.MethodGet, "localhost", "/")
-	address := strings.Replace(g.URL(""), "127.0.0.1", "&lt;organization&gt;.localhost", 1)
-	checkPage(t, nowhere, 404, "Tenantry")
-	if !strings.Contains(nowhere.Text(), "<code>"+address+"</code>") {
-		t.Errorf("no address: %s", nowhere.Text())
+	address := "<code>" + strings.Replace(g.URL(""), "127.0.0.1", "&lt;organization&gt;.localhost", 1) + "</code>"
+	for _, host := range []string{"localhost", "127.0.0.1", "localhost:8080", "xn--80ak6aa92e.localhost"} {
+		a := g.Page(t, http.MethodGet, host, "/")
+		checkPage(t, a, 404, "Tenantry")
+		if !strings.Contains(a.Text(), address) {
+			t.Errorf("%s: no address: %s", host, a.Text())
+		}
 	}
-	for _, host := range []string{acme.Host, "nobody.localhost", "127.0.0.1", "a.b.c", "localhost:8080", "xn--80ak6aa92e.localhost"} {
-		if a := g.Page(t, http.MethodGet, host, "/"); a.Code != nowhere.Code || a.Text() != nowhere.Text() {
-			t.Errorf("%s is told from a bare host: %d %s", host, a.Code, a.Text())
+	here := g.Page(t, http.MethodGet, acme.Host, "/")
+	for _, host := range []string{acme.Host, suspended.Host, "nobody.localhost", "a.b.c"} {
+		a := g.Page(t, http.MethodGet, host, "/")
+		if a.Code != http.StatusSeeOther || a.Header.Get("Location") != "/sign-in" || a.Text() != here.Text() {
+			t.Errorf("%s is told from an organization: %d %s", host, a.Code, a.Text())
+		}
+		if page := g.Page(t, http.MethodGet, host, "/sign-in"); !strings.Contains(page.Text(), address) {
+			t.Errorf("%s: no address: %s", host, page.Text())
 		}
 	}
 }

@@ -48,11 +48,11 @@ func (m *Module) routes() error {
 		}
 		mux.Handle("GET /assets/"+name, m.Static(contentType, body))
 	}
-	mux.HandleFunc("GET /{$}", m.tenantPage(m.home))
+	mux.HandleFunc("GET /{$}", m.tenantPage(m.home, m.homeOfNobody))
 	mux.HandleFunc("GET /sign-in", m.anyPage(m.signInPage))
 	mux.HandleFunc("GET /welcome", m.anyPage(m.welcomePage))
-	mux.HandleFunc("GET /shared/reports/{pid}", m.tenantPage(m.reportPage))
-	mux.HandleFunc("GET /shared/reports/{pid}/{report_id}", m.tenantPage(m.reportPage))
+	mux.HandleFunc("GET /shared/reports/{pid}", m.tenantPage(m.reportPage, m.reportOfNobody))
+	mux.HandleFunc("GET /shared/reports/{pid}/{report_id}", m.tenantPage(m.reportPage, m.reportOfNobody))
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { m.missing(w) })
 	return nil
 }
@@ -87,25 +87,34 @@ func (m *Module) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.pages.mux.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// nowhere answers a host that leads to no organization: the same whether it names one that
-// nobody has, one that is suspended, or none.
-func (m *Module) nowhere(w http.ResponseWriter) {
-	m.render(w, http.StatusNotFound, "nowhere", struct {
-		frame
-		Address string
-	}{frame{Title: "There is no organization here"}, m.BaseURL("<organization>")})
+// homeOfNobody answers a host that leads to no organization. Where it could be one's, what an
+// organization answers to strangers, so that nobody learns which there are.
+func (m *Module) homeOfNobody(w http.ResponseWriter, r *http.Request, err error) {
+	if !errors.Is(err, tenants.ErrNoSlug) {
+		http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
+		return
+	}
+	m.render(w, http.StatusNotFound, "nowhere", m.stranger("There is no organization here"))
 }
 
-// tenantPage finds the organization first.
-func (m *Module) tenantPage(page func(http.ResponseWriter, *http.Request, *tenants.Tenant)) http.HandlerFunc {
+// stranger is the view of people who may be at the wrong address.
+type stranger struct {
+	frame
+	Address string // how an organization's looks
+}
+
+func (m *Module) stranger(title string) stranger {
+	return stranger{frame{Title: title}, m.BaseURL("<organization>")}
+}
+
+// tenantPage finds the organization first; nobody answers where there is none.
+func (m *Module) tenantPage(page func(http.ResponseWriter, *http.Request, *tenants.Tenant), nobody func(http.ResponseWriter, *http.Request, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		t, err := m.Visit(r)
 		var refused *api.Problem
 		switch {
-		case errors.Is(err, tenants.ErrUnknownTenant) && r.URL.Path == "/":
-			m.nowhere(w)
 		case errors.Is(err, tenants.ErrUnknownTenant):
-			m.missing(w)
+			nobody(w, r, err)
 		case errors.As(err, &refused):
 			m.refuse(w, t, refused)
 		case err != nil:
@@ -182,7 +191,11 @@ func waitText(seconds int) string {
 }
 
 func (m *Module) signInPage(w http.ResponseWriter, organization string) {
-	m.render(w, http.StatusOK, "sign-in", frame{"Sign in", organization})
+	v := m.stranger("Sign in")
+	if v.Organization = organization; organization != "" {
+		v.Address = "" // it is the right one
+	}
+	m.render(w, http.StatusOK, "sign-in", v)
 }
 
 func (m *Module) welcomePage(w http.ResponseWriter, organization string) {

@@ -75,10 +75,27 @@ func address(raw string) (api.Query, []string, error) {
 	return query, teams, err
 }
 
+// reportOfNobody answers as an organization does that has no such report.
+func (m *Module) reportOfNobody(w http.ResponseWriter, r *http.Request, _ error) {
+	if _, _, err := address(r.URL.RawQuery); err != nil {
+		m.incomplete(w)
+		return
+	}
+	m.noReport(w, reports.NotFoundProblem())
+}
+
+func (m *Module) incomplete(w http.ResponseWriter) {
+	m.message(w, http.StatusBadRequest, "", "The address is not complete", "Copy the whole link and try again.")
+}
+
+func (m *Module) noReport(w http.ResponseWriter, p *api.Problem) {
+	m.message(w, http.StatusNotFound, "", "There is no such report", p.Message+".")
+}
+
 func (m *Module) reportPage(w http.ResponseWriter, r *http.Request, t *tenants.Tenant) {
 	query, teams, err := address(r.URL.RawQuery)
 	if err != nil {
-		m.message(w, http.StatusBadRequest, t.Org.Name, "The address is not complete", "Copy the whole link and try again.")
+		m.incomplete(w)
 		return
 	}
 	token, provider := query.Text("token"), query.Text("provider")
@@ -127,7 +144,7 @@ func (m *Module) reportProblem(w http.ResponseWriter, t *tenants.Tenant, err err
 	case errors.Is(err, reports.ErrTooLong):
 		m.message(w, http.StatusServiceUnavailable, t.Org.Name, "The report took too long", p.Message+".")
 	case p.Code == http.StatusOK:
-		m.message(w, http.StatusNotFound, t.Org.Name, "There is no such report", p.Message+".")
+		m.noReport(w, p)
 	case p.Code == http.StatusForbidden:
 		m.message(w, http.StatusForbidden, t.Org.Name, "This link does not open the report", "It may have expired or been withdrawn. Ask whoever gave it to you for a new one.")
 	case p.Code == http.StatusUnprocessableEntity, p.Code == http.StatusBadRequest:

@@ -97,8 +97,11 @@ func TestContract_TeamsInTheBody(t *testing.T) {
 		{"", `["` + teamB + `","` + teamA + `"]`, 200},
 		{"", `["nonsense"]`, 400}, // beyond the contract nothing is ignored
 		{"", `[]`, 200},
+		{"", `null`, 200},
 		{"teams[]=" + teamA, `["` + teamB + `"]`, 200}, // the query wins
 		{"teams=" + teamA, `["` + teamB + `"]`, 200},
+		{"teams[]=" + teamA, `["nonsense"]`, 400}, // and what is wrong is so also where it would not count
+		{"teams=nonsense&teams[]=" + teamA, `[]`, 400},
 		{"teams[]=" + teamB, `["` + teamA + `"]`, 404},
 	} {
 		a := acme.Do(t, http.MethodPost, "/api/custom-reports/"+docID(1)+"/share?"+row.query, gatewaytest.WithKey(key), jsonText(`{"teams":`+row.teams+`}`))

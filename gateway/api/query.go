@@ -237,19 +237,20 @@ func (c *Call) Teams() ([]string, error) {
 			plain = []string{p.Value}
 		}
 	}
-	named := plain
+	named, invalid := c.Body.teams(), func(team string) bool { return !store.ValidID(team) }
+	if c.Strict && slices.ContainsFunc(slices.Concat(bracketed, plain, named), invalid) { // also of those that lose
+		return nil, BadRequest("A value of teams[] is no team identifier (24 lower-case hexadecimal digits)")
+	}
+	if plain != nil {
+		named = plain
+	}
 	if bracketed != nil {
 		named = bracketed
 	}
-	if named == nil {
-		named = c.Body.teams()
-	}
 	var valid []string
 	for _, team := range named {
-		if store.ValidID(team) {
+		if !invalid(team) {
 			valid = append(valid, team)
-		} else if c.Strict {
-			return nil, BadRequest("A value of teams[] is no team identifier (24 lower-case hexadecimal digits)")
 		}
 	}
 	return valid, nil

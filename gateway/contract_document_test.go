@@ -113,3 +113,61 @@ func TestOperationIdentifiersAreCamelCaseAndUnlike(t *testing.T) {
 		}
 	}
 }
+
+// Generators make types without members, or none that compile, of choices and sides of choices
+// without names, and of objects that do not say whether they have members.
+func TestDocumentSuitsGenerators(t *testing.T) {
+	t.Parallel()
+	var document struct {
+		Paths      map[string]any
+		Components struct{ Responses, Schemas map[string]any }
+	}
+	if err := json.Unmarshal(served(t, gatewaytest.Start(t)), &document); err != nil {
+		t.Fatal(err)
+	}
+	choices, objects := 0, 0
+	var walk func(v any, at string, named bool)
+	walk = func(v any, at string, named bool) {
+		switch v := v.(type) {
+		case []any:
+			for _, value := range v {
+				walk(value, at+"[]", false)
+			}
+		case map[string]any:
+			for _, keyword := range []string{"anyOf", "oneOf"} {
+				sides, _ := v[keyword].([]any)
+				for _, side := range sides {
+					choices++
+					m, _ := side.(map[string]any)
+					properties, _ := m["properties"].(map[string]any)
+					if !named || properties["status"] != nil {
+						t.Errorf("%s is a choice, or has a side, without a name", at)
+					}
+				}
+			}
+			if v["type"] == "object" {
+				if objects++; v["properties"] == nil && v["additionalProperties"] == nil {
+					t.Errorf("%s does not say whether it has members", at)
+				}
+			}
+			for name, value := range v {
+				if name != "examples" && name != "example" {
+					walk(value, at+"/"+name, false)
+				}
+			}
+		}
+	}
+	walk(document.Paths, "/paths", false)
+	for name, response := range document.Components.Responses {
+		m, _ := response.(map[string]any)
+		content, _ := m["content"].(map[string]any)
+		media, _ := content["application/json"].(map[string]any)
+		walk(media["schema"], "/responses/"+name, true)
+	}
+	for name, schema := range document.Components.Schemas {
+		walk(schema, "/schemas/"+name, true)
+	}
+	if choices < 20 || objects < 50 {
+		t.Errorf("%d sides of choices and %d objects only", choices, objects)
+	}
+}

@@ -131,7 +131,7 @@ func (q Query) OpenAPISchema() map[string]any {
 		"type": "object",
 		"properties": map[string]any{
 			"filter": map[string]any{
-				"type":        "object",
+				"type": "object", "additionalProperties": true,
 				"description": `Conditions by field, as {"country": "DE", "age": {"gt": 30}}; a value may be {"input": "<name>"}.`,
 			},
 			"group_by": list(MaxGroups, object("field", map[string]any{

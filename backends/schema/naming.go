@@ -51,7 +51,12 @@ func NameBounds() api.Bounds {
 }
 
 // LabelBounds is said at NameBounds.
-func LabelBounds() api.Bounds { return api.Bounds{MinLength: 1, MaxLength: MaxLabel} }
+func LabelBounds() api.Bounds {
+	return api.Bounds{MinLength: 1, MaxLength: MaxLabel, Pattern: labelPattern}
+}
+
+// labelPattern is that of one line that is not blank.
+const labelPattern = `^[^\x00-\x1f\x7f-\x9f]*[^\s\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]*$`
 
 // ValidName reports whether text can name a custom object or a form: 1 to 64 lower-case
 // letters, digits and "_", a letter first.

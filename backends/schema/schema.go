@@ -28,7 +28,7 @@ func (Definitions) OpenAPISchema() map[string]any {
 		"additionalProperties": map[string]any{
 			"type": "object", "required": []string{"title", "type"},
 			"properties": map[string]any{
-				"title":    map[string]any{"type": "string", "minLength": 1, "maxLength": MaxTitle},
+				"title":    map[string]any{"type": "string", "minLength": 1, "maxLength": MaxTitle, "pattern": labelPattern},
 				"type":     map[string]any{"type": "string", "maxLength": MaxTypeBytes, "pattern": "^[A-Z][A-Za-z0-9]*$"},
 				"required": map[string]any{"type": "boolean"},
 			},

@@ -2,6 +2,8 @@ package openapi
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"strconv"
@@ -138,6 +140,40 @@ func anyOf(schemas []object) object {
 		return schemas[0]
 	}
 	return object{{"anyOf", schemas}}
+}
+
+// named returns a reference to the schema, made a component of that name where it is none.
+// Some generators make nothing of a choice, or of a side of one, that has no name.
+func (b *builder) named(name string, schema object) (object, error) {
+	if schema.get("$ref") != nil {
+		return schema, nil
+	}
+	if known := b.schemas.components[name]; known != nil {
+		if same, err := equal(known, schema); err != nil || !same {
+			return nil, errors.Join(err, fmt.Errorf("an answer needs the name %s, which another schema has", name))
+		}
+	}
+	b.schemas.components[name] = schema
+	return ref(name), nil
+}
+
+// nameSides gives names to the alternatives of an answer that has several.
+func (b *builder) nameSides(a *answer, base string) error {
+	n := 0
+	for i, side := range a.schemas {
+		if len(a.schemas) == 1 || side.get("$ref") != nil {
+			continue
+		}
+		name := base + "Failure"
+		if n++; n > 1 {
+			name += strconv.Itoa(n)
+		}
+		var err error
+		if a.schemas[i], err = b.named(name, side); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func envelope(status string, data any) object {

@@ -179,7 +179,7 @@ func sharedParameters() object {
 			{"description", "Narrows the answer to these teams; it never widens what the caller may see. Repeat the parameter for several teams. " +
 				"Values that are no team identifiers are ignored; with strict handling they are a 400. Without brackets the last value alone counts."},
 			{"style", "form"}, {"explode", true},
-			{"schema", object{{"type", "array"}, {"items", object{{"type", "string"}}}}},
+			{"schema", teamList()},
 			{"example", []string{"64b7f0c2a1d3e4f5a6b7c8d9"}},
 		}},
 		{preferParam, object{
@@ -189,6 +189,11 @@ func sharedParameters() object {
 			{"example", "handling=strict"},
 		}},
 	}
+}
+
+// teamList describes identifiers of teams.
+func teamList() object {
+	return object{{"type", "array"}, {"items", object{{"type", "string"}, {"pattern", "^[0-9a-f]{24}$"}}}}
 }
 
 func sharedHeaders() object {

@@ -149,7 +149,7 @@ func parameter(p *api.Param) (object, error) {
 func parameterSchema(p *api.Param) (object, error) {
 	if p.Shape == api.Tree {
 		return object{
-			{"type", "object"}, {"propertyNames", object{{"pattern", "^" + p.Name + `(\[[A-Za-z0-9_-]*\])+$`}}}, {"additionalProperties", object{{"type", "string"}}},
+			{"type", "object"}, {"propertyNames", object{{"pattern", "^" + p.Name + `\[[A-Za-z0-9_-]+\](\[[A-Za-z0-9_-]*\]){0,4}$`}}}, {"additionalProperties", object{{"type", "string"}}},
 		}, nil
 	}
 	shape := p.Shape
@@ -207,8 +207,10 @@ func bounded(schema object, b api.Bounds) object {
 
 func shapeSchema(shape api.Shape) (object, error) {
 	switch shape {
-	case api.Text, api.Integer, api.Boolean, api.Object:
+	case api.Text, api.Integer, api.Boolean:
 		return object{{"type", string(shape)}}, nil
+	case api.Object: // said aloud, because some generators admit no members otherwise
+		return object{{"type", string(shape)}, {"additionalProperties", true}}, nil
 	case api.List:
 		return object{{"type", "array"}, {"items", object{}}}, nil
 	}
@@ -295,10 +297,7 @@ func (b *builder) requestBody(op *api.Operation) (object, error) {
 		}
 	}
 	if op.Teams && properties.get("teams") == nil {
-		properties = properties.with("teams", object{
-			{"type", "array"}, {"items", object{{"type", "string"}}},
-			{"description", "Narrows the operation to these teams, where the query has no teams[]."},
-		})
+		properties = properties.with("teams", nullable(teamList()).with("description", "Narrows the operation to these teams, where the query has no teams[]."))
 	}
 	others := "Other fields are a 422."
 	if op.Contract {

@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -104,6 +105,17 @@ func (b *builder) responses(op *api.Operation) (object, error) {
 		a := answers[code]
 		if err := b.settle(a); err != nil {
 			return nil, fmt.Errorf("the answer %d: %w", code, err)
+		}
+		base := cmp.Or(a.name, pascal(op.ID(0))+strconv.Itoa(code))
+		if err := b.nameSides(a, base); err != nil {
+			return nil, err
+		}
+		if a.name == "" && len(a.schemas) > 1 {
+			either, err := b.named(base, anyOf(a.schemas))
+			if err != nil {
+				return nil, err
+			}
+			a.schemas = []object{either}
 		}
 		response := a.response()
 		if a.name != "" {
@@ -238,7 +250,23 @@ func (b *builder) okResponse(op *api.Operation, failed *answer) (object, error) 
 		}
 		a.describe(`Or a failure, with status "failed": ` + strings.Join(failed.description, " "))
 		// Status tells success from failure, so exactly one of the two sides holds.
-		a.schemas = []object{{{"oneOf", []object{a.schemas[0], anyOf(failed.schemas)}}}}
+		name := pascal(op.ID(0))
+		if err := b.nameSides(failed, name); err != nil {
+			return nil, err
+		}
+		success, err := b.named(name+"Success", a.schemas[0])
+		if err != nil {
+			return nil, err
+		}
+		failure, err := b.named(name+"Failed", anyOf(failed.schemas))
+		if err != nil {
+			return nil, err
+		}
+		either, err := b.named(name+"Answer", object{{"oneOf", []object{success, failure}}})
+		if err != nil {
+			return nil, err
+		}
+		a.schemas = []object{either}
 		a.examples = append(a.examples, failed.examples...)
 	}
 	return a.response(), nil

@@ -1,0 +1,163 @@
+package gateway_test
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"tenantry/config"
+	"tenantry/gateway"
+	"tenantry/gateway/api"
+	"tenantry/gateway/gatewaytest"
+)
+
+// clientsVariable names the programs that TestClients runs, listed as in PATH.
+const clientsVariable = "TENANTRY_TEST_CLIENTS"
+
+// clientCall is a call that succeeds once, in the words of the OpenAPI document.
+type clientCall struct {
+	ID      string            `json:"id"` // the operationId
+	Method  string            `json:"method"`
+	Path    string            `json:"path"` // the template
+	Params  map[string]any    `json:"params"`
+	Query   map[string]any    `json:"query"`
+	Body    map[string]any    `json:"body,omitempty"`
+	Headers map[string]string `json:"headers"` // the credential
+}
+
+// TestClients runs each program on a gateway of its own, with a file that holds the gateway's
+// address and a call for every operation of the document. The program must end well, and by
+// the gateway's own log every operation must have succeeded for it and none must have broken.
+func TestClients(t *testing.T) {
+	t.Parallel()
+	programs := os.Getenv(clientsVariable)
+	if programs == "" {
+		t.Skip(clientsVariable + " names no programs; .ci/clients/run does")
+	}
+	for _, program := range filepath.SplitList(programs) {
+		t.Run(filepath.Base(program), func(t *testing.T) {
+			t.Parallel()
+			// Programs say with X-Forwarded-For who they are, as sign-ins of one address are slowed down.
+			g := gatewaytest.Start(t, func(cfg *config.Config, _ *gateway.Options) { cfg.TrustedProxies = []string{"127.0.0.0/8"} })
+			p := newParty(t, g, "acme", "ac0ffee5ac0ffee5", 7000)
+			p.signIn(t)
+			folder := t.TempDir()
+			file := filepath.Join(folder, "calls.json")
+			raw, err := json.Marshal(map[string]any{"url": g.URL(""), "host": p.Host, "calls": p.clientCalls()})
+			if err == nil {
+				err = os.WriteFile(file, raw, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := len(g.Log.String())
+			cmd := exec.CommandContext(t.Context(), program, file)
+			cmd.Dir, cmd.Env = folder, append(os.Environ(), "CGO_ENABLED=0")
+			output, err := cmd.CombinedOutput()
+			t.Logf("%s", output)
+			if err != nil {
+				t.Errorf("%s: %v", program, err)
+			}
+			wantEverySuccess(t, g.App.Operations(), g.Log.String()[before:])
+		})
+	}
+}
+
+// wantEverySuccess holds a log against the table of operations.
+func wantEverySuccess(t *testing.T, operations []api.Operation, log string) {
+	t.Helper()
+	succeeded, failed := map[string]int{}, map[string]int{}
+	for lines := bufio.NewScanner(strings.NewReader(log)); lines.Scan(); {
+		var line struct {
+			Operation, Status string
+			Code              int
+		}
+		if json.Unmarshal(lines.Bytes(), &line) != nil || line.Operation == "" {
+			continue
+		}
+		if line.Status == api.StatusOK && line.Code == http.StatusOK {
+			succeeded[line.Operation]++
+			continue
+		}
+		failed[line.Operation]++
+		if line.Code >= http.StatusInternalServerError || line.Code == http.StatusTooManyRequests {
+			t.Errorf("%s", lines.Text())
+		}
+	}
+	for _, op := range operations {
+		t.Logf("%-22s succeeded %5d, failed %5d", op.Name, succeeded[op.Name], failed[op.Name])
+		if succeeded[op.Name] == 0 {
+			t.Errorf("%s did not succeed once", op.Name)
+		}
+	}
+}
+
+// clientCalls returns a call for every path of every operation, made of the samples.
+func (p *party) clientCalls() []clientCall {
+	var calls []clientCall
+	given := func(shape api.Shape, v any) any {
+		if r, ok := v.(ref); ok {
+			v = p.ids[r]
+		}
+		text, ok := v.(string)
+		if !ok {
+			return v
+		}
+		switch shape {
+		case api.Integer:
+			n, _ := strconv.Atoi(text)
+			return n
+		case api.Boolean:
+			return text == "true"
+		}
+		return strings.ReplaceAll(text, "{n}", "1")
+	}
+	for _, op := range p.App.Operations() {
+		s := samples()[op.Name]
+		for i, path := range op.Paths() {
+			c := clientCall{ID: op.ID(i), Method: op.Method, Path: path, Params: map[string]any{}, Query: map[string]any{}, Headers: map[string]string{}}
+			for _, param := range op.Params {
+				if param.In == api.InPath {
+					if strings.Contains(path, "{"+param.Name+"}") {
+						c.Params[param.Name] = given(param.Shape, s.path[param.Name])
+					}
+					continue
+				}
+				at := slices.IndexFunc(s.query, func(v value) bool { return root(v.name) == param.Name })
+				if v := s.query[at]; param.Shape == api.Tree {
+					c.Query[cmp.Or(param.Document, param.Name)] = map[string]any{v.name: given(param.Shape, v.is)}
+				} else {
+					c.Query[param.Name] = given(param.Shape, v.is)
+				}
+			}
+			if op.Teams && op.Method == http.MethodGet {
+				c.Query["teams[]"] = []string{p.ids[refTeam]}
+			}
+			for _, f := range op.Body {
+				if c.Body == nil {
+					c.Body = map[string]any{}
+				}
+				c.Body[f.Name] = given(f.Shape, s.body[f.Name])
+			}
+			switch {
+			case op.Credentials == api.Open:
+			case op.Rule.IsAdminOnly():
+				c.Headers["Cookie"] = p.adminCookie.Name + "=" + p.adminCookie.Value
+			case op.Credentials&api.Key == 0:
+				c.Headers["Cookie"] = p.cookie.Name + "=" + p.cookie.Value
+			default:
+				c.Headers[keyHeader] = p.key
+			}
+			calls = append(calls, c)
+		}
+	}
+	return calls
+}

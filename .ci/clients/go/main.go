@@ -1,0 +1,171 @@
+// Command goclient calls every operation of the OpenAPI document with the client that
+// oapi-codegen made beside it in package client.
+//
+// Usage: goclient DOCUMENT CALLS. Each call must give a typed answer that holds all that was
+// sent; without its credential, a typed refusal.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"reflect"
+	"strings"
+
+	"goclient/client"
+)
+
+type call struct {
+	ID                  string
+	Path                string
+	Params, Query, Body map[string]any
+	Headers             map[string]string
+}
+
+type document struct {
+	Paths map[string]map[string]struct{ OperationID string }
+}
+
+func main() {
+	var given struct {
+		URL, Host string
+		Calls     []call
+	}
+	var described document
+	read(os.Args[1], &described)
+	read(os.Args[2], &given)
+	calls := map[string]call{}
+	for _, c := range given.Calls {
+		calls[c.ID] = c
+	}
+	made, err := client.NewClientWithResponses(given.URL)
+	if err != nil {
+		panic(err)
+	}
+	count, faults := 0, 0
+	for _, methods := range described.Paths {
+		for _, op := range methods {
+			count++
+			if err := try(made, calls[op.OperationID], op.OperationID, given.Host); err != nil {
+				faults++
+				fmt.Printf("%s: %v\n", op.OperationID, err)
+			}
+		}
+	}
+	fmt.Printf("Go: %d operations\n", count)
+	if faults > 0 {
+		os.Exit(1)
+	}
+}
+
+func read(path string, into any) {
+	raw, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(raw, into)
+	}
+	if err != nil {
+		panic(err)
+	}
+}
+
+// try makes the call, first without its credential where it has one.
+func try(made *client.ClientWithResponses, c call, id, host string) (err error) {
+	defer func() {
+		if r := recover(); r != nil { // reflection says so where an argument does not fit
+			err = fmt.Errorf("%v", r)
+		}
+	}()
+	if c.ID != id {
+		return fmt.Errorf("there is no call of it")
+	}
+	if len(c.Headers) > 0 {
+		refused := send(made, c, host, nil)
+		if typed := refused.FieldByName("JSON403"); typed.IsNil() {
+			return fmt.Errorf("without its credential: %s", body(refused))
+		}
+	}
+	answered := send(made, c, host, c.Headers)
+	typed := answered.FieldByName("JSON200")
+	if typed.IsNil() {
+		return fmt.Errorf("%s", body(answered))
+	}
+	for i := range typed.NumMethod() {
+		if name := typed.Type().Method(i).Name; !strings.HasPrefix(name, "As") || !strings.HasSuffix(name, "Success") {
+			continue // it is no choice of a success and failures
+		}
+		out := typed.Method(i).Call(nil)
+		if !out[1].IsNil() {
+			return fmt.Errorf("%v", out[1])
+		}
+		typed = out[0]
+		break
+	}
+	typed = reflect.Indirect(typed)
+	if !typed.FieldByName("Data").IsValid() || typed.FieldByName("Status").String() != "ok" {
+		return fmt.Errorf("%s was read as %v", body(answered), typed)
+	}
+	var sent struct{ Data any }
+	if err := json.Unmarshal(body(answered), &sent); err != nil {
+		return err
+	}
+	raw, err := json.Marshal(typed.FieldByName("Data").Interface())
+	if err != nil {
+		return err
+	}
+	var kept any
+	if err := json.Unmarshal(raw, &kept); err != nil {
+		return err
+	}
+	if !reflect.DeepEqual(sent.Data, kept) {
+		return fmt.Errorf("%s was read as %s", body(answered), raw)
+	}
+	return nil
+}
+
+func body(answer reflect.Value) []byte { return answer.FieldByName("Body").Bytes() }
+
+// send calls the client's method of that operation: path parameters in their order, then the
+// others, then the body. It returns the struct that the client answers.
+func send(made *client.ClientWithResponses, c call, host string, headers map[string]string) reflect.Value {
+	method := reflect.ValueOf(made).MethodByName(strings.ToUpper(c.ID[:1]) + c.ID[1:] + "WithResponse")
+	t := method.Type()
+	arguments := []reflect.Value{reflect.ValueOf(context.Background())}
+	give := func(v any) {
+		raw, err := json.Marshal(v)
+		if err != nil {
+			panic(err)
+		}
+		argument := reflect.New(t.In(len(arguments)))
+		decoder := json.NewDecoder(strings.NewReader(string(raw)))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(argument.Interface()); err != nil {
+			panic(err)
+		}
+		arguments = append(arguments, argument.Elem())
+	}
+	for _, part := range strings.Split(c.Path, "/") {
+		if strings.HasPrefix(part, "{") {
+			give(c.Params[strings.Trim(part, "{}")])
+		}
+	}
+	if len(arguments) < t.NumIn()-1 && t.In(len(arguments)).Kind() == reflect.Pointer {
+		give(c.Query)
+	}
+	if c.Body != nil {
+		give(c.Body)
+	}
+	edit := client.RequestEditorFn(func(_ context.Context, r *http.Request) error {
+		r.Host = host
+		for name, value := range headers {
+			r.Header.Set(name, value)
+		}
+		return nil
+	})
+	out := method.Call(append(arguments, reflect.ValueOf(edit)))
+	if !out[1].IsNil() {
+		panic(out[1].Interface())
+	}
+	return out[0].Elem()
+}

@@ -116,6 +116,12 @@ func TestServiceAccountsRolesAndTeams(t *testing.T) {
 	if gone, err := c.DeleteGroup(ctx, "account", ref(account.ID)); err != nil || gone.Keys != 1 {
 		t.Errorf("%+v %v", gone, err)
 	}
+	if a, err := control.ShowGroup[control.Account](ctx, c, "account", ref(account.ID)); err == nil {
+		t.Errorf("the deleted account is there: %+v", a)
+	}
+	if k := keys(); k.State != "revoked" {
+		t.Errorf("the key of a deleted account: %+v", k)
+	}
 	if a := acme.Get(t, made.Key.Token, path); a.Text() != envelopeDenied {
 		t.Errorf("K7, after its account was deleted: %d %s", a.Code, a.Body)
 	}
@@ -132,10 +138,14 @@ func TestServiceAccountsRolesAndTeams(t *testing.T) {
 		t.Fatal(err)
 	}
 	acme.Import(t, `{"kind":"contact","email":"a@example.com","teams":["`+team.ID+`"]}`)
-	for kind, want := range map[string]string{"role": "held by user", "team": "1 records belong"} {
-		name := map[string]string{"role": "editor", "team": "North"}[kind]
-		if _, err := c.DeleteGroup(ctx, kind, ref(name)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("a %s in use: %v", kind, err)
+	if _, err := control.ChangeGroup[control.Account](ctx, c, "account", "create", control.GroupChange{Ref: ref(""), Name: text("northern"), Teams: &[]string{team.ID}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, use := range []struct{ kind, name, want string }{
+		{"role", "editor", "held by user 1"}, {"team", "North", "it limits user 1"}, {"team", "North", "it limits service accounts (1)"}, {"team", "North", "it is that of records (1)"},
+	} {
+		if _, err := c.DeleteGroup(ctx, use.kind, ref(use.name)); err == nil || !strings.Contains(err.Error(), use.want) {
+			t.Errorf("a %s in use, %s: %v", use.kind, use.want, err)
 		}
 	}
 	none := []string{}

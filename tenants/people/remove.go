@@ -138,7 +138,7 @@ func (s *Service) DeleteTeam(ctx context.Context, t *tenants.Tenant, id string) 
 		return err
 	}
 	if holders != "" {
-		faults.Add("team", tenants.CodeForbidden, "%s are limited to the team", holders)
+		faults.Add("team", tenants.CodeForbidden, "it limits %s", holders)
 	}
 	accounts := 0
 	err = s.kinds.Accounts.In(t.People()).Each(ctx, store.Filter{}, store.Either, func(a *Account) error {
@@ -151,14 +151,14 @@ func (s *Service) DeleteTeam(ctx context.Context, t *tenants.Tenant, id string) 
 		return err
 	}
 	if accounts > 0 {
-		faults.Add("team", tenants.CodeForbidden, "%d service accounts are limited to the team", accounts)
+		faults.Add("team", tenants.CodeForbidden, "it limits service accounts (%d)", accounts)
 	}
 	records, err := t.Workspace().BearTeam(ctx, id)
 	if err != nil {
 		return err
 	}
 	if records > 0 {
-		faults.Add("team", tenants.CodeForbidden, "%d records belong to the team, deleted ones included", records)
+		faults.Add("team", tenants.CodeForbidden, "it is that of records (%d), deleted ones included", records)
 	}
 	if err := faults.Err(); err != nil {
 		return err

@@ -133,3 +133,26 @@ func TestX9_ACrowdAtASharedReportCostsOneQuery(t *testing.T) {
 		}
 	})
 }
+
+// TestReuse_AChangedChildIsReadAtOnce: the rows of a child are those of its own definition, and
+// the report that leads to it does not change with it.
+func TestReuse_AChangedChildIsReadAtOnce(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t, func(_ *config.Config, o *gateway.Options) { o.ReportReuse = time.Hour })
+	acme := g.Org(t, "acme")
+	child := func(query string) string {
+		return `{"kind":"custom_report","id":"` + docID(2) + `","title":"Child","class":"Contacts","secure":false,"query":` + query + `}`
+	}
+	read := func() string {
+		return acme.Get(t, "", sharedPath+"bundle-of-reports-1/"+docID(2)+"?data=1").Text()
+	}
+	acme.Import(t, `{"kind":"contact","id":"`+docID(3)+`","email":"a@example.com","city":"Bonn"}`, child(`{"fields":["email"]}`),
+		`{"kind":"custom_report","id":"`+docID(1)+`","pid":"bundle-of-reports-1","title":"Root","class":"Contacts","secure":false,"query":{"measures":[{"op":"count"}]},"child_reports":["`+docID(2)+`"]}`)
+	if first := read(); !strings.Contains(first, `[["a@example.com"]]`) {
+		t.Errorf("%s", first)
+	}
+	acme.Import(t, child(`{"fields":["city"]}`))
+	if second := read(); !strings.Contains(second, `[["Bonn"]]`) {
+		t.Errorf("the child of before: %s", second)
+	}
+}

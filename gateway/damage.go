@@ -86,7 +86,10 @@ func (s *Services) tryMended(ctx context.Context, d store.Damage) {
 	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
 	t, err := s.directory.BySlug(ctx, s.directory.SlugOf(ctx, d.Org))
-	if err == nil {
+	switch {
+	case errors.Is(err, tenants.ErrUnknownTenant), err == nil && !t.Org.Uses(d.Backend): // deleted or moved since
+		s.store.Whole(d)
+	case err == nil:
 		_, _ = s.directory.Examine(ctx, &t.Org) // what it finds is noted
 	}
 }

@@ -257,7 +257,7 @@ func formerData(t *testing.T, data string, only ...string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		path := filepath.Join(data, filepath.FromSlash(h.Name)) //nolint:gosec // the archive is our own
+		path := filepath.Join(data, filepath.FromSlash(h.Name))
 		if h.FileInfo().IsDir() {
 			err = os.MkdirAll(path, 0o700)
 		} else if len(only) == 0 || only[0] == h.Name {
@@ -327,5 +327,40 @@ func TestFormerDataAreUpgraded(t *testing.T) {
 		}
 		identity = now
 		g.Stop(t)
+	}
+}
+
+// TestFormerDataWithOneOddFile: what is wrong with one organization keeps no other from being
+// upgraded.
+func TestFormerDataWithOneOddFile(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func([]byte) []byte{
+		"a file of a newer version":      func(b []byte) []byte { b[63] = 99; return b },
+		"a database of another program":  func(b []byte) []byte { b[71]++; return b },
+		"no database":                    func([]byte) []byte { return bytes.Repeat([]byte("no database "), 1000) },
+		"a database without its content": func(b []byte) []byte { return b[:4096] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			data := t.TempDir()
+			formerData(t, data)
+			path := filepath.Join(data, "db", "org-1.db")
+			b, err := os.ReadFile(path)
+			if err == nil {
+				err = os.WriteFile(path, spoil(b), 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			g := gatewaytest.Start(t, inFolder(data))
+			initech := &gatewaytest.Org{Gateway: g, Slug: "initech", Host: "initech.localhost"}
+			if n := countOf(t, initech, initech.Key(t, tenants.Contacts)); n != "1" {
+				t.Errorf("the other organization counts %s", n)
+			}
+			acme := &gatewaytest.Org{Gateway: g, Slug: "acme", Host: "acme.localhost"}
+			if a := acme.Get(t, formerKey, countPath); a.Code != http.StatusServiceUnavailable && a.Code != http.StatusInternalServerError {
+				t.Errorf("the odd one: %d %s", a.Code, a.Body)
+			}
+		})
 	}
 }

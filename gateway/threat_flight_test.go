@@ -102,12 +102,12 @@ func TestX9_WorkInFlightIsBounded(t *testing.T) {
 	if n := figure(t, g, "tenantry_in_flight"); n != most {
 		t.Errorf("%d are in flight, want %d", n, most)
 	}
-	// Pages and what strangers ask for are under the same bound; signing in too.
+	// Pages and what strangers ask for are under the same bound. Signing in has its own.
 	if a := acme.Page(t, "/shared/reports/"+openPID); a.Code != http.StatusTooManyRequests || a.Header.Get("Retry-After") != "1" || !strings.Contains(a.Text(), "try again in 1 second.") {
 		t.Errorf("a page: %d %s", a.Code, a.Text())
 	}
 	signIn := gatewaytest.JSON(map[string]string{"email": "x@example.com", "password": "wrong"})
-	if a := acme.Do(t, http.MethodPost, "/auth/sign-in", signIn); a.Code != http.StatusTooManyRequests {
+	if a := acme.Do(t, http.MethodPost, "/auth/sign-in", signIn); a.Code != http.StatusForbidden {
 		t.Errorf("signing in: %d %s", a.Code, a.Text())
 	}
 	for range 10 {
@@ -185,6 +185,28 @@ func TestX9_BodiesBeingReadAreBounded(t *testing.T) {
 		}
 	}
 	until(t, "no body is being read", func() bool { return figure(t, g, "tenantry_bodies_bytes") == 0 })
+}
+
+// TestX9_SlowSignInsShutNobodyOut: strangers who begin to sign in and send no more leave
+// others the room to do it, from the same address too.
+func TestX9_SlowSignInsShutNobodyOut(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t, inFlight(16)) // 2 MiB of bodies: 256 KiB of strangers, 64 KiB of an address
+	acme := g.Org(t, "acme")
+	acme.Person(t, "ada@example.com", nil)
+	for range 100 {
+		conn := dial(t, g.App.Addr())
+		defer func() { _ = conn.Close() }()
+		send(t, conn, fmt.Sprintf("POST /auth/sign-in HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: 8192\r\nExpect: 100-continue\r\n\r\n", acme.Host))
+		line, err := bufio.NewReader(conn).ReadString('\n') // the body is asked for: it is being read
+		if err != nil || !strings.Contains(line, "100 Continue") {
+			t.Fatalf("%q, %v", line, err)
+		}
+	}
+	a := acme.Do(t, http.MethodPost, "/auth/sign-in", gatewaytest.JSON(map[string]string{"email": "ada@example.com", "password": gatewaytest.Password}))
+	if a.Message != "Signed in" {
+		t.Errorf("signing in beside 100 who do not go on: %d %s", a.Code, a.Body)
+	}
 }
 
 // TestX9_AFloodOfRefusedBodies: one organization sends dear bodies that are refused, as

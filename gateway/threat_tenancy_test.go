@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -140,6 +141,21 @@ func TestT5_UnknownSuspendedAndWrongKeyAreAlike(t *testing.T) {
 					t.Errorf("%s %s, %s:\n%s\nunknown organization:\n%s", op.Method, path, name, g, want)
 				}
 			}
+		}
+	}
+}
+
+// TestT5_StrangersAreCountedEverywhere: the headers that tell of limits must not tell which
+// organizations there are.
+func TestT5_StrangersAreCountedEverywhere(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	acme := g.Org(t, "acme")
+	for _, path := range []string{"/api/reports/shared/x", "/api/reports/shared/x?unknown[]=y", "/api/reports/shared/x?token=y"} {
+		here, nowhere := acme.Do(t, http.MethodGet, path), g.Do(t, http.MethodGet, "nobody.localhost", path)
+		names := func(a *gatewaytest.Answer) []string { return slices.Sorted(maps.Keys(a.Header)) }
+		if here.Header.Get("RateLimit-Limit") == "" || !slices.Equal(names(here), names(nowhere)) || here.Code != nowhere.Code || here.Text() != nowhere.Text() {
+			t.Errorf("%s: an organization answers %d %v %s, none %d %v %s", path, here.Code, names(here), here.Text(), nowhere.Code, names(nowhere), nowhere.Text())
 		}
 	}
 }

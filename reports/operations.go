@@ -291,7 +291,7 @@ func (m *Module) getOperation() api.Operation {
 func (m *Module) sharedOperation() api.Operation {
 	return api.Operation{
 		Name: "reports.shared", Contract: true, Method: http.MethodGet, Path: "/api/reports/shared/{pid}",
-		NoTenant: NotFoundProblem(), Weight: api.Heavy,
+		AnyHost: true, Weight: api.Heavy,
 		Aliases: []string{"/api/reports/shared/{pid}/{report_id}"}, IDs: []string{"getSharedReport", "getSharedReportOfBundle"}, Tag: tag,
 		Summary: "Get a shared report",
 		Description: "Returns a report to whoever knows its public identifier, and a token where the report is secure. " +

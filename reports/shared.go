@@ -142,7 +142,7 @@ func (m *Module) Open(ctx context.Context, t *tenants.Tenant, r SharedRequest) (
 
 // bundle finds the report of the pid in the scope of its own teams and the request's.
 func (m *Module) bundle(ctx context.Context, t *tenants.Tenant, r SharedRequest) (*bundle, error) {
-	if !plainText(r.PID) {
+	if t.Workspace() == nil || !plainText(r.PID) {
 		return nil, NotFoundProblem()
 	}
 	a := m.readAhead(ctx, t, &r)
@@ -298,7 +298,7 @@ func (m *Module) plan(d *Dataset, r *Report, inputs *inputValues) (Plan, error) 
 // What a failure of Open that answers 200 wraps, where the report itself was found.
 var (
 	ErrNotShowable = errors.New("the report does not fit the organization's data")
-	ErrTooLong     = errors.New("the run of the report was stopped at its time limit")
+	ErrTooLong     = fmt.Errorf("the run of the report was stopped at its time limit: %w", context.DeadlineExceeded)
 )
 
 const notShowableMessage = "The report cannot be shown: a field or a source that it uses was removed or changed"

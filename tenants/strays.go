@@ -21,7 +21,7 @@ type Stray struct {
 // Strays returns the workspaces on a backend that none of the organizations, which must be all
 // there are, by number, has there or is about to have. Nothing is changed. Error: store.ErrUnavailable.
 func (d *Directory) Strays(ctx context.Context, backend string, all map[int64]*Organization) ([]Stray, error) {
-	found, err := d.store.Residents(ctx, backend, func(org int64) bool { return all[org].uses(backend) })
+	found, err := d.store.Residents(ctx, backend, func(org int64) bool { return all[org].Uses(backend) })
 	if err != nil {
 		return nil, err
 	}
@@ -36,8 +36,8 @@ func (d *Directory) Strays(ctx context.Context, backend string, all map[int64]*O
 	return strays, nil
 }
 
-// uses reports whether the organization has documents there, an old copy, or a copy that is being made.
-func (o *Organization) uses(backend string) bool {
+// Uses reports whether the organization has documents there, an old copy, or a copy that is being made.
+func (o *Organization) Uses(backend string) bool {
 	if o == nil || o.State == Removed {
 		return false
 	}
@@ -65,10 +65,14 @@ func (d *Directory) marked(ctx context.Context) (string, error) {
 			if identity, is := strings.CutSuffix(owner, "/"+o.ID); is && len(identity) == 2*identitySize {
 				return identity, nil
 			}
-			// A damaged file hurts its organization alone. A backend that does not answer may know better.
-			if err != nil && !errors.As(err, new(*store.DamagedError)) && unread == nil {
-				unread = fmt.Errorf("organization %s may say which, and cannot be read: %w", o.Slug, err)
+			if err == nil || unread != nil {
+				continue
 			}
+			// What is wrong with one organization hurts that alone; a backend that does not answer may know better.
+			if down := d.store.Check(ctx, o.Backend); down != nil {
+				unread = fmt.Errorf("the organizations there may say which, and cannot be read: %w", down)
+			}
+			d.log.WarnContext(ctx, "an organization does not tell which installation it belongs to", "organization", o.Slug, "error", err)
 		}
 	}
 }

@@ -74,6 +74,9 @@ func (s *Store) whole(at place) {
 	}
 }
 
+// Whole forgets a damage that concerns nobody any more, and tells of it.
+func (s *Store) Whole(d Damage) { s.whole(place{backend: d.Backend, workspace: workspaceName(d.Org)}) }
+
 // Look notes whether the file of an organization is missing. It costs no more than that.
 func (s *Store) Look(org int64, backend string) {
 	at := place{backend: Placement{Backend: backend}.backend(), workspace: workspaceName(org)}

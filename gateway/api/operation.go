@@ -165,11 +165,8 @@ type Operation struct {
 
 	// AnyHost: the operation answers also where the host leads to no organization, as one
 	// would that knows nobody. Its call has tenants.Directory.Nobody and no Workspace then.
+	// Others answer Denied, which makes an unknown organization look like a wrong key.
 	AnyHost bool
-
-	// NoTenant is the answer where the host leads to no organization; nil: Denied, which
-	// makes an unknown organization look like a wrong key.
-	NoTenant *Problem
 
 	// Contract: the operation is one of the contract's own, whose callers may send what it does
 	// not know: that is ignored and named, unless they ask for strict handling. The zero value

@@ -116,7 +116,7 @@ func (m *Module) tenantPage(page func(http.ResponseWriter, *http.Request, *tenan
 		case errors.Is(err, tenants.ErrUnknownTenant):
 			nobody(w, r, err)
 		case errors.As(err, &refused):
-			m.refuse(w, t, refused)
+			m.refuse(w, refused)
 		case err != nil:
 			m.Log.Warn("a page is unavailable", "error", err)
 			m.unavailable(w, "")
@@ -173,10 +173,10 @@ func (m *Module) unavailable(w http.ResponseWriter, organization string) {
 }
 
 // refuse asks a visitor who is over a limit to come back.
-func (m *Module) refuse(w http.ResponseWriter, t *tenants.Tenant, p *api.Problem) {
+func (m *Module) refuse(w http.ResponseWriter, p *api.Problem) {
 	seconds := int(math.Ceil(p.RetryAfter.Seconds()))
 	w.Header().Set("Retry-After", strconv.Itoa(seconds))
-	m.message(w, p.Code, t.Org.Name, "Please wait a moment", "More is asked for than can be answered at once. Nothing is wrong with the address: try again in "+waitText(seconds)+".")
+	m.message(w, p.Code, "", "Please wait a moment", "More is asked for than can be answered at once. Nothing is wrong with the address: try again in "+waitText(seconds)+".")
 }
 
 // waitText writes 1 second, 2 seconds; from two minutes on in minutes.

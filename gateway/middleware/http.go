@@ -157,7 +157,19 @@ func (x *exchange) write(code int, envelope api.Envelope) {
 		x.bytes = sendPlain(x.w, x.r, code, body)
 		return
 	}
-	x.bytes = x.p.pack.send(x.w, x.r, code, body)
+	x.bytes = x.send(x.w, code, body)
+}
+
+// takenAtOnce is how much of an answer a connection takes without its reader, about.
+const takenAtOnce = 64 << 10
+
+// send sends a body that may be compressed. A small one takes no room for work any more, so
+// that who reads slowly keeps it from nobody; a large one keeps its memory until it is read.
+func (x *exchange) send(w http.ResponseWriter, code int, body []byte) int {
+	if len(body) <= takenAtOnce {
+		x.work.leave()
+	}
+	return x.p.pack.send(w, x.r, code, body)
 }
 
 func setDefault(h http.Header, name, value string) {
@@ -182,7 +194,7 @@ func (p *Pipeline) Observe(name string, w http.ResponseWriter, r *http.Request, 
 	x := &exchange{p: p, op: op, w: w, r: r, started: time.Now(), call: api.NewCall(op, nil)}
 	x.call.RequestID = requestID(r)
 	w.Header().Set(RequestIDHeader, x.call.RequestID)
-	seen := &observed{ResponseWriter: w, pack: p.pack, r: r, code: http.StatusOK}
+	seen := &observed{ResponseWriter: w, x: x, code: http.StatusOK}
 	ctx := context.WithValue(store.WithUsage(r.Context(), &x.store), visitKey{}, x)
 	defer func() {
 		x.code, x.bytes = seen.code, seen.bytes
@@ -203,19 +215,22 @@ type visitKey struct{}
 
 // Visit leads a request within Observe to its organization, as an operation's is led: the
 // visitor, who is whoever is signed in or else nobody, is counted, and gets room for the
-// work until the answer is written. Errors: tenants.ErrUnknownTenant, store.ErrUnavailable,
-// and the *api.Problem of who is over a limit.
+// work until the answer is written. Errors: tenants.ErrUnknownTenant, where the same is done
+// for nobody's organization, store.ErrUnavailable, and the *api.Problem of who is over a limit.
 func (p *Pipeline) Visit(r *http.Request) (*tenants.Tenant, error) {
 	ctx := r.Context()
 	x, ok := ctx.Value(visitKey{}).(*exchange)
 	if !ok {
 		return nil, errors.New("a page is served outside of Observe")
 	}
-	if err := x.tenant(ctx); err != nil {
-		return nil, err
+	unknown := x.tenant(ctx)
+	if errors.Is(unknown, tenants.ErrUnknownTenant) {
+		x.call.Tenant = p.Tenants.Nobody(p.host(r))
+	} else if unknown != nil {
+		return nil, unknown
 	}
 	x.call.Principal = &tenants.Principal{}
-	if cookie, err := r.Cookie(p.Cookie); err == nil {
+	if cookie, err := r.Cookie(p.Cookie); err == nil && unknown == nil {
 		// Who cannot be known now is counted as a stranger.
 		if who, err := p.Sessions.Lookup(ctx, x.call.Tenant, cookie.Value); err == nil {
 			x.call.Principal = who
@@ -227,15 +242,15 @@ func (p *Pipeline) Visit(r *http.Request) (*tenants.Tenant, error) {
 	}
 	if err != nil {
 		x.reason = api.ProblemOf(err).Reason
+		return nil, err
 	}
-	return x.call.Tenant, err
+	return x.call.Tenant, unknown
 }
 
 // observed sends an answer whose body is written at once, and notes what it was.
 type observed struct {
 	http.ResponseWriter
-	pack        *packer
-	r           *http.Request
+	x           *exchange
 	code, bytes int
 	sent        bool
 }
@@ -252,7 +267,7 @@ func (o *observed) Write(body []byte) (int, error) {
 		return 0, errors.New("an answer was written in pieces")
 	}
 	o.sent = true
-	o.bytes = o.pack.send(o.ResponseWriter, o.r, o.code, body)
+	o.bytes = o.x.send(o.ResponseWriter, o.code, body)
 	return len(body), nil
 }
 

@@ -60,9 +60,10 @@ func (p *place) leave() {
 }
 
 // enter finds room for the request, for which it waits a moment: 429 where it is the
-// caller's own organization that leaves none, 503 where all together do.
+// caller's own organization that leaves none, 503 where all together do. What has limits of
+// its own needs none, so that no stranger can take the room to sign in.
 func (x *exchange) enter(ctx context.Context, in *limits.Flight, weight int64) (place, error) {
-	if in == nil {
+	if in == nil || x.op.OwnLimits {
 		return place{}, nil
 	}
 	l := limits.Load{Organization: x.call.Tenant.Org.OrgID, Weight: max(weight, 1)}
@@ -90,9 +91,10 @@ func (x *exchange) bodyWeight() int64 {
 }
 
 // uncount gives the organization back what a caller nobody knows was refused, a share
-// token that is no good for one. The caller's address stays limited by its own.
+// token that is no good for one, unless it took all the time there is. The caller's address
+// stays limited by its own.
 func (x *exchange) uncount(ctx context.Context) {
-	refused := x.failure != nil && x.failure.Code < http.StatusInternalServerError
+	refused := x.failure != nil && x.failure.Code < http.StatusInternalServerError && !errors.Is(x.failure.Err, context.DeadlineExceeded)
 	if refused && x.call.Principal != nil && x.call.Principal.Kind == tenants.Anonymous && x.limit.Limit.Count() > 0 && !x.limit.Refused {
 		x.p.Limits.Return(ctx, x.counted())
 	}

@@ -70,6 +70,7 @@ func TestWhoIsCounted(t *testing.T) {
 		"open":                            {change: open(nil), want: []limits.Request{{Caller: limits.Anonymous(stranger)}}},
 		"open and refused":                {change: open(api.Denied("junk")), want: []limits.Request{{Caller: limits.Anonymous(stranger)}}, back: 1},
 		"open and failed":                 {change: open(api.Failed("Shared Report not found", nil)), want: []limits.Request{{Caller: limits.Anonymous(stranger)}}, back: 1},
+		"open and out of time":            {change: open(&api.Problem{Code: 200, Message: "too long", Err: context.DeadlineExceeded}), want: []limits.Request{{Caller: limits.Anonymous(stranger)}}},
 		"open and broken":                 {change: open(api.Unavailable(nil)), want: []limits.Request{{Caller: limits.Anonymous(stranger)}}},
 		"key, and failed": {change: func(o *api.Operation) {
 			o.Handler = func(context.Context, *api.Call) (api.Result, error) {
@@ -180,4 +181,41 @@ func TestLimitIsToldWhateverTheAnswer(t *testing.T) {
 	wantLimitHeaders(t, rec, "100", "7", "2")
 	w.Limits = &counting{} // all limits are off
 	wantLimitHeaders(t, w.serve(t, row(nil), nil), "", "", "")
+}
+
+// spy looks at the work under way while an answer is sent.
+type spy struct {
+	*httptest.ResponseRecorder
+	work *limits.Flight
+	used int64
+}
+
+func (s *spy) Write(b []byte) (int, error) {
+	s.used = s.work.Used()
+	return s.ResponseRecorder.Write(b)
+}
+
+// TestSlowReadersKeepNoWork: who does not read a small answer keeps the room for it from
+// nobody; a large one keeps it, because it keeps its memory.
+func TestSlowReadersKeepNoWork(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.Work = limits.NewFlight(256)
+	for size, want := range map[int]int64{100: 0, 50_000: 0, 100_000: 1} {
+		var during int64
+		o := row(func(o *api.Operation) {
+			o.Handler = func(context.Context, *api.Call) (api.Result, error) {
+				during = w.Work.Used()
+				return api.Result{Data: strings.Repeat("x", size)}, nil
+			}
+		})
+		r := httptest.NewRequestWithContext(t.Context(), o.Method, "/api/things", nil)
+		r.Host = "acme.localhost"
+		r.Header.Set(middleware.KeyHeader, "full")
+		s := &spy{ResponseRecorder: httptest.NewRecorder(), work: w.Work}
+		w.Serve(o, s, r, func(string) string { return "" })
+		if s.Code != http.StatusOK || during != 1 || s.used != want || w.Work.Used() != 0 {
+			t.Errorf("%d bytes: %d, %d under way while it was made, %d while it was sent, want %d; %d afterwards", size, s.Code, during, s.used, want, w.Work.Used())
+		}
+	}
 }

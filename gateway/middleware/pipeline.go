@@ -166,9 +166,6 @@ func (x *exchange) admit(ctx context.Context) error {
 	c := x.call
 	err := x.tenant(ctx)
 	if err != nil {
-		if errors.Is(err, tenants.ErrUnknownTenant) && x.op.NoTenant != nil {
-			return x.op.NoTenant
-		}
 		return err
 	}
 	if c.Principal, err = x.principal(ctx, c.Tenant); err != nil {
@@ -184,6 +181,7 @@ func (x *exchange) admit(ctx context.Context) error {
 func (x *exchange) tenant(ctx context.Context) error {
 	x.call.Remote = x.p.remote(x.r)
 	tenant, err := x.p.Tenants.Resolve(ctx, x.p.host(x.r))
+	// Nobody's organization is counted and checked like one, or it would be told by that.
 	if errors.Is(err, tenants.ErrUnknownTenant) && x.op.AnyHost {
 		tenant, err = x.p.Tenants.Nobody(x.p.host(x.r)), nil
 	}

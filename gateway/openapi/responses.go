@@ -85,9 +85,6 @@ func (b *builder) responses(op *api.Operation) (object, error) {
 	}
 	failedOK := &answer{}
 	answers[http.StatusOK] = failedOK
-	if p := op.NoTenant; p != nil && !slices.ContainsFunc(own, func(f api.Failure) bool { return f.Code == p.Code && f.Message == p.Message }) {
-		own = append(own, api.Failure{Code: p.Code, Message: p.Message, Data: p.Data, When: "The host leads to no organization."})
-	}
 	for _, f := range own {
 		if f.Code != http.StatusOK && (f.Code < 400 || f.Code > 599) {
 			return nil, fmt.Errorf("the failure %q has the code %d", f.Message, f.Code)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 
@@ -176,16 +177,28 @@ func keyDigest(v value) (key, bool) {
 	case text:
 		return claimOf("key", "text", "", v.text), v.text != ""
 	case number:
-		written := v.text
-		if n, err := strconv.ParseFloat(v.text, 64); err == nil {
-			written = strconv.FormatFloat(n, 'g', -1, 64)
-		}
-		return claimOf("key", "number", "", written), true
+		return claimOf("key", "number", "", written(v.text)), true
 	case truth, falsehood:
 		return claimOf("key", "boolean", "", strconv.FormatBool(v.is == truth)), true
 	case null, array, object:
 	}
 	return key{}, false
+}
+
+// written returns the one way to write a number that the store takes for the same: whole
+// numbers of 64 bits are exact there, others are floats.
+func written(number string) string {
+	if n, err := strconv.ParseInt(number, 10, 64); err == nil {
+		return strconv.FormatInt(n, 10)
+	}
+	n, err := strconv.ParseFloat(number, 64)
+	switch {
+	case err != nil:
+		return number
+	case n == math.Trunc(n) && math.Abs(n) < 1<<63:
+		return strconv.FormatInt(int64(n), 10)
+	}
+	return strconv.FormatFloat(n, 'g', -1, 64)
 }
 
 // valueOf returns what the row has for a target; null where it has nothing.

@@ -174,6 +174,28 @@ func TestRows_Key(t *testing.T) {
 	}
 }
 
+// A key that is a number is compared exactly: past 2^53 neighbours are one float.
+func TestRows_KeyIsExact(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme := w.org("acme")
+	w.mustLoad(acme, `{"kind":"contact_field","key":"n","title":"N","type":"Number"}
+{"kind":"contact","email":"a@example.com","fields":{"n":9007199254740992}}
+{"kind":"contact","email":"b@example.com","fields":{"n":1e6}}
+{"kind":"contact","email":"c@example.com","fields":{"n":0.5}}`)
+	r := w.mustRows(acme, "email,n\nnew@example.com,9007199254740993\nnewer@example.com,9007199254740994\nb@example.org,1000000.0\nc@example.org,5e-1\n",
+		RowOptions{As: "contacts", Format: CSV, Key: "n"})
+	if r.Created != 2 || r.Updated != 2 {
+		t.Errorf("%+v", r.Counts)
+	}
+	out := w.dump(acme, false)
+	for _, want := range []string{`"email":"a@example.com","fields":{"n":9007199254740992}`, `"email":"new@example.com","fields":{"n":9007199254740993}`, "b@example.org", "c@example.org"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("missing %s in\n%s", want, out)
+		}
+	}
+}
+
 func TestRows_KeyRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -89,9 +89,9 @@ func (f *Flight) bounds(l *Load) (who [maxParties]bearer, most [maxParties]int64
 // InFlight is the name of the bound on all organizations together.
 const InFlight = "in flight"
 
-// add takes the room, or returns the name of the bound that leaves none. Who has nothing
-// gets room whatever the weight.
-func (f *Flight) add(l *Load) (full string) {
+// full returns the name of the bound that leaves no room for the load, "" where there is
+// some. Who has nothing gets room whatever the weight.
+func (f *Flight) full(l *Load) string {
 	who, most, names, n := f.bounds(l)
 	var has [maxParties]int64
 	for i := range n {
@@ -106,11 +106,19 @@ func (f *Flight) add(l *Load) (full string) {
 	if f.used > 0 && f.used+l.Weight > all {
 		return InFlight
 	}
-	f.used += l.Weight
-	for i := range n {
-		f.parties[who[i]] = has[i] + l.Weight
-	}
 	return ""
+}
+
+// add takes the room, or returns the name of the bound that leaves none.
+func (f *Flight) add(l *Load) (full string) {
+	if full = f.full(l); full == "" {
+		f.used += l.Weight
+		who, _, _, n := f.bounds(l)
+		for _, p := range who[:n] {
+			f.parties[p] += l.Weight
+		}
+	}
+	return full
 }
 
 // Enter takes room for the load, for which it waits about a second at most. Where there is
@@ -182,17 +190,19 @@ func (f *Flight) Leave(l Load) {
 // next lets one of those who wait in: of the organizations that find room that which has
 // least, of its own the first.
 func (f *Flight) next() bool {
-	order := slices.Clone(f.waiting)
-	slices.SortStableFunc(order, func(a, b *waiter) int {
-		return int(f.parties[bearer{organization: a.load.Organization}] - f.parties[bearer{organization: b.load.Organization}])
-	})
-	for _, w := range order {
-		if f.add(&w.load) == "" {
-			f.waiting = slices.DeleteFunc(f.waiting, func(other *waiter) bool { return other == w })
-			f.queue(&w.load, -1)
-			close(w.ready)
-			return true
+	at, least := -1, int64(0)
+	for i, w := range f.waiting {
+		if has := f.parties[bearer{organization: w.load.Organization}]; (at < 0 || has < least) && f.full(&w.load) == "" {
+			at, least = i, has
 		}
 	}
-	return false
+	if at < 0 {
+		return false
+	}
+	w := f.waiting[at]
+	f.waiting = slices.Delete(f.waiting, at, at+1)
+	f.add(&w.load)
+	f.queue(&w.load, -1)
+	close(w.ready)
+	return true
 }

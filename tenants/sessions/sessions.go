@@ -50,7 +50,7 @@ type Service struct {
 	absolute time.Duration
 	throttle Throttle
 
-	attempts, successes *redis.Script
+	attempts, successes, unseens *redis.Script
 }
 
 // NewService returns a Service.
@@ -58,7 +58,7 @@ func NewService(o Options) *Service {
 	s := &Service{
 		dir: o.Directory, people: o.People, redis: o.Redis, now: o.Now, idle: o.Idle, absolute: o.Absolute, throttle: o.Throttle.withDefaults(),
 	}
-	s.attempts, s.successes = redis.NewScript(attemptScript), redis.NewScript(successScript)
+	s.attempts, s.successes, s.unseens = redis.NewScript(attemptScript), redis.NewScript(successScript), redis.NewScript(unseenScript)
 	if s.now == nil {
 		s.now = time.Now
 	}

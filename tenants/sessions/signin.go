@@ -28,10 +28,12 @@ func (s *Service) SignIn(ctx context.Context, t *tenants.Tenant, email string, p
 		return u, throttled
 	}
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		attempt.unseen(ctx)
 		return nil, unavailable("signing in", err)
 	}
 	ok, err := s.people.VerifyPassword(ctx, t, u, password)
 	if err != nil {
+		attempt.unseen(ctx)
 		return nil, unavailable("signing in", err)
 	}
 	if !ok {

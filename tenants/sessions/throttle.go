@@ -118,6 +118,18 @@ end
 return 0
 `
 
+// unseenScript takes a try back, of an address at a person, that nobody has looked at.
+const unseenScript = `
+local n = tonumber(string.match(redis.call('GET', KEYS[1]) or '', '^(%d+) ') or 0)
+local left = redis.call('PTTL', KEYS[1])
+if n > 1 and left > 0 then
+  redis.call('SET', KEYS[1], string.format('%.0f %s', n - 1, ARGV[1]), 'PX', string.format('%.0f', left))
+else
+  redis.call('DEL', KEYS[1])
+end
+return 0
+`
+
 // attempt is one that was counted.
 type attempt struct {
 	s                                *Service
@@ -163,13 +175,27 @@ func (a *attempt) count(ctx context.Context, names ...string) error {
 // succeeded takes the attempt back and makes the address familiar. It may fail: then the
 // attempt counts until it is forgotten.
 func (a *attempt) succeeded(ctx context.Context) {
+	a.takeBack(ctx)
+	pipe := a.s.redis.Pipeline()
+	pipe.Del(ctx, a.tries)
+	pipe.Set(ctx, a.familiar, 1, familiarFor)
+	_, _ = pipe.Exec(ctx)
+}
+
+// unseen takes the attempt back where the password could not be looked at: who has the right
+// one must not wait for longer because many ask at once. It may fail, as succeeded may.
+func (a *attempt) unseen(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second) // its own time may be over
+	defer cancel()
+	a.takeBack(ctx)
+	_ = a.s.unseens.Run(ctx, a.s.redis, []string{a.tries}, a.s.now().UnixMilli()).Err()
+}
+
+// takeBack gives the address, and the person, the attempt back.
+func (a *attempt) takeBack(ctx context.Context) {
 	names, every := []string{a.address}, []any{addressEvery.Milliseconds()}
 	if a.counted {
 		names, every = append(names, a.person), append(every, personEvery.Milliseconds())
 	}
 	_ = a.s.successes.Run(ctx, a.s.redis, names, every...).Err()
-	pipe := a.s.redis.Pipeline()
-	pipe.Del(ctx, a.tries)
-	pipe.Set(ctx, a.familiar, 1, familiarFor)
-	_, _ = pipe.Exec(ctx)
 }

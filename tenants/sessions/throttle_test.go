@@ -144,6 +144,28 @@ func TestTenWrongPasswordsFromTenAddressesLockNoAdminOut(t *testing.T) {
 	}
 }
 
+// TestAttemptsThatNobodyLookedAtCountNothing: who has the right password and comes while the
+// service is in trouble waits for no longer afterwards; wrong ones before count as they did.
+func TestAttemptsThatNobodyLookedAtCountNothing(t *testing.T) {
+	t.Parallel()
+	d := newDoor(t, sessions.Throttle{PerAddress: 10, PerPerson: 10})
+	d.Clock.Freeze()
+	for range 4 {
+		d.wrong(t, "198.51.100.1")
+	}
+	d.Engine.SetDown(true)
+	for range 20 {
+		if err := d.try(t, "198.51.100.1", password); !errors.Is(err, tenants.ErrUnavailable) {
+			t.Fatalf("while the store is down: %v", err)
+		}
+	}
+	d.Engine.SetDown(false)
+	d.wrong(t, "198.51.100.1")
+	d.waits(t, "198.51.100.1", password, time.Second, time.Second)
+	d.Clock.Advance(time.Second)
+	d.opens(t, "198.51.100.1")
+}
+
 // TestManyAddressesHaveNoEndlessGuesses, and cannot hold up who was there before.
 func TestManyAddressesHaveNoEndlessGuesses(t *testing.T) {
 	t.Parallel()

@@ -212,7 +212,7 @@ func (f *file) remove(ctx context.Context, owner string) error {
 	}
 	there, err := ownerOf(f.path)
 	if err != nil {
-		return failed(ctx, "whose the file is cannot be told, so it is left", err)
+		return failed(ctx, "whose "+f.path+" is cannot be told, so it is left; move it away and repeat", err)
 	}
 	if _, err := (&driver.Opening{Workspace: f.name, Owner: owner}).Admit(there, f.path, nil); err != nil {
 		return err

@@ -5,8 +5,10 @@ package proxytest
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/Shopify/toxiproxy/v2"
 	"github.com/rs/zerolog"
@@ -14,21 +16,51 @@ import (
 
 // Proxy leads to a server until its test ends.
 type Proxy struct {
-	Addr  string // stays the same
-	proxy *toxiproxy.Proxy
+	Addr     string // stays the same
+	server   *toxiproxy.ApiServer
+	upstream string
+	proxy    *toxiproxy.Proxy
 }
 
 // Start returns a proxy before the server at that address.
 func Start(t testing.TB, upstream string) *Proxy {
 	t.Helper()
-	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
-	p := &Proxy{proxy: toxiproxy.NewProxy(server, "proxy", "127.0.0.1:0", upstream)}
+	p := &Proxy{Addr: "127.0.0.1:0", server: toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), upstream: upstream}
+	p.start(t)
+	t.Cleanup(func() { p.proxy.Stop() })
+	return p
+}
+
+func (p *Proxy) start(t testing.TB) {
+	t.Helper()
+	p.proxy = toxiproxy.NewProxy(p.server, "proxy", p.Addr, p.upstream)
 	if err := p.proxy.Start(); err != nil {
 		t.Fatalf("starting a proxy: %v", err)
 	}
 	p.Addr = p.proxy.Listen
-	t.Cleanup(p.proxy.Stop)
-	return p
+}
+
+// changeLimit is how long a change of the trouble may take.
+const changeLimit = 5 * time.Second
+
+// change makes a change to the proxy. The library may wait for a connection that has just
+// ended, which waits for the library; then all connections end, and the proxy begins anew.
+func (p *Proxy) change(t testing.TB, do func(*toxiproxy.Proxy) error) {
+	t.Helper()
+	for {
+		done := make(chan error, 1)
+		go func(proxy *toxiproxy.Proxy) { done <- do(proxy) }(p.proxy)
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Fatalf("changing the proxy: %v", err)
+			}
+			return
+		case <-time.After(changeLimit):
+			p.proxy.Stop()
+			p.start(t)
+		}
+	}
 }
 
 // Fault is a kind of trouble.
@@ -91,22 +123,28 @@ func (p *Proxy) Break(t testing.TB, f Fault) {
 		p.proxy.Stop()
 		return
 	}
-	for _, one := range f.toxics {
-		text, err := json.Marshal(one)
-		if err != nil {
-			t.Fatal(err)
+	p.change(t, func(proxy *toxiproxy.Proxy) error {
+		for _, one := range f.toxics {
+			text, err := json.Marshal(one)
+			if err != nil {
+				return err
+			}
+			if _, err := proxy.Toxics.AddToxicJson(strings.NewReader(string(text))); err != nil {
+				return fmt.Errorf("%s: %w", f.Name, err)
+			}
 		}
-		if _, err := p.proxy.Toxics.AddToxicJson(strings.NewReader(string(text))); err != nil {
-			t.Fatalf("%s: %v", f.Name, err)
-		}
-	}
+		return nil
+	})
 }
 
 // Heal ends all trouble.
 func (p *Proxy) Heal(t testing.TB) {
 	t.Helper()
-	p.proxy.Toxics.ResetToxics(context.Background())
-	if err := p.proxy.Start(); err != nil && err != toxiproxy.ErrProxyAlreadyStarted { //nolint:errorlint // as that library returns it
-		t.Fatalf("starting the proxy again: %v", err)
-	}
+	p.change(t, func(proxy *toxiproxy.Proxy) error {
+		proxy.Toxics.ResetToxics(context.Background())
+		if err := proxy.Start(); err != nil && err != toxiproxy.ErrProxyAlreadyStarted { //nolint:errorlint // as that library returns it
+			return err
+		}
+		return nil
+	})
 }

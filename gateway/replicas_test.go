@@ -42,7 +42,7 @@ func TestK1_RevokedOnOneReplica(t *testing.T) {
 		}
 	}
 	w.start(t)
-	defer w.end()
+	defer w.end(t)
 	rest := w.keys
 	next := func(n int) []*watchedKey {
 		part := rest[:n]
@@ -98,7 +98,7 @@ func TestK1_RevokedOnOneReplica(t *testing.T) {
 	w.figures(t, "without Redis", part)
 	r.redis.Restart()
 
-	w.end()
+	w.end(t)
 	for _, k := range w.keys {
 		want := http.StatusForbidden
 		if k.revoked.IsZero() {

@@ -142,6 +142,7 @@ type watch struct {
 	keys  []*watchedKey
 	focus atomic.Pointer[watchedKey] // is asked for more often than the others
 	asked atomic.Int64
+	away  atomic.Int64 // answers that could not be given
 	stop  atomic.Bool
 	wg    sync.WaitGroup
 }
@@ -163,9 +164,13 @@ func (w *watch) start(t *testing.T) {
 	}
 }
 
-func (w *watch) end() {
+func (w *watch) end(t *testing.T) {
+	t.Helper()
 	w.stop.Store(true)
 	w.wg.Wait()
+	if away, asked := w.away.Load(), w.asked.Load(); away*100 > asked {
+		t.Errorf("%d of %d answers were 503; the log of the first replica: %.4000s", away, asked, w.replicas[0].Log)
+	}
 }
 
 // look asks one replica with one key.
@@ -187,6 +192,8 @@ func (w *watch) look(t *testing.T, replica int, k *watchedKey) {
 		t.Errorf("replica %d refuses the key %s, which is good", replica, k.id)
 	case code == http.StatusForbidden && first.IsZero():
 		k.refused[replica] = time.Now()
+	case code == http.StatusServiceUnavailable: // told by a busy machine, to few
+		w.away.Add(1)
 	case code != http.StatusForbidden:
 		t.Errorf("replica %d answers %d", replica, code)
 	}

@@ -85,7 +85,7 @@ func (w *world) org(slug string) *tenants.Tenant {
 
 func (w *world) load(t *tenants.Tenant, bundle string, o ImportOptions) (Report, error) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(w.t.Context(), 5*time.Minute)
 	defer cancel()
 	return w.service.Import(ctx, t, BytesSource([]byte(bundle)), o)
 }

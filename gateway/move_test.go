@@ -191,6 +191,13 @@ func TestMoveUnderLoad(t *testing.T) {
 		}
 	}
 	m.end()
+	if t.Failed() {
+		for line := range strings.Lines(g.Log.String()) {
+			if !strings.Contains(line, `"level":"INFO"`) || strings.Contains(line, `"code":503`) {
+				t.Log(line)
+			}
+		}
+	}
 	t.Logf("%d writes, the longest %s; %d reads, the longest %s", m.writes.Load(), time.Duration(m.longestWrite.Load()), m.reads.Load(), time.Duration(m.worstRead.Load()))
 	if held := time.Duration(m.longestWrite.Load()); held > 6*time.Second {
 		t.Errorf("a write waited %s", held)

@@ -46,7 +46,8 @@ func New() (*Log, error) {
 // Specs returns the declarations, for the store.
 func (l *Log) Specs() []*store.Spec { return []*store.Spec{l.kind.Spec()} }
 
-// writeTimeout bounds a write whose caller may be gone already.
+// writeTimeout bounds a write whose caller may be gone already. Where the organization is
+// being moved, the wait for its hold to end comes on top: what is done is recorded then.
 const writeTimeout = 3 * time.Second
 
 // lateTimeout bounds a write of a call whose own time is up: nothing is disclosed any more,
@@ -56,7 +57,7 @@ const lateTimeout = time.Second
 // Write stores a record and returns once it is durable. It goes on where the caller has
 // hung up: what was done is recorded.
 func (l *Log) Write(ctx context.Context, ws *store.Workspace, rec Record) error {
-	limit := writeTimeout
+	limit := store.DefaultLeases().Hold + writeTimeout
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		limit = lateTimeout
 	}

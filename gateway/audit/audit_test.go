@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -88,6 +89,32 @@ func TestWriteOutlivesItsCaller(t *testing.T) {
 	}
 	if got, err := log.Recent(t.Context(), ws, 10, 0); err != nil || len(got) != 1 {
 		t.Errorf("%v %v", got, err)
+	}
+}
+
+// TestWriteOutlivesAHold: a change that came before the moment in which a move takes no writes
+// is recorded after it.
+func TestWriteOutlivesAHold(t *testing.T) {
+	t.Parallel()
+	log, s, _ := open(t)
+	workspace(t, s, 1)
+	leases := store.DefaultLeases()
+	held := time.Now().Add(leases.Hold - leases.Hold/10)
+	where := func(context.Context, int64) (store.Placement, error) {
+		p := store.Placement{Phase: store.Held, Rev: 2, ReadAt: time.Now()}
+		if time.Now().After(held) {
+			p.Phase, p.Rev = store.Settled, 3
+		}
+		return p, nil
+	}
+	s.LocateWith(where)
+	p, _ := where(t.Context(), 1)
+	ws, err := s.At(t.Context(), 1, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Write(t.Context(), ws, audit.Record{Operation: "a.b"}); err != nil || time.Now().Before(held) {
+		t.Errorf("%v before the hold's end: %v", time.Until(held), err)
 	}
 }
 

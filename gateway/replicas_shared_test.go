@@ -28,7 +28,7 @@ import (
 func TestReplicasShareLimits(t *testing.T) {
 	t.Parallel()
 	r := startTrio(t)
-	const rate = 25
+	const rate = 10
 	text := fmt.Sprintf("%d/s", rate)
 	whole, keyed := r.replicas[0].Org(t, "whole"), r.replicas[0].Org(t, "keyed")
 	if _, err := r.replicas[0].Commands.LimitOrganization(t.Context(), control.LimitsChange{Org: whole.Slug, Rate: &text}); err != nil {
@@ -44,10 +44,13 @@ func TestReplicasShareLimits(t *testing.T) {
 		var senders sync.WaitGroup
 		for _, o := range offers {
 			o.accepted, o.refused = [replicaCount]atomic.Int64{}, [replicaCount]atomic.Int64{}
-			for i := range 2 * replicaCount {
+			for i := range 4 * replicaCount {
 				senders.Go(func() {
-					// However slow the machine is, more is offered than is admitted.
-					for n := 0; time.Since(began) < lasts || o.refused[i%replicaCount].Load() == 0 && time.Since(began) < time.Minute; n++ {
+					// However slow the machine is, as much as is admitted is offered, and more.
+					enough := func() bool {
+						return o.accepted[i%replicaCount].Load() >= rate && o.refused[i%replicaCount].Load() > 0
+					}
+					for n := 0; time.Since(began) < lasts || !enough() && time.Since(began) < time.Minute; n++ {
 						o.send(t, r, i%replicaCount, n)
 						time.Sleep(5 * time.Millisecond)
 					}

@@ -1,5 +1,4 @@
 import de.bwaldvogel.mongo.MongoCollection;
-import de.bwaldvogel.mongo.MongoServer;
 import de.bwaldvogel.mongo.MongoVersion;
 import de.bwaldvogel.mongo.backend.CollectionOptions;
 import de.bwaldvogel.mongo.backend.CursorRegistry;
@@ -14,7 +13,21 @@ import de.bwaldvogel.mongo.backend.memory.MemoryCollection;
 import de.bwaldvogel.mongo.backend.memory.MemoryDatabase;
 import de.bwaldvogel.mongo.backend.memory.index.MemoryUniqueIndex;
 import de.bwaldvogel.mongo.bson.Document;
+import de.bwaldvogel.mongo.wire.MongoDatabaseHandler;
+import de.bwaldvogel.mongo.wire.MongoExceptionHandler;
+import de.bwaldvogel.mongo.wire.MongoWireMessageEncoder;
+import de.bwaldvogel.mongo.wire.MongoWireProtocolHandler;
+import de.bwaldvogel.mongo.wire.MongoWireReplyEncoder;
 import de.bwaldvogel.mongo.wire.message.MongoMessage;
+import io.netty.bootstrap.ServerBootstrap;
+import io.netty.channel.Channel;
+import io.netty.channel.ChannelInitializer;
+import io.netty.channel.ChannelOption;
+import io.netty.channel.EventLoopGroup;
+import io.netty.channel.group.DefaultChannelGroup;
+import io.netty.channel.oio.OioEventLoopGroup;
+import io.netty.channel.socket.oio.OioServerSocketChannel;
+import io.netty.util.concurrent.GlobalEventExecutor;
 import java.util.List;
 import java.util.Map;
 import java.util.NavigableMap;
@@ -30,10 +43,24 @@ import java.util.concurrent.ConcurrentHashMap;
  */
 public class Server {
     public static void main(String[] args) throws Exception {
-        MongoServer server = new MongoServer(new Backend().version(new Version()));
-        server.bind("127.0.0.1", Integer.parseInt(args[0]));
-        Runtime.getRuntime().addShutdownHook(new Thread(server::shutdownNow));
-        System.out.println("ready " + server.getConnectionString());
+        Backend backend = new Backend();
+        backend.version(new Version());
+        int port = Integer.parseInt(args[0]);
+        // A thread for each connection: MongoServer's own few threads let a connection wait for commands of others.
+        EventLoopGroup threads = new OioEventLoopGroup();
+        DefaultChannelGroup open = new DefaultChannelGroup(GlobalEventExecutor.INSTANCE);
+        new ServerBootstrap().group(threads, threads).channel(OioServerSocketChannel.class)
+                .option(ChannelOption.SO_BACKLOG, 1024).childOption(ChannelOption.TCP_NODELAY, true)
+                .childHandler(new ChannelInitializer<Channel>() {
+                    @Override
+                    public void initChannel(Channel channel) {
+                        channel.pipeline().addLast(
+                                new MongoWireReplyEncoder(), new MongoWireMessageEncoder(), new MongoWireProtocolHandler(),
+                                new MongoDatabaseHandler(backend, open), new MongoExceptionHandler());
+                    }
+                })
+                .bind("127.0.0.1", port).sync();
+        System.out.println("ready mongodb://127.0.0.1:" + port);
         Thread.currentThread().join();
     }
 

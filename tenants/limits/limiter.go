@@ -41,6 +41,7 @@ type Limiter struct {
 	defaults Set
 	log      *slog.Logger
 	now      func() time.Time
+	patience time.Duration // of one call of Redis
 
 	resting atomic.Int64 // Unix milliseconds until which Redis is left alone; 0: it works
 	alone   atomic.Int64 // requests that were counted here because Redis was away
@@ -48,7 +49,7 @@ type Limiter struct {
 
 // New returns a Limiter.
 func New(o Options) *Limiter {
-	l := &Limiter{local: newLocal(), defaults: o.Defaults, log: o.Log, now: o.Now}
+	l := &Limiter{local: newLocal(), defaults: o.Defaults, log: o.Log, now: o.Now, patience: patience}
 	if o.Redis != nil {
 		l.shared = newShared(o.Redis)
 	}
@@ -181,7 +182,7 @@ func (l *Limiter) Take(ctx context.Context, r Request) Decision {
 	}
 	if l.shared != nil {
 		if ask, probe := l.mayAsk(); ask {
-			v, err := askFor(ctx, func(ctx context.Context) (verdict, error) { return l.shared.decide(ctx, rules) })
+			v, err := askFor(ctx, l.patience, func(ctx context.Context) (verdict, error) { return l.shared.decide(ctx, rules) })
 			if err == nil {
 				if probe {
 					l.returned()
@@ -213,13 +214,13 @@ func (l *Limiter) Return(ctx context.Context, r Request) {
 		l.local.returnOne(rules, l.now().UnixMilli())
 		return
 	}
-	_, err := askFor(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, l.shared.returnOne(ctx, rules) })
+	_, err := askFor(ctx, l.patience, func(ctx context.Context) (struct{}, error) { return struct{}{}, l.shared.returnOne(ctx, rules) })
 	if err != nil {
 		l.failed(ctx, err)
 	}
 }
 
-func askFor[T any](ctx context.Context, do func(context.Context) (T, error)) (T, error) {
+func askFor[T any](ctx context.Context, patience time.Duration, do func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return do(ctx)

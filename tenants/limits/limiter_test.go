@@ -90,7 +90,7 @@ func TestLimiterParts(t *testing.T) {
 		}
 	})
 	onRedis(t, func(t *testing.T, client redis.UniversalClient) {
-		l := New(Options{Redis: client, Defaults: defaults})
+		l := patient(Options{Redis: client, Defaults: defaults})
 		test(t, l)
 		if n := l.Local(); n != 0 {
 			t.Errorf("%d requests were not counted in Redis", n)
@@ -103,7 +103,7 @@ func TestLimiterParts(t *testing.T) {
 func TestReplicasCountTogether(t *testing.T) {
 	t.Parallel()
 	onRedis(t, func(t *testing.T, client redis.UniversalClient) {
-		replicas := []*Limiter{New(Options{Redis: client}), New(Options{Redis: client})}
+		replicas := []*Limiter{patient(Options{Redis: client}), patient(Options{Redis: client})}
 		r := request(t, someOrganization(), Key("a"), "off", "off", "100/s", "off")
 		const perSecond = 100
 		var admitted, refused atomic.Int64
@@ -125,8 +125,7 @@ func TestReplicasCountTogether(t *testing.T) {
 		}
 		wg.Wait()
 		took := time.Since(began)
-		apart := replicas[0].Local() + replicas[1].Local() // where a busy machine made Redis too slow
-		if most := perSecond + int64(took.Seconds()*perSecond) + 1 + apart; admitted.Load() > most || admitted.Load() < perSecond {
+		if most := perSecond + int64(took.Seconds()*perSecond) + 1; admitted.Load() > most || admitted.Load() < perSecond {
 			t.Errorf("%d were admitted in %v, at most %d may be", admitted.Load(), took, most)
 		}
 	})
@@ -136,7 +135,7 @@ func TestScriptIsLoadedAgain(t *testing.T) {
 	t.Parallel()
 	// Not the shared server: others run scripts there.
 	client := inProcess(t)
-	l := New(Options{Redis: client})
+	l := patient(Options{Redis: client})
 	r := request(t, 1, Key("a"), "5/h", "off", "4/h")
 	for left := int64(3); left >= 0; left-- {
 		if err := client.ScriptFlush(t.Context()).Err(); err != nil {
@@ -242,7 +241,7 @@ func TestF4_RedisGoneAndBack(t *testing.T) {
 	client.AddHook(fault)
 	log := &lines{}
 	var ahead atomic.Int64
-	l := New(Options{
+	l := patient(Options{
 		Redis: client, Log: slog.New(slog.NewTextHandler(log, nil)),
 		Now: func() time.Time { return time.Unix(1_800_000_000, ahead.Load()) },
 	})
@@ -452,7 +451,7 @@ func TestX8_AddressesAreBoundApart(t *testing.T) {
 		t.Parallel()
 		test(t, New(Options{}))
 	})
-	onRedis(t, func(t *testing.T, client redis.UniversalClient) { test(t, New(Options{Redis: client})) })
+	onRedis(t, func(t *testing.T, client redis.UniversalClient) { test(t, patient(Options{Redis: client})) })
 }
 
 func BenchmarkTake(b *testing.B) {

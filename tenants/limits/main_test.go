@@ -3,6 +3,7 @@ package limits
 import (
 	"os"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
@@ -39,7 +40,19 @@ func inProcess(t testing.TB) redis.UniversalClient {
 	if err != nil {
 		t.Fatal(err)
 	}
+	o := *client.(*redis.Client).Options()
+	o.MaxRetries, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = -1, time.Minute, time.Minute, time.Minute
+	client = redis.NewClient(&o)
+	t.Cleanup(func() { _ = client.Close() })
 	return client
+}
+
+// patient lets a limiter wait for a Redis that a busy machine keeps from answering:
+// where every request counts, luck must not.
+func patient(o Options) *Limiter {
+	l := New(o)
+	l.patience = time.Minute
+	return l
 }
 
 func server(t testing.TB) redis.UniversalClient {
@@ -53,6 +66,7 @@ func server(t testing.TB) redis.UniversalClient {
 		t.Fatal(err)
 	}
 	o.ContextTimeoutEnabled = true
+	o.MaxRetries, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = -1, time.Minute, time.Minute, time.Minute
 	client := redis.NewClient(o)
 	t.Cleanup(func() { _ = client.Close() })
 	return client

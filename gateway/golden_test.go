@@ -1,0 +1,218 @@
+package gateway_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"tenantry/config"
+	"tenantry/gateway"
+	"tenantry/gateway/api"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/gateway/transfer"
+	"tenantry/internal/goldentest"
+)
+
+// TestGolden asks a rich organization everything, each row in many ways, and holds the answers,
+// what an export writes afterwards, and the document, against those of before: byte for byte, but
+// for identifiers, times and tokens that are new each time. A change of testdata/golden is a
+// change that callers see.
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *config.Config, _ *gateway.Options) { c.PublicURL = "https://{slug}.example.com" })
+	answers := &golden{w: w, blanks: goldentest.NewBlanks(w.a.prefix, w.b.prefix)}
+	rows := w.App.Operations()
+	// Who signs out has no session any more.
+	slices.SortStableFunc(rows, func(a, b api.Operation) int { return strings.Compare(firstSessions(a.Name), firstSessions(b.Name)) })
+	for i := range rows {
+		for _, path := range rows[i].Paths() {
+			answers.ask(t, &rows[i], path)
+		}
+	}
+	goldentest.Want(t, "answers.txt", answers.text.String())
+	goldentest.Want(t, "export.ndjson", answers.blanks.Fill(w.a.export(t)))
+	var plain bytes.Buffer
+	if _, err := w.App.Transfer().Export(t.Context(), w.a.Tenant(t), &plain, transfer.ExportOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	goldentest.Want(t, "export_without_secrets.ndjson", answers.blanks.Fill(plain.String()))
+}
+
+func firstSessions(name string) string {
+	for i, last := range []string{"passwords.create", "sessions.create", "sessions.delete"} {
+		if name == last {
+			return strconv.Itoa(i)
+		}
+	}
+	return ""
+}
+
+// golden writes down questions and answers.
+type golden struct {
+	w      *world
+	blanks *goldentest.Blanks
+	text   strings.Builder
+}
+
+// question is one of the ways to ask an operation.
+type question struct {
+	what   string
+	as     []gatewaytest.Request
+	target string
+	body   *string
+}
+
+func (g *golden) ask(t *testing.T, op *api.Operation, path string) {
+	t.Helper()
+	fmt.Fprintf(&g.text, "# %s %s %s\n", op.Name, op.Method, path)
+	for _, q := range g.questions(op, path) {
+		changes := slices.Clone(q.as)
+		asked := q.what + " " + q.target
+		if q.body != nil {
+			changes = append(changes, gatewaytest.Body("application/json", *q.body))
+			asked += " " + *q.body
+		}
+		a := g.w.unchecked(t, op.Method, g.w.a.Host, q.target, changes...)
+		headers := ""
+		for _, name := range []string{"Content-Type", "Cache-Control", "Vary", "Access-Control-Allow-Origin", "X-Ignored", "X-Warning", "Retry-After", "Set-Cookie", "Location"} {
+			for _, v := range a.Header.Values(name) {
+				headers += " " + name + "=" + v
+			}
+		}
+		headers = strings.Replace(headers, " Content-Type=application/json; charset=utf-8 Cache-Control=private, no-store", "", 1)
+		g.text.WriteString(g.blanks.Fill(fmt.Sprintf("> %s\n%d%s %s\n", asked, a.Code, headers, a.Body)))
+	}
+}
+
+func (g *golden) questions(op *api.Operation, path string) []question {
+	p, s := g.w.a, samples()[op.Name]
+	key, session := []gatewaytest.Request{gatewaytest.WithKey(p.key)}, []gatewaytest.Request{gatewaytest.Cookie(p.cookie)}
+	admin := []gatewaytest.Request{gatewaytest.Cookie(p.adminCookie)}
+	own := key
+	switch {
+	case op.Credentials == api.Open:
+		own = nil
+	case op.Rule.IsAdminOnly():
+		own = admin
+	case op.Credentials&api.Key == 0:
+		own = session
+	}
+	required := func(name string) bool {
+		at := slices.IndexFunc(op.Params, func(param api.Param) bool { return param.Name == root(name) })
+		return at >= 0 && op.Params[at].Required
+	}
+	make := func(what string, as []gatewaytest.Request, id func(slot) (string, bool), with func(string) bool) question {
+		built := g.w.build(op, path, s, id, with)
+		q := question{what: what, as: as, target: built.target}
+		if op.Body != nil {
+			body := strings.TrimPrefix(built.text, built.target)
+			q.body = &body
+		}
+		return q
+	}
+	base := func() question { return make("own", own, p.own, required) }
+	var all []question
+	add := func(q question) { all = append(all, q) }
+	more := func(what, pair string) {
+		q := base()
+		q.what = what
+		if strings.Contains(q.target, "?") {
+			q.target += "&" + pair
+		} else {
+			q.target += "?" + pair
+		}
+		add(q)
+	}
+	if s.slow { // and slowed down: what is asked often would be refused
+		add(base())
+	} else {
+		add(make("everything", own, p.own, func(string) bool { return true }))
+		add(base())
+		for _, as := range []question{
+			{what: "key", as: key}, {what: "read key", as: []gatewaytest.Request{gatewaytest.WithKey(p.readKey)}},
+			{what: "page key", as: []gatewaytest.Request{gatewaytest.WithKey(p.pageKey), gatewaytest.Header("Origin", pageOrigin)}},
+			{what: "person", as: session}, {what: "administrator", as: admin},
+			{what: "another's key", as: []gatewaytest.Request{gatewaytest.WithKey(g.w.b.key)}},
+		} {
+			if op.Name == "sessions.delete" && len(as.as) > 0 && (as.what == "person" || as.what == "administrator") {
+				continue
+			}
+			add(make(as.what, as.as, p.own, required))
+		}
+		for _, v := range []string{"x", strings.Repeat("0", hexShape), strings.Repeat("a", 300)} {
+			if len(s.path) > 0 {
+				add(make("identifier", own, func(at slot) (string, bool) {
+					if strings.HasPrefix(at.name, "path ") {
+						return v, true
+					}
+					return p.own(at)
+				}, required))
+			}
+		}
+		if op.Teams {
+			for _, pair := range []string{"teams[]=" + p.ids[refTeam], "teams=" + p.ids[refOtherTeam], "teams[]=x", "teams[$ne]=x"} {
+				more("teams", pair)
+			}
+		}
+	}
+	add(make("nobody", nil, p.own, required))
+	for _, param := range op.Params {
+		if param.In == api.InPath {
+			continue
+		}
+		if param.Required {
+			add(make("without "+param.Name, own, p.own, func(name string) bool { return name != param.Name && required(name) }))
+		}
+		name := url.QueryEscape(param.Name)
+		for _, pair := range []string{"=", "=1", "=0", "=-1", "=true", "=x%00y", "=99999999999999999999", "=a&" + name + "=b", "[]=a", "[$ne]=x", "[country]=DE", "[a][b]=c"} {
+			more("parameter", name+pair)
+		}
+		at := slices.IndexFunc(s.query, func(v value) bool { return root(v.name) == param.Name })
+		if s.query[at].name != "" && !param.Required {
+			add(make("with "+param.Name, own, p.own, func(name string) bool { return required(name) || root(name) == param.Name }))
+		}
+	}
+	more("unknown", "nothing=1&page=1&per_page=2")
+	strict := base()
+	strict.what, strict.as = "strict", append(slices.Clone(own), gatewaytest.Header("Prefer", "handling=strict"))
+	strict.target += map[bool]string{true: "&", false: "?"}[strings.Contains(strict.target, "?")] + "nothing=1"
+	add(strict)
+	if op.Body != nil {
+		g.bodies(op, base, add)
+	}
+	return all
+}
+
+// bodies asks with what a body may hold that it should not.
+func (g *golden) bodies(op *api.Operation, base func() question, add func(question)) {
+	for _, raw := range []string{``, `{`, `[]`, `null`, `"x"`, `{}`, `{"a":1,"a":2}`, `{} {}`, "{\"\xff\":1}", `{"nothing":1}`} {
+		q := base()
+		q.what, q.body = "body", &raw
+		add(q)
+	}
+	for _, field := range op.Body {
+		for _, v := range []any{nil, "", " ", 1, -1, 1.5, 1e30, true, []any{}, []any{map[string]any{"title": "T", "type": "Text"}}, map[string]any{}, map[string]any{"a": map[string]any{"title": "A", "type": "Number", "required": true}, "b": 1}, strings.Repeat("é", 300), "x\u0000y"} {
+			q := base()
+			var body map[string]any
+			_ = json.Unmarshal([]byte(*q.body), &body)
+			body[field.Name] = v
+			raw, _ := json.Marshal(body)
+			text := string(raw)
+			q.what, q.body = "field "+field.Name, &text
+			add(q)
+		}
+		q := base()
+		var body map[string]any
+		_ = json.Unmarshal([]byte(*q.body), &body)
+		delete(body, field.Name)
+		raw, _ := json.Marshal(body)
+		text := string(raw)
+		q.what, q.body = "without "+field.Name, &text
+		add(q)
+	}
+}

@@ -14,9 +14,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/config"
-	"tenantry/gateway/api"
 )
 
 // maxHeaderBytes bounds the headers of a request, the query string included.

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"tenantry/backends/api"
 	"tenantry/config"
 	"tenantry/gateway"
-	"tenantry/gateway/api"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
 	"tenantry/tenants"

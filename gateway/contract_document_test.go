@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"tenantry/gateway/api"
+	"tenantry/backends/api"
 	"tenantry/gateway/gatewaytest"
 	"tenantry/tenants"
 )

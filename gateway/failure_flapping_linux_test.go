@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"tenantry/gateway/gatewaytest"
-	"tenantry/gateway/gatewaytest/proxytest"
+	"tenantry/internal/proxytest"
 )
 
 // flapping is how long the dependencies come and go.

@@ -8,13 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"tenantry/backends/api"
 	"tenantry/backends/store/mongo/mongotest"
 	"tenantry/config"
 	"tenantry/gateway"
-	"tenantry/gateway/api"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
-	"tenantry/gateway/gatewaytest/proxytest"
+	"tenantry/internal/proxytest"
 )
 
 // withoutMongo is how long an answer takes at most while MongoDB is in trouble: a call has

@@ -15,7 +15,7 @@ import (
 
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
-	"tenantry/gateway/gatewaytest/proxytest"
+	"tenantry/internal/proxytest"
 	"tenantry/tenants"
 	"tenantry/tenants/redistest"
 )

@@ -14,7 +14,7 @@ import (
 	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/gatewaytest"
-	"tenantry/gateway/gatewaytest/proxytest"
+	"tenantry/internal/proxytest"
 )
 
 // TestStartWaitsForMongo: a server that comes up a moment later is waited for; one that does

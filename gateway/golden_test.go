@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"tenantry/backends/api"
 	"tenantry/config"
 	"tenantry/gateway"
-	"tenantry/gateway/api"
 	"tenantry/gateway/gatewaytest"
 	"tenantry/gateway/transfer"
 	"tenantry/internal/goldentest"

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"tenantry/gateway/api"
+	"tenantry/backends/api"
 	"tenantry/gateway/gatewaytest"
 	"tenantry/tenants"
 )

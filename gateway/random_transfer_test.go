@@ -18,8 +18,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"tenantry/backends/api"
 	"tenantry/crypto/sealing"
-	"tenantry/gateway/api"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
 	"tenantry/gateway/transfer"

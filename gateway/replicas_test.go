@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"tenantry/gateway/api"
+	"tenantry/backends/api"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
 	"tenantry/tenants"

@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/backends/store/mongo/mongotest"
 	"tenantry/config"
 	"tenantry/gateway"
-	"tenantry/gateway/api"
 	"tenantry/gateway/gatewaytest"
 )
 

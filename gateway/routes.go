@@ -10,8 +10,8 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"tenantry/backends/api"
 	"tenantry/config"
-	"tenantry/gateway/api"
 	"tenantry/gateway/middleware"
 	"tenantry/gateway/openapi"
 	"tenantry/tenants/limits"

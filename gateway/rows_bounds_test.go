@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"tenantry/gateway/api"
+	"tenantry/backends/api"
 	"tenantry/gateway/gatewaytest"
 )
 

@@ -16,9 +16,9 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
+	"tenantry/backends/api"
 	"tenantry/config"
 	"tenantry/gateway"
-	"tenantry/gateway/api"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
 	"tenantry/tenants"

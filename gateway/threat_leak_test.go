@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"tenantry/gateway/api"
+	"tenantry/backends/api"
 	"tenantry/gateway/gatewaytest"
 )
 

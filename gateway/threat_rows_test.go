@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"tenantry/gateway/api"
+	"tenantry/backends/api"
 )
 
 // rowsOf is a module of given rows.

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"tenantry/backends/api"
 	"tenantry/config"
 	"tenantry/gateway"
-	"tenantry/gateway/api"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
 	"tenantry/tenants"

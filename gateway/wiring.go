@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"tenantry/backends/api"
 	"tenantry/backends/campaigns"
 	"tenantry/backends/compliance"
 	"tenantry/backends/contacts"
@@ -16,7 +17,6 @@ import (
 	"tenantry/backends/store"
 	"tenantry/backends/users"
 	"tenantry/crypto/passwords"
-	"tenantry/gateway/api"
 	"tenantry/gateway/console"
 	"tenantry/gateway/middleware"
 	"tenantry/gateway/transfer"

@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"tenantry/backends/api"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
 	"tenantry/backends/store/enginetest"
 	"tenantry/crypto/keyring"
-	"tenantry/gateway/api"
 	"tenantry/reports"
 	"tenantry/tenants"
 )
@@ -172,31 +172,11 @@ func (w *world) call(name string, path map[string]string, query, body string, pr
 	}
 	c := api.NewCall(op, func(p string) string { return path[p] })
 	c.Tenant, c.Principal, c.BaseURL = w.tenant, principal, "https://acme.example.com"
-	res, err := func() (api.Result, error) {
-		q, err := api.ParseQuery(query)
-		if err != nil {
-			return api.Result{}, err
-		}
-		if err := c.Bind(q); err != nil {
-			return api.Result{}, err
-		}
-		if body != "" {
-			b, err := api.ParseBody([]byte(body))
-			if err != nil {
-				return api.Result{}, err
-			}
-			if err := c.BindBody(b); err != nil {
-				return api.Result{}, err
-			}
-		}
-		teams, err := c.Teams()
-		if err != nil {
-			return api.Result{}, err
-		}
-		c.Scope = principal.Scope(w.tenant, teams)
-		c.Workspace = w.tenant.Workspace().Scoped(c.Scope)
-		return op.Handler(w.t.Context(), c)
-	}()
+	in := api.Input{Query: query}
+	if body != "" {
+		in.Body = func(context.Context) (api.Body, error) { return op.ReadBody(strings.NewReader(body)) }
+	}
+	res, err := api.Run(w.t.Context(), c, in)
 	a := answer{code: 200, header: c.Header, call: c}
 	if err != nil {
 		p := api.ProblemOf(err)

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"tenantry/backends/api"
 	"tenantry/backends/filters"
-	"tenantry/gateway/api"
 )
 
 // Limits of inputs.

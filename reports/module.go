@@ -9,9 +9,9 @@ import (
 	"slices"
 	"time"
 
+	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/crypto/keyring"
-	"tenantry/gateway/api"
 	"tenantry/internal/bounded"
 	"tenantry/tenants"
 )

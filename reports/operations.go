@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/crypto/secret"
-	"tenantry/gateway/api"
 	"tenantry/tenants"
 )
 

@@ -1,9 +1,9 @@
 package reports
 
 import (
+	"tenantry/backends/api"
 	"tenantry/backends/filters"
 	"tenantry/backends/store"
-	"tenantry/gateway/api"
 )
 
 // Plan is a query bound to a dataset: what the engine is asked and what comes back. It

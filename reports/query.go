@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"strings"
 
+	"tenantry/backends/api"
 	"tenantry/backends/filters"
 	"tenantry/backends/store"
-	"tenantry/gateway/api"
 )
 
 // Limits of a report's query.

@@ -14,10 +14,10 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/google/go-cmp/cmp"
 
+	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/crypto/keyring"
 	"tenantry/crypto/secret"
-	"tenantry/gateway/api"
 	"tenantry/reports"
 	"tenantry/tenants"
 )

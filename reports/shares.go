@@ -11,10 +11,10 @@ import (
 	"strings"
 	"time"
 
+	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/crypto/keyring"
 	"tenantry/crypto/tokens"
-	"tenantry/gateway/api"
 	"tenantry/internal/together"
 	"tenantry/tenants"
 )

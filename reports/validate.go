@@ -9,10 +9,10 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"tenantry/backends/api"
 	"tenantry/backends/filters"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
-	"tenantry/gateway/api"
 	"tenantry/tenants"
 )
 

@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"tenantry/backends/api"
 	"tenantry/backends/campaigns"
 	"tenantry/backends/contacts"
 	"tenantry/backends/filters"
 	"tenantry/backends/store"
 	"tenantry/backends/store/enginetest"
 	"tenantry/crypto/keyring"
-	"tenantry/gateway/api"
 	"tenantry/tenants"
 )
 
@@ -99,28 +99,7 @@ func (f *fixture) count(t fataler, tenant *tenants.Tenant, p *tenants.Principal,
 	op := f.module.Operations()[0]
 	c := api.NewCall(&op, func(string) string { return id })
 	c.Tenant, c.Principal = tenant, p
-	res, err := func() (api.Result, error) {
-		q, err := api.ParseQuery(query)
-		if err != nil {
-			return api.Result{}, err
-		}
-		if !op.Kinds.Admits(p.KeyKind) {
-			return api.Result{}, api.Denied("kind")
-		}
-		if err := op.Rule.Check(p); err != nil {
-			return api.Result{}, err
-		}
-		if err := c.Bind(q); err != nil {
-			return api.Result{}, err
-		}
-		teams, err := c.Teams()
-		if err != nil {
-			return api.Result{}, err
-		}
-		c.Scope = p.Scope(tenant, teams)
-		c.Workspace = tenant.Workspace().Scoped(c.Scope)
-		return op.Handler(ctx, c)
-	}()
+	res, err := api.Run(ctx, c, api.Input{Query: query})
 	if err != nil {
 		return -1, api.ProblemOf(err)
 	}

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"tenantry/backends/api"
 	"tenantry/backends/filters"
 	"tenantry/backends/store"
-	"tenantry/gateway/api"
 	"tenantry/internal/bounded"
 	"tenantry/internal/together"
 )

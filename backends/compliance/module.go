@@ -5,7 +5,7 @@ import (
 	"context"
 	"net/http"
 
-	"tenantry/gateway/api"
+	"tenantry/backends/api"
 )
 
 // Module serves the description of the settings. It is immutable and safe for

@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"tenantry/backends/api"
 	"tenantry/backends/contacts"
 	"tenantry/backends/store"
 	"tenantry/backends/store/enginetest"
 	"tenantry/crypto/keyring"
-	"tenantry/gateway/api"
 	"tenantry/tenants"
 )
 
@@ -95,28 +95,7 @@ func (f *fixture) call(t *testing.T, tenant *tenants.Tenant, p *tenants.Principa
 		return ""
 	})
 	c.Tenant, c.Principal = tenant, p
-	res, err := func() (api.Result, error) {
-		q, err := api.ParseQuery(query)
-		if err != nil {
-			return api.Result{}, err
-		}
-		if !op.Kinds.Admits(p.KeyKind) {
-			return api.Result{}, api.Denied("kind")
-		}
-		if err := op.Rule.Check(p); err != nil {
-			return api.Result{}, err
-		}
-		if err := c.Bind(q); err != nil {
-			return api.Result{}, err
-		}
-		teams, err := c.Teams()
-		if err != nil {
-			return api.Result{}, err
-		}
-		c.Scope = p.Scope(tenant, teams)
-		c.Workspace = tenant.Workspace().Scoped(c.Scope)
-		return op.Handler(testContext(t), c)
-	}()
+	res, err := api.Run(testContext(t), c, api.Input{Query: query})
 	if err != nil {
 		return c, res, api.ProblemOf(err)
 	}

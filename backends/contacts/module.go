@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"strings"
 
+	"tenantry/backends/api"
 	"tenantry/backends/store"
-	"tenantry/gateway/api"
 	"tenantry/tenants"
 )
 

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"net/http"
 
+	"tenantry/backends/api"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
 	"tenantry/crypto/sealing"
-	"tenantry/gateway/api"
 	"tenantry/internal/together"
 	"tenantry/tenants"
 )

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 
+	"tenantry/backends/api"
 	"tenantry/backends/schema"
 	"tenantry/crypto/fields"
 	"tenantry/crypto/keyring"
 	"tenantry/crypto/secret"
-	"tenantry/gateway/api"
 	"tenantry/tenants"
 )
 

@@ -8,9 +8,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"tenantry/backends/api"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
-	"tenantry/gateway/api"
 )
 
 // Limits of a contact, in characters and numbers of elements.

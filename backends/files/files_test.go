@@ -56,28 +56,19 @@ func newFixture(t testing.TB, edit func(*tenants.Organization)) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	engine := enginetest.Open(t)
-	ws, err := store.New(store.Options{Engine: engine, Tenant: kinds.Specs()}).Organization(t.Context(), 12)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tenant := &tenants.Tenant{Org: tenants.Organization{OrgID: 12, Features: map[string]bool{tenants.FeatureTeams: true}}}
-	if edit != nil {
-		edit(&tenant.Org)
-	}
 	n := &names{}
 	m := New(kinds, Deps{CDNBase: func(*tenants.Tenant) string { return "https://cdn.example.com/" }, Contacts: n, Users: n})
-	for _, row := range m.Operations() {
-		for _, fault := range row.Validate() {
-			t.Error(fault)
-		}
+	bench := schematest.Open(t, enginetest.Open(t), kinds.Specs(), m.Operations())
+	bench.Tenant.Org.Features = map[string]bool{tenants.FeatureTeams: true}
+	if edit != nil {
+		edit(&bench.Tenant.Org)
 	}
-	return &fixture{&schematest.Bench{Rows: m.Operations(), Tenant: tenant, Base: ws}, m, kinds, n}
+	return &fixture{bench, m, kinds, n}
 }
 
 func (f *fixture) folder(t testing.TB, rec Folder) string {
 	t.Helper()
-	if err := f.kinds.Folders.In(f.Base).Insert(t.Context(), &rec); err != nil {
+	if err := f.kinds.Folders.In(f.Base()).Insert(t.Context(), &rec); err != nil {
 		t.Fatal(err)
 	}
 	return rec.ID
@@ -85,7 +76,7 @@ func (f *fixture) folder(t testing.TB, rec Folder) string {
 
 func (f *fixture) file(t testing.TB, rec File) string {
 	t.Helper()
-	if err := f.kinds.Files.In(f.Base).Insert(t.Context(), &rec); err != nil {
+	if err := f.kinds.Files.In(f.Base()).Insert(t.Context(), &rec); err != nil {
 		t.Fatal(err)
 	}
 	return rec.ID
@@ -147,11 +138,11 @@ func TestFolderAnswer(t *testing.T) {
 	bareID := f.file(t, bare)
 
 	got := f.get(t, id, "")
-	want := `{"id":"` + id + `","name":"Contracts","folder_id":"` + parent + `","org_id":12,"user_id":7,"teams":[],"files":[` +
-		`{"id":"` + bareID + `","pid":"p2","org_id":"12","user_id":0,"url":"","filename":"a.txt","mimetype":"text/plain","contact_id":"","contact_name":"","user_name":"","folder_id":"` + id + `","folder_name":"Contracts","type":"","teams":[],"created_at":1717509162,"updated_at":1717509162},` +
-		`{"id":"` + fullID + `","pid":"p1","org_id":"12","user_id":7,"url":"https://cdn.example.com/abc","filename":"b.pdf","mimetype":"application/pdf","contact_id":"` + contact + `","contact_name":"contact cc","user_name":"user 7","folder_id":"` + id + `","folder_name":"Contracts","type":"document","teams":[],"created_at":1717509162,"updated_at":1717595562}` +
+	want := `{"id":"` + id + `","name":"Contracts","folder_id":"` + parent + `","org_id":1,"user_id":7,"teams":[],"files":[` +
+		`{"id":"` + bareID + `","pid":"p2","org_id":"1","user_id":0,"url":"","filename":"a.txt","mimetype":"text/plain","contact_id":"","contact_name":"","user_name":"","folder_id":"` + id + `","folder_name":"Contracts","type":"","teams":[],"created_at":1717509162,"updated_at":1717509162},` +
+		`{"id":"` + fullID + `","pid":"p1","org_id":"1","user_id":7,"url":"https://cdn.example.com/abc","filename":"b.pdf","mimetype":"application/pdf","contact_id":"` + contact + `","contact_name":"contact cc","user_name":"user 7","folder_id":"` + id + `","folder_name":"Contracts","type":"document","teams":[],"created_at":1717509162,"updated_at":1717595562}` +
 		`],"files_count":2,"folders":[` +
-		`{"id":"` + kidID + `","name":"kid","folder_id":"` + id + `","org_id":12,"user_id":7,"teams":["` + teamA + `"],"editable":true,"deletable":true,"created_at":"2024-06-04T13:52:42.005Z","updated_at":"2024-06-04T13:52:42.005Z"}` +
+		`{"id":"` + kidID + `","name":"kid","folder_id":"` + id + `","org_id":1,"user_id":7,"teams":["` + teamA + `"],"editable":true,"deletable":true,"created_at":"2024-06-04T13:52:42.005Z","updated_at":"2024-06-04T13:52:42.005Z"}` +
 		`],"folders_count":1,"editable":true,"deletable":true,"created_at":"2024-06-04T13:52:42.005Z","updated_at":"2024-06-05T13:52:42.000Z"}`
 	if got.Code != 200 || got.Message != "Folder found" || got.Data != want {
 		t.Errorf("got  %+v\nwant %s", got, want)
@@ -399,15 +390,15 @@ func TestDelete(t *testing.T) {
 		t.Errorf("the deleted file is counted: %v", m)
 	}
 
-	other := f.Base.Scoped(store.Scope{Teams: []string{teamB}})
+	other := f.Base().Scoped(store.Scope{Teams: []string{teamB}})
 	if err := f.module.Restore(t.Context(), other, id); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("restored out of scope: %v", err)
 	}
-	if err := f.module.Restore(t.Context(), f.Base, "x"); !errors.Is(err, store.ErrNotFound) {
+	if err := f.module.Restore(t.Context(), f.Base(), "x"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("malformed id: %v", err)
 	}
 	for range 2 { // the second time it is live already
-		if err := f.module.Restore(t.Context(), f.Base, id); err != nil {
+		if err := f.module.Restore(t.Context(), f.Base(), id); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -444,7 +435,7 @@ func BenchmarkFolderPage(b *testing.B) {
 		for j := range batch {
 			batch[j] = &File{PID: fmt.Sprintf("%d-%d", i, j), Filename: fmt.Sprintf("file %06d", i*1000+j), Mimetype: "a/b", FolderID: id, UserID: 7}
 		}
-		if err := f.kinds.Files.In(f.Base).Insert(b.Context(), batch...); err != nil {
+		if err := f.kinds.Files.In(f.Base()).Insert(b.Context(), batch...); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"tenantry/backends/api"
 	"tenantry/backends/store"
-	"tenantry/gateway/api"
 	"tenantry/internal/together"
 	"tenantry/tenants"
 )

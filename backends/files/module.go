@@ -7,8 +7,8 @@ import (
 	"math"
 	"net/http"
 
+	"tenantry/backends/api"
 	"tenantry/backends/store"
-	"tenantry/gateway/api"
 	"tenantry/tenants"
 )
 

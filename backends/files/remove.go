@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"tenantry/backends/api"
 	"tenantry/backends/store"
-	"tenantry/gateway/api"
 )
 
 func (m *Module) removeFile(ctx context.Context, c *api.Call) (api.Result, error) {

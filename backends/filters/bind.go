@@ -3,8 +3,8 @@ package filters
 import (
 	"slices"
 
+	"tenantry/backends/api"
 	"tenantry/backends/store"
-	"tenantry/gateway/api"
 )
 
 // Kind is how a field's values are written and compared. The zero value cannot be asked about.

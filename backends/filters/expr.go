@@ -19,8 +19,8 @@ import (
 	"strings"
 	"unicode"
 
+	"tenantry/backends/api"
 	"tenantry/backends/store"
-	"tenantry/gateway/api"
 )
 
 // Limits of one filter.

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"slices"
 
+	"tenantry/backends/api"
 	"tenantry/backends/store"
-	"tenantry/gateway/api"
 )
 
 // maxJSON bounds the text of one filter, in bytes.

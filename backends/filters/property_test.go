@@ -10,8 +10,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"tenantry/backends/api"
 	"tenantry/backends/store"
-	"tenantry/gateway/api"
 )
 
 // spelling is one filter, written both ways.

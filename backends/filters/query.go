@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strconv"
 
+	"tenantry/backends/api"
 	"tenantry/backends/store"
-	"tenantry/gateway/api"
 )
 
 // FromQuery reads a filter from the pairs of one root parameter (api.Query.Tree) and

@@ -8,8 +8,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"tenantry/backends/api"
 	"tenantry/backends/schema"
-	"tenantry/gateway/api"
 )
 
 // Alerts is the configuration of a form's e-mail alerts. enabled, recipients and subject

@@ -9,7 +9,6 @@ import (
 
 	"tenantry/backends/schema"
 	"tenantry/backends/schema/schematest"
-	"tenantry/backends/store"
 	"tenantry/backends/store/enginetest"
 	"tenantry/tenants"
 )
@@ -25,24 +24,12 @@ func newFixture(t *testing.T) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	engine := enginetest.Open(t)
-	ws, err := store.New(store.Options{Engine: engine, Tenant: kinds.Specs()}).Organization(t.Context(), 12)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows := New(kinds, nil).Operations()
-	for _, row := range rows {
-		for _, fault := range row.Validate() {
-			t.Error(fault)
-		}
-	}
-	tenant := &tenants.Tenant{Org: tenants.Organization{OrgID: 12}}
-	return &fixture{&schematest.Bench{Rows: rows, Tenant: tenant, Base: ws}, kinds}
+	return &fixture{schematest.Open(t, enginetest.Open(t), kinds.Specs(), New(kinds, nil).Operations()), kinds}
 }
 
 func (f *fixture) form(t *testing.T, rec Collection) string {
 	t.Helper()
-	if err := f.kinds.Collections.In(f.Base).Insert(t.Context(), &rec); err != nil {
+	if err := f.kinds.Collections.In(f.Base()).Insert(t.Context(), &rec); err != nil {
 		t.Fatal(err)
 	}
 	return rec.ID
@@ -50,7 +37,7 @@ func (f *fixture) form(t *testing.T, rec Collection) string {
 
 func (f *fixture) stored(t *testing.T, id string) *Collection {
 	t.Helper()
-	rec, err := f.kinds.Collections.In(f.Base).Get(t.Context(), id)
+	rec, err := f.kinds.Collections.In(f.Base()).Get(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +67,7 @@ func TestUpdateAnswersTheWholeForm(t *testing.T) {
 	id := f.form(t, sample())
 	got := f.update(t, id, `{"label":"Job application"}`)
 	updated := timestamp(f.stored(t, id).UpdatedAt)
-	want := `{"id":"` + id + `","org_id":12,"user_id":7,"name":"application","label":"Job application","label_plural":"Applications",` +
+	want := `{"id":"` + id + `","org_id":1,"user_id":7,"name":"application","label":"Job application","label_plural":"Applications",` +
 		`"schema":{` + formName + `,"why":{"title":"Why","type":"LongText"}},"email_alerts":{"enabled":true},` +
 		`"external_id":"x1","external_created_at":"2020-01-01","external_updated_at":"2020-01-02",` +
 		`"created_at":"2024-06-04T13:52:42.005Z","updated_at":"` + updated + `"}`

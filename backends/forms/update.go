@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
+	"tenantry/backends/api"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
-	"tenantry/gateway/api"
 )
 
 // change is what an update asks for; nil members stay as they are.

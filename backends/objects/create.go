@@ -5,9 +5,9 @@ import (
 	"errors"
 	"net/http"
 
+	"tenantry/backends/api"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
-	"tenantry/gateway/api"
 )
 
 func (m *Module) create(ctx context.Context, c *api.Call) (api.Result, error) {

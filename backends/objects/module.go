@@ -4,8 +4,8 @@ package objects
 import (
 	"net/http"
 
+	"tenantry/backends/api"
 	"tenantry/backends/schema"
-	"tenantry/gateway/api"
 	"tenantry/tenants"
 )
 

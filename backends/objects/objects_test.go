@@ -28,18 +28,7 @@ func newFixture(t *testing.T) *fixture {
 		t.Fatal(err)
 	}
 	engine := enginetest.Open(t)
-	ws, err := store.New(store.Options{Engine: engine, Tenant: kinds.Specs()}).Organization(t.Context(), 12)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows := New(kinds).Operations()
-	for _, row := range rows {
-		for _, fault := range row.Validate() {
-			t.Error(fault)
-		}
-	}
-	tenant := &tenants.Tenant{Org: tenants.Organization{OrgID: 12}}
-	return &fixture{&schematest.Bench{Rows: rows, Tenant: tenant, Base: ws}, kinds, engine}
+	return &fixture{schematest.Open(t, engine, kinds.Specs(), New(kinds).Operations()), kinds, engine}
 }
 
 func (f *fixture) create(t *testing.T, body string) schematest.Answer {
@@ -49,7 +38,7 @@ func (f *fixture) create(t *testing.T, body string) schematest.Answer {
 
 func (f *fixture) stored(t *testing.T, name string) *Definition {
 	t.Helper()
-	def, err := f.kinds.Definitions.In(f.Base).First(t.Context(), store.Query{Filter: store.Eq("name", name)})
+	def, err := f.kinds.Definitions.In(f.Base()).First(t.Context(), store.Query{Filter: store.Eq("name", name)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +85,7 @@ func TestStrictHandlingStoresNothing(t *testing.T) {
 	if got.Code != 400 || !strings.Contains(got.Message, "schema.fields") {
 		t.Errorf("got %+v", got)
 	}
-	if n, err := f.kinds.Definitions.In(f.Base).Count(t.Context(), store.Filter{}); n != 0 || err != nil {
+	if n, err := f.kinds.Definitions.In(f.Base()).Count(t.Context(), store.Filter{}); n != 0 || err != nil {
 		t.Errorf("%d stored, %v", n, err)
 	}
 }
@@ -222,7 +211,7 @@ func TestSchema(t *testing.T) {
 	f := newFixture(t)
 	def := &Definition{Name: "tree", Label: "Tree", LabelPlural: "Trees", Schema: schema.Fields{"species": {Title: "Species", Type: schema.Text, Required: true}}}
 	other := &Definition{Name: "own", Label: "Own", LabelPlural: "Owns", Schema: schema.Fields{"external_id": {Title: "Mine", Type: schema.Number}}}
-	if err := f.kinds.Definitions.In(f.Base).Insert(context.Background(), def, other); err != nil {
+	if err := f.kinds.Definitions.In(f.Base()).Insert(context.Background(), def, other); err != nil {
 		t.Fatal(err)
 	}
 	const common = `"external_id":{"title":"External ID","type":"Text","locked":true}`

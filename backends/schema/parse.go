@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"tenantry/backends/api"
 	"tenantry/backends/store"
-	"tenantry/gateway/api"
 )
 
 // Limits of a definition.

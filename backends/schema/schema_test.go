@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"tenantry/backends/api"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
-	"tenantry/gateway/api"
 )
 
 func fieldsOf(errs api.Errors) []string {

@@ -13,7 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"tenantry/gateway/api"
+	"tenantry/backends/api"
 )
 
 // Limits of values.

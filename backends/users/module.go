@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"strconv"
 
+	"tenantry/backends/api"
 	"tenantry/backends/store"
-	"tenantry/gateway/api"
 	"tenantry/tenants"
 	"tenantry/tenants/people"
 )

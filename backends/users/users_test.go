@@ -78,7 +78,7 @@ func newFixture(t *testing.T) *fixture {
 	for _, fault := range rows[0].Validate() {
 		t.Error(fault)
 	}
-	f.Bench = &schematest.Bench{Rows: rows, Tenant: ours, Base: ours.Workspace()}
+	f.Bench = &schematest.Bench{Rows: rows, Tenant: ours}
 	return f
 }
 

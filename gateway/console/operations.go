@@ -11,9 +11,9 @@ import (
 	"net/netip"
 	"strconv"
 
+	"tenantry/backends/api"
 	"tenantry/crypto/passwords"
 	"tenantry/crypto/secret"
-	"tenantry/gateway/api"
 	"tenantry/reports"
 	"tenantry/tenants"
 	"tenantry/tenants/people"

@@ -14,8 +14,8 @@ import (
 	"strconv"
 	"time"
 
+	"tenantry/backends/api"
 	"tenantry/crypto/passwords"
-	"tenantry/gateway/api"
 	"tenantry/tenants"
 )
 

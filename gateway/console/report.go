@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"tenantry/backends/api"
 	"tenantry/crypto/secret"
-	"tenantry/gateway/api"
 	"tenantry/reports"
 	"tenantry/tenants"
 )

@@ -16,9 +16,9 @@ import (
 
 	"go.uber.org/goleak"
 
+	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/crypto/keyring"
-	"tenantry/gateway/api"
 	"tenantry/gateway/transfer"
 	"tenantry/tenants"
 )

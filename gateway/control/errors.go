@@ -5,9 +5,9 @@ import (
 	"errors"
 	"net/http"
 
+	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/crypto/keyring"
-	"tenantry/gateway/api"
 	"tenantry/tenants"
 )
 

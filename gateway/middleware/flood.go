@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"tenantry/gateway/api"
+	"tenantry/backends/api"
 	"tenantry/internal/bounded"
 	"tenantry/tenants"
 	"tenantry/tenants/limits"

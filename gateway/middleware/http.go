@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"tenantry/backends/api"
 	"tenantry/backends/store"
-	"tenantry/gateway/api"
 	"tenantry/tenants"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"tenantry/gateway/api"
+	"tenantry/backends/api"
 	"tenantry/tenants"
 	"tenantry/tenants/limits"
 )

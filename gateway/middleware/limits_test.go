@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"tenantry/gateway/api"
+	"tenantry/backends/api"
 	"tenantry/gateway/middleware"
 	"tenantry/tenants"
 	"tenantry/tenants/limits"

@@ -17,8 +17,8 @@ import (
 	"sync"
 	"time"
 
+	"tenantry/backends/api"
 	"tenantry/backends/store"
-	"tenantry/gateway/api"
 	"tenantry/gateway/audit"
 	"tenantry/internal/bounded"
 	"tenantry/tenants"
@@ -134,47 +134,25 @@ func (x *exchange) guarded(ctx context.Context) (result api.Result, err error) {
 			err = fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
 		}
 	}()
-	if err := x.admit(ctx); err != nil {
+	if err := x.tenant(ctx); err != nil {
 		return api.Result{}, err
 	}
-	if err := x.prepare(ctx); err != nil {
+	if x.call.Principal, err = x.principal(ctx, x.call.Tenant); err != nil {
 		return api.Result{}, err
 	}
-	return x.op.Handler(ctx, x.call)
-}
-
-// prepare reads the request and finds room for the work. What a body takes is reserved
-// apart until then: who sends slowly keeps others from no work.
-func (x *exchange) prepare(ctx context.Context) (err error) {
-	if x.op.Body != nil {
-		body, err := x.enter(ctx, x.p.Bodies, x.bodyWeight())
-		if err != nil {
-			x.call.Header.Set("Connection", "close") // else the answer waits for the body
+	x.call.Strict = x.call.Strict || prefersStrict(x.r.Header)
+	result, err = api.Run(ctx, x.call, api.Input{
+		Query: x.r.URL.RawQuery, Origin: x.r.Header.Get("Origin"), Body: x.body, Count: x.count,
+		Enter: func(ctx context.Context) (err error) {
+			x.work, err = x.enter(ctx, x.p.Work, x.op.Weight)
 			return err
-		}
-		defer body.leave()
+		},
+	})
+	if errors.Is(err, api.ErrExposedKey) {
+		x.p.Log.Warn("a server-only key was sent by a browser; revoke it", "key", x.call.Principal.KeyID, "org", x.call.Tenant.Org.OrgID)
+		x.p.Metrics.exposedKeys.Inc()
 	}
-	if err := x.read(); err != nil {
-		return err
-	}
-	x.work, err = x.enter(ctx, x.p.Work, x.op.Weight)
-	return err
-}
-
-// admit finds the organization and the caller and applies the row's policy.
-func (x *exchange) admit(ctx context.Context) error {
-	c := x.call
-	err := x.tenant(ctx)
-	if err != nil {
-		return err
-	}
-	if c.Principal, err = x.principal(ctx, c.Tenant); err != nil {
-		return err
-	}
-	if err := x.count(ctx); err != nil {
-		return err
-	}
-	return x.op.Rule.Check(c.Principal)
+	return result, err
 }
 
 // tenant finds the organization.
@@ -212,12 +190,7 @@ func (x *exchange) principal(ctx context.Context, t *tenants.Tenant) (*tenants.P
 		if len(keys) != 1 {
 			return nil, api.Denied("more than one key")
 		}
-		principal, err := x.p.Keys.Authenticate(ctx, t, keys[0], x.call.Remote)
-		if err != nil {
-			return nil, err
-		}
-		x.call.Principal = principal
-		return principal, x.checkKey(principal)
+		return x.p.Keys.Authenticate(ctx, t, keys[0], x.call.Remote)
 	case x.op.Credentials&api.Session != 0:
 		if cookie, err := x.r.Cookie(x.p.Cookie); err == nil {
 			x.call.SessionToken = cookie.Value
@@ -230,66 +203,15 @@ func (x *exchange) principal(ctx context.Context, t *tenants.Tenant) (*tenants.P
 	return nil, api.Denied("no credential")
 }
 
-// checkKey applies what the kind of key may do, and from where.
-func (x *exchange) checkKey(principal *tenants.Principal) error {
-	if !x.op.Kinds.Admits(principal.KeyKind) {
-		return api.Denied("the operation does not take keys of kind " + string(principal.KeyKind))
-	}
-	origin := x.r.Header.Get("Origin")
-	if principal.KeyKind != tenants.Browser {
-		if origin != "" {
-			x.p.Log.Warn("a server-only key was sent by a browser; revoke it", "key", principal.KeyID, "org", x.call.Tenant.Org.OrgID)
-			x.p.Metrics.exposedKeys.Inc()
-			return api.Denied("server-only key from a browser")
-		}
-		return nil
-	}
-	if origin == "" || !slices.Contains(principal.Origins, origin) {
-		return api.Denied("browser key from another origin")
-	}
-	x.call.Header.Set("Access-Control-Allow-Origin", origin)
-	x.call.Header.Set("Access-Control-Expose-Headers", "RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, Retry-After, X-Ignored, X-Request-Id, X-Warning")
-	x.call.Header.Add("Vary", "Origin")
-	return nil
-}
-
-// read parses the query and the body, and narrows the workspace to the call's scope.
-func (x *exchange) read() error {
-	c := x.call
-	c.Strict = c.Strict || prefersStrict(x.r.Header)
-	query, err := api.ParseQuery(x.r.URL.RawQuery)
+// body reads the body. What it takes is reserved apart from the work: who sends slowly keeps
+// others from none.
+func (x *exchange) body(ctx context.Context) (api.Body, error) {
+	room, err := x.enter(ctx, x.p.Bodies, x.bodyWeight())
 	if err != nil {
-		return err
+		x.call.Header.Set("Connection", "close") // else the answer waits for the body
+		return api.Body{}, err
 	}
-	if err := c.Bind(query); err != nil {
-		return err
-	}
-	if x.op.Body != nil {
-		body, err := x.body()
-		if err != nil {
-			return err
-		}
-		if err := c.BindBody(body); err != nil {
-			return err
-		}
-	}
-	c.Scope = store.Scope{All: true}
-	if x.op.Teams {
-		teams, err := c.Teams()
-		if err != nil {
-			return err
-		}
-		c.Scope = c.Principal.Scope(c.Tenant, teams)
-	} else {
-		c.Scope = c.Principal.Scope(c.Tenant, nil)
-	}
-	if ws := c.Tenant.Workspace(); ws != nil { // nobody's organization has none
-		c.Workspace = ws.Scoped(c.Scope)
-	}
-	return c.CheckIgnored()
-}
-
-func (x *exchange) body() (api.Body, error) {
+	defer room.leave()
 	if x.r.Header.Get("Content-Encoding") != "" {
 		return api.Body{}, unsupported("Send the body without a content encoding")
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"tenantry/gateway/api"
+	"tenantry/backends/api"
 	"tenantry/gateway/audit"
 	"tenantry/gateway/middleware"
 	"tenantry/tenants"

@@ -15,11 +15,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/backends/store/driver"
 	"tenantry/backends/store/enginetest"
 	"tenantry/crypto/keyring"
-	"tenantry/gateway/api"
 	"tenantry/gateway/audit"
 	"tenantry/gateway/middleware"
 	"tenantry/tenants"

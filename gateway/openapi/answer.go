@@ -11,7 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"tenantry/gateway/api"
+	"tenantry/backends/api"
 )
 
 // sample is one failure that can be answered.

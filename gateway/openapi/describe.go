@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"tenantry/gateway/api"
+	"tenantry/backends/api"
 	"tenantry/tenants"
 )
 

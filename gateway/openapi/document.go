@@ -15,7 +15,7 @@ import (
 	"strconv"
 	"strings"
 
-	"tenantry/gateway/api"
+	"tenantry/backends/api"
 	"tenantry/tenants"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tenantry/gateway/api"
+	"tenantry/backends/api"
 	"tenantry/gateway/openapi"
 	"tenantry/gateway/openapi/openapitest"
 )

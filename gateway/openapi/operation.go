@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"tenantry/gateway/api"
+	"tenantry/backends/api"
 )
 
 // add describes the operation under each of its paths.

@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"strings"
 
+	"tenantry/backends/api"
 	"tenantry/backends/store"
-	"tenantry/gateway/api"
 	"tenantry/tenants"
 )
 

@@ -6,7 +6,7 @@ import (
 	"reflect"
 	"time"
 
-	"tenantry/gateway/api"
+	"tenantry/backends/api"
 	"tenantry/tenants"
 )
 

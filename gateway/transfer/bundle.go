@@ -8,8 +8,8 @@ import (
 	"io"
 	"strings"
 
+	"tenantry/backends/api"
 	"tenantry/backends/contacts"
-	"tenantry/gateway/api"
 )
 
 // Limits of the definitions of one bundle, which are kept in memory.

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"tenantry/backends/api"
 	"tenantry/backends/store"
-	"tenantry/gateway/api"
 )
 
 // batchSize is how many records are looked up and stored at a time.

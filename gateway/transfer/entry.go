@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"tenantry/gateway/api"
+	"tenantry/backends/api"
 )
 
 // change is what an import does to the organization with one line.

@@ -10,8 +10,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"tenantry/backends/api"
 	"tenantry/backends/store"
-	"tenantry/gateway/api"
 )
 
 // field is one name of a line. The same row reads it into a record, writes it out of one,

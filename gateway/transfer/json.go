@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"tenantry/gateway/api"
+	"tenantry/backends/api"
 )
 
 // shape tells what a JSON value is.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"tenantry/gateway/api"
+	"tenantry/backends/api"
 )
 
 // seeds are texts on which strict and lenient readers of JSON differ.

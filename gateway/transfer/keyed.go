@@ -8,11 +8,11 @@ import (
 	"slices"
 	"strconv"
 
+	"tenantry/backends/api"
 	"tenantry/backends/contacts"
 	"tenantry/backends/objects"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
-	"tenantry/gateway/api"
 )
 
 // keyed is a stored record that has a row's value of the key.

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"tenantry/backends/api"
 	"tenantry/backends/store"
-	"tenantry/gateway/api"
 )
 
 // kind is the handler of lines that are records of one store kind.

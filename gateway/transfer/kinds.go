@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"maps"
 
+	"tenantry/backends/api"
 	"tenantry/backends/campaigns"
 	"tenantry/backends/compliance"
 	"tenantry/backends/contacts"
@@ -13,7 +14,6 @@ import (
 	"tenantry/backends/objects"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
-	"tenantry/gateway/api"
 	"tenantry/reports"
 )
 

@@ -10,9 +10,9 @@ import (
 	"strconv"
 	"time"
 
+	"tenantry/backends/api"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
-	"tenantry/gateway/api"
 	"tenantry/tenants"
 	"tenantry/tenants/limits"
 	"tenantry/tenants/people"

@@ -9,11 +9,11 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"tenantry/backends/api"
 	"tenantry/backends/contacts"
 	"tenantry/backends/objects"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
-	"tenantry/gateway/api"
 )
 
 // own returns the fields that every record has, by squashed name.

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"tenantry/backends/api"
 	"tenantry/crypto/sealing"
-	"tenantry/gateway/api"
 )
 
 // ImportOptions say how a bundle is taken.

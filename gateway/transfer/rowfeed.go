@@ -18,10 +18,10 @@ import (
 
 	"golang.org/x/text/encoding/charmap"
 
+	"tenantry/backends/api"
 	"tenantry/backends/objects"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
-	"tenantry/gateway/api"
 )
 
 // rowFeed is the feed of rows.

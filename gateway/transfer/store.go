@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"tenantry/backends/api"
 	"tenantry/backends/store"
-	"tenantry/gateway/api"
 	"tenantry/tenants"
 )
 

@@ -7,8 +7,8 @@ import (
 	"maps"
 	"slices"
 
+	"tenantry/backends/api"
 	"tenantry/backends/store"
-	"tenantry/gateway/api"
 )
 
 // Names of a line that holds a record as it was stored. Definitions change after records

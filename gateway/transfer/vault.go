@@ -7,11 +7,11 @@ import (
 	"maps"
 	"slices"
 
+	"tenantry/backends/api"
 	"tenantry/backends/contacts"
 	"tenantry/backends/schema"
 	"tenantry/crypto/fields"
 	"tenantry/crypto/sealing"
-	"tenantry/gateway/api"
 	"tenantry/tenants"
 )
 

@@ -83,7 +83,8 @@ func (b *Blanks) Fill(text string) string {
 		return b.seen[id]
 	})
 	return newTime.ReplaceAllStringFunc(text, func(at string) string {
-		name, when := "<time>", time.Time{}
+		var when time.Time
+		name := "<time>"
 		switch n, err := strconv.ParseInt(at, 10, 64); {
 		case err == nil && len(at) > 10:
 			name, when = "<milliseconds>", time.UnixMilli(n)

@@ -13,7 +13,7 @@ import (
 	"tenantry/backends/store/mongo"
 	"tenantry/backends/store/mongo/mongotest"
 	"tenantry/crypto/secret"
-	"tenantry/gateway/gatewaytest/proxytest"
+	"tenantry/internal/proxytest"
 )
 
 // behindProxy opens an engine whose way to the server can be broken.

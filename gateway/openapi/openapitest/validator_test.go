@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"tenantry/gateway/api"
+	"tenantry/backends/api"
 	"tenantry/gateway/openapi"
 	"tenantry/gateway/openapi/openapitest"
 	"tenantry/tenants"

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"tenantry/gateway/api"
+	"tenantry/backends/api"
 	"tenantry/tenants"
 )
 

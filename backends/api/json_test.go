@@ -16,7 +16,7 @@ import (
 	"testing/iotest"
 	"unicode/utf8"
 
-	"tenantry/gateway/api"
+	"tenantry/backends/api"
 )
 
 // FuzzParseBody: whatever is accepted is one JSON object, read as encoding/json reads it;

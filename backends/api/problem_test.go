@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"tenantry/backends/api"
 	"tenantry/backends/store"
-	"tenantry/gateway/api"
 	"tenantry/tenants"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tenantry/gateway/api"
+	"tenantry/backends/api"
 )
 
 func TestParseBodyRefuses(t *testing.T) {

@@ -1,0 +1,109 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"tenantry/tenants"
+)
+
+// Input is what came with a call besides the credential.
+type Input struct {
+	Query  string // as it stands in the address
+	Origin string // of the page for which a browser calls; empty: it is none
+	// Body returns the body of an operation that takes one; nil: there is none.
+	Body func(context.Context) (Body, error)
+	// Count is asked once the credential is known to be good for the operation, and Enter before
+	// the handler runs; an error ends the call. Nil: nothing is asked.
+	Count, Enter func(context.Context) error
+}
+
+// ErrExposedKey is the reason to refuse a key for servers alone that a browser has sent.
+var ErrExposedKey = errors.New("server-only key from a browser")
+
+// Run is the only way from a row to its handler: whether the credential may be used there, the
+// rule, the input, what the caller may see, the handler. The call has its organization and its
+// principal. Errors: whatever becomes a Problem by ProblemOf, and then by the row's Failure.
+func Run(ctx context.Context, c *Call, in Input) (Result, error) {
+	if err := c.admit(in.Origin); err != nil {
+		return Result{}, err
+	}
+	if err := ask(ctx, in.Count); err != nil {
+		return Result{}, err
+	}
+	if err := c.Operation.Rule.Check(c.Principal); err != nil {
+		return Result{}, err
+	}
+	if err := c.read(ctx, in); err != nil {
+		return Result{}, err
+	}
+	if err := ask(ctx, in.Enter); err != nil {
+		return Result{}, err
+	}
+	return c.Operation.Handler(ctx, c)
+}
+
+func ask(ctx context.Context, question func(context.Context) error) error {
+	if question == nil {
+		return nil
+	}
+	return question(ctx)
+}
+
+// admit applies what the kind of a key may do, and from where.
+func (c *Call) admit(origin string) error {
+	p := c.Principal
+	if p.Kind != tenants.ServiceAccount {
+		return nil
+	}
+	if !c.Operation.Kinds.Admits(p.KeyKind) {
+		return Denied("the operation does not take keys of kind " + string(p.KeyKind))
+	}
+	if p.KeyKind != tenants.Browser {
+		if origin != "" {
+			problem := Denied(ErrExposedKey.Error())
+			problem.Err = ErrExposedKey
+			return problem
+		}
+		return nil
+	}
+	if origin == "" || !slices.Contains(p.Origins, origin) {
+		return Denied("browser key from another origin")
+	}
+	c.Header.Set("Access-Control-Allow-Origin", origin)
+	c.Header.Set("Access-Control-Expose-Headers", "RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, Retry-After, X-Ignored, X-Request-Id, X-Warning")
+	c.Header.Add("Vary", "Origin")
+	return nil
+}
+
+// read binds the query and the body to the row, and narrows the workspace to what the caller sees.
+func (c *Call) read(ctx context.Context, in Input) error {
+	query, err := ParseQuery(in.Query)
+	if err != nil {
+		return err
+	}
+	if err := c.Bind(query); err != nil {
+		return err
+	}
+	if c.Operation.Body != nil && in.Body != nil {
+		body, err := in.Body(ctx)
+		if err != nil {
+			return err
+		}
+		if err := c.BindBody(body); err != nil {
+			return err
+		}
+	}
+	var teams []string
+	if c.Operation.Teams {
+		if teams, err = c.Teams(); err != nil {
+			return err
+		}
+	}
+	c.Scope = c.Principal.Scope(c.Tenant, teams)
+	if ws := c.Tenant.Workspace(); ws != nil { // nobody's organization has none
+		c.Workspace = ws.Scoped(c.Scope)
+	}
+	return c.CheckIgnored()
+}

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -39,7 +38,7 @@ func TestProblem(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, value)
 		}
 	}
-	if rec.Header().Get("X-Request-Id") == "" || rec.Header().Get("Content-Length") != strconv.Itoa(rec.Body.Len()) {
+	if rec.Header().Get("X-Request-Id") == "" {
 		t.Errorf("headers %v", rec.Header())
 	}
 }

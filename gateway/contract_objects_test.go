@@ -101,7 +101,8 @@ func TestContract_CreateObjectValidation(t *testing.T) {
 		{"nulls", `{"name":null,"label":null,"label_plural":null}`, "name *,label *,label_plural *"},
 		{"empty", `{"name":"","label":"","label_plural":""}`, "name *,label *,label_plural *"},
 		{"types", `{"name":1,"label":[],"label_plural":{},"schema":"x"}`, "name type,label type,label_plural type,schema type"},
-		{"a list of fields", `{` + namesOf("a") + `,"schema":[{"title":"T","type":"Text"}]}`, "schema type"},
+		{"a list: elements", `{` + namesOf("a") + `,"schema":[{"title":"T","type":"text"},7,{"type":"Text"}]}`, "schema.0.type *,schema.1 type,schema.2.title required"},
+		{"a list: 501", `{` + namesOf("a") + `,"schema":[` + strings.Repeat(`{"title":"T","type":"Text"},`, 500) + `{"title":"T","type":"Text"}]}`, "schema *"},
 		{"everything at once", `{"name":"No","label":"L","schema":{"a":{"type":"text"},"b":{"title":"B"},"c d":{"title":"C","type":"Text"},"d":7}}`,
 			"name *,label_plural required,schema.a.title required,schema.a.type *,schema.b.type required,schema.\"c d\" *,schema.d type"},
 		{"name: capital", `{"name":"Car","label":"L","label_plural":"P"}`, "name *"},
@@ -133,6 +134,21 @@ func TestContract_CreateObjectValidation(t *testing.T) {
 		list[i] = `"f` + strconv.Itoa(i) + `":{"title":"` + name + `","type":"` + name + `"}`
 	}
 	wantCreated(t, post(t, acme, key, objectsPath, `{`+namesOf("known")+`,"schema":{`+strings.Join(list, ",")+`}}`), "known", "known one", "known many")
+}
+
+// TestContract_CreateObjectOfAList: an array makes fields named 0, 1, 2.
+func TestContract_CreateObjectOfAList(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	acme := g.Org(t, "acme")
+	key := acme.Key(t, tenants.ManageCustomObjects)
+	id := wantCreated(t, post(t, acme, key, objectsPath,
+		`{`+namesOf("a")+`,"schema":[{"title":"F","type":"Text"},{"title":"G","type":"Number","required":true}]}`), "a", "a one", "a many")
+	schema := member(t, acme.Get(t, key, objectsPath+"/schema?id="+id).DataJSON(), "schema")
+	wantMember(t, schema, `{"title":"F","type":"Text"}`, "0")
+	wantMember(t, schema, `{"title":"G","type":"Number","required":true}`, "1")
+	wantMember(t, schema, "", "2")
+	wantCreated(t, post(t, acme, key, objectsPath, `{`+namesOf("b")+`,"schema":[]}`), "b", "b one", "b many")
 }
 
 func TestContract_CreateObjectDropsFields(t *testing.T) {

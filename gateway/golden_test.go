@@ -29,6 +29,11 @@ func TestGolden(t *testing.T) {
 	rows := w.App.Operations()
 	// Who signs out has no session any more.
 	slices.SortStableFunc(rows, func(a, b api.Operation) int { return strings.Compare(firstSessions(a.Name), firstSessions(b.Name)) })
+	var document bytes.Buffer
+	if err := json.Indent(&document, w.a.Page(t, "/api/openapi.json").Body, "", " "); err != nil {
+		t.Fatal(err)
+	}
+	goldentest.Want(t, "openapi.json", document.String())
 	for i := range rows {
 		for _, path := range rows[i].Paths() {
 			answers.ask(t, &rows[i], path)

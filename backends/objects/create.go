@@ -1,9 +1,11 @@
 package objects
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
 
 	"tenantry/backends/api"
 	"tenantry/backends/schema"
@@ -29,7 +31,7 @@ func parseDefinition(c *api.Call) (*Definition, error) {
 	def.Name = required(c, &errs, "name", schema.CheckName)
 	def.Label = required(c, &errs, "label", schema.CheckLabel)
 	def.LabelPlural = required(c, &errs, "label_plural", schema.CheckLabel)
-	if raw, ok := c.Body.Object(&errs, "schema"); ok {
+	if raw, ok := definitions(c, &errs); ok {
 		fields, ignored := schema.Parse(&errs, "schema", raw, nil)
 		def.Schema = fields
 		if err := schema.Ignore(c, ignored...); err != nil {
@@ -37,6 +39,25 @@ func parseDefinition(c *api.Call) (*Definition, error) {
 		}
 	}
 	return def, errs.Problem()
+}
+
+// definitions returns the fields by identifier. An array makes fields named 0, 1, 2, as the
+// contract says.
+func definitions(c *api.Call, errs *api.Errors) (map[string]any, bool) {
+	given := c.Body.Raw("schema")
+	if !bytes.HasPrefix(given, []byte("[")) {
+		return c.Body.Object(errs, "schema")
+	}
+	var list []any
+	if err := api.Decode(given, &list); err != nil { // what the body holds was checked
+		errs.Add("schema", "type", "schema must be an object")
+		return nil, false
+	}
+	numbered := make(map[string]any, len(list))
+	for i, field := range list {
+		numbered[strconv.Itoa(i)] = field
+	}
+	return numbered, true
 }
 
 func required(c *api.Call, errs *api.Errors, name string, check func(errs *api.Errors, field, value string)) string {

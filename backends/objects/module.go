@@ -59,8 +59,8 @@ func (m *Module) createRow() api.Operation {
 			{Name: "label", Shape: api.Text, Required: true, Bounds: schema.LabelBounds(), Description: "Singular label, at most 200 characters.", Example: "Tree"},
 			{Name: "label_plural", Shape: api.Text, Required: true, Bounds: schema.LabelBounds(), Description: "Plural label, at most 200 characters.", Example: "Trees"},
 			{
-				Name: "schema", Shape: api.Object, Type: schema.Definitions{},
-				Description: "At most 500 fields by identifier (1 to 64 letters, digits, _ or -), each with title (at most 200 characters), type (StudlyCase) and, optionally, required.",
+				Name: "schema", Shape: api.Object, Type: schema.Numbered{},
+				Description: "At most 500 fields by identifier (1 to 64 letters, digits, _ or -), each with title (at most 200 characters), type (StudlyCase) and, optionally, required. An array makes fields named 0, 1, 2.",
 				Example:     map[string]any{"species": map[string]any{"title": "Species", "type": schema.Text, "required": true}, "height": map[string]any{"title": "Height (m)", "type": schema.Number}},
 			},
 		},

@@ -99,7 +99,7 @@ func TestCreateRefusals(t *testing.T) {
 		fields     []string
 	}{
 		{"nothing", `{}`, 422, []string{"name", "label", "label_plural"}},
-		{"wrong types", `{"name":1,"label":null,"label_plural":["x"],"schema":[]}`, 422, []string{"name", "label", "label_plural", "schema"}},
+		{"wrong types", `{"name":1,"label":null,"label_plural":["x"],"schema":1}`, 422, []string{"name", "label", "label_plural", "schema"}},
 		{"blank", `{"name":"","label":" ","label_plural":"\t"}`, 422, []string{"name", "label", "label_plural"}},
 		{"schema null", `{"name":"a","label":"b","label_plural":"c","schema":null}`, 422, []string{"schema"}},
 		{"name pattern", `{"name":"Tree","label":"b","label_plural":"c"}`, 422, []string{"name"}},

@@ -4,6 +4,7 @@ package schema
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 
 	"tenantry/backends/store"
@@ -24,14 +25,27 @@ type Definitions struct{}
 func (Definitions) OpenAPISchema() map[string]any {
 	return map[string]any{
 		"type": "object", "maxProperties": MaxFields,
-		"propertyNames": map[string]any{"pattern": "^[A-Za-z0-9_-]{1,64}$"},
-		"additionalProperties": map[string]any{
-			"type": "object", "required": []string{"title", "type"},
-			"properties": map[string]any{
-				"title":    map[string]any{"type": "string", "minLength": 1, "maxLength": MaxTitle, "pattern": labelPattern},
-				"type":     map[string]any{"type": "string", "maxLength": MaxTypeBytes, "pattern": "^[A-Z][A-Za-z0-9]*$"},
-				"required": map[string]any{"type": "boolean"},
-			},
+		"propertyNames":        map[string]any{"pattern": "^[A-Za-z0-9_-]{1,64}$"},
+		"additionalProperties": definition(),
+	}
+}
+
+// Numbered are Definitions, or an array of them, which makes fields named 0, 1, 2.
+type Numbered struct{}
+
+// OpenAPISchema describes both shapes.
+func (Numbered) OpenAPISchema() map[string]any {
+	list := map[string]any{"type": "array", "maxItems": MaxFields, "items": definition()}
+	return map[string]any{"oneOf": []any{reflect.TypeFor[Definitions](), list}}
+}
+
+func definition() map[string]any {
+	return map[string]any{
+		"type": "object", "required": []string{"title", "type"},
+		"properties": map[string]any{
+			"title":    map[string]any{"type": "string", "minLength": 1, "maxLength": MaxTitle, "pattern": labelPattern},
+			"type":     map[string]any{"type": "string", "maxLength": MaxTypeBytes, "pattern": "^[A-Z][A-Za-z0-9]*$"},
+			"required": map[string]any{"type": "boolean"},
 		},
 	}
 }

@@ -21,7 +21,6 @@ const (
 	MaxChildren = 100
 	maxTitle    = 200
 	maxDesc     = 5_000
-	maxTeams    = 1_000
 )
 
 // Validate notes everything that is wrong with the report itself: names, rules, types,
@@ -50,7 +49,7 @@ func (m *Module) Validate(r *Report, errs *api.Errors) {
 		errs.Add("visual", "unknown", "visual must be table, number, bar, line or pie")
 	}
 	checkIDs(errs, "child_reports", r.ChildReports, MaxChildren)
-	checkIDs(errs, "teams", r.Teams, maxTeams)
+	checkIDs(errs, "teams", r.Teams, store.MaxTeams)
 	if r.ID != "" && slices.Contains(r.ChildReports, r.ID) {
 		errs.Add("child_reports", "forbidden", "child_reports must not name the report itself")
 	}

@@ -19,7 +19,6 @@ const (
 	maxPhone = 64
 	maxTag   = 100
 	maxTags  = 200
-	maxTeams = 100
 	maxTitle = 200
 )
 
@@ -54,8 +53,8 @@ func Validate(c *Contact, defs map[string]FieldDef, errs *api.Errors) {
 		}
 		checkLine(errs, "tags", tag, maxTag)
 	}
-	if len(c.Teams) > maxTeams {
-		errs.Add("teams", "length", "teams must have at most %d elements", maxTeams)
+	if len(c.Teams) > store.MaxTeams {
+		errs.Add("teams", "length", "teams must have at most %d elements", store.MaxTeams)
 	}
 	if slices.ContainsFunc(c.Teams, func(t string) bool { return !store.ValidID(t) }) {
 		errs.Add("teams", "format", "teams must hold team identifiers (24 lower-case hexadecimal digits)")

@@ -28,6 +28,14 @@ func TestBadLines(t *testing.T) {
 	w.mustLoad(acme, base)
 	before := w.dump(acme, false)
 	id := `"id":"00000000000000000000ffff"`
+	many := func(n int, format string) string {
+		var all []string
+		for i := range n {
+			all = append(all, fmt.Sprintf(format, i))
+		}
+		return `["` + strings.Join(all, `","`) + `"]`
+	}
+	teams := `"teams":` + many(1001, "%024x")
 	for _, c := range []struct{ line, want string }{
 		{`{`, "line:format"},
 		{`[1]`, "line:format"},
@@ -53,6 +61,15 @@ func TestBadLines(t *testing.T) {
 		{`{"kind":"contact","fields":{"ssn":{"enc":"enc.v1.1.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"}}}`, "fields.ssn:format"},
 		{`{"kind":"contact","fields":[]}`, "fields:type"},
 		{`{"kind":"contact","teams":["0000000000000000000000ff"]}`, "teams:unknown"},
+		// What no service takes later cannot come by a bundle either.
+		{`{"kind":"user","email":"a@b.de","name":"A","roles":` + many(201, "r%d") + `}`, "roles:length"},
+		{`{"kind":"user","email":"a@b.de","name":"A",` + teams + `}`, "teams:length"},
+		{`{"kind":"service_account","name":"a",` + teams + `}`, "teams:length"},
+		{`{"kind":"contact",` + teams + `}`, "teams:length"},
+		{`{"kind":"folder","name":"x",` + teams + `}`, "teams:length"},
+		{`{"kind":"file","filename":"x","mimetype":"a/b",` + teams + `}`, "teams:length"},
+		{`{"kind":"campaign","name":"x","filter":{},` + teams + `}`, "teams:length"},
+		{`{"kind":"custom_report","title":"x","class":"Contacts",` + teams + `}`, "teams:length"},
 		{`{"kind":"contact","created_at":"yesterday"}`, "created_at:format"},
 		{`{"kind":"contact","created_at":-1}`, "created_at:format"},
 		{`{"kind":"contact_field","key":"e mail","title":"","type":"text"}`, "title:required"},

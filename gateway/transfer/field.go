@@ -79,8 +79,13 @@ func idField[T any](name string, at func(*T) *string) field[T] {
 // maxList bounds the lists of a record.
 const maxList = 10_000
 
-// textsField is a list of different strings of at most most characters each.
+// textsField is a list of different strings, of at most most characters each.
 func textsField[T any, S ~string](name string, most int, at func(*T) *[]S) field[T] {
+	return listField(name, most, maxList, at)
+}
+
+// listField is a textsField of at most so many elements.
+func listField[T any, S ~string](name string, most, elements int, at func(*T) *[]S) field[T] {
 	return field[T]{
 		name: name,
 		read: func(rec *T, v value, errs *api.Errors) {
@@ -88,8 +93,8 @@ func textsField[T any, S ~string](name string, most int, at func(*T) *[]S) field
 				wrongType(errs, name, "a list of strings")
 				return
 			}
-			if len(v.items) > maxList {
-				errs.Add(name, "length", "%s must have at most %d elements", name, maxList)
+			if len(v.items) > elements {
+				errs.Add(name, "length", "%s must have at most %d elements", name, elements)
 				return
 			}
 			list := make([]S, 0, len(v.items))
@@ -137,8 +142,8 @@ func repeats[S ~string](list []S) bool {
 }
 
 // idsField is a list of identifiers of other documents.
-func idsField[T any](name string, at func(*T) *[]string) field[T] {
-	f := textsField(name, 24, at)
+func idsField[T any](name string, elements int, at func(*T) *[]string) field[T] {
+	f := listField(name, 24, elements, at)
 	read := f.read
 	f.read = func(rec *T, v value, errs *api.Errors) {
 		before := len(*errs)
@@ -151,6 +156,9 @@ func idsField[T any](name string, at func(*T) *[]string) field[T] {
 	}
 	return f
 }
+
+// teamsField is the teams that see the record.
+func teamsField[T any](at func(*T) *[]string) field[T] { return idsField("teams", store.MaxTeams, at) }
 
 // flagField is true or false.
 func flagField[T any](name string, at func(*T) *bool) field[T] {

@@ -267,7 +267,7 @@ func contactKind(d *Deps) handler {
 			textField("status", short, func(r *T) *string { return &r.Status }),
 			textsField("tags", short, func(r *T) *[]string { return &r.Tags }),
 			valuesField("fields", func(r *T) *map[string]any { return &r.Fields }),
-			idsField("teams", func(r *T) *[]string { return &r.Teams }),
+			teamsField(func(r *T) *[]string { return &r.Teams }),
 			textField("external_id", short, func(r *T) *string { return &r.ExternalID }),
 		),
 		check: func(ctx context.Context, v *view, r *T, e *entry) {
@@ -297,7 +297,7 @@ func folderKind(d *Deps) handler {
 			textField("name", short, func(r *T) *string { return &r.Name }).must(),
 			idField("folder_id", func(r *T) *string { return &r.FolderID }),
 			numberField("user_id", func(r *T) *int64 { return &r.UserID }),
-			idsField("teams", func(r *T) *[]string { return &r.Teams }),
+			teamsField(func(r *T) *[]string { return &r.Teams }),
 			flagField("deleted", func(r *T) *bool { return &r.Deleted }),
 		),
 		check: func(_ context.Context, v *view, r *T, e *entry) {
@@ -332,7 +332,7 @@ func fileKind(d *Deps) handler {
 			idField("contact_id", func(r *T) *string { return &r.ContactID }),
 			numberField("user_id", func(r *T) *int64 { return &r.UserID }),
 			textField("type", short, func(r *T) *string { return &r.Type }),
-			idsField("teams", func(r *T) *[]string { return &r.Teams }),
+			teamsField(func(r *T) *[]string { return &r.Teams }),
 			flagField("deleted", func(r *T) *bool { return &r.Deleted }),
 		),
 		check: func(_ context.Context, v *view, r *T, e *entry) {
@@ -417,7 +417,7 @@ func campaignKind(d *Deps) handler {
 				}
 				return r.Filter
 			}, func(to, from *T) { to.Filter = from.Filter }),
-			idsField("teams", func(r *T) *[]string { return &r.Teams }),
+			teamsField(func(r *T) *[]string { return &r.Teams }),
 		),
 		check: func(_ context.Context, v *view, r *T, e *entry) {
 			if len(e.errs) == 0 {
@@ -484,8 +484,8 @@ func reportKind(d *Deps) handler {
 			textField("parent", short, func(r *T) *string { return &r.Parent }),
 			textField("row_key", short, func(r *T) *string { return &r.RowKey }),
 			tableField("actions", func(r *T) *map[string]any { return &r.Actions }),
-			idsField("child_reports", func(r *T) *[]string { return &r.ChildReports }),
-			idsField("teams", func(r *T) *[]string { return &r.Teams }),
+			idsField("child_reports", maxList, func(r *T) *[]string { return &r.ChildReports }),
+			teamsField(func(r *T) *[]string { return &r.Teams }),
 		),
 		check: checkReport(d.ReportsModule),
 	}

@@ -84,9 +84,11 @@ func (s *Service) bump(ctx context.Context, t *tenants.Tenant) error {
 	return nil
 }
 
+// MaxRoles is how many roles a person may have.
+const MaxRoles = 200
+
 const (
 	maxName  = 200
-	maxList  = 200
 	maxEmail = 254
 )
 
@@ -118,8 +120,8 @@ func (s *Service) CheckTeams(ctx context.Context, t *tenants.Tenant, faults *ten
 	if len(out) == 0 {
 		return nil, nil
 	}
-	if len(out) > maxList {
-		faults.Add("teams", tenants.CodeLength, "at most %d teams", maxList)
+	if len(out) > store.MaxTeams {
+		faults.Add("teams", tenants.CodeLength, "at most %d teams", store.MaxTeams)
 		return out, nil
 	}
 	found, err := s.kinds.Teams.In(t.People()).Find(ctx, store.Query{Filter: store.In("id", out...)})
@@ -140,8 +142,8 @@ func (s *Service) CheckTeams(ctx context.Context, t *tenants.Tenant, faults *ten
 // checkRoles notes unknown roles and returns the list without repetitions.
 func (s *Service) checkRoles(ctx context.Context, t *tenants.Tenant, faults *tenants.Faults, given []string) ([]string, error) {
 	out := unique(given)
-	if len(out) > maxList {
-		faults.Add("roles", tenants.CodeLength, "at most %d roles", maxList)
+	if len(out) > MaxRoles {
+		faults.Add("roles", tenants.CodeLength, "at most %d roles", MaxRoles)
 		return out, nil
 	}
 	roles, err := s.rolesNamed(ctx, t, out)

@@ -36,6 +36,11 @@ type Options struct {
 	// ReportReuse is how long rows of a shared report serve readers who ask the same; 0:
 	// reports.DefaultReuse; negative: not at all.
 	ReportReuse time.Duration
+	// Leases are how long placements of organizations may be used; zero: store.DefaultLeases. All
+	// replicas have the same. PasswordMemory is that of hashing a password in KiB; 0: the
+	// default. Tests wait for less.
+	Leases         store.Leases
+	PasswordMemory uint32
 	// Observe, when set, is told of every call of a storage engine that has ended, before
 	// its caller goes on.
 	Observe func(store.Call)

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"tenantry/backends/store"
 	"tenantry/backends/store/mongo/mongotest"
 	"tenantry/config"
 	"tenantry/gateway"
@@ -40,6 +41,12 @@ func twoBackends(t testing.TB) gatewaytest.Option {
 		c.Store, c.Control = d.Store, d.Control
 		c.Backends = map[string]config.Backend{"default": {Engine: config.EngineSQLite}, "other": other}
 	}
+}
+
+// brief makes moves wait less for those who do not know of them yet; a slow write is refused.
+func brief(_ *config.Config, o *gateway.Options) {
+	o.Leases = store.DefaultLeases()
+	o.Leases.Settled = 1500 * time.Millisecond
 }
 
 func exported(t testing.TB, o *gatewaytest.Org) string {
@@ -134,13 +141,15 @@ func contactsBundle(n int) []string {
 	return lines
 }
 
+const smallMove = 2000
+
 // moveSize is how many contacts the organization that is moved has. TENANTRY_TEST_MOVE makes
 // them as many as a real one may have.
 func moveSize(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv("TENANTRY_TEST_MOVE")
 	if text == "" {
-		return 2000
+		return smallMove
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil {
@@ -154,7 +163,11 @@ func moveSize(t *testing.T) int {
 func TestMoveUnderLoad(t *testing.T) {
 	t.Parallel()
 	size := moveSize(t)
-	g := gatewaytest.Start(t, twoBackends(t))
+	options := []gatewaytest.Option{twoBackends(t)}
+	if size == smallMove {
+		options = append(options, brief)
+	}
+	g := gatewaytest.Start(t, options...)
 	acme := g.Org(t, "acme")
 	acme.Import(t, contactsBundle(size)...)
 	m := &movers{o: acme, key: acme.Key(t, tenants.ManageCustomObjects, tenants.ManageForms)}
@@ -229,7 +242,7 @@ var untimed = regexp.MustCompile(`"retrieved_at":\d+`)
 // identifiers work as before.
 func TestMoveKeepsEverythingValid(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, twoBackends(t))
+	w := newWorld(t, twoBackends(t), brief)
 	p := w.a
 	before := exported(t, p.Org)
 	share := p.Get(t, "", "/api/reports/shared/"+p.ids[refPID]+"?token="+p.ids[refShare])
@@ -263,7 +276,7 @@ func TestMoveKeepsEverythingValid(t *testing.T) {
 // TestMoveInterrupted: a move that was cut off is resumed or undone, by commands that say so.
 func TestMoveInterrupted(t *testing.T) {
 	t.Parallel()
-	g := gatewaytest.Start(t, twoBackends(t))
+	g := gatewaytest.Start(t, twoBackends(t), brief)
 	acme := g.Org(t, "acme")
 	acme.Import(t, contactsBundle(200)...)
 	key := acme.Key(t, tenants.ManageCustomObjects)

@@ -37,12 +37,13 @@ import (
 
 // Services are the parts of a gateway without its listeners: what commands work on.
 type Services struct {
-	cfg     config.Config
-	log     *slog.Logger
-	now     func() time.Time
-	reuse   time.Duration // of shared reports' rows
-	version string
-	ready   atomic.Bool
+	cfg            config.Config
+	log            *slog.Logger
+	now            func() time.Time
+	reuse          time.Duration // of shared reports' rows
+	passwordMemory uint32
+	version        string
+	ready          atomic.Bool
 
 	lock       *folderLock
 	engines    engines
@@ -116,7 +117,7 @@ func join(lists ...[]*store.Spec) []*store.Spec {
 // be called. Errors: *InUseError, store.ErrNewer, and what is wrong with the folder, the
 // keyring or Redis, each saying how to mend it.
 func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Services, err error) {
-	s := &Services{cfg: cfg, log: o.Log, now: o.Now, reuse: o.ReportReuse, version: cmp.Or(o.Version, "development")}
+	s := &Services{cfg: cfg, log: o.Log, now: o.Now, reuse: o.ReportReuse, passwordMemory: o.PasswordMemory, version: cmp.Or(o.Version, "development")}
 	_, s.port, _ = net.SplitHostPort(cfg.Listen)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -145,7 +146,7 @@ func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Service
 	s.measured.also = o.Observe
 	s.store = store.New(store.Options{
 		Backends: s.engines, ControlBackend: cfg.Control, Control: s.kinds.control(), Tenant: s.kinds.tenant(s.audit), Now: o.Now, Observe: s.measured.observe,
-		Damage: s.noteDamage,
+		Damage: s.noteDamage, Leases: o.Leases,
 	})
 	if err = s.awaitControl(ctx, o.WaitForStore); err != nil {
 		return nil, err

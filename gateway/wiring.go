@@ -93,7 +93,7 @@ func (s *Services) openWho(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	hasher, err := passwords.New(passwords.Options{})
+	hasher, err := passwords.New(passwords.Options{Memory: s.passwordMemory})
 	if err != nil {
 		return err
 	}

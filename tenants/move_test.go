@@ -15,11 +15,14 @@ func put(ctx context.Context, w *tenantstest.World, t *tenants.Tenant, name stri
 	return w.Kinds.Things.In(t.Workspace()).Insert(ctx, &tenantstest.Thing{Name: name})
 }
 
+// brief are leases that no test of this file has to wait for long.
+var brief = store.Leases{Fresh: 100 * time.Millisecond, Settled: time.Second, Copying: 500 * time.Millisecond, Hold: 2 * time.Second}
+
 // TestForgottenHoldEnds: where the mover is gone while writes are held, those that wait end
 // the hold themselves, and the move can go on later.
 func TestForgottenHoldEnds(t *testing.T) {
 	t.Parallel()
-	w := tenantstest.New(t, tenantstest.Options{Local: true})
+	w := tenantstest.New(t, tenantstest.Options{Local: true, Leases: brief})
 	acme := w.Tenant(t, "acme")
 	if err := w.Directory.Hold(t.Context(), "acme", tenantstest.OtherBackend); err != nil {
 		t.Fatal(err)
@@ -32,7 +35,7 @@ func TestForgottenHoldEnds(t *testing.T) {
 		t.Errorf("a write while held: %v", err)
 	}
 	for err := put(t.Context(), w, acme, "late"); err != nil; err = put(t.Context(), w, acme, "late") {
-		if !errors.Is(err, store.ErrUnavailable) || time.Since(began) > 3*store.DefaultLeases().Hold {
+		if !errors.Is(err, store.ErrUnavailable) || time.Since(began) > 3*brief.Hold {
 			t.Fatalf("after %s: %v", time.Since(began), err)
 		}
 	}
@@ -52,7 +55,7 @@ func TestForgottenHoldEnds(t *testing.T) {
 // TestOneMoverAtATime: whoever resumes a move takes it over.
 func TestOneMoverAtATime(t *testing.T) {
 	t.Parallel()
-	w := tenantstest.New(t, tenantstest.Options{Local: true})
+	w := tenantstest.New(t, tenantstest.Options{Local: true, Leases: brief})
 	acme := w.Tenant(t, "acme")
 	for range 20 {
 		if err := put(t.Context(), w, acme, "x"); err != nil {
@@ -85,7 +88,7 @@ func TestOneMoverAtATime(t *testing.T) {
 
 func TestRemovingAnOrganizationEndsItsMove(t *testing.T) {
 	t.Parallel()
-	w := tenantstest.New(t, tenantstest.Options{Local: true})
+	w := tenantstest.New(t, tenantstest.Options{Local: true, Leases: brief})
 	acme := w.Tenant(t, "acme")
 	if err := put(t.Context(), w, acme, "x"); err != nil {
 		t.Fatal(err)

@@ -490,6 +490,14 @@ func (w *Workspace) write(ctx context.Context, writes []driver.Write) error {
 	return w.home.write(ctx, writes)
 }
 
+// Hold returns how long a write may wait for the last step of the organization's move to end.
+func (w *Workspace) Hold() time.Duration {
+	if w.home == nil {
+		return 0 // nobody moves it
+	}
+	return w.home.store.leases.Hold
+}
+
 // Counter raises the named counter to at least atLeast, adds add, and returns the new
 // value once it is durable. Values are never handed out twice. Only the control workspace
 // has counters.

@@ -46,6 +46,8 @@ type Options struct {
 	Concurrency int
 	// Waiting is how many more may wait; the default is 16 for each running.
 	Waiting int
+	// Memory is that of a computation in KiB; the default is 19 MiB. Only tests take less.
+	Memory uint32
 }
 
 // Hasher hashes and checks passwords. It is safe for concurrent use and holds
@@ -59,6 +61,8 @@ type Hasher struct {
 const (
 	maxConcurrency = 256
 	maxWaiting     = 1 << 16
+	memory         = 19 << 10 // KiB
+	minMemory      = 8        // Argon2's own
 	// What a stored hash may ask for.
 	maxMemory     = 64 << 10 // KiB
 	maxIterations = 10
@@ -74,6 +78,12 @@ func New(options Options) (*Hasher, error) {
 	if options.Waiting == 0 {
 		options.Waiting = 16 * options.Concurrency
 	}
+	if options.Memory == 0 {
+		options.Memory = memory
+	}
+	if options.Memory < minMemory || options.Memory > maxMemory {
+		return nil, fmt.Errorf("memory of a password check: %d KiB given, %d to %d expected", options.Memory, minMemory, maxMemory)
+	}
 	if options.Concurrency < 1 || options.Concurrency > maxConcurrency {
 		return nil, fmt.Errorf("password checks at a time: %d given, 1 to %d expected", options.Concurrency, maxConcurrency)
 	}
@@ -82,7 +92,7 @@ func New(options Options) (*Hasher, error) {
 	}
 	h := &Hasher{
 		// The second of OWASP's equivalent choices for Argon2id.
-		params: argon2id.Params{Memory: 19 << 10, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32},
+		params: argon2id.Params{Memory: options.Memory, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32},
 		queue:  queue{free: options.Concurrency, places: options.Waiting},
 	}
 	h.dummy = dummyHash(h.params)

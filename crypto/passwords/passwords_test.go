@@ -146,7 +146,7 @@ func TestCancelledCallerDoesNoWork(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	t.Parallel()
-	for _, options := range []passwords.Options{{Concurrency: -1}, {Waiting: -1}, {Concurrency: 1000}, {Waiting: 1 << 20}} {
+	for _, options := range []passwords.Options{{Concurrency: -1}, {Waiting: -1}, {Concurrency: 1000}, {Waiting: 1 << 20}, {Memory: 4}, {Memory: 1 << 20}} {
 		if _, err := passwords.New(options); err == nil {
 			t.Errorf("%+v was accepted", options)
 		}

@@ -57,7 +57,7 @@ const lateTimeout = time.Second
 // Write stores a record and returns once it is durable. It goes on where the caller has
 // hung up: what was done is recorded.
 func (l *Log) Write(ctx context.Context, ws *store.Workspace, rec Record) error {
-	limit := store.DefaultLeases().Hold + writeTimeout
+	limit := ws.Hold() + writeTimeout
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		limit = lateTimeout
 	}

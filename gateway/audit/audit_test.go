@@ -92,14 +92,22 @@ func TestWriteOutlivesItsCaller(t *testing.T) {
 	}
 }
 
+// writeTimeout is how long a write may take that nothing holds.
+const writeTimeout = 3 * time.Second
+
 // TestWriteOutlivesAHold: a change that came before the moment in which a move takes no writes
 // is recorded after it.
 func TestWriteOutlivesAHold(t *testing.T) {
 	t.Parallel()
-	log, s, _ := open(t)
-	workspace(t, s, 1)
+	log, err := audit.New()
+	if err != nil {
+		t.Fatal(err)
+	}
 	leases := store.DefaultLeases()
-	held := time.Now().Add(leases.Hold - leases.Hold/10)
+	leases.Hold = writeTimeout + time.Second
+	s := store.New(store.Options{Engine: enginetest.Open(t), Tenant: log.Specs(), Leases: leases})
+	workspace(t, s, 1)
+	held := time.Now().Add(writeTimeout + time.Second/2)
 	where := func(context.Context, int64) (store.Placement, error) {
 		p := store.Placement{Phase: store.Held, Rev: 2, ReadAt: time.Now()}
 		if time.Now().After(held) {

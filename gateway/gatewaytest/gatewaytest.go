@@ -65,7 +65,7 @@ func Start(t testing.TB, options ...Option) *Gateway {
 	Limits("100000000/s", "off", "100000000/s", "off")(&cfg, nil)
 	cfg.Limits.Address = limits.PerSecond(limits.MaxCount)
 	log := &Buffer{}
-	o := gateway.Options{Log: slog.New(slog.NewJSONHandler(log, nil)), Version: "test", Holder: "a test"}
+	o := gateway.Options{Log: slog.New(slog.NewJSONHandler(log, nil)), Version: "test", Holder: "a test", WaitForStore: time.Minute, PasswordMemory: 64}
 	for _, option := range options {
 		option(&cfg, &o)
 	}

@@ -247,7 +247,7 @@ func TestOutageIsNoRefusal(t *testing.T) {
 
 // Not parallel, so that nobody else allocates while the work is measured by its memory.
 func TestS7_KnownAndUnknownAddressesAnswerAlike(t *testing.T) {
-	w := tenantstest.New(t, tenantstest.Options{Sessions: sessions.Options{Throttle: sessions.Throttle{Free: 4}}})
+	w := tenantstest.New(t, tenantstest.Options{PasswordMemory: 19 << 10, Sessions: sessions.Options{Throttle: sessions.Throttle{Free: 4}}})
 	tenant := w.Tenant(t, "acme")
 	known := user(t, w, tenant, people.NewUser{Email: "known@example.com"})
 	if err := w.People.SetPassword(t.Context(), tenant, known.UID, secret.New(password)); err != nil {

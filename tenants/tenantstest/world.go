@@ -3,6 +3,7 @@
 package tenantstest
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"os"
@@ -39,6 +40,9 @@ type Options struct {
 	Embedded bool
 	Sessions sessions.Options // but for People and Redis
 	Grace    time.Duration    // of keys and directory
+	Leases   store.Leases     // zero: the default
+	// PasswordMemory is that of hashing a password in KiB; 0: as little as spares tests time.
+	PasswordMemory uint32
 }
 
 // World is everything package tenants and those below it need, for one test.
@@ -88,13 +92,13 @@ func New(t testing.TB, o Options) *World {
 	if enginetest.OnMongo() && !o.Embedded {
 		w.Engine.Engine = enginetest.Open(t)
 	}
-	w.declare(t)
+	w.declare(t, o.Leases)
 	w.openRedis(t, o.Local)
 	w.Second(t, o)
 	return w
 }
 
-func (w *World) declare(t testing.TB) {
+func (w *World) declare(t testing.TB, leases store.Leases) {
 	t.Helper()
 	var err error
 	if w.Kinds.Organizations, err = tenants.NewKinds(); err != nil {
@@ -114,7 +118,7 @@ func (w *World) declare(t testing.TB) {
 	}
 	other := enginetest.OpenSQLite(t, t.TempDir())
 	w.Store = store.New(store.Options{
-		Engine: w.Engine, Backends: map[string]driver.Engine{OtherBackend: other}, Control: control, Tenant: []*store.Spec{w.Kinds.Things.Spec()},
+		Engine: w.Engine, Backends: map[string]driver.Engine{OtherBackend: other}, Control: control, Tenant: []*store.Spec{w.Kinds.Things.Spec()}, Leases: leases,
 	})
 }
 
@@ -158,7 +162,7 @@ func (w *World) openRedis(t testing.TB, local bool) {
 // process would have them, with nothing cached.
 func (w *World) Second(t testing.TB, o Options) {
 	t.Helper()
-	hasher, err := passwords.New(passwords.Options{})
+	hasher, err := passwords.New(passwords.Options{Memory: cmp.Or(o.PasswordMemory, 64)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,7 +80,7 @@ func mayImport(from, to string) bool {
 	case from == "gateway" || within(from, "gateway/cli", "gateway/control", "gateway/transfer", "gateway/demo"):
 		return true
 	case within(from, "backends/api"):
-		return allowed("tenants", "backends/store")
+		return allowed("tenants", "backends/store", "internal")
 	case within(from, "gateway/logging"):
 		return to == "config"
 	case within(from, "gateway"):
@@ -96,7 +96,7 @@ func mayImport(from, to string) bool {
 	case within(from, "backends/store"):
 		return allowed("backends/store/driver", "internal/bounded")
 	case within(from, "tenants"):
-		return allowed("tenants", "backends/store", "crypto", "internal/bounded")
+		return allowed("tenants", "backends/store", "crypto", "internal")
 	case within(from, "backends") || within(from, "reports"):
 		return within(to, from) || allowed("tenants", "backends/store", "backends/schema", "backends/filters", "crypto", "backends/api", "internal")
 	case within(from, "crypto"):

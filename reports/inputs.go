@@ -8,6 +8,7 @@ import (
 
 	"tenantry/backends/api"
 	"tenantry/backends/filters"
+	"tenantry/internal/texts"
 )
 
 // Limits of inputs.
@@ -20,7 +21,7 @@ const (
 // notSettable is the one answer to a parameter that readers may not set, whether it is
 // locked or does not exist: the names of locked inputs are nobody's business.
 func notSettable(errs *api.Errors, name string) {
-	at := "params[" + api.Clip(name) + "]"
+	at := "params[" + texts.Clip(name) + "]"
 	errs.Add(at, "unknown", "%s is no input that readers of this report may set", at)
 }
 
@@ -34,7 +35,7 @@ func readerParams(pairs []api.Pair, errs *api.Errors) map[string]string {
 		}
 		name := p.Path[1]
 		if _, twice := values[name]; twice {
-			errs.Add("params", "duplicate", "params[%s] is given twice", api.Clip(name))
+			errs.Add("params", "duplicate", "params[%s] is given twice", texts.Clip(name))
 		}
 		values[name] = p.Value
 	}

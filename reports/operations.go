@@ -10,6 +10,7 @@ import (
 	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/crypto/secret"
+	"tenantry/internal/texts"
 	"tenantry/tenants"
 )
 
@@ -49,8 +50,8 @@ func configuration(t *tenants.Tenant, r *Report, baseURL string) *Configuration 
 		Input: r.Input, ShareURL: shareURL(baseURL, r.PID), Desc: r.Desc, Source: r.Source, Query: r.Query,
 		Shareable: r.CanShare(), Exportable: r.Exportable, Visual: visualOf(r), VisualProps: r.VisualProps, Folder: r.Folder,
 		Parent: r.Parent, RowKey: r.RowKey, Actions: r.Actions, ChildReports: r.ChildReports,
-		CreatedAt: time.UnixMilli(r.CreatedAt).UTC().Format(timeFormat),
-		UpdatedAt: time.UnixMilli(r.UpdatedAt).UTC().Format(timeFormat),
+		CreatedAt: texts.Time(r.CreatedAt),
+		UpdatedAt: texts.Time(r.UpdatedAt),
 	}
 	if c.Input == nil {
 		c.Input = map[string]Input{}
@@ -160,7 +161,7 @@ func (m *Module) share(ctx context.Context, c *api.Call) (api.Result, error) {
 	c.Note("report", r.ID)
 	c.Note("token_id", id)
 	return api.Result{Data: &Share{
-		ID: id, Token: token, URL: shareURL(c.BaseURL, r.PID) + "?token=" + token, ExpiresAt: ends.Format(timeFormat),
+		ID: id, Token: token, URL: shareURL(c.BaseURL, r.PID) + "?token=" + token, ExpiresAt: ends.Format(texts.TimeLayout),
 	}}, nil
 }
 
@@ -211,8 +212,8 @@ func (m *Module) listShares(ctx context.Context, c *api.Call) (api.Result, error
 	data := SharePage{Page: page, Pages: (count + perPage - 1) / perPage, Count: count, Results: []IssuedShare{}}
 	for _, s := range found {
 		data.Results = append(data.Results, IssuedShare{
-			ID: s.TokenID, CreatedAt: time.UnixMilli(s.CreatedAt).UTC().Format(timeFormat),
-			ExpiresAt: time.Unix(s.Expires, 0).UTC().Format(timeFormat), IssuedBy: s.By,
+			ID: s.TokenID, CreatedAt: texts.Time(s.CreatedAt),
+			ExpiresAt: time.Unix(s.Expires, 0).UTC().Format(texts.TimeLayout), IssuedBy: s.By,
 		})
 	}
 	return api.Result{Data: &data}, nil

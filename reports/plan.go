@@ -4,6 +4,7 @@ import (
 	"tenantry/backends/api"
 	"tenantry/backends/filters"
 	"tenantry/backends/store"
+	"tenantry/internal/texts"
 )
 
 // Plan is a query bound to a dataset: what the engine is asked and what comes back. It
@@ -47,9 +48,9 @@ func resolve(d *Dataset, name, at string, errs *api.Errors) (Field, bool) {
 	f, ok := d.find(name)
 	switch {
 	case !ok:
-		errs.Add(at, "unknown", "%s: there is no field %q", at, api.Clip(name))
+		errs.Add(at, "unknown", "%s: there is no field %q", at, texts.Clip(name))
 	case f.Secret:
-		errs.Add(at, "forbidden", "%s: the field %q is encrypted and can appear nowhere in a report", at, api.Clip(name))
+		errs.Add(at, "forbidden", "%s: the field %q is encrypted and can appear nowhere in a report", at, texts.Clip(name))
 		ok = false
 	}
 	return f, ok
@@ -184,7 +185,7 @@ func (p *Plan) bindRanks(def Definition, errs *api.Errors) {
 			}
 		}
 		if !found {
-			errs.Add("query.sort", "unknown", "query.sort: the report has no column %q", api.Clip(s.Column))
+			errs.Add("query.sort", "unknown", "query.sort: the report has no column %q", texts.Clip(s.Column))
 		}
 	}
 }

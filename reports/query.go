@@ -10,6 +10,7 @@ import (
 	"tenantry/backends/api"
 	"tenantry/backends/filters"
 	"tenantry/backends/store"
+	"tenantry/internal/texts"
 )
 
 // Limits of a report's query.
@@ -174,7 +175,7 @@ func (q Query) Definition(errs *api.Errors) Definition {
 		case "limit":
 			def.Limit = parseLimit(body.Raw(name), errs)
 		default:
-			errs.Add("query", "unknown", "query has no member %q", api.Clip(name))
+			errs.Add("query", "unknown", "query has no member %q", texts.Clip(name))
 		}
 	}
 	if len(def.Fields) > 0 && def.aggregates() {
@@ -310,7 +311,7 @@ func parseItem(raw json.RawMessage, at string, errs *api.Errors, members ...stri
 	}
 	for _, name := range body.Names() {
 		if !slices.Contains(members, name) {
-			errs.Add(at, "unknown", "%s has no member %q", at, api.Clip(name))
+			errs.Add(at, "unknown", "%s has no member %q", at, texts.Clip(name))
 		}
 	}
 	return body, true
@@ -329,7 +330,7 @@ func requiredField(body api.Body, at string, errs *api.Errors) string {
 func noteRepeats(names []string, field string, errs *api.Errors) {
 	for i, name := range names {
 		if slices.Index(names, name) < i {
-			errs.Add(field, "duplicate", "%s names %q twice", field, api.Clip(name))
+			errs.Add(field, "duplicate", "%s names %q twice", field, texts.Clip(name))
 		}
 	}
 }

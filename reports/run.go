@@ -4,9 +4,9 @@ import (
 	"context"
 	"math"
 	"slices"
-	"time"
 
 	"tenantry/backends/store"
+	"tenantry/internal/texts"
 	"tenantry/internal/together"
 	"tenantry/tenants"
 )
@@ -41,9 +41,6 @@ const BuiltIn = "store"
 type storeProvider struct{}
 
 func (storeProvider) Data(ctx context.Context, r RunRequest) (Data, error) { return r.Plan.Run(ctx) }
-
-// timeFormat is RFC 3339 in UTC with milliseconds.
-const timeFormat = "2006-01-02T15:04:05.000Z"
 
 // Run asks the store. Errors are those of store.Table.
 func (p *Plan) Run(ctx context.Context) (Data, error) {
@@ -125,7 +122,7 @@ func (p *Plan) present(column int, v any) any {
 	switch x := v.(type) {
 	case int64:
 		if p.instant[column] {
-			return time.UnixMilli(x).UTC().Format(timeFormat)
+			return texts.Time(x)
 		}
 	case float64:
 		if math.IsNaN(x) || math.IsInf(x, 0) { // JSON has no such numbers

@@ -15,6 +15,7 @@ import (
 	"tenantry/backends/store"
 	"tenantry/crypto/keyring"
 	"tenantry/crypto/tokens"
+	"tenantry/internal/texts"
 	"tenantry/internal/together"
 	"tenantry/tenants"
 )
@@ -137,7 +138,7 @@ func tokenParams(r *Report, children []Report, params map[string]any) (map[strin
 	var errs api.Errors
 	values := map[string]any{}
 	for _, name := range slices.Sorted(maps.Keys(params)) {
-		at := "params." + api.Clip(name)
+		at := "params." + texts.Clip(name)
 		in, ok := lockedInput(r, children, name)
 		if !ok {
 			errs.Add(at, "unknown", "%s is no locked input of the report", at)

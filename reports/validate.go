@@ -13,6 +13,7 @@ import (
 	"tenantry/backends/filters"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
+	"tenantry/internal/texts"
 	"tenantry/tenants"
 )
 
@@ -56,7 +57,7 @@ func (m *Module) Validate(r *Report, errs *api.Errors) {
 	validateInputs(r.Input, errs)
 	for _, name := range r.Query.Definition(errs).Filter.Inputs() {
 		if _, declared := r.Input[name]; !declared {
-			errs.Add("query.filter", "unknown", "query.filter takes the value of %q, which is no input of the report", api.Clip(name))
+			errs.Add("query.filter", "unknown", "query.filter takes the value of %q, which is no input of the report", texts.Clip(name))
 		}
 	}
 }
@@ -67,7 +68,7 @@ func validateInputs(inputs map[string]Input, errs *api.Errors) {
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(inputs)) {
-		in, at := inputs[name], "input."+api.Clip(name)
+		in, at := inputs[name], "input."+texts.Clip(name)
 		if !store.ValidKey(name) {
 			errs.Add(at, "format", "%s: the name must have 1 to 64 of letters, digits, \"-\", \"_\"", at)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"tenantry/backends/store"
+	"tenantry/internal/texts"
 )
 
 // MaxProviders is how many providers an organization may have.
@@ -58,7 +59,7 @@ func (d *Directory) Create(ctx context.Context, o NewOrganization) (*Tenant, err
 	asked := time.Now()
 	var faults Faults
 	if !d.store.HasBackend(org.Backend) {
-		faults.Add("backend", CodeUnknown, "there is no backend %q; the configuration names %s", Clip(org.Backend), strings.Join(d.store.Backends(), ", "))
+		faults.Add("backend", CodeUnknown, "there is no backend %q; the configuration names %s", texts.Clip(org.Backend), strings.Join(d.store.Backends(), ", "))
 	}
 	checkSlug(&faults, org.Slug)
 	checkOrganization(&faults, org)
@@ -121,18 +122,9 @@ func checkOrganization(faults *Faults, o *Organization) {
 func checkKnown(faults *Faults, field, what string, given, known []string) {
 	for _, name := range given {
 		if !slices.Contains(known, name) {
-			faults.Add(field+"."+Clip(name), CodeUnknown, "unknown %s %q; there are: %s", what, Clip(name), strings.Join(known, ", "))
+			faults.Add(field+"."+texts.Clip(name), CodeUnknown, "unknown %s %q; there are: %s", what, texts.Clip(name), strings.Join(known, ", "))
 		}
 	}
-}
-
-// Clip keeps outside text in messages short.
-func Clip(text string) string {
-	const limit = 64
-	if len(text) > limit {
-		text = text[:limit]
-	}
-	return strings.ToValidUTF8(text, "?")
 }
 
 func (d *Directory) find(ctx context.Context, filter store.Filter) (*Organization, error) {
@@ -149,7 +141,7 @@ func (d *Directory) BySlug(ctx context.Context, slug string) (*Tenant, error) {
 	asked := time.Now()
 	org, err := d.find(ctx, store.Eq("slug", slug))
 	if err != nil {
-		return nil, fmt.Errorf("organization %q: %w", Clip(slug), err)
+		return nil, fmt.Errorf("organization %q: %w", texts.Clip(slug), err)
 	}
 	if org.State == Removed { // opening its workspace would make a new one
 		return nil, fmt.Errorf("organization %q was deleted: %w", slug, ErrUnknownTenant)
@@ -197,7 +189,7 @@ func (d *Directory) Update(ctx context.Context, slug string, change func(*Organi
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("update organization %q: %w", Clip(slug), err)
+		return nil, fmt.Errorf("update organization %q: %w", texts.Clip(slug), err)
 	}
 	return d.tenant(ctx, org, asked)
 }
@@ -221,7 +213,7 @@ func (d *Directory) setState(ctx context.Context, slug string, state State) erro
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("make organization %q %s: %w", Clip(slug), state, err)
+		return fmt.Errorf("make organization %q %s: %w", texts.Clip(slug), state, err)
 	}
 	return nil
 }
@@ -241,7 +233,7 @@ func (d *Directory) Remove(ctx context.Context, slug string) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("delete organization %q: %w", Clip(slug), err)
+		return fmt.Errorf("delete organization %q: %w", texts.Clip(slug), err)
 	}
 	d.vault.drop(org.OrgID)
 	d.hooks.Lock()

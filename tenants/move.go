@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tenantry/backends/store"
+	"tenantry/internal/texts"
 )
 
 // Move is an organization's way to another backend while it goes on.
@@ -157,7 +158,7 @@ func (d *Directory) Move(ctx context.Context, slug, to string, progress func(Mov
 	}
 	m, err := d.beginMove(ctx, slug, to)
 	if err != nil {
-		return nil, fmt.Errorf("move organization %q to %q: %w", Clip(slug), Clip(to), err)
+		return nil, fmt.Errorf("move organization %q to %q: %w", texts.Clip(slug), texts.Clip(to), err)
 	}
 	m.progress = progress
 	report, err := m.run(ctx)
@@ -230,7 +231,7 @@ type mover struct {
 func (d *Directory) beginMove(ctx context.Context, slug, to string) (*mover, error) {
 	if to == "" || !d.store.HasBackend(to) {
 		var faults Faults
-		faults.Add("to", CodeUnknown, "there is no backend %q; the configuration names %s", Clip(to), strings.Join(d.store.Backends(), ", "))
+		faults.Add("to", CodeUnknown, "there is no backend %q; the configuration names %s", texts.Clip(to), strings.Join(d.store.Backends(), ", "))
 		return nil, faults.Err()
 	}
 	possible := func(o *Organization) error {
@@ -492,7 +493,7 @@ func (d *Directory) RollBackMove(ctx context.Context, slug string) error {
 		err = d.finish(ctx, org)
 	}
 	if err != nil {
-		return fmt.Errorf("roll back the move of organization %q: %w", Clip(slug), err)
+		return fmt.Errorf("roll back the move of organization %q: %w", texts.Clip(slug), err)
 	}
 	return nil
 }
@@ -522,7 +523,7 @@ func (d *Directory) FinishMove(ctx context.Context, slug string) error {
 		err = d.finish(ctx, org)
 	}
 	if err != nil {
-		return fmt.Errorf("finish the move of organization %q: %w", Clip(slug), err)
+		return fmt.Errorf("finish the move of organization %q: %w", texts.Clip(slug), err)
 	}
 	return nil
 }

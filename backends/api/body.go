@@ -8,6 +8,8 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"tenantry/internal/texts"
 )
 
 // Body is a JSON object, read strictly. The zero value is an empty one. Names are matched
@@ -93,14 +95,6 @@ func (o *Operation) takes(name []byte) (known, scalar bool) {
 		}
 	}
 	return false, false
-}
-
-// Clip shortens outside text for a message.
-func Clip(s string) string {
-	if len(s) > 64 {
-		return strings.ToValidUTF8(s[:64], "") + "..."
-	}
-	return s
 }
 
 // Has reports whether the field is there.
@@ -250,7 +244,7 @@ func (c *Call) BindBody(b Body) error {
 		case c.Operation.Contract:
 			c.Ignore(name)
 		default:
-			errs.Add(Clip(name), "unknown", "%q is no field that can be set here", Clip(name))
+			errs.Add(texts.Clip(name), "unknown", "%q is no field that can be set here", texts.Clip(name))
 		}
 	}
 	return errs.Problem()

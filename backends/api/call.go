@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"tenantry/backends/store"
+	"tenantry/internal/texts"
 	"tenantry/tenants"
 )
 
@@ -78,7 +79,7 @@ func (c *Call) CheckIgnored() error {
 	}
 	names := make([]string, len(c.ignored))
 	for i, name := range c.ignored {
-		names[i] = Clip(name)
+		names[i] = texts.Clip(name)
 	}
 	return BadRequest("The operation does not take %q", names)
 }

@@ -7,6 +7,8 @@ import (
 	"io"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"tenantry/internal/texts"
 )
 
 // MaxDepth is how deep arrays and objects of a body may nest.
@@ -301,7 +303,7 @@ func (s *scanner) object(member func(name []byte) error) error {
 			return err
 		}
 		if seen.add(begin) {
-			return BadRequest("The body gives the name %q twice in one object, at byte %d", Clip(string(s.names[begin:])), s.offset())
+			return BadRequest("The body gives the name %q twice in one object, at byte %d", texts.Clip(string(s.names[begin:])), s.offset())
 		}
 		if nul {
 			return s.nul()

@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"tenantry/backends/api"
+	"tenantry/internal/texts"
 )
 
 // FuzzParseBody: whatever is accepted is one JSON object, read as encoding/json reads it;
@@ -298,7 +299,7 @@ func checkValue(dec *json.Decoder, raw []byte) error {
 			}
 			key, _ := name.(string)
 			if seen[key] {
-				return api.BadRequest("The body gives the name %q twice in one object, at byte %d", api.Clip(key), dec.InputOffset())
+				return api.BadRequest("The body gives the name %q twice in one object, at byte %d", texts.Clip(key), dec.InputOffset())
 			}
 			if strings.ContainsRune(key, 0) {
 				return api.BadRequest("The body contains a NUL character, at byte %d", dec.InputOffset())

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"tenantry/backends/store"
+	"tenantry/internal/texts"
 )
 
 // Limits of a query string.
@@ -120,7 +121,7 @@ func (c *Call) Bind(q Query) error {
 		declared, ok := c.Operation.queryParam(root)
 		switch {
 		case !ok && len(p.Path) > 1 && p.Name != "teams[]":
-			return BadRequest("The operation has no parameter %q", Clip(p.Name))
+			return BadRequest("The operation has no parameter %q", texts.Clip(p.Name))
 		case !ok:
 			c.Ignore(p.Name)
 		case declared.Shape == Tree:

@@ -1,7 +1,7 @@
 package files
 
 import (
-	"time"
+	"tenantry/internal/texts"
 )
 
 // FolderAnswer is a folder as callers see it.
@@ -61,10 +61,6 @@ type Removed struct {
 	ID string `json:"id" doc:"Identifier of the deleted file."`
 }
 
-func timestamp(ms int64) string {
-	return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z")
-}
-
 const (
 	exampleFolder = "665f1c2ab4d3e2f1a0b9c8d7"
 	exampleFile   = "665f1c2ab4d3e2f1a0b9c8e1"
@@ -82,6 +78,6 @@ func folderExample() FolderAnswer {
 	return FolderAnswer{
 		ID: exampleFolder, Name: name, FolderID: &parent, OrgID: 1, UserID: 7, Teams: &none,
 		Files: &FileChildren{all: []FileAnswer{file}}, FilesCount: 1, Folders: &FolderChildren{all: []ChildFolder{}},
-		Editable: true, Deletable: true, CreatedAt: timestamp(created), UpdatedAt: timestamp(updated),
+		Editable: true, Deletable: true, CreatedAt: texts.Time(created), UpdatedAt: texts.Time(updated),
 	}
 }

@@ -104,7 +104,7 @@ func decode(t testing.TB, a schematest.Answer) map[string]any {
 	return m
 }
 
-func texts(t testing.TB, list any, key string) []string {
+func column(t testing.TB, list any, key string) []string {
 	t.Helper()
 	items, ok := list.([]any)
 	if !ok {
@@ -251,7 +251,7 @@ func TestFolderPagesAndCaps(t *testing.T) {
 	f.file(t, File{PID: "deleted", Filename: "0", Mimetype: "a/b", FolderID: id, Deleted: true})
 
 	m := decode(t, f.get(t, id, ""))
-	if got := texts(t, m["files"], "filename"); !slices.Equal(got, []string{"a", "b", "c", "d"}) || m["files_count"] != 6.0 {
+	if got := column(t, m["files"], "filename"); !slices.Equal(got, []string{"a", "b", "c", "d"}) || m["files_count"] != 6.0 {
 		t.Errorf("capped list: %v, count %v", got, m["files_count"])
 	}
 	m = decode(t, f.get(t, id, "schema=basic"))
@@ -274,13 +274,13 @@ func TestFolderPagesAndCaps(t *testing.T) {
 		m := decode(t, f.get(t, id, tt.query))
 		files, _ := m["files"].(map[string]any)
 		folders, _ := m["folders"].(map[string]any)
-		if got := texts(t, files["results"], "filename"); !slices.Equal(got, tt.files) {
+		if got := column(t, files["results"], "filename"); !slices.Equal(got, tt.files) {
 			t.Errorf("%s: files %v", tt.query, got)
 		}
 		if files["pages"] != tt.pages || files["count"] != 6.0 || m["files_count"] != 6.0 || len(files) != 4 {
 			t.Errorf("%s: %v", tt.query, files)
 		}
-		if got := texts(t, folders["results"], "name"); len(got) != tt.folders || folders["pages"] != tt.kidPages || folders["count"] != 1.0 {
+		if got := column(t, folders["results"], "name"); len(got) != tt.folders || folders["pages"] != tt.kidPages || folders["count"] != 1.0 {
 			t.Errorf("%s: folders %v", tt.query, folders)
 		}
 	}
@@ -309,7 +309,7 @@ func TestEqualNamesAreOrderedByID(t *testing.T) {
 		want = append(want, f.file(t, rec))
 	}
 	slices.Sort(want)
-	if got := texts(t, decode(t, f.get(t, id, ""))["files"], "id"); !slices.Equal(got, want) {
+	if got := column(t, decode(t, f.get(t, id, ""))["files"], "id"); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
@@ -323,10 +323,10 @@ func TestDeletedFolderShowsDeletedFoldersAndLiveFiles(t *testing.T) {
 	f.file(t, File{PID: "1", Filename: "live", Mimetype: "a/b", FolderID: id})
 	f.file(t, File{PID: "2", Filename: "dead", Mimetype: "a/b", FolderID: id, Deleted: true})
 	m := decode(t, f.get(t, id, "deleted=true"))
-	if got := texts(t, m["folders"], "name"); !slices.Equal(got, []string{"dead"}) {
+	if got := column(t, m["folders"], "name"); !slices.Equal(got, []string{"dead"}) {
 		t.Errorf("folders %v", got)
 	}
-	if got := texts(t, m["files"], "filename"); !slices.Equal(got, []string{"live"}) {
+	if got := column(t, m["files"], "filename"); !slices.Equal(got, []string{"live"}) {
 		t.Errorf("files %v", got)
 	}
 }
@@ -340,7 +340,7 @@ func TestT9_CycleOfFoldersEnds(t *testing.T) {
 	f.folder(t, a)
 	f.folder(t, b)
 	m := decode(t, f.get(t, a.ID, ""))
-	if got := texts(t, m["folders"], "name"); !slices.Equal(got, []string{"b"}) || m["folders_count"] != 1.0 {
+	if got := column(t, m["folders"], "name"); !slices.Equal(got, []string{"b"}) || m["folders_count"] != 1.0 {
 		t.Errorf("got %v", m)
 	}
 }
@@ -356,12 +356,12 @@ func TestT8_TeamLimitedCallerSeesAndCountsItsOwn(t *testing.T) {
 	limited.Teams = []string{teamA}
 	for _, query := range []string{"", "teams[]=" + teamA, "teams[]=" + teamA + "&teams[]=" + teamB, "teams[]=garbage"} {
 		m := decode(t, f.Do(t, schematest.Request{Operation: "folders.get", Path: map[string]string{"id": id}, Query: query, Principal: limited}))
-		if got := texts(t, m["files"], "filename"); !slices.Equal(got, []string{"all", "ours"}) || m["files_count"] != 2.0 {
+		if got := column(t, m["files"], "filename"); !slices.Equal(got, []string{"all", "ours"}) || m["files_count"] != 2.0 {
 			t.Errorf("%s: %v, count %v", query, got, m["files_count"])
 		}
 	}
 	m := decode(t, f.Do(t, schematest.Request{Operation: "folders.get", Path: map[string]string{"id": id}, Query: "teams[]=" + teamB, Principal: limited}))
-	if got := texts(t, m["files"], "filename"); !slices.Equal(got, []string{"all"}) {
+	if got := column(t, m["files"], "filename"); !slices.Equal(got, []string{"all"}) {
 		t.Errorf("a foreign team shows %v", got)
 	}
 }

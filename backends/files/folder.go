@@ -9,6 +9,7 @@ import (
 
 	"tenantry/backends/api"
 	"tenantry/backends/store"
+	"tenantry/internal/texts"
 	"tenantry/internal/together"
 	"tenantry/tenants"
 )
@@ -56,7 +57,7 @@ func (m *Module) readFolder(ctx context.Context, c *api.Call) (api.Result, error
 	answer := FolderAnswer{
 		ID: folder.ID, Name: folder.Name, FolderID: orNull(folder.FolderID), OrgID: c.Workspace.Org(), UserID: folder.UserID,
 		Teams: teamsOf(c.Tenant, folder.Teams), Editable: true, Deletable: true,
-		CreatedAt: timestamp(folder.CreatedAt), UpdatedAt: timestamp(folder.UpdatedAt),
+		CreatedAt: texts.Time(folder.CreatedAt), UpdatedAt: texts.Time(folder.UpdatedAt),
 	}
 	named := m.names(c, files.found)
 	if err := together.Do(c.Workspace.Remote(), slices.Concat(files.rest(ctx), folders.rest(ctx), named.rest(ctx))...); err != nil {
@@ -172,7 +173,7 @@ func childFolders(c *api.Call, folders []Folder) []ChildFolder {
 		shown[i] = ChildFolder{
 			ID: f.ID, Name: f.Name, FolderID: orNull(f.FolderID), OrgID: c.Workspace.Org(), UserID: f.UserID,
 			Teams: teamsOf(c.Tenant, f.Teams), Editable: true, Deletable: true,
-			CreatedAt: timestamp(f.CreatedAt), UpdatedAt: timestamp(f.UpdatedAt),
+			CreatedAt: texts.Time(f.CreatedAt), UpdatedAt: texts.Time(f.UpdatedAt),
 		}
 	}
 	return shown

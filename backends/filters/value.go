@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tenantry/backends/store"
+	"tenantry/internal/texts"
 )
 
 // as returns the value for a field of that kind: string, bool, int64 or float64.
@@ -142,9 +143,6 @@ func (b *binder) moments(c condition, field Field, values []literal) (store.Filt
 	return store.AnyOf(days...), true
 }
 
-// dateTime is the form of times that are stored as text.
-const dateTime = "2006-01-02T15:04:05.000Z"
-
 // value returns the moment as the field stores it, in milliseconds. What is finer is
 // rounded to the side on which the comparison stays true.
 func (m moment) value(kind Kind, op store.Op) any {
@@ -158,7 +156,7 @@ func (m moment) value(kind Kind, op store.Op) any {
 	case m.day:
 		return at.Format(time.DateOnly)
 	}
-	return at.Format(dateTime)
+	return at.Format(texts.TimeLayout)
 }
 
 // within is the condition to lie in that day, or (outside) not to.

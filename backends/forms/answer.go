@@ -1,9 +1,8 @@
 package forms
 
 import (
-	"time"
-
 	"tenantry/backends/schema"
+	"tenantry/internal/texts"
 )
 
 // FormName is the field that every form has.
@@ -53,10 +52,6 @@ func answer(org int64, f *Collection) Answer {
 		ID: f.ID, OrgID: org, UserID: f.UserID, Name: f.Name, Label: f.Label, LabelPlural: f.LabelPlural,
 		Schema: f.Fields(), EmailAlerts: alerts,
 		ExternalID: f.ExternalID, ExternalCreatedAt: f.ExternalCreatedAt, ExternalUpdatedAt: f.ExternalUpdatedAt,
-		CreatedAt: timestamp(f.CreatedAt), UpdatedAt: timestamp(f.UpdatedAt),
+		CreatedAt: texts.Time(f.CreatedAt), UpdatedAt: texts.Time(f.UpdatedAt),
 	}
-}
-
-func timestamp(ms int64) string {
-	return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z")
 }

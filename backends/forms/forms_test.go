@@ -10,6 +10,7 @@ import (
 	"tenantry/backends/schema"
 	"tenantry/backends/schema/schematest"
 	"tenantry/backends/store/enginetest"
+	"tenantry/internal/texts"
 	"tenantry/tenants"
 )
 
@@ -66,7 +67,7 @@ func TestUpdateAnswersTheWholeForm(t *testing.T) {
 	f := newFixture(t)
 	id := f.form(t, sample())
 	got := f.update(t, id, `{"label":"Job application"}`)
-	updated := timestamp(f.stored(t, id).UpdatedAt)
+	updated := texts.Time(f.stored(t, id).UpdatedAt)
 	want := `{"id":"` + id + `","org_id":1,"user_id":7,"name":"application","label":"Job application","label_plural":"Applications",` +
 		`"schema":{` + formName + `,"why":{"title":"Why","type":"LongText"}},"email_alerts":{"enabled":true},` +
 		`"external_id":"x1","external_created_at":"2020-01-01","external_updated_at":"2020-01-02",` +

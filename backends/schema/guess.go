@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"tenantry/internal/texts"
 )
 
 // longSample is the length, in characters, from which a sample makes a field LongText.
@@ -88,10 +90,10 @@ func Convert(fieldType, text string) (any, error) {
 		return nil, fmt.Errorf("a date like 2024-05-17 is expected")
 	case DateTime:
 		if t, ok := timeOf(s); ok {
-			return t.UTC().Format(dateTimeLayout), nil
+			return t.UTC().Format(texts.TimeLayout), nil
 		}
 		if t, ok := dateOf(s); ok {
-			return t.Format(dateTimeLayout), nil
+			return t.Format(texts.TimeLayout), nil
 		}
 		return nil, fmt.Errorf("a time like 2024-05-17T08:30:00Z is expected")
 	case MultiSelect:

@@ -8,6 +8,7 @@ import (
 
 	"tenantry/backends/api"
 	"tenantry/backends/store"
+	"tenantry/internal/texts"
 )
 
 // Limits of a definition.
@@ -141,10 +142,7 @@ func Printable(name string) string {
 	if store.ValidKey(name) {
 		return name
 	}
-	if len(name) > 64 {
-		name = strings.ToValidUTF8(name[:64], "") + "..."
-	}
-	return strconv.QuoteToASCII(name)
+	return strconv.QuoteToASCII(texts.Clip(name))
 }
 
 // Ignore notes input that is not used. With strict handling it returns the 400 to answer

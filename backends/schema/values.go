@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"tenantry/backends/api"
+	"tenantry/internal/texts"
 )
 
 // Limits of values.
@@ -26,10 +27,6 @@ const (
 	maxURL       = 2048      // bytes
 	maxEmail     = 254       // bytes
 )
-
-// dateTimeLayout is how a DateTime is kept: of one width and in UTC, so that text
-// order is time order.
-const dateTimeLayout = "2006-01-02T15:04:05.000Z"
 
 // CheckValues holds values of a record against its fields. Problems are noted in errs
 // under path ("values.color"). It returns the values as they are to be stored: DateTime
@@ -126,7 +123,7 @@ func checkText(fieldType, s string) (stored any, complaint string) {
 		if err != nil || t.UTC().Year() < 1 || t.UTC().Year() > 9999 {
 			return s, "a time like 2024-05-17T08:30:00Z"
 		}
-		return t.UTC().Format(dateTimeLayout), ""
+		return t.UTC().Format(texts.TimeLayout), ""
 	case Email:
 		return s, unless(ValidEmail(s), "an e-mail address")
 	case Phone:

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"tenantry/backends/store"
+	"tenantry/internal/texts"
 	"tenantry/tenants"
 	"tenantry/tenants/people"
 )
@@ -66,11 +67,11 @@ func given[T any](p *T) (v T) {
 }
 
 func accountOf(a *people.Account) Account {
-	return Account{ID: a.ID, Name: a.Name, Permissions: texts(a.Permissions), Teams: list(a.Teams), Active: a.Active}
+	return Account{ID: a.ID, Name: a.Name, Permissions: words(a.Permissions), Teams: list(a.Teams), Active: a.Active}
 }
 
 func roleOf(r *people.Role) Role {
-	return Role{Name: r.Name, Label: r.Label, Permissions: texts(r.Permissions)}
+	return Role{Name: r.Name, Label: r.Label, Permissions: words(r.Permissions)}
 }
 
 func teamOf(t *people.Team) Team { return Team{ID: t.ID, Name: t.Name} }
@@ -81,7 +82,7 @@ func missing(err error, what string, r Ref) error {
 		return err
 	}
 	return &Error{Code: CodeNotFound, Message: fmt.Sprintf("organization %s has no %s %q; tenantry %s list --org %s shows those there are",
-		r.Org, what, tenants.Clip(r.Ref), what[strings.LastIndexByte(what, ' ')+1:], r.Org)}
+		r.Org, what, texts.Clip(r.Ref), what[strings.LastIndexByte(what, ' ')+1:], r.Org)}
 }
 
 // taken says that a name is somebody else's.
@@ -90,7 +91,7 @@ func taken(err error, what string, r *GroupChange) error {
 	if !errors.As(err, &duplicate) {
 		return err
 	}
-	return &Error{Code: CodeDuplicate, Message: fmt.Sprintf("organization %s has a %s named %q already", r.Org, what, tenants.Clip(given(r.Name)))}
+	return &Error{Code: CodeDuplicate, Message: fmt.Sprintf("organization %s has a %s named %q already", r.Org, what, texts.Clip(given(r.Name)))}
 }
 
 func (r *GroupChange) account(a *people.Account) {

@@ -37,7 +37,7 @@ func (h *handler) key(k *keys.Key, account *people.Account) Key {
 	}
 	return Key{
 		ID: k.ID, Name: k.Name, Kind: string(k.Kind), Account: name, Hint: k.Hint, State: state,
-		Permissions: texts(k.Permissions), Effective: texts(k.Effective(account)), Teams: k.Teams, AllowIPs: k.AllowIPs, Origins: k.Origins,
+		Permissions: words(k.Permissions), Effective: words(k.Effective(account)), Teams: k.Teams, AllowIPs: k.AllowIPs, Origins: k.Origins,
 		CreatedAt: when(k.CreatedAt), ExpiresAt: whenSet(k.ExpiresAt), RevokedAt: whenSet(k.RevokedAt), LastUsedAt: whenSet(k.LastUsed), Limits: k.Limits,
 	}
 }

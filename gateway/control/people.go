@@ -18,12 +18,12 @@ import (
 
 func userOf(u *people.User) User {
 	return User{
-		ID: u.UID, Name: u.Name, Email: u.Email, Roles: list(u.Roles), Permissions: texts(u.Permissions),
+		ID: u.UID, Name: u.Name, Email: u.Email, Roles: list(u.Roles), Permissions: words(u.Permissions),
 		Teams: list(u.Teams), Active: u.Active, CreatedAt: when(u.CreatedAt),
 	}
 }
 
-func texts(given []tenants.Permission) []string {
+func words(given []tenants.Permission) []string {
 	out := make([]string, len(given))
 	for i, p := range given {
 		out[i] = string(p)

@@ -10,6 +10,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"time"
+
+	"tenantry/internal/texts"
 )
 
 // The organization, and the parts of it that the demonstration points at.
@@ -85,7 +87,7 @@ func (b *bundle) add(kind string, fields line) {
 
 // ago returns a time some days before, as bundles write it.
 func (b *bundle) ago(days int) string {
-	return b.now.AddDate(0, 0, -days).Truncate(time.Hour).Format("2006-01-02T15:04:05.000Z07:00")
+	return b.now.AddDate(0, 0, -days).Truncate(time.Hour).Format(texts.TimeLayout)
 }
 
 func (b *bundle) day(days int) string { return b.now.AddDate(0, 0, -days).Format(time.DateOnly) }

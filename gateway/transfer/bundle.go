@@ -10,6 +10,7 @@ import (
 
 	"tenantry/backends/api"
 	"tenantry/backends/contacts"
+	"tenantry/internal/texts"
 )
 
 // Limits of the definitions of one bundle, which are kept in memory.
@@ -189,7 +190,7 @@ func (b *bundle) understand(ctx context.Context, p *parser, l rawLine) *entry {
 	}
 	k := b.session.named[kind.text]
 	if k == nil {
-		bad.errs.Add("kind", "unknown", "kind %q is not known", api.Clip(kind.text))
+		bad.errs.Add("kind", "unknown", "kind %q is not known", texts.Clip(kind.text))
 		return bad
 	}
 	return k.decode(ctx, b.session.view, v, l.number)

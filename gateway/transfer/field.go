@@ -12,6 +12,7 @@ import (
 
 	"tenantry/backends/api"
 	"tenantry/backends/store"
+	"tenantry/internal/texts"
 )
 
 // field is one name of a line. The same row reads it into a record, writes it out of one,
@@ -201,9 +202,6 @@ func numberField[T any](name string, at func(*T) *int64) field[T] {
 // maxNumber is the largest whole number that every reader of JSON keeps.
 const maxNumber = 1<<53 - 1
 
-// timeLayout is how times are written.
-const timeLayout = "2006-01-02T15:04:05.000Z"
-
 // timeField is a moment: RFC 3339, or a whole number of Unix seconds.
 func timeField[T any](name string, at func(*T) *int64) field[T] {
 	return field[T]{
@@ -225,7 +223,7 @@ func timeField[T any](name string, at func(*T) *int64) field[T] {
 		},
 		write: func(dst []byte, rec *T) []byte {
 			if ms := *at(rec); ms != 0 {
-				return appendText(dst, time.UnixMilli(ms).UTC().Format(timeLayout))
+				return appendText(dst, texts.Time(ms))
 			}
 			return dst
 		},
@@ -260,7 +258,7 @@ func mapField[T, V any](name, want string, read func(value) (V, bool), at func(*
 		for i := range v.members {
 			one, ok := read(v.members[i].value)
 			if !ok {
-				path := name + "." + api.Clip(v.members[i].name)
+				path := name + "." + texts.Clip(v.members[i].name)
 				errs.Add(path, "type", "%s must be %s", path, want)
 			}
 			m[v.members[i].name] = one

@@ -8,11 +8,11 @@ import (
 	"slices"
 	"strconv"
 
-	"tenantry/backends/api"
 	"tenantry/backends/contacts"
 	"tenantry/backends/objects"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
+	"tenantry/internal/texts"
 )
 
 // keyed is a stored record that has a row's value of the key.
@@ -31,7 +31,7 @@ const keyBatch = 500
 func (f *rowFeed) findKeyed(ctx context.Context) error {
 	f.keyAt = slices.IndexFunc(f.targets, func(t target) bool { return t.field == f.key })
 	if f.keyAt < 0 {
-		return fmt.Errorf("%w: no column leads to the field %q, which is the key", ErrRowOptions, api.Clip(f.key))
+		return fmt.Errorf("%w: no column leads to the field %q, which is the key", ErrRowOptions, texts.Clip(f.key))
 	}
 	t := &f.targets[f.keyAt]
 	if t.fresh {

@@ -9,6 +9,7 @@ import (
 
 	"tenantry/backends/api"
 	"tenantry/backends/store"
+	"tenantry/internal/texts"
 )
 
 // kind is the handler of lines that are records of one store kind.
@@ -138,7 +139,7 @@ func (k *kind[T]) decodeGiven(ctx context.Context, v *view, val value, rec *T, e
 		}
 		n, ok := k.index[name]
 		if !ok {
-			e.errs.Add(api.Clip(name), "unknown", "a %s has no field %q", k.label, api.Clip(name))
+			e.errs.Add(texts.Clip(name), "unknown", "a %s has no field %q", k.label, texts.Clip(name))
 			continue
 		}
 		e.given |= 1 << n

@@ -13,6 +13,7 @@ import (
 	"tenantry/backends/api"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
+	"tenantry/internal/texts"
 	"tenantry/tenants"
 	"tenantry/tenants/limits"
 	"tenantry/tenants/people"
@@ -356,7 +357,7 @@ func readLimit(v value) (int64, bool) {
 func checkKnown(e *entry, field string, given, known []string) {
 	for _, name := range given {
 		if !slices.Contains(known, name) {
-			path := field + "." + api.Clip(name)
+			path := field + "." + texts.Clip(name)
 			e.errs.Add(path, "unknown", "%s is not known; there are: %v", path, known)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"tenantry/backends/objects"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
+	"tenantry/internal/texts"
 )
 
 // own returns the fields that every record has, by squashed name.
@@ -48,7 +49,7 @@ func (f *rowFeed) defined() map[string]string {
 func (f *rowFeed) plan(columns []string) error {
 	for name := range f.mapping {
 		if name != "*" && !slices.Contains(columns, name) {
-			return fmt.Errorf("%w: the file has no column %q", ErrRowOptions, api.Clip(name))
+			return fmt.Errorf("%w: the file has no column %q", ErrRowOptions, texts.Clip(name))
 		}
 	}
 	f.targets = nil
@@ -66,9 +67,9 @@ func (f *rowFeed) plan(columns []string) error {
 			f.assign(len(f.targets)-1, field, own, defined)
 			switch {
 			case taken[field]:
-				return fmt.Errorf("%w: two columns lead to the field %q", ErrRowOptions, api.Clip(field))
+				return fmt.Errorf("%w: two columns lead to the field %q", ErrRowOptions, texts.Clip(field))
 			case !store.ValidKey(field):
-				return fmt.Errorf("%w: %q is no name of a field: 1 to 64 letters, digits, _ or -", ErrRowOptions, api.Clip(field))
+				return fmt.Errorf("%w: %q is no name of a field: 1 to 64 letters, digits, _ or -", ErrRowOptions, texts.Clip(field))
 			}
 			taken[field] = true
 		}

@@ -18,10 +18,10 @@ import (
 
 	"golang.org/x/text/encoding/charmap"
 
-	"tenantry/backends/api"
 	"tenantry/backends/objects"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
+	"tenantry/internal/texts"
 )
 
 // rowFeed is the feed of rows.
@@ -358,7 +358,7 @@ type rowLine struct {
 }
 
 func (r *rowLine) complain(i int, what string) {
-	column := api.Clip(r.feed.targets[i].column)
+	column := texts.Clip(r.feed.targets[i].column)
 	r.errs.errs.Add(column, "type", "column %q: %s", column, what)
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"tenantry/backends/api"
 	"tenantry/backends/store"
+	"tenantry/internal/texts"
 )
 
 // Names of a line that holds a record as it was stored. Definitions change after records
@@ -34,7 +35,7 @@ func (k *kind[T]) decodeStored(ctx context.Context, v *view, val value, rec *T, 
 		n, ok := k.index[name]
 		if !ok {
 			if name != "kind" {
-				e.errs.Add(api.Clip(name), "unknown", "a %s has no field %q", k.label, api.Clip(name))
+				e.errs.Add(texts.Clip(name), "unknown", "a %s has no field %q", k.label, texts.Clip(name))
 			}
 			continue
 		}
@@ -61,7 +62,7 @@ func (k *kind[T]) decodeStored(ctx context.Context, v *view, val value, rec *T, 
 func (k *kind[T]) readSecrets(ctx context.Context, v *view, given value, rec *T, e *entry) {
 	for name := range *k.values(rec) {
 		if !store.ValidKey(name) {
-			e.errs.Add("values", "format", "%q is no name of a field", api.Clip(name))
+			e.errs.Add("values", "format", "%q is no name of a field", texts.Clip(name))
 		}
 	}
 	if given.is != object {
@@ -73,7 +74,7 @@ func (k *kind[T]) readSecrets(ctx context.Context, v *view, given value, rec *T,
 	table := given.table()
 	for name := range table {
 		if !store.ValidKey(name) {
-			e.errs.Add(secretsName, "format", "%q is no name of a field", api.Clip(name))
+			e.errs.Add(secretsName, "format", "%q is no name of a field", texts.Clip(name))
 			delete(table, name)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"tenantry/internal/texts"
 )
 
 // MaxCount bounds a limit. A count times the milliseconds of a day stays below 2^53, so
@@ -47,25 +49,17 @@ func Parse(text string) (Limit, error) {
 	number, name, found := strings.Cut(text, "/")
 	count, err := strconv.ParseUint(number, 10, 63)
 	if err != nil || !found || number[0] == '+' {
-		return Limit{}, fmt.Errorf("%q is no limit; write it like 100/s, 6000/m, 20000/h, 100000/d, or off", clip(text))
+		return Limit{}, fmt.Errorf("%q is no limit; write it like 100/s, 6000/m, 20000/h, 100000/d, or off", texts.Clip(text))
 	}
 	if count < 1 || count > MaxCount {
-		return Limit{}, fmt.Errorf("%q is out of range: a limit is from 1 to %d requests, or off", clip(text), MaxCount)
+		return Limit{}, fmt.Errorf("%q is out of range: a limit is from 1 to %d requests, or off", texts.Clip(text), MaxCount)
 	}
 	for _, u := range units() {
 		if u.name == name {
 			return Limit{int64(count), u.period.Milliseconds()}, nil
 		}
 	}
-	return Limit{}, fmt.Errorf("%q has no known period; write s, m, h or d after the slash, for second, minute, hour or day", clip(text))
-}
-
-func clip(text string) string {
-	const most = 40
-	if len(text) > most {
-		text = text[:most]
-	}
-	return strings.ToValidUTF8(text, "?")
+	return Limit{}, fmt.Errorf("%q has no known period; write s, m, h or d after the slash, for second, minute, hour or day", texts.Clip(text))
 }
 
 // PerSecond returns the limit of so many requests a second, from 1 to MaxCount.

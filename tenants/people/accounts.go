@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"tenantry/backends/store"
+	"tenantry/internal/texts"
 	"tenantry/tenants"
 )
 
@@ -63,7 +64,7 @@ func (s *Service) UpdateAccount(ctx context.Context, t *tenants.Tenant, id strin
 		return &same, s.bump(ctx, t)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("update service account %s: %w", tenants.Clip(id), err)
+		return nil, fmt.Errorf("update service account %s: %w", texts.Clip(id), err)
 	}
 	return rec, s.bump(ctx, t)
 }
@@ -115,7 +116,7 @@ func (s *Service) FindAccount(ctx context.Context, t *tenants.Tenant, ref string
 // DeleteAccount deletes an account: its keys are refused from now on, since they have no
 // owner. Error: store.ErrNotFound.
 func (s *Service) DeleteAccount(ctx context.Context, t *tenants.Tenant, id string) error {
-	return s.remove(ctx, t, "service account "+tenants.Clip(id), func() error {
+	return s.remove(ctx, t, "service account "+texts.Clip(id), func() error {
 		return deleteOne(ctx, s.kinds.Accounts.In(t.People()), store.Eq("id", id))
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"tenantry/backends/store"
+	"tenantry/internal/texts"
 	"tenantry/tenants"
 )
 
@@ -121,7 +122,7 @@ func (s *Service) Team(ctx context.Context, t *tenants.Tenant, ref string) (*Tea
 		return nil, fmt.Errorf("teams: %w", store.ErrNotFound)
 	case len(found) > 1:
 		var faults tenants.Faults
-		faults.Add("team", tenants.CodeFormat, "several teams are named %q; name one by its identifier", tenants.Clip(ref))
+		faults.Add("team", tenants.CodeFormat, "several teams are named %q; name one by its identifier", texts.Clip(ref))
 		return nil, faults.Err()
 	}
 	return &found[0], nil

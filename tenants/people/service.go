@@ -10,6 +10,7 @@ import (
 
 	"tenantry/backends/store"
 	"tenantry/crypto/passwords"
+	"tenantry/internal/texts"
 	"tenantry/tenants"
 )
 
@@ -98,7 +99,7 @@ func CheckPermissions(faults *tenants.Faults, given []tenants.Permission) []tena
 	all := tenants.AllPermissions()
 	for _, p := range given {
 		if !slices.Contains(all, p) {
-			faults.Add("permissions", tenants.CodeUnknown, "unknown permission %q; there are: %s", tenants.Clip(string(p)), Joined(all))
+			faults.Add("permissions", tenants.CodeUnknown, "unknown permission %q; there are: %s", texts.Clip(string(p)), Joined(all))
 		}
 	}
 	return slices.DeleteFunc(all, func(p tenants.Permission) bool { return !slices.Contains(given, p) })
@@ -131,7 +132,7 @@ func (s *Service) CheckTeams(ctx context.Context, t *tenants.Tenant, faults *ten
 	for _, id := range out {
 		switch {
 		case !store.ValidID(id):
-			faults.Add("teams", tenants.CodeFormat, "%q is no identifier of a team", tenants.Clip(id))
+			faults.Add("teams", tenants.CodeFormat, "%q is no identifier of a team", texts.Clip(id))
 		case !slices.ContainsFunc(found, func(team Team) bool { return team.ID == id }):
 			faults.Add("teams", tenants.CodeUnknown, "unknown team %q", id)
 		}
@@ -152,7 +153,7 @@ func (s *Service) checkRoles(ctx context.Context, t *tenants.Tenant, faults *ten
 	}
 	for _, name := range out {
 		if !slices.ContainsFunc(roles, func(r Role) bool { return r.Name == name }) {
-			faults.Add("roles", tenants.CodeUnknown, "unknown role %q", tenants.Clip(name))
+			faults.Add("roles", tenants.CodeUnknown, "unknown role %q", texts.Clip(name))
 		}
 	}
 	return out, nil

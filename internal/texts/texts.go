@@ -1,0 +1,25 @@
+// Package texts holds what is written alike everywhere: texts from outside in messages, and times.
+package texts
+
+import (
+	"strings"
+	"time"
+)
+
+// most is how many bytes of a text from outside stand in a message.
+const most = 64
+
+// Clip shortens a text from outside for a message. What is left is valid UTF-8.
+func Clip(s string) string {
+	if len(s) > most {
+		return strings.ToValidUTF8(s[:most], "") + "..."
+	}
+	return strings.ToValidUTF8(s, "?")
+}
+
+// TimeLayout is how times are written in answers, bundles and values: RFC 3339, in UTC, with
+// milliseconds. All have one width, so that the order of texts is that of times.
+const TimeLayout = "2006-01-02T15:04:05.000Z"
+
+// Time writes a moment in Unix milliseconds.
+func Time(ms int64) string { return time.UnixMilli(ms).UTC().Format(TimeLayout) }

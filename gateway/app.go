@@ -41,6 +41,9 @@ type Options struct {
 	// default. Tests wait for less.
 	Leases         store.Leases
 	PasswordMemory uint32
+	// RedisTimeout is how long a call of Redis may take; 0: 200 ms, and 100 ms where it
+	// counts a request.
+	RedisTimeout time.Duration
 	// Observe, when set, is told of every call of a storage engine that has ended, before
 	// its caller goes on.
 	Observe func(store.Call)

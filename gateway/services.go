@@ -42,6 +42,7 @@ type Services struct {
 	now            func() time.Time
 	reuse          time.Duration // of shared reports' rows
 	passwordMemory uint32
+	redisTimeout   time.Duration
 	version        string
 	ready          atomic.Bool
 
@@ -117,7 +118,7 @@ func join(lists ...[]*store.Spec) []*store.Spec {
 // be called. Errors: *InUseError, store.ErrNewer, and what is wrong with the folder, the
 // keyring or Redis, each saying how to mend it.
 func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Services, err error) {
-	s := &Services{cfg: cfg, log: o.Log, now: o.Now, reuse: o.ReportReuse, passwordMemory: o.PasswordMemory, version: cmp.Or(o.Version, "development")}
+	s := &Services{cfg: cfg, log: o.Log, now: o.Now, reuse: o.ReportReuse, passwordMemory: o.PasswordMemory, redisTimeout: o.RedisTimeout, version: cmp.Or(o.Version, "development")}
 	_, s.port, _ = net.SplitHostPort(cfg.Listen)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)

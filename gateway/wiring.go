@@ -57,12 +57,12 @@ func (s *Services) openRedis(_ context.Context) (err error) {
 		if s.localRedis, err = localredis.Start(); err != nil {
 			return err
 		}
-		s.redis, err = s.localRedis.Client()
+		s.redis, err = s.localRedis.Client(s.redisTimeout)
 		return err
 	}
 	o := redisconn.Options{
 		Addrs: s.cfg.Redis.Addrs, MasterName: s.cfg.Redis.MasterName, Username: s.cfg.Redis.Username,
-		Password: s.cfg.Redis.Password, DB: s.cfg.Redis.DB, PoolSize: s.cfg.Redis.PoolSize,
+		Password: s.cfg.Redis.Password, DB: s.cfg.Redis.DB, PoolSize: s.cfg.Redis.PoolSize, Timeout: s.redisTimeout,
 		SentinelUsername: s.cfg.Redis.SentinelUsername, SentinelPassword: s.cfg.Redis.SentinelPassword,
 	}
 	if r := s.cfg.Redis; r.TLS {
@@ -100,7 +100,7 @@ func (s *Services) openWho(ctx context.Context) (err error) {
 	s.people = people.NewService(people.Options{Directory: s.directory, Kinds: s.kinds.people, Passwords: hasher, Now: s.now})
 	s.keys = keys.NewService(keys.Options{Directory: s.directory, Kinds: s.kinds.keys, People: s.people, Redis: s.redis, Now: s.now})
 	s.sessions = sessions.NewService(sessions.Options{Directory: s.directory, People: s.people, Redis: s.redis, Now: s.now})
-	counting := limits.Options{Defaults: s.cfg.Limits.Set(), Log: s.log, Now: s.now}
+	counting := limits.Options{Defaults: s.cfg.Limits.Set(), Patience: s.redisTimeout, Log: s.log, Now: s.now}
 	if s.localRedis == nil {
 		counting.Redis = s.redis
 	}

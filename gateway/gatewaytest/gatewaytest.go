@@ -62,7 +62,7 @@ func Start(t testing.TB, options ...Option) *Gateway {
 		}
 	}
 	// Requests are counted on their way, but few tests are about being refused.
-	Limits("100000000/s", "off", "100000000/s", "off")(&cfg, nil)
+	Limits("100000000/s", "off", "100000000/s", "off")(&cfg, &gateway.Options{})
 	cfg.Limits.Address = limits.PerSecond(limits.MaxCount)
 	log := &Buffer{}
 	o := gateway.Options{Log: slog.New(slog.NewJSONHandler(log, nil)), Version: "test", Holder: "a test", WaitForStore: time.Minute, PasswordMemory: 64}
@@ -122,9 +122,11 @@ func Embedded(cfg *config.Config, _ *gateway.Options) {
 }
 
 // Limits sets the request limits that hold by default: rate and quota of an organization,
-// rate and quota of each key. A text that is no limit ends the program.
+// rate and quota of each key. A text that is no limit ends the program. Redis is waited for,
+// however busy the machine is: else a request is counted apart.
 func Limits(organization, organizationQuota, key, keyQuota string) Option {
-	return func(cfg *config.Config, _ *gateway.Options) {
+	return func(cfg *config.Config, o *gateway.Options) {
+		o.RedisTimeout = time.Minute
 		l := &cfg.Limits
 		for into, text := range map[*limits.Limit]string{
 			&l.Organization: organization, &l.OrganizationQuota: organizationQuota, &l.Key: key, &l.KeyQuota: keyQuota,

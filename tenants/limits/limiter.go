@@ -1,6 +1,7 @@
 package limits
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/netip"
@@ -30,6 +31,8 @@ type Options struct {
 	Redis redis.UniversalClient
 	// Defaults hold where organizations and keys say nothing.
 	Defaults Set
+	// Patience is how long a request waits for Redis before it is counted here; 0: 100 ms.
+	Patience time.Duration
 	Log      *slog.Logger     // nil: nothing is logged
 	Now      func() time.Time // of this process; nil: time.Now
 }
@@ -49,7 +52,7 @@ type Limiter struct {
 
 // New returns a Limiter.
 func New(o Options) *Limiter {
-	l := &Limiter{local: newLocal(), defaults: o.Defaults, log: o.Log, now: o.Now, patience: patience}
+	l := &Limiter{local: newLocal(), defaults: o.Defaults, log: o.Log, now: o.Now, patience: cmp.Or(o.Patience, patience)}
 	if o.Redis != nil {
 		l.shared = newShared(o.Redis)
 	}

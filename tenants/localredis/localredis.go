@@ -65,9 +65,10 @@ func (s *Server) run() {
 	}
 }
 
-// Client returns a client of the server. Closing it is possible, not needed.
-func (s *Server) Client() (redis.UniversalClient, error) {
-	client, err := redisconn.Open(redisconn.Options{Addrs: []string{"in-process:0"}, Dialer: s.dial})
+// Client returns a client of the server. Closing it is possible, not needed. Timeout is as in
+// redisconn.Options.
+func (s *Server) Client(timeout time.Duration) (redis.UniversalClient, error) {
+	client, err := redisconn.Open(redisconn.Options{Addrs: []string{"in-process:0"}, Dialer: s.dial, Timeout: timeout})
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ func start(t *testing.T) (*localredis.Server, redis.UniversalClient) {
 			t.Error(err)
 		}
 	})
-	client, err := server.Client()
+	client, err := server.Client(0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := server.Client()
+	client, err := server.Client(0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	if err := client.Ping(ctx).Err(); err == nil {
 		t.Error("a closed server answers")
 	}
-	if _, err := server.Client(); !errors.Is(err, localredis.ErrClosed) {
+	if _, err := server.Client(0); !errors.Is(err, localredis.ErrClosed) {
 		t.Errorf("client of a closed server: %v", err)
 	}
 }

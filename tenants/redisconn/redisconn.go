@@ -2,6 +2,7 @@
 package redisconn
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -30,8 +31,9 @@ type Options struct {
 	SentinelPassword secret.String
 	DB               int
 	MasterName       string
-	TLS              *tls.Config // nil: no TLS
-	PoolSize         int         // to each server; 0: ten a processor
+	TLS              *tls.Config   // nil: no TLS
+	PoolSize         int           // to each server; 0: ten a processor
+	Timeout          time.Duration // of every step of a call; 0: Timeout
 
 	// Dialer replaces the network, for a server in this process.
 	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
@@ -53,13 +55,14 @@ func Open(o Options) (redis.UniversalClient, error) {
 	if o.DB < 0 {
 		return nil, fmt.Errorf("there is no Redis database %d", o.DB)
 	}
+	most := cmp.Or(o.Timeout, Timeout)
 	client := redis.NewUniversalClient(&redis.UniversalOptions{
 		Addrs: o.Addrs, MasterName: o.MasterName, DB: o.DB,
 		Username: o.Username, Password: o.Password.Reveal(),
 		SentinelUsername: o.SentinelUsername, SentinelPassword: o.SentinelPassword.Reveal(),
 		TLSConfig: o.TLS, Dialer: o.Dialer,
 		ContextTimeoutEnabled: true, // otherwise a deadline of the caller's is not kept
-		DialTimeout:           Timeout, ReadTimeout: Timeout, WriteTimeout: Timeout, PoolTimeout: Timeout,
+		DialTimeout:           most, ReadTimeout: most, WriteTimeout: most, PoolTimeout: most,
 		DialerRetries: 1, MaxRetries: 1, MinRetryBackoff: time.Millisecond, MaxRetryBackoff: 10 * time.Millisecond,
 		PoolSize: o.PoolSize, PipelinePoolSize: -1, ConnMaxIdleTime: 5 * time.Minute,
 		ReadBufferSize: 8 << 10, WriteBufferSize: 4 << 10, // values are small

@@ -150,7 +150,7 @@ func (w *World) openRedis(t testing.TB, local bool) {
 				t.Error(err)
 			}
 		})
-		if w.Redis, err = server.Client(); err != nil {
+		if w.Redis, err = server.Client(0); err != nil {
 			t.Fatal(err)
 		}
 	}

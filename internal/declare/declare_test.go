@@ -1,0 +1,82 @@
+package declare_test
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"tenantry/internal/declare"
+)
+
+type base struct {
+	CreatedAt int64 `json:"created_at" use:"silent"`
+	Rev       int64 `json:"-"`
+}
+
+type folder struct {
+	base
+	Name   string   `json:"name" rule:"required min=1 max=200 unique" use:"filter once" doc:"Its name." example:"Contracts"`
+	Teams  []string `json:"teams,omitempty" rule:"max=100 each=24 ref=team" flag:"team"`
+	View   string   `json:"view_as" rule:"enum=full|basic format=word" default:"full"`
+	hidden string   //nolint:unused // what cannot be reached is no field
+}
+
+func TestOf(t *testing.T) {
+	t.Parallel()
+	fields, err := declare.Of(reflect.TypeFor[folder]())
+	if err != nil {
+		t.Fatal(err)
+	}
+	byName := map[string]declare.Field{}
+	for _, f := range fields {
+		byName[f.Name] = f
+	}
+	if len(byName) != 4 {
+		t.Fatalf("fields %v", byName)
+	}
+	name, teams, view := byName["name"], byName["teams"], byName["view_as"]
+	if want := (declare.Rule{Required: true, Unique: true, Min: 1, Max: 200}); !reflect.DeepEqual(name.Rule, want) || name.Doc != "Its name." || name.Example != "Contracts" {
+		t.Errorf("name: %+v", name)
+	}
+	if !name.Use.Has(declare.Filter) || !name.Use.Has(declare.Once) || name.Use.Has(declare.Hidden) || !byName["created_at"].Use.Has(declare.Silent) {
+		t.Errorf("uses %b, %b", name.Use, byName["created_at"].Use)
+	}
+	if teams.Rule.Ref != "team" || teams.Rule.Each != 24 || teams.Rule.Most() != 100 || teams.Flag != "team" {
+		t.Errorf("teams: %+v", teams)
+	}
+	if !reflect.DeepEqual(view.Rule.Enum, []string{"full", "basic"}) || view.Rule.Format != "word" || view.Default != "full" || view.Flag != "view-as" {
+		t.Errorf("view: %+v", view)
+	}
+	v := reflect.ValueOf(folder{base: base{CreatedAt: 5}})
+	if got := v.FieldByIndex(byName["created_at"].Index).Int(); got != 5 {
+		t.Errorf("created_at is %d", got)
+	}
+}
+
+func TestFaultsOfTheProgram(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		of   any
+		want string
+	}{
+		{struct {
+			A string `json:"a" rule:"requird"`
+		}{}, `rule "requird" is not known`},
+		{struct {
+			A string `json:"a" rule:"max=many"`
+		}{}, "rule max=many"},
+		{struct {
+			A string `json:"a" rule:"max"`
+		}{}, `rule "max": value missing`},
+		{struct {
+			A string `json:"a" rule:"required=yes"`
+		}{}, "one too many"},
+		{struct {
+			A string `json:"a" use:"show"`
+		}{}, `use "show" is not known`},
+	} {
+		if _, err := declare.Of(reflect.TypeOf(tt.of)); err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "field A of") {
+			t.Errorf("%v: %v", tt.of, err)
+		}
+	}
+}

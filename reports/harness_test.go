@@ -15,6 +15,7 @@ import (
 	"tenantry/backends/store"
 	"tenantry/backends/store/enginetest"
 	"tenantry/crypto/keyring"
+	"tenantry/internal/fault"
 	"tenantry/reports"
 	"tenantry/tenants"
 )
@@ -139,9 +140,9 @@ func (w *world) add(text string) *reports.Report {
 	if r.Title == "" {
 		r.Title = "A report"
 	}
-	var errs api.Errors
+	var errs fault.List
 	w.module.Validate(r, &errs)
-	if err := errs.Problem(); err != nil {
+	if err := errs.Err(); err != nil {
 		w.t.Fatalf("the test's report is not valid: %v", err)
 	}
 	if err := w.kinds.Reports.In(w.tenant.Workspace()).Insert(w.t.Context(), r); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"tenantry/backends/api"
 	"tenantry/backends/filters"
+	"tenantry/internal/fault"
 	"tenantry/internal/texts"
 )
 
@@ -20,13 +21,13 @@ const (
 
 // notSettable is the one answer to a parameter that readers may not set, whether it is
 // locked or does not exist: the names of locked inputs are nobody's business.
-func notSettable(errs *api.Errors, name string) {
+func notSettable(errs *fault.List, name string) {
 	at := "params[" + texts.Clip(name) + "]"
 	errs.Add(at, "unknown", "%s is no input that readers of this report may set", at)
 }
 
 // readerParams takes params[<name>]=<value> apart.
-func readerParams(pairs []api.Pair, errs *api.Errors) map[string]string {
+func readerParams(pairs []api.Pair, errs *fault.List) map[string]string {
 	values := map[string]string{}
 	for _, p := range pairs {
 		if len(p.Path) != 2 || p.Path[1] == "" {
@@ -60,7 +61,7 @@ func resolveInputs(root, selected *Report, locked, given map[string]string) (*in
 		}
 		v.rules[name] = in
 	}
-	var errs api.Errors
+	var errs fault.List
 	for name, value := range given {
 		in, declared := v.rules[name]
 		if !declared || in.Rule != Editable {
@@ -70,7 +71,7 @@ func resolveInputs(root, selected *Report, locked, given map[string]string) (*in
 		checkInput(&errs, "params["+name+"]", in.Type, value)
 	}
 	slices.SortFunc(errs, byField)
-	if err := errs.Problem(); err != nil {
+	if err := errs.Err(); err != nil {
 		return nil, err
 	}
 	for name, in := range v.rules {
@@ -81,7 +82,7 @@ func resolveInputs(root, selected *Report, locked, given map[string]string) (*in
 	return v, nil
 }
 
-func byField(a, b api.FieldError) int {
+func byField(a, b fault.Fault) int {
 	switch {
 	case a.Field < b.Field:
 		return -1
@@ -125,7 +126,7 @@ func (v *inputValues) all() map[string]string {
 }
 
 // checkInput notes where a value does not fit the input's type. The empty value fits all.
-func checkInput(errs *api.Errors, at, inputType, value string) {
+func checkInput(errs *fault.List, at, inputType, value string) {
 	if value == "" {
 		return
 	}

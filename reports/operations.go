@@ -10,6 +10,7 @@ import (
 	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/crypto/secret"
+	"tenantry/internal/fault"
 	"tenantry/internal/texts"
 	"tenantry/tenants"
 )
@@ -142,15 +143,15 @@ func (m *Module) share(ctx context.Context, c *api.Call) (api.Result, error) {
 	case err != nil:
 		return api.Result{}, err
 	case !r.CanShare():
-		return api.Result{}, api.Invalid("shareable", "forbidden", "the report is set not to be shareable")
+		return api.Result{}, fault.One("shareable", "forbidden", "the report is set not to be shareable")
 	case !entitled:
-		return api.Result{}, api.Invalid("teams", "forbidden",
+		return api.Result{}, fault.One("teams", "forbidden",
 			"the report, or a child of it, shows more than your teams; only one that is limited to teams of yours, with its children, can be shared by you")
 	}
-	var errs api.Errors
+	var errs fault.List
 	params, _ := c.Body.Object(&errs, "params")
 	seconds := c.Integer(&errs, "expires_in")
-	if err := errs.Problem(); err != nil {
+	if err := errs.Err(); err != nil {
 		return api.Result{}, err
 	}
 	token, id, ends, err := m.Issue(ctx, c.Tenant, r, c.Principal.Subject(), params, time.Duration(seconds)*time.Second)
@@ -196,13 +197,13 @@ func (m *Module) listShares(ctx context.Context, c *api.Call) (api.Result, error
 	if err != nil {
 		return api.Result{}, err
 	}
-	var errs api.Errors
+	var errs fault.List
 	page, perPage := c.Number(&errs, "page"), min(c.Number(&errs, "per_page"), maxPerPage)
 	order := store.Desc("created_at")
 	if c.Choice(&errs, "sort") == "created_at" {
 		order = store.Asc("created_at")
 	}
-	if err := errs.Problem(); err != nil {
+	if err := errs.Err(); err != nil {
 		return api.Result{}, err
 	}
 	found, count, err := m.Good(ctx, c.Tenant, r, store.Query{Sort: []store.Order{order}, Limit: int(perPage), Offset: int((page - 1) * perPage)})

@@ -8,6 +8,7 @@ import (
 
 	"tenantry/backends/api"
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 	"tenantry/reports"
 	"tenantry/tenants"
 )
@@ -95,7 +96,7 @@ func TestValidateNamesEveryProblem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var errs api.Errors
+	var errs fault.List
 	w.module.Validate(&r, &errs)
 	var got []string
 	for _, e := range errs {

@@ -1,9 +1,9 @@
 package reports
 
 import (
-	"tenantry/backends/api"
 	"tenantry/backends/filters"
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 	"tenantry/internal/texts"
 )
 
@@ -30,7 +30,7 @@ type Plan struct {
 // Bind binds the query to the dataset and the values of inputs. Every problem goes into
 // errs: fields that do not exist, are secret or of the wrong type, and what
 // filters.Expr.Bind finds. With problems the plan must not be run.
-func Bind(d *Dataset, def Definition, inputs func(name string) (filters.Input, bool), errs *api.Errors) Plan {
+func Bind(d *Dataset, def Definition, inputs func(name string) (filters.Input, bool), errs *fault.List) Plan {
 	p := Plan{table: d.Table, limit: def.Limit}
 	p.where = store.All(d.Base, def.Filter.Bind(d, inputs, errs))
 	if def.aggregates() {
@@ -44,7 +44,7 @@ func Bind(d *Dataset, def Definition, inputs func(name string) (filters.Input, b
 }
 
 // resolve finds a field that may appear in a report.
-func resolve(d *Dataset, name, at string, errs *api.Errors) (Field, bool) {
+func resolve(d *Dataset, name, at string, errs *fault.List) (Field, bool) {
 	f, ok := d.find(name)
 	switch {
 	case !ok:
@@ -63,7 +63,7 @@ func (p *Plan) add(c Column, instant bool) {
 
 func (f Field) instant() bool { return f.Ref.Type == store.TypeTime }
 
-func (p *Plan) bindList(d *Dataset, def Definition, errs *api.Errors) {
+func (p *Plan) bindList(d *Dataset, def Definition, errs *fault.List) {
 	names := def.Fields
 	if len(names) == 0 {
 		for _, c := range d.Columns() {
@@ -91,7 +91,7 @@ func (p *Plan) bindList(d *Dataset, def Definition, errs *api.Errors) {
 	}
 }
 
-func (p *Plan) bindGroups(d *Dataset, def Definition, errs *api.Errors) {
+func (p *Plan) bindGroups(d *Dataset, def Definition, errs *fault.List) {
 	for _, g := range def.Groups {
 		f, ok := resolve(d, g.Field, "query.group_by", errs)
 		if !ok {
@@ -127,7 +127,7 @@ func bucketName(b store.Bucket) string {
 	return ""
 }
 
-func (p *Plan) bindMeasures(d *Dataset, def Definition, errs *api.Errors) {
+func (p *Plan) bindMeasures(d *Dataset, def Definition, errs *fault.List) {
 	for _, m := range def.Measures {
 		if m.Op == store.MeasureCount {
 			p.add(Column{"count", "Count", TypeNumber}, false)
@@ -175,7 +175,7 @@ func (m Measure) title() string {
 	return "Different"
 }
 
-func (p *Plan) bindRanks(def Definition, errs *api.Errors) {
+func (p *Plan) bindRanks(def Definition, errs *fault.List) {
 	for _, s := range def.Sort {
 		found := false
 		for i, c := range p.Columns {

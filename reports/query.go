@@ -10,6 +10,7 @@ import (
 	"tenantry/backends/api"
 	"tenantry/backends/filters"
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 	"tenantry/internal/texts"
 )
 
@@ -88,7 +89,7 @@ func buckets() map[string]store.Bucket {
 
 // ParseQuery checks the JSON of a query and returns it. Every problem is noted in errs,
 // under query. Whether the fields it names exist depends on the class: see Validate.
-func ParseQuery(raw []byte, errs *api.Errors) Query {
+func ParseQuery(raw []byte, errs *fault.List) Query {
 	q := Query{raw: compact(raw)}
 	q.Definition(errs)
 	return q
@@ -149,7 +150,7 @@ func (q Query) OpenAPISchema() map[string]any {
 }
 
 // Definition takes the query apart, noting every problem in errs.
-func (q Query) Definition(errs *api.Errors) Definition {
+func (q Query) Definition(errs *fault.List) Definition {
 	def := Definition{Limit: DefaultRows}
 	if len(q.raw) == 0 {
 		return def
@@ -200,7 +201,7 @@ func (d *Definition) columns() []string {
 	return names
 }
 
-func parseLimit(raw json.RawMessage, errs *api.Errors) int {
+func parseLimit(raw json.RawMessage, errs *fault.List) int {
 	n, err := strconv.Atoi(string(raw))
 	if err != nil || n < 1 || n > MaxRows {
 		errs.Add("query.limit", "range", "query.limit must be a whole number from 1 to %d", MaxRows)
@@ -210,7 +211,7 @@ func parseLimit(raw json.RawMessage, errs *api.Errors) int {
 }
 
 // parseList returns the elements of an array of at most so many.
-func parseList(raw json.RawMessage, field string, most int, errs *api.Errors) []json.RawMessage {
+func parseList(raw json.RawMessage, field string, most int, errs *fault.List) []json.RawMessage {
 	var items []json.RawMessage
 	if len(raw) == 0 || raw[0] != '[' || json.Unmarshal(raw, &items) != nil {
 		errs.Add(field, "type", "%s must be an array", field)
@@ -223,7 +224,7 @@ func parseList(raw json.RawMessage, field string, most int, errs *api.Errors) []
 	return items
 }
 
-func parseTexts(raw json.RawMessage, field string, most int, errs *api.Errors) []string {
+func parseTexts(raw json.RawMessage, field string, most int, errs *fault.List) []string {
 	var texts []string
 	for i, item := range parseList(raw, field, most, errs) {
 		var text *string
@@ -236,7 +237,7 @@ func parseTexts(raw json.RawMessage, field string, most int, errs *api.Errors) [
 	return texts
 }
 
-func parseSort(raw json.RawMessage, errs *api.Errors) []Sort {
+func parseSort(raw json.RawMessage, errs *fault.List) []Sort {
 	var sorts []Sort
 	var names []string
 	for _, text := range parseTexts(raw, "query.sort", MaxSorts, errs) {
@@ -248,7 +249,7 @@ func parseSort(raw json.RawMessage, errs *api.Errors) []Sort {
 	return sorts
 }
 
-func parseGroups(raw json.RawMessage, errs *api.Errors) []Group {
+func parseGroups(raw json.RawMessage, errs *fault.List) []Group {
 	var groups []Group
 	for i, item := range parseList(raw, "query.group_by", MaxGroups, errs) {
 		at := "query.group_by[" + strconv.Itoa(i) + "]"
@@ -257,7 +258,7 @@ func parseGroups(raw json.RawMessage, errs *api.Errors) []Group {
 			continue
 		}
 		g := Group{Field: requiredField(body, at, errs)}
-		if by, given := body.Text(&api.Errors{}, "by"); given || body.Has("by") {
+		if by, given := body.Text(&fault.List{}, "by"); given || body.Has("by") {
 			bucket, known := buckets()[by]
 			if !known {
 				errs.Add(at+".by", "unknown", "%s.by must be day, week, month, quarter or year", at)
@@ -269,7 +270,7 @@ func parseGroups(raw json.RawMessage, errs *api.Errors) []Group {
 	return groups
 }
 
-func parseMeasures(raw json.RawMessage, errs *api.Errors) []Measure {
+func parseMeasures(raw json.RawMessage, errs *fault.List) []Measure {
 	var measures []Measure
 	for i, item := range parseList(raw, "query.measures", MaxMeasures, errs) {
 		at := "query.measures[" + strconv.Itoa(i) + "]"
@@ -277,7 +278,7 @@ func parseMeasures(raw json.RawMessage, errs *api.Errors) []Measure {
 		if !ok {
 			continue
 		}
-		name, _ := body.Text(&api.Errors{}, "op") // anything else is unknown below
+		name, _ := body.Text(&fault.List{}, "op") // anything else is unknown below
 		op, known := measureOps()[name]
 		if !known {
 			errs.Add(at+".op", "unknown", "%s.op must be count, sum, avg, min, max or distinct", at)
@@ -299,7 +300,7 @@ func parseMeasures(raw json.RawMessage, errs *api.Errors) []Measure {
 const maxName = 64
 
 // parseItem reads an object that may have these members alone.
-func parseItem(raw json.RawMessage, at string, errs *api.Errors, members ...string) (api.Body, bool) {
+func parseItem(raw json.RawMessage, at string, errs *fault.List, members ...string) (api.Body, bool) {
 	if len(raw) == 0 || raw[0] != '{' {
 		errs.Add(at, "type", "%s must be an object", at)
 		return api.Body{}, false
@@ -318,8 +319,8 @@ func parseItem(raw json.RawMessage, at string, errs *api.Errors, members ...stri
 }
 
 // requiredField reads the member field of an item, noting problems under the item's name.
-func requiredField(body api.Body, at string, errs *api.Errors) string {
-	var own api.Errors
+func requiredField(body api.Body, at string, errs *fault.List) string {
+	var own fault.List
 	field := body.Required(&own, "field", maxName)
 	for _, e := range own {
 		errs.Add(at+"."+e.Field, e.Code, "%s.%s", at, e.Message)
@@ -327,7 +328,7 @@ func requiredField(body api.Body, at string, errs *api.Errors) string {
 	return field
 }
 
-func noteRepeats(names []string, field string, errs *api.Errors) {
+func noteRepeats(names []string, field string, errs *fault.List) {
 	for i, name := range names {
 		if slices.Index(names, name) < i {
 			errs.Add(field, "duplicate", "%s names %q twice", field, texts.Clip(name))

@@ -9,14 +9,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tenantry/backends/api"
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 	"tenantry/reports"
 )
 
 func TestParseQuery(t *testing.T) {
 	t.Parallel()
-	var errs api.Errors
+	var errs fault.List
 	q := reports.ParseQuery([]byte(`{"filter": {"country": "DE", "age": {"gt": {"input": "least"}}},
 		"group_by": [{"field": "country"}, {"field": "created_at", "by": "month"}],
 		"measures": [{"op": "count"}, {"op": "avg", "field": "age"}], "sort": ["-count", "country"], "limit": 100}`), &errs)
@@ -75,7 +75,7 @@ func TestParseQueryNamesEveryProblem(t *testing.T) {
 		`{"group_by":` + many(9, `{"field":"a"}`) + `}`:                                    {"query.group_by/length"},
 		`{"measures":` + many(17, `{"op":"count"}`) + `,"fields":` + many(51, `"a"`) + `}`: {"query.measures/length", "query.fields/length"},
 	} {
-		var errs api.Errors
+		var errs fault.List
 		reports.ParseQuery([]byte(query), &errs)
 		var got []string
 		for _, e := range errs {
@@ -114,9 +114,9 @@ func FuzzParseQuery(f *testing.F) {
 	f.Add(`{"group_by":[{"field":"a"},null,[]],"limit":1e400}`)
 	f.Add("\xef\xbb\xbf{}")
 	f.Fuzz(func(t *testing.T, text string) {
-		var errs api.Errors
+		var errs fault.List
 		q := reports.ParseQuery([]byte(text), &errs)
-		def := q.Definition(&api.Errors{})
+		def := q.Definition(&fault.List{})
 		if len(errs) > 0 {
 			return
 		}

@@ -13,6 +13,7 @@ import (
 
 	"tenantry/backends/api"
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 	"tenantry/reports"
 	"tenantry/tenants"
 )
@@ -193,7 +194,7 @@ func TestSecretFieldsAppearNowhere(t *testing.T) {
 	} {
 		r := w.add(`{"class":"Contacts","query":` + query + `}`)
 		w.open(r, "data=1").failed(t, 200, "The report cannot be shown")
-		var errs api.Errors
+		var errs fault.List
 		if err := w.module.Check(t.Context(), w.tenant, w.tenant.Workspace(), r, &errs); err != nil {
 			t.Fatal(err)
 		}
@@ -213,7 +214,7 @@ func TestCheckNamesEveryProblem(t *testing.T) {
 	w := newWorld(t, nil)
 	r := w.add(`{"class":"Contacts","query":{"filter":{"nope":1,"age":"x"},"group_by":[{"field":"tags"},{"field":"country","by":"day"}],
 		"measures":[{"op":"avg","field":"country"},{"op":"min","field":"vip"},{"op":"distinct","field":"tags"}],"sort":["-sum_age"]}}`)
-	var errs api.Errors
+	var errs fault.List
 	if err := w.module.Check(t.Context(), w.tenant, w.tenant.Workspace(), r, &errs); err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/crypto/secret"
+	"tenantry/internal/fault"
 	"tenantry/tenants"
 )
 
@@ -117,9 +118,9 @@ func (m *Module) Open(ctx context.Context, t *tenants.Tenant, r SharedRequest) (
 	if err != nil {
 		return Shared{}, err
 	}
-	var errs api.Errors
+	var errs fault.List
 	given := readerParams(r.Params, &errs)
-	if err := errs.Problem(); err != nil {
+	if err := errs.Err(); err != nil {
 		return Shared{}, err
 	}
 	inputs, err := resolveInputs(b.root, selected, locked, given)
@@ -205,11 +206,11 @@ func visualOf(r *Report) string { return cmp.Or(r.Visual, "table") }
 
 func (m *Module) chooseProvider(t *tenants.Tenant, name string, secure bool) (Provider, error) {
 	if name != "" && secure {
-		return nil, api.Invalid("provider", "forbidden", "provider cannot be chosen for this report")
+		return nil, fault.One("provider", "forbidden", "provider cannot be chosen for this report")
 	}
 	p, ok := m.provider(t, name)
 	if !ok {
-		return nil, api.Invalid("provider", "unknown", "provider must be the name of one of the organization's report providers")
+		return nil, fault.One("provider", "unknown", "provider must be the name of one of the organization's report providers")
 	}
 	return p, nil
 }
@@ -278,7 +279,7 @@ func (m *Module) describe(b *bundle, r *Report, inputs *inputValues, f *found) S
 // told so; a report that no longer fits the data is only said not to be showable, because
 // the details would name fields and locked inputs.
 func (m *Module) plan(d *Dataset, r *Report, inputs *inputValues) (Plan, error) {
-	var errs api.Errors
+	var errs fault.List
 	plan := Bind(d, r.Query.Definition(&errs), inputs.value, &errs)
 	if len(errs) == 0 {
 		return plan, nil
@@ -286,13 +287,13 @@ func (m *Module) plan(d *Dataset, r *Report, inputs *inputValues) (Plan, error) 
 	if len(inputs.given) > 0 {
 		own := *inputs
 		own.given = nil
-		var without api.Errors
+		var without fault.List
 		Bind(d, r.Query.Definition(&without), own.value, &without)
 		if len(without) == 0 {
-			return Plan{}, api.Invalid("params", "type", "a value in params does not fit the report")
+			return Plan{}, fault.One("params", "type", "a value in params does not fit the report")
 		}
 	}
-	return Plan{}, notShowable(errs.Problem())
+	return Plan{}, notShowable(errs.Err())
 }
 
 // What a failure of Open that answers 200 wraps, where the report itself was found.

@@ -15,6 +15,7 @@ import (
 	"tenantry/backends/store"
 	"tenantry/crypto/keyring"
 	"tenantry/crypto/tokens"
+	"tenantry/internal/fault"
 	"tenantry/internal/texts"
 	"tenantry/internal/together"
 	"tenantry/tenants"
@@ -103,7 +104,7 @@ func (m *Module) note(ctx context.Context, t *tenants.Tenant, rec *Issued) error
 		return err
 	}
 	if n >= maxIssued {
-		return api.Invalid("id", "length", "the report has %d good share tokens already; revoke some, or wait until they expire", maxIssued)
+		return fault.One("id", "length", "the report has %d good share tokens already; revoke some, or wait until they expire", maxIssued)
 	}
 	return all.Insert(ctx, rec)
 }
@@ -135,7 +136,7 @@ func (m *Module) Good(ctx context.Context, t *tenants.Tenant, r *Report, q store
 }
 
 func tokenParams(r *Report, children []Report, params map[string]any) (map[string]any, error) {
-	var errs api.Errors
+	var errs fault.List
 	values := map[string]any{}
 	for _, name := range slices.Sorted(maps.Keys(params)) {
 		at := "params." + texts.Clip(name)
@@ -177,7 +178,7 @@ func tokenParams(r *Report, children []Report, params map[string]any) (map[strin
 	if len(text) > maxParams {
 		errs.Add("params", "length", "the locked values must have at most %d bytes together, written as JSON", maxParams)
 	}
-	return values, errs.Problem()
+	return values, errs.Err()
 }
 
 // lockedInput finds a locked input of the report or one of its children.
@@ -294,7 +295,7 @@ func (m *Module) RevokeToken(ctx context.Context, t *tenants.Tenant, r *Report, 
 	case unknown, !revoked && (issued.Expires <= m.deps.Now().Unix() || issued.Generation < newest(live)):
 		return api.NotFound("Share not found")
 	case !revoked && len(live) >= maxRevocations:
-		return api.Invalid("token_id", "length", "%d tokens of this report are revoked one by one already; revoke all of them instead", maxRevocations)
+		return fault.One("token_id", "length", "%d tokens of this report are revoked one by one already; revoke all of them instead", maxRevocations)
 	}
 	if !revoked {
 		rec := &Revocation{PID: issued.PID, TokenID: tokenID, Expires: issued.Expires}

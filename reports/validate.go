@@ -9,10 +9,10 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"tenantry/backends/api"
 	"tenantry/backends/filters"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 	"tenantry/internal/texts"
 	"tenantry/tenants"
 )
@@ -27,7 +27,7 @@ const (
 // Validate notes everything that is wrong with the report itself: names, rules, types,
 // the form of its query. Whether its source and fields exist is for Check, since they may
 // be stored later than the report.
-func (m *Module) Validate(r *Report, errs *api.Errors) {
+func (m *Module) Validate(r *Report, errs *fault.List) {
 	if r.PID != "" && !validPID(r.PID) {
 		errs.Add("pid", "format", "pid must have 16 to 64 of letters, digits, \"_\", \"-\", because whoever knows it may read the report")
 	}
@@ -62,7 +62,7 @@ func (m *Module) Validate(r *Report, errs *api.Errors) {
 	}
 }
 
-func validateInputs(inputs map[string]Input, errs *api.Errors) {
+func validateInputs(inputs map[string]Input, errs *fault.List) {
 	if len(inputs) > MaxInputs {
 		errs.Add("input", "length", "input must have at most %d inputs", MaxInputs)
 		return
@@ -86,7 +86,7 @@ func validateInputs(inputs map[string]Input, errs *api.Errors) {
 // Check notes where the report does not fit the organization's data: a source or field
 // that does not exist, is secret or of another type, an input's value that does not fit.
 // The error, if any, means that it cannot be told.
-func (m *Module) Check(ctx context.Context, t *tenants.Tenant, ws *store.Workspace, r *Report, errs *api.Errors) error {
+func (m *Module) Check(ctx context.Context, t *tenants.Tenant, ws *store.Workspace, r *Report, errs *fault.List) error {
 	if _, ok := m.classes[r.Class]; !ok {
 		return nil // Validate notes it
 	}
@@ -105,7 +105,7 @@ func (m *Module) Check(ctx context.Context, t *tenants.Tenant, ws *store.Workspa
 // CheckFields is Check where the fields that the organization defines for the report's
 // source are known but may not be stored yet. Reports of other than the built-in classes
 // are left to Check.
-func (m *Module) CheckFields(r *Report, defined schema.Fields, errs *api.Errors) {
+func (m *Module) CheckFields(r *Report, defined schema.Fields, errs *fault.List) {
 	builtIn, ok := m.classes[r.Class].(*class)
 	if !ok {
 		return
@@ -123,7 +123,7 @@ func (m *Module) Broken(ctx context.Context, ws *store.Workspace, form string, b
 		if r.Class != classSubmissions || r.Source != form {
 			return nil
 		}
-		var ran, runs api.Errors
+		var ran, runs fault.List
 		m.CheckFields(r, before, &ran)
 		m.CheckFields(r, after, &runs)
 		if len(ran) == 0 && len(runs) > 0 {
@@ -134,8 +134,8 @@ func (m *Module) Broken(ctx context.Context, ws *store.Workspace, form string, b
 	return ids, err
 }
 
-func check(d *Dataset, r *Report, errs *api.Errors) {
-	var parsing api.Errors
+func check(d *Dataset, r *Report, errs *fault.List) {
+	var parsing fault.List
 	def := r.Query.Definition(&parsing)
 	if len(parsing) > 0 {
 		return // Validate notes it
@@ -146,13 +146,13 @@ func check(d *Dataset, r *Report, errs *api.Errors) {
 	}, errs)
 }
 
-func atMost(errs *api.Errors, field, value string, runes int) {
+func atMost(errs *fault.List, field, value string, runes int) {
 	if utf8.RuneCountInString(value) > runes {
 		errs.Add(field, "length", "%s must have at most %d characters", field, runes)
 	}
 }
 
-func checkIDs(errs *api.Errors, field string, ids []string, most int) {
+func checkIDs(errs *fault.List, field string, ids []string, most int) {
 	if len(ids) > most {
 		errs.Add(field, "length", "%s must have at most %d elements", field, most)
 		return

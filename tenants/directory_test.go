@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 	"tenantry/tenants"
 	"tenantry/tenants/people"
 	"tenantry/tenants/tenantstest"
@@ -101,7 +102,7 @@ func TestCreateNamesEveryFault(t *testing.T) {
 		Slug: "admin", Name: " ", Features: map[string]bool{"x": true}, Settings: map[string]bool{"y": true},
 		Limits: map[string]int64{"z": 1, tenants.LimitFolderChildren: 10_001}, Providers: []string{"a b"},
 	})
-	var invalid *tenants.InvalidError
+	var invalid *fault.Error
 	if !errors.As(err, &invalid) {
 		t.Fatal(err)
 	}

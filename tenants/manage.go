@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 	"tenantry/internal/texts"
 )
 
@@ -48,7 +49,7 @@ type NewOrganization struct {
 	Backend string
 }
 
-// Create stores a new, active organization. Errors: *InvalidError with every fault,
+// Create stores a new, active organization. Errors: *fault.Error with every fault,
 // *store.DuplicateError where the slug is or was somebody's, store.ErrUnavailable.
 func (d *Directory) Create(ctx context.Context, o NewOrganization) (*Tenant, error) {
 	org := &Organization{
@@ -57,9 +58,9 @@ func (d *Directory) Create(ctx context.Context, o NewOrganization) (*Tenant, err
 		Backend: cmp.Or(o.Backend, d.newBackend),
 	}
 	asked := time.Now()
-	var faults Faults
+	var faults fault.List
 	if !d.store.HasBackend(org.Backend) {
-		faults.Add("backend", CodeUnknown, "there is no backend %q; the configuration names %s", texts.Clip(org.Backend), strings.Join(d.store.Backends(), ", "))
+		faults.Add("backend", fault.Unknown, "there is no backend %q; the configuration names %s", texts.Clip(org.Backend), strings.Join(d.store.Backends(), ", "))
 	}
 	checkSlug(&faults, org.Slug)
 	checkOrganization(&faults, org)
@@ -100,29 +101,29 @@ func (d *Directory) settle(ctx context.Context, org *Organization) (err error) {
 	return fmt.Errorf("%w (after %d numbers; the next try goes on from there)", err, settleTries)
 }
 
-func checkOrganization(faults *Faults, o *Organization) {
+func checkOrganization(faults *fault.List, o *Organization) {
 	CheckName(faults, "name", o.Name, maxName)
 	checkKnown(faults, "features", "feature", slices.Sorted(maps.Keys(o.Features)), AllFeatures())
 	checkKnown(faults, "settings", "setting", slices.Sorted(maps.Keys(o.Settings)), AllSettings())
 	checkKnown(faults, "limits", "limit", slices.Sorted(maps.Keys(o.Limits)), AllLimits())
 	if n, ok := o.Limits[LimitFolderChildren]; ok && (n < 1 || n > maxFolderChildren) {
-		faults.Add("limits."+LimitFolderChildren, CodeRange, "the limit %s is from 1 to %d", LimitFolderChildren, maxFolderChildren)
+		faults.Add("limits."+LimitFolderChildren, fault.Range, "the limit %s is from 1 to %d", LimitFolderChildren, maxFolderChildren)
 	}
 	if len(o.Providers) > MaxProviders {
-		faults.Add("providers", CodeLength, "an organization has at most %d providers", MaxProviders)
+		faults.Add("providers", fault.Length, "an organization has at most %d providers", MaxProviders)
 		return
 	}
 	for _, name := range o.Providers {
 		if !store.ValidKey(name) {
-			faults.Add("providers", CodeFormat, "the name of a provider is 1 to 64 of letters, digits, _ and -")
+			faults.Add("providers", fault.Format, "the name of a provider is 1 to 64 of letters, digits, _ and -")
 		}
 	}
 }
 
-func checkKnown(faults *Faults, field, what string, given, known []string) {
+func checkKnown(faults *fault.List, field, what string, given, known []string) {
 	for _, name := range given {
 		if !slices.Contains(known, name) {
-			faults.Add(field+"."+texts.Clip(name), CodeUnknown, "unknown %s %q; there are: %s", what, texts.Clip(name), strings.Join(known, ", "))
+			faults.Add(field+"."+texts.Clip(name), fault.Unknown, "unknown %s %q; there are: %s", what, texts.Clip(name), strings.Join(known, ", "))
 		}
 	}
 }
@@ -165,7 +166,7 @@ func (d *Directory) List(ctx context.Context, after string, limit int) ([]Organi
 
 // Update lets change alter name, features, settings, limits of both kinds and providers; what it does
 // to other fields is undone. It may be called several times. Errors: ErrUnknownTenant,
-// *InvalidError, what change returns, store.ErrConflict, store.ErrUnavailable.
+// *fault.Error, what change returns, store.ErrConflict, store.ErrUnavailable.
 func (d *Directory) Update(ctx context.Context, slug string, change func(*Organization) error) (*Tenant, error) {
 	asked := time.Now()
 	org, err := d.change(ctx, store.Eq("slug", slug), func(o *Organization) error {
@@ -179,7 +180,7 @@ func (d *Directory) Update(ctx context.Context, slug string, change func(*Organi
 			return err
 		}
 		edited.Name = strings.TrimSpace(edited.Name)
-		var faults Faults
+		var faults fault.List
 		checkOrganization(&faults, &edited)
 		if err := faults.Err(); err != nil {
 			return err

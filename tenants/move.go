@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 	"tenantry/internal/texts"
 )
 
@@ -149,7 +150,7 @@ func (d *Directory) release(ctx context.Context, org int64, which hold) error {
 // Move copies an organization's documents to another backend while it serves, holds
 // writes for a moment, and lets it live there from then on. Where it was interrupted, the
 // same call resumes it, and RollBackMove undoes it. The old copy stays until FinishMove.
-// Errors: ErrUnknownTenant, *InvalidError for a backend that cannot be, ErrMoving,
+// Errors: ErrUnknownTenant, *fault.Error for a backend that cannot be, ErrMoving,
 // store.ErrForeign where something else lies there, store.ErrUnavailable, store.ErrDiffers;
 // after the last two it can be repeated.
 func (d *Directory) Move(ctx context.Context, slug, to string, progress func(MoveProgress)) (*MoveReport, error) {
@@ -230,8 +231,8 @@ type mover struct {
 
 func (d *Directory) beginMove(ctx context.Context, slug, to string) (*mover, error) {
 	if to == "" || !d.store.HasBackend(to) {
-		var faults Faults
-		faults.Add("to", CodeUnknown, "there is no backend %q; the configuration names %s", texts.Clip(to), strings.Join(d.store.Backends(), ", "))
+		var faults fault.List
+		faults.Add("to", fault.Unknown, "there is no backend %q; the configuration names %s", texts.Clip(to), strings.Join(d.store.Backends(), ", "))
 		return nil, faults.Err()
 	}
 	possible := func(o *Organization) error {
@@ -239,8 +240,8 @@ func (d *Directory) beginMove(ctx context.Context, slug, to string) (*mover, err
 		case o.State == Removed:
 			return ErrUnknownTenant
 		case o.Backend == to || o.Backend == "" && to == store.DefaultBackend:
-			var faults Faults
-			faults.Add("to", CodeUnknown, "the organization lives on %s already", to)
+			var faults fault.List
+			faults.Add("to", fault.Unknown, "the organization lives on %s already", to)
 			return faults.Err()
 		case o.Move != nil && o.Move.To != to:
 			return fmt.Errorf("%w to %s; resume that, or roll it back first", ErrMoving, o.Move.To)

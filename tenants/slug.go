@@ -5,6 +5,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"tenantry/internal/fault"
 )
 
 const (
@@ -24,16 +26,16 @@ func reservedSlugs() []string {
 	}
 }
 
-func checkSlug(faults *Faults, slug string) {
+func checkSlug(faults *fault.List, slug string) {
 	switch {
 	case slug == "":
-		faults.Add("slug", CodeRequired, "a slug is needed")
+		faults.Add("slug", fault.Required, "a slug is needed")
 	case len(slug) > maxSlug:
-		faults.Add("slug", CodeLength, "a slug has at most %d characters", maxSlug)
+		faults.Add("slug", fault.Length, "a slug has at most %d characters", maxSlug)
 	case !validSlug(slug):
-		faults.Add("slug", CodeFormat, "a slug is made of a-z, 0-9 and hyphens, starts and ends with a letter or digit, and has no hyphens at places 3 and 4")
+		faults.Add("slug", fault.Format, "a slug is made of a-z, 0-9 and hyphens, starts and ends with a letter or digit, and has no hyphens at places 3 and 4")
 	case slices.Contains(reservedSlugs(), slug):
-		faults.Add("slug", CodeForbidden, "the slug %q is reserved; choose another", slug)
+		faults.Add("slug", fault.Forbidden, "the slug %q is reserved; choose another", slug)
 	}
 }
 
@@ -129,13 +131,13 @@ func numericHost(domain string) bool {
 
 // CheckName notes what is wrong with a name that people read: it has 1 to limit
 // characters and no control characters.
-func CheckName(faults *Faults, field, text string, limit int) {
+func CheckName(faults *fault.List, field, text string, limit int) {
 	switch {
 	case strings.TrimSpace(text) == "":
-		faults.Add(field, CodeRequired, "%s is needed", field)
+		faults.Add(field, fault.Required, "%s is needed", field)
 	case !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl):
-		faults.Add(field, CodeFormat, "%s must be valid UTF-8 without control characters", field)
+		faults.Add(field, fault.Format, "%s must be valid UTF-8 without control characters", field)
 	case utf8.RuneCountInString(text) > limit:
-		faults.Add(field, CodeLength, "%s has at most %d characters", field, limit)
+		faults.Add(field, fault.Length, "%s has at most %d characters", field, limit)
 	}
 }

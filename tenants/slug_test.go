@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"tenantry/internal/fault"
 )
 
 func TestT4_HostVariants(t *testing.T) {
@@ -125,13 +127,13 @@ func TestT6_Slugs(t *testing.T) {
 	t.Parallel()
 	tests := map[string]string{
 		"acme": "", "a": "", "a1-b": "", "1": "", strings.Repeat("a", 63): "",
-		"": CodeRequired, strings.Repeat("a", 64): CodeLength,
-		"ACME": CodeFormat, "аcme": CodeFormat, "acme ": CodeFormat, "a.b": CodeFormat, "-a": CodeFormat, "a-": CodeFormat,
-		"xn--a": CodeFormat, "ab--c": CodeFormat, "a_b": CodeFormat, "a\x00": CodeFormat,
-		"admin": CodeForbidden, "www": CodeForbidden, "api": CodeForbidden, "status": CodeForbidden,
+		"": fault.Required, strings.Repeat("a", 64): fault.Length,
+		"ACME": fault.Format, "аcme": fault.Format, "acme ": fault.Format, "a.b": fault.Format, "-a": fault.Format, "a-": fault.Format,
+		"xn--a": fault.Format, "ab--c": fault.Format, "a_b": fault.Format, "a\x00": fault.Format,
+		"admin": fault.Forbidden, "www": fault.Forbidden, "api": fault.Forbidden, "status": fault.Forbidden,
 	}
 	for slug, want := range tests {
-		var faults Faults
+		var faults fault.List
 		checkSlug(&faults, slug)
 		got := ""
 		if len(faults) > 0 {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"tenantry/internal/fault"
 	"tenantry/internal/texts"
 )
 
@@ -107,7 +108,7 @@ func (b Body) Names() []string { return b.names }
 func (b Body) Raw(name string) json.RawMessage { return b.fields[name] }
 
 // Text returns a text field and whether it is there. Anything but a string is noted in errs.
-func (b Body) Text(errs *Errors, name string) (string, bool) {
+func (b Body) Text(errs *fault.List, name string) (string, bool) {
 	raw, ok := b.fields[name]
 	if !ok {
 		return "", false
@@ -125,7 +126,7 @@ func (b Body) Text(errs *Errors, name string) (string, bool) {
 }
 
 // Required returns a text field that must be there and not blank, at most maxRunes long.
-func (b Body) Required(errs *Errors, name string, maxRunes int) string {
+func (b Body) Required(errs *fault.List, name string, maxRunes int) string {
 	if !b.Has(name) {
 		errs.Add(name, "required", "%s is required", name)
 		return ""
@@ -134,7 +135,7 @@ func (b Body) Required(errs *Errors, name string, maxRunes int) string {
 }
 
 // Optional returns a text field that may be absent, but not blank, at most maxRunes long.
-func (b Body) Optional(errs *Errors, name string, maxRunes int) string {
+func (b Body) Optional(errs *fault.List, name string, maxRunes int) string {
 	s, ok := b.Text(errs, name)
 	switch {
 	case !ok:
@@ -149,7 +150,7 @@ func (b Body) Optional(errs *Errors, name string, maxRunes int) string {
 
 // Integer returns a whole-number field from least to most, or the fallback where it is
 // absent. Anything else is noted in errs.
-func (b Body) Integer(errs *Errors, name string, least, most, fallback int64) int64 {
+func (b Body) Integer(errs *fault.List, name string, least, most, fallback int64) int64 {
 	raw, ok := b.fields[name]
 	if !ok {
 		return fallback
@@ -164,7 +165,7 @@ func (b Body) Integer(errs *Errors, name string, least, most, fallback int64) in
 
 // Text returns a text field of the body within the bounds that the row states, "" where it
 // is absent. Anything else is noted in errs.
-func (c *Call) Text(errs *Errors, name string) string {
+func (c *Call) Text(errs *fault.List, name string) string {
 	f := c.Operation.bodyField(name)
 	if f.Required {
 		return c.Body.Required(errs, name, f.Bounds.MaxLength)
@@ -174,7 +175,7 @@ func (c *Call) Text(errs *Errors, name string) string {
 
 // Integer returns a whole-number field of the body within the bounds that the row states,
 // the row's default where it is absent. Anything else is noted in errs.
-func (c *Call) Integer(errs *Errors, name string) int64 {
+func (c *Call) Integer(errs *fault.List, name string) int64 {
 	f := c.Operation.bodyField(name)
 	fallback, _ := f.Default.(int64)
 	return c.Body.Integer(errs, name, f.Bounds.Least, f.Bounds.Most, fallback)
@@ -182,7 +183,7 @@ func (c *Call) Integer(errs *Errors, name string) int64 {
 
 // Object returns an object field and whether it is there. Numbers in it are json.Number.
 // Anything but an object is noted in errs.
-func (b Body) Object(errs *Errors, name string) (map[string]any, bool) {
+func (b Body) Object(errs *fault.List, name string) (map[string]any, bool) {
 	raw, ok := b.fields[name]
 	if !ok {
 		return nil, false
@@ -237,7 +238,7 @@ func (b Body) teams() []string {
 // is noted as ignored where it is the contract's, else it is a 422 that names all of it.
 func (c *Call) BindBody(b Body) error {
 	c.Body = b
-	var errs Errors
+	var errs fault.List
 	for _, name := range b.names {
 		switch known, _ := c.Operation.takes([]byte(name)); {
 		case known:
@@ -247,5 +248,5 @@ func (c *Call) BindBody(b Body) error {
 			errs.Add(texts.Clip(name), "unknown", "%q is no field that can be set here", texts.Clip(name))
 		}
 	}
-	return errs.Problem()
+	return errs.Err()
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tenantry/backends/api"
+	"tenantry/internal/fault"
 )
 
 func TestParseBodyRefuses(t *testing.T) {
@@ -78,7 +79,7 @@ func body(t *testing.T, text string) api.Body {
 	return b
 }
 
-func codes(errs api.Errors) []string {
+func codes(errs fault.List) []string {
 	var all []string
 	for _, e := range errs {
 		all = append(all, e.Field+":"+e.Code)
@@ -98,7 +99,7 @@ func TestBodyTexts(t *testing.T) {
 		`["x"]`: {"", false, "a:type"}, `{"x":1}`: {"", false, "a:type"},
 	} {
 		b := body(t, `{"a": `+value+`}`)
-		var errs, required api.Errors
+		var errs, required fault.List
 		if text, ok := b.Text(&errs, "a"); text != want.text || ok != want.ok || (len(errs) == 0) != want.ok {
 			t.Errorf("Text of %s: %q %t %v", value, text, ok, errs)
 		}
@@ -107,7 +108,7 @@ func TestBodyTexts(t *testing.T) {
 			t.Errorf("Required of %s: faults %q, want %q", value, got, want.code)
 		}
 	}
-	var errs api.Errors
+	var errs fault.List
 	b := body(t, `{"A":"x"}`)
 	if b.Required(&errs, "a", 10) != "" || !slices.Equal(codes(errs), []string{"a:required"}) {
 		t.Errorf("names match exactly, case included: %v", errs)
@@ -127,12 +128,12 @@ func TestBodyIntegersAndObjects(t *testing.T) {
 		`5`: {5, false}, `1`: {1, false}, `10`: {10, false}, `0`: {3, true}, `11`: {3, true}, `1.5`: {3, true}, `"5"`: {3, true}, `null`: {3, true},
 		`[5]`: {3, true}, `true`: {3, true}, `1e0`: {3, true}, `99999999999999999999`: {3, true}, `-0`: {3, true},
 	} {
-		var errs api.Errors
+		var errs fault.List
 		if n := body(t, `{"a":`+value+`}`).Integer(&errs, "a", 1, 10, 3); n != want.n || (len(errs) > 0) != want.bad {
 			t.Errorf("Integer of %s: %d %v", value, n, errs)
 		}
 	}
-	var errs api.Errors
+	var errs fault.List
 	if n := body(t, `{}`).Integer(&errs, "a", 1, 10, 3); n != 3 || len(errs) > 0 {
 		t.Error("an absent number is the fallback")
 	}
@@ -142,7 +143,7 @@ func TestBodyIntegersAndObjects(t *testing.T) {
 		t.Errorf("Object: %s %v", diff, errs)
 	}
 	for _, value := range []string{`[]`, `"{}"`, `null`, `1`} {
-		var errs api.Errors
+		var errs fault.List
 		if _, ok := body(t, `{"a":`+value+`}`).Object(&errs, "a"); ok || !slices.Equal(codes(errs), []string{"a:type"}) {
 			t.Errorf("Object of %s: %t %v", value, ok, errs)
 		}
@@ -169,7 +170,7 @@ func TestBindBodyNamesWhatIsNotTaken(t *testing.T) {
 				if p.Code != http.StatusUnprocessableEntity || !strings.HasPrefix(p.Message, `Validation failed: "org_id" is no field that can be set here; `) {
 					t.Errorf("%d %s", p.Code, p.Message)
 				}
-				var refused struct{ Errors []api.FieldError }
+				var refused struct{ Errors []fault.Fault }
 				text, _ := json.Marshal(p.Data)
 				if err = json.Unmarshal(text, &refused); err == nil && len(got) == 0 {
 					for _, e := range refused.Errors {

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 	"tenantry/tenants"
 )
 
@@ -122,81 +122,43 @@ func Internal(err error) *Problem {
 	return &Problem{Code: http.StatusInternalServerError, Message: "Internal error", Err: err}
 }
 
-// FieldError is one problem with one field of the input.
-type FieldError struct {
-	Field   string `json:"field"`
-	Code    string `json:"code"` // required, type, format, length, range, unknown, duplicate, forbidden
-	Message string `json:"message"`
-}
-
-// Errors collects every problem of an input, so that the caller hears of all at once.
-// The zero value is ready to use. Messages never repeat the caller's value.
-type Errors []FieldError
-
-// maxFieldErrors bounds an answer.
-const maxFieldErrors = 100
-
-// Add notes a problem.
-func (e *Errors) Add(field, code, format string, args ...any) {
-	if len(*e) < maxFieldErrors {
-		*e = append(*e, FieldError{field, code, fmt.Sprintf(format, args...)})
-	}
-}
+// FieldError is one fault as callers see it.
+type FieldError fault.Fault
 
 type fieldErrors struct {
 	Errors []FieldError `json:"errors"`
 }
 
-// Problem returns the 422 that lists the problems, or nil (of type error) where there is none.
-func (e Errors) Problem() error {
-	if len(e) == 0 {
-		return nil
+// invalid answers what is wrong with an input.
+func invalid(code int, e *fault.Error) *Problem {
+	data := fieldErrors{make([]FieldError, len(e.Faults))}
+	for i, f := range e.Faults {
+		data.Errors[i] = FieldError(f)
 	}
-	return &Problem{Code: http.StatusUnprocessableEntity, Message: e.message(), Data: fieldErrors{e}}
-}
-
-func (e Errors) message() string {
-	words := make([]string, len(e))
-	for i, f := range e {
-		words[i] = f.Message
-	}
-	return "Validation failed: " + strings.Join(words, "; ")
-}
-
-// Invalid is the 422 of a single problem.
-func Invalid(field, code, format string, args ...any) error {
-	var e Errors
-	e.Add(field, code, format, args...)
-	return e.Problem()
+	return &Problem{Code: code, Message: "Validation failed: " + e.Error(), Data: data}
 }
 
 // Duplicate is the 409 of a value that must be unique and is taken.
 func Duplicate(fields ...string) *Problem {
-	var e Errors
+	var l fault.List
 	for _, f := range fields {
-		e.Add(f, "duplicate", "%s is already in use", f)
+		l.Add(f, fault.Duplicate, "%s is already in use", f)
 	}
-	return &Problem{Code: http.StatusConflict, Message: e.message(), Data: fieldErrors{e}}
+	return invalid(http.StatusConflict, &fault.Error{Faults: l})
 }
 
 // ProblemOf is the one mapping from errors to answers.
 func ProblemOf(err error) *Problem {
 	var p *Problem
 	var dup *store.DuplicateError
-	var invalid *tenants.InvalidError
+	var refused *fault.Error
 	switch {
 	case errors.As(err, &p):
 		return p
 	case errors.As(err, &dup):
 		return Duplicate(dup.Fields...)
-	case errors.As(err, &invalid):
-		var e Errors
-		for _, f := range invalid.Faults {
-			e.Add(f.Field, f.Code, "%s", f.Message)
-		}
-		if p, ok := e.Problem().(*Problem); ok { //nolint:errorlint // Problem returns exactly this type
-			return p
-		}
+	case errors.As(err, &refused) && len(refused.Faults) > 0:
+		return invalid(http.StatusUnprocessableEntity, refused)
 	case errors.Is(err, tenants.ErrDenied), errors.Is(err, tenants.ErrUnknownTenant):
 		return Denied(err.Error())
 	case errors.Is(err, tenants.ErrUnavailable), errors.Is(err, store.ErrUnavailable),

@@ -12,6 +12,7 @@ import (
 
 	"tenantry/backends/api"
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 	"tenantry/tenants"
 )
 
@@ -23,9 +24,9 @@ func TestProblemOf(t *testing.T) {
 	denied := `{"status":"failed","message":"` + api.DeniedMessage + `","data":[]}`
 	unavailable := `{"status":"failed","message":"` + unavailableMessage + `","data":[]}`
 	internal := `{"status":"failed","message":"Internal error","data":[]}`
-	var faults tenants.Faults
-	faults.Add("slug", tenants.CodeFormat, "slug has a space")
-	faults.Add("name", tenants.CodeRequired, "name is required")
+	var faults fault.List
+	faults.Add("slug", fault.Format, "slug has a space")
+	faults.Add("name", fault.Required, "name is required")
 	wrap := func(err error) error { return fmt.Errorf("reading: %w", err) }
 
 	tests := []struct {
@@ -55,7 +56,7 @@ func TestProblemOf(t *testing.T) {
 			`{"status":"failed","message":"Validation failed: slug has a space; name is required","data":{"errors":[` +
 				`{"field":"slug","code":"format","message":"slug has a space"},{"field":"name","code":"required","message":"name is required"}]}}`,
 		},
-		{"invalid input that names no fault", &tenants.InvalidError{}, 500, internal},
+		{"invalid input that names no fault", &fault.Error{}, 500, internal},
 		{"question that no caller may cause", wrap(store.ErrQuery), 500, internal},
 		{"anything else", errors.New("SELECT secret FROM users"), 500, internal},
 		{"a problem, wrapped", wrap(api.NotFound("Folder not found")), 404, `{"status":"failed","message":"Folder not found","data":[]}`},
@@ -96,7 +97,7 @@ func TestProblems(t *testing.T) {
 		{"Unavailable", api.Unavailable(errors.New("dial tcp 10.0.0.1")), 503, `{"status":"failed","message":"` + unavailableMessage + `","data":[]}`},
 		{"Internal", api.Internal(errors.New("nil map")), 500, `{"status":"failed","message":"Internal error","data":[]}`},
 		{
-			"Invalid", api.Invalid("page", "range", "page must be at least %d", 1), 422,
+			"Invalid", fault.One("page", "range", "page must be at least %d", 1), 422,
 			`{"status":"failed","message":"Validation failed: page must be at least 1","data":{"errors":[{"field":"page","code":"range","message":"page must be at least 1"}]}}`,
 		},
 		{
@@ -144,22 +145,22 @@ func TestProblemKeepsReasonAndCauseForTheLog(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	t.Parallel()
-	var none api.Errors
-	if err := none.Problem(); err != nil {
+	var none fault.List
+	if err := none.Err(); err != nil {
 		t.Fatalf("no fault, yet %v", err)
 	}
-	var many api.Errors
+	var many fault.List
 	for i := range 1000 {
 		many.Add(fmt.Sprintf("f%d", i), "required", "f%d is required", i)
 	}
 	if len(many) != 100 {
 		t.Errorf("%d faults are kept, not 100", len(many))
 	}
-	p := api.ProblemOf(many.Problem())
+	p := api.ProblemOf(many.Err())
 	if p.Code != 422 || !strings.HasPrefix(p.Message, "Validation failed: f0 is required; f1 is required; ") || !strings.HasSuffix(p.Message, "f99 is required") {
 		t.Errorf("%d %.80s", p.Code, p.Message)
 	}
-	var literal api.Errors
+	var literal fault.List
 	literal.Add("x", "format", "%s is no %s", "100%", "date")
 	if literal[0].Message != "100% is no date" {
 		t.Errorf("message %q", literal[0].Message)

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 	"tenantry/internal/texts"
 )
 
@@ -172,7 +173,7 @@ func (q Query) Tree(root string) []Pair {
 
 // Int returns the parameter as a whole number from least to most, or the fallback where
 // it is absent; anything else is noted in errs.
-func (q Query) Int(errs *Errors, name string, least, most, fallback int64) int64 {
+func (q Query) Int(errs *fault.List, name string, least, most, fallback int64) int64 {
 	if !q.Has(name) {
 		return fallback
 	}
@@ -186,7 +187,7 @@ func (q Query) Int(errs *Errors, name string, least, most, fallback int64) int64
 
 // Number returns a whole-number parameter within the bounds that the row states, the row's
 // default or else the least where it is absent. Anything else is noted in errs.
-func (c *Call) Number(errs *Errors, name string) int64 {
+func (c *Call) Number(errs *fault.List, name string) int64 {
 	p, _ := c.Operation.queryParam(name)
 	fallback, err := strconv.ParseInt(p.Default, 10, 64)
 	if err != nil {
@@ -197,7 +198,7 @@ func (c *Call) Number(errs *Errors, name string) int64 {
 
 // Choice returns a parameter that is one of those the row lists, the row's default where it
 // is absent. Anything else is noted in errs.
-func (c *Call) Choice(errs *Errors, name string) string {
+func (c *Call) Choice(errs *fault.List, name string) string {
 	p, _ := c.Operation.queryParam(name)
 	if !c.Query.Has(name) {
 		return p.Default
@@ -210,7 +211,7 @@ func (c *Call) Choice(errs *Errors, name string) string {
 
 // Bool returns the parameter as a boolean (true, false, 1, 0), or the fallback where it
 // is absent; anything else is noted in errs.
-func (q Query) Bool(errs *Errors, name string, fallback bool) bool {
+func (q Query) Bool(errs *fault.List, name string, fallback bool) bool {
 	if !q.Has(name) {
 		return fallback
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tenantry/backends/api"
+	"tenantry/internal/fault"
 )
 
 func TestParseQuery(t *testing.T) {
@@ -249,7 +250,7 @@ func TestQueryNumbersAndBooleans(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var errs api.Errors
+		var errs fault.List
 		if n := q.Int(&errs, "page", 1, 100, 7); n != test.n || (len(errs) > 0) != test.bad {
 			t.Errorf("Int(%q) = %d, faults %v", test.value, n, errs)
 		}
@@ -262,12 +263,12 @@ func TestQueryNumbersAndBooleans(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var errs api.Errors
+		var errs fault.List
 		if is := q.Bool(&errs, "deleted", true); is != want.is || (len(errs) > 0) != want.bad {
 			t.Errorf("Bool(%q) = %t, faults %v", value, is, errs)
 		}
 	}
-	var errs api.Errors
+	var errs fault.List
 	var none api.Query
 	if none.Int(&errs, "page", 1, 100, 7) != 7 || none.Bool(&errs, "deleted", true) != true || len(errs) > 0 || none.Has("page") || none.Text("page") != "" {
 		t.Error("an absent parameter is the fallback and no fault")

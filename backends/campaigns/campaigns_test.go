@@ -17,6 +17,7 @@ import (
 	"tenantry/backends/store"
 	"tenantry/backends/store/enginetest"
 	"tenantry/crypto/keyring"
+	"tenantry/internal/fault"
 	"tenantry/tenants"
 )
 
@@ -73,10 +74,10 @@ func (f *fixture) add(t *testing.T, tenant *tenants.Tenant, list ...contacts.Con
 	for i := range list {
 		c := &list[i]
 		c.ID = tenant.Workspace().NewID()
-		var errs api.Errors
+		var errs fault.List
 		contacts.Validate(c, defs, &errs)
 		must(t, f.contacts.SealSecrets(ctx, tenant, c, defs, &errs))
-		must(t, errs.Problem())
+		must(t, errs.Err())
 		must(t, f.people.Contacts.In(tenant.Workspace()).Insert(ctx, c))
 	}
 }
@@ -374,7 +375,7 @@ func TestValidate(t *testing.T) {
 		{campaigns.Campaign{Name: "x", Filter: json.RawMessage(`[]`)}, "filter"},
 		{campaigns.Campaign{Name: "x", Filter: json.RawMessage(`{"age":"1"}`)}, "filter.age"},
 	} {
-		var errs api.Errors
+		var errs fault.List
 		campaigns.Validate(&tc.campaign, catalog, &errs)
 		if (tc.field == "") != (len(errs) == 0) || (len(errs) > 0 && errs[0].Field != tc.field) {
 			t.Errorf("%+v: %v, want a problem with %q", tc.campaign, errs, tc.field)

@@ -16,6 +16,7 @@ import (
 	"tenantry/backends/filters"
 	"tenantry/backends/store"
 	"tenantry/internal/bounded"
+	"tenantry/internal/fault"
 	"tenantry/internal/together"
 )
 
@@ -96,9 +97,9 @@ func filterSyntax() string {
 }
 
 func (m *Module) handleCount(ctx context.Context, c *api.Call) (api.Result, error) {
-	var errs api.Errors
+	var errs fault.List
 	expr, given := filters.FromQuery(c.Query.Tree("filters"), &errs)
-	if err := errs.Problem(); err != nil {
+	if err := errs.Err(); err != nil {
 		return api.Result{}, err
 	}
 	fields := catalog{m: m, ws: c.Workspace}
@@ -125,7 +126,7 @@ func (m *Module) handleCount(ctx context.Context, c *api.Call) (api.Result, erro
 			errs[i].Message = "the campaign's own " + errs[i].Message
 		}
 	}
-	if err := errs.Problem(); err != nil {
+	if err := errs.Err(); err != nil {
 		return api.Result{}, err
 	}
 	n, err := m.contacts.Count(ctx, c.Workspace, filter)
@@ -194,7 +195,7 @@ func (c *catalog) read(ctx context.Context) {
 }
 
 // bind returns the filter over the organization's contact fields.
-func (c *catalog) bind(ctx context.Context, expr filters.Expr, errs *api.Errors) (store.Filter, error) {
+func (c *catalog) bind(ctx context.Context, expr filters.Expr, errs *fault.List) (store.Filter, error) {
 	if expr.IsEmpty() {
 		return store.Filter{}, nil
 	}
@@ -212,7 +213,7 @@ func (c *catalog) bind(ctx context.Context, expr filters.Expr, errs *api.Errors)
 }
 
 // expr reads the campaign's own filter.
-func (c *Campaign) expr(errs *api.Errors) filters.Expr {
+func (c *Campaign) expr(errs *fault.List) filters.Expr {
 	if raw := bytes.TrimSpace(c.Filter); string(raw) != "null" {
 		return filters.FromJSON(raw, errs)
 	}
@@ -223,7 +224,7 @@ const maxName = 200
 
 // Validate checks a campaign as it arrives. catalog holds the contact fields that its
 // filter may name. Every problem goes into errs.
-func Validate(c *Campaign, catalog filters.Catalog, errs *api.Errors) {
+func Validate(c *Campaign, catalog filters.Catalog, errs *fault.List) {
 	switch {
 	case strings.TrimSpace(c.Name) == "":
 		errs.Add("name", "required", "name is required")

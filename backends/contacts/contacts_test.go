@@ -13,6 +13,7 @@ import (
 	"tenantry/backends/store"
 	"tenantry/backends/store/enginetest"
 	"tenantry/crypto/keyring"
+	"tenantry/internal/fault"
 	"tenantry/tenants"
 )
 
@@ -68,11 +69,11 @@ func (f *fixture) add(t *testing.T, tenant *tenants.Tenant, c contacts.Contact) 
 	if c.ID == "" {
 		c.ID = tenant.Workspace().NewID()
 	}
-	var errs api.Errors
+	var errs fault.List
 	contacts.Validate(&c, defs, &errs)
-	must(t, errs.Problem())
+	must(t, errs.Err())
 	must(t, f.module.SealSecrets(ctx, tenant, &c, defs, &errs))
-	must(t, errs.Problem())
+	must(t, errs.Err())
 	must(t, f.kinds.Contacts.In(tenant.Workspace()).Insert(ctx, &c))
 	return c
 }
@@ -220,7 +221,7 @@ func TestValidate(t *testing.T) {
 		Email: "a@example.com", Tags: []string{"x"}, Teams: []string{teamA},
 		Fields: map[string]any{"age": json.Number("7"), "ssn": "secret", "seen": "2024-05-17T12:00:00+02:00", "note": ""},
 	}
-	var errs api.Errors
+	var errs fault.List
 	contacts.Validate(&good, defs, &errs)
 	if len(errs) > 0 {
 		t.Fatal(errs)
@@ -260,7 +261,7 @@ func TestValidateField(t *testing.T) {
 		{contacts.FieldDef{Key: "x", Title: "x", Type: "text"}, "type"},
 		{contacts.FieldDef{Key: "x", Title: "x", Type: "Te xt"}, "type"},
 	} {
-		var errs api.Errors
+		var errs fault.List
 		contacts.ValidateField(&tc.def, &errs)
 		if (tc.field == "") != (len(errs) == 0) || (len(errs) > 0 && errs[0].Field != tc.field) {
 			t.Errorf("%+v: %v, want a problem with %q", tc.def, errs, tc.field)
@@ -281,14 +282,14 @@ func TestSealSecretsTakesOnlyWhatOpensHere(t *testing.T) {
 	sealed := map[string]any{"enc": ann.Secrets["ssn"]}
 	again := contacts.Contact{Fields: map[string]any{"ssn": sealed}}
 	again.ID = ann.ID
-	var errs api.Errors
+	var errs fault.List
 	contacts.Validate(&again, defs, &errs)
 	must(t, f.module.SealSecrets(ctx, f.tenant, &again, defs, &errs))
 	if len(errs) > 0 || again.Secrets["ssn"] != ann.Secrets["ssn"] {
 		t.Errorf("its own value: %v, %v", errs, again.Secrets)
 	}
 	for name, fields := range map[string]map[string]any{"another field": {"iban": sealed}, "not sealed": {"ssn": map[string]any{"enc": "AAA"}}} {
-		c, errs := contacts.Contact{Fields: fields}, api.Errors{}
+		c, errs := contacts.Contact{Fields: fields}, fault.List{}
 		c.ID = ann.ID
 		must(t, f.module.SealSecrets(ctx, f.tenant, &c, defs, &errs))
 		if len(errs) != 1 || len(c.Secrets) > 0 {

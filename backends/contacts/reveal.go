@@ -9,6 +9,7 @@ import (
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
 	"tenantry/crypto/sealing"
+	"tenantry/internal/fault"
 	"tenantry/internal/together"
 	"tenantry/tenants"
 )
@@ -62,7 +63,7 @@ func (m *Module) handleReveal(ctx context.Context, c *api.Call) (api.Result, err
 		c.Note("contact", id)
 	}
 	// Nothing that is said about the input depends on the contact.
-	var keyErrs api.Errors
+	var keyErrs fault.List
 	key := publicKey(c, &keyErrs)
 	checked := func() error { return m.checkInput(ctx, c, name, keyErrs) }
 	if len(keyErrs) > 0 || name == "" {
@@ -94,17 +95,17 @@ func (m *Module) handleReveal(ctx context.Context, c *api.Call) (api.Result, err
 }
 
 // checkInput fails where the field is none to reveal, or there are other problems.
-func (m *Module) checkInput(ctx context.Context, c *api.Call, name string, others api.Errors) error {
-	var errs api.Errors
+func (m *Module) checkInput(ctx context.Context, c *api.Call, name string, others fault.List) error {
+	var errs fault.List
 	if err := m.checkField(ctx, c, &errs, name); err != nil {
 		return err
 	}
-	return append(errs, others...).Problem()
+	return append(errs, others...).Err()
 }
 
 // checkField notes a field that is not declared as encrypted. Which of the reasons
 // applies is not told.
-func (m *Module) checkField(ctx context.Context, c *api.Call, errs *api.Errors, name string) error {
+func (m *Module) checkField(ctx context.Context, c *api.Call, errs *fault.List, name string) error {
 	if name == "" {
 		errs.Add("field", "required", "field is required")
 		return nil
@@ -123,7 +124,7 @@ func (m *Module) checkField(ctx context.Context, c *api.Call, errs *api.Errors, 
 }
 
 // publicKey returns the key to encrypt to, nil where none is given or it is not accepted.
-func publicKey(c *api.Call, errs *api.Errors) *sealing.PublicKey {
+func publicKey(c *api.Call, errs *fault.List) *sealing.PublicKey {
 	if !c.Query.Has("public_key") {
 		if c.Tenant.Org.Setting(tenants.SettingRequirePublicEncryptionKey) {
 			errs.Add("public_key", "required", "public_key is required by this organization's settings")
@@ -142,7 +143,7 @@ func sealTo(c *api.Call, key *sealing.PublicKey, value string) (api.Result, erro
 	c.Note("public_key", key.KeyID())
 	sealed, err := key.Seal([]byte(value))
 	if errors.Is(err, sealing.ErrTooLong) { // its text tells the length of the value
-		return api.Result{}, api.Invalid("public_key", "length",
+		return api.Result{}, fault.One("public_key", "length",
 			"public_key is too small for the value: it holds at most %d bytes; send a longer RSA key or an X25519 key", key.MaxPlaintext())
 	}
 	if err != nil {

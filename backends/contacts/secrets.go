@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 
-	"tenantry/backends/api"
 	"tenantry/backends/schema"
 	"tenantry/crypto/fields"
 	"tenantry/crypto/keyring"
 	"tenantry/crypto/secret"
+	"tenantry/internal/fault"
 	"tenantry/tenants"
 )
 
@@ -62,7 +62,7 @@ func (m *Module) Open(ctx context.Context, t *tenants.Tenant, contactID, field, 
 // for this contact, whose identifier must be final. A value that arrived encrypted
 // ({"enc": "..."}) is kept as it is where it opens here; otherwise that is noted in errs.
 // The contact must have passed Validate. Errors: those of the data keys.
-func (m *Module) SealSecrets(ctx context.Context, t *tenants.Tenant, c *Contact, defs map[string]FieldDef, errs *api.Errors) error {
+func (m *Module) SealSecrets(ctx context.Context, t *tenants.Tenant, c *Contact, defs map[string]FieldDef, errs *fault.List) error {
 	for key, value := range c.Fields {
 		if defs[key].Type != schema.Encrypted {
 			continue

@@ -8,9 +8,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"tenantry/backends/api"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 )
 
 // Limits of a contact, in characters and numbers of elements.
@@ -29,7 +29,7 @@ const sealedKey = "enc"
 // clear, or as {"enc": "..."} where they were exported encrypted. Every problem goes
 // into errs. Values are brought into the form in which they are stored; empty ones are
 // left out. defs are the organization's own fields (Module.Definitions).
-func Validate(c *Contact, defs map[string]FieldDef, errs *api.Errors) {
+func Validate(c *Contact, defs map[string]FieldDef, errs *fault.List) {
 	if c.Email != "" && !schema.ValidEmail(c.Email) {
 		errs.Add("email", "format", "email must be an e-mail address")
 	}
@@ -62,7 +62,7 @@ func Validate(c *Contact, defs map[string]FieldDef, errs *api.Errors) {
 	validateFields(c, defs, errs)
 }
 
-func checkLine(errs *api.Errors, name, value string, most int) {
+func checkLine(errs *fault.List, name, value string, most int) {
 	switch {
 	case utf8.RuneCountInString(value) > most:
 		errs.Add(name, "length", "%s must have at most %d characters", name, most)
@@ -71,7 +71,7 @@ func checkLine(errs *api.Errors, name, value string, most int) {
 	}
 }
 
-func validateFields(c *Contact, defs map[string]FieldDef, errs *api.Errors) {
+func validateFields(c *Contact, defs map[string]FieldDef, errs *fault.List) {
 	plain := map[string]any{}
 	sealed := map[string]any{}
 	known := schema.Fields{}
@@ -127,7 +127,7 @@ func shown(name string) string {
 }
 
 // ValidateField checks the definition of a contact field. Every problem goes into errs.
-func ValidateField(def *FieldDef, errs *api.Errors) {
+func ValidateField(def *FieldDef, errs *fault.List) {
 	_, standard := standardFields()[def.Key]
 	switch {
 	case !store.ValidKey(def.Key):

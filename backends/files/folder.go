@@ -9,6 +9,7 @@ import (
 
 	"tenantry/backends/api"
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 	"tenantry/internal/texts"
 	"tenantry/internal/together"
 	"tenantry/tenants"
@@ -73,7 +74,7 @@ func (m *Module) readFolder(ctx context.Context, c *api.Call) (api.Result, error
 }
 
 func parseListing(c *api.Call) (listing, error) {
-	var errs api.Errors
+	var errs fault.List
 	q := c.Query
 	ask := listing{paged: q.Has("page")}
 	ask.basic = c.Choice(&errs, "schema") == "basic"
@@ -87,7 +88,7 @@ func parseListing(c *api.Call) (listing, error) {
 	if ask.paged {
 		ask.perPage = min(perPage, most)
 	}
-	return ask, errs.Problem()
+	return ask, errs.Err()
 }
 
 // folder returns the folder, if it also lies where folder_id says.

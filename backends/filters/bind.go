@@ -3,8 +3,8 @@ package filters
 import (
 	"slices"
 
-	"tenantry/backends/api"
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 )
 
 // Kind is how a field's values are written and compared. The zero value cannot be asked about.
@@ -56,12 +56,12 @@ type Input struct {
 //
 // A condition whose input has no value and is not locked is left out; an alternative of
 // which nothing remains is left out too.
-func (e Expr) Bind(catalog Catalog, inputs func(name string) (Input, bool), errs *api.Errors) store.Filter {
+func (e Expr) Bind(catalog Catalog, inputs func(name string) (Input, bool), errs *fault.List) store.Filter {
 	nothing := store.AnyOf()
 	if e.invalid {
 		return nothing
 	}
-	var found api.Errors
+	var found fault.List
 	defer report(&found, errs)
 	b := binder{catalog: catalog, inputs: inputs, errs: &found, budget: MaxConditions - e.size()}
 	all := b.group(e.conditions)
@@ -83,7 +83,7 @@ func (e Expr) Bind(catalog Catalog, inputs func(name string) (Input, bool), errs
 type binder struct {
 	catalog Catalog
 	inputs  func(name string) (Input, bool)
-	errs    *api.Errors
+	errs    *fault.List
 	budget  int // conditions that lists of dates may still add
 }
 

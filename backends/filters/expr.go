@@ -19,8 +19,8 @@ import (
 	"strings"
 	"unicode"
 
-	"tenantry/backends/api"
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 )
 
 // Limits of one filter.
@@ -159,7 +159,7 @@ func show(name string) string {
 
 // report hands problems to the caller's list. They are gathered apart because that list
 // is bounded: whether there were any must not depend on how full it is.
-func report(found, errs *api.Errors) {
+func report(found, errs *fault.List) {
 	for _, e := range *found {
 		errs.Add(e.Field, e.Code, "%s", e.Message)
 	}

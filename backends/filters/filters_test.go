@@ -12,6 +12,7 @@ import (
 
 	"tenantry/backends/api"
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 )
 
 type catalog map[string]Field
@@ -42,18 +43,18 @@ func testCatalog() catalog {
 // canary stands for every value in tests of refusals: no error may repeat it.
 const canary = "zq9value"
 
-func fromQuery(t *testing.T, raw string) (Expr, bool, api.Errors) {
+func fromQuery(t *testing.T, raw string) (Expr, bool, fault.List) {
 	t.Helper()
 	q, err := api.ParseQuery(raw)
 	if err != nil {
 		t.Fatalf("ParseQuery(%q): %v", raw, err)
 	}
-	var errs api.Errors
+	var errs fault.List
 	e, present := FromQuery(q.Tree("filters"), &errs)
 	return e, present, errs
 }
 
-func bind(e Expr, errs *api.Errors) store.Filter { return e.Bind(testCatalog(), nil, errs) }
+func bind(e Expr, errs *fault.List) store.Filter { return e.Bind(testCatalog(), nil, errs) }
 
 func country() store.Field { return store.F("country") }
 
@@ -133,7 +134,7 @@ func TestFalsyIsPresentAndEmpty(t *testing.T) {
 
 // refused holds that a filter is refused with a problem that names what is wrong, and
 // that it then matches nothing.
-func refused(t *testing.T, e Expr, errs api.Errors, names string) {
+func refused(t *testing.T, e Expr, errs fault.List, names string) {
 	t.Helper()
 	filter := bind(e, &errs)
 	if len(errs) == 0 {
@@ -292,7 +293,7 @@ func TestI3_WrongJSONIsRefused(t *testing.T) {
 	} {
 		t.Run(raw, func(t *testing.T) {
 			t.Parallel()
-			var errs api.Errors
+			var errs fault.List
 			e := FromJSON([]byte(raw), &errs)
 			if raw == "" {
 				if !e.IsEmpty() || len(errs) > 0 {
@@ -323,14 +324,14 @@ func TestLimits(t *testing.T) {
 	list := func(n int, element string) []byte {
 		return []byte(`{"country":{"in":[` + strings.TrimSuffix(strings.Repeat(element+",", n), ",") + `]}}`)
 	}
-	var good, bad api.Errors
+	var good, bad fault.List
 	if FromJSON(list(MaxValues, `"a"`), &good); len(good) > 0 {
 		t.Errorf("%d values: %v", MaxValues, good)
 	}
 	refused(t, FromJSON(list(MaxValues+1, `"a"`), &bad), bad, "filter.country.in")
 
 	for n, ok := range map[int]bool{MaxConditions: true, MaxConditions + 1: false} {
-		var errs api.Errors
+		var errs fault.List
 		raw := strings.ReplaceAll(string(list(n, `"2024-05-17"`)), "country", "created_at")
 		bind(FromJSON([]byte(raw), &errs), &errs)
 		if ok != (len(errs) == 0) {
@@ -342,7 +343,7 @@ func TestLimits(t *testing.T) {
 // A list of problems that is full already must not turn a refusal into an acceptance.
 func TestFullErrorListStillRefuses(t *testing.T) {
 	t.Parallel()
-	var errs api.Errors
+	var errs fault.List
 	for range 200 {
 		errs.Add("x", "x", "x")
 	}
@@ -381,7 +382,7 @@ func TestMoments(t *testing.T) {
 		{`{"birthday":{"lt":"2024-05-17T02:00:00.5+02:00"}}`, store.Where(birthday, store.OpLt, "2024-05-17T00:00:00.500Z")},
 		{`{"birthday":"9999-12-31"}`, store.AnyOf(store.All(store.Where(birthday, store.OpGte, "9999-12-31"), store.Where(birthday, store.OpLt, "9999-12-31~")))},
 	} {
-		var errs api.Errors
+		var errs fault.List
 		got := bind(FromJSON([]byte(tc.json), &errs), &errs)
 		if len(errs) > 0 || !reflect.DeepEqual(got, store.All(tc.want)) {
 			t.Errorf("%s: %+v %v, want %+v", tc.json, got, errs, tc.want)
@@ -392,7 +393,7 @@ func TestMoments(t *testing.T) {
 func TestInputs(t *testing.T) {
 	t.Parallel()
 	const raw = `{"country":{"input":"c"},"age":{"gt":{"input":"min"},"lt":9},"or":[{"city":{"in":{"input":"c"}}},{"vip":{"input":"v"}}]}`
-	var errs api.Errors
+	var errs fault.List
 	e := FromJSON([]byte(raw), &errs)
 	if got := e.Inputs(); len(errs) > 0 || !reflect.DeepEqual(got, []string{"c", "min", "v"}) {
 		t.Fatalf("inputs %v, %v", got, errs)
@@ -420,7 +421,7 @@ func TestInputs(t *testing.T) {
 		"wrong type":     {map[string]Input{"c": {}, "min": {Value: canary, Set: true}, "v": {}}, store.AnyOf(), "filter.age.gt"},
 		"undeclared":     {map[string]Input{"c": {}, "min": {}}, store.AnyOf(), `"v"`},
 	} {
-		var errs api.Errors
+		var errs fault.List
 		got := e.Bind(testCatalog(), func(name string) (Input, bool) { in, ok := tc.inputs[name]; return in, ok }, &errs)
 		if !reflect.DeepEqual(got, tc.want) {
 			t.Errorf("%s: %+v, want %+v", name, got, tc.want)
@@ -442,8 +443,7 @@ func TestUnmarshal(t *testing.T) {
 	if err != nil || string(out) != `{"Filter":{"country":1.5,"age":{"lt":9}}}` {
 		t.Errorf("%s, %v", out, err)
 	}
-	var p *api.Problem
-	if err := json.Unmarshal([]byte(`{"filter":{"country":null}}`), &rec); !errors.As(err, &p) || p.Code != 422 {
+	if err := json.Unmarshal([]byte(`{"filter":{"country":null}}`), &rec); api.ProblemOf(err).Code != 422 {
 		t.Errorf("%v, want a 422", err)
 	}
 	if _, err := json.Marshal(rec); err == nil {

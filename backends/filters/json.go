@@ -8,6 +8,7 @@ import (
 
 	"tenantry/backends/api"
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 )
 
 // maxJSON bounds the text of one filter, in bytes.
@@ -21,11 +22,11 @@ const root = "filter"
 // {"input": "<name>"} for the value of an input.
 //
 // Every problem goes into errs; what could not be read is an Expr that matches nothing.
-func FromJSON(raw []byte, errs *api.Errors) Expr {
+func FromJSON(raw []byte, errs *fault.List) Expr {
 	if len(raw) == 0 {
 		return Expr{}
 	}
-	var found api.Errors
+	var found fault.List
 	defer report(&found, errs)
 	if len(raw) > maxJSON {
 		found.Add(root, "length", "%s is longer than %d bytes", root, maxJSON)
@@ -93,7 +94,7 @@ func array(raw []byte) ([]json.RawMessage, bool) {
 	return elements, json.Unmarshal(raw, &elements) == nil
 }
 
-type jsonReader struct{ errs *api.Errors }
+type jsonReader struct{ errs *fault.List }
 
 func (r jsonReader) alternatives(raw []byte) [][]condition {
 	const label = root + ".or"
@@ -251,15 +252,15 @@ func (e Expr) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON reads what FromJSON reads; null has no condition. The error lists every
-// problem and is an *api.Problem.
+// problem and is a *fault.Error.
 func (e *Expr) UnmarshalJSON(raw []byte) error {
 	if string(raw) == "null" {
 		*e = Expr{}
 		return nil
 	}
-	var errs api.Errors
+	var errs fault.List
 	*e = FromJSON(raw, &errs)
-	return errs.Problem()
+	return errs.Err()
 }
 
 // writeGroup writes the members of one object, each field once.

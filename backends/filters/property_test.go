@@ -12,6 +12,7 @@ import (
 
 	"tenantry/backends/api"
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 )
 
 // spelling is one filter, written both ways.
@@ -138,7 +139,7 @@ func TestPropertyQueryAndJSONBindEqual(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var errs api.Errors
+		var errs fault.List
 		one, _ := FromQuery(q.Tree("filters"), &errs)
 		two := FromJSON(raw, &errs)
 		a, b := bind(sortedConditions(one), &errs), bind(sortedConditions(two), &errs)
@@ -158,7 +159,7 @@ func TestPropertyRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var errs api.Errors
+		var errs fault.List
 		first := FromJSON(raw, &errs)
 		again, err := json.Marshal(first)
 		if err != nil {
@@ -176,7 +177,7 @@ func TestPropertyRoundTrip(t *testing.T) {
 }
 
 // checkExpr holds what is true of every filter, whatever it was read from.
-func checkExpr(t *testing.T, e Expr, errs api.Errors) {
+func checkExpr(t *testing.T, e Expr, errs fault.List) {
 	t.Helper()
 	if e.invalid != (len(errs) > 0) {
 		t.Fatalf("invalid %v with problems %v", e.invalid, errs)
@@ -200,7 +201,7 @@ func checkExpr(t *testing.T, e Expr, errs api.Errors) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var again api.Errors
+		var again fault.List
 		if back := FromJSON(raw, &again); len(again) > 0 || back.size() != e.size() {
 			t.Fatalf("%s does not read back: %v", raw, again)
 		}
@@ -217,7 +218,7 @@ func FuzzFromQuery(f *testing.F) {
 		if err != nil {
 			return
 		}
-		var errs api.Errors
+		var errs fault.List
 		pairs := q.Tree("filters")
 		e, present := FromQuery(pairs, &errs)
 		if present != (len(pairs) > 0) {
@@ -233,7 +234,7 @@ func FuzzFromJSON(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
-		var errs api.Errors
+		var errs fault.List
 		checkExpr(t, FromJSON([]byte(raw), &errs), errs)
 	})
 }

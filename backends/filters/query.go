@@ -7,6 +7,7 @@ import (
 
 	"tenantry/backends/api"
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 )
 
 // FromQuery reads a filter from the pairs of one root parameter (api.Query.Tree) and
@@ -15,11 +16,11 @@ import (
 // written with [], is a list: the field must have one of its values.
 //
 // Every problem goes into errs; what could not be read is an Expr that matches nothing.
-func FromQuery(pairs []api.Pair, errs *api.Errors) (Expr, bool) {
+func FromQuery(pairs []api.Pair, errs *fault.List) (Expr, bool) {
 	if len(pairs) == 0 {
 		return Expr{}, false
 	}
-	var found api.Errors
+	var found fault.List
 	defer report(&found, errs)
 	r := queryReader{errs: &found, alternatives: map[int]*queryGroup{}}
 	for _, p := range pairs {
@@ -39,7 +40,7 @@ func FromQuery(pairs []api.Pair, errs *api.Errors) (Expr, bool) {
 }
 
 type queryReader struct {
-	errs         *api.Errors
+	errs         *fault.List
 	top          queryGroup
 	alternatives map[int]*queryGroup
 }

@@ -8,8 +8,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"tenantry/backends/api"
 	"tenantry/backends/schema"
+	"tenantry/internal/fault"
 )
 
 // Alerts is the configuration of a form's e-mail alerts. enabled, recipients and subject
@@ -37,7 +37,7 @@ const (
 )
 
 // Check notes every problem of the configuration in errs under path.
-func (a Alerts) Check(errs *api.Errors, path string) {
+func (a Alerts) Check(errs *fault.List, path string) {
 	text, err := json.Marshal(a)
 	if err != nil || len(text) > maxAlertsBytes {
 		errs.Add(path, "length", "%s must have at most %d bytes", path, maxAlertsBytes)
@@ -59,7 +59,7 @@ func (a Alerts) Check(errs *api.Errors, path string) {
 	}
 }
 
-func checkSubject(errs *api.Errors, at string, value any) {
+func checkSubject(errs *fault.List, at string, value any) {
 	s, ok := value.(string)
 	switch {
 	case !ok:
@@ -71,7 +71,7 @@ func checkSubject(errs *api.Errors, at string, value any) {
 	}
 }
 
-func checkRecipients(errs *api.Errors, at string, value any) {
+func checkRecipients(errs *fault.List, at string, value any) {
 	list, ok := value.([]any)
 	if !ok {
 		errs.Add(at, "type", "%s must be a list of e-mail addresses", at)

@@ -11,6 +11,7 @@ import (
 	"tenantry/backends/api"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 )
 
 // change is what an update asks for; nil members stay as they are.
@@ -23,7 +24,7 @@ type change struct {
 func (m *Module) update(ctx context.Context, c *api.Call) (api.Result, error) {
 	id := c.Path("id")
 	in := m.kinds.Collections.In(c.Workspace)
-	var errs api.Errors
+	var errs fault.List
 	ch, ignored := parseChange(c, &errs, nil)
 	if len(errs) > 0 {
 		// A form that is not there, or cannot be updated at all, is the larger problem; and one
@@ -37,7 +38,7 @@ func (m *Module) update(ctx context.Context, c *api.Call) (api.Result, error) {
 		}
 		errs = nil
 		if ch, ignored = parseChange(c, &errs, form.Schema); len(errs) > 0 {
-			return api.Result{}, errs.Problem()
+			return api.Result{}, errs.Err()
 		}
 	}
 	if err := schema.Ignore(c, ignored...); err != nil {
@@ -135,8 +136,8 @@ func orMissing(err error) error {
 
 func standalone() error { return api.Failed(notUpdated, Refused{standaloneDetail}) }
 
-func parseChange(c *api.Call, errs *api.Errors, stored schema.Fields) (ch change, ignored []string) {
-	text := func(name string, check func(errs *api.Errors, field, value string)) *string {
+func parseChange(c *api.Call, errs *fault.List, stored schema.Fields) (ch change, ignored []string) {
+	text := func(name string, check func(errs *fault.List, field, value string)) *string {
 		s, ok := c.Body.Text(errs, name)
 		if !ok {
 			return nil

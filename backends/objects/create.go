@@ -10,6 +10,7 @@ import (
 	"tenantry/backends/api"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 )
 
 func (m *Module) create(ctx context.Context, c *api.Call) (api.Result, error) {
@@ -26,7 +27,7 @@ func (m *Module) create(ctx context.Context, c *api.Call) (api.Result, error) {
 }
 
 func parseDefinition(c *api.Call) (*Definition, error) {
-	var errs api.Errors
+	var errs fault.List
 	def := &Definition{Schema: schema.Fields{}}
 	def.Name = required(c, &errs, "name", schema.CheckName)
 	def.Label = required(c, &errs, "label", schema.CheckLabel)
@@ -38,12 +39,12 @@ func parseDefinition(c *api.Call) (*Definition, error) {
 			return nil, err
 		}
 	}
-	return def, errs.Problem()
+	return def, errs.Err()
 }
 
 // definitions returns the fields by identifier. An array makes fields named 0, 1, 2, as the
 // contract says.
-func definitions(c *api.Call, errs *api.Errors) (map[string]any, bool) {
+func definitions(c *api.Call, errs *fault.List) (map[string]any, bool) {
 	given := c.Body.Raw("schema")
 	if !bytes.HasPrefix(given, []byte("[")) {
 		return c.Body.Object(errs, "schema")
@@ -60,7 +61,7 @@ func definitions(c *api.Call, errs *api.Errors) (map[string]any, bool) {
 	return numbered, true
 }
 
-func required(c *api.Call, errs *api.Errors, name string, check func(errs *api.Errors, field, value string)) string {
+func required(c *api.Call, errs *fault.List, name string, check func(errs *fault.List, field, value string)) string {
 	if !c.Body.Has(name) {
 		errs.Add(name, "required", "%s is required", name)
 		return ""

@@ -8,6 +8,7 @@ import (
 
 	"tenantry/backends/api"
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 )
 
 // MaxLabel is how many characters a label may have.
@@ -73,7 +74,7 @@ func ValidName(text string) bool {
 }
 
 // CheckName notes in errs where the value cannot name a custom object or a form.
-func CheckName(errs *api.Errors, field, value string) {
+func CheckName(errs *fault.List, field, value string) {
 	if !ValidName(value) {
 		errs.Add(field, "format", `%s must have 1 to 64 lower-case letters, digits or "_" and start with a letter`, field)
 	}
@@ -81,7 +82,7 @@ func CheckName(errs *api.Errors, field, value string) {
 
 // CheckLabel notes in errs where the value cannot be a label or a title: it must not be
 // blank, have at most MaxLabel characters and none that controls a terminal or a header.
-func CheckLabel(errs *api.Errors, field, value string) {
+func CheckLabel(errs *fault.List, field, value string) {
 	switch {
 	case strings.TrimSpace(value) == "":
 		errs.Add(field, "required", "%s must not be empty", field)

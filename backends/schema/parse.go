@@ -8,6 +8,7 @@ import (
 
 	"tenantry/backends/api"
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 	"tenantry/internal/texts"
 )
 
@@ -32,7 +33,7 @@ const reserved = "fields"
 // callers may not set or what no definition knows, such as "schema.color.locked".
 // A type that looks like a misspelled known one is a problem, except where the field has it
 // already in stored.
-func Parse(errs *api.Errors, path string, raw map[string]any, stored Fields) (fields Fields, ignored []string) {
+func Parse(errs *fault.List, path string, raw map[string]any, stored Fields) (fields Fields, ignored []string) {
 	fields = make(Fields, min(len(raw), MaxFields))
 	names := slices.Sorted(maps.Keys(raw))
 	if i, found := slices.BinarySearch(names, reserved); found {
@@ -65,7 +66,7 @@ func Parse(errs *api.Errors, path string, raw map[string]any, stored Fields) (fi
 }
 
 // ParseJSON is Parse of JSON text. Anything but an object is noted in errs.
-func ParseJSON(errs *api.Errors, path string, text []byte) (fields Fields, ignored []string) {
+func ParseJSON(errs *fault.List, path string, text []byte) (fields Fields, ignored []string) {
 	var raw map[string]any
 	if api.CheckJSON(text) != nil || api.Decode(text, &raw) != nil || raw == nil {
 		errs.Add(path, "type", "%s must be an object", path)
@@ -74,7 +75,7 @@ func ParseJSON(errs *api.Errors, path string, text []byte) (fields Fields, ignor
 	return Parse(errs, path, raw, nil)
 }
 
-func parseField(errs *api.Errors, at string, definition map[string]any) (field Field, ignored []string) {
+func parseField(errs *fault.List, at string, definition map[string]any) (field Field, ignored []string) {
 	field.Title = text(errs, at+".title", definition, "title")
 	if field.Title != "" {
 		CheckLabel(errs, at+".title", field.Title)
@@ -96,7 +97,7 @@ func parseField(errs *api.Errors, at string, definition map[string]any) (field F
 }
 
 // text returns a required text member, "" where there is a problem.
-func text(errs *api.Errors, at string, definition map[string]any, name string) string {
+func text(errs *fault.List, at string, definition map[string]any, name string) string {
 	value, ok := definition[name]
 	if !ok {
 		errs.Add(at, "required", "%s is required", at)
@@ -115,7 +116,7 @@ func text(errs *api.Errors, at string, definition map[string]any, name string) s
 }
 
 // CheckType notes in errs where the value cannot name a type, or looks like a misspelled known one.
-func CheckType(errs *api.Errors, field, value string) {
+func CheckType(errs *fault.List, field, value string) {
 	if !ValidType(value) {
 		errs.Add(field, "format", "%s must be StudlyCase, such as LongText, of at most %d characters", field, MaxTypeBytes)
 	} else if meant := misspelled(value); meant != "" {

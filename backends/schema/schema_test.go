@@ -8,12 +8,12 @@ import (
 	"strings"
 	"testing"
 
-	"tenantry/backends/api"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 )
 
-func fieldsOf(errs api.Errors) []string {
+func fieldsOf(errs fault.List) []string {
 	named := []string{}
 	for _, e := range errs {
 		named = append(named, e.Field+" "+e.Code)
@@ -64,7 +64,7 @@ func TestParse(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			var errs api.Errors
+			var errs fault.List
 			got, ignored := schema.ParseJSON(&errs, "schema", []byte(tt.in))
 			if named := fieldsOf(errs); !slices.Equal(named, tt.errs) && len(named)+len(tt.errs) > 0 {
 				t.Errorf("problems %q\n    want %q", named, tt.errs)
@@ -83,7 +83,7 @@ func TestParseCapsFields(t *testing.T) {
 		for i := range n {
 			raw[fmt.Sprintf("f%d", i)] = map[string]any{"title": "t", "type": "Text"}
 		}
-		var errs api.Errors
+		var errs fault.List
 		if _, _ = schema.Parse(&errs, "schema", raw, nil); (len(errs) == 0) != ok {
 			t.Errorf("%d fields: %v", n, errs)
 		}
@@ -97,7 +97,7 @@ func FuzzParse(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		var errs api.Errors
+		var errs fault.List
 		fields, ignored := schema.ParseJSON(&errs, "schema", text)
 		for _, name := range ignored {
 			if strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' }) {
@@ -180,7 +180,7 @@ func TestCheckValues(t *testing.T) {
 		{schema.Encrypted, strings.Repeat("a", schema.MaxEncrypted+1), nil, "format"},
 		{"Unheard", map[string]any{"x": []any{1}}, nil, ""},
 	} {
-		var errs api.Errors
+		var errs fault.List
 		clean, unknown := schema.Fields{"f": {Title: "F", Type: tt.fieldType}}.CheckValues(&errs, "values", map[string]any{"f": tt.value})
 		if tt.code != "" {
 			if len(errs) != 1 || errs[0].Code != tt.code || errs[0].Field != "values.f" {
@@ -203,7 +203,7 @@ func TestCheckValuesRequiredAndUnknown(t *testing.T) {
 		"a": {Title: "A", Type: schema.Text, Required: true}, "b": {Title: "B", Type: schema.Number, Required: true},
 		"c": {Title: "C", Type: schema.Text}, "d": {Title: "D", Type: schema.Text, Required: true},
 	}
-	var errs api.Errors
+	var errs fault.List
 	clean, unknown := fields.CheckValues(&errs, "values", map[string]any{"a": "", "b": nil, "c": nil, "z": 1, "y": 2})
 	if got := fieldsOf(errs); !slices.Equal(got, []string{"values.a required", "values.b required", "values.d required"}) {
 		t.Errorf("problems %q", got)
@@ -326,7 +326,7 @@ func FuzzGuessedTextConverts(f *testing.F) {
 			}
 			return
 		}
-		var errs api.Errors
+		var errs fault.List
 		if value != nil {
 			schema.CheckValue(&errs, "f", fieldType, value)
 		}
@@ -346,7 +346,7 @@ func TestMisspelledTypes(t *testing.T) {
 		"URL": "Url", "LongTxt": "LongText", "Multiselect": "MultiSelect", "Enrypted": "Encrypted", "Emial": "Email", "Bolean": "Boolean", "Txet": "Text",
 		"Rate": "", "Lumber": "Number", "Weight": "", "Currency": "", "Member": "", "Image": "", "Rating": "", "A": "", "Geo": "",
 	} {
-		var errs api.Errors
+		var errs fault.List
 		schema.CheckType(&errs, "type", typ)
 		if meant == "" && len(errs) > 0 {
 			t.Errorf("%s is refused: %v", typ, errs)
@@ -354,7 +354,7 @@ func TestMisspelledTypes(t *testing.T) {
 			t.Errorf("%s: %v, want %s", typ, errs, want)
 		}
 	}
-	var errs api.Errors
+	var errs fault.List
 	raw := map[string]any{"a": map[string]any{"title": "A", "type": "Nubmer"}, "b": map[string]any{"title": "B", "type": "Nubmer"}}
 	schema.Parse(&errs, "schema", raw, schema.Fields{"a": {Title: "A", Type: "Nubmer"}})
 	if len(errs) != 1 || errs[0].Field != "schema.b.type" {

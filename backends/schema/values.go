@@ -13,7 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"tenantry/backends/api"
+	"tenantry/internal/fault"
 	"tenantry/internal/texts"
 )
 
@@ -31,7 +31,7 @@ const (
 // CheckValues holds values of a record against its fields. Problems are noted in errs
 // under path ("values.color"). It returns the values as they are to be stored: DateTime
 // in UTC, null and values of unknown fields left out; unknown names the latter, sorted.
-func (f Fields) CheckValues(errs *api.Errors, path string, values map[string]any) (clean map[string]any, unknown []string) {
+func (f Fields) CheckValues(errs *fault.List, path string, values map[string]any) (clean map[string]any, unknown []string) {
 	clean = make(map[string]any, len(values))
 	for _, name := range f.Names() {
 		value, at := values[name], path+"."+name
@@ -59,7 +59,7 @@ func (f Fields) CheckValues(errs *api.Errors, path string, values map[string]any
 
 // CheckValue returns the value of a field of that type as it is to be stored. Problems
 // are noted in errs under path.
-func CheckValue(errs *api.Errors, path, fieldType string, value any) any {
+func CheckValue(errs *fault.List, path, fieldType string, value any) any {
 	v, complaint := check(fieldType, value)
 	if complaint != "" {
 		errs.Add(path, codeOf(fieldType, value), "%s must be %s", path, complaint)

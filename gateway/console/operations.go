@@ -14,6 +14,7 @@ import (
 	"tenantry/backends/api"
 	"tenantry/crypto/passwords"
 	"tenantry/crypto/secret"
+	"tenantry/internal/fault"
 	"tenantry/reports"
 	"tenantry/tenants"
 	"tenantry/tenants/people"
@@ -121,10 +122,10 @@ func (m *Module) Operations() []api.Operation {
 const wrongPassword = "E-mail address or password is wrong"
 
 func (m *Module) signIn(ctx context.Context, c *api.Call) (api.Result, error) {
-	var errs api.Errors
+	var errs fault.List
 	email := c.Text(&errs, "email")
 	password := c.Text(&errs, "password")
-	if err := errs.Problem(); err != nil {
+	if err := errs.Err(); err != nil {
 		return api.Result{}, err
 	}
 	user, err := m.Sessions.SignIn(ctx, c.Tenant, email, secret.New(password), c.Remote)
@@ -187,10 +188,10 @@ func (m *Module) signOut(ctx context.Context, c *api.Call) (api.Result, error) {
 }
 
 func (m *Module) choosePassword(ctx context.Context, c *api.Call) (api.Result, error) {
-	var errs api.Errors
+	var errs fault.List
 	token := c.Text(&errs, "token")
 	password := c.Text(&errs, "password")
-	if err := errs.Problem(); err != nil {
+	if err := errs.Err(); err != nil {
 		return api.Result{}, err
 	}
 	user, err := m.Sessions.AcceptInvite(ctx, c.Tenant, token, secret.New(password), c.Remote)

@@ -16,10 +16,10 @@ import (
 
 	"go.uber.org/goleak"
 
-	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/crypto/keyring"
 	"tenantry/gateway/transfer"
+	"tenantry/internal/fault"
 	"tenantry/tenants"
 )
 
@@ -39,9 +39,9 @@ func client(t *testing.T, fn http.HandlerFunc) *Client {
 
 func TestErrorOf(t *testing.T) {
 	t.Parallel()
-	var faults tenants.Faults
-	faults.Add("slug", tenants.CodeFormat, "bad slug")
-	var errs api.Errors
+	var faults fault.List
+	faults.Add("slug", fault.Format, "bad slug")
+	var errs fault.List
 	errs.Add("name", "required", "name is required")
 	for _, c := range []struct {
 		err    error
@@ -56,7 +56,7 @@ func TestErrorOf(t *testing.T) {
 		{keyring.ErrReadOnly, CodeConflict, 409},
 		{store.ErrUnavailable, CodeUnavailable, 503},
 		{context.DeadlineExceeded, CodeUnavailable, 503},
-		{errs.Problem(), CodeInvalid, 422},
+		{errs.Err(), CodeInvalid, 422},
 		{errors.New("anything"), CodeFailed, 500},
 		{&Error{Code: CodeUnknown, Message: "what"}, CodeUnknown, 404},
 	} {
@@ -98,7 +98,7 @@ func TestClient_Failures(t *testing.T) {
 
 func TestClient_ErrorsTravelWhole(t *testing.T) {
 	t.Parallel()
-	sent := &Error{Code: CodeInvalid, Message: "bad", Faults: []Fault{{"slug", "format", "bad slug"}}}
+	sent := &Error{Code: CodeInvalid, Message: "bad", Faults: fault.List{{Field: "slug", Code: fault.Format, Message: "bad slug"}}}
 	c := client(t, func(w http.ResponseWriter, _ *http.Request) { writeError(w, sent) })
 	_, err := c.CreateOrganization(t.Context(), OrganizationChange{})
 	var got *Error

@@ -8,6 +8,7 @@ import (
 	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/crypto/keyring"
+	"tenantry/internal/fault"
 	"tenantry/tenants"
 )
 
@@ -22,18 +23,11 @@ const (
 	CodeFailed      = "failed"      // anything else
 )
 
-// Fault is one problem with one field of an input.
-type Fault struct {
-	Field   string `json:"field"`
-	Code    string `json:"code"`
-	Message string `json:"message"`
-}
-
 // Error is a command that failed, as it travels.
 type Error struct {
-	Code    string  `json:"code"`
-	Message string  `json:"message"`
-	Faults  []Fault `json:"faults,omitempty"`
+	Code    string     `json:"code"`
+	Message string     `json:"message"`
+	Faults  fault.List `json:"faults,omitempty"`
 }
 
 func (e *Error) Error() string { return e.Message }
@@ -59,15 +53,13 @@ func errorOf(err error) *Error {
 		return e
 	}
 	out := &Error{Code: CodeFailed, Message: err.Error()}
-	var invalid *tenants.InvalidError
+	var invalid *fault.Error
 	var duplicate *store.DuplicateError
 	var problem *api.Problem
 	switch {
 	case errors.As(err, &invalid):
 		out.Code = CodeInvalid
-		for _, f := range invalid.Faults {
-			out.Faults = append(out.Faults, Fault(f))
-		}
+		out.Faults = invalid.Faults
 	case errors.As(err, &duplicate):
 		out.Code = CodeDuplicate
 	case errors.Is(err, tenants.ErrUnknownTenant), errors.Is(err, store.ErrNotFound):

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"tenantry/internal/fault"
 	"tenantry/tenants"
 	"tenantry/tenants/keys"
 	"tenantry/tenants/limits"
@@ -53,17 +54,17 @@ type KeyLimits struct {
 }
 
 // parseLimit reads a limit into a place, where there is one to read.
-func parseLimit(faults *tenants.Faults, field string, text *string, into *limits.Limit) {
+func parseLimit(faults *fault.List, field string, text *string, into *limits.Limit) {
 	switch {
 	case text == nil:
 	case *text == inherit:
 		*into = limits.Limit{}
 	case *text == "":
-		faults.Add(field, tenants.CodeFormat, "it is empty; write it like 100/s, off or default")
+		faults.Add(field, fault.Format, "it is empty; write it like 100/s, off or default")
 	default:
 		l, err := limits.Parse(*text)
 		if err != nil {
-			faults.Add(field, tenants.CodeFormat, "%v", err)
+			faults.Add(field, fault.Format, "%v", err)
 			return
 		}
 		*into = l
@@ -89,8 +90,8 @@ func (h *handler) limitOrganization(ctx context.Context, r *LimitsChange) (Reque
 	if !r.changes() {
 		return h.requestLimits(&t.Org), nil
 	}
-	var faults tenants.Faults
-	apply := func(faults *tenants.Faults, set *limits.Set) {
+	var faults fault.List
+	apply := func(faults *fault.List, set *limits.Set) {
 		if r.Reset {
 			*set = limits.Set{}
 		}
@@ -103,7 +104,7 @@ func (h *handler) limitOrganization(ctx context.Context, r *LimitsChange) (Reque
 		return RequestLimits{}, faults.Err()
 	}
 	t, err = h.Directory.Update(ctx, r.Org, func(o *tenants.Organization) error {
-		apply(&tenants.Faults{}, &o.RequestLimits) // was read without faults above
+		apply(&fault.List{}, &o.RequestLimits) // was read without faults above
 		return nil
 	})
 	if err != nil {
@@ -137,11 +138,11 @@ func (h *handler) limitKey(ctx context.Context, r *LimitsChange) (KeyLimits, err
 		}
 		return h.keyLimits(t, k), nil
 	}
-	var faults tenants.Faults
+	var faults fault.List
 	if r.KeyRate != nil || r.KeyQuota != nil {
-		faults.Add("key_rate", tenants.CodeForbidden, "a key has a rate and a quota; key_rate and key_quota are an organization's")
+		faults.Add("key_rate", fault.Forbidden, "a key has a rate and a quota; key_rate and key_quota are an organization's")
 	}
-	apply := func(faults *tenants.Faults, p *limits.Pair) {
+	apply := func(faults *fault.List, p *limits.Pair) {
 		if r.Reset {
 			*p = limits.Pair{}
 		}
@@ -151,7 +152,7 @@ func (h *handler) limitKey(ctx context.Context, r *LimitsChange) (KeyLimits, err
 	if apply(&faults, &limits.Pair{}); faults.Err() != nil {
 		return KeyLimits{}, faults.Err()
 	}
-	k, err := h.Keys.SetLimits(ctx, t, r.Key, func(p *limits.Pair) { apply(&tenants.Faults{}, p) })
+	k, err := h.Keys.SetLimits(ctx, t, r.Key, func(p *limits.Pair) { apply(&fault.List{}, p) })
 	if err != nil {
 		return KeyLimits{}, noKey(err, ref)
 	}
@@ -169,9 +170,9 @@ func (h *handler) keyLimits(t *tenants.Tenant, k *keys.Key) KeyLimits {
 	}
 }
 
-// newKeyLimits reads the limits that a new key shall have. Errors: *tenants.InvalidError.
+// newKeyLimits reads the limits that a new key shall have. Errors: *fault.Error.
 func newKeyLimits(r *NewKey) (limits.Pair, error) {
-	var faults tenants.Faults
+	var faults fault.List
 	var p limits.Pair
 	for _, l := range []struct {
 		field, text string

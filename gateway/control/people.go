@@ -12,6 +12,7 @@ import (
 	"tenantry/backends/store"
 	"tenantry/crypto/passwords"
 	"tenantry/crypto/secret"
+	"tenantry/internal/fault"
 	"tenantry/tenants"
 	"tenantry/tenants/people"
 )
@@ -82,7 +83,7 @@ func checkPassword(text string) error {
 	if err == nil {
 		return nil
 	}
-	return &Error{Code: CodeInvalid, Message: err.Error(), Faults: []Fault{{Field: "password", Code: tenants.CodeFormat, Message: err.Error()}}}
+	return &Error{Code: CodeInvalid, Message: err.Error(), Faults: fault.List{{Field: "password", Code: fault.Format, Message: err.Error()}}}
 }
 
 func (h *handler) invite(ctx context.Context, t *tenants.Tenant, u *people.User) (Invited, error) {

@@ -13,6 +13,7 @@ import (
 
 	"tenantry/backends/api"
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 	"tenantry/tenants"
 )
 
@@ -42,7 +43,7 @@ func sharedAnswers() map[int]*answer {
 	_, unreadable := api.ParseBody([]byte(`{"name": "A", "name": "B"}`))
 	for _, err := range []error{
 		unreadable, api.Denied(""), api.Duplicate("name"), store.ErrConflict,
-		api.Invalid("name", "required", "%s is required", "name"), api.Internal(nil), api.Unavailable(nil),
+		fault.One("name", "required", "%s is required", "name"), api.Internal(nil), api.Unavailable(nil),
 		&api.Problem{Code: http.StatusRequestEntityTooLarge}, &api.Problem{Code: http.StatusUnsupportedMediaType},
 		api.TooManyRequests(0),
 	} {
@@ -72,7 +73,7 @@ func (b *builder) sharedResponses() error {
 }
 
 // validationData is the data of an answer that lists problems of the input.
-func validationData() any { return api.ProblemOf(api.Invalid("", "", "")).Data }
+func validationData() any { return api.ProblemOf(fault.One("", "", "")).Data }
 
 // responses returns the answers of the operation by status code.
 func (b *builder) responses(op *api.Operation) (object, error) {

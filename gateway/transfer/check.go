@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"slices"
 
-	"tenantry/backends/api"
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 )
 
 // batchSize is how many records are looked up and stored at a time.
@@ -233,7 +233,7 @@ func (im *importer) reject(e *entry) {
 	im.refuse(e.line, name, e.errs)
 }
 
-func (im *importer) refuse(line int, name string, errs api.Errors) {
+func (im *importer) refuse(line int, name string, errs fault.List) {
 	if im.bad.has(line) {
 		return
 	}
@@ -330,7 +330,7 @@ func (im *importer) resolve(ctx context.Context) error {
 			if im.bad.has(int(e.line)) || im.done.has(int(e.line)) { // what is stored as the line says refers to what is stored
 				continue
 			}
-			var errs api.Errors
+			var errs fault.List
 			if to, inside := im.lineOf[e.target][e.to]; inside && im.bad.has(int(to)) {
 				errs.Add(e.field, "unknown", "%s names the %s of line %d, which cannot be taken", e.field, e.target, to)
 			} else if missing[e.target][e.to] && !e.asIs {
@@ -366,7 +366,7 @@ func (im *importer) refuseCycles() {
 			continue
 		}
 		for first := at; ; {
-			var errs api.Errors
+			var errs fault.List
 			errs.Add("folder_id", "forbidden", "the folder would contain itself")
 			im.refuse(int(at), kindFolder, errs)
 			if at = parent[at]; at == first {
@@ -414,7 +414,7 @@ func (im *importer) refuseMoves(ctx context.Context) error {
 				break
 			}
 			if at = up; at == k {
-				var errs api.Errors
+				var errs fault.List
 				errs.Add("folder_id", "forbidden", "the folder would contain itself")
 				im.refuse(int(line), kindFolder, errs)
 				break

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"tenantry/backends/api"
+	"tenantry/internal/fault"
 )
 
 // change is what an import does to the organization with one line.
@@ -35,8 +35,8 @@ type entry struct {
 	// asIs: an export wrote the record as it was stored, though its definitions or
 	// references no longer allow it; doubts are what would otherwise be its problems.
 	asIs   bool
-	doubts api.Errors
-	errs   api.Errors
+	doubts fault.List
+	errs   fault.List
 	judged bool // its problems are all known
 
 	old    any // *T: what is stored, already changed to what the line says

@@ -10,8 +10,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"tenantry/backends/api"
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 	"tenantry/internal/texts"
 )
 
@@ -22,7 +22,7 @@ type field[T any] struct {
 	required bool
 	// silent fields do not make two records different.
 	silent bool
-	read   func(rec *T, v value, errs *api.Errors)
+	read   func(rec *T, v value, errs *fault.List)
 	// stored, where set, reads in place of read what an export wrote as it was stored: read
 	// may have become stricter since then.
 	stored func(rec *T, v value) error
@@ -33,7 +33,7 @@ type field[T any] struct {
 
 func (f field[T]) must() field[T] { f.required = true; return f }
 
-func wrongType(errs *api.Errors, name, want string) {
+func wrongType(errs *fault.List, name, want string) {
 	errs.Add(name, "type", "%s must be %s", name, want)
 }
 
@@ -41,7 +41,7 @@ func wrongType(errs *api.Errors, name, want string) {
 func textField[T any](name string, most int, at func(*T) *string) field[T] {
 	return field[T]{
 		name: name,
-		read: func(rec *T, v value, errs *api.Errors) {
+		read: func(rec *T, v value, errs *fault.List) {
 			switch {
 			case v.is != text:
 				wrongType(errs, name, "a string")
@@ -64,7 +64,7 @@ func textField[T any](name string, most int, at func(*T) *string) field[T] {
 // idField is the identifier of another document; null means none.
 func idField[T any](name string, at func(*T) *string) field[T] {
 	f := textField(name, 24, at)
-	f.read = func(rec *T, v value, errs *api.Errors) {
+	f.read = func(rec *T, v value, errs *fault.List) {
 		switch {
 		case v.is == null:
 			*at(rec) = ""
@@ -89,7 +89,7 @@ func textsField[T any, S ~string](name string, most int, at func(*T) *[]S) field
 func listField[T any, S ~string](name string, most, elements int, at func(*T) *[]S) field[T] {
 	return field[T]{
 		name: name,
-		read: func(rec *T, v value, errs *api.Errors) {
+		read: func(rec *T, v value, errs *fault.List) {
 			if v.is != array {
 				wrongType(errs, name, "a list of strings")
 				return
@@ -146,7 +146,7 @@ func repeats[S ~string](list []S) bool {
 func idsField[T any](name string, elements int, at func(*T) *[]string) field[T] {
 	f := listField(name, 24, elements, at)
 	read := f.read
-	f.read = func(rec *T, v value, errs *api.Errors) {
+	f.read = func(rec *T, v value, errs *fault.List) {
 		before := len(*errs)
 		if read(rec, v, errs); len(*errs) > before {
 			return
@@ -165,7 +165,7 @@ func teamsField[T any](at func(*T) *[]string) field[T] { return idsField("teams"
 func flagField[T any](name string, at func(*T) *bool) field[T] {
 	return field[T]{
 		name: name,
-		read: func(rec *T, v value, errs *api.Errors) {
+		read: func(rec *T, v value, errs *fault.List) {
 			if v.is != truth && v.is != falsehood {
 				wrongType(errs, name, "true or false")
 				return
@@ -181,7 +181,7 @@ func flagField[T any](name string, at func(*T) *bool) field[T] {
 func numberField[T any](name string, at func(*T) *int64) field[T] {
 	return field[T]{
 		name: name,
-		read: func(rec *T, v value, errs *api.Errors) {
+		read: func(rec *T, v value, errs *fault.List) {
 			n, err := strconv.ParseInt(v.text, 10, 64)
 			if v.is != number || err != nil || n < 0 || n > maxNumber {
 				errs.Add(name, "range", "%s must be a whole number from 0 to %d", name, int64(maxNumber))
@@ -206,7 +206,7 @@ const maxNumber = 1<<53 - 1
 func timeField[T any](name string, at func(*T) *int64) field[T] {
 	return field[T]{
 		name: name,
-		read: func(rec *T, v value, errs *api.Errors) {
+		read: func(rec *T, v value, errs *fault.List) {
 			if v.is == number {
 				if n, err := strconv.ParseInt(v.text, 10, 64); err == nil && n > 0 && n < 253402300800 {
 					*at(rec) = n * 1000
@@ -233,7 +233,7 @@ func timeField[T any](name string, at func(*T) *int64) field[T] {
 
 // tableField is an object of any shape.
 func tableField[T any](name string, at func(*T) *map[string]any) field[T] {
-	return jsonField(name, func(rec *T, v value, errs *api.Errors) {
+	return jsonField(name, func(rec *T, v value, errs *fault.List) {
 		if v.is != object {
 			wrongType(errs, name, "an object")
 			return
@@ -249,7 +249,7 @@ func tableField[T any](name string, at func(*T) *map[string]any) field[T] {
 
 // mapField is an object of flags or numbers that a line adds to what is there.
 func mapField[T, V any](name, want string, read func(value) (V, bool), at func(*T) *map[string]V) field[T] {
-	return jsonField(name, func(rec *T, v value, errs *api.Errors) {
+	return jsonField(name, func(rec *T, v value, errs *fault.List) {
 		if v.is != object {
 			wrongType(errs, name, "an object")
 			return
@@ -280,7 +280,7 @@ func mapField[T, V any](name, want string, read func(value) (V, bool), at func(*
 }
 
 // jsonField is a value that encoding/json writes; nil of get is not written.
-func jsonField[T any](name string, read func(*T, value, *api.Errors), get func(*T) any, copyTo func(to, from *T)) field[T] {
+func jsonField[T any](name string, read func(*T, value, *fault.List), get func(*T) any, copyTo func(to, from *T)) field[T] {
 	return field[T]{
 		name: name, read: read, copy: copyTo,
 		write: func(dst []byte, rec *T) []byte {

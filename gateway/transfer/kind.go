@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"tenantry/backends/api"
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 	"tenantry/internal/texts"
 )
 
@@ -172,7 +172,7 @@ func (k *kind[T]) checkAll(ctx context.Context, v *view, rec *T, e *entry) {
 	found := e.errs
 	e.errs = unread
 	for _, f := range found {
-		told := slices.ContainsFunc(unread, func(u api.FieldError) bool {
+		told := slices.ContainsFunc(unread, func(u fault.Fault) bool {
 			return u.Field == f.Field || strings.HasPrefix(f.Field, u.Field+".") || strings.HasPrefix(u.Field, f.Field+".")
 		})
 		if !told {
@@ -464,7 +464,7 @@ func (k *kind[T]) writeFields(dst []byte, rec *T) []byte {
 }
 
 // noteAbsent notes a reference to something the organization does not have.
-func noteAbsent(errs *api.Errors, field, what string) {
+func noteAbsent(errs *fault.List, field, what string) {
 	errs.Add(field, "unknown", "%s names %s that neither the file nor the organization has", field, article(what))
 }
 

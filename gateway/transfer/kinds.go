@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"maps"
 
-	"tenantry/backends/api"
 	"tenantry/backends/campaigns"
 	"tenantry/backends/compliance"
 	"tenantry/backends/contacts"
@@ -14,6 +13,7 @@ import (
 	"tenantry/backends/objects"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 	"tenantry/reports"
 )
 
@@ -55,7 +55,7 @@ func dataKinds(d *Deps) []handler {
 // documentFields puts the fields that every document has around its own.
 func documentFields[T any](meta func(*T) *store.Meta, own ...field[T]) []field[T] {
 	id := idField("id", func(rec *T) *string { return &meta(rec).ID })
-	id.read = func(rec *T, v value, errs *api.Errors) {
+	id.read = func(rec *T, v value, errs *fault.List) {
 		if v.is != text || !store.ValidID(v.text) {
 			errs.Add("id", "format", "id must be an identifier of 24 lower-case hexadecimal digits")
 			return
@@ -83,7 +83,7 @@ func valuesField[T any](name string, at func(*T) *map[string]any) field[T] {
 }
 
 func schemaField[T any](at func(*T) *schema.Fields) field[T] {
-	f := jsonField("schema", func(rec *T, v value, errs *api.Errors) {
+	f := jsonField("schema", func(rec *T, v value, errs *fault.List) {
 		if v.is != object {
 			wrongType(errs, "schema", "an object of fields by identifier")
 			return
@@ -411,7 +411,7 @@ func campaignKind(d *Deps) handler {
 		refs: func(r *T, visit visitor) { visitTeams(r.Teams, visit) },
 		fields: documentFields((*T).StoreMeta,
 			textField("name", short, func(r *T) *string { return &r.Name }).must(),
-			jsonField("filter", func(r *T, v value, errs *api.Errors) { r.Filter = v.raw() }, func(r *T) any {
+			jsonField("filter", func(r *T, v value, errs *fault.List) { r.Filter = v.raw() }, func(r *T) any {
 				if len(r.Filter) == 0 {
 					return nil
 				}
@@ -493,7 +493,7 @@ func reportKind(d *Deps) handler {
 }
 
 func queryField() field[reports.Report] {
-	f := jsonField("query", func(r *reports.Report, v value, errs *api.Errors) {
+	f := jsonField("query", func(r *reports.Report, v value, errs *fault.List) {
 		if v.is != object {
 			wrongType(errs, "query", "an object")
 			return
@@ -505,7 +505,7 @@ func queryField() field[reports.Report] {
 }
 
 func inputField() field[reports.Report] {
-	return jsonField("input", func(r *reports.Report, v value, errs *api.Errors) {
+	return jsonField("input", func(r *reports.Report, v value, errs *fault.List) {
 		if v.is != object || json.Unmarshal(v.raw(), &r.Input) != nil {
 			wrongType(errs, "input", "an object of {rule, value, label, type} by name")
 		}
@@ -518,7 +518,7 @@ func inputField() field[reports.Report] {
 }
 
 func shareableField() field[reports.Report] {
-	return jsonField("shareable", func(r *reports.Report, v value, errs *api.Errors) {
+	return jsonField("shareable", func(r *reports.Report, v value, errs *fault.List) {
 		if v.is != truth && v.is != falsehood {
 			wrongType(errs, "shareable", "true or false")
 			return

@@ -10,9 +10,9 @@ import (
 	"strconv"
 	"time"
 
-	"tenantry/backends/api"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 	"tenantry/internal/texts"
 	"tenantry/tenants"
 	"tenantry/tenants/limits"
@@ -68,10 +68,8 @@ func (v *view) learnPerson(e *entry) {
 }
 
 // note takes over faults as the problems of a line.
-func note(e *entry, faults tenants.Faults) {
-	for _, f := range faults {
-		e.errs.Add(f.Field, f.Code, "%s", f.Message)
-	}
+func note(e *entry, faults fault.List) {
+	e.errs = append(e.errs, faults...)
 }
 
 func teamKind(d *Deps) handler {
@@ -102,7 +100,7 @@ func roleKind(d *Deps) handler {
 			if len(e.errs) > 0 {
 				return
 			}
-			var faults tenants.Faults
+			var faults fault.List
 			given := len(r.Permissions)
 			r.Permissions = people.CheckPermissions(&faults, r.Permissions)
 			note(e, faults)
@@ -129,7 +127,7 @@ func userKind(d *Deps) handler {
 	type T = people.User
 	id := numberField("id", func(r *T) *int64 { return &r.UID })
 	read := id.read
-	id.read = func(r *T, v value, errs *api.Errors) {
+	id.read = func(r *T, v value, errs *fault.List) {
 		before := len(*errs)
 		if read(r, v, errs); len(*errs) == before && (r.UID == 0 || r.UID > people.MaxUID) {
 			errs.Add("id", "range", "id must be a whole number from 1 to %d", int64(people.MaxUID))
@@ -217,7 +215,7 @@ func accountKind(d *Deps) handler {
 			return
 		}
 		schema.CheckLabel(&e.errs, "name", r.Name)
-		var faults tenants.Faults
+		var faults fault.List
 		r.Permissions = people.CheckPermissions(&faults, r.Permissions)
 		note(e, faults)
 		checkTeams(v, e, r.Teams)
@@ -231,7 +229,7 @@ func accountKind(d *Deps) handler {
 func emailField() field[people.User] {
 	f := textField("email", 254, func(r *people.User) *string { return &r.Email }).must()
 	read := f.read
-	f.read = func(r *people.User, v value, errs *api.Errors) {
+	f.read = func(r *people.User, v value, errs *fault.List) {
 		read(r, v, errs)
 		r.EmailKey = people.EmailKey(r.Email)
 	}
@@ -244,7 +242,7 @@ func checkPerson(v *view, r *people.User, e *entry) {
 	if !schema.ValidEmail(r.Email) {
 		e.errs.Add("email", "format", "email must be an e-mail address")
 	}
-	var faults tenants.Faults
+	var faults fault.List
 	r.Permissions = people.CheckPermissions(&faults, r.Permissions)
 	note(e, faults)
 	for _, name := range r.Roles {
@@ -333,7 +331,7 @@ func organizationKind(d *Deps) handler {
 }
 
 func requestLimitsField() field[tenants.Organization] {
-	return jsonField("request_limits", func(r *tenants.Organization, v value, errs *api.Errors) {
+	return jsonField("request_limits", func(r *tenants.Organization, v value, errs *fault.List) {
 		dec := json.NewDecoder(bytes.NewReader(v.raw()))
 		dec.DisallowUnknownFields()
 		if err := dec.Decode(&r.RequestLimits); v.is != object || err != nil {

@@ -9,11 +9,11 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"tenantry/backends/api"
 	"tenantry/backends/contacts"
 	"tenantry/backends/objects"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 	"tenantry/internal/texts"
 )
 
@@ -132,7 +132,7 @@ func (f *rowFeed) assign(i int, field string, own, defined map[string]string) {
 func (f *rowFeed) freeKey(name string, position int, used func(string) bool) string {
 	base := keyFor(name, position)
 	if f.object == "" {
-		var errs api.Errors
+		var errs fault.List
 		contacts.ValidateField(&contacts.FieldDef{Key: base, Title: base, Type: schema.Text}, &errs)
 		if len(errs) > 0 { // the name of something that every contact has
 			base = "column_" + base

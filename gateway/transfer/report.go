@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"tenantry/backends/api"
 	"tenantry/crypto/sealing"
+	"tenantry/internal/fault"
 )
 
 // ImportOptions say how a bundle is taken.
@@ -68,7 +68,7 @@ type LineProblem struct {
 	// an import of rows makes.
 	Line   int        `json:"line"`
 	Kind   string     `json:"kind"` // "" where the line does not say
-	Errors api.Errors `json:"errors"`
+	Errors fault.List `json:"errors"`
 }
 
 func (p LineProblem) String() string {
@@ -135,7 +135,7 @@ func (t *tally) of(kind string) *Counts {
 
 // problem notes what is wrong with a line. The Report keeps the first lines only, so
 // beyond twice its bound the last ones are dropped.
-func (t *tally) problem(line int, kind string, errs api.Errors) {
+func (t *tally) problem(line int, kind string, errs fault.List) {
 	t.problems = append(t.problems, LineProblem{line, kind, errs})
 	if len(t.problems) >= 2*maxProblems {
 		t.trim()
@@ -143,7 +143,7 @@ func (t *tally) problem(line int, kind string, errs api.Errors) {
 }
 
 // warn notes what does not fit of a line that is taken all the same.
-func (t *tally) warn(line int, kind string, errs api.Errors) {
+func (t *tally) warn(line int, kind string, errs fault.List) {
 	if len(t.warnings) >= maxWarnings {
 		t.unwarned++
 		return

@@ -5,9 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"tenantry/backends/api"
 	"tenantry/backends/store"
-	"tenantry/tenants"
+	"tenantry/internal/fault"
 )
 
 // maxPending is how many records wait in memory for others that they refer to. Those
@@ -321,7 +320,7 @@ func (s *storer) land(ctx context.Context) error {
 // one counts an entry that was stored, or could not be.
 func (s *storer) one(ctx context.Context, e *entry, err error) error {
 	var dup *store.DuplicateError
-	var invalid *tenants.InvalidError
+	var invalid *fault.Error
 	switch {
 	case errors.As(err, &dup):
 		for _, f := range dup.Fields {
@@ -391,7 +390,7 @@ func (s *storer) failed(e *entry) {
 	delete(s.pending, int32(e.line))
 	s.held -= len(waiting)
 	for _, w := range waiting {
-		w.errs = append(w.errs, api.FieldError{Field: "line", Code: "unknown", Message: fmt.Sprintf("it refers to line %d, which could not be stored", e.line)})
+		w.errs = append(w.errs, fault.Fault{Field: "line", Code: "unknown", Message: fmt.Sprintf("it refers to line %d, which could not be stored", e.line)})
 		s.failed(w)
 	}
 }

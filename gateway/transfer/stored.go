@@ -7,8 +7,8 @@ import (
 	"maps"
 	"slices"
 
-	"tenantry/backends/api"
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 	"tenantry/internal/texts"
 )
 
@@ -279,7 +279,7 @@ func (s *session) send(ctx context.Context, page []outgoing, emit func([]byte) e
 			out.line = line
 		}
 		if len(out.line) > MaxLine {
-			var errs api.Errors
+			var errs fault.List
 			errs.Add("line", "length", "a record makes a line of %d bytes, longer than an import takes", len(out.line))
 			s.tally.problem(0, sniff(out.line), errs)
 		}

@@ -7,11 +7,11 @@ import (
 	"maps"
 	"slices"
 
-	"tenantry/backends/api"
 	"tenantry/backends/contacts"
 	"tenantry/backends/schema"
 	"tenantry/crypto/fields"
 	"tenantry/crypto/sealing"
+	"tenantry/internal/fault"
 	"tenantry/tenants"
 )
 
@@ -96,7 +96,7 @@ func (v *vault) seal(ctx context.Context, at place, field, plain string) (string
 
 // take moves the secret values out of values. Those that arrive encrypted must have been
 // encrypted for this very place; id is "" where the line does not say which record it is.
-func (v *vault) take(ctx context.Context, at place, path string, values map[string]any, secret func(string) bool, errs *api.Errors) map[string]secretValue {
+func (v *vault) take(ctx context.Context, at place, path string, values map[string]any, secret func(string) bool, errs *fault.List) map[string]secretValue {
 	var taken map[string]secretValue
 	for name, given := range values {
 		if !secret(name) {
@@ -116,7 +116,7 @@ func (v *vault) take(ctx context.Context, at place, path string, values map[stri
 	return taken
 }
 
-func (v *vault) read(ctx context.Context, at place, name, field string, given any, errs *api.Errors) (secretValue, bool) {
+func (v *vault) read(ctx context.Context, at place, name, field string, given any, errs *fault.List) (secretValue, bool) {
 	if table, ok := given.(map[string]any); ok && len(table) == 1 {
 		if sealed, ok := table[sealedName].(string); ok {
 			return v.readKept(ctx, at, name, field, sealed, errs)
@@ -138,7 +138,7 @@ func (v *vault) read(ctx context.Context, at place, name, field string, given an
 }
 
 // readKept reads a value that is encrypted as an organization keeps it.
-func (v *vault) readKept(ctx context.Context, at place, name, field, sealed string, errs *api.Errors) (secretValue, bool) {
+func (v *vault) readKept(ctx context.Context, at place, name, field, sealed string, errs *fault.List) (secretValue, bool) {
 	if v.trusting {
 		return secretValue{given: map[string]any{sealedName: sealed}}, true
 	}
@@ -152,7 +152,7 @@ func (v *vault) readKept(ctx context.Context, at place, name, field, sealed stri
 }
 
 // readCarried reads a value that travels sealed to a key.
-func (v *vault) readCarried(at place, name, field, sealed string, errs *api.Errors) (secretValue, bool) {
+func (v *vault) readCarried(at place, name, field, sealed string, errs *fault.List) (secretValue, bool) {
 	switch {
 	case v.trusting:
 		return secretValue{given: map[string]any{carriedName: sealed}}, true

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 	"tenantry/tenants"
 	"tenantry/tenants/keys"
 	"tenantry/tenants/people"
@@ -120,7 +121,7 @@ func TestRotate(t *testing.T) {
 	both(nil)
 	w.Clock.Advance(time.Hour)
 	both(tenants.ErrDenied)
-	var invalid *tenants.InvalidError
+	var invalid *fault.Error
 	if _, err := w.Keys.Rotate(t.Context(), tenant, old.Key.ID, 0); !errors.As(err, &invalid) {
 		t.Errorf("rotating an expired key: %v", err)
 	}
@@ -178,8 +179,8 @@ func TestRotateIsRefused(t *testing.T) {
 		field   string
 	}{{revoked, 0, "id"}, {inactive, 0, "account"}, {inactive, -1, "overlap"}} {
 		_, err := w.Keys.Rotate(t.Context(), tenant, c.key.Key.ID, c.overlap)
-		var invalid *tenants.InvalidError
-		if !errors.As(err, &invalid) || !slices.ContainsFunc(invalid.Faults, func(f tenants.Fault) bool { return f.Field == c.field }) {
+		var invalid *fault.Error
+		if !errors.As(err, &invalid) || !slices.ContainsFunc(invalid.Faults, func(f fault.Fault) bool { return f.Field == c.field }) {
 			t.Errorf("key %s, overlap %v: %v, want a fault of %s", c.key.Key.Name, c.overlap, err, c.field)
 		}
 	}
@@ -196,7 +197,7 @@ func TestIssueNamesEveryFault(t *testing.T) {
 		Kind: "root", Account: "nobody", Permissions: []tenants.Permission{"fly"}, Teams: []string{"x", strings.Repeat("a", 24)},
 		AllowIPs: []string{"10.0.0.0/33"}, Origins: []string{"https://a.example/path"}, Lifetime: -1,
 	})
-	var invalid *tenants.InvalidError
+	var invalid *fault.Error
 	if !errors.As(err, &invalid) {
 		t.Fatal(err)
 	}

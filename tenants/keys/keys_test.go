@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
+	"tenantry/internal/fault"
 	"tenantry/tenants"
 	"tenantry/tenants/keys"
 	"tenantry/tenants/people"
@@ -332,7 +333,7 @@ func TestK7_DeactivatedAccountKillsItsKeys(t *testing.T) {
 	if _, err := authenticate(t, w, "acme", other.Token.Reveal()); err != nil {
 		t.Errorf("key of another account: %v", err)
 	}
-	var invalid *tenants.InvalidError
+	var invalid *fault.Error
 	if _, err := w.Keys.Issue(t.Context(), tenant, keys.NewKey{Name: "x", Kind: tenants.Browser, Origins: []string{"https://a.example"}, Account: "one"}); !errors.As(err, &invalid) {
 		t.Errorf("new key of a deactivated account: %v", err)
 	}

@@ -20,6 +20,7 @@ import (
 	"tenantry/crypto/secret"
 	"tenantry/crypto/tokens"
 	"tenantry/internal/bounded"
+	"tenantry/internal/fault"
 	"tenantry/tenants"
 	"tenantry/tenants/limits"
 	"tenantry/tenants/people"
@@ -142,17 +143,17 @@ const (
 	MaxLifetime = 10 * 366 * 24 * time.Hour
 )
 
-// Issue stores a new key and returns it with its token. Errors: *tenants.InvalidError
+// Issue stores a new key and returns it with its token. Errors: *fault.Error
 // with every fault, *store.DuplicateError, store.ErrUnavailable.
 func (s *Service) Issue(ctx context.Context, t *tenants.Tenant, n NewKey) (*Issued, error) {
-	var faults tenants.Faults
+	var faults fault.List
 	n.Name = strings.TrimSpace(n.Name)
 	tenants.CheckName(&faults, "name", n.Name, maxName)
 	if n.Kind.Label() == "" {
-		faults.Add("kind", tenants.CodeUnknown, "the kind of a key is one of %s, %s, %s", tenants.ServerFull, tenants.ServerRead, tenants.Browser)
+		faults.Add("kind", fault.Unknown, "the kind of a key is one of %s, %s, %s", tenants.ServerFull, tenants.ServerRead, tenants.Browser)
 	}
 	if n.Lifetime < 0 || n.Lifetime > MaxLifetime {
-		faults.Add("expires", tenants.CodeRange, "a key expires in the future, within %d hours", int(MaxLifetime.Hours()))
+		faults.Add("expires", fault.Range, "a key expires in the future, within %d hours", int(MaxLifetime.Hours()))
 	}
 	allow := checkIPs(&faults, n.AllowIPs)
 	origins := checkOrigins(&faults, n.Kind, n.Origins)
@@ -163,7 +164,7 @@ func (s *Service) Issue(ctx context.Context, t *tenants.Tenant, n NewKey) (*Issu
 	}
 	if n.Account != "" {
 		if _, err := s.people.FindAccount(ctx, t, n.Account); errors.Is(err, store.ErrNotFound) {
-			faults.Add("account", tenants.CodeUnknown, "unknown service account")
+			faults.Add("account", fault.Unknown, "unknown service account")
 		} else if err != nil {
 			return nil, fmt.Errorf("create a key: %w", err)
 		}
@@ -176,7 +177,7 @@ func (s *Service) Issue(ctx context.Context, t *tenants.Tenant, n NewKey) (*Issu
 		return nil, fmt.Errorf("create a key: %w", err)
 	}
 	if !account.Active {
-		faults.Add("account", tenants.CodeForbidden, "the service account %q is not active", account.Name)
+		faults.Add("account", fault.Forbidden, "the service account %q is not active", account.Name)
 		return nil, fmt.Errorf("create a key: %w", faults.Err())
 	}
 	if !made {
@@ -202,20 +203,20 @@ func (s *Service) Issue(ctx context.Context, t *tenants.Tenant, n NewKey) (*Issu
 
 // checkHeld notes permissions and teams that the account lacks: a key narrows what its
 // account may do and never adds to it.
-func checkHeld(faults *tenants.Faults, a *people.Account, permissions []tenants.Permission, teams []string) {
+func checkHeld(faults *fault.List, a *people.Account, permissions []tenants.Permission, teams []string) {
 	lacking := slices.DeleteFunc(slices.Clone(permissions), func(p tenants.Permission) bool { return slices.Contains(a.Permissions, p) })
 	if len(lacking) > 0 {
 		has := "no permissions"
 		if len(a.Permissions) > 0 {
 			has = people.Joined(a.Permissions)
 		}
-		faults.Add("permissions", tenants.CodeForbidden, "the service account %q lacks %s; it has %s", a.Name, people.Joined(lacking), has)
+		faults.Add("permissions", fault.Forbidden, "the service account %q lacks %s; it has %s", a.Name, people.Joined(lacking), has)
 	}
 	if len(a.Teams) == 0 {
 		return
 	}
 	if slices.ContainsFunc(teams, func(team string) bool { return !slices.Contains(a.Teams, team) }) {
-		faults.Add("teams", tenants.CodeForbidden, "the service account %q is limited to the teams %s", a.Name, strings.Join(a.Teams, ", "))
+		faults.Add("teams", fault.Forbidden, "the service account %q is limited to the teams %s", a.Name, strings.Join(a.Teams, ", "))
 	}
 }
 
@@ -249,16 +250,16 @@ func (s *Service) account(ctx context.Context, t *tenants.Tenant, n NewKey, perm
 	return a, err == nil, err
 }
 
-func checkIPs(faults *tenants.Faults, given []string) []string {
+func checkIPs(faults *fault.List, given []string) []string {
 	if len(given) > maxEntries {
-		faults.Add("allow_ips", tenants.CodeLength, "at most %d address ranges", maxEntries)
+		faults.Add("allow_ips", fault.Length, "at most %d address ranges", maxEntries)
 		return nil
 	}
 	var out []string
 	for _, text := range given {
 		prefix, err := parsePrefix(strings.TrimSpace(text))
 		if err != nil {
-			faults.Add("allow_ips", tenants.CodeFormat, "%q is no address range such as 192.0.2.0/24", text)
+			faults.Add("allow_ips", fault.Format, "%q is no address range such as 192.0.2.0/24", text)
 			continue
 		}
 		out = append(out, prefix.String())
@@ -282,14 +283,14 @@ func parsePrefix(text string) (netip.Prefix, error) {
 	return p.Masked(), err
 }
 
-func checkOrigins(faults *tenants.Faults, kind tenants.KeyKind, given []string) []string {
+func checkOrigins(faults *fault.List, kind tenants.KeyKind, given []string) []string {
 	switch {
 	case kind == tenants.Browser && len(given) == 0:
-		faults.Add("origins", tenants.CodeRequired, "a browser key needs the origins it may be used from")
+		faults.Add("origins", fault.Required, "a browser key needs the origins it may be used from")
 	case kind != tenants.Browser && len(given) > 0:
-		faults.Add("origins", tenants.CodeForbidden, "only a browser key has origins")
+		faults.Add("origins", fault.Forbidden, "only a browser key has origins")
 	case len(given) > maxEntries:
-		faults.Add("origins", tenants.CodeLength, "at most %d origins", maxEntries)
+		faults.Add("origins", fault.Length, "at most %d origins", maxEntries)
 		return nil
 	}
 	var out []string
@@ -297,7 +298,7 @@ func checkOrigins(faults *tenants.Faults, kind tenants.KeyKind, given []string) 
 		origin := strings.ToLower(strings.TrimSpace(text))
 		u, err := url.Parse(origin)
 		if err != nil || (u.Scheme != "https" && u.Scheme != "http") || u.Host == "" || u.Scheme+"://"+u.Host != origin {
-			faults.Add("origins", tenants.CodeFormat, "%q is no origin such as https://www.example.com", text)
+			faults.Add("origins", fault.Format, "%q is no origin such as https://www.example.com", text)
 			continue
 		}
 		if !slices.Contains(out, origin) {
@@ -401,19 +402,19 @@ func (s *Service) Rotate(ctx context.Context, t *tenants.Tenant, id string, over
 		return nil, fmt.Errorf("rotate a key: %w", err)
 	}
 	now := s.now()
-	var faults tenants.Faults
+	var faults fault.List
 	if old.RevokedAt != 0 || old.expired(now) {
-		faults.Add("id", tenants.CodeForbidden, "the key is revoked or expired; issue a new one")
+		faults.Add("id", fault.Forbidden, "the key is revoked or expired; issue a new one")
 	}
 	if overlap < 0 || overlap > MaxLifetime {
-		faults.Add("overlap", tenants.CodeRange, "the overlap is from 0 to %d hours", int(MaxLifetime.Hours()))
+		faults.Add("overlap", fault.Range, "the overlap is from 0 to %d hours", int(MaxLifetime.Hours()))
 	}
 	account, err := s.people.Account(ctx, t, old.AccountID)
 	if err != nil {
 		return nil, fmt.Errorf("rotate a key: %w", err)
 	}
 	if !account.Active {
-		faults.Add("account", tenants.CodeForbidden, "the service account %q is not active", account.Name)
+		faults.Add("account", fault.Forbidden, "the service account %q is not active", account.Name)
 	}
 	if err := faults.Err(); err != nil {
 		return nil, fmt.Errorf("rotate a key: %w", err)

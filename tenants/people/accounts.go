@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 	"tenantry/internal/texts"
 	"tenantry/tenants"
 )
@@ -25,7 +26,7 @@ func (s *Service) CreateAccount(ctx context.Context, t *tenants.Tenant, a Accoun
 }
 
 func (s *Service) checkAccount(ctx context.Context, t *tenants.Tenant, a *Account) error {
-	var faults tenants.Faults
+	var faults fault.List
 	a.Name = strings.TrimSpace(a.Name)
 	tenants.CheckName(&faults, "name", a.Name, maxName)
 	a.Permissions = CheckPermissions(&faults, a.Permissions)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 	"tenantry/tenants"
 )
 
@@ -35,7 +36,7 @@ func KeepAdmin(ctx context.Context, dir *tenants.Directory, kinds Kinds, t *tena
 // administrator keeps at least one. Of several such changes at the same time, on whatever
 // replica, at least one is refused where they would take the last one away together: each
 // notes its user in the organization's record, by compare-and-set, before it looks at the
-// others and writes. Errors: *tenants.InvalidError, what write returns, store.ErrConflict,
+// others and writes. Errors: *fault.Error, what write returns, store.ErrConflict,
 // store.ErrUnavailable.
 func keepAdmin(ctx context.Context, dir *tenants.Directory, kinds Kinds, t *tenants.Tenant, uid int64, now time.Time, write func() error) error {
 	users := kinds.Users.In(t.People())
@@ -55,8 +56,8 @@ func keepAdmin(ctx context.Context, dir *tenants.Directory, kinds Kinds, t *tena
 			return append(leaving, tenants.Leaving{UID: uid, Until: now.Add(leavingFor).UnixMilli()}), nil
 		}
 		if err == nil {
-			var faults tenants.Faults
-			faults.Add("roles", tenants.CodeForbidden, "user %d is the organization's last active administrator; make somebody else one first", uid)
+			var faults fault.List
+			faults.Add("roles", fault.Forbidden, "user %d is the organization's last active administrator; make somebody else one first", uid)
 			err = faults.Err()
 		}
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 	"tenantry/tenants"
 )
 
@@ -41,10 +42,10 @@ func (s *Service) Roles(ctx context.Context, t *tenants.Tenant) ([]Role, error) 
 // written, but the announcement is repeated. The built-in role is taken as it is or not
 // at all.
 func (s *Service) PutRole(ctx context.Context, t *tenants.Tenant, r Role) (*Role, error) {
-	var faults tenants.Faults
+	var faults fault.List
 	r.Label = strings.TrimSpace(r.Label)
 	if !ValidRole(r.Name) {
-		faults.Add("name", tenants.CodeFormat, "the name of a role is 1 to 64 of a-z, 0-9, _ and -, and starts with a letter")
+		faults.Add("name", fault.Format, "the name of a role is 1 to 64 of a-z, 0-9, _ and -, and starts with a letter")
 	}
 	if r.Label == "" {
 		r.Label = r.Name
@@ -55,7 +56,7 @@ func (s *Service) PutRole(ctx context.Context, t *tenants.Tenant, r Role) (*Role
 	if r.Name == AdminRole {
 		builtIn := adminRole(t)
 		if len(faults) == 0 && (len(given) > 0 && !slices.Equal(r.Permissions, builtIn.Permissions) || r.Label != AdminLabel && r.Label != AdminRole) {
-			faults.Add("name", tenants.CodeForbidden, "the role %s is built in and cannot be changed", AdminRole)
+			faults.Add("name", fault.Forbidden, "the role %s is built in and cannot be changed", AdminRole)
 		}
 		return &builtIn, faults.Err()
 	}
@@ -90,11 +91,11 @@ func (s *Service) Teams(ctx context.Context, t *tenants.Tenant) ([]Team, error) 
 
 // PutTeam stores the team of that ID, new or changed; without an ID it makes one.
 func (s *Service) PutTeam(ctx context.Context, t *tenants.Tenant, team Team) (*Team, error) {
-	var faults tenants.Faults
+	var faults fault.List
 	team.Name = strings.TrimSpace(team.Name)
 	tenants.CheckName(&faults, "name", team.Name, maxName)
 	if team.ID != "" && !store.ValidID(team.ID) {
-		faults.Add("id", tenants.CodeFormat, "the id of a team has 24 lower-case hexadecimal digits")
+		faults.Add("id", fault.Format, "the id of a team has 24 lower-case hexadecimal digits")
 	}
 	if err := faults.Err(); err != nil {
 		return nil, fmt.Errorf("team: %w", err)

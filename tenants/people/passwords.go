@@ -10,6 +10,7 @@ import (
 	"tenantry/crypto/passwords"
 	"tenantry/crypto/secret"
 	"tenantry/crypto/tokens"
+	"tenantry/internal/fault"
 	"tenantry/tenants"
 )
 
@@ -42,12 +43,12 @@ func (s *Service) setPassword(u *User, hash string) {
 
 func (s *Service) hash(ctx context.Context, t *tenants.Tenant, password secret.String) (string, error) {
 	hash, err := s.hasher.Hash(ctx, t.Org.OrgID, password)
-	var faults tenants.Faults
+	var faults fault.List
 	switch {
 	case errors.Is(err, passwords.ErrTooShort), errors.Is(err, passwords.ErrTooLong):
-		faults.Add("password", tenants.CodeLength, "%s", err)
+		faults.Add("password", fault.Length, "%s", err)
 	case errors.Is(err, passwords.ErrInvalidText):
-		faults.Add("password", tenants.CodeFormat, "%s", err)
+		faults.Add("password", fault.Format, "%s", err)
 	default:
 		return hash, err
 	}
@@ -94,8 +95,8 @@ func (s *Service) Invite(ctx context.Context, t *tenants.Tenant, uid int64) (sec
 	expires := s.now().Add(InviteLifetime)
 	_, err := s.update(ctx, t, uid, func(u *User) error {
 		if !u.Active {
-			var faults tenants.Faults
-			faults.Add("id", tenants.CodeForbidden, "user %d is not active", uid)
+			var faults fault.List
+			faults.Add("id", fault.Forbidden, "user %d is not active", uid)
 			return faults.Err()
 		}
 		u.InviteHash, u.InviteExpiresAt = hash, expires.UnixMilli()
@@ -132,7 +133,7 @@ func (s *Service) checkInvite(u *User, hash string) error {
 
 // AcceptInvite sets the password of the invited user and uses the invitation up: of
 // several callers with one token, one succeeds. Errors: tenants.ErrDenied,
-// *tenants.InvalidError for a password that is refused (the invitation stays),
+// *fault.Error for a password that is refused (the invitation stays),
 // passwords.ErrBusy.
 func (s *Service) AcceptInvite(ctx context.Context, t *tenants.Tenant, token string, password secret.String) (*User, error) {
 	invited, err := s.Invited(ctx, t, token)

@@ -14,6 +14,7 @@ import (
 
 	"tenantry/backends/store"
 	"tenantry/crypto/secret"
+	"tenantry/internal/fault"
 	"tenantry/tenants"
 	"tenantry/tenants/people"
 	"tenantry/tenants/tenantstest"
@@ -68,7 +69,7 @@ func TestNumbersOfUsersDoNotRunOut(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
-	var invalid *tenants.InvalidError
+	var invalid *fault.Error
 	if _, err := w.People.CreateUser(t.Context(), tenant, people.NewUser{UID: people.MaxUID + 1, Name: "A", Email: "a@example.com"}); !errors.As(err, &invalid) {
 		t.Errorf("a number that is too large: %v", err)
 	}
@@ -123,7 +124,7 @@ func TestEveryFaultOfAUserIsNamed(t *testing.T) {
 		UID: -1, Name: "a\x00b", Email: "Ann <ann@example.com>", Roles: []string{"admin", "nobody"},
 		Permissions: []tenants.Permission{"fly"}, Teams: []string{strings.Repeat("a", 24)},
 	})
-	var invalid *tenants.InvalidError
+	var invalid *fault.Error
 	if !errors.As(err, &invalid) {
 		t.Fatal(err)
 	}
@@ -296,7 +297,7 @@ func TestV3_InvitationWorksOnce(t *testing.T) {
 	if _, err := w.People.AcceptInvite(t.Context(), other, token.Reveal(), good); !errors.Is(err, tenants.ErrDenied) {
 		t.Errorf("in another organization: %v", err)
 	}
-	var invalid *tenants.InvalidError
+	var invalid *fault.Error
 	if _, err := w.People.AcceptInvite(t.Context(), tenant, token.Reveal(), secret.New("short")); !errors.As(err, &invalid) {
 		t.Errorf("a short password: %v", err)
 	}
@@ -341,7 +342,7 @@ func TestAdminRoleIsBuiltIn(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
-	var invalid *tenants.InvalidError
+	var invalid *fault.Error
 	if _, err := w.People.PutRole(t.Context(), tenant, people.Role{Name: people.AdminRole, Label: people.AdminLabel, Permissions: []tenants.Permission{tenants.Contacts}}); !errors.As(err, &invalid) {
 		t.Errorf("less of an administrator: %v", err)
 	}

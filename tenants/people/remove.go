@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 	"tenantry/internal/texts"
 	"tenantry/tenants"
 )
@@ -65,12 +66,12 @@ func (s *Service) CreateRole(ctx context.Context, t *tenants.Tenant, r Role) (*R
 }
 
 // DeleteRole deletes a role that nobody has. Whoever is given it meanwhile holds nothing by
-// it. Errors: *tenants.InvalidError where it is built in or somebody has it,
+// it. Errors: *fault.Error where it is built in or somebody has it,
 // store.ErrNotFound.
 func (s *Service) DeleteRole(ctx context.Context, t *tenants.Tenant, name string) error {
-	var faults tenants.Faults
+	var faults fault.List
 	if name == AdminRole {
-		faults.Add("name", tenants.CodeForbidden, "the role %s is built in and cannot be deleted", AdminRole)
+		faults.Add("name", fault.Forbidden, "the role %s is built in and cannot be deleted", AdminRole)
 		return faults.Err()
 	}
 	holders, err := s.usersWith(ctx, t, func(u *User) bool { return slices.Contains(u.Roles, name) })
@@ -78,7 +79,7 @@ func (s *Service) DeleteRole(ctx context.Context, t *tenants.Tenant, name string
 		return err
 	}
 	if holders != "" {
-		faults.Add("name", tenants.CodeForbidden, "the role %s is held by %s; take it from them first (tenantry user update USER --role ...)", name, holders)
+		faults.Add("name", fault.Forbidden, "the role %s is held by %s; take it from them first (tenantry user update USER --role ...)", name, holders)
 		return faults.Err()
 	}
 	return s.remove(ctx, t, "role "+name, func() error {
@@ -109,7 +110,7 @@ func (s *Service) usersWith(ctx context.Context, t *tenants.Tenant, has func(*Us
 }
 
 // Team returns the team of that ID, or of that name where just one has it. Errors:
-// store.ErrNotFound, *tenants.InvalidError where several have the name.
+// store.ErrNotFound, *fault.Error where several have the name.
 func (s *Service) Team(ctx context.Context, t *tenants.Tenant, ref string) (*Team, error) {
 	if ref == "" {
 		return nil, fmt.Errorf("teams: %w", store.ErrNotFound)
@@ -121,8 +122,8 @@ func (s *Service) Team(ctx context.Context, t *tenants.Tenant, ref string) (*Tea
 	case len(found) == 0:
 		return nil, fmt.Errorf("teams: %w", store.ErrNotFound)
 	case len(found) > 1:
-		var faults tenants.Faults
-		faults.Add("team", tenants.CodeFormat, "several teams are named %q; name one by its identifier", texts.Clip(ref))
+		var faults fault.List
+		faults.Add("team", fault.Format, "several teams are named %q; name one by its identifier", texts.Clip(ref))
 		return nil, faults.Err()
 	}
 	return &found[0], nil
@@ -130,16 +131,16 @@ func (s *Service) Team(ctx context.Context, t *tenants.Tenant, ref string) (*Tea
 
 // DeleteTeam deletes a team that nothing refers to: no person, no service account, no
 // record. Without a limit that names it a caller could see more, and records that bear a
-// team which is not there could not be imported anywhere. Errors: *tenants.InvalidError
+// team which is not there could not be imported anywhere. Errors: *fault.Error
 // where something refers to it, store.ErrNotFound.
 func (s *Service) DeleteTeam(ctx context.Context, t *tenants.Tenant, id string) error {
-	var faults tenants.Faults
+	var faults fault.List
 	holders, err := s.usersWith(ctx, t, func(u *User) bool { return slices.Contains(u.Teams, id) })
 	if err != nil {
 		return err
 	}
 	if holders != "" {
-		faults.Add("team", tenants.CodeForbidden, "it limits %s", holders)
+		faults.Add("team", fault.Forbidden, "it limits %s", holders)
 	}
 	accounts := 0
 	err = s.kinds.Accounts.In(t.People()).Each(ctx, store.Filter{}, store.Either, func(a *Account) error {
@@ -152,14 +153,14 @@ func (s *Service) DeleteTeam(ctx context.Context, t *tenants.Tenant, id string) 
 		return err
 	}
 	if accounts > 0 {
-		faults.Add("team", tenants.CodeForbidden, "it limits service accounts (%d)", accounts)
+		faults.Add("team", fault.Forbidden, "it limits service accounts (%d)", accounts)
 	}
 	records, err := t.Workspace().BearTeam(ctx, id)
 	if err != nil {
 		return err
 	}
 	if records > 0 {
-		faults.Add("team", tenants.CodeForbidden, "it is that of records (%d), deleted ones included", records)
+		faults.Add("team", fault.Forbidden, "it is that of records (%d), deleted ones included", records)
 	}
 	if err := faults.Err(); err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 
 	"tenantry/backends/store"
 	"tenantry/crypto/passwords"
+	"tenantry/internal/fault"
 	"tenantry/internal/texts"
 	"tenantry/tenants"
 )
@@ -47,7 +48,7 @@ type Options struct {
 // Service works on the people of organizations. Every change of rights makes cached
 // identities void before it returns. Safe for concurrent use.
 //
-// Methods that write may return *tenants.InvalidError with every fault,
+// Methods that write may return *fault.Error with every fault,
 // *store.DuplicateError, store.ErrConflict and store.ErrUnavailable; those that read
 // store.ErrNotFound and store.ErrUnavailable.
 type Service struct {
@@ -95,11 +96,11 @@ const (
 
 // CheckPermissions notes unknown permissions and returns the list without repetitions in
 // the fixed order.
-func CheckPermissions(faults *tenants.Faults, given []tenants.Permission) []tenants.Permission {
+func CheckPermissions(faults *fault.List, given []tenants.Permission) []tenants.Permission {
 	all := tenants.AllPermissions()
 	for _, p := range given {
 		if !slices.Contains(all, p) {
-			faults.Add("permissions", tenants.CodeUnknown, "unknown permission %q; there are: %s", texts.Clip(string(p)), Joined(all))
+			faults.Add("permissions", fault.Unknown, "unknown permission %q; there are: %s", texts.Clip(string(p)), Joined(all))
 		}
 	}
 	return slices.DeleteFunc(all, func(p tenants.Permission) bool { return !slices.Contains(given, p) })
@@ -116,13 +117,13 @@ func Joined(list []tenants.Permission) string {
 
 // CheckTeams notes malformed and unknown teams and returns the list without repetitions.
 // The error is the store's.
-func (s *Service) CheckTeams(ctx context.Context, t *tenants.Tenant, faults *tenants.Faults, given []string) ([]string, error) {
+func (s *Service) CheckTeams(ctx context.Context, t *tenants.Tenant, faults *fault.List, given []string) ([]string, error) {
 	out := unique(given)
 	if len(out) == 0 {
 		return nil, nil
 	}
 	if len(out) > store.MaxTeams {
-		faults.Add("teams", tenants.CodeLength, "at most %d teams", store.MaxTeams)
+		faults.Add("teams", fault.Length, "at most %d teams", store.MaxTeams)
 		return out, nil
 	}
 	found, err := s.kinds.Teams.In(t.People()).Find(ctx, store.Query{Filter: store.In("id", out...)})
@@ -132,19 +133,19 @@ func (s *Service) CheckTeams(ctx context.Context, t *tenants.Tenant, faults *ten
 	for _, id := range out {
 		switch {
 		case !store.ValidID(id):
-			faults.Add("teams", tenants.CodeFormat, "%q is no identifier of a team", texts.Clip(id))
+			faults.Add("teams", fault.Format, "%q is no identifier of a team", texts.Clip(id))
 		case !slices.ContainsFunc(found, func(team Team) bool { return team.ID == id }):
-			faults.Add("teams", tenants.CodeUnknown, "unknown team %q", id)
+			faults.Add("teams", fault.Unknown, "unknown team %q", id)
 		}
 	}
 	return out, nil
 }
 
 // checkRoles notes unknown roles and returns the list without repetitions.
-func (s *Service) checkRoles(ctx context.Context, t *tenants.Tenant, faults *tenants.Faults, given []string) ([]string, error) {
+func (s *Service) checkRoles(ctx context.Context, t *tenants.Tenant, faults *fault.List, given []string) ([]string, error) {
 	out := unique(given)
 	if len(out) > MaxRoles {
-		faults.Add("roles", tenants.CodeLength, "at most %d roles", MaxRoles)
+		faults.Add("roles", fault.Length, "at most %d roles", MaxRoles)
 		return out, nil
 	}
 	roles, err := s.rolesNamed(ctx, t, out)
@@ -153,7 +154,7 @@ func (s *Service) checkRoles(ctx context.Context, t *tenants.Tenant, faults *ten
 	}
 	for _, name := range out {
 		if !slices.ContainsFunc(roles, func(r Role) bool { return r.Name == name }) {
-			faults.Add("roles", tenants.CodeUnknown, "unknown role %q", texts.Clip(name))
+			faults.Add("roles", fault.Unknown, "unknown role %q", texts.Clip(name))
 		}
 	}
 	return out, nil

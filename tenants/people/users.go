@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 	"tenantry/tenants"
 )
 
@@ -57,8 +58,8 @@ func (s *Service) CreateUser(ctx context.Context, t *tenants.Tenant, n NewUser) 
 			return nil, fmt.Errorf("create a user: %w", err)
 		}
 		if u.UID > lastUID {
-			var faults tenants.Faults
-			faults.Add("id", tenants.CodeRange, "the numbers of users are used up; give one that is free, from 1 to %d", int64(MaxUID))
+			var faults fault.List
+			faults.Add("id", fault.Range, "the numbers of users are used up; give one that is free, from 1 to %d", int64(MaxUID))
 			return nil, fmt.Errorf("create a user: %w", faults.Err())
 		}
 	}
@@ -91,10 +92,10 @@ func named(err error) error {
 }
 
 func (s *Service) checkUser(ctx context.Context, t *tenants.Tenant, u *User) error {
-	var faults tenants.Faults
+	var faults fault.List
 	u.Name, u.Email = strings.TrimSpace(u.Name), strings.TrimSpace(u.Email)
 	if isNew := u.ID == ""; isNew && (u.UID < 0 || u.UID > MaxUID) {
-		faults.Add("id", tenants.CodeRange, "the id of a new user is from 1 to %d", int64(MaxUID))
+		faults.Add("id", fault.Range, "the id of a new user is from 1 to %d", int64(MaxUID))
 	}
 	tenants.CheckName(&faults, "name", u.Name, maxName)
 	checkEmail(&faults, u.Email)
@@ -110,19 +111,19 @@ func (s *Service) checkUser(ctx context.Context, t *tenants.Tenant, u *User) err
 	return faults.Err()
 }
 
-func checkEmail(faults *tenants.Faults, email string) {
+func checkEmail(faults *fault.List, email string) {
 	switch {
 	case email == "":
-		faults.Add("email", tenants.CodeRequired, "email is needed")
+		faults.Add("email", fault.Required, "email is needed")
 		return
 	case len(email) > maxEmail:
-		faults.Add("email", tenants.CodeLength, "an e-mail address has at most %d bytes", maxEmail)
+		faults.Add("email", fault.Length, "an e-mail address has at most %d bytes", maxEmail)
 		return
 	}
 	parsed, err := mail.ParseAddress(email)
 	if err != nil || parsed.Address != email || parsed.Name != "" || !utf8.ValidString(email) ||
 		strings.ContainsFunc(email, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }) {
-		faults.Add("email", tenants.CodeFormat, "email must be a plain address such as name@example.com")
+		faults.Add("email", fault.Format, "email must be a plain address such as name@example.com")
 	}
 }
 

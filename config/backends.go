@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/url"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,12 +17,6 @@ import (
 // data folder.
 const DefaultBackend = "default"
 
-// The engines of a backend.
-const (
-	EngineSQLite = "sqlite"
-	EngineMongo  = "mongo"
-)
-
 // How a MongoDB backend keeps organizations apart.
 const (
 	IsolationShared   = "shared"   // one database, every document and index led by the organization
@@ -30,7 +25,7 @@ const (
 
 // Backend is a place for documents.
 type Backend struct {
-	Engine string `yaml:"engine"` // sqlite or mongo
+	Engine string `yaml:"engine"` // one of Config.Engines
 	// Dir is the folder of a SQLite backend; empty: db, or db-<name>, in the data folder.
 	Dir string `yaml:"dir"`
 	// URI, Database and Isolation say where a MongoDB backend is, MaxPool how many
@@ -54,13 +49,8 @@ func (c *Config) complete(descriptors uint64) {
 	}
 	all := map[string]Backend{}
 	for name, b := range c.Backends {
-		if b.Engine == EngineMongo {
-			if b.Isolation == "" {
-				b.Isolation = IsolationShared
-			}
-			if b.Database == "" {
-				b.Database = "tenantry"
-			}
+		if fill := c.Engines[b.Engine].Complete; fill != nil {
+			fill(&b)
 		}
 		all[name] = b
 	}
@@ -98,43 +88,28 @@ func (c *Config) backendFaults(fault func(name, format string, args ...any)) {
 		fault("backends", "there are %d, at most %d can be", len(c.Backends), maxBackends)
 		return
 	}
-	folders, databases := map[string]string{}, map[string]string{}
+	places := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(c.Backends)) {
 		b := c.Backends[name]
 		setting := "backends." + name
 		if !backendName.MatchString(name) {
 			fault(setting, "the name of a backend is 1 to 32 of a-z, 0-9 and _, and begins with a letter")
 		}
-		if b.MaxPool < 0 || b.MaxPool > 10_000 {
-			fault(setting+".max_pool", "must be from 0 to 10000")
+		engine, known := c.Engines[b.Engine]
+		if !known {
+			fault(setting+".engine", "must be %s", enumerate(c.engineNames(), "or"))
+			continue
 		}
-		switch b.Engine {
-		case EngineSQLite:
-			if !b.URI.IsZero() || b.Database != "" || b.Isolation != "" || b.MaxPool != 0 {
-				fault(setting, "uri, database, isolation and max_pool belong to the engine mongo")
+		c.strangers(&b, setting, engine.Takes, fault)
+		if engine.Check != nil {
+			engine.Check(&b, func(name, format string, args ...any) { fault(setting+"."+name, format, args...) })
+		}
+		if engine.Place != nil {
+			at := b.Engine + " " + engine.Place(c, name)
+			if other, twice := places[at]; twice {
+				fault(setting+"."+engine.PlacedBy, engine.Taken, other)
 			}
-			dir := filepath.Clean(c.BackendDir(name))
-			if other, twice := folders[dir]; twice {
-				fault(setting+".dir", "is the folder of backend %s already", other)
-			}
-			folders[dir] = name
-		case EngineMongo:
-			if b.Dir != "" {
-				fault(setting+".dir", "belongs to the engine sqlite")
-			}
-			if b.URI.IsZero() {
-				fault(setting+".uri", "say where MongoDB is, like mongodb://host:27017/?replicaSet=rs0")
-			}
-			if b.Isolation != IsolationShared && b.Isolation != IsolationDatabase {
-				fault(setting+".isolation", "must be shared or database")
-			}
-			at := b.URI.Reveal() + " " + b.Database
-			if other, twice := databases[at]; twice {
-				fault(setting+".database", "is that of backend %s already", other)
-			}
-			databases[at] = name
-		default:
-			fault(setting+".engine", "must be sqlite or mongo")
+			places[at] = name
 		}
 	}
 	for _, s := range []struct{ setting, name string }{{"store", c.Store}, {"control", c.Control}} {
@@ -144,13 +119,43 @@ func (c *Config) backendFaults(fault func(name, format string, args ...any)) {
 	}
 }
 
+// strangers reports settings of a backend that belong to other engines than its own, which takes those.
+func (c *Config) strangers(b *Backend, setting string, takes []string, fault func(name, format string, args ...any)) {
+	given := map[string]bool{}
+	for name, value := range fields(reflect.ValueOf(b).Elem()) {
+		given[name] = !value.IsZero()
+	}
+	for _, other := range c.engineNames() {
+		theirs := slices.DeleteFunc(slices.Clone(c.Engines[other].Takes), func(name string) bool { return slices.Contains(takes, name) })
+		switch {
+		case !slices.ContainsFunc(theirs, func(name string) bool { return given[name] }):
+		case len(theirs) == 1:
+			fault(setting+"."+theirs[0], "belongs to the engine %s", other)
+		default:
+			fault(setting, "%s belong to the engine %s", enumerate(theirs, "and"), other)
+		}
+	}
+}
+
+// enumerate writes a list as a sentence does.
+func enumerate(words []string, last string) string {
+	n := len(words) - 1
+	if n < 1 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:n], ", ") + " " + last + " " + words[n]
+}
+
 // Shared reports whether what the gateway knows of organizations is kept where other
 // replicas can share it.
-func (c *Config) Shared() bool { return c.Backends[c.Control].Engine != EngineSQLite }
+func (c *Config) Shared() bool { return c.EngineOf(c.Control).Shared }
+
+// EngineOf returns the engine of a backend.
+func (c *Config) EngineOf(backend string) Engine { return c.Engines[c.Backends[backend].Engine] }
 
 // String names the backend in messages, without its address.
 func (b Backend) String() string {
-	if b.Engine == EngineMongo {
+	if b.Isolation != "" {
 		return fmt.Sprintf("%s (%s)", b.Engine, b.Isolation)
 	}
 	return b.Engine

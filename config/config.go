@@ -43,6 +43,8 @@ type Config struct {
 	Backends map[string]Backend `yaml:"backends"`
 	Store    string             `yaml:"store"`
 	Control  string             `yaml:"control"`
+	// Engines are what a backend may name. They are the program's: no source gives them.
+	Engines map[string]Engine `yaml:"-" json:"-"`
 
 	Log      Log      `yaml:"log"`
 	Redis    Redis    `yaml:"redis"`
@@ -159,7 +161,7 @@ func Default() Config {
 	return Config{
 		Data: "./tenantry-data", Listen: "127.0.0.1:8080", AdminListen: "127.0.0.1:9090",
 		TrustedProxies: []string{}, Admin: Admin{Hosts: []string{}},
-		Backends: map[string]Backend{DefaultBackend: {Engine: EngineSQLite}}, Store: DefaultBackend, Control: DefaultBackend,
+		Engines: Engines(), Backends: map[string]Backend{DefaultBackend: {Engine: EngineSQLite}}, Store: DefaultBackend, Control: DefaultBackend,
 		Log:    Log{Level: "info", Format: "json", Requests: true},
 		Redis:  Redis{Addrs: []string{}},
 		SQLite: SQLite{Readers: 4, QueryTimeout: 10 * time.Second},

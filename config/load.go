@@ -236,7 +236,7 @@ func fields(at reflect.Value) iter.Seq2[string, reflect.Value] {
 			return
 		}
 		for i := range at.NumField() {
-			if !yield(at.Type().Field(i).Tag.Get("yaml"), at.Field(i)) {
+			if label := at.Type().Field(i).Tag.Get("yaml"); label != "-" && !yield(label, at.Field(i)) {
 				return
 			}
 		}

@@ -115,7 +115,7 @@ func portOf(l net.Listener) string {
 func (a *App) build() error {
 	registry := prometheus.NewRegistry()
 	a.measured.register(registry)
-	a.engines.measure(registry)
+	a.measureEngines(registry)
 	a.measureAnnouncer(registry)
 	handler, rows, err := a.routes(registry)
 	if err != nil {

@@ -5,8 +5,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"zombiezen.com/go/sqlite" //nolint:depguard // its version alone, for commands
-
 	"tenantry/gateway/control"
 )
 
@@ -26,6 +24,3 @@ func (s *Services) Control() http.Handler {
 		BaseURL: s.baseURL, TempDir: imports, Log: s.log, Now: s.now,
 	})
 }
-
-// SQLiteVersion returns the version of the embedded engine.
-func SQLiteVersion() string { return sqlite.Version }

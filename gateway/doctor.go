@@ -83,16 +83,20 @@ func (s *Services) examineBackend(ctx context.Context, e *examination, name stri
 		return
 	}
 	e.good(what, "%s: reads and writes", use)
-	indexes, building, err := s.engines.indexes(ctx, name)
+	indexes, err := s.store.Indexes(ctx, name)
 	if err != nil {
 		e.wrong(what+" indexes", err.Error(), "")
 		return
 	}
-	ready := len(indexes) - building
+	var ready, building int
 	for _, i := range indexes {
-		if i.refused != "" {
-			ready--
-			e.warn(what+" index", i.name+": "+i.refused, "")
+		switch i.State {
+		case store.IndexReady:
+			ready++
+		case store.IndexBuilding:
+			building++
+		case store.IndexRefused:
+			e.warn(what+" index", i.Index+" of "+i.Database+"."+i.Collection+": "+i.Reason, "")
 		}
 	}
 	switch {
@@ -155,7 +159,7 @@ func (s *Services) examineOrganizations(ctx context.Context, e *examination) {
 	var parts []string
 	for _, name := range s.store.Backends() {
 		parts = append(parts, name+" "+strconv.Itoa(at[name]))
-		if s.cfg.Shared() && s.cfg.Backends[name].Engine == config.EngineSQLite && at[name] > 0 {
+		if s.cfg.Shared() && !s.cfg.EngineOf(name).Shared && at[name] > 0 {
 			e.warn("backend "+name, fmt.Sprintf("organizations that live in %s, which other replicas do not have: %d", s.cfg.BackendDir(name), at[name]),
 				"let no other replica name this backend, send their requests here, and move them: tenantry org move SLUG --to "+s.cfg.Control)
 		}

@@ -11,86 +11,43 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"tenantry/backends/store"
-	"tenantry/backends/store/mongo"
-	"tenantry/backends/store/sqlite"
-	"tenantry/config"
 )
 
 // engines are the backends of the store, by name.
 type engines map[string]store.Engine
 
-// openEngines opens every backend of the configuration. A MongoDB that cannot be reached is
-// no error: its calls fail until it can.
+// openEngines opens every backend of the configuration.
 func (s *Services) openEngines(ctx context.Context) error {
 	s.engines = engines{}
 	for _, name := range slices.Sorted(maps.Keys(s.cfg.Backends)) {
-		b := s.cfg.Backends[name]
-		var e store.Engine
-		var err error
-		switch b.Engine {
-		case config.EngineSQLite:
-			e, err = sqlite.Open(ctx, sqlite.Options{
-				Dir: s.cfg.BackendDir(name), MaxOpen: s.cfg.SQLite.MaxOpenFiles, Readers: s.cfg.SQLite.Readers, QueryTimeout: s.cfg.SQLite.QueryTimeout,
-			})
-		case config.EngineMongo:
-			o := mongo.Options{URI: b.URI, Database: b.Database, MaxPool: b.MaxPool, QueryTimeout: s.cfg.Timeouts.Query, Log: s.log.With("backend", name)}
-			if b.Isolation == config.IsolationDatabase {
-				o.Isolation = mongo.PerDatabase
-			}
-			e, err = mongo.Open(ctx, o)
-		default:
-			err = fmt.Errorf("there is no engine %q", b.Engine)
+		engine, known := s.cfg.Engines[s.cfg.Backends[name].Engine]
+		if !known {
+			return fmt.Errorf("backend %s: there is no engine %q", name, s.cfg.Backends[name].Engine)
 		}
+		opened, err := engine.Open(ctx, &s.cfg, name, s.log.With("backend", name))
 		if err != nil {
 			return fmt.Errorf("backend %s: %w", name, err)
 		}
-		s.engines[name] = e
+		s.engines[name] = opened
 	}
 	return nil
 }
 
-// index is what an operator is told about an index of a backend.
-type index struct{ name, refused string }
-
-// indexes returns those of a MongoDB backend, and how many are still being built. A SQLite
-// file has its indexes from the start.
-func (e engines) indexes(ctx context.Context, name string) (all []index, building int, err error) {
-	m, ok := e[name].(*mongo.Engine)
-	if !ok {
-		return nil, 0, nil
-	}
-	found, err := m.Indexes(ctx)
-	if err != nil {
-		return nil, 0, err
-	}
-	for _, i := range found {
-		one := index{name: i.Index + " of " + i.Database + "." + i.Collection}
-		switch i.State {
-		case mongo.IndexRefused:
-			one.refused = i.Reason
-		case mongo.IndexBuilding:
-			building++
-		}
-		all = append(all, one)
-	}
-	return all, building, nil
-}
-
-// measure registers the figures of the engines themselves.
-func (e engines) measure(r *prometheus.Registry) {
-	for name, one := range e {
-		m, ok := one.(*mongo.Engine)
-		if !ok {
+// measureEngines registers what the engines say of themselves.
+func (s *Services) measureEngines(r *prometheus.Registry) {
+	for name := range s.engines {
+		refusing := s.store.Refusing(name)
+		if refusing == nil {
 			continue
 		}
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "tenantry_store_refusing", Help: "1 while calls of a backend are refused at once, since its server did not answer.",
 			ConstLabels: prometheus.Labels{"backend": name},
 		}, func() float64 {
-			if m.State() == "closed" {
-				return 0
+			if refusing() {
+				return 1
 			}
-			return 1
+			return 0
 		}))
 	}
 }

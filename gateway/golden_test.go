@@ -2,15 +2,20 @@ package gateway_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"tenantry/backends/api"
+	"tenantry/backends/store"
+	"tenantry/backends/store/memtest"
 	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/gatewaytest"
@@ -24,7 +29,29 @@ import (
 // change that callers see.
 func TestGolden(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(c *config.Config, _ *gateway.Options) { c.PublicURL = "https://{slug}.example.com" })
+	holdGolden(t, func(*config.Config, *gateway.Options) {})
+}
+
+// TestAnotherEngine adds an engine by one line, says that everything lives there, and gets the
+// same answers.
+func TestAnotherEngine(t *testing.T) {
+	t.Parallel()
+	if os.Getenv(goldentest.Variable) != "" {
+		t.Skip("TestGolden writes the answers")
+	}
+	holdGolden(t, func(c *config.Config, _ *gateway.Options) {
+		c.Engines["memory"] = config.Engine{Open: inMemory}
+		c.Backends, c.Store, c.Control = map[string]config.Backend{config.DefaultBackend: {Engine: "memory"}}, config.DefaultBackend, config.DefaultBackend
+	})
+}
+
+func inMemory(context.Context, *config.Config, string, *slog.Logger) (store.Engine, error) {
+	return memtest.New(), nil
+}
+
+func holdGolden(t *testing.T, option gatewaytest.Option) {
+	t.Helper()
+	w := newWorld(t, func(c *config.Config, _ *gateway.Options) { c.PublicURL = "https://{slug}.example.com" }, option)
 	answers := &golden{w: w, blanks: goldentest.NewBlanks(w.a.prefix, w.b.prefix)}
 	rows := w.App.Operations()
 	// Who signs out has no session any more.

@@ -123,11 +123,7 @@ func TestT12_WorkspacesOfOlderVersionsAreMarked(t *testing.T) {
 	if n := things(t, w, w.Fresh(t, "acme")); n != 1 {
 		t.Errorf("acme has %d", n)
 	}
-	lister, ok := w.Engine.Engine.(driver.Lister)
-	if !ok {
-		t.Fatal("the engine lists nothing")
-	}
-	there, err := lister.Resident(t.Context(), "org-1")
+	there, err := w.Engine.Resident(t.Context(), "org-1")
 	if err != nil || there.Owner != w.Directory.Installation()+"/"+acme.ID {
 		t.Errorf("%+v, %v", there, err)
 	}

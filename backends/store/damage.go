@@ -51,7 +51,7 @@ func (s *Store) damage(at place, org int64, err error) {
 		return
 	}
 	d := Damage{Backend: at.backend, Org: org, Reason: found.Reason}
-	if x, ok := s.backends[at.backend].(driver.Examiner); ok {
+	if x, ok := able[driver.Examiner](s, at.backend); ok {
 		d.File = x.Place(at.workspace)
 	}
 	s.damages.mu.Lock()
@@ -80,7 +80,7 @@ func (s *Store) Whole(d Damage) { s.whole(place{backend: d.Backend, workspace: w
 // Look notes whether the file of an organization is missing. It costs no more than that.
 func (s *Store) Look(org int64, backend string) {
 	at := place{backend: Placement{Backend: backend}.backend(), workspace: workspaceName(org)}
-	if x, ok := s.backends[at.backend].(driver.Examiner); ok {
+	if x, ok := able[driver.Examiner](s, at.backend); ok {
 		s.damage(at, org, x.Missing(at.workspace))
 	}
 }
@@ -90,7 +90,7 @@ func (s *Store) Look(org int64, backend string) {
 // *driver.DamagedError; the context's own.
 func (s *Store) Examine(ctx context.Context, org int64, p Placement) (documents int64, err error) {
 	at := place{backend: p.backend(), workspace: workspaceName(org)}
-	if x, ok := s.backends[at.backend].(driver.Examiner); ok {
+	if x, ok := able[driver.Examiner](s, at.backend); ok {
 		if err := x.Examine(ctx, at.workspace); err != nil {
 			s.damage(at, org, err)
 			return 0, err

@@ -60,6 +60,10 @@ func (f failing) Open(context.Context, driver.Opening) (driver.Workspace, error)
 func (f failing) Remove(context.Context, string, string) error { return f.err }
 func (f failing) Check(context.Context) error                  { return f.err }
 func (f failing) Close() error                                 { return nil }
+func (f failing) Residents(context.Context) ([]string, error)  { return nil, f.err }
+func (f failing) Resident(context.Context, string) (driver.Resident, error) {
+	return driver.Resident{}, f.err
+}
 
 func (f failing) Find(context.Context, driver.Query) ([]driver.Document, error) { return nil, f.err }
 func (f failing) Count(context.Context, *driver.Collection, driver.Predicate) (int64, error) {

@@ -305,8 +305,8 @@ func (s *Store) openAnew(ctx context.Context, backend string, o driver.Opening, 
 		return nil, fmt.Errorf("opening workspace %s: %w: the configuration names no backend %q", o.Workspace, ErrUnavailable, backend)
 	}
 	at := place{backend: backend, workspace: o.Workspace}
-	if local, ok := engine.(driver.Examiner); ok && !make {
-		if err := local.Missing(o.Workspace); err != nil {
+	if x, ok := able[driver.Examiner](s, backend); ok && !make {
+		if err := x.Missing(o.Workspace); err != nil {
 			s.damage(at, orgOf(o.Workspace), err)
 			return nil, fmt.Errorf("opening workspace %s: %w", o.Workspace, err)
 		}
@@ -335,11 +335,8 @@ type Resident struct {
 // Residents tells of every workspace on a backend, but the control workspace that is in use
 // and those of organizations for which skip returns true. Error: ErrUnavailable.
 func (s *Store) Residents(ctx context.Context, backend string, skip func(org int64) bool) ([]Resident, error) {
-	lister, ok := s.backends[backend].(driver.Lister)
-	if !ok {
-		return nil, nil
-	}
-	names, err := lister.Residents(ctx)
+	engine := s.backends[backend]
+	names, err := engine.Residents(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("listing the workspaces of backend %s: %w", backend, err)
 	}
@@ -350,7 +347,7 @@ func (s *Store) Residents(ctx context.Context, backend string, skip func(org int
 			continue
 		}
 		r := Resident{Org: org}
-		if r.Resident, r.Err = lister.Resident(ctx, name); ctx.Err() != nil {
+		if r.Resident, r.Err = engine.Resident(ctx, name); ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 		all = append(all, r)
@@ -362,11 +359,11 @@ func (s *Store) Residents(ctx context.Context, backend string, skip func(org int
 // Errors: ErrUnavailable, ErrDamaged in it.
 func (s *Store) OwnerOf(ctx context.Context, org int64, backend string) (string, error) {
 	backend = Placement{Backend: backend}.backend()
-	lister, ok := s.backends[backend].(driver.Lister)
-	if !ok {
+	engine := s.backends[backend]
+	if engine == nil {
 		return "", nil
 	}
-	r, err := lister.Resident(ctx, workspaceName(org))
+	r, err := engine.Resident(ctx, workspaceName(org))
 	if err != nil {
 		return "", fmt.Errorf("workspace %s on backend %s: %w", workspaceName(org), backend, err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"tenantry/backends/store"
 	"tenantry/backends/store/driver"
+	"tenantry/backends/store/memtest"
 	"tenantry/backends/store/mongo"
 	"tenantry/backends/store/mongo/mongotest"
 	"tenantry/backends/store/sqlite"
@@ -39,7 +40,7 @@ func openSQLite(t *testing.T) driver.Engine {
 
 // engines are those there are, by name.
 func engines() map[string]opener {
-	return map[string]opener{"sqlite": openSQLite, "mongo": openMongo}
+	return map[string]opener{"sqlite": openSQLite, "mongo": openMongo, "memory": func(*testing.T) driver.Engine { return memtest.New() }}
 }
 
 func openMongo(t *testing.T) driver.Engine {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tenantry/gateway"
+	"tenantry/config"
 )
 
 // Build tells which program this is.
@@ -19,7 +19,7 @@ type Build struct {
 }
 
 func version() Build {
-	b := Build{Version: "devel", Commit: "unknown", Go: runtime.Version(), SQLite: gateway.SQLiteVersion()}
+	b := Build{Version: "devel", Commit: "unknown", Go: runtime.Version(), SQLite: config.Engines()[config.EngineSQLite].Version}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return b

@@ -11,8 +11,8 @@ import (
 	"fmt"
 )
 
-// Engine keeps any number of workspaces that share nothing.
-// All methods are safe for concurrent use.
+// Engine keeps any number of workspaces that share nothing. What an engine may be able to do
+// besides is in abilities.go. All methods are safe for concurrent use.
 type Engine interface {
 	// Open returns the workspace, preparing its collections and indexes when first used.
 	// It does no I/O that a later call could not repeat: an engine may close files behind
@@ -21,10 +21,22 @@ type Engine interface {
 	// Remove deletes everything of the workspace, which must be the owner's or nobody's; error:
 	// ErrForeign. Removing what is not there is no error.
 	Remove(ctx context.Context, workspace, owner string) error
+	// Residents returns the names of the workspaces it holds, sorted. Error: ErrUnavailable.
+	Residents(ctx context.Context) ([]string, error)
+	// Resident tells of one; it has no owner also where there is no such workspace. Nothing is
+	// changed. Error: ErrUnavailable.
+	Resident(ctx context.Context, workspace string) (Resident, error)
 	// Check reports whether the engine can read and write now.
 	Check(ctx context.Context) error
 	// Close waits for running calls and releases everything.
 	Close() error
+}
+
+// Resident is a workspace that an engine holds.
+type Resident struct {
+	Workspace string
+	Where     string // file, database or the like
+	Owner     string // empty: none
 }
 
 // Workspace holds the documents of one organization (or of the control plane).

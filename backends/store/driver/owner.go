@@ -1,9 +1,6 @@
 package driver
 
-import (
-	"context"
-	"fmt"
-)
+import "fmt"
 
 // Opening says which workspace to open, and for whom.
 type Opening struct {
@@ -66,18 +63,3 @@ func orNobody(owner string) string {
 
 // Unwrap makes it an ErrForeign.
 func (e *ForeignError) Unwrap() error { return ErrForeign }
-
-// Resident is a workspace that an engine holds.
-type Resident struct {
-	Workspace string
-	Where     string // file, database or the like
-	Owner     string // empty: none
-}
-
-// Lister is an engine that can tell which workspaces it holds. Errors: ErrUnavailable.
-type Lister interface {
-	// Residents returns their names, sorted.
-	Residents(ctx context.Context) ([]string, error)
-	// Resident tells of one; it has no owner also where there is no such workspace. Nothing is changed.
-	Resident(ctx context.Context, workspace string) (Resident, error)
-}

@@ -200,11 +200,11 @@ func TestIndexesAreReported(t *testing.T) {
 		if s.Collection != "people" {
 			t.Errorf("index of %s", s.Collection)
 		}
-		if strings.HasPrefix(name, "custom_") && s.State == mongo.IndexRefused {
+		if strings.HasPrefix(name, "custom_") && s.State == driver.IndexRefused {
 			if !strings.Contains(s.Reason, "read the organization's documents") {
 				t.Errorf("%s: %s", name, s.Reason)
 			}
-			s.State = mongo.IndexReady // before 7.0
+			s.State = driver.IndexReady // before 7.0
 		}
 		got = append(got, name+" "+string(s.State))
 	}

@@ -79,9 +79,8 @@ func tellBreaker(log *slog.Logger, from, to gobreaker.State) {
 	}
 }
 
-// State returns the state of the breaker before the server: "closed" in normal work, "open" while
-// calls are refused at once, "half-open" while one call tries.
-func (e *Engine) State() string { return e.breaker.State().String() }
+// Refusing reports whether calls are refused at once, but for one at a time that tries the server.
+func (e *Engine) Refusing() bool { return e.breaker.State() != gobreaker.StateClosed }
 
 // call runs do within the engine's deadline.
 func (e *Engine) call(ctx context.Context, doing string, do func(context.Context) error) error {

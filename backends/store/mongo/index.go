@@ -110,26 +110,6 @@ func models(all []definition) []mongo.IndexModel {
 	return out
 }
 
-// IndexStatus tells an operator about one index.
-type IndexStatus struct {
-	Database   string
-	Collection string
-	Index      string
-	State      IndexState
-	// Reason says why an index was refused and what that means.
-	Reason string
-}
-
-// IndexState is what became of an index.
-type IndexState string
-
-// The states. A question that needs an index which is not ready gets the same answer, later.
-const (
-	IndexReady    IndexState = "ready"
-	IndexBuilding IndexState = "building"
-	IndexRefused  IndexState = "refused"
-)
-
 // task is the work of building the indexes of a collection, and what became of it.
 type task struct {
 	space   *space
@@ -362,7 +342,7 @@ func (e *Engine) Wait(ctx context.Context) error {
 
 // Indexes tells of the indexes of every collection that has been opened, sorted by database, collection and name.
 // It asks the server which of them exist; an error says that it did not answer.
-func (e *Engine) Indexes(ctx context.Context) ([]IndexStatus, error) {
+func (e *Engine) Indexes(ctx context.Context) ([]driver.IndexStatus, error) {
 	b := e.builder
 	b.mu.Lock()
 	tasks := make([]*task, 0, len(b.tasks))
@@ -370,7 +350,7 @@ func (e *Engine) Indexes(ctx context.Context) ([]IndexStatus, error) {
 		tasks = append(tasks, t)
 	}
 	b.mu.Unlock()
-	var all []IndexStatus
+	var all []driver.IndexStatus
 	for _, t := range tasks {
 		var there map[string]bool
 		err := e.call(ctx, "list the indexes of "+t.kind.name, func(ctx context.Context) (err error) {
@@ -382,11 +362,11 @@ func (e *Engine) Indexes(ctx context.Context) ([]IndexStatus, error) {
 		}
 		b.mu.Lock()
 		for _, d := range t.kind.indexes {
-			s := IndexStatus{Database: t.space.db.Name(), Collection: t.kind.name, Index: d.name, State: IndexBuilding}
+			s := driver.IndexStatus{Database: t.space.db.Name(), Collection: t.kind.name, Index: d.name, State: driver.IndexBuilding}
 			if reason, refused := t.refused[d.name]; refused {
-				s.State, s.Reason = IndexRefused, reason
+				s.State, s.Reason = driver.IndexRefused, reason
 			} else if there[d.name] && (t.done || d.unique) {
-				s.State = IndexReady
+				s.State = driver.IndexReady
 			}
 			all = append(all, s)
 		}

@@ -34,6 +34,9 @@ const (
 	idleInterval        = 15 * time.Second
 )
 
+// Version is that of the SQLite that is linked in.
+const Version = sqlite.Version
+
 // Options configure an engine. The zero value of a number takes its default.
 type Options struct {
 	// Dir holds one <workspace>.db for each workspace. It is made when missing.

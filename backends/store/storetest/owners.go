@@ -79,11 +79,7 @@ func testOwners(t *testing.T, e driver.Engine) {
 
 func testResidents(t *testing.T, b *bench, e driver.Engine, want map[string]string) {
 	t.Helper()
-	lister, ok := e.(driver.Lister)
-	if !ok {
-		t.Fatal("the engine cannot tell which workspaces it holds")
-	}
-	all, err := lister.Residents(b.ctx)
+	all, err := e.Residents(b.ctx)
 	if err != nil || !slices.IsSorted(all) || len(slices.Compact(slices.Clone(all))) != len(all) || slices.Contains(all, "") {
 		t.Errorf("%q, %v", all, err)
 	}
@@ -91,11 +87,11 @@ func testResidents(t *testing.T, b *bench, e driver.Engine, want map[string]stri
 		if !slices.Contains(all, name) {
 			t.Errorf("workspace %s is not among %q", name, all)
 		}
-		if r, err := lister.Resident(b.ctx, name); err != nil || r.Workspace != name || r.Owner != owner || r.Where == "" {
+		if r, err := e.Resident(b.ctx, name); err != nil || r.Workspace != name || r.Owner != owner || r.Where == "" {
 			t.Errorf("%+v, %v, want the owner %q", r, err, owner)
 		}
 	}
-	if r, err := lister.Resident(b.ctx, newName("t")); err != nil || r.Owner != "" {
+	if r, err := e.Resident(b.ctx, newName("t")); err != nil || r.Owner != "" {
 		t.Errorf("a workspace that is not there: %+v, %v", r, err)
 	}
 }

@@ -197,10 +197,12 @@ func testBuckets(t *testing.T, e driver.Engine) {
 		all = append(all, record{id: fmt.Sprintf("x%d", i), values: map[string]any{"day": bad}, custom: fmt.Sprintf(`{"day": %q, "at": %q}`, bad, bad)})
 	}
 	b.insert(all...)
+	plainly := b.plainly(all...)
 	for _, bucket := range []driver.Bucket{driver.Day, driver.Week, driver.Month, driver.Quarter, driver.Year} {
 		for _, r := range []driver.Ref{ref("at"), ref("day"), custom("at", driver.Time), custom("day", driver.Date)} {
 			a := driver.Aggregation{Groups: []driver.Group{{Ref: r, By: bucket}}, Measures: []driver.Measure{{Op: driver.Count}}}
-			b.expect(a, expectedRows(all, a)...)
+			a.Collection = b.plain
+			b.expect(a, plainly.aggregate(a)...)
 		}
 	}
 	b.expect(driver.Aggregation{Where: where("day", driver.StartsWith, "2021-01-03"), Groups: []driver.Group{{Ref: ref("at"), By: driver.Week}}}, []any{"2020-W53"})

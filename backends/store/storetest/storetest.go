@@ -1,8 +1,8 @@
 // Package storetest holds storage engines to what package driver promises.
 //
 // An engine joins with one call of Run. Apart from cases with written-down
-// answers, random documents and questions are put to the engine and to a plain
-// evaluator in memory, so that engines that pass give the same answers.
+// answers, random documents and questions are put to the engine and to the plain one in
+// memory of package memtest, so that engines that pass give the same answers.
 package storetest
 
 import (

@@ -1,10 +1,10 @@
-package storetest
+package memtest
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"math"
 	"math/big"
 	"slices"
 	"strings"
@@ -13,30 +13,35 @@ import (
 	"tenantry/backends/store/driver"
 )
 
-// object and array stand for custom values that no condition can equal.
+// composite stands for a custom value that no condition can equal: an object, or a list.
 type composite struct{ list []any }
 
-// value returns what a reference names in the record: nil, string, int64, float64, bool, []string or composite.
-func (r record) value(ref driver.Ref) any {
-	if ref.Name == "id" && !ref.Custom {
-		return r.id
+// value returns what a reference names in the document: nil, string, int64, float64, bool, []string or composite.
+func value(c *driver.Collection, d driver.Document, ref driver.Ref) any {
+	switch {
+	case ref.Custom:
+		return custom(d, ref.Name)
+	case ref.Name == "id":
+		return d.ID
 	}
-	if !ref.Custom {
-		if list, ok := r.values[ref.Name].([]string); ok && len(list) == 0 {
-			return nil
-		}
-		return r.values[ref.Name]
-	}
-	if r.custom == "" {
+	i := slices.IndexFunc(c.Fields, func(f driver.Field) bool { return f.Name == ref.Name })
+	if i < 0 || i >= len(d.Values) {
 		return nil
 	}
-	d := json.NewDecoder(strings.NewReader(r.custom))
-	d.UseNumber()
+	if list, ok := d.Values[i].([]string); ok && len(list) == 0 {
+		return nil
+	}
+	return d.Values[i]
+}
+
+func custom(d driver.Document, name string) any {
 	var object map[string]any
-	if err := d.Decode(&object); err != nil {
-		return nil
+	dec := json.NewDecoder(bytes.NewReader(d.Custom))
+	dec.UseNumber()
+	if err := dec.Decode(&object); err != nil {
+		return nil // there are none
 	}
-	return fromJSON(object[ref.Name])
+	return fromJSON(object[name])
 }
 
 func fromJSON(v any) any {
@@ -56,7 +61,7 @@ func fromJSON(v any) any {
 }
 
 // elements returns the strings of a list, and whether it has any element at all.
-func elements(v any) (list []string, any bool) {
+func elements(v any) (list []string, exist bool) {
 	switch x := v.(type) {
 	case string:
 		return []string{x}, true
@@ -67,24 +72,35 @@ func elements(v any) (list []string, any bool) {
 			if s, ok := e.(string); ok {
 				list = append(list, s)
 			}
-			any = any || e != nil
+			exist = exist || e != nil
 		}
 	}
-	return list, any
+	return list, exist
 }
 
-func isList(ref driver.Ref) bool { return ref.Type == driver.Strings }
+// declared returns an error where a condition is on a field that the collection does not have.
+func declared(c *driver.Collection, p driver.Predicate) error {
+	for _, kid := range p.Kids {
+		if err := declared(c, kid); err != nil {
+			return err
+		}
+	}
+	if p.Op == driver.And || p.Op == driver.Or || p.Ref.Custom || p.Ref.Name == "id" || slices.ContainsFunc(c.Fields, func(f driver.Field) bool { return f.Name == p.Ref.Name }) {
+		return nil
+	}
+	return fmt.Errorf("collection %s has no field %q", c.Name, p.Ref.Name)
+}
 
 // matches is the meaning of a predicate.
-func (r record) matches(p driver.Predicate) bool {
+func matches(c *driver.Collection, d driver.Document, p driver.Predicate) bool {
 	switch p.Op {
 	case driver.And:
-		return !slices.ContainsFunc(p.Kids, func(k driver.Predicate) bool { return !r.matches(k) })
+		return !slices.ContainsFunc(p.Kids, func(k driver.Predicate) bool { return !matches(c, d, k) })
 	case driver.Or:
-		return slices.ContainsFunc(p.Kids, r.matches)
+		return slices.ContainsFunc(p.Kids, func(k driver.Predicate) bool { return matches(c, d, k) })
 	}
-	v := r.value(p.Ref)
-	if isList(p.Ref) {
+	v := value(c, d, p.Ref)
+	if p.Ref.Type == driver.Strings {
 		return matchesList(v, p)
 	}
 	equal := func(want any) bool { c, ok := compare(v, want); return ok && c == 0 }
@@ -103,35 +119,33 @@ func (r record) matches(p driver.Predicate) bool {
 		}
 		return ok1 && ok2 && strings.Contains(text, part)
 	}
-	c, ok := compare(v, p.Values[0])
+	n, ok := compare(v, p.Values[0])
 	switch p.Op {
 	case driver.Gt:
-		return ok && c > 0
+		return ok && n > 0
 	case driver.Gte:
-		return ok && c >= 0
+		return ok && n >= 0
 	case driver.Lt:
-		return ok && c < 0
+		return ok && n < 0
 	case driver.Lte:
-		return ok && c <= 0
+		return ok && n <= 0
 	}
 	return false
 }
 
 func matchesList(v any, p driver.Predicate) bool {
-	list, any := elements(v)
-	some := slices.ContainsFunc(list, func(e string) bool { return slices.Contains(p.Values, interfaceOf(e)) })
+	list, exist := elements(v)
+	some := slices.ContainsFunc(list, func(e string) bool { return slices.Contains(p.Values, any(e)) })
 	switch p.Op {
 	case driver.Eq, driver.In, driver.Contains:
 		return some
 	case driver.Ne, driver.Nin:
 		return !some
 	case driver.Exists:
-		return any == p.Values[0]
+		return exist == p.Values[0]
 	}
 	return false
 }
-
-func interfaceOf(s string) any { return s }
 
 // class is the place of a value's type in a sort; -1 is for what cannot be compared.
 func class(v any) int {
@@ -178,28 +192,11 @@ func order(a, b any) int {
 	return cmp.Compare(class(a), class(b))
 }
 
-// expected returns the records that a query finds, in order.
-func expected(all []record, q driver.Query) []record {
-	var found []record
-	for _, r := range all {
-		if r.matches(q.Where) {
-			found = append(found, r)
-		}
+func directed(c int, desc bool) int {
+	if desc {
+		return -c
 	}
-	slices.SortFunc(found, func(a, b record) int {
-		for _, o := range q.Sort {
-			c := order(a.value(o.Ref), b.value(o.Ref))
-			if o.Desc {
-				c = -c
-			}
-			if c != 0 {
-				return c
-			}
-		}
-		return cmp.Compare(a.id, b.id)
-	})
-	found = found[min(q.Offset, len(found)):]
-	return found[:min(q.Limit, len(found))]
+	return c
 }
 
 // bucket rounds a value down.
@@ -235,46 +232,39 @@ func bucket(v any, g driver.Group) any {
 	return at.Format("2006")
 }
 
-// expectedRows returns the rows of an aggregation.
-func expectedRows(all []record, a driver.Aggregation) [][]any {
+// aggregate returns the rows of an aggregation over the documents that match.
+func aggregate(a driver.Aggregation, found []driver.Document) [][]any {
 	type group struct {
 		key     []any
-		members []record
+		members []driver.Document
 	}
 	var groups []*group
 	if len(a.Groups) == 0 {
 		groups = append(groups, &group{})
 	}
-	for _, r := range all {
-		if !r.matches(a.Where) {
-			continue
-		}
+	for _, d := range found {
 		var key []any
 		for _, g := range a.Groups {
-			key = append(key, bucket(r.value(g.Ref), g))
+			key = append(key, bucket(value(a.Collection, d, g.Ref), g))
 		}
 		i := slices.IndexFunc(groups, func(g *group) bool { return slices.CompareFunc(g.key, key, order) == 0 })
 		if i < 0 {
 			i = len(groups)
 			groups = append(groups, &group{key: key})
 		}
-		groups[i].members = append(groups[i].members, r)
+		groups[i].members = append(groups[i].members, d)
 	}
 	rows := make([][]any, 0, len(groups))
 	for _, g := range groups {
 		row := slices.Clone(g.key)
 		for _, m := range a.Measures {
-			row = append(row, measured(g.members, m))
+			row = append(row, measured(a.Collection, g.members, m))
 		}
 		rows = append(rows, row)
 	}
 	slices.SortFunc(rows, func(x, y []any) int {
 		for _, s := range a.Sort {
-			c := order(x[s.Column], y[s.Column])
-			if s.Desc {
-				c = -c
-			}
-			if c != 0 {
+			if c := directed(order(x[s.Column], y[s.Column]), s.Desc); c != 0 {
 				return c
 			}
 		}
@@ -286,13 +276,13 @@ func expectedRows(all []record, a driver.Aggregation) [][]any {
 	return rows
 }
 
-func measured(members []record, m driver.Measure) any {
+func measured(c *driver.Collection, members []driver.Document, m driver.Measure) any {
 	if m.Op == driver.Count {
 		return int64(len(members))
 	}
 	var numbers, ordered, different []any
-	for _, r := range members {
-		v := r.value(m.Ref)
+	for _, d := range members {
+		v := value(c, d, m.Ref)
 		if class(v) == 1 {
 			numbers = append(numbers, v)
 		}
@@ -303,7 +293,7 @@ func measured(members []record, m driver.Measure) any {
 		if class(v) == want && m.Ref.Type != driver.Bool {
 			ordered = append(ordered, v)
 		}
-		if v != nil && !slices.ContainsFunc(different, func(d any) bool { c, ok := compare(d, v); return ok && c == 0 }) {
+		if v != nil && !slices.ContainsFunc(different, func(d any) bool { n, ok := compare(d, v); return ok && n == 0 }) {
 			different = append(different, v)
 		}
 	}
@@ -326,21 +316,4 @@ func measured(members []record, m driver.Measure) any {
 		return total / float64(len(numbers))
 	}
 	return total
-}
-
-// sameRows compares rows; floats may differ in the last digits, in which engines add up differently.
-func sameRows(a, b [][]any) bool {
-	return slices.EqualFunc(a, b, func(x, y []any) bool { return slices.EqualFunc(x, y, same) })
-}
-
-func same(a, b any) bool {
-	if class(a) != class(b) || class(a) < 0 {
-		return false
-	}
-	if class(a) != 1 {
-		return a == b
-	}
-	x, _ := number(a).Float64()
-	y, _ := number(b).Float64()
-	return x == y || math.Abs(x-y) <= 1e-9*max(math.Abs(x), math.Abs(y))
 }

@@ -1,0 +1,53 @@
+package store
+
+import (
+	"context"
+
+	"tenantry/backends/store/driver"
+)
+
+// IndexStatus tells an operator about one index of a backend.
+type IndexStatus = driver.IndexStatus
+
+// The states of an index.
+const (
+	IndexReady    = driver.IndexReady
+	IndexBuilding = driver.IndexBuilding
+	IndexRefused  = driver.IndexRefused
+)
+
+// able returns the engine of the backend as one of those abilities that engines may have.
+func able[A any](s *Store, backend string) (A, bool) {
+	engine, ok := s.backends[backend].(A)
+	return engine, ok
+}
+
+// Remote reports whether calls of the workspace may wait for another machine. Then it pays
+// to make those at the same time that do not need each other's answers. A call within the
+// process is over before another goroutine has begun.
+func (w *Workspace) Remote() bool {
+	backend := w.store.controlAt
+	if w.home != nil {
+		backend = w.home.at.Load().backend()
+	}
+	e, ok := able[driver.Remote](w.store, backend)
+	return ok && e.Remote()
+}
+
+// Indexes tells of the indexes that a backend makes while it answers; there are none where it
+// has them from the start. Error: ErrUnavailable.
+func (s *Store) Indexes(ctx context.Context, backend string) ([]IndexStatus, error) {
+	if e, ok := able[driver.Indexer](s, backend); ok {
+		return e.Indexes(ctx)
+	}
+	return nil, nil
+}
+
+// Refusing returns what tells whether a backend refuses calls at once now, since its server does
+// not answer; nil where it never does so.
+func (s *Store) Refusing(backend string) func() bool {
+	if e, ok := able[driver.Breaker](s, backend); ok {
+		return e.Refusing
+	}
+	return nil
+}

@@ -1,0 +1,55 @@
+package driver
+
+import "context"
+
+// What an engine may be able to do. Package store asks for each by its interface, and goes on
+// without where an engine lacks it. All methods are safe for concurrent use.
+
+// Remote is an engine whose calls may wait for another machine, where Remote returns true.
+// Then callers make those at the same time that do not need each other's answers.
+type Remote interface{ Remote() bool }
+
+// Examiner is an engine whose workspaces lie in a file each, any of which may be lost or damaged
+// by itself.
+type Examiner interface {
+	// Place returns the file of the workspace.
+	Place(workspace string) string
+	// Missing returns a *DamagedError where the file is not there. It costs a look at the folder.
+	Missing(workspace string) error
+	// Examine reads the whole file. Errors: *DamagedError with the first fault; the context's own.
+	Examine(ctx context.Context, workspace string) error
+}
+
+// Indexer is an engine that makes indexes while it answers. A question that needs an index which
+// is not ready gets the same answer, later.
+type Indexer interface {
+	// Indexes tells of those of every collection that has been opened, in an order that stays.
+	// Error: ErrUnavailable.
+	Indexes(ctx context.Context) ([]IndexStatus, error)
+}
+
+// IndexStatus tells an operator about one index.
+type IndexStatus struct {
+	Database   string
+	Collection string
+	Index      string
+	State      IndexState
+	// Reason says why an index was refused and what that means.
+	Reason string
+}
+
+// IndexState is what became of an index.
+type IndexState string
+
+// The states of an index.
+const (
+	IndexReady    IndexState = "ready"
+	IndexBuilding IndexState = "building"
+	IndexRefused  IndexState = "refused"
+)
+
+// Breaker is an engine that refuses calls at once while its server does not answer.
+type Breaker interface {
+	// Refusing reports whether it does so now.
+	Refusing() bool
+}

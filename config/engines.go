@@ -1,0 +1,101 @@
+package config
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"tenantry/backends/store"
+	"tenantry/backends/store/mongo"
+	"tenantry/backends/store/sqlite"
+)
+
+// The engines of a backend.
+const (
+	EngineSQLite = "sqlite"
+	EngineMongo  = "mongo"
+)
+
+// Engines returns the engines there are, by the name that a backend's settings give.
+func Engines() map[string]Engine {
+	return map[string]Engine{EngineSQLite: embedded(), EngineMongo: mongoDB()}
+}
+
+// Engine is what the settings and the gateway know of an engine. What it can do besides, package
+// driver declares.
+type Engine struct {
+	// Open opens the engine for the backend of that name. A server that cannot be reached is no
+	// error: its calls fail until it can.
+	Open func(ctx context.Context, c *Config, name string, log *slog.Logger) (store.Engine, error)
+	// Takes are the settings of a Backend that belong to the engine; others are refused.
+	Takes []string
+	// Complete fills in what the settings leave out, Check reports what cannot be used. Both may be nil.
+	Complete func(b *Backend)
+	Check    func(b *Backend, fault func(setting, format string, args ...any))
+	// Place is where the documents lie, which no two backends may share; Taken says so of the
+	// setting PlacedBy, with the name of the other. Nil: each backend has a place of its own.
+	Place           func(c *Config, name string) string
+	PlacedBy, Taken string
+	// Shared says that every replica reaches the same documents.
+	Shared bool
+	// Version is that of the library that is the engine; empty where a server is.
+	Version string
+}
+
+// engineNames lists the engines, those within the process first.
+func (c *Config) engineNames() []string {
+	key := func(name string) string { return strconv.FormatBool(c.Engines[name].Shared) + name }
+	return slices.SortedFunc(maps.Keys(c.Engines), func(a, b string) int { return cmp.Compare(key(a), key(b)) })
+}
+
+func embedded() Engine {
+	return Engine{
+		Open: func(ctx context.Context, c *Config, name string, _ *slog.Logger) (store.Engine, error) {
+			return sqlite.Open(ctx, sqlite.Options{
+				Dir: c.BackendDir(name), MaxOpen: c.SQLite.MaxOpenFiles, Readers: c.SQLite.Readers, QueryTimeout: c.SQLite.QueryTimeout,
+			})
+		},
+		Takes:    []string{"dir"},
+		Place:    func(c *Config, name string) string { return filepath.Clean(c.BackendDir(name)) },
+		PlacedBy: "dir", Taken: "is the folder of backend %s already",
+		Version: sqlite.Version,
+	}
+}
+
+func mongoDB() Engine {
+	return Engine{
+		Open: func(ctx context.Context, c *Config, name string, log *slog.Logger) (store.Engine, error) {
+			b := c.Backends[name]
+			o := mongo.Options{URI: b.URI, Database: b.Database, MaxPool: b.MaxPool, QueryTimeout: c.Timeouts.Query, Log: log}
+			if b.Isolation == IsolationDatabase {
+				o.Isolation = mongo.PerDatabase
+			}
+			return mongo.Open(ctx, o)
+		},
+		Takes: []string{"uri", "database", "isolation", "max_pool"},
+		Complete: func(b *Backend) {
+			b.Isolation = cmp.Or(b.Isolation, IsolationShared)
+			b.Database = cmp.Or(b.Database, "tenantry")
+		},
+		Check: func(b *Backend, fault func(setting, format string, args ...any)) {
+			if b.URI.IsZero() {
+				fault("uri", "say where MongoDB is, like mongodb://host:27017/?replicaSet=rs0")
+			}
+			if b.Isolation != IsolationShared && b.Isolation != IsolationDatabase {
+				fault("isolation", "must be shared or database")
+			}
+			if b.MaxPool < 0 || b.MaxPool > 10_000 {
+				fault("max_pool", "must be from 0 to 10000")
+			}
+		},
+		Place: func(c *Config, name string) string {
+			return c.Backends[name].URI.Reveal() + " " + c.Backends[name].Database
+		},
+		PlacedBy: "database", Taken: "is that of backend %s already",
+		Shared: true,
+	}
+}

@@ -121,7 +121,7 @@ func (s *Services) examineOne(ctx context.Context, e *examination, org *tenants.
 	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
 	documents, err := s.directory.Examine(ctx, org)
-	what, where := "organization "+org.Slug, "backend "+store.Placement{Backend: org.Backend}.Name()
+	what, where := "organization "+org.Slug, "backend "+store.BackendName(org.Backend)
 	var damage *store.DamagedError
 	switch {
 	case err == nil:

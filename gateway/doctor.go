@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"tenantry/backends/store"
-	"tenantry/config"
 	"tenantry/gateway/control"
 	"tenantry/tenants"
 )
@@ -204,7 +203,7 @@ func tellStray(s *tenants.Stray) (says, advice string) {
 	case s.Of != nil && s.Of.State == tenants.Removed:
 		return fmt.Sprintf("is what is left of organization %s, which was deleted", s.Of.Slug), "tenantry org delete " + s.Of.Slug + " --yes removes it"
 	case s.Of != nil:
-		return fmt.Sprintf("is a copy of organization %s, which lives on %s", s.Of.Slug, store.Placement{Backend: s.Of.Backend}.Name()), apart
+		return fmt.Sprintf("is a copy of organization %s, which lives on %s", s.Of.Slug, store.BackendName(s.Of.Backend)), apart
 	case s.Mine:
 		return "belongs to this installation, which knows no such organization: " + s.Owner, apart
 	case s.Owner != "":
@@ -217,10 +216,7 @@ func (s *Services) examineOrganization(e *examination, at map[string]int, o *ten
 	if o.State == tenants.Removed {
 		return
 	}
-	name := o.Backend
-	if name == "" {
-		name = config.DefaultBackend
-	}
+	name := store.BackendName(o.Backend)
 	at[name]++
 	what := "organization " + o.Slug
 	if !s.store.HasBackend(name) {

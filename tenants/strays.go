@@ -41,7 +41,7 @@ func (o *Organization) Uses(backend string) bool {
 	if o == nil || o.State == Removed {
 		return false
 	}
-	home := store.Placement{Backend: o.Backend}.Name()
+	home := store.BackendName(o.Backend)
 	return home == backend || o.Former == backend || o.Move != nil && o.Move.To == backend
 }
 

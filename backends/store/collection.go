@@ -34,6 +34,9 @@ func Asc(name string) Order { return Order{Field: F(name)} }
 // Desc orders by a declared field, descending.
 func Desc(name string) Order { return Order{Field: F(name), Desc: true} }
 
+// maxOffset is more than any kind of an organization has: what lies beyond it is nothing.
+const maxOffset = 1<<31 - 1
+
 // Query asks for records. Ties are broken by id. Limit 0 means MaxLimit; more is cut to it.
 type Query struct {
 	Filter Filter
@@ -104,20 +107,34 @@ func (w *Workspace) query(s *Spec, q Query) (driver.Query, error) {
 	return out, nil
 }
 
-// Find returns the matching records.
-func (c Collection[T]) Find(ctx context.Context, q Query) ([]T, error) {
-	dq, err := c.ws.query(c.kind.spec, q)
+// documents returns those of a kind that match.
+func (w *Workspace) documents(ctx context.Context, s *Spec, q Query) ([]driver.Document, error) {
+	asked, err := w.query(s, q)
 	if err != nil {
 		return nil, err
 	}
-	docs, err := c.ws.find(ctx, dq)
+	if asked.Offset > maxOffset {
+		return nil, translate(s, ctx.Err())
+	}
+	drv, err := w.reader(ctx)
 	if err != nil {
-		return nil, translate(c.kind.spec, err)
+		return nil, translate(s, err)
+	}
+	docs, err := drv.Find(ctx, asked)
+	for i, part := 0, w.part(s); i < len(docs); i++ {
+		docs[i].ID = part.given(docs[i].ID)
+	}
+	return docs, translate(s, err)
+}
+
+// Find returns the matching records.
+func (c Collection[T]) Find(ctx context.Context, q Query) ([]T, error) {
+	docs, err := c.ws.documents(ctx, c.kind.spec, q)
+	if err != nil {
+		return nil, err
 	}
 	out := make([]T, len(docs))
-	part := c.ws.part(c.kind.spec)
 	for i := range docs {
-		docs[i].ID = part.given(docs[i].ID)
 		if err := c.kind.decode(&docs[i], &out[i]); err != nil {
 			return nil, err
 		}
@@ -153,19 +170,14 @@ func (c Collection[T]) Peek(ctx context.Context, id string) (*T, error) {
 	if !ValidID(id) {
 		return nil, fmt.Errorf("%s: %w", c.kind.spec.Name, ErrNotFound)
 	}
-	dq, err := c.ws.query(c.kind.spec, Query{Filter: Eq("id", id), Limit: 1})
+	docs, err := c.ws.documents(ctx, c.kind.spec, Query{Filter: Eq("id", id), Limit: 1})
 	if err != nil {
 		return nil, err
-	}
-	docs, err := c.ws.find(ctx, dq)
-	if err != nil {
-		return nil, translate(c.kind.spec, err)
 	}
 	if len(docs) == 0 {
 		return nil, fmt.Errorf("%s: %w", c.kind.spec.Name, ErrNotFound)
 	}
 	doc := &docs[0]
-	doc.ID = id
 	key := strconv.FormatInt(c.ws.Org(), 10) + "/" + id
 	if d, ok := c.kind.decoded.Get(key); ok && d.rev == doc.Rev && bytes.Equal(d.body, doc.Body) && bytes.Equal(d.custom, doc.Custom) {
 		return d.rec, nil
@@ -187,12 +199,24 @@ func (c Collection[T]) Count(ctx context.Context, f Filter) (int64, error) {
 
 // CountIn returns how many records in that state match.
 func (c Collection[T]) CountIn(ctx context.Context, f Filter, state State) (int64, error) {
-	where, err := c.ws.where(c.kind.spec, f, state)
+	return c.ws.count(ctx, c.kind.spec, f, state)
+}
+
+func (w *Workspace) count(ctx context.Context, s *Spec, f Filter, state State) (int64, error) {
+	where, err := w.where(s, f, state)
 	if err != nil {
 		return 0, err
 	}
-	n, err := c.ws.count(ctx, c.kind.spec.collection, where)
-	return n, translate(c.kind.spec, err)
+	n, err := w.countAll(ctx, s.collection, where)
+	return n, translate(s, err)
+}
+
+func (w *Workspace) countAll(ctx context.Context, c *driver.Collection, where driver.Predicate) (int64, error) {
+	drv, err := w.reader(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return drv.Count(ctx, c, where)
 }
 
 // Each calls fn with every matching record in order of id, reading in pages: records
@@ -207,7 +231,7 @@ func (c Collection[T]) Each(ctx context.Context, f Filter, state State, fn func(
 			return err
 		}
 		for i := range found {
-			after = any(&found[i]).(record).StoreMeta().ID // fn may change it
+			after = metaOf(&found[i]).ID // fn may change it
 			if err := fn(&found[i]); err != nil {
 				return err
 			}
@@ -225,7 +249,7 @@ func (c Collection[T]) Insert(ctx context.Context, recs ...*T) error {
 	writes := make([]driver.Write, len(recs))
 	now := c.ws.store.now().UnixMilli()
 	for i, rec := range recs {
-		meta := any(rec).(record).StoreMeta()
+		meta := metaOf(rec)
 		if meta.ID == "" {
 			meta.ID = c.ws.NewID()
 		}
@@ -248,7 +272,7 @@ func (c Collection[T]) Insert(ctx context.Context, recs ...*T) error {
 		return translate(c.kind.spec, err)
 	}
 	for _, rec := range recs {
-		any(rec).(record).StoreMeta().Rev = 1
+		metaOf(rec).Rev = 1
 	}
 	return nil
 }
@@ -257,7 +281,7 @@ func (c Collection[T]) Insert(ctx context.Context, recs ...*T) error {
 // durable; Rev grows by one and UpdatedAt becomes now. Errors: ErrConflict where it was
 // changed or removed meanwhile or the workspace does not show it, *DuplicateError.
 func (c Collection[T]) Replace(ctx context.Context, rec *T) error {
-	if err := c.visible(ctx, any(rec).(record).StoreMeta()); err != nil {
+	if err := c.visible(ctx, metaOf(rec)); err != nil {
 		return err
 	}
 	return c.replace(ctx, rec)
@@ -274,14 +298,14 @@ func (c Collection[T]) visible(ctx context.Context, meta *Meta) error {
 		return nil // a partition's identifiers are stored with it and reach no other's
 	}
 	rec, err := c.First(ctx, Query{Filter: Eq("id", meta.ID), State: Either})
-	if errors.Is(err, ErrNotFound) || (err == nil && any(rec).(record).StoreMeta().Rev != meta.Rev) {
+	if errors.Is(err, ErrNotFound) || (err == nil && metaOf(rec).Rev != meta.Rev) {
 		return fmt.Errorf("%s: %w", s.Name, ErrConflict)
 	}
 	return err
 }
 
 func (c Collection[T]) replace(ctx context.Context, rec *T) error {
-	meta := any(rec).(record).StoreMeta()
+	meta := metaOf(rec)
 	meta.UpdatedAt = c.ws.store.now().UnixMilli()
 	w, err := c.write(driver.Replace, rec)
 	if err != nil {
@@ -305,7 +329,7 @@ func (c Collection[T]) Update(ctx context.Context, id string, change func(*T) er
 		if err != nil {
 			return nil, err
 		}
-		meta := any(rec).(record).StoreMeta()
+		meta := metaOf(rec)
 		rev := meta.Rev
 		if err := change(rec); err != nil {
 			return nil, err
@@ -325,7 +349,7 @@ func (c Collection[T]) Update(ctx context.Context, id string, change func(*T) er
 // Delete removes the record for good if it still has the revision it was read at and the
 // workspace shows it. Error: ErrConflict.
 func (c Collection[T]) Delete(ctx context.Context, rec *T) error {
-	meta := any(rec).(record).StoreMeta()
+	meta := metaOf(rec)
 	if err := c.visible(ctx, meta); err != nil {
 		return err
 	}

@@ -79,7 +79,7 @@ func (s *Store) Whole(d Damage) { s.whole(place{backend: d.Backend, workspace: w
 
 // Look notes whether the file of an organization is missing. It costs no more than that.
 func (s *Store) Look(org int64, backend string) {
-	at := place{backend: Placement{Backend: backend}.backend(), workspace: workspaceName(org)}
+	at := place{backend: BackendName(backend), workspace: workspaceName(org)}
 	if x, ok := able[driver.Examiner](s, at.backend); ok {
 		s.damage(at, org, x.Missing(at.workspace))
 	}
@@ -101,7 +101,7 @@ func (s *Store) Examine(ctx context.Context, org int64, p Placement) (documents 
 		return 0, err
 	}
 	for _, c := range s.tenant {
-		n, err := w.count(ctx, c, driver.Predicate{})
+		n, err := w.countAll(ctx, c, driver.Predicate{})
 		if err != nil {
 			return documents, fmt.Errorf("counting %s: %w", c.Name, err)
 		}

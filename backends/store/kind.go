@@ -27,6 +27,9 @@ func (m *Meta) StoreMeta() *Meta { return m }
 
 type record interface{ StoreMeta() *Meta }
 
+// metaOf returns what every record has. Define saw to it that rec is one.
+func metaOf(rec any) *Meta { return rec.(record).StoreMeta() } //nolint:forcetypeassert // see above
+
 // Index orders a kind by its fields, then by id. A unique index ignores records in
 // which one of its fields is missing. An index over a single Strings field serves
 // look-ups of elements; a Strings field at the end of a longer index only rides along,
@@ -237,12 +240,9 @@ func (k *Kind[T]) Spec() *Spec { return k.spec }
 
 // encode splits the record into body, custom values and declared values.
 func (k *Kind[T]) encode(rec *T) (driver.Document, error) {
-	meta := any(rec).(record).StoreMeta()
-	doc := driver.Document{ID: meta.ID, Rev: meta.Rev, Values: make([]any, len(k.fields))}
+	meta := metaOf(rec)
 	v := reflect.ValueOf(rec).Elem()
-	for i, f := range k.fields {
-		doc.Values[i] = portableValue(v.FieldByIndex(f.path), f.typ)
-	}
+	doc := driver.Document{ID: meta.ID, Rev: meta.Rev, Values: k.values(v)}
 	var err error
 	if k.custom == nil {
 		doc.Body, err = marshal(rec)
@@ -261,18 +261,22 @@ func (k *Kind[T]) encode(rec *T) (driver.Document, error) {
 	return doc, err
 }
 
+// values returns the declared values of a record.
+func (k *Kind[T]) values(rec reflect.Value) []any {
+	values := make([]any, len(k.fields))
+	for i, f := range k.fields {
+		values[i] = portableValue(rec.FieldByIndex(f.path), f.typ)
+	}
+	return values
+}
+
 // valuesOf returns the declared values of a document as encode had them.
 func (k *Kind[T]) valuesOf(doc driver.Document) ([]any, error) {
 	rec := new(T)
 	if err := k.decode(&doc, rec); err != nil {
 		return nil, err
 	}
-	v := reflect.ValueOf(rec).Elem()
-	values := make([]any, len(k.fields))
-	for i, f := range k.fields {
-		values[i] = portableValue(v.FieldByIndex(f.path), f.typ)
-	}
-	return values, nil
+	return k.values(reflect.ValueOf(rec).Elem()), nil
 }
 
 func marshal(v any) ([]byte, error) {
@@ -341,7 +345,7 @@ func (k *Kind[T]) decode(doc *driver.Document, rec *T) error {
 			return fmt.Errorf("store: %s %s has damaged custom values: %w", k.spec.Name, doc.ID, err)
 		}
 	}
-	meta := any(rec).(record).StoreMeta()
+	meta := metaOf(rec)
 	meta.ID, meta.Rev = doc.ID, doc.Rev
 	return nil
 }

@@ -80,11 +80,11 @@ var ErrDiffers = errors.New("the copy differs from the original")
 func (s *Store) NewMover(ctx context.Context, org int64, owner, from, to string) (*Mover, error) {
 	m := &Mover{store: s, seen: map[string]time.Time{}, copied: map[string][sha256.Size]byte{}}
 	var err error
-	if m.from, err = s.openAnew(ctx, Placement{Backend: from}.backend(), s.opening(org, owner), false); err != nil {
+	if m.from, err = s.openAnew(ctx, BackendName(from), s.opening(org, owner), false); err != nil {
 		return nil, err
 	}
 	// Another process may have removed what this one had open.
-	m.to, err = s.openAnew(ctx, Placement{Backend: to}.backend(), s.opening(org, owner), true)
+	m.to, err = s.openAnew(ctx, BackendName(to), s.opening(org, owner), true)
 	return m, err
 }
 

@@ -99,33 +99,3 @@ func (o *observed) Counter(ctx context.Context, name string, add, atLeast int64)
 	o.done(ctx, "counter", nil, began, err)
 	return n, err
 }
-
-// maxOffset is more than any kind of an organization has: what lies beyond it is nothing.
-const maxOffset = 1<<31 - 1
-
-func (w *Workspace) find(ctx context.Context, q driver.Query) ([]driver.Document, error) {
-	if q.Offset > maxOffset {
-		return nil, ctx.Err()
-	}
-	drv, err := w.reader(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return drv.Find(ctx, q)
-}
-
-func (w *Workspace) count(ctx context.Context, c *driver.Collection, where driver.Predicate) (int64, error) {
-	drv, err := w.reader(ctx)
-	if err != nil {
-		return 0, err
-	}
-	return drv.Count(ctx, c, where)
-}
-
-func (w *Workspace) aggregate(ctx context.Context, a driver.Aggregation) ([][]any, error) {
-	drv, err := w.reader(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return drv.Aggregate(ctx, a)
-}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,15 +37,10 @@ type Placement struct {
 	ReadAt time.Time
 }
 
-// Name returns the name of the backend.
-func (p Placement) Name() string { return p.backend() }
+// BackendName returns the name of a backend that may be left out: empty is DefaultBackend.
+func BackendName(name string) string { return cmp.Or(name, DefaultBackend) }
 
-func (p Placement) backend() string {
-	if p.Backend == "" {
-		return DefaultBackend
-	}
-	return p.Backend
-}
+func (p Placement) backend() string { return BackendName(p.Backend) }
 
 // Locator reads where an organization is now. Errors: ErrNotFound where there is no such
 // organization (any more), ErrUnavailable.

@@ -73,16 +73,13 @@ type Options struct {
 // New returns a Store. The engines stay the caller's to close.
 func New(o Options) *Store {
 	s := &Store{
-		backends: map[string]driver.Engine{}, controlAt: o.ControlBackend, ids: newIDSource(), now: o.Now, observe: o.Observe,
+		backends: map[string]driver.Engine{}, controlAt: BackendName(o.ControlBackend), ids: newIDSource(), now: o.Now, observe: o.Observe,
 		opened: map[place]driver.Workspace{}, homes: map[tenancy]*home{}, notes: notesCollection(), kinds: o.Tenant,
 	}
 	s.damages = damages{all: map[place]Damage{}, tell: o.Damage}
 	maps.Copy(s.backends, o.Backends)
 	if o.Engine != nil {
 		s.backends[DefaultBackend] = o.Engine
-	}
-	if s.controlAt == "" {
-		s.controlAt = DefaultBackend
 	}
 	if s.now == nil {
 		s.now = time.Now
@@ -100,9 +97,18 @@ func New(o Options) *Store {
 	return s
 }
 
+// engine returns a backend and its name; empty is the default one. Error: ErrUnavailable.
+func (s *Store) engine(backend string) (driver.Engine, string, error) {
+	name := BackendName(backend)
+	if e := s.backends[name]; e != nil {
+		return e, name, nil
+	}
+	return nil, name, fmt.Errorf("%w: the configuration names no backend %q", ErrUnavailable, name)
+}
+
 // HasBackend reports whether there is a backend of that name; empty is the default one.
 func (s *Store) HasBackend(name string) bool {
-	_, ok := s.backends[Placement{Backend: name}.backend()]
+	_, ok := s.backends[BackendName(name)]
 	return ok
 }
 
@@ -208,18 +214,17 @@ func (s *Store) Remove(ctx context.Context, org int64, owner string, backends ..
 	}
 	var foreign error
 	for _, name := range backends {
-		p := Placement{Backend: name}
-		engine := s.backends[p.backend()]
-		if engine == nil {
-			return fmt.Errorf("store: %w: the configuration names no backend %q", ErrUnavailable, p.backend())
+		engine, name, err := s.engine(name)
+		if err != nil {
+			return err
 		}
 		switch err := engine.Remove(ctx, workspaceName(org), owner); {
 		case errors.Is(err, ErrForeign):
-			foreign = errors.Join(foreign, fmt.Errorf("backend %s: %w", p.backend(), err))
+			foreign = errors.Join(foreign, fmt.Errorf("backend %s: %w", name, err))
 		case err != nil:
 			return err
 		}
-		s.whole(place{backend: p.backend(), workspace: workspaceName(org)})
+		s.whole(place{backend: name, workspace: workspaceName(org)})
 	}
 	return foreign
 }
@@ -227,20 +232,19 @@ func (s *Store) Remove(ctx context.Context, org int64, owner string, backends ..
 // RemoveFrom deletes what a backend holds of an organization that lives elsewhere. Error:
 // ErrForeign where it is somebody else's.
 func (s *Store) RemoveFrom(ctx context.Context, org int64, owner, backend string) error {
-	p := Placement{Backend: backend}
-	engine := s.backends[p.backend()]
-	if engine == nil {
-		return fmt.Errorf("store: there is no backend %q", backend)
+	engine, backend, err := s.engine(backend)
+	if err != nil {
+		return err
 	}
 	who := tenancy{org, owner}
 	s.mu.Lock()
 	h := s.homes[who]
 	s.mu.Unlock()
-	if h != nil && h.at.Load().backend() == p.backend() {
-		return fmt.Errorf("store: organization %d lives on backend %s", org, p.backend())
+	if h != nil && h.at.Load().backend() == backend {
+		return fmt.Errorf("store: organization %d lives on backend %s", org, backend)
 	}
-	s.close(who, p.backend())
-	defer s.close(who, p.backend())
+	s.close(who, backend)
+	defer s.close(who, backend)
 	return engine.Remove(ctx, workspaceName(org), owner)
 }
 
@@ -267,10 +271,9 @@ func (s *Store) forget(who tenancy) {
 
 // Check reports whether the backend of that name answers; empty is the default one.
 func (s *Store) Check(ctx context.Context, backend string) error {
-	p := Placement{Backend: backend}
-	engine := s.backends[p.backend()]
-	if engine == nil {
-		return fmt.Errorf("store: there is no backend %q", backend)
+	engine, _, err := s.engine(backend)
+	if err != nil {
+		return err
 	}
 	return engine.Check(ctx)
 }
@@ -291,7 +294,7 @@ func (s *Store) open(ctx context.Context, backend string, o driver.Opening, make
 func (s *Store) Prepare(ctx context.Context, org int64, owner, backend string) error {
 	o := s.opening(org, owner)
 	o.New = true
-	_, err := s.openAnew(ctx, Placement{Backend: backend}.backend(), o, true)
+	_, err := s.openAnew(ctx, BackendName(backend), o, true)
 	return err
 }
 
@@ -300,9 +303,9 @@ func (s *Store) openAnew(ctx context.Context, backend string, o driver.Opening, 
 	s.mu.Lock()
 	removals := s.removals
 	s.mu.Unlock()
-	engine := s.backends[backend]
-	if engine == nil {
-		return nil, fmt.Errorf("opening workspace %s: %w: the configuration names no backend %q", o.Workspace, ErrUnavailable, backend)
+	engine, _, err := s.engine(backend)
+	if err != nil {
+		return nil, fmt.Errorf("opening workspace %s: %w", o.Workspace, err)
 	}
 	at := place{backend: backend, workspace: o.Workspace}
 	if x, ok := able[driver.Examiner](s, backend); ok && !make {
@@ -335,7 +338,10 @@ type Resident struct {
 // Residents tells of every workspace on a backend, but the control workspace that is in use
 // and those of organizations for which skip returns true. Error: ErrUnavailable.
 func (s *Store) Residents(ctx context.Context, backend string, skip func(org int64) bool) ([]Resident, error) {
-	engine := s.backends[backend]
+	engine, backend, err := s.engine(backend)
+	if err != nil {
+		return nil, err
+	}
 	names, err := engine.Residents(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("listing the workspaces of backend %s: %w", backend, err)
@@ -358,10 +364,9 @@ func (s *Store) Residents(ctx context.Context, backend string, skip func(org int
 // OwnerOf returns whose the workspace of an organization is; empty: nobody's, or there is none.
 // Errors: ErrUnavailable, ErrDamaged in it.
 func (s *Store) OwnerOf(ctx context.Context, org int64, backend string) (string, error) {
-	backend = Placement{Backend: backend}.backend()
-	engine := s.backends[backend]
-	if engine == nil {
-		return "", nil
+	engine, backend, err := s.engine(backend)
+	if err != nil {
+		return "", err
 	}
 	r, err := engine.Resident(ctx, workspaceName(org))
 	if err != nil {
@@ -423,13 +428,9 @@ func (w *Workspace) BearTeam(ctx context.Context, team string) (int64, error) {
 		if !s.Teams {
 			continue
 		}
-		where, err := w.where(s, In("teams", team), Either)
+		n, err := w.count(ctx, s, In("teams", team), Either)
 		if err != nil {
 			return 0, err
-		}
-		n, err := w.count(ctx, s.collection, where)
-		if err != nil {
-			return 0, translate(s, err)
 		}
 		total += n
 	}

@@ -52,12 +52,7 @@ type table struct {
 }
 
 func (t table) Count(ctx context.Context, f Filter) (int64, error) {
-	where, err := t.ws.where(t.spec, f, Live)
-	if err != nil {
-		return 0, err
-	}
-	n, err := t.ws.count(ctx, t.spec.collection, where)
-	return n, translate(t.spec, err)
+	return t.ws.count(ctx, t.spec, f, Live)
 }
 
 func (t table) Select(ctx context.Context, fields []Field, q Query) ([][]any, error) {
@@ -66,17 +61,12 @@ func (t table) Select(ctx context.Context, fields []Field, q Query) ([][]any, er
 			return nil, err
 		}
 	}
-	dq, err := t.ws.query(t.spec, q)
+	docs, err := t.ws.documents(ctx, t.spec, q)
 	if err != nil {
 		return nil, err
 	}
-	docs, err := t.ws.find(ctx, dq)
-	if err != nil {
-		return nil, translate(t.spec, err)
-	}
 	rows := make([][]any, len(docs))
 	for i := range docs {
-		docs[i].ID = t.ws.part(t.spec).given(docs[i].ID)
 		if rows[i], err = t.pick(&docs[i], fields); err != nil {
 			return nil, err
 		}
@@ -194,7 +184,11 @@ func (t table) Aggregate(ctx context.Context, a Aggregation) ([][]any, error) {
 			return nil, fmt.Errorf("%w: no column %d to sort by", ErrQuery, r.Column)
 		}
 	}
-	rows, err := t.ws.aggregate(ctx, out)
+	drv, err := t.ws.reader(ctx)
+	if err != nil {
+		return nil, translate(t.spec, err)
+	}
+	rows, err := drv.Aggregate(ctx, out)
 	if err != nil {
 		return nil, translate(t.spec, err)
 	}

@@ -88,7 +88,7 @@ func mayImport(from, to string) bool {
 	case strings.HasPrefix(from, "backends/store/"): // engines do not know each other
 		return allowed("backends/store/driver", "crypto/secret")
 	case within(from, "internal"):
-		return false
+		return allowed("internal/texts")
 	case within(from, "backends/store"):
 		return allowed("backends/store/driver", "internal/bounded")
 	case within(from, "tenants"):

@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"tenantry/backends/api"
+	"tenantry/internal/strictjson"
 	"tenantry/internal/texts"
 )
 
@@ -67,7 +68,11 @@ func FuzzParseBody(f *testing.F) {
 // reader stopped no later than where the other did.
 func agreesWithSlowCheck(t *testing.T, raw []byte) {
 	t.Helper()
-	got, want := api.CheckJSON(raw), slowCheck(raw)
+	got, want := strictjson.Check(raw), slowCheck(raw)
+	var fault strictjson.Error
+	if errors.As(got, &fault) {
+		got = api.BadRequest("The body %s", string(fault))
+	}
 	if bytes.ContainsAny(raw, "\v\f\u0085\u00a0\u2028\u2029") && (got == nil) == (want == nil) {
 		return // nothing but blanks that JSON does not know was empty
 	}
@@ -230,7 +235,7 @@ func slowCheck(raw []byte) error {
 		return api.BadRequest("The body is empty; a JSON object is expected")
 	}
 	if at := tooDeep(raw); at >= 0 {
-		return api.BadRequest("The body nests deeper than %d levels, at byte %d", api.MaxDepth, at+1)
+		return api.BadRequest("The body nests deeper than %d levels, at byte %d", strictjson.MaxDepth, at+1)
 	}
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
@@ -243,7 +248,7 @@ func slowCheck(raw []byte) error {
 	return nil
 }
 
-// tooDeep returns where brackets outside strings first nest deeper than api.MaxDepth, -1 where
+// tooDeep returns where brackets outside strings first nest deeper than strictjson.MaxDepth, -1 where
 // they never do. It needs no valid JSON.
 func tooDeep(raw []byte) int {
 	depth, quoted := 0, false
@@ -255,7 +260,7 @@ func tooDeep(raw []byte) int {
 			quoted = !quoted
 		case quoted:
 		case c == '{' || c == '[':
-			if depth++; depth > api.MaxDepth {
+			if depth++; depth > strictjson.MaxDepth {
 				return i
 			}
 		case c == '}' || c == ']':

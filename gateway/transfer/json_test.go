@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"tenantry/backends/api"
+	"tenantry/internal/strictjson"
 )
 
 // seeds are texts on which strict and lenient readers of JSON differ.
@@ -25,9 +26,9 @@ func seeds() []string {
 // agrees holds the fast reader to the slow one: it takes the same texts and reads the same.
 func agrees(t *testing.T, src string) {
 	t.Helper()
-	var p parser
-	got, err := p.parse(src)
-	want := api.CheckJSON([]byte(src))
+	var p strictjson.Parser
+	got, err := p.Parse(src)
+	want := strictjson.Check([]byte(src))
 	if (err == nil) != (want == nil) {
 		t.Fatalf("%q: %v, but the strict reader says %v", src, err, want)
 	}
@@ -38,12 +39,12 @@ func agrees(t *testing.T, src string) {
 	if err := api.Decode([]byte(src), &decoded); err != nil {
 		t.Fatal(err)
 	}
-	if !reflect.DeepEqual(got.any(), decoded) {
-		t.Fatalf("%q: %#v, expected %#v", src, got.any(), decoded)
+	if !reflect.DeepEqual(got.Any(), decoded) {
+		t.Fatalf("%q: %#v, expected %#v", src, got.Any(), decoded)
 	}
 	var again any
-	if err := api.Decode(got.raw(), &again); err != nil || !reflect.DeepEqual(again, decoded) {
-		t.Fatalf("%q is written as %s: %v", src, got.raw(), err)
+	if err := api.Decode(got.Raw(), &again); err != nil || !reflect.DeepEqual(again, decoded) {
+		t.Fatalf("%q is written as %s: %v", src, got.Raw(), err)
 	}
 }
 

@@ -29,6 +29,7 @@ import (
 	"tenantry/backends/forms"
 	"tenantry/backends/objects"
 	"tenantry/crypto/sealing"
+	"tenantry/internal/strictjson"
 	"tenantry/reports"
 	"tenantry/tenants"
 	"tenantry/tenants/people"
@@ -64,7 +65,7 @@ type session struct {
 	tenant *tenants.Tenant
 	vault  *vault
 	view   *view
-	reader parser // of the lines that an export writes
+	reader strictjson.Parser // of the lines that an export writes
 	meter  meter
 	tally  *tally
 

@@ -23,19 +23,19 @@ type Body struct {
 
 // ParseBody reads one JSON object. Broken JSON, invalid UTF-8, a name given twice in one
 // object, depth over strictjson.MaxDepth and bytes after the object are a 400 that says where.
-func ParseBody(raw []byte) (Body, error) { return readBody(nil, raw, nil) }
+func ParseBody(raw []byte) (Body, error) { return readBody(nil, nil, raw) }
 
 // ReadBody reads a body as ParseBody does, while it arrives, and no further than to its
 // first fault. Fields that the operation does not know are checked, and the first few of
 // them named, but none is held; nor is an array or object where only a scalar can be
 // right, in whose place an empty one stands. An error of src is returned as it is.
-func (o *Operation) ReadBody(src io.Reader) (Body, error) { return readBody(o, nil, src) }
+func (o *Operation) ReadBody(src io.Reader) (Body, error) { return readBody(o, src, nil) }
 
 // readBody reads an object with all its fields, or those of an operation.
-func readBody(o *Operation, head []byte, rest io.Reader) (Body, error) {
+func readBody(o *Operation, src io.Reader, raw []byte) (Body, error) {
 	b := Body{fields: map[string]json.RawMessage{}}
 	unknown := 0
-	fields, err := strictjson.ReadObject(head, rest, func(name []byte) strictjson.Want {
+	fields, err := strictjson.ReadObject(src, raw, func(name []byte) strictjson.Want {
 		wanted := o.takes(name)
 		if wanted == strictjson.Skip {
 			if unknown++; unknown > maxIgnored {

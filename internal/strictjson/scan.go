@@ -1,15 +1,12 @@
-// Package strictjson reads JSON strictly: one value, UTF-8 without a mark, at most MaxDepth
-// deep, no name twice in an object, no NUL character. A text is read into a tree, or an
-// object field by field while it arrives.
 package strictjson
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/maphash"
 	"io"
+	"math"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -17,110 +14,22 @@ import (
 	"tenantry/internal/texts"
 )
 
-// MaxDepth is how deep arrays and objects may nest.
-const MaxDepth = 32
-
-// Error says what is wrong with a text and at which byte, counted from 1, as a sentence
-// without its subject: "is not valid JSON, at byte 7".
-type Error string
-
-func (e Error) Error() string { return "the text " + string(e) }
-
-// Check returns nil for exactly one acceptable value, else an Error.
-func Check(text []byte) error {
-	s := scanner{buf: text, kept: -1, ended: true}
-	_ = s.begin() && s.value(nil) && s.end()
-	return s.err
-}
-
-// Parser reads texts into trees. The zero value is ready; it is reused from text to text
-// and not safe for concurrent use.
-type Parser struct{ s scanner }
-
-// Parse returns the value of a text, whose strings are parts of it. The error is an Error.
-func (p *Parser) Parse(text string) (Value, error) {
-	old := &p.s
-	p.s = scanner{
-		buf: append(old.buf[:0], text...), whole: text, kept: -1, ended: true, valid: utf8.ValidString(text),
-		names: old.names[:0], ends: old.ends[:0], members: old.members[:0], items: old.items[:0], decoded: old.decoded[:0],
-	}
-	var v Value
-	if p.s.begin() && p.s.value(&v) && p.s.end() {
-		return v, nil
-	}
-	return Value{}, p.s.err
-}
-
-// Want says what becomes of a field.
-type Want byte
-
-// What becomes of a field; it is checked in any case.
-const (
-	Skip   Want = iota // it is not held
-	Scalar             // it is held, but of an array or object an empty one only
-	Whole              // it is held
-)
-
-// Field is one field of an object.
-type Field struct {
-	Name string
-	Raw  json.RawMessage
-}
-
-// ReadObject reads an object of which head was read already and rest, where it is not nil,
-// has the remaining text. It reads no further than to the first fault and holds the wanted
-// fields, which may be parts of head, and the names of the objects that are open, no more.
-// want is called for every name. Errors: Error, and what rest returns, as it is.
-func ReadObject(head []byte, rest io.Reader, want func(name []byte) Want) ([]Field, error) {
-	s := scanner{src: rest, buf: head, kept: -1, ended: rest == nil}
-	var fields []Field
-	take := func(name []byte) bool {
-		wanted := want(name)
-		if wanted == Skip {
-			return s.value(nil)
-		}
-		f := Field{Name: string(name)}
-		if c := s.peek(); wanted == Scalar && (c == '[' || c == '{') {
-			f.Raw = json.RawMessage{c, c + 2} // ] and } come two after their openings
-			fields = append(fields, f)
-			return s.value(nil)
-		}
-		s.kept = s.at
-		if !s.value(nil) {
-			return false
-		}
-		f.Raw = s.buf[s.kept:s.at:s.at]
-		if s.kept = -1; s.src != nil {
-			f.Raw = bytes.Clone(f.Raw) // the buffer is used again
-		}
-		fields = append(fields, f)
-		return true
-	}
-	switch ok := s.begin(); {
-	case ok && s.buf[s.at] == '{':
-		ok = s.object(nil, take) && s.end()
-	case ok && (s.buf[s.at] == '[' || s.value(nil)): // it may be no JSON at all
-		s.fail("must be a JSON object")
-	}
-	if s.err != nil {
-		return nil, s.err
-	}
-	return fields, nil
-}
-
 // chunk is how much of a stream is read at once.
 const chunk = 4 << 10
+
+const nothing = math.MaxInt // is kept
 
 // scanner goes over a text once and stops at the first byte that cannot be right, or where
 // there is nothing left. Its methods return false once err says why.
 type scanner struct {
 	src   io.Reader // nil: everything is in buf
 	buf   []byte
-	whole string // the same as buf, where a tree is made; its strings are parts of this
+	tree  bool   // what values are made of
+	whole string // the same as buf; the strings of the tree are parts of this
 	valid bool   // all is known to be UTF-8
 	at    int    // the next byte of buf
 	base  int64  // where in the text buf begins
-	kept  int    // the first byte of buf that is still needed; -1: only those from at
+	kept  int    // the first byte of buf that is still needed, if it stands before at
 	ended bool   // nothing comes after buf
 	depth int
 	lost  error // of src
@@ -146,6 +55,16 @@ func (s *scanner) short(format string, args ...any) bool {
 		return false
 	}
 	return s.fail(format, args...)
+}
+
+// all returns the value of a text that holds nothing else.
+func (s *scanner) all() Value {
+	if s.begin() {
+		if v, ok := s.value(); ok && s.end() {
+			return v
+		}
+	}
+	return Value{}
 }
 
 // begin steps to the first byte of the value.
@@ -177,10 +96,7 @@ func (s *scanner) more(n int) bool {
 		if s.ended {
 			return false
 		}
-		from := s.at
-		if s.kept >= 0 {
-			from = s.kept
-		}
+		from := min(s.at, s.kept)
 		held := len(s.buf) - from
 		room := s.buf[:0]
 		if cap(room)-held < chunk/2 {
@@ -189,9 +105,7 @@ func (s *scanner) more(n int) bool {
 		room = append(room, s.buf[from:]...)
 		s.base += int64(from)
 		s.at -= from
-		if s.kept >= 0 {
-			s.kept = 0
-		}
+		s.kept -= from
 		got, err := s.src.Read(room[held:cap(room)])
 		s.buf = room[:held+got]
 		if err != nil {
@@ -206,7 +120,7 @@ func (s *scanner) more(n int) bool {
 
 // peek returns the next byte, 0 where there is none.
 func (s *scanner) peek() byte {
-	if s.has(1) {
+	if s.at < len(s.buf) || s.more(1) {
 		return s.buf[s.at]
 	}
 	return 0
@@ -214,15 +128,14 @@ func (s *scanner) peek() byte {
 
 // blanks skips white space and returns the byte after it, 0 where there is none.
 func (s *scanner) blanks() byte {
-	for s.has(1) {
-		switch c := s.buf[s.at]; c {
+	for {
+		switch c := s.peek(); c {
 		case ' ', '\t', '\r', '\n':
 			s.at++
 		default:
 			return c
 		}
 	}
-	return 0
 }
 
 // broken says that the next byte cannot stand where it does, or that there is none.
@@ -248,32 +161,41 @@ func (s *scanner) rune() int {
 	return 0
 }
 
-// value reads a value, into a tree where into is given; the next byte is its first.
-func (s *scanner) value(into *Value) bool {
-	start, is, ok := s.at, Null, false
+// value reads a value; the next byte is its first. Where no tree is made it returns the
+// shape alone.
+func (s *scanner) value() (v Value, ok bool) {
+	start := s.at
 	switch s.peek() {
 	case '{':
-		return s.object(into, nil)
+		return s.object(nil)
 	case '[':
-		return s.array(into)
+		return s.array()
 	case '"':
-		return s.string(into)
+		var nul bool
+		switch v.Is = Text; {
+		case !s.tree:
+			nul, ok = s.text(nil)
+		case s.plain():
+			return Value{Is: Text, Text: s.whole[start+1 : s.at-1]}, true
+		default:
+			s.decoded = s.decoded[:0]
+			nul, ok = s.text(&s.decoded)
+			v.Text = string(s.decoded)
+		}
+		ok = ok && (!nul || s.nul())
 	case 't':
-		is, ok = True, s.word("true")
+		v.Is, ok = True, s.word("true")
 	case 'f':
-		is, ok = False, s.word("false")
+		v.Is, ok = False, s.word("false")
 	case 'n':
 		ok = s.word("null")
 	default:
-		is, ok = Number, s.number()
-	}
-	if into != nil {
-		into.Is = is
-		if is == Number {
-			into.Text = s.whole[start:s.at]
+		v.Is = Number
+		if ok = s.number(); ok && s.tree {
+			v.Text = s.whole[start:s.at]
 		}
 	}
-	return ok
+	return v, ok
 }
 
 func (s *scanner) word(w string) bool {
@@ -348,67 +270,60 @@ func (s *scanner) next(closing byte) (more, ok bool) {
 	return false, s.broken()
 }
 
-func (s *scanner) array(into *Value) bool {
+func (s *scanner) array() (v Value, ok bool) {
+	v.Is = Array
 	mark := len(s.items)
 	more, ok := s.open(']')
 	for ok && more {
-		if into == nil {
-			ok = s.value(nil)
-		} else {
-			var v Value
-			ok = s.value(&v)
-			s.items = append(s.items, v)
+		var item Value
+		if item, ok = s.value(); !ok {
+			return v, false
 		}
-		if ok {
-			more, ok = s.next(']')
+		if s.tree {
+			s.items = append(s.items, item)
 		}
+		more, ok = s.next(']')
 	}
-	if ok && into != nil {
-		into.Is, into.Items = Array, append([]Value(nil), s.items[mark:]...)
-		s.items = s.items[:mark]
-	}
-	return ok
+	v.Items = append(v.Items, s.items[mark:]...)
+	s.items = s.items[:mark]
+	return v, ok
 }
 
 // object reads an object. field, where given, is called for every name, with the next byte
 // the first of the value, and reads that.
-func (s *scanner) object(into *Value, field func(name []byte) bool) bool {
+func (s *scanner) object(field func(name []byte) bool) (v Value, ok bool) {
+	v.Is = Object
 	mark := len(s.members)
 	seen := names{s: s, first: len(s.ends), text: len(s.names)}
 	more, ok := s.open('}')
 	for ok && more {
 		begin := len(s.names)
-		name, ok := s.name(&seen, into != nil)
-		switch {
-		case !ok:
-			return false
-		case into != nil:
-			m := Member{Name: name}
-			ok = s.value(&m.Value)
-			s.members = append(s.members, m)
-		case field != nil:
+		var m Member
+		if m.Name, ok = s.name(&seen); !ok {
+			return v, false
+		}
+		if field != nil {
 			ok = field(s.names[begin:])
-		default:
-			ok = s.value(nil)
+		} else {
+			m.Value, ok = s.value()
 		}
 		if !ok {
-			return false
+			return v, false
 		}
-		if more, ok = s.next('}'); !ok {
-			return false
+		if s.tree {
+			s.members = append(s.members, m)
 		}
+		more, ok = s.next('}')
 	}
-	if into != nil {
-		into.Is, into.Members = Object, append([]Member(nil), s.members[mark:]...)
-		s.members = s.members[:mark]
-	}
+	v.Members = append(v.Members, s.members[mark:]...)
+	s.members = s.members[:mark]
 	s.names, s.ends = s.names[:seen.text], s.ends[:seen.first]
-	return ok
+	return v, ok
 }
 
 // name reads a name, which ends s.names then, and what stands between it and its value. It
-// returns the name where it is wanted.
-func (s *scanner) name(seen *names, wanted bool) (name string, ok bool) {
+// returns the name where a tree is made.
+func (s *scanner) name(seen *names) (name string, ok bool) {
 	if s.peek() != '"' {
 		return "", s.broken()
 	}
@@ -421,7 +336,7 @@ func (s *scanner) name(seen *names, wanted bool) (name string, ok bool) {
 		return "", s.fail("gives the name %q twice in one object, at byte %d", texts.Clip(string(s.names[begin:])), s.offset())
 	case nul:
 		return "", s.nul()
-	case wanted:
+	case s.tree:
 		name = s.part(start, s.names[begin:])
 	}
 	if s.blanks() != ':' {
@@ -430,19 +345,6 @@ func (s *scanner) name(seen *names, wanted bool) (name string, ok bool) {
 	s.at++
 	s.blanks()
 	return name, true
-}
-
-func (s *scanner) string(into *Value) bool {
-	start, nul, ok := s.at, false, false
-	if into == nil {
-		nul, ok = s.text(nil)
-	} else {
-		s.decoded = s.decoded[:0]
-		if nul, ok = s.text(&s.decoded); ok {
-			into.Is, into.Text = Text, s.part(start, s.decoded)
-		}
-	}
-	return ok && (!nul || s.nul())
 }
 
 // part returns what the string means that began at start: what stands there, unless it has
@@ -456,18 +358,34 @@ func (s *scanner) part(start int, decoded []byte) string {
 
 func (s *scanner) nul() bool { return s.fail("contains a NUL character, at byte %d", s.offset()) }
 
+// plain steps over a string that means what stands there, if it is one.
+func (s *scanner) plain() bool {
+	n := s.at + 1 + s.run(s.buf[s.at+1:])
+	if n == len(s.buf) || s.buf[n] != '"' {
+		return false
+	}
+	s.at = n + 1
+	return true
+}
+
+// run returns how many bytes at the beginning of a part of a string mean themselves.
+func (s *scanner) run(part []byte) int {
+	for i, c := range part {
+		if c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf && !s.valid {
+			return i
+		}
+	}
+	return len(part)
+}
+
 // text reads a string and, where into is given, appends what it means. It reports whether
 // there is a NUL character in it.
 func (s *scanner) text(into *[]byte) (nul, ok bool) {
 	s.at++
 	for {
-		run := s.buf[s.at:]
-		n := 0
-		for n < len(run) && run[n] >= ' ' && run[n] != '"' && run[n] != '\\' && (run[n] < utf8.RuneSelf || s.valid) {
-			n++
-		}
+		n := s.run(s.buf[s.at:])
 		if into != nil {
-			*into = append(*into, run[:n]...)
+			*into = append(*into, s.buf[s.at:s.at+n]...)
 		}
 		s.at += n
 		switch c := s.peek(); {
@@ -551,14 +469,14 @@ func (s *scanner) hex() (rune, bool) {
 	return r, true
 }
 
-// names are those of one open object. Few are compared one by one; many are found by
-// their hash, under a seed that nobody can know.
+// names are those of one open object. Few are compared one by one; of many, those alone
+// whose hash was seen, under a seed that nobody can know.
 type names struct {
 	s     *scanner
 	first int // in s.ends
 	text  int // where in s.names the first one begins
 	seed  maphash.Seed
-	table []uint32 // the ordinal of a name in s.ends plus one; 0: free
+	seen  map[uint32]struct{}
 }
 
 // fewNames is how many are compared one by one.
@@ -568,45 +486,34 @@ const fewNames = 32
 func (n *names) add(begin int) (twice bool) {
 	s := n.s
 	name := s.names[begin:]
+	ends := s.ends[n.first:]
 	s.ends = append(s.ends, uint32(len(s.names)))
-	count := len(s.ends) - n.first
-	if count <= fewNames {
-		for i := range count - 1 {
-			if bytes.Equal(n.name(n.first+i), name) {
-				return true
-			}
-		}
+	if len(ends) >= fewNames && !n.hashed(ends, name) {
 		return false
 	}
-	if len(n.table) < 2*count {
-		n.table, n.seed = make([]uint32, max(8*fewNames, 2*len(n.table))), maphash.MakeSeed()
-		for i := range count - 1 {
-			n.place(n.first + i)
-		}
-	}
-	return n.place(len(s.ends) - 1)
-}
-
-func (n *names) name(i int) []byte {
-	begin := uint32(n.text)
-	if i > n.first {
-		begin = n.s.ends[i-1]
-	}
-	return n.s.names[begin:n.s.ends[i]]
-}
-
-// place puts a name into the table and reports whether an equal one is there.
-func (n *names) place(i int) (twice bool) {
-	name := n.name(i)
-	size := uint64(len(n.table))
-	for slot := maphash.Bytes(n.seed, name) % size; ; slot = (slot + 1) % size {
-		other := n.table[slot]
-		if other == 0 {
-			n.table[slot] = uint32(i + 1)
-			return false
-		}
-		if bytes.Equal(n.name(int(other-1)), name) {
+	at := uint32(n.text)
+	for _, end := range ends {
+		if string(s.names[at:end]) == string(name) {
 			return true
 		}
+		at = end
 	}
+	return false
 }
+
+// hashed notes the hash of a name and reports whether one of those before may be the same.
+func (n *names) hashed(ends []uint32, name []byte) bool {
+	if n.seen == nil {
+		n.seen, n.seed = map[uint32]struct{}{}, maphash.MakeSeed()
+		at := uint32(n.text)
+		for _, end := range ends {
+			n.seen[n.hash(n.s.names[at:end])] = struct{}{}
+			at = end
+		}
+	}
+	count := len(n.seen)
+	n.seen[n.hash(name)] = struct{}{}
+	return len(n.seen) == count
+}
+
+func (n *names) hash(name []byte) uint32 { return uint32(maphash.Bytes(n.seed, name)) }

@@ -94,7 +94,7 @@ func mayImport(from, to string) bool {
 	case within(from, "tenants"):
 		return allowed("tenants", "backends/store", "crypto", "internal")
 	case within(from, "backends") || within(from, "reports"):
-		return within(to, from) || allowed("tenants", "backends/store", "backends/schema", "backends/filters", "crypto", "backends/api", "internal")
+		return within(to, from) || allowed("tenants", "backends/store", "backends/schema", "backends/filters", "backends/secrets", "crypto", "backends/api", "internal")
 	case within(from, "crypto"):
 		return allowed("crypto")
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"tenantry/backends/secrets"
 	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
 )
@@ -32,7 +33,7 @@ type entry struct {
 	// digest stands for the content of a line that nothing else identifies.
 	digest  key
 	claims  []claim // beside those of the kind
-	secrets map[string]secretValue
+	secrets map[string]secrets.Value
 	// asIs: an export wrote the record as it was stored, though its definitions or
 	// references no longer allow it; doubts are what would otherwise be its problems.
 	asIs   bool

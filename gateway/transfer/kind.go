@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"tenantry/backends/secrets"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
@@ -399,14 +400,16 @@ func (k *kind[T]) merge(ctx context.Context, s *session, e *entry) error {
 	if !e.asIs && k.supersede(rec, old, e) {
 		e.change = update
 	}
-	changed, err := s.vault.reseal(ctx, k.place(id), k.secrets(old), e.secrets)
+	changed, err := s.vault.Put(ctx, k.place(id), k.secrets(old), e.secrets)
 	if changed {
 		e.change = update
 	}
 	return err
 }
 
-func (k *kind[T]) place(id string) place { return place{k.records.Spec().Name, id} }
+func (k *kind[T]) place(id string) secrets.Place {
+	return secrets.Place{Collection: k.records.Spec().Name, Record: id}
+}
 
 func (k *kind[T]) insert(ctx context.Context, s *session, batch []*entry) error {
 	recs := make([]*T, len(batch))
@@ -417,7 +420,7 @@ func (k *kind[T]) insert(ctx context.Context, s *session, batch []*entry) error 
 		}
 		k.meta(rec).ID = e.id
 		if len(e.secrets) > 0 {
-			if _, err := s.vault.reseal(ctx, k.place(e.id), k.secrets(rec), e.secrets); err != nil {
+			if _, err := s.vault.Put(ctx, k.place(e.id), k.secrets(rec), e.secrets); err != nil {
 				return err
 			}
 		}

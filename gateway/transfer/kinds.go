@@ -12,6 +12,7 @@ import (
 	"tenantry/backends/forms"
 	"tenantry/backends/objects"
 	"tenantry/backends/schema"
+	"tenantry/backends/secrets"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
@@ -129,9 +130,9 @@ func checkUser(v *view, e *entry, id int64) {
 }
 
 // checkValues holds a record's values against its definition and moves the secret ones out.
-func checkValues(ctx context.Context, v *view, e *entry, at place, fields schema.Fields, values *map[string]any) {
+func checkValues(ctx context.Context, v *view, e *entry, at secrets.Place, fields schema.Fields, values *map[string]any) {
 	secret := secretIn(fields)
-	e.secrets = v.vault.take(ctx, at, "values", *values, secret, &e.errs)
+	e.secrets = v.vault.Take(ctx, at, "values", *values, secret, &e.errs)
 	plain := fields
 	if len(e.secrets) > 0 || hasSecrets(fields) {
 		plain = fields.Clone()
@@ -275,8 +276,8 @@ func contactKind(d *Deps) handler {
 			if len(e.errs) > 0 {
 				return
 			}
+			e.secrets = v.vault.Take(ctx, secrets.Place{Collection: contacts.Collection, Record: r.ID}, "fields", r.Fields, v.secretContactField, &e.errs)
 			contacts.Validate(r, v.fields, &e.errs)
-			e.secrets = v.vault.take(ctx, place{"contacts", r.ID}, "fields", r.Fields, v.secretContactField, &e.errs)
 			if len(r.Fields) == 0 {
 				r.Fields = nil
 			}
@@ -372,7 +373,7 @@ func recordKind(d *Deps) handler {
 				noteAbsent(&e.errs, "object", "custom object")
 				return
 			}
-			checkValues(ctx, v, e, place{"records", r.ID}, fields, &r.Values)
+			checkValues(ctx, v, e, secrets.Place{Collection: "records", Record: r.ID}, fields, &r.Values)
 		},
 	}
 	return k.ready()
@@ -399,7 +400,7 @@ func submissionKind(d *Deps) handler {
 				noteAbsent(&e.errs, "form", "form collection")
 				return
 			}
-			checkValues(ctx, v, e, place{"form_submissions", r.ID}, fields, &r.Values)
+			checkValues(ctx, v, e, secrets.Place{Collection: "form_submissions", Record: r.ID}, fields, &r.Values)
 		},
 	}
 	return k.ready()

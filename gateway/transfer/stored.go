@@ -79,7 +79,7 @@ func (k *kind[T]) readSecrets(ctx context.Context, v *view, given strictjson.Val
 			delete(table, name)
 		}
 	}
-	e.secrets = v.vault.take(ctx, k.place(e.id), secretsName, table, func(string) bool { return true }, &e.errs)
+	e.secrets = v.vault.Take(ctx, k.place(e.id), secretsName, table, func(string) bool { return true }, &e.errs)
 }
 
 // supersede removes what the line's values stand in place of: the plain value that was
@@ -138,7 +138,7 @@ func (k *kind[T]) outgoing(ctx context.Context, s *session, rec *T) (out outgoin
 	plain := map[string]any(nil)
 	if k.secrets != nil {
 		plain = maps.Clone(*k.values(rec))
-		if secrets, err = s.vault.show(ctx, k.place(k.meta(rec).ID), *k.secrets(rec)); err != nil {
+		if secrets, err = s.vault.Show(ctx, k.place(k.meta(rec).ID), *k.secrets(rec)); err != nil {
 			return out, err
 		}
 		fits = k.apart(s.view, rec, plain, secrets)
@@ -220,7 +220,7 @@ func (k *kind[T]) accepted(ctx context.Context, s *session, line []byte) bool {
 			*k.values(rec) = map[string]any{}
 		}
 		for name, secret := range e.secrets {
-			(*k.values(rec))[name] = secret.given
+			(*k.values(rec))[name] = secret.Given
 		}
 	}
 	again := k.write(nil, rec)

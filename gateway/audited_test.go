@@ -20,11 +20,11 @@ import (
 // auditLog returns the latest audit records of an organization.
 func auditLog(t *testing.T, o *gatewaytest.Org) []control.AuditRecord {
 	t.Helper()
-	found, err := o.Commands.ListAudit(t.Context(), control.Page{Org: o.Slug, Limit: 500})
+	found, err := control.Call[[]control.AuditRecord](t.Context(), o.Commands, "audit", control.Page{Org: o.Slug, Limit: 500})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return found.Items
+	return found
 }
 
 // auditOf returns the audit record of the call that was answered so.
@@ -164,7 +164,7 @@ func TestFilesAreDeletedByWhoMay(t *testing.T) {
 func TestSignInFailuresAreAudited(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
-	ada, err := acme.Commands.CreateUser(t.Context(), control.NewUser{Org: acme.Slug, Name: "Ada", Email: "ada@example.com"})
+	ada, err := control.Call[control.Invited](t.Context(), acme.Commands, "user.create", control.NewUser{Org: acme.Slug, Name: "Ada", Email: "ada@example.com"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,11 +59,11 @@ func TestContract_Credentials(t *testing.T) {
 	acme, other, asleep := g.Org(t, "acme", "teams"), g.Org(t, "other"), g.Org(t, "asleep")
 	key := acme.Key(t, tenants.AllPermissions()...)
 	sleeping := asleep.Key(t, tenants.AllPermissions()...)
-	if _, err := g.Commands.SuspendOrganization(t.Context(), "asleep"); err != nil {
+	if _, err := control.Call[control.Organization](t.Context(), g.Commands, "org.suspend", control.Slug{Slug: "asleep"}); err != nil {
 		t.Fatal(err)
 	}
 	revoked := acme.KeyWith(t, func(*control.NewKey) {})
-	if _, err := g.Commands.RevokeKey(t.Context(), control.KeyRef{Org: "acme", ID: revoked.ID}); err != nil {
+	if _, err := control.Call[control.Key](t.Context(), g.Commands, "key.revoke", control.KeyRef{Org: "acme", ID: revoked.ID}); err != nil {
 		t.Fatal(err)
 	}
 	elsewhere := acme.KeyWith(t, func(k *control.NewKey) { k.AllowIPs = []string{"192.0.2.0/24"} }).Token

@@ -43,12 +43,12 @@ func TestContract_UpdateForm_NamesTheReportsItBreaks(t *testing.T) {
 			t.Errorf("%s: X-Warning: %q", c.name, warning)
 		}
 	}
-	records, err := acme.Commands.ListAudit(t.Context(), control.Page{Org: acme.Slug, Limit: 1000})
+	records, err := control.Call[[]control.AuditRecord](t.Context(), acme.Commands, "audit", control.Page{Org: acme.Slug, Limit: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var told []string
-	for _, r := range records.Items {
+	for _, r := range records {
 		if f := r.Facts["broken_reports"]; r.Operation == "forms.update" && f != "" {
 			told = append(told, f)
 		}

@@ -112,7 +112,7 @@ func TestContract_SharedReport(t *testing.T) {
 		{name: "malformed report", path: sharedPath + bundlePID + "/x", body: missingShared},
 	})
 	checkRows(t, other, []exactRow{{name: "of another organization", path: sharedPath + openPID, body: missingShared}})
-	if _, err := g.Commands.SuspendOrganization(t.Context(), "asleep"); err != nil {
+	if _, err := control.Call[control.Organization](t.Context(), g.Commands, "org.suspend", control.Slug{Slug: "asleep"}); err != nil {
 		t.Fatal(err)
 	}
 	for _, host := range []string{"nowhere.localhost", "asleep.localhost"} {
@@ -154,7 +154,7 @@ func TestContract_ReportProvider(t *testing.T) {
 	g := gatewaytest.Start(t)
 	acme := g.Org(t, "acme", "teams")
 	acme.Import(t, reportLines()...)
-	if _, err := g.Commands.UpdateOrganization(t.Context(), control.OrganizationChange{Slug: "acme", Providers: &[]string{"store"}}); err != nil {
+	if _, err := control.Call[control.Organization](t.Context(), g.Commands, "org.update", control.OrganizationChange{Slug: "acme", Providers: &[]string{"store"}}); err != nil {
 		t.Fatal(err)
 	}
 	a := acme.Get(t, "", sharedPath+openPID+"?data=1&provider=store")

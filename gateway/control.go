@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"net/http"
 	"os"
 	"path/filepath"
 
@@ -11,14 +10,14 @@ import (
 // importsFolder is where imports are kept while they run, in the data folder.
 const importsFolder = "imports"
 
-// Control returns the handler of the commands, see package control. It removes what
+// Control returns what carries out the commands, see package control. It removes what
 // imports of a process that was killed have left, so it is called before any begins.
-func (s *Services) Control() http.Handler {
+func (s *Services) Control() *control.Server {
 	imports := filepath.Join(s.cfg.Data, importsFolder)
 	if err := os.RemoveAll(imports); err != nil {
 		s.log.Warn("what an import left could not be removed", "error", err)
 	}
-	return control.NewHandler(control.Backend{
+	return control.NewServer(control.Backend{
 		Directory: s.directory, People: s.people, Keys: s.keys, Keyring: s.keyring, Audit: s.audit,
 		Transfer: s.transfer, Limits: s.limiter.Defaults(), Examine: s.examine, ExamineEach: s.examineEach,
 		BaseURL: s.baseURL, TempDir: imports, Log: s.log, Now: s.now,

@@ -1,10 +1,13 @@
 package gateway_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,22 +24,33 @@ const countPath = "/api/campaigns/count"
 // doctor returns what it finds in the organizations, as text, and how many documents it counted.
 func doctor(t *testing.T, g *gatewaytest.Gateway) (found []string, documents int64) {
 	t.Helper()
-	for after := ""; ; {
-		some, err := g.Commands.DiagnoseEach(t.Context(), after)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range some.Items {
+	for _, f := range findings(t, g, control.Examination{}) {
+		switch {
+		case f.What == "data":
+			if _, counted, ok := strings.Cut(f.Says, "documents: "); ok {
+				documents, _ = strconv.ParseInt(counted, 10, 64)
+			}
+		case strings.HasPrefix(f.What, "organization "):
 			if f.Verdict != control.Wrong {
 				t.Errorf("verdict %s: %+v", f.Verdict, f)
 			}
 			found = append(found, f.What+": "+f.Says)
 		}
-		documents += some.Documents
-		if after = some.Next; after == "" {
-			return found, documents
-		}
 	}
+	return found, documents
+}
+
+// findings returns what doctor finds. It fails where something is wrong, and tells all the same.
+func findings(t *testing.T, g *gatewaytest.Gateway, what control.Examination) (found []control.Finding) {
+	t.Helper()
+	answer, err := g.Commands.Do(t.Context(), "doctor", what, control.Streams{})
+	if answer == nil || json.Unmarshal(answer.Data, &found) != nil {
+		t.Fatalf("doctor: %v", err)
+	}
+	if wrong := slices.ContainsFunc(found, func(f control.Finding) bool { return f.Verdict == control.Wrong }); wrong != (err != nil) {
+		t.Errorf("doctor: %v, %+v", err, found)
+	}
+	return found
 }
 
 // zeroPage overwrites the page in the middle of a database with zeros, or another one.

@@ -160,11 +160,11 @@ func (p *party) wantAllBack(t *testing.T, reads []rowCall, good map[string]strin
 // wantRecorded fails the test where a request was answered with a secret and has no record.
 func (p *party) wantRecorded(t *testing.T, disclosed *sync.Map) {
 	t.Helper()
-	records, err := p.Commands.ListAudit(t.Context(), control.Page{Org: p.Slug, Limit: 1000})
+	records, err := control.Call[[]control.AuditRecord](t.Context(), p.Commands, "audit", control.Page{Org: p.Slug, Limit: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range records.Items {
+	for _, r := range records {
 		if r.Operation == "contacts.reveal" {
 			disclosed.Delete(r.RequestID)
 		}
@@ -294,7 +294,7 @@ func TestF5_AnotherBackendIsAway(t *testing.T) {
 	g := gatewaytest.Start(t, gatewaytest.Embedded, withEU(t, uri, database))
 	here := g.Org(t, "here")
 	name := "There"
-	if _, err := g.Commands.CreateOrganization(t.Context(), control.OrganizationChange{Slug: "there", Name: &name, Backend: "eu"}); err != nil {
+	if _, err := control.Call[control.Organization](t.Context(), g.Commands, "org.create", control.NewOrganization{Slug: "there", Name: name, Backend: "eu"}); err != nil {
 		t.Fatal(err)
 	}
 	there := &gatewaytest.Org{Gateway: g, Slug: "there", Host: "there.localhost"}

@@ -60,7 +60,7 @@ func TestF1_RedisInTrouble(t *testing.T) {
 			}
 
 			redis.Break(t, fault)
-			if _, err := p.Commands.RevokeKey(t.Context(), control.KeyRef{Org: p.Slug, ID: revoked.ID}); err != nil {
+			if _, err := control.Call[control.Key](t.Context(), p.Commands, "key.revoke", control.KeyRef{Org: p.Slug, ID: revoked.ID}); err != nil {
 				t.Fatalf("revoking a key: %v", err)
 			}
 			var away atomic.Int64

@@ -175,7 +175,7 @@ func TestMoveUnderLoad(t *testing.T) {
 	for _, to := range []string{"other", "default"} {
 		var steps []string
 		began := time.Now()
-		report, err := g.Commands.Move(t.Context(), control.MoveRequest{Slug: "acme", To: to}, func(p tenants.MoveProgress) {
+		report, err := gatewaytest.Move(t.Context(), g.Commands, control.MoveRequest{Slug: "acme", To: to}, func(p control.Progress) {
 			if p.Note != "" {
 				t.Logf("%s: %s", p.Step, p.Note)
 			}
@@ -183,6 +183,7 @@ func TestMoveUnderLoad(t *testing.T) {
 				steps = append(steps, p.Step)
 			}
 		})
+
 		if err != nil {
 			t.Fatalf("move to %s: %v", to, err)
 		}
@@ -199,7 +200,7 @@ func TestMoveUnderLoad(t *testing.T) {
 		if contacts != int64(size) {
 			t.Errorf("%d of %d contacts were compared", contacts, size)
 		}
-		if o, err := g.Commands.ShowOrganization(t.Context(), "acme"); err != nil || o.Backend != to || o.Move != nil || o.OldCopy == "" {
+		if o, err := control.Call[control.Organization](t.Context(), g.Commands, "org.show", control.Slug{Slug: "acme"}); err != nil || o.Backend != to || o.Move != nil || o.OldCopy == "" {
 			t.Errorf("after the move: %+v, %v", o, err)
 		}
 	}
@@ -227,7 +228,7 @@ func TestMoveUnderLoad(t *testing.T) {
 	if n := strings.Count(text, `"kind":"contact"`); n != size {
 		t.Errorf("%d of %d contacts", n, size)
 	}
-	o, err := g.Commands.FinishMove(t.Context(), "acme")
+	o, err := control.Call[control.Organization](t.Context(), g.Commands, "org.move.finish", control.Slug{Slug: "acme"})
 	if err != nil || o.OldCopy != "" {
 		t.Errorf("finish: %+v, %v", o, err)
 	}
@@ -250,10 +251,10 @@ func TestMoveKeepsEverythingValid(t *testing.T) {
 	if share.Code != http.StatusOK || reveal.Code != http.StatusOK {
 		t.Fatalf("%d %s, %d %s", share.Code, share.Body, reveal.Code, reveal.Body)
 	}
-	if _, err := w.Commands.Move(t.Context(), control.MoveRequest{Slug: p.Slug, To: "other"}, nil); err != nil {
+	if _, err := gatewaytest.Move(t.Context(), w.Commands, control.MoveRequest{Slug: p.Slug, To: "other"}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Commands.FinishMove(t.Context(), p.Slug); err != nil {
+	if _, err := control.Call[control.Organization](t.Context(), w.Commands, "org.move.finish", control.Slug{Slug: p.Slug}); err != nil {
 		t.Fatal(err)
 	}
 	if after := exported(t, p.Org); after != before {
@@ -291,42 +292,43 @@ func TestMoveInterrupted(t *testing.T) {
 		t.Helper()
 		cut := errors.New("cut off")
 		ctx, cancel := context.WithCancelCause(t.Context())
-		_, err := g.Commands.Move(ctx, control.MoveRequest{Slug: "acme", To: "other"}, func(p tenants.MoveProgress) {
+		_, err := gatewaytest.Move(ctx, g.Commands, control.MoveRequest{Slug: "acme", To: "other"}, func(p control.Progress) {
 			if p.Step == "checking" {
 				cancel(cut)
 			}
 		})
+
 		if err == nil || !strings.Contains(err.Error(), "--rollback") {
 			t.Fatalf("an interrupted move: %v", err)
 		}
 	}
 	var refused *control.Error
-	if _, err := g.Commands.Move(t.Context(), control.MoveRequest{Slug: "acme", To: "nowhere"}, nil); !errors.As(err, &refused) || refused.Code != control.CodeInvalid || !strings.Contains(refused.Message, "default, other") {
+	if _, err := gatewaytest.Move(t.Context(), g.Commands, control.MoveRequest{Slug: "acme", To: "nowhere"}, nil); !errors.As(err, &refused) || refused.Code != control.CodeInvalid || !strings.Contains(refused.Message, "default, other") {
 		t.Errorf("to nowhere: %v", err)
 	}
-	if _, err := g.Commands.Move(t.Context(), control.MoveRequest{Slug: "acme", To: "default"}, nil); !errors.As(err, &refused) || refused.Code != control.CodeInvalid {
+	if _, err := gatewaytest.Move(t.Context(), g.Commands, control.MoveRequest{Slug: "acme", To: "default"}, nil); !errors.As(err, &refused) || refused.Code != control.CodeInvalid {
 		t.Errorf("to where it is: %v", err)
 	}
-	if _, err := g.Commands.RollBackMove(t.Context(), "acme"); !errors.As(err, &refused) || refused.Code != control.CodeConflict {
+	if _, err := control.Call[control.Organization](t.Context(), g.Commands, "org.move.rollback", control.Slug{Slug: "acme"}); !errors.As(err, &refused) || refused.Code != control.CodeConflict {
 		t.Errorf("rolling back nothing: %v", err)
 	}
 
 	interrupt()
 	create("during_the_first")
-	if o, err := g.Commands.ShowOrganization(t.Context(), "acme"); err != nil || o.Backend != "default" || o.Move == nil || o.Move.To != "other" {
+	if o, err := control.Call[control.Organization](t.Context(), g.Commands, "org.show", control.Slug{Slug: "acme"}); err != nil || o.Backend != "default" || o.Move == nil || o.Move.To != "other" {
 		t.Fatalf("%+v, %v", o, err)
 	}
-	if _, err := g.Commands.FinishMove(t.Context(), "acme"); !errors.As(err, &refused) || refused.Code != control.CodeConflict {
+	if _, err := control.Call[control.Organization](t.Context(), g.Commands, "org.move.finish", control.Slug{Slug: "acme"}); !errors.As(err, &refused) || refused.Code != control.CodeConflict {
 		t.Errorf("finishing what goes on: %v", err)
 	}
-	o, err := g.Commands.RollBackMove(t.Context(), "acme")
+	o, err := control.Call[control.Organization](t.Context(), g.Commands, "org.move.rollback", control.Slug{Slug: "acme"})
 	if err != nil || o.Move != nil || o.OldCopy != "" || o.Backend != "default" {
 		t.Fatalf("rolled back: %+v, %v", o, err)
 	}
 
 	interrupt()
 	create("during_the_second")
-	if _, err := g.Commands.Move(t.Context(), control.MoveRequest{Slug: "acme", To: "other"}, nil); err != nil {
+	if _, err := gatewaytest.Move(t.Context(), g.Commands, control.MoveRequest{Slug: "acme", To: "other"}, nil); err != nil {
 		t.Fatalf("resumed: %v", err)
 	}
 	text := exported(t, acme)
@@ -338,7 +340,7 @@ func TestMoveInterrupted(t *testing.T) {
 	if n := strings.Count(text, `"kind":"contact"`); n != 200 {
 		t.Errorf("%d contacts", n)
 	}
-	if _, err := g.Commands.DeleteOrganization(t.Context(), "acme"); err != nil {
+	if _, err := control.Call[control.DeletedOrganization](t.Context(), g.Commands, "org.delete", control.Deletion{Slug: "acme"}); err != nil {
 		t.Errorf("deleting it: %v", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
 	"tenantry/gateway/transfer"
+	"tenantry/tenants"
 )
 
 // TestAnOrganizationKeepsAnAdministrator: neither commands nor an import take the last
@@ -19,7 +20,7 @@ func TestAnOrganizationKeepsAnAdministrator(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
 	make := func(email string) int64 {
-		u, err := acme.Commands.CreateUser(t.Context(), control.NewUser{Org: acme.Slug, Name: email, Email: email, Roles: []string{"admin"}})
+		u, err := control.Call[control.Invited](t.Context(), acme.Commands, "user.create", control.NewUser{Org: acme.Slug, Name: email, Email: email, Roles: []string{"admin"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -30,7 +31,7 @@ func TestAnOrganizationKeepsAnAdministrator(t *testing.T) {
 	}
 	none := []string{}
 	demote := func(id int64) error {
-		_, err := acme.Commands.UpdateUser(t.Context(), control.UserChange{UserRef: ref(id), Roles: &none})
+		_, err := control.Call[control.Invited](t.Context(), acme.Commands, "user.update", control.UserChange{UserRef: ref(id), Roles: &none})
 		return err
 	}
 	refused := func(what string, err error) {
@@ -40,7 +41,7 @@ func TestAnOrganizationKeepsAnAdministrator(t *testing.T) {
 		}
 	}
 	ada := make("ada@example.com")
-	_, err := acme.Commands.DeactivateUser(t.Context(), ref(ada))
+	_, err := control.Call[control.User](t.Context(), acme.Commands, "user.deactivate", ref(ada))
 	refused("deactivating", err)
 	refused("demoting", demote(ada))
 	line := `{"kind":"user","id":` + strconv.FormatInt(ada, 10) + `,"name":"Ada","email":"ada@example.com","roles":[],"active":true}` + "\n"
@@ -65,22 +66,38 @@ func TestAnOrganizationKeepsAnAdministrator(t *testing.T) {
 	}
 }
 
+// TestCommandsAreNotPublic: no key and no session reaches a command through the public listener.
+func TestCommandsAreNotPublic(t *testing.T) {
+	t.Parallel()
+	acme := gatewaytest.Start(t).Org(t, "acme")
+	key := acme.Key(t, tenants.AllPermissions()...)
+	_, cookie := acme.Person(t, "ada@example.com", func(n *control.NewUser) { n.Roles = []string{"admin"} })
+	for _, g := range new(control.Server).Groups() {
+		for _, c := range g.Commands {
+			for _, with := range []gatewaytest.Request{gatewaytest.WithKey(key), func(r *http.Request) { r.AddCookie(cookie) }} {
+				if a := acme.Do(t, http.MethodPost, c.Row.Path, with, gatewaytest.JSON(map[string]string{"slug": acme.Slug})); a.Code != http.StatusNotFound {
+					t.Errorf("%s: %d %s", c.Row.Path, a.Code, a.Body)
+				}
+			}
+		}
+	}
+}
+
 // TestServiceAccountsRolesAndTeams: made, changed, shown and deleted by commands, each with
 // its effect on keys and its audit record.
 func TestServiceAccountsRolesAndTeams(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", "teams")
 	c, ctx := acme.Commands, t.Context()
-	text := func(s string) *string { return &s }
-	ref := func(name string) control.Ref { return control.Ref{Org: acme.Slug, Ref: name} }
-	account, err := control.ChangeGroup[control.Account](ctx, c, "account", "create", control.GroupChange{
-		Ref: ref(""), Name: text("crm"), Permissions: &[]string{"manage_forms"},
+	ref := func(name string) control.Ref { return control.Ref{Org: acme.Slug, ID: name} }
+	account, err := control.Call[control.Account](ctx, c, "account.create", control.NewAccount{
+		New: control.New{Org: acme.Slug, Name: "crm"}, AccountFields: control.AccountFields{Permissions: &[]string{"manage_forms"}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	issue := func(permissions ...string) (control.Issued, error) {
-		return c.CreateKey(ctx, control.NewKey{Org: acme.Slug, Name: "k", Kind: "server_full", Account: "crm", Permissions: permissions})
+	issue := func(permissions ...string) (control.IssuedKey, error) {
+		return control.Call[control.IssuedKey](ctx, c, "key.create", control.NewKey{Org: acme.Slug, Name: "k", Kind: "server_full", Account: "crm", Permissions: permissions})
 	}
 	if _, err := issue("contacts"); err == nil || !strings.Contains(err.Error(), "lacks contacts; it has manage_forms") {
 		t.Errorf("a key beyond its account: %v", err)
@@ -91,68 +108,68 @@ func TestServiceAccountsRolesAndTeams(t *testing.T) {
 	}
 	keys := func() control.Key {
 		t.Helper()
-		found, err := c.ListKeys(ctx, control.Page{Org: acme.Slug})
-		if err != nil || len(found.Items) != 1 {
+		found, err := control.Call[[]control.Key](ctx, c, "key.list", control.Page{Org: acme.Slug})
+		if err != nil || len(found) != 1 {
 			t.Fatalf("%v %+v", err, found)
 		}
-		return found.Items[0]
+		return found[0]
 	}
 	if k := keys(); k.LastUsedAt != nil || len(k.Effective) != 1 || k.Effective[0] != "manage_forms" {
 		t.Errorf("before its use: %+v", k)
 	}
 	const path = "/api/form/collections/schema"
-	if a := acme.Get(t, made.Key.Token, path); a.Code != http.StatusOK {
+	if a := acme.Get(t, made.Token, path); a.Code != http.StatusOK {
 		t.Errorf("%d %s", a.Code, a.Body)
 	}
 	if k := keys(); k.LastUsedAt == nil {
 		t.Errorf("after its use: %+v", k)
 	}
-	if _, err := control.ChangeGroup[control.Account](ctx, c, "account", "update", control.GroupChange{Ref: ref("crm"), Permissions: &[]string{}}); err != nil {
+	if _, err := control.Call[control.Account](ctx, c, "account.update", control.AccountChange{TeamChange: control.TeamChange{Ref: ref("crm")}, AccountFields: control.AccountFields{Permissions: &[]string{}}}); err != nil {
 		t.Error(err)
 	}
-	if a := acme.Get(t, made.Key.Token, path); a.Code != http.StatusForbidden || !strings.Contains(a.Text(), "Lacking") {
+	if a := acme.Get(t, made.Token, path); a.Code != http.StatusForbidden || !strings.Contains(a.Text(), "Lacking") {
 		t.Errorf("after its account lost the permission: %d %s", a.Code, a.Body)
 	}
-	if gone, err := c.DeleteGroup(ctx, "account", ref(account.ID)); err != nil || gone.Keys != 1 {
+	if gone, err := control.Call[control.Deleted](ctx, c, "account.delete", ref(account.ID)); err != nil || gone.Keys != 1 {
 		t.Errorf("%+v %v", gone, err)
 	}
-	if a, err := control.ShowGroup[control.Account](ctx, c, "account", ref(account.ID)); err == nil {
+	if a, err := control.Call[control.Account](ctx, c, "account.show", ref(account.ID)); err == nil {
 		t.Errorf("the deleted account is there: %+v", a)
 	}
 	if k := keys(); k.State != "revoked" {
 		t.Errorf("the key of a deleted account: %+v", k)
 	}
-	if a := acme.Get(t, made.Key.Token, path); a.Text() != envelopeDenied {
+	if a := acme.Get(t, made.Token, path); a.Text() != envelopeDenied {
 		t.Errorf("K7, after its account was deleted: %d %s", a.Code, a.Body)
 	}
 
-	if _, err := control.ChangeGroup[control.Role](ctx, c, "role", "create", control.GroupChange{Ref: ref(""), Name: text("editor"), Permissions: &[]string{"manage_forms"}}); err != nil {
+	if _, err := control.Call[control.Role](ctx, c, "role.create", control.NewRole{New: control.New{Org: acme.Slug, Name: "editor"}, RoleFields: control.RoleFields{Permissions: &[]string{"manage_forms"}}}); err != nil {
 		t.Fatal(err)
 	}
-	team, err := control.ChangeGroup[control.Team](ctx, c, "team", "create", control.GroupChange{Ref: ref(""), Name: text("North")})
+	team, err := control.Call[control.Team](ctx, c, "team.create", control.New{Org: acme.Slug, Name: "North"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	u, err := c.CreateUser(ctx, control.NewUser{Org: acme.Slug, Name: "Ed", Email: "ed@example.com", Roles: []string{"editor"}, Teams: []string{team.ID}})
+	u, err := control.Call[control.Invited](ctx, c, "user.create", control.NewUser{Org: acme.Slug, Name: "Ed", Email: "ed@example.com", Roles: []string{"editor"}, Teams: []string{team.ID}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	acme.Import(t, `{"kind":"contact","email":"a@example.com","teams":["`+team.ID+`"]}`)
-	if _, err := control.ChangeGroup[control.Account](ctx, c, "account", "create", control.GroupChange{Ref: ref(""), Name: text("northern"), Teams: &[]string{team.ID}}); err != nil {
+	if _, err := control.Call[control.Account](ctx, c, "account.create", control.NewAccount{New: control.New{Org: acme.Slug, Name: "northern"}, AccountFields: control.AccountFields{Teams: &[]string{team.ID}}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, use := range []struct{ kind, name, want string }{
 		{"role", "editor", "held by user 1"}, {"team", "North", "it limits user 1"}, {"team", "North", "it limits service accounts (1)"}, {"team", "North", "it is that of records (1)"},
 	} {
-		if _, err := c.DeleteGroup(ctx, use.kind, ref(use.name)); err == nil || !strings.Contains(err.Error(), use.want) {
+		if _, err := control.Call[control.Deleted](ctx, c, use.kind+".delete", ref(use.name)); err == nil || !strings.Contains(err.Error(), use.want) {
 			t.Errorf("a %s in use, %s: %v", use.kind, use.want, err)
 		}
 	}
 	none := []string{}
-	if _, err := c.UpdateUser(ctx, control.UserChange{UserRef: control.UserRef{Org: acme.Slug, User: strconv.FormatInt(u.ID, 10)}, Roles: &none}); err != nil {
+	if _, err := control.Call[control.Invited](ctx, c, "user.update", control.UserChange{UserRef: control.UserRef{Org: acme.Slug, User: strconv.FormatInt(u.ID, 10)}, Roles: &none}); err != nil {
 		t.Error(err)
 	}
-	if _, err := c.DeleteGroup(ctx, "role", ref("editor")); err != nil {
+	if _, err := control.Call[control.Deleted](ctx, c, "role.delete", ref("editor")); err != nil {
 		t.Error(err)
 	}
 	seen := map[string]bool{}

@@ -322,39 +322,40 @@ func (s *sequence) people() {
 	case 3:
 		kind := s.pick("account", "role", "team")
 		ref := map[string]string{"account": s.pick("account 1", "account 2"), "role": s.pick("role1", "role2"), "team": s.id("aaa")}[kind]
-		_, _ = c.DeleteGroup(ctx, kind, control.Ref{Org: org, Ref: ref})
+		_, _ = control.Call[control.Deleted](ctx, c, kind+".delete", control.Ref{Org: org, ID: ref})
 	case 4:
 		permissions := []string{"contacts"}
 		account := s.pick("account 1", "account 2")
-		change := control.GroupChange{Ref: control.Ref{Org: org}, Name: &account, Permissions: &permissions, Teams: &teams}
-		_, _ = control.ChangeGroup[control.Account](ctx, c, "account", "create", change)
-		change.Ref.Ref, change.Name, change.Active = account, nil, &active
-		_, _ = control.ChangeGroup[control.Account](ctx, c, "account", "update", change)
+		fields := control.AccountFields{Permissions: &permissions, Teams: &teams}
+		_, _ = control.Call[control.Account](ctx, c, "account.create", control.NewAccount{New: control.New{Org: org, Name: account}, AccountFields: fields})
+		fields.Active = &active
+		_, _ = control.Call[control.Account](ctx, c, "account.update", control.AccountChange{TeamChange: control.TeamChange{Ref: control.Ref{Org: org, ID: account}}, AccountFields: fields})
 	case 0:
-		_, _ = c.CreateUser(ctx, control.NewUser{Org: org, Name: name, Email: "u" + s.pick("1", "2") + "@example.com", Teams: teams})
+		_, _ = control.Call[control.Invited](ctx, c, "user.create", control.NewUser{Org: org, Name: name, Email: "u" + s.pick("1", "2") + "@example.com", Teams: teams})
 	case 1:
-		_, _ = c.UpdateUser(ctx, control.UserChange{UserRef: control.UserRef{Org: org, User: s.pick("50", "51", "1", "2")}, Name: &name, Active: &active, Teams: &teams})
+		_, _ = control.Call[control.Invited](ctx, c, "user.update", control.UserChange{UserRef: control.UserRef{Org: org, User: s.pick("50", "51", "1", "2")}, Name: &name, Active: &active, Teams: &teams})
 	case 2:
-		_, _ = c.DeactivateUser(ctx, control.UserRef{Org: org, User: s.pick("50", "51", "1")})
+		_, _ = control.Call[control.User](ctx, c, "user.deactivate", control.UserRef{Org: org, User: s.pick("50", "51", "1")})
 	}
 }
 
 func (s *sequence) settings() {
 	c, ctx, org := s.org.Commands, s.t.Context(), s.org.Slug
 	name, rate, providers := s.pick("A", "B"), s.pick("100000/s", "off", "default"), s.some(func() string { return s.pick("p1", "p2") })
-	_, _ = c.UpdateOrganization(ctx, control.OrganizationChange{
+	_, _ = control.Call[control.Organization](ctx, c, "org.update", control.OrganizationChange{
 		Slug: org, Name: &name, Features: map[string]bool{"teams": s.maybe()}, Settings: map[string]bool{tenants.AllSettings()[0]: s.maybe()}, Providers: &providers,
 	})
-	_, _ = c.LimitOrganization(ctx, control.LimitsChange{Org: org, KeyRate: &rate})
+
+	_, _ = control.Call[control.RequestLimits](ctx, c, "org.limits", control.LimitsChange{Org: org, KeyRate: &rate})
 }
 
 func (s *sequence) keyOf() {
 	c, ctx, org := s.org.Commands, s.t.Context(), s.org.Slug
-	if issued, err := c.CreateKey(ctx, control.NewKey{Org: org, Name: "k", Kind: string(tenants.ServerFull), Permissions: []string{"contacts"}}); err == nil {
-		s.keys = append(s.keys, issued.Key.ID)
+	if issued, err := control.Call[control.IssuedKey](ctx, c, "key.create", control.NewKey{Org: org, Name: "k", Kind: string(tenants.ServerFull), Permissions: []string{"contacts"}}); err == nil {
+		s.keys = append(s.keys, issued.ID)
 	}
 	if len(s.keys) > 1 {
-		_, _ = c.RevokeKey(ctx, control.KeyRef{Org: org, ID: s.keys[0]})
+		_, _ = control.Call[control.Key](ctx, c, "key.revoke", control.KeyRef{Org: org, ID: s.keys[0]})
 	}
 }
 

@@ -31,7 +31,7 @@ func TestReplicasShareLimits(t *testing.T) {
 	const rate = 10
 	text := fmt.Sprintf("%d/s", rate)
 	whole, keyed := r.replicas[0].Org(t, "whole"), r.replicas[0].Org(t, "keyed")
-	if _, err := r.replicas[0].Commands.LimitOrganization(t.Context(), control.LimitsChange{Org: whole.Slug, Rate: &text}); err != nil {
+	if _, err := control.Call[control.RequestLimits](t.Context(), r.replicas[0].Commands, "org.limits", control.LimitsChange{Org: whole.Slug, Rate: &text}); err != nil {
 		t.Fatal(err)
 	}
 	offers := []*offer{
@@ -102,15 +102,15 @@ func withoutAnnouncements(t *testing.T, r *trio, o *gatewaytest.Org, key string)
 		shown func(a *gatewaytest.Answer) bool
 	}{
 		{"a suspension", func(c *control.Client) error {
-			_, err := c.SuspendOrganization(t.Context(), o.Slug)
+			_, err := control.Call[control.Organization](t.Context(), c, "org.suspend", control.Slug{Slug: o.Slug})
 			return err
 		}, func(a *gatewaytest.Answer) bool { return a.Code == http.StatusForbidden }},
 		{"its end", func(c *control.Client) error {
-			_, err := c.ResumeOrganization(t.Context(), o.Slug)
+			_, err := control.Call[control.Organization](t.Context(), c, "org.resume", control.Slug{Slug: o.Slug})
 			return err
 		}, func(a *gatewaytest.Answer) bool { return a.Code != http.StatusForbidden }},
 		{"a limit", func(c *control.Client) error {
-			_, err := c.LimitOrganization(t.Context(), control.LimitsChange{Org: o.Slug, KeyRate: &rate, Rate: &rate})
+			_, err := control.Call[control.RequestLimits](t.Context(), c, "org.limits", control.LimitsChange{Org: o.Slug, KeyRate: &rate, Rate: &rate})
 			return err
 		}, func(a *gatewaytest.Answer) bool { return a.Header.Get("RateLimit-Limit") == "100000" }},
 	}
@@ -196,7 +196,7 @@ func TestReplicasShareKeyring(t *testing.T) {
 		}
 	}
 	for n := range 3 { // one after the other, each on another replica
-		made, err := r.replicas[n].Commands.RotateKeyring(t.Context())
+		made, err := control.Call[control.Rotation](t.Context(), r.replicas[n].Commands, "keyring.rotate", struct{}{})
 		if err != nil || made.Version != n+2 || made.Rewrapped == 0 {
 			t.Fatalf("rotation %d: %+v, %v", n, made, err)
 		}
@@ -206,11 +206,11 @@ func TestReplicasShareKeyring(t *testing.T) {
 	}
 	// Retired through another replica than the one that made the new version, while the
 	// third has not looked at the file since.
-	if made, err := r.replicas[0].Commands.RotateKeyring(t.Context()); err != nil || made.Version != 5 {
+	if made, err := control.Call[control.Rotation](t.Context(), r.replicas[0].Commands, "keyring.rotate", struct{}{}); err != nil || made.Version != 5 {
 		t.Fatalf("%+v, %v", made, err)
 	}
 	for version := 1; version <= 4; version++ {
-		if _, err := r.replicas[1].Commands.RetireFromKeyring(t.Context(), version); err != nil {
+		if _, err := control.Call[control.Retired](t.Context(), r.replicas[1].Commands, "keyring.retire", control.Version{Version: version}); err != nil {
 			t.Fatalf("retiring version %d: %v", version, err)
 		}
 	}
@@ -219,12 +219,12 @@ func TestReplicasShareKeyring(t *testing.T) {
 	aMinute()
 	readable("a minute after the retirement")
 	for i := range r.replicas {
-		list, err := r.replicas[i].Commands.ListKeyring(t.Context())
+		list, err := control.Call[[]control.EncryptionKey](t.Context(), r.replicas[i].Commands, "keyring.list", struct{}{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		states := ""
-		for _, k := range list.Items {
+		for _, k := range list {
 			states += k.State + " "
 		}
 		if states != "retired retired retired retired primary " {
@@ -235,7 +235,7 @@ func TestReplicasShareKeyring(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if made, err := r.replicas[1].Commands.RotateKeyring(t.Context()); err != nil || made.Version != 6 || made.Rewrapped < 2 {
+	if made, err := control.Call[control.Rotation](t.Context(), r.replicas[1].Commands, "keyring.rotate", struct{}{}); err != nil || made.Version != 6 || made.Rewrapped < 2 {
 		t.Errorf("rotating again: %+v, %v", made, err)
 	}
 	aMinute()
@@ -361,7 +361,7 @@ func TestReplicasGoOnThroughAMove(t *testing.T) {
 	defer m.end()
 	// The replica that begins is cut off, and another goes on.
 	ctx, cut := context.WithCancel(t.Context())
-	if _, err := r.replicas[2].Commands.Move(ctx, control.MoveRequest{Slug: acme.Slug, To: "other"}, func(p tenants.MoveProgress) {
+	if _, err := gatewaytest.Move(ctx, r.replicas[2].Commands, control.MoveRequest{Slug: acme.Slug, To: "other"}, func(p control.Progress) {
 		if p.Step == "checking" {
 			cut()
 		}
@@ -371,18 +371,18 @@ func TestReplicasGoOnThroughAMove(t *testing.T) {
 	cut()
 	for n, to := range []string{"other", "mongo"} {
 		began := time.Now()
-		report, err := r.replicas[n].Commands.Move(t.Context(), control.MoveRequest{Slug: acme.Slug, To: to}, nil)
+		report, err := gatewaytest.Move(t.Context(), r.replicas[n].Commands, control.MoveRequest{Slug: acme.Slug, To: to}, nil)
 		if err != nil {
 			t.Fatalf("move to %s: %v", to, err)
 		}
 		t.Logf("to %s through replica %d: %s, writes held %.1f s", to, n, round(time.Since(began)), report.HeldSeconds)
 		for i := range r.replicas {
-			if o, err := r.replicas[i].Commands.ShowOrganization(t.Context(), acme.Slug); err != nil || o.Backend != to {
+			if o, err := control.Call[control.Organization](t.Context(), r.replicas[i].Commands, "org.show", control.Slug{Slug: acme.Slug}); err != nil || o.Backend != to {
 				t.Errorf("replica %d: %+v, %v", i, o, err)
 			}
 		}
 		m.pass(t) // every one goes on there
-		if _, err := r.replicas[(n+1)%replicaCount].Commands.FinishMove(t.Context(), acme.Slug); err != nil {
+		if _, err := control.Call[control.Organization](t.Context(), r.replicas[(n+1)%replicaCount].Commands, "org.move.finish", control.Slug{Slug: acme.Slug}); err != nil {
 			t.Errorf("finishing on another replica: %v", err)
 		}
 		m.pass(t)

@@ -156,35 +156,35 @@ func replicasChanges(t *testing.T, r *trio) {
 		shown func(*gatewaytest.Org) bool
 	}{
 		{"suspended organization", func(by *gatewaytest.Org) error {
-			_, err := by.Commands.SuspendOrganization(t.Context(), by.Slug)
+			_, err := control.Call[control.Organization](t.Context(), by.Commands, "org.suspend", control.Slug{Slug: by.Slug})
 			return err
 		}, code(withKey, unknown)},
 		{"resumed organization", func(by *gatewaytest.Org) error {
-			_, err := by.Commands.ResumeOrganization(t.Context(), by.Slug)
+			_, err := control.Call[control.Organization](t.Context(), by.Commands, "org.resume", control.Slug{Slug: by.Slug})
 			return err
 		}, code(withKey, served)},
 		{"limit of the organization", func(by *gatewaytest.Org) error {
-			_, err := by.Commands.LimitOrganization(t.Context(), control.LimitsChange{Org: by.Slug, Rate: text("7777/s")})
+			_, err := control.Call[control.RequestLimits](t.Context(), by.Commands, "org.limits", control.LimitsChange{Org: by.Slug, Rate: text("7777/s")})
 			return err
 		}, limit("7777")},
 		{"limit of the key", func(by *gatewaytest.Org) error {
-			_, err := by.Commands.LimitKey(t.Context(), control.LimitsChange{Org: by.Slug, Key: key.ID, Rate: text("555/s")})
+			_, err := control.Call[control.KeyLimits](t.Context(), by.Commands, "key.limits", control.KeyLimitsChange{Org: by.Slug, Key: key.ID, Rate: text("555/s")})
 			return err
 		}, limit("555")},
 		{"permission taken", func(by *gatewaytest.Org) error {
-			_, err := by.Commands.UpdateUser(t.Context(), control.UserChange{UserRef: refOf(by, changed), Permissions: &[]string{"contacts"}})
+			_, err := control.Call[control.Invited](t.Context(), by.Commands, "user.update", control.UserChange{UserRef: refOf(by, changed), Permissions: &[]string{"contacts"}})
 			return err
 		}, code(gatewaytest.Cookie(changedCookie), http.StatusForbidden)},
 		{"permission given", func(by *gatewaytest.Org) error {
-			_, err := by.Commands.UpdateUser(t.Context(), control.UserChange{UserRef: refOf(by, changed), Permissions: &[]string{string(tenants.ManageForms)}})
+			_, err := control.Call[control.Invited](t.Context(), by.Commands, "user.update", control.UserChange{UserRef: refOf(by, changed), Permissions: &[]string{string(tenants.ManageForms)}})
 			return err
 		}, code(gatewaytest.Cookie(changedCookie), served)},
 		{"deactivated person", func(by *gatewaytest.Org) error {
-			_, err := by.Commands.DeactivateUser(t.Context(), refOf(by, gone))
+			_, err := control.Call[control.User](t.Context(), by.Commands, "user.deactivate", refOf(by, gone))
 			return err
 		}, code(gatewaytest.Cookie(goneCookie), http.StatusForbidden)},
 		{"new password", func(by *gatewaytest.Org) error {
-			_, err := by.Commands.UpdateUser(t.Context(), control.UserChange{UserRef: refOf(by, renewed), Password: gatewaytest.Password + "!"})
+			_, err := control.Call[control.Invited](t.Context(), by.Commands, "user.update", control.UserChange{UserRef: refOf(by, renewed), Password: gatewaytest.Password + "!"})
 			return err
 		}, code(gatewaytest.Cookie(renewedCookie), http.StatusForbidden)},
 		{"sign-out", func(by *gatewaytest.Org) error {
@@ -194,7 +194,7 @@ func replicasChanges(t *testing.T, r *trio) {
 			return nil
 		}, code(gatewaytest.Cookie(outCookie), http.StatusForbidden)},
 		{"revoked key", func(by *gatewaytest.Org) error {
-			_, err := by.Commands.RevokeKey(t.Context(), control.KeyRef{Org: by.Slug, ID: key.ID})
+			_, err := control.Call[control.Key](t.Context(), by.Commands, "key.revoke", control.KeyRef{Org: by.Slug, ID: key.ID})
 			return err
 		}, code(withKey, http.StatusForbidden)},
 	}
@@ -381,7 +381,7 @@ func replicasOrganizations(t *testing.T, r *trio) {
 	for n := range 3 {
 		slug := fmt.Sprintf("wanted-%d", n)
 		answers := together(32, func(i int) string {
-			_, err := r.replicas[i%replicaCount].Commands.CreateOrganization(t.Context(), control.OrganizationChange{Slug: slug, Name: &slug})
+			_, err := control.Call[control.Organization](t.Context(), r.replicas[i%replicaCount].Commands, "org.create", control.NewOrganization{Slug: slug, Name: slug})
 			return outcome(err)
 		})
 		if answers[madeIt] != 1 || answers[control.CodeDuplicate] != 31 {
@@ -389,11 +389,11 @@ func replicasOrganizations(t *testing.T, r *trio) {
 		}
 	}
 	numbers := map[int64]string{}
-	list, err := r.replicas[2].Commands.ListOrganizations(t.Context(), control.OrganizationPage{})
+	list, err := control.Call[[]control.Organization](t.Context(), r.replicas[2].Commands, "org.list", control.OrganizationPage{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range list.Items {
+	for _, o := range list {
 		if numbers[o.ID] != "" {
 			t.Errorf("%s and %s have the number %d", o.Slug, numbers[o.ID], o.ID)
 		}
@@ -421,14 +421,15 @@ func replicasRights(t *testing.T, r *trio) {
 	acme := r.replicas[0].Org(t, "rights")
 	keys := make([]control.IssuedKey, 32)
 	made := together(len(keys), func(i int) string {
-		issued, err := r.replicas[i%replicaCount].Commands.CreateKey(t.Context(), control.NewKey{
+		issued, err := control.Call[control.IssuedKey](t.Context(), r.replicas[i%replicaCount].Commands, "key.create", control.NewKey{
 			Org: acme.Slug, Name: fmt.Sprint("key ", i), Kind: string(tenants.ServerFull), Permissions: []string{string(tenants.ManageForms)},
 		})
-		keys[i] = issued.Key
+
+		keys[i] = issued
 		return outcome(err)
 	})
 	revoked := together(len(keys), func(i int) string {
-		_, err := r.replicas[(i+1)%replicaCount].Commands.RevokeKey(t.Context(), control.KeyRef{Org: acme.Slug, ID: keys[i].ID})
+		_, err := control.Call[control.Key](t.Context(), r.replicas[(i+1)%replicaCount].Commands, "key.revoke", control.KeyRef{Org: acme.Slug, ID: keys[i].ID})
 		return outcome(err)
 	})
 	if made[madeIt] != len(keys) || revoked[madeIt] != len(keys) {
@@ -448,7 +449,7 @@ func replicasRights(t *testing.T, r *trio) {
 func replicasUsers(t *testing.T, r *trio) {
 	acme := r.replicas[0].Org(t, "users")
 	numbers := together(32, func(i int) int64 {
-		u, err := r.replicas[i%replicaCount].Commands.CreateUser(t.Context(), control.NewUser{Org: acme.Slug, Name: "New", Email: fmt.Sprintf("new%d@example.com", i)})
+		u, err := control.Call[control.Invited](t.Context(), r.replicas[i%replicaCount].Commands, "user.create", control.NewUser{Org: acme.Slug, Name: "New", Email: fmt.Sprintf("new%d@example.com", i)})
 		if err != nil {
 			t.Errorf("user %d: %v", i, err)
 			return -int64(i)
@@ -459,7 +460,7 @@ func replicasUsers(t *testing.T, r *trio) {
 		t.Errorf("32 users have these numbers: %s", tally(numbers))
 	}
 	answers := together(32, func(i int) string {
-		_, err := r.replicas[i%replicaCount].Commands.CreateUser(t.Context(), control.NewUser{Org: acme.Slug, Name: "Same", Email: "same@example.com"})
+		_, err := control.Call[control.Invited](t.Context(), r.replicas[i%replicaCount].Commands, "user.create", control.NewUser{Org: acme.Slug, Name: "Same", Email: "same@example.com"})
 		return outcome(err)
 	})
 	if answers[madeIt] != 1 || answers[control.CodeDuplicate] != 31 {

@@ -206,7 +206,7 @@ func (w *watch) revoke(t *testing.T, k *watchedKey, by int) {
 	k.mu.Lock()
 	k.ending = time.Now()
 	k.mu.Unlock()
-	if _, err := w.replicas[by].Commands.RevokeKey(t.Context(), control.KeyRef{Org: w.org.Slug, ID: k.id}); err != nil {
+	if _, err := control.Call[control.Key](t.Context(), w.replicas[by].Commands, "key.revoke", control.KeyRef{Org: w.org.Slug, ID: k.id}); err != nil {
 		t.Fatalf("revoking: %v", err)
 	}
 	k.mu.Lock()

@@ -150,6 +150,9 @@ func operationRows(modules []module) ([]api.Operation, error) {
 	names := map[string]bool{}
 	for i := range rows {
 		faults = append(faults, rows[i].Validate()...)
+		if rows[i].Credentials&api.Operator != 0 {
+			faults = append(faults, errors.New("operation "+rows[i].Name+" is the operator's, who has a socket of their own"))
+		}
 		if names[rows[i].Name] {
 			faults = append(faults, errors.New("operation "+rows[i].Name+" is there twice"))
 		}

@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"testing"
@@ -33,7 +34,11 @@ func TestRunningCommandsFinishBeforeTheStoreCloses(t *testing.T) {
 	}
 	done := make(chan answer, 1)
 	go func() {
-		r, err := client.Import(t.Context(), control.ImportRequest{Org: "acme"}, in, control.ImportFeedback{})
+		a, err := client.Do(t.Context(), "import", control.ImportRequest{Org: "acme"}, control.Streams{Input: in})
+		var r *transfer.Report
+		if err == nil {
+			err = json.Unmarshal(a.Data, &r)
+		}
 		done <- answer{r, err}
 	}()
 	// A write of the pipe ends when the server has begun to read.

@@ -42,11 +42,7 @@ func countOf(t *testing.T, o *gatewaytest.Org, key string) string {
 // strays returns what doctor says of workspaces that no organization has.
 func strays(t *testing.T, g *gatewaytest.Gateway) (found []string) {
 	t.Helper()
-	all, err := g.Commands.Diagnose(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range all.Items {
+	for _, f := range findings(t, g, control.Examination{Quick: true}) {
 		if strings.HasSuffix(f.What, " strays") {
 			if f.Verdict != control.Warning {
 				t.Errorf("%+v", f)
@@ -140,7 +136,7 @@ func TestDoctorNamesStrays(t *testing.T) {
 	g.Stop(t)
 	copyFile(t, at("org-1.db"), at("copy.db"))
 	g = gatewaytest.Start(t, inFolder(data))
-	if _, err := g.Commands.DeleteOrganization(t.Context(), gone.Slug); err != nil {
+	if _, err := control.Call[control.DeletedOrganization](t.Context(), g.Commands, "org.delete", control.Deletion{Slug: gone.Slug}); err != nil {
 		t.Fatal(err)
 	}
 	copyFile(t, at("copy.db"), at("org-1.db"))
@@ -166,7 +162,7 @@ func TestDoctorNamesStrays(t *testing.T) {
 	if n := strings.Count(found, "\n") + 1; n != 6 {
 		t.Errorf("%d strays, want 6", n)
 	}
-	if _, err := g.Commands.DeleteOrganization(t.Context(), gone.Slug); err != nil {
+	if _, err := control.Call[control.DeletedOrganization](t.Context(), g.Commands, "org.delete", control.Deletion{Slug: gone.Slug}); err != nil {
 		t.Fatal(err)
 	}
 	if found := strings.Join(strays(t, g), "\n"); strings.Contains(found, "gone") {
@@ -229,7 +225,7 @@ func TestT12_TwoInstallationsOnOneDatabase(t *testing.T) {
 		}
 	}
 	delta.Import(t, contactsBundle(3)...)
-	if _, err := second.Commands.DeleteOrganization(t.Context(), "delta"); err != nil {
+	if _, err := control.Call[control.DeletedOrganization](t.Context(), second.Commands, "org.delete", control.Deletion{Slug: "delta"}); err != nil {
 		t.Fatal(err)
 	}
 	if n := countOf(t, gamma, gamma.Key(t, tenants.Contacts)); n != "7" {

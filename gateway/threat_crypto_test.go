@@ -269,7 +269,7 @@ func TestC4_BadPublicKeys(t *testing.T) {
 	}
 	// Required: neither absence nor another spelling of the name brings the value in clear.
 	required := control.OrganizationChange{Slug: p.Slug, Settings: map[string]bool{"require_public_encryption_key": true}}
-	if _, err := w.Commands.UpdateOrganization(t.Context(), required); err != nil {
+	if _, err := control.Call[control.Organization](t.Context(), w.Commands, "org.update", required); err != nil {
 		t.Fatal(err)
 	}
 	for _, more := range []string{"", "&public_key=", "&Public_Key=" + key, "&publicKey=" + key, "&public_key[a]=" + key} {

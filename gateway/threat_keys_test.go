@@ -120,7 +120,7 @@ func TestK4_NothingStoredIsAUsableSecret(t *testing.T) {
 	p.Do(t, http.MethodGet, "/shared/reports/"+p.ids[refSecurePID]+"?token="+p.ids[refSecureShare])
 	p.Do(t, http.MethodPost, "/auth/sign-in", gatewaytest.JSON(map[string]string{"email": p.ids[refEmail], "password": "wrong " + p.key}))
 	wantDenied(t, "a bad key", p.Get(t, p.key+"x", path))
-	old, err := w.Commands.RotateKey(t.Context(), control.KeyRef{Org: p.Slug, ID: p.KeyWith(t, func(*control.NewKey) {}).ID, Overlap: time.Hour})
+	old, err := control.Call[control.IssuedKey](t.Context(), w.Commands, "key.rotate", control.KeyRotation{KeyRef: control.KeyRef{Org: p.Slug, ID: p.KeyWith(t, func(*control.NewKey) {}).ID}, Overlap: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +231,7 @@ func (p *party) callers(t testing.TB) []caller {
 	}).Token
 	expired := p.KeyWith(t, func(k *control.NewKey) { k.Permissions, k.Expires = names(tenants.AllPermissions()), time.Millisecond }).Token
 	revoked := p.KeyWith(t, func(k *control.NewKey) { k.Permissions = names(tenants.AllPermissions()) })
-	if _, err := p.Commands.RevokeKey(t.Context(), control.KeyRef{Org: p.Slug, ID: revoked.ID}); err != nil {
+	if _, err := control.Call[control.Key](t.Context(), p.Commands, "key.revoke", control.KeyRef{Org: p.Slug, ID: revoked.ID}); err != nil {
 		t.Fatal(err)
 	}
 	faraway := p.KeyWith(t, func(k *control.NewKey) {
@@ -334,7 +334,7 @@ func TestK6_EveryPermissionOnEveryOperation(t *testing.T) {
 	}
 	// An account's permissions bound its keys.
 	account := p.KeyWith(t, func(k *control.NewKey) { k.Name = "small"; k.Permissions = []string{"manage_forms"} })
-	_, err := p.Commands.CreateKey(t.Context(), control.NewKey{Org: p.Slug, Name: "wide", Kind: "server_full", Account: account.Account, Permissions: withAll()})
+	_, err := control.Call[control.IssuedKey](t.Context(), p.Commands, "key.create", control.NewKey{Org: p.Slug, Name: "wide", Kind: "server_full", Account: account.Account, Permissions: withAll()})
 	if err == nil || !strings.Contains(err.Error(), `"small" lacks contacts`) || !strings.Contains(err.Error(), "it has manage_forms") {
 		t.Errorf("a key wider than its account: %v", err)
 	}
@@ -366,7 +366,7 @@ func TestK7_ComplianceAndDeactivatedAccounts(t *testing.T) {
 	} {
 		n := control.NewKey{Org: p.Slug, Name: "x", Kind: "server_full"}
 		change(&n)
-		if _, err := w.Commands.CreateKey(t.Context(), n); err == nil {
+		if _, err := control.Call[control.IssuedKey](t.Context(), w.Commands, "key.create", n); err == nil {
 			t.Errorf("%+v was issued", n)
 		}
 	}

@@ -261,16 +261,16 @@ func TestLimits_Commands(t *testing.T) {
 	limitOrg := func(c control.LimitsChange) control.RequestLimits {
 		t.Helper()
 		c.Org = acme.Slug
-		held, err := g.Commands.LimitOrganization(t.Context(), c)
+		held, err := control.Call[control.RequestLimits](t.Context(), g.Commands, "org.limits", c)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return held
 	}
-	limitKey := func(c control.LimitsChange) control.KeyLimits {
+	limitKey := func(c control.KeyLimitsChange) control.KeyLimits {
 		t.Helper()
 		c.Org = acme.Slug
-		held, err := g.Commands.LimitKey(t.Context(), c)
+		held, err := control.Call[control.KeyLimits](t.Context(), g.Commands, "key.limits", c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -288,16 +288,16 @@ func TestLimits_Commands(t *testing.T) {
 	}
 	wantLimit(t, acme.Get(t, key.Token, path), 6, 3, 30*time.Minute, 0)
 	wantLimit(t, acme.Get(t, own.Token, path), 4, 2, 30*time.Minute, 0)
-	if held := limitKey(control.LimitsChange{Key: key.ID, Rate: text("3/h")}); held.Rate != "3/h" || held.Quota != "off" || strings.Join(held.Own, " ") != "rate" {
+	if held := limitKey(control.KeyLimitsChange{Key: key.ID, Rate: text("3/h")}); held.Rate != "3/h" || held.Quota != "off" || strings.Join(held.Own, " ") != "rate" {
 		t.Errorf("%+v", held)
 	}
 	wantLimit(t, acme.Get(t, key.Token, path), 3, 0, time.Hour, 20*time.Minute)
-	limitKey(control.LimitsChange{Key: key.ID, Rate: text("off")})
+	limitKey(control.KeyLimitsChange{Key: key.ID, Rate: text("off")})
 	wantLimit(t, acme.Get(t, key.Token, path), 100, 94, 216*time.Second, 0) // the organization's is what is left
-	if held := limitKey(control.LimitsChange{Key: own.ID, Reset: true}); held.Rate != "6/h" || held.Quota != "off" || len(held.Own) != 0 {
+	if held := limitKey(control.KeyLimitsChange{Key: own.ID, Reset: true}); held.Rate != "6/h" || held.Quota != "off" || len(held.Own) != 0 {
 		t.Errorf("%+v", held)
 	}
-	if held := limitKey(control.LimitsChange{Key: own.ID, Quota: text("9/d")}); held.Rate != "6/h" || held.Quota != "9/d" {
+	if held := limitKey(control.KeyLimitsChange{Key: own.ID, Quota: text("9/d")}); held.Rate != "6/h" || held.Quota != "9/d" {
 		t.Errorf("%+v", held)
 	}
 	limitOrg(control.LimitsChange{Rate: text("off"), Quota: text("1/d"), KeyRate: text("20/h")})
@@ -305,42 +305,44 @@ func TestLimits_Commands(t *testing.T) {
 		t.Errorf("%d %s", a.Code, a.Text())
 	}
 	wantLimit(t, acme.Get(t, own.Token, path), 1, 0, 24*time.Hour, 24*time.Hour)
-	reset := control.RequestLimits{Org: "acme", Rate: "100/h", Quota: "off", KeyRate: "2/h", KeyQuota: "9/d", Own: []string{"key_quota"}}
+	reset := control.RequestLimits{Org: "acme", Rate: "100/h", Quota: "off", KeyRate: "2/h", KeyQuota: "9/d", Owned: control.Owned{Own: []string{"key_quota"}}}
 	if held := limitOrg(control.LimitsChange{Reset: true, KeyQuota: text("9/d")}); !cmp.Equal(held, reset) {
 		t.Errorf("%+v", held)
 	}
 
 	// A successor has the limits of the key it follows.
-	next, err := g.Commands.RotateKey(t.Context(), control.KeyRef{Org: acme.Slug, ID: own.ID})
+	next, err := control.Call[control.IssuedKey](t.Context(), g.Commands, "key.rotate", control.KeyRef{Org: acme.Slug, ID: own.ID})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if held := limitKey(control.LimitsChange{Key: next.ID}); held.Quota != "9/d" || strings.Join(held.Own, " ") != "quota" {
+	if held := limitKey(control.KeyLimitsChange{Key: next.ID}); held.Quota != "9/d" || strings.Join(held.Own, " ") != "quota" {
 		t.Errorf("after a rotation: %+v", held)
 	}
 
 	// Limits that are none change nothing, and all of them are told.
 	before := limitOrg(control.LimitsChange{})
-	_, err = g.Commands.LimitOrganization(t.Context(), control.LimitsChange{Org: acme.Slug, Rate: text("fast"), Quota: text("0/s"), KeyRate: text("5/h"), KeyQuota: text("")})
+	_, err = control.Call[control.RequestLimits](t.Context(), g.Commands, "org.limits", control.LimitsChange{Org: acme.Slug, Rate: text("fast"), Quota: text("0/s"), KeyRate: text("5/h"), KeyQuota: text("")})
 	wantLimitFaults(t, err, "rate", "quota", "key_quota")
 	if after := limitOrg(control.LimitsChange{}); strings.Join(after.Own, " ") != strings.Join(before.Own, " ") {
 		t.Errorf("a change with faults was made: %+v", after)
 	}
-	_, err = g.Commands.LimitKey(t.Context(), control.LimitsChange{Org: acme.Slug, Key: key.ID, Rate: text("5/y"), KeyRate: text("5/h")})
-	wantLimitFaults(t, err, "key_rate", "rate")
-	_, err = g.Commands.CreateKey(t.Context(), control.NewKey{Org: acme.Slug, Name: "x", Kind: "server_full", Rate: "200000000/s"})
+	_, err = control.Call[control.KeyLimits](t.Context(), g.Commands, "key.limits", control.KeyLimitsChange{Org: acme.Slug, Key: key.ID, Rate: text("5/y")})
+	wantLimitFaults(t, err, "rate")
+	_, err = control.Call[control.KeyLimits](t.Context(), g.Commands, "key.limits", map[string]string{"org": acme.Slug, "key": key.ID, "key_rate": "5/h"}) // an organization's
+	wantLimitFaults(t, err, "key_rate")
+	_, err = control.Call[control.IssuedKey](t.Context(), g.Commands, "key.create", control.NewKey{Org: acme.Slug, Name: "x", Kind: "server_full", Rate: "200000000/s"})
 	wantLimitFaults(t, err, "rate")
 	for _, id := range []string{docID(1), "nonsense"} {
-		if _, err := g.Commands.LimitKey(t.Context(), control.LimitsChange{Org: acme.Slug, Key: id, Rate: text("5/s")}); err == nil || !strings.Contains(err.Error(), "key list") {
+		if _, err := control.Call[control.KeyLimits](t.Context(), g.Commands, "key.limits", control.KeyLimitsChange{Org: acme.Slug, Key: id, Rate: text("5/s")}); err == nil || !strings.Contains(err.Error(), "key list") {
 			t.Errorf("a key that is not there: %v", err)
 		}
 	}
-	records, err := g.Commands.ListAudit(t.Context(), control.Page{Org: acme.Slug})
+	records, err := control.Call[[]control.AuditRecord](t.Context(), g.Commands, "audit", control.Page{Org: acme.Slug})
 	if err != nil {
 		t.Fatal(err)
 	}
 	seen := map[string]int{}
-	for _, r := range records.Items {
+	for _, r := range records {
 		seen[r.Operation]++
 	}
 	if seen["org.limits"] != 3 || seen["key.limits"] != 4 {
@@ -382,12 +384,12 @@ func TestX4_RefusalsFillNoAuditLog(t *testing.T) {
 			t.Fatalf("%d %s", a.Code, a.Text())
 		}
 	}
-	records, err := g.Commands.ListAudit(t.Context(), control.Page{Org: acme.Slug, Limit: calls})
+	records, err := control.Call[[]control.AuditRecord](t.Context(), g.Commands, "audit", control.Page{Org: acme.Slug, Limit: calls})
 	if err != nil {
 		t.Fatal(err)
 	}
 	refused := 0
-	for _, r := range records.Items {
+	for _, r := range records {
 		if r.Code == http.StatusTooManyRequests {
 			refused++
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"tenantry/backends/api"
+	"tenantry/gateway/control"
 )
 
 // rowsOf is a module of given rows.
@@ -48,6 +49,13 @@ func TestK6_RowWithoutPolicyIsNotServed(t *testing.T) {
 		}
 		if _, err := operationRows([]module{rowsOf{goodRow()}, rowsOf{row}}); err == nil {
 			t.Errorf("%s: the row is served", name)
+		}
+	}
+	for _, g := range new(control.Server).Groups() {
+		for _, c := range g.Commands {
+			if _, err := operationRows([]module{rowsOf{goodRow()}, rowsOf{c.Row}}); len(c.Row.Validate()) > 0 || err == nil || !strings.Contains(err.Error(), "is the operator's") {
+				t.Errorf("the command %s is served in public: %v", c.Name, err)
+			}
 		}
 	}
 	_, err := operationRows([]module{rowsOf{goodRow()}, rowsOf{goodRow()}})

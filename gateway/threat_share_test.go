@@ -381,7 +381,7 @@ func TestJ6_RevokedAndRotatedTokensAreDead(t *testing.T) {
 	if !opens(fourth) {
 		t.Error("a token of the new key is not")
 	}
-	if _, err := w.Commands.SuspendOrganization(t.Context(), p.Slug); err != nil {
+	if _, err := control.Call[control.Organization](t.Context(), w.Commands, "org.suspend", control.Slug{Slug: p.Slug}); err != nil {
 		t.Fatal(err)
 	}
 	if a := p.open(t, fourth, ""); a.Status == "ok" {

@@ -119,7 +119,7 @@ func TestT5_UnknownSuspendedAndWrongKeyAreAlike(t *testing.T) {
 	w := newWorld(t)
 	c := w.Org(t, "cedar")
 	suspendedKey := c.Key(t, tenants.AllPermissions()...)
-	if _, err := w.Commands.SuspendOrganization(t.Context(), "cedar"); err != nil {
+	if _, err := control.Call[control.Organization](t.Context(), w.Commands, "org.suspend", control.Slug{Slug: "cedar"}); err != nil {
 		t.Fatal(err)
 	}
 	for _, op := range w.App.Operations() {
@@ -165,14 +165,14 @@ func TestT6_SlugsThatCouldBeTakenForOthers(t *testing.T) {
 	g := gatewaytest.Start(t)
 	g.Org(t, "acme")
 	g.Org(t, "gone")
-	if _, err := g.Commands.DeleteOrganization(t.Context(), "gone"); err != nil {
+	if _, err := control.Call[control.DeletedOrganization](t.Context(), g.Commands, "org.delete", control.Deletion{Slug: "gone"}); err != nil {
 		t.Fatal(err)
 	}
 	name := "Another"
 	for _, slug := range []string{
 		"аcme", "ACME", "Acme", "admin", "www", "api", "gone", "acme", "xn--cme-7cd", "ac--me", "-acme", "acme-", "acme.birch", "acme_", "ac me", "acme\x00", "", strings.Repeat("a", 64), "ᴀcme", "acme\u200b",
 	} {
-		if _, err := g.Commands.CreateOrganization(t.Context(), control.OrganizationChange{Slug: slug, Name: &name}); err == nil {
+		if _, err := control.Call[control.Organization](t.Context(), g.Commands, "org.create", control.NewOrganization{Slug: slug, Name: name}); err == nil {
 			t.Errorf("organization %q was created", slug)
 		}
 	}
@@ -312,22 +312,22 @@ func TestT10_UserNumbersTellNothing(t *testing.T) {
 	caller := w.b
 	own := map[int]bool{}
 	last := 700
-	foreign, err := w.Commands.ListUsers(t.Context(), control.Page{Org: w.a.Slug, Limit: 100})
+	foreign, err := control.Call[[]control.User](t.Context(), w.Commands, "user.list", control.Page{Org: w.a.Slug, Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
-	mine, err := w.Commands.ListUsers(t.Context(), control.Page{Org: w.b.Slug, Limit: 100})
+	mine, err := control.Call[[]control.User](t.Context(), w.Commands, "user.list", control.Page{Org: w.b.Slug, Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, u := range mine.Items {
+	for _, u := range mine {
 		own[int(u.ID)] = strings.Contains(u.Email, caller.mark)
 	}
 	numbers := []int{0, -1, 8999, 9000, 9999}
 	for n := range last {
 		numbers = append(numbers, n)
 	}
-	for _, u := range foreign.Items {
+	for _, u := range foreign {
 		numbers = append(numbers, int(u.ID), int(u.ID)+100_000)
 	}
 	blind := caller.Key(t)

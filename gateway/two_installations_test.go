@@ -41,7 +41,7 @@ func install(t *testing.T, redisAddr string) *installation {
 	}).Token
 	_, o.cookie = o.Person(t, "ada@example.com", func(n *control.NewUser) { n.Roles = []string{"admin"} })
 	o.token = share(t, o.Org, o.full, reportSecure, `{}`)
-	invited, err := g.Commands.CreateUser(t.Context(), control.NewUser{Org: "acme", Name: "Bob", Email: "bob@example.com"})
+	invited, err := control.Call[control.Invited](t.Context(), g.Commands, "user.create", control.NewUser{Org: "acme", Name: "Bob", Email: "bob@example.com"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func limitsApart(t *testing.T, one, two *installation) {
 	t.Helper()
 	rate := "4/d"
 	for _, at := range []*installation{one, two} {
-		if _, err := at.g.Commands.LimitOrganization(t.Context(), control.LimitsChange{Org: "acme", Quota: &rate}); err != nil {
+		if _, err := control.Call[control.RequestLimits](t.Context(), at.g.Commands, "org.limits", control.LimitsChange{Org: "acme", Quota: &rate}); err != nil {
 			t.Fatal(err)
 		}
 		for range 3 {
@@ -155,7 +155,7 @@ func limitsApart(t *testing.T, one, two *installation) {
 			t.Errorf("over the limit: %d %s", a.Code, a.Body)
 		}
 		off := "off"
-		if _, err := at.g.Commands.LimitOrganization(t.Context(), control.LimitsChange{Org: "acme", Quota: &off}); err != nil {
+		if _, err := control.Call[control.RequestLimits](t.Context(), at.g.Commands, "org.limits", control.LimitsChange{Org: "acme", Quota: &off}); err != nil {
 			t.Fatal(err)
 		}
 		for i, want := range []int{403, 403, 403, 403, 403, 429} {
@@ -183,13 +183,13 @@ func announcementsApart(t *testing.T, client *redis.Client, one, two *installati
 		}
 	}
 	for _, at := range []*installation{one, two} {
-		if _, err := at.g.Commands.SuspendOrganization(t.Context(), "acme"); err != nil {
+		if _, err := control.Call[control.Organization](t.Context(), at.g.Commands, "org.suspend", control.Slug{Slug: "acme"}); err != nil {
 			t.Fatal(err)
 		}
 		if m, err := heard.ReceiveMessage(t.Context()); err != nil || m.Channel != at.g.App.Directory().RedisPrefix()+"changed" {
 			t.Errorf("announced on %v, %v", m, err)
 		}
-		if _, err := at.g.Commands.ResumeOrganization(t.Context(), "acme"); err != nil {
+		if _, err := control.Call[control.Organization](t.Context(), at.g.Commands, "org.resume", control.Slug{Slug: "acme"}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := heard.ReceiveMessage(t.Context()); err != nil {

@@ -65,6 +65,7 @@ const (
 	Anonymous PrincipalKind = iota
 	ServiceAccount
 	Person
+	Operator // of the installation, who runs commands; in no organization
 )
 
 // Principal is an authenticated caller. It is immutable once made.
@@ -96,6 +97,8 @@ func (p *Principal) Subject() string {
 		return "key:" + p.KeyID
 	case Person:
 		return "user:" + formatInt(p.UserID)
+	case Operator:
+		return "command"
 	}
 	return "anonymous"
 }

@@ -25,6 +25,8 @@ const (
 	Key     Credentials = 1 << iota // an API key in the header x-service-token
 	Session                         // a signed-in person's browser session
 	Open                            // nothing; the operation checks what it was given itself
+	// Operator is who runs commands, on the control socket alone. No public listener takes such a row.
+	Operator
 )
 
 // Kinds are the kinds of API keys an operation takes. The zero value takes none.
@@ -138,6 +140,8 @@ type Audit uint8
 const (
 	NoAudit Audit = iota
 	AuditAlways
+	// AuditNoted, of a command: where the handler has noted something, and so changed it.
+	AuditNoted
 )
 
 // Handler answers one call. What it returns as error becomes the failure envelope.
@@ -189,6 +193,7 @@ type Operation struct {
 	Failure func(*Problem) *Problem
 
 	Handler Handler
+	fault   error // of its declaration
 }
 
 // Failure documents an answer that is no success, beyond those every operation has.
@@ -198,6 +203,9 @@ type Failure struct {
 	When    string
 	Data    any // example of data; nil: []
 }
+
+// ControlPath begins the paths of the operator's rows.
+const ControlPath = "/v1/"
 
 // Limits where a row names none, and the largest body that a row can ask for.
 const (
@@ -313,8 +321,15 @@ func (o *Operation) Validate() []error {
 	fault := func(format string, args ...any) {
 		faults = append(faults, fmt.Errorf("operation %s (%s %s): %s", o.Name, o.Method, o.Path, fmt.Sprintf(format, args...)))
 	}
-	if !regexp.MustCompile(`^[a-z][a-z_]*(\.[a-z][a-z_]*)+$`).MatchString(o.Name) {
+	name, operators := `^[a-z][a-z_]*(\.[a-z][a-z_]*)+$`, o.Credentials == Operator
+	if operators {
+		name = `^[a-z]+(\.[a-z]+)*$` // of a command
+	}
+	if !regexp.MustCompile(name).MatchString(o.Name) {
 		fault("the name is not like things.verb")
+	}
+	if o.fault != nil {
+		fault("%v", o.fault)
 	}
 	if !slices.Contains([]string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete}, o.Method) {
 		fault("unknown method")
@@ -325,13 +340,16 @@ func (o *Operation) Validate() []error {
 	if o.Credentials&Open != 0 && o.Credentials != Open {
 		fault("is open and takes a credential")
 	}
+	if o.Credentials&Operator != 0 && !operators {
+		fault("is the operator's and takes another credential")
+	}
 	if (o.Credentials&Key != 0) != (o.Kinds != 0) {
 		fault("key kinds and credentials disagree")
 	}
 	if o.Kinds&ServerRead != 0 && o.Method != http.MethodGet {
 		fault("takes read-only keys but does not read")
 	}
-	if o.Method != http.MethodGet && o.Audit != AuditAlways {
+	if o.Method != http.MethodGet && o.Audit != AuditAlways && (o.Audit != AuditNoted || !operators) {
 		fault("changes something and is not audited")
 	}
 	if o.Rule.kind == ruleNobody {
@@ -340,10 +358,10 @@ func (o *Operation) Validate() []error {
 	if o.Handler == nil {
 		fault("has no handler")
 	}
-	if o.Data == nil || o.Message == "" || o.Summary == "" || o.Tag == "" || o.Example == nil {
+	if o.Data == nil || o.Summary == "" || !operators && (o.Message == "" || o.Tag == "" || o.Example == nil) {
 		fault("lacks data, message, summary, tag or example for its documentation")
 	}
-	if o.Body != nil && o.Method == http.MethodGet {
+	if o.Body != nil && o.Method == http.MethodGet && !operators {
 		fault("reads and takes a body")
 	}
 	if o.BodyLimit < 0 || o.BodyLimit > MaxBodyLimit || o.Body == nil && o.BodyLimit != 0 {
@@ -351,8 +369,8 @@ func (o *Operation) Validate() []error {
 	}
 	pathParam := regexp.MustCompile(`\{([a-z_]+)\}`)
 	for _, path := range o.Paths() {
-		if !strings.HasPrefix(path, "/api/") && !strings.HasPrefix(path, "/auth/") {
-			fault("path %s is outside /api/ and /auth/", path)
+		if strings.HasPrefix(path, ControlPath) != operators || !operators && !strings.HasPrefix(path, "/api/") && !strings.HasPrefix(path, "/auth/") {
+			fault("path %s is outside /api/ and /auth/, or %s for the operator", path, ControlPath)
 		}
 		for _, m := range pathParam.FindAllStringSubmatch(path, -1) {
 			if !slices.ContainsFunc(o.Params, func(p Param) bool { return p.In == InPath && p.Name == m[1] }) {

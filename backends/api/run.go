@@ -54,6 +54,9 @@ func ask(ctx context.Context, question func(context.Context) error) error {
 // admit applies what the kind of a key may do, and from where.
 func (c *Call) admit(origin string) error {
 	p := c.Principal
+	if (c.Operation.Credentials == Operator) != (p.Kind == tenants.Operator) {
+		return Denied("the operator's operations are the operator's alone, and no others")
+	}
 	if p.Kind != tenants.ServiceAccount {
 		return nil
 	}

@@ -9,7 +9,6 @@ import (
 	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
-	"tenantry/internal/strictjson"
 	"tenantry/internal/texts"
 )
 
@@ -69,7 +68,7 @@ func Parse(errs *fault.List, path string, raw map[string]any, stored Fields) (fi
 // ParseJSON is Parse of JSON text. Anything but an object is noted in errs.
 func ParseJSON(errs *fault.List, path string, text []byte) (fields Fields, ignored []string) {
 	var raw map[string]any
-	if strictjson.Check(text) != nil || api.Decode(text, &raw) != nil || raw == nil {
+	if api.CheckJSON(text) != nil || api.Decode(text, &raw) != nil || raw == nil {
 		errs.Add(path, "type", "%s must be an object", path)
 		return Fields{}, nil
 	}

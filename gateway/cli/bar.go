@@ -6,48 +6,51 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 
-	"tenantry/gateway/transfer"
+	"tenantry/gateway/control"
 )
 
-// bar shows the progress of long work to people; elsewhere it shows nothing. Safe for
-// concurrent use.
+// bar shows the progress of long work: a bar on a terminal, elsewhere lines for the steps that are to
+// be told. Safe for concurrent use.
 type bar struct {
 	mu    sync.Mutex
 	p     *program
-	phase string
-	total int64
+	shown bool
+	step  string
 	bar   *progressbar.ProgressBar
-	bytes int64
 }
 
-const phaseSending = "sending"
+func (p *program) newBar() *bar { return &bar{p: p, shown: terminal(p.stderr)} }
 
-// newBar returns a bar for work on size bytes; 0 where that is not known.
-func (p *program) newBar(size int64) *bar {
-	b := &bar{total: size}
-	if terminal(p.stderr) {
-		b.p = p
-	}
-	return b
-}
-
-func (b *bar) show(phase string, bytes, total int64) {
-	if b.p == nil {
-		return
-	}
+func (b *bar) at(now control.Progress) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if phase != b.phase {
+	if now.Note != "" {
 		b.clear()
+		b.p.note("%s", plain(now.Note))
+		return
+	}
+	if now.Step != b.step {
+		b.clear()
+		b.step = now.Step
+		if now.Told && !b.shown {
+			b.p.note("%s", now.Step)
+		}
+	}
+	if !b.shown {
+		return
+	}
+	if b.bar == nil {
+		total := now.Total
 		if total <= 0 {
 			total = -1 // a spinner
 		}
-		b.phase = phase
-		b.bar = progressbar.NewOptions64(total,
-			progressbar.OptionSetWriter(b.p.stderr), progressbar.OptionSetDescription(phase), progressbar.OptionShowBytes(true),
-			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionSetWidth(30), progressbar.OptionClearOnFinish())
+		b.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(b.p.stderr), progressbar.OptionSetDescription(now.Step),
+			progressbar.OptionShowBytes(now.Bytes), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionSetWidth(30), progressbar.OptionClearOnFinish())
 	}
-	_ = b.bar.Set64(bytes) // a bar that cannot be drawn must not stop the work
+	if now.Detail != "" {
+		b.bar.Describe(now.Step + ": " + now.Detail)
+	}
+	_ = b.bar.Set64(now.Done) // a bar that cannot be drawn must not stop the work
 }
 
 func (b *bar) clear() {
@@ -57,19 +60,20 @@ func (b *bar) clear() {
 	}
 }
 
-func (b *bar) sent(n int64) { b.show(phaseSending, n, b.total) }
-
-func (b *bar) at(p transfer.Progress) { b.show(p.Phase, p.Bytes, p.Total) }
-
-// Write counts what is written.
-func (b *bar) Write(data []byte) (int, error) {
-	b.bytes += int64(len(data))
-	b.show(transfer.PhaseWriting, b.bytes, b.total)
-	return len(data), nil
-}
-
 func (b *bar) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.clear()
+}
+
+// counter shows how much was written to it.
+type counter struct {
+	bar *bar
+	now control.Progress
+}
+
+func (c *counter) Write(data []byte) (int, error) {
+	c.now.Done += int64(len(data))
+	c.bar.at(c.now)
+	return len(data), nil
 }

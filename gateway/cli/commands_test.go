@@ -236,6 +236,32 @@ func lists(t *testing.T, dir string) {
 	}
 }
 
+// TestGroups makes, changes and deletes a role, a team and a service account.
+func TestGroups(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	for _, step := range []struct{ args, want string }{
+		{"org create --slug acme --name Acme", `"acme"`},
+		{"role create --org acme --name editor --permission contacts", `"label": "editor"`},
+		{"role update editor --org acme --label Editor --permission manage_forms", `"label": "Editor"`},
+		{"role show editor --org acme", `"manage_forms"`},
+		{"role delete editor --org acme", `"deleted": "editor"`},
+		{"team create --org acme --name North", `"North"`},
+		{"team update North --org acme --name South", `"South"`},
+		{"team delete South --org acme", `"deleted": "South"`},
+		{"account create --org acme --name crm --permission contacts,manage_forms --active", `"active": true`},
+		{"account update crm --org acme --active=false --permission contacts", `"active": false`},
+		{"account show crm --org acme", `"contacts"`},
+		{"account delete crm --org acme", `"keys_revoked": 0`},
+		{"audit --org acme", `"changed": "active,permissions"`},
+	} {
+		a := run(t, "", append(strings.Fields(step.args), "--data", dir)...)
+		if a.code != 0 || !strings.Contains(a.stdout, step.want) {
+			t.Errorf("%s: exit %d, %s%s", step.args, a.code, a.stdout, a.stderr)
+		}
+	}
+}
+
 // TestNewInstallationIsTold: whoever runs a command in another folder than meant hears that it
 // began an installation, and where; whoever runs it where one is hears nothing.
 func TestNewInstallationIsTold(t *testing.T) {

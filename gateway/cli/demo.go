@@ -1,18 +1,11 @@
 package cli
 
 import (
-	"bytes"
 	"context"
-	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"os"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -74,9 +67,8 @@ func (p *program) demo(ctx context.Context, cfg config.Config) (err error) {
 		return opening(cfg, err)
 	}
 	defer func() { err = errors.Join(err, app.Close()) }() //nolint:contextcheck // it ends after ctx
-	c := control.InProcess(app.Control())                  //nolint:contextcheck // it ends with Close
-	tour, err := begin(ctx, c)
-	if err = errors.Join(err, c.Close()); err != nil {
+	tour, err := demo.Begin(ctx, control.InProcess(app.Control()))
+	if err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
 
@@ -86,7 +78,7 @@ func (p *program) demo(ctx context.Context, cfg config.Config) (err error) {
 	_, port, _ := net.SplitHostPort(app.Addr().String())
 	tour.BaseURL = cfg.OrganizationURL(demo.Slug, port)
 	tour.SignIn.URL = tour.BaseURL + "/sign-in"
-	if err = tour.reports(ctx, app.Addr().String()); err == nil {
+	if err = tour.FindReports(ctx, app.Addr().String()); err == nil {
 		err = p.showTour(tour)
 	}
 	if err != nil {
@@ -97,108 +89,7 @@ func (p *program) demo(ctx context.Context, cfg config.Config) (err error) {
 	return err
 }
 
-// tour is what the demonstration prints.
-type tour struct {
-	BaseURL string `json:"base_url"`
-	Key     string `json:"key"`
-	SignIn  struct {
-		URL      string `json:"url"`
-		Email    string `json:"email"`
-		Password string `json:"password"`
-	} `json:"sign_in"`
-	SharedReport string `json:"shared_report"` // with a token
-	OpenReport   string `json:"open_report"`
-}
-
-// begin fills the organization through the commands that everybody has.
-func begin(ctx context.Context, c *control.Client) (*tour, error) {
-	orgName := demo.Name
-	_, err := c.CreateOrganization(ctx, control.OrganizationChange{Slug: demo.Slug, Name: &orgName, Features: map[string]bool{"teams": true}})
-	if err != nil {
-		return nil, err
-	}
-	t := &tour{}
-	t.SignIn.Email, t.SignIn.Password = demo.AdminEmail, newPassword()
-	_, err = c.CreateUser(ctx, control.NewUser{Org: demo.Slug, Name: demo.AdminName, Email: demo.AdminEmail, Roles: []string{"admin"}, Password: t.SignIn.Password})
-	if err != nil {
-		return nil, err
-	}
-	made, err := c.CreateKey(ctx, control.NewKey{Org: demo.Slug, Name: "demo", Kind: "server_full", Permissions: []string{
-		"contacts", "manage_custom_objects", "manage_forms", "view_form_submissions", "manage_files", "manage_reports", "view_users",
-	}})
-	if err != nil {
-		return nil, err
-	}
-	t.Key = made.Key.Token
-	var bundle bytes.Buffer
-	if err := demo.WriteBundle(&bundle, time.Now()); err != nil {
-		return nil, err
-	}
-	report, err := c.Import(ctx, control.ImportRequest{Org: demo.Slug}, &bundle, control.ImportFeedback{})
-	if err != nil && report != nil && len(report.Problems) > 0 {
-		err = fmt.Errorf("%w: %s", err, report.Problems[0])
-	}
-	return t, err
-}
-
-func newPassword() string {
-	text := strings.ToLower(rand.Text()) // 26 characters, 130 random bits
-	return text[:5] + "-" + text[5:10] + "-" + text[10:15] + "-" + text[15:20]
-}
-
-// reports asks the gateway for the addresses of two reports: of one that is open to
-// whoever knows it, and of one with a token.
-func (t *tour) reports(ctx context.Context, addr string) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	var open struct {
-		ShareURL string `json:"share_url"`
-	}
-	if err := t.ask(ctx, http.MethodGet, addr, "/api/custom-reports/"+demo.PlainReportID, "", &open); err != nil {
-		return err
-	}
-	var shared struct {
-		URL string `json:"url"`
-	}
-	body := `{"params": {"country": "DE"}, "expires_in": 86400}`
-	if err := t.ask(ctx, http.MethodPost, addr, "/api/custom-reports/"+demo.SecureReportID+"/share", body, &shared); err != nil {
-		return err
-	}
-	t.OpenReport, t.SharedReport = open.ShareURL, shared.URL
-	return nil
-}
-
-func (t *tour) ask(ctx context.Context, method, addr, path, body string, into any) error {
-	req, err := http.NewRequestWithContext(ctx, method, "http://"+addr+path, strings.NewReader(body))
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	req.Host = strings.TrimPrefix(t.BaseURL, "http://") // the name may not resolve here
-	req.Header.Set("x-service-token", t.Key)
-	if body != "" {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Do(req)
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	defer resp.Body.Close()
-	var answer struct {
-		Status  string          `json:"status"`
-		Message string          `json:"message"`
-		Data    json.RawMessage `json:"data"`
-	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&answer); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	if answer.Status != "ok" {
-		return fmt.Errorf("%s: %s", path, answer.Message)
-	}
-	return json.Unmarshal(answer.Data, into)
-}
-
-func (p *program) showTour(t *tour) error {
+func (p *program) showTour(t *demo.Tour) error {
 	if p.output == outputJSON {
 		return p.print(t, nil)
 	}

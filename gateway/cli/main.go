@@ -91,10 +91,7 @@ func (p *program) report(err error) {
 }
 
 func (p *program) root() *cobra.Command {
-	root := group("tenantry", "A multi-tenant workspace API gateway",
-		p.serveCommand(), p.demoCommand(), p.orgCommand(), p.userCommand(), p.roleCommand(), p.teamCommand(),
-		p.accountCommand(), p.keyCommand(),
-		p.importCommand(), p.exportCommand(), p.auditCommand(), p.keyringCommand(), p.doctorCommand(), p.versionCommand())
+	root := group("tenantry", "A multi-tenant workspace API gateway", append(p.commands(), p.serveCommand(), p.demoCommand(), p.versionCommand())...)
 	root.SilenceErrors, root.SilenceUsage = true, true
 	flags := root.PersistentFlags()
 	flags.StringVar(&p.configFile, "config", "", "a YAML `file` of settings")
@@ -201,21 +198,5 @@ func run(do func(ctx context.Context, args []string) error) func(*cobra.Command,
 			return err
 		}
 		return &failure{err}
-	}
-}
-
-// name returns what a command is called in messages to others.
-func name(cmd *cobra.Command) string { return cmd.CommandPath() }
-
-// oneArg takes exactly one argument, which is called what.
-func oneArg(what string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		switch {
-		case len(args) == 0:
-			return usagef("name %s", what)
-		case len(args) > 1:
-			return usagef("one argument is taken (%s), %d were given", what, len(args))
-		}
-		return nil
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"tenantry/backends/store"
 	"tenantry/config"
 	"tenantry/gateway"
@@ -48,27 +50,21 @@ const (
 	busyPause = 50 * time.Millisecond
 )
 
-// how says how a command reaches the data.
-type how struct {
-	command string
-	// begins: the command may make the data folder.
-	begins bool
-}
-
 // with opens the way to the data, lets do work and closes it again: through the server
 // that holds the data folder, or by holding the folder itself.
-func (p *program) with(ctx context.Context, h how, do func(context.Context, *control.Client) error) error {
+// A command that begins may make the data folder.
+func (p *program) with(ctx context.Context, cmd *cobra.Command, begins bool, do func(context.Context, *control.Client) error) error {
 	cfg, err := p.load(nil)
 	if err != nil {
 		return err
 	}
 	fresh := false
 	if _, err := os.Stat(cfg.Data); errors.Is(err, fs.ErrNotExist) && !cfg.Shared() {
-		if fresh = h.begins; !fresh {
+		if fresh = begins; !fresh {
 			return fmt.Errorf("there is no data folder %s; name it with --data, or begin one with tenantry org create", cfg.Data)
 		}
 	}
-	c, end, err := p.reach(ctx, cfg, h.command)
+	c, end, err := p.reach(ctx, cfg, cmd.CommandPath())
 	if err != nil {
 		return err
 	}
@@ -93,8 +89,7 @@ func (p *program) reach(ctx context.Context, cfg config.Config, command string) 
 	for {
 		services, err := gateway.OpenServices(ctx, cfg, gateway.Options{Log: p.warnings(), Version: version().Version, Holder: command})
 		if err == nil {
-			c := control.InProcess(services.Control())                                      //nolint:contextcheck // it ends with Close
-			return c, func() error { return errors.Join(c.Close(), services.Close()) }, nil //nolint:contextcheck // it ends after ctx
+			return control.InProcess(services.Control()), services.Close, nil //nolint:contextcheck // it ends after ctx
 		}
 		var inUse *gateway.InUseError
 		if !errors.As(err, &inUse) {
@@ -103,7 +98,7 @@ func (p *program) reach(ctx context.Context, cfg config.Config, command string) 
 		if inUse.Holder.Control != "" {
 			c, dialErr := control.Dial(ctx, inUse.Holder.Control)
 			if dialErr == nil {
-				return c, c.Close, nil
+				return c, func() error { c.Close(); return nil }, nil
 			}
 			err = errors.Join(err, dialErr) // it may be about to end
 		}
@@ -150,15 +145,12 @@ func opening(cfg config.Config, err error) error {
 	return err
 }
 
-// withOrg is with for commands on one organization, which must be named.
-func (p *program) withOrg(ctx context.Context, h how, org string, do func(context.Context, *control.Client) error) error {
-	if org != "" {
-		return p.with(ctx, h, do)
-	}
+// whichOrg says that an organization must be named, and which there are.
+func (p *program) whichOrg(ctx context.Context, cmd *cobra.Command) error {
 	var names []string
-	err := p.with(ctx, h, func(ctx context.Context, c *control.Client) error {
-		found, err := c.ListOrganizations(ctx, control.OrganizationPage{Limit: 10})
-		for _, o := range found.Items {
+	err := p.with(ctx, cmd, false, func(ctx context.Context, c *control.Client) error {
+		found, err := control.Call[[]control.Organization](ctx, c, "org.list", control.OrganizationPage{Limit: 10})
+		for _, o := range found {
 			if o.State != "removed" {
 				names = append(names, o.Slug)
 			}

@@ -4,13 +4,19 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"reflect"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 	"unicode"
 
 	"golang.org/x/term"
+
+	"tenantry/gateway/control"
+	"tenantry/internal/declare"
 )
 
 // Values of --output.
@@ -25,25 +31,19 @@ func terminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-func (p *program) wantsTable() bool {
-	if p.output == "" {
-		return terminal(p.stdout)
-	}
-	return p.output == outputTable
-}
-
 // grid is a table for people.
-type grid struct {
-	header []string
-	rows   [][]string
-}
+type grid [][]string
 
-func (g *grid) add(cells ...string) { g.rows = append(g.rows, cells) }
+func (g *grid) add(cells ...string) { *g = append(*g, cells) }
 
 // print writes a result: v as JSON, or what table makes of it.
-func (p *program) print(v any, table func() grid) error {
-	if p.wantsTable() {
-		return p.printGrid(table())
+func (p *program) print(v any, table func() (grid, error)) error {
+	if p.output == outputTable || p.output == "" && terminal(p.stdout) {
+		g, err := table()
+		if err != nil {
+			return fmt.Errorf("reading the result: %w", err)
+		}
+		return p.printGrid(g)
 	}
 	enc := json.NewEncoder(p.stdout)
 	enc.SetIndent("", "  ")
@@ -56,11 +56,7 @@ func (p *program) print(v any, table func() grid) error {
 
 func (p *program) printGrid(g grid) error {
 	w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
-	rows := g.rows
-	if g.header != nil {
-		rows = append([][]string{g.header}, rows...)
-	}
-	for _, row := range rows {
+	for _, row := range g {
 		cells := make([]string, len(row))
 		for i, cell := range row {
 			cells[i] = plain(cell)
@@ -73,6 +69,100 @@ func (p *program) printGrid(g grid) error {
 	return nil
 }
 
+// tableOf shows the answer to a command as its row says.
+func tableOf(c *control.Command, data []byte) (g grid, err error) {
+	answer := reflect.New(reflect.TypeOf(c.Row.Data)).Elem()
+	if err := json.Unmarshal(data, answer.Addr().Interface()); err != nil {
+		return nil, err
+	}
+	if c.Table == "" {
+		return reportGrid(answer.Interface()), nil
+	}
+	list, columns := answer, c.Wide || answer.Kind() == reflect.Slice
+	if answer.Kind() != reflect.Slice {
+		list = reflect.Append(reflect.MakeSlice(reflect.SliceOf(answer.Type()), 0, 1), answer)
+	}
+	fields, err := declare.Of(list.Type().Elem())
+	entries := strings.Split(c.Table, ", ")
+	if columns {
+		header := make([]string, len(entries))
+		for i, entry := range entries {
+			title, _, _ := strings.Cut(entry, "=")
+			header[i] = strings.ToUpper(title)
+		}
+		g.add(header...)
+	}
+	for i := range list.Len() {
+		var line []string
+		for _, entry := range entries {
+			entry, optional := strings.CutSuffix(entry, "?")
+			title, name, given := strings.Cut(entry, "=")
+			if !given {
+				name = title
+			}
+			f := &fields[slices.IndexFunc(fields, func(f declare.Field) bool { return f.Name == name })]
+			v := list.Index(i).FieldByIndex(f.Index)
+			cells := []string{cell(f, v)}
+			if teller, ok := list.Index(i).Interface().(interface {
+				Cells(field, text string) []string
+			}); ok {
+				cells = teller.Cells(name, cells[0])
+			}
+			if columns {
+				line = append(line, cells...)
+			} else if !optional || !v.IsZero() {
+				g.add(append([]string{title}, cells...)...)
+			}
+		}
+		if columns {
+			g.add(line...)
+		}
+	}
+	return g, err
+}
+
+// cell writes a value for people.
+func cell(f *declare.Field, v reflect.Value) string {
+	switch v := v.Interface().(type) {
+	case time.Time:
+		return v.Format(time.RFC3339)
+	case *time.Time:
+		if v == nil {
+			return "never"
+		}
+		return v.Format(time.RFC3339)
+	case fmt.Stringer:
+		if f.Type.Kind() != reflect.Pointer || !reflect.ValueOf(v).IsNil() {
+			return v.String()
+		}
+		return ""
+	case []string:
+		return words(v)
+	case map[string]bool:
+		return words(slices.DeleteFunc(slices.Sorted(maps.Keys(v)), func(name string) bool { return !v[name] }))
+	case map[string]int64:
+		var list []string
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			list = append(list, fmt.Sprintf("%s=%d", name, v[name]))
+		}
+		return words(list)
+	case bool:
+		return map[bool]string{true: "yes", false: "no"}[v]
+	case string:
+		if v == "" && strings.Contains(f.Tag.Get("json"), ",omitempty") {
+			return "-"
+		}
+	}
+	return fmt.Sprint(v.Interface())
+}
+
+func words(list []string) string {
+	if len(list) == 0 {
+		return "-"
+	}
+	return strings.Join(list, ", ")
+}
+
 // plain keeps stored texts from steering the terminal.
 func plain(text string) string {
 	return strings.Map(func(r rune) rune {
@@ -83,34 +173,6 @@ func plain(text string) string {
 	}, text)
 }
 
-// notes are what a command has to say beside its result.
-func (p *program) notes(notes []string) {
-	for _, n := range notes {
-		p.note("Note: %s", n)
-	}
-}
-
 func (p *program) note(format string, args ...any) {
 	fmt.Fprintf(p.stderr, format+"\n", args...)
-}
-
-func words(list []string) string {
-	if len(list) == 0 {
-		return "-"
-	}
-	return strings.Join(list, ", ")
-}
-
-func moment(t *time.Time) string {
-	if t == nil {
-		return "never"
-	}
-	return t.Format(time.RFC3339)
-}
-
-func yesNo(is bool) string {
-	if is {
-		return "yes"
-	}
-	return "no"
 }

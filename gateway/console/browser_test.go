@@ -80,7 +80,7 @@ func TestBrowserSignOutOfAnEndedSession(t *testing.T) {
 	p.write("password", gatewaytest.Password)
 	p.enter()
 	p.wait("location.pathname === '/' && document.readyState === 'complete' && document.querySelector('dl')")
-	if _, err := g.Commands.DeactivateUser(t.Context(), control.UserRef{Org: "acme", User: user.Email}); err != nil {
+	if _, err := control.Call[control.User](t.Context(), g.Commands, "user.deactivate", control.UserRef{Org: "acme", User: user.Email}); err != nil {
 		t.Fatal(err)
 	}
 	p.value("document.querySelector('button').click()")
@@ -91,7 +91,7 @@ func TestBrowserWelcome(t *testing.T) {
 	t.Parallel()
 	b := launch(t)
 	g, acme := start(t)
-	invited, err := g.Commands.CreateUser(t.Context(), control.NewUser{Org: "acme", Name: "Ada Lovelace", Email: "ada@example.com"})
+	invited, err := control.Call[control.Invited](t.Context(), g.Commands, "user.create", control.NewUser{Org: "acme", Name: "Ada Lovelace", Email: "ada@example.com"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -124,7 +124,7 @@ func TestT5_SignInTellsNoOrganizationFromNone(t *testing.T) {
 	g, acme := start(t, noTime)
 	gone := g.Org(t, "gone")
 	acme.Person(t, "ada@example.com", nil)
-	if _, err := g.Commands.SuspendOrganization(t.Context(), "gone"); err != nil {
+	if _, err := control.Call[control.Organization](t.Context(), g.Commands, "org.suspend", control.Slug{Slug: "gone"}); err != nil {
 		t.Fatal(err)
 	}
 	hosts := []string{acme.Host, gone.Host, "nobody.localhost", "localhost", "127.0.0.1", "xn--80ak6aa92e.localhost"}
@@ -187,7 +187,7 @@ func TestT5_SignInTellsNoOrganizationFromNone(t *testing.T) {
 		}
 	}
 	// An organization that wants it is named.
-	if _, err := g.Commands.UpdateOrganization(t.Context(), control.OrganizationChange{Slug: "acme", Settings: map[string]bool{"sign_in_names_organization": true}}); err != nil {
+	if _, err := control.Call[control.Organization](t.Context(), g.Commands, "org.update", control.OrganizationChange{Slug: "acme", Settings: map[string]bool{"sign_in_names_organization": true}}); err != nil {
 		t.Fatal(err)
 	}
 	checkPage(t, acme.Page(t, "/sign-in"), 200, "Organization acme", "E-mail address", "Password")
@@ -202,7 +202,7 @@ func TestX8_ChoosingAPasswordIsCounted(t *testing.T) {
 		return acme.Do(t, http.MethodPost, "/auth/password", gatewaytest.Header("X-Forwarded-For", from),
 			gatewaytest.JSON(map[string]string{"token": token, "password": gatewaytest.Password}))
 	}
-	invited, err := g.Commands.CreateUser(t.Context(), control.NewUser{Org: "acme", Name: "Ada", Email: "ada@example.com"})
+	invited, err := control.Call[control.Invited](t.Context(), g.Commands, "user.create", control.NewUser{Org: "acme", Name: "Ada", Email: "ada@example.com"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +229,7 @@ func TestT5_AHostOfNobodySaysHowAnAddressLooks(t *testing.T) {
 	t.Parallel()
 	g, acme := start(t)
 	suspended := g.Org(t, "suspended")
-	if _, err := g.Commands.SuspendOrganization(t.Context(), suspended.Slug); err != nil {
+	if _, err := control.Call[control.Organization](t.Context(), g.Commands, "org.suspend", control.Slug{Slug: suspended.Slug}); err != nil {
 		t.Fatal(err)
 	}
 	address := "<code>" + strings.Replace(g.URL(""), "127.0.0.1", "&lt;organization&gt;.localhost", 1) + "</code>"
@@ -366,7 +366,7 @@ func TestS7_WrongSignInsAnswerAlike(t *testing.T) {
 	if a := acme.Page(t, "/", gatewaytest.Cookie(again)); a.Code != 200 {
 		t.Errorf("%d", a.Code)
 	}
-	if _, err := g.Commands.DeactivateUser(t.Context(), control.UserRef{Org: "acme", User: user.Email}); err != nil {
+	if _, err := control.Call[control.User](t.Context(), g.Commands, "user.deactivate", control.UserRef{Org: "acme", User: user.Email}); err != nil {
 		t.Fatal(err)
 	}
 	if a := signIn(t, acme, "ada@example.com", gatewaytest.Password); a.Text() != wrong {
@@ -419,7 +419,7 @@ func TestV3_WelcomeLinkIsSingleUse(t *testing.T) {
 	t.Parallel()
 	g, acme := start(t)
 	other := g.Org(t, "other")
-	invited, err := g.Commands.CreateUser(t.Context(), control.NewUser{Org: "acme", Name: "Ada", Email: "ada@example.com"})
+	invited, err := control.Call[control.Invited](t.Context(), g.Commands, "user.create", control.NewUser{Org: "acme", Name: "Ada", Email: "ada@example.com"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -16,6 +18,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/crypto/keyring"
 	"tenantry/gateway/transfer"
@@ -28,13 +31,37 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // client returns a Client of a handler that answers every command with fn.
 func client(t *testing.T, fn http.HandlerFunc) *Client {
 	t.Helper()
-	c := InProcess(fn)
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	path := socket(t, fn)
+	c, err := Dial(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
 	return c
+}
+
+// socket serves a handler on a socket and returns its path.
+func socket(t *testing.T, h http.Handler) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewUnstartedServer(h)
+	if err := s.Listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.Listener = l
+	s.Start()
+	t.Cleanup(s.Close)
+	return path
+}
+
+// refuse answers with an error.
+func refuse(w http.ResponseWriter, e *Error) {
+	w.WriteHeader(e.status())
+	_ = json.NewEncoder(w).Encode(e)
 }
 
 func TestErrorOf(t *testing.T) {
@@ -77,10 +104,10 @@ func TestClient_Failures(t *testing.T) {
 		want string
 	}{
 		"refused": {func(w http.ResponseWriter, _ *http.Request) {
-			writeError(w, &Error{Code: CodeInvalid, Message: "no such thing"})
+			refuse(w, &Error{Code: CodeInvalid, Message: "no such thing"})
 		}, "no such thing"},
 		"of another version": {func(w http.ResponseWriter, _ *http.Request) {
-			writeError(w, &Error{Code: CodeUnknown, Message: "what?"})
+			refuse(w, &Error{Code: CodeUnknown, Message: "what?"})
 		}, "restart it"},
 		"no answer of ours": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>", http.StatusBadGateway) }, "502"},
 		"cut off":           {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "went away"},
@@ -88,7 +115,7 @@ func TestClient_Failures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := client(t, c.fn).ShowOrganization(t.Context(), "acme")
+			_, err := Call[Organization](t.Context(), client(t, c.fn), "org.show", Slug{"acme"})
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want %q in it", err, c.want)
 			}
@@ -99,8 +126,8 @@ func TestClient_Failures(t *testing.T) {
 func TestClient_ErrorsTravelWhole(t *testing.T) {
 	t.Parallel()
 	sent := &Error{Code: CodeInvalid, Message: "bad", Faults: fault.List{{Field: "slug", Code: fault.Format, Message: "bad slug"}}}
-	c := client(t, func(w http.ResponseWriter, _ *http.Request) { writeError(w, sent) })
-	_, err := c.CreateOrganization(t.Context(), OrganizationChange{})
+	c := client(t, func(w http.ResponseWriter, _ *http.Request) { refuse(w, sent) })
+	_, err := Call[Organization](t.Context(), c, "org.create", NewOrganization{})
 	var got *Error
 	if !errors.As(err, &got) || got.Code != sent.Code || got.Message != sent.Message || len(got.Faults) != 1 || got.Faults[0] != sent.Faults[0] {
 		t.Errorf("got %+v (%v)", got, err)
@@ -117,7 +144,7 @@ func TestClient_StopsWithItsContext(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := c.ListKeyring(ctx); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := Call[[]EncryptionKey](ctx, c, "keyring.list", struct{}{}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
 	select {
@@ -134,28 +161,37 @@ func TestDial_NobodyThere(t *testing.T) {
 	}
 }
 
-func TestHandler_Requests(t *testing.T) {
+func TestServer_Requests(t *testing.T) {
 	t.Parallel()
-	h := NewHandler(Backend{})
+	path := socket(t, NewServer(Backend{}))
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", path)
+	}}}
 	for _, c := range []struct {
-		method, path, body string
-		status             int
+		method, path, body, in string
+		status                 int
 	}{
-		{"POST", "/v1/org/show", `{"slug": "acme", "nonsense": 1}`, 422},
-		{"POST", "/v1/org/show", `{"slug": "acme"} {}`, 422},
-		{"POST", "/v1/org/show", `nonsense`, 422},
-		{"POST", "/v1/org/show", `{"slug": ""}`, 422},
-		{"POST", "/v1/org/show", `{"slug": "` + strings.Repeat("x", maxRequest) + `"}`, 422},
-		{"POST", "/v1/import?org=acme&dry_run=perhaps&partial=false", ``, 422},
-		{"POST", "/v1/nonsense", `{}`, 404},
-		{"GET", "/v1/org/list", ``, 404},
+		{"POST", "/v1/org/show", `{"slug": "acme", "nonsense": 1}`, "", 422},
+		{"POST", "/v1/org/show", `{"slug": "acme"} {}`, "", 422},
+		{"POST", "/v1/org/show", `{"slug": "acme", "slug": "other"}`, "", 422},
+		{"POST", "/v1/org/show", `nonsense`, "", 422},
+		{"POST", "/v1/org/show", `{"slug": ""}`, "", 422},
+		{"POST", "/v1/org/show", `{}`, "", 422},
+		{"POST", "/v1/org/show", `{"slug": 5}`, "", 422},
+		{"POST", "/v1/org/show", `{"slug": "` + strings.Repeat("x", maxRequest) + `"}`, "", 422},
+		{"POST", "/v1/import", ``, `{"dry_run": "perhaps"}`, 422},
+		{"POST", "/v1/import", ``, `%zz`, 422},
+		{"POST", "/v1/nonsense", `{}`, "", 404},
+		{"GET", "/v1/org/list", ``, "", 404},
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), c.method, "http://control"+c.path, strings.NewReader(c.body))
 		if err != nil {
 			t.Fatal(err)
 		}
-		inner := InProcess(h)
-		resp, err := inner.http.Do(r)
+		if c.in != "" {
+			r.Header.Set(inputHeader, c.in)
+		}
+		resp, err := client.Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -163,34 +199,47 @@ func TestHandler_Requests(t *testing.T) {
 		if err := json.NewDecoder(resp.Body).Decode(&e); err != nil || e.Message == "" || resp.StatusCode != c.status {
 			t.Errorf("%s %s %.40s: %d %+v %v", c.method, c.path, c.body, resp.StatusCode, e, err)
 		}
-		if err := errors.Join(resp.Body.Close(), inner.Close()); err != nil {
+		if err := resp.Body.Close(); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
+// TestRows: every command is a row that can be served, of the operator alone, and that says what
+// it takes and shows.
+func TestRows(t *testing.T) {
+	t.Parallel()
+	lines := map[string]bool{}
+	for name, c := range NewServer(Backend{}).commands {
+		if faults := c.Row.Validate(); len(faults) > 0 || c.Row.Credentials != api.Operator || lines[c.Line] {
+			t.Errorf("%s: %v", name, faults)
+		}
+		lines[c.Line] = true
+	}
+	if len(lines) < 40 {
+		t.Errorf("there are %d commands only", len(lines))
+	}
+}
+
 func TestImport_Events(t *testing.T) {
 	t.Parallel()
-	report := &transfer.Report{Counts: transfer.Counts{Lines: 2, Failed: 1}}
 	c := client(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
-		out := &events{enc: json.NewEncoder(w), w: http.NewResponseController(w)}
-		_ = out.send(event{})
-		_ = out.send(event{Progress: &transfer.Progress{Phase: transfer.PhaseStoring, Lines: 1}})
+		out := &events{w: w}
+		_ = out.send(event{}, nil)
+		_ = out.send(event{Progress: &Progress{Step: transfer.PhaseStoring, Done: 1}}, nil)
 		_, _ = out.Write([]byte("bad \xff line\n"))
-		_ = out.send(event{Report: report, Error: &Error{Code: CodeInvalid, Message: "refused"}})
+		_ = out.send(event{Answer: &Answer{Data: json.RawMessage(`{"lines": 2}`)}, Error: &Error{Code: CodeInvalid, Message: "refused"}}, nil)
 	})
 	var bad bytes.Buffer
-	var phase string
-	var sent int64
-	got, err := c.Import(t.Context(), ImportRequest{Org: "acme"}, strings.NewReader("12345"), ImportFeedback{
-		Sent: func(n int64) { sent = n }, Progress: func(p transfer.Progress) { phase = p.Phase }, Bad: &bad,
-	})
-	if got == nil || got.Lines != 2 || err == nil || err.Error() != "refused" {
+	var step string
+	input := strings.NewReader("12345")
+	got, err := c.Do(t.Context(), "import", ImportRequest{Org: "acme"}, Streams{Input: input, Output: &bad, Progress: func(p Progress) { step = p.Step }})
+	if got == nil || string(got.Data) != `{"lines": 2}` && string(got.Data) != `{"lines":2}` || err == nil || err.Error() != "refused" {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	if bad.String() != "bad \xff line\n" || phase != transfer.PhaseStoring || sent != 5 {
-		t.Errorf("bad %q, phase %q, sent %d", bad.String(), phase, sent)
+	if bad.String() != "bad \xff line\n" || step != transfer.PhaseStoring || input.Len() != 0 {
+		t.Errorf("bad %q, step %q, %d bytes were not sent", bad.String(), step, input.Len())
 	}
 }
 
@@ -198,10 +247,9 @@ func TestImport_CutOff(t *testing.T) {
 	t.Parallel()
 	c := client(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
-		out := &events{enc: json.NewEncoder(w), w: http.NewResponseController(w)}
-		_ = out.send(event{})
+		_ = (&events{w: w}).send(event{}, nil)
 	})
-	got, err := c.Import(t.Context(), ImportRequest{}, strings.NewReader("x"), ImportFeedback{})
+	got, err := c.Do(t.Context(), "import", ImportRequest{}, Streams{Input: strings.NewReader("x")})
 	if got != nil || err == nil || !strings.Contains(err.Error(), "import the same file again") {
 		t.Errorf("got %+v, %v", got, err)
 	}
@@ -211,10 +259,10 @@ func TestImport_CutOff(t *testing.T) {
 func TestImport_RefusedBeforeItIsSent(t *testing.T) {
 	t.Parallel()
 	c := client(t, func(w http.ResponseWriter, _ *http.Request) {
-		writeError(w, &Error{Code: CodeNotFound, Message: "no such organization"})
+		refuse(w, &Error{Code: CodeNotFound, Message: "no such organization"})
 	})
 	var input endless
-	_, err := c.Import(t.Context(), ImportRequest{}, &input, ImportFeedback{})
+	_, err := c.Do(t.Context(), "import", ImportRequest{}, Streams{Input: &input})
 	if err == nil || err.Error() != "no such organization" {
 		t.Errorf("got %v", err)
 	}
@@ -233,29 +281,27 @@ func (e *endless) Read(p []byte) (int, error) {
 func TestExport_EndIsKnown(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		trailer, value, want string
+		last event
+		want string
 	}{
-		"whole":   {reportTrailer, "%7B%22lines%22%3A3%7D", ""},
-		"failed":  {errorTrailer, "%7B%22message%22%3A%22the+disk+is+gone%22%7D", "the disk is gone"},
-		"cut off": {"", "", "end is missing"},
+		"whole":   {event{Answer: &Answer{Data: json.RawMessage("{}")}}, ""},
+		"failed":  {event{Error: &Error{Message: "the disk is gone"}}, "the disk is gone"},
+		"cut off": {event{}, "was interrupted: the server went away"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cl := client(t, func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Add("Trailer", reportTrailer)
-				w.Header().Add("Trailer", errorTrailer)
-				_, _ = io.WriteString(w, "line\n")
-				if c.trailer != "" {
-					w.Header().Set(c.trailer, c.value)
-				}
+				sent := &events{w: w}
+				_, _ = sent.Write([]byte("line\n"))
+				_ = sent.send(c.last, nil)
 			})
 			var out bytes.Buffer
-			report, err := cl.Export(t.Context(), ExportRequest{}, &out)
+			_, err := cl.Do(t.Context(), "export", ExportRequest{}, Streams{Output: &out})
 			if out.String() != "line\n" {
 				t.Errorf("got %q", out.String())
 			}
-			if c.want == "" && (err != nil || report.Lines != 3) || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
-				t.Errorf("got %+v, %v", report, err)
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("got %v", err)
 			}
 		})
 	}

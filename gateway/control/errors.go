@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 
 	"tenantry/backends/api"
@@ -32,18 +33,27 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
+func fail(code, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
 func (e *Error) status() int {
-	switch e.Code {
-	case CodeInvalid:
-		return http.StatusUnprocessableEntity
-	case CodeNotFound, CodeUnknown:
-		return http.StatusNotFound
-	case CodeDuplicate, CodeConflict:
-		return http.StatusConflict
-	case CodeUnavailable:
-		return http.StatusServiceUnavailable
+	statuses := map[string]int{
+		CodeInvalid: http.StatusUnprocessableEntity, CodeNotFound: http.StatusNotFound, CodeUnknown: http.StatusNotFound,
+		CodeDuplicate: http.StatusConflict, CodeConflict: http.StatusConflict, CodeUnavailable: http.StatusServiceUnavailable,
+	}
+	if status, ok := statuses[e.Code]; ok {
+		return status
 	}
 	return http.StatusInternalServerError
+}
+
+// reworded says what was not found, or is there already, in other words: those whose error has the code.
+func reworded(err error, code, format string, args ...any) error {
+	if err != nil && errorOf(err).Code == code {
+		return fail(code, format, args...)
+	}
+	return err
 }
 
 // errorOf returns the failure as it travels.
@@ -52,26 +62,31 @@ func errorOf(err error) *Error {
 	if errors.As(err, &e) {
 		return e
 	}
-	out := &Error{Code: CodeFailed, Message: err.Error()}
+	is := func(targets ...error) bool {
+		for _, target := range targets {
+			if errors.Is(err, target) {
+				return true
+			}
+		}
+		return false
+	}
+	out := fail(CodeFailed, "%v", err)
 	var invalid *fault.Error
 	var duplicate *store.DuplicateError
 	var problem *api.Problem
 	switch {
 	case errors.As(err, &invalid):
-		out.Code = CodeInvalid
-		out.Faults = invalid.Faults
+		out.Code, out.Faults = CodeInvalid, invalid.Faults
 	case errors.As(err, &duplicate):
 		out.Code = CodeDuplicate
-	case errors.Is(err, tenants.ErrUnknownTenant), errors.Is(err, store.ErrNotFound):
+	case is(tenants.ErrUnknownTenant, store.ErrNotFound):
 		out.Code = CodeNotFound
-	case errors.Is(err, store.ErrConflict), errors.Is(err, keyring.ErrPrimary), errors.Is(err, keyring.ErrReadOnly), errors.Is(err, tenants.ErrMoving), errors.Is(err, tenants.ErrNotMoving):
+	case is(store.ErrConflict, keyring.ErrPrimary, keyring.ErrReadOnly, tenants.ErrMoving, tenants.ErrNotMoving):
 		out.Code = CodeConflict
-	case errors.Is(err, store.ErrUnavailable), errors.Is(err, tenants.ErrUnavailable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+	case is(store.ErrUnavailable, tenants.ErrUnavailable, context.DeadlineExceeded, context.Canceled):
 		out.Code = CodeUnavailable
-	case errors.As(err, &problem):
-		if problem.Code < http.StatusInternalServerError {
-			out.Code = CodeInvalid
-		}
+	case errors.As(err, &problem) && problem.Code < http.StatusInternalServerError:
+		out.Code = CodeInvalid
 	}
 	return out
 }

@@ -2,13 +2,11 @@ package control
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
-	"tenantry/backends/store"
+	"tenantry/backends/api"
 	"tenantry/internal/texts"
 	"tenantry/tenants"
 	"tenantry/tenants/people"
@@ -36,21 +34,61 @@ type Team struct {
 	Name string `json:"name"`
 }
 
-// Ref names a service account, a role or a team, by identifier or name.
-type Ref struct {
-	Org string `json:"org"`
-	Ref string `json:"ref"`
+// New begins what is made.
+type New struct {
+	Org  string `json:"org" rule:"ref=organization"`
+	Name string `json:"name" rule:"required" doc:"its <name>"`
 }
 
-// GroupChange says what a service account, a role or a team shall be; what is absent stays
-// as it is. What is made has no Ref. Label is a role's alone, Teams and Active are an account's.
-type GroupChange struct {
+// Ref names a service account, a role or a team, by identifier or name.
+type Ref struct {
+	Org string `json:"org" rule:"ref=organization"`
+	ID  string `json:"ref" arg:"its name or identifier"`
+}
+
+func (r Ref) named() Ref { return r }
+
+// AccountFields, RoleFields and the changes say what one shall be; what is absent stays as it is.
+type AccountFields struct {
+	Permissions *[]string `json:"permissions,omitempty" flag:"permission" doc:"a <permission> it holds; may be repeated"`
+	Teams       *[]string `json:"teams,omitempty" flag:"team" doc:"the <id> of a team it is limited to; may be repeated"`
+	Active      *bool     `json:"active,omitempty" doc:"whether its keys are accepted (default true)"`
+}
+
+// RoleFields are those of a role.
+type RoleFields struct {
+	Label       *string   `json:"label,omitempty" doc:"the <label> people read (default the name)"`
+	Permissions *[]string `json:"permissions,omitempty" flag:"permission" doc:"a <permission> it holds; may be repeated"`
+}
+
+// NewAccount is a service account to be made.
+type NewAccount struct {
+	New
+	AccountFields
+}
+
+// NewRole is a role to be made.
+type NewRole struct {
+	New
+	RoleFields
+}
+
+// AccountChange changes a service account.
+type AccountChange struct {
+	TeamChange
+	AccountFields
+}
+
+// RoleChange changes a role, but for its name, by which people hold it.
+type RoleChange struct {
 	Ref
-	Name        *string   `json:"name,omitempty"`
-	Label       *string   `json:"label,omitempty"`
-	Permissions *[]string `json:"permissions,omitempty"`
-	Teams       *[]string `json:"teams,omitempty"`
-	Active      *bool     `json:"active,omitempty"`
+	RoleFields
+}
+
+// TeamChange changes a team.
+type TeamChange struct {
+	Ref
+	Name *string `json:"name,omitempty" doc:"its new <name>"`
 }
 
 // Deleted tells what was deleted, and how many keys ended with it.
@@ -59,306 +97,149 @@ type Deleted struct {
 	Keys    int    `json:"keys_revoked"`
 }
 
-func given[T any](p *T) (v T) {
-	if p != nil {
-		v = *p
-	}
-	return v
+// things are the five commands of service accounts, roles or teams.
+type things[T any] struct {
+	name, one, table, gone string
+	of                     func(*T) (id, name string) // the id is the one of audit logs
+	create                 func(context.Context, *tenants.Tenant, T) (*T, error)
+	find                   func(context.Context, *tenants.Tenant, string) (*T, error)
+	list                   func(context.Context, *tenants.Tenant, people.Page) ([]T, int64, error)
+	update                 func(context.Context, *tenants.Tenant, *T, func(*T) error) (*T, error)
+	remove                 func(context.Context, *call, *T) (keys int, err error)
 }
 
-func accountOf(a *people.Account) Account {
-	return Account{ID: a.ID, Name: a.Name, Permissions: words(a.Permissions), Teams: list(a.Teams), Active: a.Active}
-}
-
-func roleOf(r *people.Role) Role {
-	return Role{Name: r.Name, Label: r.Label, Permissions: words(r.Permissions)}
-}
-
-func teamOf(t *people.Team) Team { return Team{ID: t.ID, Name: t.Name} }
-
-// missing says which one was not found, and where those there are can be seen.
-func missing(err error, what string, r Ref) error {
-	if !errors.Is(err, store.ErrNotFound) {
-		return err
+func commandsOf[In any, Change interface{ named() Ref }, Out, T any](g things[T]) []Command {
+	what := strings.TrimPrefix(g.one, "a ")
+	named := func(ctx context.Context, c *call, r Ref) (*T, error) {
+		found, err := g.find(ctx, c.Tenant, r.ID)
+		err = reworded(err, CodeNotFound, "organization %[1]s has no %[2]s %[3]q; tenantry %[4]s list --org %[1]s shows those there are", r.Org, what, texts.Clip(r.ID), g.name)
+		return found, err
 	}
-	return &Error{Code: CodeNotFound, Message: fmt.Sprintf("organization %s has no %s %q; tenantry %s list --org %s shows those there are",
-		r.Org, what, texts.Clip(r.Ref), what[strings.LastIndexByte(what, ' ')+1:], r.Org)}
-}
-
-// taken says that a name is somebody else's.
-func taken(err error, what string, r *GroupChange) error {
-	var duplicate *store.DuplicateError
-	if !errors.As(err, &duplicate) {
-		return err
+	show := func(v *T, err error) (out Out, _ error) {
+		if err == nil {
+			out = as[Out](v)
+		}
+		return out, err
 	}
-	return &Error{Code: CodeDuplicate, Message: fmt.Sprintf("organization %s has a %s named %q already", r.Org, what, texts.Clip(given(r.Name)))}
-}
-
-func (r *GroupChange) account(a *people.Account) {
-	if r.Name != nil {
-		a.Name = *r.Name
+	taken := func(c *call, err error, v *T) error {
+		_, name := g.of(v)
+		return reworded(err, CodeDuplicate, "organization %s has a %s named %q already", c.Tenant.Org.Slug, what, texts.Clip(name))
 	}
-	if r.Permissions != nil {
-		a.Permissions = permissions(*r.Permissions)
-	}
-	if r.Teams != nil {
-		a.Teams = *r.Teams
-	}
-	if r.Active != nil {
-		a.Active = *r.Active
-	}
-}
-
-func (r *GroupChange) facts(kind, id string) map[string]string {
-	var changed []string
-	for name, is := range map[string]bool{
-		"name": r.Name != nil, "label": r.Label != nil, "permissions": r.Permissions != nil, "teams": r.Teams != nil, "active": r.Active != nil,
-	} {
-		if is {
-			changed = append(changed, name)
+	note := func(c *call, v *T, err error) {
+		if err == nil {
+			id, _ := g.of(v)
+			c.Note(g.name, id)
 		}
 	}
-	return map[string]string{kind: id, "changed": strings.Join(slices.Sorted(slices.Values(changed)), ",")}
+	return []Command{
+		command(Command{Line: g.name + " create --org SLUG --name NAME", Short: "Make " + g.one, Audit: api.AuditAlways, Table: g.table, Wide: true},
+			func(ctx context.Context, c *call, in In) (Out, error) {
+				var n T
+				set(&n, &in)
+				made, err := g.create(ctx, c.Tenant, n)
+				note(c, made, err)
+				return show(made, taken(c, err, &n))
+			}),
+		command(Command{Line: g.name + " list --org SLUG", Short: "List them, by name", Table: g.table}, func(ctx context.Context, c *call, in Page) ([]Out, error) {
+			found, total, err := g.list(ctx, c.Tenant, in.bounds())
+			in.more(c, total > int64(in.Offset+len(found)), len(found))
+			return each[Out](found), err
+		}),
+		command(Command{Line: g.name + " show NAME --org SLUG", Short: "Show " + g.one, Table: g.table, Wide: true}, func(ctx context.Context, c *call, in Ref) (Out, error) {
+			return show(named(ctx, c, in))
+		}),
+		command(Command{
+			Line: g.name + " update NAME --org SLUG", Short: "Change " + g.one + "; what no flag names stays as it is", Audit: api.AuditAlways, Table: g.table, Wide: true,
+			Nothing: "say what to change; tenantry " + g.name + " update --help names the flags",
+		}, func(ctx context.Context, c *call, in Change) (Out, error) {
+			v, err := named(ctx, c, in.named())
+			if err != nil {
+				return show(nil, err)
+			}
+			var wanted T
+			var changed []string
+			updated, err := g.update(ctx, c.Tenant, v, func(v *T) error {
+				changed = slices.Sorted(slices.Values(set(v, &in)))
+				wanted = *v
+				return nil
+			})
+			c.Note("changed", strings.Join(changed, ","))
+			note(c, updated, err)
+			return show(updated, taken(c, err, &wanted))
+		}),
+		command(Command{Line: g.name + " delete NAME --org SLUG", Short: g.gone, Audit: api.AuditAlways, Table: "deleted, keys revoked=keys_revoked"},
+			func(ctx context.Context, c *call, in Ref) (Deleted, error) {
+				v, err := named(ctx, c, in)
+				if err != nil {
+					return Deleted{}, err
+				}
+				n, err := g.remove(ctx, c, v)
+				note(c, v, err)
+				_, name := g.of(v)
+				return Deleted{name, n}, err
+			}),
+	}
 }
 
-func (h *handler) createAccount(ctx context.Context, r *GroupChange) (Account, error) {
-	t, err := h.tenant(ctx, r.Org)
-	if err != nil {
-		return Account{}, err
-	}
-	var n people.Account
-	r.account(&n)
-	a, err := h.People.CreateAccount(ctx, t, n)
-	if err != nil {
-		return Account{}, taken(err, "service account", r)
-	}
-	return accountOf(a), h.record(ctx, t, "account.create", map[string]string{"account": a.ID})
+func (s *Server) accounts() Group {
+	return Group{"account", "Make and change service accounts, which own API keys", commandsOf[NewAccount, AccountChange, Account](things[people.Account]{
+		name: "account", one: "a service account", table: "id, name, permissions, teams, active", gone: "Delete a service account; its keys end at once",
+		of:     func(a *people.Account) (string, string) { return a.ID, a.Name },
+		create: s.People.CreateAccount, find: s.People.FindAccount, list: s.People.Accounts,
+		update: func(ctx context.Context, t *tenants.Tenant, a *people.Account, change func(*people.Account) error) (*people.Account, error) {
+			return s.People.UpdateAccount(ctx, t, a.ID, change)
+		},
+		remove: func(ctx context.Context, c *call, a *people.Account) (int, error) {
+			n, err := s.Keys.RevokeAccount(ctx, c.Tenant, a.ID)
+			if err == nil {
+				err = s.People.DeleteAccount(ctx, c.Tenant, a.ID)
+			}
+			c.Note("keys_revoked", strconv.Itoa(n))
+			return n, err
+		},
+	})}
 }
 
-func (h *handler) account(ctx context.Context, r Ref) (*tenants.Tenant, *people.Account, error) {
-	t, err := h.tenant(ctx, r.Org)
-	if err != nil {
-		return nil, nil, err
-	}
-	a, err := h.People.FindAccount(ctx, t, r.Ref)
-	return t, a, missing(err, "service account", r)
+func (s *Server) roles() Group {
+	return Group{"role", "Make and change roles, which people hold", commandsOf[NewRole, RoleChange, Role](things[people.Role]{
+		name: "role", one: "a role", table: "name, label, permissions", gone: "Delete a role that nothing uses",
+		of:     func(r *people.Role) (string, string) { return r.Name, r.Name },
+		create: s.People.CreateRole, find: s.People.Role, list: paged(s.People.Roles), update: put(s.People.PutRole),
+		remove: func(ctx context.Context, c *call, r *people.Role) (int, error) {
+			return 0, s.People.DeleteRole(ctx, c.Tenant, r.Name)
+		},
+	})}
 }
 
-func (h *handler) showAccount(ctx context.Context, r *Ref) (Account, error) {
-	_, a, err := h.account(ctx, *r)
-	if err != nil {
-		return Account{}, err
-	}
-	return accountOf(a), nil
-}
-
-func (h *handler) listAccounts(ctx context.Context, r *Page) (List[Account], error) {
-	out := List[Account]{Items: []Account{}}
-	t, err := h.tenant(ctx, r.Org)
-	if err != nil {
-		return out, err
-	}
-	found, total, err := h.People.Accounts(ctx, t, people.Page{Limit: min(pageLimit(r.Limit), people.MaxLimit), Offset: r.Offset})
-	if err != nil {
-		return out, err
-	}
-	for i := range found {
-		out.Items = append(out.Items, accountOf(&found[i]))
-	}
-	out.More = total > int64(r.Offset)+int64(len(found))
-	return out, nil
-}
-
-func (h *handler) updateAccount(ctx context.Context, r *GroupChange) (Account, error) {
-	t, a, err := h.account(ctx, r.Ref)
-	if err != nil {
-		return Account{}, err
-	}
-	a, err = h.People.UpdateAccount(ctx, t, a.ID, func(a *people.Account) error {
-		r.account(a)
-		return nil
-	})
-	if err != nil {
-		return Account{}, taken(err, "service account", r)
-	}
-	return accountOf(a), h.record(ctx, t, "account.update", r.facts("account", a.ID))
-}
-
-func (h *handler) deleteAccount(ctx context.Context, r *Ref) (Deleted, error) {
-	t, a, err := h.account(ctx, *r)
-	if err != nil {
-		return Deleted{}, err
-	}
-	n, err := h.Keys.RevokeAccount(ctx, t, a.ID)
-	if err == nil {
-		err = h.People.DeleteAccount(ctx, t, a.ID)
-	}
-	if err != nil {
-		return Deleted{}, err
-	}
-	return Deleted{a.Name, n}, h.record(ctx, t, "account.delete", map[string]string{"account": a.ID, "keys_revoked": strconv.Itoa(n)})
-}
-
-func (h *handler) createRole(ctx context.Context, r *GroupChange) (Role, error) {
-	t, err := h.tenant(ctx, r.Org)
-	if err != nil {
-		return Role{}, err
-	}
-	role, err := h.People.CreateRole(ctx, t, people.Role{Name: given(r.Name), Label: given(r.Label), Permissions: permissions(given(r.Permissions))})
-	if err != nil {
-		return Role{}, taken(err, "role", r)
-	}
-	return roleOf(role), h.record(ctx, t, "role.create", map[string]string{"role": role.Name})
-}
-
-func (h *handler) role(ctx context.Context, r Ref) (*tenants.Tenant, *people.Role, error) {
-	t, err := h.tenant(ctx, r.Org)
-	if err != nil {
-		return nil, nil, err
-	}
-	role, err := h.People.Role(ctx, t, r.Ref)
-	return t, role, missing(err, "role", r)
-}
-
-func (h *handler) showRole(ctx context.Context, r *Ref) (Role, error) {
-	_, role, err := h.role(ctx, *r)
-	if err != nil {
-		return Role{}, err
-	}
-	return roleOf(role), nil
-}
-
-func (h *handler) listRoles(ctx context.Context, r *Page) (List[Role], error) {
-	out := List[Role]{Items: []Role{}}
-	t, err := h.tenant(ctx, r.Org)
-	if err != nil {
-		return out, err
-	}
-	found, err := h.People.Roles(ctx, t)
-	for i := range found {
-		out.Items = append(out.Items, roleOf(&found[i]))
-	}
-	return paged(out, r), err
+func (s *Server) teams() Group {
+	return Group{"team", "Make and change teams", commandsOf[New, TeamChange, Team](things[people.Team]{
+		name: "team", one: "a team", table: "id, name", gone: "Delete a team that nothing uses",
+		of:   func(t *people.Team) (string, string) { return t.ID, t.Name },
+		find: s.People.Team, create: func(ctx context.Context, t *tenants.Tenant, team people.Team) (*people.Team, error) {
+			return s.People.PutTeam(ctx, t, team)
+		},
+		list: paged(s.People.Teams), update: put(s.People.PutTeam),
+		remove: func(ctx context.Context, c *call, t *people.Team) (int, error) {
+			return 0, s.People.DeleteTeam(ctx, c.Tenant, t.ID)
+		},
+	})}
 }
 
 // paged cuts a whole list to the page asked for.
-func paged[T any](all List[T], r *Page) List[T] {
-	from := min(max(r.Offset, 0), len(all.Items))
-	to := min(from+pageLimit(r.Limit), len(all.Items))
-	return List[T]{Items: all.Items[from:to], More: to < len(all.Items)}
+func paged[T any](list func(context.Context, *tenants.Tenant) ([]T, error)) func(context.Context, *tenants.Tenant, people.Page) ([]T, int64, error) {
+	return func(ctx context.Context, t *tenants.Tenant, p people.Page) ([]T, int64, error) {
+		all, err := list(ctx, t)
+		from := min(max(p.Offset, 0), len(all))
+		return all[from:min(from+p.Limit, len(all))], int64(len(all)), err
+	}
 }
 
-func (h *handler) updateRole(ctx context.Context, r *GroupChange) (Role, error) {
-	t, role, err := h.role(ctx, r.Ref)
-	if err != nil {
-		return Role{}, err
+// put changes what is stored as a whole.
+func put[T any](store func(context.Context, *tenants.Tenant, T) (*T, error)) func(context.Context, *tenants.Tenant, *T, func(*T) error) (*T, error) {
+	return func(ctx context.Context, t *tenants.Tenant, v *T, change func(*T) error) (*T, error) {
+		if err := change(v); err != nil {
+			return nil, err
+		}
+		return store(ctx, t, *v)
 	}
-	if r.Label != nil {
-		role.Label = *r.Label
-	}
-	if r.Permissions != nil {
-		role.Permissions = permissions(*r.Permissions)
-	}
-	if role, err = h.People.PutRole(ctx, t, *role); err != nil {
-		return Role{}, err
-	}
-	return roleOf(role), h.record(ctx, t, "role.update", r.facts("role", role.Name))
-}
-
-func (h *handler) deleteRole(ctx context.Context, r *Ref) (Deleted, error) {
-	t, role, err := h.role(ctx, *r)
-	if err != nil {
-		return Deleted{}, err
-	}
-	if err := h.People.DeleteRole(ctx, t, role.Name); err != nil {
-		return Deleted{}, err
-	}
-	return Deleted{Deleted: role.Name}, h.record(ctx, t, "role.delete", map[string]string{"role": role.Name})
-}
-
-func (h *handler) createTeam(ctx context.Context, r *GroupChange) (Team, error) {
-	t, err := h.tenant(ctx, r.Org)
-	if err != nil {
-		return Team{}, err
-	}
-	team, err := h.People.PutTeam(ctx, t, people.Team{Name: given(r.Name)})
-	if err != nil {
-		return Team{}, err
-	}
-	return teamOf(team), h.record(ctx, t, "team.create", map[string]string{"team": team.ID})
-}
-
-func (h *handler) team(ctx context.Context, r Ref) (*tenants.Tenant, *people.Team, error) {
-	t, err := h.tenant(ctx, r.Org)
-	if err != nil {
-		return nil, nil, err
-	}
-	team, err := h.People.Team(ctx, t, r.Ref)
-	return t, team, missing(err, "team", r)
-}
-
-func (h *handler) showTeam(ctx context.Context, r *Ref) (Team, error) {
-	_, team, err := h.team(ctx, *r)
-	if err != nil {
-		return Team{}, err
-	}
-	return teamOf(team), nil
-}
-
-func (h *handler) listTeams(ctx context.Context, r *Page) (List[Team], error) {
-	out := List[Team]{Items: []Team{}}
-	t, err := h.tenant(ctx, r.Org)
-	if err != nil {
-		return out, err
-	}
-	found, err := h.People.Teams(ctx, t)
-	for i := range found {
-		out.Items = append(out.Items, teamOf(&found[i]))
-	}
-	return paged(out, r), err
-}
-
-func (h *handler) updateTeam(ctx context.Context, r *GroupChange) (Team, error) {
-	t, team, err := h.team(ctx, r.Ref)
-	if err != nil {
-		return Team{}, err
-	}
-	if r.Name != nil {
-		team.Name = *r.Name
-	}
-	if team, err = h.People.PutTeam(ctx, t, *team); err != nil {
-		return Team{}, err
-	}
-	return teamOf(team), h.record(ctx, t, "team.update", r.facts("team", team.ID))
-}
-
-func (h *handler) deleteTeam(ctx context.Context, r *Ref) (Deleted, error) {
-	t, team, err := h.team(ctx, *r)
-	if err != nil {
-		return Deleted{}, err
-	}
-	if err := h.People.DeleteTeam(ctx, t, team.ID); err != nil {
-		return Deleted{}, err
-	}
-	return Deleted{Deleted: team.Name}, h.record(ctx, t, "team.delete", map[string]string{"team": team.ID})
-}
-
-// ListGroups returns service accounts, roles or teams; kind is account, role or team.
-func ListGroups[T Account | Role | Team](ctx context.Context, c *Client, kind string, p Page) (List[T], error) {
-	return call[List[T]](ctx, c, kind+"/list", p)
-}
-
-// ShowGroup returns one of them.
-func ShowGroup[T Account | Role | Team](ctx context.Context, c *Client, kind string, r Ref) (T, error) {
-	return call[T](ctx, c, kind+"/show", r)
-}
-
-// ChangeGroup makes one of them (verb create) or changes one (verb update).
-func ChangeGroup[T Account | Role | Team](ctx context.Context, c *Client, kind, verb string, r GroupChange) (T, error) {
-	return call[T](ctx, c, kind+"/"+verb, r)
-}
-
-// DeleteGroup deletes one of them.
-func (c *Client) DeleteGroup(ctx context.Context, kind string, r Ref) (Deleted, error) {
-	return call[Deleted](ctx, c, kind+"/delete", r)
 }

@@ -2,67 +2,105 @@ package control
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"time"
 
+	"tenantry/backends/api"
 	"tenantry/crypto/keyring"
 )
 
-// latestKeyring returns what the keyring holds. Its file is read again: another replica may
-// have changed it. Where that fails, what was read before is all there is to tell.
-func (h *handler) latestKeyring() []keyring.Info {
-	_ = h.Keyring.Reload()
-	return h.Keyring.List()
+// EncryptionKey is a key of the keyring, without its bytes.
+type EncryptionKey struct {
+	Version   int       `json:"version"`
+	State     string    `json:"state"`
+	CreatedAt time.Time `json:"created_at"`
 }
 
-func (h *handler) listKeyring(context.Context, *None) (List[EncryptionKey], error) {
-	out := List[EncryptionKey]{Items: []EncryptionKey{}}
-	for _, k := range h.latestKeyring() {
-		out.Items = append(out.Items, EncryptionKey{Version: k.Version, State: string(k.State), CreatedAt: k.Created.UTC()})
-	}
-	return out, nil
+// Rotation is what came of a rotation of the keyring.
+type Rotation struct {
+	Version   int `json:"version"`
+	Rewrapped int `json:"rewrapped"` // data keys now under the new version
+}
+
+// Version names a key of the keyring.
+type Version struct {
+	Version int `json:"version" rule:"required min=1" arg:"the version"`
+}
+
+// Retired tells which key of the keyring is out of use.
+type Retired struct {
+	State   string `json:"state"`
+	Version int    `json:"version"`
+}
+
+// A keyring belongs to no organization, so that no audit log can tell of it: the log does.
+func (s *Server) keyring() Group {
+	return Group{"keyring", "List, rotate and retire encryption keys; make a key for transfers", []Command{
+		command(Command{Line: "keyring list", Short: "List encryption keys, by version", Table: "version, state, created=created_at"},
+			func(context.Context, *call, struct{}) ([]EncryptionKey, error) {
+				out := []EncryptionKey{}
+				for _, k := range s.latestKeyring() {
+					out = append(out, EncryptionKey{Version: k.Version, State: string(k.State), CreatedAt: k.Created.UTC()})
+				}
+				return out, nil
+			}),
+		command(Command{
+			Line: "keyring rotate", Short: "Make a new primary encryption key and wrap all data keys under it", Audit: api.AuditAlways,
+			Long: "Make a new primary encryption key and wrap all data keys under it. The data itself does not change.\n" +
+				"Back up the keyring afterwards; without it encrypted values are lost.",
+			Table: "version, data keys wrapped anew=rewrapped",
+		}, s.rotateKeyring),
+		command(Command{
+			Line: "keyring retire VERSION", Short: "Take a former encryption key out of use", Audit: api.AuditAlways,
+			Long: "Take a former encryption key out of use. Data keys still wrapped under it are wrapped under the primary first.\n" +
+				"Backups from before then need the retired version.",
+			Table: "version, state",
+		}, s.retireFromKeyring),
+	}}
+}
+
+// latestKeyring returns what the keyring holds. Its file is read again: another replica may
+// have changed it. Where that fails, what was read before is all there is to tell.
+func (s *Server) latestKeyring() []keyring.Info {
+	_ = s.Keyring.Reload()
+	return s.Keyring.List()
 }
 
 // rotateKeyring makes a new primary and wraps every data key under it, so that the former
 // one can be retired. It may be repeated where it failed midway.
-func (h *handler) rotateKeyring(ctx context.Context, _ *None) (Rotation, error) {
-	version, err := h.Keyring.Rotate() //nolint:contextcheck // it bounds its waiting itself
+func (s *Server) rotateKeyring(ctx context.Context, c *call, _ struct{}) (Rotation, error) {
+	version, err := s.Keyring.Rotate() //nolint:contextcheck // it bounds its waiting itself
 	if err != nil {
 		return Rotation{}, err
 	}
-	// A keyring belongs to no organization, so no audit log can tell of it.
-	h.Log.InfoContext(ctx, "the keyring was rotated", "primary", version, "subject", subject)
-	n, err := h.Directory.Rewrap(ctx)
+	s.Log.InfoContext(ctx, "the keyring was rotated", "primary", version, "subject", c.Principal.Subject())
+	n, err := s.Directory.Rewrap(ctx)
 	if err != nil {
 		return Rotation{}, fmt.Errorf("version %d is the primary now, but not every data key is wrapped under it; run tenantry keyring rotate again before you retire a version: %w", version, err)
 	}
+	c.say("Back up the keyring: without it encrypted values are lost.")
 	return Rotation{Version: version, Rewrapped: n}, nil
 }
 
 // retireFromKeyring wraps every data key under the primary first: what is left under a
 // retired version could not be read any more.
-func (h *handler) retireFromKeyring(ctx context.Context, r *Version) (Version, error) {
-	known := false
-	for _, k := range h.latestKeyring() {
-		if k.Version == r.Version {
-			known = true
-			if k.State == keyring.Primary {
-				return Version{}, &Error{Code: CodeConflict, Message: fmt.Sprintf("version %d is the primary; make another with tenantry keyring rotate first", r.Version)}
-			}
-		}
+func (s *Server) retireFromKeyring(ctx context.Context, c *call, in Version) (Retired, error) {
+	states := map[int]keyring.State{}
+	for _, k := range s.latestKeyring() {
+		states[k.Version] = k.State
 	}
-	if !known {
-		return Version{}, &Error{Code: CodeNotFound, Message: fmt.Sprintf("the keyring has no version %d; tenantry keyring list shows those there are", r.Version)}
+	switch state, known := states[in.Version]; {
+	case !known:
+		return Retired{}, fail(CodeNotFound, "the keyring has no version %d; tenantry keyring list shows those there are", in.Version)
+	case state == keyring.Primary:
+		return Retired{}, fail(CodeConflict, "version %d is the primary; make another with tenantry keyring rotate first", in.Version)
 	}
-	if _, err := h.Directory.Rewrap(ctx); err != nil {
-		return Version{}, fmt.Errorf("version %d was not retired, because data keys wrapped under it could not be wrapped anew: %w", r.Version, err)
+	if _, err := s.Directory.Rewrap(ctx); err != nil {
+		return Retired{}, fmt.Errorf("version %d was not retired, because data keys wrapped under it could not be wrapped anew: %w", in.Version, err)
 	}
-	if err := h.Keyring.Retire(r.Version); err != nil { //nolint:contextcheck // it bounds its waiting itself
-		if errors.Is(err, keyring.ErrPrimary) {
-			return Version{}, &Error{Code: CodeConflict, Message: err.Error()}
-		}
-		return Version{}, err
+	if err := s.Keyring.Retire(in.Version); err != nil { //nolint:contextcheck // it bounds its waiting itself
+		return Retired{}, err
 	}
-	h.Log.InfoContext(ctx, "a version of the keyring was retired", "version", r.Version, "subject", subject)
-	return *r, nil
+	s.Log.InfoContext(ctx, "a version of the keyring was retired", "version", in.Version, "subject", c.Principal.Subject())
+	return Retired{"retired", in.Version}, nil
 }

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
+	"tenantry/backends/api"
 	"tenantry/backends/store"
-	"tenantry/tenants"
 	"tenantry/tenants/keys"
+	"tenantry/tenants/limits"
 	"tenantry/tenants/people"
 )
 
@@ -20,142 +22,185 @@ const (
 	KeyRevoked = "revoked"
 )
 
-// key returns a key as lists show it; account is nil where it was deleted.
-func (h *handler) key(k *keys.Key, account *people.Account) Key {
-	name := ""
-	if account == nil {
-		account = &people.Account{}
-	} else {
-		name = account.Name
+// Key is an API key as lists show it, without its text.
+type Key struct {
+	ID          string     `json:"id"`
+	Name        string     `json:"name"`
+	Kind        string     `json:"kind"`
+	Account     string     `json:"account"` // its name; empty: it was deleted
+	Hint        string     `json:"hint"`    // how the key begins
+	State       string     `json:"state"`
+	Permissions []string   `json:"permissions,omitempty"` // what the key is narrowed to
+	Effective   []string   `json:"effective_permissions"` // what the key may do
+	Teams       []string   `json:"teams,omitempty"`       // what the key is narrowed to
+	AllowIPs    []string   `json:"allow_ips,omitempty"`
+	Origins     []string   `json:"origins,omitempty"`
+	CreatedAt   time.Time  `json:"created_at"`
+	ExpiresAt   *time.Time `json:"expires_at"`
+	RevokedAt   *time.Time `json:"revoked_at,omitempty"`
+	// LastUsedAt is when the key was last accepted, to a minute or so; absent: never, or not
+	// since that is recorded.
+	LastUsedAt *time.Time  `json:"last_used_at" from:"LastUsed"`
+	Limits     limits.Pair `json:"limits,omitzero"` // on its requests, that are its own
+}
+
+// NewKey is a key to be made.
+type NewKey struct {
+	Org         string        `json:"org" rule:"ref=organization"`
+	Name        string        `json:"name" rule:"required" doc:"the key's <name>"`
+	Kind        string        `json:"kind" rule:"required" doc:"the key's <kind>: server_full, server_read or browser"`
+	Account     string        `json:"account,omitempty" doc:"the service <account> it belongs to (default the one of the key's name, made where there is none)"`
+	Permissions []string      `json:"permissions,omitempty" flag:"permission" doc:"a <permission>: of a new account, or what the key of an existing one is narrowed to"`
+	Teams       []string      `json:"teams,omitempty" flag:"team" doc:"the <id> of a team the key is narrowed to; may be repeated"`
+	Expires     time.Duration `json:"expires,omitempty" least:"1s" doc:"how long it lasts, such as 720h (default until it is revoked)"`
+	AllowIPs    []string      `json:"allow_ips,omitempty" flag:"allow-ip" doc:"a network it may be used from, such as 192.0.2.0/24; may be repeated"`
+	Origins     []string      `json:"origins,omitempty" flag:"origin" doc:"a web <origin> a browser key may be used from; may be repeated"`
+	Rate        string        `json:"rate,omitempty" doc:"the <limit> of its requests against bursts, such as 20/s (default the organization's for keys)"`
+	Quota       string        `json:"quota,omitempty" doc:"the <limit> of its requests over a longer period, such as 100000/d (default the organization's for keys)"`
+}
+
+// IssuedKey is a new key. This is the only time its token is told.
+type IssuedKey struct {
+	ID        string     `json:"id"`
+	Token     string     `json:"token"`
+	Kind      string     `json:"kind"`
+	Account   string     `json:"account"`
+	ExpiresAt *time.Time `json:"expires_at"`
+}
+
+// KeyRef names a key.
+type KeyRef struct {
+	Org string `json:"org" rule:"ref=organization"`
+	ID  string `json:"id" arg:"the key's identifier"`
+}
+
+// KeyRotation names a key that is to have a successor.
+type KeyRotation struct {
+	KeyRef
+	Overlap time.Duration `json:"overlap,omitempty" doc:"how long the old key goes on, such as 24h (default not at all)"`
+}
+
+func (s *Server) keys() Group {
+	const issued = "id, token, kind, account, expires=expires_at"
+	return Group{"key", "Make and end API keys", []Command{
+		command(Command{
+			Line: "key create --org SLUG --name NAME --kind KIND", Short: "Make an API key; its token is printed this once",
+			Long: "Make an API key and print {\"id\", \"token\", \"kind\", \"account\", \"expires_at\"}. The token cannot be had again.\n\n" +
+				"Kinds: server_full (server only, full API), server_read (server only, reading), browser (from its origins, marked operations).",
+			Example: "  tenantry key create --org acme --name crm --kind server_full --permission contacts,manage_forms --expires 720h",
+			Audit:   api.AuditAlways, Once: true, Table: issued,
+		}, s.createKey),
+		command(Command{
+			Line: "key list --org SLUG", Short: "List API keys, the oldest first",
+			Table: "id, name, kind, account, begins=hint, state, permissions=effective_permissions, expires=expires_at, last used=last_used_at",
+		}, s.listKeys),
+		s.keyLimits(),
+		command(Command{Line: "key revoke ID --org SLUG", Short: "End an API key at once", Audit: api.AuditAlways, Table: "id, name, state, revoked=revoked_at"},
+			func(ctx context.Context, c *call, in KeyRef) (Key, error) {
+				k, err := s.Keys.Revoke(ctx, c.Tenant, in.ID)
+				if err != nil {
+					return Key{}, noKey(err, in)
+				}
+				c.Note("key", k.ID)
+				return s.key(ctx, c, k, map[string]*people.Account{})
+			}),
+		command(Command{
+			Line: "key rotate ID --org SLUG", Short: "Make a successor of an API key; the old key ends, with --overlap later",
+			Audit: api.AuditAlways, Once: true, Table: issued,
+		}, func(ctx context.Context, c *call, in KeyRotation) (IssuedKey, error) {
+			next, err := s.Keys.Rotate(ctx, c.Tenant, in.ID, in.Overlap)
+			if err != nil {
+				return IssuedKey{}, noKey(err, in.KeyRef)
+			}
+			c.AuditNote = map[string]string{"key": in.ID, "successor": next.Key.ID, "overlap": in.Overlap.String()}
+			return issuedKey(next), nil
+		}),
+	}}
+}
+
+// key returns a key as lists show it. owners are the service accounts that are known, nil those deleted.
+func (s *Server) key(ctx context.Context, c *call, k *keys.Key, owners map[string]*people.Account) (Key, error) {
+	owner, known := owners[k.AccountID]
+	if !known {
+		var err error
+		if owner, err = s.People.Account(ctx, c.Tenant, k.AccountID); err != nil && !errors.Is(err, store.ErrNotFound) {
+			return Key{}, err
+		} else if err != nil {
+			owner = &people.Account{}
+		}
+		owners[k.AccountID] = owner
 	}
-	state := KeyActive
+	out := as[Key](k)
+	out.Account, out.State = owner.Name, KeyActive
 	switch {
 	case k.RevokedAt != 0:
-		state = KeyRevoked
-	case k.ExpiresAt != 0 && h.Now().UnixMilli() >= k.ExpiresAt:
-		state = KeyExpired
+		out.State = KeyRevoked
+	case k.ExpiresAt != 0 && s.Now().UnixMilli() >= k.ExpiresAt:
+		out.State = KeyExpired
 	}
-	return Key{
-		ID: k.ID, Name: k.Name, Kind: string(k.Kind), Account: name, Hint: k.Hint, State: state,
-		Permissions: words(k.Permissions), Effective: words(k.Effective(account)), Teams: k.Teams, AllowIPs: k.AllowIPs, Origins: k.Origins,
-		CreatedAt: when(k.CreatedAt), ExpiresAt: whenSet(k.ExpiresAt), RevokedAt: whenSet(k.RevokedAt), LastUsedAt: whenSet(k.LastUsed), Limits: k.Limits,
-	}
-}
-
-func issued(i *keys.Issued) IssuedKey {
-	return IssuedKey{
-		ID: i.Key.ID, Token: i.Token.Reveal(), Kind: string(i.Key.Kind), Account: i.Account.Name, ExpiresAt: whenSet(i.Key.ExpiresAt),
-	}
-}
-
-func (h *handler) createKey(ctx context.Context, r *NewKey) (Issued, error) {
-	t, err := h.tenant(ctx, r.Org)
-	if err != nil {
-		return Issued{}, err
-	}
-	limited, err := newKeyLimits(r)
-	if err != nil {
-		return Issued{}, err
-	}
-	made, err := h.Keys.Issue(ctx, t, keys.NewKey{
-		Name: r.Name, Kind: tenants.KeyKind(r.Kind), Account: r.Account, Permissions: permissions(r.Permissions),
-		Teams: r.Teams, AllowIPs: r.AllowIPs, Origins: r.Origins, Lifetime: r.Expires, Limits: limited,
-	})
-	if err != nil {
-		return Issued{}, err
-	}
-	unrecorded := h.noteRecord(ctx, t, "key.create", map[string]string{"key": made.Key.ID, "kind": string(made.Key.Kind), "account": made.Account.ID})
-	return Issued{Key: issued(made), Notes: append(notes(made), unrecorded...)}, nil
-}
-
-// notes tells where a key can do less than its maker may think.
-func notes(made *keys.Issued) []string {
-	var out []string
-	held := made.Account.Permissions
-	if len(held) == 0 {
-		out = append(out, fmt.Sprintf("the service account %q holds no permissions, so the key can only be used where none is needed", made.Account.Name))
-	}
-	return out
-}
-
-func (h *handler) listKeys(ctx context.Context, r *Page) (List[Key], error) {
-	t, err := h.tenant(ctx, r.Org)
-	if err != nil {
-		return List[Key]{}, err
-	}
-	limit := min(pageLimit(r.Limit), people.MaxLimit)
-	h.Keys.FlushUses(ctx) // what cannot be stored now is told later
-	found, total, err := h.Keys.List(ctx, t, people.Page{Limit: limit, Offset: r.Offset})
-	if err != nil {
-		return List[Key]{}, err
-	}
-	out := List[Key]{Items: []Key{}, More: total > int64(r.Offset)+int64(len(found))}
-	// Identifiers made by several processes follow time only roughly.
-	slices.SortStableFunc(found, func(a, b keys.Key) int { return cmp.Compare(a.CreatedAt, b.CreatedAt) })
-	owners := map[string]*people.Account{}
-	for i := range found {
-		owner, err := h.owner(ctx, t, owners, found[i].AccountID)
-		if err != nil {
-			return List[Key]{}, err
-		}
-		out.Items = append(out.Items, h.key(&found[i], owner))
+	out.Effective = []string{}
+	for _, p := range k.Effective(owner) {
+		out.Effective = append(out.Effective, string(p))
 	}
 	return out, nil
 }
 
-// owner returns a key's service account, nil where it was deleted.
-func (h *handler) owner(ctx context.Context, t *tenants.Tenant, known map[string]*people.Account, id string) (*people.Account, error) {
-	if a, ok := known[id]; ok {
-		return a, nil
-	}
-	a, err := h.People.Account(ctx, t, id)
-	if errors.Is(err, store.ErrNotFound) {
-		a, err = nil, nil
-	}
-	if err == nil {
-		known[id] = a
-	}
-	return a, err
+func issuedKey(i *keys.Issued) IssuedKey {
+	out := as[IssuedKey](&i.Key)
+	out.Token, out.Account = i.Token.Reveal(), i.Account.Name
+	return out
 }
 
-func (h *handler) revokeKey(ctx context.Context, r *KeyRef) (Key, error) {
-	t, err := h.tenant(ctx, r.Org)
-	if err != nil {
-		return Key{}, err
-	}
-	k, err := h.Keys.Revoke(ctx, t, r.ID)
-	if err != nil {
-		return Key{}, noKey(err, r)
-	}
-	if err := h.record(ctx, t, "key.revoke", map[string]string{"key": k.ID}); err != nil {
-		return Key{}, err
-	}
-	owner, err := h.owner(ctx, t, map[string]*people.Account{}, k.AccountID)
-	return h.key(k, owner), err
-}
-
-func (h *handler) rotateKey(ctx context.Context, r *KeyRef) (IssuedKey, error) {
-	t, err := h.tenant(ctx, r.Org)
+func (s *Server) createKey(ctx context.Context, c *call, in NewKey) (IssuedKey, error) {
+	n := keys.NewKey{Lifetime: in.Expires}
+	set(&n, &in)
+	alter, err := alteration(true, notEmpty(in.Rate), notEmpty(in.Quota))
 	if err != nil {
 		return IssuedKey{}, err
 	}
-	next, err := h.Keys.Rotate(ctx, t, r.ID, r.Overlap)
+	alter(&n.Limits.Rate, &n.Limits.Quota)
+	made, err := s.Keys.Issue(ctx, c.Tenant, n)
 	if err != nil {
-		return IssuedKey{}, noKey(err, r)
+		return IssuedKey{}, err
 	}
-	out := issued(next)
-	out.Notes = h.noteRecord(ctx, t, "key.rotate", map[string]string{"key": r.ID, "successor": next.Key.ID, "overlap": r.Overlap.String()})
+	if len(made.Account.Permissions) == 0 {
+		c.say(fmt.Sprintf("Note: the service account %q holds no permissions, so the key can only be used where none is needed", made.Account.Name))
+	}
+	c.AuditNote = map[string]string{"key": made.Key.ID, "kind": string(made.Key.Kind), "account": made.Account.ID}
+	return issuedKey(made), nil
+}
+
+func notEmpty(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+func (s *Server) listKeys(ctx context.Context, c *call, in Page) ([]Key, error) {
+	s.Keys.FlushUses(ctx) // what cannot be stored now is told later
+	found, total, err := s.Keys.List(ctx, c.Tenant, in.bounds())
+	if err != nil {
+		return nil, err
+	}
+	in.more(c, total > int64(in.Offset+len(found)), len(found))
+	// Identifiers made by several processes follow time only roughly.
+	slices.SortStableFunc(found, func(a, b keys.Key) int { return cmp.Compare(a.CreatedAt, b.CreatedAt) })
+	out := make([]Key, len(found))
+	owners := map[string]*people.Account{}
+	for i := range found {
+		if out[i], err = s.key(ctx, c, &found[i], owners); err != nil {
+			return nil, err
+		}
+	}
 	return out, nil
 }
 
 // noKey says which key was not found, and that a key's text is not its identifier. The
 // text itself is not repeated.
-func noKey(err error, r *KeyRef) error {
-	if !errors.Is(err, store.ErrNotFound) {
-		return err
-	}
+func noKey(err error, r KeyRef) error {
 	if !store.ValidID(r.ID) {
-		return &Error{Code: CodeNotFound, Message: fmt.Sprintf("a key is named by its identifier of 24 hexadecimal digits, not by its text; tenantry key list --org %s shows it", r.Org)}
+		return reworded(err, CodeNotFound, "a key is named by its identifier of 24 hexadecimal digits, not by its text; tenantry key list --org %s shows it", r.Org)
 	}
-	return &Error{Code: CodeNotFound, Message: fmt.Sprintf("organization %s has no key %s; tenantry key list --org %s shows those there are", r.Org, r.ID, r.Org)}
+	return reworded(err, CodeNotFound, "organization %[1]s has no key %[2]s; tenantry key list --org %[1]s shows those there are", r.Org, r.ID)
 }

@@ -2,8 +2,10 @@ package control
 
 import (
 	"context"
+	"slices"
 	"strings"
 
+	"tenantry/backends/api"
 	"tenantry/internal/fault"
 	"tenantry/tenants"
 	"tenantry/tenants/keys"
@@ -13,23 +15,24 @@ import (
 // inherit is how a limit is written that shall be the default's again.
 const inherit = "default"
 
-// LimitsChange says what request limits shall be, each written like 100/s, off or default;
-// what is absent stays as it is. With nothing to change it only asks.
+// LimitsChange says what request limits an organization shall have, each written like 100/s, off or
+// default; what is absent stays as it is. With nothing to change it only asks.
 type LimitsChange struct {
-	Org string `json:"org"`
-	// Key is the identifier of the key the limits are of; empty: the organization's.
-	Key   string  `json:"key,omitempty"`
-	Rate  *string `json:"rate,omitempty"`
-	Quota *string `json:"quota,omitempty"`
-	// KeyRate and KeyQuota, of an organization, are those of every key without its own.
-	KeyRate  *string `json:"key_rate,omitempty"`
-	KeyQuota *string `json:"key_quota,omitempty"`
-	// Reset makes all of them the defaults before the others are set.
-	Reset bool `json:"reset,omitempty"`
+	Org      string  `json:"org" rule:"ref=organization" arg:"the organization's slug"`
+	Rate     *string `json:"rate,omitempty" doc:"the <limit> of the whole organization against bursts"`
+	Quota    *string `json:"quota,omitempty" doc:"the <limit> of the whole organization over a longer period"`
+	KeyRate  *string `json:"key_rate,omitempty" doc:"the <limit> of each key, and of each person, against bursts"`
+	KeyQuota *string `json:"key_quota,omitempty" doc:"the <limit> of each key, and of each person, over a longer period"`
+	Reset    bool    `json:"reset,omitempty" doc:"begin with the defaults again"`
 }
 
-func (r *LimitsChange) changes() bool {
-	return r.Reset || r.Rate != nil || r.Quota != nil || r.KeyRate != nil || r.KeyQuota != nil
+// KeyLimitsChange says the same of a key.
+type KeyLimitsChange struct {
+	Org   string  `json:"org" rule:"ref=organization"`
+	Key   string  `json:"key" arg:"the key's identifier"`
+	Rate  *string `json:"rate,omitempty" doc:"the <limit> against bursts"`
+	Quota *string `json:"quota,omitempty" doc:"the <limit> over a longer period"`
+	Reset bool    `json:"reset,omitempty" doc:"begin with the organization's limits for keys again"`
 }
 
 // RequestLimits are the request limits that hold for an organization.
@@ -39,8 +42,7 @@ type RequestLimits struct {
 	Quota    string `json:"quota"`
 	KeyRate  string `json:"key_rate"`
 	KeyQuota string `json:"key_quota"`
-	// Own names those that are the organization's own; the others are defaults.
-	Own []string `json:"own"`
+	Owned
 }
 
 // KeyLimits are the request limits that hold for a key.
@@ -49,148 +51,131 @@ type KeyLimits struct {
 	Name  string `json:"name"`
 	Rate  string `json:"rate"`
 	Quota string `json:"quota"`
-	// Own names those that are the key's own; the others are the organization's for keys.
+	Owned
+}
+
+// Owned names the limits that are one's own. The others are defaults, or of a key the organization's.
+type Owned struct {
 	Own []string `json:"own"`
 }
 
-// parseLimit reads a limit into a place, where there is one to read.
-func parseLimit(faults *fault.List, field string, text *string, into *limits.Limit) {
+// Cells returns what a table shows of a field: of a limit, whose it is too.
+func (o Owned) Cells(field, text string) []string {
 	switch {
-	case text == nil:
-	case *text == inherit:
-		*into = limits.Limit{}
-	case *text == "":
-		faults.Add(field, fault.Format, "it is empty; write it like 100/s, off or default")
-	default:
-		l, err := limits.Parse(*text)
+	case slices.Contains(o.Own, field):
+		return []string{text, "own"}
+	case slices.Contains(limitNames(), field):
+		return []string{text, inherit}
+	}
+	return []string{text}
+}
+
+// limitNames are the limits of an organization in the order of its handler; a key has the first two.
+func limitNames() []string { return []string{"rate", "quota", "key_rate", "key_quota"} }
+
+// alteration reads how limits are to be changed: nil where nothing is given. Errors: *fault.Error.
+func alteration(reset bool, texts ...*string) (func(...*limits.Limit), error) {
+	var faults fault.List
+	wanted := make([]*limits.Limit, len(texts))
+	for i, text := range texts {
+		switch {
+		case text == nil:
+			continue
+		case *text == "":
+			faults.Add(limitNames()[i], fault.Format, "it is empty; write it like 100/s, off or default")
+		case *text == inherit:
+			wanted[i] = &limits.Limit{}
+		default:
+			l, err := limits.Parse(*text)
+			if err != nil {
+				faults.Add(limitNames()[i], fault.Format, "%v", err)
+			}
+			wanted[i] = &l
+		}
+	}
+	if !reset && !slices.ContainsFunc(texts, func(text *string) bool { return text != nil }) {
+		return nil, nil //nolint:nilnil // nothing is to be changed
+	}
+	return func(set ...*limits.Limit) {
+		for i, l := range set {
+			if reset {
+				*l = limits.Limit{}
+			}
+			if wanted[i] != nil {
+				*l = *wanted[i]
+			}
+		}
+	}, faults.Err()
+}
+
+// told returns limits as texts by name, and which of them are set themselves, and notes all that where they changed.
+func told(c *call, changed bool, held, set []limits.Limit) (texts []string, own Owned) {
+	own.Own = []string{}
+	for i, name := range limitNames()[:len(held)] {
+		texts = append(texts, held[i].String())
+		if set[i].IsSet() {
+			own.Own = append(own.Own, name)
+		}
+		if changed {
+			c.Note(name, texts[i])
+		}
+	}
+	if changed {
+		c.Note("own", strings.Join(own.Own, ","))
+	}
+	return texts, own
+}
+
+const howLimits = "\n\nA limit is written like 100/s, 6000/m, 20000/h or 100000/d, off where there shall be none, or default.\n" +
+	"Without a flag that changes something the limits that hold are shown."
+
+func (s *Server) orgLimits() Command {
+	return command(Command{
+		Line: "org limits SLUG", Short: "Show or set how many requests an organization and its keys may send",
+		Long:    "Show or set how many requests an organization may send, and each of its keys that has no limits of its own." + howLimits,
+		Example: "  tenantry org limits acme --rate 100/s --quota 100000/d --key-rate 20/s",
+		Audit:   api.AuditNoted, Table: "rate, quota, key_rate, key_quota",
+	}, func(ctx context.Context, c *call, in LimitsChange) (RequestLimits, error) {
+		t := c.Tenant
+		alter, err := alteration(in.Reset, in.Rate, in.Quota, in.KeyRate, in.KeyQuota)
+		if alter != nil && err == nil {
+			t, err = s.Directory.Update(ctx, in.Org, func(o *tenants.Organization) error {
+				r := &o.RequestLimits
+				alter(&r.Organization.Rate, &r.Organization.Quota, &r.Key.Rate, &r.Key.Quota)
+				return nil
+			})
+		}
 		if err != nil {
-			faults.Add(field, fault.Format, "%v", err)
-			return
+			return RequestLimits{}, err
 		}
-		*into = l
-	}
-}
-
-// own returns the names of the limits that are set, of names and limits side by side.
-func own(names []string, set ...limits.Limit) []string {
-	out := []string{}
-	for i, l := range set {
-		if l.IsSet() {
-			out = append(out, names[i])
+		four := func(s limits.Set) []limits.Limit {
+			return []limits.Limit{s.Organization.Rate, s.Organization.Quota, s.Key.Rate, s.Key.Quota}
 		}
-	}
-	return out
-}
-
-func (h *handler) limitOrganization(ctx context.Context, r *LimitsChange) (RequestLimits, error) {
-	t, err := h.tenant(ctx, r.Org)
-	if err != nil {
-		return RequestLimits{}, err
-	}
-	if !r.changes() {
-		return h.requestLimits(&t.Org), nil
-	}
-	var faults fault.List
-	apply := func(faults *fault.List, set *limits.Set) {
-		if r.Reset {
-			*set = limits.Set{}
-		}
-		parseLimit(faults, "rate", r.Rate, &set.Organization.Rate)
-		parseLimit(faults, "quota", r.Quota, &set.Organization.Quota)
-		parseLimit(faults, "key_rate", r.KeyRate, &set.Key.Rate)
-		parseLimit(faults, "key_quota", r.KeyQuota, &set.Key.Quota)
-	}
-	if apply(&faults, &limits.Set{}); faults.Err() != nil {
-		return RequestLimits{}, faults.Err()
-	}
-	t, err = h.Directory.Update(ctx, r.Org, func(o *tenants.Organization) error {
-		apply(&fault.List{}, &o.RequestLimits) // was read without faults above
-		return nil
-	})
-	if err != nil {
-		return RequestLimits{}, err
-	}
-	out := h.requestLimits(&t.Org)
-	return out, h.record(ctx, t, "org.limits", map[string]string{
-		"rate": out.Rate, "quota": out.Quota, "key_rate": out.KeyRate, "key_quota": out.KeyQuota, "own": strings.Join(out.Own, ","),
+		texts, own := told(c, alter != nil, four(t.Org.RequestLimits.Or(s.Limits)), four(t.Org.RequestLimits))
+		return RequestLimits{in.Org, texts[0], texts[1], texts[2], texts[3], own}, nil
 	})
 }
 
-func (h *handler) requestLimits(o *tenants.Organization) RequestLimits {
-	held, set := o.RequestLimits.Or(h.Limits), o.RequestLimits
-	return RequestLimits{
-		Org: o.Slug, Rate: held.Organization.Rate.String(), Quota: held.Organization.Quota.String(),
-		KeyRate: held.Key.Rate.String(), KeyQuota: held.Key.Quota.String(),
-		Own: own([]string{"rate", "quota", "key_rate", "key_quota"}, set.Organization.Rate, set.Organization.Quota, set.Key.Rate, set.Key.Quota),
-	}
-}
-
-func (h *handler) limitKey(ctx context.Context, r *LimitsChange) (KeyLimits, error) {
-	t, err := h.tenant(ctx, r.Org)
-	if err != nil {
-		return KeyLimits{}, err
-	}
-	ref := &KeyRef{Org: r.Org, ID: r.Key}
-	if !r.changes() {
-		k, err := h.Keys.Get(ctx, t, r.Key)
+func (s *Server) keyLimits() Command {
+	return command(Command{
+		Line: "key limits ID --org SLUG", Short: "Show or set how many requests an API key may send",
+		Long: "Show or set how many requests an API key may send." + howLimits, Audit: api.AuditNoted, Table: "id, name, rate, quota",
+	}, func(ctx context.Context, c *call, in KeyLimitsChange) (KeyLimits, error) {
+		alter, err := alteration(in.Reset, in.Rate, in.Quota)
 		if err != nil {
-			return KeyLimits{}, noKey(err, ref)
+			return KeyLimits{}, err
 		}
-		return h.keyLimits(t, k), nil
-	}
-	var faults fault.List
-	if r.KeyRate != nil || r.KeyQuota != nil {
-		faults.Add("key_rate", fault.Forbidden, "a key has a rate and a quota; key_rate and key_quota are an organization's")
-	}
-	apply := func(faults *fault.List, p *limits.Pair) {
-		if r.Reset {
-			*p = limits.Pair{}
+		var k *keys.Key
+		if alter == nil {
+			k, err = s.Keys.Get(ctx, c.Tenant, in.Key)
+		} else if k, err = s.Keys.SetLimits(ctx, c.Tenant, in.Key, func(p *limits.Pair) { alter(&p.Rate, &p.Quota) }); err == nil {
+			c.Note("key", k.ID)
 		}
-		parseLimit(faults, "rate", r.Rate, &p.Rate)
-		parseLimit(faults, "quota", r.Quota, &p.Quota)
-	}
-	if apply(&faults, &limits.Pair{}); faults.Err() != nil {
-		return KeyLimits{}, faults.Err()
-	}
-	k, err := h.Keys.SetLimits(ctx, t, r.Key, func(p *limits.Pair) { apply(&fault.List{}, p) })
-	if err != nil {
-		return KeyLimits{}, noKey(err, ref)
-	}
-	out := h.keyLimits(t, k)
-	return out, h.record(ctx, t, "key.limits", map[string]string{
-		"key": k.ID, "rate": out.Rate, "quota": out.Quota, "own": strings.Join(out.Own, ","),
+		if err != nil {
+			return KeyLimits{}, noKey(err, KeyRef{in.Org, in.Key})
+		}
+		held := k.Limits.Or(c.Tenant.Org.RequestLimits.Key).Or(s.Limits.Key)
+		texts, own := told(c, alter != nil, []limits.Limit{held.Rate, held.Quota}, []limits.Limit{k.Limits.Rate, k.Limits.Quota})
+		return KeyLimits{k.ID, k.Name, texts[0], texts[1], own}, nil
 	})
-}
-
-func (h *handler) keyLimits(t *tenants.Tenant, k *keys.Key) KeyLimits {
-	held := k.Limits.Or(t.Org.RequestLimits.Key).Or(h.Limits.Key)
-	return KeyLimits{
-		ID: k.ID, Name: k.Name, Rate: held.Rate.String(), Quota: held.Quota.String(),
-		Own: own([]string{"rate", "quota"}, k.Limits.Rate, k.Limits.Quota),
-	}
-}
-
-// newKeyLimits reads the limits that a new key shall have. Errors: *fault.Error.
-func newKeyLimits(r *NewKey) (limits.Pair, error) {
-	var faults fault.List
-	var p limits.Pair
-	for _, l := range []struct {
-		field, text string
-		into        *limits.Limit
-	}{{"rate", r.Rate, &p.Rate}, {"quota", r.Quota, &p.Quota}} {
-		if l.text != "" {
-			parseLimit(&faults, l.field, &l.text, l.into)
-		}
-	}
-	return p, faults.Err()
-}
-
-// LimitOrganization changes, or without a change shows, an organization's request limits.
-func (c *Client) LimitOrganization(ctx context.Context, r LimitsChange) (RequestLimits, error) {
-	return call[RequestLimits](ctx, c, "org/limits", r)
-}
-
-// LimitKey changes, or without a change shows, the request limits of the key that r names.
-func (c *Client) LimitKey(ctx context.Context, r LimitsChange) (KeyLimits, error) {
-	return call[KeyLimits](ctx, c, "key/limits", r)
 }

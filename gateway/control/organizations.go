@@ -3,144 +3,185 @@ package control
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"strings"
+	"time"
 
+	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/tenants"
+	"tenantry/tenants/limits"
 )
 
-func (h *handler) organization(o *tenants.Organization) Organization {
-	return Organization{
-		ID: o.OrgID, Slug: o.Slug, Name: o.Name, State: string(o.State),
-		Features: table(o.Features), Settings: table(o.Settings), Limits: table(o.Limits), Providers: list(o.Providers), RequestLimits: o.RequestLimits,
-		Backend: cmp.Or(o.Backend, store.DefaultBackend), OldCopy: o.Former, Move: moveOf(o.Move),
-		URL: h.BaseURL(o.Slug), CreatedAt: when(o.CreatedAt), UpdatedAt: when(o.UpdatedAt),
-	}
+// Organization is an organization as commands show it.
+type Organization struct {
+	ID            int64            `json:"id" from:"OrgID"`
+	Slug          string           `json:"slug"`
+	Name          string           `json:"name"`
+	State         string           `json:"state"`
+	Features      map[string]bool  `json:"features"`
+	Settings      map[string]bool  `json:"settings"`
+	Limits        map[string]int64 `json:"limits"`
+	Providers     []string         `json:"providers"`
+	RequestLimits limits.Set       `json:"request_limits,omitzero"` // those that are its own
+	Backend       string           `json:"backend"`                 // where its documents are
+	OldCopy       string           `json:"old_copy,omitempty" from:"Former"`
+	Move          *Moving          `json:"move,omitempty"`
+	URL           string           `json:"url"`
+	CreatedAt     time.Time        `json:"created_at"`
+	UpdatedAt     time.Time        `json:"updated_at"`
 }
 
-func (h *handler) createOrganization(ctx context.Context, r *OrganizationChange) (Organization, error) {
-	n := tenants.NewOrganization{Slug: r.Slug, Backend: r.Backend, Features: r.Features, Settings: r.Settings, Limits: r.Limits}
-	if r.Name != nil {
-		n.Name = *r.Name
-	}
-	if r.Providers != nil {
-		n.Providers = *r.Providers
-	}
-	t, err := h.Directory.Create(ctx, n)
-	var duplicate *store.DuplicateError
-	if errors.As(err, &duplicate) {
-		return Organization{}, &Error{
-			Code:    CodeDuplicate,
-			Message: fmt.Sprintf("the slug %q is or was an organization's, and slugs are never handed out twice; choose another", r.Slug),
-		}
-	}
-	if err != nil {
-		return Organization{}, err
-	}
-	return h.organization(&t.Org), h.record(ctx, t, "org.create", nil)
+// Moving is an organization's move to another backend while it goes on.
+type Moving struct {
+	To    string    `json:"to"`
+	Phase string    `json:"phase"`
+	Began time.Time `json:"began"`
 }
 
-func (h *handler) listOrganizations(ctx context.Context, r *OrganizationPage) (List[Organization], error) {
-	limit := pageLimit(r.Limit)
-	found, err := h.Directory.List(ctx, r.After, limit+1)
-	if err != nil {
-		return List[Organization]{}, err
+func (m *Moving) String() string {
+	return fmt.Sprintf("%s (%s, since %s)", m.To, m.Phase, m.Began.Format(time.RFC3339))
+}
+
+// NewOrganization is an organization to be made.
+type NewOrganization struct {
+	Slug      string           `json:"slug" rule:"required" doc:"the first <label> of its host name; it can never be changed or used again"`
+	Name      string           `json:"name" rule:"required" doc:"the <name> people read"`
+	Backend   string           `json:"backend,omitempty" doc:"the <name> of the backend for its documents (default the setting store)"`
+	Providers []string         `json:"providers,omitempty" flag:"provider" doc:"a report provider that shared reports may be asked from"`
+	Features  map[string]bool  `json:"features,omitempty" bare:"true" write:"NAME, or NAME=false" flag:"feature" doc:"a feature to switch on, or off with <NAME=false>: teams"`
+	Settings  map[string]bool  `json:"settings,omitempty" write:"NAME=true or NAME=false" flag:"setting" doc:"a setting, <NAME=true or false>: {settings}"`
+	Limits    map[string]int64 `json:"limits,omitempty" write:"NAME=NUMBER" flag:"limit" doc:"a limit, <NAME=NUMBER>: folder_children"`
+}
+
+// OrganizationChange says what an organization shall be; what is absent stays as it is.
+type OrganizationChange struct {
+	Slug      string           `json:"slug" rule:"ref=organization" arg:"the organization's slug"`
+	Name      *string          `json:"name,omitempty" doc:"the <name> people read"`
+	Providers *[]string        `json:"providers,omitempty" flag:"provider" doc:"a report provider that shared reports may be asked from"`
+	Features  map[string]bool  `json:"features,omitempty" bare:"true" write:"NAME, or NAME=false" flag:"feature" doc:"a feature to switch on, or off with <NAME=false>: teams"`
+	Settings  map[string]bool  `json:"settings,omitempty" write:"NAME=true or NAME=false" flag:"setting" doc:"a setting, <NAME=true or false>: {settings}"`
+	Limits    map[string]int64 `json:"limits,omitempty" write:"NAME=NUMBER" flag:"limit" doc:"a limit, <NAME=NUMBER>: folder_children"`
+}
+
+// Slug names an organization.
+type Slug struct {
+	Slug string `json:"slug" rule:"ref=organization" arg:"the organization's slug"`
+}
+
+// Deletion names an organization, one that is half deleted too.
+type Deletion struct {
+	Slug string `json:"slug" arg:"the organization's slug"`
+}
+
+// OrganizationPage asks for organizations after a slug.
+type OrganizationPage struct {
+	After string `json:"after,omitempty" doc:"begin after this <slug>"`
+	Limit int    `json:"limit,omitempty" default:"100" doc:"at most <n>"`
+}
+
+// DeletedOrganization tells that an organization was deleted.
+type DeletedOrganization struct {
+	Deleted bool   `json:"deleted"`
+	Slug    string `json:"slug"`
+}
+
+func (s *Server) organizations() Group {
+	const table = "id, slug, name, state, features, settings, limits, providers, backend, moving to=move?, old copy on=old_copy?, url, created=created_at"
+	return Group{"org", "Make and change organizations", []Command{
+		command(Command{
+			Line: "org create --slug SLUG --name NAME", Short: "Make an organization", Audit: api.AuditAlways, Begins: true, Table: table,
+			Example: "  tenantry org create --slug acme --name \"Acme Ltd\" --feature teams --limit folder_children=2000",
+		}, s.createOrganization),
+		command(Command{Line: "org list", Short: "List organizations, by slug", Table: "id, slug, name, state, features, url"}, s.listOrganizations),
+		command(Command{Line: "org show SLUG", Short: "Show an organization", Table: table}, func(_ context.Context, c *call, _ Slug) (Organization, error) {
+			return s.organization(&c.Tenant.Org), nil
+		}),
+		command(Command{
+			Line: "org update SLUG", Short: "Change an organization; what no flag names stays as it is", Audit: api.AuditAlways, Table: table,
+			Nothing: "say what to change, with --name, --feature, --setting, --limit or --provider",
+		}, s.updateOrganization),
+		s.orgLimits(),
+		command(Command{Line: "org suspend SLUG", Short: "Make an organization answer nobody; its data stays", Audit: api.AuditAlways, Table: table},
+			s.changed(s.Directory.Suspend)),
+		command(Command{Line: "org resume SLUG", Short: "End the suspension of an organization", Audit: api.AuditAlways, Table: table},
+			s.changed(s.Directory.Resume)),
+		s.orgMove(),
+		command(Command{Line: "org move finish", Flag: "finish", Short: "remove the copy that the move left on the old backend", Audit: api.AuditAlways, Table: table},
+			s.changed(s.Directory.FinishMove)),
+		command(Command{Line: "org move rollback", Flag: "rollback", Short: "undo a move that has not switched yet", Audit: api.AuditAlways, Table: table},
+			s.changed(s.Directory.RollBackMove)),
+		command(Command{
+			Line: "org delete SLUG --yes", Short: "Delete an organization with its people, keys and documents, for good", Audit: api.AuditAlways, Table: "deleted=slug",
+			Confirm: "this deletes everything %s has, for good, and its slug can never be used again; confirm with --yes",
+		}, s.deleteOrganization),
+	}}
+}
+
+func (s *Server) organization(o *tenants.Organization) Organization {
+	out := as[Organization](o)
+	out.Backend, out.URL = cmp.Or(o.Backend, store.DefaultBackend), s.BaseURL(o.Slug)
+	if m := o.Move; m != nil {
+		out.Move = &Moving{To: m.To, Phase: string(m.Phase), Began: when(m.Began)}
 	}
-	out := List[Organization]{Items: []Organization{}, More: len(found) > limit}
+	return out
+}
+
+func (s *Server) createOrganization(ctx context.Context, c *call, in NewOrganization) (Organization, error) {
+	var n tenants.NewOrganization
+	set(&n, &in)
+	t, err := s.Directory.Create(ctx, n)
+	if err != nil {
+		return Organization{}, reworded(err, CodeDuplicate, "the slug %q is or was an organization's, and slugs are never handed out twice; choose another", in.Slug)
+	}
+	c.Tenant = t
+	return s.organization(&t.Org), nil
+}
+
+func (s *Server) listOrganizations(ctx context.Context, c *call, in OrganizationPage) ([]Organization, error) {
+	limit := pageLimit(in.Limit)
+	found, err := s.Directory.List(ctx, in.After, limit+1)
+	out := []Organization{}
 	for i := range found[:min(len(found), limit)] {
-		out.Items = append(out.Items, h.organization(&found[i]))
+		out = append(out, s.organization(&found[i]))
 	}
-	return out, nil
+	if len(found) > limit {
+		c.say("There are more; go on with --after " + found[limit-1].Slug)
+	}
+	return out, err
 }
 
-func (h *handler) showOrganization(ctx context.Context, r *Slug) (Organization, error) {
-	t, err := h.tenant(ctx, r.Slug)
-	if err != nil {
-		return Organization{}, err
-	}
-	return h.organization(&t.Org), nil
-}
-
-func (h *handler) updateOrganization(ctx context.Context, r *OrganizationChange) (Organization, error) {
-	if r.Backend != "" {
-		return Organization{}, &Error{Code: CodeInvalid, Message: "an organization gets to another backend with tenantry org move"}
-	}
-	if _, err := h.tenant(ctx, r.Slug); err != nil {
-		return Organization{}, err
-	}
+func (s *Server) updateOrganization(ctx context.Context, c *call, in OrganizationChange) (Organization, error) {
 	var changed []string
-	t, err := h.Directory.Update(ctx, r.Slug, func(o *tenants.Organization) error {
-		changed = changed[:0]
-		if r.Name != nil {
-			o.Name = *r.Name
-			changed = append(changed, "name")
-		}
-		if r.Providers != nil {
-			o.Providers = *r.Providers
-			changed = append(changed, "providers")
-		}
-		if len(r.Features) > 0 {
-			o.Features = merged(o.Features, r.Features)
-			changed = append(changed, "features")
-		}
-		if len(r.Settings) > 0 {
-			o.Settings = merged(o.Settings, r.Settings)
-			changed = append(changed, "settings")
-		}
-		if len(r.Limits) > 0 {
-			o.Limits = merged(o.Limits, r.Limits)
-			changed = append(changed, "limits")
-		}
+	t, err := s.Directory.Update(ctx, in.Slug, func(o *tenants.Organization) error {
+		changed = set(o, &in)
 		return nil
 	})
 	if err != nil {
 		return Organization{}, err
 	}
-	return h.organization(&t.Org), h.record(ctx, t, "org.update", map[string]string{"changed": strings.Join(changed, ",")})
+	c.Tenant = t
+	c.Note("changed", strings.Join(changed, ","))
+	return s.organization(&t.Org), nil
 }
 
-func merged[T any](into, from map[string]T) map[string]T {
-	if into == nil {
-		into = map[string]T{}
-	}
-	maps.Copy(into, from)
-	return into
-}
-
-func (h *handler) suspendOrganization(ctx context.Context, r *Slug) (Organization, error) {
-	return h.changeState(ctx, r.Slug, "org.suspend", h.Directory.Suspend)
-}
-
-func (h *handler) resumeOrganization(ctx context.Context, r *Slug) (Organization, error) {
-	return h.changeState(ctx, r.Slug, "org.resume", h.Directory.Resume)
-}
-
-func (h *handler) changeState(ctx context.Context, slug, operation string, change func(context.Context, string) error) (Organization, error) {
-	if _, err := h.tenant(ctx, slug); err != nil {
-		return Organization{}, err
-	}
-	if err := change(ctx, slug); err != nil {
-		return Organization{}, err
-	}
-	t, err := h.tenant(ctx, slug)
-	if err != nil {
-		return Organization{}, err
-	}
-	return h.organization(&t.Org), h.record(ctx, t, operation, nil)
-}
-
-// deleteOrganization does not ask for the organization first: a deletion that failed
-// midway is repeated, and by then it is no longer found.
-func (h *handler) deleteOrganization(ctx context.Context, r *Slug) (Slug, error) {
-	err := h.Directory.Remove(ctx, r.Slug)
-	if errors.Is(err, tenants.ErrUnknownTenant) {
-		_, err = h.tenant(ctx, r.Slug)
+// changed returns the handler of a change that needs no more than the organization's name.
+func (s *Server) changed(change func(context.Context, string) error) func(context.Context, *call, Slug) (Organization, error) {
+	return func(ctx context.Context, c *call, in Slug) (Organization, error) {
+		err := change(ctx, in.Slug)
 		if err == nil {
-			err = tenants.ErrUnknownTenant
+			c.Tenant, err = s.tenant(ctx, in.Slug)
 		}
+		if err != nil {
+			return Organization{}, err
+		}
+		return s.organization(&c.Tenant.Org), nil
 	}
-	return *r, err
+}
+
+// deleteOrganization is not asked for the organization first: a deletion that failed midway is repeated,
+// and by then it is no longer found.
+func (s *Server) deleteOrganization(ctx context.Context, _ *call, in Deletion) (DeletedOrganization, error) {
+	err := s.Directory.Remove(ctx, in.Slug)
+	return DeletedOrganization{true, in.Slug}, reworded(err, CodeNotFound, "there is no organization %q; tenantry org list names those there are", in.Slug)
 }

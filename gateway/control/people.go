@@ -2,76 +2,163 @@ package control
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"tenantry/backends/store"
+	"tenantry/backends/api"
 	"tenantry/crypto/passwords"
 	"tenantry/crypto/secret"
 	"tenantry/internal/fault"
-	"tenantry/tenants"
 	"tenantry/tenants/people"
 )
 
-func userOf(u *people.User) User {
-	return User{
-		ID: u.UID, Name: u.Name, Email: u.Email, Roles: list(u.Roles), Permissions: words(u.Permissions),
-		Teams: list(u.Teams), Active: u.Active, CreatedAt: when(u.CreatedAt),
+// User is a person as commands show it.
+type User struct {
+	ID          int64     `json:"id" from:"UID"`
+	Name        string    `json:"name"`
+	Email       string    `json:"email"`
+	Roles       []string  `json:"roles"`
+	Permissions []string  `json:"permissions"` // besides those of the roles
+	Teams       []string  `json:"teams"`
+	Active      bool      `json:"active"`
+	CreatedAt   time.Time `json:"created_at"`
+}
+
+// Invited is a person and, where one was made, the single-use link with which the person
+// chooses a password.
+type Invited struct {
+	User
+	Link          string     `json:"link,omitempty"`
+	LinkExpiresAt *time.Time `json:"link_expires_at,omitempty"`
+}
+
+// NewUser is a person to be made. Without a password a link is made.
+type NewUser struct {
+	Org         string   `json:"org" rule:"ref=organization"`
+	Name        string   `json:"name" rule:"required" doc:"the person's <name>"`
+	Email       string   `json:"email" rule:"required" doc:"the e-mail <address> the person signs in with"`
+	Roles       []string `json:"roles,omitempty" flag:"role" doc:"a <role>, such as admin; may be repeated"`
+	Permissions []string `json:"permissions,omitempty" flag:"permission" doc:"a <permission> besides those of the roles; may be repeated"`
+	Teams       []string `json:"teams,omitempty" flag:"team" doc:"the <id> of a team the person is limited to; may be repeated"`
+	Password    string   `json:"password,omitempty" use:"secret" flag:"password-stdin" read:"stdin" doc:"read the password from standard input"`
+}
+
+// UserRef names a person.
+type UserRef struct {
+	Org  string `json:"org" rule:"ref=organization"`
+	User string `json:"user" arg:"the person's number or e-mail address"`
+}
+
+// UserChange says what a person shall be; what is absent stays as it is.
+type UserChange struct {
+	UserRef
+	Name        *string   `json:"name,omitempty" doc:"the person's <name>"`
+	Email       *string   `json:"email,omitempty" doc:"the e-mail <address> the person signs in with"`
+	Roles       *[]string `json:"roles,omitempty" flag:"role" doc:"a <role>, such as admin; may be repeated"`
+	Permissions *[]string `json:"permissions,omitempty" flag:"permission" doc:"a <permission> besides those of the roles; may be repeated"`
+	Teams       *[]string `json:"teams,omitempty" flag:"team" doc:"the <id> of a team the person is limited to; may be repeated"`
+	Active      *bool     `json:"active,omitempty" doc:"whether the person may sign in (default true)"`
+	Password    string    `json:"password,omitempty" use:"secret" flag:"password-stdin" read:"stdin" doc:"read the password from standard input"`
+	Invite      bool      `json:"invite,omitempty" flag:"link" doc:"print a new single-use link to choose a password"`
+}
+
+// Page asks for a part of an organization's list.
+type Page struct {
+	Org    string `json:"org" rule:"ref=organization"`
+	Limit  int    `json:"limit,omitempty" default:"100" doc:"at most <n>"`
+	Offset int    `json:"offset,omitempty" doc:"leave out the first <n>"`
+}
+
+// bounds returns which part of a list of people or keys is asked for.
+func (p Page) bounds() people.Page {
+	return people.Page{Limit: min(pageLimit(p.Limit), people.MaxLimit), Offset: p.Offset}
+}
+
+// more says how to go on where the list is longer.
+func (p Page) more(c *call, is bool, shown int) {
+	if is {
+		c.say(fmt.Sprintf("There are more; go on with --offset %d", p.Offset+shown))
 	}
 }
 
-func words(given []tenants.Permission) []string {
-	out := make([]string, len(given))
-	for i, p := range given {
-		out[i] = string(p)
-	}
-	return out
+func (s *Server) users() Group {
+	const table = "id, name, email, roles, permissions, teams, active"
+	const invited = table + ", link?, link expires=link_expires_at?"
+	return Group{"user", "Make and change the people of an organization", []Command{
+		command(Command{
+			Line: "user create --org SLUG --email ADDRESS --name NAME", Short: "Make a person; without a password a single-use link to choose one is printed",
+			Example: "  tenantry user create --org acme --email ada@example.com --name \"Ada Example\" --role admin",
+			Audit:   api.AuditNoted, Once: true, Table: invited,
+		}, s.createUser),
+		command(Command{Line: "user list --org SLUG", Short: "List people, by number", Table: "id, name, email, roles, permissions, active"},
+			func(ctx context.Context, c *call, in Page) ([]User, error) {
+				found, total, err := s.People.Users(ctx, c.Tenant, in.bounds())
+				in.more(c, total > int64(in.Offset+len(found)), len(found))
+				return each[User](found), err
+			}),
+		command(Command{Line: "user show USER --org SLUG", Short: "Show a person", Table: table}, func(ctx context.Context, c *call, in UserRef) (User, error) {
+			u, err := s.user(ctx, c, in)
+			if err != nil {
+				return User{}, err
+			}
+			return as[User](u), nil
+		}),
+		command(Command{
+			Line: "user update USER --org SLUG", Short: "Change a person; what no flag names stays as it is",
+			Example: "  tenantry user update ada@example.com --org acme --role admin --role editor",
+			Audit:   api.AuditNoted, Once: true, Table: invited, Nothing: "say what to change; tenantry user update --help names the flags",
+		}, s.updateUser),
+		command(Command{Line: "user deactivate USER --org SLUG", Short: "End a person's access at once", Audit: api.AuditAlways, Table: table},
+			func(ctx context.Context, c *call, in UserRef) (User, error) {
+				u, err := s.user(ctx, c, in)
+				if err == nil {
+					u, err = s.People.Deactivate(ctx, c.Tenant, u.UID)
+				}
+				if err != nil {
+					return User{}, err
+				}
+				c.Note("user", strconv.FormatInt(u.UID, 10))
+				return as[User](u), nil
+			}),
+	}}
 }
 
-func permissions(given []string) []tenants.Permission {
-	var out []tenants.Permission
-	for _, p := range given {
-		out = append(out, tenants.Permission(p))
+// user finds the person that a command names by number or address.
+func (s *Server) user(ctx context.Context, c *call, r UserRef) (u *people.User, err error) {
+	if id, numeric := strconv.ParseInt(r.User, 10, 64); numeric == nil {
+		u, err = s.People.FindUser(ctx, c.Tenant, id)
+	} else {
+		u, err = s.People.FindUserByEmail(ctx, c.Tenant, r.User)
 	}
-	return out
+	return u, reworded(err, CodeNotFound, "organization %[1]s has no user %[2]q; name one by number or e-mail address, tenantry user list --org %[1]s shows them", r.Org, r.User)
 }
 
-func (h *handler) createUser(ctx context.Context, r *NewUser) (Invited, error) {
-	t, err := h.tenant(ctx, r.Org)
+func (s *Server) createUser(ctx context.Context, c *call, in NewUser) (Invited, error) {
+	if err := checkPassword(in.Password); err != nil { // before there is a user
+		return Invited{}, err
+	}
+	var n people.NewUser
+	set(&n, &in)
+	u, err := s.People.CreateUser(ctx, c.Tenant, n)
 	if err != nil {
-		return Invited{}, err
+		return Invited{}, reworded(err, CodeDuplicate, "organization %s has a user with the address %s already", in.Org, in.Email)
 	}
-	if err := checkPassword(r.Password); err != nil { // before there is a user
-		return Invited{}, err
-	}
-	u, err := h.People.CreateUser(ctx, t, people.NewUser{
-		Name: r.Name, Email: r.Email, Roles: r.Roles, Permissions: permissions(r.Permissions), Teams: r.Teams,
-	})
-	var duplicate *store.DuplicateError
-	if errors.As(err, &duplicate) {
-		return Invited{}, &Error{Code: CodeDuplicate, Message: fmt.Sprintf("organization %s has a user with the address %s already", r.Org, r.Email)}
-	}
-	if err != nil {
-		return Invited{}, err
-	}
-	facts := map[string]string{"user": strconv.FormatInt(u.UID, 10), "roles": strings.Join(u.Roles, ",")}
-	unrecorded := h.noteRecord(ctx, t, "user.create", facts)
-	if r.Password == "" {
-		out, err := h.invite(ctx, t, u)
+	c.Note("user", strconv.FormatInt(u.UID, 10))
+	c.Note("roles", strings.Join(u.Roles, ","))
+	if in.Password == "" {
+		out, err := s.invite(ctx, c, u)
 		if err != nil {
-			return Invited{}, fmt.Errorf("user %d was created, but without a link; make one with tenantry user update --link: %w", u.UID, err)
+			err = fmt.Errorf("user %d was created, but without a link; make one with tenantry user update --link: %w", u.UID, err)
 		}
-		out.Notes = unrecorded
-		return out, nil
+		return out, err
 	}
-	if err := h.People.SetPassword(ctx, t, u.UID, secret.New(r.Password)); err != nil {
+	if err := s.People.SetPassword(ctx, c.Tenant, u.UID, secret.New(in.Password)); err != nil {
 		return Invited{}, fmt.Errorf("user %d was created, but without a password; set one with tenantry user update: %w", u.UID, err)
 	}
-	return Invited{User: userOf(u), Notes: unrecorded}, nil
+	return Invited{User: as[User](u)}, nil
 }
 
 // checkPassword refuses a password that may not be set; none is fine.
@@ -79,142 +166,65 @@ func checkPassword(text string) error {
 	if text == "" {
 		return nil
 	}
-	err := passwords.CheckPolicy(secret.New(text))
-	if err == nil {
-		return nil
+	var faults fault.List
+	if err := passwords.CheckPolicy(secret.New(text)); err != nil {
+		faults.Add("password", fault.Format, "%v", err)
 	}
-	return &Error{Code: CodeInvalid, Message: err.Error(), Faults: fault.List{{Field: "password", Code: fault.Format, Message: err.Error()}}}
+	return faults.Err()
 }
 
-func (h *handler) invite(ctx context.Context, t *tenants.Tenant, u *people.User) (Invited, error) {
-	token, expires, err := h.People.Invite(ctx, t, u.UID)
+func (s *Server) invite(ctx context.Context, c *call, u *people.User) (Invited, error) {
+	token, expires, err := s.People.Invite(ctx, c.Tenant, u.UID)
 	if err != nil {
 		return Invited{}, err
 	}
+	c.say("Whoever opens the link first chooses the password; it works once.")
 	expires = expires.UTC().Truncate(time.Second)
 	// After the # it reaches neither servers' logs nor other sites.
-	return Invited{User: userOf(u), Link: h.BaseURL(t.Org.Slug) + "/welcome#" + token.Reveal(), LinkExpiresAt: &expires}, nil
+	return Invited{User: as[User](u), Link: s.BaseURL(c.Tenant.Org.Slug) + "/welcome#" + token.Reveal(), LinkExpiresAt: &expires}, nil
 }
 
-func (h *handler) listUsers(ctx context.Context, r *Page) (List[User], error) {
-	t, err := h.tenant(ctx, r.Org)
+func (s *Server) updateUser(ctx context.Context, c *call, in UserChange) (Invited, error) {
+	u, err := s.user(ctx, c, in.UserRef)
+	if err == nil {
+		err = checkPassword(in.Password)
+	}
 	if err != nil {
-		return List[User]{}, err
-	}
-	limit := min(pageLimit(r.Limit), people.MaxLimit)
-	found, total, err := h.People.Users(ctx, t, people.Page{Limit: limit, Offset: r.Offset})
-	if err != nil {
-		return List[User]{}, err
-	}
-	out := List[User]{Items: []User{}, More: total > int64(r.Offset)+int64(len(found))}
-	for i := range found {
-		out.Items = append(out.Items, userOf(&found[i]))
-	}
-	return out, nil
-}
-
-// user finds the person that a command names by number or address.
-func (h *handler) user(ctx context.Context, r UserRef) (*tenants.Tenant, *people.User, error) {
-	t, err := h.tenant(ctx, r.Org)
-	if err != nil {
-		return nil, nil, err
-	}
-	var u *people.User
-	if id, numeric := strconv.ParseInt(r.User, 10, 64); numeric == nil {
-		u, err = h.People.FindUser(ctx, t, id)
-	} else {
-		u, err = h.People.FindUserByEmail(ctx, t, r.User)
-	}
-	if errors.Is(err, store.ErrNotFound) {
-		err = &Error{Code: CodeNotFound, Message: fmt.Sprintf("organization %s has no user %q; name one by number or e-mail address, tenantry user list --org %s shows them", r.Org, r.User, r.Org)}
-	}
-	return t, u, err
-}
-
-func (h *handler) showUser(ctx context.Context, r *UserRef) (User, error) {
-	_, u, err := h.user(ctx, *r)
-	if err != nil {
-		return User{}, err
-	}
-	return userOf(u), nil
-}
-
-func (h *handler) updateUser(ctx context.Context, r *UserChange) (Invited, error) {
-	t, u, err := h.user(ctx, r.UserRef)
-	if err != nil {
-		return Invited{}, err
-	}
-	if err := checkPassword(r.Password); err != nil {
 		return Invited{}, err
 	}
 	var changed []string
-	u, err = h.People.UpdateUser(ctx, t, u.UID, func(u *people.User) error {
-		changed = r.apply(u)
+	u, err = s.People.UpdateUser(ctx, c.Tenant, u.UID, func(u *people.User) error {
+		changed = set(u, &in)
 		return nil
 	})
-	var duplicate *store.DuplicateError
-	if errors.As(err, &duplicate) {
-		return Invited{}, &Error{Code: CodeDuplicate, Message: fmt.Sprintf("organization %s has another user with the address %s", r.Org, *r.Email)}
-	}
 	if err != nil {
-		return Invited{}, err
+		return Invited{}, reworded(err, CodeDuplicate, "organization %s has another user with the address %s", in.Org, given(in.Email))
 	}
-	if r.Password != "" {
-		if err := h.People.SetPassword(ctx, t, u.UID, secret.New(r.Password)); err != nil {
+	c.Note("user", strconv.FormatInt(u.UID, 10))
+	done := func(what ...string) {
+		changed = slices.Sorted(slices.Values(append(changed, what...)))
+		c.Note("changed", strings.Join(changed, ","))
+	}
+	done()
+	if in.Password != "" {
+		if err := s.People.SetPassword(ctx, c.Tenant, u.UID, secret.New(in.Password)); err != nil {
 			return Invited{}, err
 		}
-		changed = append(changed, "password")
+		done("password")
 	}
-	out := Invited{User: userOf(u)}
-	if r.Invite {
-		if out, err = h.invite(ctx, t, u); err != nil {
-			return Invited{}, err
-		}
-		changed = append(changed, "link")
+	if !in.Invite {
+		return Invited{User: as[User](u)}, nil
 	}
-	slices.Sort(changed)
-	facts := map[string]string{"user": strconv.FormatInt(u.UID, 10), "changed": strings.Join(changed, ",")}
-	out.Notes = h.noteRecord(ctx, t, "user.update", facts)
-	return out, nil
+	out, err := s.invite(ctx, c, u)
+	if err == nil {
+		done("link")
+	}
+	return out, err
 }
 
-func (h *handler) deactivateUser(ctx context.Context, r *UserRef) (User, error) {
-	t, u, err := h.user(ctx, *r)
-	if err != nil {
-		return User{}, err
+func given[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
 	}
-	if u, err = h.People.Deactivate(ctx, t, u.UID); err != nil {
-		return User{}, err
-	}
-	return userOf(u), h.record(ctx, t, "user.deactivate", map[string]string{"user": strconv.FormatInt(u.UID, 10)})
-}
-
-// apply changes the person and returns the names of the fields that were given.
-func (r *UserChange) apply(u *people.User) []string {
-	var changed []string
-	given := func(name string, is bool) bool {
-		if is {
-			changed = append(changed, name)
-		}
-		return is
-	}
-	if given("name", r.Name != nil) {
-		u.Name = *r.Name
-	}
-	if given("email", r.Email != nil) {
-		u.Email = *r.Email
-	}
-	if given("roles", r.Roles != nil) {
-		u.Roles = *r.Roles
-	}
-	if given("permissions", r.Permissions != nil) {
-		u.Permissions = permissions(*r.Permissions)
-	}
-	if given("teams", r.Teams != nil) {
-		u.Teams = *r.Teams
-	}
-	if given("active", r.Active != nil) {
-		u.Active = *r.Active
-	}
-	return changed
+	return v
 }

@@ -2,6 +2,7 @@ package control
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"strings"
@@ -21,12 +22,12 @@ func unrecorded(t *testing.T, w *tenantstest.World) (*Client, *bytes.Buffer) {
 		t.Fatal(err)
 	}
 	var logged bytes.Buffer
-	h := NewHandler(Backend{
+	h := NewServer(Backend{
 		Directory: w.Directory, People: w.People, Keys: w.Keys, Keyring: w.Keyring, Audit: log,
 		BaseURL: func(slug string) string { return "http://" + slug + ".localhost" },
 		Log:     slog.New(slog.NewTextHandler(&logged, nil)),
 	})
-	return client(t, h.ServeHTTP), &logged
+	return InProcess(h), &logged
 }
 
 // TestResultOutlivesTheAuditLog: what is told only once is told where the audit log
@@ -46,34 +47,46 @@ func TestResultOutlivesTheAuditLog(t *testing.T) {
 			t.Errorf("%s: the log does not tell of it: %s", operation, logged)
 		}
 	}
-	key, err := c.CreateKey(t.Context(), NewKey{Org: "acme", Name: "crm", Kind: string(tenants.ServerFull), Permissions: []string{string(tenants.Contacts)}})
-	if err != nil || key.Key.Token == "" {
-		t.Fatalf("key/create: %+v, %v", key, err)
+	give := func(name string, in, out any) []string {
+		t.Helper()
+		answer, err := c.Do(t.Context(), name, in, Streams{})
+		if err == nil {
+			err = json.Unmarshal(answer.Data, out)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		return answer.Notes
 	}
-	warned("key.create", key.Notes)
-	next, err := c.RotateKey(t.Context(), KeyRef{Org: "acme", ID: key.Key.ID})
-	if err != nil || next.Token == "" {
-		t.Fatalf("key/rotate: %+v, %v", next, err)
+	var key, next IssuedKey
+	notes := give("key.create", NewKey{Org: "acme", Name: "crm", Kind: string(tenants.ServerFull), Permissions: []string{string(tenants.Contacts)}}, &key)
+	warned("key.create", notes)
+	warned("key.rotate", give("key.rotate", KeyRef{Org: "acme", ID: key.ID}, &next))
+	var made, user Invited
+	const link = "Whoever opens the link"
+	invited := func(notes []string) []string {
+		t.Helper()
+		if len(notes) != 2 || !strings.HasPrefix(notes[0], link) {
+			t.Fatalf("notes %q", notes)
+		}
+		return notes[1:]
 	}
-	warned("key.rotate", next.Notes)
-	user, err := c.CreateUser(t.Context(), NewUser{Org: "acme", Name: "Ada", Email: "ada@example.com"})
-	if err != nil || user.Link == "" {
-		t.Fatalf("user/create: %+v, %v", user, err)
+	warned("user.create", invited(give("user.create", NewUser{Org: "acme", Name: "Ada", Email: "ada@example.com"}, &made)))
+	warned("user.update", invited(give("user.update", UserChange{UserRef: UserRef{"acme", "1"}, Invite: true}, &user)))
+	for _, once := range []string{key.Token, next.Token, made.Link, user.Link} {
+		if once == "" {
+			t.Error("what is told only once was not told")
+		}
 	}
-	warned("user.create", user.Notes)
-	if user, err = c.UpdateUser(t.Context(), UserChange{UserRef: UserRef{"acme", "1"}, Invite: true}); err != nil || user.Link == "" {
-		t.Fatalf("user/update: %+v, %v", user, err)
-	}
-	warned("user.update", user.Notes)
 
 	// What can be asked for again is an error, which says that it was done.
-	_, err = c.RevokeKey(t.Context(), KeyRef{Org: "acme", ID: next.ID})
+	_, err := Call[Key](t.Context(), c, "key.revoke", KeyRef{Org: "acme", ID: next.ID})
 	var e *Error
 	if !errors.As(err, &e) {
 		t.Fatalf("key/revoke: %v", err)
 	}
 	warned("key.revoke", []string{e.Message})
-	for _, secret := range []string{key.Key.Token, next.Token, user.Link} {
+	for _, secret := range []string{key.Token, next.Token, user.Link} {
 		if strings.Contains(logged.String(), secret) {
 			t.Error("the log holds a secret")
 		}
@@ -84,10 +97,10 @@ func TestKeyringCommandsAreLogged(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	c, logged := unrecorded(t, w)
-	if _, err := c.RotateKeyring(t.Context()); err != nil {
+	if _, err := Call[Rotation](t.Context(), c, "keyring.rotate", struct{}{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.RetireFromKeyring(t.Context(), 1); err != nil {
+	if _, err := Call[Retired](t.Context(), c, "keyring.retire", Version{1}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"the keyring was rotated\" primary=2", "a version of the keyring was retired\" version=1"} {

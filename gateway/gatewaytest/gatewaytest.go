@@ -87,7 +87,7 @@ func Start(t testing.TB, options ...Option) *Gateway {
 		t.Helper()
 		stopped.Do(func() {
 			g.client.CloseIdleConnections()
-			_ = g.Commands.Close() // the App's own end matters
+			g.Commands.Close()
 			stop()
 			if err := <-ended; err != nil {
 				t.Errorf("the gateway ended with: %v", err)
@@ -153,12 +153,11 @@ func (g *Gateway) URL(path string) string { return "http://" + g.App.Addr().Stri
 // Org creates an organization. Features name what is switched on.
 func (g *Gateway) Org(t testing.TB, slug string, features ...string) *Org {
 	t.Helper()
-	name := "Organization " + slug
-	change := control.OrganizationChange{Slug: slug, Name: &name, Features: map[string]bool{}}
+	change := control.NewOrganization{Slug: slug, Name: "Organization " + slug, Features: map[string]bool{}}
 	for _, f := range features {
 		change.Features[f] = true
 	}
-	if _, err := g.Commands.CreateOrganization(t.Context(), change); err != nil {
+	if _, err := control.Call[control.Organization](t.Context(), g.Commands, "org.create", change); err != nil {
 		t.Fatalf("creating organization %s: %v", slug, err)
 	}
 	return &Org{Gateway: g, Slug: slug, Host: slug + ".localhost"}
@@ -206,11 +205,20 @@ func (o *Org) KeyWith(t testing.TB, change func(*control.NewKey)) control.Issued
 	t.Helper()
 	n := control.NewKey{Org: o.Slug, Name: "key " + o.App.Store().NewID(), Kind: string(tenants.ServerFull)}
 	change(&n)
-	issued, err := o.Commands.CreateKey(t.Context(), n)
+	issued, err := control.Call[control.IssuedKey](t.Context(), o.Commands, "key.create", n)
 	if err != nil {
 		t.Fatalf("creating a key of %s: %v", o.Slug, err)
 	}
-	return issued.Key
+	return issued
+}
+
+// Move moves an organization; progress, where it is not nil, is told how far it has come.
+func Move(ctx context.Context, c *control.Client, r control.MoveRequest, progress func(control.Progress)) (report *control.MoveReport, err error) {
+	answer, err := c.Do(ctx, "org.move", r, control.Streams{Progress: progress})
+	if err == nil {
+		err = json.Unmarshal(answer.Data, &report)
+	}
+	return report, err
 }
 
 // Password is that of every person made by Person.
@@ -223,7 +231,7 @@ func (o *Org) Person(t testing.TB, email string, change func(*control.NewUser)) 
 	if change != nil {
 		change(&n)
 	}
-	user, err := o.Commands.CreateUser(t.Context(), n)
+	user, err := control.Call[control.Invited](t.Context(), o.Commands, "user.create", n)
 	if err != nil {
 		t.Fatalf("creating user of %s: %v", o.Slug, err)
 	}

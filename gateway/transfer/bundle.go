@@ -6,9 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
+	"tenantry/backends/api"
 	"tenantry/backends/contacts"
-	"tenantry/internal/strictjson"
 	"tenantry/internal/texts"
 )
 
@@ -104,7 +105,7 @@ func (s *session) limitFields(e *entry) {
 
 type definition struct {
 	line  int
-	value strictjson.Value
+	value value
 }
 
 func (b *bundle) collect(ctx context.Context) (map[string][]definition, error) {
@@ -116,7 +117,7 @@ func (b *bundle) collect(ctx context.Context) (map[string][]definition, error) {
 	lines := r.(*bundleReader).lineReader
 	b.session.meter.start(PhaseReading, b.src.Size)
 	found := map[string][]definition{}
-	var p strictjson.Parser
+	var p parser
 	kept, count := 0, 0
 	for {
 		line, err := lines.next()
@@ -138,11 +139,11 @@ func (b *bundle) collect(ctx context.Context) (map[string][]definition, error) {
 		if k := b.session.named[sniff(line)]; k != nil && !k.definition() {
 			continue
 		}
-		v, err := p.Parse(string(line))
-		if err != nil || v.Is != strictjson.Object {
+		v, err := p.parse(string(line))
+		if err != nil || v.is != object {
 			continue // likewise
 		}
-		name := v.Get("kind").Text
+		name := v.get("kind").text
 		k := b.session.named[name]
 		if k == nil || !k.definition() {
 			continue
@@ -158,7 +159,7 @@ func (b *bundle) collect(ctx context.Context) (map[string][]definition, error) {
 	return found, nil
 }
 
-func (b *bundle) decode(ctx context.Context, p *strictjson.Parser, l rawLine) *entry {
+func (b *bundle) decode(ctx context.Context, p *parser, l rawLine) *entry {
 	if b.definitions.has(l.number) {
 		return nil
 	}
@@ -167,39 +168,40 @@ func (b *bundle) decode(ctx context.Context, p *strictjson.Parser, l rawLine) *e
 	return e
 }
 
-func (b *bundle) understand(ctx context.Context, p *strictjson.Parser, l rawLine) *entry {
+func (b *bundle) understand(ctx context.Context, p *parser, l rawLine) *entry {
 	bad := &entry{line: l.number}
 	if l.err != nil {
 		bad.errs.Add("line", "length", "the line is longer than %d bytes", MaxLine)
 		return bad
 	}
-	v, err := p.Parse(l.text)
+	v, err := p.parse(l.text)
 	if err != nil {
 		bad.errs.Add("line", "format", "%s", lineMessage(err))
 		return bad
 	}
-	if v.Is != strictjson.Object {
+	if v.is != object {
 		bad.errs.Add("line", "format", "the line must be a JSON object")
 		return bad
 	}
-	kind := v.Get("kind")
-	if kind.Is != strictjson.Text {
+	kind := v.get("kind")
+	if kind.is != text {
 		bad.errs.Add("kind", "required", "kind is required: a string that says what the line is")
 		return bad
 	}
-	k := b.session.named[kind.Text]
+	k := b.session.named[kind.text]
 	if k == nil {
-		bad.errs.Add("kind", "unknown", "kind %q is not known", texts.Clip(kind.Text))
+		bad.errs.Add("kind", "unknown", "kind %q is not known", texts.Clip(kind.text))
 		return bad
 	}
 	return k.decode(ctx, b.session.view, v, l.number)
 }
 
-// lineMessage says of a line what is wrong with a text.
+// lineMessage turns what is said of a body into what is said of a line.
 func lineMessage(err error) string {
-	var fault strictjson.Error
-	if errors.As(err, &fault) {
-		return "the line " + string(fault)
+	message := err.Error()
+	var problem *api.Problem
+	if errors.As(err, &problem) {
+		message = problem.Message
 	}
-	return err.Error()
+	return strings.Replace(message, "The body", "the line", 1)
 }

@@ -14,7 +14,6 @@ import (
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
-	"tenantry/internal/strictjson"
 	"tenantry/internal/texts"
 )
 
@@ -157,9 +156,9 @@ func (f *rowFeed) definitions(ctx context.Context) []*entry {
 		}
 	}
 	line := f.last
-	decode := func(kind string, members ...strictjson.Member) *entry {
+	decode := func(kind string, members ...member) *entry {
 		line++
-		return f.session.named[kind].decode(ctx, f.session.view, strictjson.Value{Is: strictjson.Object, Members: members}, line)
+		return f.session.named[kind].decode(ctx, f.session.view, value{is: object, members: members}, line)
 	}
 	var out []*entry
 	if f.object == "" {
@@ -190,9 +189,7 @@ func (f *rowFeed) definitions(ctx context.Context) []*entry {
 	return append(out, e)
 }
 
-func textMember(name, s string) strictjson.Member {
-	return strictjson.Member{Name: name, Value: strictjson.Value{Is: strictjson.Text, Text: s}}
-}
+func textMember(name, s string) member { return member{name, value{is: text, text: s}} }
 
 // titleFor returns what people read above a new field.
 func titleFor(column, field string) string {

@@ -1,0 +1,122 @@
+package api_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+
+	"tenantry/backends/api"
+	"tenantry/internal/fault"
+	"tenantry/tenants"
+)
+
+type typedIn struct {
+	ID    string   `json:"id"`
+	Name  string   `json:"name" rule:"required max=5" doc:"Its name." example:"Ada"`
+	View  string   `json:"view" rule:"enum=full|basic" default:"full"`
+	Count *int     `json:"count,omitempty" rule:"min=1 max=10"`
+	Teams []string `json:"teams,omitempty" rule:"max=2 each=3"`
+	Open  bool     `json:"open,omitempty"`
+}
+
+func typedRow(method string) api.Operation {
+	o := goodRow()
+	o.Params, o.Method = nil, method
+	if method != http.MethodGet {
+		o.Kinds, o.Audit = api.ServerFull, api.AuditAlways
+	}
+	return api.Typed(o, func(_ context.Context, _ *api.Call, in typedIn) (typedIn, error) { return in, nil })
+}
+
+// TestTyped: what a handler gets is read, filled and checked as its input declares, and the row documents it.
+func TestTyped(t *testing.T) {
+	t.Parallel()
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		row := typedRow(method)
+		if faults := row.Validate(); len(faults) > 0 || len(row.Params)+len(row.Body) != 6 || !row.Params[0].Required {
+			t.Fatalf("%s: %v, %+v %+v", method, faults, row.Params, row.Body)
+		}
+	}
+	seven := 7
+	for _, c := range []struct {
+		query, body string
+		want        typedIn
+		faults      string
+	}{
+		{"name=Ada", `{"name": "Ada"}`, typedIn{ID: "x", Name: "Ada", View: "full"}, ""},
+		{"name=Ada&count=7&teams[]=a&teams[]=b&open=1&view=basic", `{"name": "Ada", "count": 7, "teams": ["a", "b"], "open": true, "view": "basic"}`,
+			typedIn{ID: "x", Name: "Ada", View: "basic", Count: &seven, Teams: []string{"a", "b"}, Open: true}, ""},
+		{"", `{}`, typedIn{}, "name required"},
+		{"name=+&view=half&count=0&teams[]=abcd", `{"name": " ", "view": "half", "count": 0, "teams": ["abcd"]}`, typedIn{}, "name required view format count range teams length"},
+		{"name=Rosalind&count=many&open=perhaps", `{"name": "Rosalind", "count": "7", "open": null}`, typedIn{}, "name length count type open type"},
+	} {
+		for method, in := range map[string]api.Input{
+			http.MethodGet:  {Query: c.query},
+			http.MethodPost: {Body: func(context.Context) (api.Body, error) { return api.ParseBody([]byte(c.body)) }},
+		} {
+			row := typedRow(method)
+			call := api.NewCall(&row, func(string) string { return "x" })
+			call.Tenant, call.Principal = &tenants.Tenant{}, &tenants.Principal{Kind: tenants.Person}
+			result, err := api.Run(t.Context(), call, in)
+			var refused *fault.Error
+			var faults []string
+			if errors.As(err, &refused) {
+				for _, f := range refused.Faults {
+					faults = append(faults, f.Field, f.Code)
+				}
+			}
+			if got := strings.Join(faults, " "); got != c.faults || err == nil && !reflect.DeepEqual(result.Data, c.want) {
+				t.Errorf("%s %s %s: %+v, %v", method, c.query, c.body, result.Data, err)
+			}
+		}
+	}
+}
+
+// TestTyped_Faults: an input that declares what is not known cannot be served.
+func TestTyped_Faults(t *testing.T) {
+	t.Parallel()
+	row := api.Typed(goodRow(), func(_ context.Context, _ *api.Call, _ struct {
+		A string `json:"a" rule:"most=5"`
+	}) (string, error) {
+		return "", nil
+	})
+	if faults := row.Validate(); len(faults) != 1 || !strings.Contains(faults[0].Error(), "most=5") {
+		t.Errorf("%v", faults)
+	}
+}
+
+// TestOperator: the operator's rows take the operator alone, and the operator is taken nowhere else.
+func TestOperator(t *testing.T) {
+	t.Parallel()
+	row := goodRow()
+	commands := goodRow()
+	commands.Name, commands.Path, commands.Params, commands.Credentials, commands.Kinds = "org.show", "/v1/org/show", nil, api.Operator, 0
+	if faults := commands.Validate(); len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	for _, change := range []func(*api.Operation){
+		func(o *api.Operation) { o.Credentials |= api.Session },
+		func(o *api.Operation) { o.Path = "/api/org/show" },
+		func(o *api.Operation) { o.Method = http.MethodPost },
+	} {
+		wrong := commands
+		if change(&wrong); len(wrong.Validate()) == 0 {
+			t.Errorf("a row of the operator that is none: %+v", wrong)
+		}
+	}
+	for kind, own := range map[tenants.PrincipalKind]*api.Operation{
+		tenants.Operator: &commands, tenants.Person: &row, tenants.ServiceAccount: &row, tenants.Anonymous: &row,
+	} {
+		for _, op := range []*api.Operation{&row, &commands} {
+			call := api.NewCall(op, func(string) string { return "" })
+			call.Tenant = &tenants.Tenant{}
+			call.Principal = &tenants.Principal{Kind: kind, Admin: true, KeyKind: tenants.ServerFull, Permissions: tenants.AllPermissions()}
+			if _, err := api.Run(t.Context(), call, api.Input{}); (err == nil) != (op == own) {
+				t.Errorf("a principal of kind %d on %s: %v", kind, op.Path, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,131 @@
+// Package control is how commands reach the data. A command is a row with the operator's credential,
+// which runs as every row does, and from which the command line is made. A running server takes
+// commands on a socket of its own user; where none runs, a command is carried out within itself. It
+// works the same either way, and what it changes holds in the running server at once.
+package control
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	"tenantry/backends/api"
+	"tenantry/internal/declare"
+)
+
+// Group holds the commands of one kind of things. Those of the group without a name stand alone.
+type Group struct {
+	Name, Short string
+	Commands    []Command
+}
+
+// Command is one command: what it takes and answers is declared by the tags of structs.
+type Command struct {
+	// Line is how it is typed: "team show NAME --org SLUG". Its words in lower case name it.
+	Line                 string
+	Short, Long, Example string
+	Name                 string // of the row and in audit logs: "team.show"; empty: made of Line
+	Flag                 string // of the command before it in Line, in place of a command of its own
+
+	// Audit: a command that changes something is recorded in the log of the organization it names.
+	Audit api.Audit
+	// Once: the answer cannot be had again, so that it is given where no record could be written.
+	Once   bool
+	Begins bool // it may make the data folder
+
+	Confirm string // what is said where --yes is missing, of what the argument names
+	Nothing string // what is said where no flag says what to change
+	Hint    string // what to do where it was interrupted
+
+	// Table lists what people are shown of the answer: names of its fields, or title=name, those
+	// with a question mark where they are not empty. One record is shown field by field, or in
+	// columns as lists are where it is Wide.
+	Table string
+	Wide  bool
+
+	Row    api.Operation
+	Fields []declare.Field // of what it takes
+}
+
+// command completes a command by its handler. What a field refers to as an organization becomes the
+// Tenant of the call.
+func command[In, Out any](c Command, do func(context.Context, *call, In) (Out, error)) Command {
+	if c.Name == "" {
+		c.Name = strings.Join(c.Words(), ".")
+	}
+	c.Fields = fieldsOf[In]()
+	c.Row = api.Typed(api.Operation{
+		Name: c.Name, Method: http.MethodPost, Path: api.ControlPath + strings.ReplaceAll(c.Name, ".", "/"), Summary: c.Short, Description: c.Long,
+		Credentials: api.Operator, Rule: api.AnyCaller(), Audit: c.Audit, Body: []api.Field{},
+	}, func(ctx context.Context, _ *api.Call, in In) (Out, error) { return do(ctx, callOf(ctx), in) })
+	if c.Audit == api.NoAudit {
+		c.Row.Method = http.MethodGet // it reads, whatever the socket takes
+	}
+	return c
+}
+
+// fieldsOf returns the fields of a struct. What is wrong with them is a fault of the row.
+func fieldsOf[T any]() []declare.Field {
+	fields, _ := declare.Of(reflectType[T]())
+	return fields
+}
+
+// Words returns what the command is called in the command line.
+func (c *Command) Words() []string {
+	words := strings.Fields(c.Line)
+	end := slices.IndexFunc(words, func(word string) bool { return strings.ToLower(word) != word || word[0] == '-' })
+	if end < 0 {
+		return words
+	}
+	return words[:end]
+}
+
+// organization returns the name of the field that refers to an organization, "" where there is none.
+func (c *Command) organization() string {
+	for i := range c.Fields {
+		if c.Fields[i].Rule.Ref == "organization" {
+			return c.Fields[i].Name
+		}
+	}
+	return ""
+}
+
+// Progress tells how far a command has come.
+type Progress struct {
+	Step   string `json:"step,omitempty"`
+	Detail string `json:"detail,omitempty"`
+	Done   int64  `json:"done,omitempty"`
+	Total  int64  `json:"total,omitempty"` // 0: not known
+	Bytes  bool   `json:"bytes,omitempty"` // are what Done and Total count
+	Note   string `json:"note,omitempty"`  // for everybody to read
+	Told   bool   `json:"told,omitempty"`  // where nothing moves, the step is told by its name
+}
+
+// Streams are what a command reads and writes besides its request and its answer. All may be nil.
+type Streams struct {
+	Input    io.Reader
+	Output   io.Writer
+	Progress func(Progress)
+}
+
+// call is one call of a command.
+type call struct {
+	*api.Call
+	Streams
+	notes []string
+}
+
+type callKey struct{}
+
+func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) } //nolint:forcetypeassert,revive // carryOut puts it there
+
+// say adds a sentence for whoever gave the command, beside its answer.
+func (c *call) say(text string) { c.notes = append(c.notes, text) }
+
+func (c *call) tell(p Progress) {
+	if c.Progress != nil {
+		c.Progress(p)
+	}
+}

@@ -1,0 +1,98 @@
+package control
+
+import (
+	"reflect"
+	"time"
+
+	"tenantry/backends/store"
+)
+
+func reflectType[T any]() reflect.Type { return reflect.TypeFor[T]() }
+
+// as shows a record: the fields of Out have those of the record that are called alike, or as their tag
+// from says; times become moments, and lists and maps are never nil.
+func as[Out any](record any) (out Out) {
+	from, to := reflect.ValueOf(record).Elem(), reflect.ValueOf(&out).Elem()
+	for i := range to.NumField() {
+		f := to.Type().Field(i)
+		name := f.Tag.Get("from")
+		if name == "" {
+			name = f.Name
+		}
+		assign(to.Field(i), from.FieldByName(name))
+	}
+	return out
+}
+
+// set gives a record what the input of a command has for it, and returns the names of that. Pointers
+// and maps of the input that are nil leave things as they are; maps are set name by name.
+func set[In any](record any, in *In) (changed []string) {
+	from, to := reflect.ValueOf(in).Elem(), reflect.ValueOf(record).Elem()
+	for _, f := range fieldsOf[In]() {
+		v := from.FieldByIndex(f.Index)
+		into := to.FieldByName(from.Type().FieldByIndex(f.Index).Name)
+		if v.IsZero() || !into.IsValid() || f.Tag.Get("arg") != "" { // an argument names the record
+			continue
+		}
+		v = reflect.Indirect(v)
+		if v.Kind() == reflect.Map && !into.IsNil() {
+			for _, name := range v.MapKeys() {
+				into.SetMapIndex(name, v.MapIndex(name))
+			}
+		} else {
+			assign(into, v)
+		}
+		changed = append(changed, f.Name)
+	}
+	return changed
+}
+
+// assign sets one field of a record to another, as far as they go together.
+func assign(to, from reflect.Value) {
+	switch t := to.Type(); {
+	case !from.IsValid():
+	case from.CanInt() && t == reflect.TypeFor[time.Time]():
+		to.Set(reflect.ValueOf(when(from.Int())))
+	case from.CanInt() && t == reflect.TypeFor[*time.Time]():
+		to.Set(reflect.ValueOf(whenSet(from.Int())))
+	case from.Kind() == reflect.Slice && t.Kind() == reflect.Slice:
+		to.Set(reflect.MakeSlice(t, from.Len(), from.Len()))
+		for i := range from.Len() {
+			to.Index(i).Set(from.Index(i).Convert(t.Elem()))
+		}
+	case from.Kind() == reflect.Map && from.IsNil():
+		to.Set(reflect.MakeMap(t))
+	case from.CanConvert(t):
+		to.Set(from.Convert(t))
+	}
+}
+
+// when turns a stored time into one that is shown.
+func when(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+
+// whenSet is when for times that may be absent.
+func whenSet(ms int64) *time.Time {
+	if ms == 0 {
+		return nil
+	}
+	t := when(ms)
+	return &t
+}
+
+// each shows the records of a list.
+func each[Out, T any](records []T) []Out {
+	out := make([]Out, len(records))
+	for i := range records {
+		out[i] = as[Out](&records[i])
+	}
+	return out
+}
+
+// pageLimit bounds a list; one more is asked for to learn whether there are others.
+func pageLimit(asked int) int {
+	const most = store.MaxLimit - 1
+	if asked <= 0 || asked > most {
+		return most
+	}
+	return asked
+}

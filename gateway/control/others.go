@@ -1,0 +1,133 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Facts are what an entry of the audit log says of a call.
+type Facts map[string]string
+
+func (f Facts) String() string {
+	var words []string
+	for _, name := range slices.Sorted(maps.Keys(f)) {
+		words = append(words, name+"="+f[name])
+	}
+	return strings.Join(words, " ")
+}
+
+// AuditRecord is an entry of an organization's audit log.
+type AuditRecord struct {
+	At        time.Time `json:"at" from:"CreatedAt"`
+	Operation string    `json:"operation"`
+	Subject   string    `json:"subject"`
+	Account   string    `json:"account,omitempty"`               // the service account of a key
+	Address   string    `json:"address,omitempty" from:"Remote"` // where the caller was; none of a command
+	Outcome   string    `json:"outcome"`                         // ok, failed or denied
+	Code      int       `json:"code,omitempty"`
+	RequestID string    `json:"request_id,omitempty"`
+	Facts     Facts     `json:"facts"`
+}
+
+// Verdict is what a Finding comes to.
+type Verdict string
+
+// The verdicts. What is Wrong keeps something from working, a Warning will, or may.
+const (
+	Good    Verdict = "ok"
+	Warning Verdict = "warning"
+	Wrong   Verdict = "wrong"
+)
+
+// Finding is one thing that was looked at.
+type Finding struct {
+	What    string  `json:"what"`
+	Verdict Verdict `json:"verdict"`
+	Says    string  `json:"says"`
+	Advice  string  `json:"advice,omitempty"` // what to do about it
+}
+
+// Cells returns what a table shows of a field.
+func (f Finding) Cells(field, text string) []string {
+	if field == "says" && f.Advice != "" {
+		text += "; " + f.Advice
+	}
+	return []string{text}
+}
+
+// Examined is what came of opening organizations one after another.
+type Examined struct {
+	Items         []Finding // of those with something to mend
+	Organizations int
+	Documents     int64
+	Next          string // the last one; empty: there is none left
+}
+
+// Examination says what is looked at.
+type Examination struct {
+	Quick bool `json:"quick,omitempty" doc:"do not read the data of the organizations"`
+}
+
+// others are the commands that are in no group.
+func (s *Server) others() Group {
+	return Group{Commands: []Command{
+		s.importCommand(), s.exportCommand(),
+		command(Command{
+			Line: "audit --org SLUG", Short: "Show the audit log of an organization, the latest first",
+			Long: "Show the audit log of an organization, the latest first: who did what, to which record, from which address, and how it ended.\n" +
+				"Subjects are key:ID, user:NUMBER, anonymous, or the command line.",
+			Table: "at, operation, subject, account, address, outcome, facts",
+		}, func(ctx context.Context, c *call, in Page) ([]AuditRecord, error) {
+			limit := pageLimit(in.Limit)
+			found, err := s.Audit.Recent(ctx, c.Tenant.Workspace(), limit+1, in.Offset)
+			in.more(c, len(found) > limit, limit)
+			return each[AuditRecord](found[:min(limit, len(found))]), err
+		}),
+		command(Command{
+			Line: "doctor", Short: "Look at everything the gateway depends on, and say what to mend",
+			Long: "Look at the settings, the keyring, every backend with its indexes, Redis, organizations that are being moved, and\n" +
+				"whether the data of each organization is whole: that reads all of it, and --quick leaves it out.\n" +
+				"It changes nothing, and fails where something is wrong.",
+			Table: "what, verdict, says",
+		}, s.examine),
+	}}
+}
+
+// examine looks at everything. What is wrong is an error beside the findings.
+func (s *Server) examine(ctx context.Context, c *call, in Examination) ([]Finding, error) {
+	found := s.Examine(ctx)
+	if !in.Quick {
+		found = append(found, s.examineEach(ctx, c)...)
+	}
+	wrong := 0
+	for _, f := range found {
+		if f.Verdict == Wrong {
+			wrong++
+		}
+	}
+	if err := ctx.Err(); err != nil || wrong == 0 {
+		return found, err
+	}
+	return found, fmt.Errorf("doctor looked at %d things; wrong: %d", len(found), wrong)
+}
+
+// examineEach opens organizations one after another, and looks whether their data is whole.
+func (s *Server) examineEach(ctx context.Context, c *call) (found []Finding) {
+	organizations, documents := 0, int64(0)
+	for after := ""; ctx.Err() == nil; {
+		some := s.ExamineEach(ctx, after)
+		organizations, documents, found = organizations+some.Organizations, documents+some.Documents, append(found, some.Items...)
+		if after = some.Next; after == "" {
+			break
+		}
+		c.tell(Progress{Note: fmt.Sprintf("read organizations up to %s: %d, with something to mend: %d", after, organizations, len(found))})
+	}
+	if len(found) == 0 {
+		found = []Finding{{What: "data", Verdict: Good, Says: fmt.Sprintf("every organization (%d) is whole and opens with the keyring; documents: %d", organizations, documents)}}
+	}
+	return found
+}

@@ -1,0 +1,309 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	"tenantry/backends/api"
+	"tenantry/crypto/keyring"
+	"tenantry/gateway/audit"
+	"tenantry/gateway/transfer"
+	"tenantry/internal/fault"
+	"tenantry/tenants"
+	"tenantry/tenants/keys"
+	"tenantry/tenants/limits"
+	"tenantry/tenants/people"
+)
+
+// Backend is what the commands work on. All fields but Log and Now are needed.
+type Backend struct {
+	Directory *tenants.Directory
+	People    *people.Service
+	Keys      *keys.Service
+	Keyring   *keyring.Keyring
+	Transfer  *transfer.Service
+	Limits    limits.Set // that hold by default
+	Audit     *audit.Log
+	// BaseURL returns the address of an organization, for links.
+	BaseURL func(slug string) string
+	// TempDir is the folder in which an import is kept while it runs. It is made where it
+	// is missing.
+	TempDir string
+	// Examine looks at everything the gateway depends on.
+	Examine func(context.Context) []Finding
+	// ExamineEach opens the organizations that follow a slug, for a few seconds.
+	ExamineEach func(ctx context.Context, after string) Examined
+	Log         *slog.Logger     // nil: nothing is logged
+	Now         func() time.Time // nil: time.Now
+}
+
+// Server carries out commands. Whoever reaches it may do everything, so it must stand where only
+// the operator can.
+type Server struct {
+	Backend
+	commands map[string]*Command
+}
+
+// NewServer returns a Server.
+func NewServer(b Backend) *Server {
+	if b.Log == nil {
+		b.Log = slog.New(slog.DiscardHandler)
+	}
+	if b.Now == nil {
+		b.Now = time.Now
+	}
+	s := &Server{Backend: b, commands: map[string]*Command{}}
+	for _, g := range s.Groups() {
+		for i := range g.Commands {
+			s.commands[g.Commands[i].Name] = &g.Commands[i]
+		}
+	}
+	return s
+}
+
+// Groups returns all commands. Those of the zero Server tell what there is, and carry out nothing.
+func (s *Server) Groups() []Group {
+	return []Group{
+		s.organizations(), s.users(), s.roles(), s.teams(), s.accounts(), s.keys(), s.keyring(), s.others(),
+	}
+}
+
+// Answer is the answer to a command.
+type Answer struct {
+	Data  json.RawMessage `json:"data,omitempty"`
+	Notes []string        `json:"notes,omitempty"` // for whoever gave the command
+}
+
+// run carries out a command, whose input is a JSON object. Errors: *Error; an answer may come with one.
+func (s *Server) run(ctx context.Context, name string, in []byte, streams Streams) (*Answer, error) {
+	cmd, known := s.commands[name]
+	if !known {
+		return nil, fail(CodeUnknown, "the server does not know the command %s", name)
+	}
+	c := &call{Call: api.NewCall(&cmd.Row, func(string) string { return "" }), Streams: streams}
+	data, err := s.carryOut(ctx, cmd, c, in)
+	answer := &Answer{Notes: c.notes}
+	if v := reflect.ValueOf(data); err == nil || (v.Kind() == reflect.Pointer || v.Kind() == reflect.Slice) && !v.IsNil() {
+		raw, encodeErr := encode(data)
+		answer.Data, err = raw, errors.Join(err, encodeErr)
+	}
+	if err != nil {
+		e := errorOf(err)
+		s.Log.InfoContext(ctx, "a command failed", "command", name, "code", e.Code)
+		return answer, e
+	}
+	s.Log.InfoContext(ctx, "a command was carried out", "command", name)
+	return answer, nil
+}
+
+// carryOut runs the command's row for the organization that the input names, and records what it did.
+func (s *Server) carryOut(ctx context.Context, cmd *Command, c *call, in []byte) (any, error) {
+	body, err := api.ParseBody(in)
+	if err == nil {
+		err = c.BindBody(body)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.Principal = &tenants.Principal{Kind: tenants.Operator}
+	if c.Tenant, err = s.named(ctx, body, cmd.organization()); err != nil {
+		return nil, err
+	}
+	result, err := api.Run(context.WithValue(ctx, callKey{}, c), c.Call, api.Input{Body: func(context.Context) (api.Body, error) { return body, nil }})
+	return result.Data, s.record(ctx, cmd, c, err)
+}
+
+// named returns the organization that a field of the input names, nobody's where there is no such field.
+func (s *Server) named(ctx context.Context, body api.Body, field string) (*tenants.Tenant, error) {
+	if field == "" {
+		return s.Directory.Nobody(""), nil
+	}
+	var errs fault.List
+	slug, _ := body.Text(&errs, field)
+	if err := errs.Err(); err != nil {
+		return nil, err
+	}
+	return s.tenant(ctx, slug)
+}
+
+func (s *Server) tenant(ctx context.Context, slug string) (*tenants.Tenant, error) {
+	if strings.TrimSpace(slug) == "" {
+		return nil, fail(CodeInvalid, "name an organization")
+	}
+	t, err := s.Directory.BySlug(ctx, slug)
+	return t, reworded(err, CodeNotFound, "there is no organization %q; tenantry org list names those there are", slug)
+}
+
+// record writes to the organization's audit log what a command did. What was done stays done where
+// that fails, so the error says both; an answer that cannot be had again must not give way to it.
+func (s *Server) record(ctx context.Context, cmd *Command, c *call, err error) error {
+	switch {
+	case c.Tenant.Workspace() == nil: // no log can tell of what belongs to no organization
+		return err
+	case cmd.Audit == api.AuditAlways && err == nil, cmd.Audit == api.AuditNoted && c.AuditNote != nil:
+	default:
+		return err
+	}
+	rec := audit.Record{Operation: cmd.Name, Subject: c.Principal.Subject(), Outcome: audit.OK, Facts: c.AuditNote}
+	if err != nil {
+		rec.Outcome = audit.Failed
+	}
+	unrecorded := s.Audit.Write(ctx, c.Tenant.Workspace(), rec)
+	if unrecorded == nil {
+		return err
+	}
+	s.Log.ErrorContext(ctx, "a command could not be written to the audit log", "operation", cmd.Name, "org", c.Tenant.Org.Slug, "facts", c.AuditNote, "error", unrecorded)
+	unrecorded = fmt.Errorf("%s was done, but could not be written to the audit log: %w", cmd.Name, unrecorded)
+	if cmd.Once && err == nil {
+		c.say("Note: " + unrecorded.Error())
+		return nil
+	}
+	if err == nil {
+		return unrecorded
+	}
+	return errors.Join(err, unrecorded)
+}
+
+func encode(v any) ([]byte, error) {
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return text.Bytes(), err
+}
+
+const (
+	maxRequest = 1 << 20
+	// inputHeader carries the request of a command whose body is what it reads besides.
+	inputHeader = "Tenantry-Request"
+	// heartbeat keeps a client waiting for a command that has nothing to tell.
+	heartbeat = 10 * time.Second
+)
+
+// event is one line of an answer. The last one has the answer, the error, or both.
+type event struct {
+	Progress *Progress `json:"progress,omitempty"`
+	Output   int       `json:"output,omitempty"` // bytes of it that follow the line
+	Answer   *Answer   `json:"answer,omitempty"`
+	Error    *Error    `json:"error,omitempty"`
+}
+
+// events writes an answer. Safe for concurrent use.
+type events struct {
+	mu    sync.Mutex
+	w     http.ResponseWriter
+	began bool
+}
+
+func (e *events) send(v event, output []byte) error {
+	line, err := encode(v)
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.began = true
+	e.w.Header().Set("Content-Type", "application/x-ndjson")
+	if _, err := e.w.Write(append(line, output...)); err != nil {
+		return err
+	}
+	return http.NewResponseController(e.w).Flush()
+}
+
+// Write sends output.
+func (e *events) Write(p []byte) (int, error) { return len(p), e.send(event{Output: len(p)}, p) }
+
+// beat sends an empty event from time to time, once nothing more is to be read, until done.
+func (e *events) beat(read, done <-chan struct{}) {
+	select {
+	case <-read:
+	case <-done:
+		return
+	}
+	t := time.NewTicker(heartbeat)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			_ = e.send(event{}, nil) // where the client is gone, the command learns it
+		case <-done:
+			return
+		}
+	}
+}
+
+// ServeHTTP takes a command: POST /v1/org/show for one, with a JSON object. A failure before there is
+// anything else to tell is an *Error with a status, everything else lines of events.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	ctx := r.Context()
+	out := &events{w: w}
+	read, done := make(chan struct{}), make(chan struct{})
+	streams := Streams{Output: out, Progress: func(p Progress) { _ = out.send(event{Progress: &p}, nil) }} // a client that is gone ends ctx
+	answer, err := (*Answer)(nil), error(fail(CodeUnknown, "the server does not know the command %s %s", r.Method, r.URL.Path))
+	if name, ok := strings.CutPrefix(r.URL.Path, api.ControlPath); ok && r.Method == http.MethodPost {
+		var in []byte
+		if in, err = s.request(w, r); err == nil {
+			streams.Input = &watched{r.Body, sync.OnceFunc(func() { close(read) })}
+			if r.Header.Get(inputHeader) == "" {
+				close(read)
+				streams.Input = nil
+			}
+			var beats sync.WaitGroup
+			beats.Go(func() { out.beat(read, done) })
+			answer, err = s.run(ctx, strings.ReplaceAll(name, "/", "."), in, streams)
+			close(done)
+			beats.Wait()
+		}
+	}
+	last := event{Answer: answer}
+	if err != nil {
+		last.Error = errorOf(err)
+	}
+	if err != nil && !out.began && (answer == nil || answer.Data == nil) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(last.Error.status())
+		_ = json.NewEncoder(w).Encode(last.Error) // a command that was stopped cannot be told
+		return
+	}
+	_ = out.send(last, nil)
+}
+
+func (s *Server) request(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if text := r.Header.Get(inputHeader); text != "" {
+		in, err := url.QueryUnescape(text)
+		if err != nil {
+			return nil, fail(CodeInvalid, "the request cannot be read: %v", err)
+		}
+		return []byte(in), nil
+	}
+	in, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
+	if err != nil {
+		return nil, fail(CodeInvalid, "the request cannot be read: %v", err)
+	}
+	return in, nil
+}
+
+// watched tells that the end was read.
+type watched struct {
+	io.Reader
+	ended func()
+}
+
+func (w *watched) Read(p []byte) (int, error) {
+	n, err := w.Reader.Read(p)
+	if err != nil {
+		w.ended()
+	}
+	return n, err
+}

@@ -45,7 +45,7 @@ func TestAnOrganizationKeepsAnAdministrator(t *testing.T) {
 	refused("deactivating", err)
 	refused("demoting", demote(ada))
 	line := `{"kind":"user","id":` + strconv.FormatInt(ada, 10) + `,"name":"Ada","email":"ada@example.com","roles":[],"active":true}` + "\n"
-	report, err := acme.App.Transfer().Import(t.Context(), acme.Tenant(t), transfer.BytesSource([]byte(line)), transfer.ImportOptions{})
+	report, err := acme.App.Transfer().Import(t.Context(), acme.Tenant(t), gatewaytest.Source([]byte(line)), transfer.ImportOptions{})
 	if err == nil || report.Failed != 1 || !strings.Contains(fmt.Sprint(report.Problems), "last active administrator") {
 		t.Errorf("importing: %v %+v", err, report)
 	}

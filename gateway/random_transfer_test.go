@@ -230,7 +230,7 @@ func (s *sequence) bundle() {
 
 // load imports what may be refused, but not fail.
 func (s *sequence) load(bundle []byte, o transfer.ImportOptions) {
-	_, err := s.org.App.Transfer().Import(s.t.Context(), s.tenant(), transfer.BytesSource(bundle), o)
+	_, err := s.org.App.Transfer().Import(s.t.Context(), s.tenant(), gatewaytest.Source(bundle), o)
 	s.expected(err)
 }
 
@@ -266,7 +266,7 @@ func (s *sequence) rows() {
 	if s.maybe() {
 		o.Map = map[string][]string{"email": {"email", "f4"}, "*": {"*"}}
 	}
-	_, err := s.org.App.Transfer().ImportRows(s.t.Context(), s.tenant(), transfer.BytesSource([]byte(file)), o)
+	_, err := s.org.App.Transfer().ImportRows(s.t.Context(), s.tenant(), gatewaytest.Source([]byte(file)), o)
 	s.expected(err)
 }
 
@@ -379,7 +379,7 @@ func (s *sequence) export(o *gatewaytest.Org, options transfer.ExportOptions) ([
 // verify imports what the sequence led to elsewhere and compares, and returns what differs.
 func (s *sequence) verify(target *gatewaytest.Org, key *sealing.PrivateKey) (fault string) {
 	into := func(o *gatewaytest.Org, bundle []byte, how string) transfer.Report {
-		r, err := o.App.Transfer().Import(s.t.Context(), o.Tenant(s.t), transfer.BytesSource(bundle), transfer.ImportOptions{OpenWith: key})
+		r, err := o.App.Transfer().Import(s.t.Context(), o.Tenant(s.t), gatewaytest.Source(bundle), transfer.ImportOptions{OpenWith: key})
 		if err != nil {
 			fault += fmt.Sprintf("%s: %v %v\n", how, err, r.Problems)
 		}

@@ -105,7 +105,7 @@ func TestT12_MoveAndRemoveLeaveWhatIsForeign(t *testing.T) {
 func TestT12_WorkspacesOfOlderVersionsAreMarked(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{Local: true})
-	old, err := w.Store.Organization(t.Context(), 1) // without an owner
+	old, err := w.Store.At(t.Context(), 1, store.Placement{}) // without an owner
 	if err != nil {
 		t.Fatal(err)
 	}

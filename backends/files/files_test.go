@@ -3,7 +3,6 @@ package files
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -388,22 +387,6 @@ func TestDelete(t *testing.T) {
 	refused("deleted already", id, "")
 	if m := decode(t, f.get(t, folder, "")); m["files_count"] != 0.0 {
 		t.Errorf("the deleted file is counted: %v", m)
-	}
-
-	other := f.Base().Scoped(store.Scope{Teams: []string{teamB}})
-	if err := f.module.Restore(t.Context(), other, id); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("restored out of scope: %v", err)
-	}
-	if err := f.module.Restore(t.Context(), f.Base(), "x"); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("malformed id: %v", err)
-	}
-	for range 2 { // the second time it is live already
-		if err := f.module.Restore(t.Context(), f.Base(), id); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if m := decode(t, f.get(t, folder, "")); m["files_count"] != 1.0 {
-		t.Errorf("the restored file is not counted: %v", m)
 	}
 }
 

@@ -3,7 +3,6 @@ package files
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"tenantry/backends/api"
 	"tenantry/backends/store"
@@ -22,27 +21,4 @@ func (m *Module) removeFile(ctx context.Context, c *api.Call) (api.Result, error
 		return api.Result{}, err
 	}
 	return api.Result{Data: Removed{ID: id}}, nil
-}
-
-const restoreTries = 10
-
-// Restore makes a soft-deleted file live again; a live one stays as it is. Errors:
-// store.ErrNotFound where the workspace has or shows no such file, store.ErrConflict
-// after ten tries against other writers.
-func (m *Module) Restore(ctx context.Context, ws *store.Workspace, id string) error {
-	in := m.kinds.Files.In(ws)
-	if !store.ValidID(id) {
-		return fmt.Errorf("file: %w", store.ErrNotFound)
-	}
-	for range restoreTries {
-		file, err := in.First(ctx, store.Query{Filter: store.Eq("id", id), State: store.Either})
-		if err != nil || !file.Deleted {
-			return err
-		}
-		file.Deleted = false
-		if err := in.Replace(ctx, file); !errors.Is(err, store.ErrConflict) {
-			return err
-		}
-	}
-	return fmt.Errorf("file %s: %w", id, store.ErrConflict)
 }

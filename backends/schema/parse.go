@@ -65,16 +65,6 @@ func Parse(errs *fault.List, path string, raw map[string]any, stored Fields) (fi
 	return fields, ignored
 }
 
-// ParseJSON is Parse of JSON text. Anything but an object is noted in errs.
-func ParseJSON(errs *fault.List, path string, text []byte) (fields Fields, ignored []string) {
-	var raw map[string]any
-	if api.CheckJSON(text) != nil || api.Decode(text, &raw) != nil || raw == nil {
-		errs.Add(path, "type", "%s must be an object", path)
-		return Fields{}, nil
-	}
-	return Parse(errs, path, raw, nil)
-}
-
 func parseField(errs *fault.List, at string, definition map[string]any) (field Field, ignored []string) {
 	field.Title = text(errs, at+".title", definition, "title")
 	if field.Title != "" {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"tenantry/backends/api"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
@@ -65,7 +66,7 @@ func TestParse(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var errs fault.List
-			got, ignored := schema.ParseJSON(&errs, "schema", []byte(tt.in))
+			got, ignored := parseJSON(&errs, "schema", []byte(tt.in))
 			if named := fieldsOf(errs); !slices.Equal(named, tt.errs) && len(named)+len(tt.errs) > 0 {
 				t.Errorf("problems %q\n    want %q", named, tt.errs)
 			}
@@ -90,6 +91,16 @@ func TestParseCapsFields(t *testing.T) {
 	}
 }
 
+// parseJSON is Parse of JSON text. Anything but an object is noted in errs.
+func parseJSON(errs *fault.List, path string, text []byte) (fields schema.Fields, ignored []string) {
+	var raw map[string]any
+	if api.CheckJSON(text) != nil || api.Decode(text, &raw) != nil || raw == nil {
+		errs.Add(path, "type", "%s must be an object", path)
+		return nil, nil
+	}
+	return schema.Parse(errs, path, raw, nil)
+}
+
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `{"a":{"title":"x","type":"Text"}}`, `{"fields":1}`, `{"a":{"title":"x","type":"Text","locked":1,"required":false}}`, `[]`, `{"a":{"a":{"a":{}}}}`, "{\"\\u0000\":{}}",
@@ -98,7 +109,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var errs fault.List
-		fields, ignored := schema.ParseJSON(&errs, "schema", text)
+		fields, ignored := parseJSON(&errs, "schema", text)
 		for _, name := range ignored {
 			if strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' }) {
 				t.Errorf("ignored name %q cannot stand in a header", name)
@@ -119,7 +130,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		same, more := schema.ParseJSON(&errs, "schema", again)
+		same, more := parseJSON(&errs, "schema", again)
 		if len(errs) > 0 || len(more) > 0 || !reflect.DeepEqual(same, fields) {
 			t.Errorf("%s reads back as %v (%v, %v)", again, same, errs, more)
 		}

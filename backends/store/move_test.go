@@ -105,7 +105,7 @@ func everything(t *testing.T, f *twoPlaces, w *store.Workspace) map[string]strin
 func (f *twoPlaces) elsewhere(t *testing.T) *store.Workspace {
 	t.Helper()
 	view := store.New(store.Options{Engine: f.second, Tenant: []*store.Spec{f.items.Spec()}})
-	w, err := view.Organization(t.Context(), 1)
+	w, err := view.At(t.Context(), 1, store.Placement{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,11 +22,11 @@ func TestPeekSeesEveryChange(t *testing.T) {
 		}
 		s := store.New(store.Options{Engine: open(t), Tenant: []*store.Spec{kind.Spec()}})
 		ctx := t.Context()
-		first, err := s.Organization(ctx, 1)
+		first, err := s.At(ctx, 1, store.Placement{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		second, err := s.Organization(ctx, 2)
+		second, err := s.At(ctx, 2, store.Placement{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -131,14 +131,8 @@ func (s *Store) Control(ctx context.Context) (*Workspace, error) {
 	return &Workspace{store: s, control: drv, specs: s.control}, nil
 }
 
-// Organization returns the workspace of one organization on the default backend, which has
-// no owner, unscoped. Only package tenants may call it and At: everybody else is handed a workspace.
-func (s *Store) Organization(ctx context.Context, org int64) (*Workspace, error) {
-	return s.At(ctx, org, Placement{})
-}
-
 // At returns the workspace of an organization at that place, or where a later placement
-// says it is by now.
+// says it is by now, unscoped. Only package tenants may call it: everybody else is handed a workspace.
 func (s *Store) At(ctx context.Context, org int64, p Placement) (*Workspace, error) {
 	if org <= 0 {
 		return nil, fmt.Errorf("store: no organization %d", org)

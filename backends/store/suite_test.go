@@ -162,7 +162,7 @@ func setupOn(t *testing.T, e driver.Engine, now func() time.Time) *fixture {
 		Tenant:  []*store.Spec{f.items.Spec(), f.plains.Spec()},
 	})
 	var err error
-	if f.ws, err = f.Organization(t.Context(), 1); err != nil {
+	if f.ws, err = f.At(t.Context(), 1, store.Placement{}); err != nil {
 		t.Fatalf("Organization: %v", err)
 	}
 	if f.control, err = f.Control(t.Context()); err != nil {

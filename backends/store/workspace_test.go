@@ -84,7 +84,7 @@ func TestClosedEnginesAreUnavailable(t *testing.T) {
 		for what, err := range everyCall(t.Context(), f, f.ws) {
 			wantErr(t, what, err, store.ErrUnavailable)
 		}
-		_, err := f.Organization(t.Context(), 9)
+		_, err := f.At(t.Context(), 9, store.Placement{})
 		wantErr(t, "Organization", err, store.ErrUnavailable)
 		wantErr(t, "Check", f.Check(t.Context(), ""), store.ErrUnavailable)
 		wantErr(t, "Remove", f.Remove(t.Context(), 9, ""), store.ErrUnavailable)
@@ -95,11 +95,11 @@ func TestOrganizationsShareNothing(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, open opener) {
 		f := setup(t, open)
 		for _, org := range []int64{0, -1, -1 << 63} {
-			if w, err := f.Organization(t.Context(), org); err == nil {
+			if w, err := f.At(t.Context(), org, store.Placement{}); err == nil {
 				t.Errorf("organization %d was opened: %+v", org, w)
 			}
 		}
-		two, err := f.Organization(t.Context(), 2)
+		two, err := f.At(t.Context(), 2, store.Placement{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +125,7 @@ func TestOrganizationsAreOpenedConcurrently(t *testing.T) {
 		for i := range 32 {
 			wg.Go(func() {
 				org := int64(100 + i%4)
-				w, err := f.Organization(t.Context(), org)
+				w, err := f.At(t.Context(), org, store.Placement{})
 				if err != nil {
 					t.Error(err)
 					return
@@ -137,7 +137,7 @@ func TestOrganizationsAreOpenedConcurrently(t *testing.T) {
 		}
 		wg.Wait()
 		for org := int64(100); org < 104; org++ {
-			w, err := f.Organization(t.Context(), org)
+			w, err := f.At(t.Context(), org, store.Placement{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -153,7 +153,7 @@ func TestRemovedOrganizationsStartAnew(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, open opener) {
 		f := setup(t, open)
 		for range 3 {
-			w, err := f.Organization(t.Context(), 7)
+			w, err := f.At(t.Context(), 7, store.Placement{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -182,7 +182,7 @@ func TestRemoveWhileOpening(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, open opener) {
 		works := func(t *testing.T, f *fixture) {
 			t.Helper()
-			w, err := f.Organization(t.Context(), 7)
+			w, err := f.At(t.Context(), 7, store.Placement{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -199,7 +199,7 @@ func TestRemoveWhileOpening(t *testing.T) {
 					t.Error(err)
 				}
 			}, nil)
-			if _, err := f.Organization(t.Context(), 7); err != nil {
+			if _, err := f.At(t.Context(), 7, store.Placement{}); err != nil {
 				t.Fatal(err)
 			}
 			works(t, f)
@@ -209,7 +209,7 @@ func TestRemoveWhileOpening(t *testing.T) {
 			f := setupOn(t, g, nil)
 			g.set(nil, func() {
 				g.set(nil, nil)
-				if _, err := f.Organization(t.Context(), 7); err != nil {
+				if _, err := f.At(t.Context(), 7, store.Placement{}); err != nil {
 					t.Error(err)
 				}
 			})
@@ -228,7 +228,7 @@ func TestRemoveWhileOpening(t *testing.T) {
 							if err := f.Remove(t.Context(), 7, ""); err != nil {
 								t.Error(err)
 							}
-						} else if _, err := f.Organization(t.Context(), 7); err != nil {
+						} else if _, err := f.At(t.Context(), 7, store.Placement{}); err != nil {
 							t.Error(err)
 						}
 					}

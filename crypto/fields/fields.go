@@ -104,13 +104,6 @@ func KeyVersion(sealed string) (int, error) {
 	return version, nil
 }
 
-// IsSealed reports whether text has the form of a sealed value. It does not
-// say that the value opens.
-func IsSealed(text string) bool {
-	_, _, ok := parse(text)
-	return ok
-}
-
 // parse accepts one spelling of each value only.
 func parse(text string) (version int, body string, ok bool) {
 	if len(text) > maxSealed {

@@ -16,8 +16,6 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
-
-	"tenantry/crypto/secret"
 )
 
 const (
@@ -85,24 +83,14 @@ func Open(path string) (*Keyring, error) {
 }
 
 // OpenReadOnly reads a keyring from a file that something else maintains, such
-// as a mounted secret. The file's group may read it, others may not. Rotate,
-// Retire and Reinstate return ErrReadOnly; Reload reads the file again.
+// as a mounted secret. The file's group may read it, others may not. Rotate and
+// Retire return ErrReadOnly; Reload reads the file again.
 func OpenReadOnly(path string) (*Keyring, error) {
 	held, err := readFile(path, groupMayRead)
 	if err != nil {
 		return nil, err
 	}
 	return newKeyring(held, source{path: path}), nil
-}
-
-// Parse reads a keyring from configuration: the content of a keyring file. It
-// cannot be changed.
-func Parse(text secret.String) (*Keyring, error) {
-	held, err := decode([]byte(text.Reveal()))
-	if err != nil {
-		return nil, fmt.Errorf("read the keyring of the configuration: %w", err)
-	}
-	return newKeyring(held, source{}), nil
 }
 
 func newKeyring(held *ring, from source) *Keyring {
@@ -127,34 +115,21 @@ func (k *Keyring) Rotate() (int, error) {
 }
 
 // Retire takes a key out of use; what it wrapped then fails with
-// ErrUnknownVersion. Rewrap everything first. The key stays in the file, so
-// that Reinstate can undo a mistake. The primary gives ErrPrimary.
+// ErrUnknownVersion. Rewrap everything first. The key stays in the file. The
+// primary gives ErrPrimary.
 func (k *Keyring) Retire(version int) error {
-	return k.setState(version, Retired, "retire")
-}
-
-// Reinstate undoes Retire: the key unwraps again.
-func (k *Keyring) Reinstate(version int) error {
-	return k.setState(version, Active, "reinstate")
-}
-
-func (k *Keyring) setState(version int, state State, verb string) error {
-	err := k.update(func(held *ring) (*ring, error) { return held.withState(version, state) })
+	err := k.update(func(held *ring) (*ring, error) { return held.without(version) })
 	if err != nil {
-		return fmt.Errorf("%s a key: %w", verb, err)
+		return fmt.Errorf("retire a key: %w", err)
 	}
 	return nil
 }
 
 // Reload reads the file again, so that a rotation by another process takes
-// effect. On an error the keyring stays as it was. A keyring from Parse
-// returns ErrReadOnly.
+// effect. On an error the keyring stays as it was.
 func (k *Keyring) Reload() error {
 	k.change.Lock()
 	defer k.change.Unlock()
-	if k.source.path == "" {
-		return fmt.Errorf("reload the keyring: %w", ErrReadOnly)
-	}
 	wanted := groupMayRead
 	if k.source.writable {
 		wanted = ownerOnly

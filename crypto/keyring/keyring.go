@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -70,7 +71,7 @@ type Info struct {
 }
 
 // Keyring wraps and unwraps data keys. It is safe for concurrent use; a change
-// by Rotate, Retire, Reinstate or Reload takes effect whole. It prints without
+// by Rotate, Retire or Reload takes effect whole. It prints without
 // its keys.
 type Keyring struct {
 	// held replaces a plain field so that a print by reflection finds
@@ -143,8 +144,8 @@ func (r *ring) withNewPrimary(now time.Time) (*ring, int, error) {
 	return next, next.primary, nil
 }
 
-// withState returns a copy of r in which the key of that version has the state.
-func (r *ring) withState(version int, state State) (*ring, error) {
+// without returns a copy of r in which the key of that version is out of use.
+func (r *ring) without(version int) (*ring, error) {
 	k, ok := r.keys[version]
 	if !ok {
 		return nil, fmt.Errorf("key version %d: %w", version, ErrUnknownVersion)
@@ -152,12 +153,9 @@ func (r *ring) withState(version int, state State) (*ring, error) {
 	if version == r.primary {
 		return nil, fmt.Errorf("key version %d: %w", version, ErrPrimary)
 	}
-	next := &ring{primary: r.primary, keys: make(map[int]*key, len(r.keys))}
-	for v, other := range r.keys {
-		next.keys[v] = other
-	}
+	next := &ring{primary: r.primary, keys: maps.Clone(r.keys)}
 	changed := *k
-	changed.State = state
+	changed.State = Retired
 	next.keys[version] = &changed
 	return next, nil
 }
@@ -172,11 +170,7 @@ func (k *Keyring) List() []Info {
 
 // String names the source and the primary.
 func (k *Keyring) String() string {
-	from := k.source.path
-	if from == "" {
-		from = "configuration"
-	}
-	return fmt.Sprintf("keyring from %s, primary version %d", from, k.PrimaryVersion())
+	return fmt.Sprintf("keyring from %s, primary version %d", k.source.path, k.PrimaryVersion())
 }
 
 // Format writes what String returns, for every verb.

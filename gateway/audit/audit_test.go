@@ -30,7 +30,7 @@ func open(t *testing.T) (*audit.Log, *store.Store, driver.Engine) {
 
 func workspace(t *testing.T, s *store.Store, org int64) *store.Workspace {
 	t.Helper()
-	ws, err := s.Organization(t.Context(), org)
+	ws, err := s.At(t.Context(), org, store.Placement{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -183,10 +183,18 @@ func (o *Org) Tenant(t testing.TB) *tenants.Tenant {
 // Import stores the lines of a bundle; every line is a JSON object.
 func (o *Org) Import(t testing.TB, lines ...string) {
 	t.Helper()
-	source := transfer.BytesSource([]byte(strings.Join(lines, "\n") + "\n"))
+	source := Source([]byte(strings.Join(lines, "\n") + "\n"))
 	report, err := o.App.Transfer().Import(t.Context(), o.Tenant(t), source, transfer.ImportOptions{})
 	if err != nil || report.Failed > 0 {
 		t.Fatalf("importing into %s: %v %+v", o.Slug, err, report.Problems)
+	}
+}
+
+// Source returns content held in memory as what an import reads.
+func Source(content []byte) transfer.Source {
+	return transfer.Source{
+		Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil },
+		Size: int64(len(content)),
 	}
 }
 

@@ -30,14 +30,6 @@ func FileSource(path string) (Source, error) {
 	return Source{Open: func() (io.ReadCloser, error) { return os.Open(path) }, Size: info.Size()}, nil
 }
 
-// BytesSource returns content held in memory as a Source.
-func BytesSource(content []byte) Source {
-	return Source{
-		Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil },
-		Size: int64(len(content)),
-	}
-}
-
 // Spool copies a stream that can be read only once, such as standard input, into a
 // temporary file in dir ("" is the system's own folder). The file is readable by its owner
 // alone; remove deletes it.

@@ -3,6 +3,7 @@ package transfer
 import (
 	"bytes"
 	"context"
+	"io"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -148,4 +149,12 @@ func lines(bundle, kind string) []string {
 		}
 	}
 	return out
+}
+
+// BytesSource returns content held in memory as a Source.
+func BytesSource(content []byte) Source {
+	return Source{
+		Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil },
+		Size: int64(len(content)),
+	}
 }

@@ -322,7 +322,7 @@ func TestK7_DeactivatedAccountKillsItsKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := w.People.DeactivateAccount(t.Context(), tenant, one.Account.ID); err != nil {
+	if _, err := w.People.UpdateAccount(t.Context(), tenant, one.Account.ID, deactivated); err != nil {
 		t.Fatal(err)
 	}
 	for _, issued := range []*keys.Issued{one, two} {

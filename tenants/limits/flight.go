@@ -65,9 +65,6 @@ func NewFlight(size int64) *Flight {
 	return &Flight{size: size, parties: map[bearer]int64{}, queued: map[bearer]int{}}
 }
 
-// Size returns how much there may be in all.
-func (f *Flight) Size() int64 { return f.size }
-
 // Used returns how much there is.
 func (f *Flight) Used() int64 {
 	f.mu.Lock()

@@ -46,8 +46,8 @@ func TestX9_FlightIsBoundedForEach(t *testing.T) {
 			t.Errorf("%+v: %d entered, %q; want %d, %q", step.load, n, full, step.want, step.full)
 		}
 	}
-	if f.Used() > f.Size() {
-		t.Errorf("%d of %d are used", f.Used(), f.Size())
+	if f.Used() > f.size {
+		t.Errorf("%d of %d are used", f.Used(), f.size)
 	}
 }
 

@@ -93,9 +93,6 @@ func (s *Server) dial(context.Context, string, string) (net.Conn, error) {
 	return client, nil
 }
 
-// Entries returns the number of entries.
-func (s *Server) Entries() int { return len(s.mini.Keys()) }
-
 // Close ends the clients, the connections and the server, and waits for their
 // goroutines. Closing twice is no error.
 func (s *Server) Close() error {

@@ -70,15 +70,6 @@ func (s *Service) UpdateAccount(ctx context.Context, t *tenants.Tenant, id strin
 	return rec, s.bump(ctx, t)
 }
 
-// DeactivateAccount ends an account: its keys are refused from now on. Repeating it
-// repeats the announcement.
-func (s *Service) DeactivateAccount(ctx context.Context, t *tenants.Tenant, id string) (*Account, error) {
-	return s.UpdateAccount(ctx, t, id, func(a *Account) error {
-		a.Active = false
-		return nil
-	})
-}
-
 // Account returns the account of that ID.
 func (s *Service) Account(ctx context.Context, t *tenants.Tenant, id string) (*Account, error) {
 	return s.kinds.Accounts.In(t.People()).Get(ctx, id)

@@ -239,7 +239,7 @@ func TestRepeatedChangeIsAnnounced(t *testing.T) {
 			return err
 		},
 		"deactivated account": func(t *testing.T, w *tenantstest.World, a *tenants.Tenant, _ *people.User, account *people.Account) error {
-			_, err := w.People.DeactivateAccount(t.Context(), a, account.ID)
+			_, err := w.People.UpdateAccount(t.Context(), a, account.ID, inactive)
 			return err
 		},
 		"role": func(t *testing.T, w *tenantstest.World, a *tenants.Tenant, _ *people.User, _ *people.Account) error {
@@ -373,4 +373,9 @@ func TestTeamsKeepTheirID(t *testing.T) {
 	if err != nil || len(teams) != 1 || teams[0].Name != "Crimson" {
 		t.Errorf("teams %+v, %v", teams, err)
 	}
+}
+
+func inactive(a *people.Account) error {
+	a.Active = false
+	return nil
 }

@@ -125,17 +125,15 @@ type builder struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	mu      sync.Mutex
-	tasks   map[string]*task // by database and signature
-	queue   []*task
-	wake    chan struct{}
-	settled chan struct{} // closed while the queue is empty
+	mu    sync.Mutex
+	tasks map[string]*task // by database and signature
+	queue []*task
+	wake  chan struct{}
 }
 
 func newBuilder(e *Engine) *builder {
 	ctx, cancel := context.WithCancel(context.Background())
-	b := &builder{engine: e, ctx: ctx, cancel: cancel, tasks: map[string]*task{}, wake: make(chan struct{}, 1), settled: make(chan struct{})}
-	close(b.settled)
+	b := &builder{engine: e, ctx: ctx, cancel: cancel, tasks: map[string]*task{}, wake: make(chan struct{}, 1)}
 	b.wg.Go(b.run)
 	return b
 }
@@ -156,9 +154,6 @@ func (b *builder) add(s *space, kinds []*kind) {
 		}
 		t := &task{space: s, kind: k}
 		b.tasks[key] = t
-		if len(b.queue) == 0 {
-			b.settled = make(chan struct{})
-		}
 		b.queue = append(b.queue, t)
 	}
 	select {
@@ -258,9 +253,7 @@ func (b *builder) finish(t *task) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t.done = true
-	if b.queue = b.queue[1:]; len(b.queue) == 0 {
-		close(b.settled)
-	}
+	b.queue = b.queue[1:]
 }
 
 // build makes the indexes of a collection. An error says that it is worth another try.
@@ -325,19 +318,6 @@ func (b *builder) make(t *task, all []definition) error {
 	}
 	t.refused[all[0].name] = reason
 	return nil
-}
-
-// Wait returns once every index that has been asked for is ready or refused.
-func (e *Engine) Wait(ctx context.Context) error {
-	e.builder.mu.Lock()
-	settled := e.builder.settled
-	e.builder.mu.Unlock()
-	select {
-	case <-settled:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // Indexes tells of the indexes of every collection that has been opened, sorted by database, collection and name.

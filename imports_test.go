@@ -88,13 +88,13 @@ func mayImport(from, to string) bool {
 	case strings.HasPrefix(from, "backends/store/"): // engines do not know each other
 		return allowed("backends/store/driver", "crypto/secret")
 	case within(from, "internal"):
-		return false
+		return allowed("internal/texts")
 	case within(from, "backends/store"):
 		return allowed("backends/store/driver", "internal/bounded")
 	case within(from, "tenants"):
 		return allowed("tenants", "backends/store", "crypto", "internal")
 	case within(from, "backends") || within(from, "reports"):
-		return within(to, from) || allowed("tenants", "backends/store", "backends/schema", "backends/filters", "crypto", "backends/api", "internal")
+		return within(to, from) || allowed("tenants", "backends/store", "backends/schema", "backends/filters", "backends/secrets", "crypto", "backends/api", "internal")
 	case within(from, "crypto"):
 		return allowed("crypto")
 	}

@@ -2,14 +2,15 @@ package api
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"unicode/utf8"
 
 	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
 	"tenantry/internal/texts"
 )
 
@@ -21,81 +22,57 @@ type Body struct {
 }
 
 // ParseBody reads one JSON object. Broken JSON, invalid UTF-8, a name given twice in one
-// object, depth over MaxDepth and bytes after the object are a 400 that says where.
-func ParseBody(raw []byte) (Body, error) {
-	s := newScanner(nil, raw)
-	return s.body(nil)
-}
+// object, depth over strictjson.MaxDepth and bytes after the object are a 400 that says where.
+func ParseBody(raw []byte) (Body, error) { return readBody(nil, nil, raw) }
 
 // ReadBody reads a body as ParseBody does, while it arrives, and no further than to its
 // first fault. Fields that the operation does not know are checked, and the first few of
 // them named, but none is held; nor is an array or object where only a scalar can be
 // right, in whose place an empty one stands. An error of src is returned as it is.
-func (o *Operation) ReadBody(src io.Reader) (Body, error) {
-	s := newScanner(src, nil)
-	return s.body(o)
-}
+func (o *Operation) ReadBody(src io.Reader) (Body, error) { return readBody(o, src, nil) }
 
-// body reads the text as one object, with all its fields, or those of an operation.
-func (s *scanner) body(o *Operation) (Body, error) {
-	c, err := s.begin()
-	if err != nil {
-		return Body{}, err
-	}
-	if c != '{' {
-		if c != '[' { // it may be no JSON at all
-			err = s.value()
-		}
-		return Body{}, cmp.Or(err, error(BadRequest("The body must be a JSON object")))
-	}
+// readBody reads an object with all its fields, or those of an operation.
+func readBody(o *Operation, src io.Reader, raw []byte) (Body, error) {
 	b := Body{fields: map[string]json.RawMessage{}}
 	unknown := 0
-	err = s.object(func(name []byte) error {
-		known, scalar := o.takes(name)
-		if !known {
-			if unknown++; unknown <= maxIgnored {
-				b.names = append(b.names, string(name))
+	fields, err := strictjson.ReadObject(src, raw, func(name []byte) strictjson.Want {
+		wanted := o.takes(name)
+		if wanted == strictjson.Skip {
+			if unknown++; unknown > maxIgnored {
+				return wanted
 			}
-			return s.value()
 		}
-		key := string(name)
-		b.names = append(b.names, key)
-		if s.has(1) && scalar && (s.buf[s.at] == '[' || s.buf[s.at] == '{') {
-			b.fields[key] = json.RawMessage{s.buf[s.at], s.buf[s.at] + 2} // ] and } come two after their openings
-			return s.value()
-		}
-		s.kept = s.at
-		if err := s.value(); err != nil {
-			return err
-		}
-		raw := s.buf[s.kept:s.at:s.at]
-		if s.kept = -1; s.src != nil {
-			raw = bytes.Clone(raw) // the buffer is used again
-		}
-		b.fields[key] = raw
-		return nil
+		b.names = append(b.names, string(name))
+		return wanted
 	})
-	if err == nil {
-		err = s.end()
-	}
-	if err != nil {
+	var fault strictjson.Error
+	switch {
+	case errors.As(err, &fault):
+		return Body{}, BadRequest("The body %s", string(fault))
+	case err != nil:
 		return Body{}, err
+	}
+	for _, f := range fields {
+		b.fields[f.Name] = f.Raw
 	}
 	return b, nil
 }
 
-// takes reports whether the operation knows a field of the body, and whether no array or
-// object can be right there. Without an operation every name is known.
-func (o *Operation) takes(name []byte) (known, scalar bool) {
+// takes returns what the operation does with a field of the body. Without an operation
+// every field is wanted.
+func (o *Operation) takes(name []byte) strictjson.Want {
 	if o == nil || o.Teams && string(name) == "teams" {
-		return true, false
+		return strictjson.Whole
 	}
 	for i := range o.Body {
 		if f := &o.Body[i]; f.Name == string(name) {
-			return true, f.Shape == Text || f.Shape == Integer || f.Shape == Boolean
+			if f.Shape == Text || f.Shape == Integer || f.Shape == Boolean {
+				return strictjson.Scalar
+			}
+			return strictjson.Whole
 		}
 	}
-	return false, false
+	return strictjson.Skip
 }
 
 // Has reports whether the field is there.
@@ -240,8 +217,8 @@ func (c *Call) BindBody(b Body) error {
 	c.Body = b
 	var errs fault.List
 	for _, name := range b.names {
-		switch known, _ := c.Operation.takes([]byte(name)); {
-		case known:
+		switch {
+		case c.Operation.takes([]byte(name)) != strictjson.Skip:
 		case c.Operation.Contract:
 			c.Ignore(name)
 		default:

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -17,12 +16,10 @@ import (
 	"unicode/utf8"
 
 	"tenantry/backends/api"
-	"tenantry/internal/texts"
 )
 
 // FuzzParseBody: whatever is accepted is one JSON object, read as encoding/json reads it;
-// what arrives in pieces is read as what is there at once; and the reader before this one
-// agrees about what is acceptable and, but for what it found later, in what it says.
+// what arrives in pieces is read as what is there at once.
 func FuzzParseBody(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `{"a":1}`, `{"a":1,"a":2}`, `{"a":{"b":[1,2,{"c":null}]}}`, `{"a":"\u0000"}`, `{"a":"\ud800"}`, `[`, `{"a":1}x`, "\xef\xbb\xbf{}",
@@ -32,7 +29,6 @@ func FuzzParseBody(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		b, err := api.ParseBody(raw)
-		agreesWithSlowCheck(t, raw)
 		agreesInPieces(t, raw, b, err)
 		if err != nil {
 			var p *api.Problem
@@ -61,29 +57,6 @@ func FuzzParseBody(f *testing.F) {
 			}
 		}
 	})
-}
-
-// agreesWithSlowCheck: both take the text or refuse it; where they say different things, this
-// reader stopped no later than where the other did.
-func agreesWithSlowCheck(t *testing.T, raw []byte) {
-	t.Helper()
-	got, want := api.CheckJSON(raw), slowCheck(raw)
-	if bytes.ContainsAny(raw, "\v\f\u0085\u00a0\u2028\u2029") && (got == nil) == (want == nil) {
-		return // nothing but blanks that JSON does not know was empty
-	}
-	if (got == nil) != (want == nil) || got != nil && got.Error() != want.Error() && position(got) > position(want) {
-		t.Fatalf("%q: %v, the slow reader says %v", raw, got, want)
-	}
-}
-
-// position returns the byte that a refusal names, 0 where it names none.
-func position(err error) int {
-	digits := regexp.MustCompile(`byte (\d+)$`).FindStringSubmatch(err.Error())
-	if digits == nil {
-		return 0
-	}
-	n, _ := strconv.Atoi(digits[1])
-	return n
 }
 
 // everything is an operation that takes each of the fields.
@@ -215,116 +188,4 @@ func TestReadBodyHoldsWhatIsUsed(t *testing.T) {
 	if err != nil || len(b.Names()) > 100 || !b.Has("name") {
 		t.Errorf("%d names, %v", len(b.Names()), err)
 	}
-}
-
-// slowCheck is the reader before this one: it goes over the text several times and says
-// the same of it.
-func slowCheck(raw []byte) error {
-	if bytes.HasPrefix(raw, []byte("\xef\xbb\xbf")) {
-		return api.BadRequest("The body starts with a byte order mark; send plain UTF-8")
-	}
-	if !utf8.Valid(raw) {
-		return api.BadRequest("The body is not valid UTF-8, at byte %d", invalidAt(raw)+1)
-	}
-	if len(bytes.TrimSpace(raw)) == 0 {
-		return api.BadRequest("The body is empty; a JSON object is expected")
-	}
-	if at := tooDeep(raw); at >= 0 {
-		return api.BadRequest("The body nests deeper than %d levels, at byte %d", api.MaxDepth, at+1)
-	}
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.UseNumber()
-	if err := checkValue(dec, raw); err != nil {
-		return err
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return api.BadRequest("The body has bytes after its JSON value, at byte %d", dec.InputOffset()+1)
-	}
-	return nil
-}
-
-// tooDeep returns where brackets outside strings first nest deeper than api.MaxDepth, -1 where
-// they never do. It needs no valid JSON.
-func tooDeep(raw []byte) int {
-	depth, quoted := 0, false
-	for i := 0; i < len(raw); i++ {
-		switch c := raw[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
-			if depth++; depth > api.MaxDepth {
-				return i
-			}
-		case c == '}' || c == ']':
-			depth--
-		}
-	}
-	return -1
-}
-
-// invalidAt returns where raw stops being UTF-8.
-func invalidAt(raw []byte) int {
-	at := 0
-	for at < len(raw) {
-		r, size := utf8.DecodeRune(raw[at:])
-		if r == utf8.RuneError && size == 1 {
-			break
-		}
-		at += size
-	}
-	return at
-}
-
-func checkValue(dec *json.Decoder, raw []byte) error {
-	t, err := dec.Token()
-	if err != nil {
-		return brokenJSON(raw)
-	}
-	delim, ok := t.(json.Delim)
-	if !ok {
-		if s, isText := t.(string); isText && strings.ContainsRune(s, 0) {
-			return api.BadRequest("The body contains a NUL character, at byte %d", dec.InputOffset())
-		}
-		return nil
-	}
-	seen := map[string]bool{}
-	for dec.More() {
-		if delim == '{' {
-			name, err := dec.Token()
-			if err != nil {
-				return brokenJSON(raw)
-			}
-			key, _ := name.(string)
-			if seen[key] {
-				return api.BadRequest("The body gives the name %q twice in one object, at byte %d", texts.Clip(key), dec.InputOffset())
-			}
-			if strings.ContainsRune(key, 0) {
-				return api.BadRequest("The body contains a NUL character, at byte %d", dec.InputOffset())
-			}
-			seen[key] = true
-		}
-		if err := checkValue(dec, raw); err != nil {
-			return err
-		}
-	}
-	if _, err := dec.Token(); err != nil {
-		return brokenJSON(raw)
-	}
-	return nil
-}
-
-// brokenJSON says where raw stops being JSON, counting bytes from 1.
-func brokenJSON(raw []byte) error {
-	var v any
-	var syntax *json.SyntaxError
-	if !errors.As(json.Unmarshal(raw, &v), &syntax) {
-		return api.BadRequest("The body is not valid JSON")
-	}
-	if syntax.Offset >= int64(len(raw)) && strings.Contains(syntax.Error(), "unexpected end") {
-		return api.BadRequest("The body is not valid JSON: it ends too early, after byte %d", len(raw))
-	}
-	return api.BadRequest("The body is not valid JSON, at byte %d", syntax.Offset)
 }

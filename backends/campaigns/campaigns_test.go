@@ -14,6 +14,8 @@ import (
 	"tenantry/backends/campaigns"
 	"tenantry/backends/contacts"
 	"tenantry/backends/filters"
+	"tenantry/backends/schema"
+	"tenantry/backends/secrets"
 	"tenantry/backends/store"
 	"tenantry/backends/store/enginetest"
 	"tenantry/crypto/keyring"
@@ -75,9 +77,12 @@ func (f *fixture) add(t *testing.T, tenant *tenants.Tenant, list ...contacts.Con
 		c := &list[i]
 		c.ID = tenant.Workspace().NewID()
 		var errs fault.List
+		vault, at := secrets.Vault{Keys: f.dir, Tenant: tenant}, secrets.Place{Collection: contacts.Collection, Record: c.ID}
+		given := vault.Take(ctx, at, "fields", c.Fields, func(name string) bool { return defs[name].Type == schema.Encrypted }, &errs)
 		contacts.Validate(c, defs, &errs)
-		must(t, f.contacts.SealSecrets(ctx, tenant, c, defs, &errs))
 		must(t, errs.Err())
+		_, err := vault.Put(ctx, at, &c.Secrets, given)
+		must(t, err)
 		must(t, f.people.Contacts.In(tenant.Workspace()).Insert(ctx, c))
 	}
 }

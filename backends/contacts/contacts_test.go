@@ -3,13 +3,14 @@ package contacts_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"tenantry/backends/api"
 	"tenantry/backends/contacts"
+	"tenantry/backends/schema"
+	"tenantry/backends/secrets"
 	"tenantry/backends/store"
 	"tenantry/backends/store/enginetest"
 	"tenantry/crypto/keyring"
@@ -70,10 +71,12 @@ func (f *fixture) add(t *testing.T, tenant *tenants.Tenant, c contacts.Contact) 
 		c.ID = tenant.Workspace().NewID()
 	}
 	var errs fault.List
+	vault, at := secrets.Vault{Keys: f.dir, Tenant: tenant}, secrets.Place{Collection: contacts.Collection, Record: c.ID}
+	given := vault.Take(ctx, at, "fields", c.Fields, func(name string) bool { return defs[name].Type == schema.Encrypted }, &errs)
 	contacts.Validate(&c, defs, &errs)
 	must(t, errs.Err())
-	must(t, f.module.SealSecrets(ctx, tenant, &c, defs, &errs))
-	must(t, errs.Err())
+	_, err = vault.Put(ctx, at, &c.Secrets, given)
+	must(t, err)
 	must(t, f.kinds.Contacts.In(tenant.Workspace()).Insert(ctx, &c))
 	return c
 }
@@ -269,41 +272,6 @@ func TestValidateField(t *testing.T) {
 	}
 }
 
-func TestSealSecretsTakesOnlyWhatOpensHere(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	ctx := testContext(t)
-	defs, err := f.module.Definitions(ctx, f.tenant.Workspace())
-	must(t, err)
-	ann := f.add(t, f.tenant, contacts.Contact{FirstName: "Ann", Fields: map[string]any{"ssn": "AAA", "age": json.Number("3")}})
-	if _, clear := ann.Fields["ssn"]; clear || ann.Secrets["ssn"] == "" || ann.Secrets["ssn"] == "AAA" {
-		t.Fatalf("stored as %v", ann.Fields)
-	}
-	sealed := map[string]any{"enc": ann.Secrets["ssn"]}
-	again := contacts.Contact{Fields: map[string]any{"ssn": sealed}}
-	again.ID = ann.ID
-	var errs fault.List
-	contacts.Validate(&again, defs, &errs)
-	must(t, f.module.SealSecrets(ctx, f.tenant, &again, defs, &errs))
-	if len(errs) > 0 || again.Secrets["ssn"] != ann.Secrets["ssn"] {
-		t.Errorf("its own value: %v, %v", errs, again.Secrets)
-	}
-	for name, fields := range map[string]map[string]any{"another field": {"iban": sealed}, "not sealed": {"ssn": map[string]any{"enc": "AAA"}}} {
-		c, errs := contacts.Contact{Fields: fields}, fault.List{}
-		c.ID = ann.ID
-		must(t, f.module.SealSecrets(ctx, f.tenant, &c, defs, &errs))
-		if len(errs) != 1 || len(c.Secrets) > 0 {
-			t.Errorf("%s: %v, %v", name, errs, c.Secrets)
-		}
-	}
-	other := contacts.Contact{Fields: map[string]any{"ssn": sealed}}
-	other.ID = f.tenant.Workspace().NewID()
-	must(t, f.module.SealSecrets(ctx, f.tenant, &other, defs, &errs))
-	if len(errs) != 1 || len(other.Secrets) > 0 {
-		t.Errorf("another contact: %v, %v", errs, other.Secrets)
-	}
-}
-
 type brokenKeys struct{ err error }
 
 func (b brokenKeys) DataKeys(context.Context, *tenants.Tenant, string) (*tenants.DataKeys, error) {
@@ -317,8 +285,5 @@ func TestKeysUnavailable(t *testing.T) {
 	f.module = contacts.New(f.kinds, contacts.Deps{Keys: brokenKeys{store.ErrUnavailable}})
 	if _, _, p := f.call(t, f.tenant, serverKey(), ann.ID, "field=ssn"); p == nil || p.Code != 503 {
 		t.Errorf("%v, want a 503", p)
-	}
-	if _, err := f.module.Seal(testContext(t), f.tenant, ann.ID, "ssn", "x"); !errors.Is(err, store.ErrUnavailable) {
-		t.Errorf("Seal: %v", err)
 	}
 }

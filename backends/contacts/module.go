@@ -8,27 +8,22 @@ import (
 	"strings"
 
 	"tenantry/backends/api"
+	"tenantry/backends/secrets"
 	"tenantry/backends/store"
-	"tenantry/tenants"
 )
 
-// DataKeys gives an organization's keys for a purpose.
-type DataKeys interface {
-	DataKeys(ctx context.Context, t *tenants.Tenant, purpose string) (*tenants.DataKeys, error)
-}
-
-// Purpose is what the data keys of encrypted contact fields are for.
-const Purpose = "contacts"
+// Collection is the part of a secret's place that tells contacts from other records.
+const Collection = "contacts"
 
 // Deps are what the module needs.
 type Deps struct {
-	Keys DataKeys
+	Keys secrets.Keys
 }
 
 // Module is the contacts of all organizations. It is safe for concurrent use.
 type Module struct {
 	kinds Kinds
-	keys  DataKeys
+	keys  secrets.Keys
 }
 
 // New returns the module.

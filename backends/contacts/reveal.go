@@ -7,6 +7,7 @@ import (
 
 	"tenantry/backends/api"
 	"tenantry/backends/schema"
+	"tenantry/backends/secrets"
 	"tenantry/backends/store"
 	"tenantry/crypto/sealing"
 	"tenantry/internal/fault"
@@ -84,7 +85,7 @@ func (m *Module) handleReveal(ctx context.Context, c *api.Call) (api.Result, err
 	if !ok {
 		return api.Result{}, api.Failed(messageNoValue, nil)
 	}
-	value, err := m.Open(ctx, c.Tenant, contact.ID, name, sealed)
+	value, err := (&secrets.Vault{Keys: m.keys, Tenant: c.Tenant}).Open(ctx, secrets.Place{Collection: Collection, Record: contact.ID}, name, sealed)
 	if err != nil {
 		return api.Result{}, err
 	}

@@ -304,7 +304,7 @@ func TestC6_OldKeyVersionsStayReadable(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	before := f.add(t, f.tenant, contacts.Contact{Fields: map[string]any{"ssn": plaintext}})
-	_, err := f.dir.NextDataKey(testContext(t), f.tenant, contacts.Purpose)
+	_, err := f.dir.NextDataKey(testContext(t), f.tenant, contacts.Collection)
 	must(t, err)
 	after := f.add(t, f.tenant, contacts.Contact{Fields: map[string]any{"ssn": plaintext}})
 	if !strings.HasPrefix(before.Secrets["ssn"], "enc.v1.1.") || !strings.HasPrefix(after.Secrets["ssn"], "enc.v1.2.") {

@@ -2,7 +2,6 @@ package contacts
 
 import (
 	"encoding/json"
-	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -22,11 +21,7 @@ const (
 	maxTitle = 200
 )
 
-// sealedKey is the one member of a value that travels encrypted: {"enc": "..."}.
-const sealedKey = "enc"
-
-// Validate checks a contact as it arrives, secrets still among its Fields: either in
-// clear, or as {"enc": "..."} where they were exported encrypted. Every problem goes
+// Validate checks a contact whose secrets were taken from its Fields. Every problem goes
 // into errs. Values are brought into the form in which they are stored; empty ones are
 // left out. defs are the organization's own fields (Module.Definitions).
 func Validate(c *Contact, defs map[string]FieldDef, errs *fault.List) {
@@ -73,14 +68,9 @@ func checkLine(errs *fault.List, name, value string, most int) {
 
 func validateFields(c *Contact, defs map[string]FieldDef, errs *fault.List) {
 	plain := map[string]any{}
-	sealed := map[string]any{}
 	known := schema.Fields{}
 	for key, value := range c.Fields {
 		def, ok := defs[key]
-		if ok && def.Type == schema.Encrypted && isSealed(value) {
-			sealed[key] = value
-			continue
-		}
 		if ok {
 			known[key] = schema.Field{Title: def.Title, Type: def.Type}
 		}
@@ -93,25 +83,9 @@ func validateFields(c *Contact, defs map[string]FieldDef, errs *fault.List) {
 		at := "fields." + shown(key)
 		errs.Add(at, "unknown", "%s is not a contact field of this organization", at)
 	}
-	maps.Copy(clean, sealed)
 	if c.Fields != nil {
 		c.Fields = clean
 	}
-}
-
-// isSealed reports whether the value is {"enc": "..."}.
-func isSealed(value any) bool {
-	_, ok := sealedText(value)
-	return ok
-}
-
-func sealedText(value any) (string, bool) {
-	m, ok := value.(map[string]any)
-	if !ok || len(m) != 1 {
-		return "", false
-	}
-	text, ok := m[sealedKey].(string)
-	return text, ok
 }
 
 // shown makes a name from outside fit for an error.

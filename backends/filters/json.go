@@ -6,9 +6,9 @@ import (
 	"errors"
 	"slices"
 
-	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
 )
 
 // maxJSON bounds the text of one filter, in bytes.
@@ -32,7 +32,7 @@ func FromJSON(raw []byte, errs *fault.List) Expr {
 		found.Add(root, "length", "%s is longer than %d bytes", root, maxJSON)
 		return Expr{invalid: true}
 	}
-	if api.CheckJSON(raw) != nil {
+	if strictjson.Check(raw) != nil {
 		found.Add(root, "format", "%s must be valid JSON that gives no name twice", root)
 		return Expr{invalid: true}
 	}

@@ -12,6 +12,7 @@ import (
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
 )
 
 func fieldsOf(errs fault.List) []string {
@@ -94,7 +95,7 @@ func TestParseCapsFields(t *testing.T) {
 // parseJSON is Parse of JSON text. Anything but an object is noted in errs.
 func parseJSON(errs *fault.List, path string, text []byte) (fields schema.Fields, ignored []string) {
 	var raw map[string]any
-	if api.CheckJSON(text) != nil || api.Decode(text, &raw) != nil || raw == nil {
+	if strictjson.Check(text) != nil || api.Decode(text, &raw) != nil || raw == nil {
 		errs.Add(path, "type", "%s must be an object", path)
 		return nil, nil
 	}

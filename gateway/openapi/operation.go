@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"tenantry/backends/api"
+	"tenantry/internal/strictjson"
 )
 
 // add describes the operation under each of its paths.
@@ -235,7 +236,7 @@ func typed(shape api.Shape, text string) (any, error) {
 		}
 		return nil, fmt.Errorf("is %q, no boolean", text)
 	case api.Object:
-		if err := api.CheckJSON([]byte(text)); err != nil {
+		if err := strictjson.Check([]byte(text)); err != nil {
 			return nil, fmt.Errorf("is no JSON: %w", err)
 		}
 		return json.RawMessage(text), nil

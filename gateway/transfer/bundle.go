@@ -6,10 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
-	"tenantry/backends/api"
 	"tenantry/backends/contacts"
+	"tenantry/internal/strictjson"
 	"tenantry/internal/texts"
 )
 
@@ -105,7 +104,7 @@ func (s *session) limitFields(e *entry) {
 
 type definition struct {
 	line  int
-	value value
+	value strictjson.Value
 }
 
 func (b *bundle) collect(ctx context.Context) (map[string][]definition, error) {
@@ -117,7 +116,7 @@ func (b *bundle) collect(ctx context.Context) (map[string][]definition, error) {
 	lines := r.(*bundleReader).lineReader
 	b.session.meter.start(PhaseReading, b.src.Size)
 	found := map[string][]definition{}
-	var p parser
+	var p strictjson.Parser
 	kept, count := 0, 0
 	for {
 		line, err := lines.next()
@@ -139,11 +138,11 @@ func (b *bundle) collect(ctx context.Context) (map[string][]definition, error) {
 		if k := b.session.named[sniff(line)]; k != nil && !k.definition() {
 			continue
 		}
-		v, err := p.parse(string(line))
-		if err != nil || v.is != object {
+		v, err := p.Parse(string(line))
+		if err != nil || v.Is != strictjson.Object {
 			continue // likewise
 		}
-		name := v.get("kind").text
+		name := v.Get("kind").Text
 		k := b.session.named[name]
 		if k == nil || !k.definition() {
 			continue
@@ -159,7 +158,7 @@ func (b *bundle) collect(ctx context.Context) (map[string][]definition, error) {
 	return found, nil
 }
 
-func (b *bundle) decode(ctx context.Context, p *parser, l rawLine) *entry {
+func (b *bundle) decode(ctx context.Context, p *strictjson.Parser, l rawLine) *entry {
 	if b.definitions.has(l.number) {
 		return nil
 	}
@@ -168,40 +167,39 @@ func (b *bundle) decode(ctx context.Context, p *parser, l rawLine) *entry {
 	return e
 }
 
-func (b *bundle) understand(ctx context.Context, p *parser, l rawLine) *entry {
+func (b *bundle) understand(ctx context.Context, p *strictjson.Parser, l rawLine) *entry {
 	bad := &entry{line: l.number}
 	if l.err != nil {
 		bad.errs.Add("line", "length", "the line is longer than %d bytes", MaxLine)
 		return bad
 	}
-	v, err := p.parse(l.text)
+	v, err := p.Parse(l.text)
 	if err != nil {
 		bad.errs.Add("line", "format", "%s", lineMessage(err))
 		return bad
 	}
-	if v.is != object {
+	if v.Is != strictjson.Object {
 		bad.errs.Add("line", "format", "the line must be a JSON object")
 		return bad
 	}
-	kind := v.get("kind")
-	if kind.is != text {
+	kind := v.Get("kind")
+	if kind.Is != strictjson.Text {
 		bad.errs.Add("kind", "required", "kind is required: a string that says what the line is")
 		return bad
 	}
-	k := b.session.named[kind.text]
+	k := b.session.named[kind.Text]
 	if k == nil {
-		bad.errs.Add("kind", "unknown", "kind %q is not known", texts.Clip(kind.text))
+		bad.errs.Add("kind", "unknown", "kind %q is not known", texts.Clip(kind.Text))
 		return bad
 	}
 	return k.decode(ctx, b.session.view, v, l.number)
 }
 
-// lineMessage turns what is said of a body into what is said of a line.
+// lineMessage says of a line what is wrong with a text.
 func lineMessage(err error) string {
-	message := err.Error()
-	var problem *api.Problem
-	if errors.As(err, &problem) {
-		message = problem.Message
+	var fault strictjson.Error
+	if errors.As(err, &fault) {
+		return "the line " + string(fault)
 	}
-	return strings.Replace(message, "The body", "the line", 1)
+	return err.Error()
 }

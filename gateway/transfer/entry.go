@@ -6,7 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"tenantry/backends/secrets"
 	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
 )
 
 // change is what an import does to the organization with one line.
@@ -31,7 +33,7 @@ type entry struct {
 	// digest stands for the content of a line that nothing else identifies.
 	digest  key
 	claims  []claim // beside those of the kind
-	secrets map[string]secretValue
+	secrets map[string]secrets.Value
 	// asIs: an export wrote the record as it was stored, though its definitions or
 	// references no longer allow it; doubts are what would otherwise be its problems.
 	asIs   bool
@@ -51,7 +53,7 @@ type handler interface {
 	definition() bool
 	// decode reads a line and checks everything about it that needs no look at other
 	// data lines. Safe for concurrent use while the view does not change.
-	decode(ctx context.Context, v *view, val value, line int) *entry
+	decode(ctx context.Context, v *view, val strictjson.Value, line int) *entry
 	// identify returns what the line must not share with another one of the bundle.
 	identify(e *entry) []claim
 	// references calls visit for every reference of the record to another document.
@@ -93,10 +95,10 @@ func claimOf(kind, field, group, value string) key {
 // have equal ones, wherever they are imported, so that importing them again changes
 // nothing. Secret values are left out: whoever sees the identifier and the other values
 // could otherwise try out the secret ones.
-func digestOf(kind string, line value, secret func(name string) bool) key {
+func digestOf(kind string, line strictjson.Value, secret func(name string) bool) key {
 	buf := append(make([]byte, 0, 1024), kind...)
 	buf = append(buf, 0)
-	buf = line.appendCanonical(buf, secret)
+	buf = line.AppendCanonical(buf, secret)
 	sum := sha256.Sum256(buf)
 	return key(sum[:12])
 }

@@ -12,6 +12,7 @@ import (
 
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
 	"tenantry/internal/texts"
 )
 
@@ -22,10 +23,10 @@ type field[T any] struct {
 	required bool
 	// silent fields do not make two records different.
 	silent bool
-	read   func(rec *T, v value, errs *fault.List)
+	read   func(rec *T, v strictjson.Value, errs *fault.List)
 	// stored, where set, reads in place of read what an export wrote as it was stored: read
 	// may have become stricter since then.
-	stored func(rec *T, v value) error
+	stored func(rec *T, v strictjson.Value) error
 	// write appends the value, or nothing where there is none to write.
 	write func(dst []byte, rec *T) []byte
 	copy  func(to, from *T)
@@ -41,19 +42,19 @@ func wrongType(errs *fault.List, name, want string) {
 func textField[T any](name string, most int, at func(*T) *string) field[T] {
 	return field[T]{
 		name: name,
-		read: func(rec *T, v value, errs *fault.List) {
+		read: func(rec *T, v strictjson.Value, errs *fault.List) {
 			switch {
-			case v.is != text:
+			case v.Is != strictjson.Text:
 				wrongType(errs, name, "a string")
-			case len(v.text) > most && utf8.RuneCountInString(v.text) > most:
+			case len(v.Text) > most && utf8.RuneCountInString(v.Text) > most:
 				errs.Add(name, "length", "%s must have at most %d characters", name, most)
 			default:
-				*at(rec) = v.text
+				*at(rec) = v.Text
 			}
 		},
 		write: func(dst []byte, rec *T) []byte {
 			if s := *at(rec); s != "" {
-				return appendText(dst, s)
+				return strictjson.AppendText(dst, s)
 			}
 			return dst
 		},
@@ -64,12 +65,12 @@ func textField[T any](name string, most int, at func(*T) *string) field[T] {
 // idField is the identifier of another document; null means none.
 func idField[T any](name string, at func(*T) *string) field[T] {
 	f := textField(name, 24, at)
-	f.read = func(rec *T, v value, errs *fault.List) {
+	f.read = func(rec *T, v strictjson.Value, errs *fault.List) {
 		switch {
-		case v.is == null:
+		case v.Is == strictjson.Null:
 			*at(rec) = ""
-		case v.is == text && store.ValidID(v.text):
-			*at(rec) = v.text
+		case v.Is == strictjson.Text && store.ValidID(v.Text):
+			*at(rec) = v.Text
 		default:
 			errs.Add(name, "format", "%s must be an identifier of 24 lower-case hexadecimal digits", name)
 		}
@@ -89,20 +90,20 @@ func textsField[T any, S ~string](name string, most int, at func(*T) *[]S) field
 func listField[T any, S ~string](name string, most, elements int, at func(*T) *[]S) field[T] {
 	return field[T]{
 		name: name,
-		read: func(rec *T, v value, errs *fault.List) {
-			if v.is != array {
+		read: func(rec *T, v strictjson.Value, errs *fault.List) {
+			if v.Is != strictjson.Array {
 				wrongType(errs, name, "a list of strings")
 				return
 			}
-			if len(v.items) > elements {
+			if len(v.Items) > elements {
 				errs.Add(name, "length", "%s must have at most %d elements", name, elements)
 				return
 			}
-			list := make([]S, 0, len(v.items))
-			for i := range v.items {
-				s := v.items[i].text
+			list := make([]S, 0, len(v.Items))
+			for i := range v.Items {
+				s := v.Items[i].Text
 				switch {
-				case v.items[i].is != text:
+				case v.Items[i].Is != strictjson.Text:
 					wrongType(errs, name, "a list of strings")
 					return
 				case len(s) > most && utf8.RuneCountInString(s) > most:
@@ -126,7 +127,7 @@ func listField[T any, S ~string](name string, most, elements int, at func(*T) *[
 				return dst
 			}
 			for i, s := range list {
-				dst = appendText(append(dst, "[,"[min(i, 1)]), string(s))
+				dst = strictjson.AppendText(append(dst, "[,"[min(i, 1)]), string(s))
 			}
 			return append(dst, ']')
 		},
@@ -146,7 +147,7 @@ func repeats[S ~string](list []S) bool {
 func idsField[T any](name string, elements int, at func(*T) *[]string) field[T] {
 	f := listField(name, 24, elements, at)
 	read := f.read
-	f.read = func(rec *T, v value, errs *fault.List) {
+	f.read = func(rec *T, v strictjson.Value, errs *fault.List) {
 		before := len(*errs)
 		if read(rec, v, errs); len(*errs) > before {
 			return
@@ -165,12 +166,12 @@ func teamsField[T any](at func(*T) *[]string) field[T] { return idsField("teams"
 func flagField[T any](name string, at func(*T) *bool) field[T] {
 	return field[T]{
 		name: name,
-		read: func(rec *T, v value, errs *fault.List) {
-			if v.is != truth && v.is != falsehood {
+		read: func(rec *T, v strictjson.Value, errs *fault.List) {
+			if v.Is != strictjson.True && v.Is != strictjson.False {
 				wrongType(errs, name, "true or false")
 				return
 			}
-			*at(rec) = v.is == truth
+			*at(rec) = v.Is == strictjson.True
 		},
 		write: func(dst []byte, rec *T) []byte { return strconv.AppendBool(dst, *at(rec)) },
 		copy:  func(to, from *T) { *at(to) = *at(from) },
@@ -181,9 +182,9 @@ func flagField[T any](name string, at func(*T) *bool) field[T] {
 func numberField[T any](name string, at func(*T) *int64) field[T] {
 	return field[T]{
 		name: name,
-		read: func(rec *T, v value, errs *fault.List) {
-			n, err := strconv.ParseInt(v.text, 10, 64)
-			if v.is != number || err != nil || n < 0 || n > maxNumber {
+		read: func(rec *T, v strictjson.Value, errs *fault.List) {
+			n, err := strconv.ParseInt(v.Text, 10, 64)
+			if v.Is != strictjson.Number || err != nil || n < 0 || n > maxNumber {
 				errs.Add(name, "range", "%s must be a whole number from 0 to %d", name, int64(maxNumber))
 				return
 			}
@@ -206,15 +207,15 @@ const maxNumber = 1<<53 - 1
 func timeField[T any](name string, at func(*T) *int64) field[T] {
 	return field[T]{
 		name: name,
-		read: func(rec *T, v value, errs *fault.List) {
-			if v.is == number {
-				if n, err := strconv.ParseInt(v.text, 10, 64); err == nil && n > 0 && n < 253402300800 {
+		read: func(rec *T, v strictjson.Value, errs *fault.List) {
+			if v.Is == strictjson.Number {
+				if n, err := strconv.ParseInt(v.Text, 10, 64); err == nil && n > 0 && n < 253402300800 {
 					*at(rec) = n * 1000
 					return
 				}
 			}
-			if v.is == text && len(v.text) <= 40 {
-				if t, err := time.Parse(time.RFC3339Nano, v.text); err == nil && t.UTC().Year() >= 1 && t.UTC().Year() <= 9999 {
+			if v.Is == strictjson.Text && len(v.Text) <= 40 {
+				if t, err := time.Parse(time.RFC3339Nano, v.Text); err == nil && t.UTC().Year() >= 1 && t.UTC().Year() <= 9999 {
 					*at(rec) = t.UnixMilli()
 					return
 				}
@@ -223,7 +224,7 @@ func timeField[T any](name string, at func(*T) *int64) field[T] {
 		},
 		write: func(dst []byte, rec *T) []byte {
 			if ms := *at(rec); ms != 0 {
-				return appendText(dst, texts.Time(ms))
+				return strictjson.AppendText(dst, texts.Time(ms))
 			}
 			return dst
 		},
@@ -233,12 +234,12 @@ func timeField[T any](name string, at func(*T) *int64) field[T] {
 
 // tableField is an object of any shape.
 func tableField[T any](name string, at func(*T) *map[string]any) field[T] {
-	return jsonField(name, func(rec *T, v value, errs *fault.List) {
-		if v.is != object {
+	return jsonField(name, func(rec *T, v strictjson.Value, errs *fault.List) {
+		if v.Is != strictjson.Object {
 			wrongType(errs, name, "an object")
 			return
 		}
-		*at(rec) = v.table()
+		*at(rec) = v.Table()
 	}, func(rec *T) any {
 		if len(*at(rec)) == 0 {
 			return nil
@@ -248,20 +249,20 @@ func tableField[T any](name string, at func(*T) *map[string]any) field[T] {
 }
 
 // mapField is an object of flags or numbers that a line adds to what is there.
-func mapField[T, V any](name, want string, read func(value) (V, bool), at func(*T) *map[string]V) field[T] {
-	return jsonField(name, func(rec *T, v value, errs *fault.List) {
-		if v.is != object {
+func mapField[T, V any](name, want string, read func(strictjson.Value) (V, bool), at func(*T) *map[string]V) field[T] {
+	return jsonField(name, func(rec *T, v strictjson.Value, errs *fault.List) {
+		if v.Is != strictjson.Object {
 			wrongType(errs, name, "an object")
 			return
 		}
-		m := make(map[string]V, len(v.members))
-		for i := range v.members {
-			one, ok := read(v.members[i].value)
+		m := make(map[string]V, len(v.Members))
+		for i := range v.Members {
+			one, ok := read(v.Members[i].Value)
 			if !ok {
-				path := name + "." + texts.Clip(v.members[i].name)
+				path := name + "." + texts.Clip(v.Members[i].Name)
 				errs.Add(path, "type", "%s must be %s", path, want)
 			}
-			m[v.members[i].name] = one
+			m[v.Members[i].Name] = one
 		}
 		*at(rec) = m
 	}, func(rec *T) any {
@@ -280,7 +281,7 @@ func mapField[T, V any](name, want string, read func(value) (V, bool), at func(*
 }
 
 // jsonField is a value that encoding/json writes; nil of get is not written.
-func jsonField[T any](name string, read func(*T, value, *fault.List), get func(*T) any, copyTo func(to, from *T)) field[T] {
+func jsonField[T any](name string, read func(*T, strictjson.Value, *fault.List), get func(*T) any, copyTo func(to, from *T)) field[T] {
 	return field[T]{
 		name: name, read: read, copy: copyTo,
 		write: func(dst []byte, rec *T) []byte {

@@ -1,80 +1,11 @@
 package transfer
 
 import (
-	"encoding/json"
 	"errors"
 	"reflect"
 	"strings"
 	"testing"
-
-	"tenantry/backends/api"
 )
-
-// seeds are texts on which strict and lenient readers of JSON differ.
-func seeds() []string {
-	return []string{
-		`{}`, `{"a":1}`, ` { "a" : [1, -2.5e+3, "x", true, false, null, {}] } `, `{"a":{"b":{"c":[[],[[]]]}}}`,
-		`{"a":1,"a":2}`, `{"a":1,"A":2}`, `{"ſchema":1,"schema":2}`, `{"a\u0000":1}`, `{"a":"\u0000"}`, `{"a":"\ud800"}`,
-		`{"a":"\ud83d\ude00é\n\/"}`, "{\"a\":\"\x01\"}", "{\"a\":\"\xff\"}", "\xef\xbb\xbf{}", `{"a":01}`, `{"a":1.}`, `{"a":.5}`,
-		`{"a":-}`, `{"a":1e}`, `{"a":9007199254740993}`, `{"a":1}x`, `{"a":1} {"b":2}`, `{"a":1,}`, `[1,]`, `[`, `{`, `{"a"`, `{"a":`, ``, ` `,
-		`"x"`, `tru`, `nul`, `truex`, `{'a':1}`, `{a:1}`, "{\"a\":\"x\ty\"}", "{\"a\":1}\r", strings.Repeat("[", 33) + strings.Repeat("]", 33),
-		strings.Repeat("[", 32) + strings.Repeat("]", 32), `{"` + strings.Repeat("x", 100) + `":1}`, `{"a":"\x"}`, `{"a":"\u12"}`,
-	}
-}
-
-// agrees holds the fast reader to the slow one: it takes the same texts and reads the same.
-func agrees(t *testing.T, src string) {
-	t.Helper()
-	var p parser
-	got, err := p.parse(src)
-	want := api.CheckJSON([]byte(src))
-	if (err == nil) != (want == nil) {
-		t.Fatalf("%q: %v, but the strict reader says %v", src, err, want)
-	}
-	if err != nil {
-		return
-	}
-	var decoded any
-	if err := api.Decode([]byte(src), &decoded); err != nil {
-		t.Fatal(err)
-	}
-	if !reflect.DeepEqual(got.any(), decoded) {
-		t.Fatalf("%q: %#v, expected %#v", src, got.any(), decoded)
-	}
-	var again any
-	if err := api.Decode(got.raw(), &again); err != nil || !reflect.DeepEqual(again, decoded) {
-		t.Fatalf("%q is written as %s: %v", src, got.raw(), err)
-	}
-}
-
-func TestParse_TakesWhatTheStrictReaderTakes(t *testing.T) {
-	t.Parallel()
-	for _, src := range seeds() {
-		agrees(t, src)
-	}
-}
-
-func TestParse_ManyNames(t *testing.T) {
-	t.Parallel()
-	m := map[string]int{}
-	for i := range 100 {
-		m[strings.Repeat("n", i)] = i
-	}
-	text, err := json.Marshal(m)
-	check(t, err)
-	agrees(t, string(text))
-	agrees(t, strings.Replace(string(text), `{`, `{"nn":1,`, 1))
-}
-
-func FuzzParse(f *testing.F) {
-	for _, s := range seeds() {
-		f.Add(s)
-	}
-	for line := range strings.Lines(complete) {
-		f.Add(line)
-	}
-	f.Fuzz(agrees)
-}
 
 // FuzzLine holds decoding to its promise that no line ends the program, that bad lines
 // are said to be bad, and that good ones are written as they were read.

@@ -12,6 +12,7 @@ import (
 	"tenantry/backends/objects"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
+	"tenantry/internal/strictjson"
 	"tenantry/internal/texts"
 )
 
@@ -46,7 +47,7 @@ func (f *rowFeed) findKeyed(ctx context.Context) error {
 	}
 	values := map[key]bool{}
 	var batch []string
-	err := f.each(ctx, func(p *parser, l rawLine) error {
+	err := f.each(ctx, func(p *strictjson.Parser, l rawLine) error {
 		row, _ := f.row(p, l)
 		if row == nil {
 			return nil // what is wrong is noted when rows are checked
@@ -60,7 +61,7 @@ func (f *rowFeed) findKeyed(ctx context.Context) error {
 		if t.custom {
 			return nil
 		}
-		if batch = append(batch, v.text); len(batch) < keyBatch {
+		if batch = append(batch, v.Text); len(batch) < keyBatch {
 			return nil
 		}
 		err := f.lookUp(ctx, batch)
@@ -76,7 +77,7 @@ func (f *rowFeed) findKeyed(ctx context.Context) error {
 	return f.lookUp(ctx, batch)
 }
 
-func (f *rowFeed) note(v value, id string) {
+func (f *rowFeed) note(v strictjson.Value, id string) {
 	k, has := keyDigest(v)
 	if !has {
 		return
@@ -100,7 +101,7 @@ func (f *rowFeed) lookUp(ctx context.Context, values []string) error {
 			return fmt.Errorf("looking for the contacts that rows may be: %w", err)
 		}
 		for i := range recs {
-			f.note(value{is: text, text: contactText(&recs[i], f.key)}, recs[i].ID)
+			f.note(strictjson.Value{Is: strictjson.Text, Text: contactText(&recs[i], f.key)}, recs[i].ID)
 		}
 		found = len(recs)
 	} else {
@@ -110,7 +111,7 @@ func (f *rowFeed) lookUp(ctx context.Context, values []string) error {
 			return fmt.Errorf("looking for the records that rows may be: %w", err)
 		}
 		for i := range recs {
-			f.note(value{is: text, text: recs[i].ExternalID}, recs[i].ID)
+			f.note(strictjson.Value{Is: strictjson.Text, Text: recs[i].ExternalID}, recs[i].ID)
 		}
 		found = len(recs)
 	}
@@ -160,27 +161,27 @@ func (f *rowFeed) readAll(ctx context.Context, values map[key]bool) error {
 	return d.Objects.Records.In(ws).Each(ctx, store.Eq("object", f.object), store.Either, func(r *objects.Record) error { return take(r.Values, r.ID) })
 }
 
-func stringOrNumber(v any) value {
+func stringOrNumber(v any) strictjson.Value {
 	switch x := v.(type) {
 	case nil:
-		return value{}
+		return strictjson.Value{}
 	case json.Number:
-		return value{is: number, text: x.String()}
+		return strictjson.Value{Is: strictjson.Number, Text: x.String()}
 	}
 	return valueOf(v)
 }
 
 // keyDigest stands for a value of the key, numbers by what they are and not by how they
 // are written; false where there is none.
-func keyDigest(v value) (key, bool) {
-	switch v.is {
-	case text:
-		return claimOf("key", "text", "", v.text), v.text != ""
-	case number:
-		return claimOf("key", "number", "", written(v.text)), true
-	case truth, falsehood:
-		return claimOf("key", "boolean", "", strconv.FormatBool(v.is == truth)), true
-	case null, array, object:
+func keyDigest(v strictjson.Value) (key, bool) {
+	switch v.Is {
+	case strictjson.Text:
+		return claimOf("key", "text", "", v.Text), v.Text != ""
+	case strictjson.Number:
+		return claimOf("key", "number", "", written(v.Text)), true
+	case strictjson.True, strictjson.False:
+		return claimOf("key", "boolean", "", strconv.FormatBool(v.Is == strictjson.True)), true
+	case strictjson.Null, strictjson.Array, strictjson.Object:
 	}
 	return key{}, false
 }
@@ -202,12 +203,12 @@ func written(number string) string {
 }
 
 // valueOf returns what the row has for a target; null where it has nothing.
-func (r *rowLine) valueOf(t *target) value {
+func (r *rowLine) valueOf(t *target) strictjson.Value {
 	members := r.own
 	if t.custom {
 		members = r.custom
 	}
-	return value{is: object, members: members}.get(t.field)
+	return strictjson.Value{Is: strictjson.Object, Members: members}.Get(t.field)
 }
 
 // identify makes the row the record that has its value of the key.

@@ -7,8 +7,10 @@ import (
 	"strconv"
 	"strings"
 
+	"tenantry/backends/secrets"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
 	"tenantry/internal/texts"
 )
 
@@ -113,12 +115,12 @@ func (k *kind[T]) workspace(s *session) *store.Workspace {
 	return s.tenant.Workspace()
 }
 
-func (k *kind[T]) decode(ctx context.Context, v *view, val value, line int) *entry {
+func (k *kind[T]) decode(ctx context.Context, v *view, val strictjson.Value, line int) *entry {
 	rec := new(T)
 	if k.preset != nil {
 		k.preset(rec)
 	}
-	e := &entry{line: line, kind: k, rec: rec, asIs: val.get(asIsName).is == truth}
+	e := &entry{line: line, kind: k, rec: rec, asIs: val.Get(asIsName).Is == strictjson.True}
 	if e.asIs {
 		k.decodeStored(ctx, v, val, rec, e)
 		return e
@@ -131,9 +133,9 @@ func (k *kind[T]) decode(ctx context.Context, v *view, val value, line int) *ent
 }
 
 // decodeGiven reads and checks a line that somebody wrote.
-func (k *kind[T]) decodeGiven(ctx context.Context, v *view, val value, rec *T, e *entry) {
-	for i := range val.members {
-		name := val.members[i].name
+func (k *kind[T]) decodeGiven(ctx context.Context, v *view, val strictjson.Value, rec *T, e *entry) {
+	for i := range val.Members {
+		name := val.Members[i].Name
 		if name == "kind" {
 			continue
 		}
@@ -143,7 +145,7 @@ func (k *kind[T]) decodeGiven(ctx context.Context, v *view, val value, rec *T, e
 			continue
 		}
 		e.given |= 1 << n
-		k.fields[n].read(rec, val.members[i].value, &e.errs)
+		k.fields[n].read(rec, val.Members[i].Value, &e.errs)
 	}
 	for i := range k.fields {
 		f := &k.fields[i]
@@ -398,14 +400,16 @@ func (k *kind[T]) merge(ctx context.Context, s *session, e *entry) error {
 	if !e.asIs && k.supersede(rec, old, e) {
 		e.change = update
 	}
-	changed, err := s.vault.reseal(ctx, k.place(id), k.secrets(old), e.secrets)
+	changed, err := s.vault.Put(ctx, k.place(id), k.secrets(old), e.secrets)
 	if changed {
 		e.change = update
 	}
 	return err
 }
 
-func (k *kind[T]) place(id string) place { return place{k.records.Spec().Name, id} }
+func (k *kind[T]) place(id string) secrets.Place {
+	return secrets.Place{Collection: k.records.Spec().Name, Record: id}
+}
 
 func (k *kind[T]) insert(ctx context.Context, s *session, batch []*entry) error {
 	recs := make([]*T, len(batch))
@@ -416,7 +420,7 @@ func (k *kind[T]) insert(ctx context.Context, s *session, batch []*entry) error 
 		}
 		k.meta(rec).ID = e.id
 		if len(e.secrets) > 0 {
-			if _, err := s.vault.reseal(ctx, k.place(e.id), k.secrets(rec), e.secrets); err != nil {
+			if _, err := s.vault.Put(ctx, k.place(e.id), k.secrets(rec), e.secrets); err != nil {
 				return err
 			}
 		}
@@ -453,7 +457,7 @@ func (k *kind[T]) writeFields(dst []byte, rec *T) []byte {
 		f := &k.fields[i]
 		mark := len(dst)
 		dst = append(dst, ',')
-		dst = appendText(dst, f.name)
+		dst = strictjson.AppendText(dst, f.name)
 		dst = append(dst, ':')
 		before := len(dst)
 		if dst = f.write(dst, rec); len(dst) == before {

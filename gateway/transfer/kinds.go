@@ -12,8 +12,10 @@ import (
 	"tenantry/backends/forms"
 	"tenantry/backends/objects"
 	"tenantry/backends/schema"
+	"tenantry/backends/secrets"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
 	"tenantry/reports"
 )
 
@@ -55,12 +57,12 @@ func dataKinds(d *Deps) []handler {
 // documentFields puts the fields that every document has around its own.
 func documentFields[T any](meta func(*T) *store.Meta, own ...field[T]) []field[T] {
 	id := idField("id", func(rec *T) *string { return &meta(rec).ID })
-	id.read = func(rec *T, v value, errs *fault.List) {
-		if v.is != text || !store.ValidID(v.text) {
+	id.read = func(rec *T, v strictjson.Value, errs *fault.List) {
+		if v.Is != strictjson.Text || !store.ValidID(v.Text) {
 			errs.Add("id", "format", "id must be an identifier of 24 lower-case hexadecimal digits")
 			return
 		}
-		meta(rec).ID = v.text
+		meta(rec).ID = v.Text
 	}
 	created := timeField("created_at", func(rec *T) *int64 { return &meta(rec).CreatedAt })
 	updated := timeField("updated_at", func(rec *T) *int64 { return &meta(rec).UpdatedAt })
@@ -83,22 +85,22 @@ func valuesField[T any](name string, at func(*T) *map[string]any) field[T] {
 }
 
 func schemaField[T any](at func(*T) *schema.Fields) field[T] {
-	f := jsonField("schema", func(rec *T, v value, errs *fault.List) {
-		if v.is != object {
+	f := jsonField("schema", func(rec *T, v strictjson.Value, errs *fault.List) {
+		if v.Is != strictjson.Object {
 			wrongType(errs, "schema", "an object of fields by identifier")
 			return
 		}
-		*at(rec), _ = schema.Parse(errs, "schema", v.table(), nil)
-		for i := range v.members { // which callers may not set
-			name := v.members[i].name
-			if f, ok := (*at(rec))[name]; ok && v.members[i].value.get("locked").is == truth {
+		*at(rec), _ = schema.Parse(errs, "schema", v.Table(), nil)
+		for i := range v.Members { // which callers may not set
+			name := v.Members[i].Name
+			if f, ok := (*at(rec))[name]; ok && v.Members[i].Value.Get("locked").Is == strictjson.True {
 				f.Locked = true
 				(*at(rec))[name] = f
 			}
 		}
 	}, func(rec *T) any { return at(rec).Clone() }, // also where it is empty, so that importing takes fields away
 		func(to, from *T) { *at(to) = *at(from) })
-	f.stored = func(rec *T, v value) error { return json.Unmarshal(v.raw(), at(rec)) }
+	f.stored = func(rec *T, v strictjson.Value) error { return json.Unmarshal(v.Raw(), at(rec)) }
 	return f
 }
 
@@ -128,9 +130,9 @@ func checkUser(v *view, e *entry, id int64) {
 }
 
 // checkValues holds a record's values against its definition and moves the secret ones out.
-func checkValues(ctx context.Context, v *view, e *entry, at place, fields schema.Fields, values *map[string]any) {
+func checkValues(ctx context.Context, v *view, e *entry, at secrets.Place, fields schema.Fields, values *map[string]any) {
 	secret := secretIn(fields)
-	e.secrets = v.vault.take(ctx, at, "values", *values, secret, &e.errs)
+	e.secrets = v.vault.Take(ctx, at, "values", *values, secret, &e.errs)
 	plain := fields
 	if len(e.secrets) > 0 || hasSecrets(fields) {
 		plain = fields.Clone()
@@ -274,8 +276,8 @@ func contactKind(d *Deps) handler {
 			if len(e.errs) > 0 {
 				return
 			}
+			e.secrets = v.vault.Take(ctx, secrets.Place{Collection: contacts.Collection, Record: r.ID}, "fields", r.Fields, v.secretContactField, &e.errs)
 			contacts.Validate(r, v.fields, &e.errs)
-			e.secrets = v.vault.take(ctx, place{"contacts", r.ID}, "fields", r.Fields, v.secretContactField, &e.errs)
 			if len(r.Fields) == 0 {
 				r.Fields = nil
 			}
@@ -371,7 +373,7 @@ func recordKind(d *Deps) handler {
 				noteAbsent(&e.errs, "object", "custom object")
 				return
 			}
-			checkValues(ctx, v, e, place{"records", r.ID}, fields, &r.Values)
+			checkValues(ctx, v, e, secrets.Place{Collection: "records", Record: r.ID}, fields, &r.Values)
 		},
 	}
 	return k.ready()
@@ -398,7 +400,7 @@ func submissionKind(d *Deps) handler {
 				noteAbsent(&e.errs, "form", "form collection")
 				return
 			}
-			checkValues(ctx, v, e, place{"form_submissions", r.ID}, fields, &r.Values)
+			checkValues(ctx, v, e, secrets.Place{Collection: "form_submissions", Record: r.ID}, fields, &r.Values)
 		},
 	}
 	return k.ready()
@@ -411,7 +413,7 @@ func campaignKind(d *Deps) handler {
 		refs: func(r *T, visit visitor) { visitTeams(r.Teams, visit) },
 		fields: documentFields((*T).StoreMeta,
 			textField("name", short, func(r *T) *string { return &r.Name }).must(),
-			jsonField("filter", func(r *T, v value, errs *fault.List) { r.Filter = v.raw() }, func(r *T) any {
+			jsonField("filter", func(r *T, v strictjson.Value, errs *fault.List) { r.Filter = v.Raw() }, func(r *T) any {
 				if len(r.Filter) == 0 {
 					return nil
 				}
@@ -493,20 +495,20 @@ func reportKind(d *Deps) handler {
 }
 
 func queryField() field[reports.Report] {
-	f := jsonField("query", func(r *reports.Report, v value, errs *fault.List) {
-		if v.is != object {
+	f := jsonField("query", func(r *reports.Report, v strictjson.Value, errs *fault.List) {
+		if v.Is != strictjson.Object {
 			wrongType(errs, "query", "an object")
 			return
 		}
-		r.Query = reports.ParseQuery(v.raw(), errs)
+		r.Query = reports.ParseQuery(v.Raw(), errs)
 	}, func(r *reports.Report) any { return r.Query }, func(to, from *reports.Report) { to.Query = from.Query })
-	f.stored = func(r *reports.Report, v value) error { return json.Unmarshal(v.raw(), &r.Query) }
+	f.stored = func(r *reports.Report, v strictjson.Value) error { return json.Unmarshal(v.Raw(), &r.Query) }
 	return f
 }
 
 func inputField() field[reports.Report] {
-	return jsonField("input", func(r *reports.Report, v value, errs *fault.List) {
-		if v.is != object || json.Unmarshal(v.raw(), &r.Input) != nil {
+	return jsonField("input", func(r *reports.Report, v strictjson.Value, errs *fault.List) {
+		if v.Is != strictjson.Object || json.Unmarshal(v.Raw(), &r.Input) != nil {
 			wrongType(errs, "input", "an object of {rule, value, label, type} by name")
 		}
 	}, func(r *reports.Report) any {
@@ -518,12 +520,12 @@ func inputField() field[reports.Report] {
 }
 
 func shareableField() field[reports.Report] {
-	return jsonField("shareable", func(r *reports.Report, v value, errs *fault.List) {
-		if v.is != truth && v.is != falsehood {
+	return jsonField("shareable", func(r *reports.Report, v strictjson.Value, errs *fault.List) {
+		if v.Is != strictjson.True && v.Is != strictjson.False {
 			wrongType(errs, "shareable", "true or false")
 			return
 		}
-		shareable := v.is == truth
+		shareable := v.Is == strictjson.True
 		r.Shareable = &shareable
 	}, func(r *reports.Report) any {
 		if r.Shareable == nil {

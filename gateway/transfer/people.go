@@ -13,6 +13,7 @@ import (
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
 	"tenantry/internal/texts"
 	"tenantry/tenants"
 	"tenantry/tenants/limits"
@@ -127,7 +128,7 @@ func userKind(d *Deps) handler {
 	type T = people.User
 	id := numberField("id", func(r *T) *int64 { return &r.UID })
 	read := id.read
-	id.read = func(r *T, v value, errs *fault.List) {
+	id.read = func(r *T, v strictjson.Value, errs *fault.List) {
 		before := len(*errs)
 		if read(r, v, errs); len(*errs) == before && (r.UID == 0 || r.UID > people.MaxUID) {
 			errs.Add("id", "range", "id must be a whole number from 1 to %d", int64(people.MaxUID))
@@ -178,7 +179,7 @@ type persons struct {
 	deps *Deps
 }
 
-func (k *persons) decode(ctx context.Context, v *view, val value, line int) *entry {
+func (k *persons) decode(ctx context.Context, v *view, val strictjson.Value, line int) *entry {
 	e := k.rights.decode(ctx, v, val, line)
 	e.kind = k
 	return e
@@ -229,7 +230,7 @@ func accountKind(d *Deps) handler {
 func emailField() field[people.User] {
 	f := textField("email", 254, func(r *people.User) *string { return &r.Email }).must()
 	read := f.read
-	f.read = func(r *people.User, v value, errs *fault.List) {
+	f.read = func(r *people.User, v strictjson.Value, errs *fault.List) {
 		read(r, v, errs)
 		r.EmailKey = people.EmailKey(r.Email)
 	}
@@ -279,7 +280,7 @@ func numberUsers(ctx context.Context, s *session, recs []*people.User) error {
 // anywhere become void.
 type rights[T any] struct{ *kind[T] }
 
-func (k *rights[T]) decode(ctx context.Context, v *view, val value, line int) *entry {
+func (k *rights[T]) decode(ctx context.Context, v *view, val strictjson.Value, line int) *entry {
 	e := k.kind.decode(ctx, v, val, line)
 	e.kind = k
 	return e
@@ -331,10 +332,10 @@ func organizationKind(d *Deps) handler {
 }
 
 func requestLimitsField() field[tenants.Organization] {
-	return jsonField("request_limits", func(r *tenants.Organization, v value, errs *fault.List) {
-		dec := json.NewDecoder(bytes.NewReader(v.raw()))
+	return jsonField("request_limits", func(r *tenants.Organization, v strictjson.Value, errs *fault.List) {
+		dec := json.NewDecoder(bytes.NewReader(v.Raw()))
 		dec.DisallowUnknownFields()
-		if err := dec.Decode(&r.RequestLimits); v.is != object || err != nil {
+		if err := dec.Decode(&r.RequestLimits); v.Is != strictjson.Object || err != nil {
 			errs.Add("request_limits", "format", `request_limits must be like {"organization": {"rate": "100/s", "quota": "100000/d"}, "key": {"rate": "off"}}`)
 		}
 	}, func(r *tenants.Organization) any {
@@ -345,11 +346,13 @@ func requestLimitsField() field[tenants.Organization] {
 	}, func(to, from *tenants.Organization) { to.RequestLimits = from.RequestLimits.Or(to.RequestLimits) })
 }
 
-func readFlag(v value) (bool, bool) { return v.is == truth, v.is == truth || v.is == falsehood }
+func readFlag(v strictjson.Value) (bool, bool) {
+	return v.Is == strictjson.True, v.Is == strictjson.True || v.Is == strictjson.False
+}
 
-func readLimit(v value) (int64, bool) {
-	n, err := strconv.ParseInt(v.text, 10, 64)
-	return n, v.is == number && err == nil && n >= 1 && n <= 10_000
+func readLimit(v strictjson.Value) (int64, bool) {
+	n, err := strconv.ParseInt(v.Text, 10, 64)
+	return n, v.Is == strictjson.Number && err == nil && n >= 1 && n <= 10_000
 }
 
 func checkKnown(e *entry, field string, given, known []string) {
@@ -361,7 +364,7 @@ func checkKnown(e *entry, field string, given, known []string) {
 	}
 }
 
-func (o *organization) decode(ctx context.Context, v *view, val value, line int) *entry {
+func (o *organization) decode(ctx context.Context, v *view, val strictjson.Value, line int) *entry {
 	e := o.kind.decode(ctx, v, val, line)
 	e.kind = o
 	return e

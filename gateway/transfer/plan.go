@@ -14,6 +14,7 @@ import (
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
 	"tenantry/internal/texts"
 )
 
@@ -156,9 +157,9 @@ func (f *rowFeed) definitions(ctx context.Context) []*entry {
 		}
 	}
 	line := f.last
-	decode := func(kind string, members ...member) *entry {
+	decode := func(kind string, members ...strictjson.Member) *entry {
 		line++
-		return f.session.named[kind].decode(ctx, f.session.view, value{is: object, members: members}, line)
+		return f.session.named[kind].decode(ctx, f.session.view, strictjson.Value{Is: strictjson.Object, Members: members}, line)
 	}
 	var out []*entry
 	if f.object == "" {
@@ -189,7 +190,9 @@ func (f *rowFeed) definitions(ctx context.Context) []*entry {
 	return append(out, e)
 }
 
-func textMember(name, s string) member { return member{name, value{is: text, text: s}} }
+func textMember(name, s string) strictjson.Member {
+	return strictjson.Member{Name: name, Value: strictjson.Value{Is: strictjson.Text, Text: s}}
+}
 
 // titleFor returns what people read above a new field.
 func titleFor(column, field string) string {

@@ -6,6 +6,8 @@ import (
 	"io"
 	"runtime"
 	"sync"
+
+	"tenantry/internal/strictjson"
 )
 
 // rawLine is a line or row before it is understood.
@@ -34,7 +36,7 @@ type feed interface {
 	prepare(ctx context.Context, refused map[int]*entry) ([]*entry, error)
 	// decode reads one line; nil for a line that holds a definition. Safe for concurrent
 	// use with a parser each.
-	decode(ctx context.Context, p *parser, l rawLine) *entry
+	decode(ctx context.Context, p *strictjson.Parser, l rawLine) *entry
 	// original returns the line as it stood in the file, with its line feed.
 	original(l rawLine) []byte
 }
@@ -99,7 +101,7 @@ func (s *session) pump(ctx context.Context, f feed, phase string, want func(line
 	})
 	for range workers {
 		running.Go(func() {
-			var p parser
+			var p strictjson.Parser
 			for c := range work {
 				c.entries = make([]*entry, 0, len(c.lines))
 				for _, l := range c.lines {

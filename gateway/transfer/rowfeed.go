@@ -21,6 +21,7 @@ import (
 	"tenantry/backends/objects"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
+	"tenantry/internal/strictjson"
 	"tenantry/internal/texts"
 )
 
@@ -123,7 +124,7 @@ func (f *rowFeed) scan(ctx context.Context) error {
 	for at := range columns {
 		f.first[at+1] += f.first[at]
 	}
-	err = f.each(ctx, func(p *parser, l rawLine) error {
+	err = f.each(ctx, func(p *strictjson.Parser, l rawLine) error {
 		f.last = max(f.last, l.number)
 		if f.format == CSV {
 			if blankCells(l.cells) {
@@ -138,14 +139,14 @@ func (f *rowFeed) scan(ctx context.Context) error {
 			}
 			return nil
 		}
-		if v, err := p.parse(l.text); err == nil {
+		if v, err := p.Parse(l.text); err == nil {
 			if blankRow(v) {
 				f.blanks++
 			}
-			for _, m := range v.members {
-				for i := range f.of(f.byName[m.name]) {
-					if f.targets[i].fresh && f.targets[i].column == m.name {
-						f.targets[i].guess.look(m.value)
+			for _, m := range v.Members {
+				for i := range f.of(f.byName[m.Name]) {
+					if f.targets[i].fresh && f.targets[i].column == m.Name {
+						f.targets[i].guess.look(m.Value)
 					}
 				}
 			}
@@ -177,22 +178,22 @@ func blankCells(cells []string) bool {
 	return len(cells) > 0 && !slices.ContainsFunc(cells, func(cell string) bool { return strings.TrimSpace(cell) != "" })
 }
 
-func blankRow(v value) bool {
-	return v.is == object && !slices.ContainsFunc(v.members, func(m member) bool {
-		return m.value.is != null && (m.value.is != text || strings.TrimSpace(m.value.text) != "") && (m.value.is != array || len(m.value.items) > 0)
+func blankRow(v strictjson.Value) bool {
+	return v.Is == strictjson.Object && !slices.ContainsFunc(v.Members, func(m strictjson.Member) bool {
+		return m.Value.Is != strictjson.Null && (m.Value.Is != strictjson.Text || strings.TrimSpace(m.Value.Text) != "") && (m.Value.Is != strictjson.Array || len(m.Value.Items) > 0)
 	})
 }
 
 // look takes a JSON value as a sample.
-func (g *guess) look(v value) {
-	switch v.is {
-	case truth:
+func (g *guess) look(v strictjson.Value) {
+	switch v.Is {
+	case strictjson.True:
 		g.add("true")
-	case falsehood:
+	case strictjson.False:
 		g.add("false")
-	case number, text:
-		g.add(v.text)
-	case array:
+	case strictjson.Number, strictjson.Text:
+		g.add(v.Text)
+	case strictjson.Array:
 		g.lists = true
 	}
 }
@@ -209,15 +210,15 @@ func (f *rowFeed) head(ctx context.Context) ([]string, error) {
 	}
 	var columns []string
 	seen := map[string]bool{}
-	err := f.each(ctx, func(p *parser, l rawLine) error {
-		v, err := p.parse(l.text)
+	err := f.each(ctx, func(p *strictjson.Parser, l rawLine) error {
+		v, err := p.Parse(l.text)
 		if err != nil {
 			return nil // noted when rows are checked
 		}
-		for _, m := range v.members {
-			if !seen[m.name] && len(columns) <= maxColumns {
-				seen[m.name] = true
-				columns = append(columns, m.name)
+		for _, m := range v.Members {
+			if !seen[m.Name] && len(columns) <= maxColumns {
+				seen[m.Name] = true
+				columns = append(columns, m.Name)
 			}
 		}
 		return nil
@@ -225,14 +226,14 @@ func (f *rowFeed) head(ctx context.Context) ([]string, error) {
 	return columns, err
 }
 
-func (f *rowFeed) each(ctx context.Context, visit func(*parser, rawLine) error) error {
+func (f *rowFeed) each(ctx context.Context, visit func(*strictjson.Parser, rawLine) error) error {
 	r, err := f.open()
 	if err != nil {
 		return err
 	}
 	defer func() { _ = r.Close() }() // it was only read
 	f.session.meter.start(PhaseReading, f.src.Size)
-	var p parser
+	var p strictjson.Parser
 	for n := 0; ; n++ {
 		l, err := r.next()
 		if errors.Is(err, io.EOF) {
@@ -282,7 +283,7 @@ func (f *rowFeed) kind() string {
 }
 
 // decode makes a line of a bundle of a row, nil of one that is blank.
-func (f *rowFeed) decode(ctx context.Context, p *parser, l rawLine) *entry {
+func (f *rowFeed) decode(ctx context.Context, p *strictjson.Parser, l rawLine) *entry {
 	row, bad := f.row(p, l)
 	if row == nil {
 		return bad
@@ -298,7 +299,7 @@ func (f *rowFeed) decode(ctx context.Context, p *parser, l rawLine) *entry {
 
 // row reads the fields of a row. Where that cannot be done it returns an entry that says
 // why, and neither for a row that is blank.
-func (f *rowFeed) row(p *parser, l rawLine) (*rowLine, *entry) {
+func (f *rowFeed) row(p *strictjson.Parser, l rawLine) (*rowLine, *entry) {
 	k := f.session.named[f.kind()]
 	row := &rowLine{feed: f}
 	bad := &entry{line: l.number, kind: k, raw: l}
@@ -323,26 +324,26 @@ func (f *rowFeed) row(p *parser, l rawLine) (*rowLine, *entry) {
 			}
 		}
 	default:
-		v, err := p.parse(l.text)
+		v, err := p.Parse(l.text)
 		if err != nil {
 			bad.errs.Add("row", "format", "%s", strings.Replace(lineMessage(err), "the line", "the row", 1))
 			return nil, bad
 		}
-		if v.is != object {
+		if v.Is != strictjson.Object {
 			bad.errs.Add("row", "format", "the row must be an object")
 			return nil, bad
 		}
 		if blankRow(v) {
 			return nil, nil
 		}
-		for _, m := range v.members {
-			at, known := f.byName[m.name]
+		for _, m := range v.Members {
+			at, known := f.byName[m.Name]
 			if !known {
 				bad.errs.Add("row", "conflict", "the file was changed while it was imported")
 				return nil, bad
 			}
 			for i := range f.of(at) {
-				row.json(i, m.value)
+				row.json(i, m.Value)
 			}
 		}
 	}
@@ -352,8 +353,8 @@ func (f *rowFeed) row(p *parser, l rawLine) (*rowLine, *entry) {
 // rowLine collects the fields of one row.
 type rowLine struct {
 	feed   *rowFeed
-	own    []member
-	custom []member
+	own    []strictjson.Member
+	custom []strictjson.Member
 	errs   entry
 }
 
@@ -406,49 +407,49 @@ func oneLine(s string) string {
 	return strings.TrimSpace(s)
 }
 
-func (r *rowLine) put(t *target, v value) {
+func (r *rowLine) put(t *target, v strictjson.Value) {
 	if t.custom {
-		r.custom = append(r.custom, member{t.field, v})
+		r.custom = append(r.custom, strictjson.Member{Name: t.field, Value: v})
 	} else {
-		r.own = append(r.own, member{t.field, v})
+		r.own = append(r.own, strictjson.Member{Name: t.field, Value: v})
 	}
 }
 
-func (r *rowLine) json(i int, v value) {
+func (r *rowLine) json(i int, v strictjson.Value) {
 	t := &r.feed.targets[i]
 	if t.field == "" {
 		return
 	}
-	switch v.is {
-	case null:
-	case text:
-		r.text(i, v.text)
-	case number:
+	switch v.Is {
+	case strictjson.Null:
+	case strictjson.Text:
+		r.text(i, v.Text)
+	case strictjson.Number:
 		if t.custom && t.typ == schema.Number {
 			r.put(t, v)
 			return
 		}
-		r.text(i, v.text)
-	case truth, falsehood:
-		r.text(i, strconv.FormatBool(v.is == truth))
-	case array:
+		r.text(i, v.Text)
+	case strictjson.True, strictjson.False:
+		r.text(i, strconv.FormatBool(v.Is == strictjson.True))
+	case strictjson.Array:
 		r.list(i, t, v)
 	default:
 		r.complain(i, "the value is an object; rows must be flat")
 	}
 }
 
-func (r *rowLine) list(i int, t *target, v value) {
+func (r *rowLine) list(i int, t *target, v strictjson.Value) {
 	var parts []string
-	for _, item := range v.items {
-		switch item.is {
-		case text, number:
-			if s := strings.TrimSpace(item.text); s != "" && !slices.Contains(parts, s) {
+	for _, item := range v.Items {
+		switch item.Is {
+		case strictjson.Text, strictjson.Number:
+			if s := strings.TrimSpace(item.Text); s != "" && !slices.Contains(parts, s) {
 				parts = append(parts, s)
 			}
-		case truth, falsehood:
-			parts = append(parts, strconv.FormatBool(item.is == truth))
-		case null:
+		case strictjson.True, strictjson.False:
+			parts = append(parts, strconv.FormatBool(item.Is == strictjson.True))
+		case strictjson.Null:
 		default:
 			r.complain(i, "the list holds lists or objects; rows must be flat")
 			return
@@ -464,7 +465,7 @@ func (r *rowLine) list(i int, t *target, v value) {
 }
 
 // line returns the row as a line of a bundle.
-func (r *rowLine) line() value {
+func (r *rowLine) line() strictjson.Value {
 	members := r.own
 	values := "fields"
 	if r.feed.object != "" {
@@ -472,33 +473,33 @@ func (r *rowLine) line() value {
 		members = append(members, textMember("object", r.feed.object))
 	}
 	if len(r.custom) > 0 {
-		members = append(members, member{values, value{is: object, members: r.custom}})
+		members = append(members, strictjson.Member{Name: values, Value: strictjson.Value{Is: strictjson.Object, Members: r.custom}})
 	}
-	return value{is: object, members: members}
+	return strictjson.Value{Is: strictjson.Object, Members: members}
 }
 
 // valueOf returns what schema.Convert returned as a JSON value.
-func valueOf(converted any) value {
+func valueOf(converted any) strictjson.Value {
 	switch x := converted.(type) {
 	case string:
-		return value{is: text, text: x}
+		return strictjson.Value{Is: strictjson.Text, Text: x}
 	case bool:
 		if x {
-			return value{is: truth}
+			return strictjson.Value{Is: strictjson.True}
 		}
-		return value{is: falsehood}
+		return strictjson.Value{Is: strictjson.False}
 	case int64:
-		return value{is: number, text: strconv.FormatInt(x, 10)}
+		return strictjson.Value{Is: strictjson.Number, Text: strconv.FormatInt(x, 10)}
 	case []string:
-		v := value{is: array, items: make([]value, len(x))}
+		v := strictjson.Value{Is: strictjson.Array, Items: make([]strictjson.Value, len(x))}
 		for i, s := range x {
-			v.items[i] = value{is: text, text: s}
+			v.Items[i] = strictjson.Value{Is: strictjson.Text, Text: s}
 		}
 		return v
 	}
 	written, err := json.Marshal(converted)
 	if err != nil {
-		return value{}
+		return strictjson.Value{}
 	}
-	return value{is: number, text: string(written)}
+	return strictjson.Value{Is: strictjson.Number, Text: string(written)}
 }

@@ -28,7 +28,9 @@ import (
 	"tenantry/backends/files"
 	"tenantry/backends/forms"
 	"tenantry/backends/objects"
+	"tenantry/backends/secrets"
 	"tenantry/crypto/sealing"
+	"tenantry/internal/strictjson"
 	"tenantry/reports"
 	"tenantry/tenants"
 	"tenantry/tenants/people"
@@ -62,9 +64,9 @@ type session struct {
 	kinds  []handler
 	named  map[string]handler
 	tenant *tenants.Tenant
-	vault  *vault
+	vault  *secrets.Vault
 	view   *view
-	reader parser // of the lines that an export writes
+	reader strictjson.Parser // of the lines that an export writes
 	meter  meter
 	tally  *tally
 
@@ -80,7 +82,7 @@ type session struct {
 func (s *Service) session(t *tenants.Tenant, progress func(Progress)) *session {
 	out := &session{
 		deps: &s.deps, tenant: t, named: map[string]handler{}, meter: meter{report: progress}, tally: newTally(),
-		vault: &vault{keys: s.deps.Directory, tenant: t}, isEmpty: map[string]bool{}, alias: map[string]string{},
+		vault: &secrets.Vault{Keys: s.deps.Directory, Tenant: t}, isEmpty: map[string]bool{}, alias: map[string]string{},
 	}
 	out.kinds = append(peopleKinds(&s.deps), dataKinds(&s.deps)...)
 	for _, k := range out.kinds {
@@ -99,7 +101,7 @@ func (s *Service) Import(ctx context.Context, t *tenants.Tenant, src Source, o I
 		return newTally().report(), err
 	}
 	session := s.session(t, o.Progress)
-	session.vault.openWith = o.OpenWith
+	session.vault.OpenWith = o.OpenWith
 	return session.run(ctx, &bundle{session: session, src: src}, o)
 }
 
@@ -125,7 +127,7 @@ func (s *Service) Export(ctx context.Context, t *tenants.Tenant, w io.Writer, o 
 		return out, err
 	}
 	session := s.session(t, o.Progress)
-	session.vault.reveal, session.vault.sealTo, session.vault.trusting = o.RevealSecrets, o.SealTo, true
+	session.vault.Reveal, session.vault.SealTo, session.vault.Trusting = o.RevealSecrets, o.SealTo, true
 	session.view = emptyView(session.vault)
 	m := &session.meter
 	m.start(PhaseWriting, 0)
@@ -159,10 +161,10 @@ func (s *session) leftOut(r *ExportReport) []string {
 	if n := r.Kinds[kindUser]; n > 0 {
 		out = append(out, fmt.Sprintf("Passwords of people (%d): whoever shall sign in where it is imported needs a new link: tenantry user update USER --org SLUG --link", n))
 	}
-	if n := s.vault.kept; n > 0 {
+	if n := s.vault.Kept; n > 0 {
 		out = append(out, fmt.Sprintf("Encrypted values (%d) open in this organization alone: an import elsewhere refuses their lines. Export with --secrets to take them along.", n))
 	}
-	if n := s.vault.lost; n > 0 {
+	if n := s.vault.Lost; n > 0 {
 		out = append(out, fmt.Sprintf("Encrypted values (%d) open nowhere any more, since their key is gone; they were left out.", n))
 	}
 	return out

@@ -9,6 +9,7 @@ import (
 
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
 	"tenantry/internal/texts"
 )
 
@@ -24,14 +25,14 @@ const (
 
 // decodeStored reads a line that an export wrote as it was stored. What read and check
 // would say of it become doubts.
-func (k *kind[T]) decodeStored(ctx context.Context, v *view, val value, rec *T, e *entry) {
-	doubtful := value{is: object}
-	for i := range val.members {
-		name, given := val.members[i].name, val.members[i].value
+func (k *kind[T]) decodeStored(ctx context.Context, v *view, val strictjson.Value, rec *T, e *entry) {
+	doubtful := strictjson.Value{Is: strictjson.Object}
+	for i := range val.Members {
+		name, given := val.Members[i].Name, val.Members[i].Value
 		if name == asIsName || name == secretsName && k.secrets != nil {
 			continue
 		}
-		doubtful.members = append(doubtful.members, val.members[i])
+		doubtful.Members = append(doubtful.Members, val.Members[i])
 		n, ok := k.index[name]
 		if !ok {
 			if name != "kind" {
@@ -51,7 +52,7 @@ func (k *kind[T]) decodeStored(ctx context.Context, v *view, val value, rec *T, 
 	k.decodeGiven(ctx, v, doubtful, new(T), doubt)
 	e.named, e.change, e.doubts = doubt.named, doubt.change, doubt.errs
 	if k.secrets != nil {
-		k.readSecrets(ctx, v, val.get(secretsName), rec, e)
+		k.readSecrets(ctx, v, val.Get(secretsName), rec, e)
 	}
 	if len(e.errs) == 0 && !e.named && !k.identified(rec) {
 		e.errs.Add("id", "required", "a line with %s must give the id", asIsName)
@@ -59,26 +60,26 @@ func (k *kind[T]) decodeStored(ctx context.Context, v *view, val value, rec *T, 
 }
 
 // readSecrets reads the encrypted values that stand apart from the others.
-func (k *kind[T]) readSecrets(ctx context.Context, v *view, given value, rec *T, e *entry) {
+func (k *kind[T]) readSecrets(ctx context.Context, v *view, given strictjson.Value, rec *T, e *entry) {
 	for name := range *k.values(rec) {
 		if !store.ValidKey(name) {
 			e.errs.Add("values", "format", "%q is no name of a field", texts.Clip(name))
 		}
 	}
-	if given.is != object {
-		if given.is != null {
+	if given.Is != strictjson.Object {
+		if given.Is != strictjson.Null {
 			wrongType(&e.errs, secretsName, "an object")
 		}
 		return
 	}
-	table := given.table()
+	table := given.Table()
 	for name := range table {
 		if !store.ValidKey(name) {
 			e.errs.Add(secretsName, "format", "%q is no name of a field", texts.Clip(name))
 			delete(table, name)
 		}
 	}
-	e.secrets = v.vault.take(ctx, k.place(e.id), secretsName, table, func(string) bool { return true }, &e.errs)
+	e.secrets = v.vault.Take(ctx, k.place(e.id), secretsName, table, func(string) bool { return true }, &e.errs)
 }
 
 // supersede removes what the line's values stand in place of: the plain value that was
@@ -137,7 +138,7 @@ func (k *kind[T]) outgoing(ctx context.Context, s *session, rec *T) (out outgoin
 	plain := map[string]any(nil)
 	if k.secrets != nil {
 		plain = maps.Clone(*k.values(rec))
-		if secrets, err = s.vault.show(ctx, k.place(k.meta(rec).ID), *k.secrets(rec)); err != nil {
+		if secrets, err = s.vault.Show(ctx, k.place(k.meta(rec).ID), *k.secrets(rec)); err != nil {
 			return out, err
 		}
 		fits = k.apart(s.view, rec, plain, secrets)
@@ -204,7 +205,7 @@ func (k *kind[T]) writeStored(rec *T, secrets map[string]any) []byte {
 // accepted reports whether an import takes the line and makes the same record of it. What
 // it learns of a definition, later lines are held against.
 func (k *kind[T]) accepted(ctx context.Context, s *session, line []byte) bool {
-	val, err := s.reader.parse(string(bytes.TrimSuffix(line, []byte("\n"))))
+	val, err := s.reader.Parse(string(bytes.TrimSuffix(line, []byte("\n"))))
 	if err != nil {
 		return false
 	}
@@ -219,20 +220,20 @@ func (k *kind[T]) accepted(ctx context.Context, s *session, line []byte) bool {
 			*k.values(rec) = map[string]any{}
 		}
 		for name, secret := range e.secrets {
-			(*k.values(rec))[name] = secret.given
+			(*k.values(rec))[name] = secret.Given
 		}
 	}
 	again := k.write(nil, rec)
 	if bytes.Equal(line, again) {
 		return true
 	}
-	same, err := s.reader.parse(string(bytes.TrimSuffix(again, []byte("\n"))))
-	return err == nil && bytes.Equal(val.appendCanonical(nil, nil), same.appendCanonical(nil, nil))
+	same, err := s.reader.Parse(string(bytes.TrimSuffix(again, []byte("\n"))))
+	return err == nil && bytes.Equal(val.AppendCanonical(nil, nil), same.AppendCanonical(nil, nil))
 }
 
 // learn teaches a definition that is exported as it is stored.
 func (k *kind[T]) learn(ctx context.Context, s *session, line []byte) error {
-	val, err := s.reader.parse(string(bytes.TrimSuffix(line, []byte("\n"))))
+	val, err := s.reader.Parse(string(bytes.TrimSuffix(line, []byte("\n"))))
 	if err != nil {
 		return fmt.Errorf("a line that was written cannot be read: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"tenantry/backends/forms"
 	"tenantry/backends/objects"
 	"tenantry/backends/schema"
+	"tenantry/backends/secrets"
 	"tenantry/backends/store"
 	"tenantry/reports"
 	"tenantry/tenants/people"
@@ -17,7 +18,7 @@ import (
 // view is what lines are checked against: the definitions of the organization and of the
 // bundle together. It does not change while data lines are read.
 type view struct {
-	vault   *vault
+	vault   *secrets.Vault
 	teams   map[string]bool
 	roles   map[string]bool
 	users   map[int64]bool
@@ -28,7 +29,7 @@ type view struct {
 }
 
 // emptyView returns the view of an organization that has defined nothing.
-func emptyView(vault *vault) *view {
+func emptyView(vault *secrets.Vault) *view {
 	return &view{
 		vault: vault, teams: map[string]bool{}, roles: map[string]bool{people.AdminRole: true}, users: map[int64]bool{},
 		fields: map[string]contacts.FieldDef{}, objects: map[string]schema.Fields{}, forms: map[string]schema.Fields{},

@@ -1,0 +1,104 @@
+package secrets_test
+
+import (
+	"testing"
+
+	"tenantry/backends/secrets"
+	"tenantry/crypto/sealing"
+	"tenantry/internal/fault"
+	"tenantry/tenants"
+	"tenantry/tenants/tenantstest"
+)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// M: what was encrypted for one field of one record is taken there and nowhere else, however
+// it travels.
+func TestVault_TakesWhatWasMadeForThePlace(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	create := func(slug string) *tenants.Tenant {
+		org, err := w.Directory.Create(t.Context(), tenants.NewOrganization{Slug: slug, Name: slug})
+		must(t, err)
+		return org
+	}
+	acme, other := create("acme"), create("other")
+	key, err := sealing.NewPrivateKey()
+	must(t, err)
+	stranger, err := sealing.NewPrivateKey()
+	must(t, err)
+	take := func(v *secrets.Vault, at secrets.Place, field string, value any) (map[string]secrets.Value, fault.List) {
+		var errs fault.List
+		values := map[string]any{field: value, "plain": "p"}
+		given := v.Take(t.Context(), at, "fields", values, func(name string) bool { return name != "plain" }, &errs)
+		if len(values) != 1 {
+			t.Errorf("left behind: %v", values)
+		}
+		return given, errs
+	}
+
+	ann := secrets.Place{Collection: "contacts", Record: "ann"}
+	home := &secrets.Vault{Keys: w.Directory, Tenant: acme}
+	given, errs := take(home, ann, "ssn", "AAA")
+	must(t, errs.Err())
+	var stored map[string]string
+	if changed, err := home.Put(t.Context(), ann, &stored, given); err != nil || !changed || stored["ssn"] == "AAA" {
+		t.Fatalf("stored as %v, %v", stored, err)
+	}
+	if plain, err := home.Open(t.Context(), ann, "ssn", stored["ssn"]); err != nil || plain.Reveal() != "AAA" {
+		t.Fatal(err)
+	}
+	before := stored["ssn"]
+	if changed, err := home.Put(t.Context(), ann, &stored, given); err != nil || changed || stored["ssn"] != before {
+		t.Errorf("an equal value was encrypted again: %v", err)
+	}
+
+	kept, err := home.Show(t.Context(), ann, stored)
+	must(t, err)
+	carried, err := (&secrets.Vault{Keys: w.Directory, Tenant: acme, SealTo: key.Public()}).Show(t.Context(), ann, stored)
+	must(t, err)
+	with := func(t *tenants.Tenant, key *sealing.PrivateKey) *secrets.Vault {
+		return &secrets.Vault{Keys: w.Directory, Tenant: t, OpenWith: key}
+	}
+	bob, thing := secrets.Place{Collection: "contacts", Record: "bob"}, secrets.Place{Collection: "records", Record: "ann"}
+	for name, c := range map[string]struct {
+		vault *secrets.Vault
+		at    secrets.Place
+		field string
+		value any
+		ok    bool
+	}{
+		"kept, its own place":             {home, ann, "ssn", kept["ssn"], true},
+		"kept, another field":             {home, ann, "iban", kept["ssn"], false},
+		"kept, another record":            {home, bob, "ssn", kept["ssn"], false},
+		"kept, another collection":        {home, thing, "ssn", kept["ssn"], false},
+		"kept, another organization":      {with(other, nil), ann, "ssn", kept["ssn"], false},
+		"not sealed":                      {home, ann, "ssn", map[string]any{"enc": "AAA"}, false},
+		"no text":                         {home, ann, "ssn", 5, false},
+		"carried, its own place":          {with(acme, key), ann, "ssn", carried["ssn"], true},
+		"carried to another organization": {with(other, key), ann, "ssn", carried["ssn"], true},
+		"carried, another field":          {with(other, key), ann, "iban", carried["ssn"], false},
+		"carried, another record":         {with(other, key), bob, "ssn", carried["ssn"], false},
+		"carried, no key":                 {with(other, nil), ann, "ssn", carried["ssn"], false},
+		"carried, another key":            {with(other, stranger), ann, "ssn", carried["ssn"], false},
+	} {
+		given, errs := take(c.vault, c.at, c.field, c.value)
+		if _, taken := given[c.field]; taken != c.ok || (len(errs) == 0) != c.ok {
+			t.Errorf("%s: taken %v, %v", name, taken, errs)
+		}
+		if !c.ok {
+			continue
+		}
+		var again map[string]string
+		_, err := c.vault.Put(t.Context(), c.at, &again, given)
+		must(t, err)
+		if plain, err := c.vault.Open(t.Context(), c.at, c.field, again[c.field]); err != nil || plain.Reveal() != "AAA" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -183,7 +183,6 @@ func TestMoveUnderLoad(t *testing.T) {
 				steps = append(steps, p.Step)
 			}
 		})
-
 		if err != nil {
 			t.Fatalf("move to %s: %v", to, err)
 		}
@@ -297,7 +296,6 @@ func TestMoveInterrupted(t *testing.T) {
 				cancel(cut)
 			}
 		})
-
 		if err == nil || !strings.Contains(err.Error(), "--rollback") {
 			t.Fatalf("an interrupted move: %v", err)
 		}

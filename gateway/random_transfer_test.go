@@ -345,7 +345,6 @@ func (s *sequence) settings() {
 	_, _ = control.Call[control.Organization](ctx, c, "org.update", control.OrganizationChange{
 		Slug: org, Name: &name, Features: map[string]bool{"teams": s.maybe()}, Settings: map[string]bool{tenants.AllSettings()[0]: s.maybe()}, Providers: &providers,
 	})
-
 	_, _ = control.Call[control.RequestLimits](ctx, c, "org.limits", control.LimitsChange{Org: org, KeyRate: &rate})
 }
 

@@ -424,7 +424,6 @@ func replicasRights(t *testing.T, r *trio) {
 		issued, err := control.Call[control.IssuedKey](t.Context(), r.replicas[i%replicaCount].Commands, "key.create", control.NewKey{
 			Org: acme.Slug, Name: fmt.Sprint("key ", i), Kind: string(tenants.ServerFull), Permissions: []string{string(tenants.ManageForms)},
 		})
-
 		keys[i] = issued
 		return outcome(err)
 	})

@@ -335,7 +335,7 @@ func (p *party) read(t testing.TB, statement string, args ...any) string {
 // randomKey returns a well-formed key of nobody.
 func randomKey(t testing.TB, kind tenants.KeyKind) string {
 	t.Helper()
-	key, err := tokens.NewAPIKey(tokens.Kind(kind))
+	key, err := tokens.NewAPIKey(kind)
 	if err != nil {
 		t.Fatal(err)
 	}

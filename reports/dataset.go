@@ -82,7 +82,7 @@ func (d *Dataset) Columns() []Column {
 // Field returns the field as a filter sees it. It makes the dataset a filters.Catalog.
 func (d *Dataset) Field(name string) (filters.Field, bool) {
 	f, ok := d.find(name)
-	return filters.Field{Name: f.Name, Ref: f.Ref, Kind: f.kind()}, ok
+	return filters.Field{Name: f.Name, Ref: f.Ref, Notation: f.kind()}, ok
 }
 
 func (d *Dataset) find(name string) (Field, bool) {
@@ -93,7 +93,7 @@ func (d *Dataset) find(name string) (Field, bool) {
 	return d.fields[i], true
 }
 
-func (f Field) kind() filters.Kind {
+func (f Field) kind() filters.Notation {
 	switch {
 	case f.Secret:
 		return filters.Secret

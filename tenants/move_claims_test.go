@@ -162,7 +162,7 @@ func TestMoversWaitForWritersThatDoNotKnow(t *testing.T) {
 	at := acmeOn(t, one, two)
 	begun := make(chan struct{})
 	f.first.on.Store(new(func(writes []driver.Write) weather {
-		if writes[0].Kind == driver.Replace {
+		if writes[0].Op == driver.Replace {
 			close(begun)
 			time.Sleep(f.leases.Settled * 2 / 3)
 		}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"tenantry/backends/store"
+	"tenantry/crypto/tokens"
 	"tenantry/tenants/limits"
 )
 
@@ -35,27 +36,14 @@ func AllPermissions() []Permission {
 }
 
 // KeyKind is the kind of an API key. The zero value is no kind.
-type KeyKind string
+type KeyKind = tokens.KeyKind
 
 // The kinds of API keys.
 const (
-	ServerFull KeyKind = "server_full"
-	ServerRead KeyKind = "server_read"
-	Browser    KeyKind = "browser"
+	ServerFull = tokens.ServerFull
+	ServerRead = tokens.ServerRead
+	Browser    = tokens.Browser
 )
-
-// Label returns the name people know the kind by.
-func (k KeyKind) Label() string {
-	switch k {
-	case ServerFull:
-		return "Server-only, Full API"
-	case ServerRead:
-		return "Server-only, Read API"
-	case Browser:
-		return "Browser, Limited API"
-	}
-	return ""
-}
 
 // PrincipalKind tells how a caller proved who they are.
 type PrincipalKind int

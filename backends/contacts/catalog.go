@@ -16,8 +16,8 @@ import (
 const MaxFields = 500
 
 // standardFields are the fields that every contact has and that can be asked about.
-func standardFields() map[string]filters.Kind {
-	return map[string]filters.Kind{
+func standardFields() map[string]filters.Notation {
+	return map[string]filters.Notation{
 		"email": filters.Text, "first_name": filters.Text, "last_name": filters.Text, "phone": filters.Text,
 		"country": filters.Text, "city": filters.Text, "status": filters.Text, "external_id": filters.Text,
 		"tags": filters.List, "created_at": filters.Time,
@@ -76,7 +76,7 @@ func standardCatalog() catalog {
 	kinds := standardFields()
 	fields := make(catalog, len(kinds))
 	for name, kind := range kinds {
-		fields[name] = filters.Field{Name: name, Ref: store.F(name), Kind: kind}
+		fields[name] = filters.Field{Name: name, Ref: store.F(name), Notation: kind}
 	}
 	return fields
 }
@@ -90,7 +90,7 @@ func (c catalog) Field(name string) (filters.Field, bool) {
 
 // FilterField returns the field as filters see it; an Encrypted one is secret.
 func FilterField(def FieldDef) filters.Field {
-	f := filters.Field{Name: def.Key, Kind: filters.Secret, Ref: store.Field{Name: def.Key, Custom: true}}
+	f := filters.Field{Name: def.Key, Notation: filters.Secret, Ref: store.Field{Name: def.Key, Custom: true}}
 	typ, askable := schema.StoreType(def.Type)
 	if !askable {
 		return f
@@ -98,17 +98,17 @@ func FilterField(def FieldDef) filters.Field {
 	f.Ref.Type = typ
 	switch typ {
 	case store.TypeFloat, store.TypeInt:
-		f.Kind = filters.Number
+		f.Notation = filters.Number
 	case store.TypeBool:
-		f.Kind = filters.Boolean
+		f.Notation = filters.Boolean
 	case store.TypeDate:
-		f.Kind = filters.Date
+		f.Notation = filters.Date
 	case store.TypeTime:
-		f.Kind = filters.Time
+		f.Notation = filters.Time
 	case store.TypeStrings:
-		f.Kind = filters.List
+		f.Notation = filters.List
 	default:
-		f.Kind = filters.Text
+		f.Notation = filters.Text
 	}
 	return f
 }

@@ -7,17 +7,17 @@ import (
 	"tenantry/internal/fault"
 )
 
-// Kind is how a field's values are written and compared. The zero value cannot be asked about.
-type Kind int
+// Notation is how a field's values are written and compared. The zero value cannot be asked about.
+type Notation int
 
-// The kinds.
+// The notations.
 //
 // Time values are RFC 3339 timestamps, or dates, which stand for the start of that day in
 // UTC; numbers are refused, because seconds and milliseconds cannot be told apart. Date
 // values are the same, on fields that are stored as text starting with a date. With eq,
 // ne, in and nin a date stands for the whole day.
 const (
-	Text Kind = iota + 1
+	Text Notation = iota + 1
 	Number
 	Boolean
 	Time
@@ -28,9 +28,9 @@ const (
 
 // Field is one field of a Catalog.
 type Field struct {
-	Name string
-	Ref  store.Field
-	Kind Kind
+	Name     string
+	Ref      store.Field
+	Notation Notation
 }
 
 // Catalog tells which fields there are. It is asked only for names that can be names of
@@ -103,7 +103,7 @@ func (b *binder) condition(c condition) (store.Filter, bool) {
 	if !ok {
 		return store.Filter{}, false
 	}
-	if !slices.Contains(field.Kind.operators(), c.op) {
+	if !slices.Contains(field.Notation.operators(), c.op) {
 		b.errs.Add(c.label, "forbidden", "%s: the operator %s does not apply to this field", c.label, operatorName(c.op))
 		return store.Filter{}, false
 	}
@@ -119,7 +119,7 @@ func (b *binder) condition(c condition) (store.Filter, bool) {
 		}
 		return store.Where(field.Ref, c.op, want), true
 	}
-	switch field.Kind {
+	switch field.Notation {
 	case Time, Date:
 		return b.moments(c, field, values)
 	default:
@@ -136,7 +136,7 @@ func (b *binder) field(c condition) (Field, bool) {
 	switch {
 	case !known:
 		b.errs.Add(c.label, "unknown", "%s: there is no field %q to filter on", c.label, show(c.field))
-	case field.Kind == Secret:
+	case field.Notation == Secret:
 		b.errs.Add(c.label, "forbidden", "%s: the field %q is encrypted and cannot be filtered on", c.label, show(c.field))
 	default:
 		return field, true
@@ -167,9 +167,9 @@ func (b *binder) values(c condition) ([]literal, bool) {
 func (b *binder) plain(c condition, field Field, values []literal) (store.Filter, bool) {
 	bound := make([]any, len(values))
 	for i, v := range values {
-		value, ok := v.as(field.Kind)
+		value, ok := v.as(field.Notation)
 		if !ok {
-			b.errs.Add(c.label, "type", "%s must be %s", c.label, field.Kind.phrase())
+			b.errs.Add(c.label, "type", "%s must be %s", c.label, field.Notation.phrase())
 			return store.Filter{}, false
 		}
 		bound[i] = value
@@ -177,10 +177,10 @@ func (b *binder) plain(c condition, field Field, values []literal) (store.Filter
 	return store.Where(field.Ref, c.op, bound...), true
 }
 
-func (k Kind) operators() []store.Op {
+func (f Notation) operators() []store.Op {
 	equality := []store.Op{store.OpEq, store.OpNe, store.OpIn, store.OpNin, store.OpExists}
 	order := []store.Op{store.OpGt, store.OpGte, store.OpLt, store.OpLte}
-	switch k {
+	switch f {
 	case Text:
 		return slices.Concat(equality, order, []store.Op{store.OpContains, store.OpStartsWith})
 	case Number, Time, Date:
@@ -193,8 +193,8 @@ func (k Kind) operators() []store.Op {
 	return nil
 }
 
-func (k Kind) phrase() string {
-	switch k {
+func (f Notation) phrase() string {
+	switch f {
 	case Number:
 		return "a number"
 	case Boolean:

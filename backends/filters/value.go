@@ -10,9 +10,9 @@ import (
 	"tenantry/internal/texts"
 )
 
-// as returns the value for a field of that kind: string, bool, int64 or float64.
-func (l literal) as(kind Kind) (any, bool) {
-	switch kind {
+// as returns the value for a field of that notation: string, bool, int64 or float64.
+func (l literal) as(notation Notation) (any, bool) {
+	switch notation {
 	case Text, List:
 		return l.text, l.form == loose || l.form == quoted
 	case Boolean:
@@ -115,13 +115,13 @@ func (b *binder) moments(c condition, field Field, values []literal) (store.Filt
 	for _, v := range values {
 		m, ok := v.moment()
 		if !ok {
-			b.errs.Add(c.label, "type", "%s must be %s", c.label, field.Kind.phrase())
+			b.errs.Add(c.label, "type", "%s must be %s", c.label, field.Notation.phrase())
 			return store.Filter{}, false
 		}
 		if equality && m.day {
 			days = append(days, m.within(field, negative))
 		} else {
-			points = append(points, m.value(field.Kind, c.op))
+			points = append(points, m.value(field.Notation, c.op))
 		}
 	}
 	if b.budget -= max(0, len(days)-1); b.budget < 0 {
@@ -145,13 +145,13 @@ func (b *binder) moments(c condition, field Field, values []literal) (store.Filt
 
 // value returns the moment as the field stores it, in milliseconds. What is finer is
 // rounded to the side on which the comparison stays true.
-func (m moment) value(kind Kind, op store.Op) any {
+func (m moment) value(notation Notation, op store.Op) any {
 	at := m.at.Truncate(time.Millisecond)
 	if (op == store.OpGte || op == store.OpLt) && at.Before(m.at) {
 		at = at.Add(time.Millisecond)
 	}
 	switch {
-	case kind == Time:
+	case notation == Time:
 		return at.UnixMilli()
 	case m.day:
 		return at.Format(time.DateOnly)
@@ -162,7 +162,7 @@ func (m moment) value(kind Kind, op store.Op) any {
 // within is the condition to lie in that day, or (outside) not to.
 func (m moment) within(field Field, outside bool) store.Filter {
 	var first, end any
-	if field.Kind == Time {
+	if field.Notation == Time {
 		first, end = m.at.UnixMilli(), m.at.AddDate(0, 0, 1).UnixMilli()
 	} else {
 		day := m.at.Format(time.DateOnly)

@@ -353,7 +353,7 @@ func (c Collection[T]) Delete(ctx context.Context, rec *T) error {
 	if err := c.visible(ctx, meta); err != nil {
 		return err
 	}
-	w := driver.Write{Collection: c.kind.spec.collection, Kind: driver.Delete, Doc: driver.Document{ID: c.ws.part(c.kind.spec).stored(meta.ID), Rev: meta.Rev}}
+	w := driver.Write{Collection: c.kind.spec.collection, Op: driver.Delete, Doc: driver.Document{ID: c.ws.part(c.kind.spec).stored(meta.ID), Rev: meta.Rev}}
 	return translate(c.kind.spec, c.ws.write(ctx, []driver.Write{w}))
 }
 
@@ -365,7 +365,7 @@ func (c Collection[T]) writable() error {
 	return nil
 }
 
-func (c Collection[T]) write(kind driver.WriteKind, rec *T) (driver.Write, error) {
+func (c Collection[T]) write(op driver.WriteOp, rec *T) (driver.Write, error) {
 	s := c.kind.spec
 	if err := c.writable(); err != nil {
 		return driver.Write{}, err
@@ -379,5 +379,5 @@ func (c Collection[T]) write(kind driver.WriteKind, rec *T) (driver.Write, error
 	}
 	doc, err := c.kind.encode(rec)
 	doc.ID = c.ws.part(s).stored(doc.ID)
-	return driver.Write{Collection: s.collection, Kind: kind, Doc: doc}, err
+	return driver.Write{Collection: s.collection, Op: op, Doc: doc}, err
 }

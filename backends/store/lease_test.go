@@ -133,7 +133,7 @@ func takeBack(ctx context.Context, t *testing.T, m *store.Mover, w driver.Worksp
 	for i, one := range writes {
 		err := w.Write(ctx, []driver.Write{one})
 		if err == nil {
-			done = append(done, driver.Write{Collection: one.Collection, Kind: driver.Delete, Doc: driver.Document{ID: one.Doc.ID, Rev: 1}})
+			done = append(done, driver.Write{Collection: one.Collection, Op: driver.Delete, Doc: driver.Document{ID: one.Doc.ID, Rev: 1}})
 			continue
 		}
 		if _, err := m.Catch(ctx); err != nil {

@@ -41,7 +41,7 @@ func (s *Store) note(writes []driver.Write) driver.Write {
 	if err != nil {
 		body = []byte("{}") // names and identifiers always encode
 	}
-	return driver.Write{Collection: s.notes, Kind: driver.Insert, Doc: driver.Document{ID: s.NewID(), Body: body, Values: []any{}}}
+	return driver.Write{Collection: s.notes, Op: driver.Insert, Doc: driver.Document{ID: s.NewID(), Body: body, Values: []any{}}}
 }
 
 // Sum tells what both sides of a move hold of one kind.
@@ -238,7 +238,7 @@ func (m *Mover) apply(ctx context.Context, spec *Spec, puts, deletes []driver.Do
 			return nil, err
 		}
 		delete(m.copied, spec.Name+"/"+doc.ID)
-		writes[i] = driver.Write{Collection: spec.collection, Kind: driver.Put, Doc: doc}
+		writes[i] = driver.Write{Collection: spec.collection, Op: driver.Put, Doc: doc}
 	}
 	err = m.write(ctx, m.to, writes)
 	var dup *driver.DuplicateError
@@ -284,7 +284,7 @@ func (m *Mover) remove(ctx context.Context, spec *Spec, docs []driver.Document) 
 		deletes := make([]driver.Write, len(chunk))
 		for i, doc := range chunk {
 			delete(m.copied, spec.Name+"/"+doc.ID)
-			deletes[i] = driver.Write{Collection: spec.collection, Kind: driver.Delete, Doc: driver.Document{ID: doc.ID, Rev: doc.Rev}}
+			deletes[i] = driver.Write{Collection: spec.collection, Op: driver.Delete, Doc: driver.Document{ID: doc.ID, Rev: doc.Rev}}
 		}
 		if err := m.write(ctx, m.to, deletes); err != nil {
 			return err
@@ -369,7 +369,7 @@ func (m *Mover) deleteNotes(ctx context.Context, notes []driver.Document) error 
 	for chunk := range slices.Chunk(notes, deletePage) {
 		deletes := make([]driver.Write, len(chunk))
 		for i, note := range chunk {
-			deletes[i] = driver.Write{Collection: m.store.notes, Kind: driver.Delete, Doc: driver.Document{ID: note.ID, Rev: note.Rev}}
+			deletes[i] = driver.Write{Collection: m.store.notes, Op: driver.Delete, Doc: driver.Document{ID: note.ID, Rev: note.Rev}}
 		}
 		if err := m.write(ctx, m.from, deletes); err != nil {
 			return err

@@ -19,21 +19,34 @@ import (
 	"tenantry/crypto/secret"
 )
 
-// Kind says what an API key may be used for.
-type Kind string
+// KeyKind says what an API key may be used for.
+type KeyKind string
 
 // The kinds of API key.
 const (
-	ServerFull Kind = "server_full"
-	ServerRead Kind = "server_read"
-	Browser    Kind = "browser"
+	ServerFull KeyKind = "server_full"
+	ServerRead KeyKind = "server_read"
+	Browser    KeyKind = "browser"
 )
 
-// Kinds returns all kinds.
-func Kinds() []Kind { return []Kind{ServerFull, ServerRead, Browser} }
+// KeyKinds returns all kinds.
+func KeyKinds() []KeyKind { return []KeyKind{ServerFull, ServerRead, Browser} }
 
 // Valid reports whether k is a known kind.
-func (k Kind) Valid() bool { return k == ServerFull || k == ServerRead || k == Browser }
+func (k KeyKind) Valid() bool { return k == ServerFull || k == ServerRead || k == Browser }
+
+// Label returns the name people know the kind by.
+func (k KeyKind) Label() string {
+	switch k {
+	case ServerFull:
+		return "Server-only, Full API"
+	case ServerRead:
+		return "Server-only, Read API"
+	case Browser:
+		return "Browser, Limited API"
+	}
+	return ""
+}
 
 const (
 	keyPrefix    = "tnt_"
@@ -50,7 +63,7 @@ var ErrMalformedKey = errors.New("this is not an API key: expected tnt_<kind>_<r
 
 // APIKey is a new API key. Text is shown to its owner once; Hash is stored.
 type APIKey struct {
-	Kind Kind
+	Kind KeyKind
 	Text secret.String
 	Hash string
 	// Hint is the beginning of the key, for lists. It leaves 166 random bits
@@ -59,9 +72,9 @@ type APIKey struct {
 }
 
 // NewAPIKey makes a random key. It returns an error only for an unknown kind.
-func NewAPIKey(kind Kind) (APIKey, error) {
+func NewAPIKey(kind KeyKind) (APIKey, error) {
 	if !kind.Valid() {
-		return APIKey{}, fmt.Errorf("make an API key: the kind %q is unknown; expected one of %v", string(kind), Kinds())
+		return APIKey{}, fmt.Errorf("make an API key: the kind %q is unknown; expected one of %v", string(kind), KeyKinds())
 	}
 	random := randomBase62(keyRandom)
 	body := keyPrefix + string(kind) + "_" + random
@@ -78,13 +91,13 @@ func NewAPIKey(kind Kind) (APIKey, error) {
 // ParseAPIKey checks the form and checksum of a key and returns its kind, or
 // ErrMalformedKey. It says nothing about whether the key was ever issued. It
 // does not allocate, and looks at no text longer than a key.
-func ParseAPIKey(text string) (Kind, error) {
+func ParseAPIKey(text string) (KeyKind, error) {
 	rest, ok := strings.CutPrefix(text, keyPrefix)
 	if !ok {
 		return "", ErrMalformedKey
 	}
 	// A kind holds underscores itself, so it is taken from the list.
-	for _, kind := range [...]Kind{ServerFull, ServerRead, Browser} {
+	for _, kind := range [...]KeyKind{ServerFull, ServerRead, Browser} {
 		tail, ok := strings.CutPrefix(rest, string(kind))
 		if !ok || len(tail) != 1+keyRandom+1+keyChecksum || tail[0] != '_' || tail[1+keyRandom] != '_' {
 			continue

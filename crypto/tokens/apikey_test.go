@@ -31,7 +31,7 @@ var fixed = strings.Repeat("aB3", 10) + "xY"
 func TestNewAPIKey(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
-	for _, kind := range tokens.Kinds() {
+	for _, kind := range tokens.KeyKinds() {
 		for range 200 {
 			key, err := tokens.NewAPIKey(kind)
 			if err != nil {
@@ -164,7 +164,7 @@ func TestOpaque(t *testing.T) {
 }
 
 func FuzzParseAPIKey(f *testing.F) {
-	for _, kind := range tokens.Kinds() {
+	for _, kind := range tokens.KeyKinds() {
 		f.Add(sign("tnt_" + string(kind) + "_" + fixed))
 	}
 	f.Add("tnt_server_full_")

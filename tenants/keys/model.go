@@ -223,7 +223,7 @@ func checkHeld(faults *fault.List, a *people.Account, permissions []tenants.Perm
 // insert gives the key a token and stores it. It needs no announcement: nobody can have
 // been told yet that the token is unknown.
 func (s *Service) insert(ctx context.Context, t *tenants.Tenant, k *Key) (secret.String, error) {
-	made, err := tokens.NewAPIKey(tokens.Kind(k.Kind))
+	made, err := tokens.NewAPIKey(k.Kind)
 	if err != nil {
 		return secret.String{}, err
 	}

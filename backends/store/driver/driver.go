@@ -228,15 +228,15 @@ type Aggregation struct {
 	Limit      int
 }
 
-// WriteKind says what a Write does.
-type WriteKind int
+// WriteOp says what a Write does.
+type WriteOp int
 
-// The kinds of writes. Replace and Delete need Doc.ID and, as the expected
+// The writes. Replace and Delete need Doc.ID and, as the expected
 // revision, Doc.Rev; the stored revision becomes Doc.Rev+1. Insert stores revision 1.
 // Put stores the document at exactly Doc.Rev, whether or not it is there: that is how
 // documents get from one engine to another.
 const (
-	Insert WriteKind = iota
+	Insert WriteOp = iota
 	Replace
 	Delete
 	Put
@@ -245,7 +245,7 @@ const (
 // Write changes one document.
 type Write struct {
 	Collection *Collection
-	Kind       WriteKind
+	Op         WriteOp
 	Doc        Document
 }
 

@@ -173,7 +173,7 @@ func (w *workspace) Write(ctx context.Context, writes []driver.Write) error {
 func apply(all map[string]driver.Document, write driver.Write, position int) error {
 	c, doc := write.Collection, write.Doc
 	old, there := all[doc.ID]
-	switch write.Kind {
+	switch write.Op {
 	case driver.Insert:
 		if there {
 			return &driver.DuplicateError{Collection: c.Name, Index: "id", Position: position}
@@ -187,7 +187,7 @@ func apply(all map[string]driver.Document, write driver.Write, position int) err
 	case driver.Put:
 	}
 	delete(all, doc.ID)
-	if write.Kind == driver.Delete {
+	if write.Op == driver.Delete {
 		return nil
 	}
 	for _, x := range c.Indexes {

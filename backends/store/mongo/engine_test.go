@@ -92,9 +92,9 @@ func TestRoundTrips(t *testing.T) {
 		batch = append(batch, person(c, i))
 	}
 	n.take()
-	one := func(kind driver.WriteKind, i int, rev int64) driver.Write {
+	one := func(kind driver.WriteOp, i int, rev int64) driver.Write {
 		w := person(c, i)
-		w.Kind, w.Doc.Rev = kind, rev
+		w.Op, w.Doc.Rev = kind, rev
 		return w
 	}
 	find := func(q driver.Query) func() error {
@@ -243,7 +243,7 @@ func TestUniqueIndexIsRefusedWhereDocumentsRepeatAValue(t *testing.T) {
 			t.Errorf("Open: %v", err)
 		}
 	}
-	if err := ws.Write(t.Context(), []driver.Write{{Collection: loose, Kind: driver.Delete, Doc: driver.Document{ID: b.Doc.ID, Rev: 1}}}); err != nil {
+	if err := ws.Write(t.Context(), []driver.Write{{Collection: loose, Op: driver.Delete, Doc: driver.Document{ID: b.Doc.ID, Rev: 1}}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := e.Open(t.Context(), driver.Opening{Workspace: "org-1", Collections: []*driver.Collection{people()}}); err != nil {

@@ -29,7 +29,7 @@ type change struct {
 // step is what one command does: one write, or a run of inserts or puts.
 type step struct {
 	k        *kind
-	kind     driver.WriteKind
+	op       driver.WriteOp
 	position int
 	changes  []change
 }
@@ -109,13 +109,13 @@ func (w *workspace) steps(writes []driver.Write) ([]step, error) {
 		if err != nil {
 			return nil, fmt.Errorf("write %d: %w", i, err)
 		}
-		if n := len(steps); n > 0 && (wr.Kind == driver.Insert || wr.Kind == driver.Put) {
-			if last := &steps[n-1]; last.k == k && last.kind == wr.Kind && len(last.changes) < maxCommand {
+		if n := len(steps); n > 0 && (wr.Op == driver.Insert || wr.Op == driver.Put) {
+			if last := &steps[n-1]; last.k == k && last.op == wr.Op && len(last.changes) < maxCommand {
 				last.changes = append(last.changes, c)
 				continue
 			}
 		}
-		steps = append(steps, step{k: k, kind: wr.Kind, position: i, changes: []change{c}})
+		steps = append(steps, step{k: k, op: wr.Op, position: i, changes: []change{c}})
 	}
 	return steps, nil
 }
@@ -126,7 +126,7 @@ func (w *workspace) change(k *kind, wr *driver.Write) (change, error) {
 		return c, fmt.Errorf("a document of %s has no id", k.name)
 	}
 	rev := wr.Doc.Rev
-	switch wr.Kind {
+	switch wr.Op {
 	case driver.Delete:
 		return c, nil
 	case driver.Insert:
@@ -135,7 +135,7 @@ func (w *workspace) change(k *kind, wr *driver.Write) (change, error) {
 		rev++
 	case driver.Put:
 	default:
-		return c, fmt.Errorf("unknown kind of write %d", wr.Kind)
+		return c, fmt.Errorf("unknown write %d", wr.Op)
 	}
 	var err error
 	c.doc, err = k.document(w.name, &wr.Doc, rev)
@@ -178,7 +178,7 @@ func (b *attempt) undo() {
 
 func (b *attempt) apply(ctx context.Context, s step) error {
 	var err error
-	switch s.kind {
+	switch s.op {
 	case driver.Insert:
 		err = b.insert(ctx, s)
 	case driver.Put:

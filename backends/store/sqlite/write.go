@@ -14,7 +14,7 @@ import (
 // change is a write whose values are ready to be bound.
 type change struct {
 	t      *table
-	kind   driver.WriteKind
+	op     driver.WriteOp
 	id     string
 	rev    int64
 	body   string
@@ -54,15 +54,15 @@ func (w *workspace) change(wr driver.Write) (change, error) {
 	if err != nil {
 		return change{}, err
 	}
-	c := change{t: t, kind: wr.Kind, id: wr.Doc.ID, rev: wr.Doc.Rev}
+	c := change{t: t, op: wr.Op, id: wr.Doc.ID, rev: wr.Doc.Rev}
 	if c.id == "" {
 		return c, fmt.Errorf("a document of %s has no id", t.name)
 	}
-	if wr.Kind == driver.Delete {
+	if wr.Op == driver.Delete {
 		return c, nil
 	}
-	if wr.Kind != driver.Insert && wr.Kind != driver.Replace && wr.Kind != driver.Put {
-		return c, fmt.Errorf("unknown kind of write %d", wr.Kind)
+	if wr.Op != driver.Insert && wr.Op != driver.Replace && wr.Op != driver.Put {
+		return c, fmt.Errorf("unknown write %d", wr.Op)
 	}
 	if len(wr.Doc.Values) != len(t.fields) {
 		return c, fmt.Errorf("document %s of %s has %d values for %d fields", c.id, t.name, len(wr.Doc.Values), len(t.fields))
@@ -89,7 +89,7 @@ func (w *workspace) change(wr driver.Write) (change, error) {
 }
 
 func (c *change) apply(on *conn, position int) error {
-	if c.kind == driver.Insert {
+	if c.op == driver.Insert {
 		if err := c.store(on, c.t.insert, 1); err != nil {
 			return c.judge(err, position)
 		}
@@ -101,7 +101,7 @@ func (c *change) apply(on *conn, position int) error {
 		}
 	}
 	var err error
-	switch c.kind {
+	switch c.op {
 	case driver.Delete:
 		err = on.exec(c.t.remove, c.id, c.rev)
 	case driver.Put:

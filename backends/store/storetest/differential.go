@@ -174,10 +174,10 @@ func (b *bench) reset(all []record) {
 	for _, c := range []*driver.Collection{b.things, b.plain} {
 		var writes []driver.Write
 		for _, d := range b.find(driver.Query{Collection: c}) {
-			writes = append(writes, driver.Write{Collection: c, Kind: driver.Delete, Doc: driver.Document{ID: d.ID, Rev: d.Rev}})
+			writes = append(writes, driver.Write{Collection: c, Op: driver.Delete, Doc: driver.Document{ID: d.ID, Rev: d.Rev}})
 		}
 		for _, r := range all {
-			writes = append(writes, driver.Write{Collection: c, Kind: driver.Insert, Doc: r.document(b.t, c)})
+			writes = append(writes, driver.Write{Collection: c, Op: driver.Insert, Doc: r.document(b.t, c)})
 		}
 		if err := b.ws.Write(b.ctx, writes); err != nil {
 			b.t.Fatalf("write the documents of a case: %v", err)

@@ -161,11 +161,11 @@ func newBench(t testing.TB, e driver.Engine) *bench {
 	return b
 }
 
-func (b *bench) write(kind driver.WriteKind, c *driver.Collection, records ...record) error {
+func (b *bench) write(op driver.WriteOp, c *driver.Collection, records ...record) error {
 	b.t.Helper()
 	writes := make([]driver.Write, 0, len(records))
 	for _, r := range records {
-		writes = append(writes, driver.Write{Collection: c, Kind: kind, Doc: r.document(b.t, c)})
+		writes = append(writes, driver.Write{Collection: c, Op: op, Doc: r.document(b.t, c)})
 	}
 	ctx, cancel := context.WithTimeout(b.ctx, callTimeout)
 	defer cancel()

@@ -67,7 +67,7 @@ func testConflicts(t *testing.T, e driver.Engine) {
 	b.insert(record{id: "a", values: map[string]any{"n": int64(1)}})
 	for _, c := range []struct {
 		name string
-		kind driver.WriteKind
+		kind driver.WriteOp
 		r    record
 	}{
 		{"replace with an older revision", driver.Replace, record{id: "a", rev: 0}},
@@ -98,7 +98,7 @@ func testDuplicates(t *testing.T, e driver.Engine) {
 	)
 	for _, c := range []struct {
 		name, index string
-		kind        driver.WriteKind
+		kind        driver.WriteOp
 		r           record
 	}{
 		{"id", "id", driver.Insert, record{id: "a", values: map[string]any{"slug": "new"}}},
@@ -135,7 +135,7 @@ func testBatches(t *testing.T, e driver.Engine) {
 	b.insert(record{id: "old", values: map[string]any{"slug": "taken", "tags": []string{"t"}}})
 	insert := func(id, slug string) driver.Write {
 		r := record{id: id, values: map[string]any{"slug": slug, "tags": []string{"t"}}}
-		return driver.Write{Collection: b.things, Kind: driver.Insert, Doc: r.document(t, b.things)}
+		return driver.Write{Collection: b.things, Op: driver.Insert, Doc: r.document(t, b.things)}
 	}
 	err := b.ws.Write(b.ctx, []driver.Write{insert("a", "a"), insert("b", "b"), insert("c", "taken"), insert("d", "d")})
 	var duplicate *driver.DuplicateError
@@ -146,7 +146,7 @@ func testBatches(t *testing.T, e driver.Engine) {
 	if !errors.As(err, &duplicate) || duplicate.Position != 1 || duplicate.Index != "id" {
 		t.Errorf("twice the same id: %v", err)
 	}
-	err = b.ws.Write(b.ctx, []driver.Write{insert("a", "a"), {Collection: b.things, Kind: driver.Delete, Doc: driver.Document{ID: "old", Rev: 9}}})
+	err = b.ws.Write(b.ctx, []driver.Write{insert("a", "a"), {Collection: b.things, Op: driver.Delete, Doc: driver.Document{ID: "old", Rev: 9}}})
 	var conflict *driver.ConflictError
 	if !errors.As(err, &conflict) || conflict.Position != 1 {
 		t.Errorf("second of two conflicts: %v", err)
@@ -161,10 +161,10 @@ func testBatches(t *testing.T, e driver.Engine) {
 	before, _ := b.get(b.things, "old")
 	changed := record{id: "old", rev: 1, values: map[string]any{"slug": "changed"}}
 	err = b.ws.Write(b.ctx, []driver.Write{
-		insert("a", "a"), {Collection: b.things, Kind: driver.Replace, Doc: changed.document(t, b.things)},
-		insert("b", "taken"), {Collection: b.things, Kind: driver.Delete, Doc: driver.Document{ID: "old", Rev: 2}},
-		insert("c", "changed"), {Collection: b.things, Kind: driver.Delete, Doc: driver.Document{ID: "b", Rev: 1}},
-		{Collection: b.plain, Kind: driver.Delete, Doc: driver.Document{ID: "none", Rev: 1}},
+		insert("a", "a"), {Collection: b.things, Op: driver.Replace, Doc: changed.document(t, b.things)},
+		insert("b", "taken"), {Collection: b.things, Op: driver.Delete, Doc: driver.Document{ID: "old", Rev: 2}},
+		insert("c", "changed"), {Collection: b.things, Op: driver.Delete, Doc: driver.Document{ID: "b", Rev: 1}},
+		{Collection: b.plain, Op: driver.Delete, Doc: driver.Document{ID: "none", Rev: 1}},
 	})
 	if !errors.As(err, &conflict) || conflict.Position != 6 || conflict.Collection != "plain" {
 		t.Errorf("last of seven conflicts: %v", err)
@@ -174,7 +174,7 @@ func testBatches(t *testing.T, e driver.Engine) {
 	}
 	// In order: the name is free once its owner is deleted in the same batch.
 	if err := b.ws.Write(b.ctx, []driver.Write{
-		{Collection: b.things, Kind: driver.Delete, Doc: driver.Document{ID: "old", Rev: 1}}, insert("new", "taken"),
+		{Collection: b.things, Op: driver.Delete, Doc: driver.Document{ID: "old", Rev: 1}}, insert("new", "taken"),
 	}); err != nil {
 		t.Errorf("delete, then insert: %v", err)
 	}
@@ -384,7 +384,7 @@ func testContext(t *testing.T, e driver.Engine) {
 		_, err3 := b.ws.Count(c.ctx, b.things, driver.Predicate{})
 		_, err4 := b.ws.Aggregate(c.ctx, driver.Aggregation{Collection: b.things, Measures: []driver.Measure{{Op: driver.Count}}, Limit: 1})
 		_, err5 := b.ws.Counter(c.ctx, "c", 1, 0)
-		err6 := b.ws.Write(c.ctx, []driver.Write{{Collection: b.things, Kind: driver.Delete, Doc: driver.Document{ID: "a", Rev: 1}}})
+		err6 := b.ws.Write(c.ctx, []driver.Write{{Collection: b.things, Op: driver.Delete, Doc: driver.Document{ID: "a", Rev: 1}}})
 		for i, err := range []error{err1, err2, err3, err4, err5, err6} {
 			if !errors.Is(err, c.want) {
 				t.Errorf("call %d: %v, want %v", i, err, c.want)

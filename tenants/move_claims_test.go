@@ -197,7 +197,7 @@ func TestHoldsWaitForWritersThatDoNotKnow(t *testing.T) {
 	rec.Name = "after"
 	begun, written := make(chan struct{}), make(chan error, 1)
 	f.first.on.Store(new(func(writes []driver.Write) weather {
-		if writes[0].Kind == driver.Replace {
+		if writes[0].Op == driver.Replace {
 			close(begun)
 			time.Sleep(f.leases.Copying * 2 / 3)
 		}

@@ -105,7 +105,7 @@ func (s *stormySpace) Write(ctx context.Context, writes []driver.Write) error {
 		}
 		return errStorm
 	case late:
-		if k := writes[0].Kind; k == driver.Insert || k == driver.Replace { // no mover writes these to a copy
+		if k := writes[0].Op; k == driver.Insert || k == driver.Replace { // no mover writes these to a copy
 			time.Sleep(rand.N(2 * quick.Settled))
 			ctx = context.WithoutCancel(ctx)
 		}

@@ -1,6 +1,9 @@
 package driver
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Opening says which workspace to open, and for whom.
 type Opening struct {
@@ -13,6 +16,14 @@ type Opening struct {
 	// New: nothing may lie there yet but what is the owner's. Otherwise documents that have no
 	// owner, because an older version wrote them, become the owner's.
 	New bool
+}
+
+// CheckName returns an error where the text cannot name a workspace.
+func CheckName(name string) error {
+	if len(name) > 64 || name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+		return fmt.Errorf("workspace %q: the name must match [a-z0-9-]{1,64}", name)
+	}
+	return nil
 }
 
 // Admit decides whether the workspace, which has that owner or none, may be opened; claim

@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"sync"
 
@@ -32,8 +31,6 @@ type workspace struct {
 	documents   map[string]map[string]driver.Document // by collection, by id
 	counters    map[string]int64
 }
-
-var validName = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
 
 // enter begins a call, which leave ends.
 func (e *Engine) enter(ctx context.Context, w *workspace) error {
@@ -68,8 +65,8 @@ func (e *Engine) admit(o driver.Opening) (*workspace, error) {
 
 // Open implements driver.Engine.
 func (e *Engine) Open(ctx context.Context, o driver.Opening) (driver.Workspace, error) {
-	if !validName.MatchString(o.Workspace) {
-		return nil, fmt.Errorf("workspace %q: the name must match %s", o.Workspace, validName)
+	if err := driver.CheckName(o.Workspace); err != nil {
+		return nil, err
 	}
 	if err := e.enter(ctx, nil); err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -176,12 +177,7 @@ func split(custom []byte) (scalars, lists bson.D, err error) {
 	if err := json.Unmarshal(custom, &object); err != nil {
 		return nil, nil, errors.New("the custom values are no JSON object")
 	}
-	keys := make([]string, 0, len(object))
-	for k := range object {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	for _, k := range keys {
+	for _, k := range slices.Sorted(maps.Keys(object)) {
 		v, list, err := customValue(object[k])
 		if err != nil {
 			return nil, nil, err

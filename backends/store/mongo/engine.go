@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -126,8 +125,8 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 // of somebody else driver.ErrForeign.
 func (e *Engine) Open(ctx context.Context, o driver.Opening) (driver.Workspace, error) {
 	name := o.Workspace
-	if len(name) > 64 || name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
-		return nil, fmt.Errorf("workspace %q: the name must match [a-z0-9-]{1,64}", name)
+	if err := driver.CheckName(name); err != nil {
+		return nil, err
 	}
 	for {
 		w, err := e.attach(ctx, o)

@@ -94,12 +94,7 @@ func batch(limit int) int32 { return int32(min(limit, 1<<20) + 1) }
 // byID reports whether the predicate asks for one document by its key, which needs no order.
 func byID(p driver.Predicate) bool {
 	if p.Op == driver.And {
-		for _, kid := range p.Kids {
-			if byID(kid) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(p.Kids, byID)
 	}
 	return p.Op == driver.Eq && !p.Ref.Custom && p.Ref.Name == "id"
 }

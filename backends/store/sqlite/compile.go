@@ -141,11 +141,7 @@ func (s *statement) where(p driver.Predicate) error {
 func (s *statement) indexed(p driver.Predicate) bool {
 	switch p.Op {
 	case driver.And:
-		for _, k := range p.Kids {
-			if s.indexed(k) {
-				return true
-			}
-		}
+		return slices.ContainsFunc(p.Kids, s.indexed)
 	case driver.Eq, driver.In:
 		return !p.Ref.Custom && s.t.leading[p.Ref.Name]
 	}
@@ -207,12 +203,8 @@ func (s *statement) predicate(p driver.Predicate, top bool) error {
 		return nil
 	}
 	switch p.Op {
-	case driver.Eq:
-		s.in(o, p.Values)
-	case driver.In:
-		s.in(o, p.Values)
-	case driver.Ne, driver.Nin:
-		s.notIn(o, p.Values)
+	case driver.Eq, driver.In, driver.Ne, driver.Nin:
+		s.in(o, p.Values, p.Op == driver.Ne || p.Op == driver.Nin)
 	case driver.Gt, driver.Gte, driver.Lt, driver.Lte:
 		s.compare(o, p.Op, p.Values[0])
 	case driver.Contains:
@@ -265,8 +257,7 @@ func (o operand) list() string {
 	return "json_each(CASE WHEN substr(" + o.json + ", 1, 1) IN ('[', '\"') THEN " + o.json + " END)"
 }
 
-// usable returns the values that can occur in the operand, as stored, and
-// whether the bools among them must be asked for on their own.
+// usable returns the values that can occur in the operand, as stored.
 func (o operand) usable(values []any) []any {
 	out := make([]any, 0, len(values))
 	for _, v := range values {
@@ -334,20 +325,20 @@ func split(values []any) (plain, blobs []any) {
 	return plain, blobs
 }
 
-func (s *statement) in(o operand, values []any) {
-	values = o.usable(values)
-	plain, blobs := split(values)
+// in writes that the operand is one of the values, or that it is none of them.
+func (s *statement) in(o operand, values []any, negative bool) {
+	plain, blobs := split(o.usable(values))
 	if len(plain)+len(blobs) == 0 {
-		s.add("0")
+		s.add(map[bool]string{false: "0", true: "1"}[negative])
 		return
 	}
 	s.add("(")
+	if negative {
+		s.add(o.expr, " IS NULL OR NOT (")
+	}
 	if len(plain) > 0 {
-		if len(plain) == 1 && o.text != "" {
-			if _, isBool := plain[0].([]byte); !isBool {
-				v := s.param(plain[0])
-				s.add(o.text, " = ", v, " AND ")
-			}
+		if _, isBool := plain[0].([]byte); !negative && len(plain) == 1 && o.text != "" && !isBool {
+			s.add(o.text, " = ", s.param(plain[0]), " AND ")
 		}
 		s.add(o.expr)
 		s.marks(plain)
@@ -357,29 +348,11 @@ func (s *statement) in(o operand, values []any) {
 			s.add(" OR ")
 		}
 		s.add(o.expr, " = ", s.param(b))
+	}
+	if negative {
+		s.add(")")
 	}
 	s.add(")")
-}
-
-func (s *statement) notIn(o operand, values []any) {
-	values = o.usable(values)
-	plain, blobs := split(values)
-	if len(plain)+len(blobs) == 0 {
-		s.add("1")
-		return
-	}
-	s.add("(", o.expr, " IS NULL OR NOT (")
-	if len(plain) > 0 {
-		s.add(o.expr)
-		s.marks(plain)
-	}
-	for i, b := range blobs {
-		if i > 0 || len(plain) > 0 {
-			s.add(" OR ")
-		}
-		s.add(o.expr, " = ", s.param(b))
-	}
-	s.add("))")
 }
 
 // compare keeps to the type of the value: every text is greater than every number

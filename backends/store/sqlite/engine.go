@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -133,8 +132,8 @@ func checkVersion(linked int) error {
 // A file of a newer version gives an error that wraps driver.ErrNewer, one of somebody else driver.ErrForeign.
 func (e *Engine) Open(ctx context.Context, o driver.Opening) (driver.Workspace, error) {
 	name := o.Workspace
-	if !validName(name) {
-		return nil, fmt.Errorf("workspace %q: the name must match [a-z0-9-]{1,64}", name)
+	if err := driver.CheckName(name); err != nil {
+		return nil, err
 	}
 	s, err := e.schema(o.Collections)
 	if err != nil {
@@ -175,10 +174,6 @@ func (e *Engine) schema(collections []*driver.Collection) (*schema, error) {
 		e.schemas = append(e.schemas, s)
 	}
 	return s, err
-}
-
-func validName(name string) bool {
-	return len(name) <= 64 && name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }
 
 func (e *Engine) file(name string) (*file, error) {

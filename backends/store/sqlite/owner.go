@@ -90,7 +90,7 @@ func (e *Engine) Residents(ctx context.Context) ([]string, error) {
 	}
 	var names []string
 	for _, entry := range entries {
-		if name, is := strings.CutSuffix(entry.Name(), ".db"); is && validName(name) {
+		if name, is := strings.CutSuffix(entry.Name(), ".db"); is && driver.CheckName(name) == nil {
 			names = append(names, name)
 		}
 	}

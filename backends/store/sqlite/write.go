@@ -142,15 +142,10 @@ func (c *change) store(on *conn, sql string, rev int64) error {
 		}
 	}
 	_, err = s.Step()
-	return errors.Join(err, ignoreRepeat(err, s.Reset()))
-}
-
-// ignoreRepeat drops the error of a reset, which repeats that of the step before it.
-func ignoreRepeat(step, reset error) error {
-	if step != nil {
-		return nil
+	if reset := s.Reset(); err == nil { // else it repeats the error of the step
+		err = reset
 	}
-	return reset
+	return err
 }
 
 func (c *change) fillSides(on *conn) error {

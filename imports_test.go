@@ -75,7 +75,7 @@ func mayImport(from, to string) bool {
 		return from == "config" && to != "backends/store/driver" && !strings.HasSuffix(to, "test")
 	case from == "tenantry": // main
 		return allowed("gateway/cli")
-	case from == "gateway" || within(from, "gateway/cli", "gateway/control", "gateway/transfer", "gateway/demo"):
+	case from == "gateway" || within(from, "gateway/cli", "gateway/control", "gateway/transfer", "gateway/rows", "gateway/demo"):
 		return true
 	case within(from, "backends/api"):
 		return allowed("tenants", "backends/store", "internal")

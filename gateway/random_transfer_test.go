@@ -22,6 +22,7 @@ import (
 	"tenantry/crypto/sealing"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/gateway/rows"
 	"tenantry/gateway/transfer"
 	"tenantry/tenants"
 )
@@ -259,14 +260,14 @@ func (s *sequence) rows() {
 		}
 		file += "\n"
 	}
-	o := transfer.RowOptions{As: s.pick("contacts", "records:object1", "records:object3"), Format: transfer.CSV, Partial: s.rng.IntN(4) > 0, DryRun: s.rng.IntN(9) == 0}
+	o := rows.Options{As: s.pick("contacts", "records:object1", "records:object3"), Format: rows.CSV, Partial: s.rng.IntN(4) > 0, DryRun: s.rng.IntN(9) == 0}
 	if s.maybe() {
 		o.Key = s.pick("email", "f1", "country")
 	}
 	if s.maybe() {
 		o.Map = map[string][]string{"email": {"email", "f4"}, "*": {"*"}}
 	}
-	_, err := s.org.App.Transfer().ImportRows(s.t.Context(), s.tenant(), gatewaytest.Source([]byte(file)), o)
+	_, err := rows.Import(s.t.Context(), s.org.App.Transfer(), s.tenant(), gatewaytest.Source([]byte(file)), o)
 	s.expected(err)
 }
 

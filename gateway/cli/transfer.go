@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tenantry/gateway/control"
+	"tenantry/gateway/rows"
 	"tenantry/gateway/transfer"
 )
 
@@ -48,7 +49,7 @@ func checkImport(args []string, in values) error {
 	case text("format") == "":
 		in["format"] = strings.TrimPrefix(suffix, ".")
 	}
-	if text("format") != transfer.CSV && text("format") != transfer.JSON {
+	if text("format") != rows.CSV && text("format") != rows.JSON {
 		return usagef("the format of %s is not known; say --format csv or --format json", args[0])
 	}
 	return nil

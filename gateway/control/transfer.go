@@ -11,6 +11,7 @@ import (
 	"tenantry/backends/api"
 	"tenantry/crypto/sealing"
 	"tenantry/gateway/audit"
+	"tenantry/gateway/rows"
 	"tenantry/gateway/transfer"
 )
 
@@ -23,11 +24,11 @@ type ImportRequest struct {
 	As string `json:"as,omitempty" doc:"take rows as <contacts or records:NAME>"`
 	// Map gives fields by column. Empty: columns are matched by name. Missing fields are made.
 	Map map[string][]string `json:"map,omitempty" write:"COLUMN=FIELD, or COLUMN= to leave a column out" doc:"fields by column, <COLUMN=FIELD>; may be repeated, for one column too, and * for all others by *=* (default all by name; missing fields are made)"`
-	// Key is the field by which a row is a stored record; empty: see transfer.RowOptions.
+	// Key is the field by which a row is a stored record; empty: see rows.Options.
 	Key string `json:"key,omitempty" doc:"rows that share this <field> with a stored record change it instead of adding one"`
 	// Secrets is the private half of the key to which an export sealed encrypted values.
 	Secrets string `json:"secrets,omitempty" use:"secret" read:"file" doc:"the <file> with the private half of the key that encrypted values of the bundle were sealed to"`
-	// Format is transfer.CSV or transfer.JSON.
+	// Format is rows.CSV or rows.JSON.
 	Format string `json:"format,omitempty" doc:"the format of rows, <csv or json> (default by the name of the file)"`
 }
 
@@ -95,7 +96,7 @@ func (s *Server) importBundle(ctx context.Context, c *call, in ImportRequest) (r
 	}
 	var made transfer.Report
 	if in.As != "" {
-		made, err = s.Transfer.ImportRows(ctx, c.Tenant, src, transfer.RowOptions{
+		made, err = rows.Import(ctx, s.Transfer, c.Tenant, src, rows.Options{
 			As: in.As, Format: in.Format, Map: in.Map, Key: in.Key,
 			DryRun: options.DryRun, Partial: options.Partial, Bad: options.Bad, Progress: options.Progress,
 		})
@@ -107,7 +108,7 @@ func (s *Server) importBundle(ctx context.Context, c *call, in ImportRequest) (r
 	}
 	s.Log.InfoContext(ctx, "an import ended", "organization", in.Org, "lines", made.Lines, "failed", made.Failed, "ok", err == nil)
 	var refused *transfer.RefusedError
-	if errors.As(err, &refused) || errors.Is(err, transfer.ErrRowOptions) {
+	if errors.As(err, &refused) || errors.Is(err, rows.ErrOptions) {
 		e := errorOf(err)
 		e.Code, err = CodeInvalid, e
 	}

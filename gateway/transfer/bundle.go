@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"io"
 
-	"tenantry/backends/contacts"
 	"tenantry/internal/strictjson"
-	"tenantry/internal/texts"
 )
 
 // Limits of the definitions of one bundle, which are kept in memory.
@@ -23,7 +21,6 @@ type bundle struct {
 	session     *session
 	src         Source
 	definitions lineSet
-	found       map[string][]definition
 }
 
 type bundleReader struct {
@@ -31,9 +28,9 @@ type bundleReader struct {
 	io.Closer
 }
 
-func (b *bundle) size() int64 { return b.src.Size }
+func (b *bundle) Size() int64 { return b.src.Size }
 
-func (b *bundle) open() (reader, error) {
+func (b *bundle) Open() (Reader, error) {
 	in, err := b.src.Open()
 	if err != nil {
 		return nil, fmt.Errorf("opening the bundle: %w", err)
@@ -41,165 +38,75 @@ func (b *bundle) open() (reader, error) {
 	return &bundleReader{newLineReader(in), in}, nil
 }
 
-func (r *bundleReader) offset() int64 { return r.lineReader.offset }
+func (r *bundleReader) Offset() int64 { return r.lineReader.offset }
 
-// next skips blank lines.
-func (r *bundleReader) next() (rawLine, error) {
+// Next skips blank lines.
+func (r *bundleReader) Next() (Raw, error) {
 	for {
 		line, err := r.lineReader.next()
 		switch {
 		case errors.Is(err, errLineTooLong):
-			return rawLine{number: r.number, err: err}, nil
+			return Raw{Number: r.number, Err: err}, nil
+		case errors.Is(err, io.EOF):
+			return Raw{}, err
 		case err != nil:
-			return rawLine{}, err
+			return Raw{}, fmt.Errorf("reading the bundle: %w", err)
 		case len(bytes.TrimSpace(line)) > 0:
-			return rawLine{number: r.number, text: string(line)}, nil
+			return Raw{Number: r.number, Text: string(line)}, nil
 		}
 	}
 }
 
-func (b *bundle) original(l rawLine) []byte { return append([]byte(l.text), '\n') }
+func (b *bundle) Original(l Raw) []byte { return append([]byte(l.Text), '\n') }
 
-// prepare reads the definitions, which later lines and earlier ones depend on.
-func (b *bundle) prepare(ctx context.Context, refused map[int]*entry) ([]*entry, error) {
-	if b.found == nil {
-		var err error
-		if b.found, err = b.collect(ctx); err != nil {
-			return nil, err
+// Prepare finds the definitions, which later lines and earlier ones depend on.
+func (b *bundle) Prepare(ctx context.Context, into *Into) ([]Line, error) {
+	var found []Line
+	kept := 0
+	err := into.Each(ctx, b, func(p *strictjson.Parser, r Raw) error {
+		if k := b.session.named[sniff(r.Text)]; k != nil && !k.definition() {
+			return nil
 		}
-	}
-	var all []*entry
-	for _, k := range b.session.kinds {
-		var entries []*entry
-		for _, d := range b.found[k.name()] {
-			e := refused[d.line]
-			if e == nil {
-				e = k.decode(ctx, b.session.view, d.value, d.line)
-			}
-			entries = append(entries, e)
+		l, _ := b.Line(p, r)
+		if k := b.session.named[l.Kind]; k == nil || !k.definition() {
+			return nil // what is wrong is noted when lines are checked
 		}
-		for _, e := range entries {
-			if len(e.errs) == 0 {
-				b.session.limitFields(e)
-			}
-			if len(e.errs) == 0 {
-				b.session.view.learn(e)
-			}
+		b.definitions.add(r.Number)
+		found = append(found, l)
+		if kept += len(r.Text); len(found) > maxDefinitions || kept > maxDefinitionBytes {
+			return fmt.Errorf("%w: at most %d lines and %d MiB of kinds other than documents; line %d is beyond that",
+				errTooMany, maxDefinitions, maxDefinitionBytes>>20, r.Number)
 		}
-		all = append(all, entries...)
-	}
-	return all, nil
-}
-
-// limitFields refuses contact fields beyond those that an organization can have.
-func (s *session) limitFields(e *entry) {
-	def, ok := e.rec.(*contacts.FieldDef)
-	if !ok {
-		return
-	}
-	if _, known := s.view.fields[def.Key]; !known && len(s.view.fields) >= contacts.MaxFields {
-		e.errs.Add("key", "length", "an organization has at most %d contact fields", contacts.MaxFields)
-	}
-}
-
-type definition struct {
-	line  int
-	value strictjson.Value
-}
-
-func (b *bundle) collect(ctx context.Context) (map[string][]definition, error) {
-	r, err := b.open()
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = r.Close() }() // it was only read
-	lines := r.(*bundleReader).lineReader
-	b.session.meter.start(PhaseReading, b.src.Size)
-	found := map[string][]definition{}
-	var p strictjson.Parser
-	kept, count := 0, 0
-	for {
-		line, err := lines.next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if lines.number%1000 == 0 {
-			b.session.meter.at(lines.offset, lines.number)
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-		}
-		if errors.Is(err, errLineTooLong) {
-			continue // noted when lines are checked
-		}
-		if err != nil {
-			return nil, fmt.Errorf("reading the bundle: %w", err)
-		}
-		if k := b.session.named[sniff(line)]; k != nil && !k.definition() {
-			continue
-		}
-		v, err := p.Parse(string(line))
-		if err != nil || v.Is != strictjson.Object {
-			continue // likewise
-		}
-		name := v.Get("kind").Text
-		k := b.session.named[name]
-		if k == nil || !k.definition() {
-			continue
-		}
-		if count, kept = count+1, kept+len(line); count > maxDefinitions || kept > maxDefinitionBytes {
-			return nil, fmt.Errorf("%w: at most %d lines and %d MiB of kinds other than documents; line %d is beyond that",
-				errTooMany, maxDefinitions, maxDefinitionBytes>>20, lines.number)
-		}
-		b.definitions.add(lines.number)
-		found[name] = append(found[name], definition{lines.number, v})
-	}
-	b.session.meter.end()
 	return found, nil
 }
 
-func (b *bundle) decode(ctx context.Context, p *strictjson.Parser, l rawLine) *entry {
-	if b.definitions.has(l.number) {
-		return nil
+// Line reads a line.
+func (b *bundle) Line(p *strictjson.Parser, r Raw) (Line, bool) {
+	l := Line{Number: r.Number}
+	if b.definitions.has(r.Number) {
+		return l, false
 	}
-	e := b.understand(ctx, p, l)
-	e.raw = l
-	return e
-}
-
-func (b *bundle) understand(ctx context.Context, p *strictjson.Parser, l rawLine) *entry {
-	bad := &entry{line: l.number}
-	if l.err != nil {
-		bad.errs.Add("line", "length", "the line is longer than %d bytes", MaxLine)
-		return bad
+	if r.Err != nil {
+		l.Faults.Add("line", "length", "the line is longer than %d bytes", MaxLine)
+		return l, true
 	}
-	v, err := p.Parse(l.text)
-	if err != nil {
-		bad.errs.Add("line", "format", "%s", lineMessage(err))
-		return bad
-	}
-	if v.Is != strictjson.Object {
-		bad.errs.Add("line", "format", "the line must be a JSON object")
-		return bad
-	}
+	v, err := p.Parse(r.Text)
+	var broken strictjson.Error
 	kind := v.Get("kind")
-	if kind.Is != strictjson.Text {
-		bad.errs.Add("kind", "required", "kind is required: a string that says what the line is")
-		return bad
+	switch {
+	case errors.As(err, &broken):
+		l.Faults.Add("line", "format", "the line %s", string(broken))
+	case v.Is != strictjson.Object:
+		l.Faults.Add("line", "format", "the line must be a JSON object")
+	case kind.Is != strictjson.Text:
+		l.Faults.Add("kind", "required", "kind is required: a string that says what the line is")
+	default:
+		l.Kind, l.Value = kind.Text, v
 	}
-	k := b.session.named[kind.Text]
-	if k == nil {
-		bad.errs.Add("kind", "unknown", "kind %q is not known", texts.Clip(kind.Text))
-		return bad
-	}
-	return k.decode(ctx, b.session.view, v, l.number)
-}
-
-// lineMessage says of a line what is wrong with a text.
-func lineMessage(err error) string {
-	var fault strictjson.Error
-	if errors.As(err, &fault) {
-		return "the line " + string(fault)
-	}
-	return err.Error()
+	return l, true
 }

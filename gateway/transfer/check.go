@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"tenantry/backends/contacts"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
 )
@@ -19,7 +20,7 @@ const maxFolderDepth = 10_000
 // importer is the state of one import beside the session's.
 type importer struct {
 	*session
-	feed feed
+	feed Feed
 	opt  ImportOptions
 
 	definitions []*entry
@@ -46,7 +47,7 @@ type edge struct {
 	asIs   bool // the line is taken also where the reference leads nowhere
 }
 
-func (s *session) run(ctx context.Context, f feed, o ImportOptions) (Report, error) {
+func (s *session) run(ctx context.Context, f Feed, o ImportOptions) (Report, error) {
 	im := &importer{session: s, feed: f, opt: o}
 	im.reset()
 	err := im.check(ctx)
@@ -109,14 +110,21 @@ func (im *importer) check(ctx context.Context) error {
 // define checks the definitions. Where one turns out to be bad after others were checked
 // against it, they are checked again without it.
 func (im *importer) define(ctx context.Context) error {
-	refused := map[int]*entry{}
+	found, err := im.feed.Prepare(ctx, &Into{im.deps, im.tenant, &im.meter})
+	if err != nil {
+		return err
+	}
+	lines, refused := map[string][]Line{}, map[int]*entry{}
+	for _, l := range found {
+		lines[l.Kind] = append(lines[l.Kind], l)
+	}
 	for {
 		if err := im.loadView(ctx); err != nil {
 			return fmt.Errorf("reading what the organization has: %w", err)
 		}
-		var err error
-		if im.definitions, err = im.feed.prepare(ctx, refused); err != nil {
-			return err
+		im.definitions = nil
+		for _, k := range im.kinds {
+			im.learn(ctx, lines[k.name()], refused)
 		}
 		learned := slices.DeleteFunc(slices.Clone(im.definitions), func(e *entry) bool { return len(e.errs) > 0 })
 		if err := im.weigh(ctx, im.definitions); err != nil {
@@ -142,6 +150,29 @@ func (im *importer) define(ctx context.Context) error {
 	}
 }
 
+// learn decodes the definitions of one kind and teaches the good ones to the view. Those in
+// refused are known to be bad for a reason that was found later.
+func (im *importer) learn(ctx context.Context, lines []Line, refused map[int]*entry) {
+	first := len(im.definitions)
+	for _, l := range lines {
+		e := refused[l.Number]
+		if e == nil {
+			e = im.understand(ctx, l)
+		}
+		im.definitions = append(im.definitions, e)
+	}
+	for _, e := range im.definitions[first:] {
+		if def, ok := e.rec.(*contacts.FieldDef); ok && len(e.errs) == 0 && len(im.view.fields) >= contacts.MaxFields {
+			if _, known := im.view.fields[def.Key]; !known {
+				e.errs.Add("key", "length", "an organization has at most %d contact fields", contacts.MaxFields)
+			}
+		}
+		if len(e.errs) == 0 {
+			im.view.learn(e)
+		}
+	}
+}
+
 // weigh takes note of lines in order and queues the good ones for comparison.
 func (im *importer) weigh(ctx context.Context, entries []*entry) error {
 	for _, e := range entries {
@@ -158,7 +189,7 @@ func (im *importer) weigh(ctx context.Context, entries []*entry) error {
 		if len(e.doubts) > 0 {
 			im.tally.warn(e.line, name, e.doubts)
 		}
-		e.raw = rawLine{} // it is read again where it is needed
+		e.raw = Raw{} // it is read again where it is needed
 		im.waiting[name] = append(im.waiting[name], e)
 		if len(im.waiting[name]) >= batchSize {
 			if err := im.compare(ctx, name); err != nil {

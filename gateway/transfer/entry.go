@@ -24,7 +24,7 @@ const (
 // entry is one line as it is understood.
 type entry struct {
 	line  int
-	raw   rawLine // as it stood in the file, where that is needed
+	raw   Raw // as it stood in the file, where that is needed
 	kind  handler
 	rec   any    // *T of the kind
 	given uint64 // bit n: the line has the n-th field of the kind
@@ -114,9 +114,9 @@ func (k key) repeat(n int) key {
 
 // sniff returns the kind of a line without reading all of it; "" where `kind` is not its
 // first field.
-func sniff(line []byte) string {
+func sniff(line string) string {
 	rest, ok := after(line, '{')
-	if !ok || len(rest) < 6 || string(rest[:6]) != `"kind"` {
+	if !ok || len(rest) < 6 || rest[:6] != `"kind"` {
 		return ""
 	}
 	if rest, ok = after(rest[6:], ':'); !ok {
@@ -125,9 +125,9 @@ func sniff(line []byte) string {
 	if rest, ok = after(rest, '"'); !ok {
 		return ""
 	}
-	for i, c := range rest {
+	for i, c := range []byte(rest) {
 		if c == '"' {
-			return string(rest[:i])
+			return rest[:i]
 		}
 		if i > 32 || c == '\\' {
 			break
@@ -137,7 +137,7 @@ func sniff(line []byte) string {
 }
 
 // after skips blanks, the byte, and blanks.
-func after(s []byte, c byte) ([]byte, bool) {
+func after(s string, c byte) (string, bool) {
 	for len(s) > 0 && strings.IndexByte(" \t\r", s[0]) >= 0 {
 		s = s[1:]
 	}

@@ -328,28 +328,6 @@ func TestSourceChangesMeanwhile(t *testing.T) {
 	}
 }
 
-func TestRows_SourceChangesMeanwhile(t *testing.T) {
-	t.Parallel()
-	for format, files := range map[string][2]string{
-		CSV:  {"a\n1\n", "a,b\n1,2\n"},
-		JSON: {`[{"a":1}]`, `[{"a":1,"b":2}]`},
-	} {
-		w := newWorld(t)
-		acme := w.org("acme")
-		for after := range 5 {
-			opened := 0
-			src := Source{Open: func() (io.ReadCloser, error) {
-				opened++
-				return io.NopCloser(strings.NewReader(files[min(opened/(after+2), 1)])), nil
-			}}
-			r, err := w.service.ImportRows(t.Context(), acme, src, RowOptions{As: "records:thing", Format: format})
-			if err == nil && r.Created+r.Unchanged+r.Updated != 1 {
-				t.Errorf("%s: %+v", format, r)
-			}
-		}
-	}
-}
-
 // TestKindAnywhere: programs that sort names put kind behind others.
 func TestKindAnywhere(t *testing.T) {
 	t.Parallel()

@@ -38,7 +38,7 @@ func TestSniff(t *testing.T) {
 		`{"kind":"contact","id":1}`: "contact", ` { "kind" : "team" }`: "team", "\t{\"kind\"\t:\t\"x\"": "x",
 		`{"id":1,"kind":"contact"}`: "", `{"kind":1}`: "", `{"kind":"c\u006fntact"}`: "", ``: "", `{`: "", `{"kind":"` + strings.Repeat("x", 50): "",
 	} {
-		if got := sniff([]byte(line)); got != want {
+		if got := sniff(line); got != want {
 			t.Errorf("%s: %q, expected %q", line, got, want)
 		}
 	}

@@ -1,50 +1,138 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"runtime"
 	"sync"
 
+	"tenantry/backends/objects"
+	"tenantry/backends/schema"
+	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
+	"tenantry/internal/texts"
+	"tenantry/tenants"
 )
 
-// rawLine is a line or row before it is understood.
-type rawLine struct {
-	number int
-	text   string   // of a bundle, or of a JSON row
-	cells  []string // of a CSV row
-	err    error    // why it cannot be read
+// Raw is a line or row before it is understood.
+type Raw struct {
+	Number int
+	Text   string   // of a bundle, or of a JSON row
+	Cells  []string // of a CSV row
+	Err    error    // why it cannot be read
 }
 
-// reader reads the lines of a feed. It belongs to one goroutine.
-type reader interface {
-	// next returns io.EOF after the last line.
-	next() (rawLine, error)
-	// offset returns how many bytes were read so far.
-	offset() int64
+// Reader reads the lines of a feed. It belongs to one goroutine.
+type Reader interface {
+	// Next returns io.EOF after the last line.
+	Next() (Raw, error)
+	// Offset returns how many bytes were read so far.
+	Offset() int64
 	Close() error
 }
 
-// feed is where the lines of an import come from.
-type feed interface {
-	open() (reader, error)
-	size() int64
-	// prepare finds the definitions and returns them, checked, and teaches the good ones to
-	// the view. Lines in refused are known to be bad for a reason found later.
-	prepare(ctx context.Context, refused map[int]*entry) ([]*entry, error)
-	// decode reads one line; nil for a line that holds a definition. Safe for concurrent
-	// use with a parser each.
-	decode(ctx context.Context, p *strictjson.Parser, l rawLine) *entry
-	// original returns the line as it stood in the file, with its line feed.
-	original(l rawLine) []byte
+// Line is what a feed makes of a line or row: a line of a bundle.
+type Line struct {
+	Number int
+	Kind   string
+	Value  strictjson.Value // an object; something else where nothing more can be said than Faults
+	Faults fault.List
+	// Schema, where set, is that of a custom object and is taken without being checked.
+	Schema schema.Fields
+	// Key, where set, says which record it is.
+	Key *Key
+}
+
+// Key is a value that a line shares with no other, and the record that has it.
+type Key struct {
+	Field  string
+	Digest [12]byte
+	ID     string // "" where there is none
+	Many   bool   // several have it
+}
+
+// Feed is where the lines of an import come from.
+type Feed interface {
+	Open() (Reader, error)
+	Size() int64
+	// Prepare looks at all lines, once, and returns those that define something.
+	Prepare(ctx context.Context, into *Into) ([]Line, error)
+	// Line reads one line; false for one that is blank or defines something. Safe for
+	// concurrent use with a parser each.
+	Line(p *strictjson.Parser, r Raw) (Line, bool)
+	// Original returns the line as it stood in the file, with its line feed.
+	Original(r Raw) []byte
+}
+
+// Into is the organization that lines are imported into.
+type Into struct {
+	*Deps
+	Tenant *tenants.Tenant
+	meter  *meter
+}
+
+// Each calls visit with every line of a feed. Errors: those of the feed and of visit.
+func (i *Into) Each(ctx context.Context, f Feed, visit func(*strictjson.Parser, Raw) error) error {
+	r, err := f.Open()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = r.Close() }() // it was only read
+	i.meter.start(PhaseReading, f.Size())
+	var p strictjson.Parser
+	for n := 0; ; n++ {
+		l, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if n%500 == 0 {
+			i.meter.at(r.Offset(), n)
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+		}
+		if err := visit(&p, l); err != nil {
+			return err
+		}
+	}
+	i.meter.end()
+	return nil
+}
+
+// understand reads a line and checks what needs no look at other data lines.
+func (s *session) understand(ctx context.Context, l Line) *entry {
+	k := s.named[l.Kind]
+	if k == nil && len(l.Faults) == 0 {
+		l.Faults.Add("kind", "unknown", "kind %q is not known", texts.Clip(l.Kind))
+	}
+	if k == nil || l.Value.Is != strictjson.Object {
+		return &entry{line: l.Number, kind: k, errs: l.Faults}
+	}
+	e := k.decode(ctx, s.view, l.Value, l.Number)
+	e.errs = append(l.Faults, e.errs...)
+	if def, ok := e.rec.(*objects.Definition); ok && l.Schema != nil {
+		def.Schema = l.Schema
+		e.given |= 1 << k.(*kind[objects.Definition]).index["schema"]
+	}
+	if l.Key != nil {
+		e.claims = append(e.claims, claim{field: l.Key.Field, key: l.Key.Digest})
+		e.digest = key{} // what it is has been said
+		if e.id = cmp.Or(l.Key.ID, e.id); l.Key.Many {
+			e.errs.Add(l.Key.Field, "duplicate", "several stored records have this %s", l.Key.Field)
+		}
+	}
+	return e
 }
 
 // chunk is a run of lines that one worker decodes.
 type chunk struct {
-	lines   []rawLine
-	skipped []rawLine // that the caller wants to see, though it does not want them decoded
+	lines   []Raw
+	skipped []Raw // that the caller wants to see, though it does not want them decoded
 	entries []*entry
 	read    int64
 	err     error // of the reader, after the lines
@@ -67,8 +155,8 @@ const (
 
 // pump reads a feed, decodes its lines in parallel and calls visit with them in order,
 // always from the calling goroutine. All goroutines have ended when it returns.
-func (s *session) pump(ctx context.Context, f feed, phase string, want func(line int) interest, visit func(*chunk) error) error {
-	r, err := f.open()
+func (s *session) pump(ctx context.Context, f Feed, phase string, want func(line int) interest, visit func(*chunk) error) error {
+	r, err := f.Open()
 	if err != nil {
 		return err
 	}
@@ -108,7 +196,9 @@ func (s *session) pump(ctx context.Context, f feed, phase string, want func(line
 					if ctx.Err() != nil {
 						break
 					}
-					if e := f.decode(ctx, &p, l); e != nil {
+					if line, ok := f.Line(&p, l); ok {
+						e := s.understand(ctx, line)
+						e.raw = l
 						c.entries = append(c.entries, e)
 					}
 				}
@@ -116,7 +206,7 @@ func (s *session) pump(ctx context.Context, f feed, phase string, want func(line
 			}
 		})
 	}
-	s.meter.start(phase, f.size())
+	s.meter.start(phase, f.Size())
 	lines := 0
 	for c := range order {
 		select {
@@ -143,24 +233,24 @@ func (s *session) pump(ctx context.Context, f feed, phase string, want func(line
 	return nil
 }
 
-func gather(r reader, want func(int) interest) *chunk {
+func gather(r Reader, want func(int) interest) *chunk {
 	c := &chunk{done: make(chan struct{})}
 	bytes := 0
 	for seen := 0; seen < 100*chunkLines && len(c.lines) < chunkLines && bytes < chunkBytes && len(c.skipped) < chunkLines; seen++ {
-		l, err := r.next()
+		l, err := r.Next()
 		if err != nil {
 			c.err = err
 			break
 		}
-		switch want(l.number) {
+		switch want(l.Number) {
 		case wanted:
 			c.lines = append(c.lines, l)
-			bytes += len(l.text)
+			bytes += len(l.Text)
 		case shown:
 			c.skipped = append(c.skipped, l)
-			bytes += len(l.text)
+			bytes += len(l.Text)
 		}
 	}
-	c.read = r.offset()
+	c.read = r.Offset()
 	return c
 }

@@ -50,6 +50,14 @@ type Report struct {
 	Columns      []Column      `json:"columns,omitempty"` // of an import of rows
 }
 
+// Column is what an import of rows makes of one column.
+type Column struct {
+	Name  string `json:"name"`
+	Field string `json:"field"`          // "" where the column is left out
+	Type  string `json:"type,omitempty"` // of a field that the organization defines
+	New   bool   `json:"new,omitempty"`  // the field is made by the import
+}
+
 // ExportReport is what an export wrote.
 type ExportReport struct {
 	Lines int            `json:"lines"`

@@ -1,5 +1,5 @@
-// Package transfer carries organizations in and out: bundles, which are lines of JSON,
-// and rows of CSV and JSON files.
+// Package transfer carries organizations in and out as bundles, which are lines of JSON, and
+// imports whatever else a feed makes lines of.
 //
 // A bundle is read several times: once for the definitions in it, once to check every
 // line, once to store them. So references may point forward, nothing is stored where a
@@ -96,13 +96,23 @@ func (s *Service) session(t *tenants.Tenant, progress func(Progress)) *session {
 // that were good could not be stored; *InterruptedError where it ended while storing;
 // what reading the source returns; store.ErrUnavailable.
 func (s *Service) Import(ctx context.Context, t *tenants.Tenant, src Source, o ImportOptions) (Report, error) {
+	return s.run(ctx, t, o, func(session *session) Feed { return &bundle{session: session, src: src} })
+}
+
+// ImportFeed takes the lines of a feed. Report and errors are those of Import, and what the
+// feed returns.
+func (s *Service) ImportFeed(ctx context.Context, t *tenants.Tenant, f Feed, o ImportOptions) (Report, error) {
+	return s.run(ctx, t, o, func(*session) Feed { return f })
+}
+
+func (s *Service) run(ctx context.Context, t *tenants.Tenant, o ImportOptions, feed func(*session) Feed) (Report, error) {
 	t, err := s.deps.Directory.BySlug(ctx, t.Org.Slug) // as it is now
 	if err != nil {
 		return newTally().report(), err
 	}
 	session := s.session(t, o.Progress)
 	session.vault.OpenWith = o.OpenWith
-	return session.run(ctx, &bundle{session: session, src: src}, o)
+	return session.run(ctx, feed(session), o)
 }
 
 // ExportOptions say what an export holds.

@@ -127,7 +127,7 @@ func (s *storer) sweep(ctx context.Context, first bool) error {
 		return wanted
 	}, func(c *chunk) error {
 		for _, l := range c.skipped {
-			if _, err := s.opt.Bad.Write(s.feed.original(l)); err != nil {
+			if _, err := s.opt.Bad.Write(s.feed.Original(l)); err != nil {
 				return fmt.Errorf("writing a bad line: %w", err)
 			}
 		}
@@ -151,7 +151,7 @@ func (s *storer) put(ctx context.Context, e *entry) error {
 		return nil
 	}
 	if s.opt.Bad == nil {
-		e.raw = rawLine{}
+		e.raw = Raw{}
 	}
 	if e.digest != (key{}) {
 		e.id = e.digest.repeat(int(s.repeats[e.line])).id()
@@ -381,8 +381,8 @@ func (s *storer) failed(e *entry) {
 	s.bad.add(e.line)
 	s.tally.of(name).Failed++
 	s.tally.problem(e.line, name, e.errs)
-	if s.opt.Bad != nil && e.raw.number > 0 {
-		if _, err := s.opt.Bad.Write(s.feed.original(e.raw)); err != nil && s.failure == nil {
+	if s.opt.Bad != nil && e.raw.Number > 0 {
+		if _, err := s.opt.Bad.Write(s.feed.Original(e.raw)); err != nil && s.failure == nil {
 			s.failure = fmt.Errorf("writing a bad line: %w", err)
 		}
 	}

@@ -282,7 +282,7 @@ func (s *session) send(ctx context.Context, page []outgoing, emit func([]byte) e
 		if len(out.line) > MaxLine {
 			var errs fault.List
 			errs.Add("line", "length", "a record makes a line of %d bytes, longer than an import takes", len(out.line))
-			s.tally.problem(0, sniff(out.line), errs)
+			s.tally.problem(0, sniff(string(out.line)), errs)
 		}
 		if err := emit(out.line); err != nil {
 			return err

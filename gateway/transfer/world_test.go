@@ -144,7 +144,7 @@ const complete = `{"kind":"custom_report","id":"0000000000000000000000e1","pid":
 func lines(bundle, kind string) []string {
 	var out []string
 	for line := range strings.Lines(bundle) {
-		if sniff([]byte(line)) == kind {
+		if sniff(line) == kind {
 			out = append(out, line)
 		}
 	}

@@ -1,4 +1,4 @@
-package transfer
+package rows
 
 import "testing"
 

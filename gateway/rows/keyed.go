@@ -1,0 +1,232 @@
+package rows
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"strconv"
+
+	"tenantry/backends/contacts"
+	"tenantry/backends/objects"
+	"tenantry/backends/schema"
+	"tenantry/backends/store"
+	"tenantry/gateway/transfer"
+	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
+	"tenantry/internal/texts"
+)
+
+// digest stands for a value of the key.
+type digest [12]byte
+
+// keyed is the stored record that has a row's value of the key.
+type keyed struct {
+	id   [12]byte
+	many bool // others have it too
+}
+
+// keyBatch is how many values of the key are looked up at a time.
+const keyBatch = 500
+
+// findKeyed finds the stored records that rows may be. Fields that every record has are
+// indexed and looked up in batches; those that the organization defined are not indexed by
+// every engine, so that its records are read once. Memory holds a digest of each value in
+// the file.
+func (f *feed) findKeyed(ctx context.Context) error {
+	for i := range f.columns {
+		for _, t := range f.columns[i].targets {
+			if t.field == f.o.Key {
+				f.key = t
+			}
+		}
+	}
+	t := f.key
+	switch {
+	case t == nil:
+		return fmt.Errorf("%w: no column leads to the field %q, which is the key", ErrOptions, texts.Clip(f.o.Key))
+	case t.list || t.typ == schema.MultiSelect || t.typ == schema.Encrypted:
+		return fmt.Errorf("%w: the field %q is a list or encrypted and cannot be the key", ErrOptions, f.o.Key)
+	}
+	f.keyed = map[digest]keyed{}
+	if t.fresh {
+		return nil // nobody has a value
+	}
+	values := map[digest]bool{}
+	var batch []string
+	err := f.into.Each(ctx, f, func(p *strictjson.Parser, r transfer.Raw) error {
+		var faults fault.List
+		row := f.row(p, r, &faults)
+		if row == nil {
+			return nil // what is wrong is noted when rows are checked
+		}
+		v := row.key()
+		d, has := digestOf(v)
+		if !has || values[d] {
+			return nil
+		}
+		values[d] = true
+		if t.custom {
+			return nil
+		}
+		if batch = append(batch, v.Text); len(batch) < keyBatch {
+			return nil
+		}
+		err := f.lookUp(ctx, batch)
+		batch = batch[:0]
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if t.custom {
+		return f.readAll(ctx, values)
+	}
+	return f.lookUp(ctx, batch)
+}
+
+func (f *feed) note(v strictjson.Value, id string) {
+	d, has := digestOf(v)
+	if !has {
+		return
+	}
+	now := keyed{}
+	_, _ = hex.Decode(now.id[:], []byte(id)) // as the store makes them
+	known, there := f.keyed[d]
+	now.many = known.many || there && known.id != now.id
+	f.keyed[d] = now
+}
+
+// lookUp finds records by a field that every record has. Where more share the values than
+// one answer holds, the values are asked for in smaller parts.
+func (f *feed) lookUp(ctx context.Context, values []string) error {
+	if len(values) == 0 {
+		return nil
+	}
+	ws := f.into.Tenant.Workspace()
+	query := store.Query{Filter: store.In(f.o.Key, values...), State: store.Either, Limit: store.MaxLimit}
+	var found int
+	var err error
+	if f.object == "" {
+		found, err = find(ctx, f.into.Contacts.Contacts.In(ws), query, func(c *contacts.Contact) { f.note(text(contactText(c, f.o.Key)), c.ID) })
+	} else {
+		query.Filter = store.All(store.Eq("object", f.object), query.Filter)
+		found, err = find(ctx, f.into.Objects.Records.In(ws), query, func(r *objects.Record) { f.note(text(r.ExternalID), r.ID) })
+	}
+	if err != nil {
+		return fmt.Errorf("looking for what rows may be: %w", err)
+	}
+	if found < store.MaxLimit || len(values) == 1 {
+		return nil
+	}
+	half := len(values) / 2
+	if err := f.lookUp(ctx, values[:half]); err != nil {
+		return err
+	}
+	return f.lookUp(ctx, values[half:])
+}
+
+func find[T any](ctx context.Context, c store.Collection[T], q store.Query, note func(*T)) (int, error) {
+	recs, err := c.Find(ctx, q)
+	for i := range recs {
+		note(&recs[i])
+	}
+	return len(recs), err
+}
+
+func contactText(c *contacts.Contact, field string) string {
+	switch field {
+	case "email":
+		return c.Email
+	case "first_name":
+		return c.FirstName
+	case "last_name":
+		return c.LastName
+	case "phone":
+		return c.Phone
+	case "country":
+		return c.Country
+	case "city":
+		return c.City
+	case "status":
+		return c.Status
+	}
+	return c.ExternalID
+}
+
+// readAll finds records by a field that the organization defined.
+func (f *feed) readAll(ctx context.Context, values map[digest]bool) error {
+	ws := f.into.Tenant.Workspace()
+	take := func(stored map[string]any, id string) error {
+		v := valueOf(stored[f.o.Key])
+		if d, has := digestOf(v); has && values[d] {
+			f.note(v, id)
+		}
+		return nil
+	}
+	if f.object == "" {
+		return f.into.Contacts.Contacts.In(ws).Each(ctx, store.Filter{}, store.Either, func(c *contacts.Contact) error { return take(c.Fields, c.ID) })
+	}
+	return f.into.Objects.Records.In(ws).Each(ctx, store.Eq("object", f.object), store.Either, func(r *objects.Record) error { return take(r.Values, r.ID) })
+}
+
+// digestOf stands for a value of the key, numbers by what they are and not by how they are
+// written; false where there is none.
+func digestOf(v strictjson.Value) (d digest, has bool) {
+	shape, what := "text", v.Text
+	switch v.Is {
+	case strictjson.Text:
+		if what == "" {
+			return d, false
+		}
+	case strictjson.Number:
+		shape, what = "number", written(what)
+	case strictjson.True, strictjson.False:
+		shape, what = "boolean", strconv.FormatBool(v.Is == strictjson.True)
+	case strictjson.Null, strictjson.Array, strictjson.Object:
+		return d, false
+	}
+	sum := sha256.Sum256([]byte("key\x00" + shape + "\x00" + what))
+	return digest(sum[:len(d)]), true
+}
+
+// written returns the one way to write a number that the store takes for the same: whole
+// numbers of 64 bits are exact there, others are floats.
+func written(number string) string {
+	if n, err := strconv.ParseInt(number, 10, 64); err == nil {
+		return strconv.FormatInt(n, 10)
+	}
+	n, err := strconv.ParseFloat(number, 64)
+	switch {
+	case err != nil:
+		return number
+	case n == math.Trunc(n) && math.Abs(n) < 1<<63:
+		return strconv.FormatInt(int64(n), 10)
+	}
+	return strconv.FormatFloat(n, 'g', -1, 64)
+}
+
+// key returns what the row has for the key; null where it has nothing.
+func (r *row) key() strictjson.Value {
+	t, members := r.feed.key, r.own
+	if t.custom {
+		members = r.custom
+	}
+	return strictjson.Value{Is: strictjson.Object, Members: members}.Get(t.field)
+}
+
+// keyOf returns which record the row is by its value of the key; nil where it has none.
+func (f *feed) keyOf(r *row) *transfer.Key {
+	d, has := digestOf(r.key())
+	if !has {
+		return nil
+	}
+	key := &transfer.Key{Field: f.o.Key, Digest: d}
+	if found, there := f.keyed[d]; there {
+		if key.Many = found.many; !key.Many {
+			key.ID = hex.EncodeToString(found.id[:])
+		}
+	}
+	return key
+}

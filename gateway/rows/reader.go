@@ -1,0 +1,180 @@
+package rows
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"tenantry/gateway/transfer"
+)
+
+// maxRow is the longest row, in bytes.
+const maxRow = 1 << 20
+
+// bounded fails where more than maxRow bytes would be read for one row.
+type bounded struct {
+	r     io.Reader
+	read  int64
+	limit int64
+}
+
+var errRowTooLong = fmt.Errorf("a row is longer than %d bytes; a quote or bracket may be missing", maxRow)
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.read >= b.limit {
+		return 0, errRowTooLong
+	}
+	n, err := b.r.Read(p[:min(int64(len(p)), b.limit-b.read)])
+	b.read += int64(n)
+	return n, err
+}
+
+// allow lets the row that starts at the offset be read.
+func (b *bounded) allow(offset int64) { b.limit = offset + maxRow + 1<<16 }
+
+type csvReader struct {
+	io.Closer
+	bounds *bounded
+	r      *csv.Reader
+	header []string
+}
+
+// open opens a file of rows of that format.
+func open(src transfer.Source, format string) (transfer.Reader, error) {
+	in, err := src.Open()
+	if err != nil {
+		return nil, fmt.Errorf("opening the rows: %w", err)
+	}
+	bounds := &bounded{r: in}
+	bounds.allow(0)
+	buf := bufio.NewReaderSize(bounds, 64<<10)
+	var r transfer.Reader
+	if format == CSV {
+		if r, err = openCSV(in, bounds, buf); err != nil {
+			err = fmt.Errorf("reading the header: %w", err)
+		}
+	} else if r, err = openJSON(in, bounds, buf); err != nil {
+		err = fmt.Errorf("reading the rows: %w", err)
+	}
+	if err != nil {
+		return nil, errors.Join(err, in.Close())
+	}
+	return r, nil
+}
+
+// start returns how a file begins, without a byte order mark, which spreadsheets write.
+func start(buf *bufio.Reader) ([]byte, error) {
+	const mark = "\xef\xbb\xbf"
+	if head, err := buf.Peek(len(mark)); err == nil && string(head) == mark {
+		if _, err := buf.Discard(len(mark)); err != nil {
+			return nil, err
+		}
+	}
+	head, err := buf.Peek(32 << 10)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return head, err
+}
+
+// openCSV reads the header; it tells by it what stands between columns.
+func openCSV(in io.Closer, bounds *bounded, buf *bufio.Reader) (transfer.Reader, error) {
+	head, err := start(buf)
+	if err != nil {
+		return nil, err
+	}
+	first, _, _ := bytes.Cut(head, []byte("\n"))
+	c := &csvReader{Closer: in, bounds: bounds, r: csv.NewReader(buf)}
+	for _, comma := range []rune{';', '\t'} {
+		if !bytes.ContainsRune(first, ',') && bytes.ContainsRune(first, comma) {
+			c.r.Comma = comma
+			break
+		}
+	}
+	if c.header, err = c.r.Read(); errors.Is(err, io.EOF) {
+		return nil, errors.New("the file is empty")
+	}
+	for i, name := range c.header {
+		c.header[i] = strings.ToValidUTF8(strings.TrimSpace(name), "?")
+	}
+	return c, err
+}
+
+func (c *csvReader) Offset() int64 { return c.r.InputOffset() }
+
+func (c *csvReader) Next() (transfer.Raw, error) {
+	c.bounds.allow(c.r.InputOffset())
+	cells, err := c.r.Read()
+	var parse *csv.ParseError
+	switch {
+	case errors.As(err, &parse) && errors.Is(err, csv.ErrFieldCount):
+		return transfer.Raw{Number: parse.StartLine, Cells: cells, Err: fmt.Errorf("the row has %d cells, the header %d", len(cells), len(c.header))}, nil
+	case errors.As(err, &parse):
+		return transfer.Raw{Number: parse.StartLine, Cells: cells, Err: fmt.Errorf("the row is not valid CSV: %w", parse.Err)}, nil
+	case err != nil:
+		return transfer.Raw{}, err
+	}
+	line, _ := c.r.FieldPos(0)
+	return transfer.Raw{Number: line, Cells: cells}, nil
+}
+
+type jsonReader struct {
+	io.Closer
+	bounds *bounded
+	dec    *json.Decoder
+	array  bool
+	number int
+}
+
+func openJSON(in io.Closer, bounds *bounded, buf *bufio.Reader) (transfer.Reader, error) {
+	head, err := start(buf)
+	if err != nil {
+		return nil, err
+	}
+	head = bytes.TrimLeft(head, " \t\r\n")
+	if len(head) == 0 || head[0] != '[' && head[0] != '{' {
+		return nil, errors.New("a JSON array of objects is expected")
+	}
+	j := &jsonReader{Closer: in, bounds: bounds, dec: json.NewDecoder(buf), array: head[0] == '['}
+	if j.array {
+		_, err = j.dec.Token()
+	}
+	return j, err
+}
+
+func (j *jsonReader) Offset() int64 { return j.dec.InputOffset() }
+
+func (j *jsonReader) Next() (transfer.Raw, error) {
+	j.bounds.allow(j.dec.InputOffset())
+	if !j.dec.More() {
+		return transfer.Raw{}, j.end()
+	}
+	var raw json.RawMessage
+	if err := j.dec.Decode(&raw); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return transfer.Raw{}, fmt.Errorf("row %d is not valid JSON, near byte %d: %w", j.number+1, j.dec.InputOffset(), err)
+	}
+	j.number++
+	return transfer.Raw{Number: j.number, Text: string(raw)}, nil
+}
+
+// end returns io.EOF where the file ends as it should.
+func (j *jsonReader) end() error {
+	if j.array {
+		if t, err := j.dec.Token(); err != nil || t != json.Delim(']') {
+			return fmt.Errorf("the list of rows does not end after row %d: %w", j.number, errors.Join(err, io.ErrUnexpectedEOF))
+		}
+		j.array = false
+	}
+	if _, err := j.dec.Token(); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("there is something after the list of rows, at byte %d", j.dec.InputOffset())
+	}
+	return io.EOF
+}

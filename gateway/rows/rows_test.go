@@ -1,0 +1,287 @@
+package rows_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tenantry/gateway/gatewaytest"
+	"tenantry/gateway/rows"
+	"tenantry/gateway/transfer"
+	"tenantry/tenants"
+)
+
+// world is a gateway, on whose organizations tests work.
+type world struct {
+	t       *testing.T
+	gateway *gatewaytest.Gateway
+	service *transfer.Service
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	g := gatewaytest.Start(t)
+	return &world{t, g, g.App.Transfer()}
+}
+
+func (w *world) org(slug string) *tenants.Tenant {
+	w.t.Helper()
+	return w.gateway.Org(w.t, slug).Tenant(w.t)
+}
+
+func (w *world) mustLoad(t *tenants.Tenant, bundle string) {
+	w.t.Helper()
+	if r, err := w.service.Import(w.t.Context(), t, gatewaytest.Source([]byte(bundle)), transfer.ImportOptions{}); err != nil {
+		w.t.Fatalf("import: %v\n%v", err, r.Problems)
+	}
+}
+
+func (w *world) dump(t *tenants.Tenant, reveal bool) string {
+	w.t.Helper()
+	var out bytes.Buffer
+	if _, err := w.service.Export(w.t.Context(), t, &out, transfer.ExportOptions{RevealSecrets: reveal}); err != nil {
+		w.t.Fatal(err)
+	}
+	return out.String()
+}
+
+func column(name, field, typ string, fresh bool) transfer.Column {
+	return transfer.Column{Name: name, Field: field, Type: typ, New: fresh}
+}
+
+// lines returns the lines of a kind.
+func lines(bundle, kind string) []string {
+	var out []string
+	for line := range strings.Lines(bundle) {
+		if strings.HasPrefix(line, `{"kind":"`+kind+`"`) {
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
+func (w *world) rows(t *tenants.Tenant, content string, o rows.Options) (transfer.Report, error) {
+	w.t.Helper()
+	return rows.Import(w.t.Context(), w.service, t, gatewaytest.Source([]byte(content)), o)
+}
+
+func (w *world) mustRows(t *tenants.Tenant, content string, o rows.Options) transfer.Report {
+	w.t.Helper()
+	r, err := w.rows(t, content, o)
+	if err != nil {
+		w.t.Fatalf("%v\n%v", err, r.Problems)
+	}
+	return r
+}
+
+const filmRows = `[
+ {"Title": "Oaks", "US Gross": 12, "Budget": null, "Release Date": "Jun 12 1998", "Rating": 6.5, "Seen": true, "Tags": ["a", "b"]},
+ {"Title": 1776, "US Gross": null, "Budget": 9007199254740993, "Release Date": "Aug 07 1998", "Rating": 7, "Seen": false, "Tags": []},
+ {"Title": null, "US Gross": 3, "Release Date": "Aug 08 1998", "Extra": "x;y"}
+]`
+
+func TestRows_JSONAsRecords(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme := w.org("acme")
+	dry := w.mustRows(acme, filmRows, rows.Options{As: "records:film", Format: rows.JSON, DryRun: true})
+	want := []transfer.Column{
+		column("Title", "title", "Text", true), column("US Gross", "us_gross", "Number", true), column("Budget", "budget", "Number", true),
+		column("Release Date", "release_date", "Date", true), column("Rating", "rating", "Number", true), column("Seen", "seen", "Boolean", true),
+		column("Tags", "tags", "MultiSelect", true), column("Extra", "extra", "Text", true),
+	}
+	if diff := cmp.Diff(want, dry.Columns); diff != "" {
+		t.Fatal(diff)
+	}
+	if len(lines(w.dump(acme, false), "custom_object")) != 0 {
+		t.Fatal("a dry run made the custom object")
+	}
+	r := w.mustRows(acme, filmRows, rows.Options{As: "records:film", Format: rows.JSON})
+	if r.Kinds["record"].Created != 3 || r.Kinds["custom_object"].Created != 1 {
+		t.Fatalf("%+v", r)
+	}
+	out := w.dump(acme, false)
+	for _, part := range []string{
+		`"values":{"rating":6.5,"release_date":"1998-06-12","seen":true,"tags":["a","b"],"title":"Oaks","us_gross":12}`,
+		`"values":{"budget":9007199254740993,"rating":7,"release_date":"1998-08-07","seen":false,"title":"1776"}`,
+		`"values":{"extra":"x;y","release_date":"1998-08-08","us_gross":3}`,
+		`"name":"film","label":"Film","label_plural":"Films"`, `"us_gross":{"title":"US Gross","type":"Number"}`,
+	} {
+		if !strings.Contains(out, part) {
+			t.Errorf("missing %s in\n%s", part, out)
+		}
+	}
+	if again := w.mustRows(acme, filmRows, rows.Options{As: "records:film", Format: rows.JSON}); again.Unchanged != 3 || again.Lines != 3 || again.Created+again.Updated != 0 {
+		t.Fatalf("importing again: %+v", again.Counts)
+	}
+}
+
+func TestRows_CSVAsRecords(t *testing.T) {
+	t.Parallel()
+	for name, file := range map[string]string{
+		"commas":     "\xef\xbb\xbf\"id\",ident,Length,note\n1,00A,80,\"a \"\"b\"\", c\"\n2,00AK,2500.5,\n3,7,,\"two\nlines\"\n",
+		"semicolons": "id;ident;Length;note\r\n1;00A;80;\"a \"\"b\"\", c\"\r\n2;00AK;2500.5;\r\n3;7;;\"two\nlines\"\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			acme := w.org("acme")
+			r := w.mustRows(acme, file, rows.Options{As: "records:runway", Format: rows.CSV})
+			if diff := cmp.Diff([]transfer.Column{
+				column("id", "external_id", "", false), column("ident", "ident", "Text", true), column("Length", "length", "Number", true), column("note", "note", "LongText", true),
+			}, r.Columns); diff != "" {
+				t.Fatal(diff)
+			}
+			out := w.dump(acme, false)
+			for _, part := range []string{
+				`"values":{"ident":"00A","length":80,"note":"a \"b\", c"},"external_id":"1"`,
+				`"values":{"ident":"00AK","length":2500.5},"external_id":"2"`, `"values":{"ident":"7","note":"two\nlines"},"external_id":"3"`,
+			} {
+				if !strings.Contains(out, part) {
+					t.Errorf("missing %s in\n%s", part, out)
+				}
+			}
+			changed := w.mustRows(acme, "id,ident,width\n2,00AK,30\n3,8,\n1,00A,\n", rows.Options{As: "records:runway", Format: rows.CSV})
+			if c := changed.Kinds["record"]; c.Updated != 2 || c.Unchanged != 1 || c.Created != 0 {
+				t.Fatalf("changed rows: %+v", c)
+			}
+			if out := w.dump(acme, false); !strings.Contains(out, `"values":{"ident":"00AK","length":2500.5,"width":30}`) {
+				t.Fatalf("values that a row does not give are gone:\n%s", out)
+			}
+		})
+	}
+}
+
+func TestRows_Contacts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme := w.org("acme")
+	file := `[{"name":"Fundação","domains":["fho.edu.br","b.br"],"country":"Brazil","E-Mail":"a@fho.edu.br","state-province":null,"Tags":"x;y"},
+	 {"name":"Hellenic\n\tCollege ","domains":["noah.gr"],"country":"Greece","state-province":"Macedonia"}]`
+	r := w.mustRows(acme, file, rows.Options{As: "contacts", Format: rows.JSON})
+	if diff := cmp.Diff([]transfer.Column{
+		column("name", "last_name", "", false), column("domains", "domains", "MultiSelect", true), column("country", "country", "", false), column("E-Mail", "email", "", false),
+		column("state-province", "state_province", "Text", true), column("Tags", "tags", "", false),
+	}, r.Columns); diff != "" {
+		t.Fatal(diff)
+	}
+	out := w.dump(acme, false)
+	for _, part := range []string{
+		`"email":"a@fho.edu.br","last_name":"Fundação","country":"Brazil","tags":["x","y"],"fields":{"domains":["fho.edu.br","b.br"]}`,
+		`"last_name":"Hellenic College"`, `"fields":{"domains":["noah.gr"],"state_province":"Macedonia"}`,
+	} {
+		if !strings.Contains(out, part) {
+			t.Errorf("missing %s in\n%s", part, out)
+		}
+	}
+	mapped := w.mustRows(acme, file, rows.Options{As: "contacts", Format: rows.JSON, Map: map[string][]string{"name": {"first_name"}, "domains": {"site"}, "country": {""}}})
+	if diff := cmp.Diff([]transfer.Column{
+		column("name", "first_name", "", false), column("domains", "site", "MultiSelect", true), column("country", "", "", false), column("E-Mail", "", "", false),
+		column("state-province", "", "", false), column("Tags", "", "", false),
+	}, mapped.Columns); diff != "" {
+		t.Fatal(diff)
+	}
+	rest := w.mustRows(acme, file, rows.Options{As: "contacts", Format: rows.JSON, Map: map[string][]string{"name": {"city"}, "*": {"*"}}, DryRun: true})
+	if rest.Columns[0].Field != "city" || rest.Columns[2].Field != "country" || rest.Columns[3].Field != "email" {
+		t.Fatalf("%+v", rest.Columns)
+	}
+}
+
+func TestRows_BadRows(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme := w.org("acme")
+	w.mustRows(acme, "id,n\n1,5\n", rows.Options{As: "records:thing", Format: rows.CSV})
+	file := "id,n\n2,6\n3\n4,abc\n2,7\n5,\"a\"b\n6,\xff\n7,8\n"
+	r, err := w.rows(acme, file, rows.Options{As: "records:thing", Format: rows.CSV})
+	var refused *transfer.RefusedError
+	if !errors.As(err, &refused) || refused.Failed != 5 {
+		t.Fatalf("%v %v", err, r.Problems)
+	}
+	if n := len(lines(w.dump(acme, false), "record")); n != 1 {
+		t.Fatalf("%d records, though nothing should be stored", n)
+	}
+	var bad bytes.Buffer
+	r, err = w.rows(acme, file, rows.Options{As: "records:thing", Format: rows.CSV, Partial: true, Bad: &bad})
+	if err != nil || r.Failed != 5 || r.Created != 2 {
+		t.Fatalf("%+v %v", r, err)
+	}
+	if !strings.HasPrefix(bad.String(), "id,n\n3\n4,abc\n2,7\n") {
+		t.Fatalf("bad rows: %q", bad.String())
+	}
+	for _, p := range r.Problems {
+		if p.Kind != "record" || p.Line < 3 || p.Line > 7 {
+			t.Errorf("%v", p)
+		}
+	}
+}
+
+func TestRows_Refused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme := w.org("acme")
+	for name, c := range map[string]struct {
+		file string
+		o    rows.Options
+	}{
+		"as":              {"a\n1\n", rows.Options{As: "people", Format: rows.CSV}},
+		"name":            {"a\n1\n", rows.Options{As: "records:No", Format: rows.CSV}},
+		"format":          {"a\n1\n", rows.Options{As: "contacts", Format: "xml"}},
+		"empty rows.CSV":  {"", rows.Options{As: "contacts", Format: rows.CSV}},
+		"no such column":  {"a\n1\n", rows.Options{As: "contacts", Format: rows.CSV, Map: map[string][]string{"b": {"email"}}}},
+		"twice":           {"a,b\n1,2\n", rows.Options{As: "contacts", Format: rows.CSV, Map: map[string][]string{"a": {"email"}, "b": {"email"}}}},
+		"bad field":       {"a\n1\n", rows.Options{As: "contacts", Format: rows.CSV, Map: map[string][]string{"a": {"x.y"}}}},
+		"no rows.JSON":    {"x", rows.Options{As: "contacts", Format: rows.JSON}},
+		"cut rows.JSON":   {`[{"email":"a@b.de"},`, rows.Options{As: "contacts", Format: rows.JSON}},
+		"JSON, more":      {`[{"email":"a@b.de"}] x`, rows.Options{As: "contacts", Format: rows.JSON}},
+		"open quote":      {"a\n\"" + strings.Repeat("x", 2<<20), rows.Options{As: "contacts", Format: rows.CSV}},
+		"giant rows.JSON": {`[{"a":"` + strings.Repeat("x", 2<<20) + `"}]`, rows.Options{As: "contacts", Format: rows.JSON}},
+	} {
+		if r, err := w.rows(acme, c.file, c.o); err == nil {
+			t.Errorf("%s: taken: %+v", name, r)
+		}
+	}
+	if out := w.dump(acme, false); strings.Count(out, "\n") != 1 {
+		t.Fatalf("something was stored:\n%s", out)
+	}
+}
+
+func TestRows_SecretsOfAnExistingField(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme := w.org("acme")
+	w.mustLoad(acme, `{"kind":"contact_field","key":"pin","title":"Pin","type":"Encrypted"}`)
+	w.mustRows(acme, "external_id,pin\nc1, 0042\n", rows.Options{As: "contacts", Format: rows.CSV})
+	if out := w.dump(acme, false); strings.Contains(out, "0042") || !strings.Contains(out, `"pin":{"enc":"enc.v1.`) {
+		t.Fatal("the value is not encrypted")
+	}
+	if out := w.dump(acme, true); !strings.Contains(out, `"pin":" 0042"`) {
+		t.Fatalf("the value is lost:\n%s", out)
+	}
+}
+
+func TestRows_SourceChangesMeanwhile(t *testing.T) {
+	t.Parallel()
+	for format, files := range map[string][2]string{
+		rows.CSV:  {"a\n1\n", "a,b\n1,2\n"},
+		rows.JSON: {`[{"a":1}]`, `[{"a":1,"b":2}]`},
+	} {
+		w := newWorld(t)
+		acme := w.org("acme")
+		for after := range 5 {
+			opened := 0
+			src := transfer.Source{Open: func() (io.ReadCloser, error) {
+				opened++
+				return io.NopCloser(strings.NewReader(files[min(opened/(after+2), 1)])), nil
+			}}
+			r, err := rows.Import(t.Context(), w.service, acme, src, rows.Options{As: "records:thing", Format: format})
+			if err == nil && r.Created+r.Unchanged+r.Updated != 1 {
+				t.Errorf("%s: %+v", format, r)
+			}
+		}
+	}
+}

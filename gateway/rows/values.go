@@ -1,0 +1,310 @@
+package rows
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/encoding/charmap"
+
+	"tenantry/backends/schema"
+	"tenantry/gateway/transfer"
+	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
+	"tenantry/internal/texts"
+)
+
+// Line makes a line of a bundle of a row; false for one that is blank.
+func (f *feed) Line(p *strictjson.Parser, r transfer.Raw) (transfer.Line, bool) {
+	l := transfer.Line{Number: r.Number, Kind: f.kind}
+	row := f.row(p, r, &l.Faults)
+	switch {
+	case row != nil:
+		l.Value, l.Faults = row.line(), row.faults
+		if f.key != nil {
+			l.Key = f.keyOf(row)
+		}
+	case len(l.Faults) == 0:
+		return l, false
+	}
+	return l, true
+}
+
+// row reads the fields of a row. Where that cannot be done it returns nil and notes why, but
+// not of a row that is blank.
+func (f *feed) row(p *strictjson.Parser, r transfer.Raw, faults *fault.List) *row {
+	v, err := f.cells(p, r)
+	var broken strictjson.Error
+	changed := f.o.Format == CSV && len(v.Members) != len(f.columns)
+	switch {
+	case f.blank(v):
+		return nil
+	case errors.As(err, &broken):
+		faults.Add("row", "format", "the row %s", string(broken))
+		return nil
+	case err != nil:
+		faults.Add("row", "format", "%s", err)
+		return nil
+	case v.Is != strictjson.Object:
+		faults.Add("row", "format", "the row must be an object")
+		return nil
+	}
+	out := &row{feed: f}
+	for i, m := range v.Members {
+		at := f.at(i, m.Name)
+		if changed || at < 0 {
+			faults.Add("row", "conflict", "the file was changed while it was imported")
+			return nil
+		}
+		for _, t := range f.columns[at].targets {
+			out.take(&f.columns[at], t, m.Value)
+		}
+	}
+	return out
+}
+
+// row collects the fields of one row.
+type row struct {
+	feed   *feed
+	own    []strictjson.Member
+	custom []strictjson.Member
+	faults fault.List
+}
+
+func (r *row) complain(c *column, what string) {
+	name := texts.Clip(c.name)
+	r.faults.Add(name, "type", "column %q: %s", name, what)
+}
+
+// take reads what a column has for one of its fields.
+func (r *row) take(c *column, t *target, v strictjson.Value) {
+	if v.Is == strictjson.Text && (!utf8.ValidString(v.Text) || strings.IndexByte(v.Text, 0) >= 0) {
+		r.complain(c, "the text is not valid UTF-8, or holds a NUL character")
+		return
+	}
+	if t.field == "" {
+		return
+	}
+	switch v.Is {
+	case strictjson.Null:
+	case strictjson.Number:
+		if t.custom && t.typ == schema.Number {
+			r.put(t, v)
+			return
+		}
+		r.text(c, t, v.Text)
+	case strictjson.Text:
+		r.text(c, t, v.Text)
+	case strictjson.True, strictjson.False:
+		r.text(c, t, strconv.FormatBool(v.Is == strictjson.True))
+	case strictjson.Array:
+		r.list(c, t, v)
+	default:
+		r.complain(c, "the value is an object; rows must be flat")
+	}
+}
+
+func (r *row) text(c *column, t *target, cell string) {
+	if strings.TrimSpace(cell) == "" {
+		return
+	}
+	typ := t.typ
+	switch {
+	case t.list:
+		typ = schema.MultiSelect
+	case !t.custom:
+		r.own = append(r.own, member(t.field, oneLine(cell)))
+		return
+	}
+	if !slices.Contains(schema.KnownTypes(), typ) { // values of other types are taken as they are
+		typ = schema.Text
+	}
+	converted, err := schema.Convert(typ, cell)
+	if err != nil {
+		r.complain(c, err.Error())
+		return
+	}
+	if converted != nil {
+		r.put(t, valueOf(converted))
+	}
+}
+
+// oneLine returns a text of one line: files of rows hold tabs and line feeds where none
+// are meant, and quotes and dashes of Windows-1252 that were once taken for Latin-1.
+func oneLine(s string) string {
+	if strings.ContainsFunc(s, unicode.IsControl) {
+		s = strings.Map(func(r rune) rune {
+			if r >= 0x80 && r <= 0x9f {
+				r = charmap.Windows1252.DecodeByte(byte(r))
+			}
+			if unicode.IsControl(r) || r == utf8.RuneError {
+				return ' '
+			}
+			return r
+		}, s)
+		return strings.Join(strings.Fields(s), " ")
+	}
+	return strings.TrimSpace(s)
+}
+
+func (r *row) put(t *target, v strictjson.Value) {
+	m := strictjson.Member{Name: t.field, Value: v}
+	if t.custom {
+		r.custom = append(r.custom, m)
+	} else {
+		r.own = append(r.own, m)
+	}
+}
+
+func (r *row) list(c *column, t *target, v strictjson.Value) {
+	var parts []string
+	for _, item := range v.Items {
+		switch item.Is {
+		case strictjson.Text, strictjson.Number:
+			if s := strings.TrimSpace(item.Text); s != "" && !slices.Contains(parts, s) {
+				parts = append(parts, s)
+			}
+		case strictjson.True, strictjson.False:
+			parts = append(parts, strconv.FormatBool(item.Is == strictjson.True))
+		case strictjson.Null:
+		default:
+			r.complain(c, "the list holds lists or objects; rows must be flat")
+			return
+		}
+	}
+	switch {
+	case len(parts) == 0:
+	case t.list, t.custom && t.typ == schema.MultiSelect:
+		r.put(t, valueOf(parts))
+	default:
+		r.text(c, t, strings.Join(parts, "; "))
+	}
+}
+
+// line returns the row as a line of a bundle.
+func (r *row) line() strictjson.Value {
+	members := r.own
+	if r.feed.object != "" {
+		members = append(members, member("object", r.feed.object))
+	}
+	if len(r.custom) > 0 {
+		members = append(members, strictjson.Member{Name: r.feed.values, Value: strictjson.Value{Is: strictjson.Object, Members: r.custom}})
+	}
+	return strictjson.Value{Is: strictjson.Object, Members: members}
+}
+
+func text(s string) strictjson.Value { return strictjson.Value{Is: strictjson.Text, Text: s} }
+
+func member(name, s string) strictjson.Member { return strictjson.Member{Name: name, Value: text(s)} }
+
+// valueOf returns a stored value, or what schema.Convert returned, as a JSON value.
+func valueOf(v any) strictjson.Value {
+	switch x := v.(type) {
+	case nil:
+		return strictjson.Value{}
+	case string:
+		return text(x)
+	case bool:
+		if x {
+			return strictjson.Value{Is: strictjson.True}
+		}
+		return strictjson.Value{Is: strictjson.False}
+	case []string:
+		v := strictjson.Value{Is: strictjson.Array, Items: make([]strictjson.Value, len(x))}
+		for i, s := range x {
+			v.Items[i] = text(s)
+		}
+		return v
+	}
+	written, err := json.Marshal(v)
+	if err != nil {
+		return strictjson.Value{}
+	}
+	return strictjson.Value{Is: strictjson.Number, Text: string(written)}
+}
+
+// guess narrows the type of a column down.
+type guess struct {
+	typ     string
+	samples []string
+	lists   bool
+}
+
+const guessBatch = 256
+
+func (g *guess) add(sample string) {
+	if strings.TrimSpace(sample) == "" {
+		return
+	}
+	if g.samples = append(g.samples, sample); len(g.samples) >= guessBatch {
+		g.fold()
+	}
+}
+
+// fold joins what the samples suggest with what others suggested: where they differ, the
+// column is text.
+func (g *guess) fold() {
+	if len(g.samples) == 0 {
+		return
+	}
+	typ := schema.Guess(g.samples)
+	g.samples = g.samples[:0]
+	switch {
+	case g.typ == "" || g.typ == typ:
+		g.typ = typ
+	case g.typ == schema.LongText || typ == schema.LongText:
+		g.typ = schema.LongText
+	default:
+		g.typ = schema.Text
+	}
+}
+
+func (g *guess) result() string {
+	g.fold()
+	switch {
+	case g.lists && (g.typ == "" || g.typ == schema.Text):
+		return schema.MultiSelect
+	case g.typ == "":
+		return schema.Text
+	}
+	return g.typ
+}
+
+// look takes a JSON value as a sample.
+func (g *guess) look(v strictjson.Value) {
+	switch v.Is {
+	case strictjson.True:
+		g.add("true")
+	case strictjson.False:
+		g.add("false")
+	case strictjson.Number, strictjson.Text:
+		g.add(v.Text)
+	case strictjson.Array:
+		g.lists = true
+	}
+}
+
+// Original returns a row as it stood in the file, the first of a CSV file after the header.
+func (f *feed) Original(r transfer.Raw) []byte {
+	if f.o.Format == JSON || r.Cells == nil {
+		return append([]byte(r.Text), '\n')
+	}
+	var buf bytes.Buffer
+	w := csv.NewWriter(&buf)
+	f.header.Do(func() {
+		names := make([]string, len(f.columns))
+		for i := range f.columns {
+			names[i] = f.columns[i].name
+		}
+		_ = w.Write(names) // to memory
+	})
+	_ = w.Write(r.Cells)
+	w.Flush()
+	return buf.Bytes()
+}

@@ -79,6 +79,8 @@ func mayImport(from, to string) bool {
 		return true
 	case within(from, "backends/api"):
 		return allowed("tenants", "backends/store", "internal")
+	case within(from, "backends/resource", "backends/schema"): // below the operations: what people are is described too
+		return within(to, from) || within(from, "backends/schema/schematest", "backends/resource/resourcetest") || allowed("backends/store", "backends/schema", "internal")
 	case within(from, "gateway/logging"):
 		return to == "config"
 	case within(from, "gateway"):
@@ -92,9 +94,9 @@ func mayImport(from, to string) bool {
 	case within(from, "backends/store"):
 		return allowed("backends/store/driver", "internal/bounded")
 	case within(from, "tenants"):
-		return allowed("tenants", "backends/store", "crypto", "internal")
+		return allowed("tenants", "backends/store", "backends/resource", "backends/schema", "crypto", "internal")
 	case within(from, "backends") || within(from, "reports"):
-		return within(to, from) || allowed("tenants", "backends/store", "backends/schema", "backends/filters", "backends/secrets", "crypto", "backends/api", "internal")
+		return within(to, from) || allowed("tenants", "backends/store", "backends/resource", "backends/schema", "backends/filters", "backends/secrets", "crypto", "backends/api", "internal")
 	case within(from, "crypto"):
 		return allowed("crypto")
 	}

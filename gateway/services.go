@@ -20,6 +20,7 @@ import (
 	"tenantry/backends/files"
 	"tenantry/backends/forms"
 	"tenantry/backends/objects"
+	"tenantry/backends/resource"
 	"tenantry/backends/store"
 	"tenantry/config"
 	"tenantry/crypto/keyring"
@@ -104,6 +105,16 @@ func (k kinds) control() []*store.Spec {
 func (k kinds) tenant(log *audit.Log) []*store.Spec {
 	return join(k.files.Specs(), k.objects.Specs(), k.forms.Specs(), k.contacts.Specs(), k.campaigns.Specs(),
 		k.compliance.Specs(), k.reports.Specs(), log.Specs())
+}
+
+// resources are all whose records travel, after those that they refer to.
+func (k kinds) resources() []*resource.Resource {
+	return []*resource.Resource{
+		k.people.Teams.Resource, k.people.Roles.Resource, k.people.Users.Resource, k.people.Accounts.Resource,
+		k.contacts.Fields.Resource, k.objects.Definitions.Resource, k.forms.Collections.Resource,
+		k.contacts.Contacts.Resource, k.files.Folders.Resource, k.files.Files.Resource, k.objects.Records.Resource,
+		k.forms.Submissions.Resource, k.campaigns.Campaigns.Resource, k.reports.Reports.Resource, k.compliance.Settings.Resource,
+	}
 }
 
 func join(lists ...[]*store.Spec) []*store.Spec {

@@ -13,6 +13,7 @@ import (
 	"tenantry/backends/files"
 	"tenantry/backends/forms"
 	"tenantry/backends/objects"
+	"tenantry/backends/resource"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
 	"tenantry/backends/users"
@@ -132,9 +133,13 @@ func (s *Services) openModules() {
 	m.forms = forms.New(k.forms, m.reports)
 	s.modules = m
 	s.transfer = transfer.New(transfer.Deps{
-		Directory: s.directory, People: k.people, Contacts: k.contacts, ContactsModule: m.contacts, Files: k.files,
-		Objects: k.objects, Forms: k.forms, Campaigns: k.campaigns, Compliance: k.compliance, Reports: k.reports,
-		ReportsModule: m.reports,
+		Directory: s.directory, People: k.people, Resources: k.resources(),
+		Ask: map[string]func(*resource.Checking, any){
+			k.campaigns.Campaigns.Name: func(c *resource.Checking, rec any) {
+				campaigns.Validate(rec.(*campaigns.Campaign), contacts.KnownCatalog(c.Known), c.Errs)
+			},
+			k.reports.Reports.Name: func(c *resource.Checking, rec any) { m.reports.Ask(c, rec.(*reports.Report)) },
+		},
 	})
 }
 

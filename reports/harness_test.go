@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"tenantry/backends/api"
+	"tenantry/backends/resource"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
 	"tenantry/backends/store/enginetest"
@@ -135,7 +136,7 @@ func (w *world) add(text string) *reports.Report {
 	}
 	_ = json.Unmarshal([]byte(text), &meta)
 	if r.ID = meta.ID; r.PID == "" {
-		r.PID = reports.NewPID()
+		r.PID = resource.NewPID()
 	}
 	if r.Title == "" {
 		r.Title = "A report"

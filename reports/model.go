@@ -1,45 +1,40 @@
 package reports
 
 import (
-	"crypto/rand"
-	"encoding/base64"
+	"encoding/json"
 
+	"tenantry/backends/resource"
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
 )
 
 // Report is a custom report: which class of records it asks, what, and how it is shown.
 type Report struct {
 	store.Meta
-	PID           string           `json:"pid"`
-	Title         string           `json:"title"`
-	Desc          string           `json:"desc,omitempty"`
-	Class         string           `json:"class"`
-	Source        string           `json:"source,omitempty"`
-	Query         Query            `json:"query"`
-	Input         map[string]Input `json:"input,omitempty"`
-	Secure        bool             `json:"secure"`
-	PortalVisible bool             `json:"portal_visible"`
-	Shareable     *bool            `json:"shareable,omitempty"` // nil: yes
-	Exportable    bool             `json:"exportable"`
-	Visual        string           `json:"visual,omitempty"`
-	VisualProps   map[string]any   `json:"visual_props,omitempty"`
-	Folder        string           `json:"folder,omitempty"`
-	Parent        string           `json:"parent,omitempty"`
-	RowKey        string           `json:"row_key,omitempty"`
-	Actions       map[string]any   `json:"actions,omitempty"`
-	ChildReports  []string         `json:"child_reports,omitempty"`
-	Teams         []string         `json:"teams,omitempty"`
+	PID           string         `json:"pid" rule:"max=200 unique" use:"named"`
+	Title         string         `json:"title" rule:"required max=200" use:"filter"`
+	Desc          string         `json:"desc,omitempty" rule:"max=5000"`
+	Class         string         `json:"class" rule:"required max=64" use:"filter"`
+	Source        string         `json:"source,omitempty" rule:"max=200"`
+	Query         Query          `json:"query" use:"always"`
+	Input         Inputs         `json:"input,omitempty"`
+	Secure        bool           `json:"secure"`
+	PortalVisible bool           `json:"portal_visible"`
+	Shareable     *bool          `json:"shareable,omitempty"` // nil: yes
+	Exportable    bool           `json:"exportable"`
+	Visual        string         `json:"visual,omitempty" rule:"max=64"`
+	VisualProps   map[string]any `json:"visual_props,omitempty"`
+	Folder        string         `json:"folder,omitempty" rule:"max=200"`
+	Parent        string         `json:"parent,omitempty" rule:"max=200"`
+	RowKey        string         `json:"row_key,omitempty" rule:"max=64"`
+	Actions       map[string]any `json:"actions,omitempty"`
+	ChildReports  []string       `json:"child_reports,omitempty" rule:"max=100 format=id ref=custom_report"`
+	Teams         []string       `json:"teams,omitempty" rule:"max=1000 format=id ref=team" use:"scope"`
 }
 
 // CanShare reports whether the report can be read as shared at all.
 func (r *Report) CanShare() bool { return r.Shareable == nil || *r.Shareable }
-
-// NewPID returns a new public identifier: 128 random bits, URL-safe.
-func NewPID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the process instead
-	return base64.RawURLEncoding.EncodeToString(b[:])
-}
 
 // Input is a parameter of a report. Rule says who sets it: a locked one comes from a
 // share token alone, an editable one from whoever opens the report.
@@ -48,6 +43,16 @@ type Input struct {
 	Value string `json:"value"`
 	Label string `json:"label,omitempty"`
 	Type  string `json:"type,omitempty"` // a type of columns other than list; empty: text
+}
+
+// Inputs are the parameters of a report by name.
+type Inputs map[string]Input
+
+// ReadValue reads the inputs; Module.Validate checks them.
+func (in *Inputs) ReadValue(name string, v strictjson.Value, errs *fault.List) {
+	if v.Is != strictjson.Object || json.Unmarshal(v.Raw(), in) != nil {
+		errs.Add(name, fault.Type, "%s must be an object of {rule, value, label, type} by name", name)
+	}
 }
 
 // The rules of an input.
@@ -81,17 +86,31 @@ type Issued struct {
 
 // Kinds are the records of this module.
 type Kinds struct {
-	Reports     *store.Kind[Report]
+	Reports     *resource.Of[Report]
 	Revocations *store.Kind[Revocation]
 	Issued      *store.Kind[Issued]
 }
 
 // NewKinds declares the records. An error is a fault of the program.
 func NewKinds() (Kinds, error) {
-	reports, err := store.Define[Report](store.Spec{
-		Name: "custom_reports", Fields: []string{"pid", "title", "class"}, Teams: true,
-		Indexes: []store.Index{{Fields: []string{"pid"}, Unique: true}, {Fields: []string{"title"}}},
-		Access:  []store.Access{{Where: []string{"pid"}}, {Where: []string{"title"}}},
+	reports, err := resource.Define(resource.Options[Report]{
+		Traits: resource.Traits{Name: "custom_report"},
+		Spec: store.Spec{
+			Name:    "custom_reports",
+			Indexes: []store.Index{{Fields: []string{"title"}}},
+			Access:  []store.Access{{Where: []string{"title"}}},
+		},
+		Preset: func(r *Report) { r.Secure = true },
+		Fill: func(r *Report) {
+			if r.PID == "" {
+				r.PID = resource.NewPID()
+			}
+		},
+		Refers: func(r *Report, visit resource.Visitor) {
+			if r.Class == "Submissions" {
+				visit("source", "form_collection", &r.Source)
+			}
+		},
 	})
 	if err != nil {
 		return Kinds{}, err

@@ -7,8 +7,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tenantry/backends/api"
+	"tenantry/backends/resource"
+	"tenantry/backends/resource/resourcetest"
 	"tenantry/backends/store"
-	"tenantry/internal/fault"
 	"tenantry/reports"
 	"tenantry/tenants"
 )
@@ -89,22 +90,25 @@ func instantOf(a answer) (string, error) {
 func TestValidateNamesEveryProblem(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	var r reports.Report
-	err := json.Unmarshal([]byte(`{"pid":"a b","title":" ","class":"Secrets","visual":"pie-chart","child_reports":["x"],"teams":["x"],
-		"input":{"a b":{"rule":"locked"},"n":{"rule":"open","type":"list"},"d":{"rule":"editable","type":"date","value":"soon"}},
-		"query":{"filter":{"country":{"input":"undeclared"}},"limit":0,"nope":1}}`), &r)
-	if err != nil {
-		t.Fatal(err)
+	ask := resource.Checking{Ask: func(c *resource.Checking, rec any) { w.module.Ask(c, rec.(*reports.Report)) }}
+	_, errs := resourcetest.Read(t, w.kinds.Reports, ask, `{"title":" ","desc":5,"class":"Secrets","child_reports":["x"],"teams":["x"],"query":{"limit":0,"nope":1}}`)
+	var unread []string
+	for _, e := range errs {
+		unread = append(unread, e.Field+"/"+e.Code)
 	}
-	var errs fault.List
-	w.module.Validate(&r, &errs)
+	if diff := cmp.Diff([]string{"desc/type", "child_reports/format", "teams/format", "query.limit/range", "query/unknown"}, unread); diff != "" {
+		t.Error(diff)
+	}
+	_, errs = resourcetest.Read(t, w.kinds.Reports, ask, `{"pid":"a b","title":"T","class":"Secrets","visual":"pie-chart",
+		"input":{"a b":{"rule":"locked"},"n":{"rule":"open","type":"list"},"d":{"rule":"editable","type":"date","value":"soon"}},
+		"query":{"filter":{"country":{"input":"undeclared"}}}}`)
 	var got []string
 	for _, e := range errs {
 		got = append(got, e.Field+"/"+e.Code)
 	}
 	want := []string{
-		"pid/format", "title/required", "class/unknown", "visual/unknown", "child_reports/format", "teams/format", "input.a b/format",
-		"input.d.value/type", "input.n.rule/unknown", "input.n.type/unknown", "query.limit/range", "query/unknown", "query.filter/unknown",
+		"pid/format", "class/unknown", "visual/unknown", "input.a b/format",
+		"input.d.value/type", "input.n.rule/unknown", "input.n.type/unknown", "query.filter/unknown",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

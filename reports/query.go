@@ -11,6 +11,7 @@ import (
 	"tenantry/backends/filters"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
 	"tenantry/internal/texts"
 )
 
@@ -102,6 +103,18 @@ func compact(raw []byte) json.RawMessage {
 	}
 	return buf.Bytes()
 }
+
+// ReadValue reads a query and checks its form.
+func (q *Query) ReadValue(name string, v strictjson.Value, errs *fault.List) {
+	if v.Is != strictjson.Object {
+		errs.Add(name, fault.Type, "%s must be an object", name)
+		return
+	}
+	*q = ParseQuery(v.Raw(), errs)
+}
+
+// ReadStored takes the query as it was stored.
+func (q *Query) ReadStored(v strictjson.Value) error { return q.UnmarshalJSON(v.Raw()) }
 
 // MarshalJSON returns the query as it was written.
 func (q Query) MarshalJSON() ([]byte, error) {

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"tenantry/backends/filters"
+	"tenantry/backends/resource"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
@@ -21,7 +21,6 @@ import (
 const (
 	MaxChildren = 100
 	maxTitle    = 200
-	maxDesc     = 5_000
 )
 
 // Validate notes everything that is wrong with the report itself: names, rules, types,
@@ -31,14 +30,6 @@ func (m *Module) Validate(r *Report, errs *fault.List) {
 	if r.PID != "" && !validPID(r.PID) {
 		errs.Add("pid", "format", "pid must have 16 to 64 of letters, digits, \"_\", \"-\", because whoever knows it may read the report")
 	}
-	if strings.TrimSpace(r.Title) == "" {
-		errs.Add("title", "required", "title is required")
-	}
-	atMost(errs, "title", r.Title, maxTitle)
-	atMost(errs, "desc", r.Desc, maxDesc)
-	atMost(errs, "folder", r.Folder, maxTitle)
-	atMost(errs, "parent", r.Parent, maxTitle)
-	atMost(errs, "row_key", r.RowKey, maxName)
 	class, ok := m.classes[r.Class]
 	switch {
 	case !ok:
@@ -49,8 +40,6 @@ func (m *Module) Validate(r *Report, errs *fault.List) {
 	if !slices.Contains([]string{"", "table", "number", "bar", "line", "pie"}, r.Visual) {
 		errs.Add("visual", "unknown", "visual must be table, number, bar, line or pie")
 	}
-	checkIDs(errs, "child_reports", r.ChildReports, MaxChildren)
-	checkIDs(errs, "teams", r.Teams, store.MaxTeams)
 	if r.ID != "" && slices.Contains(r.ChildReports, r.ID) {
 		errs.Add("child_reports", "forbidden", "child_reports must not name the report itself")
 	}
@@ -102,6 +91,21 @@ func (m *Module) Check(ctx context.Context, t *tenants.Tenant, ws *store.Workspa
 	return nil
 }
 
+// Ask notes what is wrong with a report that is to be stored together with definitions that are
+// only known. Whether its query's fields exist is left to a run: the organization may change
+// them afterwards just as well.
+func (m *Module) Ask(c *resource.Checking, r *Report) {
+	m.Validate(r, c.Errs)
+	sources := map[string]string{"Contacts": "contact_field", "Records": "custom_object", "Submissions": "form_collection"}
+	defined, known := c.Known.Fields(sources[r.Class], r.Source)
+	if !known && r.Source != "" && r.Class != "Contacts" && sources[r.Class] != "" {
+		c.Missing("source", sources[r.Class])
+	}
+	if len(*c.Errs) == 0 {
+		m.CheckFields(r, defined, c.Errs)
+	}
+}
+
 // CheckFields is Check where the fields that the organization defines for the report's
 // source are known but may not be stored yet. Reports of other than the built-in classes
 // are left to Check.
@@ -149,18 +153,6 @@ func check(d *Dataset, r *Report, errs *fault.List) {
 func atMost(errs *fault.List, field, value string, runes int) {
 	if utf8.RuneCountInString(value) > runes {
 		errs.Add(field, "length", "%s must have at most %d characters", field, runes)
-	}
-}
-
-func checkIDs(errs *fault.List, field string, ids []string, most int) {
-	if len(ids) > most {
-		errs.Add(field, "length", "%s must have at most %d elements", field, most)
-		return
-	}
-	for i, id := range ids {
-		if !store.ValidID(id) {
-			errs.Add(field, "format", "%s[%s] is no identifier (24 lower-case hexadecimal digits)", field, strconv.Itoa(i))
-		}
 	}
 }
 

@@ -45,28 +45,28 @@ var (
 // Organization is one tenant.
 type Organization struct {
 	store.Meta
-	OrgID     int64            `json:"org_id"`
-	Slug      string           `json:"slug"`
-	Name      string           `json:"name"`
-	State     State            `json:"state"`
-	Features  map[string]bool  `json:"features,omitempty"`
-	Settings  map[string]bool  `json:"settings,omitempty"`
-	Limits    map[string]int64 `json:"limits,omitempty"`
-	AccessRev int64            `json:"access_rev"` // grows with every change to keys, accounts, roles: cached identities of an older one are void
+	OrgID     int64            `json:"org_id" use:"local"`
+	Slug      string           `json:"slug" use:"local"`
+	Name      string           `json:"name" rule:"max=200 format=label"`
+	State     State            `json:"state" use:"local"`
+	Features  map[string]bool  `json:"features,omitempty" use:"merge"`
+	Settings  map[string]bool  `json:"settings,omitempty" use:"merge"`
+	Limits    map[string]int64 `json:"limits,omitempty" rule:"min=1 max=10000" use:"merge"`
+	AccessRev int64            `json:"access_rev" use:"local"` // grows with every change to keys, accounts, roles: cached identities of an older one are void
 	// RequestLimits go before the defaults of the configuration, where they say something.
 	RequestLimits limits.Set `json:"request_limits,omitzero"`
 	// DataKeys are the organization's wrapped data keys by purpose, the newest last.
-	DataKeys map[string][]string `json:"data_keys,omitempty"`
+	DataKeys map[string][]string `json:"data_keys,omitempty" use:"local"`
 	// Backend is where the documents are (empty: store.DefaultBackend), Former where an old
 	// copy of them still is, Finisher who removes that now, Move how they get elsewhere.
-	Backend  string `json:"backend,omitempty"`
-	Former   string `json:"former,omitempty"`
-	Finisher string `json:"finisher,omitempty"`
-	Move     *Move  `json:"move,omitempty"`
+	Backend  string `json:"backend,omitempty" use:"local"`
+	Former   string `json:"former,omitempty" use:"local"`
+	Finisher string `json:"finisher,omitempty" use:"local"`
+	Move     *Move  `json:"move,omitempty" use:"local"`
 	// Leaving are administrators whose rights are being taken away at this moment.
-	Leaving []Leaving `json:"leaving,omitempty"`
+	Leaving []Leaving `json:"leaving,omitempty" use:"local"`
 	// Providers are the names of the report providers a shared report may be asked from.
-	Providers []string `json:"providers,omitempty"`
+	Providers []string `json:"providers,omitempty" rule:"each=64"`
 }
 
 // Leaving is an administrator who is about to be none, until then (Unix milliseconds) at

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"tenantry/backends/store"
 	"tenantry/internal/texts"
@@ -82,4 +83,16 @@ func (c *Call) CheckIgnored() error {
 		names[i] = texts.Clip(name)
 	}
 	return BadRequest("The operation does not take %q", names)
+}
+
+// IgnoreParts is Ignore for parts of fields. With strict handling it returns the 400 to answer with
+// before anything is stored.
+func (c *Call) IgnoreParts(names ...string) error {
+	for _, name := range names {
+		c.Ignore(name)
+	}
+	if c.Strict && len(names) > 0 {
+		return BadRequest("Not accepted with strict handling: %s", strings.Join(names, ", "))
+	}
+	return nil
 }

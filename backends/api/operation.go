@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"tenantry/internal/declare"
 	"tenantry/tenants"
 )
 
@@ -234,13 +235,9 @@ func (o *Operation) ID(path int) string {
 	return id
 }
 
-// Bounds say which values of a shape are taken; a zero member bounds nothing. The document
-// shows them, and Call.Text, Call.Integer and Call.Number hold callers to them.
-type Bounds struct {
-	Least, Most          int64 // of a whole number
-	MinLength, MaxLength int   // of a text, in characters; MinLength says that it must not be blank
-	Pattern              string
-}
+// Bounds say which values of a shape are taken. The document shows them, and Call.Text,
+// Call.Integer and Call.Number hold callers to them.
+type Bounds = declare.Bounds
 
 // Heavy is the weight of an operation whose answer can be large: a report's rows for one.
 const Heavy int64 = 4

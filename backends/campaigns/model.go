@@ -3,28 +3,32 @@ package campaigns
 import (
 	"encoding/json"
 
+	"tenantry/backends/resource"
 	"tenantry/backends/store"
 )
 
 // Campaign addresses the contacts that its filter matches.
 type Campaign struct {
 	store.Meta
-	Name   string          `json:"name"`
+	Name   string          `json:"name" rule:"required max=200" use:"filter"`
 	Filter json.RawMessage `json:"filter,omitempty"` // as package filters reads it
-	Teams  []string        `json:"teams,omitempty"`
+	Teams  []string        `json:"teams,omitempty" rule:"max=1000 format=id ref=team" use:"scope"`
 }
 
 // Kinds are the records of this module.
 type Kinds struct {
-	Campaigns *store.Kind[Campaign]
+	Campaigns *resource.Of[Campaign]
 }
 
 // NewKinds declares the records. An error is a fault of the program.
 func NewKinds() (Kinds, error) {
-	campaigns, err := store.Define[Campaign](store.Spec{
-		Name: "campaigns", Fields: []string{"name"}, Teams: true,
-		Indexes: []store.Index{{Fields: []string{"name"}}, {Fields: []string{"created_at"}}},
-		Access:  []store.Access{{Where: []string{"name"}}, {Where: []string{"created_at"}}},
+	campaigns, err := resource.Define(resource.Options[Campaign]{
+		Traits: resource.Traits{Name: "campaign"},
+		Spec: store.Spec{
+			Name:    "campaigns",
+			Indexes: []store.Index{{Fields: []string{"name"}}, {Fields: []string{"created_at"}}},
+			Access:  []store.Access{{Where: []string{"name"}}, {Where: []string{"created_at"}}},
+		},
 	})
 	return Kinds{campaigns}, err
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 
 	"tenantry/backends/filters"
+	"tenantry/backends/resource"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
 )
@@ -66,6 +67,17 @@ func (m *Module) Catalog(ctx context.Context, ws *store.Workspace) (filters.Cata
 	}
 	maps.Copy(fields, standardCatalog()) // they win over definitions of the same name
 	return fields, nil
+}
+
+// KnownCatalog returns what Catalog does, of definitions that are known but may not be stored yet.
+func KnownCatalog(k *resource.Known) filters.Catalog {
+	defined, _ := k.Fields("contact_field", "")
+	fields := catalog{}
+	for key, f := range defined {
+		fields[key] = FilterField(FieldDef{Key: key, Title: f.Title, Type: f.Type})
+	}
+	maps.Copy(fields, standardCatalog())
+	return fields
 }
 
 // StandardCatalog returns the fields that Catalog has for every organization, without

@@ -4,11 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"tenantry/backends/api"
 	"tenantry/backends/contacts"
+	"tenantry/backends/resource"
+	"tenantry/backends/resource/resourcetest"
 	"tenantry/backends/schema"
 	"tenantry/backends/secrets"
 	"tenantry/backends/store"
@@ -73,7 +76,11 @@ func (f *fixture) add(t *testing.T, tenant *tenants.Tenant, c contacts.Contact) 
 	var errs fault.List
 	vault, at := secrets.Vault{Keys: f.dir, Tenant: tenant}, secrets.Place{Collection: contacts.Collection, Record: c.ID}
 	given := vault.Take(ctx, at, "fields", c.Fields, func(name string) bool { return defs[name].Type == schema.Encrypted }, &errs)
-	contacts.Validate(&c, defs, &errs)
+	fields := schema.Fields{}
+	for key, def := range defs {
+		fields[key] = schema.Field{Title: def.Title, Type: def.Type}
+	}
+	c.Fields, _ = fields.CheckValues(&errs, "fields", c.Fields)
 	must(t, errs.Err())
 	_, err = vault.Put(ctx, at, &c.Secrets, given)
 	must(t, err)
@@ -217,32 +224,28 @@ func TestCatalog(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	t.Parallel()
-	defs := map[string]contacts.FieldDef{
-		"age": {Key: "age", Type: "Number"}, "ssn": {Key: "ssn", Type: "Encrypted"}, "seen": {Key: "seen", Type: "DateTime"}, "note": {Key: "note", Type: "Text"},
+	kinds, err := contacts.NewKinds()
+	must(t, err)
+	var known resource.Known
+	for key, typ := range map[string]string{"age": "Number", "seen": "DateTime", "note": "Text"} {
+		known.Learn(kinds.Fields.Resource, &contacts.FieldDef{Key: key, Title: key, Type: typ}, "")
 	}
-	good := contacts.Contact{
-		Email: "a@example.com", Tags: []string{"x"}, Teams: []string{teamA},
-		Fields: map[string]any{"age": json.Number("7"), "ssn": "secret", "seen": "2024-05-17T12:00:00+02:00", "note": ""},
-	}
-	var errs fault.List
-	contacts.Validate(&good, defs, &errs)
+	check := resource.Checking{Known: &known}
+	good, errs := resourcetest.Read(t, kinds.Contacts, check, `{"email":"a@example.com","tags":["x"],"teams":["`+teamA+`"],"fields":{"age":7,"seen":"2024-05-17T12:00:00+02:00","note":""}}`)
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	if _, blank := good.Fields["note"]; blank || good.Fields["seen"] != "2024-05-17T10:00:00.000Z" || good.Fields["ssn"] != "secret" {
+	if _, blank := good.Fields["note"]; blank || good.Fields["seen"] != "2024-05-17T10:00:00.000Z" || good.Fields["age"] != json.Number("7") {
 		t.Errorf("stored as %v", good.Fields)
 	}
-	long := string(make([]byte, 300))
-	bad := contacts.Contact{
-		Email: "Bob <b@example.com>", FirstName: long, City: "a\nb", Tags: []string{""}, Teams: []string{"T"},
-		Fields: map[string]any{"age": "seven", "ssn": 5.0, "who": "x", "a.b\n": 1},
-	}
-	contacts.Validate(&bad, defs, &errs)
+	_, errs = resourcetest.Read(t, kinds.Contacts, check, `{"email":"Bob <b@example.com>","first_name":"`+strings.Repeat("x", 300)+`","city":"a\nb","tags":[""],"teams":["T"]}`)
+	_, more := resourcetest.Read(t, kinds.Contacts, check, `{"fields":{"age":"seven","who":"x","a.b\n":1}}`)
+	errs = append(errs, more...)
 	named := map[string]bool{}
 	for _, e := range errs {
 		named[e.Field] = true
 	}
-	for _, field := range []string{"email", "first_name", "city", "tags", "teams", "fields.age", "fields.ssn", "fields.who", `fields."a.b\n"`} {
+	for _, field := range []string{"email", "first_name", "city", "tags", "teams", "fields.age", "fields.who", `fields."a.b\n"`} {
 		if !named[field] {
 			t.Errorf("no problem with %s in %v", field, errs)
 		}
@@ -251,6 +254,8 @@ func TestValidate(t *testing.T) {
 
 func TestValidateField(t *testing.T) {
 	t.Parallel()
+	kinds, err := contacts.NewKinds()
+	must(t, err)
 	for _, tc := range []struct {
 		def   contacts.FieldDef
 		field string
@@ -264,8 +269,9 @@ func TestValidateField(t *testing.T) {
 		{contacts.FieldDef{Key: "x", Title: "x", Type: "text"}, "type"},
 		{contacts.FieldDef{Key: "x", Title: "x", Type: "Te xt"}, "type"},
 	} {
-		var errs fault.List
-		contacts.ValidateField(&tc.def, &errs)
+		text, err := json.Marshal(map[string]string{"key": tc.def.Key, "title": tc.def.Title, "type": tc.def.Type})
+		must(t, err)
+		_, errs := resourcetest.Read(t, kinds.Fields, resource.Checking{}, string(text))
 		if (tc.field == "") != (len(errs) == 0) || (len(errs) > 0 && errs[0].Field != tc.field) {
 			t.Errorf("%+v: %v, want a problem with %q", tc.def, errs, tc.field)
 		}

@@ -1,37 +1,43 @@
 package contacts
 
-import "tenantry/backends/store"
+import (
+	"maps"
+
+	"tenantry/backends/resource"
+	"tenantry/backends/schema"
+	"tenantry/backends/store"
+)
 
 // Contact is a person or organization that the organization deals with.
 type Contact struct {
 	store.Meta
-	Email      string         `json:"email,omitempty"`
-	FirstName  string         `json:"first_name,omitempty"`
-	LastName   string         `json:"last_name,omitempty"`
-	Phone      string         `json:"phone,omitempty"`
-	Country    string         `json:"country,omitempty"`
-	City       string         `json:"city,omitempty"`
-	Status     string         `json:"status,omitempty"`
-	Tags       []string       `json:"tags,omitempty"`
-	Teams      []string       `json:"teams,omitempty"`
-	ExternalID string         `json:"external_id,omitempty"`
+	Email      string         `json:"email,omitempty" rule:"max=320 format=email" use:"filter"`
+	FirstName  string         `json:"first_name,omitempty" rule:"max=200 format=line" use:"filter"`
+	LastName   string         `json:"last_name,omitempty" rule:"max=200 format=line" use:"filter"`
+	Phone      string         `json:"phone,omitempty" rule:"max=64 format=line" use:"filter"`
+	Country    string         `json:"country,omitempty" rule:"max=200 format=line" use:"filter"`
+	City       string         `json:"city,omitempty" rule:"max=200 format=line" use:"filter"`
+	Status     string         `json:"status,omitempty" rule:"max=200 format=line" use:"filter"`
+	Tags       []string       `json:"tags,omitempty" rule:"max=200 each=100 format=line" use:"filter"`
 	Fields     map[string]any `json:"fields,omitempty" store:"custom"`
+	Teams      []string       `json:"teams,omitempty" rule:"max=1000 format=id ref=team" use:"scope"`
+	ExternalID string         `json:"external_id,omitempty" rule:"max=200 format=line unique" use:"identity"`
 	// Secrets are the sealed values of encrypted fields. No question can name them.
-	Secrets map[string]string `json:"secrets,omitempty"`
+	Secrets map[string]string `json:"secrets,omitempty" use:"secret"`
 }
 
 // FieldDef is a contact field that the organization defined.
 type FieldDef struct {
 	store.Meta
-	Key   string `json:"key"`
-	Title string `json:"title"`
-	Type  string `json:"type"` // a type of package schema; Encrypted makes the values secret
+	Key   string `json:"key" rule:"required max=64 format=key unique" use:"identity"`
+	Title string `json:"title" rule:"required max=200 format=line"`
+	Type  string `json:"type" rule:"required max=64"` // a type of package schema; Encrypted makes the values secret
 }
 
 // Kinds are the records of this module.
 type Kinds struct {
-	Contacts *store.Kind[Contact]
-	Fields   *store.Kind[FieldDef]
+	Contacts *resource.Of[Contact]
+	Fields   *resource.Of[FieldDef]
 }
 
 // NewKinds declares the records. An error is a fault of the program.
@@ -39,11 +45,9 @@ type Kinds struct {
 // teams rides along at the end of the indexes, so that a count in a team's scope need
 // not leave them.
 func NewKinds() (Kinds, error) {
-	contacts, err := store.Define[Contact](store.Spec{
-		Name: "contacts", Custom: true, Teams: true,
-		Fields: []string{"email", "first_name", "last_name", "phone", "country", "city", "status", "tags", "external_id"},
-		Indexes: []store.Index{
-			{Fields: []string{"external_id"}, Unique: true},
+	contacts, err := resource.Define(resource.Options[Contact]{
+		Traits: resource.Traits{Name: "contact", DefinedBy: "contact_field"},
+		Spec: store.Spec{Name: "contacts", Indexes: []store.Index{
 			{Fields: []string{"email", "teams"}},
 			{Fields: []string{"first_name", "teams"}},
 			{Fields: []string{"last_name", "first_name", "teams"}},
@@ -54,20 +58,26 @@ func NewKinds() (Kinds, error) {
 			{Fields: []string{"created_at", "teams"}},
 			{Fields: []string{"tags"}},
 		},
-		Access: []store.Access{
-			{Where: []string{"external_id"}}, {Where: []string{"email"}}, {Where: []string{"first_name"}},
-			{Where: []string{"last_name", "first_name"}}, {Where: []string{"phone"}}, {Where: []string{"country", "status"}},
-			{Where: []string{"city", "country"}}, {Where: []string{"status", "created_at"}}, {Where: []string{"created_at"}},
-			{Where: []string{"tags"}},
+			Access: []store.Access{
+				{Where: []string{"email"}}, {Where: []string{"first_name"}},
+				{Where: []string{"last_name", "first_name"}}, {Where: []string{"phone"}}, {Where: []string{"country", "status"}},
+				{Where: []string{"city", "country"}}, {Where: []string{"status", "created_at"}}, {Where: []string{"created_at"}},
+				{Where: []string{"tags"}},
+			}},
+		Check: func(_ *resource.Checking, c *Contact) {
+			maps.DeleteFunc(c.Fields, func(_ string, value any) bool { return value == "" })
 		},
 	})
 	if err != nil {
 		return Kinds{}, err
 	}
-	fields, err := store.Define[FieldDef](store.Spec{
-		Name: "contact_fields", Fields: []string{"key"},
-		Indexes: []store.Index{{Fields: []string{"key"}, Unique: true}},
-		Access:  []store.Access{{Where: []string{"key"}}},
+	fields, err := resource.Define(resource.Options[FieldDef]{
+		Traits: resource.Traits{Name: "contact_field", Key: "key", Definition: true, Together: true, Most: MaxFields, Travels: "created_at"},
+		Spec:   store.Spec{Name: "contact_fields"},
+		Check:  func(c *resource.Checking, def *FieldDef) { ValidateField(def, c.Errs) },
+		Defines: func(def *FieldDef) (string, schema.Fields, bool) {
+			return "", schema.Fields{def.Key: {Title: def.Title, Type: def.Type}}, true
+		},
 	})
 	return Kinds{contacts, fields}, err
 }

@@ -1,62 +1,81 @@
 package files
 
-import "tenantry/backends/store"
+import (
+	"tenantry/backends/resource"
+	"tenantry/backends/store"
+	"tenantry/internal/fault"
+)
 
 // Folder holds files and other folders.
 type Folder struct {
 	store.Meta
-	Name     string   `json:"name"`
-	FolderID string   `json:"folder_id,omitempty"` // parent; empty at top level
-	UserID   int64    `json:"user_id"`
-	Teams    []string `json:"teams,omitempty"`
-	Deleted  bool     `json:"deleted"`
+	Name     string   `json:"name" rule:"required max=200" use:"filter"`
+	FolderID string   `json:"folder_id,omitempty" rule:"format=id ref=folder" use:"filter"` // parent; empty at top level
+	UserID   int64    `json:"user_id" rule:"ref=user" use:"filter"`
+	Teams    []string `json:"teams,omitempty" rule:"max=1000 format=id ref=team" use:"scope"`
+	Deleted  bool     `json:"deleted" use:"scope"`
 }
 
 // File is the record of an uploaded file; its bytes live at the file host under Hash.
 type File struct {
 	store.Meta
-	PID       string   `json:"pid"`
-	Filename  string   `json:"filename"`
-	Mimetype  string   `json:"mimetype"`
-	Hash      string   `json:"hash,omitempty"`
-	FolderID  string   `json:"folder_id,omitempty"`
-	ContactID string   `json:"contact_id,omitempty"`
-	UserID    int64    `json:"user_id"`
-	Type      string   `json:"type,omitempty"`
-	Teams     []string `json:"teams,omitempty"`
-	Deleted   bool     `json:"deleted"`
+	PID       string   `json:"pid" rule:"max=200 unique" use:"named"`
+	Filename  string   `json:"filename" rule:"required max=255" use:"filter"`
+	Mimetype  string   `json:"mimetype" rule:"required max=200" use:"filter"`
+	Hash      string   `json:"hash,omitempty" rule:"max=200"`
+	FolderID  string   `json:"folder_id,omitempty" rule:"format=id ref=folder" use:"filter"`
+	ContactID string   `json:"contact_id,omitempty" rule:"format=id ref=contact" use:"filter"`
+	UserID    int64    `json:"user_id" rule:"ref=user" use:"filter"`
+	Type      string   `json:"type,omitempty" rule:"max=200" use:"filter"`
+	Teams     []string `json:"teams,omitempty" rule:"max=1000 format=id ref=team" use:"scope"`
+	Deleted   bool     `json:"deleted" use:"scope"`
 }
 
 // Kinds are the records of this module.
 type Kinds struct {
-	Folders *store.Kind[Folder]
-	Files   *store.Kind[File]
+	Folders *resource.Of[Folder]
+	Files   *resource.Of[File]
 }
 
 // NewKinds declares the records. An error is a fault of the program.
 func NewKinds() (Kinds, error) {
-	folders, err := store.Define[Folder](store.Spec{
-		Name: "folders", Fields: []string{"name", "folder_id", "user_id"}, Teams: true, SoftDelete: true,
-		Indexes: []store.Index{{Fields: []string{"folder_id", "deleted", "name", "teams"}}},
-		Access:  []store.Access{{Where: []string{"folder_id", "deleted"}, Sort: []string{"name"}}},
+	folders, err := resource.Define(resource.Options[Folder]{
+		Traits: resource.Traits{Name: "folder"},
+		Spec: store.Spec{
+			Name:    "folders",
+			Indexes: []store.Index{{Fields: []string{"folder_id", "deleted", "name", "teams"}}},
+			Access:  []store.Access{{Where: []string{"folder_id", "deleted"}, Sort: []string{"name"}}},
+		},
 	})
 	if err != nil {
 		return Kinds{}, err
 	}
-	files, err := store.Define[File](store.Spec{
-		Name: "files", Fields: []string{"pid", "filename", "mimetype", "folder_id", "contact_id", "user_id", "type"}, Teams: true, SoftDelete: true,
-		Indexes: []store.Index{
-			{Fields: []string{"pid"}, Unique: true},
-			{Fields: []string{"folder_id", "deleted", "filename", "teams"}},
-			{Fields: []string{"contact_id"}},
-			{Fields: []string{"deleted", "mimetype"}},
-			{Fields: []string{"deleted", "created_at"}},
+	files, err := resource.Define(resource.Options[File]{
+		Traits: resource.Traits{Name: "file"},
+		Spec: store.Spec{
+			Name: "files",
+			Indexes: []store.Index{
+				{Fields: []string{"folder_id", "deleted", "filename", "teams"}},
+				{Fields: []string{"contact_id"}},
+				{Fields: []string{"deleted", "mimetype"}},
+				{Fields: []string{"deleted", "created_at"}},
+			},
+			Access: []store.Access{
+				{Where: []string{"folder_id", "deleted"}, Sort: []string{"filename"}},
+				{Where: []string{"contact_id"}},
+				{Where: []string{"deleted", "mimetype"}},
+				{Where: []string{"deleted", "created_at"}},
+			},
 		},
-		Access: []store.Access{
-			{Where: []string{"folder_id", "deleted"}, Sort: []string{"filename"}},
-			{Where: []string{"contact_id"}},
-			{Where: []string{"deleted", "mimetype"}},
-			{Where: []string{"deleted", "created_at"}},
+		Fill: func(f *File) {
+			if f.PID == "" {
+				f.PID = resource.NewPID()
+			}
+		},
+		Check: func(c *resource.Checking, f *File) {
+			if f.Hash != "" && !ValidHash(f.Hash) {
+				c.Errs.Add("hash", fault.Format, "hash must be 1 to 128 letters, digits, _ and -")
+			}
 		},
 	})
 	return Kinds{folders, files}, err

@@ -10,6 +10,7 @@ import (
 
 	"tenantry/backends/schema"
 	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
 )
 
 // Alerts is the configuration of a form's e-mail alerts. enabled, recipients and subject
@@ -26,6 +27,16 @@ func (a *Alerts) UnmarshalJSON(text []byte) error {
 	}
 	*a = m
 	return nil
+}
+
+// ReadValue reads a configuration and checks it.
+func (a *Alerts) ReadValue(name string, v strictjson.Value, errs *fault.List) {
+	if v.Is != strictjson.Object {
+		errs.Add(name, fault.Type, "%s must be an object", name)
+		return
+	}
+	*a = v.Table()
+	a.Check(errs, name)
 }
 
 // Limits of an alert configuration.

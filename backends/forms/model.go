@@ -1,6 +1,9 @@
 package forms
 
 import (
+	"maps"
+
+	"tenantry/backends/resource"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
 )
@@ -8,51 +11,52 @@ import (
 // Collection is the definition of a form.
 type Collection struct {
 	store.Meta
-	UserID            int64         `json:"user_id"`
-	Name              string        `json:"name"`
-	Label             string        `json:"label"`
-	LabelPlural       string        `json:"label_plural"`
-	Schema            schema.Fields `json:"schema,omitempty"` // the form's own fields; the ones every form has are added on reading
+	UserID            int64         `json:"user_id" rule:"ref=user"`
+	Name              string        `json:"name" rule:"required max=64 format=name unique" use:"named"`
+	Label             string        `json:"label" rule:"required max=200 format=label unique"`
+	LabelPlural       string        `json:"label_plural" rule:"required max=200 format=label unique"`
+	Schema            schema.Fields `json:"schema,omitempty" use:"always"` // the form's own fields; the ones every form has are added on reading
 	EmailAlerts       Alerts        `json:"email_alerts,omitempty"`
 	Standalone        bool          `json:"standalone,omitempty"`
-	ExternalID        string        `json:"external_id,omitempty"`
-	ExternalCreatedAt string        `json:"external_created_at,omitempty"`
-	ExternalUpdatedAt string        `json:"external_updated_at,omitempty"`
+	ExternalID        string        `json:"external_id,omitempty" rule:"max=200 unique" use:"identity"`
+	ExternalCreatedAt string        `json:"external_created_at,omitempty" rule:"max=200"`
+	ExternalUpdatedAt string        `json:"external_updated_at,omitempty" rule:"max=200"`
 }
 
 // Submission is one filled-in form.
 type Submission struct {
 	store.Meta
-	Form    string            `json:"form"` // the collection's id
+	Form    string            `json:"form" rule:"required format=id ref=form_collection" use:"filter"` // the collection's id
 	Values  map[string]any    `json:"values,omitempty" store:"custom"`
-	Secrets map[string]string `json:"secrets,omitempty"` // sealed values by field
+	Secrets map[string]string `json:"secrets,omitempty" use:"secret"` // sealed values by field
 }
 
 // Kinds are the records of this module.
 type Kinds struct {
-	Collections *store.Kind[Collection]
-	Submissions *store.Kind[Submission]
+	Collections *resource.Of[Collection]
+	Submissions *resource.Of[Submission]
 }
 
 // NewKinds declares the records. An error is a fault of the program.
 func NewKinds() (Kinds, error) {
-	collections, err := store.Define[Collection](store.Spec{
-		Name: "form_collections", Fields: []string{"name", "label", "label_plural", "external_id"},
-		Indexes: []store.Index{
-			{Fields: []string{"name"}, Unique: true},
-			{Fields: []string{"label"}, Unique: true},
-			{Fields: []string{"label_plural"}, Unique: true},
-			{Fields: []string{"external_id"}, Unique: true},
+	collections, err := resource.Define(resource.Options[Collection]{
+		Traits: resource.Traits{Name: "form_collection", Definition: true},
+		Spec:   store.Spec{Name: "form_collections"},
+		Check: func(_ *resource.Checking, f *Collection) { // every form has these; they are not stored
+			maps.DeleteFunc(f.Schema, func(name string, _ schema.Field) bool { _, common := Common()[name]; return common })
 		},
-		Access: []store.Access{{Where: []string{"name"}}, {Where: []string{"external_id"}}},
+		Defines: func(f *Collection) (string, schema.Fields, bool) { return f.ID, f.Fields(), f.Schema != nil },
 	})
 	if err != nil {
 		return Kinds{}, err
 	}
-	submissions, err := store.Define[Submission](store.Spec{
-		Name: "form_submissions", Fields: []string{"form"}, Custom: true,
-		Indexes: []store.Index{{Fields: []string{"form", "created_at"}}},
-		Access:  []store.Access{{Where: []string{"form", "created_at"}}},
+	submissions, err := resource.Define(resource.Options[Submission]{
+		Traits: resource.Traits{Name: "submission", DefinedBy: "form_collection"},
+		Spec: store.Spec{
+			Name:    "form_submissions",
+			Indexes: []store.Index{{Fields: []string{"form", "created_at"}}},
+			Access:  []store.Access{{Where: []string{"form", "created_at"}}},
+		},
 	})
 	return Kinds{collections, submissions}, err
 }

@@ -41,7 +41,7 @@ func (m *Module) update(ctx context.Context, c *api.Call) (api.Result, error) {
 			return api.Result{}, errs.Err()
 		}
 	}
-	if err := schema.Ignore(c, ignored...); err != nil {
+	if err := c.IgnoreParts(ignored...); err != nil {
 		return api.Result{}, err
 	}
 	var wanted schema.Naming
@@ -53,7 +53,7 @@ func (m *Module) update(ctx context.Context, c *api.Call) (api.Result, error) {
 		before = f.Fields()
 		kept := ch.apply(f)
 		wanted = f.naming()
-		return schema.Ignore(c, kept...)
+		return c.IgnoreParts(kept...)
 	})
 	var dup *store.DuplicateError
 	if errors.As(err, &dup) {

@@ -35,7 +35,7 @@ func parseDefinition(c *api.Call) (*Definition, error) {
 	if raw, ok := definitions(c, &errs); ok {
 		fields, ignored := schema.Parse(&errs, "schema", raw, nil)
 		def.Schema = fields
-		if err := schema.Ignore(c, ignored...); err != nil {
+		if err := c.IgnoreParts(ignored...); err != nil {
 			return nil, err
 		}
 	}

@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"tenantry/backends/resource"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
 )
@@ -8,48 +9,44 @@ import (
 // Definition is a custom object: a kind of record that the organization made up.
 type Definition struct {
 	store.Meta
-	Name        string        `json:"name"`
-	Label       string        `json:"label"`
-	LabelPlural string        `json:"label_plural"`
-	Schema      schema.Fields `json:"schema,omitempty"`
+	Name        string        `json:"name" rule:"required max=64 format=name unique" use:"named"`
+	Label       string        `json:"label" rule:"required max=200 format=label unique"`
+	LabelPlural string        `json:"label_plural" rule:"required max=200 format=label unique"`
+	Schema      schema.Fields `json:"schema,omitempty" use:"always"`
 }
 
 // Record is one record of a custom object.
 type Record struct {
 	store.Meta
-	Object     string            `json:"object"` // the definition's name
-	ExternalID string            `json:"external_id,omitempty"`
+	Object     string            `json:"object" rule:"required max=64 ref=custom_object" use:"filter"` // the definition's name
 	Values     map[string]any    `json:"values,omitempty" store:"custom"`
-	Secrets    map[string]string `json:"secrets,omitempty"` // sealed values by field
+	ExternalID string            `json:"external_id,omitempty" rule:"max=200 unique within=object" use:"identity"`
+	Secrets    map[string]string `json:"secrets,omitempty" use:"secret"` // sealed values by field
 }
 
 // Kinds are the records of this module.
 type Kinds struct {
-	Definitions *store.Kind[Definition]
-	Records     *store.Kind[Record]
+	Definitions *resource.Of[Definition]
+	Records     *resource.Of[Record]
 }
 
 // NewKinds declares the records. An error is a fault of the program.
 func NewKinds() (Kinds, error) {
-	definitions, err := store.Define[Definition](store.Spec{
-		Name: "custom_objects", Fields: []string{"name", "label", "label_plural"},
-		Indexes: []store.Index{
-			{Fields: []string{"name"}, Unique: true},
-			{Fields: []string{"label"}, Unique: true},
-			{Fields: []string{"label_plural"}, Unique: true},
-		},
-		Access: []store.Access{{Where: []string{"name"}}, {Where: []string{"label"}}, {Where: []string{"label_plural"}}},
+	definitions, err := resource.Define(resource.Options[Definition]{
+		Traits:  resource.Traits{Name: "custom_object", Key: "name", Definition: true},
+		Spec:    store.Spec{Name: "custom_objects"},
+		Defines: func(d *Definition) (string, schema.Fields, bool) { return d.Name, d.Schema, d.Schema != nil },
 	})
 	if err != nil {
 		return Kinds{}, err
 	}
-	records, err := store.Define[Record](store.Spec{
-		Name: "records", Fields: []string{"object", "external_id"}, Custom: true,
-		Indexes: []store.Index{
-			{Fields: []string{"object", "external_id"}, Unique: true},
-			{Fields: []string{"object", "created_at"}},
+	records, err := resource.Define(resource.Options[Record]{
+		Traits: resource.Traits{Name: "record", DefinedBy: "custom_object"},
+		Spec: store.Spec{
+			Name:    "records",
+			Indexes: []store.Index{{Fields: []string{"object", "created_at"}}},
+			Access:  []store.Access{{Where: []string{"object", "created_at"}}},
 		},
-		Access: []store.Access{{Where: []string{"object", "external_id"}}, {Where: []string{"object", "created_at"}}},
 	})
 	return Kinds{definitions, records}, err
 }

@@ -6,8 +6,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"tenantry/backends/api"
 	"tenantry/backends/store"
+	"tenantry/internal/declare"
 	"tenantry/internal/fault"
 )
 
@@ -47,13 +47,13 @@ func (n Naming) Taken(others []Naming) []string {
 
 // NameBounds and LabelBounds are for the rows of operations that take what CheckName and
 // CheckLabel check.
-func NameBounds() api.Bounds {
-	return api.Bounds{MinLength: 1, MaxLength: maxName, Pattern: "^[a-z][a-z0-9_]*$"}
+func NameBounds() declare.Bounds {
+	return declare.Bounds{MinLength: 1, MaxLength: maxName, Pattern: "^[a-z][a-z0-9_]*$"}
 }
 
 // LabelBounds is said at NameBounds.
-func LabelBounds() api.Bounds {
-	return api.Bounds{MinLength: 1, MaxLength: MaxLabel, Pattern: labelPattern}
+func LabelBounds() declare.Bounds {
+	return declare.Bounds{MinLength: 1, MaxLength: MaxLabel, Pattern: labelPattern}
 }
 
 // labelPattern is that of one line that is not blank.

@@ -1,14 +1,15 @@
 package schema
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
-	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
 	"tenantry/internal/texts"
 )
 
@@ -64,6 +65,24 @@ func Parse(errs *fault.List, path string, raw map[string]any, stored Fields) (fi
 	}
 	return fields, ignored
 }
+
+// ReadValue reads the definitions of a line, where also what callers may not set counts.
+func (f *Fields) ReadValue(name string, v strictjson.Value, errs *fault.List) {
+	if v.Is != strictjson.Object {
+		errs.Add(name, fault.Type, "%s must be an object of fields by identifier", name)
+		return
+	}
+	*f, _ = Parse(errs, name, v.Table(), nil)
+	for i := range v.Members {
+		if d, ok := (*f)[v.Members[i].Name]; ok && v.Members[i].Value.Get("locked").Is == strictjson.True {
+			d.Locked = true
+			(*f)[v.Members[i].Name] = d
+		}
+	}
+}
+
+// ReadStored takes the definitions as they were stored.
+func (f *Fields) ReadStored(v strictjson.Value) error { return json.Unmarshal(v.Raw(), f) }
 
 func parseField(errs *fault.List, at string, definition map[string]any) (field Field, ignored []string) {
 	field.Title = text(errs, at+".title", definition, "title")
@@ -134,16 +153,4 @@ func Printable(name string) string {
 		return name
 	}
 	return strconv.QuoteToASCII(texts.Clip(name))
-}
-
-// Ignore notes input that is not used. With strict handling it returns the 400 to answer
-// with before anything is stored.
-func Ignore(c *api.Call, names ...string) error {
-	for _, name := range names {
-		c.Ignore(name)
-	}
-	if c.Strict && len(names) > 0 {
-		return api.BadRequest("Not accepted with strict handling: %s", strings.Join(names, ", "))
-	}
-	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"tenantry/backends/api"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
@@ -95,7 +94,7 @@ func TestParseCapsFields(t *testing.T) {
 // parseJSON is Parse of JSON text. Anything but an object is noted in errs.
 func parseJSON(errs *fault.List, path string, text []byte) (fields schema.Fields, ignored []string) {
 	var raw map[string]any
-	if strictjson.Check(text) != nil || api.Decode(text, &raw) != nil || raw == nil {
+	if strictjson.Check(text) != nil || json.Unmarshal(text, &raw) != nil || raw == nil {
 		errs.Add(path, "type", "%s must be an object", path)
 		return nil, nil
 	}

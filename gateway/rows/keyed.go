@@ -8,8 +8,6 @@ import (
 	"math"
 	"strconv"
 
-	"tenantry/backends/contacts"
-	"tenantry/backends/objects"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
 	"tenantry/gateway/transfer"
@@ -104,20 +102,17 @@ func (f *feed) lookUp(ctx context.Context, values []string) error {
 	if len(values) == 0 {
 		return nil
 	}
-	ws := f.into.Tenant.Workspace()
-	query := store.Query{Filter: store.In(f.o.Key, values...), State: store.Either, Limit: store.MaxLimit}
-	var found int
-	var err error
-	if f.object == "" {
-		found, err = find(ctx, f.into.Contacts.Contacts.In(ws), query, func(c *contacts.Contact) { f.note(text(contactText(c, f.o.Key)), c.ID) })
-	} else {
-		query.Filter = store.All(store.Eq("object", f.object), query.Filter)
-		found, err = find(ctx, f.into.Objects.Records.In(ws), query, func(r *objects.Record) { f.note(text(r.ExternalID), r.ID) })
-	}
+	kept := f.into.Named(f.kind)
+	found, err := kept.Records.Find(ctx, f.into.Tenant.Workspace(), store.Query{
+		Filter: store.All(f.stored(), store.In(f.o.Key, values...)), State: store.Either, Limit: store.MaxLimit,
+	})
 	if err != nil {
 		return fmt.Errorf("looking for what rows may be: %w", err)
 	}
-	if found < store.MaxLimit || len(values) == 1 {
+	for _, rec := range found {
+		f.note(text(kept.Text(rec, f.o.Key)), kept.Meta(rec).ID)
+	}
+	if len(found) < store.MaxLimit || len(values) == 1 {
 		return nil
 	}
 	half := len(values) / 2
@@ -127,48 +122,24 @@ func (f *feed) lookUp(ctx context.Context, values []string) error {
 	return f.lookUp(ctx, values[half:])
 }
 
-func find[T any](ctx context.Context, c store.Collection[T], q store.Query, note func(*T)) (int, error) {
-	recs, err := c.Find(ctx, q)
-	for i := range recs {
-		note(&recs[i])
+// stored matches the records that rows may be.
+func (f *feed) stored() store.Filter {
+	if f.object == "" {
+		return store.Filter{}
 	}
-	return len(recs), err
-}
-
-func contactText(c *contacts.Contact, field string) string {
-	switch field {
-	case "email":
-		return c.Email
-	case "first_name":
-		return c.FirstName
-	case "last_name":
-		return c.LastName
-	case "phone":
-		return c.Phone
-	case "country":
-		return c.Country
-	case "city":
-		return c.City
-	case "status":
-		return c.Status
-	}
-	return c.ExternalID
+	return store.Eq("object", f.object)
 }
 
 // readAll finds records by a field that the organization defined.
 func (f *feed) readAll(ctx context.Context, values map[digest]bool) error {
-	ws := f.into.Tenant.Workspace()
-	take := func(stored map[string]any, id string) error {
-		v := valueOf(stored[f.o.Key])
+	kept := f.into.Named(f.kind)
+	return kept.Records.Each(ctx, f.into.Tenant.Workspace(), f.stored(), func(rec any) error {
+		v := valueOf((*kept.Values(rec))[f.o.Key])
 		if d, has := digestOf(v); has && values[d] {
-			f.note(v, id)
+			f.note(v, kept.Meta(rec).ID)
 		}
 		return nil
-	}
-	if f.object == "" {
-		return f.into.Contacts.Contacts.In(ws).Each(ctx, store.Filter{}, store.Either, func(c *contacts.Contact) error { return take(c.Fields, c.ID) })
-	}
-	return f.into.Objects.Records.In(ws).Each(ctx, store.Eq("object", f.object), store.Either, func(r *objects.Record) error { return take(r.Values, r.ID) })
+	})
 }
 
 // digestOf stands for a value of the key, numbers by what they are and not by how they are

@@ -3,6 +3,7 @@ package rows
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"unicode"
@@ -19,13 +20,12 @@ import (
 
 // own returns the fields that every record has, by squashed name.
 func (f *feed) own() map[string]string {
-	names := []string{"external_id"}
-	if f.object == "" {
-		names = []string{"email", "first_name", "last_name", "phone", "country", "city", "status", "tags", "external_id"}
-	}
 	own := map[string]string{}
-	for _, name := range names {
-		own[squash(name)] = name
+	for _, field := range f.into.Named(f.kind).Fields {
+		isText := field.Type.Kind() == reflect.String || field.Type.Kind() == reflect.Slice
+		if isText && field.Rule.Ref == "" && field.Name != "id" {
+			own[squash(field.Name)] = field.Name
+		}
 	}
 	return own
 }

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"tenantry/backends/objects"
+	"tenantry/backends/resource"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
 	"tenantry/gateway/transfer"
@@ -172,23 +173,22 @@ func (f *feed) Prepare(ctx context.Context, into *transfer.Into) ([]transfer.Lin
 
 func (f *feed) readDefined(ctx context.Context) error {
 	f.defined = map[string]string{}
-	ws := f.into.Tenant.Workspace()
-	if f.object == "" {
-		defs, err := f.into.ContactsModule.Definitions(ctx, ws)
-		for key, def := range defs {
-			f.defined[key] = def.Type
-		}
-		return err
+	defines := f.into.Named(f.into.Named(f.kind).DefinedBy)
+	var known resource.Known
+	only := store.Filter{}
+	if f.object != "" {
+		only = store.Eq("name", f.object)
 	}
-	def, err := f.into.Objects.Definitions.In(ws).First(ctx, store.Query{Filter: store.Eq("name", f.object)})
-	switch {
-	case errors.Is(err, store.ErrNotFound):
+	err := defines.Records.Each(ctx, f.into.Tenant.Workspace(), only, func(rec any) error {
+		known.Learn(defines, rec, "")
+		f.existing, _ = rec.(*objects.Definition)
 		return nil
-	case err != nil:
-		return fmt.Errorf("reading the custom object: %w", err)
+	})
+	if err != nil {
+		return fmt.Errorf("reading which fields are defined: %w", err)
 	}
-	f.existing = def
-	for key, field := range def.Schema {
+	fields, _ := known.Fields(defines.Name, f.object)
+	for key, field := range fields {
 		f.defined[key] = field.Type
 	}
 	return nil

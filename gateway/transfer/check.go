@@ -2,11 +2,10 @@ package transfer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
-	"tenantry/backends/contacts"
+	"tenantry/backends/resource"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
 )
@@ -40,7 +39,7 @@ type importer struct {
 // edge is a reference from a line to a document.
 type edge struct {
 	line   int32
-	from   handler
+	from   *kind
 	field  string
 	target string
 	to     key
@@ -162,14 +161,7 @@ func (im *importer) learn(ctx context.Context, lines []Line, refused map[int]*en
 		im.definitions = append(im.definitions, e)
 	}
 	for _, e := range im.definitions[first:] {
-		if def, ok := e.rec.(*contacts.FieldDef); ok && len(e.errs) == 0 && len(im.view.fields) >= contacts.MaxFields {
-			if _, known := im.view.fields[def.Key]; !known {
-				e.errs.Add("key", "length", "an organization has at most %d contact fields", contacts.MaxFields)
-			}
-		}
-		if len(e.errs) == 0 {
-			im.view.learn(e)
-		}
+		im.view.learn(e)
 	}
 }
 
@@ -229,7 +221,7 @@ func (im *importer) register(e *entry) {
 	}
 	for _, c := range e.kind.identify(e) {
 		if first, given := im.claimed[c.key]; given {
-			if c.field == "kind" || c.field == "key" && name == kindCompliance {
+			if e.kind.Single {
 				e.errs.Add("kind", "duplicate", "line %d is of the kind %s too, of which there is one", first, name)
 			} else {
 				e.errs.Add(c.field, "duplicate", "line %d gives the same %s", first, c.field)
@@ -365,7 +357,7 @@ func (im *importer) resolve(ctx context.Context) error {
 			if to, inside := im.lineOf[e.target][e.to]; inside && im.bad.has(int(to)) {
 				errs.Add(e.field, "unknown", "%s names the %s of line %d, which cannot be taken", e.field, e.target, to)
 			} else if missing[e.target][e.to] && !e.asIs {
-				noteAbsent(&errs, e.field, e.target)
+				(&resource.Checking{Errs: &errs, Absent: absent}).Missing(e.field, e.target)
 			}
 			if len(errs) > 0 {
 				im.refuse(int(e.line), e.from.name(), errs)
@@ -424,7 +416,7 @@ func (im *importer) refuseMoves(ctx context.Context) error {
 			moved[k] = e.to
 		}
 	}
-	folders := im.deps.Files.Folders.In(im.tenant.Workspace())
+	folders := im.named[kindFolder]
 	for k, at := range moved {
 		line := im.lineOf[kindFolder][k]
 		if !im.updates.has(int(line)) || im.bad.has(int(line)) {
@@ -433,12 +425,16 @@ func (im *importer) refuseMoves(ctx context.Context) error {
 		for range maxFolderDepth {
 			up, ok := moved[at]
 			if _, inside := im.lineOf[kindFolder][at]; !ok && !inside {
-				f, err := folders.First(ctx, store.Query{Filter: store.Eq("id", at.id()), State: store.Either})
-				if err != nil && !errors.Is(err, store.ErrNotFound) {
+				found, err := folders.Records.Find(ctx, im.tenant.Workspace(), store.Query{Filter: store.Eq("id", at.id()), State: store.Either})
+				if err != nil {
 					return fmt.Errorf("looking for references: %w", err)
 				}
-				if ok = err == nil && f.FolderID != ""; ok {
-					up = keyOf(f.FolderID)
+				for _, f := range found {
+					folders.Refers(f, func(_, target string, id *string) {
+						if ok = ok || target == kindFolder && *id != ""; target == kindFolder && ok {
+							up = keyOf(*id)
+						}
+					})
 				}
 			}
 			if !ok {

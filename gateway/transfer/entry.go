@@ -1,8 +1,8 @@
 package transfer
 
 import (
-	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"slices"
 	"strings"
 
@@ -25,8 +25,8 @@ const (
 type entry struct {
 	line  int
 	raw   Raw // as it stood in the file, where that is needed
-	kind  handler
-	rec   any    // *T of the kind
+	kind  *kind
+	rec   any    // of the kind
 	given uint64 // bit n: the line has the n-th field of the kind
 	id    string // "" until one is given, found or made
 	named bool   // the line itself gave the id
@@ -41,36 +41,8 @@ type entry struct {
 	errs   fault.List
 	judged bool // its problems are all known
 
-	old    any // *T: what is stored, already changed to what the line says
+	old    any // what is stored, already changed to what the line says
 	change change
-}
-
-// handler is what the import and export do with one kind of line.
-type handler interface {
-	name() string
-	// definition: lines of other kinds are checked against lines of this kind, so they
-	// are read first and kept in memory.
-	definition() bool
-	// decode reads a line and checks everything about it that needs no look at other
-	// data lines. Safe for concurrent use while the view does not change.
-	decode(ctx context.Context, v *view, val strictjson.Value, line int) *entry
-	// identify returns what the line must not share with another one of the bundle.
-	identify(e *entry) []claim
-	// references calls visit for every reference of the record to another document.
-	references(e *entry, visit func(field, target string, id *string))
-	// compare finds what is stored of each entry and decides what is to be done.
-	compare(ctx context.Context, s *session, batch []*entry) error
-	// insert stores new records, all or none.
-	insert(ctx context.Context, s *session, batch []*entry) error
-	// replace stores one changed record.
-	replace(ctx context.Context, s *session, e *entry) error
-	// present returns which of the identifiers exist in the organization.
-	present(ctx context.Context, s *session, ids []string) (map[string]bool, error)
-	// empty reports whether the organization has no record of the kind.
-	empty(ctx context.Context, s *session) (bool, error)
-	// export calls emit with every record as a line. It teaches definitions to the view, which
-	// holds nothing when the first kind begins.
-	export(ctx context.Context, s *session, emit func(line []byte) error) error
 }
 
 // claim is a unique value of a line.
@@ -175,3 +147,14 @@ func (s *lineSet) has(line int) bool {
 }
 
 func (s *lineSet) clone() *lineSet { return &lineSet{bits: slices.Clone(s.bits), count: s.count} }
+
+// key is an identifier in 12 bytes: that of a document, or part of a digest.
+type key [12]byte
+
+func keyOf(id string) key {
+	var k key
+	_, _ = hex.Decode(k[:], []byte(id)) // checked by store.ValidID before
+	return k
+}
+
+func (k key) id() string { return hex.EncodeToString(k[:]) }

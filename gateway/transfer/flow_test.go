@@ -236,7 +236,7 @@ func TestInterrupted(t *testing.T) {
 	if !errors.As(err, &interrupted) || !errors.Is(err, context.Canceled) || interrupted.Lines != total+2 {
 		t.Fatalf("%v", err)
 	}
-	stored, err := w.deps.Contacts.Contacts.In(acme.Workspace()).Count(t.Context(), store.Filter{})
+	stored, err := w.contacts.Contacts.In(acme.Workspace()).Count(t.Context(), store.Filter{})
 	check(t, err)
 	if n := r.Kinds[kindContact].Created; int64(n) != stored || n == total {
 		t.Fatalf("%d contacts stored, %d reported", stored, n)

@@ -40,7 +40,7 @@ func TestExport_ImportsAsTheSameOrganization(t *testing.T) {
 	w.mustLoad(other, first)
 	second := w.dump(other, true)
 	// The two share a store, where no two teams have one id: the second got another.
-	team := strings.Split(lines(second, kindTeam)[0], `"`)[7]
+	team := strings.Split(lines(second, "team")[0], `"`)[7]
 	if diff := cmp.Diff(first, strings.ReplaceAll(second, team, "0000000000000000000000a1")); diff != "" {
 		t.Fatal(diff)
 	}
@@ -77,7 +77,7 @@ func TestPublicIdentifiersOfReports(t *testing.T) {
 
 	old := reports.Report{PID: "p2", Title: "old", Class: "Files"}
 	old.ID = "0000000000000000000000e9"
-	check(t, w.deps.Reports.Reports.In(acme.Workspace()).Insert(t.Context(), &old))
+	check(t, w.reports.Reports.In(acme.Workspace()).Insert(t.Context(), &old))
 	exported := w.dump(acme, false)
 	if !strings.Contains(exported, `"p2"`) {
 		t.Errorf("exported:\n%s", exported)
@@ -86,7 +86,7 @@ func TestPublicIdentifiersOfReports(t *testing.T) {
 		t.Errorf("imported where it was made: %+v", r)
 	}
 	pidIn := func(tenant *tenants.Tenant) string {
-		found, err := w.deps.Reports.Reports.In(tenant.Workspace()).Get(t.Context(), old.ID)
+		found, err := w.reports.Reports.In(tenant.Workspace()).Get(t.Context(), old.ID)
 		check(t, err)
 		return found.PID
 	}

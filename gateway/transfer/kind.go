@@ -3,123 +3,40 @@ package transfer
 import (
 	"bytes"
 	"context"
-	"slices"
-	"strconv"
-	"strings"
 
+	"tenantry/backends/resource"
 	"tenantry/backends/secrets"
 	"tenantry/backends/store"
-	"tenantry/internal/fault"
+	"tenantry/internal/declare"
 	"tenantry/internal/strictjson"
-	"tenantry/internal/texts"
 )
 
-// kind is the handler of lines that are records of one store kind.
-type kind[T any] struct {
-	label   string
-	records *store.Kind[T]
-	meta    func(*T) *store.Meta
-	defines bool
-	control bool // the records live in the organization's part of the control workspace
-	fields  []field[T]
-	uniques []unique[T]
-	refs    func(rec *T, visit func(field, target string, id *string))
-	// check holds the record against the definitions, once its fields could be read.
-	check func(ctx context.Context, v *view, rec *T, e *entry)
-	// preset gives a record what holds where its line does not say otherwise.
-	preset func(rec *T)
-	// fill completes a record that is stored for the first time.
-	fill func(rec *T)
-	// before is called with new records before they are stored.
-	before func(ctx context.Context, s *session, recs []*T) error
-	// secrets leads to the sealed values, values to the others; nil where there are none.
-	secrets func(*T) *map[string]string
-	values  func(*T) *map[string]any
-	// secretNames returns which of a record's values are secret.
-	secretNames func(v *view, rec *T) func(name string) bool
-
-	index map[string]int
+// kind is what the import and export do with lines that are records of one resource.
+type kind struct {
+	*resource.Resource
+	// ask looks at a whole record with what its module knows; nil: nothing is asked.
+	ask func(c *resource.Checking, rec any)
+	// guard surrounds every change of a stored record; nil: nothing does.
+	guard func(ctx context.Context, s *session, old any, write func() error) error
 }
 
-// identity says when a unique value tells which record is meant.
-type identity byte
+func (k *kind) name() string { return k.Name }
 
-const (
-	never     identity = iota
-	withoutID          // where the line has no id
-	always             // also where the line has another id
-)
+// definition: lines of other kinds are checked against lines of this kind, so they are read first
+// and kept in memory.
+func (k *kind) definition() bool { return k.Definition }
 
-// unique is a value that no two records of a kind share.
-type unique[T any] struct {
-	field    string
-	value    func(*T) string
-	identity identity
-	// group, where set, is the declared field within which the value is unique.
-	group   string
-	groupOf func(*T) string
-	// number: the value is a whole number.
-	number bool
-}
-
-// filter matches records that have one of the values.
-func (u *unique[T]) filter(group string, values []string) store.Filter {
-	f := store.In(u.field, values...)
-	if u.number {
-		numbers := make([]int64, len(values))
-		for i, v := range values {
-			numbers[i], _ = strconv.ParseInt(v, 10, 64) // written by value
-		}
-		f = store.In(u.field, numbers...)
-	}
-	if u.group != "" {
-		f = store.All(store.Eq(u.group, group), f)
-	}
-	return f
-}
-
-// shown returns the name that lines have for the value.
-func (u *unique[T]) shown() string {
-	switch u.field {
-	case "uid":
-		return "id"
-	case "email_key":
-		return "email"
-	}
-	return u.field
-}
-
-func (u *unique[T]) groupIn(rec *T) string {
-	if u.groupOf == nil {
-		return ""
-	}
-	return u.groupOf(rec)
-}
-
-func (k *kind[T]) name() string     { return k.label }
-func (k *kind[T]) definition() bool { return k.defines }
-
-// ready completes the kind.
-func (k *kind[T]) ready() *kind[T] {
-	k.index = make(map[string]int, len(k.fields))
-	for i := range k.fields {
-		k.index[k.fields[i].name] = i
-	}
-	return k
-}
-
-func (k *kind[T]) workspace(s *session) *store.Workspace {
-	if k.control {
+func (k *kind) workspace(s *session) *store.Workspace {
+	if k.Control {
 		return s.tenant.People()
 	}
 	return s.tenant.Workspace()
 }
 
-func (k *kind[T]) decode(ctx context.Context, v *view, val strictjson.Value, line int) *entry {
-	rec := new(T)
-	if k.preset != nil {
-		k.preset(rec)
-	}
+// decode reads a line and checks everything about it that needs no look at other data lines. Safe
+// for concurrent use while the view does not change.
+func (k *kind) decode(ctx context.Context, v *view, val strictjson.Value, line int) *entry {
+	rec := k.New()
 	e := &entry{line: line, kind: k, rec: rec, asIs: val.Get(asIsName).Is == strictjson.True}
 	if e.asIs {
 		k.decodeStored(ctx, v, val, rec, e)
@@ -127,140 +44,118 @@ func (k *kind[T]) decode(ctx context.Context, v *view, val strictjson.Value, lin
 	}
 	k.decodeGiven(ctx, v, val, rec, e)
 	if len(e.errs) == 0 && !e.named && !k.identified(rec) {
-		e.digest = digestOf(k.label, val, k.leave(v, rec))
+		e.digest = digestOf(k.Name, val, k.leave(v, rec))
 	}
 	return e
 }
 
 // decodeGiven reads and checks a line that somebody wrote.
-func (k *kind[T]) decodeGiven(ctx context.Context, v *view, val strictjson.Value, rec *T, e *entry) {
-	for i := range val.Members {
-		name := val.Members[i].Name
-		if name == "kind" {
-			continue
+func (k *kind) decodeGiven(ctx context.Context, v *view, val strictjson.Value, rec any, e *entry) {
+	c := resource.Checking{Errs: &e.errs, Known: &v.Known, Absent: absent, Ask: k.ask}
+	c.Take = func(values map[string]any, secret func(string) bool) map[string]bool {
+		e.secrets = v.vault.Take(ctx, k.place(k.Meta(rec).ID), k.ValuesName(), values, secret, &e.errs)
+		taken := make(map[string]bool, len(e.secrets))
+		for name := range e.secrets {
+			taken[name] = true
 		}
-		n, ok := k.index[name]
-		if !ok {
-			e.errs.Add(texts.Clip(name), "unknown", "a %s has no field %q", k.label, texts.Clip(name))
-			continue
-		}
-		e.given |= 1 << n
-		k.fields[n].read(rec, val.Members[i].Value, &e.errs)
+		return taken
 	}
-	for i := range k.fields {
-		f := &k.fields[i]
-		if !f.required {
-			continue
-		}
-		if e.given&(1<<i) == 0 {
-			e.errs.Add(f.name, "required", "%s is required", f.name)
-		} else if len(e.errs) == 0 && blank(f.write(nil, rec)) {
-			e.errs.Add(f.name, "required", "%s must not be empty", f.name)
-		}
+	e.given = k.Read(&c, val, rec, "kind")
+	if c.Keep {
+		e.change = keep
 	}
-	e.id = k.meta(rec).ID
-	e.named = e.id != ""
-	if k.check != nil {
-		k.checkAll(ctx, v, rec, e)
-	}
+	e.id = k.Meta(rec).ID
+	n, ok := k.Index("id")
+	e.named = ok && e.given&(1<<n) != 0
 }
 
-// checkAll checks what could be read even where something could not, so that a line's
-// problems are all told at once. Of a field that could not be read that much is said.
-func (k *kind[T]) checkAll(ctx context.Context, v *view, rec *T, e *entry) {
-	unread := e.errs
-	e.errs = nil
-	k.check(ctx, v, rec, e)
-	found := e.errs
-	e.errs = unread
-	for _, f := range found {
-		told := slices.ContainsFunc(unread, func(u fault.Fault) bool {
-			return u.Field == f.Field || strings.HasPrefix(f.Field, u.Field+".") || strings.HasPrefix(u.Field, f.Field+".")
-		})
-		if !told {
-			e.errs.Add(f.Field, f.Code, "%s", f.Message)
-		}
-	}
-}
+// absent ends the sentence about a reference that leads nowhere.
+const absent = "that neither the file nor the organization has"
 
-func blank(written []byte) bool {
-	return len(bytes.Trim(written, " \t\"")) == 0
-}
-
-func (k *kind[T]) leave(v *view, rec *T) func(string) bool {
-	if k.secretNames == nil {
+// leave returns which values do not count for the digest of a line; nil: all of them do.
+func (k *kind) leave(v *view, rec any) func(string) bool {
+	if !k.HasSecrets() {
 		return nil
 	}
-	return k.secretNames(v, rec)
+	return k.SecretIn(&v.Known, rec)
 }
 
 // identified reports whether a unique value tells which record is meant.
-func (k *kind[T]) identified(rec *T) bool {
-	for i := range k.uniques {
-		if u := &k.uniques[i]; u.identity != never && u.value(rec) != "" {
+func (k *kind) identified(rec any) bool {
+	if k.Single {
+		return true
+	}
+	for i := range k.Uniques {
+		if u := &k.Uniques[i]; u.Identity != resource.Never && u.Value(rec) != "" {
 			return true
 		}
 	}
 	return false
 }
 
-func (k *kind[T]) identify(e *entry) []claim {
-	rec := e.rec.(*T)
-	claims := make([]claim, 0, len(k.uniques)+1)
-	for i := range k.uniques {
-		u := &k.uniques[i]
-		if v := u.value(rec); v != "" {
-			identifies := u.identity == always || u.identity == withoutID && !e.named
-			claims = append(claims, claim{u.shown(), claimOf(k.label, u.field, u.groupIn(rec), v), identifies})
+// identify returns what the line must not share with another one of the bundle.
+func (k *kind) identify(e *entry) []claim {
+	if k.Single {
+		return []claim{{"kind", claimOf(k.Name, "kind", "", ""), true}}
+	}
+	rec := e.rec
+	claims := make([]claim, 0, len(k.Uniques)+1)
+	for i := range k.Uniques {
+		u := &k.Uniques[i]
+		if v := u.Value(rec); v != "" {
+			identifies := u.Identity == resource.Always || u.Identity == resource.Named && !e.named
+			claims = append(claims, claim{u.Shown, claimOf(k.Name, u.Field, u.Group(rec), v), identifies})
 		}
 	}
 	return claims
 }
 
-func (k *kind[T]) references(e *entry, visit func(field, target string, id *string)) {
-	if k.refs == nil {
-		return
-	}
-	k.refs(e.rec.(*T), visit)
+// references calls visit for every reference of the record to another one.
+func (k *kind) references(e *entry, visit resource.Visitor) {
+	k.Refers(e.rec, visit)
 	if e.old != nil {
-		k.refs(e.old.(*T), visit)
+		k.Refers(e.old, visit)
 	}
 }
 
-func (k *kind[T]) empty(ctx context.Context, s *session) (bool, error) {
-	n, err := k.records.In(k.workspace(s)).CountIn(ctx, store.Filter{}, store.Either)
+func (k *kind) empty(ctx context.Context, s *session) (bool, error) {
+	n, err := k.Records.Count(ctx, k.workspace(s))
 	return n == 0, err
 }
 
-func (k *kind[T]) present(ctx context.Context, s *session, ids []string) (map[string]bool, error) {
-	found, err := k.records.In(k.workspace(s)).Find(ctx, store.Query{Filter: store.In("id", ids...), State: store.Either})
+func (k *kind) present(ctx context.Context, s *session, ids []string) (map[string]bool, error) {
+	found, err := k.Records.Find(ctx, k.workspace(s), store.Query{Filter: store.In("id", ids...), State: store.Either})
 	if err != nil {
 		return nil, err
 	}
 	there := make(map[string]bool, len(found))
 	for i := range found {
-		there[k.meta(&found[i]).ID] = true
+		there[k.Meta(found[i]).ID] = true
 	}
 	return there, nil
 }
 
 // stored finds the records that the entries may be.
-type stored[T any] struct {
-	byID    map[string]*T
-	byValue []map[string]*T // of each unique
+type stored struct {
+	byID    map[string]any
+	byValue []map[string]any // of each unique
+	single  any              // the one record of a Single
 }
 
-func (k *kind[T]) find(ctx context.Context, s *session, batch []*entry) (stored[T], error) {
-	out := stored[T]{byID: map[string]*T{}, byValue: make([]map[string]*T, len(k.uniques))}
-	c := k.records.In(k.workspace(s))
-	read := func(f store.Filter, note func(*T)) error {
-		found, err := c.Find(ctx, store.Query{Filter: f, State: store.Either})
-		for i := range found {
-			note(&found[i])
+func (k *kind) find(ctx context.Context, s *session, batch []*entry) (stored, error) {
+	out := stored{byID: map[string]any{}, byValue: make([]map[string]any, len(k.Uniques))}
+	read := func(f store.Filter, note func(any)) error {
+		found, err := k.Records.Find(ctx, k.workspace(s), store.Query{Filter: f, State: store.Either})
+		for _, rec := range found {
+			note(rec)
 		}
 		return err
 	}
-	byID := func(rec *T) { out.byID[k.meta(rec).ID] = rec }
+	if k.Single {
+		err := read(store.Filter{}, func(rec any) { out.single = rec })
+		return out, err
+	}
+	byID := func(rec any) { out.byID[k.Meta(rec).ID] = rec }
 	var ids []string
 	for _, e := range batch {
 		if e.id != "" {
@@ -272,25 +167,25 @@ func (k *kind[T]) find(ctx context.Context, s *session, batch []*entry) (stored[
 			return out, err
 		}
 	}
-	for i := range k.uniques {
-		u := &k.uniques[i]
-		out.byValue[i] = map[string]*T{}
+	for i := range k.Uniques {
+		u := &k.Uniques[i]
+		out.byValue[i] = map[string]any{}
 		groups := map[string][]string{}
 		for _, e := range batch {
-			rec := e.rec.(*T)
-			if v := u.value(rec); v != "" {
-				g := u.groupIn(rec)
+			rec := e.rec
+			if v := u.Value(rec); v != "" {
+				g := u.Group(rec)
 				groups[g] = append(groups[g], v)
 			}
 		}
 		for g, values := range groups {
-			err := read(u.filter(g, values), func(rec *T) {
-				if known := out.byID[k.meta(rec).ID]; known != nil {
+			err := read(u.Filter(g, values, u.Number(batch[0].rec)), func(rec any) {
+				if known := out.byID[k.Meta(rec).ID]; known != nil {
 					rec = known // one copy of each record
 				} else {
 					byID(rec)
 				}
-				out.byValue[i][u.groupIn(rec)+"\x00"+u.value(rec)] = rec
+				out.byValue[i][u.Group(rec)+"\x00"+u.Value(rec)] = rec
 			})
 			if err != nil {
 				return out, err
@@ -300,11 +195,11 @@ func (k *kind[T]) find(ctx context.Context, s *session, batch []*entry) (stored[
 	return out, nil
 }
 
-func (k *kind[T]) compare(ctx context.Context, s *session, batch []*entry) error {
+func (k *kind) compare(ctx context.Context, s *session, batch []*entry) error {
 	for _, e := range batch {
 		k.relink(s, e)
 	}
-	if s.isEmpty[k.label] {
+	if s.isEmpty[k.Name] {
 		for _, e := range batch {
 			if e.change == undecided {
 				e.change = create
@@ -331,11 +226,11 @@ func (k *kind[T]) compare(ctx context.Context, s *session, batch []*entry) error
 }
 
 // relink puts the organization's own identifiers in place of the bundle's.
-func (k *kind[T]) relink(s *session, e *entry) {
-	if k.refs == nil || len(s.alias) == 0 {
+func (k *kind) relink(s *session, e *entry) {
+	if len(s.alias) == 0 {
 		return
 	}
-	k.refs(e.rec.(*T), func(_, _ string, id *string) {
+	k.Refers(e.rec, func(_, _ string, id *string) {
 		if own, ok := s.alias[*id]; ok {
 			*id = own
 		}
@@ -343,25 +238,25 @@ func (k *kind[T]) relink(s *session, e *entry) {
 }
 
 // match finds the record that the entry is, and what it would collide with.
-func (k *kind[T]) match(s *session, found *stored[T], e *entry) {
-	rec := e.rec.(*T)
-	var old *T
-	if e.id != "" {
+func (k *kind) match(s *session, found *stored, e *entry) {
+	rec := e.rec
+	old := found.single
+	if !k.Single && e.id != "" {
 		old = found.byID[e.id]
 	}
 	for pass := range 2 { // identities first: they decide what a collision is
-		for i := range k.uniques {
-			u := &k.uniques[i]
-			other := found.byValue[i][u.groupIn(rec)+"\x00"+u.value(rec)]
-			if other == nil || other == old || u.value(rec) == "" {
+		for i := range k.Uniques {
+			u := &k.Uniques[i]
+			other := found.byValue[i][u.Group(rec)+"\x00"+u.Value(rec)]
+			if other == nil || other == old || u.Value(rec) == "" {
 				continue
 			}
-			identifies := u.identity == always || u.identity == withoutID && !e.named
+			identifies := u.Identity == resource.Always || u.Identity == resource.Named && !e.named
 			switch {
 			case pass == 0 && identifies && old == nil:
 				old = other
 			case pass == 1:
-				e.errs.Add(u.shown(), "duplicate", "another %s of the organization has the same %s", k.label, u.shown())
+				e.errs.Add(u.Shown, "duplicate", "another %s of the organization has the same %s", k.Name, u.Shown)
 			}
 		}
 	}
@@ -371,110 +266,110 @@ func (k *kind[T]) match(s *session, found *stored[T], e *entry) {
 }
 
 // merge changes the stored record to what the line says and decides what is to be done.
-func (k *kind[T]) merge(ctx context.Context, s *session, e *entry) error {
+func (k *kind) merge(ctx context.Context, s *session, e *entry) error {
 	if e.old == nil {
 		e.change = create
 		return nil
 	}
-	rec, old := e.rec.(*T), e.old.(*T)
-	id := k.meta(old).ID
+	rec, old := e.rec, e.old
+	id := k.Meta(old).ID
 	if e.named && e.id != "" && e.id != id {
 		s.alias[e.id] = id
 	}
 	e.id = id
 	e.change = keep
-	for i := range k.fields {
-		f := &k.fields[i]
-		if e.given&(1<<i) == 0 || f.name == "id" || f.silent {
+	for i := range k.Fields {
+		f := &k.Fields[i]
+		if e.given&(1<<i) == 0 || f.Name == "id" || f.Use.Has(declare.Silent) {
 			continue
 		}
-		before := f.write(nil, old)
-		f.copy(old, rec)
-		if !bytes.Equal(before, f.write(nil, old)) {
+		before := f.Append(nil, old)
+		f.Copy(old, rec)
+		if !bytes.Equal(before, f.Append(nil, old)) {
 			e.change = update
 		}
 	}
-	if k.secrets == nil {
+	k.Derive(old)
+	if !k.HasSecrets() {
 		return nil
 	}
 	if !e.asIs && k.supersede(rec, old, e) {
 		e.change = update
 	}
-	changed, err := s.vault.Put(ctx, k.place(id), k.secrets(old), e.secrets)
+	changed, err := s.vault.Put(ctx, k.place(id), k.Secrets(old), e.secrets)
 	if changed {
 		e.change = update
 	}
 	return err
 }
 
-func (k *kind[T]) place(id string) secrets.Place {
-	return secrets.Place{Collection: k.records.Spec().Name, Record: id}
+func (k *kind) place(id string) secrets.Place {
+	return secrets.Place{Collection: k.Records.Name(), Record: id}
 }
 
-func (k *kind[T]) insert(ctx context.Context, s *session, batch []*entry) error {
-	recs := make([]*T, len(batch))
+// insert stores new records, all or none.
+func (k *kind) insert(ctx context.Context, s *session, batch []*entry) error {
+	s.rightsChanged = s.rightsChanged || k.Rights
+	recs := make([]any, len(batch))
 	for i, e := range batch {
-		rec := e.rec.(*T)
 		if e.id == "" {
 			e.id = k.workspace(s).NewID()
 		}
-		k.meta(rec).ID = e.id
+		k.Meta(e.rec).ID = e.id
 		if len(e.secrets) > 0 {
-			if _, err := s.vault.Put(ctx, k.place(e.id), k.secrets(rec), e.secrets); err != nil {
+			if _, err := s.vault.Put(ctx, k.place(e.id), k.Secrets(e.rec), e.secrets); err != nil {
 				return err
 			}
 		}
-		if k.fill != nil {
-			k.fill(rec)
-		}
-		recs[i] = rec
+		k.Fill(e.rec)
+		recs[i] = e.rec
 	}
-	if k.before != nil {
-		if err := k.before(ctx, s, recs); err != nil {
-			return err
-		}
+	if err := k.Number(ctx, k.workspace(s), recs); err != nil {
+		return err
 	}
-	return k.records.In(k.workspace(s)).Insert(ctx, recs...)
+	return k.Records.Insert(ctx, k.workspace(s), recs)
 }
 
-func (k *kind[T]) replace(ctx context.Context, s *session, e *entry) error {
-	return k.records.In(k.workspace(s)).Replace(ctx, e.old.(*T))
+// replace stores one changed record.
+func (k *kind) replace(ctx context.Context, s *session, e *entry) error {
+	s.rightsChanged = s.rightsChanged || k.Rights
+	write := func() error {
+		return k.Records.Replace(ctx, k.workspace(s), e.old, func(rec any) {
+			for i := range k.Fields {
+				if e.given&(1<<i) != 0 {
+					k.Fields[i].Copy(rec, e.rec)
+				}
+			}
+		})
+	}
+	if k.guard != nil {
+		return k.guard(ctx, s, e.old, write)
+	}
+	return write()
 }
 
 // write appends the record as a line.
-func (k *kind[T]) write(dst []byte, rec *T) []byte {
+func (k *kind) write(dst []byte, rec any) []byte {
 	return append(k.writeFields(k.begin(dst), rec), "}\n"...)
 }
 
-func (k *kind[T]) begin(dst []byte) []byte {
+func (k *kind) begin(dst []byte) []byte {
 	dst = append(dst, `{"kind":"`...)
-	dst = append(dst, k.label...)
+	dst = append(dst, k.Name...)
 	return append(dst, '"')
 }
 
-func (k *kind[T]) writeFields(dst []byte, rec *T) []byte {
-	for i := range k.fields {
-		f := &k.fields[i]
+func (k *kind) writeFields(dst []byte, rec any) []byte {
+	for i := range k.Fields {
+		f := &k.Fields[i]
 		mark := len(dst)
 		dst = append(dst, ',')
-		dst = strictjson.AppendText(dst, f.name)
+		dst = strictjson.AppendText(dst, f.Name)
 		dst = append(dst, ':')
 		before := len(dst)
-		if dst = f.write(dst, rec); len(dst) == before {
+		if dst = f.Append(dst, rec); len(dst) == before {
 			dst = dst[:mark]
 		}
 	}
 	return dst
-}
-
-// noteAbsent notes a reference to something the organization does not have.
-func noteAbsent(errs *fault.List, field, what string) {
-	errs.Add(field, "unknown", "%s names %s that neither the file nor the organization has", field, article(what))
-}
-
-func article(what string) string {
-	if strings.ContainsRune("aeiou", rune(what[0])) && what != "user" {
-		return "an " + what
-	}
-	return "a " + what
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"tenantry/backends/objects"
+	"tenantry/backends/resource"
 	"tenantry/backends/schema"
 	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
@@ -73,6 +74,16 @@ type Into struct {
 	meter  *meter
 }
 
+// Named returns the resource of that name, nil where there is none.
+func (i *Into) Named(name string) *resource.Resource {
+	for _, r := range i.Resources {
+		if r.Name == name {
+			return r
+		}
+	}
+	return nil
+}
+
 // Each calls visit with every line of a feed. Errors: those of the feed and of visit.
 func (i *Into) Each(ctx context.Context, f Feed, visit func(*strictjson.Parser, Raw) error) error {
 	r, err := f.Open()
@@ -117,7 +128,8 @@ func (s *session) understand(ctx context.Context, l Line) *entry {
 	e.errs = append(l.Faults, e.errs...)
 	if def, ok := e.rec.(*objects.Definition); ok && l.Schema != nil {
 		def.Schema = l.Schema
-		e.given |= 1 << k.(*kind[objects.Definition]).index["schema"]
+		n, _ := k.Index("schema")
+		e.given |= 1 << n
 	}
 	if l.Key != nil {
 		e.claims = append(e.claims, claim{field: l.Key.Field, key: l.Key.Digest})

@@ -21,34 +21,36 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
-	"tenantry/backends/campaigns"
-	"tenantry/backends/compliance"
-	"tenantry/backends/contacts"
-	"tenantry/backends/files"
-	"tenantry/backends/forms"
-	"tenantry/backends/objects"
+	"tenantry/backends/resource"
 	"tenantry/backends/secrets"
 	"tenantry/crypto/sealing"
 	"tenantry/internal/strictjson"
-	"tenantry/reports"
 	"tenantry/tenants"
 	"tenantry/tenants/people"
 )
 
-// Deps are the parts of the program whose records are carried. All are required.
+// The resources that something here is particular about.
+const (
+	kindOrganization = "organization"
+	kindUser         = "user"
+	kindField        = "contact_field"
+	kindObject       = "custom_object"
+	kindContact      = "contact"
+	kindFolder       = "folder"
+	kindRecord       = "record"
+)
+
+// Deps are what is carried. All are required but Ask.
 type Deps struct {
-	Directory      *tenants.Directory
-	People         people.Kinds
-	Contacts       contacts.Kinds
-	ContactsModule *contacts.Module
-	Files          files.Kinds
-	Objects        objects.Kinds
-	Forms          forms.Kinds
-	Campaigns      campaigns.Kinds
-	Compliance     compliance.Kinds
-	Reports        reports.Kinds
-	ReportsModule  *reports.Module
+	Directory *tenants.Directory
+	People    people.Kinds
+	// Resources are all whose records travel, in the order in which they are written and
+	// definitions are stored: after those that they refer to.
+	Resources []*resource.Resource
+	// Ask has, by resource, what a module asks of a record that is good otherwise.
+	Ask map[string]func(c *resource.Checking, rec any)
 }
 
 // Service imports and exports. It is immutable and safe for concurrent use; two imports
@@ -61,8 +63,8 @@ func New(d Deps) *Service { return &Service{d} }
 // session is one import or export.
 type session struct {
 	deps   *Deps
-	kinds  []handler
-	named  map[string]handler
+	kinds  []*kind
+	named  map[string]*kind
 	tenant *tenants.Tenant
 	vault  *secrets.Vault
 	view   *view
@@ -79,16 +81,24 @@ type session struct {
 	alias map[string]string
 }
 
-func (s *Service) session(t *tenants.Tenant, progress func(Progress)) *session {
+func (s *Service) session(t *tenants.Tenant, progress func(Progress)) (*session, error) {
 	out := &session{
-		deps: &s.deps, tenant: t, named: map[string]handler{}, meter: meter{report: progress}, tally: newTally(),
+		deps: &s.deps, tenant: t, named: map[string]*kind{}, meter: meter{report: progress}, tally: newTally(),
 		vault: &secrets.Vault{Keys: s.deps.Directory, Tenant: t}, isEmpty: map[string]bool{}, alias: map[string]string{},
 	}
-	out.kinds = append(peopleKinds(&s.deps), dataKinds(&s.deps)...)
-	for _, k := range out.kinds {
-		out.named[k.name()] = k
+	own, err := organizationResource(s.deps.Directory, t)
+	if err != nil {
+		return nil, err
 	}
-	return out
+	for _, r := range append([]*resource.Resource{own}, s.deps.Resources...) {
+		k := &kind{Resource: r, ask: s.deps.Ask[r.Name]}
+		if r.Name == kindUser {
+			k.guard = keepAdmin
+		}
+		out.kinds = append(out.kinds, k)
+		out.named[r.Name] = k
+	}
+	return out, nil
 }
 
 // Import takes a bundle. The report is valid also where an error is returned. Errors:
@@ -110,9 +120,20 @@ func (s *Service) run(ctx context.Context, t *tenants.Tenant, o ImportOptions, f
 	if err != nil {
 		return newTally().report(), err
 	}
-	session := s.session(t, o.Progress)
+	session, err := s.session(t, o.Progress)
+	if err != nil {
+		return newTally().report(), err
+	}
 	session.vault.OpenWith = o.OpenWith
 	return session.run(ctx, feed(session), o)
+}
+
+// keepAdmin changes a user, unless that takes the last administrator away.
+func keepAdmin(ctx context.Context, s *session, old any, write func() error) error {
+	if u := old.(*people.User); !u.Active || !u.IsAdmin() {
+		return people.KeepAdmin(ctx, s.deps.Directory, s.deps.People, s.tenant, u.UID, time.Now(), write)
+	}
+	return write()
 }
 
 // ExportOptions say what an export holds.
@@ -136,9 +157,12 @@ func (s *Service) Export(ctx context.Context, t *tenants.Tenant, w io.Writer, o 
 	if err != nil {
 		return out, err
 	}
-	session := s.session(t, o.Progress)
+	session, err := s.session(t, o.Progress)
+	if err != nil {
+		return out, err
+	}
 	session.vault.Reveal, session.vault.SealTo, session.vault.Trusting = o.RevealSecrets, o.SealTo, true
-	session.view = emptyView(session.vault)
+	session.view = session.newView()
 	m := &session.meter
 	m.start(PhaseWriting, 0)
 	bytes := int64(0)

@@ -35,7 +35,7 @@ type storer struct {
 
 // flight is a batch that is being stored.
 type flight struct {
-	kind  handler
+	kind  *kind
 	batch []*entry
 	err   error
 }
@@ -329,7 +329,7 @@ func (s *storer) one(ctx context.Context, e *entry, err error) error {
 		s.failed(e)
 		return nil
 	case errors.As(err, &invalid):
-		note(e, invalid.Faults)
+		e.errs = append(e.errs, invalid.Faults...)
 		s.failed(e)
 		return nil
 	case errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrNotFound):

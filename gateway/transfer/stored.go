@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"tenantry/backends/resource"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
@@ -25,33 +26,30 @@ const (
 
 // decodeStored reads a line that an export wrote as it was stored. What read and check
 // would say of it become doubts.
-func (k *kind[T]) decodeStored(ctx context.Context, v *view, val strictjson.Value, rec *T, e *entry) {
+func (k *kind) decodeStored(ctx context.Context, v *view, val strictjson.Value, rec any, e *entry) {
 	doubtful := strictjson.Value{Is: strictjson.Object}
 	for i := range val.Members {
 		name, given := val.Members[i].Name, val.Members[i].Value
-		if name == asIsName || name == secretsName && k.secrets != nil {
+		if name == asIsName || name == secretsName && k.HasSecrets() {
 			continue
 		}
 		doubtful.Members = append(doubtful.Members, val.Members[i])
-		n, ok := k.index[name]
+		n, ok := k.Index(name)
 		if !ok {
 			if name != "kind" {
-				e.errs.Add(texts.Clip(name), "unknown", "a %s has no field %q", k.label, texts.Clip(name))
+				e.errs.Add(texts.Clip(name), "unknown", "a %s has no field %q", k.Name, texts.Clip(name))
 			}
 			continue
 		}
 		e.given |= 1 << n
-		if f := &k.fields[n]; f.stored == nil {
-			f.read(rec, given, &e.errs)
-		} else if f.stored(rec, given) != nil {
-			e.errs.Add(name, "format", "%s cannot be read", name)
-		}
+		k.Fields[n].ReadStored(given, rec, &e.errs)
 	}
-	e.id = k.meta(rec).ID
+	k.Derive(rec)
+	e.id = k.Meta(rec).ID
 	doubt := &entry{line: e.line, kind: e.kind}
-	k.decodeGiven(ctx, v, doubtful, new(T), doubt)
+	k.decodeGiven(ctx, v, doubtful, k.Bare(), doubt)
 	e.named, e.change, e.doubts = doubt.named, doubt.change, doubt.errs
-	if k.secrets != nil {
+	if k.HasSecrets() {
 		k.readSecrets(ctx, v, val.Get(secretsName), rec, e)
 	}
 	if len(e.errs) == 0 && !e.named && !k.identified(rec) {
@@ -60,15 +58,15 @@ func (k *kind[T]) decodeStored(ctx context.Context, v *view, val strictjson.Valu
 }
 
 // readSecrets reads the encrypted values that stand apart from the others.
-func (k *kind[T]) readSecrets(ctx context.Context, v *view, given strictjson.Value, rec *T, e *entry) {
-	for name := range *k.values(rec) {
+func (k *kind) readSecrets(ctx context.Context, v *view, given strictjson.Value, rec any, e *entry) {
+	for name := range *k.Values(rec) {
 		if !store.ValidKey(name) {
 			e.errs.Add("values", "format", "%q is no name of a field", texts.Clip(name))
 		}
 	}
 	if given.Is != strictjson.Object {
 		if given.Is != strictjson.Null {
-			wrongType(&e.errs, secretsName, "an object")
+			e.errs.Add(secretsName, fault.Type, "%s must be an object", secretsName)
 		}
 		return
 	}
@@ -84,16 +82,16 @@ func (k *kind[T]) readSecrets(ctx context.Context, v *view, given strictjson.Val
 
 // supersede removes what the line's values stand in place of: the plain value that was
 // stored under a name before its field became encrypted, or the other way round.
-func (k *kind[T]) supersede(rec, old *T, e *entry) (changed bool) {
+func (k *kind) supersede(rec, old any, e *entry) (changed bool) {
 	for name := range e.secrets {
-		if _, there := (*k.values(old))[name]; there {
-			delete(*k.values(old), name)
+		if _, there := (*k.Values(old))[name]; there {
+			delete(*k.Values(old), name)
 			changed = true
 		}
 	}
-	for name := range *k.values(rec) {
-		if _, there := (*k.secrets(old))[name]; there {
-			delete(*k.secrets(old), name)
+	for name := range *k.Values(rec) {
+		if _, there := (*k.Secrets(old))[name]; there {
+			delete(*k.Secrets(old), name)
 			changed = true
 		}
 	}
@@ -113,9 +111,9 @@ type outgoing struct {
 
 type reference struct{ target, id string }
 
-func (k *kind[T]) export(ctx context.Context, s *session, emit func([]byte) error) error {
+func (k *kind) export(ctx context.Context, s *session, emit func([]byte) error) error {
 	var page []outgoing
-	err := k.records.In(k.workspace(s)).Each(ctx, store.Filter{}, store.Either, func(rec *T) error {
+	err := k.Records.Each(ctx, k.workspace(s), store.Filter{}, func(rec any) error {
 		out, err := k.outgoing(ctx, s, rec)
 		if err != nil {
 			return err
@@ -132,26 +130,26 @@ func (k *kind[T]) export(ctx context.Context, s *session, emit func([]byte) erro
 	return s.send(ctx, page, emit)
 }
 
-func (k *kind[T]) outgoing(ctx context.Context, s *session, rec *T) (out outgoing, err error) {
+func (k *kind) outgoing(ctx context.Context, s *session, rec any) (out outgoing, err error) {
 	fits := true
 	var secrets map[string]any
 	plain := map[string]any(nil)
-	if k.secrets != nil {
-		plain = maps.Clone(*k.values(rec))
-		if secrets, err = s.vault.Show(ctx, k.place(k.meta(rec).ID), *k.secrets(rec)); err != nil {
+	if k.HasSecrets() {
+		plain = maps.Clone(*k.Values(rec))
+		if secrets, err = s.vault.Show(ctx, k.place(k.Meta(rec).ID), *k.Secrets(rec)); err != nil {
 			return out, err
 		}
 		fits = k.apart(s.view, rec, plain, secrets)
 		if fits && len(secrets) > 0 {
-			if *k.values(rec) == nil {
-				*k.values(rec) = map[string]any{}
+			if *k.Values(rec) == nil {
+				*k.Values(rec) = map[string]any{}
 			}
-			maps.Copy(*k.values(rec), secrets)
+			maps.Copy(*k.Values(rec), secrets)
 		}
 	}
 	out.asIs = func() ([]byte, error) {
-		if k.secrets != nil {
-			*k.values(rec) = plain
+		if k.HasSecrets() {
+			*k.Values(rec) = plain
 		}
 		s.asIs++
 		line := k.writeStored(rec, secrets)
@@ -165,20 +163,18 @@ func (k *kind[T]) outgoing(ctx context.Context, s *session, rec *T) (out outgoin
 		out.line, err = out.asIs()
 		out.asIs = nil
 	}
-	if k.refs != nil {
-		k.refs(rec, func(_, target string, id *string) {
-			if *id != "" && !s.named[target].definition() {
-				out.refs = append(out.refs, reference{target, *id})
-			}
-		})
-	}
+	k.Refers(rec, func(_, target string, id *string) {
+		if *id != "" && !s.named[target].definition() {
+			out.refs = append(out.refs, reference{target, *id})
+		}
+	})
 	return out, err
 }
 
 // apart reports whether secret values stand under names of encrypted fields, and plain
 // ones under others, so that they can travel together.
-func (k *kind[T]) apart(v *view, rec *T, plain, secrets map[string]any) bool {
-	secret := k.secretNames(v, rec)
+func (k *kind) apart(v *view, rec any, plain, secrets map[string]any) bool {
+	secret := k.SecretIn(&v.Known, rec)
 	for name := range secrets {
 		if !secret(name) {
 			return false
@@ -193,18 +189,18 @@ func (k *kind[T]) apart(v *view, rec *T, plain, secrets map[string]any) bool {
 }
 
 // writeStored returns the line of a record as it is stored.
-func (k *kind[T]) writeStored(rec *T, secrets map[string]any) []byte {
+func (k *kind) writeStored(rec any, secrets map[string]any) []byte {
 	line := append(k.begin(nil), `,"`+asIsName+`":true`...)
 	line = k.writeFields(line, rec)
 	if len(secrets) > 0 {
-		line = appendJSON(append(line, `,"`+secretsName+`":`...), secrets)
+		line = resource.AppendJSON(append(line, `,"`+secretsName+`":`...), secrets)
 	}
 	return append(line, "}\n"...)
 }
 
 // accepted reports whether an import takes the line and makes the same record of it. What
 // it learns of a definition, later lines are held against.
-func (k *kind[T]) accepted(ctx context.Context, s *session, line []byte) bool {
+func (k *kind) accepted(ctx context.Context, s *session, line []byte) bool {
 	val, err := s.reader.Parse(string(bytes.TrimSuffix(line, []byte("\n"))))
 	if err != nil {
 		return false
@@ -214,13 +210,13 @@ func (k *kind[T]) accepted(ctx context.Context, s *session, line []byte) bool {
 		return false
 	}
 	s.view.learn(e)
-	rec := e.rec.(*T)
+	rec := e.rec
 	if len(e.secrets) > 0 {
-		if *k.values(rec) == nil {
-			*k.values(rec) = map[string]any{}
+		if *k.Values(rec) == nil {
+			*k.Values(rec) = map[string]any{}
 		}
 		for name, secret := range e.secrets {
-			(*k.values(rec))[name] = secret.Given
+			(*k.Values(rec))[name] = secret.Given
 		}
 	}
 	again := k.write(nil, rec)
@@ -232,14 +228,14 @@ func (k *kind[T]) accepted(ctx context.Context, s *session, line []byte) bool {
 }
 
 // learn teaches a definition that is exported as it is stored.
-func (k *kind[T]) learn(ctx context.Context, s *session, line []byte) error {
+func (k *kind) learn(ctx context.Context, s *session, line []byte) error {
 	val, err := s.reader.Parse(string(bytes.TrimSuffix(line, []byte("\n"))))
 	if err != nil {
 		return fmt.Errorf("a line that was written cannot be read: %w", err)
 	}
 	e := k.decode(ctx, s.view, val, 0)
 	if len(e.errs) > 0 {
-		s.tally.problem(0, k.label, e.errs)
+		s.tally.problem(0, k.Name, e.errs)
 		return nil
 	}
 	s.view.learn(e)

@@ -18,7 +18,7 @@ import (
 func drift(t *testing.T, w *world, ws *store.Workspace) {
 	t.Helper()
 	field := func(key string, change func(*contacts.FieldDef)) {
-		c := w.deps.Contacts.Fields.In(ws)
+		c := w.contacts.Fields.In(ws)
 		def, err := c.First(t.Context(), store.Query{Filter: store.Eq("key", key)})
 		check(t, err)
 		if change == nil {
@@ -31,12 +31,12 @@ func drift(t *testing.T, w *world, ws *store.Workspace) {
 	field("plan", nil) // the campaign asks for it
 	field("age", func(d *contacts.FieldDef) { d.Type = schema.Encrypted })
 	field("ssn", func(d *contacts.FieldDef) { d.Type = "Shade" }) // takes values of any shape
-	_, err := w.deps.Forms.Collections.In(ws).Update(t.Context(), "000000000000000000000091", func(f *forms.Collection) error {
+	_, err := w.forms.Collections.In(ws).Update(t.Context(), "000000000000000000000091", func(f *forms.Collection) error {
 		f.Schema = schema.Fields{"why": {Title: "Why", Type: schema.Number}, "who": {Title: "Who", Type: schema.Text, Required: true}}
 		return nil
 	})
 	check(t, err)
-	_, err = w.deps.Objects.Definitions.In(ws).Update(t.Context(), "000000000000000000000061", func(d *objects.Definition) error {
+	_, err = w.objects.Definitions.In(ws).Update(t.Context(), "000000000000000000000061", func(d *objects.Definition) error {
 		d.Schema = schema.Fields{"height": {Title: "Height", Type: schema.Text}} // the report lists species
 		return nil
 	})
@@ -55,11 +55,11 @@ func TestExport_AlwaysImports(t *testing.T) {
 
 	first := w.dump(acme, false)
 	for kind, want := range map[string][]string{
-		kindContact:    {`"as_is":true`, `"fields":{"age":36,"plan":"gold"}`, `"secrets":{"ssn":{"enc":`},
-		kindSubmission: {`"as_is":true`, `"values":{"form_name":"a","why":"because"}`, `"secrets":{"pin":{"enc":`},
-		kindRecord:     {`"as_is":true`, `"values":{"height":12.50,"species":"Oak"}`, `"secrets":{"code":{"enc":`},
-		kindCampaign:   {`"as_is":true`, `"plan":"gold"`},
-		kindReport:     {`"as_is":true`},
+		kindContact:     {`"as_is":true`, `"fields":{"age":36,"plan":"gold"}`, `"secrets":{"ssn":{"enc":`},
+		"submission":    {`"as_is":true`, `"values":{"form_name":"a","why":"because"}`, `"secrets":{"pin":{"enc":`},
+		kindRecord:      {`"as_is":true`, `"values":{"height":12.50,"species":"Oak"}`, `"secrets":{"code":{"enc":`},
+		"campaign":      {`"as_is":true`, `"plan":"gold"`},
+		"custom_report": {`"as_is":true`},
 	} {
 		for _, part := range want {
 			if !strings.Contains(strings.Join(lines(first, kind), ""), part) {
@@ -67,12 +67,12 @@ func TestExport_AlwaysImports(t *testing.T) {
 			}
 		}
 	}
-	for _, line := range append(lines(first, kindFolder), lines(first, kindForm)...) {
+	for _, line := range append(lines(first, kindFolder), lines(first, "form_collection")...) {
 		if strings.Contains(line, "as_is") {
 			t.Errorf("what fits is marked: %s", line)
 		}
 	}
-	if n := strings.Count(strings.Join(lines(first, kindSubmission), ""), "as_is"); n != 1 {
+	if n := strings.Count(strings.Join(lines(first, "submission"), ""), "as_is"); n != 1 {
 		t.Errorf("%d submissions are marked", n)
 	}
 	r := w.mustLoad(acme, first)
@@ -109,8 +109,8 @@ func TestAsIs_FindsTypingErrorsAllTheSame(t *testing.T) {
 	out := w.dump(acme, false)
 	contact := lines(out, kindContact)[0]
 	for name, c := range map[string]struct{ line, field string }{
-		"report without the mark":   {strings.Replace(lines(out, kindReport)[1], `"as_is":true,`, "", 1), "query.fields"},
-		"campaign without the mark": {strings.Replace(lines(out, kindCampaign)[0], `"as_is":true,`, "", 1), "filter.plan"},
+		"report without the mark":   {strings.Replace(lines(out, "custom_report")[1], `"as_is":true,`, "", 1), "query.fields"},
+		"campaign without the mark": {strings.Replace(lines(out, "campaign")[0], `"as_is":true,`, "", 1), "filter.plan"},
 		"contact without the mark":  {`{"kind":"contact","id":"0000000000000000000000b1","fields":{"plan":"gold"}}`, "fields.plan"},
 		"secrets without the mark":  {`{"kind":"contact","id":"0000000000000000000000b1","secrets":{"ssn":"1"}}`, "secrets"},
 		"a misspelt name":           {`{"kind":"contact","as_is":true,"id":"0000000000000000000000b1","emial":"x"}`, "emial"},
@@ -152,7 +152,7 @@ func TestAsIs_DanglingReferences(t *testing.T) {
 	w := newWorld(t)
 	acme := w.org("acme")
 	w.mustLoad(acme, complete)
-	folders := w.deps.Files.Folders.In(acme.Workspace())
+	folders := w.files.Folders.In(acme.Workspace())
 	folder, err := folders.Get(t.Context(), "0000000000000000000000c2")
 	check(t, err)
 	check(t, folders.Delete(t.Context(), folder))
@@ -161,8 +161,8 @@ func TestAsIs_DanglingReferences(t *testing.T) {
 	check(t, err)
 	check(t, teams.Delete(t.Context(), team))
 	out := w.dump(acme, true)
-	if !strings.Contains(lines(out, kindFile)[0], `"as_is":true`) {
-		t.Fatal(lines(out, kindFile))
+	if !strings.Contains(lines(out, "file")[0], `"as_is":true`) {
+		t.Fatal(lines(out, "file"))
 	}
 	apart := newWorld(t)
 	elsewhere := apart.org("acme")

@@ -15,6 +15,7 @@ import (
 	"tenantry/backends/files"
 	"tenantry/backends/forms"
 	"tenantry/backends/objects"
+	"tenantry/backends/resource"
 	"tenantry/backends/store"
 	"tenantry/backends/store/driver"
 	"tenantry/backends/store/enginetest"
@@ -26,54 +27,72 @@ import (
 
 // world is a program with an embedded store.
 type world struct {
-	t       testing.TB
-	engine  driver.Engine
-	deps    Deps
-	service *Service
+	t         testing.TB
+	engine    driver.Engine
+	deps      Deps
+	service   *Service
+	contacts  contacts.Kinds
+	files     files.Kinds
+	objects   objects.Kinds
+	forms     forms.Kinds
+	campaigns campaigns.Kinds
+	settings  compliance.Kinds
+	reports   reports.Kinds
 }
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
 	ctx := t.Context()
-	dir := t.TempDir()
-	engine := enginetest.Open(t)
-	ring, err := keyring.Create(filepath.Join(dir, "keyring"))
+	w := &world{t: t, engine: enginetest.Open(t)}
+	ring, err := keyring.Create(filepath.Join(t.TempDir(), "keyring"))
 	check(t, err)
 	var d Deps
 	org, err := tenants.NewKinds()
 	check(t, err)
 	d.People, err = people.NewKinds()
 	check(t, err)
-	d.Contacts, err = contacts.NewKinds()
+	w.contacts, err = contacts.NewKinds()
 	check(t, err)
-	d.Files, err = files.NewKinds()
+	w.files, err = files.NewKinds()
 	check(t, err)
-	d.Objects, err = objects.NewKinds()
+	w.objects, err = objects.NewKinds()
 	check(t, err)
-	d.Forms, err = forms.NewKinds()
+	w.forms, err = forms.NewKinds()
 	check(t, err)
-	d.Campaigns, err = campaigns.NewKinds()
+	w.campaigns, err = campaigns.NewKinds()
 	check(t, err)
-	d.Compliance, err = compliance.NewKinds()
+	w.settings, err = compliance.NewKinds()
 	check(t, err)
-	d.Reports, err = reports.NewKinds()
+	w.reports, err = reports.NewKinds()
 	check(t, err)
 	var tenant []*store.Spec
 	for _, specs := range [][]*store.Spec{
-		d.Contacts.Specs(), d.Files.Specs(), d.Objects.Specs(), d.Forms.Specs(), d.Campaigns.Specs(), d.Compliance.Specs(), d.Reports.Specs(),
+		w.contacts.Specs(), w.files.Specs(), w.objects.Specs(), w.forms.Specs(), w.campaigns.Specs(), w.settings.Specs(), w.reports.Specs(),
 	} {
 		tenant = append(tenant, specs...)
 	}
-	st := store.New(store.Options{Engine: engine, Control: append(org.Specs(), d.People.Specs()...), Tenant: tenant})
+	st := store.New(store.Options{Engine: w.engine, Control: append(org.Specs(), d.People.Specs()...), Tenant: tenant})
 	d.Directory, err = tenants.NewDirectory(ctx, tenants.DirectoryOptions{Store: st, Kinds: org, Keyring: ring})
 	check(t, err)
-	d.ContactsModule = contacts.New(d.Contacts, contacts.Deps{Keys: d.Directory})
-	d.ReportsModule = reports.New(d.Reports, reports.Deps{Classes: []reports.Class{
-		reports.NewContactsClass(d.Contacts.Contacts.Table, nil), reports.NewRecordsClass(d.Objects.Records.Table, nil),
-		reports.NewSubmissionsClass(d.Forms.Submissions.Table, nil), reports.NewFilesClass(d.Files.Files.Table),
-		reports.NewCampaignsClass(d.Campaigns.Campaigns.Table),
+	asked := reports.New(w.reports, reports.Deps{Classes: []reports.Class{
+		reports.NewContactsClass(w.contacts.Contacts.Table, nil), reports.NewRecordsClass(w.objects.Records.Table, nil),
+		reports.NewSubmissionsClass(w.forms.Submissions.Table, nil), reports.NewFilesClass(w.files.Files.Table),
+		reports.NewCampaignsClass(w.campaigns.Campaigns.Table),
 	}})
-	return &world{t: t, engine: engine, deps: d, service: New(d)}
+	d.Resources = []*resource.Resource{
+		d.People.Teams.Resource, d.People.Roles.Resource, d.People.Users.Resource, d.People.Accounts.Resource,
+		w.contacts.Fields.Resource, w.objects.Definitions.Resource, w.forms.Collections.Resource,
+		w.contacts.Contacts.Resource, w.files.Folders.Resource, w.files.Files.Resource, w.objects.Records.Resource,
+		w.forms.Submissions.Resource, w.campaigns.Campaigns.Resource, w.reports.Reports.Resource, w.settings.Settings.Resource,
+	}
+	d.Ask = map[string]func(*resource.Checking, any){
+		"campaign": func(c *resource.Checking, rec any) {
+			campaigns.Validate(rec.(*campaigns.Campaign), contacts.KnownCatalog(c.Known), c.Errs)
+		},
+		"custom_report": func(c *resource.Checking, rec any) { asked.Ask(c, rec.(*reports.Report)) },
+	}
+	w.deps, w.service = d, New(d)
+	return w
 }
 
 // org makes an organization.

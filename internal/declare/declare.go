@@ -37,6 +37,14 @@ type Rule struct {
 	Enum           []string
 	Format         string // of a text: what a package that knows the name checks
 	Ref            string // the resource that it refers to
+	Within         string // Unique: only among those that have the same of this field
+}
+
+// Bounds say which values of an input are taken; a zero member bounds nothing.
+type Bounds struct {
+	Least, Most          int64 // of a whole number
+	MinLength, MaxLength int   // of a text, in characters; MinLength says that it must not be blank
+	Pattern              string
 }
 
 // Use says what a field is for. The zero value is shown, set when a record is created and updated,
@@ -54,9 +62,12 @@ const (
 	Merge                    // of an object: names that are not given keep their values
 	Always                   // travels also where it is empty
 	Silent                   // does not make two records different
+	Identity                 // Unique: it says which record is meant, whatever else is given
+	Named                    // Unique: it says which record is meant where no identifier is given
+	Scope                    // says who sees the record: the teams, or that it is deleted
 )
 
-var uses = []string{"filter", "once", "computed", "hidden", "local", "secret", "merge", "always", "silent"}
+var uses = []string{"filter", "once", "computed", "hidden", "local", "secret", "merge", "always", "silent", "identity", "named", "scope"}
 
 // Has reports whether the field has the use.
 func (u Use) Has(one Use) bool { return u&one != 0 }
@@ -114,6 +125,8 @@ func parseRule(text string) (r Rule, err error) {
 			r.Format = value
 		case "ref":
 			r.Ref = value
+		case "within":
+			r.Within = value
 		default:
 			return r, fmt.Errorf("rule %q is not known", word)
 		}

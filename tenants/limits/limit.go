@@ -3,11 +3,15 @@
 package limits
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
+	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
 	"tenantry/internal/texts"
 )
 
@@ -151,6 +155,18 @@ type Set struct {
 func (s Set) Or(fallback Set) Set {
 	return Set{s.Organization.Or(fallback.Organization), s.Key.Or(fallback.Key), s.Address.Or(fallback.Address)}
 }
+
+// ReadValue reads the limits of a line.
+func (s *Set) ReadValue(name string, v strictjson.Value, errs *fault.List) {
+	dec := json.NewDecoder(bytes.NewReader(v.Raw()))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(s); v.Is != strictjson.Object || err != nil {
+		errs.Add(name, fault.Format, `%s must be like {"organization": {"rate": "100/s", "quota": "100000/d"}, "key": {"rate": "off"}}`, name)
+	}
+}
+
+// MergeValue takes over the limits that another set states.
+func (s *Set) MergeValue(from any) { *s = from.(Set).Or(*s) }
 
 // What callers whom nobody knows get of an organization's limits: together one of two
 // parts, so that they never take what the organization's own callers need, and each

@@ -3,7 +3,12 @@
 package people
 
 import (
+	"context"
+
+	"tenantry/backends/resource"
+	"tenantry/backends/schema"
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 	"tenantry/tenants"
 )
 
@@ -12,100 +17,147 @@ import (
 const (
 	AdminRole  = "admin"
 	AdminLabel = "Administrator"
+	// RoleResource is what roles are called in references and bundles.
+	RoleResource = "role"
 )
 
 // User is a person. The password hash and the invitation never leave the server.
 type User struct {
 	store.Meta
-	OrgID       int64                `json:"org_id"`
-	UID         int64                `json:"uid"` // unique in the organization
-	Name        string               `json:"name"`
-	Email       string               `json:"email"`
-	EmailKey    string               `json:"email_key"` // the address without regard to case; unique in the organization
-	Roles       []string             `json:"roles,omitempty"`
-	Permissions []tenants.Permission `json:"permissions,omitempty"` // beside those of the roles
-	Teams       []string             `json:"teams,omitempty"`       // empty: not limited to teams
+	OrgID       int64                `json:"org_id" use:"local"`
+	UID         int64                `json:"uid" as:"id" rule:"min=1 max=2147483647 unique" use:"identity"` // unique in the organization
+	Name        string               `json:"name" rule:"required max=200 format=label"`
+	Email       string               `json:"email" rule:"required max=254 format=email"`
+	EmailKey    string               `json:"email_key" as:"email" rule:"unique" use:"local named"` // the address without regard to case; unique in the organization
+	Roles       []string             `json:"roles,omitempty" rule:"max=200 each=64 ref=role"`
+	Permissions []tenants.Permission `json:"permissions,omitempty" rule:"each=64"`               // beside those of the roles
+	Teams       []string             `json:"teams,omitempty" rule:"max=1000 format=id ref=team"` // empty: not limited to teams
 	Active      bool                 `json:"active"`
 
-	PasswordHash      string `json:"password_hash,omitempty"`
-	PasswordRev       int64  `json:"password_rev"` // grows with every change of the password
-	PasswordChangedAt int64  `json:"password_changed_at,omitempty"`
-	InviteHash        string `json:"invite_hash,omitempty"`
-	InviteExpiresAt   int64  `json:"invite_expires_at,omitempty"`
+	PasswordHash      string `json:"password_hash,omitempty" use:"local"`
+	PasswordRev       int64  `json:"password_rev" use:"local"` // grows with every change of the password
+	PasswordChangedAt int64  `json:"password_changed_at,omitempty" use:"local"`
+	InviteHash        string `json:"invite_hash,omitempty" rule:"unique" use:"local"`
+	InviteExpiresAt   int64  `json:"invite_expires_at,omitempty" use:"local"`
 
-	SignedOut    []SignOut `json:"signed_out,omitempty"`
-	SessionsFrom int64     `json:"sessions_from,omitempty"` // Unix milliseconds; sessions begun before are over
+	SignedOut    []SignOut `json:"signed_out,omitempty" use:"local"`
+	SessionsFrom int64     `json:"sessions_from,omitempty" use:"local"` // Unix milliseconds; sessions begun before are over
 }
 
 // Role is a named set of permissions.
 type Role struct {
 	store.Meta
-	OrgID       int64                `json:"org_id"`
-	Name        string               `json:"name"`
-	Label       string               `json:"label"`
-	Permissions []tenants.Permission `json:"permissions,omitempty"`
+	OrgID       int64                `json:"org_id" use:"local"`
+	Name        string               `json:"name" rule:"required max=64 unique" use:"identity"`
+	Label       string               `json:"label" rule:"max=200 format=line"`
+	Permissions []tenants.Permission `json:"permissions,omitempty" rule:"each=64"`
 }
 
 // Team is a set of people; its ID is what records are scoped to.
 type Team struct {
 	store.Meta
-	OrgID int64  `json:"org_id"`
-	Name  string `json:"name"`
+	OrgID int64  `json:"org_id" use:"local"`
+	Name  string `json:"name" rule:"required max=200 format=label" use:"filter"`
 }
 
 // Account is a service account: what its keys may do. It is never an administrator.
 type Account struct {
 	store.Meta
-	OrgID       int64                `json:"org_id"`
-	Name        string               `json:"name"`
-	Permissions []tenants.Permission `json:"permissions,omitempty"`
-	Teams       []string             `json:"teams,omitempty"` // empty: not limited to teams
+	OrgID       int64                `json:"org_id" use:"local"`
+	Name        string               `json:"name" rule:"required max=200 format=label unique" use:"identity"`
+	Permissions []tenants.Permission `json:"permissions,omitempty" rule:"each=64"`
+	Teams       []string             `json:"teams,omitempty" rule:"max=1000 format=id ref=team"` // empty: not limited to teams
 	Active      bool                 `json:"active"`
 }
 
 // Kinds are the records of this package. They belong to the control workspace, parted by
 // organization.
 type Kinds struct {
-	Users    *store.Kind[User]
-	Roles    *store.Kind[Role]
-	Teams    *store.Kind[Team]
-	Accounts *store.Kind[Account]
+	Users    *resource.Of[User]
+	Roles    *resource.Of[Role]
+	Teams    *resource.Of[Team]
+	Accounts *resource.Of[Account]
 }
 
 // NewKinds declares the records. An error is a fault of the program.
 func NewKinds() (Kinds, error) {
 	var k Kinds
 	var err error
-	if k.Users, err = store.Define[User](store.Spec{
-		Name: "users", Fields: []string{"uid", "email_key", "invite_hash"}, Partition: true,
-		Indexes: []store.Index{
-			{Fields: []string{"uid"}, Unique: true},
-			{Fields: []string{"email_key"}, Unique: true},
-			{Fields: []string{"invite_hash"}, Unique: true},
+	if k.Users, err = resource.Define(resource.Options[User]{
+		Traits: resource.Traits{Name: "user", Definition: true, Control: true, Rights: true, Travels: "created_at"},
+		Spec:   store.Spec{Name: "users", Partition: true, Access: []store.Access{{Sort: []string{"uid"}}}},
+		Preset: func(u *User) { u.Active = true },
+		Derive: func(u *User) { u.EmailKey = EmailKey(u.Email) },
+		Check:  func(c *resource.Checking, u *User) { u.Permissions = CheckPermissions(c.Errs, u.Permissions) },
+		Number: numberUsers,
+	}); err != nil {
+		return k, err
+	}
+	byName := []store.Access{{Sort: []string{"name"}}}
+	if k.Roles, err = resource.Define(resource.Options[Role]{
+		Traits: resource.Traits{Name: RoleResource, Key: "name", Definition: true, Control: true, Rights: true, Travels: "-"},
+		Spec:   store.Spec{Name: "roles", Partition: true, Access: byName},
+		Check:  checkRole,
+	}); err != nil {
+		return k, err
+	}
+	if k.Teams, err = resource.Define(resource.Options[Team]{
+		Traits: resource.Traits{Name: "team", Definition: true, Control: true},
+		Spec: store.Spec{
+			Name: "teams", Partition: true, Indexes: []store.Index{{Fields: []string{"name"}}},
+			Access: append(byName, store.Access{Where: []string{"name"}}),
 		},
-		Access: []store.Access{
-			{Where: []string{"uid"}}, {Where: []string{"email_key"}}, {Where: []string{"invite_hash"}}, {Sort: []string{"uid"}},
-		},
 	}); err != nil {
 		return k, err
 	}
-	named := []store.Index{{Fields: []string{"name"}, Unique: true}}
-	access := []store.Access{{Where: []string{"name"}}, {Sort: []string{"name"}}}
-	if k.Roles, err = store.Define[Role](store.Spec{
-		Name: "roles", Fields: []string{"name"}, Partition: true, Indexes: named, Access: access,
-	}); err != nil {
-		return k, err
-	}
-	if k.Teams, err = store.Define[Team](store.Spec{
-		Name: "teams", Fields: []string{"name"}, Partition: true,
-		Indexes: []store.Index{{Fields: []string{"name"}}}, Access: access,
-	}); err != nil {
-		return k, err
-	}
-	k.Accounts, err = store.Define[Account](store.Spec{
-		Name: "accounts", Fields: []string{"name"}, Partition: true, Indexes: named, Access: access,
+	k.Accounts, err = resource.Define(resource.Options[Account]{
+		Traits: resource.Traits{Name: "service_account", Definition: true, Control: true, Rights: true},
+		Spec:   store.Spec{Name: "accounts", Partition: true, Access: byName},
+		Preset: func(a *Account) { a.Active = true },
+		Check:  func(c *resource.Checking, a *Account) { a.Permissions = CheckPermissions(c.Errs, a.Permissions) },
 	})
 	return k, err
+}
+
+// checkRole leaves the built-in role alone, which is taken as it is or not at all.
+func checkRole(c *resource.Checking, r *Role) {
+	given := len(r.Permissions)
+	r.Permissions = CheckPermissions(c.Errs, r.Permissions)
+	if r.Name == AdminRole {
+		if given > 0 && len(r.Permissions) < len(tenants.AllPermissions()) {
+			c.Errs.Add("name", fault.Forbidden, "the role %s is built in and cannot be changed", AdminRole)
+		}
+		c.Keep = true
+		return
+	}
+	if !ValidRole(r.Name) {
+		c.Errs.Add("name", fault.Format, "the name of a role is 1 to 64 of a-z, 0-9, _ and -, and starts with a letter")
+	}
+	if r.Label == "" {
+		r.Label = r.Name
+	}
+	schema.CheckLabel(c.Errs, "label", r.Label)
+}
+
+// numberUsers gives new users their numbers and keeps the counter above those given.
+func numberUsers(ctx context.Context, ws *store.Workspace, users []*User) error {
+	most, missing := int64(0), int64(0)
+	for _, u := range users {
+		if most = max(most, u.UID); u.UID == 0 {
+			missing++
+		}
+	}
+	last, err := ws.Counter(ctx, "users", missing, most)
+	if err != nil {
+		return err
+	}
+	for _, u := range users {
+		if u.UID == 0 {
+			missing--
+			u.UID = last - missing
+		}
+	}
+	return nil
 }
 
 // Specs returns the declarations, for the store's list of control kinds.

@@ -1,0 +1,365 @@
+package resource
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"tenantry/backends/schema"
+	"tenantry/backends/store"
+	"tenantry/internal/declare"
+	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
+	"tenantry/internal/texts"
+)
+
+// Field is one field of a resource, as callers know it. The same declaration reads it into a
+// record, writes it out of one and copies it from one to another.
+type Field struct {
+	declare.Field
+	read   func(f *Field, v strictjson.Value, into reflect.Value, errs *fault.List)
+	form   func(text string) (code, wrong string) // nil: every text is taken
+	append func(dst []byte, from reflect.Value) []byte
+}
+
+// Value is a type of fields that reads itself. Faults are noted under name.
+type Value interface {
+	ReadValue(name string, v strictjson.Value, errs *fault.List)
+}
+
+// Stored is a Value that reads also what was stored before its checks became stricter.
+type Stored interface {
+	ReadStored(v strictjson.Value) error
+}
+
+// Merged is a Value that takes over what another one gives.
+type Merged interface {
+	MergeValue(from any)
+}
+
+// Limits of fields that state none of their own.
+const (
+	maxList   = 10_000    // elements
+	maxNumber = 1<<53 - 1 // the largest whole number that every reader of JSON keeps
+)
+
+// choose finds how values of the field's type are read and written.
+func (f *Field) choose() error {
+	t := f.Type
+	f.append = appendAny
+	switch {
+	case reflect.PointerTo(t).Implements(reflect.TypeFor[Value]()):
+		f.read = readOwn
+	case f.Rule.Format == "time" && t.Kind() == reflect.Int64:
+		f.read, f.append = readTime, appendTime
+	case t == reflect.TypeFor[json.RawMessage]():
+		f.read = func(_ *Field, v strictjson.Value, into reflect.Value, _ *fault.List) { into.SetBytes(v.Raw()) }
+	case t == reflect.TypeFor[map[string]any]():
+		f.read = readTable
+	case t.Kind() == reflect.Map:
+		f.read = readMap
+	case t.Kind() == reflect.String:
+		f.read, f.append = readText, appendString
+	case t.Kind() == reflect.Bool, t.Kind() == reflect.Pointer && t.Elem().Kind() == reflect.Bool:
+		f.read = readFlag
+	case t.Kind() == reflect.Int64:
+		f.read = readNumber
+	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.String:
+		f.read, f.append = readList, appendList
+	default:
+		return fmt.Errorf("field %s: values of %s cannot be read", f.Name, t)
+	}
+	var known bool
+	if f.form, known = formats()[f.Rule.Format]; !known && f.Rule.Format != "" {
+		return fmt.Errorf("field %s: there is no format %s", f.Name, f.Rule.Format)
+	}
+	return nil
+}
+
+// Read sets the field of a record. Faults are noted in errs, and nothing is set then.
+func (f *Field) Read(v strictjson.Value, rec any, errs *fault.List) {
+	f.read(f, v, at(rec, f.Index), errs)
+}
+
+// ReadStored is Read of what was stored before, by rules that may have been milder.
+func (f *Field) ReadStored(v strictjson.Value, rec any, errs *fault.List) {
+	if s, ok := at(rec, f.Index).Addr().Interface().(Stored); !ok {
+		f.Read(v, rec, errs)
+	} else if s.ReadStored(v) != nil {
+		errs.Add(f.Name, fault.Format, "%s cannot be read", f.Name)
+	}
+}
+
+// Append writes the record's value as JSON, or nothing where it is empty.
+func (f *Field) Append(dst []byte, rec any) []byte {
+	v := at(rec, f.Index)
+	if !f.Use.Has(declare.Always) && empty(v) {
+		return dst
+	}
+	return f.append(dst, v)
+}
+
+func empty(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Bool:
+		return false
+	case reflect.Map, reflect.Slice:
+		return v.Len() == 0
+	}
+	return v.IsZero()
+}
+
+// Copy takes the field over from another record.
+func (f *Field) Copy(to, from any) {
+	into, v := at(to, f.Index), at(from, f.Index)
+	if m, ok := into.Addr().Interface().(Merged); ok {
+		m.MergeValue(v.Interface())
+		return
+	}
+	if !f.Use.Has(declare.Merge) {
+		into.Set(v)
+		return
+	}
+	merged := reflect.MakeMapWithSize(f.Type, into.Len()+v.Len())
+	for _, m := range []reflect.Value{into, v} {
+		for each := m.MapRange(); each.Next(); {
+			merged.SetMapIndex(each.Key(), each.Value())
+		}
+	}
+	into.Set(merged)
+}
+
+func wrongType(errs *fault.List, name, want string) {
+	errs.Add(name, fault.Type, "%s must be %s", name, want)
+}
+
+func readOwn(f *Field, v strictjson.Value, into reflect.Value, errs *fault.List) {
+	into.Addr().Interface().(Value).ReadValue(f.Name, v, errs)
+}
+
+// formats are the forms of texts by the names that tags use: what is wrong with one, "" for nothing.
+func formats() map[string]func(text string) (code, wrong string) {
+	when := func(is bool, wrong string) (string, string) {
+		if is {
+			return fault.Format, wrong
+		}
+		return "", ""
+	}
+	return map[string]func(string) (string, string){
+		"id": func(s string) (string, string) {
+			return when(!store.ValidID(s), "must be an identifier of 24 lower-case hexadecimal digits")
+		},
+		"time":  nil,
+		"email": func(s string) (string, string) { return when(!schema.ValidEmail(s), "must be an e-mail address") },
+		"key": func(s string) (string, string) {
+			return when(!store.ValidKey(s), "must be 1 to 64 letters, digits, _ or -")
+		},
+		"name": func(s string) (string, string) {
+			return when(!schema.ValidName(s), `must have 1 to 64 lower-case letters, digits or "_" and start with a letter`)
+		},
+		"line": func(s string) (string, string) {
+			return when(strings.ContainsFunc(s, unicode.IsControl), "must not hold control characters")
+		},
+		"label": func(s string) (string, string) {
+			if strings.TrimSpace(s) == "" {
+				return fault.Required, "must not be empty"
+			}
+			return when(!utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl), "must not contain control characters")
+		},
+	}
+}
+
+// long reports whether the text has more characters than most, which is nothing where it is 0.
+func long(text string, most int64) bool {
+	return most > 0 && int64(len(text)) > most && int64(utf8.RuneCountInString(text)) > most
+}
+
+func readText(f *Field, v strictjson.Value, into reflect.Value, errs *fault.List) {
+	switch {
+	case v.Is == strictjson.Null && f.Rule.Format == "id" && f.Name != "id":
+		into.SetString("")
+		return
+	case v.Is != strictjson.Text && f.Rule.Format == "id":
+		errs.Add(f.Name, fault.Format, "%s must be an identifier of 24 lower-case hexadecimal digits", f.Name)
+		return
+	case v.Is != strictjson.Text:
+		wrongType(errs, f.Name, "a string")
+		return
+	case long(v.Text, f.Rule.Max):
+		errs.Add(f.Name, fault.Length, "%s must have at most %d characters", f.Name, f.Rule.Max)
+		return
+	}
+	if f.form != nil && (v.Text != "" || f.Rule.Format == "id") {
+		if code, wrong := f.form(v.Text); wrong != "" {
+			errs.Add(f.Name, code, "%s %s", f.Name, wrong)
+			return
+		}
+	}
+	into.SetString(v.Text)
+}
+
+func readList(f *Field, v strictjson.Value, into reflect.Value, errs *fault.List) {
+	if v.Is != strictjson.Array {
+		wrongType(errs, f.Name, "a list of strings")
+		return
+	}
+	most := int64(maxList)
+	if f.Rule.Max > 0 {
+		most = f.Rule.Max
+	}
+	if int64(len(v.Items)) > most {
+		errs.Add(f.Name, fault.Length, "%s must have at most %d elements", f.Name, most)
+		return
+	}
+	list := reflect.MakeSlice(f.Type, len(v.Items), len(v.Items))
+	seen := make([]string, 0, len(v.Items))
+	for i := range v.Items {
+		s := v.Items[i].Text
+		switch {
+		case v.Items[i].Is != strictjson.Text:
+			wrongType(errs, f.Name, "a list of strings")
+			return
+		case long(s, f.Rule.Each):
+			errs.Add(f.Name, fault.Length, "each element of %s must have at most %d characters", f.Name, f.Rule.Each)
+			return
+		case s == "":
+			errs.Add(f.Name, fault.Required, "the elements of %s must not be empty", f.Name)
+			return
+		}
+		if f.form != nil {
+			if code, wrong := f.form(s); wrong != "" {
+				errs.Add(f.Name, code, "each element of %s %s", f.Name, wrong)
+				return
+			}
+		}
+		list.Index(i).SetString(s)
+		seen = append(seen, s)
+	}
+	if slices.Sort(seen); len(slices.Compact(seen)) != len(v.Items) {
+		errs.Add(f.Name, fault.Duplicate, "%s names the same element twice", f.Name)
+		return
+	}
+	into.Set(list)
+}
+
+func readFlag(f *Field, v strictjson.Value, into reflect.Value, errs *fault.List) {
+	if v.Is != strictjson.True && v.Is != strictjson.False {
+		wrongType(errs, f.Name, "true or false")
+		return
+	}
+	is := v.Is == strictjson.True
+	if into.Kind() == reflect.Pointer {
+		into.Set(reflect.ValueOf(&is))
+		return
+	}
+	into.SetBool(is)
+}
+
+func readNumber(f *Field, v strictjson.Value, into reflect.Value, errs *fault.List) {
+	most := int64(maxNumber)
+	if f.Rule.Max > 0 {
+		most = f.Rule.Max
+	}
+	n, err := strconv.ParseInt(v.Text, 10, 64)
+	if v.Is != strictjson.Number || err != nil || n < f.Rule.Min || n > most {
+		errs.Add(f.Name, fault.Range, "%s must be a whole number from %d to %d", f.Name, f.Rule.Min, most)
+		return
+	}
+	into.SetInt(n)
+}
+
+// readTime reads RFC 3339, or a whole number of Unix seconds.
+func readTime(f *Field, v strictjson.Value, into reflect.Value, errs *fault.List) {
+	if v.Is == strictjson.Number {
+		if n, err := strconv.ParseInt(v.Text, 10, 64); err == nil && n > 0 && n < 253402300800 {
+			into.SetInt(n * 1000)
+			return
+		}
+	}
+	if v.Is == strictjson.Text && len(v.Text) <= 40 {
+		if t, err := time.Parse(time.RFC3339Nano, v.Text); err == nil && t.UTC().Year() >= 1 && t.UTC().Year() <= 9999 {
+			into.SetInt(t.UnixMilli())
+			return
+		}
+	}
+	errs.Add(f.Name, fault.Format, "%s must be a time like 2024-05-17T08:30:00.000Z", f.Name)
+}
+
+func readTable(f *Field, v strictjson.Value, into reflect.Value, errs *fault.List) {
+	if v.Is != strictjson.Object {
+		wrongType(errs, f.Name, "an object")
+		return
+	}
+	into.Set(reflect.ValueOf(v.Table()))
+}
+
+// readMap reads an object of flags, or of whole numbers within the rule.
+func readMap(f *Field, v strictjson.Value, into reflect.Value, errs *fault.List) {
+	if v.Is != strictjson.Object {
+		wrongType(errs, f.Name, "an object")
+		return
+	}
+	m := reflect.MakeMapWithSize(f.Type, len(v.Members))
+	for i := range v.Members {
+		name, given := v.Members[i].Name, v.Members[i].Value
+		path := f.Name + "." + texts.Clip(name)
+		if len(f.Rule.Enum) > 0 && !slices.Contains(f.Rule.Enum, name) {
+			errs.Add(path, fault.Unknown, "%s is not known; there are: %v", path, f.Rule.Enum)
+			continue
+		}
+		one := reflect.New(f.Type.Elem()).Elem()
+		var faults fault.List
+		switch one.Kind() {
+		case reflect.Bool:
+			readFlag(f, given, one, &faults)
+		case reflect.Int64:
+			readNumber(f, given, one, &faults)
+		default:
+			wrongType(&faults, f.Name, "of another type")
+		}
+		for _, wrong := range faults {
+			errs.Add(path, fault.Type, "%s%s", path, strings.TrimPrefix(wrong.Message, f.Name))
+		}
+		m.SetMapIndex(reflect.ValueOf(name), one)
+	}
+	into.Set(m)
+}
+
+func appendString(dst []byte, v reflect.Value) []byte { return strictjson.AppendText(dst, v.String()) }
+
+func appendTime(dst []byte, v reflect.Value) []byte {
+	return strictjson.AppendText(dst, texts.Time(v.Int()))
+}
+
+func appendList(dst []byte, v reflect.Value) []byte {
+	for i := range v.Len() {
+		dst = strictjson.AppendText(append(dst, "[,"[min(i, 1)]), v.Index(i).String())
+	}
+	return append(dst, ']')
+}
+
+func appendAny(dst []byte, v reflect.Value) []byte {
+	if v.Kind() == reflect.Map && v.IsNil() {
+		return append(dst, "{}"...)
+	}
+	return AppendJSON(dst, v.Interface())
+}
+
+// AppendJSON writes what encoding/json writes, without escaping HTML. Nothing is appended for what
+// JSON cannot hold, which no stored value is.
+func AppendJSON(dst []byte, v any) []byte {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if enc.Encode(v) != nil {
+		return dst
+	}
+	return append(dst, bytes.TrimSuffix(buf.Bytes(), []byte("\n"))...)
+}

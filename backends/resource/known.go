@@ -1,0 +1,271 @@
+package resource
+
+import (
+	"bytes"
+	"cmp"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tenantry/backends/schema"
+	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
+	"tenantry/internal/texts"
+)
+
+// Known is what records are checked against: which definitions an organization has. The zero
+// value knows nothing. It is not safe for concurrent use while it learns.
+type Known struct {
+	has    map[string]map[string]bool          // identities by resource
+	fields map[string]map[string]schema.Fields // by resource of the values, and definition
+}
+
+// Has reports whether there is that record of a resource.
+func (k *Known) Has(resource, id string) bool { return k.has[resource][id] }
+
+// Count returns how many records of the resource are known.
+func (k *Known) Count(resource string) int { return len(k.has[resource]) }
+
+// Fields returns the fields that records of the resource defined under the name.
+func (k *Known) Fields(resource, name string) (schema.Fields, bool) {
+	f, ok := k.fields[resource][name]
+	return f, ok
+}
+
+// Cover makes known that all records of the resource will be: what refers to another one is wrong.
+func (k *Known) Cover(resource string) {
+	if k.has == nil {
+		k.has, k.fields = map[string]map[string]bool{}, map[string]map[string]schema.Fields{}
+	}
+	if k.has[resource] == nil {
+		k.has[resource], k.fields[resource] = map[string]bool{}, map[string]schema.Fields{}
+	}
+}
+
+// Admit makes known that there is such a record.
+func (k *Known) Admit(resource, id string) {
+	k.Cover(resource)
+	k.has[resource][id] = true
+}
+
+// Learn makes a definition known, under another name than its own where as is given. Where it was
+// known already, a record that does not say which fields it defines changes nothing.
+func (k *Known) Learn(r *Resource, rec any, as string) {
+	id := cmp.Or(as, r.Identity(rec))
+	if id == "" {
+		return
+	}
+	k.Admit(r.Name, id)
+	if r.hooks.defines == nil {
+		return
+	}
+	name, fields, given := r.hooks.defines(rec)
+	if as != "" {
+		name = as
+	}
+	known, there := k.fields[r.Name][name]
+	switch {
+	case r.Together:
+		if known == nil {
+			known = schema.Fields{}
+		}
+		maps.Copy(known, fields)
+		k.fields[r.Name][name] = known
+	case given || !there:
+		k.fields[r.Name][name] = fields
+	}
+}
+
+// Identity returns by what other records refer to this one, "" where it has none yet.
+func (r *Resource) Identity(rec any) string {
+	n, ok := r.index[cmp.Or(r.Key, "id")]
+	if !ok {
+		return ""
+	}
+	if v := at(rec, r.Fields[n].Index); v.Kind() == reflect.String {
+		return v.String()
+	} else if v.Int() != 0 {
+		return strconv.FormatInt(v.Int(), 10)
+	}
+	return ""
+}
+
+// Full reports whether an organization that has what is known may not have the record besides.
+func (k *Known) Full(r *Resource, rec any) bool {
+	return r.Most > 0 && k.Count(r.Name) >= r.Most && !k.Has(r.Name, r.Identity(rec))
+}
+
+// Checking is one check of a record.
+type Checking struct {
+	Errs  *fault.List
+	Known *Known
+	// Absent ends the sentence about a reference that leads nowhere.
+	Absent string
+	// Take moves the values of encrypted fields out of values, and notes what is wrong with them.
+	// It returns the names of those that are there. Nil: they stay, and are refused.
+	Take func(values map[string]any, secret func(name string) bool) map[string]bool
+	// Ask looks at a record that is good otherwise; nil: nothing is asked.
+	Ask func(c *Checking, rec any)
+	// Keep is set where the record is good, and nothing is to be stored of it.
+	Keep bool
+}
+
+// Missing notes a reference to something that there is not.
+func (c *Checking) Missing(field, what string) {
+	what = strings.ReplaceAll(what, "_", " ")
+	article := "a "
+	if strings.ContainsRune("aeio", rune(what[0])) {
+		article = "an "
+	}
+	c.Errs.Add(field, fault.Unknown, "%s names %s%s %s", field, article, what, c.Absent)
+}
+
+// Read reads an object into the record and checks it, and returns which Fields were given: bit n is
+// the n-th. Every fault is noted in c, also of what could not be read. Of the names that skip has
+// nothing is read.
+func (r *Resource) Read(c *Checking, v strictjson.Value, rec any, skip ...string) (given uint64) {
+	errs := c.Errs
+	for i := range v.Members {
+		name := v.Members[i].Name
+		if slices.Contains(skip, name) {
+			continue
+		}
+		n, ok := r.index[name]
+		if !ok {
+			errs.Add(texts.Clip(name), fault.Unknown, "a %s has no field %q", r.Name, texts.Clip(name))
+			continue
+		}
+		given |= 1 << n
+		r.Fields[n].Read(v.Members[i].Value, rec, errs)
+	}
+	r.Derive(rec)
+	for i := range r.Fields {
+		f := &r.Fields[i]
+		if !f.Rule.Required {
+			continue
+		}
+		if given&(1<<i) == 0 {
+			errs.Add(f.Name, fault.Required, "%s is required", f.Name)
+		} else if blank(f.Append(nil, rec)) && !told(*errs, f.Name) {
+			errs.Add(f.Name, fault.Required, "%s must not be empty", f.Name)
+		}
+	}
+	r.check(c, rec)
+	return given
+}
+
+// told reports whether something is said of the field already, or of what it is part of.
+func told(errs fault.List, field string) bool {
+	return slices.ContainsFunc(errs, func(e fault.Fault) bool {
+		return e.Field == field || strings.HasPrefix(field, e.Field+".") || strings.HasPrefix(e.Field, field+".")
+	})
+}
+
+func blank(written []byte) bool { return len(bytes.Trim(written, " \t\"")) == 0 }
+
+// check checks a record as a whole: what its resource asks, the values of defined fields, and what
+// it refers to among definitions. Of a field that could not be read that much is said.
+func (r *Resource) check(c *Checking, rec any) {
+	errs, found := c.Errs, fault.List{}
+	c.Errs = &found
+	defer func() {
+		unread := *errs
+		for _, f := range found {
+			if !told(unread, f.Field) {
+				errs.Add(f.Field, f.Code, "%s", f.Message)
+			}
+		}
+		c.Errs = errs
+	}()
+	r.hooks.check(c, rec)
+	if r.values != nil {
+		r.checkValues(c, rec)
+	}
+	if c.Ask != nil && len(found) == 0 {
+		c.Ask(c, rec)
+	}
+	for i := range r.Fields {
+		f := &r.Fields[i]
+		if c.Known.has[f.Rule.Ref] == nil || f.Rule.Ref == r.DefinedBy { // documents are looked for in the store
+			continue
+		}
+		for _, id := range referred(f, rec) {
+			if !c.Known.Has(f.Rule.Ref, id) {
+				c.Missing(f.Name, f.Rule.Ref)
+				break
+			}
+		}
+	}
+}
+
+// referred returns what a field refers to, as texts.
+func referred(f *Field, rec any) []string {
+	switch p := at(rec, f.Index).Addr().Interface().(type) {
+	case *[]string:
+		return *p
+	case *string:
+		if *p != "" {
+			return []string{*p}
+		}
+	case *int64:
+		if *p != 0 {
+			return []string{strconv.FormatInt(*p, 10)}
+		}
+	}
+	return nil
+}
+
+// Defined returns the fields that are defined for the record's values.
+func (r *Resource) Defined(k *Known, rec any) (schema.Fields, bool) {
+	name := ""
+	if r.definition != nil {
+		name = at(rec, r.definition).String()
+	}
+	fields, ok := k.Fields(r.DefinedBy, name)
+	return fields, ok || r.definition == nil
+}
+
+// SecretIn reports which values of the record are encrypted.
+func (r *Resource) SecretIn(k *Known, rec any) func(name string) bool {
+	fields, _ := r.Defined(k, rec)
+	return func(name string) bool { return fields[name].Type == schema.Encrypted }
+}
+
+// checkValues holds a record's values against its definition and moves the secret ones out.
+func (r *Resource) checkValues(c *Checking, rec any) {
+	fields, ok := r.Defined(c.Known, rec)
+	if !ok {
+		for i := range r.Fields {
+			if f := &r.Fields[i]; f.Rule.Ref == r.DefinedBy {
+				c.Missing(f.Name, f.Rule.Ref)
+			}
+		}
+		return
+	}
+	values := r.Values(rec)
+	secret := r.SecretIn(c.Known, rec)
+	var taken map[string]bool
+	if c.Take != nil {
+		taken = c.Take(*values, secret)
+	}
+	plain := make(schema.Fields, len(fields))
+	for name, f := range fields {
+		if !secret(name) {
+			plain[name] = f
+		} else if f.Required && !taken[name] {
+			path := r.valuesName + "." + name
+			c.Errs.Add(path, fault.Required, "%s is required", path)
+		}
+	}
+	clean, unknown := plain.CheckValues(c.Errs, r.valuesName, *values)
+	for _, name := range unknown {
+		path := r.valuesName + "." + schema.Printable(name)
+		c.Errs.Add(path, fault.Unknown, "%s is not a field that is defined", path)
+	}
+	if len(clean) == 0 {
+		clean = nil
+	}
+	*values = clean
+}

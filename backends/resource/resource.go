@@ -1,0 +1,464 @@
+// Package resource describes what a record is, once: the tags of its struct declare each field
+// (see package declare), and Define adds what concerns the record as a whole. From that come the
+// store's specification, what is read of a line or a body and how it is checked, what is written,
+// and which other records it refers to.
+//
+// Besides the tags that package declare reads, a field may bear as:"id", its name where callers and
+// bundles see it, and store:"custom", the values of fields that the organization defined.
+package resource
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tenantry/backends/schema"
+	"tenantry/backends/store"
+	"tenantry/internal/declare"
+)
+
+// Of is the resource whose records are of type T.
+type Of[T any] struct {
+	*store.Kind[T]
+	*Resource
+}
+
+// Resource is what one kind of record is, whatever its type. It is immutable and safe for
+// concurrent use. Records are pointers to their structs.
+type Resource struct {
+	Traits
+	// Fields are those that travel, in the order in which they are written.
+	Fields  []Field
+	Uniques []Unique
+	Records Records
+
+	typ             reflect.Type
+	index           map[string]int
+	values, secrets []int // where the values of defined fields are; nil: there are none
+	valuesName      string
+	definition      []int // the field that names the definition of the values
+	hooks           hooks
+}
+
+// Traits are what holds of all records of a resource.
+type Traits struct {
+	Name string // "folder": in bundles, references and messages
+	// Definition: other records are checked against these, which are read first and few.
+	Definition bool
+	// Control: the records are in the organization's part of the control workspace.
+	Control bool
+	// Rights: a change alters what people or keys may do.
+	Rights bool
+	// Key is the field by which other records refer to one; empty: id.
+	Key string
+	// Single: an organization has one record.
+	Single bool
+	// Most is how many records an organization may have; 0: any number.
+	Most int
+	// Travels says which of id, created_at and updated_at travel; empty: all of them.
+	Travels string
+	// Together: the fields that records define are of one definition, which is all of them.
+	Together bool
+	// DefinedBy is the resource whose records define the fields of the values. The field with
+	// that reference says which one; where there is none, all of them do together.
+	DefinedBy string
+}
+
+// Options are what tags cannot say of a resource. All but Name and Spec.Name may be zero.
+type Options[T any] struct {
+	Traits
+	// Spec has the name, indexes and questions of the records. Fields, unique values, Custom and
+	// what the struct says of scopes are added to it.
+	Spec store.Spec
+	// Preset gives a record what holds where its line does not say otherwise.
+	Preset func(rec *T)
+	// Derive sets what follows from other fields, whenever those were set.
+	Derive func(rec *T)
+	// Fill completes a record that is stored for the first time.
+	Fill func(rec *T)
+	// Number completes records that are stored for the first time, together.
+	Number func(ctx context.Context, ws *store.Workspace, recs []*T) error
+	// Check looks at a whole record whose fields are all in order.
+	Check func(c *Checking, rec *T)
+	// Refers visits references that depend on other fields.
+	Refers func(rec *T, visit Visitor)
+	// Defines returns the name under which the record defines fields, those, and whether the
+	// record says which they are.
+	Defines func(rec *T) (name string, fields schema.Fields, given bool)
+}
+
+// Visitor is called with a reference of a record: the field, the resource it leads to, and the
+// identifier, which it may replace.
+type Visitor = func(field, target string, id *string)
+
+type hooks struct {
+	preset, derive, fill func(any)
+	number               func(context.Context, *store.Workspace, []any) error
+	check                func(*Checking, any)
+	refers               func(any, Visitor)
+	defines              func(any) (string, schema.Fields, bool)
+}
+
+// Unique is a value that no two records share. Its identity says when it tells which record is meant.
+type Unique struct {
+	Field    string // as it is stored
+	Shown    string // as callers know it
+	Identity Identity
+	within   string // the stored field within which it is unique
+	index    []int
+	group    []int
+}
+
+// Identity says when a unique value tells which record is meant.
+type Identity byte
+
+// The identities.
+const (
+	Never  Identity = iota
+	Named           // where no identifier is given
+	Always          // also where another identifier is given
+)
+
+// Value returns the record's value as text, "" where it has none.
+func (u *Unique) Value(rec any) string {
+	v := at(rec, u.index)
+	if v.Kind() == reflect.String {
+		return v.String()
+	}
+	if n := v.Int(); n != 0 {
+		return strconv.FormatInt(n, 10)
+	}
+	return ""
+}
+
+// Group returns the value within which the other is unique, "" where it is so everywhere.
+func (u *Unique) Group(rec any) string {
+	if u.group == nil {
+		return ""
+	}
+	return at(rec, u.group).String()
+}
+
+// Filter matches records of the group that have one of the values.
+func (u *Unique) Filter(group string, values []string, number bool) store.Filter {
+	f := store.In(u.Field, values...)
+	if number {
+		numbers := make([]int64, len(values))
+		for i, v := range values {
+			numbers[i], _ = strconv.ParseInt(v, 10, 64) // written by Value
+		}
+		f = store.In(u.Field, numbers...)
+	}
+	if u.group != nil {
+		f = store.All(store.Eq(u.within, group), f)
+	}
+	return f
+}
+
+// Number reports whether the value is a whole number.
+func (u *Unique) Number(rec any) bool { return at(rec, u.index).Kind() != reflect.String }
+
+func at(rec any, index []int) reflect.Value { return reflect.ValueOf(rec).Elem().FieldByIndex(index) }
+
+// Define returns the resource of a record type, which must embed store.Meta. An error is a fault
+// of the program.
+func Define[T any](o Options[T]) (*Of[T], error) {
+	r, err := describe(reflect.TypeFor[T](), o.Traits, &o.Spec)
+	if err != nil {
+		return nil, fmt.Errorf("resource %s: %w", o.Name, err)
+	}
+	r.hooks = hooks{
+		preset: erased(o.Preset), derive: erased(o.Derive), fill: erased(o.Fill),
+		check: func(c *Checking, rec any) { call2(o.Check, c, rec) },
+		refers: func(rec any, visit Visitor) {
+			if o.Refers != nil {
+				o.Refers(rec.(*T), visit)
+			}
+		},
+	}
+	if o.Defines != nil {
+		r.hooks.defines = func(rec any) (string, schema.Fields, bool) { return o.Defines(rec.(*T)) }
+	}
+	if o.Number != nil {
+		r.hooks.number = func(ctx context.Context, ws *store.Workspace, recs []any) error {
+			return o.Number(ctx, ws, typed[T](recs))
+		}
+	}
+	kind, err := store.Define[T](o.Spec)
+	if err != nil {
+		return nil, err
+	}
+	r.Records = records[T]{kind}
+	return &Of[T]{kind, r}, nil
+}
+
+func erased[T any](f func(*T)) func(any) {
+	return func(rec any) {
+		if f != nil {
+			f(rec.(*T))
+		}
+	}
+}
+
+func call2[T any](f func(*Checking, *T), c *Checking, rec any) {
+	if f != nil {
+		f(c, rec.(*T))
+	}
+}
+
+func typed[T any](recs []any) []*T {
+	out := make([]*T, len(recs))
+	for i, rec := range recs {
+		out[i] = rec.(*T)
+	}
+	return out
+}
+
+// Describe returns the resource of records that are kept elsewhere than in a collection. An error
+// is a fault of the program.
+func Describe(typ reflect.Type, t Traits, kept Records, check func(*Checking, any)) (*Resource, error) {
+	r, err := describe(typ, t, &store.Spec{})
+	if err != nil {
+		return nil, fmt.Errorf("resource %s: %w", t.Name, err)
+	}
+	none := func(any) {}
+	r.hooks = hooks{preset: none, derive: none, fill: none, check: check, refers: func(any, Visitor) {}}
+	r.Records = kept
+	return r, nil
+}
+
+// describe reads the struct's fields and adds to the specification what they say.
+func describe(typ reflect.Type, t Traits, spec *store.Spec) (*Resource, error) {
+	declared, err := declare.Of(typ)
+	if err != nil {
+		return nil, err
+	}
+	meta, ok := typ.FieldByName("Meta")
+	if !ok {
+		return nil, errors.New("the record embeds no store.Meta")
+	}
+	if t.Travels == "" {
+		t.Travels = "id created_at updated_at"
+	}
+	r := &Resource{Traits: t, typ: typ, index: map[string]int{}}
+	places := map[string][]int{}
+	for _, d := range declared {
+		places[d.Name] = d.Index
+	}
+	travels := strings.Fields(t.Travels)
+	id, _ := meta.Type.FieldByName("ID")
+	if slices.Contains(travels, "id") {
+		own := declare.Field{Name: "id", Index: append(meta.Index, id.Index...), Type: id.Type, Rule: declare.Rule{Format: "id", Required: false}}
+		if err := r.add(own, "id"); err != nil {
+			return nil, err
+		}
+	}
+	for _, d := range declared {
+		if d.Name == "created_at" || d.Name == "updated_at" {
+			continue
+		}
+		if err := r.field(d, places, spec); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range []string{"created_at", "updated_at"} {
+		if slices.Contains(travels, name) {
+			stamp := declare.Field{Name: name, Index: places[name], Type: reflect.TypeFor[int64](), Rule: declare.Rule{Format: "time"}}
+			if name == "updated_at" {
+				stamp.Use = declare.Silent // the store stamps every change
+			}
+			if err := r.add(stamp, name); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return r, nil
+}
+
+// field takes one declared field.
+func (r *Resource) field(d declare.Field, places map[string][]int, spec *store.Spec) error {
+	name := d.Name
+	if as := d.Tag.Get("as"); as != "" {
+		name = as
+	}
+	if d.Tag.Get("store") == "custom" {
+		r.values, r.valuesName, spec.Custom = d.Index, name, true
+		d.Use |= declare.Merge
+	}
+	if d.Use.Has(declare.Secret) {
+		r.secrets = d.Index
+		return nil
+	}
+	if r.DefinedBy != "" && d.Rule.Ref == r.DefinedBy {
+		r.definition = d.Index
+	}
+	if d.Use.Has(declare.Filter) || d.Rule.Unique {
+		spec.Fields = append(spec.Fields, d.Name)
+	}
+	spec.Teams = spec.Teams || d.Use.Has(declare.Scope) && d.Name == "teams"
+	spec.SoftDelete = spec.SoftDelete || d.Use.Has(declare.Scope) && d.Name == "deleted"
+	if d.Rule.Unique {
+		u := Unique{Field: d.Name, Shown: name, within: d.Rule.Within, index: d.Index, group: places[d.Rule.Within]}
+		switch {
+		case d.Use.Has(declare.Identity):
+			u.Identity = Always
+		case d.Use.Has(declare.Named):
+			u.Identity = Named
+		}
+		r.Uniques = append(r.Uniques, u)
+		key := []string{d.Name}
+		if u.within != "" {
+			key = []string{u.within, d.Name}
+		}
+		spec.Indexes = append(spec.Indexes, store.Index{Fields: key, Unique: true})
+		spec.Access = append(spec.Access, store.Access{Where: key})
+	}
+	if d.Use.Has(declare.Local) {
+		return nil
+	}
+	return r.add(d, name)
+}
+
+func (r *Resource) add(d declare.Field, name string) error {
+	f := Field{Field: d}
+	f.Name = name
+	if err := f.choose(); err != nil {
+		return err
+	}
+	if _, twice := r.index[name]; twice {
+		return fmt.Errorf("two fields are called %s", name)
+	}
+	r.index[name] = len(r.Fields)
+	r.Fields = append(r.Fields, f)
+	return nil
+}
+
+// Index returns where in Fields the field of that name is.
+func (r *Resource) Index(name string) (int, bool) { n, ok := r.index[name]; return n, ok }
+
+// New returns an empty record, with what holds where nobody says otherwise.
+func (r *Resource) New() any {
+	rec := reflect.New(r.typ).Interface()
+	r.hooks.preset(rec)
+	return rec
+}
+
+// Bare returns an empty record.
+func (r *Resource) Bare() any { return reflect.New(r.typ).Interface() }
+
+// Meta returns the record's identifier, revision and times.
+func (r *Resource) Meta(rec any) *store.Meta {
+	return rec.(interface{ StoreMeta() *store.Meta }).StoreMeta()
+}
+
+// Derive sets what follows from the fields that were set.
+func (r *Resource) Derive(rec any) { r.hooks.derive(rec) }
+
+// Fill completes a record that is stored for the first time.
+func (r *Resource) Fill(rec any) { r.hooks.fill(rec) }
+
+// Number completes records that are stored for the first time, together. Errors: store.ErrUnavailable.
+func (r *Resource) Number(ctx context.Context, ws *store.Workspace, recs []any) error {
+	if r.hooks.number == nil {
+		return nil
+	}
+	return r.hooks.number(ctx, ws, recs)
+}
+
+// Text returns the value of a text field of that name.
+func (r *Resource) Text(rec any, name string) string {
+	return at(rec, r.Fields[r.index[name]].Index).String()
+}
+
+// HasSecrets reports whether values of defined fields can be encrypted.
+func (r *Resource) HasSecrets() bool { return r.secrets != nil }
+
+// ValuesName returns what the values of defined fields are called.
+func (r *Resource) ValuesName() string { return r.valuesName }
+
+// Values leads to the plain values of defined fields, Secrets to the sealed ones. Only records
+// that HasSecrets have both.
+func (r *Resource) Values(rec any) *map[string]any {
+	return at(rec, r.values).Addr().Interface().(*map[string]any)
+}
+
+// Secrets is said at Values.
+func (r *Resource) Secrets(rec any) *map[string]string {
+	return at(rec, r.secrets).Addr().Interface().(*map[string]string)
+}
+
+// Refers visits every reference of the record to another one.
+func (r *Resource) Refers(rec any, visit Visitor) {
+	for i := range r.Fields {
+		f := &r.Fields[i]
+		if f.Rule.Ref == "" || f.Rule.Format != "id" {
+			continue
+		}
+		switch p := at(rec, f.Index).Addr().Interface().(type) {
+		case *string:
+			visit(f.Name, f.Rule.Ref, p)
+		case *[]string:
+			for i := range *p {
+				visit(f.Name, f.Rule.Ref, &(*p)[i])
+			}
+		}
+	}
+	r.hooks.refers(rec, visit)
+}
+
+// NewPID returns a new public identifier: 128 random bits, URL-safe.
+func NewPID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the process instead
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+// Records are where the records of a resource are kept.
+type Records interface {
+	// Name returns what they are called in the store.
+	Name() string
+	Find(ctx context.Context, ws *store.Workspace, q store.Query) ([]any, error)
+	// Each visits all that match, deleted ones among them.
+	Each(ctx context.Context, ws *store.Workspace, f store.Filter, visit func(rec any) error) error
+	// Count returns how many there are, deleted ones among them.
+	Count(ctx context.Context, ws *store.Workspace) (int64, error)
+	Insert(ctx context.Context, ws *store.Workspace, recs []any) error
+	// Replace stores rec, to which change has been made already.
+	Replace(ctx context.Context, ws *store.Workspace, rec any, change func(rec any)) error
+}
+
+// records are those of a collection.
+type records[T any] struct{ kind *store.Kind[T] }
+
+func (r records[T]) Name() string { return r.kind.Spec().Name }
+
+func (r records[T]) Find(ctx context.Context, ws *store.Workspace, q store.Query) ([]any, error) {
+	found, err := r.kind.In(ws).Find(ctx, q)
+	out := make([]any, len(found))
+	for i := range found {
+		out[i] = &found[i]
+	}
+	return out, err
+}
+
+func (r records[T]) Each(ctx context.Context, ws *store.Workspace, f store.Filter, visit func(any) error) error {
+	return r.kind.In(ws).Each(ctx, f, store.Either, func(rec *T) error { return visit(rec) })
+}
+
+func (r records[T]) Count(ctx context.Context, ws *store.Workspace) (int64, error) {
+	return r.kind.In(ws).CountIn(ctx, store.Filter{}, store.Either)
+}
+
+func (r records[T]) Insert(ctx context.Context, ws *store.Workspace, recs []any) error {
+	return r.kind.In(ws).Insert(ctx, typed[T](recs)...)
+}
+
+func (r records[T]) Replace(ctx context.Context, ws *store.Workspace, rec any, _ func(any)) error {
+	return r.kind.In(ws).Replace(ctx, rec.(*T))
+}

@@ -96,7 +96,7 @@ func TestValidateNamesEveryProblem(t *testing.T) {
 	for _, e := range errs {
 		unread = append(unread, e.Field+"/"+e.Code)
 	}
-	if diff := cmp.Diff([]string{"desc/type", "child_reports/format", "teams/format", "query.limit/range", "query/unknown"}, unread); diff != "" {
+	if diff := cmp.Diff([]string{"desc/type", "child_reports/format", "teams/format", "query.limit/range", "query/unknown", "title/required", "class/unknown"}, unread); diff != "" {
 		t.Error(diff)
 	}
 	_, errs = resourcetest.Read(t, w.kinds.Reports, ask, `{"pid":"a b","title":"T","class":"Secrets","visual":"pie-chart",

@@ -224,7 +224,7 @@ func (r *Resource) Defined(k *Known, rec any) (schema.Fields, bool) {
 		name = at(rec, r.definition).String()
 	}
 	fields, ok := k.Fields(r.DefinedBy, name)
-	return fields, ok || r.definition == nil
+	return fields, ok || name == "" // that there is none is said of the field, where one is required
 }
 
 // SecretIn reports which values of the record are encrypted.

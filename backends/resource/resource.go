@@ -421,8 +421,8 @@ func NewPID() string {
 
 // Records are where the records of a resource are kept.
 type Records interface {
-	// Name returns what they are called in the store.
-	Name() string
+	// Spec returns their declaration for the store; nil where they are in no collection.
+	Spec() *store.Spec
 	Find(ctx context.Context, ws *store.Workspace, q store.Query) ([]any, error)
 	// Each visits all that match, deleted ones among them.
 	Each(ctx context.Context, ws *store.Workspace, f store.Filter, visit func(rec any) error) error
@@ -436,7 +436,7 @@ type Records interface {
 // records are those of a collection.
 type records[T any] struct{ kind *store.Kind[T] }
 
-func (r records[T]) Name() string { return r.kind.Spec().Name }
+func (r records[T]) Spec() *store.Spec { return r.kind.Spec() }
 
 func (r records[T]) Find(ctx context.Context, ws *store.Workspace, q store.Query) ([]any, error) {
 	found, err := r.kind.In(ws).Find(ctx, q)

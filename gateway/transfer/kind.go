@@ -304,7 +304,7 @@ func (k *kind) merge(ctx context.Context, s *session, e *entry) error {
 }
 
 func (k *kind) place(id string) secrets.Place {
-	return secrets.Place{Collection: k.Records.Name(), Record: id}
+	return secrets.Place{Collection: k.Records.Spec().Name, Record: id}
 }
 
 // insert stores new records, all or none.

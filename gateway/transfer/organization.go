@@ -45,7 +45,8 @@ func checkKnown(errs *fault.List, field string, given, known []string) {
 	}
 }
 
-func (o organization) Name() string { return kindOrganization }
+// Spec returns nil: package tenants keeps the organization.
+func (o organization) Spec() *store.Spec { return nil }
 
 // Find returns the organization, whatever is asked.
 func (o organization) Find(context.Context, *store.Workspace, store.Query) ([]any, error) {

@@ -40,7 +40,8 @@ type world struct {
 	reports   reports.Kinds
 }
 
-func newWorld(t testing.TB) *world {
+// newWorld returns a program that has besides the usual resources those given.
+func newWorld(t testing.TB, more ...*resource.Resource) *world {
 	t.Helper()
 	ctx := t.Context()
 	w := &world{t: t, engine: enginetest.Open(t)}
@@ -71,6 +72,9 @@ func newWorld(t testing.TB) *world {
 	} {
 		tenant = append(tenant, specs...)
 	}
+	for _, r := range more {
+		tenant = append(tenant, r.Records.Spec())
+	}
 	st := store.New(store.Options{Engine: w.engine, Control: append(org.Specs(), d.People.Specs()...), Tenant: tenant})
 	d.Directory, err = tenants.NewDirectory(ctx, tenants.DirectoryOptions{Store: st, Kinds: org, Keyring: ring})
 	check(t, err)
@@ -85,6 +89,7 @@ func newWorld(t testing.TB) *world {
 		w.contacts.Contacts.Resource, w.files.Folders.Resource, w.files.Files.Resource, w.objects.Records.Resource,
 		w.forms.Submissions.Resource, w.campaigns.Campaigns.Resource, w.reports.Reports.Resource, w.settings.Settings.Resource,
 	}
+	d.Resources = append(d.Resources, more...)
 	d.Ask = map[string]func(*resource.Checking, any){
 		"campaign": func(c *resource.Checking, rec any) {
 			campaigns.Validate(rec.(*campaigns.Campaign), contacts.KnownCatalog(c.Known), c.Errs)

@@ -309,7 +309,9 @@ func (k *kind) place(id string) secrets.Place {
 
 // insert stores new records, all or none.
 func (k *kind) insert(ctx context.Context, s *session, batch []*entry) error {
-	s.rightsChanged = s.rightsChanged || k.Rights
+	if k.Rights { // these are stored one batch after another
+		s.rightsChanged = true
+	}
 	recs := make([]any, len(batch))
 	for i, e := range batch {
 		if e.id == "" {
@@ -332,7 +334,9 @@ func (k *kind) insert(ctx context.Context, s *session, batch []*entry) error {
 
 // replace stores one changed record.
 func (k *kind) replace(ctx context.Context, s *session, e *entry) error {
-	s.rightsChanged = s.rightsChanged || k.Rights
+	if k.Rights {
+		s.rightsChanged = true
+	}
 	write := func() error {
 		return k.Records.Replace(ctx, k.workspace(s), e.old, func(rec any) {
 			for i := range k.Fields {

@@ -166,13 +166,21 @@ func kindOf(f *declare.Field) string {
 	case Text:
 		return "a string"
 	case Integer:
-		return fmt.Sprintf("a whole number from %d to %d", f.Rule.Min, f.Rule.Most())
+		return "a whole number, " + span(&f.Rule)
 	case Boolean:
 		return "true or false"
 	case List:
 		return "a list"
 	}
 	return "an object"
+}
+
+// span returns the bounds of a rule in words.
+func span(r *declare.Rule) string {
+	if r.Max == 0 {
+		return fmt.Sprintf("at least %d", r.Min)
+	}
+	return fmt.Sprintf("%d to %d", r.Min, r.Max)
 }
 
 // check notes what the rule of a field says against a value.
@@ -184,7 +192,7 @@ func check(errs *fault.List, f *declare.Field, v reflect.Value) {
 		if n := int64(utf8.RuneCountInString(text)); (r.Required || r.Min > 0) && strings.TrimSpace(text) == "" {
 			errs.Add(f.Name, fault.Required, "%s must not be empty", f.Name)
 		} else if n < r.Min || n > r.Most() {
-			errs.Add(f.Name, fault.Length, "%s must have %d to %d characters", f.Name, r.Min, r.Most())
+			errs.Add(f.Name, fault.Length, "%s must have %s characters", f.Name, span(r))
 		}
 		if len(r.Enum) > 0 && !slices.Contains(r.Enum, text) {
 			errs.Add(f.Name, fault.Format, "%s must be %s", f.Name, strings.Join(r.Enum, " or "))
@@ -195,7 +203,7 @@ func check(errs *fault.List, f *declare.Field, v reflect.Value) {
 		}
 	case List:
 		if n := int64(v.Len()); n < r.Min || n > r.Most() {
-			errs.Add(f.Name, fault.Length, "%s must have %d to %d elements", f.Name, r.Min, r.Most())
+			errs.Add(f.Name, fault.Length, "%s must have %s elements", f.Name, span(r))
 		}
 		for i := 0; r.Each > 0 && i < v.Len(); i++ {
 			if e := v.Index(i); e.Kind() == reflect.String && utf8.RuneCountInString(e.String()) > int(r.Each) {

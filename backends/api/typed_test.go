@@ -120,3 +120,21 @@ func TestOperator(t *testing.T) {
 		}
 	}
 }
+
+// A field without an upper bound says nothing of the largest number there is.
+func TestTypedNamesTheBoundsThatThereAre(t *testing.T) {
+	t.Parallel()
+	type page struct {
+		Limit int `json:"limit,omitempty"`
+		Size  int `json:"size,omitempty" rule:"min=1 max=9"`
+	}
+	row := goodRow()
+	row.Params = nil
+	row = api.Typed(row, func(_ context.Context, _ *api.Call, in page) (page, error) { return in, nil })
+	call := api.NewCall(&row, func(string) string { return "" })
+	call.Tenant, call.Principal = &tenants.Tenant{}, &tenants.Principal{Kind: tenants.Person}
+	_, err := api.Run(t.Context(), call, api.Input{Query: "limit=-1&size=10"})
+	if want := "limit must be a whole number, at least 0; size must be a whole number, 1 to 9"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}

@@ -48,7 +48,7 @@ func strays(t *testing.T, g *gatewaytest.Gateway) (found []string) {
 				t.Errorf("%+v", f)
 			}
 			found = append(found, f.Says+"; "+f.Advice)
-		} else if f.Verdict != control.Good {
+		} else if f.Verdict != control.Good && !strings.HasSuffix(f.What, " indexes") { // those may still be being built
 			t.Errorf("%+v", f)
 		}
 	}

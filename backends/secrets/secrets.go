@@ -131,7 +131,9 @@ func (v *Vault) read(ctx context.Context, at Place, name, field string, given an
 		return Value{Given: given}, true
 	case encrypted && isKept:
 		opened, err := v.Open(ctx, at, name, kept)
-		if err != nil {
+		if err != nil && !errors.Is(err, fields.ErrCorrupt) {
+			errs.Add(field, fault.Unavailable, "%s could not be checked: the organization's keys cannot be read now; try again later", field)
+		} else if err != nil {
 			errs.Add(field, "format", "%s holds a value that was not encrypted for this field of this record in this organization, or whose key is gone; "+
 				"such values import only where they were exported: export with --secrets to move them", field)
 		}

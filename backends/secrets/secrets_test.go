@@ -1,9 +1,11 @@
 package secrets_test
 
 import (
+	"context"
 	"testing"
 
 	"tenantry/backends/secrets"
+	"tenantry/backends/store"
 	"tenantry/crypto/sealing"
 	"tenantry/internal/fault"
 	"tenantry/tenants"
@@ -100,5 +102,35 @@ func TestVault_TakesWhatWasMadeForThePlace(t *testing.T) {
 		if plain, err := c.vault.Open(t.Context(), c.at, c.field, again[c.field]); err != nil || plain.Reveal() != "AAA" {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// silent are keys that do not answer.
+type silent struct{}
+
+func (silent) DataKeys(context.Context, *tenants.Tenant, string) (*tenants.DataKeys, error) {
+	return nil, store.ErrUnavailable
+}
+
+// TestVault_OutageIsNoRefusal: what cannot be opened now may well have been made for the place.
+func TestVault_OutageIsNoRefusal(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	acme, err := w.Directory.Create(t.Context(), tenants.NewOrganization{Slug: "acme", Name: "acme"})
+	must(t, err)
+	ann := secrets.Place{Collection: "contacts", Record: "ann"}
+	home := &secrets.Vault{Keys: w.Directory, Tenant: acme}
+	every := func(string) bool { return true }
+	var errs fault.List
+	var stored map[string]string
+	_, err = home.Put(t.Context(), ann, &stored, home.Take(t.Context(), ann, "fields", map[string]any{"ssn": "AAA"}, every, &errs))
+	must(t, err)
+	kept, err := home.Show(t.Context(), ann, stored)
+	must(t, err)
+
+	home.Keys = silent{}
+	taken := home.Take(t.Context(), ann, "fields", kept, every, &errs)
+	if len(taken) != 0 || len(errs) != 1 || errs[0].Code != fault.Unavailable {
+		t.Errorf("keys that do not answer: %v, %+v", taken, errs)
 	}
 }

@@ -16,6 +16,8 @@ const (
 	Unknown   = "unknown"
 	Duplicate = "duplicate"
 	Forbidden = "forbidden"
+	// Unavailable: what the input would be held against does not answer, so it may be right.
+	Unavailable = "unavailable"
 )
 
 // Fault is one problem with one field.

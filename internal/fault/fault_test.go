@@ -1,0 +1,33 @@
+package fault_test
+
+import (
+	"errors"
+	"testing"
+
+	"tenantry/internal/fault"
+)
+
+func TestList(t *testing.T) {
+	t.Parallel()
+	var l fault.List
+	if err := l.Err(); err != nil {
+		t.Errorf("without a fault: %v", err)
+	}
+	for range 1000 { // hostile input has as many faults as it likes
+		l.Add("name", fault.Length, "%s must have at most %d characters", "name", 5)
+	}
+	var e *fault.Error
+	if err := l.Err(); !errors.As(err, &e) || len(e.Faults) != 100 {
+		t.Errorf("%d faults of 1000 are kept, want 100", len(l))
+	}
+	if got, want := l[0], (fault.Fault{Field: "name", Code: "length", Message: "name must have at most 5 characters"}); got != want {
+		t.Errorf("got %+v", got)
+	}
+	err := fault.List{{"a", fault.Type, "a must be a string"}, {"b", fault.Required, "b is required"}}.Err()
+	if got := err.Error(); got != "a must be a string; b is required" {
+		t.Errorf("in words: %s", got)
+	}
+	if err := fault.One("a", fault.Range, "a must be %d", 1); !errors.As(err, &e) || len(e.Faults) != 1 || err.Error() != "a must be 1" {
+		t.Errorf("one fault: %v", err)
+	}
+}

@@ -78,9 +78,9 @@ func mayImport(from, to string) bool {
 	case from == "gateway" || within(from, "gateway/cli", "gateway/control", "gateway/transfer", "gateway/rows", "gateway/demo"):
 		return true
 	case within(from, "backends/api"):
-		return allowed("tenants", "backends/store", "internal")
-	case within(from, "backends/resource", "backends/schema"): // below the operations: what people are is described too
-		return within(to, from) || within(from, "backends/schema/schematest", "backends/resource/resourcetest") || allowed("backends/store", "backends/schema", "internal")
+		return allowed("tenants", "backends/store", "backends/field", "internal")
+	case within(from, "backends/resource", "backends/field", "backends/schema"): // below the operations: what people are is described too
+		return within(to, from) || within(from, "backends/schema/schematest", "backends/resource/resourcetest") || allowed("backends/store", "backends/schema", "backends/field", "internal")
 	case within(from, "gateway/logging"):
 		return to == "config"
 	case within(from, "gateway"):

@@ -84,6 +84,13 @@ func (b Body) Names() []string { return b.names }
 // Raw returns the field's JSON, nil where it is absent.
 func (b Body) Raw(name string) json.RawMessage { return b.fields[name] }
 
+// Value returns the field's value, null where it is absent.
+func (b Body) Value(name string) strictjson.Value {
+	var p strictjson.Parser
+	v, _ := p.Parse(string(b.fields[name])) // it was checked when it was read; "" is null
+	return v
+}
+
 // Text returns a text field and whether it is there. Anything but a string is noted in errs.
 func (b Body) Text(errs *fault.List, name string) (string, bool) {
 	raw, ok := b.fields[name]

@@ -1,18 +1,16 @@
 package api
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"fmt"
 	"net/http"
 	"reflect"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
+	"tenantry/backends/field"
 	"tenantry/internal/declare"
 	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
 )
 
 // Typed completes a row whose handler takes In, a struct whose tags declare its fields (see package
@@ -20,15 +18,15 @@ import (
 // what is read, filled with defaults and checked before do is called: what the path names from there,
 // the rest from the query of a GET and else from the body. What is wrong with In is a fault of the row.
 func Typed[In, Out any](o Operation, do func(context.Context, *Call, In) (Out, error)) Operation {
-	fields, err := declare.Of(reflect.TypeFor[In]())
+	fields, err := field.Of(reflect.TypeFor[In]())
 	o.fault = err
 	for i := range fields {
-		o.declare(&fields[i])
+		o.declare(&fields[i].Field)
 	}
 	o.Data = *new(Out)
 	o.Handler = func(ctx context.Context, c *Call) (Result, error) {
 		var in In
-		if err := c.fill(reflect.ValueOf(&in).Elem(), fields); err != nil {
+		if err := c.fill(&in, fields); err != nil {
 			return Result{}, err
 		}
 		out, err := do(ctx, c, in)
@@ -89,127 +87,61 @@ func (o *Operation) declare(f *declare.Field) {
 		field.Type = reflect.Zero(f.Type).Interface()
 	}
 	if f.Default != "" {
-		field.Default = literal(f.Type, f.Default)
+		field.Default = literal(f.Type, f.Default).Raw()
 	}
 	if f.Example != "" {
-		field.Example = literal(f.Type, f.Example)
+		field.Example = literal(f.Type, f.Example).Raw()
 	}
 	o.Body = append(o.Body, field)
 }
 
-// literal returns the JSON of a value that a tag, a path or a query writes as text.
-func literal(t reflect.Type, text string) json.RawMessage {
+// literal returns the value that a tag, a path or a query writes as text.
+func literal(t reflect.Type, text string) strictjson.Value {
 	switch shapeOf(t) {
-	case Text:
-		raw, _ := json.Marshal(text) // texts can be written
-		return raw
+	case Integer:
+		return strictjson.Value{Is: strictjson.Number, Text: text}
 	case Boolean:
-		if at := slices.Index([]string{"0", "1"}, text); at >= 0 {
-			text = [...]string{"false", "true"}[at]
+		switch text {
+		case "true", "1":
+			return strictjson.Value{Is: strictjson.True}
+		case "false", "0":
+			return strictjson.Value{Is: strictjson.False}
 		}
 	}
-	return json.RawMessage(text)
+	return strictjson.Value{Is: strictjson.Text, Text: text}
 }
 
-// sent returns what the caller sent of a field, as JSON, and whether it was sent.
-func (c *Call) sent(f *declare.Field) (json.RawMessage, bool) {
-	var texts []string
+// sent returns what the caller sent of a field, and whether it was sent.
+func (c *Call) sent(f *field.Field) (v strictjson.Value, given bool) {
 	switch c.Operation.place(f.Name) {
 	case InPath:
-		texts = append(texts, c.Path(f.Name))
+		return literal(f.Type, c.Path(f.Name)), true
 	case InQuery:
+		v.Is = strictjson.Array
 		for _, p := range c.Query.Tree(f.Name) {
-			texts = append(texts, p.Value)
+			v.Items = append(v.Items, literal(f.Type, p.Value))
 		}
-	default:
-		return c.Body.Raw(f.Name), c.Body.Has(f.Name)
+		if len(v.Items) > 0 && shapeOf(f.Type) != List {
+			v = v.Items[0]
+		}
+		return v, c.Query.Has(f.Name)
 	}
-	switch {
-	case len(texts) == 0:
-		return nil, false
-	case shapeOf(f.Type) == List:
-		raw, _ := json.Marshal(texts)
-		return raw, true
-	}
-	return literal(f.Type, texts[0]), true
+	return c.Body.Value(f.Name), c.Body.Has(f.Name)
 }
 
-// fill reads the fields of In into a struct. It returns all faults at once.
-func (c *Call) fill(in reflect.Value, fields []declare.Field) error {
+// fill reads the fields of In into a struct, whose address in is. It returns all faults at once.
+func (c *Call) fill(in any, fields []field.Field) error {
 	var errs fault.List
 	for i := range fields {
 		f := &fields[i]
-		raw, given := c.sent(f)
+		v, given := c.sent(f)
 		if !given && f.Default != "" {
-			raw, given = literal(f.Type, f.Default), true
+			v, given = literal(f.Type, f.Default), true
 		}
-		if !given {
-			if f.Rule.Required {
-				errs.Add(f.Name, fault.Required, "%s is required", f.Name)
-			}
-			continue
+		if given {
+			f.Read(v, in, &errs)
 		}
-		to := in.FieldByIndex(f.Index)
-		d := json.NewDecoder(bytes.NewReader(raw))
-		d.DisallowUnknownFields()
-		if string(raw) == "null" || d.Decode(to.Addr().Interface()) != nil {
-			errs.Add(f.Name, fault.Type, "%s must be %s", f.Name, kindOf(f))
-			continue
-		}
-		check(&errs, f, reflect.Indirect(to))
+		f.Demand(given, in, &errs)
 	}
 	return errs.Err()
-}
-
-func kindOf(f *declare.Field) string {
-	switch shapeOf(f.Type) {
-	case Text:
-		return "a string"
-	case Integer:
-		return "a whole number, " + span(&f.Rule)
-	case Boolean:
-		return "true or false"
-	case List:
-		return "a list"
-	}
-	return "an object"
-}
-
-// span returns the bounds of a rule in words.
-func span(r *declare.Rule) string {
-	if r.Max == 0 {
-		return fmt.Sprintf("at least %d", r.Min)
-	}
-	return fmt.Sprintf("%d to %d", r.Min, r.Max)
-}
-
-// check notes what the rule of a field says against a value.
-func check(errs *fault.List, f *declare.Field, v reflect.Value) {
-	r := &f.Rule
-	switch shapeOf(f.Type) {
-	case Text:
-		text := v.String()
-		if n := int64(utf8.RuneCountInString(text)); (r.Required || r.Min > 0) && strings.TrimSpace(text) == "" {
-			errs.Add(f.Name, fault.Required, "%s must not be empty", f.Name)
-		} else if n < r.Min || n > r.Most() {
-			errs.Add(f.Name, fault.Length, "%s must have %s characters", f.Name, span(r))
-		}
-		if len(r.Enum) > 0 && !slices.Contains(r.Enum, text) {
-			errs.Add(f.Name, fault.Format, "%s must be %s", f.Name, strings.Join(r.Enum, " or "))
-		}
-	case Integer:
-		if n := v.Int(); n < r.Min || n > r.Most() {
-			errs.Add(f.Name, fault.Range, "%s must be %s", f.Name, kindOf(f))
-		}
-	case List:
-		if n := int64(v.Len()); n < r.Min || n > r.Most() {
-			errs.Add(f.Name, fault.Length, "%s must have %s elements", f.Name, span(r))
-		}
-		for i := 0; r.Each > 0 && i < v.Len(); i++ {
-			if e := v.Index(i); e.Kind() == reflect.String && utf8.RuneCountInString(e.String()) > int(r.Each) {
-				errs.Add(f.Name, fault.Length, "an element of %s must have at most %d characters", f.Name, r.Each)
-				break
-			}
-		}
-	}
 }

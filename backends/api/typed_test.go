@@ -51,7 +51,7 @@ func TestTyped(t *testing.T) {
 			typedIn{ID: "x", Name: "Ada", View: "basic", Count: &seven, Teams: []string{"a", "b"}, Open: true}, ""},
 		{"", `{}`, typedIn{}, "name required"},
 		{"name=+&view=half&count=0&teams[]=abcd", `{"name": " ", "view": "half", "count": 0, "teams": ["abcd"]}`, typedIn{}, "name required view format count range teams length"},
-		{"name=Rosalind&count=many&open=perhaps", `{"name": "Rosalind", "count": "7", "open": null}`, typedIn{}, "name length count type open type"},
+		{"name=Rosalind&count=many&open=perhaps", `{"name": "Rosalind", "count": "7", "open": null}`, typedIn{}, "name length count range open type"},
 	} {
 		for method, in := range map[string]api.Input{
 			http.MethodGet:  {Query: c.query},
@@ -134,7 +134,7 @@ func TestTypedNamesTheBoundsThatThereAre(t *testing.T) {
 	call := api.NewCall(&row, func(string) string { return "" })
 	call.Tenant, call.Principal = &tenants.Tenant{}, &tenants.Principal{Kind: tenants.Person}
 	_, err := api.Run(t.Context(), call, api.Input{Query: "limit=-1&size=10"})
-	if want := "limit must be a whole number, at least 0; size must be a whole number, 1 to 9"; err == nil || err.Error() != want {
+	if want := "limit must be a whole number, at least 0; size must be a whole number from 1 to 9"; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 }

@@ -1,7 +1,6 @@
 package resource
 
 import (
-	"bytes"
 	"cmp"
 	"maps"
 	"reflect"
@@ -9,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"tenantry/backends/field"
 	"tenantry/backends/schema"
 	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
@@ -142,28 +142,11 @@ func (r *Resource) Read(c *Checking, v strictjson.Value, rec any, skip ...string
 	}
 	r.Derive(rec)
 	for i := range r.Fields {
-		f := &r.Fields[i]
-		if !f.Rule.Required {
-			continue
-		}
-		if given&(1<<i) == 0 {
-			errs.Add(f.Name, fault.Required, "%s is required", f.Name)
-		} else if blank(f.Append(nil, rec)) && !told(*errs, f.Name) {
-			errs.Add(f.Name, fault.Required, "%s must not be empty", f.Name)
-		}
+		r.Fields[i].Demand(given&(1<<i) != 0, rec, errs)
 	}
 	r.check(c, rec)
 	return given
 }
-
-// told reports whether something is said of the field already, or of what it is part of.
-func told(errs fault.List, field string) bool {
-	return slices.ContainsFunc(errs, func(e fault.Fault) bool {
-		return e.Field == field || strings.HasPrefix(field, e.Field+".") || strings.HasPrefix(e.Field, field+".")
-	})
-}
-
-func blank(written []byte) bool { return len(bytes.Trim(written, " \t\"")) == 0 }
 
 // check checks a record as a whole: what its resource asks, the values of defined fields, and what
 // it refers to among definitions. Of a field that could not be read that much is said.
@@ -173,7 +156,7 @@ func (r *Resource) check(c *Checking, rec any) {
 	defer func() {
 		unread := *errs
 		for _, f := range found {
-			if !told(unread, f.Field) {
+			if !field.Told(unread, f.Field) {
 				errs.Add(f.Field, f.Code, "%s", f.Message)
 			}
 		}
@@ -201,7 +184,7 @@ func (r *Resource) check(c *Checking, rec any) {
 }
 
 // referred returns what a field refers to, as texts.
-func referred(f *Field, rec any) []string {
+func referred(f *field.Field, rec any) []string {
 	switch p := at(rec, f.Index).Addr().Interface().(type) {
 	case *[]string:
 		return *p

@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 
+	"tenantry/backends/field"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
 	"tenantry/internal/declare"
@@ -34,7 +35,7 @@ type Of[T any] struct {
 type Resource struct {
 	Traits
 	// Fields are those that travel, in the order in which they are written.
-	Fields  []Field
+	Fields  []field.Field
 	Uniques []Unique
 	Records Records
 
@@ -326,9 +327,9 @@ func (r *Resource) field(d declare.Field, places map[string][]int, spec *store.S
 }
 
 func (r *Resource) add(d declare.Field, name string) error {
-	f := Field{Field: d}
-	f.Name = name
-	if err := f.choose(); err != nil {
+	d.Name = name
+	f, err := field.New(d)
+	if err != nil {
 		return err
 	}
 	if _, twice := r.index[name]; twice {

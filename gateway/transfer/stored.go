@@ -7,7 +7,7 @@ import (
 	"maps"
 	"slices"
 
-	"tenantry/backends/resource"
+	"tenantry/backends/field"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
@@ -193,7 +193,7 @@ func (k *kind) writeStored(rec any, secrets map[string]any) []byte {
 	line := append(k.begin(nil), `,"`+asIsName+`":true`...)
 	line = k.writeFields(line, rec)
 	if len(secrets) > 0 {
-		line = resource.AppendJSON(append(line, `,"`+secretsName+`":`...), secrets)
+		line = field.AppendJSON(append(line, `,"`+secretsName+`":`...), secrets)
 	}
 	return append(line, "}\n"...)
 }

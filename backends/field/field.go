@@ -1,9 +1,13 @@
-package resource
+// Package field reads and writes declared fields (see package declare): of a record, whether it
+// comes in a bundle or in a call, and of the input of an operation. What a tag asks is checked
+// here and nowhere else.
+package field
 
 import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -20,13 +24,32 @@ import (
 	"tenantry/internal/texts"
 )
 
-// Field is one field of a resource, as callers know it. The same declaration reads it into a
-// record, writes it out of one and copies it from one to another.
+// Field is one field of a struct, as callers know it. The same declaration reads it into a struct,
+// writes it out of one and copies it from one to another. Structs are given as pointers. A Field is
+// immutable and safe for concurrent use.
 type Field struct {
 	declare.Field
 	read   func(f *Field, v strictjson.Value, into reflect.Value, errs *fault.List)
 	form   func(text string) (code, wrong string) // nil: every text is taken
 	append func(dst []byte, from reflect.Value) []byte
+	inner  *Field // of a map: its values; of a pointer: what it points to
+}
+
+// New returns the field that is declared so. An error is a fault of the program.
+func New(d declare.Field) (Field, error) {
+	f := Field{Field: d}
+	err := f.choose()
+	return f, err
+}
+
+// Of returns the fields of a struct type. An error is a fault of the program.
+func Of(t reflect.Type) ([]Field, error) {
+	declared, err := declare.Of(t)
+	fields := make([]Field, len(declared))
+	for i := 0; i < len(declared) && err == nil; i++ {
+		fields[i], err = New(declared[i])
+	}
+	return fields, err
 }
 
 // Value is a type of fields that reads itself. Faults are noted under name.
@@ -51,7 +74,7 @@ const (
 )
 
 // choose finds how values of the field's type are read and written.
-func (f *Field) choose() error {
+func (f *Field) choose() (err error) {
 	t := f.Type
 	f.append = appendAny
 	switch {
@@ -63,16 +86,20 @@ func (f *Field) choose() error {
 		f.read = func(_ *Field, v strictjson.Value, into reflect.Value, _ *fault.List) { into.SetBytes(v.Raw()) }
 	case t == reflect.TypeFor[map[string]any]():
 		f.read = readTable
-	case t.Kind() == reflect.Map:
-		f.read = readMap
+	case t.Kind() == reflect.Pointer:
+		f.read, err = readPointer, f.within()
+	case t.Kind() == reflect.Map && t.Key().Kind() == reflect.String:
+		f.read, err = readMap, f.within()
 	case t.Kind() == reflect.String:
 		f.read, f.append = readText, appendString
-	case t.Kind() == reflect.Bool, t.Kind() == reflect.Pointer && t.Elem().Kind() == reflect.Bool:
+	case t.Kind() == reflect.Bool:
 		f.read = readFlag
-	case t.Kind() == reflect.Int64:
+	case reflect.Zero(t).CanInt():
 		f.read = readNumber
 	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.String:
 		f.read, f.append = readList, appendList
+	case t.Kind() == reflect.Struct, t.Kind() == reflect.Slice:
+		f.read = readJSON
 	default:
 		return fmt.Errorf("field %s: values of %s cannot be read", f.Name, t)
 	}
@@ -80,10 +107,21 @@ func (f *Field) choose() error {
 	if f.form, known = formats()[f.Rule.Format]; !known && f.Rule.Format != "" {
 		return fmt.Errorf("field %s: there is no format %s", f.Name, f.Rule.Format)
 	}
-	return nil
+	return err
 }
 
-// Read sets the field of a record. Faults are noted in errs, and nothing is set then.
+// within finds how values of the type that the field's is made of are read.
+func (f *Field) within() error {
+	inner := f.Field
+	if inner.Type = f.Type.Elem(); f.Type.Kind() == reflect.Map {
+		inner.Rule.Enum = nil // it says which names there are
+	}
+	one, err := New(inner)
+	f.inner = &one
+	return err
+}
+
+// Read sets the field of a struct. Faults are noted in errs, and nothing is set then.
 func (f *Field) Read(v strictjson.Value, rec any, errs *fault.List) {
 	f.read(f, v, at(rec, f.Index), errs)
 }
@@ -97,6 +135,24 @@ func (f *Field) ReadStored(v strictjson.Value, rec any, errs *fault.List) {
 	}
 }
 
+// Demand notes that a required field was not given, or is blank.
+func (f *Field) Demand(given bool, rec any, errs *fault.List) {
+	switch {
+	case !f.Rule.Required:
+	case !given:
+		errs.Add(f.Name, fault.Required, "%s is required", f.Name)
+	case !at(rec, f.Index).CanInt() && len(bytes.Trim(f.Append(nil, rec), " \t\"")) == 0 && !Told(*errs, f.Name):
+		errs.Add(f.Name, fault.Required, "%s must not be empty", f.Name)
+	}
+}
+
+// Told reports whether something is said of the field already, or of what it is part of.
+func Told(errs fault.List, field string) bool {
+	return slices.ContainsFunc(errs, func(e fault.Fault) bool {
+		return e.Field == field || strings.HasPrefix(field, e.Field+".") || strings.HasPrefix(e.Field, field+".")
+	})
+}
+
 // Append writes the record's value as JSON, or nothing where it is empty.
 func (f *Field) Append(dst []byte, rec any) []byte {
 	v := at(rec, f.Index)
@@ -105,6 +161,8 @@ func (f *Field) Append(dst []byte, rec any) []byte {
 	}
 	return f.append(dst, v)
 }
+
+func at(rec any, index []int) reflect.Value { return reflect.ValueOf(rec).Elem().FieldByIndex(index) }
 
 func empty(v reflect.Value) bool {
 	switch v.Kind() {
@@ -138,6 +196,17 @@ func (f *Field) Copy(to, from any) {
 
 func wrongType(errs *fault.List, name, want string) {
 	errs.Add(name, fault.Type, "%s must be %s", name, want)
+}
+
+// span returns the bounds of a rule in words.
+func span(r *declare.Rule, most int64) string {
+	switch {
+	case r.Min == 0:
+		return fmt.Sprintf("at most %d", most)
+	case most == math.MaxInt64:
+		return fmt.Sprintf("at least %d", r.Min)
+	}
+	return fmt.Sprintf("%d to %d", r.Min, most)
 }
 
 func readOwn(f *Field, v strictjson.Value, into reflect.Value, errs *fault.List) {
@@ -182,21 +251,28 @@ func long(text string, most int64) bool {
 }
 
 func readText(f *Field, v strictjson.Value, into reflect.Value, errs *fault.List) {
+	r := &f.Rule
 	switch {
-	case v.Is == strictjson.Null && f.Rule.Format == "id" && f.Name != "id":
+	case v.Is == strictjson.Null && r.Format == "id" && f.Name != "id":
 		into.SetString("")
 		return
-	case v.Is != strictjson.Text && f.Rule.Format == "id":
+	case v.Is != strictjson.Text && r.Format == "id":
 		errs.Add(f.Name, fault.Format, "%s must be an identifier of 24 lower-case hexadecimal digits", f.Name)
 		return
 	case v.Is != strictjson.Text:
 		wrongType(errs, f.Name, "a string")
 		return
-	case long(v.Text, f.Rule.Max):
-		errs.Add(f.Name, fault.Length, "%s must have at most %d characters", f.Name, f.Rule.Max)
+	case r.Min > 0 && strings.TrimSpace(v.Text) == "":
+		errs.Add(f.Name, fault.Required, "%s must not be empty", f.Name)
+		return
+	case long(v.Text, r.Max) || r.Min > 1 && int64(utf8.RuneCountInString(v.Text)) < r.Min:
+		errs.Add(f.Name, fault.Length, "%s must have %s characters", f.Name, span(r, r.Most()))
+		return
+	case len(r.Enum) > 0 && !slices.Contains(r.Enum, v.Text):
+		errs.Add(f.Name, fault.Format, "%s must be %s", f.Name, strings.Join(r.Enum, " or "))
 		return
 	}
-	if f.form != nil && (v.Text != "" || f.Rule.Format == "id") {
+	if f.form != nil && (v.Text != "" || r.Format == "id") {
 		if code, wrong := f.form(v.Text); wrong != "" {
 			errs.Add(f.Name, code, "%s %s", f.Name, wrong)
 			return
@@ -214,8 +290,8 @@ func readList(f *Field, v strictjson.Value, into reflect.Value, errs *fault.List
 	if f.Rule.Max > 0 {
 		most = f.Rule.Max
 	}
-	if int64(len(v.Items)) > most {
-		errs.Add(f.Name, fault.Length, "%s must have at most %d elements", f.Name, most)
+	if n := int64(len(v.Items)); n > most || n < f.Rule.Min {
+		errs.Add(f.Name, fault.Length, "%s must have %s elements", f.Name, span(&f.Rule, most))
 		return
 	}
 	list := reflect.MakeSlice(f.Type, len(v.Items), len(v.Items))
@@ -254,12 +330,29 @@ func readFlag(f *Field, v strictjson.Value, into reflect.Value, errs *fault.List
 		wrongType(errs, f.Name, "true or false")
 		return
 	}
-	is := v.Is == strictjson.True
-	if into.Kind() == reflect.Pointer {
-		into.Set(reflect.ValueOf(&is))
+	into.SetBool(v.Is == strictjson.True)
+}
+
+func readPointer(f *Field, v strictjson.Value, into reflect.Value, errs *fault.List) {
+	one, before := reflect.New(f.Type.Elem()), len(*errs)
+	if f.inner.read(f.inner, v, one.Elem(), errs); len(*errs) == before {
+		into.Set(one)
+	}
+}
+
+// readJSON reads what encoding/json reads into the type.
+func readJSON(f *Field, v strictjson.Value, into reflect.Value, errs *fault.List) {
+	one, want := reflect.New(f.Type), "an object"
+	if f.Type.Kind() == reflect.Slice {
+		want = "a list"
+	}
+	d := json.NewDecoder(bytes.NewReader(v.Raw()))
+	d.DisallowUnknownFields()
+	if v.Is == strictjson.Null || d.Decode(one.Interface()) != nil {
+		wrongType(errs, f.Name, want)
 		return
 	}
-	into.SetBool(is)
+	into.Set(one.Elem())
 }
 
 func readNumber(f *Field, v strictjson.Value, into reflect.Value, errs *fault.List) {
@@ -268,8 +361,12 @@ func readNumber(f *Field, v strictjson.Value, into reflect.Value, errs *fault.Li
 		most = f.Rule.Max
 	}
 	n, err := strconv.ParseInt(v.Text, 10, 64)
-	if v.Is != strictjson.Number || err != nil || n < f.Rule.Min || n > most {
-		errs.Add(f.Name, fault.Range, "%s must be a whole number from %d to %d", f.Name, f.Rule.Min, most)
+	if v.Is != strictjson.Number || err != nil || n < f.Rule.Min || n > most || into.OverflowInt(n) {
+		bounds := fmt.Sprintf(" from %d to %d", f.Rule.Min, most)
+		if f.Rule.Max == 0 && n <= most {
+			bounds = fmt.Sprintf(", at least %d", f.Rule.Min)
+		}
+		errs.Add(f.Name, fault.Range, "%s must be a whole number%s", f.Name, bounds)
 		return
 	}
 	into.SetInt(n)
@@ -300,7 +397,7 @@ func readTable(f *Field, v strictjson.Value, into reflect.Value, errs *fault.Lis
 	into.Set(reflect.ValueOf(v.Table()))
 }
 
-// readMap reads an object of flags, or of whole numbers within the rule.
+// readMap reads an object whose values are alike. An enumeration says which names there are.
 func readMap(f *Field, v strictjson.Value, into reflect.Value, errs *fault.List) {
 	if v.Is != strictjson.Object {
 		wrongType(errs, f.Name, "an object")
@@ -308,26 +405,19 @@ func readMap(f *Field, v strictjson.Value, into reflect.Value, errs *fault.List)
 	}
 	m := reflect.MakeMapWithSize(f.Type, len(v.Members))
 	for i := range v.Members {
-		name, given := v.Members[i].Name, v.Members[i].Value
-		path := f.Name + "." + texts.Clip(name)
+		name, one := v.Members[i].Name, *f.inner
+		one.Name = f.Name + "." + texts.Clip(name)
 		if len(f.Rule.Enum) > 0 && !slices.Contains(f.Rule.Enum, name) {
-			errs.Add(path, fault.Unknown, "%s is not known; there are: %v", path, f.Rule.Enum)
+			errs.Add(one.Name, fault.Unknown, "%s is not known; there are: %v", one.Name, f.Rule.Enum)
 			continue
 		}
-		one := reflect.New(f.Type.Elem()).Elem()
+		value := reflect.New(f.Type.Elem()).Elem()
 		var faults fault.List
-		switch one.Kind() {
-		case reflect.Bool:
-			readFlag(f, given, one, &faults)
-		case reflect.Int64:
-			readNumber(f, given, one, &faults)
-		default:
-			wrongType(&faults, f.Name, "of another type")
-		}
+		one.read(&one, v.Members[i].Value, value, &faults)
 		for _, wrong := range faults {
-			errs.Add(path, fault.Type, "%s%s", path, strings.TrimPrefix(wrong.Message, f.Name))
+			errs.Add(wrong.Field, fault.Type, "%s", wrong.Message)
 		}
-		m.SetMapIndex(reflect.ValueOf(name), one)
+		m.SetMapIndex(reflect.ValueOf(name).Convert(f.Type.Key()), value)
 	}
 	into.Set(m)
 }

@@ -296,7 +296,7 @@ func TestMoveInterrupted(t *testing.T) {
 				cancel(cut)
 			}
 		})
-		if err == nil || !strings.Contains(err.Error(), "--rollback") {
+		if interrupted := new(control.InterruptedError); !errors.As(err, &interrupted) {
 			t.Fatalf("an interrupted move: %v", err)
 		}
 	}

@@ -115,6 +115,10 @@ func (p *program) command(c *control.Command, beside []control.Command) *cobra.C
 
 // show tells the answer to a command, and what went wrong.
 func (p *program) show(c *control.Command, answer *control.Answer, err error) error {
+	var cut *control.InterruptedError
+	if errors.As(err, &cut) && c.Hint != "" {
+		err = fmt.Errorf("%w; %s", err, c.Hint)
+	}
 	if answer == nil {
 		return err
 	}

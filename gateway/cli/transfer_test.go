@@ -2,7 +2,9 @@ package cli_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"tenantry/backends/store"
 	"tenantry/backends/store/sqlite"
 	"tenantry/gateway/audit"
+	"tenantry/gateway/cli"
 	"tenantry/gateway/control"
 	"tenantry/gateway/transfer"
 )
@@ -258,4 +261,26 @@ func TestExport_SecretsTravel(t *testing.T) {
 	if err := contains(records, `"secrets_sealed_to": "`+made["key_id"]); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestImport_Interrupted: whoever stops an import learns how to go on.
+func TestImport_Interrupted(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	beginOrg(t, dir, "acme")
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var stderr strings.Builder
+	code := cli.Main(ctx, []string{"import", "--org", "acme", "-", "--data", dir}, stopping(stop), io.Discard, &stderr, nil)
+	if err := contains(stderr.String(), "command import was interrupted", "import the same file again to go on"); err != nil || code != 1 {
+		t.Errorf("exit %d: %v", code, err)
+	}
+}
+
+// stopping is an input during which the command is stopped.
+type stopping func()
+
+func (s stopping) Read([]byte) (int, error) {
+	s()
+	return 0, io.EOF
 }

@@ -19,6 +19,8 @@ import (
 
 const maxAnswer = 64 << 20
 
+const anotherVersion = "; it may be of another version: restart it with this one"
+
 // silence is how long nothing may come from the server before it counts as gone.
 const silence = 6 * heartbeat
 
@@ -36,11 +38,7 @@ type InterruptedError struct {
 }
 
 func (e *InterruptedError) Error() string {
-	text := "command " + e.Command + " was interrupted: " + e.Err.Error()
-	if c, ok := NewServer(Backend{}).commands[e.Command]; ok && c.Hint != "" {
-		text += "; " + c.Hint
-	}
-	return text
+	return "command " + e.Command + " was interrupted: " + e.Err.Error()
 }
 
 // Unwrap returns the cause.
@@ -131,7 +129,7 @@ func (r remote) run(ctx context.Context, name string, in []byte, streams Streams
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, refusal(name, resp)
+		return nil, fmt.Errorf("command %s: the server answered %s%s", name, resp.Status, anotherVersion)
 	}
 	limited := &io.LimitedReader{R: resp.Body}
 	lines := bufio.NewReader(limited)
@@ -150,6 +148,9 @@ func (r remote) run(ctx context.Context, name string, in []byte, streams Streams
 			return nil, interrupted(fmt.Errorf("the server went away: %w", err))
 		case err != nil:
 			return nil, interrupted(fmt.Errorf("the answer cannot be read: %w", err))
+		case e.Error != nil && e.Error.Code == CodeUnknown:
+			e.Error.Message += anotherVersion
+			fallthrough
 		case e.Error != nil:
 			return e.Answer, e.Error
 		case e.Answer != nil:
@@ -166,20 +167,4 @@ func orDiscard(w io.Writer) io.Writer {
 		return io.Discard
 	}
 	return w
-}
-
-// refusal returns the error that is the answer to a command.
-func refusal(name string, resp *http.Response) error {
-	failure := &Error{}
-	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxRequest))
-	if err == nil {
-		err = json.Unmarshal(raw, failure)
-	}
-	if err != nil || failure.Message == "" {
-		return errors.Join(fmt.Errorf("command %s: the server answered %s", name, resp.Status), err)
-	}
-	if failure.Code == CodeUnknown {
-		failure.Message += "; it may be of another version: restart it with this one"
-	}
-	return failure
 }

@@ -8,6 +8,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -46,7 +47,8 @@ type Command struct {
 	Wide  bool
 
 	Row    api.Operation
-	Fields []declare.Field // of what it takes
+	Fields []declare.Field           // of what it takes
+	bind   func(*call) api.Operation // the row, for one call
 }
 
 // command completes a command by its handler. What a field refers to as an organization becomes the
@@ -55,21 +57,19 @@ func command[In, Out any](c Command, do func(context.Context, *call, In) (Out, e
 	if c.Name == "" {
 		c.Name = strings.Join(c.Words(), ".")
 	}
-	c.Fields = fieldsOf[In]()
-	c.Row = api.Typed(api.Operation{
+	c.Fields, _ = declare.Of(reflect.TypeFor[In]()) // what is wrong with them is a fault of the row
+	row := api.Operation{
 		Name: c.Name, Method: http.MethodPost, Path: api.ControlPath + strings.ReplaceAll(c.Name, ".", "/"), Summary: c.Short, Description: c.Long,
 		Credentials: api.Operator, Rule: api.AnyCaller(), Audit: c.Audit, Body: []api.Field{},
-	}, func(ctx context.Context, _ *api.Call, in In) (Out, error) { return do(ctx, callOf(ctx), in) })
-	if c.Audit == api.NoAudit {
-		c.Row.Method = http.MethodGet // it reads, whatever the socket takes
 	}
+	if c.Audit == api.NoAudit {
+		row.Method = http.MethodGet // it reads, whatever the socket takes
+	}
+	c.bind = func(of *call) api.Operation {
+		return api.Typed(row, func(ctx context.Context, _ *api.Call, in In) (Out, error) { return do(ctx, of, in) })
+	}
+	c.Row = c.bind(nil)
 	return c
-}
-
-// fieldsOf returns the fields of a struct. What is wrong with them is a fault of the row.
-func fieldsOf[T any]() []declare.Field {
-	fields, _ := declare.Of(reflectType[T]())
-	return fields
 }
 
 // Words returns what the command is called in the command line.
@@ -80,16 +80,6 @@ func (c *Command) Words() []string {
 		return words
 	}
 	return words[:end]
-}
-
-// organization returns the name of the field that refers to an organization, "" where there is none.
-func (c *Command) organization() string {
-	for i := range c.Fields {
-		if c.Fields[i].Rule.Ref == "organization" {
-			return c.Fields[i].Name
-		}
-	}
-	return ""
 }
 
 // Progress tells how far a command has come.
@@ -114,12 +104,9 @@ type Streams struct {
 type call struct {
 	*api.Call
 	Streams
-	notes []string
+	command *Command
+	notes   []string
 }
-
-type callKey struct{}
-
-func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) } //nolint:forcetypeassert,revive // carryOut puts it there
 
 // say adds a sentence for whoever gave the command, beside its answer.
 func (c *call) say(text string) { c.notes = append(c.notes, text) }

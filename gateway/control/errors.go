@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"tenantry/backends/api"
 	"tenantry/backends/store"
@@ -24,6 +25,8 @@ const (
 	CodeFailed      = "failed"      // anything else
 )
 
+const noOrganization = "there is no organization %q; tenantry org list names those there are"
+
 // Error is a command that failed, as it travels.
 type Error struct {
 	Code    string     `json:"code"`
@@ -35,17 +38,6 @@ func (e *Error) Error() string { return e.Message }
 
 func fail(code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
-}
-
-func (e *Error) status() int {
-	statuses := map[string]int{
-		CodeInvalid: http.StatusUnprocessableEntity, CodeNotFound: http.StatusNotFound, CodeUnknown: http.StatusNotFound,
-		CodeDuplicate: http.StatusConflict, CodeConflict: http.StatusConflict, CodeUnavailable: http.StatusServiceUnavailable,
-	}
-	if status, ok := statuses[e.Code]; ok {
-		return status
-	}
-	return http.StatusInternalServerError
 }
 
 // reworded says what was not found, or is there already, in other words: those whose error has the code.
@@ -63,12 +55,7 @@ func errorOf(err error) *Error {
 		return e
 	}
 	is := func(targets ...error) bool {
-		for _, target := range targets {
-			if errors.Is(err, target) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 	}
 	out := fail(CodeFailed, "%v", err)
 	var invalid *fault.Error

@@ -7,8 +7,6 @@ import (
 	"tenantry/backends/store"
 )
 
-func reflectType[T any]() reflect.Type { return reflect.TypeFor[T]() }
-
 // as shows a record: the fields of Out have those of the record that are called alike, or as their tag
 // from says; times become moments, and lists and maps are never nil.
 func as[Out any](record any) (out Out) {
@@ -24,14 +22,14 @@ func as[Out any](record any) (out Out) {
 	return out
 }
 
-// set gives a record what the input of a command has for it, and returns the names of that. Pointers
-// and maps of the input that are nil leave things as they are; maps are set name by name.
-func set[In any](record any, in *In) (changed []string) {
+// set gives a record what was sent for it, and returns the names of that in their order. Maps are set
+// name by name.
+func set[In any](c *call, record any, in *In) (changed []string) {
 	from, to := reflect.ValueOf(in).Elem(), reflect.ValueOf(record).Elem()
-	for _, f := range fieldsOf[In]() {
+	for _, f := range c.command.Fields {
 		v := from.FieldByIndex(f.Index)
 		into := to.FieldByName(from.Type().FieldByIndex(f.Index).Name)
-		if v.IsZero() || !into.IsValid() || f.Tag.Get("arg") != "" { // an argument names the record
+		if !c.Body.Has(f.Name) || !into.IsValid() || f.Tag.Get("arg") != "" { // an argument names the record
 			continue
 		}
 		v = reflect.Indirect(v)

@@ -135,7 +135,7 @@ func commandsOf[In any, Change interface{ named() Ref }, Out, T any](g things[T]
 		command(Command{Line: g.name + " create --org SLUG --name NAME", Short: "Make " + g.one, Audit: api.AuditAlways, Table: g.table, Wide: true},
 			func(ctx context.Context, c *call, in In) (Out, error) {
 				var n T
-				set(&n, &in)
+				set(c, &n, &in)
 				made, err := g.create(ctx, c.Tenant, n)
 				note(c, made, err)
 				return show(made, taken(c, err, &n))
@@ -159,7 +159,7 @@ func commandsOf[In any, Change interface{ named() Ref }, Out, T any](g things[T]
 			var wanted T
 			var changed []string
 			updated, err := g.update(ctx, c.Tenant, v, func(v *T) error {
-				changed = slices.Sorted(slices.Values(set(v, &in)))
+				changed = slices.Sorted(slices.Values(set(c, v, &in)))
 				wanted = *v
 				return nil
 			})

@@ -153,7 +153,7 @@ func issuedKey(i *keys.Issued) IssuedKey {
 
 func (s *Server) createKey(ctx context.Context, c *call, in NewKey) (IssuedKey, error) {
 	n := keys.NewKey{Lifetime: in.Expires}
-	set(&n, &in)
+	set(c, &n, &in)
 	alter, err := alteration(true, notEmpty(in.Rate), notEmpty(in.Quota))
 	if err != nil {
 		return IssuedKey{}, err

@@ -60,6 +60,5 @@ func (s *Server) move(ctx context.Context, c *call, in MoveRequest) (*MoveReport
 	s.Log.InfoContext(ctx, "a move of an organization ended", "organization", in.Slug, "to", in.To, "ok", true, "held_seconds", report.HeldSeconds)
 	c.AuditNote = map[string]string{"from": moved.From, "to": moved.To, "held_seconds": strconv.FormatFloat(report.HeldSeconds, 'f', 2, 64)}
 	c.say(fmt.Sprintf("%[1]s lives on %[2]s now; writes waited %.1[3]f s. Its old copy on %[4]s stays until tenantry org move %[1]s --finish", in.Slug, moved.To, report.HeldSeconds, moved.From))
-	c.Tenant, err = s.tenant(ctx, in.Slug)
-	return report, err
+	return report, s.enter(ctx, c, in.Slug)
 }

@@ -129,7 +129,7 @@ func (s *Server) organization(o *tenants.Organization) Organization {
 
 func (s *Server) createOrganization(ctx context.Context, c *call, in NewOrganization) (Organization, error) {
 	var n tenants.NewOrganization
-	set(&n, &in)
+	set(c, &n, &in)
 	t, err := s.Directory.Create(ctx, n)
 	if err != nil {
 		return Organization{}, reworded(err, CodeDuplicate, "the slug %q is or was an organization's, and slugs are never handed out twice; choose another", in.Slug)
@@ -154,7 +154,7 @@ func (s *Server) listOrganizations(ctx context.Context, c *call, in Organization
 func (s *Server) updateOrganization(ctx context.Context, c *call, in OrganizationChange) (Organization, error) {
 	var changed []string
 	t, err := s.Directory.Update(ctx, in.Slug, func(o *tenants.Organization) error {
-		changed = set(o, &in)
+		changed = set(c, o, &in)
 		return nil
 	})
 	if err != nil {
@@ -170,7 +170,7 @@ func (s *Server) changed(change func(context.Context, string) error) func(contex
 	return func(ctx context.Context, c *call, in Slug) (Organization, error) {
 		err := change(ctx, in.Slug)
 		if err == nil {
-			c.Tenant, err = s.tenant(ctx, in.Slug)
+			err = s.enter(ctx, c, in.Slug)
 		}
 		if err != nil {
 			return Organization{}, err
@@ -183,5 +183,5 @@ func (s *Server) changed(change func(context.Context, string) error) func(contex
 // and by then it is no longer found.
 func (s *Server) deleteOrganization(ctx context.Context, _ *call, in Deletion) (DeletedOrganization, error) {
 	err := s.Directory.Remove(ctx, in.Slug)
-	return DeletedOrganization{true, in.Slug}, reworded(err, CodeNotFound, "there is no organization %q; tenantry org list names those there are", in.Slug)
+	return DeletedOrganization{true, in.Slug}, reworded(err, CodeNotFound, noOrganization, in.Slug)
 }

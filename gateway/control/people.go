@@ -141,7 +141,7 @@ func (s *Server) createUser(ctx context.Context, c *call, in NewUser) (Invited, 
 		return Invited{}, err
 	}
 	var n people.NewUser
-	set(&n, &in)
+	set(c, &n, &in)
 	u, err := s.People.CreateUser(ctx, c.Tenant, n)
 	if err != nil {
 		return Invited{}, reworded(err, CodeDuplicate, "organization %s has a user with the address %s already", in.Org, in.Email)
@@ -194,7 +194,7 @@ func (s *Server) updateUser(ctx context.Context, c *call, in UserChange) (Invite
 	}
 	var changed []string
 	u, err = s.People.UpdateUser(ctx, c.Tenant, u.UID, func(u *people.User) error {
-		changed = set(u, &in)
+		changed = set(c, u, &in)
 		return nil
 	})
 	if err != nil {

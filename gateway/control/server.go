@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"tenantry/crypto/keyring"
 	"tenantry/gateway/audit"
 	"tenantry/gateway/transfer"
+	"tenantry/internal/declare"
 	"tenantry/internal/fault"
 	"tenantry/tenants"
 	"tenantry/tenants/keys"
@@ -91,8 +93,10 @@ func (s *Server) run(ctx context.Context, name string, in []byte, streams Stream
 	if !known {
 		return nil, fail(CodeUnknown, "the server does not know the command %s", name)
 	}
-	c := &call{Call: api.NewCall(&cmd.Row, func(string) string { return "" }), Streams: streams}
-	data, err := s.carryOut(ctx, cmd, c, in)
+	c := &call{Streams: streams, command: cmd}
+	row := cmd.bind(c)
+	c.Call = api.NewCall(&row, func(string) string { return "" })
+	data, err := s.carryOut(ctx, c, in)
 	answer := &Answer{Notes: c.notes}
 	if v := reflect.ValueOf(data); err == nil || (v.Kind() == reflect.Pointer || v.Kind() == reflect.Slice) && !v.IsNil() {
 		raw, encodeErr := encode(data)
@@ -107,47 +111,45 @@ func (s *Server) run(ctx context.Context, name string, in []byte, streams Stream
 	return answer, nil
 }
 
-// carryOut runs the command's row for the organization that the input names, and records what it did.
-func (s *Server) carryOut(ctx context.Context, cmd *Command, c *call, in []byte) (any, error) {
-	body, err := api.ParseBody(in)
-	if err == nil {
-		err = c.BindBody(body)
-	}
-	if err != nil {
-		return nil, err
-	}
-	c.Principal = &tenants.Principal{Kind: tenants.Operator}
-	if c.Tenant, err = s.named(ctx, body, cmd.organization()); err != nil {
-		return nil, err
-	}
-	result, err := api.Run(context.WithValue(ctx, callKey{}, c), c.Call, api.Input{Body: func(context.Context) (api.Body, error) { return body, nil }})
-	return result.Data, s.record(ctx, cmd, c, err)
+// carryOut runs the command's row for the organization that the input names, nobody's where it names
+// none, and records what it did.
+func (s *Server) carryOut(ctx context.Context, c *call, in []byte) (any, error) {
+	c.Principal, c.Tenant = &tenants.Principal{Kind: tenants.Operator}, new(tenants.Tenant)
+	result, err := api.Run(ctx, c.Call, api.Input{
+		Body: func(context.Context) (api.Body, error) { return api.ParseBody(in) },
+		Enter: func(ctx context.Context) error {
+			at := slices.IndexFunc(c.command.Fields, func(f declare.Field) bool { return f.Rule.Ref == "organization" })
+			if at < 0 {
+				return nil
+			}
+			var errs fault.List
+			slug, _ := c.Body.Text(&errs, c.command.Fields[at].Name)
+			if err := errs.Err(); err != nil {
+				return err
+			}
+			return s.enter(ctx, c, slug)
+		},
+	})
+	return result.Data, s.record(ctx, c, err)
 }
 
-// named returns the organization that a field of the input names, nobody's where there is no such field.
-func (s *Server) named(ctx context.Context, body api.Body, field string) (*tenants.Tenant, error) {
-	if field == "" {
-		return s.Directory.Nobody(""), nil
-	}
-	var errs fault.List
-	slug, _ := body.Text(&errs, field)
-	if err := errs.Err(); err != nil {
-		return nil, err
-	}
-	return s.tenant(ctx, slug)
-}
-
-func (s *Server) tenant(ctx context.Context, slug string) (*tenants.Tenant, error) {
+// enter makes the organization of that slug, as it is now, the call's.
+func (s *Server) enter(ctx context.Context, c *call, slug string) error {
 	if strings.TrimSpace(slug) == "" {
-		return nil, fail(CodeInvalid, "name an organization")
+		return fail(CodeInvalid, "name an organization")
 	}
 	t, err := s.Directory.BySlug(ctx, slug)
-	return t, reworded(err, CodeNotFound, "there is no organization %q; tenantry org list names those there are", slug)
+	if err != nil {
+		return reworded(err, CodeNotFound, noOrganization, slug)
+	}
+	c.Tenant = t
+	return nil
 }
 
 // record writes to the organization's audit log what a command did. What was done stays done where
 // that fails, so the error says both; an answer that cannot be had again must not give way to it.
-func (s *Server) record(ctx context.Context, cmd *Command, c *call, err error) error {
+func (s *Server) record(ctx context.Context, c *call, err error) error {
+	cmd := c.command
 	switch {
 	case c.Tenant.Workspace() == nil: // no log can tell of what belongs to no organization
 		return err
@@ -201,9 +203,8 @@ type event struct {
 
 // events writes an answer. Safe for concurrent use.
 type events struct {
-	mu    sync.Mutex
-	w     http.ResponseWriter
-	began bool
+	mu sync.Mutex
+	w  http.ResponseWriter
 }
 
 func (e *events) send(v event, output []byte) error {
@@ -213,7 +214,6 @@ func (e *events) send(v event, output []byte) error {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.began = true
 	e.w.Header().Set("Content-Type", "application/x-ndjson")
 	if _, err := e.w.Write(append(line, output...)); err != nil {
 		return err
@@ -243,55 +243,41 @@ func (e *events) beat(read, done <-chan struct{}) {
 	}
 }
 
-// ServeHTTP takes a command: POST /v1/org/show for one, with a JSON object. A failure before there is
-// anything else to tell is an *Error with a status, everything else lines of events.
+// ServeHTTP takes a command: POST /v1/org/show for one, with a JSON object. The answer is lines of events.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	ctx := r.Context()
 	out := &events{w: w}
-	read, done := make(chan struct{}), make(chan struct{})
-	streams := Streams{Output: out, Progress: func(p Progress) { _ = out.send(event{Progress: &p}, nil) }} // a client that is gone ends ctx
-	answer, err := (*Answer)(nil), error(fail(CodeUnknown, "the server does not know the command %s %s", r.Method, r.URL.Path))
-	if name, ok := strings.CutPrefix(r.URL.Path, api.ControlPath); ok && r.Method == http.MethodPost {
-		var in []byte
-		if in, err = s.request(w, r); err == nil {
-			streams.Input = &watched{r.Body, sync.OnceFunc(func() { close(read) })}
-			if r.Header.Get(inputHeader) == "" {
-				close(read)
-				streams.Input = nil
-			}
-			var beats sync.WaitGroup
-			beats.Go(func() { out.beat(read, done) })
-			answer, err = s.run(ctx, strings.ReplaceAll(name, "/", "."), in, streams)
-			close(done)
-			beats.Wait()
-		}
-	}
+	answer, err := s.serve(out, r)
 	last := event{Answer: answer}
 	if err != nil {
 		last.Error = errorOf(err)
 	}
-	if err != nil && !out.began && (answer == nil || answer.Data == nil) {
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(last.Error.status())
-		_ = json.NewEncoder(w).Encode(last.Error) // a command that was stopped cannot be told
-		return
-	}
-	_ = out.send(last, nil)
+	_ = out.send(last, nil) // a command that was stopped cannot be told
 }
 
-func (s *Server) request(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	if text := r.Header.Get(inputHeader); text != "" {
-		in, err := url.QueryUnescape(text)
-		if err != nil {
-			return nil, fail(CodeInvalid, "the request cannot be read: %v", err)
-		}
-		return []byte(in), nil
+func (s *Server) serve(out *events, r *http.Request) (*Answer, error) {
+	name, known := strings.CutPrefix(r.URL.Path, api.ControlPath)
+	if !known || r.Method != http.MethodPost {
+		return nil, fail(CodeUnknown, "the server does not know the command %s %s", r.Method, r.URL.Path)
 	}
-	in, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
+	streams := Streams{Output: out, Progress: func(p Progress) { _ = out.send(event{Progress: &p}, nil) }} // a client that is gone ends the context
+	read, done := make(chan struct{}), make(chan struct{})
+	in, err := url.QueryUnescape(r.Header.Get(inputHeader))
+	if in != "" || err != nil {
+		streams.Input = &watched{r.Body, sync.OnceFunc(func() { close(read) })}
+	} else {
+		close(read)
+		var raw []byte
+		raw, err = io.ReadAll(http.MaxBytesReader(out.w, r.Body, maxRequest))
+		in = string(raw)
+	}
 	if err != nil {
 		return nil, fail(CodeInvalid, "the request cannot be read: %v", err)
 	}
-	return in, nil
+	var beats sync.WaitGroup
+	defer beats.Wait() // also where the command panics: nothing may write to what is answered
+	defer close(done)
+	beats.Go(func() { out.beat(read, done) })
+	return s.run(r.Context(), strings.ReplaceAll(name, "/", "."), []byte(in), streams)
 }
 
 // watched tells that the end was read.

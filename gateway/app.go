@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -47,6 +48,8 @@ type Options struct {
 	// Observe, when set, is told of every call of a storage engine that has ended, before
 	// its caller goes on.
 	Observe func(store.Call)
+	// Modules are served besides those of Tenantry.
+	Modules []Module
 }
 
 // App is a gateway: New wires it and listens, Run serves, Close ends it.
@@ -148,7 +151,7 @@ func (a *App) AdminAddr() net.Addr {
 }
 
 // Operations returns the rows that are served.
-func (a *App) Operations() []api.Operation { return a.rows }
+func (a *App) Operations() []api.Operation { return slices.Clone(a.rows) }
 
 // Run serves until ctx ends, then stops accepting and finishes running requests within
 // the configured time. It returns nil after a clean stop.

@@ -9,4 +9,11 @@ import (
 func (s *Services) AuditLog() *audit.Log { return s.audit }
 
 // FileKinds returns the records of files, which tests change behind the API.
-func (s *Services) FileKinds() files.Kinds { return s.kinds.files }
+func (s *Services) FileKinds() (k files.Kinds) {
+	for _, m := range s.modules {
+		if f, ok := m.(*files.Module); ok {
+			k = f.Kinds
+		}
+	}
+	return k
+}

@@ -7,24 +7,24 @@ import (
 	"sync"
 	"testing"
 
+	"tenantry/backends/resource"
 	"tenantry/backends/store"
 	"tenantry/backends/store/driver"
 	"tenantry/backends/store/sqlite"
-	"tenantry/gateway/audit"
+	"tenantry/config"
 )
 
 // TestDeclaredQueriesUseAnIndex asks every question that a kind declares, and its count,
 // and reads the engine's plan: none scans a table, and a declared order needs no sorting.
 func TestDeclaredQueriesUseAnIndex(t *testing.T) {
 	t.Parallel()
-	kinds, err := newKinds()
+	cfg := config.Default()
+	cfg.Data = t.TempDir()
+	s, err := OpenServices(t.Context(), cfg, Options{Holder: "a test"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, err := audit.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	defer s.Close()
 	var mu sync.Mutex
 	var seen []sqlite.Plan
 	engine, err := sqlite.Open(t.Context(), sqlite.Options{Dir: t.TempDir(), Observe: func(p sqlite.Plan) {
@@ -37,7 +37,7 @@ func TestDeclaredQueriesUseAnIndex(t *testing.T) {
 	}
 	defer engine.Close()
 	asked := 0
-	for _, spec := range slices.Concat(kinds.control(), kinds.tenant(log)) {
+	for _, spec := range slices.Concat(s.kinds.specs(), resource.Specs(s.kept())) {
 		collection := spec.Collection()
 		ws, err := engine.Open(t.Context(), driver.Opening{Workspace: "plans-" + strings.ReplaceAll(spec.Name, "_", "-"), Collections: []*driver.Collection{collection}})
 		if err != nil {

@@ -50,7 +50,11 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []api.Operati
 	if err != nil {
 		return nil, nil, err
 	}
-	rows, err := operationRows(append(a.modules.all(), pages))
+	parts := []serving{pages}
+	for _, m := range a.modules {
+		parts = append(parts, m)
+	}
+	rows, err := operationRows(parts)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -141,7 +145,7 @@ func ginPath(path string) string {
 }
 
 // operationRows collects the rows of all modules and refuses what cannot be served.
-func operationRows(modules []module) ([]api.Operation, error) {
+func operationRows(modules []serving) ([]api.Operation, error) {
 	var rows []api.Operation
 	for _, module := range modules {
 		rows = append(rows, module.Operations()...)

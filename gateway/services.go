@@ -9,17 +9,12 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"tenantry/backends/campaigns"
-	"tenantry/backends/compliance"
-	"tenantry/backends/contacts"
-	"tenantry/backends/files"
-	"tenantry/backends/forms"
-	"tenantry/backends/objects"
 	"tenantry/backends/resource"
 	"tenantry/backends/store"
 	"tenantry/config"
@@ -63,73 +58,30 @@ type Services struct {
 	limiter   *limits.Limiter
 	audit     *audit.Log
 	kinds     kinds
-	modules   *modules
+	modules   []Module
+	reports   *reports.Module
 	transfer  *transfer.Service
 	port      string // of the public listener, for addresses in answers
 }
 
-// kinds are the records of every module.
+// kinds are the records of who calls.
 type kinds struct {
-	files      files.Kinds
-	objects    objects.Kinds
-	forms      forms.Kinds
-	contacts   contacts.Kinds
-	campaigns  campaigns.Kinds
-	compliance compliance.Kinds
-	reports    reports.Kinds
-
 	organizations tenants.Kinds
 	people        people.Kinds
 	keys          keys.Kinds
 }
 
-func newKinds() (k kinds, err error) {
-	errs := make([]error, 10)
-	k.files, errs[0] = files.NewKinds()
-	k.objects, errs[1] = objects.NewKinds()
-	k.forms, errs[2] = forms.NewKinds()
-	k.contacts, errs[3] = contacts.NewKinds()
-	k.campaigns, errs[4] = campaigns.NewKinds()
-	k.compliance, errs[5] = compliance.NewKinds()
-	k.reports, errs[6] = reports.NewKinds()
-	k.organizations, errs[7] = tenants.NewKinds()
-	k.people, errs[8] = people.NewKinds()
-	k.keys, errs[9] = keys.NewKinds()
-	return k, errors.Join(errs...)
-}
+func newKinds() kinds { return kinds{tenants.NewKinds(), people.NewKinds(), keys.NewKinds()} }
 
-func (k kinds) control() []*store.Spec {
-	return join(k.organizations.Specs(), k.people.Specs(), k.keys.Specs())
-}
-
-func (k kinds) tenant(log *audit.Log) []*store.Spec {
-	return join(k.files.Specs(), k.objects.Specs(), k.forms.Specs(), k.contacts.Specs(), k.campaigns.Specs(),
-		k.compliance.Specs(), k.reports.Specs(), log.Specs())
-}
-
-// resources are all whose records travel, after those that they refer to.
-func (k kinds) resources() []*resource.Resource {
-	return []*resource.Resource{
-		k.people.Teams.Resource, k.people.Roles.Resource, k.people.Users.Resource, k.people.Accounts.Resource,
-		k.contacts.Fields.Resource, k.objects.Definitions.Resource, k.forms.Collections.Resource,
-		k.contacts.Contacts.Resource, k.files.Folders.Resource, k.files.Files.Resource, k.objects.Records.Resource,
-		k.forms.Submissions.Resource, k.campaigns.Campaigns.Resource, k.reports.Reports.Resource, k.compliance.Settings.Resource,
-	}
-}
-
-func join(lists ...[]*store.Spec) []*store.Spec {
-	var all []*store.Spec
-	for _, l := range lists {
-		all = append(all, l...)
-	}
-	return all
+func (k kinds) specs() []*store.Spec {
+	return slices.Concat(k.organizations.Specs(), resource.Specs(k.people.Kept()), k.keys.Specs())
 }
 
 // OpenServices takes the data folder and opens everything but the listeners. Close must
 // be called. Errors: *InUseError, store.ErrNewer, and what is wrong with the folder, the
 // keyring or Redis, each saying how to mend it.
 func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Services, err error) {
-	s := &Services{cfg: cfg, log: o.Log, now: o.Now, reuse: o.ReportReuse, passwordMemory: o.PasswordMemory, redisTimeout: o.RedisTimeout, version: cmp.Or(o.Version, "development")}
+	s := &Services{cfg: cfg, log: o.Log, now: o.Now, reuse: o.ReportReuse, passwordMemory: o.PasswordMemory, redisTimeout: o.RedisTimeout, kinds: newKinds(), audit: audit.New(), version: cmp.Or(o.Version, "development")}
 	_, s.port, _ = net.SplitHostPort(cfg.Listen)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -145,19 +97,13 @@ func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Service
 	if s.lock, err = lockFolder(cfg.Data, o.Holder, s.now()); err != nil {
 		return nil, err
 	}
-	if s.kinds, err = newKinds(); err != nil {
-		return nil, err
-	}
-	if s.audit, err = audit.New(); err != nil {
-		return nil, err
-	}
 	if err = s.openEngines(ctx); err != nil {
 		return nil, err
 	}
 	s.measured = newStoreMetrics()
 	s.measured.also = o.Observe
 	s.store = store.New(store.Options{
-		Backends: s.engines, ControlBackend: cfg.Control, Control: s.kinds.control(), Tenant: s.kinds.tenant(s.audit), Now: o.Now, Observe: s.measured.observe,
+		Backends: s.engines, ControlBackend: cfg.Control, Control: s.kinds.specs(), Now: o.Now, Observe: s.measured.observe,
 		Damage: s.noteDamage, Leases: o.Leases,
 	})
 	if err = s.awaitControl(ctx, o.WaitForStore); err != nil {
@@ -172,7 +118,7 @@ func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Service
 	if err = s.openWho(ctx); err != nil {
 		return nil, err
 	}
-	s.openModules()
+	s.openModules(o.Modules)
 	return s, nil
 }
 

@@ -56,7 +56,7 @@ type opened struct {
 func (m *Module) readAhead(ctx context.Context, t *tenants.Tenant, r *SharedRequest) *ahead {
 	a := &ahead{key: strconv.FormatInt(t.Org.OrgID, 10) + "/" + r.PID + "/" + r.ReportID}
 	questions := []func() error{func() error {
-		a.root, a.rootErr = m.kinds.Reports.In(t.Workspace()).First(ctx, store.Query{Filter: store.Eq("pid", r.PID)})
+		a.root, a.rootErr = m.Reports.In(t.Workspace()).First(ctx, store.Query{Filter: store.Eq("pid", r.PID)})
 		return nil
 	}}
 	if guess, ok := m.needs.Get(a.key); ok && t.Workspace().Remote() {

@@ -75,23 +75,19 @@ func newWorld(t testing.TB, features map[string]bool, change ...func(*world, *re
 	t.Helper()
 	ctx := t.Context()
 	w := &world{t: t, now: time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)}
-	w.kinds = must[reports.Kinds](t)(reports.NewKinds())
 	w.people = must[*store.Kind[person]](t)(store.Define[person](store.Spec{
 		Name: "contacts", Custom: true, Teams: true,
 		Fields: []string{"email", "first_name", "last_name", "phone", "country", "city", "status", "tags", "external_id"},
 	}))
 	w.rows = must[*store.Kind[row]](t)(store.Define[row](store.Spec{Name: "records", Custom: true, Fields: []string{"object", "external_id"}}))
-	orgs := must[tenants.Kinds](t)(tenants.NewKinds())
+	orgs := tenants.NewKinds()
 	engine := enginetest.Open(t)
 	st := store.New(store.Options{
 		Engine: engine, Control: orgs.Specs(),
-		Tenant: append(w.kinds.Specs(), w.people.Spec(), w.rows.Spec()),
+		Tenant: []*store.Spec{w.people.Spec(), w.rows.Spec()},
 	})
 	ring := must[*keyring.Keyring](t)(keyring.Create(filepath.Join(t.TempDir(), "keyring.json")))
 	w.directory = must[*tenants.Directory](t)(tenants.NewDirectory(ctx, tenants.DirectoryOptions{Store: st, Kinds: orgs, Keyring: ring}))
-	w.tenant = must[*tenants.Tenant](t)(w.directory.Create(ctx, tenants.NewOrganization{
-		Slug: "acme", Name: "Acme", Features: features, Providers: []string{"warehouse", "unplugged"},
-	}))
 	deps := reports.Deps{
 		Keys: func(ctx context.Context, t *tenants.Tenant) (reports.KeySet, error) {
 			return w.directory.DataKeys(ctx, t, reports.KeyPurpose)
@@ -115,7 +111,12 @@ func newWorld(t testing.TB, features map[string]bool, change ...func(*world, *re
 	for _, fn := range change {
 		fn(w, &deps)
 	}
-	w.module = reports.New(w.kinds, deps)
+	w.module = reports.New(deps)
+	w.kinds = w.module.Kinds
+	st.Keep(resource.Specs(w.kinds.Kept())...)
+	w.tenant = must[*tenants.Tenant](t)(w.directory.Create(ctx, tenants.NewOrganization{
+		Slug: "acme", Name: "Acme", Features: features, Providers: []string{"warehouse", "unplugged"},
+	}))
 	return w
 }
 

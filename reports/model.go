@@ -91,9 +91,9 @@ type Kinds struct {
 	Issued      *store.Kind[Issued]
 }
 
-// NewKinds declares the records. An error is a fault of the program.
-func NewKinds() (Kinds, error) {
-	reports, err := resource.Define(resource.Options[Report]{
+// NewKinds declares the records.
+func NewKinds() Kinds {
+	reports := resource.Must(resource.Options[Report]{
 		Traits: resource.Traits{Name: "custom_report"},
 		Spec: store.Spec{
 			Name:    "custom_reports",
@@ -112,26 +112,18 @@ func NewKinds() (Kinds, error) {
 			}
 		},
 	})
-	if err != nil {
-		return Kinds{}, err
-	}
-	revocations, err := store.Define[Revocation](store.Spec{
+	revocations := store.Must[Revocation](store.Spec{
 		Name: "share_revocations", Fields: []string{"pid", "token_id"},
 		Indexes: []store.Index{{Fields: []string{"pid", "token_id"}}},
 		Access:  []store.Access{{Where: []string{"pid"}}, {Where: []string{"pid", "token_id"}}},
 	})
-	if err != nil {
-		return Kinds{}, err
-	}
-	issued, err := store.Define[Issued](store.Spec{
+	issued := store.Must[Issued](store.Spec{
 		Name: "shares", Fields: []string{"report", "pid", "token_id", "key", "generation", "expires"},
 		Indexes: []store.Index{{Fields: []string{"report", "created_at"}}, {Fields: []string{"report", "token_id"}}},
 		Access:  []store.Access{{Where: []string{"report"}, Sort: []string{"created_at"}}, {Where: []string{"report", "token_id"}}},
 	})
-	return Kinds{reports, revocations, issued}, err
+	return Kinds{reports, revocations, issued}
 }
 
-// Specs returns the declarations, for the store.
-func (k Kinds) Specs() []*store.Spec {
-	return []*store.Spec{k.Reports.Spec(), k.Revocations.Spec(), k.Issued.Spec()}
-}
+// Kept returns all that is kept.
+func (k Kinds) Kept() []resource.Kept { return []resource.Kept{k.Reports, k.Revocations, k.Issued} }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tenantry/backends/api"
+	"tenantry/backends/resource"
 	"tenantry/backends/store"
 	"tenantry/crypto/keyring"
 	"tenantry/internal/bounded"
@@ -47,7 +48,7 @@ type Deps struct {
 
 // Module is the module of custom reports. Safe for concurrent use.
 type Module struct {
-	kinds   Kinds
+	Kinds
 	deps    Deps
 	classes map[string]Class
 	needs   *bounded.Map[*needs]
@@ -55,7 +56,7 @@ type Module struct {
 }
 
 // New returns the module.
-func New(kinds Kinds, deps Deps) *Module {
+func New(deps Deps) *Module {
 	if deps.Now == nil {
 		deps.Now = time.Now
 	}
@@ -66,12 +67,13 @@ func New(kinds Kinds, deps Deps) *Module {
 		deps.Reuse = DefaultReuse
 	}
 	m := &Module{
-		kinds: kinds, deps: deps, classes: map[string]Class{}, needs: bounded.New[*needs](maxNeeds),
+		Kinds: NewKinds(), deps: deps, classes: map[string]Class{}, needs: bounded.New[*needs](maxNeeds),
 		reuse: newReuse(deps.Reuse, deps.Now),
 	}
 	for _, c := range deps.Classes {
 		m.classes[c.Name()] = c
 	}
+	m.Reports.Ask = func(c *resource.Checking, rec any) { m.ask(c, rec.(*Report)) }
 	return m
 }
 
@@ -82,7 +84,7 @@ func (m *Module) Operations() []api.Operation {
 
 // byID returns the report of that id that the call may see. It is shared: nobody changes it.
 func (m *Module) byID(ctx context.Context, c *api.Call) (*Report, error) {
-	r, err := m.kinds.Reports.In(c.Workspace).Peek(ctx, c.Path("id"))
+	r, err := m.Reports.In(c.Workspace).Peek(ctx, c.Path("id"))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, api.NotFound("Custom Report not found")
 	}
@@ -101,7 +103,7 @@ func (m *Module) reportsOf(ctx context.Context, t *tenants.Tenant, ids []string)
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	found, err := m.kinds.Reports.In(t.Workspace()).Find(ctx, store.Query{Filter: store.In("id", ids...), Limit: len(ids)})
+	found, err := m.Reports.In(t.Workspace()).Find(ctx, store.Query{Filter: store.In("id", ids...), Limit: len(ids)})
 	if err != nil {
 		return nil, err
 	}

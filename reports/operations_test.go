@@ -90,8 +90,7 @@ func instantOf(a answer) (string, error) {
 func TestValidateNamesEveryProblem(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	ask := resource.Checking{Ask: func(c *resource.Checking, rec any) { w.module.Ask(c, rec.(*reports.Report)) }}
-	_, errs := resourcetest.Read(t, w.kinds.Reports, ask, `{"title":" ","desc":5,"class":"Secrets","child_reports":["x"],"teams":["x"],"query":{"limit":0,"nope":1}}`)
+	_, errs := resourcetest.Read(t, w.kinds.Reports, resource.Checking{}, `{"title":" ","desc":5,"class":"Secrets","child_reports":["x"],"teams":["x"],"query":{"limit":0,"nope":1}}`)
 	var unread []string
 	for _, e := range errs {
 		unread = append(unread, e.Field+"/"+e.Code)
@@ -99,7 +98,7 @@ func TestValidateNamesEveryProblem(t *testing.T) {
 	if diff := cmp.Diff([]string{"desc/type", "child_reports/format", "teams/format", "query.limit/range", "query/unknown", "title/required", "class/unknown"}, unread); diff != "" {
 		t.Error(diff)
 	}
-	_, errs = resourcetest.Read(t, w.kinds.Reports, ask, `{"pid":"a b","title":"T","class":"Secrets","visual":"pie-chart",
+	_, errs = resourcetest.Read(t, w.kinds.Reports, resource.Checking{}, `{"pid":"a b","title":"T","class":"Secrets","visual":"pie-chart",
 		"input":{"a b":{"rule":"locked"},"n":{"rule":"open","type":"list"},"d":{"rule":"editable","type":"date","value":"soon"}},
 		"query":{"filter":{"country":{"input":"undeclared"}}}}`)
 	var got []string

@@ -85,7 +85,7 @@ func (m *Module) signing(ctx context.Context, t *tenants.Tenant, r *Report) (key
 
 // note stores a token that is about to be handed out, and removes some that are dead.
 func (m *Module) note(ctx context.Context, t *tenants.Tenant, rec *Issued) error {
-	all := m.kinds.Issued.In(t.Workspace())
+	all := m.Issued.In(t.Workspace())
 	of := store.Eq("report", rec.Report)
 	dead, err := all.Find(ctx, store.Query{Limit: maxSwept, Filter: store.All(of, store.AnyOf(
 		store.Where(store.F("expires"), store.OpLte, m.deps.Now().Unix()),
@@ -121,7 +121,7 @@ func (m *Module) Good(ctx context.Context, t *tenants.Tenant, r *Report, q store
 	if err != nil {
 		return nil, 0, err
 	}
-	all := m.kinds.Issued.In(t.Workspace())
+	all := m.Issued.In(t.Workspace())
 	q.Filter = m.good(r.ID, r.PID, int64(key.Version()), generation)
 	var found []Issued
 	var n int64
@@ -244,7 +244,7 @@ func (m *Module) openToken(ctx context.Context, t *tenants.Tenant, pid, token st
 }
 
 func (m *Module) isRevoked(ctx context.Context, t *tenants.Tenant, pid string, share tokens.Share) (bool, error) {
-	found, err := m.kinds.Revocations.In(t.Workspace()).Find(ctx, store.Query{
+	found, err := m.Revocations.In(t.Workspace()).Find(ctx, store.Query{
 		Filter: store.All(store.Eq("pid", pid), store.AnyOf(store.Eq("token_id", share.ID), store.Has("token_id", false))),
 	})
 	if err != nil {
@@ -260,7 +260,7 @@ func (m *Module) isRevoked(ctx context.Context, t *tenants.Tenant, pid string, s
 
 // generation returns the generation of tokens that are issued now.
 func (m *Module) generation(ctx context.Context, t *tenants.Tenant, pid string) (int64, error) {
-	found, err := m.kinds.Revocations.In(t.Workspace()).Find(ctx, store.Query{
+	found, err := m.Revocations.In(t.Workspace()).Find(ctx, store.Query{
 		Filter: store.All(store.Eq("pid", pid), store.Has("token_id", false)),
 	})
 	return newest(found), err
@@ -282,7 +282,7 @@ func (m *Module) RevokeToken(ctx context.Context, t *tenants.Tenant, r *Report, 
 	if err != nil {
 		return err
 	}
-	all := m.kinds.Issued.In(t.Workspace())
+	all := m.Issued.In(t.Workspace())
 	issued, err := all.First(ctx, store.Query{Filter: store.All(store.Eq("report", r.ID), store.Eq("token_id", tokenID))})
 	unknown := errors.Is(err, store.ErrNotFound)
 	if err != nil && !unknown {
@@ -299,7 +299,7 @@ func (m *Module) RevokeToken(ctx context.Context, t *tenants.Tenant, r *Report, 
 	}
 	if !revoked {
 		rec := &Revocation{PID: issued.PID, TokenID: tokenID, Expires: issued.Expires}
-		if err := m.kinds.Revocations.In(t.Workspace()).Insert(ctx, rec); err != nil {
+		if err := m.Revocations.In(t.Workspace()).Insert(ctx, rec); err != nil {
 			return err
 		}
 	}
@@ -320,13 +320,13 @@ func (m *Module) RevokeAll(ctx context.Context, t *tenants.Tenant, pid string) e
 	if err != nil {
 		return err
 	}
-	return m.kinds.Revocations.In(t.Workspace()).Insert(ctx, &Revocation{PID: pid, Generation: generation})
+	return m.Revocations.In(t.Workspace()).Insert(ctx, &Revocation{PID: pid, Generation: generation})
 }
 
 // prune removes the report's revocations that no longer matter, and returns the others.
 // The newest generation stays for ever: counting again from the start would revive tokens.
 func (m *Module) prune(ctx context.Context, t *tenants.Tenant, pid string) ([]Revocation, error) {
-	all := m.kinds.Revocations.In(t.Workspace())
+	all := m.Revocations.In(t.Workspace())
 	found, err := all.Find(ctx, store.Query{Filter: store.Eq("pid", pid)})
 	if err != nil {
 		return nil, err

@@ -91,10 +91,10 @@ func (m *Module) Check(ctx context.Context, t *tenants.Tenant, ws *store.Workspa
 	return nil
 }
 
-// Ask notes what is wrong with a report that is to be stored together with definitions that are
+// ask notes what is wrong with a report that is to be stored together with definitions that are
 // only known. Whether its query's fields exist is left to a run: the organization may change
 // them afterwards just as well.
-func (m *Module) Ask(c *resource.Checking, r *Report) {
+func (m *Module) ask(c *resource.Checking, r *Report) {
 	m.Validate(r, c.Errs)
 	sources := map[string]string{"Contacts": "contact_field", "Records": "custom_object", "Submissions": "form_collection"}
 	defined, known := c.Known.Fields(sources[r.Class], r.Source)
@@ -123,7 +123,7 @@ func (m *Module) CheckFields(r *Report, defined schema.Fields, errs *fault.List)
 // shows which could be run over the fields before a change of them and cannot be over those
 // after it. Every report is read, so this is for changes, which are few.
 func (m *Module) Broken(ctx context.Context, ws *store.Workspace, form string, before, after schema.Fields) (ids []string, err error) {
-	err = m.kinds.Reports.In(ws).Each(ctx, store.Filter{}, store.Live, func(r *Report) error {
+	err = m.Reports.In(ws).Each(ctx, store.Filter{}, store.Live, func(r *Report) error {
 		if r.Class != classSubmissions || r.Source != form {
 			return nil
 		}

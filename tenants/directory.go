@@ -21,18 +21,15 @@ type Kinds struct {
 	Installations *store.Kind[Installation]
 }
 
-// NewKinds declares the records. An error is a fault of the program.
-func NewKinds() (Kinds, error) {
-	organizations, err := store.Define[Organization](store.Spec{
+// NewKinds declares the records.
+func NewKinds() Kinds {
+	organizations := store.Must[Organization](store.Spec{
 		Name: "organizations", Fields: []string{"org_id", "slug", "state"},
 		Indexes: []store.Index{{Fields: []string{"slug"}, Unique: true}, {Fields: []string{"org_id"}, Unique: true}},
 		Access:  []store.Access{{Where: []string{"slug"}}, {Where: []string{"org_id"}}, {Sort: []string{"slug"}}},
 	})
-	if err != nil {
-		return Kinds{}, err
-	}
-	installations, err := store.Define[Installation](store.Spec{Name: "installations"})
-	return Kinds{Organizations: organizations, Installations: installations}, err
+	installations := store.Must[Installation](store.Spec{Name: "installations"})
+	return Kinds{Organizations: organizations, Installations: installations}
 }
 
 // Specs returns the declarations, for the store's list of control kinds.

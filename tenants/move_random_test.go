@@ -151,10 +151,7 @@ func newFleet(t *testing.T) *fleet {
 // start returns a replica that has the backends named.
 func (f *fleet) start(t *testing.T, backends ...string) *replica {
 	t.Helper()
-	kinds, err := tenants.NewKinds()
-	if err != nil {
-		t.Fatal(err)
-	}
+	kinds := tenants.NewKinds()
 	pieces, err := store.Define[piece](store.Spec{
 		Name: "pieces", Fields: []string{"name", "code"}, Indexes: []store.Index{{Fields: []string{"code"}, Unique: true}},
 	})

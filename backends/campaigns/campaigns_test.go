@@ -14,6 +14,7 @@ import (
 	"tenantry/backends/campaigns"
 	"tenantry/backends/contacts"
 	"tenantry/backends/filters"
+	"tenantry/backends/resource"
 	"tenantry/backends/schema"
 	"tenantry/backends/secrets"
 	"tenantry/backends/store"
@@ -40,20 +41,16 @@ func newFixture(t *testing.T) *fixture {
 	ctx := testContext(t)
 	engine := enginetest.Open(t)
 	f := &fixture{}
-	var err error
-	f.kinds, err = campaigns.NewKinds()
-	must(t, err)
-	f.people, err = contacts.NewKinds()
-	must(t, err)
-	control, err := tenants.NewKinds()
-	must(t, err)
+	control := tenants.NewKinds()
 	ring, err := keyring.Create(filepath.Join(t.TempDir(), "keyring"))
 	must(t, err)
-	s := store.New(store.Options{Engine: engine, Control: control.Specs(), Tenant: append(f.kinds.Specs(), f.people.Specs()...)})
+	s := store.New(store.Options{Engine: engine, Control: control.Specs()})
 	f.dir, err = tenants.NewDirectory(ctx, tenants.DirectoryOptions{Store: s, Kinds: control, Keyring: ring})
 	must(t, err)
-	f.contacts = contacts.New(f.people, contacts.Deps{Keys: f.dir})
-	f.module = campaigns.New(f.kinds, campaigns.Deps{Contacts: f.contacts})
+	f.contacts = contacts.New(contacts.Deps{Keys: f.dir})
+	f.module = campaigns.New(campaigns.Deps{Contacts: f.contacts})
+	f.kinds, f.people = f.module.Kinds, f.contacts.Kinds
+	s.Keep(resource.Specs(append(f.kinds.Kept(), f.people.Kept()...))...)
 	f.tenant = f.organization(t, "acme")
 	return f
 }
@@ -354,13 +351,14 @@ func (b failing) Count(context.Context, *store.Workspace, store.Filter) (int64, 
 func TestContactsUnavailable(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.module = campaigns.New(f.kinds, campaigns.Deps{Contacts: failing{store.ErrUnavailable}})
+	f.module = campaigns.New(campaigns.Deps{Contacts: failing{store.ErrUnavailable}})
+	f.module.Kinds = f.kinds
 	for _, query := range []string{"", "filters[country]=DE"} {
 		if _, p := f.count(t, f.tenant, caller(), "", query); p == nil || p.Code != 503 || p.RetryAfter == 0 {
 			t.Errorf("%q: %v", query, p)
 		}
 	}
-	f.module = campaigns.New(f.kinds, campaigns.Deps{Contacts: failing{errors.New("boom at /var/x")}})
+	f.module = campaigns.New(campaigns.Deps{Contacts: failing{errors.New("boom at /var/x")}})
 	if _, p := f.count(t, f.tenant, caller(), "", ""); p == nil || p.Code != 500 || strings.Contains(p.Message, "boom") {
 		t.Errorf("%v", p)
 	}

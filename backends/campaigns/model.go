@@ -20,9 +20,9 @@ type Kinds struct {
 	Campaigns *resource.Of[Campaign]
 }
 
-// NewKinds declares the records. An error is a fault of the program.
-func NewKinds() (Kinds, error) {
-	campaigns, err := resource.Define(resource.Options[Campaign]{
+// NewKinds declares the records.
+func NewKinds() Kinds {
+	campaigns := resource.Must(resource.Options[Campaign]{
 		Traits: resource.Traits{Name: "campaign"},
 		Spec: store.Spec{
 			Name:    "campaigns",
@@ -30,8 +30,8 @@ func NewKinds() (Kinds, error) {
 			Access:  []store.Access{{Where: []string{"name"}}, {Where: []string{"created_at"}}},
 		},
 	})
-	return Kinds{campaigns}, err
+	return Kinds{campaigns}
 }
 
-// Specs returns the declarations, for the store.
-func (k Kinds) Specs() []*store.Spec { return []*store.Spec{k.Campaigns.Spec()} }
+// Kept returns all that is kept.
+func (k Kinds) Kept() []resource.Kept { return []resource.Kept{k.Campaigns} }

@@ -14,6 +14,7 @@ import (
 
 	"tenantry/backends/api"
 	"tenantry/backends/filters"
+	"tenantry/backends/resource"
 	"tenantry/backends/store"
 	"tenantry/internal/bounded"
 	"tenantry/internal/fault"
@@ -34,6 +35,8 @@ type Deps struct {
 	// Standard holds fields that every Catalog has; a filter that names no other needs
 	// none. nil: there are none.
 	Standard filters.Catalog
+	// Known returns the fields that a filter may name, as far as they are known to a check.
+	Known func(k *resource.Known) filters.Catalog
 }
 
 // maxAhead is of how many campaigns it is remembered that they need a Catalog.
@@ -41,7 +44,7 @@ const maxAhead = 4096
 
 // Module is the campaigns of all organizations. It is safe for concurrent use.
 type Module struct {
-	kinds    Kinds
+	Kinds
 	contacts Contacts
 	standard filters.Catalog
 	// ahead has the campaigns whose own filter needed a Catalog when it was last read: it is
@@ -50,8 +53,10 @@ type Module struct {
 }
 
 // New returns the module.
-func New(kinds Kinds, deps Deps) *Module {
-	return &Module{kinds: kinds, contacts: deps.Contacts, standard: deps.Standard, ahead: bounded.New[struct{}](maxAhead)}
+func New(deps Deps) *Module {
+	m := &Module{Kinds: NewKinds(), contacts: deps.Contacts, standard: deps.Standard, ahead: bounded.New[struct{}](maxAhead)}
+	m.Campaigns.Ask = func(c *resource.Checking, rec any) { Validate(rec.(*Campaign), deps.Known(c.Known), c.Errs) }
+	return m
 }
 
 // Operations returns the module's rows.
@@ -140,7 +145,7 @@ func (m *Module) handleCount(ctx context.Context, c *api.Call) (api.Result, erro
 // the given filter, or the campaign's own when it was read last.
 func (m *Module) campaign(ctx context.Context, fields *catalog, id string, given filters.Expr, isGiven bool) (campaign *Campaign, err error) {
 	questions := []func() error{func() (err error) {
-		campaign, err = m.kinds.Campaigns.In(fields.ws).Get(ctx, id)
+		campaign, err = m.Campaigns.In(fields.ws).Get(ctx, id)
 		return err
 	}}
 	ahead := isGiven && m.needsCatalog(given)

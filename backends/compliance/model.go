@@ -20,15 +20,15 @@ type Kinds struct {
 	Settings *resource.Of[Settings]
 }
 
-// NewKinds declares the records. An error is a fault of the program.
-func NewKinds() (Kinds, error) {
-	settings, err := resource.Define(resource.Options[Settings]{
+// NewKinds declares the records.
+func NewKinds() Kinds {
+	settings := resource.Must(resource.Options[Settings]{
 		Traits: resource.Traits{Name: "compliance_settings", Single: true, Travels: "-"},
 		Spec:   store.Spec{Name: "compliance_settings"},
 		Preset: func(s *Settings) { s.Key = "settings" },
 	})
-	return Kinds{settings}, err
+	return Kinds{settings}
 }
 
-// Specs returns the declarations, for the store.
-func (k Kinds) Specs() []*store.Spec { return []*store.Spec{k.Settings.Spec()} }
+// Kept returns all that is kept.
+func (k Kinds) Kept() []resource.Kept { return []resource.Kept{k.Settings} }

@@ -10,10 +10,10 @@ import (
 
 // Module serves the description of the settings. It is immutable and safe for
 // concurrent use.
-type Module struct{}
+type Module struct{ Kinds }
 
 // New returns the module.
-func New() *Module { return &Module{} }
+func New() *Module { return &Module{NewKinds()} }
 
 // Descriptor describes one setting.
 type Descriptor struct {

@@ -27,7 +27,7 @@ func standardFields() map[string]filters.Notation {
 
 // Definitions returns the organization's own contact fields by key.
 func (m *Module) Definitions(ctx context.Context, ws *store.Workspace) (map[string]FieldDef, error) {
-	found, err := m.kinds.Fields.In(ws).Find(ctx, store.Query{Sort: []store.Order{store.Asc("key")}, Limit: MaxFields})
+	found, err := m.Fields.In(ws).Find(ctx, store.Query{Sort: []store.Order{store.Asc("key")}, Limit: MaxFields})
 	if err != nil {
 		return nil, fmt.Errorf("reading contact fields: %w", err)
 	}
@@ -43,7 +43,7 @@ func (m *Module) definition(ctx context.Context, ws *store.Workspace, key string
 	if !store.ValidKey(key) {
 		return FieldDef{}, false, nil
 	}
-	def, err := m.kinds.Fields.In(ws).First(ctx, store.Query{Filter: store.Eq("key", key)})
+	def, err := m.Fields.In(ws).First(ctx, store.Query{Filter: store.Eq("key", key)})
 	if errors.Is(err, store.ErrNotFound) {
 		return FieldDef{}, false, nil
 	}
@@ -123,4 +123,17 @@ func FilterField(def FieldDef) filters.Field {
 		f.Notation = filters.Text
 	}
 	return f
+}
+
+// SchemaFields returns the fields that the organization defined, as a schema. Errors: store.ErrUnavailable.
+func (m *Module) SchemaFields(ctx context.Context, ws *store.Workspace, _ string) (schema.Fields, error) {
+	defs, err := m.Definitions(ctx, ws)
+	if err != nil {
+		return nil, err
+	}
+	fields := make(schema.Fields, len(defs))
+	for key, def := range defs {
+		fields[key] = schema.Field{Title: def.Title, Type: def.Type}
+	}
+	return fields, nil
 }

@@ -33,16 +33,15 @@ func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	ctx := testContext(t)
 	engine := enginetest.Open(t)
-	kinds, err := contacts.NewKinds()
-	must(t, err)
-	control, err := tenants.NewKinds()
-	must(t, err)
+	control := tenants.NewKinds()
 	ring, err := keyring.Create(filepath.Join(t.TempDir(), "keyring"))
 	must(t, err)
-	s := store.New(store.Options{Engine: engine, Control: control.Specs(), Tenant: kinds.Specs()})
+	s := store.New(store.Options{Engine: engine, Control: control.Specs()})
 	dir, err := tenants.NewDirectory(ctx, tenants.DirectoryOptions{Store: s, Kinds: control, Keyring: ring})
 	must(t, err)
-	f := &fixture{kinds: kinds, dir: dir, module: contacts.New(kinds, contacts.Deps{Keys: dir})}
+	f := &fixture{dir: dir, module: contacts.New(contacts.Deps{Keys: dir})}
+	f.kinds = f.module.Kinds
+	s.Keep(resource.Specs(f.kinds.Kept())...)
 	f.tenant = f.organization(t, "acme", nil)
 	return f
 }
@@ -224,8 +223,7 @@ func TestCatalog(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	t.Parallel()
-	kinds, err := contacts.NewKinds()
-	must(t, err)
+	kinds := contacts.NewKinds()
 	var known resource.Known
 	for key, typ := range map[string]string{"age": "Number", "seen": "DateTime", "note": "Text"} {
 		known.Learn(kinds.Fields.Resource, &contacts.FieldDef{Key: key, Title: key, Type: typ}, "")
@@ -254,8 +252,7 @@ func TestValidate(t *testing.T) {
 
 func TestValidateField(t *testing.T) {
 	t.Parallel()
-	kinds, err := contacts.NewKinds()
-	must(t, err)
+	kinds := contacts.NewKinds()
 	for _, tc := range []struct {
 		def   contacts.FieldDef
 		field string
@@ -288,7 +285,8 @@ func TestKeysUnavailable(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	ann := f.add(t, f.tenant, contacts.Contact{Fields: map[string]any{"ssn": "AAA"}})
-	f.module = contacts.New(f.kinds, contacts.Deps{Keys: brokenKeys{store.ErrUnavailable}})
+	f.module = contacts.New(contacts.Deps{Keys: brokenKeys{store.ErrUnavailable}})
+	f.module.Kinds = f.kinds
 	if _, _, p := f.call(t, f.tenant, serverKey(), ann.ID, "field=ssn"); p == nil || p.Code != 503 {
 		t.Errorf("%v, want a 503", p)
 	}

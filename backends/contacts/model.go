@@ -40,12 +40,12 @@ type Kinds struct {
 	Fields   *resource.Of[FieldDef]
 }
 
-// NewKinds declares the records. An error is a fault of the program.
+// NewKinds declares the records.
 //
 // teams rides along at the end of the indexes, so that a count in a team's scope need
 // not leave them.
-func NewKinds() (Kinds, error) {
-	contacts, err := resource.Define(resource.Options[Contact]{
+func NewKinds() Kinds {
+	contacts := resource.Must(resource.Options[Contact]{
 		Traits: resource.Traits{Name: "contact", DefinedBy: "contact_field"},
 		Spec: store.Spec{Name: "contacts", Indexes: []store.Index{
 			{Fields: []string{"email", "teams"}},
@@ -68,10 +68,7 @@ func NewKinds() (Kinds, error) {
 			maps.DeleteFunc(c.Fields, func(_ string, value any) bool { return value == "" })
 		},
 	})
-	if err != nil {
-		return Kinds{}, err
-	}
-	fields, err := resource.Define(resource.Options[FieldDef]{
+	fields := resource.Must(resource.Options[FieldDef]{
 		Traits: resource.Traits{Name: "contact_field", Key: "key", Definition: true, Together: true, Most: MaxFields, Travels: "created_at"},
 		Spec:   store.Spec{Name: "contact_fields"},
 		Check:  func(c *resource.Checking, def *FieldDef) { ValidateField(def, c.Errs) },
@@ -79,8 +76,8 @@ func NewKinds() (Kinds, error) {
 			return "", schema.Fields{def.Key: {Title: def.Title, Type: def.Type}}, true
 		},
 	})
-	return Kinds{contacts, fields}, err
+	return Kinds{contacts, fields}
 }
 
-// Specs returns the declarations, for the store.
-func (k Kinds) Specs() []*store.Spec { return []*store.Spec{k.Contacts.Spec(), k.Fields.Spec()} }
+// Kept returns all that is kept.
+func (k Kinds) Kept() []resource.Kept { return []resource.Kept{k.Contacts, k.Fields} }

@@ -22,14 +22,12 @@ type Deps struct {
 
 // Module is the contacts of all organizations. It is safe for concurrent use.
 type Module struct {
-	kinds Kinds
-	keys  secrets.Keys
+	Kinds
+	keys secrets.Keys
 }
 
 // New returns the module.
-func New(kinds Kinds, deps Deps) *Module {
-	return &Module{kinds: kinds, keys: deps.Keys}
-}
+func New(deps Deps) *Module { return &Module{Kinds: NewKinds(), keys: deps.Keys} }
 
 // Operations returns the module's rows.
 func (m *Module) Operations() []api.Operation {
@@ -38,7 +36,7 @@ func (m *Module) Operations() []api.Operation {
 
 // Count returns how many contacts match, as far as the workspace shows them.
 func (m *Module) Count(ctx context.Context, ws *store.Workspace, f store.Filter) (int64, error) {
-	n, err := m.kinds.Contacts.In(ws).Count(ctx, f)
+	n, err := m.Contacts.In(ws).Count(ctx, f)
 	if err != nil {
 		return 0, fmt.Errorf("counting contacts: %w", err)
 	}
@@ -64,7 +62,7 @@ func (m *Module) Names(ctx context.Context, ws *store.Workspace, ids []string) (
 	if len(wanted) > store.MaxLimit {
 		return nil, fmt.Errorf("names of %d contacts asked for, at most %d are given at once", len(wanted), store.MaxLimit)
 	}
-	rows, err := m.kinds.Contacts.Table(ws).Select(ctx,
+	rows, err := m.Contacts.Table(ws).Select(ctx,
 		[]store.Field{store.F("id"), store.F("first_name"), store.F("last_name"), store.F("email")},
 		store.Query{Filter: store.In("id", wanted...), Sort: []store.Order{store.Asc("id")}, Limit: len(wanted)})
 	if err != nil {

@@ -72,7 +72,7 @@ func (m *Module) handleReveal(ctx context.Context, c *api.Call) (api.Result, err
 	}
 	var contact *Contact
 	err := together.Do(c.Workspace.Remote(), checked, func() (err error) {
-		contact, err = m.kinds.Contacts.In(c.Workspace).Get(ctx, id)
+		contact, err = m.Contacts.In(c.Workspace).Get(ctx, id)
 		if errors.Is(err, store.ErrNotFound) {
 			return api.Failed(messageNotFound, nil)
 		}

@@ -22,7 +22,12 @@ const (
 // names finds made-up contacts and users, and counts how often it was asked.
 type names struct{ contactCalls, userCalls int }
 
-func (n *names) ContactNames(_ context.Context, _ *store.Workspace, ids []string) (map[string]string, error) {
+type (
+	contactNames struct{ *names }
+	userNames    struct{ *names }
+)
+
+func (n contactNames) Names(_ context.Context, _ *store.Workspace, ids []string) (map[string]string, error) {
 	n.contactCalls++
 	found := map[string]string{}
 	for _, id := range ids {
@@ -31,7 +36,7 @@ func (n *names) ContactNames(_ context.Context, _ *store.Workspace, ids []string
 	return found, nil
 }
 
-func (n *names) UserNames(_ context.Context, _ *tenants.Tenant, ids []int64) (map[int64]string, error) {
+func (n userNames) Names(_ context.Context, _ *tenants.Tenant, ids []int64) (map[int64]string, error) {
 	n.userCalls++
 	found := map[int64]string{}
 	for _, id := range ids {
@@ -51,18 +56,14 @@ type fixture struct {
 
 func newFixture(t testing.TB, edit func(*tenants.Organization)) *fixture {
 	t.Helper()
-	kinds, err := NewKinds()
-	if err != nil {
-		t.Fatal(err)
-	}
 	n := &names{}
-	m := New(kinds, Deps{CDNBase: func(*tenants.Tenant) string { return "https://cdn.example.com/" }, Contacts: n, Users: n})
-	bench := schematest.Open(t, enginetest.Open(t), kinds.Specs(), m.Operations())
+	m := New(Deps{CDNBase: func(*tenants.Tenant) string { return "https://cdn.example.com/" }, Contacts: contactNames{n}, Users: userNames{n}})
+	bench := schematest.Open(t, enginetest.Open(t), m)
 	bench.Tenant.Org.Features = map[string]bool{tenants.FeatureTeams: true}
 	if edit != nil {
 		edit(&bench.Tenant.Org)
 	}
-	return &fixture{bench, m, kinds, n}
+	return &fixture{bench, m, m.Kinds, n}
 }
 
 func (f *fixture) folder(t testing.TB, rec Folder) string {

@@ -42,8 +42,8 @@ func (m *Module) readFolder(ctx context.Context, c *api.Call) (api.Result, error
 		return api.Result{}, api.NotFound(folderMissing)
 	}
 	var folder *Folder
-	files := children[File]{in: m.kinds.Files.In(c.Workspace), folder: id, by: "filename", state: store.Live}
-	folders := children[Folder]{in: m.kinds.Folders.In(c.Workspace), folder: id, by: "name", state: ask.state}
+	files := children[File]{in: m.Files.In(c.Workspace), folder: id, by: "filename", state: store.Live}
+	folders := children[Folder]{in: m.Folders.In(c.Workspace), folder: id, by: "name", state: ask.state}
 	err = together.Do(c.Workspace.Remote(),
 		func() (err error) {
 			folder, err = m.folder(ctx, c, id, ask.state)
@@ -94,7 +94,7 @@ func parseListing(c *api.Call) (listing, error) {
 // folder returns the folder, if it also lies where folder_id says.
 func (m *Module) folder(ctx context.Context, c *api.Call, id string, state store.State) (*Folder, error) {
 	missing := api.NotFound(folderMissing)
-	folder, err := m.kinds.Folders.In(c.Workspace).First(ctx, store.Query{Filter: store.Eq("id", id), State: state})
+	folder, err := m.Folders.In(c.Workspace).First(ctx, store.Query{Filter: store.Eq("id", id), State: state})
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, missing
 	}
@@ -233,13 +233,13 @@ func (m *Module) names(c *api.Call, files []File) *naming {
 func (n *naming) rest(ctx context.Context) (questions []func() error) {
 	if len(n.contactIDs) > 0 {
 		questions = append(questions, func() (err error) {
-			n.contacts, err = n.m.deps.Contacts.ContactNames(ctx, n.call.Workspace, n.contactIDs)
+			n.contacts, err = n.m.deps.Contacts.Names(ctx, n.call.Workspace, n.contactIDs)
 			return err
 		})
 	}
 	if len(n.userIDs) > 0 {
 		questions = append(questions, func() (err error) {
-			n.users, err = n.m.deps.Users.UserNames(ctx, n.call.Tenant, n.userIDs)
+			n.users, err = n.m.deps.Users.Names(ctx, n.call.Tenant, n.userIDs)
 			return err
 		})
 	}

@@ -37,9 +37,9 @@ type Kinds struct {
 	Files   *resource.Of[File]
 }
 
-// NewKinds declares the records. An error is a fault of the program.
-func NewKinds() (Kinds, error) {
-	folders, err := resource.Define(resource.Options[Folder]{
+// NewKinds declares the records.
+func NewKinds() Kinds {
+	folders := resource.Must(resource.Options[Folder]{
 		Traits: resource.Traits{Name: "folder"},
 		Spec: store.Spec{
 			Name:    "folders",
@@ -47,10 +47,7 @@ func NewKinds() (Kinds, error) {
 			Access:  []store.Access{{Where: []string{"folder_id", "deleted"}, Sort: []string{"name"}}},
 		},
 	})
-	if err != nil {
-		return Kinds{}, err
-	}
-	files, err := resource.Define(resource.Options[File]{
+	files := resource.Must(resource.Options[File]{
 		Traits: resource.Traits{Name: "file"},
 		Spec: store.Spec{
 			Name: "files",
@@ -78,11 +75,11 @@ func NewKinds() (Kinds, error) {
 			}
 		},
 	})
-	return Kinds{folders, files}, err
+	return Kinds{folders, files}
 }
 
-// Specs returns the declarations, for the store.
-func (k Kinds) Specs() []*store.Spec { return []*store.Spec{k.Folders.Spec(), k.Files.Spec()} }
+// Kept returns all that is kept.
+func (k Kinds) Kept() []resource.Kept { return []resource.Kept{k.Folders, k.Files} }
 
 // ValidHash reports whether text can name bytes at the file host: 1 to 128 letters, digits,
 // "_" and "-".

@@ -14,14 +14,14 @@ import (
 
 // ContactNames finds how contacts are called.
 type ContactNames interface {
-	// ContactNames returns the names of those of the contacts that the workspace shows, by id.
-	ContactNames(ctx context.Context, ws *store.Workspace, ids []string) (map[string]string, error)
+	// Names returns the names of those of the contacts that the workspace shows, by id.
+	Names(ctx context.Context, ws *store.Workspace, ids []string) (map[string]string, error)
 }
 
 // UserNames finds how users are called.
 type UserNames interface {
-	// UserNames returns the names of those of the users that the organization has, by id.
-	UserNames(ctx context.Context, t *tenants.Tenant, ids []int64) (map[int64]string, error)
+	// Names returns the names of those of the users that the organization has, by id.
+	Names(ctx context.Context, t *tenants.Tenant, ids []int64) (map[int64]string, error)
 }
 
 // Deps are what the module asks of others.
@@ -34,12 +34,12 @@ type Deps struct {
 
 // Module serves folders and files. It is immutable and safe for concurrent use.
 type Module struct {
-	kinds Kinds
-	deps  Deps
+	Kinds
+	deps Deps
 }
 
 // New returns the module.
-func New(kinds Kinds, deps Deps) *Module { return &Module{kinds, deps} }
+func New(deps Deps) *Module { return &Module{NewKinds(), deps} }
 
 const (
 	folderMissing = "Folder not found"

@@ -10,7 +10,7 @@ import (
 
 func (m *Module) removeFile(ctx context.Context, c *api.Call) (api.Result, error) {
 	id := c.Path("id")
-	_, err := m.kinds.Files.In(c.Workspace).Update(ctx, id, func(f *File) error {
+	_, err := m.Files.In(c.Workspace).Update(ctx, id, func(f *File) error {
 		f.Deleted = true
 		return nil
 	})

@@ -21,11 +21,8 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	kinds, err := NewKinds()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &fixture{schematest.Open(t, enginetest.Open(t), kinds.Specs(), New(kinds, nil).Operations()), kinds}
+	m := New()
+	return &fixture{schematest.Open(t, enginetest.Open(t), m), m.Kinds}
 }
 
 func (f *fixture) form(t *testing.T, rec Collection) string {

@@ -37,9 +37,9 @@ type Kinds struct {
 	Submissions *resource.Of[Submission]
 }
 
-// NewKinds declares the records. An error is a fault of the program.
-func NewKinds() (Kinds, error) {
-	collections, err := resource.Define(resource.Options[Collection]{
+// NewKinds declares the records.
+func NewKinds() Kinds {
+	collections := resource.Must(resource.Options[Collection]{
 		Traits: resource.Traits{Name: "form_collection", Definition: true},
 		Spec:   store.Spec{Name: "form_collections"},
 		Check: func(_ *resource.Checking, f *Collection) { // every form has these; they are not stored
@@ -47,10 +47,7 @@ func NewKinds() (Kinds, error) {
 		},
 		Defines: func(f *Collection) (string, schema.Fields, bool) { return f.ID, f.Fields(), f.Schema != nil },
 	})
-	if err != nil {
-		return Kinds{}, err
-	}
-	submissions, err := resource.Define(resource.Options[Submission]{
+	submissions := resource.Must(resource.Options[Submission]{
 		Traits: resource.Traits{Name: "submission", DefinedBy: "form_collection"},
 		Spec: store.Spec{
 			Name:    "form_submissions",
@@ -58,10 +55,8 @@ func NewKinds() (Kinds, error) {
 			Access:  []store.Access{{Where: []string{"form", "created_at"}}},
 		},
 	})
-	return Kinds{collections, submissions}, err
+	return Kinds{collections, submissions}
 }
 
-// Specs returns the declarations, for the store.
-func (k Kinds) Specs() []*store.Spec {
-	return []*store.Spec{k.Collections.Spec(), k.Submissions.Spec()}
-}
+// Kept returns all that is kept.
+func (k Kinds) Kept() []resource.Kept { return []resource.Kept{k.Collections, k.Submissions} }

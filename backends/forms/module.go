@@ -20,12 +20,13 @@ type Reports interface {
 
 // Module serves form collections. It is immutable and safe for concurrent use.
 type Module struct {
-	kinds   Kinds
-	reports Reports
+	Kinds
+	// Reports, where set, is asked which reports a change breaks. It is set before the module serves.
+	Reports Reports
 }
 
-// New returns the module. Where reports is nil, nobody is told of reports that a change breaks.
-func New(kinds Kinds, reports Reports) *Module { return &Module{kinds, reports} }
+// New returns the module.
+func New() *Module { return &Module{Kinds: NewKinds()} }
 
 const (
 	tag              = "Forms"

@@ -23,7 +23,7 @@ type change struct {
 
 func (m *Module) update(ctx context.Context, c *api.Call) (api.Result, error) {
 	id := c.Path("id")
-	in := m.kinds.Collections.In(c.Workspace)
+	in := m.Collections.In(c.Workspace)
 	var errs fault.List
 	ch, ignored := parseChange(c, &errs, nil)
 	if len(errs) > 0 {
@@ -78,10 +78,10 @@ const maxWarned = 20
 func (m *Module) warn(ctx context.Context, c *api.Call, form *Collection, before schema.Fields) {
 	after := form.Fields()
 	lost := slices.ContainsFunc(before.Names(), func(name string) bool { return after[name].Type != before[name].Type })
-	if m.reports == nil || !lost {
+	if m.Reports == nil || !lost {
 		return
 	}
-	all, err := m.reports.Broken(ctx, c.Tenant.Workspace(), form.ID, before, after)
+	all, err := m.Reports.Broken(ctx, c.Tenant.Workspace(), form.ID, before, after)
 	if err != nil {
 		c.Header.Set(warningHeader, "it could not be told whether custom reports ask for fields that the form no longer has")
 		c.Note("broken_reports", "unknown")
@@ -91,7 +91,7 @@ func (m *Module) warn(ctx context.Context, c *api.Call, form *Collection, before
 		return
 	}
 	c.Note("broken_reports", listed(all))
-	if seen, err := m.reports.Broken(ctx, c.Workspace, form.ID, before, after); err == nil && len(seen) > 0 {
+	if seen, err := m.Reports.Broken(ctx, c.Workspace, form.ID, before, after); err == nil && len(seen) > 0 {
 		c.Header.Set(warningHeader, "custom reports ask for fields that the form no longer has, or has with another type: "+listed(seen))
 	}
 }
@@ -243,9 +243,18 @@ func (m *Module) schema(ctx context.Context, c *api.Call) (api.Result, error) {
 	if !c.Query.Has("id") {
 		return api.Result{Data: Schema{Common()}}, nil
 	}
-	form, err := m.kinds.Collections.In(c.Workspace).Get(ctx, c.Query.Text("id"))
+	form, err := m.Collections.In(c.Workspace).Get(ctx, c.Query.Text("id"))
 	if err != nil {
 		return api.Result{}, orMissing(err)
 	}
 	return api.Result{Data: Schema{form.Fields()}}, nil
+}
+
+// SchemaFields returns the fields of the form. Errors: store.ErrNotFound, store.ErrUnavailable.
+func (m *Module) SchemaFields(ctx context.Context, ws *store.Workspace, id string) (schema.Fields, error) {
+	def, err := m.Collections.In(ws).Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return def.Fields(), nil
 }

@@ -18,7 +18,7 @@ func (m *Module) create(ctx context.Context, c *api.Call) (api.Result, error) {
 	if err != nil {
 		return api.Result{}, err
 	}
-	in := m.kinds.Definitions.In(c.Workspace)
+	in := m.Definitions.In(c.Workspace)
 	if err := in.Insert(ctx, def); err != nil {
 		return api.Result{}, refusal(ctx, in, def, err)
 	}
@@ -129,7 +129,7 @@ func (m *Module) schema(ctx context.Context, c *api.Call) (api.Result, error) {
 	if c.Query.Has("name") {
 		where = append(where, store.Eq("name", c.Query.Text("name")))
 	}
-	def, err := m.kinds.Definitions.In(c.Workspace).First(ctx, store.Query{Filter: store.All(where...)})
+	def, err := m.Definitions.In(c.Workspace).First(ctx, store.Query{Filter: store.All(where...)})
 	if errors.Is(err, store.ErrNotFound) {
 		return api.Result{}, api.NotFound(missing)
 	}
@@ -137,4 +137,13 @@ func (m *Module) schema(ctx context.Context, c *api.Call) (api.Result, error) {
 		return api.Result{}, err
 	}
 	return api.Result{Data: Schema{fields.With(def.Schema)}}, nil
+}
+
+// SchemaFields returns the fields of the custom object of that name. Errors: store.ErrNotFound, store.ErrUnavailable.
+func (m *Module) SchemaFields(ctx context.Context, ws *store.Workspace, name string) (schema.Fields, error) {
+	def, err := m.Definitions.In(ws).First(ctx, store.Query{Filter: store.Eq("name", name)})
+	if err != nil {
+		return nil, err
+	}
+	return def.Schema, nil
 }

@@ -30,17 +30,14 @@ type Kinds struct {
 	Records     *resource.Of[Record]
 }
 
-// NewKinds declares the records. An error is a fault of the program.
-func NewKinds() (Kinds, error) {
-	definitions, err := resource.Define(resource.Options[Definition]{
+// NewKinds declares the records.
+func NewKinds() Kinds {
+	definitions := resource.Must(resource.Options[Definition]{
 		Traits:  resource.Traits{Name: "custom_object", Key: "name", Definition: true},
 		Spec:    store.Spec{Name: "custom_objects"},
 		Defines: func(d *Definition) (string, schema.Fields, bool) { return d.Name, d.Schema, d.Schema != nil },
 	})
-	if err != nil {
-		return Kinds{}, err
-	}
-	records, err := resource.Define(resource.Options[Record]{
+	records := resource.Must(resource.Options[Record]{
 		Traits: resource.Traits{Name: "record", DefinedBy: "custom_object"},
 		Spec: store.Spec{
 			Name:    "records",
@@ -48,8 +45,8 @@ func NewKinds() (Kinds, error) {
 			Access:  []store.Access{{Where: []string{"object", "created_at"}}},
 		},
 	})
-	return Kinds{definitions, records}, err
+	return Kinds{definitions, records}
 }
 
-// Specs returns the declarations, for the store.
-func (k Kinds) Specs() []*store.Spec { return []*store.Spec{k.Definitions.Spec(), k.Records.Spec()} }
+// Kept returns all that is kept.
+func (k Kinds) Kept() []resource.Kept { return []resource.Kept{k.Definitions, k.Records} }

@@ -11,10 +11,10 @@ import (
 
 // Module serves the definitions of custom objects. It is immutable and safe for
 // concurrent use.
-type Module struct{ kinds Kinds }
+type Module struct{ Kinds }
 
 // New returns the module.
-func New(kinds Kinds) *Module { return &Module{kinds} }
+func New() *Module { return &Module{NewKinds()} }
 
 // Created is what a creation answers.
 type Created struct {

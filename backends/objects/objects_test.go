@@ -23,12 +23,9 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	kinds, err := NewKinds()
-	if err != nil {
-		t.Fatal(err)
-	}
 	engine := enginetest.Open(t)
-	return &fixture{schematest.Open(t, engine, kinds.Specs(), New(kinds).Operations()), kinds, engine}
+	m := New()
+	return &fixture{schematest.Open(t, engine, m), m.Kinds, engine}
 }
 
 func (f *fixture) create(t *testing.T, body string) schematest.Answer {

@@ -106,8 +106,6 @@ type Checking struct {
 	// Take moves the values of encrypted fields out of values, and notes what is wrong with them.
 	// It returns the names of those that are there. Nil: they stay, and are refused.
 	Take func(values map[string]any, secret func(name string) bool) map[string]bool
-	// Ask looks at a record that is good otherwise; nil: nothing is asked.
-	Ask func(c *Checking, rec any)
 	// Keep is set where the record is good, and nothing is to be stored of it.
 	Keep bool
 }
@@ -166,8 +164,8 @@ func (r *Resource) check(c *Checking, rec any) {
 	if r.values != nil {
 		r.checkValues(c, rec)
 	}
-	if c.Ask != nil && len(found) == 0 {
-		c.Ask(c, rec)
+	if r.Ask != nil && len(found) == 0 {
+		r.Ask(c, rec)
 	}
 	for i := range r.Fields {
 		f := &r.Fields[i]

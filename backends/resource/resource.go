@@ -39,6 +39,10 @@ type Resource struct {
 	Uniques []Unique
 	Records Records
 
+	// Ask, where set, looks at a record that is good otherwise, for what only its module can tell.
+	// It is set before the resource is used.
+	Ask func(c *Checking, rec any)
+
 	typ             reflect.Type
 	index           map[string]int
 	values, secrets []int // where the values of defined fields are; nil: there are none
@@ -198,6 +202,45 @@ func Define[T any](o Options[T]) (*Of[T], error) {
 	r.Records = records[T]{kind}
 	return &Of[T]{kind, r}, nil
 }
+
+// Must is Define where an error would be a fault of the program, which ends it.
+func Must[T any](o Options[T]) *Of[T] {
+	of, err := Define(o)
+	if err != nil {
+		panic(err)
+	}
+	return of
+}
+
+// Kept is what a module stores: the records of a resource, or some that never travel.
+type Kept interface{ Spec() *store.Spec }
+
+// Specs returns the specifications of what is kept, for the store.
+func Specs(all []Kept) []*store.Spec {
+	specs := make([]*store.Spec, len(all))
+	for i, kept := range all {
+		specs[i] = kept.Spec()
+	}
+	return specs
+}
+
+// Described returns the resources among what is kept, definitions first.
+func Described(all []Kept) []*Resource {
+	var definitions, others []*Resource
+	for _, kept := range all {
+		described, ok := kept.(interface{ self() *Resource })
+		switch {
+		case !ok:
+		case described.self().Definition:
+			definitions = append(definitions, described.self())
+		default:
+			others = append(others, described.self())
+		}
+	}
+	return append(definitions, others...)
+}
+
+func (r *Resource) self() *Resource { return r }
 
 func erased[T any](f func(*T)) func(any) {
 	return func(rec any) {

@@ -113,6 +113,15 @@ type fieldPath struct {
 	typ  driver.Type
 }
 
+// Must is Define where an error would be a fault of the program, which ends it.
+func Must[T any](spec Spec) *Kind[T] {
+	k, err := Define[T](spec)
+	if err != nil {
+		panic(err)
+	}
+	return k
+}
+
 // Define checks the Spec against the record type T, which must embed Meta.
 // The error names what does not fit; it is a fault of the program.
 func Define[T any](spec Spec) (*Kind[T], error) {

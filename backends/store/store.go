@@ -74,7 +74,7 @@ type Options struct {
 func New(o Options) *Store {
 	s := &Store{
 		backends: map[string]driver.Engine{}, controlAt: BackendName(o.ControlBackend), ids: newIDSource(), now: o.Now, observe: o.Observe,
-		opened: map[place]driver.Workspace{}, homes: map[tenancy]*home{}, notes: notesCollection(), kinds: o.Tenant,
+		opened: map[place]driver.Workspace{}, homes: map[tenancy]*home{}, notes: notesCollection(),
 	}
 	s.damages = damages{all: map[place]Damage{}, tell: o.Damage}
 	maps.Copy(s.backends, o.Backends)
@@ -90,11 +90,16 @@ func New(o Options) *Store {
 	for _, spec := range o.Control {
 		s.control = append(s.control, spec.collection)
 	}
-	for _, spec := range o.Tenant {
-		s.tenant = append(s.tenant, spec.collection)
-	}
 	s.tenant = append(s.tenant, s.notes)
+	s.Keep(o.Tenant...)
 	return s
+}
+
+// Keep adds to what organizations' workspaces keep. It is called before the first of them is opened.
+func (s *Store) Keep(specs ...*Spec) {
+	for _, spec := range specs {
+		s.kinds, s.tenant = append(s.kinds, spec), append(s.tenant, spec.collection)
+	}
 }
 
 // engine returns a backend and its name; empty is the default one. Error: ErrUnavailable.

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"tenantry/backends/api"
+	"tenantry/backends/resource"
 	"tenantry/backends/store"
 	"tenantry/tenants"
 	"tenantry/tenants/people"
@@ -29,6 +30,9 @@ type Module struct{ people People }
 
 // New returns the module.
 func New(deps Deps) *Module { return &Module{deps.People} }
+
+// Kept returns nothing: people are kept with the organizations.
+func (m *Module) Kept() []resource.Kept { return nil }
 
 // Answer is a user as callers see it.
 type Answer struct {

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"testing"
 
+	"tenantry/backends/resource"
 	"tenantry/backends/schema/schematest"
 	"tenantry/backends/store"
 	"tenantry/backends/store/driver"
@@ -25,20 +26,14 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	tenantKinds, err := tenants.NewKinds()
-	if err != nil {
-		t.Fatal(err)
-	}
-	peopleKinds, err := people.NewKinds()
-	if err != nil {
-		t.Fatal(err)
-	}
+	tenantKinds := tenants.NewKinds()
+	peopleKinds := people.NewKinds()
 	engine := enginetest.Open(t)
 	ring, err := keyring.Create(filepath.Join(t.TempDir(), "keyring"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	st := store.New(store.Options{Engine: engine, Control: append(tenantKinds.Specs(), peopleKinds.Specs()...)})
+	st := store.New(store.Options{Engine: engine, Control: append(tenantKinds.Specs(), resource.Specs(peopleKinds.Kept())...)})
 	directory, err := tenants.NewDirectory(t.Context(), tenants.DirectoryOptions{Store: st, Kinds: tenantKinds, Keyring: ring})
 	if err != nil {
 		t.Fatal(err)

@@ -33,18 +33,17 @@ const (
 // Log writes and reads audit logs. Safe for concurrent use.
 type Log struct{ kind *store.Kind[Record] }
 
-// New declares the record. An error is a fault of the program.
-func New() (*Log, error) {
-	kind, err := store.Define[Record](store.Spec{
+// New declares the record.
+func New() *Log {
+	return &Log{store.Must[Record](store.Spec{
 		Name: "audit_log", Fields: []string{"operation", "subject", "outcome"},
 		Indexes: []store.Index{{Fields: []string{"created_at"}}},
 		Access:  []store.Access{{Where: []string{"created_at"}}},
-	})
-	return &Log{kind}, err
+	})}
 }
 
-// Specs returns the declarations, for the store.
-func (l *Log) Specs() []*store.Spec { return []*store.Spec{l.kind.Spec()} }
+// Spec returns the declaration, for the store.
+func (l *Log) Spec() *store.Spec { return l.kind.Spec() }
 
 // writeTimeout bounds a write whose caller may be gone already. Where the organization is
 // being moved, the wait for its hold to end comes on top: what is done is recorded then.

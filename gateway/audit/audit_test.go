@@ -20,12 +20,9 @@ import (
 
 func open(t *testing.T) (*audit.Log, *store.Store, driver.Engine) {
 	t.Helper()
-	log, err := audit.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := audit.New()
 	engine := enginetest.Open(t)
-	return log, store.New(store.Options{Engine: engine, Tenant: log.Specs()}), engine
+	return log, store.New(store.Options{Engine: engine, Tenant: []*store.Spec{log.Spec()}}), engine
 }
 
 func workspace(t *testing.T, s *store.Store, org int64) *store.Workspace {
@@ -99,13 +96,10 @@ const writeTimeout = 3 * time.Second
 // is recorded after it.
 func TestWriteOutlivesAHold(t *testing.T) {
 	t.Parallel()
-	log, err := audit.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := audit.New()
 	leases := store.DefaultLeases()
 	leases.Hold = writeTimeout + time.Second
-	s := store.New(store.Options{Engine: enginetest.Open(t), Tenant: log.Specs(), Leases: leases})
+	s := store.New(store.Options{Engine: enginetest.Open(t), Tenant: []*store.Spec{log.Spec()}, Leases: leases})
 	workspace(t, s, 1)
 	held := time.Now().Add(writeTimeout + time.Second/2)
 	where := func(context.Context, int64) (store.Placement, error) {

@@ -171,11 +171,8 @@ func audited(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	defer engine.Close()
-	log, err := audit.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := store.New(store.Options{Engine: engine, Tenant: log.Specs()})
+	log := audit.New()
+	s := store.New(store.Options{Engine: engine, Tenant: []*store.Spec{log.Spec()}})
 	there, err := s.Residents(t.Context(), store.DefaultBackend, func(int64) bool { return false })
 	if err != nil || len(there) != 1 {
 		t.Fatalf("%v, %v", there, err)

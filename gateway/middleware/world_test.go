@@ -78,20 +78,14 @@ func (s fakeSessions) Lookup(_ context.Context, _ *tenants.Tenant, token string)
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	log, err := audit.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	kinds, err := tenants.NewKinds()
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := audit.New()
+	kinds := tenants.NewKinds()
 	engine := enginetest.Open(t)
 	ring, err := keyring.Create(filepath.Join(t.TempDir(), "keyring.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := store.New(store.Options{Engine: engine, Control: kinds.Specs(), Tenant: log.Specs()})
+	s := store.New(store.Options{Engine: engine, Control: kinds.Specs(), Tenant: []*store.Spec{log.Spec()}})
 	directory, err := tenants.NewDirectory(t.Context(), tenants.DirectoryOptions{Store: s, Kinds: kinds, Keyring: ring})
 	if err != nil {
 		t.Fatal(err)

@@ -14,8 +14,6 @@ import (
 // kind is what the import and export do with lines that are records of one resource.
 type kind struct {
 	*resource.Resource
-	// ask looks at a whole record with what its module knows; nil: nothing is asked.
-	ask func(c *resource.Checking, rec any)
 	// guard surrounds every change of a stored record; nil: nothing does.
 	guard func(ctx context.Context, s *session, old any, write func() error) error
 }
@@ -51,7 +49,7 @@ func (k *kind) decode(ctx context.Context, v *view, val strictjson.Value, line i
 
 // decodeGiven reads and checks a line that somebody wrote.
 func (k *kind) decodeGiven(ctx context.Context, v *view, val strictjson.Value, rec any, e *entry) {
-	c := resource.Checking{Errs: &e.errs, Known: &v.Known, Absent: absent, Ask: k.ask}
+	c := resource.Checking{Errs: &e.errs, Known: &v.Known, Absent: absent}
 	c.Take = func(values map[string]any, secret func(string) bool) map[string]bool {
 		e.secrets = v.vault.Take(ctx, k.place(k.Meta(rec).ID), k.ValuesName(), values, secret, &e.errs)
 		taken := make(map[string]bool, len(e.secrets))

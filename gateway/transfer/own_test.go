@@ -36,7 +36,7 @@ func TestAResourceTravelsByItsDeclarationAlone(t *testing.T) {
 	t.Parallel()
 	of, err := leases()
 	check(t, err)
-	w := newWorld(t, of.Resource)
+	w := newWorld(t, of)
 	acme := w.org("acme")
 	const bundle = `{"kind":"lease","number":"L1","title":"Office","folder":"0000000000000000000000f1","rent":900,"tags":["a"],"teams":["0000000000000000000000a1"]}
 {"kind":"lease","number":"L2","title":"Store"}

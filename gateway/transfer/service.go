@@ -42,15 +42,13 @@ const (
 	kindRecord       = "record"
 )
 
-// Deps are what is carried. All are required but Ask.
+// Deps are what is carried. All are required.
 type Deps struct {
 	Directory *tenants.Directory
 	People    people.Kinds
 	// Resources are all whose records travel, in the order in which they are written and
 	// definitions are stored: after those that they refer to.
 	Resources []*resource.Resource
-	// Ask has, by resource, what a module asks of a record that is good otherwise.
-	Ask map[string]func(c *resource.Checking, rec any)
 }
 
 // Service imports and exports. It is immutable and safe for concurrent use; two imports
@@ -91,7 +89,7 @@ func (s *Service) session(t *tenants.Tenant, progress func(Progress)) (*session,
 		return nil, err
 	}
 	for _, r := range append([]*resource.Resource{own}, s.deps.Resources...) {
-		k := &kind{Resource: r, ask: s.deps.Ask[r.Name]}
+		k := &kind{Resource: r}
 		if r.Name == kindUser {
 			k.guard = keepAdmin
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,61 +42,29 @@ type world struct {
 }
 
 // newWorld returns a program that has besides the usual resources those given.
-func newWorld(t testing.TB, more ...*resource.Resource) *world {
+func newWorld(t testing.TB, more ...resource.Kept) *world {
 	t.Helper()
 	ctx := t.Context()
 	w := &world{t: t, engine: enginetest.Open(t)}
 	ring, err := keyring.Create(filepath.Join(t.TempDir(), "keyring"))
 	check(t, err)
 	var d Deps
-	org, err := tenants.NewKinds()
-	check(t, err)
-	d.People, err = people.NewKinds()
-	check(t, err)
-	w.contacts, err = contacts.NewKinds()
-	check(t, err)
-	w.files, err = files.NewKinds()
-	check(t, err)
-	w.objects, err = objects.NewKinds()
-	check(t, err)
-	w.forms, err = forms.NewKinds()
-	check(t, err)
-	w.campaigns, err = campaigns.NewKinds()
-	check(t, err)
-	w.settings, err = compliance.NewKinds()
-	check(t, err)
-	w.reports, err = reports.NewKinds()
-	check(t, err)
-	var tenant []*store.Spec
-	for _, specs := range [][]*store.Spec{
-		w.contacts.Specs(), w.files.Specs(), w.objects.Specs(), w.forms.Specs(), w.campaigns.Specs(), w.settings.Specs(), w.reports.Specs(),
-	} {
-		tenant = append(tenant, specs...)
-	}
-	for _, r := range more {
-		tenant = append(tenant, r.Records.Spec())
-	}
-	st := store.New(store.Options{Engine: w.engine, Control: append(org.Specs(), d.People.Specs()...), Tenant: tenant})
+	org := tenants.NewKinds()
+	d.People = people.NewKinds()
+	st := store.New(store.Options{Engine: w.engine, Control: append(org.Specs(), resource.Specs(d.People.Kept())...)})
 	d.Directory, err = tenants.NewDirectory(ctx, tenants.DirectoryOptions{Store: st, Kinds: org, Keyring: ring})
 	check(t, err)
-	asked := reports.New(w.reports, reports.Deps{Classes: []reports.Class{
-		reports.NewContactsClass(w.contacts.Contacts.Table, nil), reports.NewRecordsClass(w.objects.Records.Table, nil),
-		reports.NewSubmissionsClass(w.forms.Submissions.Table, nil), reports.NewFilesClass(w.files.Files.Table),
-		reports.NewCampaignsClass(w.campaigns.Campaigns.Table),
+	people, objects, forms, files, settings := contacts.New(contacts.Deps{}), objects.New(), forms.New(), files.New(files.Deps{}), compliance.New()
+	sent := campaigns.New(campaigns.Deps{Known: contacts.KnownCatalog})
+	asked := reports.New(reports.Deps{Classes: []reports.Class{
+		reports.NewContactsClass(people.Contacts.Table, nil), reports.NewRecordsClass(objects.Records.Table, nil),
+		reports.NewSubmissionsClass(forms.Submissions.Table, nil), reports.NewFilesClass(files.Files.Table),
+		reports.NewCampaignsClass(sent.Campaigns.Table),
 	}})
-	d.Resources = []*resource.Resource{
-		d.People.Teams.Resource, d.People.Roles.Resource, d.People.Users.Resource, d.People.Accounts.Resource,
-		w.contacts.Fields.Resource, w.objects.Definitions.Resource, w.forms.Collections.Resource,
-		w.contacts.Contacts.Resource, w.files.Folders.Resource, w.files.Files.Resource, w.objects.Records.Resource,
-		w.forms.Submissions.Resource, w.campaigns.Campaigns.Resource, w.reports.Reports.Resource, w.settings.Settings.Resource,
-	}
-	d.Resources = append(d.Resources, more...)
-	d.Ask = map[string]func(*resource.Checking, any){
-		"campaign": func(c *resource.Checking, rec any) {
-			campaigns.Validate(rec.(*campaigns.Campaign), contacts.KnownCatalog(c.Known), c.Errs)
-		},
-		"custom_report": func(c *resource.Checking, rec any) { asked.Ask(c, rec.(*reports.Report)) },
-	}
+	w.contacts, w.files, w.objects, w.forms, w.campaigns, w.settings, w.reports = people.Kinds, files.Kinds, objects.Kinds, forms.Kinds, sent.Kinds, settings.Kinds, asked.Kinds
+	kept := slices.Concat(w.contacts.Kept(), w.files.Kept(), w.objects.Kept(), w.forms.Kept(), w.campaigns.Kept(), w.reports.Kept(), w.settings.Kept(), more)
+	st.Keep(resource.Specs(kept)...)
+	d.Resources = resource.Described(append(d.People.Kept(), kept...))
 	w.deps, w.service = d, New(d)
 	return w
 }

@@ -65,6 +65,7 @@ var (
 	newToken  = regexp.MustCompile(`eyJ[\w-]+\.[\w-]+\.[\w-]+|\b(?:inv|ses)_[\w-]{16,}|(\btnt_(?:server_full|server_read|browser)_)\w+|\b0-\w{20,}|(tenantry_session=)[\w.-]{16,}`)
 	newSealed = regexp.MustCompile(`(enc\.v1\.1\.|"field_value":"|sealed:|"pub":"|"sealed":")[A-Za-z0-9+/=_.:-]{20,}`)
 	newID     = regexp.MustCompile(`\b[0-9a-f]{24}\b`)
+	newExpiry = regexp.MustCompile(`(; Expires=)[A-Z][^;]*20\d\d [\d:]+ GMT`)
 	newTime   = regexp.MustCompile(`\b20\d\d-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z| UTC)?|\b1[6-9]\d{8}(\d{3})?\b`)
 )
 
@@ -82,6 +83,7 @@ func (b *Blanks) Fill(text string) string {
 		}
 		return b.seen[id]
 	})
+	text = newExpiry.ReplaceAllString(text, "$1<time>")
 	return newTime.ReplaceAllStringFunc(text, func(at string) string {
 		var when time.Time
 		name := "<time>"

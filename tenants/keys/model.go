@@ -52,14 +52,14 @@ type Kinds struct {
 	Keys *store.Kind[Key]
 }
 
-// NewKinds declares the records. An error is a fault of the program.
-func NewKinds() (Kinds, error) {
-	keys, err := store.Define[Key](store.Spec{
+// NewKinds declares the records.
+func NewKinds() Kinds {
+	keys := store.Must[Key](store.Spec{
 		Name: "keys", Fields: []string{"hash", "account_id"}, Partition: true,
 		Indexes: []store.Index{{Fields: []string{"hash"}, Unique: true}, {Fields: []string{"account_id"}}},
 		Access:  []store.Access{{Where: []string{"hash"}}, {Where: []string{"account_id"}}},
 	})
-	return Kinds{Keys: keys}, err
+	return Kinds{Keys: keys}
 }
 
 // Specs returns the declarations, for the store's list of control kinds.

@@ -79,44 +79,36 @@ type Kinds struct {
 	Accounts *resource.Of[Account]
 }
 
-// NewKinds declares the records. An error is a fault of the program.
-func NewKinds() (Kinds, error) {
-	var k Kinds
-	var err error
-	if k.Users, err = resource.Define(resource.Options[User]{
+// NewKinds declares the records.
+func NewKinds() (k Kinds) {
+	k.Users = resource.Must(resource.Options[User]{
 		Traits: resource.Traits{Name: "user", Definition: true, Control: true, Rights: true, Travels: "created_at"},
 		Spec:   store.Spec{Name: "users", Partition: true, Access: []store.Access{{Sort: []string{"uid"}}}},
 		Preset: func(u *User) { u.Active = true },
 		Derive: func(u *User) { u.EmailKey = EmailKey(u.Email) },
 		Check:  func(c *resource.Checking, u *User) { u.Permissions = CheckPermissions(c.Errs, u.Permissions) },
 		Number: numberUsers,
-	}); err != nil {
-		return k, err
-	}
+	})
 	byName := []store.Access{{Sort: []string{"name"}}}
-	if k.Roles, err = resource.Define(resource.Options[Role]{
+	k.Roles = resource.Must(resource.Options[Role]{
 		Traits: resource.Traits{Name: RoleResource, Key: "name", Definition: true, Control: true, Rights: true, Travels: "-"},
 		Spec:   store.Spec{Name: "roles", Partition: true, Access: byName},
 		Check:  checkRole,
-	}); err != nil {
-		return k, err
-	}
-	if k.Teams, err = resource.Define(resource.Options[Team]{
+	})
+	k.Teams = resource.Must(resource.Options[Team]{
 		Traits: resource.Traits{Name: "team", Definition: true, Control: true},
 		Spec: store.Spec{
 			Name: "teams", Partition: true, Indexes: []store.Index{{Fields: []string{"name"}}},
 			Access: append(byName, store.Access{Where: []string{"name"}}),
 		},
-	}); err != nil {
-		return k, err
-	}
-	k.Accounts, err = resource.Define(resource.Options[Account]{
+	})
+	k.Accounts = resource.Must(resource.Options[Account]{
 		Traits: resource.Traits{Name: "service_account", Definition: true, Control: true, Rights: true},
 		Spec:   store.Spec{Name: "accounts", Partition: true, Access: byName},
 		Preset: func(a *Account) { a.Active = true },
 		Check:  func(c *resource.Checking, a *Account) { a.Permissions = CheckPermissions(c.Errs, a.Permissions) },
 	})
-	return k, err
+	return k
 }
 
 // checkRole leaves the built-in role alone, which is taken as it is or not at all.
@@ -160,7 +152,5 @@ func numberUsers(ctx context.Context, ws *store.Workspace, users []*User) error 
 	return nil
 }
 
-// Specs returns the declarations, for the store's list of control kinds.
-func (k Kinds) Specs() []*store.Spec {
-	return []*store.Spec{k.Users.Spec(), k.Roles.Spec(), k.Teams.Spec(), k.Accounts.Spec()}
-}
+// Kept returns all that is kept, in the organization's part of the control workspace.
+func (k Kinds) Kept() []resource.Kept { return []resource.Kept{k.Teams, k.Roles, k.Users, k.Accounts} }

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"tenantry/backends/resource"
 	"tenantry/backends/store"
 	"tenantry/backends/store/driver"
 	"tenantry/backends/store/enginetest"
@@ -100,22 +102,9 @@ func New(t testing.TB, o Options) *World {
 
 func (w *World) declare(t testing.TB, leases store.Leases) {
 	t.Helper()
-	var err error
-	if w.Kinds.Organizations, err = tenants.NewKinds(); err != nil {
-		t.Fatal(err)
-	}
-	if w.Kinds.People, err = people.NewKinds(); err != nil {
-		t.Fatal(err)
-	}
-	if w.Kinds.Keys, err = keys.NewKinds(); err != nil {
-		t.Fatal(err)
-	}
-	control := w.Kinds.Organizations.Specs()
-	control = append(control, w.Kinds.People.Specs()...)
-	control = append(control, w.Kinds.Keys.Specs()...)
-	if w.Kinds.Things, err = store.Define[Thing](store.Spec{Name: "things"}); err != nil {
-		t.Fatal(err)
-	}
+	w.Kinds.Organizations, w.Kinds.People, w.Kinds.Keys = tenants.NewKinds(), people.NewKinds(), keys.NewKinds()
+	w.Kinds.Things = store.Must[Thing](store.Spec{Name: "things"})
+	control := slices.Concat(w.Kinds.Organizations.Specs(), resource.Specs(w.Kinds.People.Kept()), w.Kinds.Keys.Specs())
 	other := enginetest.OpenSQLite(t, t.TempDir())
 	w.Store = store.New(store.Options{
 		Engine: w.Engine, Backends: map[string]driver.Engine{OtherBackend: other}, Control: control, Tenant: []*store.Spec{w.Kinds.Things.Spec()}, Leases: leases,

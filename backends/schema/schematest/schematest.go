@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"tenantry/backends/api"
+	"tenantry/backends/resource"
 	"tenantry/backends/store"
 	"tenantry/crypto/keyring"
 	"tenantry/tenants"
@@ -43,23 +44,25 @@ type Bench struct {
 
 // Open returns a Bench for an organization, whose number is 1, on the engine. Each row is
 // held against what the gateway wants of rows.
-func Open(t testing.TB, engine store.Engine, specs []*store.Spec, rows []api.Operation) *Bench {
+func Open(t testing.TB, engine store.Engine, module interface {
+	Kept() []resource.Kept
+	Operations() []api.Operation
+},
+) *Bench {
 	t.Helper()
+	rows := module.Operations()
 	for _, row := range rows {
 		for _, fault := range row.Validate() {
 			t.Error(fault)
 		}
 	}
-	kinds, err := tenants.NewKinds()
-	if err != nil {
-		t.Fatal(err)
-	}
+	kinds := tenants.NewKinds()
 	ring, err := keyring.Create(filepath.Join(t.TempDir(), "keyring"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	directory, err := tenants.NewDirectory(t.Context(), tenants.DirectoryOptions{
-		Store: store.New(store.Options{Engine: engine, Control: kinds.Specs(), Tenant: specs}), Kinds: kinds, Keyring: ring,
+		Store: store.New(store.Options{Engine: engine, Control: kinds.Specs(), Tenant: resource.Specs(module.Kept())}), Kinds: kinds, Keyring: ring,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,68 @@
+package gateway
+
+import (
+	"context"
+
+	"tenantry/backends/api"
+	"tenantry/backends/campaigns"
+	"tenantry/backends/compliance"
+	"tenantry/backends/contacts"
+	"tenantry/backends/files"
+	"tenantry/backends/forms"
+	"tenantry/backends/objects"
+	"tenantry/backends/resource"
+	"tenantry/backends/users"
+	"tenantry/gateway/transfer"
+	"tenantry/reports"
+	"tenantry/tenants"
+)
+
+// Module is a part that works on an organization's data: what it keeps, and the operations it serves.
+type Module interface {
+	Kept() []resource.Kept
+	serving
+}
+
+// serving is what has operations.
+type serving interface{ Operations() []api.Operation }
+
+// openModules makes the modules. One is a line of the list; bundles hold their records in its
+// order, which is that of references: definitions first.
+func (s *Services) openModules(more []Module) {
+	people := contacts.New(contacts.Deps{Keys: s.directory})
+	records, filled := objects.New(), forms.New()
+	stored := files.New(files.Deps{CDNBase: s.fileHost, Contacts: people, Users: s.people})
+	sent := campaigns.New(campaigns.Deps{Contacts: people, Standard: contacts.StandardCatalog(), Known: contacts.KnownCatalog})
+	s.reports = reports.New(reports.Deps{
+		Now: s.now, Reuse: s.reuse,
+		Keys: func(ctx context.Context, t *tenants.Tenant) (reports.KeySet, error) {
+			return s.directory.DataKeys(ctx, t, reports.KeyPurpose)
+		},
+		Classes: []reports.Class{
+			reports.NewContactsClass(people.Contacts.Table, people.SchemaFields),
+			reports.NewRecordsClass(records.Records.Table, records.SchemaFields),
+			reports.NewSubmissionsClass(filled.Submissions.Table, filled.SchemaFields),
+			reports.NewFilesClass(stored.Files.Table),
+			reports.NewCampaignsClass(sent.Campaigns.Table),
+		},
+	})
+	filled.Reports = s.reports
+	s.modules = append([]Module{
+		people, stored, records, filled, sent, s.reports, compliance.New(), users.New(users.Deps{People: s.people}),
+	}, more...)
+
+	kept := s.kept()
+	s.store.Keep(resource.Specs(kept)...)
+	s.transfer = transfer.New(transfer.Deps{
+		Directory: s.directory, People: s.kinds.people, Resources: resource.Described(append(s.kinds.people.Kept(), kept...)),
+	})
+}
+
+// kept returns all that is in the workspaces of organizations.
+func (s *Services) kept() []resource.Kept {
+	all := []resource.Kept{s.audit}
+	for _, m := range s.modules {
+		all = append(all, m.Kept()...)
+	}
+	return all
+}

@@ -206,7 +206,7 @@ func TestContract_RevealRequiresAKey(t *testing.T) {
 	g := gatewaytest.Start(t)
 	acme := g.Org(t, "acme", "teams")
 	acme.Import(t, contactLines()...)
-	if _, err := control.Call[control.Organization](t.Context(), g.Commands, "org.update", control.OrganizationChange{Slug: "acme", Settings: map[string]bool{"require_public_encryption_key": true}}); err != nil {
+	if _, err := control.Call[control.Organization](t.Context(), g.Commands, "org.update", control.OrganizationChange{Slug: "acme", OrganizationFields: control.OrganizationFields{Settings: map[string]bool{"require_public_encryption_key": true}}}); err != nil {
 		t.Fatal(err)
 	}
 	key := acme.Key(t, tenants.Contacts)

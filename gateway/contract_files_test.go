@@ -155,7 +155,7 @@ func TestContract_FolderChildren(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	small, large := g.Org(t, "small"), g.Org(t, "large")
-	if _, err := control.Call[control.Organization](t.Context(), g.Commands, "org.update", control.OrganizationChange{Slug: "small", Limits: map[string]int64{"folder_children": 3}}); err != nil {
+	if _, err := control.Call[control.Organization](t.Context(), g.Commands, "org.update", control.OrganizationChange{Slug: "small", OrganizationFields: control.OrganizationFields{Limits: map[string]int64{"folder_children": 3}}}); err != nil {
 		t.Fatal(err)
 	}
 	small.Import(t, folderLine(1, "Root", "null", ""),

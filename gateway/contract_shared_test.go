@@ -154,7 +154,7 @@ func TestContract_ReportProvider(t *testing.T) {
 	g := gatewaytest.Start(t)
 	acme := g.Org(t, "acme", "teams")
 	acme.Import(t, reportLines()...)
-	if _, err := control.Call[control.Organization](t.Context(), g.Commands, "org.update", control.OrganizationChange{Slug: "acme", Providers: &[]string{"store"}}); err != nil {
+	if _, err := control.Call[control.Organization](t.Context(), g.Commands, "org.update", control.OrganizationChange{Slug: "acme", OrganizationFields: control.OrganizationFields{Providers: []string{"store"}}}); err != nil {
 		t.Fatal(err)
 	}
 	a := acme.Get(t, "", sharedPath+openPID+"?data=1&provider=store")

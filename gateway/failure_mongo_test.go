@@ -294,7 +294,7 @@ func TestF5_AnotherBackendIsAway(t *testing.T) {
 	g := gatewaytest.Start(t, gatewaytest.Embedded, withEU(t, uri, database))
 	here := g.Org(t, "here")
 	name := "There"
-	if _, err := control.Call[control.Organization](t.Context(), g.Commands, "org.create", control.NewOrganization{Slug: "there", Name: name, Backend: "eu"}); err != nil {
+	if _, err := control.Call[control.Organization](t.Context(), g.Commands, "org.create", control.NewOrganization{Slug: "there", Backend: "eu", OrganizationFields: control.OrganizationFields{Name: name}}); err != nil {
 		t.Fatal(err)
 	}
 	there := &gatewaytest.Org{Gateway: g, Slug: "there", Host: "there.localhost"}

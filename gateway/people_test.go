@@ -20,7 +20,7 @@ func TestAnOrganizationKeepsAnAdministrator(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
 	make := func(email string) int64 {
-		u, err := control.Call[control.Invited](t.Context(), acme.Commands, "user.create", control.NewUser{Org: acme.Slug, Name: email, Email: email, Roles: []string{"admin"}})
+		u, err := control.Call[control.Invited](t.Context(), acme.Commands, "user.create", control.NewUser{Org: acme.Slug, UserFields: control.UserFields{Name: email, Email: email, Roles: []string{"admin"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -31,7 +31,7 @@ func TestAnOrganizationKeepsAnAdministrator(t *testing.T) {
 	}
 	none := []string{}
 	demote := func(id int64) error {
-		_, err := control.Call[control.Invited](t.Context(), acme.Commands, "user.update", control.UserChange{UserRef: ref(id), Roles: &none})
+		_, err := control.Call[control.Invited](t.Context(), acme.Commands, "user.update", control.UserChange{UserRef: ref(id), UserFields: control.UserFields{Roles: none}})
 		return err
 	}
 	refused := func(what string, err error) {
@@ -91,7 +91,7 @@ func TestServiceAccountsRolesAndTeams(t *testing.T) {
 	c, ctx := acme.Commands, t.Context()
 	ref := func(name string) control.Ref { return control.Ref{Org: acme.Slug, ID: name} }
 	account, err := control.Call[control.Account](ctx, c, "account.create", control.NewAccount{
-		New: control.New{Org: acme.Slug, Name: "crm"}, AccountFields: control.AccountFields{Permissions: &[]string{"manage_forms"}},
+		New: control.New{Org: acme.Slug, Name: "crm"}, AccountFields: control.AccountFields{Permissions: []string{"manage_forms"}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -124,7 +124,7 @@ func TestServiceAccountsRolesAndTeams(t *testing.T) {
 	if k := keys(); k.LastUsedAt == nil {
 		t.Errorf("after its use: %+v", k)
 	}
-	if _, err := control.Call[control.Account](ctx, c, "account.update", control.AccountChange{TeamChange: control.TeamChange{Ref: ref("crm")}, AccountFields: control.AccountFields{Permissions: &[]string{}}}); err != nil {
+	if _, err := control.Call[control.Account](ctx, c, "account.update", control.AccountChange{TeamChange: control.TeamChange{Ref: ref("crm")}, AccountFields: control.AccountFields{Permissions: []string{}}}); err != nil {
 		t.Error(err)
 	}
 	if a := acme.Get(t, made.Token, path); a.Code != http.StatusForbidden || !strings.Contains(a.Text(), "Lacking") {
@@ -143,19 +143,19 @@ func TestServiceAccountsRolesAndTeams(t *testing.T) {
 		t.Errorf("K7, after its account was deleted: %d %s", a.Code, a.Body)
 	}
 
-	if _, err := control.Call[control.Role](ctx, c, "role.create", control.NewRole{New: control.New{Org: acme.Slug, Name: "editor"}, RoleFields: control.RoleFields{Permissions: &[]string{"manage_forms"}}}); err != nil {
+	if _, err := control.Call[control.Role](ctx, c, "role.create", control.NewRole{New: control.New{Org: acme.Slug, Name: "editor"}, RoleFields: control.RoleFields{Permissions: []string{"manage_forms"}}}); err != nil {
 		t.Fatal(err)
 	}
 	team, err := control.Call[control.Team](ctx, c, "team.create", control.New{Org: acme.Slug, Name: "North"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	u, err := control.Call[control.Invited](ctx, c, "user.create", control.NewUser{Org: acme.Slug, Name: "Ed", Email: "ed@example.com", Roles: []string{"editor"}, Teams: []string{team.ID}})
+	u, err := control.Call[control.Invited](ctx, c, "user.create", control.NewUser{Org: acme.Slug, UserFields: control.UserFields{Name: "Ed", Email: "ed@example.com", Roles: []string{"editor"}, Teams: []string{team.ID}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	acme.Import(t, `{"kind":"contact","email":"a@example.com","teams":["`+team.ID+`"]}`)
-	if _, err := control.Call[control.Account](ctx, c, "account.create", control.NewAccount{New: control.New{Org: acme.Slug, Name: "northern"}, AccountFields: control.AccountFields{Teams: &[]string{team.ID}}}); err != nil {
+	if _, err := control.Call[control.Account](ctx, c, "account.create", control.NewAccount{New: control.New{Org: acme.Slug, Name: "northern"}, AccountFields: control.AccountFields{Teams: []string{team.ID}}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, use := range []struct{ kind, name, want string }{
@@ -166,7 +166,7 @@ func TestServiceAccountsRolesAndTeams(t *testing.T) {
 		}
 	}
 	none := []string{}
-	if _, err := control.Call[control.Invited](ctx, c, "user.update", control.UserChange{UserRef: control.UserRef{Org: acme.Slug, User: strconv.FormatInt(u.ID, 10)}, Roles: &none}); err != nil {
+	if _, err := control.Call[control.Invited](ctx, c, "user.update", control.UserChange{UserRef: control.UserRef{Org: acme.Slug, User: strconv.FormatInt(u.ID, 10)}, UserFields: control.UserFields{Roles: none}}); err != nil {
 		t.Error(err)
 	}
 	if _, err := control.Call[control.Deleted](ctx, c, "role.delete", ref("editor")); err != nil {

@@ -327,14 +327,14 @@ func (s *sequence) people() {
 	case 4:
 		permissions := []string{"contacts"}
 		account := s.pick("account 1", "account 2")
-		fields := control.AccountFields{Permissions: &permissions, Teams: &teams}
+		fields := control.AccountFields{Permissions: permissions, Teams: teams}
 		_, _ = control.Call[control.Account](ctx, c, "account.create", control.NewAccount{New: control.New{Org: org, Name: account}, AccountFields: fields})
 		fields.Active = &active
 		_, _ = control.Call[control.Account](ctx, c, "account.update", control.AccountChange{TeamChange: control.TeamChange{Ref: control.Ref{Org: org, ID: account}}, AccountFields: fields})
 	case 0:
-		_, _ = control.Call[control.Invited](ctx, c, "user.create", control.NewUser{Org: org, Name: name, Email: "u" + s.pick("1", "2") + "@example.com", Teams: teams})
+		_, _ = control.Call[control.Invited](ctx, c, "user.create", control.NewUser{Org: org, UserFields: control.UserFields{Name: name, Email: "u" + s.pick("1", "2") + "@example.com", Teams: teams}})
 	case 1:
-		_, _ = control.Call[control.Invited](ctx, c, "user.update", control.UserChange{UserRef: control.UserRef{Org: org, User: s.pick("50", "51", "1", "2")}, Name: &name, Active: &active, Teams: &teams})
+		_, _ = control.Call[control.Invited](ctx, c, "user.update", control.UserChange{UserRef: control.UserRef{Org: org, User: s.pick("50", "51", "1", "2")}, Active: &active, UserFields: control.UserFields{Name: name, Teams: teams}})
 	case 2:
 		_, _ = control.Call[control.User](ctx, c, "user.deactivate", control.UserRef{Org: org, User: s.pick("50", "51", "1")})
 	}
@@ -344,7 +344,9 @@ func (s *sequence) settings() {
 	c, ctx, org := s.org.Commands, s.t.Context(), s.org.Slug
 	name, rate, providers := s.pick("A", "B"), s.pick("100000/s", "off", "default"), s.some(func() string { return s.pick("p1", "p2") })
 	_, _ = control.Call[control.Organization](ctx, c, "org.update", control.OrganizationChange{
-		Slug: org, Name: &name, Features: map[string]bool{"teams": s.maybe()}, Settings: map[string]bool{tenants.AllSettings()[0]: s.maybe()}, Providers: &providers,
+		Slug: org, OrganizationFields: control.OrganizationFields{
+			Name: name, Features: map[string]bool{"teams": s.maybe()}, Settings: map[string]bool{tenants.AllSettings()[0]: s.maybe()}, Providers: providers,
+		},
 	})
 	_, _ = control.Call[control.RequestLimits](ctx, c, "org.limits", control.LimitsChange{Org: org, KeyRate: &rate})
 }

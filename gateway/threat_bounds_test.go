@@ -119,7 +119,7 @@ func TestI11_ProviderIsANameNotAnAddress(t *testing.T) {
 	p := w.a
 	outside := silence(t)
 	providers := []string{"other"}
-	if _, err := control.Call[control.Organization](t.Context(), w.Commands, "org.update", control.OrganizationChange{Slug: p.Slug, Providers: &providers}); err != nil {
+	if _, err := control.Call[control.Organization](t.Context(), w.Commands, "org.update", control.OrganizationChange{Slug: p.Slug, OrganizationFields: control.OrganizationFields{Providers: providers}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, provider := range []string{

@@ -268,7 +268,7 @@ func TestC4_BadPublicKeys(t *testing.T) {
 		t.Errorf("a good key: %d %.200s", a.Code, a.Body)
 	}
 	// Required: neither absence nor another spelling of the name brings the value in clear.
-	required := control.OrganizationChange{Slug: p.Slug, Settings: map[string]bool{"require_public_encryption_key": true}}
+	required := control.OrganizationChange{Slug: p.Slug, OrganizationFields: control.OrganizationFields{Settings: map[string]bool{"require_public_encryption_key": true}}}
 	if _, err := control.Call[control.Organization](t.Context(), w.Commands, "org.update", required); err != nil {
 		t.Fatal(err)
 	}

@@ -267,10 +267,10 @@ func TestLimits_Commands(t *testing.T) {
 		}
 		return held
 	}
-	limitKey := func(c control.KeyLimitsChange) control.KeyLimits {
+	limitKey := func(c control.KeyLimitsChange) control.RequestLimits {
 		t.Helper()
 		c.Org = acme.Slug
-		held, err := control.Call[control.KeyLimits](t.Context(), g.Commands, "key.limits", c)
+		held, err := control.Call[control.RequestLimits](t.Context(), g.Commands, "key.limits", c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -288,16 +288,16 @@ func TestLimits_Commands(t *testing.T) {
 	}
 	wantLimit(t, acme.Get(t, key.Token, path), 6, 3, 30*time.Minute, 0)
 	wantLimit(t, acme.Get(t, own.Token, path), 4, 2, 30*time.Minute, 0)
-	if held := limitKey(control.KeyLimitsChange{Key: key.ID, Rate: text("3/h")}); held.Rate != "3/h" || held.Quota != "off" || strings.Join(held.Own, " ") != "rate" {
+	if held := limitKey(control.KeyLimitsChange{KeyRef: control.KeyRef{ID: key.ID}, Rate: text("3/h")}); held.Rate != "3/h" || held.Quota != "off" || strings.Join(held.Own, " ") != "rate" {
 		t.Errorf("%+v", held)
 	}
 	wantLimit(t, acme.Get(t, key.Token, path), 3, 0, time.Hour, 20*time.Minute)
-	limitKey(control.KeyLimitsChange{Key: key.ID, Rate: text("off")})
+	limitKey(control.KeyLimitsChange{KeyRef: control.KeyRef{ID: key.ID}, Rate: text("off")})
 	wantLimit(t, acme.Get(t, key.Token, path), 100, 94, 216*time.Second, 0) // the organization's is what is left
-	if held := limitKey(control.KeyLimitsChange{Key: own.ID, Reset: true}); held.Rate != "6/h" || held.Quota != "off" || len(held.Own) != 0 {
+	if held := limitKey(control.KeyLimitsChange{KeyRef: control.KeyRef{ID: own.ID}, Reset: true}); held.Rate != "6/h" || held.Quota != "off" || len(held.Own) != 0 {
 		t.Errorf("%+v", held)
 	}
-	if held := limitKey(control.KeyLimitsChange{Key: own.ID, Quota: text("9/d")}); held.Rate != "6/h" || held.Quota != "9/d" {
+	if held := limitKey(control.KeyLimitsChange{KeyRef: control.KeyRef{ID: own.ID}, Quota: text("9/d")}); held.Rate != "6/h" || held.Quota != "9/d" {
 		t.Errorf("%+v", held)
 	}
 	limitOrg(control.LimitsChange{Rate: text("off"), Quota: text("1/d"), KeyRate: text("20/h")})
@@ -305,7 +305,7 @@ func TestLimits_Commands(t *testing.T) {
 		t.Errorf("%d %s", a.Code, a.Text())
 	}
 	wantLimit(t, acme.Get(t, own.Token, path), 1, 0, 24*time.Hour, 24*time.Hour)
-	reset := control.RequestLimits{Org: "acme", Rate: "100/h", Quota: "off", KeyRate: "2/h", KeyQuota: "9/d", Owned: control.Owned{Own: []string{"key_quota"}}}
+	reset := control.RequestLimits{Org: "acme", Rate: "100/h", Quota: "off", KeyRate: "2/h", KeyQuota: "9/d", Own: []string{"key_quota"}}
 	if held := limitOrg(control.LimitsChange{Reset: true, KeyQuota: text("9/d")}); !cmp.Equal(held, reset) {
 		t.Errorf("%+v", held)
 	}
@@ -315,7 +315,7 @@ func TestLimits_Commands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if held := limitKey(control.KeyLimitsChange{Key: next.ID}); held.Quota != "9/d" || strings.Join(held.Own, " ") != "quota" {
+	if held := limitKey(control.KeyLimitsChange{KeyRef: control.KeyRef{ID: next.ID}}); held.Quota != "9/d" || strings.Join(held.Own, " ") != "quota" {
 		t.Errorf("after a rotation: %+v", held)
 	}
 
@@ -326,14 +326,14 @@ func TestLimits_Commands(t *testing.T) {
 	if after := limitOrg(control.LimitsChange{}); strings.Join(after.Own, " ") != strings.Join(before.Own, " ") {
 		t.Errorf("a change with faults was made: %+v", after)
 	}
-	_, err = control.Call[control.KeyLimits](t.Context(), g.Commands, "key.limits", control.KeyLimitsChange{Org: acme.Slug, Key: key.ID, Rate: text("5/y")})
+	_, err = control.Call[control.RequestLimits](t.Context(), g.Commands, "key.limits", control.KeyLimitsChange{KeyRef: control.KeyRef{Org: acme.Slug, ID: key.ID}, Rate: text("5/y")})
 	wantLimitFaults(t, err, "rate")
-	_, err = control.Call[control.KeyLimits](t.Context(), g.Commands, "key.limits", map[string]string{"org": acme.Slug, "key": key.ID, "key_rate": "5/h"}) // an organization's
+	_, err = control.Call[control.RequestLimits](t.Context(), g.Commands, "key.limits", map[string]string{"org": acme.Slug, "id": key.ID, "key_rate": "5/h"}) // an organization's
 	wantLimitFaults(t, err, "key_rate")
 	_, err = control.Call[control.IssuedKey](t.Context(), g.Commands, "key.create", control.NewKey{Org: acme.Slug, Name: "x", Kind: "server_full", Rate: "200000000/s"})
 	wantLimitFaults(t, err, "rate")
 	for _, id := range []string{docID(1), "nonsense"} {
-		if _, err := control.Call[control.KeyLimits](t.Context(), g.Commands, "key.limits", control.KeyLimitsChange{Org: acme.Slug, Key: id, Rate: text("5/s")}); err == nil || !strings.Contains(err.Error(), "key list") {
+		if _, err := control.Call[control.RequestLimits](t.Context(), g.Commands, "key.limits", control.KeyLimitsChange{KeyRef: control.KeyRef{Org: acme.Slug, ID: id}, Rate: text("5/s")}); err == nil || !strings.Contains(err.Error(), "key list") {
 			t.Errorf("a key that is not there: %v", err)
 		}
 	}

@@ -172,7 +172,7 @@ func TestT6_SlugsThatCouldBeTakenForOthers(t *testing.T) {
 	for _, slug := range []string{
 		"аcme", "ACME", "Acme", "admin", "www", "api", "gone", "acme", "xn--cme-7cd", "ac--me", "-acme", "acme-", "acme.birch", "acme_", "ac me", "acme\x00", "", strings.Repeat("a", 64), "ᴀcme", "acme\u200b",
 	} {
-		if _, err := control.Call[control.Organization](t.Context(), g.Commands, "org.create", control.NewOrganization{Slug: slug, Name: name}); err == nil {
+		if _, err := control.Call[control.Organization](t.Context(), g.Commands, "org.create", control.NewOrganization{Slug: slug, OrganizationFields: control.OrganizationFields{Name: name}}); err == nil {
 			t.Errorf("organization %q was created", slug)
 		}
 	}

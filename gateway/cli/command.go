@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -22,10 +23,11 @@ import (
 // values are what a command sends: the fields that its flags and its argument name.
 type values map[string]any
 
-// work is what a command does besides what its row says. check finds wrong usage.
+// work is what a command does besides what its row says.
 type work struct {
-	check func(args []string, in values) error
-	do    func(ctx context.Context, c *control.Client, args []string, in values) error
+	check func(args []string, in values) error // finds wrong usage
+	// open returns what the command reads and writes besides, and what is to be done in the end.
+	open func(args []string, in values, b *bar) (control.Streams, func(*control.Answer, error) error, error)
 }
 
 // commands returns the commands that are rows, in their groups.
@@ -62,7 +64,7 @@ func (p *program) command(c *control.Command, beside []control.Command) *cobra.C
 			continue
 		}
 		addFlag(cmd.Flags(), f)
-		if f.Rule.Required {
+		if f.Rule.Ref == "" && c.Nothing == "" && strings.Contains(c.Line, " --"+f.Flag+" ") {
 			_ = cmd.MarkFlagRequired(f.Flag) // fails only for a flag that is not there
 		}
 	}
@@ -76,26 +78,18 @@ func (p *program) command(c *control.Command, beside []control.Command) *cobra.C
 	if c.Confirm != "" {
 		cmd.Flags().Bool("yes", false, "confirm that everything is to be deleted")
 	}
-	w := work{check: func([]string, values) error { return nil }, do: func(ctx context.Context, client *control.Client, _ []string, in values) error {
-		row := c
-		for flag, other := range flags {
-			if cmd.Flags().Changed(flag) {
-				row = other
-			}
-		}
-		b := p.newBar()
-		answer, err := client.Do(ctx, row.Name, in, control.Streams{Progress: b.at})
-		b.end()
-		return p.show(row, answer, err)
+	w := work{check: func([]string, values) error { return nil }, open: func([]string, values, *bar) (control.Streams, func(*control.Answer, error) error, error) {
+		return control.Streams{}, func(_ *control.Answer, err error) error { return err }, nil
 	}}
 	switch c.Name {
 	case "import":
-		p.importWork(cmd, c, &w)
+		cmd.Args = oneArg("the file, or - for standard input")
+		w = work{checkImport, p.importStreams}
 	case "export":
-		p.exportWork(cmd, c, &w)
+		p.exportWork(cmd, &w)
 	}
 	cmd.RunE = run(func(ctx context.Context, args []string) error {
-		in, err := p.input(cmd, c, args, flags)
+		in, row, err := p.input(cmd, c, args, flags)
 		if err == nil {
 			err = w.check(args, in)
 		}
@@ -108,7 +102,17 @@ func (p *program) command(c *control.Command, beside []control.Command) *cobra.C
 		if err := p.read(cmd.Flags(), c, in); err != nil {
 			return err
 		}
-		return p.with(ctx, cmd, c.Begins, func(ctx context.Context, client *control.Client) error { return w.do(ctx, client, args, in) })
+		return p.with(ctx, cmd, c.Begins, func(ctx context.Context, client *control.Client) error {
+			b := p.newBar()
+			streams, end, err := w.open(args, in, b)
+			if err != nil {
+				return err
+			}
+			streams.Progress = b.at
+			answer, err := client.Do(ctx, row.Name, in, streams)
+			b.end()
+			return p.show(row, answer, end(answer, err))
+		})
 	})
 	return cmd
 }
@@ -128,10 +132,11 @@ func (p *program) show(c *control.Command, answer *control.Answer, err error) er
 	if answer.Data == nil {
 		return err
 	}
-	if e := p.print(answer.Data, func() (grid, error) { return tableOf(c, answer.Data) }); e != nil {
-		return errors.Join(err, e)
+	g, e := tableOf(c, answer.Data)
+	if e == nil {
+		e = p.print(answer.Data, g)
 	}
-	return err
+	return errors.Join(err, e)
 }
 
 // Where a value is read from: the flag says only that it is, or names the file.
@@ -171,14 +176,13 @@ func typeOf(f *declare.Field) reflect.Type {
 	return f.Type
 }
 
-// input returns what the flags and the argument say. Errors: wrong usage.
-func (p *program) input(cmd *cobra.Command, c *control.Command, args []string, others map[string]*control.Command) (values, error) {
-	in := values{}
-	flags := cmd.Flags()
-	changes := 0
-	for other := range others {
-		if flags.Changed(other) {
-			changes++
+// input returns what the flags and the argument say, and the row that takes it: the command's, or that of
+// a flag. Errors: wrong usage.
+func (p *program) input(cmd *cobra.Command, c *control.Command, args []string, others map[string]*control.Command) (values, *control.Command, error) {
+	in, row, flags, changes := values{}, c, cmd.Flags(), 0
+	for name, other := range others {
+		if flags.Changed(name) {
+			row, changes = other, changes+1
 		}
 	}
 	for i := range c.Fields {
@@ -194,16 +198,16 @@ func (p *program) input(cmd *cobra.Command, c *control.Command, args []string, o
 			in[f.Name], err = flagValue(flags, f)
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	if c.Nothing != "" && (changes == 0 || len(others) > 0 && changes > 1) {
-		return nil, usageError(c.Nothing)
+		return nil, nil, usageError(c.Nothing)
 	}
 	if yes, _ := flags.GetBool("yes"); c.Confirm != "" && !yes {
-		return nil, usagef(c.Confirm, args[0])
+		return nil, nil, usagef(c.Confirm, args[0])
 	}
-	return in, nil
+	return in, row, nil
 }
 
 func argument(c *control.Command, f *declare.Field, text string) (any, error) {
@@ -234,9 +238,9 @@ func flagValue(flags *pflag.FlagSet, f *declare.Field) (any, error) {
 		}
 		return d, err
 	case t.Kind() == reflect.Bool:
-		return flags.GetBool(f.Flag)
+		return text == "true", nil
 	case t.Kind() == reflect.Int:
-		return flags.GetInt(f.Flag)
+		return json.Number(text), nil
 	case t.Kind() == reflect.Slice:
 		return flags.GetStringSlice(f.Flag)
 	case t.Kind() != reflect.Map:

@@ -32,9 +32,7 @@ func (p *program) transferKeyCommand() *cobra.Command {
 			return errors.Join(err, os.Remove(path))
 		}
 		made := map[string]string{"private": path, "public": path + ".pub", "key_id": key.Public().KeyID()}
-		return p.print(made, func() (grid, error) {
-			return grid{{"private half", made["private"]}, {"public half", made["public"]}, {"key", made["key_id"]}}, nil
-		})
+		return p.print(made, grid{{"private half", made["private"]}, {"public half", made["public"]}, {"key", made["key_id"]}})
 	})
 	return cmd
 }

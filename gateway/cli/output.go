@@ -36,14 +36,10 @@ type grid [][]string
 
 func (g *grid) add(cells ...string) { *g = append(*g, cells) }
 
-// print writes a result: v as JSON, or what table makes of it.
-func (p *program) print(v any, table func() (grid, error)) error {
+// print writes a result: v as JSON, or the table of it.
+func (p *program) print(v any, table grid) error {
 	if p.output == outputTable || p.output == "" && terminal(p.stdout) {
-		g, err := table()
-		if err != nil {
-			return fmt.Errorf("reading the result: %w", err)
-		}
-		return p.printGrid(g)
+		return p.printGrid(table)
 	}
 	enc := json.NewEncoder(p.stdout)
 	enc.SetIndent("", "  ")
@@ -73,7 +69,7 @@ func (p *program) printGrid(g grid) error {
 func tableOf(c *control.Command, data []byte) (g grid, err error) {
 	answer := reflect.New(reflect.TypeOf(c.Row.Data)).Elem()
 	if err := json.Unmarshal(data, answer.Addr().Interface()); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("reading the result: %w", err)
 	}
 	if c.Table == "" {
 		return reportGrid(answer.Interface()), nil

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,14 +17,6 @@ import (
 	"tenantry/gateway/rows"
 	"tenantry/gateway/transfer"
 )
-
-func (p *program) importWork(cmd *cobra.Command, c *control.Command, w *work) {
-	cmd.Args = oneArg("the file, or - for standard input")
-	w.check = checkImport
-	w.do = func(ctx context.Context, client *control.Client, args []string, in values) error {
-		return p.importFile(ctx, client, c, args[0], in)
-	}
-}
 
 // checkImport finds what does not go together, and takes the format from the name of the file.
 func checkImport(args []string, in values) error {
@@ -76,19 +67,11 @@ func transferKey(path string) (string, error) {
 	return text, nil
 }
 
-func (p *program) importFile(ctx context.Context, client *control.Client, c *control.Command, path string, in values) error {
-	input, size, name := p.stdin, int64(0), "stdin"
-	if path != "-" {
-		f, err := os.Open(path)
-		if err != nil {
-			return fmt.Errorf("import: %w", err)
-		}
-		defer f.Close()
-		info, err := f.Stat()
-		if err != nil {
-			return fmt.Errorf("import: %w", err)
-		}
-		input, size, name = f, info.Size(), path
+// importStreams opens the file, and in the end tells what became of its lines.
+func (p *program) importStreams(args []string, in values, b *bar) (s control.Streams, end func(*control.Answer, error) error, err error) {
+	name := args[0]
+	if name == "-" {
+		name = "stdin"
 	}
 	bad := &lateFile{path: name + ".bad.ndjson"}
 	if format, ok := in["format"].(string); ok {
@@ -96,15 +79,26 @@ func (p *program) importFile(ctx context.Context, client *control.Client, c *con
 	}
 	if in["partial"] == true && in["dry_run"] != true {
 		if _, err := os.Lstat(bad.path); err == nil {
-			return fmt.Errorf("the file %s is there already, perhaps of an earlier import; move it away or delete it first", bad.path)
+			return s, nil, fmt.Errorf("the file %s is there already, perhaps of an earlier import; move it away or delete it first", bad.path)
 		}
 	}
-	bar := p.newBar()
-	sent := &counter{bar, control.Progress{Step: "sending", Total: size, Bytes: true}}
-	answer, err := client.Do(ctx, c.Name, in, control.Streams{Input: io.TeeReader(input, sent), Output: bad, Progress: bar.at})
-	bar.end()
-	err = errors.Join(err, bad.close())
-	if answer != nil && answer.Data != nil {
+	input, sent := io.NopCloser(p.stdin), &counter{b, control.Progress{Step: "sending", Bytes: true}}
+	if args[0] != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return s, nil, fmt.Errorf("import: %w", err)
+		}
+		if info, err := f.Stat(); err == nil {
+			sent.now.Total = info.Size()
+		}
+		input = f
+	}
+	return control.Streams{Input: io.TeeReader(input, sent), Output: bad}, func(answer *control.Answer, err error) error {
+		defer input.Close()
+		err = errors.Join(err, bad.close())
+		if answer == nil || answer.Data == nil {
+			return err
+		}
 		var report transfer.Report
 		if e := json.Unmarshal(answer.Data, &report); e != nil {
 			return errors.Join(err, e)
@@ -113,8 +107,8 @@ func (p *program) importFile(ctx context.Context, client *control.Client, c *con
 		if bad.file != nil {
 			p.note("The lines that could not be taken are in %s", bad.path)
 		}
-	}
-	return p.show(c, answer, err)
+		return err
+	}, nil
 }
 
 // lateFile is a file that is made when something is written, and never in place of another.
@@ -123,13 +117,11 @@ type lateFile struct {
 	file *os.File
 }
 
-func (l *lateFile) Write(b []byte) (int, error) {
+func (l *lateFile) Write(b []byte) (_ int, err error) {
 	if l.file == nil {
-		f, err := os.OpenFile(l.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-		if err != nil {
+		if l.file, err = os.OpenFile(l.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
 			return 0, err
 		}
-		l.file = f
 	}
 	return l.file.Write(b)
 }
@@ -203,39 +195,36 @@ func reportGrid(report any) (g grid) {
 	return g
 }
 
-func (p *program) exportWork(cmd *cobra.Command, c *control.Command, w *work) {
-	var path string
-	cmd.Flags().StringVarP(&path, "out", "o", "", "the `file` to write, replaced when the export is complete (default standard output)")
+// exportWork gives an export its file, which is there once it is complete.
+func (p *program) exportWork(cmd *cobra.Command, w *work) {
+	path := cmd.Flags().StringP("out", "o", "", "the `file` to write, replaced when the export is complete (default standard output)")
 	cmd.MarkFlagsMutuallyExclusive("reveal-secrets", "secrets")
-	w.do = func(ctx context.Context, client *control.Client, _ []string, in values) error {
-		if path != "" && path != "-" {
-			return p.exportFile(ctx, client, c, path, in)
+	w.open = func(_ []string, _ values, b *bar) (control.Streams, func(*control.Answer, error) error, error) {
+		if *path == "" || *path == "-" {
+			return control.Streams{Output: p.stdout}, func(answer *control.Answer, err error) error {
+				if answer != nil {
+					answer.Data = nil // standard output holds the bundle
+				}
+				return err
+			}, nil
 		}
-		answer, err := client.Do(ctx, c.Name, in, control.Streams{Output: p.stdout})
-		if err == nil {
-			answer.Data = nil // standard output holds the bundle
+		f, err := os.CreateTemp(filepath.Dir(*path), "."+filepath.Base(*path)+"-*") // mode 0600
+		if err != nil {
+			return control.Streams{}, nil, fmt.Errorf("export: %w", err)
 		}
-		return p.show(c, answer, err)
+		written := &counter{b, control.Progress{Step: transfer.PhaseWriting, Bytes: true}}
+		return control.Streams{Output: io.MultiWriter(f, written)}, func(answer *control.Answer, err error) error {
+			defer os.Remove(f.Name()) // gone already where the export is complete
+			if err == nil {
+				err = f.Sync()
+			}
+			if err = errors.Join(err, f.Close()); err == nil {
+				err = os.Rename(f.Name(), *path)
+			}
+			if err != nil && answer != nil {
+				answer.Data = nil // tells of a file that is not there
+			}
+			return err
+		}, nil
 	}
-}
-
-func (p *program) exportFile(ctx context.Context, client *control.Client, c *control.Command, path string, in values) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // mode 0600
-	if err != nil {
-		return fmt.Errorf("export: %w", err)
-	}
-	defer os.Remove(f.Name()) // gone already where the export is complete
-	bar := p.newBar()
-	answer, err := client.Do(ctx, c.Name, in, control.Streams{Output: io.MultiWriter(f, &counter{bar, control.Progress{Step: transfer.PhaseWriting, Bytes: true}})})
-	bar.end()
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return p.show(c, nil, err)
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return fmt.Errorf("export: %w", err)
-	}
-	return p.show(c, answer, nil)
 }

@@ -47,9 +47,7 @@ func (p *program) versionCommand() *cobra.Command {
 		Use: "version", Short: "Show the version, commit, Go and SQLite of this program", Args: cobra.NoArgs,
 		RunE: run(func(context.Context, []string) error {
 			b := version()
-			return p.print(b, func() (grid, error) {
-				return grid{{"version", b.Version}, {"commit", b.Commit}, {"go", b.Go}, {"sqlite", b.SQLite}}, nil
-			})
+			return p.print(b, grid{{"version", b.Version}, {"commit", b.Commit}, {"go", b.Go}, {"sqlite", b.SQLite}})
 		}),
 	}
 }

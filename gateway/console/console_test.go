@@ -187,7 +187,7 @@ func TestT5_SignInTellsNoOrganizationFromNone(t *testing.T) {
 		}
 	}
 	// An organization that wants it is named.
-	if _, err := control.Call[control.Organization](t.Context(), g.Commands, "org.update", control.OrganizationChange{Slug: "acme", Settings: map[string]bool{"sign_in_names_organization": true}}); err != nil {
+	if _, err := control.Call[control.Organization](t.Context(), g.Commands, "org.update", control.OrganizationChange{Slug: "acme", OrganizationFields: control.OrganizationFields{Settings: map[string]bool{"sign_in_names_organization": true}}}); err != nil {
 		t.Fatal(err)
 	}
 	checkPage(t, acme.Page(t, "/sign-in"), 200, "Organization acme", "E-mail address", "Password")
@@ -202,7 +202,7 @@ func TestX8_ChoosingAPasswordIsCounted(t *testing.T) {
 		return acme.Do(t, http.MethodPost, "/auth/password", gatewaytest.Header("X-Forwarded-For", from),
 			gatewaytest.JSON(map[string]string{"token": token, "password": gatewaytest.Password}))
 	}
-	invited, err := control.Call[control.Invited](t.Context(), g.Commands, "user.create", control.NewUser{Org: "acme", Name: "Ada", Email: "ada@example.com"})
+	invited, err := control.Call[control.Invited](t.Context(), g.Commands, "user.create", control.NewUser{Org: "acme", UserFields: control.UserFields{Name: "Ada", Email: "ada@example.com"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -419,7 +419,7 @@ func TestV3_WelcomeLinkIsSingleUse(t *testing.T) {
 	t.Parallel()
 	g, acme := start(t)
 	other := g.Org(t, "other")
-	invited, err := control.Call[control.Invited](t.Context(), g.Commands, "user.create", control.NewUser{Org: "acme", Name: "Ada", Email: "ada@example.com"})
+	invited, err := control.Call[control.Invited](t.Context(), g.Commands, "user.create", control.NewUser{Org: "acme", UserFields: control.UserFields{Name: "Ada", Email: "ada@example.com"}})
 	if err != nil {
 		t.Fatal(err)
 	}

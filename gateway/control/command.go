@@ -24,7 +24,8 @@ type Group struct {
 
 // Command is one command: what it takes and answers is declared by the tags of structs.
 type Command struct {
-	// Line is how it is typed: "team show NAME --org SLUG". Its words in lower case name it.
+	// Line is how it is typed: "team show NAME --org SLUG". Its words in lower case name it, its flags are
+	// required, unless Nothing says what is.
 	Line                 string
 	Short, Long, Example string
 	Name                 string // of the row and in audit logs: "team.show"; empty: made of Line
@@ -110,6 +111,11 @@ type call struct {
 
 // say adds a sentence for whoever gave the command, beside its answer.
 func (c *call) say(text string) { c.notes = append(c.notes, text) }
+
+// changed notes what of a record was changed.
+func (c *call) changed(fields []string) {
+	c.Note("changed", strings.Join(slices.Sorted(slices.Values(fields)), ","))
+}
 
 func (c *call) tell(p Progress) {
 	if c.Progress != nil {

@@ -1,10 +1,14 @@
 package control
 
 import (
+	"context"
+	"fmt"
 	"reflect"
 	"time"
 
 	"tenantry/backends/store"
+	"tenantry/tenants"
+	"tenantry/tenants/people"
 )
 
 // as shows a record: the fields of Out have those of the record that are called alike, or as their tag
@@ -77,6 +81,14 @@ func whenSet(ms int64) *time.Time {
 	return &t
 }
 
+// shown is as for what may not be there.
+func shown[Out, T any](record *T, err error) (out Out, _ error) {
+	if err == nil {
+		out = as[Out](record)
+	}
+	return out, err
+}
+
 // each shows the records of a list.
 func each[Out, T any](records []T) []Out {
 	out := make([]Out, len(records))
@@ -84,6 +96,33 @@ func each[Out, T any](records []T) []Out {
 		out[i] = as[Out](&records[i])
 	}
 	return out
+}
+
+// Page asks for a part of an organization's list.
+type Page struct {
+	Org    string `json:"org" rule:"ref=organization"`
+	Limit  int    `json:"limit,omitempty" default:"100" doc:"at most <n>"`
+	Offset int    `json:"offset,omitempty" doc:"leave out the first <n>"`
+}
+
+// pager returns a part of a list, and how many records the whole has.
+type pager[T any] = func(context.Context, *tenants.Tenant, people.Page) ([]T, int64, error)
+
+// list returns the handler that shows a part of a list.
+func list[Out, T any](all pager[T]) func(context.Context, *call, Page) ([]Out, error) {
+	return func(ctx context.Context, c *call, in Page) ([]Out, error) {
+		found, err := pageOf(ctx, c, in, all)
+		return each[Out](found), err
+	}
+}
+
+// pageOf returns the part of a list that is asked for, and says how to go on where there is more.
+func pageOf[T any](ctx context.Context, c *call, in Page, all pager[T]) ([]T, error) {
+	found, total, err := all(ctx, c.Tenant, people.Page{Limit: pageLimit(in.Limit), Offset: in.Offset})
+	if next := in.Offset + len(found); total > int64(next) {
+		c.say(fmt.Sprintf("There are more; go on with --offset %d", next))
+	}
+	return found, err
 }
 
 // pageLimit bounds a list; one more is asked for to learn whether there are others.

@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -37,7 +36,7 @@ type Team struct {
 // New begins what is made.
 type New struct {
 	Org  string `json:"org" rule:"ref=organization"`
-	Name string `json:"name" rule:"required" doc:"its <name>"`
+	Name string `json:"name" doc:"its <name>"`
 }
 
 // Ref names a service account, a role or a team, by identifier or name.
@@ -48,17 +47,17 @@ type Ref struct {
 
 func (r Ref) named() Ref { return r }
 
-// AccountFields, RoleFields and the changes say what one shall be; what is absent stays as it is.
+// AccountFields say what a service account shall be.
 type AccountFields struct {
-	Permissions *[]string `json:"permissions,omitempty" flag:"permission" doc:"a <permission> it holds; may be repeated"`
-	Teams       *[]string `json:"teams,omitempty" flag:"team" doc:"the <id> of a team it is limited to; may be repeated"`
-	Active      *bool     `json:"active,omitempty" doc:"whether its keys are accepted (default true)"`
+	Permissions []string `json:"permissions,omitzero" flag:"permission" doc:"a <permission> it holds; may be repeated"`
+	Teams       []string `json:"teams,omitzero" flag:"team" doc:"the <id> of a team it is limited to; may be repeated"`
+	Active      *bool    `json:"active,omitempty" doc:"whether its keys are accepted (default true)"`
 }
 
-// RoleFields are those of a role.
+// RoleFields say what a role shall be.
 type RoleFields struct {
-	Label       *string   `json:"label,omitempty" doc:"the <label> people read (default the name)"`
-	Permissions *[]string `json:"permissions,omitempty" flag:"permission" doc:"a <permission> it holds; may be repeated"`
+	Label       string   `json:"label,omitempty" doc:"the <label> people read (default the name)"`
+	Permissions []string `json:"permissions,omitzero" flag:"permission" doc:"a <permission> it holds; may be repeated"`
 }
 
 // NewAccount is a service account to be made.
@@ -73,7 +72,7 @@ type NewRole struct {
 	RoleFields
 }
 
-// AccountChange changes a service account.
+// AccountChange changes a service account; what is absent stays as it is.
 type AccountChange struct {
 	TeamChange
 	AccountFields
@@ -88,7 +87,7 @@ type RoleChange struct {
 // TeamChange changes a team.
 type TeamChange struct {
 	Ref
-	Name *string `json:"name,omitempty" doc:"its new <name>"`
+	Name string `json:"name,omitempty" doc:"its new <name>"`
 }
 
 // Deleted tells what was deleted, and how many keys ended with it.
@@ -103,7 +102,7 @@ type things[T any] struct {
 	of                     func(*T) (id, name string) // the id is the one of audit logs
 	create                 func(context.Context, *tenants.Tenant, T) (*T, error)
 	find                   func(context.Context, *tenants.Tenant, string) (*T, error)
-	list                   func(context.Context, *tenants.Tenant, people.Page) ([]T, int64, error)
+	list                   pager[T]
 	update                 func(context.Context, *tenants.Tenant, *T, func(*T) error) (*T, error)
 	remove                 func(context.Context, *call, *T) (keys int, err error)
 }
@@ -112,24 +111,15 @@ func commandsOf[In any, Change interface{ named() Ref }, Out, T any](g things[T]
 	what := strings.TrimPrefix(g.one, "a ")
 	named := func(ctx context.Context, c *call, r Ref) (*T, error) {
 		found, err := g.find(ctx, c.Tenant, r.ID)
-		err = reworded(err, CodeNotFound, "organization %[1]s has no %[2]s %[3]q; tenantry %[4]s list --org %[1]s shows those there are", r.Org, what, texts.Clip(r.ID), g.name)
-		return found, err
+		return found, reworded(err, CodeNotFound, "organization %[1]s has no %[2]s %[3]q; tenantry %[4]s list --org %[1]s shows those there are", r.Org, what, texts.Clip(r.ID), g.name)
 	}
-	show := func(v *T, err error) (out Out, _ error) {
+	done := func(c *call, wanted, stored *T, err error) (Out, error) {
 		if err == nil {
-			out = as[Out](v)
-		}
-		return out, err
-	}
-	taken := func(c *call, err error, v *T) error {
-		_, name := g.of(v)
-		return reworded(err, CodeDuplicate, "organization %s has a %s named %q already", c.Tenant.Org.Slug, what, texts.Clip(name))
-	}
-	note := func(c *call, v *T, err error) {
-		if err == nil {
-			id, _ := g.of(v)
+			id, _ := g.of(stored)
 			c.Note(g.name, id)
 		}
+		_, name := g.of(wanted)
+		return shown[Out](stored, reworded(err, CodeDuplicate, "organization %s has a %s named %q already", c.Tenant.Org.Slug, what, texts.Clip(name)))
 	}
 	return []Command{
 		command(Command{Line: g.name + " create --org SLUG --name NAME", Short: "Make " + g.one, Audit: api.AuditAlways, Table: g.table, Wide: true},
@@ -137,16 +127,11 @@ func commandsOf[In any, Change interface{ named() Ref }, Out, T any](g things[T]
 				var n T
 				set(c, &n, &in)
 				made, err := g.create(ctx, c.Tenant, n)
-				note(c, made, err)
-				return show(made, taken(c, err, &n))
+				return done(c, &n, made, err)
 			}),
-		command(Command{Line: g.name + " list --org SLUG", Short: "List them, by name", Table: g.table}, func(ctx context.Context, c *call, in Page) ([]Out, error) {
-			found, total, err := g.list(ctx, c.Tenant, in.bounds())
-			in.more(c, total > int64(in.Offset+len(found)), len(found))
-			return each[Out](found), err
-		}),
+		command(Command{Line: g.name + " list --org SLUG", Short: "List them, by name", Table: g.table}, list[Out](g.list)),
 		command(Command{Line: g.name + " show NAME --org SLUG", Short: "Show " + g.one, Table: g.table, Wide: true}, func(ctx context.Context, c *call, in Ref) (Out, error) {
-			return show(named(ctx, c, in))
+			return shown[Out](named(ctx, c, in))
 		}),
 		command(Command{
 			Line: g.name + " update NAME --org SLUG", Short: "Change " + g.one + "; what no flag names stays as it is", Audit: api.AuditAlways, Table: g.table, Wide: true,
@@ -154,29 +139,28 @@ func commandsOf[In any, Change interface{ named() Ref }, Out, T any](g things[T]
 		}, func(ctx context.Context, c *call, in Change) (Out, error) {
 			v, err := named(ctx, c, in.named())
 			if err != nil {
-				return show(nil, err)
+				return *new(Out), err
 			}
 			var wanted T
-			var changed []string
 			updated, err := g.update(ctx, c.Tenant, v, func(v *T) error {
-				changed = slices.Sorted(slices.Values(set(c, v, &in)))
+				c.changed(set(c, v, &in))
 				wanted = *v
 				return nil
 			})
-			c.Note("changed", strings.Join(changed, ","))
-			note(c, updated, err)
-			return show(updated, taken(c, err, &wanted))
+			return done(c, &wanted, updated, err)
 		}),
 		command(Command{Line: g.name + " delete NAME --org SLUG", Short: g.gone, Audit: api.AuditAlways, Table: "deleted, keys revoked=keys_revoked"},
-			func(ctx context.Context, c *call, in Ref) (Deleted, error) {
+			func(ctx context.Context, c *call, in Ref) (out Deleted, err error) {
 				v, err := named(ctx, c, in)
-				if err != nil {
-					return Deleted{}, err
+				if err == nil {
+					out.Keys, err = g.remove(ctx, c, v)
 				}
-				n, err := g.remove(ctx, c, v)
-				note(c, v, err)
-				_, name := g.of(v)
-				return Deleted{name, n}, err
+				if err == nil {
+					id, name := g.of(v)
+					c.Note(g.name, id)
+					out.Deleted = name
+				}
+				return out, err
 			}),
 	}
 }
@@ -226,11 +210,11 @@ func (s *Server) teams() Group {
 }
 
 // paged cuts a whole list to the page asked for.
-func paged[T any](list func(context.Context, *tenants.Tenant) ([]T, error)) func(context.Context, *tenants.Tenant, people.Page) ([]T, int64, error) {
+func paged[T any](list func(context.Context, *tenants.Tenant) ([]T, error)) pager[T] {
 	return func(ctx context.Context, t *tenants.Tenant, p people.Page) ([]T, int64, error) {
 		all, err := list(ctx, t)
 		from := min(max(p.Offset, 0), len(all))
-		return all[from:min(from+p.Limit, len(all))], int64(len(all)), err
+		return all[from:min(from+min(p.Limit, people.MaxLimit), len(all))], int64(len(all)), err
 	}
 }
 

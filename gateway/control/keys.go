@@ -15,21 +15,14 @@ import (
 	"tenantry/tenants/people"
 )
 
-// States of a key.
-const (
-	KeyActive  = "active"
-	KeyExpired = "expired"
-	KeyRevoked = "revoked"
-)
-
 // Key is an API key as lists show it, without its text.
 type Key struct {
 	ID          string     `json:"id"`
 	Name        string     `json:"name"`
 	Kind        string     `json:"kind"`
-	Account     string     `json:"account"` // its name; empty: it was deleted
-	Hint        string     `json:"hint"`    // how the key begins
-	State       string     `json:"state"`
+	Account     string     `json:"account"`               // its name; empty: it was deleted
+	Hint        string     `json:"hint"`                  // how the key begins
+	State       string     `json:"state"`                 // active, expired or revoked
 	Permissions []string   `json:"permissions,omitempty"` // what the key is narrowed to
 	Effective   []string   `json:"effective_permissions"` // what the key may do
 	Teams       []string   `json:"teams,omitempty"`       // what the key is narrowed to
@@ -47,8 +40,8 @@ type Key struct {
 // NewKey is a key to be made.
 type NewKey struct {
 	Org         string        `json:"org" rule:"ref=organization"`
-	Name        string        `json:"name" rule:"required" doc:"the key's <name>"`
-	Kind        string        `json:"kind" rule:"required" doc:"the key's <kind>: server_full, server_read or browser"`
+	Name        string        `json:"name" doc:"the key's <name>"`
+	Kind        string        `json:"kind" doc:"the key's <kind>: server_full, server_read or browser"`
 	Account     string        `json:"account,omitempty" doc:"the service <account> it belongs to (default the one of the key's name, made where there is none)"`
 	Permissions []string      `json:"permissions,omitempty" flag:"permission" doc:"a <permission>: of a new account, or what the key of an existing one is narrowed to"`
 	Teams       []string      `json:"teams,omitempty" flag:"team" doc:"the <id> of a team the key is narrowed to; may be repeated"`
@@ -131,12 +124,12 @@ func (s *Server) key(ctx context.Context, c *call, k *keys.Key, owners map[strin
 		owners[k.AccountID] = owner
 	}
 	out := as[Key](k)
-	out.Account, out.State = owner.Name, KeyActive
+	out.Account, out.State = owner.Name, "active"
 	switch {
 	case k.RevokedAt != 0:
-		out.State = KeyRevoked
+		out.State = "revoked"
 	case k.ExpiresAt != 0 && s.Now().UnixMilli() >= k.ExpiresAt:
-		out.State = KeyExpired
+		out.State = "expired"
 	}
 	out.Effective = []string{}
 	for _, p := range k.Effective(owner) {
@@ -179,11 +172,10 @@ func notEmpty(text string) *string {
 
 func (s *Server) listKeys(ctx context.Context, c *call, in Page) ([]Key, error) {
 	s.Keys.FlushUses(ctx) // what cannot be stored now is told later
-	found, total, err := s.Keys.List(ctx, c.Tenant, in.bounds())
+	found, err := pageOf(ctx, c, in, s.Keys.List)
 	if err != nil {
 		return nil, err
 	}
-	in.more(c, total > int64(in.Offset+len(found)), len(found))
 	// Identifiers made by several processes follow time only roughly.
 	slices.SortStableFunc(found, func(a, b keys.Key) int { return cmp.Compare(a.CreatedAt, b.CreatedAt) })
 	out := make([]Key, len(found))

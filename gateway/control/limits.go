@@ -28,41 +28,28 @@ type LimitsChange struct {
 
 // KeyLimitsChange says the same of a key.
 type KeyLimitsChange struct {
-	Org   string  `json:"org" rule:"ref=organization"`
-	Key   string  `json:"key" arg:"the key's identifier"`
+	KeyRef
 	Rate  *string `json:"rate,omitempty" doc:"the <limit> against bursts"`
 	Quota *string `json:"quota,omitempty" doc:"the <limit> over a longer period"`
 	Reset bool    `json:"reset,omitempty" doc:"begin with the organization's limits for keys again"`
 }
 
-// RequestLimits are the request limits that hold for an organization.
+// RequestLimits are the request limits that hold for an organization, or for a key.
 type RequestLimits struct {
-	Org      string `json:"org"`
-	Rate     string `json:"rate"`
-	Quota    string `json:"quota"`
-	KeyRate  string `json:"key_rate"`
-	KeyQuota string `json:"key_quota"`
-	Owned
-}
-
-// KeyLimits are the request limits that hold for a key.
-type KeyLimits struct {
-	ID    string `json:"id"`
-	Name  string `json:"name"`
-	Rate  string `json:"rate"`
-	Quota string `json:"quota"`
-	Owned
-}
-
-// Owned names the limits that are one's own. The others are defaults, or of a key the organization's.
-type Owned struct {
-	Own []string `json:"own"`
+	Org      string   `json:"org,omitempty"`
+	ID       string   `json:"id,omitempty"`
+	Name     string   `json:"name,omitempty"`
+	Rate     string   `json:"rate"`
+	Quota    string   `json:"quota"`
+	KeyRate  string   `json:"key_rate,omitempty"`
+	KeyQuota string   `json:"key_quota,omitempty"`
+	Own      []string `json:"own"` // the names of its own limits; the others are defaults, or of a key the organization's
 }
 
 // Cells returns what a table shows of a field: of a limit, whose it is too.
-func (o Owned) Cells(field, text string) []string {
+func (r RequestLimits) Cells(field, text string) []string {
 	switch {
-	case slices.Contains(o.Own, field):
+	case slices.Contains(r.Own, field):
 		return []string{text, "own"}
 	case slices.Contains(limitNames(), field):
 		return []string{text, inherit}
@@ -78,6 +65,9 @@ func alteration(reset bool, texts ...*string) (func(...*limits.Limit), error) {
 	var faults fault.List
 	wanted := make([]*limits.Limit, len(texts))
 	for i, text := range texts {
+		if reset {
+			wanted[i] = &limits.Limit{}
+		}
 		switch {
 		case text == nil:
 			continue
@@ -93,14 +83,11 @@ func alteration(reset bool, texts ...*string) (func(...*limits.Limit), error) {
 			wanted[i] = &l
 		}
 	}
-	if !reset && !slices.ContainsFunc(texts, func(text *string) bool { return text != nil }) {
-		return nil, nil //nolint:nilnil // nothing is to be changed
+	if !slices.ContainsFunc(wanted, func(l *limits.Limit) bool { return l != nil }) {
+		return nil, faults.Err()
 	}
 	return func(set ...*limits.Limit) {
 		for i, l := range set {
-			if reset {
-				*l = limits.Limit{}
-			}
 			if wanted[i] != nil {
 				*l = *wanted[i]
 			}
@@ -108,22 +95,20 @@ func alteration(reset bool, texts ...*string) (func(...*limits.Limit), error) {
 	}, faults.Err()
 }
 
-// told returns limits as texts by name, and which of them are set themselves, and notes all that where they changed.
-func told(c *call, changed bool, held, set []limits.Limit) (texts []string, own Owned) {
-	own.Own = []string{}
-	for i, name := range limitNames()[:len(held)] {
-		texts = append(texts, held[i].String())
+// tell says which limits hold and which of them are set themselves, and notes all that where they changed.
+func (r *RequestLimits) tell(c *call, changed bool, held, set []limits.Limit) {
+	r.Own = []string{}
+	for i, to := range []*string{&r.Rate, &r.Quota, &r.KeyRate, &r.KeyQuota}[:len(held)] {
+		name := limitNames()[i]
+		*to = held[i].String()
 		if set[i].IsSet() {
-			own.Own = append(own.Own, name)
+			r.Own = append(r.Own, name)
 		}
 		if changed {
-			c.Note(name, texts[i])
+			c.Note(name, *to)
+			c.Note("own", strings.Join(r.Own, ","))
 		}
 	}
-	if changed {
-		c.Note("own", strings.Join(own.Own, ","))
-	}
-	return texts, own
 }
 
 const howLimits = "\n\nA limit is written like 100/s, 6000/m, 20000/h or 100000/d, off where there shall be none, or default.\n" +
@@ -151,8 +136,9 @@ func (s *Server) orgLimits() Command {
 		four := func(s limits.Set) []limits.Limit {
 			return []limits.Limit{s.Organization.Rate, s.Organization.Quota, s.Key.Rate, s.Key.Quota}
 		}
-		texts, own := told(c, alter != nil, four(t.Org.RequestLimits.Or(s.Limits)), four(t.Org.RequestLimits))
-		return RequestLimits{in.Org, texts[0], texts[1], texts[2], texts[3], own}, nil
+		out := RequestLimits{Org: in.Org}
+		out.tell(c, alter != nil, four(t.Org.RequestLimits.Or(s.Limits)), four(t.Org.RequestLimits))
+		return out, nil
 	})
 }
 
@@ -160,22 +146,22 @@ func (s *Server) keyLimits() Command {
 	return command(Command{
 		Line: "key limits ID --org SLUG", Short: "Show or set how many requests an API key may send",
 		Long: "Show or set how many requests an API key may send." + howLimits, Audit: api.AuditNoted, Table: "id, name, rate, quota",
-	}, func(ctx context.Context, c *call, in KeyLimitsChange) (KeyLimits, error) {
+	}, func(ctx context.Context, c *call, in KeyLimitsChange) (RequestLimits, error) {
 		alter, err := alteration(in.Reset, in.Rate, in.Quota)
 		if err != nil {
-			return KeyLimits{}, err
+			return RequestLimits{}, err
 		}
 		var k *keys.Key
 		if alter == nil {
-			k, err = s.Keys.Get(ctx, c.Tenant, in.Key)
-		} else if k, err = s.Keys.SetLimits(ctx, c.Tenant, in.Key, func(p *limits.Pair) { alter(&p.Rate, &p.Quota) }); err == nil {
+			k, err = s.Keys.Get(ctx, c.Tenant, in.ID)
+		} else if k, err = s.Keys.SetLimits(ctx, c.Tenant, in.ID, func(p *limits.Pair) { alter(&p.Rate, &p.Quota) }); err == nil {
 			c.Note("key", k.ID)
 		}
 		if err != nil {
-			return KeyLimits{}, noKey(err, KeyRef{in.Org, in.Key})
+			return RequestLimits{}, noKey(err, in.KeyRef)
 		}
-		held := k.Limits.Or(c.Tenant.Org.RequestLimits.Key).Or(s.Limits.Key)
-		texts, own := told(c, alter != nil, []limits.Limit{held.Rate, held.Quota}, []limits.Limit{k.Limits.Rate, k.Limits.Quota})
-		return KeyLimits{k.ID, k.Name, texts[0], texts[1], own}, nil
+		out, held := RequestLimits{ID: k.ID, Name: k.Name}, k.Limits.Or(c.Tenant.Org.RequestLimits.Key).Or(s.Limits.Key)
+		out.tell(c, alter != nil, []limits.Limit{held.Rate, held.Quota}, []limits.Limit{k.Limits.Rate, k.Limits.Quota})
+		return out, nil
 	})
 }

@@ -43,25 +43,26 @@ func (m *Moving) String() string {
 	return fmt.Sprintf("%s (%s, since %s)", m.To, m.Phase, m.Began.Format(time.RFC3339))
 }
 
-// NewOrganization is an organization to be made.
-type NewOrganization struct {
-	Slug      string           `json:"slug" rule:"required" doc:"the first <label> of its host name; it can never be changed or used again"`
-	Name      string           `json:"name" rule:"required" doc:"the <name> people read"`
-	Backend   string           `json:"backend,omitempty" doc:"the <name> of the backend for its documents (default the setting store)"`
-	Providers []string         `json:"providers,omitempty" flag:"provider" doc:"a report provider that shared reports may be asked from"`
+// OrganizationFields say what an organization shall be.
+type OrganizationFields struct {
+	Name      string           `json:"name,omitempty" doc:"the <name> people read"`
+	Providers []string         `json:"providers,omitzero" flag:"provider" doc:"a report provider that shared reports may be asked from"`
 	Features  map[string]bool  `json:"features,omitempty" bare:"true" write:"NAME, or NAME=false" flag:"feature" doc:"a feature to switch on, or off with <NAME=false>: teams"`
 	Settings  map[string]bool  `json:"settings,omitempty" write:"NAME=true or NAME=false" flag:"setting" doc:"a setting, <NAME=true or false>: {settings}"`
 	Limits    map[string]int64 `json:"limits,omitempty" write:"NAME=NUMBER" flag:"limit" doc:"a limit, <NAME=NUMBER>: folder_children"`
 }
 
-// OrganizationChange says what an organization shall be; what is absent stays as it is.
+// NewOrganization is an organization to be made.
+type NewOrganization struct {
+	Slug    string `json:"slug" doc:"the first <label> of its host name; it can never be changed or used again"`
+	Backend string `json:"backend,omitempty" doc:"the <name> of the backend for its documents (default the setting store)"`
+	OrganizationFields
+}
+
+// OrganizationChange changes an organization; what is absent stays as it is.
 type OrganizationChange struct {
-	Slug      string           `json:"slug" rule:"ref=organization" arg:"the organization's slug"`
-	Name      *string          `json:"name,omitempty" doc:"the <name> people read"`
-	Providers *[]string        `json:"providers,omitempty" flag:"provider" doc:"a report provider that shared reports may be asked from"`
-	Features  map[string]bool  `json:"features,omitempty" bare:"true" write:"NAME, or NAME=false" flag:"feature" doc:"a feature to switch on, or off with <NAME=false>: teams"`
-	Settings  map[string]bool  `json:"settings,omitempty" write:"NAME=true or NAME=false" flag:"setting" doc:"a setting, <NAME=true or false>: {settings}"`
-	Limits    map[string]int64 `json:"limits,omitempty" write:"NAME=NUMBER" flag:"limit" doc:"a limit, <NAME=NUMBER>: folder_children"`
+	Slug string `json:"slug" rule:"ref=organization" arg:"the organization's slug"`
+	OrganizationFields
 }
 
 // Slug names an organization.

@@ -7,6 +7,10 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"tenantry/gateway/audit"
+	"tenantry/tenants"
+	"tenantry/tenants/people"
 )
 
 // Facts are what an entry of the audit log says of a call.
@@ -81,12 +85,10 @@ func (s *Server) others() Group {
 			Long: "Show the audit log of an organization, the latest first: who did what, to which record, from which address, and how it ended.\n" +
 				"Subjects are key:ID, user:NUMBER, anonymous, or the command line.",
 			Table: "at, operation, subject, account, address, outcome, facts",
-		}, func(ctx context.Context, c *call, in Page) ([]AuditRecord, error) {
-			limit := pageLimit(in.Limit)
-			found, err := s.Audit.Recent(ctx, c.Tenant.Workspace(), limit+1, in.Offset)
-			in.more(c, len(found) > limit, limit)
-			return each[AuditRecord](found[:min(limit, len(found))]), err
-		}),
+		}, list[AuditRecord](func(ctx context.Context, t *tenants.Tenant, p people.Page) ([]audit.Record, int64, error) {
+			found, err := s.Audit.Recent(ctx, t.Workspace(), p.Limit+1, p.Offset) // one more tells whether there are others
+			return found[:min(p.Limit, len(found))], int64(p.Offset + len(found)), err
+		})),
 		command(Command{
 			Line: "doctor", Short: "Look at everything the gateway depends on, and say what to mend",
 			Long: "Look at the settings, the keyring, every backend with its indexes, Redis, organizations that are being moved, and\n" +

@@ -3,7 +3,6 @@ package control
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -35,15 +34,20 @@ type Invited struct {
 	LinkExpiresAt *time.Time `json:"link_expires_at,omitempty"`
 }
 
+// UserFields say what a person shall be.
+type UserFields struct {
+	Name        string   `json:"name,omitempty" doc:"the person's <name>"`
+	Email       string   `json:"email,omitempty" doc:"the e-mail <address> the person signs in with"`
+	Roles       []string `json:"roles,omitzero" flag:"role" doc:"a <role>, such as admin; may be repeated"`
+	Permissions []string `json:"permissions,omitzero" flag:"permission" doc:"a <permission> besides those of the roles; may be repeated"`
+	Teams       []string `json:"teams,omitzero" flag:"team" doc:"the <id> of a team the person is limited to; may be repeated"`
+	Password    string   `json:"password,omitempty" use:"secret" flag:"password-stdin" read:"stdin" doc:"read the password from standard input"`
+}
+
 // NewUser is a person to be made. Without a password a link is made.
 type NewUser struct {
-	Org         string   `json:"org" rule:"ref=organization"`
-	Name        string   `json:"name" rule:"required" doc:"the person's <name>"`
-	Email       string   `json:"email" rule:"required" doc:"the e-mail <address> the person signs in with"`
-	Roles       []string `json:"roles,omitempty" flag:"role" doc:"a <role>, such as admin; may be repeated"`
-	Permissions []string `json:"permissions,omitempty" flag:"permission" doc:"a <permission> besides those of the roles; may be repeated"`
-	Teams       []string `json:"teams,omitempty" flag:"team" doc:"the <id> of a team the person is limited to; may be repeated"`
-	Password    string   `json:"password,omitempty" use:"secret" flag:"password-stdin" read:"stdin" doc:"read the password from standard input"`
+	Org string `json:"org" rule:"ref=organization"`
+	UserFields
 }
 
 // UserRef names a person.
@@ -52,36 +56,12 @@ type UserRef struct {
 	User string `json:"user" arg:"the person's number or e-mail address"`
 }
 
-// UserChange says what a person shall be; what is absent stays as it is.
+// UserChange changes a person; what is absent stays as it is.
 type UserChange struct {
 	UserRef
-	Name        *string   `json:"name,omitempty" doc:"the person's <name>"`
-	Email       *string   `json:"email,omitempty" doc:"the e-mail <address> the person signs in with"`
-	Roles       *[]string `json:"roles,omitempty" flag:"role" doc:"a <role>, such as admin; may be repeated"`
-	Permissions *[]string `json:"permissions,omitempty" flag:"permission" doc:"a <permission> besides those of the roles; may be repeated"`
-	Teams       *[]string `json:"teams,omitempty" flag:"team" doc:"the <id> of a team the person is limited to; may be repeated"`
-	Active      *bool     `json:"active,omitempty" doc:"whether the person may sign in (default true)"`
-	Password    string    `json:"password,omitempty" use:"secret" flag:"password-stdin" read:"stdin" doc:"read the password from standard input"`
-	Invite      bool      `json:"invite,omitempty" flag:"link" doc:"print a new single-use link to choose a password"`
-}
-
-// Page asks for a part of an organization's list.
-type Page struct {
-	Org    string `json:"org" rule:"ref=organization"`
-	Limit  int    `json:"limit,omitempty" default:"100" doc:"at most <n>"`
-	Offset int    `json:"offset,omitempty" doc:"leave out the first <n>"`
-}
-
-// bounds returns which part of a list of people or keys is asked for.
-func (p Page) bounds() people.Page {
-	return people.Page{Limit: min(pageLimit(p.Limit), people.MaxLimit), Offset: p.Offset}
-}
-
-// more says how to go on where the list is longer.
-func (p Page) more(c *call, is bool, shown int) {
-	if is {
-		c.say(fmt.Sprintf("There are more; go on with --offset %d", p.Offset+shown))
-	}
+	UserFields
+	Active *bool `json:"active,omitempty" doc:"whether the person may sign in (default true)"`
+	Invite bool  `json:"invite,omitempty" flag:"link" doc:"print a new single-use link to choose a password"`
 }
 
 func (s *Server) users() Group {
@@ -93,18 +73,9 @@ func (s *Server) users() Group {
 			Example: "  tenantry user create --org acme --email ada@example.com --name \"Ada Example\" --role admin",
 			Audit:   api.AuditNoted, Once: true, Table: invited,
 		}, s.createUser),
-		command(Command{Line: "user list --org SLUG", Short: "List people, by number", Table: "id, name, email, roles, permissions, active"},
-			func(ctx context.Context, c *call, in Page) ([]User, error) {
-				found, total, err := s.People.Users(ctx, c.Tenant, in.bounds())
-				in.more(c, total > int64(in.Offset+len(found)), len(found))
-				return each[User](found), err
-			}),
+		command(Command{Line: "user list --org SLUG", Short: "List people, by number", Table: "id, name, email, roles, permissions, active"}, list[User](s.People.Users)),
 		command(Command{Line: "user show USER --org SLUG", Short: "Show a person", Table: table}, func(ctx context.Context, c *call, in UserRef) (User, error) {
-			u, err := s.user(ctx, c, in)
-			if err != nil {
-				return User{}, err
-			}
-			return as[User](u), nil
+			return shown[User](s.user(ctx, c, in))
 		}),
 		command(Command{
 			Line: "user update USER --org SLUG", Short: "Change a person; what no flag names stays as it is",
@@ -117,11 +88,10 @@ func (s *Server) users() Group {
 				if err == nil {
 					u, err = s.People.Deactivate(ctx, c.Tenant, u.UID)
 				}
-				if err != nil {
-					return User{}, err
+				if err == nil {
+					c.Note("user", strconv.FormatInt(u.UID, 10))
 				}
-				c.Note("user", strconv.FormatInt(u.UID, 10))
-				return as[User](u), nil
+				return shown[User](u, err)
 			}),
 	}}
 }
@@ -148,17 +118,14 @@ func (s *Server) createUser(ctx context.Context, c *call, in NewUser) (Invited, 
 	}
 	c.Note("user", strconv.FormatInt(u.UID, 10))
 	c.Note("roles", strings.Join(u.Roles, ","))
-	if in.Password == "" {
-		out, err := s.invite(ctx, c, u)
-		if err != nil {
-			err = fmt.Errorf("user %d was created, but without a link; make one with tenantry user update --link: %w", u.UID, err)
+	out, err := s.letIn(ctx, c, u, in.Password, in.Password == "", func(string) {})
+	if lacks := "link; make one with tenantry user update --link"; err != nil {
+		if in.Password != "" {
+			lacks = "password; set one with tenantry user update"
 		}
-		return out, err
+		err = fmt.Errorf("user %d was created, but without a %s: %w", u.UID, lacks, err)
 	}
-	if err := s.People.SetPassword(ctx, c.Tenant, u.UID, secret.New(in.Password)); err != nil {
-		return Invited{}, fmt.Errorf("user %d was created, but without a password; set one with tenantry user update: %w", u.UID, err)
-	}
-	return Invited{User: as[User](u)}, nil
+	return out, err
 }
 
 // checkPassword refuses a password that may not be set; none is fine.
@@ -166,22 +133,35 @@ func checkPassword(text string) error {
 	if text == "" {
 		return nil
 	}
-	var faults fault.List
 	if err := passwords.CheckPolicy(secret.New(text)); err != nil {
-		faults.Add("password", fault.Format, "%v", err)
+		return fault.One("password", fault.Format, "%v", err)
 	}
-	return faults.Err()
+	return nil
 }
 
-func (s *Server) invite(ctx context.Context, c *call, u *people.User) (Invited, error) {
+// letIn sets the password where there is one, makes a link where that is asked for, and says what of
+// them is done.
+func (s *Server) letIn(ctx context.Context, c *call, u *people.User, password string, link bool, done func(what string)) (Invited, error) {
+	out := Invited{User: as[User](u)}
+	if password != "" {
+		if err := s.People.SetPassword(ctx, c.Tenant, u.UID, secret.New(password)); err != nil {
+			return Invited{}, err
+		}
+		done("password")
+	}
+	if !link {
+		return out, nil
+	}
 	token, expires, err := s.People.Invite(ctx, c.Tenant, u.UID)
 	if err != nil {
 		return Invited{}, err
 	}
+	done("link")
 	c.say("Whoever opens the link first chooses the password; it works once.")
 	expires = expires.UTC().Truncate(time.Second)
 	// After the # it reaches neither servers' logs nor other sites.
-	return Invited{User: as[User](u), Link: s.BaseURL(c.Tenant.Org.Slug) + "/welcome#" + token.Reveal(), LinkExpiresAt: &expires}, nil
+	out.Link, out.LinkExpiresAt = s.BaseURL(c.Tenant.Org.Slug)+"/welcome#"+token.Reveal(), &expires
+	return out, nil
 }
 
 func (s *Server) updateUser(ctx context.Context, c *call, in UserChange) (Invited, error) {
@@ -198,33 +178,12 @@ func (s *Server) updateUser(ctx context.Context, c *call, in UserChange) (Invite
 		return nil
 	})
 	if err != nil {
-		return Invited{}, reworded(err, CodeDuplicate, "organization %s has another user with the address %s", in.Org, given(in.Email))
+		return Invited{}, reworded(err, CodeDuplicate, "organization %s has another user with the address %s", in.Org, in.Email)
 	}
 	c.Note("user", strconv.FormatInt(u.UID, 10))
-	done := func(what ...string) {
-		changed = slices.Sorted(slices.Values(append(changed, what...)))
-		c.Note("changed", strings.Join(changed, ","))
-	}
-	done()
-	if in.Password != "" {
-		if err := s.People.SetPassword(ctx, c.Tenant, u.UID, secret.New(in.Password)); err != nil {
-			return Invited{}, err
-		}
-		done("password")
-	}
-	if !in.Invite {
-		return Invited{User: as[User](u)}, nil
-	}
-	out, err := s.invite(ctx, c, u)
-	if err == nil {
-		done("link")
-	}
-	return out, err
-}
-
-func given[T any](p *T) (v T) {
-	if p != nil {
-		v = *p
-	}
-	return v
+	c.changed(changed)
+	return s.letIn(ctx, c, u, in.Password, in.Invite, func(what string) {
+		changed = append(changed, what)
+		c.changed(changed)
+	})
 }

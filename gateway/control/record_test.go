@@ -68,7 +68,7 @@ func TestResultOutlivesTheAuditLog(t *testing.T) {
 		}
 		return notes[1:]
 	}
-	warned("user.create", invited(give("user.create", NewUser{Org: "acme", Name: "Ada", Email: "ada@example.com"}, &made)))
+	warned("user.create", invited(give("user.create", NewUser{Org: "acme", UserFields: UserFields{Name: "Ada", Email: "ada@example.com"}}, &made)))
 	warned("user.update", invited(give("user.update", UserChange{UserRef: UserRef{"acme", "1"}, Invite: true}, &user)))
 	for _, once := range []string{key.Token, next.Token, made.Link, user.Link} {
 		if once == "" {

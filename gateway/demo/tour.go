@@ -33,9 +33,9 @@ type Tour struct {
 func Begin(ctx context.Context, c *control.Client) (*Tour, error) {
 	t := &Tour{}
 	t.SignIn.Email, t.SignIn.Password = AdminEmail, newPassword()
-	_, err := control.Call[any](ctx, c, "org.create", control.NewOrganization{Slug: Slug, Name: Name, Features: map[string]bool{"teams": true}})
+	_, err := control.Call[any](ctx, c, "org.create", control.NewOrganization{Slug: Slug, OrganizationFields: control.OrganizationFields{Name: Name, Features: map[string]bool{"teams": true}}})
 	if err == nil {
-		_, err = control.Call[any](ctx, c, "user.create", control.NewUser{Org: Slug, Name: AdminName, Email: AdminEmail, Roles: []string{"admin"}, Password: t.SignIn.Password})
+		_, err = control.Call[any](ctx, c, "user.create", control.NewUser{Org: Slug, UserFields: control.UserFields{Name: AdminName, Email: AdminEmail, Roles: []string{"admin"}, Password: t.SignIn.Password}})
 	}
 	if err != nil {
 		return nil, err

@@ -153,7 +153,7 @@ func (g *Gateway) URL(path string) string { return "http://" + g.App.Addr().Stri
 // Org creates an organization. Features name what is switched on.
 func (g *Gateway) Org(t testing.TB, slug string, features ...string) *Org {
 	t.Helper()
-	change := control.NewOrganization{Slug: slug, Name: "Organization " + slug, Features: map[string]bool{}}
+	change := control.NewOrganization{Slug: slug, OrganizationFields: control.OrganizationFields{Name: "Organization " + slug, Features: map[string]bool{}}}
 	for _, f := range features {
 		change.Features[f] = true
 	}
@@ -235,7 +235,7 @@ const Password = "correct horse battery staple"
 // Person makes a user and returns the session cookie of a sign-in.
 func (o *Org) Person(t testing.TB, email string, change func(*control.NewUser)) (control.User, *http.Cookie) {
 	t.Helper()
-	n := control.NewUser{Org: o.Slug, Name: "Person " + email, Email: email, Password: Password}
+	n := control.NewUser{Org: o.Slug, UserFields: control.UserFields{Name: "Person " + email, Email: email, Password: Password}}
 	if change != nil {
 		change(&n)
 	}

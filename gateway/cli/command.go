@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -57,13 +56,14 @@ func (p *program) command(c *control.Command, beside []control.Command) *cobra.C
 	cmd := &cobra.Command{
 		Use: words[len(words)-1] + strings.TrimPrefix(c.Line, strings.Join(words, " ")), Short: c.Short, Long: c.Long, Example: c.Example, Args: cobra.NoArgs,
 	}
+	given := map[string]func() (any, error){} // what a flag says, by the name of its field
 	for i := range c.Fields {
 		f := &c.Fields[i]
 		if what := f.Tag.Get("arg"); what != "" {
 			cmd.Args = oneArg(what)
 			continue
 		}
-		addFlag(cmd.Flags(), f)
+		given[f.Name] = p.flag(cmd.Flags(), f)
 		if f.Rule.Ref == "" && c.Nothing == "" && strings.Contains(c.Line, " --"+f.Flag+" ") {
 			_ = cmd.MarkFlagRequired(f.Flag) // fails only for a flag that is not there
 		}
@@ -89,7 +89,7 @@ func (p *program) command(c *control.Command, beside []control.Command) *cobra.C
 		p.exportWork(cmd, &w)
 	}
 	cmd.RunE = run(func(ctx context.Context, args []string) error {
-		in, row, err := p.input(cmd, c, args, flags)
+		in, row, err := p.input(cmd, c, args, given, flags)
 		if err == nil {
 			err = w.check(args, in)
 		}
@@ -99,8 +99,12 @@ func (p *program) command(c *control.Command, beside []control.Command) *cobra.C
 		if org := cmd.Flags().Lookup("org"); org != nil && org.Value.String() == "" {
 			return p.whichOrg(ctx, cmd)
 		}
-		if err := p.read(cmd.Flags(), c, in); err != nil {
-			return err
+		for name, v := range in {
+			if read, ok := v.(later); ok {
+				if in[name], err = read(); err != nil {
+					return err
+				}
+			}
 		}
 		return p.with(ctx, cmd, c.Begins, func(ctx context.Context, client *control.Client) error {
 			b := p.newBar()
@@ -139,46 +143,68 @@ func (p *program) show(c *control.Command, answer *control.Answer, err error) er
 	return errors.Join(err, e)
 }
 
-// Where a value is read from: the flag says only that it is, or names the file.
-const (
-	fromStdin = "stdin"
-	fromFile  = "file"
-)
+// later is a value that is not in the command line itself. It is read once nothing is wrong with that.
+type later func() (string, error)
 
-// addFlag makes the flag of a field.
-func addFlag(flags *pflag.FlagSet, f *declare.Field) {
+// flag makes the flag of a field, and returns what tells its value, nil where there is none. Errors: wrong usage.
+func (p *program) flag(flags *pflag.FlagSet, f *declare.Field) func() (any, error) {
 	doc := f.Doc
 	if f.Rule.Ref == "organization" {
 		doc = "the organization's <slug>"
 	}
 	doc = strings.ReplaceAll(doc, "{settings}", strings.Join(tenants.AllSettings(), ", "))
 	doc = regexp.MustCompile(`<([^>]*)>`).ReplaceAllString(doc, "`$1`") // what the value is called
-	t := typeOf(f)
-	switch {
-	case t.Kind() == reflect.Bool, f.Tag.Get("read") == fromStdin:
-		flags.Bool(f.Flag, false, doc)
+	t := f.Type
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch read := f.Tag.Get("read"); {
+	case read == "stdin":
+		is := flags.Bool(f.Flag, false, doc)
+		return func() (any, error) { return given(*is, later(p.password)), nil }
+	case read == "file":
+		path := flags.String(f.Flag, "", doc)
+		return func() (any, error) {
+			return given(*path != "", later(func() (string, error) { return transferKey(*path) })), nil
+		}
 	case t == reflect.TypeFor[time.Duration]():
-		flags.Duration(f.Flag, 0, doc)
+		d := flags.Duration(f.Flag, 0, doc)
+		least, _ := time.ParseDuration(f.Tag.Get("least")) // none is 0
+		return func() (any, error) {
+			switch {
+			case *d < 0 && least == 0:
+				return nil, usagef("--%s %s: it must not be negative", f.Flag, d)
+			case *d < least:
+				return nil, usagef("--%s %s: it must be at least %s", f.Flag, d, least)
+			}
+			return *d, nil
+		}
+	case t.Kind() == reflect.Bool:
+		return valueOf(flags.Bool(f.Flag, false, doc))
 	case t.Kind() == reflect.Int:
 		n, _ := strconv.Atoi(f.Default) // none is 0
-		flags.Int(f.Flag, n, doc)
+		return valueOf(flags.Int(f.Flag, n, doc))
 	case t.Kind() == reflect.String:
-		flags.String(f.Flag, f.Default, doc)
-	default: // lists, and maps as lists of NAME=VALUE
-		flags.StringSlice(f.Flag, nil, doc)
+		return valueOf(flags.String(f.Flag, f.Default, doc))
+	case t.Kind() == reflect.Slice:
+		return valueOf(flags.StringSlice(f.Flag, nil, doc))
 	}
+	list := flags.StringSlice(f.Flag, nil, doc)
+	return func() (any, error) { return pairs(f, t.Elem().Kind(), *list) }
 }
 
-func typeOf(f *declare.Field) reflect.Type {
-	if f.Type.Kind() == reflect.Pointer {
-		return f.Type.Elem()
+func valueOf[T any](v *T) func() (any, error) { return func() (any, error) { return *v, nil } }
+
+func given(is bool, v any) any {
+	if !is {
+		return nil
 	}
-	return f.Type
+	return v
 }
 
 // input returns what the flags and the argument say, and the row that takes it: the command's, or that of
 // a flag. Errors: wrong usage.
-func (p *program) input(cmd *cobra.Command, c *control.Command, args []string, others map[string]*control.Command) (values, *control.Command, error) {
+func (p *program) input(cmd *cobra.Command, c *control.Command, args []string, given map[string]func() (any, error), others map[string]*control.Command) (values, *control.Command, error) {
 	in, row, flags, changes := values{}, c, cmd.Flags(), 0
 	for name, other := range others {
 		if flags.Changed(name) {
@@ -187,18 +213,22 @@ func (p *program) input(cmd *cobra.Command, c *control.Command, args []string, o
 	}
 	for i := range c.Fields {
 		f := &c.Fields[i]
+		var v any
 		var err error
 		switch {
 		case f.Tag.Get("arg") != "":
-			in[f.Name], err = argument(c, f, args[0])
+			v, err = argument(c, f, args[0])
 		case flags.Changed(f.Flag):
 			if f.Rule.Ref != "organization" {
 				changes++
 			}
-			in[f.Name], err = flagValue(flags, f)
+			v, err = given[f.Name]()
 		}
 		if err != nil {
 			return nil, nil, err
+		}
+		if v != nil {
+			in[f.Name] = v
 		}
 	}
 	if c.Nothing != "" && (changes == 0 || len(others) > 0 && changes > 1) {
@@ -211,7 +241,7 @@ func (p *program) input(cmd *cobra.Command, c *control.Command, args []string, o
 }
 
 func argument(c *control.Command, f *declare.Field, text string) (any, error) {
-	if typeOf(f).Kind() != reflect.Int {
+	if f.Type.Kind() != reflect.Int {
 		return text, nil
 	}
 	n, err := strconv.Atoi(text)
@@ -221,77 +251,31 @@ func argument(c *control.Command, f *declare.Field, text string) (any, error) {
 	return n, nil
 }
 
-func flagValue(flags *pflag.FlagSet, f *declare.Field) (any, error) {
-	t := typeOf(f)
-	text := flags.Lookup(f.Flag).Value.String()
-	switch {
-	case f.Tag.Get("read") != "":
-		return text, nil // read later
-	case t == reflect.TypeFor[time.Duration]():
-		d, err := flags.GetDuration(f.Flag)
-		least, _ := time.ParseDuration(f.Tag.Get("least")) // none is 0
-		switch {
-		case d < 0 && least == 0:
-			return nil, usagef("--%s %s: it must not be negative", f.Flag, d)
-		case d < least:
-			return nil, usagef("--%s %s: it must be at least %s", f.Flag, d, least)
-		}
-		return d, err
-	case t.Kind() == reflect.Bool:
-		return text == "true", nil
-	case t.Kind() == reflect.Int:
-		return json.Number(text), nil
-	case t.Kind() == reflect.Slice:
-		return flags.GetStringSlice(f.Flag)
-	case t.Kind() != reflect.Map:
-		return text, nil
-	}
-	list, err := flags.GetStringSlice(f.Flag)
-	pairs := values{}
+// pairs returns the values of a map by name, as a list says them: NAME=VALUE.
+func pairs(f *declare.Field, of reflect.Kind, list []string) (_ any, err error) {
+	out := values{}
 	for _, text := range list {
 		name, value, given := strings.Cut(text, "=")
 		if !given {
 			value = f.Tag.Get("bare")
 		}
-		switch t.Elem().Kind() {
+		switch of {
 		case reflect.Bool:
-			pairs[name], err = strconv.ParseBool(value)
+			out[name], err = strconv.ParseBool(value)
 		case reflect.Int64:
-			pairs[name], err = strconv.ParseInt(value, 10, 64)
+			out[name], err = strconv.ParseInt(value, 10, 64)
 		default:
 			if !given || name == "" {
 				err = strconv.ErrSyntax
 			}
-			list, _ := pairs[name].([]string)
-			pairs[name] = append(list, value)
+			list, _ := out[name].([]string)
+			out[name] = append(list, value)
 		}
 		if err != nil {
 			return nil, usagef("--%s %s: write %s", f.Flag, text, f.Tag.Get("write"))
 		}
 	}
-	return pairs, err
-}
-
-// read reads the values that are not in the command line itself.
-func (p *program) read(flags *pflag.FlagSet, c *control.Command, in values) (err error) {
-	for i := range c.Fields {
-		f := &c.Fields[i]
-		from := f.Tag.Get("read")
-		text, _ := in[f.Name].(string)
-		switch {
-		case from == fromFile && text != "":
-			in[f.Name], err = transferKey(text)
-		case from == fromStdin:
-			delete(in, f.Name)
-			if is, _ := flags.GetBool(f.Flag); is {
-				in[f.Name], err = p.password()
-			}
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return out, nil
 }
 
 const maxPasswordInput = 8 << 10

@@ -84,41 +84,45 @@ func (p *program) began(cfg config.Config) {
 	p.note("Note: there was no installation in %s, so a new one was made there; name another with --data", where)
 }
 
+// reach opens the data, or the way to the server that has it. What it returns besides is called in the end.
 func (p *program) reach(ctx context.Context, cfg config.Config, command string) (*control.Client, func() error, error) {
-	deadline := time.Now().Add(busyFor)
-	for {
+	var end func() error
+	c, err := whileInUse(ctx, func() (*control.Client, error) {
 		services, err := gateway.OpenServices(ctx, cfg, gateway.Options{Log: p.warnings(), Version: version().Version, Holder: command})
 		if err == nil {
-			return control.InProcess(services.Control()), services.Close, nil //nolint:contextcheck // it ends after ctx
+			end = services.Close
+			return control.InProcess(services.Control()), nil //nolint:contextcheck // it ends after ctx
 		}
-		var inUse *gateway.InUseError
-		if !errors.As(err, &inUse) {
-			return nil, nil, opening(cfg, err)
-		}
-		if inUse.Holder.Control != "" {
+		if inUse := new(gateway.InUseError); errors.As(err, &inUse) && inUse.Holder.Control != "" {
 			c, dialErr := control.Dial(ctx, inUse.Holder.Control)
 			if dialErr == nil {
-				return c, func() error { c.Close(); return nil }, nil
+				end = func() error { c.Close(); return nil }
+				return c, nil
 			}
 			err = errors.Join(err, dialErr) // it may be about to end
 		}
-		if err := pause(ctx, deadline, err); err != nil {
-			return nil, nil, err
-		}
-	}
+		return nil, opening(cfg, err)
+	}, func(gateway.Holder) bool { return true })
+	return c, end, err
 }
 
-// pause waits before the data folder is tried again, and returns an error once it has
-// been in use for too long.
-func pause(ctx context.Context, deadline time.Time, inUse error) error {
-	if time.Now().After(deadline) {
-		return fmt.Errorf("%w (waited %s for it)", inUse, busyFor)
-	}
-	select {
-	case <-time.After(busyPause):
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", inUse, ctx.Err())
+// whileInUse opens the data folder again and again while it is in use by what is worth to wait for, and
+// returns an error once that takes too long.
+func whileInUse[T any](ctx context.Context, open func() (T, error), worth func(gateway.Holder) bool) (T, error) {
+	late := time.After(busyFor)
+	for {
+		opened, err := open()
+		var inUse *gateway.InUseError
+		if !errors.As(err, &inUse) || !worth(inUse.Holder) {
+			return opened, err
+		}
+		select {
+		case <-time.After(busyPause):
+		case <-late:
+			return opened, fmt.Errorf("%w (waited %s for it)", err, busyFor)
+		case <-ctx.Done():
+			return opened, fmt.Errorf("%w: %w", err, ctx.Err())
+		}
 	}
 }
 

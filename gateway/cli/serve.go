@@ -86,17 +86,7 @@ const storeWait = 30 * time.Second
 // start waits for short commands that use the data folder, not for another server.
 func (p *program) start(ctx context.Context, cfg config.Config, log *slog.Logger) (*gateway.App, error) {
 	options := gateway.Options{Log: log, Version: version().Version, Holder: "tenantry serve", WaitForStore: storeWait}
-	deadline := time.Now().Add(busyFor)
-	for {
-		app, err := gateway.New(ctx, cfg, options)
-		var inUse *gateway.InUseError
-		if !errors.As(err, &inUse) || inUse.Holder.Control != "" {
-			return app, err
-		}
-		if err := pause(ctx, deadline, err); err != nil {
-			return nil, err
-		}
-	}
+	return whileInUse(ctx, func() (*gateway.App, error) { return gateway.New(ctx, cfg, options) }, func(h gateway.Holder) bool { return h.Control == "" })
 }
 
 // Setup does what concerns the whole process, once, before Main: what the Redis client says

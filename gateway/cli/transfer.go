@@ -33,7 +33,7 @@ func checkImport(args []string, in values) error {
 		return usagef("%s holds rows; say what a row is with --as contacts or --as records:NAME", args[0])
 	case text("as") == "":
 		return nil
-	case text("secrets") != "":
+	case in["secrets"] != nil:
 		return usagef("--secrets is for bundles; rows hold no encrypted values")
 	case text("as") != "contacts" && (!isRecords || object == ""):
 		return usagef("--as %s: it is contacts, or records: and the name of a custom object", text("as"))

@@ -48,12 +48,12 @@ type Command struct {
 	Wide  bool
 
 	Row    api.Operation
-	Fields []declare.Field           // of what it takes
-	bind   func(*call) api.Operation // the row, for one call
+	Fields []declare.Field                    // of what it takes
+	bind   func(*Server, *call) api.Operation // the row, for one call
 }
 
 // command completes a command by its handler. What a field refers to as an organization becomes the
-// Tenant of the call.
+// Tenant of the call, which is nobody's else.
 func command[In, Out any](c Command, do func(context.Context, *call, In) (Out, error)) Command {
 	if c.Name == "" {
 		c.Name = strings.Join(c.Words(), ".")
@@ -66,10 +66,19 @@ func command[In, Out any](c Command, do func(context.Context, *call, In) (Out, e
 	if c.Audit == api.NoAudit {
 		row.Method = http.MethodGet // it reads, whatever the socket takes
 	}
-	c.bind = func(of *call) api.Operation {
-		return api.Typed(row, func(ctx context.Context, _ *api.Call, in In) (Out, error) { return do(ctx, of, in) })
+	org := slices.IndexFunc(c.Fields, func(f declare.Field) bool { return f.Rule.Ref == "organization" })
+	c.bind = func(s *Server, of *call) api.Operation {
+		return api.Typed(row, func(ctx context.Context, _ *api.Call, in In) (out Out, err error) {
+			if org >= 0 {
+				err = s.enter(ctx, of, reflect.ValueOf(in).FieldByIndex(c.Fields[org].Index).String())
+			}
+			if err == nil {
+				out, err = do(ctx, of, in)
+			}
+			return out, err
+		})
 	}
-	c.Row = c.bind(nil)
+	c.Row = c.bind(nil, nil)
 	return c
 }
 

@@ -56,7 +56,9 @@ func assign(to, from reflect.Value) {
 	case from.CanInt() && t == reflect.TypeFor[time.Time]():
 		to.Set(reflect.ValueOf(when(from.Int())))
 	case from.CanInt() && t == reflect.TypeFor[*time.Time]():
-		to.Set(reflect.ValueOf(whenSet(from.Int())))
+		if at := when(from.Int()); !from.IsZero() {
+			to.Set(reflect.ValueOf(&at))
+		}
 	case from.Kind() == reflect.Slice && t.Kind() == reflect.Slice:
 		to.Set(reflect.MakeSlice(t, from.Len(), from.Len()))
 		for i := range from.Len() {
@@ -71,15 +73,6 @@ func assign(to, from reflect.Value) {
 
 // when turns a stored time into one that is shown.
 func when(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
-
-// whenSet is when for times that may be absent.
-func whenSet(ms int64) *time.Time {
-	if ms == 0 {
-		return nil
-	}
-	t := when(ms)
-	return &t
-}
 
 // shown is as for what may not be there.
 func shown[Out, T any](record *T, err error) (out Out, _ error) {

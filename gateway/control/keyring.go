@@ -13,7 +13,7 @@ import (
 type EncryptionKey struct {
 	Version   int       `json:"version"`
 	State     string    `json:"state"`
-	CreatedAt time.Time `json:"created_at"`
+	CreatedAt time.Time `json:"created_at" from:"Created"`
 }
 
 // Rotation is what came of a rotation of the keyring.
@@ -38,11 +38,7 @@ func (s *Server) keyring() Group {
 	return Group{"keyring", "List, rotate and retire encryption keys; make a key for transfers", []Command{
 		command(Command{Line: "keyring list", Short: "List encryption keys, by version", Table: "version, state, created=created_at"},
 			func(context.Context, *call, struct{}) ([]EncryptionKey, error) {
-				out := []EncryptionKey{}
-				for _, k := range s.latestKeyring() {
-					out = append(out, EncryptionKey{Version: k.Version, State: string(k.State), CreatedAt: k.Created.UTC()})
-				}
-				return out, nil
+				return each[EncryptionKey](s.latestKeyring()), nil
 			}),
 		command(Command{
 			Line: "keyring rotate", Short: "Make a new primary encryption key and wrap all data keys under it", Audit: api.AuditAlways,

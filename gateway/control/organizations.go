@@ -96,7 +96,7 @@ func (s *Server) organizations() Group {
 		}, s.createOrganization),
 		command(Command{Line: "org list", Short: "List organizations, by slug", Table: "id, slug, name, state, features, url"}, s.listOrganizations),
 		command(Command{Line: "org show SLUG", Short: "Show an organization", Table: table}, func(_ context.Context, c *call, _ Slug) (Organization, error) {
-			return s.organization(&c.Tenant.Org), nil
+			return s.told(c, nil)
 		}),
 		command(Command{
 			Line: "org update SLUG", Short: "Change an organization; what no flag names stays as it is", Audit: api.AuditAlways, Table: table,
@@ -128,15 +128,22 @@ func (s *Server) organization(o *tenants.Organization) Organization {
 	return out
 }
 
+// told shows the organization of a call that went well.
+func (s *Server) told(c *call, err error) (Organization, error) {
+	if err != nil {
+		return Organization{}, err
+	}
+	return s.organization(&c.Tenant.Org), nil
+}
+
 func (s *Server) createOrganization(ctx context.Context, c *call, in NewOrganization) (Organization, error) {
 	var n tenants.NewOrganization
 	set(c, &n, &in)
 	t, err := s.Directory.Create(ctx, n)
-	if err != nil {
-		return Organization{}, reworded(err, CodeDuplicate, "the slug %q is or was an organization's, and slugs are never handed out twice; choose another", in.Slug)
+	if err == nil {
+		c.Tenant = t
 	}
-	c.Tenant = t
-	return s.organization(&t.Org), nil
+	return s.told(c, reworded(err, CodeDuplicate, "the slug %q is or was an organization's, and slugs are never handed out twice; choose another", in.Slug))
 }
 
 func (s *Server) listOrganizations(ctx context.Context, c *call, in OrganizationPage) ([]Organization, error) {
@@ -158,12 +165,11 @@ func (s *Server) updateOrganization(ctx context.Context, c *call, in Organizatio
 		changed = set(c, o, &in)
 		return nil
 	})
-	if err != nil {
-		return Organization{}, err
+	if err == nil {
+		c.Tenant = t
+		c.Note("changed", strings.Join(changed, ","))
 	}
-	c.Tenant = t
-	c.Note("changed", strings.Join(changed, ","))
-	return s.organization(&t.Org), nil
+	return s.told(c, err)
 }
 
 // changed returns the handler of a change that needs no more than the organization's name.
@@ -173,10 +179,7 @@ func (s *Server) changed(change func(context.Context, string) error) func(contex
 		if err == nil {
 			err = s.enter(ctx, c, in.Slug)
 		}
-		if err != nil {
-			return Organization{}, err
-		}
-		return s.organization(&c.Tenant.Org), nil
+		return s.told(c, err)
 	}
 }
 

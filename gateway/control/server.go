@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -20,8 +19,6 @@ import (
 	"tenantry/crypto/keyring"
 	"tenantry/gateway/audit"
 	"tenantry/gateway/transfer"
-	"tenantry/internal/declare"
-	"tenantry/internal/fault"
 	"tenantry/tenants"
 	"tenantry/tenants/keys"
 	"tenantry/tenants/limits"
@@ -94,12 +91,14 @@ func (s *Server) run(ctx context.Context, name string, in []byte, streams Stream
 		return nil, fail(CodeUnknown, "the server does not know the command %s", name)
 	}
 	c := &call{Streams: streams, command: cmd}
-	row := cmd.bind(c)
+	row := cmd.bind(s, c)
 	c.Call = api.NewCall(&row, func(string) string { return "" })
-	data, err := s.carryOut(ctx, c, in)
+	c.Principal, c.Tenant = &tenants.Principal{Kind: tenants.Operator}, new(tenants.Tenant)
+	result, err := api.Run(ctx, c.Call, api.Input{Body: func(context.Context) (api.Body, error) { return api.ParseBody(in) }})
+	err = s.record(ctx, c, err)
 	answer := &Answer{Notes: c.notes}
-	if v := reflect.ValueOf(data); err == nil || (v.Kind() == reflect.Pointer || v.Kind() == reflect.Slice) && !v.IsNil() {
-		raw, encodeErr := encode(data)
+	if v := reflect.ValueOf(result.Data); err == nil || (v.Kind() == reflect.Pointer || v.Kind() == reflect.Slice) && !v.IsNil() {
+		raw, encodeErr := encode(result.Data)
 		answer.Data, err = raw, errors.Join(err, encodeErr)
 	}
 	if err != nil {
@@ -109,28 +108,6 @@ func (s *Server) run(ctx context.Context, name string, in []byte, streams Stream
 	}
 	s.Log.InfoContext(ctx, "a command was carried out", "command", name)
 	return answer, nil
-}
-
-// carryOut runs the command's row for the organization that the input names, nobody's where it names
-// none, and records what it did.
-func (s *Server) carryOut(ctx context.Context, c *call, in []byte) (any, error) {
-	c.Principal, c.Tenant = &tenants.Principal{Kind: tenants.Operator}, new(tenants.Tenant)
-	result, err := api.Run(ctx, c.Call, api.Input{
-		Body: func(context.Context) (api.Body, error) { return api.ParseBody(in) },
-		Enter: func(ctx context.Context) error {
-			at := slices.IndexFunc(c.command.Fields, func(f declare.Field) bool { return f.Rule.Ref == "organization" })
-			if at < 0 {
-				return nil
-			}
-			var errs fault.List
-			slug, _ := c.Body.Text(&errs, c.command.Fields[at].Name)
-			if err := errs.Err(); err != nil {
-				return err
-			}
-			return s.enter(ctx, c, slug)
-		},
-	})
-	return result.Data, s.record(ctx, c, err)
 }
 
 // enter makes the organization of that slug, as it is now, the call's.
@@ -150,11 +127,8 @@ func (s *Server) enter(ctx context.Context, c *call, slug string) error {
 // that fails, so the error says both; an answer that cannot be had again must not give way to it.
 func (s *Server) record(ctx context.Context, c *call, err error) error {
 	cmd := c.command
-	switch {
-	case c.Tenant.Workspace() == nil: // no log can tell of what belongs to no organization
-		return err
-	case cmd.Audit == api.AuditAlways && err == nil, cmd.Audit == api.AuditNoted && c.AuditNote != nil:
-	default:
+	done, noted := cmd.Audit == api.AuditAlways && err == nil, cmd.Audit == api.AuditNoted && c.AuditNote != nil
+	if c.Tenant.Workspace() == nil || !done && !noted { // no log can tell of what belongs to no organization
 		return err
 	}
 	rec := audit.Record{Operation: cmd.Name, Subject: c.Principal.Subject(), Outcome: audit.OK, Facts: c.AuditNote}
@@ -170,9 +144,6 @@ func (s *Server) record(ctx context.Context, c *call, err error) error {
 	if cmd.Once && err == nil {
 		c.say("Note: " + unrecorded.Error())
 		return nil
-	}
-	if err == nil {
-		return unrecorded
 	}
 	return errors.Join(err, unrecorded)
 }

@@ -77,7 +77,7 @@ func TestREADME(t *testing.T) {
 	}
 	for name, content := range map[string]string{
 		"people.csv": "Name,Town,email\nSmith,Oslo,smith@example.com\n", "corrected.csv": "email,last_name\nsmith@example.com,Smythe\n",
-		"runways.csv": "code,length\n18L,3000\n", "movies.json": `[{"title": "Metropolis", "year": 1927}]`,
+		"folders.csv": "Name,deleted\nLetters,no\n", "runways.csv": "code,length\n18L,3000\n", "movies.json": `[{"title": "Metropolis", "year": 1927}]`,
 	} {
 		if err := os.WriteFile(filepath.Join(u.dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)

@@ -13,7 +13,7 @@ type Contact struct {
 	store.Meta
 	Email      string         `json:"email,omitempty" rule:"max=320 format=email" use:"filter"`
 	FirstName  string         `json:"first_name,omitempty" rule:"max=200 format=line" use:"filter"`
-	LastName   string         `json:"last_name,omitempty" rule:"max=200 format=line" use:"filter"`
+	LastName   string         `json:"last_name,omitempty" rule:"max=200 format=line" use:"filter" alias:"name"`
 	Phone      string         `json:"phone,omitempty" rule:"max=64 format=line" use:"filter"`
 	Country    string         `json:"country,omitempty" rule:"max=200 format=line" use:"filter"`
 	City       string         `json:"city,omitempty" rule:"max=200 format=line" use:"filter"`
@@ -21,7 +21,7 @@ type Contact struct {
 	Tags       []string       `json:"tags,omitempty" rule:"max=200 each=100 format=line" use:"filter"`
 	Fields     map[string]any `json:"fields,omitempty" store:"custom"`
 	Teams      []string       `json:"teams,omitempty" rule:"max=1000 format=id ref=team" use:"scope"`
-	ExternalID string         `json:"external_id,omitempty" rule:"max=200 format=line unique" use:"identity"`
+	ExternalID string         `json:"external_id,omitempty" rule:"max=200 format=line unique" use:"identity" alias:"id"`
 	// Secrets are the sealed values of encrypted fields. No question can name them.
 	Secrets map[string]string `json:"secrets,omitempty" use:"secret"`
 }

@@ -20,7 +20,7 @@ type Record struct {
 	store.Meta
 	Object     string            `json:"object" rule:"required max=64 ref=custom_object" use:"filter"` // the definition's name
 	Values     map[string]any    `json:"values,omitempty" store:"custom"`
-	ExternalID string            `json:"external_id,omitempty" rule:"max=200 unique within=object" use:"identity"`
+	ExternalID string            `json:"external_id,omitempty" rule:"max=200 unique within=object" use:"identity" alias:"id"`
 	Secrets    map[string]string `json:"secrets,omitempty" use:"secret"` // sealed values by field
 }
 

@@ -25,18 +25,18 @@ func checkImport(args []string, in values) error {
 		return s
 	}
 	suffix := strings.ToLower(filepath.Ext(args[0]))
-	object, isRecords := strings.CutPrefix(text("as"), "records:")
+	plural, definition, defined := strings.Cut(text("as"), ":")
 	switch {
 	case text("as") == "" && (in["map"] != nil || text("format") != "" || text("key") != ""):
 		return usagef("--map, --key and --format are for rows; say with --as what a row is")
 	case text("as") == "" && suffix == ".csv":
-		return usagef("%s holds rows; say what a row is with --as contacts or --as records:NAME", args[0])
+		return usagef("%s holds rows; say what a row is, such as --as contacts or --as records:NAME", args[0])
 	case text("as") == "":
 		return nil
 	case in["secrets"] != nil:
 		return usagef("--secrets is for bundles; rows hold no encrypted values")
-	case text("as") != "contacts" && (!isRecords || object == ""):
-		return usagef("--as %s: it is contacts, or records: and the name of a custom object", text("as"))
+	case !strings.HasSuffix(plural, "s") || defined && definition == "": // which there are, the gateway says
+		return usagef("--as %s: it is contacts, records:NAME or another resource in the plural", text("as"))
 	case text("format") == "":
 		in["format"] = strings.TrimPrefix(suffix, ".")
 	}

@@ -109,10 +109,15 @@ func imports(t *testing.T, tmp, dir string) {
 	if r = do(write(t, filepath.Join(tmp, "bikes.json"), `[{"model":"Elbe","price":900}]`), "--as", "records:bike"); r.Kinds["record"].Created != 1 {
 		t.Errorf("records: %+v", r)
 	}
+	if r = do(write(t, filepath.Join(tmp, "folders.csv"), "Name;Deleted\nLetters;no\nOld;yes\n"), "--as", "folders"); r.Kinds["folder"].Created != 2 {
+		t.Errorf("folders: %+v", r)
+	}
 	for _, c := range []struct {
 		args   []string
 		stderr string
 	}{
+		{[]string{"--org", "acme", "--as", "submissions:nothing", rows}, `no form collection "nothing"`},
+		{[]string{"--org", "acme", "--as", "bicycles", rows}, "rows become teams, roles, users"},
 		{[]string{"--org", "nobody", file}, `"nobody"`},
 		{[]string{"--org", "acme", file + ".missing"}, "no such file"},
 		{[]string{"--org", "acme", "--as", "contacts", "--map", "Nothing=email", rows}, "Nothing"},

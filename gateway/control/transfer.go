@@ -20,8 +20,8 @@ type ImportRequest struct {
 	Org     string `json:"org" rule:"ref=organization"`
 	DryRun  bool   `json:"dry_run,omitempty" doc:"check only, and show what would be done"`
 	Partial bool   `json:"partial,omitempty" doc:"store the good lines where others are bad"`
-	// As is what a row becomes: "contacts", or "records:" and the name of a custom object.
-	As string `json:"as,omitempty" doc:"take rows as <contacts or records:NAME>"`
+	// As is what a row becomes, see rows.Options.
+	As string `json:"as,omitempty" doc:"take rows as <contacts or records:NAME>, or as any other resource: folders, submissions:FORM"`
 	// Map gives fields by column. Empty: columns are matched by name. Missing fields are made.
 	Map map[string][]string `json:"map,omitempty" write:"COLUMN=FIELD, or COLUMN= to leave a column out" doc:"fields by column, <COLUMN=FIELD>; may be repeated, for one column too, and * for all others by *=* (default all by name; missing fields are made)"`
 	// Key is the field by which a row is a stored record; empty: see rows.Options.

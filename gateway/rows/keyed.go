@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 
 	"tenantry/backends/schema"
@@ -28,10 +29,9 @@ type keyed struct {
 // keyBatch is how many values of the key are looked up at a time.
 const keyBatch = 500
 
-// findKeyed finds the stored records that rows may be. Fields that every record has are
-// indexed and looked up in batches; those that the organization defined are not indexed by
-// every engine, so that its records are read once. Memory holds a digest of each value in
-// the file.
+// findKeyed finds the stored records that rows may be. Texts that are indexed are looked up in
+// batches; for others the records are read once, as for fields that the organization defined,
+// which not every engine indexes. Memory holds a digest of each value in the file.
 func (f *feed) findKeyed(ctx context.Context) error {
 	for i := range f.columns {
 		for _, t := range f.columns[i].targets {
@@ -44,13 +44,14 @@ func (f *feed) findKeyed(ctx context.Context) error {
 	switch {
 	case t == nil:
 		return fmt.Errorf("%w: no column leads to the field %q, which is the key", ErrOptions, texts.Clip(f.o.Key))
-	case t.list || t.typ == schema.MultiSelect || t.typ == schema.Encrypted:
-		return fmt.Errorf("%w: the field %q is a list or encrypted and cannot be the key", ErrOptions, f.o.Key)
+	case slices.Contains([]string{schema.MultiSelect, schema.Encrypted, aValue}, t.typ):
+		return fmt.Errorf("%w: the field %q is a list, an object or encrypted and cannot be the key", ErrOptions, f.o.Key)
 	}
 	f.keyed = map[digest]keyed{}
 	if t.fresh {
 		return nil // nobody has a value
 	}
+	indexed := f.indexed()
 	values := map[digest]bool{}
 	var batch []string
 	err := f.into.Each(ctx, f, func(p *strictjson.Parser, r transfer.Raw) error {
@@ -65,7 +66,7 @@ func (f *feed) findKeyed(ctx context.Context) error {
 			return nil
 		}
 		values[d] = true
-		if t.custom {
+		if !indexed {
 			return nil
 		}
 		if batch = append(batch, v.Text); len(batch) < keyBatch {
@@ -78,10 +79,17 @@ func (f *feed) findKeyed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if t.custom {
+	if !indexed {
 		return f.readAll(ctx, values)
 	}
 	return f.lookUp(ctx, batch)
+}
+
+// indexed reports whether records can be looked up by the key.
+func (f *feed) indexed() bool {
+	return !f.key.custom && f.key.typ == aLine && slices.ContainsFunc(f.of.Records.Spec().Indexes, func(i store.Index) bool {
+		return i.Fields[0] == f.o.Key || f.definition != "" && i.Fields[0] == f.of.DefinitionField() && i.Fields[1] == f.o.Key
+	})
 }
 
 func (f *feed) note(v strictjson.Value, id string) {
@@ -102,15 +110,14 @@ func (f *feed) lookUp(ctx context.Context, values []string) error {
 	if len(values) == 0 {
 		return nil
 	}
-	kept := f.into.Named(f.kind)
-	found, err := kept.Records.Find(ctx, f.into.Tenant.Workspace(), store.Query{
+	found, err := f.of.Records.Find(ctx, f.into.Workspace(f.of), store.Query{
 		Filter: store.All(f.stored(), store.In(f.o.Key, values...)), State: store.Either, Limit: store.MaxLimit,
 	})
 	if err != nil {
 		return fmt.Errorf("looking for what rows may be: %w", err)
 	}
 	for _, rec := range found {
-		f.note(text(kept.Text(rec, f.o.Key)), kept.Meta(rec).ID)
+		f.note(f.value(rec), f.of.Meta(rec).ID)
 	}
 	if len(found) < store.MaxLimit || len(values) == 1 {
 		return nil
@@ -124,19 +131,30 @@ func (f *feed) lookUp(ctx context.Context, values []string) error {
 
 // stored matches the records that rows may be.
 func (f *feed) stored() store.Filter {
-	if f.object == "" {
+	if f.definition == "" {
 		return store.Filter{}
 	}
-	return store.Eq("object", f.object)
+	return store.Eq(f.of.DefinitionField(), f.definition)
 }
 
-// readAll finds records by a field that the organization defined.
+// value returns what a stored record has for the key.
+func (f *feed) value(rec any) strictjson.Value {
+	n, _ := f.of.Index(f.o.Key)
+	switch {
+	case f.key.custom:
+		return valueOf((*f.of.Values(rec))[f.o.Key])
+	case f.key.typ == aLine:
+		return text(f.of.Text(rec, f.o.Key))
+	}
+	return parsed(f.of.Fields[n].Append(nil, rec))
+}
+
+// readAll finds records by reading all of them.
 func (f *feed) readAll(ctx context.Context, values map[digest]bool) error {
-	kept := f.into.Named(f.kind)
-	return kept.Records.Each(ctx, f.into.Tenant.Workspace(), f.stored(), func(rec any) error {
-		v := valueOf((*kept.Values(rec))[f.o.Key])
+	return f.of.Records.Each(ctx, f.into.Workspace(f.of), f.stored(), func(rec any) error {
+		v := f.value(rec)
 		if d, has := digestOf(v); has && values[d] {
-			f.note(v, kept.Meta(rec).ID)
+			f.note(v, f.of.Meta(rec).ID)
 		}
 		return nil
 	})

@@ -1,33 +1,64 @@
 package rows
 
 import (
+	"cmp"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
-	"tenantry/backends/contacts"
+	"tenantry/backends/field"
+	"tenantry/backends/resource"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
 	"tenantry/gateway/transfer"
+	"tenantry/internal/declare"
 	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
 	"tenantry/internal/texts"
 )
 
-// own returns the fields that every record has, by squashed name.
-func (f *feed) own() map[string]string {
-	own := map[string]string{}
-	for _, field := range f.into.Named(f.kind).Fields {
-		isText := field.Type.Kind() == reflect.String || field.Type.Kind() == reflect.Slice
-		if isText && field.Rule.Ref == "" && field.Name != "id" {
-			own[squash(field.Name)] = field.Name
+// Values of fields that every record has are read as those of a type of package schema, or as:
+const (
+	aLine  = "line"   // a text of one line
+	aText  = "text"   // any text
+	aValue = "object" // JSON
+)
+
+// typeOf returns how values of a field are read that every record has.
+func typeOf(f *field.Field) string {
+	t := f.Type
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch {
+	case f.Rule.Format == "time":
+		return schema.DateTime
+	case reflect.Zero(t).CanInt():
+		return schema.Number
+	case t.Kind() == reflect.Bool:
+		return schema.Boolean
+	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.String:
+		return schema.MultiSelect
+	case t.Kind() != reflect.String:
+		return aValue
+	case f.Rule.Format != "" || f.Rule.Unique || f.Use.Has(declare.Filter):
+		return aLine
+	}
+	return aText
+}
+
+// findOwn finds the fields that every record has, by squashed name. Where fields can be made, a
+// column with the name of an identifier or a reference is more likely to be one of those.
+func (f *feed) findOwn() {
+	f.own = map[string]*field.Field{}
+	for i := range f.of.Fields {
+		of := &f.of.Fields[i]
+		plain := of.Rule.Ref == "" && of.Name != "id" && slices.Contains([]string{aLine, aText, schema.MultiSelect}, typeOf(of))
+		if of.Name != f.of.ValuesName() && of.Name != f.of.DefinitionField() && (plain || !f.makes()) {
+			f.own[squash(of.Name)] = of
 		}
 	}
-	return own
 }
 
 // plan decides what each column becomes.
@@ -44,7 +75,8 @@ func (f *feed) plan() error {
 			return fmt.Errorf("%w: the file has no column %q", ErrOptions, texts.Clip(name))
 		}
 	}
-	own, taken := f.own(), map[string]bool{}
+	f.findOwn()
+	taken := map[string]bool{}
 	for i := range f.columns {
 		c := &f.columns[i]
 		for _, field := range f.o.Map[c.name] {
@@ -55,8 +87,12 @@ func (f *feed) plan() error {
 			case !store.ValidKey(field):
 				return fmt.Errorf("%w: %q is no name of a field: 1 to 64 letters, digits, _ or -", ErrOptions, texts.Clip(field))
 			}
+			t := f.target(field)
+			if t.fresh && !f.makes() {
+				return fmt.Errorf("%w: a %s has no field %q", ErrOptions, spaced(f.of.Name), texts.Clip(field))
+			}
 			taken[field] = true
-			c.targets = append(c.targets, f.target(field, own))
+			c.targets = append(c.targets, t)
 		}
 		if len(c.targets) == 0 {
 			c.targets = []*target{{}}
@@ -65,15 +101,15 @@ func (f *feed) plan() error {
 	if f.o.Map != nil && !slices.Equal(f.o.Map["*"], []string{"*"}) {
 		return nil
 	}
-	known := maps.Clone(own)
-	for key := range f.defined {
-		if _, ok := known[squash(key)]; !ok {
-			known[squash(key)] = key
-		}
+	known, stand := map[string]string{}, map[string]string{}
+	for _, key := range slices.Backward(f.defined.Names()) {
+		known[squash(key)] = key
 	}
-	stand := map[string]string{"id": "external_id"}
-	if f.object == "" {
-		stand["name"] = "last_name"
+	for name, own := range f.own {
+		known[name] = own.Name
+		if alias := resource.Alias(own); alias != "" {
+			stand[alias] = own.Name
+		}
 	}
 	free := func(c *column) bool {
 		_, mapped := f.o.Map[c.name]
@@ -84,7 +120,7 @@ func (f *feed) plan() error {
 			c := &f.columns[i]
 			if field, ok := names[squash(c.name)]; ok && free(c) && !taken[field] {
 				taken[field] = true
-				c.targets[0] = f.target(field, own)
+				c.targets[0] = f.target(field)
 			}
 		}
 	}
@@ -93,9 +129,12 @@ func (f *feed) plan() error {
 		if !free(c) {
 			continue
 		}
+		if !f.makes() {
+			return fmt.Errorf("%w: a %s has no field for the column %q; say with a map what the columns become", ErrOptions, spaced(f.of.Name), texts.Clip(c.name))
+		}
 		field := f.freeKey(c.name, i+1, func(key string) bool {
 			_, exists := f.defined[key]
-			_, standard := own[squash(key)]
+			_, standard := f.own[squash(key)]
 			return taken[key] || exists || standard
 		})
 		taken[field] = true
@@ -105,21 +144,26 @@ func (f *feed) plan() error {
 }
 
 // target returns what a field is.
-func (f *feed) target(field string, own map[string]string) *target {
-	if field == "" || own[squash(field)] == field {
-		return &target{field: field, list: field == "tags"}
+func (f *feed) target(field string) *target {
+	if own := f.own[squash(field)]; field == "" || own != nil && own.Name == field {
+		t := &target{field: field}
+		if own != nil {
+			t.typ = typeOf(own)
+		}
+		return t
 	}
-	typ, exists := f.defined[field]
-	return &target{field: field, custom: true, typ: typ, fresh: !exists}
+	defined, exists := f.defined[field]
+	return &target{field: field, custom: true, typ: defined.Type, fresh: !exists}
 }
 
 // freeKey returns an identifier for a new field that is not in use.
 func (f *feed) freeKey(name string, position int, used func(string) bool) string {
 	base := keyFor(name, position)
-	if f.object == "" {
+	if f.defines.Together {
 		var errs fault.List
-		contacts.ValidateField(&contacts.FieldDef{Key: base, Title: base, Type: schema.Text}, &errs)
-		if len(errs) > 0 { // the name of something that every contact has
+		c := resource.Checking{Errs: &errs, Known: &resource.Known{}}
+		f.defines.Read(&c, f.newField(base, base, schema.Text), f.defines.New())
+		if len(errs) > 0 { // the name of something that every record has
 			base = "column_" + base
 		}
 	}
@@ -130,11 +174,19 @@ func (f *feed) freeKey(name string, position int, used func(string) bool) string
 	return key
 }
 
+func (f *feed) newField(key, title, typ string) strictjson.Value {
+	return object(member(f.defines.Key, key), member("title", title), member("type", typ))
+}
+
 // definitions returns lines that make the fields which are missing.
 func (f *feed) definitions() []transfer.Line {
+	if !f.makes() {
+		return nil
+	}
 	var out []transfer.Line
-	line := func(kind string, members ...strictjson.Member) transfer.Line {
-		return transfer.Line{Number: f.last + len(out) + 1, Kind: kind, Value: strictjson.Value{Is: strictjson.Object, Members: members}}
+	line := func(v strictjson.Value) *transfer.Line {
+		out = append(out, transfer.Line{Number: f.last + len(out) + 1, Kind: f.defines.Name, Value: v})
+		return &out[len(out)-1]
 	}
 	fresh := schema.Fields{}
 	for i := range f.columns {
@@ -146,43 +198,31 @@ func (f *feed) definitions() []transfer.Line {
 			t.typ = c.guess.result()
 			title := titleFor(c.name, t.field)
 			fresh[t.field] = schema.Field{Title: title, Type: t.typ}
-			if f.object == "" {
-				out = append(out, line("contact_field", member("key", t.field), member("title", title), member("type", t.typ)))
+			if f.defines.Together {
+				line(f.newField(t.field, title, t.typ))
 			}
 		}
 	}
-	if f.object == "" || f.existing != nil && len(fresh) == 0 {
+	if f.defines.Together || f.existing != nil && len(fresh) == 0 {
 		return out
 	}
-	label, plural := labels(f.object)
+	label, plural := labels(f.definition)
 	if f.existing != nil {
-		label, plural = f.existing.Label, f.existing.LabelPlural
-		stored := f.existing.Schema.Clone()
-		maps.Copy(stored, fresh)
-		fresh = stored
+		label, plural = f.defines.Text(f.existing, "label"), f.defines.Text(f.existing, "label_plural")
 	}
-	def := line("custom_object", member("name", f.object), member("label", label), member("label_plural", plural))
-	if def.Schema = fresh; len(fresh) > schema.MaxFields {
-		def.Faults.Add("schema", "length", "a custom object has at most %d fields", schema.MaxFields)
+	fields := f.defined.With(fresh)
+	def := line(object(member(f.defines.Key, f.definition), member("label", label), member("label_plural", plural),
+		strictjson.Member{Name: "schema", Value: parsed(field.AppendJSON(nil, fields))}, strictjson.Member{Name: "as_is", Value: valueOf(true)}))
+	if len(fields) > schema.MaxFields {
+		def.Faults.Add("schema", "length", "a %s has at most %d fields", spaced(f.defines.Name), schema.MaxFields)
 	}
-	return append(out, def)
+	return out
 }
 
 // titleFor returns what people read above a new field.
 func titleFor(column, field string) string {
-	title := strings.TrimSpace(strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, column))
-	if title == "" {
-		return field
-	}
-	if utf8.RuneCountInString(title) > schema.MaxLabel {
-		title = string([]rune(title)[:schema.MaxLabel])
-	}
-	return title
+	title := []rune(cmp.Or(oneLine(column), field))
+	return string(title[:min(len(title), schema.MaxLabel)])
 }
 
 // labels returns what a custom object is called that is made from its name alone.
@@ -213,27 +253,12 @@ func squash(name string) string {
 
 // keyFor returns an identifier for a new field: "Production Budget" is production_budget.
 func keyFor(name string, position int) string {
-	var b strings.Builder
-	gap := false
-	for _, r := range name {
-		if r >= 'A' && r <= 'Z' {
-			r += 'a' - 'A'
-		}
-		if (r < 'a' || r > 'z') && (r < '0' || r > '9') {
-			gap = b.Len() > 0
-			continue
-		}
-		if gap {
-			b.WriteByte('_')
-			gap = false
-		}
-		b.WriteRune(r)
-		if b.Len() >= 56 { // leaves room for a number
-			break
-		}
-	}
-	if b.Len() == 0 {
+	words := strings.FieldsFunc(name, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9')
+	})
+	key := strings.ToLower(strings.Join(words, "_"))
+	if key == "" {
 		return fmt.Sprintf("column_%d", position)
 	}
-	return b.String()
+	return strings.TrimRight(key[:min(len(key), 56)], "_") // leaves room for a number
 }

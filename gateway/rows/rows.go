@@ -1,5 +1,5 @@
-// Package rows imports the rows of CSV and JSON files, as contacts or as records of a custom
-// object. Each becomes a line of a bundle, and what its columns lack is defined first.
+// Package rows imports the rows of CSV and JSON files, as records of whichever resource. Each
+// becomes a line of a bundle, and what its columns lack is defined first where that can be.
 package rows
 
 import (
@@ -11,12 +11,14 @@ import (
 	"strings"
 	"sync"
 
-	"tenantry/backends/objects"
+	"tenantry/backends/field"
 	"tenantry/backends/resource"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
 	"tenantry/gateway/transfer"
+	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
+	"tenantry/internal/texts"
 	"tenantry/tenants"
 )
 
@@ -28,7 +30,8 @@ const (
 
 // Options say what rows become.
 type Options struct {
-	// As is "contacts", or "records:NAME" for records of a custom object.
+	// As is the plural name of a resource, "contacts" or "folders"; where its records are each of one
+	// definition, that too: "records:NAME" or "submissions:ID".
 	As string
 	// Format is CSV or JSON. A CSV file has a header and commas, semicolons or tabs; a JSON
 	// file is an array of flat objects, or one such object after the other.
@@ -37,9 +40,9 @@ type Options struct {
 	// "*" to "*". A column that leads to "" is left out. Nil: all columns are matched by
 	// name, without regard to case, blanks and punctuation. A column may lead to several.
 	Map map[string][]string
-	// Key, where set, is the field by which a row is a stored record: one of every contact's
-	// but the tags, external_id, or one that the organization defines, lists and encrypted ones
-	// apart. A row that has the value of no record adds one, and so does a row without a value.
+	// Key, where set, is the field by which a row is a stored record: one that every record has, or
+	// one that the organization defines; lists, objects and encrypted ones apart.
+	// A row that has the value of no record adds one, and so does a row without a value.
 	// Of two rows with one value the later is refused, as is one whose value several records
 	// share.
 	Key string
@@ -56,42 +59,40 @@ var ErrOptions = errors.New("these rows cannot be imported so")
 // maxColumns bounds the columns of a file.
 const maxColumns = 1000
 
-// Import takes rows as contacts or as records. Rows without any value are skipped. Fields that
-// are missing are made, of the types that the data suggests; so is the custom object. A column
-// `id` is taken for external_id, and `name` of a contact for last_name, where no other column
-// is. Empty cells are missing values. A list becomes a MultiSelect, or one text where the field
-// is one. The report says what became of each column, also after a dry run. Errors: those of
-// transfer.Service.Import, and ErrOptions.
+// Import takes rows as records of a resource. Rows without any value are skipped. Fields that
+// are missing are made, of the types that the data suggests, where what defines them is known by a
+// name that people choose; so is that definition. Elsewhere a column without a field is an error.
+// A column may also be called as the tag `alias` of a field says, where no other column is that
+// field. Empty cells are missing values. A list becomes a MultiSelect, or one text where the field
+// is one; a field that is an object is read from a JSON text. The report says what became of each
+// column, also after a dry run. Errors: those of transfer.Service.Import, and ErrOptions.
 func Import(ctx context.Context, s *transfer.Service, t *tenants.Tenant, src transfer.Source, o Options) (transfer.Report, error) {
-	f := &feed{src: src, o: o, kind: "contact", values: "fields"}
-	name, isRecord := strings.CutPrefix(o.As, "records:")
-	none := transfer.Report{Kinds: map[string]transfer.Counts{}, Problems: []transfer.LineProblem{}}
-	switch {
-	case o.Format != CSV && o.Format != JSON:
+	if o.Format != CSV && o.Format != JSON {
+		none := transfer.Report{Kinds: map[string]transfer.Counts{}, Problems: []transfer.LineProblem{}}
 		return none, fmt.Errorf("%w: the format is csv or json", ErrOptions)
-	case isRecord && !schema.ValidName(name):
-		return none, fmt.Errorf("%w: the name of a custom object has 1 to 64 lower-case letters, digits or _, a letter first", ErrOptions)
-	case !isRecord && o.As != "contacts":
-		return none, fmt.Errorf("%w: rows become contacts or records:NAME", ErrOptions)
-	case isRecord:
-		f.object, f.kind, f.values = name, "record", "values"
 	}
+	f := &feed{src: src, o: o, of: &resource.Resource{}}
 	r, err := s.ImportFeed(ctx, t, f, transfer.ImportOptions{DryRun: o.DryRun, Partial: o.Partial, Bad: o.Bad, Progress: o.Progress})
 	for _, c := range f.columns {
 		for _, t := range c.targets {
-			r.Columns = append(r.Columns, transfer.Column{Name: c.name, Field: t.field, Type: t.typ, New: t.fresh})
+			r.Columns = append(r.Columns, transfer.Column{Name: c.name, Field: t.field, New: t.fresh})
+			if t.custom {
+				r.Columns[len(r.Columns)-1].Type = t.typ
+			}
 		}
 	}
 	failed := r.Failed
-	r.Counts = r.Kinds[f.kind] // without the definitions, which are on no line
+	r.Counts = r.Kinds[f.of.Name] // without the definitions, which are on no line
 	r.Failed, r.Skipped = failed, f.blanks
 	var refused *transfer.RefusedError
 	if errors.As(err, &refused) {
 		refused.Lines = r.Lines
 	}
-	for i := range r.Problems {
-		if r.Problems[i].Line > f.last { // a definition, which is on no line
-			r.Problems[i].Line = 0
+	for _, list := range [][]transfer.LineProblem{r.Problems, r.Warnings} {
+		for i := range list {
+			if list[i].Line > f.last { // a definition, which is on no line
+				list[i].Line = 0
+			}
 		}
 	}
 	return r, err
@@ -99,23 +100,24 @@ func Import(ctx context.Context, s *transfer.Service, t *tenants.Tenant, src tra
 
 // feed makes lines of a bundle of rows.
 type feed struct {
-	src    transfer.Source
-	o      Options
-	object string // the custom object's name; "" for contacts
-	kind   string // of the lines
-	values string // what they call the values of fields that the organization defined
+	src transfer.Source
+	o   Options
 
-	into     *transfer.Into
-	existing *objects.Definition // of the custom object, where there is one
-	defined  map[string]string   // the types of the fields that the organization defined
-	columns  []column
-	byName   map[string]int
-	planned  bool
-	last     int // number of the last row
-	blanks   int
-	key      *target // nil where rows have none
-	keyed    map[digest]keyed
-	header   sync.Once // written before the first bad row
+	into       *transfer.Into
+	of         *resource.Resource      // of what the rows become
+	own        map[string]*field.Field // that every record has, by squashed name
+	defines    *resource.Resource      // whose records define further fields; nil: none do
+	definition string                  // the identity of that which does; "" where all do together
+	existing   any                     // that definition, where there is one
+	defined    schema.Fields           // by it, or by all together
+	columns    []column
+	byName     map[string]int
+	planned    bool
+	last       int // number of the last row
+	blanks     int
+	key        *target // nil where rows have none
+	keyed      map[digest]keyed
+	header     sync.Once // written before the first bad row
 }
 
 // column is one column of the file, and the fields that it leads to: one at least.
@@ -129,9 +131,8 @@ type column struct {
 type target struct {
 	field  string // "" where it is left out
 	custom bool   // the field is one that the organization defines
-	list   bool   // the field is a list of every contact
-	typ    string // of a custom field
 	fresh  bool   // the field is to be made
+	typ    string // how its values are read: a type of package schema, or one of those beside it
 }
 
 func (f *feed) Size() int64 { return f.src.Size }
@@ -141,7 +142,7 @@ func (f *feed) Open() (transfer.Reader, error) { return open(f.src, f.o.Format) 
 // Prepare looks at all rows, decides what the columns become and makes missing fields.
 func (f *feed) Prepare(ctx context.Context, into *transfer.Into) ([]transfer.Line, error) {
 	f.into, f.byName = into, map[string]int{}
-	if err := f.readDefined(ctx); err != nil {
+	if err := errors.Join(f.find(), f.readDefined(ctx)); err != nil {
 		return nil, err
 	}
 	if f.o.Format == CSV {
@@ -164,35 +165,73 @@ func (f *feed) Prepare(ctx context.Context, into *transfer.Into) ([]transfer.Lin
 			return nil, err
 		}
 	}
-	lines := f.definitions()
 	if f.o.Key != "" {
-		return lines, f.findKeyed(ctx)
+		if err := f.findKeyed(ctx); err != nil {
+			return nil, err
+		}
 	}
-	return lines, nil
+	if f.of.Definition {
+		return into.Collect(ctx, f, f.line)
+	}
+	return f.definitions(), nil
 }
 
-func (f *feed) readDefined(ctx context.Context) error {
-	f.defined = map[string]string{}
-	defines := f.into.Named(f.into.Named(f.kind).DefinedBy)
-	var known resource.Known
-	only := store.Filter{}
-	if f.object != "" {
-		only = store.Eq("name", f.object)
+// find finds the resource that Options.As names, and splits the definition off.
+func (f *feed) find() error {
+	plural, definition, defined := strings.Cut(f.o.As, ":")
+	names := make([]string, len(f.into.Resources))
+	for i, r := range f.into.Resources {
+		names[i] = r.Plural()
+		field := r.DefinitionField()
+		if names[i] == plural && defined == (field != "") && defined == (definition != "") {
+			f.of, f.definition = r, definition
+			return nil
+		}
+		if field != "" {
+			names[i] += ":" + strings.ToUpper(field)
+		}
 	}
-	err := defines.Records.Each(ctx, f.into.Tenant.Workspace(), only, func(rec any) error {
-		known.Learn(defines, rec, "")
-		f.existing, _ = rec.(*objects.Definition)
+	return fmt.Errorf("%w: rows become %s", ErrOptions, strings.Join(names, ", "))
+}
+
+// readDefined finds the definition, and the fields that are defined.
+func (f *feed) readDefined(ctx context.Context) error {
+	if f.of.DefinedBy == "" {
+		return nil
+	}
+	f.defines = f.into.Named(f.of.DefinedBy)
+	given := f.definition
+	var known resource.Known
+	err := f.defines.Records.Each(ctx, f.into.Workspace(f.defines), store.Filter{}, func(rec any) error {
+		known.Learn(f.defines, rec, "")
+		id := f.defines.Identity(rec)
+		if id == given || f.existing == nil && slices.ContainsFunc(f.defines.Uniques, func(u resource.Unique) bool {
+			return u.Identity == resource.Named && u.Value(rec) == given
+		}) {
+			f.existing, f.definition = rec, id
+		}
 		return nil
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return fmt.Errorf("reading which fields are defined: %w", err)
+	case given != "" && f.existing == nil && !f.makes():
+		return fmt.Errorf("%w: there is no %s %q", ErrOptions, spaced(f.defines.Name), texts.Clip(given))
+	case given != "" && f.existing == nil:
+		var errs fault.List
+		n, _ := f.defines.Index(f.defines.Key)
+		if f.defines.Fields[n].Read(text(given), f.defines.New(), &errs); len(errs) > 0 {
+			return fmt.Errorf("%w: of the %s, the %s", ErrOptions, spaced(f.defines.Name), errs[0].Message)
+		}
 	}
-	fields, _ := known.Fields(defines.Name, f.object)
-	for key, field := range fields {
-		f.defined[key] = field.Type
-	}
+	f.defined, _ = known.Fields(f.defines.Name, f.definition)
 	return nil
 }
+
+// makes reports whether missing fields are made: by what is known by a name that people choose.
+func (f *feed) makes() bool { return f.defines != nil && f.defines.Key != "" }
+
+func spaced(name string) string { return strings.ReplaceAll(name, "_", " ") }
 
 func (f *feed) addColumn(name string) int {
 	at := len(f.columns)

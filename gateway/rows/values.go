@@ -5,6 +5,7 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,9 +21,16 @@ import (
 	"tenantry/internal/texts"
 )
 
-// Line makes a line of a bundle of a row; false for one that is blank.
+// Line makes a line of a bundle of a row; false for one that is blank, or a definition.
 func (f *feed) Line(p *strictjson.Parser, r transfer.Raw) (transfer.Line, bool) {
-	l := transfer.Line{Number: r.Number, Kind: f.kind}
+	if f.of.Definition {
+		return transfer.Line{}, false
+	}
+	return f.line(p, r)
+}
+
+func (f *feed) line(p *strictjson.Parser, r transfer.Raw) (transfer.Line, bool) {
+	l := transfer.Line{Number: r.Number, Kind: f.of.Name}
 	row := f.row(p, r, &l.Faults)
 	switch {
 	case row != nil:
@@ -91,19 +99,15 @@ func (r *row) take(c *column, t *target, v strictjson.Value) {
 	if t.field == "" {
 		return
 	}
-	switch v.Is {
-	case strictjson.Null:
-	case strictjson.Number:
-		if t.custom && t.typ == schema.Number {
-			r.put(t, v)
-			return
-		}
+	switch {
+	case v.Is == strictjson.Null:
+	case v.Is == strictjson.Number && t.typ == schema.Number, v.Is != strictjson.Text && t.typ == aValue:
+		r.put(t, v)
+	case v.Is == strictjson.Text, v.Is == strictjson.Number:
 		r.text(c, t, v.Text)
-	case strictjson.Text:
-		r.text(c, t, v.Text)
-	case strictjson.True, strictjson.False:
+	case v.Is == strictjson.True, v.Is == strictjson.False:
 		r.text(c, t, strconv.FormatBool(v.Is == strictjson.True))
-	case strictjson.Array:
+	case v.Is == strictjson.Array:
 		r.list(c, t, v)
 	default:
 		r.complain(c, "the value is an object; rows must be flat")
@@ -114,25 +118,31 @@ func (r *row) text(c *column, t *target, cell string) {
 	if strings.TrimSpace(cell) == "" {
 		return
 	}
-	typ := t.typ
-	switch {
-	case t.list:
-		typ = schema.MultiSelect
-	case !t.custom:
-		r.own = append(r.own, member(t.field, oneLine(cell)))
-		return
+	if v, err := convert(t.typ, cell); err != nil {
+		r.complain(c, err.Error())
+	} else if v.Is != strictjson.Null {
+		r.put(t, v)
 	}
-	if !slices.Contains(schema.KnownTypes(), typ) { // values of other types are taken as they are
+}
+
+// convert reads a cell that is not blank; null for no value.
+func convert(typ, cell string) (v strictjson.Value, err error) {
+	switch {
+	case typ == aLine:
+		return text(oneLine(cell)), nil
+	case typ == aText:
+		return text(strings.TrimSpace(cell)), nil
+	case typ == aValue:
+		var p strictjson.Parser
+		if v, err = p.Parse(cell); err != nil {
+			err = fmt.Errorf("JSON is expected: %w", err)
+		}
+		return v, err
+	case !slices.Contains(schema.KnownTypes(), typ): // values of other types are taken as they are
 		typ = schema.Text
 	}
 	converted, err := schema.Convert(typ, cell)
-	if err != nil {
-		r.complain(c, err.Error())
-		return
-	}
-	if converted != nil {
-		r.put(t, valueOf(converted))
-	}
+	return valueOf(converted), err
 }
 
 // oneLine returns a text of one line: files of rows hold tabs and line feeds where none
@@ -180,7 +190,7 @@ func (r *row) list(c *column, t *target, v strictjson.Value) {
 	}
 	switch {
 	case len(parts) == 0:
-	case t.list, t.custom && t.typ == schema.MultiSelect:
+	case t.typ == schema.MultiSelect:
 		r.put(t, valueOf(parts))
 	default:
 		r.text(c, t, strings.Join(parts, "; "))
@@ -190,18 +200,29 @@ func (r *row) list(c *column, t *target, v strictjson.Value) {
 // line returns the row as a line of a bundle.
 func (r *row) line() strictjson.Value {
 	members := r.own
-	if r.feed.object != "" {
-		members = append(members, member("object", r.feed.object))
+	if r.feed.definition != "" {
+		members = append(members, member(r.feed.of.DefinitionField(), r.feed.definition))
 	}
 	if len(r.custom) > 0 {
-		members = append(members, strictjson.Member{Name: r.feed.values, Value: strictjson.Value{Is: strictjson.Object, Members: r.custom}})
+		members = append(members, strictjson.Member{Name: r.feed.of.ValuesName(), Value: object(r.custom...)})
 	}
+	return object(members...)
+}
+
+func object(members ...strictjson.Member) strictjson.Value {
 	return strictjson.Value{Is: strictjson.Object, Members: members}
 }
 
 func text(s string) strictjson.Value { return strictjson.Value{Is: strictjson.Text, Text: s} }
 
 func member(name, s string) strictjson.Member { return strictjson.Member{Name: name, Value: text(s)} }
+
+// parsed returns what was written as JSON; null for nothing.
+func parsed(written []byte) strictjson.Value {
+	var p strictjson.Parser
+	v, _ := p.Parse(string(written)) // null where that cannot be read
+	return v
+}
 
 // valueOf returns a stored value, or what schema.Convert returned, as a JSON value.
 func valueOf(v any) strictjson.Value {
@@ -222,10 +243,7 @@ func valueOf(v any) strictjson.Value {
 		}
 		return v
 	}
-	written, err := json.Marshal(v)
-	if err != nil {
-		return strictjson.Value{}
-	}
+	written, _ := json.Marshal(v) // a number, which no store keeps unless JSON can hold it
 	return strictjson.Value{Is: strictjson.Number, Text: string(written)}
 }
 

@@ -61,28 +61,18 @@ func (b *bundle) Original(l Raw) []byte { return append([]byte(l.Text), '\n') }
 
 // Prepare finds the definitions, which later lines and earlier ones depend on.
 func (b *bundle) Prepare(ctx context.Context, into *Into) ([]Line, error) {
-	var found []Line
-	kept := 0
-	err := into.Each(ctx, b, func(p *strictjson.Parser, r Raw) error {
-		if k := b.session.named[sniff(r.Text)]; k != nil && !k.definition() {
-			return nil
+	return into.Collect(ctx, b, func(p *strictjson.Parser, r Raw) (Line, bool) {
+		if k := b.session.named[sniff(r.Text)]; k != nil && !k.Definition {
+			return Line{}, false
 		}
 		l, _ := b.Line(p, r)
-		if k := b.session.named[l.Kind]; k == nil || !k.definition() {
-			return nil // what is wrong is noted when lines are checked
+		k := b.session.named[l.Kind]
+		if k == nil || !k.Definition {
+			return l, false // what is wrong is noted when lines are checked
 		}
 		b.definitions.add(r.Number)
-		found = append(found, l)
-		if kept += len(r.Text); len(found) > maxDefinitions || kept > maxDefinitionBytes {
-			return fmt.Errorf("%w: at most %d lines and %d MiB of kinds other than documents; line %d is beyond that",
-				errTooMany, maxDefinitions, maxDefinitionBytes>>20, r.Number)
-		}
-		return nil
+		return l, true
 	})
-	if err != nil {
-		return nil, err
-	}
-	return found, nil
 }
 
 // Line reads a line.

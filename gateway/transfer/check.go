@@ -89,7 +89,7 @@ func (im *importer) check(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("reading what the organization has: %w", err)
 		}
-		im.isEmpty[k.name()] = empty
+		im.isEmpty[k.Name] = empty
 	}
 	if err := im.define(ctx); err != nil {
 		return err
@@ -123,7 +123,7 @@ func (im *importer) define(ctx context.Context) error {
 		}
 		im.definitions = nil
 		for _, k := range im.kinds {
-			im.learn(ctx, lines[k.name()], refused)
+			im.learn(ctx, lines[k.Name], refused)
 		}
 		learned := slices.DeleteFunc(slices.Clone(im.definitions), func(e *entry) bool { return len(e.errs) > 0 })
 		if err := im.weigh(ctx, im.definitions); err != nil {
@@ -168,9 +168,8 @@ func (im *importer) learn(ctx context.Context, lines []Line, refused map[int]*en
 // weigh takes note of lines in order and queues the good ones for comparison.
 func (im *importer) weigh(ctx context.Context, entries []*entry) error {
 	for _, e := range entries {
-		name := ""
+		name := e.name()
 		if e.kind != nil {
-			name = e.kind.name()
 			im.register(e)
 		}
 		im.tally.of(name).Lines++
@@ -194,7 +193,7 @@ func (im *importer) weigh(ctx context.Context, entries []*entry) error {
 
 // register notes the identifiers of a line and refuses those given before.
 func (im *importer) register(e *entry) {
-	name := e.kind.name()
+	name := e.kind.Name
 	for _, c := range e.claims {
 		if first, given := im.claimed[c.key]; given {
 			e.errs.Add(c.field, "duplicate", "row %d has the same %s", first, c.field)
@@ -242,19 +241,13 @@ func (im *importer) register(e *entry) {
 		e.id = e.digest.repeat(int(n)).id()
 	}
 	e.kind.references(e, func(field, target string, id *string) {
-		if *id != "" && !im.named[target].definition() {
+		if *id != "" && !im.named[target].Definition {
 			im.edges = append(im.edges, edge{int32(e.line), e.kind, field, target, keyOf(*id), e.asIs})
 		}
 	})
 }
 
-func (im *importer) reject(e *entry) {
-	name := ""
-	if e.kind != nil {
-		name = e.kind.name()
-	}
-	im.refuse(e.line, name, e.errs)
-}
+func (im *importer) reject(e *entry) { im.refuse(e.line, e.name(), e.errs) }
 
 func (im *importer) refuse(line int, name string, errs fault.List) {
 	if im.bad.has(line) {
@@ -276,7 +269,7 @@ func (im *importer) refuse(line int, name string, errs fault.List) {
 
 func (im *importer) compareAll(ctx context.Context) error {
 	for _, k := range im.kinds {
-		if err := im.compare(ctx, k.name()); err != nil {
+		if err := im.compare(ctx, k.Name); err != nil {
 			return err
 		}
 	}
@@ -360,7 +353,7 @@ func (im *importer) resolve(ctx context.Context) error {
 				(&resource.Checking{Errs: &errs, Absent: absent}).Missing(e.field, e.target)
 			}
 			if len(errs) > 0 {
-				im.refuse(int(e.line), e.from.name(), errs)
+				im.refuse(int(e.line), e.from.Name, errs)
 				again = true
 			}
 		}
@@ -372,7 +365,7 @@ func (im *importer) resolve(ctx context.Context) error {
 func (im *importer) refuseCycles() {
 	parent := map[int32]int32{}
 	for _, e := range im.edges {
-		if e.target == kindFolder && e.from.name() == kindFolder {
+		if e.target == kindFolder && e.from.Name == kindFolder {
 			if to, inside := im.lineOf[kindFolder][e.to]; inside {
 				parent[e.line] = to
 			}
@@ -402,7 +395,7 @@ func (im *importer) refuseCycles() {
 // refuseMoves refuses folders of the organization that the bundle moves into one of
 // their own folders, where that is not in the bundle.
 func (im *importer) refuseMoves(ctx context.Context) error {
-	changes := func(e edge) bool { return e.from.name() == kindFolder && im.updates.has(int(e.line)) }
+	changes := func(e edge) bool { return e.from.Name == kindFolder && im.updates.has(int(e.line)) }
 	if !slices.ContainsFunc(im.edges, changes) {
 		return nil
 	}
@@ -412,7 +405,7 @@ func (im *importer) refuseMoves(ctx context.Context) error {
 		own[line] = k
 	}
 	for _, e := range im.edges {
-		if k, ok := own[e.line]; ok && e.target == kindFolder && e.from.name() == kindFolder {
+		if k, ok := own[e.line]; ok && e.target == kindFolder && e.from.Name == kindFolder {
 			moved[k] = e.to
 		}
 	}

@@ -40,9 +40,19 @@ type entry struct {
 	doubts fault.List
 	errs   fault.List
 	judged bool // its problems are all known
+	// missing is what the line lacks where it turns out to be a new record after all.
+	missing fault.List
 
 	old    any // what is stored, already changed to what the line says
 	change change
+}
+
+// name returns what the line is, "" where it does not say.
+func (e *entry) name() string {
+	if e.kind == nil {
+		return ""
+	}
+	return e.kind.Name
 }
 
 // claim is a unique value of a line.

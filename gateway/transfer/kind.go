@@ -18,17 +18,8 @@ type kind struct {
 	guard func(ctx context.Context, s *session, old any, write func() error) error
 }
 
-func (k *kind) name() string { return k.Name }
-
-// definition: lines of other kinds are checked against lines of this kind, so they are read first
-// and kept in memory.
-func (k *kind) definition() bool { return k.Definition }
-
 func (k *kind) workspace(s *session) *store.Workspace {
-	if k.Control {
-		return s.tenant.People()
-	}
-	return s.tenant.Workspace()
+	return (&Into{Tenant: s.tenant}).Workspace(k.Resource)
 }
 
 // decode reads a line and checks everything about it that needs no look at other data lines. Safe
@@ -266,7 +257,7 @@ func (k *kind) match(s *session, found *stored, e *entry) {
 // merge changes the stored record to what the line says and decides what is to be done.
 func (k *kind) merge(ctx context.Context, s *session, e *entry) error {
 	if e.old == nil {
-		e.change = create
+		e.change, e.errs = create, append(e.errs, e.missing...)
 		return nil
 	}
 	rec, old := e.rec, e.old

@@ -4,13 +4,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"sync"
 
-	"tenantry/backends/objects"
 	"tenantry/backends/resource"
-	"tenantry/backends/schema"
+	"tenantry/backends/store"
 	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
 	"tenantry/internal/texts"
@@ -23,6 +24,14 @@ type Raw struct {
 	Text   string   // of a bundle, or of a JSON row
 	Cells  []string // of a CSV row
 	Err    error    // why it cannot be read
+}
+
+func (r *Raw) size() int {
+	n := len(r.Text)
+	for _, cell := range r.Cells {
+		n += len(cell)
+	}
+	return n
 }
 
 // Reader reads the lines of a feed. It belongs to one goroutine.
@@ -40,8 +49,6 @@ type Line struct {
 	Kind   string
 	Value  strictjson.Value // an object; something else where nothing more can be said than Faults
 	Faults fault.List
-	// Schema, where set, is that of a custom object and is taken without being checked.
-	Schema schema.Fields
 	// Key, where set, says which record it is.
 	Key *Key
 }
@@ -82,6 +89,34 @@ func (i *Into) Named(name string) *resource.Resource {
 		}
 	}
 	return nil
+}
+
+// Workspace returns where the records of a resource are.
+func (i *Into) Workspace(r *resource.Resource) *store.Workspace {
+	if r.Control {
+		return i.Tenant.People()
+	}
+	return i.Tenant.Workspace()
+}
+
+// Collect returns what read makes of the lines of a feed, without those of which it returns false.
+// Errors: those of the feed, and that they are more than memory shall hold.
+func (i *Into) Collect(ctx context.Context, f Feed, read func(*strictjson.Parser, Raw) (Line, bool)) ([]Line, error) {
+	var found []Line
+	kept := 0
+	err := i.Each(ctx, f, func(p *strictjson.Parser, r Raw) error {
+		l, wanted := read(p, r)
+		if !wanted {
+			return nil
+		}
+		found = append(found, l)
+		if kept += r.size(); len(found) > maxDefinitions || kept > maxDefinitionBytes {
+			return fmt.Errorf("%w: at most %d lines and %d MiB of kinds other than documents; line %d is beyond that",
+				errTooMany, maxDefinitions, maxDefinitionBytes>>20, r.Number)
+		}
+		return nil
+	})
+	return found, err
 }
 
 // Each calls visit with every line of a feed. Errors: those of the feed and of visit.
@@ -126,16 +161,21 @@ func (s *session) understand(ctx context.Context, l Line) *entry {
 	}
 	e := k.decode(ctx, s.view, l.Value, l.Number)
 	e.errs = append(l.Faults, e.errs...)
-	if def, ok := e.rec.(*objects.Definition); ok && l.Schema != nil {
-		def.Schema = l.Schema
-		n, _ := k.Index("schema")
-		e.given |= 1 << n
-	}
 	if l.Key != nil {
 		e.claims = append(e.claims, claim{field: l.Key.Field, key: l.Key.Digest})
 		e.digest = key{} // what it is has been said
 		if e.id = cmp.Or(l.Key.ID, e.id); l.Key.Many {
 			e.errs.Add(l.Key.Field, "duplicate", "several stored records have this %s", l.Key.Field)
+		}
+		if l.Key.ID != "" { // what is not given stays as it is stored
+			e.errs = slices.DeleteFunc(e.errs, func(f fault.Fault) bool {
+				n, known := k.Index(f.Field)
+				kept := known && f.Code == fault.Required && e.given&(1<<n) == 0
+				if kept {
+					e.missing = append(e.missing, f)
+				}
+				return kept
+			})
 		}
 	}
 	return e
@@ -257,10 +297,10 @@ func gather(r Reader, want func(int) interest) *chunk {
 		switch want(l.Number) {
 		case wanted:
 			c.lines = append(c.lines, l)
-			bytes += len(l.Text)
+			bytes += l.size()
 		case shown:
 			c.skipped = append(c.skipped, l)
-			bytes += len(l.Text)
+			bytes += l.size()
 		}
 	}
 	c.read = r.Offset()

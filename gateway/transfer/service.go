@@ -172,14 +172,14 @@ func (s *Service) Export(ctx context.Context, t *tenants.Tenant, w io.Writer, o 
 			if _, err := w.Write(line); err != nil {
 				return err
 			}
-			out.Kinds[k.name()]++
+			out.Kinds[k.Name]++
 			out.Lines++
 			bytes += int64(len(line))
 			m.at(bytes, out.Lines)
 			return nil
 		})
 		if err != nil {
-			return out, fmt.Errorf("exporting lines of kind %s: %w", k.name(), err)
+			return out, fmt.Errorf("exporting lines of kind %s: %w", k.Name, err)
 		}
 	}
 	m.end()
@@ -210,4 +210,4 @@ func (e *IncompleteError) Error() string {
 	return fmt.Sprintf("%d of %d lines could not be stored because the organization was changed meanwhile; import the same file again", e.Failed, e.Lines)
 }
 
-var errTooMany = errors.New("the bundle has too many definitions")
+var errTooMany = errors.New("there are too many definitions")

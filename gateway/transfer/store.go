@@ -157,7 +157,7 @@ func (s *storer) put(ctx context.Context, e *entry) error {
 		e.id = e.digest.repeat(int(s.repeats[e.line])).id()
 	}
 	e.change, e.old = undecided, nil
-	name := e.kind.name()
+	name := e.kind.Name
 	s.fresh[name] = append(s.fresh[name], e)
 	if len(s.fresh[name]) >= batchSize {
 		return s.sort(ctx, name)
@@ -190,7 +190,7 @@ func (s *storer) line(ctx context.Context, e *entry) error {
 		s.failed(e)
 		return nil
 	case e.change == keep:
-		s.tally.of(e.kind.name()).Unchanged++
+		s.tally.of(e.kind.Name).Unchanged++
 		return s.finish(ctx, e)
 	}
 	if wait, on := s.waitsFor(e); wait && !s.force {
@@ -202,7 +202,7 @@ func (s *storer) line(ctx context.Context, e *entry) error {
 		s.held++
 		return nil
 	}
-	name := e.kind.name()
+	name := e.kind.Name
 	s.ready[name] = append(s.ready[name], e)
 	s.inReady[int32(e.line)] = true
 	if len(s.ready[name]) >= batchSize {
@@ -215,11 +215,11 @@ func (s *storer) line(ctx context.Context, e *entry) error {
 func (s *storer) waitsFor(e *entry) (bool, int32) {
 	wait, on := false, int32(0)
 	e.kind.references(e, func(_, target string, id *string) {
-		if *id == "" || s.named[target].definition() {
+		if *id == "" || s.named[target].Definition {
 			return // definitions are stored first
 		}
 		if line, inside := s.lineOf[target][keyOf(*id)]; inside && !s.done.has(int(line)) && line != int32(e.line) {
-			if target != e.kind.name() || !s.inReady[line] {
+			if target != e.kind.Name || !s.inReady[line] {
 				wait, on = true, line
 			}
 		}
@@ -251,7 +251,7 @@ func (s *storer) flush(ctx context.Context, name string) error {
 		}
 		s.flying++
 		insert := func() { s.landed <- flight{kind, fresh, kind.insert(ctx, s.session, fresh)} }
-		if kind.definition() {
+		if kind.Definition {
 			insert()
 		} else {
 			go insert() // landed has room for every one that flies
@@ -292,7 +292,7 @@ func (s *storer) land(ctx context.Context) error {
 		return f.err
 	}
 	// Somebody else stored some of these meanwhile.
-	s.isEmpty[f.kind.name()] = false
+	s.isEmpty[f.kind.Name] = false
 	for _, e := range f.batch {
 		e.change, e.old = undecided, nil
 	}
@@ -324,7 +324,7 @@ func (s *storer) one(ctx context.Context, e *entry, err error) error {
 	switch {
 	case errors.As(err, &dup):
 		for _, f := range dup.Fields {
-			e.errs.Add(f, "duplicate", "another %s of the organization has the same %s by now", e.kind.name(), f)
+			e.errs.Add(f, "duplicate", "another %s of the organization has the same %s by now", e.kind.Name, f)
 		}
 		s.failed(e)
 		return nil
@@ -338,7 +338,7 @@ func (s *storer) one(ctx context.Context, e *entry, err error) error {
 	case err != nil:
 		return err
 	}
-	c := s.tally.of(e.kind.name())
+	c := s.tally.of(e.kind.Name)
 	switch e.change {
 	case create:
 		c.Created++
@@ -374,10 +374,7 @@ func (s *storer) failed(e *entry) {
 	if s.bad.has(e.line) {
 		return
 	}
-	name := ""
-	if e.kind != nil {
-		name = e.kind.name()
-	}
+	name := e.name()
 	s.bad.add(e.line)
 	s.tally.of(name).Failed++
 	s.tally.problem(e.line, name, e.errs)
@@ -399,12 +396,12 @@ func (s *storer) failed(e *entry) {
 func (s *storer) settle(ctx context.Context) error {
 	for {
 		for _, k := range s.kinds {
-			if err := s.sort(ctx, k.name()); err != nil {
+			if err := s.sort(ctx, k.Name); err != nil {
 				return err
 			}
 		}
 		for _, k := range s.kinds {
-			if err := s.flush(ctx, k.name()); err != nil {
+			if err := s.flush(ctx, k.Name); err != nil {
 				return err
 			}
 		}
@@ -415,7 +412,7 @@ func (s *storer) settle(ctx context.Context) error {
 		}
 		busy := false
 		for _, k := range s.kinds {
-			busy = busy || len(s.ready[k.name()])+len(s.fresh[k.name()]) > 0
+			busy = busy || len(s.ready[k.Name])+len(s.fresh[k.Name]) > 0
 		}
 		if !busy {
 			return s.failure

@@ -164,7 +164,7 @@ func (k *kind) outgoing(ctx context.Context, s *session, rec any) (out outgoing,
 		out.asIs = nil
 	}
 	k.Refers(rec, func(_, target string, id *string) {
-		if *id != "" && !s.named[target].definition() {
+		if *id != "" && !s.named[target].Definition {
 			out.refs = append(out.refs, reference{target, *id})
 		}
 	})

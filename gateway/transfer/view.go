@@ -57,7 +57,7 @@ func (v *view) learn(e *entry) {
 		return
 	}
 	if v.Full(k.Resource, e.rec) {
-		e.errs.Add(cmp.Or(k.Key, "id"), fault.Length, "an organization has at most %d %ss", k.Most, strings.ReplaceAll(k.Name, "_", " "))
+		e.errs.Add(cmp.Or(k.Key, "id"), fault.Length, "an organization has at most %d %s", k.Most, strings.ReplaceAll(k.Plural(), "_", " "))
 		return
 	}
 	v.Learn(k.Resource, e.rec, "")

@@ -164,7 +164,7 @@ func TestFilesAreDeletedByWhoMay(t *testing.T) {
 func TestSignInFailuresAreAudited(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
-	ada, err := control.Call[control.Invited](t.Context(), acme.Commands, "user.create", control.NewUser{Org: acme.Slug, UserFields: control.UserFields{Name: "Ada", Email: "ada@example.com"}})
+	ada, err := control.Call[control.User](t.Context(), acme.Commands, "user.create", control.NewUser{Org: acme.Slug, UserFields: control.UserFields{Name: "Ada", Email: "ada@example.com"}})
 	if err != nil {
 		t.Fatal(err)
 	}

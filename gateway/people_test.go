@@ -20,7 +20,7 @@ func TestAnOrganizationKeepsAnAdministrator(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
 	make := func(email string) int64 {
-		u, err := control.Call[control.Invited](t.Context(), acme.Commands, "user.create", control.NewUser{Org: acme.Slug, UserFields: control.UserFields{Name: email, Email: email, Roles: []string{"admin"}}})
+		u, err := control.Call[control.User](t.Context(), acme.Commands, "user.create", control.NewUser{Org: acme.Slug, UserFields: control.UserFields{Name: email, Email: email, Roles: []string{"admin"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -31,7 +31,7 @@ func TestAnOrganizationKeepsAnAdministrator(t *testing.T) {
 	}
 	none := []string{}
 	demote := func(id int64) error {
-		_, err := control.Call[control.Invited](t.Context(), acme.Commands, "user.update", control.UserChange{UserRef: ref(id), UserFields: control.UserFields{Roles: none}})
+		_, err := control.Call[control.User](t.Context(), acme.Commands, "user.update", control.UserChange{UserRef: ref(id), UserFields: control.UserFields{Roles: none}})
 		return err
 	}
 	refused := func(what string, err error) {
@@ -150,7 +150,7 @@ func TestServiceAccountsRolesAndTeams(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u, err := control.Call[control.Invited](ctx, c, "user.create", control.NewUser{Org: acme.Slug, UserFields: control.UserFields{Name: "Ed", Email: "ed@example.com", Roles: []string{"editor"}, Teams: []string{team.ID}}})
+	u, err := control.Call[control.User](ctx, c, "user.create", control.NewUser{Org: acme.Slug, UserFields: control.UserFields{Name: "Ed", Email: "ed@example.com", Roles: []string{"editor"}, Teams: []string{team.ID}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestServiceAccountsRolesAndTeams(t *testing.T) {
 		}
 	}
 	none := []string{}
-	if _, err := control.Call[control.Invited](ctx, c, "user.update", control.UserChange{UserRef: control.UserRef{Org: acme.Slug, User: strconv.FormatInt(u.ID, 10)}, UserFields: control.UserFields{Roles: none}}); err != nil {
+	if _, err := control.Call[control.User](ctx, c, "user.update", control.UserChange{UserRef: control.UserRef{Org: acme.Slug, User: strconv.FormatInt(u.ID, 10)}, UserFields: control.UserFields{Roles: none}}); err != nil {
 		t.Error(err)
 	}
 	if _, err := control.Call[control.Deleted](ctx, c, "role.delete", ref("editor")); err != nil {

@@ -332,9 +332,9 @@ func (s *sequence) people() {
 		fields.Active = &active
 		_, _ = control.Call[control.Account](ctx, c, "account.update", control.AccountChange{TeamChange: control.TeamChange{Ref: control.Ref{Org: org, ID: account}}, AccountFields: fields})
 	case 0:
-		_, _ = control.Call[control.Invited](ctx, c, "user.create", control.NewUser{Org: org, UserFields: control.UserFields{Name: name, Email: "u" + s.pick("1", "2") + "@example.com", Teams: teams}})
+		_, _ = control.Call[control.User](ctx, c, "user.create", control.NewUser{Org: org, UserFields: control.UserFields{Name: name, Email: "u" + s.pick("1", "2") + "@example.com", Teams: teams}})
 	case 1:
-		_, _ = control.Call[control.Invited](ctx, c, "user.update", control.UserChange{UserRef: control.UserRef{Org: org, User: s.pick("50", "51", "1", "2")}, Active: &active, UserFields: control.UserFields{Name: name, Teams: teams}})
+		_, _ = control.Call[control.User](ctx, c, "user.update", control.UserChange{UserRef: control.UserRef{Org: org, User: s.pick("50", "51", "1", "2")}, Active: &active, UserFields: control.UserFields{Name: name, Teams: teams}})
 	case 2:
 		_, _ = control.Call[control.User](ctx, c, "user.deactivate", control.UserRef{Org: org, User: s.pick("50", "51", "1")})
 	}

@@ -172,11 +172,11 @@ func replicasChanges(t *testing.T, r *trio) {
 			return err
 		}, limit("555")},
 		{"permission taken", func(by *gatewaytest.Org) error {
-			_, err := control.Call[control.Invited](t.Context(), by.Commands, "user.update", control.UserChange{UserRef: refOf(by, changed), UserFields: control.UserFields{Permissions: []string{"contacts"}}})
+			_, err := control.Call[control.User](t.Context(), by.Commands, "user.update", control.UserChange{UserRef: refOf(by, changed), UserFields: control.UserFields{Permissions: []string{"contacts"}}})
 			return err
 		}, code(gatewaytest.Cookie(changedCookie), http.StatusForbidden)},
 		{"permission given", func(by *gatewaytest.Org) error {
-			_, err := control.Call[control.Invited](t.Context(), by.Commands, "user.update", control.UserChange{UserRef: refOf(by, changed), UserFields: control.UserFields{Permissions: []string{string(tenants.ManageForms)}}})
+			_, err := control.Call[control.User](t.Context(), by.Commands, "user.update", control.UserChange{UserRef: refOf(by, changed), UserFields: control.UserFields{Permissions: []string{string(tenants.ManageForms)}}})
 			return err
 		}, code(gatewaytest.Cookie(changedCookie), served)},
 		{"deactivated person", func(by *gatewaytest.Org) error {
@@ -184,7 +184,7 @@ func replicasChanges(t *testing.T, r *trio) {
 			return err
 		}, code(gatewaytest.Cookie(goneCookie), http.StatusForbidden)},
 		{"new password", func(by *gatewaytest.Org) error {
-			_, err := control.Call[control.Invited](t.Context(), by.Commands, "user.update", control.UserChange{UserRef: refOf(by, renewed), UserFields: control.UserFields{Password: gatewaytest.Password + "!"}})
+			_, err := control.Call[control.User](t.Context(), by.Commands, "user.update", control.UserChange{UserRef: refOf(by, renewed), UserFields: control.UserFields{Password: gatewaytest.Password + "!"}})
 			return err
 		}, code(gatewaytest.Cookie(renewedCookie), http.StatusForbidden)},
 		{"sign-out", func(by *gatewaytest.Org) error {
@@ -448,7 +448,7 @@ func replicasRights(t *testing.T, r *trio) {
 func replicasUsers(t *testing.T, r *trio) {
 	acme := r.replicas[0].Org(t, "users")
 	numbers := together(32, func(i int) int64 {
-		u, err := control.Call[control.Invited](t.Context(), r.replicas[i%replicaCount].Commands, "user.create", control.NewUser{Org: acme.Slug, UserFields: control.UserFields{Name: "New", Email: fmt.Sprintf("new%d@example.com", i)}})
+		u, err := control.Call[control.User](t.Context(), r.replicas[i%replicaCount].Commands, "user.create", control.NewUser{Org: acme.Slug, UserFields: control.UserFields{Name: "New", Email: fmt.Sprintf("new%d@example.com", i)}})
 		if err != nil {
 			t.Errorf("user %d: %v", i, err)
 			return -int64(i)
@@ -459,7 +459,7 @@ func replicasUsers(t *testing.T, r *trio) {
 		t.Errorf("32 users have these numbers: %s", tally(numbers))
 	}
 	answers := together(32, func(i int) string {
-		_, err := control.Call[control.Invited](t.Context(), r.replicas[i%replicaCount].Commands, "user.create", control.NewUser{Org: acme.Slug, UserFields: control.UserFields{Name: "Same", Email: "same@example.com"}})
+		_, err := control.Call[control.User](t.Context(), r.replicas[i%replicaCount].Commands, "user.create", control.NewUser{Org: acme.Slug, UserFields: control.UserFields{Name: "Same", Email: "same@example.com"}})
 		return outcome(err)
 	})
 	if answers[madeIt] != 1 || answers[control.CodeDuplicate] != 31 {

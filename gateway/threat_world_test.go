@@ -173,7 +173,7 @@ func (p *party) share(t testing.TB, report string, params map[string]any) (token
 // invite returns the secret of a single-use link with which a new person chooses a password.
 func (p *party) invite(t testing.TB) string {
 	t.Helper()
-	made, err := control.Call[control.Invited](t.Context(), p.Commands, "user.create", control.NewUser{Org: p.Slug, UserFields: control.UserFields{Name: p.text(), Email: p.text() + "@example.com"}})
+	made, err := control.Call[control.User](t.Context(), p.Commands, "user.create", control.NewUser{Org: p.Slug, UserFields: control.UserFields{Name: p.text(), Email: p.text() + "@example.com"}})
 	if err != nil {
 		t.Fatal(err)
 	}

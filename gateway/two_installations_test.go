@@ -41,7 +41,7 @@ func install(t *testing.T, redisAddr string) *installation {
 	}).Token
 	_, o.cookie = o.Person(t, "ada@example.com", func(n *control.NewUser) { n.Roles = []string{"admin"} })
 	o.token = share(t, o.Org, o.full, reportSecure, `{}`)
-	invited, err := control.Call[control.Invited](t.Context(), g.Commands, "user.create", control.NewUser{Org: "acme", UserFields: control.UserFields{Name: "Bob", Email: "bob@example.com"}})
+	invited, err := control.Call[control.User](t.Context(), g.Commands, "user.create", control.NewUser{Org: "acme", UserFields: control.UserFields{Name: "Bob", Email: "bob@example.com"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -137,11 +137,9 @@ func cell(f *declare.Field, v reflect.Value) string {
 	case map[string]bool:
 		return words(slices.DeleteFunc(slices.Sorted(maps.Keys(v)), func(name string) bool { return !v[name] }))
 	case map[string]int64:
-		var list []string
-		for _, name := range slices.Sorted(maps.Keys(v)) {
-			list = append(list, fmt.Sprintf("%s=%d", name, v[name]))
-		}
-		return words(list)
+		return words(pairsOf(v))
+	case map[string]string:
+		return strings.Join(pairsOf(v), " ")
 	case bool:
 		return map[bool]string{true: "yes", false: "no"}[v]
 	case string:
@@ -150,6 +148,13 @@ func cell(f *declare.Field, v reflect.Value) string {
 		}
 	}
 	return fmt.Sprint(v.Interface())
+}
+
+func pairsOf[T any](values map[string]T) (list []string) {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		list = append(list, fmt.Sprintf("%s=%v", name, values[name]))
+	}
+	return list
 }
 
 func words(list []string) string {

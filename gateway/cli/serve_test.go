@@ -71,7 +71,7 @@ func TestUserLink(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	_, addr, _ := serve(t, dir)
 	must[control.Organization](t, "", "org", "create", "--slug", "acme", "--name", "Acme", "--data", dir)
-	made := must[control.Invited](t, "", "user", "create", "--org", "acme", "--email", "ada@example.com", "--name", "Ada", "--data", dir)
+	made := must[control.User](t, "", "user", "create", "--org", "acme", "--email", "ada@example.com", "--name", "Ada", "--data", dir)
 	_, port, _ := net.SplitHostPort(addr)
 	token, ok := strings.CutPrefix(made.Link, "http://acme.localhost:"+port+"/welcome#")
 	if !ok || made.LinkExpiresAt == nil {

@@ -91,7 +91,7 @@ func TestBrowserWelcome(t *testing.T) {
 	t.Parallel()
 	b := launch(t)
 	g, acme := start(t)
-	invited, err := control.Call[control.Invited](t.Context(), g.Commands, "user.create", control.NewUser{Org: "acme", UserFields: control.UserFields{Name: "Ada Lovelace", Email: "ada@example.com"}})
+	invited, err := control.Call[control.User](t.Context(), g.Commands, "user.create", control.NewUser{Org: "acme", UserFields: control.UserFields{Name: "Ada Lovelace", Email: "ada@example.com"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -202,7 +202,7 @@ func TestX8_ChoosingAPasswordIsCounted(t *testing.T) {
 		return acme.Do(t, http.MethodPost, "/auth/password", gatewaytest.Header("X-Forwarded-For", from),
 			gatewaytest.JSON(map[string]string{"token": token, "password": gatewaytest.Password}))
 	}
-	invited, err := control.Call[control.Invited](t.Context(), g.Commands, "user.create", control.NewUser{Org: "acme", UserFields: control.UserFields{Name: "Ada", Email: "ada@example.com"}})
+	invited, err := control.Call[control.User](t.Context(), g.Commands, "user.create", control.NewUser{Org: "acme", UserFields: control.UserFields{Name: "Ada", Email: "ada@example.com"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -419,7 +419,7 @@ func TestV3_WelcomeLinkIsSingleUse(t *testing.T) {
 	t.Parallel()
 	g, acme := start(t)
 	other := g.Org(t, "other")
-	invited, err := control.Call[control.Invited](t.Context(), g.Commands, "user.create", control.NewUser{Org: "acme", UserFields: control.UserFields{Name: "Ada", Email: "ada@example.com"}})
+	invited, err := control.Call[control.User](t.Context(), g.Commands, "user.create", control.NewUser{Org: "acme", UserFields: control.UserFields{Name: "Ada", Email: "ada@example.com"}})
 	if err != nil {
 		t.Fatal(err)
 	}

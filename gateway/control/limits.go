@@ -96,7 +96,7 @@ func alteration(reset bool, texts ...*string) (func(...*limits.Limit), error) {
 }
 
 // tell says which limits hold and which of them are set themselves, and notes all that where they changed.
-func (r *RequestLimits) tell(c *call, changed bool, held, set []limits.Limit) {
+func (r *RequestLimits) tell(c *call, changed bool, held, set []*limits.Limit) {
 	r.Own = []string{}
 	for i, to := range []*string{&r.Rate, &r.Quota, &r.KeyRate, &r.KeyQuota}[:len(held)] {
 		name := limitNames()[i]
@@ -121,23 +121,22 @@ func (s *Server) orgLimits() Command {
 		Example: "  tenantry org limits acme --rate 100/s --quota 100000/d --key-rate 20/s",
 		Audit:   api.AuditNoted, Table: "rate, quota, key_rate, key_quota",
 	}, func(ctx context.Context, c *call, in LimitsChange) (RequestLimits, error) {
+		four := func(s *limits.Set) []*limits.Limit {
+			return []*limits.Limit{&s.Organization.Rate, &s.Organization.Quota, &s.Key.Rate, &s.Key.Quota}
+		}
 		t := c.Tenant
 		alter, err := alteration(in.Reset, in.Rate, in.Quota, in.KeyRate, in.KeyQuota)
 		if alter != nil && err == nil {
 			t, err = s.Directory.Update(ctx, in.Org, func(o *tenants.Organization) error {
-				r := &o.RequestLimits
-				alter(&r.Organization.Rate, &r.Organization.Quota, &r.Key.Rate, &r.Key.Quota)
+				alter(four(&o.RequestLimits)...)
 				return nil
 			})
 		}
 		if err != nil {
 			return RequestLimits{}, err
 		}
-		four := func(s limits.Set) []limits.Limit {
-			return []limits.Limit{s.Organization.Rate, s.Organization.Quota, s.Key.Rate, s.Key.Quota}
-		}
-		out := RequestLimits{Org: in.Org}
-		out.tell(c, alter != nil, four(t.Org.RequestLimits.Or(s.Limits)), four(t.Org.RequestLimits))
+		out, held := RequestLimits{Org: in.Org}, t.Org.RequestLimits.Or(s.Limits)
+		out.tell(c, alter != nil, four(&held), four(&t.Org.RequestLimits))
 		return out, nil
 	})
 }
@@ -161,7 +160,7 @@ func (s *Server) keyLimits() Command {
 			return RequestLimits{}, noKey(err, in.KeyRef)
 		}
 		out, held := RequestLimits{ID: k.ID, Name: k.Name}, k.Limits.Or(c.Tenant.Org.RequestLimits.Key).Or(s.Limits.Key)
-		out.tell(c, alter != nil, []limits.Limit{held.Rate, held.Quota}, []limits.Limit{k.Limits.Rate, k.Limits.Quota})
+		out.tell(c, alter != nil, []*limits.Limit{&held.Rate, &held.Quota}, []*limits.Limit{&k.Limits.Rate, &k.Limits.Quota})
 		return out, nil
 	})
 }

@@ -3,9 +3,6 @@ package control
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	"tenantry/gateway/audit"
@@ -13,28 +10,17 @@ import (
 	"tenantry/tenants/people"
 )
 
-// Facts are what an entry of the audit log says of a call.
-type Facts map[string]string
-
-func (f Facts) String() string {
-	var words []string
-	for _, name := range slices.Sorted(maps.Keys(f)) {
-		words = append(words, name+"="+f[name])
-	}
-	return strings.Join(words, " ")
-}
-
 // AuditRecord is an entry of an organization's audit log.
 type AuditRecord struct {
-	At        time.Time `json:"at" from:"CreatedAt"`
-	Operation string    `json:"operation"`
-	Subject   string    `json:"subject"`
-	Account   string    `json:"account,omitempty"`               // the service account of a key
-	Address   string    `json:"address,omitempty" from:"Remote"` // where the caller was; none of a command
-	Outcome   string    `json:"outcome"`                         // ok, failed or denied
-	Code      int       `json:"code,omitempty"`
-	RequestID string    `json:"request_id,omitempty"`
-	Facts     Facts     `json:"facts"`
+	At        time.Time         `json:"at" from:"CreatedAt"`
+	Operation string            `json:"operation"`
+	Subject   string            `json:"subject"`
+	Account   string            `json:"account,omitempty"`               // the service account of a key
+	Address   string            `json:"address,omitempty" from:"Remote"` // where the caller was; none of a command
+	Outcome   string            `json:"outcome"`                         // ok, failed or denied
+	Code      int               `json:"code,omitempty"`
+	RequestID string            `json:"request_id,omitempty"`
+	Facts     map[string]string `json:"facts"`
 }
 
 // Verdict is what a Finding comes to.

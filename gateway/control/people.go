@@ -14,22 +14,17 @@ import (
 	"tenantry/tenants/people"
 )
 
-// User is a person as commands show it.
+// User is a person as commands show it and, where one was made, the single-use link with which the
+// person chooses a password.
 type User struct {
-	ID          int64     `json:"id" from:"UID"`
-	Name        string    `json:"name"`
-	Email       string    `json:"email"`
-	Roles       []string  `json:"roles"`
-	Permissions []string  `json:"permissions"` // besides those of the roles
-	Teams       []string  `json:"teams"`
-	Active      bool      `json:"active"`
-	CreatedAt   time.Time `json:"created_at"`
-}
-
-// Invited is a person and, where one was made, the single-use link with which the person
-// chooses a password.
-type Invited struct {
-	User
+	ID            int64      `json:"id" from:"UID"`
+	Name          string     `json:"name"`
+	Email         string     `json:"email"`
+	Roles         []string   `json:"roles"`
+	Permissions   []string   `json:"permissions"` // besides those of the roles
+	Teams         []string   `json:"teams"`
+	Active        bool       `json:"active"`
+	CreatedAt     time.Time  `json:"created_at"`
 	Link          string     `json:"link,omitempty"`
 	LinkExpiresAt *time.Time `json:"link_expires_at,omitempty"`
 }
@@ -106,15 +101,15 @@ func (s *Server) user(ctx context.Context, c *call, r UserRef) (u *people.User, 
 	return u, reworded(err, CodeNotFound, "organization %[1]s has no user %[2]q; name one by number or e-mail address, tenantry user list --org %[1]s shows them", r.Org, r.User)
 }
 
-func (s *Server) createUser(ctx context.Context, c *call, in NewUser) (Invited, error) {
+func (s *Server) createUser(ctx context.Context, c *call, in NewUser) (User, error) {
 	if err := checkPassword(in.Password); err != nil { // before there is a user
-		return Invited{}, err
+		return User{}, err
 	}
 	var n people.NewUser
 	set(c, &n, &in)
 	u, err := s.People.CreateUser(ctx, c.Tenant, n)
 	if err != nil {
-		return Invited{}, reworded(err, CodeDuplicate, "organization %s has a user with the address %s already", in.Org, in.Email)
+		return User{}, reworded(err, CodeDuplicate, "organization %s has a user with the address %s already", in.Org, in.Email)
 	}
 	c.Note("user", strconv.FormatInt(u.UID, 10))
 	c.Note("roles", strings.Join(u.Roles, ","))
@@ -141,11 +136,11 @@ func checkPassword(text string) error {
 
 // letIn sets the password where there is one, makes a link where that is asked for, and says what of
 // them is done.
-func (s *Server) letIn(ctx context.Context, c *call, u *people.User, password string, link bool, done func(what string)) (Invited, error) {
-	out := Invited{User: as[User](u)}
+func (s *Server) letIn(ctx context.Context, c *call, u *people.User, password string, link bool, done func(what string)) (User, error) {
+	out := as[User](u)
 	if password != "" {
 		if err := s.People.SetPassword(ctx, c.Tenant, u.UID, secret.New(password)); err != nil {
-			return Invited{}, err
+			return User{}, err
 		}
 		done("password")
 	}
@@ -154,7 +149,7 @@ func (s *Server) letIn(ctx context.Context, c *call, u *people.User, password st
 	}
 	token, expires, err := s.People.Invite(ctx, c.Tenant, u.UID)
 	if err != nil {
-		return Invited{}, err
+		return User{}, err
 	}
 	done("link")
 	c.say("Whoever opens the link first chooses the password; it works once.")
@@ -164,13 +159,13 @@ func (s *Server) letIn(ctx context.Context, c *call, u *people.User, password st
 	return out, nil
 }
 
-func (s *Server) updateUser(ctx context.Context, c *call, in UserChange) (Invited, error) {
+func (s *Server) updateUser(ctx context.Context, c *call, in UserChange) (User, error) {
 	u, err := s.user(ctx, c, in.UserRef)
 	if err == nil {
 		err = checkPassword(in.Password)
 	}
 	if err != nil {
-		return Invited{}, err
+		return User{}, err
 	}
 	var changed []string
 	u, err = s.People.UpdateUser(ctx, c.Tenant, u.UID, func(u *people.User) error {
@@ -178,7 +173,7 @@ func (s *Server) updateUser(ctx context.Context, c *call, in UserChange) (Invite
 		return nil
 	})
 	if err != nil {
-		return Invited{}, reworded(err, CodeDuplicate, "organization %s has another user with the address %s", in.Org, in.Email)
+		return User{}, reworded(err, CodeDuplicate, "organization %s has another user with the address %s", in.Org, in.Email)
 	}
 	c.Note("user", strconv.FormatInt(u.UID, 10))
 	c.changed(changed)

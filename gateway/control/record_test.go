@@ -59,7 +59,7 @@ func TestResultOutlivesTheAuditLog(t *testing.T) {
 	notes := give("key.create", NewKey{Org: "acme", Name: "crm", Kind: string(tenants.ServerFull), Permissions: []string{string(tenants.Contacts)}}, &key)
 	warned("key.create", notes)
 	warned("key.rotate", give("key.rotate", KeyRef{Org: "acme", ID: key.ID}, &next))
-	var made, user Invited
+	var made, user User
 	const link = "Whoever opens the link"
 	invited := func(notes []string) []string {
 		t.Helper()

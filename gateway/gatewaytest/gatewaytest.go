@@ -239,14 +239,14 @@ func (o *Org) Person(t testing.TB, email string, change func(*control.NewUser)) 
 	if change != nil {
 		change(&n)
 	}
-	user, err := control.Call[control.Invited](t.Context(), o.Commands, "user.create", n)
+	user, err := control.Call[control.User](t.Context(), o.Commands, "user.create", n)
 	if err != nil {
 		t.Fatalf("creating user of %s: %v", o.Slug, err)
 	}
 	answer := o.Do(t, http.MethodPost, "/auth/sign-in", JSON(map[string]string{"email": email, "password": Password}))
 	for _, line := range answer.Header.Values("Set-Cookie") {
 		if cookie, err := http.ParseSetCookie(line); err == nil {
-			return user.User, cookie
+			return user, cookie
 		}
 	}
 	t.Fatalf("signing in as %s: %d %s", email, answer.Code, answer.Body)

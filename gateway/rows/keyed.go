@@ -163,20 +163,13 @@ func (f *feed) readAll(ctx context.Context, values map[digest]bool) error {
 // digestOf stands for a value of the key, numbers by what they are and not by how they are
 // written; false where there is none.
 func digestOf(v strictjson.Value) (d digest, has bool) {
-	shape, what := "text", v.Text
-	switch v.Is {
-	case strictjson.Text:
-		if what == "" {
-			return d, false
-		}
-	case strictjson.Number:
-		shape, what = "number", written(what)
-	case strictjson.True, strictjson.False:
-		shape, what = "boolean", strconv.FormatBool(v.Is == strictjson.True)
-	case strictjson.Null, strictjson.Array, strictjson.Object:
+	switch {
+	case v.Is == strictjson.Number:
+		v.Text = written(v.Text)
+	case v.Is == strictjson.Null || v.Is == strictjson.Array || v.Is == strictjson.Object || v.Is == strictjson.Text && v.Text == "":
 		return d, false
 	}
-	sum := sha256.Sum256([]byte("key\x00" + shape + "\x00" + what))
+	sum := sha256.Sum256(v.AppendCanonical([]byte("key\x00"), nil))
 	return digest(sum[:len(d)]), true
 }
 

@@ -281,14 +281,10 @@ func (f *feed) cells(p *strictjson.Parser, r transfer.Raw) (strictjson.Value, er
 
 // at returns the column of the i-th member of a row; -1 where there is none.
 func (f *feed) at(i int, name string) int {
-	if f.o.Format == JSON {
-		at, known := f.byName[name]
-		if !known {
-			return -1
-		}
+	if at, known := f.byName[name]; f.o.Format == JSON && known {
 		return at
 	}
-	if i >= len(f.columns) {
+	if f.o.Format == JSON || i >= len(f.columns) {
 		return -1
 	}
 	return i
@@ -301,12 +297,8 @@ func (f *feed) blank(v strictjson.Value) bool {
 	}
 	return !slices.ContainsFunc(v.Members, func(m strictjson.Member) bool {
 		switch m.Value.Is {
-		case strictjson.Null:
-			return false
-		case strictjson.Text:
-			return strings.TrimSpace(m.Value.Text) != ""
-		case strictjson.Array:
-			return len(m.Value.Items) > 0
+		case strictjson.Null, strictjson.Text, strictjson.Array:
+			return strings.TrimSpace(m.Value.Text) != "" || len(m.Value.Items) > 0
 		}
 		return true
 	})

@@ -232,10 +232,7 @@ func valueOf(v any) strictjson.Value {
 	case string:
 		return text(x)
 	case bool:
-		if x {
-			return strictjson.Value{Is: strictjson.True}
-		}
-		return strictjson.Value{Is: strictjson.False}
+		return parsed(strconv.AppendBool(nil, x))
 	case []string:
 		v := strictjson.Value{Is: strictjson.Array, Items: make([]strictjson.Value, len(x))}
 		for i, s := range x {

@@ -109,7 +109,7 @@ func (im *importer) check(ctx context.Context) error {
 // define checks the definitions. Where one turns out to be bad after others were checked
 // against it, they are checked again without it.
 func (im *importer) define(ctx context.Context) error {
-	found, err := im.feed.Prepare(ctx, &Into{im.deps, im.tenant, &im.meter})
+	found, err := im.feed.Prepare(ctx, &Into{im.deps.Resources, im.session})
 	if err != nil {
 		return err
 	}

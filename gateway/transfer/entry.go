@@ -97,43 +97,17 @@ func (k key) repeat(n int) key {
 // sniff returns the kind of a line without reading all of it; "" where `kind` is not its
 // first field.
 func sniff(line string) string {
-	rest, ok := after(line, '{')
-	if !ok || len(rest) < 6 || rest[:6] != `"kind"` {
-		return ""
-	}
-	if rest, ok = after(rest[6:], ':'); !ok {
-		return ""
-	}
-	if rest, ok = after(rest, '"'); !ok {
-		return ""
-	}
-	for i, c := range []byte(rest) {
-		if c == '"' {
-			return rest[:i]
-		}
-		if i > 32 || c == '\\' {
-			break
+	var found bool
+	for _, next := range [...]string{"{", `"kind"`, ":", `"`} {
+		if line, found = strings.CutPrefix(strings.TrimLeft(line, " \t\r"), next); !found {
+			return ""
 		}
 	}
-	return ""
-}
-
-// after skips blanks, the byte, and blanks.
-func after(s string, c byte) (string, bool) {
-	for len(s) > 0 && strings.IndexByte(" \t\r", s[0]) >= 0 {
-		s = s[1:]
+	kind, _, found := strings.Cut(line[:min(len(line), 34)], `"`)
+	if !found || strings.Contains(kind, `\`) {
+		return ""
 	}
-	if len(s) == 0 || s[0] != c {
-		return s, false
-	}
-	s = s[1:]
-	if c == '"' {
-		return s, true
-	}
-	for len(s) > 0 && strings.IndexByte(" \t\r", s[0]) >= 0 {
-		s = s[1:]
-	}
-	return s, true
+	return kind
 }
 
 // lineSet is a set of line numbers.

@@ -18,8 +18,11 @@ type kind struct {
 	guard func(ctx context.Context, s *session, old any, write func() error) error
 }
 
-func (k *kind) workspace(s *session) *store.Workspace {
-	return (&Into{Tenant: s.tenant}).Workspace(k.Resource)
+func (s *session) workspace(r *resource.Resource) *store.Workspace {
+	if r.Control {
+		return s.tenant.People()
+	}
+	return s.tenant.Workspace()
 }
 
 // decode reads a line and checks everything about it that needs no look at other data lines. Safe
@@ -108,12 +111,12 @@ func (k *kind) references(e *entry, visit resource.Visitor) {
 }
 
 func (k *kind) empty(ctx context.Context, s *session) (bool, error) {
-	n, err := k.Records.Count(ctx, k.workspace(s))
+	n, err := k.Records.Count(ctx, s.workspace(k.Resource))
 	return n == 0, err
 }
 
 func (k *kind) present(ctx context.Context, s *session, ids []string) (map[string]bool, error) {
-	found, err := k.Records.Find(ctx, k.workspace(s), store.Query{Filter: store.In("id", ids...), State: store.Either})
+	found, err := k.Records.Find(ctx, s.workspace(k.Resource), store.Query{Filter: store.In("id", ids...), State: store.Either})
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +137,7 @@ type stored struct {
 func (k *kind) find(ctx context.Context, s *session, batch []*entry) (stored, error) {
 	out := stored{byID: map[string]any{}, byValue: make([]map[string]any, len(k.Uniques))}
 	read := func(f store.Filter, note func(any)) error {
-		found, err := k.Records.Find(ctx, k.workspace(s), store.Query{Filter: f, State: store.Either})
+		found, err := k.Records.Find(ctx, s.workspace(k.Resource), store.Query{Filter: f, State: store.Either})
 		for _, rec := range found {
 			note(rec)
 		}
@@ -304,7 +307,7 @@ func (k *kind) insert(ctx context.Context, s *session, batch []*entry) error {
 	recs := make([]any, len(batch))
 	for i, e := range batch {
 		if e.id == "" {
-			e.id = k.workspace(s).NewID()
+			e.id = s.workspace(k.Resource).NewID()
 		}
 		k.Meta(e.rec).ID = e.id
 		if len(e.secrets) > 0 {
@@ -315,10 +318,10 @@ func (k *kind) insert(ctx context.Context, s *session, batch []*entry) error {
 		k.Fill(e.rec)
 		recs[i] = e.rec
 	}
-	if err := k.Number(ctx, k.workspace(s), recs); err != nil {
+	if err := k.Number(ctx, s.workspace(k.Resource), recs); err != nil {
 		return err
 	}
-	return k.Records.Insert(ctx, k.workspace(s), recs)
+	return k.Records.Insert(ctx, s.workspace(k.Resource), recs)
 }
 
 // replace stores one changed record.
@@ -327,7 +330,7 @@ func (k *kind) replace(ctx context.Context, s *session, e *entry) error {
 		s.rightsChanged = true
 	}
 	write := func() error {
-		return k.Records.Replace(ctx, k.workspace(s), e.old, func(rec any) {
+		return k.Records.Replace(ctx, s.workspace(k.Resource), e.old, func(rec any) {
 			for i := range k.Fields {
 				if e.given&(1<<i) != 0 {
 					k.Fields[i].Copy(rec, e.rec)

@@ -15,7 +15,6 @@ import (
 	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
 	"tenantry/internal/texts"
-	"tenantry/tenants"
 )
 
 // Raw is a line or row before it is understood.
@@ -76,28 +75,15 @@ type Feed interface {
 
 // Into is the organization that lines are imported into.
 type Into struct {
-	*Deps
-	Tenant *tenants.Tenant
-	meter  *meter
+	Resources []*resource.Resource
+	session   *session
 }
 
-// Named returns the resource of that name, nil where there is none.
-func (i *Into) Named(name string) *resource.Resource {
-	for _, r := range i.Resources {
-		if r.Name == name {
-			return r
-		}
-	}
-	return nil
-}
+// Named returns the resource of that name, which there must be.
+func (i *Into) Named(name string) *resource.Resource { return i.session.named[name].Resource }
 
 // Workspace returns where the records of a resource are.
-func (i *Into) Workspace(r *resource.Resource) *store.Workspace {
-	if r.Control {
-		return i.Tenant.People()
-	}
-	return i.Tenant.Workspace()
-}
+func (i *Into) Workspace(r *resource.Resource) *store.Workspace { return i.session.workspace(r) }
 
 // Collect returns what read makes of the lines of a feed, without those of which it returns false.
 // Errors: those of the feed, and that they are more than memory shall hold.
@@ -126,7 +112,7 @@ func (i *Into) Each(ctx context.Context, f Feed, visit func(*strictjson.Parser, 
 		return err
 	}
 	defer func() { _ = r.Close() }() // it was only read
-	i.meter.start(PhaseReading, f.Size())
+	i.session.meter.start(PhaseReading, f.Size())
 	var p strictjson.Parser
 	for n := 0; ; n++ {
 		l, err := r.Next()
@@ -137,7 +123,7 @@ func (i *Into) Each(ctx context.Context, f Feed, visit func(*strictjson.Parser, 
 			return err
 		}
 		if n%500 == 0 {
-			i.meter.at(r.Offset(), n)
+			i.session.meter.at(r.Offset(), n)
 			if err := ctx.Err(); err != nil {
 				return err
 			}
@@ -146,7 +132,7 @@ func (i *Into) Each(ctx context.Context, f Feed, visit func(*strictjson.Parser, 
 			return err
 		}
 	}
-	i.meter.end()
+	i.session.meter.end()
 	return nil
 }
 

@@ -35,11 +35,7 @@ import (
 const (
 	kindOrganization = "organization"
 	kindUser         = "user"
-	kindField        = "contact_field"
-	kindObject       = "custom_object"
-	kindContact      = "contact"
 	kindFolder       = "folder"
-	kindRecord       = "record"
 )
 
 // Deps are what is carried. All are required.

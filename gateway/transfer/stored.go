@@ -113,7 +113,7 @@ type reference struct{ target, id string }
 
 func (k *kind) export(ctx context.Context, s *session, emit func([]byte) error) error {
 	var page []outgoing
-	err := k.Records.Each(ctx, k.workspace(s), store.Filter{}, func(rec any) error {
+	err := k.Records.Each(ctx, s.workspace(k.Resource), store.Filter{}, func(rec any) error {
 		out, err := k.outgoing(ctx, s, rec)
 		if err != nil {
 			return err

@@ -39,7 +39,7 @@ func (s *session) loadView(ctx context.Context) error {
 		if !k.Definition {
 			continue
 		}
-		err := k.Records.Each(ctx, k.workspace(s), store.Filter{}, func(rec any) error {
+		err := k.Records.Each(ctx, s.workspace(k.Resource), store.Filter{}, func(rec any) error {
 			s.view.Learn(k.Resource, rec, "")
 			return nil
 		})

@@ -26,6 +26,13 @@ import (
 	"tenantry/tenants/people"
 )
 
+const (
+	kindField   = "contact_field"
+	kindObject  = "custom_object"
+	kindContact = "contact"
+	kindRecord  = "record"
+)
+
 // world is a program with an embedded store.
 type world struct {
 	t         testing.TB

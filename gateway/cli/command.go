@@ -88,7 +88,7 @@ func (p *program) command(c *control.Command, beside []control.Command) *cobra.C
 	case "export":
 		p.exportWork(cmd, &w)
 	}
-	cmd.RunE = run(func(ctx context.Context, args []string) error {
+	cmd.RunE = p.run(func(ctx context.Context, args []string) error {
 		in, row, err := p.input(cmd, c, args, given, flags)
 		if err == nil {
 			err = w.check(args, in)
@@ -136,7 +136,11 @@ func (p *program) show(c *control.Command, answer *control.Answer, err error) er
 	if answer.Data == nil {
 		return err
 	}
-	g, e := tableOf(c, answer.Data)
+	var g grid
+	var e error
+	if p.tables() {
+		g, e = tableOf(c, answer.Data)
+	}
 	if e == nil {
 		e = p.print(answer.Data, g)
 	}

@@ -26,7 +26,7 @@ func (p *program) demoCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&cfg.Listen, "listen", cfg.Listen, "the `address` of the gateway")
 	flags.StringVar(&cfg.AdminListen, "admin-listen", cfg.AdminListen, "the `address` of health, metrics and profiles")
-	cmd.RunE = run(func(ctx context.Context, _ []string) error {
+	cmd.RunE = p.run(func(ctx context.Context, _ []string) error {
 		if p.data != "" || p.configFile != "" {
 			return usagef("demo has a data folder and settings of its own; --data and --config are for tenantry serve")
 		}

@@ -20,7 +20,7 @@ func (p *program) transferKeyCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVarP(&path, "out", "o", "", "the `file` of the private half, which must not be there")
 	_ = cmd.MarkFlagRequired("out") // fails for flags that are not there
-	cmd.RunE = run(func(context.Context, []string) error {
+	cmd.RunE = p.run(func(context.Context, []string) error {
 		key, err := sealing.NewPrivateKey()
 		if err != nil {
 			return err

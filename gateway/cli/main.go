@@ -33,6 +33,7 @@ type program struct {
 	configFile string
 	data       string
 	output     string
+	ran        bool // a command was found, and its usage good
 }
 
 // Main runs the command with its arguments (without the program's name) until it is done
@@ -48,22 +49,15 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	if err == nil {
 		return exitOK
 	}
-	var failed *failure
-	if errors.As(err, &failed) {
-		p.report(failed.err)
+	if wrong := usageError(""); p.ran && !errors.As(err, &wrong) {
+		p.report(err)
 		return exitFailure
 	}
 	fmt.Fprintf(stderr, "%s: %v\nRun '%s --help' for usage.\n", cmd.CommandPath(), err, cmd.CommandPath())
 	return exitUsage
 }
 
-// failure marks what went wrong after a command had begun. Every other error is wrong usage.
-type failure struct{ err error }
-
-func (f *failure) Error() string { return f.err.Error() }
-func (f *failure) Unwrap() error { return f.err }
-
-// usageError is wrong usage that a command found out itself.
+// usageError is wrong usage that a command found out itself. Other errors are that until the command runs.
 type usageError string
 
 func (e usageError) Error() string { return string(e) }
@@ -188,15 +182,10 @@ func nearest(given string, names []string) string {
 	return config.Nearest(given, names)
 }
 
-// run makes the body of a command: its errors are failures unless they say that they are
-// wrong usage.
-func run(do func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+// run makes the body of a command.
+func (p *program) run(do func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		err := do(cmd.Context(), args)
-		var usage usageError
-		if err == nil || errors.As(err, &usage) {
-			return err
-		}
-		return &failure{err}
+		p.ran = true
+		return do(cmd.Context(), args)
 	}
 }

@@ -36,9 +36,14 @@ type grid [][]string
 
 func (g *grid) add(cells ...string) { *g = append(*g, cells) }
 
+// tables reports whether results are for people.
+func (p *program) tables() bool {
+	return p.output == outputTable || p.output == "" && terminal(p.stdout)
+}
+
 // print writes a result: v as JSON, or the table of it.
 func (p *program) print(v any, table grid) error {
-	if p.output == outputTable || p.output == "" && terminal(p.stdout) {
+	if p.tables() {
 		return p.printGrid(table)
 	}
 	enc := json.NewEncoder(p.stdout)

@@ -31,7 +31,7 @@ func (p *program) serveCommand() *cobra.Command {
 	flags.StringVar(&listen, "listen", "", "the `address` of the gateway; port 0 picks one (default \"127.0.0.1:8080\")")
 	flags.StringVar(&adminListen, "admin-listen", "", "the `address` of health, metrics and profiles; empty switches it off (default \"127.0.0.1:9090\")")
 	flags.BoolVar(&printConfig, "print-config", false, "print the settings in force, without secrets, and end")
-	cmd.RunE = run(func(ctx context.Context, _ []string) error {
+	cmd.RunE = p.run(func(ctx context.Context, _ []string) error {
 		given := map[string]string{}
 		if flags.Changed("listen") {
 			given["listen"] = listen

@@ -45,7 +45,7 @@ func version() Build {
 func (p *program) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Show the version, commit, Go and SQLite of this program", Args: cobra.NoArgs,
-		RunE: run(func(context.Context, []string) error {
+		RunE: p.run(func(context.Context, []string) error {
 			b := version()
 			return p.print(b, grid{{"version", b.Version}, {"commit", b.Commit}, {"go", b.Go}, {"sqlite", b.SQLite}})
 		}),

@@ -55,11 +55,11 @@ func Dial(ctx context.Context, path string) (*Client, error) {
 		return d.DialContext(ctx, "unix", path)
 	}
 	probe, err := dial(ctx, "", "")
+	if err == nil {
+		err = probe.Close()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("the server does not answer on its control socket: %w", err)
-	}
-	if err := probe.Close(); err != nil {
-		return nil, fmt.Errorf("the control socket: %w", err)
 	}
 	// A Unix socket has one end; nothing may be sent elsewhere.
 	transport := &http.Transport{DialContext: dial, Proxy: nil, DisableCompression: true, MaxIdleConns: 2, ExpectContinueTimeout: 10 * time.Second}

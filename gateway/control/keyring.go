@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"tenantry/backends/api"
@@ -81,14 +82,11 @@ func (s *Server) rotateKeyring(ctx context.Context, c *call, _ struct{}) (Rotati
 // retireFromKeyring wraps every data key under the primary first: what is left under a
 // retired version could not be read any more.
 func (s *Server) retireFromKeyring(ctx context.Context, c *call, in Version) (Retired, error) {
-	states := map[int]keyring.State{}
-	for _, k := range s.latestKeyring() {
-		states[k.Version] = k.State
-	}
-	switch state, known := states[in.Version]; {
-	case !known:
+	held := s.latestKeyring()
+	switch at := slices.IndexFunc(held, func(k keyring.Info) bool { return k.Version == in.Version }); {
+	case at < 0:
 		return Retired{}, fail(CodeNotFound, "the keyring has no version %d; tenantry keyring list shows those there are", in.Version)
-	case state == keyring.Primary:
+	case held[at].State == keyring.Primary:
 		return Retired{}, fail(CodeConflict, "version %d is the primary; make another with tenantry keyring rotate first", in.Version)
 	}
 	if _, err := s.Directory.Rewrap(ctx); err != nil {

@@ -145,7 +145,11 @@ func (f *feed) plan() error {
 
 // target returns what a field is.
 func (f *feed) target(field string) *target {
-	if own := f.own[squash(field)]; field == "" || own != nil && own.Name == field {
+	own := f.own[squash(field)]
+	if n, is := f.of.Index(field); is && own == nil && field != f.of.ValuesName() && f.reserved(field) {
+		own = &f.of.Fields[n]
+	}
+	if field == "" || own != nil && own.Name == field {
 		t := &target{field: field}
 		if own != nil {
 			t.typ = typeOf(own)
@@ -159,19 +163,25 @@ func (f *feed) target(field string) *target {
 // freeKey returns an identifier for a new field that is not in use.
 func (f *feed) freeKey(name string, position int, used func(string) bool) string {
 	base := keyFor(name, position)
-	if f.defines.Together {
-		var errs fault.List
-		c := resource.Checking{Errs: &errs, Known: &resource.Known{}}
-		f.defines.Read(&c, f.newField(base, base, schema.Text), f.defines.New())
-		if len(errs) > 0 { // the name of something that every record has
-			base = "column_" + base
-		}
+	if f.reserved(base) {
+		base = "column_" + base
 	}
 	key := base
 	for n := 2; used(key); n++ {
 		key = fmt.Sprintf("%s_%d", base, n)
 	}
 	return key
+}
+
+// reserved reports whether no field can be defined under the name, which is that of something that every
+// record has.
+func (f *feed) reserved(key string) bool {
+	var errs fault.List
+	if f.makes() && f.defines.Together {
+		c := resource.Checking{Errs: &errs, Known: &resource.Known{}}
+		f.defines.Read(&c, f.newField(key, key, schema.Text), f.defines.New())
+	}
+	return len(errs) > 0
 }
 
 func (f *feed) newField(key, title, typ string) strictjson.Value {

@@ -186,6 +186,32 @@ func TestRows_AnyResourceKey(t *testing.T) {
 	}
 }
 
+// T: what columns of contacts are not matched with by name, a map leads to.
+func TestRows_ContactsByMap(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme := w.org("acme")
+	w.mustLoad(acme, office)
+	file := "mail,teams,since\nb@example.com,0000000000000000000000a1;0000000000000000000000a2,2024-01-02\n"
+	o := rows.Options{As: "contacts", Format: rows.CSV, Map: map[string][]string{"mail": {"email"}, "teams": {"teams"}, "since": {"created_at"}}}
+	r := w.mustRows(acme, file, o)
+	if want := column("teams", "teams", "", false); r.Columns[1] != want {
+		t.Errorf("%+v", r.Columns)
+	}
+	if out := w.dump(acme, false); !strings.Contains(out, `"email":"b@example.com","teams":["0000000000000000000000a1","0000000000000000000000a2"],"created_at":"2024-01-02T00:00:00.000Z"`) {
+		t.Error(out)
+	}
+	o.Map["teams"] = []string{"fields"}
+	if r, err := w.rows(acme, file, o); err == nil {
+		t.Errorf("%+v", r)
+	}
+	delete(o.Map, "teams")
+	o.Map["*"] = []string{"*"}
+	if r := w.mustRows(acme, file, o); r.Columns[1] != column("teams", "column_teams", "Text", true) {
+		t.Errorf("%+v", r.Columns)
+	}
+}
+
 // T: bad rows of definitions are written as those of documents are.
 func TestRows_BadDefinitions(t *testing.T) {
 	t.Parallel()

@@ -53,9 +53,9 @@ func (s *Services) openModules(more []Module) {
 
 	kept := s.kept()
 	s.store.Keep(resource.Specs(kept)...)
-	s.transfer = transfer.New(transfer.Deps{
-		Directory: s.directory, People: s.kinds.people, Resources: resource.Described(append(s.kinds.people.Kept(), kept...)),
-	})
+	described := resource.Described(append(s.kinds.people.Kept(), kept...))
+	resource.Link(described)
+	s.transfer = transfer.New(transfer.Deps{Directory: s.directory, People: s.kinds.people, Resources: described})
 }
 
 // kept returns all that is in the workspaces of organizations.

@@ -178,6 +178,10 @@ type Operation struct {
 	// refuses what the operation does not know.
 	Contract bool
 
+	// Resource names what the records are called that the operation is about, where its row was made
+	// from their description.
+	Resource string
+
 	Teams     bool    // takes teams[]
 	Params    []Param // path and query
 	Body      []Field // nil: takes no body
@@ -275,6 +279,7 @@ type Param struct {
 	Default     string
 	Bounds      Bounds
 	Enum        []string
+	Ref         string // the resource that it refers to
 	Description string
 	Example     string
 }
@@ -287,7 +292,9 @@ type Field struct {
 	Secret      bool
 	Default     any
 	Bounds      Bounds
-	Type        any // a value to show the type of an Object; nil: any members
+	Type        any    // a value to show the type of an Object or List; nil: any members
+	Ref         string // the resource that it refers to
+	Enum        []string
 	Description string
 	Example     any
 }

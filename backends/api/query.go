@@ -239,7 +239,11 @@ func (c *Call) Teams() ([]string, error) {
 			plain = []string{p.Value}
 		}
 	}
-	named, invalid := c.Body.teams(), func(team string) bool { return !store.ValidID(team) }
+	var named []string
+	if c.Operation.bodyField("teams").Name == "" { // else they are the record's
+		named = c.Body.teams()
+	}
+	invalid := func(team string) bool { return !store.ValidID(team) }
 	if c.Strict && slices.ContainsFunc(slices.Concat(bracketed, plain, named), invalid) { // also of those that lose
 		return nil, BadRequest("A value of teams[] is no team identifier (24 lower-case hexadecimal digits)")
 	}

@@ -16,12 +16,12 @@ import (
 // Typed completes a row whose handler takes In, a struct whose tags declare its fields (see package
 // declare), and answers with Out. From In come the parameters and the body as they are documented, and
 // what is read, filled with defaults and checked before do is called: what the path names from there,
-// the rest from the query of a GET and else from the body. What is wrong with In is a fault of the row.
+// the rest from the query of a GET or DELETE and else from the body. What is wrong with In is a fault of the row.
 func Typed[In, Out any](o Operation, do func(context.Context, *Call, In) (Out, error)) Operation {
 	fields, err := field.Of(reflect.TypeFor[In]())
 	o.fault = err
 	for i := range fields {
-		o.declare(&fields[i].Field)
+		o.Declare(&fields[i])
 	}
 	o.Data = *new(Out)
 	o.Handler = func(ctx context.Context, c *Call) (Result, error) {
@@ -35,13 +35,14 @@ func Typed[In, Out any](o Operation, do func(context.Context, *Call, In) (Out, e
 	return o
 }
 
-// shapeOf returns the shape of a type, of what it points to where it is a pointer.
-func shapeOf(t reflect.Type) Shape {
+// shapeOf returns the shape of a field, of what it points to where it is a pointer.
+func shapeOf(f *field.Field) Shape {
+	t := f.Type
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	switch {
-	case t.Kind() == reflect.String:
+	case t.Kind() == reflect.String, f.Rule.Format == "time":
 		return Text
 	case t.Kind() == reflect.Bool:
 		return Boolean
@@ -58,15 +59,16 @@ func (o *Operation) place(name string) Place {
 	switch {
 	case slices.ContainsFunc(o.Paths(), func(path string) bool { return strings.Contains(path, "{"+name+"}") }):
 		return InPath
-	case o.Method == http.MethodGet && o.Credentials != Operator:
+	case (o.Method == http.MethodGet || o.Method == http.MethodDelete) && o.Credentials != Operator:
 		return InQuery
 	}
 	return ""
 }
 
-// declare documents a field of In.
-func (o *Operation) declare(f *declare.Field) {
-	shape := shapeOf(f.Type)
+// Declare documents a field that the operation takes: from the path where that names it, else from the
+// query of a GET or DELETE, else from the body.
+func (o *Operation) Declare(f *field.Field) {
+	shape := shapeOf(f)
 	var bounds Bounds
 	switch shape {
 	case Integer:
@@ -78,50 +80,34 @@ func (o *Operation) declare(f *declare.Field) {
 	if at := o.place(f.Name); at != "" {
 		o.Params = append(o.Params, Param{
 			Name: f.Name, In: at, Shape: shape, Required: f.Rule.Required || at == InPath, Secret: secret, Default: f.Default,
-			Bounds: bounds, Enum: f.Rule.Enum, Description: f.Doc, Example: f.Example,
+			Bounds: bounds, Enum: f.Rule.Enum, Ref: f.Rule.Ref, Description: f.Doc, Example: f.Example,
 		})
 		return
 	}
-	field := Field{Name: f.Name, Shape: shape, Required: f.Rule.Required, Secret: secret, Bounds: bounds, Description: f.Doc}
-	if shape == Object {
-		field.Type = reflect.Zero(f.Type).Interface()
+	part := Field{Name: f.Name, Shape: shape, Required: f.Rule.Required, Secret: secret, Bounds: bounds, Enum: f.Rule.Enum, Ref: f.Rule.Ref, Description: f.Doc}
+	if shape == Object || shape == List {
+		part.Type = reflect.Zero(f.Type).Interface()
 	}
 	if f.Default != "" {
-		field.Default = literal(f.Type, f.Default).Raw()
+		part.Default = f.Literal(f.Default).Raw()
 	}
 	if f.Example != "" {
-		field.Example = literal(f.Type, f.Example).Raw()
+		part.Example = f.Literal(f.Example).Raw()
 	}
-	o.Body = append(o.Body, field)
-}
-
-// literal returns the value that a tag, a path or a query writes as text.
-func literal(t reflect.Type, text string) strictjson.Value {
-	switch shapeOf(t) {
-	case Integer:
-		return strictjson.Value{Is: strictjson.Number, Text: text}
-	case Boolean:
-		switch text {
-		case "true", "1":
-			return strictjson.Value{Is: strictjson.True}
-		case "false", "0":
-			return strictjson.Value{Is: strictjson.False}
-		}
-	}
-	return strictjson.Value{Is: strictjson.Text, Text: text}
+	o.Body = append(o.Body, part)
 }
 
 // sent returns what the caller sent of a field, and whether it was sent.
 func (c *Call) sent(f *field.Field) (v strictjson.Value, given bool) {
 	switch c.Operation.place(f.Name) {
 	case InPath:
-		return literal(f.Type, c.Path(f.Name)), true
+		return f.Literal(c.Path(f.Name)), true
 	case InQuery:
 		v.Is = strictjson.Array
 		for _, p := range c.Query.Tree(f.Name) {
-			v.Items = append(v.Items, literal(f.Type, p.Value))
+			v.Items = append(v.Items, f.Literal(p.Value))
 		}
-		if len(v.Items) > 0 && shapeOf(f.Type) != List {
+		if len(v.Items) > 0 && shapeOf(f) != List {
 			v = v.Items[0]
 		}
 		return v, c.Query.Has(f.Name)
@@ -136,7 +122,7 @@ func (c *Call) fill(in any, fields []field.Field) error {
 		f := &fields[i]
 		v, given := c.sent(f)
 		if !given && f.Default != "" {
-			v, given = literal(f.Type, f.Default), true
+			v, given = f.Literal(f.Default), true
 		}
 		if given {
 			f.Read(v, in, &errs)

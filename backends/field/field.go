@@ -213,6 +213,33 @@ func readOwn(f *Field, v strictjson.Value, into reflect.Value, errs *fault.List)
 	into.Addr().Interface().(Value).ReadValue(f.Name, v, errs)
 }
 
+// Literal returns the value that a tag, a path or a query writes as text: a text, a number or a
+// boolean as it stands, anything else as JSON.
+func (f *Field) Literal(text string) strictjson.Value {
+	t := f.Type
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch {
+	case f.Rule.Format == "time" && t.Kind() == reflect.Int64, t.Kind() == reflect.String:
+	case reflect.Zero(t).CanInt():
+		return strictjson.Value{Is: strictjson.Number, Text: text}
+	case t.Kind() == reflect.Bool:
+		switch text {
+		case "true", "1":
+			return strictjson.Value{Is: strictjson.True}
+		case "false", "0":
+			return strictjson.Value{Is: strictjson.False}
+		}
+	case strings.HasPrefix(text, "{"), strings.HasPrefix(text, "["):
+		var p strictjson.Parser
+		if v, err := p.Parse(text); err == nil {
+			return v
+		}
+	}
+	return strictjson.Value{Is: strictjson.Text, Text: text}
+}
+
 // formats are the forms of texts by the names that tags use: what is wrong with one, "" for nothing.
 func formats() map[string]func(text string) (code, wrong string) {
 	when := func(is bool, wrong string) (string, string) {

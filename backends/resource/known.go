@@ -2,7 +2,9 @@ package resource
 
 import (
 	"cmp"
+	"context"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -10,6 +12,7 @@ import (
 
 	"tenantry/backends/field"
 	"tenantry/backends/schema"
+	"tenantry/backends/store"
 	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
 	"tenantry/internal/texts"
@@ -106,6 +109,8 @@ type Checking struct {
 	// Take moves the values of encrypted fields out of values, and notes what is wrong with them.
 	// It returns the names of those that are there. Nil: they stay, and are refused.
 	Take func(values map[string]any, secret func(name string) bool) map[string]bool
+	// Define, where set, makes known what the record's values are checked against.
+	Define func(rec any)
 	// Keep is set where the record is good, and nothing is to be stored of it.
 	Keep bool
 }
@@ -124,7 +129,26 @@ func (c *Checking) Missing(field, what string) {
 // the n-th. Every fault is noted in c, also of what could not be read. Of the names that skip has
 // nothing is read.
 func (r *Resource) Read(c *Checking, v strictjson.Value, rec any, skip ...string) (given uint64) {
-	errs := c.Errs
+	given = r.read(c.Errs, v, rec, skip...)
+	r.finish(c, given, rec)
+	return given
+}
+
+// Change is Read into a record that is there: what v does not give stays as it is, and so does what
+// it does not give of an object that is merged.
+func (r *Resource) Change(c *Checking, v strictjson.Value, rec any) (given uint64) {
+	change := r.Bare()
+	given = r.read(c.Errs, v, change)
+	for i := range r.Fields {
+		if given&(1<<i) != 0 && !field.Told(*c.Errs, r.Fields[i].Name) {
+			r.Fields[i].Copy(rec, change)
+		}
+	}
+	r.finish(c, math.MaxUint64, rec)
+	return given
+}
+
+func (r *Resource) read(errs *fault.List, v strictjson.Value, rec any, skip ...string) (given uint64) {
 	for i := range v.Members {
 		name := v.Members[i].Name
 		if slices.Contains(skip, name) {
@@ -138,12 +162,82 @@ func (r *Resource) Read(c *Checking, v strictjson.Value, rec any, skip ...string
 		given |= 1 << n
 		r.Fields[n].Read(v.Members[i].Value, rec, errs)
 	}
+	return given
+}
+
+// finish looks at the record as a whole.
+func (r *Resource) finish(c *Checking, given uint64, rec any) {
 	r.Derive(rec)
 	for i := range r.Fields {
-		r.Fields[i].Demand(given&(1<<i) != 0, rec, errs)
+		r.Fields[i].Demand(given&(1<<i) != 0, rec, c.Errs)
 	}
 	r.check(c, rec)
-	return given
+}
+
+// Reference is what one field of a record refers to.
+type Reference struct {
+	Field  string
+	Target *Resource
+	IDs    []string // identities in the target
+}
+
+// References returns what the record's fields refer to, of those resources that Link knew. Fields that
+// refer to nothing are left out.
+func (r *Resource) References(rec any) (found []Reference) {
+	for i := range r.Fields {
+		f := &r.Fields[i]
+		if target := r.targets[f.Rule.Ref]; target != nil {
+			if ids := referred(f, rec); len(ids) > 0 {
+				found = append(found, Reference{f.Name, target, ids})
+			}
+		}
+	}
+	return found
+}
+
+// Lacks returns those of the identities that no record of the resource has which the workspace shows;
+// people is the organization's part of the control workspace. Errors: store.ErrUnavailable.
+func (r *Resource) Lacks(ctx context.Context, ws, people *store.Workspace, ids []string) ([]string, error) {
+	if r.Control {
+		ws = people
+	}
+	key := cmp.Or(r.Key, "id")
+	stored := store.In(r.Stored(key), ids...)
+	if n, ok := r.index[key]; ok && r.Fields[n].Type.Kind() != reflect.String {
+		numbers := make([]int64, len(ids))
+		for i, id := range ids {
+			numbers[i], _ = strconv.ParseInt(id, 10, 64) // written by referred
+		}
+		stored = store.In(r.Stored(key), numbers...)
+	}
+	found, err := r.Records.Find(ctx, ws, store.Query{Filter: stored, Limit: len(ids)})
+	if err != nil {
+		return nil, err
+	}
+	there := map[string]bool{}
+	for _, rec := range found {
+		there[r.Identity(rec)] = true
+	}
+	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return there[id] }), nil
+}
+
+// Definitions makes known what the record's values are checked against: the definition that it names,
+// or all of them where there is no such field. Errors: store.ErrUnavailable.
+func (r *Resource) Definitions(ctx context.Context, ws *store.Workspace, rec any, k *Known) error {
+	by := r.targets[r.DefinedBy]
+	if by == nil {
+		return nil
+	}
+	q := store.Query{Limit: cmp.Or(by.Most, store.MaxLimit)}
+	if r.definition != nil {
+		q.Filter = store.Eq(by.Stored(cmp.Or(by.Key, "id")), at(rec, r.definition).String())
+	}
+	found, err := by.Records.Find(ctx, ws, q)
+	k.Cover(by.Name)
+	for _, def := range found {
+		k.Learn(by, def, "")
+	}
+	return err
 }
 
 // check checks a record as a whole: what its resource asks, the values of defined fields, and what
@@ -162,6 +256,9 @@ func (r *Resource) check(c *Checking, rec any) {
 	}()
 	r.hooks.check(c, rec)
 	if r.values != nil {
+		if c.Define != nil {
+			c.Define(rec)
+		}
 		r.checkValues(c, rec)
 	}
 	if r.Ask != nil && len(found) == 0 {

@@ -8,6 +8,7 @@
 package resource
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -43,6 +44,7 @@ type Resource struct {
 	// It is set before the resource is used.
 	Ask func(c *Checking, rec any)
 
+	targets         map[string]*Resource // those that the fields refer to, by name
 	typ             reflect.Type
 	index           map[string]int
 	values, secrets []int // where the values of defined fields are; nil: there are none
@@ -242,6 +244,17 @@ func Described(all []Kept) []*Resource {
 
 func (r *Resource) self() *Resource { return r }
 
+// Link tells resources of those that their fields refer to. It is called before they are used.
+func Link(all []*Resource) {
+	named := map[string]*Resource{}
+	for _, r := range all {
+		named[r.Name] = r
+	}
+	for _, r := range all {
+		r.targets = named
+	}
+}
+
 func erased[T any](f func(*T)) func(any) {
 	return func(rec any) {
 		if f != nil {
@@ -413,6 +426,16 @@ func (r *Resource) Number(ctx context.Context, ws *store.Workspace, recs []any) 
 		return nil
 	}
 	return r.hooks.number(ctx, ws, recs)
+}
+
+// Stored returns the name under which the store knows a field, "" where there is none of that name.
+func (r *Resource) Stored(name string) string {
+	n, ok := r.index[name]
+	if !ok {
+		return ""
+	}
+	own, _, _ := strings.Cut(r.Fields[n].Tag.Get("json"), ",")
+	return cmp.Or(own, name) // what every record has bears no tag
 }
 
 // Text returns the value of a text field of that name.

@@ -3,7 +3,7 @@
 //
 // A struct's members are described by their tags: json as encoding/json reads it, doc (the
 // description), format ("date-time") and enum ("a,b"); a blank field with a doc tag
-// describes the struct itself. A member without omitempty or omitzero is required; a
+// describes the struct itself, and with a model tag names one that has no name. A member without omitempty or omitzero is required; a
 // pointer among those may be null.
 package openapi
 

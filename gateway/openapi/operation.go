@@ -278,6 +278,9 @@ func (b *builder) requestBody(op *api.Operation) (object, error) {
 				return nil, fmt.Errorf("the body field %s: %w", f.Name, err)
 			}
 		}
+		if len(f.Enum) > 0 && f.Shape == api.Text {
+			schema = schema.with("enum", f.Enum)
+		}
 		if f.Default != nil {
 			schema = schema.with("default", f.Default)
 		}

@@ -45,7 +45,7 @@ func (s *schemas) of(t reflect.Type) (object, error) {
 	if schema, done, err := s.special(t); done || err != nil {
 		return schema, err
 	}
-	if t.Name() == "" || isScalar(t) || t.Kind() == reflect.Interface {
+	if t.Name() == "" && modelOf(t) == "" || isScalar(t) || t.Kind() == reflect.Interface {
 		return s.build(t)
 	}
 	return s.component(t, func() (any, error) { return s.build(t) })
@@ -138,8 +138,19 @@ func (s *schemas) component(t reflect.Type, build func() (any, error)) (object, 
 	return ref(name), nil
 }
 
+// modelOf returns what a struct type without a name is called, "" where it says nothing of it.
+func modelOf(t reflect.Type) string {
+	if t.Kind() == reflect.Struct && t.NumField() > 0 && t.Field(0).Name == "_" {
+		return t.Field(0).Tag.Get("model")
+	}
+	return ""
+}
+
 // freeName returns PackageType, with the whole path of the package where that is taken.
 func (s *schemas) freeName(t reflect.Type) string {
+	if model := pascal(modelOf(t)); t.Name() == "" && s.components[model] == nil {
+		return model
+	}
 	typeName := regexp.MustCompile(`[\w.~-]+/`).ReplaceAllString(t.Name(), "") // type arguments bear paths
 	name := pascal(path.Base(t.PkgPath()) + "." + typeName)
 	if _, taken := s.components[name]; !taken {

@@ -1,0 +1,283 @@
+package crud
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+
+	"tenantry/backends/api"
+	"tenantry/backends/field"
+	"tenantry/backends/filters"
+	"tenantry/backends/resource"
+	"tenantry/backends/store"
+	"tenantry/internal/declare"
+	"tenantry/internal/fault"
+	"tenantry/internal/together"
+)
+
+// listing is what a list is asked for.
+type listing struct {
+	Page    int64  `json:"page" rule:"min=1 max=1000000000" default:"1" doc:"Page of the list, from 1."`
+	PerPage int64  `json:"per_page" rule:"min=1 max=9223372036854775807" default:"50" doc:"Records on a page, from 1; cut to 1000."`
+	After   string `json:"after" rule:"max=2000" doc:"Instead of page: what follows the records that an answer with this next ended with; empty for the beginning. No page costs more than the first then."`
+	Sort    string `json:"sort" rule:"max=200" doc:"Order: fields joined by commas, - before one that descends. Ties are broken by id."`
+}
+
+type searched struct {
+	listing
+	Q string `json:"q" rule:"max=200" doc:"Only records that have this text somewhere in what people read."`
+}
+
+const maxPerPage = 1000
+
+func (s *serves[T]) list() api.Operation {
+	row := s.row("list", http.MethodGet, s.Path, s.Things+" found")
+	row.Summary, row.Description = "List "+strings.ToLower(s.Things), "Fields to sort by: "+strings.Join(s.sorts, ", ")+". Filters are written as those of campaigns."
+	row.Weight = api.Heavy
+	row.Params = append(row.Params, api.Param{Name: "filters", In: api.InQuery, Shape: api.Tree, Description: "filters[<field>]=<value> or filters[<field>][<operator>]=<value>."})
+	if s.trash {
+		row.Params = append(row.Params, api.Param{Name: "deleted", In: api.InQuery, Shape: api.Boolean, Default: "false", Description: "Lists records that were deleted instead of live ones."})
+	}
+	row.Failures = append(row.Failures, api.Failure{
+		Code: http.StatusUnprocessableEntity, Message: "Validation failed: page must be a whole number from 1 to 1000000000", When: "a parameter has an unacceptable value",
+	})
+	typ := s.model.list()
+	example := reflect.New(typ).Elem()
+	pages := int64(1)
+	set(example, map[string]any{
+		"Page": pages, "Pages": &pages, "Count": pages,
+		"Results": reflect.Append(example.FieldByName("Results"), reflect.ValueOf(s.model.example())).Interface(),
+	})
+	do := func(ctx context.Context, c *api.Call, in searched) (any, error) { return s.page(ctx, c, in, typ) }
+	if len(s.Search) > 0 {
+		row = api.Typed(row, do)
+	} else {
+		row = api.Typed(row, func(ctx context.Context, c *api.Call, in listing) (any, error) {
+			return do(ctx, c, searched{listing: in})
+		})
+	}
+	row.Data, row.Example = reflect.New(typ).Elem().Interface(), example.Interface()
+	return row
+}
+
+// set sets fields of a struct by name.
+func set(v reflect.Value, values map[string]any) {
+	for name, value := range values {
+		v.FieldByName(name).Set(reflect.ValueOf(value))
+	}
+}
+
+func (s *serves[T]) page(ctx context.Context, c *api.Call, in searched, typ reflect.Type) (any, error) {
+	var errs fault.List
+	expr, _ := filters.FromQuery(c.Query.Tree("filters"), &errs)
+	where := []store.Filter{expr.Bind(catalogOf(s.of.Resource), nil, &errs)}
+	if in.Q != "" {
+		var somewhere []store.Filter
+		for _, name := range s.Search {
+			somewhere = append(somewhere, store.Where(store.F(s.of.Stored(name)), store.OpContains, in.Q))
+		}
+		where = append(where, store.AnyOf(somewhere...))
+	}
+	q := store.Query{Limit: int(min(in.PerPage, maxPerPage)), Sort: s.order(in.Sort, &errs)}
+	if s.trash && c.Query.Bool(&errs, "deleted", false) {
+		q.State = store.Deleted
+	}
+	all, limit, follows := store.All(where...), q.Limit, c.Query.Has("after")
+	if q.Filter = all; follows {
+		q.Limit++ // one more says that there is more
+		if c.Query.Has("page") {
+			errs.Add("after", fault.Duplicate, "after and page exclude each other")
+		}
+		if in.After != "" {
+			q.Filter = store.All(all, s.beyond(in.After, q.Sort, &errs))
+		}
+	} else {
+		q.Offset = int(in.Page-1) * limit
+	}
+	if err := errs.Err(); err != nil {
+		return nil, err
+	}
+	var found []T
+	var count int64
+	records := s.of.In(c.Workspace)
+	err := together.Do(c.Workspace.Remote(), func() (err error) {
+		found, err = records.Find(ctx, q)
+		return err
+	}, func() (err error) {
+		count, err = records.CountIn(ctx, all, q.State)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	next := ""
+	if follows && len(found) > limit {
+		found = found[:limit]
+		next = s.cursor(&found[limit-1], q.Sort)
+	}
+	out := reflect.New(typ).Elem()
+	results := reflect.MakeSlice(out.FieldByName("Results").Type(), len(found), len(found))
+	for i := range found {
+		results.Index(i).Set(reflect.ValueOf(s.model.show(&found[i], c.Tenant)))
+	}
+	set(out, map[string]any{"Count": count, "Results": results.Interface()})
+	if follows {
+		set(out, map[string]any{"Next": &next})
+		return out.Interface(), nil
+	}
+	pages := (count + int64(limit) - 1) / int64(limit)
+	set(out, map[string]any{"Page": in.Page, "Pages": &pages})
+	return out.Interface(), nil
+}
+
+// catalogOf returns the fields that callers filter by.
+func catalogOf(r *resource.Resource) catalog { return catalog{r} }
+
+type catalog struct{ of *resource.Resource }
+
+// Field returns what there is to compare of a field.
+func (c catalog) Field(name string) (filters.Field, bool) {
+	n, ok := c.of.Index(name)
+	if !ok {
+		return filters.Field{}, false
+	}
+	f := &c.of.Fields[n]
+	out := filters.Field{Name: name, Ref: store.F(c.of.Stored(name)), Notation: notation(f)}
+	return out, out.Notation != 0 && (f.Use.Has(declare.Filter) || f.Rule.Unique || slices.Contains([]string{"id", "created_at", "updated_at"}, name))
+}
+
+func notation(f *field.Field) filters.Notation {
+	switch {
+	case isTime(f):
+		return filters.Time
+	case f.Type.Kind() == reflect.String:
+		return filters.Text
+	case f.Type.Kind() == reflect.Bool:
+		return filters.Boolean
+	case f.Type.Kind() == reflect.Slice && f.Type.Elem().Kind() == reflect.String:
+		return filters.List
+	case reflect.Zero(f.Type).CanInt():
+		return filters.Number
+	}
+	return 0
+}
+
+// sortable returns the fields that a list can be sorted by: the identifier, and those with an index
+// that begins with them, whether it tells deleted records apart or not.
+func sortable[T any](of *resource.Of[T]) []string {
+	names := []string{"id"}
+	for i := range of.Fields {
+		name := of.Stored(of.Fields[i].Name)
+		for _, index := range of.Spec().Indexes {
+			fields := slices.DeleteFunc(slices.Clone(index.Fields), func(f string) bool { return f == "deleted" })
+			if len(fields) > 0 && fields[0] == name && !slices.Contains(names, of.Fields[i].Name) {
+				names = append(names, of.Fields[i].Name)
+			}
+		}
+	}
+	return names
+}
+
+// order reads the parameter sort.
+func (s *serves[T]) order(text string, errs *fault.List) []store.Order {
+	var order []store.Order
+	for _, part := range strings.Split(text, ",") {
+		name, desc := strings.CutPrefix(strings.TrimSpace(part), "-")
+		switch {
+		case text == "":
+			return nil
+		case !slices.Contains(s.sorts, name) || len(order) == len(s.sorts):
+			errs.Add("sort", fault.Unknown, "sort must name some of %s, each once, with - before one that descends", strings.Join(s.sorts, ", "))
+			return nil
+		}
+		order = append(order, store.Order{Field: store.F(s.of.Stored(name)), Desc: desc})
+	}
+	return order
+}
+
+// A cursor is where a page ended: the values that its last record is sorted by, null for one that it
+// has not, and its identifier.
+type cursor struct {
+	Values []any  `json:"v"`
+	ID     string `json:"id"`
+}
+
+func (s *serves[T]) cursor(last *T, order []store.Order) string {
+	at := cursor{ID: s.of.Meta(last).ID}
+	for _, o := range order {
+		at.Values = append(at.Values, s.value(last, o.Field.Name))
+	}
+	text, _ := json.Marshal(at) // texts, numbers and booleans
+	return base64.RawURLEncoding.EncodeToString(text)
+}
+
+// value returns what the store sorts a record by; nil where it has no such value.
+func (s *serves[T]) value(rec *T, stored string) any {
+	for i := range s.of.Fields {
+		f := &s.of.Fields[i]
+		if s.of.Stored(f.Name) != stored {
+			continue
+		}
+		v := reflect.ValueOf(rec).Elem().FieldByIndex(f.Index)
+		if v.IsZero() && (v.Kind() == reflect.String || isTime(f)) {
+			return nil // missing, as the store has it
+		}
+		return v.Interface()
+	}
+	return nil
+}
+
+// beyond matches what follows a cursor. A cursor of another order, or one that was made up, is refused.
+func (s *serves[T]) beyond(text string, order []store.Order, errs *fault.List) store.Filter {
+	var at cursor
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil || json.Unmarshal(raw, &at) != nil || !store.ValidID(at.ID) || len(at.Values) != len(order) {
+		errs.Add("after", fault.Format, "after must be what an answer with the same sort gave as next")
+		return store.AnyOf()
+	}
+	var same, steps []store.Filter
+	for i, o := range order {
+		value, ok := s.typed(o.Field.Name, at.Values[i])
+		if !ok {
+			errs.Add("after", fault.Format, "after must be what an answer with the same sort gave as next")
+			return store.AnyOf()
+		}
+		there, absent := store.Where(o.Field, store.OpExists, true), store.Where(o.Field, store.OpExists, false)
+		equal, next := absent, there // what is missing comes first
+		switch {
+		case value == nil && o.Desc:
+			next = store.AnyOf()
+		case value != nil:
+			equal = store.Where(o.Field, store.OpEq, value)
+			if next = store.Where(o.Field, store.OpGt, value); o.Desc {
+				next = store.AnyOf(store.Where(o.Field, store.OpLt, value), absent)
+			}
+		}
+		steps = append(steps, store.All(append(slices.Clone(same), next)...))
+		same = append(same, equal)
+	}
+	return store.AnyOf(append(steps, store.All(append(same, store.Where(store.F("id"), store.OpGt, at.ID))...))...)
+}
+
+// typed returns a value of a cursor as the store compares it.
+func (s *serves[T]) typed(stored string, v any) (any, bool) {
+	for i := range s.of.Fields {
+		f := &s.of.Fields[i]
+		if s.of.Stored(f.Name) != stored || v == nil {
+			continue
+		}
+		switch n := notation(f); v := v.(type) {
+		case string:
+			return v, n == filters.Text
+		case bool:
+			return v, n == filters.Boolean
+		case float64:
+			return int64(v), n == filters.Number || n == filters.Time
+		}
+	}
+	return nil, v == nil
+}

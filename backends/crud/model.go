@@ -1,0 +1,151 @@
+package crud
+
+import (
+	"reflect"
+	"strconv"
+	"strings"
+
+	"tenantry/backends/field"
+	"tenantry/backends/resource"
+	"tenantry/internal/declare"
+	"tenantry/internal/fault"
+	"tenantry/internal/texts"
+	"tenantry/tenants"
+)
+
+// model is how a record looks in answers: a struct type that is made from the resource's fields, so
+// that encoding/json and the OpenAPI document take it as any other.
+type model struct {
+	of     *resource.Resource
+	typ    reflect.Type
+	fields []field.Field // in the order of the struct
+}
+
+// Of a record every answer shows the identifier first and the times last.
+func newModel(name string, of *resource.Resource) *model {
+	m := &model{of: of}
+	for _, f := range of.Fields {
+		if !f.Use.Has(declare.Hidden) && f.Name != "deleted" {
+			m.fields = append(m.fields, f)
+		}
+	}
+	parts := []reflect.StructField{{Name: "_", PkgPath: "tenantry/backends/crud", Type: reflect.TypeFor[struct{}](), Tag: reflect.StructTag(`model:"` + name + `"`)}}
+	for i := range m.fields {
+		f := &m.fields[i]
+		tag := `json:"` + f.Name
+		if f.Name == "teams" {
+			tag += ",omitempty" // without the feature
+		}
+		tag += `" doc:` + strconv.Quote(docOf(f))
+		if len(f.Rule.Enum) > 0 && f.Type.Kind() == reflect.String {
+			tag += ` enum:"` + strings.Join(f.Rule.Enum, ",") + `"`
+		}
+		parts = append(parts, reflect.StructField{Name: "F" + strconv.Itoa(i), Type: shownAs(f), Tag: reflect.StructTag(tag)})
+	}
+	m.typ = reflect.StructOf(parts)
+	return m
+}
+
+func docOf(f *field.Field) string {
+	switch f.Name {
+	case "id":
+		return "Identifier of the record."
+	case "created_at", "updated_at":
+		return "RFC 3339, UTC, milliseconds."
+	case "teams":
+		return "Teams that see the record, all where empty. Left out without the teams feature."
+	}
+	return f.Doc
+}
+
+// shownAs returns the type of a field in answers: times are texts; a reference, time or positive number
+// that is not there is null.
+func shownAs(f *field.Field) reflect.Type {
+	switch {
+	case isTime(f) && (f.Name == "created_at" || f.Name == "updated_at"):
+		return reflect.TypeFor[string]()
+	case isTime(f), f.Rule.Ref != "" && f.Type.Kind() == reflect.String:
+		return reflect.TypeFor[*string]()
+	case isNumber(f) && f.Rule.Min > 0 && !f.Rule.Required: // 0 is none
+		return reflect.PointerTo(f.Type)
+	case f.Name == "teams":
+		return reflect.TypeFor[*[]string]()
+	}
+	return f.Type
+}
+
+func isNumber(f *field.Field) bool {
+	return f.Type.Kind() != reflect.Pointer && reflect.Zero(f.Type).CanInt()
+}
+
+func isTime(f *field.Field) bool { return f.Rule.Format == "time" && f.Type.Kind() == reflect.Int64 }
+
+// show returns the record as an answer shows it.
+func (m *model) show(rec any, t *tenants.Tenant) any {
+	out := reflect.New(m.typ).Elem()
+	from := reflect.ValueOf(rec).Elem()
+	for i := range m.fields {
+		f, v, to := &m.fields[i], from.FieldByIndex(m.fields[i].Index), out.Field(i+1)
+		switch {
+		case f.Name == "teams":
+			if t == nil || t.Org.Feature(tenants.FeatureTeams) {
+				teams := append([]string{}, v.Interface().([]string)...)
+				to.Set(reflect.ValueOf(&teams))
+			}
+		case to.Kind() == reflect.String && isTime(f):
+			to.SetString(texts.Time(v.Int()))
+		case to.Type() == f.Type && f.Type.Kind() != reflect.Slice && f.Type.Kind() != reflect.Map:
+			to.Set(v)
+		case v.IsZero() && to.Kind() == reflect.Slice:
+			to.Set(reflect.MakeSlice(to.Type(), 0, 0))
+		case v.IsZero() && to.Kind() == reflect.Map:
+			to.Set(reflect.MakeMap(to.Type()))
+		case v.IsZero(): // null
+		case isTime(f):
+			text := texts.Time(v.Int())
+			to.Set(reflect.ValueOf(&text))
+		case to.Kind() == reflect.Pointer:
+			one := reflect.New(f.Type)
+			one.Elem().Set(v)
+			to.Set(one)
+		default:
+			to.Set(v)
+		}
+	}
+	return out.Interface()
+}
+
+// zero returns a value of the type.
+func (m *model) zero() any { return reflect.New(m.typ).Elem().Interface() }
+
+// example returns an answer that is made of the examples which the fields declare.
+func (m *model) example() any {
+	const exampleID, exampleTime = "665f1c2ab4d3e2f1a0b9c8d7", 1717509162000
+	rec := m.of.New()
+	var errs fault.List
+	for i := range m.fields {
+		if f := &m.fields[i]; f.Example != "" {
+			f.Read(f.Literal(f.Example), rec, &errs)
+		}
+	}
+	if err := errs.Err(); err != nil {
+		panic("crud: the examples of " + m.of.Name + ": " + err.Error())
+	}
+	meta := m.of.Meta(rec)
+	meta.ID, meta.CreatedAt, meta.UpdatedAt = exampleID, exampleTime, exampleTime
+	return m.show(rec, nil)
+}
+
+// list returns the type of a page of records.
+func (m *model) list() reflect.Type {
+	part := func(name string, t reflect.Type, tag string) reflect.StructField {
+		return reflect.StructField{Name: name, Type: t, Tag: reflect.StructTag(tag)}
+	}
+	return reflect.StructOf([]reflect.StructField{
+		part("Page", reflect.TypeFor[int64](), `json:"page,omitempty" doc:"The page asked for. Left out with after."`),
+		part("Pages", reflect.TypeFor[*int64](), `json:"pages,omitempty" doc:"How many pages there are; 0 where there is nothing. Left out with after."`),
+		part("Next", reflect.TypeFor[*string](), `json:"next,omitempty" doc:"What to send as after for the records that follow; empty at the end. Left out with page."`),
+		part("Count", reflect.TypeFor[int64](), `json:"count" doc:"How many records match in all."`),
+		part("Results", reflect.SliceOf(m.typ), `json:"results" doc:"The records."`),
+	})
+}

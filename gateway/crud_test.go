@@ -1,0 +1,247 @@
+package gateway_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+
+	"tenantry/config"
+	"tenantry/gateway"
+	"tenantry/gateway/control"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/tenants"
+)
+
+// withPlants is an Option: one more module, by one line.
+func withPlants(_ *config.Config, o *gateway.Options) { o.Modules = append(o.Modules, newPlants()) }
+
+// orchard is an organization that keeps plants.
+type orchard struct {
+	*gatewaytest.Org
+	key string
+}
+
+// do calls with a body where there is one, wants the code, and returns the data.
+func (o orchard) do(t *testing.T, method, path, body string, code int) map[string]any {
+	t.Helper()
+	change := []gatewaytest.Request{gatewaytest.WithKey(o.key)}
+	if body != "" {
+		change = append(change, gatewaytest.Body("application/json", body))
+	}
+	a := o.Do(t, method, path, change...)
+	if a.Code != code {
+		t.Fatalf("%s %s %s: %d %s, want %d", method, path, body, a.Code, a.Body, code)
+	}
+	data, _ := a.Data.(map[string]any)
+	if data == nil {
+		data = map[string]any{}
+	}
+	data["message"] = a.Message
+	return data
+}
+
+func (o orchard) names(t *testing.T, query string) string {
+	t.Helper()
+	var names []string
+	for _, one := range o.do(t, http.MethodGet, "/api/plants?"+query, "", 200)["results"].([]any) {
+		names = append(names, one.(map[string]any)["name"].(string))
+	}
+	return strings.Join(names, " ")
+}
+
+func newOrchard(t *testing.T, g *gatewaytest.Gateway, slug string) orchard {
+	t.Helper()
+	org := g.Org(t, slug, tenants.FeatureTeams)
+	return orchard{org, org.Key(t, tenants.ManageFiles)}
+}
+
+// TestAResourceInUnderSixtyLines: a module of one description, added by one line, has all seven
+// operations. Every answer is held against the OpenAPI document on the way.
+func TestAResourceInUnderSixtyLines(t *testing.T) {
+	t.Parallel()
+	if text, err := os.ReadFile("plants_test.go"); err != nil || strings.Count(string(text), "\n") >= 60 {
+		t.Errorf("the module has %d lines (%v)", strings.Count(string(text), "\n"), err)
+	}
+	g := gatewaytest.Start(t, withPlants)
+	o := newOrchard(t, g, "acme")
+	made := o.do(t, http.MethodPost, "/api/plants", `{"name":"Oak","kind":"oak","height":1850,"notes":["old","hollow"]}`, 200)
+	id := made["id"].(string)
+	if made["message"] != "Plant created" || fmt.Sprint(made["height"]) != "1850" || made["folder_id"] != nil || made["felled"] != false || fmt.Sprint(made["teams"]) != "[]" || made["deleted"] != nil {
+		t.Errorf("created: %v", made)
+	}
+	path := "/api/plants/" + id
+	if got := o.do(t, http.MethodGet, path, "", 200); got["message"] != "Plant found" || got["created_at"] != made["created_at"] {
+		t.Errorf("read: %v, created %v", got, made)
+	}
+	if got := o.do(t, http.MethodPut, path, `{"felled":true}`, 200); got["message"] != "Plant updated" || got["felled"] != true || got["name"] != "Oak" || fmt.Sprint(got["height"]) != "1850" {
+		t.Errorf("updated: %v", got)
+	}
+	if got := o.do(t, http.MethodDelete, path, "", 200); got["message"] != "Plant deleted" {
+		t.Errorf("deleted: %v", got)
+	}
+	o.do(t, http.MethodGet, path, "", 404)
+	o.do(t, http.MethodPut, path, `{"felled":true}`, 404)
+	o.do(t, http.MethodDelete, path, "", 404)
+	if o.do(t, http.MethodGet, path+"?deleted=true", "", 200)["felled"] != true || o.names(t, "deleted=true") != "Oak" || o.names(t, "") != "" {
+		t.Error("a deleted record is not in the trash alone")
+	}
+	o.do(t, http.MethodPost, "/api/plants", `{"name":"Oak","kind":"oak"}`, 409) // what can be restored keeps its name
+	if got := o.do(t, http.MethodPost, path+"/restore", "", 200); got["message"] != "Plant restored" {
+		t.Errorf("restored: %v", got)
+	}
+	o.do(t, http.MethodPost, path+"/restore", "", 404)
+	o.do(t, http.MethodGet, path, "", 200)
+	if got := o.do(t, http.MethodDelete, path+"?purge=true", "", 200); got["message"] != "Plant deleted" {
+		t.Errorf("purged: %v", got)
+	}
+	o.do(t, http.MethodGet, path+"?deleted=true", "", 404)
+	o.do(t, http.MethodPost, "/api/plants", `{"name":"Oak","kind":"oak"}`, 200)
+}
+
+// TestCRUD_Refuses: what is declared of a field is held against every body, all problems at once.
+func TestCRUD_Refuses(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t, withPlants)
+	o := newOrchard(t, g, "acme")
+	id := o.do(t, http.MethodPost, "/api/plants", `{"name":"Elm","kind":"elm"}`, 200)["id"].(string)
+	for _, c := range []struct {
+		method, path, body string
+		code               int
+		says               string
+	}{
+		{"POST", "", `{}`, 422, "name is required; kind is required"},
+		{"POST", "", `{"name":" ","kind":"fir","height":0,"notes":["a","a"],"felled":"no","folder_id":"x"}`, 422, "kind must be oak or elm or ash; height must be a whole number from 1 to 20000; notes names the same element twice; " +
+			"felled must be true or false; folder_id must be an identifier of 24 lower-case hexadecimal digits; name must not be empty"},
+		{"POST", "", `{"name":"x","kind":"oak","id":"665f1c2ab4d3e2f1a0b9c8d7","deleted":true,"created_at":"2020-01-01T00:00:00Z","org_id":7}`, 422, `"id" is no field`},
+		{"POST", "", `{"name":"x","kind":"oak","folder_id":"665f1c2ab4d3e2f1a0b9c8d7"}`, 422, "folder_id names a folder that is not in this organization"},
+		{"POST", "", `{"name":"x","kind":"oak","teams":["665f1c2ab4d3e2f1a0b9c8d7"]}`, 422, "teams names a team that is not in this organization"},
+		{"POST", "", `{"name":"Elm","kind":"oak"}`, 409, "name is already in use"},
+		{"POST", "", `[]`, 400, "The body must be a JSON object"},
+		{"PUT", "/" + id, `{"kind":"fir"}`, 422, "kind must be oak or elm or ash"},
+		{"PUT", "/" + id, `{"name":""}`, 422, "name must not be empty"},
+		{"PUT", "/" + id, `{"deleted":true}`, 422, `"deleted" is no field`},
+		{"PUT", "/x", `{"kind":"oak"}`, 404, "Plant not found"},
+		{"GET", "/x", "", 404, "Plant not found"},
+		{"GET", "/665f1c2ab4d3e2f1a0b9c8d7", "", 404, "Plant not found"},
+		{"DELETE", "/x", "", 404, "Plant not found"},
+		{"DELETE", "/" + id + "?purge=perhaps", "", 422, "purge must be true or false"},
+		{"POST", "/x/restore", "", 404, "Plant not found"},
+		{"GET", "?page=0&per_page=x&sort=name,-notes", "", 422, "page must be a whole number from 1 to 1000000000; per_page must be"},
+		{"GET", "?sort=name,-notes", "", 422, "sort must name some of id, name, height, created_at, each once"},
+		{"GET", "?filters[notes]=x", "", 422, "notes"},
+		{"GET", "?filters[height]=tall", "", 422, "filters[height] must be a number"},
+		{"GET", "?after=e30", "", 422, "after must be what an answer"},
+		{"GET", "?page=1&after=", "", 422, "after and page exclude each other"},
+		{"GET", "?nothing=1", "", 400, "nothing"},
+	} {
+		if got := o.do(t, c.method, "/api/plants"+c.path, c.body, c.code); !strings.Contains(got["message"].(string), c.says) {
+			t.Errorf("%s %s %s: %s, want %s", c.method, c.path, c.body, got["message"], c.says)
+		}
+	}
+	if got := o.names(t, ""); got != "Elm" {
+		t.Errorf("what was refused left %s", got)
+	}
+	reader := o
+	reader.key = o.Key(t, tenants.Contacts)
+	reader.do(t, http.MethodGet, "/api/plants", "", 200)
+	if got := reader.do(t, http.MethodPost, "/api/plants", `{"name":"x","kind":"oak"}`, 403); got["permission"] != "manage_files" {
+		t.Errorf("without the permission: %v", got)
+	}
+}
+
+// TestCRUD_Lists: order, filters, words, pages and cursors.
+func TestCRUD_Lists(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t, withPlants)
+	o := newOrchard(t, g, "acme")
+	for i, height := range []int{300, 100, 0, 200, 100, 0} { // 0: there is none
+		body := fmt.Sprintf(`{"name":"P%d","kind":"%s"`, i, []string{"oak", "elm"}[i%2])
+		if height > 0 {
+			body += fmt.Sprintf(`,"height":%d`, height)
+		}
+		o.do(t, http.MethodPost, "/api/plants", body+"}", 200)
+	}
+	for query, want := range map[string]string{
+		"":                         "P0 P1 P2 P3 P4 P5",
+		"sort=-id":                 "P5 P4 P3 P2 P1 P0",
+		"sort=height":              "P2 P5 P1 P4 P3 P0",
+		"sort=-height":             "P0 P3 P1 P4 P2 P5",
+		"sort=-name":               "P5 P4 P3 P2 P1 P0",
+		"filters[kind]=elm":        "P1 P3 P5",
+		"filters[height][gte]=200": "P0 P3",
+		"filters[or][0][name]=P1&filters[or][1][name]=P4": "P1 P4",
+		"q=P3":                         "P3",
+		"q=nothing":                    "",
+		"page=2&per_page=4":            "P4 P5",
+		"page=3&per_page=4":            "",
+		"per_page=4611686018427387904": "P0 P1 P2 P3 P4 P5",
+	} {
+		if got := o.names(t, query); got != want {
+			t.Errorf("%s: %s, want %s", query, got, want)
+		}
+	}
+	if got := o.do(t, http.MethodGet, "/api/plants?page=2&per_page=4", "", 200); fmt.Sprintf("%v %v %v %v", got["page"], got["pages"], got["count"], got["next"]) != "2 2 6 <nil>" {
+		t.Errorf("a page: %v", got)
+	}
+	for _, order := range []string{"", "id", "-id", "height", "-height", "-height,name", "name,-created_at"} {
+		var names []string
+		after := ""
+		for pages := 1; ; pages++ {
+			got := o.do(t, http.MethodGet, "/api/plants?per_page=2&sort="+order+"&filters[felled]=false&after="+url.QueryEscape(after), "", 200)
+			if fmt.Sprintf("%v %v %v", got["count"], got["page"], got["pages"]) != "6 <nil> <nil>" {
+				t.Errorf("by cursor: %v", got)
+			}
+			for _, one := range got["results"].([]any) {
+				names = append(names, one.(map[string]any)["name"].(string))
+			}
+			if after = got["next"].(string); after == "" || pages > 3 {
+				if pages != 3 {
+					t.Errorf("sort=%s: %d pages", order, pages)
+				}
+				break
+			}
+		}
+		if got, want := strings.Join(names, " "), o.names(t, "sort="+order); got != want {
+			t.Errorf("sort=%s by cursor: %s, by page %s", order, got, want)
+		}
+	}
+}
+
+// TestCRUD_Teams: who is limited to teams sees and makes nothing outside of them.
+func TestCRUD_Teams(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t, withPlants)
+	o := newOrchard(t, g, "acme")
+	const north, south = "aaaaaaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbbbbbb"
+	o.Import(t, `{"kind":"team","id":"`+north+`","name":"North"}`, `{"kind":"team","id":"`+south+`","name":"South"}`)
+	hidden := o.do(t, http.MethodPost, "/api/plants", `{"name":"Hidden","kind":"oak","teams":["`+south+`"]}`, 200)["id"].(string)
+	o.do(t, http.MethodPost, "/api/plants", `{"name":"Common","kind":"oak"}`, 200)
+	limited := o
+	limited.key = o.KeyWith(t, func(k *control.NewKey) {
+		k.Permissions, k.Teams = []string{string(tenants.ManageFiles)}, []string{north}
+	}).Token
+	if got := limited.names(t, ""); got != "Common" {
+		t.Errorf("seen: %s", got)
+	}
+	for _, c := range [][2]string{{"GET", ""}, {"PUT", ""}, {"DELETE", ""}, {"DELETE", "?purge=true"}, {"POST", "/restore"}} {
+		body := ""
+		if c[0] == "PUT" {
+			body = `{"kind":"elm"}`
+		}
+		limited.do(t, c[0], "/api/plants/"+hidden+c[1], body, 404)
+	}
+	if made := limited.do(t, http.MethodPost, "/api/plants", `{"name":"Own","kind":"oak"}`, 200); fmt.Sprint(made["teams"]) != "["+north+"]" {
+		t.Errorf("what names no team: %v", made)
+	}
+	for _, teams := range []string{`["` + south + `"]`, `["` + north + `","` + south + `"]`} {
+		if got := limited.do(t, http.MethodPost, "/api/plants", `{"name":"x","kind":"oak","teams":`+teams+`}`, 422); !strings.Contains(got["message"].(string), "teams must be among those of the caller") {
+			t.Errorf("%s: %v", teams, got)
+		}
+	}
+	if got := o.names(t, "teams[]="+south); got != "Hidden Common" {
+		t.Errorf("narrowed: %s", got)
+	}
+}

@@ -169,7 +169,7 @@ func digestOf(v strictjson.Value) (d digest, has bool) {
 	case v.Is == strictjson.Null || v.Is == strictjson.Array || v.Is == strictjson.Object || v.Is == strictjson.Text && v.Text == "":
 		return d, false
 	}
-	sum := sha256.Sum256(v.AppendCanonical([]byte("key\x00"), nil))
+	sum := sha256.Sum256(v.AppendCanonical(make([]byte, 0, 64), nil))
 	return digest(sum[:len(d)]), true
 }
 

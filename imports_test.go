@@ -75,8 +75,10 @@ func mayImport(from, to string) bool {
 		return from == "config" && to != "backends/store/driver" && !strings.HasSuffix(to, "test")
 	case from == "tenantry": // main
 		return allowed("gateway/cli")
-	case from == "gateway" || within(from, "gateway/cli", "gateway/control", "gateway/transfer", "gateway/rows", "gateway/demo"):
+	case from == "gateway" || within(from, "gateway/cli", "gateway/control", "gateway/demo"):
 		return true
+	case within(from, "gateway/transfer", "gateway/rows"): // they know resources, and no module
+		return allowed("gateway/transfer", "tenants", "backends/store", "backends/resource", "backends/field", "backends/schema", "backends/secrets", "crypto", "internal")
 	case within(from, "backends/api"):
 		return allowed("tenants", "backends/store", "backends/field", "internal")
 	case within(from, "backends/resource", "backends/field", "backends/schema"): // below the operations: what people are is described too

@@ -56,7 +56,7 @@ func TestEveryChangeIsAudited(t *testing.T) {
 		t.Fatalf("%d operations change something", len(rows))
 	}
 	for _, op := range rows {
-		s := samples()[op.Name]
+		s := sampleFor(&op)
 		call := w.build(&op, op.Path, s, p.own, all)
 		if op.Rule.Permissions() != nil {
 			a := p.Do(t, call.method, call.target, append(slices.Clone(call.changes), gatewaytest.Cookie(powerless))...)

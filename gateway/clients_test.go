@@ -121,7 +121,7 @@ func (p *party) clientCalls() []clientCall {
 		return strings.ReplaceAll(text, "{n}", "1")
 	}
 	for _, op := range p.App.Operations() {
-		s := samples()[op.Name]
+		s := sampleFor(&op)
 		for i, path := range op.Paths() {
 			c := clientCall{ID: op.ID(i), Method: op.Method, Path: path, Params: map[string]any{}, Query: map[string]any{}, Headers: map[string]string{}}
 			for _, param := range op.Params {

@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -12,6 +13,8 @@ import (
 	"tenantry/gateway"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/gateway/rows"
+	"tenantry/gateway/transfer"
 	"tenantry/tenants"
 )
 
@@ -67,7 +70,7 @@ func TestAResourceInUnderSixtyLines(t *testing.T) {
 	}
 	g := gatewaytest.Start(t, withPlants)
 	o := newOrchard(t, g, "acme")
-	made := o.do(t, http.MethodPost, "/api/plants", `{"name":"Oak","kind":"oak","height":1850,"notes":["old","hollow"]}`, 200)
+	made := o.do(t, http.MethodPost, "/api/plants", `{"name":"Oak","species":"oak","height":1850,"notes":["old","hollow"]}`, 200)
 	id := made["id"].(string)
 	if made["message"] != "Plant created" || fmt.Sprint(made["height"]) != "1850" || made["folder_id"] != nil || made["felled"] != false || fmt.Sprint(made["teams"]) != "[]" || made["deleted"] != nil {
 		t.Errorf("created: %v", made)
@@ -88,7 +91,7 @@ func TestAResourceInUnderSixtyLines(t *testing.T) {
 	if o.do(t, http.MethodGet, path+"?deleted=true", "", 200)["felled"] != true || o.names(t, "deleted=true") != "Oak" || o.names(t, "") != "" {
 		t.Error("a deleted record is not in the trash alone")
 	}
-	o.do(t, http.MethodPost, "/api/plants", `{"name":"Oak","kind":"oak"}`, 409) // what can be restored keeps its name
+	o.do(t, http.MethodPost, "/api/plants", `{"name":"Oak","species":"oak"}`, 409) // what can be restored keeps its name
 	if got := o.do(t, http.MethodPost, path+"/restore", "", 200); got["message"] != "Plant restored" {
 		t.Errorf("restored: %v", got)
 	}
@@ -98,7 +101,25 @@ func TestAResourceInUnderSixtyLines(t *testing.T) {
 		t.Errorf("purged: %v", got)
 	}
 	o.do(t, http.MethodGet, path+"?deleted=true", "", 404)
-	o.do(t, http.MethodPost, "/api/plants", `{"name":"Oak","kind":"oak"}`, 200)
+
+	o.Import(t, `{"kind":"plant","name":"Ash","species":"ash","notes":["tall"]}`)
+	report, err := rows.Import(t.Context(), g.App.Transfer(), o.Tenant(t), gatewaytest.Source([]byte("Name,Species,Height,Notes,Felled\nElm,elm,300,old,true\n")), rows.Options{As: "plants", Format: rows.CSV})
+	if err != nil || report.Created != 1 {
+		t.Errorf("rows of CSV: %v, %+v", err, report)
+	}
+	var bundle bytes.Buffer
+	if _, err := g.App.Transfer().Export(t.Context(), o.Tenant(t), &bundle, transfer.ExportOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"kind":"plant"`, `"name":"Ash"`, `"notes":["tall"]`, `"name":"Elm"`, `"height":300`, `"felled":true`} {
+		if !strings.Contains(bundle.String(), want) {
+			t.Errorf("the bundle lacks %s:\n%s", want, bundle.String())
+		}
+	}
+	if got := o.names(t, "sort=name"); got != "Ash Elm" {
+		t.Errorf("listed: %s", got)
+	}
+	o.do(t, http.MethodPost, "/api/plants", `{"name":"Oak","species":"oak"}`, 200)
 }
 
 // TestCRUD_Refuses: what is declared of a field is held against every body, all problems at once.
@@ -106,24 +127,24 @@ func TestCRUD_Refuses(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, withPlants)
 	o := newOrchard(t, g, "acme")
-	id := o.do(t, http.MethodPost, "/api/plants", `{"name":"Elm","kind":"elm"}`, 200)["id"].(string)
+	id := o.do(t, http.MethodPost, "/api/plants", `{"name":"Elm","species":"elm"}`, 200)["id"].(string)
 	for _, c := range []struct {
 		method, path, body string
 		code               int
 		says               string
 	}{
-		{"POST", "", `{}`, 422, "name is required; kind is required"},
-		{"POST", "", `{"name":" ","kind":"fir","height":0,"notes":["a","a"],"felled":"no","folder_id":"x"}`, 422, "kind must be oak or elm or ash; height must be a whole number from 1 to 20000; notes names the same element twice; " +
+		{"POST", "", `{}`, 422, "name is required; species is required"},
+		{"POST", "", `{"name":" ","species":"fir","height":0,"notes":["a","a"],"felled":"no","folder_id":"x"}`, 422, "species must be oak or elm or ash; height must be a whole number from 1 to 20000; notes names the same element twice; " +
 			"felled must be true or false; folder_id must be an identifier of 24 lower-case hexadecimal digits; name must not be empty"},
-		{"POST", "", `{"name":"x","kind":"oak","id":"665f1c2ab4d3e2f1a0b9c8d7","deleted":true,"created_at":"2020-01-01T00:00:00Z","org_id":7}`, 422, `"id" is no field`},
-		{"POST", "", `{"name":"x","kind":"oak","folder_id":"665f1c2ab4d3e2f1a0b9c8d7"}`, 422, "folder_id names a folder that is not in this organization"},
-		{"POST", "", `{"name":"x","kind":"oak","teams":["665f1c2ab4d3e2f1a0b9c8d7"]}`, 422, "teams names a team that is not in this organization"},
-		{"POST", "", `{"name":"Elm","kind":"oak"}`, 409, "name is already in use"},
+		{"POST", "", `{"name":"x","species":"oak","id":"665f1c2ab4d3e2f1a0b9c8d7","deleted":true,"created_at":"2020-01-01T00:00:00Z","org_id":7}`, 422, `"id" is no field`},
+		{"POST", "", `{"name":"x","species":"oak","folder_id":"665f1c2ab4d3e2f1a0b9c8d7"}`, 422, "folder_id names a folder that is not in this organization"},
+		{"POST", "", `{"name":"x","species":"oak","teams":["665f1c2ab4d3e2f1a0b9c8d7"]}`, 422, "teams names a team that is not in this organization"},
+		{"POST", "", `{"name":"Elm","species":"oak"}`, 409, "name is already in use"},
 		{"POST", "", `[]`, 400, "The body must be a JSON object"},
-		{"PUT", "/" + id, `{"kind":"fir"}`, 422, "kind must be oak or elm or ash"},
+		{"PUT", "/" + id, `{"species":"fir"}`, 422, "species must be oak or elm or ash"},
 		{"PUT", "/" + id, `{"name":""}`, 422, "name must not be empty"},
 		{"PUT", "/" + id, `{"deleted":true}`, 422, `"deleted" is no field`},
-		{"PUT", "/x", `{"kind":"oak"}`, 404, "Plant not found"},
+		{"PUT", "/x", `{"species":"oak"}`, 404, "Plant not found"},
 		{"GET", "/x", "", 404, "Plant not found"},
 		{"GET", "/665f1c2ab4d3e2f1a0b9c8d7", "", 404, "Plant not found"},
 		{"DELETE", "/x", "", 404, "Plant not found"},
@@ -147,7 +168,7 @@ func TestCRUD_Refuses(t *testing.T) {
 	reader := o
 	reader.key = o.Key(t, tenants.Contacts)
 	reader.do(t, http.MethodGet, "/api/plants", "", 200)
-	if got := reader.do(t, http.MethodPost, "/api/plants", `{"name":"x","kind":"oak"}`, 403); got["permission"] != "manage_files" {
+	if got := reader.do(t, http.MethodPost, "/api/plants", `{"name":"x","species":"oak"}`, 403); got["permission"] != "manage_files" {
 		t.Errorf("without the permission: %v", got)
 	}
 }
@@ -158,7 +179,7 @@ func TestCRUD_Lists(t *testing.T) {
 	g := gatewaytest.Start(t, withPlants)
 	o := newOrchard(t, g, "acme")
 	for i, height := range []int{300, 100, 0, 200, 100, 0} { // 0: there is none
-		body := fmt.Sprintf(`{"name":"P%d","kind":"%s"`, i, []string{"oak", "elm"}[i%2])
+		body := fmt.Sprintf(`{"name":"P%d","species":"%s"`, i, []string{"oak", "elm"}[i%2])
 		if height > 0 {
 			body += fmt.Sprintf(`,"height":%d`, height)
 		}
@@ -170,7 +191,7 @@ func TestCRUD_Lists(t *testing.T) {
 		"sort=height":              "P2 P5 P1 P4 P3 P0",
 		"sort=-height":             "P0 P3 P1 P4 P2 P5",
 		"sort=-name":               "P5 P4 P3 P2 P1 P0",
-		"filters[kind]=elm":        "P1 P3 P5",
+		"filters[species]=elm":     "P1 P3 P5",
 		"filters[height][gte]=200": "P0 P3",
 		"filters[or][0][name]=P1&filters[or][1][name]=P4": "P1 P4",
 		"q=P3":                         "P3",
@@ -217,8 +238,8 @@ func TestCRUD_Teams(t *testing.T) {
 	o := newOrchard(t, g, "acme")
 	const north, south = "aaaaaaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbbbbbb"
 	o.Import(t, `{"kind":"team","id":"`+north+`","name":"North"}`, `{"kind":"team","id":"`+south+`","name":"South"}`)
-	hidden := o.do(t, http.MethodPost, "/api/plants", `{"name":"Hidden","kind":"oak","teams":["`+south+`"]}`, 200)["id"].(string)
-	o.do(t, http.MethodPost, "/api/plants", `{"name":"Common","kind":"oak"}`, 200)
+	hidden := o.do(t, http.MethodPost, "/api/plants", `{"name":"Hidden","species":"oak","teams":["`+south+`"]}`, 200)["id"].(string)
+	o.do(t, http.MethodPost, "/api/plants", `{"name":"Common","species":"oak"}`, 200)
 	limited := o
 	limited.key = o.KeyWith(t, func(k *control.NewKey) {
 		k.Permissions, k.Teams = []string{string(tenants.ManageFiles)}, []string{north}
@@ -229,15 +250,15 @@ func TestCRUD_Teams(t *testing.T) {
 	for _, c := range [][2]string{{"GET", ""}, {"PUT", ""}, {"DELETE", ""}, {"DELETE", "?purge=true"}, {"POST", "/restore"}} {
 		body := ""
 		if c[0] == "PUT" {
-			body = `{"kind":"elm"}`
+			body = `{"species":"elm"}`
 		}
 		limited.do(t, c[0], "/api/plants/"+hidden+c[1], body, 404)
 	}
-	if made := limited.do(t, http.MethodPost, "/api/plants", `{"name":"Own","kind":"oak"}`, 200); fmt.Sprint(made["teams"]) != "["+north+"]" {
+	if made := limited.do(t, http.MethodPost, "/api/plants", `{"name":"Own","species":"oak"}`, 200); fmt.Sprint(made["teams"]) != "["+north+"]" {
 		t.Errorf("what names no team: %v", made)
 	}
 	for _, teams := range []string{`["` + south + `"]`, `["` + north + `","` + south + `"]`} {
-		if got := limited.do(t, http.MethodPost, "/api/plants", `{"name":"x","kind":"oak","teams":`+teams+`}`, 422); !strings.Contains(got["message"].(string), "teams must be among those of the caller") {
+		if got := limited.do(t, http.MethodPost, "/api/plants", `{"name":"x","species":"oak","teams":`+teams+`}`, 422); !strings.Contains(got["message"].(string), "teams must be among those of the caller") {
 			t.Errorf("%s: %v", teams, got)
 		}
 	}

@@ -91,7 +91,7 @@ func TestF3_FlappingLeavesNothingBehind(t *testing.T) {
 			running.Go(func() {
 				for i := n; !stop.Load(); i++ {
 					r := rows[i%len(rows)]
-					if answers(t, r.String(), p.timed(t, r.ask, gatewaytest.WithKey(p.key)), good[r.path], samples()[r.op.Name].volatile, withoutMongo) {
+					if answers(t, r.String(), p.timed(t, r.ask, gatewaytest.WithKey(p.key)), good[r.path], sampleFor(&r.op).volatile, withoutMongo) {
 						right.Add(1)
 					} else {
 						away.Add(1)

@@ -42,7 +42,7 @@ func isGone(f proxytest.Fault) bool {
 const lookingAgain = 5 * time.Second
 
 // rested are calls whose good answers cost a password hash, or use something up.
-func rested(op *api.Operation) bool { s := samples()[op.Name]; return s.slow || s.once }
+func rested(op *api.Operation) bool { s := sampleFor(op); return s.slow || s.once }
 
 // TestF1_MongoInTrouble: every operation answers right or that the service is unavailable, in
 // bounded time; what was revealed has a record; everything works again by itself.
@@ -72,7 +72,7 @@ func TestF1_MongoInTrouble(t *testing.T) {
 				within = noticed
 			}
 			judge := func(r rowCall, a timed) {
-				if !answers(t, r.String(), a, good[r.path], samples()[r.op.Name].volatile, within) {
+				if !answers(t, r.String(), a, good[r.path], sampleFor(&r.op).volatile, within) {
 					away.Add(1)
 					if strings.Contains(a.Text(), p.strangersSecretOfFirst) {
 						t.Errorf("%s reveals what it answers to be unavailable", r)
@@ -147,7 +147,7 @@ func (p *party) wantAllBack(t *testing.T, reads []rowCall, good map[string]strin
 		for _, r := range reads {
 			for _, key := range keys {
 				a := p.timed(t, r.ask, gatewaytest.WithKey(key))
-				if !answers(t, r.String()+" after the outage", a, good[r.path], samples()[r.op.Name].volatile, withoutMongo) {
+				if !answers(t, r.String()+" after the outage", a, good[r.path], sampleFor(&r.op).volatile, withoutMongo) {
 					works = false
 				}
 			}
@@ -254,7 +254,7 @@ func TestK2_WarmKeysGoOnWithinTheGrace(t *testing.T) {
 	mongo.Break(t, proxytest.Refused())
 	warm := func(when string) {
 		p.together(t, reads, gatewaytest.WithKey(p.key), func(r rowCall, a timed) {
-			if !answers(t, r.String()+" "+when, a, good[r.path], samples()[r.op.Name].volatile, withoutMongo) {
+			if !answers(t, r.String()+" "+when, a, good[r.path], sampleFor(&r.op).volatile, withoutMongo) {
 				t.Errorf("%s %s: unavailable after %s, though the key is warm", r, when, a.took)
 			}
 		})

@@ -66,7 +66,7 @@ func TestF1_RedisInTrouble(t *testing.T) {
 			var away atomic.Int64
 			for _, key := range []string{p.key, cold.Token} {
 				p.together(t, rows, gatewaytest.WithKey(key), func(r rowCall, a timed) {
-					if !answers(t, r.String(), a, good[r.path], samples()[r.op.Name].volatile, withoutRedis) {
+					if !answers(t, r.String(), a, good[r.path], sampleFor(&r.op).volatile, withoutRedis) {
 						t.Logf("%s: 503 after %s", r, a.took)
 						away.Add(1)
 					}

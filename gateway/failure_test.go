@@ -89,7 +89,7 @@ func (w *world) rows(p *party, admits func(*api.Operation) bool) []rowCall {
 			continue
 		}
 		for _, path := range op.Paths() {
-			q := w.build(&op, path, samples()[op.Name], p.own, func(name string) bool { return name != "public_key" })
+			q := w.build(&op, path, sampleFor(&op), p.own, func(name string) bool { return name != "public_key" })
 			out = append(out, rowCall{op, path, q})
 		}
 	}
@@ -112,7 +112,7 @@ func (p *party) goodAnswers(t testing.TB, rows []rowCall) map[string]string {
 		if a.Code >= 400 {
 			t.Fatalf("%s before the outage: %d %s", r, a.Code, a.Body)
 		}
-		good[r.path] = canonical(a.Answer, "", samples()[r.op.Name].volatile)
+		good[r.path] = canonical(a.Answer, "", sampleFor(&r.op).volatile)
 	}
 	return good
 }

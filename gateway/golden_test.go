@@ -126,7 +126,7 @@ func (g *golden) ask(t *testing.T, op *api.Operation, path string) {
 }
 
 func (g *golden) questions(op *api.Operation, path string) []question {
-	p, s := g.w.a, samples()[op.Name]
+	p, s := g.w.a, sampleFor(op)
 	key, session := []gatewaytest.Request{gatewaytest.WithKey(p.key)}, []gatewaytest.Request{gatewaytest.Cookie(p.cookie)}
 	admin := []gatewaytest.Request{gatewaytest.Cookie(p.adminCookie)}
 	own := key

@@ -14,7 +14,7 @@ import (
 type plant struct {
 	store.Meta
 	Name     string   `json:"name" rule:"required max=200 unique" use:"filter named" doc:"What people call it." example:"Old oak"`
-	Kind     string   `json:"kind" rule:"required enum=oak|elm|ash" use:"filter" doc:"What it is." example:"oak"`
+	Species  string   `json:"species" rule:"required enum=oak|elm|ash" use:"filter" doc:"What it is." example:"oak"`
 	Height   int64    `json:"height,omitempty" rule:"min=1 max=20000" use:"filter" doc:"In centimetres." example:"1850"`
 	Notes    []string `json:"notes,omitempty" rule:"max=20 each=50" doc:"What was seen of it." example:"[\"hollow\"]"`
 	FolderID string   `json:"folder_id,omitempty" rule:"format=id ref=folder" use:"filter" doc:"Folder with its pictures."`

@@ -227,7 +227,7 @@ func replicasAnswers(t *testing.T, r *trio) {
 		if op.Method != http.MethodGet {
 			continue
 		}
-		s := samples()[op.Name]
+		s := sampleFor(&op)
 		seen := func(a *gatewaytest.Answer) string {
 			body := untimed.ReplaceAllString(a.Text(), "")
 			if len(s.volatile) > 0 { // sealed anew in every call

@@ -92,7 +92,7 @@ func TestT13_NoAnswerGivesAnAddressAway(t *testing.T) {
 	for _, op := range w.App.Operations() {
 		for _, path := range op.Paths() {
 			for _, own := range []func(slot) (string, bool){p.own, func(at slot) (string, bool) { return p.ids[at.ref], true }} {
-				q := w.build(&op, path, samples()[op.Name], own, all)
+				q := w.build(&op, path, sampleFor(&op), own, all)
 				a := p.Do(t, q.method, q.target, append(q.changes, gatewaytest.WithKey(limited))...)
 				for _, pid := range pids {
 					if strings.Contains(canonical(a, "", nil), pid) {

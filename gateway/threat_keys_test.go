@@ -272,7 +272,7 @@ func TestK6_EveryKindOnEveryOperation(t *testing.T) {
 		return strings.Compare(map[bool]string{true: "z"}[a.Name == "sessions.delete"], map[bool]string{true: "z"}[b.Name == "sessions.delete"])
 	})
 	for _, op := range rows {
-		s := samples()[op.Name]
+		s := sampleFor(&op)
 		for _, path := range op.Paths() {
 			for _, c := range callers {
 				q := w.build(&op, path, s, func(at slot) (string, bool) {
@@ -313,7 +313,7 @@ func TestK6_EveryPermissionOnEveryOperation(t *testing.T) {
 			continue // see TestFilesAreDeletedByWhoMay
 		}
 		guarded++
-		s := samples()[op.Name]
+		s := sampleFor(&op)
 		call := func(key string) *gatewaytest.Answer {
 			q := w.build(&op, op.Path, s, p.own, all)
 			return p.Do(t, q.method, q.target, append(q.changes, gatewaytest.WithKey(key))...)

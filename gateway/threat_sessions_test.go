@@ -116,7 +116,7 @@ func TestS2_OtherSitesCannotActWithASession(t *testing.T) {
 		}
 		for _, path := range op.Paths() {
 			for _, full := range []bool{false, true} {
-				q := w.build(&op, path, samples()[op.Name], p.own, func(name string) bool { return full || name == "field" })
+				q := w.build(&op, path, sampleFor(&op), p.own, func(name string) bool { return full || name == "field" })
 				for _, more := range []string{"", "_method=DELETE", "method=delete&action=delete&deleted=1"} {
 					target := q.target
 					if more != "" {

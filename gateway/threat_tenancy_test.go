@@ -116,14 +116,14 @@ func TestT4_HostVariants(t *testing.T) {
 
 func TestT5_UnknownSuspendedAndWrongKeyAreAlike(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, withPlants)
 	c := w.Org(t, "cedar")
 	suspendedKey := c.Key(t, tenants.AllPermissions()...)
 	if _, err := control.Call[control.Organization](t.Context(), w.Commands, "org.suspend", control.Slug{Slug: "cedar"}); err != nil {
 		t.Fatal(err)
 	}
 	for _, op := range w.App.Operations() {
-		s := samples()[op.Name]
+		s := sampleFor(&op)
 		for _, path := range op.Paths() {
 			answers := map[string]*gatewaytest.Answer{}
 			q := w.build(&op, path, s, func(at slot) (string, bool) { return randomLike(w.a.ids[at.ref]), true }, all)

@@ -112,6 +112,18 @@ func newQuietWorld(t testing.TB, options ...gatewaytest.Option) *world {
 	w := &world{Gateway: g}
 	w.a = newParty(t, g, "acme", "ac0ffee5ac0ffee5", 7000)
 	w.b = newParty(t, g, "birch", "bd15ea5ebd15ea5e", 8000)
+	for _, op := range g.App.Operations() {
+		if op.Resource == "" || op.Method != http.MethodPost || len(op.Params) > 0 {
+			continue
+		}
+		for _, p := range []*party{w.a, w.b} { // a record of each resource that rows are made of
+			q := w.build(&op, op.Path, sampleFor(&op), func(at slot) (string, bool) { return p.ids[at.ref], true }, all)
+			a := p.Do(t, q.method, q.target, append(q.changes, gatewaytest.WithKey(p.key))...)
+			if p.ids[ref(op.Resource)], _ = a.Field("id").(string); a.Status != "ok" {
+				t.Fatalf("%s: %d %s", op.Name, a.Code, a.Body)
+			}
+		}
+	}
 	return w
 }
 

@@ -388,6 +388,9 @@ func (r *Resource) add(d declare.Field, name string) error {
 	if err != nil {
 		return err
 	}
+	if name == "kind" {
+		return errors.New("a field is called kind, which a line of a bundle says of itself")
+	}
 	if _, twice := r.index[name]; twice {
 		return fmt.Errorf("two fields are called %s", name)
 	}

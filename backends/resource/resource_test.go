@@ -196,6 +196,10 @@ func TestFaultsOfTheProgram(t *testing.T) {
 		F string `json:"f"`
 		G string `json:"g" as:"f"`
 	}
+	type kind struct {
+		store.Meta
+		F string `json:"kind"`
+	}
 	type bare struct {
 		F string `json:"f"`
 	}
@@ -203,7 +207,8 @@ func TestFaultsOfTheProgram(t *testing.T) {
 	_, e2 := resource.Define(resource.Options[form]{Spec: store.Spec{Name: "a"}})
 	_, e3 := resource.Define(resource.Options[twice]{Spec: store.Spec{Name: "a"}})
 	_, e4 := resource.Define(resource.Options[bare]{Spec: store.Spec{Name: "a"}})
-	for want, err := range map[string]error{"cannot be read": e1, "no format latin": e2, "two fields": e3, "no store.Meta": e4} {
+	_, e5 := resource.Define(resource.Options[kind]{Spec: store.Spec{Name: "a"}})
+	for want, err := range map[string]error{"is called kind": e5, "cannot be read": e1, "no format latin": e2, "two fields": e3, "no store.Meta": e4} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}

@@ -281,6 +281,9 @@ func (b *builder) requestBody(op *api.Operation) (object, error) {
 		if len(f.Enum) > 0 && f.Shape == api.Text {
 			schema = schema.with("enum", f.Enum)
 		}
+		if f.Ref != "" && f.Shape == api.Text { // null: it refers to nothing
+			schema = nullable(schema)
+		}
 		if f.Default != nil {
 			schema = schema.with("default", f.Default)
 		}

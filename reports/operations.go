@@ -2,7 +2,6 @@ package reports
 
 import (
 	"context"
-	"math"
 	"net/http"
 	"slices"
 	"time"
@@ -78,20 +77,13 @@ func configuration(t *tenants.Tenant, r *Report, baseURL string) *Configuration 
 
 func shareURL(baseURL, pid string) string { return baseURL + "/shared/reports/" + pid }
 
-func (m *Module) get(ctx context.Context, c *api.Call) (api.Result, error) {
-	r, err := m.byID(ctx, c)
-	if err != nil {
-		return api.Result{}, err
-	}
+func (m *Module) get(ctx context.Context, c *api.Call, r *Report, _ struct{}) (*Configuration, error) {
 	data := configuration(c.Tenant, r, c.BaseURL)
 	entitled, err := m.entitled(ctx, c, r)
-	if err != nil {
-		return api.Result{}, err
-	}
 	if !entitled { // the address alone opens the report
 		data.PID, data.ShareURL = "", ""
 	}
-	return api.Result{Data: data}, nil
+	return data, err
 }
 
 // entitled reports whether the caller, whatever the request was narrowed to, may see
@@ -133,37 +125,39 @@ type Share struct {
 	ExpiresAt string `json:"expires_at" doc:"RFC 3339, UTC, milliseconds"`
 }
 
-func (m *Module) share(ctx context.Context, c *api.Call) (api.Result, error) {
+// shareable returns the report that the path names, if the caller may share it.
+func (m *Module) shareable(ctx context.Context, c *api.Call) (*Report, error) {
 	r, err := m.byID(ctx, c)
 	if err != nil {
-		return api.Result{}, err
+		return nil, err
 	}
 	entitled, err := m.entitled(ctx, c, r)
 	switch {
 	case err != nil:
-		return api.Result{}, err
+		return nil, err
 	case !r.CanShare():
-		return api.Result{}, fault.One("shareable", "forbidden", "the report is set not to be shareable")
+		return nil, fault.One("shareable", "forbidden", "the report is set not to be shareable")
 	case !entitled:
-		return api.Result{}, fault.One("teams", "forbidden",
+		return nil, fault.One("teams", "forbidden",
 			"the report, or a child of it, shows more than your teams; only one that is limited to teams of yours, with its children, can be shared by you")
 	}
-	var errs fault.List
-	params, _ := c.Body.Object(&errs, "params")
-	seconds := c.Integer(&errs, "expires_in")
-	if err := errs.Err(); err != nil {
-		return api.Result{}, err
-	}
-	token, id, ends, err := m.Issue(ctx, c.Tenant, r, c.Principal.Subject(), params, time.Duration(seconds)*time.Second)
+	return r, nil
+}
+
+type sharing struct {
+	Params    map[string]any `json:"params" doc:"Values of locked inputs of the report or its children, by name: strings, numbers, true or false." example:"{\"region\":\"EMEA\"}"`
+	ExpiresIn int64          `json:"expires_in" rule:"min=1 max=31536000" default:"3600" doc:"Lifetime in seconds, from 1 to 31536000; 3600 where absent." example:"3600"`
+}
+
+func (m *Module) share(ctx context.Context, c *api.Call, r *Report, in sharing) (*Share, error) {
+	token, id, ends, err := m.Issue(ctx, c.Tenant, r, c.Principal.Subject(), in.Params, time.Duration(in.ExpiresIn)*time.Second)
 	if err != nil {
-		return api.Result{}, err
+		return nil, err
 	}
 	c.Header.Set("Cache-Control", "no-store")
 	c.Note("report", r.ID)
 	c.Note("token_id", id)
-	return api.Result{Data: &Share{
-		ID: id, Token: token, URL: shareURL(c.BaseURL, r.PID) + "?token=" + token, ExpiresAt: ends.Format(texts.TimeLayout),
-	}}, nil
+	return &Share{ID: id, Token: token, URL: shareURL(c.BaseURL, r.PID) + "?token=" + token, ExpiresAt: ends.Format(texts.TimeLayout)}, nil
 }
 
 // within reports whether readers of a report with those teams see no more than the scope.
@@ -192,32 +186,26 @@ type SharePage struct {
 
 const maxPerPage = 1_000
 
-func (m *Module) listShares(ctx context.Context, c *api.Call) (api.Result, error) {
-	r, err := m.byID(ctx, c)
-	if err != nil {
-		return api.Result{}, err
-	}
-	var errs fault.List
-	page, perPage := c.Number(&errs, "page"), min(c.Number(&errs, "per_page"), maxPerPage)
-	order := store.Desc("created_at")
-	if c.Choice(&errs, "sort") == "created_at" {
+type listing struct {
+	Page    int64  `json:"page" rule:"min=1 max=1000000" default:"1" doc:"Page number, from 1." example:"1"`
+	PerPage int64  `json:"per_page" rule:"min=1 max=9223372036854775807" default:"50" doc:"Tokens on a page, from 1; cut to 1000." example:"50"`
+	Sort    string `json:"sort" rule:"enum=created_at|-created_at" default:"-created_at" doc:"Order; - is descending."`
+}
+
+func (m *Module) listShares(ctx context.Context, c *api.Call, r *Report, in listing) (*SharePage, error) {
+	perPage, order := min(in.PerPage, maxPerPage), store.Desc("created_at")
+	if in.Sort == "created_at" {
 		order = store.Asc("created_at")
 	}
-	if err := errs.Err(); err != nil {
-		return api.Result{}, err
-	}
-	found, count, err := m.Good(ctx, c.Tenant, r, store.Query{Sort: []store.Order{order}, Limit: int(perPage), Offset: int((page - 1) * perPage)})
-	if err != nil {
-		return api.Result{}, err
-	}
-	data := SharePage{Page: page, Pages: (count + perPage - 1) / perPage, Count: count, Results: []IssuedShare{}}
+	found, count, err := m.Good(ctx, c.Tenant, r, store.Query{Sort: []store.Order{order}, Limit: int(perPage), Offset: int((in.Page - 1) * perPage)})
+	data := &SharePage{Page: in.Page, Pages: (count + perPage - 1) / perPage, Count: count, Results: []IssuedShare{}}
 	for _, s := range found {
 		data.Results = append(data.Results, IssuedShare{
 			ID: s.TokenID, CreatedAt: texts.Time(s.CreatedAt),
 			ExpiresAt: time.Unix(s.Expires, 0).UTC().Format(texts.TimeLayout), IssuedBy: s.By,
 		})
 	}
-	return api.Result{Data: &data}, nil
+	return data, err
 }
 
 // Revoked says whose tokens are void.
@@ -226,38 +214,34 @@ type Revoked struct {
 	TokenID string `json:"token_id,omitempty" doc:"The one token, where not all of them"`
 }
 
-func (m *Module) revokeAll(ctx context.Context, c *api.Call) (api.Result, error) {
-	r, err := m.byID(ctx, c)
-	if err != nil {
-		return api.Result{}, err
+func (m *Module) revokeAll(ctx context.Context, c *api.Call, r *Report, _ struct{}) (*Revoked, error) {
+	c.Note("report", r.ID)
+	return &Revoked{ID: r.ID}, m.RevokeAll(ctx, c.Tenant, r.PID)
+}
+
+type revocation struct {
+	TokenID string `json:"token_id" doc:"The token's identifier, as sharing and the list of shares answer it; it is the token's jti claim." example:"0-1N9lXo4VjYwq2bTt0cJ8sKfZgRm"`
+}
+
+func (m *Module) revokeOne(ctx context.Context, c *api.Call, r *Report, in revocation) (*Revoked, error) {
+	if !plainText(in.TokenID) {
+		return nil, api.NotFound("Share not found")
 	}
 	c.Note("report", r.ID)
-	return api.Result{Data: &Revoked{ID: r.ID}}, m.RevokeAll(ctx, c.Tenant, r.PID)
+	c.Note("token_id", in.TokenID)
+	return &Revoked{ID: r.ID, TokenID: in.TokenID}, m.RevokeToken(ctx, c.Tenant, r, in.TokenID)
 }
 
-func (m *Module) revokeOne(ctx context.Context, c *api.Call) (api.Result, error) {
-	r, err := m.byID(ctx, c)
-	if err != nil {
-		return api.Result{}, err
-	}
-	id := c.Path("token_id")
-	if !plainText(id) {
-		return api.Result{}, api.NotFound("Share not found")
-	}
-	c.Note("report", r.ID)
-	c.Note("token_id", id)
-	return api.Result{Data: &Revoked{ID: r.ID, TokenID: id}}, m.RevokeToken(ctx, c.Tenant, r, id)
-}
-
-func idParam() api.Param {
-	return api.Param{
-		Name: "id", In: api.InPath, Shape: api.Text, Required: true, Description: "Identifier of the custom report.",
-		Example: exampleID,
-	}
-}
-
-func missing() api.Failure {
-	return api.Failure{Code: http.StatusNotFound, Message: "Custom Report not found", When: "there is no such report in the caller's teams"}
+// on completes a row about the report that the path names.
+func on[In, Out any](o api.Operation, find func(context.Context, *api.Call) (*Report, error), do func(context.Context, *api.Call, *Report, In) (*Out, error)) api.Operation {
+	o.Tag, o.Credentials, o.Teams = tag, api.Key|api.Session, true
+	o.Params = []api.Param{{
+		Name: "id", In: api.InPath, Shape: api.Text, Required: true, Description: "Identifier of the custom report.", Example: exampleID,
+	}}
+	o.Failures = append([]api.Failure{
+		{Code: http.StatusNotFound, Message: "Custom Report not found", When: "there is no such report in the caller's teams"},
+	}, o.Failures...)
+	return api.On(o, find, do)
 }
 
 const (
@@ -268,13 +252,11 @@ const (
 )
 
 func (m *Module) getOperation() api.Operation {
-	return api.Operation{
-		Name: "reports.get", Contract: true, Method: http.MethodGet, Path: "/api/custom-reports/{id}", Tag: tag,
+	return on(api.Operation{
+		Name: "reports.get", Contract: true, Method: http.MethodGet, Path: "/api/custom-reports/{id}",
 		Summary:     "Get a custom report",
 		Description: "Returns the configuration of one custom report.",
-		Credentials: api.Key | api.Session, Kinds: api.ServerKeys, Rule: api.AnyCaller(), Teams: true,
-		Params:  []api.Param{idParam()},
-		Data:    Configuration{},
+		Kinds:       api.ServerKeys, Rule: api.AnyCaller(),
 		Message: "Custom Report found",
 		Example: Configuration{
 			ID: exampleID, PID: examplePID, Title: "Contacts by country", Class: "Contacts", Teams: &[]string{},
@@ -285,9 +267,7 @@ func (m *Module) getOperation() api.Operation {
 			Shareable: true, Exportable: true, Visual: "bar", VisualProps: map[string]any{}, Actions: map[string]any{},
 			ChildReports: []string{}, CreatedAt: "2026-03-01T09:30:00.000Z", UpdatedAt: "2026-03-01T09:30:00.000Z",
 		},
-		Failures: []api.Failure{missing()},
-		Handler:  m.get,
-	}
+	}, m.byID, m.get)
 }
 
 func (m *Module) sharedOperation() api.Operation {
@@ -335,79 +315,58 @@ func (m *Module) sharedOperation() api.Operation {
 }
 
 func (m *Module) shareOperation() api.Operation {
-	return api.Operation{
-		Name: "reports.share", Method: http.MethodPost, Path: "/api/custom-reports/{id}/share", Tag: tag,
+	return on(api.Operation{
+		Name: "reports.share", Method: http.MethodPost, Path: "/api/custom-reports/{id}/share",
 		Summary: "Issue a share token",
 		Description: "Issues a token that lets its holder read the shared report with the given values of locked inputs. " +
 			"A locked input that is not given takes the report's own value for it; where it has none, it is required.",
-		Credentials: api.Key | api.Session, Kinds: api.ServerFull, Rule: api.Needs(tenants.ManageReports), Audit: api.AuditAlways, Teams: true,
-		Params: []api.Param{idParam()},
-		Body: []api.Field{
-			{Name: "params", Shape: api.Object, Description: "Values of locked inputs of the report or its children, by name: strings, numbers, true or false.", Example: map[string]any{"region": "EMEA"}},
-			{Name: "expires_in", Shape: api.Integer, Default: int64(DefaultLifetime), Bounds: api.Bounds{Least: 1, Most: MaxLifetime}, Description: "Lifetime in seconds, from 1 to 31536000; 3600 where absent.", Example: DefaultLifetime},
-		},
+		Kinds: api.ServerFull, Rule: api.Needs(tenants.ManageReports), Audit: api.AuditAlways,
 		BodyLimit: 64 << 10,
-		Data:      Share{},
 		Message:   "Share created",
 		Example: Share{
 			ID: exampleTokenID, Token: "<TOKEN>", URL: "https://acme.example.com/shared/reports/" + examplePID + "?token=<TOKEN>", ExpiresAt: "2026-03-01T10:30:00.000Z",
 		},
-		Failures: []api.Failure{missing(), {
+		Failures: []api.Failure{{
 			Code: http.StatusUnprocessableEntity, Message: "Validation failed: the report is set not to be shareable",
 			When: "the input is not acceptable, the report is not shareable, or it shows more than the caller's teams",
 			Data: map[string]any{"errors": []api.FieldError{{Field: "shareable", Code: "forbidden", Message: "the report is set not to be shareable"}}},
 		}},
-		Handler: m.share,
-	}
+	}, m.shareable, m.share)
 }
 
 func (m *Module) listSharesOperation() api.Operation {
-	return api.Operation{
-		Name: "reports.list_shares", Method: http.MethodGet, Path: "/api/custom-reports/{id}/shares", Tag: tag,
+	return on(api.Operation{
+		Name: "reports.list_shares", Method: http.MethodGet, Path: "/api/custom-reports/{id}/shares",
 		Summary: "List the share tokens of a report",
 		Description: "Returns the tokens that open the report now, without the tokens themselves and their locked values. " +
 			"Tokens issued by versions that did not list them are missing.",
-		Credentials: api.Key | api.Session, Kinds: api.ServerKeys, Rule: api.Needs(tenants.ManageReports), Teams: true,
-		Params: []api.Param{
-			idParam(),
-			{Name: "page", In: api.InQuery, Shape: api.Integer, Default: "1", Bounds: api.Bounds{Least: 1, Most: 1_000_000}, Description: "Page number, from 1.", Example: "1"},
-			{Name: "per_page", In: api.InQuery, Shape: api.Integer, Default: "50", Bounds: api.Bounds{Least: 1, Most: math.MaxInt64}, Description: "Tokens on a page, from 1; cut to 1000.", Example: "50"},
-			{Name: "sort", In: api.InQuery, Shape: api.Text, Default: "-created_at", Enum: []string{"created_at", "-created_at"}, Description: "Order; - is descending."},
-		},
-		Data: SharePage{}, Message: "Shares found",
+		Kinds: api.ServerKeys, Rule: api.Needs(tenants.ManageReports),
+		Message: "Shares found",
 		Example: SharePage{Page: 1, Pages: 1, Count: 1, Results: []IssuedShare{
 			{ID: exampleTokenID, CreatedAt: "2026-03-01T09:30:00.000Z", ExpiresAt: "2026-03-01T10:30:00.000Z", IssuedBy: "user:7"},
 		}},
-		Failures: []api.Failure{missing(), {
+		Failures: []api.Failure{{
 			Code: http.StatusUnprocessableEntity, Message: "Validation failed: sort must be created_at or -created_at", When: "a parameter has an unacceptable value",
 		}},
-		Handler: m.listShares,
-	}
+	}, m.byID, m.listShares)
 }
 
 func (m *Module) revokeAllOperation() api.Operation {
-	return api.Operation{
-		Name: "reports.revoke_shares", Method: http.MethodDelete, Path: "/api/custom-reports/{id}/shares", Tag: tag,
+	return on(api.Operation{
+		Name: "reports.revoke_shares", Method: http.MethodDelete, Path: "/api/custom-reports/{id}/shares",
 		Summary:     "Revoke all share tokens of a report",
 		Description: "Voids every share token of the report issued before, at once. Tokens issued later are good.",
-		Credentials: api.Key | api.Session, Kinds: api.ServerFull, Rule: api.Needs(tenants.ManageReports), Audit: api.AuditAlways, Teams: true,
-		Params: []api.Param{idParam()}, Data: Revoked{}, Message: "Share deleted", Example: Revoked{ID: exampleID},
-		Failures: []api.Failure{missing()}, Handler: m.revokeAll,
-	}
+		Kinds:       api.ServerFull, Rule: api.Needs(tenants.ManageReports), Audit: api.AuditAlways, Message: "Share deleted", Example: Revoked{ID: exampleID},
+	}, m.byID, m.revokeAll)
 }
 
 func (m *Module) revokeOperation() api.Operation {
-	return api.Operation{
-		Name: "reports.revoke_share", Method: http.MethodDelete, Path: "/api/custom-reports/{id}/shares/{token_id}", Tag: tag,
+	return on(api.Operation{
+		Name: "reports.revoke_share", Method: http.MethodDelete, Path: "/api/custom-reports/{id}/shares/{token_id}",
 		Summary:     "Revoke one share token",
 		Description: "Voids one share token of the report at once and for good. Revoking it again changes nothing.",
-		Credentials: api.Key | api.Session, Kinds: api.ServerFull, Rule: api.Needs(tenants.ManageReports), Audit: api.AuditAlways, Teams: true,
-		Params: []api.Param{idParam(), {
-			Name: "token_id", In: api.InPath, Shape: api.Text, Required: true, Example: exampleTokenID,
-			Description: "The token's identifier, as sharing and the list of shares answer it; it is the token's jti claim.",
-		}},
-		Data: Revoked{}, Message: "Share deleted", Example: Revoked{ID: exampleID, TokenID: exampleTokenID},
-		Failures: []api.Failure{missing(), {Code: http.StatusNotFound, Message: "Share not found", When: "no good token of the report has that identifier, and none that was revoked; tokens of versions that did not list them can only be revoked all together"}},
-		Handler:  m.revokeOne,
-	}
+		Kinds:       api.ServerFull, Rule: api.Needs(tenants.ManageReports), Audit: api.AuditAlways,
+		Message: "Share deleted", Example: Revoked{ID: exampleID, TokenID: exampleTokenID},
+		Failures: []api.Failure{{Code: http.StatusNotFound, Message: "Share not found", When: "no good token of the report has that identifier, and none that was revoked; tokens of versions that did not list them can only be revoked all together"}},
+	}, m.byID, m.revokeOne)
 }

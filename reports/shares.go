@@ -21,12 +21,6 @@ import (
 	"tenantry/tenants"
 )
 
-// Lifetimes of share tokens, in seconds.
-const (
-	DefaultLifetime = 3_600
-	MaxLifetime     = 31_536_000
-)
-
 // Bounds of one report's tokens.
 const (
 	maxRevocations = 1_000  // tokens that were revoked one by one

@@ -18,6 +18,12 @@ import (
 // what is read, filled with defaults and checked before do is called: what the path names from there,
 // the rest from the query of a GET or DELETE and else from the body. What is wrong with In is a fault of the row.
 func Typed[In, Out any](o Operation, do func(context.Context, *Call, In) (Out, error)) Operation {
+	return On(o, func(context.Context, *Call) (none struct{}, err error) { return none, nil },
+		func(ctx context.Context, c *Call, _ struct{}, in In) (Out, error) { return do(ctx, c, in) })
+}
+
+// On is Typed for an operation on what find finds, or refuses, before anything is said of In.
+func On[Rec, In, Out any](o Operation, find func(context.Context, *Call) (Rec, error), do func(context.Context, *Call, Rec, In) (Out, error)) Operation {
 	fields, err := field.Of(reflect.TypeFor[In]())
 	o.fault = err
 	for i := range fields {
@@ -25,11 +31,17 @@ func Typed[In, Out any](o Operation, do func(context.Context, *Call, In) (Out, e
 	}
 	o.Data = *new(Out)
 	o.Handler = func(ctx context.Context, c *Call) (Result, error) {
-		var in In
-		if err := c.fill(&in, fields); err != nil {
+		rec, err := find(ctx, c)
+		if err != nil {
 			return Result{}, err
 		}
-		out, err := do(ctx, c, in)
+		var in In
+		if len(fields) > 0 {
+			if err := c.fill(&in, fields); err != nil {
+				return Result{}, err
+			}
+		}
+		out, err := do(ctx, c, rec, in)
 		return Result{Data: out}, err
 	}
 	return o
@@ -85,7 +97,7 @@ func (o *Operation) Declare(f *field.Field) {
 		return
 	}
 	part := Field{Name: f.Name, Shape: shape, Required: f.Rule.Required, Secret: secret, Bounds: bounds, Enum: f.Rule.Enum, Ref: f.Rule.Ref, Description: f.Doc}
-	if shape == Object || shape == List {
+	if (shape == Object || shape == List) && f.Type != reflect.TypeFor[map[string]any]() {
 		part.Type = reflect.Zero(f.Type).Interface()
 	}
 	if f.Default != "" {

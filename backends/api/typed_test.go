@@ -75,6 +75,40 @@ func TestTyped(t *testing.T) {
 	}
 }
 
+// TestOn: what the operation is about is found, or refused, before anything is said of the input.
+func TestOn(t *testing.T) {
+	t.Parallel()
+	base := goodRow()
+	base.Params = nil
+	row := api.On(base, func(_ context.Context, c *api.Call) (string, error) {
+		if id := c.Path("id"); id != "gone" {
+			return "record " + id, nil
+		}
+		return "", api.NotFound("gone")
+	}, func(_ context.Context, _ *api.Call, rec string, in struct {
+		Size int `json:"size" rule:"min=1 max=9" default:"3"`
+	}) (string, error) {
+		return rec + strings.Repeat("!", in.Size), nil
+	})
+	for id, wants := range map[string][2]string{
+		"there": {"record there!!!", "size must be a whole number from 1 to 9"},
+		"gone":  {"gone", "gone"},
+	} {
+		for i, query := range []string{"", "size=10"} {
+			call := api.NewCall(&row, func(string) string { return id })
+			call.Tenant, call.Principal = &tenants.Tenant{}, &tenants.Principal{Kind: tenants.Person}
+			result, err := api.Run(t.Context(), call, api.Input{Query: query})
+			got := result.Data
+			if err != nil {
+				got = err.Error()
+			}
+			if text, _ := got.(string); !strings.HasSuffix(text, wants[i]) {
+				t.Errorf("%s ?%s: %v", id, query, got)
+			}
+		}
+	}
+}
+
 // TestTyped_Faults: an input that declares what is not known cannot be served.
 func TestTyped_Faults(t *testing.T) {
 	t.Parallel()

@@ -198,15 +198,15 @@ func wrongType(errs *fault.List, name, want string) {
 	errs.Add(name, fault.Type, "%s must be %s", name, want)
 }
 
-// span returns the bounds of a rule in words.
-func span(r *declare.Rule, most int64) string {
+// span returns bounds in words.
+func span(least, most int64) string {
 	switch {
-	case r.Min == 0:
+	case least == 0:
 		return fmt.Sprintf("at most %d", most)
 	case most == math.MaxInt64:
-		return fmt.Sprintf("at least %d", r.Min)
+		return fmt.Sprintf("at least %d", least)
 	}
-	return fmt.Sprintf("%d to %d", r.Min, most)
+	return fmt.Sprintf("%d to %d", least, most)
 }
 
 func readOwn(f *Field, v strictjson.Value, into reflect.Value, errs *fault.List) {
@@ -293,7 +293,11 @@ func readText(f *Field, v strictjson.Value, into reflect.Value, errs *fault.List
 		errs.Add(f.Name, fault.Required, "%s must not be empty", f.Name)
 		return
 	case long(v.Text, r.Max) || r.Min > 1 && int64(utf8.RuneCountInString(v.Text)) < r.Min:
-		errs.Add(f.Name, fault.Length, "%s must have %s characters", f.Name, span(r, r.Most()))
+		least := r.Min
+		if least == 1 {
+			least = 0 // which is that it is not blank
+		}
+		errs.Add(f.Name, fault.Length, "%s must have %s characters", f.Name, span(least, r.Most()))
 		return
 	case len(r.Enum) > 0 && !slices.Contains(r.Enum, v.Text):
 		errs.Add(f.Name, fault.Format, "%s must be %s", f.Name, strings.Join(r.Enum, " or "))
@@ -318,7 +322,7 @@ func readList(f *Field, v strictjson.Value, into reflect.Value, errs *fault.List
 		most = f.Rule.Max
 	}
 	if n := int64(len(v.Items)); n > most || n < f.Rule.Min {
-		errs.Add(f.Name, fault.Length, "%s must have %s elements", f.Name, span(&f.Rule, most))
+		errs.Add(f.Name, fault.Length, "%s must have %s elements", f.Name, span(f.Rule.Min, most))
 		return
 	}
 	list := reflect.MakeSlice(f.Type, len(v.Items), len(v.Items))

@@ -16,6 +16,7 @@ type part struct {
 
 type input struct {
 	Text   string              `json:"text" rule:"required min=2 max=4"`
+	Line   string              `json:"line" rule:"min=1 max=3"`
 	Mode   string              `json:"mode" rule:"enum=on|off"`
 	Open   *bool               `json:"open"`
 	Words  *[]string           `json:"words" rule:"min=1 max=2 each=3"`
@@ -45,6 +46,8 @@ func TestRead(t *testing.T) {
 		{`{"text":" "}`, nil, "text must not be empty"},
 		{`{"text":"x"}`, nil, "text must have 2 to 4 characters"},
 		{`{"text":"xxxxx"}`, nil, "text must have 2 to 4 characters"},
+		{`{"text":"xx","line":"\n"}`, nil, "line must not be empty"},
+		{`{"text":"xx","line":"xxxx"}`, nil, "line must have at most 3 characters"},
 		{`{"text":"xx","mode":"ON","open":null,"count":300,"least":0}`, nil,
 			"mode must be on or off; open must be true or false; count must be a whole number, at least 0; least must be a whole number, at least 1"},
 		{`{"text":"xx","mode":"","count":1.5,"least":1e3}`, nil,

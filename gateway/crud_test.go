@@ -82,6 +82,17 @@ func TestAResourceInUnderSixtyLines(t *testing.T) {
 	if got := o.do(t, http.MethodPut, path, `{"felled":true}`, 200); got["message"] != "Plant updated" || got["felled"] != true || got["name"] != "Oak" || fmt.Sprint(got["height"]) != "1850" {
 		t.Errorf("updated: %v", got)
 	}
+	folder := "0123456789abcdef01234567"
+	o.Import(t, `{"kind":"folder","id":"`+folder+`","name":"Pictures"}`)
+	o.do(t, http.MethodPut, path, `{"folder_id":"`+folder+`"}`, 200)
+	o.Import(t, `{"kind":"folder","id":"`+folder+`","name":"Pictures","deleted":true}`)
+	if got := o.do(t, http.MethodPut, path, `{"height":3}`, 200); got["folder_id"] != folder {
+		t.Errorf("what it refers to went to the trash: %v", got)
+	}
+	if got := o.do(t, http.MethodPut, path, `{"height":null,"folder_id":null,"notes":null,"teams":null}`, 200); got["height"] != nil || got["folder_id"] != nil || fmt.Sprint(got["notes"], got["teams"]) != "[] []" {
+		t.Errorf("taken away: %v", got)
+	}
+	o.do(t, http.MethodPut, path, `{"name":null}`, 422)
 	if got := o.do(t, http.MethodDelete, path, "", 200); got["message"] != "Plant deleted" {
 		t.Errorf("deleted: %v", got)
 	}
@@ -135,7 +146,7 @@ func TestCRUD_Refuses(t *testing.T) {
 	}{
 		{"POST", "", `{}`, 422, "name is required; species is required"},
 		{"POST", "", `{"name":" ","species":"fir","height":0,"notes":["a","a"],"felled":"no","folder_id":"x"}`, 422, "species must be oak or elm or ash; height must be a whole number from 1 to 20000; notes names the same element twice; " +
-			"felled must be true or false; folder_id must be an identifier of 24 lower-case hexadecimal digits; name must not be empty"},
+			"folder_id must be an identifier of 24 lower-case hexadecimal digits; felled must be true or false; name must not be empty"},
 		{"POST", "", `{"name":"x","species":"oak","id":"665f1c2ab4d3e2f1a0b9c8d7","deleted":true,"created_at":"2020-01-01T00:00:00Z","org_id":7}`, 422, `"id" is no field`},
 		{"POST", "", `{"name":"x","species":"oak","folder_id":"665f1c2ab4d3e2f1a0b9c8d7"}`, 422, "folder_id names a folder that is not in this organization"},
 		{"POST", "", `{"name":"x","species":"oak","teams":["665f1c2ab4d3e2f1a0b9c8d7"]}`, 422, "teams names a team that is not in this organization"},
@@ -156,6 +167,7 @@ func TestCRUD_Refuses(t *testing.T) {
 		{"GET", "?filters[height]=tall", "", 422, "filters[height] must be a number"},
 		{"GET", "?after=e30", "", 422, "after must be what an answer"},
 		{"GET", "?page=1&after=", "", 422, "after and page exclude each other"},
+		{"GET", "?sort=name,name", "", 422, "each once"},
 		{"GET", "?nothing=1", "", 400, "nothing"},
 	} {
 		if got := o.do(t, c.method, "/api/plants"+c.path, c.body, c.code); !strings.Contains(got["message"].(string), c.says) {
@@ -206,6 +218,12 @@ func TestCRUD_Lists(t *testing.T) {
 	}
 	if got := o.do(t, http.MethodGet, "/api/plants?page=2&per_page=4", "", 200); fmt.Sprintf("%v %v %v %v", got["page"], got["pages"], got["count"], got["next"]) != "2 2 6 <nil>" {
 		t.Errorf("a page: %v", got)
+	}
+	next := o.do(t, http.MethodGet, "/api/plants?per_page=2&sort=-height&after=", "", 200)["next"].(string)
+	for _, order := range []string{"height", "-created_at", ""} {
+		if got := o.do(t, http.MethodGet, "/api/plants?per_page=2&sort="+order+"&after="+next, "", 422); !strings.Contains(got["message"].(string), "with the same sort") {
+			t.Errorf("a cursor of another order: %v", got)
+		}
 	}
 	for _, order := range []string{"", "id", "-id", "height", "-height", "-height,name", "name,-created_at"} {
 		var names []string
@@ -262,6 +280,31 @@ func TestCRUD_Teams(t *testing.T) {
 			t.Errorf("%s: %v", teams, got)
 		}
 	}
+	// What others see stays theirs: a change leaves it alone, and takes nobody's sight of it away.
+	common := o.do(t, http.MethodPost, "/api/plants", `{"name":"Open","species":"oak"}`, 200)["id"].(string)
+	both := o.do(t, http.MethodPost, "/api/plants", `{"name":"Both","species":"oak","teams":["`+north+`","`+south+`"]}`, 200)["id"].(string)
+	for _, c := range []struct {
+		id, body string
+		code     int
+		teams    string
+	}{
+		{common, `{"height":3}`, 200, "[]"},
+		{common, `{"teams":["` + north + `"]}`, 422, ""},
+		{both, `{"height":3}`, 200, "[" + north + " " + south + "]"},
+		{both, `{"teams":["` + north + `"]}`, 422, ""},
+		{both, `{"teams":[]}`, 422, ""},
+		{both, `{"teams":["` + south + `"]}`, 200, "[" + south + "]"},
+	} {
+		got := limited.do(t, http.MethodPut, "/api/plants/"+c.id, c.body, c.code)
+		if c.code == 200 && fmt.Sprint(got["teams"]) != c.teams {
+			t.Errorf("%s of a caller of one team: %v", c.body, got)
+		}
+	}
+	if got := o.do(t, http.MethodPut, "/api/plants/"+common+"?teams[]="+north, `{}`, 200); fmt.Sprint(got["teams"]) != "[]" {
+		t.Errorf("what narrows a request changed the record: %v", got)
+	}
+	o.do(t, http.MethodDelete, "/api/plants/"+both+"?purge=true", "", 200)
+	o.do(t, http.MethodDelete, "/api/plants/"+common+"?purge=true", "", 200)
 	if got := o.names(t, "teams[]="+south); got != "Hidden Common" {
 		t.Errorf("narrowed: %s", got)
 	}

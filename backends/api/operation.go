@@ -295,6 +295,7 @@ type Field struct {
 	Type        any    // a value to show the type of an Object or List; nil: any members
 	Ref         string // the resource that it refers to
 	Enum        []string
+	Nullable    bool // null says that there is none
 	Description string
 	Example     any
 }

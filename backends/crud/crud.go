@@ -60,6 +60,9 @@ func Rows[T any](of *resource.Of[T], o Options[T]) []api.Operation {
 	if of.HasSecrets() {
 		panic("crud: records of " + of.Name + " have secrets, which these rows cannot keep")
 	}
+	if n, ok := of.Index("teams"); of.Spec().Teams && (!ok || of.Fields[n].Use.Has(declare.Once|declare.Computed)) {
+		panic("crud: callers cannot set the teams of " + of.Name) // so nobody could keep who is limited to teams within them
+	}
 	s := &serves[T]{Options: o, of: of, trash: of.Spec().SoftDelete, model: newModel(o.Thing, of.Resource), sorts: sortable(of)}
 	for i := range of.Fields {
 		if f := of.Fields[i]; settable(&f) {
@@ -101,16 +104,25 @@ func (s *serves[T]) row(action, method, path, message string) api.Operation {
 
 func (s *serves[T]) missing() string { return s.Thing + " not found" }
 
-// lower returns what a thing is called within a sentence.
-func (s *serves[T]) lower() string { return strings.ToLower(s.Thing) }
+// one returns what a thing is called within a sentence, with its article.
+func (s *serves[T]) one() string {
+	name := strings.ToLower(s.Thing)
+	if strings.ContainsRune("aeio", rune(name[0])) {
+		return "an " + name
+	}
+	return "a " + name
+}
 
 // invalid documents the refusal of a body.
 func (s *serves[T]) invalid() []api.Failure {
-	failures := []api.Failure{{Code: http.StatusUnprocessableEntity, Message: "Validation failed: name must be a string", When: "a field has an unacceptable value; every problem is named"}}
+	refusal := func(code int, when, field, wrong, text string) api.Failure {
+		return api.Failure{Code: code, Message: "Validation failed: " + text, When: when, Data: map[string]any{"errors": []api.FieldError{{Field: field, Code: wrong, Message: text}}}}
+	}
+	first := s.fields[0].Name
+	failures := []api.Failure{refusal(http.StatusUnprocessableEntity, "a field has an unacceptable value; every problem is named", first, fault.Type, first+" must be of another type")}
 	if len(s.of.Uniques) > 0 {
-		failures = append(failures, api.Failure{
-			Code: http.StatusConflict, Message: "Validation failed: " + s.of.Uniques[0].Shown + " is already in use", When: "another record has a value that must be unique",
-		})
+		name := s.of.Uniques[0].Shown
+		failures = append(failures, refusal(http.StatusConflict, "another record has a value that must be unique", name, fault.Duplicate, name+" is already in use"))
 	}
 	return failures
 }
@@ -132,7 +144,7 @@ type removal struct {
 
 func (s *serves[T]) get() api.Operation {
 	row := s.row("get", http.MethodGet, s.Path+"/{id}", s.Thing+" found")
-	row.Summary, row.Description = "Get a "+s.lower(), "Answers one record."
+	row.Summary, row.Description = "Get "+s.one(), "Answers one record."
 	if !s.trash {
 		return as(s, row, func(ctx context.Context, c *api.Call, in one) (*T, error) { return s.find(ctx, c, in.ID, store.Live) })
 	}
@@ -163,55 +175,83 @@ func (s *serves[T]) find(ctx context.Context, c *api.Call, id string, state stor
 		return nil, api.NotFound(s.missing())
 	}
 	rec, err := s.of.In(c.Workspace).First(ctx, store.Query{Filter: store.Eq("id", id), State: state})
-	return rec, s.orMissing(err)
+	return rec, s.told(err)
 }
 
 func (s *serves[T]) create() api.Operation {
 	row := s.row("create", http.MethodPost, s.Path, s.Thing+" created")
-	row.Summary, row.Description = "Create a "+s.lower(), "Answers the record as it is stored."
-	for i := range s.fields {
-		row.Declare(&s.fields[i])
-	}
-	row.Failures = append(row.Failures, s.invalid()...)
+	row.Summary, row.Description = "Create "+s.one(), "Answers the record as it is stored."
+	s.takes(&row, false)
 	return as(s, row, func(ctx context.Context, c *api.Call, _ struct{}) (*T, error) {
 		rec := s.of.New().(*T)
 		if err := s.take(ctx, c, rec, nil); err != nil {
 			return nil, err
 		}
 		s.of.Fill(rec)
+		if err := s.room(ctx, c); err != nil {
+			return nil, err
+		}
 		if err := s.of.Number(ctx, c.Workspace, []any{rec}); err != nil {
 			return nil, err
 		}
-		return rec, s.of.In(c.Workspace).Insert(ctx, rec)
+		return rec, s.told(s.of.In(c.Workspace).Insert(ctx, rec))
 	})
 }
 
 func (s *serves[T]) update() api.Operation {
 	row := s.row("update", http.MethodPut, s.Path+"/{id}", s.Thing+" updated")
-	row.Summary, row.Description = "Change a "+s.lower(), "Fields that are not given stay as they are. Answers the record as it is stored."
-	for i := range s.fields {
-		if f := s.fields[i]; !f.Use.Has(declare.Once) {
-			f.Rule.Required = false // it is there already
-			row.Declare(&f)
-		}
-	}
-	row.Failures = append(row.Failures, s.invalid()...)
+	row.Summary, row.Description = "Change "+s.one(), "Fields that are not given stay as they are; null takes away what need not be there. Answers the record as it is stored."
+	s.takes(&row, true)
 	return as(s, row, func(ctx context.Context, c *api.Call, in one) (*T, error) {
 		rec, err := s.of.In(c.Workspace).Update(ctx, in.ID, func(rec *T) error {
 			was := *rec
 			return s.take(ctx, c, rec, &was)
 		})
-		return rec, s.orMissing(err)
+		return rec, s.told(err)
 	})
+}
+
+// takes declares the fields of a body.
+func (s *serves[T]) takes(row *api.Operation, there bool) {
+	for _, f := range s.fields {
+		if there && f.Use.Has(declare.Once) {
+			continue
+		}
+		required := f.Rule.Required
+		f.Rule.Required = required && !there
+		row.Declare(&f)
+		row.Body[len(row.Body)-1].Nullable = !required
+	}
+	row.BodyLimit = bodyLimit
+	row.Failures = append(row.Failures, s.invalid()...)
+}
+
+// bodyLimit holds a thousand teams, and texts besides.
+const bodyLimit = 64 << 10
+
+// room refuses a record where the organization has as many as it may. Two at once may both pass.
+func (s *serves[T]) room(ctx context.Context, c *api.Call) error {
+	if s.of.Most == 0 {
+		return nil
+	}
+	n, err := s.of.Resource.Records.Count(ctx, c.Workspace)
+	if err == nil && n >= int64(s.of.Most) {
+		err = fault.One("id", fault.Length, "there are %d %s already, and there may be no more", n, strings.ToLower(s.Things))
+	}
+	return err
 }
 
 // take reads the body into a record and checks it, with what it refers to.
 func (s *serves[T]) take(ctx context.Context, c *api.Call, rec, was *T) error {
 	var errs fault.List
 	var known resource.Known
-	check := resource.Checking{Errs: &errs, Known: &known, Absent: "that is not in this organization"}
+	check := resource.Checking{Errs: &errs, Known: &known, Absent: "that is not in this organization", Clear: true}
 	body := strictjson.Value{Is: strictjson.Object}
-	for _, name := range c.Body.Names() {
+	for _, f := range c.Operation.Body {
+		name := f.Name
+		if !c.Body.Has(name) {
+			continue
+		}
 		body.Members = append(body.Members, strictjson.Member{Name: name, Value: c.Body.Value(name)})
 	}
 	var failed error
@@ -221,11 +261,21 @@ func (s *serves[T]) take(ctx context.Context, c *api.Call, rec, was *T) error {
 	} else {
 		s.of.Change(&check, body, rec)
 	}
-	s.scope(c, rec, &errs)
+	s.scope(c, rec, was, &errs)
 	if failed != nil || len(errs) > 0 {
 		return cmp.Or(failed, errs.Err())
 	}
 	for _, ref := range s.of.References(rec) {
+		if was != nil { // what it referred to before may be gone, or out of the caller's sight
+			for _, before := range s.of.References(was) {
+				if before.Field == ref.Field {
+					ref.IDs = without(ref.IDs, before.IDs)
+				}
+			}
+		}
+		if len(ref.IDs) == 0 {
+			continue
+		}
 		lacking, err := ref.Target.Lacks(ctx, c.Workspace, c.Tenant.People(), ref.IDs)
 		if err != nil {
 			return err
@@ -240,24 +290,41 @@ func (s *serves[T]) take(ctx context.Context, c *api.Call, rec, was *T) error {
 	return s.Before(ctx, c, rec, was)
 }
 
-// scope keeps a caller who is limited to teams within them: what names none would be shown to all.
-func (s *serves[T]) scope(c *api.Call, rec *T, errs *fault.List) {
-	n, ok := s.of.Index("teams")
-	if !ok || !s.of.Spec().Teams || c.Scope.All {
+// scope keeps a caller who is limited to teams within them: what names none would be shown to all, and
+// whether other teams see a record is not theirs to say.
+func (s *serves[T]) scope(c *api.Call, rec, was *T, errs *fault.List) {
+	own := c.Principal.Scope(c.Tenant, nil)
+	if !s.of.Spec().Teams || own.All {
 		return
 	}
-	teams := reflect.ValueOf(rec).Elem().FieldByIndex(s.of.Fields[n].Index).Addr().Interface().(*[]string)
-	if len(*teams) == 0 {
-		*teams = slices.Clone(c.Scope.Teams)
+	teams, before, wasCommon := s.teams(rec), []string(nil), false
+	switch {
+	case was != nil:
+		before = *s.teams(was)
+		wasCommon = len(before) == 0
+	case len(*teams) == 0:
+		*teams = slices.Clone(own.Teams)
 	}
-	if len(*teams) == 0 || slices.ContainsFunc(*teams, func(team string) bool { return !slices.Contains(c.Scope.Teams, team) }) {
-		errs.Add("teams", fault.Forbidden, "teams must be among those of the caller")
+	if isCommon := len(*teams) == 0; isCommon != wasCommon || !slices.Equal(sorted(without(*teams, own.Teams)), sorted(without(before, own.Teams))) {
+		errs.Add("teams", fault.Forbidden, "teams must be among those of the caller; others stay as they are")
 	}
+}
+
+func (s *serves[T]) teams(rec *T) *[]string {
+	n, _ := s.of.Index("teams")
+	return reflect.ValueOf(rec).Elem().FieldByIndex(s.of.Fields[n].Index).Addr().Interface().(*[]string)
+}
+
+func sorted(list []string) []string { slices.Sort(list); return list }
+
+// without returns the elements that are not among the others.
+func without(list, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(one string) bool { return slices.Contains(others, one) })
 }
 
 func (s *serves[T]) remove() api.Operation {
 	row := s.row("delete", http.MethodDelete, s.Path+"/{id}", s.Thing+" deleted")
-	row.Summary = "Delete a " + s.lower()
+	row.Summary = "Delete " + s.one()
 	if !s.trash {
 		row.Description = "The record is gone for good. Answers it as it was."
 		return as(s, row, func(ctx context.Context, c *api.Call, in one) (*T, error) { return s.purge(ctx, c, in.ID) })
@@ -268,35 +335,48 @@ func (s *serves[T]) remove() api.Operation {
 			return s.purge(ctx, c, in.ID)
 		}
 		rec, err := s.of.In(c.Workspace).Update(ctx, in.ID, func(rec *T) error { return s.mark(ctx, c, rec, true) })
-		return rec, s.orMissing(err)
+		return rec, s.told(err)
 	})
 }
 
+// purge ends a record for good.
 func (s *serves[T]) purge(ctx context.Context, c *api.Call, id string) (*T, error) {
-	rec, err := s.find(ctx, c, id, store.Either)
-	if err == nil && s.Before != nil {
-		err = s.Before(ctx, c, nil, rec)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return rec, s.of.In(c.Workspace).Delete(ctx, rec)
+	return s.again(ctx, c, id, store.Either, func(rec *T) error {
+		if s.Before != nil {
+			if err := s.Before(ctx, c, nil, rec); err != nil {
+				return err
+			}
+		}
+		return s.of.In(c.Workspace).Delete(ctx, rec)
+	})
 }
 
 func (s *serves[T]) restore() api.Operation {
 	row := s.row("restore", http.MethodPost, s.Path+"/{id}/restore", s.Thing+" restored")
-	row.Summary, row.Description = "Restore a "+s.lower(), "Brings back a record that was deleted. Answers it."
-	row.Failures = append(row.Failures, s.invalid()...)
+	row.Summary, row.Description = "Restore "+s.one(), "Brings back a record that was deleted. Answers it."
 	return as(s, row, func(ctx context.Context, c *api.Call, in one) (*T, error) {
-		rec, err := s.find(ctx, c, in.ID, store.Deleted)
-		if err == nil {
-			err = s.mark(ctx, c, rec, false)
-		}
-		if err != nil {
+		return s.again(ctx, c, in.ID, store.Deleted, func(rec *T) error {
+			if err := s.mark(ctx, c, rec, false); err != nil {
+				return err
+			}
+			return s.of.In(c.Workspace).Replace(ctx, rec)
+		})
+	})
+}
+
+const tries = 10
+
+// again finds a record in that state and changes it, anew where somebody else came between.
+func (s *serves[T]) again(ctx context.Context, c *api.Call, id string, state store.State, change func(rec *T) error) (rec *T, err error) {
+	for range tries {
+		if rec, err = s.find(ctx, c, id, state); err != nil {
 			return nil, err
 		}
-		return rec, s.of.In(c.Workspace).Replace(ctx, rec)
-	})
+		if err = change(rec); !errors.Is(err, store.ErrConflict) {
+			break
+		}
+	}
+	return rec, s.told(err)
 }
 
 // mark says of a record whether it is deleted.
@@ -310,9 +390,22 @@ func (s *serves[T]) mark(ctx context.Context, c *api.Call, rec *T, deleted bool)
 	return s.Before(ctx, c, rec, &was)
 }
 
-func (s *serves[T]) orMissing(err error) error {
-	if errors.Is(err, store.ErrNotFound) {
+// told returns an error as callers hear of it.
+func (s *serves[T]) told(err error) error {
+	var dup *store.DuplicateError
+	switch {
+	case errors.Is(err, store.ErrNotFound):
 		return api.NotFound(s.missing())
+	case errors.As(err, &dup):
+		var fields []string
+		for _, u := range s.of.Uniques {
+			if slices.Contains(dup.Fields, u.Field) {
+				fields = append(fields, u.Shown)
+			}
+		}
+		if len(fields) > 0 {
+			return api.Duplicate(fields...)
+		}
 	}
 	return err
 }

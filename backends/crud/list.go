@@ -1,6 +1,7 @@
 package crud
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -23,7 +24,7 @@ import (
 type listing struct {
 	Page    int64  `json:"page" rule:"min=1 max=1000000000" default:"1" doc:"Page of the list, from 1."`
 	PerPage int64  `json:"per_page" rule:"min=1 max=9223372036854775807" default:"50" doc:"Records on a page, from 1; cut to 1000."`
-	After   string `json:"after" rule:"max=2000" doc:"Instead of page: what follows the records that an answer with this next ended with; empty for the beginning. No page costs more than the first then."`
+	After   string `json:"after" rule:"max=16000" doc:"Instead of page: what follows the records that an answer with this next ended with; empty for the beginning. No page costs more than the first then."`
 	Sort    string `json:"sort" rule:"max=200" doc:"Order: fields joined by commas, - before one that descends. Ties are broken by id."`
 }
 
@@ -147,20 +148,29 @@ func (c catalog) Field(name string) (filters.Field, bool) {
 	}
 	f := &c.of.Fields[n]
 	out := filters.Field{Name: name, Ref: store.F(c.of.Stored(name)), Notation: notation(f)}
-	return out, out.Notation != 0 && (f.Use.Has(declare.Filter) || f.Rule.Unique || slices.Contains([]string{"id", "created_at", "updated_at"}, name))
+	return out, out.Notation != 0 && asked(f)
+}
+
+// asked reports whether callers filter and sort by the field.
+func asked(f *field.Field) bool {
+	return !f.Use.Has(declare.Hidden) && (f.Use.Has(declare.Filter) || f.Rule.Unique || slices.Contains([]string{"id", "created_at", "updated_at"}, f.Name))
 }
 
 func notation(f *field.Field) filters.Notation {
+	t := f.Type
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
 	switch {
 	case isTime(f):
 		return filters.Time
-	case f.Type.Kind() == reflect.String:
+	case t.Kind() == reflect.String:
 		return filters.Text
-	case f.Type.Kind() == reflect.Bool:
+	case t.Kind() == reflect.Bool:
 		return filters.Boolean
-	case f.Type.Kind() == reflect.Slice && f.Type.Elem().Kind() == reflect.String:
+	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.String:
 		return filters.List
-	case reflect.Zero(f.Type).CanInt():
+	case reflect.Zero(t).CanInt():
 		return filters.Number
 	}
 	return 0
@@ -172,6 +182,9 @@ func sortable[T any](of *resource.Of[T]) []string {
 	names := []string{"id"}
 	for i := range of.Fields {
 		name := of.Stored(of.Fields[i].Name)
+		if n := notation(&of.Fields[i]); !asked(&of.Fields[i]) || n == 0 || n == filters.List {
+			continue
+		}
 		for _, index := range of.Spec().Indexes {
 			fields := slices.DeleteFunc(slices.Clone(index.Fields), func(f string) bool { return f == "deleted" })
 			if len(fields) > 0 && fields[0] == name && !slices.Contains(names, of.Fields[i].Name) {
@@ -190,7 +203,7 @@ func (s *serves[T]) order(text string, errs *fault.List) []store.Order {
 		switch {
 		case text == "":
 			return nil
-		case !slices.Contains(s.sorts, name) || len(order) == len(s.sorts):
+		case !slices.Contains(s.sorts, name), slices.ContainsFunc(order, func(o store.Order) bool { return o.Field.Name == s.of.Stored(name) }):
 			errs.Add("sort", fault.Unknown, "sort must name some of %s, each once, with - before one that descends", strings.Join(s.sorts, ", "))
 			return nil
 		}
@@ -202,12 +215,13 @@ func (s *serves[T]) order(text string, errs *fault.List) []store.Order {
 // A cursor is where a page ended: the values that its last record is sorted by, null for one that it
 // has not, and its identifier.
 type cursor struct {
-	Values []any  `json:"v"`
-	ID     string `json:"id"`
+	Sort   []store.Order `json:"s"`
+	Values []any         `json:"v"`
+	ID     string        `json:"id"`
 }
 
 func (s *serves[T]) cursor(last *T, order []store.Order) string {
-	at := cursor{ID: s.of.Meta(last).ID}
+	at := cursor{Sort: order, ID: s.of.Meta(last).ID}
 	for _, o := range order {
 		at.Values = append(at.Values, s.value(last, o.Field.Name))
 	}
@@ -223,10 +237,10 @@ func (s *serves[T]) value(rec *T, stored string) any {
 			continue
 		}
 		v := reflect.ValueOf(rec).Elem().FieldByIndex(f.Index)
-		if v.IsZero() && (v.Kind() == reflect.String || isTime(f)) {
+		if v.IsZero() && (v.Kind() == reflect.String || v.Kind() == reflect.Pointer || isTime(f)) {
 			return nil // missing, as the store has it
 		}
-		return v.Interface()
+		return reflect.Indirect(v).Interface()
 	}
 	return nil
 }
@@ -234,17 +248,21 @@ func (s *serves[T]) value(rec *T, stored string) any {
 // beyond matches what follows a cursor. A cursor of another order, or one that was made up, is refused.
 func (s *serves[T]) beyond(text string, order []store.Order, errs *fault.List) store.Filter {
 	var at cursor
-	raw, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil || json.Unmarshal(raw, &at) != nil || !store.ValidID(at.ID) || len(at.Values) != len(order) {
+	refuse := func() store.Filter {
 		errs.Add("after", fault.Format, "after must be what an answer with the same sort gave as next")
 		return store.AnyOf()
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	if err != nil || d.Decode(&at) != nil || !store.ValidID(at.ID) || !slices.Equal(at.Sort, order) || len(at.Values) != len(order) {
+		return refuse()
 	}
 	var same, steps []store.Filter
 	for i, o := range order {
 		value, ok := s.typed(o.Field.Name, at.Values[i])
 		if !ok {
-			errs.Add("after", fault.Format, "after must be what an answer with the same sort gave as next")
-			return store.AnyOf()
+			return refuse()
 		}
 		there, absent := store.Where(o.Field, store.OpExists, true), store.Where(o.Field, store.OpExists, false)
 		equal, next := absent, there // what is missing comes first
@@ -275,8 +293,9 @@ func (s *serves[T]) typed(stored string, v any) (any, bool) {
 			return v, n == filters.Text
 		case bool:
 			return v, n == filters.Boolean
-		case float64:
-			return int64(v), n == filters.Number || n == filters.Time
+		case json.Number:
+			whole, err := v.Int64()
+			return whole, err == nil && (n == filters.Number || n == filters.Time)
 		}
 	}
 	return nil, v == nil

@@ -1,6 +1,7 @@
 package crud
 
 import (
+	"encoding/json"
 	"reflect"
 	"strconv"
 	"strings"
@@ -64,7 +65,7 @@ func shownAs(f *field.Field) reflect.Type {
 	switch {
 	case isTime(f) && (f.Name == "created_at" || f.Name == "updated_at"):
 		return reflect.TypeFor[string]()
-	case isTime(f), f.Rule.Ref != "" && f.Type.Kind() == reflect.String:
+	case isTime(f), (f.Rule.Ref != "" || len(f.Rule.Enum) > 0) && f.Type.Kind() == reflect.String && !f.Rule.Required:
 		return reflect.TypeFor[*string]()
 	case isNumber(f) && f.Rule.Min > 0 && !f.Rule.Required: // 0 is none
 		return reflect.PointerTo(f.Type)
@@ -96,6 +97,8 @@ func (m *model) show(rec any, t *tenants.Tenant) any {
 			to.SetString(texts.Time(v.Int()))
 		case to.Type() == f.Type && f.Type.Kind() != reflect.Slice && f.Type.Kind() != reflect.Map:
 			to.Set(v)
+		case v.IsZero() && f.Type == reflect.TypeFor[json.RawMessage]():
+			to.SetBytes([]byte("null"))
 		case v.IsZero() && to.Kind() == reflect.Slice:
 			to.Set(reflect.MakeSlice(to.Type(), 0, 0))
 		case v.IsZero() && to.Kind() == reflect.Map:

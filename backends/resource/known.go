@@ -109,6 +109,8 @@ type Checking struct {
 	// Take moves the values of encrypted fields out of values, and notes what is wrong with them.
 	// It returns the names of those that are there. Nil: they stay, and are refused.
 	Take func(values map[string]any, secret func(name string) bool) map[string]bool
+	// Clear: null takes away what need not be there.
+	Clear bool
 	// Define, where set, makes known what the record's values are checked against.
 	Define func(rec any)
 	// Keep is set where the record is good, and nothing is to be stored of it.
@@ -129,7 +131,7 @@ func (c *Checking) Missing(field, what string) {
 // the n-th. Every fault is noted in c, also of what could not be read. Of the names that skip has
 // nothing is read.
 func (r *Resource) Read(c *Checking, v strictjson.Value, rec any, skip ...string) (given uint64) {
-	given = r.read(c.Errs, v, rec, skip...)
+	given = r.read(c, v, rec, skip...)
 	r.finish(c, given, rec)
 	return given
 }
@@ -138,17 +140,21 @@ func (r *Resource) Read(c *Checking, v strictjson.Value, rec any, skip ...string
 // it does not give of an object that is merged.
 func (r *Resource) Change(c *Checking, v strictjson.Value, rec any) (given uint64) {
 	change := r.Bare()
-	given = r.read(c.Errs, v, change)
+	given = r.read(c, v, change)
 	for i := range r.Fields {
-		if given&(1<<i) != 0 && !field.Told(*c.Errs, r.Fields[i].Name) {
-			r.Fields[i].Copy(rec, change)
+		switch f := &r.Fields[i]; {
+		case given&(1<<i) == 0 || field.Told(*c.Errs, f.Name):
+		case c.Clear && !f.Rule.Required && at(change, f.Index).IsZero():
+			at(rec, f.Index).SetZero()
+		default:
+			f.Copy(rec, change)
 		}
 	}
 	r.finish(c, math.MaxUint64, rec)
 	return given
 }
 
-func (r *Resource) read(errs *fault.List, v strictjson.Value, rec any, skip ...string) (given uint64) {
+func (r *Resource) read(c *Checking, v strictjson.Value, rec any, skip ...string) (given uint64) {
 	for i := range v.Members {
 		name := v.Members[i].Name
 		if slices.Contains(skip, name) {
@@ -156,11 +162,15 @@ func (r *Resource) read(errs *fault.List, v strictjson.Value, rec any, skip ...s
 		}
 		n, ok := r.index[name]
 		if !ok {
-			errs.Add(texts.Clip(name), fault.Unknown, "a %s has no field %q", r.Name, texts.Clip(name))
+			c.Errs.Add(texts.Clip(name), fault.Unknown, "a %s has no field %q", r.Name, texts.Clip(name))
 			continue
 		}
 		given |= 1 << n
-		r.Fields[n].Read(v.Members[i].Value, rec, errs)
+		if f := &r.Fields[n]; c.Clear && !f.Rule.Required && v.Members[i].Value.Is == strictjson.Null {
+			at(rec, f.Index).SetZero()
+		} else {
+			f.Read(v.Members[i].Value, rec, c.Errs)
+		}
 	}
 	return given
 }

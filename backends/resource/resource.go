@@ -382,11 +382,20 @@ func (r *Resource) field(d declare.Field, places map[string][]int, spec *store.S
 	return r.add(d, name)
 }
 
+// maxFields is how many bits say which fields a line gives.
+const maxFields = 64
+
 func (r *Resource) add(d declare.Field, name string) error {
 	d.Name = name
 	f, err := field.New(d)
 	if err != nil {
 		return err
+	}
+	if len(r.Fields) == maxFields {
+		return fmt.Errorf("more than %d fields", maxFields)
+	}
+	if timed := d.Rule.Format == "time" && (d.Use.Has(declare.Filter) || d.Rule.Unique); timed && d.Tag.Get("store") != "time" {
+		return fmt.Errorf(`field %s: a time that is asked about bears store:"time"`, name)
 	}
 	if name == "kind" {
 		return errors.New("a field is called kind, which a line of a bundle says of itself")

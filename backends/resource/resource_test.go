@@ -200,6 +200,10 @@ func TestFaultsOfTheProgram(t *testing.T) {
 		store.Meta
 		F string `json:"kind"`
 	}
+	type due struct {
+		store.Meta
+		F int64 `json:"f" rule:"format=time" use:"filter"`
+	}
 	type bare struct {
 		F string `json:"f"`
 	}
@@ -208,7 +212,8 @@ func TestFaultsOfTheProgram(t *testing.T) {
 	_, e3 := resource.Define(resource.Options[twice]{Spec: store.Spec{Name: "a"}})
 	_, e4 := resource.Define(resource.Options[bare]{Spec: store.Spec{Name: "a"}})
 	_, e5 := resource.Define(resource.Options[kind]{Spec: store.Spec{Name: "a"}})
-	for want, err := range map[string]error{"is called kind": e5, "cannot be read": e1, "no format latin": e2, "two fields": e3, "no store.Meta": e4} {
+	_, e6 := resource.Define(resource.Options[due]{Spec: store.Spec{Name: "a"}})
+	for want, err := range map[string]error{"is called kind": e5, `bears store:"time"`: e6, "cannot be read": e1, "no format latin": e2, "two fields": e3, "no store.Meta": e4} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}

@@ -281,7 +281,7 @@ func (b *builder) requestBody(op *api.Operation) (object, error) {
 		if len(f.Enum) > 0 && f.Shape == api.Text {
 			schema = schema.with("enum", f.Enum)
 		}
-		if f.Ref != "" && f.Shape == api.Text { // null: it refers to nothing
+		if f.Nullable {
 			schema = nullable(schema)
 		}
 		if f.Default != nil {

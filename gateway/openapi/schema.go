@@ -148,8 +148,14 @@ func modelOf(t reflect.Type) string {
 
 // freeName returns PackageType, with the whole path of the package where that is taken.
 func (s *schemas) freeName(t reflect.Type) string {
-	if model := pascal(modelOf(t)); t.Name() == "" && s.components[model] == nil {
-		return model
+	if t.Name() == "" {
+		model := pascal(modelOf(t))
+		for n, name := 2, model; ; n++ {
+			if _, taken := s.components[name]; !taken {
+				return name
+			}
+			name = model + strconv.Itoa(n)
+		}
 	}
 	typeName := regexp.MustCompile(`[\w.~-]+/`).ReplaceAllString(t.Name(), "") // type arguments bear paths
 	name := pascal(path.Base(t.PkgPath()) + "." + typeName)

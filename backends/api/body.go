@@ -115,54 +115,15 @@ func (b Body) Required(errs *fault.List, name string, maxRunes int) string {
 		errs.Add(name, "required", "%s is required", name)
 		return ""
 	}
-	return b.Optional(errs, name, maxRunes)
-}
-
-// Optional returns a text field that may be absent, but not blank, at most maxRunes long.
-func (b Body) Optional(errs *fault.List, name string, maxRunes int) string {
 	s, ok := b.Text(errs, name)
 	switch {
 	case !ok:
-		return ""
 	case strings.TrimSpace(s) == "":
 		errs.Add(name, "required", "%s must not be empty", name)
 	case utf8.RuneCountInString(s) > maxRunes:
 		errs.Add(name, "length", "%s must have at most %d characters", name, maxRunes)
 	}
 	return s
-}
-
-// Integer returns a whole-number field from least to most, or the fallback where it is
-// absent. Anything else is noted in errs.
-func (b Body) Integer(errs *fault.List, name string, least, most, fallback int64) int64 {
-	raw, ok := b.fields[name]
-	if !ok {
-		return fallback
-	}
-	var n int64
-	if string(raw) == "null" || json.Unmarshal(raw, &n) != nil || n < least || n > most {
-		errs.Add(name, "range", "%s must be a whole number from %d to %d", name, least, most)
-		return fallback
-	}
-	return n
-}
-
-// Text returns a text field of the body within the bounds that the row states, "" where it
-// is absent. Anything else is noted in errs.
-func (c *Call) Text(errs *fault.List, name string) string {
-	f := c.Operation.bodyField(name)
-	if f.Required {
-		return c.Body.Required(errs, name, f.Bounds.MaxLength)
-	}
-	return c.Body.Optional(errs, name, f.Bounds.MaxLength)
-}
-
-// Integer returns a whole-number field of the body within the bounds that the row states,
-// the row's default where it is absent. Anything else is noted in errs.
-func (c *Call) Integer(errs *fault.List, name string) int64 {
-	f := c.Operation.bodyField(name)
-	fallback, _ := f.Default.(int64)
-	return c.Body.Integer(errs, name, f.Bounds.Least, f.Bounds.Most, fallback)
 }
 
 // Object returns an object field and whether it is there. Numbers in it are json.Number.

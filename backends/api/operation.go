@@ -239,8 +239,7 @@ func (o *Operation) ID(path int) string {
 	return id
 }
 
-// Bounds say which values of a shape are taken. The document shows them, and Call.Text,
-// Call.Integer and Call.Number hold callers to them.
+// Bounds say which values of a shape are taken. The document shows them.
 type Bounds = declare.Bounds
 
 // Heavy is the weight of an operation whose answer can be large: a report's rows for one.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -169,44 +168,6 @@ func (q Query) Tree(root string) []Pair {
 		}
 	}
 	return found
-}
-
-// Int returns the parameter as a whole number from least to most, or the fallback where
-// it is absent; anything else is noted in errs.
-func (q Query) Int(errs *fault.List, name string, least, most, fallback int64) int64 {
-	if !q.Has(name) {
-		return fallback
-	}
-	n, err := strconv.ParseInt(q.Text(name), 10, 64)
-	if err != nil || n < least || n > most {
-		errs.Add(name, "range", "%s must be a whole number from %d to %d", name, least, most)
-		return fallback
-	}
-	return n
-}
-
-// Number returns a whole-number parameter within the bounds that the row states, the row's
-// default or else the least where it is absent. Anything else is noted in errs.
-func (c *Call) Number(errs *fault.List, name string) int64 {
-	p, _ := c.Operation.queryParam(name)
-	fallback, err := strconv.ParseInt(p.Default, 10, 64)
-	if err != nil {
-		fallback = p.Bounds.Least
-	}
-	return c.Query.Int(errs, name, p.Bounds.Least, p.Bounds.Most, fallback)
-}
-
-// Choice returns a parameter that is one of those the row lists, the row's default where it
-// is absent. Anything else is noted in errs.
-func (c *Call) Choice(errs *fault.List, name string) string {
-	p, _ := c.Operation.queryParam(name)
-	if !c.Query.Has(name) {
-		return p.Default
-	}
-	if !slices.Contains(p.Enum, c.Query.Text(name)) {
-		errs.Add(name, "format", "%s must be %s", name, strings.Join(p.Enum, " or "))
-	}
-	return c.Query.Text(name)
 }
 
 // Bool returns the parameter as a boolean (true, false, 1, 0), or the fallback where it

@@ -172,3 +172,47 @@ func TestTypedNamesTheBoundsThatThereAre(t *testing.T) {
 		t.Errorf("%v, want %s", err, want)
 	}
 }
+
+// A whole number has one notation in a query and one in a body. One that is not given is the default.
+func TestTypedNumbers(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		method string
+		good   []string
+		bad    []string
+	}{
+		{http.MethodGet, []string{"1", "100", "%2B5"}, []string{"", "0", "101", "x", "1.5", "1e1", "-1", "+1", "99999999999999999999", "0x10", "1_0"}},
+		{http.MethodPost, []string{"1", "100", "5"}, []string{"0", "101", "1.5", `"5"`, "null", "[5]", "true", "1e0", "99999999999999999999", "-0"}},
+	} {
+		row := goodRow()
+		row.Params = nil
+		if row.Method = c.method; c.method == http.MethodPost {
+			row.Kinds = api.ServerFull
+		}
+		row = api.Typed(row, func(_ context.Context, _ *api.Call, in struct {
+			Page int64 `json:"page" rule:"min=1 max=100" default:"7"`
+		}) (int64, error) {
+			return in.Page, nil
+		})
+		ask := func(query, body string) (any, error) {
+			call := api.NewCall(&row, func(string) string { return "" })
+			call.Tenant, call.Principal = &tenants.Tenant{}, &tenants.Principal{Kind: tenants.Person}
+			result, err := api.Run(t.Context(), call, api.Input{Query: query, Body: func(context.Context) (api.Body, error) { return api.ParseBody([]byte(body)) }})
+			return result.Data, err
+		}
+		if n, err := ask("", "{}"); n != int64(7) || err != nil {
+			t.Errorf("%s: not given: %v, %v", c.method, n, err)
+		}
+		for i, value := range append(c.good, c.bad...) {
+			query, body := "page="+value, `{"page": `+value+`}`
+			if c.method == http.MethodGet {
+				body = "{}"
+			} else {
+				query = ""
+			}
+			if n, err := ask(query, body); (err == nil) != (i < len(c.good)) || err != nil && !strings.HasSuffix(err.Error(), "page must be a whole number from 1 to 100") {
+				t.Errorf("%s %s: %v, %v", c.method, value, n, err)
+			}
+		}
+	}
+}

@@ -9,106 +9,79 @@ import (
 
 	"tenantry/backends/api"
 	"tenantry/backends/store"
-	"tenantry/internal/fault"
 	"tenantry/internal/texts"
 	"tenantry/internal/together"
 	"tenantry/tenants"
 )
 
-const (
-	maxPage  = 1_000_000_000 // times the largest page, still far from overflow
-	topLevel = "null"        // value of folder_id
-)
-
-// listing says which children are asked for.
+// listing says which folder is asked for, and which of its children.
 type listing struct {
-	basic   bool
-	paged   bool
-	page    int64
-	perPage int64 // page size, or the cap of a plain array
-	state   store.State
+	ID       string  `json:"id" doc:"Identifier of the folder." example:"665f1c2ab4d3e2f1a0b9c8d7"`
+	Schema   string  `json:"schema" rule:"enum=full|basic" default:"full" doc:"basic leaves out files and folders; the counts stay."`
+	Deleted  bool    `json:"deleted" default:"false" doc:"Reads a soft-deleted folder instead of a live one."`
+	FolderID *string `json:"folder_id" doc:"Only where this is the folder's parent; null stands for the top level."`
+	// Page is 0 where there are no pages. The largest, times the largest page, is far from overflow.
+	Page    int64 `json:"page" rule:"min=1 max=1000000000" doc:"Page of the children, from 1. Each list of children becomes an object with page, pages, count and results."`
+	PerPage int64 `json:"per_page" rule:"min=1 max=9223372036854775807" default:"50" doc:"Children on a page, from 1; cut to the organization's limit folder_children."`
 }
 
 // readFolder waits for a remote store twice. First for the folder and its children, because
 // where they lie is known before the folder is. Then for the counts of lists that are cut,
 // and for names.
-func (m *Module) readFolder(ctx context.Context, c *api.Call) (api.Result, error) {
-	ask, err := parseListing(c)
-	if err != nil {
-		return api.Result{}, err
+func (m *Module) readFolder(ctx context.Context, c *api.Call, ask listing) (answer FolderAnswer, err error) {
+	if !store.ValidID(ask.ID) {
+		return answer, api.NotFound(folderMissing)
 	}
-	id := c.Path("id")
-	if !store.ValidID(id) {
-		return api.Result{}, api.NotFound(folderMissing)
+	most := min(c.Tenant.Org.Limit(tenants.LimitFolderChildren, tenants.DefaultFolderChildren), store.MaxLimit)
+	if ask.Page == 0 || ask.PerPage > most {
+		ask.PerPage = most
+	}
+	state := store.Live
+	if ask.Deleted {
+		state = store.Deleted
 	}
 	var folder *Folder
-	files := children[File]{in: m.Files.In(c.Workspace), folder: id, by: "filename", state: store.Live}
-	folders := children[Folder]{in: m.Folders.In(c.Workspace), folder: id, by: "name", state: ask.state}
+	files := children[File]{in: m.Files.In(c.Workspace), folder: ask.ID, by: "filename", state: store.Live}
+	folders := children[Folder]{in: m.Folders.In(c.Workspace), folder: ask.ID, by: "name", state: state}
 	err = together.Do(c.Workspace.Remote(),
 		func() (err error) {
-			folder, err = m.folder(ctx, c, id, ask.state)
+			folder, err = m.folder(ctx, c, ask, state)
 			return err
 		},
 		func() error { return files.read(ctx, ask) },
 		func() error { return folders.read(ctx, ask) },
 	)
 	if err != nil {
-		return api.Result{}, err
+		return answer, err
 	}
-	answer := FolderAnswer{
+	answer = FolderAnswer{
 		ID: folder.ID, Name: folder.Name, FolderID: orNull(folder.FolderID), OrgID: c.Workspace.Org(), UserID: folder.UserID,
 		Teams: teamsOf(c.Tenant, folder.Teams), Editable: true, Deletable: true,
 		CreatedAt: texts.Time(folder.CreatedAt), UpdatedAt: texts.Time(folder.UpdatedAt),
 	}
 	named := m.names(c, files.found)
 	if err := together.Do(c.Workspace.Remote(), slices.Concat(files.rest(ctx), folders.rest(ctx), named.rest(ctx))...); err != nil {
-		return api.Result{}, err
+		return answer, err
 	}
 	answer.FilesCount, answer.FoldersCount = files.count, folders.count
-	if ask.basic {
-		return api.Result{Data: answer}, nil
+	if ask.Schema == "full" {
+		answer.Files = childList(m.fileAnswers(c, folder.Name, files.found, named), files.count, ask)
+		answer.Folders = childList(childFolders(c, folders.found), folders.count, ask)
 	}
-	answer.Files = childList(m.fileAnswers(c, folder.Name, files.found, named), files.count, ask)
-	answer.Folders = childList(childFolders(c, folders.found), folders.count, ask)
-	return api.Result{Data: answer}, nil
-}
-
-func parseListing(c *api.Call) (listing, error) {
-	var errs fault.List
-	q := c.Query
-	ask := listing{paged: q.Has("page")}
-	ask.basic = c.Choice(&errs, "schema") == "basic"
-	if q.Bool(&errs, "deleted", false) {
-		ask.state = store.Deleted
-	}
-	most := min(c.Tenant.Org.Limit(tenants.LimitFolderChildren, tenants.DefaultFolderChildren), store.MaxLimit)
-	ask.page = c.Number(&errs, "page")
-	perPage := c.Number(&errs, "per_page")
-	ask.perPage = most
-	if ask.paged {
-		ask.perPage = min(perPage, most)
-	}
-	return ask, errs.Err()
+	return answer, nil
 }
 
 // folder returns the folder, if it also lies where folder_id says.
-func (m *Module) folder(ctx context.Context, c *api.Call, id string, state store.State) (*Folder, error) {
-	missing := api.NotFound(folderMissing)
-	folder, err := m.Folders.In(c.Workspace).First(ctx, store.Query{Filter: store.Eq("id", id), State: state})
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, missing
+func (m *Module) folder(ctx context.Context, c *api.Call, ask listing, state store.State) (*Folder, error) {
+	folder, err := m.Folders.In(c.Workspace).First(ctx, store.Query{Filter: store.Eq("id", ask.ID), State: state})
+	elsewhere := func(parent string) bool {
+		atTop := parent == "null" && folder.FolderID == ""
+		return !atTop && (parent == "" || parent != folder.FolderID)
 	}
-	if err != nil {
-		return nil, err
+	if errors.Is(err, store.ErrNotFound) || err == nil && ask.FolderID != nil && elsewhere(*ask.FolderID) {
+		return nil, api.NotFound(folderMissing)
 	}
-	if c.Query.Has("folder_id") {
-		parent := c.Query.Text("folder_id")
-		atTop := parent == topLevel && folder.FolderID == ""
-		if !atTop && (parent == "" || parent != folder.FolderID) {
-			return nil, missing
-		}
-	}
-	return folder, nil
+	return folder, err
 }
 
 // children are the records of one kind in a folder.
@@ -128,17 +101,14 @@ func (k *children[T]) inside() store.Filter { return store.Eq("folder_id", k.fol
 // read reads the records asked for, and how many there are in all where that takes no
 // question of its own.
 func (k *children[T]) read(ctx context.Context, ask listing) (err error) {
-	if ask.basic {
+	if ask.Schema == "basic" {
 		return k.tally(ctx)
 	}
-	offset := int64(0)
-	if ask.paged {
-		offset = (ask.page - 1) * ask.perPage
-	}
+	offset := max(ask.Page-1, 0) * ask.PerPage
 	k.found, err = k.in.Find(ctx, store.Query{
-		Filter: k.inside(), Sort: []store.Order{store.Asc(k.by)}, Limit: int(ask.perPage), Offset: int(offset), State: k.state,
+		Filter: k.inside(), Sort: []store.Order{store.Asc(k.by)}, Limit: int(ask.PerPage), Offset: int(offset), State: k.state,
 	})
-	if n := int64(len(k.found)); n < ask.perPage && (n > 0 || offset == 0) {
+	if n := int64(len(k.found)); n < ask.PerPage && (n > 0 || offset == 0) {
 		k.count, k.counted = offset+n, true // the end is in sight: no need to count
 	}
 	return err
@@ -159,11 +129,11 @@ func (k *children[T]) rest(ctx context.Context) []func() error {
 }
 
 func childList[T any](shown []T, count int64, ask listing) *Children[T] {
-	if !ask.paged {
+	if ask.Page == 0 {
 		return &Children[T]{all: shown}
 	}
 	return &Children[T]{page: &Page[T]{
-		Page: ask.page, Pages: (count + ask.perPage - 1) / ask.perPage, Count: count, Results: shown,
+		Page: ask.Page, Pages: (count + ask.PerPage - 1) / ask.PerPage, Count: count, Results: shown,
 	}}
 }
 

@@ -4,7 +4,6 @@ package files
 
 import (
 	"context"
-	"math"
 	"net/http"
 
 	"tenantry/backends/api"
@@ -53,43 +52,30 @@ func (m *Module) Operations() []api.Operation {
 }
 
 func (m *Module) getFolder() api.Operation {
-	return api.Operation{
+	return api.Typed(api.Operation{
 		Name: "folders.get", Contract: true, Method: http.MethodGet, Path: "/api/files/folders/{id}", Tag: tag,
 		Summary: "Get a folder",
 		Description: "Answers one folder with the files and folders directly in it, ordered by name, then identifier. " +
 			"The counts are the totals in the caller's scope, also where the lists are cut. A child folder comes without its own children. " +
 			"With deleted=true the folder and its child folders are soft-deleted ones; the files are live in any case, because a deleted file leaves every read.",
 		Credentials: api.Key | api.Session, Kinds: api.ServerKeys, Rule: api.AnyCaller(), Teams: true,
-		Params: []api.Param{
-			{Name: "id", In: api.InPath, Shape: api.Text, Required: true, Description: "Identifier of the folder.", Example: exampleFolder},
-			{Name: "schema", In: api.InQuery, Shape: api.Text, Default: "full", Enum: []string{"full", "basic"}, Description: "basic leaves out files and folders; the counts stay."},
-			{Name: "deleted", In: api.InQuery, Shape: api.Boolean, Default: "false", Description: "Reads a soft-deleted folder instead of a live one."},
-			{Name: "folder_id", In: api.InQuery, Shape: api.Text, Description: "Only where this is the folder's parent; null stands for the top level."},
-			{Name: "page", In: api.InQuery, Shape: api.Integer, Bounds: api.Bounds{Least: 1, Most: maxPage}, Description: "Page of the children, from 1. Each list of children becomes an object with page, pages, count and results."},
-			{Name: "per_page", In: api.InQuery, Shape: api.Integer, Default: "50", Bounds: api.Bounds{Least: 1, Most: math.MaxInt64}, Description: "Children on a page, from 1; cut to the organization's limit folder_children."},
-		},
-		Data: FolderAnswer{}, Message: "Folder found", Example: folderExample(),
+		Message: "Folder found", Example: folderExample(),
 		Failures: []api.Failure{
 			{Code: http.StatusNotFound, Message: folderMissing, When: "no such folder in this organization, scope, state and parent"},
 			{Code: http.StatusUnprocessableEntity, Message: "Validation failed: page must be a whole number from 1 to 1000000000", When: "a parameter has an unacceptable value"},
 		},
-		Handler: m.readFolder,
-	}
+	}, m.readFolder)
 }
 
 func (m *Module) deleteFile() api.Operation {
-	return api.Operation{
+	return api.Typed(api.Operation{
 		Name: "files.delete", Contract: true, Method: http.MethodDelete, Path: "/api/files/{id}", Tag: tag,
 		Summary:     "Delete a file",
 		Description: "The record leaves every read and count. Nothing is destroyed; an operator can restore it.",
 		Credentials: api.Key | api.Session, Kinds: api.ServerFull, Rule: api.PersonsNeed(tenants.ManageFiles), Audit: api.AuditAlways, Teams: true,
-		Params: []api.Param{
-			{Name: "id", In: api.InPath, Shape: api.Text, Required: true, Description: "Identifier of the file.", Example: exampleFile},
-		},
-		Data: Removed{}, Message: "File record deleted", Example: Removed{ID: exampleFile},
+		Message: "File record deleted", Example: Removed{ID: exampleFile},
 		Failures: []api.Failure{
 			{Code: http.StatusOK, Message: fileMissing, When: "no such file in this organization and scope"},
 		},
-		Handler: m.removeFile,
-	}
+	}, m.removeFile)
 }

@@ -8,17 +8,17 @@ import (
 	"tenantry/backends/store"
 )
 
-func (m *Module) removeFile(ctx context.Context, c *api.Call) (api.Result, error) {
-	id := c.Path("id")
-	_, err := m.Files.In(c.Workspace).Update(ctx, id, func(f *File) error {
+type removal struct {
+	ID string `json:"id" doc:"Identifier of the file." example:"665f1c2ab4d3e2f1a0b9c8e1"`
+}
+
+func (m *Module) removeFile(ctx context.Context, c *api.Call, in removal) (Removed, error) {
+	_, err := m.Files.In(c.Workspace).Update(ctx, in.ID, func(f *File) error {
 		f.Deleted = true
 		return nil
 	})
 	if errors.Is(err, store.ErrNotFound) {
-		return api.Result{}, api.Failed(fileMissing, nil)
+		err = api.Failed(fileMissing, nil)
 	}
-	if err != nil {
-		return api.Result{}, err
-	}
-	return api.Result{Data: Removed{ID: id}}, nil
+	return Removed{ID: in.ID}, err
 }

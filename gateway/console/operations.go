@@ -14,7 +14,6 @@ import (
 	"tenantry/backends/api"
 	"tenantry/crypto/passwords"
 	"tenantry/crypto/secret"
-	"tenantry/internal/fault"
 	"tenantry/reports"
 	"tenantry/tenants"
 	"tenantry/tenants/people"
@@ -81,54 +80,44 @@ type SignedIn struct {
 	Name string `json:"name"`
 }
 
-const maxPassword = 1024
-
 // Operations returns the rows of signing in and out.
 func (m *Module) Operations() []api.Operation {
 	example := SignedIn{ID: 7, Name: "Ada Example"}
-	return []api.Operation{
-		{
+	rows := []api.Operation{
+		api.Typed(api.Operation{
 			Name: "sessions.create", Method: http.MethodPost, Path: "/auth/sign-in", Tag: "Sessions",
 			Summary:     "Sign in",
 			Description: "Starts a browser session, kept in a cookie that scripts cannot read. It ends after 30 minutes without use and after 12 hours in any case.",
 			Credentials: api.Open, Rule: api.AnyCaller(), Audit: api.AuditAlways, BodyLimit: 8 << 10, OwnLimits: true, AnyHost: true,
-			Body: []api.Field{
-				{Name: "email", Shape: api.Text, Required: true, Bounds: api.Bounds{MinLength: 1, MaxLength: 254}, Example: "ada@example.com"},
-				{Name: "password", Shape: api.Text, Required: true, Secret: true, Bounds: api.Bounds{MinLength: 1, MaxLength: maxPassword}, Example: "correct horse battery staple"},
-			},
-			Data: SignedIn{}, Message: "Signed in", Example: example,
+			Message: "Signed in", Example: example,
 			Failures: []api.Failure{{Code: http.StatusForbidden, Message: wrongPassword, When: "the address or the password is wrong"}},
-			Handler:  m.signIn,
-		},
-		{
+		}, m.signIn),
+		api.Typed(api.Operation{
 			Name: "sessions.delete", Method: http.MethodPost, Path: "/auth/sign-out", Tag: "Sessions",
-			Summary: "Sign out", Credentials: api.Session, Rule: api.AnyCaller(), Audit: api.AuditAlways, Body: nil,
-			Data: struct{}{}, Message: "Signed out", Example: struct{}{}, Handler: m.signOut,
-		},
-		{
+			Summary: "Sign out", Credentials: api.Session, Rule: api.AnyCaller(), Audit: api.AuditAlways,
+			Message: "Signed out", Example: struct{}{},
+		}, m.signOut),
+		api.Typed(api.Operation{
 			Name: "passwords.create", Method: http.MethodPost, Path: "/auth/password", Tag: "Sessions",
 			Summary:     "Choose a password",
 			Description: "Uses up the single-use link that a person was sent, sets the password and signs in.",
 			Credentials: api.Open, Rule: api.AnyCaller(), Audit: api.AuditAlways, BodyLimit: 8 << 10, OwnLimits: true, AnyHost: true,
-			Body: []api.Field{
-				{Name: "token", Shape: api.Text, Required: true, Secret: true, Bounds: api.Bounds{MinLength: 1, MaxLength: 200}, Example: "inv_3q2-7w"},
-				{Name: "password", Shape: api.Text, Required: true, Secret: true, Bounds: api.Bounds{MinLength: passwords.MinCharacters, MaxLength: maxPassword}, Example: "correct horse battery staple"},
-			},
-			Data: SignedIn{}, Message: "Password created", Example: example, Handler: m.choosePassword,
-		},
+			Message: "Password created", Example: example,
+		}, m.choosePassword),
 	}
+	rows[2].Body[1].Bounds.MinLength = passwords.MinCharacters // which is checked where it is set
+	return rows
 }
 
 const wrongPassword = "E-mail address or password is wrong"
 
-func (m *Module) signIn(ctx context.Context, c *api.Call) (api.Result, error) {
-	var errs fault.List
-	email := c.Text(&errs, "email")
-	password := c.Text(&errs, "password")
-	if err := errs.Err(); err != nil {
-		return api.Result{}, err
-	}
-	user, err := m.Sessions.SignIn(ctx, c.Tenant, email, secret.New(password), c.Remote)
+type credentials struct {
+	Email    string `json:"email" rule:"required min=1 max=254" example:"ada@example.com"`
+	Password string `json:"password" rule:"required min=1 max=1024" use:"secret" example:"correct horse battery staple"`
+}
+
+func (m *Module) signIn(ctx context.Context, c *api.Call, in credentials) (SignedIn, error) {
+	user, err := m.Sessions.SignIn(ctx, c.Tenant, in.Email, secret.New(in.Password), c.Remote)
 	if user != nil { // who it was, also where it is refused; what was typed is recorded nowhere
 		c.Note("user", strconv.FormatInt(user.UID, 10))
 	}
@@ -136,9 +125,9 @@ func (m *Module) signIn(ctx context.Context, c *api.Call) (api.Result, error) {
 	case errors.Is(err, tenants.ErrDenied):
 		p := api.Forbidden(wrongPassword)
 		p.Reason = "sign-in refused"
-		return api.Result{}, p
+		return SignedIn{}, p
 	case err != nil:
-		return api.Result{}, later(err)
+		return SignedIn{}, later(err)
 	}
 	return m.begin(ctx, c, user)
 }
@@ -160,10 +149,10 @@ func later(err error) error {
 }
 
 // begin starts a session under a new identifier and hands it to the browser.
-func (m *Module) begin(ctx context.Context, c *api.Call, user *people.User) (api.Result, error) {
+func (m *Module) begin(ctx context.Context, c *api.Call, user *people.User) (SignedIn, error) {
 	token, session, err := m.Sessions.Start(ctx, c.Tenant, user)
 	if err != nil {
-		return api.Result{}, err
+		return SignedIn{}, err
 	}
 	c.Undo = func(ctx context.Context) {
 		_ = m.Sessions.End(ctx, c.Tenant, token.Reveal()) // nobody has been given it; it ends by itself otherwise
@@ -172,36 +161,35 @@ func (m *Module) begin(ctx context.Context, c *api.Call, user *people.User) (api
 	cookie := m.cookie(token.Reveal())
 	cookie.Expires = session.ExpiresAt
 	c.Header.Add("Set-Cookie", cookie.String())
-	return api.Result{Data: SignedIn{ID: user.UID, Name: user.Name}}, nil
+	return SignedIn{ID: user.UID, Name: user.Name}, nil
 }
 
-func (m *Module) signOut(ctx context.Context, c *api.Call) (api.Result, error) {
+func (m *Module) signOut(ctx context.Context, c *api.Call, _ struct{}) (none struct{}, err error) {
 	if c.SessionToken != "" {
 		if err := m.Sessions.End(ctx, c.Tenant, c.SessionToken); err != nil {
-			return api.Result{}, err
+			return none, err
 		}
 	}
 	cookie := m.cookie("")
 	cookie.MaxAge = -1
 	c.Header.Add("Set-Cookie", cookie.String())
-	return api.Result{Data: struct{}{}}, nil
+	return none, nil
 }
 
-func (m *Module) choosePassword(ctx context.Context, c *api.Call) (api.Result, error) {
-	var errs fault.List
-	token := c.Text(&errs, "token")
-	password := c.Text(&errs, "password")
-	if err := errs.Err(); err != nil {
-		return api.Result{}, err
-	}
-	user, err := m.Sessions.AcceptInvite(ctx, c.Tenant, token, secret.New(password), c.Remote)
+type choice struct {
+	Token    string `json:"token" rule:"required min=1 max=200" use:"secret" example:"inv_3q2-7w"`
+	Password string `json:"password" rule:"required min=1 max=1024" use:"secret" example:"correct horse battery staple"`
+}
+
+func (m *Module) choosePassword(ctx context.Context, c *api.Call, in choice) (SignedIn, error) {
+	user, err := m.Sessions.AcceptInvite(ctx, c.Tenant, in.Token, secret.New(in.Password), c.Remote)
 	if errors.Is(err, tenants.ErrDenied) {
 		p := api.Forbidden("The link was used already or has expired; ask for a new one")
 		p.Reason = "invitation refused"
-		return api.Result{}, p
+		return SignedIn{}, p
 	}
 	if err != nil {
-		return api.Result{}, later(err)
+		return SignedIn{}, later(err)
 	}
 	return m.begin(ctx, c, user)
 }

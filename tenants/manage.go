@@ -102,7 +102,7 @@ func (d *Directory) settle(ctx context.Context, org *Organization) (err error) {
 }
 
 func checkOrganization(faults *fault.List, o *Organization) {
-	CheckName(faults, "name", o.Name, maxName)
+	checkName(faults, "name", o.Name, maxName)
 	checkKnown(faults, "features", "feature", slices.Sorted(maps.Keys(o.Features)), AllFeatures())
 	checkKnown(faults, "settings", "setting", slices.Sorted(maps.Keys(o.Settings)), AllSettings())
 	checkKnown(faults, "limits", "limit", slices.Sorted(maps.Keys(o.Limits)), AllLimits())

@@ -129,9 +129,9 @@ func numericHost(domain string) bool {
 	return true
 }
 
-// CheckName notes what is wrong with a name that people read: it has 1 to limit
+// checkName notes what is wrong with a name that people read: it has 1 to limit
 // characters and no control characters.
-func CheckName(faults *fault.List, field, text string, limit int) {
+func checkName(faults *fault.List, field, text string, limit int) {
 	switch {
 	case strings.TrimSpace(text) == "":
 		faults.Add(field, fault.Required, "%s is needed", field)

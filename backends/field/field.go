@@ -252,8 +252,10 @@ func formats() map[string]func(text string) (code, wrong string) {
 		"id": func(s string) (string, string) {
 			return when(!store.ValidID(s), "must be an identifier of 24 lower-case hexadecimal digits")
 		},
-		"time":  nil,
-		"email": func(s string) (string, string) { return when(!schema.ValidEmail(s), "must be an e-mail address") },
+		"time": nil,
+		"email": func(s string) (string, string) {
+			return when(!schema.ValidEmail(s), "must be a plain address such as name@example.com")
+		},
 		"key": func(s string) (string, string) {
 			return when(!store.ValidKey(s), "must be 1 to 64 letters, digits, _ or -")
 		},

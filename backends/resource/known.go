@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"maps"
@@ -152,6 +153,27 @@ func (r *Resource) Change(c *Checking, v strictjson.Value, rec any) (given uint6
 	}
 	r.finish(c, math.MaxUint64, rec)
 	return given
+}
+
+// Hold checks a record that was filled by the program as Read would one that says the same. Fields that
+// are as in was, the record as it is stored, are not looked at one by one: earlier rules may have been
+// milder. Without one was is nil.
+func (r *Resource) Hold(c *Checking, rec, was any) {
+	var p strictjson.Parser
+	read := r.Bare()
+	for i := range r.Fields {
+		f := &r.Fields[i]
+		text := f.Append(nil, rec)
+		if len(text) == 0 || was != nil && bytes.Equal(text, f.Append(nil, was)) {
+			continue
+		}
+		if v, err := p.Parse(string(text)); err != nil {
+			c.Errs.Add(f.Name, fault.Format, "%s cannot be taken: %v", f.Name, err)
+		} else {
+			f.Read(v, read, c.Errs)
+		}
+	}
+	r.finish(c, math.MaxUint64, rec)
 }
 
 func (r *Resource) read(c *Checking, v strictjson.Value, rec any, skip ...string) (given uint64) {

@@ -374,9 +374,6 @@ func (s *Store) OwnerOf(ctx context.Context, org int64, backend string) (string,
 	return r.Owner, nil
 }
 
-// MaxTeams is how many teams a record may name, a person or a service account be limited to.
-const MaxTeams = 1_000
-
 // Scope says which records with teams a workspace shows. The zero value shows only
 // records without teams.
 type Scope struct {

@@ -111,7 +111,7 @@ func TestRows_AnyResourceFaults(t *testing.T) {
 		"campaigns\nname,filter\nA,\"{\"\"unknown\"\":\"\"x\"\"}\"\n": "unknown",
 		"campaigns\nname,teams\nA," + strings.Repeat("x;", 1001):      "",
 		"custom_reports\ntitle,class\nA,Nothing\n":                    "class",
-		"users\nname,email\nA,nonsense\n":                             "email must be an e-mail address",
+		"users\nname,email\nA,nonsense\n":                             "email must be a plain address such as name@example.com",
 		"users\nname,email,roles\nA,a@example.com,boss\n":             "roles names a role",
 		"submissions:apply\nage\nold\n":                               `column "age": a number is expected`,
 		"teams\nname\n\"\x00\"\n":                                     "NUL",

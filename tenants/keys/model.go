@@ -137,7 +137,6 @@ type Issued struct {
 }
 
 const (
-	maxName    = 200
 	maxEntries = 100
 	// MaxLifetime bounds an expiry.
 	MaxLifetime = 10 * 366 * 24 * time.Hour
@@ -147,8 +146,6 @@ const (
 // with every fault, *store.DuplicateError, store.ErrUnavailable.
 func (s *Service) Issue(ctx context.Context, t *tenants.Tenant, n NewKey) (*Issued, error) {
 	var faults fault.List
-	n.Name = strings.TrimSpace(n.Name)
-	tenants.CheckName(&faults, "name", n.Name, maxName)
 	if n.Kind.Label() == "" {
 		faults.Add("kind", fault.Unknown, "the kind of a key is one of %s, %s, %s", tenants.ServerFull, tenants.ServerRead, tenants.Browser)
 	}
@@ -157,11 +154,15 @@ func (s *Service) Issue(ctx context.Context, t *tenants.Tenant, n NewKey) (*Issu
 	}
 	allow := checkIPs(&faults, n.AllowIPs)
 	origins := checkOrigins(&faults, n.Kind, n.Origins)
-	permissions := people.CheckPermissions(&faults, n.Permissions)
-	teams, err := s.people.CheckTeams(ctx, t, &faults, n.Teams)
-	if err != nil {
+	wants := people.Account{Name: n.Name, Permissions: n.Permissions, Teams: n.Teams} // by the rules of what may own it
+	var wrong *fault.Error
+	if err := s.people.CheckAccount(ctx, t, &wants); errors.As(err, &wrong) {
+		faults = append(faults, wrong.Faults...)
+	} else if err != nil {
 		return nil, fmt.Errorf("create a key: %w", err)
 	}
+	n.Name = wants.Name
+	permissions, teams := wants.Permissions, wants.Teams
 	if n.Account != "" {
 		if _, err := s.people.FindAccount(ctx, t, n.Account); errors.Is(err, store.ErrNotFound) {
 			faults.Add("account", fault.Unknown, "unknown service account")

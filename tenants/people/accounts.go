@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"tenantry/backends/store"
-	"tenantry/internal/fault"
 	"tenantry/internal/texts"
 	"tenantry/tenants"
 )
@@ -16,7 +15,7 @@ import (
 // CreateAccount stores a new, active service account. Name is required.
 func (s *Service) CreateAccount(ctx context.Context, t *tenants.Tenant, a Account) (*Account, error) {
 	account := &Account{Name: a.Name, Permissions: a.Permissions, Teams: a.Teams, Active: true}
-	if err := s.checkAccount(ctx, t, account); err != nil {
+	if err := s.CheckAccount(ctx, t, account); err != nil {
 		return nil, fmt.Errorf("create a service account: %w", err)
 	}
 	if err := s.kinds.Accounts.In(t.People()).Insert(ctx, account); err != nil {
@@ -25,16 +24,9 @@ func (s *Service) CreateAccount(ctx context.Context, t *tenants.Tenant, a Accoun
 	return account, nil
 }
 
-func (s *Service) checkAccount(ctx context.Context, t *tenants.Tenant, a *Account) error {
-	var faults fault.List
-	a.Name = strings.TrimSpace(a.Name)
-	tenants.CheckName(&faults, "name", a.Name, maxName)
-	a.Permissions = CheckPermissions(&faults, a.Permissions)
-	var err error
-	if a.Teams, err = s.CheckTeams(ctx, t, &faults, a.Teams); err != nil {
-		return err
-	}
-	return faults.Err()
+// CheckAccount reports whether a new account could be made so, and puts its permissions in order.
+func (s *Service) CheckAccount(ctx context.Context, t *tenants.Tenant, a *Account) error {
+	return s.hold(ctx, t, s.kinds.Accounts.Resource, a, nil)
 }
 
 // UpdateAccount lets change alter name, permissions, teams and activity of the account;
@@ -49,7 +41,7 @@ func (s *Service) UpdateAccount(ctx context.Context, t *tenants.Tenant, id strin
 		if err := change(&edited); err != nil {
 			return err
 		}
-		if err := s.checkAccount(ctx, t, &edited); err != nil {
+		if err := s.hold(ctx, t, s.kinds.Accounts.Resource, &edited, a); err != nil {
 			return err
 		}
 		unchanged = a.Name == edited.Name && a.Active == edited.Active &&

@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
-	"strings"
 
 	"tenantry/backends/store"
-	"tenantry/internal/fault"
 	"tenantry/tenants"
 )
 
@@ -42,26 +39,12 @@ func (s *Service) Roles(ctx context.Context, t *tenants.Tenant) ([]Role, error) 
 // written, but the announcement is repeated. The built-in role is taken as it is or not
 // at all.
 func (s *Service) PutRole(ctx context.Context, t *tenants.Tenant, r Role) (*Role, error) {
-	var faults fault.List
-	r.Label = strings.TrimSpace(r.Label)
-	if !ValidRole(r.Name) {
-		faults.Add("name", fault.Format, "the name of a role is 1 to 64 of a-z, 0-9, _ and -, and starts with a letter")
+	if err := s.hold(ctx, t, s.kinds.Roles.Resource, &r, nil); err != nil {
+		return nil, fmt.Errorf("role: %w", err)
 	}
-	if r.Label == "" {
-		r.Label = r.Name
-	}
-	tenants.CheckName(&faults, "label", r.Label, maxName)
-	given := r.Permissions
-	r.Permissions = CheckPermissions(&faults, given)
 	if r.Name == AdminRole {
 		builtIn := adminRole(t)
-		if len(faults) == 0 && (len(given) > 0 && !slices.Equal(r.Permissions, builtIn.Permissions) || r.Label != AdminLabel && r.Label != AdminRole) {
-			faults.Add("name", fault.Forbidden, "the role %s is built in and cannot be changed", AdminRole)
-		}
-		return &builtIn, faults.Err()
-	}
-	if err := faults.Err(); err != nil {
-		return nil, fmt.Errorf("role: %w", err)
+		return &builtIn, nil
 	}
 	isNew := true // then nobody has it yet
 	c := s.kinds.Roles.In(t.People())
@@ -79,11 +62,6 @@ func (s *Service) PutRole(ctx context.Context, t *tenants.Tenant, r Role) (*Role
 	return stored, err
 }
 
-// ValidRole reports whether text can name a role.
-func ValidRole(name string) bool {
-	return regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`).MatchString(name)
-}
-
 // Teams returns every team in order of its name.
 func (s *Service) Teams(ctx context.Context, t *tenants.Tenant) ([]Team, error) {
 	return s.kinds.Teams.In(t.People()).Find(ctx, store.Query{Sort: []store.Order{store.Asc("name")}})
@@ -91,13 +69,7 @@ func (s *Service) Teams(ctx context.Context, t *tenants.Tenant) ([]Team, error) 
 
 // PutTeam stores the team of that ID, new or changed; without an ID it makes one.
 func (s *Service) PutTeam(ctx context.Context, t *tenants.Tenant, team Team) (*Team, error) {
-	var faults fault.List
-	team.Name = strings.TrimSpace(team.Name)
-	tenants.CheckName(&faults, "name", team.Name, maxName)
-	if team.ID != "" && !store.ValidID(team.ID) {
-		faults.Add("id", fault.Format, "the id of a team has 24 lower-case hexadecimal digits")
-	}
-	if err := faults.Err(); err != nil {
+	if err := s.hold(ctx, t, s.kinds.Teams.Resource, &team, nil); err != nil {
 		return nil, fmt.Errorf("team: %w", err)
 	}
 	c := s.kinds.Teams.In(t.People())

@@ -3,10 +3,13 @@
 package people
 
 import (
+	"cmp"
 	"context"
+	"regexp"
+	"slices"
+	"strings"
 
 	"tenantry/backends/resource"
-	"tenantry/backends/schema"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
 	"tenantry/tenants"
@@ -85,14 +88,15 @@ func NewKinds() (k Kinds) {
 		Traits: resource.Traits{Name: "user", Definition: true, Control: true, Rights: true, Travels: "created_at"},
 		Spec:   store.Spec{Name: "users", Partition: true, Access: []store.Access{{Sort: []string{"uid"}}}},
 		Preset: func(u *User) { u.Active = true },
-		Derive: func(u *User) { u.EmailKey = EmailKey(u.Email) },
-		Check:  func(c *resource.Checking, u *User) { u.Permissions = CheckPermissions(c.Errs, u.Permissions) },
+		Derive: func(u *User) { u.Name, u.EmailKey = strings.TrimSpace(u.Name), EmailKey(u.Email) },
+		Check:  func(c *resource.Checking, u *User) { u.Permissions = checkPermissions(c.Errs, u.Permissions) },
 		Number: numberUsers,
 	})
 	byName := []store.Access{{Sort: []string{"name"}}}
 	k.Roles = resource.Must(resource.Options[Role]{
 		Traits: resource.Traits{Name: RoleResource, Key: "name", Definition: true, Control: true, Rights: true, Travels: "-"},
 		Spec:   store.Spec{Name: "roles", Partition: true, Access: byName},
+		Derive: func(r *Role) { r.Label = strings.TrimSpace(r.Label) },
 		Check:  checkRole,
 	})
 	k.Teams = resource.Must(resource.Options[Team]{
@@ -101,37 +105,38 @@ func NewKinds() (k Kinds) {
 			Name: "teams", Partition: true, Indexes: []store.Index{{Fields: []string{"name"}}},
 			Access: append(byName, store.Access{Where: []string{"name"}}),
 		},
+		Derive: func(t *Team) { t.Name = strings.TrimSpace(t.Name) },
 	})
 	k.Accounts = resource.Must(resource.Options[Account]{
 		Traits: resource.Traits{Name: "service_account", Definition: true, Control: true, Rights: true},
 		Spec:   store.Spec{Name: "accounts", Partition: true, Access: byName},
 		Preset: func(a *Account) { a.Active = true },
-		Check:  func(c *resource.Checking, a *Account) { a.Permissions = CheckPermissions(c.Errs, a.Permissions) },
+		Derive: func(a *Account) { a.Name = strings.TrimSpace(a.Name) },
+		Check:  func(c *resource.Checking, a *Account) { a.Permissions = checkPermissions(c.Errs, a.Permissions) },
 	})
+	resource.Link([]*resource.Resource{k.Users.Resource, k.Roles.Resource, k.Teams.Resource, k.Accounts.Resource})
 	return k
 }
 
 // checkRole leaves the built-in role alone, which is taken as it is or not at all.
 func checkRole(c *resource.Checking, r *Role) {
 	given := len(r.Permissions)
-	r.Permissions = CheckPermissions(c.Errs, r.Permissions)
+	r.Permissions = checkPermissions(c.Errs, r.Permissions)
 	if r.Name == AdminRole {
-		if given > 0 && len(r.Permissions) < len(tenants.AllPermissions()) {
+		if given > 0 && len(r.Permissions) < len(tenants.AllPermissions()) || !slices.Contains([]string{"", AdminRole, AdminLabel}, r.Label) {
 			c.Errs.Add("name", fault.Forbidden, "the role %s is built in and cannot be changed", AdminRole)
 		}
 		c.Keep = true
 		return
 	}
-	if !ValidRole(r.Name) {
+	if !regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`).MatchString(r.Name) {
 		c.Errs.Add("name", fault.Format, "the name of a role is 1 to 64 of a-z, 0-9, _ and -, and starts with a letter")
 	}
-	if r.Label == "" {
-		r.Label = r.Name
-	}
-	schema.CheckLabel(c.Errs, "label", r.Label)
+	r.Label = cmp.Or(r.Label, r.Name)
 }
 
-// numberUsers gives new users their numbers and keeps the counter above those given.
+// numberUsers gives new users their numbers and keeps the counter above those given. Errors:
+// *fault.Error where there are none left, store.ErrUnavailable.
 func numberUsers(ctx context.Context, ws *store.Workspace, users []*User) error {
 	most, missing := int64(0), int64(0)
 	for _, u := range users {
@@ -142,6 +147,9 @@ func numberUsers(ctx context.Context, ws *store.Workspace, users []*User) error 
 	last, err := ws.Counter(ctx, "users", missing, most)
 	if err != nil {
 		return err
+	}
+	if missing > 0 && last > lastUID {
+		return fault.One("id", fault.Range, "the numbers of users are used up; give one that is free, from 1 to %d", int64(MaxUID))
 	}
 	for _, u := range users {
 		if u.UID == 0 {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"tenantry/backends/resource"
 	"tenantry/backends/store"
 	"tenantry/crypto/passwords"
 	"tenantry/internal/fault"
@@ -86,17 +87,9 @@ func (s *Service) bump(ctx context.Context, t *tenants.Tenant) error {
 	return nil
 }
 
-// MaxRoles is how many roles a person may have.
-const MaxRoles = 200
-
-const (
-	maxName  = 200
-	maxEmail = 254
-)
-
-// CheckPermissions notes unknown permissions and returns the list without repetitions in
+// checkPermissions notes unknown permissions and returns the list without repetitions in
 // the fixed order.
-func CheckPermissions(faults *fault.List, given []tenants.Permission) []tenants.Permission {
+func checkPermissions(faults *fault.List, given []tenants.Permission) []tenants.Permission {
 	all := tenants.AllPermissions()
 	for _, p := range given {
 		if !slices.Contains(all, p) {
@@ -115,57 +108,25 @@ func Joined(list []tenants.Permission) string {
 	return strings.Join(words, ", ")
 }
 
-// CheckTeams notes malformed and unknown teams and returns the list without repetitions.
-// The error is the store's.
-func (s *Service) CheckTeams(ctx context.Context, t *tenants.Tenant, faults *fault.List, given []string) ([]string, error) {
-	out := unique(given)
-	if len(out) == 0 {
-		return nil, nil
-	}
-	if len(out) > store.MaxTeams {
-		faults.Add("teams", fault.Length, "at most %d teams", store.MaxTeams)
-		return out, nil
-	}
-	found, err := s.kinds.Teams.In(t.People()).Find(ctx, store.Query{Filter: store.In("id", out...)})
-	if err != nil {
-		return nil, err
-	}
-	for _, id := range out {
-		switch {
-		case !store.ValidID(id):
-			faults.Add("teams", fault.Format, "%q is no identifier of a team", texts.Clip(id))
-		case !slices.ContainsFunc(found, func(team Team) bool { return team.ID == id }):
-			faults.Add("teams", fault.Unknown, "unknown team %q", id)
+// hold checks a record as an import does, and that there is what it refers to. Fields that are as in
+// was, the record as it is stored, are taken; of a new one was is nil. Errors: *fault.Error,
+// store.ErrUnavailable.
+func (s *Service) hold(ctx context.Context, t *tenants.Tenant, r *resource.Resource, rec, was any) error {
+	var faults fault.List
+	r.Hold(&resource.Checking{Errs: &faults, Known: &resource.Known{}}, rec, was)
+	for _, ref := range r.References(rec) {
+		if slices.ContainsFunc(faults, func(f fault.Fault) bool { return f.Field == ref.Field }) { // there may be too many to ask for
+			continue
+		}
+		lacking, err := ref.Target.Lacks(ctx, t.Workspace(), t.People(), ref.IDs)
+		if err != nil {
+			return err
+		}
+		for _, id := range lacking {
+			if id != AdminRole { // which is built in
+				faults.Add(ref.Field, fault.Unknown, "unknown %s %q", ref.Target.Name, texts.Clip(id))
+			}
 		}
 	}
-	return out, nil
-}
-
-// checkRoles notes unknown roles and returns the list without repetitions.
-func (s *Service) checkRoles(ctx context.Context, t *tenants.Tenant, faults *fault.List, given []string) ([]string, error) {
-	out := unique(given)
-	if len(out) > MaxRoles {
-		faults.Add("roles", fault.Length, "at most %d roles", MaxRoles)
-		return out, nil
-	}
-	roles, err := s.rolesNamed(ctx, t, out)
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range out {
-		if !slices.ContainsFunc(roles, func(r Role) bool { return r.Name == name }) {
-			faults.Add("roles", fault.Unknown, "unknown role %q", texts.Clip(name))
-		}
-	}
-	return out, nil
-}
-
-func unique(list []string) []string {
-	var out []string
-	for _, v := range list {
-		if !slices.Contains(out, v) {
-			out = append(out, v)
-		}
-	}
-	return out
+	return faults.Err()
 }

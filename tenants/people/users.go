@@ -4,14 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/mail"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"tenantry/backends/store"
-	"tenantry/internal/fault"
 	"tenantry/tenants"
 )
 
@@ -21,6 +17,8 @@ const (
 	MaxUID = 1<<31 - 1
 	// lastUID is the largest integer that every JSON reader takes exactly.
 	lastUID = 1<<53 - 1
+	// maxEmail is how many bytes an address can have.
+	maxEmail = 254
 )
 
 // NewUser is what CreateUser needs. Name and Email are required.
@@ -39,7 +37,7 @@ func (s *Service) CreateUser(ctx context.Context, t *tenants.Tenant, n NewUser) 
 	u := &User{
 		UID: n.UID, Name: n.Name, Email: n.Email, Roles: n.Roles, Permissions: n.Permissions, Teams: n.Teams, Active: !n.Inactive,
 	}
-	if err := s.checkUser(ctx, t, u); err != nil {
+	if err := s.hold(ctx, t, s.kinds.Users.Resource, u, nil); err != nil {
 		return nil, fmt.Errorf("create a user: %w", err)
 	}
 	users := s.kinds.Users.In(t.People())
@@ -48,20 +46,8 @@ func (s *Service) CreateUser(ctx context.Context, t *tenants.Tenant, n NewUser) 
 	} else if taken > 0 { // before a number is spent; the index decides
 		return nil, fmt.Errorf("create a user: %w", duplicate("email"))
 	}
-	if u.UID > 0 {
-		if _, err := t.People().Counter(ctx, "users", 0, u.UID); err != nil {
-			return nil, fmt.Errorf("create user %d: %w", u.UID, err)
-		}
-	} else {
-		var err error
-		if u.UID, err = t.People().Counter(ctx, "users", 1, 0); err != nil {
-			return nil, fmt.Errorf("create a user: %w", err)
-		}
-		if u.UID > lastUID {
-			var faults fault.List
-			faults.Add("id", fault.Range, "the numbers of users are used up; give one that is free, from 1 to %d", int64(MaxUID))
-			return nil, fmt.Errorf("create a user: %w", faults.Err())
-		}
+	if err := s.kinds.Users.Number(ctx, t.People(), []any{u}); err != nil {
+		return nil, fmt.Errorf("create a user: %w", err)
 	}
 	if err := users.Insert(ctx, u); err != nil {
 		return nil, fmt.Errorf("create user %d: %w", u.UID, named(err))
@@ -91,42 +77,6 @@ func named(err error) error {
 	return &store.DuplicateError{Kind: dup.Kind, Fields: fields, Position: dup.Position}
 }
 
-func (s *Service) checkUser(ctx context.Context, t *tenants.Tenant, u *User) error {
-	var faults fault.List
-	u.Name, u.Email = strings.TrimSpace(u.Name), strings.TrimSpace(u.Email)
-	if isNew := u.ID == ""; isNew && (u.UID < 0 || u.UID > MaxUID) {
-		faults.Add("id", fault.Range, "the id of a new user is from 1 to %d", int64(MaxUID))
-	}
-	tenants.CheckName(&faults, "name", u.Name, maxName)
-	checkEmail(&faults, u.Email)
-	u.EmailKey = EmailKey(u.Email)
-	u.Permissions = CheckPermissions(&faults, u.Permissions)
-	var err error
-	if u.Roles, err = s.checkRoles(ctx, t, &faults, u.Roles); err != nil {
-		return err
-	}
-	if u.Teams, err = s.CheckTeams(ctx, t, &faults, u.Teams); err != nil {
-		return err
-	}
-	return faults.Err()
-}
-
-func checkEmail(faults *fault.List, email string) {
-	switch {
-	case email == "":
-		faults.Add("email", fault.Required, "email is needed")
-		return
-	case len(email) > maxEmail:
-		faults.Add("email", fault.Length, "an e-mail address has at most %d bytes", maxEmail)
-		return
-	}
-	parsed, err := mail.ParseAddress(email)
-	if err != nil || parsed.Address != email || parsed.Name != "" || !utf8.ValidString(email) ||
-		strings.ContainsFunc(email, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }) {
-		faults.Add("email", fault.Format, "email must be a plain address such as name@example.com")
-	}
-}
-
 // EmailKey returns the form in which addresses are compared. Only ASCII letters lose
 // their case: folding others would make different addresses equal.
 func EmailKey(email string) string {
@@ -149,7 +99,7 @@ func (s *Service) UpdateUser(ctx context.Context, t *tenants.Tenant, uid int64, 
 			return err
 		}
 		edited.UID = u.UID
-		if err := s.checkUser(ctx, t, &edited); err != nil {
+		if err := s.hold(ctx, t, s.kinds.Users.Resource, &edited, u); err != nil {
 			return err
 		}
 		u.Name, u.Email, u.EmailKey, u.Active = edited.Name, edited.Email, edited.EmailKey, edited.Active

@@ -72,7 +72,7 @@ type Counted struct {
 const messageUndefined = "undefined error"
 
 func (m *Module) count() api.Operation {
-	return api.Operation{
+	return api.Typed(api.Operation{
 		Name: "campaigns.count", Contract: true, Method: http.MethodGet, Path: "/api/campaigns/count/{id}", Aliases: []string{"/api/campaigns/count"},
 		IDs: []string{"countCampaignContacts", "countContacts"},
 		Tag: "Campaigns", Summary: "Count the contacts that a campaign would match",
@@ -84,14 +84,13 @@ func (m *Module) count() api.Operation {
 			{Name: "id", In: api.InPath, Shape: api.Text, Description: "The campaign. Left out, the filter alone counts.", Example: "65f1a2b3c4d5e6f708192a3b"},
 			{Name: "filters", In: api.InQuery, Shape: api.Tree, Description: "filters[<field>]=<value> or filters[<field>][<operator>]=<value>.", Example: "filters[country]=DE"},
 		},
-		Data: Counted{}, Message: "success", Example: Counted{Count: 42},
+		Message: "success", Example: Counted{Count: 42},
 		Failures: []api.Failure{
 			{Code: http.StatusOK, Message: messageUndefined, When: "The identifier does not lead to a campaign that the caller sees."},
 			{Code: http.StatusUnprocessableEntity, Message: `Validation failed: filters[age]: there is no field "age" to filter on`,
 				When: "The filter, or the campaign's own, names an unknown or encrypted field, an unknown operator or a value of the wrong type."},
 		},
-		Handler: m.handleCount,
-	}
+	}, m.handleCount)
 }
 
 func filterSyntax() string {
@@ -101,21 +100,21 @@ func filterSyntax() string {
 		"Encrypted fields cannot be filtered on.", strings.Join(filters.Operators(), ", "), filters.MaxConditions)
 }
 
-func (m *Module) handleCount(ctx context.Context, c *api.Call) (api.Result, error) {
+func (m *Module) handleCount(ctx context.Context, c *api.Call, _ struct{}) (Counted, error) {
 	var errs fault.List
 	expr, given := filters.FromQuery(c.Query.Tree("filters"), &errs)
 	if err := errs.Err(); err != nil {
-		return api.Result{}, err
+		return Counted{}, err
 	}
 	fields := catalog{m: m, ws: c.Workspace}
 	stored := false
 	if id := c.Path("id"); id != "" {
 		campaign, err := m.campaign(ctx, &fields, id, expr, given)
 		if errors.Is(err, store.ErrNotFound) {
-			return api.Result{}, api.Failed(messageUndefined, nil)
+			return Counted{}, api.Failed(messageUndefined, nil)
 		}
 		if err != nil {
-			return api.Result{}, err
+			return Counted{}, err
 		}
 		if !given {
 			stored, expr = true, campaign.expr(&errs)
@@ -124,7 +123,7 @@ func (m *Module) handleCount(ctx context.Context, c *api.Call) (api.Result, erro
 	}
 	filter, err := fields.bind(ctx, expr, &errs)
 	if err != nil {
-		return api.Result{}, err
+		return Counted{}, err
 	}
 	if stored {
 		for i := range errs {
@@ -132,13 +131,10 @@ func (m *Module) handleCount(ctx context.Context, c *api.Call) (api.Result, erro
 		}
 	}
 	if err := errs.Err(); err != nil {
-		return api.Result{}, err
+		return Counted{}, err
 	}
 	n, err := m.contacts.Count(ctx, c.Workspace, filter)
-	if err != nil {
-		return api.Result{}, err
-	}
-	return api.Result{Data: Counted{Count: n}}, nil
+	return Counted{Count: n}, err
 }
 
 // campaign reads the campaign, and along with it the catalog where the filter needs one:

@@ -41,20 +41,17 @@ const permission = "Manage Compliance"
 
 // Operations returns the module's rows.
 func (m *Module) Operations() []api.Operation {
-	return []api.Operation{{
+	return []api.Operation{api.Typed(api.Operation{
 		Name: "compliance.schema", Contract: true, Method: http.MethodGet, Path: "/api/compliance/schema", IDs: []string{"getComplianceSchema"}, Tag: "Compliance",
 		Summary:     "Get the definitions of the compliance settings",
 		Description: "For building a settings page. Only a signed-in administrator may call it: no API key ever can, because service accounts cannot be administrators.",
 		Credentials: api.Key | api.Session, Kinds: api.ServerKeys | api.Browser, Rule: api.AdminOnly(permission), Teams: true,
-		Data: Schema{}, Message: "Compliance configuration schema", Example: describe(),
+		Message: "Compliance configuration schema", Example: describe(),
 		Failures: []api.Failure{{
 			Code: http.StatusForbidden, Message: permission, When: "the caller is no administrator, or an API key",
 			Data: map[string]string{"permission": permission},
 		}},
-		Handler: func(context.Context, *api.Call) (api.Result, error) {
-			return api.Result{Data: describe()}, nil
-		},
-	}}
+	}, func(context.Context, *api.Call, struct{}) (Schema, error) { return describe(), nil })}
 }
 
 func describe() Schema {

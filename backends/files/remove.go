@@ -20,5 +20,5 @@ func (m *Module) removeFile(ctx context.Context, c *api.Call, in removal) (Remov
 	if errors.Is(err, store.ErrNotFound) {
 		err = api.Failed(fileMissing, nil)
 	}
-	return Removed{ID: in.ID}, err
+	return Removed(in), err
 }

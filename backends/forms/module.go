@@ -95,20 +95,16 @@ func (m *Module) updateRow() api.Operation {
 }
 
 func (m *Module) schemaRow() api.Operation {
-	return api.Operation{
+	return api.Typed(api.Operation{
 		Name: "forms.schema", Contract: true, Method: http.MethodGet, Path: "/api/form/collections/schema", IDs: []string{"getFormSchema"}, Tag: tag,
 		Summary:     "Get the fields of form collections",
 		Description: "Without id, the fields that every form has; with id, all fields of that form.",
 		Credentials: api.Key | api.Session, Kinds: api.ServerKeys | api.Browser,
-		Rule:  api.NeedsOneOf(tenants.ViewFormSubmissions, tenants.ManageForms, tenants.CreateFormSubmissions),
-		Teams: true,
-		Params: []api.Param{
-			{Name: "id", In: api.InQuery, Shape: api.Text, Description: "Identifier of a form.", Example: exampleID},
-		},
-		Data: Schema{}, Message: "Form Collection schema", Example: Schema{exampleForm().Fields()},
+		Rule:    api.NeedsOneOf(tenants.ViewFormSubmissions, tenants.ManageForms, tenants.CreateFormSubmissions),
+		Teams:   true,
+		Message: "Form Collection schema", Example: Schema{exampleForm().Fields()},
 		Failures: []api.Failure{
 			{Code: http.StatusNotFound, Message: missing, When: "no such form in this organization"},
 		},
-		Handler: m.schema,
-	}
+	}, m.schema)
 }

@@ -239,15 +239,19 @@ func duplicate(ctx context.Context, in store.Collection[Collection], id string, 
 	return api.Duplicate(dup.Fields...)
 }
 
-func (m *Module) schema(ctx context.Context, c *api.Call) (api.Result, error) {
-	if !c.Query.Has("id") {
-		return api.Result{Data: Schema{Common()}}, nil
+type which struct {
+	ID *string `json:"id" doc:"Identifier of a form." example:"665f1c2ab4d3e2f1a0b9c8d7"`
+}
+
+func (m *Module) schema(ctx context.Context, c *api.Call, in which) (Schema, error) {
+	if in.ID == nil {
+		return Schema{Common()}, nil
 	}
-	form, err := m.Collections.In(c.Workspace).Get(ctx, c.Query.Text("id"))
+	form, err := m.Collections.In(c.Workspace).Get(ctx, *in.ID)
 	if err != nil {
-		return api.Result{}, orMissing(err)
+		return Schema{}, orMissing(err)
 	}
-	return api.Result{Data: Schema{form.Fields()}}, nil
+	return Schema{form.Fields()}, nil
 }
 
 // SchemaFields returns the fields of the form. Errors: store.ErrNotFound, store.ErrUnavailable.

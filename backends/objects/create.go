@@ -113,30 +113,33 @@ func (d *Definition) naming() schema.Naming {
 	return schema.Naming{Name: d.Name, Label: d.Label, LabelPlural: d.LabelPlural}
 }
 
-func (m *Module) schema(ctx context.Context, c *api.Call) (api.Result, error) {
-	fields := Common()
-	if !c.Query.Has("id") && !c.Query.Has("name") {
-		return api.Result{Data: Schema{fields}}, nil
-	}
+type which struct {
+	ID   *string `json:"id" doc:"Identifier of a custom object." example:"665f1c2ab4d3e2f1a0b9c8d7"`
+	Name *string `json:"name" doc:"Name of a custom object." example:"tree"`
+}
+
+func (m *Module) schema(ctx context.Context, c *api.Call, in which) (Schema, error) {
 	var where []store.Filter
-	if c.Query.Has("id") {
-		id := c.Query.Text("id")
-		if !store.ValidID(id) {
-			return api.Result{}, api.NotFound(missing)
+	if in.ID != nil {
+		if !store.ValidID(*in.ID) {
+			return Schema{}, api.NotFound(missing)
 		}
-		where = append(where, store.Eq("id", id))
+		where = append(where, store.Eq("id", *in.ID))
 	}
-	if c.Query.Has("name") {
-		where = append(where, store.Eq("name", c.Query.Text("name")))
+	if in.Name != nil {
+		where = append(where, store.Eq("name", *in.Name))
+	}
+	if where == nil {
+		return Schema{Common()}, nil
 	}
 	def, err := m.Definitions.In(c.Workspace).First(ctx, store.Query{Filter: store.All(where...)})
 	if errors.Is(err, store.ErrNotFound) {
-		return api.Result{}, api.NotFound(missing)
+		return Schema{}, api.NotFound(missing)
 	}
 	if err != nil {
-		return api.Result{}, err
+		return Schema{}, err
 	}
-	return api.Result{Data: Schema{fields.With(def.Schema)}}, nil
+	return Schema{Common().With(def.Schema)}, nil
 }
 
 // SchemaFields returns the fields of the custom object of that name. Errors: store.ErrNotFound, store.ErrUnavailable.

@@ -78,20 +78,15 @@ func (m *Module) createRow() api.Operation {
 }
 
 func (m *Module) schemaRow() api.Operation {
-	return api.Operation{
+	return api.Typed(api.Operation{
 		Name: "objects.schema", Method: http.MethodGet, Path: "/api/custom/objects/schema", IDs: []string{"getObjectSchema"}, Tag: tag,
 		Summary: "Get the fields of custom objects",
 		Description: "Without a parameter, the fields that records of every custom object have. With id or name, also the ones that this custom object defines; " +
 			"where both are given, both must fit. A field of its own wins over a common one of the same identifier.",
 		Credentials: api.Key | api.Session, Kinds: api.ServerKeys, Rule: api.Needs(tenants.ManageCustomObjects), Teams: true,
-		Params: []api.Param{
-			{Name: "id", In: api.InQuery, Shape: api.Text, Description: "Identifier of a custom object.", Example: exampleID},
-			{Name: "name", In: api.InQuery, Shape: api.Text, Description: "Name of a custom object.", Example: "tree"},
-		},
-		Data: Schema{}, Message: "Custom Object schema", Example: Schema{Common().With(schema.Fields{"species": {Title: "Species", Type: schema.Text, Required: true}})},
+		Message: "Custom Object schema", Example: Schema{Common().With(schema.Fields{"species": {Title: "Species", Type: schema.Text, Required: true}})},
 		Failures: []api.Failure{
 			{Code: http.StatusNotFound, Message: missing, When: "no such custom object in this organization"},
 		},
-		Handler: m.schema,
-	}
+	}, m.schema)
 }

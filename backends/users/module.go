@@ -62,7 +62,7 @@ const (
 
 // Operations returns the module's rows.
 func (m *Module) Operations() []api.Operation {
-	return []api.Operation{{
+	return []api.Operation{api.Typed(api.Operation{
 		Name: "users.get", Contract: true, Method: http.MethodGet, Path: "/api/users/{id}", Tag: "Users",
 		Summary: "Get a user",
 		Description: "For the person itself, administrators, and callers with view_users or manage_users. Everybody else is refused, " +
@@ -71,7 +71,7 @@ func (m *Module) Operations() []api.Operation {
 		Params: []api.Param{
 			{Name: "id", In: api.InPath, Shape: api.Integer, Required: true, Bounds: api.Bounds{Least: 1}, Description: "Number of the user.", Example: "7"},
 		},
-		Data: Answer{}, Message: "User found",
+		Message: "User found",
 		Example: Answer{
 			ID: 7, Name: "Grace Hopper", Email: "grace@example.com",
 			Permissions: Permissions{permissionsLabel, []tenants.Permission{tenants.Contacts, tenants.ManageForms}},
@@ -81,8 +81,7 @@ func (m *Module) Operations() []api.Operation {
 			{Code: http.StatusForbidden, Message: forbidden, When: "the caller may not read this user"},
 			{Code: http.StatusNotFound, Message: missing, When: "no such user in this organization"},
 		},
-		Handler: m.get,
-	}}
+	}, m.get)}
 }
 
 const (
@@ -90,30 +89,27 @@ const (
 	rolesLabel       = "Roles"
 )
 
-func (m *Module) get(ctx context.Context, c *api.Call) (api.Result, error) {
+func (m *Module) get(ctx context.Context, c *api.Call, _ struct{}) (Answer, error) {
 	uid, ok := number(c.Path("id"))
 	if !mayRead(c.Principal, uid) {
-		return api.Result{}, api.Forbidden(forbidden)
+		return Answer{}, api.Forbidden(forbidden)
 	}
 	if !ok {
-		return api.Result{}, api.NotFound(missing)
+		return Answer{}, api.NotFound(missing)
 	}
 	user, err := m.people.FindUser(ctx, c.Tenant, uid)
 	if errors.Is(err, store.ErrNotFound) {
-		return api.Result{}, api.NotFound(missing)
+		return Answer{}, api.NotFound(missing)
 	}
 	if err != nil {
-		return api.Result{}, err
+		return Answer{}, err
 	}
 	permissions, err := m.people.EffectivePermissions(ctx, c.Tenant, user)
-	if err != nil {
-		return api.Result{}, err
-	}
-	return api.Result{Data: Answer{
+	return Answer{
 		ID: user.UID, Name: user.Name, Email: user.Email,
 		Permissions: Permissions{permissionsLabel, orEmpty(permissions)},
 		Roles:       Roles{rolesLabel, orEmpty(user.Roles)},
-	}}, nil
+	}, err
 }
 
 // number reads a user's number. There is one way to write each.

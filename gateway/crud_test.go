@@ -114,15 +114,24 @@ func TestAResourceInUnderSixtyLines(t *testing.T) {
 	o.do(t, http.MethodGet, path+"?deleted=true", "", 404)
 
 	o.Import(t, `{"kind":"plant","name":"Ash","species":"ash","notes":["tall"]}`)
-	report, err := rows.Import(t.Context(), g.App.Transfer(), o.Tenant(t), gatewaytest.Source([]byte("Name,Species,Height,Notes,Felled\nElm,elm,300,old,true\n")), rows.Options{As: "plants", Format: rows.CSV})
-	if err != nil || report.Created != 1 {
-		t.Errorf("rows of CSV: %v, %+v", err, report)
+	o.Import(t, `{"kind":"folder","id":"`+folder+`","name":"Pictures","deleted":false}`)
+	for _, c := range []struct {
+		file, key        string
+		created, updated int
+	}{
+		{"Name,Species,Height,Notes,Felled,Folder ID\nElm,elm,200,old;tall,true," + folder + "\n", "", 1, 0},
+		{"name,height\nElm,300\n", "name", 0, 1},
+	} {
+		report, err := rows.Import(t.Context(), g.App.Transfer(), o.Tenant(t), gatewaytest.Source([]byte(c.file)), rows.Options{As: "plants", Format: rows.CSV, Key: c.key})
+		if err != nil || report.Created != c.created || report.Updated != c.updated {
+			t.Errorf("rows of CSV %q: %v, %+v", c.file, err, report)
+		}
 	}
 	var bundle bytes.Buffer
 	if _, err := g.App.Transfer().Export(t.Context(), o.Tenant(t), &bundle, transfer.ExportOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`"kind":"plant"`, `"name":"Ash"`, `"notes":["tall"]`, `"name":"Elm"`, `"height":300`, `"felled":true`} {
+	for _, want := range []string{`"kind":"plant"`, `"name":"Ash"`, `"notes":["tall"]`, `"name":"Elm"`, `"height":300,"notes":["old","tall"],"folder_id":"` + folder + `"`, `"felled":true`} {
 		if !strings.Contains(bundle.String(), want) {
 			t.Errorf("the bundle lacks %s:\n%s", want, bundle.String())
 		}

@@ -19,6 +19,7 @@ import (
 	"tenantry/internal/declare"
 	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
+	"tenantry/internal/texts"
 )
 
 // Options say how the records of a resource are served. Path, Things and the rules are required.
@@ -64,8 +65,8 @@ func Rows[T any](of *resource.Of[T], o Options[T]) []api.Operation {
 		panic("crud: callers cannot set the teams of " + of.Name) // so nobody could keep who is limited to teams within them
 	}
 	s := &serves[T]{Options: o, of: of, trash: of.Spec().SoftDelete, model: newModel(o.Thing, of.Resource), sorts: sortable(of)}
-	for i := range of.Fields {
-		if f := of.Fields[i]; settable(&f) {
+	for _, f := range of.Fields {
+		if !f.Use.Has(declare.Computed) {
 			s.fields = append(s.fields, f)
 		}
 	}
@@ -77,12 +78,6 @@ func Rows[T any](of *resource.Of[T], o Options[T]) []api.Operation {
 		_, action, _ := strings.Cut(row.Name, ".")
 		return slices.Contains(o.Without, action)
 	})
-}
-
-// settable reports whether callers set the field. What every record has, and what says that it is
-// deleted, they do not.
-func settable(f *field.Field) bool {
-	return !f.Use.Has(declare.Computed) && !slices.Contains([]string{"id", "created_at", "updated_at", "deleted"}, f.Name)
 }
 
 // row is what the rows have in common.
@@ -104,14 +99,8 @@ func (s *serves[T]) row(action, method, path, message string) api.Operation {
 
 func (s *serves[T]) missing() string { return s.Thing + " not found" }
 
-// one returns what a thing is called within a sentence, with its article.
-func (s *serves[T]) one() string {
-	name := strings.ToLower(s.Thing)
-	if strings.ContainsRune("aeio", rune(name[0])) {
-		return "an " + name
-	}
-	return "a " + name
-}
+// one returns what a thing is called within a sentence.
+func (s *serves[T]) one() string { return texts.One(strings.ToLower(s.Thing)) }
 
 // invalid documents the refusal of a body.
 func (s *serves[T]) invalid() []api.Failure {
@@ -145,11 +134,22 @@ type removal struct {
 func (s *serves[T]) get() api.Operation {
 	row := s.row("get", http.MethodGet, s.Path+"/{id}", s.Thing+" found")
 	row.Summary, row.Description = "Get "+s.one(), "Answers one record."
-	if !s.trash {
-		return as(s, row, func(ctx context.Context, c *api.Call, in one) (*T, error) { return s.find(ctx, c, in.ID, store.Live) })
-	}
 	return as(s, row, func(ctx context.Context, c *api.Call, in read) (*T, error) {
-		return s.find(ctx, c, in.ID, map[bool]store.State{true: store.Deleted}[in.Deleted])
+		return s.find(ctx, c, in.ID, stateOf(in.Deleted))
+	})
+}
+
+func stateOf(deleted bool) store.State {
+	if deleted {
+		return store.Deleted
+	}
+	return store.Live
+}
+
+// offered leaves out the parameters that make no sense of these records; what is left out holds its default.
+func (s *serves[T]) offered(params []api.Param) []api.Param {
+	return slices.DeleteFunc(params, func(p api.Param) bool {
+		return !s.trash && (p.Name == "deleted" || p.Name == "purge") || len(s.Search) == 0 && p.Name == "q"
 	})
 }
 
@@ -166,7 +166,7 @@ func as[In, T any](s *serves[T], row api.Operation, do func(context.Context, *ap
 		}
 		return s.model.show(rec, c.Tenant), nil
 	})
-	row.Data = data
+	row.Data, row.Params = data, s.offered(row.Params)
 	return row
 }
 
@@ -324,14 +324,12 @@ func without(list, others []string) []string {
 
 func (s *serves[T]) remove() api.Operation {
 	row := s.row("delete", http.MethodDelete, s.Path+"/{id}", s.Thing+" deleted")
-	row.Summary = "Delete " + s.one()
-	if !s.trash {
-		row.Description = "The record is gone for good. Answers it as it was."
-		return as(s, row, func(ctx context.Context, c *api.Call, in one) (*T, error) { return s.purge(ctx, c, in.ID) })
+	row.Summary, row.Description = "Delete "+s.one(), "The record is gone for good. Answers it as it was."
+	if s.trash {
+		row.Description = "The record leaves every list and count, and can be restored; with purge it is gone for good. Answers it."
 	}
-	row.Description = "The record leaves every list and count, and can be restored; with purge it is gone for good. Answers it."
 	return as(s, row, func(ctx context.Context, c *api.Call, in removal) (*T, error) {
-		if in.Purge {
+		if in.Purge || !s.trash {
 			return s.purge(ctx, c, in.ID)
 		}
 		rec, err := s.of.In(c.Workspace).Update(ctx, in.ID, func(rec *T) error { return s.mark(ctx, c, rec, true) })

@@ -26,11 +26,8 @@ type listing struct {
 	PerPage int64  `json:"per_page" rule:"min=1 max=9223372036854775807" default:"50" doc:"Records on a page, from 1; cut to 1000."`
 	After   string `json:"after" rule:"max=16000" doc:"Instead of page: what follows the records that an answer with this next ended with; empty for the beginning. No page costs more than the first then."`
 	Sort    string `json:"sort" rule:"max=200" doc:"Order: fields joined by commas, - before one that descends. Ties are broken by id."`
-}
-
-type searched struct {
-	listing
-	Q string `json:"q" rule:"max=200" doc:"Only records that have this text somewhere in what people read."`
+	Q       string `json:"q" rule:"max=200" doc:"Only records that have this text somewhere in what people read."`
+	Deleted bool   `json:"deleted" default:"false" doc:"Lists records that were deleted instead of live ones."`
 }
 
 const maxPerPage = 1000
@@ -40,9 +37,6 @@ func (s *serves[T]) list() api.Operation {
 	row.Summary, row.Description = "List "+strings.ToLower(s.Things), "Fields to sort by: "+strings.Join(s.sorts, ", ")+". Filters are written as those of campaigns."
 	row.Weight = api.Heavy
 	row.Params = append(row.Params, api.Param{Name: "filters", In: api.InQuery, Shape: api.Tree, Description: "filters[<field>]=<value> or filters[<field>][<operator>]=<value>."})
-	if s.trash {
-		row.Params = append(row.Params, api.Param{Name: "deleted", In: api.InQuery, Shape: api.Boolean, Default: "false", Description: "Lists records that were deleted instead of live ones."})
-	}
 	row.Failures = append(row.Failures, api.Failure{
 		Code: http.StatusUnprocessableEntity, Message: "Validation failed: page must be a whole number from 1 to 1000000000", When: "a parameter has an unacceptable value",
 	})
@@ -53,14 +47,8 @@ func (s *serves[T]) list() api.Operation {
 		"Page": pages, "Pages": &pages, "Count": pages,
 		"Results": reflect.Append(example.FieldByName("Results"), reflect.ValueOf(s.model.example())).Interface(),
 	})
-	do := func(ctx context.Context, c *api.Call, in searched) (any, error) { return s.page(ctx, c, in, typ) }
-	if len(s.Search) > 0 {
-		row = api.Typed(row, do)
-	} else {
-		row = api.Typed(row, func(ctx context.Context, c *api.Call, in listing) (any, error) {
-			return do(ctx, c, searched{listing: in})
-		})
-	}
+	row = api.Typed(row, func(ctx context.Context, c *api.Call, in listing) (any, error) { return s.page(ctx, c, in, typ) })
+	row.Params = s.offered(row.Params)
 	row.Data, row.Example = reflect.New(typ).Elem().Interface(), example.Interface()
 	return row
 }
@@ -72,10 +60,10 @@ func set(v reflect.Value, values map[string]any) {
 	}
 }
 
-func (s *serves[T]) page(ctx context.Context, c *api.Call, in searched, typ reflect.Type) (any, error) {
+func (s *serves[T]) page(ctx context.Context, c *api.Call, in listing, typ reflect.Type) (any, error) {
 	var errs fault.List
 	expr, _ := filters.FromQuery(c.Query.Tree("filters"), &errs)
-	where := []store.Filter{expr.Bind(catalogOf(s.of.Resource), nil, &errs)}
+	where := []store.Filter{expr.Bind(catalog{s.of.Resource}, nil, &errs)}
 	if in.Q != "" {
 		var somewhere []store.Filter
 		for _, name := range s.Search {
@@ -83,9 +71,10 @@ func (s *serves[T]) page(ctx context.Context, c *api.Call, in searched, typ refl
 		}
 		where = append(where, store.AnyOf(somewhere...))
 	}
-	q := store.Query{Limit: int(min(in.PerPage, maxPerPage)), Sort: s.order(in.Sort, &errs)}
-	if s.trash && c.Query.Bool(&errs, "deleted", false) {
-		q.State = store.Deleted
+	order := s.order(in.Sort, &errs)
+	q := store.Query{Limit: int(min(in.PerPage, maxPerPage)), State: stateOf(in.Deleted)}
+	for _, o := range order {
+		q.Sort = append(q.Sort, o.Order)
 	}
 	all, limit, follows := store.All(where...), q.Limit, c.Query.Has("after")
 	if q.Filter = all; follows {
@@ -94,7 +83,7 @@ func (s *serves[T]) page(ctx context.Context, c *api.Call, in searched, typ refl
 			errs.Add("after", fault.Duplicate, "after and page exclude each other")
 		}
 		if in.After != "" {
-			q.Filter = store.All(all, s.beyond(in.After, q.Sort, &errs))
+			q.Filter = store.All(all, s.beyond(in.After, order, &errs))
 		}
 	} else {
 		q.Offset = int(in.Page-1) * limit
@@ -118,7 +107,7 @@ func (s *serves[T]) page(ctx context.Context, c *api.Call, in searched, typ refl
 	next := ""
 	if follows && len(found) > limit {
 		found = found[:limit]
-		next = s.cursor(&found[limit-1], q.Sort)
+		next = s.cursor(&found[limit-1], order)
 	}
 	out := reflect.New(typ).Elem()
 	results := reflect.MakeSlice(out.FieldByName("Results").Type(), len(found), len(found))
@@ -135,9 +124,7 @@ func (s *serves[T]) page(ctx context.Context, c *api.Call, in searched, typ refl
 	return out.Interface(), nil
 }
 
-// catalogOf returns the fields that callers filter by.
-func catalogOf(r *resource.Resource) catalog { return catalog{r} }
-
+// catalog has the fields that callers filter by.
 type catalog struct{ of *resource.Resource }
 
 // Field returns what there is to compare of a field.
@@ -153,7 +140,7 @@ func (c catalog) Field(name string) (filters.Field, bool) {
 
 // asked reports whether callers filter and sort by the field.
 func asked(f *field.Field) bool {
-	return !f.Use.Has(declare.Hidden) && (f.Use.Has(declare.Filter) || f.Rule.Unique || slices.Contains([]string{"id", "created_at", "updated_at"}, f.Name))
+	return !f.Use.Has(declare.Hidden) && (f.Use.Has(declare.Filter) || f.Rule.Unique)
 }
 
 func notation(f *field.Field) filters.Notation {
@@ -195,19 +182,25 @@ func sortable[T any](of *resource.Of[T]) []string {
 	return names
 }
 
+// step is one field of an order.
+type step struct {
+	*field.Field
+	store.Order
+}
+
 // order reads the parameter sort.
-func (s *serves[T]) order(text string, errs *fault.List) []store.Order {
-	var order []store.Order
-	for _, part := range strings.Split(text, ",") {
+func (s *serves[T]) order(text string, errs *fault.List) (order []step) {
+	if text == "" {
+		return nil
+	}
+	for part := range strings.SplitSeq(text, ",") {
 		name, desc := strings.CutPrefix(strings.TrimSpace(part), "-")
-		switch {
-		case text == "":
-			return nil
-		case !slices.Contains(s.sorts, name), slices.ContainsFunc(order, func(o store.Order) bool { return o.Field.Name == s.of.Stored(name) }):
+		if !slices.Contains(s.sorts, name) || slices.ContainsFunc(order, func(o step) bool { return o.Name == name }) {
 			errs.Add("sort", fault.Unknown, "sort must name some of %s, each once, with - before one that descends", strings.Join(s.sorts, ", "))
 			return nil
 		}
-		order = append(order, store.Order{Field: store.F(s.of.Stored(name)), Desc: desc})
+		n, _ := s.of.Index(name)
+		order = append(order, step{&s.of.Fields[n], store.Order{Field: store.F(s.of.Stored(name)), Desc: desc}})
 	}
 	return order
 }
@@ -215,39 +208,40 @@ func (s *serves[T]) order(text string, errs *fault.List) []store.Order {
 // A cursor is where a page ended: the values that its last record is sorted by, null for one that it
 // has not, and its identifier.
 type cursor struct {
-	Sort   []store.Order `json:"s"`
-	Values []any         `json:"v"`
-	ID     string        `json:"id"`
+	Sort   []string `json:"s"`
+	Values []any    `json:"v"`
+	ID     string   `json:"id"`
 }
 
-func (s *serves[T]) cursor(last *T, order []store.Order) string {
-	at := cursor{Sort: order, ID: s.of.Meta(last).ID}
+// sorted notes an order in a cursor.
+func (c *cursor) sorted(order []step) {
 	for _, o := range order {
-		at.Values = append(at.Values, s.value(last, o.Field.Name))
+		c.Sort = append(c.Sort, map[bool]string{true: "-"}[o.Desc]+o.Name)
+	}
+}
+
+func (s *serves[T]) cursor(last *T, order []step) string {
+	at := cursor{ID: s.of.Meta(last).ID}
+	at.sorted(order)
+	for _, o := range order {
+		at.Values = append(at.Values, o.value(last))
 	}
 	text, _ := json.Marshal(at) // texts, numbers and booleans
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
 // value returns what the store sorts a record by; nil where it has no such value.
-func (s *serves[T]) value(rec *T, stored string) any {
-	for i := range s.of.Fields {
-		f := &s.of.Fields[i]
-		if s.of.Stored(f.Name) != stored {
-			continue
-		}
-		v := reflect.ValueOf(rec).Elem().FieldByIndex(f.Index)
-		if v.IsZero() && (v.Kind() == reflect.String || v.Kind() == reflect.Pointer || isTime(f)) {
-			return nil // missing, as the store has it
-		}
-		return reflect.Indirect(v).Interface()
+func (o *step) value(rec any) any {
+	v := reflect.ValueOf(rec).Elem().FieldByIndex(o.Index)
+	if v.IsZero() && (v.Kind() == reflect.String || v.Kind() == reflect.Pointer || isTime(o.Field)) {
+		return nil // missing, as the store has it
 	}
-	return nil
+	return reflect.Indirect(v).Interface()
 }
 
 // beyond matches what follows a cursor. A cursor of another order, or one that was made up, is refused.
-func (s *serves[T]) beyond(text string, order []store.Order, errs *fault.List) store.Filter {
-	var at cursor
+func (s *serves[T]) beyond(text string, order []step, errs *fault.List) store.Filter {
+	var at, wanted cursor
 	refuse := func() store.Filter {
 		errs.Add("after", fault.Format, "after must be what an answer with the same sort gave as next")
 		return store.AnyOf()
@@ -255,24 +249,25 @@ func (s *serves[T]) beyond(text string, order []store.Order, errs *fault.List) s
 	raw, err := base64.RawURLEncoding.DecodeString(text)
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
-	if err != nil || d.Decode(&at) != nil || !store.ValidID(at.ID) || !slices.Equal(at.Sort, order) || len(at.Values) != len(order) {
+	wanted.sorted(order)
+	if err != nil || d.Decode(&at) != nil || !store.ValidID(at.ID) || !slices.Equal(at.Sort, wanted.Sort) || len(at.Values) != len(order) {
 		return refuse()
 	}
 	var same, steps []store.Filter
 	for i, o := range order {
-		value, ok := s.typed(o.Field.Name, at.Values[i])
+		value, ok := o.typed(at.Values[i])
 		if !ok {
 			return refuse()
 		}
-		there, absent := store.Where(o.Field, store.OpExists, true), store.Where(o.Field, store.OpExists, false)
+		there, absent := store.Where(o.Order.Field, store.OpExists, true), store.Where(o.Order.Field, store.OpExists, false)
 		equal, next := absent, there // what is missing comes first
 		switch {
 		case value == nil && o.Desc:
 			next = store.AnyOf()
 		case value != nil:
-			equal = store.Where(o.Field, store.OpEq, value)
-			if next = store.Where(o.Field, store.OpGt, value); o.Desc {
-				next = store.AnyOf(store.Where(o.Field, store.OpLt, value), absent)
+			equal = store.Where(o.Order.Field, store.OpEq, value)
+			if next = store.Where(o.Order.Field, store.OpGt, value); o.Desc {
+				next = store.AnyOf(store.Where(o.Order.Field, store.OpLt, value), absent)
 			}
 		}
 		steps = append(steps, store.All(append(slices.Clone(same), next)...))
@@ -282,21 +277,15 @@ func (s *serves[T]) beyond(text string, order []store.Order, errs *fault.List) s
 }
 
 // typed returns a value of a cursor as the store compares it.
-func (s *serves[T]) typed(stored string, v any) (any, bool) {
-	for i := range s.of.Fields {
-		f := &s.of.Fields[i]
-		if s.of.Stored(f.Name) != stored || v == nil {
-			continue
-		}
-		switch n := notation(f); v := v.(type) {
-		case string:
-			return v, n == filters.Text
-		case bool:
-			return v, n == filters.Boolean
-		case json.Number:
-			whole, err := v.Int64()
-			return whole, err == nil && (n == filters.Number || n == filters.Time)
-		}
+func (o *step) typed(v any) (any, bool) {
+	switch n := notation(o.Field); v := v.(type) {
+	case string:
+		return v, n == filters.Text
+	case bool:
+		return v, n == filters.Boolean
+	case json.Number:
+		whole, err := v.Int64()
+		return whole, err == nil && (n == filters.Number || n == filters.Time)
 	}
 	return nil, v == nil
 }

@@ -26,7 +26,7 @@ type model struct {
 func newModel(name string, of *resource.Resource) *model {
 	m := &model{of: of}
 	for _, f := range of.Fields {
-		if !f.Use.Has(declare.Hidden) && f.Name != "deleted" {
+		if !f.Use.Has(declare.Hidden) {
 			m.fields = append(m.fields, f)
 		}
 	}
@@ -37,7 +37,7 @@ func newModel(name string, of *resource.Resource) *model {
 		if f.Name == "teams" {
 			tag += ",omitempty" // without the feature
 		}
-		tag += `" doc:` + strconv.Quote(docOf(f))
+		tag += `" doc:` + strconv.Quote(f.Doc)
 		if len(f.Rule.Enum) > 0 && f.Type.Kind() == reflect.String {
 			tag += ` enum:"` + strings.Join(f.Rule.Enum, ",") + `"`
 		}
@@ -47,23 +47,11 @@ func newModel(name string, of *resource.Resource) *model {
 	return m
 }
 
-func docOf(f *field.Field) string {
-	switch f.Name {
-	case "id":
-		return "Identifier of the record."
-	case "created_at", "updated_at":
-		return "RFC 3339, UTC, milliseconds."
-	case "teams":
-		return "Teams that see the record, all where empty. Left out without the teams feature."
-	}
-	return f.Doc
-}
-
 // shownAs returns the type of a field in answers: times are texts; a reference, time or positive number
 // that is not there is null.
 func shownAs(f *field.Field) reflect.Type {
 	switch {
-	case isTime(f) && (f.Name == "created_at" || f.Name == "updated_at"):
+	case isTime(f) && (f.Name == "created_at" || f.Name == "updated_at"): // every record has them
 		return reflect.TypeFor[string]()
 	case isTime(f), (f.Rule.Ref != "" || len(f.Rule.Enum) > 0) && f.Type.Kind() == reflect.String && !f.Rule.Required:
 		return reflect.TypeFor[*string]()

@@ -120,12 +120,7 @@ type Checking struct {
 
 // Missing notes a reference to something that there is not.
 func (c *Checking) Missing(field, what string) {
-	what = strings.ReplaceAll(what, "_", " ")
-	article := "a "
-	if strings.ContainsRune("aeio", rune(what[0])) {
-		article = "an "
-	}
-	c.Errs.Add(field, fault.Unknown, "%s names %s%s %s", field, article, what, c.Absent)
+	c.Errs.Add(field, fault.Unknown, "%s names %s %s", field, texts.One(strings.ReplaceAll(what, "_", " ")), c.Absent)
 }
 
 // Read reads an object into the record and checks it, and returns which Fields were given: bit n is
@@ -347,11 +342,7 @@ func (r *Resource) SecretIn(k *Known, rec any) func(name string) bool {
 func (r *Resource) checkValues(c *Checking, rec any) {
 	fields, ok := r.Defined(c.Known, rec)
 	if !ok {
-		for i := range r.Fields {
-			if f := &r.Fields[i]; f.Rule.Ref == r.DefinedBy {
-				c.Missing(f.Name, f.Rule.Ref)
-			}
-		}
+		c.Missing(r.DefinitionField, r.DefinedBy)
 		return
 	}
 	values := r.Values(rec)

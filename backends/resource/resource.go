@@ -39,6 +39,9 @@ type Resource struct {
 	Fields  []field.Field
 	Uniques []Unique
 	Records Records
+	// DefinitionField says by which definition a record's values are; empty where all definitions are of
+	// all records.
+	DefinitionField string
 
 	// Ask, where set, looks at a record that is good otherwise, for what only its module can tell.
 	// It is set before the resource is used.
@@ -49,7 +52,7 @@ type Resource struct {
 	index           map[string]int
 	values, secrets []int // where the values of defined fields are; nil: there are none
 	valuesName      string
-	definition      []int // the field that names the definition of the values
+	definition      []int // the field called DefinitionField
 	hooks           hooks
 }
 
@@ -311,7 +314,7 @@ func describe(typ reflect.Type, t Traits, spec *store.Spec) (*Resource, error) {
 	travels := strings.Fields(t.Travels)
 	id, _ := meta.Type.FieldByName("ID")
 	if slices.Contains(travels, "id") {
-		own := declare.Field{Name: "id", Index: append(meta.Index, id.Index...), Type: id.Type, Rule: declare.Rule{Format: "id", Required: false}}
+		own := declare.Field{Name: "id", Index: append(meta.Index, id.Index...), Type: id.Type, Rule: declare.Rule{Format: "id"}, Use: declare.Computed | declare.Filter, Doc: "Identifier of the record."}
 		if err := r.add(own, "id"); err != nil {
 			return nil, err
 		}
@@ -326,9 +329,9 @@ func describe(typ reflect.Type, t Traits, spec *store.Spec) (*Resource, error) {
 	}
 	for _, name := range []string{"created_at", "updated_at"} {
 		if slices.Contains(travels, name) {
-			stamp := declare.Field{Name: name, Index: places[name], Type: reflect.TypeFor[int64](), Rule: declare.Rule{Format: "time"}}
+			stamp := declare.Field{Name: name, Index: places[name], Type: reflect.TypeFor[int64](), Rule: declare.Rule{Format: "time"}, Use: declare.Computed | declare.Filter, Doc: "RFC 3339, UTC, milliseconds."}
 			if name == "updated_at" {
-				stamp.Use = declare.Silent // the store stamps every change
+				stamp.Use |= declare.Silent // the store stamps every change
 			}
 			if err := r.add(stamp, name); err != nil {
 				return nil, err
@@ -353,13 +356,22 @@ func (r *Resource) field(d declare.Field, places map[string][]int, spec *store.S
 		return nil
 	}
 	if r.DefinedBy != "" && d.Rule.Ref == r.DefinedBy {
-		r.definition = d.Index
+		r.definition, r.DefinitionField = d.Index, name
+	}
+	if timed := d.Rule.Format == "time" && d.Use.Has(declare.Filter); timed && d.Tag.Get("store") != "time" {
+		return fmt.Errorf(`field %s: a time that is asked about bears store:"time"`, name)
 	}
 	if d.Use.Has(declare.Filter) || d.Rule.Unique {
 		spec.Fields = append(spec.Fields, d.Name)
 	}
-	spec.Teams = spec.Teams || d.Use.Has(declare.Scope) && d.Name == "teams"
-	spec.SoftDelete = spec.SoftDelete || d.Use.Has(declare.Scope) && d.Name == "deleted"
+	switch scope := d.Use.Has(declare.Scope); {
+	case scope && d.Name == "teams":
+		spec.Teams = true
+		d.Doc = cmp.Or(d.Doc, "Teams that see the record, all where empty.")
+	case scope && d.Name == "deleted":
+		spec.SoftDelete = true
+		d.Use |= declare.Computed | declare.Hidden // operations of their own say and change it
+	}
 	if d.Rule.Unique {
 		u := Unique{Field: d.Name, Shown: name, within: d.Rule.Within, index: d.Index, group: places[d.Rule.Within]}
 		switch {
@@ -393,9 +405,6 @@ func (r *Resource) add(d declare.Field, name string) error {
 	}
 	if len(r.Fields) == maxFields {
 		return fmt.Errorf("more than %d fields", maxFields)
-	}
-	if timed := d.Rule.Format == "time" && (d.Use.Has(declare.Filter) || d.Rule.Unique); timed && d.Tag.Get("store") != "time" {
-		return fmt.Errorf(`field %s: a time that is asked about bears store:"time"`, name)
 	}
 	if name == "kind" {
 		return errors.New("a field is called kind, which a line of a bundle says of itself")
@@ -490,6 +499,12 @@ func (r *Resource) Refers(rec any, visit Visitor) {
 	}
 	r.hooks.refers(rec, visit)
 }
+
+// Plural returns what several records are called, such as "folders". It ends in "s".
+func (r *Resource) Plural() string { return strings.TrimSuffix(r.Name, "s") + "s" }
+
+// Alias returns what the column of a field may be called besides in a file: its tag alias.
+func Alias(f *field.Field) string { return f.Tag.Get("alias") }
 
 // NewPID returns a new public identifier: 128 random bits, URL-safe.
 func NewPID() string {

@@ -88,7 +88,7 @@ func (f *feed) findKeyed(ctx context.Context) error {
 // indexed reports whether records can be looked up by the key.
 func (f *feed) indexed() bool {
 	return !f.key.custom && f.key.typ == aLine && slices.ContainsFunc(f.of.Records.Spec().Indexes, func(i store.Index) bool {
-		return i.Fields[0] == f.o.Key || f.definition != "" && i.Fields[0] == f.of.DefinitionField() && i.Fields[1] == f.o.Key
+		return i.Fields[0] == f.o.Key || f.definition != "" && i.Fields[0] == f.of.DefinitionField && i.Fields[1] == f.o.Key
 	})
 }
 
@@ -134,7 +134,7 @@ func (f *feed) stored() store.Filter {
 	if f.definition == "" {
 		return store.Filter{}
 	}
-	return store.Eq(f.of.DefinitionField(), f.definition)
+	return store.Eq(f.of.DefinitionField, f.definition)
 }
 
 // value returns what a stored record has for the key.

@@ -55,7 +55,7 @@ func (f *feed) findOwn() {
 	for i := range f.of.Fields {
 		of := &f.of.Fields[i]
 		plain := of.Rule.Ref == "" && of.Name != "id" && slices.Contains([]string{aLine, aText, schema.MultiSelect}, typeOf(of))
-		if of.Name != f.of.ValuesName() && of.Name != f.of.DefinitionField() && (plain || !f.makes()) {
+		if of.Name != f.of.ValuesName() && of.Name != f.of.DefinitionField && (plain || !f.makes()) {
 			f.own[squash(of.Name)] = of
 		}
 	}

@@ -182,7 +182,7 @@ func (f *feed) find() error {
 	names := make([]string, len(f.into.Resources))
 	for i, r := range f.into.Resources {
 		names[i] = r.Plural()
-		field := r.DefinitionField()
+		field := r.DefinitionField
 		if names[i] == plural && defined == (field != "") && defined == (definition != "") {
 			f.of, f.definition = r, definition
 			return nil

@@ -201,7 +201,7 @@ func (r *row) list(c *column, t *target, v strictjson.Value) {
 func (r *row) line() strictjson.Value {
 	members := r.own
 	if r.feed.definition != "" {
-		members = append(members, member(r.feed.of.DefinitionField(), r.feed.definition))
+		members = append(members, member(r.feed.of.DefinitionField, r.feed.definition))
 	}
 	if len(r.custom) > 0 {
 		members = append(members, strictjson.Member{Name: r.feed.of.ValuesName(), Value: object(r.custom...)})

@@ -17,6 +17,14 @@ func Clip(s string) string {
 	return strings.ToValidUTF8(s, "?")
 }
 
+// One returns the name of a thing with its article.
+func One(name string) string {
+	if name != "" && strings.ContainsRune("aeioAEIO", rune(name[0])) {
+		return "an " + name
+	}
+	return "a " + name
+}
+
 // TimeLayout is how times are written in answers, bundles and values: RFC 3339, in UTC, with
 // milliseconds. All have one width, so that the order of texts is that of times.
 const TimeLayout = "2006-01-02T15:04:05.000Z"

@@ -1,6 +1,7 @@
 package crud_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -28,16 +29,21 @@ type note struct {
 	Seen   int64           `json:"seen,omitempty" use:"computed" doc:"How often it was read."`
 }
 
-type notes struct{ *resource.Of[note] }
+type notes struct {
+	*resource.Of[note]
+	crud.Options[note]
+}
 
 func (n notes) Kept() []resource.Kept { return []resource.Kept{n.Of} }
 
 func (n notes) Operations() []api.Operation {
-	return crud.Rows(n.Of, crud.Options[note]{Path: "/api/notes", Things: "Notes", Read: api.AnyCaller(), Write: api.Needs(tenants.ManageFiles)})
+	o := n.Options
+	o.Path, o.Things, o.Read, o.Write = "/api/notes", "Notes", api.AnyCaller(), api.Needs(tenants.ManageFiles)
+	return crud.Rows(n.Of, o)
 }
 
 func newNotes() notes {
-	return notes{resource.Must(resource.Options[note]{
+	return notes{Of: resource.Must(resource.Options[note]{
 		Traits: resource.Traits{Name: "note", Most: 5},
 		Spec: store.Spec{
 			Name: "notes", Indexes: []store.Index{{Fields: []string{"due"}}, {Fields: []string{"score"}}, {Fields: []string{"mood"}}},
@@ -145,5 +151,50 @@ func TestRows_Cursors(t *testing.T) {
 		if got != want {
 			t.Errorf("sort=%s by cursor: %s, by page %s", order, got, want)
 		}
+	}
+}
+
+// TestRows_Before: a module sees each change before it is stored, may complete or refuse it, and leaves
+// actions out. A change that somebody else came before is made anew.
+func TestRows_Before(t *testing.T) {
+	t.Parallel()
+	n := newNotes()
+	n.Without = []string{"list"}
+	var seen []string
+	n.Before = func(ctx context.Context, c *api.Call, rec, was *note) error {
+		switch {
+		case was == nil:
+			rec.Seen = 7
+			seen = append(seen, "create")
+		case rec == nil:
+			if seen = append(seen, "purge"); len(seen) == 3 { // somebody else changes it now
+				_, err := n.In(c.Workspace).Update(ctx, was.ID, func(rec *note) error { rec.Seen++; return nil })
+				return err
+			}
+		case rec.Mood == "bad":
+			return api.Forbidden("No bad moods")
+		default:
+			seen = append(seen, "update "+was.Mood+"-"+rec.Mood)
+		}
+		return nil
+	}
+	b := bench{schematest.Open(t, enginetest.Open(t), n)}
+	if len(b.Rows) != 4 {
+		t.Errorf("%d rows, want get, create, update and delete", len(b.Rows))
+	}
+	made := b.do(t, "create", "", "", `{"heading":"Rent","mood":"good"}`, 200)
+	id := made["id"].(string)
+	if made["seen"] != 7.0 {
+		t.Errorf("what the module adds: %v", made)
+	}
+	if got := b.do(t, "update", id, "", `{"mood":"bad"}`, 403); got["says"] != "No bad moods" {
+		t.Errorf("what the module refuses: %v", got)
+	}
+	b.do(t, "update", id, "", `{"mood":null}`, 200)
+	if got := b.do(t, "delete", id, "", "", 200); got["seen"] != 8.0 {
+		t.Errorf("deleted: %v, want it as it was last", got)
+	}
+	if got := strings.Join(seen, ", "); got != "create, update good-, purge, purge" {
+		t.Errorf("seen: %s", got)
 	}
 }

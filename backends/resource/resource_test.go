@@ -1,6 +1,8 @@
 package resource_test
 
 import (
+	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -213,7 +215,13 @@ func TestFaultsOfTheProgram(t *testing.T) {
 	_, e4 := resource.Define(resource.Options[bare]{Spec: store.Spec{Name: "a"}})
 	_, e5 := resource.Define(resource.Options[kind]{Spec: store.Spec{Name: "a"}})
 	_, e6 := resource.Define(resource.Options[due]{Spec: store.Spec{Name: "a"}})
-	for want, err := range map[string]error{"is called kind": e5, `bears store:"time"`: e6, "cannot be read": e1, "no format latin": e2, "two fields": e3, "no store.Meta": e4} {
+	many := make([]reflect.StructField, 80)
+	many[0] = reflect.StructField{Name: "Meta", Type: reflect.TypeFor[store.Meta](), Anonymous: true}
+	for i := 1; i < len(many); i++ {
+		many[i] = reflect.StructField{Name: fmt.Sprintf("F%d", i), Type: reflect.TypeFor[string](), Tag: reflect.StructTag(fmt.Sprintf(`json:"f%d"`, i))}
+	}
+	_, e7 := resource.Describe(reflect.StructOf(many), resource.Traits{Name: "many"}, nil, nil)
+	for want, err := range map[string]error{"more than 64": e7, "is called kind": e5, `bears store:"time"`: e6, "cannot be read": e1, "no format latin": e2, "two fields": e3, "no store.Meta": e4} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}

@@ -88,7 +88,8 @@ func (f *feed) findKeyed(ctx context.Context) error {
 // indexed reports whether records can be looked up by the key.
 func (f *feed) indexed() bool {
 	return !f.key.custom && f.key.typ == aLine && slices.ContainsFunc(f.of.Records.Spec().Indexes, func(i store.Index) bool {
-		return i.Fields[0] == f.o.Key || f.definition != "" && i.Fields[0] == f.of.DefinitionField && i.Fields[1] == f.o.Key
+		key := f.of.Stored(f.o.Key)
+		return i.Fields[0] == key || f.definition != "" && i.Fields[0] == f.of.Stored(f.of.DefinitionField) && len(i.Fields) > 1 && i.Fields[1] == key
 	})
 }
 
@@ -111,7 +112,7 @@ func (f *feed) lookUp(ctx context.Context, values []string) error {
 		return nil
 	}
 	found, err := f.of.Records.Find(ctx, f.into.Workspace(f.of), store.Query{
-		Filter: store.All(f.stored(), store.In(f.o.Key, values...)), State: store.Either, Limit: store.MaxLimit,
+		Filter: store.All(f.stored(), store.In(f.of.Stored(f.o.Key), values...)), State: store.Either, Limit: store.MaxLimit,
 	})
 	if err != nil {
 		return fmt.Errorf("looking for what rows may be: %w", err)
@@ -134,7 +135,7 @@ func (f *feed) stored() store.Filter {
 	if f.definition == "" {
 		return store.Filter{}
 	}
-	return store.Eq(f.of.DefinitionField, f.definition)
+	return store.Eq(f.of.Stored(f.of.DefinitionField), f.definition)
 }
 
 // value returns what a stored record has for the key.

@@ -12,6 +12,7 @@ import (
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
 )
 
 // tool has a field of every type.
@@ -159,6 +160,18 @@ func TestCopyReplacesOrMerges(t *testing.T) {
 	}
 	if from.Marks["a"] {
 		t.Error("the source was changed")
+	}
+	// null takes away all of what is merged, where that is asked for.
+	var p strictjson.Parser
+	for text, left := range map[string]int{`{"marks":{}}`: 2, `{"marks":null}`: 0} {
+		v, err := p.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec := &tool{Name: "x", Marks: map[string]bool{"a": true, "b": true}}
+		if of.Change(&resource.Checking{Errs: new(fault.List), Known: new(resource.Known), Clear: true}, v, rec); len(rec.Marks) != left {
+			t.Errorf("%s leaves %v", text, rec.Marks)
+		}
 	}
 }
 

@@ -31,6 +31,7 @@ type Report struct {
 	Actions       map[string]any `json:"actions,omitempty"`
 	ChildReports  []string       `json:"child_reports,omitempty" rule:"max=100 format=id ref=custom_report"`
 	Teams         []string       `json:"teams,omitempty" rule:"max=1000 format=id ref=team" use:"scope"`
+	Deleted       bool           `json:"deleted,omitempty" use:"scope"`
 }
 
 // CanShare reports whether the report can be read as shared at all.

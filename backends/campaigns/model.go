@@ -10,9 +10,10 @@ import (
 // Campaign addresses the contacts that its filter matches.
 type Campaign struct {
 	store.Meta
-	Name   string          `json:"name" rule:"required max=200" use:"filter"`
-	Filter json.RawMessage `json:"filter,omitempty"` // as package filters reads it
-	Teams  []string        `json:"teams,omitempty" rule:"max=1000 format=id ref=team" use:"scope"`
+	Name    string          `json:"name" rule:"required max=200" use:"filter"`
+	Filter  json.RawMessage `json:"filter,omitempty"` // as package filters reads it
+	Teams   []string        `json:"teams,omitempty" rule:"max=1000 format=id ref=team" use:"scope"`
+	Deleted bool            `json:"deleted,omitempty" use:"scope"`
 }
 
 // Kinds are the records of this module.

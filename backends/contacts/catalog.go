@@ -63,7 +63,7 @@ func (m *Module) Catalog(ctx context.Context, ws *store.Workspace) (filters.Cata
 	}
 	fields := make(catalog, len(defs)+10)
 	for key, def := range defs {
-		fields[key] = FilterField(def)
+		fields[key] = filters.Defined(key, def.Type)
 	}
 	maps.Copy(fields, standardCatalog()) // they win over definitions of the same name
 	return fields, nil
@@ -74,7 +74,7 @@ func KnownCatalog(k *resource.Known) filters.Catalog {
 	defined, _ := k.Fields("contact_field", "")
 	fields := catalog{}
 	for key, f := range defined {
-		fields[key] = FilterField(FieldDef{Key: key, Title: f.Title, Type: f.Type})
+		fields[key] = filters.Defined(key, f.Type)
 	}
 	maps.Copy(fields, standardCatalog())
 	return fields
@@ -98,31 +98,6 @@ type catalog map[string]filters.Field
 func (c catalog) Field(name string) (filters.Field, bool) {
 	f, ok := c[name]
 	return f, ok
-}
-
-// FilterField returns the field as filters see it; an Encrypted one is secret.
-func FilterField(def FieldDef) filters.Field {
-	f := filters.Field{Name: def.Key, Notation: filters.Secret, Ref: store.Field{Name: def.Key, Custom: true}}
-	typ, askable := schema.StoreType(def.Type)
-	if !askable {
-		return f
-	}
-	f.Ref.Type = typ
-	switch typ {
-	case store.TypeFloat, store.TypeInt:
-		f.Notation = filters.Number
-	case store.TypeBool:
-		f.Notation = filters.Boolean
-	case store.TypeDate:
-		f.Notation = filters.Date
-	case store.TypeTime:
-		f.Notation = filters.Time
-	case store.TypeStrings:
-		f.Notation = filters.List
-	default:
-		f.Notation = filters.Text
-	}
-	return f
 }
 
 // SchemaFields returns the fields that the organization defined, as a schema. Errors: store.ErrUnavailable.

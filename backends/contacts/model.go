@@ -21,6 +21,7 @@ type Contact struct {
 	Tags       []string       `json:"tags,omitempty" rule:"max=200 each=100 format=line" use:"filter"`
 	Fields     map[string]any `json:"fields,omitempty" store:"custom"`
 	Teams      []string       `json:"teams,omitempty" rule:"max=1000 format=id ref=team" use:"scope"`
+	Deleted    bool           `json:"deleted,omitempty" use:"scope"`
 	ExternalID string         `json:"external_id,omitempty" rule:"max=200 format=line unique" use:"identity" alias:"id"`
 	// Secrets are the sealed values of encrypted fields. No question can name them.
 	Secrets map[string]string `json:"secrets,omitempty" use:"secret"`
@@ -29,9 +30,10 @@ type Contact struct {
 // FieldDef is a contact field that the organization defined.
 type FieldDef struct {
 	store.Meta
-	Key   string `json:"key" rule:"required max=64 format=key unique" use:"identity"`
-	Title string `json:"title" rule:"required max=200 format=line"`
-	Type  string `json:"type" rule:"required max=64"` // a type of package schema; Encrypted makes the values secret
+	Key     string `json:"key" rule:"required max=64 format=key unique" use:"identity"`
+	Title   string `json:"title" rule:"required max=200 format=line"`
+	Type    string `json:"type" rule:"required max=64"` // a type of package schema; Encrypted makes the values secret
+	Deleted bool   `json:"deleted,omitempty" use:"scope"`
 }
 
 // Kinds are the records of this module.
@@ -42,20 +44,20 @@ type Kinds struct {
 
 // NewKinds declares the records.
 //
-// teams rides along at the end of the indexes, so that a count in a team's scope need
-// not leave them.
+// deleted and teams ride along at the end of the indexes, so that a count, also in a team's
+// scope, need not leave them.
 func NewKinds() Kinds {
 	contacts := resource.Must(resource.Options[Contact]{
 		Traits: resource.Traits{Name: "contact", DefinedBy: "contact_field"},
 		Spec: store.Spec{Name: "contacts", Indexes: []store.Index{
-			{Fields: []string{"email", "teams"}},
-			{Fields: []string{"first_name", "teams"}},
-			{Fields: []string{"last_name", "first_name", "teams"}},
-			{Fields: []string{"phone", "teams"}},
-			{Fields: []string{"country", "status", "teams"}},
-			{Fields: []string{"city", "country", "teams"}},
-			{Fields: []string{"status", "created_at", "teams"}},
-			{Fields: []string{"created_at", "teams"}},
+			{Fields: []string{"email", "deleted", "teams"}},
+			{Fields: []string{"first_name", "deleted", "teams"}},
+			{Fields: []string{"last_name", "first_name", "deleted", "teams"}},
+			{Fields: []string{"phone", "deleted", "teams"}},
+			{Fields: []string{"country", "status", "deleted", "teams"}},
+			{Fields: []string{"city", "country", "deleted", "teams"}},
+			{Fields: []string{"status", "created_at", "deleted", "teams"}},
+			{Fields: []string{"created_at", "deleted", "teams"}},
 			{Fields: []string{"tags"}},
 		},
 			Access: []store.Access{

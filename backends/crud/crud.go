@@ -9,24 +9,30 @@ import (
 	"errors"
 	"net/http"
 	"reflect"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"tenantry/backends/api"
 	"tenantry/backends/field"
 	"tenantry/backends/resource"
+	"tenantry/backends/secrets"
 	"tenantry/backends/store"
 	"tenantry/internal/declare"
 	"tenantry/internal/fault"
-	"tenantry/internal/strictjson"
 	"tenantry/internal/texts"
 )
 
 // Options say how the records of a resource are served. Path, Things and the rules are required.
 type Options[T any] struct {
-	Path   string // of the list: "/api/files/folders"; its last part begins the names of the rows
+	// Path is that of the list: "/api/files/folders". Where it has a parameter, that names the definition
+	// of the records: "/api/custom/objects/{name}/records".
+	Path   string
+	Name   string // with which the names of the rows begin; empty: the last part of Path
 	Things string // in messages: "Folders"
 	Thing  string // one of them; empty: Things without its last letter
+	Within string // what the path's parameter names, in messages: "Custom Object"
 	Tag    string // empty: Things
 	Read   api.Rule
 	Write  api.Rule
@@ -37,6 +43,21 @@ type Options[T any] struct {
 	// Before, where set, sees a record before it is stored, and the one that it was; it may complete
 	// or refuse it. Of a new record was is nil, of one that is purged rec.
 	Before func(ctx context.Context, c *api.Call, rec, was *T) error
+	// Keys seal the values of encrypted fields, which no answer shows. They are required where there can be some.
+	Keys secrets.Keys
+	// Keeper, where set, stores what was read and checked.
+	Keeper *Keeper[T]
+	// Show, where set, makes the answers of records, which are of the type of Example, all in one go.
+	Show    func(ctx context.Context, c *api.Call, recs []*T) ([]any, error)
+	Example any
+}
+
+// Keeper is a service that does more than to store records. Errors are told as those of the store are.
+type Keeper[T any] struct {
+	Insert func(ctx context.Context, c *api.Call, rec *T) (*T, error)
+	// Update stores what change makes of the record, which it may be asked several times.
+	Update func(ctx context.Context, c *api.Call, rec *T, change func(*T) error) (*T, error)
+	Delete func(ctx context.Context, c *api.Call, rec *T) error
 }
 
 // serves has the handlers of one resource.
@@ -47,6 +68,8 @@ type serves[T any] struct {
 	sorts  []string
 	trash  bool
 	fields []field.Field // that callers may set
+	parent string        // the parameter of the path that names a definition; empty: there is none
+	param  string        // that names the record
 }
 
 // Rows returns the rows of a resource, which a module may change before it serves them. What does not
@@ -58,15 +81,25 @@ func Rows[T any](of *resource.Of[T], o Options[T]) []api.Operation {
 	if o.Tag == "" {
 		o.Tag = o.Things
 	}
-	if of.HasSecrets() {
-		panic("crud: records of " + of.Name + " have secrets, which these rows cannot keep")
+	if o.Name == "" {
+		o.Name = strings.ReplaceAll(o.Path[strings.LastIndexByte(o.Path, '/')+1:], "-", "_")
+	}
+	if of.HasSecrets() && o.Keys == nil {
+		panic("crud: records of " + of.Name + " have secrets, and there are no keys for them")
 	}
 	if n, ok := of.Index("teams"); of.Spec().Teams && (!ok || of.Fields[n].Use.Has(declare.Once|declare.Computed)) {
 		panic("crud: callers cannot set the teams of " + of.Name) // so nobody could keep who is limited to teams within them
 	}
-	s := &serves[T]{Options: o, of: of, trash: of.Spec().SoftDelete, model: newModel(o.Thing, of.Resource), sorts: sortable(of)}
+	s := &serves[T]{Options: o, of: of, trash: of.Spec().SoftDelete, sorts: sortable(of)}
+	s.model = newModel(o.Thing, of.Resource, o.Example)
+	if found := regexp.MustCompile(`\{([a-z_]+)\}`).FindStringSubmatch(o.Path); found != nil {
+		s.parent = found[1]
+	}
+	if s.param = of.KeyField().Name; s.param == s.parent {
+		s.param = strings.ReplaceAll(strings.ToLower(o.Thing), " ", "_") + "_" + s.param
+	}
 	for _, f := range of.Fields {
-		if !f.Use.Has(declare.Computed) {
+		if !f.Use.Has(declare.Computed) && (s.parent == "" || f.Name != of.DefinitionField) {
 			s.fields = append(s.fields, f)
 		}
 	}
@@ -75,32 +108,47 @@ func Rows[T any](of *resource.Of[T], o Options[T]) []api.Operation {
 		rows = append(rows, s.restore())
 	}
 	return slices.DeleteFunc(rows, func(row api.Operation) bool {
-		_, action, _ := strings.Cut(row.Name, ".")
-		return slices.Contains(o.Without, action)
+		return slices.Contains(o.Without, row.Name[strings.LastIndexByte(row.Name, '.')+1:])
 	})
 }
 
 // row is what the rows have in common.
 func (s *serves[T]) row(action, method, path, message string) api.Operation {
-	things := strings.ReplaceAll(s.Path[strings.LastIndexByte(s.Path, '/')+1:], "-", "_")
 	o := api.Operation{
-		Name: things + "." + action, Method: method, Path: path, Tag: s.Tag, Message: message, Teams: s.of.Spec().Teams,
+		Name: s.Name + "." + action, Method: method, Path: path, Tag: s.Tag, Message: message, Teams: s.of.Spec().Teams,
 		Credentials: api.Key | api.Session, Kinds: api.ServerKeys, Rule: s.Read, Resource: s.of.Name,
 		Data: s.model.zero(), Example: s.model.example(),
 	}
 	if method != http.MethodGet {
 		o.Kinds, o.Rule, o.Audit = api.ServerFull, s.Write, api.AuditAlways
 	}
-	if strings.Contains(path, "{id}") {
+	if s.parent != "" {
+		o.Params = append(o.Params, api.Param{Name: s.parent, In: api.InPath, Shape: api.Text, Required: true, Ref: s.of.DefinedBy, Description: s.Within + " of the records.", Example: s.model.parent(s.of.DefinitionField)})
+		o.Failures = append(o.Failures, api.Failure{Code: http.StatusNotFound, Message: s.Within + " not found", When: "there is none of that name or identifier in this organization"})
+	}
+	if path != s.Path {
+		key := s.of.KeyField()
+		o.Params = append(o.Params, api.Param{Name: s.param, In: api.InPath, Shape: api.Text, Required: true, Description: cmp.Or(key.Doc, "Identifier of the record."), Example: s.model.named(key)})
 		o.Failures = append(o.Failures, api.Failure{Code: http.StatusNotFound, Message: s.missing(), When: "no such record in this organization, scope and state"})
 	}
 	return o
 }
 
+// each is the path of one record.
+func (s *serves[T]) each() string { return s.Path + "/{" + s.param + "}" }
+
 func (s *serves[T]) missing() string { return s.Thing + " not found" }
 
 // one returns what a thing is called within a sentence.
 func (s *serves[T]) one() string { return texts.One(strings.ToLower(s.Thing)) }
+
+// in returns where the records are.
+func (s *serves[T]) in(c *api.Call) store.Collection[T] {
+	if s.of.Control {
+		return s.of.In(c.Tenant.People())
+	}
+	return s.of.In(c.Workspace)
+}
 
 // invalid documents the refusal of a body.
 func (s *serves[T]) invalid() []api.Failure {
@@ -116,26 +164,19 @@ func (s *serves[T]) invalid() []api.Failure {
 	return failures
 }
 
-// one is the input of what concerns one record.
-type one struct {
-	ID string `json:"id" doc:"Identifier of the record." example:"665f1c2ab4d3e2f1a0b9c8d7"`
-}
-
 type read struct {
-	one
 	Deleted bool `json:"deleted" default:"false" doc:"Reads a record that was deleted instead of a live one."`
 }
 
 type removal struct {
-	one
 	Purge bool `json:"purge" default:"false" doc:"Ends the record for good, whether it was deleted before or not. Nobody can restore it."`
 }
 
 func (s *serves[T]) get() api.Operation {
-	row := s.row("get", http.MethodGet, s.Path+"/{id}", s.Thing+" found")
+	row := s.row("get", http.MethodGet, s.each(), s.Thing+" found")
 	row.Summary, row.Description = "Get "+s.one(), "Answers one record."
 	return as(s, row, func(ctx context.Context, c *api.Call, in read) (*T, error) {
-		return s.find(ctx, c, in.ID, stateOf(in.Deleted))
+		return s.find(ctx, c, stateOf(in.Deleted))
 	})
 }
 
@@ -162,20 +203,76 @@ func as[In, T any](s *serves[T], row api.Operation, do func(context.Context, *ap
 			return nil, err
 		}
 		if row.Method != http.MethodGet {
-			c.Note(s.of.Name, s.of.Meta(rec).ID)
+			c.Note(s.of.Name, cmp.Or(s.of.Identity(rec), s.of.Meta(rec).ID))
 		}
-		return s.model.show(rec, c.Tenant), nil
+		shown, err := s.show(ctx, c, []*T{rec})
+		if err != nil {
+			return nil, err
+		}
+		return shown[0], nil
 	})
 	row.Data, row.Params = data, s.offered(row.Params)
 	return row
 }
 
-func (s *serves[T]) find(ctx context.Context, c *api.Call, id string, state store.State) (*T, error) {
-	if !store.ValidID(id) {
+// show makes the answers of records.
+func (s *serves[T]) show(ctx context.Context, c *api.Call, recs []*T) ([]any, error) {
+	if s.Show != nil {
+		return s.Show(ctx, c, recs)
+	}
+	shown := make([]any, len(recs))
+	for i, rec := range recs {
+		shown[i] = s.model.show(rec, c.Tenant)
+	}
+	return shown, nil
+}
+
+// find returns the record that the path names.
+func (s *serves[T]) find(ctx context.Context, c *api.Call, state store.State) (*T, error) {
+	within, err := s.within(ctx, c, &resource.Known{})
+	if err != nil {
+		return nil, err
+	}
+	which, ok := s.named(c.Path(s.param))
+	if !ok {
 		return nil, api.NotFound(s.missing())
 	}
-	rec, err := s.of.In(c.Workspace).First(ctx, store.Query{Filter: store.Eq("id", id), State: state})
+	rec, err := s.in(c).First(ctx, store.Query{Filter: store.All(which, within), State: state})
 	return rec, s.told(err)
+}
+
+// named matches the record that a text names. There is one way to write a number.
+func (s *serves[T]) named(text string) (store.Filter, bool) {
+	key := s.of.KeyField()
+	stored := s.of.Stored(key.Name)
+	if key.Type.Kind() != reflect.String {
+		n, err := strconv.ParseInt(text, 10, 64)
+		return store.Eq(stored, n), err == nil && strconv.FormatInt(n, 10) == text
+	}
+	return store.Eq(stored, text), text != "" && (key.Rule.Format != "id" || store.ValidID(text))
+}
+
+// within matches the records of the definition that the path names, which it makes known.
+func (s *serves[T]) within(ctx context.Context, c *api.Call, known *resource.Known) (store.Filter, error) {
+	if s.parent == "" {
+		return store.Filter{}, nil
+	}
+	by, name := s.of.Definer(), c.Path(s.parent)
+	key := by.KeyField()
+	var found []any
+	var err error
+	if key.Rule.Format != "id" || store.ValidID(name) {
+		found, err = by.Records.Find(ctx, c.Workspace, store.Query{Filter: store.Eq(by.Stored(key.Name), name), Limit: 1})
+	}
+	if err == nil && len(found) == 0 {
+		err = api.NotFound(s.Within + " not found")
+	}
+	if err != nil {
+		return store.Filter{}, err
+	}
+	known.Cover(by.Name)
+	known.Learn(by, found[0], "")
+	return store.Eq(s.of.Stored(s.of.DefinitionField), name), nil
 }
 
 func (s *serves[T]) create() api.Operation {
@@ -184,190 +281,106 @@ func (s *serves[T]) create() api.Operation {
 	s.takes(&row, false)
 	return as(s, row, func(ctx context.Context, c *api.Call, _ struct{}) (*T, error) {
 		rec := s.of.New().(*T)
+		if s.Keeper == nil {
+			s.of.Meta(rec).ID = c.Workspace.NewID() // before a secret is sealed for it
+		}
 		if err := s.take(ctx, c, rec, nil); err != nil {
 			return nil, err
 		}
-		s.of.Fill(rec)
 		if err := s.room(ctx, c); err != nil {
 			return nil, err
 		}
+		if s.Keeper != nil {
+			rec, err := s.Keeper.Insert(ctx, c, rec)
+			return rec, s.told(err)
+		}
+		s.of.Fill(rec)
 		if err := s.of.Number(ctx, c.Workspace, []any{rec}); err != nil {
 			return nil, err
 		}
-		return rec, s.told(s.of.In(c.Workspace).Insert(ctx, rec))
+		return rec, s.told(s.in(c).Insert(ctx, rec))
 	})
 }
 
 func (s *serves[T]) update() api.Operation {
-	row := s.row("update", http.MethodPut, s.Path+"/{id}", s.Thing+" updated")
+	row := s.row("update", http.MethodPut, s.each(), s.Thing+" updated")
 	row.Summary, row.Description = "Change "+s.one(), "Fields that are not given stay as they are; null takes away what need not be there. Answers the record as it is stored."
 	s.takes(&row, true)
-	return as(s, row, func(ctx context.Context, c *api.Call, in one) (*T, error) {
-		rec, err := s.of.In(c.Workspace).Update(ctx, in.ID, func(rec *T) error {
+	return as(s, row, func(ctx context.Context, c *api.Call, _ struct{}) (*T, error) {
+		return s.change(ctx, c, func(rec *T) error {
 			was := *rec
 			return s.take(ctx, c, rec, &was)
 		})
-		return rec, s.told(err)
 	})
 }
 
-// takes declares the fields of a body.
-func (s *serves[T]) takes(row *api.Operation, there bool) {
-	for _, f := range s.fields {
-		if there && f.Use.Has(declare.Once) {
-			continue
-		}
-		required := f.Rule.Required
-		f.Rule.Required = required && !there
-		row.Declare(&f)
-		row.Body[len(row.Body)-1].Nullable = !required
+// change stores what edit makes of the live record that the path names.
+func (s *serves[T]) change(ctx context.Context, c *api.Call, edit func(*T) error) (*T, error) {
+	id := c.Path(s.param)
+	if s.of.KeyField().Rule.Format == "id" && s.parent == "" && s.Keeper == nil {
+		rec, err := s.in(c).Update(ctx, id, edit)
+		return rec, s.told(err)
 	}
-	row.BodyLimit = bodyLimit
-	row.Failures = append(row.Failures, s.invalid()...)
-}
-
-// bodyLimit holds a thousand teams, and texts besides.
-const bodyLimit = 64 << 10
-
-// room refuses a record where the organization has as many as it may. Two at once may both pass.
-func (s *serves[T]) room(ctx context.Context, c *api.Call) error {
-	if s.of.Most == 0 {
-		return nil
+	rec, err := s.find(ctx, c, store.Live)
+	if err != nil {
+		return nil, err
 	}
-	n, err := s.of.Resource.Records.Count(ctx, c.Workspace)
-	if err == nil && n >= int64(s.of.Most) {
-		err = fault.One("id", fault.Length, "there are %d %s already, and there may be no more", n, strings.ToLower(s.Things))
-	}
-	return err
-}
-
-// take reads the body into a record and checks it, with what it refers to.
-func (s *serves[T]) take(ctx context.Context, c *api.Call, rec, was *T) error {
-	var errs fault.List
-	var known resource.Known
-	check := resource.Checking{Errs: &errs, Known: &known, Absent: "that is not in this organization", Clear: true}
-	body := strictjson.Value{Is: strictjson.Object}
-	for _, f := range c.Operation.Body {
-		name := f.Name
-		if !c.Body.Has(name) {
-			continue
-		}
-		body.Members = append(body.Members, strictjson.Member{Name: name, Value: c.Body.Value(name)})
-	}
-	var failed error
-	check.Define = func(rec any) { failed = s.of.Definitions(ctx, c.Workspace, rec, &known) }
-	if was == nil {
-		s.of.Read(&check, body, rec)
+	if s.Keeper != nil {
+		rec, err = s.Keeper.Update(ctx, c, rec, edit)
 	} else {
-		s.of.Change(&check, body, rec)
+		rec, err = s.in(c).Update(ctx, s.of.Meta(rec).ID, edit)
 	}
-	s.scope(c, rec, was, &errs)
-	if failed != nil || len(errs) > 0 {
-		return cmp.Or(failed, errs.Err())
-	}
-	for _, ref := range s.of.References(rec) {
-		if was != nil { // what it referred to before may be gone, or out of the caller's sight
-			for _, before := range s.of.References(was) {
-				if before.Field == ref.Field {
-					ref.IDs = without(ref.IDs, before.IDs)
-				}
-			}
-		}
-		if len(ref.IDs) == 0 {
-			continue
-		}
-		lacking, err := ref.Target.Lacks(ctx, c.Workspace, c.Tenant.People(), ref.IDs)
-		if err != nil {
-			return err
-		}
-		if len(lacking) > 0 {
-			check.Missing(ref.Field, ref.Target.Name)
-		}
-	}
-	if len(errs) > 0 || s.Before == nil {
-		return errs.Err()
-	}
-	return s.Before(ctx, c, rec, was)
-}
-
-// scope keeps a caller who is limited to teams within them: what names none would be shown to all, and
-// whether other teams see a record is not theirs to say.
-func (s *serves[T]) scope(c *api.Call, rec, was *T, errs *fault.List) {
-	own := c.Principal.Scope(c.Tenant, nil)
-	if !s.of.Spec().Teams || own.All {
-		return
-	}
-	teams, before, wasCommon := s.teams(rec), []string(nil), false
-	switch {
-	case was != nil:
-		before = *s.teams(was)
-		wasCommon = len(before) == 0
-	case len(*teams) == 0:
-		*teams = slices.Clone(own.Teams)
-	}
-	if isCommon := len(*teams) == 0; isCommon != wasCommon || !slices.Equal(sorted(without(*teams, own.Teams)), sorted(without(before, own.Teams))) {
-		errs.Add("teams", fault.Forbidden, "teams must be among those of the caller; others stay as they are")
-	}
-}
-
-func (s *serves[T]) teams(rec *T) *[]string {
-	n, _ := s.of.Index("teams")
-	return reflect.ValueOf(rec).Elem().FieldByIndex(s.of.Fields[n].Index).Addr().Interface().(*[]string)
-}
-
-func sorted(list []string) []string { slices.Sort(list); return list }
-
-// without returns the elements that are not among the others.
-func without(list, others []string) []string {
-	return slices.DeleteFunc(slices.Clone(list), func(one string) bool { return slices.Contains(others, one) })
+	return rec, s.told(err)
 }
 
 func (s *serves[T]) remove() api.Operation {
-	row := s.row("delete", http.MethodDelete, s.Path+"/{id}", s.Thing+" deleted")
+	row := s.row("delete", http.MethodDelete, s.each(), s.Thing+" deleted")
 	row.Summary, row.Description = "Delete "+s.one(), "The record is gone for good. Answers it as it was."
 	if s.trash {
-		row.Description = "The record leaves every list and count, and can be restored; with purge it is gone for good. Answers it."
+		row.Description = "The record leaves every list and count, and can be restored; with purge it is gone for good. Answers it. Until then its unique values stay its own."
 	}
 	return as(s, row, func(ctx context.Context, c *api.Call, in removal) (*T, error) {
 		if in.Purge || !s.trash {
-			return s.purge(ctx, c, in.ID)
+			return s.purge(ctx, c)
 		}
-		rec, err := s.of.In(c.Workspace).Update(ctx, in.ID, func(rec *T) error { return s.mark(ctx, c, rec, true) })
-		return rec, s.told(err)
+		return s.change(ctx, c, func(rec *T) error { return s.mark(ctx, c, rec, true) })
 	})
 }
 
 // purge ends a record for good.
-func (s *serves[T]) purge(ctx context.Context, c *api.Call, id string) (*T, error) {
-	return s.again(ctx, c, id, store.Either, func(rec *T) error {
+func (s *serves[T]) purge(ctx context.Context, c *api.Call) (*T, error) {
+	return s.again(ctx, c, store.Either, func(rec *T) error {
 		if s.Before != nil {
 			if err := s.Before(ctx, c, nil, rec); err != nil {
 				return err
 			}
 		}
-		return s.of.In(c.Workspace).Delete(ctx, rec)
+		if s.Keeper != nil {
+			return s.Keeper.Delete(ctx, c, rec)
+		}
+		return s.in(c).Delete(ctx, rec)
 	})
 }
 
 func (s *serves[T]) restore() api.Operation {
-	row := s.row("restore", http.MethodPost, s.Path+"/{id}/restore", s.Thing+" restored")
+	row := s.row("restore", http.MethodPost, s.each()+"/restore", s.Thing+" restored")
 	row.Summary, row.Description = "Restore "+s.one(), "Brings back a record that was deleted. Answers it."
-	return as(s, row, func(ctx context.Context, c *api.Call, in one) (*T, error) {
-		return s.again(ctx, c, in.ID, store.Deleted, func(rec *T) error {
+	return as(s, row, func(ctx context.Context, c *api.Call, _ struct{}) (*T, error) {
+		return s.again(ctx, c, store.Deleted, func(rec *T) error {
 			if err := s.mark(ctx, c, rec, false); err != nil {
 				return err
 			}
-			return s.of.In(c.Workspace).Replace(ctx, rec)
+			return s.in(c).Replace(ctx, rec)
 		})
 	})
 }
 
 const tries = 10
 
-// again finds a record in that state and changes it, anew where somebody else came between.
-func (s *serves[T]) again(ctx context.Context, c *api.Call, id string, state store.State, change func(rec *T) error) (rec *T, err error) {
+// again finds the record in that state and changes it, anew where somebody else came between.
+func (s *serves[T]) again(ctx context.Context, c *api.Call, state store.State, change func(rec *T) error) (rec *T, err error) {
 	for range tries {
-		if rec, err = s.find(ctx, c, id, state); err != nil {
+		if rec, err = s.find(ctx, c, state); err != nil {
 			return nil, err
 		}
 		if err = change(rec); !errors.Is(err, store.ErrConflict) {
@@ -397,7 +410,7 @@ func (s *serves[T]) told(err error) error {
 	case errors.As(err, &dup):
 		var fields []string
 		for _, u := range s.of.Uniques {
-			if slices.Contains(dup.Fields, u.Field) {
+			if slices.Contains(dup.Fields, u.Field) || slices.Contains(dup.Fields, u.Shown) {
 				fields = append(fields, u.Shown)
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"tenantry/backends/field"
 	"tenantry/backends/filters"
 	"tenantry/backends/resource"
+	"tenantry/backends/schema"
 	"tenantry/backends/store"
 	"tenantry/internal/declare"
 	"tenantry/internal/fault"
@@ -34,7 +35,7 @@ const maxPerPage = 1000
 
 func (s *serves[T]) list() api.Operation {
 	row := s.row("list", http.MethodGet, s.Path, s.Things+" found")
-	row.Summary, row.Description = "List "+strings.ToLower(s.Things), "Fields to sort by: "+strings.Join(s.sorts, ", ")+". Filters are written as those of campaigns."
+	row.Summary, row.Description = "List "+strings.ToLower(s.Things), "Fields to sort by: "+strings.Join(s.sorts, ", ")+". Filters are written as those of campaigns; records of one page are in the order of their identifiers unless sort says another."
 	row.Weight = api.Heavy
 	row.Params = append(row.Params, api.Param{Name: "filters", In: api.InQuery, Shape: api.Tree, Description: "filters[<field>]=<value> or filters[<field>][<operator>]=<value>."})
 	row.Failures = append(row.Failures, api.Failure{
@@ -62,8 +63,17 @@ func set(v reflect.Value, values map[string]any) {
 
 func (s *serves[T]) page(ctx context.Context, c *api.Call, in listing, typ reflect.Type) (any, error) {
 	var errs fault.List
+	var known resource.Known
+	within, err := s.within(ctx, c, &known)
+	if err != nil {
+		return nil, err
+	}
 	expr, _ := filters.FromQuery(c.Query.Tree("filters"), &errs)
-	where := []store.Filter{expr.Bind(catalog{s.of.Resource}, nil, &errs)}
+	fields, err := s.catalog(ctx, c, expr, &known)
+	if err != nil {
+		return nil, err
+	}
+	where := []store.Filter{within, expr.Bind(fields, nil, &errs)}
 	if in.Q != "" {
 		var somewhere []store.Filter
 		for _, name := range s.Search {
@@ -93,8 +103,8 @@ func (s *serves[T]) page(ctx context.Context, c *api.Call, in listing, typ refle
 	}
 	var found []T
 	var count int64
-	records := s.of.In(c.Workspace)
-	err := together.Do(c.Workspace.Remote(), func() (err error) {
+	records := s.in(c)
+	err = together.Do(c.Workspace.Remote(), func() (err error) {
 		found, err = records.Find(ctx, q)
 		return err
 	}, func() (err error) {
@@ -111,8 +121,16 @@ func (s *serves[T]) page(ctx context.Context, c *api.Call, in listing, typ refle
 	}
 	out := reflect.New(typ).Elem()
 	results := reflect.MakeSlice(out.FieldByName("Results").Type(), len(found), len(found))
+	shown := make([]*T, len(found))
 	for i := range found {
-		results.Index(i).Set(reflect.ValueOf(s.model.show(&found[i], c.Tenant)))
+		shown[i] = &found[i]
+	}
+	answers, err := s.show(ctx, c, shown)
+	if err != nil {
+		return nil, err
+	}
+	for i := range answers {
+		results.Index(i).Set(reflect.ValueOf(answers[i]))
 	}
 	set(out, map[string]any{"Count": count, "Results": results.Interface()})
 	if follows {
@@ -124,14 +142,38 @@ func (s *serves[T]) page(ctx context.Context, c *api.Call, in listing, typ refle
 	return out.Interface(), nil
 }
 
-// catalog has the fields that callers filter by.
-type catalog struct{ of *resource.Resource }
+// catalog has the fields that callers filter by; those of the record go before defined ones.
+type catalog struct {
+	of      *resource.Resource
+	defined schema.Fields
+}
+
+// catalog returns the fields that a filter may name. Definitions that the path does not name are read
+// where the filter names one.
+func (s *serves[T]) catalog(ctx context.Context, c *api.Call, expr filters.Expr, known *resource.Known) (catalog, error) {
+	all := catalog{of: s.of.Resource}
+	if s.of.DefinedBy == "" || !slices.ContainsFunc(expr.Fields(), func(name string) bool { _, own := all.Field(name); return !own }) {
+		return all, nil
+	}
+	if s.parent == "" {
+		if err := s.of.Definitions(ctx, c.Workspace, s.of.Bare(), known); err != nil {
+			return all, err
+		}
+	}
+	name := ""
+	if s.parent != "" {
+		name = c.Path(s.parent)
+	}
+	all.defined, _ = known.Fields(s.of.DefinedBy, name)
+	return all, nil
+}
 
 // Field returns what there is to compare of a field.
 func (c catalog) Field(name string) (filters.Field, bool) {
 	n, ok := c.of.Index(name)
 	if !ok {
-		return filters.Field{}, false
+		f, defined := c.defined[name]
+		return filters.Defined(name, f.Type), defined
 	}
 	f := &c.of.Fields[n]
 	out := filters.Field{Name: name, Ref: store.F(c.of.Stored(name)), Notation: notation(f)}

@@ -20,11 +20,12 @@ type model struct {
 	of     *resource.Resource
 	typ    reflect.Type
 	fields []field.Field // in the order of the struct
+	other  any           // an example of the answers that a module makes itself; nil: it does not
 }
 
 // Of a record every answer shows the identifier first and the times last.
-func newModel(name string, of *resource.Resource) *model {
-	m := &model{of: of}
+func newModel(name string, of *resource.Resource, other any) *model {
+	m := &model{of: of, other: other}
 	for _, f := range of.Fields {
 		if !f.Use.Has(declare.Hidden) {
 			m.fields = append(m.fields, f)
@@ -43,7 +44,9 @@ func newModel(name string, of *resource.Resource) *model {
 		}
 		parts = append(parts, reflect.StructField{Name: "F" + strconv.Itoa(i), Type: shownAs(f), Tag: reflect.StructTag(tag)})
 	}
-	m.typ = reflect.StructOf(parts)
+	if m.typ = reflect.StructOf(parts); other != nil {
+		m.typ = reflect.TypeOf(other)
+	}
 	return m
 }
 
@@ -111,20 +114,44 @@ func (m *model) zero() any { return reflect.New(m.typ).Elem().Interface() }
 
 // example returns an answer that is made of the examples which the fields declare.
 func (m *model) example() any {
-	const exampleID, exampleTime = "665f1c2ab4d3e2f1a0b9c8d7", 1717509162000
+	if m.other != nil {
+		return m.other
+	}
+	rec := m.exampleRecord()
+	meta := m.of.Meta(rec)
+	meta.ID, meta.CreatedAt, meta.UpdatedAt = exampleID, exampleTime, exampleTime
+	return m.show(rec, nil)
+}
+
+const exampleID, exampleTime = "665f1c2ab4d3e2f1a0b9c8d7", 1717509162000
+
+// exampleRecord returns a record of the examples that the fields declare.
+func (m *model) exampleRecord() any {
 	rec := m.of.New()
 	var errs fault.List
-	for i := range m.fields {
-		if f := &m.fields[i]; f.Example != "" {
+	for i := range m.of.Fields {
+		if f := &m.of.Fields[i]; f.Example != "" {
 			f.Read(f.Literal(f.Example), rec, &errs)
 		}
 	}
 	if err := errs.Err(); err != nil {
 		panic("crud: the examples of " + m.of.Name + ": " + err.Error())
 	}
-	meta := m.of.Meta(rec)
-	meta.ID, meta.CreatedAt, meta.UpdatedAt = exampleID, exampleTime, exampleTime
-	return m.show(rec, nil)
+	return rec
+}
+
+// named returns what the example is called where it is named by that field.
+func (m *model) named(f *field.Field) string {
+	if f.Example == "" {
+		return exampleID
+	}
+	return f.Example
+}
+
+// parent returns what the example's definition is called.
+func (m *model) parent(definitionField string) string {
+	n, _ := m.of.Index(definitionField)
+	return m.named(&m.of.Fields[n])
 }
 
 // list returns the type of a page of records.

@@ -32,6 +32,7 @@ type Field struct {
 	read   func(f *Field, v strictjson.Value, into reflect.Value, errs *fault.List)
 	form   func(text string) (code, wrong string) // nil: every text is taken
 	append func(dst []byte, from reflect.Value) []byte
+	quiet  bool   // false says nothing
 	inner  *Field // of a map: its values; of a pointer: what it points to
 }
 
@@ -77,6 +78,7 @@ const (
 func (f *Field) choose() (err error) {
 	t := f.Type
 	f.append = appendAny
+	f.quiet = t.Kind() == reflect.Bool && f.Use.Has(declare.Scope) && strings.Contains(f.Tag.Get("json"), ",omitempty")
 	switch {
 	case reflect.PointerTo(t).Implements(reflect.TypeFor[Value]()):
 		f.read = readOwn
@@ -156,7 +158,7 @@ func Told(errs fault.List, field string) bool {
 // Append writes the record's value as JSON, or nothing where it is empty.
 func (f *Field) Append(dst []byte, rec any) []byte {
 	v := at(rec, f.Index)
-	if !f.Use.Has(declare.Always) && empty(v) {
+	if !f.Use.Has(declare.Always) && (empty(v) || f.quiet && v.IsZero()) {
 		return dst
 	}
 	return f.append(dst, v)

@@ -3,6 +3,7 @@ package filters
 import (
 	"slices"
 
+	"tenantry/backends/schema"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
 )
@@ -31,6 +32,32 @@ type Field struct {
 	Name     string
 	Ref      store.Field
 	Notation Notation
+}
+
+// Defined returns a field that the organization defined, with a type of package schema, as filters
+// see it. One that is Encrypted is Secret.
+func Defined(name, fieldType string) Field {
+	f := Field{Name: name, Notation: Secret, Ref: store.Field{Name: name, Custom: true}}
+	typ, askable := schema.StoreType(fieldType)
+	if !askable {
+		return f
+	}
+	f.Ref.Type = typ
+	switch typ {
+	case store.TypeFloat, store.TypeInt:
+		f.Notation = Number
+	case store.TypeBool:
+		f.Notation = Boolean
+	case store.TypeDate:
+		f.Notation = Date
+	case store.TypeTime:
+		f.Notation = Time
+	case store.TypeStrings:
+		f.Notation = List
+	default:
+		f.Notation = Text
+	}
+	return f
 }
 
 // Catalog tells which fields there are. It is asked only for names that can be names of

@@ -21,6 +21,7 @@ type Collection struct {
 	ExternalID        string        `json:"external_id,omitempty" rule:"max=200 unique" use:"identity"`
 	ExternalCreatedAt string        `json:"external_created_at,omitempty" rule:"max=200"`
 	ExternalUpdatedAt string        `json:"external_updated_at,omitempty" rule:"max=200"`
+	Deleted           bool          `json:"deleted,omitempty" use:"scope"`
 }
 
 // Submission is one filled-in form.
@@ -29,6 +30,7 @@ type Submission struct {
 	Form    string            `json:"form" rule:"required format=id ref=form_collection" use:"filter"` // the collection's id
 	Values  map[string]any    `json:"values,omitempty" store:"custom"`
 	Secrets map[string]string `json:"secrets,omitempty" use:"secret"` // sealed values by field
+	Deleted bool              `json:"deleted,omitempty" use:"scope"`
 }
 
 // Kinds are the records of this module.

@@ -13,6 +13,7 @@ type Definition struct {
 	Label       string        `json:"label" rule:"required max=200 format=label unique"`
 	LabelPlural string        `json:"label_plural" rule:"required max=200 format=label unique"`
 	Schema      schema.Fields `json:"schema,omitempty" use:"always"`
+	Deleted     bool          `json:"deleted,omitempty" use:"scope"`
 }
 
 // Record is one record of a custom object.
@@ -22,6 +23,7 @@ type Record struct {
 	Values     map[string]any    `json:"values,omitempty" store:"custom"`
 	ExternalID string            `json:"external_id,omitempty" rule:"max=200 unique within=object" use:"identity" alias:"id"`
 	Secrets    map[string]string `json:"secrets,omitempty" use:"secret"` // sealed values by field
+	Deleted    bool              `json:"deleted,omitempty" use:"scope"`
 }
 
 // Kinds are the records of this module.

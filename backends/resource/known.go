@@ -84,11 +84,10 @@ func (k *Known) Learn(r *Resource, rec any, as string) {
 
 // Identity returns by what other records refer to this one, "" where it has none yet.
 func (r *Resource) Identity(rec any) string {
-	n, ok := r.index[cmp.Or(r.Key, "id")]
-	if !ok {
+	if _, ok := r.index[cmp.Or(r.Key, "id")]; !ok {
 		return ""
 	}
-	if v := at(rec, r.Fields[n].Index); v.Kind() == reflect.String {
+	if v := at(rec, r.KeyField().Index); v.Kind() == reflect.String {
 		return v.String()
 	} else if v.Int() != 0 {
 		return strconv.FormatInt(v.Int(), 10)
@@ -114,6 +113,8 @@ type Checking struct {
 	Clear bool
 	// Define, where set, makes known what the record's values are checked against.
 	Define func(rec any)
+	kept   map[string]any // the values of a record before it was changed
+
 	// Keep is set where the record is good, and nothing is to be stored of it.
 	Keep bool
 }
@@ -137,6 +138,9 @@ func (r *Resource) Read(c *Checking, v strictjson.Value, rec any, skip ...string
 func (r *Resource) Change(c *Checking, v strictjson.Value, rec any) (given uint64) {
 	change := r.Bare()
 	given = r.read(c, v, change)
+	if r.values != nil {
+		c.kept = maps.Clone(*r.Values(rec))
+	}
 	for i := range r.Fields {
 		switch f := &r.Fields[i]; {
 		case given&(1<<i) == 0 || field.Told(*c.Errs, f.Name):
@@ -188,6 +192,9 @@ func (r *Resource) read(c *Checking, v strictjson.Value, rec any, skip ...string
 		} else {
 			f.Read(v.Members[i].Value, rec, c.Errs)
 		}
+	}
+	if n, ok := r.index["deleted"]; ok && quiet(r.Fields[n].Field) {
+		given |= 1 << n // what does not say that it is deleted is live
 	}
 	return given
 }
@@ -362,6 +369,13 @@ func (r *Resource) checkValues(c *Checking, rec any) {
 	}
 	clean, unknown := plain.CheckValues(c.Errs, r.valuesName, *values)
 	for _, name := range unknown {
+		if value, was := c.kept[name]; was && reflect.DeepEqual(value, (*values)[name]) { // its definition went after it
+			if clean == nil {
+				clean = map[string]any{}
+			}
+			clean[name] = value
+			continue
+		}
 		path := r.valuesName + "." + schema.Printable(name)
 		c.Errs.Add(path, fault.Unknown, "%s is not a field that is defined", path)
 	}

@@ -370,6 +370,10 @@ func (r *Resource) field(d declare.Field, places map[string][]int, spec *store.S
 		d.Doc = cmp.Or(d.Doc, "Teams that see the record, all where empty.")
 	case scope && d.Name == "deleted":
 		spec.SoftDelete = true
+		if quiet(d) {
+			spec.Indexes = append(spec.Indexes, store.Index{Fields: []string{"deleted", "updated_at"}})
+			spec.Access = append(spec.Access, store.Access{Where: []string{"deleted"}, Sort: []string{"updated_at"}})
+		}
 		d.Use |= declare.Computed | declare.Hidden // operations of their own say and change it
 	}
 	if d.Rule.Unique {
@@ -392,6 +396,11 @@ func (r *Resource) field(d declare.Field, places map[string][]int, spec *store.S
 		return nil
 	}
 	return r.add(d, name)
+}
+
+// quiet reports whether a record says of the field only that it is deleted, not that it is live.
+func quiet(d declare.Field) bool {
+	return d.Name == "deleted" && strings.Contains(d.Tag.Get("json"), ",omitempty")
 }
 
 // maxFields is how many bits say which fields a line gives.
@@ -449,6 +458,9 @@ func (r *Resource) Number(ctx context.Context, ws *store.Workspace, recs []any) 
 	return r.hooks.number(ctx, ws, recs)
 }
 
+// KeyField returns the field by which callers name a record: that of Key, else id.
+func (r *Resource) KeyField() *field.Field { return &r.Fields[r.index[cmp.Or(r.Key, "id")]] }
+
 // Stored returns the name under which the store knows a field, "" where there is none of that name.
 func (r *Resource) Stored(name string) string {
 	n, ok := r.index[name]
@@ -463,6 +475,14 @@ func (r *Resource) Stored(name string) string {
 func (r *Resource) Text(rec any, name string) string {
 	return at(rec, r.Fields[r.index[name]].Index).String()
 }
+
+// SetText sets a text field of that name.
+func (r *Resource) SetText(rec any, name, text string) {
+	at(rec, r.Fields[r.index[name]].Index).SetString(text)
+}
+
+// Definer returns the resource whose records define this one's values; nil: there is none.
+func (r *Resource) Definer() *Resource { return r.targets[r.DefinedBy] }
 
 // HasSecrets reports whether values of defined fields can be encrypted.
 func (r *Resource) HasSecrets() bool { return r.secrets != nil }

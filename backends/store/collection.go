@@ -69,7 +69,11 @@ func (w *Workspace) where(s *Spec, f Filter, state State) (driver.Predicate, err
 	} else if w.partition != 0 {
 		return driver.Predicate{}, fmt.Errorf("%w: %s is not partitioned", ErrQuery, s.Name)
 	}
-	if s.SoftDelete && state != Either {
+	switch {
+	case !s.SoftDelete || state == Either:
+	case state == Live && s.liveSaysNothing:
+		all = append(all, Where(F("deleted"), OpNe, true))
+	default:
 		all = append(all, Eq("deleted", state == Deleted))
 	}
 	if !f.IsZero() {

@@ -63,7 +63,8 @@ type Spec struct {
 	// without teams or with one of the scope's.
 	Teams bool
 	// SoftDelete: the record has a field deleted bool, and questions see live records
-	// unless they ask otherwise.
+	// unless they ask otherwise. Where its tag says omitempty, records that say nothing of it
+	// are live: they were stored before there was a trash.
 	SoftDelete bool
 	// Partition: records of several organizations share the workspace, told apart by the
 	// field org_id, which the workspace's partition sets and adds to every question and index.
@@ -73,6 +74,8 @@ type Spec struct {
 	values     func(driver.Document) ([]any, error) // the declared values of a stored document
 	indexes    map[string][]string
 	zeros      map[string]any // of the declared fields that always have a value
+
+	liveSaysNothing bool
 }
 
 var namePattern = regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}$`)
@@ -164,6 +167,9 @@ func Define[T any](spec Spec) (*Kind[T], error) {
 			return nil, fmt.Errorf("store: %s: field %q of %s has the wrong type for what the Spec says", spec.Name, name, typ)
 		}
 		spec.zeros[name] = portableValue(reflect.Zero(f.Type), t)
+		if name == "deleted" && spec.SoftDelete {
+			spec.liveSaysNothing = strings.Contains(f.Tag.Get("json"), ",omitempty")
+		}
 		spec.collection.Fields = append(spec.collection.Fields, driver.Field{Name: name, Type: t})
 		k.fields = append(k.fields, fieldPath{f.Index, t})
 	}

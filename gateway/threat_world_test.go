@@ -376,6 +376,9 @@ func canonical(a *gatewaytest.Answer, identifier string, volatile []string) stri
 	h.Del("RateLimit-Reset")
 	if len(volatile) > 0 {
 		h.Del("Content-Length")
+		if h.Get("ETag") != "" {
+			h.Set("ETag", "*")
+		}
 	}
 	var out strings.Builder
 	fmt.Fprintln(&out, a.Code)

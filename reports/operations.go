@@ -78,6 +78,7 @@ func configuration(t *tenants.Tenant, r *Report, baseURL string) *Configuration 
 func shareURL(baseURL, pid string) string { return baseURL + "/shared/reports/" + pid }
 
 func (m *Module) get(ctx context.Context, c *api.Call, r *Report, _ struct{}) (*Configuration, error) {
+	c.Revision = r.Rev
 	data := configuration(c.Tenant, r, c.BaseURL)
 	entitled, err := m.entitled(ctx, c, r)
 	if !entitled { // the address alone opens the report
@@ -253,7 +254,7 @@ const (
 
 func (m *Module) getOperation() api.Operation {
 	return on(api.Operation{
-		Name: "reports.get", Contract: true, Method: http.MethodGet, Path: "/api/custom-reports/{id}",
+		Name: "reports.get", Contract: true, Revised: true, Method: http.MethodGet, Path: "/api/custom-reports/{id}",
 		Summary:     "Get a custom report",
 		Description: "Returns the configuration of one custom report.",
 		Kinds:       api.ServerKeys, Rule: api.AnyCaller(),

@@ -30,6 +30,12 @@ type Call struct {
 	// SessionToken is the browser session the caller was authenticated by, for ending it.
 	SessionToken string
 
+	// Revision is that of the one record which a handler answers with, in a row that is Revised; 0: none.
+	// The answer then bears an ETag.
+	Revision int64
+	// NoneMatch are the tags that the caller has already, of If-None-Match.
+	NoneMatch Tags
+
 	// AuditNote goes into the audit record, where the row asks for one. Never a secret or a personal value.
 	AuditNote map[string]string
 
@@ -39,6 +45,7 @@ type Call struct {
 
 	path    func(name string) string
 	ignored []string
+	match   Tags // of If-Match
 }
 
 // NewCall returns a Call whose path parameters come from path. It is strict where the row is

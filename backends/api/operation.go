@@ -182,6 +182,10 @@ type Operation struct {
 	// from their description.
 	Resource string
 
+	// Revised: the operation answers with one record and says its revision, see Call.Revision. Where it
+	// is about one that is there already (GET, PUT and DELETE), it honours If-Match by Call.Current.
+	Revised bool
+
 	Teams     bool    // takes teams[]
 	Params    []Param // path and query
 	Body      []Field // nil: takes no body

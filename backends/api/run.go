@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 
 	"tenantry/tenants"
@@ -11,6 +12,7 @@ import (
 // Input is what came with a call besides the credential.
 type Input struct {
 	Query  string // as it stands in the address
+	Header http.Header
 	Origin string // of the page for which a browser calls; empty: it is none
 	// Body returns the body of an operation that takes one; nil: there is none.
 	Body func(context.Context) (Body, error)
@@ -41,7 +43,11 @@ func Run(ctx context.Context, c *Call, in Input) (Result, error) {
 	if err := ask(ctx, in.Enter); err != nil {
 		return Result{}, err
 	}
-	return c.Operation.Handler(ctx, c)
+	result, err := c.Operation.Handler(ctx, c)
+	if err == nil && c.Operation.Method == http.MethodGet {
+		err = c.Current(c.Revision)
+	}
+	return result, err
 }
 
 func ask(ctx context.Context, question func(context.Context) error) error {
@@ -75,13 +81,16 @@ func (c *Call) admit(origin string) error {
 		return Denied("browser key from another origin")
 	}
 	c.Header.Set("Access-Control-Allow-Origin", origin)
-	c.Header.Set("Access-Control-Expose-Headers", "RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, Retry-After, X-Ignored, X-Request-Id, X-Warning")
+	c.Header.Set("Access-Control-Expose-Headers", "ETag, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, Retry-After, X-Ignored, X-Request-Id, X-Warning")
 	c.Header.Add("Vary", "Origin")
 	return nil
 }
 
 // read binds the query and the body to the row, and narrows the workspace to what the caller sees.
 func (c *Call) read(ctx context.Context, in Input) error {
+	if err := c.conditions(in.Header); err != nil {
+		return err
+	}
 	query, err := ParseQuery(in.Query)
 	if err != nil {
 		return err

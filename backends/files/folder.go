@@ -54,6 +54,7 @@ func (m *Module) readFolder(ctx context.Context, c *api.Call, ask listing) (answ
 	if err != nil {
 		return answer, err
 	}
+	c.Revision = folder.Rev
 	answer = FolderAnswer{
 		ID: folder.ID, Name: folder.Name, FolderID: orNull(folder.FolderID), OrgID: c.Workspace.Org(), UserID: folder.UserID,
 		Teams: teamsOf(c.Tenant, folder.Teams), Editable: true, Deletable: true,

@@ -53,7 +53,7 @@ func (m *Module) Operations() []api.Operation {
 
 func (m *Module) getFolder() api.Operation {
 	return api.Typed(api.Operation{
-		Name: "folders.get", Contract: true, Method: http.MethodGet, Path: "/api/files/folders/{id}", Tag: tag,
+		Name: "folders.get", Contract: true, Revised: true, Method: http.MethodGet, Path: "/api/files/folders/{id}", Tag: tag,
 		Summary: "Get a folder",
 		Description: "Answers one folder with the files and folders directly in it, ordered by name, then identifier. " +
 			"The counts are the totals in the caller's scope, also where the lists are cut. A child folder comes without its own children. " +
@@ -69,7 +69,7 @@ func (m *Module) getFolder() api.Operation {
 
 func (m *Module) deleteFile() api.Operation {
 	return api.Typed(api.Operation{
-		Name: "files.delete", Contract: true, Method: http.MethodDelete, Path: "/api/files/{id}", Tag: tag,
+		Name: "files.delete", Contract: true, Revised: true, Method: http.MethodDelete, Path: "/api/files/{id}", Tag: tag,
 		Summary:     "Delete a file",
 		Description: "The record leaves every read and count. Nothing is destroyed; an operator can restore it.",
 		Credentials: api.Key | api.Session, Kinds: api.ServerFull, Rule: api.PersonsNeed(tenants.ManageFiles), Audit: api.AuditAlways, Teams: true,

@@ -54,7 +54,7 @@ func exampleForm() *Collection {
 func (m *Module) updateRow() api.Operation {
 	example := exampleForm()
 	return api.Operation{
-		Name: "forms.update", Contract: true, Method: http.MethodPut, Path: "/api/form/collections/{id}", Tag: tag,
+		Name: "forms.update", Contract: true, Revised: true, Method: http.MethodPut, Path: "/api/form/collections/{id}", Tag: tag,
 		Summary: "Update a form collection",
 		Description: "Takes any of the fields; what is absent stays as it is. schema and email_alerts are replaced as a whole, " +
 			"but locked fields, form_name among them, always stay as they are. Standalone forms cannot be updated. " +

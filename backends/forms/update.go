@@ -50,6 +50,9 @@ func (m *Module) update(ctx context.Context, c *api.Call) (api.Result, error) {
 		if f.Standalone {
 			return standalone()
 		}
+		if err := c.Current(f.Rev); err != nil {
+			return err
+		}
 		before = f.Fields()
 		kept := ch.apply(f)
 		wanted = f.naming()
@@ -62,6 +65,7 @@ func (m *Module) update(ctx context.Context, c *api.Call) (api.Result, error) {
 	if err != nil {
 		return api.Result{}, orMissing(err)
 	}
+	c.Revision = form.Rev
 	c.Note("changed", strings.Join(ch.names(), ","))
 	m.warn(ctx, c, form, before)
 	return api.Result{Data: answer(c.Workspace.Org(), form)}, nil

@@ -22,6 +22,7 @@ func (m *Module) create(ctx context.Context, c *api.Call) (api.Result, error) {
 	if err := in.Insert(ctx, def); err != nil {
 		return api.Result{}, refusal(ctx, in, def, err)
 	}
+	c.Revision = def.Rev
 	c.Note("object", def.ID)
 	return api.Result{Data: Created{def.ID, def.Name, def.Label, def.LabelPlural}}, nil
 }

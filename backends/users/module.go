@@ -63,7 +63,7 @@ const (
 // Operations returns the module's rows.
 func (m *Module) Operations() []api.Operation {
 	return []api.Operation{api.Typed(api.Operation{
-		Name: "users.get", Contract: true, Method: http.MethodGet, Path: "/api/users/{id}", Tag: "Users",
+		Name: "users.get", Contract: true, Revised: true, Method: http.MethodGet, Path: "/api/users/{id}", Tag: "Users",
 		Summary: "Get a user",
 		Description: "For the person itself, administrators, and callers with view_users or manage_users. Everybody else is refused, " +
 			"also where there is no such user.",
@@ -104,6 +104,7 @@ func (m *Module) get(ctx context.Context, c *api.Call, _ struct{}) (Answer, erro
 	if err != nil {
 		return Answer{}, err
 	}
+	c.Revision = user.Rev
 	permissions, err := m.people.EffectivePermissions(ctx, c.Tenant, user)
 	return Answer{
 		ID: user.UID, Name: user.Name, Email: user.Email,

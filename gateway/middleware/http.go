@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
+
 	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/tenants"
@@ -147,10 +149,15 @@ func (x *exchange) write(code int, envelope api.Envelope) {
 	body := bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
 	h := x.w.Header()
 	setDefault(h, "Cache-Control", "private, no-store")
-	h["Content-Type"] = []string{"application/json; charset=utf-8"}
 	h["X-Content-Type-Options"] = []string{"nosniff"}
 	h[RequestIDHeader] = []string{x.call.RequestID}
 	x.code = code
+	if x.call.Revision != 0 && envelope.Status == api.StatusOK && x.unchanged(body) {
+		x.code = http.StatusNotModified
+		x.w.WriteHeader(x.code)
+		return
+	}
+	h["Content-Type"] = []string{"application/json; charset=utf-8"}
 	// A secret is only ever answered by what is audited, and must not be compressed together
 	// with what somebody else may have chosen: the length would tell of it ("BREACH").
 	if x.op.Audit == api.AuditAlways {
@@ -158,6 +165,26 @@ func (x *exchange) write(code int, envelope api.Envelope) {
 		return
 	}
 	x.bytes = x.send(x.w, code, body)
+}
+
+// unchanged gives the answer its ETag, and reports whether the caller has the same already. The tag
+// has a hash of the data besides the revision: they may show other records, and what the caller may see.
+func (x *exchange) unchanged(body []byte) bool {
+	_, data, _ := bytes.Cut(body, []byte(`,"data":`)) // within texts quotes are escaped
+	tag := make([]byte, 0, 40)
+	tag = append(strconv.AppendInt(append(tag, '"'), x.call.Revision, 10), '-')
+	tag = append(strconv.AppendUint(tag, xxhash.Sum64(data), 36), '"')
+	h := x.w.Header()
+	h["Etag"] = []string{string(tag)}
+	if x.op.Method != http.MethodGet {
+		return false
+	}
+	known := x.call.NoneMatch.Matching(string(tag))
+	if known == "" {
+		return false
+	}
+	h["Etag"], h["Vary"] = []string{known}, append(h["Vary"], "Accept-Encoding")
+	return true
 }
 
 // takenAtOnce is how much of an answer a connection takes without its reader, about.
@@ -277,7 +304,7 @@ func Preflight(w http.ResponseWriter, r *http.Request, methods string) {
 	h := w.Header()
 	h.Set("Access-Control-Allow-Origin", r.Header.Get("Origin"))
 	h.Set("Access-Control-Allow-Methods", methods)
-	h.Set("Access-Control-Allow-Headers", "x-service-token, content-type, prefer")
+	h.Set("Access-Control-Allow-Headers", "x-service-token, content-type, prefer, if-match, if-none-match")
 	h.Set("Access-Control-Max-Age", "600")
 	h.Add("Vary", "Origin")
 	w.WriteHeader(http.StatusNoContent)

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"tenantry/backends/api"
 )
 
 // packOver is the size of an answer in bytes above which it is compressed: a smaller one
@@ -56,6 +58,9 @@ func (p *packer) send(w http.ResponseWriter, r *http.Request, code int, body []b
 		defer p.free(buf)
 		if p.pack(buf, body) {
 			h["Content-Encoding"] = []string{"gzip"}
+			if tag := h.Get("Etag"); tag != "" {
+				h["Etag"] = []string{strings.TrimSuffix(tag, `"`) + api.PackedTag + `"`}
+			}
 			body = buf.Bytes()
 		}
 	}

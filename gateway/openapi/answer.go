@@ -124,15 +124,15 @@ func (a *answer) response() object {
 	for _, name := range names {
 		headers = append(headers, member{name, object{{"$ref", "#/components/headers/" + name}}})
 	}
+	described := object{{"description", strings.Join(a.description, " ")}, {"headers", headers}}
+	if len(a.schemas) == 0 {
+		return described
+	}
 	media := object{{"schema", anyOf(a.schemas)}}
 	if len(a.examples) > 0 {
 		media = append(media, member{"examples", a.examples})
 	}
-	return object{
-		{"description", strings.Join(a.description, " ")},
-		{"headers", headers},
-		{"content", object{{"application/json", media}}},
-	}
+	return append(described, member{"content", object{{"application/json", media}}})
 }
 
 func anyOf(schemas []object) object {

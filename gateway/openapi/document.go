@@ -46,8 +46,11 @@ const (
 
 	teamsParam  = "teams"
 	preferParam = "prefer"
+	matchParam  = "if_match"
+	knownParam  = "if_none_match"
 
 	ignoredHeader    = "X-Ignored"
+	tagHeader        = "ETag"
 	requestIDHeader  = "X-Request-Id"
 	retryAfterHeader = "Retry-After"
 
@@ -188,6 +191,16 @@ func sharedParameters() object {
 			{"schema", object{{"type", "string"}}},
 			{"example", "handling=strict"},
 		}},
+		{matchParam, object{
+			{"name", "If-Match"}, {"in", "header"}, {"required", false},
+			{"description", "Carries the call out only on the revision of the record that one of these tags names, as " + tagHeader + " gave them; otherwise it is a 412."},
+			{"schema", object{{"type", "string"}}},
+		}},
+		{knownParam, object{
+			{"name", "If-None-Match"}, {"in", "header"}, {"required", false},
+			{"description", "Tags of answers that the caller has, as " + tagHeader + " gave them. Where one is that of this answer, it is a 304 without a body."},
+			{"schema", object{{"type", "string"}}},
+		}},
 	}
 }
 
@@ -200,6 +213,10 @@ func sharedHeaders() object {
 	return object{
 		{ignoredHeader, object{
 			{"description", "The names of parameters and body fields that were not used, separated by commas: the operation does not know them or does not let callers set them."},
+			{"schema", object{{"type", "string"}}},
+		}},
+		{tagHeader, object{
+			{"description", "Names the revision of the record, and what the answer shows of it, for the request headers If-Match and If-None-Match."},
 			{"schema", object{{"type", "string"}}},
 		}},
 		{requestIDHeader, object{

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"reflect"
 	"regexp"
 	"slices"
@@ -104,6 +105,12 @@ func parameters(op *api.Operation, path string) ([]any, error) {
 	}
 	if op.Contract { // the others take nothing that they would ignore
 		list = append(list, object{{"$ref", "#/components/parameters/" + preferParam}})
+	}
+	if op.Conditional() {
+		list = append(list, object{{"$ref", "#/components/parameters/" + matchParam}})
+	}
+	if canHappen(op, http.StatusNotModified) {
+		list = append(list, object{{"$ref", "#/components/parameters/" + knownParam}})
 	}
 	return list, nil
 }

@@ -26,11 +26,13 @@ const (
 // sharedAnswers returns what every operation can answer beside its row's failures.
 func sharedAnswers() map[int]*answer {
 	answers := map[int]*answer{
+		http.StatusNotModified: {name: "NotModified", description: []string{"The caller has this answer already, by If-None-Match."}, headers: []string{tagHeader}},
 		http.StatusBadRequest: {name: "BadRequest", description: []string{
 			"The query string or body cannot be read, or the caller asked for strict handling and sent input that would be ignored."}},
 		http.StatusForbidden: {name: "Denied", description: []string{
 			"The credential is not accepted here; the answer is the same whatever the reason. Or a page of another site sent the request."}},
 		http.StatusConflict:              {name: "Conflict", description: []string{"A value that must be unique is taken, or the record was changed meanwhile."}},
+		http.StatusPreconditionFailed:    {name: "Stale", description: []string{"The record has another revision than If-Match names. Nothing was done."}},
 		http.StatusRequestEntityTooLarge: {name: "ContentTooLarge", description: []string{"The body is larger than the operation takes."}},
 		http.StatusUnsupportedMediaType:  {name: "UnsupportedMediaType", description: []string{"The body is not announced as application/json, or has a content encoding."}},
 		http.StatusUnprocessableEntity:   {name: "Invalid", description: []string{"Input can be read but not accepted. Every problem is listed."}},
@@ -45,7 +47,7 @@ func sharedAnswers() map[int]*answer {
 		unreadable, api.Denied(""), api.Duplicate("name"), store.ErrConflict,
 		fault.One("name", "required", "%s is required", "name"), api.Internal(nil), api.Unavailable(nil),
 		&api.Problem{Code: http.StatusRequestEntityTooLarge}, &api.Problem{Code: http.StatusUnsupportedMediaType},
-		api.TooManyRequests(0),
+		api.TooManyRequests(0), api.Stale(),
 	} {
 		problem := api.ProblemOf(err)
 		into := answers[problem.Code]
@@ -159,6 +161,10 @@ func (a *answer) add(f api.Failure) {
 // kind, can answer with the code.
 func canHappen(op *api.Operation, code int) bool {
 	switch code {
+	case http.StatusNotModified:
+		return op.Revised && op.Method == http.MethodGet
+	case http.StatusPreconditionFailed:
+		return op.Conditional()
 	case http.StatusConflict:
 		return op.Method != http.MethodGet
 	case http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType:
@@ -196,6 +202,9 @@ func lastWord(op *api.Operation, answers map[int]*answer) map[int]*answer {
 	changed := map[int]*answer{}
 	for _, code := range slices.Sorted(maps.Keys(answers)) {
 		a := answers[code]
+		if len(a.samples) == 0 { // no failure
+			changed[code] = a
+		}
 		for _, s := range a.samples {
 			before := s.problem
 			after := op.Failure(&before)
@@ -235,6 +244,9 @@ func (b *builder) okResponse(op *api.Operation, failed *answer) (object, error) 
 	a := &answer{uncounted: op.OwnLimits, schemas: []object{envelope(api.StatusOK, data)}}
 	if op.Contract {
 		a.headers = []string{ignoredHeader}
+	}
+	if op.Revised {
+		a.headers = append(a.headers, tagHeader)
 	}
 	a.describe("Success: " + op.Message)
 	if op.Example != nil {

@@ -16,6 +16,7 @@ const (
 	Unknown   = "unknown"
 	Duplicate = "duplicate"
 	Forbidden = "forbidden"
+	Stale     = "stale"
 	// Unavailable: what the input would be held against does not answer, so it may be right.
 	Unavailable = "unavailable"
 )

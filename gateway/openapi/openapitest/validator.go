@@ -123,11 +123,18 @@ func (v *Validator) CheckResponse(method, requestPath string, status int, header
 		}
 		return nil
 	}
+	found, ok := v.match(method, requestPath)
+	if ok && status == http.StatusNotModified {
+		response, at, err := v.resolve(found.pointer + pointer("responses", strconv.Itoa(status)))
+		if err != nil || response["content"] != nil || len(body) > 0 {
+			return errors.New("the answer is not documented, or has a body")
+		}
+		return v.checkHeaders(response, at, header)
+	}
 	value, err := readBody(header, body)
 	if err != nil {
 		return err
 	}
-	found, ok := v.match(method, requestPath)
 	if !ok {
 		return v.checkUnmatched(status, header, value)
 	}

@@ -1,0 +1,140 @@
+package gateway_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"tenantry/backends/api"
+	"tenantry/gateway/control"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/tenants"
+)
+
+func ifMatch(tags string) gatewaytest.Request { return gatewaytest.Header("If-Match", tags) }
+
+func ifNoneMatch(tags string) gatewaytest.Request { return gatewaytest.Header("If-None-Match", tags) }
+
+func wantStale(t *testing.T, a *gatewaytest.Answer) {
+	t.Helper()
+	if a.Code != http.StatusPreconditionFailed || !strings.Contains(a.Text(), `"errors":[{"field":"If-Match","code":"stale"`) || !strings.Contains(a.Message, "read it again") {
+		t.Errorf("%d %s, want a 412", a.Code, a.Body)
+	}
+}
+
+// Every row that is Revised refuses a stale If-Match before it changes anything, and every other one
+// the header itself: nobody's condition is ignored.
+func TestIfMatchOnEveryOperation(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, withPlants)
+	conditional := 0
+	for _, op := range w.App.Operations() {
+		as := gatewaytest.WithKey(w.a.key)
+		if op.Credentials&api.Key == 0 || op.Rule.IsAdminOnly() {
+			as = gatewaytest.Cookie(w.a.adminCookie)
+		}
+		before := w.a.export(t)
+		send := func(tags string) *gatewaytest.Answer {
+			q := w.build(&op, op.Path, sampleFor(&op), w.a.own, all)
+			return w.a.Do(t, q.method, q.target, append(q.changes, as, ifMatch(tags))...)
+		}
+		for _, malformed := range []string{"1", `"1`, `W/1`, `"1" "2"`, `*, "1"`, ","} {
+			if a := send(malformed); a.Code != http.StatusBadRequest {
+				t.Errorf("%s with If-Match %s: %d %s", op.Name, malformed, a.Code, a.Body)
+			}
+		}
+		for _, stale := range []string{`"0-x"`, `"77", "78"`, `W/"1-x"`, `""`} {
+			a := send(stale)
+			if !op.Conditional() {
+				if a.Code != http.StatusBadRequest || !strings.Contains(a.Message, "If-Match") {
+					t.Errorf("%s ignores If-Match: %d %s", op.Name, a.Code, a.Body)
+				}
+				continue
+			}
+			conditional++
+			wantStale(t, a)
+		}
+		if op.Method != http.MethodGet && op.Revised {
+			q := w.build(&op, op.Path, sampleFor(&op), w.a.own, all)
+			if a := w.a.Do(t, q.method, q.target, append(q.changes, as, ifNoneMatch("*"))...); a.Code != http.StatusBadRequest {
+				t.Errorf("%s ignores If-None-Match: %d %s", op.Name, a.Code, a.Body)
+			}
+		}
+		if w.a.export(t) != before {
+			t.Errorf("%s was carried out", op.Name)
+		}
+		if op.Conditional() {
+			if a := send("*"); a.Status != "ok" {
+				t.Errorf("%s with If-Match *: %d %s", op.Name, a.Code, a.Body)
+			}
+		}
+	}
+	if conditional < 10 {
+		t.Errorf("%d stale calls only", conditional)
+	}
+}
+
+func TestRevisions(t *testing.T) {
+	t.Parallel()
+	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
+	acme.Import(t, bundleTeams()...)
+	const report, form = "0000000000000000000000a1", "0000000000000000000000f1"
+	acme.Import(t, `{"kind":"custom_report","id":"`+report+`","pid":"public-report-pid-0001","title":"Long","desc":"`+strings.Repeat("long ", 300)+`","class":"Contacts"}`,
+		`{"kind":"form_collection","id":"`+form+`","name":"visit","label":"Visit","label_plural":"Visits","schema":{}}`)
+	key := acme.Key(t, tenants.ManageForms)
+	path := "/api/custom-reports/" + report
+	read := func(more ...gatewaytest.Request) *gatewaytest.Answer { return acme.Get(t, key, path, more...) }
+	first := read()
+	tag := first.Header.Get("ETag")
+	rev, _, _ := strings.Cut(strings.Trim(tag, `"`), "-")
+	if !strings.HasPrefix(tag, `"1-`) {
+		t.Fatalf("the ETag is %s", tag)
+	}
+	if again := read().Header.Get("ETag"); again != tag {
+		t.Errorf("the same answer has the tags %s and %s", tag, again)
+	}
+	packed := acme.Page(t, path, gatewaytest.WithKey(key), gatewaytest.Header("Accept-Encoding", "gzip"))
+	packedTag := packed.Header.Get("ETag")
+	if packed.Header.Get("Content-Encoding") != "gzip" || packedTag == tag || packedTag == "" {
+		t.Errorf("compressed: %v", packed.Header)
+	}
+	limited := acme.KeyWith(t, func(k *control.NewKey) { k.Teams = []string{teamA} }).Token
+	others := acme.Get(t, limited, path)
+	if other := others.Header.Get("ETag"); others.Status != "ok" || other == tag || !strings.HasPrefix(other, `"1-`) {
+		t.Errorf("what shows less has the tag %s: %s", other, others.Body)
+	}
+	for known, is304 := range map[string]bool{
+		tag: true, packedTag: true, "W/" + tag: true, `"x", ` + tag: true, "*": true,
+		`"1"`: false, others.Header.Get("ETag"): false, `"2-` + tag[3:]: false,
+	} {
+		a := read(ifNoneMatch(known))
+		if (a.Code == http.StatusNotModified) != is304 {
+			t.Errorf("If-None-Match %s: %d %s", known, a.Code, a.Body)
+		}
+		if is304 && (len(a.Body) > 0 || a.Header.Get("ETag") == "" || a.Header.Get("Vary") == "" || a.Header.Get("Cache-Control") != first.Header.Get("Cache-Control") || a.Header.Get("X-Request-Id") == "") {
+			t.Errorf("304: %v %q", a.Header, a.Body)
+		}
+	}
+	if a := read(ifMatch(`"` + rev + `"`)); a.Code != http.StatusOK {
+		t.Errorf("the revision alone: %d", a.Code)
+	}
+	if a := acme.Get(t, key, path, ifNoneMatch("nonsense")); a.Code != http.StatusBadRequest {
+		t.Errorf("a malformed If-None-Match: %d", a.Code)
+	}
+	if a := acme.Get(t, key, "/api/custom-reports/"+docID(999), ifMatch(tag), ifNoneMatch(tag)); a.Code != http.StatusNotFound || a.Header.Get("ETag") != "" {
+		t.Errorf("a missing record: %d %v", a.Code, a.Header)
+	}
+
+	// Of two who change the revision that both have read, one is told.
+	change := func(label, tags string) *gatewaytest.Answer {
+		return acme.Do(t, http.MethodPut, "/api/form/collections/"+form, gatewaytest.WithKey(key), jsonText(`{"label":"`+label+`"}`), ifMatch(tags))
+	}
+	one := change("One", `"1"`)
+	if one.Code != http.StatusOK || !strings.HasPrefix(one.Header.Get("ETag"), `"2-`) {
+		t.Fatalf("%d %s %v", one.Code, one.Body, one.Header)
+	}
+	wantStale(t, change("Two", `"1"`))
+	if a := change("Two", `"1", `+one.Header.Get("ETag")); a.Field("label") != "Two" || !strings.HasPrefix(a.Header.Get("ETag"), `"3-`) {
+		t.Errorf("after reading again: %d %s", a.Code, a.Body)
+	}
+}

@@ -20,7 +20,7 @@ import (
 // takes declares the fields of a body.
 func (s *serves[T]) takes(row *api.Operation, there bool) {
 	for _, f := range s.fields {
-		if there && f.Use.Has(declare.Once) {
+		if there && (f.Use.Has(declare.Once) || f.Name == s.of.KeyField().Name) { // others refer to it by that
 			continue
 		}
 		required := f.Rule.Required
@@ -30,15 +30,13 @@ func (s *serves[T]) takes(row *api.Operation, there bool) {
 	}
 	row.BodyLimit = bodyLimit
 	if s.of.DefinedBy != "" {
-		row.BodyLimit = valuesLimit
+		row.BodyLimit = api.MaxBodyLimit
 	}
 	row.Failures = append(row.Failures, s.invalid()...)
 }
 
-const (
-	bodyLimit   = 64 << 10 // a thousand teams, and texts besides
-	valuesLimit = 1 << 20  // and the values of defined fields
-)
+// bodyLimit holds a thousand teams, and texts besides.
+const bodyLimit = 64 << 10
 
 // room refuses a record where the organization has as many as it may. Two at once may both pass.
 func (s *serves[T]) room(ctx context.Context, c *api.Call) error {
@@ -64,9 +62,8 @@ func (s *serves[T]) take(ctx context.Context, c *api.Call, rec, was *T) error {
 		if _, err := s.within(ctx, c, &known); err != nil {
 			return err
 		}
-		s.of.SetText(rec, s.of.DefinitionField, c.Path(s.parent))
 	}
-	body := sent(c)
+	body := s.sent(c)
 	sealed := s.sealing(ctx, c, rec, body, &check)
 	if was == nil {
 		s.of.Read(&check, body, rec)
@@ -88,13 +85,17 @@ func (s *serves[T]) take(ctx context.Context, c *api.Call, rec, was *T) error {
 	return sealed()
 }
 
-// sent returns the body as one value.
-func sent(c *api.Call) strictjson.Value {
+// sent returns the body as one value, with the definition that the path names.
+func (s *serves[T]) sent(c *api.Call) strictjson.Value {
 	body := strictjson.Value{Is: strictjson.Object}
 	for _, f := range c.Operation.Body {
 		if c.Body.Has(f.Name) {
 			body.Members = append(body.Members, strictjson.Member{Name: f.Name, Value: c.Body.Value(f.Name)})
 		}
+	}
+	if s.parent != "" {
+		n, _ := s.of.Index(s.of.DefinitionField)
+		body.Members = append(body.Members, strictjson.Member{Name: s.of.DefinitionField, Value: s.of.Fields[n].Literal(c.Path(s.parent))})
 	}
 	return body
 }

@@ -362,8 +362,7 @@ func (r *Resource) checkValues(c *Checking, rec any) {
 	for name, f := range fields {
 		if !secret(name) {
 			plain[name] = f
-		} else if f.Required && !taken[name] {
-			path := r.valuesName + "." + name
+		} else if path := r.valuesName + "." + name; f.Required && !taken[name] && !field.Told(*c.Errs, path) {
 			c.Errs.Add(path, fault.Required, "%s is required", path)
 		}
 	}

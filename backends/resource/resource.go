@@ -476,11 +476,6 @@ func (r *Resource) Text(rec any, name string) string {
 	return at(rec, r.Fields[r.index[name]].Index).String()
 }
 
-// SetText sets a text field of that name.
-func (r *Resource) SetText(rec any, name, text string) {
-	at(rec, r.Fields[r.index[name]].Index).SetString(text)
-}
-
 // Definer returns the resource whose records define this one's values; nil: there is none.
 func (r *Resource) Definer() *Resource { return r.targets[r.DefinedBy] }
 

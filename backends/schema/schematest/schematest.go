@@ -38,8 +38,9 @@ type Answer struct {
 
 // Bench calls the operations of a module for one organization. It is safe for concurrent use.
 type Bench struct {
-	Rows   []api.Operation
-	Tenant *tenants.Tenant
+	Rows      []api.Operation
+	Tenant    *tenants.Tenant
+	Directory *tenants.Directory
 }
 
 // Open returns a Bench for an organization, whose number is 1, on the engine. Each row is
@@ -71,7 +72,7 @@ func Open(t testing.TB, engine store.Engine, module interface {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Bench{rows, tenant}
+	return &Bench{rows, tenant, directory}
 }
 
 // Base returns the organization's documents, unscoped.

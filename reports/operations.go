@@ -321,7 +321,7 @@ func (m *Module) shareOperation() api.Operation {
 		Summary: "Issue a share token",
 		Description: "Issues a token that lets its holder read the shared report with the given values of locked inputs. " +
 			"A locked input that is not given takes the report's own value for it; where it has none, it is required.",
-		Kinds: api.ServerFull, Rule: api.Needs(tenants.ManageReports), Audit: api.AuditAlways,
+		Kinds: api.ServerFull, Rule: api.Needs(tenants.ManageReports), Audit: api.AuditAlways, Once: true,
 		BodyLimit: 64 << 10,
 		Message:   "Share created",
 		Example: Share{

@@ -193,6 +193,13 @@ type Operation struct {
 	Timeout   time.Duration
 	Weight    int64 // of a call among those in flight; 0: 1, which is for at most 8 MiB; Heavy
 
+	// Once: a success tells a secret that cannot be had again, a key's token for one. Nothing keeps such
+	// an answer: neither logs nor what repeats answers.
+	Once bool
+	// Streams are the media types, NDJSON for one, of a success that is no envelope but rows, one in a line,
+	// written while they are read. Data and Example are then of one row, and the handler returns a Stream.
+	Streams []string
+
 	// Data is a value of the type that a success answers as data; Example one such answer.
 	Data     any
 	Message  string // of a success
@@ -245,6 +252,9 @@ func (o *Operation) ID(path int) string {
 
 // Bounds say which values of a shape are taken. The document shows them.
 type Bounds = declare.Bounds
+
+// NDJSON is the media type of rows of JSON, one in each line.
+const NDJSON = "application/x-ndjson"
 
 // Heavy is the weight of an operation whose answer can be large: a report's rows for one.
 const Heavy int64 = 4
@@ -368,6 +378,9 @@ func (o *Operation) Validate() []error {
 	}
 	if o.Data == nil || o.Summary == "" || !operators && (o.Message == "" || o.Tag == "" || o.Example == nil) {
 		fault("lacks data, message, summary, tag or example for its documentation")
+	}
+	if (o.Once || o.Streams != nil) && o.Audit != AuditAlways {
+		fault("answers with a secret, or with all there is, and is not audited")
 	}
 	if o.Body != nil && o.Method == http.MethodGet && !operators {
 		fault("reads and takes a body")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"time"
 
@@ -32,7 +33,16 @@ const DeniedMessage = "Token is either expired or does not have the correct perm
 type Result struct {
 	Message string // empty: the row's message
 	Data    any
+	Stream  Stream // of a row with Operation.Streams, in place of both
+	Media   string // of the stream; empty: the first of the row
 }
+
+// Stream writes the answer of a row with Operation.Streams. The rows of it go out
+// while they are read from the store: nothing holds all of them. An error before the first 64 KiB is
+// answered as any other; a later one cuts the connection off, so that who reads to the end has everything.
+// The answer is never compressed; the caller must read it within the row's Timeout, and it keeps the
+// row's Weight until then. What a handler must refuse, it refuses before it returns one.
+type Stream = func(ctx context.Context, w io.Writer) error
 
 // Problem is a failure as the caller sees it. It is an error, so that handlers return it.
 type Problem struct {

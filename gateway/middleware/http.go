@@ -147,17 +147,13 @@ func (x *exchange) write(code int, envelope api.Envelope) {
 		_ = enc.Encode(api.Internal(err).Envelope()) // strings only: cannot fail
 	}
 	body := bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
-	h := x.w.Header()
-	setDefault(h, "Cache-Control", "private, no-store")
-	h["X-Content-Type-Options"] = []string{"nosniff"}
-	h[RequestIDHeader] = []string{x.call.RequestID}
-	x.code = code
+	x.head(code, "application/json; charset=utf-8")
 	if x.call.Revision != 0 && envelope.Status == api.StatusOK && x.unchanged(body) {
 		x.code = http.StatusNotModified
+		x.w.Header().Del("Content-Type")
 		x.w.WriteHeader(x.code)
 		return
 	}
-	h["Content-Type"] = []string{"application/json; charset=utf-8"}
 	// A secret is only ever answered by what is audited, and must not be compressed together
 	// with what somebody else may have chosen: the length would tell of it ("BREACH").
 	if x.op.Audit == api.AuditAlways {

@@ -266,6 +266,13 @@ func (x *exchange) answer(ctx context.Context, result api.Result, err error) {
 	if ignored := x.call.Ignored(); len(ignored) > 0 {
 		header.Set("X-Ignored", headerList(ignored))
 	}
+	if problem == nil && result.Stream != nil {
+		if err = x.stream(ctx, result); err == nil {
+			return
+		}
+		problem = x.problem(ctx, err)
+		x.failure = problem
+	}
 	if problem != nil {
 		x.fail(problem)
 		return

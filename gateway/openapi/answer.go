@@ -28,6 +28,7 @@ type answer struct {
 	description []string
 	headers     []string
 	samples     []sample
+	content     object // by media type; nil: JSON of the schemas
 
 	schemas  []object // alternatives
 	examples object
@@ -132,7 +133,11 @@ func (a *answer) response() object {
 	if len(a.examples) > 0 {
 		media = append(media, member{"examples", a.examples})
 	}
-	return append(described, member{"content", object{{"application/json", media}}})
+	content := a.content
+	if content == nil {
+		content = object{{"application/json", media}}
+	}
+	return append(described, member{"content", content})
 }
 
 func anyOf(schemas []object) object {

@@ -248,6 +248,11 @@ func (b *builder) okResponse(op *api.Operation, failed *answer) (object, error) 
 	if op.Revised {
 		a.headers = append(a.headers, tagHeader)
 	}
+	if op.Streams != nil {
+		a.describe("Success: rows, one in each line. Who has read to the end of the answer has all of them: a failure cuts the connection off")
+		a.content, err = streams(op, data)
+		return a.response(), err
+	}
 	a.describe("Success: " + op.Message)
 	if op.Example != nil {
 		if err := a.addExample("Success", api.Envelope{Status: api.StatusOK, Message: op.Message, Data: op.Example}); err != nil {
@@ -280,4 +285,18 @@ func (b *builder) okResponse(op *api.Operation, failed *answer) (object, error) 
 		a.examples = append(a.examples, failed.examples...)
 	}
 	return a.response(), nil
+}
+
+// streams describes rows by media type: generators make a text of them, and x-row is the schema of one.
+func streams(op *api.Operation, row object) (content object, err error) {
+	for _, media := range op.Streams {
+		described := object{{"schema", object{{"type", "string"}}}}
+		if media == api.NDJSON {
+			var text []byte
+			text, err = encode(op.Example)
+			described = append(described, member{"x-row", row}, member{"examples", object{{"rows", object{{"value", string(text) + "\n"}}}}})
+		}
+		content = append(content, member{media, described})
+	}
+	return content, err
 }

@@ -131,6 +131,10 @@ func (v *Validator) CheckResponse(method, requestPath string, status int, header
 		}
 		return v.checkHeaders(response, at, header)
 	}
+	media := found.pointer + pointer("responses", strconv.Itoa(status), "content", mediaType(header))
+	if ok && mediaType(header) != "application/json" && v.has(media) {
+		return v.checkRows(media+pointer("x-row"), body)
+	}
 	value, err := readBody(header, body)
 	if err != nil {
 		return err
@@ -147,6 +151,30 @@ func (v *Validator) CheckResponse(method, requestPath string, status int, header
 		return err
 	}
 	return v.check(responsePointer+pointer("content", "application/json", "schema"), value)
+}
+
+func mediaType(header http.Header) string {
+	kind, _, _ := mime.ParseMediaType(header.Get("Content-Type")) // what cannot be read is none
+	return kind
+}
+
+func (v *Validator) has(at string) bool { _, ok := lookup(v.doc, at); return ok }
+
+// checkRows holds an answer of rows, one in each line, against their schema, where they have one.
+func (v *Validator) checkRows(schemaPointer string, body []byte) error {
+	if !v.has(schemaPointer) {
+		return nil
+	}
+	for line := range bytes.Lines(body) {
+		value, err := jsonschema.UnmarshalJSON(bytes.NewReader(line))
+		if err == nil {
+			err = v.check(schemaPointer, value)
+		}
+		if err != nil {
+			return fmt.Errorf("the row %q: %w", line, err)
+		}
+	}
+	return nil
 }
 
 func readBody(header http.Header, body []byte) (any, error) {

@@ -1,0 +1,79 @@
+package middleware
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"net/http"
+	"time"
+
+	"tenantry/backends/api"
+)
+
+// stream answers with what a result writes while it is made. What is written first waits until there is
+// much of it, so that a failure before that, which is returned, is answered as any other; a whole answer
+// that is small goes out at once. A failure later cuts the connection: only who has read to the end has
+// everything. The row's time limit holds for the reader too, and the room for the work is kept until then.
+// Nothing is compressed.
+func (x *exchange) stream(ctx context.Context, result api.Result) error {
+	out := &streamed{x: x, ctx: ctx, media: cmp.Or(result.Media, x.op.Streams[0])}
+	w := bufio.NewWriterSize(out, takenAtOnce)
+	err := result.Stream(ctx, w)
+	if err == nil && x.code == 0 {
+		out.whole = w.Buffered()
+	}
+	if err == nil {
+		err = w.Flush()
+	}
+	if err != nil && x.code != 0 {
+		x.failure = x.p.explain(ctx, x.op.Name, x.call.RequestID, err)
+		panic(http.ErrAbortHandler)
+	}
+	if err == nil && x.code == 0 { // there was nothing to write
+		x.head(http.StatusOK, out.media)
+		x.w.WriteHeader(http.StatusOK)
+	}
+	return err
+}
+
+// streamed is the body of such an answer, which begins with the first write.
+type streamed struct {
+	x     *exchange
+	ctx   context.Context
+	media string
+	whole int // bytes of an answer that is complete already
+}
+
+func (s *streamed) Write(p []byte) (int, error) {
+	if err := s.ctx.Err(); err != nil {
+		return 0, err
+	}
+	x := s.x
+	if x.code == 0 {
+		if s.whole == 0 && !x.r.ProtoAtLeast(1, 1) {
+			return 0, &api.Problem{Code: http.StatusHTTPVersionNotSupported, Message: "The answer is long, and by HTTP/1.0 nobody could tell whether it is complete; use HTTP/1.1"}
+		}
+		if end, ok := s.ctx.Deadline(); ok {
+			_ = http.NewResponseController(x.w).SetWriteDeadline(end.Add(time.Second)) // else that of the server holds
+		}
+		x.head(http.StatusOK, s.media)
+		if s.whole == len(p) {
+			x.bytes = sendPlain(x.w, x.r, http.StatusOK, p)
+			return len(p), nil
+		}
+		x.w.WriteHeader(http.StatusOK)
+	}
+	n, err := x.w.Write(p)
+	x.bytes += n
+	return n, err
+}
+
+// head writes what every answer of an operation says of itself.
+func (x *exchange) head(code int, contentType string) {
+	h := x.w.Header()
+	setDefault(h, "Cache-Control", "private, no-store")
+	h["Content-Type"] = []string{contentType}
+	h["X-Content-Type-Options"] = []string{"nosniff"}
+	h[RequestIDHeader] = []string{x.call.RequestID}
+	x.code = code
+}

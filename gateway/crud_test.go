@@ -318,3 +318,39 @@ func TestCRUD_Teams(t *testing.T) {
 		t.Errorf("narrowed: %s", got)
 	}
 }
+
+// TestCRUD_Revisions: a change that was made for another revision is refused, and what is known is not
+// sent again.
+func TestCRUD_Revisions(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t, withPlants)
+	o := newOrchard(t, g, "acme")
+	path := "/api/plants/" + o.do(t, http.MethodPost, "/api/plants", `{"name":"Elm","species":"elm"}`, 200)["id"].(string)
+	with := func(method, path, body string, header ...string) *gatewaytest.Answer {
+		t.Helper()
+		change := []gatewaytest.Request{gatewaytest.WithKey(o.key)}
+		if body != "" {
+			change = append(change, gatewaytest.Body("application/json", body))
+		}
+		if header != nil {
+			change = append(change, gatewaytest.Header(header[0], header[1]))
+		}
+		return o.Do(t, method, path, change...)
+	}
+	first := with("GET", path, "").Header.Get("ETag")
+	if a := with("GET", path, "", "If-None-Match", first); first == "" || a.Code != http.StatusNotModified {
+		t.Errorf("ETag %q: %d %s", first, a.Code, a.Body)
+	}
+	second := with("PUT", path, `{"height":5}`, "If-Match", first)
+	if second.Code != 200 || second.Header.Get("ETag") == first {
+		t.Errorf("the change that was meant: %d %s, %s", second.Code, second.Body, second.Header.Get("ETag"))
+	}
+	for _, c := range []struct{ method, path, body string }{{"PUT", path, `{"height":6}`}, {"DELETE", path, ""}, {"DELETE", path + "?purge=true", ""}} {
+		if a := with(c.method, c.path, c.body, "If-Match", first); a.Code != http.StatusPreconditionFailed {
+			t.Errorf("%s %s of an old revision: %d %s", c.method, c.path, a.Code, a.Body)
+		}
+	}
+	if a := with("DELETE", path, "", "If-Match", second.Header.Get("ETag")); a.Code != 200 {
+		t.Errorf("deleted as it was seen: %d %s", a.Code, a.Body)
+	}
+}

@@ -197,6 +197,7 @@ func (s *serves[T]) offered(params []api.Param) []api.Param {
 // as completes a row that answers with a record.
 func as[In, T any](s *serves[T], row api.Operation, do func(context.Context, *api.Call, In) (*T, error)) api.Operation {
 	data := row.Data
+	row.Revised = true
 	row = api.Typed(row, func(ctx context.Context, c *api.Call, in In) (any, error) {
 		rec, err := do(ctx, c, in)
 		if err != nil {
@@ -204,6 +205,9 @@ func as[In, T any](s *serves[T], row api.Operation, do func(context.Context, *ap
 		}
 		if row.Method != http.MethodGet {
 			c.Note(s.of.Name, cmp.Or(s.of.Identity(rec), s.of.Meta(rec).ID))
+		}
+		if row.Method != http.MethodDelete {
+			c.Revision = s.of.Meta(rec).Rev
 		}
 		shown, err := s.show(ctx, c, []*T{rec})
 		if err != nil {
@@ -314,8 +318,15 @@ func (s *serves[T]) update() api.Operation {
 	})
 }
 
-// change stores what edit makes of the live record that the path names.
-func (s *serves[T]) change(ctx context.Context, c *api.Call, edit func(*T) error) (*T, error) {
+// change stores what edit makes of the live record that the path names, if it is the one that the
+// caller means.
+func (s *serves[T]) change(ctx context.Context, c *api.Call, change func(*T) error) (*T, error) {
+	edit := func(rec *T) error {
+		if err := c.Current(s.of.Meta(rec).Rev); err != nil {
+			return err
+		}
+		return change(rec)
+	}
 	id := c.Path(s.param)
 	if s.of.KeyField().Rule.Format == "id" && s.parent == "" && s.Keeper == nil {
 		rec, err := s.in(c).Update(ctx, id, edit)
@@ -383,7 +394,10 @@ func (s *serves[T]) again(ctx context.Context, c *api.Call, state store.State, c
 		if rec, err = s.find(ctx, c, state); err != nil {
 			return nil, err
 		}
-		if err = change(rec); !errors.Is(err, store.ErrConflict) {
+		if err = c.Current(s.of.Meta(rec).Rev); err == nil {
+			err = change(rec)
+		}
+		if !errors.Is(err, store.ErrConflict) {
 			break
 		}
 	}

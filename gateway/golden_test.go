@@ -65,11 +65,16 @@ func holdGolden(t *testing.T, option gatewaytest.Option) {
 		t.Fatal(err)
 	}
 	goldentest.Want(t, "openapi.json", document.String())
-	for i := range rows {
-		for _, path := range rows[i].Paths() {
-			answers.ask(t, &rows[i], path)
+	ask := func(generated bool) {
+		for i := range rows {
+			for _, path := range rows[i].Paths() {
+				if generated == (rows[i].Resource != "") {
+					answers.ask(t, &rows[i], path)
+				}
+			}
 		}
 	}
+	ask(false)
 	goldentest.Want(t, "answers.txt", answers.text.String())
 	goldentest.Want(t, "export.ndjson", answers.blanks.Fill(w.a.export(t)))
 	var plain bytes.Buffer
@@ -77,6 +82,10 @@ func holdGolden(t *testing.T, option gatewaytest.Option) {
 		t.Fatal(err)
 	}
 	goldentest.Want(t, "export_without_secrets.ndjson", answers.blanks.Fill(plain.String()))
+	answers.text.Reset()
+	w.a.signIn(t) // who signed out above
+	ask(true)
+	goldentest.Want(t, "generated.txt", answers.text.String())
 }
 
 func firstSessions(name string) string {

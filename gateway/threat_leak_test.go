@@ -58,7 +58,7 @@ func TestT3_NoMarkerOfAnotherOrganization(t *testing.T) {
 	var wg sync.WaitGroup
 	for worker := range workers {
 		wg.Go(func() {
-			r := &roamer{world: w, Rand: rand.New(rand.NewPCG(seed, uint64(worker))), rows: w.App.Operations(), samples: samples()}
+			r := &roamer{world: w, Rand: rand.New(rand.NewPCG(seed, uint64(worker))), rows: w.App.Operations()}
 			for range total / workers {
 				if t.Failed() {
 					return
@@ -74,8 +74,7 @@ func TestT3_NoMarkerOfAnotherOrganization(t *testing.T) {
 type roamer struct {
 	*world
 	*rand.Rand
-	rows    []api.Operation
-	samples map[string]sample
+	rows []api.Operation
 }
 
 func pick[T any](r *rand.Rand, of []T) T { return of[r.IntN(len(of))] }
@@ -87,7 +86,7 @@ func (r *roamer) step(t *testing.T) {
 		host, stranger = r.b, r.a
 	}
 	op := pick(r.Rand, r.rows)
-	s := r.samples[op.Name]
+	s := sampleFor(&op)
 	if s.slow && r.IntN(20) > 0 {
 		return
 	}

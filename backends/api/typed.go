@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"reflect"
 	"slices"
@@ -58,6 +59,8 @@ func shapeOf(f *field.Field) Shape {
 		return Text
 	case t.Kind() == reflect.Bool:
 		return Boolean
+	case t == reflect.TypeFor[json.RawMessage]():
+		return Object
 	case t.Kind() == reflect.Slice:
 		return List
 	case reflect.Zero(t).CanInt():
@@ -97,7 +100,7 @@ func (o *Operation) Declare(f *field.Field) {
 		return
 	}
 	part := Field{Name: f.Name, Shape: shape, Required: f.Rule.Required, Secret: secret, Bounds: bounds, Enum: f.Rule.Enum, Ref: f.Rule.Ref, Description: f.Doc}
-	if (shape == Object || shape == List) && f.Type != reflect.TypeFor[map[string]any]() {
+	if (shape == Object || shape == List) && f.Type != reflect.TypeFor[map[string]any]() && f.Type != reflect.TypeFor[json.RawMessage]() {
 		part.Type = reflect.Zero(f.Type).Interface()
 	}
 	if f.Default != "" {

@@ -10,15 +10,16 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"tenantry/backends/api"
+	"tenantry/backends/crud"
 	"tenantry/backends/filters"
 	"tenantry/backends/resource"
 	"tenantry/backends/store"
 	"tenantry/internal/bounded"
 	"tenantry/internal/fault"
 	"tenantry/internal/together"
+	"tenantry/tenants"
 )
 
 // Contacts is what campaigns need to know of contacts.
@@ -27,6 +28,8 @@ type Contacts interface {
 	Catalog(ctx context.Context, ws *store.Workspace) (filters.Catalog, error)
 	// Count returns how many contacts match, as far as the workspace shows them.
 	Count(ctx context.Context, ws *store.Workspace, f store.Filter) (int64, error)
+	// Listing returns a row that lists the contacts which match.
+	Listing(which func(context.Context, *api.Call) (store.Filter, error)) api.Operation
 }
 
 // Deps are what the module needs.
@@ -55,13 +58,18 @@ type Module struct {
 // New returns the module.
 func New(deps Deps) *Module {
 	m := &Module{Kinds: NewKinds(), contacts: deps.Contacts, standard: deps.Standard, ahead: bounded.New[struct{}](maxAhead)}
-	m.Campaigns.Ask = func(c *resource.Checking, rec any) { Validate(rec.(*Campaign), deps.Known(c.Known), c.Errs) }
+	m.Campaigns.Ask = func(c *resource.Checking, rec any) {
+		rec.(*Campaign).expr(c.Errs).Bind(deps.Known(c.Known), nil, c.Errs)
+	}
 	return m
 }
 
 // Operations returns the module's rows.
 func (m *Module) Operations() []api.Operation {
-	return []api.Operation{m.count()}
+	return append([]api.Operation{m.count(), m.preview()}, crud.Rows(m.Campaigns, crud.Options[Campaign]{
+		Path: "/api/campaigns", Things: "Campaigns", Search: []string{"name"},
+		Read: api.AnyCaller(), Write: api.Needs(tenants.ManageCampaigns),
+	})...)
 }
 
 // Counted is the answer of campaigns.count.
@@ -106,15 +114,27 @@ func (m *Module) handleCount(ctx context.Context, c *api.Call, _ struct{}) (Coun
 	if err := errs.Err(); err != nil {
 		return Counted{}, err
 	}
+	filter, err := m.filter(ctx, c, expr, given)
+	if errors.Is(err, store.ErrNotFound) {
+		return Counted{}, api.Failed(messageUndefined, nil)
+	}
+	if err != nil {
+		return Counted{}, err
+	}
+	n, err := m.contacts.Count(ctx, c.Workspace, filter)
+	return Counted{Count: n}, err
+}
+
+// filter returns what matches the contacts of the campaign that the path names, or of the filter where
+// one is given. Errors: store.ErrNotFound, a *fault.Error.
+func (m *Module) filter(ctx context.Context, c *api.Call, expr filters.Expr, given bool) (store.Filter, error) {
+	var errs fault.List
 	fields := catalog{m: m, ws: c.Workspace}
 	stored := false
 	if id := c.Path("id"); id != "" {
 		campaign, err := m.campaign(ctx, &fields, id, expr, given)
-		if errors.Is(err, store.ErrNotFound) {
-			return Counted{}, api.Failed(messageUndefined, nil)
-		}
 		if err != nil {
-			return Counted{}, err
+			return store.Filter{}, err
 		}
 		if !given {
 			stored, expr = true, campaign.expr(&errs)
@@ -123,18 +143,32 @@ func (m *Module) handleCount(ctx context.Context, c *api.Call, _ struct{}) (Coun
 	}
 	filter, err := fields.bind(ctx, expr, &errs)
 	if err != nil {
-		return Counted{}, err
+		return store.Filter{}, err
 	}
 	if stored {
 		for i := range errs {
 			errs[i].Message = "the campaign's own " + errs[i].Message
 		}
 	}
-	if err := errs.Err(); err != nil {
-		return Counted{}, err
-	}
-	n, err := m.contacts.Count(ctx, c.Workspace, filter)
-	return Counted{Count: n}, err
+	return filter, errs.Err()
+}
+
+// preview lists the contacts of a campaign. Whoever manages campaigns sees whom they address.
+func (m *Module) preview() api.Operation {
+	const missing = "Campaign not found"
+	row := m.contacts.Listing(func(ctx context.Context, c *api.Call) (store.Filter, error) {
+		f, err := m.filter(ctx, c, filters.Expr{}, false)
+		if errors.Is(err, store.ErrNotFound) {
+			err = api.NotFound(missing)
+		}
+		return f, err
+	})
+	row.Name, row.Path, row.Tag, row.Resource = "campaigns.preview", "/api/campaigns/{id}/preview", "Campaigns", m.Campaigns.Name
+	row.Summary, row.Rule = "List the contacts of a campaign", api.Needs(tenants.ManageCampaigns)
+	row.Description = "Lists the contacts that the campaign addresses, as the list of contacts does. " + row.Description
+	row.Params = append([]api.Param{{Name: "id", In: api.InPath, Shape: api.Text, Required: true, Description: "The campaign.", Example: "65f1a2b3c4d5e6f708192a3b"}}, row.Params...)
+	row.Failures = append(row.Failures, api.Failure{Code: http.StatusNotFound, Message: missing, When: "no such campaign in this organization and scope"})
+	return row
 }
 
 // campaign reads the campaign, and along with it the catalog where the filter needs one:
@@ -219,24 +253,4 @@ func (c *Campaign) expr(errs *fault.List) filters.Expr {
 		return filters.FromJSON(raw, errs)
 	}
 	return filters.Expr{}
-}
-
-const maxName = 200
-
-// Validate checks a campaign as it arrives. catalog holds the contact fields that its
-// filter may name. Every problem goes into errs.
-func Validate(c *Campaign, catalog filters.Catalog, errs *fault.List) {
-	switch {
-	case strings.TrimSpace(c.Name) == "":
-		errs.Add("name", "required", "name is required")
-	case utf8.RuneCountInString(c.Name) > maxName:
-		errs.Add("name", "length", "name must have at most %d characters", maxName)
-	}
-	for _, team := range c.Teams {
-		if !store.ValidID(team) {
-			errs.Add("teams", "format", "teams must hold team identifiers (24 lower-case hexadecimal digits)")
-			break
-		}
-	}
-	c.expr(errs).Bind(catalog, nil, errs)
 }

@@ -8,8 +8,10 @@ import (
 	"strings"
 
 	"tenantry/backends/api"
+	"tenantry/backends/crud"
 	"tenantry/backends/secrets"
 	"tenantry/backends/store"
+	"tenantry/tenants"
 )
 
 // Collection is the part of a secret's place that tells contacts from other records.
@@ -32,6 +34,23 @@ func New(deps Deps) *Module { return &Module{Kinds: NewKinds(), keys: deps.Keys}
 // Operations returns the module's rows.
 func (m *Module) Operations() []api.Operation {
 	return []api.Operation{m.reveal()}
+}
+
+// options say how contacts are served.
+func (m *Module) options() crud.Options[Contact] {
+	return crud.Options[Contact]{
+		Path: "/api/contacts", Things: "Contacts", Search: []string{"email", "first_name", "last_name", "phone"}, Keys: m.keys,
+		Read: api.Needs(tenants.Contacts), Write: api.Needs(tenants.Contacts),
+	}
+}
+
+// Listing returns a row that lists the contacts which match.
+func (m *Module) Listing(which func(context.Context, *api.Call) (store.Filter, error)) api.Operation {
+	o := m.options()
+	o.Where, o.Without = which, []string{"get", "create", "update", "delete", "restore"}
+	row := crud.Rows(m.Contacts, o)[0]
+	row.Kinds = api.ServerFull
+	return row
 }
 
 // Count returns how many contacts match, as far as the workspace shows them.

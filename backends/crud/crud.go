@@ -38,6 +38,8 @@ type Options[T any] struct {
 	Write  api.Rule
 	// Without names actions that are left out: list, get, create, update, delete, restore.
 	Without []string
+	// Where, where set, says which records are listed.
+	Where func(ctx context.Context, c *api.Call) (store.Filter, error)
 	// Search names the text fields in which q looks. Without any there is no q.
 	Search []string
 	// Before, where set, sees a record before it is stored, and the one that it was; it may complete

@@ -68,12 +68,18 @@ func (s *serves[T]) page(ctx context.Context, c *api.Call, in listing, typ refle
 	if err != nil {
 		return nil, err
 	}
+	narrowed := store.Filter{}
+	if s.Where != nil {
+		if narrowed, err = s.Where(ctx, c); err != nil {
+			return nil, err
+		}
+	}
 	expr, _ := filters.FromQuery(c.Query.Tree("filters"), &errs)
 	fields, err := s.catalog(ctx, c, expr, &known)
 	if err != nil {
 		return nil, err
 	}
-	where := []store.Filter{within, expr.Bind(fields, nil, &errs)}
+	where := []store.Filter{within, narrowed, expr.Bind(fields, nil, &errs)}
 	if in.Q != "" {
 		var somewhere []store.Filter
 		for _, name := range s.Search {

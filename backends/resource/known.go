@@ -255,16 +255,23 @@ func (r *Resource) Lacks(ctx context.Context, ws, people *store.Workspace, ids [
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return there[id] }), nil
 }
 
-// Definitions makes known what the record's values are checked against: the definition that it names,
-// or all of them where there is no such field. Errors: store.ErrUnavailable.
+// Definitions makes known what the record's values, or what it asks, are checked against: the definition
+// that it names, or all of them where it names none. Errors: store.ErrUnavailable.
 func (r *Resource) Definitions(ctx context.Context, ws *store.Workspace, rec any, k *Known) error {
-	by := r.targets[r.DefinedBy]
+	by, name := r.targets[r.DefinedBy], ""
+	switch {
+	case r.definition != nil:
+		name = at(rec, r.definition).String()
+	case r.hooks.asks != nil:
+		what, named := r.hooks.asks(rec)
+		by, name = r.targets[what], named
+	}
 	if by == nil {
 		return nil
 	}
 	q := store.Query{Limit: cmp.Or(by.Most, store.MaxLimit)}
-	if r.definition != nil {
-		q.Filter = store.Eq(by.Stored(cmp.Or(by.Key, "id")), at(rec, r.definition).String())
+	if r.definition != nil || name != "" {
+		q.Filter = store.Eq(by.Stored(cmp.Or(by.Key, "id")), name)
 	}
 	found, err := by.Records.Find(ctx, ws, q)
 	k.Cover(by.Name)
@@ -289,10 +296,10 @@ func (r *Resource) check(c *Checking, rec any) {
 		c.Errs = errs
 	}()
 	r.hooks.check(c, rec)
+	if c.Define != nil && (r.values != nil || r.hooks.asks != nil) {
+		c.Define(rec)
+	}
 	if r.values != nil {
-		if c.Define != nil {
-			c.Define(rec)
-		}
 		r.checkValues(c, rec)
 	}
 	if r.Ask != nil && len(found) == 0 {

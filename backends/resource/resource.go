@@ -98,6 +98,9 @@ type Options[T any] struct {
 	Check func(c *Checking, rec *T)
 	// Refers visits references that depend on other fields.
 	Refers func(rec *T, visit Visitor)
+	// Asks returns the definition that the resource's Ask holds the record against: of which resource, and
+	// its name, empty where all are one.
+	Asks func(rec *T) (resource, name string)
 	// Defines returns the name under which the record defines fields, those, and whether the
 	// record says which they are.
 	Defines func(rec *T) (name string, fields schema.Fields, given bool)
@@ -112,6 +115,7 @@ type hooks struct {
 	number               func(context.Context, *store.Workspace, []any) error
 	check                func(*Checking, any)
 	refers               func(any, Visitor)
+	asks                 func(any) (string, string)
 	defines              func(any) (string, schema.Fields, bool)
 }
 
@@ -194,6 +198,9 @@ func Define[T any](o Options[T]) (*Of[T], error) {
 	}
 	if o.Defines != nil {
 		r.hooks.defines = func(rec any) (string, schema.Fields, bool) { return o.Defines(rec.(*T)) }
+	}
+	if o.Asks != nil {
+		r.hooks.asks = func(rec any) (string, string) { return o.Asks(rec.(*T)) }
 	}
 	if o.Number != nil {
 		r.hooks.number = func(ctx context.Context, ws *store.Workspace, recs []any) error {

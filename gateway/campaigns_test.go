@@ -11,20 +11,20 @@ import (
 	"tenantry/tenants"
 )
 
-// caller calls an organization's operations with one key.
-type caller struct {
+// client calls an organization's operations with one key.
+type client struct {
 	*gatewaytest.Org
 	key string
 }
 
 // do calls with a body where there is one, wants the code, and returns the data with the message.
-func (o caller) do(t *testing.T, method, path, body string, code int) map[string]any {
+func (o client) do(t *testing.T, method, path, body string, code int) map[string]any {
 	t.Helper()
 	return orchard(o).do(t, method, path, body, code)
 }
 
 // names returns what the records of a list are called by that field.
-func (o caller) names(t *testing.T, path, field string) string {
+func (o client) names(t *testing.T, path, field string) string {
 	t.Helper()
 	var names []string
 	for _, one := range o.do(t, http.MethodGet, path, "", 200)["results"].([]any) {
@@ -33,16 +33,16 @@ func (o caller) names(t *testing.T, path, field string) string {
 	return strings.Join(names, " ")
 }
 
-func (o caller) of(t *testing.T, permissions ...tenants.Permission) caller {
+func (o client) of(t *testing.T, permissions ...tenants.Permission) client {
 	t.Helper()
-	return caller{o.Org, o.Key(t, permissions...)}
+	return client{o.Org, o.Key(t, permissions...)}
 }
 
 // TestCampaigns: what a campaign addresses is checked before it is stored, and can be looked at.
 func TestCampaigns(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
-	o := caller{Org: g.Org(t, "acme", tenants.FeatureTeams)}.of(t, tenants.ManageCampaigns)
+	o := client{Org: g.Org(t, "acme", tenants.FeatureTeams)}.of(t, tenants.ManageCampaigns)
 	const north, south = "aaaaaaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbbbbbb"
 	o.Import(t, `{"kind":"team","id":"`+north+`","name":"North"}`, `{"kind":"team","id":"`+south+`","name":"South"}`,
 		`{"kind":"contact_field","key":"age","title":"Age","type":"Number"}`, `{"kind":"contact_field","key":"ssn","title":"SSN","type":"Encrypted"}`,
@@ -78,7 +78,7 @@ func TestCampaigns(t *testing.T) {
 	if got := o.names(t, path+"/preview?per_page=1&page=2&sort=email&filters[country]=DE", "email"); got != "c@example.com" {
 		t.Errorf("the second page: %s", got)
 	}
-	limited := caller{o.Org, o.KeyWith(t, func(k *control.NewKey) {
+	limited := client{o.Org, o.KeyWith(t, func(k *control.NewKey) {
 		k.Permissions, k.Teams = []string{string(tenants.ManageCampaigns)}, []string{north}
 	}).Token}
 	if got := limited.names(t, path+"/preview", "email"); got != "a@example.com" {

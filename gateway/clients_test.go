@@ -132,6 +132,9 @@ func (p *party) clientCalls() []clientCall {
 					continue
 				}
 				at := slices.IndexFunc(s.query, func(v value) bool { return root(v.name) == param.Name })
+				if at < 0 {
+					continue // page, where after is given
+				}
 				if v := s.query[at]; param.Shape == api.Tree {
 					c.Query[cmp.Or(param.Document, param.Name)] = map[string]any{v.name: given(param.Shape, v.is)}
 				} else {

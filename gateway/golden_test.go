@@ -218,7 +218,7 @@ func (g *golden) questions(op *api.Operation, path string) []question {
 			more("parameter", name+pair)
 		}
 		at := slices.IndexFunc(s.query, func(v value) bool { return root(v.name) == param.Name })
-		if s.query[at].name != "" && !param.Required {
+		if at >= 0 && !param.Required {
 			add(make("with "+param.Name, own, p.own, func(name string) bool { return required(name) || root(name) == param.Name }))
 		}
 	}

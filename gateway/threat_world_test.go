@@ -116,7 +116,10 @@ func newQuietWorld(t testing.TB, options ...gatewaytest.Option) *world {
 		if op.Resource == "" || op.Method != http.MethodPost || len(op.Params) > 0 {
 			continue
 		}
-		for _, p := range []*party{w.a, w.b} { // a record of each resource that rows are made of
+		for _, p := range []*party{w.a, w.b} { // a record of each resource that rows are made of, unless there is one
+			if p.ids[ref(op.Resource)] != "" {
+				continue
+			}
 			q := w.build(&op, op.Path, sampleFor(&op), func(at slot) (string, bool) { return p.ids[at.ref], true }, all)
 			a := p.Do(t, q.method, q.target, append(q.changes, gatewaytest.WithKey(p.key))...)
 			if p.ids[ref(op.Resource)], _ = a.Field("id").(string); a.Status != "ok" {

@@ -80,6 +80,9 @@ func TestDeclaredBoundsHold(t *testing.T) {
 					continue
 				}
 				for _, b := range boundsOf(param.Bounds, param.Enum, param.Shape) {
+					if !b.beyond && op.Resource != "" && (param.Name == "sort" || param.Name == "after") {
+						continue // which words they take is no matter of bounds
+					}
 					changed := c
 					if changed.Params, changed.Query = maps.Clone(c.Params), maps.Clone(c.Query); param.In == api.InPath {
 						changed.Params[param.Name] = b.value

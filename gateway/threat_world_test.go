@@ -112,6 +112,8 @@ func newQuietWorld(t testing.TB, options ...gatewaytest.Option) *world {
 	w := &world{Gateway: g}
 	w.a = newParty(t, g, "acme", "ac0ffee5ac0ffee5", 7000)
 	w.b = newParty(t, g, "birch", "bd15ea5ebd15ea5e", 8000)
+	w.n.Store(900_000) // tests count from 1, however many resources there are
+	defer w.n.Store(0)
 	for _, op := range g.App.Operations() {
 		if op.Resource == "" || op.Method != http.MethodPost || len(op.Params) > 0 {
 			continue

@@ -163,7 +163,7 @@ func (m *Module) preview() api.Operation {
 		}
 		return f, err
 	})
-	row.Name, row.Path, row.Tag, row.Resource = "campaigns.preview", "/api/campaigns/{id}/preview", "Campaigns", m.Campaigns.Name
+	row.Name, row.Path, row.IDs, row.Tag, row.Resource = "campaigns.preview", "/api/campaigns/{id}/preview", nil, "Campaigns", m.Campaigns.Name
 	row.Summary, row.Rule = "List the contacts of a campaign", api.Needs(tenants.ManageCampaigns)
 	row.Description = "Lists the contacts that the campaign addresses, as the list of contacts does. " + row.Description
 	row.Params = append([]api.Param{{Name: "id", In: api.InPath, Shape: api.Text, Required: true, Description: "The campaign.", Example: "65f1a2b3c4d5e6f708192a3b"}}, row.Params...)

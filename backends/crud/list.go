@@ -36,7 +36,7 @@ const maxPerPage = 1000
 func (s *serves[T]) list() api.Operation {
 	row := s.row("list", http.MethodGet, s.Path, s.Things+" found")
 	row.Summary, row.Description = "List "+strings.ToLower(s.Things), "Fields to sort by: "+strings.Join(s.sorts, ", ")+". Filters are written as those of campaigns; records of one page are in the order of their identifiers unless sort says another."
-	row.Weight = api.Heavy
+	row.Weight, row.IDs = api.Heavy, []string{"list" + strings.ReplaceAll(s.Things, " ", "")}
 	row.Params = append(row.Params, api.Param{Name: "filters", In: api.InQuery, Shape: api.Tree, Description: "filters[<field>]=<value> or filters[<field>][<operator>]=<value>."})
 	row.Failures = append(row.Failures, api.Failure{
 		Code: http.StatusUnprocessableEntity, Message: "Validation failed: page must be a whole number from 1 to 1000000000", When: "a parameter has an unacceptable value",

@@ -332,6 +332,12 @@ func (o *Operation) Deadline() time.Duration {
 // Paths returns all paths of the operation.
 func (o *Operation) Paths() []string { return append([]string{o.Path}, o.Aliases...) }
 
+var (
+	operationName = regexp.MustCompile(`^[a-z][a-z_]*(\.[a-z][a-z_]*)+$`)
+	commandName   = regexp.MustCompile(`^[a-z]+(\.[a-z]+)*$`)
+	pathParam     = regexp.MustCompile(`\{([a-z_]+)\}`)
+)
+
 // Validate returns every fault of the row: what has no policy, no handler or no
 // documentation cannot be served.
 func (o *Operation) Validate() []error {
@@ -339,11 +345,11 @@ func (o *Operation) Validate() []error {
 	fault := func(format string, args ...any) {
 		faults = append(faults, fmt.Errorf("operation %s (%s %s): %s", o.Name, o.Method, o.Path, fmt.Sprintf(format, args...)))
 	}
-	name, operators := `^[a-z][a-z_]*(\.[a-z][a-z_]*)+$`, o.Credentials == Operator
+	name, operators := operationName, o.Credentials == Operator
 	if operators {
-		name = `^[a-z]+(\.[a-z]+)*$` // of a command
+		name = commandName
 	}
-	if !regexp.MustCompile(name).MatchString(o.Name) {
+	if !name.MatchString(o.Name) {
 		fault("the name is not like things.verb")
 	}
 	if o.fault != nil {
@@ -388,7 +394,6 @@ func (o *Operation) Validate() []error {
 	if o.BodyLimit < 0 || o.BodyLimit > MaxBodyLimit || o.Body == nil && o.BodyLimit != 0 {
 		fault("a body limit is from 1 to %d bytes, of an operation that takes a body", MaxBodyLimit)
 	}
-	pathParam := regexp.MustCompile(`\{([a-z_]+)\}`)
 	for _, path := range o.Paths() {
 		if strings.HasPrefix(path, ControlPath) != operators || !operators && !strings.HasPrefix(path, "/api/") && !strings.HasPrefix(path, "/auth/") {
 			fault("path %s is outside /api/ and /auth/, or %s for the operator", path, ControlPath)

@@ -49,36 +49,65 @@ func sorted[V any](m map[string]V) object {
 }
 
 // MarshalJSON returns the members in their order.
-func (o object) MarshalJSON() ([]byte, error) {
-	var b bytes.Buffer
-	b.WriteByte('{')
-	for i, m := range o {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		name, err := encode(m.name)
-		if err != nil {
-			return nil, err
-		}
-		value, err := encode(m.value)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", m.name, err)
-		}
-		b.Write(name)
-		b.WriteByte(':')
-		b.Write(value)
-	}
-	b.WriteByte('}')
-	return b.Bytes(), nil
+func (o object) MarshalJSON() ([]byte, error) { return encode(o) }
+
+// encode returns v as compact JSON, members in their order, without the escapes for HTML, which make
+// descriptions unreadable.
+func encode(v any) ([]byte, error) {
+	w := &writer{}
+	w.leaves = json.NewEncoder(&w.Buffer)
+	w.leaves.SetEscapeHTML(false)
+	err := w.write(v)
+	return w.Bytes(), err
 }
 
-// encode is json.Marshal without the escapes for HTML, which make descriptions unreadable.
-func encode(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
+// writer writes objects and lists by itself, because encoding/json reads again what a json.Marshaler has
+// written, at each level.
+type writer struct {
+	bytes.Buffer
+	leaves *json.Encoder // into the Buffer
+}
+
+func (w *writer) write(v any) error {
+	switch v := v.(type) {
+	case object:
+		w.WriteByte('{')
+		for i, m := range v {
+			if i > 0 {
+				w.WriteByte(',')
+			}
+			if err := w.write(m.name); err != nil {
+				return err
+			}
+			w.WriteByte(':')
+			if err := w.write(m.value); err != nil {
+				return fmt.Errorf("%s: %w", m.name, err)
+			}
+		}
+		w.WriteByte('}')
+		return nil
+	case []object:
+		return writeList(w, v)
+	case []any:
+		return writeList(w, v)
 	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+	if err := w.leaves.Encode(v); err != nil {
+		return err
+	}
+	w.Truncate(w.Len() - 1) // Encode ends with a new line
+	return nil
+}
+
+func writeList[V any](w *writer, list []V) error {
+	w.WriteByte('[')
+	for i, v := range list {
+		if i > 0 {
+			w.WriteByte(',')
+		}
+		if err := w.write(v); err != nil {
+			return err
+		}
+	}
+	w.WriteByte(']')
+	return nil
 }

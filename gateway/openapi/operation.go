@@ -70,11 +70,13 @@ func security(op *api.Operation) []any {
 	return accepted
 }
 
+var pathParam = regexp.MustCompile(`\{([^{}/]+)\}`)
+
 // parameters returns the path parameters of that path, the query parameters and the ones
 // that operations share.
 func parameters(op *api.Operation, path string) ([]any, error) {
 	list := []any{}
-	for _, m := range regexp.MustCompile(`\{([^{}/]+)\}`).FindAllStringSubmatch(path, -1) {
+	for _, m := range pathParam.FindAllStringSubmatch(path, -1) {
 		at := slices.IndexFunc(op.Params, func(p api.Param) bool { return p.In == api.InPath && p.Name == m[1] })
 		if at < 0 {
 			return nil, fmt.Errorf("the path parameter %s is not declared", m[1])

@@ -22,6 +22,12 @@ type SchemaGiver interface {
 
 const schemaPrefix = "#/components/schemas/"
 
+var (
+	pathsInName = regexp.MustCompile(`[\w.~-]+/`)
+	wordsInName = regexp.MustCompile(`[A-Za-z0-9]+`)
+	notInName   = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
+)
+
 // schemas makes schemas of Go types. Named types become components, so that recursive
 // types end.
 type schemas struct {
@@ -157,7 +163,7 @@ func (s *schemas) freeName(t reflect.Type) string {
 			name = model + strconv.Itoa(n)
 		}
 	}
-	typeName := regexp.MustCompile(`[\w.~-]+/`).ReplaceAllString(t.Name(), "") // type arguments bear paths
+	typeName := pathsInName.ReplaceAllString(t.Name(), "") // type arguments bear paths
 	name := pascal(path.Base(t.PkgPath()) + "." + typeName)
 	if _, taken := s.components[name]; !taken {
 		return name
@@ -175,7 +181,7 @@ func (s *schemas) freeName(t reflect.Type) string {
 // pascal returns the text as a name that generators of code leave as it is.
 func pascal(text string) string {
 	name := ""
-	for _, word := range regexp.MustCompile(`[A-Za-z0-9]+`).FindAllString(text, -1) {
+	for _, word := range wordsInName.FindAllString(text, -1) {
 		name += strings.ToUpper(word[:1]) + word[1:]
 	}
 	return name
@@ -183,7 +189,7 @@ func pascal(text string) string {
 
 // nameText replaces what the name of a component cannot contain.
 func nameText(text string) string {
-	return regexp.MustCompile(`[^A-Za-z0-9._-]+`).ReplaceAllString(text, "_")
+	return notInName.ReplaceAllString(text, "_")
 }
 
 // build returns the schema of t by its kind.

@@ -118,6 +118,8 @@ func NewKinds() (k Kinds) {
 	return k
 }
 
+var roleName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)
+
 // checkRole leaves the built-in role alone, which is taken as it is or not at all.
 func checkRole(c *resource.Checking, r *Role) {
 	given := len(r.Permissions)
@@ -129,7 +131,7 @@ func checkRole(c *resource.Checking, r *Role) {
 		c.Keep = true
 		return
 	}
-	if !regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`).MatchString(r.Name) {
+	if !roleName.MatchString(r.Name) {
 		c.Errs.Add("name", fault.Format, "the name of a role is 1 to 64 of a-z, 0-9, _ and -, and starts with a letter")
 	}
 	r.Label = cmp.Or(r.Label, r.Name)

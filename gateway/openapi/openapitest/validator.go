@@ -39,14 +39,21 @@ type route struct {
 	pointer  string // of the operation, as a JSON pointer
 }
 
+// validators are those made before, by their documents: the gateways of most tests have the same one.
+var validators sync.Map
+
 // NewValidator reads the document; the test ends where it is none.
 func NewValidator(t testing.TB, doc []byte) *Validator {
 	t.Helper()
+	if known, ok := validators.Load(string(doc)); ok {
+		return known.(*Validator)
+	}
 	v, err := newValidator(doc)
 	if err != nil {
 		t.Fatalf("reading the OpenAPI document: %v", err)
 	}
-	return v
+	known, _ := validators.LoadOrStore(string(doc), v)
+	return known.(*Validator)
 }
 
 func newValidator(text []byte) (*Validator, error) {
@@ -296,7 +303,10 @@ func (v *Validator) resolve(at string) (map[string]any, string, error) {
 	return nil, at, fmt.Errorf("references run in a circle at %s", at)
 }
 
-var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
+var (
+	pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
+	pointerTexts   = strings.NewReplacer("~1", "/", "~0", "~")
+)
 
 // pointer returns the JSON pointer of the names.
 func pointer(names ...string) string {
@@ -313,7 +323,7 @@ func lookup(value any, at string) (any, bool) {
 		return value, true
 	}
 	for name := range strings.SplitSeq(strings.TrimPrefix(at, "/"), "/") {
-		name = strings.NewReplacer("~1", "/", "~0", "~").Replace(name)
+		name = pointerTexts.Replace(name)
 		switch container := value.(type) {
 		case map[string]any:
 			next, ok := container[name]

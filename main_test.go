@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"tenantry/internal/maintest"
 )
 
 // asCommand makes the test binary the command.
@@ -23,7 +25,7 @@ func TestMain(m *testing.M) {
 		_ = os.Unsetenv(asCommand)
 		os.Exit(run())
 	}
-	os.Exit(m.Run())
+	os.Exit(maintest.Run(m))
 }
 
 func command(ctx context.Context, t *testing.T, args ...string) *exec.Cmd {

@@ -43,10 +43,10 @@ func twoBackends(t testing.TB) gatewaytest.Option {
 	}
 }
 
-// brief makes moves wait less for those who do not know of them yet; a slow write is refused.
+// brief makes moves wait less for those who do not know of them yet. A write that takes as long is refused.
 func brief(_ *config.Config, o *gateway.Options) {
 	o.Leases = store.DefaultLeases()
-	o.Leases.Settled = 1500 * time.Millisecond
+	o.Leases.Settled = 3 * time.Second
 }
 
 func exported(t testing.TB, o *gatewaytest.Org) string {

@@ -158,8 +158,11 @@ func TestX9_BodiesBeingReadAreBounded(t *testing.T) {
 		held = append(held, slowBody(t, acme, key, size))
 	}
 	until(t, "two bodies are being read", func() bool { return figure(t, g, "tenantry_bodies_bytes") == most*size })
+	var more []net.Conn
 	for range 5 {
-		conn := slowBody(t, acme, key, size)
+		more = append(more, slowBody(t, acme, key, size))
+	}
+	for _, conn := range more { // each is waited for to send the rest
 		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if err != nil || resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" {
 			t.Fatalf("one more: %v %v", resp, err)

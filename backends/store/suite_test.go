@@ -15,11 +15,10 @@ import (
 	"tenantry/backends/store/mongo/mongotest"
 	"tenantry/backends/store/sqlite"
 	"tenantry/crypto/secret"
-
-	"go.uber.org/goleak"
+	"tenantry/internal/maintest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { maintest.Leakless(m) }
 
 // opener makes an engine of its own for one test.
 type opener = func(*testing.T) driver.Engine

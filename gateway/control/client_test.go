@@ -17,17 +17,16 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/crypto/keyring"
 	"tenantry/gateway/transfer"
 	"tenantry/internal/fault"
+	"tenantry/internal/maintest"
 	"tenantry/tenants"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { maintest.Leakless(m) }
 
 // client returns a Client of a handler that answers every command with fn.
 func client(t *testing.T, fn http.HandlerFunc) *Client {

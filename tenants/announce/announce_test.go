@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
 
+	"tenantry/internal/maintest"
 	"tenantry/tenants"
 	"tenantry/tenants/localredis"
 	"tenantry/tenants/redisconn"
@@ -20,7 +20,7 @@ import (
 	"tenantry/tenants/tenantstest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { maintest.Leakless(m) }
 
 // patience is how long a test waits for what must happen; it decides nothing else.
 const patience = 30 * time.Second

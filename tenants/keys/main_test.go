@@ -3,7 +3,7 @@ package keys_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"tenantry/internal/maintest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { maintest.Leakless(m) }

@@ -6,12 +6,12 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
 
+	"tenantry/internal/maintest"
 	"tenantry/tenants/localredis"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { maintest.Leakless(m) }
 
 // redisURL names a Redis server to test against, beside the in-process one.
 const redisURL = "TENANTRY_TEST_REDIS_URL"

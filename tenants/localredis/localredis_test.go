@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
 
+	"tenantry/internal/maintest"
 	"tenantry/tenants/localredis"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { maintest.Leakless(m) }
 
 func start(t *testing.T) (*localredis.Server, redis.UniversalClient) {
 	t.Helper()

@@ -10,17 +10,16 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"tenantry/backends/store"
 	"tenantry/crypto/secret"
 	"tenantry/internal/fault"
+	"tenantry/internal/maintest"
 	"tenantry/tenants"
 	"tenantry/tenants/people"
 	"tenantry/tenants/tenantstest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { maintest.Leakless(m) }
 
 func create(t *testing.T, w *tenantstest.World, tenant *tenants.Tenant, n people.NewUser) *people.User {
 	t.Helper()

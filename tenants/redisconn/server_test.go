@@ -19,14 +19,14 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
 
 	"tenantry/crypto/secret"
+	"tenantry/internal/maintest"
 	"tenantry/tenants/redisconn"
 	"tenantry/tenants/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { maintest.Leakless(m) }
 
 // authority issues certificates for a test.
 type authority struct {

@@ -13,16 +13,15 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"tenantry/crypto/secret"
+	"tenantry/internal/maintest"
 	"tenantry/tenants"
 	"tenantry/tenants/people"
 	"tenantry/tenants/sessions"
 	"tenantry/tenants/tenantstest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { maintest.Leakless(m) }
 
 var somewhere = netip.MustParseAddr("192.0.2.7")
 

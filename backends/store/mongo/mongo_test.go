@@ -8,12 +8,12 @@ import (
 	"tenantry/backends/store/mongo/mongotest"
 	"tenantry/backends/store/storetest"
 	"tenantry/crypto/secret"
+	"tenantry/internal/maintest"
 
 	"go.mongodb.org/mongo-driver/v2/event"
-	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { maintest.Leakless(m) }
 
 // open returns an engine on databases of its own. Whoever calls it closes it.
 func open(t testing.TB, isolation mongo.Isolation, monitor *event.CommandMonitor) *mongo.Engine {

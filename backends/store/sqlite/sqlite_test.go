@@ -6,11 +6,10 @@ import (
 	"tenantry/backends/store/driver"
 	"tenantry/backends/store/sqlite"
 	"tenantry/backends/store/storetest"
-
-	"go.uber.org/goleak"
+	"tenantry/internal/maintest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { maintest.Leakless(m) }
 
 func TestConformance(t *testing.T) {
 	t.Parallel()

@@ -7,13 +7,13 @@ import (
 	"tenantry/gateway/control"
 )
 
-// importsFolder is where imports are kept while they run, in the data folder.
-const importsFolder = "imports"
+// importsFolder is where what is sent for imports is kept while they run, in the data folder.
+func (s *Services) importsFolder() string { return filepath.Join(s.cfg.Data, "imports") }
 
 // Control returns what carries out the commands, see package control. It removes what
 // imports of a process that was killed have left, so it is called before any begins.
 func (s *Services) Control() *control.Server {
-	imports := filepath.Join(s.cfg.Data, importsFolder)
+	imports := s.importsFolder()
 	if err := os.RemoveAll(imports); err != nil {
 		s.log.Warn("what an import left could not be removed", "error", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"tenantry/backends/objects"
 	"tenantry/backends/resource"
 	"tenantry/backends/users"
+	"tenantry/gateway/imports"
 	"tenantry/gateway/transfer"
 	"tenantry/reports"
 	"tenantry/tenants"
@@ -50,6 +51,9 @@ func (s *Services) openModules(more []Module) {
 	s.modules = append([]Module{
 		people, stored, records, filled, sent, s.reports, compliance.New(), users.New(users.Deps{People: s.people}),
 	}, more...)
+
+	s.imports = imports.New(imports.Options{Transfer: func() *transfer.Service { return s.transfer }, Audit: s.audit, Log: s.log, Now: s.now, Dir: s.importsFolder()})
+	s.modules = append(s.modules, s.imports)
 
 	kept := s.kept()
 	s.store.Keep(resource.Specs(kept)...)

@@ -22,7 +22,7 @@ import (
 func leftOut() map[string]string {
 	const control, password, announce = "it says where an installation keeps the organization", "passwords and links never leave the server", "it makes what this installation caches void"
 	out := map[string]string{
-		"keys": "keys are not part of an export", "installations": "it is the installation that is imported into", "audit_log": "the audit log is not part of an export",
+		"keys": "keys are not part of an export", "installations": "it is the installation that is imported into", "audit_log": "the audit log is not part of an export", "imports": "what was imported is exported itself",
 		"share_revocations":     "tokens are signed with a key that does not travel, so that none is valid elsewhere",
 		"shares":                "tokens are signed with a key that does not travel, so that none is valid elsewhere",
 		"organizations.leaving": "it lasts for a moment",
@@ -138,6 +138,9 @@ func TestExport_EveryStoredFieldTravelsOrIsNamed(t *testing.T) {
 	for _, kept := range all {
 		spec := kept.Spec()
 		stored[spec.Name] = true
+		if out[spec.Name] != "" {
+			continue
+		}
 		kind := reflect.ValueOf(kept)
 		in := kind.MethodByName("In")
 		if !in.IsValid() { // the audit log, which gives nobody its records
@@ -146,7 +149,7 @@ func TestExport_EveryStoredFieldTravelsOrIsNamed(t *testing.T) {
 		get, _ := in.Type().Out(0).MethodByName("Get")
 		rec := reflect.New(get.Type.Out(0).Elem())
 		m.fill(rec.Elem(), spec.Name)
-		if out[spec.Name] != "" || spec.Name == "organizations" { // set below
+		if spec.Name == "organizations" { // set below
 			continue
 		}
 		ws := acme.Workspace()

@@ -20,6 +20,7 @@ import (
 	"tenantry/config"
 	"tenantry/crypto/keyring"
 	"tenantry/gateway/audit"
+	"tenantry/gateway/imports"
 	"tenantry/gateway/transfer"
 	"tenantry/reports"
 	"tenantry/tenants"
@@ -61,6 +62,7 @@ type Services struct {
 	modules   []Module
 	reports   *reports.Module
 	transfer  *transfer.Service
+	imports   *imports.Service
 	port      string // of the public listener, for addresses in answers
 }
 
@@ -196,6 +198,9 @@ func (s *Services) Close() error {
 	defer cancel()
 	if s.lock != nil {
 		s.lock.stopCommands(ctx) // they need everything below
+	}
+	if s.imports != nil {
+		s.imports.Close(ctx)
 	}
 	if s.keys != nil {
 		s.keys.Close(ctx) // it stores when keys were last used

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -22,6 +23,9 @@ type Call struct {
 	Scope     store.Scope
 	Query     Query
 	Body      Body
+	// Upload is the file that is the body, where the row takes one. Errors of reading it: a *Problem where
+	// it is larger than it may be or stops arriving.
+	Upload    io.Reader
 	RequestID string
 	Remote    netip.Addr
 	BaseURL   string      // "https://acme.example.com", of this organization

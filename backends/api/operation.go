@@ -190,8 +190,12 @@ type Operation struct {
 	Params    []Param // path and query
 	Body      []Field // nil: takes no body
 	BodyLimit int64   // bytes; 0: DefaultBodyLimit
-	Timeout   time.Duration
-	Weight    int64 // of a call among those in flight; 0: 1, which is for at most 8 MiB; Heavy
+	// Upload are the media types of a file that is the body instead; nil: it takes none. The handler
+	// reads it while it arrives, at most UploadLimit bytes.
+	Upload      []string
+	UploadLimit int64
+	Timeout     time.Duration
+	Weight      int64 // of a call among those in flight; 0: 1, which is for at most 8 MiB; Heavy
 
 	// Once: a success tells a secret that cannot be had again, a key's token for one. Nothing keeps such
 	// an answer: neither logs nor what repeats answers.
@@ -393,6 +397,9 @@ func (o *Operation) Validate() []error {
 	}
 	if o.BodyLimit < 0 || o.BodyLimit > MaxBodyLimit || o.Body == nil && o.BodyLimit != 0 {
 		fault("a body limit is from 1 to %d bytes, of an operation that takes a body", MaxBodyLimit)
+	}
+	if o.Upload != nil && (o.Body != nil || o.Method != http.MethodPost || o.UploadLimit <= 0) {
+		fault("a file is the whole body of a POST, and has a limit")
 	}
 	for _, path := range o.Paths() {
 		if strings.HasPrefix(path, ControlPath) != operators || !operators && !strings.HasPrefix(path, "/api/") && !strings.HasPrefix(path, "/auth/") {

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"slices"
 
@@ -16,6 +17,8 @@ type Input struct {
 	Origin string // of the page for which a browser calls; empty: it is none
 	// Body returns the body of an operation that takes one; nil: there is none.
 	Body func(context.Context) (Body, error)
+	// Upload returns the file that an operation takes as its body.
+	Upload func() (io.Reader, error)
 	// Count is asked once the credential is known to be good for the operation, and Enter before
 	// the handler runs; an error ends the call. Nil: nothing is asked.
 	Count, Enter func(context.Context) error
@@ -104,6 +107,11 @@ func (c *Call) read(ctx context.Context, in Input) error {
 			return err
 		}
 		if err := c.BindBody(body); err != nil {
+			return err
+		}
+	}
+	if c.Operation.Upload != nil && in.Upload != nil {
+		if c.Upload, err = in.Upload(); err != nil {
 			return err
 		}
 	}

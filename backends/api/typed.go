@@ -74,14 +74,14 @@ func (o *Operation) place(name string) Place {
 	switch {
 	case slices.ContainsFunc(o.Paths(), func(path string) bool { return strings.Contains(path, "{"+name+"}") }):
 		return InPath
-	case (o.Method == http.MethodGet || o.Method == http.MethodDelete) && o.Credentials != Operator:
+	case (o.Method == http.MethodGet || o.Method == http.MethodDelete || o.Upload != nil) && o.Credentials != Operator:
 		return InQuery
 	}
 	return ""
 }
 
 // Declare documents a field that the operation takes: from the path where that names it, else from the
-// query of a GET or DELETE, else from the body.
+// query of a GET, a DELETE or an upload, else from the body.
 func (o *Operation) Declare(f *field.Field) {
 	shape := shapeOf(f)
 	var bounds Bounds
@@ -112,8 +112,8 @@ func (o *Operation) Declare(f *field.Field) {
 	o.Body = append(o.Body, part)
 }
 
-// sent returns what the caller sent of a field, and whether it was sent.
-func (c *Call) sent(f *field.Field) (v strictjson.Value, given bool) {
+// Sent returns what the caller sent of a field, and whether it was sent.
+func (c *Call) Sent(f *field.Field) (v strictjson.Value, given bool) {
 	switch c.Operation.place(f.Name) {
 	case InPath:
 		return f.Literal(c.Path(f.Name)), true
@@ -135,7 +135,7 @@ func (c *Call) fill(in any, fields []field.Field) error {
 	var errs fault.List
 	for i := range fields {
 		f := &fields[i]
-		v, given := c.sent(f)
+		v, given := c.Sent(f)
 		if !given && f.Default != "" {
 			v, given = f.Literal(f.Default), true
 		}

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"tenantry/backends/api"
 	"tenantry/backends/field"
@@ -47,6 +48,13 @@ type Options[T any] struct {
 	Before func(ctx context.Context, c *api.Call, rec, was *T) error
 	// Keys seal the values of encrypted fields, which no answer shows. They are required where there can be some.
 	Keys secrets.Keys
+	// Upload are the media types of files that records are made of; see api.Operation. The fields of a new
+	// record come from the query then. UploadLimit is in bytes, UploadTime for the whole of one.
+	Upload      []string
+	UploadLimit int64
+	UploadTime  time.Duration
+	// Refresh, where set, brings up to date what time alone changes of a record that is shown.
+	Refresh func(rec *T)
 	// Keeper, where set, stores what was read and checked.
 	Keeper *Keeper[T]
 	// Show, where set, makes the answers of records, which are of the type of Example, all in one go.
@@ -223,6 +231,11 @@ func as[In, T any](s *serves[T], row api.Operation, do func(context.Context, *ap
 
 // show makes the answers of records.
 func (s *serves[T]) show(ctx context.Context, c *api.Call, recs []*T) ([]any, error) {
+	for _, rec := range recs {
+		if s.Refresh != nil {
+			s.Refresh(rec)
+		}
+	}
 	if s.Show != nil {
 		return s.Show(ctx, c, recs)
 	}
@@ -284,6 +297,7 @@ func (s *serves[T]) within(ctx context.Context, c *api.Call, known *resource.Kno
 func (s *serves[T]) create() api.Operation {
 	row := s.row("create", http.MethodPost, s.Path, s.Thing+" created")
 	row.Summary, row.Description = "Create "+s.one(), "Answers the record as it is stored."
+	row.Upload, row.UploadLimit, row.Timeout = s.Upload, s.UploadLimit, s.UploadTime
 	s.takes(&row, false)
 	return as(s, row, func(ctx context.Context, c *api.Call, _ struct{}) (*T, error) {
 		rec := s.of.New().(*T)

@@ -25,11 +25,14 @@ func (s *serves[T]) takes(row *api.Operation, there bool) {
 		}
 		required := f.Rule.Required
 		f.Rule.Required = required && !there
-		row.Declare(&f)
-		row.Body[len(row.Body)-1].Nullable = !required
+		if row.Declare(&f); len(row.Body) > 0 {
+			row.Body[len(row.Body)-1].Nullable = !required
+		}
 	}
-	row.BodyLimit = bodyLimit
-	if s.of.DefinedBy != "" {
+	switch row.BodyLimit = bodyLimit; {
+	case row.Upload != nil:
+		row.BodyLimit = 0
+	case s.of.DefinedBy != "":
 		row.BodyLimit = api.MaxBodyLimit
 	}
 	row.Failures = append(row.Failures, s.invalid()...)
@@ -88,9 +91,9 @@ func (s *serves[T]) take(ctx context.Context, c *api.Call, rec, was *T) error {
 // sent returns the body as one value, with the definition that the path names.
 func (s *serves[T]) sent(c *api.Call) strictjson.Value {
 	body := strictjson.Value{Is: strictjson.Object}
-	for _, f := range c.Operation.Body {
-		if c.Body.Has(f.Name) {
-			body.Members = append(body.Members, strictjson.Member{Name: f.Name, Value: c.Body.Value(f.Name)})
+	for i := range s.fields {
+		if v, given := c.Sent(&s.fields[i]); given {
+			body.Members = append(body.Members, strictjson.Member{Name: s.fields[i].Name, Value: v})
 		}
 	}
 	if s.parent != "" {

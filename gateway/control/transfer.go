@@ -67,8 +67,8 @@ func (s *Server) exportCommand() Command {
 }
 
 // importBundle returns no report where the import did not begin.
-func (s *Server) importBundle(ctx context.Context, c *call, in ImportRequest) (report *transfer.Report, err error) {
-	options := transfer.ImportOptions{DryRun: in.DryRun, Partial: in.Partial, Progress: func(p transfer.Progress) {
+func (s *Server) importBundle(ctx context.Context, c *call, in ImportRequest) (_ *transfer.Report, err error) {
+	options := rows.Options{As: in.As, Format: in.Format, Map: in.Map, Key: in.Key, DryRun: in.DryRun, Partial: in.Partial, Progress: func(p transfer.Progress) {
 		c.tell(Progress{Step: p.Phase, Done: p.Bytes, Total: p.Total, Bytes: true})
 	}}
 	if in.Secrets != "" {
@@ -94,15 +94,7 @@ func (s *Server) importBundle(ctx context.Context, c *call, in ImportRequest) (r
 	if in.Partial && !in.DryRun {
 		options.Bad = c.Output
 	}
-	var made transfer.Report
-	if in.As != "" {
-		made, err = rows.Import(ctx, s.Transfer, c.Tenant, src, rows.Options{
-			As: in.As, Format: in.Format, Map: in.Map, Key: in.Key,
-			DryRun: options.DryRun, Partial: options.Partial, Bad: options.Bad, Progress: options.Progress,
-		})
-	} else {
-		made, err = s.Transfer.Import(ctx, c.Tenant, src, options)
-	}
+	made, err := rows.Load(ctx, s.Transfer, c.Tenant, src, options)
 	if !in.DryRun && made.Created+made.Updated > 0 {
 		c.AuditNote = map[string]string{"created": strconv.Itoa(made.Created), "updated": strconv.Itoa(made.Updated), "failed": strconv.Itoa(made.Failed)}
 	}

@@ -142,7 +142,7 @@ func (x *exchange) guarded(ctx context.Context) (result api.Result, err error) {
 	}
 	x.call.Strict = x.call.Strict || prefersStrict(x.r.Header)
 	result, err = api.Run(ctx, x.call, api.Input{
-		Query: x.r.URL.RawQuery, Header: x.r.Header, Origin: x.r.Header.Get("Origin"), Body: x.body, Count: x.count,
+		Query: x.r.URL.RawQuery, Header: x.r.Header, Origin: x.r.Header.Get("Origin"), Body: x.body, Upload: x.upload, Count: x.count,
 		Enter: func(ctx context.Context) (err error) {
 			x.work, err = x.enter(ctx, x.p.Work, x.op.Weight)
 			return err

@@ -28,6 +28,9 @@ func description(op *api.Operation) string {
 	if op.Body != nil {
 		lines = append(lines, "- Body: at most "+byteText(op.BodyMax())+".")
 	}
+	if op.Upload != nil {
+		lines = append(lines, "- File: at most "+byteText(op.UploadLimit)+".")
+	}
 	lines = append(lines, "- Time limit: "+durationText(op.Deadline())+".")
 	if op.Audit == api.AuditAlways {
 		lines = append(lines, "- Audit: every call leaves a record before it is answered; where it cannot be written, the answer is a 503.")

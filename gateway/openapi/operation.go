@@ -46,6 +46,13 @@ func (b *builder) add(op *api.Operation) error {
 			}
 			described = append(described, member{"requestBody", body})
 		}
+		if op.Upload != nil {
+			content := object{}
+			for _, kind := range op.Upload {
+				content = append(content, member{kind, object{{"schema", object{{"type", "string"}, {"format", "binary"}}}}})
+			}
+			described = append(described, member{"requestBody", object{{"required", true}, {"content", content}}})
+		}
 		described = append(described, member{"responses", responses}, member{"security", security(op)})
 		method := strings.ToLower(op.Method)
 		if b.paths[path] == nil {

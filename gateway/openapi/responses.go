@@ -168,7 +168,7 @@ func canHappen(op *api.Operation, code int) bool {
 	case http.StatusConflict:
 		return op.Method != http.MethodGet
 	case http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType:
-		return op.Body != nil
+		return op.Body != nil || op.Upload != nil
 	case http.StatusUnprocessableEntity:
 		return op.Body != nil || slices.ContainsFunc(op.Params, func(p api.Param) bool { return p.In == api.InQuery })
 	}

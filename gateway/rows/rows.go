@@ -15,6 +15,7 @@ import (
 	"tenantry/backends/resource"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
+	"tenantry/crypto/sealing"
 	"tenantry/gateway/transfer"
 	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
@@ -49,12 +50,21 @@ type Options struct {
 
 	DryRun   bool
 	Partial  bool
-	Bad      io.Writer // with Partial: the bad rows, in the format of the file
+	Bad      io.Writer           // with Partial: the bad rows, in the format of the file
+	OpenWith *sealing.PrivateKey // of a bundle: opens secrets that were sealed to its public half
 	Progress func(transfer.Progress)
 }
 
 // ErrOptions says that the options of an import of rows make no sense.
 var ErrOptions = errors.New("these rows cannot be imported so")
+
+// Load takes the lines of a bundle, or with As what Import takes. Errors are those of Import.
+func Load(ctx context.Context, s *transfer.Service, t *tenants.Tenant, src transfer.Source, o Options) (transfer.Report, error) {
+	if o.As != "" {
+		return Import(ctx, s, t, src, o)
+	}
+	return s.Import(ctx, t, src, transfer.ImportOptions{DryRun: o.DryRun, Partial: o.Partial, Bad: o.Bad, OpenWith: o.OpenWith, Progress: o.Progress})
+}
 
 // maxColumns bounds the columns of a file.
 const maxColumns = 1000

@@ -1,0 +1,159 @@
+package gateway_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"tenantry/gateway/control"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/tenants"
+)
+
+// TestImportsOverHTTP: an administrator sends a file, and learns how far the import has come and what
+// is wrong with its lines; nobody else can.
+func TestImportsOverHTTP(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	org := g.Org(t, "acme", tenants.FeatureTeams)
+	_, cookie := org.Person(t, "ada@example.com", func(u *control.NewUser) { u.Name, u.Roles = "Ada", []string{"admin"} })
+	admin := gatewaytest.Cookie(cookie)
+	send := func(query, kind, file string, code int) string {
+		t.Helper()
+		a := org.Do(t, http.MethodPost, "/api/import"+query, admin, gatewaytest.Body(kind, file))
+		if a.Code != code {
+			t.Fatalf("%s %.80s: %d %s, want %d", query, file, a.Code, a.Body, code)
+		}
+		id, _ := a.Field("id").(string)
+		return id
+	}
+	ended := func(id string) *gatewaytest.Answer {
+		t.Helper()
+		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+			a := org.Do(t, http.MethodGet, "/api/import/"+id, admin)
+			if a.Code != 200 || time.Now().After(deadline) {
+				t.Fatalf("%s: %d %s", id, a.Code, a.Body)
+			}
+			if a.Field("state") != "running" {
+				return a
+			}
+		}
+	}
+	const bundle = "application/x-ndjson"
+	for _, c := range []struct {
+		query, kind, file, state, says string
+	}{
+		{"?dry_run=true", bundle, `{"kind":"contact","email":"b@example.com"}`, "done", `"created":1`},
+		{"", bundle, `{"kind":"contact","email":"b@example.com"}` + "\n" + `{"kind":"contact","email":"no address"}`, "refused", "Nothing was stored: 1 of 2 lines cannot be taken"},
+		{"", bundle, `{"kind":"contact","email":"no address"}`, "refused", "email must be a plain address"},
+		{"?partial=true", bundle, `{"kind":"contact","email":"c@example.com","external_id":"7"}` + "\n" + `{"kind":"contact","email":"no address"}`, "done", `"created":1,"unchanged":0,"updated":0,"failed":1`},
+		{"?as=contacts", "text/csv", "Email,Town\nd@example.com,Bonn\n", "done", `"columns":[{"name":"Email","field":"email"},{"name":"Town","field":"town","type":"Text","new":true}]`},
+		{"?as=contacts&key=email", "text/csv; charset=utf-8", "Email,Town\nd@example.com,Rom\n", "done", `"updated":1`},
+		{"?as=contacts&format=json", "application/json", `[{"email":"e@example.com"}]`, "done", `"created":1`},
+		{"?as=dragons", "text/csv", "a\nb\n", "refused", "dragons"},
+	} {
+		if a := ended(send(c.query, c.kind, c.file, 200)); a.Field("state") != c.state || !strings.Contains(string(a.Body), c.says) {
+			t.Errorf("%s %s: %s, want %s and %s", c.query, c.file, a.Body, c.state, c.says)
+		}
+	}
+	if a := org.Do(t, http.MethodGet, "/api/campaigns/count", gatewaytest.WithKey(org.Key(t, tenants.Contacts))); fmt.Sprint(a.Field("count")) != "3" {
+		t.Errorf("stored: %s, want c, d and e", a.Body)
+	}
+	list := org.Do(t, http.MethodGet, "/api/import?sort=-created_at&filters[state]=refused", admin)
+	if fmt.Sprint(list.Field("count")) != "3" {
+		t.Errorf("listed: %s", list.Body)
+	}
+	send("?format=xml", bundle, "{}", 422)
+	send("?nothing=1", bundle, "{}", 400)
+	send("", "text/html", "{}", 415)
+	for _, credential := range []gatewaytest.Request{gatewaytest.WithKey(org.Key(t, tenants.AllPermissions()...)), func(*http.Request) {}} {
+		if a := org.Do(t, http.MethodPost, "/api/import", credential, gatewaytest.Body(bundle, "{}")); a.Code != 403 {
+			t.Errorf("not an administrator: %d %s", a.Code, a.Body)
+		}
+	}
+	_, other := org.Person(t, "bob@example.com", func(u *control.NewUser) { u.Name, u.Permissions = "Bob", names(tenants.AllPermissions()) })
+	if a := org.Do(t, http.MethodGet, "/api/import", gatewaytest.Cookie(other)); a.Code != 403 {
+		t.Errorf("a person with all permissions: %d %s", a.Code, a.Body)
+	}
+	recent, err := g.App.AuditLog().Recent(t.Context(), org.Tenant(t).Workspace(), 100, 0)
+	recorded := map[string]int{}
+	for _, r := range recent {
+		recorded[r.Operation+" "+r.Outcome]++
+	}
+	if err != nil || recorded["import ok"] != 4 || recorded["imports.create ok"] != 8 {
+		t.Errorf("recorded: %v, %v", recorded, err)
+	}
+}
+
+// TestImportsOneAtATime: an organization has one import at a time, and a sender who stalls or goes away
+// leaves nothing behind.
+func TestImportsOneAtATime(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	org := g.Org(t, "acme")
+	_, cookie := org.Person(t, "ada@example.com", func(u *control.NewUser) { u.Name, u.Roles = "Ada", []string{"admin"} })
+	admin := gatewaytest.Cookie(cookie)
+	held, release := newHeldBody()
+	first := make(chan error, 1)
+	go func() {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, g.URL("/api/import"), held)
+		if err != nil {
+			first <- err
+			return
+		}
+		r.Host = org.Host
+		r.Header.Set("Content-Type", "application/x-ndjson")
+		admin(r)
+		resp, err := http.DefaultClient.Do(r)
+		if err == nil {
+			_ = resp.Body.Close()
+			if resp.StatusCode != 200 {
+				err = fmt.Errorf("the first import: %d", resp.StatusCode)
+			}
+		}
+		first <- err
+	}()
+	<-held.asked
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if there, _ := filepath.Glob(filepath.Join(g.Config.Data, "imports", "*")); len(there) > 0 {
+			break
+		}
+	}
+	a := org.Do(t, http.MethodPost, "/api/import", admin, gatewaytest.Body("application/x-ndjson", "{}"))
+	if a.Code != 409 || a.Message != "Another import of the organization is under way" {
+		t.Errorf("beside another: %d %s", a.Code, a.Body)
+	}
+	release()
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+}
+
+// heldBody is a body that gives its first byte, and the rest when it is released.
+type heldBody struct {
+	asked chan struct{}
+	rest  chan struct{}
+	state int
+}
+
+func newHeldBody() (*heldBody, func()) {
+	b := &heldBody{asked: make(chan struct{}), rest: make(chan struct{})}
+	return b, func() { close(b.rest) }
+}
+
+func (b *heldBody) Read(p []byte) (int, error) {
+	b.state++
+	switch b.state {
+	case 1:
+		return copy(p, "\n"), nil
+	case 2:
+		close(b.asked)
+		<-b.rest
+		return copy(p, "{\"kind\":\"team\",\"name\":\"North\"}\n"), nil
+	}
+	return 0, io.EOF
+}

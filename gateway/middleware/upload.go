@@ -1,0 +1,62 @@
+package middleware
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"tenantry/backends/api"
+)
+
+// stall is how long a file that is sent may stand still.
+const stall = 30 * time.Second
+
+// upload returns the file that is the body. It keeps no work from others while it arrives, and may take
+// as long as the operation while something of it arrives.
+func (x *exchange) upload() (io.Reader, error) {
+	kind, _, err := mime.ParseMediaType(x.r.Header.Get("Content-Type"))
+	switch {
+	case x.r.Header.Get("Content-Encoding") != "":
+		return nil, unsupported("Send the file without a content encoding")
+	case err != nil || !slices.Contains(x.op.Upload, kind):
+		return nil, unsupported("Send the file as " + strings.Join(x.op.Upload, " or "))
+	case x.r.ContentLength > x.op.UploadLimit:
+		return nil, fileTooLarge(x.op)
+	}
+	return &arriving{x: x, from: http.MaxBytesReader(x.w, x.r.Body, x.op.UploadLimit), deadlines: http.NewResponseController(x.w)}, nil
+}
+
+func fileTooLarge(op *api.Operation) *api.Problem {
+	return &api.Problem{
+		Code: http.StatusRequestEntityTooLarge, Message: fmt.Sprintf("The file is larger than %d bytes", op.UploadLimit),
+		Header: map[string]string{"Connection": "close"},
+	}
+}
+
+// arriving is a file on its way.
+type arriving struct {
+	x         *exchange
+	from      io.Reader
+	deadlines *http.ResponseController
+}
+
+// Read moves the deadlines of the connection, which are made for small bodies.
+func (a *arriving) Read(p []byte) (int, error) {
+	a.x.work.leave()
+	_ = errors.Join( // where they cannot be moved the server's own hold
+		a.deadlines.SetReadDeadline(time.Now().Add(stall)), a.deadlines.SetWriteDeadline(time.Now().Add(2*stall)))
+	n, err := a.from.Read(p)
+	var over *http.MaxBytesError
+	switch {
+	case err == nil, errors.Is(err, io.EOF):
+		return n, err
+	case errors.As(err, &over):
+		return n, fileTooLarge(a.x.op)
+	}
+	return n, api.BadRequest("The file could not be read to its end")
+}

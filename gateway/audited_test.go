@@ -68,6 +68,9 @@ func TestEveryChangeIsAudited(t *testing.T) {
 		switch {
 		case op.Credentials == api.Open:
 			want.Subject, want.Account = "anonymous", ""
+		case op.Rule.IsAdminOnly():
+			want.Subject, want.Account = "user:"+strconv.FormatInt(p.admin.ID, 10), ""
+			call.changes = append(call.changes, gatewaytest.Cookie(p.adminCookie))
 		case op.Credentials&api.Key == 0:
 			want.Subject, want.Account = "user:"+strconv.FormatInt(p.person.ID, 10), ""
 			call.changes = append(call.changes, gatewaytest.Cookie(p.cookie))

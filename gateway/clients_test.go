@@ -121,6 +121,9 @@ func (p *party) clientCalls() []clientCall {
 		return strings.ReplaceAll(text, "{n}", "1")
 	}
 	for _, op := range p.App.Operations() {
+		if op.Upload != nil {
+			continue // an organization has one import at a time
+		}
 		s := sampleFor(&op)
 		for i, path := range op.Paths() {
 			c := clientCall{ID: op.ID(i), Method: op.Method, Path: path, Params: map[string]any{}, Query: map[string]any{}, Headers: map[string]string{}}

@@ -76,7 +76,7 @@ type party struct {
 
 	key, readKey, pageKey  string // server_full, server_read, browser; all permissions
 	adminCookie, cookie    *http.Cookie
-	person                 control.User
+	admin, person          control.User
 	strangersSecretOfFirst string // plaintext of the first contact's encrypted field
 }
 
@@ -115,6 +115,9 @@ func newQuietWorld(t testing.TB, options ...gatewaytest.Option) *world {
 	w.n.Store(900_000) // tests count from 1, however many resources there are
 	defer w.n.Store(0)
 	for _, op := range g.App.Operations() {
+		if op.Upload != nil {
+			w.a.ids[ref(op.Resource)], w.b.ids[ref(op.Resource)] = w.a.Tenant(t).Workspace().NewID(), w.b.Tenant(t).Workspace().NewID() // unless somebody signs in
+		}
 		if op.Resource == "" || op.Method != http.MethodPost || len(op.Params) > 0 {
 			continue
 		}
@@ -156,9 +159,16 @@ func newParty(t testing.TB, g *gatewaytest.Gateway, slug, prefix string, users i
 func (p *party) signIn(t testing.TB) {
 	t.Helper()
 	all := tenants.AllPermissions()
-	_, p.adminCookie = p.Person(t, p.text()+"@example.com", func(u *control.NewUser) { u.Name, u.Roles = p.text(), []string{"admin"} })
+	p.admin, p.adminCookie = p.Person(t, p.text()+"@example.com", func(u *control.NewUser) { u.Name, u.Roles = p.text(), []string{"admin"} })
 	p.person, p.cookie = p.Person(t, p.text()+"@example.com", func(u *control.NewUser) { u.Name, u.Permissions = p.text(), names(all) })
 	p.ids[refEmail] = p.person.Email
+	a := p.Do(t, http.MethodPost, "/api/import?dry_run=true", gatewaytest.Cookie(p.adminCookie), gatewaytest.Body("application/x-ndjson", ""))
+	if p.ids["import"], _ = a.Field("id").(string); a.Code != http.StatusOK {
+		t.Fatalf("an import of %s: %d %s", p.Slug, a.Code, a.Body)
+	}
+	for ; a.Code == http.StatusOK && a.Field("state") == "running"; time.Sleep(time.Millisecond) {
+		a = p.Do(t, http.MethodGet, "/api/import/"+p.ids["import"], gatewaytest.Cookie(p.adminCookie))
+	}
 }
 
 func names(permissions []tenants.Permission) []string {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -125,7 +126,19 @@ func sampleFor(op *api.Operation) sample {
 			s.body[f.Name] = f.Example
 		}
 	}
+	maps.Copy(s.body, fitting()[op.Name])
 	return s
+}
+
+// fitting has the values of generated rows that must fit what a party has.
+func fitting() map[string]map[string]any {
+	type m = map[string]any
+	return map[string]map[string]any{
+		"objects.update": {"schema": m{"kind": m{"title": "Kind", "type": "Text"}, "pin": m{"title": "Pin", "type": "Encrypted"}}},
+		"records.create": {"values": m{"kind": "oak", "pin": "1234"}},
+		"records.update": {"values": m{"kind": "elm"}},
+		"forms.create":   {"name": "made{n}"},
+	}
 }
 
 // uncovered returns what the samples lack, or have too much, against the rows.

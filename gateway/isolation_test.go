@@ -96,7 +96,7 @@ func sampleFor(op *api.Operation) sample {
 	if op.Resource == "" {
 		return samples()[op.Name]
 	}
-	s := sample{path: map[string]ref{}, body: map[string]any{}, volatile: []string{"id", "created_at", "updated_at"}}
+	s := sample{path: map[string]ref{}, body: map[string]any{}, volatile: []string{"id", "created_at", "updated_at", "created", "updated", "results"}}
 	for _, p := range op.Params {
 		switch {
 		case p.In == api.InPath:
@@ -104,11 +104,12 @@ func sampleFor(op *api.Operation) sample {
 		case p.Ref != "":
 			s.query = append(s.query, value{p.Name, ref(p.Ref)})
 		case p.Shape == api.Tree:
-			s.query = append(s.query, value{p.Name + "[id]", ref(op.Resource)})
+			name, _, _ := strings.Cut(p.Example, "=")
+			s.query = append(s.query, value{name, ref(op.Resource)})
 		case p.Name == "page": // after goes without it
 		default:
 			words := append(slices.Clone(p.Enum), map[bool]string{true: "true"}[p.Shape == api.Boolean])
-			s.query = append(s.query, value{p.Name, cmp.Or(p.Example, p.Default, words[0])})
+			s.query = append(s.query, value{p.Name, strings.Trim(cmp.Or(p.Example, p.Default, words[0]), `["]`)})
 		}
 	}
 	for _, f := range op.Body {
@@ -134,10 +135,10 @@ func sampleFor(op *api.Operation) sample {
 func fitting() map[string]map[string]any {
 	type m = map[string]any
 	return map[string]map[string]any{
-		"objects.update": {"schema": m{"kind": m{"title": "Kind", "type": "Text"}, "pin": m{"title": "Pin", "type": "Encrypted"}}},
-		"records.create": {"values": m{"kind": "oak", "pin": "1234"}},
-		"records.update": {"values": m{"kind": "elm"}},
-		"forms.create":   {"name": "made{n}"},
+		"contacts.create":       {"email": "ada{n}@example.com", "fields": m{"plan": "gold"}},
+		"contacts.update":       {"email": "ada{n}@example.com", "fields": m{"plan": "gold"}},
+		"contact_fields.create": {"key": "made{n}", "type": "Text"},
+		"contact_fields.update": {"type": "Text"},
 	}
 }
 
@@ -222,8 +223,8 @@ func TestSamplesCoverEveryOperation(t *testing.T) {
 }
 
 // uses reports whether a good call leaves nothing for the next one.
-func (s sample) uses(op *api.Operation) bool {
-	return s.once || op.Resource != "" && (op.Method == http.MethodDelete || strings.HasSuffix(op.Path, "/restore"))
+func uses(op *api.Operation) bool {
+	return op.Resource != "" && (op.Method == http.MethodDelete || strings.HasSuffix(op.Path, "/restore"))
 }
 
 // slot is one place of a request where an identifier stands.
@@ -436,7 +437,7 @@ func TestT2_IdentifiersOfAnotherOrganization(t *testing.T) {
 			s := sampleFor(&op)
 			for _, path := range op.Paths() {
 				for _, at := range s.slots(&op, path) {
-					if s.uses(&op) && !strings.HasPrefix(at.name, "path ") {
+					if uses(&op) && !strings.HasPrefix(at.name, "path ") {
 						tried[op.Name]++
 						continue // the second call would find no record, whatever else it names
 					}

@@ -98,6 +98,9 @@ func TestDeclaredBoundsHold(t *testing.T) {
 			}
 			for _, f := range op.Body {
 				for _, b := range boundsOf(f.Bounds, nil, f.Shape) {
+					if !b.beyond && op.Resource != "" && (f.Name == "email" || f.Name == "type") {
+						continue // a long one has a form, too
+					}
 					changed := c
 					changed.Body = maps.Clone(c.Body)
 					changed.Body[f.Name] = b.value

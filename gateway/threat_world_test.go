@@ -248,7 +248,8 @@ func (p *party) bundle(users int) []string {
 
 	add("contact_field", m{"key": "plan", "title": p.text(), "type": "Text"})
 	add("contact_field", m{"key": secretField, "title": p.text(), "type": "Encrypted"})
-	add("contact_field", m{"key": p.text(), "title": p.text(), "type": "Text"})
+	p.ids["contact_field"] = p.text()
+	add("contact_field", m{"key": string(p.ids["contact_field"]), "title": p.text(), "type": "Text"})
 	for n := range contactsMany {
 		teams := [][]string{{}, {team}, {other}}[n%3]
 		secret := p.text()
@@ -269,15 +270,13 @@ func (p *party) bundle(users int) []string {
 	p.ids[refObject] = add("custom_object", m{"id": p.id(60), "name": object, "label": p.text(), "label_plural": p.text(), "schema": m{
 		"kind": m{"title": p.text(), "type": "Text"}, "pin": m{"title": p.text(), "type": "Encrypted"},
 	}})
-	p.ids["custom_object"] = object
-	p.ids["record"] = add("record", m{"id": p.id(61), "object": object, "values": m{"kind": p.text(), "pin": p.text()}, "external_id": p.text()})
+	add("record", m{"id": p.id(61), "object": object, "values": m{"kind": p.text(), "pin": p.text()}, "external_id": p.text()})
 	p.ids[refForm] = add("form_collection", m{
 		"id": p.id(70), "name": p.text(), "label": p.text(), "label_plural": p.text(), "user_id": users + 1, "external_id": p.text(),
 		"schema":       m{"why": m{"title": p.text(), "type": "LongText"}},
 		"email_alerts": m{"enabled": true, "recipients": []string{p.text() + "@example.com"}, "subject": p.text()},
 	})
-	p.ids["form_collection"] = p.ids[refForm]
-	p.ids["submission"] = add("submission", m{"id": p.id(71), "form": p.id(70), "values": m{"form_name": p.text(), "why": p.text()}})
+	add("submission", m{"id": p.id(71), "form": p.id(70), "values": m{"form_name": p.text(), "why": p.text()}})
 
 	report := func(n int, class, source string, more m) string {
 		fields := m{

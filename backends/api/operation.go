@@ -231,6 +231,7 @@ const ControlPath = "/v1/"
 const (
 	DefaultBodyLimit int64 = 16 << 10
 	MaxBodyLimit     int64 = 256 << 10
+	MaxBulkLimit     int64 = 2 << 20 // of a row that takes many records at once
 	DefaultTimeout         = 10 * time.Second
 )
 
@@ -243,7 +244,7 @@ func (o *Operation) ID(path int) string {
 	things, action, _ := strings.Cut(o.Name, ".")
 	words := strings.Split(action, "_")
 	id := words[0]
-	for _, word := range append([]string{strings.TrimSuffix(things, "s")}, words[1:]...) {
+	for _, word := range append(strings.Split(strings.TrimSuffix(things, "s"), "_"), words[1:]...) {
 		if word != "" {
 			id += strings.ToUpper(word[:1]) + word[1:]
 		}
@@ -395,8 +396,8 @@ func (o *Operation) Validate() []error {
 	if o.Body != nil && o.Method == http.MethodGet && !operators {
 		fault("reads and takes a body")
 	}
-	if o.BodyLimit < 0 || o.BodyLimit > MaxBodyLimit || o.Body == nil && o.BodyLimit != 0 {
-		fault("a body limit is from 1 to %d bytes, of an operation that takes a body", MaxBodyLimit)
+	if o.BodyLimit < 0 || o.BodyLimit > MaxBulkLimit || o.Body == nil && o.BodyLimit != 0 {
+		fault("a body limit is from 1 to %d bytes, of an operation that takes a body", MaxBulkLimit)
 	}
 	if o.Upload != nil && (o.Body != nil || o.Method != http.MethodPost || o.UploadLimit <= 0) {
 		fault("a file is the whole body of a POST, and has a limit")

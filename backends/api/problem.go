@@ -157,6 +157,12 @@ func Duplicate(fields ...string) *Problem {
 	return invalid(http.StatusConflict, &fault.Error{Faults: l})
 }
 
+// ErrorsOf returns what the answer to an error says of fields; nil where it says nothing of them.
+func ErrorsOf(err error) []FieldError {
+	data, _ := ProblemOf(err).Data.(fieldErrors)
+	return data.Errors
+}
+
 // ProblemOf is the one mapping from errors to answers.
 func ProblemOf(err error) *Problem {
 	var p *Problem

@@ -11,18 +11,18 @@ import (
 // Contact is a person or organization that the organization deals with.
 type Contact struct {
 	store.Meta
-	Email      string         `json:"email,omitempty" rule:"max=320 format=email" use:"filter"`
-	FirstName  string         `json:"first_name,omitempty" rule:"max=200 format=line" use:"filter"`
-	LastName   string         `json:"last_name,omitempty" rule:"max=200 format=line" use:"filter" alias:"name"`
-	Phone      string         `json:"phone,omitempty" rule:"max=64 format=line" use:"filter"`
-	Country    string         `json:"country,omitempty" rule:"max=200 format=line" use:"filter"`
-	City       string         `json:"city,omitempty" rule:"max=200 format=line" use:"filter"`
-	Status     string         `json:"status,omitempty" rule:"max=200 format=line" use:"filter"`
-	Tags       []string       `json:"tags,omitempty" rule:"max=200 each=100 format=line" use:"filter"`
-	Fields     map[string]any `json:"fields,omitempty" store:"custom"`
+	Email      string         `json:"email,omitempty" rule:"max=320 format=email" use:"filter" doc:"E-mail address." example:"ada@example.com"`
+	FirstName  string         `json:"first_name,omitempty" rule:"max=200 format=line" use:"filter" doc:"First name." example:"Ada"`
+	LastName   string         `json:"last_name,omitempty" rule:"max=200 format=line" use:"filter" alias:"name" doc:"Last name, or the name of an organization." example:"Lovelace"`
+	Phone      string         `json:"phone,omitempty" rule:"max=64 format=line" use:"filter" doc:"Phone number, as it is written." example:"+49 228 1234"`
+	Country    string         `json:"country,omitempty" rule:"max=200 format=line" use:"filter" doc:"Country, as the organization writes it." example:"DE"`
+	City       string         `json:"city,omitempty" rule:"max=200 format=line" use:"filter" doc:"City." example:"Bonn"`
+	Status     string         `json:"status,omitempty" rule:"max=200 format=line" use:"filter" doc:"What the organization says of the contact." example:"customer"`
+	Tags       []string       `json:"tags,omitempty" rule:"max=200 each=100 format=line" use:"filter" doc:"Words that put contacts together." example:"[\"press\"]"`
+	Fields     map[string]any `json:"fields,omitempty" store:"custom" doc:"Values of the fields that the organization defined, by their keys. Those of encrypted fields are taken, and shown by reveal alone."`
 	Teams      []string       `json:"teams,omitempty" rule:"max=1000 format=id ref=team" use:"scope"`
 	Deleted    bool           `json:"deleted,omitempty" use:"scope"`
-	ExternalID string         `json:"external_id,omitempty" rule:"max=200 format=line unique" use:"identity" alias:"id"`
+	ExternalID string         `json:"external_id,omitempty" rule:"max=200 format=line unique" use:"identity" alias:"id" doc:"What another system calls the contact; no two have the same." example:"crm-1815"`
 	// Secrets are the sealed values of encrypted fields. No question can name them.
 	Secrets map[string]string `json:"secrets,omitempty" use:"secret"`
 }
@@ -30,9 +30,9 @@ type Contact struct {
 // FieldDef is a contact field that the organization defined.
 type FieldDef struct {
 	store.Meta
-	Key     string `json:"key" rule:"required max=64 format=key unique" use:"identity"`
-	Title   string `json:"title" rule:"required max=200 format=line"`
-	Type    string `json:"type" rule:"required max=64"` // a type of package schema; Encrypted makes the values secret
+	Key     string `json:"key" rule:"required max=64 format=key unique" use:"once identity" doc:"What values and filters call the field." example:"plan"`
+	Title   string `json:"title" rule:"required max=200 format=line" doc:"What people read." example:"Plan"`
+	Type    string `json:"type" rule:"required max=64" doc:"StudlyCase name of a type, for example Text, Number or Date; values of the type Encrypted are secret." example:"Text"`
 	Deleted bool   `json:"deleted,omitempty" use:"scope"`
 }
 

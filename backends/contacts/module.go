@@ -5,6 +5,8 @@ package contacts
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"slices"
 	"strings"
 
 	"tenantry/backends/api"
@@ -33,21 +35,50 @@ func New(deps Deps) *Module { return &Module{Kinds: NewKinds(), keys: deps.Keys}
 
 // Operations returns the module's rows.
 func (m *Module) Operations() []api.Operation {
-	return []api.Operation{m.reveal()}
+	rows := append([]api.Operation{m.tags(http.MethodPost), m.tags(http.MethodDelete)}, crud.Rows(m.Contacts, m.options())...)
+	for i := range rows {
+		rows[i].Kinds = api.ServerFull // reads, too
+	}
+	return slices.Concat([]api.Operation{m.reveal()}, rows, m.definitions())
 }
 
 // options say how contacts are served.
 func (m *Module) options() crud.Options[Contact] {
 	return crud.Options[Contact]{
 		Path: "/api/contacts", Things: "Contacts", Search: []string{"email", "first_name", "last_name", "phone"}, Keys: m.keys,
-		Read: api.Needs(tenants.Contacts), Write: api.Needs(tenants.Contacts),
+		Read: api.Needs(tenants.Contacts), Write: api.Needs(tenants.Contacts), Bulk: true,
 	}
+}
+
+type tagging struct {
+	Tags []string `json:"tags" rule:"required max=200 each=100 format=line" doc:"The tags." example:"[\"press\"]"`
+}
+
+// tags adds tags to a contact, or takes them away, whoever does so to others at the same time.
+func (m *Module) tags(method string) api.Operation {
+	action, adds := "untag", method == http.MethodPost
+	summary, description := "Take tags from a contact", "Takes away those of the tags that the contact has; its others stay."
+	if adds {
+		action, summary, description = "tag", "Add tags to a contact", "Adds those of the tags that the contact has not; its others stay."
+	}
+	return crud.Act(m.Contacts, m.options(), api.Operation{Method: method, Path: "tags", Summary: summary, Description: description + " Answers the contact."}, action, func(c *Contact, in tagging) {
+		had := c.Tags
+		c.Tags = slices.DeleteFunc(slices.Clone(had), func(tag string) bool { return slices.Contains(in.Tags, tag) })
+		if adds {
+			c.Tags = slices.Clone(had)
+			for _, tag := range in.Tags {
+				if !slices.Contains(had, tag) {
+					c.Tags = append(c.Tags, tag)
+				}
+			}
+		}
+	})
 }
 
 // Listing returns a row that lists the contacts which match.
 func (m *Module) Listing(which func(context.Context, *api.Call) (store.Filter, error)) api.Operation {
 	o := m.options()
-	o.Where, o.Without = which, []string{"get", "create", "update", "delete", "restore"}
+	o.Where, o.Bulk, o.Without = which, false, []string{"get", "create", "update", "delete", "restore"}
 	row := crud.Rows(m.Contacts, o)[0]
 	row.Kinds = api.ServerFull
 	return row

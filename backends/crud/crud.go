@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"net/http"
 	"reflect"
 	"regexp"
@@ -23,6 +22,7 @@ import (
 	"tenantry/backends/store"
 	"tenantry/internal/declare"
 	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
 	"tenantry/internal/texts"
 )
 
@@ -40,6 +40,8 @@ type Options[T any] struct {
 	Write  api.Rule
 	// Without names actions that are left out: list, get, create, update, delete, restore.
 	Without []string
+	// Bulk adds a row that takes many records at once. Their number must not be limited, and no service keep them.
+	Bulk bool
 	// Where, where set, says which records are listed.
 	Where func(ctx context.Context, c *api.Call) (store.Filter, error)
 	// Search names the text fields in which q looks. Without any there is no q.
@@ -86,6 +88,20 @@ type serves[T any] struct {
 // Rows returns the rows of a resource, which a module may change before it serves them. What does not
 // fit is a fault of the program, which ends it.
 func Rows[T any](of *resource.Of[T], o Options[T]) []api.Operation {
+	s := serving(of, o)
+	rows := []api.Operation{s.list(), s.get(), s.create(), s.update(), s.remove()}
+	if s.trash {
+		rows = append(rows, s.restore())
+	}
+	if o.Bulk {
+		rows = append(rows, s.bulk())
+	}
+	return slices.DeleteFunc(rows, func(row api.Operation) bool {
+		return slices.Contains(o.Without, row.Name[strings.LastIndexByte(row.Name, '.')+1:])
+	})
+}
+
+func serving[T any](of *resource.Of[T], o Options[T]) *serves[T] {
 	if o.Thing == "" {
 		o.Thing = strings.TrimSuffix(o.Things, "s")
 	}
@@ -101,12 +117,11 @@ func Rows[T any](of *resource.Of[T], o Options[T]) []api.Operation {
 	if n, ok := of.Index("teams"); of.Spec().Teams && (!ok || of.Fields[n].Use.Has(declare.Once|declare.Computed)) {
 		panic("crud: callers cannot set the teams of " + of.Name) // so nobody could keep who is limited to teams within them
 	}
-	s := &serves[T]{Options: o, of: of, trash: of.Spec().SoftDelete}
+	s := &serves[T]{Options: o, of: of, trash: of.Spec().SoftDelete, sorts: sortable(of)}
 	s.model = newModel(o.Thing, of.Resource, o.Example)
 	if found := regexp.MustCompile(`\{([a-z_]+)\}`).FindStringSubmatch(o.Path); found != nil {
 		s.parent = found[1]
 	}
-	s.sorts = sortable(of, map[bool]string{true: of.Stored(of.DefinitionField)}[s.parent != ""])
 	if s.param = of.KeyField().Name; s.param == s.parent {
 		s.param = strings.ReplaceAll(strings.ToLower(o.Thing), " ", "_") + "_" + s.param
 	}
@@ -115,13 +130,7 @@ func Rows[T any](of *resource.Of[T], o Options[T]) []api.Operation {
 			s.fields = append(s.fields, f)
 		}
 	}
-	rows := []api.Operation{s.list(), s.get(), s.create(), s.update(), s.remove()}
-	if s.trash {
-		rows = append(rows, s.restore())
-	}
-	return slices.DeleteFunc(rows, func(row api.Operation) bool {
-		return slices.Contains(o.Without, row.Name[strings.LastIndexByte(row.Name, '.')+1:])
-	})
+	return s
 }
 
 // row is what the rows have in common.
@@ -138,7 +147,7 @@ func (s *serves[T]) row(action, method, path, message string) api.Operation {
 		o.Params = append(o.Params, api.Param{Name: s.parent, In: api.InPath, Shape: api.Text, Required: true, Ref: s.of.DefinedBy, Description: s.Within + " of the records.", Example: s.model.parent(s.of.DefinitionField)})
 		o.Failures = append(o.Failures, api.Failure{Code: http.StatusNotFound, Message: s.Within + " not found", When: "there is none of that name or identifier in this organization"})
 	}
-	if path != s.Path {
+	if strings.HasPrefix(path, s.each()) {
 		key := s.of.KeyField()
 		o.Params = append(o.Params, api.Param{Name: s.param, In: api.InPath, Shape: api.Text, Required: true, Description: cmp.Or(key.Doc, "Identifier of the record."), Example: s.model.named(key)})
 		o.Failures = append(o.Failures, api.Failure{Code: http.StatusNotFound, Message: s.missing(), When: "no such record in this organization, scope and state"})
@@ -242,28 +251,10 @@ func (s *serves[T]) show(ctx context.Context, c *api.Call, recs []*T) ([]any, er
 		return s.Show(ctx, c, recs)
 	}
 	shown := make([]any, len(recs))
-	var known resource.Known
 	for i, rec := range recs {
-		if s.of.HasSecrets() && len(*s.of.Values(rec)) > 0 {
-			if err := s.hide(ctx, c, rec, &known); err != nil {
-				return nil, err
-			}
-		}
 		shown[i] = s.model.show(rec, c.Tenant)
 	}
 	return shown, nil
-}
-
-// hide takes from a record that is about to be shown what was stored before its field became Encrypted.
-func (s *serves[T]) hide(ctx context.Context, c *api.Call, rec *T, known *resource.Known) error {
-	if known.Count(s.of.DefinedBy) == 0 { // those of a list have one definition
-		if err := s.of.Definitions(ctx, c.Workspace, rec, known); err != nil {
-			return err
-		}
-	}
-	secret := s.of.SecretIn(known, rec)
-	maps.DeleteFunc(*s.of.Values(rec), func(name string, _ any) bool { return secret(name) })
-	return nil
 }
 
 // find returns the record that the path names.
@@ -324,7 +315,7 @@ func (s *serves[T]) create() api.Operation {
 		if s.Keeper == nil {
 			s.of.Meta(rec).ID = c.Workspace.NewID() // before a secret is sealed for it
 		}
-		if err := s.take(ctx, c, rec, nil); err != nil {
+		if err := s.take(ctx, c, rec, nil, s.sent(c)); err != nil {
 			return nil, err
 		}
 		if err := s.room(ctx, c); err != nil {
@@ -349,7 +340,7 @@ func (s *serves[T]) update() api.Operation {
 	return as(s, row, func(ctx context.Context, c *api.Call, _ struct{}) (*T, error) {
 		return s.change(ctx, c, func(rec *T) error {
 			was := *rec
-			return s.take(ctx, c, rec, &was)
+			return s.take(ctx, c, rec, &was, s.sent(c))
 		})
 	})
 }
@@ -378,6 +369,22 @@ func (s *serves[T]) change(ctx context.Context, c *api.Call, change func(*T) err
 		rec, err = s.in(c).Update(ctx, s.of.Meta(rec).ID, edit)
 	}
 	return rec, s.told(err)
+}
+
+// Act returns a row that does something of its own to a live record, which is held to its description
+// before it is stored. The row's Path is what follows that of the record.
+func Act[In, T any](of *resource.Of[T], o Options[T], row api.Operation, action string, do func(rec *T, in In)) api.Operation {
+	s := serving(of, o)
+	made := s.row(action, row.Method, s.each()+"/"+row.Path, s.Thing+" updated")
+	made.Summary, made.Description = row.Summary, row.Description
+	made.Failures = append(made.Failures, s.invalid()[0])
+	return as(s, made, func(ctx context.Context, c *api.Call, in In) (*T, error) {
+		return s.change(ctx, c, func(rec *T) error {
+			was := *rec
+			do(rec, in)
+			return s.take(ctx, c, rec, &was, strictjson.Value{})
+		})
+	})
 }
 
 func (s *serves[T]) remove() api.Operation {

@@ -1,7 +1,6 @@
 package crud
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"reflect"
@@ -53,39 +52,58 @@ func (s *serves[T]) room(ctx context.Context, c *api.Call) error {
 	return err
 }
 
-// take reads the body into a record and checks it, with what it refers to.
-func (s *serves[T]) take(ctx context.Context, c *api.Call, rec, was *T) error {
-	var errs fault.List
+// An entry is a record on its way into the store: what it was, nil for a new one, and what is wrong with it.
+type entry[T any] struct {
+	rec, was *T
+	errs     fault.List
+	check    resource.Checking
+	seal     func() error
+}
+
+// enter reads a body into the record and checks it, as far as that is known already.
+func (s *serves[T]) enter(ctx context.Context, c *api.Call, e *entry[T], body strictjson.Value, known *resource.Known) {
+	e.check.Errs, e.check.Known, e.check.Absent, e.check.Clear = &e.errs, known, "that is not in this organization", true
+	e.seal = s.sealing(ctx, c, e.rec, body, &e.check)
+	switch {
+	case body.Is != strictjson.Object: // the program changed it
+		s.of.Hold(&e.check, e.rec, e.was)
+	case e.was == nil:
+		s.of.Read(&e.check, body, e.rec)
+	default:
+		s.of.Change(&e.check, body, e.rec)
+	}
+	s.scope(c, e.rec, e.was, &e.errs)
+}
+
+// complete has the last word on a record before it is stored.
+func (s *serves[T]) complete(ctx context.Context, c *api.Call, e *entry[T]) error {
+	err := e.errs.Err()
+	if err == nil && s.Before != nil {
+		err = s.Before(ctx, c, e.rec, e.was)
+	}
+	if err == nil {
+		err = e.seal()
+	}
+	return err
+}
+
+// take reads the body, where it is one, into a record and checks that, with what it refers to.
+func (s *serves[T]) take(ctx context.Context, c *api.Call, rec, was *T, body strictjson.Value) error {
 	var known resource.Known
-	check := resource.Checking{Errs: &errs, Known: &known, Absent: "that is not in this organization", Clear: true}
 	var failed error
+	e := entry[T]{rec: rec, was: was}
 	if s.parent == "" {
-		check.Define = func(rec any) { failed = s.of.Definitions(ctx, c.Workspace, rec, &known) }
-	} else {
-		if _, err := s.within(ctx, c, &known); err != nil {
-			return err
-		}
-	}
-	body := s.sent(c)
-	sealed := s.sealing(ctx, c, rec, body, &check)
-	if was == nil {
-		s.of.Read(&check, body, rec)
-	} else {
-		s.of.Change(&check, body, rec)
-	}
-	s.scope(c, rec, was, &errs)
-	if failed != nil || len(errs) > 0 {
-		return cmp.Or(failed, errs.Err())
-	}
-	if err := s.refers(ctx, c, rec, was, &check); err != nil {
+		e.check.Define = func(rec any) { failed = s.of.Definitions(ctx, c.Workspace, rec, &known) }
+	} else if _, err := s.within(ctx, c, &known); err != nil {
 		return err
 	}
-	if s.Before != nil {
-		if err := s.Before(ctx, c, rec, was); err != nil {
-			return err
-		}
+	if s.enter(ctx, c, &e, body, &known); failed != nil {
+		return failed
 	}
-	return sealed()
+	if err := s.refers(ctx, c, []*entry[T]{&e}); err != nil {
+		return err
+	}
+	return s.complete(ctx, c, &e)
 }
 
 // sent returns the body as one value, with the definition that the path names.
@@ -96,6 +114,11 @@ func (s *serves[T]) sent(c *api.Call) strictjson.Value {
 			body.Members = append(body.Members, strictjson.Member{Name: s.fields[i].Name, Value: v})
 		}
 	}
+	return s.placed(c, body)
+}
+
+// placed adds to a body the definition that the path names.
+func (s *serves[T]) placed(c *api.Call, body strictjson.Value) strictjson.Value {
 	if s.parent != "" {
 		n, _ := s.of.Index(s.of.DefinitionField)
 		body.Members = append(body.Members, strictjson.Member{Name: s.of.DefinitionField, Value: s.of.Fields[n].Literal(c.Path(s.parent))})
@@ -115,7 +138,7 @@ func (s *serves[T]) sealing(ctx context.Context, c *api.Call, rec *T, body stric
 	*kept = maps.Clone(*kept) // what it was is still looked at
 	var given map[string]secrets.Value
 	check.Take = func(values map[string]any, secret func(string) bool) map[string]bool {
-		if c.Body.Has(s.of.ValuesName()) && body.Get(s.of.ValuesName()).Is == strictjson.Null {
+		if slices.ContainsFunc(body.Members, func(m strictjson.Member) bool { return m.Name == s.of.ValuesName() && m.Value.Is == strictjson.Null }) {
 			clear(*kept)
 		}
 		for _, m := range body.Get(s.of.ValuesName()).Members {
@@ -139,29 +162,56 @@ func (s *serves[T]) sealing(ctx context.Context, c *api.Call, rec *T, body stric
 	}
 }
 
-// refers refuses references that lead nowhere. What the record referred to before may be gone, or out
-// of the caller's sight.
-func (s *serves[T]) refers(ctx context.Context, c *api.Call, rec, was *T, check *resource.Checking) error {
-	for _, ref := range s.of.References(rec) {
-		if was != nil {
-			for _, before := range s.of.References(was) {
-				if before.Field == ref.Field {
-					ref.IDs = without(ref.IDs, before.IDs)
-				}
-			}
-		}
-		if len(ref.IDs) == 0 || s.parent != "" && ref.Field == s.of.DefinitionField || s.Keeper != nil { // who keeps them looks
+// refers notes references that lead nowhere. What a record referred to before may be gone, or out of the
+// caller's sight. Each resource is asked once for all of them.
+func (s *serves[T]) refers(ctx context.Context, c *api.Call, entries []*entry[T]) error {
+	type reference struct {
+		resource.Reference
+		of *entry[T]
+	}
+	var all []reference
+	asked := map[*resource.Resource]map[string]bool{}
+	for _, e := range entries {
+		if len(e.errs) > 0 || s.Keeper != nil { // who keeps them looks
 			continue
 		}
-		lacking, err := ref.Target.Lacks(ctx, c.Workspace, c.Tenant.People(), ref.IDs)
-		if err != nil {
-			return err
-		}
-		if len(lacking) > 0 {
-			check.Missing(ref.Field, ref.Target.Name)
+		for _, ref := range s.of.References(e.rec) {
+			if e.was != nil {
+				for _, before := range s.of.References(e.was) {
+					if before.Field == ref.Field {
+						ref.IDs = without(ref.IDs, before.IDs)
+					}
+				}
+			}
+			if len(ref.IDs) == 0 || s.parent != "" && ref.Field == s.of.DefinitionField {
+				continue
+			}
+			all = append(all, reference{ref, e})
+			if asked[ref.Target] == nil {
+				asked[ref.Target] = map[string]bool{}
+			}
+			for _, id := range ref.IDs {
+				asked[ref.Target][id] = false
+			}
 		}
 	}
-	return check.Errs.Err()
+	for target, ids := range asked {
+		for some := range slices.Chunk(slices.Sorted(maps.Keys(ids)), most) {
+			lacking, err := target.Lacks(ctx, c.Workspace, c.Tenant.People(), some)
+			if err != nil {
+				return err
+			}
+			for _, id := range lacking {
+				ids[id] = true
+			}
+		}
+	}
+	for _, ref := range all {
+		if slices.ContainsFunc(ref.IDs, func(id string) bool { return asked[ref.Target][id] }) {
+			ref.of.check.Missing(ref.Field, ref.Target.Name)
+		}
+	}
+	return nil
 }
 
 // scope keeps a caller who is limited to teams within them: what names none would be shown to all, and

@@ -21,7 +21,7 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	m := New(new(tenants.Directory))
+	m := New()
 	return &fixture{schematest.Open(t, enginetest.Open(t), m), m.Kinds}
 }
 

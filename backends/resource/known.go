@@ -160,6 +160,9 @@ func (r *Resource) Change(c *Checking, v strictjson.Value, rec any) (given uint6
 func (r *Resource) Hold(c *Checking, rec, was any) {
 	var p strictjson.Parser
 	read := r.Bare()
+	if was != nil && r.values != nil {
+		c.kept = *r.Values(was)
+	}
 	for i := range r.Fields {
 		f := &r.Fields[i]
 		text := f.Append(nil, rec)

@@ -281,44 +281,64 @@ func (c Collection[T]) Insert(ctx context.Context, recs ...*T) error {
 	return nil
 }
 
-// Replace stores the record over the revision it was read at and returns once it is
-// durable; Rev grows by one and UpdatedAt becomes now. Errors: ErrConflict where it was
-// changed or removed meanwhile or the workspace does not show it, *DuplicateError.
-func (c Collection[T]) Replace(ctx context.Context, rec *T) error {
-	if err := c.visible(ctx, metaOf(rec)); err != nil {
+// Replace stores records over the revisions they were read at, all or none where the engine has
+// transactions, and returns once they are durable; Rev grows by one and UpdatedAt becomes now.
+// Errors: ErrConflict where one was changed or removed meanwhile or the workspace does not show it,
+// *DuplicateError.
+func (c Collection[T]) Replace(ctx context.Context, recs ...*T) error {
+	if err := c.visible(ctx, recs...); err != nil {
 		return err
 	}
-	return c.replace(ctx, rec)
+	return c.replace(ctx, recs...)
 }
 
-// visible fails unless the workspace shows the record, live or not, at the revision it
-// was read at. The write that follows names the revision, so nobody comes between.
-func (c Collection[T]) visible(ctx context.Context, meta *Meta) error {
+// visible fails unless the workspace shows the records, live or not, at the revisions they
+// were read at. The write that follows names the revisions, so nobody comes between.
+func (c Collection[T]) visible(ctx context.Context, recs ...*T) error {
 	s := c.kind.spec
 	if err := c.writable(); err != nil {
 		return err
 	}
-	if !s.Teams || !c.ws.scoped || c.ws.scope.All {
+	if !s.Teams || !c.ws.scoped || c.ws.scope.All || len(recs) == 0 {
 		return nil // a partition's identifiers are stored with it and reach no other's
 	}
-	rec, err := c.First(ctx, Query{Filter: Eq("id", meta.ID), State: Either})
-	if errors.Is(err, ErrNotFound) || (err == nil && metaOf(rec).Rev != meta.Rev) {
-		return fmt.Errorf("%s: %w", s.Name, ErrConflict)
+	ids := make([]string, len(recs))
+	for i, rec := range recs {
+		ids[i] = metaOf(rec).ID
 	}
-	return err
-}
-
-func (c Collection[T]) replace(ctx context.Context, rec *T) error {
-	meta := metaOf(rec)
-	meta.UpdatedAt = c.ws.store.now().UnixMilli()
-	w, err := c.write(driver.Replace, rec)
+	found, err := c.Find(ctx, Query{Filter: In("id", ids...), State: Either, Limit: len(ids)})
 	if err != nil {
 		return err
 	}
-	if err := c.ws.write(ctx, []driver.Write{w}); err != nil {
+	revs := make(map[string]int64, len(found))
+	for i := range found {
+		revs[metaOf(&found[i]).ID] = metaOf(&found[i]).Rev
+	}
+	for _, rec := range recs {
+		if meta := metaOf(rec); revs[meta.ID] != meta.Rev {
+			return fmt.Errorf("%s: %w", s.Name, ErrConflict)
+		}
+	}
+	return nil
+}
+
+func (c Collection[T]) replace(ctx context.Context, recs ...*T) error {
+	writes := make([]driver.Write, len(recs))
+	now := c.ws.store.now().UnixMilli()
+	for i, rec := range recs {
+		metaOf(rec).UpdatedAt = now
+		w, err := c.write(driver.Replace, rec)
+		if err != nil {
+			return err
+		}
+		writes[i] = w
+	}
+	if err := c.ws.write(ctx, writes); err != nil {
 		return translate(c.kind.spec, err)
 	}
-	meta.Rev++
+	for _, rec := range recs {
+		metaOf(rec).Rev++
+	}
 	return nil
 }
 
@@ -350,18 +370,15 @@ func (c Collection[T]) Update(ctx context.Context, id string, change func(*T) er
 	return nil, fmt.Errorf("%s %s: %w", c.kind.spec.Name, id, ErrConflict)
 }
 
-// Delete removes records for good, all or none where the engine has transactions, if each still has the
-// revision it was read at and the workspace shows it. Error: ErrConflict.
-func (c Collection[T]) Delete(ctx context.Context, recs ...*T) error {
-	writes := make([]driver.Write, len(recs))
-	for i, rec := range recs {
-		meta := metaOf(rec)
-		if err := c.visible(ctx, meta); err != nil {
-			return err
-		}
-		writes[i] = driver.Write{Collection: c.kind.spec.collection, Op: driver.Delete, Doc: driver.Document{ID: c.ws.part(c.kind.spec).stored(meta.ID), Rev: meta.Rev}}
+// Delete removes the record for good if it still has the revision it was read at and the
+// workspace shows it. Error: ErrConflict.
+func (c Collection[T]) Delete(ctx context.Context, rec *T) error {
+	meta := metaOf(rec)
+	if err := c.visible(ctx, rec); err != nil {
+		return err
 	}
-	return translate(c.kind.spec, c.ws.write(ctx, writes))
+	w := driver.Write{Collection: c.kind.spec.collection, Op: driver.Delete, Doc: driver.Document{ID: c.ws.part(c.kind.spec).stored(meta.ID), Rev: meta.Rev}}
+	return translate(c.kind.spec, c.ws.write(ctx, []driver.Write{w}))
 }
 
 func (c Collection[T]) writable() error {

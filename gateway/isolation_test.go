@@ -135,6 +135,10 @@ func sampleFor(op *api.Operation) sample {
 func fitting() map[string]map[string]any {
 	type m = map[string]any
 	return map[string]map[string]any{
+		"objects.update":        {"schema": m{"kind": m{"title": "Kind", "type": "Text"}, "pin": m{"title": "Pin", "type": "Encrypted"}}},
+		"records.create":        {"values": m{"kind": "oak", "pin": "1234"}},
+		"records.update":        {"values": m{"kind": "elm"}},
+		"forms.create":          {"name": "made{n}"},
 		"contacts.create":       {"email": "ada{n}@example.com", "fields": m{"plan": "gold"}},
 		"contacts.update":       {"email": "ada{n}@example.com", "fields": m{"plan": "gold"}},
 		"contact_fields.create": {"key": "made{n}", "type": "Text"},

@@ -31,7 +31,7 @@ type serving interface{ Operations() []api.Operation }
 // order, which is that of references: definitions first.
 func (s *Services) openModules(more []Module) {
 	people := contacts.New(contacts.Deps{Keys: s.directory})
-	records, filled := objects.New(), forms.New()
+	records, filled := objects.New(s.directory), forms.New(s.directory)
 	stored := files.New(files.Deps{CDNBase: s.fileHost, Contacts: people, Users: s.people})
 	sent := campaigns.New(campaigns.Deps{Contacts: people, Standard: contacts.StandardCatalog(), Known: contacts.KnownCatalog})
 	s.reports = reports.New(reports.Deps{
@@ -47,7 +47,7 @@ func (s *Services) openModules(more []Module) {
 			reports.NewCampaignsClass(sent.Campaigns.Table),
 		},
 	})
-	filled.Reports = s.reports
+	records.Reports, filled.Reports = s.reports, s.reports
 	s.modules = append([]Module{
 		people, stored, records, filled, sent, s.reports, compliance.New(), users.New(users.Deps{People: s.people}),
 	}, more...)

@@ -270,13 +270,15 @@ func (p *party) bundle(users int) []string {
 	p.ids[refObject] = add("custom_object", m{"id": p.id(60), "name": object, "label": p.text(), "label_plural": p.text(), "schema": m{
 		"kind": m{"title": p.text(), "type": "Text"}, "pin": m{"title": p.text(), "type": "Encrypted"},
 	}})
-	add("record", m{"id": p.id(61), "object": object, "values": m{"kind": p.text(), "pin": p.text()}, "external_id": p.text()})
+	p.ids["custom_object"] = object
+	p.ids["record"] = add("record", m{"id": p.id(61), "object": object, "values": m{"kind": p.text(), "pin": p.text()}, "external_id": p.text()})
 	p.ids[refForm] = add("form_collection", m{
 		"id": p.id(70), "name": p.text(), "label": p.text(), "label_plural": p.text(), "user_id": users + 1, "external_id": p.text(),
 		"schema":       m{"why": m{"title": p.text(), "type": "LongText"}},
 		"email_alerts": m{"enabled": true, "recipients": []string{p.text() + "@example.com"}, "subject": p.text()},
 	})
-	add("submission", m{"id": p.id(71), "form": p.id(70), "values": m{"form_name": p.text(), "why": p.text()}})
+	p.ids["form_collection"] = p.ids[refForm]
+	p.ids["submission"] = add("submission", m{"id": p.id(71), "form": p.id(70), "values": m{"form_name": p.text(), "why": p.text()}})
 
 	report := func(n int, class, source string, more m) string {
 		fields := m{

@@ -96,14 +96,19 @@ func (m *Module) Check(ctx context.Context, t *tenants.Tenant, ws *store.Workspa
 // them afterwards just as well.
 func (m *Module) ask(c *resource.Checking, r *Report) {
 	m.Validate(r, c.Errs)
-	sources := map[string]string{"Contacts": "contact_field", "Records": "custom_object", "Submissions": "form_collection"}
-	defined, known := c.Known.Fields(sources[r.Class], r.Source)
-	if !known && r.Source != "" && r.Class != "Contacts" && sources[r.Class] != "" {
-		c.Missing("source", sources[r.Class])
+	definer := definerOf(r.Class)
+	defined, known := c.Known.Fields(definer, r.Source)
+	if !known && r.Source != "" && r.Class != "Contacts" && definer != "" {
+		c.Missing("source", definer)
 	}
 	if len(*c.Errs) == 0 {
 		m.CheckFields(r, defined, c.Errs)
 	}
+}
+
+// definerOf returns the resource that defines the fields of a class's records, "" where there is none.
+func definerOf(class string) string {
+	return map[string]string{"Contacts": "contact_field", "Records": "custom_object", classSubmissions: "form_collection"}[class]
 }
 
 // CheckFields is Check where the fields that the organization defines for the report's
@@ -119,18 +124,18 @@ func (m *Module) CheckFields(r *Report, defined schema.Fields, errs *fault.List)
 	}
 }
 
-// Broken returns the identifiers of the reports on a form's submissions that the workspace
-// shows which could be run over the fields before a change of them and cannot be over those
-// after it. Every report is read, so this is for changes, which are few.
-func (m *Module) Broken(ctx context.Context, ws *store.Workspace, form string, before, after schema.Fields) (ids []string, err error) {
+// Broken returns the identifiers of the reports on a source, a record of the resource, that the workspace
+// shows which could be run over the fields before a change of them and cannot be over those after it; nil:
+// the source is gone. Every report is read, so this is for changes, which are few.
+func (m *Module) Broken(ctx context.Context, ws *store.Workspace, resource, source string, before, after schema.Fields) (ids []string, err error) {
 	err = m.Reports.In(ws).Each(ctx, store.Filter{}, store.Live, func(r *Report) error {
-		if r.Class != classSubmissions || r.Source != form {
+		if definerOf(r.Class) != resource || r.Source != source {
 			return nil
 		}
 		var ran, runs fault.List
 		m.CheckFields(r, before, &ran)
 		m.CheckFields(r, after, &runs)
-		if len(ran) == 0 && len(runs) > 0 {
+		if len(ran) == 0 && (len(runs) > 0 || after == nil) {
 			ids = append(ids, r.ID)
 		}
 		return nil

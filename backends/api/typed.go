@@ -112,6 +112,15 @@ func (o *Operation) Declare(f *field.Field) {
 	o.Body = append(o.Body, part)
 }
 
+// Redeclare documents a field of the body as an object of that type, which is there or absent, but never null.
+func (o *Operation) Redeclare(name string, as any) {
+	for i := range o.Body {
+		if f := &o.Body[i]; f.Name == name {
+			f.Type, f.Nullable = as, false
+		}
+	}
+}
+
 // Sent returns what the caller sent of a field, and whether it was sent.
 func (c *Call) Sent(f *field.Field) (v strictjson.Value, given bool) {
 	switch c.Operation.place(f.Name) {

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"reflect"
 	"regexp"
@@ -117,11 +118,12 @@ func serving[T any](of *resource.Of[T], o Options[T]) *serves[T] {
 	if n, ok := of.Index("teams"); of.Spec().Teams && (!ok || of.Fields[n].Use.Has(declare.Once|declare.Computed)) {
 		panic("crud: callers cannot set the teams of " + of.Name) // so nobody could keep who is limited to teams within them
 	}
-	s := &serves[T]{Options: o, of: of, trash: of.Spec().SoftDelete, sorts: sortable(of)}
+	s := &serves[T]{Options: o, of: of, trash: of.Spec().SoftDelete}
 	s.model = newModel(o.Thing, of.Resource, o.Example)
 	if found := regexp.MustCompile(`\{([a-z_]+)\}`).FindStringSubmatch(o.Path); found != nil {
 		s.parent = found[1]
 	}
+	s.sorts = sortable(of, map[bool]string{true: of.Stored(of.DefinitionField)}[s.parent != ""])
 	if s.param = of.KeyField().Name; s.param == s.parent {
 		s.param = strings.ReplaceAll(strings.ToLower(o.Thing), " ", "_") + "_" + s.param
 	}
@@ -251,10 +253,28 @@ func (s *serves[T]) show(ctx context.Context, c *api.Call, recs []*T) ([]any, er
 		return s.Show(ctx, c, recs)
 	}
 	shown := make([]any, len(recs))
+	var known resource.Known
 	for i, rec := range recs {
+		if s.of.HasSecrets() && len(*s.of.Values(rec)) > 0 {
+			if err := s.hide(ctx, c, rec, &known); err != nil {
+				return nil, err
+			}
+		}
 		shown[i] = s.model.show(rec, c.Tenant)
 	}
 	return shown, nil
+}
+
+// hide takes from a record that is about to be shown what was stored before its field became Encrypted.
+func (s *serves[T]) hide(ctx context.Context, c *api.Call, rec *T, known *resource.Known) error {
+	if known.Count(s.of.DefinedBy) == 0 { // those of a list have one definition
+		if err := s.of.Definitions(ctx, c.Workspace, rec, known); err != nil {
+			return err
+		}
+	}
+	secret := s.of.SecretIn(known, rec)
+	maps.DeleteFunc(*s.of.Values(rec), func(name string, _ any) bool { return secret(name) })
+	return nil
 }
 
 // find returns the record that the path names.

@@ -212,8 +212,8 @@ func notation(f *field.Field) filters.Notation {
 }
 
 // sortable returns the fields that a list can be sorted by: the identifier, and those with an index
-// that begins with them, whether it tells deleted records apart or not.
-func sortable[T any](of *resource.Of[T]) []string {
+// that begins with them, whether it tells deleted records apart, and those of a definition that is named, or not.
+func sortable[T any](of *resource.Of[T], definition string) []string {
 	names := []string{"id"}
 	for i := range of.Fields {
 		name := of.Stored(of.Fields[i].Name)
@@ -221,7 +221,7 @@ func sortable[T any](of *resource.Of[T]) []string {
 			continue
 		}
 		for _, index := range of.Spec().Indexes {
-			fields := slices.DeleteFunc(slices.Clone(index.Fields), func(f string) bool { return f == "deleted" })
+			fields := slices.DeleteFunc(slices.Clone(index.Fields), func(f string) bool { return f == "deleted" || f == definition })
 			if len(fields) > 0 && fields[0] == name && !slices.Contains(names, of.Fields[i].Name) {
 				names = append(names, of.Fields[i].Name)
 			}
@@ -321,7 +321,27 @@ func (s *serves[T]) beyond(text string, order []step, errs *fault.List) store.Fi
 		steps = append(steps, store.All(append(slices.Clone(same), next)...))
 		same = append(same, equal)
 	}
-	return store.AnyOf(append(steps, store.All(append(same, store.Where(store.F("id"), store.OpGt, at.ID))...))...)
+	after := store.AnyOf(append(steps, store.All(append(same, store.Where(store.F("id"), store.OpGt, at.ID))...))...)
+	return store.All(after, bound(order, at.Values))
+}
+
+// bound says again where a range of an index begins, which engines do not see in alternatives.
+func bound(order []step, values []any) store.Filter {
+	if len(order) == 0 {
+		return store.Filter{}
+	}
+	first := order[0]
+	value, _ := first.typed(values[0])
+	if _, isBool := value.(bool); value == nil || isBool {
+		return store.Filter{}
+	}
+	if !first.Desc {
+		return store.Where(first.Order.Field, store.OpGte, value)
+	}
+	if first.Rule.Required || first.Name == "created_at" || first.Name == "updated_at" { // else what is missing follows
+		return store.Where(first.Order.Field, store.OpLte, value)
+	}
+	return store.Filter{}
 }
 
 // typed returns a value of a cursor as the store compares it.

@@ -21,7 +21,7 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	m := New()
+	m := New(new(tenants.Directory))
 	return &fixture{schematest.Open(t, enginetest.Open(t), m), m.Kinds}
 }
 

@@ -11,24 +11,24 @@ import (
 // Collection is the definition of a form.
 type Collection struct {
 	store.Meta
-	UserID            int64         `json:"user_id" rule:"ref=user"`
-	Name              string        `json:"name" rule:"required max=64 format=name unique" use:"named"`
-	Label             string        `json:"label" rule:"required max=200 format=label unique"`
-	LabelPlural       string        `json:"label_plural" rule:"required max=200 format=label unique"`
-	Schema            schema.Fields `json:"schema,omitempty" use:"always"` // the form's own fields; the ones every form has are added on reading
-	EmailAlerts       Alerts        `json:"email_alerts,omitempty"`
-	Standalone        bool          `json:"standalone,omitempty"`
-	ExternalID        string        `json:"external_id,omitempty" rule:"max=200 unique" use:"identity"`
-	ExternalCreatedAt string        `json:"external_created_at,omitempty" rule:"max=200"`
-	ExternalUpdatedAt string        `json:"external_updated_at,omitempty" rule:"max=200"`
+	UserID            int64         `json:"user_id" rule:"ref=user" use:"computed" doc:"User who created the form."`
+	Name              string        `json:"name" rule:"required max=64 format=name unique" use:"named" doc:"Singular identifier: 1 to 64 lower-case letters, digits or _, a letter first." example:"application"`
+	Label             string        `json:"label" rule:"required max=200 format=label unique" doc:"Singular label." example:"Application"`
+	LabelPlural       string        `json:"label_plural" rule:"required max=200 format=label unique" doc:"Plural label." example:"Applications"`
+	Schema            schema.Fields `json:"schema,omitempty" use:"always" doc:"Fields by identifier; form_name is always among them." example:"{\"motivation\":{\"title\":\"Motivation\",\"type\":\"LongText\"}}"` // the form's own fields; the ones every form has are added on reading
+	EmailAlerts       Alerts        `json:"email_alerts,omitempty" doc:"enabled (boolean), recipients (at most 1000 e-mail addresses), subject (one line, at most 200 characters); other members are kept." example:"{\"enabled\":true}"`
+	Standalone        bool          `json:"standalone,omitempty" use:"computed"`
+	ExternalID        string        `json:"external_id,omitempty" rule:"max=200 unique" use:"identity" doc:"Identifier in another system." example:"F-1"`
+	ExternalCreatedAt string        `json:"external_created_at,omitempty" rule:"max=200" doc:"Creation time in that system." example:"2024-05-17"`
+	ExternalUpdatedAt string        `json:"external_updated_at,omitempty" rule:"max=200" doc:"Time of the last update in that system." example:"2024-05-17"`
 	Deleted           bool          `json:"deleted,omitempty" use:"scope"`
 }
 
 // Submission is one filled-in form.
 type Submission struct {
 	store.Meta
-	Form    string            `json:"form" rule:"required format=id ref=form_collection" use:"filter"` // the collection's id
-	Values  map[string]any    `json:"values,omitempty" store:"custom"`
+	Form    string            `json:"form" rule:"required format=id ref=form_collection" use:"filter" doc:"Identifier of the form."`
+	Values  map[string]any    `json:"values,omitempty" store:"custom" doc:"Values by field of the form." example:"{\"form_name\":\"Application\"}"`
 	Secrets map[string]string `json:"secrets,omitempty" use:"secret"` // sealed values by field
 	Deleted bool              `json:"deleted,omitempty" use:"scope"`
 }
@@ -53,8 +53,8 @@ func NewKinds() Kinds {
 		Traits: resource.Traits{Name: "submission", DefinedBy: "form_collection"},
 		Spec: store.Spec{
 			Name:    "form_submissions",
-			Indexes: []store.Index{{Fields: []string{"form", "created_at"}}},
-			Access:  []store.Access{{Where: []string{"form", "created_at"}}},
+			Indexes: []store.Index{{Fields: []string{"form"}, Rides: []string{"deleted"}}, {Fields: []string{"form", "created_at"}}},
+			Access:  []store.Access{{Where: []string{"form"}}, {Where: []string{"form", "created_at"}}},
 		},
 	})
 	return Kinds{collections, submissions}

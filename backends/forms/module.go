@@ -4,29 +4,27 @@ package forms
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	"tenantry/backends/api"
+	"tenantry/backends/crud"
 	"tenantry/backends/schema"
+	"tenantry/backends/secrets"
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 	"tenantry/tenants"
 )
 
-// Reports is what forms need to know of the reports on their submissions.
-type Reports interface {
-	// Broken returns the identifiers of the reports that the workspace shows which fit the
-	// form's fields before a change of them and not those after it.
-	Broken(ctx context.Context, ws *store.Workspace, form string, before, after schema.Fields) ([]string, error)
-}
-
-// Module serves form collections. It is immutable and safe for concurrent use.
+// Module serves form collections and what is filled in. It is immutable and safe for concurrent use.
 type Module struct {
 	Kinds
 	// Reports, where set, is asked which reports a change breaks. It is set before the module serves.
-	Reports Reports
+	Reports schema.Dependents
+	keys    secrets.Keys
 }
 
-// New returns the module.
-func New() *Module { return &Module{Kinds: NewKinds()} }
+// New returns the module. The keys seal values of encrypted fields.
+func New(keys secrets.Keys) *Module { return &Module{Kinds: NewKinds(), keys: keys} }
 
 const (
 	tag              = "Forms"
@@ -38,7 +36,77 @@ const (
 
 // Operations returns the module's rows.
 func (m *Module) Operations() []api.Operation {
-	return []api.Operation{m.updateRow(), m.schemaRow()}
+	return slices.Concat([]api.Operation{m.updateRow(), m.schemaRow()}, m.submissionRows(), m.collectionRows())
+}
+
+func (m *Module) collectionRows() []api.Operation {
+	rows := crud.Rows(m.Collections, crud.Options[Collection]{
+		Path: "/api/form/collections", Name: "forms", Things: "Form Collections", Tag: tag, Without: []string{"update"}, Search: []string{"name", "label", "label_plural"},
+		Read: api.Needs(tenants.ManageForms), Write: api.Needs(tenants.ManageForms),
+		Before: m.before, Example: answer(1, exampleForm()),
+		Show: func(_ context.Context, c *api.Call, all []*Collection) ([]any, error) {
+			out := make([]any, len(all))
+			for i, f := range all {
+				out[i] = answer(c.Workspace.Org(), f)
+			}
+			return out, nil
+		},
+	})
+	for i := range rows {
+		switch rows[i].Method {
+		case http.MethodPost:
+			if rows[i].Body != nil {
+				rows[i].BodyLimit, rows[i].Weight = schema.BodyLimit, api.Heavy
+				rows[i].Redeclare("schema", schema.Definitions{})
+				rows[i].Redeclare("email_alerts", nil)
+			}
+		case http.MethodDelete:
+			rows[i].Timeout = crud.ClearTimeout
+			rows[i].Description = "The form's submissions cannot be reached until it is restored; with purge they are gone with it. " + rows[i].Description
+		}
+	}
+	return rows
+}
+
+// before completes a new form, and removes what was filled in of one that is purged.
+func (m *Module) before(ctx context.Context, c *api.Call, rec, was *Collection) error {
+	switch {
+	case was == nil:
+		rec.UserID = c.Principal.UserID
+		var errs fault.List
+		if raw, ok := c.Body.Object(&errs, "schema"); ok {
+			rec.Schema = schema.Strict(&errs, "schema", raw, Common())
+			delete(rec.Schema, FormName)
+		}
+		c.Body.Object(&errs, "email_alerts")
+		return errs.Err()
+	case was.Standalone:
+		return fault.One("standalone", fault.Forbidden, standaloneDetail)
+	case rec == nil:
+		if !was.Deleted { // nobody fills it in meanwhile
+			was.Deleted = true
+			if err := m.Collections.In(c.Workspace).Replace(ctx, was); err != nil {
+				return err
+			}
+		}
+		return crud.Clear(ctx, m.Submissions.In(c.Workspace), store.Eq("form", was.ID))
+	}
+	return nil
+}
+
+// submissionRows are those of what was filled in. Pages fill in forms with the keys of browsers.
+func (m *Module) submissionRows() []api.Operation {
+	rows := crud.Rows(m.Submissions, crud.Options[Submission]{
+		Path: "/api/form/collections/{id}/submissions", Things: "Submissions", Within: "Form Collection", Without: []string{"update"},
+		Read: api.Needs(tenants.ViewFormSubmissions), Write: api.Needs(tenants.ManageForms), Keys: m.keys,
+	})
+	for i := range rows {
+		if rows[i].Name == "submissions.create" {
+			rows[i].Kinds |= api.Browser
+			rows[i].Rule = api.Needs(tenants.CreateFormSubmissions)
+		}
+	}
+	return rows
 }
 
 func exampleForm() *Collection {

@@ -44,7 +44,7 @@ func (m *Module) update(ctx context.Context, c *api.Call) (api.Result, error) {
 	if err := c.IgnoreParts(ignored...); err != nil {
 		return api.Result{}, err
 	}
-	var wanted schema.Naming
+	var wanted Collection
 	var before schema.Fields
 	form, err := persist(ctx, in, id, func(f *Collection) error {
 		if f.Standalone {
@@ -55,15 +55,11 @@ func (m *Module) update(ctx context.Context, c *api.Call) (api.Result, error) {
 		}
 		before = f.Fields()
 		kept := ch.apply(f)
-		wanted = f.naming()
+		wanted = *f
 		return c.IgnoreParts(kept...)
 	})
-	var dup *store.DuplicateError
-	if errors.As(err, &dup) {
-		return api.Result{}, duplicate(ctx, in, id, wanted, dup)
-	}
 	if err != nil {
-		return api.Result{}, orMissing(err)
+		return api.Result{}, orMissing(schema.Taken(ctx, in, (*Collection).naming, &wanted, err))
 	}
 	c.Revision = form.Rev
 	c.Note("changed", strings.Join(ch.names(), ","))
@@ -85,7 +81,7 @@ func (m *Module) warn(ctx context.Context, c *api.Call, form *Collection, before
 	if m.Reports == nil || !lost {
 		return
 	}
-	all, err := m.Reports.Broken(ctx, c.Tenant.Workspace(), form.ID, before, after)
+	all, err := m.Reports.Broken(ctx, c.Tenant.Workspace(), m.Collections.Name, form.ID, before, after)
 	if err != nil {
 		c.Header.Set(warningHeader, "it could not be told whether custom reports ask for fields that the form no longer has")
 		c.Note("broken_reports", "unknown")
@@ -95,7 +91,7 @@ func (m *Module) warn(ctx context.Context, c *api.Call, form *Collection, before
 		return
 	}
 	c.Note("broken_reports", listed(all))
-	if seen, err := m.Reports.Broken(ctx, c.Workspace, form.ID, before, after); err == nil && len(seen) > 0 {
+	if seen, err := m.Reports.Broken(ctx, c.Workspace, m.Collections.Name, form.ID, before, after); err == nil && len(seen) > 0 {
 		c.Header.Set(warningHeader, "custom reports ask for fields that the form no longer has, or has with another type: "+listed(seen))
 	}
 }
@@ -226,21 +222,6 @@ func (ch *change) apply(f *Collection) (kept []string) {
 
 func (f *Collection) naming() schema.Naming {
 	return schema.Naming{Name: f.Name, Label: f.Label, LabelPlural: f.LabelPlural}
-}
-
-// duplicate names everything that other forms already have; the store named one.
-func duplicate(ctx context.Context, in store.Collection[Collection], id string, wanted schema.Naming, dup *store.DuplicateError) error {
-	found, err := in.Find(ctx, store.Query{
-		Limit: 3, Filter: store.All(wanted.Clash(), store.Where(store.F("id"), store.OpNe, id)),
-	})
-	others := make([]schema.Naming, len(found))
-	for i := range found {
-		others[i] = found[i].naming()
-	}
-	if taken := wanted.Taken(others); err == nil && len(taken) > 0 {
-		return api.Duplicate(taken...)
-	}
-	return api.Duplicate(dup.Fields...)
 }
 
 type which struct {

@@ -20,7 +20,7 @@ func (m *Module) create(ctx context.Context, c *api.Call) (api.Result, error) {
 	}
 	in := m.Definitions.In(c.Workspace)
 	if err := in.Insert(ctx, def); err != nil {
-		return api.Result{}, refusal(ctx, in, def, err)
+		return api.Result{}, schema.Taken(ctx, in, (*Definition).naming, def, err)
 	}
 	c.Revision = def.Rev
 	c.Note("object", def.ID)
@@ -74,20 +74,6 @@ func required(c *api.Call, errs *fault.List, name string, check func(errs *fault
 	return s
 }
 
-// refusal returns the answer to a failed insert. The store names one unique value that is
-// taken; the caller hears of all of them.
-func refusal(ctx context.Context, in store.Collection[Definition], def *Definition, err error) error {
-	var dup *store.DuplicateError
-	if errors.As(err, &dup) {
-		taken, lookup := takenBy(ctx, in, def)
-		if lookup == nil && len(taken) > 0 {
-			return api.Duplicate(taken...)
-		}
-		return api.Duplicate(dup.Fields...)
-	}
-	return err
-}
-
 // generic gives failures that are nobody's input an empty object instead of an empty list.
 func generic(p *api.Problem) *api.Problem {
 	if p.Code < http.StatusInternalServerError {
@@ -96,18 +82,6 @@ func generic(p *api.Problem) *api.Problem {
 	c := *p
 	c.Data = struct{}{}
 	return &c
-}
-
-// takenBy names what the definition would have repeated.
-func takenBy(ctx context.Context, in store.Collection[Definition], def *Definition) ([]string, error) {
-	naming := def.naming()
-	// Each part is unique, so that at most three records clash.
-	found, err := in.Find(ctx, store.Query{Limit: 3, Filter: naming.Clash()})
-	others := make([]schema.Naming, len(found))
-	for i := range found {
-		others[i] = found[i].naming()
-	}
-	return naming.Taken(others), err
 }
 
 func (d *Definition) naming() schema.Naming {

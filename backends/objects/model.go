@@ -9,19 +9,19 @@ import (
 // Definition is a custom object: a kind of record that the organization made up.
 type Definition struct {
 	store.Meta
-	Name        string        `json:"name" rule:"required max=64 format=name unique" use:"named"`
-	Label       string        `json:"label" rule:"required max=200 format=label unique"`
-	LabelPlural string        `json:"label_plural" rule:"required max=200 format=label unique"`
-	Schema      schema.Fields `json:"schema,omitempty" use:"always"`
+	Name        string        `json:"name" rule:"required max=64 format=name unique" use:"named" doc:"Singular identifier, by which records and reports refer to the object. It never changes." example:"tree"`
+	Label       string        `json:"label" rule:"required max=200 format=label unique" doc:"Singular label." example:"Tree"`
+	LabelPlural string        `json:"label_plural" rule:"required max=200 format=label unique" doc:"Plural label." example:"Trees"`
+	Schema      schema.Fields `json:"schema,omitempty" use:"always" doc:"Fields by identifier; what is given replaces them all." example:"{\"species\":{\"title\":\"Species\",\"type\":\"Text\"}}"`
 	Deleted     bool          `json:"deleted,omitempty" use:"scope"`
 }
 
 // Record is one record of a custom object.
 type Record struct {
 	store.Meta
-	Object     string            `json:"object" rule:"required max=64 ref=custom_object" use:"filter"` // the definition's name
-	Values     map[string]any    `json:"values,omitempty" store:"custom"`
-	ExternalID string            `json:"external_id,omitempty" rule:"max=200 unique within=object" use:"identity" alias:"id"`
+	Object     string            `json:"object" rule:"required max=64 ref=custom_object" use:"filter" doc:"Name of the custom object." example:"tree"`
+	Values     map[string]any    `json:"values,omitempty" store:"custom" doc:"Values by field of the custom object." example:"{\"species\":\"oak\"}"`
+	ExternalID string            `json:"external_id,omitempty" rule:"max=200 unique within=object" use:"identity" alias:"id" doc:"Identifier in another system, unique among the object's records." example:"T-1"`
 	Secrets    map[string]string `json:"secrets,omitempty" use:"secret"` // sealed values by field
 	Deleted    bool              `json:"deleted,omitempty" use:"scope"`
 }
@@ -43,8 +43,8 @@ func NewKinds() Kinds {
 		Traits: resource.Traits{Name: "record", DefinedBy: "custom_object"},
 		Spec: store.Spec{
 			Name:    "records",
-			Indexes: []store.Index{{Fields: []string{"object", "created_at"}}},
-			Access:  []store.Access{{Where: []string{"object", "created_at"}}},
+			Indexes: []store.Index{{Fields: []string{"object"}, Rides: []string{"deleted"}}, {Fields: []string{"object", "created_at"}}},
+			Access:  []store.Access{{Where: []string{"object"}}, {Where: []string{"object", "created_at"}}},
 		},
 	})
 	return Kinds{definitions, records}

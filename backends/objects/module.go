@@ -3,18 +3,26 @@ package objects
 
 import (
 	"net/http"
+	"slices"
 
 	"tenantry/backends/api"
+	"tenantry/backends/crud"
 	"tenantry/backends/schema"
+	"tenantry/backends/secrets"
 	"tenantry/tenants"
 )
 
-// Module serves the definitions of custom objects. It is immutable and safe for
+// Module serves the definitions of custom objects and their records. It is immutable and safe for
 // concurrent use.
-type Module struct{ Kinds }
+type Module struct {
+	Kinds
+	// Reports, where set, is asked which reports a change breaks. It is set before the module serves.
+	Reports schema.Dependents
+	keys    secrets.Keys
+}
 
-// New returns the module.
-func New() *Module { return &Module{NewKinds()} }
+// New returns the module. The keys seal values of encrypted fields.
+func New(keys secrets.Keys) *Module { return &Module{Kinds: NewKinds(), keys: keys} }
 
 // Created is what a creation answers.
 type Created struct {
@@ -44,7 +52,11 @@ func Common() schema.Fields {
 
 // Operations returns the module's rows.
 func (m *Module) Operations() []api.Operation {
-	return []api.Operation{m.createRow(), m.schemaRow()}
+	records := crud.Rows(m.Records, crud.Options[Record]{
+		Path: "/api/custom/objects/{name}/records", Things: "Records", Within: "Custom Object",
+		Read: api.Needs(tenants.ManageCustomObjects), Write: api.Needs(tenants.ManageCustomObjects), Keys: m.keys,
+	})
+	return slices.Concat([]api.Operation{m.createRow(), m.schemaRow()}, records, m.definitionRows())
 }
 
 func (m *Module) createRow() api.Operation {

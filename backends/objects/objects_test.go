@@ -24,7 +24,7 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	engine := enginetest.Open(t)
-	m := New()
+	m := New(new(tenants.Directory))
 	return &fixture{schematest.Open(t, engine, m), m.Kinds, engine}
 }
 

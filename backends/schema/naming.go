@@ -1,6 +1,8 @@
 package schema
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strings"
 	"unicode"
@@ -24,25 +26,31 @@ type Naming struct {
 	LabelPlural string
 }
 
-// Clash matches records that have the name or one of the labels. The kind must declare
-// name, label and label_plural.
-func (n Naming) Clash() store.Filter {
-	return store.AnyOf(store.Eq("name", n.Name), store.Eq("label", n.Label), store.Eq("label_plural", n.LabelPlural))
-}
-
-// Taken names those parts that one of the others has too.
-func (n Naming) Taken(others []Naming) []string {
+// Taken returns err, the refusal of a write of rec, so that it names each part of its naming that other records
+// have: the store names one. T declares name, label and label_plural as unique.
+func Taken[T any](ctx context.Context, in store.Collection[T], naming func(*T) Naming, rec *T, err error) error {
+	dup, ok := errors.AsType[*store.DuplicateError](err)
+	if !ok {
+		return err
+	}
+	n, id := naming(rec), any(rec).(interface{ StoreMeta() *store.Meta }).StoreMeta().ID
+	clash := store.AnyOf(store.Eq("name", n.Name), store.Eq("label", n.Label), store.Eq("label_plural", n.LabelPlural))
+	found, lookup := in.Find(ctx, store.Query{Limit: 3, State: store.Either, Filter: store.All(clash, store.Where(store.F("id"), store.OpNe, id))})
 	var taken []string
-	if slices.ContainsFunc(others, func(o Naming) bool { return o.Name == n.Name }) {
-		taken = append(taken, "name")
+	for _, part := range []struct {
+		name string
+		of   func(Naming) string
+	}{
+		{"name", func(n Naming) string { return n.Name }}, {"label", func(n Naming) string { return n.Label }}, {"label_plural", func(n Naming) string { return n.LabelPlural }},
+	} {
+		if slices.ContainsFunc(found, func(o T) bool { return part.of(naming(&o)) == part.of(n) }) {
+			taken = append(taken, part.name)
+		}
 	}
-	if slices.ContainsFunc(others, func(o Naming) bool { return o.Label == n.Label }) {
-		taken = append(taken, "label")
+	if lookup != nil || len(taken) == 0 {
+		return err
 	}
-	if slices.ContainsFunc(others, func(o Naming) bool { return o.LabelPlural == n.LabelPlural }) {
-		taken = append(taken, "label_plural")
-	}
-	return taken
+	return &store.DuplicateError{Kind: dup.Kind, Fields: taken}
 }
 
 // NameBounds and LabelBounds are for the rows of operations that take what CheckName and

@@ -66,6 +66,27 @@ func Parse(errs *fault.List, path string, raw map[string]any, stored Fields) (fi
 	return fields, ignored
 }
 
+// Strict is Parse where nothing is dropped in silence: what callers may not set is a problem too. Locked fields
+// of stored stay, and a definition of one must say what it is.
+func Strict(errs *fault.List, path string, raw map[string]any, stored Fields) Fields {
+	fields, ignored := Parse(errs, path, raw, stored)
+	for _, name := range stored.Names() {
+		was, at := stored[name], path+"."+name
+		if !was.Locked {
+			continue
+		}
+		ignored = slices.DeleteFunc(ignored, func(part string) bool { return part == at+".locked" }) // as it was answered
+		if given, ok := fields[name]; ok && (given.Title != was.Title || given.Type != was.Type || given.Required != was.Required) {
+			errs.Add(at, fault.Forbidden, "%s is locked and cannot be changed", at)
+		}
+		fields[name] = was
+	}
+	for _, part := range ignored {
+		errs.Add(part, fault.Unknown, "%s cannot be set", part)
+	}
+	return fields
+}
+
 // ReadValue reads the definitions of a line, where also what callers may not set counts.
 func (f *Fields) ReadValue(name string, v strictjson.Value, errs *fault.List) {
 	if v.Is != strictjson.Object {

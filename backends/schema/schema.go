@@ -3,6 +3,7 @@
 package schema
 
 import (
+	"context"
 	"maps"
 	"reflect"
 	"slices"
@@ -48,6 +49,13 @@ func definition() map[string]any {
 			"required": map[string]any{"type": "boolean"},
 		},
 	}
+}
+
+// Dependents know what asks for fields: the reports.
+type Dependents interface {
+	// Broken returns the identifiers of those on a source, a record of the resource, which the workspace shows
+	// and which fit its fields before a change of them and not those after it; nil: the source is gone.
+	Broken(ctx context.Context, ws *store.Workspace, resource, source string, before, after Fields) ([]string, error)
 }
 
 // Fields are defined fields by identifier.

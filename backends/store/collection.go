@@ -370,15 +370,18 @@ func (c Collection[T]) Update(ctx context.Context, id string, change func(*T) er
 	return nil, fmt.Errorf("%s %s: %w", c.kind.spec.Name, id, ErrConflict)
 }
 
-// Delete removes the record for good if it still has the revision it was read at and the
-// workspace shows it. Error: ErrConflict.
-func (c Collection[T]) Delete(ctx context.Context, rec *T) error {
-	meta := metaOf(rec)
-	if err := c.visible(ctx, rec); err != nil {
+// Delete removes records for good, all or none where the engine has transactions, if each still has the
+// revision it was read at and the workspace shows it. Error: ErrConflict.
+func (c Collection[T]) Delete(ctx context.Context, recs ...*T) error {
+	if err := c.visible(ctx, recs...); err != nil {
 		return err
 	}
-	w := driver.Write{Collection: c.kind.spec.collection, Op: driver.Delete, Doc: driver.Document{ID: c.ws.part(c.kind.spec).stored(meta.ID), Rev: meta.Rev}}
-	return translate(c.kind.spec, c.ws.write(ctx, []driver.Write{w}))
+	writes := make([]driver.Write, len(recs))
+	for i, rec := range recs {
+		meta := metaOf(rec)
+		writes[i] = driver.Write{Collection: c.kind.spec.collection, Op: driver.Delete, Doc: driver.Document{ID: c.ws.part(c.kind.spec).stored(meta.ID), Rev: meta.Rev}}
+	}
+	return translate(c.kind.spec, c.ws.write(ctx, writes))
 }
 
 func (c Collection[T]) writable() error {

@@ -33,10 +33,12 @@ func metaOf(rec any) *Meta { return rec.(record).StoreMeta() } //nolint:forcetyp
 // Index orders a kind by its fields, then by id. A unique index ignores records in
 // which one of its fields is missing. An index over a single Strings field serves
 // look-ups of elements; a Strings field at the end of a longer index only rides along,
-// so that a scoped count need not leave the index.
+// so that a scoped count need not leave the index. So do the fields of Rides, after the id, where
+// the order of ids stays as it is.
 type Index struct {
 	Fields []string
 	Unique bool
+	Rides  []string
 }
 
 // Access is a question that a module asks regularly: equality (or a range, in the last
@@ -184,13 +186,13 @@ func Define[T any](spec Spec) (*Kind[T], error) {
 		if _, twice := spec.indexes[name]; twice || name == "" {
 			return nil, fmt.Errorf("store: %s: index %q has no field or the name of another", spec.Name, name)
 		}
-		for _, f := range fields {
+		for _, f := range slices.Concat(fields, index.Rides) {
 			if _, found := slices.BinarySearch(names, f); !found {
 				return nil, fmt.Errorf("store: %s: index %s names the undeclared field %q", spec.Name, name, f)
 			}
 		}
 		spec.indexes[name] = fields
-		spec.collection.Indexes = append(spec.collection.Indexes, driver.Index{Name: name, Fields: fields, Unique: index.Unique})
+		spec.collection.Indexes = append(spec.collection.Indexes, driver.Index{Name: name, Fields: fields, Unique: index.Unique, Rides: index.Rides})
 	}
 	return k, nil
 }

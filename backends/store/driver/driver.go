@@ -81,11 +81,13 @@ type Field struct {
 
 // Index orders the collection by its fields, then by id. A unique index ignores
 // documents in which any of its fields is missing or null. An index over a Strings
-// field stands alone and serves element look-ups.
+// field stands alone and serves element look-ups. What rides along follows the id, where an engine has a
+// use for it: questions about it are answered without the documents.
 type Index struct {
 	Name   string
 	Fields []string
 	Unique bool
+	Rides  []string `json:",omitempty"`
 }
 
 // Collection describes the documents of one kind. Every name in it is a constant

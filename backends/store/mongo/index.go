@@ -77,7 +77,11 @@ func definitions(c *driver.Collection) []definition {
 		if x.Unique {
 			add(definition{declared: x.Name, keys: keys[:len(keys):len(keys)], unique: true, partial: partial}, x.Name)
 		}
-		add(definition{declared: x.Name, keys: append(keys[:len(keys):len(keys)], tail)}, x.Name)
+		keys = append(keys[:len(keys):len(keys)], tail)
+		for _, f := range x.Rides {
+			keys = append(keys, bson.E{Key: "f." + f, Value: int32(1)})
+		}
+		add(definition{declared: x.Name, keys: keys}, x.Name)
 	}
 	if c.Custom {
 		for _, part := range []string{"c", "l"} {

@@ -193,6 +193,9 @@ func (t *table) addIndex(ix driver.Index) error {
 	if rider != "" {
 		columns = append(columns, rider)
 	}
+	for _, name := range ix.Rides {
+		columns = append(columns, t.columns[name].column)
+	}
 	name := "i:" + t.name + ":" + ix.Name
 	t.indexes = append(t.indexes, index{name: name,
 		create: "CREATE " + kind + " " + quote(name) + " ON " + t.quoted + " (" + strings.Join(columns, ", ") + ")"})

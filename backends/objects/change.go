@@ -1,0 +1,251 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"tenantry/backends/api"
+	"tenantry/backends/crud"
+	"tenantry/backends/schema"
+	"tenantry/backends/store"
+	"tenantry/internal/fault"
+	"tenantry/internal/texts"
+	"tenantry/tenants"
+)
+
+// Shown is a custom object as callers see it.
+type Shown struct {
+	ID          string        `json:"id" doc:"Identifier of the definition."`
+	Name        string        `json:"name" doc:"Singular identifier, by which records and reports refer to the object."`
+	Label       string        `json:"label" doc:"Singular label."`
+	LabelPlural string        `json:"label_plural" doc:"Plural label."`
+	Schema      schema.Fields `json:"schema" doc:"Fields by identifier."`
+	CreatedAt   string        `json:"created_at" doc:"RFC 3339, UTC, milliseconds."`
+	UpdatedAt   string        `json:"updated_at" doc:"RFC 3339, UTC, milliseconds."`
+	Touches     *Touched      `json:"touches,omitempty" doc:"What the change would touch. Only a preview has it."`
+}
+
+// Touched is what a change of a custom object breaks, or would break.
+type Touched struct {
+	Records int64            `json:"records" doc:"Records that would lose or lack a value, have one that does not fit, or could not be reached."`
+	Fields  map[string]int64 `json:"fields" doc:"How many records that are, by field."`
+	Reports []string         `json:"reports" doc:"Identifiers of custom reports that could not be run any more; those that the caller may see."`
+	Others  int              `json:"other_reports" doc:"How many more there are."`
+
+	sealed []string // fields whose values would be left in clear, or sealed for ever
+}
+
+func shown(d *Definition) Shown {
+	return Shown{
+		ID: d.ID, Name: d.Name, Label: d.Label, LabelPlural: d.LabelPlural, Schema: d.Schema.Clone(),
+		CreatedAt: texts.Time(d.CreatedAt), UpdatedAt: texts.Time(d.UpdatedAt),
+	}
+}
+
+func exampleShown() Shown {
+	d := &Definition{Name: "tree", Label: "Tree", LabelPlural: "Trees", Schema: schema.Fields{"species": {Title: "Species", Type: schema.Text, Required: true}}}
+	d.ID, d.CreatedAt, d.UpdatedAt = exampleID, 1717509162000, 1717595562000
+	return shown(d)
+}
+
+// definitionRows are those of definitions. Records and reports refer to one by its name, which so never changes.
+func (m *Module) definitionRows() []api.Operation {
+	rows := crud.Rows(m.Definitions, crud.Options[Definition]{
+		Path: "/api/custom/objects", Things: "Custom Objects", Tag: tag, Without: []string{"create"}, Search: []string{"name", "label", "label_plural"},
+		Read: api.Needs(tenants.ManageCustomObjects), Write: api.Needs(tenants.ManageCustomObjects),
+		Before: m.before, Example: exampleShown(),
+		Show: func(_ context.Context, _ *api.Call, all []*Definition) ([]any, error) {
+			out := make([]any, len(all))
+			for i, d := range all {
+				out[i] = shown(d)
+			}
+			return out, nil
+		},
+	})
+	for i := range rows {
+		switch rows[i].Method {
+		case http.MethodPut:
+			rows[i].BodyLimit, rows[i].Weight = schema.BodyLimit, api.Heavy
+			rows[i].Description = "A schema that is given replaces the whole one; locked fields stay. Values of fields that are dropped stay stored. " + rows[i].Description
+			rows[i].Redeclare("schema", schema.Definitions{})
+			foresee(&rows[i])
+		case http.MethodDelete:
+			rows[i].Description = "The object's records cannot be reached until it is restored; with purge they are gone with it. " + rows[i].Description
+			foresee(&rows[i])
+		}
+	}
+	return rows
+}
+
+// foreseen is what a preview answers.
+type foreseen struct{ Shown }
+
+func (*foreseen) Error() string { return "a preview changes nothing" }
+
+// foresee lets a row refuse what would break something, unless it is forced, and show it before.
+func foresee(row *api.Operation) {
+	row.Timeout = crud.ClearTimeout // every record of the object may be looked at, or removed
+	row.Params = append(row.Params,
+		api.Param{Name: "force", In: api.InQuery, Shape: api.Boolean, Default: "false", Example: "true", Description: "Carries the change out although it breaks stored records or custom reports."},
+		api.Param{Name: "preview", In: api.InQuery, Shape: api.Boolean, Default: "false", Description: "Changes nothing, and answers the object as it is, with what the change would touch."})
+	row.Failures = append(row.Failures, api.Failure{
+		Code: http.StatusUnprocessableEntity, Message: "Validation failed: schema.species: 12 records would lack it or have another value; force=true changes it all the same",
+		When: "the change would break stored records or custom reports, and is not forced; what would be broken is named",
+		Data: map[string]any{"errors": []api.FieldError{{Field: "schema.species", Code: fault.Forbidden, Message: "schema.species: 12 records would lack it or have another value; force=true changes it all the same"}}},
+	})
+	change := row.Handler
+	row.Handler = func(ctx context.Context, c *api.Call) (api.Result, error) {
+		result, err := change(ctx, c)
+		if f, ok := errors.AsType[*foreseen](err); ok {
+			return api.Result{Message: "Custom Object preview", Data: f.Shown}, nil
+		}
+		return result, err
+	}
+}
+
+// before looks at a change of a definition: rec is nil where it is purged.
+func (m *Module) before(ctx context.Context, c *api.Call, rec, was *Definition) error {
+	var errs fault.List
+	force, preview := c.Query.Bool(&errs, "force", false), c.Query.Bool(&errs, "preview", false)
+	if raw, ok := c.Body.Object(&errs, "schema"); ok {
+		rec.Schema = schema.Strict(&errs, "schema", raw, was.Schema)
+	}
+	if err := errs.Err(); err != nil {
+		return err
+	}
+	if rec != nil && !rec.Deleted && was.Deleted {
+		return nil // restored
+	}
+	touched, err := m.touched(ctx, c, rec, was)
+	switch {
+	case err != nil:
+		return err
+	case preview:
+		f := &foreseen{shown(was)}
+		f.Touches = touched
+		return f
+	}
+	if err := touched.refusal(force); err != nil || rec != nil {
+		return err
+	}
+	return m.purged(ctx, c, was)
+}
+
+// touched returns what a change breaks.
+func (m *Module) touched(ctx context.Context, c *api.Call, rec, was *Definition) (t *Touched, err error) {
+	t = &Touched{Fields: map[string]int64{}, Reports: []string{}}
+	of := store.Eq("object", was.Name)
+	var after schema.Fields // nil: there is no such object any more
+	switch {
+	case rec == nil:
+		t.Records, err = m.Records.In(c.Workspace).CountIn(ctx, of, store.Either)
+	case rec.Deleted:
+		t.Records, err = m.Records.In(c.Workspace).Count(ctx, of)
+	default:
+		if after = rec.Schema; after == nil {
+			after = schema.Fields{}
+		}
+		if names := strained(was.Schema, after); len(names) > 0 {
+			err = m.Records.In(c.Workspace).Each(ctx, of, store.Either, func(r *Record) error {
+				t.look(r, names, was.Schema, after)
+				return nil
+			})
+		}
+	}
+	if err != nil || m.Reports == nil || was.Deleted {
+		return t, err
+	}
+	all, err := m.Reports.Broken(ctx, c.Tenant.Workspace(), m.Definitions.Name, was.Name, was.Schema, after)
+	if err != nil || len(all) == 0 {
+		return t, err
+	}
+	seen, err := m.Reports.Broken(ctx, c.Workspace, m.Definitions.Name, was.Name, was.Schema, after)
+	t.Reports = append(t.Reports, seen...)
+	t.Others = len(all) - len(seen)
+	return t, err
+}
+
+// strained returns the fields of which values may not fit any more.
+func strained(before, after schema.Fields) (names []string) {
+	for _, name := range before.With(after).Names() {
+		b, was := before[name]
+		a, is := after[name]
+		if was && (!is || a.Type != b.Type) || is && (a.Required && !b.Required || a.Type == schema.Encrypted && b.Type != a.Type) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// look counts what a change of those fields breaks of a record.
+func (t *Touched) look(r *Record, names []string, before, after schema.Fields) {
+	broken := false
+	for _, name := range names {
+		f, there := after[name]
+		value, plain := r.Values[name]
+		_, sealed := r.Secrets[name]
+		switch {
+		case sealed && f.Type != schema.Encrypted, plain && f.Type == schema.Encrypted:
+			if !slices.Contains(t.sealed, name) {
+				t.sealed = append(t.sealed, name)
+			}
+		case plain && !there:
+		case plain && f.Type != before[name].Type:
+			var errs fault.List
+			if schema.CheckValue(&errs, name, f.Type, value); len(errs) == 0 {
+				continue
+			}
+		case f.Required && !before[name].Required && (!plain || value == "") && !sealed:
+		default:
+			continue
+		}
+		broken = true
+		t.Fields[name]++
+	}
+	if broken {
+		t.Records++
+	}
+}
+
+// maxTold bounds the reports that a refusal names.
+const maxTold = 20
+
+// refusal says what the change would break. Values are never left in clear where they are to be secret,
+// nor sealed where nobody can read them, whatever is forced.
+func (t *Touched) refusal(force bool) error {
+	var errs fault.List
+	for _, name := range slices.Sorted(maps.Keys(t.Fields)) {
+		switch secret := slices.Contains(t.sealed, name); {
+		case secret:
+			errs.Add("schema."+name, fault.Forbidden, "schema.%s: %d records have values of it, which would be left in clear or sealed for ever: take them away before it is made, or ceases to be, Encrypted", name, t.Fields[name])
+		case !force:
+			errs.Add("schema."+name, fault.Forbidden, "schema.%s: %d records would lack it or have another value; force=true changes it all the same", name, t.Fields[name])
+		}
+	}
+	if len(t.Fields) == 0 && t.Records > 0 && !force {
+		errs.Add("records", fault.Forbidden, "the custom object has %d records; force=true deletes it all the same", t.Records)
+	}
+	if n := len(t.Reports) + t.Others; n > 0 && !force {
+		named := strings.Join(t.Reports[:min(len(t.Reports), maxTold)], ", ")
+		if named != "" {
+			named = " (" + named + ")"
+		}
+		errs.Add("reports", fault.Forbidden, "%d custom reports%s could not be run any more; force=true changes it all the same", n, named)
+	}
+	return errs.Err()
+}
+
+// purged removes the records of an object that is purged; nobody makes new ones meanwhile.
+func (m *Module) purged(ctx context.Context, c *api.Call, d *Definition) error {
+	if !d.Deleted {
+		d.Deleted = true
+		if err := m.Definitions.In(c.Workspace).Replace(ctx, d); err != nil {
+			return err
+		}
+	}
+	return crud.Clear(ctx, m.Records.In(c.Workspace), store.Eq("object", d.Name))
+}

@@ -1,8 +1,10 @@
 package gateway_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -46,7 +48,7 @@ func TestAnOrganizationKeepsAnAdministrator(t *testing.T) {
 	refused("demoting", demote(ada))
 	line := `{"kind":"user","id":` + strconv.FormatInt(ada, 10) + `,"name":"Ada","email":"ada@example.com","roles":[],"active":true}` + "\n"
 	report, err := acme.App.Transfer().Import(t.Context(), acme.Tenant(t), gatewaytest.Source([]byte(line)), transfer.ImportOptions{})
-	if err == nil || report.Failed != 1 || !strings.Contains(fmt.Sprint(report.Problems), "last active administrator") {
+	if refused := new(transfer.RefusedError); !errors.As(err, &refused) || report.Failed != 1 || !strings.Contains(fmt.Sprint(report.Problems), "last active administrator") {
 		t.Errorf("importing: %v %+v", err, report)
 	}
 	for range 5 {
@@ -63,6 +65,50 @@ func TestAnOrganizationKeepsAnAdministrator(t *testing.T) {
 		if errs[0] == nil { // the one who stayed is the next round's first
 			ada = bob
 		}
+	}
+}
+
+// TestABundleKeepsAnAdministrator: an import is judged by what all its lines leave, in whichever order.
+func TestABundleKeepsAnAdministrator(t *testing.T) {
+	t.Parallel()
+	user := func(id int, roles string, active bool) string {
+		return fmt.Sprintf(`{"kind":"user","id":%d,"name":"P%[1]d","email":"p%[1]d@example.com","roles":[%s],"active":%t}`, id, roles, active)
+	}
+	admin, before := `"admin"`, []string{user(1, `"admin"`, true), user(2, `"admin"`, true), user(3, ``, true)}
+	for _, test := range []struct {
+		name    string
+		bundle  []string
+		refused []int // lines; none: the bundle is taken
+	}{
+		{name: "demoted, then another made", bundle: []string{user(1, ``, true), user(2, ``, true), user(3, admin, true)}},
+		{name: "another made, then demoted", bundle: []string{user(3, admin, true), user(1, ``, true), user(2, admin, false)}},
+		{name: "a new one is made", bundle: []string{user(1, ``, false), user(2, ``, true), user(4, admin, true)}},
+		{name: "one stays who is not named", bundle: []string{user(2, ``, true)}},
+		{name: "one stays who is named", bundle: []string{user(2, ``, true), user(1, admin, true)}},
+		{name: "all demoted", bundle: []string{user(3, ``, true), user(1, ``, true), user(2, ``, true)}, refused: []int{2, 3}},
+		{name: "all deactivated", bundle: []string{user(1, admin, false), user(2, admin, false)}, refused: []int{1, 2}},
+		{name: "another made who is not active", bundle: []string{user(1, ``, true), user(3, admin, false), user(2, ``, true)}, refused: []int{1, 3}},
+		{name: "a new one whose line is refused", bundle: []string{user(1, ``, true), user(2, ``, true), `{"kind":"user","id":4,"name":"P4","email":"nobody","roles":["admin"],"active":true}`}, refused: []int{1, 2, 3}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			acme := gatewaytest.Start(t).Org(t, "acme")
+			acme.Import(t, before...)
+			stored := exported(t, acme)
+			for _, dry := range []bool{true, false} {
+				r, err := acme.App.Transfer().Import(t.Context(), acme.Tenant(t), gatewaytest.Source([]byte(strings.Join(test.bundle, "\n"))), transfer.ImportOptions{DryRun: dry})
+				var lines []int
+				for _, p := range r.Problems {
+					lines = append(lines, p.Line)
+				}
+				if refused := new(transfer.RefusedError); !slices.Equal(lines, test.refused) || errors.As(err, &refused) != (len(lines) > 0) || len(lines) == 0 && err != nil {
+					t.Errorf("dry %t: lines %v are refused, want %v: %v %+v", dry, lines, test.refused, err, r.Problems)
+				}
+				if changed := exported(t, acme) != stored; changed != (!dry && test.refused == nil) {
+					t.Errorf("dry %t: changed %t", dry, changed)
+				}
+			}
+		})
 	}
 }
 

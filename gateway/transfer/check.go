@@ -94,6 +94,9 @@ func (im *importer) check(ctx context.Context) error {
 	if err := im.define(ctx); err != nil {
 		return err
 	}
+	if err := im.keepAdmins(ctx); err != nil {
+		return fmt.Errorf("looking for administrators: %w", err)
+	}
 	err := im.pump(ctx, im.feed, PhaseChecking, func(int) interest { return wanted }, func(c *chunk) error {
 		return im.weigh(ctx, c.entries)
 	})

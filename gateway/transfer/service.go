@@ -122,9 +122,9 @@ func (s *Service) run(ctx context.Context, t *tenants.Tenant, o ImportOptions, f
 	return session.run(ctx, feed(session), o)
 }
 
-// keepAdmin changes a user, unless that takes the last administrator away.
+// keepAdmin changes a user, unless that takes the last administrator away by now.
 func keepAdmin(ctx context.Context, s *session, old any, write func() error) error {
-	if u := old.(*people.User); !u.Active || !u.IsAdmin() {
+	if u := old.(*people.User); !u.ActiveAdmin() {
 		return people.KeepAdmin(ctx, s.deps.Directory, s.deps.People, s.tenant, u.UID, time.Now(), write)
 	}
 	return write()

@@ -15,8 +15,14 @@ import (
 // than any write can take.
 const leavingFor = time.Minute
 
-// activeAdmin reports whether the user counts as one of the organization's administrators.
-func (u *User) activeAdmin() bool { return u.Active && u.IsAdmin() }
+// ActiveAdmin reports whether the user counts as one of the organization's administrators.
+func (u *User) ActiveAdmin() bool { return u.Active && u.IsAdmin() }
+
+// LastAdmin returns the fault of a change that takes that user away as the last one.
+func LastAdmin(uid int64) (out fault.List) {
+	out.Add("roles", fault.Forbidden, "user %d is the organization's last active administrator; make somebody else one first", uid)
+	return out
+}
 
 // KeepAdmin runs write, which stores the user of that number as no active administrator
 // over the revision read before. See keepAdmin.
@@ -25,7 +31,7 @@ func KeepAdmin(ctx context.Context, dir *tenants.Directory, kinds Kinds, t *tena
 	switch {
 	case err != nil:
 		return err
-	case !u.activeAdmin():
+	case !u.ActiveAdmin():
 		return write()
 	}
 	return keepAdmin(ctx, dir, kinds, t, uid, now, write)
@@ -47,7 +53,7 @@ func keepAdmin(ctx context.Context, dir *tenants.Directory, kinds Kinds, t *tena
 		}
 		found := errors.New("another administrator")
 		err := users.Each(ctx, store.Filter{}, store.Either, func(u *User) error {
-			if u.activeAdmin() && !gone(u) {
+			if u.ActiveAdmin() && !gone(u) {
 				return found
 			}
 			return nil
@@ -56,9 +62,7 @@ func keepAdmin(ctx context.Context, dir *tenants.Directory, kinds Kinds, t *tena
 			return append(leaving, tenants.Leaving{UID: uid, Until: now.Add(leavingFor).UnixMilli()}), nil
 		}
 		if err == nil {
-			var faults fault.List
-			faults.Add("roles", fault.Forbidden, "user %d is the organization's last active administrator; make somebody else one first", uid)
-			err = faults.Err()
+			err = LastAdmin(uid).Err()
 		}
 		return nil, err
 	})

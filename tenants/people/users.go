@@ -134,7 +134,7 @@ func (s *Service) update(ctx context.Context, t *tenants.Tenant, uid int64, chan
 			if after = *u; equalUsers(&before, &after) {
 				return errUnchanged
 			}
-			if before.activeAdmin() && !after.activeAdmin() && !guarded {
+			if before.ActiveAdmin() && !after.ActiveAdmin() && !guarded {
 				return errTakesAdmin
 			}
 			return nil

@@ -87,8 +87,10 @@ func mayImport(from, to string) bool {
 		return allowed("gateway/transfer", "gateway/rows", "gateway/audit", "tenants", "backends/api", "backends/crud", "backends/resource", "backends/store")
 	case within(from, "gateway/logging"):
 		return to == "config"
+	case within(from, "gateway/repeats"):
+		return allowed("backends/api", "backends/secrets", "tenants", "backends/store", "internal")
 	case within(from, "gateway"):
-		return allowed("backends/api", "gateway/audit", "gateway/openapi", "tenants", "backends/store", "reports", "crypto", "internal")
+		return allowed("backends/api", "gateway/audit", "gateway/repeats", "gateway/openapi", "tenants", "backends/store", "reports", "crypto", "internal")
 	case within(from, "backends/store/driver"):
 		return false
 	case strings.HasPrefix(from, "backends/store/"): // engines do not know each other

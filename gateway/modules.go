@@ -13,6 +13,7 @@ import (
 	"tenantry/backends/resource"
 	"tenantry/backends/users"
 	"tenantry/gateway/imports"
+	"tenantry/gateway/repeats"
 	"tenantry/gateway/transfer"
 	"tenantry/reports"
 	"tenantry/tenants"
@@ -30,6 +31,7 @@ type serving interface{ Operations() []api.Operation }
 // openModules makes the modules. One is a line of the list; bundles hold their records in its
 // order, which is that of references: definitions first.
 func (s *Services) openModules(more []Module) {
+	s.repeats = repeats.New(s.directory, s.now)
 	people := contacts.New(contacts.Deps{Keys: s.directory})
 	records, filled := objects.New(s.directory), forms.New(s.directory)
 	stored := files.New(files.Deps{CDNBase: s.fileHost, Contacts: people, Users: s.people})
@@ -64,7 +66,7 @@ func (s *Services) openModules(more []Module) {
 
 // kept returns all that is in the workspaces of organizations.
 func (s *Services) kept() []resource.Kept {
-	all := []resource.Kept{s.audit}
+	all := []resource.Kept{s.audit, s.repeats}
 	for _, m := range s.modules {
 		all = append(all, m.Kept()...)
 	}

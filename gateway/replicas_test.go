@@ -119,6 +119,7 @@ func TestReplicasShareOneTruth(t *testing.T) {
 	t.Run("changes", func(t *testing.T) { replicasChanges(t, r) })
 	t.Run("answers", func(t *testing.T) { replicasAnswers(t, r) })
 	t.Run("creates", func(t *testing.T) { replicasCreates(t, r) })
+	t.Run("repeats", func(t *testing.T) { replicasRepeats(t, r) })
 	t.Run("updates", func(t *testing.T) { replicasUpdates(t, r) })
 	t.Run("organizations", func(t *testing.T) { replicasOrganizations(t, r) })
 	t.Run("rights", func(t *testing.T) { replicasRights(t, r) })
@@ -287,6 +288,29 @@ func replicasCreates(t *testing.T, r *trio) {
 	}
 	if n := strings.Count(exported(t, r.on(1, acme)), `"kind":"custom_object"`); n != 3 {
 		t.Errorf("%d objects are stored, want 3", n)
+	}
+}
+
+// replicasRepeats: D5 with the same request at every replica at once. It is carried out once, and
+// told once.
+func replicasRepeats(t *testing.T, r *trio) {
+	acme := r.replicas[0].Org(t, "repeats")
+	key := acme.Key(t, tenants.ManageReports)
+	acme.Import(t, `{"kind":"custom_report","id":"`+docID(1)+`","pid":"public-report-pid-0001","title":"Shared","class":"Contacts","shareable":true}`)
+	for n := range 3 {
+		send := func(i int) *gatewaytest.Answer {
+			return r.on(i, acme).Do(t, http.MethodPost, "/api/custom-reports/"+docID(1)+"/share", gatewaytest.WithKey(key), jsonText(`{}`), again(fmt.Sprint("key", n)))
+		}
+		bodies := together(24, func(i int) string {
+			return send(i).Status
+		})
+		if bodies["ok"] != 1 { // the others came too early, or too late for what is told once
+			t.Errorf("carried out by several: %s", tally(bodies))
+		}
+	}
+	shares, _ := acme.Get(t, key, "/api/custom-reports/"+docID(1)+"/shares").Field("count").(json.Number)
+	if shares != "3" {
+		t.Errorf("%s shares were made, want 3", shares)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"tenantry/crypto/keyring"
 	"tenantry/gateway/audit"
 	"tenantry/gateway/imports"
+	"tenantry/gateway/repeats"
 	"tenantry/gateway/transfer"
 	"tenantry/reports"
 	"tenantry/tenants"
@@ -58,6 +59,7 @@ type Services struct {
 	sessions  *sessions.Service
 	limiter   *limits.Limiter
 	audit     *audit.Log
+	repeats   *repeats.Log
 	kinds     kinds
 	modules   []Module
 	reports   *reports.Module

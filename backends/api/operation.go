@@ -334,6 +334,12 @@ func (o *Operation) Deadline() time.Duration {
 	return DefaultTimeout
 }
 
+// Repeatable reports whether the operation takes an Idempotency-Key. With one a file would have to be
+// read to its end before anything is known of it; an import can be sent again as it is.
+func (o *Operation) Repeatable() bool {
+	return o.Method != http.MethodGet && strings.HasPrefix(o.Path, "/api/") && o.Credentials&(Key|Session) != 0 && o.Upload == nil
+}
+
 // Paths returns all paths of the operation.
 func (o *Operation) Paths() []string { return append([]string{o.Path}, o.Aliases...) }
 

@@ -148,6 +148,11 @@ func invalid(code int, e *fault.Error) *Problem {
 	return &Problem{Code: code, Message: "Validation failed: " + e.Error(), Data: data}
 }
 
+// Refusal answers what a header or the like makes impossible, with its name and a code for programs.
+func Refusal(code int, name, fault, message string) *Problem {
+	return &Problem{Code: code, Message: message, Data: fieldErrors{[]FieldError{{Field: name, Code: fault, Message: message}}}}
+}
+
 // Duplicate is the 409 of a value that must be unique and is taken.
 func Duplicate(fields ...string) *Problem {
 	var l fault.List

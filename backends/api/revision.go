@@ -83,6 +83,8 @@ func (c *Call) conditions(header http.Header) (err error) {
 	switch {
 	case c.match.given() && !c.Operation.Conditional():
 		return BadRequest("The operation does not take the header If-Match: what it answers is no record that has a revision, or is not there before")
+	case c.Operation.Upload != nil && header["Idempotency-Key"] != nil:
+		return BadRequest("The operation does not take the header Idempotency-Key: what it reads can be sent again as it is")
 	case c.NoneMatch.given() && c.Operation.Method != http.MethodGet:
 		return BadRequest("The operation does not take the header If-None-Match, which is for reading")
 	}
@@ -107,6 +109,5 @@ func (c *Call) Current(rev int64) error {
 
 // Stale is the 412 of a request that was made for another revision of the record.
 func Stale() *Problem {
-	const message = "The record was changed meanwhile; read it again and decide anew"
-	return &Problem{Code: http.StatusPreconditionFailed, Message: message, Data: fieldErrors{[]FieldError{{Field: "If-Match", Code: fault.Stale, Message: message}}}}
+	return Refusal(http.StatusPreconditionFailed, "If-Match", fault.Stale, "The record was changed meanwhile; read it again and decide anew")
 }

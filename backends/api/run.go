@@ -22,6 +22,8 @@ type Input struct {
 	// Count is asked once the credential is known to be good for the operation, and Enter before
 	// the handler runs; an error ends the call. Nil: nothing is asked.
 	Count, Enter func(context.Context) error
+	// Once, where it is not nil, decides whether the handler runs.
+	Once func(ctx context.Context, run func(context.Context) (Result, error)) (Result, error)
 }
 
 // ErrExposedKey is the reason to refuse a key for servers alone that a browser has sent.
@@ -46,6 +48,13 @@ func Run(ctx context.Context, c *Call, in Input) (Result, error) {
 	if err := ask(ctx, in.Enter); err != nil {
 		return Result{}, err
 	}
+	if in.Once != nil {
+		return in.Once(ctx, c.run)
+	}
+	return c.run(ctx)
+}
+
+func (c *Call) run(ctx context.Context) (Result, error) {
 	result, err := c.Operation.Handler(ctx, c)
 	if err == nil && c.Operation.Method == http.MethodGet {
 		err = c.Current(c.Revision)
@@ -84,7 +93,7 @@ func (c *Call) admit(origin string) error {
 		return Denied("browser key from another origin")
 	}
 	c.Header.Set("Access-Control-Allow-Origin", origin)
-	c.Header.Set("Access-Control-Expose-Headers", "ETag, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, Retry-After, X-Ignored, X-Request-Id, X-Warning")
+	c.Header.Set("Access-Control-Expose-Headers", "ETag, Idempotency-Replayed, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, Retry-After, X-Ignored, X-Request-Id, X-Warning")
 	c.Header.Add("Vary", "Origin")
 	return nil
 }

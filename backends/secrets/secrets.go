@@ -89,7 +89,9 @@ func (v *Vault) Open(ctx context.Context, at Place, field, sealed string) (secre
 	return plain, nil
 }
 
-func (v *Vault) seal(ctx context.Context, at Place, field, plain string) (string, error) {
+// Seal encrypts a value for that field of that record, so that it opens there alone. Errors:
+// fields.ErrTooLong, those of the organization's data keys.
+func (v *Vault) Seal(ctx context.Context, at Place, field, plain string) (string, error) {
 	keys, err := v.Keys.DataKeys(ctx, v.Tenant, at.Collection)
 	if err != nil {
 		return "", err
@@ -181,7 +183,7 @@ func (v *Vault) Put(ctx context.Context, at Place, into *map[string]string, give
 		sealed := s.sealed
 		if sealed == "" || s.record != at.Record {
 			var err error
-			if sealed, err = v.seal(ctx, at, name, s.plain); err != nil {
+			if sealed, err = v.Seal(ctx, at, name, s.plain); err != nil {
 				return changed, fmt.Errorf("encrypting the field %s: %w", name, err)
 			}
 		}

@@ -4,8 +4,11 @@ package middleware
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
+	"io"
 	"log/slog"
 	"maps"
 	"mime"
@@ -20,6 +23,7 @@ import (
 	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/gateway/audit"
+	"tenantry/gateway/repeats"
 	"tenantry/internal/bounded"
 	"tenantry/tenants"
 	"tenantry/tenants/limits"
@@ -51,6 +55,7 @@ type Options struct {
 	Work     *limits.Flight // what is in flight, by weight; nil: without a bound
 	Bodies   *limits.Flight // the bodies being read, in bytes; nil: without a bound
 	Audit    *audit.Log
+	Repeats  *repeats.Log
 	Log      *slog.Logger
 	Metrics  *Metrics
 	// LogRequests switches the line per request on.
@@ -90,6 +95,7 @@ type exchange struct {
 	limit   limits.Decision // zero: the request was not counted
 	refused bool            // over a limit
 	work    place
+	digest  hash.Hash // of the body, where it is asked for
 	started time.Time
 	failure *api.Problem
 	reason  string // why a page was refused, for the log
@@ -141,18 +147,31 @@ func (x *exchange) guarded(ctx context.Context) (result api.Result, err error) {
 		return api.Result{}, err
 	}
 	x.call.Strict = x.call.Strict || prefersStrict(x.r.Header)
-	result, err = api.Run(ctx, x.call, api.Input{
+	in := api.Input{
 		Query: x.r.URL.RawQuery, Header: x.r.Header, Origin: x.r.Header.Get("Origin"), Body: x.body, Upload: x.upload, Count: x.count,
 		Enter: func(ctx context.Context) (err error) {
 			x.work, err = x.enter(ctx, x.p.Work, x.op.Weight)
 			return err
 		},
-	})
+	}
+	if x.op.Repeatable() && x.r.Header[repeats.Header] != nil {
+		in.Once, x.digest = x.once, sha256.New()
+	}
+	result, err = api.Run(ctx, x.call, in)
 	if errors.Is(err, api.ErrExposedKey) {
 		x.p.Log.Warn("a server-only key was sent by a browser; revoke it", "key", x.call.Principal.KeyID, "org", x.call.Tenant.Org.OrgID)
 		x.p.Metrics.exposedKeys.Inc()
 	}
 	return result, err
+}
+
+// once carries a request with an Idempotency-Key out, or answers what it was answered before.
+func (x *exchange) once(ctx context.Context, run func(context.Context) (api.Result, error)) (api.Result, error) {
+	keys := x.r.Header[repeats.Header]
+	if len(keys) != 1 || keys[0] == "" || len(keys[0]) > 255 || strings.ContainsFunc(keys[0], func(c rune) bool { return c <= ' ' || c > '~' }) {
+		return api.Result{}, api.BadRequest("The header %s must be there once, with 1 to 255 visible ASCII characters", repeats.Header)
+	}
+	return x.p.Repeats.Once(ctx, x.call, repeats.Request{Key: keys[0], Target: x.r.URL.RequestURI(), Body: x.digest.Sum(nil)}, run)
 }
 
 // tenant finds the organization.
@@ -222,7 +241,11 @@ func (x *exchange) body(ctx context.Context) (api.Body, error) {
 	if x.r.ContentLength > x.op.BodyMax() {
 		return api.Body{}, tooLarge(x.op)
 	}
-	body, err := x.op.ReadBody(http.MaxBytesReader(x.w, x.r.Body, x.op.BodyMax()))
+	src := io.Reader(http.MaxBytesReader(x.w, x.r.Body, x.op.BodyMax()))
+	if x.digest != nil {
+		src = io.TeeReader(src, x.digest)
+	}
+	body, err := x.op.ReadBody(src)
 	var over *http.MaxBytesError
 	var problem *api.Problem
 	switch {

@@ -48,9 +48,11 @@ const (
 	preferParam = "prefer"
 	matchParam  = "if_match"
 	knownParam  = "if_none_match"
+	repeatParam = "idempotency_key"
 
 	ignoredHeader    = "X-Ignored"
 	tagHeader        = "ETag"
+	replayedHeader   = "Idempotency-Replayed"
 	requestIDHeader  = "X-Request-Id"
 	retryAfterHeader = "Retry-After"
 
@@ -201,6 +203,13 @@ func sharedParameters() object {
 			{"description", "Tags of answers that the caller has, as " + tagHeader + " gave them. Where one is that of this answer, it is a 304 without a body."},
 			{"schema", object{{"type", "string"}}},
 		}},
+		{repeatParam, object{
+			{"name", "Idempotency-Key"}, {"in", "header"}, {"required", false},
+			{"description", "Names this request, so that it can be sent again without being carried out twice: for 24 hours the same caller gets the same answer again, with the header " + replayedHeader + ". " +
+				"Another path, query or body with the same key is a 422. While the first is being carried out, and where its answer was lost or tells a secret once, it is a 409 that says so. " +
+				"Answers with code 412 or from 500 on are not kept. Choose it at random, a UUID for example."},
+			{"schema", object{{"type", "string"}, {"minLength", 1}, {"maxLength", 255}, {"pattern", "^[!-~]+$"}}},
+		}},
 	}
 }
 
@@ -218,6 +227,10 @@ func sharedHeaders() object {
 		{tagHeader, object{
 			{"description", "Names the revision of the record, and what the answer shows of it, for the request headers If-Match and If-None-Match."},
 			{"schema", object{{"type", "string"}}},
+		}},
+		{replayedHeader, object{
+			{"description", "true where the request was carried out before, and this is what was answered then."},
+			{"schema", object{{"type", "string"}, {"const", "true"}}},
 		}},
 		{requestIDHeader, object{
 			{"description", "Names the request in the log of the service. A caller may choose it with the request header of that name."}, {"required", true},

@@ -118,6 +118,9 @@ func parameters(op *api.Operation, path string) ([]any, error) {
 	if op.Conditional() {
 		list = append(list, object{{"$ref", "#/components/parameters/" + matchParam}})
 	}
+	if op.Repeatable() {
+		list = append(list, object{{"$ref", "#/components/parameters/" + repeatParam}})
+	}
 	if canHappen(op, http.StatusNotModified) {
 		list = append(list, object{{"$ref", "#/components/parameters/" + knownParam}})
 	}

@@ -170,7 +170,7 @@ func canHappen(op *api.Operation, code int) bool {
 	case http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType:
 		return op.Body != nil || op.Upload != nil
 	case http.StatusUnprocessableEntity:
-		return op.Body != nil || slices.ContainsFunc(op.Params, func(p api.Param) bool { return p.In == api.InQuery })
+		return op.Body != nil || op.Repeatable() || slices.ContainsFunc(op.Params, func(p api.Param) bool { return p.In == api.InQuery })
 	}
 	return true
 }
@@ -247,6 +247,9 @@ func (b *builder) okResponse(op *api.Operation, failed *answer) (object, error) 
 	}
 	if op.Revised {
 		a.headers = append(a.headers, tagHeader)
+	}
+	if op.Repeatable() {
+		a.headers = append(a.headers, replayedHeader)
 	}
 	if op.Streams != nil {
 		a.describe("Success: rows, one in each line. Who has read to the end of the answer has all of them: a failure cuts the connection off")

@@ -185,7 +185,7 @@ func (s *Service) Export(ctx context.Context, t *tenants.Tenant, w io.Writer, o 
 
 // leftOut says what an export could not take along.
 func (s *session) leftOut(r *ExportReport) []string {
-	out := []string{"API keys, sessions, share links and the audit log are never part of an export: make new keys and links where it is imported."}
+	out := []string{"API keys, sessions, share links, the audit log and answers kept for repeated requests are never part of an export: make new keys and links where it is imported."}
 	if n := r.Kinds[kindUser]; n > 0 {
 		out = append(out, fmt.Sprintf("Passwords of people (%d): whoever shall sign in where it is imported needs a new link: tenantry user update USER --org SLUG --link", n))
 	}

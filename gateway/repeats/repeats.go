@@ -1,0 +1,297 @@
+// Package repeats keeps what requests with an Idempotency-Key were answered, so that one that is sent
+// again is answered the same and not carried out again.
+package repeats
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"tenantry/backends/api"
+	"tenantry/backends/secrets"
+	"tenantry/backends/store"
+	"tenantry/internal/fault"
+	"tenantry/tenants"
+)
+
+// Kept is how long an answer is kept.
+const Kept = 24 * time.Hour
+
+// record is one request. It is inserted before the request is carried out, marked Begun with the first
+// thing that is written then, and completed with the answer.
+type record struct {
+	store.Meta
+	Request string   `json:"request"` // SHA-256 of all that makes it the same request
+	Begun   bool     `json:"begun"`   // something was written
+	Busy    int64    `json:"busy"`    // Unix ms until which somebody may be carrying it out
+	Expires int64    `json:"expires"` // Unix ms
+	Answer  []string `json:"answer,omitempty"`
+}
+
+// answer is what is answered again.
+type answer struct {
+	Problem  int               `json:"problem,omitempty"` // its code; 0: a success
+	Message  string            `json:"message,omitempty"`
+	Data     json.RawMessage   `json:"data"`
+	Revision int64             `json:"revision,omitempty"`
+	Header   http.Header       `json:"header,omitempty"`
+	Ignored  []string          `json:"ignored,omitempty"`
+	Note     map[string]string `json:"note,omitempty"`
+}
+
+// Log keeps the answers of every organization in its own workspace, sealed, because they hold what records
+// hold; but those of rows that tell a secret Once, nowhere. Safe for concurrent use, by several replicas.
+type Log struct {
+	kind *store.Kind[record]
+	keys secrets.Keys
+	now  func() time.Time
+}
+
+// New declares the record.
+func New(keys secrets.Keys, now func() time.Time) *Log {
+	return &Log{keys: keys, now: now, kind: store.Must[record](store.Spec{
+		Name: collection, Fields: []string{"expires"},
+		Indexes: []store.Index{{Fields: []string{"expires"}}}, Access: []store.Access{{Where: []string{"expires"}}},
+	})}
+}
+
+const collection = "kept_answers"
+
+// Spec returns the declaration, for the store.
+func (l *Log) Spec() *store.Spec { return l.kind.Spec() }
+
+// Request is what makes two requests the same.
+type Request struct {
+	Key    string // as the caller chose it
+	Target string // path and query
+	Body   []byte // SHA-256
+}
+
+// hash returns a SHA-256 over the texts, each with its length.
+func hash(texts ...string) []byte {
+	h := sha256.New()
+	for _, text := range texts {
+		_, _ = h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(text)))) // a hash never fails
+		_, _ = h.Write([]byte(text))
+	}
+	return h.Sum(nil)
+}
+
+// Once carries the call out by run, unless the same caller has had it carried out with the same key
+// already: then it returns what was answered, with the header Idempotency-Replayed. What another attempt
+// may change is not kept: failures of the service, and that others came between. Errors, besides those of run: a 409 while it is
+// carried out, or where that ended without an answer that could be kept; a 422 where the key was used
+// for another request; those of the store and the organization's data keys.
+func (l *Log) Once(ctx context.Context, c *api.Call, r Request, run func(context.Context) (api.Result, error)) (api.Result, error) {
+	caller := "user:" + strconv.FormatInt(c.Principal.UserID, 10)
+	if c.Principal.Kind == tenants.ServiceAccount {
+		caller = "account:" + c.Principal.AccountID
+	}
+	in := l.kind.In(c.Tenant.Workspace())
+	rec := &record{Request: base64.RawStdEncoding.EncodeToString(hash(
+		c.Operation.Method, r.Target, string(r.Body), fmt.Sprint(c.Scope.All), strings.Join(c.Scope.Teams, " "), // another scope may see less
+	))}
+	rec.ID = hex.EncodeToString(hash(caller, c.Operation.Name, r.Key))[:24]
+	known, err := l.claim(ctx, in, rec, c.Operation.Deadline())
+	if err != nil {
+		return api.Result{}, err
+	}
+	if known != nil {
+		return l.again(ctx, c, known)
+	}
+	rec.Begun = true
+	carrying, begun, err := in.Along(ctx, rec)
+	if err != nil {
+		return api.Result{}, err
+	}
+	result, err := run(carrying)
+	l.keep(ctx, c, in, rec, begun.Done(), result, err)
+	return result, err
+}
+
+// tries bounds how often a record is looked at anew that others change.
+const tries = 10
+
+// grace is for what a request may take beyond the time of its operation.
+const grace = 5 * time.Second
+
+// claim stores the record, or returns the one that has the answer already.
+func (l *Log) claim(ctx context.Context, in store.Collection[record], rec *record, within time.Duration) (*record, error) {
+	running := refusal("running", "A request with this "+Header+" is being carried out; repeat it later for its answer")
+	running.RetryAfter = time.Second
+	for range tries {
+		now := l.now().UnixMilli()
+		rec.Rev, rec.CreatedAt = 0, 0
+		rec.Busy, rec.Expires = now+(within+grace).Milliseconds(), now+Kept.Milliseconds()
+		var dup *store.DuplicateError
+		if err := in.Insert(ctx, rec); !errors.As(err, &dup) {
+			return nil, err
+		}
+		old, err := in.Get(ctx, rec.ID)
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		left := old.Busy - now
+		switch {
+		case old.Expires <= now, old.Request == rec.Request && !old.Begun && old.Answer == nil && left <= 0:
+			rec.Rev, rec.CreatedAt = old.Rev, old.CreatedAt
+			if err := in.Replace(ctx, rec); !errors.Is(err, store.ErrConflict) {
+				return nil, err
+			}
+		case old.Request != rec.Request:
+			return nil, fault.One(Header, "reused", "the %s was used for another request in the last 24 hours, or what you may see has changed since; choose a new one", Header)
+		case old.Answer != nil:
+			return old, nil
+		case left > 0:
+			return nil, running
+		default:
+			return nil, refusal("lost", "A request with this "+Header+" was carried out, at least in part, and its answer is not kept: it was lost, is too large, or tells a secret that is told once; read what is there before you send what is missing with a new one")
+		}
+	}
+	return nil, running
+}
+
+// Header is the request header with the key.
+const Header = "Idempotency-Key"
+
+func refusal(code, message string) *api.Problem {
+	return api.Refusal(http.StatusConflict, Header, code, message)
+}
+
+// keepTimeout bounds what is kept for a caller who may be gone already.
+const keepTimeout = 3 * time.Second
+
+// keep stores the answer, or lets the key be used again where nothing was carried out. What it cannot
+// store, a repetition is told of.
+func (l *Log) keep(ctx context.Context, c *api.Call, in store.Collection[record], rec *record, begun bool, result api.Result, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Tenant.Workspace().Hold()+keepTimeout)
+	defer cancel()
+	if begun {
+		rec.Rev++
+	}
+	rec.Busy = 0
+	var problem *api.Problem
+	if err != nil {
+		problem = api.ProblemOf(err)
+	}
+	passing := problem != nil && (problem.Code >= http.StatusInternalServerError || problem.Code == http.StatusPreconditionFailed || errors.Is(problem.Err, store.ErrConflict))
+	if !passing && (problem != nil || !c.Operation.Once && result.Stream == nil) {
+		rec.Answer = l.seal(ctx, c, rec, result, problem)
+	}
+	if !begun && rec.Answer == nil {
+		_ = in.Delete(ctx, rec) // it stays where something was written after all
+		return
+	}
+	_ = in.Replace(ctx, rec)
+	if rec.ID[0] == '0' { // one in sixteen
+		l.sweep(ctx, in)
+	}
+}
+
+// swept is how many records are removed at a time, which are more than have come since.
+const swept = 64
+
+// sweep removes some of what has expired.
+func (l *Log) sweep(ctx context.Context, in store.Collection[record]) {
+	found, err := in.Find(ctx, store.Query{Filter: store.Where(store.F("expires"), store.OpLt, l.now().UnixMilli()), Sort: []store.Order{store.Asc("expires")}, Limit: swept})
+	old := make([]*record, len(found))
+	for i := range found {
+		old[i] = &found[i]
+	}
+	if err == nil && len(old) > 0 {
+		_ = in.Delete(ctx, old...) // somebody else may be doing it
+	}
+}
+
+// An answer is sealed in pieces as large as one may be.
+const (
+	piece  = 48 << 10
+	pieces = 16
+)
+
+func (l *Log) vault(c *api.Call) (*secrets.Vault, func(*record) secrets.Place) {
+	return &secrets.Vault{Keys: l.keys, Tenant: c.Tenant}, func(rec *record) secrets.Place { return secrets.Place{Collection: collection, Record: rec.ID} }
+}
+
+// seal returns what is kept of an answer, nil where it cannot be sealed now, or is too large.
+func (l *Log) seal(ctx context.Context, c *api.Call, rec *record, result api.Result, problem *api.Problem) (sealed []string) {
+	a := answer{Message: result.Message, Revision: c.Revision, Header: c.Header.Clone(), Ignored: c.Ignored(), Note: c.AuditNote}
+	data := result.Data
+	if problem != nil {
+		a.Problem, a.Message, data = problem.Code, problem.Message, problem.Envelope().Data
+	}
+	for _, name := range []string{"Vary", "Access-Control-Allow-Origin", "Access-Control-Expose-Headers"} {
+		a.Header.Del(name) // of the request at hand
+	}
+	a.Data = encode(data)
+	text := encode(a)
+	if len(text) > piece*pieces {
+		return nil
+	}
+	vault, at := l.vault(c)
+	for n := 0; len(text) > 0; n++ {
+		size := min(piece, len(text))
+		one, err := vault.Seal(ctx, at(rec), strconv.Itoa(n), string(text[:size]))
+		if err != nil {
+			return nil
+		}
+		sealed, text = append(sealed, one), text[size:]
+	}
+	return sealed
+}
+
+// encode writes JSON as answers have it, so that it is the same when it is written again; nothing
+// where it cannot be written, which the answer itself has to say.
+func encode(v any) []byte {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(v)
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
+}
+
+// again answers what was answered before.
+func (l *Log) again(ctx context.Context, c *api.Call, rec *record) (api.Result, error) {
+	vault, at := l.vault(c)
+	var text []byte
+	for n, sealed := range rec.Answer {
+		one, err := vault.Open(ctx, at(rec), strconv.Itoa(n), sealed)
+		if err != nil {
+			return api.Result{}, err
+		}
+		text = append(text, one.Reveal()...)
+	}
+	var a answer
+	if err := json.Unmarshal(text, &a); err != nil {
+		return api.Result{}, fmt.Errorf("a kept answer: %w", err)
+	}
+	for name, values := range a.Header {
+		c.Header[name] = values
+	}
+	c.Header.Set("Idempotency-Replayed", "true")
+	for _, name := range a.Ignored {
+		c.Ignore(name)
+	}
+	for name, value := range a.Note {
+		c.Note(name, value)
+	}
+	c.Note("replayed", "true")
+	if a.Problem != 0 {
+		return api.Result{}, &api.Problem{Code: a.Problem, Message: a.Message, Data: a.Data}
+	}
+	c.Revision = a.Revision
+	return api.Result{Message: a.Message, Data: a.Data}, nil
+}

@@ -1,0 +1,289 @@
+package gateway_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tenantry/backends/api"
+	"tenantry/backends/store"
+	"tenantry/config"
+	"tenantry/gateway"
+	"tenantry/gateway/control"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/tenants"
+)
+
+func again(key string) gatewaytest.Request { return gatewaytest.Header("Idempotency-Key", key) }
+
+// replayed reports whether the answer is one that was kept.
+func replayed(a *gatewaytest.Answer) bool { return a.Header.Get("Idempotency-Replayed") == "true" }
+
+// interrupter stops a request right after a call of the store.
+type interrupter struct {
+	on atomic.Pointer[func(store.Call)]
+}
+
+func (i *interrupter) option() gatewaytest.Option {
+	return func(_ *config.Config, o *gateway.Options) {
+		o.Observe = func(c store.Call) {
+			if on := i.on.Load(); on != nil {
+				(*on)(c)
+			}
+		}
+	}
+}
+
+// once runs do after the first write that is, or is not, one of several kinds: the one that carries a
+// request out, or the one before.
+func (i *interrupter) once(several bool, do func()) {
+	on := func(c store.Call) {
+		if c.Operation == "write" && (c.Collection == "") == several && c.Collection != "audit_log" {
+			i.on.Store(nil)
+			do()
+		}
+	}
+	i.on.Store(&on)
+}
+
+func object(name string) gatewaytest.Request {
+	return jsonText(fmt.Sprintf(`{"name":%q,"label":%[1]q,"label_plural":%[1]q,"schema":{}}`, name))
+}
+
+// D5: a request that is sent again with its Idempotency-Key is carried out once, whatever became of
+// the first answer.
+func TestD5_CutAfterCommitAndSentAgain(t *testing.T) {
+	t.Parallel()
+	var c clock
+	var cut interrupter
+	acme := gatewaytest.Start(t, c.option(), cut.option()).Org(t, "acme")
+	key := gatewaytest.WithKey(acme.Key(t, tenants.ManageCustomObjects))
+	send := func(name, repeat string) *gatewaytest.Answer {
+		return acme.Do(t, http.MethodPost, objectsPath, key, object(name), again(repeat))
+	}
+	objects := func(name string) int {
+		return strings.Count(exportOf(t, acme), fmt.Sprintf(`"name":%q`, name))
+	}
+	lost := func(want string, a *gatewaytest.Answer) {
+		t.Helper()
+		if a.Code != http.StatusConflict || !strings.Contains(a.Text(), `"field":"Idempotency-Key","code":"`+want+`"`) {
+			t.Errorf("%d %s, want a 409 %s", a.Code, a.Body, want)
+		}
+	}
+
+	// The caller is gone before the answer.
+	ctx, gone := context.WithCancel(t.Context())
+	cut.once(true, gone)
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, acme.URL(objectsPath), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Host = acme.Host
+	for _, change := range []gatewaytest.Request{key, object("cut"), again("k1")} {
+		change(r)
+	}
+	if resp, err := http.DefaultClient.Do(r); err == nil {
+		_ = resp.Body.Close()
+	}
+	var first *gatewaytest.Answer
+	inTime(t, "an answer to a request that was cut", 10*time.Second, func() bool {
+		first = send("cut", "k1")
+		return first.Code != http.StatusConflict
+	})
+	second := send("cut", "k1")
+	if first.Status != "ok" || !replayed(first) || second.Text() != first.Text() || objects("cut") != 1 {
+		t.Errorf("%d %s, then %d %s; %d objects", first.Code, first.Body, second.Code, second.Body, objects("cut"))
+	}
+
+	// The process is gone: nothing after the commit happens.
+	cut.once(true, func() { panic("killed") })
+	if a := send("killed", "k2"); a.Code != http.StatusInternalServerError {
+		t.Fatalf("%d %s", a.Code, a.Body)
+	}
+	running := send("killed", "k2")
+	lost("running", running)
+	if running.Header.Get("Retry-After") == "" {
+		t.Error("nobody is told when to come back")
+	}
+	c.advance(time.Minute)
+	lost("lost", send("killed", "k2"))
+	if n := objects("killed"); n != 1 {
+		t.Errorf("%d objects", n)
+	}
+
+	// Nor before: then it is carried out by the repetition.
+	cut.once(false, func() { panic("killed") })
+	if a := send("early", "k3"); a.Code != http.StatusInternalServerError {
+		t.Fatalf("%d %s", a.Code, a.Body)
+	}
+	c.advance(time.Minute)
+	if a := send("early", "k3"); a.Status != "ok" || replayed(a) || objects("early") != 1 {
+		t.Errorf("%d %s", a.Code, a.Body)
+	}
+
+	// Of many at once one is carried out.
+	counts := together(20, func(int) string {
+		a := send("crowd", "k4")
+		if a.Code == http.StatusConflict {
+			lost("running", a)
+		}
+		return a.Text()
+	})
+	if objects("crowd") != 1 || len(counts) > 2 {
+		t.Errorf("%d objects: %s", objects("crowd"), tally(counts))
+	}
+	if _, ok := acme.Do(t, http.MethodPost, objectsPath, key, object("crowd")).Data.(map[string]any); !ok {
+		t.Error("without a key the name is taken")
+	}
+}
+
+func exportOf(t *testing.T, o *gatewaytest.Org) string { return (&party{Org: o}).export(t) }
+
+// D5: a key belongs to the caller, the operation and the request it was used for.
+func TestD5_KeysAreScoped(t *testing.T) {
+	t.Parallel()
+	var c clock
+	g := gatewaytest.Start(t, c.option())
+	acme, birch := g.Org(t, "acme"), g.Org(t, "birch")
+	issued := acme.KeyWith(t, func(k *control.NewKey) {
+		k.Permissions = []string{string(tenants.ManageCustomObjects), string(tenants.ManageForms)}
+	})
+	second := acme.KeyWith(t, func(k *control.NewKey) { k.Account = issued.Account })
+	own, sameAccount, other := gatewaytest.WithKey(issued.Token), gatewaytest.WithKey(second.Token), gatewaytest.WithKey(acme.Key(t, tenants.ManageCustomObjects))
+	send := func(o *gatewaytest.Org, as gatewaytest.Request, path, name string, more ...gatewaytest.Request) *gatewaytest.Answer {
+		return o.Do(t, http.MethodPost, path, append([]gatewaytest.Request{as, object(name), again("one")}, more...)...)
+	}
+	first := send(acme, own, objectsPath, "tree")
+	for what, a := range map[string]*gatewaytest.Answer{"the same": send(acme, own, objectsPath, "tree"), "another key of the account": send(acme, sameAccount, objectsPath, "tree")} {
+		if !replayed(a) || a.Text() != first.Text() || a.Code != first.Code || a.Header.Get("ETag") != first.Header.Get("ETag") {
+			t.Errorf("%s: %d %s %v", what, a.Code, a.Body, a.Header)
+		}
+	}
+	for what, a := range map[string]*gatewaytest.Answer{"another body": send(acme, own, objectsPath, "bush"), "another query": send(acme, own, objectsPath+"?x=1", "tree")} {
+		if replayed(a) {
+			t.Errorf("%s is answered with the first", what)
+		}
+		wantFaults(t, a, http.StatusUnprocessableEntity, "Idempotency-Key reused")
+	}
+	if a := send(acme, other, objectsPath, "bush"); a.Status != "ok" || replayed(a) {
+		t.Errorf("another account: %d %s", a.Code, a.Body)
+	}
+	if a := send(birch, gatewaytest.WithKey(birch.Key(t, tenants.ManageCustomObjects)), objectsPath, "tree"); a.Status != "ok" || replayed(a) {
+		t.Errorf("another organization: %d %s", a.Code, a.Body)
+	}
+	acme.Import(t, `{"kind":"form_collection","id":"0000000000000000000000f1","name":"visit","label":"Visit","label_plural":"Visits","schema":{}}`)
+	form := func(label string, more ...gatewaytest.Request) *gatewaytest.Answer {
+		return acme.Do(t, http.MethodPut, "/api/form/collections/0000000000000000000000f1", append([]gatewaytest.Request{own, jsonText(`{"label":"` + label + `"}`)}, more...)...)
+	}
+	if a := form("Another operation", again("one")); a.Status != "ok" || replayed(a) {
+		t.Errorf("another operation: %d %s", a.Code, a.Body)
+	}
+	// A refusal is kept, but not that others came between.
+	bad, after := form("", again("two")), form("", again("two"))
+	if bad.Code != http.StatusUnprocessableEntity || !replayed(after) || after.Text() != bad.Text() {
+		t.Errorf("a refusal: %s, then %s", bad.Body, after.Body)
+	}
+	wantStale(t, form("Stale", again("three"), ifMatch(`"1"`)))
+	if a := form("Stale", again("three"), ifMatch("*")); a.Status != "ok" || replayed(a) {
+		t.Errorf("after a 412: %d %s", a.Code, a.Body)
+	}
+	for _, malformed := range [][]gatewaytest.Request{{again("")}, {again("a b")}, {again(strings.Repeat("x", 256))}, {again("é")}, {again("a"), again("a")}} {
+		if a := form("Malformed", malformed...); a.Code != http.StatusBadRequest {
+			t.Errorf("a malformed key: %d %s", a.Code, a.Body)
+		}
+	}
+	if a := form("Longest", again(strings.Repeat("x", 255))); a.Status != "ok" {
+		t.Errorf("%d %s", a.Code, a.Body)
+	}
+	c.advance(25 * time.Hour)
+	if a := send(acme, own, objectsPath, "tree"); replayed(a) || a.Code != http.StatusConflict {
+		t.Errorf("a day later: %d %s", a.Code, a.Body)
+	}
+}
+
+// D5: every operation that changes something and is under /api/ takes a key, and is carried out once.
+func TestD5_EveryOperation(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, withPlants)
+	tried := 0
+	for _, op := range w.App.Operations() {
+		if !op.Repeatable() {
+			if op.Method != http.MethodGet && strings.HasPrefix(op.Path, "/api/") && op.Upload == nil {
+				t.Errorf("%s takes no key", op.Name)
+			}
+			continue
+		}
+		as := gatewaytest.WithKey(w.a.key)
+		if op.Credentials&api.Key == 0 || op.Rule.IsAdminOnly() {
+			as = gatewaytest.Cookie(w.a.adminCookie)
+		}
+		q := w.build(&op, op.Path, sampleFor(&op), w.a.own, all)
+		changes := append(q.changes, as, again("every."+op.Name))
+		first := w.a.Do(t, q.method, q.target, changes...)
+		before := w.a.export(t)
+		second := w.a.Do(t, q.method, q.target, changes...)
+		if op.Once && first.Status == "ok" && second.Code == http.StatusConflict && w.a.export(t) == before {
+			tried++
+			continue
+		}
+		if first.Status != "ok" || replayed(first) || !replayed(second) || second.Code != first.Code || second.Text() != first.Text() || second.Header.Get("ETag") != first.Header.Get("ETag") {
+			t.Errorf("%s: %d %s, then %d %s", op.Name, first.Code, first.Body, second.Code, second.Body)
+		}
+		if w.a.export(t) != before {
+			t.Errorf("%s was carried out again", op.Name)
+		}
+		tried++
+	}
+	if tried < 10 {
+		t.Errorf("%d operations only", tried)
+	}
+}
+
+// D5: what is kept can be read by nobody who reads the store, and goes after its day.
+func TestD5_KeptAnswersAreSealedAndSwept(t *testing.T) {
+	t.Parallel()
+	var c clock
+	acme := gatewaytest.Start(t, c.option(), gatewaytest.Embedded).Org(t, "acme")
+	acme.Import(t, `{"kind":"custom_report","id":"0000000000000000000000a1","pid":"public-report-pid-0001","title":"Shared","class":"Contacts","shareable":true}`,
+		`{"kind":"form_collection","id":"0000000000000000000000f1","name":"visit","label":"Visit","label_plural":"Visits","schema":{}}`)
+	key := gatewaytest.WithKey(acme.Key(t, tenants.ManageReports, tenants.ManageForms))
+	share := func() *gatewaytest.Answer {
+		return acme.Do(t, http.MethodPost, "/api/custom-reports/0000000000000000000000a1/share", key, jsonText(`{}`), again("k"))
+	}
+	form := func(repeat string) {
+		a := acme.Do(t, http.MethodPut, "/api/form/collections/0000000000000000000000f1", key, jsonText(`{"label":"Confidential"}`), again(repeat))
+		if a.Status != "ok" {
+			t.Fatalf("%d %s", a.Code, a.Body)
+		}
+	}
+	form("k")
+	p := &party{Org: acme}
+	if kept := p.read(t, `SELECT json(body) FROM "c:kept_answers"`); strings.Contains(kept, "Confidential") || strings.Contains(kept, "Collection updated") || !strings.Contains(kept, "enc.v1.") {
+		t.Errorf("kept as %s", kept)
+	}
+	// A secret that is told once is kept nowhere, sealed or not; nor is it told again.
+	first, second := share(), share()
+	if first.Field("token") == nil || second.Code != http.StatusConflict || !strings.Contains(second.Text(), `"code":"lost"`) {
+		t.Errorf("%d %s, then %d %s", first.Code, first.Body, second.Code, second.Body)
+	}
+	if n := p.read(t, `SELECT count(*) FROM "c:kept_answers" WHERE json_extract(body, '$.answer') IS NULL`); n != "1" {
+		t.Errorf("%s records have no answer", n)
+	}
+	for i := range 40 {
+		form(fmt.Sprint("old", i))
+	}
+	c.advance(25 * time.Hour)
+	// One in sixteen takes some of what has expired along.
+	made, kept := 0, func() string { return p.read(t, `SELECT count(*) FROM "c:kept_answers"`) }
+	for made < 1000 && (made == 0 || kept() != fmt.Sprint(made)) {
+		made++
+		form(fmt.Sprint("new", made))
+	}
+	if made == 1000 {
+		t.Errorf("%s answers are kept", kept())
+	}
+}

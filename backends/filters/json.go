@@ -32,20 +32,21 @@ func FromJSON(raw []byte, errs *fault.List) Expr {
 		found.Add(root, "length", "%s is longer than %d bytes", root, maxJSON)
 		return Expr{invalid: true}
 	}
-	if strictjson.Check(raw) != nil {
+	var p strictjson.Parser
+	v, err := p.Parse(string(raw))
+	if err != nil {
 		found.Add(root, "format", "%s must be valid JSON that gives no name twice", root)
 		return Expr{invalid: true}
 	}
 	r := jsonReader{&found}
-	members, ok := object(raw)
-	if !ok {
+	if v.Is != strictjson.Object {
 		found.Add(root, "type", "%s must be a JSON object", root)
 		return Expr{invalid: true}
 	}
 	var e Expr
-	for _, m := range members {
-		if m.name == orKey {
-			e.alternatives = r.alternatives(m.value)
+	for _, m := range v.Members {
+		if m.Name == orKey {
+			e.alternatives = r.alternatives(m.Value)
 			continue
 		}
 		e.conditions = append(e.conditions, r.field(root, m)...)
@@ -59,60 +60,23 @@ func FromJSON(raw []byte, errs *fault.List) Expr {
 	return e
 }
 
-type member struct {
-	name  string
-	value json.RawMessage
-}
-
-// object takes checked JSON apart, in the order given; false where it is no object.
-func object(raw []byte) ([]member, bool) {
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
-		return nil, false
-	}
-	var members []member
-	for dec.More() {
-		t, err := dec.Token()
-		name, ok := t.(string)
-		if err != nil || !ok {
-			return nil, false
-		}
-		m := member{name: name}
-		if dec.Decode(&m.value) != nil {
-			return nil, false
-		}
-		members = append(members, m)
-	}
-	return members, true
-}
-
-func array(raw []byte) ([]json.RawMessage, bool) {
-	if len(raw) == 0 || raw[0] != '[' {
-		return nil, false
-	}
-	var elements []json.RawMessage
-	return elements, json.Unmarshal(raw, &elements) == nil
-}
-
 type jsonReader struct{ errs *fault.List }
 
-func (r jsonReader) alternatives(raw []byte) [][]condition {
+func (r jsonReader) alternatives(list strictjson.Value) [][]condition {
 	const label = root + ".or"
-	elements, ok := array(raw)
-	if !ok || len(elements) == 0 {
+	if len(list.Items) == 0 {
 		r.errs.Add(label, "type", "%s must be a list of at least one object", label)
 		return nil
 	}
 	var out [][]condition
-	for _, element := range elements {
-		members, ok := object(element)
-		if !ok || len(members) == 0 {
+	for _, alternative := range list.Items {
+		if len(alternative.Members) == 0 {
 			r.errs.Add(label, "type", "%s: every alternative must be an object with at least one condition", label)
 			return nil
 		}
 		var group []condition
-		for _, m := range members {
-			if m.name == orKey {
+		for _, m := range alternative.Members {
+			if m.Name == orKey {
 				r.errs.Add(label, "format", "%s: alternatives cannot hold alternatives", label)
 				continue
 			}
@@ -126,36 +90,36 @@ func (r jsonReader) alternatives(raw []byte) [][]condition {
 }
 
 // field reads what one field must meet.
-func (r jsonReader) field(path string, m member) []condition {
-	label := path + "." + show(m.name)
-	if m.name == "" {
+func (r jsonReader) field(path string, m strictjson.Member) []condition {
+	label := path + "." + show(m.Name)
+	if m.Name == "" {
 		r.errs.Add(path, "format", "%s: a name must not be empty", path)
 		return nil
 	}
-	if members, ok := object(m.value); ok && !isInput(members) {
-		if len(members) == 0 {
+	if m.Value.Is == strictjson.Object && !isInput(m.Value) {
+		if len(m.Value.Members) == 0 {
 			r.errs.Add(label, "format", "%s must hold at least one operator", label)
 		}
 		var out []condition
-		for _, o := range members {
-			at := label + "." + show(o.name)
-			op, known := operatorOf(o.name)
+		for _, o := range m.Value.Members {
+			at := label + "." + show(o.Name)
+			op, known := operatorOf(o.Name)
 			if !known {
-				r.errs.Add(at, "unknown", "%s: there is no operator %q", at, show(o.name))
+				r.errs.Add(at, "unknown", "%s: there is no operator %q", at, show(o.Name))
 				continue
 			}
-			c := condition{field: m.name, op: op, label: at}
-			if r.value(&c, o.value) {
+			c := condition{field: m.Name, op: op, label: at}
+			if r.value(&c, o.Value) {
 				out = append(out, c)
 			}
 		}
 		return out
 	}
-	c := condition{field: m.name, op: store.OpEq, label: label}
-	if _, ok := array(m.value); ok {
+	c := condition{field: m.Name, op: store.OpEq, label: label}
+	if m.Value.Is == strictjson.Array {
 		c.op = store.OpIn
 	}
-	if !r.value(&c, m.value) {
+	if !r.value(&c, m.Value) {
 		return nil
 	}
 	return []condition{c}
@@ -163,21 +127,21 @@ func (r jsonReader) field(path string, m member) []condition {
 
 const inputKey = "input"
 
-func isInput(members []member) bool {
-	return len(members) == 1 && members[0].name == inputKey
+func isInput(v strictjson.Value) bool {
+	return len(v.Members) == 1 && v.Members[0].Name == inputKey
 }
 
-func (r jsonReader) value(c *condition, raw []byte) bool {
-	if members, ok := object(raw); ok {
-		var name string
-		if !isInput(members) || json.Unmarshal(members[0].value, &name) != nil || name == "" {
+func (r jsonReader) value(c *condition, v strictjson.Value) bool {
+	if v.Is == strictjson.Object {
+		name := v.Get(inputKey)
+		if !isInput(v) || name.Is != strictjson.Text || name.Text == "" {
 			r.errs.Add(c.label, "type", "%s must be a value, or {\"input\": \"<name>\"}", c.label)
 			return false
 		}
-		c.input = name
+		c.input = name.Text
 		return true
 	}
-	elements, list := array(raw)
+	elements, list := v.Items, v.Is == strictjson.Array
 	switch {
 	case list != takesList(c.op):
 		if list {
@@ -187,7 +151,7 @@ func (r jsonReader) value(c *condition, raw []byte) bool {
 		}
 		return false
 	case !list:
-		elements = []json.RawMessage{raw}
+		elements = []strictjson.Value{v}
 	case len(elements) == 0 || len(elements) > MaxValues:
 		r.errs.Add(c.label, "length", "%s must have 1 to %d values", c.label, MaxValues)
 		return false
@@ -203,18 +167,16 @@ func (r jsonReader) value(c *condition, raw []byte) bool {
 	return true
 }
 
-func scalar(raw []byte) (literal, bool) {
-	switch {
-	case len(raw) == 0:
-	case raw[0] == '"':
-		var s string
-		if json.Unmarshal(raw, &s) == nil {
-			return literal{quoted, s}, true
-		}
-	case string(raw) == "true" || string(raw) == "false":
-		return literal{truth, string(raw)}, true
-	case raw[0] == '-' || (raw[0] >= '0' && raw[0] <= '9'):
-		return literal{numeric, string(raw)}, true
+func scalar(v strictjson.Value) (literal, bool) {
+	switch v.Is {
+	case strictjson.Text:
+		return literal{quoted, v.Text}, true
+	case strictjson.True:
+		return literal{truth, "true"}, true
+	case strictjson.False:
+		return literal{truth, "false"}, true
+	case strictjson.Number:
+		return literal{numeric, v.Text}, true
 	}
 	return literal{}, false
 }

@@ -101,18 +101,6 @@ func (m *Map[V]) Delete(key string) {
 	delete(s.old, key)
 }
 
-// Len returns the number of entries.
-func (m *Map[V]) Len() int {
-	n := 0
-	for i := range m.shards {
-		s := &m.shards[i]
-		s.mu.RLock()
-		n += len(s.young) + len(s.old)
-		s.mu.RUnlock()
-	}
-	return n
-}
-
 func (s *shard[V]) put(key string, v V) {
 	if _, ok := s.young[key]; !ok && len(s.young) >= s.half {
 		s.old, s.young = s.young, map[string]V{}

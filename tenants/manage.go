@@ -63,7 +63,8 @@ func (d *Directory) Create(ctx context.Context, o NewOrganization) (*Tenant, err
 		faults.Add("backend", fault.Unknown, "there is no backend %q; the configuration names %s", texts.Clip(org.Backend), strings.Join(d.store.Backends(), ", "))
 	}
 	checkSlug(&faults, org.Slug)
-	checkOrganization(&faults, org)
+	checkName(&faults, "name", org.Name, maxName)
+	CheckOrganization(&faults, org)
 	if err := faults.Err(); err != nil {
 		return nil, fmt.Errorf("create an organization: %w", err)
 	}
@@ -101,8 +102,8 @@ func (d *Directory) settle(ctx context.Context, org *Organization) (err error) {
 	return fmt.Errorf("%w (after %d numbers; the next try goes on from there)", err, settleTries)
 }
 
-func checkOrganization(faults *fault.List, o *Organization) {
-	checkName(faults, "name", o.Name, maxName)
+// CheckOrganization notes what is wrong with the features, settings, limits and providers.
+func CheckOrganization(faults *fault.List, o *Organization) {
 	checkKnown(faults, "features", "feature", slices.Sorted(maps.Keys(o.Features)), AllFeatures())
 	checkKnown(faults, "settings", "setting", slices.Sorted(maps.Keys(o.Settings)), AllSettings())
 	checkKnown(faults, "limits", "limit", slices.Sorted(maps.Keys(o.Limits)), AllLimits())
@@ -181,7 +182,8 @@ func (d *Directory) Update(ctx context.Context, slug string, change func(*Organi
 		}
 		edited.Name = strings.TrimSpace(edited.Name)
 		var faults fault.List
-		checkOrganization(&faults, &edited)
+		checkName(&faults, "name", edited.Name, maxName)
+		CheckOrganization(&faults, &edited)
 		if err := faults.Err(); err != nil {
 			return err
 		}

@@ -2,14 +2,10 @@ package transfer
 
 import (
 	"context"
-	"maps"
 	"reflect"
-	"slices"
 
 	"tenantry/backends/resource"
 	"tenantry/backends/store"
-	"tenantry/internal/fault"
-	"tenantry/internal/texts"
 	"tenantry/tenants"
 )
 
@@ -23,26 +19,8 @@ type organization struct {
 // program.
 func organizationResource(d *tenants.Directory, t *tenants.Tenant) (*resource.Resource, error) {
 	traits := resource.Traits{Name: kindOrganization, Definition: true, Control: true, Single: true, Travels: "-"}
-	return resource.Describe(reflect.TypeFor[tenants.Organization](), traits, organization{d, t}, checkOrganization)
-}
-
-func checkOrganization(c *resource.Checking, rec any) {
-	o := rec.(*tenants.Organization)
-	if len(o.Providers) > tenants.MaxProviders || slices.ContainsFunc(o.Providers, func(name string) bool { return !store.ValidKey(name) }) {
-		c.Errs.Add("providers", fault.Format, "providers must be at most %d names of 1 to 64 letters, digits, _ and -", tenants.MaxProviders)
-	}
-	checkKnown(c.Errs, "features", slices.Sorted(maps.Keys(o.Features)), tenants.AllFeatures())
-	checkKnown(c.Errs, "settings", slices.Sorted(maps.Keys(o.Settings)), tenants.AllSettings())
-	checkKnown(c.Errs, "limits", slices.Sorted(maps.Keys(o.Limits)), tenants.AllLimits())
-}
-
-func checkKnown(errs *fault.List, field string, given, known []string) {
-	for _, name := range given {
-		if !slices.Contains(known, name) {
-			path := field + "." + texts.Clip(name)
-			errs.Add(path, fault.Unknown, "%s is not known; there are: %v", path, known)
-		}
-	}
+	check := func(c *resource.Checking, rec any) { tenants.CheckOrganization(c.Errs, rec.(*tenants.Organization)) }
+	return resource.Describe(reflect.TypeFor[tenants.Organization](), traits, organization{d, t}, check)
 }
 
 // Spec returns nil: package tenants keeps the organization.

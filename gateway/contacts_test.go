@@ -9,6 +9,7 @@ import (
 
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/gateway/rows"
 	"tenantry/tenants"
 )
 
@@ -148,6 +149,32 @@ func TestBulk(t *testing.T) {
 	}
 	for _, body := range []string{`{}`, `{"records":[]}`, `{"records":{}}`, `{"records":[` + strings.Repeat("{},", 1000) + `{}]}`} {
 		o.do(t, http.MethodPost, "/api/contacts/bulk", body, 422)
+	}
+}
+
+// TestImportsBringBackWhatIsDeleted: what does not say that it is deleted is live, in a bundle and in rows.
+func TestImportsBringBackWhatIsDeleted(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	o := client{Org: g.Org(t, "acme")}.of(t, tenants.Contacts)
+	made := o.do(t, http.MethodPost, "/api/contacts", `{"external_id":"1815","city":"Bonn"}`, 200)
+	path := "/api/contacts/" + made["id"].(string)
+	for name, bring := range map[string]func(){
+		"a bundle by the identifier":  func() { o.Import(t, `{"kind":"contact","id":"`+made["id"].(string)+`","city":"Ulm"}`) },
+		"a bundle by the external_id": func() { o.Import(t, `{"kind":"contact","external_id":"1815"}`) },
+		"rows of CSV": func() {
+			file := gatewaytest.Source([]byte("external_id,city\n1815,Paris\n"))
+			report, err := rows.Import(t.Context(), g.App.Transfer(), o.Tenant(t), file, rows.Options{As: "contacts", Format: rows.CSV, Key: "external_id"})
+			if err != nil || report.Updated != 1 {
+				t.Errorf("rows of CSV: %+v, %v", report, err)
+			}
+		},
+	} {
+		o.do(t, http.MethodDelete, path, "", 200)
+		bring()
+		if got := o.do(t, http.MethodGet, path, "", 200); got["external_id"] != "1815" {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }
 

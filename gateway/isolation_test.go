@@ -137,6 +137,7 @@ func fitting() map[string]map[string]any {
 	return map[string]map[string]any{
 		"objects.update":        {"schema": m{"kind": m{"title": "Kind", "type": "Text"}, "pin": m{"title": "Pin", "type": "Encrypted"}}},
 		"records.create":        {"values": m{"kind": "oak", "pin": "1234"}},
+		"records.bulk":          {"records": []any{m{"values": m{"kind": "ash"}}, m{"values": m{"none": 1}}}},
 		"records.update":        {"values": m{"kind": "elm"}},
 		"forms.create":          {"name": "made{n}"},
 		"contacts.create":       {"email": "ada{n}@example.com", "fields": m{"plan": "gold"}},

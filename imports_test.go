@@ -83,8 +83,8 @@ func mayImport(from, to string) bool {
 		return allowed("tenants", "backends/store", "backends/field", "internal")
 	case within(from, "backends/resource", "backends/field", "backends/schema"): // below the operations: what people are is described too
 		return within(to, from) || within(from, "backends/schema/schematest", "backends/resource/resourcetest") || allowed("backends/store", "backends/schema", "backends/field", "internal")
-	case within(from, "gateway/imports"):
-		return allowed("gateway/transfer", "gateway/rows", "gateway/audit", "tenants", "backends/api", "backends/crud", "backends/resource", "backends/store")
+	case within(from, "gateway/bundles"):
+		return allowed("gateway/transfer", "gateway/rows", "gateway/audit", "tenants", "backends/api", "backends/crud", "backends/resource", "backends/store", "crypto/sealing", "internal/fault")
 	case within(from, "gateway/logging"):
 		return to == "config"
 	case within(from, "gateway/repeats"):

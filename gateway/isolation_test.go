@@ -47,6 +47,7 @@ func samples() map[string]sample {
 			query: []value{{"schema", "full"}, {"deleted", "false"}, {"folder_id", refParent}, {"page", "1"}, {"per_page", "20"}},
 		},
 		"files.delete": {path: map[string]ref{"id": refFile}},
+		"exports.get":  {query: []value{{"public_key", "tenantry-transfer-public-key:AAAA"}}},
 		"objects.create": {
 			body:     map[string]any{"name": "tree{n}", "label": "Tree {n}", "label_plural": "Trees {n}", "schema": schema},
 			volatile: []string{"id", "name", "label", "label_plural"},

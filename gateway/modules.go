@@ -12,7 +12,7 @@ import (
 	"tenantry/backends/objects"
 	"tenantry/backends/resource"
 	"tenantry/backends/users"
-	"tenantry/gateway/imports"
+	"tenantry/gateway/bundles"
 	"tenantry/gateway/repeats"
 	"tenantry/gateway/transfer"
 	"tenantry/reports"
@@ -54,8 +54,8 @@ func (s *Services) openModules(more []Module) {
 		people, stored, records, filled, sent, s.reports, compliance.New(), users.New(users.Deps{People: s.people}),
 	}, more...)
 
-	s.imports = imports.New(imports.Options{Transfer: func() *transfer.Service { return s.transfer }, Audit: s.audit, Log: s.log, Now: s.now, Dir: s.importsFolder()})
-	s.modules = append(s.modules, s.imports)
+	s.bundles = bundles.New(bundles.Options{Transfer: func() *transfer.Service { return s.transfer }, Audit: s.audit, Log: s.log, Now: s.now, Dir: s.importsFolder()})
+	s.modules = append(s.modules, s.bundles)
 
 	kept := s.kept()
 	s.store.Keep(resource.Specs(kept)...)

@@ -20,7 +20,7 @@ import (
 	"tenantry/config"
 	"tenantry/crypto/keyring"
 	"tenantry/gateway/audit"
-	"tenantry/gateway/imports"
+	"tenantry/gateway/bundles"
 	"tenantry/gateway/repeats"
 	"tenantry/gateway/transfer"
 	"tenantry/reports"
@@ -64,7 +64,7 @@ type Services struct {
 	modules   []Module
 	reports   *reports.Module
 	transfer  *transfer.Service
-	imports   *imports.Service
+	bundles   *bundles.Service
 	port      string // of the public listener, for addresses in answers
 }
 
@@ -201,8 +201,8 @@ func (s *Services) Close() error {
 	if s.lock != nil {
 		s.lock.stopCommands(ctx) // they need everything below
 	}
-	if s.imports != nil {
-		s.imports.Close(ctx)
+	if s.bundles != nil {
+		s.bundles.Close(ctx)
 	}
 	if s.keys != nil {
 		s.keys.Close(ctx) // it stores when keys were last used

@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"tenantry/crypto/sealing"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
 	"tenantry/tenants"
@@ -156,4 +158,65 @@ func (b *heldBody) Read(p []byte) (int, error) {
 		return copy(p, "{\"kind\":\"team\",\"name\":\"North\"}\n"), nil
 	}
 	return 0, io.EOF
+}
+
+// TestExportOverHTTP: an administrator takes the organization along, whole, and can import it elsewhere.
+func TestExportOverHTTP(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	from, to := g.Org(t, "acme", tenants.FeatureTeams), g.Org(t, "birch", tenants.FeatureTeams)
+	cookies := map[*gatewaytest.Org]gatewaytest.Request{}
+	for _, org := range []*gatewaytest.Org{from, to} {
+		_, cookie := org.Person(t, "ada@example.com", func(u *control.NewUser) { u.Name, u.Roles = "Ada", []string{"admin"} })
+		cookies[org] = gatewaytest.Cookie(cookie)
+	}
+	from.Import(t, `{"kind":"contact_field","key":"ssn","title":"SSN","type":"Encrypted"}`,
+		`{"kind":"contact","email":"b@example.com","external_id":"1","fields":{"ssn":"4711"}}`, `{"kind":"folder","name":"Contracts"}`)
+	private, err := sealing.NewPrivateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := url.QueryEscape(private.Public().TransferText())
+	bundle := from.Do(t, http.MethodGet, "/api/export?public_key="+key, cookies[from])
+	if bundle.Code != 200 || bundle.Header.Get("Content-Type") != "application/x-ndjson" || !strings.HasPrefix(bundle.Header.Get("Content-Disposition"), "attachment") ||
+		strings.Contains(string(bundle.Body), "4711") || !strings.Contains(string(bundle.Body), `{"sealed":`) || !strings.HasPrefix(string(bundle.Body), `{"kind":"organization"`) {
+		t.Fatalf("%d %v %s", bundle.Code, bundle.Header, bundle.Body)
+	}
+	plain := from.Do(t, http.MethodGet, "/api/export", cookies[from])
+	for _, word := range []string{`"Contracts"`, `"b@example.com"`, `{"enc":`} {
+		if !strings.Contains(string(plain.Body), word) {
+			t.Errorf("without a key it lacks %s: %s", word, plain.Body)
+		}
+	}
+	for _, refused := range []struct {
+		query string
+		as    gatewaytest.Request
+		code  int
+	}{
+		{"?public_key=x", cookies[from], 422},
+		{"", gatewaytest.WithKey(from.Key(t, tenants.AllPermissions()...)), 403},
+		{"", cookies[to], 403},
+	} {
+		if a := from.Do(t, http.MethodGet, "/api/export"+refused.query, refused.as); a.Code != refused.code {
+			t.Errorf("%s: %d %s, want %d", refused.query, a.Code, a.Body, refused.code)
+		}
+	}
+	var lines []string
+	for line := range strings.Lines(string(plain.Body)) {
+		if !strings.Contains(line, `{"enc":`) && !strings.HasPrefix(line, `{"kind":"user"`) {
+			lines = append(lines, line)
+		}
+	}
+	if a := to.Do(t, http.MethodPost, "/api/import", cookies[to], gatewaytest.Body("application/x-ndjson", strings.Join(lines, ""))); a.Code != 200 {
+		t.Fatalf("%d %s", a.Code, a.Body)
+	}
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		a := to.Do(t, http.MethodGet, "/api/export", cookies[to])
+		if strings.Contains(string(a.Body), `"Contracts"`) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("imported elsewhere: %s", a.Body)
+		}
+	}
 }

@@ -1,7 +1,7 @@
-// Package imports takes bundles and rows over HTTP. What is sent is put into a file first and then
+// Package bundles carries organizations in and out over HTTP. What is sent is put into a file first and then
 // imported while the caller does something else: an import is a record, which tells how far it has come
 // and what became of each bad line, whichever replica is asked.
-package imports
+package bundles
 
 import (
 	"cmp"
@@ -113,10 +113,9 @@ func (s *Service) Close(ctx context.Context) {
 
 // Operations returns the rows.
 func (s *Service) Operations() []api.Operation {
-	admins := api.AdminOnly("Manage Organization")
 	all := crud.Rows(s.kind, crud.Options[Import]{
-		Path: "/api/import", Name: "imports", Things: "Imports", Tag: "Bundles", Read: admins, Write: admins, Without: []string{"update", "delete"},
-		Upload: []string{"application/x-ndjson", "text/csv", "application/json"}, UploadLimit: maxUpload, UploadTime: time.Hour,
+		Path: "/api/import", Name: "imports", Things: "Imports", Tag: tag, Read: admins(), Write: admins(), Without: []string{"update", "delete"},
+		Upload: []string{ndjson, "text/csv", "application/json"}, UploadLimit: maxUpload, UploadTime: time.Hour,
 		Keeper: &crud.Keeper[Import]{Insert: s.begin},
 		Refresh: func(i *Import) {
 			if i.State == running && s.Now().UnixMilli()-i.UpdatedAt > silence.Milliseconds() {
@@ -132,10 +131,15 @@ func (s *Service) Operations() []api.Operation {
 			all[i].Failures = append(all[i].Failures, api.Failure{Code: http.StatusConflict, Message: busyMessage, When: "the organization has an import that has not ended"})
 		}
 	}
-	return all
+	return append(all, s.exportOperation())
 }
 
+func admins() api.Rule { return api.AdminOnly("Manage Organization") }
+
 const (
+	tag    = "Bundles"
+	ndjson = "application/x-ndjson"
+
 	busyMessage  = "Another import of the organization is under way"
 	interruption = "The server ended; send the same file again to go on"
 )

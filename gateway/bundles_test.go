@@ -113,7 +113,7 @@ func TestImportsOneAtATime(t *testing.T) {
 		resp, err := http.DefaultClient.Do(r)
 		if err == nil {
 			_ = resp.Body.Close()
-			if resp.StatusCode != 200 {
+			if resp.StatusCode != http.StatusOK {
 				err = fmt.Errorf("the first import: %d", resp.StatusCode)
 			}
 		}

@@ -453,7 +453,7 @@ func TestT2_IdentifiersOfAnotherOrganization(t *testing.T) {
 			}
 		}
 		for _, op := range w.App.Operations() {
-			if tried[op.Name] == 0 && (len(op.Params) > 0 || op.Teams) && op.Upload == nil { // which names none
+			if tried[op.Name] == 0 && (len(op.Params) > 0 || op.Teams) && op.Upload == nil && op.Name != "exports.get" { // which name none
 				t.Errorf("no identifier of %s was tried", op.Name)
 			}
 		}

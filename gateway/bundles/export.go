@@ -20,18 +20,12 @@ func (s *Service) exportOperation() api.Operation {
 		Description: "Answers the lines of a bundle, definitions first. Encrypted values open in this organization alone, unless public_key names a transfer key to which they are sealed. " +
 			"Keys, sessions, share links, passwords and the audit log are never part of it. A connection that breaks off before its end says that lines are missing.",
 		Credentials: api.Session, Rule: admins(), Audit: api.AuditAlways, Weight: api.Heavy, Timeout: time.Hour,
-		Params:  []api.Param{{Name: "public_key", In: api.InQuery, Shape: api.Text, Bounds: api.Bounds{MaxLength: sealing.MaxKeyText}, Description: "The public half of a transfer key, as tenantry keyring transfer-key writes it."}},
+		Params:  []api.Param{{Name: "public_key", In: api.InQuery, Shape: api.Text, Description: "The public half of a transfer key, as tenantry keyring transfer-key writes it."}},
 		Streams: []string{ndjson}, Message: "Export found",
-		Data: line{}, Example: line{Kind: "contact", ID: "665f1c2ab4d3e2f1a0b9c8d7"},
+		Data: map[string]any{}, Example: map[string]any{"kind": "contact", "id": "665f1c2ab4d3e2f1a0b9c8d7", "email": "ada@example.com"},
 		Failures: []api.Failure{{Code: http.StatusUnprocessableEntity, Message: "Validation failed: public_key is no transfer key", When: "the key cannot be read"}},
 		Handler:  s.export,
 	}
-}
-
-// line is what all lines of a bundle have in common.
-type line struct {
-	Kind string `json:"kind" doc:"What the line is: organization, team, role, user, folder, contact, and so on."`
-	ID   string `json:"id,omitempty" doc:"Identifier, where such records have one; the other names are those of the record."`
 }
 
 func (s *Service) export(_ context.Context, c *api.Call) (api.Result, error) {

@@ -227,7 +227,7 @@ func as[In, T any](s *serves[T], row api.Operation, do func(context.Context, *ap
 			return nil, err
 		}
 		if row.Method != http.MethodGet {
-			c.Note(s.of.Name, cmp.Or(s.of.Identity(rec), s.of.Meta(rec).ID))
+			c.Note(s.of.Name, s.noted(rec))
 		}
 		if row.Method != http.MethodDelete {
 			c.Revision = s.of.Meta(rec).Rev
@@ -240,6 +240,14 @@ func as[In, T any](s *serves[T], row api.Operation, do func(context.Context, *ap
 	})
 	row.Data, row.Params = data, s.offered(row.Params)
 	return row
+}
+
+// noted returns what audit logs call a record: people, roles and accounts as commands call them.
+func (s *serves[T]) noted(rec *T) string {
+	if s.of.Control {
+		return s.of.Identity(rec)
+	}
+	return s.of.Meta(rec).ID
 }
 
 // show makes the answers of records.

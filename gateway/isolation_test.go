@@ -74,6 +74,9 @@ func samples() map[string]sample {
 		"reports.revoke_share":  {path: map[string]ref{"id": refSecure, "token_id": refTokenID}},
 		"compliance.schema":     {},
 		"users.get":             {path: map[string]ref{"id": refUser}},
+		"me.get":                {volatile: []string{"id", "name", "email", "created_at"}},
+		"me.update":             {body: map[string]any{"name": "Grace {n}"}, volatile: []string{"id", "name", "email", "created_at"}},
+		"authz.explain":         {query: []value{{"operation", "folders.get"}, {"subject", refSubject}}},
 		"contacts.reveal": {
 			path:     map[string]ref{"id": refContact},
 			query:    []value{{"field", secretField}, {"public_key", "CQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="}},
@@ -101,7 +104,8 @@ func sampleFor(op *api.Operation) sample {
 	for _, p := range op.Params {
 		switch {
 		case p.In == api.InPath:
-			s.path[p.Name] = ref(cmp.Or(p.Ref, op.Resource))
+			spare := map[string]ref{"teams.delete": refSpareTeam, "roles.delete": refSpareRole}[op.Name]
+			s.path[p.Name] = cmp.Or(spare, ref(cmp.Or(p.Ref, op.Resource)))
 		case p.Ref != "":
 			s.query = append(s.query, value{p.Name, ref(p.Ref)})
 		case p.Shape == api.Tree:
@@ -122,7 +126,7 @@ func sampleFor(op *api.Operation) sample {
 		case f.Shape == api.Boolean:
 			s.body[f.Name] = true
 		case isText && f.Shape == api.Text && len(f.Enum) == 0:
-			s.body[f.Name] = strings.Trim(string(text), `"`) + " {n}"
+			s.body[f.Name] = numbered(op.Resource, strings.Trim(string(text), `"`))
 			s.volatile = append(s.volatile, f.Name)
 		default:
 			s.body[f.Name] = f.Example
@@ -146,6 +150,17 @@ func fitting() map[string]map[string]any {
 		"contact_fields.create": {"key": "made{n}", "type": "Text"},
 		"contact_fields.update": {"type": "Text"},
 	}
+}
+
+// numbered makes a text another one in each call: an address stays one, and the name of a role.
+func numbered(resource, text string) string {
+	switch {
+	case strings.Contains(text, "@"):
+		return strings.Replace(text, "@", "{n}@", 1)
+	case resource == "role":
+		return text + "{n}"
+	}
+	return text + " {n}"
 }
 
 // uncovered returns what the samples lack, or have too much, against the rows.
@@ -305,6 +320,8 @@ func (w *world) build(op *api.Operation, path string, s sample, id func(slot) (s
 			}
 		case name == "teams" && place == "body":
 			body[name] = []string{v}
+		case place == "body" && name == "roles":
+			body[name] = []string{v}
 		case place == "body":
 			body[name] = v
 		case with(name):
@@ -346,6 +363,9 @@ func randomLike(like string) string {
 	}
 	if isID(like) {
 		return digits(hexShape, "0123456789abcdef")
+	}
+	if who, id, ok := strings.Cut(like, ":"); ok { // user:7
+		return who + ":" + randomLike(id)
 	}
 	keep := 0
 	if at := strings.IndexByte(like, '_'); at > 0 && at < 5 { // inv_...

@@ -58,6 +58,7 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []api.Operati
 	if err != nil {
 		return nil, nil, err
 	}
+	a.members.Explain(rows)
 	document, err := openapi.Build(openapi.Info{Title: "Tenantry", Version: a.version, Cookie: cookie}, rows)
 	if err != nil {
 		return nil, nil, err

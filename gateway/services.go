@@ -17,6 +17,7 @@ import (
 
 	"tenantry/backends/resource"
 	"tenantry/backends/store"
+	"tenantry/backends/users"
 	"tenantry/config"
 	"tenantry/crypto/keyring"
 	"tenantry/gateway/audit"
@@ -62,6 +63,7 @@ type Services struct {
 	repeats   *repeats.Log
 	kinds     kinds
 	modules   []Module
+	members   *users.Module
 	reports   *reports.Module
 	transfer  *transfer.Service
 	bundles   *bundles.Service

@@ -325,7 +325,11 @@ func TestK6_EveryPermissionOnEveryOperation(t *testing.T) {
 			}
 		}
 		for _, permission := range needed {
-			if a := call(issue([]string{string(permission)})); a.Code == http.StatusForbidden || a.Status != "ok" {
+			a := call(issue([]string{string(permission)}))
+			if strings.Contains(a.Message, "the caller lacks ") || strings.HasPrefix(a.Message, "The caller lacks ") {
+				continue // what is given, or held, needs others: see TestNobodyGivesWhatTheyLack
+			}
+			if a.Code == http.StatusForbidden || a.Status != "ok" {
 				t.Errorf("%s with %s alone: %d %.300s", op.Name, permission, a.Code, a.Body)
 			}
 		}

@@ -310,7 +310,7 @@ func TestLimits_Commands(t *testing.T) {
 		t.Errorf("%+v", held)
 	}
 
-	// A successor has the limits of the key it follows.
+	// A key keeps its limits when it is rotated.
 	next, err := control.Call[control.IssuedKey](t.Context(), g.Commands, "key.rotate", control.KeyRef{Org: acme.Slug, ID: own.ID})
 	if err != nil {
 		t.Fatal(err)

@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -60,6 +61,9 @@ const (
 	refShare        ref = "share token"
 	refSecureShare  ref = "share token of the secure report"
 	refTokenID      ref = "identifier of a share token"
+	refSubject      ref = "who may call"
+	refSpareRole    ref = "role that nobody has"
+	refSpareTeam    ref = "team that nothing bears"
 	refInvite       ref = "single-use link"
 	refOtherTeam    ref = "another team"
 	refContactOther ref = "contact of the other team"
@@ -127,7 +131,7 @@ func newQuietWorld(t testing.TB, options ...gatewaytest.Option) *world {
 			}
 			q := w.build(&op, op.Path, sampleFor(&op), func(at slot) (string, bool) { return p.ids[at.ref], true }, all)
 			a := p.Do(t, q.method, q.target, append(q.changes, gatewaytest.WithKey(p.key))...)
-			if p.ids[ref(op.Resource)], _ = a.Field("id").(string); a.Status != "ok" {
+			if p.ids[ref(op.Resource)], _ = cmp.Or(a.Field("id"), a.Field("name")).(string); a.Status != "ok" {
 				t.Fatalf("%s: %d %s", op.Name, a.Code, a.Body)
 			}
 		}
@@ -152,6 +156,7 @@ func newParty(t testing.TB, g *gatewaytest.Gateway, slug, prefix string, users i
 	p.ids[refSecureShare], _ = p.share(t, p.ids[refSecure], map[string]any{"region": "DE"})
 	_, p.ids[refTokenID] = p.share(t, p.ids[refSecure], map[string]any{"region": "DE"})
 	p.ids[refInvite] = p.invite(t)
+	p.ids[refSubject] = "user:" + p.ids[refUser]
 	return p
 }
 
@@ -231,6 +236,9 @@ func (p *party) bundle(users int) []string {
 	role := p.text()
 	add("role", m{"name": role, "label": p.text(), "permissions": []string{"contacts"}})
 	add("user", m{"id": users + 1, "name": p.text(), "email": p.text() + "@example.com", "roles": []string{role}, "teams": []string{team}, "active": true})
+	add("role", m{"name": p.mark + "spare", "permissions": []string{"contacts"}})
+	p.ids[refSpareRole] = p.mark + "spare"
+	p.ids[refSpareTeam] = add("team", m{"id": p.id(3), "name": p.mark + "spare"})
 	p.ids[refTeam], p.ids[refOtherTeam], p.ids[refUser] = team, other, strconv.Itoa(users+1)
 
 	p.ids[refParent] = add("folder", m{"id": p.id(10), "name": p.text(), "user_id": users + 1})

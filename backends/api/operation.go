@@ -108,6 +108,9 @@ func (r Rule) ExemptsKeys() bool { return r.persons }
 // IsAdminOnly reports whether only administrators are admitted.
 func (r Rule) IsAdminOnly() bool { return r.kind == ruleAdmin }
 
+// LooksAtRecords reports whether the handler decides besides, by the record.
+func (r Rule) LooksAtRecords() bool { return r.kind == ruleHandler }
+
 // Check returns nil where the principal is admitted, else the Problem to answer.
 func (r Rule) Check(p *tenants.Principal) error {
 	switch r.kind {

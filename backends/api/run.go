@@ -69,16 +69,35 @@ func ask(ctx context.Context, question func(context.Context) error) error {
 	return question(ctx)
 }
 
-// admit applies what the kind of a key may do, and from where.
+// admit applies what the kind of a credential may do, and from where.
 func (c *Call) admit(origin string) error {
-	p := c.Principal
-	if (c.Operation.Credentials == Operator) != (p.Kind == tenants.Operator) {
+	if err := c.Operation.Admits(c.Principal, origin); err != nil {
+		return err
+	}
+	if c.Principal.KeyKind == tenants.Browser {
+		c.Header.Set("Access-Control-Allow-Origin", origin)
+		c.Header.Set("Access-Control-Expose-Headers", "ETag, Idempotency-Replayed, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, Retry-After, X-Ignored, X-Request-Id, X-Warning")
+		c.Header.Add("Vary", "Origin")
+	}
+	return nil
+}
+
+// Admits returns nil where the operation takes a credential like the principal's, sent for a page of that
+// origin ("": for none), else Denied with the reason. What its Rule says comes besides.
+func (o *Operation) Admits(p *tenants.Principal, origin string) error {
+	if (o.Credentials == Operator) != (p.Kind == tenants.Operator) {
 		return Denied("the operator's operations are the operator's alone, and no others")
+	}
+	if o.Credentials&Open != 0 {
+		return nil
+	}
+	if p.Kind == tenants.Person && o.Credentials&Session == 0 {
+		return Denied("the operation takes no sessions")
 	}
 	if p.Kind != tenants.ServiceAccount {
 		return nil
 	}
-	if !c.Operation.Kinds.Admits(p.KeyKind) {
+	if !o.Kinds.Admits(p.KeyKind) {
 		return Denied("the operation does not take keys of kind " + string(p.KeyKind))
 	}
 	if p.KeyKind != tenants.Browser {
@@ -92,9 +111,6 @@ func (c *Call) admit(origin string) error {
 	if origin == "" || !slices.Contains(p.Origins, origin) {
 		return Denied("browser key from another origin")
 	}
-	c.Header.Set("Access-Control-Allow-Origin", origin)
-	c.Header.Set("Access-Control-Expose-Headers", "ETag, Idempotency-Replayed, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, Retry-After, X-Ignored, X-Request-Id, X-Warning")
-	c.Header.Add("Vary", "Origin")
 	return nil
 }
 

@@ -128,7 +128,7 @@ func serving[T any](of *resource.Of[T], o Options[T]) *serves[T] {
 		s.param = strings.ReplaceAll(strings.ToLower(o.Thing), " ", "_") + "_" + s.param
 	}
 	for _, f := range of.Fields {
-		if !f.Use.Has(declare.Computed) && (s.parent == "" || f.Name != of.DefinitionField) {
+		if !f.Use.Has(declare.Computed) && f.Name != "id" && (s.parent == "" || f.Name != of.DefinitionField) {
 			s.fields = append(s.fields, f)
 		}
 	}

@@ -1,35 +1,49 @@
-// Package users shows the people who work in an organization.
+// Package users serves the people who work in an organization, their roles and teams, service accounts and
+// keys. Whatever it stores, nobody gives rights by it that they lack.
 package users
 
 import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
+	"time"
 
 	"tenantry/backends/api"
 	"tenantry/backends/resource"
 	"tenantry/backends/store"
 	"tenantry/tenants"
+	"tenantry/tenants/keys"
 	"tenantry/tenants/people"
 )
 
-// People finds users. people.Service is one.
-type People interface {
-	// FindUser returns the user of that number, or store.ErrNotFound.
-	FindUser(ctx context.Context, t *tenants.Tenant, uid int64) (*people.User, error)
-	// EffectivePermissions returns the user's own permissions and those of the roles.
-	EffectivePermissions(ctx context.Context, t *tenants.Tenant, u *people.User) ([]tenants.Permission, error)
+// Deps are what the module asks of others.
+type Deps struct {
+	Kinds  people.Kinds
+	Stored keys.Kinds
+	People *people.Service
+	Keys   *keys.Service
+	Now    func() time.Time
 }
 
-// Deps are what the module asks of others.
-type Deps struct{ People People }
-
-// Module serves users. It is immutable and safe for concurrent use.
-type Module struct{ people People }
+// Module serves people, what they and keys may do, and the keys. It is immutable once rows are told to it,
+// and safe for concurrent use.
+type Module struct {
+	Deps
+	rows map[string]*api.Operation // of the whole gateway, by name
+}
 
 // New returns the module.
-func New(deps Deps) *Module { return &Module{deps.People} }
+func New(deps Deps) *Module { return &Module{Deps: deps} }
+
+// Explain tells the module which operations there are, before it is used.
+func (m *Module) Explain(rows []api.Operation) {
+	m.rows = map[string]*api.Operation{}
+	for i := range rows {
+		m.rows[rows[i].Name] = &rows[i]
+	}
+}
 
 // Kept returns nothing: people are kept with the organizations.
 func (m *Module) Kept() []resource.Kept { return nil }
@@ -62,8 +76,8 @@ const (
 
 // Operations returns the module's rows.
 func (m *Module) Operations() []api.Operation {
-	return []api.Operation{api.Typed(api.Operation{
-		Name: "users.get", Contract: true, Revised: true, Method: http.MethodGet, Path: "/api/users/{id}", Tag: "Users",
+	rows := []api.Operation{api.Typed(api.Operation{
+		Name: "users.get", Contract: true, Method: http.MethodGet, Path: "/api/users/{id}", Tag: "Users",
 		Summary: "Get a user",
 		Description: "For the person itself, administrators, and callers with view_users or manage_users. Everybody else is refused, " +
 			"also where there is no such user.",
@@ -72,22 +86,39 @@ func (m *Module) Operations() []api.Operation {
 			{Name: "id", In: api.InPath, Shape: api.Integer, Required: true, Bounds: api.Bounds{Least: 1}, Description: "Number of the user.", Example: "7"},
 		},
 		Message: "User found",
-		Example: Answer{
-			ID: 7, Name: "Grace Hopper", Email: "grace@example.com",
-			Permissions: Permissions{permissionsLabel, []tenants.Permission{tenants.Contacts, tenants.ManageForms}},
-			Roles:       Roles{rolesLabel, []string{"editor"}},
-		},
+		Example: exampleAnswer(),
 		Failures: []api.Failure{
 			{Code: http.StatusForbidden, Message: forbidden, When: "the caller may not read this user"},
 			{Code: http.StatusNotFound, Message: missing, When: "no such user in this organization"},
 		},
 	}, m.get)}
+	return slices.Concat(rows, refusals(slices.Concat(m.roles(), m.teams(), m.accounts(), m.people())), m.keys())
 }
 
 const (
 	permissionsLabel = "Permissions"
 	rolesLabel       = "Roles"
 )
+
+func exampleAnswer() Answer {
+	return answer(&people.User{UID: 7, Name: "Grace Hopper", Email: "grace@example.com", Roles: []string{"editor"}}, []tenants.Permission{tenants.Contacts, tenants.ManageForms})
+}
+
+func answer(u *people.User, permissions []tenants.Permission) Answer {
+	return Answer{
+		ID: u.UID, Name: u.Name, Email: u.Email,
+		Permissions: Permissions{permissionsLabel, orEmpty(permissions)},
+		Roles:       Roles{rolesLabel, orEmpty(u.Roles)},
+	}
+}
+
+// missingAs says in the words of the row that a record is not there.
+func missingAs(message string, err error) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return api.NotFound(message)
+	}
+	return err
+}
 
 func (m *Module) get(ctx context.Context, c *api.Call, _ struct{}) (Answer, error) {
 	uid, ok := number(c.Path("id"))
@@ -97,20 +128,12 @@ func (m *Module) get(ctx context.Context, c *api.Call, _ struct{}) (Answer, erro
 	if !ok {
 		return Answer{}, api.NotFound(missing)
 	}
-	user, err := m.people.FindUser(ctx, c.Tenant, uid)
-	if errors.Is(err, store.ErrNotFound) {
-		return Answer{}, api.NotFound(missing)
-	}
+	user, err := m.People.FindUser(ctx, c.Tenant, uid)
 	if err != nil {
-		return Answer{}, err
+		return Answer{}, missingAs(missing, err)
 	}
-	c.Revision = user.Rev
-	permissions, err := m.people.EffectivePermissions(ctx, c.Tenant, user)
-	return Answer{
-		ID: user.UID, Name: user.Name, Email: user.Email,
-		Permissions: Permissions{permissionsLabel, orEmpty(permissions)},
-		Roles:       Roles{rolesLabel, orEmpty(user.Roles)},
-	}, err
+	permissions, err := m.People.EffectivePermissions(ctx, c.Tenant, user)
+	return answer(user, permissions), err
 }
 
 // number reads a user's number. There is one way to write each.

@@ -217,7 +217,7 @@ func lists(t *testing.T, dir string) {
 		t.Errorf("user list: %+v", users)
 	}
 	keys := must[[]control.Key](t, "", "key", "list", "--org", "acme", "--data", dir)
-	if len(keys) != 4 || !slices.ContainsFunc(keys, func(k control.Key) bool { return k.State == "revoked" && k.Account == "crm" }) {
+	if len(keys) != 3 || !slices.ContainsFunc(keys, func(k control.Key) bool { return k.State == "revoked" && k.Account == "crm" }) {
 		t.Errorf("key list: %+v", keys)
 	}
 	ring := must[[]control.EncryptionKey](t, "", "keyring", "list", "--data", dir)

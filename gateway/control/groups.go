@@ -174,10 +174,7 @@ func (s *Server) accounts() Group {
 			return s.People.UpdateAccount(ctx, t, a.ID, change)
 		},
 		remove: func(ctx context.Context, c *call, a *people.Account) (int, error) {
-			n, err := s.Keys.RevokeAccount(ctx, c.Tenant, a.ID)
-			if err == nil {
-				err = s.People.DeleteAccount(ctx, c.Tenant, a.ID)
-			}
+			n, err := s.Keys.RemoveAccount(ctx, c.Tenant, a.ID)
 			c.Note("keys_revoked", strconv.Itoa(n))
 			return n, err
 		},
@@ -188,7 +185,7 @@ func (s *Server) roles() Group {
 	return Group{"role", "Make and change roles, which people hold", commandsOf[NewRole, RoleChange, Role](things[people.Role]{
 		name: "role", one: "a role", table: "name, label, permissions", gone: "Delete a role that nothing uses",
 		of:     func(r *people.Role) (string, string) { return r.Name, r.Name },
-		create: s.People.CreateRole, find: s.People.Role, list: paged(s.People.Roles), update: put(s.People.PutRole),
+		create: s.People.CreateRole, find: s.People.Role, list: paged(s.People.Roles), update: s.People.UpdateRole,
 		remove: func(ctx context.Context, c *call, r *people.Role) (int, error) {
 			return 0, s.People.DeleteRole(ctx, c.Tenant, r.Name)
 		},
@@ -198,11 +195,8 @@ func (s *Server) roles() Group {
 func (s *Server) teams() Group {
 	return Group{"team", "Make and change teams", commandsOf[New, TeamChange, Team](things[people.Team]{
 		name: "team", one: "a team", table: "id, name", gone: "Delete a team that nothing uses",
-		of:   func(t *people.Team) (string, string) { return t.ID, t.Name },
-		find: s.People.Team, create: func(ctx context.Context, t *tenants.Tenant, team people.Team) (*people.Team, error) {
-			return s.People.PutTeam(ctx, t, team)
-		},
-		list: paged(s.People.Teams), update: put(s.People.PutTeam),
+		of:     func(t *people.Team) (string, string) { return t.ID, t.Name },
+		create: s.People.CreateTeam, find: s.People.Team, list: paged(s.People.Teams), update: s.People.UpdateTeam,
 		remove: func(ctx context.Context, c *call, t *people.Team) (int, error) {
 			return 0, s.People.DeleteTeam(ctx, c.Tenant, t.ID)
 		},
@@ -215,15 +209,5 @@ func paged[T any](list func(context.Context, *tenants.Tenant) ([]T, error)) page
 		all, err := list(ctx, t)
 		from := min(max(p.Offset, 0), len(all))
 		return all[from:min(from+min(p.Limit, people.MaxLimit), len(all))], int64(len(all)), err
-	}
-}
-
-// put changes what is stored as a whole.
-func put[T any](store func(context.Context, *tenants.Tenant, T) (*T, error)) func(context.Context, *tenants.Tenant, *T, func(*T) error) (*T, error) {
-	return func(ctx context.Context, t *tenants.Tenant, v *T, change func(*T) error) (*T, error) {
-		if err := change(v); err != nil {
-			return nil, err
-		}
-		return store(ctx, t, *v)
 	}
 }

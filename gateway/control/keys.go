@@ -3,7 +3,6 @@ package control
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -67,10 +66,10 @@ type KeyRef struct {
 	ID  string `json:"id" arg:"the key's identifier"`
 }
 
-// KeyRotation names a key that is to have a successor.
+// KeyRotation names a key that is to have another token.
 type KeyRotation struct {
 	KeyRef
-	Overlap time.Duration `json:"overlap,omitempty" doc:"how long the old key goes on, such as 24h (default not at all)"`
+	Overlap time.Duration `json:"overlap,omitempty" doc:"how long the old token goes on, such as 24h (default not at all)"`
 }
 
 func (s *Server) keys() Group {
@@ -95,45 +94,40 @@ func (s *Server) keys() Group {
 					return Key{}, noKey(err, in)
 				}
 				c.Note("key", k.ID)
-				return s.key(ctx, c, k, map[string]*people.Account{})
+				out, err := s.shownKeys(ctx, c, k)
+				if err != nil {
+					return Key{}, err
+				}
+				return out[0], nil
 			}),
 		command(Command{
-			Line: "key rotate ID --org SLUG", Short: "Make a successor of an API key; the old key ends, with --overlap later",
+			Line: "key rotate ID --org SLUG", Short: "Give an API key a new token; the old one ends, with --overlap later",
 			Audit: api.AuditAlways, Once: true, Table: issued,
 		}, func(ctx context.Context, c *call, in KeyRotation) (IssuedKey, error) {
-			next, err := s.Keys.Rotate(ctx, c.Tenant, in.ID, in.Overlap)
+			next, err := s.Keys.Rotate(ctx, c.Tenant, in.ID, in.Overlap, nil)
 			if err != nil {
 				return IssuedKey{}, noKey(err, in.KeyRef)
 			}
-			c.AuditNote = map[string]string{"key": in.ID, "successor": next.Key.ID, "overlap": in.Overlap.String()}
+			c.AuditNote = map[string]string{"key": in.ID, "overlap": in.Overlap.String()}
 			return issuedKey(next), nil
 		}),
 	}}
 }
 
-// key returns a key as lists show it. owners are the service accounts that are known, nil those deleted.
-func (s *Server) key(ctx context.Context, c *call, k *keys.Key, owners map[string]*people.Account) (Key, error) {
-	owner, known := owners[k.AccountID]
-	if !known {
-		var err error
-		if owner, err = s.People.Account(ctx, c.Tenant, k.AccountID); err != nil && !errors.Is(err, store.ErrNotFound) {
-			return Key{}, err
-		} else if err != nil {
-			owner = &people.Account{}
+// shownKeys returns keys as lists show them.
+func (s *Server) shownKeys(ctx context.Context, c *call, found ...*keys.Key) ([]Key, error) {
+	owners, err := s.Keys.Owners(ctx, c.Tenant, found...)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Key, len(found))
+	for i, k := range found {
+		owner := cmp.Or(owners[k.AccountID], &people.Account{})
+		out[i] = as[Key](k)
+		out[i].Account, out[i].State, out[i].Effective = owner.Name, k.State(s.Now()), []string{}
+		for _, p := range k.Effective(owner) {
+			out[i].Effective = append(out[i].Effective, string(p))
 		}
-		owners[k.AccountID] = owner
-	}
-	out := as[Key](k)
-	out.Account, out.State = owner.Name, "active"
-	switch {
-	case k.RevokedAt != 0:
-		out.State = "revoked"
-	case k.ExpiresAt != 0 && s.Now().UnixMilli() >= k.ExpiresAt:
-		out.State = "expired"
-	}
-	out.Effective = []string{}
-	for _, p := range k.Effective(owner) {
-		out.Effective = append(out.Effective, string(p))
 	}
 	return out, nil
 }
@@ -178,14 +172,11 @@ func (s *Server) listKeys(ctx context.Context, c *call, in Page) ([]Key, error) 
 	}
 	// Identifiers made by several processes follow time only roughly.
 	slices.SortStableFunc(found, func(a, b keys.Key) int { return cmp.Compare(a.CreatedAt, b.CreatedAt) })
-	out := make([]Key, len(found))
-	owners := map[string]*people.Account{}
+	all := make([]*keys.Key, len(found))
 	for i := range found {
-		if out[i], err = s.key(ctx, c, &found[i], owners); err != nil {
-			return nil, err
-		}
+		all[i] = &found[i]
 	}
-	return out, nil
+	return s.shownKeys(ctx, c, all...)
 }
 
 // noKey says which key was not found, and that a key's text is not its identifier. The

@@ -81,7 +81,7 @@ func (s *Server) users() Group {
 			func(ctx context.Context, c *call, in UserRef) (User, error) {
 				u, err := s.user(ctx, c, in)
 				if err == nil {
-					u, err = s.People.Deactivate(ctx, c.Tenant, u.UID)
+					u, err = s.People.Deactivate(ctx, c.Tenant, u.UID, nil)
 				}
 				if err == nil {
 					c.Note("user", strconv.FormatInt(u.UID, 10))
@@ -147,15 +147,14 @@ func (s *Server) letIn(ctx context.Context, c *call, u *people.User, password st
 	if !link {
 		return out, nil
 	}
-	token, expires, err := s.People.Invite(ctx, c.Tenant, u.UID)
+	token, expires, err := s.People.Invite(ctx, c.Tenant, u.UID, nil)
 	if err != nil {
 		return User{}, err
 	}
 	done("link")
 	c.say("Whoever opens the link first chooses the password; it works once.")
 	expires = expires.UTC().Truncate(time.Second)
-	// After the # it reaches neither servers' logs nor other sites.
-	out.Link, out.LinkExpiresAt = s.BaseURL(c.Tenant.Org.Slug)+"/welcome#"+token.Reveal(), &expires
+	out.Link, out.LinkExpiresAt = people.WelcomeLink(s.BaseURL(c.Tenant.Org.Slug), token), &expires
 	return out, nil
 }
 

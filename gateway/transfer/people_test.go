@@ -134,9 +134,9 @@ func TestOneRulebookForPeople(t *testing.T) {
 						UID: rec.UID, Name: rec.Name, Email: rec.Email, Roles: rec.Roles, Permissions: rec.Permissions, Teams: rec.Teams,
 					})
 				case *people.Role:
-					_, err = service.PutRole(t.Context(), acme, *rec)
+					_, err = service.CreateRole(t.Context(), acme, *rec)
 				case *people.Team:
-					_, err = service.PutTeam(t.Context(), acme, *rec)
+					_, err = service.CreateTeam(t.Context(), acme, *rec)
 				case *people.Account:
 					_, err = service.CreateAccount(t.Context(), acme, *rec)
 				}

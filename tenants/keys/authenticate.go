@@ -124,15 +124,16 @@ func (s *Service) lookUp(ctx context.Context, t *tenants.Tenant, hash string, no
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case k.RevokedAt != 0:
-		return nil, denied("revoked key")
-	case k.expired(now):
-		return nil, denied("expired key")
-	case !account.Active:
-		return nil, denied("key of an account that is not active")
+	p, err := k.principal(account, now)
+	if err != nil {
+		return nil, err
 	}
-	e := &entry{principal: principal(k, account), rev: t.Org.AccessRev, expiresAt: k.ExpiresAt, readAt: now}
+	e := &entry{principal: p, rev: t.Org.AccessRev, expiresAt: k.ExpiresAt, readAt: now}
+	if hash != k.Hash {
+		if e.expiresAt = k.OldUntil; now.UnixMilli() >= k.OldUntil {
+			return nil, denied("key that was rotated")
+		}
+	}
 	if e.allow, err = prefixes(k.AllowIPs); err != nil {
 		return nil, fmt.Errorf("key %s: %w: %w", k.ID, tenants.ErrUnavailable, err)
 	}
@@ -141,7 +142,7 @@ func (s *Service) lookUp(ctx context.Context, t *tenants.Tenant, hash string, no
 }
 
 func (s *Service) read(ctx context.Context, t *tenants.Tenant, hash string) (*Key, *people.Account, error) {
-	k, err := s.kinds.Keys.In(t.People()).First(ctx, store.Query{Filter: store.Eq("hash", hash)})
+	k, err := s.kinds.Keys.In(t.People()).First(ctx, store.Query{Filter: store.AnyOf(store.Eq("hash", hash), store.Eq("old_hash", hash))})
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil, denied("unknown key")
 	}
@@ -158,15 +159,39 @@ func (s *Service) read(ctx context.Context, t *tenants.Tenant, hash string) (*Ke
 	return k, account, nil
 }
 
-func principal(k *Key, a *people.Account) *tenants.Principal {
+// principal returns who presents the key, where anybody may.
+func (k *Key) principal(a *people.Account, now time.Time) (*tenants.Principal, error) {
+	if state := k.State(now); state != "active" {
+		return nil, denied(state + " key")
+	}
+	if !a.Active {
+		return nil, denied("key of an account that is not active")
+	}
 	p := &tenants.Principal{
 		Kind: tenants.ServiceAccount, AccountID: a.ID, KeyID: k.ID, KeyKind: k.Kind,
-		Permissions: k.Effective(a), Teams: narrowed(a.Teams, k.Teams), Limits: k.Limits,
+		Permissions: k.Effective(a), Teams: k.Narrowed(a), Limits: k.Limits,
 	}
 	if k.Kind == tenants.Browser {
 		p.Origins = k.Origins
 	}
-	return p
+	return p, nil
+}
+
+// Principal returns who presents the key of that identifier, from wherever that is allowed. Errors:
+// store.ErrNotFound, tenants.ErrDenied with the reason where nobody may, store.ErrUnavailable.
+func (s *Service) Principal(ctx context.Context, t *tenants.Tenant, id string) (*tenants.Principal, error) {
+	k, err := s.Get(ctx, t, id)
+	if err != nil {
+		return nil, err
+	}
+	owners, err := s.Owners(ctx, t, k)
+	if err != nil {
+		return nil, err
+	}
+	if owners[k.AccountID] == nil {
+		return nil, denied("key without an account")
+	}
+	return k.principal(owners[k.AccountID], s.now())
 }
 
 // Effective returns what the key may do: the permissions of its account, narrowed.
@@ -177,6 +202,9 @@ func (k *Key) Effective(a *people.Account) []tenants.Permission {
 	}
 	return held
 }
+
+// Narrowed returns the teams that the key is limited to: those of its account, narrowed.
+func (k *Key) Narrowed(a *people.Account) []string { return narrowed(a.Teams, k.Teams) }
 
 // narrowed returns the teams in both lists, where an empty list means no limit. Two
 // limits without a common team leave an empty list that is not nil: records without

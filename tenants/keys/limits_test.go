@@ -39,7 +39,7 @@ func TestLimitsOfAKey(t *testing.T) {
 	want("changed", w.Keys, changed)
 	want("changed by another process", first, changed)
 
-	next, err := w.Keys.Rotate(t.Context(), tenant, made.Key.ID, 0)
+	next, err := w.Keys.Rotate(t.Context(), tenant, made.Key.ID, 0, nil)
 	if err != nil || next.Key.Limits != changed {
 		t.Errorf("after a rotation: %+v, %v", next, err)
 	}

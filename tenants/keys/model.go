@@ -16,11 +16,13 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"tenantry/backends/resource"
 	"tenantry/backends/store"
 	"tenantry/crypto/secret"
 	"tenantry/crypto/tokens"
 	"tenantry/internal/bounded"
 	"tenantry/internal/fault"
+	"tenantry/internal/texts"
 	"tenantry/tenants"
 	"tenantry/tenants/limits"
 	"tenantry/tenants/people"
@@ -29,12 +31,14 @@ import (
 // Key is an API key. The token itself is stored nowhere.
 type Key struct {
 	store.Meta
-	OrgID       int64                `json:"org_id"`
-	Hash        string               `json:"hash"`
-	Hint        string               `json:"hint"` // the beginning of the token, for lists
-	AccountID   string               `json:"account_id"`
-	Name        string               `json:"name"`
-	Kind        tenants.KeyKind      `json:"kind"`
+	OrgID       int64                `json:"org_id" use:"local"`
+	Hash        string               `json:"hash" rule:"unique" use:"local"`
+	OldHash     string               `json:"old_hash,omitempty" rule:"unique" use:"local"` // of the token before a rotation, while it goes on
+	OldUntil    int64                `json:"old_until,omitempty" use:"local"`              // Unix milliseconds
+	Hint        string               `json:"hint"`                                         // the beginning of the token, for lists
+	AccountID   string               `json:"account_id" as:"account" use:"filter"`
+	Name        string               `json:"name" use:"filter" example:"crm"`
+	Kind        tenants.KeyKind      `json:"kind" use:"local"`
 	Permissions []tenants.Permission `json:"permissions,omitempty"` // empty: not narrowed
 	Teams       []string             `json:"teams,omitempty"`       // empty: not narrowed
 	AllowIPs    []string             `json:"allow_ips,omitempty"`   // empty: from anywhere
@@ -47,19 +51,20 @@ type Key struct {
 }
 
 // Kinds are the records of this package. They belong to the control workspace, parted by
-// organization.
+// organization, and travel nowhere.
 type Kinds struct {
-	Keys *store.Kind[Key]
+	Keys *resource.Of[Key]
 }
 
 // NewKinds declares the records.
 func NewKinds() Kinds {
-	keys := store.Must[Key](store.Spec{
-		Name: "keys", Fields: []string{"hash", "account_id"}, Partition: true,
-		Indexes: []store.Index{{Fields: []string{"hash"}, Unique: true}, {Fields: []string{"account_id"}}},
-		Access:  []store.Access{{Where: []string{"hash"}}, {Where: []string{"account_id"}}},
-	})
-	return Kinds{Keys: keys}
+	return Kinds{resource.Must(resource.Options[Key]{
+		Traits: resource.Traits{Name: "key", Control: true, Rights: true},
+		Spec: store.Spec{
+			Name: "keys", Partition: true, Indexes: []store.Index{{Fields: []string{"account_id"}}, {Fields: []string{"name"}}},
+			Access: []store.Access{{Where: []string{"account_id"}}, {Where: []string{"name"}}},
+		},
+	})}
 }
 
 // Specs returns the declarations, for the store's list of control kinds.
@@ -127,6 +132,8 @@ type NewKey struct {
 	Origins     []string             // of a browser key, "https://www.example.com"
 	Lifetime    time.Duration        // 0: the key does not expire
 	Limits      limits.Pair          // zero: those of the organization for keys
+	// May, where set, is asked of the key as it would be, before it is made.
+	May func(*Key, *people.Account) error
 }
 
 // Issued is a new key with its token, which cannot be had again.
@@ -173,7 +180,7 @@ func (s *Service) Issue(ctx context.Context, t *tenants.Tenant, n NewKey) (*Issu
 	if err := faults.Err(); err != nil {
 		return nil, fmt.Errorf("create a key: %w", err)
 	}
-	account, made, err := s.account(ctx, t, n, permissions)
+	account, own, err := s.account(ctx, t, n, permissions)
 	if err != nil {
 		return nil, fmt.Errorf("create a key: %w", err)
 	}
@@ -181,25 +188,35 @@ func (s *Service) Issue(ctx context.Context, t *tenants.Tenant, n NewKey) (*Issu
 		faults.Add("account", fault.Forbidden, "the service account %q is not active", account.Name)
 		return nil, fmt.Errorf("create a key: %w", faults.Err())
 	}
-	if !made {
+	if !own {
 		checkHeld(&faults, account, permissions, teams)
 		if err := faults.Err(); err != nil {
 			return nil, fmt.Errorf("create a key: %w", err)
 		}
 	}
 	k := Key{AccountID: account.ID, Name: n.Name, Kind: n.Kind, Permissions: permissions, Teams: teams, AllowIPs: allow, Origins: origins, Limits: n.Limits}
-	if made {
+	if own {
 		k.Permissions = nil // the account holds just these
 	}
 	if n.Lifetime > 0 {
 		k.Lifetime = n.Lifetime.Milliseconds()
 		k.ExpiresAt = s.now().UnixMilli() + k.Lifetime
 	}
-	token, err := s.insert(ctx, t, &k)
+	if n.May != nil {
+		if err := n.May(&k, account); err != nil {
+			return nil, err
+		}
+	}
+	made, err := tokens.NewAPIKey(k.Kind)
+	if err == nil {
+		k.Hash, k.Hint = made.Hash, made.Hint
+		// No announcement: nobody can have been told yet that the token is unknown.
+		err = s.kinds.Keys.In(t.People()).Insert(ctx, &k)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("create a key: %w", err)
 	}
-	return &Issued{Key: k, Token: token, Account: *account}, nil
+	return &Issued{Key: k, Token: made.Text, Account: *account}, nil
 }
 
 // checkHeld notes permissions and teams that the account lacks: a key narrows what its
@@ -219,17 +236,6 @@ func checkHeld(faults *fault.List, a *people.Account, permissions []tenants.Perm
 	if slices.ContainsFunc(teams, func(team string) bool { return !slices.Contains(a.Teams, team) }) {
 		faults.Add("teams", fault.Forbidden, "the service account %q is limited to the teams %s", a.Name, strings.Join(a.Teams, ", "))
 	}
-}
-
-// insert gives the key a token and stores it. It needs no announcement: nobody can have
-// been told yet that the token is unknown.
-func (s *Service) insert(ctx context.Context, t *tenants.Tenant, k *Key) (secret.String, error) {
-	made, err := tokens.NewAPIKey(k.Kind)
-	if err != nil {
-		return secret.String{}, err
-	}
-	k.Hash, k.Hint = made.Hash, made.Hint
-	return made.Text, s.kinds.Keys.In(t.People()).Insert(ctx, k)
 }
 
 // account returns the owner of a new key, and whether it was made for it.
@@ -393,56 +399,107 @@ func (s *Service) change(ctx context.Context, t *tenants.Tenant, id string, alte
 	return k, nil
 }
 
-// Rotate issues a successor with the same account, narrowing and lifetime, and lets the
-// old key live for the overlap (0: ends it now). The lifetime is that with which the old
-// key was issued, also where an earlier rotation has shortened it. Errors: as Issue,
-// store.ErrNotFound.
-func (s *Service) Rotate(ctx context.Context, t *tenants.Tenant, id string, overlap time.Duration) (*Issued, error) {
-	old, err := s.Get(ctx, t, id)
+// Rotate gives the key a new token, and the lifetime with which it was issued anew. The token before goes
+// on for the overlap (0: ends now), one from before that ends. may, where set, is asked of the key as it
+// would be. Errors: as Issue, store.ErrNotFound.
+func (s *Service) Rotate(ctx context.Context, t *tenants.Tenant, id string, overlap time.Duration, may func(*Key, *people.Account) error) (*Issued, error) {
+	k, err := s.Get(ctx, t, id)
 	if err != nil {
 		return nil, fmt.Errorf("rotate a key: %w", err)
 	}
-	now := s.now()
-	var faults fault.List
-	if old.RevokedAt != 0 || old.expired(now) {
-		faults.Add("id", fault.Forbidden, "the key is revoked or expired; issue a new one")
-	}
-	if overlap < 0 || overlap > MaxLifetime {
-		faults.Add("overlap", fault.Range, "the overlap is from 0 to %d hours", int(MaxLifetime.Hours()))
-	}
-	account, err := s.people.Account(ctx, t, old.AccountID)
+	account, err := s.people.Account(ctx, t, k.AccountID)
 	if err != nil {
 		return nil, fmt.Errorf("rotate a key: %w", err)
 	}
-	if !account.Active {
-		faults.Add("account", fault.Forbidden, "the service account %q is not active", account.Name)
-	}
-	if err := faults.Err(); err != nil {
-		return nil, fmt.Errorf("rotate a key: %w", err)
-	}
-	next := *old
-	next.Meta, next.ExpiresAt, next.LastUsed = store.Meta{}, 0, 0
-	if old.Lifetime > 0 {
-		next.ExpiresAt = now.UnixMilli() + old.Lifetime
-	}
-	token, err := s.insert(ctx, t, &next)
+	made, err := tokens.NewAPIKey(k.Kind)
 	if err != nil {
 		return nil, fmt.Errorf("rotate a key: %w", err)
 	}
-	_, err = s.change(ctx, t, id, func(k *Key) error {
-		end := now.Add(overlap).UnixMilli()
-		switch {
-		case overlap == 0 && k.RevokedAt == 0:
-			k.RevokedAt = now.UnixMilli()
-		case k.ExpiresAt == 0 || end < k.ExpiresAt:
-			k.ExpiresAt = end
+	k, err = s.change(ctx, t, id, func(k *Key) error {
+		now := s.now()
+		var faults fault.List
+		if k.RevokedAt != 0 || k.expired(now) {
+			faults.Add("id", fault.Forbidden, "the key is revoked or expired; issue a new one")
+		}
+		if overlap < 0 || overlap > MaxLifetime {
+			faults.Add("overlap", fault.Range, "the overlap is from 0 to %d hours", int(MaxLifetime.Hours()))
+		}
+		if !account.Active {
+			faults.Add("account", fault.Forbidden, "the service account %q is not active", account.Name)
+		}
+		if len(faults) > 0 {
+			return faults.Err()
+		}
+		k.OldHash, k.OldUntil = "", 0
+		if overlap > 0 {
+			k.OldHash, k.OldUntil = k.Hash, now.Add(overlap).UnixMilli()
+			if k.ExpiresAt > 0 {
+				k.OldUntil = min(k.OldUntil, k.ExpiresAt)
+			}
+		}
+		k.Hash, k.Hint = made.Hash, made.Hint
+		if k.Lifetime > 0 {
+			k.ExpiresAt = now.UnixMilli() + k.Lifetime
+		}
+		if may != nil {
+			return may(k, account)
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("rotate a key: the successor %s exists, but the end of the old key is not certain; revoke it: %w", next.ID, err)
+		return nil, fmt.Errorf("rotate a key: %w", err)
 	}
-	return &Issued{Key: next, Token: token, Account: *account}, nil
+	return &Issued{Key: *k, Token: made.Text, Account: *account}, nil
+}
+
+// Covers refuses another key that would do what this one, which asks for it, cannot: outlast it, or be used
+// from elsewhere. Errors: *fault.Error.
+func (k *Key) Covers(other *Key) error {
+	var faults fault.List
+	if k.ExpiresAt > 0 && (other.ExpiresAt == 0 || other.ExpiresAt > k.ExpiresAt) {
+		faults.Add("expires_in", fault.Forbidden, "the key that asks ends at %s, and none that it asks for may outlast it", texts.Time(k.ExpiresAt))
+	}
+	own, err := prefixes(k.AllowIPs)
+	wanted, otherErr := prefixes(other.AllowIPs)
+	elsewhere := slices.ContainsFunc(wanted, func(p netip.Prefix) bool {
+		return !slices.ContainsFunc(own, func(q netip.Prefix) bool { return q.Bits() <= p.Bits() && q.Contains(p.Addr()) })
+	})
+	if len(k.AllowIPs) > 0 && (len(wanted) == 0 || elsewhere || err != nil || otherErr != nil) {
+		faults.Add("allowed_ips", fault.Forbidden, "the key that asks may be used from %s alone, and so may those that it asks for", strings.Join(k.AllowIPs, ", "))
+	}
+	return faults.Err()
+}
+
+// State returns what has become of the key: active, expired or revoked.
+func (k *Key) State(now time.Time) string {
+	switch {
+	case k.RevokedAt != 0:
+		return "revoked"
+	case k.expired(now):
+		return "expired"
+	}
+	return "active"
+}
+
+// Owners returns the service accounts of the keys by identifier; one that was deleted is missing. Errors:
+// store.ErrUnavailable.
+func (s *Service) Owners(ctx context.Context, t *tenants.Tenant, keys ...*Key) (map[string]*people.Account, error) {
+	var ids []string
+	for _, k := range keys {
+		ids = append(ids, k.AccountID)
+	}
+	slices.Sort(ids)
+	return s.people.AccountsOf(ctx, t, slices.Compact(ids))
+}
+
+// RemoveAccount ends every key of an account and deletes it. It returns how many keys went on until now.
+// Errors: store.ErrNotFound, store.ErrUnavailable.
+func (s *Service) RemoveAccount(ctx context.Context, t *tenants.Tenant, account string) (int, error) {
+	n, err := s.RevokeAccount(ctx, t, account)
+	if err == nil {
+		err = s.people.DeleteAccount(ctx, t, account)
+	}
+	return n, err
 }
 
 func (k *Key) expired(now time.Time) bool { return k.ExpiresAt > 0 && now.UnixMilli() >= k.ExpiresAt }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"tenantry/backends/store"
@@ -29,42 +28,24 @@ func (s *Service) CheckAccount(ctx context.Context, t *tenants.Tenant, a *Accoun
 	return s.hold(ctx, t, s.kinds.Accounts.Resource, a, nil)
 }
 
-// UpdateAccount lets change alter name, permissions, teams and activity of the account;
-// what it does to other fields is undone. It may be called several times. Where nothing
-// changes no account is written, but the announcement is repeated.
-func (s *Service) UpdateAccount(ctx context.Context, t *tenants.Tenant, id string, change func(*Account) error) (*Account, error) {
-	unchanged := false
-	var same Account
-	rec, err := s.kinds.Accounts.In(t.People()).Update(ctx, id, func(a *Account) error {
-		edited := *a
-		edited.Permissions, edited.Teams = slices.Clone(a.Permissions), slices.Clone(a.Teams)
-		if err := change(&edited); err != nil {
-			return err
-		}
-		if err := s.hold(ctx, t, s.kinds.Accounts.Resource, &edited, a); err != nil {
-			return err
-		}
-		unchanged = a.Name == edited.Name && a.Active == edited.Active &&
-			slices.Equal(a.Permissions, edited.Permissions) && slices.Equal(a.Teams, edited.Teams)
-		if unchanged {
-			same = *a
-			return errUnchanged
-		}
-		a.Name, a.Permissions, a.Teams, a.Active = edited.Name, edited.Permissions, edited.Teams, edited.Active
-		return nil
-	})
-	if unchanged && errors.Is(err, errUnchanged) {
-		return &same, s.bump(ctx, t)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("update service account %s: %w", texts.Clip(id), err)
-	}
-	return rec, s.bump(ctx, t)
+// UpdateAccount lets change alter name, permissions, teams and activity of the account; see change.
+func (s *Service) UpdateAccount(ctx context.Context, t *tenants.Tenant, id string, edit func(*Account) error) (*Account, error) {
+	return change(ctx, s, t, s.kinds.Accounts, id, edit)
 }
 
 // Account returns the account of that ID.
 func (s *Service) Account(ctx context.Context, t *tenants.Tenant, id string) (*Account, error) {
 	return s.kinds.Accounts.In(t.People()).Get(ctx, id)
+}
+
+// AccountsOf returns the accounts of those identifiers by identifier; those there are not are missing.
+func (s *Service) AccountsOf(ctx context.Context, t *tenants.Tenant, ids []string) (map[string]*Account, error) {
+	found, err := s.kinds.Accounts.In(t.People()).Find(ctx, store.Query{Filter: store.In("id", ids...), Limit: max(len(ids), 1)})
+	out := make(map[string]*Account, len(found))
+	for i := range found {
+		out[found[i].ID] = &found[i]
+	}
+	return out, err
 }
 
 // AccountByName returns the account of that name.

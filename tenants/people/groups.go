@@ -1,12 +1,17 @@
 package people
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
+	"tenantry/backends/resource"
 	"tenantry/backends/store"
+	"tenantry/internal/texts"
 	"tenantry/tenants"
 )
 
@@ -35,31 +40,36 @@ func (s *Service) Roles(ctx context.Context, t *tenants.Tenant) ([]Role, error) 
 	return append([]Role{adminRole(t)}, found...), err
 }
 
-// PutRole stores the role of that name, new or changed; where nothing changes no role is
-// written, but the announcement is repeated. The built-in role is taken as it is or not
-// at all.
-func (s *Service) PutRole(ctx context.Context, t *tenants.Tenant, r Role) (*Role, error) {
-	if err := s.hold(ctx, t, s.kinds.Roles.Resource, &r, nil); err != nil {
+// CreateRole stores a new role. Where one has that name, the error is *store.DuplicateError.
+func (s *Service) CreateRole(ctx context.Context, t *tenants.Tenant, r Role) (*Role, error) {
+	err := s.hold(ctx, t, s.kinds.Roles.Resource, &r, nil)
+	if err == nil && r.Name == AdminRole {
+		err = &store.DuplicateError{Kind: "roles", Fields: []string{"name"}}
+	}
+	if err == nil {
+		err = s.kinds.Roles.In(t.People()).Insert(ctx, &r) // nobody has it yet
+	}
+	if err != nil {
+		return nil, fmt.Errorf("create a role: %w", err)
+	}
+	return &r, nil
+}
+
+// UpdateRole lets change alter label and permissions of the role; see change. The built-in role stays as
+// it is.
+func (s *Service) UpdateRole(ctx context.Context, t *tenants.Tenant, r *Role, edit func(*Role) error) (*Role, error) {
+	if r.Name != AdminRole {
+		return change(ctx, s, t, s.kinds.Roles, r.ID, edit)
+	}
+	wanted, builtIn := adminRole(t), adminRole(t)
+	err := edit(&wanted)
+	if err == nil {
+		err = s.hold(ctx, t, s.kinds.Roles.Resource, &wanted, nil)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("role: %w", err)
 	}
-	if r.Name == AdminRole {
-		builtIn := adminRole(t)
-		return &builtIn, nil
-	}
-	isNew := true // then nobody has it yet
-	c := s.kinds.Roles.In(t.People())
-	stored, err := put(ctx, c, store.Eq("name", r.Name), &r, func(have *Role) error {
-		isNew = false
-		if have.Label == r.Label && slices.Equal(have.Permissions, r.Permissions) {
-			return errUnchanged
-		}
-		have.Label, have.Permissions = r.Label, r.Permissions
-		return nil
-	})
-	if err == nil && !isNew {
-		err = s.bump(ctx, t)
-	}
-	return stored, err
+	return &builtIn, nil
 }
 
 // Teams returns every team in order of its name.
@@ -67,51 +77,55 @@ func (s *Service) Teams(ctx context.Context, t *tenants.Tenant) ([]Team, error) 
 	return s.kinds.Teams.In(t.People()).Find(ctx, store.Query{Sort: []store.Order{store.Asc("name")}})
 }
 
-// PutTeam stores the team of that ID, new or changed; without an ID it makes one.
-func (s *Service) PutTeam(ctx context.Context, t *tenants.Tenant, team Team) (*Team, error) {
-	if err := s.hold(ctx, t, s.kinds.Teams.Resource, &team, nil); err != nil {
-		return nil, fmt.Errorf("team: %w", err)
-	}
-	c := s.kinds.Teams.In(t.People())
-	if team.ID == "" {
-		err := c.Insert(ctx, &team)
-		return &team, err
-	}
-	return put(ctx, c, store.Eq("id", team.ID), &team, func(have *Team) error {
-		if have.Name == team.Name {
-			return errUnchanged
-		}
-		have.Name = team.Name
-		return nil
-	})
-}
-
-// put changes the record that the filter finds, or inserts rec where there is none.
-func put[T any](ctx context.Context, c store.Collection[T], filter store.Filter, rec *T, change func(*T) error) (*T, error) {
-	insert := func() error {
-		fresh := *rec
-		err := c.Insert(ctx, &fresh)
-		if err == nil {
-			*rec = fresh
-		}
-		return err
-	}
-	found, err := c.First(ctx, store.Query{Filter: filter})
-	if errors.Is(err, store.ErrNotFound) {
-		err = insert()
-		var dup *store.DuplicateError
-		if !errors.As(err, &dup) {
-			return rec, err
-		}
-		found, err = c.First(ctx, store.Query{Filter: filter}) // somebody else was first
+// CreateTeam stores a new team. Name is required.
+func (s *Service) CreateTeam(ctx context.Context, t *tenants.Tenant, team Team) (*Team, error) {
+	err := s.hold(ctx, t, s.kinds.Teams.Resource, &team, nil)
+	if err == nil {
+		err = s.kinds.Teams.In(t.People()).Insert(ctx, &team)
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("create a team: %w", err)
 	}
-	id := any(found).(interface{ StoreMeta() *store.Meta }).StoreMeta().ID
-	stored, err := c.Update(ctx, id, change)
-	if errors.Is(err, errUnchanged) {
-		return found, nil
+	return &team, nil
+}
+
+// UpdateTeam lets change alter the name of the team; see change.
+func (s *Service) UpdateTeam(ctx context.Context, t *tenants.Tenant, team *Team, edit func(*Team) error) (*Team, error) {
+	return change(ctx, s, t, s.kinds.Teams, team.ID, edit)
+}
+
+// change lets edit alter the record of that ID, but for its identifier; it may be called several times.
+// Where nothing changes no record is written. Cached identities become void, also where nothing changed:
+// it may be the repetition of a change that was stored but not announced.
+func change[T any](ctx context.Context, s *Service, t *tenants.Tenant, of *resource.Of[T], id string, edit func(*T) error) (*T, error) {
+	var same *T
+	rec, err := of.In(t.People()).Update(ctx, id, func(rec *T) error {
+		was := *rec
+		if err := edit(rec); err != nil {
+			return err
+		}
+		*of.Meta(rec) = *of.Meta(&was)
+		if err := s.hold(ctx, t, of.Resource, rec, &was); err != nil {
+			return err
+		}
+		if same = nil; equal(rec, &was) {
+			same = &was
+			return errUnchanged
+		}
+		return nil
+	})
+	if same != nil && errors.Is(err, errUnchanged) {
+		return same, s.bump(ctx, t)
 	}
-	return stored, err
+	if err != nil {
+		return nil, fmt.Errorf("update %s %s: %w", strings.ReplaceAll(of.Name, "_", " "), texts.Clip(id), err)
+	}
+	return rec, s.bump(ctx, t)
+}
+
+// equal reports whether two records are stored alike.
+func equal(a, b any) bool {
+	one, err := json.Marshal(a)
+	other, otherErr := json.Marshal(b)
+	return err == nil && otherErr == nil && bytes.Equal(one, other)
 }

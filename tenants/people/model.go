@@ -28,14 +28,14 @@ const (
 type User struct {
 	store.Meta
 	OrgID       int64                `json:"org_id" use:"local"`
-	UID         int64                `json:"uid" as:"id" rule:"min=1 max=2147483647 unique" use:"identity"` // unique in the organization
-	Name        string               `json:"name" rule:"required max=200 format=label"`
-	Email       string               `json:"email" rule:"required max=254 format=email"`
+	UID         int64                `json:"uid" as:"id" rule:"min=1 max=2147483647 unique" use:"identity" doc:"Number of the user." example:"7"` // unique in the organization
+	Name        string               `json:"name" rule:"required max=200 format=label" use:"filter" doc:"Name of the user." example:"Grace Hopper"`
+	Email       string               `json:"email" rule:"required max=254 format=email" use:"filter" doc:"E-mail address, with which the user signs in." example:"grace@example.com"`
 	EmailKey    string               `json:"email_key" as:"email" rule:"unique" use:"local named"` // the address without regard to case; unique in the organization
-	Roles       []string             `json:"roles,omitempty" rule:"max=200 each=64 ref=role"`
-	Permissions []tenants.Permission `json:"permissions,omitempty" rule:"each=64"`               // beside those of the roles
-	Teams       []string             `json:"teams,omitempty" rule:"max=1000 format=id ref=team"` // empty: not limited to teams
-	Active      bool                 `json:"active"`
+	Roles       []string             `json:"roles,omitempty" rule:"max=200 each=64 ref=role" doc:"Names of the roles of the user." example:"[\"editor\"]"`
+	Permissions []tenants.Permission `json:"permissions,omitempty" rule:"each=64" doc:"What the user may do besides what the roles allow." example:"[\"contacts\"]"` // beside those of the roles
+	Teams       []string             `json:"teams,omitempty" rule:"max=1000 format=id ref=team" doc:"Teams whose records the user sees, all where empty."`           // empty: not limited to teams
+	Active      bool                 `json:"active" doc:"Whether the user may sign in." example:"true"`
 
 	PasswordHash      string `json:"password_hash,omitempty" use:"local"`
 	PasswordRev       int64  `json:"password_rev" use:"local"` // grows with every change of the password
@@ -51,26 +51,26 @@ type User struct {
 type Role struct {
 	store.Meta
 	OrgID       int64                `json:"org_id" use:"local"`
-	Name        string               `json:"name" rule:"required max=64 unique" use:"identity"`
-	Label       string               `json:"label" rule:"max=200 format=line"`
-	Permissions []tenants.Permission `json:"permissions,omitempty" rule:"each=64"`
+	Name        string               `json:"name" rule:"required max=64 unique" use:"identity once" doc:"By which people hold the role: 1 to 64 of a-z, 0-9, _ and -, a letter first." example:"editor"`
+	Label       string               `json:"label" rule:"max=200 format=line" doc:"What people read; the name where it is not given." example:"Editor"`
+	Permissions []tenants.Permission `json:"permissions,omitempty" rule:"each=64" doc:"What whoever has the role may do." example:"[\"contacts\"]"`
 }
 
 // Team is a set of people; its ID is what records are scoped to.
 type Team struct {
 	store.Meta
 	OrgID int64  `json:"org_id" use:"local"`
-	Name  string `json:"name" rule:"required max=200 format=label" use:"filter"`
+	Name  string `json:"name" rule:"required max=200 format=label" use:"filter" doc:"Name of the team." example:"Sales"`
 }
 
 // Account is a service account: what its keys may do. It is never an administrator.
 type Account struct {
 	store.Meta
 	OrgID       int64                `json:"org_id" use:"local"`
-	Name        string               `json:"name" rule:"required max=200 format=label unique" use:"identity"`
-	Permissions []tenants.Permission `json:"permissions,omitempty" rule:"each=64"`
-	Teams       []string             `json:"teams,omitempty" rule:"max=1000 format=id ref=team"` // empty: not limited to teams
-	Active      bool                 `json:"active"`
+	Name        string               `json:"name" rule:"required max=200 format=label unique" use:"identity" doc:"Name of the service account." example:"CRM"`
+	Permissions []tenants.Permission `json:"permissions,omitempty" rule:"each=64" doc:"What the keys of the account may do at most." example:"[\"contacts\"]"`
+	Teams       []string             `json:"teams,omitempty" rule:"max=1000 format=id ref=team" doc:"Teams whose records the keys see, all where empty."` // empty: not limited to teams
+	Active      bool                 `json:"active" doc:"Whether the keys of the account are accepted." example:"true"`
 }
 
 // Kinds are the records of this package. They belong to the control workspace, parted by

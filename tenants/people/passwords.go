@@ -89,8 +89,8 @@ func (s *Service) rehash(ctx context.Context, t *tenants.Tenant, u *User, old st
 }
 
 // Invite returns a single-use token with which the user sets a password, and when it
-// ends. It replaces an earlier one; only its hash is stored.
-func (s *Service) Invite(ctx context.Context, t *tenants.Tenant, uid int64) (secret.String, time.Time, error) {
+// ends. It replaces an earlier one; only its hash is stored. may, where set, is asked of the person as stored.
+func (s *Service) Invite(ctx context.Context, t *tenants.Tenant, uid int64, may func(*User) error) (secret.String, time.Time, error) {
 	token, hash := tokens.NewOpaque(invitePrefix)
 	expires := s.now().Add(InviteLifetime)
 	_, err := s.update(ctx, t, uid, func(u *User) error {
@@ -100,12 +100,21 @@ func (s *Service) Invite(ctx context.Context, t *tenants.Tenant, uid int64) (sec
 			return faults.Err()
 		}
 		u.InviteHash, u.InviteExpiresAt = hash, expires.UnixMilli()
+		if may != nil {
+			return may(u)
+		}
 		return nil
 	})
 	if err != nil {
 		return secret.String{}, time.Time{}, fmt.Errorf("invite: %w", err)
 	}
 	return token, expires, nil
+}
+
+// WelcomeLink returns the address that a token of Invite is opened by, at the organization's. After the # it
+// reaches neither servers' logs nor other sites.
+func WelcomeLink(baseURL string, token secret.String) string {
+	return baseURL + "/welcome#" + token.Reveal()
 }
 
 // Invited returns the user an unused invitation is for, or tenants.ErrDenied.

@@ -145,11 +145,11 @@ func TestEffectivePermissionsAndPrincipal(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme", tenants.FeatureTeams)
-	team, err := w.People.PutTeam(t.Context(), tenant, people.Team{Name: "Red"})
+	team, err := w.People.CreateTeam(t.Context(), tenant, people.Team{Name: "Red"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.People.PutRole(t.Context(), tenant, people.Role{Name: "editor", Label: "Editor", Permissions: []tenants.Permission{tenants.ManageForms}}); err != nil {
+	if _, err := w.PutRole(t.Context(), tenant, people.Role{Name: "editor", Label: "Editor", Permissions: []tenants.Permission{tenants.ManageForms}}); err != nil {
 		t.Fatal(err)
 	}
 	u := create(t, w, tenant, people.NewUser{
@@ -192,7 +192,7 @@ func TestAccessRevisionGrowsWithRightsOnly(t *testing.T) {
 	}
 	role := func(label string, permissions ...tenants.Permission) func() error {
 		return func() error {
-			_, err := w.People.PutRole(t.Context(), tenant, people.Role{Name: "editor", Label: label, Permissions: permissions})
+			_, err := w.PutRole(t.Context(), tenant, people.Role{Name: "editor", Label: label, Permissions: permissions})
 			return err
 		}
 	}
@@ -230,7 +230,7 @@ func TestRepeatedChangeIsAnnounced(t *testing.T) {
 			return err
 		},
 		"deactivated user": func(t *testing.T, w *tenantstest.World, a *tenants.Tenant, u *people.User, _ *people.Account) error {
-			_, err := w.People.Deactivate(t.Context(), a, u.UID)
+			_, err := w.People.Deactivate(t.Context(), a, u.UID, nil)
 			return err
 		},
 		"account": func(t *testing.T, w *tenantstest.World, a *tenants.Tenant, _ *people.User, account *people.Account) error {
@@ -242,7 +242,7 @@ func TestRepeatedChangeIsAnnounced(t *testing.T) {
 			return err
 		},
 		"role": func(t *testing.T, w *tenantstest.World, a *tenants.Tenant, _ *people.User, _ *people.Account) error {
-			_, err := w.People.PutRole(t.Context(), a, people.Role{Name: "editor"})
+			_, err := w.PutRole(t.Context(), a, people.Role{Name: "editor"})
 			return err
 		},
 	} {
@@ -250,7 +250,7 @@ func TestRepeatedChangeIsAnnounced(t *testing.T) {
 			t.Parallel()
 			w := tenantstest.New(t, tenantstest.Options{})
 			tenant := w.Tenant(t, "acme")
-			if _, err := w.People.PutRole(t.Context(), tenant, people.Role{Name: "editor", Permissions: []tenants.Permission{tenants.ManageForms}}); err != nil {
+			if _, err := w.PutRole(t.Context(), tenant, people.Role{Name: "editor", Permissions: []tenants.Permission{tenants.ManageForms}}); err != nil {
 				t.Fatal(err)
 			}
 			u := create(t, w, tenant, people.NewUser{Name: "Ann", Email: "ann@example.com", Roles: []string{"editor"}})
@@ -285,7 +285,7 @@ func TestV3_InvitationWorksOnce(t *testing.T) {
 	tenant := w.Tenant(t, "acme")
 	other := w.Tenant(t, "other")
 	u := create(t, w, tenant, people.NewUser{Name: "Ann", Email: "ann@example.com"})
-	token, expires, err := w.People.Invite(t.Context(), tenant, u.UID)
+	token, expires, err := w.People.Invite(t.Context(), tenant, u.UID, nil)
 	if err != nil || expires.Sub(w.Clock.Now()) < 71*time.Hour {
 		t.Fatal(expires, err)
 	}
@@ -327,7 +327,7 @@ func TestV3_InvitationWorksOnce(t *testing.T) {
 		t.Errorf("the password: %v, %v", ok, err)
 	}
 
-	late, _, err := w.People.Invite(t.Context(), tenant, u.UID)
+	late, _, err := w.People.Invite(t.Context(), tenant, u.UID, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -342,17 +342,17 @@ func TestAdminRoleIsBuiltIn(t *testing.T) {
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
 	var invalid *fault.Error
-	if _, err := w.People.PutRole(t.Context(), tenant, people.Role{Name: people.AdminRole, Label: people.AdminLabel, Permissions: []tenants.Permission{tenants.Contacts}}); !errors.As(err, &invalid) {
+	if _, err := w.PutRole(t.Context(), tenant, people.Role{Name: people.AdminRole, Label: people.AdminLabel, Permissions: []tenants.Permission{tenants.Contacts}}); !errors.As(err, &invalid) {
 		t.Errorf("less of an administrator: %v", err)
 	}
-	if _, err := w.People.PutRole(t.Context(), tenant, people.Role{Name: people.AdminRole, Label: people.AdminLabel, Permissions: tenants.AllPermissions()}); err != nil {
+	if _, err := w.PutRole(t.Context(), tenant, people.Role{Name: people.AdminRole, Label: people.AdminLabel, Permissions: tenants.AllPermissions()}); err != nil {
 		t.Errorf("the role as it is: %v", err)
 	}
 	roles, err := w.People.Roles(t.Context(), tenant)
 	if err != nil || len(roles) != 1 || roles[0].Label != people.AdminLabel || len(roles[0].Permissions) != len(tenants.AllPermissions()) {
 		t.Errorf("roles %+v, %v", roles, err)
 	}
-	if _, err := w.People.PutRole(t.Context(), tenant, people.Role{Name: "Bad Name", Permissions: []tenants.Permission{"fly"}}); !errors.As(err, &invalid) || len(invalid.Faults) != 2 {
+	if _, err := w.PutRole(t.Context(), tenant, people.Role{Name: "Bad Name", Permissions: []tenants.Permission{"fly"}}); !errors.As(err, &invalid) || len(invalid.Faults) != 2 {
 		t.Errorf("faults of a role: %v", err)
 	}
 }
@@ -361,9 +361,16 @@ func TestTeamsKeepTheirID(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
-	id := "65f000000000000000000001"
-	for _, name := range []string{"Red", "Red", "Crimson"} {
-		team, err := w.People.PutTeam(t.Context(), tenant, people.Team{Meta: store.Meta{ID: id}, Name: name})
+	team, err := w.People.CreateTeam(t.Context(), tenant, people.Team{Name: "Red"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := team.ID
+	for _, name := range []string{"Red", "Crimson"} {
+		team, err = w.People.UpdateTeam(t.Context(), tenant, team, func(team *people.Team) error {
+			team.ID, team.Name = "65f000000000000000000001", name
+			return nil
+		})
 		if err != nil || team.ID != id || team.Name != name {
 			t.Fatal(team, err)
 		}

@@ -55,16 +55,6 @@ func byIDOr(field, ref string) store.Filter {
 	return store.Eq(field, ref)
 }
 
-// CreateRole stores a new role. Where one has that name, the error is *store.DuplicateError.
-func (s *Service) CreateRole(ctx context.Context, t *tenants.Tenant, r Role) (*Role, error) {
-	if _, err := s.Role(ctx, t, r.Name); err == nil {
-		return nil, fmt.Errorf("create a role: %w", &store.DuplicateError{Kind: "roles", Fields: []string{"name"}})
-	} else if !errors.Is(err, store.ErrNotFound) {
-		return nil, err
-	}
-	return s.PutRole(ctx, t, r)
-}
-
 // DeleteRole deletes a role that nobody has. Whoever is given it meanwhile holds nothing by
 // it. Errors: *fault.Error where it is built in or somebody has it,
 // store.ErrNotFound.

@@ -104,6 +104,9 @@ func (s *Service) UpdateUser(ctx context.Context, t *tenants.Tenant, uid int64, 
 		}
 		u.Name, u.Email, u.EmailKey, u.Active = edited.Name, edited.Email, edited.EmailKey, edited.Active
 		u.Roles, u.Permissions, u.Teams = edited.Roles, edited.Permissions, edited.Teams
+		if !u.Active {
+			u.InviteHash, u.InviteExpiresAt = "", 0
+		}
 		return nil
 	})
 }
@@ -167,10 +170,15 @@ func equalUsers(a, b *User) bool {
 }
 
 // Deactivate ends a person's access: the sessions die at their next request. Repeating
-// it repeats the announcement.
-func (s *Service) Deactivate(ctx context.Context, t *tenants.Tenant, uid int64) (*User, error) {
+// it repeats the announcement. may, where set, is asked of the person as stored.
+func (s *Service) Deactivate(ctx context.Context, t *tenants.Tenant, uid int64, may func(*User) error) (*User, error) {
 	announced := false
 	u, err := s.update(ctx, t, uid, func(u *User) error {
+		if may != nil {
+			if err := may(u); err != nil {
+				return err
+			}
+		}
 		announced = u.Active || u.InviteHash == "" // update does it, unless only the invitation goes
 		u.Active = false
 		u.InviteHash, u.InviteExpiresAt = "", 0
@@ -210,17 +218,35 @@ func (s *Service) Users(ctx context.Context, t *tenants.Tenant, p Page) ([]User,
 // EffectivePermissions returns the user's own permissions and those of the roles, in the
 // fixed order: all of them for an administrator.
 func (s *Service) EffectivePermissions(ctx context.Context, t *tenants.Tenant, u *User) ([]tenants.Permission, error) {
-	if u.IsAdmin() {
-		return tenants.AllPermissions(), nil
-	}
-	roles, err := s.rolesNamed(ctx, t, u.Roles)
+	all, err := s.Permissions(ctx, t, []*User{u})
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(tenants.AllPermissions(), func(p tenants.Permission) bool {
-		return !slices.Contains(u.Permissions, p) &&
-			!slices.ContainsFunc(roles, func(r Role) bool { return slices.Contains(r.Permissions, p) })
-	}), nil
+	return all[0], nil
+}
+
+// Permissions is EffectivePermissions of many users.
+func (s *Service) Permissions(ctx context.Context, t *tenants.Tenant, users []*User) ([][]tenants.Permission, error) {
+	var names []string
+	for _, u := range users {
+		if !u.IsAdmin() {
+			names = append(names, u.Roles...)
+		}
+	}
+	slices.Sort(names)
+	roles, err := s.rolesNamed(ctx, t, slices.Compact(names))
+	if err != nil {
+		return nil, err
+	}
+	all := make([][]tenants.Permission, len(users))
+	for i, u := range users {
+		all[i] = slices.DeleteFunc(tenants.AllPermissions(), func(p tenants.Permission) bool {
+			return !u.IsAdmin() && !slices.Contains(u.Permissions, p) && !slices.ContainsFunc(roles, func(r Role) bool {
+				return slices.Contains(u.Roles, r.Name) && slices.Contains(r.Permissions, p)
+			})
+		})
+	}
+	return all, nil
 }
 
 // IsAdmin reports whether the user has the role admin.

@@ -113,7 +113,7 @@ func TestS4_WhatEndsASession(t *testing.T) {
 			return w.People.SetPassword(t.Context(), a, u.UID, secret.New(password))
 		}, true, false},
 		"deactivation": {func(t *testing.T, w *tenantstest.World, a *tenants.Tenant, u *people.User, _ string) error {
-			_, err := w.People.Deactivate(t.Context(), a, u.UID)
+			_, err := w.People.Deactivate(t.Context(), a, u.UID, nil)
 			return err
 		}, true, false},
 		"role drop": {func(t *testing.T, w *tenantstest.World, a *tenants.Tenant, u *people.User, _ string) error {
@@ -121,7 +121,7 @@ func TestS4_WhatEndsASession(t *testing.T) {
 			return err
 		}, false, false},
 		"role change": {func(t *testing.T, w *tenantstest.World, a *tenants.Tenant, _ *people.User, _ string) error {
-			_, err := w.People.PutRole(t.Context(), a, people.Role{Name: "editor"})
+			_, err := w.PutRole(t.Context(), a, people.Role{Name: "editor"})
 			return err
 		}, false, false},
 		"name": {func(t *testing.T, w *tenantstest.World, a *tenants.Tenant, u *people.User, _ string) error {
@@ -134,7 +134,7 @@ func TestS4_WhatEndsASession(t *testing.T) {
 			t.Parallel()
 			w := tenantstest.New(t, tenantstest.Options{})
 			tenant := w.Tenant(t, "acme")
-			if _, err := w.People.PutRole(t.Context(), tenant, people.Role{Name: "editor", Permissions: []tenants.Permission{tenants.ManageForms}}); err != nil {
+			if _, err := w.PutRole(t.Context(), tenant, people.Role{Name: "editor", Permissions: []tenants.Permission{tenants.ManageForms}}); err != nil {
 				t.Fatal(err)
 			}
 			u := user(t, w, tenant, people.NewUser{Roles: []string{"editor"}})
@@ -257,7 +257,7 @@ func TestS7_KnownAndUnknownAddressesAnswerAlike(t *testing.T) {
 	if err := w.People.SetPassword(t.Context(), tenant, gone.UID, secret.New(password)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.People.Deactivate(t.Context(), tenant, gone.UID); err != nil {
+	if _, err := w.People.Deactivate(t.Context(), tenant, gone.UID, nil); err != nil {
 		t.Fatal(err)
 	}
 	tenant = w.Fresh(t, "acme")

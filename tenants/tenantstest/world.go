@@ -5,6 +5,7 @@ package tenantstest
 import (
 	"cmp"
 	"context"
+	"errors"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -294,4 +295,21 @@ func (w *World) Entries(t testing.TB, tenant *tenants.Tenant, prefix string) map
 		t.Fatal(err)
 	}
 	return out
+}
+
+// PutRole makes or changes the role of that name.
+func (w *World) PutRole(ctx context.Context, t *tenants.Tenant, r people.Role) (*people.Role, error) {
+	made, err := w.People.CreateRole(ctx, t, r)
+	var taken *store.DuplicateError
+	if !errors.As(err, &taken) {
+		return made, err
+	}
+	have, err := w.People.Role(ctx, t, r.Name)
+	if err != nil {
+		return nil, err
+	}
+	return w.People.UpdateRole(ctx, t, have, func(have *people.Role) error {
+		have.Label, have.Permissions = r.Label, r.Permissions
+		return nil
+	})
 }

@@ -1,0 +1,222 @@
+package users
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"tenantry/backends/api"
+	"tenantry/backends/crud"
+	"tenantry/internal/fault"
+	"tenantry/internal/texts"
+	"tenantry/tenants"
+	"tenantry/tenants/keys"
+	"tenantry/tenants/people"
+)
+
+// Key is an API key without its text.
+type Key struct {
+	ID          string               `json:"id" doc:"Identifier of the key, which rotations keep."`
+	Name        string               `json:"name" doc:"Name of the key."`
+	Kind        string               `json:"kind" enum:"server_full,server_read,browser" doc:"Kind of the key."`
+	Account     string               `json:"account" doc:"Identifier of the service account that owns the key."`
+	AccountName string               `json:"account_name" doc:"Name of the service account; empty where it was deleted."`
+	Begins      string               `json:"begins" doc:"How the text of the key begins."`
+	State       string               `json:"state" enum:"active,expired,revoked" doc:"What has become of the key."`
+	Permissions []tenants.Permission `json:"permissions" doc:"What the key is narrowed to; empty: not narrowed."`
+	Effective   []tenants.Permission `json:"effective_permissions" doc:"What the key holds: the permissions of its account, narrowed."`
+	May         string               `json:"may" doc:"What the key may do, in words."`
+	Teams       []string             `json:"teams" doc:"Teams that the key is narrowed to; empty: not narrowed."`
+	AllowedIPs  []string             `json:"allowed_ips" doc:"Networks that the key may be used from; empty: all."`
+	Origins     []string             `json:"origins" doc:"Web origins that a browser key may be used from."`
+	CreatedAt   string               `json:"created_at" doc:"RFC 3339, UTC, milliseconds."`
+	ExpiresAt   *string              `json:"expires_at" doc:"When the key ends by itself; null: never."`
+	RevokedAt   *string              `json:"revoked_at" doc:"When the key was revoked; null: it was not."`
+	LastUsedAt  *string              `json:"last_used_at" doc:"When the key was last accepted, to a minute or two; null: never."`
+	OldUntil    *string              `json:"old_token_until" doc:"Until when the token before the last rotation goes on; null: it has ended."`
+}
+
+// Issued is a key with its text.
+type Issued struct {
+	Key
+	Token string `json:"token" doc:"The text of the key, which is told this once."`
+}
+
+func exampleKey() Key {
+	return Key{
+		ID: "665f1c2ab4d3e2f1a0b9c8d7", Name: "crm", Kind: "server_full", Account: "665f1c2ab4d3e2f1a0b9c8d6", AccountName: "CRM", Begins: "tnt_server_full_4dNq",
+		State: "active", Permissions: []tenants.Permission{}, Effective: []tenants.Permission{tenants.Contacts}, Teams: []string{}, AllowedIPs: []string{}, Origins: []string{},
+		May: "Server-only, Full API: whatever needs contacts, and what needs no permission.", CreatedAt: "2024-06-04T13:52:42.000Z",
+	}
+}
+
+func exampleIssued() Issued {
+	return Issued{exampleKey(), "tnt_server_full_4dNq8Ww2ZyT6pLk0sVbXc1RfGhJm_a1B2c3"}
+}
+
+// showKeys returns keys as callers see them.
+func (m *Module) showKeys(ctx context.Context, c *api.Call, found []*keys.Key) ([]any, error) {
+	owners, err := m.Keys.Owners(ctx, c.Tenant, found...)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]any, len(found))
+	for i, k := range found {
+		owner := owners[k.AccountID]
+		if owner == nil {
+			owner = &people.Account{}
+		}
+		now, effective := m.Now(), k.Effective(owner)
+		one := Key{
+			ID: k.ID, Name: k.Name, Kind: string(k.Kind), Account: k.AccountID, AccountName: owner.Name, Begins: k.Hint, State: k.State(now),
+			Permissions: orEmpty(k.Permissions), Effective: orEmpty(effective), May: words(k, owner, effective, k.State(now)), Teams: orEmpty(k.Teams),
+			AllowedIPs: orEmpty(k.AllowIPs), Origins: orEmpty(k.Origins), CreatedAt: texts.Time(k.CreatedAt),
+			ExpiresAt: when(k.ExpiresAt), RevokedAt: when(k.RevokedAt), LastUsedAt: when(k.LastUsed),
+		}
+		if k.OldUntil > now.UnixMilli() {
+			one.OldUntil = when(k.OldUntil)
+		}
+		all[i] = one
+	}
+	return all, nil
+}
+
+// when shows a time that there may not be.
+func when(ms int64) *string {
+	if ms == 0 {
+		return nil
+	}
+	text := texts.Time(ms)
+	return &text
+}
+
+// words says what a key may do.
+func words(k *keys.Key, owner *people.Account, effective []tenants.Permission, state string) string {
+	switch {
+	case state != "active":
+		return "Nothing: the key is " + state + "."
+	case owner.ID == "" || !owner.Active:
+		return "Nothing: its service account is not active, or was deleted."
+	}
+	text := k.Kind.Label() + ": what needs no permission"
+	if len(effective) > 0 {
+		text = k.Kind.Label() + ": whatever needs " + people.Joined(effective) + ", and what needs no permission"
+	}
+	if teams := k.Narrowed(owner); teams != nil {
+		text += "; records without teams and of the teams " + strings.Join(teams, ", ")
+	}
+	if len(k.AllowIPs) > 0 {
+		text += "; from " + strings.Join(k.AllowIPs, ", ")
+	}
+	if len(k.Origins) > 0 {
+		text += "; from pages of " + strings.Join(k.Origins, ", ")
+	}
+	if k.ExpiresAt > 0 {
+		text += "; until " + texts.Time(k.ExpiresAt)
+	}
+	return text + "."
+}
+
+// keys returns the rows of keys.
+func (m *Module) keys() []api.Operation {
+	may := api.Needs(tenants.ManageKeys)
+	rows := crud.Rows(m.Stored.Keys, crud.Options[keys.Key]{
+		Path: "/api/keys", Things: "Keys", Read: may, Write: may, Without: []string{"create", "update"}, Search: []string{"name"}, Show: m.showKeys, Example: exampleKey(),
+		Keeper: &crud.Keeper[keys.Key]{Delete: func(ctx context.Context, c *api.Call, k *keys.Key) error {
+			revoked, err := m.Keys.Revoke(ctx, c.Tenant, k.ID)
+			if err == nil {
+				*k = *revoked
+			}
+			return err
+		}},
+	})
+	for i := range rows {
+		if row := &rows[i]; row.Name == "keys.delete" {
+			row.Summary, row.Message = "Revoke key", "Key revoked"
+			row.Description = "The key is accepted no more, from now on here and within a second everywhere. It stays in the list. Answers it."
+		}
+	}
+	row := api.Operation{
+		Method: http.MethodPost, Tag: "Keys", Resource: m.Stored.Keys.Name, Credentials: api.Key | api.Session, Kinds: api.ServerFull, Rule: may, Audit: api.AuditAlways, Once: true, Example: exampleIssued(),
+		Failures: []api.Failure{{
+			Code: http.StatusUnprocessableEntity, Message: "Validation failed: the caller lacks contacts, and nobody gives what they lack", When: "something is not acceptable, or more than the caller may give",
+			Data: map[string]any{"errors": []api.FieldError{{Field: "permissions", Code: fault.Forbidden, Message: "the caller lacks contacts, and nobody gives what they lack"}}},
+		}},
+	}
+	create, rotate := row, row
+	create.Name, create.Path, create.Summary, create.Message = "keys.create", "/api/keys", "Create key", "Key created"
+	create.Description = "Answers the key, and its text this once. It holds what its service account holds, narrowed by what is given here, and never more than the caller; one that a key asks for neither outlasts that nor is used from elsewhere."
+	create.BodyLimit = 64 << 10
+	rotate.Name, rotate.Path, rotate.Summary, rotate.Message = "keys.rotate", "/api/keys/{id}/rotate", "Rotate key", "Key rotated"
+	rotate.Description = "Gives the key another text, answered this once, and the lifetime anew with which it was made. The old text ends, after the overlap where there is one; one from a rotation before that ends now."
+	rotate.Failures = append(slices.Clone(row.Failures), api.Failure{Code: http.StatusNotFound, Message: "Key not found", When: "no such key in this organization"})
+	return append([]api.Operation{api.Typed(create, m.createKey), api.Typed(rotate, m.rotateKey), m.explain()}, rows...)
+}
+
+type newKey struct {
+	Name        string               `json:"name" rule:"required max=200 format=label" doc:"Name of the key." example:"crm"`
+	Kind        string               `json:"kind" rule:"required enum=server_full|server_read|browser" doc:"Kind of the key." example:"server_full"`
+	Account     string               `json:"account" rule:"required format=id ref=service_account" doc:"Identifier of the service account that owns the key."`
+	Permissions []tenants.Permission `json:"permissions" rule:"each=64" doc:"What the key is narrowed to; all of the account's where it is not given." example:"[\"contacts\"]"`
+	Teams       []string             `json:"teams" rule:"max=1000 format=id ref=team" doc:"Teams that the key is narrowed to; all of the account's where it is not given."`
+	AllowedIPs  []string             `json:"allowed_ips" rule:"max=100 each=64" doc:"Networks or addresses that the key may be used from; everywhere where it is not given." example:"[\"127.0.0.0/8\"]"`
+	Origins     []string             `json:"origins" rule:"max=100 each=300" doc:"Web origins that a browser key may be used from, which it needs." example:"[]"`
+	ExpiresIn   int64                `json:"expires_in" rule:"min=1 max=316224000" doc:"Seconds until the key ends; never where it is not given." example:"86400"`
+}
+
+func (m *Module) createKey(ctx context.Context, c *api.Call, in newKey) (Issued, error) {
+	made, err := m.Keys.Issue(ctx, c.Tenant, keys.NewKey{
+		Name: in.Name, Kind: tenants.KeyKind(in.Kind), Account: in.Account, Permissions: in.Permissions, Teams: in.Teams, AllowIPs: in.AllowedIPs, Origins: in.Origins,
+		Lifetime: time.Duration(in.ExpiresIn) * time.Second, Limits: c.Principal.Limits, May: m.mayHave(ctx, c),
+	})
+	var refused *fault.Error
+	if errors.As(err, &refused) {
+		for i, f := range refused.Faults {
+			refused.Faults[i].Field = cmp.Or(map[string]string{"allow_ips": "allowed_ips", "expires": "expires_in"}[f.Field], f.Field)
+		}
+	}
+	return m.issued(ctx, c, made, err)
+}
+
+type rotation struct {
+	ID      string `json:"id" doc:"Identifier of the key." example:"665f1c2ab4d3e2f1a0b9c8d7"`
+	Overlap int64  `json:"overlap" rule:"max=316224000" default:"0" doc:"Seconds that the old text goes on." example:"3600"`
+}
+
+func (m *Module) rotateKey(ctx context.Context, c *api.Call, in rotation) (Issued, error) {
+	made, err := m.Keys.Rotate(ctx, c.Tenant, in.ID, time.Duration(in.Overlap)*time.Second, m.mayHave(ctx, c))
+	return m.issued(ctx, c, made, missingAs("Key not found", err))
+}
+
+// mayHave holds a key as it would be to the one rule, and to the key that asks for it: none makes a
+// stronger one.
+func (m *Module) mayHave(ctx context.Context, c *api.Call) func(*keys.Key, *people.Account) error {
+	return func(k *keys.Key, owner *people.Account) error {
+		r := rights{permissions: k.Effective(owner), teams: k.Narrowed(owner)}
+		if err := gives(c.Principal, nil, &r); err != nil || c.Principal.Kind != tenants.ServiceAccount {
+			return err
+		}
+		own, err := m.Keys.Get(ctx, c.Tenant, c.Principal.KeyID)
+		if err != nil {
+			return err
+		}
+		return own.Covers(k)
+	}
+}
+
+func (m *Module) issued(ctx context.Context, c *api.Call, made *keys.Issued, err error) (Issued, error) {
+	if err != nil {
+		return Issued{}, err
+	}
+	c.Note("key", made.Key.ID)
+	c.Note("account", made.Account.ID)
+	all, err := m.showKeys(ctx, c, []*keys.Key{&made.Key})
+	if err != nil {
+		return Issued{}, err
+	}
+	return Issued{all[0].(Key), made.Token.Reveal()}, nil
+}

@@ -314,6 +314,7 @@ func (p *party) bundle(users int) []string {
 		"input": m{"region": m{"rule": "locked", "value": ""}, "city": m{"rule": "editable", "value": ""}},
 	})
 	p.ids[refSecurePID] = p.mark + "securereport"
+	p.ids["custom_report"] = p.id(86)
 	p.ids[refScratch] = report(86, "Campaigns", "", m{"pid": p.mark + "scratchreport", "query": m{}})
 	report(87, "Campaigns", "", m{"query": m{}, "teams": []string{other}})
 	add("compliance_settings", m{"enabled": true, "lesson_tags_all": []string{p.text()}, "lesson_tags_any": []string{p.text()}})

@@ -12,24 +12,24 @@ import (
 // Report is a custom report: which class of records it asks, what, and how it is shown.
 type Report struct {
 	store.Meta
-	PID           string         `json:"pid" rule:"max=200 unique" use:"named"`
-	Title         string         `json:"title" rule:"required max=200" use:"filter"`
-	Desc          string         `json:"desc,omitempty" rule:"max=5000"`
-	Class         string         `json:"class" rule:"required max=64" use:"filter"`
-	Source        string         `json:"source,omitempty" rule:"max=200"`
-	Query         Query          `json:"query" use:"always"`
-	Input         Inputs         `json:"input,omitempty"`
-	Secure        bool           `json:"secure"`
-	PortalVisible bool           `json:"portal_visible"`
-	Shareable     *bool          `json:"shareable,omitempty"` // nil: yes
-	Exportable    bool           `json:"exportable"`
-	Visual        string         `json:"visual,omitempty" rule:"max=64"`
-	VisualProps   map[string]any `json:"visual_props,omitempty"`
-	Folder        string         `json:"folder,omitempty" rule:"max=200"`
-	Parent        string         `json:"parent,omitempty" rule:"max=200"`
-	RowKey        string         `json:"row_key,omitempty" rule:"max=64"`
-	Actions       map[string]any `json:"actions,omitempty"`
-	ChildReports  []string       `json:"child_reports,omitempty" rule:"max=100 format=id ref=custom_report"`
+	PID           string         `json:"pid" rule:"max=200 unique" use:"named" doc:"Public identifier, 16 to 64 of letters, digits, _ and -; made where it is not given."`
+	Title         string         `json:"title" rule:"required max=200" use:"filter" doc:"What people call it." example:"Contacts by country"`
+	Desc          string         `json:"desc,omitempty" rule:"max=5000" doc:"Description."`
+	Class         string         `json:"class" rule:"required max=64" use:"filter" doc:"Contacts, Records, Submissions, Files or Campaigns." example:"Contacts"`
+	Source        string         `json:"source,omitempty" rule:"max=200" doc:"The custom object (by name) or form (by id), where the class needs one."`
+	Query         Query          `json:"query" use:"always" doc:"What it asks." example:"{}"`
+	Input         Inputs         `json:"input,omitempty" doc:"Inputs by name." example:"{}"`
+	Secure        bool           `json:"secure" doc:"Whether reading it as shared takes a token; it does unless it is said." example:"true"`
+	PortalVisible bool           `json:"portal_visible" doc:"Whether portals list it."`
+	Shareable     *bool          `json:"shareable,omitempty" doc:"Whether it can be read as shared."` // nil: yes
+	Exportable    bool           `json:"exportable" doc:"Whether its rows can be exported."`
+	Visual        string         `json:"visual,omitempty" rule:"max=64" doc:"table, number, bar, line or pie."`
+	VisualProps   map[string]any `json:"visual_props,omitempty" doc:"How it is drawn."`
+	Folder        string         `json:"folder,omitempty" rule:"max=200" doc:"Where people find it."`
+	Parent        string         `json:"parent,omitempty" rule:"max=200" doc:"What it belongs to."`
+	RowKey        string         `json:"row_key,omitempty" rule:"max=64" doc:"Field that names a row."`
+	Actions       map[string]any `json:"actions,omitempty" doc:"What people can do with a row."`
+	ChildReports  []string       `json:"child_reports,omitempty" rule:"max=100 format=id ref=custom_report" doc:"Identifiers of further reports of the bundle."`
 	Teams         []string       `json:"teams,omitempty" rule:"max=1000 format=id ref=team" use:"scope"`
 	Deleted       bool           `json:"deleted,omitempty" use:"scope"`
 }

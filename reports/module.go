@@ -79,7 +79,9 @@ func New(deps Deps) *Module {
 
 // Operations returns the module's rows.
 func (m *Module) Operations() []api.Operation {
-	return []api.Operation{m.getOperation(), m.sharedOperation(), m.shareOperation(), m.listSharesOperation(), m.revokeAllOperation(), m.revokeOperation()}
+	return append([]api.Operation{
+		m.getOperation(), m.sharedOperation(), m.shareOperation(), m.listSharesOperation(), m.revokeAllOperation(), m.revokeOperation(),
+	}, m.keepRows()...)
 }
 
 // byID returns the report of that id that the call may see. It is shared: nobody changes it.

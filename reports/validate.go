@@ -97,6 +97,9 @@ func (m *Module) Check(ctx context.Context, t *tenants.Tenant, ws *store.Workspa
 func (m *Module) ask(c *resource.Checking, r *Report) {
 	m.Validate(r, c.Errs)
 	definer := definerOf(r.Class)
+	if definer != "" && !c.Known.Covers(definer) {
+		return // Check asks the store
+	}
 	defined, known := c.Known.Fields(definer, r.Source)
 	if !known && r.Source != "" && r.Class != "Contacts" && definer != "" {
 		c.Missing("source", definer)

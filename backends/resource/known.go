@@ -48,6 +48,9 @@ func (k *Known) Cover(resource string) {
 	}
 }
 
+// Covers reports whether what there is of the resource is known.
+func (k *Known) Covers(resource string) bool { return k.has[resource] != nil }
+
 // Admit makes known that there is such a record.
 func (k *Known) Admit(resource, id string) {
 	k.Cover(resource)

@@ -20,10 +20,11 @@ func TestContract_KeepReports(t *testing.T) {
 	c.do(t, 422, posted, reports, `{"title":"x","class":"Contacts","query":{"fields":["shoe_size"]}}`, "shoe_size")
 	all := reports + "/" + c.do(t, 200, posted, reports, `{"title":"All","class":"Contacts"}`, "Custom Report created", `"secure":true`, `"share_url":"http`).Field("id").(string)
 	limited.do(t, 200, get, reports+"?q=All", "", `"pid":""`, `"share_url":""`)
-	for _, body := range []string{`{"pid":"a-pid-that-I-know-0001"}`, `{"secure":false}`, `{"teams":["` + teamA + `"]}`} {
+	for _, body := range []string{`{"secure":false}`, `{"teams":["` + teamA + `"]}`} {
 		limited.do(t, 422, change, all, body, `"teams"`)
 	}
 	limited.do(t, 422, del, all, "", `"teams"`)
+	c.do(t, 422, change, all, `{"pid":null}`, "is no field that can be set here")
 	limited.do(t, 422, posted, reports, `{"title":"b","class":"Contacts","teams":["`+teamB+`"]}`, `"teams"`)
 	own := reports + "/" + limited.do(t, 200, posted, reports, `{"title":"Own","class":"Contacts"}`, teamA).Field("id").(string)
 	limited.do(t, 200, change, own, `{"secure":false}`, "Custom Report updated", "!\"pid\":\"\"")

@@ -145,7 +145,7 @@ func fitting() map[string]map[string]any {
 		"records.bulk":          {"records": []any{m{"values": m{"kind": "ash"}}, m{"values": m{"none": 1}}}},
 		"records.update":        {"values": m{"kind": "elm"}},
 		"forms.create":          {"name": "made{n}"},
-		"reports.create":        {"class": "Contacts", "child_reports": []string{}},
+		"reports.create":        {"class": "Contacts", "child_reports": []string{}, "pid": "made-for-a-test-{n}"},
 		"reports.update":        {"class": "Campaigns", "child_reports": []string{}},
 		"contacts.create":       {"email": "ada{n}@example.com", "fields": m{"plan": "gold"}},
 		"contacts.update":       {"email": "ada{n}@example.com", "fields": m{"plan": "gold"}},

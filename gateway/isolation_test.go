@@ -100,7 +100,7 @@ func sampleFor(op *api.Operation) sample {
 	if op.Resource == "" {
 		return samples()[op.Name]
 	}
-	s := sample{path: map[string]ref{}, body: map[string]any{}, volatile: []string{"id", "created_at", "updated_at", "created", "updated", "results"}}
+	s := sample{path: map[string]ref{}, body: map[string]any{}, volatile: []string{"id", "created_at", "updated_at", "created", "updated", "results", "pid", "share_url"}}
 	for _, p := range op.Params {
 		switch {
 		case p.In == api.InPath:

@@ -133,7 +133,7 @@ func TestS2_OtherSitesCannotActWithASession(t *testing.T) {
 	// A preflight grants nothing to sessions.
 	for _, op := range w.App.Operations() {
 		a := w.unchecked(t, http.MethodOptions, p.Host, w.sampled(&op, p, false).target, h("Origin", "https://evil.test"), h("Access-Control-Request-Method", op.Method), h("Access-Control-Request-Headers", "content-type"))
-		if a.Header.Get("Access-Control-Allow-Credentials") != "" || op.Kinds&api.Browser == 0 && a.Header.Get("Access-Control-Allow-Origin") != "" {
+		if a.Header.Get("Access-Control-Allow-Credentials") != "" || op.Kinds&api.Browser == 0 && strings.Contains(a.Header.Get("Access-Control-Allow-Methods"), op.Method) {
 			t.Errorf("a preflight of %s: %v", op.Name, a.Header)
 		}
 	}

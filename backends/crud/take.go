@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"tenantry/backends/api"
+	"tenantry/backends/field"
 	"tenantry/backends/resource"
 	"tenantry/backends/secrets"
 	"tenantry/backends/store"
@@ -72,7 +73,16 @@ func (s *serves[T]) enter(ctx context.Context, c *api.Call, e *entry[T], body st
 	default:
 		s.of.Change(&e.check, body, e.rec)
 	}
+	for _, f := range c.Operation.Body { // where a module has said that a field is never null
+		if !f.Nullable && has(body, f.Name) && body.Get(f.Name).Is == strictjson.Null && !field.Told(e.errs, f.Name) {
+			e.errs.Add(f.Name, fault.Type, "%s must not be null", f.Name)
+		}
+	}
 	s.scope(c, e.rec, e.was, &e.errs)
+}
+
+func has(object strictjson.Value, name string) bool {
+	return slices.ContainsFunc(object.Members, func(m strictjson.Member) bool { return m.Name == name })
 }
 
 // complete has the last word on a record before it is stored.

@@ -75,7 +75,7 @@ func (s *serves[T]) enter(ctx context.Context, c *api.Call, e *entry[T], body st
 	}
 	for _, f := range c.Operation.Body { // where a module has said that a field is never null
 		if !f.Nullable && has(body, f.Name) && body.Get(f.Name).Is == strictjson.Null && !field.Told(e.errs, f.Name) {
-			e.errs.Add(f.Name, fault.Type, "%s must not be null", f.Name)
+			e.errs.Add(f.Name, fault.Type, "%s must be %s", f.Name, map[bool]string{true: "an object", false: "given a value"}[f.Shape == api.Object])
 		}
 	}
 	s.scope(c, e.rec, e.was, &e.errs)

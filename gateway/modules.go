@@ -51,12 +51,10 @@ func (s *Services) openModules(more []Module) {
 	})
 	records.Reports, filled.Reports = s.reports, s.reports
 	s.members = users.New(users.Deps{Kinds: s.kinds.people, Stored: s.kinds.keys, People: s.people, Keys: s.keys, Now: s.now})
-	s.modules = append([]Module{
-		people, stored, records, filled, sent, s.reports, compliance.New(), s.members,
-	}, more...)
-
 	s.bundles = bundles.New(bundles.Options{Transfer: func() *transfer.Service { return s.transfer }, Audit: s.audit, Log: s.log, Now: s.now, Dir: s.importsFolder()})
-	s.modules = append(s.modules, s.bundles)
+	s.modules = append([]Module{
+		people, stored, records, filled, sent, s.reports, compliance.New(), s.members, s.bundles,
+	}, more...)
 
 	kept := s.kept()
 	s.store.Keep(resource.Specs(kept)...)

@@ -63,43 +63,23 @@ func set(v reflect.Value, values map[string]any) {
 
 func (s *serves[T]) page(ctx context.Context, c *api.Call, in listing, typ reflect.Type) (any, error) {
 	var errs fault.List
-	var known resource.Known
-	within, err := s.within(ctx, c, &known)
+	where, err := s.where(ctx, c, in.Q, &errs)
 	if err != nil {
 		return nil, err
-	}
-	narrowed := store.Filter{}
-	if s.Where != nil {
-		if narrowed, err = s.Where(ctx, c); err != nil {
-			return nil, err
-		}
-	}
-	expr, _ := filters.FromQuery(c.Query.Tree("filters"), &errs)
-	fields, err := s.catalog(ctx, c, expr, &known)
-	if err != nil {
-		return nil, err
-	}
-	where := []store.Filter{within, narrowed, expr.Bind(fields, nil, &errs)}
-	if in.Q != "" {
-		var somewhere []store.Filter
-		for _, name := range s.Search {
-			somewhere = append(somewhere, store.Where(store.F(s.of.Stored(name)), store.OpContains, in.Q))
-		}
-		where = append(where, store.AnyOf(somewhere...))
 	}
 	order := s.order(in.Sort, &errs)
-	q := store.Query{Limit: int(min(in.PerPage, maxPerPage)), State: stateOf(in.Deleted)}
+	q := store.Query{Filter: where, Limit: int(min(in.PerPage, maxPerPage)), State: stateOf(in.Deleted)}
 	for _, o := range order {
 		q.Sort = append(q.Sort, o.Order)
 	}
-	all, limit, follows := store.All(where...), q.Limit, c.Query.Has("after")
-	if q.Filter = all; follows {
+	limit, follows := q.Limit, c.Query.Has("after")
+	if follows {
 		q.Limit++ // one more says that there is more
 		if c.Query.Has("page") {
 			errs.Add("after", fault.Duplicate, "after and page exclude each other")
 		}
 		if in.After != "" {
-			q.Filter = store.All(all, s.beyond(in.After, order, &errs))
+			q.Filter = store.All(where, s.beyond(in.After, order, &errs))
 		}
 	} else {
 		q.Offset = int(in.Page-1) * limit
@@ -114,7 +94,7 @@ func (s *serves[T]) page(ctx context.Context, c *api.Call, in listing, typ refle
 		found, err = records.Find(ctx, q)
 		return err
 	}, func() (err error) {
-		count, err = records.CountIn(ctx, all, q.State)
+		count, err = records.CountIn(ctx, where, q.State)
 		return err
 	})
 	if err != nil {
@@ -126,7 +106,51 @@ func (s *serves[T]) page(ctx context.Context, c *api.Call, in listing, typ refle
 		next = s.cursor(&found[limit-1], order)
 	}
 	out := reflect.New(typ).Elem()
-	results := reflect.MakeSlice(out.FieldByName("Results").Type(), len(found), len(found))
+	results, err := s.results(ctx, c, found, out.FieldByName("Results").Type())
+	if err != nil {
+		return nil, err
+	}
+	set(out, map[string]any{"Count": count, "Results": results})
+	if follows {
+		set(out, map[string]any{"Next": &next})
+		return out.Interface(), nil
+	}
+	pages := (count + int64(limit) - 1) / int64(limit)
+	set(out, map[string]any{"Page": in.Page, "Pages": &pages})
+	return out.Interface(), nil
+}
+
+// where returns what is listed: within the definition of the path, as the module narrows it, by the
+// filters and by the words looked for. What is wrong with them is noted.
+func (s *serves[T]) where(ctx context.Context, c *api.Call, words string, errs *fault.List) (_ store.Filter, err error) {
+	var known resource.Known
+	where := make([]store.Filter, 4)
+	if where[0], err = s.within(ctx, c, &known); err != nil {
+		return store.Filter{}, err
+	}
+	if s.Where != nil {
+		if where[1], err = s.Where(ctx, c); err != nil {
+			return store.Filter{}, err
+		}
+	}
+	expr, _ := filters.FromQuery(c.Query.Tree("filters"), errs)
+	fields, err := s.catalog(ctx, c, expr, &known)
+	if err != nil {
+		return store.Filter{}, err
+	}
+	where[2] = expr.Bind(fields, nil, errs)
+	if words != "" {
+		var somewhere []store.Filter
+		for _, name := range s.Search {
+			somewhere = append(somewhere, store.Where(store.F(s.of.Stored(name)), store.OpContains, words))
+		}
+		where[3] = store.AnyOf(somewhere...)
+	}
+	return store.All(where...), nil
+}
+
+// results returns the answers of records as a slice of that type.
+func (s *serves[T]) results(ctx context.Context, c *api.Call, found []T, typ reflect.Type) (any, error) {
 	shown := make([]*T, len(found))
 	for i := range found {
 		shown[i] = &found[i]
@@ -135,17 +159,11 @@ func (s *serves[T]) page(ctx context.Context, c *api.Call, in listing, typ refle
 	if err != nil {
 		return nil, err
 	}
+	results := reflect.MakeSlice(typ, len(found), len(found))
 	for i := range answers {
 		results.Index(i).Set(reflect.ValueOf(answers[i]))
 	}
-	set(out, map[string]any{"Count": count, "Results": results.Interface()})
-	if follows {
-		set(out, map[string]any{"Next": &next})
-		return out.Interface(), nil
-	}
-	pages := (count + int64(limit) - 1) / int64(limit)
-	set(out, map[string]any{"Page": in.Page, "Pages": &pages})
-	return out.Interface(), nil
+	return results.Interface(), nil
 }
 
 // catalog has the fields that callers filter by; those of the record go before defined ones.

@@ -148,7 +148,7 @@ func (s *serves[T]) sealing(ctx context.Context, c *api.Call, rec *T, body stric
 	*kept = maps.Clone(*kept) // what it was is still looked at
 	var given map[string]secrets.Value
 	check.Take = func(values map[string]any, secret func(string) bool) map[string]bool {
-		if slices.ContainsFunc(body.Members, func(m strictjson.Member) bool { return m.Name == s.of.ValuesName() && m.Value.Is == strictjson.Null }) {
+		if has(body, s.of.ValuesName()) && body.Get(s.of.ValuesName()).Is == strictjson.Null {
 			clear(*kept)
 		}
 		for _, m := range body.Get(s.of.ValuesName()).Members {

@@ -19,17 +19,9 @@ func (m *Module) roles() []api.Operation {
 		Before: guarded(func(_ context.Context, _ *api.Call, r *people.Role) (rights, error) {
 			return rights{permissions: r.Permissions, teams: []string{}}, nil
 		}),
-		Keeper: &crud.Keeper[people.Role]{
-			Insert: func(ctx context.Context, c *api.Call, r *people.Role) (*people.Role, error) {
-				return m.People.CreateRole(ctx, c.Tenant, *r)
-			},
-			Update: func(ctx context.Context, c *api.Call, r *people.Role, change func(*people.Role) error) (*people.Role, error) {
-				return m.People.UpdateRole(ctx, c.Tenant, r, change)
-			},
-			Delete: func(ctx context.Context, c *api.Call, r *people.Role) error {
-				return m.People.DeleteRole(ctx, c.Tenant, r.Name)
-			},
-		},
+		Keeper: keeper(m.People.CreateRole, m.People.UpdateRole, func(ctx context.Context, t *tenants.Tenant, r *people.Role) error {
+			return m.People.DeleteRole(ctx, t, r.Name)
+		}),
 	})
 }
 
@@ -43,17 +35,9 @@ func (m *Module) teams() []api.Operation {
 			}
 			return rights{teams: []string{t.ID}}, nil
 		}),
-		Keeper: &crud.Keeper[people.Team]{
-			Insert: func(ctx context.Context, c *api.Call, t *people.Team) (*people.Team, error) {
-				return m.People.CreateTeam(ctx, c.Tenant, *t)
-			},
-			Update: func(ctx context.Context, c *api.Call, t *people.Team, change func(*people.Team) error) (*people.Team, error) {
-				return m.People.UpdateTeam(ctx, c.Tenant, t, change)
-			},
-			Delete: func(ctx context.Context, c *api.Call, t *people.Team) error {
-				return m.People.DeleteTeam(ctx, c.Tenant, t.ID)
-			},
-		},
+		Keeper: keeper(m.People.CreateTeam, m.People.UpdateTeam, func(ctx context.Context, t *tenants.Tenant, team *people.Team) error {
+			return m.People.DeleteTeam(ctx, t, team.ID)
+		}),
 	})
 }
 
@@ -64,21 +48,32 @@ func (m *Module) accounts() []api.Operation {
 		Before: guarded(func(_ context.Context, _ *api.Call, a *people.Account) (rights, error) {
 			return of(a.Permissions, a.Teams), nil
 		}),
-		Keeper: &crud.Keeper[people.Account]{
-			Insert: func(ctx context.Context, c *api.Call, a *people.Account) (*people.Account, error) {
-				made, err := m.People.CreateAccount(ctx, c.Tenant, *a)
-				if err == nil && !a.Active { // nothing of it was usable until now
-					made, err = m.People.UpdateAccount(ctx, c.Tenant, made.ID, func(made *people.Account) error { made.Active = false; return nil })
-				}
-				return made, err
-			},
-			Update: func(ctx context.Context, c *api.Call, a *people.Account, change func(*people.Account) error) (*people.Account, error) {
-				return m.People.UpdateAccount(ctx, c.Tenant, a.ID, change)
-			},
-			Delete: func(ctx context.Context, c *api.Call, a *people.Account) error {
-				_, err := m.Keys.RemoveAccount(ctx, c.Tenant, a.ID)
-				return err
-			},
-		},
+		Keeper: keeper(func(ctx context.Context, t *tenants.Tenant, a people.Account) (*people.Account, error) {
+			made, err := m.People.CreateAccount(ctx, t, a)
+			if err == nil && !a.Active { // nothing of it was usable until now
+				made, err = m.People.UpdateAccount(ctx, t, made.ID, func(made *people.Account) error { made.Active = false; return nil })
+			}
+			return made, err
+		}, func(ctx context.Context, t *tenants.Tenant, a *people.Account, change func(*people.Account) error) (*people.Account, error) {
+			return m.People.UpdateAccount(ctx, t, a.ID, change)
+		}, func(ctx context.Context, t *tenants.Tenant, a *people.Account) error {
+			_, err := m.Keys.RemoveAccount(ctx, t, a.ID)
+			return err
+		}),
 	})
+}
+
+// keeper makes one of what the service of people does.
+func keeper[T any](
+	create func(context.Context, *tenants.Tenant, T) (*T, error),
+	update func(context.Context, *tenants.Tenant, *T, func(*T) error) (*T, error),
+	remove func(context.Context, *tenants.Tenant, *T) error,
+) *crud.Keeper[T] {
+	return &crud.Keeper[T]{
+		Insert: func(ctx context.Context, c *api.Call, rec *T) (*T, error) { return create(ctx, c.Tenant, *rec) },
+		Update: func(ctx context.Context, c *api.Call, rec *T, change func(*T) error) (*T, error) {
+			return update(ctx, c.Tenant, rec, change)
+		},
+		Delete: func(ctx context.Context, c *api.Call, rec *T) error { return remove(ctx, c.Tenant, rec) },
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"strconv"
 	"time"
 
 	"tenantry/backends/api"
@@ -41,7 +40,7 @@ func (s *Service) export(_ context.Context, c *api.Call) (api.Result, error) {
 	c.Header.Set("Content-Disposition", `attachment; filename="`+c.Tenant.Org.Slug+`.ndjson"`)
 	return api.Result{Stream: func(ctx context.Context, w io.Writer) error {
 		report, err := s.Transfer().Export(ctx, c.Tenant, w, o)
-		s.Log.InfoContext(ctx, "an export ended", "organization", c.Tenant.Org.Slug, "lines", strconv.Itoa(report.Lines), "ok", err == nil)
+		s.Log.InfoContext(ctx, "an export ended", "organization", c.Tenant.Org.Slug, "lines", report.Lines, "ok", err == nil)
 		return err
 	}}, nil
 }

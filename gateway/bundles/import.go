@@ -236,6 +236,9 @@ func (s *Service) carryOut(t *tenants.Tenant, job *Import, src transfer.Source, 
 		report, err = rows.Load(s.ctx, s.Transfer(), t, src, rows.Options{As: job.As, Format: job.Format, Key: job.Key, DryRun: job.DryRun, Partial: job.Partial, Progress: note})
 		<-s.slots
 	}
+	if report.Kinds == nil { // it came to none
+		report = job.Report
+	}
 	state, message := done, ""
 	var bad *transfer.RefusedError
 	switch {

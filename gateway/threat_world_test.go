@@ -257,7 +257,7 @@ func (p *party) bundle(users int) []string {
 	add("contact_field", m{"key": "plan", "title": p.text(), "type": "Text"})
 	add("contact_field", m{"key": secretField, "title": p.text(), "type": "Encrypted"})
 	p.ids["contact_field"] = p.text()
-	add("contact_field", m{"key": string(p.ids["contact_field"]), "title": p.text(), "type": "Text"})
+	add("contact_field", m{"key": p.ids["contact_field"], "title": p.text(), "type": "Text"})
 	for n := range contactsMany {
 		teams := [][]string{{}, {team}, {other}}[n%3]
 		secret := p.text()

@@ -85,6 +85,8 @@ func mayImport(from, to string) bool {
 		return within(to, from) || within(from, "backends/schema/schematest", "backends/resource/resourcetest") || allowed("backends/store", "backends/schema", "backends/field", "internal")
 	case within(from, "gateway/bundles"):
 		return allowed("gateway/transfer", "gateway/rows", "gateway/audit", "tenants", "backends/api", "backends/crud", "backends/resource", "backends/store", "crypto/sealing", "internal/fault")
+	case within(from, "gateway/audit"):
+		return allowed("tenants", "backends/api", "backends/crud", "backends/resource", "backends/store")
 	case within(from, "gateway/logging"):
 		return to == "config"
 	case within(from, "gateway/repeats"):

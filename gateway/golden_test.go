@@ -128,6 +128,9 @@ func (g *golden) ask(t *testing.T, op *api.Operation, path string) {
 			asked += " " + *q.body
 		}
 		a := g.w.unchecked(t, op.Method, g.w.a.Host, q.target, changes...)
+		if told := []string{"Audit", "Usage"}; a.Code == 200 && slices.Contains(told, op.Tag) && !strings.Contains(path, "{") {
+			a.Body = []byte("(what was asked before)")
+		}
 		headers := ""
 		for _, name := range []string{"Content-Type", "Cache-Control", "Vary", "Access-Control-Allow-Origin", "X-Ignored", "X-Warning", "Retry-After", "Set-Cookie", "Location"} {
 			for _, v := range a.Header.Values(name) {

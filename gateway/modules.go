@@ -53,7 +53,7 @@ func (s *Services) openModules(more []Module) {
 	s.members = users.New(users.Deps{Kinds: s.kinds.people, Stored: s.kinds.keys, People: s.people, Keys: s.keys, Now: s.now})
 	s.bundles = bundles.New(bundles.Options{Transfer: func() *transfer.Service { return s.transfer }, Audit: s.audit, Log: s.log, Now: s.now, Dir: s.importsFolder()})
 	s.modules = append([]Module{
-		people, stored, records, filled, sent, s.reports, compliance.New(), s.members, s.bundles,
+		people, stored, records, filled, sent, s.reports, compliance.New(), s.members, s.bundles, s.audit,
 	}, more...)
 
 	kept := s.kept()
@@ -65,7 +65,7 @@ func (s *Services) openModules(more []Module) {
 
 // kept returns all that is in the workspaces of organizations.
 func (s *Services) kept() []resource.Kept {
-	all := []resource.Kept{s.audit, s.repeats}
+	all := []resource.Kept{s.repeats}
 	for _, m := range s.modules {
 		all = append(all, m.Kept()...)
 	}

@@ -68,7 +68,7 @@ func TestK6_RowWithoutPolicyIsNotServed(t *testing.T) {
 func TestK6_EveryServedRowHasAPolicy(t *testing.T) {
 	t.Parallel()
 	var zero api.Rule
-	if zero.Check(nil) == nil {
+	if zero.Check(nil, nil) == nil {
 		t.Error("the zero rule admits a caller")
 	}
 	if api.Kinds(0).Admits("server_full") || api.ServerKeys.Admits("") || api.ServerKeys.Admits("browser") {

@@ -70,6 +70,7 @@ type Rule struct {
 	permissions []tenants.Permission
 	denial      string
 	persons     bool // keys do without the permissions
+	unlimited   bool // refuses who is limited to teams
 }
 
 // AnyCaller admits every caller whose credential is accepted.
@@ -92,6 +93,13 @@ func PersonsNeed(p tenants.Permission) Rule {
 	return r
 }
 
+// Unlimited returns the rule that refuses besides callers who are limited to teams: what they ask for
+// tells of all of them.
+func (r Rule) Unlimited() Rule {
+	r.unlimited = true
+	return r
+}
+
 // AdminOnly admits administrators, who are always persons; a refusal bears the label.
 func AdminOnly(label string) Rule { return Rule{kind: ruleAdmin, denial: label} }
 
@@ -102,6 +110,9 @@ func HandlerDecides() Rule { return Rule{kind: ruleHandler} }
 // Permissions returns the permissions of which one is needed, nil where the rule is another.
 func (r Rule) Permissions() []tenants.Permission { return slices.Clone(r.permissions) }
 
+// IsUnlimited reports whether callers who are limited to teams are refused.
+func (r Rule) IsUnlimited() bool { return r.unlimited }
+
 // ExemptsKeys reports whether the permissions are asked of persons alone.
 func (r Rule) ExemptsKeys() bool { return r.persons }
 
@@ -111,8 +122,14 @@ func (r Rule) IsAdminOnly() bool { return r.kind == ruleAdmin }
 // LooksAtRecords reports whether the handler decides besides, by the record.
 func (r Rule) LooksAtRecords() bool { return r.kind == ruleHandler }
 
-// Check returns nil where the principal is admitted, else the Problem to answer.
-func (r Rule) Check(p *tenants.Principal) error {
+// NotLimited is the message of a refusal by Unlimited.
+const NotLimited = "Only callers who are not limited to teams"
+
+// Check returns nil where the principal is admitted in the organization, else the Problem to answer.
+func (r Rule) Check(p *tenants.Principal, t *tenants.Tenant) error {
+	if r.unlimited && p.Teams != nil && t.Org.Feature(tenants.FeatureTeams) {
+		return Forbidden(NotLimited)
+	}
 	switch r.kind {
 	case ruleAnyCaller, ruleHandler:
 		return nil

@@ -107,11 +107,13 @@ func TestRules(t *testing.T) {
 		{"admin only, admin", api.AdminOnly("Manage Compliance"), admin, ""},
 		{"admin only, the strongest key", api.AdminOnly("Manage Compliance"), key(tenants.AllPermissions()...), `{"status":"failed","message":"Manage Compliance","data":{"permission":"Manage Compliance"}}`},
 		{"admin only, a person with every permission", api.AdminOnly("Manage Compliance"), person(tenants.AllPermissions()...), `{"status":"failed","message":"Manage Compliance","data":{"permission":"Manage Compliance"}}`},
+		{"unlimited, a person in no team", api.AnyCaller().Unlimited(), person(), ""},
+		{"unlimited, an administrator limited to teams", api.AnyCaller().Unlimited(), &tenants.Principal{Kind: tenants.Person, Admin: true, Teams: []string{}}, `{"status":"failed","message":"` + api.NotLimited + `","data":[]}`},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			err := test.rule.Check(test.who)
+			err := test.rule.Check(test.who, &tenants.Tenant{Org: tenants.Organization{Features: map[string]bool{tenants.FeatureTeams: true}}})
 			if test.want == "" {
 				if err != nil {
 					t.Error(err)
@@ -128,7 +130,7 @@ func TestRules(t *testing.T) {
 	}
 	rule := api.Needs(tenants.Contacts)
 	rule.Permissions()[0] = tenants.ManageKeys
-	if rule.Check(key(tenants.ManageKeys)) == nil {
+	if rule.Check(key(tenants.ManageKeys), nil) == nil {
 		t.Error("Permissions gives away the rule's own list")
 	}
 }

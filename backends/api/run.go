@@ -39,7 +39,7 @@ func Run(ctx context.Context, c *Call, in Input) (Result, error) {
 	if err := ask(ctx, in.Count); err != nil {
 		return Result{}, err
 	}
-	if err := c.Operation.Rule.Check(c.Principal); err != nil {
+	if err := c.Operation.Rule.Check(c.Principal, c.Tenant); err != nil {
 		return Result{}, err
 	}
 	if err := c.read(ctx, in); err != nil {

@@ -43,8 +43,12 @@ type Options[T any] struct {
 	Without []string
 	// Bulk adds a row that takes many records at once. Their number must not be limited, and no service keep them.
 	Bulk bool
+	// Export adds a row that writes all that a list has, one in a line.
+	Export bool
 	// Where, where set, says which records are listed.
 	Where func(ctx context.Context, c *api.Call) (store.Filter, error)
+	// Sort is the order where the caller says none; empty: that of identifiers.
+	Sort string
 	// Search names the text fields in which q looks. Without any there is no q.
 	Search []string
 	// Before, where set, sees a record before it is stored, and the one that it was; it may complete
@@ -96,6 +100,9 @@ func Rows[T any](of *resource.Of[T], o Options[T]) []api.Operation {
 	}
 	if o.Bulk {
 		rows = append(rows, s.bulk())
+	}
+	if o.Export {
+		rows = append(rows, s.export())
 	}
 	return slices.DeleteFunc(rows, func(row api.Operation) bool {
 		return slices.Contains(o.Without, row.Name[strings.LastIndexByte(row.Name, '.')+1:])

@@ -2,13 +2,16 @@ package crud
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"io"
 	"net/http"
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"tenantry/backends/api"
 	"tenantry/backends/field"
@@ -26,6 +29,11 @@ type listing struct {
 	Page    int64  `json:"page" rule:"min=1 max=1000000000" default:"1" doc:"Page of the list, from 1."`
 	PerPage int64  `json:"per_page" rule:"min=1 max=9223372036854775807" default:"50" doc:"Records on a page, from 1; cut to 1000."`
 	After   string `json:"after" rule:"max=16000" doc:"Instead of page: what follows the records that an answer with this next ended with; empty for the beginning. No page costs more than the first then."`
+	asking
+}
+
+// asking says which records are meant, and in which order.
+type asking struct {
 	Sort    string `json:"sort" rule:"max=200" doc:"Order: fields joined by commas, - before one that descends. Ties are broken by id."`
 	Q       string `json:"q" rule:"max=200" doc:"Only records that have this text somewhere in what people read."`
 	Deleted bool   `json:"deleted" default:"false" doc:"Lists records that were deleted instead of live ones."`
@@ -37,10 +45,7 @@ func (s *serves[T]) list() api.Operation {
 	row := s.row("list", http.MethodGet, s.Path, s.Things+" found")
 	row.Summary, row.Description = "List "+strings.ToLower(s.Things), "Fields to sort by: "+strings.Join(s.sorts, ", ")+". Filters are written as those of campaigns; records of one page are in the order of their identifiers unless sort says another."
 	row.Weight, row.IDs = api.Heavy, []string{"list" + strings.ReplaceAll(s.Things, " ", "")}
-	row.Params = append(row.Params, api.Param{Name: "filters", In: api.InQuery, Shape: api.Tree, Description: "filters[<field>]=<value> or filters[<field>][<operator>]=<value>.", Example: "filters[" + s.of.KeyField().Name + "]=" + s.model.named(s.of.KeyField())})
-	row.Failures = append(row.Failures, api.Failure{
-		Code: http.StatusUnprocessableEntity, Message: "Validation failed: page must be a whole number from 1 to 1000000000", When: "a parameter has an unacceptable value",
-	})
+	s.filtered(&row)
 	typ := s.model.list()
 	example := reflect.New(typ).Elem()
 	pages := int64(1)
@@ -49,9 +54,83 @@ func (s *serves[T]) list() api.Operation {
 		"Results": reflect.Append(example.FieldByName("Results"), reflect.ValueOf(s.model.example())).Interface(),
 	})
 	row = api.Typed(row, func(ctx context.Context, c *api.Call, in listing) (any, error) { return s.page(ctx, c, in, typ) })
-	row.Params = s.offered(row.Params)
+	s.sorted(&row)
 	row.Data, row.Example = reflect.New(typ).Elem().Interface(), example.Interface()
 	return row
+}
+
+// filtered declares the filters of a row.
+func (s *serves[T]) filtered(row *api.Operation) {
+	key := s.of.KeyField()
+	row.Params = append(row.Params, api.Param{Name: "filters", In: api.InQuery, Shape: api.Tree, Description: "filters[<field>]=<value> or filters[<field>][<operator>]=<value>.", Example: "filters[" + key.Name + "]=" + s.model.named(key)})
+	row.Failures = append(row.Failures, api.Failure{
+		Code: http.StatusUnprocessableEntity, Message: "Validation failed: page must be a whole number from 1 to 1000000000", When: "a parameter has an unacceptable value",
+	})
+}
+
+// sorted completes the parameters of a row that answers with several records.
+func (s *serves[T]) sorted(row *api.Operation) {
+	row.Params = s.offered(row.Params)
+	for i := range row.Params {
+		if row.Params[i].Name == "sort" {
+			row.Params[i].Default = s.Sort
+		}
+	}
+}
+
+// export writes what a list has on all its pages.
+func (s *serves[T]) export() api.Operation {
+	row := s.row("export", http.MethodGet, s.Path+"/export", s.Things+" found")
+	row.Summary, row.Description = "Export "+strings.ToLower(s.Things), "Answers all that a list has on its pages, one in a line. A connection that breaks off before its end says that lines are missing."
+	row.Weight, row.Audit, row.Timeout, row.Streams = api.Heavy, api.AuditAlways, time.Hour, []string{api.NDJSON}
+	s.filtered(&row)
+	data := row.Data
+	row = api.Typed(row, s.written)
+	s.sorted(&row)
+	row.Data = data
+	return row
+}
+
+// exportBatch is how many records of an export are read at once.
+const exportBatch = 500
+
+func (s *serves[T]) written(ctx context.Context, c *api.Call, in asking) (api.Result, error) {
+	var errs fault.List
+	q, where, order, err := s.query(ctx, c, in, &errs)
+	if err == nil {
+		err = errs.Err()
+	}
+	c.Header.Set("Content-Disposition", `attachment; filename="`+s.Name+`.ndjson"`)
+	q.Limit = exportBatch
+	return api.Result{Stream: func(ctx context.Context, w io.Writer) error {
+		enc := json.NewEncoder(w)
+		enc.SetEscapeHTML(false)
+		for {
+			found, err := s.in(c).Find(ctx, q)
+			if err != nil {
+				return err
+			}
+			lines, err := s.results(ctx, c, found)
+			for i := 0; i < len(found) && err == nil; i++ {
+				err = enc.Encode(lines.Index(i).Interface())
+			}
+			if err != nil || len(found) < q.Limit {
+				return err
+			}
+			q.Filter = store.All(where, s.beyond(s.cursor(&found[len(found)-1], order), order, &errs))
+		}
+	}}, err
+}
+
+// query returns what is asked of the store, and of that where and order by themselves.
+func (s *serves[T]) query(ctx context.Context, c *api.Call, in asking, errs *fault.List) (q store.Query, where store.Filter, order []step, err error) {
+	where, err = s.where(ctx, c, in.Q, errs)
+	order = s.order(cmp.Or(in.Sort, s.Sort), errs)
+	q = store.Query{Filter: where, State: stateOf(in.Deleted)}
+	for _, o := range order {
+		q.Sort = append(q.Sort, o.Order)
+	}
+	return q, where, order, err
 }
 
 // set sets fields of a struct by name.
@@ -63,17 +142,12 @@ func set(v reflect.Value, values map[string]any) {
 
 func (s *serves[T]) page(ctx context.Context, c *api.Call, in listing, typ reflect.Type) (any, error) {
 	var errs fault.List
-	where, err := s.where(ctx, c, in.Q, &errs)
+	q, where, order, err := s.query(ctx, c, in.asking, &errs)
 	if err != nil {
 		return nil, err
 	}
-	order := s.order(in.Sort, &errs)
-	q := store.Query{Filter: where, Limit: int(min(in.PerPage, maxPerPage)), State: stateOf(in.Deleted)}
-	for _, o := range order {
-		q.Sort = append(q.Sort, o.Order)
-	}
-	limit, follows := q.Limit, c.Query.Has("after")
-	if follows {
+	limit, follows := int(min(in.PerPage, maxPerPage)), c.Query.Has("after")
+	if q.Limit = limit; follows {
 		q.Limit++ // one more says that there is more
 		if c.Query.Has("page") {
 			errs.Add("after", fault.Duplicate, "after and page exclude each other")
@@ -106,11 +180,11 @@ func (s *serves[T]) page(ctx context.Context, c *api.Call, in listing, typ refle
 		next = s.cursor(&found[limit-1], order)
 	}
 	out := reflect.New(typ).Elem()
-	results, err := s.results(ctx, c, found, out.FieldByName("Results").Type())
+	results, err := s.results(ctx, c, found)
 	if err != nil {
 		return nil, err
 	}
-	set(out, map[string]any{"Count": count, "Results": results})
+	set(out, map[string]any{"Count": count, "Results": results.Interface()})
 	if follows {
 		set(out, map[string]any{"Next": &next})
 		return out.Interface(), nil
@@ -149,21 +223,21 @@ func (s *serves[T]) where(ctx context.Context, c *api.Call, words string, errs *
 	return store.All(where...), nil
 }
 
-// results returns the answers of records as a slice of that type.
-func (s *serves[T]) results(ctx context.Context, c *api.Call, found []T, typ reflect.Type) (any, error) {
+// results returns a slice of the answers of records.
+func (s *serves[T]) results(ctx context.Context, c *api.Call, found []T) (reflect.Value, error) {
 	shown := make([]*T, len(found))
 	for i := range found {
 		shown[i] = &found[i]
 	}
 	answers, err := s.show(ctx, c, shown)
 	if err != nil {
-		return nil, err
+		return reflect.Value{}, err
 	}
-	results := reflect.MakeSlice(typ, len(found), len(found))
+	results := reflect.MakeSlice(reflect.SliceOf(s.model.typ), len(found), len(found))
 	for i := range answers {
 		results.Index(i).Set(reflect.ValueOf(answers[i]))
 	}
-	return results.Interface(), nil
+	return results, nil
 }
 
 // catalog has the fields that callers filter by; those of the record go before defined ones.

@@ -69,7 +69,7 @@ func (m *Module) explained(ctx context.Context, c *api.Call, in question) (Expla
 	if len(who.Origins) > 0 {
 		origin = who.Origins[0]
 	}
-	for _, refused := range []error{op.Admits(who, origin), op.Rule.Check(who)} {
+	for _, refused := range []error{op.Admits(who, origin), op.Rule.Check(who, c.Tenant)} {
 		if problem := (*api.Problem)(nil); errors.As(refused, &problem) {
 			reason := problem.Reason
 			if reason == "" {

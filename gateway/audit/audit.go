@@ -5,22 +5,28 @@ package audit
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
+	"tenantry/backends/api"
+	"tenantry/backends/crud"
+	"tenantry/backends/resource"
 	"tenantry/backends/store"
+	"tenantry/tenants"
 )
 
 // Record is one entry. CreatedAt says when.
 type Record struct {
 	store.Meta
-	Operation string            `json:"operation"`
-	Subject   string            `json:"subject"`           // tenants.Principal.Subject
-	Account   string            `json:"account,omitempty"` // the service account of a key
-	Remote    string            `json:"remote,omitempty"`  // the caller's address; none of a command
-	Outcome   string            `json:"outcome"`           // ok, failed or denied
-	Code      int               `json:"code"`              // HTTP; 0 for a command
-	RequestID string            `json:"request_id,omitempty"`
-	Facts     map[string]string `json:"facts,omitempty"`
+	Operation string            `json:"operation" use:"filter" doc:"Name of the operation, or of the command." example:"contacts.reveal"`
+	Subject   string            `json:"subject" use:"filter" doc:"Who called: key:<id>, user:<number>, anonymous, or command." example:"user:7"` // tenants.Principal.Subject
+	Account   string            `json:"account,omitempty" doc:"Identifier of the key's service account."`
+	Remote    string            `json:"remote,omitempty" doc:"IP address of the caller; none of a command." example:"192.0.2.7"`
+	Outcome   string            `json:"outcome" rule:"required enum=ok|failed|denied" use:"filter" doc:"How it ended." example:"ok"`
+	Code      int               `json:"code" doc:"HTTP code of the answer; 0 of a command." example:"200"`
+	RequestID string            `json:"request_id,omitempty" use:"filter" doc:"The X-Request-Id of the answer." example:"5f0c9a1be2d34c77a1f0b9c8"`
+	Records   []string          `json:"records,omitempty" use:"filter" doc:"What it was about: identifiers of records, and user:<number>."`
+	Facts     map[string]string `json:"facts,omitempty" doc:"What is known of the call besides, in words; never values of records."`
 }
 
 // Outcomes of an audited call.
@@ -30,16 +36,30 @@ const (
 	Denied = "denied"
 )
 
-// Log writes and reads audit logs. Safe for concurrent use.
-type Log struct{ kind *store.Kind[Record] }
+// Log writes, reads and serves audit logs. Safe for concurrent use.
+type Log struct{ kind *resource.Of[Record] }
 
 // New declares the record.
 func New() *Log {
-	return &Log{store.Must[Record](store.Spec{
-		Name: "audit_log", Fields: []string{"operation", "subject", "outcome"},
-		Indexes: []store.Index{{Fields: []string{"created_at"}}},
-		Access:  []store.Access{{Where: []string{"created_at"}}},
-	})}
+	spec := store.Spec{Name: "audit_log", Indexes: []store.Index{{Fields: []string{"created_at"}}, {Fields: []string{"records"}}, {Fields: []string{"request_id"}}}}
+	spec.Access = []store.Access{{Where: []string{"created_at"}}, {Where: []string{"records"}}, {Where: []string{"request_id"}}}
+	for _, asked := range []string{"operation", "subject", "outcome"} {
+		spec.Indexes = append(spec.Indexes, store.Index{Fields: []string{asked, "created_at"}})
+		spec.Access = append(spec.Access, store.Access{Where: []string{asked}, Sort: []string{"created_at"}})
+	}
+	return &Log{resource.Must(resource.Options[Record]{Traits: resource.Traits{Name: "audit_record", Travels: "id created_at"}, Spec: spec})}
+}
+
+// Kept returns what is stored. It does not travel: it tells of this organization's past.
+func (l *Log) Kept() []resource.Kept { return []resource.Kept{l.kind.Kind} }
+
+// Operations returns the rows. The log tells of everything, whoever may see that: callers who are limited
+// to teams are refused.
+func (l *Log) Operations() []api.Operation {
+	return crud.Rows(l.kind, crud.Options[Record]{
+		Path: "/api/audit", Things: "Audit Records", Tag: "Audit", Read: api.Needs(tenants.ViewAudit).Unlimited(), Sort: "-created_at,-id",
+		Export: true, Without: []string{"create", "update", "delete"},
+	})
 }
 
 // Spec returns the declaration, for the store.
@@ -62,6 +82,16 @@ func (l *Log) Write(ctx context.Context, ws *store.Workspace, rec Record) error 
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
+	for fact, value := range rec.Facts {
+		if fact == "user" {
+			value = "user:" + value
+		} else if !store.ValidID(value) {
+			continue
+		}
+		rec.Records = append(rec.Records, value)
+	}
+	slices.Sort(rec.Records)
+	rec.Records = slices.Compact(rec.Records)
 	return l.kind.In(ws).Insert(ctx, &rec)
 }
 

@@ -25,6 +25,9 @@ const generalRules = `Every organization has its own address; the first label of
 // description returns the row's own text and, below it, what the row demands.
 func description(op *api.Operation) string {
 	lines := []string{"- " + ruleText(op), "- " + credentialText(op)}
+	if op.Rule.IsUnlimited() {
+		lines[0] += " Callers who are limited to teams are refused."
+	}
 	if op.Body != nil {
 		lines = append(lines, "- Body: at most "+byteText(op.BodyMax())+".")
 	}

@@ -179,7 +179,7 @@ func canHappen(op *api.Operation, code int) bool {
 // the failures without the one that describes the same.
 func addRefusal(op *api.Operation, into *answer, own []api.Failure) []api.Failure {
 	var problem *api.Problem
-	if !errors.As(op.Rule.Check(&tenants.Principal{}), &problem) || problem.Data == nil {
+	if !errors.As(op.Rule.Check(&tenants.Principal{}, nil), &problem) || problem.Data == nil {
 		return own
 	}
 	refusal := sample{problem: *problem, when: "The caller does not hold the permission.", exact: true}

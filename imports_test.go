@@ -56,6 +56,7 @@ var fenced = map[string][]string{
 	"zombiezen.com/":           {"backends/store/sqlite"},
 	"modernc.org/sqlite":       {"backends/store/sqlite"},
 	"go.mongodb.org/":          {"backends/store/mongo", "backends/store/mongo/mongotest"},
+	"go.opentelemetry.io/":     {"gateway/telemetry", "gateway/middleware"},
 }
 
 // fixtures start the real thing for tests.
@@ -87,6 +88,8 @@ func mayImport(from, to string) bool {
 		return allowed("gateway/transfer", "gateway/rows", "gateway/audit", "tenants", "backends/api", "backends/crud", "backends/resource", "backends/store", "crypto/sealing", "internal/fault")
 	case within(from, "gateway/audit"):
 		return allowed("tenants", "backends/api", "backends/crud", "backends/resource", "backends/store")
+	case within(from, "gateway/telemetry"):
+		return allowed("config", "backends/store")
 	case within(from, "gateway/logging"):
 		return to == "config"
 	case within(from, "gateway/repeats"):
@@ -100,7 +103,7 @@ func mayImport(from, to string) bool {
 	case within(from, "internal"):
 		return allowed("internal/texts")
 	case within(from, "backends/store"):
-		return allowed("backends/store/driver", "internal/bounded")
+		return allowed("backends/store/driver", "internal/bounded", "internal/request")
 	case within(from, "tenants"):
 		return allowed("tenants", "backends/store", "backends/resource", "backends/schema", "crypto", "internal")
 	case within(from, "backends") || within(from, "reports"):

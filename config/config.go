@@ -46,11 +46,22 @@ type Config struct {
 	// Engines are what a backend may name. They are the program's: no source gives them.
 	Engines map[string]Engine `yaml:"-" json:"-"`
 
-	Log      Log      `yaml:"log"`
-	Redis    Redis    `yaml:"redis"`
-	SQLite   SQLite   `yaml:"sqlite"`
-	Timeouts Timeouts `yaml:"timeouts"`
-	Limits   Limits   `yaml:"limits"`
+	Log       Log       `yaml:"log"`
+	Redis     Redis     `yaml:"redis"`
+	SQLite    SQLite    `yaml:"sqlite"`
+	Timeouts  Timeouts  `yaml:"timeouts"`
+	Limits    Limits    `yaml:"limits"`
+	Telemetry Telemetry `yaml:"telemetry"`
+}
+
+// Telemetry says where traces and figures are sent.
+type Telemetry struct {
+	// Endpoint is the address of an OpenTelemetry collector that takes OTLP over HTTP; empty: none is told.
+	Endpoint string `yaml:"endpoint"`
+	// Token is what it is sent as a bearer token.
+	Token secret.String `yaml:"token"`
+	// SamplePercent is how many of a hundred requests are traced.
+	SamplePercent int `yaml:"sample_percent"`
 }
 
 // Limits are how many requests are answered where organizations and keys say nothing
@@ -174,6 +185,7 @@ func Default() Config {
 			Key: limits.PerSecond(500), KeyQuota: limits.Unlimited(),
 			Address: limits.PerSecond(50), AddressQuota: limits.Unlimited(), InFlight: 256,
 		},
+		Telemetry: Telemetry{SamplePercent: 100},
 	}
 }
 
@@ -208,6 +220,13 @@ func (c *Config) check(descriptors uint64, fault func(name, format string, args 
 		if u, err := url.Parse(c.FileHost); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 			fault("file_host", "is no address like https://files.example.com")
 		}
+	}
+	c.Telemetry.Endpoint = strings.TrimSuffix(c.Telemetry.Endpoint, "/")
+	if u, err := url.Parse(c.Telemetry.Endpoint); c.Telemetry.Endpoint != "" && (err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || u.RawQuery != "") {
+		fault("telemetry.endpoint", "is no address like http://127.0.0.1:4318; a token has a setting of its own")
+	}
+	if c.Telemetry.SamplePercent < 0 || c.Telemetry.SamplePercent > 100 {
+		fault("telemetry.sample_percent", "must be from 0 to 100")
 	}
 	for _, p := range c.TrustedProxies {
 		if _, err := ParseNetwork(p); err != nil {

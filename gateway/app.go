@@ -120,6 +120,9 @@ func (a *App) build() error {
 	a.measured.register(registry)
 	a.measureEngines(registry)
 	a.measureAnnouncer(registry)
+	if err := a.telemetry.Figures(context.Background(), registry); err != nil {
+		return err
+	}
 	handler, rows, err := a.routes(registry)
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"tenantry/backends/store"
+	"tenantry/gateway/telemetry"
 )
 
 // engines are the backends of the store, by name.
@@ -69,6 +70,7 @@ type storeMetrics struct {
 	// damaged has an organization for each that is damaged, and none for the others.
 	damaged *prometheus.GaugeVec
 	also    func(store.Call) // nil: nobody else is told
+	traces  *telemetry.Telemetry
 }
 
 func newStoreMetrics() *storeMetrics {
@@ -86,7 +88,8 @@ func newStoreMetrics() *storeMetrics {
 	}
 }
 
-func (m *storeMetrics) observe(c store.Call) {
+func (m *storeMetrics) observe(ctx context.Context, c store.Call) {
+	m.traces.Store(ctx, c)
 	m.calls.WithLabelValues(c.Backend, c.Operation).Observe(c.Took.Seconds())
 	if errors.Is(c.Err, store.ErrUnavailable) || errors.Is(c.Err, context.DeadlineExceeded) {
 		m.failed.WithLabelValues(c.Backend, c.Operation).Inc()

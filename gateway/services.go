@@ -23,7 +23,9 @@ import (
 	"tenantry/gateway/audit"
 	"tenantry/gateway/bundles"
 	"tenantry/gateway/repeats"
+	"tenantry/gateway/telemetry"
 	"tenantry/gateway/transfer"
+	"tenantry/internal/request"
 	"tenantry/reports"
 	"tenantry/tenants"
 	"tenantry/tenants/announce"
@@ -48,6 +50,7 @@ type Services struct {
 	lock       *folderLock
 	engines    engines
 	measured   *storeMetrics
+	telemetry  *telemetry.Telemetry // nil: off
 	store      *store.Store
 	keyring    *keyring.Keyring
 	localRedis *localredis.Server
@@ -100,6 +103,10 @@ func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Service
 			err = errors.Join(err, s.Close())
 		}
 	}()
+	s.log = slog.New(request.Log(s.log.Handler()))
+	if s.telemetry, err = telemetry.Open(ctx, cfg.Telemetry, s.version, s.log); err != nil {
+		return nil, err
+	}
 	if s.lock, err = lockFolder(cfg.Data, o.Holder, s.now()); err != nil {
 		return nil, err
 	}
@@ -107,7 +114,7 @@ func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Service
 		return nil, err
 	}
 	s.measured = newStoreMetrics()
-	s.measured.also = o.Observe
+	s.measured.also, s.measured.traces = o.Observe, s.telemetry
 	s.store = store.New(store.Options{
 		Backends: s.engines, ControlBackend: cfg.Control, Control: s.kinds.specs(), Now: o.Now, Observe: s.measured.observe,
 		Damage: s.noteDamage, Leases: o.Leases,
@@ -119,6 +126,9 @@ func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Service
 		return nil, err
 	}
 	if err = s.openRedis(ctx); err != nil {
+		return nil, err
+	}
+	if err = s.telemetry.Redis(s.redis); err != nil {
 		return nil, err
 	}
 	if err = s.openWho(ctx); err != nil {
@@ -220,6 +230,9 @@ func (s *Services) Close() error {
 		errs = append(errs, s.localRedis.Close())
 	}
 	errs = append(errs, s.engines.close())
+	if err := s.telemetry.Close(ctx); err != nil {
+		s.log.Warn("the last traces and figures were not sent", "error", err) // nothing of anybody's is lost
+	}
 	if s.lock != nil {
 		errs = append(errs, s.lock.free())
 	}

@@ -2,10 +2,10 @@ package store
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 
 	"tenantry/backends/store/driver"
+	"tenantry/internal/request"
 )
 
 // Call is one call of an engine that has ended.
@@ -15,25 +15,6 @@ type Call struct {
 	Collection string // empty where there are several or none
 	Took       time.Duration
 	Err        error
-}
-
-// Usage adds up the engine calls of one request. Safe for concurrent use.
-type Usage struct {
-	calls atomic.Int64
-	took  atomic.Int64
-}
-
-// Calls returns how many calls there were.
-func (u *Usage) Calls() int64 { return u.calls.Load() }
-
-// Took returns how long they took together.
-func (u *Usage) Took() time.Duration { return time.Duration(u.took.Load()) }
-
-type usageKey struct{}
-
-// WithUsage returns a context whose calls are added up in u.
-func WithUsage(ctx context.Context, u *Usage) context.Context {
-	return context.WithValue(ctx, usageKey{}, u)
 }
 
 // observed tells of every call of a workspace.
@@ -48,16 +29,15 @@ func (o *observed) done(ctx context.Context, operation string, c *driver.Collect
 	if err != nil {
 		o.store.damage(o.at, orgOf(o.at.workspace), err)
 	}
-	if u, ok := ctx.Value(usageKey{}).(*Usage); ok {
-		u.calls.Add(1)
-		u.took.Add(int64(took))
+	if r := request.From(ctx); r != nil {
+		r.Spent(took)
 	}
 	if o.store.observe != nil {
 		name := ""
 		if c != nil {
 			name = c.Name
 		}
-		o.store.observe(Call{o.at.backend, operation, name, took, err})
+		o.store.observe(ctx, Call{o.at.backend, operation, name, took, err})
 	}
 }
 

@@ -26,7 +26,7 @@ type Store struct {
 	ids       *idSource
 	now       func() time.Time
 	leases    Leases
-	observe   func(Call)
+	observe   func(context.Context, Call)
 	locator   atomic.Pointer[Locator]
 	control   []*driver.Collection
 	tenant    []*driver.Collection
@@ -64,7 +64,7 @@ type Options struct {
 	Now            func() time.Time // nil: time.Now
 	Leases         Leases           // zero: DefaultLeases
 	// Observe, when set, is called after every call of an engine, concurrently.
-	Observe func(Call)
+	Observe func(context.Context, Call)
 	// Damage, when set, is called once for each workspace that is found to be damaged, and once
 	// when it is found whole again; by whoever found it, possibly concurrently.
 	Damage func(d Damage, whole bool)

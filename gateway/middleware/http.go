@@ -17,7 +17,6 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"tenantry/backends/api"
-	"tenantry/backends/store"
 	"tenantry/tenants"
 )
 
@@ -215,10 +214,9 @@ func (p *Pipeline) Problem(name string, w http.ResponseWriter, r *http.Request, 
 func (p *Pipeline) Observe(name string, w http.ResponseWriter, r *http.Request, next http.Handler) {
 	op := &api.Operation{Name: name, Credentials: api.Open, Weight: api.Heavy} // a page may be a shared report
 	x := &exchange{p: p, op: op, w: w, r: r, started: time.Now(), call: api.NewCall(op, nil)}
-	x.call.RequestID = requestID(r)
+	ctx := context.WithValue(x.begin(), visitKey{}, x)
 	w.Header().Set(RequestIDHeader, x.call.RequestID)
 	seen := &observed{ResponseWriter: w, x: x, code: http.StatusOK}
-	ctx := context.WithValue(store.WithUsage(r.Context(), &x.store), visitKey{}, x)
 	defer func() {
 		x.code, x.bytes = seen.code, seen.bytes
 		if x.code >= http.StatusBadRequest {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func request(t *testing.T, peer string, headers ...string) *http.Request {
+func requestTo(t *testing.T, peer string, headers ...string) *http.Request {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://acme.localhost/api/x", nil)
 	r.RemoteAddr = peer
@@ -47,7 +47,7 @@ func TestT4_ForwardedHostCountsOnlyFromATrustedProxy(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			p := New(Options{Proxies: test.proxies})
-			if got := p.host(request(t, test.peer, test.headers...)); got != test.want {
+			if got := p.host(requestTo(t, test.peer, test.headers...)); got != test.want {
 				t.Errorf("host %q, want %q", got, test.want)
 			}
 		})
@@ -80,12 +80,12 @@ func TestRemote(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			p := New(Options{Proxies: test.proxies})
-			if got := p.remote(request(t, test.peer, test.headers...)); got != netip.MustParseAddr(test.want) {
+			if got := p.remote(requestTo(t, test.peer, test.headers...)); got != netip.MustParseAddr(test.want) {
 				t.Errorf("remote %s, want %s", got, test.want)
 			}
 		})
 	}
-	if got := New(Options{}).remote(request(t, "@")); got.IsValid() {
+	if got := New(Options{}).remote(requestTo(t, "@")); got.IsValid() {
 		t.Errorf("without a peer: %s", got)
 	}
 }
@@ -135,12 +135,12 @@ func TestRequestID(t *testing.T) {
 	for given, taken := range map[string]bool{
 		"abc-123_X.y": true, strings.Repeat("a", 64): true, strings.Repeat("a", 65): false, "": false, "a b": false, "a\"b": false, "é": false, "a,b": false, "<x>": false,
 	} {
-		got := requestID(request(t, "192.0.2.1:5", RequestIDHeader, given))
+		got := requestID(requestTo(t, "192.0.2.1:5", RequestIDHeader, given))
 		if taken != (got == given) || (!taken && !made.MatchString(got)) {
 			t.Errorf("%q: %q", given, got)
 		}
 	}
-	first, second := requestID(request(t, "192.0.2.1:5")), requestID(request(t, "192.0.2.1:5"))
+	first, second := requestID(requestTo(t, "192.0.2.1:5")), requestID(requestTo(t, "192.0.2.1:5"))
 	if first == second {
 		t.Error("two requests have one identifier")
 	}
@@ -149,7 +149,7 @@ func TestRequestID(t *testing.T) {
 func TestPreflight(t *testing.T) {
 	t.Parallel()
 	w := httptest.NewRecorder()
-	Preflight(w, request(t, "192.0.2.1:5", "Origin", "https://shop.example"), "GET, POST")
+	Preflight(w, requestTo(t, "192.0.2.1:5", "Origin", "https://shop.example"), "GET, POST")
 	h := w.Header()
 	if w.Code != http.StatusNoContent || w.Body.Len() > 0 || h.Get("Access-Control-Allow-Origin") != "https://shop.example" || h.Get("Vary") != "Origin" || h.Get("Access-Control-Allow-Methods") != "GET, POST" {
 		t.Errorf("%d %v", w.Code, h)

@@ -25,8 +25,11 @@ import (
 	"tenantry/gateway/audit"
 	"tenantry/gateway/repeats"
 	"tenantry/internal/bounded"
+	"tenantry/internal/request"
 	"tenantry/tenants"
 	"tenantry/tenants/limits"
+
+	"go.opentelemetry.io/otel/trace"
 )
 
 // Tenants leads from a host name to its organization.
@@ -60,6 +63,7 @@ type Options struct {
 	Metrics  *Metrics
 	// LogRequests switches the line per request on.
 	LogRequests bool
+	Tracer      trace.Tracer // nil: nothing is traced
 	Proxies     []netip.Prefix
 	Cookie      string // name of the session cookie
 	// BaseURL returns the address of an organization, for links.
@@ -101,14 +105,14 @@ type exchange struct {
 	reason  string // why a page was refused, for the log
 	code    int
 	bytes   int
-	store   store.Usage
+	about   request.Request
+	span    trace.Span // nil: nobody follows
 }
 
 // Serve answers one request for the operation. path gives the path parameters.
 func (p *Pipeline) Serve(op *api.Operation, w http.ResponseWriter, r *http.Request, path func(string) string) {
 	x := &exchange{p: p, op: op, w: w, r: r, started: time.Now(), call: api.NewCall(op, path)}
-	x.call.RequestID = requestID(r)
-	ctx, cancel := context.WithTimeout(store.WithUsage(r.Context(), &x.store), op.Deadline())
+	ctx, cancel := context.WithTimeout(x.begin(), op.Deadline())
 	defer cancel()
 	defer x.done()
 	defer x.work.leave()
@@ -126,7 +130,7 @@ func (x *exchange) rescue(ctx context.Context) {
 	if cause == http.ErrAbortHandler || x.code != 0 { //nolint:errorlint // a sentinel by contract of net/http
 		panic(cause)
 	}
-	x.failure = x.p.explain(ctx, x.op.Name, x.call.RequestID, fmt.Errorf("panic: %v\n%s", cause, debug.Stack()))
+	x.failure = x.p.explain(ctx, x.op.Name, fmt.Errorf("panic: %v\n%s", cause, debug.Stack()))
 	x.fail(x.failure)
 }
 
@@ -159,7 +163,7 @@ func (x *exchange) guarded(ctx context.Context) (result api.Result, err error) {
 	}
 	result, err = api.Run(ctx, x.call, in)
 	if errors.Is(err, api.ErrExposedKey) {
-		x.p.Log.Warn("a server-only key was sent by a browser; revoke it", "key", x.call.Principal.KeyID, "org", x.call.Tenant.Org.OrgID)
+		x.p.Log.WarnContext(ctx, "a server-only key was sent by a browser; revoke it", "key", x.call.Principal.KeyID, "org", x.call.Tenant.Org.OrgID)
 		x.p.Metrics.exposedKeys.Inc()
 	}
 	return result, err
@@ -309,7 +313,7 @@ func (x *exchange) answer(ctx context.Context, result api.Result, err error) {
 
 // problem explains an error in the words of the row.
 func (x *exchange) problem(ctx context.Context, err error) *api.Problem {
-	problem := x.p.explain(ctx, x.op.Name, x.call.RequestID, err)
+	problem := x.p.explain(ctx, x.op.Name, err)
 	if x.op.Failure != nil && !x.refused {
 		return x.op.Failure(problem)
 	}
@@ -367,14 +371,14 @@ func (x *exchange) noteRecords(rec *audit.Record) {
 }
 
 // explain turns an error into a problem and logs what the caller must not see.
-func (p *Pipeline) explain(ctx context.Context, operation, requestID string, err error) *api.Problem {
+func (p *Pipeline) explain(ctx context.Context, operation string, err error) *api.Problem {
 	problem := api.ProblemOf(err)
 	switch {
 	case problem.Code == http.StatusInternalServerError:
-		p.Log.ErrorContext(ctx, "internal error", "operation", operation, "request_id", requestID, "error", err)
+		p.Log.ErrorContext(ctx, "internal error", "operation", operation, "error", err)
 	case problem.Code == http.StatusServiceUnavailable:
 		if tell, untold := p.outages.tell(operation, time.Now()); tell {
-			p.Log.WarnContext(ctx, "unavailable", "operation", operation, "request_id", requestID, "error", err, "untold_before", untold)
+			p.Log.WarnContext(ctx, "unavailable", "operation", operation, "error", err, "untold_before", untold)
 		}
 	}
 	return problem
@@ -388,6 +392,7 @@ func (x *exchange) done() {
 		status = api.StatusFailed
 	}
 	x.p.Metrics.observe(outcome{x.op.Name, status, x.code}, took)
+	x.traced()
 	if !x.p.LogRequests {
 		return
 	}
@@ -402,8 +407,11 @@ func (x *exchange) done() {
 	attrs := make([]slog.Attr, 0, 10)
 	attrs = append(attrs,
 		slog.Int("code", x.code), slog.String("status", status), slog.Int64("took_us", took.Microseconds()),
-		slog.Int64("store_calls", x.store.Calls()), slog.Float64("store_ms", float64(x.store.Took().Microseconds())/1000),
+		slog.Int64("store_calls", x.about.Calls()), slog.Float64("store_ms", float64(x.about.Took().Microseconds())/1000),
 		slog.Int("bytes", x.bytes), slog.String("request_id", x.call.RequestID))
+	if x.about.TraceID != "" {
+		attrs = append(attrs, slog.String("trace_id", x.about.TraceID))
+	}
 	if x.call.Tenant != nil {
 		attrs = append(attrs, slog.Int64("org", x.call.Tenant.Org.OrgID))
 	}

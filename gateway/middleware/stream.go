@@ -26,7 +26,7 @@ func (x *exchange) stream(ctx context.Context, result api.Result) error {
 		err = w.Flush()
 	}
 	if err != nil && x.code != 0 {
-		x.failure = x.p.explain(ctx, x.op.Name, x.call.RequestID, err)
+		x.failure = x.p.explain(ctx, x.op.Name, err)
 		panic(http.ErrAbortHandler)
 	}
 	if err == nil && x.code == 0 { // there was nothing to write

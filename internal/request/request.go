@@ -1,0 +1,65 @@
+// Package request says what is known of a request while it is answered, to whoever works for it: by
+// what it is named in logs and traces, and what it has cost so far.
+package request
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+)
+
+// Request is one request. Its names are set before anybody sees it; its cost is safe for concurrent use.
+type Request struct {
+	ID      string // of this gateway
+	TraceID string // of the trace it is part of (W3C Trace Context); empty: of none
+
+	calls, took atomic.Int64
+}
+
+// Spent adds a call of the store that took so long.
+func (r *Request) Spent(took time.Duration) {
+	r.calls.Add(1)
+	r.took.Add(int64(took))
+}
+
+// Calls returns how many calls of the store there were.
+func (r *Request) Calls() int64 { return r.calls.Load() }
+
+// Took returns how long they took together.
+func (r *Request) Took() time.Duration { return time.Duration(r.took.Load()) }
+
+type key struct{}
+
+// With returns a context of what is done for the request.
+func With(ctx context.Context, r *Request) context.Context { return context.WithValue(ctx, key{}, r) }
+
+// From returns the request that a context is of, nil for none.
+func From(ctx context.Context) *Request {
+	r, _ := ctx.Value(key{}).(*Request)
+	return r
+}
+
+// Log returns a handler that adds to each line of a request how that is named.
+func Log(h slog.Handler) slog.Handler { return named{h} }
+
+type named struct{ slog.Handler }
+
+func (n named) Handle(ctx context.Context, line slog.Record) error {
+	if r := From(ctx); r != nil {
+		line.AddAttrs(r.Names()...)
+	}
+	return n.Handler.Handle(ctx, line)
+}
+
+func (n named) WithAttrs(attrs []slog.Attr) slog.Handler { return named{n.Handler.WithAttrs(attrs)} }
+func (n named) WithGroup(name string) slog.Handler       { return named{n.Handler.WithGroup(name)} }
+
+// Names returns what log lines say of the request.
+func (r *Request) Names() []slog.Attr {
+	names := []slog.Attr{slog.String("request_id", r.ID)}
+	if r.TraceID != "" {
+		names = append(names, slog.String("trace_id", r.TraceID))
+	}
+	return names
+}

@@ -107,7 +107,7 @@ func mayImport(from, to string) bool {
 	case within(from, "tenants"):
 		return allowed("tenants", "backends/store", "backends/resource", "backends/schema", "crypto", "internal")
 	case within(from, "backends") || within(from, "reports"):
-		return within(to, from) || allowed("tenants", "backends/store", "backends/resource", "backends/schema", "backends/field", "backends/filters", "backends/crud", "backends/secrets", "crypto", "backends/api", "internal")
+		return within(to, from) || allowed("tenants", "backends/store", "backends/resource", "backends/schema", "backends/field", "backends/filters", "backends/crud", "backends/export", "backends/secrets", "crypto", "backends/api", "internal")
 	case within(from, "crypto"):
 		return allowed("crypto")
 	}

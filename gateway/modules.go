@@ -11,6 +11,7 @@ import (
 	"tenantry/backends/forms"
 	"tenantry/backends/objects"
 	"tenantry/backends/resource"
+	"tenantry/backends/store"
 	"tenantry/backends/users"
 	"tenantry/gateway/bundles"
 	"tenantry/gateway/repeats"
@@ -53,7 +54,7 @@ func (s *Services) openModules(more []Module) {
 	s.members = users.New(users.Deps{Kinds: s.kinds.people, Stored: s.kinds.keys, People: s.people, Keys: s.keys, Now: s.now})
 	s.bundles = bundles.New(bundles.Options{Transfer: func() *transfer.Service { return s.transfer }, Audit: s.audit, Log: s.log, Now: s.now, Dir: s.importsFolder()})
 	s.modules = append([]Module{
-		people, stored, records, filled, sent, s.reports, compliance.New(), s.members, s.bundles, s.audit,
+		people, stored, records, filled, sent, s.reports, s.compliance(people, records, filled), s.members, s.bundles, s.audit,
 	}, more...)
 
 	kept := s.kept()
@@ -61,6 +62,24 @@ func (s *Services) openModules(more []Module) {
 	described := resource.Described(append(s.kinds.people.Kept(), kept...))
 	resource.Link(described)
 	s.transfer = transfer.New(transfer.Deps{Directory: s.directory, People: s.kinds.people, Resources: described})
+}
+
+// compliance returns the module that checks contacts by their lessons, which are records and submissions.
+func (s *Services) compliance(people *contacts.Module, records *objects.Module, filled *forms.Module) *compliance.Module {
+	return compliance.New(compliance.Deps{
+		Contacts: people.Contacts.Table,
+		Records: func(ctx context.Context, ws *store.Workspace) (compliance.Lessons, error) {
+			fields, err := records.SchemaFields(ctx, ws, compliance.Lesson)
+			return compliance.Lessons{Table: records.Records.Table(ws), Of: store.Eq("object", compliance.Lesson), Fields: fields}, err
+		},
+		Submissions: func(ctx context.Context, ws *store.Workspace) (compliance.Lessons, error) {
+			form, err := filled.Collections.In(ws).First(ctx, store.Query{Filter: store.Eq("name", compliance.Lesson)})
+			if err != nil {
+				return compliance.Lessons{}, err
+			}
+			return compliance.Lessons{Table: filled.Submissions.Table(ws), Of: store.Eq("form", form.ID), Fields: form.Fields()}, nil
+		},
+	})
 }
 
 // kept returns all that is in the workspaces of organizations.

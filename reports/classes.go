@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"tenantry/backends/filters"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
 	"tenantry/tenants"
@@ -119,21 +120,14 @@ func (c *class) over(table store.Table, source string, defined schema.Fields) (D
 	return NewDataset(table, base, fields), nil
 }
 
+// customField returns a field that the organization defined.
 func customField(name string, defined schema.Field) Field {
-	f := Field{Column: Column{Name: name, Title: cmp.Or(defined.Title, name), Type: TypeText}}
-	typ, askable := schema.StoreType(defined.Type)
-	f.Ref, f.Secret = store.Field{Name: name, Custom: true, Type: typ}, !askable
-	switch typ {
-	case store.TypeFloat, store.TypeInt:
-		f.Type = TypeNumber
-	case store.TypeBool:
-		f.Type = TypeBoolean
-	case store.TypeStrings:
-		f.Type = TypeList
-	case store.TypeDate, store.TypeTime:
-		if f.Type = TypeDatetime; defined.Type == schema.Date {
-			f.Type = TypeDate
-		}
+	of := filters.Defined(name, defined.Type)
+	shown := map[filters.Notation]string{
+		filters.Number: TypeNumber, filters.Boolean: TypeBoolean, filters.List: TypeList, filters.Date: TypeDatetime, filters.Time: TypeDatetime,
+	}[of.Notation]
+	if defined.Type == schema.Date {
+		shown = TypeDate
 	}
-	return f
+	return Field{Column{name, cmp.Or(defined.Title, name), cmp.Or(shown, TypeText)}, of.Ref, of.Notation == filters.Secret}
 }

@@ -28,6 +28,7 @@ func (m *Module) keepRows() []api.Operation {
 			return out, nil
 		},
 	})
+	rows = append(rows, m.rowsRows()...)
 	for i := range rows {
 		rows[i].Redeclare("query", Query{})
 		rows[i].Redeclare("input", map[string]Input{})

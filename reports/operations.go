@@ -234,7 +234,7 @@ func (m *Module) revokeOne(ctx context.Context, c *api.Call, r *Report, in revoc
 }
 
 // on completes a row about the report that the path names.
-func on[In, Out any](o api.Operation, find func(context.Context, *api.Call) (*Report, error), do func(context.Context, *api.Call, *Report, In) (*Out, error)) api.Operation {
+func on[In, Out any](o api.Operation, find func(context.Context, *api.Call) (*Report, error), do func(context.Context, *api.Call, *Report, In) (Out, error)) api.Operation {
 	o.Tag, o.Credentials, o.Teams = tag, api.Key|api.Session, true
 	o.Params = []api.Param{{
 		Name: "id", In: api.InPath, Shape: api.Text, Required: true, Description: "Identifier of the custom report.", Example: exampleID,

@@ -16,6 +16,7 @@ type Plan struct {
 	table   store.Table
 	where   store.Filter
 	limit   int
+	limited bool          // the report says the limit
 	list    []store.Field // of a list of rows; nil for an aggregation
 	orders  []store.Order // of a list of rows
 	groups  []store.Group
@@ -25,13 +26,17 @@ type Plan struct {
 
 	// countAhead counts while the rows of a list are read, not only where it was cut.
 	countAhead bool
+	window
 }
+
+// window is a part of a report's rows. The zero value is all of them.
+type window struct{ from, most int }
 
 // Bind binds the query to the dataset and the values of inputs. Every problem goes into
 // errs: fields that do not exist, are secret or of the wrong type, and what
 // filters.Expr.Bind finds. With problems the plan must not be run.
 func Bind(d *Dataset, def Definition, inputs func(name string) (filters.Input, bool), errs *fault.List) Plan {
-	p := Plan{table: d.Table, limit: def.Limit}
+	p := Plan{table: d.Table, limit: def.Limit, limited: def.Limited}
 	p.where = store.All(d.Base, def.Filter.Bind(d, inputs, errs))
 	if def.aggregates() {
 		p.bindGroups(d, def, errs)

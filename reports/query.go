@@ -38,6 +38,7 @@ type Definition struct {
 	Sort     []Sort
 	Fields   []string // of a list; none: every column there is
 	Limit    int
+	Limited  bool // the query says the limit
 }
 
 // Group is one dimension. By is store.NoBucket where each value stands for itself.
@@ -187,7 +188,7 @@ func (q Query) Definition(errs *fault.List) Definition {
 			def.Fields = parseTexts(body.Raw(name), "query.fields", MaxFields, errs)
 			noteRepeats(def.Fields, "query.fields", errs)
 		case "limit":
-			def.Limit = parseLimit(body.Raw(name), errs)
+			def.Limit, def.Limited = parseLimit(body.Raw(name), errs), true
 		default:
 			errs.Add("query", "unknown", "query has no member %q", texts.Clip(name))
 		}

@@ -66,14 +66,19 @@ func (p *Plan) Run(ctx context.Context) (Data, error) {
 }
 
 func (p *Plan) runList(ctx context.Context, data *Data) error {
-	var rows [][]any
+	most := p.limit - p.from
+	if p.most > 0 {
+		most = min(most, p.most)
+	}
 	var n int64
 	count := func() (err error) {
 		n, err = p.table.Count(ctx, p.where)
 		return err
 	}
 	questions := []func() error{func() (err error) {
-		rows, err = p.table.Select(ctx, p.list, store.Query{Filter: p.where, Sort: p.orders, Limit: p.limit})
+		if most > 0 { // else none
+			data.Rows, err = p.table.Select(ctx, p.list, store.Query{Filter: p.where, Sort: p.orders, Limit: most, Offset: p.from})
+		}
 		return err
 	}}
 	var countErr error
@@ -86,18 +91,20 @@ func (p *Plan) runList(ctx context.Context, data *Data) error {
 	if err := together.Do(true, questions...); err != nil {
 		return err
 	}
-	data.Rows, data.Total = rows, len(rows)
-	if len(rows) < p.limit {
+	if len(data.Rows) > 0 {
+		data.Total = p.from + len(data.Rows)
+	}
+	if len(data.Rows) < most && p.from == 0 {
 		return nil
 	}
-	if !p.countAhead {
+	if !p.countAhead && p.most == 0 {
 		countErr = count()
 	}
 	if countErr != nil {
 		return countErr
 	}
-	data.Total = max(int(n), len(rows))
-	data.Truncated = data.Total > len(rows)
+	data.Total = max(int(n), data.Total)
+	data.Truncated = data.Total > p.limit
 	return nil
 }
 
@@ -114,6 +121,9 @@ func (p *Plan) runAggregation(ctx context.Context, data *Data) error {
 	data.Truncated = len(rows) >= ask
 	data.Rows = rows[:min(len(rows), p.limit)]
 	data.Total = len(data.Rows)
+	if p.most > 0 {
+		data.Rows = data.Rows[min(p.from, data.Total):min(p.from+p.most, data.Total)]
+	}
 	return nil
 }
 

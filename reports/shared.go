@@ -225,31 +225,40 @@ type found struct {
 
 // run binds the report and, where rows are wanted, asks for them.
 func (m *Module) run(ctx context.Context, t *tenants.Tenant, b *bundle, r *Report, inputs *inputValues, provider Provider, rows bool) (found, error) {
+	f := found{at: m.deps.Now().Unix()}
+	err := m.timed(ctx, func(run context.Context) error {
+		plan, err := m.bind(run, t, b, r, inputs)
+		if f.columns = plan.Columns; err != nil || !rows {
+			return err
+		}
+		plan.countAhead = b.ahead.guess.full
+		data, err := provider.Data(run, RunRequest{Tenant: t, Report: r, Inputs: inputs.all(), Plan: plan})
+		f.data, f.full = &data, plan.list != nil && len(data.Rows) >= plan.limit
+		return err
+	})
+	return f, err
+}
+
+// timed gives one run of a report the time that it may take, and explains its error.
+func (m *Module) timed(ctx context.Context, do func(context.Context) error) error {
 	run, cancel := context.WithTimeout(ctx, m.deps.RunTimeout)
 	defer cancel()
-	f := found{at: m.deps.Now().Unix()}
+	if err := do(run); err != nil {
+		return m.explain(ctx, run, err)
+	}
+	return nil
+}
+
+// bind binds the report to the data that the readers of the bundle see.
+func (m *Module) bind(ctx context.Context, t *tenants.Tenant, b *bundle, r *Report, inputs *inputValues) (Plan, error) {
 	dataset, read := b.ahead.datasetOf(r)
 	if !read {
 		var err error
-		if dataset, err = m.dataset(run, t, workspaceOf(t, b.scope, r.Teams), r.Class, r.Source); err != nil {
-			return found{}, m.explain(ctx, run, fmt.Errorf("report %s: %w", r.ID, err))
+		if dataset, err = m.dataset(ctx, t, workspaceOf(t, b.scope, r.Teams), r.Class, r.Source); err != nil {
+			return Plan{}, fmt.Errorf("report %s: %w", r.ID, err)
 		}
 	}
-	plan, err := m.plan(&dataset, r, inputs)
-	if err != nil {
-		return found{}, err
-	}
-	f.columns = plan.Columns
-	if !rows {
-		return f, nil
-	}
-	plan.countAhead = b.ahead.guess.full
-	data, err := provider.Data(run, RunRequest{Tenant: t, Report: r, Inputs: inputs.all(), Plan: plan})
-	if err != nil {
-		return found{}, m.explain(ctx, run, err)
-	}
-	f.data, f.full = &data, plan.list != nil && len(data.Rows) >= plan.limit
-	return f, nil
+	return m.plan(&dataset, r, inputs)
 }
 
 // describe returns the answer to one reader.

@@ -18,7 +18,7 @@ import (
 // declare), and answers with Out. From In come the parameters and the body as they are documented, and
 // what is read, filled with defaults and checked before do is called: what the path names from there,
 // the rest from the query of a GET or DELETE and else from the body. An Out that is a Result is all of it,
-// and the row's Data is set afterwards. What is wrong with In is a fault of the row.
+// and the row says its Data. What is wrong with In is a fault of the row.
 func Typed[In, Out any](o Operation, do func(context.Context, *Call, In) (Out, error)) Operation {
 	return On(o, func(context.Context, *Call) (none struct{}, err error) { return none, nil },
 		func(ctx context.Context, c *Call, _ struct{}, in In) (Out, error) { return do(ctx, c, in) })
@@ -31,7 +31,9 @@ func On[Rec, In, Out any](o Operation, find func(context.Context, *Call) (Rec, e
 	for i := range fields {
 		o.Declare(&fields[i])
 	}
-	o.Data = *new(Out)
+	if _, whole := any(*new(Out)).(Result); !whole {
+		o.Data = *new(Out)
+	}
 	o.Handler = func(ctx context.Context, c *Call) (Result, error) {
 		rec, err := find(ctx, c)
 		if err != nil {

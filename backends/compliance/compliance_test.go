@@ -10,7 +10,7 @@ import (
 
 func TestSchema(t *testing.T) {
 	t.Parallel()
-	bench := schematest.Open(t, enginetest.Open(t), New())
+	bench := schematest.Open(t, enginetest.Open(t), New(Deps{}))
 	const want = `{"schema":{"enabled":{"type":"boolean","label":"Enable compliance","default":false},` +
 		`"lesson_tags_all":{"type":"array","label":"Lesson tags (all)","description":"A lesson counts only if it has every one of these tags."},` +
 		`"lesson_tags_any":{"type":"array","label":"Lesson tags (any)","description":"A lesson counts only if it has at least one of these tags."},` +

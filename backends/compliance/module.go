@@ -1,4 +1,4 @@
-// Package compliance describes the compliance settings of an organization.
+// Package compliance keeps the compliance settings of an organization, and checks contacts against them.
 package compliance
 
 import (
@@ -6,14 +6,18 @@ import (
 	"net/http"
 
 	"tenantry/backends/api"
+	"tenantry/backends/crud"
+	"tenantry/internal/fault"
 )
 
-// Module serves the description of the settings. It is immutable and safe for
-// concurrent use.
-type Module struct{ Kinds }
+// Module serves the settings and what they say of contacts. It is immutable and safe for concurrent use.
+type Module struct {
+	Kinds
+	deps Deps
+}
 
 // New returns the module.
-func New() *Module { return &Module{NewKinds()} }
+func New(deps Deps) *Module { return &Module{NewKinds(), deps} }
 
 // Descriptor describes one setting.
 type Descriptor struct {
@@ -41,7 +45,7 @@ const permission = "Manage Compliance"
 
 // Operations returns the module's rows.
 func (m *Module) Operations() []api.Operation {
-	return []api.Operation{api.Typed(api.Operation{
+	return append(append(m.settingsRows(), m.checkRows()...), api.Typed(api.Operation{
 		Name: "compliance.schema", Contract: true, Method: http.MethodGet, Path: "/api/compliance/schema", IDs: []string{"getComplianceSchema"}, Tag: "Compliance",
 		Summary:     "Get the definitions of the compliance settings",
 		Description: "For building a settings page. Only a signed-in administrator may call it: no API key ever can, because service accounts cannot be administrators.",
@@ -51,7 +55,32 @@ func (m *Module) Operations() []api.Operation {
 			Code: http.StatusForbidden, Message: permission, When: "the caller is no administrator, or an API key",
 			Data: map[string]string{"permission": permission},
 		}},
-	}, func(context.Context, *api.Call, struct{}) (Schema, error) { return describe(), nil })}
+	}, func(context.Context, *api.Call, struct{}) (Schema, error) { return describe(), nil }))
+}
+
+// Chosen are the settings as answers show them.
+type Chosen struct {
+	Enabled           bool     `json:"enabled" doc:"Whether anything is checked."`
+	LessonTagsAll     []string `json:"lesson_tags_all" doc:"A lesson counts only if it has every one of these tags."`
+	LessonTagsAny     []string `json:"lesson_tags_any" doc:"A lesson counts only if it has at least one of these tags."`
+	SubmissionEnabled bool     `json:"submission_enabled" doc:"Whether submissions of the form lesson are lessons too."`
+}
+
+func (m *Module) settingsRows() []api.Operation {
+	return crud.Rows(m.Settings, crud.Options[Settings]{
+		Path: "/api/compliance/settings", Name: "compliance", Things: "Compliance Settings", Thing: "Compliance Settings", Tag: "Compliance",
+		Read: api.AdminOnly(permission), Write: api.AdminOnly(permission),
+		Before: func(_ context.Context, _ *api.Call, rec, _ *Settings) error {
+			var errs fault.List
+			rec.hold(&errs)
+			return errs.Err()
+		},
+		Example: Chosen{true, []string{"safety"}, []string{"2026", "2027"}, true},
+		Show: func(_ context.Context, _ *api.Call, all []*Settings) ([]any, error) {
+			s := all[0]
+			return []any{Chosen{s.Enabled, append([]string{}, s.LessonTagsAll...), append([]string{}, s.LessonTagsAny...), s.SubmissionEnabled}}, nil
+		},
+	})
 }
 
 func describe() Schema {

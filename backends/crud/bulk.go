@@ -77,13 +77,8 @@ func (s *serves[T]) many(ctx context.Context, c *api.Call) (Bulk, error) {
 		return Bulk{}, fault.One("records", fault.Length, "records must be a list of 1 to %d objects", most)
 	}
 	var known resource.Known
-	if _, err := s.within(ctx, c, &known); err != nil {
+	if err := s.define(ctx, c, &known); err != nil {
 		return Bulk{}, err
-	}
-	if s.parent == "" {
-		if err := s.of.Definitions(ctx, c.Workspace, s.of.Bare(), &known); err != nil {
-			return Bulk{}, err
-		}
 	}
 	entries := make([]*entry[T], len(bodies.Items))
 	for i := range entries {

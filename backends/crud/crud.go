@@ -43,7 +43,7 @@ type Options[T any] struct {
 	Without []string
 	// Bulk adds a row that takes many records at once. Their number must not be limited, and no service keep them.
 	Bulk bool
-	// Export adds a row that writes all that a list has, one in a line.
+	// Export adds a row that writes all records of a list as CSV or NDJSON. No Show may make their answers.
 	Export bool
 	// Where, where set, says which records are listed.
 	Where func(ctx context.Context, c *api.Call) (store.Filter, error)
@@ -90,11 +90,14 @@ type serves[T any] struct {
 	param  string        // that names the record
 }
 
-// Rows returns the rows of a resource, which a module may change before it serves them. What does not
+// Rows returns the rows of a resource, of the one record where it is Single, which a module may change before it serves them. What does not
 // fit is a fault of the program, which ends it.
 func Rows[T any](of *resource.Of[T], o Options[T]) []api.Operation {
 	s := serving(of, o)
 	rows := []api.Operation{s.list(), s.get(), s.create(), s.update(), s.remove()}
+	if s.of.Single {
+		rows = []api.Operation{s.get(), s.update()}
+	}
 	if s.trash {
 		rows = append(rows, s.restore())
 	}
@@ -124,6 +127,9 @@ func serving[T any](of *resource.Of[T], o Options[T]) *serves[T] {
 	}
 	if n, ok := of.Index("teams"); of.Spec().Teams && (!ok || of.Fields[n].Use.Has(declare.Once|declare.Computed)) {
 		panic("crud: callers cannot set the teams of " + of.Name) // so nobody could keep who is limited to teams within them
+	}
+	if o.Export && o.Show != nil {
+		panic("crud: the columns of an export of " + of.Name + " are those of its records")
 	}
 	s := &serves[T]{Options: o, of: of, trash: of.Spec().SoftDelete}
 	s.model = newModel(o.Thing, of.Resource, o.Example)
@@ -156,7 +162,7 @@ func (s *serves[T]) row(action, method, path, message string) api.Operation {
 		o.Params = append(o.Params, api.Param{Name: s.parent, In: api.InPath, Shape: api.Text, Required: true, Ref: s.of.DefinedBy, Description: s.Within + " of the records.", Example: s.model.parent(s.of.DefinitionField)})
 		o.Failures = append(o.Failures, api.Failure{Code: http.StatusNotFound, Message: s.Within + " not found", When: "there is none of that name or identifier in this organization"})
 	}
-	if strings.HasPrefix(path, s.each()) {
+	if strings.HasPrefix(path, s.each()) && !s.of.Single {
 		key := s.of.KeyField()
 		o.Params = append(o.Params, api.Param{Name: s.param, In: api.InPath, Shape: api.Text, Required: true, Description: cmp.Or(key.Doc, "Identifier of the record."), Example: s.model.named(key)})
 		o.Failures = append(o.Failures, api.Failure{Code: http.StatusNotFound, Message: s.missing(), When: "no such record in this organization, scope and state"})
@@ -165,7 +171,12 @@ func (s *serves[T]) row(action, method, path, message string) api.Operation {
 }
 
 // each is the path of one record.
-func (s *serves[T]) each() string { return s.Path + "/{" + s.param + "}" }
+func (s *serves[T]) each() string {
+	if s.of.Single {
+		return s.Path
+	}
+	return s.Path + "/{" + s.param + "}"
+}
 
 func (s *serves[T]) missing() string { return s.Thing + " not found" }
 
@@ -187,7 +198,7 @@ func (s *serves[T]) invalid() []api.Failure {
 	}
 	first := s.fields[0].Name
 	failures := []api.Failure{refusal(http.StatusUnprocessableEntity, "a field has an unacceptable value; every problem is named", first, fault.Type, first+" must be of another type")}
-	if len(s.of.Uniques) > 0 {
+	if len(s.of.Uniques) > 0 && !s.of.Single {
 		name := s.of.Uniques[0].Shown
 		failures = append(failures, refusal(http.StatusConflict, "another record has a value that must be unique", name, fault.Duplicate, name+" is already in use"))
 	}
@@ -233,8 +244,8 @@ func as[In, T any](s *serves[T], row api.Operation, do func(context.Context, *ap
 		if err != nil {
 			return nil, err
 		}
-		if row.Method != http.MethodGet {
-			c.Note(s.of.Name, s.noted(rec))
+		if noted := s.noted(rec); row.Method != http.MethodGet && noted != "" {
+			c.Note(s.of.Name, noted)
 		}
 		if row.Method != http.MethodDelete {
 			c.Revision = s.of.Meta(rec).Rev
@@ -298,6 +309,13 @@ func (s *serves[T]) find(ctx context.Context, c *api.Call, state store.State) (*
 	if err != nil {
 		return nil, err
 	}
+	if s.of.Single {
+		rec, err := s.in(c).First(ctx, store.Query{})
+		if errors.Is(err, store.ErrNotFound) {
+			return s.of.New().(*T), nil
+		}
+		return rec, err
+	}
 	which, ok := s.named(c.Path(s.param))
 	if !ok {
 		return nil, api.NotFound(s.missing())
@@ -338,6 +356,14 @@ func (s *serves[T]) within(ctx context.Context, c *api.Call, known *resource.Kno
 	known.Cover(by.Name)
 	known.Learn(by, found[0], "")
 	return store.Eq(s.of.Stored(s.of.DefinitionField), name), nil
+}
+
+// define makes all definitions known by which the records of the path can be read and checked.
+func (s *serves[T]) define(ctx context.Context, c *api.Call, known *resource.Known) error {
+	if _, err := s.within(ctx, c, known); err != nil || s.parent != "" {
+		return err
+	}
+	return s.of.Definitions(ctx, c.Workspace, s.of.Bare(), known)
 }
 
 func (s *serves[T]) create() api.Operation {
@@ -390,7 +416,7 @@ func (s *serves[T]) change(ctx context.Context, c *api.Call, change func(*T) err
 		return change(rec)
 	}
 	id := c.Path(s.param)
-	if s.of.KeyField().Rule.Format == "id" && s.parent == "" && s.Keeper == nil {
+	if s.of.KeyField().Rule.Format == "id" && s.parent == "" && s.Keeper == nil && !s.of.Single {
 		rec, err := s.in(c).Update(ctx, id, edit)
 		return rec, s.told(err)
 	}
@@ -398,9 +424,14 @@ func (s *serves[T]) change(ctx context.Context, c *api.Call, change func(*T) err
 	if err != nil {
 		return nil, err
 	}
-	if s.Keeper != nil {
+	switch {
+	case s.Keeper != nil:
 		rec, err = s.Keeper.Update(ctx, c, rec, edit)
-	} else {
+	case s.of.Meta(rec).Rev == 0: // the one record there is, once it is stored
+		if err = edit(rec); err == nil {
+			err = s.in(c).Insert(ctx, rec)
+		}
+	default:
 		rec, err = s.in(c).Update(ctx, s.of.Meta(rec).ID, edit)
 	}
 	return rec, s.told(err)

@@ -6,12 +6,10 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"io"
 	"net/http"
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"tenantry/backends/api"
 	"tenantry/backends/field"
@@ -76,50 +74,6 @@ func (s *serves[T]) sorted(row *api.Operation) {
 			row.Params[i].Default = s.Sort
 		}
 	}
-}
-
-// export writes what a list has on all its pages.
-func (s *serves[T]) export() api.Operation {
-	row := s.row("export", http.MethodGet, s.Path+"/export", s.Things+" found")
-	row.Summary, row.Description = "Export "+strings.ToLower(s.Things), "Answers all that a list has on its pages, one in a line. A connection that breaks off before its end says that lines are missing."
-	row.Weight, row.Audit, row.Timeout, row.Streams = api.Heavy, api.AuditAlways, time.Hour, []string{api.NDJSON}
-	s.filtered(&row)
-	data := row.Data
-	row = api.Typed(row, s.written)
-	s.sorted(&row)
-	row.Data = data
-	return row
-}
-
-// exportBatch is how many records of an export are read at once.
-const exportBatch = 500
-
-func (s *serves[T]) written(ctx context.Context, c *api.Call, in asking) (api.Result, error) {
-	var errs fault.List
-	q, where, order, err := s.query(ctx, c, in, &errs)
-	if err == nil {
-		err = errs.Err()
-	}
-	c.Header.Set("Content-Disposition", `attachment; filename="`+s.Name+`.ndjson"`)
-	q.Limit = exportBatch
-	return api.Result{Stream: func(ctx context.Context, w io.Writer) error {
-		enc := json.NewEncoder(w)
-		enc.SetEscapeHTML(false)
-		for {
-			found, err := s.in(c).Find(ctx, q)
-			if err != nil {
-				return err
-			}
-			lines, err := s.results(ctx, c, found)
-			for i := 0; i < len(found) && err == nil; i++ {
-				err = enc.Encode(lines.Index(i).Interface())
-			}
-			if err != nil || len(found) < q.Limit {
-				return err
-			}
-			q.Filter = store.All(where, s.beyond(s.cursor(&found[len(found)-1], order), order, &errs))
-		}
-	}}, err
 }
 
 // query returns what is asked of the store, and of that where and order by themselves.

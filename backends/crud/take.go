@@ -20,7 +20,7 @@ import (
 // takes declares the fields of a body.
 func (s *serves[T]) takes(row *api.Operation, there bool) {
 	for _, f := range s.fields {
-		if there && (f.Use.Has(declare.Once) || f.Name == s.of.KeyField().Name) { // others refer to it by that
+		if there && (f.Use.Has(declare.Once) || f.Name == s.of.KeyField().Name && !s.of.Single) { // others refer to it by that
 			continue
 		}
 		required := f.Rule.Required

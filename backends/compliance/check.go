@@ -1,0 +1,243 @@
+package compliance
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"tenantry/backends/api"
+	"tenantry/backends/filters"
+	"tenantry/backends/schema"
+	"tenantry/backends/store"
+	"tenantry/internal/fault"
+	"tenantry/internal/together"
+)
+
+// Lesson is what the custom object and the form are called whose records are lessons. Such a record names
+// its contact in the field contact, by the identifier, and its tags in the field tags.
+const Lesson = "lesson"
+
+// Lessons are records that can be lessons: those of a table that match, with fields that the organization defined.
+type Lessons struct {
+	Table  store.Table
+	Of     store.Filter
+	Fields schema.Fields
+}
+
+// Deps are what the module needs of others.
+type Deps struct {
+	Contacts func(*store.Workspace) store.Table
+	// Records and Submissions return the lessons of a workspace. Error: store.ErrNotFound where none are defined.
+	Records, Submissions func(context.Context, *store.Workspace) (Lessons, error)
+}
+
+// Checked says of one contact whether it complies.
+type Checked struct {
+	Contact   string   `json:"contact" doc:"Identifier of the contact."`
+	Compliant bool     `json:"compliant" doc:"Whether one of its lessons counts."`
+	Fails     []string `json:"fails" doc:"The settings that no lesson of the contact meets; both, where one lesson meets the one and another the other. Without tags to look for: lessons, where it has none."`
+}
+
+// CheckedPage is a page of contacts.
+type CheckedPage struct {
+	Page    int64     `json:"page"`
+	Pages   int64     `json:"pages"`
+	Count   int64     `json:"count" doc:"How many contacts there are in all."`
+	Results []Checked `json:"results" doc:"The contacts of the page, whether they comply or not, in the order of their identifiers."`
+}
+
+type listing struct {
+	Page    int64 `json:"page" rule:"min=1 max=1000000" default:"1" doc:"Page of the list, from 1."`
+	PerPage int64 `json:"per_page" rule:"min=1 max=9223372036854775807" default:"50" doc:"Contacts on a page, from 1; cut to 1000."`
+}
+
+const maxPerPage = 1000
+
+type one struct {
+	ID string `json:"id" doc:"Identifier of the contact." example:"665f1c2ab4d3e2f1a0b9c8d7"`
+}
+
+func (m *Module) checkRows() []api.Operation {
+	const says = "A contact complies where one of its lessons counts. Lessons are the records of the custom object lesson, and, where the settings say so, the submissions of the form lesson, " +
+		"whose field contact (Text) has the contact's identifier and whose field tags (MultiSelect) the lesson's tags."
+	row := func(o api.Operation) api.Operation {
+		o.Method, o.Tag, o.Teams, o.Weight = http.MethodGet, "Compliance", true, api.Heavy
+		o.Credentials, o.Kinds, o.Rule = api.Key|api.Session, api.ServerKeys, api.AdminOnly(permission)
+		o.Failures = append(o.Failures, api.Failure{Code: http.StatusForbidden, Message: permission, When: "the caller is no administrator, or an API key", Data: map[string]string{"permission": permission}},
+			api.Failure{Code: http.StatusUnprocessableEntity, Message: "Validation failed: compliance is not enabled, so nothing is checked", When: "the settings check nothing, or there are no lessons to look at"})
+		return o
+	}
+	example := Checked{Contact: "665f1c2ab4d3e2f1a0b9c8d7", Fails: []string{"lesson_tags_any"}}
+	return []api.Operation{
+		api.Typed(row(api.Operation{
+			Name: "compliance.check", Path: "/api/compliance/contacts", Summary: "Check all contacts against the settings", Description: says,
+			Message: "Contacts found", Example: CheckedPage{1, 1, 1, []Checked{example}},
+		}), m.checkAll),
+		api.Typed(row(api.Operation{
+			Name: "compliance.check_one", Path: "/api/compliance/contacts/{id}", Summary: "Check a contact against the settings", Description: says,
+			Message: "Contact found", Example: example,
+			Failures: []api.Failure{{Code: http.StatusNotFound, Message: "Contact not found", When: "there is no such contact in the caller's teams"}},
+		}), m.checkOne),
+	}
+}
+
+func (m *Module) checkAll(ctx context.Context, c *api.Call, in listing) (*CheckedPage, error) {
+	perPage := min(in.PerPage, maxPerPage)
+	q := store.Query{Sort: []store.Order{store.Asc("id")}, Limit: int(perPage), Offset: int((in.Page - 1) * perPage)}
+	found, count, err := m.check(ctx, c, q)
+	return &CheckedPage{in.Page, (count + perPage - 1) / perPage, count, found}, err
+}
+
+func (m *Module) checkOne(ctx context.Context, c *api.Call, in one) (Checked, error) {
+	if !store.ValidID(in.ID) {
+		return Checked{}, api.NotFound("Contact not found")
+	}
+	found, _, err := m.check(ctx, c, store.Query{Filter: store.Eq("id", in.ID), Limit: 1})
+	if err == nil && len(found) == 0 {
+		err = api.NotFound("Contact not found")
+	}
+	if err != nil {
+		return Checked{}, err
+	}
+	return found[0], nil
+}
+
+// check returns what the settings say of the contacts that the question finds, and how many match it.
+func (m *Module) check(ctx context.Context, c *api.Call, q store.Query) (out []Checked, count int64, err error) {
+	var rows [][]any
+	var asked *Settings
+	err = together.Do(c.Workspace.Remote(), func() (err error) {
+		asked, err = m.Settings.In(c.Workspace).First(ctx, store.Query{})
+		return err
+	}, func() (err error) {
+		rows, err = m.deps.Contacts(c.Workspace).Select(ctx, []store.Field{store.F("id")}, q)
+		return err
+	}, func() (err error) {
+		count, err = m.deps.Contacts(c.Workspace).Count(ctx, q.Filter)
+		return err
+	})
+	if errors.Is(err, store.ErrNotFound) || err == nil && !asked.Enabled {
+		err = fault.One("enabled", fault.Required, "compliance is not enabled, so nothing is checked")
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	out = make([]Checked, len(rows))
+	if len(rows) == 0 {
+		return out, count, nil
+	}
+	met, err := m.lessons(ctx, c.Workspace, asked, rows)
+	if err != nil {
+		return nil, 0, err
+	}
+	for i, row := range rows {
+		id, _ := row[0].(string)
+		out[i] = met.judge(id)
+	}
+	return out, count, nil
+}
+
+// needs are what one lesson of a contact must meet: each of them by itself, and the last all of them. met
+// has the contacts with such a lesson.
+type needs []need
+
+type need struct {
+	setting string
+	where   func(tags store.Field) store.Filter
+	met     map[any]bool
+}
+
+// needsOf returns what the settings ask.
+func needsOf(s *Settings) needs {
+	all := func(tags store.Field) (f store.Filter) {
+		every := make([]store.Filter, len(s.LessonTagsAll))
+		for i, tag := range s.LessonTagsAll {
+			every[i] = store.Where(tags, store.OpEq, tag)
+		}
+		return store.All(every...)
+	}
+	some := func(tags store.Field) store.Filter {
+		values := make([]any, len(s.LessonTagsAny))
+		for i, tag := range s.LessonTagsAny {
+			values[i] = tag
+		}
+		return store.Where(tags, store.OpIn, values...)
+	}
+	switch {
+	case len(s.LessonTagsAll) == 0 && len(s.LessonTagsAny) == 0:
+		return needs{{setting: "lessons", where: all}}
+	case len(s.LessonTagsAny) == 0:
+		return needs{{setting: "lesson_tags_all", where: all}}
+	case len(s.LessonTagsAll) == 0:
+		return needs{{setting: "lesson_tags_any", where: some}}
+	}
+	return needs{{setting: "lesson_tags_all", where: all}, {setting: "lesson_tags_any", where: some}, {where: func(tags store.Field) store.Filter {
+		return store.All(all(tags), some(tags))
+	}}}
+}
+
+// judge says what the contact's lessons come to.
+func (n needs) judge(id string) Checked {
+	out := Checked{Contact: id, Compliant: n[len(n)-1].met[id], Fails: []string{}}
+	for _, one := range n {
+		if !out.Compliant && one.setting != "" && !one.met[id] {
+			out.Fails = append(out.Fails, one.setting)
+		}
+	}
+	if !out.Compliant && len(out.Fails) == 0 {
+		out.Fails = []string{n[0].setting, n[1].setting}
+	}
+	return out
+}
+
+// lessons asks which of the contacts have lessons that meet the settings. The engine counts them.
+func (m *Module) lessons(ctx context.Context, ws *store.Workspace, s *Settings, contacts [][]any) (needs, error) {
+	var errs fault.List
+	if s.hold(&errs); len(errs) > 0 {
+		return nil, errs.Err()
+	}
+	sources := []func(context.Context, *store.Workspace) (Lessons, error){m.deps.Records}
+	if s.SubmissionEnabled {
+		sources = append(sources, m.deps.Submissions)
+	}
+	ids := make([]any, len(contacts))
+	for i := range contacts {
+		ids[i] = contacts[i][0]
+	}
+	asked := needsOf(s)
+	for i := range asked {
+		asked[i].met = map[any]bool{}
+	}
+	var questions []func() error
+	found := make([][][]any, len(sources)*len(asked))
+	for _, source := range sources {
+		all, err := source(ctx, ws)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return nil, err
+		}
+		contact, tags := filters.Defined("contact", all.Fields["contact"].Type), filters.Defined("tags", all.Fields["tags"].Type)
+		if err != nil || contact.Notation != filters.Text || tags.Notation != filters.List {
+			continue
+		}
+		for _, need := range asked {
+			n := len(questions)
+			questions = append(questions, func() (err error) {
+				found[n], err = all.Table.Aggregate(ctx, store.Aggregation{
+					Filter: store.All(all.Of, store.Where(contact.Ref, store.OpIn, ids...), need.where(tags.Ref)),
+					Groups: []store.Group{{Field: contact.Ref}}, Measures: []store.Measure{{Op: store.MeasureCount}}, Limit: len(ids),
+				})
+				return err
+			})
+		}
+	}
+	if len(questions) == 0 {
+		return nil, fault.One("lessons", fault.Required, "there is no custom object lesson with the fields contact (Text) and tags (MultiSelect), and no such form where submissions are included")
+	}
+	err := together.Do(ws.Remote(), questions...)
+	for n, rows := range found {
+		for _, row := range rows {
+			asked[n%len(asked)].met[row[0]] = true
+		}
+	}
+	return asked, err
+}

@@ -1,0 +1,114 @@
+package crud
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"strings"
+
+	"tenantry/backends/api"
+	"tenantry/backends/export"
+	"tenantry/backends/resource"
+	"tenantry/backends/schema"
+	"tenantry/backends/store"
+	"tenantry/internal/fault"
+	"tenantry/tenants"
+)
+
+// exporting is what an export is asked for.
+type exporting struct {
+	export.Asked
+	asking
+}
+
+// export writes what a list has on all its pages.
+func (s *serves[T]) export() api.Operation {
+	row := s.row("export", http.MethodGet, s.Path+"/export", s.Things+" found")
+	row.Summary = "Export " + strings.ToLower(s.Things)
+	row.Description = "Answers all that a list has on its pages: each line of ndjson is what a list shows of a record. The columns of csv are its fields, and those that its definition has now."
+	s.filtered(&row)
+	export.Row(&row)
+	row = api.Typed(row, s.written)
+	s.sorted(&row)
+	return row
+}
+
+// exportBatch is how many records of an export are read at once.
+const exportBatch = 500
+
+func (s *serves[T]) written(ctx context.Context, c *api.Call, in exporting) (api.Result, error) {
+	var errs fault.List
+	q, where, order, err := s.query(ctx, c, in.asking, &errs)
+	if err == nil {
+		err = errs.Err()
+	}
+	var known resource.Known
+	if err == nil && in.Format == export.CSV {
+		err = s.define(ctx, c, &known)
+	}
+	if err != nil {
+		return api.Result{}, err
+	}
+	definition := ""
+	if s.parent != "" {
+		definition = c.Path(s.parent)
+	}
+	defined, _ := known.Fields(s.of.DefinedBy, definition)
+	columns, cells := s.columns(c, defined)
+	q.Limit = exportBatch
+	return export.Answer(c, in.Asked, s.Name, columns, func(ctx context.Context, w *export.Writer) error {
+		for {
+			found, err := s.in(c).Find(ctx, q)
+			if err != nil {
+				return err
+			}
+			lines, err := s.results(ctx, c, found)
+			for i := 0; i < len(found) && err == nil; i++ {
+				err = w.Row(lines.Index(i).Interface(), func() []any { return cells(lines.Index(i)) })
+			}
+			if err != nil || len(found) < q.Limit {
+				return err
+			}
+			q.Filter = store.All(where, s.beyond(s.cursor(&found[len(found)-1], order), order, &errs))
+		}
+	}), nil
+}
+
+// columns returns the columns of a CSV file, and what makes the cells of an answer. Encrypted fields are none.
+// A defined field that is called like one of all records comes with what holds it.
+func (s *serves[T]) columns(c *api.Call, defined schema.Fields) (names []string, cells func(answer reflect.Value) []any) {
+	var makes []func(answer reflect.Value) any
+	for i, f := range s.model.fields {
+		if f.Name == "teams" && !c.Tenant.Org.Feature(tenants.FeatureTeams) {
+			continue
+		}
+		if s.of.DefinedBy == "" || f.Name != s.of.ValuesName() {
+			names = append(names, f.Name)
+			makes = append(makes, func(answer reflect.Value) any {
+				if v := reflect.Indirect(answer.Field(i + 1)); v.IsValid() {
+					return v.Interface()
+				}
+				return nil
+			})
+			continue
+		}
+		for _, name := range defined.Names() {
+			if defined[name].Type == schema.Encrypted {
+				continue
+			}
+			column := name
+			if _, own := s.of.Index(name); own {
+				column = f.Name + "." + name
+			}
+			names = append(names, column)
+			makes = append(makes, func(answer reflect.Value) any { return answer.Field(i + 1).Interface().(map[string]any)[name] })
+		}
+	}
+	return names, func(answer reflect.Value) []any {
+		row := make([]any, len(makes))
+		for i, cell := range makes {
+			row[i] = cell(answer)
+		}
+		return row
+	}
+}

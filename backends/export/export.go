@@ -1,0 +1,111 @@
+// Package export answers with rows as CSV or NDJSON, which are written while they are read.
+package export
+
+import (
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"tenantry/backends/api"
+)
+
+// Asked is what every export is asked for.
+type Asked struct {
+	Format string `json:"format" rule:"enum=csv|ndjson" default:"ndjson" doc:"ndjson, where each line is a JSON object, or csv, where the first row names the columns."`
+}
+
+// CSV is a format.
+const CSV = "csv"
+
+const mediaCSV = "text/csv"
+
+// Row completes the row of an operation that exports, which takes Asked.
+func Row(o *api.Operation) {
+	o.Method, o.Audit, o.Weight, o.Timeout, o.Streams = http.MethodGet, api.AuditAlways, api.Heavy, time.Hour, []string{api.NDJSON, mediaCSV}
+	o.Description += " Rows are written while they are read, so what changes meanwhile may be in them or not; a connection that breaks off before its end says that some are missing. " +
+		"A text of a CSV file that a spreadsheet could take for a formula, because it begins with =, +, -, @, a tab or a line break, has an apostrophe before it."
+}
+
+// Answer returns an answer with the rows that rows writes, as a file of that name without its suffix.
+func Answer(c *api.Call, in Asked, name string, columns []string, rows func(context.Context, *Writer) error) api.Result {
+	c.Header.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": name + "." + in.Format}))
+	names := make([]any, len(columns))
+	for i := range columns {
+		names[i] = columns[i]
+	}
+	out := api.Result{Media: map[bool]string{true: mediaCSV, false: api.NDJSON}[in.Format == CSV]}
+	out.Stream = func(ctx context.Context, to io.Writer) error {
+		w := &Writer{json: json.NewEncoder(to)}
+		w.json.SetEscapeHTML(false)
+		if in.Format == CSV {
+			w.csv = csv.NewWriter(to)
+			if err := w.Row(nil, func() []any { return names }); err != nil {
+				return err
+			}
+		}
+		if err := rows(ctx, w); err != nil || w.csv == nil {
+			return err
+		}
+		w.csv.Flush()
+		return w.csv.Error()
+	}
+	return out
+}
+
+// Writer writes rows in the format that was asked for. It is for one goroutine.
+type Writer struct {
+	csv  *csv.Writer // nil: lines of JSON
+	json *json.Encoder
+	row  []string
+}
+
+// Row writes a row: as CSV what cells returns, a value for each column, else the line.
+func (w *Writer) Row(line any, cells func() []any) error {
+	if w.csv == nil {
+		return w.json.Encode(line)
+	}
+	w.row = w.row[:0]
+	for _, v := range cells() {
+		w.row = append(w.row, text(v))
+	}
+	return w.csv.Write(w.row)
+}
+
+// text returns a value as a cell has it.
+func text(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return ""
+	case string:
+		return harmless(v)
+	case []string:
+		return harmless(strings.Join(v, "; "))
+	case []any:
+		parts := make([]string, len(v))
+		for i := range v {
+			parts[i] = fmt.Sprint(v[i])
+		}
+		return harmless(strings.Join(parts, "; "))
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	case bool, int64, json.Number:
+		return fmt.Sprint(v)
+	}
+	raw, _ := json.Marshal(v) // what JSON cannot hold is in no record
+	return string(raw)
+}
+
+// harmless returns a text that no spreadsheet takes for a formula.
+func harmless(text string) string {
+	if text != "" && strings.ContainsRune("=+-@\t\r\n", rune(text[0])) {
+		return "'" + text
+	}
+	return text
+}

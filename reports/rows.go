@@ -1,0 +1,229 @@
+package reports
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"unicode/utf8"
+
+	"tenantry/backends/api"
+	"tenantry/backends/crud"
+	"tenantry/backends/export"
+	"tenantry/backends/store"
+	"tenantry/internal/fault"
+	"tenantry/tenants"
+)
+
+// Bounds of what keepers read of a report.
+const (
+	previewRows = 50
+	exportPage  = 1_000   // rows that are read at once
+	maxExported = 100_000 // rows of a list whose query says no limit
+)
+
+// Rows is a page of what a report shows to its keepers.
+type Rows struct {
+	Columns   []Column `json:"columns" doc:"The columns, in order"`
+	Page      int64    `json:"page"`
+	Pages     int64    `json:"pages"`
+	Count     int64    `json:"count" doc:"How many rows the report has, within the limit of its query"`
+	Results   [][]any  `json:"results" doc:"The rows; each has one value for every column, null where there is none"`
+	Truncated bool     `json:"truncated" doc:"Whether there is more than the limit let through"`
+}
+
+// planFor binds a report for those who keep it: to what they see of what its readers see. They set every
+// input, and of one that has no value the conditions are left out.
+func (m *Module) planFor(ctx context.Context, c *api.Call, r *Report) (plan Plan, err error) {
+	var errs fault.List
+	given := readerParams(c.Query.Tree("params"), &errs)
+	if err := errs.Err(); err != nil {
+		return plan, err
+	}
+	free := *r
+	free.Input = maps.Clone(r.Input)
+	for name, in := range free.Input {
+		in.Rule = Editable
+		free.Input[name] = in
+	}
+	inputs, err := resolveInputs(&free, &free, nil, given)
+	if err != nil {
+		return plan, err
+	}
+	err = m.timed(ctx, func(run context.Context) (err error) {
+		plan, err = m.bind(run, c.Tenant, &bundle{root: r, scope: c.Scope, ahead: &ahead{}}, &free, inputs)
+		return err
+	})
+	return plan, err
+}
+
+// part runs that part of a plan.
+func (m *Module) part(ctx context.Context, plan Plan, part window) (data Data, err error) {
+	plan.window = part
+	err = m.timed(ctx, func(run context.Context) (err error) {
+		data, err = plan.Run(run)
+		return err
+	})
+	return data, err
+}
+
+func (m *Module) rows(ctx context.Context, c *api.Call, r *Report, page, perPage int64) (*Rows, error) {
+	plan, err := m.planFor(ctx, c, r)
+	if err != nil {
+		return nil, err
+	}
+	plan.countAhead = true
+	data, err := m.part(ctx, plan, window{int((page - 1) * perPage), int(perPage)})
+	count := int64(min(data.Total, plan.limit))
+	return &Rows{Columns: data.Columns, Page: page, Pages: (count + perPage - 1) / perPage, Count: count, Results: data.Rows, Truncated: data.Truncated}, err
+}
+
+type running struct {
+	Page    int64 `json:"page" rule:"min=1 max=1000000" default:"1" doc:"Page number, from 1." example:"1"`
+	PerPage int64 `json:"per_page" rule:"min=1 max=9223372036854775807" default:"50" doc:"Rows on a page, from 1; cut to 1000." example:"50"`
+}
+
+// export answers with all rows of the report.
+func (m *Module) export(ctx context.Context, c *api.Call, r *Report, in export.Asked) (api.Result, error) {
+	if !r.Exportable {
+		return api.Result{}, fault.One("exportable", fault.Forbidden, "the report is set not to be exportable")
+	}
+	plan, err := m.planFor(ctx, c, r)
+	if err != nil {
+		return api.Result{}, err
+	}
+	at := window{most: exportPage}
+	if plan.list == nil {
+		at.most = 0
+	}
+	if plan.countAhead = !plan.limited; plan.countAhead {
+		plan.limit = map[bool]int{true: MaxRows, false: maxExported}[plan.list == nil]
+	}
+	data, err := m.part(ctx, plan, at)
+	if err != nil {
+		return api.Result{}, err
+	}
+	if !plan.limited && data.Truncated {
+		return api.Result{}, fault.One("query", fault.Length, "the report has more than %d rows: give its query a filter or a limit", plan.limit)
+	}
+	plan.countAhead = false
+	names := make([]string, len(plan.Columns))
+	for i, column := range plan.Columns {
+		names[i] = column.Name
+	}
+	return export.Answer(c, in, r.Title, names, func(ctx context.Context, w *export.Writer) error {
+		for {
+			for _, row := range data.Rows {
+				line := make(map[string]any, len(row))
+				for i, v := range row {
+					line[names[i]] = v
+				}
+				if err := w.Row(line, func() []any { return row }); err != nil {
+					return err
+				}
+			}
+			if at.from += at.most; at.most == 0 || len(data.Rows) < at.most || at.from >= plan.limit {
+				return nil
+			}
+			var err error
+			if data, err = m.part(ctx, plan, at); err != nil {
+				return err
+			}
+		}
+	}), nil
+}
+
+// duplicate makes another report of one, with an address of its own.
+func (m *Module) duplicate(ctx context.Context, c *api.Call, r *Report, _ struct{}) (*Configuration, error) {
+	other := *r
+	other.Meta, other.PID, other.Title = store.Meta{}, "", "Copy of "+r.Title
+	for utf8.RuneCountInString(other.Title) > maxTitle {
+		_, last := utf8.DecodeLastRuneInString(other.Title)
+		other.Title = other.Title[:len(other.Title)-last]
+	}
+	if err := m.before(ctx, c, &other, nil); err != nil {
+		return nil, err
+	}
+	m.Reports.Fill(&other)
+	if err := m.Reports.In(c.Workspace).Insert(ctx, &other); err != nil {
+		return nil, err
+	}
+	c.Note(m.Reports.Name, other.ID)
+	return m.get(ctx, c, &other, struct{}{})
+}
+
+// toKeepers tells those who keep a report why it cannot be run.
+func toKeepers(p *api.Problem) *api.Problem {
+	var wrong *fault.Error
+	switch {
+	case errors.Is(p, ErrTooLong):
+		told := *p
+		told.Code = http.StatusServiceUnavailable
+		return &told
+	case errors.Is(p, ErrSource):
+		return api.ProblemOf(fault.One("source", fault.Unknown, "source names nothing that reports of the class can ask"))
+	case errors.Is(p, ErrNotShowable) && errors.As(p.Err, &wrong):
+		return api.ProblemOf(wrong)
+	}
+	return p
+}
+
+// rowsRows are the operations on the rows of reports, and the one that makes a report of another.
+func (m *Module) rowsRows() []api.Operation {
+	params := api.Param{
+		Name: "params", In: api.InQuery, Shape: api.Tree, Document: "inputs", Example: "params[country]=DE",
+		Description: "Values of inputs, locked ones too: params[<name>]=<value>. An empty value leaves out the conditions on the input.",
+	}
+	unfit := api.Failure{Code: http.StatusUnprocessableEntity, Message: "Validation failed: params[none] is no input that readers of this report may set", When: "a parameter is unacceptable, or the report does not fit the organization's data any more; every problem is named"}
+	slow := api.Failure{Code: http.StatusServiceUnavailable, Message: "The report took too long: it was stopped after 5s", When: "the run was stopped at its time limit"}
+	shown := Rows{
+		Columns: []Column{{"country", "Country", TypeText}, {"count", "Count", TypeNumber}}, Page: 1, Pages: 1, Count: 2, Results: [][]any{{"DE", 120}, {"FR", 80}},
+	}
+	run := on(api.Operation{
+		Name: "reports.run", Method: http.MethodGet, Path: "/api/custom-reports/{id}/run", Summary: "Run a custom report",
+		Description: "Answers a page of the report's rows, of what the caller and the report's teams may see. Values of inputs that are not given are the report's own.",
+		Kinds:       api.ServerKeys, Rule: api.Needs(tenants.ManageReports), Weight: api.Heavy, Message: "Custom Report run", Example: shown,
+		Failures: []api.Failure{unfit, slow}, Failure: toKeepers,
+	}, m.byID, func(ctx context.Context, c *api.Call, r *Report, in running) (*Rows, error) {
+		return m.rows(ctx, c, r, in.Page, min(in.PerPage, maxPerPage))
+	})
+	run.Params = append(run.Params, params)
+	exported := api.Operation{
+		Name: "reports.export", Path: "/api/custom-reports/{id}/export", Summary: "Export the rows of a custom report",
+		Description: "Writes the rows of the report as they come when it is run: all that its query lets through, and of a list that says no limit up to 100,000.",
+		Kinds:       api.ServerKeys, Rule: api.Needs(tenants.ManageReports), Message: "Custom Report found",
+		Data: map[string]any{}, Example: map[string]any{"country": "DE", "count": 120},
+		Failures: []api.Failure{unfit, slow, {Code: http.StatusUnprocessableEntity, Message: "Validation failed: the report is set not to be exportable", When: "the report is not exportable, or has more rows than an export takes"}},
+		Failure:  toKeepers,
+	}
+	export.Row(&exported)
+	exported = on(exported, m.byID, m.export)
+	exported.Params = append(exported.Params, params)
+	return []api.Operation{run, m.previewRow(shown, unfit, slow), exported, on(api.Operation{
+		Name: "reports.duplicate", Revised: true, Method: http.MethodPost, Path: "/api/custom-reports/{id}/duplicate", Summary: "Duplicate a custom report",
+		Description: "Makes a report like this one, with an address of its own, called Copy of its title. Share tokens are not taken along. Answers the new report.",
+		Kinds:       api.ServerFull, Rule: api.Needs(tenants.ManageReports), Audit: api.AuditAlways, Message: "Custom Report duplicated", Example: m.getOperation().Example,
+		Failures: []api.Failure{{Code: http.StatusUnprocessableEntity, Message: "Validation failed: source names nothing that reports of class Records can ask", When: "the report does not fit the organization's data any more, or shows more than the caller's teams"}},
+	}, m.byID, m.duplicate)}
+}
+
+// previewRow runs a report that is read and checked as a new one, and stores nothing.
+func (m *Module) previewRow(shown Rows, failures ...api.Failure) api.Operation {
+	row := crud.Rows(m.Reports, crud.Options[Report]{
+		Path: "/api/custom-reports/preview", Name: "reports", Things: "Custom Reports", Tag: tag, Without: []string{"list", "get", "update", "delete", "restore"},
+		Read: api.Needs(tenants.ManageReports), Write: api.Needs(tenants.ManageReports), Before: m.before, Example: shown,
+		Keeper: &crud.Keeper[Report]{Insert: func(_ context.Context, _ *api.Call, r *Report) (*Report, error) { return r, nil }},
+		Show: func(ctx context.Context, c *api.Call, all []*Report) ([]any, error) {
+			rows, err := m.rows(ctx, c, all[0], 1, previewRows)
+			if err != nil {
+				return nil, err
+			}
+			return []any{*rows}, nil
+		},
+	})[0]
+	row.Name, row.Revised, row.Weight, row.Failure = "reports.preview", false, api.Heavy, toKeepers
+	row.Summary, row.Message = "Run a custom report that is not stored", "Custom Report run"
+	row.Description = "Takes what makes a report, checks it as if it were to be stored, and answers its first 50 rows with the values that its inputs have. Nothing is stored."
+	row.Failures = append(row.Failures[:1], failures...) // nothing is stored, so nothing is taken
+	return row
+}

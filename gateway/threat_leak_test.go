@@ -54,11 +54,12 @@ func TestT3_NoMarkerOfAnotherOrganization(t *testing.T) {
 		total, seed = 100_000, rand.Uint64()
 	}
 	t.Logf("seed %d", seed)
+	asked := map[*party]*gatewaytest.Buffer{w.a: {}, w.b: {}}
 	const workers = 4
 	var wg sync.WaitGroup
 	for worker := range workers {
 		wg.Go(func() {
-			r := &roamer{world: w, Rand: rand.New(rand.NewPCG(seed, uint64(worker))), rows: w.App.Operations()}
+			r := &roamer{world: w, Rand: rand.New(rand.NewPCG(seed, uint64(worker))), rows: w.App.Operations(), asked: asked}
 			for range total / workers {
 				if t.Failed() {
 					return
@@ -74,7 +75,8 @@ func TestT3_NoMarkerOfAnotherOrganization(t *testing.T) {
 type roamer struct {
 	*world
 	*rand.Rand
-	rows []api.Operation
+	rows  []api.Operation
+	asked map[*party]*gatewaytest.Buffer // what all roamers asked
 }
 
 func pick[T any](r *rand.Rand, of []T) T { return of[r.IntN(len(of))] }
@@ -126,7 +128,11 @@ func (r *roamer) step(t *testing.T) {
 	if r.IntN(10) == 0 {
 		shown = append(shown, gatewaytest.Header("X-Forwarded-Host", stranger.Host), gatewaytest.Header("Prefer", "handling=strict"))
 	}
+	_, _ = r.asked[host].Write([]byte(q.text + "\n")) // to memory
 	a := host.Do(t, q.method, q.target, append(q.changes, shown...)...)
+	if op.Resource == "audit_record" { // it tells what was asked before
+		q.text = r.asked[host].String()
+	}
 	wantPlain(t, q.method+" "+q.target, a)
 	if a.Code >= http.StatusInternalServerError {
 		t.Errorf("%s %s on %s: %d %.300s", q.method, q.text, host.Slug, a.Code, a.Body)

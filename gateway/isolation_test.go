@@ -79,9 +79,14 @@ func samples() map[string]sample {
 		"compliance.check":      {query: []value{{"page", "1"}, {"per_page", "20"}}},
 		"compliance.check_one":  {path: map[string]ref{"id": refContact}},
 		"users.get":             {path: map[string]ref{"id": refUser}},
-		"me.get":                {volatile: []string{"id", "name", "email", "created_at"}},
-		"me.update":             {body: map[string]any{"name": "Grace {n}"}, volatile: []string{"id", "name", "email", "created_at"}},
-		"authz.explain":         {query: []value{{"operation", "folders.get"}, {"subject", refSubject}}},
+		"organization.get":      {volatile: []string{"id", "updated_at"}},
+		"organization.update": {
+			body:     map[string]any{"name": "Acme {n}", "features": map[string]any{"teams": true}, "settings": map[string]any{"sign_in_names_organization": false}, "limits": map[string]any{"folder_children": 100}},
+			volatile: []string{"id", "slug", "name", "url", "created_at", "updated_at"},
+		},
+		"me.get":        {volatile: []string{"id", "name", "email", "created_at"}},
+		"me.update":     {body: map[string]any{"name": "Grace {n}"}, volatile: []string{"id", "name", "email", "created_at"}},
+		"authz.explain": {query: []value{{"operation", "folders.get"}, {"subject", refSubject}}},
 		"contacts.reveal": {
 			path:     map[string]ref{"id": refContact},
 			query:    []value{{"field", secretField}, {"public_key", "CQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="}},

@@ -10,6 +10,7 @@ import (
 	"tenantry/backends/files"
 	"tenantry/backends/forms"
 	"tenantry/backends/objects"
+	"tenantry/backends/organizations"
 	"tenantry/backends/resource"
 	"tenantry/backends/store"
 	"tenantry/backends/users"
@@ -55,6 +56,7 @@ func (s *Services) openModules(more []Module) {
 	s.bundles = bundles.New(bundles.Options{Transfer: func() *transfer.Service { return s.transfer }, Audit: s.audit, Log: s.log, Now: s.now, Dir: s.importsFolder()})
 	s.modules = append([]Module{
 		people, stored, records, filled, sent, s.reports, s.compliance(people, records, filled), s.members, s.bundles, s.audit,
+		&organizations.Module{Directory: s.directory, Defaults: s.limiter.Defaults()},
 	}, more...)
 
 	kept := s.kept()

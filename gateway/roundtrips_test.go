@@ -100,6 +100,7 @@ func (p *party) reads(t testing.TB) []read {
 			{"count contacts", "find compliance_settings", "find contacts"}, {"find custom_objects"}, {"aggregate records", "aggregate records", "aggregate records"},
 		}},
 		{"users.get", "one with a role", "/api/users/" + id(refUser), key, [][]string{{"find users"}, {"find roles"}}},
+		{"organization.get", "as it is", "/api/organization", admin, nil},
 		{"me.get", "an administrator", "/api/me", admin, [][]string{{"find users"}}},
 		{"authz.explain", "a person", "/api/authz/explain?operation=folders.get&subject=user:" + id(refUser), admin, [][]string{{"find users"}, {"find roles"}}},
 		{"contacts.reveal", "one", "/api/contacts/" + id(refContact) + "/reveal-secret?field=" + secretField, key, [][]string{

@@ -129,7 +129,7 @@ func TestUpdateKeepsWhatIsNotTheCallers(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := after.Org
-	if o.Name != "New" || o.Limit(tenants.LimitFolderChildren, 0) != 5 {
+	if o.Name != "New" || o.Limit(tenants.LimitFolderChildren) != 5 {
 		t.Errorf("not changed: %+v", o)
 	}
 	if o.Slug != "acme" || o.OrgID != before.Org.OrgID || o.State != tenants.Active || o.AccessRev != before.Org.AccessRev {

@@ -176,7 +176,7 @@ func (d *Directory) Update(ctx context.Context, slug string, change func(*Organi
 		}
 		edited := *o
 		edited.Features, edited.Settings, edited.Limits = maps.Clone(o.Features), maps.Clone(o.Settings), maps.Clone(o.Limits)
-		edited.Providers = slices.Clone(o.Providers)
+		edited.Lowered, edited.Providers = maps.Clone(o.Lowered), slices.Clone(o.Providers)
 		if err := change(&edited); err != nil {
 			return err
 		}
@@ -188,7 +188,7 @@ func (d *Directory) Update(ctx context.Context, slug string, change func(*Organi
 			return err
 		}
 		o.Name, o.Features, o.Settings, o.Limits, o.Providers = edited.Name, edited.Features, edited.Settings, edited.Limits, edited.Providers
-		o.RequestLimits = edited.RequestLimits
+		o.RequestLimits, o.Lowered = edited.RequestLimits, edited.Lowered
 		return nil
 	})
 	if err != nil {

@@ -5,9 +5,12 @@ package tenants
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 	"tenantry/tenants/limits"
 )
 
@@ -51,8 +54,9 @@ type Organization struct {
 	State     State            `json:"state" use:"local"`
 	Features  map[string]bool  `json:"features,omitempty" use:"merge"`
 	Settings  map[string]bool  `json:"settings,omitempty" use:"merge"`
-	Limits    map[string]int64 `json:"limits,omitempty" rule:"min=1 max=10000" use:"merge"`
-	AccessRev int64            `json:"access_rev" use:"local"` // grows with every change to keys, accounts, roles: cached identities of an older one are void
+	Limits    map[string]int64 `json:"limits,omitempty" rule:"min=1 max=10000" use:"merge"` // which the operator allows at most
+	Lowered   map[string]int64 `json:"lowered,omitempty" use:"local"`                       // limits as its administrators have lowered them
+	AccessRev int64            `json:"access_rev" use:"local"`                              // grows with every change to keys, accounts, roles: cached identities of an older one are void
 	// RequestLimits go before the defaults of the configuration, where they say something.
 	RequestLimits limits.Set `json:"request_limits,omitzero"`
 	// DataKeys are the organization's wrapped data keys by purpose, the newest last.
@@ -82,12 +86,45 @@ func (o *Organization) Feature(name string) bool { return o.Features[name] }
 // Setting reports whether the setting is on.
 func (o *Organization) Setting(name string) bool { return o.Settings[name] }
 
-// Limit returns the organization's own limit, or the fallback where it has none.
-func (o *Organization) Limit(name string, fallback int64) int64 {
-	if n, ok := o.Limits[name]; ok && n > 0 {
+// Allowed returns what the operator allows a limit to be at most.
+func (o *Organization) Allowed(name string) int64 {
+	if n := o.Limits[name]; n > 0 {
 		return n
 	}
-	return fallback
+	return map[string]int64{LimitFolderChildren: DefaultFolderChildren}[name]
+}
+
+// Limit returns the limit that holds.
+func (o *Organization) Limit(name string) int64 {
+	n := o.Allowed(name)
+	if own := o.Lowered[name]; own > 0 {
+		return min(n, own)
+	}
+	return n
+}
+
+// Lower sets limits within what the operator allows; one that is set to as much follows the operator's.
+// Errors: *fault.Error with every fault.
+func (o *Organization) Lower(wanted map[string]int64) error {
+	var faults fault.List
+	checkKnown(&faults, "limits", "limit", slices.Sorted(maps.Keys(wanted)), AllLimits())
+	lowered := maps.Clone(o.Lowered)
+	if lowered == nil {
+		lowered = map[string]int64{}
+	}
+	for name, n := range wanted {
+		switch most := o.Allowed(name); {
+		case most == 0: // said above
+		case n < 1 || n > most:
+			faults.Add("limits."+name, fault.Range, "the limit %s is from 1 to %d, which the operator allows", name, most)
+		case n == most:
+			delete(lowered, name)
+		default:
+			lowered[name] = n
+		}
+	}
+	o.Lowered = lowered
+	return faults.Err()
 }
 
 // Tenant is an organization together with the way to its data. Only a Directory makes

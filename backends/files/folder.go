@@ -32,7 +32,7 @@ func (m *Module) readFolder(ctx context.Context, c *api.Call, ask listing) (answ
 	if !store.ValidID(ask.ID) {
 		return answer, api.NotFound(folderMissing)
 	}
-	most := min(c.Tenant.Org.Limit(tenants.LimitFolderChildren, tenants.DefaultFolderChildren), store.MaxLimit)
+	most := min(c.Tenant.Org.Limit(tenants.LimitFolderChildren), store.MaxLimit)
 	if ask.Page == 0 || ask.PerPage > most {
 		ask.PerPage = most
 	}

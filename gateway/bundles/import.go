@@ -233,7 +233,7 @@ func (s *Service) carryOut(t *tenants.Tenant, job *Import, src transfer.Source, 
 	var report transfer.Report
 	err := s.turn(func() { s.note(s.ctx, t, job.ID, func(*Import) {}) })
 	if err == nil {
-		report, err = rows.Load(s.ctx, s.Transfer(), t, src, rows.Options{As: job.As, Format: job.Format, Key: job.Key, DryRun: job.DryRun, Partial: job.Partial, Progress: note})
+		report, err = rows.Load(s.ctx, s.Transfer(), t, src, rows.Options{As: job.As, Format: job.Format, Key: job.Key, DryRun: job.DryRun, Partial: job.Partial, Bounded: true, Progress: note})
 		<-s.slots
 	}
 	if report.Kinds == nil { // it came to none

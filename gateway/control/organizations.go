@@ -22,6 +22,7 @@ type Organization struct {
 	Features      map[string]bool  `json:"features"`
 	Settings      map[string]bool  `json:"settings"`
 	Limits        map[string]int64 `json:"limits"`
+	Lowered       map[string]int64 `json:"lowered,omitempty"` // limits as its administrators have lowered them
 	Providers     []string         `json:"providers"`
 	RequestLimits limits.Set       `json:"request_limits,omitzero"` // those that are its own
 	Backend       string           `json:"backend"`                 // where its documents are
@@ -88,7 +89,7 @@ type DeletedOrganization struct {
 }
 
 func (s *Server) organizations() Group {
-	const table = "id, slug, name, state, features, settings, limits, providers, backend, moving to=move?, old copy on=old_copy?, url, created=created_at"
+	const table = "id, slug, name, state, features, settings, limits, lowered=lowered?, providers, backend, moving to=move?, old copy on=old_copy?, url, created=created_at"
 	return Group{"org", "Make and change organizations", []Command{
 		command(Command{
 			Line: "org create --slug SLUG --name NAME", Short: "Make an organization", Audit: api.AuditAlways, Begins: true, Table: table,

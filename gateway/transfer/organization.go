@@ -2,25 +2,40 @@ package transfer
 
 import (
 	"context"
+	"maps"
 	"reflect"
+	"slices"
 
 	"tenantry/backends/resource"
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 	"tenantry/tenants"
+	"tenantry/tenants/limits"
 )
 
 // organization keeps the one record that an organization itself is.
 type organization struct {
 	directory *tenants.Directory
 	tenant    *tenants.Tenant
+	bounded   bool
 }
 
-// organizationResource returns what the line about the organization is. An error is a fault of the
-// program.
-func organizationResource(d *tenants.Directory, t *tenants.Tenant) (*resource.Resource, error) {
+// organizationResource returns what the line about the organization is. Bounded says that its limits are
+// the operator's. An error is a fault of the program.
+func organizationResource(d *tenants.Directory, t *tenants.Tenant, bounded bool) (*resource.Resource, error) {
 	traits := resource.Traits{Name: kindOrganization, Definition: true, Control: true, Single: true, Travels: "-"}
-	check := func(c *resource.Checking, rec any) { tenants.CheckOrganization(c.Errs, rec.(*tenants.Organization)) }
-	return resource.Describe(reflect.TypeFor[tenants.Organization](), traits, organization{d, t}, check)
+	check := func(c *resource.Checking, rec any) {
+		o := rec.(*tenants.Organization)
+		tenants.CheckOrganization(c.Errs, o)
+		const theirs = "%s are not those that the operator has set for this organization: leave them out of the line"
+		if bounded && slices.ContainsFunc(slices.Collect(maps.Keys(o.Limits)), func(name string) bool { return o.Limits[name] != t.Org.Limits[name] }) {
+			c.Errs.Add("limits", fault.Forbidden, theirs, "limits")
+		}
+		if bounded && o.RequestLimits != (limits.Set{}) && o.RequestLimits != t.Org.RequestLimits {
+			c.Errs.Add("request_limits", fault.Forbidden, theirs, "request_limits")
+		}
+	}
+	return resource.Describe(reflect.TypeFor[tenants.Organization](), traits, organization{d, t, bounded}, check)
 }
 
 // Spec returns nil: package tenants keeps the organization.
@@ -45,7 +60,10 @@ func (o organization) Insert(context.Context, *store.Workspace, []any) error { r
 // Replace makes the change to the organization as it is now.
 func (o organization) Replace(ctx context.Context, _ *store.Workspace, _ any, change func(any)) error {
 	_, err := o.directory.Update(ctx, o.tenant.Org.Slug, func(org *tenants.Organization) error {
-		change(org)
+		were, of := org.Limits, org.RequestLimits
+		if change(org); o.bounded {
+			org.Limits, org.RequestLimits = were, of
+		}
 		return nil
 	})
 	return err

@@ -160,7 +160,7 @@ func same(t *testing.T, w *world, acme *tenants.Tenant, want string, rec any, se
 	case *people.Account:
 		name = "service_account"
 	}
-	session, err := w.service.session(acme, nil)
+	session, err := w.service.session(acme, nil, false)
 	check(t, err)
 	line := string(session.named[name].write(nil, rec))
 	for _, field := range needed {

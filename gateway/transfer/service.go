@@ -75,12 +75,12 @@ type session struct {
 	alias map[string]string
 }
 
-func (s *Service) session(t *tenants.Tenant, progress func(Progress)) (*session, error) {
+func (s *Service) session(t *tenants.Tenant, progress func(Progress), bounded bool) (*session, error) {
 	out := &session{
 		deps: &s.deps, tenant: t, named: map[string]*kind{}, meter: meter{report: progress}, tally: newTally(),
 		vault: &secrets.Vault{Keys: s.deps.Directory, Tenant: t}, isEmpty: map[string]bool{}, alias: map[string]string{},
 	}
-	own, err := organizationResource(s.deps.Directory, t)
+	own, err := organizationResource(s.deps.Directory, t, bounded)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func (s *Service) run(ctx context.Context, t *tenants.Tenant, o ImportOptions, f
 	if err != nil {
 		return newTally().report(), err
 	}
-	session, err := s.session(t, o.Progress)
+	session, err := s.session(t, o.Progress, o.Bounded)
 	if err != nil {
 		return newTally().report(), err
 	}
@@ -151,7 +151,7 @@ func (s *Service) Export(ctx context.Context, t *tenants.Tenant, w io.Writer, o 
 	if err != nil {
 		return out, err
 	}
-	session, err := s.session(t, o.Progress)
+	session, err := s.session(t, o.Progress, false)
 	if err != nil {
 		return out, err
 	}

@@ -1,0 +1,131 @@
+// Package organizations lets an organization's administrators read and change what it is, within what the
+// operator allows.
+package organizations
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"tenantry/backends/api"
+	"tenantry/backends/resource"
+	"tenantry/internal/texts"
+	"tenantry/tenants"
+	"tenantry/tenants/limits"
+)
+
+// Module serves the organization itself. It is immutable and safe for concurrent use.
+type Module struct {
+	Directory *tenants.Directory
+	Defaults  limits.Set // of requests, where the organization has none of its own
+}
+
+// Kept returns nothing: package tenants keeps organizations.
+func (m *Module) Kept() []resource.Kept { return nil }
+
+// Answer is the organization as its administrators see it.
+type Answer struct {
+	ID            int64            `json:"id" doc:"Number of the organization."`
+	Slug          string           `json:"slug" doc:"First label of its host name. It never changes."`
+	Name          string           `json:"name" doc:"What people read."`
+	Features      map[string]bool  `json:"features" doc:"Features, and whether they are on."`
+	Settings      map[string]bool  `json:"settings" doc:"Settings, and whether they are on."`
+	Limits        map[string]int64 `json:"limits" doc:"The limits that hold."`
+	Allowed       map[string]int64 `json:"allowed_limits" doc:"What the operator allows each limit to be at most."`
+	RequestLimits limits.Set       `json:"request_limits" doc:"The limits on requests that hold, which the operator sets."`
+	Providers     []string         `json:"providers" doc:"Providers that a shared report may be asked from, which the operator sets."`
+	URL           string           `json:"url" doc:"Address of the organization."`
+	CreatedAt     string           `json:"created_at" doc:"RFC 3339, UTC, milliseconds."`
+	UpdatedAt     string           `json:"updated_at" doc:"RFC 3339, UTC, milliseconds."`
+}
+
+// Change is what an administrator may set.
+type Change struct {
+	Name     string           `json:"name" rule:"min=1 max=200 format=label" doc:"What people read." example:"Acme Ltd"`
+	Features map[string]bool  `json:"features" doc:"Features to switch on or off; others stay as they are: teams." example:"{\"teams\":true}"`
+	Settings map[string]bool  `json:"settings" doc:"Settings to switch on or off; others stay as they are: require_public_encryption_key, sign_in_names_organization." example:"{\"sign_in_names_organization\":false}"`
+	Limits   map[string]int64 `json:"limits" doc:"Limits to lower, or to raise again to at most what the operator allows; others stay as they are: folder_children." example:"{\"folder_children\":500}"`
+}
+
+// Operations returns the rows.
+func (m *Module) Operations() []api.Operation {
+	usual := Module{Defaults: limits.Set{Organization: limits.Pair{Rate: limits.PerSecond(1000), Quota: limits.Unlimited()}, Key: limits.Pair{Rate: limits.PerSecond(500), Quota: limits.Unlimited()}}}
+	example := usual.answer(&tenants.Tenant{Org: tenants.Organization{
+		OrgID: 7, Slug: "acme", Name: "Acme Ltd", Features: map[string]bool{tenants.FeatureTeams: true}, Lowered: map[string]int64{tenants.LimitFolderChildren: 500},
+	}}, "https://acme.example.com")
+	row := api.Operation{
+		Name: "organization.get", Method: http.MethodGet, Path: "/api/organization", Tag: "Organization", Summary: "Get the organization",
+		Description: "Answers what it is called, what is switched on, and the limits that hold.", Message: "Organization found", Example: example,
+		Credentials: api.Key | api.Session, Kinds: api.ServerKeys, Rule: api.AdminOnly("Manage Organization"), Revised: true,
+	}
+	change := row
+	change.Name, change.Method, change.Kinds, change.Audit, change.Message = "organization.update", http.MethodPut, api.ServerFull, api.AuditAlways, "Organization updated"
+	change.Summary, change.Description = "Change the organization", "What is not given stays as it is. It holds at once on every server. Answers the organization as it is stored."
+	change.Failures = []api.Failure{{
+		Code: http.StatusUnprocessableEntity, Message: "Validation failed: the limit folder_children is from 1 to 1000, which the operator allows", When: "something is not known, or beyond what the operator allows",
+	}}
+	return []api.Operation{
+		api.Typed(row, func(ctx context.Context, c *api.Call, _ struct{}) (Answer, error) {
+			t, err := m.Directory.BySlug(ctx, c.Tenant.Org.Slug) // as it is now
+			return m.told(c, t, err)
+		}),
+		api.Typed(change, m.update),
+	}
+}
+
+func (m *Module) update(ctx context.Context, c *api.Call, in Change) (Answer, error) {
+	var changed []string
+	t, err := m.Directory.Update(ctx, c.Tenant.Org.Slug, func(o *tenants.Organization) error {
+		if err := c.Current(o.Rev); err != nil {
+			return err
+		}
+		changed = slices.DeleteFunc([]string{"name", "features", "settings", "limits"}, func(name string) bool { return !c.Body.Has(name) })
+		if c.Body.Has("name") {
+			o.Name = in.Name
+		}
+		o.Features, o.Settings = with(o.Features, in.Features), with(o.Settings, in.Settings)
+		return o.Lower(in.Limits)
+	})
+	if err == nil {
+		c.Note("changed", strings.Join(changed, ","))
+	}
+	return m.told(c, t, err)
+}
+
+func with(was, will map[string]bool) map[string]bool {
+	all := maps.Clone(was)
+	if all == nil {
+		all = map[string]bool{}
+	}
+	maps.Copy(all, will)
+	return all
+}
+
+// told shows an organization that was read or changed well.
+func (m *Module) told(c *api.Call, t *tenants.Tenant, err error) (Answer, error) {
+	if err != nil {
+		return Answer{}, err
+	}
+	c.Revision = t.Org.Rev
+	return m.answer(t, c.BaseURL), nil
+}
+
+func (m *Module) answer(t *tenants.Tenant, url string) Answer {
+	o := &t.Org
+	a := Answer{
+		ID: o.OrgID, Slug: o.Slug, Name: o.Name, Features: map[string]bool{}, Settings: map[string]bool{}, Limits: map[string]int64{}, Allowed: map[string]int64{},
+		RequestLimits: o.RequestLimits.Or(m.Defaults), Providers: append([]string{}, o.Providers...), URL: url, CreatedAt: texts.Time(o.CreatedAt), UpdatedAt: texts.Time(o.UpdatedAt),
+	}
+	for _, name := range tenants.AllFeatures() {
+		a.Features[name] = o.Feature(name)
+	}
+	for _, name := range tenants.AllSettings() {
+		a.Settings[name] = o.Setting(name)
+	}
+	for _, name := range tenants.AllLimits() {
+		a.Limits[name], a.Allowed[name] = o.Limit(name), o.Allowed(name)
+	}
+	return a
+}

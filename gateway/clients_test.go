@@ -49,6 +49,7 @@ func TestClients(t *testing.T) {
 			g := gatewaytest.Start(t, func(cfg *config.Config, _ *gateway.Options) { cfg.TrustedProxies = []string{"127.0.0.0/8"} })
 			p := newParty(t, g, "acme", "ac0ffee5ac0ffee5", 7000)
 			p.signIn(t)
+			p.Import(t, lessonObject)
 			folder := t.TempDir()
 			file := filepath.Join(folder, "calls.json")
 			raw, err := json.Marshal(map[string]any{"url": g.URL(""), "host": p.Host, "calls": p.clientCalls()})

@@ -11,12 +11,15 @@ import (
 	"tenantry/tenants"
 )
 
+// lessonObject has the records by which contacts are checked.
+const lessonObject = `{"kind":"custom_object","name":"lesson","label":"Lesson","label_plural":"Lessons",` + lessonFields
+const lessonFields = `"schema":{"contact":{"title":"Contact","type":"Text"},"tags":{"title":"Tags","type":"MultiSelect"}}}`
+
 // TestContract_Compliance: administrators choose what contacts must have had, and see who had not.
 func TestContract_Compliance(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
 	ann, bob, cid, dan := docID(0xc1), docID(0xc2), docID(0xc3), docID(0xc4)
-	const fields = `"schema":{"contact":{"title":"Contact","type":"Text"},"tags":{"title":"Tags","type":"MultiSelect"}}}`
 	lesson := func(contact, tags string) string {
 		return `{"kind":"record","object":"lesson","values":{"contact":"` + contact + `","tags":[` + tags + `]}}`
 	}
@@ -54,9 +57,8 @@ func TestContract_Compliance(t *testing.T) {
 	do(422, change, "settings", `{"lesson_tags_all":[`+strings.Join(tags, ",")+`]}`, "at most 100 tags")
 	do(422, change, "settings", `{"enabled":"yes","lesson_tags_any":7}`, `"enabled"`, `"lesson_tags_any"`)
 	acme.Import(
-		t, `{"kind":"custom_object","name":"lesson","label":"Lesson","label_plural":"Lessons",`+fields,
-		lesson(ann, `"fire","2026"`), lesson(bob, `"fire"`), lesson(bob, `"2026"`), lesson(dan, `"fire"`),
-		`{"kind":"form_collection","id":"`+docID(0xf1)+`","name":"lesson","label":"Lesson","label_plural":"Lessons",`+fields,
+		t, lessonObject, lesson(ann, `"fire","2026"`), lesson(bob, `"fire"`), lesson(bob, `"2026"`), lesson(dan, `"fire"`),
+		`{"kind":"form_collection","id":"`+docID(0xf1)+`","name":"lesson","label":"Lesson","label_plural":"Lessons",`+lessonFields,
 		`{"kind":"submission","form":"`+docID(0xf1)+`","values":{"form_name":"x","contact":"`+cid+`","tags":["fire","2027"]}}`)
 	who := func(id, fails string) string {
 		return `{"contact":"` + id + `","compliant":` + map[bool]string{true: "true", false: "false"}[fails == ""] + `,"fails":[` + fails + `]}`

@@ -44,7 +44,7 @@ func (p *party) reads(t testing.TB) []read {
 	p.Import(t,
 		`{"kind":"custom_report","id":"`+long+`","pid":"`+p.mark+`longreport","title":"Long","secure":false,"class":"Contacts","query":{"fields":["id","plan"],"limit":2}}`,
 		`{"kind":"custom_report","id":"00000000000000000000c003","pid":"`+p.mark+`groupsreport","title":"Groups","secure":false,"class":"Contacts","query":{"group_by":[{"field":"country"}],"measures":[{"op":"count"}]}}`,
-		`{"kind":"custom_object","name":"lesson","label":"Lesson","label_plural":"Lessons","schema":{"contact":{"title":"Contact","type":"Text"},"tags":{"title":"Tags","type":"MultiSelect"}}}`,
+		lessonObject,
 		`{"kind":"campaign","id":"`+custom+`","name":"Custom","filter":{"plan":{"exists":true}}}`)
 	key := credential{name: "key", shown: []gatewaytest.Request{gatewaytest.WithKey(p.key)}}
 	admin := credential{name: "session of an administrator", shown: []gatewaytest.Request{gatewaytest.Cookie(p.adminCookie)}}

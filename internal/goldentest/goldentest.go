@@ -72,8 +72,8 @@ var (
 // Fill returns the text without what is new each time.
 func (b *Blanks) Fill(text string) string {
 	text = strings.ToValidUTF8(text, `\xff`)
-	text = newToken.ReplaceAllString(text, "$1$2<token>")
 	text = newSealed.ReplaceAllString(text, "$1<sealed>")
+	text = newToken.ReplaceAllString(text, "$1$2<token>")
 	text = newID.ReplaceAllStringFunc(text, func(id string) string {
 		if slices.ContainsFunc(b.known, func(known string) bool { return strings.HasPrefix(id, known) }) || strings.Trim(id, id[:1]) == "" {
 			return id

@@ -52,6 +52,7 @@ type Config struct {
 	Timeouts  Timeouts  `yaml:"timeouts"`
 	Limits    Limits    `yaml:"limits"`
 	Telemetry Telemetry `yaml:"telemetry"`
+	Trash     Trash     `yaml:"trash"`
 }
 
 // Telemetry says where traces and figures are sent.
@@ -63,6 +64,15 @@ type Telemetry struct {
 	// SamplePercent is how many of a hundred requests are traced.
 	SamplePercent int `yaml:"sample_percent"`
 }
+
+// Trash says what becomes of deleted records.
+type Trash struct {
+	// Keep is how long they can be restored; 0: for ever.
+	Keep time.Duration `yaml:"keep"`
+}
+
+// leastKeep is how long people have at least to find out what they deleted.
+const leastKeep = time.Hour
 
 // Limits are how many requests are answered where organizations and keys say nothing
 // themselves, written like 100/s, 6000/m, 100000/d, or off.
@@ -186,6 +196,7 @@ func Default() Config {
 			Address: limits.PerSecond(50), AddressQuota: limits.Unlimited(), InFlight: 256,
 		},
 		Telemetry: Telemetry{SamplePercent: 100},
+		Trash:     Trash{Keep: 30 * 24 * time.Hour},
 	}
 }
 
@@ -259,6 +270,9 @@ func (c *Config) check(descriptors uint64, fault func(name, format string, args 
 		if d <= 0 || d > time.Hour {
 			fault(name, "must be more than 0 and at most 1h")
 		}
+	}
+	if keep := c.Trash.Keep; keep != 0 && keep < leastKeep {
+		fault("trash.keep", "must be at least 1h, like 720h for 30 days, or 0 to keep what is deleted for ever")
 	}
 	if c.Limits.InFlight < 16 || c.Limits.InFlight > 1<<20 {
 		fault("limits.in_flight", "must be from 16 to %d", 1<<20)

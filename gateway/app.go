@@ -175,6 +175,7 @@ func (a *App) Run(ctx context.Context) error {
 	watching, stopWatching := context.WithCancel(ctx)
 	defer stopWatching()
 	running.Go(func() { a.watch(watching) })
+	running.Go(func() { a.emptyTrash(watching) })
 	a.ready.Store(true)
 	var err error
 	select {

@@ -171,7 +171,7 @@ func TestCRUD_Refuses(t *testing.T) {
 		{"DELETE", "/" + id + "?purge=perhaps", "", 422, "purge must be true or false"},
 		{"POST", "/x/restore", "", 404, "Plant not found"},
 		{"GET", "?page=0&per_page=x&sort=name,-notes", "", 422, "page must be a whole number from 1 to 1000000000; per_page must be"},
-		{"GET", "?sort=name,-notes", "", 422, "sort must name some of id, name, height, created_at, each once"},
+		{"GET", "?sort=name,-notes", "", 422, "sort must name some of id, name, height, created_at, updated_at, each once"},
 		{"GET", "?filters[notes]=x", "", 422, "notes"},
 		{"GET", "?filters[height]=tall", "", 422, "filters[height] must be a number"},
 		{"GET", "?after=e30", "", 422, "after must be what an answer"},

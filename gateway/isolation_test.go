@@ -150,6 +150,7 @@ func sampleFor(op *api.Operation) sample {
 func fitting() map[string]map[string]any {
 	type m = map[string]any
 	return map[string]map[string]any{
+		"folders.update":        {"folder_id": nil},
 		"objects.update":        {"schema": m{"kind": m{"title": "Kind", "type": "Text"}, "pin": m{"title": "Pin", "type": "Encrypted"}}},
 		"records.create":        {"values": m{"kind": "oak", "pin": "1234"}},
 		"records.bulk":          {"records": []any{m{"values": m{"kind": "ash"}}, m{"values": m{"none": 1}}}},

@@ -43,7 +43,7 @@ func TestDeclaredQueriesUseAnIndex(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(spec.Access) == 0 && spec.Name != "installations" { // has one record, read by its id
+		if len(spec.Access) == 0 && spec.Name != "installations" && spec.Name != "chores" { // have few records, read by their id
 			t.Errorf("%s declares no question", spec.Name)
 		}
 		for _, access := range spec.Access {

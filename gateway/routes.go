@@ -37,7 +37,7 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []api.Operati
 	pipeline := middleware.New(middleware.Options{
 		Tenants: a.directory, Keys: a.keys, Sessions: a.sessions, Limits: a.limiter, Work: work, Bodies: bodies, Audit: a.audit, Repeats: a.repeats, Log: a.log,
 		Metrics: middleware.NewMetrics(registry), LogRequests: a.cfg.Log.Requests, Tracer: a.telemetry.Tracer(), Proxies: proxies,
-		Cookie: cookie, BaseURL: a.baseURL,
+		Cookie: cookie, BaseURL: a.baseURL, Expired: a.expired,
 	})
 	registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "tenantry_limits_local_total", Help: "Requests that this replica counted by itself because Redis was away.",

@@ -19,6 +19,7 @@ import (
 type Kinds struct {
 	Organizations *store.Kind[Organization]
 	Installations *store.Kind[Installation]
+	Chores        *store.Kind[Chore]
 }
 
 // NewKinds declares the records.
@@ -29,12 +30,12 @@ func NewKinds() Kinds {
 		Access:  []store.Access{{Where: []string{"slug"}}, {Where: []string{"org_id"}}, {Sort: []string{"slug"}}},
 	})
 	installations := store.Must[Installation](store.Spec{Name: "installations"})
-	return Kinds{Organizations: organizations, Installations: installations}
+	return Kinds{Organizations: organizations, Installations: installations, Chores: store.Must[Chore](store.Spec{Name: "chores"})}
 }
 
 // Specs returns the declarations, for the store's list of control kinds.
 func (k Kinds) Specs() []*store.Spec {
-	return []*store.Spec{k.Organizations.Spec(), k.Installations.Spec()}
+	return []*store.Spec{k.Organizations.Spec(), k.Installations.Spec(), k.Chores.Spec()}
 }
 
 // How long what was read about an organization is used.
@@ -74,6 +75,7 @@ type Directory struct {
 	// installations holds what is true of the whole control workspace, installation its identity.
 	installations store.Collection[Installation]
 	installation  string
+	chores        store.Collection[Chore]
 	keyring       *keyring.Keyring
 	base          string
 	now           func() time.Time
@@ -126,7 +128,7 @@ func NewDirectory(ctx context.Context, o DirectoryOptions) (*Directory, error) {
 	}
 	d.vault.open = map[vaultKey]*DataKeys{}
 	d.newBackend = o.NewBackend
-	d.installations = o.Kinds.Installations.In(control)
+	d.installations, d.chores = o.Kinds.Installations.In(control), o.Kinds.Chores.In(control)
 	if err := d.proveKeyring(ctx); err != nil {
 		return nil, err
 	}

@@ -54,6 +54,7 @@ const (
 	ServiceAccount
 	Person
 	Operator // of the installation, who runs commands; in no organization
+	System   // the program itself, which ends what nobody has restored in time
 )
 
 // Principal is an authenticated caller. It is immutable once made.
@@ -87,6 +88,8 @@ func (p *Principal) Subject() string {
 		return "user:" + formatInt(p.UserID)
 	case Operator:
 		return "command"
+	case System:
+		return "system"
 	}
 	return "anonymous"
 }

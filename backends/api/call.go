@@ -43,6 +43,9 @@ type Call struct {
 	// AuditNote goes into the audit record, where the row asks for one. Never a secret or a personal value.
 	AuditNote map[string]string
 
+	// Expired is the time, in Unix milliseconds, before which records were deleted that are about to end; 0: none are.
+	Expired int64
+
 	// Undo, where a handler sets it, takes back what the handler did if its success cannot be
 	// answered because the audit record cannot be written.
 	Undo func(ctx context.Context)

@@ -233,7 +233,11 @@ type Operation struct {
 	Failure func(*Problem) *Problem
 
 	Handler Handler
-	fault   error // of its declaration
+	// Expire, where records can be deleted and restored, ends those for good that were deleted before that time
+	// (Unix milliseconds), as a purge would, until ctx ends; ended is told of each. Left says that there are more, err
+	// why one could not be ended; others were all the same.
+	Expire func(ctx context.Context, c *Call, before int64, ended func(id string)) (left bool, err error)
+	fault  error // of its declaration
 }
 
 // Failure documents an answer that is no success, beyond those every operation has.

@@ -2,6 +2,7 @@ package crud
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -17,11 +18,17 @@ const (
 	ClearTimeout = time.Minute
 )
 
-// Clear removes for good what matches, deleted or not. Where that is more than one call may remove, the
-// error is a 409 that asks for another call.
+// Clear removes for good what matches, deleted or not. Errors are those of Drain.
 func Clear[T any](ctx context.Context, in store.Collection[T], of store.Filter) error {
+	return Drain(ctx, in, of, store.Either, func(recs []*T) error { return in.Delete(ctx, recs...) })
+}
+
+// Drain hands what matches in that state to do, some at a time, until there is none any more: do changes or
+// removes it, and sees those again that somebody else changed meanwhile. Where they are more than one call may
+// change, the error is a 409 that asks for another call.
+func Drain[T any](ctx context.Context, in store.Collection[T], of store.Filter, state store.State, do func(recs []*T) error) error {
 	for range maxCleared / clearBatch {
-		found, err := in.Find(ctx, store.Query{Filter: of, State: store.Either, Limit: clearBatch})
+		found, err := in.Find(ctx, store.Query{Filter: of, State: state, Limit: clearBatch})
 		if err != nil || len(found) == 0 {
 			return err
 		}
@@ -29,13 +36,13 @@ func Clear[T any](ctx context.Context, in store.Collection[T], of store.Filter) 
 		for i := range found {
 			recs[i] = &found[i]
 		}
-		if err := in.Delete(ctx, recs...); err != nil {
+		if err := do(recs); err != nil && !errors.Is(err, store.ErrConflict) {
 			return err
 		}
 	}
-	left, err := in.CountIn(ctx, of, store.Either)
+	left, err := in.CountIn(ctx, of, state)
 	if err == nil && left > 0 {
-		err = &api.Problem{Code: http.StatusConflict, Message: fmt.Sprintf("%d records that hang on it are purged, and %d are left: repeat the call", maxCleared, left)}
+		err = &api.Problem{Code: http.StatusConflict, Message: fmt.Sprintf("%d records that hang on it are done, and %d are left: repeat the call", maxCleared, left)}
 	}
 	return err
 }

@@ -45,6 +45,8 @@ type Options[T any] struct {
 	Bulk bool
 	// Export adds a row that writes all records of a list as CSV or NDJSON. No Show may make their answers.
 	Export bool
+	// Purges adds a row that ends a record for good, where the row that deletes is not of this package.
+	Purges bool
 	// Where, where set, says which records are listed.
 	Where func(ctx context.Context, c *api.Call) (store.Filter, error)
 	// Sort is the order where the caller says none; empty: that of identifiers.
@@ -106,6 +108,9 @@ func Rows[T any](of *resource.Of[T], o Options[T]) []api.Operation {
 	}
 	if o.Export {
 		rows = append(rows, s.export())
+	}
+	if o.Purges {
+		rows = append(rows, s.purging())
 	}
 	return slices.DeleteFunc(rows, func(row api.Operation) bool {
 		return slices.Contains(o.Without, row.Name[strings.LastIndexByte(row.Name, '.')+1:])
@@ -467,26 +472,66 @@ func (s *serves[T]) remove() api.Operation {
 	})
 }
 
-// purge ends a record for good.
+func (s *serves[T]) purging() api.Operation {
+	row := s.row("purge", http.MethodDelete, s.each()+"/purge", s.Thing+" deleted")
+	row.Summary, row.Description = "Purge "+s.one(), "Ends the record for good, whether it was deleted before or not. Nobody can restore it. Answers it as it was."
+	return as(s, row, func(ctx context.Context, c *api.Call, _ struct{}) (*T, error) { return s.purge(ctx, c) })
+}
+
+// purge ends the record that the path names for good.
 func (s *serves[T]) purge(ctx context.Context, c *api.Call) (*T, error) {
-	return s.again(ctx, c, store.Either, func(rec *T) error {
-		if s.Before != nil {
-			if err := s.Before(ctx, c, nil, rec); err != nil {
-				return err
+	return s.again(ctx, c, store.Either, func(rec *T) error { return s.end(ctx, c, rec) })
+}
+
+// end ends a record for good.
+func (s *serves[T]) end(ctx context.Context, c *api.Call, rec *T) error {
+	if s.Before != nil {
+		if err := s.Before(ctx, c, nil, rec); err != nil {
+			return err
+		}
+	}
+	if s.Keeper != nil {
+		return s.Keeper.Delete(ctx, c, rec)
+	}
+	return s.in(c).Delete(ctx, rec)
+}
+
+// expire is the Expire of a row.
+func (s *serves[T]) expire(ctx context.Context, c *api.Call, before int64, ended func(id string)) (left bool, err error) {
+	const some = 100
+	for passed := 0; ; { // what cannot be ended comes first again
+		if ctx.Err() != nil {
+			return true, err
+		}
+		found, failed := s.in(c).Find(ctx, store.Query{
+			Filter: store.Where(store.F("updated_at"), store.OpLt, before), Sort: []store.Order{store.Asc("updated_at")}, State: store.Deleted, Limit: some, Offset: passed,
+		})
+		if failed != nil || len(found) == 0 {
+			return left, cmp.Or(failed, err)
+		}
+		for i := range found {
+			switch failed := s.end(ctx, c, &found[i]); {
+			case failed == nil:
+				ended(s.of.Meta(&found[i]).ID)
+			case errors.Is(failed, store.ErrConflict): // somebody else ended it, or brought it back
+				passed++
+			default:
+				passed, err = passed+1, failed
+				left = left || api.ProblemOf(failed).Code == http.StatusConflict // it was too much at once
 			}
 		}
-		if s.Keeper != nil {
-			return s.Keeper.Delete(ctx, c, rec)
-		}
-		return s.in(c).Delete(ctx, rec)
-	})
+	}
 }
 
 func (s *serves[T]) restore() api.Operation {
 	row := s.row("restore", http.MethodPost, s.each()+"/restore", s.Thing+" restored")
 	row.Summary, row.Description = "Restore "+s.one(), "Brings back a record that was deleted. Answers it."
+	row.Expire = s.expire
 	return as(s, row, func(ctx context.Context, c *api.Call, _ struct{}) (*T, error) {
 		return s.again(ctx, c, store.Deleted, func(rec *T) error {
+			if s.of.Meta(rec).UpdatedAt < c.Expired { // what hangs on it may be gone already
+				return api.NotFound(s.missing())
+			}
 			if err := s.mark(ctx, c, rec, false); err != nil {
 				return err
 			}

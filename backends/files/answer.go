@@ -56,6 +56,25 @@ type FileAnswer struct {
 	UpdatedAt   int64     `json:"updated_at" doc:"Unix seconds."`
 }
 
+// FileRecord is a file as those see it who have changed it.
+type FileRecord struct {
+	FileAnswer
+	UserName   *string `json:"user_name,omitempty" doc:"Left out: lists and reads have it."`
+	FolderName *string `json:"folder_name,omitempty" doc:"Left out: lists and reads have it."`
+}
+
+// Branch is a folder in the tree of all folders.
+type Branch struct {
+	ChildFolder
+	Folders []Branch `json:"folders" doc:"Folders directly in it, by name."`
+}
+
+// Tree is the tree of all folders.
+type Tree struct {
+	Count   int      `json:"count" doc:"How many folders there are in all."`
+	Results []Branch `json:"results" doc:"Those at top level, or whose folder the caller does not see, by name."`
+}
+
 // Removed names what was deleted.
 type Removed struct {
 	ID string `json:"id" doc:"Identifier of the deleted file."`
@@ -64,20 +83,33 @@ type Removed struct {
 const (
 	exampleFolder = "665f1c2ab4d3e2f1a0b9c8d7"
 	exampleFile   = "665f1c2ab4d3e2f1a0b9c8e1"
+
+	exampleCreated, exampleUpdated = 1717509162000, 1717595562000
 )
 
-func folderExample() FolderAnswer {
-	parent, name, none := "665f1c2ab4d3e2f1a0b9c8d0", "Contracts", []string{}
-	const created, updated = 1717509162000, 1717595562000
-	file := FileAnswer{
+func fileExample() FileAnswer {
+	name, none := "Contracts", []string{}
+	return FileAnswer{
 		ID: exampleFile, PID: "q7Zt0b1kY3m9", OrgID: "1", UserID: 7, URL: "https://files.example.com/9f86d081884c7d65",
 		Filename: "lease.pdf", Mimetype: "application/pdf", ContactID: "665f1c2ab4d3e2f1a0b9c8f3", ContactName: "Ada Lovelace",
 		UserName: "Grace Hopper", FolderID: exampleFolder, FolderName: &name, Type: "document", Teams: &none,
-		CreatedAt: created / 1000, UpdatedAt: updated / 1000,
+		CreatedAt: exampleCreated / 1000, UpdatedAt: exampleUpdated / 1000,
 	}
+}
+
+func childExample() ChildFolder {
+	parent, none := "665f1c2ab4d3e2f1a0b9c8d0", []string{}
+	return ChildFolder{
+		ID: exampleFolder, Name: "Contracts", FolderID: &parent, OrgID: 1, UserID: 7, Teams: &none,
+		Editable: true, Deletable: true, CreatedAt: texts.Time(exampleCreated), UpdatedAt: texts.Time(exampleUpdated),
+	}
+}
+
+func folderExample() FolderAnswer {
+	child := childExample()
 	return FolderAnswer{
-		ID: exampleFolder, Name: name, FolderID: &parent, OrgID: 1, UserID: 7, Teams: &none,
-		Files: &FileChildren{all: []FileAnswer{file}}, FilesCount: 1, Folders: &FolderChildren{all: []ChildFolder{}},
-		Editable: true, Deletable: true, CreatedAt: texts.Time(created), UpdatedAt: texts.Time(updated),
+		ID: child.ID, Name: child.Name, FolderID: child.FolderID, OrgID: child.OrgID, UserID: child.UserID, Teams: child.Teams,
+		Files: &FileChildren{all: []FileAnswer{fileExample()}}, FilesCount: 1, Folders: &FolderChildren{all: []ChildFolder{}},
+		Editable: true, Deletable: true, CreatedAt: child.CreatedAt, UpdatedAt: child.UpdatedAt,
 	}
 }

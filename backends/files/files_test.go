@@ -175,7 +175,7 @@ func TestFolderParameters(t *testing.T) {
 	f := newFixture(t, nil)
 	parent := f.folder(t, Folder{Name: "parent"})
 	id := f.folder(t, Folder{Name: "x", FolderID: parent})
-	gone := f.folder(t, Folder{Name: "gone", Deleted: true})
+	gone := f.folder(t, Folder{Name: "gone", Trash: Trash{Deleted: true}})
 	hidden := f.folder(t, Folder{Name: "hidden", Teams: []string{teamB}})
 	for _, tt := range []struct {
 		name, id, query string
@@ -248,7 +248,7 @@ func TestFolderPagesAndCaps(t *testing.T) {
 	}
 	f.folder(t, Folder{Name: "kid", FolderID: id})
 	f.file(t, File{PID: "elsewhere", Filename: "0", Mimetype: "a/b"})
-	f.file(t, File{PID: "deleted", Filename: "0", Mimetype: "a/b", FolderID: id, Deleted: true})
+	f.file(t, File{PID: "deleted", Filename: "0", Mimetype: "a/b", FolderID: id, Trash: Trash{Deleted: true}})
 
 	m := decode(t, f.get(t, id, ""))
 	if got := column(t, m["files"], "filename"); !slices.Equal(got, []string{"a", "b", "c", "d"}) || m["files_count"] != 6.0 {
@@ -317,11 +317,11 @@ func TestEqualNamesAreOrderedByID(t *testing.T) {
 func TestDeletedFolderShowsDeletedFoldersAndLiveFiles(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, nil)
-	id := f.folder(t, Folder{Name: "x", Deleted: true})
+	id := f.folder(t, Folder{Name: "x", Trash: Trash{Deleted: true}})
 	f.folder(t, Folder{Name: "live", FolderID: id})
-	f.folder(t, Folder{Name: "dead", FolderID: id, Deleted: true})
+	f.folder(t, Folder{Name: "dead", FolderID: id, Trash: Trash{Deleted: true}})
 	f.file(t, File{PID: "1", Filename: "live", Mimetype: "a/b", FolderID: id})
-	f.file(t, File{PID: "2", Filename: "dead", Mimetype: "a/b", FolderID: id, Deleted: true})
+	f.file(t, File{PID: "2", Filename: "dead", Mimetype: "a/b", FolderID: id, Trash: Trash{Deleted: true}})
 	m := decode(t, f.get(t, id, "deleted=true"))
 	if got := column(t, m["folders"], "name"); !slices.Equal(got, []string{"dead"}) {
 		t.Errorf("folders %v", got)

@@ -61,13 +61,18 @@ func (m *Module) readFolder(ctx context.Context, c *api.Call, ask listing) (answ
 		CreatedAt: texts.Time(folder.CreatedAt), UpdatedAt: texts.Time(folder.UpdatedAt),
 	}
 	named := m.names(c, files.found)
+	named.folders = map[string]string{folder.ID: folder.Name}
 	if err := together.Do(c.Workspace.Remote(), slices.Concat(files.rest(ctx), folders.rest(ctx), named.rest(ctx))...); err != nil {
 		return answer, err
 	}
 	answer.FilesCount, answer.FoldersCount = files.count, folders.count
 	if ask.Schema == "full" {
-		answer.Files = childList(m.fileAnswers(c, folder.Name, files.found, named), files.count, ask)
-		answer.Folders = childList(childFolders(c, folders.found), folders.count, ask)
+		answer.Files = childList(m.fileAnswers(c, files.found, named), files.count, ask)
+		shown := make([]ChildFolder, len(folders.found))
+		for i := range folders.found {
+			shown[i] = childFolder(c, &folders.found[i])
+		}
+		answer.Folders = childList(shown, folders.count, ask)
 	}
 	return answer, nil
 }
@@ -138,24 +143,19 @@ func childList[T any](shown []T, count int64, ask listing) *Children[T] {
 	}}
 }
 
-func childFolders(c *api.Call, folders []Folder) []ChildFolder {
-	shown := make([]ChildFolder, len(folders))
-	for i := range folders {
-		f := &folders[i]
-		shown[i] = ChildFolder{
-			ID: f.ID, Name: f.Name, FolderID: orNull(f.FolderID), OrgID: c.Workspace.Org(), UserID: f.UserID,
-			Teams: teamsOf(c.Tenant, f.Teams), Editable: true, Deletable: true,
-			CreatedAt: texts.Time(f.CreatedAt), UpdatedAt: texts.Time(f.UpdatedAt),
-		}
+func childFolder(c *api.Call, f *Folder) ChildFolder {
+	return ChildFolder{
+		ID: f.ID, Name: f.Name, FolderID: orNull(f.FolderID), OrgID: c.Workspace.Org(), UserID: f.UserID,
+		Teams: teamsOf(c.Tenant, f.Teams), Editable: true, Deletable: true,
+		CreatedAt: texts.Time(f.CreatedAt), UpdatedAt: texts.Time(f.UpdatedAt),
 	}
-	return shown
 }
 
 // fileAnswers computes what is not stored.
-func (m *Module) fileAnswers(c *api.Call, folderName string, files []File, named *naming) []FileAnswer {
+func (m *Module) fileAnswers(c *api.Call, files []File, named *naming) []FileAnswer {
 	base := ""
 	if len(files) > 0 {
-		base = strings.TrimRight(m.deps.CDNBase(c.Tenant), "/")
+		base = m.base(c)
 	}
 	org := strconv.FormatInt(c.Workspace.Org(), 10)
 	shown := make([]FileAnswer, len(files))
@@ -164,7 +164,7 @@ func (m *Module) fileAnswers(c *api.Call, folderName string, files []File, named
 		shown[i] = FileAnswer{
 			ID: f.ID, PID: f.PID, OrgID: org, UserID: f.UserID, Filename: f.Filename, Mimetype: f.Mimetype,
 			ContactID: f.ContactID, ContactName: named.contacts[f.ContactID], UserName: named.users[f.UserID],
-			FolderID: f.FolderID, FolderName: &folderName, Type: f.Type, Teams: teamsOf(c.Tenant, f.Teams),
+			FolderID: f.FolderID, FolderName: orNull(named.folders[f.FolderID]), Type: f.Type, Teams: teamsOf(c.Tenant, f.Teams),
 			CreatedAt: f.CreatedAt / 1000, UpdatedAt: f.UpdatedAt / 1000,
 		}
 		if ValidHash(f.Hash) { // anything else could lead out of the organization's folder
@@ -174,14 +174,19 @@ func (m *Module) fileAnswers(c *api.Call, folderName string, files []File, named
 	return shown
 }
 
-// naming is how the contacts and users of files are called.
+// base is what stands before the hash in the address of a file's bytes.
+func (m *Module) base(c *api.Call) string { return strings.TrimRight(m.deps.CDNBase(c.Tenant), "/") }
+
+// naming is how the contacts, users and folders of files are called.
 type naming struct {
 	m          *Module
 	call       *api.Call
 	contactIDs []string
 	userIDs    []int64
+	folderIDs  []string
 	contacts   map[string]string
 	users      map[int64]string
+	folders    map[string]string
 }
 
 func (m *Module) names(c *api.Call, files []File) *naming {
@@ -200,7 +205,7 @@ func (m *Module) names(c *api.Call, files []File) *naming {
 	return n
 }
 
-// rest returns one question for all contacts and one for all users.
+// rest returns one question for all contacts, one for all users and one for all folders.
 func (n *naming) rest(ctx context.Context) (questions []func() error) {
 	if len(n.contactIDs) > 0 {
 		questions = append(questions, func() (err error) {
@@ -211,6 +216,15 @@ func (n *naming) rest(ctx context.Context) (questions []func() error) {
 	if len(n.userIDs) > 0 {
 		questions = append(questions, func() (err error) {
 			n.users, err = n.m.deps.Users.Names(ctx, n.call.Tenant, n.userIDs)
+			return err
+		})
+	}
+	if len(n.folderIDs) > 0 {
+		questions = append(questions, func() error {
+			found, err := n.m.Folders.In(n.call.Workspace).Find(ctx, store.Query{Filter: store.In("id", n.folderIDs...), State: store.Either})
+			for i := range found {
+				n.folders[found[i].ID] = found[i].Name
+			}
 			return err
 		})
 	}

@@ -9,26 +9,44 @@ import (
 // Folder holds files and other folders.
 type Folder struct {
 	store.Meta
-	Name     string   `json:"name" rule:"required max=200" use:"filter"`
-	FolderID string   `json:"folder_id,omitempty" rule:"format=id ref=folder" use:"filter"` // parent; empty at top level
-	UserID   int64    `json:"user_id" rule:"ref=user" use:"filter"`
+	Name     string   `json:"name" rule:"required max=200" use:"filter" doc:"Name of the folder." example:"Contracts"`
+	FolderID string   `json:"folder_id,omitempty" rule:"format=id ref=folder" use:"filter" doc:"Folder in which it lies; null: at top level."`
+	UserID   int64    `json:"user_id" rule:"ref=user" use:"computed filter" doc:"User who created the folder."`
 	Teams    []string `json:"teams,omitempty" rule:"max=1000 format=id ref=team" use:"scope"`
-	Deleted  bool     `json:"deleted" use:"scope"`
+	Trash
+}
+
+// Trash says that a record is deleted, and with which folder if it was not deleted by itself.
+type Trash struct {
+	Deleted     bool   `json:"deleted" use:"scope"`
+	DeletedWith string `json:"deleted_with,omitempty" rule:"format=id ref=folder" use:"computed hidden filter"`
 }
 
 // File is the record of an uploaded file; its bytes live at the file host under Hash.
 type File struct {
 	store.Meta
-	PID       string   `json:"pid" rule:"max=200 unique" use:"named"`
-	Filename  string   `json:"filename" rule:"required max=255" use:"filter"`
-	Mimetype  string   `json:"mimetype" rule:"required max=200" use:"filter"`
-	Hash      string   `json:"hash,omitempty" rule:"max=200"`
-	FolderID  string   `json:"folder_id,omitempty" rule:"format=id ref=folder" use:"filter"`
-	ContactID string   `json:"contact_id,omitempty" rule:"format=id ref=contact" use:"filter"`
-	UserID    int64    `json:"user_id" rule:"ref=user" use:"filter"`
-	Type      string   `json:"type,omitempty" rule:"max=200" use:"filter"`
+	PID       string   `json:"pid" rule:"max=200 unique" use:"computed named" doc:"Public identifier."`
+	Filename  string   `json:"filename" rule:"required max=255" use:"filter" doc:"Name of the file." example:"lease.pdf"`
+	Mimetype  string   `json:"mimetype" rule:"required max=200" use:"filter" doc:"MIME type." example:"application/pdf"`
+	Hash      string   `json:"hash,omitempty" rule:"max=200" use:"computed"` // which callers write as url
+	FolderID  string   `json:"folder_id,omitempty" rule:"format=id ref=folder" use:"filter" doc:"Folder that holds the file; null: none."`
+	ContactID string   `json:"contact_id,omitempty" rule:"format=id ref=contact" use:"filter" doc:"Linked contact."`
+	UserID    int64    `json:"user_id" rule:"ref=user" use:"computed filter" doc:"User who uploaded the file."`
+	Type      string   `json:"type,omitempty" rule:"max=200" use:"filter" doc:"Type of the file." example:"document"`
 	Teams     []string `json:"teams,omitempty" rule:"max=1000 format=id ref=team" use:"scope"`
-	Deleted   bool     `json:"deleted" use:"scope"`
+	Trash
+}
+
+// at leads to where a record lies.
+func (f *Folder) at() (*string, *Trash) { return &f.FolderID, &f.Trash }
+
+func (f *File) at() (*string, *Trash) { return &f.FolderID, &f.Trash }
+
+// live forgets what a live record was deleted with.
+func (t *Trash) live() {
+	if !t.Deleted {
+		t.DeletedWith = ""
+	}
 }
 
 // Kinds are the records of this module.
@@ -46,6 +64,7 @@ func NewKinds() Kinds {
 			Indexes: []store.Index{{Fields: []string{"folder_id", "deleted", "name", "teams"}}},
 			Access:  []store.Access{{Where: []string{"folder_id", "deleted"}, Sort: []string{"name"}}},
 		},
+		Derive: func(f *Folder) { f.live() },
 	})
 	files := resource.Must(resource.Options[File]{
 		Traits: resource.Traits{Name: "file"},
@@ -64,6 +83,7 @@ func NewKinds() Kinds {
 				{Where: []string{"deleted", "created_at"}},
 			},
 		},
+		Derive: func(f *File) { f.live() },
 		Fill: func(f *File) {
 			if f.PID == "" {
 				f.PID = resource.NewPID()

@@ -5,6 +5,7 @@ package files
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	"tenantry/backends/api"
 	"tenantry/backends/store"
@@ -48,7 +49,7 @@ const (
 
 // Operations returns the module's rows.
 func (m *Module) Operations() []api.Operation {
-	return []api.Operation{m.getFolder(), m.deleteFile()}
+	return slices.Concat([]api.Operation{m.getFolder(), m.treeRow()}, m.fileRows(), m.folderRows())
 }
 
 func (m *Module) getFolder() api.Operation {

@@ -110,7 +110,7 @@ func foresee(row *api.Operation) {
 // before looks at a change of a definition: rec is nil where it is purged.
 func (m *Module) before(ctx context.Context, c *api.Call, rec, was *Definition) error {
 	var errs fault.List
-	force, preview := c.Query.Bool(&errs, "force", false), c.Query.Bool(&errs, "preview", false)
+	force, preview := c.Query.Bool(&errs, "force", c.Principal.Kind == tenants.System), c.Query.Bool(&errs, "preview", false)
 	if raw, ok := c.Body.Object(&errs, "schema"); ok {
 		rec.Schema = schema.Strict(&errs, "schema", raw, was.Schema)
 	}

@@ -377,10 +377,8 @@ func (r *Resource) field(d declare.Field, places map[string][]int, spec *store.S
 		d.Doc = cmp.Or(d.Doc, "Teams that see the record, all where empty.")
 	case scope && d.Name == "deleted":
 		spec.SoftDelete = true
-		if quiet(d) {
-			spec.Indexes = append(spec.Indexes, store.Index{Fields: []string{"deleted", "updated_at"}})
-			spec.Access = append(spec.Access, store.Access{Where: []string{"deleted"}, Sort: []string{"updated_at"}})
-		}
+		spec.Indexes = append(spec.Indexes, store.Index{Fields: []string{"deleted", "updated_at"}})
+		spec.Access = append(spec.Access, store.Access{Where: []string{"deleted"}, Sort: []string{"updated_at"}})
 		d.Use |= declare.Computed | declare.Hidden // operations of their own say and change it
 	}
 	if d.Rule.Unique {

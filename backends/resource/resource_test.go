@@ -179,7 +179,7 @@ func TestWhatTheStoreAndReferencesSay(t *testing.T) {
 	t.Parallel()
 	of := define(t)
 	spec := of.Spec()
-	if !spec.Custom || !spec.Teams || !spec.SoftDelete || !slices.Equal(spec.Fields, []string{"name", "code", "shelf", "weight"}) || len(spec.Indexes) != 2 || len(spec.Access) != 2 {
+	if !spec.Custom || !spec.Teams || !spec.SoftDelete || !slices.Equal(spec.Fields, []string{"name", "code", "shelf", "weight"}) || len(spec.Indexes) != 3 || len(spec.Access) != 3 {
 		t.Errorf("%+v", spec)
 	}
 	if u := of.Uniques; len(u) != 2 || u[0].Identity != resource.Named || u[1].Identity != resource.Always || u[1].Group(&tool{Shelf: shelf}) != shelf {

@@ -19,7 +19,7 @@ import (
 type Record struct {
 	store.Meta
 	Operation string            `json:"operation" use:"filter" doc:"Name of the operation, or of the command." example:"contacts.reveal"`
-	Subject   string            `json:"subject" use:"filter" doc:"Who called: key:<id>, user:<number>, anonymous, or command." example:"user:7"` // tenants.Principal.Subject
+	Subject   string            `json:"subject" use:"filter" doc:"Who called: key:<id>, user:<number>, anonymous, command, or system." example:"user:7"` // tenants.Principal.Subject
 	Account   string            `json:"account,omitempty" doc:"Identifier of the key's service account."`
 	Remote    string            `json:"remote,omitempty" doc:"IP address of the caller; none of a command." example:"192.0.2.7"`
 	Outcome   string            `json:"outcome" rule:"required enum=ok|failed|denied" use:"filter" doc:"How it ended." example:"ok"`

@@ -68,6 +68,8 @@ type Options struct {
 	Cookie      string // name of the session cookie
 	// BaseURL returns the address of an organization, for links.
 	BaseURL func(slug string) string
+	// Expired returns what Call.Expired is now; nil: 0.
+	Expired func() int64
 }
 
 // Pipeline serves operations. Safe for concurrent use.
@@ -112,6 +114,9 @@ type exchange struct {
 // Serve answers one request for the operation. path gives the path parameters.
 func (p *Pipeline) Serve(op *api.Operation, w http.ResponseWriter, r *http.Request, path func(string) string) {
 	x := &exchange{p: p, op: op, w: w, r: r, started: time.Now(), call: api.NewCall(op, path)}
+	if p.Expired != nil {
+		x.call.Expired = p.Expired()
+	}
 	ctx, cancel := context.WithTimeout(x.begin(), op.Deadline())
 	defer cancel()
 	defer x.done()

@@ -1,0 +1,216 @@
+package files
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"tenantry/backends/api"
+	"tenantry/backends/crud"
+	"tenantry/backends/store"
+	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
+	"tenantry/internal/together"
+	"tenantry/tenants"
+)
+
+// folderRows are those beside the contract's, which reads a folder.
+func (m *Module) folderRows() []api.Operation {
+	rows := crud.Rows(m.Folders, crud.Options[Folder]{
+		Path: "/api/files/folders", Things: "Folders", Tag: tag, Without: []string{"get"}, Search: []string{"name"},
+		Read: api.Needs(tenants.ManageFiles), Write: api.Needs(tenants.ManageFiles), Before: m.beforeFolder, Example: childExample(),
+		Show: func(_ context.Context, c *api.Call, all []*Folder) ([]any, error) {
+			out := make([]any, len(all))
+			for i, f := range all {
+				out[i] = childFolder(c, f)
+			}
+			return out, nil
+		},
+	})
+	for i := range rows {
+		row := &rows[i]
+		switch row.Name {
+		case "folders.update":
+			row.Description = "A folder is moved by folder_id; not into itself, or what lies in it. " + row.Description
+			row.Handler = m.moving(row.Handler)
+		case "folders.delete":
+			row.Timeout = crud.ClearTimeout
+			row.Description = "A folder that has anything in it is deleted with contents=true alone, and all of that with it. " + row.Description
+			row.Params = append(row.Params, api.Param{Name: contents, In: api.InQuery, Shape: api.Boolean, Default: "false", Example: "true", Description: "Also deletes, or purges, what lies in the folder, at any depth."})
+			row.Failures = append(row.Failures, api.Failure{
+				Code: http.StatusUnprocessableEntity, Message: "Validation failed: " + notEmpty, When: "the folder has files or folders in it, and contents is not true",
+				Data: map[string]any{"errors": []api.FieldError{{Field: contents, Code: fault.Forbidden, Message: notEmpty}}},
+			})
+		case "folders.restore":
+			row.Timeout = crud.ClearTimeout
+			row.Description = "What was deleted with the folder comes back with it, and nothing else. Where the folder lay in one that is deleted, it is at top level then. " + row.Description
+		}
+	}
+	return rows
+}
+
+// fileRows are those beside the contract's, which deletes a file.
+func (m *Module) fileRows() []api.Operation {
+	rows := crud.Rows(m.Files, crud.Options[File]{
+		Path: "/api/files", Things: "Files", Tag: tag, Without: []string{"delete"}, Purges: true, Search: []string{"filename"},
+		Read: api.Needs(tenants.ManageFiles), Write: api.Needs(tenants.ManageFiles), Before: m.beforeFile, Show: m.showFiles, Example: fileExample(),
+	})
+	for i := range rows {
+		row := &rows[i]
+		if row.Method != http.MethodGet {
+			row.Data, row.Example = FileRecord{}, FileRecord{FileAnswer: fileExample()}
+		}
+		if row.Body != nil {
+			row.Body = append(row.Body, api.Field{
+				Name: "url", Shape: api.Text, Nullable: true, Bounds: api.Bounds{MaxLength: maxURL}, Example: "9f86d081884c7d65",
+				Description: "Where the file host serves the bytes: the address as answers have it, or what stands last in it. Tenantry keeps the latter.",
+			})
+			row.Failures = append(row.Failures, api.Failure{Code: http.StatusUnprocessableEntity, Message: "Validation failed: " + foreign, When: "url is no address of the organization's file host"})
+		}
+		if strings.HasSuffix(row.Name, ".restore") {
+			row.Description = "A file that lay in a folder which is deleted is in none then. " + row.Description
+		}
+	}
+	return slices.Insert(rows, slices.IndexFunc(rows, func(row api.Operation) bool { return strings.HasSuffix(row.Name, ".restore") }), m.deleteFile())
+}
+
+const (
+	maxURL   = 2000
+	contents = "contents"
+	notEmpty = "the folder has something in it; contents=true deletes that too"
+	foreign  = "url must be an address below that of the organization's files, or its last part: 1 to 128 letters, digits, _ and -"
+)
+
+// showFiles names what contracts name: users and folders only where files are read.
+func (m *Module) showFiles(ctx context.Context, c *api.Call, all []*File) ([]any, error) {
+	files := make([]File, len(all))
+	for i, f := range all {
+		files[i] = *f
+	}
+	named, reads := m.names(c, files), c.Operation.Method == http.MethodGet
+	if !reads {
+		named.userIDs = nil
+	} else {
+		named.folders = map[string]string{}
+		for i := range files {
+			if id := files[i].FolderID; id != "" && !slices.Contains(named.folderIDs, id) {
+				named.folderIDs = append(named.folderIDs, id)
+			}
+		}
+	}
+	if err := together.Do(c.Workspace.Remote(), named.rest(ctx)...); err != nil {
+		return nil, err
+	}
+	out := make([]any, len(all))
+	for i, shown := range m.fileAnswers(c, files, named) {
+		if out[i] = shown; !reads {
+			out[i] = FileRecord{FileAnswer: shown}
+		}
+	}
+	return out, nil
+}
+
+func (m *Module) beforeFile(ctx context.Context, c *api.Call, rec, was *File) error {
+	switch {
+	case rec == nil:
+		return nil
+	case was == nil:
+		rec.UserID = c.Principal.UserID
+	case was.Deleted && !rec.Deleted:
+		rec.live()
+		return m.house(ctx, c, &rec.FolderID)
+	}
+	if !c.Body.Has("url") {
+		return nil
+	}
+	var errs fault.List
+	rec.Hash = ""
+	if c.Body.Value("url").Is != strictjson.Null {
+		text, ok := c.Body.Text(&errs, "url")
+		rec.Hash = strings.TrimPrefix(text, m.base(c)+"/")
+		if ok && rec.Hash != "" && !ValidHash(rec.Hash) {
+			errs.Add("url", fault.Format, foreign)
+		}
+	}
+	return errs.Err()
+}
+
+// house takes what is restored out of a folder that is deleted, or gone.
+func (m *Module) house(ctx context.Context, c *api.Call, folder *string) error {
+	if *folder == "" {
+		return nil
+	}
+	_, err := m.Folders.In(c.Tenant.Workspace()).Get(ctx, *folder)
+	if errors.Is(err, store.ErrNotFound) {
+		*folder, err = "", nil
+	}
+	return err
+}
+
+func (m *Module) beforeFolder(ctx context.Context, c *api.Call, rec, was *Folder) error {
+	switch {
+	case rec == nil:
+		return m.empty(ctx, c, was, store.Either)
+	case was == nil:
+		rec.UserID = c.Principal.UserID
+	case rec.Deleted:
+		return m.empty(ctx, c, was, store.Live)
+	case was.Deleted:
+		if err := m.fill(ctx, c, rec); err != nil {
+			return err
+		}
+		return m.house(ctx, c, &rec.FolderID)
+	case rec.FolderID == was.FolderID:
+		return nil
+	}
+	return m.fits(ctx, c, rec)
+}
+
+// deepest bounds how many folders lie in one another.
+const deepest = 100
+
+// fits refuses a folder that would lie within itself, or too deep.
+func (m *Module) fits(ctx context.Context, c *api.Call, f *Folder) error {
+	parent := f.FolderID
+	for range deepest {
+		switch parent {
+		case "":
+			return nil
+		case f.ID:
+			return fault.One("folder_id", fault.Forbidden, "folder_id must not be the folder itself, or one that lies in it")
+		}
+		above, err := m.Folders.In(c.Tenant.Workspace()).First(ctx, store.Query{Filter: store.Eq("id", parent), State: store.Either})
+		if errors.Is(err, store.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		parent = above.FolderID
+	}
+	return fault.One("folder_id", fault.Length, "at most %d folders lie in one another", deepest)
+}
+
+// moving looks again once a folder has been moved: of two that are moved into each other at the same time,
+// each may have been outside the other before. The one that sees it goes to top level, where nothing holds it.
+func (m *Module) moving(change api.Handler) api.Handler {
+	return func(ctx context.Context, c *api.Call) (api.Result, error) {
+		result, err := change(ctx, c)
+		if err != nil || !c.Body.Has("folder_id") {
+			return result, err
+		}
+		folders := m.Folders.In(c.Tenant.Workspace())
+		moved, err := folders.Get(ctx, c.Path("id"))
+		if err == nil {
+			err = m.fits(ctx, c, moved)
+		}
+		if _, within := errors.AsType[*fault.Error](err); within {
+			_, err = folders.Update(ctx, moved.ID, func(f *Folder) error { f.FolderID = ""; return nil })
+			err = cmp.Or(err, error(api.Refusal(http.StatusConflict, "folder_id", fault.Stale, "another folder was moved at the same time, so that each would lie in the other; this one is at top level now")))
+		}
+		return result, err
+	}
+}

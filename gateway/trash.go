@@ -1,0 +1,117 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"tenantry/backends/api"
+	"tenantry/backends/store"
+	"tenantry/gateway/audit"
+	"tenantry/tenants"
+)
+
+// The trash of all organizations is emptied in rounds, and these in turns.
+const (
+	trashChore = "000000000000000000000001"
+	trashTick  = time.Minute      // between two turns of a replica
+	trashRound = time.Hour        // between two rounds, but where the last one left something
+	trashTurn  = 40 * time.Second // after which no other organization is begun
+	trashEach  = 10 * time.Second // for one organization
+	trashHold  = time.Minute      // after which a replica that says nothing has ended
+	// trashGrace is more than a restoration takes, and more than the clocks of replicas differ: what is
+	// about to end is restored by nobody any more.
+	trashGrace = 10 * time.Minute
+)
+
+// expired returns the time before which records were deleted that are kept no longer; 0: all are.
+func (s *Services) expired() int64 {
+	if s.cfg.Trash.Keep == 0 {
+		return 0
+	}
+	return s.now().Add(-s.cfg.Trash.Keep).UnixMilli()
+}
+
+// emptyTrash ends what was deleted long ago, until ctx ends.
+func (a *App) emptyTrash(ctx context.Context) {
+	tick := time.NewTicker(trashTick)
+	defer tick.Stop()
+	for a.cfg.Trash.Keep != 0 {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if _, err := a.takeTrashOut(ctx); err != nil && ctx.Err() == nil {
+				a.log.WarnContext(ctx, "the trash could not be emptied, and will be later", "error", err)
+			}
+		}
+	}
+}
+
+// takeTrashOut takes one turn, if none of another replica is under way and a round is due. Errors:
+// store.ErrUnavailable, store.ErrConflict.
+func (a *App) takeTrashOut(ctx context.Context) (taken bool, err error) {
+	held, cancel := context.WithTimeout(ctx, trashHold)
+	defer cancel()
+	chore, err := a.directory.Take(held, trashChore, trashHold)
+	if chore == nil || err != nil {
+		return false, err
+	}
+	defer func() {
+		giving, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
+		defer cancel()
+		err = errors.Join(err, a.directory.Give(giving, chore))
+	}()
+	for began := time.Now(); time.Since(began) < trashTurn && held.Err() == nil; {
+		page, err := a.directory.List(held, chore.After, 1)
+		if err != nil {
+			return true, err
+		}
+		if len(page) == 0 {
+			if !chore.Again {
+				chore.Next = a.now().Add(trashRound).UnixMilli()
+			}
+			chore.After, chore.Again = "", false
+			return true, nil
+		}
+		if chore.After = page[0].Slug; page[0].State != tenants.Removed && a.expireIn(held, page[0].Slug) {
+			chore.Again = true
+		}
+	}
+	return true, nil
+}
+
+// expireIn empties the trash of an organization, and reports whether it had not the time for all of it.
+func (a *App) expireIn(ctx context.Context, slug string) (left bool) {
+	ctx, cancel := context.WithTimeout(ctx, trashEach)
+	defer cancel()
+	before := a.now().Add(-a.cfg.Trash.Keep - trashGrace).UnixMilli()
+	ended := 0
+	t, err := a.directory.BySlug(ctx, slug)
+	for i := 0; err == nil && i < len(a.rows); i++ {
+		row := &a.rows[i]
+		if row.Expire == nil {
+			continue
+		}
+		c := api.NewCall(row, func(string) string { return "" })
+		c.Tenant, c.Principal, c.Workspace, c.Scope = t, &tenants.Principal{Kind: tenants.System}, t.Workspace(), store.Scope{All: true}
+		more, failed := row.Expire(ctx, c, before, func(id string) {
+			ended++
+			rec := audit.Record{Operation: "trash.purge", Subject: c.Principal.Subject(), Outcome: audit.OK, Facts: map[string]string{row.Resource: id}}
+			if err := a.audit.Write(ctx, t.Workspace(), rec); err != nil {
+				a.log.ErrorContext(ctx, "the end of a record could not be recorded in the audit log", "organization", slug, row.Resource, id, "error", err)
+			}
+		})
+		left = left || more
+		if failed != nil && ctx.Err() == nil {
+			a.log.WarnContext(ctx, "some of the trash could not be emptied, and is tried again later", "organization", slug, "operation", row.Name, "error", failed)
+		}
+	}
+	if err != nil && ctx.Err() == nil && !errors.Is(err, tenants.ErrUnknownTenant) {
+		a.log.WarnContext(ctx, "the trash of an organization cannot be reached", "organization", slug, "error", err)
+	}
+	if ended > 0 {
+		a.log.InfoContext(ctx, "records ended that were deleted long ago", "organization", slug, "records", ended)
+	}
+	return left
+}

@@ -1,0 +1,255 @@
+package gateway_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tenantry/config"
+	"tenantry/gateway"
+	"tenantry/gateway/control"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/tenants"
+)
+
+// calendar is a clock that tests turn.
+type calendar struct{ ahead atomic.Int64 }
+
+func (c *calendar) set(_ *config.Config, o *gateway.Options) {
+	o.Now = func() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+}
+
+func (c *calendar) pass(d time.Duration) { c.ahead.Add(int64(d)) }
+
+const day = 24 * time.Hour
+
+// kept is one record: the path of its list, its identifier, and what the path calls it.
+type kept struct{ path, made, name string }
+
+// fillTrash makes one record of every resource with a trash, and returns where each is, by resource.
+func fillTrash(t *testing.T, o orchard, word string) map[string]kept {
+	t.Helper()
+	all := map[string]kept{}
+	add := func(resource, path, body, by string) {
+		t.Helper()
+		made := o.do(t, http.MethodPost, path, body, 200)
+		all[resource] = kept{path: path, made: fmt.Sprint(made["id"]), name: fmt.Sprint(made[by])}
+	}
+	names := fmt.Sprintf(`"name":"%[1]s","label":"%[1]s","label_plural":"%[1]ss"`, word)
+	add("folder", foldersPath, `{"name":"`+word+`"}`, "id")
+	add("file", filesPath, `{"filename":"`+word+`","mimetype":"text/plain"}`, "id")
+	add("contact_field", "/api/contacts/fields", `{"key":"`+word+`","title":"T","type":"Text"}`, "key")
+	add("contact", "/api/contacts", `{"email":"`+word+`@example.com"}`, "id")
+	add("campaign", "/api/campaigns", `{"name":"`+word+`"}`, "id")
+	add("custom_report", "/api/custom-reports", `{"title":"`+word+`","class":"Contacts"}`, "id")
+	add("custom_object", objectsPath, `{`+names+`}`, "name")
+	add("form_collection", "/api/form/collections", `{`+names+`}`, "id")
+	o.do(t, http.MethodPost, objectsPath, `{`+strings.ReplaceAll(names, word, word+"_stays")+`}`, 200)
+	stays := o.do(t, http.MethodPost, "/api/form/collections", `{`+strings.ReplaceAll(names, word, word+"_stays")+`}`, 200)["id"].(string)
+	add("record", objectsPath+"/"+word+"_stays/records", `{"values":{}}`, "id")
+	add("submission", "/api/form/collections/"+stays+"/submissions", `{"values":{"form_name":"x"}}`, "id")
+	return all
+}
+
+// code is that of a read.
+func (k kept) code(t *testing.T, o orchard, query string) int {
+	t.Helper()
+	if k.path == "/api/custom-reports" && query != "" { // the contract's read knows no trash
+		if fmt.Sprint(o.do(t, http.MethodGet, k.path+query+"&filters[id]="+k.made, "", 200)["count"]) == "0" {
+			return http.StatusNotFound
+		}
+		return http.StatusOK
+	}
+	return o.Get(t, o.key, k.path+"/"+k.name+query).Code
+}
+
+// TestTrash_IsEmptied: what was deleted longer ago than trash.keep ends, of every resource with a trash and in
+// every organization; what was deleted later, and what is live, stays.
+func TestTrash_IsEmptied(t *testing.T) {
+	t.Parallel()
+	clock := &calendar{}
+	g := gatewaytest.Start(t, clock.set)
+	var orgs []orchard
+	old, young, live := map[string]map[string]kept{}, map[string]map[string]kept{}, map[string]map[string]kept{}
+	for _, slug := range []string{"acme", "globex"} {
+		org := g.Org(t, slug, tenants.FeatureTeams)
+		o := orchard{org, org.Key(t, tenants.AllPermissions()...)}
+		orgs = append(orgs, o)
+		old[slug], young[slug], live[slug] = fillTrash(t, o, "old"), fillTrash(t, o, "young"), fillTrash(t, o, "live")
+	}
+	remove := func(all map[string]map[string]kept) {
+		for _, o := range orgs {
+			for resource, k := range all[o.Slug] {
+				o.do(t, http.MethodDelete, k.path+"/"+k.name+map[bool]string{true: "?force=true"}[resource == "custom_object"], "", 200)
+			}
+		}
+	}
+	// What hangs on a definition is there until that ends.
+	hanging := orgs[0].do(t, http.MethodPost, objectsPath+"/old/records", `{"values":{}}`, 200)["id"].(string)
+	remove(old)
+	for _, op := range g.App.Operations() { // every resource with a trash was filled
+		if _, filled := old["acme"][op.Resource]; op.Expire != nil && !filled {
+			t.Errorf("nothing of %s is in the trash", op.Resource)
+		}
+	}
+	clock.pass(29 * day)
+	g.App.EmptyTrash(t)
+	remove(young)
+	for resource, k := range old["acme"] {
+		if code := k.code(t, orgs[0], "?deleted=true"); code != 200 {
+			t.Errorf("after 29 days the %s is gone: %d", resource, code)
+		}
+	}
+	clock.pass(day + time.Minute)
+	orgs[0].do(t, http.MethodPost, foldersPath+"/"+old["acme"]["folder"].made+"/restore", "", 404) // about to end
+	state(t, g, "org.suspend", "globex")                                                           // its trash is emptied all the same
+	clock.pass(time.Hour)
+	g.App.EmptyTrash(t)
+	state(t, g, "org.resume", "globex")
+	clock.pass(time.Second) // nothing that was read of it before is used
+	for _, o := range orgs {
+		for resource := range old[o.Slug] {
+			for state, at := range map[string]struct {
+				k     kept
+				query string
+				code  int
+			}{
+				"old":   {old[o.Slug][resource], "?deleted=true", 404},
+				"young": {young[o.Slug][resource], "?deleted=true", 200},
+				"live":  {live[o.Slug][resource], "", 200},
+			} {
+				if code := at.k.code(t, o, at.query); code != at.code {
+					t.Errorf("%s: the %s %s: %d, want %d", o.Slug, state, resource, code, at.code)
+				}
+			}
+		}
+		told := map[string]string{}
+		for _, r := range auditLog(t, o.Org) {
+			if r.Operation != "trash.purge" {
+				continue
+			}
+			for resource, id := range r.Facts {
+				if told[resource] != "" || r.Subject != "system" || r.Outcome != "ok" {
+					t.Errorf("%s: recorded: %+v", o.Slug, r)
+				}
+				told[resource] = id
+			}
+		}
+		for resource, k := range old[o.Slug] {
+			if k.made != "<nil>" && told[resource] != k.made || told[resource] == "" { // a contact field has no id
+				t.Errorf("%s: the end of %s %s is recorded as that of %q", o.Slug, resource, k.made, told[resource])
+			}
+		}
+	}
+	names := `"name":"old","label":"old","label_plural":"olds"`
+	orgs[0].do(t, http.MethodPost, objectsPath, `{`+names+`}`, 200) // and its name is free
+	orgs[0].do(t, http.MethodGet, objectsPath+"/old/records/"+hanging, "", 404)
+	orgs[0].do(t, http.MethodPost, foldersPath+"/"+young["acme"]["folder"].made+"/restore", "", 200)
+}
+
+// state changes the state of an organization by a command.
+func state(t *testing.T, g *gatewaytest.Gateway, command, slug string) {
+	t.Helper()
+	if _, err := control.Call[control.Organization](t.Context(), g.Commands, command, map[string]string{"slug": slug}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestTrash_ByOneAtATime: however many are at it, each record ends once, and a round is one's alone.
+func TestTrash_ByOneAtATime(t *testing.T) {
+	t.Parallel()
+	clock := &calendar{}
+	g := gatewaytest.Start(t, clock.set)
+	clock.race(t, []*gatewaytest.Gateway{g, g, g, g})
+}
+
+// TestTrash_ByOneReplica is the same with replicas that share a store.
+func TestTrash_ByOneReplica(t *testing.T) {
+	t.Parallel()
+	clock := &calendar{}
+	clock.race(t, startTrio(t, clock.set).replicas[:])
+}
+
+// race lets all of them empty the trash at once.
+func (k *calendar) race(t *testing.T, all []*gatewaytest.Gateway) {
+	t.Helper()
+	c := cabinet{newOrchard(t, all[0], "acme")}
+	const records = 120
+	folder := c.folder(t, "F", "")
+	for i := range records {
+		c.file(t, fmt.Sprint(i), folder)
+	}
+	c.do(t, http.MethodDelete, foldersPath+"/"+folder+"?contents=true", "", 200)
+	k.pass(31 * day)
+	var taken atomic.Int32
+	var sweepers sync.WaitGroup
+	for _, g := range all {
+		sweepers.Go(func() {
+			if g.App.TrashTurn(t) {
+				taken.Add(1)
+			}
+		})
+	}
+	if sweepers.Wait(); taken.Load() != 1 {
+		t.Errorf("%d had the turn", taken.Load())
+	}
+	told := map[string]int{}
+	for _, r := range auditLog(t, c.Org) {
+		if r.Operation == "trash.purge" {
+			told[fmt.Sprint(r.Facts)]++
+		}
+	}
+	if len(told) != records+1 {
+		t.Errorf("%d ends are recorded", len(told))
+	}
+	for what, n := range told {
+		if n != 1 {
+			t.Errorf("%s ended %d times", what, n)
+		}
+	}
+	if live, deleted := c.shown(t); live+deleted != "" {
+		t.Errorf("live: %s; deleted: %s", live, deleted)
+	}
+	if all[0].App.TrashTurn(t) {
+		t.Error("another round began at once")
+	}
+}
+
+// TestTrash_KeptForEver: 0 ends nothing.
+func TestTrash_KeptForEver(t *testing.T) {
+	t.Parallel()
+	clock := &calendar{}
+	g := gatewaytest.Start(t, clock.set, func(c *config.Config, _ *gateway.Options) { c.Trash.Keep = 0 })
+	c := cabinet{newOrchard(t, g, "acme")}
+	folder := c.folder(t, "F", "")
+	c.do(t, http.MethodDelete, foldersPath+"/"+folder, "", 200)
+	clock.pass(10_000 * day)
+	c.do(t, http.MethodPost, foldersPath+"/"+folder+"/restore", "", 200)
+}
+
+// TestTrash_KeepsWhatCameBack: a record that is restored, or changed by an import, while the trash is emptied
+// stays, and so does what came into a folder that was deleted.
+func TestTrash_KeepsWhatCameBack(t *testing.T) {
+	t.Parallel()
+	clock := &calendar{}
+	g := gatewaytest.Start(t, clock.set)
+	c := cabinet{newOrchard(t, g, "acme")}
+	folder := c.folder(t, "F", "")
+	c.do(t, http.MethodDelete, foldersPath+"/"+folder, "", 200)
+	c.Import(t, fileLine(8, "late.txt", folder, ""), folderLine(9, "late", folder, ""), fileLine(10, "later.txt", docID(9), ""))
+	clock.pass(31 * day)
+	g.App.EmptyTrash(t)
+	if live, deleted := c.shown(t); live != "late late.txt later.txt" || deleted != "" {
+		t.Errorf("live: %s; deleted: %s", live, deleted)
+	}
+	if got := c.do(t, http.MethodGet, filesPath+"/"+docID(8), "", 200); got["folder_id"] != "" {
+		t.Errorf("it lies in a folder that is gone: %v", got)
+	}
+	if got := c.tree(t); got != "late()" {
+		t.Errorf("the tree: %s", got)
+	}
+}

@@ -51,7 +51,7 @@ type Deps struct {
 	// which organizations there are.
 	Resolve func(r *http.Request) (*tenants.Tenant, error)
 	// Static makes a handler of content that stays the same.
-	Static  func(contentType string, body []byte) http.Handler
+	Static  func(contentType string, content func() []byte) http.Handler
 	BaseURL func(slug string) string
 	Cookie  string // name of the session cookie
 	Secure  bool   // served over TLS

@@ -46,7 +46,7 @@ func (m *Module) routes() error {
 		if err != nil {
 			return fmt.Errorf("console assets: %w", err)
 		}
-		mux.Handle("GET /assets/"+name, m.Static(contentType, body))
+		mux.Handle("GET /assets/"+name, m.Static(contentType, func() []byte { return body }))
 	}
 	mux.HandleFunc("GET /{$}", m.tenantPage(m.home, m.homeOfNobody))
 	mux.HandleFunc("GET /sign-in", m.anyPage(m.signInPage))

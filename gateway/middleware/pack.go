@@ -151,12 +151,14 @@ func quality(weight string) float64 {
 }
 
 // Static returns a handler, for Observe, of content that stays the same while the program
-// runs: it is compressed once, when somebody first takes it so, and as far as can be.
-func Static(contentType string, body []byte) http.Handler {
+// runs: it is made once, when somebody first asks, and compressed as far as can be when somebody
+// first takes it so.
+func Static(contentType string, content func() []byte) http.Handler {
+	content = sync.OnceValue(content)
 	packed := sync.OnceValue(func() []byte {
 		var buf bytes.Buffer
 		gz, _ := gzip.NewWriterLevel(&buf, gzip.BestCompression) // fails for unknown levels alone
-		_, _ = gz.Write(body)                                    // memory takes everything
+		_, _ = gz.Write(content())                               // memory takes everything
 		_ = gz.Close()
 		return buf.Bytes()
 	})
@@ -165,8 +167,8 @@ func Static(contentType string, body []byte) http.Handler {
 		h.Set("Cache-Control", "public, max-age=300")
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Content-Type", contentType)
-		form := body
-		if len(body) > packOver && acceptsGzip(r.Header) {
+		form := content()
+		if len(form) > packOver && acceptsGzip(r.Header) {
 			h.Set("Content-Encoding", "gzip")
 			form = packed()
 		}

@@ -127,7 +127,7 @@ func (k *keeper) Write(body []byte) (int, error) {
 func TestStatic_IsCompressedOnce(t *testing.T) {
 	t.Parallel()
 	body := []byte(strings.Repeat("a { b: c }\n", 1000))
-	h := Static("text/css", body)
+	h := Static("text/css", func() []byte { return body })
 	get := func(r *http.Request) []byte {
 		k := &keeper{ResponseWriter: httptest.NewRecorder()}
 		h.ServeHTTP(k, r)

@@ -53,6 +53,9 @@ func inMemory(context.Context, *config.Config, string, *slog.Logger) (store.Engi
 
 func holdGolden(t *testing.T, option gatewaytest.Option) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("which bytes are answered is nothing for the race detector")
+	}
 	w := newWorld(t, func(c *config.Config, _ *gateway.Options) { c.PublicURL = "https://{slug}.example.com" }, option)
 	answers := &golden{w: w, blanks: goldentest.NewBlanks(w.a.prefix, w.b.prefix)}
 	rows := w.App.Operations()

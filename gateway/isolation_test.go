@@ -105,6 +105,23 @@ func samples() map[string]sample {
 	}
 }
 
+// asked returns the rows that a test asks many questions of each: all of them. With -short, as under the race
+// detector, which looks for how goroutines meet and not for what inputs do, those of every
+// third area, beginning elsewhere in each test.
+func (w *world) asked() []api.Operation {
+	all := w.App.Operations()
+	if !testing.Short() {
+		return all
+	}
+	var tags []string
+	return slices.DeleteFunc(all, func(op api.Operation) bool {
+		if !slices.Contains(tags, op.Tag) {
+			tags = append(tags, op.Tag)
+		}
+		return (slices.Index(tags, op.Tag)+len(w.test))%3 > 0
+	})
+}
+
 // sampleFor returns the sample of a row. One that was made from a resource says all of it by itself.
 func sampleFor(op *api.Operation) sample {
 	if op.Resource == "" {
@@ -433,7 +450,7 @@ func TestT1_KeyOfAnotherOrganization(t *testing.T) {
 		stranger, host := pair[0], pair[1]
 		before := host.export(t)
 		calls := 0
-		for _, op := range w.App.Operations() {
+		for _, op := range w.asked() {
 			s := sampleFor(&op)
 			for _, path := range op.Paths() {
 				for _, c := range stranger.credentials(t) {
@@ -457,7 +474,7 @@ func TestT1_KeyOfAnotherOrganization(t *testing.T) {
 				}
 			}
 		}
-		if calls < 8*len(w.App.Operations()) {
+		if calls < 8*len(w.asked()) {
 			t.Errorf("%d calls only", calls)
 		}
 		if host.export(t) != before {
@@ -473,7 +490,7 @@ func TestT2_IdentifiersOfAnotherOrganization(t *testing.T) {
 		victim, caller := pair[0], pair[1]
 		before := victim.export(t)
 		tried := map[string]int{}
-		for _, op := range w.App.Operations() {
+		for _, op := range w.asked() {
 			s := sampleFor(&op)
 			for _, path := range op.Paths() {
 				for _, at := range s.slots(&op, path) {
@@ -486,7 +503,7 @@ func TestT2_IdentifiersOfAnotherOrganization(t *testing.T) {
 				}
 			}
 		}
-		for _, op := range w.App.Operations() {
+		for _, op := range w.asked() {
 			if tried[op.Name] == 0 && (len(op.Params) > 0 || op.Teams) && op.Upload == nil && op.Name != "exports.get" { // which name none
 				t.Errorf("no identifier of %s was tried", op.Name)
 			}

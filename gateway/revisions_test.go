@@ -28,7 +28,7 @@ func TestIfMatchOnEveryOperation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withPlants)
 	conditional := 0
-	for _, op := range w.App.Operations() {
+	for _, op := range w.asked() {
 		as := gatewaytest.WithKey(w.a.key)
 		if op.Credentials&api.Key == 0 || op.Rule.IsAdminOnly() {
 			as = gatewaytest.Cookie(w.a.adminCookie)

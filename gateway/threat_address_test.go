@@ -89,7 +89,7 @@ func TestT13_NoAnswerGivesAnAddressAway(t *testing.T) {
 		t.Fatalf("%d addresses are known to a key without limits", len(pids))
 	}
 	calls := 0
-	for _, op := range w.App.Operations() {
+	for _, op := range w.asked() {
 		for _, path := range op.Paths() {
 			for _, own := range []func(slot) (string, bool){p.own, func(at slot) (string, bool) { return p.ids[at.ref], true }} {
 				q := w.build(&op, path, sampleFor(&op), own, all)
@@ -104,7 +104,7 @@ func TestT13_NoAnswerGivesAnAddressAway(t *testing.T) {
 		}
 	}
 	records, err := w.App.AuditLog().Recent(t.Context(), p.Tenant(t).Workspace(), 1000, 0)
-	if err != nil || len(records) == 0 || calls < 2*len(w.App.Operations()) {
+	if err != nil || len(records) == 0 || calls < 2*len(w.asked()) {
 		t.Fatalf("%d audit records, %d calls, %v", len(records), calls, err)
 	}
 	raw, err := json.Marshal(records)

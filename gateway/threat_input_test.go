@@ -80,7 +80,7 @@ func malformedQueries() []string {
 func TestI2_MalformedQueryIsNeverDropped(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withPlants)
-	for _, op := range w.App.Operations() {
+	for _, op := range w.asked() {
 		if sampleFor(&op).slow {
 			continue // the same pipeline; below
 		}
@@ -142,7 +142,7 @@ func TestI3_WrongTypesEverywhere(t *testing.T) {
 		t.Helper()
 		wantRefused(t, what, p.Do(t, op.Method, target, append(changes, p.showFor(op))...))
 	}
-	for _, op := range w.App.Operations() {
+	for _, op := range w.asked() {
 		s := sampleFor(&op)
 		q := w.sampled(&op, p, false)
 		for _, field := range op.Body {
@@ -213,7 +213,7 @@ func TestI3_WrongTypesEverywhere(t *testing.T) {
 }
 
 func (w *world) operation(name string) (api.Operation, bool) {
-	for _, op := range w.App.Operations() {
+	for _, op := range w.asked() {
 		if op.Name == name {
 			return op, true
 		}
@@ -302,7 +302,7 @@ func TestI5_MassAssignment(t *testing.T) {
 	}
 	before := formLine()
 	tried := 0
-	for _, op := range w.App.Operations() {
+	for _, op := range w.asked() {
 		if op.Body == nil {
 			continue
 		}
@@ -389,7 +389,7 @@ func TestI6_OddIdentifiers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withPlants)
 	p := w.a
-	for _, op := range w.App.Operations() {
+	for _, op := range w.asked() {
 		s := sampleFor(&op)
 		for name, r := range s.path {
 			good, path := p.ids[r], op.Path
@@ -441,7 +441,7 @@ func TestI9_EveryFailureIsTheEnvelope(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withPlants)
 	p := w.a
-	for _, op := range w.App.Operations() {
+	for _, op := range w.asked() {
 		q := w.sampled(&op, p, false)
 		allowed := []string{}
 		for _, other := range w.App.Operations() {

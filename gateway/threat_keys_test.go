@@ -267,7 +267,7 @@ func TestK6_EveryKindOnEveryOperation(t *testing.T) {
 	p := w.a
 	callers := p.callers(t)
 	// Signing out ends the session that the others need: it comes last.
-	rows := slices.Clone(w.App.Operations())
+	rows := slices.Clone(w.asked())
 	slices.SortStableFunc(rows, func(a, b api.Operation) int {
 		return strings.Compare(map[bool]string{true: "z"}[a.Name == "sessions.delete"], map[bool]string{true: "z"}[b.Name == "sessions.delete"])
 	})
@@ -307,7 +307,7 @@ func TestK6_EveryPermissionOnEveryOperation(t *testing.T) {
 		return p.KeyWith(t, func(k *control.NewKey) { k.Permissions = permissions }).Token
 	}
 	guarded := 0
-	for _, op := range w.App.Operations() {
+	for _, op := range w.asked() {
 		needed := op.Rule.Permissions()
 		if len(needed) == 0 || op.Credentials&api.Key == 0 || op.Rule.ExemptsKeys() {
 			if op.Rule.ExemptsKeys() { // see TestFilesAreDeletedByWhoMay; what is deleted can be restored

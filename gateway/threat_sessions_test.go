@@ -73,7 +73,7 @@ func TestS2_OtherSitesCannotActWithASession(t *testing.T) {
 		"own name, another port":    {h("Origin", "http://"+p.Host+":1")},
 	}
 	unsafe := 0
-	for _, op := range w.App.Operations() {
+	for _, op := range w.asked() {
 		if op.Method == http.MethodGet || op.Credentials&(api.Session|api.Open) == 0 {
 			continue
 		}
@@ -110,7 +110,7 @@ func TestS2_OtherSitesCannotActWithASession(t *testing.T) {
 	}
 	// Nor does reading change anything.
 	before = p.export(t)
-	for _, op := range w.App.Operations() {
+	for _, op := range w.asked() {
 		if op.Method != http.MethodGet {
 			continue
 		}
@@ -131,7 +131,7 @@ func TestS2_OtherSitesCannotActWithASession(t *testing.T) {
 		t.Error("a GET changed something")
 	}
 	// A preflight grants nothing to sessions.
-	for _, op := range w.App.Operations() {
+	for _, op := range w.asked() {
 		a := w.unchecked(t, http.MethodOptions, p.Host, w.sampled(&op, p, false).target, h("Origin", "https://evil.test"), h("Access-Control-Request-Method", op.Method), h("Access-Control-Request-Headers", "content-type"))
 		if a.Header.Get("Access-Control-Allow-Credentials") != "" || op.Kinds&api.Browser == 0 && strings.Contains(a.Header.Get("Access-Control-Allow-Methods"), op.Method) {
 			t.Errorf("a preflight of %s: %v", op.Name, a.Header)
@@ -147,7 +147,7 @@ func TestX1_CompressedBodiesAreNotTakenApart(t *testing.T) {
 	z := gzip.NewWriter(&packed)
 	_, _ = z.Write(make([]byte, 10<<20))
 	_ = z.Close()
-	for _, op := range w.App.Operations() {
+	for _, op := range w.asked() {
 		if op.Body == nil {
 			continue
 		}

@@ -96,6 +96,7 @@ type world struct {
 	*gatewaytest.Gateway
 	a, b *party
 	n    atomic.Int64
+	test string
 }
 
 // newWorld makes both organizations, each of which has identifiers of its own, and people
@@ -113,7 +114,7 @@ func newWorld(t testing.TB, options ...gatewaytest.Option) *world {
 func newQuietWorld(t testing.TB, options ...gatewaytest.Option) *world {
 	t.Helper()
 	g := gatewaytest.Start(t, options...)
-	w := &world{Gateway: g}
+	w := &world{Gateway: g, test: t.Name()}
 	w.a = newParty(t, g, "acme", "ac0ffee5ac0ffee5", 7000)
 	w.b = newParty(t, g, "birch", "bd15ea5ebd15ea5e", 8000)
 	w.n.Store(900_000) // tests count from 1, however many resources there are

@@ -172,14 +172,15 @@ func TestContract_RunReports(t *testing.T) {
 func TestReportsAreExportedWhole(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
-	const many = 2345
+	const many = 10_000 // groups of one report
 	var lines []string
 	for i := range many {
 		lines = append(lines, fmt.Sprintf(`{"kind":"contact","email":"c%04d@example.com"}`, i))
 	}
 	acme.Import(t, append(
 		lines, `{"kind":"custom_report","id":"`+docID(0xb1)+`","title":"All","class":"Contacts","exportable":true,"query":{"fields":["email"],"sort":["-email"]}}`,
-		`{"kind":"custom_report","id":"`+docID(0xb2)+`","title":"Some","class":"Contacts","exportable":true,"query":{"fields":["email"],"sort":["-email"],"limit":2001}}`)...)
+		`{"kind":"custom_report","id":"`+docID(0xb2)+`","title":"Some","class":"Contacts","exportable":true,"query":{"fields":["email"],"sort":["-email"],"limit":2001}}`,
+		`{"kind":"custom_report","id":"`+docID(0xb3)+`","title":"Groups","class":"Contacts","exportable":true,"query":{"group_by":[{"field":"email"}],"measures":[{"op":"count"}]}}`)...)
 	c := asking{acme, acme.Key(t, tenants.ManageReports)}
 	for id, want := range map[int]int{0xb1: many, 0xb2: 2001} {
 		got := strings.Split(c.Page(t, "/api/custom-reports/"+docID(id)+"/export?format=csv", gatewaytest.WithKey(c.key)).Text(), "\n")
@@ -193,4 +194,5 @@ func TestReportsAreExportedWhole(t *testing.T) {
 		}
 	}
 	c.do(t, 200, get, "/api/custom-reports/"+docID(0xb1)+"/run?per_page=1000&page=2", "", `"pages":1,"count":1000,`, `"truncated":true`)
+	c.do(t, 422, get, "/api/custom-reports/"+docID(0xb3)+"/export", "", "the report has more than 10000 rows")
 }

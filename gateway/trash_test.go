@@ -175,16 +175,16 @@ func TestTrash_ByOneReplica(t *testing.T) {
 }
 
 // race lets all of them empty the trash at once.
-func (k *calendar) race(t *testing.T, all []*gatewaytest.Gateway) {
+func (c *calendar) race(t *testing.T, all []*gatewaytest.Gateway) {
 	t.Helper()
-	c := cabinet{newOrchard(t, all[0], "acme")}
+	o := cabinet{newOrchard(t, all[0], "acme")}
 	const records = 120
-	folder := c.folder(t, "F", "")
+	folder := o.folder(t, "F", "")
 	for i := range records {
-		c.file(t, fmt.Sprint(i), folder)
+		o.file(t, fmt.Sprint(i), folder)
 	}
-	c.do(t, http.MethodDelete, foldersPath+"/"+folder+"?contents=true", "", 200)
-	k.pass(31 * day)
+	o.do(t, http.MethodDelete, foldersPath+"/"+folder+"?contents=true", "", 200)
+	c.pass(31 * day)
 	var taken atomic.Int32
 	var sweepers sync.WaitGroup
 	for _, g := range all {
@@ -198,7 +198,7 @@ func (k *calendar) race(t *testing.T, all []*gatewaytest.Gateway) {
 		t.Errorf("%d had the turn", taken.Load())
 	}
 	told := map[string]int{}
-	for _, r := range auditLog(t, c.Org) {
+	for _, r := range auditLog(t, o.Org) {
 		if r.Operation == "trash.purge" {
 			told[fmt.Sprint(r.Facts)]++
 		}
@@ -211,7 +211,7 @@ func (k *calendar) race(t *testing.T, all []*gatewaytest.Gateway) {
 			t.Errorf("%s ended %d times", what, n)
 		}
 	}
-	if live, deleted := c.shown(t); live+deleted != "" {
+	if live, deleted := o.shown(t); live+deleted != "" {
 		t.Errorf("live: %s; deleted: %s", live, deleted)
 	}
 	if all[0].App.TrashTurn(t) {

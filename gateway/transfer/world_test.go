@@ -61,7 +61,7 @@ func newWorld(t testing.TB, more ...resource.Kept) *world {
 	st := store.New(store.Options{Engine: w.engine, Control: append(org.Specs(), resource.Specs(d.People.Kept())...)})
 	d.Directory, err = tenants.NewDirectory(ctx, tenants.DirectoryOptions{Store: st, Kinds: org, Keyring: ring})
 	check(t, err)
-	people, objects, forms, files, settings := contacts.New(contacts.Deps{}), objects.New(nil), forms.New(nil), files.New(files.Deps{}), compliance.New()
+	people, objects, forms, files, settings := contacts.New(contacts.Deps{}), objects.New(nil), forms.New(nil), files.New(files.Deps{}), compliance.New(compliance.Deps{})
 	sent := campaigns.New(campaigns.Deps{Known: contacts.KnownCatalog})
 	asked := reports.New(reports.Deps{Classes: []reports.Class{
 		reports.NewContactsClass(people.Contacts.Table, nil), reports.NewRecordsClass(objects.Records.Table, nil),

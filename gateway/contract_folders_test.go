@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"tenantry/gateway"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/gateway/transfer"
 	"tenantry/tenants"
 )
 
@@ -333,4 +335,28 @@ func TestFiles_Life(t *testing.T) {
 	}
 	c.do(t, http.MethodGet, path+"?deleted=true", "", 404)
 	c.do(t, http.MethodDelete, path+"/purge", "", 404)
+}
+
+// TestFolders_TrashTravels: what was deleted together comes back together also where a bundle took it.
+func TestFolders_TrashTravels(t *testing.T) {
+	t.Parallel()
+	c := newCabinet(t)
+	a := c.folder(t, "A", "")
+	b := c.folder(t, "B", a)
+	c.file(t, "b.1", b)
+	c.do(t, http.MethodDelete, filesPath+"/"+c.file(t, "before", b), "", 200)
+	c.do(t, http.MethodDelete, foldersPath+"/"+a+"?contents=true", "", 200)
+	var bundle bytes.Buffer
+	if _, err := c.App.Transfer().Export(t.Context(), c.Tenant(t), &bundle, transfer.ExportOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	to := cabinet{newOrchard(t, c.Gateway, "globex")}
+	to.Import(t, strings.TrimSpace(bundle.String()))
+	to.do(t, http.MethodPost, foldersPath+"/"+a+"/restore", "", 200)
+	if live, deleted := to.shown(t); live != "A B b.1" || deleted != "before" {
+		t.Errorf("live: %s; deleted: %s", live, deleted)
+	}
+	if got := to.tree(t); got != "A(B())" {
+		t.Errorf("the tree: %s", got)
+	}
 }

@@ -364,11 +364,16 @@ func (im *importer) resolve(ctx context.Context) error {
 	return nil
 }
 
+const parentField = "folder_id"
+
+// lies reports whether the reference says in which folder another one lies.
+func (e *edge) lies() bool { return e.from.Name == kindFolder && e.field == parentField }
+
 // refuseCycles refuses folders that would contain themselves.
 func (im *importer) refuseCycles() {
 	parent := map[int32]int32{}
 	for _, e := range im.edges {
-		if e.target == kindFolder && e.from.Name == kindFolder {
+		if e.lies() {
 			if to, inside := im.lineOf[kindFolder][e.to]; inside {
 				parent[e.line] = to
 			}
@@ -386,7 +391,7 @@ func (im *importer) refuseCycles() {
 		}
 		for first := at; ; {
 			var errs fault.List
-			errs.Add("folder_id", "forbidden", "the folder would contain itself")
+			errs.Add(parentField, "forbidden", "the folder would contain itself")
 			im.refuse(int(at), kindFolder, errs)
 			if at = parent[at]; at == first {
 				break
@@ -408,7 +413,7 @@ func (im *importer) refuseMoves(ctx context.Context) error {
 		own[line] = k
 	}
 	for _, e := range im.edges {
-		if k, ok := own[e.line]; ok && e.target == kindFolder && e.from.Name == kindFolder {
+		if k, ok := own[e.line]; ok && e.lies() {
 			moved[k] = e.to
 		}
 	}
@@ -426,9 +431,9 @@ func (im *importer) refuseMoves(ctx context.Context) error {
 					return fmt.Errorf("looking for references: %w", err)
 				}
 				for _, f := range found {
-					folders.Refers(f, func(_, target string, id *string) {
-						if ok = ok || target == kindFolder && *id != ""; target == kindFolder && ok {
-							up = keyOf(*id)
+					folders.Refers(f, func(field, _ string, id *string) {
+						if field == parentField && *id != "" {
+							up, ok = keyOf(*id), true
 						}
 					})
 				}
@@ -438,7 +443,7 @@ func (im *importer) refuseMoves(ctx context.Context) error {
 			}
 			if at = up; at == k {
 				var errs fault.List
-				errs.Add("folder_id", "forbidden", "the folder would contain itself")
+				errs.Add(parentField, "forbidden", "the folder would contain itself")
 				im.refuse(int(line), kindFolder, errs)
 				break
 			}

@@ -130,6 +130,7 @@ func sampleFor(op *api.Operation) sample {
 	s := sample{path: map[string]ref{}, body: map[string]any{}, volatile: []string{"id", "created_at", "updated_at", "created", "updated", "results", "pid", "share_url"}}
 	for _, p := range op.Params {
 		switch {
+		case p.In == api.InHeader: // for no more than one row
 		case p.In == api.InPath:
 			spare := map[string]ref{"teams.delete": refSpareTeam, "roles.delete": refSpareRole}[op.Name]
 			s.path[p.Name] = cmp.Or(spare, ref(cmp.Or(p.Ref, op.Resource)))

@@ -51,6 +51,7 @@ type Call struct {
 	Undo func(ctx context.Context)
 
 	path    func(name string) string
+	sent    http.Header
 	ignored []string
 	match   Tags // of If-Match
 }
@@ -63,6 +64,16 @@ func NewCall(o *Operation, path func(string) string) *Call {
 
 // Path returns a path parameter, "" where the path taken has none of that name.
 func (c *Call) Path(name string) string { return c.path(name) }
+
+// RequestHeader returns a parameter that the row has in the header, "" where it was not sent. What is there
+// more than once is a 400.
+func (c *Call) RequestHeader(name string) (string, error) {
+	values := c.sent.Values(name)
+	if len(values) > 1 {
+		return "", BadRequest("The header %s must be there once", name)
+	}
+	return strings.Join(values, ""), nil
+}
 
 // maxIgnored bounds the header that names what was ignored.
 const maxIgnored = 20

@@ -293,8 +293,9 @@ type Place string
 
 // The places.
 const (
-	InPath  Place = "path"
-	InQuery Place = "query"
+	InPath   Place = "path"
+	InQuery  Place = "query"
+	InHeader Place = "header" // for what no address may hold; see Call.RequestHeader
 )
 
 // Shape is the form of a parameter's or body field's value.
@@ -310,7 +311,7 @@ const (
 	Tree    Shape = "tree"
 )
 
-// Param is a path or query parameter.
+// Param is a parameter of the path, the query or the header.
 type Param struct {
 	Name        string
 	In          Place

@@ -119,6 +119,7 @@ func (c *Call) read(ctx context.Context, in Input) error {
 	if err := c.conditions(in.Header); err != nil {
 		return err
 	}
+	c.sent = in.Header
 	query, err := ParseQuery(in.Query)
 	if err != nil {
 		return err

@@ -19,9 +19,11 @@ import (
 	"tenantry/backends/crud"
 	"tenantry/backends/resource"
 	"tenantry/backends/store"
+	"tenantry/crypto/sealing"
 	"tenantry/gateway/audit"
 	"tenantry/gateway/rows"
 	"tenantry/gateway/transfer"
+	"tenantry/internal/fault"
 	"tenantry/tenants"
 )
 
@@ -128,6 +130,10 @@ func (s *Service) Operations() []api.Operation {
 			all[i].Description = "Takes the lines of a bundle, or with as the rows of a CSV file or a JSON array, and begins to import them once they have all arrived. " +
 				"Nothing is stored unless every line can be, save with partial. Importing the same file again changes nothing. " +
 				"The answer names the import, which tells how far it has come. An organization has one import at a time; the last hundred are remembered."
+			all[i].Params = append(all[i].Params, api.Param{
+				Name: transferKey, In: api.InHeader, Shape: api.Text, Secret: true,
+				Description: "The private half of the transfer key to whose public half the secrets of a bundle were sealed. It is used while they are stored, and kept nowhere.",
+			})
 			all[i].Failures = append(all[i].Failures, api.Failure{Code: http.StatusConflict, Message: busyMessage, When: "the organization has an import that has not ended"})
 		}
 	}
@@ -137,8 +143,9 @@ func (s *Service) Operations() []api.Operation {
 func admins() api.Rule { return api.AdminOnly("Manage Organization") }
 
 const (
-	tag    = "Bundles"
-	ndjson = "application/x-ndjson"
+	tag         = "Bundles"
+	transferKey = "x-transfer-key"
+	ndjson      = "application/x-ndjson"
 
 	busyMessage  = "Another import of the organization is under way"
 	interruption = "The server ended; send the same file again to go on"
@@ -164,6 +171,14 @@ func (s *Service) begin(ctx context.Context, c *api.Call, job *Import) (_ *Impor
 		}
 		return nil, err
 	}
+	var secrets *sealing.PrivateKey
+	if text, err := c.RequestHeader(transferKey); err != nil {
+		return nil, err
+	} else if text != "" {
+		if secrets, err = sealing.ParseTransferKey(text); err != nil {
+			return nil, fault.One(transferKey, fault.Format, "%s: %v", transferKey, err)
+		}
+	}
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("the folder for imports: %w", err)
 	}
@@ -182,7 +197,7 @@ func (s *Service) begin(ctx context.Context, c *api.Call, job *Import) (_ *Impor
 	shown := *job
 	begun = true
 	s.running.Go(func() {
-		s.carryOut(c.Tenant, job, src, func() {
+		s.carryOut(c.Tenant, job, src, secrets, func() {
 			if err := remove(); err != nil {
 				s.Log.Warn("the copy of an import was left behind", "error", err)
 			}
@@ -221,7 +236,7 @@ func (s *Service) forget(ctx context.Context, all store.Collection[Import]) erro
 
 // carryOut imports what was sent and notes how it ends, after end: whoever reads that it has ended may
 // begin another.
-func (s *Service) carryOut(t *tenants.Tenant, job *Import, src transfer.Source, end func()) {
+func (s *Service) carryOut(t *tenants.Tenant, job *Import, src transfer.Source, secrets *sealing.PrivateKey, end func()) {
 	var at transfer.Progress
 	noted := s.Now()
 	note := func(p transfer.Progress) {
@@ -233,7 +248,7 @@ func (s *Service) carryOut(t *tenants.Tenant, job *Import, src transfer.Source, 
 	var report transfer.Report
 	err := s.turn(func() { s.note(s.ctx, t, job.ID, func(*Import) {}) })
 	if err == nil {
-		report, err = rows.Load(s.ctx, s.Transfer(), t, src, rows.Options{As: job.As, Format: job.Format, Key: job.Key, DryRun: job.DryRun, Partial: job.Partial, Bounded: true, Progress: note})
+		report, err = rows.Load(s.ctx, s.Transfer(), t, src, rows.Options{As: job.As, Format: job.Format, Key: job.Key, OpenWith: secrets, DryRun: job.DryRun, Partial: job.Partial, Bounded: true, Progress: note})
 		<-s.slots
 	}
 	if report.Kinds == nil { // it came to none

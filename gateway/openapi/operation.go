@@ -99,9 +99,9 @@ func parameters(op *api.Operation, path string) ([]any, error) {
 		switch p.In {
 		case api.InPath:
 			continue
-		case api.InQuery:
+		case api.InQuery, api.InHeader:
 		default:
-			return nil, fmt.Errorf("the parameter %s is neither in the path nor in the query", p.Name)
+			return nil, fmt.Errorf("the parameter %s is neither in the path nor in the query nor in the header", p.Name)
 		}
 		described, err := parameter(p)
 		if err != nil {

@@ -69,7 +69,7 @@ func (s *Service) DeleteRole(ctx context.Context, t *tenants.Tenant, name string
 		return err
 	}
 	if holders != "" {
-		faults.Add("name", fault.Forbidden, "the role %s is held by %s; take it from them first (tenantry user update USER --role ...)", name, holders)
+		faults.Add("name", fault.Forbidden, "the role %s is held by %s; take it from them first", name, holders)
 		return faults.Err()
 	}
 	return s.remove(ctx, t, "role "+name, func() error {

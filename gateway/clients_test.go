@@ -16,7 +16,6 @@ import (
 	"tenantry/backends/api"
 	"tenantry/config"
 	"tenantry/gateway"
-	"tenantry/gateway/gatewaytest"
 )
 
 // clientsVariable names the programs that TestClients runs, listed as in PATH.
@@ -31,6 +30,7 @@ type clientCall struct {
 	Query   map[string]any    `json:"query"`
 	Body    map[string]any    `json:"body,omitempty"`
 	Headers map[string]string `json:"headers"` // the credential
+	Streams bool              `json:"streams"` // it answers with lines
 }
 
 // TestClients runs each program on a gateway of its own, with a file that holds the gateway's
@@ -46,9 +46,8 @@ func TestClients(t *testing.T) {
 		t.Run(filepath.Base(program), func(t *testing.T) {
 			t.Parallel()
 			// Programs say with X-Forwarded-For who they are, as sign-ins of one address are slowed down.
-			g := gatewaytest.Start(t, func(cfg *config.Config, _ *gateway.Options) { cfg.TrustedProxies = []string{"127.0.0.0/8"} })
-			p := newParty(t, g, "acme", "ac0ffee5ac0ffee5", 7000)
-			p.signIn(t)
+			w := newWorld(t, func(cfg *config.Config, _ *gateway.Options) { cfg.TrustedProxies = []string{"127.0.0.0/8"} })
+			g, p := w.Gateway, w.a
 			p.Import(t, lessonObject)
 			folder := t.TempDir()
 			file := filepath.Join(folder, "calls.json")
@@ -95,13 +94,14 @@ func wantEverySuccess(t *testing.T, operations []api.Operation, log string) {
 	}
 	for _, op := range operations {
 		t.Logf("%-22s succeeded %5d, failed %5d", op.Name, succeeded[op.Name], failed[op.Name])
-		if succeeded[op.Name] == 0 {
+		if succeeded[op.Name] == 0 && op.Upload == nil {
 			t.Errorf("%s did not succeed once", op.Name)
 		}
 	}
 }
 
-// clientCalls returns a call for every path of every operation, made of the samples.
+// clientCalls returns a call for every path of every operation, made of the samples, in an order in which all
+// succeed. Sending a file is no operation that generators agree about; TestImportsOverHTTP does it.
 func (p *party) clientCalls() []clientCall {
 	var calls []clientCall
 	given := func(shape api.Shape, v any) any {
@@ -119,15 +119,19 @@ func (p *party) clientCalls() []clientCall {
 		case api.Boolean:
 			return text == "true"
 		}
-		return strings.ReplaceAll(text, "{n}", "1")
+		return strings.ReplaceAll(text, "{n}", strconv.Itoa(len(calls)+1))
 	}
-	for _, op := range p.App.Operations() {
+	rows := p.App.Operations()
+	slices.SortStableFunc(rows, func(a, b api.Operation) int { // who signs out has no session any more
+		return strings.Compare(firstSessions(a.Name), firstSessions(b.Name))
+	})
+	for _, op := range rows {
 		if op.Upload != nil {
-			continue // an organization has one import at a time
+			continue
 		}
 		s := sampleFor(&op)
 		for i, path := range op.Paths() {
-			c := clientCall{ID: op.ID(i), Method: op.Method, Path: path, Params: map[string]any{}, Query: map[string]any{}, Headers: map[string]string{}}
+			c := clientCall{ID: op.ID(i), Method: op.Method, Path: path, Params: map[string]any{}, Query: map[string]any{}, Headers: map[string]string{}, Streams: op.Streams != nil}
 			for _, param := range op.Params {
 				if param.In == api.InPath {
 					if strings.Contains(path, "{"+param.Name+"}") {
@@ -136,12 +140,15 @@ func (p *party) clientCalls() []clientCall {
 					continue
 				}
 				at := slices.IndexFunc(s.query, func(v value) bool { return root(v.name) == param.Name })
-				if at < 0 {
-					continue // page, where after is given
+				if at < 0 || param.Name == "public_key" && op.Streams != nil {
+					continue // page, where after is given; who opens an export is not known here
 				}
-				if v := s.query[at]; param.Shape == api.Tree {
+				switch v := s.query[at]; param.Shape {
+				case api.List:
+					c.Query[param.Name+"[]"] = []any{given(api.Text, v.is)}
+				case api.Tree:
 					c.Query[cmp.Or(param.Document, param.Name)] = map[string]any{v.name: given(param.Shape, v.is)}
-				} else {
+				default:
 					c.Query[param.Name] = given(param.Shape, v.is)
 				}
 			}
@@ -152,7 +159,12 @@ func (p *party) clientCalls() []clientCall {
 				if c.Body == nil {
 					c.Body = map[string]any{}
 				}
-				c.Body[f.Name] = given(f.Shape, s.body[f.Name])
+				v, ok := s.body[f.Name]
+				if _, refers := v.(ref); refers && f.Shape == api.List {
+					c.Body[f.Name] = []any{given(api.Text, v)}
+				} else if ok {
+					c.Body[f.Name] = given(f.Shape, v)
+				}
 			}
 			switch {
 			case op.Credentials == api.Open:

@@ -132,7 +132,7 @@ func sampleFor(op *api.Operation) sample {
 		switch {
 		case p.In == api.InHeader: // for no more than one row
 		case p.In == api.InPath:
-			spare := map[string]ref{"teams.delete": refSpareTeam, "roles.delete": refSpareRole}[op.Name]
+			spare := map[string]ref{"teams.delete": refSpareTeam, "roles.delete": refSpareRole, "service_accounts.delete": refSpareAccount}[op.Name]
 			s.path[p.Name] = cmp.Or(spare, ref(cmp.Or(p.Ref, op.Resource)))
 		case p.Ref != "":
 			s.query = append(s.query, value{p.Name, ref(p.Ref)})

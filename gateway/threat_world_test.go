@@ -64,6 +64,7 @@ const (
 	refSubject      ref = "who may call"
 	refSpareRole    ref = "role that nobody has"
 	refSpareTeam    ref = "team that nothing bears"
+	refSpareAccount ref = "service account without keys"
 	refInvite       ref = "single-use link"
 	refOtherTeam    ref = "another team"
 	refContactOther ref = "contact of the other team"
@@ -246,6 +247,7 @@ func (p *party) bundle(users int) []string {
 	add("role", m{"name": p.mark + "spare", "permissions": []string{"contacts"}})
 	p.ids[refSpareRole] = p.mark + "spare"
 	p.ids[refSpareTeam] = add("team", m{"id": p.id(3), "name": p.mark + "spare"})
+	p.ids[refSpareAccount] = add("service_account", m{"id": p.id(4), "name": p.mark + "spare", "permissions": []string{}, "active": true})
 	p.ids[refTeam], p.ids[refOtherTeam], p.ids[refUser] = team, other, strconv.Itoa(users+1)
 
 	p.ids[refParent] = add("folder", m{"id": p.id(10), "name": p.text(), "user_id": users + 1})

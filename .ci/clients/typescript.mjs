@@ -19,22 +19,25 @@ const send = (url, method, headers, body) => new Promise((done, fail) => {
 const text = await (await send(`${given.url}/api/openapi.json`, "GET")).text();
 writeFileSync("openapi.json", text);
 const run = (program, ...args) => execFileSync(`node_modules/.bin/${program}`, args, { stdio: "inherit" });
-run("openapi-typescript", "openapi.json", "--output", "schema.ts");
+run("openapi-typescript", "openapi.json", "--output", "schema.ts", "--default-non-nullable", "false");
 
-const calls = new Map(given.calls.map((call) => [call.id, call]));
-const lines = Object.entries(JSON.parse(text).paths).flatMap(([path, item]) =>
-  Object.entries(item).map(([method, { operationId }]) => {
-    const { params, query, body, headers } = calls.get(operationId);
-    const options = (credential) => JSON.stringify({
-      headers: credential,
-      params: { path: orNothing(params), query: orNothing(query) },
-      body,
-    });
-    const call = (credential) => `client.${method.toUpperCase()}(${JSON.stringify(path)}, ${options(credential)})`;
-    const refused = orNothing(headers) ? `refused("${operationId}", await ${call({})});\n` : "";
-    return `${refused}succeeded("${operationId}", await ${call(headers)});`;
-  }),
-);
+const called = new Set(given.calls.map((call) => call.id)).add("createImport");
+const missing = Object.values(JSON.parse(text).paths).flatMap((item) => Object.values(item))
+  .map(({ operationId }) => operationId).filter((id) => !called.has(id));
+if (missing.length) throw new Error(`no calls of ${missing}`);
+const lines = given.calls.map(({ id, method, path, params, query, body, headers, streams }) => {
+  const options = (credential, parseAs) => JSON.stringify({
+    headers: credential,
+    params: { path: orNothing(params), query: orNothing(query) },
+    body,
+    parseAs,
+  });
+  const call = (credential, parseAs) => `client.${method}(${JSON.stringify(path)}, ${options(credential, parseAs)})`;
+  const refused = orNothing(headers) ? `refused("${id}", await ${call({})});\n` : "";
+  return refused + (streams
+    ? `streamed("${id}", await ${call(headers, "text")});`
+    : `succeeded("${id}", await ${call(headers)});`);
+});
 function orNothing(object) {
   return Object.keys(object).length ? object : undefined;
 }
@@ -61,6 +64,10 @@ function succeeded<T extends { status: string; data: unknown }>(id: string, answ
   if (answer.response.status !== 200 || answer.data?.status !== "ok") return fault(id, answer);
   const data: Known<Success<T>["data"]> = (answer.data as Success<T>).data as Known<Success<T>["data"]>;
   if (typeof data !== "object" || data === null) fault(id, answer);
+}
+function streamed(id: string, answer: { data?: string; response: Response }) {
+  count++;
+  if (answer.response.status !== 200 || !answer.data) fault(id, answer);
 }
 function refused(id: string, answer: { error?: { status: string; message: string }; response: Response }) {
   if (answer.response.status !== 403 || answer.error?.status !== "failed") fault(id, answer);

@@ -66,13 +66,14 @@ func TestClients(t *testing.T) {
 			if err != nil {
 				t.Errorf("%s: %v", program, err)
 			}
-			wantEverySuccess(t, g.App.Operations(), g.Log.String()[before:])
+			// schemathesis asks for what it has deleted; of it the rest of this must hold alone.
+			wantSuccess(t, g.App.Operations(), g.Log.String()[before:], filepath.Base(program) != "schemathesis.sh")
 		})
 	}
 }
 
-// wantEverySuccess holds a log against the table of operations.
-func wantEverySuccess(t *testing.T, operations []api.Operation, log string) {
+// wantSuccess holds a log against the table of operations: none broke and, with every, each succeeded.
+func wantSuccess(t *testing.T, operations []api.Operation, log string, every bool) {
 	t.Helper()
 	succeeded, failed := map[string]int{}, map[string]int{}
 	for lines := bufio.NewScanner(strings.NewReader(log)); lines.Scan(); {
@@ -94,7 +95,7 @@ func wantEverySuccess(t *testing.T, operations []api.Operation, log string) {
 	}
 	for _, op := range operations {
 		t.Logf("%-22s succeeded %5d, failed %5d", op.Name, succeeded[op.Name], failed[op.Name])
-		if succeeded[op.Name] == 0 && op.Upload == nil {
+		if every && succeeded[op.Name] == 0 && op.Upload == nil {
 			t.Errorf("%s did not succeed once", op.Name)
 		}
 	}

@@ -50,6 +50,8 @@ const (
 	knownParam  = "if_none_match"
 	repeatParam = "idempotency_key"
 
+	tagsPattern = `^(\*|(W/)?"[!#-~]*"( ?, ?(W/)?"[!#-~]*")*)$`
+
 	ignoredHeader    = "X-Ignored"
 	tagHeader        = "ETag"
 	replayedHeader   = "Idempotency-Replayed"
@@ -196,12 +198,12 @@ func sharedParameters() object {
 		{matchParam, object{
 			{"name", "If-Match"}, {"in", "header"}, {"required", false},
 			{"description", "Carries the call out only on the revision of the record that one of these tags names, as " + tagHeader + " gave them; otherwise it is a 412."},
-			{"schema", object{{"type", "string"}}},
+			{"schema", object{{"type", "string"}, {"pattern", tagsPattern}}},
 		}},
 		{knownParam, object{
 			{"name", "If-None-Match"}, {"in", "header"}, {"required", false},
 			{"description", "Tags of answers that the caller has, as " + tagHeader + " gave them. Where one is that of this answer, it is a 304 without a body."},
-			{"schema", object{{"type", "string"}}},
+			{"schema", object{{"type", "string"}, {"pattern", tagsPattern}}},
 		}},
 		{repeatParam, object{
 			{"name", "Idempotency-Key"}, {"in", "header"}, {"required", false},

@@ -86,8 +86,8 @@ func mayImport(from, to string) bool {
 		return within(to, from) || within(from, "backends/schema/schematest", "backends/resource/resourcetest") || allowed("backends/store", "backends/schema", "backends/field", "internal")
 	case within(from, "gateway/bundles"):
 		return allowed("gateway/transfer", "gateway/rows", "gateway/audit", "tenants", "backends/api", "backends/crud", "backends/resource", "backends/store", "crypto/sealing", "internal/fault")
-	case within(from, "gateway/audit"):
-		return allowed("tenants", "backends/api", "backends/crud", "backends/resource", "backends/store")
+	case within(from, "gateway/audit", "gateway/usage"):
+		return allowed("tenants", "backends/api", "backends/crud", "backends/resource", "backends/store", "internal/fault")
 	case within(from, "gateway/telemetry"):
 		return allowed("config", "backends/store")
 	case within(from, "gateway/logging"):
@@ -95,7 +95,7 @@ func mayImport(from, to string) bool {
 	case within(from, "gateway/repeats"):
 		return allowed("backends/api", "backends/secrets", "tenants", "backends/store", "internal")
 	case within(from, "gateway"):
-		return allowed("backends/api", "gateway/audit", "gateway/repeats", "gateway/openapi", "tenants", "backends/store", "reports", "crypto", "internal")
+		return allowed("backends/api", "gateway/audit", "gateway/repeats", "gateway/usage", "gateway/openapi", "tenants", "backends/store", "reports", "crypto", "internal")
 	case within(from, "backends/store/driver"):
 		return false
 	case strings.HasPrefix(from, "backends/store/"): // engines do not know each other

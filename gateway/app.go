@@ -129,6 +129,7 @@ func (a *App) build() error {
 	}
 	a.rows = rows
 	a.keys.RecordUses()
+	a.usage.Record()
 	errorLog := slog.NewLogLogger(a.log.Handler(), slog.LevelWarn)
 	t := a.cfg.Timeouts
 	a.public = &http.Server{

@@ -17,6 +17,7 @@ import (
 	"tenantry/gateway/bundles"
 	"tenantry/gateway/repeats"
 	"tenantry/gateway/transfer"
+	"tenantry/gateway/usage"
 	"tenantry/reports"
 	"tenantry/tenants"
 )
@@ -33,7 +34,7 @@ type serving interface{ Operations() []api.Operation }
 // openModules makes the modules. One is a line of the list; bundles hold their records in its
 // order, which is that of references: definitions first.
 func (s *Services) openModules(more []Module) {
-	s.repeats = repeats.New(s.directory, s.now)
+	s.repeats, s.usage = repeats.New(s.directory, s.now), usage.New(s.log, s.now)
 	people := contacts.New(contacts.Deps{Keys: s.directory})
 	records, filled := objects.New(s.directory), forms.New(s.directory)
 	stored := files.New(files.Deps{CDNBase: s.fileHost, Contacts: people, Users: s.people})
@@ -55,7 +56,7 @@ func (s *Services) openModules(more []Module) {
 	s.members = users.New(users.Deps{Kinds: s.kinds.people, Stored: s.kinds.keys, People: s.people, Keys: s.keys, Now: s.now})
 	s.bundles = bundles.New(bundles.Options{Transfer: func() *transfer.Service { return s.transfer }, Audit: s.audit, Log: s.log, Now: s.now, Dir: s.importsFolder()})
 	s.modules = append([]Module{
-		people, stored, records, filled, sent, s.reports, s.compliance(people, records, filled), s.members, s.bundles, s.audit,
+		people, stored, records, filled, sent, s.reports, s.compliance(people, records, filled), s.members, s.bundles, s.audit, s.usage,
 		&organizations.Module{Directory: s.directory, Defaults: s.limiter.Defaults()},
 	}, more...)
 

@@ -36,7 +36,7 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []api.Operati
 	work, bodies := limits.NewFlight(inFlight), limits.NewFlight(inFlight*api.MaxBodyLimit/2)
 	pipeline := middleware.New(middleware.Options{
 		Tenants: a.directory, Keys: a.keys, Sessions: a.sessions, Limits: a.limiter, Work: work, Bodies: bodies, Audit: a.audit, Repeats: a.repeats, Log: a.log,
-		Metrics: middleware.NewMetrics(registry), LogRequests: a.cfg.Log.Requests, Tracer: a.telemetry.Tracer(), Proxies: proxies,
+		Metrics: middleware.NewMetrics(registry), Usage: a.usage, LogRequests: a.cfg.Log.Requests, Tracer: a.telemetry.Tracer(), Proxies: proxies,
 		Cookie: cookie, BaseURL: a.baseURL, Expired: a.expired,
 	})
 	registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{

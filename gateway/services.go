@@ -25,6 +25,7 @@ import (
 	"tenantry/gateway/repeats"
 	"tenantry/gateway/telemetry"
 	"tenantry/gateway/transfer"
+	"tenantry/gateway/usage"
 	"tenantry/internal/request"
 	"tenantry/reports"
 	"tenantry/tenants"
@@ -64,6 +65,7 @@ type Services struct {
 	limiter   *limits.Limiter
 	audit     *audit.Log
 	repeats   *repeats.Log
+	usage     *usage.Meter
 	kinds     kinds
 	modules   []Module
 	members   *users.Module
@@ -218,6 +220,9 @@ func (s *Services) Close() error {
 	}
 	if s.keys != nil {
 		s.keys.Close(ctx) // it stores when keys were last used
+	}
+	if s.usage != nil {
+		s.usage.Close(ctx)
 	}
 	var errs []error
 	if s.announcer != nil {

@@ -121,7 +121,7 @@ func newQuietWorld(t testing.TB, options ...gatewaytest.Option) *world {
 	w.n.Store(900_000) // tests count from 1, however many resources there are
 	defer w.n.Store(0)
 	for _, op := range g.App.Operations() {
-		if op.Upload != nil {
+		if op.Upload != nil || op.Name == "usage.list" {
 			w.a.ids[ref(op.Resource)], w.b.ids[ref(op.Resource)] = w.a.Tenant(t).Workspace().NewID(), w.b.Tenant(t).Workspace().NewID() // unless somebody signs in
 		}
 		if op.Name == "audit.list" { // commands have left some

@@ -26,12 +26,24 @@ func able[A any](s *Store, backend string) (A, bool) {
 // to make those at the same time that do not need each other's answers. A call within the
 // process is over before another goroutine has begun.
 func (w *Workspace) Remote() bool {
-	backend := w.store.controlAt
-	if w.home != nil {
-		backend = w.home.at.Load().backend()
-	}
-	e, ok := able[driver.Remote](w.store, backend)
+	e, ok := able[driver.Remote](w.store, w.backend())
 	return ok && e.Remote()
+}
+
+// backend returns where the workspace is.
+func (w *Workspace) backend() string {
+	if w.home != nil {
+		return w.home.at.Load().backend()
+	}
+	return w.store.controlAt
+}
+
+// Size returns how much room the organization's documents take, in bytes; 0 where the engine does not tell.
+func (w *Workspace) Size() int64 {
+	if e, ok := able[driver.Sizer](w.store, w.backend()); ok {
+		return e.Size(workspaceName(w.org))
+	}
+	return 0
 }
 
 // Indexes tells of the indexes that a backend makes while it answers; there are none where it

@@ -100,15 +100,22 @@ func (s *Store) Examine(ctx context.Context, org int64, p Placement) (documents 
 	if err != nil {
 		return 0, err
 	}
-	for _, c := range s.tenant {
+	if documents, err = w.Documents(ctx); err == nil {
+		s.whole(at)
+	}
+	return documents, err
+}
+
+// Documents counts the documents of every kind.
+func (w *Workspace) Documents(ctx context.Context) (documents int64, err error) {
+	for _, c := range w.store.tenant {
 		n, err := w.countAll(ctx, c, driver.Predicate{})
 		if err != nil {
 			return documents, fmt.Errorf("counting %s: %w", c.Name, err)
 		}
-		if c != s.notes {
+		if c != w.store.notes {
 			documents += n
 		}
 	}
-	s.whole(at)
 	return documents, nil
 }

@@ -212,7 +212,11 @@ func (p *Pipeline) Problem(name string, w http.ResponseWriter, r *http.Request, 
 // Observe serves what is no operation, a page for one, and leaves its line and its figures.
 // Next calls Visit where it needs an organization, and writes the whole body at once.
 func (p *Pipeline) Observe(name string, w http.ResponseWriter, r *http.Request, next http.Handler) {
-	op := &api.Operation{Name: name, Credentials: api.Open, Weight: api.Heavy} // a page may be a shared report
+	known, ok := p.pages.Load(name)
+	if !ok {
+		known, _ = p.pages.LoadOrStore(name, &api.Operation{Name: name, Credentials: api.Open, Weight: api.Heavy}) // a page may be a shared report
+	}
+	op := known.(*api.Operation)
 	x := &exchange{p: p, op: op, w: w, r: r, started: time.Now(), call: api.NewCall(op, nil)}
 	ctx := context.WithValue(x.begin(), visitKey{}, x)
 	w.Header().Set(RequestIDHeader, x.call.RequestID)

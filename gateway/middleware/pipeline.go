@@ -24,6 +24,7 @@ import (
 	"tenantry/backends/store"
 	"tenantry/gateway/audit"
 	"tenantry/gateway/repeats"
+	"tenantry/gateway/usage"
 	"tenantry/internal/bounded"
 	"tenantry/internal/request"
 	"tenantry/tenants"
@@ -61,6 +62,7 @@ type Options struct {
 	Repeats  *repeats.Log
 	Log      *slog.Logger
 	Metrics  *Metrics
+	Usage    *usage.Meter // nil: nobody is told what was asked
 	// LogRequests switches the line per request on.
 	LogRequests bool
 	Tracer      trace.Tracer // nil: nothing is traced
@@ -78,6 +80,7 @@ type Pipeline struct {
 	crossOrigin *http.CrossOriginProtection
 	pack        *packer
 	requestLogs sync.Map             // operation to slog.Handler
+	pages       sync.Map             // name to *api.Operation, of what is none
 	strangers   *bounded.Map[*flood] // by organization and operation
 	addresses   *bounded.Map[*flood] // and by address
 	outages     outages
@@ -397,6 +400,7 @@ func (x *exchange) done() {
 		status = api.StatusFailed
 	}
 	x.p.Metrics.observe(outcome{x.op.Name, status, x.code}, took)
+	x.p.Usage.Count(x.call.Tenant, x.op, x.code, x.bytes, x.about.Took())
 	x.traced()
 	if !x.p.LogRequests {
 		return

@@ -20,6 +20,12 @@ type Examiner interface {
 	Examine(ctx context.Context, workspace string) error
 }
 
+// Sizer is an engine that knows at once how much room a workspace takes.
+type Sizer interface {
+	// Size returns bytes; 0 where that cannot be told.
+	Size(workspace string) int64
+}
+
 // Indexer is an engine that makes indexes while it answers. A question that needs an index which
 // is not ready gets the same answer, later.
 type Indexer interface {

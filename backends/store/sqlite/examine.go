@@ -32,6 +32,16 @@ func (e *Engine) Missing(name string) error {
 	return nil // anything else is told by who opens it
 }
 
+// Size returns how large the files of the workspace are, in bytes.
+func (e *Engine) Size(name string) (bytes int64) {
+	for _, file := range []string{e.Place(name), e.Place(name) + "-wal"} {
+		if info, err := os.Stat(file); err == nil {
+			bytes += info.Size()
+		}
+	}
+	return bytes
+}
+
 // Examine reads the whole database over a connection of its own and checks that it is whole, with
 // all indexes. It changes nothing.
 func (e *Engine) Examine(ctx context.Context, name string) error {

@@ -1,0 +1,91 @@
+package gateway_test
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tenantry/config"
+	"tenantry/gateway"
+	"tenantry/gateway/control"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/tenants"
+)
+
+// TestUsageOverHTTP: what is asked of an organization is told by day and operation, refusals with it, of no other
+// organization's, and for 90 days.
+func TestUsageOverHTTP(t *testing.T) {
+	t.Parallel()
+	began := time.Date(2031, 5, 1, 12, 0, 0, 0, time.UTC)
+	var later atomic.Int64 // days
+	g := gatewaytest.Start(t, func(_ *config.Config, o *gateway.Options) {
+		o.Now = func() time.Time { return began.AddDate(0, 0, int(later.Load())) }
+	})
+	acme, birch := g.Org(t, "acme", tenants.FeatureTeams), g.Org(t, "birch")
+	reader, writer := acme.Key(t, tenants.ViewAudit), acme.Key(t, tenants.ManageCampaigns)
+	ask := func(times int) {
+		var all sync.WaitGroup
+		for range times {
+			all.Go(func() {
+				acme.Get(t, writer, "/api/campaigns")
+				acme.Get(t, writer, "/api/audit") // refused
+				birch.Get(t, "", "/api/campaigns")
+			})
+		}
+		all.Wait()
+	}
+	told := func(query, want string) {
+		t.Helper()
+		if a := acme.Get(t, reader, "/api/usage"+query); a.Code != 200 || !strings.Contains(a.Text(), want) {
+			t.Errorf("%s: %d %s\nwant %s", query, a.Code, a.Body, want)
+		}
+	}
+	ask(5)
+	g.App.FlushUsage(t.Context())
+	ask(2)
+	g.App.FlushUsage(t.Context())
+	told("?operation=audit.list", `"results":[{"day":"2031-05-01","requests":7,"refused":7,`)
+	told("?operation=campaigns.list", `"results":[{"day":"2031-05-01","requests":7,"refused":0,`)
+	told("", `{"operation":"audit.list","requests":7,"refused":7,`)
+	told("?to=2031-04-30", `"count":0`)
+	first := acme.Get(t, reader, "/api/usage").Field("results").([]any)[0].(map[string]any)
+	for _, name := range []string{"requests", "sent_bytes", "documents"} {
+		if first[name].(interface{ String() string }).String() == "0" {
+			t.Errorf("%s is 0: %v", name, first)
+		}
+	}
+
+	later.Store(1)
+	ask(1)
+	g.App.FlushUsage(t.Context()) // the period began the day before
+	ask(3)
+	g.App.FlushUsage(t.Context())
+	told("?operation=audit.list&from=2031-05-02&to=2031-05-02", `"page":1,"pages":1,"count":1,"results":[{"day":"2031-05-02","requests":3,`)
+	told("?operation=audit.list&filters[day]=2031-05-01", `"requests":8,`)
+	told("?per_page=1", `"page":1,"pages":2,"count":2,"results":[{"day":"2031-05-02",`)
+	later.Store(91)
+	ask(1)
+	g.App.FlushUsage(t.Context())
+	ask(1)
+	g.App.FlushUsage(t.Context())
+	told("?sort=day", `"count":2,"results":[{"day":"2031-05-02",`)
+
+	team := actingAs{acme, gatewaytest.WithKey(acme.Key(t, tenants.ManageUsers))}.make(t, "/api/teams", `{"name":"Red"}`)
+	limited := acme.KeyWith(t, func(k *control.NewKey) { k.Permissions, k.Teams = []string{"view_audit"}, []string{team} }).Token
+	for _, c := range []struct {
+		key, query, says string
+		code             int
+	}{
+		{writer, "", "Lacking necessary permission view_audit", 403},
+		{limited, "", "Only callers who are not limited to teams", 403},
+		{reader, "?from=may&to=2031-02-30", "from must be a day like 2026-11-22; to must be", 422},
+		{reader, "?filters[operations]=x", "operations", 422},
+	} {
+		if a := acme.Do(t, http.MethodGet, "/api/usage"+c.query, gatewaytest.WithKey(c.key)); a.Code != c.code || !strings.Contains(a.Text(), c.says) {
+			t.Errorf("%s: %d %s, want %d %s", c.query, a.Code, a.Body, c.code, c.says)
+		}
+	}
+}

@@ -1,0 +1,254 @@
+// Package usage counts what is asked of each organization, by day and operation. Counts are kept in memory
+// and added to what is stored once a minute, so that a request waits for nothing.
+package usage
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tenantry/backends/api"
+	"tenantry/backends/resource"
+	"tenantry/backends/store"
+	"tenantry/tenants"
+)
+
+// Counts are what was asked of an operation.
+type Counts struct {
+	Requests int64 `json:"requests"`
+	Refused  int64 `json:"refused"`
+	Micros   int64 `json:"store_us"`
+	Sent     int64 `json:"sent_bytes"`
+}
+
+func (c *Counts) add(more Counts) {
+	c.Requests, c.Refused, c.Micros, c.Sent = c.Requests+more.Requests, c.Refused+more.Refused, c.Micros+more.Micros, c.Sent+more.Sent
+}
+
+// Day is what was asked on one day, in UTC.
+type Day struct {
+	store.Meta
+	Day        string            `json:"day" rule:"required" use:"filter" example:"2026-11-22"`
+	Operations map[string]Counts `json:"operations"`
+	Documents  int64             `json:"documents"`
+	Bytes      int64             `json:"bytes"`    // 0: the engine does not tell
+	Measured   int64             `json:"measured"` // when documents and bytes were, Unix ms
+}
+
+// Kept is how many days are kept besides the present one.
+const Kept = 90
+
+const (
+	every        = time.Minute     // between two rounds of writing
+	measureEvery = time.Hour       // documents are counted that often
+	measureTime  = 2 * time.Second // which may take that long
+	writeTime    = 5 * time.Second // for one organization
+	tries        = 10
+)
+
+// Meter counts, stores and serves. Safe for concurrent use, by several replicas.
+type Meter struct {
+	kind *resource.Of[Day]
+	log  *slog.Logger
+	now  func() time.Time
+
+	live  sync.Map // *tenants.Tenant to *ledger
+	flush sync.Mutex
+	stop  chan struct{}
+	done  chan struct{}
+}
+
+// ledger has what is not stored yet of one organization.
+type ledger struct {
+	since atomic.Int64 // Unix ms
+	rows  sync.Map     // operation to *tally
+}
+
+type tally struct{ requests, refused, micros, sent atomic.Int64 }
+
+// New returns a Meter.
+func New(log *slog.Logger, now func() time.Time) *Meter {
+	return &Meter{log: log, now: now, kind: resource.Must(resource.Options[Day]{
+		Traits: resource.Traits{Name: "usage_day"},
+		Spec: store.Spec{
+			Name: "usage", Indexes: []store.Index{{Fields: []string{"day"}, Unique: true}}, Access: []store.Access{{Where: []string{"day"}}, {Sort: []string{"day"}}},
+		},
+	})}
+}
+
+// Count counts an answer. Where the organization was asked the same before it takes no lock and no memory.
+func (m *Meter) Count(t *tenants.Tenant, op *api.Operation, code, sent int, inStore time.Duration) {
+	if m == nil || t == nil || t.Workspace() == nil { // nobody's
+		return
+	}
+	of, ok := m.live.Load(t)
+	if !ok {
+		fresh := &ledger{}
+		fresh.since.Store(m.now().UnixMilli())
+		of, _ = m.live.LoadOrStore(t, fresh)
+	}
+	rows := &of.(*ledger).rows
+	row, ok := rows.Load(op)
+	if !ok {
+		row, _ = rows.LoadOrStore(op, &tally{})
+	}
+	c := row.(*tally)
+	c.requests.Add(1)
+	if code == http.StatusForbidden || code == http.StatusTooManyRequests {
+		c.refused.Add(1)
+	}
+	c.micros.Add(inStore.Microseconds())
+	c.sent.Add(int64(sent))
+}
+
+// Record stores from now on, once a minute, what was counted. Close ends it.
+func (m *Meter) Record() {
+	m.stop, m.done = make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(m.done)
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				m.Flush(context.Background())
+			case <-m.stop:
+				return
+			}
+		}
+	}()
+}
+
+// Close ends Record, if it was begun, and stores what waits as far as ctx allows.
+func (m *Meter) Close(ctx context.Context) {
+	if m.stop != nil {
+		close(m.stop)
+		<-m.done
+		m.stop = nil
+	}
+	m.Flush(ctx)
+}
+
+// Flush stores what waits. What a store does not take now waits on; it may be counted twice where the
+// store took it and could not say so. Organizations on a backend that is away wait for the next round.
+func (m *Meter) Flush(ctx context.Context) {
+	m.flush.Lock()
+	defer m.flush.Unlock()
+	away := map[string]bool{}
+	m.live.Range(func(key, value any) bool {
+		t, of := key.(*tenants.Tenant), value.(*ledger)
+		if away[t.Org.Backend] || ctx.Err() != nil {
+			return ctx.Err() == nil
+		}
+		since := of.since.Swap(m.now().UnixMilli())
+		taken := of.take()
+		if len(taken) == 0 { // nobody has asked since the last round
+			m.live.Delete(t)
+			return true
+		}
+		err := m.write(ctx, t, time.UnixMilli(since).UTC(), taken)
+		switch {
+		case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrConflict), errors.Is(err, context.DeadlineExceeded):
+			away[t.Org.Backend] = errors.Is(err, store.ErrUnavailable)
+			of.since.Store(since)
+			of.give(taken)
+		case err != nil: // the organization may be gone
+			m.log.WarnContext(ctx, "what was asked of an organization could not be noted", "organization", t.Org.Slug, "error", err)
+		}
+		return true
+	})
+}
+
+// take returns what was counted, and begins anew.
+func (l *ledger) take() map[*api.Operation]Counts {
+	taken := map[*api.Operation]Counts{}
+	l.rows.Range(func(key, value any) bool {
+		c := value.(*tally)
+		if n := c.requests.Swap(0); n > 0 {
+			taken[key.(*api.Operation)] = Counts{n, c.refused.Swap(0), c.micros.Swap(0), c.sent.Swap(0)}
+		}
+		return true
+	})
+	return taken
+}
+
+// give puts back what could not be stored.
+func (l *ledger) give(taken map[*api.Operation]Counts) {
+	for op, n := range taken {
+		if row, ok := l.rows.Load(op); ok {
+			c := row.(*tally)
+			c.requests.Add(n.Requests)
+			c.refused.Add(n.Refused)
+			c.micros.Add(n.Micros)
+			c.sent.Add(n.Sent)
+		}
+	}
+}
+
+// write adds counts to those of a day. Replicas change one record, which each reads again where another
+// came between. Whoever begins a day ends those that are kept no longer.
+func (m *Meter) write(ctx context.Context, t *tenants.Tenant, at time.Time, counted map[*api.Operation]Counts) error {
+	ws := t.Workspace()
+	ctx, cancel := context.WithTimeout(ctx, ws.Hold()+writeTime)
+	defer cancel()
+	in, day := m.kind.In(ws), at.Format(time.DateOnly)
+	id := hex.EncodeToString([]byte(day)) + "0000"
+	change := func(d *Day) error {
+		if d.Operations == nil {
+			d.Operations = map[string]Counts{}
+		}
+		for op, n := range counted {
+			sum := d.Operations[op.Name]
+			sum.add(n)
+			d.Operations[op.Name] = sum
+		}
+		if now := m.now(); now.Sub(time.UnixMilli(d.Measured)) >= measureEvery {
+			ctx, cancel := context.WithTimeout(ctx, measureTime)
+			defer cancel()
+			d.Bytes, d.Measured = ws.Size(), now.UnixMilli()
+			if n, err := ws.Documents(ctx); err == nil { // else those of before stay for an hour
+				d.Documents = n
+			}
+		}
+		return nil
+	}
+	for range tries {
+		_, err := in.Update(ctx, id, change)
+		if !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		begun := &Day{Day: day}
+		begun.ID = id
+		if err = change(begun); err == nil {
+			err = in.Insert(ctx, begun)
+		}
+		if dup := new(store.DuplicateError); errors.As(err, &dup) { // another replica began it
+			continue
+		}
+		if err == nil {
+			err = m.forget(ctx, in, at)
+		}
+		return err
+	}
+	return store.ErrConflict
+}
+
+// forget ends the days that are kept no longer. Another replica may do so at the same time.
+func (m *Meter) forget(ctx context.Context, in store.Collection[Day], at time.Time) error {
+	last := at.AddDate(0, 0, -Kept).Format(time.DateOnly)
+	old, err := in.Find(ctx, store.Query{Filter: store.Where(store.F("day"), store.OpLt, last)})
+	for i := range old {
+		if gone := in.Delete(ctx, &old[i]); !errors.Is(gone, store.ErrConflict) {
+			err = errors.Join(err, gone)
+		}
+	}
+	if err != nil {
+		m.log.WarnContext(ctx, "days of usage that are kept no longer could not be deleted; those who begin the next day try again", "error", err)
+	}
+	return nil
+}

@@ -1,0 +1,101 @@
+package usage
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"tenantry/backends/api"
+	"tenantry/backends/crud"
+	"tenantry/backends/resource"
+	"tenantry/backends/store"
+	"tenantry/internal/fault"
+	"tenantry/tenants"
+)
+
+// Sum is what was asked, in the figures of an answer.
+type Sum struct {
+	Requests int64 `json:"requests" doc:"How many requests were answered."`
+	Refused  int64 `json:"refused" doc:"How many of them were refused: 403, or 429 over a limit."`
+	StoreMS  int64 `json:"store_ms" doc:"How long calls of the store took together, in milliseconds."`
+	Sent     int64 `json:"sent_bytes" doc:"Size of the answers' bodies as they were sent."`
+}
+
+func sum(c Counts) Sum { return Sum{c.Requests, c.Refused, c.Micros / 1000, c.Sent} }
+
+// OperationUsage is what was asked of one operation.
+type OperationUsage struct {
+	Operation string `json:"operation" doc:"Name of the operation; page for pages."`
+	Sum
+}
+
+// Answer is the usage of one day.
+type Answer struct {
+	Day string `json:"day" doc:"The day, in UTC."`
+	Sum
+	Documents  int64            `json:"documents" doc:"How many documents the organization had, counted once an hour while it is used."`
+	Bytes      *int64           `json:"bytes" doc:"How much room they took, where the engine tells; else null."`
+	Operations []OperationUsage `json:"operations" doc:"The same by operation, in order of their names."`
+}
+
+// Kept returns what is stored. It does not travel: it tells of this organization's past.
+func (m *Meter) Kept() []resource.Kept { return []resource.Kept{m.kind.Kind} }
+
+// Operations returns the row.
+func (m *Meter) Operations() []api.Operation {
+	size := int64(1_368_064)
+	list := crud.Rows(m.kind, crud.Options[Day]{
+		Path: "/api/usage", Things: "Usage Days", Tag: "Usage", Read: api.Needs(tenants.ViewAudit).Unlimited(), Sort: "-day",
+		Without: []string{"get", "create", "update", "delete"}, Where: between, Show: show,
+		Example: Answer{"2026-11-22", Sum{120, 2, 340, 51_200}, 4711, &size, []OperationUsage{{"reports.get", Sum{120, 2, 340, 51_200}}}},
+	})
+	list[0].Summary = "List what was asked of the organization by day"
+	list[0].Params = append(list[0].Params,
+		api.Param{Name: "from", In: api.InQuery, Shape: api.Text, Description: "The first day.", Example: "2026-11-01"},
+		api.Param{Name: "to", In: api.InQuery, Shape: api.Text, Description: "The last day.", Example: "2026-11-30"},
+		api.Param{Name: "operation", In: api.InQuery, Shape: api.Text, Description: "Counts this operation alone.", Example: "reports.get"})
+	list[0].Failures = append(list[0].Failures, api.Failure{Code: http.StatusUnprocessableEntity, Message: "Validation failed: from must be a day like 2026-11-22", When: "a day cannot be read"})
+	return list
+}
+
+// between says which days are asked for.
+func between(_ context.Context, c *api.Call) (store.Filter, error) {
+	var faults fault.List
+	var all []store.Filter
+	for _, end := range []struct {
+		name string
+		op   store.Op
+	}{{"from", store.OpGte}, {"to", store.OpLte}} {
+		text := c.Query.Text(end.name)
+		if !c.Query.Has(end.name) {
+			continue
+		}
+		if _, err := time.Parse(time.DateOnly, text); err != nil {
+			faults.Add(end.name, fault.Format, "%s must be a day like 2026-11-22", end.name)
+		}
+		all = append(all, store.Where(store.F("day"), end.op, text))
+	}
+	return store.All(all...), faults.Err()
+}
+
+func show(_ context.Context, c *api.Call, days []*Day) ([]any, error) {
+	out := make([]any, len(days))
+	for i, d := range days {
+		a, total := Answer{Day: d.Day, Documents: d.Documents, Operations: []OperationUsage{}}, Counts{}
+		if d.Bytes > 0 {
+			a.Bytes = &d.Bytes
+		}
+		for _, name := range slices.Sorted(maps.Keys(d.Operations)) {
+			if c.Query.Has("operation") && name != c.Query.Text("operation") {
+				continue
+			}
+			total.add(d.Operations[name])
+			a.Operations = append(a.Operations, OperationUsage{name, sum(d.Operations[name])})
+		}
+		a.Sum = sum(total)
+		out[i] = a
+	}
+	return out, nil
+}

@@ -102,7 +102,7 @@ func (s *serves[T]) page(ctx context.Context, c *api.Call, in listing, typ refle
 	}
 	limit, follows := int(min(in.PerPage, maxPerPage)), c.Query.Has("after")
 	if q.Limit = limit; follows {
-		q.Limit++ // one more says that there is more
+		q.Limit++         // one more says that there is more
 		if in.Page != 1 { // which generated clients send though nobody gave it
 			errs.Add("after", fault.Duplicate, "after and page exclude each other")
 		}

@@ -81,11 +81,12 @@ type rowCall struct {
 
 func (r rowCall) String() string { return r.op.Method + " " + r.path }
 
-// rows builds a call for every path of every operation that admits the caller.
+// rows builds a call for every path of every operation of the contract that admits the caller. The others take
+// the same ways, and all of them at once are more than a process answers.
 func (w *world) rows(p *party, admits func(*api.Operation) bool) []rowCall {
 	var out []rowCall
 	for _, op := range w.App.Operations() {
-		if !admits(&op) {
+		if !op.Contract || !admits(&op) {
 			continue
 		}
 		for _, path := range op.Paths() {

@@ -9,6 +9,7 @@ import enum
 import importlib
 import inspect
 import json
+import keyword
 import re
 import subprocess
 import sys
@@ -32,7 +33,7 @@ client = importlib.import_module("client")
 
 def snake(name):
     name = re.sub(r"\W+", "_", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name)).strip("_").lower()
-    return name + "_" if name in set(dir(builtins)) - {"id"} else name
+    return name + "_" if name in (set(dir(builtins)) | set(keyword.kwlist)) - {"id"} else name
 
 
 def typed(annotation, value):

@@ -96,6 +96,7 @@ type Kind[T any] struct {
 	spec   *Spec
 	fields []fieldPath // in the order of spec.collection.Fields
 	custom []int       // index path of the custom map
+	trash  []int       // index path of the field deleted; nil: there is no trash
 	// decoded are records as Peek last decoded them.
 	decoded *bounded.Map[decoded[T]]
 }
@@ -170,6 +171,7 @@ func Define[T any](spec Spec) (*Kind[T], error) {
 		}
 		spec.zeros[name] = portableValue(reflect.Zero(f.Type), t)
 		if name == "deleted" && spec.SoftDelete {
+			k.trash = f.Index
 			spec.liveSaysNothing = strings.Contains(f.Tag.Get("json"), ",omitempty")
 		}
 		spec.collection.Fields = append(spec.collection.Fields, driver.Field{Name: name, Type: t})

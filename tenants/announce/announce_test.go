@@ -92,7 +92,7 @@ func servers() map[string]func(*testing.T) func() redis.UniversalClient {
 			}
 			t.Cleanup(func() { _ = server.Close() })
 			return func() redis.UniversalClient {
-				client, err := server.Client(0)
+				client, err := server.Client(time.Minute)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -368,7 +368,7 @@ func TestCloseLetsTheMessageUnderWayEnd(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = server.Close() })
 	open := func() redis.UniversalClient {
-		client, err := server.Client(0)
+		client, err := server.Client(time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}

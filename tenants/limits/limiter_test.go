@@ -233,7 +233,7 @@ func TestF4_RedisGoneAndBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer server.Close()
-	client, err := server.Client(0)
+	client, err := server.Client(time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}

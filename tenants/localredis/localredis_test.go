@@ -27,7 +27,7 @@ func start(t *testing.T) (*localredis.Server, redis.UniversalClient) {
 			t.Error(err)
 		}
 	})
-	client, err := server.Client(0)
+	client, err := server.Client(time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := server.Client(0)
+	client, err := server.Client(time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -140,7 +140,7 @@ func (w *World) openRedis(t testing.TB, local bool) {
 				t.Error(err)
 			}
 		})
-		if w.Redis, err = server.Client(0); err != nil {
+		if w.Redis, err = server.Client(time.Minute); err != nil {
 			t.Fatal(err)
 		}
 	}

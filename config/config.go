@@ -51,6 +51,7 @@ type Config struct {
 	SQLite    SQLite    `yaml:"sqlite"`
 	Timeouts  Timeouts  `yaml:"timeouts"`
 	Limits    Limits    `yaml:"limits"`
+	Memory    Memory    `yaml:"memory"`
 	Telemetry Telemetry `yaml:"telemetry"`
 	Trash     Trash     `yaml:"trash"`
 }
@@ -64,6 +65,17 @@ type Telemetry struct {
 	// SamplePercent is how many of a hundred requests are traced.
 	SamplePercent int `yaml:"sample_percent"`
 }
+
+// Memory bounds what the process takes, in MiB.
+type Memory struct {
+	// Garbage is how much may gather at least before it is collected.
+	Garbage int `yaml:"garbage"`
+	// Limit is what the process tries to stay below; 0: none but that of GOMEMLIMIT.
+	Limit int `yaml:"limit"`
+}
+
+// leastLimit is what is needed besides the garbage.
+const leastLimit = 64
 
 // Trash says what becomes of deleted records.
 type Trash struct {
@@ -195,6 +207,7 @@ func Default() Config {
 			Key: limits.PerSecond(500), KeyQuota: limits.Unlimited(),
 			Address: limits.PerSecond(50), AddressQuota: limits.Unlimited(), InFlight: 256,
 		},
+		Memory:    Memory{Garbage: 64},
 		Telemetry: Telemetry{SamplePercent: 100},
 		Trash:     Trash{Keep: 30 * 24 * time.Hour},
 	}
@@ -273,6 +286,12 @@ func (c *Config) check(descriptors uint64, fault func(name, format string, args 
 	}
 	if keep := c.Trash.Keep; keep != 0 && keep < leastKeep {
 		fault("trash.keep", "must be at least 1h, like 720h for 30 days, or 0 to keep what is deleted for ever")
+	}
+	if c.Memory.Garbage < 0 || c.Memory.Garbage > 16<<10 {
+		fault("memory.garbage", "must be from 0 to %d MiB", 16<<10)
+	}
+	if l := c.Memory.Limit; l != 0 && l < c.Memory.Garbage+leastLimit {
+		fault("memory.limit", "must be 0, for none, or at least %d MiB more than memory.garbage", leastLimit)
 	}
 	if c.Limits.InFlight < 16 || c.Limits.InFlight > 1<<20 {
 		fault("limits.in_flight", "must be from 16 to %d", 1<<20)

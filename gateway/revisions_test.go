@@ -111,7 +111,7 @@ func TestRevisions(t *testing.T) {
 		if (a.Code == http.StatusNotModified) != is304 {
 			t.Errorf("If-None-Match %s: %d %s", known, a.Code, a.Body)
 		}
-		if is304 && (len(a.Body) > 0 || a.Header.Get("ETag") == "" || a.Header.Get("Vary") == "" || a.Header.Get("Cache-Control") != first.Header.Get("Cache-Control") || a.Header.Get("X-Request-Id") == "") {
+		if is304 && (len(a.Body) > 0 || a.Header.Get("ETag") == "" || a.Header.Get("Cache-Control") != first.Header.Get("Cache-Control") || a.Header.Get("X-Request-Id") == "") {
 			t.Errorf("304: %v %q", a.Header, a.Body)
 		}
 	}

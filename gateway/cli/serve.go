@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"runtime"
+	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -76,7 +78,20 @@ func (p *program) serve(ctx context.Context, cfg config.Config) error {
 		line += " (operations on http://" + a.String() + ")"
 	}
 	fmt.Fprintln(p.stdout, line)
+	defer runtime.KeepAlive(collectRarely(cfg.Memory))
 	return errors.Join(app.Run(ctx), app.Close()) //nolint:contextcheck // it ends after ctx
+}
+
+// collectRarely applies the settings to the process. What it returns must be kept: Go collects once the
+// heap has doubled, and this is memory that counts as heap, is never touched and so takes no room.
+func collectRarely(c config.Memory) []byte {
+	if c.Limit > 0 {
+		debug.SetMemoryLimit(int64(c.Limit+c.Garbage) << 20)
+	}
+	if os.Getenv("GOGC") != "" || c.Garbage == 0 {
+		return nil
+	}
+	return make([]byte, c.Garbage<<20)
 }
 
 // storeWait is how long the server waits at its start for a database server that may be

@@ -178,7 +178,8 @@ func (x *exchange) unchanged(body []byte) bool {
 	if known == "" {
 		return false
 	}
-	h["Etag"], h["Vary"] = []string{known}, append(h["Vary"], "Accept-Encoding")
+	h["Etag"] = []string{known}
+	vary(h)
 	return true
 }
 

@@ -52,7 +52,7 @@ const maxPooled = 64 << 10
 // client does not take it. It returns how many bytes were sent.
 func (p *packer) send(w http.ResponseWriter, r *http.Request, code int, body []byte) int {
 	h := w.Header()
-	h["Vary"] = append(h["Vary"], "Accept-Encoding")
+	vary(h)
 	if len(body) > packOver && h["Content-Encoding"] == nil && acceptsGzip(r.Header) {
 		buf := p.buffer()
 		defer p.free(buf)
@@ -65,6 +65,13 @@ func (p *packer) send(w http.ResponseWriter, r *http.Request, code int, body []b
 		}
 	}
 	return sendPlain(w, r, code, body)
+}
+
+// vary tells caches that the answer has several forms. What none may keep does not say so (RFC 9110, 12.5.5).
+func vary(h http.Header) {
+	if kept := h["Cache-Control"]; len(kept) != 1 || kept[0] != notKept {
+		h["Vary"] = append(h["Vary"], "Accept-Encoding")
+	}
 }
 
 // lengthIsKnown is how large a body may be for which net/http finds Content-Length itself. A

@@ -71,9 +71,12 @@ func (s *streamed) Write(p []byte) (int, error) {
 // head writes what every answer of an operation says of itself.
 func (x *exchange) head(code int, contentType string) {
 	h := x.w.Header()
-	setDefault(h, "Cache-Control", "private, no-store")
+	setDefault(h, "Cache-Control", notKept)
 	h["Content-Type"] = []string{contentType}
 	h["X-Content-Type-Options"] = []string{"nosniff"}
 	h[RequestIDHeader] = []string{x.call.RequestID}
 	x.code = code
 }
+
+// notKept is the Cache-Control of answers that say nothing else: no cache may keep them.
+const notKept = "private, no-store"

@@ -26,6 +26,7 @@ import (
 	"tenantry/gateway/repeats"
 	"tenantry/gateway/usage"
 	"tenantry/internal/bounded"
+	"tenantry/internal/deadline"
 	"tenantry/internal/request"
 	"tenantry/tenants"
 	"tenantry/tenants/limits"
@@ -111,6 +112,7 @@ type exchange struct {
 	code    int
 	bytes   int
 	about   request.Request
+	until   deadline.Context
 	span    trace.Span // nil: nobody follows
 }
 
@@ -120,8 +122,9 @@ func (p *Pipeline) Serve(op *api.Operation, w http.ResponseWriter, r *http.Reque
 	if p.Expired != nil {
 		x.call.Expired = p.Expired()
 	}
-	ctx, cancel := context.WithTimeout(x.begin(), op.Deadline())
-	defer cancel()
+	ctx := &x.until
+	ctx.Begin(x.begin(), op.Deadline())
+	defer ctx.End()
 	defer x.done()
 	defer x.work.leave()
 	defer x.rescue(ctx)

@@ -42,6 +42,8 @@ type database struct {
 	writer     *conn         // nil before the first write, and after a failure
 	unmeasured int           // documents written since the statistics were looked at
 
+	recent recent
+
 	reading chan struct{} // one for each reader in use
 	mu      sync.Mutex
 	idle    []*reader
@@ -230,6 +232,7 @@ func (db *database) sweep() {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	db.armed = false
+	db.recent.forget()
 	if db.closed {
 		return
 	}

@@ -61,11 +61,17 @@ func (w *workspace) findByID(ctx context.Context, doing string, t *table, id str
 		return nil, failed(ctx, doing, err)
 	}
 	defer w.file.release()
+	if doc, ok := db.recent.get(db, t, id); ok {
+		return []driver.Document{doc}, nil
+	}
 	r, err := db.reader(ctx)
 	if err != nil {
 		return nil, failed(ctx, doing, err)
 	}
 	doc, found, err := r.findByID(w.engine, t.selectByID, id)
+	if found && err == nil && r.holding {
+		db.recent.put(t, id, seen{doc, r.commits, r.began})
+	}
 	db.putReader(r, err)
 	if err != nil {
 		return nil, failed(ctx, doing, err)

@@ -35,15 +35,7 @@ func TestImportsOverHTTP(t *testing.T) {
 	}
 	ended := func(id string) *gatewaytest.Answer {
 		t.Helper()
-		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-			a := org.Do(t, http.MethodGet, "/api/import/"+id, admin)
-			if a.Code != 200 || time.Now().After(deadline) {
-				t.Fatalf("%s: %d %s", id, a.Code, a.Body)
-			}
-			if a.Field("state") != "running" {
-				return a
-			}
-		}
+		return importEnded(t, org, admin, id)
 	}
 	const bundle = "application/x-ndjson"
 	for _, c := range []struct {
@@ -88,6 +80,20 @@ func TestImportsOverHTTP(t *testing.T) {
 	}
 	if err != nil || recorded["import ok"] != 4 || recorded["imports.create ok"] != 8 {
 		t.Errorf("recorded: %v, %v", recorded, err)
+	}
+}
+
+// importEnded returns an import once it has ended.
+func importEnded(t *testing.T, org *gatewaytest.Org, admin gatewaytest.Request, id string) *gatewaytest.Answer {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		a := org.Do(t, http.MethodGet, "/api/import/"+id, admin)
+		if a.Code != 200 || time.Now().After(deadline) {
+			t.Fatalf("%s: %d %s", id, a.Code, a.Body)
+		}
+		if a.Field("state") != "running" {
+			return a
+		}
 	}
 }
 

@@ -22,7 +22,7 @@ func TestOrganizationOverHTTP(t *testing.T) {
 	const path, manage = "/api/organization", `"message":"Manage Organization","data":{"permission":"Manage Organization"}`
 	allow := func(limit int64) {
 		t.Helper()
-		change := control.OrganizationChange{Slug: "acme", OrganizationFields: control.OrganizationFields{Limits: map[string]int64{"folder_children": limit}}}
+		change := control.OrganizationChange{Slug: "acme", OrganizationFields: control.OrganizationFields{Limits: map[string]int64{"folder_children": limit}, Providers: []string{"store"}}}
 		if _, err := control.Call[control.Organization](t.Context(), acme.Commands, "org.update", change); err != nil {
 			t.Fatal(err)
 		}
@@ -69,18 +69,20 @@ func TestOrganizationOverHTTP(t *testing.T) {
 		admin.do(t, http.MethodGet, path, "", 200, step.says)
 	}
 	for line, wrong := range map[string]bool{
+		`{"kind":"organization","providers":["warehouse"]}`:                                           true,
+		`{"kind":"organization","providers":[]}`:                                                      true,
+		`{"kind":"organization","name":"Acme","providers":["store"]}`:                                 false,
 		`{"kind":"organization","limits":{"folder_children":9000}}`:                                   true,
 		`{"kind":"organization","request_limits":{"organization":{"rate":"off"}}}`:                    true,
 		`{"kind":"organization","name":"Acme","limits":{"folder_children":6000},"request_limits":{}}`: false,
 	} {
 		a := acme.Do(t, http.MethodPost, "/api/import", admin.as, gatewaytest.Body("application/x-ndjson", line))
 		id, _ := a.Field("id").(string)
-		for a.Field("state") == "running" {
-			a = acme.Do(t, http.MethodGet, "/api/import/"+id, admin.as)
-		}
-		if refused := a.Field("state") == "refused"; a.Code != 200 || refused != wrong {
+		a = importEnded(t, acme, admin.as, id)
+		if refused := a.Field("state") == "refused"; refused != wrong {
 			t.Errorf("%s: %s", line, a.Body)
 		}
 	}
 	admin.do(t, http.MethodGet, path, "", 200, `"limits":{"folder_children":6000}`)
+	admin.do(t, http.MethodGet, path, "", 200, `"providers":["store"]`)
 }

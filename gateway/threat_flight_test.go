@@ -267,3 +267,33 @@ func TestX9_AFloodOfRefusedBodies(t *testing.T) {
 		t.Errorf("%d bytes of bodies were being read at once, at most %d may be", most, room)
 	}
 }
+
+// TestX8_WhoStopsReadingLosesTheAnswer: exports that nobody reads keep their organization's room no longer than
+// timeouts.write, however long an export may take.
+func TestX8_WhoStopsReadingLosesTheAnswer(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t, inFlight(32), func(c *config.Config, _ *gateway.Options) { c.Timeouts.Write = time.Second })
+	acme := g.Org(t, "acme")
+	form := docID(0xf1)
+	lines := []string{`{"kind":"form_collection","id":"` + form + `","name":"visit","label":"Visit","label_plural":"Visits","schema":{"note":{"title":"Note","type":"LongText"}}}`}
+	for i := range 1500 { // more than the buffers of a connection hold
+		lines = append(lines, fmt.Sprintf(`{"kind":"submission","id":"%s","form":"%s","values":{"form_name":"f","note":"%s"}}`, docID(0xa000+i), form, strings.Repeat("x", 9000)))
+	}
+	acme.Import(t, lines...)
+	path, key := "/api/form/collections/"+form+"/submissions", acme.Key(t, tenants.ViewFormSubmissions)
+	for range 2 { // they are as much as the organization may have in flight
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", g.App.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		_, err = fmt.Fprintf(conn, "GET %s/export HTTP/1.1\r\nHost: %s\r\nX-Service-Token: %s\r\n\r\n", path, acme.Host, key)
+		if line, _ := bufio.NewReaderSize(conn, 16).ReadString(' '); err != nil || line != "HTTP/1.1 " {
+			t.Fatalf("%q, %v", line, err)
+		}
+	}
+	until(t, "the exports let others in", func() bool { return figure(t, g, "tenantry_in_flight") == 0 })
+	if a := acme.Get(t, key, path+"?per_page=1"); a.Code != http.StatusOK {
+		t.Errorf("another call: %d %s", a.Code, a.Text())
+	}
+}

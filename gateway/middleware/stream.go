@@ -13,8 +13,8 @@ import (
 // stream answers with what a result writes while it is made. What is written first waits until there is
 // much of it, so that a failure before that, which is returned, is answered as any other; a whole answer
 // that is small goes out at once. A failure later cuts the connection: only who has read to the end has
-// everything. The row's time limit holds for the reader too, and the room for the work is kept until then.
-// Nothing is compressed.
+// everything. The row's time limit holds for the reader too, who may stand still as long as the server lets
+// others take for a whole answer; the room for the work is kept until then. Nothing is compressed.
 func (x *exchange) stream(ctx context.Context, result api.Result) error {
 	out := &streamed{x: x, ctx: ctx, media: cmp.Or(result.Media, x.op.Streams[0])}
 	w := bufio.NewWriterSize(out, takenAtOnce)
@@ -53,15 +53,15 @@ func (s *streamed) Write(p []byte) (int, error) {
 		if s.whole == 0 && !x.r.ProtoAtLeast(1, 1) {
 			return 0, &api.Problem{Code: http.StatusHTTPVersionNotSupported, Message: "The answer is long, and by HTTP/1.0 nobody could tell whether it is complete; use HTTP/1.1"}
 		}
-		if end, ok := s.ctx.Deadline(); ok {
-			_ = http.NewResponseController(x.w).SetWriteDeadline(end.Add(time.Second)) // else that of the server holds
-		}
 		x.head(http.StatusOK, s.media)
 		if s.whole == len(p) {
 			x.bytes = sendPlain(x.w, x.r, http.StatusOK, p)
 			return len(p), nil
 		}
 		x.w.WriteHeader(http.StatusOK)
+	}
+	if still := x.server().WriteTimeout; still > 0 {
+		_ = http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(still)) // else that of the server holds
 	}
 	n, err := x.w.Write(p)
 	x.bytes += n

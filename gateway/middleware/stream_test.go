@@ -32,7 +32,7 @@ func TestStream(t *testing.T) {
 			return end
 		}
 	}
-	const many = 50_000
+	const many, still = 50_000, 2 * time.Second
 	for _, tt := range []struct {
 		name   string
 		stream api.Stream
@@ -53,6 +53,11 @@ func TestStream(t *testing.T) {
 			_ = write(many, nil)(ctx, out)
 			panic(http.ErrAbortHandler)
 		}, false, 200, -1, true},
+		{"longer than the server lets small answers take", func(ctx context.Context, out io.Writer) error {
+			err := write(many, nil)(ctx, out)
+			time.Sleep(still)
+			return errors.Join(err, write(many, nil)(ctx, out))
+		}, false, 200, 2 * many * 100, false},
 		{"over its time", func(ctx context.Context, out io.Writer) error {
 			_ = write(many, nil)(ctx, out)
 			<-ctx.Done()
@@ -62,12 +67,14 @@ func TestStream(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			op := row(func(o *api.Operation) {
-				o.Streams, o.Audit, o.Timeout = []string{api.NDJSON, "text/csv; charset=utf-8"}, api.AuditAlways, time.Second
+				o.Streams, o.Audit, o.Timeout = []string{api.NDJSON, "text/csv; charset=utf-8"}, api.AuditAlways, map[bool]time.Duration{true: time.Second, false: time.Minute}[tt.name == "over its time"]
 				o.Handler = func(context.Context, *api.Call) (api.Result, error) { return api.Result{Stream: tt.stream}, nil }
 			})
-			server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 				w.Serve(op, rw, r, func(string) string { return "" })
 			}))
+			server.Config.WriteTimeout = still
+			server.Start()
 			t.Cleanup(server.Close)
 			conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
 			if err != nil {

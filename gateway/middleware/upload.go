@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -13,8 +14,11 @@ import (
 	"tenantry/backends/api"
 )
 
-// stall is how long a file that is sent may stand still.
-const stall = 30 * time.Second
+// server returns the server, whose timeouts say how long a client may take, or for what is long stand still.
+func (x *exchange) server() *http.Server {
+	server, _ := x.r.Context().Value(http.ServerContextKey).(*http.Server)
+	return cmp.Or(server, &http.Server{}) //nolint:gosec // it serves nothing
+}
 
 // upload returns the file that is the body. It keeps no work from others while it arrives, and may take
 // as long as the operation while something of it arrives.
@@ -48,8 +52,10 @@ type arriving struct {
 // Read moves the deadlines of the connection, which are made for small bodies.
 func (a *arriving) Read(p []byte) (int, error) {
 	a.x.work.leave()
-	_ = errors.Join( // where they cannot be moved the server's own hold
-		a.deadlines.SetReadDeadline(time.Now().Add(stall)), a.deadlines.SetWriteDeadline(time.Now().Add(2*stall)))
+	if now, s := time.Now(), a.x.server(); s.ReadTimeout > 0 {
+		_ = errors.Join( // where they cannot be moved the server's own hold
+			a.deadlines.SetReadDeadline(now.Add(s.ReadTimeout)), a.deadlines.SetWriteDeadline(now.Add(s.ReadTimeout+s.WriteTimeout)))
+	}
 	n, err := a.from.Read(p)
 	var over *http.MaxBytesError
 	switch {

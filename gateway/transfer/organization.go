@@ -20,20 +20,21 @@ type organization struct {
 	bounded   bool
 }
 
-// organizationResource returns what the line about the organization is. Bounded says that its limits are
-// the operator's. An error is a fault of the program.
+// organizationResource returns what the line about the organization is. Bounded says that its limits and
+// providers are the operator's. An error is a fault of the program.
 func organizationResource(d *tenants.Directory, t *tenants.Tenant, bounded bool) (*resource.Resource, error) {
 	traits := resource.Traits{Name: kindOrganization, Definition: true, Control: true, Single: true, Travels: "-"}
 	check := func(c *resource.Checking, rec any) {
 		o := rec.(*tenants.Organization)
 		tenants.CheckOrganization(c.Errs, o)
-		const theirs = "%s are not those that the operator has set for this organization: leave them out of the line"
-		if bounded && slices.ContainsFunc(slices.Collect(maps.Keys(o.Limits)), func(name string) bool { return o.Limits[name] != t.Org.Limits[name] }) {
-			c.Errs.Add("limits", fault.Forbidden, theirs, "limits")
+		hold := func(field string, same bool) {
+			if bounded && !same {
+				c.Errs.Add(field, fault.Forbidden, "%s are not those that the operator has set for this organization: leave them out of the line", field)
+			}
 		}
-		if bounded && o.RequestLimits != (limits.Set{}) && o.RequestLimits != t.Org.RequestLimits {
-			c.Errs.Add("request_limits", fault.Forbidden, theirs, "request_limits")
-		}
+		hold("limits", !slices.ContainsFunc(slices.Collect(maps.Keys(o.Limits)), func(name string) bool { return o.Limits[name] != t.Org.Limits[name] }))
+		hold("request_limits", o.RequestLimits == (limits.Set{}) || o.RequestLimits == t.Org.RequestLimits)
+		hold("providers", o.Providers == nil || slices.Equal(o.Providers, t.Org.Providers))
 	}
 	return resource.Describe(reflect.TypeFor[tenants.Organization](), traits, organization{d, t, bounded}, check)
 }
@@ -60,9 +61,9 @@ func (o organization) Insert(context.Context, *store.Workspace, []any) error { r
 // Replace makes the change to the organization as it is now.
 func (o organization) Replace(ctx context.Context, _ *store.Workspace, _ any, change func(any)) error {
 	_, err := o.directory.Update(ctx, o.tenant.Org.Slug, func(org *tenants.Organization) error {
-		were, of := org.Limits, org.RequestLimits
+		limits, providers, requests := maps.Clone(org.Limits), slices.Clone(org.Providers), org.RequestLimits
 		if change(org); o.bounded {
-			org.Limits, org.RequestLimits = were, of
+			org.Limits, org.Providers, org.RequestLimits = limits, providers, requests
 		}
 		return nil
 	})

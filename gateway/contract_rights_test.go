@@ -52,6 +52,7 @@ func TestNobodyGivesWhatTheyLack(t *testing.T) {
 	team, other := root.make(t, "/api/teams", `{"name":"Red"}`), root.make(t, "/api/teams", `{"name":"Blue"}`)
 	root.make(t, "/api/roles", `{"name":"editor","permissions":["manage_forms"]}`)
 	root.make(t, "/api/roles", `{"name":"keeper","permissions":["manage_users","view_users"]}`)
+	root.make(t, "/api/roles", `{"name":"helper","permissions":["manage_users"]}`)
 	strong := root.make(t, "/api/service-accounts", `{"name":"strong","permissions":["manage_forms","manage_keys"]}`)
 	weak := root.make(t, "/api/service-accounts", `{"name":"weak","permissions":["manage_keys","manage_users"]}`)
 	seer := root.make(t, "/api/service-accounts", fmt.Sprintf(`{"name":"seer","permissions":["manage_users","manage_keys"],"teams":[%q]}`, team))
@@ -101,6 +102,8 @@ func TestNobodyGivesWhatTheyLack(t *testing.T) {
 		{limited, "POST", "/api/service-accounts", fmt.Sprintf(`{"name":"x","teams":[%q]}`, other), 422, `"field":"teams"`},
 		{limited, "PUT", "/api/service-accounts/" + seer, `{"teams":null}`, 422, `"field":"teams"`},
 		{limited, "PUT", "/api/service-accounts/" + weak, `{"name":"z"}`, 403, "The caller lacks teams"},
+		{limited, "PUT", "/api/roles/helper", `{"permissions":["manage_users","manage_keys"]}`, 403, "The caller lacks teams"}, // an unlimited person may hold it
+		{limited, "DELETE", "/api/roles/helper", "", 403, "The caller lacks teams"},
 		{limited, "PUT", "/api/teams/" + other, `{"name":"Mine"}`, 403, "The caller lacks teams"},
 		{limited, "POST", "/api/keys", fmt.Sprintf(`{"name":"x","kind":"server_full","account":%q}`, weak), 422, `"field":"teams"`},
 	} {
@@ -112,6 +115,7 @@ func TestNobodyGivesWhatTheyLack(t *testing.T) {
 	keeper.do(t, http.MethodPost, "/api/users/"+own+"/invite", "", 200, "/welcome#inv_")
 	keeper.do(t, http.MethodPost, "/api/users/"+own+"/deactivate", "", 200, `"active":false`)
 	limited.make(t, "/api/service-accounts", fmt.Sprintf(`{"name":"x","teams":[%q]}`, team))
+	limited.make(t, "/api/roles", `{"name":"theirs","permissions":["manage_users"]}`)
 	limited.do(t, http.MethodPut, "/api/teams/"+team, `{"name":"Crimson"}`, 200, "Crimson")
 	// The last administrator stays one.
 	admin.do(t, http.MethodPost, "/api/users/"+boss+"/deactivate", "", 200, "User deactivated")
@@ -163,5 +167,29 @@ func TestKeysMakeNoStrongerKeys(t *testing.T) {
 	}
 	root.do(t, http.MethodGet, explain+"keys.list&subject=key:000000000000000000000000", "", 404, "Key not found")
 	root.do(t, http.MethodGet, explain+"keys.list&subject=user:424242", "", 404, "User not found")
+	// Who may not read people hears nothing of them here either.
+	keys := root.make(t, "/api/service-accounts", `{"name":"keys alone","permissions":["manage_keys"]}`)
+	alone, _ := root.do(t, http.MethodPost, "/api/keys", fmt.Sprintf(`{"name":"k","kind":"server_full","account":%q}`, keys), 200, "token").Field("token").(string)
+	for _, who := range []string{root.make(t, "/api/users", `{"name":"Ed","email":"ed@example.com"}`), "424242"} {
+		actingAs{acme, gatewaytest.WithKey(alone)}.do(t, http.MethodGet, explain+"keys.list&subject=user:"+who, "", 403, "Permission Denied")
+	}
 	root.do(t, http.MethodGet, explain+"nothing.get&subject=8", "", 422, `"field":"subject"`)
+}
+
+// TestUsersAreListedWithoutRights: "The list endpoint does not return permissions and roles."
+func TestUsersAreListedWithoutRights(t *testing.T) {
+	t.Parallel()
+	acme := gatewaytest.Start(t).Org(t, "acme")
+	root := actingAs{acme, gatewaytest.WithKey(acme.Key(t, tenants.AllPermissions()...))}
+	id := root.make(t, "/api/users", `{"name":"Ed","email":"ed@example.com","permissions":["manage_forms"]}`)
+	if list := root.do(t, http.MethodGet, "/api/users", "", 200, "ed@example.com").Text(); strings.Contains(list, "permissions") || strings.Contains(list, "roles") {
+		t.Error(list)
+	}
+	for _, path := range []string{"/api/users/" + id, "/api/users/" + id + "/deactivate"} {
+		method := http.MethodGet
+		if strings.HasSuffix(path, "deactivate") {
+			method = http.MethodPost
+		}
+		root.do(t, method, path, "", 200, `"permissions":{"label":`)
+	}
 }

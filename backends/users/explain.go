@@ -89,6 +89,9 @@ func (m *Module) caller(ctx context.Context, c *api.Call, kind, id string, uid i
 		who, err := m.Keys.Principal(ctx, c.Tenant, id)
 		return who, missingAs("Key not found", err)
 	}
+	if !mayRead(c.Principal, uid) { // else anybody would hear who there is and what they may do
+		return nil, api.Forbidden(forbidden)
+	}
 	u, err := m.People.FindUser(ctx, c.Tenant, uid)
 	if err != nil {
 		return nil, missingAs("User not found", err)

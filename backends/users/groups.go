@@ -12,12 +12,17 @@ import (
 func read() api.Rule  { return api.NeedsOneOf(tenants.ViewUsers, tenants.ManageUsers) }
 func write() api.Rule { return api.Needs(tenants.ManageUsers) }
 
-// roles returns the rows of roles. The built-in one is stored nowhere, and no caller changes it.
+// roles returns the rows of roles. The built-in one is stored nowhere, and no caller changes it. Who is limited
+// to teams changes none that somebody may hold who is not.
 func (m *Module) roles() []api.Operation {
 	return crud.Rows(m.Kinds.Roles, crud.Options[people.Role]{
 		Path: "/api/roles", Things: "Roles", Read: read(), Write: write(),
 		Before: guarded(func(_ context.Context, _ *api.Call, r *people.Role) (rights, error) {
-			return rights{permissions: r.Permissions, teams: []string{}}, nil
+			held := rights{permissions: r.Permissions}
+			if r.ID == "" {
+				held.teams = []string{}
+			}
+			return held, nil
 		}),
 		Keeper: keeper(m.People.CreateRole, m.People.UpdateRole, func(ctx context.Context, t *tenants.Tenant, r *people.Role) error {
 			return m.People.DeleteRole(ctx, t, r.Name)

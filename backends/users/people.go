@@ -15,6 +15,10 @@ import (
 // Person is a user as all but the contract's operation show it.
 type Person struct {
 	Answer
+	// The contract's list has neither.
+	Permissions *Permissions `json:"permissions,omitempty" doc:"What the user may do, by its own permissions and those of the roles. Not in lists."`
+	Roles       *Roles       `json:"roles,omitempty" doc:"Roles given to the user. Not in lists."`
+
 	Teams     *[]string `json:"teams,omitempty" doc:"Teams whose records the user sees, all where empty. Left out without the teams feature."`
 	Active    bool      `json:"active" doc:"Whether the user may sign in."`
 	CreatedAt string    `json:"created_at" doc:"RFC 3339, UTC, milliseconds."`
@@ -28,7 +32,8 @@ type Invited struct {
 }
 
 func examplePerson() Person {
-	return Person{Answer: exampleAnswer(), Teams: &[]string{}, Active: true, CreatedAt: "2024-06-04T13:52:42.000Z"}
+	of := exampleAnswer()
+	return Person{Answer: of, Permissions: &of.Permissions, Roles: &of.Roles, Teams: &[]string{}, Active: true, CreatedAt: "2024-06-04T13:52:42.000Z"}
 }
 
 func exampleInvited() Invited {
@@ -37,7 +42,11 @@ func exampleInvited() Invited {
 
 // showAll returns people as callers see them.
 func (m *Module) showAll(ctx context.Context, c *api.Call, users []*people.User) ([]any, error) {
-	permissions, err := m.People.Permissions(ctx, c.Tenant, users)
+	permissions, err := make([][]tenants.Permission, len(users)), error(nil)
+	listed := c.Operation.Name == "users.list"
+	if !listed {
+		permissions, err = m.People.Permissions(ctx, c.Tenant, users)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -47,6 +56,9 @@ func (m *Module) showAll(ctx context.Context, c *api.Call, users []*people.User)
 		if c.Tenant.Org.Feature(tenants.FeatureTeams) {
 			teams := orEmpty(u.Teams)
 			one.Teams = &teams
+		}
+		if !listed {
+			one.Permissions, one.Roles = &one.Answer.Permissions, &one.Answer.Roles
 		}
 		all[i] = one
 	}

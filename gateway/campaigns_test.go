@@ -96,6 +96,7 @@ func TestCampaigns(t *testing.T) {
 		t.Errorf("without a filter: %s", got)
 	}
 	o.do(t, http.MethodDelete, path, "", 200)
+	o.do(t, http.MethodGet, path+"/preview?deleted=true", "", 400) // who was deleted is addressed by none
 	o.do(t, http.MethodGet, path+"/preview", "", 404)
 	if got := o.do(t, http.MethodGet, "/api/campaigns/count/"+made["id"].(string), "", 200); got["message"] != "undefined error" {
 		t.Errorf("a deleted campaign counts: %v", got)

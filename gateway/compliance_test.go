@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"tenantry/gateway/control"
@@ -84,4 +85,20 @@ func TestContract_Compliance(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestCompliance_FirstSettingsAtOnce: the one record is stored by whoever comes first, and changed by the others.
+func TestCompliance_FirstSettingsAtOnce(t *testing.T) {
+	t.Parallel()
+	acme := gatewaytest.Start(t).Org(t, "acme")
+	_, cookie := acme.Person(t, "ada@example.com", func(u *control.NewUser) { u.Roles = []string{"admin"} })
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			if a := acme.Do(t, http.MethodPut, "/api/compliance/settings", gatewaytest.Cookie(cookie), jsonText(`{"enabled":true}`)); a.Code != http.StatusOK {
+				t.Errorf("%d %s", a.Code, a.Body)
+			}
+		})
+	}
+	all.Wait()
 }

@@ -191,6 +191,12 @@ func TestFolders_RestoreWhatWentWithThem(t *testing.T) {
 	c.file(t, "sub.1", sub)
 	c.do(t, http.MethodDelete, foldersPath+"/"+a+"?purge=true&contents=true", "", 200)
 	check("purged", "a.1 top", "")
+
+	e := c.folder(t, "E", "")
+	last := c.file(t, "e.1", e)
+	c.do(t, http.MethodDelete, filesPath+"/"+last, "", 200)
+	c.do(t, http.MethodDelete, foldersPath+"/"+e+"?purge=true", "", 422) // it would end what can be restored
+	check("refused for what is in the trash", "E a.1 top", "e.1")
 }
 
 // TestFolders_OtherTeams: a caller who is limited to teams changes nothing out of sight.
@@ -270,6 +276,20 @@ func TestFolders_Depth(t *testing.T) {
 	if n := strings.Count(c.tree(t), "("); n != 100 {
 		t.Errorf("%d folders in the tree", n)
 	}
+	// What is moved brings its own depth along, deleted folders too.
+	moved := c.folder(t, "moved", "")
+	within := c.folder(t, "within", moved)
+	for _, deleted := range []bool{false, true} {
+		if deleted {
+			c.do(t, http.MethodDelete, foldersPath+"/"+within, "", 200)
+		}
+		if got := c.do(t, http.MethodPut, foldersPath+"/"+moved, `{"folder_id":"`+ids[98]+`"}`, 422); !strings.Contains(got["message"].(string), "at most 100 folders") {
+			t.Error(got)
+		}
+	}
+	c.do(t, http.MethodPut, foldersPath+"/"+moved, `{"folder_id":"`+ids[97]+`"}`, 200)
+	c.do(t, http.MethodPut, foldersPath+"/"+moved, `{"folder_id":null}`, 200)
+	c.do(t, http.MethodDelete, foldersPath+"/"+moved+"?purge=true&contents=true", "", 200)
 	c.do(t, http.MethodDelete, foldersPath+"/"+ids[0]+"?contents=true", "", 200)
 	if live, _ := c.shown(t); live != "" {
 		t.Errorf("left: %s", live)

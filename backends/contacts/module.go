@@ -81,6 +81,7 @@ func (m *Module) Listing(which func(context.Context, *api.Call) (store.Filter, e
 	o.Where, o.Bulk, o.Without = which, false, []string{"get", "create", "update", "delete", "restore"}
 	row := crud.Rows(m.Contacts, o)[0]
 	row.Kinds = api.ServerFull
+	row.Params = slices.DeleteFunc(row.Params, func(p api.Param) bool { return p.Name == "deleted" }) // who was deleted is in no campaign
 	return row
 }
 

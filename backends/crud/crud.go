@@ -436,6 +436,9 @@ func (s *serves[T]) change(ctx context.Context, c *api.Call, change func(*T) err
 		if err = edit(rec); err == nil {
 			err = s.in(c).Insert(ctx, rec)
 		}
+		if first := new(store.DuplicateError); errors.As(err, &first) { // somebody else stored it meanwhile
+			return s.change(ctx, c, change)
+		}
 	default:
 		rec, err = s.in(c).Update(ctx, s.of.Meta(rec).ID, edit)
 	}

@@ -122,8 +122,9 @@ func (in *inside) seen(ctx context.Context, state store.State, besides store.Fil
 	return err
 }
 
-// empty deletes what lies in a folder that is about to be deleted, or, of either state, purged. What is live
-// in one that was deleted has come there since, and stays, at top level.
+// empty deletes what lies in a folder that is about to be deleted, or, of either state, purged: what was
+// deleted from it before can be restored no more then. What is live in one that was deleted has come there
+// since, and stays, at top level.
 func (m *Module) empty(ctx context.Context, c *api.Call, f *Folder, state store.State) error {
 	in, err := m.inside(ctx, c, f.ID, func(below *Folder) bool {
 		if state == store.Live {
@@ -136,7 +137,7 @@ func (m *Module) empty(ctx context.Context, c *api.Call, f *Folder, state store.
 	}
 	var errs fault.List
 	if !f.Deleted && !c.Query.Bool(&errs, contents, false) {
-		n, err := in.count(ctx, in.ws, store.Live, store.Filter{})
+		n, err := in.count(ctx, in.ws, state, store.Filter{})
 		if err != nil {
 			return err
 		}

@@ -175,7 +175,14 @@ const deepest = 100
 // fits refuses a folder that would lie within itself, or too deep.
 func (m *Module) fits(ctx context.Context, c *api.Call, f *Folder) error {
 	parent := f.FolderID
-	for range deepest {
+	below := 0
+	if f.ID != "" {
+		var err error
+		if below, err = m.height(ctx, c, f.ID); err != nil {
+			return err
+		}
+	}
+	for range deepest - below {
 		switch parent {
 		case "":
 			return nil
@@ -192,6 +199,26 @@ func (m *Module) fits(ctx context.Context, c *api.Call, f *Folder) error {
 		parent = above.FolderID
 	}
 	return fault.One("folder_id", fault.Length, "at most %d folders lie in one another", deepest)
+}
+
+// height returns how many folders lie in one another in a folder, deleted or not; deepest where there are more.
+func (m *Module) height(ctx context.Context, c *api.Call, id string) (int, error) {
+	for height, level := 0, []string{id}; ; height++ {
+		var next []string
+		for some := range slices.Chunk(level, atOnce) {
+			err := m.Folders.In(c.Tenant.Workspace()).Each(ctx, store.In("folder_id", some...), store.Either, func(f *Folder) error {
+				next = append(next, f.ID)
+				return nil
+			})
+			if err != nil {
+				return 0, err
+			}
+		}
+		if len(next) == 0 || height == deepest {
+			return height, nil
+		}
+		level = next
+	}
 }
 
 // moving looks again once a folder has been moved: of two that are moved into each other at the same time,

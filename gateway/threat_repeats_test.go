@@ -240,7 +240,7 @@ func TestD5_EveryOperation(t *testing.T) {
 			tried++
 			continue
 		}
-		if first.Status != "ok" || replayed(first) || !replayed(second) || second.Code != first.Code || second.Text() != first.Text() || second.Header.Get("ETag") != first.Header.Get("ETag") {
+		if first.Status != "ok" || replayed(first) || replayed(second) == op.Reads || second.Code != first.Code || second.Text() != first.Text() || second.Header.Get("ETag") != first.Header.Get("ETag") {
 			t.Errorf("%s: %d %s, then %d %s", op.Name, first.Code, first.Body, second.Code, second.Body)
 		}
 		if w.a.export(t) != before {

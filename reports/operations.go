@@ -155,6 +155,7 @@ func (m *Module) share(ctx context.Context, c *api.Call, r *Report, in sharing) 
 	if err != nil {
 		return nil, err
 	}
+	c.Undo = func(ctx context.Context) error { return m.RevokeToken(ctx, c.Tenant, r, id) }
 	c.Header.Set("Cache-Control", "no-store")
 	c.Note("report", r.ID)
 	c.Note("token_id", id)

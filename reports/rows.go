@@ -221,7 +221,7 @@ func (m *Module) previewRow(shown Rows, failures ...api.Failure) api.Operation {
 			return []any{*rows}, nil
 		},
 	})[0]
-	row.Name, row.Revised, row.Weight, row.Failure = "reports.preview", false, api.Heavy, toKeepers
+	row.Name, row.Revised, row.Reads, row.Weight, row.Failure = "reports.preview", false, true, api.Heavy, toKeepers
 	row.Summary, row.Message = "Run a custom report that is not stored", "Custom Report run"
 	row.Description = "Takes what makes a report, checks it as if it were to be stored, and answers its first 50 rows with the values that its inputs have. Nothing is stored."
 	row.Failures = append(row.Failures[:1], failures...) // nothing is stored, so nothing is taken

@@ -46,9 +46,10 @@ type Call struct {
 	// Expired is the time, in Unix milliseconds, before which records were deleted that are about to end; 0: none are.
 	Expired int64
 
-	// Undo, where a handler sets it, takes back what the handler did if its success cannot be
-	// answered because the audit record cannot be written.
-	Undo func(ctx context.Context)
+	// Undo, where a handler sets it, takes back what the handler did if its success cannot be told: because the
+	// handler failed after all, the audit record cannot be written, or, of a row that tells a secret Once,
+	// nobody waits for it any more.
+	Undo func(ctx context.Context) error
 
 	path    func(name string) string
 	sent    http.Header

@@ -218,8 +218,10 @@ type Operation struct {
 	Weight      int64 // of a call among those in flight; 0: 1, which is for at most 8 MiB; Heavy
 
 	// Once: a success tells a secret that cannot be had again, a key's token for one. Nothing keeps such
-	// an answer: neither logs nor what repeats answers.
+	// an answer: neither logs nor what repeats answers. The handler sets Call.Undo.
 	Once bool
+	// Reads: the operation changes nothing, whatever its method, and nothing keeps its answers.
+	Reads bool
 	// Streams are the media types, NDJSON for one, of a success that is no envelope but rows, one in a line,
 	// written while they are read. Data and Example are then of one row, and the handler returns a Stream.
 	Streams []string

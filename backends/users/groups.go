@@ -24,9 +24,7 @@ func (m *Module) roles() []api.Operation {
 			}
 			return held, nil
 		}),
-		Keeper: keeper(m.People.CreateRole, m.People.UpdateRole, func(ctx context.Context, t *tenants.Tenant, r *people.Role) error {
-			return m.People.DeleteRole(ctx, t, r.Name)
-		}),
+		Keeper: keeper(m.People.CreateRole, m.People.UpdateRole, m.People.DeleteRole),
 	})
 }
 
@@ -40,9 +38,7 @@ func (m *Module) teams() []api.Operation {
 			}
 			return rights{teams: []string{t.ID}}, nil
 		}),
-		Keeper: keeper(m.People.CreateTeam, m.People.UpdateTeam, func(ctx context.Context, t *tenants.Tenant, team *people.Team) error {
-			return m.People.DeleteTeam(ctx, t, team.ID)
-		}),
+		Keeper: keeper(m.People.CreateTeam, m.People.UpdateTeam, m.People.DeleteTeam),
 	})
 }
 
@@ -53,16 +49,10 @@ func (m *Module) accounts() []api.Operation {
 		Before: guarded(func(_ context.Context, _ *api.Call, a *people.Account) (rights, error) {
 			return of(a.Permissions, a.Teams), nil
 		}),
-		Keeper: keeper(func(ctx context.Context, t *tenants.Tenant, a people.Account) (*people.Account, error) {
-			made, err := m.People.CreateAccount(ctx, t, a)
-			if err == nil && !a.Active { // nothing of it was usable until now
-				made, err = m.People.UpdateAccount(ctx, t, made.ID, func(made *people.Account) error { made.Active = false; return nil })
-			}
-			return made, err
-		}, func(ctx context.Context, t *tenants.Tenant, a *people.Account, change func(*people.Account) error) (*people.Account, error) {
+		Keeper: keeper(m.People.CreateAccount, func(ctx context.Context, t *tenants.Tenant, a *people.Account, change func(*people.Account) error) (*people.Account, error) {
 			return m.People.UpdateAccount(ctx, t, a.ID, change)
 		}, func(ctx context.Context, t *tenants.Tenant, a *people.Account) error {
-			_, err := m.Keys.RemoveAccount(ctx, t, a.ID)
+			_, err := m.Keys.RemoveAccount(ctx, t, a)
 			return err
 		}),
 	})

@@ -11,6 +11,7 @@ import (
 
 	"tenantry/backends/api"
 	"tenantry/backends/crud"
+	"tenantry/backends/store"
 	"tenantry/internal/fault"
 	"tenantry/internal/texts"
 	"tenantry/tenants"
@@ -66,23 +67,23 @@ func (m *Module) showKeys(ctx context.Context, c *api.Call, found []*keys.Key) (
 	}
 	all := make([]any, len(found))
 	for i, k := range found {
-		owner := owners[k.AccountID]
-		if owner == nil {
-			owner = &people.Account{}
-		}
-		now, effective := m.Now(), k.Effective(owner)
-		one := Key{
-			ID: k.ID, Name: k.Name, Kind: string(k.Kind), Account: k.AccountID, AccountName: owner.Name, Begins: k.Hint, State: k.State(now),
-			Permissions: orEmpty(k.Permissions), Effective: orEmpty(effective), May: words(k, owner, effective, k.State(now)), Teams: orEmpty(k.Teams),
-			AllowedIPs: orEmpty(k.AllowIPs), Origins: orEmpty(k.Origins), CreatedAt: texts.Time(k.CreatedAt),
-			ExpiresAt: when(k.ExpiresAt), RevokedAt: when(k.RevokedAt), LastUsedAt: when(k.LastUsed),
-		}
-		if k.OldUntil > now.UnixMilli() {
-			one.OldUntil = when(k.OldUntil)
-		}
-		all[i] = one
+		all[i] = m.showKey(k, cmp.Or(owners[k.AccountID], &people.Account{}))
 	}
 	return all, nil
+}
+
+func (m *Module) showKey(k *keys.Key, owner *people.Account) Key {
+	now, effective := m.Now(), k.Effective(owner)
+	one := Key{
+		ID: k.ID, Name: k.Name, Kind: string(k.Kind), Account: k.AccountID, AccountName: owner.Name, Begins: k.Hint, State: k.State(now),
+		Permissions: orEmpty(k.Permissions), Effective: orEmpty(effective), May: words(k, owner, effective, k.State(now)), Teams: orEmpty(k.Teams),
+		AllowedIPs: orEmpty(k.AllowIPs), Origins: orEmpty(k.Origins), CreatedAt: texts.Time(k.CreatedAt),
+		ExpiresAt: when(k.ExpiresAt), RevokedAt: when(k.RevokedAt), LastUsedAt: when(k.LastUsed),
+	}
+	if k.OldUntil > now.UnixMilli() {
+		one.OldUntil = when(k.OldUntil)
+	}
+	return one
 }
 
 // when shows a time that there may not be.
@@ -126,8 +127,17 @@ func (m *Module) keys() []api.Operation {
 	may := api.Needs(tenants.ManageKeys)
 	rows := crud.Rows(m.Stored.Keys, crud.Options[keys.Key]{
 		Path: "/api/keys", Things: "Keys", Read: may, Write: may, Without: []string{"create", "update"}, Search: []string{"name"}, Show: m.showKeys, Example: exampleKey(),
+		Before: guarded(func(ctx context.Context, c *api.Call, k *keys.Key) (rights, error) {
+			owners, err := m.Keys.Owners(ctx, c.Tenant, k)
+			return held(k, cmp.Or(owners[k.AccountID], &people.Account{})), err
+		}),
 		Keeper: &crud.Keeper[keys.Key]{Delete: func(ctx context.Context, c *api.Call, k *keys.Key) error {
-			revoked, err := m.Keys.Revoke(ctx, c.Tenant, k.ID)
+			revoked, err := m.Keys.Revoke(ctx, c.Tenant, k.ID, func(now *keys.Key) error {
+				if now.Rev != k.Rev {
+					return store.ErrConflict
+				}
+				return nil
+			})
 			if err == nil {
 				*k = *revoked
 			}
@@ -138,6 +148,7 @@ func (m *Module) keys() []api.Operation {
 		if row := &rows[i]; row.Name == "keys.delete" {
 			row.Summary, row.Message = "Revoke key", "Key revoked"
 			row.Description = "The key is accepted no more, from now on here and within a second everywhere. It stays in the list. Answers it."
+			row.Failures = append(row.Failures, holdsMore())
 		}
 	}
 	row := api.Operation{
@@ -149,7 +160,7 @@ func (m *Module) keys() []api.Operation {
 	}
 	create, rotate := row, row
 	create.Name, create.Path, create.Summary, create.Message = "keys.create", "/api/keys", "Create key", "Key created"
-	create.Description = "Answers the key, and its text this once. It holds what its service account holds, narrowed by what is given here, and never more than the caller; one that a key asks for neither outlasts that nor is used from elsewhere."
+	create.Description = "Answers the key, and its text this once. It holds what its service account holds, narrowed by what is given here, and never more than the caller; one that a key asks for neither outlasts that nor is used from elsewhere, and is narrowed where that is."
 	create.BodyLimit = 64 << 10
 	rotate.Name, rotate.Path, rotate.Summary, rotate.Message = "keys.rotate", "/api/keys/{id}/rotate", "Rotate key", "Key rotated"
 	rotate.Description = "Gives the key another text, answered this once, and the lifetime anew with which it was made. The old text ends, after the overlap where there is one; one from a rotation before that ends now."
@@ -179,7 +190,7 @@ func (m *Module) createKey(ctx context.Context, c *api.Call, in newKey) (Issued,
 			refused.Faults[i].Field = cmp.Or(map[string]string{"allow_ips": "allowed_ips", "expires": "expires_in"}[f.Field], f.Field)
 		}
 	}
-	return m.issued(ctx, c, made, err)
+	return m.issued(c, made, err)
 }
 
 type rotation struct {
@@ -189,34 +200,46 @@ type rotation struct {
 
 func (m *Module) rotateKey(ctx context.Context, c *api.Call, in rotation) (Issued, error) {
 	made, err := m.Keys.Rotate(ctx, c.Tenant, in.ID, time.Duration(in.Overlap)*time.Second, m.mayHave(ctx, c))
-	return m.issued(ctx, c, made, missingAs("Key not found", err))
+	return m.issued(c, made, missingAs("Key not found", err))
+}
+
+// held are the rights of a key of that account.
+func held(k *keys.Key, owner *people.Account) rights {
+	return rights{permissions: k.Effective(owner), teams: k.Narrowed(owner)}
+}
+
+// own returns the key that asks; nil where it is a person.
+func (m *Module) own(ctx context.Context, c *api.Call) (*keys.Key, error) {
+	if c.Principal.Kind != tenants.ServiceAccount {
+		return nil, nil //nolint:nilnil // nobody's
+	}
+	return m.Keys.Get(ctx, c.Tenant, c.Principal.KeyID)
 }
 
 // mayHave holds a key as it would be to the one rule, and to the key that asks for it: none makes a
 // stronger one.
 func (m *Module) mayHave(ctx context.Context, c *api.Call) func(*keys.Key, *people.Account) error {
 	return func(k *keys.Key, owner *people.Account) error {
-		r := rights{permissions: k.Effective(owner), teams: k.Narrowed(owner)}
-		if err := gives(c.Principal, nil, &r); err != nil || c.Principal.Kind != tenants.ServiceAccount {
+		r := held(k, owner)
+		if err := gives(c.Principal, nil, &r); err != nil {
 			return err
 		}
-		own, err := m.Keys.Get(ctx, c.Tenant, c.Principal.KeyID)
-		if err != nil {
+		own, err := m.own(ctx, c)
+		if err != nil || own == nil {
 			return err
 		}
 		return own.Covers(k)
 	}
 }
 
-func (m *Module) issued(ctx context.Context, c *api.Call, made *keys.Issued, err error) (Issued, error) {
+func (m *Module) issued(c *api.Call, made *keys.Issued, err error) (Issued, error) {
 	if err != nil {
 		return Issued{}, err
+	}
+	if c.Undo = made.TakeBack; made.Late != nil {
+		c.Header.Set("X-Warning", keys.LateNote)
 	}
 	c.Note("key", made.Key.ID)
 	c.Note("account", made.Account.ID)
-	all, err := m.showKeys(ctx, c, []*keys.Key{&made.Key})
-	if err != nil {
-		return Issued{}, err
-	}
-	return Issued{all[0].(Key), made.Token.Reveal()}, nil
+	return Issued{m.showKey(&made.Key, &made.Account), made.Token.Reveal()}, nil
 }

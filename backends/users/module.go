@@ -77,7 +77,7 @@ const (
 // Operations returns the module's rows.
 func (m *Module) Operations() []api.Operation {
 	rows := []api.Operation{api.Typed(api.Operation{
-		Name: "users.get", Contract: true, Method: http.MethodGet, Path: "/api/users/{id}", Tag: "Users",
+		Name: "users.get", Contract: true, Revised: true, Method: http.MethodGet, Path: "/api/users/{id}", Tag: "Users",
 		Summary: "Get a user",
 		Description: "For the person itself, administrators, and callers with view_users or manage_users. Everybody else is refused, " +
 			"also where there is no such user.",
@@ -132,6 +132,7 @@ func (m *Module) get(ctx context.Context, c *api.Call, _ struct{}) (Answer, erro
 	if err != nil {
 		return Answer{}, missingAs(missing, err)
 	}
+	c.Revision = user.Rev
 	permissions, err := m.People.EffectivePermissions(ctx, c.Tenant, user)
 	return answer(user, permissions), err
 }

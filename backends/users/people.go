@@ -3,10 +3,10 @@ package users
 import (
 	"context"
 	"net/http"
-	"time"
 
 	"tenantry/backends/api"
 	"tenantry/backends/crud"
+	"tenantry/backends/store"
 	"tenantry/internal/texts"
 	"tenantry/tenants"
 	"tenantry/tenants/people"
@@ -40,7 +40,7 @@ func exampleInvited() Invited {
 	return Invited{examplePerson(), "https://acme.example.com/welcome#inv_4dNq8Ww2ZyT6pLk0", "2024-06-07T13:52:42.000Z"}
 }
 
-// showAll returns people as callers see them.
+// showAll returns people as callers see them, with the links of those who are invited right now.
 func (m *Module) showAll(ctx context.Context, c *api.Call, users []*people.User) ([]any, error) {
 	permissions, err := make([][]tenants.Permission, len(users)), error(nil)
 	listed := c.Operation.Name == "users.list"
@@ -61,19 +61,34 @@ func (m *Module) showAll(ctx context.Context, c *api.Call, users []*people.User)
 			one.Permissions, one.Roles = &one.Answer.Permissions, &one.Answer.Roles
 		}
 		all[i] = one
+		if made := u.Invitation; made != nil {
+			invited := Invited{Person: one, Link: made.Link(c.BaseURL)}
+			if invited.Link != "" {
+				invited.LinkExpiresAt = texts.Time(made.ExpiresAt.UnixMilli())
+			}
+			all[i] = invited
+		}
 	}
 	return all, nil
 }
 
-func (m *Module) show(ctx context.Context, c *api.Call, u *people.User, err error) (Person, error) {
-	if err != nil {
-		return Person{}, err
-	}
-	all, err := m.showAll(ctx, c, []*people.User{u})
-	if err != nil {
-		return Person{}, err
-	}
-	return all[0].(Person), nil
+// person completes a row that answers with one of them.
+func person[In any](m *Module, row api.Operation, do func(context.Context, *api.Call, In) (*people.User, error)) api.Operation {
+	row.Tag, row.Revised = "Users", true
+	made := api.Typed(row, func(ctx context.Context, c *api.Call, in In) (any, error) {
+		u, err := do(ctx, c, in)
+		if err != nil {
+			return nil, missingAs("User not found", err)
+		}
+		c.Revision = u.Rev
+		all, err := m.showAll(ctx, c, []*people.User{u})
+		if err != nil {
+			return nil, err
+		}
+		return all[0], nil
+	})
+	made.Data = row.Data
+	return made
 }
 
 // rightsOf returns what a person may do and see.
@@ -94,9 +109,16 @@ func (m *Module) people() []api.Operation {
 		Before: guard, Show: m.showAll, Example: examplePerson(),
 		Keeper: &crud.Keeper[people.User]{
 			Insert: func(ctx context.Context, c *api.Call, u *people.User) (*people.User, error) {
-				return m.People.CreateUser(ctx, c.Tenant, people.NewUser{
+				if err := m.mayInvite(ctx, c); u.Active && err != nil {
+					return nil, err
+				}
+				made, err := m.People.CreateUser(ctx, c.Tenant, people.NewUser{
 					Name: u.Name, Email: u.Email, Roles: u.Roles, Permissions: u.Permissions, Teams: u.Teams, Inactive: !u.Active,
 				})
+				if err == nil {
+					c.Undo = made.Invitation.TakeBack
+				}
+				return made, err
 			},
 			Update: func(ctx context.Context, c *api.Call, u *people.User, change func(*people.User) error) (*people.User, error) {
 				return m.People.UpdateUser(ctx, c.Tenant, u.UID, change)
@@ -104,8 +126,9 @@ func (m *Module) people() []api.Operation {
 		},
 	})
 	for i := range rows {
-		if rows[i].Name == "users.create" {
-			m.inviting(&rows[i])
+		if row := &rows[i]; row.Name == "users.create" {
+			row.Description = "Answers the user and a single-use link with which the person chooses a password; nothing is sent by mail. A user who is not active gets none."
+			row.Once, row.Data, row.Example, row.Failures = true, Invited{}, exampleInvited(), append(row.Failures, unbound())
 		}
 	}
 	may := func(ctx context.Context, c *api.Call) func(*people.User) error {
@@ -126,90 +149,65 @@ func (m *Module) people() []api.Operation {
 		m.invite(may), m.me(), m.changeMe())
 }
 
-// inviting makes the answer of a row that creates somebody tell a link.
-func (m *Module) inviting(row *api.Operation) {
-	row.Description = "Answers the user and a single-use link with which the person chooses a password; nothing is sent by mail. A user who is not active gets none."
-	row.Once, row.Data, row.Example = true, Invited{}, exampleInvited()
-	create := row.Handler
-	row.Handler = func(ctx context.Context, c *api.Call) (api.Result, error) {
-		result, err := create(ctx, c)
-		made, ok := result.Data.(Person)
-		if err != nil || !ok {
-			return result, err
-		}
-		out := Invited{Person: made}
-		if made.Active {
-			out, err = m.link(ctx, c, made, nil)
-		}
-		result.Data = out
-		return result, err
+// mayInvite refuses a link to a key that ends, or may be used from some addresses alone: who opens it is held to
+// neither, and can make keys that are not.
+func (m *Module) mayInvite(ctx context.Context, c *api.Call) error {
+	own, err := m.own(ctx, c)
+	if err == nil && own != nil && own.Bound() {
+		err = api.Forbidden(unbound().Message)
 	}
+	return err
 }
 
-// link invites a person.
-func (m *Module) link(ctx context.Context, c *api.Call, u Person, may func(*people.User) error) (Invited, error) {
-	token, expires, err := m.People.Invite(ctx, c.Tenant, u.ID, may)
-	if err != nil {
-		return Invited{}, err
+func unbound() api.Failure {
+	return api.Failure{
+		Code: http.StatusForbidden, Message: "A key that ends, or may be used from some addresses alone, lets nobody in, who would be held to neither",
+		When: "the key that asks has expires_in or allowed_ips",
 	}
-	return Invited{u, people.WelcomeLink(c.BaseURL, token), texts.Time(expires.Truncate(time.Second).UnixMilli())}, nil
 }
 
 // onUser returns a row that does something to the person whom its path names.
 func (m *Module) onUser(action, summary, description, message string, do func(context.Context, *api.Call, int64) (*people.User, error)) api.Operation {
-	return m.named(api.Operation{
-		Name: "users." + action, Path: "/api/users/{id}/" + action, Summary: summary, Description: description, Message: message, Data: Person{}, Example: examplePerson(),
-	}, func(ctx context.Context, c *api.Call, uid int64) (any, error) {
-		u, err := do(ctx, c, uid)
-		return m.show(ctx, c, u, err)
-	})
-}
-
-// named completes a row on the person whom its path names.
-func (m *Module) named(row api.Operation, do func(context.Context, *api.Call, int64) (any, error)) api.Operation {
-	data := row.Data
-	row.Method, row.Tag, row.Audit, row.Resource = http.MethodPost, "Users", api.AuditAlways, m.Kinds.Users.Name
-	row.Credentials, row.Kinds, row.Rule = api.Key|api.Session, api.ServerFull, write()
-	row.Params = []api.Param{{Name: "id", In: api.InPath, Shape: api.Text, Required: true, Description: "Number of the user.", Example: "7"}}
-	row.Failures = []api.Failure{
-		{Code: http.StatusNotFound, Message: "User not found", When: "no such user in this organization"},
-		{Code: http.StatusForbidden, Message: "The caller lacks contacts, which the record holds", When: "nobody changes what holds more than they do"},
-		{Code: http.StatusUnprocessableEntity, Message: "Validation failed: user 7 is the organization's last active administrator; make somebody else one first", When: "the state of the user forbids it"},
-	}
-	row = api.Typed(row, func(ctx context.Context, c *api.Call, _ struct{}) (any, error) {
+	return person(m, api.Operation{
+		Name: "users." + action, Method: http.MethodPost, Path: "/api/users/{id}/" + action, Summary: summary, Description: description, Message: message,
+		Data: Person{}, Example: examplePerson(), Resource: m.Kinds.Users.Name, Audit: api.AuditAlways, Credentials: api.Key | api.Session, Kinds: api.ServerFull, Rule: write(),
+		Params: []api.Param{{Name: "id", In: api.InPath, Shape: api.Text, Required: true, Description: "Number of the user.", Example: "7"}},
+		Failures: []api.Failure{
+			{Code: http.StatusNotFound, Message: "User not found", When: "no such user in this organization"}, holdsMore(),
+			{Code: http.StatusUnprocessableEntity, Message: "Validation failed: user 7 is the organization's last active administrator; make somebody else one first", When: "the state of the user forbids it"},
+		},
+	}, func(ctx context.Context, c *api.Call, _ struct{}) (*people.User, error) {
 		uid, ok := number(c.Path("id"))
 		if !ok {
-			return nil, api.NotFound("User not found")
+			return nil, store.ErrNotFound
 		}
 		c.Note("user", c.Path("id"))
-		out, err := do(ctx, c, uid)
-		return out, missingAs("User not found", err)
+		return do(ctx, c, uid)
 	})
-	row.Data = data
-	return row
 }
 
 func (m *Module) invite(may func(context.Context, *api.Call) func(*people.User) error) api.Operation {
-	return m.named(api.Operation{
-		Name: "users.invite", Path: "/api/users/{id}/invite", Summary: "Invite a user again", Once: true, Message: "User invited", Data: Invited{}, Example: exampleInvited(),
-		Description: "Answers a new single-use link with which the person chooses a password. The link before ends; so do sessions and the old password, once it is used.",
-	}, func(ctx context.Context, c *api.Call, uid int64) (any, error) {
-		u, err := m.People.FindUser(ctx, c.Tenant, uid)
-		one, err := m.show(ctx, c, u, err)
-		if err != nil {
-			return nil, err
-		}
-		return m.link(ctx, c, one, may(ctx, c))
-	})
+	row := m.onUser("invite", "Invite a user again", "Answers a new single-use link with which the person chooses a password. The link before ends; so do sessions and the old password, once it is used.", "User invited",
+		func(ctx context.Context, c *api.Call, uid int64) (*people.User, error) {
+			if err := m.mayInvite(ctx, c); err != nil {
+				return nil, err
+			}
+			u, err := m.People.Invite(ctx, c.Tenant, uid, may(ctx, c))
+			if err == nil {
+				c.Undo = u.Invitation.TakeBack
+			}
+			return u, err
+		})
+	row.Once, row.Data, row.Example, row.Failures = true, Invited{}, exampleInvited(), append(row.Failures, unbound())
+	return row
 }
 
 func (m *Module) me() api.Operation {
-	return api.Typed(api.Operation{
-		Name: "me.get", Method: http.MethodGet, Path: "/api/me", Tag: "Users", Summary: "Get one's own profile",
-		Description: "The person who is signed in.", Credentials: api.Session, Rule: api.AnyCaller(), Message: "User found", Example: examplePerson(),
-	}, func(ctx context.Context, c *api.Call, _ struct{}) (Person, error) {
-		u, err := m.People.FindUser(ctx, c.Tenant, c.Principal.UserID)
-		return m.show(ctx, c, u, err)
+	return person(m, api.Operation{
+		Name: "me.get", Method: http.MethodGet, Path: "/api/me", Summary: "Get one's own profile",
+		Description: "The person who is signed in.", Credentials: api.Session, Rule: api.AnyCaller(), Message: "User found", Data: Person{}, Example: examplePerson(),
+	}, func(ctx context.Context, c *api.Call, _ struct{}) (*people.User, error) {
+		return m.People.FindUser(ctx, c.Tenant, c.Principal.UserID)
 	})
 }
 
@@ -218,16 +216,15 @@ type profile struct {
 }
 
 func (m *Module) changeMe() api.Operation {
-	return api.Typed(api.Operation{
-		Name: "me.update", Method: http.MethodPut, Path: "/api/me", Tag: "Users", Summary: "Change one's own profile", Audit: api.AuditAlways,
+	return person(m, api.Operation{
+		Name: "me.update", Method: http.MethodPut, Path: "/api/me", Summary: "Change one's own profile", Audit: api.AuditAlways,
 		Description: "Address, roles, permissions and teams are changed by who may manage users.", Credentials: api.Session, Rule: api.AnyCaller(),
-		Message: "User updated", Example: examplePerson(),
+		Message: "User updated", Data: Person{}, Example: examplePerson(),
 		Failures: []api.Failure{{Code: http.StatusUnprocessableEntity, Message: "Validation failed: name is required", When: "the name is missing or not acceptable"}},
-	}, func(ctx context.Context, c *api.Call, in profile) (Person, error) {
-		u, err := m.People.UpdateUser(ctx, c.Tenant, c.Principal.UserID, func(u *people.User) error {
+	}, func(ctx context.Context, c *api.Call, in profile) (*people.User, error) {
+		return m.People.UpdateUser(ctx, c.Tenant, c.Principal.UserID, func(u *people.User) error {
 			u.Name = in.Name
-			return nil
+			return c.Current(u.Rev)
 		})
-		return m.show(ctx, c, u, err)
 	})
 }

@@ -81,6 +81,10 @@ func guarded[T any](of func(context.Context, *api.Call, *T) (rights, error)) fun
 	}
 }
 
+func holdsMore() api.Failure {
+	return api.Failure{Code: http.StatusForbidden, Message: "The caller lacks contacts, which the record holds", When: "nobody changes what holds more than they do"}
+}
+
 // refusals documents the rule in rows that change something, and that some records cannot be deleted.
 func refusals(rows []api.Operation) []api.Operation {
 	for i := range rows {
@@ -88,7 +92,7 @@ func refusals(rows []api.Operation) []api.Operation {
 		if row.Method != http.MethodPut && row.Method != http.MethodDelete {
 			continue
 		}
-		row.Failures = append(row.Failures, api.Failure{Code: http.StatusForbidden, Message: "The caller lacks contacts, which the record holds", When: "nobody changes what holds more than they do"})
+		row.Failures = append(row.Failures, holdsMore())
 		if row.Method == http.MethodDelete {
 			row.Failures = append(row.Failures, api.Failure{Code: http.StatusUnprocessableEntity, Message: "Validation failed: the role editor is held by user 7; take it from them first", When: "something refers to the record"})
 		}

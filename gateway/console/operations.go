@@ -154,8 +154,9 @@ func (m *Module) begin(ctx context.Context, c *api.Call, user *people.User) (Sig
 	if err != nil {
 		return SignedIn{}, err
 	}
-	c.Undo = func(ctx context.Context) {
+	c.Undo = func(ctx context.Context) error {
 		_ = m.Sessions.End(ctx, c.Tenant, token.Reveal()) // nobody has been given it; it ends by itself otherwise
+		return nil
 	}
 	c.Note("user", strconv.FormatInt(user.UID, 10))
 	cookie := m.cookie(token.Reveal())

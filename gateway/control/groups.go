@@ -168,13 +168,17 @@ func commandsOf[In any, Change interface{ named() Ref }, Out, T any](g things[T]
 func (s *Server) accounts() Group {
 	return Group{"account", "Make and change service accounts, which own API keys", commandsOf[NewAccount, AccountChange, Account](things[people.Account]{
 		name: "account", one: "a service account", table: "id, name, permissions, teams, active", gone: "Delete a service account; its keys end at once",
-		of:     func(a *people.Account) (string, string) { return a.ID, a.Name },
-		create: s.People.CreateAccount, find: s.People.FindAccount, list: s.People.Accounts,
+		of: func(a *people.Account) (string, string) { return a.ID, a.Name },
+		create: func(ctx context.Context, t *tenants.Tenant, a people.Account) (*people.Account, error) {
+			a.Active = true
+			return s.People.CreateAccount(ctx, t, a)
+		},
+		find: s.People.FindAccount, list: s.People.Accounts,
 		update: func(ctx context.Context, t *tenants.Tenant, a *people.Account, change func(*people.Account) error) (*people.Account, error) {
 			return s.People.UpdateAccount(ctx, t, a.ID, change)
 		},
 		remove: func(ctx context.Context, c *call, a *people.Account) (int, error) {
-			n, err := s.Keys.RemoveAccount(ctx, c.Tenant, a.ID)
+			n, err := s.Keys.RemoveAccount(ctx, c.Tenant, a)
 			c.Note("keys_revoked", strconv.Itoa(n))
 			return n, err
 		},
@@ -187,7 +191,7 @@ func (s *Server) roles() Group {
 		of:     func(r *people.Role) (string, string) { return r.Name, r.Name },
 		create: s.People.CreateRole, find: s.People.Role, list: paged(s.People.Roles), update: s.People.UpdateRole,
 		remove: func(ctx context.Context, c *call, r *people.Role) (int, error) {
-			return 0, s.People.DeleteRole(ctx, c.Tenant, r.Name)
+			return 0, s.People.DeleteRole(ctx, c.Tenant, r)
 		},
 	})}
 }
@@ -198,7 +202,7 @@ func (s *Server) teams() Group {
 		of:     func(t *people.Team) (string, string) { return t.ID, t.Name },
 		create: s.People.CreateTeam, find: s.People.Team, list: paged(s.People.Teams), update: s.People.UpdateTeam,
 		remove: func(ctx context.Context, c *call, t *people.Team) (int, error) {
-			return 0, s.People.DeleteTeam(ctx, c.Tenant, t.ID)
+			return 0, s.People.DeleteTeam(ctx, c.Tenant, t)
 		},
 	})}
 }

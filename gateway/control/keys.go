@@ -89,7 +89,7 @@ func (s *Server) keys() Group {
 		s.keyLimits(),
 		command(Command{Line: "key revoke ID --org SLUG", Short: "End an API key at once", Audit: api.AuditAlways, Table: "id, name, state, revoked=revoked_at"},
 			func(ctx context.Context, c *call, in KeyRef) (Key, error) {
-				k, err := s.Keys.Revoke(ctx, c.Tenant, in.ID)
+				k, err := s.Keys.Revoke(ctx, c.Tenant, in.ID, nil)
 				if err != nil {
 					return Key{}, noKey(err, in)
 				}
@@ -107,6 +107,9 @@ func (s *Server) keys() Group {
 			next, err := s.Keys.Rotate(ctx, c.Tenant, in.ID, in.Overlap, nil)
 			if err != nil {
 				return IssuedKey{}, noKey(err, in.KeyRef)
+			}
+			if next.Late != nil {
+				c.say("Note: " + keys.LateNote)
 			}
 			c.AuditNote = map[string]string{"key": in.ID, "overlap": in.Overlap.String()}
 			return issuedKey(next), nil

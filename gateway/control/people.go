@@ -113,12 +113,9 @@ func (s *Server) createUser(ctx context.Context, c *call, in NewUser) (User, err
 	}
 	c.Note("user", strconv.FormatInt(u.UID, 10))
 	c.Note("roles", strings.Join(u.Roles, ","))
-	out, err := s.letIn(ctx, c, u, in.Password, in.Password == "", func(string) {})
-	if lacks := "link; make one with tenantry user update --link"; err != nil {
-		if in.Password != "" {
-			lacks = "password; set one with tenantry user update"
-		}
-		err = fmt.Errorf("user %d was created, but without a %s: %w", u.UID, lacks, err)
+	out, err := s.letIn(ctx, c, u, in.Password, false, func(string) {})
+	if err != nil {
+		err = fmt.Errorf("user %d was created, but without a password; set one with tenantry user update: %w", u.UID, err)
 	}
 	return out, err
 }
@@ -134,8 +131,8 @@ func checkPassword(text string) error {
 	return nil
 }
 
-// letIn sets the password where there is one, makes a link where that is asked for, and says what of
-// them is done.
+// letIn sets the password where there is one, makes a link where that is asked for, says what of them is done,
+// and tells the link of a user who is invited and has no password.
 func (s *Server) letIn(ctx context.Context, c *call, u *people.User, password string, link bool, done func(what string)) (User, error) {
 	out := as[User](u)
 	if password != "" {
@@ -143,18 +140,20 @@ func (s *Server) letIn(ctx context.Context, c *call, u *people.User, password st
 			return User{}, err
 		}
 		done("password")
+		u.Invitation = nil
 	}
-	if !link {
-		return out, nil
+	if link {
+		invited, err := s.People.Invite(ctx, c.Tenant, u.UID, nil)
+		if err != nil {
+			return User{}, err
+		}
+		done("link")
+		u = invited
 	}
-	token, expires, err := s.People.Invite(ctx, c.Tenant, u.UID, nil)
-	if err != nil {
-		return User{}, err
+	if u.Invitation != nil {
+		c.say("Whoever opens the link first chooses the password; it works once.")
+		out.Link, out.LinkExpiresAt = u.Invitation.Link(s.BaseURL(c.Tenant.Org.Slug)), &u.Invitation.ExpiresAt
 	}
-	done("link")
-	c.say("Whoever opens the link first chooses the password; it works once.")
-	expires = expires.UTC().Truncate(time.Second)
-	out.Link, out.LinkExpiresAt = people.WelcomeLink(s.BaseURL(c.Tenant.Org.Slug), token), &expires
 	return out, nil
 }
 

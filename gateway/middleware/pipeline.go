@@ -186,6 +186,9 @@ func (x *exchange) once(ctx context.Context, run func(context.Context) (api.Resu
 	if len(keys) != 1 || keys[0] == "" || len(keys[0]) > 255 || strings.ContainsFunc(keys[0], func(c rune) bool { return c <= ' ' || c > '~' }) {
 		return api.Result{}, api.BadRequest("The header %s must be there once, with 1 to 255 visible ASCII characters", repeats.Header)
 	}
+	if x.op.Reads {
+		return run(ctx)
+	}
 	return x.p.Repeats.Once(ctx, x.call, repeats.Request{Key: keys[0], Target: x.r.URL.RequestURI(), Body: x.digest.Sum(nil)}, run)
 }
 
@@ -285,16 +288,7 @@ func unsupported(message string) *api.Problem {
 
 // answer audits where the row asks for it and writes the envelope.
 func (x *exchange) answer(ctx context.Context, result api.Result, err error) {
-	var problem *api.Problem
-	if err != nil {
-		problem = x.problem(ctx, err)
-	}
-	if x.op.Audit == api.AuditAlways && x.call.Tenant != nil && x.call.Tenant.Workspace() != nil && x.noteFlood(problem) {
-		if auditErr := x.audit(ctx, problem); auditErr != nil {
-			problem = x.problem(ctx, fmt.Errorf("audit log: %w", errors.Join(auditErr, store.ErrUnavailable)))
-			x.withhold(ctx)
-		}
-	}
+	problem := x.settle(ctx, err)
 	x.failure = problem
 	x.uncount(ctx)
 	header := x.w.Header()
@@ -322,6 +316,46 @@ func (x *exchange) answer(ctx context.Context, result api.Result, err error) {
 	x.write(http.StatusOK, envelope)
 }
 
+// settle records how the call ended, where the row asks for it, and returns the failure to answer, nil for a
+// success. What a handler did and nobody can be told of is taken back, or said to be done.
+func (x *exchange) settle(ctx context.Context, err error) (problem *api.Problem) {
+	if err != nil {
+		problem = x.problem(ctx, err)
+	}
+	untold := x.audit(ctx, problem)
+	if gone := x.r.Context().Err(); untold == nil && problem == nil && x.op.Once && gone != nil {
+		untold = fmt.Errorf("nobody waits for the answer: %w", gone)
+		defer func() { _ = x.audit(ctx, problem) }() // the record of its success is there already
+	}
+	if untold == nil && problem == nil {
+		return nil
+	}
+	undone := x.undo(ctx)
+	if untold == nil {
+		return problem
+	}
+	x.withhold()
+	told := api.Unavailable(untold)
+	if told.Reason = untold.Error(); problem == nil && !undone && x.op.Method != http.MethodGet {
+		told.Message = "What was asked for was done, but could not be recorded, so its answer is withheld: read what is there before you send it again"
+	}
+	return x.problem(ctx, told)
+}
+
+// undo takes back what the handler did, where it has said how, and reports whether that is so.
+func (x *exchange) undo(ctx context.Context) bool {
+	if x.call.Undo == nil {
+		return false
+	}
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+	defer cancel()
+	err := x.call.Undo(within)
+	if err != nil {
+		x.p.Log.WarnContext(ctx, "what nobody is told of could not be taken back", "operation", x.op.Name, "error", err)
+	}
+	return err == nil
+}
+
 // problem explains an error in the words of the row.
 func (x *exchange) problem(ctx context.Context, err error) *api.Problem {
 	problem := x.p.explain(ctx, x.op.Name, err)
@@ -332,12 +366,7 @@ func (x *exchange) problem(ctx context.Context, err error) *api.Problem {
 }
 
 // withhold drops what the handler wanted to tell in headers, a session's cookie for one.
-func (x *exchange) withhold(ctx context.Context) {
-	if x.call.Undo != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
-		defer cancel()
-		x.call.Undo(ctx)
-	}
+func (x *exchange) withhold() {
 	kept := http.Header{}
 	for _, name := range []string{"Access-Control-Allow-Origin", "Vary", "Cache-Control"} {
 		if values, ok := x.call.Header[name]; ok {
@@ -350,7 +379,11 @@ func (x *exchange) withhold(ctx context.Context) {
 // undoTimeout bounds what is taken back while the store is in trouble.
 const undoTimeout = time.Second
 
+// audit records how the call ended, where the row asks for it.
 func (x *exchange) audit(ctx context.Context, problem *api.Problem) error {
+	if x.op.Audit != api.AuditAlways || x.call.Tenant == nil || x.call.Tenant.Workspace() == nil || !x.noteFlood(problem) {
+		return nil
+	}
 	rec := audit.Record{
 		Operation: x.op.Name, Subject: "anonymous", Outcome: audit.OK, Code: http.StatusOK,
 		RequestID: x.call.RequestID, Facts: x.call.AuditNote,
@@ -368,7 +401,10 @@ func (x *exchange) audit(ctx context.Context, problem *api.Problem) error {
 			rec.Outcome = audit.Denied
 		}
 	}
-	return x.p.Audit.Write(ctx, x.call.Tenant.Workspace(), rec)
+	if err := x.p.Audit.Write(ctx, x.call.Tenant.Workspace(), rec); err != nil {
+		return fmt.Errorf("audit log: %w", errors.Join(err, store.ErrUnavailable))
+	}
+	return nil
 }
 
 // noteRecords adds the records that the path names, where the handler has not done so.

@@ -158,7 +158,7 @@ func (l *Log) claim(ctx context.Context, in store.Collection[record], rec *recor
 		case left > 0:
 			return nil, running
 		default:
-			return nil, refusal("lost", "A request with this "+Header+" was carried out, at least in part, and its answer is not kept: it was lost, is too large, or tells a secret that is told once; read what is there before you send what is missing with a new one")
+			return nil, refusal("lost", "A request with this "+Header+" may have been carried out, at least in part, and its answer is not kept: it was lost, is too large, or tells a secret that is told once; read what is there before you send what is missing with a new one")
 		}
 	}
 	return nil, running

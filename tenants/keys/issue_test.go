@@ -48,7 +48,7 @@ func TestNarrowing(t *testing.T) {
 		}
 		teams = append(teams, team.ID)
 	}
-	limited, err := w.People.CreateAccount(t.Context(), tenant, people.Account{
+	limited, err := w.People.CreateAccount(t.Context(), tenant, people.Account{Active: true,
 		Name: "limited", Permissions: []tenants.Permission{tenants.Contacts, tenants.ManageForms}, Teams: teams[:1],
 	})
 	if err != nil {
@@ -163,7 +163,7 @@ func TestRotateIsRefused(t *testing.T) {
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
 	revoked, inactive := issue(t, w, tenant, keys.NewKey{Name: "revoked"}), issue(t, w, tenant, keys.NewKey{Name: "inactive"})
-	if _, err := w.Keys.Revoke(t.Context(), tenant, revoked.Key.ID); err != nil {
+	if _, err := w.Keys.Revoke(t.Context(), tenant, revoked.Key.ID, nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.People.UpdateAccount(t.Context(), tenant, inactive.Account.ID, deactivated); err != nil {

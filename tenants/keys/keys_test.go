@@ -152,7 +152,7 @@ func TestK1_RevokedKeyIsDeadAtOnceAndNeverComesBack(t *testing.T) {
 	if _, err := authenticate(t, w, "acme", token); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Keys.Revoke(t.Context(), tenant, issued.Key.ID); err != nil {
+	if _, err := w.Keys.Revoke(t.Context(), tenant, issued.Key.ID, nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := authenticate(t, w, "acme", token); !errors.Is(err, tenants.ErrDenied) {
@@ -189,7 +189,7 @@ func TestK1_RevocationDuringALookup(t *testing.T) {
 	var done atomic.Bool
 	w.Engine.AfterRead(func(collection string) {
 		if collection == "accounts" && !done.Swap(true) {
-			if _, err := w.Keys.Revoke(t.Context(), tenant, issued.Key.ID); err != nil {
+			if _, err := w.Keys.Revoke(t.Context(), tenant, issued.Key.ID, nil); err != nil {
 				t.Error(err)
 			}
 		}

@@ -141,7 +141,14 @@ type Issued struct {
 	Key     Key
 	Token   secret.String
 	Account people.Account
+	Late    error // why LateNote is to be told; nil: it is not
+	// TakeBack makes the key what it was before, for who cannot tell the token to anybody. Errors:
+	// store.ErrConflict where somebody else has changed it since, store.ErrUnavailable.
+	TakeBack func(context.Context) error
 }
+
+// LateNote is told of a rotation that could not be announced: what accepted the token before forgets it by itself.
+const LateNote = "the token before may be accepted for a minute more"
 
 const (
 	maxEntries = 100
@@ -216,7 +223,9 @@ func (s *Service) Issue(ctx context.Context, t *tenants.Tenant, n NewKey) (*Issu
 	if err != nil {
 		return nil, fmt.Errorf("create a key: %w", err)
 	}
-	return &Issued{Key: k, Token: made.Text, Account: *account}, nil
+	return &Issued{Key: k, Token: made.Text, Account: *account, TakeBack: func(ctx context.Context) error {
+		return s.kinds.Keys.In(t.People()).Delete(ctx, &k)
+	}}, nil
 }
 
 // checkHeld notes permissions and teams that the account lacks: a key narrows what its
@@ -248,7 +257,7 @@ func (s *Service) account(ctx context.Context, t *tenants.Tenant, n NewKey, perm
 	if !errors.Is(err, store.ErrNotFound) {
 		return a, false, err
 	}
-	a, err = s.people.CreateAccount(ctx, t, people.Account{Name: n.Name, Permissions: permissions})
+	a, err = s.people.CreateAccount(ctx, t, people.Account{Name: n.Name, Permissions: permissions, Active: true})
 	var dup *store.DuplicateError
 	if errors.As(err, &dup) { // somebody else was first
 		a, err = s.people.AccountByName(ctx, t, n.Name)
@@ -338,10 +347,15 @@ func (s *Service) List(ctx context.Context, t *tenants.Tenant, p people.Page) ([
 }
 
 // Revoke ends a key: when it returns, this process accepts it no more, others within a
-// second. Repeating it repeats the announcement. Errors: store.ErrNotFound,
-// store.ErrUnavailable.
-func (s *Service) Revoke(ctx context.Context, t *tenants.Tenant, id string) (*Key, error) {
+// second. Repeating it repeats the announcement. may, where set, is asked of the key as stored. Errors:
+// store.ErrNotFound, store.ErrUnavailable, that of may.
+func (s *Service) Revoke(ctx context.Context, t *tenants.Tenant, id string, may func(*Key) error) (*Key, error) {
 	k, err := s.change(ctx, t, id, func(k *Key) error {
+		if may != nil {
+			if err := may(k); err != nil {
+				return err
+			}
+		}
 		if k.RevokedAt == 0 {
 			k.RevokedAt = s.now().UnixMilli()
 		}
@@ -362,7 +376,7 @@ func (s *Service) RevokeAccount(ctx context.Context, t *tenants.Tenant, account 
 			return nil
 		}
 		n++
-		_, err := s.Revoke(ctx, t, k.ID)
+		_, err := s.Revoke(ctx, t, k.ID, nil)
 		return err
 	})
 	if err != nil {
@@ -385,14 +399,14 @@ func (s *Service) SetLimits(ctx context.Context, t *tenants.Tenant, id string, a
 }
 
 // change stores a change of a key, makes cached identities void, and then clears the
-// index, which only saves a look-up: what it holds is void already.
+// index, which only saves a look-up: what it holds is void already. A key with an error is stored.
 func (s *Service) change(ctx context.Context, t *tenants.Tenant, id string, alter func(*Key) error) (*Key, error) {
 	k, err := s.kinds.Keys.In(t.People()).Update(ctx, id, alter)
 	if err != nil {
 		return nil, err
 	}
 	if err := s.dir.BumpAccess(ctx, t.Org.OrgID); err != nil {
-		return nil, fmt.Errorf("the change is stored, but may not hold everywhere yet; repeat it: %w", err)
+		return k, fmt.Errorf("the change is stored, but may not hold everywhere yet; repeat it: %w", err)
 	}
 	s.accepted.Delete(cacheKey(t, k.Hash))
 	s.index.remove(ctx, t, k.Hash)
@@ -415,7 +429,9 @@ func (s *Service) Rotate(ctx context.Context, t *tenants.Tenant, id string, over
 	if err != nil {
 		return nil, fmt.Errorf("rotate a key: %w", err)
 	}
+	var was Key
 	k, err = s.change(ctx, t, id, func(k *Key) error {
+		was = *k
 		now := s.now()
 		var faults fault.List
 		if k.RevokedAt != 0 || k.expired(now) {
@@ -446,18 +462,37 @@ func (s *Service) Rotate(ctx context.Context, t *tenants.Tenant, id string, over
 		}
 		return nil
 	})
-	if err != nil {
+	if k == nil {
 		return nil, fmt.Errorf("rotate a key: %w", err)
 	}
-	return &Issued{Key: *k, Token: made.Text, Account: *account}, nil
+	return &Issued{Key: *k, Token: made.Text, Account: *account, Late: err, TakeBack: func(ctx context.Context) error {
+		_, err := s.change(ctx, t, id, func(k *Key) error {
+			if k.Hash != made.Hash {
+				return store.ErrConflict
+			}
+			k.Hash, k.Hint, k.OldHash, k.OldUntil, k.ExpiresAt = was.Hash, was.Hint, was.OldHash, was.OldUntil, was.ExpiresAt
+			return nil
+		})
+		return err
+	}}, nil
 }
 
-// Covers refuses another key that would do what this one, which asks for it, cannot: outlast it, or be used
-// from elsewhere. Errors: *fault.Error.
+// Bound reports whether the key ends, or may be used from some addresses alone.
+func (k *Key) Bound() bool { return k.ExpiresAt > 0 || len(k.AllowIPs) > 0 }
+
+// Covers refuses another key that would do what this one, which asks for it, cannot: outlast it, be used
+// from elsewhere, or hold what it is narrowed to do without, whatever its account is given later. Errors:
+// *fault.Error.
 func (k *Key) Covers(other *Key) error {
 	var faults fault.List
 	if k.ExpiresAt > 0 && (other.ExpiresAt == 0 || other.ExpiresAt > k.ExpiresAt) {
 		faults.Add("expires_in", fault.Forbidden, "the key that asks ends at %s, and none that it asks for may outlast it", texts.Time(k.ExpiresAt))
+	}
+	if wider(k.Permissions, other.Permissions) {
+		faults.Add("permissions", fault.Forbidden, "the key that asks is narrowed to %s, and those that it asks for name some of these", people.Joined(k.Permissions))
+	}
+	if wider(k.Teams, other.Teams) {
+		faults.Add("teams", fault.Forbidden, "the key that asks is narrowed to the teams %s, and those that it asks for name some of these", strings.Join(k.Teams, ", "))
 	}
 	own, err := prefixes(k.AllowIPs)
 	wanted, otherErr := prefixes(other.AllowIPs)
@@ -468,6 +503,11 @@ func (k *Key) Covers(other *Key) error {
 		faults.Add("allowed_ips", fault.Forbidden, "the key that asks may be used from %s alone, and so may those that it asks for", strings.Join(k.AllowIPs, ", "))
 	}
 	return faults.Err()
+}
+
+// wider reports whether a key that is narrowed to the list named wanted holds what one narrowed to own cannot.
+func wider[T comparable](own, wanted []T) bool {
+	return len(own) > 0 && (len(wanted) == 0 || slices.ContainsFunc(wanted, func(one T) bool { return !slices.Contains(own, one) }))
 }
 
 // State returns what has become of the key: active, expired or revoked.
@@ -492,12 +532,22 @@ func (s *Service) Owners(ctx context.Context, t *tenants.Tenant, keys ...*Key) (
 	return s.people.AccountsOf(ctx, t, slices.Compact(ids))
 }
 
-// RemoveAccount ends every key of an account and deletes it. It returns how many keys went on until now.
-// Errors: store.ErrNotFound, store.ErrUnavailable.
-func (s *Service) RemoveAccount(ctx context.Context, t *tenants.Tenant, account string) (int, error) {
-	n, err := s.RevokeAccount(ctx, t, account)
+// RemoveAccount ends every key of an account and deletes it, as it was read. It returns how many keys went on
+// until now. Errors: store.ErrNotFound, store.ErrConflict where it was changed since, store.ErrUnavailable.
+func (s *Service) RemoveAccount(ctx context.Context, t *tenants.Tenant, a *people.Account) (n int, err error) {
+	// From here on it has no use and no further keys; and whoever changed it comes first.
+	ended, err := s.people.UpdateAccount(ctx, t, a.ID, func(now *people.Account) error {
+		if now.Rev != a.Rev {
+			return store.ErrConflict
+		}
+		now.Active = false
+		return nil
+	})
 	if err == nil {
-		err = s.people.DeleteAccount(ctx, t, account)
+		n, err = s.RevokeAccount(ctx, t, a.ID)
+	}
+	if err == nil {
+		err = s.people.DeleteAccount(ctx, t, ended)
 	}
 	return n, err
 }

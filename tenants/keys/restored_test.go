@@ -75,7 +75,7 @@ func TestK1_KilledRedisNeverRevivesAKey(t *testing.T) {
 		if round%4 == 3 { // gone before the revocation, back after it
 			server.Kill()
 		}
-		if _, err := revoker.keys.Revoke(t.Context(), tenant, issued.Key.ID); err != nil {
+		if _, err := revoker.keys.Revoke(t.Context(), tenant, issued.Key.ID, nil); err != nil {
 			t.Fatal(err)
 		}
 		revoked = append(revoked, token)

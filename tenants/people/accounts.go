@@ -7,13 +7,12 @@ import (
 	"strings"
 
 	"tenantry/backends/store"
-	"tenantry/internal/texts"
 	"tenantry/tenants"
 )
 
-// CreateAccount stores a new, active service account. Name is required.
+// CreateAccount stores a new service account. Name is required.
 func (s *Service) CreateAccount(ctx context.Context, t *tenants.Tenant, a Account) (*Account, error) {
-	account := &Account{Name: a.Name, Permissions: a.Permissions, Teams: a.Teams, Active: true}
+	account := &Account{Name: a.Name, Permissions: a.Permissions, Teams: a.Teams, Active: a.Active}
 	if err := s.CheckAccount(ctx, t, account); err != nil {
 		return nil, fmt.Errorf("create a service account: %w", err)
 	}
@@ -78,10 +77,8 @@ func (s *Service) FindAccount(ctx context.Context, t *tenants.Tenant, ref string
 	return s.AccountByName(ctx, t, ref)
 }
 
-// DeleteAccount deletes an account: its keys are refused from now on, since they have no
-// owner. Error: store.ErrNotFound.
-func (s *Service) DeleteAccount(ctx context.Context, t *tenants.Tenant, id string) error {
-	return s.remove(ctx, t, "service account "+texts.Clip(id), func() error {
-		return deleteOne(ctx, s.kinds.Accounts.In(t.People()), store.Eq("id", id))
-	})
+// DeleteAccount deletes an account as it was read: its keys are refused from now on, since they have no
+// owner.
+func (s *Service) DeleteAccount(ctx context.Context, t *tenants.Tenant, a *Account) error {
+	return remove(ctx, s, t, s.kinds.Accounts, a)
 }

@@ -43,6 +43,8 @@ type User struct {
 	InviteHash        string `json:"invite_hash,omitempty" rule:"unique" use:"local"`
 	InviteExpiresAt   int64  `json:"invite_expires_at,omitempty" use:"local"`
 
+	Invitation *Invitation `json:"-"` // told once to who makes the user, or invites it
+
 	SignedOut    []SignOut `json:"signed_out,omitempty" use:"local"`
 	SessionsFrom int64     `json:"sessions_from,omitempty" use:"local"` // Unix milliseconds; sessions begun before are over
 }

@@ -88,33 +88,66 @@ func (s *Service) rehash(ctx context.Context, t *tenants.Tenant, u *User, old st
 	})
 }
 
-// Invite returns a single-use token with which the user sets a password, and when it
-// ends. It replaces an earlier one; only its hash is stored. may, where set, is asked of the person as stored.
-func (s *Service) Invite(ctx context.Context, t *tenants.Tenant, uid int64, may func(*User) error) (secret.String, time.Time, error) {
+// Invitation is a single-use token with which a user sets a password; only its hash is stored.
+type Invitation struct {
+	Token     secret.String // empty: the user is not active
+	ExpiresAt time.Time
+	// TakeBack makes things what they were without it, for who cannot tell the token to anybody. Errors:
+	// store.ErrConflict where somebody else has changed the user since, store.ErrUnavailable.
+	TakeBack func(context.Context) error
+}
+
+// Link returns the address by which the token is opened, at the organization's; empty without a token. After the
+// # it reaches neither servers' logs nor other sites.
+func (i *Invitation) Link(baseURL string) string {
+	if i.Token.Reveal() == "" {
+		return ""
+	}
+	return baseURL + "/welcome#" + i.Token.Reveal()
+}
+
+// invitation makes one for the user, who is not stored yet.
+func (s *Service) invitation(u *User) *Invitation {
 	token, hash := tokens.NewOpaque(invitePrefix)
 	expires := s.now().Add(InviteLifetime)
-	_, err := s.update(ctx, t, uid, func(u *User) error {
+	u.InviteHash, u.InviteExpiresAt = hash, expires.UnixMilli()
+	return &Invitation{Token: token, ExpiresAt: expires.UTC().Truncate(time.Second)}
+}
+
+// Invite returns the user with an Invitation, which replaces an earlier one. may, where set, is asked of the person
+// as stored.
+func (s *Service) Invite(ctx context.Context, t *tenants.Tenant, uid int64, may func(*User) error) (*User, error) {
+	var made *Invitation
+	var was User
+	u, err := s.update(ctx, t, uid, func(u *User) error {
+		was = *u
 		if !u.Active {
 			var faults fault.List
 			faults.Add("id", fault.Forbidden, "user %d is not active", uid)
 			return faults.Err()
 		}
-		u.InviteHash, u.InviteExpiresAt = hash, expires.UnixMilli()
+		made = s.invitation(u)
 		if may != nil {
 			return may(u)
 		}
 		return nil
 	})
 	if err != nil {
-		return secret.String{}, time.Time{}, fmt.Errorf("invite: %w", err)
+		return nil, fmt.Errorf("invite: %w", err)
 	}
-	return token, expires, nil
-}
-
-// WelcomeLink returns the address that a token of Invite is opened by, at the organization's. After the # it
-// reaches neither servers' logs nor other sites.
-func WelcomeLink(baseURL string, token secret.String) string {
-	return baseURL + "/welcome#" + token.Reveal()
+	ours := u.InviteHash
+	made.TakeBack = func(ctx context.Context) error {
+		_, err := s.update(ctx, t, uid, func(u *User) error {
+			if u.InviteHash != ours {
+				return store.ErrConflict
+			}
+			u.InviteHash, u.InviteExpiresAt = was.InviteHash, was.InviteExpiresAt
+			return nil
+		})
+		return err
+	}
+	u.Invitation = made
+	return u, nil
 }
 
 // Invited returns the user an unused invitation is for, or tenants.ErrDenied.

@@ -285,10 +285,11 @@ func TestV3_InvitationWorksOnce(t *testing.T) {
 	tenant := w.Tenant(t, "acme")
 	other := w.Tenant(t, "other")
 	u := create(t, w, tenant, people.NewUser{Name: "Ann", Email: "ann@example.com"})
-	token, expires, err := w.People.Invite(t.Context(), tenant, u.UID, nil)
-	if err != nil || expires.Sub(w.Clock.Now()) < 71*time.Hour {
-		t.Fatal(expires, err)
+	invited, err := w.People.Invite(t.Context(), tenant, u.UID, nil)
+	if err != nil || invited.Invitation.ExpiresAt.Sub(w.Clock.Now()) < 71*time.Hour {
+		t.Fatal(invited, err)
 	}
+	token := invited.Invitation.Token
 	good := secret.New("a password that is long")
 	if stored, err := w.People.FindUser(t.Context(), tenant, u.UID); err != nil || strings.Contains(fmt.Sprint(*stored), token.Reveal()) {
 		t.Errorf("the token is stored: %v", err)
@@ -327,12 +328,12 @@ func TestV3_InvitationWorksOnce(t *testing.T) {
 		t.Errorf("the password: %v, %v", ok, err)
 	}
 
-	late, _, err := w.People.Invite(t.Context(), tenant, u.UID, nil)
+	late, err := w.People.Invite(t.Context(), tenant, u.UID, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.Clock.Advance(people.InviteLifetime)
-	if _, err := w.People.AcceptInvite(t.Context(), tenant, late.Reveal(), good); !errors.Is(err, tenants.ErrDenied) {
+	if _, err := w.People.AcceptInvite(t.Context(), tenant, late.Invitation.Token.Reveal(), good); !errors.Is(err, tenants.ErrDenied) {
 		t.Errorf("after 72 hours: %v", err)
 	}
 }

@@ -2,37 +2,24 @@ package people
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
+	"tenantry/backends/resource"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
 	"tenantry/internal/texts"
 	"tenantry/tenants"
 )
 
-// remove deletes something that rights hang on and makes cached identities void.
-func (s *Service) remove(ctx context.Context, t *tenants.Tenant, what string, do func() error) error {
-	if err := do(); err != nil {
-		return fmt.Errorf("delete %s: %w", what, err)
+// remove deletes a record that rights hang on, as it was read, and makes cached identities void. Where it was
+// changed or deleted since, the error is store.ErrConflict.
+func remove[T any](ctx context.Context, s *Service, t *tenants.Tenant, of *resource.Of[T], rec *T) error {
+	if err := of.In(t.People()).Delete(ctx, rec); err != nil {
+		return fmt.Errorf("delete %s %s: %w", strings.ReplaceAll(of.Name, "_", " "), texts.Clip(of.Identity(rec)), err)
 	}
 	return s.bump(ctx, t)
-}
-
-// deleteOne deletes the record that the filter finds, whoever changes it meanwhile.
-func deleteOne[T any](ctx context.Context, c store.Collection[T], filter store.Filter) error {
-	const tries = 10
-	for range tries {
-		rec, err := c.First(ctx, store.Query{Filter: filter})
-		if err != nil {
-			return err
-		}
-		if err := c.Delete(ctx, rec); !errors.Is(err, store.ErrConflict) {
-			return err
-		}
-	}
-	return store.ErrConflict
 }
 
 // Role returns the role of that name or ID.
@@ -55,26 +42,23 @@ func byIDOr(field, ref string) store.Filter {
 	return store.Eq(field, ref)
 }
 
-// DeleteRole deletes a role that nobody has. Whoever is given it meanwhile holds nothing by
-// it. Errors: *fault.Error where it is built in or somebody has it,
-// store.ErrNotFound.
-func (s *Service) DeleteRole(ctx context.Context, t *tenants.Tenant, name string) error {
+// DeleteRole deletes a role that nobody has; see remove. Whoever is given it meanwhile holds nothing by
+// it. Errors: *fault.Error where it is built in or somebody has it.
+func (s *Service) DeleteRole(ctx context.Context, t *tenants.Tenant, r *Role) error {
 	var faults fault.List
-	if name == AdminRole {
+	if r.Name == AdminRole {
 		faults.Add("name", fault.Forbidden, "the role %s is built in and cannot be deleted", AdminRole)
 		return faults.Err()
 	}
-	holders, err := s.usersWith(ctx, t, func(u *User) bool { return slices.Contains(u.Roles, name) })
+	holders, err := s.usersWith(ctx, t, func(u *User) bool { return slices.Contains(u.Roles, r.Name) })
 	if err != nil {
 		return err
 	}
 	if holders != "" {
-		faults.Add("name", fault.Forbidden, "the role %s is held by %s; take it from them first", name, holders)
+		faults.Add("name", fault.Forbidden, "the role %s is held by %s; take it from them first", r.Name, holders)
 		return faults.Err()
 	}
-	return s.remove(ctx, t, "role "+name, func() error {
-		return deleteOne(ctx, s.kinds.Roles.In(t.People()), store.Eq("name", name))
-	})
+	return remove(ctx, s, t, s.kinds.Roles, r)
 }
 
 // usersWith names the users that have it, a few of them by number, "" where there are none.
@@ -119,13 +103,13 @@ func (s *Service) Team(ctx context.Context, t *tenants.Tenant, ref string) (*Tea
 	return &found[0], nil
 }
 
-// DeleteTeam deletes a team that nothing refers to: no person, no service account, no
-// record. Without a limit that names it a caller could see more, and records that bear a
+// DeleteTeam deletes a team that nothing refers to, no person, no service account, no
+// record; see remove. Without a limit that names it a caller could see more, and records that bear a
 // team which is not there could not be imported anywhere. Errors: *fault.Error
-// where something refers to it, store.ErrNotFound.
-func (s *Service) DeleteTeam(ctx context.Context, t *tenants.Tenant, id string) error {
+// where something refers to it.
+func (s *Service) DeleteTeam(ctx context.Context, t *tenants.Tenant, team *Team) error {
 	var faults fault.List
-	holders, err := s.usersWith(ctx, t, func(u *User) bool { return slices.Contains(u.Teams, id) })
+	holders, err := s.usersWith(ctx, t, func(u *User) bool { return slices.Contains(u.Teams, team.ID) })
 	if err != nil {
 		return err
 	}
@@ -134,7 +118,7 @@ func (s *Service) DeleteTeam(ctx context.Context, t *tenants.Tenant, id string) 
 	}
 	accounts := 0
 	err = s.kinds.Accounts.In(t.People()).Each(ctx, store.Filter{}, store.Either, func(a *Account) error {
-		if slices.Contains(a.Teams, id) {
+		if slices.Contains(a.Teams, team.ID) {
 			accounts++
 		}
 		return nil
@@ -145,7 +129,7 @@ func (s *Service) DeleteTeam(ctx context.Context, t *tenants.Tenant, id string) 
 	if accounts > 0 {
 		faults.Add("team", fault.Forbidden, "it limits service accounts (%d)", accounts)
 	}
-	records, err := t.Workspace().BearTeam(ctx, id)
+	records, err := t.Workspace().BearTeam(ctx, team.ID)
 	if err != nil {
 		return err
 	}
@@ -155,7 +139,5 @@ func (s *Service) DeleteTeam(ctx context.Context, t *tenants.Tenant, id string) 
 	if err := faults.Err(); err != nil {
 		return err
 	}
-	return s.remove(ctx, t, "team "+id, func() error {
-		return deleteOne(ctx, s.kinds.Teams.In(t.People()), store.Eq("id", id))
-	})
+	return remove(ctx, s, t, s.kinds.Teams, team)
 }

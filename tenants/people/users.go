@@ -32,7 +32,7 @@ type NewUser struct {
 	Inactive    bool
 }
 
-// CreateUser stores a new user, without a password: see SetPassword and Invite.
+// CreateUser stores a new user, without a password, and invites it where it is active: see SetPassword and Invite.
 func (s *Service) CreateUser(ctx context.Context, t *tenants.Tenant, n NewUser) (*User, error) {
 	u := &User{
 		UID: n.UID, Name: n.Name, Email: n.Email, Roles: n.Roles, Permissions: n.Permissions, Teams: n.Teams, Active: !n.Inactive,
@@ -49,6 +49,11 @@ func (s *Service) CreateUser(ctx context.Context, t *tenants.Tenant, n NewUser) 
 	if err := s.kinds.Users.Number(ctx, t.People(), []any{u}); err != nil {
 		return nil, fmt.Errorf("create a user: %w", err)
 	}
+	u.Invitation = &Invitation{}
+	if u.Active {
+		u.Invitation = s.invitation(u)
+	}
+	u.Invitation.TakeBack = func(ctx context.Context) error { return users.Delete(ctx, u) }
 	if err := users.Insert(ctx, u); err != nil {
 		return nil, fmt.Errorf("create user %d: %w", u.UID, named(err))
 	}

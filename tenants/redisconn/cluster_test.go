@@ -121,7 +121,7 @@ func useKeys(t *testing.T, w *tenantstest.World, o tenantstest.Options, slug str
 		t.Fatal(err)
 	}
 	answered(t, w, "a revocation", func() {
-		if _, err := w.Keys.Revoke(t.Context(), tenant, issued.Key.ID); err != nil {
+		if _, err := w.Keys.Revoke(t.Context(), tenant, issued.Key.ID, nil); err != nil {
 			t.Error(err)
 		}
 	})

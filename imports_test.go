@@ -85,7 +85,7 @@ func mayImport(from, to string) bool {
 	case within(from, "backends/resource", "backends/field", "backends/schema"): // below the operations: what people are is described too
 		return within(to, from) || within(from, "backends/schema/schematest", "backends/resource/resourcetest") || allowed("backends/store", "backends/schema", "backends/field", "internal")
 	case within(from, "gateway/bundles"):
-		return allowed("gateway/transfer", "gateway/rows", "gateway/audit", "tenants", "backends/api", "backends/crud", "backends/resource", "backends/store", "crypto/sealing", "internal/fault")
+		return allowed("gateway/transfer", "gateway/rows", "gateway/audit", "tenants", "backends/api", "backends/crud", "backends/resource", "backends/store", "crypto/sealing", "internal")
 	case within(from, "gateway/audit", "gateway/usage"):
 		return allowed("tenants", "backends/api", "backends/crud", "backends/resource", "backends/store", "internal/fault")
 	case within(from, "gateway/telemetry"):

@@ -23,6 +23,9 @@ import (
 // maxHeaderBytes bounds the headers of a request, the query string included.
 const maxHeaderBytes = 160 << 10
 
+// noteEvery lies between two rounds of storing what was noted beside requests.
+const noteEvery = time.Minute
+
 // Options are what a program embedding the App may set besides the configuration.
 type Options struct {
 	Log *slog.Logger     // nil: nothing is logged
@@ -128,8 +131,11 @@ func (a *App) build() error {
 		return err
 	}
 	a.rows = rows
-	a.keys.RecordUses()
-	a.usage.Record()
+	a.beside.Every(noteEvery, "noting when keys were used", a.keys.FlushUses)
+	a.beside.Every(noteEvery, "noting what was asked", a.usage.Flush)
+	if a.watch(); a.cfg.Trash.Keep != 0 {
+		a.beside.Every(trashTick, "emptying the trash", a.emptyTrash)
+	}
 	errorLog := slog.NewLogLogger(a.log.Handler(), slog.LevelWarn)
 	t := a.cfg.Timeouts
 	a.public = &http.Server{
@@ -173,10 +179,6 @@ func (a *App) Run(ctx context.Context) error {
 			}
 		})
 	}
-	watching, stopWatching := context.WithCancel(ctx)
-	defer stopWatching()
-	running.Go(func() { a.watch(watching) })
-	running.Go(func() { a.emptyTrash(watching) })
 	a.ready.Store(true)
 	var err error
 	select {
@@ -185,7 +187,6 @@ func (a *App) Run(ctx context.Context) error {
 		err = fmt.Errorf("serving: %w", err)
 	}
 	a.ready.Store(false)
-	stopWatching()
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.cfg.Timeouts.Shutdown)
 	defer cancel()
 	for server := range servers {

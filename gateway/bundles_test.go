@@ -5,12 +5,15 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"tenantry/backends/store"
+	"tenantry/config"
 	"tenantry/crypto/sealing"
+	"tenantry/gateway"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
 	"tenantry/tenants"
@@ -97,47 +100,115 @@ func importEnded(t *testing.T, org *gatewaytest.Org, admin gatewaytest.Request, 
 	}
 }
 
-// TestImportsOneAtATime: an organization has one import at a time, and a sender who stalls or goes away
-// leaves nothing behind.
+// TestImportsOneAtATime: an organization has one import at a time, from when its file begins to arrive.
 func TestImportsOneAtATime(t *testing.T) {
 	t.Parallel()
-	g := gatewaytest.Start(t)
-	org := g.Org(t, "acme")
-	_, cookie := org.Person(t, "ada@example.com", func(u *control.NewUser) { u.Name, u.Roles = "Ada", []string{"admin"} })
+	clock := &calendar{}
+	g := gatewaytest.Start(t, clock.set)
+	org := g.Org(t, "acme", tenants.FeatureTeams)
+	clock.importTwice(t, org, org)
+}
+
+// TestImportsOneAtATime_OfReplicas is the same with replicas that share a store.
+func TestImportsOneAtATime_OfReplicas(t *testing.T) {
+	t.Parallel()
+	clock := &calendar{}
+	r := startTrio(t, clock.set)
+	org := r.replicas[0].Org(t, "acme", tenants.FeatureTeams)
+	clock.importTwice(t, org, r.on(1, org))
+}
+
+// importTwice begins an import with one and tries another with the other.
+func (c *calendar) importTwice(t *testing.T, one, other *gatewaytest.Org) {
+	t.Helper()
+	_, cookie := one.Person(t, "ada@example.com", func(u *control.NewUser) { u.Name, u.Roles = "Ada", []string{"admin"} })
 	admin := gatewaytest.Cookie(cookie)
-	held, release := newHeldBody()
-	first := make(chan error, 1)
-	go func() {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, g.URL("/api/import"), held)
-		if err != nil {
-			first <- err
-			return
-		}
-		r.Host = org.Host
-		r.Header.Set("Content-Type", "application/x-ndjson")
-		admin(r)
-		resp, err := http.DefaultClient.Do(r)
-		if err == nil {
-			_ = resp.Body.Close()
-			if resp.StatusCode != http.StatusOK {
-				err = fmt.Errorf("the first import: %d", resp.StatusCode)
+	begin := func() (end func() string) {
+		t.Helper()
+		held, release := newHeldBody()
+		first := make(chan string, 1)
+		go func() {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, one.URL("/api/import"), held)
+			if err != nil {
+				first <- err.Error()
+				return
 			}
-		}
-		first <- err
-	}()
-	<-held.asked
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if there, _ := filepath.Glob(filepath.Join(g.Config.Data, "imports", "*")); len(there) > 0 {
-			break
-		}
+			r.Host = one.Host
+			r.Header.Set("Content-Type", "application/x-ndjson")
+			admin(r)
+			resp, err := http.DefaultClient.Do(r)
+			if err != nil {
+				first <- err.Error()
+				return
+			}
+			defer resp.Body.Close()
+			body, err := io.ReadAll(resp.Body)
+			first <- fmt.Sprint(resp.StatusCode, " ", string(body), err)
+		}()
+		<-held.asked
+		until(t, "the import has begun", func() bool {
+			return strings.Contains(other.Do(t, http.MethodGet, "/api/import?filters[state]=running", admin).Text(), `"state":"running"`)
+		})
+		return func() string { release(); return <-first }
 	}
-	a := org.Do(t, http.MethodPost, "/api/import", admin, gatewaytest.Body("application/x-ndjson", "{}"))
-	if a.Code != 409 || a.Message != "Another import of the organization is under way" {
+	send := func() *gatewaytest.Answer {
+		return other.Do(t, http.MethodPost, "/api/import", admin, gatewaytest.Body("application/x-ndjson", `{"kind":"team","name":"South"}`))
+	}
+	end := begin()
+	if a := send(); a.Code != 409 || a.Message != "Another import of the organization is under way" {
 		t.Errorf("beside another: %d %s", a.Code, a.Body)
 	}
-	release()
-	if err := <-first; err != nil {
-		t.Error(err)
+	if said := end(); !strings.HasPrefix(said, "200 ") {
+		t.Error(said)
+	}
+	until(t, "another may follow", func() bool { return send().Code == 200 })
+	until(t, "it has ended", func() bool {
+		return strings.Contains(other.Do(t, http.MethodGet, "/api/import?filters[state]=running", admin).Text(), `"count":0`)
+	})
+
+	// Of what nothing is heard for a minute nobody knows whether it goes on: another may, and it may not.
+	end = begin()
+	c.pass(2 * time.Minute)
+	a := send()
+	if a.Code != 200 {
+		t.Fatalf("after one that is quiet: %d %s", a.Code, a.Body)
+	}
+	if said := end(); !strings.HasPrefix(said, "409 ") || !strings.Contains(said, "The import was quiet for too long; send the file again") {
+		t.Error(said)
+	}
+	if a = importEnded(t, other, admin, a.Field("id").(string)); a.Field("state") != "done" {
+		t.Errorf("%s", a.Body)
+	}
+	if told := other.Do(t, http.MethodGet, "/api/import", admin).Text(); strings.Count(told, `"state":"done"`) != 3 || strings.Count(told, `"state":"interrupted"`) != 1 {
+		t.Error(told)
+	}
+}
+
+// TestImport_PanicEndsNothingElse: a fault of the program ends the import that meets it, and the gateway goes on.
+func TestImport_PanicEndsNothingElse(t *testing.T) {
+	t.Parallel()
+	var broken atomic.Bool
+	g := gatewaytest.Start(t, func(_ *config.Config, o *gateway.Options) {
+		o.Observe = func(c store.Call) {
+			if c.Collection == "contacts" && broken.Load() {
+				panic("broken")
+			}
+		}
+	})
+	org := g.Org(t, "acme")
+	_, cookie := org.Person(t, "ada@example.com", func(u *control.NewUser) { u.Roles = []string{"admin"} })
+	send := func() *gatewaytest.Answer {
+		t.Helper()
+		a := org.Do(t, http.MethodPost, "/api/import", gatewaytest.Cookie(cookie), gatewaytest.Body("application/x-ndjson", `{"kind":"contact","email":"b@example.com"}`))
+		return importEnded(t, org, gatewaytest.Cookie(cookie), a.Field("id").(string))
+	}
+	broken.Store(true)
+	if a := send(); a.Field("state") != "failed" || strings.Contains(a.Text(), "broken") {
+		t.Errorf("%s", a.Body)
+	}
+	broken.Store(false)
+	if a := send(); a.Field("state") != "done" || !strings.Contains(g.Log.String(), "panic: broken") {
+		t.Errorf("%s\n%s", a.Body, g.Log.String())
 	}
 }
 

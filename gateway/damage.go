@@ -41,28 +41,19 @@ func (s *Services) noteDamage(d store.Damage, whole bool) {
 	s.log.ErrorContext(ctx, "an organization's data is damaged or missing", "backend", d.Backend, "org", slug, "file", d.File, "reason", d.Reason)
 }
 
-// watch looks for the files of all organizations, a few at a time, until ctx ends.
-func (s *Services) watch(ctx context.Context) {
-	look, mend := time.NewTicker(lookInterval), time.NewTicker(mendInterval)
-	defer look.Stop()
-	defer mend.Stop()
+// watch looks for the files of all organizations, a few at a time.
+func (s *Services) watch() {
 	after, turn := "", 0
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-look.C:
-			after = s.lookFor(ctx, after)
-		case <-mend.C:
-			found := s.store.Damaged()
-			for began := time.Now(); turn < len(found) && time.Since(began) < examinePage; turn++ {
-				s.tryMended(ctx, found[turn])
-			}
-			if turn >= len(found) {
-				turn = 0
-			}
+	s.beside.Every(lookInterval, "looking for the data of organizations", func(ctx context.Context) { after = s.lookFor(ctx, after) })
+	s.beside.Every(mendInterval, "examining damaged organizations", func(ctx context.Context) {
+		found := s.store.Damaged()
+		for began := time.Now(); turn < len(found) && time.Since(began) < examinePage; turn++ {
+			s.tryMended(ctx, found[turn])
 		}
-	}
+		if turn >= len(found) {
+			turn = 0
+		}
+	})
 }
 
 // lookFor looks for the files of the organizations that follow, and returns the last of them;

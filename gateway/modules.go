@@ -54,7 +54,7 @@ func (s *Services) openModules(more []Module) {
 	})
 	records.Reports, filled.Reports = s.reports, s.reports
 	s.members = users.New(users.Deps{Kinds: s.kinds.people, Stored: s.kinds.keys, People: s.people, Keys: s.keys, Now: s.now})
-	s.bundles = bundles.New(bundles.Options{Transfer: func() *transfer.Service { return s.transfer }, Audit: s.audit, Log: s.log, Now: s.now, Dir: s.importsFolder()})
+	s.bundles = bundles.New(bundles.Options{Transfer: func() *transfer.Service { return s.transfer }, Audit: s.audit, Log: s.log, Beside: s.beside, Now: s.now, Dir: s.importsFolder()})
 	s.modules = append([]Module{
 		people, stored, records, filled, sent, s.reports, s.compliance(people, records, filled), s.members, s.bundles, s.audit, s.usage,
 		&organizations.Module{Directory: s.directory, Defaults: s.limiter.Defaults()},

@@ -26,6 +26,7 @@ import (
 	"tenantry/gateway/telemetry"
 	"tenantry/gateway/transfer"
 	"tenantry/gateway/usage"
+	"tenantry/internal/beside"
 	"tenantry/internal/request"
 	"tenantry/reports"
 	"tenantry/tenants"
@@ -48,6 +49,7 @@ type Services struct {
 	version        string
 	ready          atomic.Bool
 
+	beside     *beside.Work
 	lock       *folderLock
 	engines    engines
 	measured   *storeMetrics
@@ -106,6 +108,7 @@ func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Service
 		}
 	}()
 	s.log = slog.New(request.Log(s.log.Handler()))
+	s.beside = beside.New(s.log)
 	if s.telemetry, err = telemetry.Open(ctx, cfg.Telemetry, s.version, s.log); err != nil {
 		return nil, err
 	}
@@ -215,14 +218,12 @@ func (s *Services) Close() error {
 	if s.lock != nil {
 		s.lock.stopCommands(ctx) // they need everything below
 	}
-	if s.bundles != nil {
-		s.bundles.Close(ctx)
+	s.beside.Close(ctx)
+	if s.keys != nil && ctx.Err() == nil {
+		s.keys.FlushUses(ctx)
 	}
-	if s.keys != nil {
-		s.keys.Close(ctx) // it stores when keys were last used
-	}
-	if s.usage != nil {
-		s.usage.Close(ctx)
+	if s.usage != nil && ctx.Err() == nil {
+		s.usage.Flush(ctx)
 	}
 	var errs []error
 	if s.announcer != nil {

@@ -4,8 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"tenantry/backends/store"
+	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
@@ -63,4 +67,38 @@ func TestRunningCommandsFinishBeforeTheStoreCloses(t *testing.T) {
 		t.Errorf("the import ended with %v, %+v", a.err, a.report)
 	}
 	<-closed
+}
+
+// TestCloseWaitsForNothingThatHangs: a store that keeps what is done beside requests waiting keeps the gateway from
+// ending no longer than timeouts.shutdown.
+func TestCloseWaitsForNothingThatHangs(t *testing.T) {
+	t.Parallel()
+	var hang atomic.Bool
+	hanging, release := make(chan struct{}, 1), make(chan struct{})
+	g := gatewaytest.Start(t, func(c *config.Config, o *gateway.Options) {
+		c.Timeouts.Shutdown = time.Second
+		o.Observe = func(c store.Call) {
+			if hang.Load() && c.Collection == "usage" {
+				select {
+				case hanging <- struct{}{}:
+				default:
+				}
+				<-release
+			}
+		}
+	})
+	acme := g.Org(t, "acme")
+	acme.Get(t, acme.Key(t), "/api/campaigns")
+	hang.Store(true)
+	g.App.FlushUsageBeside()
+	<-hanging
+	stopped := make(chan struct{})
+	go func() { g.Stop(t); close(stopped) }()
+	select {
+	case <-stopped:
+	case <-time.After(30 * time.Second):
+		t.Error("the gateway waits for what hangs")
+	}
+	close(release)
+	<-stopped
 }

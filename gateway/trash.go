@@ -8,6 +8,7 @@ import (
 	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/gateway/audit"
+	"tenantry/internal/beside"
 	"tenantry/tenants"
 )
 
@@ -32,19 +33,10 @@ func (s *Services) expired() int64 {
 	return s.now().Add(-s.cfg.Trash.Keep).UnixMilli()
 }
 
-// emptyTrash ends what was deleted long ago, until ctx ends.
+// emptyTrash ends some of what was deleted long ago.
 func (a *App) emptyTrash(ctx context.Context) {
-	tick := time.NewTicker(trashTick)
-	defer tick.Stop()
-	for a.cfg.Trash.Keep != 0 {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			if _, err := a.takeTrashOut(ctx); err != nil && ctx.Err() == nil {
-				a.log.WarnContext(ctx, "the trash could not be emptied, and will be later", "error", err)
-			}
-		}
+	if _, err := a.takeTrashOut(ctx); err != nil && ctx.Err() == nil {
+		a.log.WarnContext(ctx, "the trash could not be emptied, and will be later", "error", err)
 	}
 }
 
@@ -95,14 +87,18 @@ func (a *App) expireIn(ctx context.Context, slug string) (left bool) {
 		}
 		c := api.NewCall(row, func(string) string { return "" })
 		c.Tenant, c.Principal, c.Workspace, c.Scope = t, &tenants.Principal{Kind: tenants.System}, t.Workspace(), store.Scope{All: true}
-		more, failed := row.Expire(ctx, c, before, func(id string) {
+		tell := func(id string) {
 			ended++
 			rec := audit.Record{Operation: "trash.purge", Subject: c.Principal.Subject(), Outcome: audit.OK, Facts: map[string]string{row.Resource: id}}
 			if err := a.audit.Write(ctx, t.Workspace(), rec); err != nil {
 				a.log.ErrorContext(ctx, "the end of a record could not be recorded in the audit log", "organization", slug, row.Resource, id, "error", err)
 			}
+		}
+		failed := beside.Try(func() error {
+			more, err := row.Expire(ctx, c, before, tell)
+			left = left || more
+			return err
 		})
-		left = left || more
 		if failed != nil && ctx.Err() == nil {
 			a.log.WarnContext(ctx, "some of the trash could not be emptied, and is tried again later", "organization", slug, "operation", row.Name, "error", failed)
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"tenantry/backends/store"
 	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/control"
@@ -178,7 +179,7 @@ func TestTrash_ByOneReplica(t *testing.T) {
 func (c *calendar) race(t *testing.T, all []*gatewaytest.Gateway) {
 	t.Helper()
 	o := cabinet{newOrchard(t, all[0], "acme")}
-	const records = 120
+	const records = 20 // fewer than fill the time of a turn
 	folder := o.folder(t, "F", "")
 	for i := range records {
 		o.file(t, fmt.Sprint(i), folder)
@@ -216,6 +217,41 @@ func (c *calendar) race(t *testing.T, all []*gatewaytest.Gateway) {
 	}
 	if all[0].App.TrashTurn(t) {
 		t.Error("another round began at once")
+	}
+}
+
+// TestTrash_PanicEndsNothingElse: where one resource's trash cannot be emptied because of a fault of the program,
+// that of the others is.
+func TestTrash_PanicEndsNothingElse(t *testing.T) {
+	t.Parallel()
+	clock := &calendar{}
+	var broken atomic.Bool
+	g := gatewaytest.Start(t, clock.set, func(_ *config.Config, o *gateway.Options) {
+		o.Observe = func(c store.Call) {
+			if broken.Load() && c.Collection == "files" {
+				panic("broken")
+			}
+		}
+	})
+	org := g.Org(t, "acme", tenants.FeatureTeams)
+	o := orchard{org, org.Key(t, tenants.AllPermissions()...)}
+	old := fillTrash(t, o, "old")
+	for _, resource := range []string{"file", "campaign", "contact"} {
+		o.do(t, http.MethodDelete, old[resource].path+"/"+old[resource].name, "", 200)
+	}
+	clock.pass(31 * day)
+	broken.Store(true)
+	if !g.App.TrashTurn(t) {
+		t.Error("it was not the replica's turn")
+	}
+	broken.Store(false)
+	for resource, code := range map[string]int{"file": 200, "campaign": 404, "contact": 404} {
+		if got := old[resource].code(t, o, "?deleted=true"); got != code {
+			t.Errorf("%s: %d, want %d", resource, got, code)
+		}
+	}
+	if !strings.Contains(g.Log.String(), "panic: broken") {
+		t.Error("the fault is not in the log")
 	}
 }
 

@@ -8,11 +8,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
 	"strconv"
-	"sync"
 	"time"
 
 	"tenantry/backends/api"
@@ -23,6 +23,7 @@ import (
 	"tenantry/gateway/audit"
 	"tenantry/gateway/rows"
 	"tenantry/gateway/transfer"
+	"tenantry/internal/beside"
 	"tenantry/internal/fault"
 	"tenantry/tenants"
 )
@@ -41,6 +42,7 @@ type Import struct {
 	Step    string          `json:"step" use:"computed" doc:"reading, checking or storing." example:"storing"`
 	Bytes   int64           `json:"bytes" use:"computed" doc:"How many of the bytes the step is through with." example:"52814"`
 	Message string          `json:"message" use:"computed" doc:"Why it ended early, or stored nothing."`
+	Only    string          `json:"only,omitempty" use:"local"` // the same of all that run: the store has one of them
 	Report  transfer.Report `json:"report" use:"computed" doc:"Numbers of lines by kind, and what is wrong with the first bad ones."`
 }
 
@@ -58,40 +60,37 @@ type Options struct {
 	Transfer func() *transfer.Service // set once what is kept is known
 	Audit    *audit.Log
 	Log      *slog.Logger
+	Beside   *beside.Work
 	Now      func() time.Time
 	Dir      string // where what is sent is kept meanwhile
 }
 
-// Service carries imports out. Close ends it. Safe for concurrent use.
+// Service carries imports out, until Options.Beside is closed: sending the same file again goes on with one that
+// was under way. Safe for concurrent use.
 type Service struct {
 	Options
-	kind    *resource.Of[Import]
-	running sync.WaitGroup
-	ctx     context.Context // ends with the service
-	stop    context.CancelFunc
-	slots   chan struct{}
-
-	mu   sync.Mutex
-	busy map[int64]bool // organizations with an import in this process
+	kind  *resource.Of[Import]
+	small chan struct{} // has a place for each that may be carried out at a time
+	large chan struct{}
 }
 
 // New returns a Service.
 func New(o Options) *Service {
-	s := &Service{Options: o, busy: map[int64]bool{}, slots: make(chan struct{}, atOnce)}
-	s.ctx, s.stop = context.WithCancel(context.Background())
+	s := &Service{Options: o, small: make(chan struct{}, atOnce), large: make(chan struct{}, atOnce)}
 	s.kind = resource.Must(resource.Options[Import]{
 		Traits: resource.Traits{Name: "import"},
 		Spec: store.Spec{
-			Name:    "imports",
-			Indexes: []store.Index{{Fields: []string{"created_at"}}, {Fields: []string{"state", "created_at"}}},
-			Access:  []store.Access{{Sort: []string{"created_at"}}, {Where: []string{"state"}, Sort: []string{"created_at"}}},
+			Name: "imports", Fields: []string{"only"},
+			Indexes: []store.Index{{Fields: []string{"created_at"}}, {Fields: []string{"state", "created_at"}}, {Fields: []string{"only"}, Unique: true}},
+			Access:  []store.Access{{Sort: []string{"created_at"}}, {Where: []string{"state"}, Sort: []string{"created_at"}}, {Where: []string{"only"}}},
 		},
 	})
 	return s
 }
 
 const (
-	atOnce    = 2                // in one process; others wait for their turn
+	atOnce    = 2                // in one process, of small ones and of large ones; others wait for their turn
+	isLarge   = 16 << 20         // bytes
 	beat      = 2 * time.Second  // between two notes of how far it has come
 	silence   = time.Minute      // after which nobody carries it out any more
 	maxUpload = 1 << 30          // bytes
@@ -102,17 +101,6 @@ const (
 // Kept returns what is stored. It does not travel: it tells of this organization's past.
 func (s *Service) Kept() []resource.Kept { return []resource.Kept{s.kind.Kind} }
 
-// Close ends what is under way, as far as ctx allows: sending the same file again goes on with it.
-func (s *Service) Close(ctx context.Context) {
-	s.stop()
-	ended := make(chan struct{})
-	go func() { s.running.Wait(); close(ended) }()
-	select {
-	case <-ended:
-	case <-ctx.Done():
-	}
-}
-
 // Operations returns the rows.
 func (s *Service) Operations() []api.Operation {
 	all := crud.Rows(s.kind, crud.Options[Import]{
@@ -120,8 +108,8 @@ func (s *Service) Operations() []api.Operation {
 		Upload: []string{ndjson, "text/csv", "application/json"}, UploadLimit: maxUpload, UploadTime: time.Hour,
 		Keeper: &crud.Keeper[Import]{Insert: s.begin},
 		Refresh: func(i *Import) {
-			if i.State == running && s.Now().UnixMilli()-i.UpdatedAt > silence.Milliseconds() {
-				i.State, i.Message = interrupted, interruption
+			if s.Now().UnixMilli()-i.UpdatedAt > silence.Milliseconds() {
+				interrupt(i)
 			}
 		},
 	})
@@ -153,24 +141,6 @@ const (
 
 // begin takes the file and begins the import.
 func (s *Service) begin(ctx context.Context, c *api.Call, job *Import) (_ *Import, err error) {
-	org := c.Tenant.Org.OrgID
-	if !s.reserve(org) {
-		return nil, busy()
-	}
-	begun := false
-	defer func() {
-		if !begun {
-			s.release(org)
-		}
-	}()
-	all := s.kind.In(c.Tenant.Workspace())
-	alive := store.All(store.Eq("state", running), store.Where(store.F("updated_at"), store.OpGt, s.Now().Add(-silence).UnixMilli()))
-	if n, err := all.Count(ctx, alive); err != nil || n > 0 {
-		if err == nil {
-			err = busy() // of another replica
-		}
-		return nil, err
-	}
 	var secrets *sealing.PrivateKey
 	if text, err := c.RequestHeader(transferKey); err != nil {
 		return nil, err
@@ -182,82 +152,129 @@ func (s *Service) begin(ctx context.Context, c *api.Call, job *Import) (_ *Impor
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("the folder for imports: %w", err)
 	}
-	src, remove, err := transfer.Spool(ctx, c.Upload, s.Dir)
-	if err != nil {
+	job.State, job.By, job.Step, job.Format = running, c.Principal.Subject(), transfer.PhaseReading, cmp.Or(job.Format, rows.CSV)
+	job.Report = transfer.Report{Kinds: map[string]transfer.Counts{}, Problems: []transfer.LineProblem{}}
+	u := &under{Service: s, of: c.Tenant, all: s.kind.In(c.Tenant.Workspace()), job: job}
+	if err := u.take(ctx); err != nil {
 		return nil, err
 	}
-	job.State, job.By, job.Size, job.Step, job.Format = running, c.Principal.Subject(), src.Size, transfer.PhaseReading, cmp.Or(job.Format, rows.CSV)
-	job.Report = transfer.Report{Kinds: map[string]transfer.Counts{}, Problems: []transfer.LineProblem{}}
-	if err = s.forget(ctx, all); err == nil {
-		err = all.Insert(ctx, job)
+	src, remove, err := transfer.Spool(ctx, arriving{ctx, u, c.Upload}, s.Dir)
+	if err == nil {
+		err = u.change(ctx, func(i *Import) { i.Size, i.Bytes = src.Size, 0 })
 	}
-	if err != nil {
-		return nil, errors.Join(err, remove())
+	shown := *u.job
+	if err == nil && s.Beside.Go("an import", func(ctx context.Context) { u.carryOut(ctx, src, secrets, remove) }) {
+		return &shown, nil
 	}
-	shown := *job
-	begun = true
-	s.running.Go(func() {
-		s.carryOut(c.Tenant, job, src, secrets, func() {
-			if err := remove(); err != nil {
-				s.Log.Warn("the copy of an import was left behind", "error", err)
-			}
-			s.release(org)
-		})
-	})
-	return &shown, nil
+	if src.Open != nil {
+		err = errors.Join(err, remove())
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTime)
+	defer cancel()
+	if gone := u.all.Delete(ctx, u.job); gone != nil && !errors.Is(err, errTaken) {
+		s.Log.WarnContext(ctx, "an import that did not arrive was left behind", "organization", c.Tenant.Org.Slug, "import", job.ID, "error", gone)
+	}
+	return nil, cmp.Or(err, store.ErrUnavailable)
+}
+
+// arriving notes that an import goes on while its file arrives.
+type arriving struct {
+	ctx context.Context //nolint:containedctx // that of the request, whose body it is
+	u   *under
+	io.Reader
+}
+
+func (a arriving) Read(p []byte) (int, error) {
+	n, err := a.Reader.Read(p)
+	return n, cmp.Or(a.u.note(a.ctx, transfer.Progress{Phase: transfer.PhaseReading, Bytes: a.u.at.Bytes + int64(n)}), err)
+}
+
+// under is an import that is under way.
+type under struct {
+	*Service
+	of    *tenants.Tenant
+	all   store.Collection[Import]
+	job   *Import // as it was stored last
+	at    transfer.Progress
+	noted time.Time
+}
+
+// take stores the record of an import, if the organization has no other one under way.
+func (u *under) take(ctx context.Context) error {
+	u.job.Only, u.noted = running, u.Now()
+	err := u.forget(ctx)
+	for range 2 {
+		if err == nil {
+			err = u.all.Insert(ctx, u.job)
+		}
+		if dup := new(store.DuplicateError); !errors.As(err, &dup) {
+			return err
+		}
+		other, found := u.all.First(ctx, store.Query{Filter: store.Eq("only", running)})
+		if err = found; err == nil { // and nobody carries it out any more
+			_, err = u.all.Update(ctx, other.ID, func(i *Import) error {
+				if i.Only != "" && u.Now().UnixMilli()-i.UpdatedAt <= silence.Milliseconds() {
+					return busy()
+				}
+				i.Only = ""
+				interrupt(i)
+				return nil
+			})
+		}
+		if errors.Is(err, store.ErrNotFound) {
+			err = nil
+		}
+	}
+	return cmp.Or(err, busy())
 }
 
 func busy() error { return &api.Problem{Code: http.StatusConflict, Message: busyMessage} }
 
-func (s *Service) reserve(org int64) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.busy[org] || s.ctx.Err() != nil {
-		return false
+// interrupt says so of an import that nobody carries out any more.
+func interrupt(i *Import) {
+	if i.State == running {
+		i.State, i.Message = interrupted, interruption
 	}
-	s.busy[org] = true
-	return true
-}
-
-func (s *Service) release(org int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.busy, org)
 }
 
 // forget keeps the list short.
-func (s *Service) forget(ctx context.Context, all store.Collection[Import]) error {
-	old, err := all.Find(ctx, store.Query{Sort: []store.Order{store.Desc("created_at")}, Offset: kept - 1, Limit: kept})
+func (u *under) forget(ctx context.Context) error {
+	old, err := u.all.Find(ctx, store.Query{Sort: []store.Order{store.Desc("created_at")}, Offset: kept - 1, Limit: kept})
 	for i := range old {
-		err = errors.Join(err, all.Delete(ctx, &old[i]))
+		err = errors.Join(err, u.all.Delete(ctx, &old[i]))
 	}
 	return err
 }
 
-// carryOut imports what was sent and notes how it ends, after end: whoever reads that it has ended may
-// begin another.
-func (s *Service) carryOut(t *tenants.Tenant, job *Import, src transfer.Source, secrets *sealing.PrivateKey, end func()) {
-	var at transfer.Progress
-	noted := s.Now()
+// carryOut imports what was sent and notes how it ends.
+func (u *under) carryOut(ctx context.Context, src transfer.Source, secrets *sealing.PrivateKey, remove func() error) {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	note := func(p transfer.Progress) {
-		if at = p; s.Now().Sub(noted) >= beat {
-			noted = s.Now()
-			s.note(s.ctx, t, job.ID, func(i *Import) { i.Step, i.Bytes = p.Phase, p.Bytes })
+		if err := u.note(ctx, p); err != nil {
+			stop(err)
 		}
 	}
-	var report transfer.Report
-	err := s.turn(func() { s.note(s.ctx, t, job.ID, func(*Import) {}) })
-	if err == nil {
-		report, err = rows.Load(s.ctx, s.Transfer(), t, src, rows.Options{As: job.As, Format: job.Format, Key: job.Key, OpenWith: secrets, DryRun: job.DryRun, Partial: job.Partial, Bounded: true, Progress: note})
-		<-s.slots
-	}
-	if report.Kinds == nil { // it came to none
-		report = job.Report
-	}
+	report, job := u.job.Report, u.job
+	err := beside.Try(func() error {
+		places := u.small
+		if src.Size > isLarge {
+			places = u.large
+		}
+		if err := wait(ctx, places, func() { note(u.at) }); err != nil {
+			return err
+		}
+		defer func() { <-places }()
+		told, err := rows.Load(ctx, u.Transfer(), u.of, src, rows.Options{As: job.As, Format: job.Format, Key: job.Key, OpenWith: secrets, DryRun: job.DryRun, Partial: job.Partial, Bounded: true, Progress: note})
+		if told.Kinds != nil { // else it came to none
+			report = told
+		}
+		return err
+	})
 	state, message := done, ""
 	var bad *transfer.RefusedError
 	switch {
-	case s.ctx.Err() != nil:
+	case ctx.Err() != nil:
 		state, message = interrupted, interruption
 	case errors.As(err, &bad):
 		state, message = refused, fmt.Sprintf("Nothing was stored: %d of %d lines cannot be taken", bad.Failed, bad.Lines)
@@ -265,51 +282,79 @@ func (s *Service) carryOut(t *tenants.Tenant, job *Import, src transfer.Source, 
 		state, message = refused, err.Error()
 	case err != nil:
 		state, message = failed, "It could not be carried through; send the same file again to go on"
-		s.Log.Warn("an import failed", "organization", t.Org.Slug, "import", job.ID, "error", err)
+		u.Log.WarnContext(ctx, "an import failed", "organization", u.of.Org.Slug, "import", job.ID, "error", err)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), noteTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTime)
 	defer cancel()
-	s.record(ctx, t, job, report)
-	end()
-	s.note(ctx, t, job.ID, func(i *Import) {
-		i.State, i.Message, i.Report, i.Step, i.Bytes = state, message, report, at.Phase, at.Bytes
-	})
-	s.Log.Info("an import ended", "organization", t.Org.Slug, "import", job.ID, "lines", report.Lines, "failed", report.Failed, "state", state)
+	if err := remove(); err != nil {
+		u.Log.WarnContext(ctx, "the copy of an import was left behind", "error", err)
+	}
+	u.record(ctx, report)
+	if err := u.change(ctx, func(i *Import) {
+		i.Only, i.State, i.Message, i.Report, i.Step, i.Bytes = "", state, message, report, u.at.Phase, u.at.Bytes
+	}); err != nil {
+		u.Log.WarnContext(ctx, "how an import ended could not be noted", "organization", u.of.Org.Slug, "import", job.ID, "error", err)
+	}
+	u.Log.InfoContext(ctx, "an import ended", "organization", u.of.Org.Slug, "import", job.ID, "lines", report.Lines, "failed", report.Failed, "state", state)
 }
 
 // record writes into the audit log what an import has changed.
-func (s *Service) record(ctx context.Context, t *tenants.Tenant, job *Import, report transfer.Report) {
-	if job.DryRun || report.Created+report.Updated == 0 {
+func (u *under) record(ctx context.Context, report transfer.Report) {
+	if u.job.DryRun || report.Created+report.Updated == 0 {
 		return
 	}
-	facts := map[string]string{"import": job.ID, "created": strconv.Itoa(report.Created), "updated": strconv.Itoa(report.Updated), "failed": strconv.Itoa(report.Failed)}
-	if err := s.Audit.Write(ctx, t.Workspace(), audit.Record{Operation: "import", Subject: job.By, Outcome: audit.OK, Facts: facts}); err != nil {
-		s.Log.Error("an import could not be recorded in the audit log", "organization", t.Org.Slug, "import", job.ID, "error", err)
+	facts := map[string]string{"import": u.job.ID, "created": strconv.Itoa(report.Created), "updated": strconv.Itoa(report.Updated), "failed": strconv.Itoa(report.Failed)}
+	if err := u.Audit.Write(ctx, u.of.Workspace(), audit.Record{Operation: "import", Subject: u.job.By, Outcome: audit.OK, Facts: facts}); err != nil {
+		u.Log.ErrorContext(ctx, "an import could not be recorded in the audit log", "organization", u.of.Org.Slug, "import", u.job.ID, "error", err)
 	}
 }
 
-// turn waits until few enough others are carried out, and says meanwhile that it goes on. An error says
-// that the service ends.
-func (s *Service) turn(alive func()) error {
+// wait takes one of the places, and calls alive again and again until there is one.
+func wait(ctx context.Context, places chan<- struct{}, alive func()) error {
 	tick := time.NewTicker(silence / 4)
 	defer tick.Stop()
 	for {
 		select {
-		case s.slots <- struct{}{}:
+		case places <- struct{}{}:
 			return nil
 		case <-tick.C:
 			alive()
-		case <-s.ctx.Done():
-			return s.ctx.Err()
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
 }
 
-// note changes the record. Where that fails the next note is as good.
-func (s *Service) note(ctx context.Context, t *tenants.Tenant, id string, change func(*Import)) {
+// note notes now and then how far the import has come. An error says that it was taken for interrupted meanwhile,
+// and another may be under way; where nothing can be noted the next time is as good.
+func (u *under) note(ctx context.Context, p transfer.Progress) error {
+	if u.at = p; u.Now().Sub(u.noted) < beat {
+		return nil
+	}
+	u.noted = u.Now()
+	err := u.change(ctx, func(i *Import) { i.Step, i.Bytes = p.Phase, p.Bytes })
+	if err != nil && !errors.Is(err, errTaken) && ctx.Err() == nil {
+		u.Log.WarnContext(ctx, "how far an import is could not be noted", "organization", u.of.Org.Slug, "import", u.job.ID, "error", err)
+		err = nil
+	}
+	return err
+}
+
+var errTaken = &api.Problem{Code: http.StatusConflict, Message: "The import was quiet for too long; send the file again"}
+
+// change changes the record of an import that is still the organization's only one.
+func (u *under) change(ctx context.Context, change func(*Import)) error {
 	ctx, cancel := context.WithTimeout(ctx, noteTime)
 	defer cancel()
-	if _, err := s.kind.In(t.Workspace()).Update(ctx, id, func(i *Import) error { change(i); return nil }); err != nil && s.ctx.Err() == nil {
-		s.Log.Warn("how far an import is could not be noted", "organization", t.Org.Slug, "import", id, "error", err)
+	job, err := u.all.Update(ctx, u.job.ID, func(i *Import) error {
+		if i.Only == "" {
+			return errTaken
+		}
+		change(i)
+		return nil
+	})
+	if err == nil {
+		u.job = job
 	}
+	return err
 }

@@ -12,6 +12,7 @@ import (
 
 	"tenantry/backends/resource"
 	"tenantry/backends/store"
+	"tenantry/internal/beside"
 	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
 	"tenantry/internal/texts"
@@ -174,6 +175,7 @@ type chunk struct {
 	entries []*entry
 	read    int64
 	err     error // of the reader, after the lines
+	broken  error // of a fault of the program
 	done    chan struct{}
 }
 
@@ -230,16 +232,19 @@ func (s *session) pump(ctx context.Context, f Feed, phase string, want func(line
 			var p strictjson.Parser
 			for c := range work {
 				c.entries = make([]*entry, 0, len(c.lines))
-				for _, l := range c.lines {
-					if ctx.Err() != nil {
-						break
+				c.broken = beside.Try(func() error {
+					for _, l := range c.lines {
+						if ctx.Err() != nil {
+							break
+						}
+						if line, ok := f.Line(&p, l); ok {
+							e := s.understand(ctx, line)
+							e.raw = l
+							c.entries = append(c.entries, e)
+						}
 					}
-					if line, ok := f.Line(&p, l); ok {
-						e := s.understand(ctx, line)
-						e.raw = l
-						c.entries = append(c.entries, e)
-					}
-				}
+					return nil
+				})
 				close(c.done)
 			}
 		})
@@ -252,7 +257,7 @@ func (s *session) pump(ctx context.Context, f Feed, phase string, want func(line
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if err := ctx.Err(); err != nil {
+		if err := cmp.Or(ctx.Err(), c.broken); err != nil {
 			return err
 		}
 		if err := visit(c); err != nil {
@@ -273,22 +278,24 @@ func (s *session) pump(ctx context.Context, f Feed, phase string, want func(line
 
 func gather(r Reader, want func(int) interest) *chunk {
 	c := &chunk{done: make(chan struct{})}
-	bytes := 0
-	for seen := 0; seen < 100*chunkLines && len(c.lines) < chunkLines && bytes < chunkBytes && len(c.skipped) < chunkLines; seen++ {
-		l, err := r.Next()
-		if err != nil {
-			c.err = err
-			break
+	c.err = beside.Try(func() error {
+		bytes := 0
+		for seen := 0; seen < 100*chunkLines && len(c.lines) < chunkLines && bytes < chunkBytes && len(c.skipped) < chunkLines; seen++ {
+			l, err := r.Next()
+			if err != nil {
+				return err
+			}
+			switch want(l.Number) {
+			case wanted:
+				c.lines = append(c.lines, l)
+				bytes += l.size()
+			case shown:
+				c.skipped = append(c.skipped, l)
+				bytes += l.size()
+			}
 		}
-		switch want(l.Number) {
-		case wanted:
-			c.lines = append(c.lines, l)
-			bytes += l.size()
-		case shown:
-			c.skipped = append(c.skipped, l)
-			bytes += l.size()
-		}
-	}
+		return nil
+	})
 	c.read = r.Offset()
 	return c
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"tenantry/backends/store"
+	"tenantry/internal/beside"
 	"tenantry/internal/fault"
 )
 
@@ -250,7 +251,9 @@ func (s *storer) flush(ctx context.Context, name string) error {
 			}
 		}
 		s.flying++
-		insert := func() { s.landed <- flight{kind, fresh, kind.insert(ctx, s.session, fresh)} }
+		insert := func() {
+			s.landed <- flight{kind, fresh, beside.Try(func() error { return kind.insert(ctx, s.session, fresh) })}
+		}
 		if kind.Definition {
 			insert()
 		} else {

@@ -44,7 +44,6 @@ type Day struct {
 const Kept = 90
 
 const (
-	every        = time.Minute     // between two rounds of writing
 	measureEvery = time.Hour       // documents are counted that often
 	measureTime  = 2 * time.Second // which may take that long
 	writeTime    = 5 * time.Second // for one organization
@@ -59,8 +58,6 @@ type Meter struct {
 
 	live  sync.Map // *tenants.Tenant to *ledger
 	flush sync.Mutex
-	stop  chan struct{}
-	done  chan struct{}
 }
 
 // ledger has what is not stored yet of one organization.
@@ -104,34 +101,6 @@ func (m *Meter) Count(t *tenants.Tenant, op *api.Operation, code, sent int, inSt
 	}
 	c.micros.Add(inStore.Microseconds())
 	c.sent.Add(int64(sent))
-}
-
-// Record stores from now on, once a minute, what was counted. Close ends it.
-func (m *Meter) Record() {
-	m.stop, m.done = make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(m.done)
-		tick := time.NewTicker(every)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				m.Flush(context.Background())
-			case <-m.stop:
-				return
-			}
-		}
-	}()
-}
-
-// Close ends Record, if it was begun, and stores what waits as far as ctx allows.
-func (m *Meter) Close(ctx context.Context) {
-	if m.stop != nil {
-		close(m.stop)
-		<-m.done
-		m.stop = nil
-	}
-	m.Flush(ctx)
 }
 
 // Flush stores what waits. What a store does not take now waits on; it may be counted twice where the

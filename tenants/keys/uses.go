@@ -11,7 +11,7 @@ import (
 )
 
 // When a key was last used is noted beside requests and stored later: at most once in
-// usesEvery for each key and process, maxFlush keys at a time, and of maxUses that wait.
+// usesEvery, when FlushUses is called, for each key and process, maxFlush keys at a time, and of maxUses that wait.
 const (
 	usesEvery = time.Minute
 	maxUses   = 10_000
@@ -25,8 +25,6 @@ type uses struct {
 	mu      sync.Mutex
 	waiting map[string]use // by key
 	flush   sync.Mutex     // held while a round is written
-	stop    chan struct{}
-	done    chan struct{}
 }
 
 type use struct {
@@ -46,34 +44,6 @@ func (s *Service) note(t *tenants.Tenant, e *entry, now time.Time) {
 	if _, known := s.uses.waiting[e.principal.KeyID]; known || len(s.uses.waiting) < maxUses {
 		s.uses.waiting[e.principal.KeyID] = use{t, now.UnixMilli()}
 	}
-}
-
-// RecordUses stores from now on, once a minute, when keys were last used. Close ends it.
-func (s *Service) RecordUses() {
-	s.uses.stop, s.uses.done = make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(s.uses.done)
-		tick := time.NewTicker(usesEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				s.FlushUses(context.Background())
-			case <-s.uses.stop:
-				return
-			}
-		}
-	}()
-}
-
-// Close ends RecordUses, if it was begun, and stores what waits as far as ctx allows.
-func (s *Service) Close(ctx context.Context) {
-	if s.uses.stop != nil {
-		close(s.uses.stop)
-		<-s.uses.done
-		s.uses.stop = nil
-	}
-	s.FlushUses(ctx)
 }
 
 // FlushUses stores the last use of keys that wait for it. What the store does not take

@@ -44,15 +44,12 @@ func TestAuditOverHTTP(t *testing.T) {
 		"filters[operation][starts_with]=roles.":                     {"roles.create"},
 		"filters[outcome]=denied":                                    {"roles.create"},
 		"filters[created_at][lt]=2001-01-01":                         nil,
-		fmt.Sprintf("filters[records]=user:%d", ada.ID):              {"sessions.create", "passwords.create", "user.create"},
+		fmt.Sprintf("filters[records]=user:%d", ada.ID):              {"sessions.create", "user.create"},
 	} {
 		got := told(reader, query)
-		if strings.Contains(query, "user:") { // how somebody signs in is not of interest here
-			got = slices.DeleteFunc(got, func(name string) bool { return !slices.Contains(want, name) })
-			want = got[:len(got):len(got)]
-			if !slices.Contains(got, "user.create") {
-				t.Errorf("%s: %v", query, got)
-			}
+		if strings.Contains(query, "user:") { // two of one millisecond come in any order
+			slices.Sort(got)
+			slices.Sort(want)
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", query, got, want)

@@ -64,6 +64,7 @@ func TestNobodyGivesWhatTheyLack(t *testing.T) {
 		return actingAs{acme, gatewaytest.WithKey(token)}
 	}
 	keeper, limited := key(root, weak, ""), key(root, seer, "")
+	weakKey := root.make(t, "/api/keys", fmt.Sprintf(`{"name":"w","kind":"server_full","account":%q}`, weak))
 	strongKey := root.make(t, "/api/keys", fmt.Sprintf(`{"name":"s","kind":"server_full","account":%q}`, strong))
 
 	lacks := "the caller lacks manage_forms, and nobody gives what they lack"
@@ -98,6 +99,8 @@ func TestNobodyGivesWhatTheyLack(t *testing.T) {
 		{keeper, "POST", "/api/keys", fmt.Sprintf(`{"name":"x","kind":"server_full","account":%q}`, strong), 422, lacks},
 		{keeper, "POST", "/api/keys", fmt.Sprintf(`{"name":"x","kind":"server_full","account":%q,"permissions":["manage_forms"]}`, weak), 422, "lacks manage_forms"},
 		{keeper, "POST", "/api/keys/" + strongKey + "/rotate", `{}`, 422, lacks},
+		{keeper, "DELETE", "/api/keys/" + strongKey, "", 403, holds},
+		{limited, "DELETE", "/api/keys/" + weakKey, "", 403, "The caller lacks teams"},
 		{limited, "POST", "/api/service-accounts", `{"name":"x"}`, 422, `"field":"teams"`},
 		{limited, "POST", "/api/service-accounts", fmt.Sprintf(`{"name":"x","teams":[%q]}`, other), 422, `"field":"teams"`},
 		{limited, "PUT", "/api/service-accounts/" + seer, `{"teams":null}`, 422, `"field":"teams"`},
@@ -115,6 +118,7 @@ func TestNobodyGivesWhatTheyLack(t *testing.T) {
 	keeper.do(t, http.MethodPost, "/api/users/"+own+"/invite", "", 200, "/welcome#inv_")
 	keeper.do(t, http.MethodPost, "/api/users/"+own+"/deactivate", "", 200, `"active":false`)
 	limited.make(t, "/api/service-accounts", fmt.Sprintf(`{"name":"x","teams":[%q]}`, team))
+	keeper.do(t, http.MethodDelete, "/api/keys/"+weakKey, "", 200, "Key revoked")
 	limited.make(t, "/api/roles", `{"name":"theirs","permissions":["manage_users"]}`)
 	limited.do(t, http.MethodPut, "/api/teams/"+team, `{"name":"Crimson"}`, 200, "Crimson")
 	// The last administrator stays one.
@@ -146,6 +150,16 @@ func TestKeysMakeNoStrongerKeys(t *testing.T) {
 	own.do(t, http.MethodPost, "/api/keys", body(`,"expires_in":3000,"allowed_ips":["127.1.0.0/16"]`), 200, "until ")
 	own.do(t, http.MethodPost, "/api/keys/"+id+"/rotate", `{}`, 422, "none that it asks for may outlast it")
 	own.do(t, http.MethodPost, "/api/keys", body(`,"expires_in":1,"allowed_ips":["x"],"origins":["https://a.example"],"permissions":["fly"]`), 422, `"field":"origins"`)
+
+	// What is narrowed makes nothing that grows with the account.
+	team := root.make(t, "/api/teams", `{"name":"Red"}`)
+	narrowed := bearer(acme, root.do(t, http.MethodPost, "/api/keys", body(`,"permissions":["manage_keys"]`), 200, "token"))
+	narrowed.do(t, http.MethodPost, "/api/keys", body(""), 422, "the key that asks is narrowed to manage_keys")
+	narrowed.do(t, http.MethodPost, "/api/keys", body(`,"permissions":["manage_keys"]`), 200, "token")
+	root.do(t, http.MethodPut, "/api/service-accounts/"+account, fmt.Sprintf(`{"teams":[%q]}`, team), 200, "")
+	within := bearer(acme, root.do(t, http.MethodPost, "/api/keys", body(fmt.Sprintf(`,"teams":[%q]`, team)), 200, "token"))
+	within.do(t, http.MethodPost, "/api/keys", body(""), 422, "the key that asks is narrowed to the teams "+team)
+	within.do(t, http.MethodPost, "/api/keys", body(fmt.Sprintf(`,"teams":[%q]`, team)), 200, "token")
 
 	// A rotation keeps the identifier; both texts go on for the overlap, and end together when it is revoked.
 	next := root.do(t, http.MethodPost, "/api/keys/"+id+"/rotate", `{"overlap":60}`, 200, "old_token_until")

@@ -141,3 +141,98 @@ func TestBoundKeysInviteNobody(t *testing.T) {
 		t.Error("a refused person was made")
 	}
 }
+
+// What a service keeps is deleted as it was when the caller was held to the rule, or looked at anew.
+func TestNobodyComesBetweenALookAndADeletion(t *testing.T) {
+	t.Parallel()
+	var cut interrupter
+	acme := gatewaytest.Start(t, cut.option()).Org(t, "acme")
+	root := actingAs{acme, gatewaytest.WithKey(acme.Key(t, tenants.AllPermissions()...))}
+	keeper := actingAs{acme, gatewaytest.WithKey(acme.Key(t, tenants.ManageUsers))}
+	for path, of := range map[string]string{"/api/roles": "roles", "/api/service-accounts": "accounts"} {
+		id := root.make(t, path, `{"name":"mine"}`)
+		at := path + "/" + id
+		if of == "roles" {
+			at = path + "/mine"
+		}
+		keeper.do(t, http.MethodGet, at, "", 200, "") // who asks is known from now on
+		on := func(c store.Call) {
+			if c.Operation == "find" && c.Collection == of {
+				cut.on.Store(nil)
+				root.do(t, http.MethodPut, at, `{"permissions":["manage_forms"]}`, 200, "")
+			}
+		}
+		cut.on.Store(&on)
+		keeper.do(t, http.MethodDelete, at, "", 403, "The caller lacks manage_forms")
+		root.do(t, http.MethodGet, at, "", 200, `"manage_forms"`)
+		root.do(t, http.MethodDelete, at, "", 200, "")
+		root.do(t, http.MethodGet, at, "", 404, "")
+	}
+	// Nor is an account that is to be none ever active.
+	on := func(c store.Call) {
+		if c.Operation == "write" && c.Collection == "accounts" {
+			cut.on.Store(nil)
+			root.do(t, http.MethodGet, "/api/service-accounts?filters[name]=off", "", 200, `"active":false`)
+		}
+	}
+	cut.on.Store(&on)
+	root.make(t, "/api/service-accounts", `{"name":"off","active":false}`)
+	if cut.on.Load() != nil {
+		t.Error("nothing was looked at")
+	}
+}
+
+// A person is read, and changed by who has seen the last of them.
+func TestPeopleAreChangedConditionally(t *testing.T) {
+	t.Parallel()
+	acme := gatewaytest.Start(t).Org(t, "acme")
+	ada, cookie := acme.Person(t, "ada@example.com", nil)
+	as := map[string]gatewaytest.Request{"/api/me": gatewaytest.Cookie(cookie), fmt.Sprint("/api/users/", ada.ID): gatewaytest.WithKey(acme.Key(t, tenants.ManageUsers))}
+	for path, who := range as {
+		tag := acme.Do(t, http.MethodGet, path, who).Header.Get("ETag")
+		if a := acme.Do(t, http.MethodGet, path, who, ifNoneMatch(tag)); a.Code != http.StatusNotModified {
+			t.Errorf("%s with the tag %s: %d", path, tag, a.Code)
+		}
+		change := func(name string) *gatewaytest.Answer {
+			return acme.Do(t, http.MethodPut, path, who, jsonText(`{"name":"`+name+`"}`), ifMatch(tag))
+		}
+		first := change("One" + path[5:7])
+		if first.Code != 200 || first.Header.Get("ETag") == "" || first.Header.Get("ETag") == tag {
+			t.Errorf("%s: %d %s %v", path, first.Code, first.Body, first.Header)
+		}
+		wantStale(t, change("Two"))
+	}
+}
+
+// A process that ends between the mark of a request and what it writes elsewhere does not say that it was carried out.
+func TestD5_CutBetweenMarkAndChange(t *testing.T) {
+	t.Parallel()
+	var c clock
+	var cut interrupter
+	acme := gatewaytest.Start(t, c.option(), cut.option()).Org(t, "acme")
+	key := gatewaytest.WithKey(acme.Key(t, tenants.ManageUsers))
+	marks := 0
+	on := func(c store.Call) {
+		if c.Operation != "write" || c.Collection != "kept_answers" {
+			return
+		}
+		if marks++; marks == 2 { // the first claims it
+			cut.on.Store(nil)
+			panic("killed")
+		}
+	}
+	send := func() *gatewaytest.Answer {
+		return acme.Do(t, http.MethodPost, "/api/teams", key, jsonText(`{"name":"Red"}`), again("k"))
+	}
+	cut.on.Store(&on)
+	if a := send(); a.Code != http.StatusInternalServerError {
+		t.Fatalf("%d %s", a.Code, a.Body)
+	}
+	c.advance(time.Minute)
+	if a := send(); a.Code != http.StatusConflict || !strings.Contains(a.Message, "may have been carried out") {
+		t.Errorf("%d %s", a.Code, a.Body)
+	}
+	if n := acme.Do(t, http.MethodGet, "/api/teams", key).Field("count"); fmt.Sprint(n) != "0" {
+		t.Errorf("%v teams", n)
+	}
+}

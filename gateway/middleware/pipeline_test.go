@@ -516,3 +516,43 @@ func TestClientHangUp(t *testing.T) {
 		}
 	}
 }
+
+// TestSecretForNobody: what tells a secret once is taken back where nobody waits for it, and recorded so.
+func TestSecretForNobody(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	hangUp, undone := make(chan func(), 1), make(chan struct{})
+	o := row(func(o *api.Operation) {
+		o.Name, o.Method, o.Kinds, o.Audit, o.Once = "things.make", http.MethodPost, api.ServerFull, api.AuditAlways, true
+		o.Handler = func(ctx context.Context, c *api.Call) (api.Result, error) {
+			c.Undo = func(context.Context) error { close(undone); return nil }
+			(<-hangUp)()
+			<-ctx.Done() // and done all the same
+			return api.Result{Data: "SECRET"}, nil
+		}
+	})
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { w.Serve(o, rw, r, func(string) string { return "" }) }))
+	defer server.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	hangUp <- cancel
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Host = "acme.localhost"
+	r.Header.Set(middleware.KeyHeader, "full")
+	if resp, err := http.DefaultClient.Do(r); err == nil {
+		_ = resp.Body.Close() // it should not be there
+		t.Fatal("answered")
+	}
+	select {
+	case <-undone:
+	case <-time.After(10 * time.Second):
+		t.Fatal("nothing was taken back")
+	}
+	server.Close() // waits for the request
+	records, err := w.audit.Recent(t.Context(), w.tenant.Workspace(), 10, 0)
+	if err != nil || len(records) != 2 || !slices.ContainsFunc(records, func(r audit.Record) bool { return r.Outcome == audit.Failed }) {
+		t.Errorf("%v %+v", err, records)
+	}
+}

@@ -17,7 +17,6 @@ import (
 	"tenantry/crypto/tokens"
 	"tenantry/internal/fault"
 	"tenantry/internal/texts"
-	"tenantry/internal/together"
 	"tenantry/tenants"
 )
 
@@ -117,16 +116,7 @@ func (m *Module) Good(ctx context.Context, t *tenants.Tenant, r *Report, q store
 	}
 	all := m.Issued.In(t.Workspace())
 	q.Filter = m.good(r.ID, r.PID, int64(key.Version()), generation)
-	var found []Issued
-	var n int64
-	err = together.Do(t.Workspace().Remote(), func() (err error) {
-		found, err = all.Find(ctx, q)
-		return err
-	}, func() (err error) {
-		n, err = all.Count(ctx, q.Filter)
-		return err
-	})
-	return found, n, err
+	return all.Page(ctx, q, q.Filter)
 }
 
 func tokenParams(r *Report, children []Report, params map[string]any) (map[string]any, error) {

@@ -19,7 +19,6 @@ import (
 	"tenantry/backends/store"
 	"tenantry/internal/declare"
 	"tenantry/internal/fault"
-	"tenantry/internal/together"
 )
 
 // listing is what a list is asked for.
@@ -115,16 +114,7 @@ func (s *serves[T]) page(ctx context.Context, c *api.Call, in listing, typ refle
 	if err := errs.Err(); err != nil {
 		return nil, err
 	}
-	var found []T
-	var count int64
-	records := s.in(c)
-	err = together.Do(c.Workspace.Remote(), func() (err error) {
-		found, err = records.Find(ctx, q)
-		return err
-	}, func() (err error) {
-		count, err = records.CountIn(ctx, where, q.State)
-		return err
-	})
+	found, count, err := s.in(c).Page(ctx, q, where)
 	if err != nil {
 		return nil, err
 	}

@@ -111,11 +111,15 @@ func (k *children[T]) read(ctx context.Context, ask listing) (err error) {
 		return k.tally(ctx)
 	}
 	offset := max(ask.Page-1, 0) * ask.PerPage
-	k.found, err = k.in.Find(ctx, store.Query{
-		Filter: k.inside(), Sort: []store.Order{store.Asc(k.by)}, Limit: int(ask.PerPage), Offset: int(offset), State: k.state,
-	})
-	if n := int64(len(k.found)); n < ask.PerPage && (n > 0 || offset == 0) {
-		k.count, k.counted = offset+n, true // the end is in sight: no need to count
+	q := store.Query{Filter: k.inside(), Sort: []store.Order{store.Asc(k.by)}, Limit: int(ask.PerPage), Offset: int(offset), State: k.state}
+	if offset > 0 {
+		k.counted = true
+		k.found, k.count, err = k.in.Page(ctx, q, q.Filter)
+		return err
+	}
+	k.found, err = k.in.Find(ctx, q)
+	if n := int64(len(k.found)); n < ask.PerPage {
+		k.count, k.counted = n, true // the end is in sight: no need to count
 	}
 	return err
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 
 	"tenantry/backends/store/driver"
+	"tenantry/internal/together"
 )
 
 // State says which records of a kind with SoftDelete a question sees.
@@ -145,6 +147,43 @@ func (c Collection[T]) Find(ctx context.Context, q Query) ([]T, error) {
 	}
 	return out, nil
 }
+
+// Page returns the records of a page, and how many match of in all: the filter of q, but where that begins
+// after some record. A page near the end is read from there, so that the last one costs what the first does.
+func (c Collection[T]) Page(ctx context.Context, q Query, of Filter) (found []T, count int64, err error) {
+	counting := func() (err error) {
+		count, err = c.CountIn(ctx, of, q.State)
+		return err
+	}
+	finding := func() (err error) {
+		found, err = c.Find(ctx, q)
+		return err
+	}
+	if q.Offset <= deepPage {
+		err = together.Do(c.ws.Remote(), finding, counting)
+		return found, count, err
+	}
+	if err := counting(); err != nil || int64(q.Offset) >= count {
+		return []T{}, count, err
+	}
+	if left := int(count) - q.Offset; left < q.Offset {
+		back := q
+		back.Limit = min(cmp.Or(max(q.Limit, 0), MaxLimit), MaxLimit, left)
+		back.Offset = left - back.Limit
+		back.Sort = make([]Order, 0, len(q.Sort)+1)
+		for _, o := range append(slices.Clone(q.Sort), Asc("id")) {
+			back.Sort = append(back.Sort, Order{o.Field, !o.Desc})
+		}
+		found, err = c.Find(ctx, back)
+		slices.Reverse(found)
+		return found, count, err
+	}
+	err = finding()
+	return found, count, err
+}
+
+// deepPage is the offset from which it is worth knowing where the end is.
+const deepPage = 1000
 
 // First returns the first matching record, or ErrNotFound.
 func (c Collection[T]) First(ctx context.Context, q Query) (*T, error) {

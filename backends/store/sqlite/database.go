@@ -43,6 +43,7 @@ type database struct {
 	unmeasured int           // documents written since the statistics were looked at
 
 	recent recent
+	counts counts
 
 	reading chan struct{} // one for each reader in use
 	mu      sync.Mutex

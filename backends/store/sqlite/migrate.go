@@ -110,7 +110,7 @@ func (c *conn) pragma(sql string) (uint32, error) {
 // migrate makes the tables, columns and indexes that are missing, drops undeclared indexes
 // and writes down whose the file is, all in one transaction. Error: driver.ErrForeign.
 func (db *database) migrate(ctx context.Context, o *driver.Opening, s *schema) error {
-	return db.transact(ctx, ctx, 0, func(c *conn) error {
+	return db.transact(ctx, ctx, 0, nil, func(c *conn) error {
 		stored, err := storedSpecs(c)
 		if err != nil {
 			return err

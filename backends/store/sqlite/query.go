@@ -100,19 +100,42 @@ func (r *reader) findByID(e *Engine, sql, id string) (doc driver.Document, found
 	return doc, found, err
 }
 
+// deepPage is the offset from which a page is read in two steps: the identifiers from an index first, so that
+// the documents before it are not read.
+const deepPage = 100
+
 // compileQuery returns the statement of a Find.
 func (t *table) compileQuery(q driver.Query) (*statement, error) {
 	s := t.statement()
 	s.add("SELECT id, rev, body, custom FROM ", t.quoted)
+	deep := q.Offset >= deepPage
+	if deep {
+		s.add(" WHERE id IN (SELECT id FROM ", t.quoted)
+	}
 	if err := s.where(q.Where); err != nil {
 		return nil, err
 	}
+	if err := s.order(q); err != nil {
+		return nil, err
+	}
+	s.add(" LIMIT ", s.param(int64(q.Limit)))
+	if q.Offset > 0 {
+		s.add(" OFFSET ", s.param(int64(q.Offset)))
+	}
+	if deep {
+		s.add(")")
+		return s, s.order(q)
+	}
+	return s, nil
+}
+
+func (s *statement) order(q driver.Query) error {
 	s.add(" ORDER BY ")
 	unique := false
 	for _, o := range q.Sort {
 		v, err := s.operand(o.Ref)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		s.add(v.expr)
 		if o.Desc {
@@ -133,11 +156,7 @@ func (t *table) compileQuery(q driver.Query) (*statement, error) {
 	default:
 		s.add("id")
 	}
-	s.add(" LIMIT ", s.param(int64(q.Limit)))
-	if q.Offset > 0 {
-		s.add(" OFFSET ", s.param(int64(q.Offset)))
-	}
-	return s, nil
+	return nil
 }
 
 func (w *workspace) Count(ctx context.Context, c *driver.Collection, where driver.Predicate) (int64, error) {
@@ -151,11 +170,24 @@ func (w *workspace) Count(ctx context.Context, c *driver.Collection, where drive
 	if err := s.where(where); err != nil {
 		return 0, fmt.Errorf("%s: %w", doing, err)
 	}
-	var n int64
-	err = w.read(ctx, doing, s.sql.String(), s.args, func(row *sqlite.Stmt) error {
+	sql := s.sql.String()
+	db, err := w.acquire(ctx)
+	if err != nil {
+		return 0, failed(ctx, doing, err)
+	}
+	defer w.file.release()
+	key := countKey(sql, s.args)
+	n, known, at := db.counts.get(t.name, key)
+	if known {
+		return n, nil
+	}
+	err = w.read(ctx, doing, sql, s.args, func(row *sqlite.Stmt) error {
 		n = row.ColumnInt64(0)
 		return nil
 	})
+	if err == nil {
+		db.counts.put(t.name, key, n, at)
+	}
 	return n, err
 }
 

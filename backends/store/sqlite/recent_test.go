@@ -2,7 +2,9 @@ package sqlite
 
 import (
 	"path/filepath"
+	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -64,4 +66,101 @@ func TestRecentDocuments(t *testing.T) {
 			t.Fatal("documents that nobody asks for are kept")
 		}
 	}
+}
+
+// TestKeptCounts: a count is asked of the file once, until its table changes; every write is counted at once,
+// beside others who count.
+func TestKeptCounts(t *testing.T) {
+	t.Parallel()
+	e := openEngine(t, Options{})
+	c, other := people(), tagged()
+	other.Name = "others"
+	ws := openWorkspace(t, e, "w", c, other)
+	fill(t, ws, c, leastKept)
+	german := onField("country", driver.Exists, true)
+	counted := func() int64 {
+		n, err := ws.Count(t.Context(), c, german)
+		if err != nil {
+			t.Error(err)
+		}
+		return n
+	}
+	db, err := ws.acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ws.file.release()
+	kept := func() int {
+		db.counts.mu.Lock()
+		defer db.counts.mu.Unlock()
+		return len(db.counts.tables[c.Name].kept)
+	}
+	if counted() != leastKept || kept() != 1 {
+		t.Fatalf("%d are counted, %d counts kept", counted(), kept())
+	}
+	if n, err := ws.Count(t.Context(), c, onField("country", driver.Eq, "XX")); n != 0 || err != nil || kept() != 1 {
+		t.Errorf("another question: %d, %v; %d counts kept", n, err, kept())
+	}
+	if err := ws.Write(t.Context(), []driver.Write{{Collection: other, Doc: driver.Document{ID: "000000000000000000000001", Body: []byte("{}"), Values: make([]any, len(other.Fields))}}}); err != nil {
+		t.Fatal(err)
+	}
+	if kept() != 1 {
+		t.Error("a write to another table took the count away")
+	}
+	stop := make(chan struct{})
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					counted()
+				}
+			}
+		})
+	}
+	for i := range 200 {
+		if err := ws.Write(t.Context(), []driver.Write{person(c, leastKept+i)}); err != nil {
+			t.Fatal(err)
+		}
+		if n := counted(); n != int64(leastKept+i+1) {
+			t.Fatalf("%d after write %d", n, i)
+		}
+	}
+	close(stop)
+	all.Wait()
+}
+
+// TestDeepPages: pages that are read in two steps are those that are read in one.
+func TestDeepPages(t *testing.T) {
+	t.Parallel()
+	e := openEngine(t, Options{})
+	c := people()
+	ws := openWorkspace(t, e, "w", c)
+	fill(t, ws, c, 3*deepPage)
+	for _, sort := range [][]driver.Order{
+		nil, {{Ref: driver.Ref{Name: "country", Type: driver.String}, Desc: true}}, {{Ref: driver.Ref{Name: "age", Type: driver.Int}}, {Ref: driver.Ref{Name: "id", Type: driver.String}, Desc: true}},
+	} {
+		q := driver.Query{Collection: c, Sort: sort, Limit: 1000, Where: onField("country", driver.Ne, "FR")}
+		whole, err := ws.Find(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Limit = 7
+		for q.Offset = deepPage - 1; q.Offset < len(whole)+2; q.Offset++ {
+			page, err := ws.Find(t.Context(), q)
+			if want := whole[min(q.Offset, len(whole)):min(q.Offset+7, len(whole))]; err != nil || !reflect.DeepEqual(ids(page), ids(want)) {
+				t.Fatalf("from %d: %v %v, want %v", q.Offset, err, ids(page), ids(want))
+			}
+		}
+	}
+}
+
+func ids(docs []driver.Document) (all []string) {
+	for _, d := range docs {
+		all = append(all, d.ID)
+	}
+	return all
 }

@@ -26,17 +26,19 @@ type change struct {
 // Write applies the writes in one transaction, which is on disk when Write returns.
 func (w *workspace) Write(ctx context.Context, writes []driver.Write) error {
 	changes := make([]change, 0, len(writes))
+	touched := map[string]bool{}
 	for i, wr := range writes {
 		c, err := w.change(wr)
 		if err != nil {
 			return fmt.Errorf("write %d: %w", i, err)
 		}
 		changes = append(changes, c)
+		touched[c.t.name] = true
 	}
 	if len(changes) == 0 {
 		return ctx.Err()
 	}
-	return w.transact(ctx, "write", len(changes), func(ctx context.Context, c *conn) error {
+	return w.transact(ctx, "write", len(changes), touched, func(ctx context.Context, c *conn) error {
 		for i := range changes {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -162,7 +164,7 @@ func (c *change) fillSides(on *conn) error {
 // Counter sets the named counter to max(value, atLeast) + add and returns it.
 func (w *workspace) Counter(ctx context.Context, name string, add, atLeast int64) (int64, error) {
 	var value int64
-	err := w.transact(ctx, "count up", 0, func(_ context.Context, c *conn) error {
+	err := w.transact(ctx, "count up", 0, map[string]bool{}, func(_ context.Context, c *conn) error {
 		return c.rows("INSERT INTO counters (name, value) VALUES (?1, max(0, ?3) + ?2)"+
 			" ON CONFLICT (name) DO UPDATE SET value = max(value, ?3) + ?2 RETURNING value",
 			[]any{name, add, atLeast}, func(row *sqlite.Stmt) error {
@@ -173,7 +175,7 @@ func (w *workspace) Counter(ctx context.Context, name string, add, atLeast int64
 	return value, err
 }
 
-func (w *workspace) transact(ctx context.Context, doing string, documents int, do func(context.Context, *conn) error) error {
+func (w *workspace) transact(ctx context.Context, doing string, documents int, touched map[string]bool, do func(context.Context, *conn) error) error {
 	wait, cancel := w.engine.limit(ctx)
 	defer cancel()
 	db, err := w.acquire(wait)
@@ -181,7 +183,7 @@ func (w *workspace) transact(ctx context.Context, doing string, documents int, d
 		return failed(wait, doing, err)
 	}
 	defer w.file.release()
-	err = db.transact(ctx, wait, documents, func(c *conn) error { return do(ctx, c) })
+	err = db.transact(ctx, wait, documents, touched, func(c *conn) error { return do(ctx, c) })
 	if ctx.Err() == nil {
 		return failed(wait, doing, err)
 	}
@@ -189,8 +191,9 @@ func (w *workspace) transact(ctx context.Context, doing string, documents int, d
 }
 
 // transact runs do in a transaction of the only writer and commits it. After an error nothing of it remains.
-// The turn is waited for until wait ends; a large batch may then take as long as ctx allows.
-func (db *database) transact(ctx, wait context.Context, documents int, do func(*conn) error) (err error) {
+// The turn is waited for until wait ends; a large batch may then take as long as ctx allows. Touched are the
+// tables that it may change, all where it is nil.
+func (db *database) transact(ctx, wait context.Context, documents int, touched map[string]bool, do func(*conn) error) (err error) {
 	select {
 	case db.writing <- struct{}{}:
 		defer func() { <-db.writing }()
@@ -226,6 +229,7 @@ func (db *database) transact(ctx, wait context.Context, documents int, do func(*
 	}
 	if err == nil {
 		db.commits.Add(1)
+		db.counts.changed(touched) // once no reader begins with what was before
 		db.wrote(documents)
 	}
 	return err
@@ -243,6 +247,7 @@ func (db *database) rollback(cause error) {
 		db.writer = nil
 	}
 	db.commits.Add(1)
+	db.counts.changed(nil)
 }
 
 // begin waits for the lock of another process, a backup for example, as long as ctx allows.

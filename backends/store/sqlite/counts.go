@@ -1,0 +1,101 @@
+package sqlite
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// leastKept is a count that is worth keeping: a smaller one is taken anew as fast.
+	leastKept = 1000
+	maxCounts = 256
+	// countAge is how long a count is kept at most, which another program's change of the file is seen after.
+	countAge = time.Minute
+)
+
+// counts are those of a database that were taken since their tables changed: lists count the same records for
+// every page. A writer takes them away before it acknowledges. The zero value has none.
+type counts struct {
+	mu     sync.Mutex
+	epoch  uint64 // of all tables
+	tables map[string]*counted
+}
+
+// counted are the counts of one table. Its turn tells those of before a change from those of after it.
+type counted struct {
+	turn uint64
+	kept map[string]count
+}
+
+type count struct {
+	n     int64
+	taken time.Time
+}
+
+// countKey is what tells one question from another.
+func countKey(sql string, args []any) string {
+	var b strings.Builder
+	b.WriteString(sql)
+	for _, a := range args {
+		fmt.Fprintf(&b, "\x00%T:%v", a, a)
+	}
+	return b.String()
+}
+
+// get returns a count that still holds, or where its table stands, for put.
+func (c *counts) get(table, key string) (n int64, ok bool, at [2]uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.tables[table]
+	if t == nil {
+		return 0, false, [2]uint64{c.epoch, 0}
+	}
+	kept, ok := t.kept[key]
+	return kept.n, ok && time.Since(kept.taken) < countAge, [2]uint64{c.epoch, t.turn}
+}
+
+// put keeps a count that was taken after at was told, unless the table has changed since.
+func (c *counts) put(table, key string, n int64, at [2]uint64) {
+	if n < leastKept {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.table(table)
+	if at != [2]uint64{c.epoch, t.turn} {
+		return
+	}
+	if t.kept == nil || len(t.kept) >= maxCounts {
+		t.kept = map[string]count{}
+	}
+	t.kept[key] = count{n, time.Now()}
+}
+
+func (c *counts) table(name string) *counted {
+	if c.tables == nil {
+		c.tables = map[string]*counted{}
+	}
+	t := c.tables[name]
+	if t == nil {
+		t = &counted{}
+		c.tables[name] = t
+	}
+	return t
+}
+
+// changed takes away the counts of the tables, of all where touched is nil.
+func (c *counts) changed(touched map[string]bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if touched == nil {
+		c.epoch++
+		c.tables = nil
+	}
+	for name := range touched {
+		t := c.table(name)
+		t.turn++
+		t.kept = nil
+	}
+}

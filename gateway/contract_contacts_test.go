@@ -272,3 +272,32 @@ func TestContract_RevealIsAudited(t *testing.T) {
 		t.Error("the log holds the value")
 	}
 }
+
+// TestContract_ContactFieldsThatAreAskedFor: what campaigns and reports ask for is not taken from them unless that is forced.
+func TestContract_ContactFieldsThatAreAskedFor(t *testing.T) {
+	t.Parallel()
+	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
+	acme.Import(t, bundleTeams()...)
+	c := asking{acme, acme.Key(t, tenants.AllPermissions()...)}
+	limited := asking{acme, acme.KeyWith(t, func(k *control.NewKey) { k.Permissions, k.Teams = []string{"contacts"}, []string{teamA} }).Token}
+	const fields, plan = "/api/contacts/fields", "/api/contacts/fields/plan"
+	c.do(t, 200, posted, fields, `{"key":"plan","title":"Plan","type":"Text"}`)
+	c.do(t, 200, posted, fields, `{"key":"free","title":"Free","type":"Text"}`)
+	campaign := c.do(t, 200, posted, "/api/campaigns", `{"name":"x","filter":{"or":[{"plan":{"starts_with":"g"}},{"country":"DE"}]},"teams":["`+teamB+`"]}`).Field("id").(string)
+	report := c.do(t, 200, posted, "/api/custom-reports", `{"title":"r","class":"Contacts","query":{"fields":["plan"]}}`).Field("id").(string)
+	for _, path := range []string{plan, plan + "?purge=true"} {
+		c.do(t, 422, del, path, "", "1 campaigns ("+campaign+") could not be counted any more", "1 custom reports ("+report+") could not be run any more", `"field":"campaigns"`, `"field":"reports"`)
+		limited.do(t, 422, del, path, "", "1 campaigns could not be counted any more", "!"+campaign)
+	}
+	c.do(t, 422, change, plan, `{"type":"Number"}`, `"field":"campaigns"`, `!"field":"reports"`)
+	c.do(t, 200, change, plan, `{"title":"Tariff","type":"Select"}`) // is asked about as before
+	c.do(t, 200, del, fields+"/free", "")
+	c.do(t, 200, get, "/api/campaigns/count/"+campaign, "")
+	c.do(t, 200, del, plan+"?force=true", "")
+	c.do(t, 422, get, "/api/campaigns/count/"+campaign, "")
+	c.do(t, 200, posted, plan+"/restore", "")
+	c.do(t, 200, get, "/api/campaigns/count/"+campaign, "")
+	c.do(t, 200, del, "/api/campaigns/"+campaign, "")
+	c.do(t, 200, del, "/api/custom-reports/"+report, "")
+	c.do(t, 200, del, plan+"?purge=true", "")
+}

@@ -192,3 +192,24 @@ func TestContract_FormSchema(t *testing.T) {
 		t.Errorf("the schema has %q", names)
 	}
 }
+
+// TestContract_FormKeepsSecretsSecret: no field becomes Encrypted, or stops being so, over values that were stored
+// before, however it comes to that.
+func TestContract_FormKeepsSecretsSecret(t *testing.T) {
+	t.Parallel()
+	acme := gatewaytest.Start(t).Org(t, "acme")
+	c := asking{acme, acme.Key(t, tenants.AllPermissions()...)}
+	const forms = "/api/form/collections"
+	schema := func(fields ...string) string { return `{"schema":{` + strings.Join(fields, ",") + `}}` }
+	field := func(name, kind string) string { return `"` + name + `":{"title":"T","type":"` + kind + `"}` }
+	form := forms + "/" + c.do(t, 200, posted, forms, `{"name":"f","label":"F","label_plural":"Fs",`+schema(field("plain", "Text"), field("sealed", "Encrypted"), field("empty", "Text"))[1:]).Field("id").(string)
+	sent := c.do(t, 200, posted, form+"/submissions", `{"values":{"form_name":"x","plain":"PLAIN","sealed":"SEALED"}}`).Field("id").(string)
+	c.do(t, 200, del, form+"/submissions/"+sent, "")
+	c.do(t, 422, change, form, schema(field("plain", "Encrypted"), field("sealed", "Text"), field("empty", "Encrypted")),
+		`"field":"schema.plain.type"`, `"field":"schema.sealed.type"`, "!schema.empty")
+	c.do(t, 200, change, form, schema(field("plain", "LongText"), field("sealed", "Encrypted"), field("empty", "Encrypted")))
+	c.do(t, 200, change, form, schema(field("empty", "Encrypted"))) // values of fields that are dropped stay
+	c.do(t, 422, change, form, schema(field("plain", "Encrypted")), `"field":"schema.plain.type"`)
+	c.do(t, 200, del, form+"/submissions/"+sent+"?purge=true", "")
+	c.do(t, 200, change, form, schema(field("plain", "Encrypted"), field("sealed", "Text")))
+}

@@ -44,6 +44,7 @@ func TestOrganizationOverHTTP(t *testing.T) {
 		`{"limits":{"folder_children":0}}`:                    "from 1 to 1000",
 		`{"limits":{"dragons":1}}`:                            `unknown limit \"dragons\"`,
 		`{"features":{"dragons":true},"settings":{"x":true}}`: `unknown feature \"dragons\"; there are: teams; unknown setting \"x\"`,
+		`{"features":{"x":true},"limits":{"z":1}}`:            `unknown limit \"z\"; there are: folder_children; unknown feature \"x\"`,
 		`{"name":""}`:     "name",
 		`{"slug":"evil"}`: `"field":"slug"`,
 		`{"request_limits":{},"providers":["x"],"backend":"my"}`: `"field":"backend"`,

@@ -1,6 +1,9 @@
 package gateway_test
 
 import (
+	"fmt"
+	"regexp"
+	"strings"
 	"testing"
 
 	"tenantry/gateway/control"
@@ -33,4 +36,72 @@ func TestContract_KeepReports(t *testing.T) {
 	limited.do(t, 200, posted, own+"/restore", "", "Custom Report restored")
 	c.do(t, 200, del, own+"?purge=true", "")
 	c.do(t, 404, get, own, "")
+}
+
+// TestContract_ReportsAreHeldToEverything: everything wrong with a report is told at once, and a preview is held to what
+// a report that is stored is held to.
+func TestContract_ReportsAreHeldToEverything(t *testing.T) {
+	t.Parallel()
+	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
+	c := asking{acme, acme.Key(t, tenants.ManageReports)}
+	for _, path := range []string{"/api/custom-reports", "/api/custom-reports/preview"} {
+		c.do(t, 422, posted, path, `{"title":"","class":"Contacts","query":{"fields":["shoe"]},"child_reports":["`+docID(1)+`"],"teams":["`+docID(2)+`"]}`,
+			`"field":"title"`, `"field":"query.fields`, `"field":"child_reports"`, `"field":"teams"`)
+		a := c.do(t, 422, posted, path, `{"title":"","class":"Records","source":""}`, `"field":"title"`, `"field":"source"`)
+		if faults := regexp.MustCompile(`"field":`).FindAllString(a.Text(), -1); len(faults) != 2 {
+			t.Errorf("a fault is told twice: %s", a.Body)
+		}
+	}
+}
+
+// TestContract_APurgedReportTakesItsTokens: another report of the same address is not opened by them.
+func TestContract_APurgedReportTakesItsTokens(t *testing.T) {
+	t.Parallel()
+	acme := gatewaytest.Start(t).Org(t, "acme")
+	c := asking{acme, acme.Key(t, tenants.ManageReports)}
+	const path, pid = "/api/custom-reports", "abcdefghijklmnop1234"
+	made := func(title string) (id, token string) {
+		id = c.do(t, 200, posted, path, `{"title":"`+title+`","class":"Contacts","pid":"`+pid+`"}`).Field("id").(string)
+		return id, c.do(t, 200, posted, path+"/"+id+"/share", `{}`).Field("token").(string)
+	}
+	first, old := made("One")
+	c.do(t, 200, get, "/api/reports/shared/"+pid+"?token="+old, "", "One")
+	for range 10 {
+		c.do(t, 200, posted, path+"/"+first+"/share", `{}`)
+	}
+	before, err := acme.Tenant(t).Workspace().Documents(t.Context())
+	c.do(t, 200, del, path+"/"+first+"?purge=true", "")
+	after, more := acme.Tenant(t).Workspace().Documents(t.Context()) // with what the purge itself makes: an audit record, a revocation
+	if before-after < 8 || err != nil || more != nil {
+		t.Errorf("%d documents, and %d after the purge (%v, %v)", before, after, err, more)
+	}
+	_, fresh := made("Other")
+	c.do(t, 403, get, "/api/reports/shared/"+pid+"?token="+old, "", "!Other")
+	c.do(t, 200, get, "/api/reports/shared/"+pid+"?token="+fresh, "", "Other")
+}
+
+// TestReportsOfALimitedCallerAreOneQuestion: whatever their number, their children are asked for once.
+func TestReportsOfALimitedCallerAreOneQuestion(t *testing.T) {
+	t.Parallel()
+	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
+	acme.Import(t, bundleTeams()...)
+	limited := asking{acme, acme.KeyWith(t, func(k *control.NewKey) { k.Permissions, k.Teams = []string{"manage_reports"}, []string{teamA} }).Token}
+	const reports = "/api/custom-reports"
+	calls := func(id string) int {
+		if a := acme.Do(t, get, reports, gatewaytest.WithKey(limited.key), gatewaytest.Header("X-Request-Id", id)); a.Code != 200 || strings.Contains(a.Text(), `"pid":""`) {
+			t.Fatalf("%d %s", a.Code, a.Body)
+		}
+		return logged(t, acme.Gateway, id).StoreCalls
+	}
+	before := 0
+	for i := range 20 {
+		child := limited.do(t, 200, posted, reports, `{"title":"child","class":"Contacts"}`).Field("id").(string)
+		limited.do(t, 200, posted, reports, fmt.Sprintf(`{"title":"r%d","class":"Contacts","child_reports":[%q]}`, i, child))
+		if i == 0 {
+			before = calls("before-the-others")
+		}
+	}
+	if after := calls("after-the-others"); after > before+3 { // the organization, the key and its account may be read anew
+		t.Errorf("the store was asked %d times for one report with a child, and %d times for 20", before, after)
+	}
 }

@@ -161,7 +161,7 @@ func TestContract_RunReports(t *testing.T) {
 
 	acme.Import(t, `{"kind":"contact_field","key":"shoe","title":"Shoe","type":"Text"}`, `{"kind":"custom_report","id":"`+docID(0xb1)+`","title":"Broken","class":"Contacts","exportable":true,"query":{"fields":["shoe"]}}`)
 	owner := asking{acme, acme.Key(t, tenants.Contacts)}
-	owner.do(t, 200, del, "/api/contacts/fields/shoe", "")
+	owner.do(t, 200, del, "/api/contacts/fields/shoe?force=true", "")
 	for _, path := range []string{"/run", "/export"} {
 		c.do(t, 422, get, reports+"/"+docID(0xb1)+path, "", `there is no field \"shoe\"`)
 	}

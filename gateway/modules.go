@@ -52,7 +52,7 @@ func (s *Services) openModules(more []Module) {
 			reports.NewCampaignsClass(sent.Campaigns.Table),
 		},
 	})
-	records.Reports, filled.Reports = s.reports, s.reports
+	records.Reports, filled.Reports, people.Reports, people.Campaigns = s.reports, s.reports, s.reports, sent
 	s.members = users.New(users.Deps{Kinds: s.kinds.people, Stored: s.kinds.keys, People: s.people, Keys: s.keys, Now: s.now})
 	s.bundles = bundles.New(bundles.Options{Transfer: func() *transfer.Service { return s.transfer }, Audit: s.audit, Log: s.log, Beside: s.beside, Now: s.now, Dir: s.importsFolder()})
 	s.modules = append([]Module{

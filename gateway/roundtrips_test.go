@@ -391,22 +391,29 @@ func TestLogCountsStoreCalls(t *testing.T) {
 	if a := w.a.Get(t, w.a.key, path, gatewaytest.Header("X-Request-Id", "the-one-to-look-at")); a.Code != http.StatusOK {
 		t.Fatal(a.Text())
 	}
-	var line struct {
-		RequestID  string  `json:"request_id"`
-		StoreCalls int     `json:"store_calls"`
-		StoreMS    float64 `json:"store_ms"`
+	// The report, and at most the organization, the key and its account.
+	if line := logged(t, w.Gateway, "the-one-to-look-at"); line.StoreCalls < 1 || line.StoreCalls > 4 || line.StoreMS <= 0 {
+		t.Errorf("%+v", line)
 	}
+}
+
+type requestLine struct {
+	RequestID  string  `json:"request_id"`
+	StoreCalls int     `json:"store_calls"`
+	StoreMS    float64 `json:"store_ms"`
+}
+
+// logged returns what the log says of a request.
+func logged(t *testing.T, g *gatewaytest.Gateway, id string) (line requestLine) {
+	t.Helper()
 	for until := time.Now().Add(10 * time.Second); line.RequestID == "" && time.Now().Before(until); time.Sleep(time.Millisecond) {
-		for text := range strings.Lines(w.Log.String()) { // it is written after the answer
-			if strings.Contains(text, "the-one-to-look-at") {
+		for text := range strings.Lines(g.Log.String()) { // it is written after the answer
+			if strings.Contains(text, id) && strings.Contains(text, "store_calls") {
 				if err := json.Unmarshal([]byte(text), &line); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
 	}
-	// The report, and at most the organization, the key and its account.
-	if line.StoreCalls < 1 || line.StoreCalls > 4 || line.StoreMS <= 0 {
-		t.Errorf("%+v", line)
-	}
+	return line
 }

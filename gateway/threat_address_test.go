@@ -1,11 +1,14 @@
 package gateway_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
+	"tenantry/backends/api"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
 	"tenantry/tenants"
@@ -101,6 +104,21 @@ func TestT13_NoAnswerGivesAnAddressAway(t *testing.T) {
 				}
 				calls++
 			}
+		}
+	}
+	for _, query := range []string{"sort=pid", "filters[pid][starts_with]=" + pids[0][:3], "filters[or][0][pid]=" + pids[0]} {
+		if a := p.Get(t, limited, "/api/custom-reports?"+query); a.Code != http.StatusUnprocessableEntity {
+			t.Errorf("%s gives addresses away: %d %s", query, a.Code, a.Body)
+		}
+	}
+	list := w.App.Operations()[slices.IndexFunc(w.App.Operations(), func(op api.Operation) bool { return op.Name == "reports.list" })]
+	_, sorts, _ := strings.Cut(strings.SplitN(list.Description, ".", 2)[0], ": ")
+	for _, sort := range strings.Split(sorts, ", ") {
+		a := p.Get(t, limited, "/api/custom-reports?after=&per_page=1&sort="+sort)
+		next, _ := a.Field("next").(string)
+		raw, err := base64.RawURLEncoding.DecodeString(next)
+		if err != nil || len(raw) == 0 || slices.ContainsFunc(pids, func(pid string) bool { return strings.Contains(string(raw), pid) }) {
+			t.Errorf("sorted by %s, next is %q, which says %s (%v)", sort, next, raw, err)
 		}
 	}
 	records, err := w.App.AuditLog().Recent(t.Context(), p.Tenant(t).Workspace(), 1000, 0)

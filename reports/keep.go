@@ -2,9 +2,11 @@ package reports
 
 import (
 	"context"
+	"slices"
 
 	"tenantry/backends/api"
 	"tenantry/backends/crud"
+	"tenantry/backends/store"
 	"tenantry/internal/fault"
 	"tenantry/tenants"
 )
@@ -15,17 +17,14 @@ func (m *Module) keepRows() []api.Operation {
 	rows := crud.Rows(m.Reports, crud.Options[Report]{
 		Path: "/api/custom-reports", Name: "reports", Things: "Custom Reports", Tag: tag, Without: []string{"get"}, Search: []string{"title"},
 		Read: api.Needs(tenants.ManageReports), Write: api.Needs(tenants.ManageReports),
-		Before: m.before, Example: example,
+		Also: m.fits, Before: m.before, Example: example,
 		Show: func(ctx context.Context, c *api.Call, all []*Report) ([]any, error) {
+			shown, err := m.shown(ctx, c, all...)
 			out := make([]any, len(all))
-			for i, r := range all {
-				shown, err := m.get(ctx, c, r, struct{}{})
-				if err != nil {
-					return nil, err
-				}
-				out[i] = *shown
+			for i := range shown {
+				out[i] = *shown[i]
 			}
-			return out, nil
+			return out, err
 		},
 	})
 	rows = append(rows, m.rowsRows()...)
@@ -36,27 +35,25 @@ func (m *Module) keepRows() []api.Operation {
 	return rows
 }
 
-// before refuses what does not fit the organization's data, and a caller who is limited to teams where
-// the report, or a child of it, shows more than those, before the change or after it.
+// before refuses a caller who is limited to teams where the report, or a child of it, shows more than those,
+// before the change or after it, and voids the tokens of a report that is purged.
 func (m *Module) before(ctx context.Context, c *api.Call, rec, was *Report) error {
-	var errs fault.List
-	for _, r := range []*Report{was, rec} {
-		if r == nil {
-			continue
-		}
-		entitled, err := m.entitled(ctx, c, r)
-		if err != nil {
-			return err
-		}
-		if !entitled {
-			return fault.One("teams", fault.Forbidden, "the report, or a child of it, shows more than your teams; only one that is limited to teams of yours, with its children, can be made or changed by you")
-		}
-	}
-	if rec == nil || rec.Deleted || was != nil && was.Deleted {
+	both := slices.DeleteFunc([]*Report{was, rec}, func(r *Report) bool { return r == nil })
+	switch entitled, err := m.entitled(ctx, c, both...); {
+	case err != nil:
+		return err
+	case slices.Contains(entitled, false):
+		return fault.One("teams", fault.Forbidden, "the report, or a child of it, shows more than your teams; only one that is limited to teams of yours, with its children, can be made or changed by you")
+	case rec != nil:
 		return nil
 	}
-	if err := m.Check(ctx, c.Tenant, c.Workspace, rec, &errs); err != nil {
+	if err := m.RevokeAll(ctx, c.Tenant, was.PID); err != nil { // another report may get the address
 		return err
 	}
-	return errs.Err()
+	return crud.Clear(ctx, m.Issued.In(c.Workspace), store.Eq("report", was.ID))
+}
+
+// fits notes what does not fit the organization's data.
+func (m *Module) fits(ctx context.Context, c *api.Call, rec, _ *Report, errs *fault.List) error {
+	return m.Check(ctx, c.Tenant, c.Workspace, rec, errs)
 }

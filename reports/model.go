@@ -12,7 +12,7 @@ import (
 // Report is a custom report: which class of records it asks, what, and how it is shown.
 type Report struct {
 	store.Meta
-	PID           string         `json:"pid" rule:"max=200 unique" use:"named once" doc:"Public identifier, 16 to 64 of letters, digits, _ and -; made where it is not given."`
+	PID           string         `json:"pid" rule:"max=200 unique" use:"named once hidden" doc:"Public identifier, 16 to 64 of letters, digits, _ and -; made where it is not given."`
 	Title         string         `json:"title" rule:"required max=200" use:"filter" doc:"What people call it." example:"Contacts by country"`
 	Desc          string         `json:"desc,omitempty" rule:"max=5000" doc:"Description."`
 	Class         string         `json:"class" rule:"required max=64" use:"filter" doc:"Contacts, Records, Submissions, Files or Campaigns." example:"Contacts"`

@@ -102,15 +102,20 @@ func childIDs(r *Report) []string { return r.ChildReports[:min(len(r.ChildReport
 
 // reportsOf returns those of the reports that exist, in that order.
 func (m *Module) reportsOf(ctx context.Context, t *tenants.Tenant, ids []string) ([]Report, error) {
-	if len(ids) == 0 {
-		return nil, nil
+	place := make(map[string]int, len(ids))
+	for i, id := range ids {
+		place[id] = i
 	}
-	found, err := m.Reports.In(t.Workspace()).Find(ctx, store.Query{Filter: store.In("id", ids...), Limit: len(ids)})
-	if err != nil {
-		return nil, err
+	var all []Report
+	for some := range slices.Chunk(ids, maxPerPage) {
+		found, err := m.Reports.In(t.Workspace()).Find(ctx, store.Query{Filter: store.In("id", some...), Limit: len(some)})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
 	}
-	slices.SortFunc(found, func(a, b Report) int { return slices.Index(ids, a.ID) - slices.Index(ids, b.ID) })
-	return found, nil
+	slices.SortFunc(all, func(a, b Report) int { return place[a.ID] - place[b.ID] })
+	return all, nil
 }
 
 // dataset returns the data of a class and source, as the workspace shows it.

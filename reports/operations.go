@@ -79,24 +79,49 @@ func shareURL(baseURL, pid string) string { return baseURL + "/shared/reports/" 
 
 func (m *Module) get(ctx context.Context, c *api.Call, r *Report, _ struct{}) (*Configuration, error) {
 	c.Revision = r.Rev
-	data := configuration(c.Tenant, r, c.BaseURL)
-	entitled, err := m.entitled(ctx, c, r)
-	if !entitled { // the address alone opens the report
-		data.PID, data.ShareURL = "", ""
+	all, err := m.shown(ctx, c, r)
+	if err != nil {
+		return nil, err
 	}
-	return data, err
+	return all[0], nil
 }
 
-// entitled reports whether the caller, whatever the request was narrowed to, may see
-// everything that the report and its children show.
-func (m *Module) entitled(ctx context.Context, c *api.Call, r *Report) (bool, error) {
-	scope := c.Principal.Scope(c.Tenant, nil)
-	if scope.All || !within(scope, r.Teams) {
-		return scope.All, nil
+// shown returns reports as the caller reads them.
+func (m *Module) shown(ctx context.Context, c *api.Call, all ...*Report) ([]*Configuration, error) {
+	entitled, err := m.entitled(ctx, c, all...)
+	out := make([]*Configuration, len(all))
+	for i, r := range all {
+		if out[i] = configuration(c.Tenant, r, c.BaseURL); !entitled[i] { // the address alone opens the report
+			out[i].PID, out[i].ShareURL = "", ""
+		}
 	}
-	children, err := m.children(ctx, c.Tenant, r)
-	b := bundleOf(c.Tenant, r, nil)
-	return !slices.ContainsFunc(children, func(child Report) bool { return b.sees(&child) && !within(scope, child.Teams) }), err
+	return out, err
+}
+
+// entitled reports of each of the reports whether the caller, whatever the request was narrowed to, may see
+// everything that it and its children show.
+func (m *Module) entitled(ctx context.Context, c *api.Call, all ...*Report) ([]bool, error) {
+	scope := c.Principal.Scope(c.Tenant, nil)
+	entitled := make([]bool, len(all))
+	var ids []string
+	for i, r := range all {
+		if entitled[i] = within(scope, r.Teams); entitled[i] && !scope.All {
+			ids = append(ids, childIDs(r)...)
+		}
+	}
+	slices.Sort(ids)
+	found, err := m.reportsOf(ctx, c.Tenant, slices.Compact(ids))
+	more := map[string]*Report{} // those that show more than the caller may see
+	for i := range found {
+		if !within(scope, found[i].Teams) {
+			more[found[i].ID] = &found[i]
+		}
+	}
+	for i, r := range all {
+		b := bundleOf(c.Tenant, r, nil)
+		entitled[i] = entitled[i] && !slices.ContainsFunc(childIDs(r), func(id string) bool { return more[id] != nil && b.sees(more[id]) })
+	}
+	return entitled, err
 }
 
 func (m *Module) shared(ctx context.Context, c *api.Call) (api.Result, error) {
@@ -138,7 +163,7 @@ func (m *Module) shareable(ctx context.Context, c *api.Call) (*Report, error) {
 		return nil, err
 	case !r.CanShare():
 		return nil, fault.One("shareable", "forbidden", "the report is set not to be shareable")
-	case !entitled:
+	case !entitled[0]:
 		return nil, fault.One("teams", "forbidden",
 			"the report, or a child of it, shows more than your teams; only one that is limited to teams of yours, with its children, can be shared by you")
 	}

@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -141,7 +142,12 @@ func (m *Module) duplicate(ctx context.Context, c *api.Call, r *Report, _ struct
 		_, last := utf8.DecodeLastRuneInString(other.Title)
 		other.Title = other.Title[:len(other.Title)-last]
 	}
-	if err := m.before(ctx, c, &other, nil); err != nil {
+	var errs fault.List
+	err := m.before(ctx, c, &other, nil)
+	if err == nil {
+		err = m.fits(ctx, c, &other, nil, &errs)
+	}
+	if err = cmp.Or(err, errs.Err()); err != nil {
 		return nil, err
 	}
 	m.Reports.Fill(&other)
@@ -211,7 +217,7 @@ func (m *Module) rowsRows() []api.Operation {
 func (m *Module) previewRow(shown Rows, failures ...api.Failure) api.Operation {
 	row := crud.Rows(m.Reports, crud.Options[Report]{
 		Path: "/api/custom-reports/preview", Name: "reports", Things: "Custom Reports", Tag: tag, Without: []string{"list", "get", "update", "delete", "restore"},
-		Read: api.Needs(tenants.ManageReports), Write: api.Needs(tenants.ManageReports), Before: m.before, Example: shown,
+		Read: api.Needs(tenants.ManageReports), Write: api.Needs(tenants.ManageReports), Also: m.fits, Before: m.before, Example: shown,
 		Keeper: &crud.Keeper[Report]{Insert: func(_ context.Context, _ *api.Call, r *Report) (*Report, error) { return r, nil }},
 		Show: func(ctx context.Context, c *api.Call, all []*Report) ([]any, error) {
 			rows, err := m.rows(ctx, c, all[0], 1, previewRows)

@@ -132,7 +132,7 @@ func (m *Module) CheckFields(r *Report, defined schema.Fields, errs *fault.List)
 // the source is gone. Every report is read, so this is for changes, which are few.
 func (m *Module) Broken(ctx context.Context, ws *store.Workspace, resource, source string, before, after schema.Fields) (ids []string, err error) {
 	err = m.Reports.In(ws).Each(ctx, store.Filter{}, store.Live, func(r *Report) error {
-		if definerOf(r.Class) != resource || r.Source != source {
+		if definerOf(r.Class) != resource || source != "" && r.Source != source {
 			return nil
 		}
 		var ran, runs fault.List

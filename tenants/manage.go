@@ -167,7 +167,7 @@ func (d *Directory) List(ctx context.Context, after string, limit int) ([]Organi
 
 // Update lets change alter name, features, settings, limits of both kinds and providers; what it does
 // to other fields is undone. It may be called several times. Errors: ErrUnknownTenant,
-// *fault.Error, what change returns, store.ErrConflict, store.ErrUnavailable.
+// *fault.Error with every fault, those that change returns among them, what else it returns, store.ErrConflict, store.ErrUnavailable.
 func (d *Directory) Update(ctx context.Context, slug string, change func(*Organization) error) (*Tenant, error) {
 	asked := time.Now()
 	org, err := d.change(ctx, store.Eq("slug", slug), func(o *Organization) error {
@@ -177,11 +177,15 @@ func (d *Directory) Update(ctx context.Context, slug string, change func(*Organi
 		edited := *o
 		edited.Features, edited.Settings, edited.Limits = maps.Clone(o.Features), maps.Clone(o.Settings), maps.Clone(o.Limits)
 		edited.Lowered, edited.Providers = maps.Clone(o.Lowered), slices.Clone(o.Providers)
+		var faults fault.List
 		if err := change(&edited); err != nil {
-			return err
+			wrong, ok := errors.AsType[*fault.Error](err)
+			if !ok {
+				return err
+			}
+			faults = slices.Clone(wrong.Faults)
 		}
 		edited.Name = strings.TrimSpace(edited.Name)
-		var faults fault.List
 		checkName(&faults, "name", edited.Name, maxName)
 		CheckOrganization(&faults, &edited)
 		if err := faults.Err(); err != nil {

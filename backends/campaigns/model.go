@@ -16,6 +16,9 @@ type Campaign struct {
 	Deleted bool            `json:"deleted,omitempty" use:"scope"`
 }
 
+// definer is the resource that defines what filters of campaigns name.
+const definer = "contact_field"
+
 // Kinds are the records of this module.
 type Kinds struct {
 	Campaigns *resource.Of[Campaign]
@@ -30,7 +33,7 @@ func NewKinds() Kinds {
 			Indexes: []store.Index{{Fields: []string{"name"}}, {Fields: []string{"created_at"}}},
 			Access:  []store.Access{{Where: []string{"name"}}, {Where: []string{"created_at"}}},
 		},
-		Asks: func(*Campaign) (string, string) { return "contact_field", "" },
+		Asks: func(*Campaign) (string, string) { return definer, "" },
 	})
 	return Kinds{campaigns}
 }

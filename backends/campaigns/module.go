@@ -15,6 +15,7 @@ import (
 	"tenantry/backends/crud"
 	"tenantry/backends/filters"
 	"tenantry/backends/resource"
+	"tenantry/backends/schema"
 	"tenantry/backends/store"
 	"tenantry/internal/bounded"
 	"tenantry/internal/fault"
@@ -38,8 +39,8 @@ type Deps struct {
 	// Standard holds fields that every Catalog has; a filter that names no other needs
 	// none. nil: there are none.
 	Standard filters.Catalog
-	// Known returns the fields that a filter may name, as far as they are known to a check.
-	Known func(k *resource.Known) filters.Catalog
+	// Known returns the fields that a filter may name where the organization defines those.
+	Known func(defined schema.Fields) filters.Catalog
 }
 
 // maxAhead is of how many campaigns it is remembered that they need a Catalog.
@@ -50,6 +51,7 @@ type Module struct {
 	Kinds
 	contacts Contacts
 	standard filters.Catalog
+	known    func(schema.Fields) filters.Catalog
 	// ahead has the campaigns whose own filter needed a Catalog when it was last read: it is
 	// then read along with the campaign.
 	ahead *bounded.Map[struct{}]
@@ -57,9 +59,10 @@ type Module struct {
 
 // New returns the module.
 func New(deps Deps) *Module {
-	m := &Module{Kinds: NewKinds(), contacts: deps.Contacts, standard: deps.Standard, ahead: bounded.New[struct{}](maxAhead)}
+	m := &Module{Kinds: NewKinds(), contacts: deps.Contacts, standard: deps.Standard, known: deps.Known, ahead: bounded.New[struct{}](maxAhead)}
 	m.Campaigns.Ask = func(c *resource.Checking, rec any) {
-		rec.(*Campaign).expr(c.Errs).Bind(deps.Known(c.Known), nil, c.Errs)
+		defined, _ := c.Known.Fields(definer, "")
+		rec.(*Campaign).expr(c.Errs).Bind(deps.Known(defined), nil, c.Errs)
 	}
 	return m
 }
@@ -245,6 +248,25 @@ func (c *catalog) bind(ctx context.Context, expr filters.Expr, errs *fault.List)
 		fields = c.fields
 	}
 	return expr.Bind(fields, nil, errs), nil
+}
+
+// Broken returns the identifiers of the campaigns, among those that the workspace shows, which could be counted
+// over the contact fields before a change of them and cannot be over those after it. Every campaign is read.
+func (m *Module) Broken(ctx context.Context, ws *store.Workspace, of, _ string, before, after schema.Fields) (ids []string, err error) {
+	if of != definer {
+		return nil, nil
+	}
+	was, is := m.known(before), m.known(after)
+	err = m.Campaigns.In(ws).Each(ctx, store.Filter{}, store.Live, func(c *Campaign) error {
+		var counted, counts fault.List
+		expr := c.expr(&counted)
+		expr.Bind(was, nil, &counted)
+		if expr.Bind(is, nil, &counts); len(counted) == 0 && len(counts) > 0 {
+			ids = append(ids, c.ID)
+		}
+		return nil
+	})
+	return ids, err
 }
 
 // expr reads the campaign's own filter.

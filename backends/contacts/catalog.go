@@ -7,7 +7,6 @@ import (
 	"maps"
 
 	"tenantry/backends/filters"
-	"tenantry/backends/resource"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
 )
@@ -57,26 +56,20 @@ func (m *Module) definition(ctx context.Context, ws *store.Workspace, key string
 // the organization's own, encrypted ones as filters.Secret. It reads the definitions
 // once; what it returns does not change.
 func (m *Module) Catalog(ctx context.Context, ws *store.Workspace) (filters.Catalog, error) {
-	defs, err := m.Definitions(ctx, ws)
+	defined, err := m.SchemaFields(ctx, ws, "")
 	if err != nil {
 		return nil, err
 	}
-	fields := make(catalog, len(defs)+10)
-	for key, def := range defs {
-		fields[key] = filters.Defined(key, def.Type)
-	}
-	maps.Copy(fields, standardCatalog()) // they win over definitions of the same name
-	return fields, nil
+	return KnownCatalog(defined), nil
 }
 
-// KnownCatalog returns what Catalog does, of definitions that are known but may not be stored yet.
-func KnownCatalog(k *resource.Known) filters.Catalog {
-	defined, _ := k.Fields("contact_field", "")
-	fields := catalog{}
+// KnownCatalog returns what Catalog does, of fields that are known but may not be stored yet.
+func KnownCatalog(defined schema.Fields) filters.Catalog {
+	fields := make(catalog, len(defined)+10)
 	for key, f := range defined {
 		fields[key] = filters.Defined(key, f.Type)
 	}
-	maps.Copy(fields, standardCatalog())
+	maps.Copy(fields, standardCatalog()) // they win over definitions of the same name
 	return fields
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"tenantry/backends/api"
 	"tenantry/backends/crud"
+	"tenantry/backends/schema"
 	"tenantry/backends/secrets"
 	"tenantry/backends/store"
 	"tenantry/tenants"
@@ -27,7 +28,9 @@ type Deps struct {
 // Module is the contacts of all organizations. It is safe for concurrent use.
 type Module struct {
 	Kinds
-	keys secrets.Keys
+	// Campaigns and Reports are asked what a change of fields breaks. They are set before the module serves.
+	Campaigns, Reports schema.Dependents
+	keys               secrets.Keys
 }
 
 // New returns the module.

@@ -53,6 +53,9 @@ type Options[T any] struct {
 	Sort string
 	// Search names the text fields in which q looks. Without any there is no q.
 	Search []string
+	// Also, where set, notes what else is wrong with a record that was sent, of which fields may be wrong already:
+	// what it notes of those is not told.
+	Also func(ctx context.Context, c *api.Call, rec, was *T, errs *fault.List) error
 	// Before, where set, sees a record before it is stored, and the one that it was; it may complete
 	// or refuse it. Of a new record was is nil, of one that is purged rec.
 	Before func(ctx context.Context, c *api.Call, rec, was *T) error

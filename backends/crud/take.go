@@ -87,6 +87,13 @@ func has(object strictjson.Value, name string) bool {
 
 // complete has the last word on a record before it is stored.
 func (s *serves[T]) complete(ctx context.Context, c *api.Call, e *entry[T]) error {
+	if s.Also != nil && e.seal != nil {
+		var more fault.List
+		if err := s.Also(ctx, c, e.rec, e.was, &more); err != nil {
+			return err
+		}
+		field.Join(&e.errs, more)
+	}
 	err := e.errs.Err()
 	if err == nil && s.Before != nil {
 		err = s.Before(ctx, c, e.rec, e.was)
@@ -182,10 +189,13 @@ func (s *serves[T]) refers(ctx context.Context, c *api.Call, entries []*entry[T]
 	var all []reference
 	asked := map[*resource.Resource]map[string]bool{}
 	for _, e := range entries {
-		if len(e.errs) > 0 || s.Keeper != nil { // who keeps them looks
+		if s.Keeper != nil && s.of.Control { // who keeps them looks
 			continue
 		}
 		for _, ref := range s.of.References(e.rec) {
+			if field.Told(e.errs, ref.Field) {
+				continue
+			}
 			if e.was != nil {
 				for _, before := range s.of.References(e.was) {
 					if before.Field == ref.Field {

@@ -155,6 +155,16 @@ func Told(errs fault.List, field string) bool {
 	})
 }
 
+// Join adds to what is said of fields what more says of others.
+func Join(errs *fault.List, more fault.List) {
+	said := *errs
+	for _, f := range more {
+		if !Told(said, f.Field) {
+			errs.Add(f.Field, f.Code, "%s", f.Message)
+		}
+	}
+}
+
 // Append writes the record's value as JSON, or nothing where it is empty.
 func (f *Field) Append(dst []byte, rec any) []byte {
 	v := at(rec, f.Index)

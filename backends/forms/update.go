@@ -56,7 +56,10 @@ func (m *Module) update(ctx context.Context, c *api.Call) (api.Result, error) {
 		before = f.Fields()
 		kept := ch.apply(f)
 		wanted = *f
-		return c.IgnoreParts(kept...)
+		if err := c.IgnoreParts(kept...); err != nil {
+			return err
+		}
+		return m.keepValues(ctx, c, f, before)
 	})
 	if err != nil {
 		return api.Result{}, orMissing(schema.Taken(ctx, in, (*Collection).naming, &wanted, err))
@@ -65,6 +68,26 @@ func (m *Module) update(ctx context.Context, c *api.Call) (api.Result, error) {
 	c.Note("changed", strings.Join(ch.names(), ","))
 	m.warn(ctx, c, form, before)
 	return api.Result{Data: answer(c.Workspace.Org(), form)}, nil
+}
+
+// keepValues refuses a change that would leave values of submissions in clear under an encrypted field, or sealed
+// under another one.
+func (m *Module) keepValues(ctx context.Context, c *api.Call, f *Collection, before schema.Fields) error {
+	var errs fault.List
+	for _, name := range f.Schema.Names() {
+		was := before[name].Type
+		if !schema.Reseals(was, f.Schema[name].Type) {
+			continue
+		}
+		has, err := m.Submissions.Holds(ctx, c.Workspace, store.Eq("form", f.ID), name, was)
+		if err != nil {
+			return err
+		}
+		if has {
+			errs.Add("schema."+name+".type", fault.Forbidden, "schema.%s.type cannot become or stop being %s while submissions have values of the field", name, schema.Encrypted)
+		}
+	}
+	return errs.Err()
 }
 
 // warningHeader names what a change that was carried out has broken.

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strings"
 
 	"tenantry/backends/api"
 	"tenantry/backends/crud"
@@ -159,13 +158,8 @@ func (m *Module) touched(ctx context.Context, c *api.Call, rec, was *Definition)
 	if err != nil || m.Reports == nil || was.Deleted {
 		return t, err
 	}
-	all, err := m.Reports.Broken(ctx, c.Tenant.Workspace(), m.Definitions.Name, was.Name, was.Schema, after)
-	if err != nil || len(all) == 0 {
-		return t, err
-	}
-	seen, err := m.Reports.Broken(ctx, c.Workspace, m.Definitions.Name, was.Name, was.Schema, after)
-	t.Reports = append(t.Reports, seen...)
-	t.Others = len(all) - len(seen)
+	broken, err := schema.Breaks(ctx, m.Reports, c.Tenant.Workspace(), c.Workspace, m.Definitions.Name, was.Name, was.Schema, after)
+	t.Reports, t.Others = broken.Seen, broken.Others
 	return t, err
 }
 
@@ -211,9 +205,6 @@ func (t *Touched) look(r *Record, names []string, before, after schema.Fields) {
 	}
 }
 
-// maxTold bounds the reports that a refusal names.
-const maxTold = 20
-
 // refusal says what the change would break. Values are never left in clear where they are to be secret,
 // nor sealed where nobody can read them, whatever is forced.
 func (t *Touched) refusal(force bool) error {
@@ -229,12 +220,8 @@ func (t *Touched) refusal(force bool) error {
 	if len(t.Fields) == 0 && t.Records > 0 && !force {
 		errs.Add("records", fault.Forbidden, "the custom object has %d records; force=true deletes it all the same", t.Records)
 	}
-	if n := len(t.Reports) + t.Others; n > 0 && !force {
-		named := strings.Join(t.Reports[:min(len(t.Reports), maxTold)], ", ")
-		if named != "" {
-			named = " (" + named + ")"
-		}
-		errs.Add("reports", fault.Forbidden, "%d custom reports%s could not be run any more; force=true changes it all the same", n, named)
+	if !force {
+		schema.Broken{Seen: t.Reports, Others: t.Others}.Refuse(&errs, "reports", "custom reports", "run")
 	}
 	return errs.Err()
 }

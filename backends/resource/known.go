@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"math"
 	"reflect"
@@ -293,12 +294,7 @@ func (r *Resource) check(c *Checking, rec any) {
 	errs, found := c.Errs, fault.List{}
 	c.Errs = &found
 	defer func() {
-		unread := *errs
-		for _, f := range found {
-			if !field.Told(unread, f.Field) {
-				errs.Add(f.Field, f.Code, "%s", f.Message)
-			}
-		}
+		field.Join(errs, found)
 		c.Errs = errs
 	}()
 	r.hooks.check(c, rec)
@@ -340,6 +336,32 @@ func referred(f *field.Field, rec any) []string {
 		}
 	}
 	return nil
+}
+
+var errEnough = errors.New("enough was read")
+
+// Holds reports whether some of the records that match, deleted or not, has a value of a defined field, also a
+// sealed one where it is of the type Encrypted. No question can name those, so records are read until there is
+// one. Errors: store.ErrUnavailable.
+func (of *Of[T]) Holds(ctx context.Context, ws *store.Workspace, where store.Filter, name, fieldType string) (has bool, err error) {
+	plain := store.Where(store.Field{Name: name, Custom: true}, store.OpExists, true)
+	_, err = of.In(ws).First(ctx, store.Query{Filter: store.All(where, plain), State: store.Either})
+	switch {
+	case !errors.Is(err, store.ErrNotFound):
+		return err == nil, err
+	case fieldType != schema.Encrypted:
+		return false, nil
+	}
+	err = of.In(ws).Each(ctx, where, store.Either, func(rec *T) error {
+		if has = (*of.Secrets(rec))[name] != ""; has {
+			return errEnough
+		}
+		return nil
+	})
+	if has {
+		err = nil
+	}
+	return has, err
 }
 
 // Defined returns the fields that are defined for the record's values.

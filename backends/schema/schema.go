@@ -7,8 +7,10 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 )
 
 // Field is one defined field.
@@ -57,6 +59,44 @@ type Dependents interface {
 	// and which fit its fields before a change of them and not those after it; nil: the source is gone.
 	Broken(ctx context.Context, ws *store.Workspace, resource, source string, before, after Fields) ([]string, error)
 }
+
+// Broken is what a change breaks of what asks for fields.
+type Broken struct {
+	Seen   []string // identifiers of those that the caller may see
+	Others int      // how many more there are
+}
+
+// Breaks returns what a change of fields breaks, of all there is in the one workspace; the caller sees the other.
+// Errors: those of Dependents.Broken.
+func Breaks(ctx context.Context, by Dependents, all, seen *store.Workspace, resource, source string, before, after Fields) (b Broken, err error) {
+	b.Seen = []string{}
+	every, err := by.Broken(ctx, all, resource, source, before, after)
+	if err != nil || len(every) == 0 {
+		return b, err
+	}
+	found, err := by.Broken(ctx, seen, resource, source, before, after)
+	b.Seen = append(b.Seen, found...)
+	b.Others = len(every) - len(found)
+	return b, err
+}
+
+// maxTold bounds the identifiers that a refusal names.
+const maxTold = 20
+
+// Refuse notes under the field that so many of what would be broken, if any.
+func (b Broken) Refuse(errs *fault.List, field, things, broken string) {
+	n, named := len(b.Seen)+b.Others, strings.Join(b.Seen[:min(len(b.Seen), maxTold)], ", ")
+	if named != "" {
+		named = " (" + named + ")"
+	}
+	if n > 0 {
+		errs.Add(field, fault.Forbidden, "%d %s%s could not be %s any more; force=true changes it all the same", n, things, named, broken)
+	}
+}
+
+// Reseals reports whether a change of a field's type leaves its values in clear where they are to be secret,
+// or sealed where nobody can read them.
+func Reseals(before, after string) bool { return (before == Encrypted) != (after == Encrypted) }
 
 // Fields are defined fields by identifier.
 type Fields map[string]Field

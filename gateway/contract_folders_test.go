@@ -95,7 +95,13 @@ func TestFolders_LifeOfATree(t *testing.T) {
 	if got := c.tree(t); got != "0()A(B(D())E())" {
 		t.Errorf("the tree: %s", got)
 	}
-	got := c.do(t, http.MethodGet, foldersPath+"?filters[folder_id]="+a+"&sort=-created_at", "", 422) // no index begins with it
+	for sort, first := range map[string]string{"name": z, "-name": e, "created_at": a, "-created_at,name": z} {
+		one, _ := c.do(t, http.MethodGet, foldersPath+"?sort="+sort, "", 200)["results"].([]any)[0].(map[string]any)
+		if one["id"] != first {
+			t.Errorf("sorted by %s, %v is first", sort, one)
+		}
+	}
+	got := c.do(t, http.MethodGet, foldersPath+"?filters[folder_id]="+a+"&sort=-editable", "", 422) // no index begins with it
 	if !strings.Contains(got["message"].(string), "sort must name") {
 		t.Error(got)
 	}

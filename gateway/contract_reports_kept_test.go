@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
@@ -103,5 +104,22 @@ func TestReportsOfALimitedCallerAreOneQuestion(t *testing.T) {
 	}
 	if after := calls("after-the-others"); after > before+3 { // the organization, the key and its account may be read anew
 		t.Errorf("the store was asked %d times for one report with a child, and %d times for 20", before, after)
+	}
+}
+
+// TestContract_ListsInTheOrderOfTime: what organizations make few of is listed with the newest first.
+func TestContract_ListsInTheOrderOfTime(t *testing.T) {
+	t.Parallel()
+	acme := gatewaytest.Start(t).Org(t, "acme")
+	c := asking{acme, acme.Key(t, tenants.AllPermissions()...)}
+	for path, body := range map[string]string{
+		"/api/custom-reports": `{"title":"%s","class":"Contacts"}`, objectsPath: `{"name":"%[1]s","label":"%[1]s","label_plural":"%[1]s"}`, "/api/form/collections": `{"name":"%[1]s","label":"%[1]s","label_plural":"%[1]s"}`,
+	} {
+		c.do(t, 200, posted, path, fmt.Sprintf(body, "older"))
+		time.Sleep(2 * time.Millisecond) // times are in milliseconds
+		c.do(t, 200, posted, path, fmt.Sprintf(body, "newer"))
+		for sort, first := range map[string]string{"-created_at": "newer", "created_at": "older"} {
+			c.do(t, 200, get, path+"?per_page=1&sort="+sort, "", first)
+		}
 	}
 }

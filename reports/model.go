@@ -98,8 +98,8 @@ func NewKinds() Kinds {
 		Traits: resource.Traits{Name: "custom_report"},
 		Spec: store.Spec{
 			Name:    "custom_reports",
-			Indexes: []store.Index{{Fields: []string{"title"}}},
-			Access:  []store.Access{{Where: []string{"title"}}},
+			Indexes: []store.Index{{Fields: []string{"title"}}, {Fields: []string{"created_at"}}},
+			Access:  []store.Access{{Where: []string{"title"}}, {Where: []string{"created_at"}}},
 		},
 		Preset: func(r *Report) { r.Secure = true },
 		Fill: func(r *Report) {

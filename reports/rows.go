@@ -196,7 +196,7 @@ func (m *Module) rowsRows() []api.Operation {
 	run.Params = append(run.Params, params)
 	exported := api.Operation{
 		Name: "reports.export", Path: "/api/custom-reports/{id}/export", Summary: "Export the rows of a custom report",
-		Description: "Writes the rows of the report as they come when it is run: all that its query lets through, and of a list that says no limit up to 100,000.",
+		Description: "Writes the rows of the report as they come when it is run: all that its query lets through, and of a list that says no limit up to 100,000. Rows are read page by page: where records are made, changed or deleted meanwhile, others can be missing or come twice.",
 		Kinds:       api.ServerKeys, Rule: api.Needs(tenants.ManageReports), Message: "Custom Report found",
 		Data: map[string]any{}, Example: map[string]any{"country": "DE", "count": 120},
 		Failures: []api.Failure{unfit, slow, {Code: http.StatusUnprocessableEntity, Message: "Validation failed: the report is set not to be exportable", When: "the report is not exportable, or has more rows than an export takes"}},

@@ -32,7 +32,7 @@ type listing struct {
 // asking says which records are meant, and in which order.
 type asking struct {
 	Sort    string `json:"sort" rule:"max=200" doc:"Order: fields joined by commas, - before one that descends. Ties are broken by id."`
-	Q       string `json:"q" rule:"max=200" doc:"Only records that have this text somewhere in what people read."`
+	Q       string `json:"q" rule:"max=200" doc:"Only records that have this text somewhere in what people read, with upper and lower case as it is written."`
 	Deleted bool   `json:"deleted" default:"false" doc:"Lists records that were deleted instead of live ones."`
 }
 

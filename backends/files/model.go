@@ -61,8 +61,10 @@ func NewKinds() Kinds {
 		Traits: resource.Traits{Name: "folder"},
 		Spec: store.Spec{
 			Name:    "folders",
-			Indexes: []store.Index{{Fields: []string{"folder_id", "deleted", "name", "teams"}}},
-			Access:  []store.Access{{Where: []string{"folder_id", "deleted"}, Sort: []string{"name"}}},
+			Indexes: []store.Index{{Fields: []string{"folder_id", "deleted", "name", "teams"}}, {Fields: []string{"deleted", "name"}}, {Fields: []string{"deleted", "created_at"}}},
+			Access: []store.Access{
+				{Where: []string{"folder_id", "deleted"}, Sort: []string{"name"}}, {Where: []string{"deleted"}, Sort: []string{"name"}}, {Where: []string{"deleted", "created_at"}},
+			},
 		},
 		Derive: func(f *Folder) { f.live() },
 	})

@@ -36,7 +36,7 @@ type Kinds struct {
 func NewKinds() Kinds {
 	definitions := resource.Must(resource.Options[Definition]{
 		Traits:  resource.Traits{Name: "custom_object", Key: "name", Definition: true},
-		Spec:    store.Spec{Name: "custom_objects"},
+		Spec:    store.Spec{Name: "custom_objects", Indexes: []store.Index{{Fields: []string{"created_at"}}}, Access: []store.Access{{Where: []string{"created_at"}}}},
 		Defines: func(d *Definition) (string, schema.Fields, bool) { return d.Name, d.Schema, d.Schema != nil },
 	})
 	records := resource.Must(resource.Options[Record]{

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"tenantry/backends/store"
 	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/control"
@@ -52,7 +53,7 @@ func TestUsageOverHTTP(t *testing.T) {
 	told("", `{"operation":"audit.list","requests":7,"refused":7,`)
 	told("?to=2031-04-30", `"count":0`)
 	first := acme.Get(t, reader, "/api/usage").Field("results").([]any)[0].(map[string]any)
-	for _, name := range []string{"requests", "sent_bytes", "documents"} {
+	for _, name := range []string{"requests", "sent_bytes"} {
 		if first[name].(interface{ String() string }).String() == "0" {
 			t.Errorf("%s is 0: %v", name, first)
 		}
@@ -66,6 +67,8 @@ func TestUsageOverHTTP(t *testing.T) {
 	told("?operation=audit.list&from=2031-05-02&to=2031-05-02", `"page":1,"pages":1,"count":1,"results":[{"day":"2031-05-02","requests":3,`)
 	told("?operation=audit.list&filters[day]=2031-05-01", `"requests":8,`)
 	told("?per_page=1", `"page":1,"pages":2,"count":2,"results":[{"day":"2031-05-02",`)
+	later.Store(92)
+	told("", `"count":0`) // though nobody has asked since, and they are there
 	later.Store(91)
 	ask(1)
 	g.App.FlushUsage(t.Context())
@@ -87,5 +90,39 @@ func TestUsageOverHTTP(t *testing.T) {
 		if a := acme.Do(t, http.MethodGet, "/api/usage"+c.query, gatewaytest.WithKey(c.key)); a.Code != c.code || !strings.Contains(a.Text(), c.says) {
 			t.Errorf("%s: %d %s, want %d %s", c.query, a.Code, a.Body, c.code, c.says)
 		}
+	}
+}
+
+// TestUsage_OfStrangers: who is not known makes no organization write, and is counted with those who are; notes of
+// the gateway are no documents.
+func TestUsage_OfStrangers(t *testing.T) {
+	t.Parallel()
+	var writes atomic.Int32
+	g := gatewaytest.Start(t, func(_ *config.Config, o *gateway.Options) {
+		now := time.Date(2031, 5, 1, 12, 0, 0, 0, time.UTC)
+		o.Now = func() time.Time { return now }
+		o.Observe = func(c store.Call) {
+			if c.Operation == "write" && c.Collection == "usage" {
+				writes.Add(1)
+			}
+		}
+	})
+	acme := g.Org(t, "acme")
+	reader := acme.Key(t, tenants.ViewAudit)
+	for range 3 {
+		acme.Get(t, "", "/api/contacts")
+		acme.Page(t, "/sign-in")
+		g.App.FlushUsage(t.Context())
+	}
+	if n := writes.Load(); n != 0 {
+		t.Errorf("strangers made it write %d times", n)
+	}
+	acme.Get(t, reader, "/api/contacts") // refused, and yet known
+	g.App.FlushUsage(t.Context())
+	if n := writes.Load(); n == 0 {
+		t.Error("who is known is not counted")
+	}
+	if a := acme.Get(t, reader, "/api/usage"); !strings.Contains(a.Text(), `"documents":0,`) || !strings.Contains(a.Text(), `{"operation":"contacts.list","requests":4,"refused":4,`) {
+		t.Errorf("%s", a.Body)
 	}
 }

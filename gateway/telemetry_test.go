@@ -153,6 +153,34 @@ func TestTelemetry(t *testing.T) {
 	}
 }
 
+// TestTelemetry_CallersDoNotChoose: of what a stranger says is part of one trace that is kept, no more is kept than
+// of anything else.
+func TestTelemetry_CallersDoNotChoose(t *testing.T) {
+	t.Parallel()
+	seen := &collector{t: t}
+	server := httptest.NewServer(seen)
+	defer server.Close()
+	g := gatewaytest.Start(t, func(cfg *config.Config, _ *gateway.Options) {
+		cfg.Telemetry = config.Telemetry{Endpoint: server.URL, Token: secret.New("a token of the collector"), SamplePercent: 1}
+	})
+	org := g.Org(t, "acme")
+	for range 200 {
+		org.Get(t, "", "/api/contacts", gatewaytest.Header("Traceparent", "00-4bf92f3577b34da60000000000000001-00f067aa0ba902b7-01"))
+	}
+	g.Stop(t)
+	seen.mu.Lock()
+	defer seen.mu.Unlock()
+	kept := 0
+	for _, s := range seen.spans {
+		if s.Name == "contacts.list" {
+			kept++
+		}
+	}
+	if kept > 50 { // two are to be expected, and this many once in 10^50 times
+		t.Errorf("%d of 200 are kept", kept)
+	}
+}
+
 // TestTelemetry_Outage: without its collector the gateway answers, and says once that nobody listens.
 func TestTelemetry_Outage(t *testing.T) {
 	t.Parallel()

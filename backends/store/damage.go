@@ -106,14 +106,14 @@ func (s *Store) Examine(ctx context.Context, org int64, p Placement) (documents 
 	return documents, err
 }
 
-// Documents counts the documents of every kind.
+// Documents counts the documents of every kind but those that are the gateway's own.
 func (w *Workspace) Documents(ctx context.Context) (documents int64, err error) {
 	for _, c := range w.store.tenant {
 		n, err := w.countAll(ctx, c, driver.Predicate{})
 		if err != nil {
 			return documents, fmt.Errorf("counting %s: %w", c.Name, err)
 		}
-		if c != w.store.notes {
+		if !w.store.aside[c] {
 			documents += n
 		}
 	}

@@ -71,6 +71,8 @@ type Spec struct {
 	// Partition: records of several organizations share the workspace, told apart by the
 	// field org_id, which the workspace's partition sets and adds to every question and index.
 	Partition bool
+	// Aside: the records are notes of the gateway, which count among nobody's documents.
+	Aside bool
 
 	collection *driver.Collection
 	values     func(driver.Document) ([]any, error) // the declared values of a stored document

@@ -32,6 +32,7 @@ type Store struct {
 	tenant    []*driver.Collection
 	kinds     []*Spec // of tenant, but for the notes
 	notes     *driver.Collection
+	aside     map[*driver.Collection]bool // of tenant, what counts among nobody's documents
 
 	damages  damages
 	mu       sync.Mutex
@@ -90,7 +91,7 @@ func New(o Options) *Store {
 	for _, spec := range o.Control {
 		s.control = append(s.control, spec.collection)
 	}
-	s.tenant = append(s.tenant, s.notes)
+	s.tenant, s.aside = append(s.tenant, s.notes), map[*driver.Collection]bool{s.notes: true}
 	s.Keep(o.Tenant...)
 	return s
 }
@@ -98,7 +99,7 @@ func New(o Options) *Store {
 // Keep adds to what organizations' workspaces keep. It is called before the first of them is opened.
 func (s *Store) Keep(specs ...*Spec) {
 	for _, spec := range specs {
-		s.kinds, s.tenant = append(s.kinds, spec), append(s.tenant, spec.collection)
+		s.kinds, s.tenant, s.aside[spec.collection] = append(s.kinds, spec), append(s.tenant, spec.collection), spec.Aside
 	}
 }
 

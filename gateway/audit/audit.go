@@ -41,7 +41,7 @@ type Log struct{ kind *resource.Of[Record] }
 
 // New declares the record.
 func New() *Log {
-	spec := store.Spec{Name: "audit_log", Indexes: []store.Index{{Fields: []string{"created_at"}}, {Fields: []string{"records"}}, {Fields: []string{"request_id"}}}}
+	spec := store.Spec{Name: "audit_log", Aside: true, Indexes: []store.Index{{Fields: []string{"created_at"}}, {Fields: []string{"records"}}, {Fields: []string{"request_id"}}}}
 	spec.Access = []store.Access{{Where: []string{"created_at"}}, {Where: []string{"records"}}, {Where: []string{"request_id"}}}
 	for _, asked := range []string{"operation", "subject", "outcome"} {
 		spec.Indexes = append(spec.Indexes, store.Index{Fields: []string{asked, "created_at"}})

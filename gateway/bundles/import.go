@@ -80,7 +80,7 @@ func New(o Options) *Service {
 	s.kind = resource.Must(resource.Options[Import]{
 		Traits: resource.Traits{Name: "import"},
 		Spec: store.Spec{
-			Name: "imports", Fields: []string{"only"},
+			Name: "imports", Aside: true, Fields: []string{"only"},
 			Indexes: []store.Index{{Fields: []string{"created_at"}}, {Fields: []string{"state", "created_at"}}, {Fields: []string{"only"}, Unique: true}},
 			Access:  []store.Access{{Sort: []string{"created_at"}}, {Where: []string{"state"}, Sort: []string{"created_at"}}, {Where: []string{"only"}}},
 		},

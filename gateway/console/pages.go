@@ -68,7 +68,7 @@ func (m *Module) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			if cause == http.ErrAbortHandler { //nolint:errorlint // a sentinel by contract of net/http
 				panic(cause)
 			}
-			m.Log.Error("a page failed", "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+			m.Log.ErrorContext(r.Context(), "a page failed", "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
 			m.message(w, http.StatusInternalServerError, "", "Something went wrong", "Please try again.")
 		}
 	}()
@@ -118,7 +118,7 @@ func (m *Module) tenantPage(page func(http.ResponseWriter, *http.Request, *tenan
 		case errors.As(err, &refused):
 			m.refuse(w, refused)
 		case err != nil:
-			m.Log.Warn("a page is unavailable", "error", err)
+			m.Log.WarnContext(r.Context(), "a page is unavailable", "error", err)
 			m.unavailable(w, "")
 		default:
 			page(w, r, t)
@@ -137,7 +137,7 @@ func (m *Module) anyPage(page func(w http.ResponseWriter, organization string)) 
 		case err == nil, errors.Is(err, tenants.ErrUnknownTenant):
 			page(w, "")
 		default:
-			m.Log.Warn("a page is unavailable", "error", err)
+			m.Log.WarnContext(r.Context(), "a page is unavailable", "error", err)
 			m.unavailable(w, "")
 		}
 	}
@@ -217,13 +217,13 @@ func (m *Module) home(w http.ResponseWriter, r *http.Request, t *tenants.Tenant)
 		return
 	}
 	if err != nil {
-		m.Log.Warn("a session cannot be checked", "error", err)
+		m.Log.WarnContext(r.Context(), "a session cannot be checked", "error", err)
 		m.unavailable(w, t.Org.Name)
 		return
 	}
 	user, err := m.People.FindUser(r.Context(), t, principal.UserID)
 	if err != nil {
-		m.Log.Warn("a user cannot be read", "error", err)
+		m.Log.WarnContext(r.Context(), "a user cannot be read", "error", err)
 		m.unavailable(w, t.Org.Name)
 		return
 	}

@@ -439,7 +439,7 @@ func (x *exchange) done() {
 		status = api.StatusFailed
 	}
 	x.p.Metrics.observe(outcome{x.op.Name, status, x.code}, took)
-	x.p.Usage.Count(x.call.Tenant, x.op, x.code, x.bytes, x.about.Took())
+	x.p.Usage.Count(x.call.Tenant, x.op, x.call.Principal != nil && x.call.Principal.Kind != tenants.Anonymous, x.code, x.bytes, x.about.Took())
 	x.traced()
 	if !x.p.LogRequests {
 		return

@@ -60,7 +60,7 @@ type Log struct {
 // New declares the record.
 func New(keys secrets.Keys, now func() time.Time) *Log {
 	return &Log{keys: keys, now: now, kind: store.Must[record](store.Spec{
-		Name: collection, Fields: []string{"expires"},
+		Name: collection, Aside: true, Fields: []string{"expires"},
 		Indexes: []store.Index{{Fields: []string{"expires"}}}, Access: []store.Access{{Where: []string{"expires"}}},
 	})}
 }

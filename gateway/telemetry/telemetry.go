@@ -54,7 +54,7 @@ func Open(ctx context.Context, cfg config.Telemetry, version string, log *slog.L
 		return nil, fmt.Errorf("telemetry.endpoint: %w", err)
 	}
 	// What a caller's trace wants to be kept is kept as seldom as our own: a stranger must not choose our cost.
-	share := sdktrace.TraceIDRatioBased(float64(cfg.SamplePercent) / 100)
+	share := chance(float64(cfg.SamplePercent) / 100)
 	t.traces = sdktrace.NewTracerProvider(sdktrace.WithResource(t.about),
 		sdktrace.WithSampler(sdktrace.ParentBased(share, sdktrace.WithRemoteParentSampled(share))),
 		sdktrace.WithBatcher(&spanSender{spans, outage{log: log, what: "traces"}}))
@@ -156,6 +156,9 @@ type spanSender struct {
 }
 
 func (s *spanSender) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	for i, span := range spans {
+		spans[i] = quiet{span}
+	}
 	s.outage.note(ctx, s.SpanExporter.ExportSpans(ctx, spans))
 	return nil // the library would write its own line
 }

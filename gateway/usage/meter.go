@@ -44,9 +44,10 @@ type Day struct {
 const Kept = 90
 
 const (
-	measureEvery = time.Hour       // documents are counted that often
-	measureTime  = 2 * time.Second // which may take that long
-	writeTime    = 5 * time.Second // for one organization
+	measureEvery = time.Hour        // documents are counted that often
+	measureTime  = 2 * time.Second  // which may take that long
+	measureRound = 20 * time.Second // and so may that of all organizations in one round
+	writeTime    = 5 * time.Second  // for one organization
 	tries        = 10
 )
 
@@ -63,6 +64,7 @@ type Meter struct {
 // ledger has what is not stored yet of one organization.
 type ledger struct {
 	since atomic.Int64 // Unix ms
+	known atomic.Bool  // whether somebody asked who is known
 	rows  sync.Map     // operation to *tally
 }
 
@@ -73,34 +75,32 @@ func New(log *slog.Logger, now func() time.Time) *Meter {
 	return &Meter{log: log, now: now, kind: resource.Must(resource.Options[Day]{
 		Traits: resource.Traits{Name: "usage_day"},
 		Spec: store.Spec{
-			Name: "usage", Indexes: []store.Index{{Fields: []string{"day"}, Unique: true}}, Access: []store.Access{{Where: []string{"day"}}, {Sort: []string{"day"}}},
+			Name: "usage", Aside: true, Indexes: []store.Index{{Fields: []string{"day"}, Unique: true}}, Access: []store.Access{{Where: []string{"day"}}, {Sort: []string{"day"}}},
 		},
 	})}
 }
 
-// Count counts an answer. Where the organization was asked the same before it takes no lock and no memory.
-func (m *Meter) Count(t *tenants.Tenant, op *api.Operation, code, sent int, inStore time.Duration) {
+// Count counts an answer. What strangers asked is stored once somebody has asked who is known, or never: they make
+// no organization write. Where the organization was asked the same before it takes no lock and no memory.
+func (m *Meter) Count(t *tenants.Tenant, op *api.Operation, known bool, code, sent int, inStore time.Duration) {
 	if m == nil || t == nil || t.Workspace() == nil { // nobody's
 		return
 	}
-	of, ok := m.live.Load(t)
+	found, ok := m.live.Load(t)
 	if !ok {
 		fresh := &ledger{}
 		fresh.since.Store(m.now().UnixMilli())
-		of, _ = m.live.LoadOrStore(t, fresh)
+		found, _ = m.live.LoadOrStore(t, fresh)
 	}
-	rows := &of.(*ledger).rows
-	row, ok := rows.Load(op)
-	if !ok {
-		row, _ = rows.LoadOrStore(op, &tally{})
-	}
-	c := row.(*tally)
-	c.requests.Add(1)
+	of := found.(*ledger)
+	n := Counts{Requests: 1, Micros: inStore.Microseconds(), Sent: int64(sent)}
 	if code == http.StatusForbidden || code == http.StatusTooManyRequests {
-		c.refused.Add(1)
+		n.Refused = 1
 	}
-	c.micros.Add(inStore.Microseconds())
-	c.sent.Add(int64(sent))
+	of.add(op, n)
+	if known && !of.known.Load() {
+		of.known.Store(true)
+	}
 }
 
 // Flush stores what waits. What a store does not take now waits on; it may be counted twice where the
@@ -108,29 +108,54 @@ func (m *Meter) Count(t *tenants.Tenant, op *api.Operation, code, sent int, inSt
 func (m *Meter) Flush(ctx context.Context) {
 	m.flush.Lock()
 	defer m.flush.Unlock()
-	away := map[string]bool{}
+	measuring, cancel := context.WithTimeout(ctx, measureRound)
+	defer cancel()
+	away, waiting := map[string]bool{}, map[int64]*ledger{}
 	m.live.Range(func(key, value any) bool {
 		t, of := key.(*tenants.Tenant), value.(*ledger)
-		if away[t.Org.Backend] || ctx.Err() != nil {
+		since, now := time.UnixMilli(of.since.Load()).UTC(), m.now().UTC()
+		known, taken := of.known.Swap(false), of.take()
+		if len(taken) == 0 || !known && since.YearDay() != now.YearDay() { // nobody has asked since the last round, or strangers alone
+			m.live.Delete(t)
 			return ctx.Err() == nil
 		}
-		since := of.since.Swap(m.now().UnixMilli())
-		taken := of.take()
-		if len(taken) == 0 { // nobody has asked since the last round
-			m.live.Delete(t)
-			return true
+		err := ctx.Err()
+		if known && err == nil && !away[t.Org.Backend] {
+			err = m.write(ctx, measuring, t, since, taken)
 		}
-		err := m.write(ctx, t, time.UnixMilli(since).UTC(), taken)
 		switch {
-		case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrConflict), errors.Is(err, context.DeadlineExceeded):
-			away[t.Org.Backend] = errors.Is(err, store.ErrUnavailable)
-			of.since.Store(since)
+		case !known:
 			of.give(taken)
-		case err != nil: // the organization may be gone
-			m.log.WarnContext(ctx, "what was asked of an organization could not be noted", "organization", t.Org.Slug, "error", err)
+		case away[t.Org.Backend], errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrConflict), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+			away[t.Org.Backend] = !errors.Is(err, store.ErrConflict)
+			if into := waiting[t.Org.OrgID]; into != nil { // of another state of the organization
+				m.live.Delete(t)
+				of = into
+			}
+			waiting[t.Org.OrgID] = of
+			of.give(taken)
+			of.known.Store(true)
+		default:
+			of.since.Store(now.UnixMilli())
+			if err != nil { // the organization may be gone
+				m.log.WarnContext(ctx, "what was asked of an organization could not be noted", "organization", t.Org.Slug, "error", err)
+			}
 		}
-		return true
+		return ctx.Err() == nil
 	})
+}
+
+// add adds to what was counted of an operation.
+func (l *ledger) add(op *api.Operation, n Counts) {
+	row, ok := l.rows.Load(op)
+	if !ok {
+		row, _ = l.rows.LoadOrStore(op, &tally{})
+	}
+	c := row.(*tally)
+	c.requests.Add(n.Requests)
+	c.refused.Add(n.Refused)
+	c.micros.Add(n.Micros)
+	c.sent.Add(n.Sent)
 }
 
 // take returns what was counted, and begins anew.
@@ -149,19 +174,13 @@ func (l *ledger) take() map[*api.Operation]Counts {
 // give puts back what could not be stored.
 func (l *ledger) give(taken map[*api.Operation]Counts) {
 	for op, n := range taken {
-		if row, ok := l.rows.Load(op); ok {
-			c := row.(*tally)
-			c.requests.Add(n.Requests)
-			c.refused.Add(n.Refused)
-			c.micros.Add(n.Micros)
-			c.sent.Add(n.Sent)
-		}
+		l.add(op, n)
 	}
 }
 
 // write adds counts to those of a day. Replicas change one record, which each reads again where another
 // came between. Whoever begins a day ends those that are kept no longer.
-func (m *Meter) write(ctx context.Context, t *tenants.Tenant, at time.Time, counted map[*api.Operation]Counts) error {
+func (m *Meter) write(ctx, measuring context.Context, t *tenants.Tenant, at time.Time, counted map[*api.Operation]Counts) error {
 	ws := t.Workspace()
 	ctx, cancel := context.WithTimeout(ctx, ws.Hold()+writeTime)
 	defer cancel()
@@ -176,12 +195,14 @@ func (m *Meter) write(ctx context.Context, t *tenants.Tenant, at time.Time, coun
 			sum.add(n)
 			d.Operations[op.Name] = sum
 		}
-		if now := m.now(); now.Sub(time.UnixMilli(d.Measured)) >= measureEvery {
-			ctx, cancel := context.WithTimeout(ctx, measureTime)
+		if now := m.now(); now.Sub(time.UnixMilli(d.Measured)) >= measureEvery && measuring.Err() == nil {
+			ctx, cancel := context.WithTimeout(measuring, measureTime)
 			defer cancel()
-			d.Bytes, d.Measured = ws.Size(), now.UnixMilli()
 			if n, err := ws.Documents(ctx); err == nil { // else those of before stay for an hour
 				d.Documents = n
+			}
+			if measuring.Err() == nil { // else the next round measures
+				d.Bytes, d.Measured = ws.Size(), now.UnixMilli()
 			}
 		}
 		return nil
@@ -209,8 +230,7 @@ func (m *Meter) write(ctx context.Context, t *tenants.Tenant, at time.Time, coun
 
 // forget ends the days that are kept no longer. Another replica may do so at the same time.
 func (m *Meter) forget(ctx context.Context, in store.Collection[Day], at time.Time) error {
-	last := at.AddDate(0, 0, -Kept).Format(time.DateOnly)
-	old, err := in.Find(ctx, store.Query{Filter: store.Where(store.F("day"), store.OpLt, last)})
+	old, err := in.Find(ctx, store.Query{Filter: store.Where(store.F("day"), store.OpLt, oldest(at))})
 	for i := range old {
 		if gone := in.Delete(ctx, &old[i]); !errors.Is(gone, store.ErrConflict) {
 			err = errors.Join(err, gone)
@@ -221,3 +241,6 @@ func (m *Meter) forget(ctx context.Context, in store.Collection[Day], at time.Ti
 	}
 	return nil
 }
+
+// oldest returns the first day that is kept.
+func oldest(now time.Time) string { return now.UTC().AddDate(0, 0, -Kept).Format(time.DateOnly) }

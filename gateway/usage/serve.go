@@ -48,7 +48,7 @@ func (m *Meter) Operations() []api.Operation {
 	size := int64(1_368_064)
 	list := crud.Rows(m.kind, crud.Options[Day]{
 		Path: "/api/usage", Things: "Usage Days", Tag: "Usage", Read: api.Needs(tenants.ViewAudit).Unlimited(), Sort: "-day",
-		Without: []string{"get", "create", "update", "delete"}, Where: between, Show: show,
+		Without: []string{"get", "create", "update", "delete"}, Where: m.between, Show: show,
 		Example: Answer{"2026-11-22", Sum{120, 2, 340, 51_200}, 4711, &size, []OperationUsage{{"reports.get", Sum{120, 2, 340, 51_200}}}},
 	})
 	list[0].Summary = "List what was asked of the organization by day"
@@ -60,10 +60,10 @@ func (m *Meter) Operations() []api.Operation {
 	return list
 }
 
-// between says which days are asked for.
-func between(_ context.Context, c *api.Call) (store.Filter, error) {
+// between says which days are asked for, of those that are kept.
+func (m *Meter) between(_ context.Context, c *api.Call) (store.Filter, error) {
 	var faults fault.List
-	var all []store.Filter
+	all := []store.Filter{store.Where(store.F("day"), store.OpGte, oldest(m.now()))}
 	for _, end := range []struct {
 		name string
 		op   store.Op

@@ -251,7 +251,7 @@ func (l *Limiter) failed(ctx context.Context, err error) {
 		return
 	}
 	if l.resting.Swap(l.now().Add(rest).UnixMilli()) == 0 {
-		l.log.Warn("Redis does not answer: until it does, this replica applies the request limits by itself", "error", err)
+		l.log.WarnContext(ctx, "Redis does not answer: until it does, this replica applies the request limits by itself", "error", err)
 	}
 }
 

@@ -103,7 +103,7 @@ func mayImport(from, to string) bool {
 	case within(from, "internal"):
 		return allowed("internal/texts")
 	case within(from, "backends/store"):
-		return allowed("backends/store/driver", "internal/bounded", "internal/request")
+		return allowed("backends/store/driver", "internal/bounded", "internal/request", "internal/together")
 	case within(from, "tenants"):
 		return allowed("tenants", "backends/store", "backends/resource", "backends/schema", "crypto", "internal")
 	case within(from, "backends") || within(from, "reports"):

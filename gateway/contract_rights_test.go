@@ -185,7 +185,7 @@ func TestKeysMakeNoStrongerKeys(t *testing.T) {
 	keys := root.make(t, "/api/service-accounts", `{"name":"keys alone","permissions":["manage_keys"]}`)
 	alone, _ := root.do(t, http.MethodPost, "/api/keys", fmt.Sprintf(`{"name":"k","kind":"server_full","account":%q}`, keys), 200, "token").Field("token").(string)
 	for _, who := range []string{root.make(t, "/api/users", `{"name":"Ed","email":"ed@example.com"}`), "424242"} {
-		actingAs{acme, gatewaytest.WithKey(alone)}.do(t, http.MethodGet, explain+"keys.list&subject=user:"+who, "", 403, "Permission Denied")
+		actingAs{acme, gatewaytest.WithKey(alone)}.do(t, http.MethodGet, explain+"keys.list&subject=user:"+who, "", 403, "The caller lacks view_users")
 	}
 	root.do(t, http.MethodGet, explain+"nothing.get&subject=8", "", 422, `"field":"subject"`)
 }

@@ -42,7 +42,7 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []api.Operati
 	registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "tenantry_limits_local_total", Help: "Requests that this replica counted by itself because Redis was away.",
 	}, func() float64 { return float64(a.limiter.Local()) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "tenantry_in_flight", Help: "Weight of the requests being answered; a report weighs 4, others 1.",
+		Name: "tenantry_in_flight", Help: "Weight of the requests being answered; reports, lists, exports and bulk calls weigh 4, others 1.",
 	}, func() float64 { return float64(work.Used()) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "tenantry_bodies_bytes", Help: "Bytes that the bodies being read may take.",
 	}, func() float64 { return float64(bodies.Used()) }))

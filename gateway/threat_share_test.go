@@ -464,3 +464,43 @@ func TestT8_SharingShowsNoMoreThanTheSharerSees(t *testing.T) {
 		t.Errorf("the reader sees %s", read.Text())
 	}
 }
+
+// TestSharedReportsInPages: pages may read a shared report from the origins of a browser key alone, and a key
+// that does not fit changes nothing else.
+func TestSharedReportsInPages(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	acme, other := g.Org(t, "acme"), g.Org(t, "other")
+	acme.Import(t, reportLines()...)
+	path := sharedPath + "ManyManyManyRows"
+	browser := func(o *gatewaytest.Org) string {
+		return o.KeyWith(t, func(k *control.NewKey) {
+			k.Kind, k.Permissions, k.Origins = string(tenants.Browser), []string{"create_form_submissions"}, []string{pageOrigin}
+		}).Token
+	}
+	plain := acme.Do(t, http.MethodGet, path)
+	untimed := regexp.MustCompile(`"retrieved_at":[0-9]+`)
+	for _, tt := range []struct {
+		key, origin string
+		open        bool
+	}{
+		{browser(acme), pageOrigin, true}, {browser(acme), "https://other.example", false}, {browser(acme), "", false}, {"", pageOrigin, false},
+		{browser(other), pageOrigin, false}, {acme.Key(t, tenants.AllPermissions()...), pageOrigin, false}, {"x", pageOrigin, false},
+	} {
+		var with []gatewaytest.Request
+		if tt.key != "" {
+			with = append(with, gatewaytest.WithKey(tt.key))
+		}
+		if tt.origin != "" {
+			with = append(with, gatewaytest.Header("Origin", tt.origin))
+		}
+		a := acme.Do(t, http.MethodGet, path, with...)
+		if got := a.Header.Get("Access-Control-Allow-Origin"); a.Code != plain.Code || untimed.ReplaceAllString(a.Text(), "") != untimed.ReplaceAllString(plain.Text(), "") || (got == pageOrigin) != tt.open || (got != "") != tt.open {
+			t.Errorf("a page of %q: %d, open to %q: %s", tt.origin, a.Code, got, a.Body)
+		}
+	}
+	asked := g.Page(t, http.MethodOptions, acme.Host, path, gatewaytest.Header("Origin", pageOrigin), gatewaytest.Header("Access-Control-Request-Method", "GET"))
+	if asked.Code != http.StatusNoContent || asked.Header.Get("Access-Control-Allow-Methods") != "GET" || !strings.Contains(asked.Header.Get("Access-Control-Allow-Headers"), "traceparent") {
+		t.Errorf("preflight: %d %v", asked.Code, asked.Header)
+	}
+}

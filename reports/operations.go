@@ -309,7 +309,7 @@ func (m *Module) sharedOperation() api.Operation {
 			"A token that is given is always checked, also where none is needed. " +
 			"Locked inputs take their values from the token alone, so a report with locked inputs cannot be read without one. " +
 			"An input that the report locks is locked in its children too.",
-		Credentials: api.Open, Rule: api.AnyCaller(), Teams: true,
+		Credentials: api.Open, Kinds: api.Browser, Rule: api.AnyCaller(), Teams: true,
 		Params: []api.Param{
 			{Name: "pid", In: api.InPath, Shape: api.Text, Required: true, Description: "Public identifier of the report.", Example: examplePID},
 			{Name: "report_id", In: api.InPath, Shape: api.Text, Description: "Identifier of the report itself or of one of its child reports.", Example: exampleID},

@@ -21,7 +21,8 @@ import (
 // Credentials are the ways a caller may prove who they are. The zero value admits nobody.
 type Credentials uint8
 
-// The credentials. Open operations need none and look at none.
+// The credentials. Open operations need none, and look at none but a browser key where the row takes those:
+// pages of its origins may then read what anybody may.
 const (
 	Key     Credentials = 1 << iota // an API key in the header x-service-token
 	Session                         // a signed-in person's browser session
@@ -405,7 +406,7 @@ func (o *Operation) Validate() []error {
 	if o.Credentials&Operator != 0 && !operators {
 		fault("is the operator's and takes another credential")
 	}
-	if (o.Credentials&Key != 0) != (o.Kinds != 0) {
+	if (o.Credentials&Key != 0) != (o.Kinds != 0) && (o.Credentials != Open || o.Kinds != Browser) {
 		fault("key kinds and credentials disagree")
 	}
 	if o.Kinds&ServerRead != 0 && o.Method != http.MethodGet {

@@ -75,11 +75,16 @@ func (c *Call) admit(origin string) error {
 		return err
 	}
 	if c.Principal.KeyKind == tenants.Browser {
-		c.Header.Set("Access-Control-Allow-Origin", origin)
-		c.Header.Set("Access-Control-Expose-Headers", "ETag, Idempotency-Replayed, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, Retry-After, X-Ignored, X-Request-Id, X-Warning")
-		c.Header.Add("Vary", "Origin")
+		c.ReadableBy(origin)
 	}
 	return nil
+}
+
+// ReadableBy lets pages of that origin read the answer.
+func (c *Call) ReadableBy(origin string) {
+	c.Header.Set("Access-Control-Allow-Origin", origin)
+	c.Header.Set("Access-Control-Expose-Headers", "ETag, Idempotency-Replayed, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, Retry-After, X-Ignored, X-Request-Id, X-Warning")
+	c.Header.Add("Vary", "Origin")
 }
 
 // Admits returns nil where the operation takes a credential like the principal's, sent for a page of that

@@ -61,7 +61,7 @@ func (s *serves[T]) filtered(row *api.Operation) {
 	key := s.of.KeyField()
 	row.Params = append(row.Params, api.Param{Name: "filters", In: api.InQuery, Shape: api.Tree, Description: "filters[<field>]=<value> or filters[<field>][<operator>]=<value>.", Example: "filters[" + key.Name + "]=" + s.model.named(key)})
 	row.Failures = append(row.Failures, api.Failure{
-		Code: http.StatusUnprocessableEntity, Message: "Validation failed: page must be a whole number from 1 to 1000000000", When: "a parameter has an unacceptable value",
+		Code: http.StatusUnprocessableEntity, Message: "Validation failed: sort must name some of " + strings.Join(s.sorts, ", ") + ", each once, with - before one that descends", When: "a parameter has an unacceptable value",
 	})
 }
 

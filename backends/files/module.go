@@ -72,7 +72,7 @@ func (m *Module) deleteFile() api.Operation {
 	return api.Typed(api.Operation{
 		Name: "files.delete", Contract: true, Revised: true, Method: http.MethodDelete, Path: "/api/files/{id}", Tag: tag,
 		Summary:     "Delete a file",
-		Description: "The record leaves every read and count. Nothing is destroyed; an operator can restore it.",
+		Description: "The record leaves every read and count, and can be restored until it is purged.",
 		Credentials: api.Key | api.Session, Kinds: api.ServerFull, Rule: api.PersonsNeed(tenants.ManageFiles), Audit: api.AuditAlways, Teams: true,
 		Message: "File record deleted", Example: Removed{ID: exampleFile},
 		Failures: []api.Failure{

@@ -90,7 +90,7 @@ func (m *Module) caller(ctx context.Context, c *api.Call, kind, id string, uid i
 		return who, missingAs("Key not found", err)
 	}
 	if !mayRead(c.Principal, uid) { // else anybody would hear who there is and what they may do
-		return nil, api.Forbidden(forbidden)
+		return nil, api.Forbidden("The caller lacks view_users, without which nobody hears of a user")
 	}
 	u, err := m.People.FindUser(ctx, c.Tenant, uid)
 	if err != nil {

@@ -303,7 +303,7 @@ func Preflight(w http.ResponseWriter, r *http.Request, methods string) {
 	h := w.Header()
 	h.Set("Access-Control-Allow-Origin", r.Header.Get("Origin"))
 	h.Set("Access-Control-Allow-Methods", methods)
-	h.Set("Access-Control-Allow-Headers", "x-service-token, content-type, prefer, if-match, if-none-match, idempotency-key")
+	h.Set("Access-Control-Allow-Headers", "x-service-token, content-type, prefer, if-match, if-none-match, idempotency-key, x-request-id, traceparent, tracestate")
 	h.Set("Access-Control-Max-Age", "600")
 	h.Add("Vary", "Origin")
 	w.WriteHeader(http.StatusNoContent)

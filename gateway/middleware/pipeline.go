@@ -222,6 +222,12 @@ func (x *exchange) principal(ctx context.Context, t *tenants.Tenant) (*tenants.P
 	}
 	switch {
 	case x.op.Credentials&api.Open != 0:
+		if origin := x.r.Header.Get("Origin"); origin != "" && len(keys) == 1 && x.op.Kinds.Admits(tenants.Browser) {
+			// A key that does not fit is no reason to refuse what is open; the page cannot read it then.
+			if page, err := x.p.Keys.Authenticate(ctx, t, keys[0], x.call.Remote); err == nil && page.KeyKind == tenants.Browser && slices.Contains(page.Origins, origin) {
+				x.call.ReadableBy(origin)
+			}
+		}
 		return &tenants.Principal{}, nil
 	case x.op.Credentials&api.Key != 0 && len(keys) > 0:
 		if len(keys) != 1 {

@@ -68,7 +68,11 @@ func ruleText(op *api.Operation) string {
 
 func credentialText(op *api.Operation) string {
 	if op.Credentials == api.Open {
-		return "Credentials: none."
+		text := "Credentials: none."
+		if op.Kinds.Admits(tenants.Browser) {
+			text += " With an API key \"" + tenants.Browser.Label() + "\" pages of its origins may read the answer."
+		}
+		return text
 	}
 	var accepted []string
 	for _, kind := range []tenants.KeyKind{tenants.ServerFull, tenants.ServerRead, tenants.Browser} {

@@ -336,6 +336,9 @@ func TestFiles_Life(t *testing.T) {
 	if bare := listed[0].(map[string]any); len(listed) != 2 || bare["folder_name"] != nil || bare["user_name"] != "" || bare["url"] != "" || listed[1].(map[string]any)["folder_name"] != "Contracts" {
 		t.Errorf("listed: %v", listed)
 	}
+	if got := c.do(t, http.MethodPut, path, `{"url":"../x","filename":""}`, 422); len(got["errors"].([]any)) != 2 {
+		t.Errorf("two problems: %v", got)
+	}
 	for _, body := range []string{`{"url":"https://evil.example.com/x"}`, `{"url":"../x"}`, `{"url":"https://cdn.example.com/other/0f00"}`, `{"url":3}`, `{"filename":null}`, `{"hash":"x"}`, `{"pid":"x"}`, `{"user_id":1}`, `{"contact_id":"` + absentID + `"}`} {
 		c.do(t, http.MethodPut, path, body, 422)
 	}

@@ -56,7 +56,7 @@ func (m *Module) folderRows() []api.Operation {
 func (m *Module) fileRows() []api.Operation {
 	rows := crud.Rows(m.Files, crud.Options[File]{
 		Path: "/api/files", Things: "Files", Tag: tag, Without: []string{"delete"}, Purges: true, Search: []string{"filename"},
-		Read: api.Needs(tenants.ManageFiles), Write: api.Needs(tenants.ManageFiles), Before: m.beforeFile, Show: m.showFiles, Example: fileExample(),
+		Read: api.Needs(tenants.ManageFiles), Write: api.Needs(tenants.ManageFiles), Also: m.address, Before: m.beforeFile, Show: m.showFiles, Example: fileExample(),
 	})
 	for i := range rows {
 		row := &rows[i]
@@ -123,19 +123,23 @@ func (m *Module) beforeFile(ctx context.Context, c *api.Call, rec, was *File) er
 		rec.live()
 		return m.house(ctx, c, &rec.FolderID)
 	}
+	return nil
+}
+
+// address keeps the last part of where the file host serves the bytes.
+func (m *Module) address(_ context.Context, c *api.Call, rec, _ *File, errs *fault.List) error {
 	if !c.Body.Has("url") {
 		return nil
 	}
-	var errs fault.List
 	rec.Hash = ""
 	if c.Body.Value("url").Is != strictjson.Null {
-		text, ok := c.Body.Text(&errs, "url")
+		text, ok := c.Body.Text(errs, "url")
 		rec.Hash = strings.TrimPrefix(text, m.base(c)+"/")
 		if ok && rec.Hash != "" && !ValidHash(rec.Hash) {
 			errs.Add("url", fault.Format, foreign)
 		}
 	}
-	return errs.Err()
+	return nil
 }
 
 // house takes what is restored out of a folder that is deleted, or gone.

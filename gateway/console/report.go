@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -104,7 +105,7 @@ func (m *Module) reportPage(w http.ResponseWriter, r *http.Request, t *tenants.T
 		PID: pid, ReportID: child, Token: secret.New(token), Provider: provider, Params: query.Tree("params"), Data: true, Teams: teams,
 	})
 	if err != nil {
-		m.reportProblem(w, t, err)
+		m.reportProblem(r.Context(), w, t, err)
 		return
 	}
 	view := layOut(&shared)
@@ -136,7 +137,7 @@ func links(pid, current string, kept url.Values, children []reports.ChildReport)
 	return all
 }
 
-func (m *Module) reportProblem(w http.ResponseWriter, t *tenants.Tenant, err error) {
+func (m *Module) reportProblem(ctx context.Context, w http.ResponseWriter, t *tenants.Tenant, err error) {
 	switch p := api.ProblemOf(err); {
 	case errors.Is(err, reports.ErrNotShowable):
 		m.message(w, http.StatusConflict, t.Org.Name, "The report cannot be shown",
@@ -150,10 +151,10 @@ func (m *Module) reportProblem(w http.ResponseWriter, t *tenants.Tenant, err err
 	case p.Code == http.StatusUnprocessableEntity, p.Code == http.StatusBadRequest:
 		m.message(w, p.Code, t.Org.Name, "The report cannot be shown with these values", p.Message)
 	case p.Code == http.StatusServiceUnavailable:
-		m.Log.Warn("a shared report is unavailable", "error", err)
+		m.Log.WarnContext(ctx, "a shared report is unavailable", "error", err)
 		m.unavailable(w, t.Org.Name)
 	default:
-		m.Log.Error("a shared report failed", "error", err)
+		m.Log.ErrorContext(ctx, "a shared report failed", "error", err)
 		m.message(w, http.StatusInternalServerError, t.Org.Name, "Something went wrong", "Please try again.")
 	}
 }

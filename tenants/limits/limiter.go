@@ -188,7 +188,7 @@ func (l *Limiter) Take(ctx context.Context, r Request) Decision {
 			v, err := askFor(ctx, l.patience, func(ctx context.Context) (verdict, error) { return l.shared.decide(ctx, rules) })
 			if err == nil {
 				if probe {
-					l.returned()
+					l.returned(ctx)
 				}
 				return v.decision(rules)
 			}
@@ -255,8 +255,8 @@ func (l *Limiter) failed(ctx context.Context, err error) {
 	}
 }
 
-func (l *Limiter) returned() {
+func (l *Limiter) returned(ctx context.Context) {
 	if l.resting.Swap(0) != 0 {
-		l.log.Info("Redis answers again: the replicas apply the request limits together")
+		l.log.InfoContext(ctx, "Redis answers again: the replicas apply the request limits together")
 	}
 }

@@ -55,14 +55,25 @@ func (w *walk) send(t *testing.T, block string) {
 	if w.cookie != nil && !strings.Contains(call, "\nx-service-token: ") {
 		with = append(with, gatewaytest.Cookie(w.cookie))
 	}
+	media, body := "application/json", []string(nil)
 	for _, line := range lines[1:] {
-		if name, value, ok := strings.Cut(line, ": "); ok && !strings.HasPrefix(line, "{") {
+		name, value, header := strings.Cut(line, ": ")
+		switch {
+		case !header || strings.HasPrefix(line, "{"):
+			body = append(body, w.fill(line))
+		case name == "content-type":
+			media = value
+		default:
 			with = append(with, gatewaytest.Header(name, w.fill(value)))
-			continue
 		}
-		with = append(with, jsonText(w.fill(line)))
+	}
+	if body != nil {
+		with = append(with, gatewaytest.Body(media, strings.Join(body, "\n")))
 	}
 	a := w.org.Do(t, method, w.fill(path), with...)
+	for deadline := time.Now().Add(time.Minute); method == http.MethodGet && a.Field("state") == "running" && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		a = w.org.Do(t, method, w.fill(path), with...)
+	}
 	for _, c := range (&http.Response{Header: a.Header}).Cookies() {
 		w.cookie = c
 	}

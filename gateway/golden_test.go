@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"tenantry/backends/api"
 	"tenantry/backends/store"

@@ -167,6 +167,9 @@ func TestFaultsInWords(t *testing.T) {
 		{file: "sqlite: {readers: many, max_open_files: 1.5}", want: []string{
 			`sqlite.max_open_files: must be a whole number (FILE line 1 says "1.5")`, `sqlite.readers: must be a whole number (FILE line 1 says "many")`}},
 		{environ: "TENANTRY_SQLITE__READERS=0", want: []string{`sqlite.readers: must be from 1 to 64 (TENANTRY_SQLITE__READERS says "0")`}},
+		{file: "memory: {garbage: -1, limit: 63}", want: []string{
+			`memory.garbage: must be from 0 to 16384 MiB (FILE line 1 says "-1")`}},
+		{file: "memory: {garbage: 64, limit: 127}", want: []string{`memory.limit: must be 0, for none, or at least 64 MiB more than memory.garbage (FILE line 1 says "127")`}},
 		{file: "log: {requests: maybe}", want: []string{`log.requests: must be true or false (FILE line 1 says "maybe")`}},
 		{file: "data: [a, b]", want: []string{"data: must be a text (FILE line 1)"}},
 		{file: "trusted_proxies: {a: b}", want: []string{"trusted_proxies: must be a list of texts (FILE line 1)"}},

@@ -440,7 +440,9 @@ func (s *serves[T]) change(ctx context.Context, c *api.Call, change func(*T) err
 			err = s.in(c).Insert(ctx, rec)
 		}
 		if first := new(store.DuplicateError); errors.As(err, &first) { // somebody else stored it meanwhile
-			return s.change(ctx, c, change)
+			if rec, err = s.find(ctx, c, store.Live); err == nil {
+				rec, err = s.in(c).Update(ctx, s.of.Meta(rec).ID, edit)
+			}
 		}
 	default:
 		rec, err = s.in(c).Update(ctx, s.of.Meta(rec).ID, edit)

@@ -79,9 +79,11 @@ func (s *Services) examineBackend(ctx context.Context, e *examination, name stri
 			says = fmt.Sprintf("no answer within %s", checkTimeout)
 		}
 		e.wrong(what, fmt.Sprintf("%s: cannot read and write: %s", use, says), "see whether the server runs and can be reached, and the disk has room")
+		s.inspectBackend(ctx, e, name)
 		return
 	}
 	e.good(what, "%s: reads and writes", use)
+	s.inspectBackend(ctx, e, name)
 	indexes, err := s.store.Indexes(ctx, name)
 	if err != nil {
 		e.wrong(what+" indexes", err.Error(), "")
@@ -103,6 +105,23 @@ func (s *Services) examineBackend(ctx context.Context, e *examination, name stri
 		e.warn(what+" indexes", fmt.Sprintf("%d are ready, %d are being built", ready, building), "questions that need them are slow until then")
 	case ready > 0:
 		e.good(what+" indexes", "%d are ready", ready)
+	}
+}
+
+// inspectBackend adds what the backend itself tells.
+func (s *Services) inspectBackend(ctx context.Context, e *examination, name string) {
+	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
+	defer cancel()
+	for _, f := range s.store.Inspect(ctx, name) {
+		what := "backend " + name + " " + f.Subject
+		switch f.Verdict {
+		case store.FindingWrong:
+			e.wrong(what, f.Says, f.Advice)
+		case store.FindingWarning:
+			e.warn(what, f.Says, f.Advice)
+		default:
+			e.good(what, "%s", f.Says)
+		}
 	}
 }
 

@@ -57,7 +57,7 @@ func (o *Options) check() error {
 }
 
 // connect returns a client, which connects when it is first used.
-func (o *Options) connect() (*mongo.Client, error) {
+func (o *Options) connect(h *health) (*mongo.Client, error) {
 	uri := o.URI.Reveal()
 	isSRV := strings.HasPrefix(uri, "mongodb+srv://")
 	if !isSRV && !strings.HasPrefix(uri, "mongodb://") {
@@ -81,9 +81,11 @@ func (o *Options) connect() (*mongo.Client, error) {
 	if c.ConnectTimeout == nil || *c.ConnectTimeout <= 0 || *c.ConnectTimeout > maxConnectTimeout {
 		c.SetConnectTimeout(maxConnectTimeout)
 	}
-	if o.Monitor != nil {
-		c.SetMonitor(o.Monitor)
+	if c.ReplicaSet != nil {
+		h.set = *c.ReplicaSet
 	}
+	c.SetServerMonitor(h.monitor())
+	c.SetMonitor(countTries(o.Monitor))
 	client, err := mongo.Connect(c)
 	if err != nil {
 		return nil, errors.New("the options of the MongoDB address contradict each other; check TLS files, authentication and compressors")

@@ -69,6 +69,7 @@ type Engine struct {
 	client  *mongo.Client
 	breaker *gobreaker.CircuitBreaker[struct{}]
 	builder *builder
+	health  *health
 	closed  atomic.Bool
 	running atomic.Int64
 
@@ -85,6 +86,35 @@ type space struct {
 	db     *mongo.Database
 	turn   chan struct{}     // held while the database is prepared
 	unique map[string]*build // unique indexes by signature of their kind
+	// indexing counts commands that make indexes, which would bring a database back: once it is
+	// being dropped, none begins.
+	indexing atomic.Int64
+	dropped  atomic.Bool
+}
+
+// index makes indexes, unless the database is being dropped.
+func (s *space) index(ctx context.Context, k *kind, all []definition) error {
+	s.indexing.Add(1)
+	defer s.indexing.Add(-1)
+	if s.dropped.Load() {
+		return fault{errRemoved}
+	}
+	_, err := k.coll.Indexes().CreateMany(ctx, models(all))
+	return err
+}
+
+// drop drops the database. Commands that make indexes in it end with that, on their own account; one that the
+// server had not begun makes the database anew, so it is dropped again once they have ended.
+func (s *space) drop(ctx context.Context) error {
+	s.dropped.Store(true)
+	busy := s.indexing.Load() > 0
+	if err := s.db.Drop(ctx); err != nil || !busy {
+		return err
+	}
+	if err := settle(ctx, &s.indexing); err != nil {
+		return fmt.Errorf("indexes are still being made in it: %w", err)
+	}
+	return s.db.Drop(ctx)
 }
 
 // lease is what all handles on a workspace share until it is removed.
@@ -107,11 +137,12 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
-	client, err := opts.connect()
+	h := &health{}
+	client, err := opts.connect(h)
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{opts: opts, client: client, spaces: map[string]*space{}, open: map[string]*lease{}, shapes: map[*driver.Collection]*shape{}}
+	e := &Engine{opts: opts, client: client, health: h, spaces: map[string]*space{}, open: map[string]*lease{}, shapes: map[*driver.Collection]*shape{}}
 	if e.projection, err = projection(); err != nil {
 		return nil, err
 	}
@@ -220,6 +251,7 @@ func (e *Engine) prepare(ctx context.Context, s *space, o *driver.Opening, kinds
 	isNew := found == 0
 	if isNew {
 		clear(s.unique)
+		e.builder.forget(s)
 	}
 	for _, k := range kinds {
 		unique := k.uniques()
@@ -228,7 +260,7 @@ func (e *Engine) prepare(ctx context.Context, s *space, o *driver.Opening, kinds
 		}
 		b := s.unique[k.signature]
 		if b == nil {
-			b = e.builder.start(k, unique)
+			b = e.builder.start(s, k, unique)
 			s.unique[k.signature] = b
 		}
 		if err := b.wait(ctx); err != nil {
@@ -277,7 +309,7 @@ func (e *Engine) Remove(ctx context.Context, name, owner string) error {
 	}
 	err = e.run(ctx, limited, true, doing, func(ctx context.Context) error {
 		if e.opts.Isolation == PerDatabase {
-			return s.db.Drop(ctx)
+			return s.drop(ctx)
 		}
 		return s.empty(ctx, name)
 	})

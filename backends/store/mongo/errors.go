@@ -12,7 +12,6 @@ import (
 	"tenantry/backends/store/driver"
 
 	"github.com/sony/gobreaker/v2"
-	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
@@ -107,7 +106,8 @@ func (e *Engine) run(ctx, limited context.Context, own bool, doing string, do fu
 	}
 	start := time.Now()
 	_, err := e.breaker.Execute(func() (struct{}, error) {
-		err := do(limited)
+		err := patiently(limited, do)
+		e.health.accepted(err)
 		if err == nil {
 			return struct{}{}, nil
 		}
@@ -151,17 +151,17 @@ func (e *Engine) judge(ctx context.Context, own bool, start time.Time, err error
 	switch {
 	case slow:
 		return answered, fmt.Errorf("%w: MongoDB needs longer than %s", driver.ErrUnavailable, e.opts.QueryTimeout)
+	case fromServer && locked(err):
+		return answered, fmt.Errorf("%w: other writes hold what this one needs (%s)", driver.ErrUnavailable, codes(err, server))
+	case fromServer && hasCode(server, codeSignIn):
+		return unreachable, fmt.Errorf("%w: MongoDB does not accept the user or the password of the address (%s)", driver.ErrUnavailable, codes(err, server))
 	case fromServer && passing(server):
 		return unreachable, fmt.Errorf("%w: MongoDB cannot take it now (%s)", driver.ErrUnavailable, codes(err, server))
 	case fromServer:
 		return answered, fmt.Errorf("MongoDB refused it (%s)", codes(err, server))
 	}
-	cause := err.Error()
-	if len(cause) > maxCause {
-		cause = strings.ToValidUTF8(cause[:maxCause], "") + "..."
-	}
 	// The cause is text only: its own context errors are not the caller's.
-	return unreachable, fmt.Errorf("%w: MongoDB does not answer: %s", driver.ErrUnavailable, cause)
+	return unreachable, fmt.Errorf("%w: MongoDB does not answer: %s", driver.ErrUnavailable, e.health.because(err))
 }
 
 // nearDeadline: the library gives up a little before the deadline where an answer would come too late.
@@ -189,12 +189,13 @@ func isOurs(err error) bool {
 }
 
 const (
+	codeSignIn         = 18
 	codeMaxTimeExpired = 50
 	codeDuplicate      = 11000
 )
 
 // passing reports whether the server's refusal has a cause outside the command that may go away:
-// elections, shutdowns, lost members, locks, a full disk.
+// elections, shutdowns, lost members, a full disk.
 func passing(err mongo.ServerError) bool {
 	for _, label := range []string{"RetryableWriteError", "TransientTransactionError", "SystemOverloadedError"} {
 		if err.HasErrorLabel(label) {
@@ -206,7 +207,6 @@ func passing(err mongo.ServerError) bool {
 		case 6, 7, 89, 9001, 202, // hosts and networks
 			10107, 10058, 13435, 13436, 189, 91, 11600, 11602, 11601, // elections and shutdowns
 			64, 79, 100, 133, 134, 262, // majorities
-			24, 46, 112, // locks
 			63, 150, 234, 13388, // chunks on the move
 			391, 462, 14031: // sign-in to repeat, limits, disk
 			return true
@@ -224,62 +224,4 @@ func codes(err error, server mongo.ServerError) string {
 		return fmt.Sprintf("code %d, %s", command.Code, command.Name)
 	}
 	return "code " + strings.Trim(fmt.Sprint(server.ErrorCodes()), "[]")
-}
-
-// duplicate returns the error for a broken unique constraint, or nil when err is another one. position is
-// added to the place that the error names in its batch.
-func (k *kind) duplicate(err error, position int) *driver.DuplicateError {
-	var (
-		raw     bson.Raw
-		message string
-		bulk    mongo.BulkWriteException
-		write   mongo.WriteException
-		command mongo.CommandError
-	)
-	switch {
-	case errors.As(err, &bulk) && len(bulk.WriteErrors) > 0:
-		first := bulk.WriteErrors[0]
-		if !first.HasErrorCode(codeDuplicate) {
-			return nil
-		}
-		raw, message, position = first.Raw, first.Message, position+first.Index
-	case errors.As(err, &write) && len(write.WriteErrors) > 0:
-		first := write.WriteErrors[0]
-		if !first.HasErrorCode(codeDuplicate) {
-			return nil
-		}
-		raw, message = first.Raw, first.Message
-	case errors.As(err, &command) && command.HasErrorCode(codeDuplicate):
-		raw, message = command.Raw, command.Message
-	default:
-		return nil
-	}
-	return &driver.DuplicateError{Collection: k.name, Index: k.broken(raw, message), Position: position}
-}
-
-// broken returns the declared name of the index that the server says was broken.
-func (k *kind) broken(raw bson.Raw, message string) string {
-	if pattern, ok := raw.Lookup("keyPattern").DocumentOK(); ok {
-		elements, err := pattern.Elements()
-		names := make([]string, 0, len(elements))
-		for _, e := range elements {
-			names = append(names, e.Key())
-		}
-		for _, d := range k.indexes {
-			if err == nil && d.unique && slices.EqualFunc(d.keys, names, func(key bson.E, name string) bool { return key.Key == name }) {
-				return d.declared
-			}
-		}
-	}
-	// Older servers say it in words: "... index: email_1a2b3c4d dup key: {...}". What follows repeats
-	// values of the document and is not looked at.
-	if _, rest, ok := strings.Cut(message, "index: "); ok {
-		name, _, _ := strings.Cut(rest, " ")
-		for _, d := range k.indexes {
-			if d.unique && d.name == name {
-				return d.declared
-			}
-		}
-	}
-	return "id"
 }

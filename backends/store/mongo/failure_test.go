@@ -15,7 +15,6 @@ import (
 	"tenantry/backends/store/driver"
 	"tenantry/crypto/secret"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
@@ -80,7 +79,10 @@ func TestOptions(t *testing.T) {
 }
 
 // silentServer takes connections and never says a word.
-func silentServer(t *testing.T) string {
+func silentServer(t *testing.T) string { return answering(t, "") }
+
+// answering takes connections and says this, whatever it is told.
+func answering(t *testing.T, text string) string {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -98,7 +100,10 @@ func silentServer(t *testing.T) string {
 			mu.Lock()
 			conns = append(conns, c)
 			mu.Unlock()
-			wg.Go(func() { _, _ = io.Copy(io.Discard, c) })
+			wg.Go(func() {
+				_, _ = io.WriteString(c, text)
+				_, _ = io.Copy(io.Discard, c)
+			})
 		}
 	})
 	t.Cleanup(func() {
@@ -184,7 +189,7 @@ func TestCallsAfterClose(t *testing.T) {
 
 func TestErrorsAreJudged(t *testing.T) {
 	t.Parallel()
-	e := &Engine{opts: Options{QueryTimeout: time.Second, Log: slog.New(slog.DiscardHandler)}}
+	e := &Engine{opts: Options{QueryTimeout: time.Second, Log: slog.New(slog.DiscardHandler)}, health: &health{}}
 	const private = "ann@example.org"
 	message := "E11000 dup key: { email: \"" + private + "\" }"
 	canceled, cancel := context.WithCancel(t.Context())
@@ -237,44 +242,6 @@ func TestErrorsAreJudged(t *testing.T) {
 	}
 	if about, _ := e.judge(past, false, time.Now(), context.DeadlineExceeded); about != silent {
 		t.Errorf("a caller in a hurry: verdict %d", about)
-	}
-}
-
-func TestDuplicatesNameTheirIndex(t *testing.T) {
-	t.Parallel()
-	_, k := offline(t)
-	unique := k.uniques()[0]
-	reply := func(keys bson.D) bson.Raw {
-		raw, err := bson.Marshal(bson.D{{Key: "keyPattern", Value: keys}, {Key: "keyValue", Value: bson.D{{Key: "f.name", Value: "index: id"}}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return raw
-	}
-	words := func(index string) string {
-		return `E11000 duplicate key error collection: d.things index: ` + index + ` dup key: { org_id: "w", f.name: "x index: ` + unique.name + ` " }`
-	}
-	for _, c := range []struct {
-		name     string
-		err      error
-		index    string
-		position int
-	}{
-		{"pattern", mongo.CommandError{Code: 11000, Raw: reply(unique.keys)}, "name", 5},
-		{"pattern of the id", mongo.CommandError{Code: 11000, Raw: reply(bson.D{{Key: "_id", Value: 1}})}, "id", 5},
-		{"words", mongo.WriteException{WriteErrors: mongo.WriteErrors{{Code: 11000, Message: words(unique.name)}}}, "name", 5},
-		{"words about the id", mongo.WriteException{WriteErrors: mongo.WriteErrors{{Code: 11000, Message: words("_id_")}}}, "id", 5},
-		{"third of a batch", mongo.BulkWriteException{WriteErrors: []mongo.BulkWriteError{{WriteError: mongo.WriteError{Index: 2, Code: 11000, Message: words(unique.name)}}}}, "name", 7},
-		{"another refusal", mongo.CommandError{Code: 2, Message: words(unique.name)}, "", 0},
-		{"no refusal", errors.New("broken pipe"), "", 0},
-		{"nothing", nil, "", 0},
-	} {
-		d := k.duplicate(c.err, 5)
-		switch {
-		case d == nil && c.index == "":
-		case d == nil || d.Index != c.index || d.Position != c.position || d.Collection != "things":
-			t.Errorf("%s: %+v, want %s at %d", c.name, d, c.index, c.position)
-		}
 	}
 }
 

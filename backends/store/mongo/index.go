@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"sort"
 	"strings"
@@ -184,13 +185,13 @@ type build struct {
 	err  error // to be read once done is closed
 }
 
-func (b *builder) start(k *kind, unique []definition) *build {
+func (b *builder) start(s *space, k *kind, unique []definition) *build {
 	made := &build{done: make(chan struct{})}
 	b.wg.Go(func() {
 		defer close(made.done)
 		ctx, cancel := context.WithTimeout(b.ctx, maxBuild)
 		defer cancel()
-		_, err := k.coll.Indexes().CreateMany(ctx, models(unique))
+		err := s.index(ctx, k, unique)
 		if mongo.IsDuplicateKeyError(err) {
 			err = fault{fmt.Errorf("a unique index of collection %s cannot be made: documents in it repeat a value", k.name)}
 		}
@@ -268,6 +269,9 @@ func (b *builder) build(t *task) error {
 	if gone {
 		return nil
 	}
+	if there, err := b.engine.there(b.ctx, t.space); err != nil || !there {
+		return err
+	}
 	var plain, wildcard []definition
 	for _, d := range t.kind.indexes {
 		switch {
@@ -288,12 +292,26 @@ func (b *builder) build(t *task) error {
 	return nil
 }
 
+// there reports whether the database is still there, where it is one workspace's: another process
+// may have removed it, and an index would bring it back, empty and nobody's.
+func (e *Engine) there(ctx context.Context, s *space) (there bool, err error) {
+	if e.opts.Isolation == Shared {
+		return true, nil
+	}
+	err = e.call(ctx, "look for database "+s.db.Name(), func(ctx context.Context) error {
+		found, _, err := s.meta(ctx, "")
+		there = found != 0
+		return err
+	})
+	return there, err
+}
+
 // make makes indexes in one command, or one by one where the server refuses one of them.
 func (b *builder) make(t *task, all []definition) error {
 	ctx, cancel := context.WithTimeout(b.ctx, maxBuild)
 	defer cancel()
-	_, err := t.kind.coll.Indexes().CreateMany(ctx, models(all))
-	if err == nil {
+	err := t.space.index(ctx, t.kind, all)
+	if err == nil || errors.Is(err, errRemoved) {
 		return nil
 	}
 	v, judged := b.engine.judge(ctx, true, time.Now(), err)

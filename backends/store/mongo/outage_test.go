@@ -24,7 +24,15 @@ func behindProxy(t *testing.T, o mongo.Options) (*mongo.Engine, *proxytest.Proxy
 		t.Fatal("the address of the MongoDB server is malformed") // the error repeats it
 	}
 	p := proxytest.Start(t, u.Host)
-	o.URI, o.Database = secret.New("mongodb://"+p.Addr+"/?directConnection=true"), mongotest.Database(t)
+	u.Host = p.Addr
+	if u.Path == "" {
+		u.Path = "/"
+	}
+	query := u.Query()
+	query.Del("replicaSet")
+	query.Set("directConnection", "true") // otherwise the members' own addresses lead past the proxy
+	u.RawQuery = query.Encode()
+	o.URI, o.Database = secret.New(u.String()), mongotest.Database(t)
 	e, err := mongo.Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)

@@ -65,7 +65,7 @@ func (w *workspace) Write(ctx context.Context, writes []driver.Write) error {
 		}
 		refused := false
 		err := w.engine.call(run, "write", func(ctx context.Context) error {
-			err := b.apply(ctx, s)
+			err := b.apply(ctx, &s)
 			refused = isRefusal(err)
 			return err
 		})
@@ -92,7 +92,7 @@ func uncanceled(ctx context.Context) (context.Context, context.CancelFunc) {
 func isRefusal(err error) bool {
 	var server mongo.ServerError
 	if errors.As(err, &server) {
-		return !server.HasErrorLabel("NetworkError") && !passing(server) && !hasCode(server, codeMaxTimeExpired)
+		return locked(err) || !server.HasErrorLabel("NetworkError") && !passing(server) && !hasCode(server, codeMaxTimeExpired)
 	}
 	return err != nil && isOurs(err)
 }
@@ -176,49 +176,90 @@ func (b *attempt) undo() {
 	}
 }
 
-func (b *attempt) apply(ctx context.Context, s step) error {
-	var err error
+// apply does a step. What an error leaves of it to do stays in the step.
+func (b *attempt) apply(ctx context.Context, s *step) error {
 	switch s.op {
 	case driver.Insert:
-		err = b.insert(ctx, s)
+		return b.insert(ctx, s)
 	case driver.Put:
-		err = b.put(ctx, s)
+		return b.put(ctx, s)
 	case driver.Replace:
-		err = b.replace(ctx, s)
-	default:
-		err = b.remove(ctx, s)
+		return s.placed(b.replace(ctx, s))
 	}
-	if d := s.k.duplicate(err, s.position); d != nil {
-		return d
+	return b.remove(ctx, s)
+}
+
+// placed gives a duplicate its place in the batch.
+func (s *step) placed(err error) error {
+	if d, is := err.(*driver.DuplicateError); is { //nolint:errorlint // made here
+		d.Position += s.position
 	}
 	return err
 }
 
-func (b *attempt) insert(ctx context.Context, s step) error {
-	if len(s.changes) == 1 {
-		c := s.changes[0]
-		_, err := s.k.coll.InsertOne(ctx, c.doc)
-		if err == nil {
-			b.later(b.deletion(s.k, 1, c.id))
+// advance takes the first n changes off the step, which are stored.
+func (b *attempt) advance(s *step, n int) {
+	if n == 0 {
+		return
+	}
+	ids := make([]string, n)
+	for i, c := range s.changes[:n] {
+		ids[i] = c.id
+	}
+	b.later(b.deletion(s.k, 1, ids...))
+	s.changes, s.position = s.changes[n:], s.position+n
+}
+
+func (b *attempt) insert(ctx context.Context, s *step) error {
+	for {
+		run, sent := counting(ctx)
+		done, err := b.insertAll(run, s)
+		b.advance(s, done)
+		if err == nil || sent.Load() < 2 {
+			return s.placed(b.duplicate(ctx, s, s.changes, err))
 		}
-		return err
+		if _, _, is := repeated(err); !is {
+			return err
+		}
+		// The library has sent it again, and may have met what it had stored itself.
+		own, lookErr := b.own(ctx, s.k, s.changes)
+		if lookErr != nil {
+			return lookErr
+		}
+		if b.advance(s, own); len(s.changes) == 0 {
+			return nil
+		}
+		if own == 0 {
+			return s.placed(b.duplicate(ctx, s, s.changes, err))
+		}
+	}
+}
+
+// insertAll sends the changes in one command. It returns how many of them are stored; an error is
+// about the one that follows.
+func (b *attempt) insertAll(ctx context.Context, s *step) (done int, err error) {
+	if len(s.changes) == 1 {
+		if _, err := s.k.coll.InsertOne(ctx, s.changes[0].doc); err != nil {
+			return 0, err
+		}
+		return 1, nil
 	}
 	docs := make([]any, len(s.changes))
-	ids := make([]string, len(s.changes))
 	for i, c := range s.changes {
-		docs[i], ids[i] = c.doc, c.id
+		docs[i] = c.doc
 	}
-	_, err := s.k.coll.InsertMany(ctx, docs, options.InsertMany().SetOrdered(true))
+	_, err = s.k.coll.InsertMany(ctx, docs, options.InsertMany().SetOrdered(true))
 	var bulk mongo.BulkWriteException
 	switch {
 	case err == nil:
-		b.later(b.deletion(s.k, 1, ids...))
+		return len(docs), nil
 	case errors.As(err, &bulk) && len(bulk.WriteErrors) > 0:
-		if done := bulk.WriteErrors[0].Index; done > 0 && done < len(ids) {
-			b.later(b.deletion(s.k, 1, ids[:done]...))
+		if at := bulk.WriteErrors[0].Index; at > 0 && at < len(docs) {
+			bulk.WriteErrors[0].Index = 0
+			return at, bulk
 		}
 	}
-	return err
+	return 0, err
 }
 
 // deletion undoes inserts, unless somebody has changed the documents.
@@ -234,7 +275,7 @@ func (b *attempt) deletion(k *kind, rev int64, ids ...string) func(context.Conte
 }
 
 // put replaces or inserts. Two upserts of one id can both find nothing; the one that comes late is tried again.
-func (b *attempt) put(ctx context.Context, s step) error {
+func (b *attempt) put(ctx context.Context, s *step) error {
 	rest := s.changes
 	for race := 0; ; race++ {
 		models := make([]mongo.WriteModel, len(rest))
@@ -249,27 +290,34 @@ func (b *attempt) put(ctx context.Context, s step) error {
 				}
 			}
 		}
-		d := s.k.duplicate(err, 0)
-		if d == nil {
+		err = b.duplicate(ctx, s, rest, err)
+		d, is := err.(*driver.DuplicateError) //nolint:errorlint // made by duplicate
+		if !is {
 			return err
 		}
 		if d.Index == "id" && race < maxRaces {
 			rest = rest[d.Position:]
 			continue
 		}
-		d.Position += s.position + len(s.changes) - len(rest)
-		return d
+		d.Position += len(s.changes) - len(rest)
+		return s.placed(d)
 	}
 }
 
-func (b *attempt) replace(ctx context.Context, s step) error {
+func (b *attempt) replace(ctx context.Context, s *step) error {
 	c := s.changes[0]
 	if b.alone {
-		r, err := s.k.coll.ReplaceOne(ctx, b.w.at(c.id, c.rev), c.doc)
-		if err == nil && r.MatchedCount == 0 {
-			return s.conflict()
+		run, sent := counting(ctx)
+		r, err := s.k.coll.ReplaceOne(run, b.w.at(c.id, c.rev), c.doc)
+		if err != nil || r.MatchedCount > 0 {
+			return b.duplicate(ctx, s, s.changes, err)
 		}
-		return err
+		if sent.Load() > 1 { // sent again: it may have met its own change
+			if own, err := b.own(ctx, s.k, s.changes); err != nil || own > 0 {
+				return err
+			}
+		}
+		return s.conflict()
 	}
 	before, err := s.k.coll.FindOneAndReplace(ctx, b.w.at(c.id, c.rev), c.doc, options.FindOneAndReplace().SetReturnDocument(options.Before)).Raw()
 	if errors.Is(err, mongo.ErrNoDocuments) {
@@ -281,10 +329,10 @@ func (b *attempt) replace(ctx context.Context, s step) error {
 			return err
 		})
 	}
-	return err
+	return b.duplicate(ctx, s, s.changes, err)
 }
 
-func (b *attempt) remove(ctx context.Context, s step) error {
+func (b *attempt) remove(ctx context.Context, s *step) error {
 	c := s.changes[0]
 	if b.alone {
 		r, err := s.k.coll.DeleteOne(ctx, b.w.at(c.id, c.rev))
@@ -306,7 +354,7 @@ func (b *attempt) remove(ctx context.Context, s step) error {
 	return err
 }
 
-func (s step) conflict() error {
+func (s *step) conflict() error {
 	return &driver.ConflictError{Collection: s.k.name, Position: s.position}
 }
 

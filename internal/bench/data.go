@@ -1,0 +1,299 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tenantry/gateway/control"
+)
+
+// made is something that was made, or why it could not be.
+type made struct {
+	what any
+	err  error
+}
+
+// have makes something once and returns it whenever it is asked for by its name.
+func have[T any](b *bench, name string, do func() (T, error)) (T, error) {
+	m, ok := b.made[name]
+	if !ok {
+		b.say("making %s", name)
+		what, err := do()
+		if err != nil {
+			err = fmt.Errorf("making %s: %w", name, err)
+		}
+		m = made{what, err}
+		b.made[name] = m
+	}
+	return m.what.(T), m.err
+}
+
+// org is an organization with a key that may do everything.
+type org struct {
+	slug, key string
+}
+
+const account = "bench" // whose all keys are
+
+var permissions = []string{"contacts", "manage_files", "manage_custom_objects", "manage_forms", "manage_reports", "manage_campaigns"}
+
+func newOrg(ctx context.Context, s *server, slug string) (o org, err error) {
+	if _, err = control.Call[control.Organization](ctx, s.commands, "org.create", control.NewOrganization{Slug: slug, OrganizationFields: control.OrganizationFields{Name: slug}}); err != nil {
+		return o, err
+	}
+	return newKey(ctx, s, slug, account)
+}
+
+func newKey(ctx context.Context, s *server, slug, name string) (org, error) {
+	key := control.NewKey{Org: slug, Name: name, Kind: "server_full"}
+	if name == account {
+		key.Permissions = permissions // of the account, which is made with it
+	} else {
+		key.Account = account
+	}
+	made, err := control.Call[control.IssuedKey](ctx, s.commands, "key.create", key)
+	return org{slug, made.Token}, err
+}
+
+// request is one as it goes over the wire, with the key where there is one and a body where there is one.
+func (o org) request(method, path, body string) []byte {
+	var r bytes.Buffer
+	fmt.Fprintf(&r, "%s %s HTTP/1.1\r\nHost: %s.localhost\r\n", method, path, o.slug)
+	if o.key != "" {
+		fmt.Fprintf(&r, "X-Service-Token: %s\r\n", o.key)
+	}
+	return finish(&r, body)
+}
+
+// request is one to a rival.
+func (p *process) request(method, path, body string) []byte {
+	var r bytes.Buffer
+	fmt.Fprintf(&r, "%s %s HTTP/1.1\r\nHost: localhost\r\n", method, path)
+	if p.token != "" {
+		fmt.Fprintf(&r, "Authorization: %s\r\n", p.token)
+	}
+	return finish(&r, body)
+}
+
+func finish(r *bytes.Buffer, body string) []byte {
+	if body != "" {
+		fmt.Fprintf(r, "Content-Type: application/json\r\nContent-Length: %d\r\n", len(body))
+	}
+	r.WriteString("\r\n" + body)
+	return r.Bytes()
+}
+
+// bundle is a file of lines that Tenantry imports and that rivals read.
+func (b *bench) bundle(name string, write func(line func(format string, args ...any))) (string, error) {
+	path := filepath.Join(b.dir, name+".ndjson")
+	return have(b, "the bundle "+name, func() (string, error) {
+		f, err := os.Create(path)
+		if err != nil {
+			return "", err
+		}
+		w := bufio.NewWriterSize(f, 1<<20)
+		write(func(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) })
+		return path, errors.Join(w.Flush(), f.Close())
+	})
+}
+
+// imported is an organization of the main server with what a bundle has.
+func (b *bench) imported(ctx context.Context, slug, bundle string) (*server, org, error) {
+	s, err := b.server(ctx, "main")
+	if err != nil {
+		return nil, org{}, err
+	}
+	o, err := have(b, "organization "+slug, func() (org, error) {
+		o, err := newOrg(ctx, s, slug)
+		if err == nil {
+			err = load(ctx, s, slug, bundle)
+		}
+		return o, err
+	})
+	return s, o, err
+}
+
+func load(ctx context.Context, s *server, slug, bundle string) error {
+	f, err := os.Open(bundle)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = s.commands.Do(ctx, "import", control.ImportRequest{Org: slug}, control.Streams{Input: f})
+	return err
+}
+
+const (
+	plainReport  = "0000000000000000000000a1"
+	sharedReport = "0000000000000000000000a2"
+	form         = "0000000000000000000000b1"
+	folder       = "0000000000000000000000f1"
+	pid          = "benchmark-report-pid-0001"
+)
+
+// small is an organization with one of each thing that does not depend on how many there are.
+func (b *bench) smallOrg(ctx context.Context) (*server, org, error) {
+	path, err := b.bundle("small", func(line func(string, ...any)) {
+		line(`{"kind":"custom_report","id":"%s","title":"By country","class":"Contacts","query":{"group_by":[{"field":"country"}],"measures":[{"op":"count"}],"sort":["-count"]},"secure":true,"shareable":true}`, plainReport)
+		line(`{"kind":"custom_object","name":"tree","label":"Tree","label_plural":"Trees","schema":{"species":{"title":"Species","type":"Text","required":true},"height":{"title":"Height","type":"Number"}}}`)
+		line(`{"kind":"form_collection","id":"%s","name":"visit","label":"Visit","label_plural":"Visits","schema":{"note":{"title":"Note","type":"LongText"}}}`, form)
+		line(`{"kind":"contact_field","key":"passport","title":"Passport","type":"Encrypted"}`)
+		for i := range revealed {
+			line(`{"kind":"contact","id":"%s","email":"c%d@example.com","fields":{"passport":"X%08d"}}`, id("c", i), i, i)
+		}
+	})
+	if err != nil {
+		return nil, org{}, err
+	}
+	return b.imported(ctx, "small", path)
+}
+
+const revealed = 1000
+
+func id(first string, i int) string { return fmt.Sprintf("%s%0*d", first, 24-len(first), i) }
+
+// files is a bundle of the folder with many files.
+func (b *bench) files(n int) (string, error) {
+	return b.bundle("files", func(line func(string, ...any)) {
+		line(`{"kind":"folder","id":"%s","name":"Large"}`, folder)
+		for i := range n {
+			line(`{"kind":"file","id":"%s","filename":"file %06d.pdf","mimetype":"application/pdf","folder_id":"%s"}`, id("d", i), i, folder)
+		}
+	})
+}
+
+var (
+	countries = []string{"DE", "FR", "GB", "ES", "IT", "NL", "PL", "SE", "US", "CA", "BR", "MX", "JP", "KR", "IN", "AU", "ZA", "NG", "KE", "EG", "AT", "CH", "BE", "DK", "FI", "NO", "PT", "GR", "IE", "CZ"}
+	tiers     = 10
+	most      = 1000 // of seats
+)
+
+// contacts is a bundle of contacts with fields of the organization's own, and a report on them.
+func (b *bench) contacts(n int) (string, error) {
+	return b.bundle(fmt.Sprintf("contacts-%d", n), func(line func(string, ...any)) {
+		line(`{"kind":"contact_field","key":"tier","title":"Tier","type":"Text"}`)
+		line(`{"kind":"contact_field","key":"seats","title":"Seats","type":"Number"}`)
+		line(`{"kind":"custom_report","id":"%s","pid":"%s","title":"By country","class":"Contacts","query":{"filter":{"last_name":{"ne":{"input":"but"}}},"group_by":[{"field":"country"}],"measures":[{"op":"count"}],"sort":["-count"]},"input":{"but":{"title":"But","type":"text","rule":"editable"}},"secure":true,"shareable":true}`, sharedReport, pid)
+		for i := range n {
+			mixed := int(uint32(i) * 2654435761 >> 8) // so that what is alike does not lie together
+			line(`{"kind":"contact","id":"%s","email":"c%d@example.com","first_name":"First %d","last_name":"Name %05d","country":"%s","city":"City %d","status":"%s","fields":{"tier":"tier-%d","seats":%d}}`,
+				id("c", i), i, mixed%700, mixed%5000, countries[mixed%len(countries)], mixed%500, []string{"active", "inactive", "new"}[mixed%3], mixed/7%tiers, mixed/11%most)
+		}
+	})
+}
+
+// crowd is many organizations on a server of their own.
+type crowd struct {
+	orgs        []org
+	took        time.Duration
+	disk        int64 // of all
+	org, key    time.Duration
+	counted     int // by the command line, for org and key
+	concurrency int
+}
+
+// crowd makes organizations with a key each, the first of them by the command line.
+func (b *bench) crowd(ctx context.Context, n int) (*server, *crowd, error) {
+	s, err := b.server(ctx, "crowd")
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := have(b, fmt.Sprintf("%d organizations", n), func() (*crowd, error) {
+		c := &crowd{orgs: make([]org, n), counted: min(20, n/2), concurrency: 8}
+		before, err := size(s.data)
+		if err != nil {
+			return nil, err
+		}
+		var orgs, keys []float64
+		for i := range c.counted {
+			slug := fmt.Sprintf("o%d", i)
+			began := time.Now()
+			if _, err := b.command(ctx, s, "org", "create", "--slug", slug, "--name", slug); err != nil {
+				return nil, err
+			}
+			orgs = append(orgs, time.Since(began).Seconds())
+			began = time.Now()
+			out, err := b.command(ctx, s, "key", "create", "--org", slug, "--name", "bench", "--kind", "server_full", "--permission", "contacts")
+			if err != nil {
+				return nil, err
+			}
+			keys = append(keys, time.Since(began).Seconds())
+			var key struct{ Token string }
+			if err := json.Unmarshal(out, &key); err != nil {
+				return nil, err
+			}
+			c.orgs[i] = org{slug, key.Token}
+		}
+		c.org, c.key = time.Duration(median(orgs)*1e9), time.Duration(median(keys)*1e9)
+		began := time.Now()
+		err = each(ctx, c.concurrency, n-c.counted, func(i int) (err error) {
+			i += c.counted
+			c.orgs[i], err = newOrg(ctx, s, fmt.Sprintf("o%d", i))
+			return err
+		})
+		c.took = time.Since(began)
+		if err == nil {
+			c.disk, err = size(s.data)
+			c.disk -= before
+		}
+		return c, err
+	})
+	return s, c, err
+}
+
+// each does something n times, so many at a time, until one of them fails.
+func each(ctx context.Context, together, n int, do func(int) error) error {
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	errs := make([]error, together)
+	for worker := range together {
+		wg.Go(func() {
+			for errs[worker] == nil && ctx.Err() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= n {
+					return
+				}
+				if errs[worker] = do(i); errs[worker] != nil {
+					next.Store(int64(n))
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(append(errs, ctx.Err())...)
+}
+
+// touch asks each organization once.
+func touch(ctx context.Context, s *server, orgs []org) error {
+	t := &traffic{process: s.process, server: s}
+	return each(ctx, 8, len(orgs), func(i int) error {
+		_, _, err := t.ask(ctx, orgs[i].request(http.MethodGet, countPath, ""))
+		return err
+	})
+}
+
+// size returns the bytes of the files in a folder.
+func size(folder string) (sum int64, err error) {
+	err = filepath.WalkDir(folder, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			sum += info.Size()
+		}
+		return err
+	})
+	return sum, err
+}

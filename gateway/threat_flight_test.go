@@ -272,7 +272,11 @@ func TestX9_AFloodOfRefusedBodies(t *testing.T) {
 // timeouts.write, however long an export may take.
 func TestX8_WhoStopsReadingLosesTheAnswer(t *testing.T) {
 	t.Parallel()
-	g := gatewaytest.Start(t, inFlight(32), func(c *config.Config, _ *gateway.Options) { c.Timeouts.Write = time.Second })
+	g := gatewaytest.Start(t, inFlight(32), func(c *config.Config, o *gateway.Options) {
+		c.Timeouts.Write = time.Second
+		o.Leases = store.DefaultLeases()
+		o.Leases.Settled = time.Minute // what is imported is much at a time for a server that has little of a processor
+	})
 	acme := g.Org(t, "acme")
 	form := docID(0xf1)
 	lines := []string{`{"kind":"form_collection","id":"` + form + `","name":"visit","label":"Visit","label_plural":"Visits","schema":{"note":{"title":"Note","type":"LongText"}}}`}

@@ -151,11 +151,17 @@ func (m *Module) duplicate(ctx context.Context, c *api.Call, r *Report, _ struct
 		return nil, err
 	}
 	m.Reports.Fill(&other)
+	var shown *Configuration
+	c.Closes(func(ctx context.Context) (_ api.Result, err error) {
+		c.Note(m.Reports.Name, other.ID)
+		shown, err = m.get(ctx, c, &other, struct{}{})
+		return api.Result{Data: shown}, err
+	})
 	if err := m.Reports.In(c.Workspace).Insert(ctx, &other); err != nil {
 		return nil, err
 	}
-	c.Note(m.Reports.Name, other.ID)
-	return m.get(ctx, c, &other, struct{}{})
+	_, err = c.Answer(ctx)
+	return shown, err
 }
 
 // toKeepers tells those who keep a report why it cannot be run.

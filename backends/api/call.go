@@ -51,6 +51,9 @@ type Call struct {
 	// nobody waits for it any more.
 	Undo func(ctx context.Context) error
 
+	closing func(context.Context) (Result, error)
+	closed  *Result
+
 	path    func(name string) string
 	sent    http.Header
 	ignored []string
@@ -89,6 +92,34 @@ func (c *Call) Ignore(name string) {
 
 // Ignored returns the names of ignored input.
 func (c *Call) Ignored() []string { return c.ignored }
+
+// Closes says that what the handler writes next is the last of it, and how it answers then. So the engine can
+// store the audit record of the call, and its answer for who sends it again, in the same transaction. The
+// answer is made right before the write, of records as they are about to be stored, and again where the write
+// is tried again; nil takes it back. The handler ends with Answer.
+func (c *Call) Closes(answer func(context.Context) (Result, error)) {
+	c.closing, c.closed = answer, nil
+}
+
+// Close makes the answer of a handler that Closes, and reports whether it does.
+func (c *Call) Close(ctx context.Context) (bool, error) {
+	if c.closing == nil {
+		return false, nil
+	}
+	result, err := c.closing(ctx)
+	c.closed = &result
+	return err == nil, err
+}
+
+// Answer returns what Closes was told to answer.
+func (c *Call) Answer(ctx context.Context) (Result, error) {
+	if c.closed == nil {
+		if _, err := c.Close(ctx); err != nil {
+			return Result{}, err
+		}
+	}
+	return *c.closed, nil
+}
 
 // Note adds a fact to the audit record.
 func (c *Call) Note(key, value string) {

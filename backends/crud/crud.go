@@ -252,20 +252,30 @@ func as[In, T any](s *serves[T], row api.Operation, do func(context.Context, *ap
 		if err != nil {
 			return nil, err
 		}
-		if noted := s.noted(rec); row.Method != http.MethodGet && noted != "" {
+		if row.Method == http.MethodGet || s.Keeper != nil {
+			s.closes(c, rec)
+		}
+		return c.Answer(ctx)
+	})
+	row.Data, row.Params = data, s.offered(row.Params)
+	return row
+}
+
+// closes says that the record is about to be stored as it is, and answered.
+func (s *serves[T]) closes(c *api.Call, rec *T) {
+	c.Closes(func(ctx context.Context) (api.Result, error) {
+		if noted := s.noted(rec); c.Operation.Method != http.MethodGet && noted != "" {
 			c.Note(s.of.Name, noted)
 		}
-		if row.Method != http.MethodDelete {
+		if c.Operation.Method != http.MethodDelete {
 			c.Revision = s.of.Meta(rec).Rev
 		}
 		shown, err := s.show(ctx, c, []*T{rec})
 		if err != nil {
-			return nil, err
+			return api.Result{}, err
 		}
-		return shown[0], nil
+		return api.Result{Data: shown[0]}, nil
 	})
-	row.Data, row.Params = data, s.offered(row.Params)
-	return row
 }
 
 // noted returns what audit logs call a record: people, roles and accounts as commands call them.
@@ -398,6 +408,7 @@ func (s *serves[T]) create() api.Operation {
 		if err := s.of.Number(ctx, c.Workspace, []any{rec}); err != nil {
 			return nil, err
 		}
+		s.closes(c, rec)
 		return rec, s.told(s.in(c).Insert(ctx, rec))
 	})
 }
@@ -418,10 +429,17 @@ func (s *serves[T]) update() api.Operation {
 // caller means.
 func (s *serves[T]) change(ctx context.Context, c *api.Call, change func(*T) error) (*T, error) {
 	edit := func(rec *T) error {
+		c.Closes(nil) // it was to be stored before, and somebody else came between
 		if err := c.Current(s.of.Meta(rec).Rev); err != nil {
 			return err
 		}
-		return change(rec)
+		if err := change(rec); err != nil {
+			return err
+		}
+		if s.Keeper == nil { // which may store more
+			s.closes(c, rec)
+		}
+		return nil
 	}
 	id := c.Path(s.param)
 	if s.of.KeyField().Rule.Format == "id" && s.parent == "" && s.Keeper == nil && !s.of.Single {
@@ -488,11 +506,11 @@ func (s *serves[T]) purging() api.Operation {
 
 // purge ends the record that the path names for good.
 func (s *serves[T]) purge(ctx context.Context, c *api.Call) (*T, error) {
-	return s.again(ctx, c, store.Either, func(rec *T) error { return s.end(ctx, c, rec) })
+	return s.again(ctx, c, store.Either, func(rec *T) error { return s.end(ctx, c, rec, s.closes) })
 }
 
-// end ends a record for good.
-func (s *serves[T]) end(ctx context.Context, c *api.Call, rec *T) error {
+// end ends a record for good; last is called before the write that does.
+func (s *serves[T]) end(ctx context.Context, c *api.Call, rec *T, last func(*api.Call, *T)) error {
 	if s.Before != nil {
 		if err := s.Before(ctx, c, nil, rec); err != nil {
 			return err
@@ -501,6 +519,7 @@ func (s *serves[T]) end(ctx context.Context, c *api.Call, rec *T) error {
 	if s.Keeper != nil {
 		return s.Keeper.Delete(ctx, c, rec)
 	}
+	last(c, rec)
 	return s.in(c).Delete(ctx, rec)
 }
 
@@ -518,7 +537,7 @@ func (s *serves[T]) expire(ctx context.Context, c *api.Call, before int64, ended
 			return left, cmp.Or(failed, err)
 		}
 		for i := range found {
-			switch failed := s.end(ctx, c, &found[i]); {
+			switch failed := s.end(ctx, c, &found[i], func(*api.Call, *T) {}); {
 			case failed == nil:
 				ended(s.of.Meta(&found[i]).ID)
 			case errors.Is(failed, store.ErrConflict): // somebody else ended it, or brought it back
@@ -543,6 +562,7 @@ func (s *serves[T]) restore() api.Operation {
 			if err := s.mark(ctx, c, rec, false); err != nil {
 				return err
 			}
+			s.closes(c, rec)
 			return s.in(c).Replace(ctx, rec)
 		})
 	})
@@ -553,6 +573,7 @@ const tries = 10
 // again finds the record in that state and changes it, anew where somebody else came between.
 func (s *serves[T]) again(ctx context.Context, c *api.Call, state store.State, change func(rec *T) error) (rec *T, err error) {
 	for range tries {
+		c.Closes(nil)
 		if rec, err = s.find(ctx, c, state); err != nil {
 			return nil, err
 		}

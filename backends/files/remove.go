@@ -15,6 +15,7 @@ type removal struct {
 func (m *Module) removeFile(ctx context.Context, c *api.Call, in removal) (Removed, error) {
 	_, err := m.Files.In(c.Workspace).Update(ctx, in.ID, func(f *File) error {
 		f.Deleted = true
+		c.Closes(func(context.Context) (api.Result, error) { return api.Result{Data: Removed(in)}, nil })
 		return c.Current(f.Rev)
 	})
 	if errors.Is(err, store.ErrNotFound) {

@@ -45,29 +45,31 @@ func (m *Module) update(ctx context.Context, c *api.Call) (api.Result, error) {
 		return api.Result{}, err
 	}
 	var wanted Collection
-	var before schema.Fields
-	form, err := persist(ctx, in, id, func(f *Collection) error {
+	_, err := persist(ctx, in, id, func(f *Collection) error {
 		if f.Standalone {
 			return standalone()
 		}
 		if err := c.Current(f.Rev); err != nil {
 			return err
 		}
-		before = f.Fields()
+		before := f.Fields()
 		kept := ch.apply(f)
 		wanted = *f
 		if err := c.IgnoreParts(kept...); err != nil {
 			return err
 		}
+		c.Closes(func(ctx context.Context) (api.Result, error) {
+			c.Revision = f.Rev
+			c.Note("changed", strings.Join(ch.names(), ","))
+			m.warn(ctx, c, f, before)
+			return api.Result{Data: answer(c.Workspace.Org(), f)}, nil
+		})
 		return m.keepValues(ctx, c, f, before)
 	})
 	if err != nil {
 		return api.Result{}, orMissing(schema.Taken(ctx, in, (*Collection).naming, &wanted, err))
 	}
-	c.Revision = form.Rev
-	c.Note("changed", strings.Join(ch.names(), ","))
-	m.warn(ctx, c, form, before)
-	return api.Result{Data: answer(c.Workspace.Org(), form)}, nil
+	return c.Answer(ctx)
 }
 
 // keepValues refuses a change that would leave values of submissions in clear under an encrypted field, or sealed
@@ -97,8 +99,9 @@ const warningHeader = "X-Warning"
 const maxWarned = 20
 
 // warn tells of reports that ask for fields which the form has lost: the caller in a header,
-// those that the caller may see, and the audit log. The change is stored, so nothing fails.
+// those that the caller may see, and the audit log. That keeps nobody from changing it.
 func (m *Module) warn(ctx context.Context, c *api.Call, form *Collection, before schema.Fields) {
+	c.Header.Del(warningHeader) // of a try that others came before
 	after := form.Fields()
 	lost := slices.ContainsFunc(before.Names(), func(name string) bool { return after[name].Type != before[name].Type })
 	if m.Reports == nil || !lost {

@@ -19,12 +19,15 @@ func (m *Module) create(ctx context.Context, c *api.Call) (api.Result, error) {
 		return api.Result{}, err
 	}
 	in := m.Definitions.In(c.Workspace)
+	c.Closes(func(context.Context) (api.Result, error) {
+		c.Revision = def.Rev
+		c.Note("object", def.ID)
+		return api.Result{Data: Created{def.ID, def.Name, def.Label, def.LabelPlural}}, nil
+	})
 	if err := in.Insert(ctx, def); err != nil {
 		return api.Result{}, schema.Taken(ctx, in, (*Definition).naming, def, err)
 	}
-	c.Revision = def.Rev
-	c.Note("object", def.ID)
-	return api.Result{Data: Created{def.ID, def.Name, def.Label, def.LabelPlural}}, nil
+	return c.Answer(ctx)
 }
 
 func parseDefinition(c *api.Call) (*Definition, error) {

@@ -30,6 +30,12 @@ func (w *Workspace) Remote() bool {
 	return ok && e.Remote()
 }
 
+// atomic reports whether a batch is applied whole or not at all.
+func (w *Workspace) atomic() bool {
+	e, ok := able[driver.Atomic](w.store, w.backend())
+	return ok && e.Atomic()
+}
+
 // backend returns where the workspace is.
 func (w *Workspace) backend() string {
 	if w.home != nil {

@@ -300,35 +300,47 @@ func (c Collection[T]) Each(ctx context.Context, f Filter, state State, fn func(
 // returns once they are durable. It fills ID where empty, CreatedAt where zero,
 // UpdatedAt where zero, and Rev. Error: *DuplicateError.
 func (c Collection[T]) Insert(ctx context.Context, recs ...*T) error {
+	return c.store(ctx, c.inserting, recs)
+}
+
+// inserting returns the write of a new record, which it fills.
+func (c Collection[T]) inserting(rec *T) (driver.Write, error) {
+	meta := metaOf(rec)
+	if meta.ID == "" {
+		meta.ID = c.ws.NewID()
+	}
+	if !ValidID(meta.ID) {
+		return driver.Write{}, fmt.Errorf("%s: %q is no identifier", c.kind.spec.Name, meta.ID)
+	}
+	if meta.CreatedAt == 0 {
+		meta.CreatedAt = c.ws.store.now().UnixMilli()
+	}
+	if meta.UpdatedAt == 0 {
+		meta.UpdatedAt = meta.CreatedAt
+	}
+	meta.Rev = 0
+	return c.write(driver.Insert, rec)
+}
+
+// store makes the writes of records, whose revision is then the next one.
+func (c Collection[T]) store(ctx context.Context, writing func(*T) (driver.Write, error), recs []*T) (err error) {
 	writes := make([]driver.Write, len(recs))
-	now := c.ws.store.now().UnixMilli()
 	for i, rec := range recs {
-		meta := metaOf(rec)
-		if meta.ID == "" {
-			meta.ID = c.ws.NewID()
-		}
-		if !ValidID(meta.ID) {
-			return fmt.Errorf("%s: %q is no identifier", c.kind.spec.Name, meta.ID)
-		}
-		if meta.CreatedAt == 0 {
-			meta.CreatedAt = now
-		}
-		if meta.UpdatedAt == 0 {
-			meta.UpdatedAt = meta.CreatedAt
-		}
-		w, err := c.write(driver.Insert, rec)
-		if err != nil {
+		if writes[i], err = writing(rec); err != nil {
 			return err
 		}
-		writes[i] = w
 	}
-	if err := c.ws.write(ctx, writes); err != nil {
-		return translate(c.kind.spec, err)
+	// Whoever is asked right before the write sees the records as they are about to be.
+	for _, rec := range recs {
+		metaOf(rec).Rev++
+	}
+	if err = c.ws.write(ctx, writes); err == nil {
+		return nil
 	}
 	for _, rec := range recs {
-		metaOf(rec).Rev = 1
+		metaOf(rec).Rev--
 	}
-	return nil
+	return translate(c.kind.spec, err)
 }
 
 // Replace stores records over the revisions they were read at, all or none where the engine has
@@ -373,23 +385,13 @@ func (c Collection[T]) visible(ctx context.Context, recs ...*T) error {
 }
 
 func (c Collection[T]) replace(ctx context.Context, recs ...*T) error {
-	writes := make([]driver.Write, len(recs))
-	now := c.ws.store.now().UnixMilli()
-	for i, rec := range recs {
-		metaOf(rec).UpdatedAt = now
-		w, err := c.write(driver.Replace, rec)
-		if err != nil {
-			return err
-		}
-		writes[i] = w
-	}
-	if err := c.ws.write(ctx, writes); err != nil {
-		return translate(c.kind.spec, err)
-	}
-	for _, rec := range recs {
-		metaOf(rec).Rev++
-	}
-	return nil
+	return c.store(ctx, c.replacing, recs)
+}
+
+// replacing returns the write of a record over the revision it was read at.
+func (c Collection[T]) replacing(rec *T) (driver.Write, error) {
+	metaOf(rec).UpdatedAt = c.ws.store.now().UnixMilli()
+	return c.write(driver.Replace, rec)
 }
 
 const updateTries = 10

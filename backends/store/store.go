@@ -479,7 +479,7 @@ func (w *Workspace) reader(ctx context.Context) (driver.Workspace, error) {
 }
 
 func (w *Workspace) write(ctx context.Context, writes []driver.Write) error {
-	if a, ok := ctx.Value(alongKey{}).(*Along); ok && !a.Done() && len(writes) > 0 {
+	if a, ok := ctx.Value(alongKey{}).(*Along); ok && a != nil && len(writes) > 0 {
 		return a.with(ctx, w, writes)
 	}
 	return w.apply(ctx, writes)

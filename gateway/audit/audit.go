@@ -82,17 +82,28 @@ func (l *Log) Write(ctx context.Context, ws *store.Workspace, rec Record) error 
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
-	for fact, value := range rec.Facts {
+	rec.index()
+	return l.kind.In(ws).Insert(ctx, &rec)
+}
+
+// Writing returns the change that Write makes, for who makes it together with what it is about.
+func (l *Log) Writing(ws *store.Workspace, rec Record) (store.Change, error) {
+	rec.index()
+	return l.kind.In(ws).Inserting(&rec)
+}
+
+// index makes the record one that is found by what it is about.
+func (r *Record) index() {
+	for fact, value := range r.Facts {
 		if fact == "user" {
 			value = "user:" + value
 		} else if !store.ValidID(value) {
 			continue
 		}
-		rec.Records = append(rec.Records, value)
+		r.Records = append(r.Records, value)
 	}
-	slices.Sort(rec.Records)
-	rec.Records = slices.Compact(rec.Records)
-	return l.kind.In(ws).Insert(ctx, &rec)
+	slices.Sort(r.Records)
+	r.Records = slices.Compact(r.Records)
 }
 
 // Recent returns records, the newest first, at most limit, after the first offset ones.

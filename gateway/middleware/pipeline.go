@@ -113,7 +113,10 @@ type exchange struct {
 	bytes   int
 	about   request.Request
 	until   deadline.Context
-	span    trace.Span // nil: nobody follows
+	// beside is written with the writes of the handler: the audit record with the facts recorded.
+	beside   *store.Along
+	recorded map[string]string
+	span     trace.Span // nil: nobody follows
 }
 
 // Serve answers one request for the operation. path gives the path parameters.
@@ -169,6 +172,9 @@ func (x *exchange) guarded(ctx context.Context) (result api.Result, err error) {
 			return err
 		},
 	}
+	if x.op.Method != http.MethodGet && x.op.Audit == api.AuditAlways && x.call.Tenant.Workspace() != nil {
+		in.Once = x.carry
+	}
 	if x.op.Repeatable() && x.r.Header[repeats.Header] != nil {
 		in.Once, x.digest = x.once, sha256.New()
 	}
@@ -187,9 +193,29 @@ func (x *exchange) once(ctx context.Context, run func(context.Context) (api.Resu
 		return api.Result{}, api.BadRequest("The header %s must be there once, with 1 to 255 visible ASCII characters", repeats.Header)
 	}
 	if x.op.Reads {
-		return run(ctx)
+		return x.carry(ctx, run)
 	}
-	return x.p.Repeats.Once(ctx, x.call, repeats.Request{Key: keys[0], Target: x.r.URL.RequestURI(), Body: x.digest.Sum(nil)}, run)
+	return x.p.Repeats.Once(ctx, x.call, repeats.Request{Key: keys[0], Target: x.r.URL.RequestURI(), Body: x.digest.Sum(nil)}, x.along(),
+		func(ctx context.Context) (api.Result, error) { return x.carry(ctx, run) })
+}
+
+// carry carries the request out. What it writes last, its audit record is written with.
+func (x *exchange) carry(ctx context.Context, run func(context.Context) (api.Result, error)) (api.Result, error) {
+	return run(x.along().With(ctx))
+}
+
+// along returns what is written with the writes of the handler.
+func (x *exchange) along() *store.Along {
+	if x.beside == nil {
+		ws := x.call.Tenant.Workspace()
+		x.beside = ws.Along(x.call.Close)
+		x.beside.Last(func(context.Context) (store.Change, error) {
+			rec := x.record(nil)
+			x.recorded = maps.Clone(rec.Facts)
+			return x.p.Audit.Writing(ws, rec)
+		})
+	}
+	return x.beside
 }
 
 // tenant finds the organization.
@@ -390,6 +416,18 @@ func (x *exchange) audit(ctx context.Context, problem *api.Problem) error {
 	if x.op.Audit != api.AuditAlways || x.call.Tenant == nil || x.call.Tenant.Workspace() == nil || !x.noteFlood(problem) {
 		return nil
 	}
+	rec := x.record(problem)
+	if problem == nil && x.beside != nil && x.beside.Ended() && maps.Equal(rec.Facts, x.recorded) {
+		return nil // it was written with what it is about
+	}
+	if err := x.p.Audit.Write(ctx, x.call.Tenant.Workspace(), rec); err != nil {
+		return fmt.Errorf("audit log: %w", errors.Join(err, store.ErrUnavailable))
+	}
+	return nil
+}
+
+// record returns how the call ended.
+func (x *exchange) record(problem *api.Problem) audit.Record {
 	rec := audit.Record{
 		Operation: x.op.Name, Subject: "anonymous", Outcome: audit.OK, Code: http.StatusOK,
 		RequestID: x.call.RequestID, Facts: x.call.AuditNote,
@@ -407,10 +445,7 @@ func (x *exchange) audit(ctx context.Context, problem *api.Problem) error {
 			rec.Outcome = audit.Denied
 		}
 	}
-	if err := x.p.Audit.Write(ctx, x.call.Tenant.Workspace(), rec); err != nil {
-		return fmt.Errorf("audit log: %w", errors.Join(err, store.ErrUnavailable))
-	}
-	return nil
+	return rec
 }
 
 // noteRecords adds the records that the path names, where the handler has not done so.

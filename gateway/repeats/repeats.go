@@ -28,7 +28,8 @@ import (
 const Kept = 24 * time.Hour
 
 // record is one request. It is inserted before the request is carried out, marked Begun with the first
-// thing that is written then, and completed with the answer.
+// thing that is written then, and completed with the answer: with the last thing that is written where the
+// handler tells which one that is and the engine has transactions, else after it.
 type record struct {
 	store.Meta
 	Request string   `json:"request"` // SHA-256 of all that makes it the same request
@@ -87,12 +88,12 @@ func hash(texts ...string) []byte {
 	return h.Sum(nil)
 }
 
-// Once carries the call out by run, unless the same caller has had it carried out with the same key
+// Once carries the call out by run, whose writes are those of along, unless the same caller has had it carried out with the same key
 // already: then it returns what was answered, with the header Idempotency-Replayed. What another attempt
 // may change is not kept: failures of the service, and that others came between. Errors, besides those of run: a 409 while it is
 // carried out, or where that ended without an answer that could be kept; a 422 where the key was used
 // for another request; those of the store and the organization's data keys.
-func (l *Log) Once(ctx context.Context, c *api.Call, r Request, run func(context.Context) (api.Result, error)) (api.Result, error) {
+func (l *Log) Once(ctx context.Context, c *api.Call, r Request, along *store.Along, run func(context.Context) (api.Result, error)) (api.Result, error) {
 	caller := "user:" + strconv.FormatInt(c.Principal.UserID, 10)
 	if c.Principal.Kind == tenants.ServiceAccount {
 		caller = "account:" + c.Principal.AccountID
@@ -110,12 +111,25 @@ func (l *Log) Once(ctx context.Context, c *api.Call, r Request, run func(context
 		return l.again(ctx, c, known)
 	}
 	rec.Begun = true
-	carrying, begun, err := in.Along(ctx, rec)
+	first, err := in.Replacing(rec)
 	if err != nil {
 		return api.Result{}, err
 	}
-	result, err := run(carrying)
-	l.keep(ctx, c, in, rec, begun.Done(), result, err)
+	along.First(first)
+	along.Last(func(ctx context.Context) (store.Change, error) {
+		result, err := c.Answer(ctx)
+		if err != nil {
+			return store.Change{}, err
+		}
+		done := *rec
+		if along.Begun() {
+			done.Rev++
+		}
+		l.complete(ctx, c, &done, result, nil)
+		return in.Replacing(&done)
+	})
+	result, err := run(ctx)
+	l.keep(ctx, c, in, rec, along, result, err)
 	return result, err
 }
 
@@ -174,30 +188,38 @@ func refusal(code, message string) *api.Problem {
 // keepTimeout bounds what is kept for a caller who may be gone already.
 const keepTimeout = 3 * time.Second
 
-// keep stores the answer, or lets the key be used again where nothing was carried out. What it cannot
-// store, a repetition is told of.
-func (l *Log) keep(ctx context.Context, c *api.Call, in store.Collection[record], rec *record, begun bool, result api.Result, err error) {
+// keep stores the answer where that has not been done, or lets the key be used again where nothing was
+// carried out. What it cannot store, a repetition is told of.
+func (l *Log) keep(ctx context.Context, c *api.Call, in store.Collection[record], rec *record, along *store.Along, result api.Result, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Tenant.Workspace().Hold()+keepTimeout)
 	defer cancel()
-	if begun {
+	if rec.ID[0] == '0' { // one in sixteen
+		defer l.sweep(ctx, in)
+	}
+	if along.Ended() {
+		return
+	}
+	if along.Begun() {
 		rec.Rev++
 	}
-	rec.Busy = 0
 	var problem *api.Problem
 	if err != nil {
 		problem = api.ProblemOf(err)
 	}
-	passing := problem != nil && (problem.Code >= http.StatusInternalServerError || problem.Code == http.StatusPreconditionFailed || errors.Is(problem.Err, store.ErrConflict))
-	if !passing && (problem != nil || !c.Operation.Once && result.Stream == nil) {
-		rec.Answer = l.seal(ctx, c, rec, result, problem)
-	}
-	if !begun && rec.Answer == nil {
+	l.complete(ctx, c, rec, result, problem)
+	if !along.Begun() && rec.Answer == nil {
 		_ = in.Delete(ctx, rec) // it stays where something was written after all
 		return
 	}
 	_ = in.Replace(ctx, rec)
-	if rec.ID[0] == '0' { // one in sixteen
-		l.sweep(ctx, in)
+}
+
+// complete adds the answer, unless it is one that may not be kept.
+func (l *Log) complete(ctx context.Context, c *api.Call, rec *record, result api.Result, problem *api.Problem) {
+	rec.Busy = 0
+	passing := problem != nil && (problem.Code >= http.StatusInternalServerError || problem.Code == http.StatusPreconditionFailed || errors.Is(problem.Err, store.ErrConflict))
+	if !passing && (problem != nil || !c.Operation.Once && result.Stream == nil) {
+		rec.Answer = l.seal(ctx, c, rec, result, problem)
 	}
 }
 

@@ -9,6 +9,10 @@ import "context"
 // Then callers make those at the same time that do not need each other's answers.
 type Remote interface{ Remote() bool }
 
+// Atomic is an engine that applies a batch whole or not at all, whatever becomes of the process
+// meanwhile, where Atomic returns true.
+type Atomic interface{ Atomic() bool }
+
 // Examiner is an engine whose workspaces lie in a file each, any of which may be lost or damaged
 // by itself.
 type Examiner interface {

@@ -212,6 +212,9 @@ func (e *Engine) forget(f *file) {
 	}
 }
 
+// Atomic reports that a batch is one transaction.
+func (e *Engine) Atomic() bool { return true }
+
 // Check writes, syncs and deletes a small file in the folder.
 func (e *Engine) Check(ctx context.Context) error {
 	if e.closed.Load() {

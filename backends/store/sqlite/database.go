@@ -38,6 +38,7 @@ type database struct {
 	// statistics counts how often the planner's statistics were renewed.
 	statistics atomic.Uint64
 
+	line       line
 	writing    chan struct{} // held by the writer
 	writer     *conn         // nil before the first write, and after a failure
 	unmeasured int           // documents written since the statistics were looked at

@@ -12,6 +12,7 @@ import (
 
 var (
 	errClosed  = fmt.Errorf("%w: the embedded store is closed", driver.ErrUnavailable)
+	errGivenUp = fmt.Errorf("%w: the write was given up", driver.ErrUnavailable)
 	errRemoved = errors.New("the workspace was removed; open it again")
 )
 

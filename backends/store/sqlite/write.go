@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -188,51 +187,6 @@ func (w *workspace) transact(ctx context.Context, doing string, documents int, t
 		return failed(wait, doing, err)
 	}
 	return failed(ctx, doing, err)
-}
-
-// transact runs do in a transaction of the only writer and commits it. After an error nothing of it remains.
-// The turn is waited for until wait ends; a large batch may then take as long as ctx allows. Touched are the
-// tables that it may change, all where it is nil.
-func (db *database) transact(ctx, wait context.Context, documents int, touched map[string]bool, do func(*conn) error) (err error) {
-	select {
-	case db.writing <- struct{}{}:
-		defer func() { <-db.writing }()
-	case <-wait.Done():
-		return wait.Err()
-	}
-	if err := errors.Join(ctx.Err(), db.moved()); err != nil {
-		return err
-	}
-	if db.writer == nil {
-		if db.writer, err = db.openWriter(); err != nil {
-			return err
-		}
-	}
-	c := db.writer
-	defer func() {
-		if err != nil {
-			db.rollback(err)
-		}
-	}()
-	if err := begin(ctx, c); err != nil {
-		return err
-	}
-	disarm := c.arm(ctx)
-	err = do(c)
-	// From here on the transaction is not interrupted: a commit is either whole or not there.
-	disarm()
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err == nil {
-		err = c.exec("COMMIT")
-	}
-	if err == nil {
-		db.commits.Add(1)
-		db.counts.changed(touched) // once no reader begins with what was before
-		db.wrote(documents)
-	}
-	return err
 }
 
 // rollback leaves a usable writer, or none. A commit that failed may yet have

@@ -1,0 +1,218 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+)
+
+const (
+	// maxGroup bounds the jobs that share a transaction, and maxGrouped their documents: who comes next
+	// waits no longer for them than for a few of its own.
+	maxGroup   = 128
+	maxGrouped = 256
+	// largeJob is how many documents make a job that shares with nobody, who would wait for it.
+	largeJob = 64
+)
+
+// job is what somebody wants to be done in a transaction. It may be done twice, if nothing of the first time
+// remains.
+type job struct {
+	ctx       context.Context //nolint:containedctx // of the caller, who waits
+	documents int
+	touched   map[string]bool // tables that it may change, all where it is nil
+	do        func(*conn) error
+
+	err  error // its verdict, once done is closed
+	done chan struct{}
+}
+
+// large reports whether others had better not wait for the job.
+func (j *job) large() bool { return j.documents > largeJob || j.touched == nil }
+
+// line is the jobs that wait for the writer.
+type line struct {
+	mu   sync.Mutex
+	jobs []*job
+}
+
+func (l *line) add(j *job) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.jobs = append(l.jobs, j)
+}
+
+// leave reports whether the job was still waiting, and waits no more.
+func (l *line) leave(j *job) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := slices.Index(l.jobs, j)
+	if n >= 0 {
+		l.jobs = slices.Delete(l.jobs, n, n+1)
+	}
+	return n >= 0
+}
+
+// next takes the jobs that share the next transaction.
+func (l *line) next() []*job {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n, documents := 0, 0
+	for n < len(l.jobs) && n < maxGroup {
+		documents += l.jobs[n].documents
+		large := l.jobs[n].large()
+		if n > 0 && (large || documents > maxGrouped) {
+			break
+		}
+		if n++; large {
+			break
+		}
+	}
+	jobs := slices.Clone(l.jobs[:n])
+	l.jobs = slices.Delete(l.jobs, 0, n)
+	return jobs
+}
+
+// transact runs do in a transaction of the only writer, and returns once that is on disk. What others want at
+// the same moment shares it, each with a verdict of its own, so that one sync serves all: whoever has the
+// writer does the work of those who wait. After an error nothing of do remains. The turn is waited for until
+// wait ends; a large batch may then take as long as ctx allows.
+func (db *database) transact(ctx, wait context.Context, documents int, touched map[string]bool, do func(*conn) error) error {
+	j := &job{ctx: ctx, documents: documents, touched: touched, do: do, done: make(chan struct{})}
+	db.line.add(j)
+	for {
+		select {
+		case <-j.done:
+			return j.err
+		case db.writing <- struct{}{}:
+			db.serve()
+		case <-wait.Done():
+			if db.line.leave(j) {
+				return wait.Err()
+			}
+			<-j.done // somebody is at it, and may have stored it already
+			return j.err
+		}
+	}
+}
+
+// serve does the jobs whose turn it is, gives each its verdict, and the writer back.
+func (db *database) serve() {
+	jobs := db.line.next()
+	defer func() {
+		for _, j := range jobs {
+			close(j.done)
+		}
+		<-db.writing
+	}()
+	for _, j := range jobs {
+		j.err = errGivenUp // for who would else take a panic for a success
+	}
+	if len(jobs) > 1 && db.together(jobs) {
+		return
+	}
+	for _, j := range jobs {
+		j.err = db.alone(j)
+	}
+}
+
+// begin returns the writer in a transaction that has just begun.
+func (db *database) begin(ctx context.Context) (c *conn, err error) {
+	if err := errors.Join(ctx.Err(), db.moved()); err != nil {
+		return nil, err
+	}
+	if db.writer == nil {
+		if db.writer, err = db.openWriter(); err != nil {
+			return nil, err
+		}
+	}
+	if err := begin(ctx, db.writer); err != nil {
+		db.rollback(err)
+		return nil, err
+	}
+	return db.writer, nil
+}
+
+// run does the job, until its context ends.
+func (j *job) run(c *conn) error {
+	if err := j.ctx.Err(); err != nil {
+		return err
+	}
+	disarm := c.arm(j.ctx)
+	err := j.do(c)
+	// From here on the transaction is not interrupted: a commit is either whole or not there.
+	disarm()
+	if err == nil {
+		err = j.ctx.Err()
+	}
+	return err
+}
+
+// alone does one job in a transaction of its own.
+func (db *database) alone(j *job) error {
+	c, err := db.begin(j.ctx)
+	if err != nil {
+		return err
+	}
+	if err = j.run(c); err == nil {
+		err = c.exec("COMMIT")
+	}
+	if err != nil {
+		db.rollback(err)
+		return err
+	}
+	db.committed(j)
+	return nil
+}
+
+// together does the jobs in one transaction. Where that ended before it was to be committed, because of what
+// one of them did or met, it returns false: nothing remains of any, and each is to be done alone.
+func (db *database) together(jobs []*job) bool {
+	c, err := db.begin(jobs[0].ctx)
+	if err != nil {
+		return false
+	}
+	for _, j := range jobs {
+		if err = c.exec("SAVEPOINT job"); err != nil {
+			break
+		}
+		if j.err = j.run(c); j.err != nil {
+			// An interrupted statement, or a full disk, has ended the whole transaction.
+			if err = j.err; c.raw.AutocommitEnabled() || transient(err) {
+				break
+			}
+			if err = c.exec("ROLLBACK TO job"); err != nil {
+				break
+			}
+		}
+		if err = c.exec("RELEASE job"); err != nil {
+			break
+		}
+	}
+	if err != nil {
+		db.rollback(err)
+		return false
+	}
+	err = c.exec("COMMIT")
+	if err != nil {
+		db.rollback(err)
+	}
+	for _, j := range jobs {
+		switch {
+		case j.err != nil:
+		case err != nil: // it may have reached the log, so it is not tried again
+			j.err = err
+		default:
+			db.committed(j)
+		}
+	}
+	return true
+}
+
+// committed notes what a job has changed.
+func (db *database) committed(j *job) {
+	db.commits.Add(1)
+	db.counts.changed(j.touched) // once no reader begins with what was before
+	db.wrote(j.documents)
+}

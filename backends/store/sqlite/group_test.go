@@ -1,0 +1,179 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"tenantry/backends/store/driver"
+)
+
+// grouped are jobs of people for one transaction.
+type grouped struct {
+	t    *testing.T
+	ws   *workspace
+	db   *database
+	c    *driver.Collection
+	jobs []*job
+}
+
+func newGroup(t *testing.T) *grouped {
+	t.Helper()
+	c := people()
+	ws := openWorkspace(t, openEngine(t, Options{Dir: t.TempDir()}), "w", c)
+	db, err := ws.acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(ws.file.release)
+	return &grouped{t: t, ws: ws, db: db, c: c}
+}
+
+// add adds a job that inserts the persons and ends with err.
+func (g *grouped) add(ctx context.Context, err error, persons ...int) *job {
+	j := &job{ctx: ctx, documents: len(persons), touched: map[string]bool{"people": true}, done: make(chan struct{})}
+	j.do = func(c *conn) error {
+		for i, n := range persons {
+			change, err := g.ws.change(person(g.c, n))
+			if err != nil {
+				return err
+			}
+			if err := change.apply(c, i); err != nil {
+				return err
+			}
+		}
+		return err
+	}
+	g.jobs = append(g.jobs, j)
+	return j
+}
+
+func (g *grouped) stored() int64 {
+	g.t.Helper()
+	n, err := g.ws.Count(g.t.Context(), g.c, driver.Predicate{})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return n
+}
+
+// TestGroup_EachHasItsVerdict: what one of a transaction is refused, or gives up, the others are stored beside.
+func TestGroup_EachHasItsVerdict(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t)
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	broken := errors.New("changed its mind")
+	first, twice, undone := g.add(t.Context(), nil, 1, 2), g.add(t.Context(), nil, 3, 1), g.add(t.Context(), broken, 4)
+	late, last := g.add(gone, nil, 5), g.add(t.Context(), nil, 6)
+	g.db.writing <- struct{}{}
+	shared := g.db.together(g.jobs)
+	<-g.db.writing
+	var dup *driver.DuplicateError
+	if !shared || first.err != nil || last.err != nil || !errors.As(twice.err, &dup) || dup.Position != 1 || !errors.Is(undone.err, broken) || !errors.Is(late.err, context.Canceled) {
+		t.Errorf("%t: %v, %v, %v, %v, %v", shared, first.err, twice.err, undone.err, late.err, last.err)
+	}
+	if n := g.stored(); n != 3 {
+		t.Errorf("%d persons, want 1, 2 and 6", n)
+	}
+}
+
+// TestGroup_OneThatIsInterruptedHarmsNobody: SQLite ends the whole transaction with an interrupted statement.
+func TestGroup_OneThatIsInterruptedHarmsNobody(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	first, long, last := g.add(t.Context(), nil, 1), g.add(ctx, nil, 2), g.add(t.Context(), nil, 3)
+	insert := long.do
+	long.do = func(c *conn) error {
+		if err := insert(c); err != nil {
+			return err
+		}
+		time.AfterFunc(20*time.Millisecond, cancel)
+		return c.exec(`WITH RECURSIVE n(i) AS (SELECT 10 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000000)
+			INSERT INTO "c:people" (id, rev, body) SELECT printf('%024x', i), 1, '{}' FROM n`)
+	}
+	for _, j := range g.jobs {
+		g.db.line.add(j)
+	}
+	g.db.writing <- struct{}{}
+	g.db.serve()
+	for _, j := range g.jobs {
+		<-j.done
+	}
+	if first.err != nil || last.err != nil || !errors.Is(failed(ctx, "write", long.err), context.Canceled) {
+		t.Errorf("%v, %v, %v", first.err, long.err, last.err)
+	}
+	if n := g.stored(); n != 2 {
+		t.Errorf("%d persons, want 1 and 3", n)
+	}
+}
+
+// TestGroup_LargeJobsAreAlone: who stores little does not wait for who stores much.
+func TestGroup_LargeJobsAreAlone(t *testing.T) {
+	t.Parallel()
+	var l line
+	sizes := []int{1, 2, 64, 65, 1, 1000, 64, 64, 64, 64, 1}
+	for _, n := range sizes {
+		l.add(&job{documents: n, touched: map[string]bool{}})
+	}
+	l.add(&job{}) // may change anything
+	var got [][]int
+	for jobs := l.next(); len(jobs) > 0; jobs = l.next() {
+		var group []int
+		for _, j := range jobs {
+			group = append(group, j.documents)
+		}
+		got = append(got, group)
+	}
+	if want := "[[1 2 64] [65] [1] [1000] [64 64 64 64] [1] [0]]"; fmt.Sprint(got) != want {
+		t.Errorf("%v, want %s", got, want)
+	}
+	many := &line{}
+	for range maxGroup + 1 {
+		many.add(&job{touched: map[string]bool{}})
+	}
+	if n := len(many.next()); n != maxGroup {
+		t.Errorf("%d jobs in a group", n)
+	}
+}
+
+// TestGroup_ManyWriters: every one of many that write at once reads what it was told is stored, and who gives up
+// while it waits is not stored later.
+func TestGroup_ManyWriters(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t)
+	var writers sync.WaitGroup
+	for w := range 32 {
+		writers.Go(func() {
+			for i := range 10 {
+				n := w*10 + i
+				if err := g.ws.Write(t.Context(), []driver.Write{person(g.c, n)}); err != nil {
+					t.Error(err)
+				}
+				docs, err := g.ws.Find(t.Context(), driver.Query{Collection: g.c, Where: onField("id", driver.Eq, fmt.Sprintf("%024x", n)), Limit: 1})
+				if err != nil || len(docs) != 1 {
+					t.Errorf("%d is not there: %v", n, err)
+				}
+			}
+		})
+	}
+	writers.Wait()
+	g.db.writing <- struct{}{}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	err := g.ws.Write(ctx, []driver.Write{person(g.c, 999)})
+	<-g.db.writing
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	if err := g.ws.Write(t.Context(), []driver.Write{person(g.c, 1000)}); err != nil {
+		t.Error(err)
+	}
+	if n := g.stored(); n != 321 {
+		t.Errorf("%d persons, want 321", n)
+	}
+}

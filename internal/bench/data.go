@@ -184,7 +184,7 @@ func (b *bench) contacts(n int) (string, error) {
 	return b.bundle(fmt.Sprintf("contacts-%d", n), func(line func(string, ...any)) {
 		line(`{"kind":"contact_field","key":"tier","title":"Tier","type":"Text"}`)
 		line(`{"kind":"contact_field","key":"seats","title":"Seats","type":"Number"}`)
-		line(`{"kind":"custom_report","id":"%s","pid":"%s","title":"By country","class":"Contacts","query":{"filter":{"last_name":{"ne":{"input":"but"}}},"group_by":[{"field":"country"}],"measures":[{"op":"count"}],"sort":["-count"]},"input":{"but":{"title":"But","type":"text","rule":"editable"}},"secure":true,"shareable":true}`, sharedReport, pid)
+		line(`{"kind":"custom_report","id":"%s","pid":"%s","title":"By country","class":"Contacts","query":{"filter":{"country":{"ne":{"input":"but"}}},"group_by":[{"field":"country"}],"measures":[{"op":"count"}],"sort":["-count"]},"input":{"but":{"title":"But","type":"text","rule":"editable"}},"secure":true,"shareable":true}`, sharedReport, pid)
 		for i := range n {
 			mixed := int(uint32(i) * 2654435761 >> 8) // so that what is alike does not lie together
 			line(`{"kind":"contact","id":"%s","email":"c%d@example.com","first_name":"First %d","last_name":"Name %05d","country":"%s","city":"City %d","status":"%s","fields":{"tier":"tier-%d","seats":%d}}`,
@@ -205,11 +205,11 @@ type crowd struct {
 
 // crowd makes organizations with a key each, the first of them by the command line.
 func (b *bench) crowd(ctx context.Context, n int) (*server, *crowd, error) {
-	s, err := b.server(ctx, "crowd")
-	if err != nil {
-		return nil, nil, err
-	}
-	c, err := have(b, fmt.Sprintf("%d organizations", n), func() (*crowd, error) {
+	c, err := have(b, whole(n)+" organizations", func() (*crowd, error) {
+		s, err := b.server(ctx, "crowd")
+		if err != nil {
+			return nil, err
+		}
 		c := &crowd{orgs: make([]org, n), counted: min(20, n/2), concurrency: 8}
 		before, err := size(s.data)
 		if err != nil {
@@ -243,12 +243,18 @@ func (b *bench) crowd(ctx context.Context, n int) (*server, *crowd, error) {
 			return err
 		})
 		c.took = time.Since(began)
-		if err == nil {
-			c.disk, err = size(s.data)
-			c.disk -= before
+		if err != nil {
+			return nil, err
 		}
+		b.stop(s.name) // with which what is on its way to the databases gets there
+		c.disk, err = size(s.data)
+		c.disk -= before
 		return c, err
 	})
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := b.server(ctx, "crowd")
 	return s, c, err
 }
 

@@ -318,7 +318,7 @@ func sqlAsked(n int, path string) source {
 		}
 		asked := values(filepath.Base(path))
 		if path == "/report" {
-			asked = last(most)
+			asked = nowhere(most)
 		}
 		t := &traffic{process: p, spread: even}
 		for _, v := range asked {
@@ -328,10 +328,10 @@ func sqlAsked(n int, path string) source {
 	}
 }
 
-// last are names of contacts.
-func last(n int) (names []string) {
+// nowhere are countries that no contact is in, so that questions differ and their answers do not.
+func nowhere(n int) (names []string) {
 	for i := range n {
-		names = append(names, fmt.Sprintf("Name %05d", i))
+		names = append(names, fmt.Sprintf("Nowhere %d", i))
 	}
 	return names
 }
@@ -353,7 +353,7 @@ func shared(n, different int) source {
 			return nil, fmt.Errorf("sharing the report: %s", body)
 		}
 		reader := org{slug: o.slug}
-		for _, v := range last(different) {
+		for _, v := range nowhere(different) {
 			ask := url.Values{"token": {answer.Data.Token}, "data": {"1"}, "params[but]": {v}}
 			t.requests = append(t.requests, reader.request(http.MethodGet, "/api/reports/shared/"+pid+"?"+ask.Encode(), ""))
 		}

@@ -52,6 +52,8 @@ type result struct {
 
 func (r result) rate() float64 { return r.Requests / r.Seconds }
 
+var errNoAnswer = errors.New("no request was answered; -seconds gives more time")
+
 // readResult finds what our script wrote in the output of wrk.
 func readResult(output []byte) (r result, err error) {
 	_, told, found := bytes.Cut(output, []byte("\nresult "))
@@ -62,7 +64,7 @@ func readResult(output []byte) (r result, err error) {
 		return r, fmt.Errorf("what wrk told: %w", err)
 	}
 	if r.Requests <= 0 || r.Seconds <= 0 {
-		return r, errors.New("no request was answered")
+		return r, errNoAnswer
 	}
 	return r, nil
 }
@@ -176,6 +178,9 @@ func (b *bench) compare(ctx context.Context, sides []*traffic, connections []int
 				seconds = 1
 			}
 			r, err := b.run(ctx, sides[i], connections[i], seconds)
+			if turn == 0 && errors.Is(err, errNoAnswer) {
+				continue
+			}
 			if err != nil {
 				return nil, err
 			}

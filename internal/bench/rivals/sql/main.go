@@ -29,7 +29,7 @@ var questions = map[string]string{
 	"/count/contains": `SELECT count(*) FROM contacts WHERE instr(last_name, ?) > 0`,
 }
 
-const report = `SELECT country, count(*) FROM contacts WHERE last_name <> ? GROUP BY country ORDER BY 2 DESC`
+const report = `SELECT country, count(*) FROM contacts WHERE country <> ? GROUP BY country ORDER BY 2 DESC`
 
 func run(folder, bundle string) error {
 	db, err := open(filepath.Join(folder, "sql.db"), bundle)

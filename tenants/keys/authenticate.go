@@ -142,7 +142,12 @@ func (s *Service) lookUp(ctx context.Context, t *tenants.Tenant, hash string, no
 }
 
 func (s *Service) read(ctx context.Context, t *tenants.Tenant, hash string) (*Key, *people.Account, error) {
-	k, err := s.kinds.Keys.In(t.People()).First(ctx, store.Query{Filter: store.AnyOf(store.Eq("hash", hash), store.Eq("old_hash", hash))})
+	keys := s.kinds.Keys.In(t.People())
+	// One after the other, since SQLite asked for either reads every key there is.
+	k, err := keys.First(ctx, store.Query{Filter: store.Eq("hash", hash)})
+	if errors.Is(err, store.ErrNotFound) {
+		k, err = keys.First(ctx, store.Query{Filter: store.Eq("old_hash", hash)})
+	}
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil, denied("unknown key")
 	}

@@ -202,9 +202,13 @@ func TestDocumentedCommands(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(?m)^  ([a-z]+) `).FindAllStringSubmatch(listed, -1) {
 		commands = append(commands, m[1])
 	}
-	documents, err := filepath.Glob("docs/*.md")
-	if err != nil {
-		t.Fatal(err)
+	var documents []string
+	for _, pattern := range []string{"docs/*.md", "docs/*/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		documents = append(documents, found...)
 	}
 	named := 0
 	for _, path := range append(documents, "README.md", "deploy/README.md") {
@@ -217,7 +221,7 @@ func TestDocumentedCommands(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text = regexp.MustCompile("(?s)```http.*?```").ReplaceAll(text, nil) // calls over HTTP
+		text = regexp.MustCompile("(?s)\n```(?:http|sh|json)\n.*?\n```\n").ReplaceAll(text, nil) // calls over HTTP
 		for _, m := range regexp.MustCompile("`([^`]+)`").FindAllSubmatch(text, -1) {
 			lines = append(lines, string(m[1]))
 		}

@@ -75,12 +75,14 @@ func NewKinds() Kinds {
 			Indexes: []store.Index{
 				{Fields: []string{"folder_id", "deleted", "filename", "teams"}},
 				{Fields: []string{"contact_id"}},
+				{Fields: []string{"deleted", "filename"}},
 				{Fields: []string{"deleted", "mimetype"}},
 				{Fields: []string{"deleted", "created_at"}},
 			},
 			Access: []store.Access{
 				{Where: []string{"folder_id", "deleted"}, Sort: []string{"filename"}},
 				{Where: []string{"contact_id"}},
+				{Where: []string{"deleted"}, Sort: []string{"filename"}},
 				{Where: []string{"deleted", "mimetype"}},
 				{Where: []string{"deleted", "created_at"}},
 			},

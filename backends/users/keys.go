@@ -126,7 +126,7 @@ func words(k *keys.Key, owner *people.Account, effective []tenants.Permission, s
 func (m *Module) keys() []api.Operation {
 	may := api.Needs(tenants.ManageKeys)
 	rows := crud.Rows(m.Stored.Keys, crud.Options[keys.Key]{
-		Path: "/api/keys", Things: "Keys", Read: may, Write: may, Without: []string{"create", "update"}, Search: []string{"name"}, Show: m.showKeys, Example: exampleKey(),
+		Path: "/api/keys", Things: "Keys", Read: may, Write: may, Without: []string{"create", "update"}, Search: []string{"name"}, Show: m.showKeys, Example: exampleKey(), Where: m.ofKeys,
 		Before: guarded(func(ctx context.Context, c *api.Call, k *keys.Key) (rights, error) {
 			owners, err := m.Keys.Owners(ctx, c.Tenant, k)
 			return held(k, cmp.Or(owners[k.AccountID], &people.Account{})), err
@@ -145,6 +145,9 @@ func (m *Module) keys() []api.Operation {
 		}},
 	})
 	for i := range rows {
+		if row := &rows[i]; row.Name == "keys.list" {
+			row.Params = append(row.Params, asksKeys()...)
+		}
 		if row := &rows[i]; row.Name == "keys.delete" {
 			row.Summary, row.Message = "Revoke key", "Key revoked"
 			row.Description = "The key is accepted no more, from now on here and within a second everywhere. It stays in the list. Answers it."
@@ -166,6 +169,33 @@ func (m *Module) keys() []api.Operation {
 	rotate.Description = "Gives the key another text, answered this once, and the lifetime anew with which it was made. The old text ends, after the overlap where there is one; one from a rotation before that ends now."
 	rotate.Failures = append(slices.Clone(row.Failures), api.Failure{Code: http.StatusNotFound, Message: "Key not found", When: "no such key in this organization"})
 	return append([]api.Operation{api.Typed(create, m.createKey), api.Typed(rotate, m.rotateKey), m.explain()}, rows...)
+}
+
+// asksKeys returns the parameters that say which keys are listed, besides filters.
+func asksKeys() []api.Param {
+	return []api.Param{
+		{Name: "kind", In: api.InQuery, Shape: api.Text, Enum: []string{"server_full", "server_read", "browser"}, Description: "Only keys of this kind.", Example: "browser"},
+		{Name: "state", In: api.InQuery, Shape: api.Text, Enum: []string{"active", "expired", "revoked"}, Description: "Only keys of which this has become by now.", Example: "active"},
+	}
+}
+
+// ofKeys says which keys are asked for.
+func (m *Module) ofKeys(_ context.Context, c *api.Call) (store.Filter, error) {
+	var faults fault.List
+	var all []store.Filter
+	for _, p := range asksKeys() {
+		text := c.Query.Text(p.Name)
+		switch {
+		case !c.Query.Has(p.Name):
+		case !slices.Contains(p.Enum, text):
+			faults.Add(p.Name, fault.Format, "%s must be one of %s", p.Name, strings.Join(p.Enum, ", "))
+		case p.Name == "kind":
+			all = append(all, store.Eq("kind", text))
+		default:
+			all = append(all, keys.InState(text, m.Now()))
+		}
+	}
+	return store.All(all...), faults.Err()
 }
 
 type newKey struct {

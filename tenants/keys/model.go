@@ -38,16 +38,16 @@ type Key struct {
 	Hint        string               `json:"hint"`                                         // the beginning of the token, for lists
 	AccountID   string               `json:"account_id" as:"account" use:"filter"`
 	Name        string               `json:"name" use:"filter" example:"crm"`
-	Kind        tenants.KeyKind      `json:"kind" use:"local"`
-	Permissions []tenants.Permission `json:"permissions,omitempty"` // empty: not narrowed
-	Teams       []string             `json:"teams,omitempty"`       // empty: not narrowed
-	AllowIPs    []string             `json:"allow_ips,omitempty"`   // empty: from anywhere
-	Origins     []string             `json:"origins,omitempty"`     // of a browser key
-	ExpiresAt   int64                `json:"expires_at,omitempty"`  // Unix milliseconds; 0: never
-	Lifetime    int64                `json:"lifetime,omitempty"`    // milliseconds, as issued; 0: for ever
-	RevokedAt   int64                `json:"revoked_at,omitempty"`  // Unix milliseconds; 0: not revoked
-	LastUsed    int64                `json:"last_used,omitempty"`   // Unix milliseconds, roughly; 0: never
-	Limits      limits.Pair          `json:"limits,omitzero"`       // of the key's own; zero: the organization's for keys
+	Kind        tenants.KeyKind      `json:"kind" use:"local filter"`
+	Permissions []tenants.Permission `json:"permissions,omitempty"`                   // empty: not narrowed
+	Teams       []string             `json:"teams,omitempty"`                         // empty: not narrowed
+	AllowIPs    []string             `json:"allow_ips,omitempty"`                     // empty: from anywhere
+	Origins     []string             `json:"origins,omitempty"`                       // of a browser key
+	ExpiresAt   int64                `json:"expires_at,omitempty" use:"local filter"` // Unix milliseconds; 0: never
+	Lifetime    int64                `json:"lifetime,omitempty"`                      // milliseconds, as issued; 0: for ever
+	RevokedAt   int64                `json:"revoked_at,omitempty" use:"local filter"` // Unix milliseconds; 0: not revoked
+	LastUsed    int64                `json:"last_used,omitempty"`                     // Unix milliseconds, roughly; 0: never
+	Limits      limits.Pair          `json:"limits,omitzero"`                         // of the key's own; zero: the organization's for keys
 }
 
 // Kinds are the records of this package. They belong to the control workspace, parted by
@@ -61,8 +61,15 @@ func NewKinds() Kinds {
 	return Kinds{resource.Must(resource.Options[Key]{
 		Traits: resource.Traits{Name: "key", Control: true, Rights: true},
 		Spec: store.Spec{
-			Name: "keys", Partition: true, Indexes: []store.Index{{Fields: []string{"account_id"}}, {Fields: []string{"name"}}},
-			Access: []store.Access{{Where: []string{"account_id"}}, {Where: []string{"name"}}},
+			Name: "keys", Partition: true,
+			Indexes: []store.Index{
+				{Fields: []string{"account_id"}}, {Fields: []string{"name"}}, {Fields: []string{"created_at"}},
+				{Fields: []string{"kind"}}, {Fields: []string{"revoked_at", "expires_at"}},
+			},
+			Access: []store.Access{
+				{Where: []string{"account_id"}}, {Where: []string{"name"}}, {Sort: []string{"created_at"}},
+				{Where: []string{"kind"}}, {Where: []string{"revoked_at", "expires_at"}},
+			},
 		},
 	})}
 }
@@ -519,6 +526,20 @@ func (k *Key) State(now time.Time) string {
 		return "expired"
 	}
 	return "active"
+}
+
+// InState matches the keys that are active, expired or revoked at that time.
+func InState(state string, now time.Time) store.Filter {
+	never := func(field string) store.Filter { // one stored by an earlier version may lack it
+		return store.AnyOf(store.Eq(field, int64(0)), store.Where(store.F(field), store.OpExists, false))
+	}
+	switch state {
+	case "active":
+		return store.All(never("revoked_at"), store.AnyOf(never("expires_at"), store.Where(store.F("expires_at"), store.OpGt, now.UnixMilli())))
+	case "expired":
+		return store.All(never("revoked_at"), store.Where(store.F("expires_at"), store.OpGt, int64(0)), store.Where(store.F("expires_at"), store.OpLte, now.UnixMilli()))
+	}
+	return store.Where(store.F("revoked_at"), store.OpGt, int64(0))
 }
 
 // Owners returns the service accounts of the keys by identifier; one that was deleted is missing. Errors:

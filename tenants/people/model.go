@@ -32,10 +32,10 @@ type User struct {
 	Name        string               `json:"name" rule:"required max=200 format=label" use:"filter" doc:"Name of the user." example:"Grace Hopper"`
 	Email       string               `json:"email" rule:"required max=254 format=email" use:"filter" doc:"E-mail address, with which the user signs in." example:"grace@example.com"`
 	EmailKey    string               `json:"email_key" as:"email" rule:"unique" use:"local named"` // the address without regard to case; unique in the organization
-	Roles       []string             `json:"roles,omitempty" rule:"max=200 each=64 ref=role" doc:"Names of the roles of the user." example:"[\"editor\"]"`
+	Roles       []string             `json:"roles,omitempty" rule:"max=200 each=64 ref=role" use:"filter" doc:"Names of the roles of the user." example:"[\"editor\"]"`
 	Permissions []tenants.Permission `json:"permissions,omitempty" rule:"each=64" doc:"What the user may do besides what the roles allow." example:"[\"contacts\"]"` // beside those of the roles
 	Teams       []string             `json:"teams,omitempty" rule:"max=1000 format=id ref=team" doc:"Teams whose records the user sees, all where empty."`           // empty: not limited to teams
-	Active      bool                 `json:"active" doc:"Whether the user may sign in." example:"true"`
+	Active      bool                 `json:"active" use:"filter" doc:"Whether the user may sign in." example:"true"`
 
 	PasswordHash      string `json:"password_hash,omitempty" use:"local"`
 	PasswordRev       int64  `json:"password_rev" use:"local"` // grows with every change of the password
@@ -72,7 +72,7 @@ type Account struct {
 	Name        string               `json:"name" rule:"required max=200 format=label unique" use:"identity" doc:"Name of the service account." example:"CRM"`
 	Permissions []tenants.Permission `json:"permissions,omitempty" rule:"each=64" doc:"What the keys of the account may do at most." example:"[\"contacts\"]"`
 	Teams       []string             `json:"teams,omitempty" rule:"max=1000 format=id ref=team" doc:"Teams whose records the keys see, all where empty."` // empty: not limited to teams
-	Active      bool                 `json:"active" doc:"Whether the keys of the account are accepted." example:"true"`
+	Active      bool                 `json:"active" use:"filter" doc:"Whether the keys of the account are accepted." example:"true"`
 }
 
 // Kinds are the records of this package. They belong to the control workspace, parted by
@@ -88,30 +88,39 @@ type Kinds struct {
 func NewKinds() (k Kinds) {
 	k.Users = resource.Must(resource.Options[User]{
 		Traits: resource.Traits{Name: "user", Definition: true, Control: true, Rights: true, Travels: "created_at"},
-		Spec:   store.Spec{Name: "users", Partition: true, Access: []store.Access{{Sort: []string{"uid"}}}},
+		Spec: store.Spec{
+			Name: "users", Partition: true,
+			Indexes: []store.Index{
+				{Fields: []string{"name"}}, {Fields: []string{"email"}}, {Fields: []string{"created_at"}}, {Fields: []string{"active", "name"}}, {Fields: []string{"roles"}},
+			},
+			Access: []store.Access{
+				{Sort: []string{"uid"}}, {Sort: []string{"name"}}, {Sort: []string{"email"}}, {Sort: []string{"created_at"}}, {Where: []string{"active"}, Sort: []string{"name"}}, {Where: []string{"roles"}},
+			},
+		},
 		Preset: func(u *User) { u.Active = true },
 		Derive: func(u *User) { u.Name, u.EmailKey = strings.TrimSpace(u.Name), EmailKey(u.Email) },
 		Check:  func(c *resource.Checking, u *User) { u.Permissions = checkPermissions(c.Errs, u.Permissions) },
 		Number: numberUsers,
 	})
-	byName := []store.Access{{Sort: []string{"name"}}}
+	created := []store.Index{{Fields: []string{"created_at"}}}
+	listed := []store.Access{{Sort: []string{"name"}}, {Sort: []string{"created_at"}}}
 	k.Roles = resource.Must(resource.Options[Role]{
-		Traits: resource.Traits{Name: RoleResource, Key: "name", Definition: true, Control: true, Rights: true, Travels: "-"},
-		Spec:   store.Spec{Name: "roles", Partition: true, Access: byName},
+		Traits: resource.Traits{Name: RoleResource, Key: "name", Definition: true, Control: true, Rights: true, Travels: "created_at"},
+		Spec:   store.Spec{Name: "roles", Partition: true, Indexes: created, Access: listed},
 		Derive: func(r *Role) { r.Label = strings.TrimSpace(r.Label) },
 		Check:  checkRole,
 	})
 	k.Teams = resource.Must(resource.Options[Team]{
 		Traits: resource.Traits{Name: "team", Definition: true, Control: true},
 		Spec: store.Spec{
-			Name: "teams", Partition: true, Indexes: []store.Index{{Fields: []string{"name"}}},
-			Access: append(byName, store.Access{Where: []string{"name"}}),
+			Name: "teams", Partition: true, Indexes: append([]store.Index{{Fields: []string{"name"}}}, created...),
+			Access: append([]store.Access{{Where: []string{"name"}}}, listed...),
 		},
 		Derive: func(t *Team) { t.Name = strings.TrimSpace(t.Name) },
 	})
 	k.Accounts = resource.Must(resource.Options[Account]{
 		Traits: resource.Traits{Name: "service_account", Definition: true, Control: true, Rights: true},
-		Spec:   store.Spec{Name: "accounts", Partition: true, Access: byName},
+		Spec:   store.Spec{Name: "accounts", Partition: true, Indexes: created, Access: listed},
 		Preset: func(a *Account) { a.Active = true },
 		Derive: func(a *Account) { a.Name = strings.TrimSpace(a.Name) },
 		Check:  func(c *resource.Checking, a *Account) { a.Permissions = checkPermissions(c.Errs, a.Permissions) },

@@ -45,7 +45,7 @@ func (m *Module) update(ctx context.Context, c *api.Call) (api.Result, error) {
 		return api.Result{}, err
 	}
 	var wanted Collection
-	_, err := persist(ctx, in, id, func(f *Collection) error {
+	_, err := in.Update(ctx, id, func(f *Collection) error {
 		if f.Standalone {
 			return standalone()
 		}
@@ -138,19 +138,6 @@ func (ch *change) names() []string {
 	}
 	maps.DeleteFunc(given, func(_ string, is bool) bool { return !is })
 	return slices.Sorted(maps.Keys(given))
-}
-
-// updateRounds is how often an update starts anew against a crowd of other writers; each
-// round is several tries, of which somebody wins every one.
-const updateRounds = 20
-
-func persist(ctx context.Context, in store.Collection[Collection], id string, change func(*Collection) error) (form *Collection, err error) {
-	for range updateRounds {
-		if form, err = in.Update(ctx, id, change); !errors.Is(err, store.ErrConflict) {
-			return form, err
-		}
-	}
-	return nil, err
 }
 
 func orMissing(err error) error {

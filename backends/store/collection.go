@@ -397,9 +397,10 @@ func (c Collection[T]) replacing(rec *T) (driver.Write, error) {
 const updateTries = 10
 
 // Update reads the live record of that id, lets change alter it, and stores it, again
-// from the start where somebody else came between. It returns the record as stored.
+// from the start where somebody else came between. Those of one process take turns. It returns the record as stored.
 // Errors: ErrNotFound, what change returns, *DuplicateError, ErrConflict after ten tries.
 func (c Collection[T]) Update(ctx context.Context, id string, change func(*T) error) (*T, error) {
+	defer c.ws.store.turns.take(ctx, turn{c.ws.Org(), c.kind.spec.Name, id})()
 	for range updateTries {
 		rec, err := c.Get(ctx, id)
 		if err != nil {

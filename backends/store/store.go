@@ -34,6 +34,7 @@ type Store struct {
 	notes     *driver.Collection
 	aside     map[*driver.Collection]bool // of tenant, what counts among nobody's documents
 
+	turns    turns
 	damages  damages
 	mu       sync.Mutex
 	opened   map[place]driver.Workspace

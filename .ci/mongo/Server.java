@@ -39,7 +39,8 @@ import java.util.concurrent.ConcurrentHashMap;
  *
  * <p>mongo-java-server ignores partialFilterExpression. MongoDB does not, so unique indexes here hold only
  * documents that have all fields of the index, which is the one such expression that Tenantry uses. It also
- * sends documents that other commands are changing meanwhile, which MongoDB does not do either.
+ * sends documents that other commands are changing meanwhile, and leaves the fields of a document that is replaced in
+ * their former order, which MongoDB does not do either.
  */
 public class Server {
     public static void main(String[] args) throws Exception {
@@ -121,6 +122,17 @@ public class Server {
             super(database, name, options, cursors);
         }
 
+        /** A document that is replaced has its fields in the order of the new one, as MongoDB keeps it. */
+        @Override
+        protected void handleUpdate(Integer position, Document before, Document stored) {
+            Document ordered = ids != null ? ids.latest : null;
+            if (ordered != null && ordered.keySet().equals(stored.keySet())) {
+                ordered = ordered.cloneDeeply();
+                stored.clear();
+                stored.putAll(ordered);
+            }
+        }
+
         @Override
         public void addIndex(Index<Integer> index) {
             super.addIndex(index);
@@ -143,9 +155,17 @@ public class Server {
     /** Finds documents by their id also where more is asked of them, as MongoDB does. */
     private static class IdIndex extends MemoryUniqueIndex {
         private final TreeMap<String, Integer> ordered = new TreeMap<>();
+        /** What the update that is being carried out makes of its document. */
+        private Document latest;
 
         IdIndex(String name, List<IndexKey> keys, boolean sparse) {
             super(name, keys, sparse);
+        }
+
+        @Override
+        public void updateInPlace(Document before, Document after, Integer position, MongoCollection<Integer> collection) {
+            latest = after;
+            super.updateInPlace(before, after, position, collection);
         }
 
         @Override

@@ -39,7 +39,7 @@ func (w *workspace) Aggregate(ctx context.Context, a driver.Aggregation) ([][]an
 		err = w.idle(ctx, doing)
 	} else {
 		err = w.call(ctx, doing, func(ctx context.Context) (err error) {
-			rows, err = p.run(ctx, k, append(bson.A{bson.D{{Key: "$match", Value: filter}}}, p.stages(a)...), a.Limit)
+			rows, err = p.run(ctx, k, append(k.matching(filter), p.stages(a)...), a.Limit)
 			return err
 		})
 	}
@@ -109,12 +109,7 @@ func (p *plan) strip(o operand) {
 	}
 }
 
-func (o operand) expr() string {
-	if o.list != "" {
-		return "$" + o.list
-	}
-	return "$" + o.path
-}
+func (o operand) expr() string { return "$" + o.path }
 
 func op(name string, args ...any) bson.D {
 	if len(args) == 1 {
@@ -131,6 +126,8 @@ func (o operand) number() any {
 	switch {
 	case numeric(o.typ):
 		return o.expr()
+	case o.typ == driver.Time:
+		return when(op("$gt", o.expr(), nil), op("$toLong", o.expr()))
 	case o.typ != driver.Any:
 		return nil
 	}
@@ -166,7 +163,10 @@ func (p *plan) group(i int, o operand, g driver.Group) (any, error) {
 	year1, year9999 := time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli(), time.Date(9999, 12, 31, 23, 59, 59, 999e6, time.UTC).UnixMilli()
 	if typ == driver.Time {
 		var n any
-		if n = o.number(); n != nil {
+		switch n = o.number(); {
+		case o.typ == driver.Time:
+			n = when(op("$and", op("$gte", o.expr(), bson.DateTime(year1)), op("$lte", o.expr(), bson.DateTime(year9999))), o.expr())
+		case n != nil:
 			n = when(op("$and", op("$gte", n, year1), op("$lte", n, year9999)), op("$toDate", o.expr()))
 		}
 		p.before = append(p.before, bson.E{Key: name, Value: op("$ifNull", n, nil)})
@@ -397,21 +397,14 @@ func portable(v bson.RawValue) (any, error) {
 		return v.Boolean(), nil
 	case bson.TypeString:
 		return strings.Clone(v.StringValue()), nil
-	case bson.TypeBinary:
-		_, b := v.Binary()
-		return string(b), nil
-	case bson.TypeArray:
-		values, err := v.Array().Values()
+	case bson.TypeDateTime:
+		return v.DateTime(), nil
+	case bson.TypeBinary, bson.TypeArray, bson.TypeEmbeddedDocument: // a custom value that is none of the above
+		b, err := appendValue(nil, v, "null")
 		if err != nil {
-			return nil, fault{fmt.Errorf("a list cannot be read: %w", err)}
+			return nil, fault{err}
 		}
-		list := make([]string, 0, len(values))
-		for _, e := range values {
-			if s, ok := e.StringValueOK(); ok {
-				list = append(list, s)
-			}
-		}
-		return list, nil
+		return string(b), nil
 	}
 	return nil, fault{fmt.Errorf("a value of the type %s is not this program's", v.Type)}
 }

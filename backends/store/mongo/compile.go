@@ -19,32 +19,31 @@ const (
 	never
 )
 
-// operand is a value of a document as a path. Custom values have the scalar's path, and the list's where
-// the condition is one on lists.
+// operand is a value of a document as a path.
 type operand struct {
-	path string
-	typ  driver.Type
-	list string
+	path   string
+	typ    driver.Type
+	custom bool // of any type, also a list or a document
 	// prefix is what the stored value has before the caller's.
 	prefix string
 }
 
 func (w *workspace) operand(k *kind, r driver.Ref) (operand, error) {
 	if r.Custom {
-		key := encodeKey(r.Name)
+		o := operand{path: fieldCustom + "." + encodeKey(r.Name), typ: driver.Any, custom: true}
 		if r.Type == driver.Strings {
-			return operand{path: "c." + key, list: "l." + key, typ: driver.Strings}, nil
+			o.typ = driver.Strings
 		}
-		return operand{path: "c." + key, typ: driver.Any}, nil
+		return k.unify(o, r.Name), nil
 	}
 	if r.Name == "id" {
-		return operand{path: "_id", typ: driver.String, prefix: w.name + "/"}, nil
+		return operand{path: fieldID, typ: driver.String, prefix: w.name + "/"}, nil
 	}
-	typ, ok := k.types[r.Name]
+	i, ok := k.at[r.Name]
 	if !ok {
 		return operand{}, fmt.Errorf("collection %s has no field %q", k.name, r.Name)
 	}
-	return operand{path: "f." + r.Name, typ: typ}, nil
+	return k.unify(operand{path: column(r.Name), typ: k.fields[i].Type}, r.Name), nil
 }
 
 // literal returns the value as it is stored in the operand, and whether it can occur there.
@@ -53,13 +52,40 @@ func (o operand) literal(v any) (any, bool) {
 	case string:
 		return o.prefix + x, o.typ == driver.Any || o.typ == driver.String || o.typ == driver.Date || o.typ == driver.Strings
 	case int64:
+		if o.typ == driver.Time {
+			return bson.DateTime(x), true
+		}
 		return v, o.typ == driver.Any || numeric(o.typ)
 	case float64:
+		if o.typ == driver.Time {
+			return bson.DateTime(x), x == math.Trunc(x) && math.Abs(x) < 1<<63
+		}
 		return v, (o.typ == driver.Any || numeric(o.typ)) && !math.IsNaN(x)
 	case bool:
 		return v, o.typ == driver.Any || o.typ == driver.Bool
 	}
 	return nil, false
+}
+
+// bound returns the value to compare with, in the order op. A moment that is no whole number of milliseconds
+// lies between two that are, and every moment is before one that is too far away.
+func (o operand) bound(op driver.Op, v any) (any, bool) {
+	x, isFloat := v.(float64)
+	if o.typ != driver.Time || !isFloat || math.IsNaN(x) {
+		return o.literal(v)
+	}
+	if op == driver.Gt || op == driver.Lte {
+		x = math.Floor(x)
+	} else {
+		x = math.Ceil(x)
+	}
+	switch {
+	case x >= 1<<63:
+		return bson.DateTime(math.MaxInt64), op == driver.Lt || op == driver.Lte
+	case x < -1<<63:
+		return bson.DateTime(math.MinInt64), op == driver.Gt || op == driver.Gte
+	}
+	return bson.DateTime(x), true
 }
 
 func (o operand) usable(values []any) bson.A {
@@ -147,25 +173,47 @@ func (w *workspace) join(k *kind, kids []driver.Predicate, operator string, empt
 }
 
 func (o operand) exists(want bool) (bson.D, truth) {
+	null := is(o.path, "$eq", nil)
 	switch {
-	case o.path == "_id" && want:
+	case o.path == fieldID && want:
 		return nil, always
-	case o.path == "_id":
+	case o.path == fieldID:
 		return nil, never
-	case o.list == "":
-		return is(o.path, "$exists", want), depends
+	case !o.custom && want:
+		return is(o.path, "$ne", nil), depends
+	case !o.custom:
+		return null, depends
+	case o.typ == driver.Strings:
+		element := bson.D{{Key: "$elemMatch", Value: bson.D{{Key: "$ne", Value: nil}}}}
+		if want {
+			return either(bson.D{{Key: o.path, Value: element}}, is(o.path, "$gte", "")), depends
+		}
+		return both(is(o.path, "$not", element), is(o.path, "$not", bson.D{{Key: "$gte", Value: ""}})), depends
 	case want:
-		return either(is(o.list, "$exists", true), is(o.path, "$gte", "")), depends
+		return either(is(o.path, "$ne", nil), is(o.path, "$type", "array")), depends
 	}
-	return both(is(o.list, "$exists", false), is(o.path, "$not", bson.D{{Key: "$gte", Value: ""}})), depends
+	return both(null, o.notList()), depends
+}
+
+// notList keeps a condition on a custom value from looking at the elements of a list.
+func (o operand) notList() bson.D {
+	return is(o.path, "$not", bson.D{{Key: "$type", Value: "array"}})
+}
+
+// single returns a condition on a value that is none on the elements of a list.
+func (o operand) single(cond bson.D) bson.D {
+	if !o.custom {
+		return cond
+	}
+	return both(cond, o.notList())
 }
 
 func either(a, b bson.D) bson.D { return bson.D{{Key: "$or", Value: bson.A{a, b}}} }
 
 func both(a, b bson.D) bson.D { return bson.D{{Key: "$and", Value: bson.A{a, b}}} }
 
-// elements returns a condition on a list; a single custom string counts as a list of one. Operators that do not
-// speak of elements match nothing.
+// elements returns a condition on a list; a single custom string counts as a list of one, to the server too.
+// Operators that do not speak of elements match nothing.
 func (o operand) elements(p driver.Predicate) (bson.D, truth) {
 	values := make(bson.A, 0, len(p.Values))
 	for _, v := range p.Values {
@@ -175,21 +223,15 @@ func (o operand) elements(p driver.Predicate) (bson.D, truth) {
 	}
 	switch p.Op {
 	case driver.Eq, driver.In, driver.Contains:
-		switch {
-		case len(values) == 0:
+		if len(values) == 0 {
 			return nil, never
-		case o.list == "":
-			return among(o.path, values), depends
 		}
-		return either(among(o.list, values), among(o.path, values)), depends
+		return among(o.path, values), depends
 	case driver.Ne, driver.Nin:
-		switch {
-		case len(values) == 0:
+		if len(values) == 0 {
 			return nil, always
-		case o.list == "":
-			return outside(o.path, values), depends
 		}
-		return both(outside(o.list, values), outside(o.path, values)), depends
+		return outside(o.path, values), depends
 	}
 	return nil, never
 }
@@ -217,27 +259,30 @@ func (o operand) scalar(p driver.Predicate) (bson.D, truth, error) {
 		if len(values) == 0 {
 			return nil, never, nil
 		}
-		return among(o.path, values), depends, nil
+		return o.single(among(o.path, values)), depends, nil
 	case driver.Ne, driver.Nin:
 		values := o.usable(p.Values)
-		if len(values) == 0 {
+		switch {
+		case len(values) == 0:
 			return nil, always, nil
+		case o.custom: // a list is different from its only element
+			return either(outside(o.path, values), is(o.path, "$type", "array")), depends, nil
 		}
 		return outside(o.path, values), depends, nil
 	}
-	v, ok := o.literal(p.Values[0])
+	v, ok := o.bound(p.Op, p.Values[0])
 	if !ok {
 		return nil, never, nil
 	}
 	switch p.Op {
 	case driver.Gt:
-		return is(o.path, "$gt", v), depends, nil
+		return o.single(is(o.path, "$gt", v)), depends, nil
 	case driver.Gte:
-		return is(o.path, "$gte", v), depends, nil
+		return o.single(is(o.path, "$gte", v)), depends, nil
 	case driver.Lt:
-		return is(o.path, "$lt", v), depends, nil
+		return o.single(is(o.path, "$lt", v)), depends, nil
 	case driver.Lte:
-		return is(o.path, "$lte", v), depends, nil
+		return o.single(is(o.path, "$lte", v)), depends, nil
 	case driver.Contains, driver.StartsWith:
 		part, isText := p.Values[0].(string)
 		// Stored text is UTF-8: no part of it that starts and ends with whole characters is anything else.
@@ -245,9 +290,9 @@ func (o operand) scalar(p driver.Predicate) (bson.D, truth, error) {
 			return nil, never, nil
 		}
 		if p.Op == driver.Contains {
-			return o.contains(part), depends, nil
+			return o.single(o.contains(part)), depends, nil
 		}
-		return o.startsWith(o.prefix + part), depends, nil
+		return o.single(o.startsWith(o.prefix + part)), depends, nil
 	}
 	return nil, never, fmt.Errorf("unknown operator %d on %s", p.Op, p.Ref.Name)
 }

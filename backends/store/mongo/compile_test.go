@@ -1,7 +1,6 @@
 package mongo
 
 import (
-	"encoding/json"
 	"math"
 	"regexp"
 	"strings"
@@ -62,6 +61,7 @@ func TestFilters(t *testing.T) {
 	t.Parallel()
 	w, k := offline(t)
 	const nothing = "nothing"
+	single := func(key string) string { return `{"custom.` + key + `":{"$not":{"$type":"array"}}}]` }
 	for _, c := range []struct {
 		p    driver.Predicate
 		want string // after org_id, or nothing
@@ -71,25 +71,29 @@ func TestFilters(t *testing.T) {
 		{on("n", driver.Eq, "1"), nothing}, {on("n", driver.Ne, "1"), ``}, {on("n", driver.Gt, true), nothing}, {on("n", driver.Contains, "1"), nothing},
 		{on("x", driver.Eq, math.NaN()), nothing}, {on("name", driver.StartsWith, int64(1)), nothing}, {on("tags", driver.Gt, "a"), nothing}, {on("tags", driver.Eq, int64(1)), nothing},
 		{on("name", driver.Contains, "\xff"), nothing}, {on("name", driver.StartsWith, "\xe6"), nothing},
-		{on("n", driver.Eq, int64(1)), `"f.n":{"$eq":{"$numberLong":"1"}}`}, {on("n", driver.Eq, 1.5), `"f.n":{"$eq":{"$numberDouble":"1.5"}}`},
-		{on("n", driver.In, int64(1), "2", int64(3)), `"f.n":{"$in":[{"$numberLong":"1"},{"$numberLong":"3"}]}`}, {on("flag", driver.Nin, true, int64(1)), `"f.flag":{"$ne":true}`},
-		{on("name", driver.Eq, `{"$gt":""}`), `"f.name":{"$eq":"{\"$gt\":\"\"}"}`}, {on("name", driver.Eq, "$where"), `"f.name":{"$eq":"$where"}`},
-		{on("name", driver.Exists, true), `"f.name":{"$exists":true}`}, {on("id", driver.Exists, true), ``}, {on("id", driver.Exists, false), nothing},
+		{on("n", driver.Eq, int64(1)), `"n":{"$eq":{"$numberLong":"1"}}`}, {on("n", driver.Eq, 1.5), `"n":{"$eq":{"$numberDouble":"1.5"}}`},
+		{on("n", driver.In, int64(1), "2", int64(3)), `"n":{"$in":[{"$numberLong":"1"},{"$numberLong":"3"}]}`}, {on("flag", driver.Nin, true, int64(1)), `"flag":{"$ne":true}`},
+		{on("name", driver.Eq, `{"$gt":""}`), `"name":{"$eq":"{\"$gt\":\"\"}"}`}, {on("name", driver.Eq, "$where"), `"name":{"$eq":"$where"}`},
+		{on("name", driver.Exists, true), `"name":{"$ne":null}`}, {on("id", driver.Exists, true), ``}, {on("id", driver.Exists, false), nothing},
 		{on("id", driver.Eq, "a"), `"_id":{"$eq":"org-1/a"}`}, {on("id", driver.In, "a", "b"), `"_id":{"$in":["org-1/a","org-1/b"]}`}, {on("id", driver.Gt, ""), `"_id":{"$gt":"org-1/"}`},
 		{on("id", driver.StartsWith, "a"), `"_id":{"$gte":"org-1/a","$lt":"org-1/b"}`}, {on("id", driver.StartsWith, ""), `"_id":{"$gte":"org-1/","$lt":"org-10"}`},
 		{on("id", driver.Contains, "o."), `"_id":{"$regex":"^org\\-1\\/[\\s\\S]*o\\."}`},
-		{on("name", driver.StartsWith, "ab"), `"f.name":{"$gte":"ab","$lt":"ac"}`}, {on("name", driver.StartsWith, ""), `"f.name":{"$gte":""}`},
-		{on("name", driver.StartsWith, "a\uD7FF"), `"f.name":{"$gte":"a` + "\uD7FF" + `","$lt":"a` + "\uE000" + `"}`},
-		{on("name", driver.StartsWith, "a\U0010FFFF"), `"f.name":{"$gte":"a` + "\U0010FFFF" + `","$lt":"b"}`}, {on("name", driver.StartsWith, "\U0010FFFF"), `"f.name":{"$gte":"` + "\U0010FFFF" + `"}`},
-		{on("name", driver.Contains, "a.*é\x00"), `"f.name":{"$regex":"a\\.\\*é\\x00"}`}, {on("name", driver.Contains, ""), `"f.name":{"$gte":""}`},
-		{on("any", driver.Contains, "1"), `"$and":[{"f.any":{"$gte":""}},{"f.any":{"$regex":"1"}}]`},
-		{on("tags", driver.Contains, "$x"), `"f.tags":{"$eq":"$x"}`}, {on("tags", driver.Nin, "a", int64(1), "b"), `"f.tags":{"$nin":["a","b"]}`},
-		{and(on("n", driver.Gt, int64(1)), on("n", driver.Lte, int64(5))), `"$and":[{"f.n":{"$gt":{"$numberLong":"1"}}},{"f.n":{"$lte":{"$numberLong":"5"}}}]`},
-		{or(on("flag", driver.Eq, true), and(on("n", driver.Eq, "x")), on("name", driver.Exists, false)), `"$or":[{"f.flag":{"$eq":true}},{"f.name":{"$exists":false}}]`},
-		{onCustom("a.b", driver.Any, driver.Eq, "v"), `"c.a%2Eb":{"$eq":"v"}`}, {onCustom("$where", driver.Any, driver.Exists, true), `"c.%24where":{"$exists":true}`},
-		{onCustom("", driver.Any, driver.Lt, false), `"c.%":{"$lt":false}`}, {onCustom("%", driver.Any, driver.Gte, 2.5), `"c.%25":{"$gte":{"$numberDouble":"2.5"}}`},
-		{onCustom("k", driver.Strings, driver.Eq, "a"), `"$or":[{"l.k":{"$eq":"a"}},{"c.k":{"$eq":"a"}}]`}, {onCustom("k", driver.Strings, driver.Nin, "a", "b"), `"$and":[{"l.k":{"$nin":["a","b"]}},{"c.k":{"$nin":["a","b"]}}]`},
-		{onCustom("k", driver.Strings, driver.Exists, true), `"$or":[{"l.k":{"$exists":true}},{"c.k":{"$gte":""}}]`}, {onCustom("k", driver.Strings, driver.Exists, false), `"$and":[{"l.k":{"$exists":false}},{"c.k":{"$not":{"$gte":""}}}]`},
+		{on("name", driver.StartsWith, "ab"), `"name":{"$gte":"ab","$lt":"ac"}`}, {on("name", driver.StartsWith, ""), `"name":{"$gte":""}`},
+		{on("name", driver.StartsWith, "a\uD7FF"), `"name":{"$gte":"a` + "\uD7FF" + `","$lt":"a` + "\uE000" + `"}`},
+		{on("name", driver.StartsWith, "a\U0010FFFF"), `"name":{"$gte":"a` + "\U0010FFFF" + `","$lt":"b"}`}, {on("name", driver.StartsWith, "\U0010FFFF"), `"name":{"$gte":"` + "\U0010FFFF" + `"}`},
+		{on("name", driver.Contains, "a.*é\x00"), `"name":{"$regex":"a\\.\\*é\\x00"}`}, {on("name", driver.Contains, ""), `"name":{"$gte":""}`},
+		{on("any", driver.Contains, "1"), `"$and":[{"any":{"$gte":""}},{"any":{"$regex":"1"}}]`},
+		{on("tags", driver.Contains, "$x"), `"tags":{"$eq":"$x"}`}, {on("tags", driver.Nin, "a", int64(1), "b"), `"tags":{"$nin":["a","b"]}`},
+		{and(on("n", driver.Gt, int64(1)), on("n", driver.Lte, int64(5))), `"$and":[{"n":{"$gt":{"$numberLong":"1"}}},{"n":{"$lte":{"$numberLong":"5"}}}]`},
+		{or(on("flag", driver.Eq, true), and(on("n", driver.Eq, "x")), on("name", driver.Exists, false)), `"$or":[{"flag":{"$eq":true}},{"name":{"$eq":null}}]`},
+		{on("at", driver.Gt, int64(5)), `"at":{"$gt":{"$date":{"$numberLong":"5"}}}`}, {on("at", driver.Gt, 5.5), `"at":{"$gt":{"$date":{"$numberLong":"5"}}}`}, {on("at", driver.Lt, 5.5), `"at":{"$lt":{"$date":{"$numberLong":"6"}}}`},
+		{on("at", driver.Eq, 5.5), nothing}, {on("at", driver.Gt, 1e300), nothing}, {on("at", driver.Lt, 1e300), `"at":{"$lt":{"$date":{"$numberLong":"9223372036854775807"}}}`}, {on("at", driver.Lt, -1e300), nothing}, {on("at", driver.Gte, math.NaN()), nothing},
+		{onCustom("a.b", driver.Any, driver.Eq, "v"), `"$and":[{"custom.a%2Eb":{"$eq":"v"}},` + single("a%2Eb")}, {onCustom("", driver.Any, driver.Lt, false), `"$and":[{"custom.%":{"$lt":false}},` + single("%")},
+		{onCustom("$where", driver.Any, driver.Exists, true), `"$or":[{"custom.%24where":{"$ne":null}},{"custom.%24where":{"$type":"array"}}]`}, {onCustom("k", driver.Any, driver.Exists, false), `"$and":[{"custom.k":{"$eq":null}},` + single("k")},
+		{onCustom("%", driver.Any, driver.Gte, 2.5), `"$and":[{"custom.%25":{"$gte":{"$numberDouble":"2.5"}}},` + single("%25")}, {onCustom("k", driver.Any, driver.Ne, "a"), `"$or":[{"custom.k":{"$ne":"a"}},{"custom.k":{"$type":"array"}}]`},
+		{onCustom("k", driver.Strings, driver.Eq, "a"), `"custom.k":{"$eq":"a"}`}, {onCustom("k", driver.Strings, driver.Nin, "a", "b"), `"custom.k":{"$nin":["a","b"]}`},
+		{onCustom("k", driver.Strings, driver.Exists, true), `"$or":[{"custom.k":{"$elemMatch":{"$ne":null}}},{"custom.k":{"$gte":""}}]`},
+		{onCustom("k", driver.Strings, driver.Exists, false), `"$and":[{"custom.k":{"$not":{"$elemMatch":{"$ne":null}}}},{"custom.k":{"$not":{"$gte":""}}}]`},
 	} {
 		f, truth, err := w.filter(k, c.p)
 		if err != nil {
@@ -145,8 +149,8 @@ func TestSortsEndWithTheID(t *testing.T) {
 		steps []driver.Order
 		want  string
 	}{
-		{nil, `{"_id":1}`}, {[]driver.Order{{Ref: n, Desc: true}}, `{"f.n":-1,"_id":1}`}, {[]driver.Order{{Ref: id, Desc: true}, {Ref: n}}, `{"_id":-1}`},
-		{[]driver.Order{{Ref: n}, {Ref: n, Desc: true}}, `{"f.n":1,"_id":1}`}, {[]driver.Order{{Ref: driver.Ref{Name: "a.$b", Custom: true}}}, `{"c.a%2E%24b":1,"_id":1}`},
+		{nil, `{"_id":1}`}, {[]driver.Order{{Ref: n, Desc: true}}, `{"n":-1,"_id":1}`}, {[]driver.Order{{Ref: id, Desc: true}, {Ref: n}}, `{"_id":-1}`},
+		{[]driver.Order{{Ref: n}, {Ref: n, Desc: true}}, `{"n":1,"_id":1}`}, {[]driver.Order{{Ref: driver.Ref{Name: "a.$b", Custom: true}}}, `{"custom.a%2E%24b":1,"_id":1}`},
 	} {
 		order, err := w.sort(k, c.steps)
 		if err != nil {
@@ -200,57 +204,6 @@ func TestAfterPrefix(t *testing.T) {
 	})
 }
 
-func TestDocumentsKeepTheirTextAndSplitCustomValues(t *testing.T) {
-	t.Parallel()
-	w, k := offline(t)
-	d := driver.Document{
-		ID: "a/b", Body: []byte(`{"name": "x"  }`), Custom: []byte(`{"s":"$gt","n":1,"big":9007199254740993,"f":1.0,"t":true,"z":null,"l":["a",1,null],"e":[],"o":{"a":1},"u":[1],"a.b":2,"":3}`),
-		Values: []any{"x", int64(5), math.NaN(), false, nil, nil, []string{}, "any"},
-	}
-	doc, err := k.document(w.name, &d, 7)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := bson.Marshal(doc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := `{"_id":"org-1/a/b","org_id":"org-1","rev":7,"body":"{\"name\": \"x\"  }","custom":` + quoted(t, d.Custom) +
-		`,"f":{"name":"x","n":5,"flag":false,"any":"any"},"c":{"%":3,"a%2Eb":2,"big":9007199254740993,"e":{"$binary":{"base64":"W10=","subType":"00"}},"f":1.0,` +
-		`"l":{"$binary":{"base64":"WyJhIiwxLG51bGxd","subType":"00"}},"n":1,"o":{"$binary":{"base64":"eyJhIjoxfQ==","subType":"00"}},"s":"$gt","t":true,"u":{"$binary":{"base64":"WzFd","subType":"00"}}},"l":{"l":["a"],"u":[]}}`
-	if got, err := bson.MarshalExtJSON(bson.Raw(raw), false, false); err != nil || string(got) != want {
-		t.Errorf("%s, %v, want\n%s", got, err, want)
-	}
-	back, err := w.decode(raw)
-	if err != nil || back.ID != d.ID || back.Rev != 7 || string(back.Body) != string(d.Body) || string(back.Custom) != string(d.Custom) {
-		t.Errorf("came back as %+v, %v", back, err)
-	}
-	for _, other := range []string{"org-10", "org-2", "org"} {
-		if d, err := (&workspace{name: other}).decode(raw); err == nil {
-			t.Errorf("workspace %s decoded another's document as %+v", other, d)
-		}
-	}
-	for _, bad := range []driver.Document{
-		{ID: "a", Values: []any{"x"}}, {ID: "a", Values: d.Values, Custom: []byte(`[1]`)}, {ID: "a", Values: d.Values, Custom: []byte(`{`)}, {ID: "a", Values: d.Values, Body: []byte{0xff}},
-		{ID: "a", Values: []any{int64(1), nil, nil, nil, nil, nil, nil, nil}}, {ID: "a", Values: []any{nil, nil, nil, nil, nil, nil, "red", nil}}, {ID: "a", Values: []any{nil, nil, nil, nil, nil, nil, nil, []string{"x"}}},
-	} {
-		if doc, err := k.document("w", &bad, 1); err == nil {
-			t.Errorf("%+v became %v", bad, doc)
-		}
-	}
-}
-
-func quoted(t *testing.T, b []byte) string {
-	t.Helper()
-	var s strings.Builder
-	enc := json.NewEncoder(&s)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(string(b)); err != nil {
-		t.Fatal(err)
-	}
-	return strings.TrimSuffix(s.String(), "\n")
-}
-
 func TestIndexDefinitions(t *testing.T) {
 	t.Parallel()
 	_, k := offline(t)
@@ -275,12 +228,11 @@ func TestIndexDefinitions(t *testing.T) {
 		got = append(got, line)
 	}
 	want := `id {"org_id":1,"_id":1}
-name {"org_id":1,"f.name":1} unique {"f.name":{"$exists":true}}
-name {"org_id":1,"f.name":1,"_id":1}
-n_tags {"org_id":1,"f.n":1,"_id":1}
-tags {"org_id":1,"f.tags":1,"_id":1}
-custom_c {"org_id":1,"c.$**":1}
-custom_l {"org_id":1,"l.$**":1}`
+name {"org_id":1,"name":1} unique {"name":{"$type":"string"}}
+name {"org_id":1,"name":1,"_id":1}
+n_tags {"org_id":1,"n":1,"_id":1}
+tags {"org_id":1,"tags":1,"_id":1}
+custom {"org_id":1,"custom.$**":1}`
 	if text := strings.Join(got, "\n"); text != want {
 		t.Errorf("got\n%s\nwant\n%s", text, want)
 	}

@@ -2,11 +2,16 @@
 //
 // A document is stored as
 //
-//	{_id: "<workspace>/<id>", org_id: "<workspace>", rev: 1, body: "<JSON text>", custom: "<JSON text>",
-//	 f: {<declared field>: value}, c: {<custom key>: scalar}, l: {<custom key>: [strings]}}
+//	{_id: "<workspace>/<id>", org_id: "<workspace>", <field>: value, ..., rev: 1, custom: {<custom key>: value}}
 //
-// in a collection of its kind's name. Body and custom values come back byte for byte; f, c and l only
-// answer questions. What is missing is absent, never null. Every question, every write and every index
+// in a collection of its kind's name: the fields of the record in their order, under their own names, then the
+// revision, then declared values that the record's JSON leaves out, then what the organization defined. Times are dates;
+// what questions take for missing is null. Body and custom values come back byte for byte: every write is
+// read before it is sent, and what BSON does not repeat (1.50, a key twice, a nesting too deep) is there as text too,
+// in json: {<field>: "<JSON>"}. Names that are this package's have an underscore after them, and keys within values
+// are encoded where a dot, a dollar sign or nothing would be misread.
+//
+// Every question, every write and every index
 // starts with org_id, so that a sharded cluster can send it to one shard and no question can meet
 // another workspace, whether workspaces share a database (Shared) or have one each (PerDatabase).
 //

@@ -21,7 +21,7 @@ import (
 
 const (
 	// format is what this program writes. A database of a higher one is left untouched.
-	format = 1
+	format = 2
 
 	// No declared collection can have these names.
 	metaCollection    = "_meta"
@@ -77,8 +77,7 @@ type Engine struct {
 	spaces map[string]*space // by database
 	open   map[string]*lease // by workspace
 	shapes map[*driver.Collection]*shape
-
-	projection bson.Raw
+	odd    map[string]string // documents that cannot be read, and why
 }
 
 // space is a database and what is known of it.
@@ -90,6 +89,9 @@ type space struct {
 	// being dropped, none begins.
 	indexing atomic.Int64
 	dropped  atomic.Bool
+	// former are the collections in which documents of the former layout may lie, but for those upgraded since.
+	former   atomic.Pointer[[]string]
+	upgraded sync.Map
 }
 
 // index makes indexes, unless the database is being dropped.
@@ -142,10 +144,7 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{opts: opts, client: client, health: h, spaces: map[string]*space{}, open: map[string]*lease{}, shapes: map[*driver.Collection]*shape{}}
-	if e.projection, err = projection(); err != nil {
-		return nil, err
-	}
+	e := &Engine{opts: opts, client: client, health: h, spaces: map[string]*space{}, open: map[string]*lease{}, shapes: map[*driver.Collection]*shape{}, odd: map[string]string{}}
 	e.breaker = newBreaker(opts.Log)
 	e.builder = newBuilder(e)
 	return e, nil
@@ -238,7 +237,7 @@ func (e *Engine) space(workspace string) (*space, *lease, error) {
 // indexes that are missing. A database of its own may have been dropped and remade by another
 // process since it was prepared last.
 func (e *Engine) prepare(ctx context.Context, s *space, o *driver.Opening, kinds []*kind) error {
-	found, err := s.claim(ctx, o)
+	isNew, err := s.claim(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -248,7 +247,6 @@ func (e *Engine) prepare(ctx context.Context, s *space, o *driver.Opening, kinds
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	isNew := found == 0
 	if isNew {
 		clear(s.unique)
 		e.builder.forget(s)
@@ -423,16 +421,20 @@ type workspace struct {
 }
 
 func (w *workspace) kind(c *driver.Collection) (*kind, error) {
-	if k := w.known[c]; k != nil {
-		return k, nil
-	}
-	if c == nil {
+	k := w.known[c]
+	if k == nil && c == nil {
 		return nil, fmt.Errorf("a call on workspace %s names no collection", w.name)
 	}
-	if k := w.kinds[c.Name]; k != nil {
-		return k, nil
+	if k == nil {
+		k = w.kinds[c.Name]
 	}
-	return nil, fmt.Errorf("workspace %s was opened without collection %q", w.name, c.Name)
+	if k == nil {
+		return nil, fmt.Errorf("workspace %s was opened without collection %q", w.name, c.Name)
+	}
+	if w.space.has(k.name) {
+		return &kind{shape: k.shape, coll: k.coll, old: &former{}}, nil
+	}
+	return k, nil
 }
 
 func (w *workspace) enter() error {

@@ -200,7 +200,7 @@ func TestIndexesAreReported(t *testing.T) {
 		if s.Collection != "people" {
 			t.Errorf("index of %s", s.Collection)
 		}
-		if strings.HasPrefix(name, "custom_") && s.State == driver.IndexRefused {
+		if name == "custom" && s.State == driver.IndexRefused {
 			if !strings.Contains(s.Reason, "read the organization's documents") {
 				t.Errorf("%s: %s", name, s.Reason)
 			}
@@ -208,7 +208,7 @@ func TestIndexesAreReported(t *testing.T) {
 		}
 		got = append(got, name+" "+string(s.State))
 	}
-	want := "country ready, created ready, custom_c ready, custom_l ready, email ready, email ready, id ready, teams ready"
+	want := "country ready, created ready, custom ready, email ready, email ready, id ready, teams ready"
 	if text := strings.Join(got, ", "); text != want {
 		t.Errorf("got\n%s\nwant\n%s", text, want)
 	}
@@ -266,7 +266,7 @@ func TestNewerFormatIsLeftAlone(t *testing.T) {
 				database += "_org-1"
 			}
 			db := mongotest.Client(t).Database(database)
-			if _, err := db.Collection("_meta").InsertOne(t.Context(), bson.D{{Key: "_id", Value: "format"}, {Key: "format", Value: 2}}); err != nil {
+			if _, err := db.Collection("_meta").InsertOne(t.Context(), bson.D{{Key: "_id", Value: "format"}, {Key: "format", Value: 3}}); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := e.Open(t.Context(), driver.Opening{Workspace: "org-1", Collections: []*driver.Collection{people()}}); !errors.Is(err, driver.ErrNewer) {

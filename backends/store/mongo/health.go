@@ -156,5 +156,5 @@ func (e *Engine) Inspect(context.Context) []driver.Finding {
 		}
 		found = append(found, f)
 	}
-	return found
+	return append(found, e.documents()...)
 }

@@ -72,24 +72,36 @@ func definitions(c *driver.Collection) []definition {
 			if i > 0 && types[f] == driver.Strings && !x.Unique {
 				continue
 			}
-			keys = append(keys, bson.E{Key: "f." + f, Value: int32(1)})
-			partial = append(partial, bson.E{Key: "f." + f, Value: bson.D{{Key: "$exists", Value: true}}})
+			keys = append(keys, bson.E{Key: column(f), Value: int32(1)})
+			partial = append(partial, bson.E{Key: column(f), Value: bson.D{{Key: "$type", Value: bsonType(types[f])}}})
 		}
 		if x.Unique {
 			add(definition{declared: x.Name, keys: keys[:len(keys):len(keys)], unique: true, partial: partial}, x.Name)
 		}
 		keys = append(keys[:len(keys):len(keys)], tail)
 		for _, f := range x.Rides {
-			keys = append(keys, bson.E{Key: "f." + f, Value: int32(1)})
+			keys = append(keys, bson.E{Key: column(f), Value: int32(1)})
 		}
 		add(definition{declared: x.Name, keys: keys}, x.Name)
 	}
 	if c.Custom {
-		for _, part := range []string{"c", "l"} {
-			add(definition{keys: bson.D{head, {Key: part + ".$**", Value: int32(1)}}, wildcard: true}, "custom_"+part)
-		}
+		add(definition{keys: bson.D{head, {Key: fieldCustom + ".$**", Value: int32(1)}}, wildcard: true}, "custom")
 	}
 	return all
+}
+
+// bsonType returns what a value of the type is stored as. Any is of several types, of which a unique
+// index holds the texts.
+func bsonType(t driver.Type) string {
+	switch {
+	case numeric(t):
+		return "number"
+	case t == driver.Bool:
+		return "bool"
+	case t == driver.Time:
+		return "date"
+	}
+	return "string"
 }
 
 func (k *kind) uniques() []definition {
@@ -121,6 +133,9 @@ type task struct {
 	kind    *kind
 	done    bool
 	refused map[string]string // by name of index
+	// upgraded counts the documents that have been brought to the present layout.
+	upgraded int
+	stopped  string // why that is not going on; empty while it is, or is done
 }
 
 // builder makes the indexes that nobody waits for, one collection at a time.
@@ -134,6 +149,8 @@ type builder struct {
 	tasks map[string]*task // by database and signature
 	queue []*task
 	wake  chan struct{}
+	// unguarded is why the server does not check documents; empty while it does.
+	unguarded string
 }
 
 func newBuilder(e *Engine) *builder {
@@ -269,7 +286,10 @@ func (b *builder) build(t *task) error {
 	if gone {
 		return nil
 	}
-	if there, err := b.engine.there(b.ctx, t.space); err != nil || !there {
+	t.space.indexing.Add(1) // whoever drops the database waits for the look too
+	there, err := b.engine.there(b.ctx, t.space)
+	t.space.indexing.Add(-1)
+	if err != nil || !there {
 		return err
 	}
 	var plain, wildcard []definition
@@ -289,14 +309,25 @@ func (b *builder) build(t *task) error {
 			return err
 		}
 	}
-	return nil
+	if err := b.upgrade(t); err != nil {
+		if errors.Is(err, driver.ErrUnavailable) || b.ctx.Err() != nil {
+			return err
+		}
+		// Others need not wait for it. Both layouts go on being answered.
+		b.mu.Lock()
+		t.stopped = err.Error()
+		b.mu.Unlock()
+		b.engine.opts.Log.Error("documents keep the former layout until the next start", "database", t.space.db.Name(), "collection", t.kind.name, "error", err)
+		return nil
+	}
+	return b.guard(t)
 }
 
 // there reports whether the database is still there, where it is one workspace's: another process
 // may have removed it, and an index would bring it back, empty and nobody's.
 func (e *Engine) there(ctx context.Context, s *space) (there bool, err error) {
-	if e.opts.Isolation == Shared {
-		return true, nil
+	if e.opts.Isolation == Shared || s.dropped.Load() {
+		return !s.dropped.Load(), nil
 	}
 	err = e.call(ctx, "look for database "+s.db.Name(), func(ctx context.Context) error {
 		found, _, err := s.meta(ctx, "")

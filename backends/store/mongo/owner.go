@@ -25,24 +25,32 @@ func of(workspace string) bson.D {
 func (s *space) where() string { return "database " + s.db.Name() }
 
 // claim admits the opening and writes down whose the workspace is, where nothing says that
-// yet: of several who do so at once the server takes one. It returns the format of the
-// database, 0 where that is new.
-func (s *space) claim(ctx context.Context, o *driver.Opening) (found int64, err error) {
+// yet: of several who do so at once the server takes one. It reports whether the database said
+// nothing of its format, so that it is new, or made anew.
+func (s *space) claim(ctx context.Context, o *driver.Opening) (isNew bool, err error) {
 	for {
-		var owner string
-		if found, owner, err = s.meta(ctx, o.Workspace); err != nil {
-			return 0, err
+		found, owner, err := s.meta(ctx, o.Workspace)
+		if err != nil {
+			return false, err
 		}
+		isNew = isNew || found == 0
 		if found > format {
-			return 0, fault{fmt.Errorf("%w: database %s has format %d, this program knows %d", driver.ErrNewer, s.db.Name(), found, format)}
+			return false, fault{fmt.Errorf("%w: database %s has format %d, this program knows %d", driver.ErrNewer, s.db.Name(), found, format)}
+		}
+		if found < format {
+			if some, err := s.begin(ctx, found); err != nil {
+				return false, err
+			} else if some {
+				continue
+			}
 		}
 		claim, err := o.Admit(owner, s.where(), func() (bool, error) { return s.holds(ctx, o.Workspace) })
 		if err != nil || !claim {
-			return found, ours(err)
+			return isNew, ours(err)
 		}
 		_, err = s.db.Collection(metaCollection).InsertOne(ctx, bson.D{{Key: "_id", Value: ownerPrefix + o.Workspace}, {Key: "owner", Value: o.Owner}})
 		if !mongo.IsDuplicateKeyError(err) {
-			return found, err
+			return isNew, err
 		}
 	}
 }
@@ -68,6 +76,10 @@ func (s *space) meta(ctx context.Context, workspace string) (found int64, owner 
 		ok := false
 		if id == "format" {
 			found, ok = cursor.Current.Lookup("format").AsInt64OK()
+			var upgrading struct{ Upgrading []string }
+			if err := bson.Unmarshal(cursor.Current, &upgrading); err == nil {
+				s.former.Store(&upgrading.Upgrading)
+			}
 		} else {
 			owner, ok = cursor.Current.Lookup("owner").StringValueOK()
 			ok = ok && owner != ""

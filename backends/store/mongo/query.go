@@ -28,7 +28,7 @@ func (w *workspace) Find(ctx context.Context, q driver.Query) ([]driver.Document
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
-	page := page{projection: w.engine.projection, limit: int64(q.Limit), offset: int64(q.Offset), batch: batch(q.Limit)}
+	page := page{limit: int64(q.Limit), offset: int64(q.Offset), batch: batch(q.Limit)}
 	if isOne := byID(q.Where); !isOne || len(q.Sort) > 0 {
 		if page.order, err = w.sort(k, q.Sort); err != nil {
 			return nil, fmt.Errorf("%s: %w", doing, err)
@@ -42,15 +42,16 @@ func (w *workspace) Find(ctx context.Context, q driver.Query) ([]driver.Document
 	}
 	var docs []driver.Document
 	err = w.call(ctx, doing, func(ctx context.Context) error {
-		cursor, err := k.coll.Find(ctx, filter, &page)
+		cursor, err := k.find(ctx, filter, &page)
 		if err != nil {
 			return err
 		}
 		docs = make([]driver.Document, 0, min(q.Limit, maxReserve, cursor.RemainingBatchLength()))
 		defer func() { _ = cursor.Close(ctx) }()
 		for cursor.Next(ctx) {
-			d, err := w.decode(cursor.Current)
+			d, err := w.decode(k, cursor.Current)
 			if err != nil {
+				w.engine.note(k, cursor.Current, err)
 				return err
 			}
 			docs = append(docs, d)
@@ -65,7 +66,6 @@ func (w *workspace) Find(ctx context.Context, q driver.Query) ([]driver.Document
 
 // page says what part of the found documents is wanted, all in one option.
 type page struct {
-	projection    any
 	order         bson.D // nil: there is one document at most
 	limit, offset int64
 	batch         int32
@@ -77,7 +77,7 @@ func (p *page) List() []func(*options.FindOptions) error {
 }
 
 func (p *page) apply(o *options.FindOptions) error {
-	o.Projection, o.Limit, o.BatchSize = p.projection, &p.limit, &p.batch
+	o.Limit, o.BatchSize = &p.limit, &p.batch
 	if p.order != nil {
 		toDisk := true
 		o.Sort, o.AllowDiskUse = p.order, &toDisk
@@ -111,9 +111,6 @@ func (w *workspace) sort(k *kind, steps []driver.Order) (bson.D, error) {
 			return nil, err
 		}
 		path := o.path
-		if o.list != "" {
-			path = o.list
-		}
 		if has(path) || has("_id") {
 			continue
 		}
@@ -146,7 +143,7 @@ func (w *workspace) Count(ctx context.Context, c *driver.Collection, where drive
 	}
 	var n int64
 	err = w.call(ctx, doing, func(ctx context.Context) (err error) {
-		n, err = k.coll.CountDocuments(ctx, filter)
+		n, err = k.count(ctx, filter)
 		return err
 	})
 	return n, err

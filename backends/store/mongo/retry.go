@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -100,11 +99,7 @@ func (b *attempt) own(ctx context.Context, k *kind, changes []change) (int, erro
 		return 0, err
 	}
 	for i, c := range changes {
-		sent, err := bson.Marshal(c.doc)
-		if err != nil {
-			return 0, err
-		}
-		if !bytes.Equal(sent, there[c.id]) {
+		if !bytes.Equal(c.doc, there[c.id]) {
 			return i, nil
 		}
 	}
@@ -170,7 +165,9 @@ func (k *kind) broken(fields []string) string {
 		return "id"
 	}
 	for _, d := range k.indexes {
-		if d.unique && slices.EqualFunc(d.keys, fields, func(key bson.E, name string) bool { return key.Key == name }) {
+		if d.unique && slices.EqualFunc(d.keys, fields, func(key bson.E, name string) bool {
+			return key.Key == name || "f."+given(key.Key) == name // of the former layout
+		}) {
 			return d.declared
 		}
 	}
@@ -180,10 +177,6 @@ func (k *kind) broken(fields []string) string {
 // taken returns the declared name of a unique index, or "id", by which another document has the
 // values of the change already; "" where none has.
 func (w *workspace) taken(ctx context.Context, k *kind, c change) (string, error) {
-	raw, err := bson.Marshal(c.doc)
-	if err != nil {
-		return "", err
-	}
 	there := func(filter bson.D) (bool, error) {
 		err := k.coll.FindOne(ctx, filter, options.FindOne().SetProjection(bson.D{{Key: "_id", Value: int32(1)}})).Err()
 		if errors.Is(err, mongo.ErrNoDocuments) {
@@ -192,19 +185,25 @@ func (w *workspace) taken(ctx context.Context, k *kind, c change) (string, error
 		return err == nil, err
 	}
 	for _, d := range k.uniques() {
-		filter := bson.D{}
+		now, before := bson.D{}, bson.D{} // in either layout
 		for _, key := range d.keys {
-			v, err := bson.Raw(raw).LookupErr(splitPath(key.Key)...)
-			if err != nil {
-				filter = nil // the document is not in the index
+			v := c.doc.Lookup(key.Key)
+			if v.Type == 0 || v.Type == bson.TypeNull {
+				now = nil // the document is not in the index
 				break
 			}
-			filter = append(filter, bson.E{Key: key.Key, Value: bson.D{{Key: "$eq", Value: v}}})
+			now = append(now, bson.E{Key: key.Key, Value: bson.D{{Key: "$eq", Value: v}}})
+			if key.Key != fieldOrg {
+				before = append(before, bson.E{Key: "f." + given(key.Key), Value: bson.D{{Key: "$eq", Value: c.doc.Lookup("f", given(key.Key))}}})
+			}
 		}
-		if filter == nil {
+		if now == nil {
 			continue
 		}
-		if found, err := there(append(filter, bson.E{Key: "_id", Value: bson.D{{Key: "$ne", Value: c.id}}})); err != nil || found {
+		if k.old != nil {
+			now = append(now[:1:1], either(now[1:], before)...)
+		}
+		if found, err := there(append(now, bson.E{Key: fieldID, Value: bson.D{{Key: "$ne", Value: c.id}}})); err != nil || found {
 			return d.declared, err
 		}
 	}
@@ -213,5 +212,3 @@ func (w *workspace) taken(ctx context.Context, k *kind, c change) (string, error
 	}
 	return "id", nil
 }
-
-func splitPath(path string) []string { return strings.Split(path, ".") }

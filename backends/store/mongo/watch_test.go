@@ -20,15 +20,15 @@ import (
 
 // What the compiler may emit, and nothing else.
 var (
-	filterOperators     = []string{"$and", "$or", "$not", "$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$in", "$nin", "$exists", "$regex"}
+	filterOperators     = []string{"$and", "$or", "$not", "$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$in", "$nin", "$exists", "$regex", "$elemMatch", "$type"}
 	updateOperators     = []string{"$inc", "$max", "$setOnInsert"}
 	stages              = []string{"$match", "$addFields", "$group", "$project", "$sort", "$limit"}
 	expressionOperators = []string{
 		"$sum", "$min", "$max", "$addToSet", "$size", "$setDifference", "$cond", "$and", "$eq", "$gt", "$gte", "$lt", "$lte", "$ifNull", "$literal", "$divide",
 		"$floor", "$multiply", "$add", "$toDate", "$toLong", "$convert", "$concat", "$substrCP", "$dateToString", "$month",
 	}
-	fieldPath  = regexp.MustCompile(`^(_id|org_id|rev|f\.[a-z][a-z0-9_]*|[cl]\.[A-Za-z0-9_%-]+)$`)
-	expression = regexp.MustCompile(`^\$(_id(\.[gd][0-9]*)?|f\.[a-z][a-z0-9_]*|[cl]\.[A-Za-z0-9_%-]+|[bsnmd][0-9]+)$`)
+	fieldPath  = regexp.MustCompile(`^([a-z_][a-z0-9_]*|custom\.[A-Za-z0-9_%-]+)$`)
+	expression = regexp.MustCompile(`^\$(_id(\.[gd][0-9]*)?|[a-z][a-z0-9_]*|custom\.[A-Za-z0-9_%-]+)$`)
 )
 
 // watch checks every command on its way to the server.
@@ -103,7 +103,7 @@ func check(name string, command bson.Raw) error {
 			return fmt.Errorf("it asks for more than the names of workspaces")
 		}
 		return nil
-	case "listDatabases", "createIndexes", "listIndexes", "listCollections", "dropDatabase", "endSessions", "getMore", "killCursors":
+	case "listDatabases", "createIndexes", "listIndexes", "collMod", "listCollections", "dropDatabase", "endSessions", "getMore", "killCursors":
 		return nil
 	}
 	return fmt.Errorf("the engine sends no %s", name)
@@ -168,7 +168,7 @@ func checkOperators(d bson.Raw) error {
 			return fmt.Errorf("the compiler emits no %s", o.Key())
 		}
 		if inner, ok := o.Value().DocumentOK(); ok {
-			if o.Key() != "$not" {
+			if o.Key() != "$not" && o.Key() != "$elemMatch" {
 				return fmt.Errorf("%s has a document as its operand", o.Key())
 			}
 			return checkOperators(inner)
@@ -246,21 +246,26 @@ func checkUpdate(u bson.Raw) error {
 // checkStored wants a document whose keys cannot be taken for anything else.
 func checkStored(d bson.Raw) error {
 	for _, e := range elements(d) {
-		if !slices.Contains([]string{"_id", "org_id", "rev", "body", "custom", "f", "c", "l"}, e.Key()) {
-			return fmt.Errorf("no document has a field %q", e.Key())
-		}
-		inner, ok := e.Value().DocumentOK()
-		if !ok {
-			continue
-		}
-		for _, f := range elements(inner) {
-			if f.Key() == "" || strings.ContainsAny(f.Key(), ".$\x00") || f.Value().Type == bson.TypeEmbeddedDocument {
-				return fmt.Errorf("field %q of %s is a path, an operator or a document", f.Key(), e.Key())
-			}
+		if err := checkKeys(e); err != nil {
+			return err
 		}
 	}
 	if id, ok := d.Lookup("_id").StringValueOK(); !ok || !strings.HasPrefix(id, d.Lookup("org_id").StringValue()+"/") {
 		return fmt.Errorf("the _id does not begin with the workspace")
+	}
+	return nil
+}
+
+func checkKeys(e bson.RawElement) error {
+	if key := e.Key(); key == "" || strings.ContainsAny(key, ".$\x00") {
+		return fmt.Errorf("field %q is a path or an operator", key)
+	}
+	if v := e.Value(); v.Type == bson.TypeEmbeddedDocument || v.Type == bson.TypeArray {
+		for _, inner := range elements(bson.Raw(v.Value)) {
+			if err := checkKeys(inner); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -297,27 +302,27 @@ func TestWatchRefuses(t *testing.T) {
 		name, command string
 		ok            bool
 	}{
-		{"find", `{"find":"t","filter":{"org_id":{"$eq":"w"},"f.n":{"$gt":1}}}`, true},
-		{"find", `{"find":"t","filter":{"f.n":{"$gt":1},"org_id":{"$eq":"w"}}}`, false},
+		{"find", `{"find":"t","filter":{"org_id":{"$eq":"w"},"n":{"$gt":1}}}`, true},
+		{"find", `{"find":"t","filter":{"n":{"$gt":1},"org_id":{"$eq":"w"}}}`, false},
 		{"find", `{"find":"t","filter":{}}`, false},
 		{"find", `{"find":"t","filter":{"org_id":"w"}}`, false},
 		{"find", `{"find":"t","filter":{"org_id":{"$gt":""}}}`, false},
 		{"find", `{"find":"t","filter":{"org_id":{"$eq":"w"},"$where":"1"}}`, false},
-		{"find", `{"find":"t","filter":{"org_id":{"$eq":"w"},"f.n":{"$where":"1"}}}`, false},
-		{"find", `{"find":"t","filter":{"org_id":{"$eq":"w"},"f.n":{"$eq":{"$gt":""}}}}`, false},
-		{"find", `{"find":"t","filter":{"org_id":{"$eq":"w"},"f.n":"x"}}`, false},
-		{"find", `{"find":"t","filter":{"org_id":{"$eq":"w"},"c.a.b":{"$eq":1}}}`, false},
-		{"find", `{"find":"t","filter":{"org_id":{"$eq":"w"},"$or":[{"f.n":{"$expr":1}}]}}`, false},
-		{"find", `{"find":"t","filter":{"org_id":{"$eq":"w"},"f.n":{"$in":[{"$gt":""}]}}}`, false},
-		{"aggregate", `{"aggregate":"t","pipeline":[{"$match":{"org_id":{"$eq":"w"}}},{"$group":{"_id":"$f.n","n0":{"$sum":1}}}]}`, true},
-		{"aggregate", `{"aggregate":"t","pipeline":[{"$group":{"_id":"$f.n"}}]}`, false},
+		{"find", `{"find":"t","filter":{"org_id":{"$eq":"w"},"n":{"$where":"1"}}}`, false},
+		{"find", `{"find":"t","filter":{"org_id":{"$eq":"w"},"n":{"$eq":{"$gt":""}}}}`, false},
+		{"find", `{"find":"t","filter":{"org_id":{"$eq":"w"},"n":"x"}}`, false},
+		{"find", `{"find":"t","filter":{"org_id":{"$eq":"w"},"custom.a.b":{"$eq":1}}}`, false},
+		{"find", `{"find":"t","filter":{"org_id":{"$eq":"w"},"$or":[{"n":{"$expr":1}}]}}`, false},
+		{"find", `{"find":"t","filter":{"org_id":{"$eq":"w"},"n":{"$in":[{"$gt":""}]}}}`, false},
+		{"aggregate", `{"aggregate":"t","pipeline":[{"$match":{"org_id":{"$eq":"w"}}},{"$group":{"_id":"$n","n0":{"$sum":1}}}]}`, true},
+		{"aggregate", `{"aggregate":"t","pipeline":[{"$group":{"_id":"$n"}}]}`, false},
 		{"aggregate", `{"aggregate":"t","pipeline":[{"$match":{"org_id":{"$eq":"w"}}},{"$lookup":{"from":"t"}}]}`, false},
 		{"aggregate", `{"aggregate":"t","pipeline":[{"$match":{"org_id":{"$eq":"w"}}},{"$group":{"_id":"$$ROOT"}}]}`, false},
 		{"aggregate", `{"aggregate":"t","pipeline":[{"$match":{"org_id":{"$eq":"w"}}},{"$group":{"_id":{"$function":1}}}]}`, false},
 		{"delete", `{"delete":"t","deletes":[{"q":{"_id":{"$eq":"w/a"}}}]}`, false},
 		{"update", `{"update":"t","updates":[{"q":{"org_id":{"$eq":"w"}},"u":{"$set":{"a":1}}}]}`, false},
-		{"insert", `{"insert":"t","documents":[{"_id":"w/a","org_id":"w","c":{"a%2Eb":1}}]}`, true},
-		{"insert", `{"insert":"t","documents":[{"_id":"w/a","org_id":"w","c":{"a.b":1}}]}`, false},
+		{"insert", `{"insert":"t","documents":[{"_id":"w/a","org_id":"w","custom":{"a%2Eb":1}}]}`, true},
+		{"insert", `{"insert":"t","documents":[{"_id":"w/a","org_id":"w","custom":{"a.b":1}}]}`, false},
 		{"insert", `{"insert":"t","documents":[{"_id":"w/a","org_id":"v"}]}`, false},
 		{"mapReduce", `{"mapReduce":"t"}`, false},
 	} {

@@ -21,9 +21,9 @@ const (
 
 // change is a write whose document is ready to be sent.
 type change struct {
-	id  string // as stored
-	rev int64  // expected before, or of a Put
-	doc bson.D // nil for Delete
+	id  string   // as stored
+	rev int64    // expected before, or of a Put
+	doc bson.Raw // nil for Delete
 }
 
 // step is what one command does: one write, or a run of inserts or puts.
@@ -110,7 +110,7 @@ func (w *workspace) steps(writes []driver.Write) ([]step, error) {
 			return nil, fmt.Errorf("write %d: %w", i, err)
 		}
 		if n := len(steps); n > 0 && (wr.Op == driver.Insert || wr.Op == driver.Put) {
-			if last := &steps[n-1]; last.k == k && last.op == wr.Op && len(last.changes) < maxCommand {
+			if last := &steps[n-1]; last.k.shape == k.shape && last.op == wr.Op && len(last.changes) < maxCommand {
 				last.changes = append(last.changes, c)
 				continue
 			}
@@ -325,7 +325,10 @@ func (b *attempt) replace(ctx context.Context, s *step) error {
 	}
 	if err == nil {
 		b.later(func(ctx context.Context) error {
-			_, err := s.k.coll.ReplaceOne(ctx, b.w.at(c.id, c.rev+1), before)
+			before, err := s.k.upgraded(before)
+			if err == nil {
+				_, err = s.k.coll.ReplaceOne(ctx, b.w.at(c.id, c.rev+1), before)
+			}
 			return err
 		})
 	}
@@ -347,7 +350,10 @@ func (b *attempt) remove(ctx context.Context, s *step) error {
 	}
 	if err == nil {
 		b.later(func(ctx context.Context) error {
-			_, err := s.k.coll.InsertOne(ctx, before)
+			before, err := s.k.upgraded(before)
+			if err == nil {
+				_, err = s.k.coll.InsertOne(ctx, before)
+			}
 			return err
 		})
 	}

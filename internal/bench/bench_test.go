@@ -47,7 +47,7 @@ func TestMarkdown(t *testing.T) {
 		return results
 	}
 	var got table
-	l := line{name: "x", what: "a|b", connections: 32, beside: []reference{{name: "PocketBase", goal: "2", from: pocketbase(nil)}, {name: "one", connections: 1, from: pocketbase(nil)}}}
+	l := line{name: "x", what: "a|b", connections: 32, beside: []reference{{name: "PocketBase", goal: "2", from: place(nil).get()}, {name: "one", connections: 1, from: place(nil).get()}}}
 	got.add(l, [][]result{at(1000, 3000, 2000), at(500, 1000, 2000), {{Requests: 10, Seconds: 1, Refused: 1}}})
 	got.add(line{name: "y", connections: 1}, [][]result{at(50)})
 	got.facts = []fact{{"size", "40 KB", "1"}}

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,8 +47,6 @@ type org struct {
 
 const account = "bench" // whose all keys are
 
-var permissions = []string{"contacts", "manage_files", "manage_custom_objects", "manage_forms", "manage_reports", "manage_campaigns"}
-
 func newOrg(ctx context.Context, s *server, slug string) (o org, err error) {
 	if _, err = control.Call[control.Organization](ctx, s.commands, "org.create", control.NewOrganization{Slug: slug, OrganizationFields: control.OrganizationFields{Name: slug}}); err != nil {
 		return o, err
@@ -58,7 +57,7 @@ func newOrg(ctx context.Context, s *server, slug string) (o org, err error) {
 func newKey(ctx context.Context, s *server, slug, name string) (org, error) {
 	key := control.NewKey{Org: slug, Name: name, Kind: "server_full"}
 	if name == account {
-		key.Permissions = permissions // of the account, which is made with it
+		key.Permissions = []string{"contacts", "manage_files", "manage_custom_objects", "manage_forms", "manage_reports", "manage_campaigns"} // of the account, which is made with it
 	} else {
 		key.Account = account
 	}
@@ -95,43 +94,65 @@ func finish(r *bytes.Buffer, body string) []byte {
 }
 
 // bundle is a file of lines that Tenantry imports and that rivals read.
-func (b *bench) bundle(name string, write func(line func(format string, args ...any))) (string, error) {
-	path := filepath.Join(b.dir, name+".ndjson")
-	return have(b, "the bundle "+name, func() (string, error) {
+type bundle struct {
+	name  string
+	write func(b *bench, line func(format string, args ...any)) // nil: it is empty
+}
+
+// file returns where the bundle is.
+func (b *bench) file(of bundle) (string, error) {
+	return have(b, "the bundle "+of.name, func() (string, error) {
+		path := filepath.Join(b.dir, of.name+".ndjson")
 		f, err := os.Create(path)
 		if err != nil {
 			return "", err
 		}
 		w := bufio.NewWriterSize(f, 1<<20)
-		write(func(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) })
+		if of.write != nil {
+			of.write(b, func(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) })
+		}
 		return path, errors.Join(w.Flush(), f.Close())
 	})
 }
 
 // imported is an organization of the main server with what a bundle has.
-func (b *bench) imported(ctx context.Context, slug, bundle string) (*server, org, error) {
-	s, err := b.server(ctx, "main")
-	if err != nil {
-		return nil, org{}, err
-	}
-	o, err := have(b, "organization "+slug, func() (org, error) {
-		o, err := newOrg(ctx, s, slug)
-		if err == nil {
-			err = load(ctx, s, slug, bundle)
+func imported(slug string, of bundle) place {
+	return func(ctx context.Context, b *bench) (*traffic, caller, error) {
+		s, err := b.server(ctx, "main")
+		if err != nil {
+			return nil, nil, err
 		}
-		return o, err
-	})
-	return s, o, err
+		o, err := have(b, "organization "+slug, func() (o org, err error) {
+			path, err := b.file(of)
+			if err == nil {
+				o, err = newOrg(ctx, s, slug)
+			}
+			if err != nil {
+				return o, err
+			}
+			f, err := os.Open(path)
+			if err != nil {
+				return o, err
+			}
+			defer f.Close()
+			_, err = s.commands.Do(ctx, "import", control.ImportRequest{Org: slug}, control.Streams{Input: f})
+			return o, err
+		})
+		return &traffic{process: s.process, server: s}, o, err
+	}
 }
 
-func load(ctx context.Context, s *server, slug, bundle string) error {
-	f, err := os.Open(bundle)
-	if err != nil {
-		return err
+// held is a rival with what a bundle has.
+func held(program, name string, of bundle, more ...string) place {
+	return func(ctx context.Context, b *bench) (*traffic, caller, error) {
+		path, err := b.file(of)
+		if err != nil {
+			return nil, nil, err
+		}
+		name := program + "-" + name
+		p, err := b.rival(ctx, name, program, append([]string{filepath.Join(b.dir, name), path}, more...)...)
+		return &traffic{process: p}, p, err
 	}
-	defer f.Close()
-	_, err = s.commands.Do(ctx, "import", control.ImportRequest{Org: slug}, control.Streams{Input: f})
-	return err
 }
 
 const (
@@ -140,11 +161,20 @@ const (
 	form         = "0000000000000000000000b1"
 	folder       = "0000000000000000000000f1"
 	pid          = "benchmark-report-pid-0001"
+	revealed     = 1000 // contacts with a secret
+	tiers        = 10
+	most         = 1000 // of seats
+	countries    = "DE FR GB ES IT NL PL SE US CA BR MX JP KR IN AU ZA NG KE EG AT CH BE DK FI NO PT GR IE CZ"
 )
 
-// small is an organization with one of each thing that does not depend on how many there are.
-func (b *bench) smallOrg(ctx context.Context) (*server, org, error) {
-	path, err := b.bundle("small", func(line func(string, ...any)) {
+func id(first string, i int) string { return fmt.Sprintf("%s%0*d", first, 24-len(first), i) }
+
+// short is an identifier as PocketBase has it.
+func short(id string) string { return id[len(id)-15:] }
+
+// smallBundle has one of each thing that does not depend on how many there are.
+func smallBundle() bundle {
+	return bundle{"small", func(_ *bench, line func(string, ...any)) {
 		line(`{"kind":"custom_report","id":"%s","title":"By country","class":"Contacts","query":{"group_by":[{"field":"country"}],"measures":[{"op":"count"}],"sort":["-count"]},"secure":true,"shareable":true}`, plainReport)
 		line(`{"kind":"custom_object","name":"tree","label":"Tree","label_plural":"Trees","schema":{"species":{"title":"Species","type":"Text","required":true},"height":{"title":"Height","type":"Number"}}}`)
 		line(`{"kind":"form_collection","id":"%s","name":"visit","label":"Visit","label_plural":"Visits","schema":{"note":{"title":"Note","type":"LongText"}}}`, form)
@@ -152,45 +182,43 @@ func (b *bench) smallOrg(ctx context.Context) (*server, org, error) {
 		for i := range revealed {
 			line(`{"kind":"contact","id":"%s","email":"c%d@example.com","fields":{"passport":"X%08d"}}`, id("c", i), i, i)
 		}
-	})
-	if err != nil {
-		return nil, org{}, err
-	}
-	return b.imported(ctx, "small", path)
+	}}
 }
 
-const revealed = 1000
-
-func id(first string, i int) string { return fmt.Sprintf("%s%0*d", first, 24-len(first), i) }
-
-// files is a bundle of the folder with many files.
-func (b *bench) files(n int) (string, error) {
-	return b.bundle("files", func(line func(string, ...any)) {
+// filesBundle has a folder with many files.
+func filesBundle(n int) bundle {
+	return bundle{"files", func(_ *bench, line func(string, ...any)) {
 		line(`{"kind":"folder","id":"%s","name":"Large"}`, folder)
 		for i := range n {
 			line(`{"kind":"file","id":"%s","filename":"file %06d.pdf","mimetype":"application/pdf","folder_id":"%s"}`, id("d", i), i, folder)
 		}
-	})
+	}}
 }
 
-var (
-	countries = []string{"DE", "FR", "GB", "ES", "IT", "NL", "PL", "SE", "US", "CA", "BR", "MX", "JP", "KR", "IN", "AU", "ZA", "NG", "KE", "EG", "AT", "CH", "BE", "DK", "FI", "NO", "PT", "GR", "IE", "CZ"}
-	tiers     = 10
-	most      = 1000 // of seats
-)
+// deletedBundle has files to delete, enough for every turn.
+func deletedBundle() bundle {
+	return bundle{"deleted", func(b *bench, line func(string, ...any)) {
+		for i := range b.deletions() {
+			line(`{"kind":"file","id":"%s","filename":"file %d.pdf","mimetype":"application/pdf"}`, id("e", i), i)
+		}
+	}}
+}
 
-// contacts is a bundle of contacts with fields of the organization's own, and a report on them.
-func (b *bench) contacts(n int) (string, error) {
-	return b.bundle(fmt.Sprintf("contacts-%d", n), func(line func(string, ...any)) {
+func (b *bench) deletions() int { return b.turns * int(8000*b.seconds) }
+
+// contactsBundle has contacts with fields of the organization's own, and a report on them.
+func contactsBundle(n int) bundle {
+	return bundle{fmt.Sprintf("contacts-%d", n), func(_ *bench, line func(string, ...any)) {
 		line(`{"kind":"contact_field","key":"tier","title":"Tier","type":"Text"}`)
 		line(`{"kind":"contact_field","key":"seats","title":"Seats","type":"Number"}`)
 		line(`{"kind":"custom_report","id":"%s","pid":"%s","title":"By country","class":"Contacts","query":{"filter":{"country":{"ne":{"input":"but"}}},"group_by":[{"field":"country"}],"measures":[{"op":"count"}],"sort":["-count"]},"input":{"but":{"title":"But","type":"text","rule":"editable"}},"secure":true,"shareable":true}`, sharedReport, pid)
+		countries := strings.Fields(countries)
 		for i := range n {
 			mixed := int(uint32(i) * 2654435761 >> 8) // so that what is alike does not lie together
 			line(`{"kind":"contact","id":"%s","email":"c%d@example.com","first_name":"First %d","last_name":"Name %05d","country":"%s","city":"City %d","status":"%s","fields":{"tier":"tier-%d","seats":%d}}`,
 				id("c", i), i, mixed%700, mixed%5000, countries[mixed%len(countries)], mixed%500, []string{"active", "inactive", "new"}[mixed%3], mixed/7%tiers, mixed/11%most)
 		}
-	})
+	}}
 }
 
 // crowd is many organizations on a server of their own.

@@ -155,9 +155,11 @@ type server struct {
 
 // settings are all that is not as it comes: limits so high that no load is refused, which still count each
 // request; room for all connections at once; and a collection of garbage on demand, for the figures of memory.
-var settings = []string{
-	"TENANTRY_LIMITS__ORGANIZATION=100000000/s", "TENANTRY_LIMITS__KEY=100000000/s", "TENANTRY_LIMITS__ADDRESS=100000000/s",
-	"TENANTRY_LIMITS__IN_FLIGHT=8192", "TENANTRY_ADMIN__PPROF=true",
+func settings() []string {
+	return []string{
+		"TENANTRY_LIMITS__ORGANIZATION=100000000/s", "TENANTRY_LIMITS__KEY=100000000/s", "TENANTRY_LIMITS__ADDRESS=100000000/s",
+		"TENANTRY_LIMITS__IN_FLIGHT=8192", "TENANTRY_ADMIN__PPROF=true",
+	}
 }
 
 // server returns the Tenantry of this name, which it starts where it does not run.
@@ -167,7 +169,7 @@ func (b *bench) server(ctx context.Context, name string) (*server, error) {
 	}
 	b.say("starting tenantry on the data %q", name)
 	s := &server{name: name, data: filepath.Join(b.dir, name)}
-	p, line, err := b.start(ctx, "tenantry-"+name, settings, "tenantry", "serve", "--data", s.data, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	p, line, err := b.start(ctx, "tenantry-"+name, settings(), "tenantry", "serve", "--data", s.data, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}

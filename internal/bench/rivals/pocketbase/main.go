@@ -16,14 +16,14 @@ import (
 	"tenantry/internal/bench/rivals/rival"
 )
 
-// Arguments: the folder of its data; "default", or "full" where a write shall be on disk when it is
-// acknowledged, as in Tenantry; and the bundle it shall hold.
+// Arguments: the folder of its data; the bundle it shall hold; and "synchronous=NORMAL" as it comes, or
+// "synchronous=FULL" where a write shall be on disk when it is acknowledged, as in Tenantry.
 func main() { rival.Exit(run(os.Args[1], os.Args[2], os.Args[3])) }
 
-func run(folder, durable, bundle string) error {
+func run(folder, bundle, durability string) error {
 	app := core.NewBaseApp(core.BaseAppConfig{DataDir: folder, DBConnect: func(path string) (*dbx.DB, error) {
 		db, err := core.DefaultDBConnect(path)
-		if err != nil || durable != "full" {
+		if err != nil || durability != "synchronous=FULL" {
 			return db, err
 		}
 		db.Close()

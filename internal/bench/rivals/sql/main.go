@@ -95,6 +95,9 @@ func answer(c *gin.Context, data any, err error) {
 
 // open makes the table with the contacts of the bundle.
 func open(path, bundle string) (*sql.DB, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, err
+	}
 	db, err := sql.Open("sqlite", path+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=cache_size(-32000)&_pragma=temp_store(MEMORY)")
 	if err != nil {
 		return nil, err

@@ -67,6 +67,7 @@ func (e engines) close() error {
 type storeMetrics struct {
 	calls  *prometheus.HistogramVec
 	failed *prometheus.CounterVec
+	slow   *prometheus.CounterVec
 	// damaged has an organization for each that is damaged, and none for the others.
 	damaged *prometheus.GaugeVec
 	also    func(store.Call) // nil: nobody else is told
@@ -82,6 +83,9 @@ func newStoreMetrics() *storeMetrics {
 		failed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tenantry_store_unavailable_total", Help: "Calls that a storage engine could not answer.",
 		}, []string{"backend", "operation"}),
+		slow: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tenantry_store_slow_total", Help: "Calls that were ended by their deadline while the storage engine was at work.",
+		}, []string{"backend", "operation"}),
 		damaged: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "tenantry_store_damaged", Help: "1 for each organization whose data is damaged or missing.",
 		}, []string{"backend", "organization"}),
@@ -91,7 +95,10 @@ func newStoreMetrics() *storeMetrics {
 func (m *storeMetrics) observe(ctx context.Context, c store.Call) {
 	m.traces.Store(ctx, c)
 	m.calls.WithLabelValues(c.Backend, c.Operation).Observe(c.Took.Seconds())
-	if errors.Is(c.Err, store.ErrUnavailable) || errors.Is(c.Err, context.DeadlineExceeded) {
+	switch {
+	case errors.Is(c.Err, store.ErrSlow):
+		m.slow.WithLabelValues(c.Backend, c.Operation).Inc()
+	case errors.Is(c.Err, store.ErrUnavailable), errors.Is(c.Err, context.DeadlineExceeded):
 		m.failed.WithLabelValues(c.Backend, c.Operation).Inc()
 	}
 	if m.also != nil {
@@ -99,7 +106,9 @@ func (m *storeMetrics) observe(ctx context.Context, c store.Call) {
 	}
 }
 
-func (m *storeMetrics) register(r *prometheus.Registry) { r.MustRegister(m.calls, m.failed, m.damaged) }
+func (m *storeMetrics) register(r *prometheus.Registry) {
+	r.MustRegister(m.calls, m.failed, m.slow, m.damaged)
+}
 
 // checkBackends asks every backend whether it can read and write now. It returns what is
 // wrong, by name.

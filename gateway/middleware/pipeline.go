@@ -388,8 +388,14 @@ func (x *exchange) undo(ctx context.Context) bool {
 	return err == nil
 }
 
+// codeHungUp is what logs and metrics call the answer to a caller who did not wait for it, as other servers do.
+const codeHungUp = 499
+
 // problem explains an error in the words of the row.
 func (x *exchange) problem(ctx context.Context, err error) *api.Problem {
+	if errors.Is(err, context.Canceled) && x.r.Context().Err() != nil {
+		return &api.Problem{Code: codeHungUp, Message: "The caller hung up", Reason: "the caller hung up", Err: err}
+	}
 	problem := x.p.explain(ctx, x.op.Name, err)
 	if x.op.Failure != nil && !x.refused {
 		return x.op.Failure(problem)
@@ -466,7 +472,11 @@ func (p *Pipeline) explain(ctx context.Context, operation string, err error) *ap
 		p.Log.ErrorContext(ctx, "internal error", "operation", operation, "error", err)
 	case problem.Code == http.StatusServiceUnavailable:
 		if tell, untold := p.outages.tell(operation, time.Now()); tell {
-			p.Log.WarnContext(ctx, "unavailable", "operation", operation, "error", err, "untold_before", untold)
+			msg := "unavailable"
+			if errors.Is(err, store.ErrSlow) {
+				msg = "stopped at its time limit"
+			}
+			p.Log.WarnContext(ctx, msg, "operation", operation, "error", err, "untold_before", untold)
 		}
 	}
 	return problem

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"tenantry/backends/api"
+	"tenantry/backends/store"
 	"tenantry/gateway/audit"
 	"tenantry/gateway/middleware"
 	"tenantry/tenants"
@@ -554,5 +555,44 @@ func TestSecretForNobody(t *testing.T) {
 	records, err := w.audit.Recent(t.Context(), w.tenant.Workspace(), 10, 0)
 	if err != nil || len(records) != 2 || !slices.ContainsFunc(records, func(r audit.Record) bool { return r.Outcome == audit.Failed }) {
 		t.Errorf("%v %+v", err, records)
+	}
+}
+
+// TestWhoseFaultItWas: a caller who hung up, and a question that took too long, are no outages.
+func TestWhoseFaultItWas(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		err    error
+		hangUp bool
+		code   int
+		logged []string
+	}{
+		{"hung up", context.Canceled, true, 499, []string{`"code":499`, `"reason":"the caller hung up"`}},
+		{"canceled within", context.Canceled, false, http.StatusServiceUnavailable, []string{`"msg":"unavailable"`}},
+		{"slow", fmt.Errorf("%w: %w", store.ErrSlow, context.DeadlineExceeded), false, http.StatusServiceUnavailable, []string{`"msg":"stopped at its time limit"`, "took longer than it may"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			ctx, hangUp := context.WithCancel(t.Context())
+			defer hangUp()
+			a := w.serve(t, row(func(o *api.Operation) {
+				o.Handler = func(context.Context, *api.Call) (api.Result, error) {
+					if c.hangUp {
+						hangUp()
+					}
+					return api.Result{}, fmt.Errorf("find in things: %w", c.err)
+				}
+			}), func(r *http.Request) { *r = *r.WithContext(ctx) })
+			if a.Code != c.code {
+				t.Errorf("%d %s", a.Code, a.Body)
+			}
+			for _, want := range c.logged {
+				if log := w.log.String(); !strings.Contains(log, want) {
+					t.Errorf("the log lacks %s:\n%s", want, log)
+				}
+			}
+		})
 	}
 }

@@ -277,6 +277,9 @@ func (e *ConflictError) Error() string {
 var (
 	// ErrUnavailable: the engine cannot be reached or cannot take this now (disk full, lock held, shut down). Trying later may help.
 	ErrUnavailable = errors.New("the store is unavailable")
+	// ErrSlow: the question was ended by its deadline, while the engine was at work or had others to answer
+	// first. It comes with context.DeadlineExceeded, and is no outage.
+	ErrSlow = errors.New("the question took longer than it may")
 	// ErrNewer: the data was written by a newer version and is left untouched.
 	ErrNewer = errors.New("the data was written by a newer version")
 )

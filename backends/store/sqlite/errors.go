@@ -17,12 +17,16 @@ var (
 )
 
 // failed turns an error of SQLite into one that callers of the driver can judge.
-// An interrupted statement becomes the context's own error.
+// An interrupted statement, or a wait that was in vain, becomes the context's own error, which is an ErrSlow
+// where time was up.
 func failed(ctx context.Context, doing string, err error) error {
 	if err == nil {
 		return nil
 	}
 	if done := ctx.Err(); done != nil && (sqlite.ErrCode(err).ToPrimary() == sqlite.ResultInterrupt || errors.Is(err, done)) {
+		if errors.Is(done, context.DeadlineExceeded) {
+			return fmt.Errorf("%s: %w: %w", doing, driver.ErrSlow, done)
+		}
 		return fmt.Errorf("%s: %w", doing, done)
 	}
 	switch sqlite.ErrCode(err).ToPrimary() {

@@ -246,8 +246,12 @@ func (c *Config) check(descriptors uint64, fault func(name, format string, args 
 		}
 	}
 	c.Telemetry.Endpoint = strings.TrimSuffix(c.Telemetry.Endpoint, "/")
-	if u, err := url.Parse(c.Telemetry.Endpoint); c.Telemetry.Endpoint != "" && (err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || u.RawQuery != "") {
+	switch u, err := url.Parse(c.Telemetry.Endpoint); {
+	case c.Telemetry.Endpoint == "":
+	case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || u.RawQuery != "":
 		fault("telemetry.endpoint", "is no address like http://127.0.0.1:4318; a token has a setting of its own")
+	case u.Scheme == "http" && !isLoopback(u.Hostname()) && !c.Telemetry.Token.IsZero():
+		fault("telemetry.token", "would go to %s where everybody on the way can read it: give telemetry.endpoint as https, or send it to a collector on this machine", u.Host)
 	}
 	if c.Telemetry.SamplePercent < 0 || c.Telemetry.SamplePercent > 100 {
 		fault("telemetry.sample_percent", "must be from 0 to 100")

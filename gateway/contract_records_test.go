@@ -174,7 +174,9 @@ func TestContract_FormsAndSubmissions(t *testing.T) {
 	c.do(t, 405, change, one, `{"values":{}}`)
 	// What was stored in clear before its field became Encrypted is shown to nobody.
 	c.do(t, 422, change, form, `{"schema":{"why":{"title":"Why","type":"Encrypted"}}}`, "schema.why.type")
-	acme.Import(t, `{"kind":"form_collection","id":"`+strings.TrimPrefix(form, forms+"/")+`","name":"visit","label":"Visit","label_plural":"Visits","schema":{"why":{"title":"Why","type":"Encrypted"}}}`)
+	c.do(t, 200, del, one+"?purge=true", "")
+	c.do(t, 200, change, form, `{"schema":{"why":{"title":"Why","type":"Encrypted"}}}`)
+	acme.Import(t, `{"kind":"submission","id":"`+id+`","form":"`+strings.TrimPrefix(form, forms+"/")+`","as_is":true,"values":{"form_name":"Anna","why":"tea"}}`)
 	c.do(t, 200, get, one, "", "Anna", "!tea")
 	c.do(t, 200, get, form+"/submissions", "", "Anna", "!tea")
 	c.do(t, 200, del, one, "", "Submission deleted")

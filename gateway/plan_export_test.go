@@ -36,7 +36,7 @@ func leftOut() map[string]string {
 		"sessions are not part of an export": "users.signed_out users.sessions_from",
 		"it is the organization that is imported into": "users.org_id roles.org_id teams.org_id accounts.org_id",
 		"it is derived": "users.email_key compliance_settings.key",
-		"the store stamps it; nothing shows it": "organizations.created_at organizations.updated_at users.updated_at roles.created_at roles.updated_at " +
+		"the store stamps it; nothing shows it": "organizations.created_at organizations.updated_at users.updated_at roles.updated_at " +
 			"contact_fields.updated_at compliance_settings.created_at compliance_settings.updated_at",
 	} {
 		for _, name := range strings.Fields(names) {

@@ -76,18 +76,8 @@ func (m *Module) update(ctx context.Context, c *api.Call) (api.Result, error) {
 // under another one.
 func (m *Module) keepValues(ctx context.Context, c *api.Call, f *Collection, before schema.Fields) error {
 	var errs fault.List
-	for _, name := range f.Schema.Names() {
-		was := before[name].Type
-		if !schema.Reseals(was, f.Schema[name].Type) {
-			continue
-		}
-		has, err := m.Submissions.Holds(ctx, c.Workspace, store.Eq("form", f.ID), name, was)
-		if err != nil {
-			return err
-		}
-		if has {
-			errs.Add("schema."+name+".type", fault.Forbidden, "schema.%s.type cannot become or stop being %s while submissions have values of the field", name, schema.Encrypted)
-		}
+	if err := m.Submissions.Resealed(ctx, c.Workspace, f.ID, before, f.Schema, &errs); err != nil {
+		return err
 	}
 	return errs.Err()
 }

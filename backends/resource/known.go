@@ -343,17 +343,14 @@ var errEnough = errors.New("enough was read")
 // Holds reports whether some of the records that match, deleted or not, has a value of a defined field, also a
 // sealed one where it is of the type Encrypted. No question can name those, so records are read until there is
 // one. Errors: store.ErrUnavailable.
-func (of *Of[T]) Holds(ctx context.Context, ws *store.Workspace, where store.Filter, name, fieldType string) (has bool, err error) {
+func (r *Resource) Holds(ctx context.Context, ws *store.Workspace, where store.Filter, name, fieldType string) (has bool, err error) {
 	plain := store.Where(store.Field{Name: name, Custom: true}, store.OpExists, true)
-	_, err = of.In(ws).First(ctx, store.Query{Filter: store.All(where, plain), State: store.Either})
-	switch {
-	case !errors.Is(err, store.ErrNotFound):
-		return err == nil, err
-	case fieldType != schema.Encrypted:
-		return false, nil
+	found, err := r.Records.Find(ctx, ws, store.Query{Filter: store.All(where, plain), State: store.Either, Limit: 1})
+	if err != nil || len(found) > 0 || fieldType != schema.Encrypted {
+		return len(found) > 0, err
 	}
-	err = of.In(ws).Each(ctx, where, store.Either, func(rec *T) error {
-		if has = (*of.Secrets(rec))[name] != ""; has {
+	err = r.Records.Each(ctx, ws, where, func(rec any) error {
+		if has = (*r.Secrets(rec))[name] != ""; has {
 			return errEnough
 		}
 		return nil
@@ -362,6 +359,40 @@ func (of *Of[T]) Holds(ctx context.Context, ws *store.Workspace, where store.Fil
 		err = nil
 	}
 	return has, err
+}
+
+// Defines returns what a definition defines, and the name under which it does; nothing where the records define no fields.
+func (r *Resource) Defines(rec any) (name string, fields schema.Fields) {
+	if r.hooks.defines != nil {
+		name, fields, _ = r.hooks.defines(rec)
+	}
+	return name, fields
+}
+
+// Resealed notes of a change of a definition which fields it would make secret, or no longer, while records have values of
+// them, which would be left in clear or sealed for ever. r is the resource of the records, name that of the definition, and
+// before are its fields until now. Errors: store.ErrUnavailable.
+func (r *Resource) Resealed(ctx context.Context, ws *store.Workspace, name string, before, after schema.Fields, errs *fault.List) error {
+	var of store.Filter
+	shown := func(string) string { return "type" } // the definition is of one field
+	if r.DefinitionField != "" {
+		of = store.Eq(r.Stored(r.DefinitionField), name)
+		shown = func(field string) string { return "schema." + field + ".type" }
+	}
+	for _, f := range after.Names() {
+		was := before[f].Type
+		if !schema.Reseals(was, after[f].Type) {
+			continue
+		}
+		has, err := r.Holds(ctx, ws, of, f, was)
+		if err != nil {
+			return err
+		}
+		if has {
+			errs.Add(shown(f), fault.Forbidden, "%s cannot become or stop being %s while %s have values of the field", shown(f), schema.Encrypted, r.Plural())
+		}
+	}
+	return nil
 }
 
 // Defined returns the fields that are defined for the record's values.

@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"tenantry/backends/resource"
+	"tenantry/backends/schema"
 	"tenantry/backends/secrets"
 	"tenantry/backends/store"
 	"tenantry/internal/declare"
@@ -270,6 +271,8 @@ func (k *kind) merge(ctx context.Context, s *session, e *entry) error {
 	}
 	e.id = id
 	e.change = keep
+	_, before := k.Defines(old)
+	before = before.Clone()
 	for i := range k.Fields {
 		f := &k.Fields[i]
 		if e.given&(1<<i) == 0 || f.Name == "id" || f.Use.Has(declare.Silent) {
@@ -282,6 +285,11 @@ func (k *kind) merge(ctx context.Context, s *session, e *entry) error {
 		}
 	}
 	k.Derive(old)
+	if e.change == update {
+		if err := k.resealed(ctx, s, e, before); err != nil {
+			return err
+		}
+	}
 	if !k.HasSecrets() {
 		return nil
 	}
@@ -293,6 +301,21 @@ func (k *kind) merge(ctx context.Context, s *session, e *entry) error {
 		e.change = update
 	}
 	return err
+}
+
+// resealed refuses a definition by which stored values would be left in clear under an encrypted field, or sealed
+// under another one, as operations do.
+func (k *kind) resealed(ctx context.Context, s *session, e *entry, before schema.Fields) error {
+	for _, of := range s.kinds {
+		if of.DefinedBy != k.Name {
+			continue
+		}
+		name, after := k.Defines(e.old)
+		if err := of.Resealed(ctx, s.workspace(of.Resource), name, before, after, &e.errs); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (k *kind) place(id string) secrets.Place {

@@ -81,7 +81,7 @@ func TestF3_FlappingLeavesNothingBehind(t *testing.T) {
 		w = newQuietWorld(t, onMongo(t, uri), withRedis(redis.Addr))
 	})
 	p := w.a
-	rows := w.rows(p, readsOf)
+	rows := w.rows(p, contract(readsOf))
 	good := p.goodAnswers(t, rows)
 	var right, away atomic.Int64
 	load := func(during func()) {

@@ -54,8 +54,8 @@ func TestF1_MongoInTrouble(t *testing.T) {
 			mongo, uri := awayMongo(t)
 			w := newQuietWorld(t, onMongo(t, uri))
 			p := w.a
-			reads := w.rows(p, readsOf)
-			writes := w.rows(p, func(op *api.Operation) bool { return keyed(op) && !readsOf(op) && !rested(op) })
+			reads := w.rows(p, contract(readsOf))
+			writes := w.rows(p, contract(func(op *api.Operation) bool { return keyed(op) && !readsOf(op) && !rested(op) }))
 			for _, r := range writes { // what one of them changes is not changed again
 				if a := p.timed(t, r.ask, gatewaytest.WithKey(p.key)); a.Code >= 400 {
 					t.Fatalf("%s before the outage: %d %s", r, a.Code, a.Body)
@@ -186,7 +186,7 @@ func TestK2_BothAreAway(t *testing.T) {
 			w := newQuietWorld(t, onMongo(t, uri), withRedis(redis.Addr))
 			p := w.a
 			cold, unknown := p.fullKey(t).Token, randomKey(t, "server_full")
-			rows := w.rows(p, keyed)
+			rows := w.rows(p, contract(keyed))
 			if a := p.Get(t, p.key, "/api/campaigns/count"); a.Code != http.StatusOK {
 				t.Fatalf("%d %s", a.Code, a.Body)
 			}
@@ -247,9 +247,9 @@ func TestK2_WarmKeysGoOnWithinTheGrace(t *testing.T) {
 		}
 	}
 	session("before the outage")
-	reads := w.rows(p, func(op *api.Operation) bool {
+	reads := w.rows(p, contract(func(op *api.Operation) bool {
 		return readsOf(op) && op.Audit == api.NoAudit && op.Name != "users.get" && op.Name != "folders.get"
-	}) // those two name people
+	})) // those two name people
 	good := p.goodAnswers(t, reads)
 	mongo.Break(t, proxytest.Refused())
 	warm := func(when string) {

@@ -50,7 +50,7 @@ func TestF1_RedisInTrouble(t *testing.T) {
 			redis := awayRedis(t)
 			w := newQuietWorld(t, withRedis(redis.Addr))
 			p := w.a
-			rows := w.rows(p, readsOf)
+			rows := w.rows(p, contract(readsOf))
 			good := p.goodAnswers(t, rows)
 			_, cookie := p.Person(t, "person@example.com", func(u *control.NewUser) { u.Roles = []string{"admin"} })
 			cold, revoked, never := p.fullKey(t), p.fullKey(t), randomKey(t, tenants.ServerFull)

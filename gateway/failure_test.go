@@ -81,12 +81,11 @@ type rowCall struct {
 
 func (r rowCall) String() string { return r.op.Method + " " + r.path }
 
-// rows builds a call for every path of every operation of the contract that admits the caller. The others take
-// the same ways, and all of them at once are more than a process answers.
-func (w *world) rows(p *party, admits func(*api.Operation) bool) []rowCall {
+// rows builds a call for every path of every operation that is wanted.
+func (w *world) rows(p *party, wanted func(*api.Operation) bool) []rowCall {
 	var out []rowCall
 	for _, op := range w.App.Operations() {
-		if !op.Contract || !admits(&op) {
+		if !wanted(&op) {
 			continue
 		}
 		for _, path := range op.Paths() {
@@ -95,6 +94,12 @@ func (w *world) rows(p *party, admits func(*api.Operation) bool) []rowCall {
 		}
 	}
 	return out
+}
+
+// contract narrows to the operations of the contract. All of them at once are more than a process answers, and what
+// they do to each other's records is no matter of an outage.
+func contract(wanted func(*api.Operation) bool) func(*api.Operation) bool {
+	return func(op *api.Operation) bool { return op.Contract && wanted(op) }
 }
 
 // readsOf admits what a key of the kind server_read may call; reveals reads that are audited.

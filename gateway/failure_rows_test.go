@@ -1,0 +1,205 @@
+package gateway_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tenantry/backends/api"
+	"tenantry/backends/store"
+	"tenantry/backends/store/driver"
+	"tenantry/backends/store/memtest"
+	"tenantry/backends/store/mongo/mongotest"
+	"tenantry/config"
+	"tenantry/gateway"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/internal/proxytest"
+)
+
+// fails is an engine in memory whose server can be away.
+type fails struct {
+	driver.Engine
+	away *atomic.Bool
+}
+
+type failsWorkspace struct {
+	driver.Workspace
+	away *atomic.Bool
+}
+
+func (f fails) err() error {
+	if f.away.Load() {
+		return fmt.Errorf("dial tcp 127.0.0.1:27017: connection refused: %w", driver.ErrUnavailable)
+	}
+	return nil
+}
+
+func (f failsWorkspace) err() error { return fails{away: f.away}.err() }
+
+func (f fails) Check(ctx context.Context) error {
+	if err := f.err(); err != nil {
+		return err
+	}
+	return f.Engine.Check(ctx)
+}
+
+func (f fails) Open(ctx context.Context, o driver.Opening) (driver.Workspace, error) {
+	if err := f.err(); err != nil {
+		return nil, err
+	}
+	ws, err := f.Engine.Open(ctx, o)
+	return failsWorkspace{ws, f.away}, err
+}
+
+func (f failsWorkspace) Find(ctx context.Context, q driver.Query) ([]driver.Document, error) {
+	if err := f.err(); err != nil {
+		return nil, err
+	}
+	return f.Workspace.Find(ctx, q)
+}
+
+func (f failsWorkspace) Count(ctx context.Context, c *driver.Collection, where driver.Predicate) (int64, error) {
+	if err := f.err(); err != nil {
+		return 0, err
+	}
+	return f.Workspace.Count(ctx, c, where)
+}
+
+func (f failsWorkspace) Aggregate(ctx context.Context, a driver.Aggregation) ([][]any, error) {
+	if err := f.err(); err != nil {
+		return nil, err
+	}
+	return f.Workspace.Aggregate(ctx, a)
+}
+
+func (f failsWorkspace) Write(ctx context.Context, writes []driver.Write) error {
+	if err := f.err(); err != nil {
+		return err
+	}
+	return f.Workspace.Write(ctx, writes)
+}
+
+func (f failsWorkspace) Counter(ctx context.Context, name string, add, atLeast int64) (int64, error) {
+	if err := f.err(); err != nil {
+		return 0, err
+	}
+	return f.Workspace.Counter(ctx, name, add, atLeast)
+}
+
+// credential returns what a call of the row shows: a key, a session where keys are refused, or nothing.
+func (p *party) credential(op *api.Operation) gatewaytest.Request {
+	switch {
+	case keyed(op):
+		return gatewaytest.WithKey(p.key)
+	case op.Credentials&api.Session != 0:
+		return gatewaytest.Cookie(p.adminCookie)
+	}
+	return func(*http.Request) {}
+}
+
+// askAll calls all rows, some at a time.
+func (p *party) askAll(t *testing.T, rows []rowCall, judge func(rowCall, timed)) {
+	t.Helper()
+	for some := range slices.Chunk(rows, 16) {
+		var running sync.WaitGroup
+		for _, r := range some {
+			running.Go(func() { judge(r, p.timed(t, r.ask, p.credential(&r.op))) })
+		}
+		running.Wait()
+	}
+}
+
+// TestF1_EveryOperationWithoutItsStore: each says that it is unavailable, in time, and that alone.
+func TestF1_EveryOperationWithoutItsStore(t *testing.T) {
+	t.Parallel()
+	t.Run("in memory", func(t *testing.T) {
+		t.Parallel()
+		var away atomic.Bool
+		w := newWorld(t, func(c *config.Config, _ *gateway.Options) {
+			c.Engines["memory"] = config.Engine{Open: func(context.Context, *config.Config, string, *slog.Logger) (store.Engine, error) {
+				return fails{memtest.New(), &away}, nil
+			}}
+			c.Backends, c.Store, c.Control = map[string]config.Backend{config.DefaultBackend: {Engine: "memory"}}, config.DefaultBackend, config.DefaultBackend
+		})
+		w.wantAllAway(t, func() { away.Store(true) }, func() { away.Store(false) }, withoutRedis)
+	})
+	if os.Getenv(mongotest.Variable) == "" {
+		return
+	}
+	for _, fault := range []proxytest.Fault{proxytest.Refused(), proxytest.Silent()} {
+		t.Run("mongo "+fault.Name, func(t *testing.T) {
+			t.Parallel()
+			mongo, uri := awayMongo(t)
+			w := newWorld(t, onMongo(t, uri))
+			w.wantAllAway(t, func() { mongo.Break(t, fault) }, func() { mongo.Heal(t) }, withoutMongo)
+		})
+	}
+}
+
+// wantAllAway asks every operation while the store is away.
+func (w *world) wantAllAway(t *testing.T, leave, back func(), within time.Duration) {
+	t.Helper()
+	p := w.a
+	signsOut := func(op *api.Operation) bool { return op.Name == "sessions.delete" } // which the others cannot follow
+	rows, last := w.rows(p, func(op *api.Operation) bool { return !signsOut(op) }), w.rows(p, signsOut)
+	leave()
+	judge := func(r rowCall, a timed) {
+		if a.took > within {
+			t.Errorf("%s took %s, at most %s is promised", r, a.took, within)
+		}
+		constant := r.op.Name == "compliance.schema" && a.Code == http.StatusOK // to somebody who was known a moment ago
+		if !constant && !isAway(t, r.String(), a.Answer) {
+			t.Errorf("%s without its store: %d %s", r, a.Code, a.Body)
+		}
+	}
+	p.askAll(t, rows, judge)
+	p.askAll(t, last, judge)
+	alive(t, w.Gateway)
+	back()
+	inTime(t, "it works again", healLimit, func() bool { return p.Get(t, p.key, "/api/contacts").Code == http.StatusOK })
+	for _, text := range []string{p.key, p.adminCookie.Value, `"msg":"internal error"`} {
+		if strings.Contains(w.Log.String(), text) {
+			t.Errorf("the log holds %s", text)
+		}
+	}
+}
+
+// TestF1_EveryOperationWithoutRedis: with a key each is carried out as ever, or says that it is unavailable;
+// sessions, which live there, cannot be told. Nobody is refused for it.
+func TestF1_EveryOperationWithoutRedis(t *testing.T) {
+	t.Parallel()
+	redis := awayRedis(t)
+	w := newWorld(t, withRedis(redis.Addr))
+	p := w.a
+	reads := w.rows(p, func(op *api.Operation) bool { return op.Method == http.MethodGet })
+	writes := w.rows(p, func(op *api.Operation) bool { return op.Method != http.MethodGet })
+	redis.Break(t, proxytest.Refused())
+	judge := func(r rowCall, a timed) {
+		if a.took > withoutRedis {
+			t.Errorf("%s took %s, at most %s is promised", r, a.took, withoutRedis)
+		}
+		away := isAway(t, r.String(), a.Answer)
+		if a.Code >= 500 && !away || strings.Contains(a.Text(), deniedBody) {
+			t.Errorf("%s without Redis: %d %s", r, a.Code, a.Body)
+		}
+		if withKey := keyed(&r.op); withKey && r.op.Method == http.MethodGet && a.Code != http.StatusOK {
+			t.Errorf("%s with a key: %d %s", r, a.Code, a.Body)
+		} else if !withKey && r.op.Credentials&api.Session != 0 && !away {
+			t.Errorf("%s with a session: %d %s", r, a.Code, a.Body)
+		}
+	}
+	p.askAll(t, reads, judge)
+	p.askAll(t, writes, judge)
+	redis.Heal(t)
+	inTime(t, "the session works again", healLimit, func() bool {
+		return w.a.Get(t, "", "/api/organization", gatewaytest.Cookie(p.adminCookie)).Code == http.StatusOK
+	})
+}

@@ -314,6 +314,10 @@ func TestOddDocumentsAreNamed(t *testing.T) {
 	if _, err := mongotest.Client(t).Database(database).Collection(c.Name).InsertOne(ctx, odd, options.InsertOne().SetBypassDocumentValidation(true)); err != nil {
 		t.Fatal(err)
 	}
+	// One that somebody made by hand, who gave it no _id.
+	if _, err := mongotest.Client(t).Database(database).Collection(c.Name).InsertOne(ctx, bson.D{{Key: "name", Value: "hunter2"}}, options.InsertOne().SetBypassDocumentValidation(true)); err != nil {
+		t.Fatal(err)
+	}
 	find := func(where driver.Predicate) ([]driver.Document, error) {
 		return ws.Find(ctx, driver.Query{Collection: c, Where: where, Limit: 10})
 	}
@@ -328,7 +332,7 @@ func TestOddDocumentsAreNamed(t *testing.T) {
 	told := slices.DeleteFunc(e.Inspect(ctx), func(f driver.Finding) bool {
 		return f.Subject != "documents" || strings.Contains(f.Says, "checked by the server")
 	})
-	if len(told) != 1 || !strings.Contains(told[0].Says, "org-1/odd") || strings.Contains(told[0].Says, "hunter2") {
+	if len(told) != 2 || !strings.Contains(told[0].Says, "org-1/odd") || !strings.Contains(told[1].Says, `"$oid"`) || strings.Contains(fmt.Sprint(told), "hunter2") {
 		t.Errorf("the operator is told %+v", told)
 	}
 }

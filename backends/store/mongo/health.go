@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -122,9 +123,18 @@ func clip(text string) string {
 	return text
 }
 
-// Inspect tells what the servers are, and why none can be used where that is so. It asks nobody.
-func (e *Engine) Inspect(context.Context) []driver.Finding {
-	h := e.health
+// Inspect tells what the servers are, why none can be used where that is so, how far an upgrade is, and which
+// documents are odd. Only for those of others it asks the server, where one can be used.
+func (e *Engine) Inspect(ctx context.Context) []driver.Finding {
+	found := append(e.health.findings(), e.documents()...)
+	if slices.ContainsFunc(found, func(f driver.Finding) bool { return f.Subject == "server" && f.Verdict == driver.FindingWrong }) && e.Refusing() {
+		return found
+	}
+	return append(found, e.foreign(ctx)...)
+}
+
+// findings tells of the servers.
+func (h *health) findings() []driver.Finding {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	const subject = "server"
@@ -156,5 +166,5 @@ func (e *Engine) Inspect(context.Context) []driver.Finding {
 		}
 		found = append(found, f)
 	}
-	return append(found, e.documents()...)
+	return found
 }

@@ -176,8 +176,9 @@ func contactLines(n int, long bool) []line {
 	}
 	byCountry := sql.get(reports...)
 	return []line{
-		count("a count by the organization's own field, equal,", "filters[tier]", "tier='%s'", "/count/tier", tierNames, limit, ""),
-		count("a count by the organization's own field, greater,", "filters[seats][gt]", "seats>%s", "/count/seats", numbers, limit, scan),
+		count("a count by the organization's own field, equal, ten values over and over,", "filters[tier]", "tier='%s'", "/count/tier", tierNames, limit, ""),
+		count("a count by the organization's own field, equal, a thousand values,", "filters[seats]", "seats=%s", "/count/seats-equal", numbers, limit, scan),
+		count("a count by the organization's own field, greater, a thousand values,", "filters[seats][gt]", "seats>%s", "/count/seats", numbers, limit, scan),
 		count("a count by `contains`", "filters[last_name][contains]", "last_name~'%s'", "/count/contains", numbers[100:], "", ""),
 		{name: "shared", what: "a secure shared report, by country," + of + ", each time another question", connections: 1, long: long, ours: shared(org, most), beside: []reference{{name: "SQL by hand", goal: "0.91", from: byCountry}}},
 		{name: "shared", what: "the same report, each time another question", connections: 32, long: long, ours: shared(org, most), beside: []reference{{name: "SQL by hand", goal: "0.91", from: byCountry}}},

@@ -24,9 +24,10 @@ CREATE INDEX by_tier ON contacts (fields->>'$.tier');`
 
 // questions are the statements by the path under which they are asked; each takes the parameter v.
 var questions = map[string]string{
-	"/count/tier":     `SELECT count(*) FROM contacts WHERE fields->>'$.tier' = ?`,
-	"/count/seats":    `SELECT count(*) FROM contacts WHERE fields->>'$.seats' > CAST(? AS REAL)`,
-	"/count/contains": `SELECT count(*) FROM contacts WHERE instr(last_name, ?) > 0`,
+	"/count/tier":        `SELECT count(*) FROM contacts WHERE fields->>'$.tier' = ?`,
+	"/count/seats-equal": `SELECT count(*) FROM contacts WHERE fields->>'$.seats' = CAST(? AS REAL)`,
+	"/count/seats":       `SELECT count(*) FROM contacts WHERE fields->>'$.seats' > CAST(? AS REAL)`,
+	"/count/contains":    `SELECT count(*) FROM contacts WHERE instr(last_name, ?) > 0`,
 }
 
 const report = `SELECT country, count(*) FROM contacts WHERE country <> ? GROUP BY country ORDER BY 2 DESC`

@@ -370,7 +370,7 @@ func TestI5_MassAssignment(t *testing.T) {
 			}
 		}
 	}
-	if tried < 4 {
+	if tried < 4 && !testing.Short() {
 		t.Errorf("%d operations with a body", tried)
 	}
 	if after := formLine(); fmt.Sprint(after) != fmt.Sprint(before) {

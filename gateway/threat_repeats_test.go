@@ -256,7 +256,7 @@ func TestD5_EveryOperation(t *testing.T) {
 		}
 		tried++
 	}
-	if tried < 10 {
+	if tried < 10 && !testing.Short() {
 		t.Errorf("%d operations only", tried)
 	}
 }

@@ -369,6 +369,9 @@ func (r *Resource) field(d declare.Field, places map[string][]int, spec *store.S
 		return fmt.Errorf(`field %s: a time that is asked about bears store:"time"`, name)
 	}
 	if d.Use.Has(declare.Filter) || d.Rule.Unique {
+		if name == r.DefinitionField && name != "" {
+			spec.Rides = append(spec.Rides, d.Name)
+		}
 		spec.Fields = append(spec.Fields, d.Name)
 	}
 	switch scope := d.Use.Has(declare.Scope); {

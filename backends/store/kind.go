@@ -59,8 +59,10 @@ type Spec struct {
 	Indexes []Index
 	Access  []Access
 	// Custom: the record type has a map[string]any field tagged `store:"custom"` with the
-	// values of fields that the organization defined.
+	// values of fields that the organization defined. The fields of Rides are in most questions about
+	// those, beside teams and deleted: they may ride along in indexes on them.
 	Custom bool
+	Rides  []string
 	// Teams: the record has a field teams []string, and a limited scope sees only records
 	// without teams or with one of the scope's.
 	Teams bool
@@ -159,8 +161,18 @@ func Define[T any](spec Spec) (*Kind[T], error) {
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
+	for _, f := range spec.Rides {
+		if !slices.Contains(names, f) {
+			return nil, fmt.Errorf("store: %s: %q is to ride along and is not declared", spec.Name, f)
+		}
+	}
 	k := &Kind[T]{spec: &spec, custom: custom, decoded: bounded.New[decoded[T]](maxDecoded)}
 	spec.collection = &driver.Collection{Name: spec.Name, Custom: spec.Custom}
+	for _, f := range names {
+		if spec.Custom && (special[f].on || slices.Contains(spec.Rides, f)) {
+			spec.collection.Rides = append(spec.collection.Rides, f)
+		}
+	}
 	spec.zeros = map[string]any{}
 	for _, name := range names {
 		f, ok := paths[name]

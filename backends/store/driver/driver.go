@@ -96,8 +96,10 @@ type Collection struct {
 	Name    string
 	Fields  []Field
 	Indexes []Index
-	// Custom: documents may have custom values, which an engine may index.
+	// Custom: documents may have custom values, which an engine may index. The fields of Rides are in most
+	// questions about them, so they may ride along.
 	Custom bool
+	Rides  []string `json:"-"`
 }
 
 // Document is one record. Body and Custom are JSON objects. Custom, nil where the

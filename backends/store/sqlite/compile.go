@@ -22,14 +22,18 @@ type statement struct {
 	sql  strings.Builder
 	args []any
 	keys []customKey
+	// fields has the indexes on custom values; nil: there are none. Sought are the keys of conditions that
+	// such an index could serve.
+	fields *fields
+	sought []string
 	// side says whether element look-ups go through side tables; see indexed.
 	side bool
 }
 
 type customKey struct{ name, param string }
 
-func (t *table) statement() *statement {
-	s := &statement{t: t}
+func (t *table) statement(f *fields) *statement {
+	s := &statement{t: t, fields: f}
 	s.sql.Grow(256)
 	return s
 }
@@ -84,6 +88,8 @@ type operand struct {
 	// json and text are the custom value as JSON and as SQL value. A comparison of text is
 	// cheaper than one of expr and never misses what expr would match.
 	json, text string
+	// indexed says that an index has expr.
+	indexed bool
 }
 
 func (s *statement) operand(r driver.Ref) (operand, error) {
@@ -94,17 +100,28 @@ func (s *statement) operand(r driver.Ref) (operand, error) {
 		}
 		return operand{expr: f.column, typ: f.typ, side: f.side}, nil
 	}
+	if s.fields != nil && r.Type != driver.Strings && s.fields.indexedBy(fieldKey{s.t.name, r.Name}) != nil {
+		o := customOperand("'" + r.Name + "'") // that has passed validKey when the index was wanted
+		o.indexed = true
+		return o, nil
+	}
 	k, err := s.key(r.Name)
 	if err != nil {
 		return operand{}, err
 	}
-	o := operand{typ: driver.Any, json: "(custom -> " + k + ")", text: "(custom ->> " + k + ")"}
+	o := customOperand(k)
 	if r.Type == driver.Strings {
 		o.typ = driver.Strings
 	}
+	return o, nil
+}
+
+// customOperand returns the value of a custom key, which is a mark or, as indexes have it, quoted.
+func customOperand(key string) operand {
+	o := operand{typ: driver.Any, json: "(custom -> " + key + ")", text: "(custom ->> " + key + ")"}
 	o.expr = "(CASE substr(" + o.json + ", 1, 1) WHEN 't' THEN x'01' WHEN 'f' THEN x'00'" +
 		" WHEN '{' THEN CAST(" + o.json + " AS BLOB) WHEN '[' THEN CAST(" + o.json + " AS BLOB) ELSE " + o.text + " END)"
-	return o, nil
+	return o
 }
 
 // literal returns the value as it is stored in an operand of that type, and whether it can occur there.
@@ -164,6 +181,15 @@ func (s *statement) searchable(p driver.Predicate) bool {
 	return false
 }
 
+// seeks reports whether an index on the value serves the operator.
+func seeks(op driver.Op) bool {
+	switch op {
+	case driver.Eq, driver.In, driver.StartsWith, driver.Gt, driver.Gte, driver.Lt, driver.Lte:
+		return true
+	}
+	return false
+}
+
 // ranged reports whether an index can answer p, but only as a range, which is not in the order of ids.
 func (s *statement) ranged(p driver.Predicate) bool {
 	if p.Op == driver.And {
@@ -186,6 +212,9 @@ func (s *statement) predicate(p driver.Predicate, top bool) error {
 	o, err := s.operand(p.Ref)
 	if err != nil {
 		return err
+	}
+	if p.Ref.Custom && top && o.typ == driver.Any && seeks(p.Op) {
+		s.sought = append(s.sought, p.Ref.Name)
 	}
 	if p.Op != driver.In && p.Op != driver.Nin && len(p.Values) != 1 {
 		return fmt.Errorf("a condition on %s needs one value, has %d", p.Ref.Name, len(p.Values))
@@ -337,7 +366,7 @@ func (s *statement) in(o operand, values []any, negative bool) {
 		s.add(o.expr, " IS NULL OR NOT (")
 	}
 	if len(plain) > 0 {
-		if _, isBool := plain[0].([]byte); !negative && len(plain) == 1 && o.text != "" && !isBool {
+		if _, isBool := plain[0].([]byte); !negative && len(plain) == 1 && o.text != "" && !o.indexed && !isBool {
 			s.add(o.text, " = ", s.param(plain[0]), " AND ")
 		}
 		s.add(o.expr)
@@ -380,7 +409,7 @@ func (s *statement) compare(o operand, op driver.Op, value any) {
 	}
 	mark := s.param(v)
 	s.add("(")
-	if _, isBool := v.([]byte); o.text != "" && !isBool {
+	if _, isBool := v.([]byte); o.text != "" && !o.indexed && !isBool {
 		s.add(o.text, sign, mark, " AND ")
 	}
 	s.add(o.expr, sign, mark)

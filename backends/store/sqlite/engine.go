@@ -52,6 +52,7 @@ type Options struct {
 	// Knobs of this package's tests and benchmarks.
 	maxPages     func() int
 	noSnapshots  bool
+	eager        bool // every field that is asked for gets an index at once
 	idleInterval time.Duration
 	idleTimeout  time.Duration
 }
@@ -79,6 +80,10 @@ type Engine struct {
 	observed sync.Map
 	stop     chan struct{}
 	stopped  chan struct{}
+
+	fieldJobs chan fieldJob
+	working   sync.WaitGroup // whoever makes indexes, until cancel
+	cancel    context.CancelFunc
 }
 
 // Open returns an engine on the folder, which is its own until Close: another engine, of
@@ -108,9 +113,12 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 	e := &Engine{
 		opts: opts, lock: lock, slots: make(chan struct{}, opts.MaxOpen), freed: make(chan struct{}, 1),
 		files: map[string]*file{}, open: map[*file]struct{}{},
-		stop: make(chan struct{}), stopped: make(chan struct{}),
+		stop: make(chan struct{}), stopped: make(chan struct{}), fieldJobs: make(chan fieldJob, maxFieldJobs),
 	}
-	go e.closeIdle()
+	working, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	e.cancel = cancel
+	e.working.Go(func() { e.makeIndexes(working) })
+	go e.closeIdle(working)
 	return e, nil
 }
 
@@ -250,6 +258,8 @@ func (e *Engine) Close() error {
 		return nil
 	}
 	e.mu.Unlock()
+	e.cancel()
+	e.working.Wait()
 	close(e.stop)
 	<-e.stopped
 	var errs []error
@@ -283,7 +293,7 @@ func (e *Engine) opened() []*file {
 
 // closeIdle gives back the memory and descriptors of databases that nobody uses, or whose files
 // have been taken away.
-func (e *Engine) closeIdle() {
+func (e *Engine) closeIdle(ctx context.Context) {
 	defer close(e.stopped)
 	tick := time.NewTicker(e.opts.idleInterval)
 	defer tick.Stop()
@@ -298,6 +308,7 @@ func (e *Engine) closeIdle() {
 					continue
 				}
 				f.dropAstray()
+				f.dropUnused(ctx, now.Add(-fieldUnused))
 			}
 		}
 	}

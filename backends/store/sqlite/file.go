@@ -29,6 +29,7 @@ type file struct {
 	prepared *schema // what the file is to hold; nil before the first opening
 	owner    string  // whose it was then
 	removed  bool
+	fields   fields
 }
 
 func newFile(e *Engine, name string) *file {
@@ -111,6 +112,11 @@ func (f *file) acquireLocked(ctx context.Context, o *driver.Opening, s *schema) 
 	}
 	if err == nil {
 		db, err = openDatabase(ctx, f.engine, f.path, o, s)
+	}
+	if err == nil {
+		if err = f.fields.load(ctx, db); err != nil {
+			err = errors.Join(err, db.close())
+		}
 	}
 	if err != nil {
 		<-f.engine.slots

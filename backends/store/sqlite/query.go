@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"tenantry/backends/store/driver"
 	"zombiezen.com/go/sqlite"
@@ -21,12 +22,12 @@ func (w *workspace) Find(ctx context.Context, q driver.Query) ([]driver.Document
 	if id, ok := byID(q); ok {
 		return w.findByID(ctx, doing, t, id)
 	}
-	s, err := t.compileQuery(q)
+	s, err := t.compileQuery(&w.file.fields, q)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
 	docs := make([]driver.Document, 0, min(q.Limit, maxReserve))
-	err = w.read(ctx, doing, s.sql.String(), s.args, func(row *sqlite.Stmt) error {
+	err = w.read(ctx, doing, s, func(row *sqlite.Stmt) error {
 		docs = append(docs, document(row))
 		return nil
 	})
@@ -105,8 +106,8 @@ func (r *reader) findByID(e *Engine, sql, id string) (doc driver.Document, found
 const deepPage = 100
 
 // compileQuery returns the statement of a Find.
-func (t *table) compileQuery(q driver.Query) (*statement, error) {
-	s := t.statement()
+func (t *table) compileQuery(f *fields, q driver.Query) (*statement, error) {
+	s := t.statement(f)
 	s.add("SELECT id, rev, body, custom FROM ", t.quoted)
 	deep := q.Offset >= deepPage
 	if deep {
@@ -165,7 +166,7 @@ func (w *workspace) Count(ctx context.Context, c *driver.Collection, where drive
 		return 0, err
 	}
 	doing := "count in " + t.name
-	s := t.statement()
+	s := t.statement(&w.file.fields)
 	s.add("SELECT count(*) FROM ", t.quoted)
 	if err := s.where(where); err != nil {
 		return 0, fmt.Errorf("%s: %w", doing, err)
@@ -181,7 +182,7 @@ func (w *workspace) Count(ctx context.Context, c *driver.Collection, where drive
 	if known {
 		return n, nil
 	}
-	err = w.read(ctx, doing, sql, s.args, func(row *sqlite.Stmt) error {
+	err = w.read(ctx, doing, s, func(row *sqlite.Stmt) error {
 		n = row.ColumnInt64(0)
 		return nil
 	})
@@ -205,12 +206,12 @@ func (w *workspace) Aggregate(ctx context.Context, a driver.Aggregation) ([][]an
 
 func (w *workspace) aggregate(ctx context.Context, t *table, a driver.Aggregation, wide bool) ([][]any, error) {
 	doing := "aggregate " + t.name
-	s, types, err := t.compileAggregation(a, wide)
+	s, types, err := t.compileAggregation(&w.file.fields, a, wide)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
 	var rows [][]any
-	err = w.read(ctx, doing, s.sql.String(), s.args, func(row *sqlite.Stmt) error {
+	err = w.read(ctx, doing, s, func(row *sqlite.Stmt) error {
 		values := make([]any, len(types))
 		for i, t := range types {
 			values[i] = decode(row, i, t)
@@ -222,7 +223,7 @@ func (w *workspace) aggregate(ctx context.Context, t *table, a driver.Aggregatio
 }
 
 // read runs a statement on a snapshot that holds every acknowledged write.
-func (w *workspace) read(ctx context.Context, doing, sql string, args []any, each func(*sqlite.Stmt) error) error {
+func (w *workspace) read(ctx context.Context, doing string, s *statement, each func(*sqlite.Stmt) error) error {
 	ctx, cancel := w.engine.limit(ctx)
 	defer cancel()
 	db, err := w.acquire(ctx)
@@ -234,11 +235,15 @@ func (w *workspace) read(ctx context.Context, doing, sql string, args []any, eac
 	if err != nil {
 		return failed(ctx, doing, err)
 	}
+	sql, began := s.sql.String(), time.Now()
 	disarm := r.conn.arm(ctx)
 	if err = w.engine.observe(r.conn, sql); err == nil {
-		err = r.conn.rows(sql, args, each)
+		err = r.conn.rows(sql, s.args, each)
 	}
 	disarm()
 	db.putReader(r, err)
+	if len(s.sought) > 0 {
+		w.want(s.t, w.file.fields.asked(s.t.name, s, time.Since(began), w.engine.opts.eager))
+	}
 	return failed(ctx, doing, err)
 }

@@ -86,6 +86,7 @@ type table struct {
 	sides   []side
 	indexes []index
 	uniques []unique
+	riders  []string // columns that indexes on custom values have too
 
 	selectByID, insert, replace, remove, put string
 }
@@ -142,6 +143,9 @@ func newTable(c *driver.Collection) (*table, error) {
 			return nil, fmt.Errorf("collection %s: field %s is declared twice", c.Name, f.Name)
 		}
 		t.columns[f.Name] = field{column: "f_" + f.Name, typ: f.Type}
+	}
+	for _, name := range c.Rides {
+		t.riders = append(t.riders, t.columns[name].column)
 	}
 	t.columns["id"] = field{column: "id", typ: driver.String}
 	for _, ix := range c.Indexes {

@@ -1,0 +1,300 @@
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tenantry/backends/store/driver"
+	"zombiezen.com/go/sqlite"
+)
+
+// A condition on a field that an organization defined reads every document of the collection, unless the
+// field has an index. The engine makes those that questions turn out to need.
+const (
+	// slowScan is how long a question takes that deserves an index, once it was slowScans times so slow.
+	slowScan  = 20 * time.Millisecond
+	slowScans = 2
+	// leastIndexed is how many documents are worth one.
+	leastIndexed = 5_000
+	// maxFieldIndexes bounds those of a collection: each makes writes dearer. The one whose last use is
+	// longest ago makes room for another.
+	maxFieldIndexes = 8
+	// fieldBuild is how long writes wait for one, at most: less than they may be waited for.
+	fieldBuild = 4 * time.Second
+	// fieldUnused is how long one is kept that nobody asks for while the program runs.
+	fieldUnused = 7 * 24 * time.Hour
+	// maxFieldJobs bounds the indexes that wait to be made. What finds no room is asked for again.
+	maxFieldJobs = 64
+	// maxFields bounds the fields of a file that are watched.
+	maxFields = 256
+)
+
+// fieldKey is a custom key of a collection.
+type fieldKey struct{ table, key string }
+
+func (k fieldKey) index() string { return "x:" + k.table + ":" + k.key }
+
+// fieldIndex is what is known of the index on a key.
+type fieldIndex struct {
+	state  driver.IndexState // empty: there is none
+	reason string
+	slow   int          // questions that were
+	used   atomic.Int64 // last, Unix nanoseconds
+}
+
+// fields are the indexes on custom values of one file, and what asks for more. The zero value knows of none.
+type fields struct {
+	mu   sync.Mutex
+	all  map[fieldKey]*fieldIndex
+	have atomic.Pointer[map[fieldKey]*fieldIndex] // those that are ready; nil before the file was looked at
+}
+
+// indexedBy returns the ready index on a key, nil where there is none.
+func (f *fields) indexedBy(key fieldKey) *fieldIndex {
+	have := f.have.Load()
+	if have == nil {
+		return nil
+	}
+	return (*have)[key]
+}
+
+// change changes what is known, and tells readers.
+func (f *fields) change(do func(all map[fieldKey]*fieldIndex)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.all == nil {
+		f.all = map[fieldKey]*fieldIndex{}
+	}
+	do(f.all)
+	have := map[fieldKey]*fieldIndex{}
+	for key, x := range f.all {
+		if x.state == driver.IndexReady {
+			have[key] = x
+		}
+	}
+	f.have.Store(&have)
+}
+
+// load reads which indexes the file has, the first time that it is opened.
+func (f *fields) load(ctx context.Context, db *database) error {
+	if f.have.Load() != nil {
+		return nil
+	}
+	r, err := db.reader(ctx)
+	if err != nil {
+		return err
+	}
+	var names []string
+	err = r.conn.rows("SELECT name FROM sqlite_schema WHERE name GLOB 'x:*'", nil, func(row *sqlite.Stmt) error {
+		names = append(names, row.ColumnText(0))
+		return nil
+	})
+	db.putReader(r, err)
+	if err != nil {
+		return err
+	}
+	f.change(func(all map[fieldKey]*fieldIndex) {
+		for _, name := range names {
+			if part := strings.SplitN(name, ":", 3); len(part) == 3 {
+				x := &fieldIndex{state: driver.IndexReady}
+				x.used.Store(time.Now().UnixNano())
+				all[fieldKey{part[1], part[2]}] = x
+			}
+		}
+	})
+	return nil
+}
+
+// asked notes a question and how long it took, and reports which keys an index is wanted on by now.
+func (f *fields) asked(table string, s *statement, took time.Duration, eager bool) (wanted []fieldKey) {
+	for _, name := range s.sought {
+		key := fieldKey{table, name}
+		if x := f.indexedBy(key); x != nil {
+			x.used.Store(time.Now().UnixNano())
+			return nil // what is slow is so by another cause
+		}
+	}
+	if took < slowScan && !eager || len(s.sought) == 0 {
+		return nil
+	}
+	f.change(func(all map[fieldKey]*fieldIndex) {
+		for _, name := range s.sought {
+			key := fieldKey{table, name}
+			x := all[key]
+			if x == nil && len(all) < maxFields {
+				x = &fieldIndex{}
+				all[key] = x
+			}
+			if x == nil || x.state != "" {
+				continue
+			}
+			if x.slow++; x.slow >= slowScans || eager {
+				wanted = append(wanted, key)
+			}
+		}
+	})
+	return wanted
+}
+
+// fieldJob is an index to be made.
+type fieldJob struct {
+	w   *workspace
+	t   *table
+	key fieldKey
+}
+
+// want has indexes made that questions of the workspace want.
+func (w *workspace) want(t *table, keys []fieldKey) {
+	for _, key := range keys {
+		if w.engine.opts.eager {
+			w.engine.makeIndex(context.Background(), fieldJob{w, t, key})
+			continue
+		}
+		select {
+		case w.engine.fieldJobs <- fieldJob{w, t, key}:
+			w.file.fields.change(func(all map[fieldKey]*fieldIndex) { all[key].state = driver.IndexBuilding })
+		default:
+		}
+	}
+}
+
+// makeIndexes makes those that are wanted, one at a time, until the context ends.
+func (e *Engine) makeIndexes(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case job := <-e.fieldJobs:
+			e.makeIndex(ctx, job)
+		}
+	}
+}
+
+// makeIndex makes one, and says what became of it.
+func (e *Engine) makeIndex(ctx context.Context, job fieldJob) {
+	x := &fieldIndex{state: driver.IndexReady}
+	x.used.Store(time.Now().UnixNano())
+	dropped, err := job.make(ctx)
+	switch {
+	case errors.Is(err, errFewDocuments), errors.Is(err, driver.ErrUnavailable), ctx.Err() != nil:
+		x.state = "" // who asks again finds out again
+	case err != nil:
+		x.state, x.reason = driver.IndexRefused, fmt.Sprintf("it could not be made within %s, so questions about the field read every document: %v", fieldBuild, err)
+	}
+	job.w.file.fields.change(func(all map[fieldKey]*fieldIndex) {
+		all[job.key] = x
+		for _, key := range dropped {
+			delete(all, key)
+		}
+	})
+}
+
+var errFewDocuments = errors.New("the collection is small")
+
+// make makes the index, and returns those that it took the place of.
+func (j fieldJob) make(ctx context.Context) (dropped []fieldKey, err error) {
+	ctx, cancel := context.WithTimeout(ctx, fieldBuild)
+	defer cancel()
+	db, err := j.w.acquire(ctx)
+	if err != nil {
+		return nil, failed(ctx, "open the database", err)
+	}
+	defer j.w.file.release()
+	err = db.transact(ctx, ctx, 0, nil, func(c *conn) error {
+		var documents int64
+		if err := c.rows("SELECT count(*) FROM (SELECT 1 FROM "+j.t.quoted+" LIMIT ?1)", []any{int64(leastIndexed)}, func(row *sqlite.Stmt) error {
+			documents = row.ColumnInt64(0)
+			return nil
+		}); err != nil {
+			return err
+		}
+		if documents < leastIndexed && !j.w.engine.opts.eager {
+			return errFewDocuments
+		}
+		dropped = j.w.file.fields.surplus(j.key.table, maxFieldIndexes-1, 0)
+		if err := dropAll(c, dropped); err != nil {
+			return err
+		}
+		return c.script("CREATE INDEX IF NOT EXISTS " + quote(j.key.index()) + " ON " + j.t.quoted + " (" + strings.Join(append([]string{
+			customOperand("'" + j.key.key + "'").expr, "id",
+		}, j.t.riders...), ", ") + ")")
+	})
+	return dropped, failed(ctx, "make an index", err)
+}
+
+func dropAll(c *conn, keys []fieldKey) error {
+	for _, key := range keys {
+		if err := c.script("DROP INDEX IF EXISTS " + quote(key.index())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// surplus returns the ready indexes of a collection beyond the most that are kept, those whose last use is
+// longest ago, and those last used before that time in Unix nanoseconds. An empty collection stands for all.
+func (f *fields) surplus(table string, most int, before int64) (keys []fieldKey) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	used := func(key fieldKey) int64 { return f.all[key].used.Load() }
+	for key, x := range f.all {
+		if x.state == driver.IndexReady && (table == "" || key.table == table) {
+			keys = append(keys, key)
+		}
+	}
+	slices.SortFunc(keys, func(a, b fieldKey) int { return cmp.Compare(used(a), used(b)) })
+	n := 0
+	for n < len(keys) && (len(keys)-n > most || used(keys[n]) < before) {
+		n++
+	}
+	return keys[:n]
+}
+
+// dropUnused drops the indexes of an open file that nobody has asked for since.
+func (f *file) dropUnused(ctx context.Context, since time.Time) {
+	keys := f.fields.surplus("", maxFields, since.UnixNano())
+	if len(keys) == 0 || !f.retain() {
+		return
+	}
+	defer f.release()
+	ctx, cancel := context.WithTimeout(ctx, fieldBuild)
+	defer cancel()
+	if err := f.db.transact(ctx, ctx, 0, nil, func(c *conn) error { return dropAll(c, keys) }); err == nil {
+		f.fields.change(func(all map[fieldKey]*fieldIndex) {
+			for _, key := range keys {
+				delete(all, key)
+			}
+		})
+	}
+}
+
+// Indexes tells of the indexes on custom values in the files that have been opened: the others are there
+// from the start.
+func (e *Engine) Indexes(context.Context) (found []driver.IndexStatus, err error) {
+	e.mu.Lock()
+	files := make([]*file, 0, len(e.files))
+	for _, f := range e.files {
+		files = append(files, f)
+	}
+	e.mu.Unlock()
+	for _, f := range files {
+		f.fields.mu.Lock()
+		for key, x := range f.fields.all {
+			if x.state != "" {
+				found = append(found, driver.IndexStatus{Database: f.name, Collection: key.table, Index: key.key, State: x.state, Reason: x.reason})
+			}
+		}
+		f.fields.mu.Unlock()
+	}
+	slices.SortFunc(found, func(a, b driver.IndexStatus) int {
+		return cmp.Or(cmp.Compare(a.Database, b.Database), cmp.Compare(a.Collection, b.Collection), cmp.Compare(a.Index, b.Index))
+	})
+	return found, nil
+}

@@ -1,0 +1,156 @@
+package sqlite
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"tenantry/backends/store/driver"
+	"tenantry/backends/store/storetest"
+)
+
+// TestFields_AnswersAreTheSame: an index on every field that is asked for changes no answer.
+func TestFields_AnswersAreTheSame(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(t *testing.T) driver.Engine {
+		e, err := Open(t.Context(), Options{Dir: t.TempDir(), eager: true})
+		if err != nil {
+			t.Fatalf("Open: %v", err)
+		}
+		return e
+	})
+}
+
+func onCustom(name string, op driver.Op, values ...any) driver.Predicate {
+	return driver.Predicate{Kids: []driver.Predicate{{Op: op, Ref: driver.Ref{Name: name, Custom: true}, Values: values}}}
+}
+
+// scored are people whose scores and plans are the organization's own fields.
+func scored() *driver.Collection {
+	c := people()
+	c.Custom, c.Rides = true, []string{"teams"}
+	return c
+}
+
+func (f *fields) states() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := map[driver.IndexState]int{}
+	for _, x := range f.all {
+		n[x.state]++
+	}
+	return fmt.Sprintf("%d ready, %d building, %d refused", n[driver.IndexReady], n[driver.IndexBuilding], n[driver.IndexRefused])
+}
+
+// TestFields_WhatIsAskedForGetsAnIndex: the second slow question over many documents has one made, which is read
+// alone by counts, survives the process, is told of, and goes when nobody asks for it.
+func TestFields_WhatIsAskedForGetsAnIndex(t *testing.T) {
+	t.Parallel()
+	seen := &plans{}
+	dir := t.TempDir()
+	e := openEngine(t, Options{Dir: dir})
+	c := scored()
+	ws := openWorkspace(t, e, "w", c)
+	fill(t, ws, c, leastIndexed)
+	ask := func(ws *workspace, name string) {
+		t.Helper()
+		n, err := ws.Count(t.Context(), c, onCustom(name, driver.Eq, int64(7)))
+		if err != nil || n != leastIndexed/100 {
+			t.Fatalf("%d, %v", n, err)
+		}
+	}
+	slow := func(name string, took time.Duration) []fieldKey {
+		return ws.file.fields.asked("people", &statement{sought: []string{name}}, took, false)
+	}
+	if len(slow("other", slowScan-1)) != 0 || len(slow("other", slowScan)) != 0 || len(slow("other", slowScan)) != 1 {
+		t.Error("it is not the second slow question that wants an index")
+	}
+	ask(ws, "score")
+	for deadline := time.Now().Add(time.Minute); ws.file.fields.states() != "1 ready, 0 building, 0 refused"; time.Sleep(time.Millisecond) {
+		ws.want(ws.tables["people"], slow("score", slowScan))
+		if time.Now().After(deadline) {
+			t.Fatal(ws.file.fields.states())
+		}
+	}
+	ask(ws, "score")
+	found, err := e.Indexes(t.Context())
+	if err != nil || len(found) != 1 || found[0] != (driver.IndexStatus{Database: "w", Collection: "people", Index: "score", State: driver.IndexReady}) {
+		t.Errorf("%+v, %v", found, err)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	e = openEngine(t, Options{Dir: dir, Observe: seen.add})
+	ws = openWorkspace(t, e, "w", c)
+	ask(ws, "score")
+	if all := fmt.Sprint(seen.take()); !strings.Contains(all, "COVERING INDEX x:people:score") {
+		t.Errorf("the count reads more than the index: %s", all)
+	}
+	if got := ws.file.fields.states(); got != "1 ready, 0 building, 0 refused" {
+		t.Errorf("opened again: %s", got)
+	}
+	ws.file.dropUnused(t.Context(), time.Now().Add(-time.Hour))
+	ask(ws, "score")
+	if got := ws.file.fields.states(); got != "1 ready, 0 building, 0 refused" {
+		t.Errorf("used a moment ago: %s", got)
+	}
+	ws.file.dropUnused(t.Context(), time.Now().Add(time.Hour))
+	ask(ws, "score")
+	if got := ws.file.fields.states(); got != "0 ready, 0 building, 0 refused" {
+		t.Errorf("unused: %s", got)
+	}
+}
+
+// TestFields_AreBounded: a collection has as many as are allowed, those used last; a small one has none; and what
+// cannot be made is said.
+func TestFields_AreBounded(t *testing.T) {
+	t.Parallel()
+	e := openEngine(t, Options{Dir: t.TempDir()})
+	c := scored()
+	ws := openWorkspace(t, e, "w", c)
+	table := ws.tables["people"]
+	job := func(i int) fieldJob { return fieldJob{ws, table, fieldKey{"people", fmt.Sprintf("k%d", i)}} }
+	e.makeIndex(t.Context(), job(0))
+	if got := ws.file.fields.states(); got != "0 ready, 0 building, 0 refused" {
+		t.Errorf("of an empty collection: %s", got)
+	}
+	fill(t, ws, c, leastIndexed)
+	for i := range maxFieldIndexes + 3 {
+		e.makeIndex(t.Context(), job(i))
+	}
+	for i := range maxFieldIndexes + 3 {
+		if has := ws.file.fields.indexedBy(job(i).key) != nil; has != (i >= 3) {
+			t.Errorf("index %d: %t", i, has)
+		}
+	}
+	db, err := ws.acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ws.file.release()
+	// Somebody else has made the custom values of one document none.
+	if err := db.transact(t.Context(), t.Context(), 0, nil, func(c *conn) error {
+		return c.exec(`UPDATE "c:people" SET custom = '{' WHERE id = (SELECT min(id) FROM "c:people")`)
+	}); err == nil { // the indexes that are there read it
+		t.Error("an index takes what is not JSON")
+	}
+	ws.file.dropUnused(t.Context(), time.Now().Add(time.Hour))
+	if err := db.transact(t.Context(), t.Context(), 0, nil, func(c *conn) error {
+		return c.exec(`UPDATE "c:people" SET custom = '{' WHERE id = (SELECT min(id) FROM "c:people")`)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	e.makeIndex(t.Context(), job(1))
+	if found, err := e.Indexes(t.Context()); err != nil || len(found) != 1 || found[0].State != driver.IndexRefused || !strings.Contains(found[0].Reason, "read every document") {
+		t.Errorf("%+v, %v", found, err)
+	}
+	var wanted int
+	for i := range 2 * maxFields {
+		wanted += len(ws.file.fields.asked("people", &statement{sought: []string{fmt.Sprintf("f%d", i)}}, time.Second, false))
+	}
+	if n := len(ws.file.fields.all); n > maxFields || wanted != 0 {
+		t.Errorf("%d fields are watched, %d wanted", n, wanted)
+	}
+}

@@ -95,12 +95,24 @@ func send(t testing.TB, conn net.Conn, text string) {
 
 const signInHead = "POST /auth/sign-in HTTP/1.1\r\nHost: acme.localhost\r\nContent-Type: application/json\r\nContent-Length: 40\r\n\r\n"
 
+// beginBody sends the beginning of a sign-in, and waits until somebody reads it: a request that nobody has begun to
+// read when the stop comes is none.
+func beginBody(t *testing.T, conn net.Conn, begin string) {
+	t.Helper()
+	send(t, conn, strings.Replace(signInHead, "\r\n\r\n", "\r\nExpect: 100-continue\r\n\r\n", 1))
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil || resp.StatusCode != http.StatusContinue {
+		t.Fatalf("%v %v", resp, err)
+	}
+	send(t, conn, begin)
+}
+
 // TestGracefulStop: a request that is being sent is answered; a new one finds nobody.
 func TestGracefulStop(t *testing.T) {
 	t.Parallel()
 	app := startApp(t, lifeConfig(t))
 	conn := dial(t, app.Addr())
-	send(t, conn, signInHead+`{"email":"a@example.com",`)
+	beginBody(t, conn, `{"email":"a@example.com",`)
 	idle := dial(t, app.Addr())
 	send(t, idle, "GET /api/none HTTP/1.1\r\nHost: acme.localhost\r\n\r\n")
 	if resp, err := http.ReadResponse(bufio.NewReader(idle), nil); err != nil || resp.StatusCode != http.StatusNotFound {
@@ -151,8 +163,7 @@ func TestStopDoesNotWaitForAStuckClient(t *testing.T) {
 	cfg.Timeouts.Shutdown = 300 * time.Millisecond
 	app := startApp(t, cfg)
 	conn := dial(t, app.Addr())
-	send(t, conn, signInHead+`{"email":`)
-	time.Sleep(50 * time.Millisecond) // until the handler waits for the rest
+	beginBody(t, conn, `{"email":`)
 	started := time.Now()
 	err := app.end(t, 5*time.Second)
 	if took := time.Since(started); took > 3*time.Second {

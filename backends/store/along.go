@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -88,6 +89,9 @@ func (a *Along) with(ctx context.Context, w *Workspace, writes []driver.Write) e
 	case closing:
 		for _, change := range a.last {
 			c, err := change(ctx)
+			if err == nil && c.ws.home != w.home {
+				err = fmt.Errorf("%w: what is stored with the last write is not of the same organization", ErrQuery)
+			}
 			if err != nil {
 				return err
 			}

@@ -143,31 +143,20 @@ func (k *kind) upgraded(raw bson.Raw) (bson.Raw, error) {
 
 // formerValue returns the copy of a declared value.
 func formerValue(v bson.RawValue) (any, error) {
-	switch v.Type {
-	case 0, bson.TypeNull:
-		return nil, nil
-	case bson.TypeString:
-		return v.StringValue(), nil
-	case bson.TypeInt32, bson.TypeInt64:
-		return v.AsInt64(), nil
-	case bson.TypeDouble:
-		return v.Double(), nil
-	case bson.TypeBoolean:
-		return v.Boolean(), nil
-	case bson.TypeArray:
-		values, err := v.Array().Values()
-		if err != nil {
-			return nil, errors.New("it is no BSON")
-		}
-		list := make([]string, 0, len(values))
-		for _, e := range values {
-			if s, ok := e.StringValueOK(); ok {
-				list = append(list, s)
-			}
-		}
-		return list, nil
+	if v.Type != bson.TypeArray {
+		return portable(v)
 	}
-	return nil, fmt.Errorf("a value of the type %s is not this program's", v.Type)
+	values, err := v.Array().Values()
+	if err != nil {
+		return nil, errors.New("it is no BSON")
+	}
+	list := make([]string, 0, len(values))
+	for _, e := range values {
+		if s, ok := e.StringValueOK(); ok {
+			list = append(list, s)
+		}
+	}
+	return list, nil
 }
 
 const (

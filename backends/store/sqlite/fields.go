@@ -82,6 +82,16 @@ func (f *fields) change(do func(all map[fieldKey]*fieldIndex)) {
 	f.have.Store(&have)
 }
 
+// set says what is known of a key, and that others have no index any more.
+func (f *fields) set(key fieldKey, x *fieldIndex, dropped ...fieldKey) {
+	f.change(func(all map[fieldKey]*fieldIndex) {
+		all[key] = x
+		for _, other := range dropped {
+			delete(all, other)
+		}
+	})
+}
+
 // load reads which indexes the file has, the first time that it is opened.
 func (f *fields) load(ctx context.Context, db *database) error {
 	if f.have.Load() != nil {
@@ -153,14 +163,17 @@ type fieldJob struct {
 // want has indexes made that questions of the workspace want.
 func (w *workspace) want(t *table, keys []fieldKey) {
 	for _, key := range keys {
+		job := fieldJob{w, t, key}
 		if w.engine.opts.eager {
-			w.engine.makeIndex(context.Background(), fieldJob{w, t, key})
+			w.engine.makeIndex(context.Background(), job)
 			continue
 		}
+		// It is said before, for it may be made at once.
+		w.file.fields.set(key, &fieldIndex{state: driver.IndexBuilding})
 		select {
-		case w.engine.fieldJobs <- fieldJob{w, t, key}:
-			w.file.fields.change(func(all map[fieldKey]*fieldIndex) { all[key].state = driver.IndexBuilding })
+		case w.engine.fieldJobs <- job:
 		default:
+			w.file.fields.set(key, &fieldIndex{})
 		}
 	}
 }
@@ -188,12 +201,7 @@ func (e *Engine) makeIndex(ctx context.Context, job fieldJob) {
 	case err != nil:
 		x.state, x.reason = driver.IndexRefused, fmt.Sprintf("it could not be made within %s, so questions about the field read every document: %v", fieldBuild, err)
 	}
-	job.w.file.fields.change(func(all map[fieldKey]*fieldIndex) {
-		all[job.key] = x
-		for _, key := range dropped {
-			delete(all, key)
-		}
-	})
+	job.w.file.fields.set(job.key, x, dropped...)
 }
 
 var errFewDocuments = errors.New("the collection is small")

@@ -1,0 +1,130 @@
+package crud
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"reflect"
+
+	"tenantry/backends/api"
+	"tenantry/backends/store"
+)
+
+type removal struct {
+	Purge bool `json:"purge" default:"false" doc:"Ends the record for good, whether it was deleted before or not. Nobody can restore it."`
+}
+
+func (s *serves[T]) remove() api.Operation {
+	row := s.row("delete", http.MethodDelete, s.each(), s.Thing+" deleted")
+	row.Summary, row.Description = "Delete "+s.one(), "The record is gone for good. Answers it as it was."
+	if s.trash {
+		row.Description = "The record leaves every list and count, and can be restored; with purge it is gone for good. Answers it. Until then its unique values stay its own."
+	}
+	return as(s, row, func(ctx context.Context, c *api.Call, in removal) (*T, error) {
+		if in.Purge || !s.trash {
+			return s.purge(ctx, c)
+		}
+		return s.change(ctx, c, func(rec *T) error { return s.mark(ctx, c, rec, true) })
+	})
+}
+
+func (s *serves[T]) purging() api.Operation {
+	row := s.row("purge", http.MethodDelete, s.each()+"/purge", s.Thing+" deleted")
+	row.Summary, row.Description = "Purge "+s.one(), "Ends the record for good, whether it was deleted before or not. Nobody can restore it. Answers it as it was."
+	return as(s, row, func(ctx context.Context, c *api.Call, _ struct{}) (*T, error) { return s.purge(ctx, c) })
+}
+
+// purge ends the record that the path names for good.
+func (s *serves[T]) purge(ctx context.Context, c *api.Call) (*T, error) {
+	return s.again(ctx, c, store.Either, func(rec *T) error { return s.end(ctx, c, rec, s.closes) })
+}
+
+// end ends a record for good; last is called before the write that does.
+func (s *serves[T]) end(ctx context.Context, c *api.Call, rec *T, last func(*api.Call, *T)) error {
+	if s.Before != nil {
+		if err := s.Before(ctx, c, nil, rec); err != nil {
+			return err
+		}
+	}
+	if s.Keeper != nil {
+		return s.Keeper.Delete(ctx, c, rec)
+	}
+	last(c, rec)
+	return s.in(c).Delete(ctx, rec)
+}
+
+// expire is the Expire of a row.
+func (s *serves[T]) expire(ctx context.Context, c *api.Call, before int64, ended func(id string)) (left bool, err error) {
+	const some = 100
+	for passed := 0; ; { // what cannot be ended comes first again
+		if ctx.Err() != nil {
+			return true, err
+		}
+		found, failed := s.in(c).Find(ctx, store.Query{
+			Filter: store.Where(store.F("updated_at"), store.OpLt, before), Sort: []store.Order{store.Asc("updated_at")}, State: store.Deleted, Limit: some, Offset: passed,
+		})
+		if failed != nil || len(found) == 0 {
+			return left, cmp.Or(failed, err)
+		}
+		for i := range found {
+			switch failed := s.end(ctx, c, &found[i], func(*api.Call, *T) {}); {
+			case failed == nil:
+				ended(s.of.Meta(&found[i]).ID)
+			case errors.Is(failed, store.ErrConflict): // somebody else ended it, or brought it back
+				passed++
+			default:
+				passed, err = passed+1, failed
+				left = left || api.ProblemOf(failed).Code == http.StatusConflict // it was too much at once
+			}
+		}
+	}
+}
+
+func (s *serves[T]) restore() api.Operation {
+	row := s.row("restore", http.MethodPost, s.each()+"/restore", s.Thing+" restored")
+	row.Summary, row.Description = "Restore "+s.one(), "Brings back a record that was deleted. Answers it."
+	row.Expire = s.expire
+	return as(s, row, func(ctx context.Context, c *api.Call, _ struct{}) (*T, error) {
+		return s.again(ctx, c, store.Deleted, func(rec *T) error {
+			if s.of.Meta(rec).UpdatedAt < c.Expired { // what hangs on it may be gone already
+				return api.NotFound(s.missing())
+			}
+			if err := s.mark(ctx, c, rec, false); err != nil {
+				return err
+			}
+			s.closes(c, rec)
+			return s.in(c).Replace(ctx, rec)
+		})
+	})
+}
+
+const tries = 10
+
+// again finds the record in that state and changes it, anew where somebody else came between.
+func (s *serves[T]) again(ctx context.Context, c *api.Call, state store.State, change func(rec *T) error) (rec *T, err error) {
+	for range tries {
+		c.Closes(nil)
+		if rec, err = s.find(ctx, c, state); err != nil {
+			return nil, err
+		}
+		if err = c.Current(s.of.Meta(rec).Rev); err == nil {
+			err = change(rec)
+		}
+		if !errors.Is(err, store.ErrConflict) {
+			break
+		}
+	}
+	return rec, s.told(err)
+}
+
+// mark says of a record whether it is deleted.
+func (s *serves[T]) mark(ctx context.Context, c *api.Call, rec *T, deleted bool) error {
+	was := *rec
+	n, _ := s.of.Index("deleted")
+	reflect.ValueOf(rec).Elem().FieldByIndex(s.of.Fields[n].Index).SetBool(deleted)
+	if s.Before == nil {
+		return nil
+	}
+	return s.Before(ctx, c, rec, &was)
+}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"tenantry/backends/store"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
 	"tenantry/gateway/rows"
@@ -149,6 +150,32 @@ func TestBulk(t *testing.T) {
 	}
 	for _, body := range []string{`{}`, `{"records":[]}`, `{"records":{}}`, `{"records":[` + strings.Repeat("{},", 1000) + `{}]}`} {
 		o.do(t, http.MethodPost, "/api/contacts/bulk", body, 422)
+	}
+}
+
+// TestBulkOfWhatOthersChange: a record that somebody changes between the look at it and the write is refused alone.
+func TestBulkOfWhatOthersChange(t *testing.T) {
+	t.Parallel()
+	var between interrupter
+	acme := gatewaytest.Start(t, between.option()).Org(t, "acme")
+	acme.Import(t, `{"kind":"contact","id":"`+docID(1)+`","external_id":"a"}`, `{"kind":"contact","external_id":"b"}`)
+	key := gatewaytest.WithKey(acme.Key(t, tenants.Contacts))
+	on := func(c store.Call) {
+		if c.Operation != "find" || c.Collection != "contacts" {
+			return
+		}
+		between.on.Store(nil)
+		if a := acme.Do(t, http.MethodPut, "/api/contacts/"+docID(1), key, jsonText(`{"city":"Bonn"}`)); a.Status != "ok" {
+			t.Errorf("%d %s", a.Code, a.Body)
+		}
+	}
+	between.on.Store(&on)
+	a := acme.Do(t, http.MethodPost, "/api/contacts/bulk", key, again("one"), jsonText(`{"records":[{"external_id":"a","city":"Rome"},{"external_id":"b","city":"Rome"},{"external_id":"c"}]}`))
+	if text := a.Text(); !strings.Contains(text, `"created":1,"updated":1,"failed":1,"results":[{"index":0,"errors":[{"field":"id"`) {
+		t.Error(text)
+	}
+	if export := exportOf(t, acme); strings.Count(export, "Rome") != 1 || strings.Count(export, "Bonn") != 1 {
+		t.Error("the change between is lost")
 	}
 }
 

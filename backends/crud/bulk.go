@@ -63,22 +63,19 @@ func (s *serves[T]) bulk() api.Operation {
 	row.Data, row.Example = Bulk{}, Bulk{Created: 1, Failed: 1, Results: []BulkResult{
 		{Index: 0, ID: exampleID}, {Index: 1, Errors: []api.FieldError{{Field: s.fields[0].Name, Code: fault.Required, Message: s.fields[0].Name + " is required"}}},
 	}}
-	row.Handler = func(ctx context.Context, c *api.Call) (api.Result, error) {
-		out, err := s.many(ctx, c)
-		return api.Result{Data: out}, err
-	}
+	row.Handler = s.many
 	return row
 }
 
 // many stores the records of the body that are in order.
-func (s *serves[T]) many(ctx context.Context, c *api.Call) (Bulk, error) {
+func (s *serves[T]) many(ctx context.Context, c *api.Call) (api.Result, error) {
 	bodies := c.Body.Value("records")
 	if n := len(bodies.Items); bodies.Is != strictjson.Array || n == 0 || n > most {
-		return Bulk{}, fault.One("records", fault.Length, "records must be a list of 1 to %d objects", most)
+		return api.Result{}, fault.One("records", fault.Length, "records must be a list of 1 to %d objects", most)
 	}
 	var known resource.Known
 	if err := s.define(ctx, c, &known); err != nil {
-		return Bulk{}, err
+		return api.Result{}, err
 	}
 	entries := make([]*entry[T], len(bodies.Items))
 	for i := range entries {
@@ -86,7 +83,7 @@ func (s *serves[T]) many(ctx context.Context, c *api.Call) (Bulk, error) {
 		bodies.Items[i] = s.settable(c, bodies.Items[i], &entries[i].errs)
 	}
 	if err := s.recognize(ctx, c, entries, bodies.Items); err != nil {
-		return Bulk{}, err
+		return api.Result{}, err
 	}
 	for i, e := range entries {
 		if e.rec == nil {
@@ -101,7 +98,7 @@ func (s *serves[T]) many(ctx context.Context, c *api.Call) (Bulk, error) {
 		}
 	}
 	if err := s.refers(ctx, c, entries); err != nil {
-		return Bulk{}, err
+		return api.Result{}, err
 	}
 	return s.settle(ctx, c, entries)
 }
@@ -164,15 +161,18 @@ func (s *serves[T]) recognize(ctx context.Context, c *api.Call, entries []*entry
 	return nil
 }
 
-// settle stores what is in order and returns what became of everything. Nobody comes between: a record
+// settle stores what is in order and answers what became of everything. Nobody comes between: a record
 // that was changed meanwhile is refused.
-func (s *serves[T]) settle(ctx context.Context, c *api.Call, entries []*entry[T]) (Bulk, error) {
+func (s *serves[T]) settle(ctx context.Context, c *api.Call, entries []*entry[T]) (api.Result, error) {
 	var fresh, changed []*entry[T]
-	errs := make(map[*entry[T]]error, len(entries))
+	refused := make(map[*entry[T]][]api.FieldError, len(entries))
 	for _, e := range entries {
-		switch err := s.complete(ctx, c, e); {
+		err := s.complete(ctx, c, e)
+		switch {
 		case err != nil:
-			errs[e] = err
+			if refused[e] = api.ErrorsOf(s.told(err)); len(refused[e]) == 0 {
+				return api.Result{}, err
+			}
 		case e.was == nil:
 			fresh = append(fresh, e)
 		default:
@@ -185,65 +185,106 @@ func (s *serves[T]) settle(ctx context.Context, c *api.Call, entries []*entry[T]
 		added[i] = e.rec
 	}
 	if err := s.of.Number(ctx, c.Workspace, added); err != nil {
-		return Bulk{}, err
+		return api.Result{}, err
 	}
-	s.put(fresh, errs, func(recs []*T) error { return s.in(c).Insert(ctx, recs...) })
-	s.put(changed, errs, func(recs []*T) error { return s.in(c).Replace(ctx, recs...) })
+	answer := func(context.Context) (api.Result, error) {
+		return api.Result{Data: became(s.of, c, entries, refused)}, nil
+	}
+	if err := s.put(ctx, c, append(fresh, changed...), refused, answer); err != nil {
+		for name := range (Bulk{}).counts() { // they are not known
+			delete(c.AuditNote, name)
+		}
+		return api.Result{}, err
+	}
+	return c.Answer(ctx)
+}
+
+// became returns what becomes of the records where no more than these are refused, and notes how many that are.
+func became[T any](of *resource.Of[T], c *api.Call, entries []*entry[T], refused map[*entry[T]][]api.FieldError) Bulk {
 	out := Bulk{Results: make([]BulkResult, len(entries))}
 	for i, e := range entries {
-		result := BulkResult{Index: i, ID: s.of.Meta(e.rec).ID}
-		if err := errs[e]; err != nil {
-			if result.ID, result.Errors = "", api.ErrorsOf(s.told(err)); len(result.Errors) == 0 {
-				return Bulk{}, err
-			}
+		out.Results[i] = BulkResult{Index: i, Errors: refused[e]}
+		if len(refused[e]) > 0 {
 			out.Failed++
-		} else if e.was == nil {
+			continue
+		}
+		out.Results[i].ID = of.Meta(e.rec).ID
+		if e.was == nil {
 			out.Created++
 		} else {
 			out.Updated++
 		}
-		out.Results[i] = result
 	}
-	for name, n := range map[string]int{"created": out.Created, "updated": out.Updated, "failed": out.Failed} {
+	for name, n := range out.counts() {
 		c.Note(name, strconv.Itoa(n))
 	}
-	return out, nil
+	return out
 }
 
-// put writes records together, and those around one that is refused without it, each at most twice.
-func (s *serves[T]) put(entries []*entry[T], errs map[*entry[T]]error, write func([]*T) error) {
+// counts are what the audit log tells of it.
+func (b Bulk) counts() map[string]int {
+	return map[string]int{"created": b.Created, "updated": b.Updated, "failed": b.Failed}
+}
+
+// anew is how many records of a bulk may be refused by the store while all others are tried anew, together.
+const anew = 16
+
+// put stores records in one write, without those that are refused, so that they are there with the answer or not at
+// all. Where more of them are refused than are tried anew, it takes several writes, of which the last has the answer.
+func (s *serves[T]) put(ctx context.Context, c *api.Call, entries []*entry[T], refused map[*entry[T]][]api.FieldError, answer func(context.Context) (api.Result, error)) error {
 	recs := make([]*T, len(entries))
 	for i, e := range entries {
 		recs[i] = e.rec
 	}
-	for start := 0; start < len(recs); {
-		err := write(recs[start:])
-		var dup *store.DuplicateError
-		switch {
-		case err == nil:
-			return
-		case errors.As(err, &dup) && dup.Position < len(recs)-start:
-			bad := start + dup.Position
-			if bad > start && write(recs[start:bad]) != nil {
-				s.alone(entries[start:bad], errs, write)
-			}
-			errs[entries[bad]] = dup
-			start = bad + 1
-		default:
-			s.alone(entries[start:], errs, write)
-			return
+	for tried := 0; len(recs) > 0; tried++ {
+		c.Closes(answer)
+		err := s.in(c).Save(ctx, recs...)
+		if err == nil {
+			return nil
 		}
+		c.Closes(nil)
+		bad := meant(err, len(recs))
+		if bad < 0 {
+			return err
+		}
+		if refused[entries[bad]] = api.ErrorsOf(s.told(apart(err))); len(refused[entries[bad]]) == 0 {
+			return err
+		}
+		if tried >= anew && bad > 1 { // the one before it stays, for the answer to be stored with
+			switch err := s.in(c).Save(ctx, recs[:bad-1]...); {
+			case err == nil:
+				recs, entries, bad = recs[bad-1:], entries[bad-1:], 1
+			case meant(err, bad) < 0:
+				return err
+			}
+		}
+		recs, entries = slices.Delete(recs, bad, bad+1), slices.Delete(entries, bad, bad+1)
 	}
+	c.Closes(answer)
+	return nil
 }
 
-// alone writes records one by one.
-func (s *serves[T]) alone(entries []*entry[T], errs map[*entry[T]]error, write func([]*T) error) {
-	for _, e := range entries {
-		switch err := write([]*T{e.rec}); {
-		case errors.Is(err, store.ErrConflict):
-			errs[e] = fault.One("id", fault.Duplicate, "the record was changed by somebody else at the same time: send it again")
-		case err != nil:
-			errs[e] = err
-		}
+// meant returns which of n records a write was refused for; -1: for none of them.
+func meant(err error, n int) int {
+	var dup *store.DuplicateError
+	var conflict *store.ConflictError
+	at := -1
+	switch {
+	case errors.As(err, &dup):
+		at = dup.Position
+	case errors.As(err, &conflict):
+		at = conflict.Position
 	}
+	if at >= n {
+		return -1
+	}
+	return at
+}
+
+// apart returns the error of one record among others, whose answer is no conflict for that.
+func apart(err error) error {
+	if errors.Is(err, store.ErrConflict) {
+		return fault.One("id", fault.Duplicate, "the record was changed by somebody else at the same time: send it again")
+	}
+	return err
 }

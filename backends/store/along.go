@@ -108,8 +108,13 @@ func (a *Along) with(ctx context.Context, w *Workspace, writes []driver.Write) e
 	}
 	err := w.apply(ctx, writes)
 	var dup *driver.DuplicateError
-	if before := len(writes) - own; errors.As(err, &dup) && !closing {
+	var conflict *driver.ConflictError
+	switch before := len(writes) - own; {
+	case closing: // what is stored along comes after them
+	case errors.As(err, &dup):
 		dup.Position -= before
+	case errors.As(err, &conflict):
+		conflict.Position -= before
 	}
 	if err == nil {
 		a.begun.Store(true)

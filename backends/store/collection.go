@@ -354,19 +354,39 @@ func (c Collection[T]) Replace(ctx context.Context, recs ...*T) error {
 	return c.replace(ctx, recs...)
 }
 
+// Save inserts the records that are new, whose revision is 0, and replaces the others, all or none where the
+// engine has transactions, as Insert and Replace do each. Errors: *DuplicateError, *ConflictError; where that is
+// of no record here, but of what is written along, its position is none of them.
+func (c Collection[T]) Save(ctx context.Context, recs ...*T) error {
+	if err := c.visible(ctx, recs...); err != nil {
+		return err
+	}
+	return c.store(ctx, func(rec *T) (driver.Write, error) {
+		if metaOf(rec).Rev == 0 {
+			return c.inserting(rec)
+		}
+		return c.replacing(rec)
+	}, recs)
+}
+
 // visible fails unless the workspace shows the records, live or not, at the revisions they
-// were read at. The write that follows names the revisions, so nobody comes between.
+// were read at, or they are new. The write that follows names the revisions, so nobody comes between.
 func (c Collection[T]) visible(ctx context.Context, recs ...*T) error {
 	s := c.kind.spec
 	if err := c.writable(); err != nil {
 		return err
 	}
-	if !s.Teams || !c.ws.scoped || c.ws.scope.All || len(recs) == 0 {
+	if !s.Teams || !c.ws.scoped || c.ws.scope.All {
 		return nil // a partition's identifiers are stored with it and reach no other's
 	}
-	ids := make([]string, len(recs))
-	for i, rec := range recs {
-		ids[i] = metaOf(rec).ID
+	var ids []string
+	for _, rec := range recs {
+		if meta := metaOf(rec); meta.Rev > 0 {
+			ids = append(ids, meta.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
 	}
 	found, err := c.Find(ctx, Query{Filter: In("id", ids...), State: Either, Limit: len(ids)})
 	if err != nil {
@@ -376,9 +396,9 @@ func (c Collection[T]) visible(ctx context.Context, recs ...*T) error {
 	for i := range found {
 		revs[metaOf(&found[i]).ID] = metaOf(&found[i]).Rev
 	}
-	for _, rec := range recs {
-		if meta := metaOf(rec); revs[meta.ID] != meta.Rev {
-			return fmt.Errorf("%s: %w", s.Name, ErrConflict)
+	for i, rec := range recs {
+		if meta := metaOf(rec); meta.Rev > 0 && revs[meta.ID] != meta.Rev {
+			return &ConflictError{Kind: s.Name, Position: i}
 		}
 	}
 	return nil

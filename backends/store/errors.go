@@ -41,6 +41,17 @@ func (e *DuplicateError) Error() string {
 	return fmt.Sprintf("%s: another record has the same %s", e.Kind, strings.Join(e.Fields, ", "))
 }
 
+// ConflictError says which record was changed by somebody else since it was read. It is an ErrConflict.
+type ConflictError struct {
+	Kind     string
+	Position int // place in the batch
+}
+
+func (e *ConflictError) Error() string { return e.Kind + ": " + ErrConflict.Error() }
+
+// Unwrap returns ErrConflict.
+func (e *ConflictError) Unwrap() error { return ErrConflict }
+
 // translate turns an engine's error into this package's.
 func translate(spec *Spec, err error) error {
 	if err == nil {
@@ -52,7 +63,7 @@ func translate(spec *Spec, err error) error {
 	}
 	var conflict *driver.ConflictError
 	if errors.As(err, &conflict) {
-		return fmt.Errorf("%s: %w", spec.Name, ErrConflict)
+		return &ConflictError{Kind: spec.Name, Position: conflict.Position}
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrUnavailable) {
 		return fmt.Errorf("%s: %w", spec.Name, err)

@@ -206,6 +206,37 @@ func TestStaleRecordsConflict(t *testing.T) {
 	})
 }
 
+// TestSave: new records and changed ones are stored together, and the one that is refused is named.
+func TestSave(t *testing.T) {
+	onEveryEngine(t, func(t *testing.T, open opener) {
+		f := setup(t, open)
+		c := f.plains.In(f.ws)
+		there := &plain{Name: "there"}
+		insert(t, c, there)
+		stale, fresh := *there, &plain{Name: "fresh"}
+		there.Count = 1
+		if err := c.Save(t.Context(), fresh, there); err != nil || fresh.Rev != 1 || there.Rev != 2 {
+			t.Fatalf("%+v, %+v, %v", fresh, there, err)
+		}
+		other := &plain{Name: "other"}
+		var dup *store.DuplicateError
+		var conflict *store.ConflictError
+		if err := c.Save(t.Context(), other, &plain{Meta: store.Meta{ID: fresh.ID}}, there); !errors.As(err, &dup) || dup.Position != 1 {
+			t.Errorf("a new one of an identifier that is there: %v", err)
+		}
+		if err := c.Save(t.Context(), other, there, &stale); !errors.As(err, &conflict) || conflict.Position != 2 || !errors.Is(err, store.ErrConflict) {
+			t.Errorf("one that was changed since: %v", err)
+		}
+		other.Rev++
+		if err := c.Save(t.Context(), other); !errors.Is(err, store.ErrConflict) {
+			t.Errorf("one that is said to be there: %v", err)
+		}
+		if n, err := c.Count(t.Context(), store.Filter{}); n != 2 || err != nil || there.Rev != 2 {
+			t.Errorf("%d records, %v, and revision %d", n, err, there.Rev)
+		}
+	})
+}
+
 func TestUpdate(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, open opener) {
 		f := setup(t, open)

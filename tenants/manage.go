@@ -1,7 +1,6 @@
 package tenants
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,11 +18,9 @@ import (
 const MaxProviders = 100
 
 const (
-	maxName            = 200
-	maxFolderChildren  = 10_000
-	organizationsCount = "organizations"
-	changeTries        = 50
-	settleTries        = 100
+	maxName           = 200
+	maxFolderChildren = 10_000
+	changeTries       = 50
 )
 
 // AllFeatures returns the names of the features there are.
@@ -36,71 +33,6 @@ func AllSettings() []string {
 
 // AllLimits returns the names of the limits there are.
 func AllLimits() []string { return []string{LimitFolderChildren} }
-
-// NewOrganization is what Create needs. Slug and Name are required.
-type NewOrganization struct {
-	Slug      string
-	Name      string
-	Features  map[string]bool
-	Settings  map[string]bool
-	Limits    map[string]int64
-	Providers []string
-	// Backend is where the documents will be; empty: the directory's NewBackend.
-	Backend string
-}
-
-// Create stores a new, active organization. Errors: *fault.Error with every fault,
-// *store.DuplicateError where the slug is or was somebody's, store.ErrUnavailable.
-func (d *Directory) Create(ctx context.Context, o NewOrganization) (*Tenant, error) {
-	org := &Organization{
-		Slug: o.Slug, Name: strings.TrimSpace(o.Name), State: Active, AccessRev: 1, Providers: slices.Clone(o.Providers),
-		Features: maps.Clone(o.Features), Settings: maps.Clone(o.Settings), Limits: maps.Clone(o.Limits),
-		Backend: cmp.Or(o.Backend, d.newBackend),
-	}
-	asked := time.Now()
-	var faults fault.List
-	if !d.store.HasBackend(org.Backend) {
-		faults.Add("backend", fault.Unknown, "there is no backend %q; the configuration names %s", texts.Clip(org.Backend), strings.Join(d.store.Backends(), ", "))
-	}
-	checkSlug(&faults, org.Slug)
-	checkName(&faults, "name", org.Name, maxName)
-	CheckOrganization(&faults, org)
-	if err := faults.Err(); err != nil {
-		return nil, fmt.Errorf("create an organization: %w", err)
-	}
-	if _, err := d.find(ctx, store.Eq("slug", org.Slug)); err == nil { // before a number is spent; the index decides
-		return nil, fmt.Errorf("create an organization: %w", &store.DuplicateError{Kind: "organizations", Fields: []string{"slug"}})
-	}
-	org.ID = d.store.NewID()
-	// The place first: an organization without one would be unavailable for ever.
-	if err := d.settle(ctx, org); err != nil {
-		return nil, fmt.Errorf("create organization %s: %w", org.Slug, err)
-	}
-	if err := d.orgs.Insert(ctx, org); err != nil {
-		var taken *store.DuplicateError
-		if errors.As(err, &taken) {
-			err = errors.Join(err, d.store.RemoveFrom(ctx, org.OrgID, d.owner(org), org.Backend))
-		}
-		return nil, fmt.Errorf("create organization %s: %w", org.Slug, err)
-	}
-	d.changed(org)
-	return d.tenant(ctx, org, asked)
-}
-
-// settle gives a new organization a number and a workspace. Control data restored from a backup
-// give numbers again under which documents lie that nobody knows any more: those are left alone.
-func (d *Directory) settle(ctx context.Context, org *Organization) (err error) {
-	for range settleTries {
-		if org.OrgID, err = d.control.Counter(ctx, organizationsCount, 1, 0); err != nil {
-			return err
-		}
-		if err = d.store.Prepare(ctx, org.OrgID, d.owner(org), org.Backend); !errors.Is(err, store.ErrForeign) {
-			return err
-		}
-		d.log.WarnContext(ctx, "a workspace that no organization has lies under the number of a new one, which takes the next", "organization", org.Slug, "number", org.OrgID, "error", err)
-	}
-	return fmt.Errorf("%w (after %d numbers; the next try goes on from there)", err, settleTries)
-}
 
 // CheckOrganization notes what is wrong with the features, settings, limits and providers.
 func CheckOrganization(faults *fault.List, o *Organization) {

@@ -50,3 +50,20 @@ func Do(atOnce bool, fns ...func() error) error {
 	}
 	return nil
 }
+
+// Each calls fn with every number below n, at most width of them at the same time, and returns the first error by
+// lane: lane l has l, l+width and so on, and stops at its own. Panics are as in Do.
+func Each(width, n int, fn func(i int) error) error {
+	lanes := make([]func() error, min(width, n))
+	for l := range lanes {
+		lanes[l] = func() error {
+			for i := l; i < n; i += len(lanes) {
+				if err := fn(i); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	return Do(true, lanes...)
+}

@@ -3,6 +3,7 @@ package together_test
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -87,5 +88,41 @@ func TestPanicsReachTheCaller(t *testing.T) {
 		if ended != [3]bool{true, true, true} {
 			t.Errorf("function %d: ended %v", broken, ended)
 		}
+	}
+}
+
+func TestEach(t *testing.T) {
+	t.Parallel()
+	for _, width := range []int{1, 3, 8} {
+		var mu sync.Mutex
+		var seen []int
+		busy, most := 0, 0
+		err := together.Each(width, 7, func(i int) error {
+			mu.Lock()
+			seen = append(seen, i)
+			busy++
+			most = max(most, busy)
+			mu.Unlock()
+			runtime.Gosched()
+			mu.Lock()
+			defer mu.Unlock()
+			busy--
+			return nil
+		})
+		slices.Sort(seen)
+		if err != nil || !slices.Equal(seen, []int{0, 1, 2, 3, 4, 5, 6}) || most > width {
+			t.Errorf("%d at a time: %v, of %v, %d at once", width, err, seen, most)
+		}
+	}
+	broken := errors.New("broken")
+	called := 0
+	if err := together.Each(1, 5, func(i int) error {
+		called++
+		return map[int]error{2: broken}[i]
+	}); !errors.Is(err, broken) || called != 3 {
+		t.Errorf("%v after %d", err, called)
+	}
+	if err := together.Each(4, 0, func(int) error { return broken }); err != nil {
+		t.Error(err)
 	}
 }

@@ -14,12 +14,16 @@ type Engine struct {
 	driver.Engine
 	Reads atomic.Int64
 	down  atomic.Bool
+	lose  atomic.Pointer[string]
 	mu    sync.Mutex
 	read  func(collection string)
 }
 
 // SetDown makes every call fail as an engine out of reach does.
 func (e *Engine) SetDown(down bool) { e.down.Store(down) }
+
+// LoseAnswer has the next write of several documents to a collection fail, though it is done.
+func (e *Engine) LoseAnswer(collection string) { e.lose.Store(&collection) }
 
 // AfterRead calls fn after every read, before its result is returned; nil ends it.
 func (e *Engine) AfterRead(fn func(collection string)) {
@@ -80,7 +84,11 @@ func (w *workspace) Write(ctx context.Context, writes []driver.Write) error {
 	if err := w.engine.check(); err != nil {
 		return err
 	}
-	return w.Workspace.Write(ctx, writes)
+	err := w.Workspace.Write(ctx, writes)
+	if lost := w.engine.lose.Load(); err == nil && lost != nil && len(writes) > 1 && writes[0].Collection.Name == *lost && w.engine.lose.CompareAndSwap(lost, nil) {
+		err = fmt.Errorf("%w: the answer is lost", driver.ErrUnavailable)
+	}
+	return err
 }
 
 func (w *workspace) Counter(ctx context.Context, name string, add, atLeast int64) (int64, error) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -72,7 +73,7 @@ func (p *program) command(c *control.Command, beside []control.Command) *cobra.C
 	for i := range beside {
 		if other := &beside[i]; other.Flag != "" && strings.HasPrefix(other.Name, c.Name+".") {
 			flags[other.Flag] = other
-			cmd.Flags().Bool(other.Flag, false, other.Short)
+			p.beside(cmd, other, given)
 		}
 	}
 	if c.Confirm != "" {
@@ -108,7 +109,11 @@ func (p *program) command(c *control.Command, beside []control.Command) *cobra.C
 		}
 		return p.with(ctx, cmd, c.Begins, func(ctx context.Context, client *control.Client) error {
 			b := p.newBar()
-			streams, end, err := w.open(args, in, b)
+			open := w.open
+			if row.Reads {
+				open = p.readStreams(cmd.Flags().Lookup(row.Flag).Value.String())
+			}
+			streams, end, err := open(args, in, b)
 			if err != nil {
 				return err
 			}
@@ -119,6 +124,29 @@ func (p *program) command(c *control.Command, beside []control.Command) *cobra.C
 		})
 	})
 	return cmd
+}
+
+// beside makes the flag that stands for another command, and those of what only that takes.
+func (p *program) beside(cmd *cobra.Command, other *control.Command, given map[string]func() (any, error)) {
+	flags := cmd.Flags()
+	if !other.Reads {
+		flags.Bool(other.Flag, false, valueName(other.Short))
+		return
+	}
+	flags.String(other.Flag, "", valueName(other.Short))
+	for i := range other.Fields {
+		given[other.Fields[i].Name] = p.flag(flags, &other.Fields[i])
+	}
+	cmd.PreRun = func(*cobra.Command, []string) {
+		if flags.Changed(other.Flag) { // what else is needed is in the file
+			flags.VisitAll(func(f *pflag.Flag) { delete(f.Annotations, cobra.BashCompOneRequiredFlag) })
+		}
+	}
+}
+
+// valueName marks what the value of a flag is called.
+func valueName(doc string) string {
+	return regexp.MustCompile(`<([^>]*)>`).ReplaceAllString(doc, "`$1`")
 }
 
 // show tells the answer to a command, and what went wrong.
@@ -157,7 +185,7 @@ func (p *program) flag(flags *pflag.FlagSet, f *declare.Field) func() (any, erro
 		doc = "the organization's <slug>"
 	}
 	doc = strings.ReplaceAll(doc, "{settings}", strings.Join(tenants.AllSettings(), ", "))
-	doc = regexp.MustCompile(`<([^>]*)>`).ReplaceAllString(doc, "`$1`") // what the value is called
+	doc = valueName(doc)
 	t := f.Type
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -215,8 +243,14 @@ func (p *program) input(cmd *cobra.Command, c *control.Command, args []string, g
 			row, changes = other, changes+1
 		}
 	}
-	for i := range c.Fields {
-		f := &c.Fields[i]
+	fields, alone := slices.Clone(c.Fields), ""
+	for name, other := range others {
+		if other.Reads {
+			fields, alone = append(fields, other.Fields...), name
+		}
+	}
+	for i := range fields {
+		f := &fields[i]
 		var v any
 		var err error
 		switch {
@@ -237,6 +271,15 @@ func (p *program) input(cmd *cobra.Command, c *control.Command, args []string, g
 	}
 	if c.Nothing != "" && (changes == 0 || len(others) > 0 && changes > 1) {
 		return nil, nil, usageError(c.Nothing)
+	}
+	for i := range fields {
+		f := &fields[i]
+		if _, sent := in[f.Name]; sent && !slices.ContainsFunc(row.Fields, func(of declare.Field) bool { return of.Name == f.Name }) {
+			if row == c {
+				return nil, nil, usagef("--%s is for --%s alone", f.Flag, alone)
+			}
+			return nil, nil, usagef("--%s does not go with --%s", f.Flag, row.Flag)
+		}
 	}
 	if yes, _ := flags.GetBool("yes"); c.Confirm != "" && !yes {
 		return nil, nil, usagef(c.Confirm, args[0])

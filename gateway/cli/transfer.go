@@ -82,33 +82,44 @@ func (p *program) importStreams(args []string, in values, b *bar) (s control.Str
 			return s, nil, fmt.Errorf("the file %s is there already, perhaps of an earlier import; move it away or delete it first", bad.path)
 		}
 	}
-	input, sent := io.NopCloser(p.stdin), &counter{b, control.Progress{Step: "sending", Bytes: true}}
-	if args[0] != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return s, nil, fmt.Errorf("import: %w", err)
-		}
-		if info, err := f.Stat(); err == nil {
-			sent.now.Total = info.Size()
-		}
-		input = f
-	}
-	return control.Streams{Input: io.TeeReader(input, sent), Output: bad}, func(answer *control.Answer, err error) error {
-		defer input.Close()
-		err = errors.Join(err, bad.close())
-		if answer == nil || answer.Data == nil {
-			return err
-		}
-		var report transfer.Report
-		if e := json.Unmarshal(answer.Data, &report); e != nil {
-			return errors.Join(err, e)
-		}
-		p.problems(&report)
+	s, told, err := p.readStreams(args[0])(args, in, b)
+	s.Output = bad
+	return s, func(answer *control.Answer, err error) error {
+		err = told(answer, errors.Join(err, bad.close()))
 		if bad.file != nil {
 			p.note("The lines that could not be taken are in %s", bad.path)
 		}
 		return err
-	}, nil
+	}, err
+}
+
+// readStreams opens a file, or standard input, and in the end tells what became of its lines.
+func (p *program) readStreams(path string) func([]string, values, *bar) (control.Streams, func(*control.Answer, error) error, error) {
+	return func(_ []string, _ values, b *bar) (s control.Streams, end func(*control.Answer, error) error, err error) {
+		input, sent := io.NopCloser(p.stdin), &counter{b, control.Progress{Step: "sending", Bytes: true}}
+		if path != "-" {
+			f, err := os.Open(path)
+			if err != nil {
+				return s, nil, fmt.Errorf("reading the input: %w", err)
+			}
+			if info, err := f.Stat(); err == nil {
+				sent.now.Total = info.Size()
+			}
+			input = f
+		}
+		return control.Streams{Input: io.TeeReader(input, sent)}, func(answer *control.Answer, err error) error {
+			defer input.Close()
+			if answer == nil || answer.Data == nil {
+				return err
+			}
+			var report transfer.Report
+			if e := json.Unmarshal(answer.Data, &report); e != nil {
+				return errors.Join(err, e)
+			}
+			p.problems(&report)
+			return err
+		}, nil
+	}
 }
 
 // lateFile is a file that is made when something is written, and never in place of another.

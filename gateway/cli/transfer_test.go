@@ -59,6 +59,51 @@ func TestImportAndExport(t *testing.T) {
 	}
 }
 
+// TestOrgCreateFrom: a file becomes organizations that answer at once, with a server and without.
+func TestOrgCreateFrom(t *testing.T) {
+	t.Parallel()
+	for _, served := range []bool{false, true} {
+		t.Run(map[bool]string{false: "alone", true: "served"}[served], func(t *testing.T) {
+			t.Parallel()
+			tmp := t.TempDir()
+			dir, addr := filepath.Join(tmp, "data"), ""
+			if served {
+				var p *process
+				p, addr, _ = serve(t, dir)
+				defer p.end(t)
+			}
+			var lines strings.Builder
+			for i := range 120 {
+				fmt.Fprintf(&lines, `{"slug":"o%d","name":"Organization %d"}`+"\n", i, i)
+			}
+			file := write(t, filepath.Join(tmp, "new.ndjson"), lines.String())
+			if r := must[transfer.Report](t, "", "org", "create", "--from", file, "--dry-run", "--data", dir); r.Created != 120 || !r.DryRun {
+				t.Errorf("dry run: %+v", r)
+			}
+			if r := must[transfer.Report](t, "", "org", "create", "--from", file, "--data", dir); r.Created != 120 || r.DryRun {
+				t.Errorf("created: %+v", r)
+			}
+			key := must[control.IssuedKey](t, "", "key", "create", "--org", "o119", "--name", "k", "--kind", "server_full", "--permission", "contacts", "--data", dir)
+			if served {
+				if code, body := ask(t, addr, "o119", "/api/campaigns/count", key.Token); code != 200 {
+					t.Errorf("the last one answers %d %s", code, body)
+				}
+			}
+			a := run(t, "", "org", "create", "--from", file, "--data", dir, "--output", "table")
+			if err := contains(a.stdout+a.stderr, "organization  120    0        0        0          0        120", `line 1 (organization): the slug "o0" is or was`, "... and 100 more lines with problems", "120 of 120 lines were refused"); err != nil || a.code != 1 {
+				t.Errorf("again: exit %d: %v", a.code, err)
+			}
+			if left, _ := filepath.Glob(filepath.Join(dir, "imports", "*")); len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
+	}
+	a := run(t, "", "org", "create", "--from", filepath.Join(t.TempDir(), "none"), "--data", t.TempDir())
+	if err := contains(a.stderr, "no such file"); err != nil || a.code != 1 {
+		t.Errorf("a file that is not there: exit %d: %v", a.code, err)
+	}
+}
+
 func imports(t *testing.T, tmp, dir string) {
 	t.Helper()
 	file := write(t, filepath.Join(tmp, "bundle.ndjson"), bundle)

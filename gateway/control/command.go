@@ -30,6 +30,7 @@ type Command struct {
 	Short, Long, Example string
 	Name                 string // of the row and in audit logs: "team.show"; empty: made of Line
 	Flag                 string // of the command before it in Line, in place of a command of its own
+	Reads                bool   // the Flag names a file, which becomes the Input
 
 	// Audit: a command that changes something is recorded in the log of the organization it names.
 	Audit api.Audit
@@ -59,13 +60,7 @@ func command[In, Out any](c Command, do func(context.Context, *call, In) (Out, e
 		c.Name = strings.Join(c.Words(), ".")
 	}
 	c.Fields, _ = declare.Of(reflect.TypeFor[In]()) // what is wrong with them is a fault of the row
-	row := api.Operation{
-		Name: c.Name, Method: http.MethodPost, Path: api.ControlPath + strings.ReplaceAll(c.Name, ".", "/"), Summary: c.Short, Description: c.Long,
-		Credentials: api.Operator, Rule: api.AnyCaller(), Audit: c.Audit, Body: []api.Field{},
-	}
-	if c.Audit == api.NoAudit {
-		row.Method = http.MethodGet // it reads, whatever the socket takes
-	}
+	row := c.row()
 	org := slices.IndexFunc(c.Fields, func(f declare.Field) bool { return f.Rule.Ref == "organization" })
 	c.bind = func(s *Server, of *call) api.Operation {
 		return api.Typed(row, func(ctx context.Context, _ *api.Call, in In) (out Out, err error) {
@@ -80,6 +75,18 @@ func command[In, Out any](c Command, do func(context.Context, *call, In) (Out, e
 	}
 	c.Row = c.bind(nil, nil)
 	return c
+}
+
+// row returns the row without what it takes and answers.
+func (c *Command) row() api.Operation {
+	row := api.Operation{
+		Name: c.Name, Method: http.MethodPost, Path: api.ControlPath + strings.ReplaceAll(c.Name, ".", "/"), Summary: c.Short, Description: c.Long,
+		Credentials: api.Operator, Rule: api.AnyCaller(), Audit: c.Audit, Body: []api.Field{},
+	}
+	if c.Audit == api.NoAudit {
+		row.Method = http.MethodGet // it reads, whatever the socket takes
+	}
+	return row
 }
 
 // Words returns what the command is called in the command line.

@@ -93,8 +93,14 @@ func (s *Server) organizations() Group {
 	return Group{"org", "Make and change organizations", []Command{
 		command(Command{
 			Line: "org create --slug SLUG --name NAME", Short: "Make an organization", Audit: api.AuditAlways, Begins: true, Table: table,
-			Example: "  tenantry org create --slug acme --name \"Acme Ltd\" --feature teams --limit folder_children=2000",
+			Long: "Make an organization, or with --from many: a file has one on each line, a JSON object with slug, name and the other fields that flags name.\n" +
+				"Each line is held to the same rules as a command of its own. Those that are refused, for a slug that is taken too, are told with\n" +
+				"their numbers and the others are made, so that the same file can be given again.",
+			Example: "  tenantry org create --slug acme --name \"Acme Ltd\" --feature teams --limit folder_children=2000\n" +
+				"  echo '{\"slug\":\"other\",\"name\":\"Other Ltd\",\"features\":{\"teams\":true},\"limits\":{\"folder_children\":2000}}' > new.ndjson\n" +
+				"  tenantry org create --from new.ndjson --dry-run",
 		}, s.createOrganization),
+		s.orgCreateFrom(),
 		command(Command{Line: "org list", Short: "List organizations, by slug", Table: "id, slug, name, state, features, url"}, s.listOrganizations),
 		command(Command{Line: "org show SLUG", Short: "Show an organization", Table: table}, func(_ context.Context, c *call, _ Slug) (Organization, error) {
 			return s.told(c, nil)
@@ -144,7 +150,12 @@ func (s *Server) createOrganization(ctx context.Context, c *call, in NewOrganiza
 	if err == nil {
 		c.Tenant = t
 	}
-	return s.told(c, reworded(err, CodeDuplicate, "the slug %q is or was an organization's, and slugs are never handed out twice; choose another", in.Slug))
+	return s.told(c, taken(err, in.Slug))
+}
+
+// taken says of a slug that it is a duplicate.
+func taken(err error, slug string) error {
+	return reworded(err, CodeDuplicate, "the slug %q is or was an organization's, and slugs are never handed out twice; choose another", slug)
 }
 
 func (s *Server) listOrganizations(ctx context.Context, c *call, in OrganizationPage) ([]Organization, error) {

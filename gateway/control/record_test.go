@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"tenantry/gateway/audit"
+	"tenantry/gateway/transfer"
 	"tenantry/tenants"
 	"tenantry/tenants/tenantstest"
 )
@@ -22,7 +23,7 @@ func unrecorded(t *testing.T, w *tenantstest.World) (*Client, *bytes.Buffer) {
 	h := NewServer(Backend{
 		Directory: w.Directory, People: w.People, Keys: w.Keys, Keyring: w.Keyring, Audit: log,
 		BaseURL: func(slug string) string { return "http://" + slug + ".localhost" },
-		Log:     slog.New(slog.NewTextHandler(&logged, nil)),
+		TempDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(&logged, nil)),
 	})
 	return InProcess(h), &logged
 }
@@ -76,8 +77,15 @@ func TestResultOutlivesTheAuditLog(t *testing.T) {
 		}
 	}
 
+	answer, err := c.Do(t.Context(), "org.create.from", Creations{}, Streams{Input: strings.NewReader(`{"slug":"other","name":"Other"}`)})
+	var report transfer.Report
+	if err == nil || answer == nil || json.Unmarshal(answer.Data, &report) != nil || report.Created != 1 || report.Failed != 0 || len(report.Problems) != 1 {
+		t.Fatalf("org.create.from: %+v, %v", answer, err)
+	}
+	warned("org.create", []string{report.Problems[0].Errors[0].Message})
+
 	// What can be asked for again is an error, which says that it was done.
-	_, err := Call[Key](t.Context(), c, "key.revoke", KeyRef{Org: "acme", ID: next.ID})
+	_, err = Call[Key](t.Context(), c, "key.revoke", KeyRef{Org: "acme", ID: next.ID})
 	var e *Error
 	if !errors.As(err, &e) {
 		t.Fatalf("key/revoke: %v", err)

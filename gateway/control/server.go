@@ -92,8 +92,7 @@ func (s *Server) run(ctx context.Context, name string, in []byte, streams Stream
 	}
 	c := &call{Streams: streams, command: cmd}
 	row := cmd.bind(s, c)
-	c.Call = api.NewCall(&row, func(string) string { return "" })
-	c.Principal, c.Tenant = &tenants.Principal{Kind: tenants.Operator}, new(tenants.Tenant)
+	c.Call = operated(&row)
 	result, err := api.Run(ctx, c.Call, api.Input{Body: func(context.Context) (api.Body, error) { return api.ParseBody(in) }})
 	err = s.record(ctx, c, err)
 	answer := &Answer{Notes: c.notes}
@@ -108,6 +107,13 @@ func (s *Server) run(ctx context.Context, name string, in []byte, streams Stream
 	}
 	s.Log.InfoContext(ctx, "a command was carried out", "command", name)
 	return answer, nil
+}
+
+// operated returns a call by the operator, of no organization yet.
+func operated(row *api.Operation) *api.Call {
+	c := api.NewCall(row, func(string) string { return "" })
+	c.Principal, c.Tenant = &tenants.Principal{Kind: tenants.Operator}, new(tenants.Tenant)
+	return c
 }
 
 // enter makes the organization of that slug, as it is now, the call's.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 
@@ -76,21 +77,11 @@ func (s *Server) importBundle(ctx context.Context, c *call, in ImportRequest) (_
 			return nil, fail(CodeInvalid, "%v", err)
 		}
 	}
-	if c.Input == nil {
-		return nil, fail(CodeInvalid, "there is nothing to import")
-	}
-	if err := os.MkdirAll(s.TempDir, 0o700); err != nil {
-		return nil, fmt.Errorf("the folder for imports: %w", err)
-	}
-	src, remove, err := transfer.Spool(ctx, c.Input, s.TempDir)
+	src, remove, err := s.spool(ctx, c.Input)
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err := remove(); err != nil {
-			s.Log.WarnContext(ctx, "the copy of an import was left behind", "error", err)
-		}
-	}()
+	defer remove()
 	if in.Partial && !in.DryRun {
 		options.Bad = c.Output
 	}
@@ -105,6 +96,22 @@ func (s *Server) importBundle(ctx context.Context, c *call, in ImportRequest) (_
 		e.Code, err = CodeInvalid, e
 	}
 	return &made, err
+}
+
+// spool returns what a command reads as a file, which remove deletes.
+func (s *Server) spool(ctx context.Context, input io.Reader) (src transfer.Source, remove func(), err error) {
+	if input == nil {
+		return src, nil, fail(CodeInvalid, "there is nothing to read")
+	}
+	if err := os.MkdirAll(s.TempDir, 0o700); err != nil {
+		return src, nil, fmt.Errorf("the folder for imports: %w", err)
+	}
+	src, done, err := transfer.Spool(ctx, input, s.TempDir)
+	return src, func() {
+		if err := done(); err != nil {
+			s.Log.WarnContext(ctx, "the copy of an import was left behind", "error", err)
+		}
+	}, err
 }
 
 func (s *Server) export(ctx context.Context, c *call, in ExportRequest) (*transfer.ExportReport, error) {

@@ -24,7 +24,7 @@ type bundle struct {
 }
 
 type bundleReader struct {
-	*lineReader
+	*LineReader
 	io.Closer
 }
 
@@ -35,17 +35,17 @@ func (b *bundle) Open() (Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the bundle: %w", err)
 	}
-	return &bundleReader{newLineReader(in), in}, nil
+	return &bundleReader{NewLineReader(in, MaxLine), in}, nil
 }
 
-func (r *bundleReader) Offset() int64 { return r.lineReader.offset }
+func (r *bundleReader) Offset() int64 { return r.LineReader.offset }
 
 // Next skips blank lines.
 func (r *bundleReader) Next() (Raw, error) {
 	for {
-		line, err := r.lineReader.next()
+		line, err := r.LineReader.Next()
 		switch {
-		case errors.Is(err, errLineTooLong):
+		case errors.Is(err, ErrLineTooLong):
 			return Raw{Number: r.number, Err: err}, nil
 		case errors.Is(err, io.EOF):
 			return Raw{}, err

@@ -59,11 +59,11 @@ func TestLineReader(t *testing.T) {
 		"far too long":     {long + long + long + "\nb", []string{"!", "b"}},
 		"too long, at end": {"a\n" + long + "x", []string{"a", "!"}},
 	} {
-		r := newLineReader(strings.NewReader(c.in))
+		r := NewLineReader(strings.NewReader(c.in), MaxLine)
 		var got []string
 		for {
-			line, err := r.next()
-			if errors.Is(err, errLineTooLong) {
+			line, err := r.Next()
+			if errors.Is(err, ErrLineTooLong) {
 				got = append(got, "!")
 				continue
 			}

@@ -113,28 +113,37 @@ func (m *meter) end() {
 // than any of their lines, and sealed values are longer than those in clear.
 const MaxLine = 16 << 20
 
-// lineReader reads lines and never holds more than MaxLine of one.
-type lineReader struct {
+// LineReader reads lines and never holds more of one than it may have.
+type LineReader struct {
 	r      *bufio.Reader
+	most   int   // bytes of a line
 	number int   // of the line read last, from 1
 	offset int64 // bytes read
 	long   []byte
 }
 
-func newLineReader(r io.Reader) *lineReader {
-	return &lineReader{r: bufio.NewReaderSize(r, 64<<10)}
+// NewLineReader returns a reader of lines that have at most so many bytes.
+func NewLineReader(r io.Reader, most int) *LineReader {
+	return &LineReader{r: bufio.NewReaderSize(r, 64<<10), most: most}
 }
 
-var errLineTooLong = fmt.Errorf("the line is longer than %d bytes", MaxLine)
+// ErrLineTooLong is what Next says of a line that is longer than it may be.
+var ErrLineTooLong = errors.New("the line is too long")
 
-// next returns the next line without its line feed; the slice is good until the next
-// call. Errors: errLineTooLong, after which the next line can be read; io.EOF; what the
+// Number returns the number of the line read last, from 1.
+func (l *LineReader) Number() int { return l.number }
+
+// Next returns the next line without its line feed; the slice is good until the next
+// call. Errors: ErrLineTooLong, after which the next line can be read; io.EOF; what the
 // reader returns.
-func (l *lineReader) next() ([]byte, error) {
+func (l *LineReader) Next() ([]byte, error) {
 	part, err := l.r.ReadSlice('\n')
 	l.offset += int64(len(part))
 	if err == nil {
 		l.number++
+		if len(part) > l.most+1 {
+			return nil, ErrLineTooLong
+		}
 		return part[:len(part)-1], nil
 	}
 	l.long = append(l.long[:0], part...)
@@ -142,7 +151,7 @@ func (l *lineReader) next() ([]byte, error) {
 	for errors.Is(err, bufio.ErrBufferFull) {
 		part, err = l.r.ReadSlice('\n')
 		l.offset += int64(len(part))
-		if tooLong = tooLong || len(l.long)+len(part) > MaxLine+1; !tooLong {
+		if tooLong = tooLong || len(l.long)+len(part) > l.most+1; !tooLong {
 			l.long = append(l.long, part...)
 		}
 	}
@@ -154,8 +163,8 @@ func (l *lineReader) next() ([]byte, error) {
 	}
 	l.number++
 	line := bytes.TrimSuffix(l.long, []byte("\n"))
-	if tooLong || len(line) > MaxLine {
-		return nil, errLineTooLong
+	if tooLong || len(line) > l.most {
+		return nil, ErrLineTooLong
 	}
 	return line, nil
 }

@@ -131,7 +131,7 @@ func (s *Store) LocateWith(l Locator) { s.locator.Store(&l) }
 
 // Control returns the control workspace. Only package tenants may use it.
 func (s *Store) Control(ctx context.Context) (*Workspace, error) {
-	drv, err := s.open(ctx, s.controlAt, driver.Opening{Workspace: controlName, Collections: s.control}, true)
+	drv, err := s.open(ctx, s.controlAt, driver.Opening{Workspace: controlName, Collections: s.control, Apart: true}, true)
 	if err != nil {
 		return nil, err
 	}

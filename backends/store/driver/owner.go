@@ -16,6 +16,8 @@ type Opening struct {
 	// New: nothing may lie there yet but what is the owner's. Otherwise documents that have no
 	// owner, because an older version wrote them, become the owner's.
 	New bool
+	// Apart: it is to have a file, or the like, of its own, where others may share one.
+	Apart bool
 }
 
 // CheckName returns an error where the text cannot name a workspace.

@@ -9,11 +9,11 @@ import (
 
 // compileAggregation returns the statement and the type of each column of its rows.
 // With wide set sums are floats, which cannot overflow.
-func (t *table) compileAggregation(f *fields, a driver.Aggregation, wide bool) (*statement, []driver.Type, error) {
+func (w *workspace) compileAggregation(t *table, a driver.Aggregation, wide bool) (*statement, []driver.Type, error) {
 	if len(a.Groups)+len(a.Measures) == 0 {
 		return nil, nil, fmt.Errorf("an aggregation of %s needs a group or a measure", t.name)
 	}
-	s := t.statement(f)
+	s := w.statement(t)
 	types := make([]driver.Type, 0, len(a.Groups)+len(a.Measures))
 	s.add("SELECT ")
 	for i, g := range a.Groups {
@@ -38,8 +38,7 @@ func (t *table) compileAggregation(f *fields, a driver.Aggregation, wide bool) (
 		s.add(expr)
 		types = append(types, driver.Any)
 	}
-	s.add(" FROM ", t.quoted)
-	if err := s.where(a.Where); err != nil {
+	if err := s.from(a.Where); err != nil {
 		return nil, nil, err
 	}
 	for i := range a.Groups {

@@ -28,12 +28,14 @@ type statement struct {
 	sought []string
 	// side says whether element look-ups go through side tables; see indexed.
 	side bool
+	ws   int64  // the workspace, where several share the table
+	mark string // of it, once it was written
 }
 
 type customKey struct{ name, param string }
 
-func (t *table) statement(f *fields) *statement {
-	s := &statement{t: t, fields: f}
+func (w *workspace) statement(t *table) *statement {
+	s := &statement{t: t, fields: &w.file.fields, ws: w.space.id}
 	s.sql.Grow(256)
 	return s
 }
@@ -48,6 +50,19 @@ func (s *statement) add(parts ...string) {
 func (s *statement) param(v any) string {
 	s.args = append(s.args, v)
 	return "?" + strconv.Itoa(len(s.args))
+}
+
+// mine returns the condition that confines a shared table to the workspace. Where that has indexes of its own
+// it is a number, since a parameter would not tell the planner that they serve.
+func (s *statement) mine(and string) string {
+	if s.mark == "" && s.t.shared {
+		if s.fields.serve(s.ws, s.t.name) {
+			s.mark = strconv.FormatInt(s.ws, 10)
+		} else {
+			s.mark = s.param(s.ws)
+		}
+	}
+	return s.t.led("ws = " + s.mark + and)
 }
 
 // key returns the mark of a custom key. The key is bound as text, which the
@@ -100,7 +115,7 @@ func (s *statement) operand(r driver.Ref) (operand, error) {
 		}
 		return operand{expr: f.column, typ: f.typ, side: f.side}, nil
 	}
-	if s.fields != nil && r.Type != driver.Strings && s.fields.indexedBy(fieldKey{s.t.name, r.Name}) != nil {
+	if s.fields != nil && r.Type != driver.Strings && s.fields.indexedBy(fieldKey{s.ws, s.t.name, r.Name}) != nil {
 		o := customOperand("'" + r.Name + "'") // that has passed validKey when the index was wanted
 		o.indexed = true
 		return o, nil
@@ -142,13 +157,17 @@ func (o operand) literal(v any) (any, bool) {
 	return nil, false
 }
 
-// where writes the WHERE clause.
-func (s *statement) where(p driver.Predicate) error {
+// from writes what is read, and which of it: nothing but the workspace's own.
+func (s *statement) from(p driver.Predicate) error {
+	s.add(" FROM ", s.t.quoted)
 	if p.Op == driver.And && len(p.Kids) == 0 {
+		if s.t.shared {
+			s.add(" WHERE ", s.mine(""))
+		}
 		return nil
 	}
 	s.side = !s.indexed(p)
-	s.add(" WHERE ")
+	s.add(" WHERE ", s.mine(" AND "))
 	return s.predicate(p, true)
 }
 

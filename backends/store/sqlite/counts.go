@@ -11,19 +11,29 @@ const (
 	// leastKept is a count that is worth keeping: a smaller one is taken anew as fast.
 	leastKept = 1000
 	maxCounts = 256
+	// maxCounted bounds the tables that are watched.
+	maxCounted = 4096
 	// countAge is how long a count is kept at most, which another program's change of the file is seen after.
 	countAge = time.Minute
 )
+
+// shelf is what a workspace has in a table.
+type shelf struct {
+	ws    int64
+	table string
+}
+
+func (w *workspace) shelf(t *table) shelf { return shelf{w.space.id, t.name} }
 
 // counts are those of a database that were taken since their tables changed: lists count the same records for
 // every page. A writer takes them away before it acknowledges. The zero value has none.
 type counts struct {
 	mu     sync.Mutex
 	epoch  uint64 // of all tables
-	tables map[string]*counted
+	tables map[shelf]*counted
 }
 
-// counted are the counts of one table. Its turn tells those of before a change from those of after it.
+// counted are the counts of one shelf. Its turn tells those of before a change from those of after it.
 type counted struct {
 	turn uint64
 	kept map[string]count
@@ -45,10 +55,10 @@ func countKey(sql string, args []any) string {
 }
 
 // get returns a count that still holds, or where its table stands, for put.
-func (c *counts) get(table, key string) (n int64, ok bool, at [2]uint64) {
+func (c *counts) get(of shelf, key string) (n int64, ok bool, at [2]uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	t := c.tables[table]
+	t := c.tables[of]
 	if t == nil {
 		return 0, false, [2]uint64{c.epoch, 0}
 	}
@@ -57,13 +67,13 @@ func (c *counts) get(table, key string) (n int64, ok bool, at [2]uint64) {
 }
 
 // put keeps a count that was taken after at was told, unless the table has changed since.
-func (c *counts) put(table, key string, n int64, at [2]uint64) {
+func (c *counts) put(of shelf, key string, n int64, at [2]uint64) {
 	if n < leastKept {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	t := c.table(table)
+	t := c.table(of)
 	if at != [2]uint64{c.epoch, t.turn} {
 		return
 	}
@@ -73,28 +83,32 @@ func (c *counts) put(table, key string, n int64, at [2]uint64) {
 	t.kept[key] = count{n, time.Now()}
 }
 
-func (c *counts) table(name string) *counted {
+func (c *counts) table(of shelf) *counted {
+	t := c.tables[of]
+	if t != nil {
+		return t
+	}
+	if len(c.tables) >= maxCounted {
+		c.epoch, c.tables = c.epoch+1, nil
+	}
 	if c.tables == nil {
-		c.tables = map[string]*counted{}
+		c.tables = map[shelf]*counted{}
 	}
-	t := c.tables[name]
-	if t == nil {
-		t = &counted{}
-		c.tables[name] = t
-	}
+	t = &counted{}
+	c.tables[of] = t
 	return t
 }
 
-// changed takes away the counts of the tables, of all where touched is nil.
-func (c *counts) changed(touched map[string]bool) {
+// changed takes away the counts of the shelves, of all where touched is nil.
+func (c *counts) changed(touched map[shelf]bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if touched == nil {
 		c.epoch++
 		c.tables = nil
 	}
-	for name := range touched {
-		t := c.table(name)
+	for of := range touched {
+		t := c.table(of)
 		t.turn++
 		t.kept = nil
 	}

@@ -1,4 +1,4 @@
-// Package sqlite keeps each workspace in a SQLite database file of its own.
+// Package sqlite keeps workspaces in SQLite database files: each in one of its own, or many in a few.
 //
 // A file has one writer, whose transactions are immediate and synced before they
 // are acknowledged, and a few readers, which see every acknowledged write.
@@ -38,11 +38,14 @@ const Version = sqlite.Version
 
 // Options configure an engine. The zero value of a number takes its default.
 type Options struct {
-	// Dir holds one <workspace>.db for each workspace. It is made when missing.
+	// Dir holds one <workspace>.db for each workspace, or _shared-<n>.db. It is made when missing.
 	Dir string
+	// Shared says that new workspaces share files, but for those that are opened apart. Those that are there
+	// stay where they are, whatever it says.
+	Shared bool
 	// MaxOpen bounds the databases that are open at a time (128). Each has up to Readers+1 connections.
 	MaxOpen int
-	// Readers bounds the statements that read one workspace at a time (4).
+	// Readers bounds the statements that read one file at a time (4).
 	Readers int
 	// QueryTimeout ends statements whose context has no earlier deadline (10 s).
 	QueryTimeout time.Duration
@@ -75,15 +78,16 @@ type Engine struct {
 	mu      sync.Mutex
 	files   map[string]*file
 	open    map[*file]struct{}
-	schemas []*schema // those that workspaces were opened with
+	schemas []*schema         // those that workspaces were opened with
+	spaces  map[string]*space // of shared files, by workspace
 
 	observed sync.Map
 	stop     chan struct{}
 	stopped  chan struct{}
 
-	fieldJobs chan fieldJob
-	working   sync.WaitGroup // whoever makes indexes, until cancel
-	cancel    context.CancelFunc
+	jobs    chan func(context.Context) // what can wait
+	working sync.WaitGroup             // whoever does them, until cancel
+	cancel  context.CancelFunc
 }
 
 // Open returns an engine on the folder, which is its own until Close: another engine, of
@@ -112,12 +116,12 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 	}
 	e := &Engine{
 		opts: opts, lock: lock, slots: make(chan struct{}, opts.MaxOpen), freed: make(chan struct{}, 1),
-		files: map[string]*file{}, open: map[*file]struct{}{},
-		stop: make(chan struct{}), stopped: make(chan struct{}), fieldJobs: make(chan fieldJob, maxFieldJobs),
+		files: map[string]*file{}, open: map[*file]struct{}{}, spaces: map[string]*space{},
+		stop: make(chan struct{}), stopped: make(chan struct{}), jobs: make(chan func(context.Context), maxJobs),
 	}
 	working, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	e.cancel = cancel
-	e.working.Go(func() { e.makeIndexes(working) })
+	e.working.Go(func() { e.work(working) })
 	go e.closeIdle(working)
 	return e, nil
 }
@@ -143,23 +147,55 @@ func (e *Engine) Open(ctx context.Context, o driver.Opening) (driver.Workspace, 
 	if err := driver.CheckName(name); err != nil {
 		return nil, err
 	}
-	s, err := e.schema(o.Collections)
-	if err != nil {
-		return nil, err
-	}
 	for {
-		f, err := e.file(name)
-		if err != nil {
-			return nil, err
-		}
-		err = f.prepare(ctx, &o, s)
-		if errors.Is(err, errRemoved) {
+		w, err := e.openOnce(ctx, &o)
+		if errors.Is(err, errRemoved) && ctx.Err() == nil {
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("workspace %s: %w", name, err)
 		}
-		return &workspace{engine: e, file: f, schema: s}, nil
+		return w, nil
+	}
+}
+
+func (e *Engine) openOnce(ctx context.Context, o *driver.Opening) (*workspace, error) {
+	shared, err := e.shares(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	s, err := e.schema(o.Collections, shared)
+	if err != nil {
+		return nil, err
+	}
+	name := o.Workspace
+	if shared {
+		name = sharedName(name)
+	}
+	f, err := e.file(name)
+	if err != nil {
+		return nil, err
+	}
+	if !shared {
+		return &workspace{engine: e, file: f, space: &f.alone, schema: s}, f.prepare(ctx, o, s)
+	}
+	if err := f.prepareShared(ctx, s); err != nil {
+		return nil, err
+	}
+	e.clearLater(f)
+	at, err := e.admit(ctx, f, o)
+	return &workspace{engine: e, file: f, space: at, schema: s}, failed(ctx, "open it in "+f.path, err)
+}
+
+// work does what can wait, one after the other, until the context ends.
+func (e *Engine) work(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case do := <-e.jobs:
+			do(ctx)
+		}
 	}
 }
 
@@ -169,15 +205,15 @@ const maxSchemas = 16
 
 // schema returns the collections as tables. All workspaces opened with the same collections
 // share them, so that one which lies idle costs little.
-func (e *Engine) schema(collections []*driver.Collection) (*schema, error) {
+func (e *Engine) schema(collections []*driver.Collection, shared bool) (*schema, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, s := range e.schemas {
-		if slices.Equal(s.collections, collections) {
+		if s.shared == shared && slices.Equal(s.collections, collections) {
 			return s, nil
 		}
 	}
-	s, err := newSchema(collections)
+	s, err := newSchema(collections, shared)
 	if err == nil && len(e.schemas) < maxSchemas {
 		e.schemas = append(e.schemas, s)
 	}
@@ -198,10 +234,13 @@ func (e *Engine) file(name string) (*file, error) {
 	return f, nil
 }
 
-// Remove closes the workspace once its running calls have ended and deletes its file.
-// Handles to it fail from then on, until the workspace is opened anew. The file of somebody
+// Remove closes the workspace once its running calls have ended and deletes its file, or its documents in a
+// file that it shares. Handles to it fail from then on, until the workspace is opened anew. The file of somebody
 // else, or one that does not tell whose it is, is left.
 func (e *Engine) Remove(ctx context.Context, name, owner string) error {
+	if err := e.removeShared(ctx, name, owner); err != nil {
+		return fmt.Errorf("remove workspace %s: %w", name, err)
+	}
 	f, err := e.file(name)
 	if err != nil {
 		return err

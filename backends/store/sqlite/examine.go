@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"tenantry/backends/store/driver"
@@ -17,12 +18,35 @@ import (
 const dropTimeout = time.Second
 
 // Place returns the file of the workspace.
-func (e *Engine) Place(name string) string { return filepath.Join(e.opts.Dir, name+".db") }
+func (e *Engine) Place(name string) string {
+	e.mu.Lock()
+	shares := e.spaces[name] != nil || e.opts.Shared && e.files[name] == nil
+	e.mu.Unlock()
+	if _, err := os.Stat(e.own(name)); shares && err != nil {
+		return e.shared(name)
+	}
+	return e.own(name)
+}
 
-// Missing returns a *driver.DamagedError where the workspace has no file, or an empty one, so that
-// one that was lost, or is on another machine, is not taken for an empty one.
+// Missing returns a *driver.DamagedError where the workspace has no file, or an empty one, and is in no shared
+// one, so that one that was lost, or is on another machine, is not taken for an empty one.
 func (e *Engine) Missing(name string) error {
-	path := e.Place(name)
+	ctx, cancel := context.WithTimeout(context.Background(), e.opts.QueryTimeout)
+	defer cancel()
+	err := missing(e.own(name))
+	if err == nil {
+		return nil
+	}
+	if _, found, failed := e.entry(ctx, name); found || failed != nil {
+		return nil // or it is told by who opens it
+	}
+	if e.Place(name) == e.shared(name) {
+		return &driver.DamagedError{Reason: fmt.Sprintf("there is no file %s, and none that has it beside others, which would be %s; put it back, or see whether another machine has it", e.own(name), e.shared(name))}
+	}
+	return err
+}
+
+func missing(path string) error {
 	switch info, err := os.Stat(path); {
 	case errors.Is(err, fs.ErrNotExist):
 		return &driver.DamagedError{Reason: fmt.Sprintf("there is no file %s; put it back, or see whether another machine has it", path)}
@@ -32,9 +56,9 @@ func (e *Engine) Missing(name string) error {
 	return nil // anything else is told by who opens it
 }
 
-// Size returns how large the files of the workspace are, in bytes.
+// Size returns how large the files of the workspace are, in bytes; 0 where it shares one.
 func (e *Engine) Size(name string) (bytes int64) {
-	for _, file := range []string{e.Place(name), e.Place(name) + "-wal"} {
+	for _, file := range []string{e.own(name), e.own(name) + "-wal"} {
 		if info, err := os.Stat(file); err == nil {
 			bytes += info.Size()
 		}
@@ -48,17 +72,26 @@ func (e *Engine) Examine(ctx context.Context, name string) error {
 	if e.closed.Load() {
 		return errClosed
 	}
-	err := e.Missing(name)
-	if err == nil {
-		err = check(ctx, e.Place(name))
+	err, path := e.Missing(name), e.Place(name)
+	e.mu.Lock()
+	f := e.files[strings.TrimSuffix(filepath.Base(path), ".db")]
+	lately := f != nil && isShared(f.name) && time.Since(f.examined) < examinedFor
+	e.mu.Unlock()
+	switch {
+	case err != nil:
+	case lately:
+		return nil
+	default:
+		err = check(ctx, path)
 	}
-	if errors.As(err, new(*driver.DamagedError)) {
+	switch {
+	case f == nil:
+	case err == nil:
 		e.mu.Lock()
-		f := e.files[name]
+		f.examined = time.Now()
 		e.mu.Unlock()
-		if f != nil {
-			f.drop()
-		}
+	case errors.As(err, new(*driver.DamagedError)):
+		f.drop()
 	}
 	return err
 }

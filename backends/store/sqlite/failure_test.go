@@ -20,11 +20,12 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-func TestFullDisk(t *testing.T) {
-	t.Parallel()
+func TestFullDisk(t *testing.T) { inBoth(t, testFullDisk) }
+
+func testFullDisk(t *testing.T, shared bool) {
 	var pages atomic.Int64
-	pages.Store(60)
-	e := openEngine(t, Options{maxPages: func() int { return int(pages.Load()) }})
+	pages.Store(80)
+	e := openEngine(t, Options{Shared: shared, maxPages: func() int { return int(pages.Load()) }})
 	c := people()
 	ws := openWorkspace(t, e, "w", c)
 	written := 0
@@ -139,9 +140,10 @@ func TestLongQueriesAreInterrupted(t *testing.T) {
 	}
 }
 
-func TestInterruptedWriteLeavesNothing(t *testing.T) {
-	t.Parallel()
-	e := openEngine(t, Options{})
+func TestInterruptedWriteLeavesNothing(t *testing.T) { inBoth(t, testInterruptedWriteLeavesNothing) }
+
+func testInterruptedWriteLeavesNothing(t *testing.T, shared bool) {
+	e := openEngine(t, Options{Shared: shared})
 	c := people()
 	ws := openWorkspace(t, e, "w", c)
 	batch := make([]driver.Write, 12_000)
@@ -161,9 +163,10 @@ func TestInterruptedWriteLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestReadersSeeAcknowledgedWrites(t *testing.T) {
-	t.Parallel()
-	e := openEngine(t, Options{Readers: 3})
+func TestReadersSeeAcknowledgedWrites(t *testing.T) { inBoth(t, testReadersSeeAcknowledgedWrites) }
+
+func testReadersSeeAcknowledgedWrites(t *testing.T, shared bool) {
+	e := openEngine(t, Options{Shared: shared, Readers: 3})
 	c := people()
 	ws := openWorkspace(t, e, "w", c)
 	var wg sync.WaitGroup
@@ -208,9 +211,10 @@ func TestReadersSeeAcknowledgedWrites(t *testing.T) {
 	}
 }
 
-func TestStatementsAreBounded(t *testing.T) {
-	t.Parallel()
-	e := openEngine(t, Options{Readers: 1})
+func TestStatementsAreBounded(t *testing.T) { inBoth(t, testStatementsAreBounded) }
+
+func testStatementsAreBounded(t *testing.T, shared bool) {
+	e := openEngine(t, Options{Shared: shared, Readers: 1})
 	c := people()
 	ws := openWorkspace(t, e, "w", c)
 	for i := range 3 * maxStatements {
@@ -238,7 +242,10 @@ func TestStatementsAreBounded(t *testing.T) {
 	}
 }
 
-const crashDir = "TENANTRY_TEST_CRASH_DIR"
+const (
+	crashDir    = "TENANTRY_TEST_CRASH_DIR"
+	crashShared = "TENANTRY_TEST_CRASH_SHARED"
+)
 
 // TestCrashWriter is the process that TestKilledProcessLosesNothing kills.
 func TestCrashWriter(t *testing.T) {
@@ -246,7 +253,7 @@ func TestCrashWriter(t *testing.T) {
 	if dir == "" {
 		t.Skip("runs as a child of TestKilledProcessLosesNothing")
 	}
-	e := openEngine(t, Options{Dir: dir})
+	e := openEngine(t, Options{Dir: dir, Shared: os.Getenv(crashShared) != ""})
 	c := tagged()
 	ws := openWorkspace(t, e, "w", c)
 	start, err := ws.Counter(t.Context(), "round", 100_000, 0)
@@ -275,13 +282,14 @@ func TestCrashWriter(t *testing.T) {
 	wg.Wait()
 }
 
-func TestKilledProcessLosesNothing(t *testing.T) {
-	t.Parallel()
+func TestKilledProcessLosesNothing(t *testing.T) { inBoth(t, testKilledProcessLosesNothing) }
+
+func testKilledProcessLosesNothing(t *testing.T, shared bool) {
 	dir := t.TempDir()
 	var acknowledged []string
 	for round := range 3 {
-		acknowledged = append(acknowledged, crash(t, dir, time.Duration(100+70*round)*time.Millisecond)...)
-		e := openEngine(t, Options{Dir: dir})
+		acknowledged = append(acknowledged, crash(t, dir, shared, time.Duration(100+70*round)*time.Millisecond)...)
+		e := openEngine(t, Options{Shared: shared, Dir: dir})
 		c := tagged()
 		ws := openWorkspace(t, e, "w", c)
 		for _, id := range acknowledged {
@@ -297,7 +305,7 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 		if err := e.Close(); err != nil {
 			t.Fatalf("Close: %v", err)
 		}
-		checkIntegrity(t, filepath.Join(dir, "w.db"))
+		checkIntegrity(t, ws.file.path)
 	}
 	if len(acknowledged) == 0 {
 		t.Error("nothing was acknowledged in any round")
@@ -305,12 +313,15 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 }
 
 // crash runs the writer, kills it some time after its first write, and returns what it has acknowledged.
-func crash(t *testing.T, dir string, after time.Duration) (ids []string) {
+func crash(t *testing.T, dir string, shared bool, after time.Duration) (ids []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestCrashWriter$", "-test.v")
 	cmd.Env = append(os.Environ(), crashDir+"="+dir)
+	if shared {
+		cmd.Env = append(cmd.Env, crashShared+"=yes")
+	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,16 +32,42 @@ const (
 	fieldBuild = 4 * time.Second
 	// fieldUnused is how long one is kept that nobody asks for while the program runs.
 	fieldUnused = 7 * 24 * time.Hour
-	// maxFieldJobs bounds the indexes that wait to be made. What finds no room is asked for again.
-	maxFieldJobs = 64
+	// maxJobs bounds what waits to be done. What finds no room is asked for again.
+	maxJobs = 64
 	// maxFields bounds the fields of a file that are watched.
 	maxFields = 256
+	// sharedBuild and maxSharedIndexes are less than fieldBuild, and bound the indexes of all workspaces
+	// together, where others wait and pay for them too.
+	sharedBuild      = time.Second
+	maxSharedIndexes = 64
 )
 
-// fieldKey is a custom key of a collection.
-type fieldKey struct{ table, key string }
+// fieldKey is a custom key of a collection; ws is 0 in a file of its own.
+type fieldKey struct {
+	ws         int64
+	table, key string
+}
 
-func (k fieldKey) index() string { return "x:" + k.table + ":" + k.key }
+func (k fieldKey) index() string {
+	name := "x:" + k.table + ":" + k.key
+	if k.ws != 0 {
+		name += ":" + strconv.FormatInt(k.ws, 10)
+	}
+	return name
+}
+
+// keyOf returns the key that an index of that name is on.
+func keyOf(index string) (key fieldKey, ok bool) {
+	part := strings.Split(index, ":")
+	if len(part) < 3 || part[0] != "x" {
+		return key, false
+	}
+	key = fieldKey{table: part[1], key: part[2]}
+	if len(part) == 4 {
+		key.ws, _ = strconv.ParseInt(part[3], 10, 64)
+	}
+	return key, key.index() == index
+}
 
 // fieldIndex is what is known of the index on a key.
 type fieldIndex struct {
@@ -54,6 +82,14 @@ type fields struct {
 	mu   sync.Mutex
 	all  map[fieldKey]*fieldIndex
 	have atomic.Pointer[map[fieldKey]*fieldIndex] // those that are ready; nil before the file was looked at
+	// serving has the shelves of a shared file that have one.
+	serving atomic.Pointer[map[shelf]bool]
+}
+
+// serve reports whether the workspace has an index of its own on a shared table.
+func (f *fields) serve(ws int64, table string) bool {
+	serving := f.serving.Load()
+	return serving != nil && (*serving)[shelf{ws, table}]
 }
 
 // indexedBy returns the ready index on a key, nil where there is none.
@@ -73,12 +109,13 @@ func (f *fields) change(do func(all map[fieldKey]*fieldIndex)) {
 		f.all = map[fieldKey]*fieldIndex{}
 	}
 	do(f.all)
-	have := map[fieldKey]*fieldIndex{}
+	have, serving := map[fieldKey]*fieldIndex{}, map[shelf]bool{}
 	for key, x := range f.all {
 		if x.state == driver.IndexReady {
-			have[key] = x
+			have[key], serving[shelf{key.ws, key.table}] = x, true
 		}
 	}
+	f.serving.Store(&serving)
 	f.have.Store(&have)
 }
 
@@ -112,10 +149,10 @@ func (f *fields) load(ctx context.Context, db *database) error {
 	}
 	f.change(func(all map[fieldKey]*fieldIndex) {
 		for _, name := range names {
-			if part := strings.SplitN(name, ":", 3); len(part) == 3 {
+			if key, ok := keyOf(name); ok {
 				x := &fieldIndex{state: driver.IndexReady}
 				x.used.Store(time.Now().UnixNano())
-				all[fieldKey{part[1], part[2]}] = x
+				all[key] = x
 			}
 		}
 	})
@@ -123,9 +160,9 @@ func (f *fields) load(ctx context.Context, db *database) error {
 }
 
 // asked notes a question and how long it took, and reports which keys an index is wanted on by now.
-func (f *fields) asked(table string, s *statement, took time.Duration, eager bool) (wanted []fieldKey) {
+func (f *fields) asked(s *statement, took time.Duration, eager bool) (wanted []fieldKey) {
 	for _, name := range s.sought {
-		key := fieldKey{table, name}
+		key := fieldKey{s.ws, s.t.name, name}
 		if x := f.indexedBy(key); x != nil {
 			x.used.Store(time.Now().UnixNano())
 			return nil // what is slow is so by another cause
@@ -136,8 +173,11 @@ func (f *fields) asked(table string, s *statement, took time.Duration, eager boo
 	}
 	f.change(func(all map[fieldKey]*fieldIndex) {
 		for _, name := range s.sought {
-			key := fieldKey{table, name}
+			key := fieldKey{s.ws, s.t.name, name}
 			x := all[key]
+			if len(all) >= maxFields {
+				maps.DeleteFunc(all, func(_ fieldKey, other *fieldIndex) bool { return other != x && other.state == "" })
+			}
 			if x == nil && len(all) < maxFields {
 				x = &fieldIndex{}
 				all[key] = x
@@ -171,21 +211,9 @@ func (w *workspace) want(t *table, keys []fieldKey) {
 		// It is said before, for it may be made at once.
 		w.file.fields.set(key, &fieldIndex{state: driver.IndexBuilding})
 		select {
-		case w.engine.fieldJobs <- job:
+		case w.engine.jobs <- func(ctx context.Context) { w.engine.makeIndex(ctx, job) }:
 		default:
 			w.file.fields.set(key, &fieldIndex{})
-		}
-	}
-}
-
-// makeIndexes makes those that are wanted, one at a time, until the context ends.
-func (e *Engine) makeIndexes(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case job := <-e.fieldJobs:
-			e.makeIndex(ctx, job)
 		}
 	}
 }
@@ -199,16 +227,24 @@ func (e *Engine) makeIndex(ctx context.Context, job fieldJob) {
 	case errors.Is(err, errFewDocuments), errors.Is(err, driver.ErrUnavailable), ctx.Err() != nil:
 		x.state = "" // who asks again finds out again
 	case err != nil:
-		x.state, x.reason = driver.IndexRefused, fmt.Sprintf("it could not be made within %s, so questions about the field read every document: %v", fieldBuild, err)
+		x.state, x.reason = driver.IndexRefused, fmt.Sprintf("it could not be made within %s, so questions about the field read every document: %v", job.within(), err)
 	}
 	job.w.file.fields.set(job.key, x, dropped...)
 }
 
 var errFewDocuments = errors.New("the collection is small")
 
+// within returns how long writes wait for the index.
+func (j fieldJob) within() time.Duration {
+	if j.t.shared {
+		return sharedBuild
+	}
+	return fieldBuild
+}
+
 // make makes the index, and returns those that it took the place of.
 func (j fieldJob) make(ctx context.Context) (dropped []fieldKey, err error) {
-	ctx, cancel := context.WithTimeout(ctx, fieldBuild)
+	ctx, cancel := context.WithTimeout(ctx, j.within())
 	defer cancel()
 	db, err := j.w.acquire(ctx)
 	if err != nil {
@@ -217,7 +253,7 @@ func (j fieldJob) make(ctx context.Context) (dropped []fieldKey, err error) {
 	defer j.w.file.release()
 	err = db.transact(ctx, ctx, 0, nil, func(c *conn) error {
 		var documents int64
-		if err := c.rows("SELECT count(*) FROM (SELECT 1 FROM "+j.t.quoted+" LIMIT ?1)", []any{int64(leastIndexed)}, func(row *sqlite.Stmt) error {
+		if err := c.rows("SELECT count(*) FROM (SELECT 1 FROM "+j.t.quoted+j.t.led(" WHERE ws = ?2")+" LIMIT ?1)", j.t.args(j.key.ws, int64(leastIndexed)), func(row *sqlite.Stmt) error {
 			documents = row.ColumnInt64(0)
 			return nil
 		}); err != nil {
@@ -226,13 +262,16 @@ func (j fieldJob) make(ctx context.Context) (dropped []fieldKey, err error) {
 		if documents < leastIndexed && !j.w.engine.opts.eager {
 			return errFewDocuments
 		}
-		dropped = j.w.file.fields.surplus(j.key.table, maxFieldIndexes-1, 0)
+		dropped = j.w.file.fields.surplus(func(k fieldKey) bool { return k.ws == j.key.ws && k.table == j.key.table }, maxFieldIndexes-1, 0)
+		if j.t.shared && len(dropped) == 0 {
+			dropped = j.w.file.fields.surplus(func(fieldKey) bool { return true }, maxSharedIndexes-1, 0)
+		}
 		if err := dropAll(c, dropped); err != nil {
 			return err
 		}
 		return c.script("CREATE INDEX IF NOT EXISTS " + quote(j.key.index()) + " ON " + j.t.quoted + " (" + strings.Join(append([]string{
 			customOperand("'" + j.key.key + "'").expr, "id",
-		}, j.t.riders...), ", ") + ")")
+		}, j.t.riders...), ", ") + ")" + j.t.led(" WHERE ws = "+strconv.FormatInt(j.key.ws, 10)))
 	})
 	return dropped, failed(ctx, "make an index", err)
 }
@@ -246,14 +285,14 @@ func dropAll(c *conn, keys []fieldKey) error {
 	return nil
 }
 
-// surplus returns the ready indexes of a collection beyond the most that are kept, those whose last use is
-// longest ago, and those last used before that time in Unix nanoseconds. An empty collection stands for all.
-func (f *fields) surplus(table string, most int, before int64) (keys []fieldKey) {
+// surplus returns the ready indexes among those beyond the most that are kept, those whose last use is
+// longest ago, and those last used before that time in Unix nanoseconds.
+func (f *fields) surplus(among func(fieldKey) bool, most int, before int64) (keys []fieldKey) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	used := func(key fieldKey) int64 { return f.all[key].used.Load() }
 	for key, x := range f.all {
-		if x.state == driver.IndexReady && (table == "" || key.table == table) {
+		if x.state == driver.IndexReady && among(key) {
 			keys = append(keys, key)
 		}
 	}
@@ -267,7 +306,7 @@ func (f *fields) surplus(table string, most int, before int64) (keys []fieldKey)
 
 // dropUnused drops the indexes of an open file that nobody has asked for since.
 func (f *file) dropUnused(ctx context.Context, since time.Time) {
-	keys := f.fields.surplus("", maxFields, since.UnixNano())
+	keys := f.fields.surplus(func(fieldKey) bool { return true }, maxFields, since.UnixNano())
 	if len(keys) == 0 || !f.retain() {
 		return
 	}
@@ -287,16 +326,17 @@ func (f *file) dropUnused(ctx context.Context, since time.Time) {
 // from the start.
 func (e *Engine) Indexes(context.Context) (found []driver.IndexStatus, err error) {
 	e.mu.Lock()
-	files := make([]*file, 0, len(e.files))
-	for _, f := range e.files {
-		files = append(files, f)
+	files := slices.Collect(maps.Values(e.files))
+	names := map[shelf]string{}
+	for name, s := range e.spaces {
+		names[shelf{s.id, sharedName(name)}] = name
 	}
 	e.mu.Unlock()
 	for _, f := range files {
 		f.fields.mu.Lock()
 		for key, x := range f.fields.all {
 			if x.state != "" {
-				found = append(found, driver.IndexStatus{Database: f.name, Collection: key.table, Index: key.key, State: x.state, Reason: x.reason})
+				found = append(found, driver.IndexStatus{Database: cmp.Or(names[shelf{key.ws, f.name}], f.name), Collection: key.table, Index: key.key, State: x.state, Reason: x.reason})
 			}
 		}
 		f.fields.mu.Unlock()

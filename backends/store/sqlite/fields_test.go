@@ -11,10 +11,11 @@ import (
 )
 
 // TestFields_AnswersAreTheSame: an index on every field that is asked for changes no answer.
-func TestFields_AnswersAreTheSame(t *testing.T) {
-	t.Parallel()
+func TestFields_AnswersAreTheSame(t *testing.T) { inBoth(t, testFields_AnswersAreTheSame) }
+
+func testFields_AnswersAreTheSame(t *testing.T, shared bool) {
 	storetest.Run(t, func(t *testing.T) driver.Engine {
-		e, err := Open(t.Context(), Options{Dir: t.TempDir(), eager: true})
+		e, err := Open(t.Context(), Options{Shared: shared, Dir: t.TempDir(), eager: true})
 		if err != nil {
 			t.Fatalf("Open: %v", err)
 		}
@@ -45,11 +46,12 @@ func (f *fields) states() string {
 
 // TestFields_WhatIsAskedForGetsAnIndex: the second slow question over many documents has one made, which is read
 // alone by counts, survives the process, is told of, and goes when nobody asks for it.
-func TestFields_WhatIsAskedForGetsAnIndex(t *testing.T) {
-	t.Parallel()
+func TestFields_WhatIsAskedForGetsAnIndex(t *testing.T) { inBoth(t, testFields_WhatIsAskedForGetsAnIndex) }
+
+func testFields_WhatIsAskedForGetsAnIndex(t *testing.T, shared bool) {
 	seen := &plans{}
 	dir := t.TempDir()
-	e := openEngine(t, Options{Dir: dir})
+	e := openEngine(t, Options{Shared: shared, Dir: dir})
 	c := scored()
 	ws := openWorkspace(t, e, "w", c)
 	fill(t, ws, c, leastIndexed)
@@ -61,7 +63,7 @@ func TestFields_WhatIsAskedForGetsAnIndex(t *testing.T) {
 		}
 	}
 	slow := func(name string, took time.Duration) []fieldKey {
-		return ws.file.fields.asked("people", &statement{sought: []string{name}}, took, false)
+		return ws.file.fields.asked(&statement{t: ws.tables["people"], ws: ws.space.id, sought: []string{name}}, took, false)
 	}
 	if len(slow("other", slowScan-1)) != 0 || len(slow("other", slowScan)) != 0 || len(slow("other", slowScan)) != 1 {
 		t.Error("it is not the second slow question that wants an index")
@@ -82,7 +84,7 @@ func TestFields_WhatIsAskedForGetsAnIndex(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	e = openEngine(t, Options{Dir: dir, Observe: seen.add})
+	e = openEngine(t, Options{Shared: shared, Dir: dir, Observe: seen.add})
 	ws = openWorkspace(t, e, "w", c)
 	ask(ws, "score")
 	if all := fmt.Sprint(seen.take()); !strings.Contains(all, "COVERING INDEX x:people:score") {
@@ -105,13 +107,14 @@ func TestFields_WhatIsAskedForGetsAnIndex(t *testing.T) {
 
 // TestFields_AreBounded: a collection has as many as are allowed, those used last; a small one has none; and what
 // cannot be made is said.
-func TestFields_AreBounded(t *testing.T) {
-	t.Parallel()
-	e := openEngine(t, Options{Dir: t.TempDir()})
+func TestFields_AreBounded(t *testing.T) { inBoth(t, testFields_AreBounded) }
+
+func testFields_AreBounded(t *testing.T, shared bool) {
+	e := openEngine(t, Options{Shared: shared, Dir: t.TempDir()})
 	c := scored()
 	ws := openWorkspace(t, e, "w", c)
 	table := ws.tables["people"]
-	job := func(i int) fieldJob { return fieldJob{ws, table, fieldKey{"people", fmt.Sprintf("k%d", i)}} }
+	job := func(i int) fieldJob { return fieldJob{ws, table, fieldKey{ws.space.id, "people", fmt.Sprintf("k%d", i)}} }
 	e.makeIndex(t.Context(), job(0))
 	if got := ws.file.fields.states(); got != "0 ready, 0 building, 0 refused" {
 		t.Errorf("of an empty collection: %s", got)
@@ -148,7 +151,7 @@ func TestFields_AreBounded(t *testing.T) {
 	}
 	var wanted int
 	for i := range 2 * maxFields {
-		wanted += len(ws.file.fields.asked("people", &statement{sought: []string{fmt.Sprintf("f%d", i)}}, time.Second, false))
+		wanted += len(ws.file.fields.asked(&statement{t: table, ws: ws.space.id, sought: []string{fmt.Sprintf("f%d", i)}}, time.Second, false))
 	}
 	if n := len(ws.file.fields.all); n > maxFields || wanted != 0 {
 		t.Errorf("%d fields are watched, %d wanted", n, wanted)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -30,10 +29,13 @@ type file struct {
 	owner    string  // whose it was then
 	removed  bool
 	fields   fields
+	alone    space       // of the workspace that has the file to itself
+	cleared  atomic.Bool // see clearLater
+	examined time.Time   // when it was last found whole; guarded by the engine's lock
 }
 
 func newFile(e *Engine, name string) *file {
-	f := &file{engine: e, name: name, path: filepath.Join(e.opts.Dir, name+".db"), turn: make(chan struct{}, 1)}
+	f := &file{engine: e, name: name, path: e.own(name), turn: make(chan struct{}, 1)}
 	f.refs.Store(shut)
 	return f
 }
@@ -108,7 +110,7 @@ func (f *file) acquireLocked(ctx context.Context, o *driver.Opening, s *schema) 
 	var db *database
 	var err error
 	if f.prepared != nil { // it was there before
-		err = f.engine.Missing(f.name)
+		err = missing(f.path)
 	}
 	if err == nil {
 		db, err = openDatabase(ctx, f.engine, f.path, o, s)

@@ -102,8 +102,9 @@ func TestForeignFilesAreRefused(t *testing.T) {
 	}
 }
 
-func TestMigration(t *testing.T) {
-	t.Parallel()
+func TestMigration(t *testing.T) { inBoth(t, testMigration) }
+
+func testMigration(t *testing.T, shared bool) {
 	dir := t.TempDir()
 	old := &driver.Collection{Name: "c", Fields: []driver.Field{{Name: "a", Type: driver.String}}, Indexes: []driver.Index{{Name: "gone", Fields: []string{"a"}}}}
 	body := map[string]any{"a": "x", "n": 7, "flag": true, "any": false, "at": "2024-05-17T00:00:00.5Z", "tags": []string{"p", `q"`}, "s": 5, "f": 1.5}
@@ -111,7 +112,7 @@ func TestMigration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := openEngine(t, Options{Dir: dir})
+	first := openEngine(t, Options{Shared: shared, Dir: dir})
 	ws := openWorkspace(t, first, "w", old)
 	for i := range 1200 {
 		if err := ws.Write(t.Context(), []driver.Write{{Collection: old, Doc: driver.Document{ID: fmt.Sprint(i), Body: text, Values: []any{"x"}}}}); err != nil {
@@ -142,7 +143,7 @@ func TestMigration(t *testing.T) {
 	}
 
 	seen := &plans{}
-	e := openEngine(t, Options{Dir: dir, Observe: seen.add})
+	e := openEngine(t, Options{Shared: shared, Dir: dir, Observe: seen.add})
 	now := &driver.Collection{Name: "c", Fields: []driver.Field{
 		{Name: "f", Type: driver.Float}, {Name: "a", Type: driver.String}, {Name: "n", Type: driver.Int}, {Name: "flag", Type: driver.Bool}, {Name: "any", Type: driver.Any},
 		{Name: "at", Type: driver.Time}, {Name: "tags", Type: driver.Strings}, {Name: "s", Type: driver.String},

@@ -21,7 +21,7 @@ const (
 type job struct {
 	ctx       context.Context //nolint:containedctx // of the caller, who waits
 	documents int
-	touched   map[string]bool // tables that it may change, all where it is nil
+	touched   map[shelf]bool // what it may change, all where it is nil
 	do        func(*conn) error
 
 	err  error // its verdict, once done is closed
@@ -78,7 +78,7 @@ func (l *line) next() []*job {
 // the same moment shares it, each with a verdict of its own, so that one sync serves all: whoever has the
 // writer does the work of those who wait. After an error nothing of do remains. The turn is waited for until
 // wait ends; a large batch may then take as long as ctx allows.
-func (db *database) transact(ctx, wait context.Context, documents int, touched map[string]bool, do func(*conn) error) error {
+func (db *database) transact(ctx, wait context.Context, documents int, touched map[shelf]bool, do func(*conn) error) error {
 	j := &job{ctx: ctx, documents: documents, touched: touched, do: do, done: make(chan struct{})}
 	db.line.add(j)
 	for {

@@ -34,7 +34,7 @@ func newGroup(t *testing.T) *grouped {
 
 // add adds a job that inserts the persons and ends with err.
 func (g *grouped) add(ctx context.Context, err error, persons ...int) *job {
-	j := &job{ctx: ctx, documents: len(persons), touched: map[string]bool{"people": true}, done: make(chan struct{})}
+	j := &job{ctx: ctx, documents: len(persons), touched: map[shelf]bool{{g.ws.space.id, "people"}: true}, done: make(chan struct{})}
 	j.do = func(c *conn) error {
 		for i, n := range persons {
 			change, err := g.ws.change(person(g.c, n))
@@ -118,7 +118,7 @@ func TestGroup_LargeJobsAreAlone(t *testing.T) {
 	var l line
 	sizes := []int{1, 2, 64, 65, 1, 1000, 64, 64, 64, 64, 1}
 	for _, n := range sizes {
-		l.add(&job{documents: n, touched: map[string]bool{}})
+		l.add(&job{documents: n, touched: map[shelf]bool{}})
 	}
 	l.add(&job{}) // may change anything
 	var got [][]int
@@ -134,7 +134,7 @@ func TestGroup_LargeJobsAreAlone(t *testing.T) {
 	}
 	many := &line{}
 	for range maxGroup + 1 {
-		many.add(&job{touched: map[string]bool{}})
+		many.add(&job{touched: map[shelf]bool{}})
 	}
 	if n := len(many.next()); n != maxGroup {
 		t.Errorf("%d jobs in a group", n)

@@ -141,9 +141,10 @@ func TestLostFileTakesNoWrites(t *testing.T) {
 }
 
 // Somebody who reads on finds out as well, a few seconds later.
-func TestLostFileIsClosed(t *testing.T) {
-	t.Parallel()
-	e := openEngine(t, Options{idleInterval: time.Millisecond})
+func TestLostFileIsClosed(t *testing.T) { inBoth(t, testLostFileIsClosed) }
+
+func testLostFileIsClosed(t *testing.T, shared bool) {
+	e := openEngine(t, Options{Shared: shared, idleInterval: time.Millisecond})
 	c := people()
 	ws := openWorkspace(t, e, "w", c)
 	if _, err := ws.Count(t.Context(), c, driver.Predicate{}); err != nil { // opens a reader

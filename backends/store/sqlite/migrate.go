@@ -131,8 +131,7 @@ func (db *database) migrate(ctx context.Context, o *driver.Opening, s *schema) e
 		slices.SortFunc(changed, func(a, b *table) int { return strings.Compare(a.name, b.name) })
 		if err := c.script(fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d;"+
 			" CREATE TABLE IF NOT EXISTS collections (name TEXT NOT NULL PRIMARY KEY, spec TEXT NOT NULL) WITHOUT ROWID;"+
-			" CREATE TABLE IF NOT EXISTS counters (name TEXT NOT NULL PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
-			applicationID, formatVersion)); err != nil {
+			"%s", applicationID, formatVersion, s.others())); err != nil {
 			return err
 		}
 		for _, t := range changed {
@@ -294,13 +293,18 @@ func (t *table) schema(c *conn) (map[string]string, error) {
 // backfill computes columns and side tables from the bodies, a batch at a time.
 func (t *table) backfill(c *conn, fill []int, added []side) error {
 	type row struct {
+		ws     int64
 		id     string
 		values map[string]json.RawMessage
 	}
-	for last := ""; ; {
+	next := "SELECT id, body, 0 FROM " + t.quoted + " WHERE id > ?1 ORDER BY id LIMIT ?2"
+	if t.shared {
+		next = "SELECT id, body, ws FROM " + t.quoted + " WHERE (ws, id) > (?3, ?1) ORDER BY ws, id LIMIT ?2"
+	}
+	for last := (row{}); ; {
 		var batch []row
-		if err := c.rows("SELECT id, body FROM "+t.quoted+" WHERE id > ?1 ORDER BY id LIMIT ?2", []any{last, backfillBatch}, func(s *sqlite.Stmt) error {
-			r := row{id: s.ColumnText(0)}
+		if err := c.rows(next, t.args(last.ws, last.id, backfillBatch), func(s *sqlite.Stmt) error {
+			r := row{id: s.ColumnText(0), ws: s.ColumnInt64(2)}
 			if err := json.Unmarshal(columnBytes(s, 1), &r.values); err != nil {
 				return fmt.Errorf("document %s: %w", r.id, err)
 			}
@@ -316,14 +320,14 @@ func (t *table) backfill(c *conn, fill []int, added []side) error {
 				if err != nil {
 					return err
 				}
-				if err := c.exec("UPDATE "+t.quoted+" SET f_"+f.Name+" = ?2 WHERE id = ?1", r.id, v); err != nil {
+				if err := c.exec("UPDATE "+t.quoted+" SET f_"+f.Name+" = ?2 WHERE "+t.led("ws = ?3 AND ")+"id = ?1", t.args(r.ws, r.id, v)...); err != nil {
 					return err
 				}
 			}
 			for _, s := range added {
 				list, _ := fromJSON(driver.Strings, r.values[t.fields[s.position].Name]).([]string)
 				for _, element := range list {
-					if err := c.exec(s.insert, element, r.id); err != nil {
+					if err := c.exec(s.insert, t.args(r.ws, element, r.id)...); err != nil {
 						return err
 					}
 				}
@@ -332,7 +336,7 @@ func (t *table) backfill(c *conn, fill []int, added []side) error {
 		if len(batch) < backfillBatch {
 			return nil
 		}
-		last = batch[len(batch)-1].id
+		last = batch[len(batch)-1]
 	}
 }
 

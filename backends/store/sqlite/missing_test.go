@@ -11,9 +11,10 @@ import (
 )
 
 // A file that goes away while nobody uses it is not made anew when somebody does.
-func TestLostFileIsNotMadeAnew(t *testing.T) {
-	t.Parallel()
-	e := openEngine(t, Options{idleInterval: time.Millisecond, idleTimeout: time.Millisecond})
+func TestLostFileIsNotMadeAnew(t *testing.T) { inBoth(t, testLostFileIsNotMadeAnew) }
+
+func testLostFileIsNotMadeAnew(t *testing.T, shared bool) {
+	e := openEngine(t, Options{Shared: shared, idleInterval: time.Millisecond, idleTimeout: time.Millisecond})
 	c := people()
 	ws := openWorkspace(t, e, "w", c)
 	if err := ws.Write(t.Context(), []driver.Write{person(c, 1)}); err != nil {

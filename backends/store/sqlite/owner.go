@@ -63,9 +63,19 @@ func ownerOf(path string) (owner string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
+	err = reading(path, func(_ *conn, stored map[string]string) error {
+		owner = stored[ownerRow]
+		return nil
+	})
+	return owner, err
+}
+
+// reading calls do on a connection of its own to a file of this program that changes nothing, with what
+// storedSpecs tells.
+func reading(path string, do func(c *conn, stored map[string]string) error) (err error) {
 	c, err := openConn(path, sqlite.OpenReadOnly)
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
 	version, app, err := c.version()
@@ -73,13 +83,16 @@ func ownerOf(path string) (owner string, err error) {
 		err = known(path, version, app)
 	}
 	if err != nil {
-		return "", err
+		return err
 	}
 	stored, err := storedSpecs(c)
-	return stored[ownerRow], err
+	if err != nil {
+		return err
+	}
+	return do(c, stored)
 }
 
-// Residents returns the names of the files in the folder.
+// Residents returns the names of the files in the folder, and of the workspaces in shared ones.
 func (e *Engine) Residents(ctx context.Context) ([]string, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -94,13 +107,18 @@ func (e *Engine) Residents(ctx context.Context) ([]string, error) {
 			names = append(names, name)
 		}
 	}
+	names, err = e.sharedResidents(ctx, names)
 	slices.Sort(names) // the folder's order knows the endings
-	return names, nil
+	return names, err
 }
 
-// Resident reads whose a file is.
+// Resident reads whose a file is, or whose the workspace in a shared one.
 func (e *Engine) Resident(ctx context.Context, name string) (driver.Resident, error) {
-	r := driver.Resident{Workspace: name, Where: e.Place(name)}
+	there, found, err := e.entry(ctx, name)
+	if found || err != nil {
+		return driver.Resident{Workspace: name, Where: e.shared(name), Owner: there.owner}, err
+	}
+	r := driver.Resident{Workspace: name, Where: e.own(name)}
 	owner, err := ownerOf(r.Where)
 	r.Owner = owner
 	return r, failed(ctx, "read whose "+r.Where+" is", err)

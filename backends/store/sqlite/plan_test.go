@@ -45,6 +45,28 @@ func openEngine(t testing.TB, opts Options) *Engine {
 	return e
 }
 
+// inBoth runs a test on workspaces that have files of their own, and on some that share them.
+func inBoth(t *testing.T, test func(t *testing.T, shared bool)) {
+	t.Parallel()
+	for name, shared := range map[string]bool{"own": false, "shared": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, shared)
+		})
+	}
+}
+
+// confined fails where a statement reads what is not one workspace's.
+func confined(t *testing.T, p Plan) {
+	t.Helper()
+	for _, line := range p.Lines {
+		if strings.HasPrefix(line, "SEARCH") && !strings.Contains(line, "(ws=?") && !strings.Contains(line, "INDEX x:") ||
+			strings.HasPrefix(line, "SCAN") && !strings.HasPrefix(line, "SCAN j") {
+			t.Errorf("%s reads beyond the workspace:\n%s", p.SQL, line)
+		}
+	}
+}
+
 func openWorkspace(t testing.TB, e *Engine, name string, collections ...*driver.Collection) *workspace {
 	t.Helper()
 	ws, err := e.Open(t.Context(), driver.Opening{Workspace: name, Collections: collections})
@@ -65,10 +87,11 @@ func tagged() *driver.Collection {
 	return c
 }
 
-func TestIndexedConditionsSearch(t *testing.T) {
-	t.Parallel()
+func TestIndexedConditionsSearch(t *testing.T) { inBoth(t, testIndexedConditionsSearch) }
+
+func testIndexedConditionsSearch(t *testing.T, shared bool) {
 	seen := &plans{}
-	e := openEngine(t, Options{Observe: seen.add})
+	e := openEngine(t, Options{Shared: shared, Observe: seen.add})
 	c := tagged()
 	ws := openWorkspace(t, e, "w", c)
 	all := func(kids ...driver.Predicate) driver.Predicate { return driver.Predicate{Kids: kids} }
@@ -112,6 +135,9 @@ func TestIndexedConditionsSearch(t *testing.T) {
 			}
 			for _, p := range got {
 				plan := strings.Join(p.Lines, "\n")
+				if shared {
+					confined(t, p)
+				}
 				if strings.Contains(strings.ReplaceAll(plan, "SCAN json_each", ""), "SCAN") || !strings.Contains(plan, "SEARCH") {
 					t.Errorf("%s scans:\n%s\n%s", q.name, p.SQL, plan)
 				}
@@ -123,10 +149,11 @@ func TestIndexedConditionsSearch(t *testing.T) {
 	}
 }
 
-func TestCountsReadNothingButTheIndex(t *testing.T) {
-	t.Parallel()
+func TestCountsReadNothingButTheIndex(t *testing.T) { inBoth(t, testCountsReadNothingButTheIndex) }
+
+func testCountsReadNothingButTheIndex(t *testing.T, shared bool) {
 	seen := &plans{}
-	e := openEngine(t, Options{Observe: seen.add})
+	e := openEngine(t, Options{Shared: shared, Observe: seen.add})
 	c := people()
 	ws := openWorkspace(t, e, "w", c)
 	teams := driver.Predicate{Op: driver.Or, Kids: []driver.Predicate{onField("teams", driver.Exists, false), onField("teams", driver.In, "red", "blue")}}
@@ -148,10 +175,11 @@ func TestCountsReadNothingButTheIndex(t *testing.T) {
 	}
 }
 
-func TestSortAloneFollowsTheIndex(t *testing.T) {
-	t.Parallel()
+func TestSortAloneFollowsTheIndex(t *testing.T) { inBoth(t, testSortAloneFollowsTheIndex) }
+
+func testSortAloneFollowsTheIndex(t *testing.T, shared bool) {
 	seen := &plans{}
-	e := openEngine(t, Options{Observe: seen.add})
+	e := openEngine(t, Options{Shared: shared, Observe: seen.add})
 	c := people()
 	ws := openWorkspace(t, e, "w", c)
 	for _, o := range []driver.Order{{Ref: driver.Ref{Name: "created"}}, {Ref: driver.Ref{Name: "name"}}, {Ref: driver.Ref{Name: "id"}, Desc: true}} {
@@ -166,10 +194,11 @@ func TestSortAloneFollowsTheIndex(t *testing.T) {
 	}
 }
 
-func TestObserveOncePerStatement(t *testing.T) {
-	t.Parallel()
+func TestObserveOncePerStatement(t *testing.T) { inBoth(t, testObserveOncePerStatement) }
+
+func testObserveOncePerStatement(t *testing.T, shared bool) {
 	seen := &plans{}
-	e := openEngine(t, Options{Observe: seen.add})
+	e := openEngine(t, Options{Shared: shared, Observe: seen.add})
 	c := people()
 	for _, name := range []string{"a", "b"} {
 		ws := openWorkspace(t, e, name, c)

@@ -22,7 +22,7 @@ func (w *workspace) Find(ctx context.Context, q driver.Query) ([]driver.Document
 	if id, ok := byID(q); ok {
 		return w.findByID(ctx, doing, t, id)
 	}
-	s, err := t.compileQuery(&w.file.fields, q)
+	s, err := w.compileQuery(t, q)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
@@ -62,16 +62,17 @@ func (w *workspace) findByID(ctx context.Context, doing string, t *table, id str
 		return nil, failed(ctx, doing, err)
 	}
 	defer w.file.release()
-	if doc, ok := db.recent.get(db, t, id); ok {
+	at := place{w.space.id, t, id}
+	if doc, ok := db.recent.get(db, at); ok {
 		return []driver.Document{doc}, nil
 	}
 	r, err := db.reader(ctx)
 	if err != nil {
 		return nil, failed(ctx, doing, err)
 	}
-	doc, found, err := r.findByID(w.engine, t.selectByID, id)
+	doc, found, err := r.findByID(w.engine, at)
 	if found && err == nil && r.holding {
-		db.recent.put(t, id, seen{doc, r.commits, r.began})
+		db.recent.put(at, seen{doc, r.commits, r.began})
 	}
 	db.putReader(r, err)
 	if err != nil {
@@ -83,15 +84,18 @@ func (w *workspace) findByID(ctx context.Context, doing string, t *table, id str
 	return []driver.Document{doc}, nil
 }
 
-func (r *reader) findByID(e *Engine, sql, id string) (doc driver.Document, found bool, err error) {
-	if err := e.observe(r.conn, sql); err != nil {
+func (r *reader) findByID(e *Engine, at place) (doc driver.Document, found bool, err error) {
+	if err := e.observe(r.conn, at.t.selectByID); err != nil {
 		return doc, false, err
 	}
-	s, err := r.conn.prepare(sql)
+	s, err := r.conn.prepare(at.t.selectByID)
 	if err != nil {
 		return doc, false, err
 	}
-	s.BindText(1, id)
+	s.BindText(1, at.id)
+	if at.t.shared {
+		s.BindInt64(2, at.ws)
+	}
 	if found, err = s.Step(); found {
 		doc = document(s)
 	}
@@ -106,14 +110,14 @@ func (r *reader) findByID(e *Engine, sql, id string) (doc driver.Document, found
 const deepPage = 100
 
 // compileQuery returns the statement of a Find.
-func (t *table) compileQuery(f *fields, q driver.Query) (*statement, error) {
-	s := t.statement(f)
-	s.add("SELECT id, rev, body, custom FROM ", t.quoted)
+func (w *workspace) compileQuery(t *table, q driver.Query) (*statement, error) {
+	s := w.statement(t)
+	s.add("SELECT id, rev, body, custom")
 	deep := q.Offset >= deepPage
 	if deep {
-		s.add(" WHERE id IN (SELECT id FROM ", t.quoted)
+		s.add(" FROM ", t.quoted, " WHERE ", s.mine(" AND "), "id IN (SELECT id")
 	}
-	if err := s.where(q.Where); err != nil {
+	if err := s.from(q.Where); err != nil {
 		return nil, err
 	}
 	if err := s.order(q); err != nil {
@@ -166,9 +170,9 @@ func (w *workspace) Count(ctx context.Context, c *driver.Collection, where drive
 		return 0, err
 	}
 	doing := "count in " + t.name
-	s := t.statement(&w.file.fields)
-	s.add("SELECT count(*) FROM ", t.quoted)
-	if err := s.where(where); err != nil {
+	s := w.statement(t)
+	s.add("SELECT count(*)")
+	if err := s.from(where); err != nil {
 		return 0, fmt.Errorf("%s: %w", doing, err)
 	}
 	sql := s.sql.String()
@@ -178,7 +182,7 @@ func (w *workspace) Count(ctx context.Context, c *driver.Collection, where drive
 	}
 	defer w.file.release()
 	key := countKey(sql, s.args)
-	n, known, at := db.counts.get(t.name, key)
+	n, known, at := db.counts.get(w.shelf(t), key)
 	if known {
 		return n, nil
 	}
@@ -187,7 +191,7 @@ func (w *workspace) Count(ctx context.Context, c *driver.Collection, where drive
 		return nil
 	})
 	if err == nil {
-		db.counts.put(t.name, key, n, at)
+		db.counts.put(w.shelf(t), key, n, at)
 	}
 	return n, err
 }
@@ -206,7 +210,7 @@ func (w *workspace) Aggregate(ctx context.Context, a driver.Aggregation) ([][]an
 
 func (w *workspace) aggregate(ctx context.Context, t *table, a driver.Aggregation, wide bool) ([][]any, error) {
 	doing := "aggregate " + t.name
-	s, types, err := t.compileAggregation(&w.file.fields, a, wide)
+	s, types, err := w.compileAggregation(t, a, wide)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
@@ -243,7 +247,7 @@ func (w *workspace) read(ctx context.Context, doing string, s *statement, each f
 	disarm()
 	db.putReader(r, err)
 	if len(s.sought) > 0 {
-		w.want(s.t, w.file.fields.asked(s.t.name, s, time.Since(began), w.engine.opts.eager))
+		w.want(s.t, w.file.fields.asked(s, time.Since(began), w.engine.opts.eager))
 	}
 	return failed(ctx, doing, err)
 }

@@ -22,6 +22,7 @@ type recent struct {
 }
 
 type place struct {
+	ws int64
 	t  *table
 	id string
 }
@@ -37,14 +38,14 @@ func (s *seen) holds(db *database) bool {
 	return s.commits == db.commits.Load() && time.Since(s.began) < snapshotAge
 }
 
-func (r *recent) get(db *database, t *table, id string) (driver.Document, bool) {
+func (r *recent) get(db *database, at place) (driver.Document, bool) {
 	r.mu.RLock()
-	s, ok := r.docs[place{t, id}]
+	s, ok := r.docs[at]
 	r.mu.RUnlock()
 	return s.doc, ok && s.holds(db)
 }
 
-func (r *recent) put(t *table, id string, s seen) {
+func (r *recent) put(at place, s seen) {
 	if len(s.doc.Body)+len(s.doc.Custom) > maxRecentSize {
 		return
 	}
@@ -53,7 +54,7 @@ func (r *recent) put(t *table, id string, s seen) {
 	if r.docs == nil || len(r.docs) >= maxRecent {
 		r.docs = map[place]seen{}
 	}
-	r.docs[place{t, id}] = s
+	r.docs[at] = s
 }
 
 // forget gives the memory back.

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"path/filepath"
 	"reflect"
 	"strings"
 	"sync"
@@ -13,10 +12,11 @@ import (
 
 // TestRecentDocuments: who asks by id over and over sees every commit at once, what somebody else did to the
 // file as soon as a snapshot would show it, and the memory is given back.
-func TestRecentDocuments(t *testing.T) {
-	t.Parallel()
+func TestRecentDocuments(t *testing.T) { inBoth(t, testRecentDocuments) }
+
+func testRecentDocuments(t *testing.T, shared bool) {
 	dir := t.TempDir()
-	e := openEngine(t, Options{Dir: dir})
+	e := openEngine(t, Options{Shared: shared, Dir: dir})
 	c := people()
 	ws := openWorkspace(t, e, "w", c)
 	written := person(c, 1)
@@ -42,7 +42,7 @@ func TestRecentDocuments(t *testing.T) {
 			}
 		}
 	}
-	if c := raw(t, filepath.Join(dir, "w.db"), `UPDATE "c:people" SET body = '{"turn":"of another"}'`); c != nil {
+	if c := raw(t, ws.file.path, `UPDATE "c:people" SET body = '{"turn":"of another"}'`); c != nil {
 		_ = c.close()
 	}
 	deadline := time.Now().Add(10 * time.Second)
@@ -70,9 +70,10 @@ func TestRecentDocuments(t *testing.T) {
 
 // TestKeptCounts: a count is asked of the file once, until its table changes; every write is counted at once,
 // beside others who count.
-func TestKeptCounts(t *testing.T) {
-	t.Parallel()
-	e := openEngine(t, Options{})
+func TestKeptCounts(t *testing.T) { inBoth(t, testKeptCounts) }
+
+func testKeptCounts(t *testing.T, shared bool) {
+	e := openEngine(t, Options{Shared: shared})
 	c, other := people(), tagged()
 	other.Name = "others"
 	ws := openWorkspace(t, e, "w", c, other)
@@ -93,7 +94,7 @@ func TestKeptCounts(t *testing.T) {
 	kept := func() int {
 		db.counts.mu.Lock()
 		defer db.counts.mu.Unlock()
-		return len(db.counts.tables[c.Name].kept)
+		return len(db.counts.tables[shelf{ws.space.id, c.Name}].kept)
 	}
 	if counted() != leastKept || kept() != 1 {
 		t.Fatalf("%d are counted, %d counts kept", counted(), kept())
@@ -134,9 +135,10 @@ func TestKeptCounts(t *testing.T) {
 }
 
 // TestDeepPages: pages that are read in two steps are those that are read in one.
-func TestDeepPages(t *testing.T) {
-	t.Parallel()
-	e := openEngine(t, Options{})
+func TestDeepPages(t *testing.T) { inBoth(t, testDeepPages) }
+
+func testDeepPages(t *testing.T, shared bool) {
+	e := openEngine(t, Options{Shared: shared})
 	c := people()
 	ws := openWorkspace(t, e, "w", c)
 	fill(t, ws, c, 3*deepPage)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"tenantry/backends/store/driver"
@@ -15,14 +16,15 @@ import (
 // schema is a list of collections as tables. It is immutable.
 type schema struct {
 	collections []*driver.Collection
+	shared      bool // see table.shared
 	tables      map[string]*table
 	known       map[*driver.Collection]*table
 }
 
-func newSchema(collections []*driver.Collection) (*schema, error) {
-	s := &schema{collections: slices.Clone(collections), tables: make(map[string]*table, len(collections)), known: make(map[*driver.Collection]*table, len(collections))}
+func newSchema(collections []*driver.Collection, shared bool) (*schema, error) {
+	s := &schema{collections: slices.Clone(collections), shared: shared, tables: make(map[string]*table, len(collections)), known: make(map[*driver.Collection]*table, len(collections))}
 	for _, c := range collections {
-		t, err := newTable(c)
+		t, err := newTable(c, shared)
 		if err != nil {
 			return nil, err
 		}
@@ -43,7 +45,7 @@ func (s *schema) with(o *schema) *schema {
 	if !more {
 		return s
 	}
-	all := &schema{tables: maps.Clone(s.tables)}
+	all := &schema{tables: maps.Clone(s.tables), shared: s.shared}
 	maps.Copy(all.tables, o.tables)
 	return all
 }
@@ -80,6 +82,7 @@ type table struct {
 	name    string
 	spec    string // the collection as JSON, kept in the file
 	quoted  string
+	shared  bool // by several workspaces: column ws leads the key and every index
 	fields  []driver.Field
 	columns map[string]field
 	leading map[string]bool // fields that some index starts with
@@ -100,6 +103,7 @@ type field struct {
 // side is the look-up table of a Strings index: one row for each element.
 type side struct {
 	name, quoted       string
+	shared             bool
 	position           int // of the field in the document's values
 	insert, dropOldOne string
 }
@@ -122,7 +126,7 @@ func declared(name string) bool {
 func quote(name string) string { return `"` + name + `"` }
 
 // newTable checks the collection and prepares its statements.
-func newTable(c *driver.Collection) (*table, error) {
+func newTable(c *driver.Collection, shared bool) (*table, error) {
 	if !declared(c.Name) {
 		return nil, fmt.Errorf("collection %q: the name must match [a-z][a-z0-9_]*", c.Name)
 	}
@@ -131,10 +135,10 @@ func newTable(c *driver.Collection) (*table, error) {
 		return nil, fmt.Errorf("collection %s: %w", c.Name, err)
 	}
 	t := &table{
-		name: c.Name, spec: string(spec), quoted: quote("c:" + c.Name), fields: c.Fields,
+		name: c.Name, spec: string(spec), quoted: quote("c:" + c.Name), shared: shared, fields: c.Fields,
 		columns: map[string]field{}, leading: map[string]bool{"id": true},
-		uniques: []unique{{columns: "c:" + c.Name + ".id", index: "id"}},
 	}
+	t.addUnique("id", "id")
 	for _, f := range c.Fields {
 		if !declared(f.Name) {
 			return nil, fmt.Errorf("collection %s: field %q: the name must match [a-z][a-z0-9_]*", c.Name, f.Name)
@@ -161,7 +165,7 @@ func newTable(c *driver.Collection) (*table, error) {
 }
 
 func (t *table) addIndex(ix driver.Index) error {
-	var columns, full []string
+	var columns []string
 	rider := ""
 	for i, name := range ix.Fields {
 		f, ok := t.columns[name]
@@ -184,13 +188,12 @@ func (t *table) addIndex(ix driver.Index) error {
 			continue
 		}
 		columns = append(columns, f.column)
-		full = append(full, "c:"+t.name+"."+f.column)
 	}
 	t.leading[ix.Fields[0]] = true
 	kind := "INDEX"
 	if ix.Unique {
 		kind = "UNIQUE INDEX"
-		t.uniques = append(t.uniques, unique{columns: strings.Join(full, ", "), index: ix.Name})
+		t.addUnique(ix.Name, columns...)
 	} else if columns[len(columns)-1] != "id" {
 		columns = append(columns, "id")
 	}
@@ -202,8 +205,28 @@ func (t *table) addIndex(ix driver.Index) error {
 	}
 	name := "i:" + t.name + ":" + ix.Name
 	t.indexes = append(t.indexes, index{name: name,
-		create: "CREATE " + kind + " " + quote(name) + " ON " + t.quoted + " (" + strings.Join(columns, ", ") + ")"})
+		create: "CREATE " + kind + " " + quote(name) + " ON " + t.quoted + " (" + t.led("ws, ") + strings.Join(columns, ", ") + ")"})
 	return nil
+}
+
+// addUnique notes how SQLite names the columns of a unique index.
+func (t *table) addUnique(index string, columns ...string) {
+	full := make([]string, 0, len(columns)+1)
+	if t.shared {
+		full = append(full, "c:"+t.name+".ws")
+	}
+	for _, column := range columns {
+		full = append(full, "c:"+t.name+"."+column)
+	}
+	t.uniques = append(t.uniques, unique{columns: strings.Join(full, ", "), index: index})
+}
+
+// led returns a part of a statement that only tables of several workspaces need.
+func (t *table) led(part string) string {
+	if t.shared {
+		return part
+	}
+	return ""
 }
 
 func (t *table) addSide(indexName, fieldName string) {
@@ -211,19 +234,20 @@ func (t *table) addSide(indexName, fieldName string) {
 	name := "s:" + t.name + ":" + indexName
 	f.side = quote(name)
 	t.columns[fieldName] = f
-	s := side{name: name, quoted: f.side}
+	s := side{name: name, quoted: f.side, shared: t.shared}
 	for i, d := range t.fields {
 		if d.Name == fieldName {
 			s.position = i
 		}
 	}
-	s.insert = "INSERT OR IGNORE INTO " + f.side + " (value, id) VALUES (?1, ?2)"
-	s.dropOldOne = "DELETE FROM " + f.side + " WHERE id = ?1 AND value IN (SELECT value FROM json_each((SELECT " +
-		f.column + " FROM " + t.quoted + " WHERE id = ?1)))"
+	s.insert = "INSERT OR IGNORE INTO " + f.side + " (value, id" + t.led(", ws") + ") VALUES (?1, ?2" + t.led(", ?3") + ")"
+	s.dropOldOne = "DELETE FROM " + f.side + " WHERE " + t.led("ws = ?2 AND ") + "id = ?1 AND value IN (SELECT value FROM json_each((SELECT " +
+		f.column + " FROM " + t.quoted + " WHERE " + t.led("ws = ?2 AND ") + "id = ?1)))"
 	t.sides = append(t.sides, s)
 }
 
-// Fields come before the body, so that a condition on them does not read its overflow pages.
+// statements are with the workspace as their last parameter where several share the table. Fields come before
+// the body, so that a condition on them does not read its overflow pages.
 func (t *table) statements() {
 	var names, marks, sets, over strings.Builder
 	for i, f := range t.fields {
@@ -232,11 +256,12 @@ func (t *table) statements() {
 		fmt.Fprintf(&sets, "f_%s = ?%d, ", f.Name, i+5)
 		fmt.Fprintf(&over, "f_%[1]s = excluded.f_%[1]s, ", f.Name)
 	}
-	t.selectByID = "SELECT id, rev, body, custom FROM " + t.quoted + " WHERE id = ?1"
-	t.insert = "INSERT INTO " + t.quoted + " (id, rev, " + names.String() + "body, custom) VALUES (?1, ?2, " + marks.String() + "?3, ?4)"
-	t.replace = "UPDATE " + t.quoted + " SET rev = ?2 + 1, " + sets.String() + "body = ?3, custom = ?4 WHERE id = ?1 AND rev = ?2"
-	t.put = t.insert + " ON CONFLICT (id) DO UPDATE SET rev = excluded.rev, " + over.String() + "body = excluded.body, custom = excluded.custom"
-	t.remove = "DELETE FROM " + t.quoted + " WHERE id = ?1 AND rev = ?2"
+	last := "?" + strconv.Itoa(len(t.fields)+5)
+	t.selectByID = "SELECT id, rev, body, custom FROM " + t.quoted + " WHERE " + t.led("ws = ?2 AND ") + "id = ?1"
+	t.insert = "INSERT INTO " + t.quoted + " (id, rev, " + names.String() + "body, custom" + t.led(", ws") + ") VALUES (?1, ?2, " + marks.String() + "?3, ?4" + t.led(", "+last) + ")"
+	t.replace = "UPDATE " + t.quoted + " SET rev = ?2 + 1, " + sets.String() + "body = ?3, custom = ?4 WHERE " + t.led("ws = "+last+" AND ") + "id = ?1 AND rev = ?2"
+	t.put = t.insert + " ON CONFLICT (" + t.led("ws, ") + "id) DO UPDATE SET rev = excluded.rev, " + over.String() + "body = excluded.body, custom = excluded.custom"
+	t.remove = "DELETE FROM " + t.quoted + " WHERE " + t.led("ws = ?3 AND ") + "id = ?1 AND rev = ?2"
 }
 
 // create returns the statement that makes the table. WITHOUT ROWID keeps the document
@@ -244,14 +269,21 @@ func (t *table) statements() {
 // every index ends in the id, which is what ties are broken by.
 func (t *table) create() string {
 	var b strings.Builder
-	b.WriteString("CREATE TABLE " + t.quoted + " (id TEXT NOT NULL PRIMARY KEY, rev INTEGER NOT NULL, ")
+	key := "id TEXT NOT NULL PRIMARY KEY, "
+	if t.shared {
+		key = "ws INTEGER NOT NULL, id TEXT NOT NULL, "
+	}
+	b.WriteString("CREATE TABLE " + t.quoted + " (" + key + "rev INTEGER NOT NULL, ")
 	for _, f := range t.fields {
 		b.WriteString("f_" + f.Name + ", ")
 	}
-	b.WriteString("body TEXT NOT NULL, custom TEXT) WITHOUT ROWID")
+	b.WriteString("body TEXT NOT NULL, custom TEXT" + t.led(", PRIMARY KEY (ws, id)") + ") WITHOUT ROWID")
 	return b.String()
 }
 
 func (s side) create() string {
+	if s.shared {
+		return "CREATE TABLE " + s.quoted + " (ws INTEGER NOT NULL, value TEXT NOT NULL, id TEXT NOT NULL, PRIMARY KEY (ws, value, id)) WITHOUT ROWID"
+	}
 	return "CREATE TABLE " + s.quoted + " (value TEXT NOT NULL, id TEXT NOT NULL, PRIMARY KEY (value, id)) WITHOUT ROWID"
 }

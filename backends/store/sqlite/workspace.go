@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"context"
 	"fmt"
 
 	"tenantry/backends/store/driver"
@@ -11,14 +10,8 @@ import (
 type workspace struct {
 	engine *Engine
 	file   *file
+	space  *space
 	*schema
-}
-
-func (w *workspace) acquire(ctx context.Context) (*database, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	return w.file.acquire(ctx)
 }
 
 func (w *workspace) table(c *driver.Collection) (*table, error) {

@@ -12,6 +12,7 @@ import (
 
 // change is a write whose values are ready to be bound.
 type change struct {
+	ws     int64
 	t      *table
 	op     driver.WriteOp
 	id     string
@@ -25,14 +26,14 @@ type change struct {
 // Write applies the writes in one transaction, which is on disk when Write returns.
 func (w *workspace) Write(ctx context.Context, writes []driver.Write) error {
 	changes := make([]change, 0, len(writes))
-	touched := map[string]bool{}
+	touched := map[shelf]bool{}
 	for i, wr := range writes {
 		c, err := w.change(wr)
 		if err != nil {
 			return fmt.Errorf("write %d: %w", i, err)
 		}
 		changes = append(changes, c)
-		touched[c.t.name] = true
+		touched[w.shelf(c.t)] = true
 	}
 	if len(changes) == 0 {
 		return ctx.Err()
@@ -55,7 +56,7 @@ func (w *workspace) change(wr driver.Write) (change, error) {
 	if err != nil {
 		return change{}, err
 	}
-	c := change{t: t, op: wr.Op, id: wr.Doc.ID, rev: wr.Doc.Rev}
+	c := change{ws: w.space.id, t: t, op: wr.Op, id: wr.Doc.ID, rev: wr.Doc.Rev}
 	if c.id == "" {
 		return c, fmt.Errorf("a document of %s has no id", t.name)
 	}
@@ -89,6 +90,14 @@ func (w *workspace) change(wr driver.Write) (change, error) {
 	return c, nil
 }
 
+// args are those of a statement of the table.
+func (t *table) args(ws int64, args ...any) []any {
+	if t.shared {
+		return append(args, ws)
+	}
+	return args
+}
+
 func (c *change) apply(on *conn, position int) error {
 	if c.op == driver.Insert {
 		if err := c.store(on, c.t.insert, 1); err != nil {
@@ -97,14 +106,14 @@ func (c *change) apply(on *conn, position int) error {
 		return c.fillSides(on)
 	}
 	for _, s := range c.t.sides {
-		if err := on.exec(s.dropOldOne, c.id); err != nil {
+		if err := on.exec(s.dropOldOne, c.t.args(c.ws, c.id)...); err != nil {
 			return err
 		}
 	}
 	var err error
 	switch c.op {
 	case driver.Delete:
-		err = on.exec(c.t.remove, c.id, c.rev)
+		err = on.exec(c.t.remove, c.t.args(c.ws, c.id, c.rev)...)
 	case driver.Put:
 		err = c.store(on, c.t.put, c.rev)
 	default:
@@ -142,6 +151,9 @@ func (c *change) store(on *conn, sql string, rev int64) error {
 			return err
 		}
 	}
+	if c.t.shared {
+		s.BindInt64(len(c.values)+5, c.ws)
+	}
 	_, err = s.Step()
 	if reset := s.Reset(); err == nil { // else it repeats the error of the step
 		err = reset
@@ -152,7 +164,7 @@ func (c *change) store(on *conn, sql string, rev int64) error {
 func (c *change) fillSides(on *conn) error {
 	for i, list := range c.lists {
 		for _, element := range list {
-			if err := on.exec(c.t.sides[i].insert, element, c.id); err != nil {
+			if err := on.exec(c.t.sides[i].insert, c.t.args(c.ws, element, c.id)...); err != nil {
 				return err
 			}
 		}
@@ -163,18 +175,29 @@ func (c *change) fillSides(on *conn) error {
 // Counter sets the named counter to max(value, atLeast) + add and returns it.
 func (w *workspace) Counter(ctx context.Context, name string, add, atLeast int64) (int64, error) {
 	var value int64
-	err := w.transact(ctx, "count up", 0, map[string]bool{}, func(_ context.Context, c *conn) error {
-		return c.rows("INSERT INTO counters (name, value) VALUES (?1, max(0, ?3) + ?2)"+
-			" ON CONFLICT (name) DO UPDATE SET value = max(value, ?3) + ?2 RETURNING value",
-			[]any{name, add, atLeast}, func(row *sqlite.Stmt) error {
-				value = row.ColumnInt64(0)
-				return nil
-			})
+	err := w.transact(ctx, "count up", 0, map[shelf]bool{}, func(_ context.Context, c *conn) (err error) {
+		value, err = c.counter(w.shared, w.space.id, name, add, atLeast)
+		return err
 	})
 	return value, err
 }
 
-func (w *workspace) transact(ctx context.Context, doing string, documents int, touched map[string]bool, do func(context.Context, *conn) error) error {
+// counter sets a counter to max(value, atLeast) + add and returns it.
+func (c *conn) counter(shared bool, ws int64, name string, add, atLeast int64) (value int64, err error) {
+	sql := "INSERT INTO counters (name, value) VALUES (?1, max(0, ?3) + ?2) ON CONFLICT (name)"
+	args := []any{name, add, atLeast}
+	if shared {
+		sql = "INSERT INTO counters (ws, name, value) VALUES (?4, ?1, max(0, ?3) + ?2) ON CONFLICT (ws, name)"
+		args = append(args, ws)
+	}
+	err = c.rows(sql+" DO UPDATE SET value = max(value, ?3) + ?2 RETURNING value", args, func(row *sqlite.Stmt) error {
+		value = row.ColumnInt64(0)
+		return nil
+	})
+	return value, err
+}
+
+func (w *workspace) transact(ctx context.Context, doing string, documents int, touched map[shelf]bool, do func(context.Context, *conn) error) error {
 	wait, cancel := w.engine.limit(ctx)
 	defer cancel()
 	db, err := w.acquire(wait)
@@ -182,7 +205,12 @@ func (w *workspace) transact(ctx context.Context, doing string, documents int, t
 		return failed(wait, doing, err)
 	}
 	defer w.file.release()
-	err = db.transact(ctx, wait, documents, touched, func(c *conn) error { return do(ctx, c) })
+	err = db.transact(ctx, wait, documents, touched, func(c *conn) error {
+		if w.space.removed.Load() { // what is written now would be left behind
+			return errRemoved
+		}
+		return do(ctx, c)
+	})
 	if ctx.Err() == nil {
 		return failed(wait, doing, err)
 	}

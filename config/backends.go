@@ -17,10 +17,11 @@ import (
 // data folder.
 const DefaultBackend = "default"
 
-// How a MongoDB backend keeps organizations apart.
+// How a backend keeps organizations apart.
 const (
-	IsolationShared   = "shared"   // one database, every document and index led by the organization
-	IsolationDatabase = "database" // a database for each organization
+	IsolationShared   = "shared"   // one database, or a few files, every document and index led by the organization
+	IsolationDatabase = "database" // MongoDB: a database for each organization
+	IsolationFile     = "file"     // SQLite: a file for each organization
 )
 
 // Backend is a place for documents.
@@ -28,12 +29,14 @@ type Backend struct {
 	Engine string `yaml:"engine"` // one of Config.Engines
 	// Dir is the folder of a SQLite backend; empty: db, or db-<name>, in the data folder.
 	Dir string `yaml:"dir"`
-	// URI, Database and Isolation say where a MongoDB backend is, MaxPool how many
+	// Isolation says how organizations are kept apart (shared). On SQLite it is about new ones: those that are
+	// there stay where they are.
+	Isolation string `yaml:"isolation"`
+	// URI and Database say where a MongoDB backend is, MaxPool how many
 	// connections to each of its servers a gateway may have (0: 64).
-	URI       secret.String `yaml:"uri"`
-	Database  string        `yaml:"database"`
-	Isolation string        `yaml:"isolation"`
-	MaxPool   int           `yaml:"max_pool"`
+	URI      secret.String `yaml:"uri"`
+	Database string        `yaml:"database"`
+	MaxPool  int           `yaml:"max_pool"`
 }
 
 var backendName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}$`)
@@ -47,15 +50,18 @@ func (c *Config) complete(descriptors uint64) {
 			c.BaseDomain = u.Hostname()
 		}
 	}
-	all := map[string]Backend{}
-	for name, b := range c.Backends {
+	all := maps.Clone(c.Backends)
+	if _, ok := all[DefaultBackend]; !ok && (len(all) == 0 || c.Store == DefaultBackend || c.Control == DefaultBackend) {
+		if all == nil {
+			all = map[string]Backend{}
+		}
+		all[DefaultBackend] = Backend{Engine: EngineSQLite}
+	}
+	for name, b := range all {
 		if fill := c.Engines[b.Engine].Complete; fill != nil {
 			fill(&b)
 		}
 		all[name] = b
-	}
-	if _, ok := all[DefaultBackend]; !ok && (len(all) == 0 || c.Store == DefaultBackend || c.Control == DefaultBackend) {
-		all[DefaultBackend] = Backend{Engine: EngineSQLite}
 	}
 	c.Backends = all
 	if c.SQLite.MaxOpenFiles == 0 {

@@ -194,7 +194,7 @@ func Default() Config {
 	return Config{
 		Data: "./tenantry-data", Listen: "127.0.0.1:8080", AdminListen: "127.0.0.1:9090",
 		TrustedProxies: []string{}, Admin: Admin{Hosts: []string{}},
-		Engines: Engines(), Backends: map[string]Backend{DefaultBackend: {Engine: EngineSQLite}}, Store: DefaultBackend, Control: DefaultBackend,
+		Engines: Engines(), Backends: map[string]Backend{DefaultBackend: {Engine: EngineSQLite, Isolation: IsolationShared}}, Store: DefaultBackend, Control: DefaultBackend,
 		Log:    Log{Level: "info", Format: "json", Requests: true},
 		Redis:  Redis{Addrs: []string{}},
 		SQLite: SQLite{Readers: 4, QueryTimeout: 10 * time.Second},

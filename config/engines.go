@@ -56,13 +56,22 @@ func embedded() Engine {
 	return Engine{
 		Open: func(ctx context.Context, c *Config, name string, _ *slog.Logger) (store.Engine, error) {
 			return sqlite.Open(ctx, sqlite.Options{
-				Dir: c.BackendDir(name), MaxOpen: c.SQLite.MaxOpenFiles, Readers: c.SQLite.Readers, QueryTimeout: c.SQLite.QueryTimeout,
+				Dir: c.BackendDir(name), Shared: c.Backends[name].Isolation == IsolationShared, MaxOpen: c.SQLite.MaxOpenFiles, Readers: c.SQLite.Readers, QueryTimeout: c.SQLite.QueryTimeout,
 			})
 		},
-		Takes:    []string{"dir"},
+		Takes:    []string{"dir", "isolation"},
+		Complete: func(b *Backend) { b.Isolation = cmp.Or(b.Isolation, IsolationShared) },
+		Check:    func(b *Backend, fault func(setting, format string, args ...any)) { isolation(b, IsolationFile, fault) },
 		Place:    func(c *Config, name string) string { return filepath.Clean(c.BackendDir(name)) },
 		PlacedBy: "dir", Taken: "is the folder of backend %s already",
 		Version: sqlite.Version,
+	}
+}
+
+// isolation reports one that is neither shared nor the other that the engine knows.
+func isolation(b *Backend, other string, fault func(setting, format string, args ...any)) {
+	if b.Isolation != IsolationShared && b.Isolation != other {
+		fault("isolation", "must be shared or %s", other)
 	}
 }
 
@@ -85,9 +94,7 @@ func mongoDB() Engine {
 			if b.URI.IsZero() {
 				fault("uri", "say where MongoDB is, like mongodb://host:27017/?replicaSet=rs0")
 			}
-			if b.Isolation != IsolationShared && b.Isolation != IsolationDatabase {
-				fault("isolation", "must be shared or database")
-			}
+			isolation(b, IsolationDatabase, fault)
 			if b.MaxPool < 0 || b.MaxPool > 10_000 {
 				fault("max_pool", "must be from 0 to 10000")
 			}

@@ -32,7 +32,7 @@ func countSizes() []int {
 // the way through HTTP included.
 func BenchmarkCampaignCount(b *testing.B) {
 	for _, size := range countSizes() {
-		g := gatewaytest.Start(b, quiet)
+		g := gatewaytest.Start(b, quiet, gatewaytest.OwnFiles)
 		acme := g.Org(b, "acme")
 		fillContacts(b, acme, size)
 		key := acme.Key(b)

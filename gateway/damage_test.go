@@ -81,7 +81,7 @@ func TestDamageHurtsOneOrganization(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
 	here := func(c *config.Config, _ *gateway.Options) { c.Data = data }
-	g := gatewaytest.Start(t, gatewaytest.Embedded, here)
+	g := gatewaytest.Start(t, gatewaytest.OwnFiles, here)
 	keys, files := map[string]string{}, map[string]string{}
 	for _, slug := range []string{"beheaded", "fine", "lost", "torn"} {
 		org := g.Org(t, slug)
@@ -104,7 +104,7 @@ func TestDamageHurtsOneOrganization(t *testing.T) {
 	zeroPage(t, files["torn"], -1)
 	zeroPage(t, files["beheaded"], 0)
 
-	g = gatewaytest.Start(t, gatewaytest.Embedded, here)
+	g = gatewaytest.Start(t, gatewaytest.OwnFiles, here)
 	ask := func(slug string) *gatewaytest.Answer {
 		t.Helper()
 		return (&gatewaytest.Org{Gateway: g, Slug: slug, Host: slug + ".localhost"}).Get(t, keys[slug], countPath)

@@ -271,7 +271,7 @@ func fingerprint(t *testing.T, folder string) map[string]string {
 // TestFolderOfANewerVersionIsRefused: the message is clear and nothing is touched.
 func TestFolderOfANewerVersionIsRefused(t *testing.T) {
 	t.Parallel()
-	g := gatewaytest.Start(t, gatewaytest.Embedded)
+	g := gatewaytest.Start(t, gatewaytest.OwnFiles)
 	g.Org(t, "acme")
 	g.Stop(t)
 	cfg := g.Config

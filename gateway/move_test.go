@@ -25,10 +25,11 @@ import (
 	"tenantry/tenants"
 )
 
-// twoBackends adds a second backend of the name other: SQLite, or MongoDB where there is one.
+// twoBackends adds a second backend of the name other: SQLite with a file for each organization, or MongoDB where
+// there is one.
 func twoBackends(t testing.TB) gatewaytest.Option {
 	t.Helper()
-	other := config.Backend{Engine: config.EngineSQLite}
+	other := config.Backend{Engine: config.EngineSQLite, Isolation: config.IsolationFile}
 	if uri := os.Getenv(mongotest.Variable); uri != "" {
 		var cfg config.Config
 		if err := gatewaytest.UseMongo(&cfg, uri, mongotest.Database(t)); err != nil {
@@ -39,7 +40,7 @@ func twoBackends(t testing.TB) gatewaytest.Option {
 	return func(c *config.Config, _ *gateway.Options) {
 		d := config.Default()
 		c.Store, c.Control = d.Store, d.Control
-		c.Backends = map[string]config.Backend{"default": {Engine: config.EngineSQLite}, "other": other}
+		c.Backends = map[string]config.Backend{"default": d.Backends["default"], "other": other}
 	}
 }
 

@@ -15,8 +15,15 @@ import (
 )
 
 // TestDeclaredQueriesUseAnIndex asks every question that a kind declares, and its count,
-// and reads the engine's plan: none scans a table, and a declared order needs no sorting.
+// and reads the engine's plan: none scans a table, a declared order needs no sorting, and where organizations
+// share a table each search begins with whose it is.
 func TestDeclaredQueriesUseAnIndex(t *testing.T) {
+	t.Parallel()
+	t.Run("own", func(t *testing.T) { testDeclaredQueries(t, false) })
+	t.Run("shared", func(t *testing.T) { testDeclaredQueries(t, true) })
+}
+
+func testDeclaredQueries(t *testing.T, shared bool) {
 	t.Parallel()
 	cfg := config.Default()
 	cfg.Data = t.TempDir()
@@ -27,7 +34,7 @@ func TestDeclaredQueriesUseAnIndex(t *testing.T) {
 	defer s.Close()
 	var mu sync.Mutex
 	var seen []sqlite.Plan
-	engine, err := sqlite.Open(t.Context(), sqlite.Options{Dir: t.TempDir(), Observe: func(p sqlite.Plan) {
+	engine, err := sqlite.Open(t.Context(), sqlite.Options{Dir: t.TempDir(), Shared: shared, Observe: func(p sqlite.Plan) {
 		mu.Lock()
 		defer mu.Unlock()
 		seen = append(seen, p)
@@ -61,6 +68,9 @@ func TestDeclaredQueriesUseAnIndex(t *testing.T) {
 			for _, plan := range seen {
 				asked++
 				for _, line := range plan.Lines {
+					if strings.HasPrefix(line, "S") && shared != strings.Contains(line, "(ws=?") { // a search or scan
+						t.Errorf("%s %v: %s\n%s\nreads what may be another's", spec.Name, access, line, plan.SQL)
+					}
 					listing := len(access.Where) == 0 && strings.Contains(line, " INDEX ") // all of it, in an index's order
 					if (strings.HasPrefix(line, "SCAN ") && !listing) || (len(order) > 0 && strings.Contains(line, "TEMP B-TREE")) {
 						t.Errorf("%s %v: %s\n%s", spec.Name, access, line, plan.SQL)

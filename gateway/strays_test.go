@@ -30,6 +30,14 @@ func inFolder(data string) gatewaytest.Option {
 	}
 }
 
+// inFiles is inFolder with a file for each organization.
+func inFiles(data string) gatewaytest.Option {
+	return func(c *config.Config, o *gateway.Options) {
+		gatewaytest.OwnFiles(c, o)
+		c.Data = data
+	}
+}
+
 func countOf(t *testing.T, o *gatewaytest.Org, key string) string {
 	t.Helper()
 	a := o.Get(t, key, countPath)
@@ -75,14 +83,14 @@ func TestT12_RestoredControlDataAdoptNothing(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
 	controlFile, backup := filepath.Join(data, "db", "control.db"), filepath.Join(t.TempDir(), "control.db")
-	g := gatewaytest.Start(t, inFolder(data))
+	g := gatewaytest.Start(t, inFiles(data))
 	acme := g.Org(t, "acme")
 	acme.Import(t, contactsBundle(5)...)
 	key := acme.Key(t, tenants.Contacts)
 	g.Stop(t)
 	copyFile(t, controlFile, backup)
 
-	g = gatewaytest.Start(t, inFolder(data))
+	g = gatewaytest.Start(t, inFiles(data))
 	gamma := g.Org(t, "gamma")
 	gamma.Import(t, contactsBundle(7)...)
 	left := filepath.Join(data, "db", fmt.Sprintf("org-%d.db", gamma.Tenant(t).Org.OrgID))
@@ -95,7 +103,7 @@ func TestT12_RestoredControlDataAdoptNothing(t *testing.T) {
 	g.Stop(t)
 	copyFile(t, backup, controlFile)
 
-	g = gatewaytest.Start(t, inFolder(data))
+	g = gatewaytest.Start(t, inFiles(data))
 	found := strays(t, g)
 	if len(found) != 2 || !strings.Contains(found[0], left+" belongs to this installation, which knows no such organization") || !strings.Contains(found[1], removed) {
 		t.Errorf("doctor says %q, want that %s and %s are nobody's", found, left, removed)
@@ -127,18 +135,18 @@ func TestT12_RestoredControlDataAdoptNothing(t *testing.T) {
 func TestDoctorNamesStrays(t *testing.T) {
 	t.Parallel()
 	theirs := t.TempDir()
-	other := gatewaytest.Start(t, inFolder(theirs))
+	other := gatewaytest.Start(t, inFiles(theirs))
 	other.Org(t, "acme")
 	identity := other.Org(t, "beta").Tenant(t).Org.ID
 	other.Stop(t)
 
 	data := t.TempDir()
 	at := func(name string) string { return filepath.Join(data, "db", name) }
-	g := gatewaytest.Start(t, inFolder(data))
+	g := gatewaytest.Start(t, inFiles(data))
 	gone := g.Org(t, "gone")
 	g.Stop(t)
 	copyFile(t, at("org-1.db"), at("copy.db"))
-	g = gatewaytest.Start(t, inFolder(data))
+	g = gatewaytest.Start(t, inFiles(data))
 	if _, err := control.Call[control.DeletedOrganization](t.Context(), g.Commands, "org.delete", control.Deletion{Slug: gone.Slug}); err != nil {
 		t.Fatal(err)
 	}

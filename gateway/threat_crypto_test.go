@@ -40,7 +40,7 @@ func (p *party) reveal(t testing.TB, contact, field, more string) *gatewaytest.A
 
 func TestC1_CiphertextElsewhereDoesNotOpen(t *testing.T) {
 	t.Parallel()
-	g := gatewaytest.Start(t, gatewaytest.Embedded) // the test changes the file
+	g := gatewaytest.Start(t, gatewaytest.OwnFiles) // the test changes the file
 	w := &world{Gateway: g}
 	// The same identifiers in both, so that nothing but the organization differs.
 	w.a = newParty(t, g, "acme", "5a5a5a5a5a5a5a5a", 7000)
@@ -103,7 +103,7 @@ func TestC1_CiphertextElsewhereDoesNotOpen(t *testing.T) {
 
 func TestC2_EncryptedFieldsCannotBeAskedAbout(t *testing.T) {
 	t.Parallel()
-	w := newQuietWorld(t, gatewaytest.Embedded, readAnew) // the test looks into the file
+	w := newQuietWorld(t, gatewaytest.OwnFiles, readAnew) // the test looks into the file
 	p := w.a
 	var asked []string
 	for _, name := range []string{secretField, "SSN", "Ssn", "sSn", "fields." + secretField, "secrets." + secretField, "secrets", "fields", "custom", "body", "Secrets." + secretField, "fields[" + secretField, "$." + secretField, secretField + " ", " " + secretField, secretField + "\u200b", "ſsn"} {
@@ -280,7 +280,7 @@ func TestC4_BadPublicKeys(t *testing.T) {
 
 func TestC7_NothingIsRevealedUnaudited(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, gatewaytest.Embedded) // the test damages the file
+	w := newWorld(t, gatewaytest.OwnFiles) // the test damages the file
 	p := w.a
 	if a := p.reveal(t, p.ids[refContact], secretField, ""); a.Field("field_value") != p.strangersSecretOfFirst {
 		t.Fatalf("%d %s", a.Code, a.Body)

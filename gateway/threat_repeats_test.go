@@ -265,7 +265,7 @@ func TestD5_EveryOperation(t *testing.T) {
 func TestD5_KeptAnswersAreSealedAndSwept(t *testing.T) {
 	t.Parallel()
 	var c clock
-	acme := gatewaytest.Start(t, c.option(), gatewaytest.Embedded).Org(t, "acme")
+	acme := gatewaytest.Start(t, c.option(), gatewaytest.OwnFiles).Org(t, "acme")
 	acme.Import(t, `{"kind":"custom_report","id":"0000000000000000000000a1","pid":"public-report-pid-0001","title":"Shared","class":"Contacts","shareable":true}`,
 		`{"kind":"form_collection","id":"0000000000000000000000f1","name":"visit","label":"Visit","label_plural":"Visits","schema":{}}`)
 	key := gatewaytest.WithKey(acme.Key(t, tenants.ManageReports, tenants.ManageForms))

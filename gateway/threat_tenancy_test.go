@@ -270,7 +270,7 @@ func TestT8_TeamsNeverWiden(t *testing.T) {
 
 func TestT9_FoldersOfOthersAndCycles(t *testing.T) {
 	t.Parallel()
-	w := newQuietWorld(t, gatewaytest.Embedded) // the test makes a circle in the file
+	w := newQuietWorld(t, gatewaytest.OwnFiles) // the test makes a circle in the file
 	for _, id := range []string{w.a.ids[refParent], w.a.ids[refFolder], randomLike(w.a.ids[refParent]), "null", "", "../" + w.a.ids[refParent]} {
 		for _, folder := range []string{w.b.ids[refFolder], w.a.ids[refFolder]} {
 			a := w.b.Get(t, w.b.key, "/api/files/folders/"+folder+"?folder_id="+url.QueryEscape(id))

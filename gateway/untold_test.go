@@ -45,7 +45,7 @@ func bearer(o *gatewaytest.Org, a *gatewaytest.Answer) actingAs {
 // keeps the organization's audit log does not.
 func TestSecretsThatCannotBeToldAreTakenBack(t *testing.T) {
 	t.Parallel()
-	g := gatewaytest.Start(t, gatewaytest.Embedded)
+	g := gatewaytest.Start(t, gatewaytest.OwnFiles)
 	acme := g.Org(t, "acme")
 	root := actingAs{acme, gatewaytest.WithKey(acme.Key(t, tenants.AllPermissions()...))}
 	account := root.make(t, "/api/service-accounts", `{"name":"crm","permissions":["manage_keys"]}`)

@@ -45,11 +45,12 @@ func (w *Workspace) backend() string {
 }
 
 // Size returns how much room the organization's documents take, in bytes; 0 where the engine does not tell.
-func (w *Workspace) Size() int64 {
+// Error: ErrUnavailable.
+func (w *Workspace) Size(ctx context.Context) (int64, error) {
 	if e, ok := able[driver.Sizer](w.store, w.backend()); ok {
-		return e.Size(workspaceName(w.org))
+		return e.Size(ctx, workspaceName(w.org))
 	}
-	return 0
+	return 0, nil
 }
 
 // Indexes tells of the indexes that a backend makes while it answers; there are none where it

@@ -39,7 +39,11 @@ func TestDoctor(t *testing.T) {
 	}
 
 	// A file that is lost is named, unless nobody looks.
-	path := filepath.Join(dir, "db", "org-1.db")
+	found, err := filepath.Glob(filepath.Join(dir, "db", "_shared-*.db"))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("shared files: %v, %v", found, err)
+	}
+	path := found[0]
 	if err := os.Rename(path, path+".away"); err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +51,7 @@ func TestDoctor(t *testing.T) {
 		t.Errorf("doctor --quick: code %d, %s", a.code, a.stderr)
 	}
 	lost := run(t, "", "--data", dir, "doctor")
-	if err := contains(lost.stdout, `"organization acme"`, "backend default: there is no file "+path); lost.code != 1 || err != nil {
+	if err := contains(lost.stdout, `"organization acme"`, "backend default: there is no file ", path); lost.code != 1 || err != nil {
 		t.Errorf("a lost file: code %d, %v", lost.code, err)
 	}
 	if err := contains(lost.stderr, "read organizations up to acme: 1, with something to mend: 1"); err != nil {

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"tenantry/backends/store/enginetest"
 	"tenantry/backends/store/mongo/mongotest"
 	"tenantry/config"
 	"tenantry/gateway"
@@ -62,7 +63,8 @@ type Option func(*config.Config, *gateway.Options)
 
 // Start runs a gateway until the test ends. With TENANTRY_TEST_REDIS_URL set it uses that
 // server instead of the in-process one, with TENANTRY_TEST_MONGODB_URI a database of its
-// own on that server instead of SQLite, unless Embedded says otherwise.
+// own on that server instead of SQLite, unless Embedded says otherwise, and with TENANTRY_TEST_ISOLATION=file a file
+// for each organization.
 func Start(t testing.TB, options ...Option) *Gateway {
 	t.Helper()
 	cfg := config.Default()
@@ -73,6 +75,9 @@ func Start(t testing.TB, options ...Option) *Gateway {
 			t.Fatalf("TENANTRY_TEST_REDIS_URL: %v", err)
 		}
 		cfg.Redis.Addrs = []string{u.Host}
+	}
+	if !enginetest.Shared() {
+		ownFiles(&cfg)
 	}
 	if uri := os.Getenv(mongotest.Variable); uri != "" {
 		if err := UseMongo(&cfg, uri, mongotest.Database(t)); err != nil {
@@ -140,6 +145,18 @@ func UseMongo(cfg *config.Config, uri, database string) error {
 func Embedded(cfg *config.Config, _ *gateway.Options) {
 	d := config.Default()
 	cfg.Backends, cfg.Store, cfg.Control, cfg.Redis = d.Backends, d.Store, d.Control, d.Redis
+}
+
+// OwnFiles is an Option for tests of the file that an organization has to itself.
+func OwnFiles(cfg *config.Config, o *gateway.Options) {
+	Embedded(cfg, o)
+	ownFiles(cfg)
+}
+
+func ownFiles(cfg *config.Config) {
+	b := cfg.Backends[config.DefaultBackend]
+	b.Isolation = config.IsolationFile
+	cfg.Backends[config.DefaultBackend] = b
 }
 
 // Limits sets the request limits that hold by default: rate and quota of an organization,

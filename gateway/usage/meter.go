@@ -201,8 +201,11 @@ func (m *Meter) write(ctx, measuring context.Context, t *tenants.Tenant, at time
 			if n, err := ws.Documents(ctx); err == nil { // else those of before stay for an hour
 				d.Documents = n
 			}
+			if n, err := ws.Size(ctx); err == nil {
+				d.Bytes = n
+			}
 			if measuring.Err() == nil { // else the next round measures
-				d.Bytes, d.Measured = ws.Size(), now.UnixMilli()
+				d.Measured = now.UnixMilli()
 			}
 		}
 		return nil

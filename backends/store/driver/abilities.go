@@ -13,21 +13,20 @@ type Remote interface{ Remote() bool }
 // meanwhile, where Atomic returns true.
 type Atomic interface{ Atomic() bool }
 
-// Examiner is an engine whose workspaces lie in a file each, any of which may be lost or damaged
-// by itself.
+// Examiner is an engine whose workspaces lie in files, any of which may be lost or damaged by itself.
 type Examiner interface {
 	// Place returns the file of the workspace.
 	Place(workspace string) string
-	// Missing returns a *DamagedError where the file is not there. It costs a look at the folder.
+	// Missing returns a *DamagedError where the file is not there, or lacks the workspace. It costs a look.
 	Missing(workspace string) error
 	// Examine reads the whole file. Errors: *DamagedError with the first fault; the context's own.
 	Examine(ctx context.Context, workspace string) error
 }
 
-// Sizer is an engine that knows at once how much room a workspace takes.
+// Sizer is an engine that can tell how much room a workspace takes.
 type Sizer interface {
-	// Size returns bytes; 0 where that cannot be told.
-	Size(workspace string) int64
+	// Size returns bytes: of the workspace's files, or where it shares them, of its documents. Error: ErrUnavailable.
+	Size(ctx context.Context, workspace string) (int64, error)
 }
 
 // Indexer is an engine that makes indexes while it answers. A question that needs an index which

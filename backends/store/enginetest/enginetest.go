@@ -19,16 +19,24 @@ func Open(t testing.TB) driver.Engine {
 	if OnMongo() {
 		return openMongo(t)
 	}
-	return OpenSQLite(t, t.TempDir())
+	return openSQLite(t, sqlite.Options{Dir: t.TempDir(), Shared: Shared()})
 }
 
 // OnMongo reports whether Open uses a MongoDB server.
 func OnMongo() bool { return os.Getenv(mongotest.Variable) != "" }
 
-// OpenSQLite returns the embedded engine on a folder, for tests of the folder.
+// Shared reports whether workspaces share files on SQLite, as they do unless TENANTRY_TEST_ISOLATION is file.
+func Shared() bool { return os.Getenv("TENANTRY_TEST_ISOLATION") != "file" }
+
+// OpenSQLite returns the embedded engine on a folder with a file for each workspace, for tests of the folder.
 func OpenSQLite(t testing.TB, dir string) driver.Engine {
 	t.Helper()
-	e, err := sqlite.Open(t.Context(), sqlite.Options{Dir: dir})
+	return openSQLite(t, sqlite.Options{Dir: dir})
+}
+
+func openSQLite(t testing.TB, o sqlite.Options) driver.Engine {
+	t.Helper()
+	e, err := sqlite.Open(t.Context(), o)
 	if err != nil {
 		t.Fatalf("open the embedded engine: %v", err)
 	}

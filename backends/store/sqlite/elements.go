@@ -29,7 +29,7 @@ func (s *statement) elements(o operand, p driver.Predicate, side bool) {
 		s.marks(values)
 		s.add(")")
 	case side && o.side != "" && !negative:
-		s.add("id IN (SELECT s.id FROM ", o.side, " AS s WHERE ", s.mine(" AND "), "s.value")
+		s.add("id IN (SELECT s.id FROM ", o.side, " AS s WHERE ", s.t.led("s."), s.mine(" AND "), "s.value")
 		s.marks(values)
 		s.add(")")
 	case len(values) > maxNeedles:

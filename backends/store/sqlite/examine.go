@@ -37,11 +37,13 @@ func (e *Engine) Missing(name string) error {
 	if err == nil {
 		return nil
 	}
-	if _, found, failed := e.entry(ctx, name); found || failed != nil {
-		return nil // or it is told by who opens it
+	if missing(e.shared(name)) == nil {
+		if _, found, failed := e.entry(ctx, name); found || failed != nil {
+			return nil // or it is told by who opens it
+		}
 	}
 	if e.Place(name) == e.shared(name) {
-		return &driver.DamagedError{Reason: fmt.Sprintf("there is no file %s, and none that has it beside others, which would be %s; put it back, or see whether another machine has it", e.own(name), e.shared(name))}
+		return &driver.DamagedError{Reason: fmt.Sprintf("there is no file %s, and none of several organizations, %s, that has it; put back which of them it was in, or see whether another machine has it", e.own(name), e.shared(name))}
 	}
 	return err
 }
@@ -56,14 +58,36 @@ func missing(path string) error {
 	return nil // anything else is told by who opens it
 }
 
-// Size returns how large the files of the workspace are, in bytes; 0 where it shares one.
-func (e *Engine) Size(name string) (bytes int64) {
+// Size returns how large the files of the workspace are, in bytes, or the documents it has in one that it shares.
+func (e *Engine) Size(ctx context.Context, name string) (bytes int64, err error) {
 	for _, file := range []string{e.own(name), e.own(name) + "-wal"} {
 		if info, err := os.Stat(file); err == nil {
 			bytes += info.Size()
 		}
 	}
-	return bytes
+	if bytes > 0 {
+		return bytes, nil
+	}
+	ctx, cancel := e.limit(ctx)
+	defer cancel()
+	err = e.look(ctx, sharedName(name), func(c *conn) error {
+		defer c.arm(ctx)()
+		there, found, err := entryOf(c, name)
+		if err != nil || !found {
+			return err
+		}
+		tables, err := c.tables("c:*")
+		for _, table := range tables {
+			if err == nil {
+				err = c.rows("SELECT total(octet_length(body) + ifnull(octet_length(custom), 0)) FROM "+quote(table)+" WHERE ws = ?1", []any{there.id}, func(row *sqlite.Stmt) error {
+					bytes += row.ColumnInt64(0)
+					return nil
+				})
+			}
+		}
+		return err
+	})
+	return bytes, failed(ctx, "measure "+name, err)
 }
 
 // Examine reads the whole database over a connection of its own and checks that it is whole, with

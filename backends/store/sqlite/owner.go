@@ -116,7 +116,7 @@ func (e *Engine) Residents(ctx context.Context) ([]string, error) {
 func (e *Engine) Resident(ctx context.Context, name string) (driver.Resident, error) {
 	there, found, err := e.entry(ctx, name)
 	if found || err != nil {
-		return driver.Resident{Workspace: name, Where: e.shared(name), Owner: there.owner}, err
+		return driver.Resident{Workspace: name, Where: name + " in " + e.shared(name), Owner: there.owner}, err
 	}
 	r := driver.Resident{Workspace: name, Where: e.own(name)}
 	owner, err := ownerOf(r.Where)

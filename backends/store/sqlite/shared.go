@@ -113,14 +113,21 @@ func (e *Engine) look(ctx context.Context, name string, do func(*conn) error) er
 	e.mu.Lock()
 	f := e.files[name]
 	e.mu.Unlock()
+	if e.closed.Load() {
+		return errClosed
+	}
 	if f != nil && f.retain() {
+		db, err := f.opened()
+		if err != nil {
+			return err
+		}
 		defer f.release()
-		r, err := f.db.reader(ctx)
+		r, err := db.reader(ctx)
 		if err != nil {
 			return err
 		}
 		err = do(r.conn)
-		f.db.putReader(r, err)
+		db.putReader(r, err)
 		return err
 	}
 	path := e.own(name)
@@ -249,7 +256,7 @@ func (w *workspace) hold(ctx context.Context, db *database) error {
 	case !found || there.id != w.space.id:
 		return &driver.DamagedError{Reason: fmt.Sprintf("the file %s was replaced by one that does not hold workspace %s as it was; put it back, or restart", db.path, w.space.name)}
 	case there.owner != owner:
-		return &driver.ForeignError{Workspace: w.space.name, Where: db.path, Owner: there.owner, Wanted: owner}
+		return &driver.ForeignError{Workspace: w.space.name, Where: w.space.name + " in " + db.path, Owner: there.owner, Wanted: owner}
 	}
 	w.space.held.Store(db)
 	return nil

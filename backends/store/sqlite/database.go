@@ -45,6 +45,7 @@ type database struct {
 
 	recent recent
 	counts counts
+	lanes  lanes
 
 	reading chan struct{} // one for each reader in use
 	mu      sync.Mutex
@@ -75,6 +76,7 @@ func openDatabase(ctx context.Context, e *Engine, path string, o *driver.Opening
 		return nil, err
 	}
 	db := &database{engine: e, path: path, writing: make(chan struct{}, 1), reading: make(chan struct{}, e.opts.Readers)}
+	db.lanes.slow = lane(e.opts.Readers / 2)
 	ready := false
 	if logged {
 		ready, err = db.holds(ctx, o, s)

@@ -36,6 +36,7 @@ type file struct {
 
 func newFile(e *Engine, name string) *file {
 	f := &file{engine: e, name: name, path: e.own(name), turn: make(chan struct{}, 1)}
+	f.alone.asking = lane(e.opts.Readers - 1)
 	f.refs.Store(shut)
 	return f
 }

@@ -235,19 +235,28 @@ func (w *workspace) read(ctx context.Context, doing string, s *statement, each f
 		return failed(ctx, doing, err)
 	}
 	defer w.file.release()
+	sql := s.sql.String()
+	q := question{w.space.id, sql}
+	leave, err := db.lanes.enter(ctx, w.space, q)
+	if err != nil {
+		return failed(ctx, doing, err)
+	}
+	defer leave()
 	r, err := db.reader(ctx)
 	if err != nil {
 		return failed(ctx, doing, err)
 	}
-	sql, began := s.sql.String(), time.Now()
+	began := time.Now()
 	disarm := r.conn.arm(ctx)
 	if err = w.engine.observe(r.conn, sql); err == nil {
 		err = r.conn.rows(sql, s.args, each)
 	}
 	disarm()
 	db.putReader(r, err)
+	took := time.Since(began)
+	db.lanes.took(q, took)
 	if len(s.sought) > 0 {
-		w.want(s.t, w.file.fields.asked(s, time.Since(began), w.engine.opts.eager))
+		w.want(s.t, w.file.fields.asked(s, took, w.engine.opts.eager))
 	}
 	return failed(ctx, doing, err)
 }

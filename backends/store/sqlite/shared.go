@@ -36,12 +36,13 @@ const (
 	examinedFor = 10 * time.Minute
 )
 
-// space is a workspace within its file. The zero value has the file to itself.
+// space is a workspace within its file.
 type space struct {
 	name    string
-	id      int64  // its number in a shared file
+	id      int64  // its number in a shared file; 0 in one of its own
 	owner   string // guarded by the engine's lock
 	removed atomic.Bool
+	asking  chan struct{} // see lanes
 	// held is the database that was found to hold it. A file that was closed may be another when it is opened again.
 	held atomic.Pointer[database]
 }
@@ -168,7 +169,7 @@ func (e *Engine) admit(ctx context.Context, f *file, o *driver.Opening) (*space,
 	defer e.mu.Unlock()
 	s := e.spaces[o.Workspace]
 	if s == nil || s.id != there.id {
-		s = &space{name: o.Workspace, id: there.id}
+		s = &space{name: o.Workspace, id: there.id, asking: lane(e.opts.Readers - 1)}
 		e.spaces[o.Workspace] = s
 	}
 	s.owner = o.Owner

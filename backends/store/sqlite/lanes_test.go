@@ -1,0 +1,83 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"tenantry/backends/store/driver"
+)
+
+// TestLanes_SlowQuestionsWaitForEachOther: and nothing else waits for them, neither a quick question, nor a document
+// by its id, nor a neighbour's. One that got quick again is taken for quick.
+func TestLanes_SlowQuestionsWaitForEachOther(t *testing.T) { inBoth(t, testLanes) }
+
+func testLanes(t *testing.T, shared bool) {
+	e := openEngine(t, Options{Shared: shared, QueryTimeout: time.Minute})
+	c := people()
+	names := beside(2)
+	ws, neighbour := openWorkspace(t, e, names[0], c), openWorkspace(t, e, names[1], c)
+	fill(t, ws, c, 3)
+	fill(t, neighbour, c, 3)
+	db, err := ws.acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ws.file.release()
+	ask := func(ws *workspace, wait time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), wait)
+		defer cancel()
+		_, err := ws.Find(ctx, driver.Query{Collection: c, Where: onField("city", driver.Contains, "x"), Limit: 9})
+		return err
+	}
+	s, err := ws.compileQuery(ws.tables["people"], driver.Query{Where: onField("city", driver.Contains, "x"), Limit: 9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := question{ws.space.id, s.sql.String()}
+	db.lanes.took(q, slowQuestion)
+	var leaves []func()
+	for range cap(db.lanes.slow) {
+		leave, err := db.lanes.enter(t.Context(), ws.space, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := db.reader(t.Context()) // as if it were at work
+		if err != nil {
+			t.Fatal(err)
+		}
+		leaves = append(leaves, func() { db.putReader(r, nil); leave() })
+	}
+	if err := ask(ws, 20*time.Millisecond); !errors.Is(err, driver.ErrSlow) {
+		t.Errorf("one more slow question: %v", err)
+	}
+	if err := ask(neighbour, time.Minute); err != nil {
+		t.Errorf("the same question of a neighbour, where it was never slow: %v", err)
+	}
+	if _, err := ws.Count(t.Context(), c, onField("country", driver.Eq, "DE")); err != nil {
+		t.Errorf("a quick question: %v", err)
+	}
+	if _, err := ws.Find(t.Context(), driver.Query{Collection: c, Where: onField("id", driver.Eq, "x"), Limit: 1}); err != nil {
+		t.Errorf("a document by its id: %v", err)
+	}
+	for _, leave := range leaves {
+		leave()
+	}
+	if err := ask(ws, time.Minute); err != nil || db.lanes.known[q] {
+		t.Errorf("with the others gone: %v, taken for slow %t", err, db.lanes.known[q])
+	}
+
+	// One workspace leaves a reader to the others.
+	for i := range e.opts.Readers - 1 {
+		if _, err := db.lanes.enter(t.Context(), ws.space, question{ws.space.id, string(rune('a' + i))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := ask(ws, 20*time.Millisecond); !errors.Is(err, driver.ErrSlow) {
+		t.Errorf("more than its share: %v", err)
+	}
+	if err := ask(neighbour, time.Minute); err != nil {
+		t.Errorf("a neighbour: %v", err)
+	}
+}

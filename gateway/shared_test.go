@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"tenantry/config"
+	"tenantry/gateway"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
 	"tenantry/tenants"
@@ -86,7 +88,7 @@ func fileOf(t *testing.T, o *gatewaytest.Org) string {
 // other files go on, and with the file back all is well.
 func TestShared_DamageHurtsNeighboursAlone(t *testing.T) {
 	t.Parallel()
-	g := gatewaytest.Start(t, inFolder(t.TempDir()))
+	g := gatewaytest.Start(t, gatewaytest.SharedFiles)
 	a, b, apart := neighbours(t, g)
 	keys := map[*gatewaytest.Org]string{}
 	for _, o := range []*gatewaytest.Org{a, b, apart} {
@@ -105,7 +107,9 @@ func TestShared_DamageHurtsNeighboursAlone(t *testing.T) {
 		if answer := o.Get(t, keys[o], countPath); !isAway(t, o.Slug, answer) {
 			t.Errorf("%s: %d %s", o.Slug, answer.Code, answer.Body)
 		}
-		if !slices.ContainsFunc(found, func(f string) bool { return strings.HasPrefix(f, "organization "+o.Slug+": ") && strings.Contains(f, file) }) {
+		if !slices.ContainsFunc(found, func(f string) bool {
+			return strings.HasPrefix(f, "organization "+o.Slug+": ") && strings.Contains(f, file)
+		}) {
 			t.Errorf("doctor does not name %s: %q", o.Slug, found)
 		}
 	}
@@ -125,7 +129,7 @@ func TestShared_DamageHurtsNeighboursAlone(t *testing.T) {
 // TestShared_DeletedIsGone: nothing of an organization that was deleted is left in the file, and its neighbour has all of its own.
 func TestShared_DeletedIsGone(t *testing.T) {
 	t.Parallel()
-	g := gatewaytest.Start(t, inFolder(t.TempDir()))
+	g := gatewaytest.Start(t, gatewaytest.SharedFiles)
 	a, b, _ := neighbours(t, g)
 	for _, o := range []*gatewaytest.Org{a, b} {
 		o.Import(t, contactsBundle(600)...)
@@ -171,20 +175,20 @@ func TestShared_RestoredControlDataAdoptNothing(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
 	controlFile, backup := filepath.Join(data, "db", "control.db"), filepath.Join(t.TempDir(), "control.db")
-	g := gatewaytest.Start(t, inFolder(data))
+	g := gatewaytest.Start(t, gatewaytest.SharedFiles, func(c *config.Config, _ *gateway.Options) { c.Data = data })
 	acme := g.Org(t, "acme")
 	acme.Import(t, contactsBundle(5)...)
 	key := acme.Key(t, tenants.Contacts)
 	g.Stop(t)
 	copyFile(t, controlFile, backup)
-	g = gatewaytest.Start(t, inFolder(data))
+	g = gatewaytest.Start(t, gatewaytest.SharedFiles, func(c *config.Config, _ *gateway.Options) { c.Data = data })
 	gamma := g.Org(t, "gamma")
 	gamma.Import(t, contactsBundle(7)...)
 	number, file := gamma.Tenant(t).Org.OrgID, fileOf(t, gamma)
 	g.Stop(t)
 	copyFile(t, backup, controlFile)
 
-	g = gatewaytest.Start(t, inFolder(data))
+	g = gatewaytest.Start(t, gatewaytest.SharedFiles, func(c *config.Config, _ *gateway.Options) { c.Data = data })
 	if found := strays(t, g); len(found) != 1 || !strings.Contains(found[0], fmt.Sprintf("org-%d in %s belongs to this installation, which knows no such organization", number, file)) {
 		t.Errorf("doctor says %q", found)
 	}

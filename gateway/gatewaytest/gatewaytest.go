@@ -77,7 +77,7 @@ func Start(t testing.TB, options ...Option) *Gateway {
 		cfg.Redis.Addrs = []string{u.Host}
 	}
 	if !enginetest.Shared() {
-		ownFiles(&cfg)
+		isolate(&cfg, config.IsolationFile)
 	}
 	if uri := os.Getenv(mongotest.Variable); uri != "" {
 		if err := UseMongo(&cfg, uri, mongotest.Database(t)); err != nil {
@@ -145,17 +145,26 @@ func UseMongo(cfg *config.Config, uri, database string) error {
 func Embedded(cfg *config.Config, _ *gateway.Options) {
 	d := config.Default()
 	cfg.Backends, cfg.Store, cfg.Control, cfg.Redis = d.Backends, d.Store, d.Control, d.Redis
+	if !enginetest.Shared() {
+		isolate(cfg, config.IsolationFile)
+	}
 }
 
 // OwnFiles is an Option for tests of the file that an organization has to itself.
 func OwnFiles(cfg *config.Config, o *gateway.Options) {
 	Embedded(cfg, o)
-	ownFiles(cfg)
+	isolate(cfg, config.IsolationFile)
 }
 
-func ownFiles(cfg *config.Config) {
+// SharedFiles is an Option for tests of the files that organizations share.
+func SharedFiles(cfg *config.Config, o *gateway.Options) {
+	Embedded(cfg, o)
+	isolate(cfg, config.IsolationShared)
+}
+
+func isolate(cfg *config.Config, isolation string) {
 	b := cfg.Backends[config.DefaultBackend]
-	b.Isolation = config.IsolationFile
+	b.Isolation = isolation
 	cfg.Backends[config.DefaultBackend] = b
 }
 

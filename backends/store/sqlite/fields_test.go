@@ -11,9 +11,9 @@ import (
 )
 
 // TestFields_AnswersAreTheSame: an index on every field that is asked for changes no answer.
-func TestFields_AnswersAreTheSame(t *testing.T) { inBoth(t, testFields_AnswersAreTheSame) }
+func TestFields_AnswersAreTheSame(t *testing.T) { inBoth(t, testFieldsAnswersAreTheSame) }
 
-func testFields_AnswersAreTheSame(t *testing.T, shared bool) {
+func testFieldsAnswersAreTheSame(t *testing.T, shared bool) {
 	storetest.Run(t, func(t *testing.T) driver.Engine {
 		e, err := Open(t.Context(), Options{Shared: shared, Dir: t.TempDir(), eager: true})
 		if err != nil {
@@ -46,9 +46,11 @@ func (f *fields) states() string {
 
 // TestFields_WhatIsAskedForGetsAnIndex: the second slow question over many documents has one made, which is read
 // alone by counts, survives the process, is told of, and goes when nobody asks for it.
-func TestFields_WhatIsAskedForGetsAnIndex(t *testing.T) { inBoth(t, testFields_WhatIsAskedForGetsAnIndex) }
+func TestFields_WhatIsAskedForGetsAnIndex(t *testing.T) {
+	inBoth(t, testFieldsWhatIsAskedForGetsAnIndex)
+}
 
-func testFields_WhatIsAskedForGetsAnIndex(t *testing.T, shared bool) {
+func testFieldsWhatIsAskedForGetsAnIndex(t *testing.T, shared bool) {
 	seen := &plans{}
 	dir := t.TempDir()
 	e := openEngine(t, Options{Shared: shared, Dir: dir})
@@ -107,14 +109,16 @@ func testFields_WhatIsAskedForGetsAnIndex(t *testing.T, shared bool) {
 
 // TestFields_AreBounded: a collection has as many as are allowed, those used last; a small one has none; and what
 // cannot be made is said.
-func TestFields_AreBounded(t *testing.T) { inBoth(t, testFields_AreBounded) }
+func TestFields_AreBounded(t *testing.T) { inBoth(t, testFieldsAreBounded) }
 
-func testFields_AreBounded(t *testing.T, shared bool) {
+func testFieldsAreBounded(t *testing.T, shared bool) {
 	e := openEngine(t, Options{Shared: shared, Dir: t.TempDir()})
 	c := scored()
 	ws := openWorkspace(t, e, "w", c)
 	table := ws.tables["people"]
-	job := func(i int) fieldJob { return fieldJob{ws, table, fieldKey{ws.space.id, "people", fmt.Sprintf("k%d", i)}} }
+	job := func(i int) fieldJob {
+		return fieldJob{ws, table, fieldKey{ws.space.id, "people", fmt.Sprintf("k%d", i)}}
+	}
 	e.makeIndex(t.Context(), job(0))
 	if got := ws.file.fields.states(); got != "0 ready, 0 building, 0 refused" {
 		t.Errorf("of an empty collection: %s", got)

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -136,6 +137,31 @@ func TestRotate(t *testing.T) {
 	}
 	if found, total, err := w.Keys.List(t.Context(), tenant, people.Page{}); err != nil || total != 1 || len(found) != 1 {
 		t.Errorf("listed %d of %d, %v", len(found), total, err)
+	}
+}
+
+// TestFirstLookAtAKey: the store is asked for the token's hash, and only then for the one before a rotation, each by
+// its index. Asked for either at once, SQLite reads every key.
+func TestFirstLookAtAKey(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	tenant := w.Tenant(t, "acme")
+	old := issue(t, w, tenant, keys.NewKey{})
+	next, err := w.Keys.Rotate(t.Context(), tenant, old.Key.ID, time.Hour, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var looks atomic.Int64
+	w.Engine.AfterRead(func(collection string) {
+		if collection == "keys" {
+			looks.Add(1)
+		}
+	})
+	for i, token := range []string{next.Token.Reveal(), old.Token.Reveal()} {
+		looks.Store(0)
+		if _, err := authenticate(t, w, "acme", token); err != nil || looks.Load() != int64(i+1) {
+			t.Errorf("token %d: %v, after %d questions", i, err, looks.Load())
+		}
 	}
 }
 

@@ -123,6 +123,14 @@ func testFieldsAreBounded(t *testing.T, shared bool) {
 	if got := ws.file.fields.states(); got != "0 ready, 0 building, 0 refused" {
 		t.Errorf("of an empty collection: %s", got)
 	}
+	// However soon it is found small, nobody is left to think that it is being made.
+	for i, deadline := 0, time.Now().Add(time.Minute); i < 200; i++ {
+		for ws.want(table, []fieldKey{job(0).key}); ws.file.fields.states() != "0 ready, 0 building, 0 refused"; time.Sleep(time.Microsecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("wanted %d times: %s", i+1, ws.file.fields.states())
+			}
+		}
+	}
 	fill(t, ws, c, leastIndexed)
 	for i := range maxFieldIndexes + 3 {
 		e.makeIndex(t.Context(), job(i))

@@ -19,9 +19,9 @@ import (
 const (
 	organizationsCount = "organizations"
 	settleTries        = 100
-	// settling is how many workspaces are prepared at a time: writes of one moment share a sync where they
-	// share a file, and files of their own keep that many processors busy.
-	settling = 16
+	// settling is how many workspaces are prepared at a time: the more, the more of them share a sync where they
+	// share a file; with a file each, more than there are processors gain nothing.
+	settling = 32
 )
 
 // NewOrganization is what Create needs. Slug and Name are required.

@@ -31,7 +31,7 @@ const (
 	// killed leaves no more workspaces than that without one, as strays.
 	creationsAtOnce = 100
 	creationsTime   = time.Minute // for those
-	recording       = 16          // audit records that are written at a time
+	recording       = 32          // audit records that are written at a time
 )
 
 func (s *Server) orgCreateFrom() Command {

@@ -133,7 +133,9 @@ func testFieldsAreBounded(t *testing.T, shared bool) {
 	}
 	fill(t, ws, c, leastIndexed)
 	for i := range maxFieldIndexes + 3 {
-		e.makeIndex(t.Context(), job(i))
+		for tries := 0; ws.file.fields.indexedBy(job(i).key) == nil && tries < 100; tries++ { // a busy machine takes longer than a build may
+			e.makeIndex(t.Context(), job(i))
+		}
 	}
 	for i := range maxFieldIndexes + 3 {
 		if has := ws.file.fields.indexedBy(job(i).key) != nil; has != (i >= 3) {

@@ -2,6 +2,8 @@ package gateway_test
 
 import (
 	"net/http"
+	"net/url"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -124,5 +126,55 @@ func TestUsage_OfStrangers(t *testing.T) {
 	}
 	if a := acme.Get(t, reader, "/api/usage"); !strings.Contains(a.Text(), `"documents":0,`) || !strings.Contains(a.Text(), `{"operation":"contacts.list","requests":4,"refused":4,`) {
 		t.Errorf("%s", a.Body)
+	}
+}
+
+// TestContract_Explain: a call that only reads is carried out as the caller may, and what it asks of the store is told
+// instead of its answer; on SQLite also by which index.
+func TestContract_Explain(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	acme := g.Org(t, "acme", tenants.FeatureTeams)
+	acme.Import(t, append(contactsBundle(3), `{"kind":"team","id":"`+docID(77)+`","name":"Red"}`, `{"kind":"contact_field","key":"plan","title":"Plan","type":"Text"}`)...)
+	key := acme.Key(t, tenants.ViewAudit, tenants.Contacts, tenants.ManageCampaigns)
+	told := g.Config.Backends[g.Config.Store].Engine == config.EngineSQLite
+	for _, c := range []struct{ call, operation, want string }{
+		{"/api/contacts?filters[plan]=gold", "contacts.list", `"reads_everything":true,"fields":[{"field":"plan","state":"none"}]`},
+		{"/api/contacts?filters[country]=DE", "contacts.list", `"asked":"count","took_us":0,"index":"country_status_deleted_teams","reads_everything":false,"fields":[]`},
+		{"/api/contacts/" + strings.Repeat("0", 15) + "abc000000", "contacts.get", `{"collection":"contacts","asked":"find","took_us":0,"index":"id","reads_everything":false,"fields":[]}`},
+		{"/api/campaigns/count?filters[first_name]=N1&filters[country]=FR", "campaigns.count", `"reads_everything":false`},
+		{"/api/campaigns", "campaigns.list", `"collection":"campaigns","asked":"find"`},
+	} {
+		a := acme.Get(t, key, "/api/store/explain?call="+url.QueryEscape(c.call))
+		text := regexp.MustCompile(`"took_us":\d+`).ReplaceAllString(a.Text(), `"took_us":0`)
+		if a.Code != http.StatusOK || a.Message != "Explanation found" || !strings.Contains(text, `"operation":"`+c.operation+`"`) || told && !strings.Contains(text, c.want) {
+			t.Errorf("%s: %d %s\nwant %s", c.call, a.Code, text, c.want)
+		}
+		if strings.Contains(text, "example.com") {
+			t.Errorf("%s: the answer is told too: %s", c.call, text)
+		}
+	}
+	limited := acme.KeyWith(t, func(k *control.NewKey) {
+		k.Permissions, k.Teams = []string{string(tenants.ViewAudit), string(tenants.Contacts)}, []string{docID(77)}
+	}).Token
+	for _, c := range []struct {
+		key, call string
+		code      int
+		message   string
+	}{
+		{key, "", http.StatusUnprocessableEntity, "Validation failed: call must not be empty"},
+		{key, "/api/nothing", http.StatusUnprocessableEntity, `Validation failed: call must be the path of an operation that only reads, which "/api/nothing" is not`},
+		{key, "/api/contacts/bulk", http.StatusNotFound, "Contact not found"}, // the name of no contact
+		{key, "/api/contacts/" + strings.Repeat("0", 15) + "abc000000/reveal-secret?field=x", http.StatusUnprocessableEntity, ""},
+		{key, "/api/store/explain?call=/api/contacts", http.StatusUnprocessableEntity, ""},
+		{key, "/api/contacts/export", http.StatusNotFound, ""},
+		{key, "/api/contacts?filters[nothing]=x", http.StatusUnprocessableEntity, ""},
+		{key, "/api/files?folder_id=x", http.StatusForbidden, ""},
+		{acme.Key(t, tenants.Contacts), "/api/contacts", http.StatusForbidden, ""},
+		{limited, "/api/contacts", http.StatusForbidden, ""},
+	} {
+		if a := acme.Get(t, c.key, "/api/store/explain?call="+url.QueryEscape(c.call)); a.Code != c.code || c.message != "" && a.Message != c.message {
+			t.Errorf("%s: %d %s, want %d %s", c.call, a.Code, a.Body, c.code, c.message)
+		}
 	}
 }

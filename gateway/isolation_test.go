@@ -86,6 +86,7 @@ func samples() map[string]sample {
 		},
 		"me.get":        {volatile: []string{"id", "name", "email", "created_at"}},
 		"me.update":     {body: map[string]any{"name": "Grace {n}"}, volatile: []string{"id", "name", "email", "created_at"}},
+		"store.explain": {query: []value{{"call", "/api/audit?per_page=1"}}, volatile: []string{"took_us", "questions"}},
 		"authz.explain": {query: []value{{"operation", "folders.get"}, {"subject", refSubject}}},
 		"contacts.reveal": {
 			path:     map[string]ref{"id": refContact},

@@ -59,6 +59,7 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []api.Operati
 		return nil, nil, err
 	}
 	a.members.Explain(rows)
+	a.usage.Tell(rows)
 
 	gin.SetMode(gin.ReleaseMode)
 	engine := gin.New(func(e *gin.Engine) {

@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"time"
 
 	"tenantry/backends/store/driver"
@@ -15,6 +17,49 @@ type Call struct {
 	Collection string // empty where there are several or none
 	Took       time.Duration
 	Err        error
+}
+
+// Watch notes what a workspace is asked while somebody waits to hear how that is found. It is put into a
+// request.Request. Safe for concurrent use.
+type Watch struct {
+	mu  sync.Mutex
+	all []Question
+}
+
+// Question is one that the engine was asked.
+type Question struct {
+	Collection string
+	Operation  string // find, count, aggregate
+	Took       time.Duration
+	Plan       *driver.Plan // nil: the engine does not tell
+}
+
+// Questions returns those that were asked, in their order.
+func (w *Watch) Questions() []Question {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.all)
+}
+
+// watch has the engine explain a question for whoever wants to know.
+func (o *observed) watch(ctx context.Context, operation string, q driver.Query, began time.Time) {
+	r := request.From(ctx)
+	if r == nil || r.Watch == nil {
+		return
+	}
+	w, ok := r.Watch.(*Watch)
+	if !ok {
+		return
+	}
+	asked := Question{Collection: q.Collection.Name, Operation: operation, Took: time.Since(began)}
+	if e, ok := o.Workspace.(driver.Explainer); ok {
+		if plan, err := e.Explain(ctx, q); err == nil {
+			asked.Plan = &plan
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.all = append(w.all, asked)
 }
 
 // observed tells of every call of a workspace.
@@ -45,6 +90,7 @@ func (o *observed) Find(ctx context.Context, q driver.Query) ([]driver.Document,
 	began := time.Now()
 	docs, err := o.Workspace.Find(ctx, q)
 	o.done(ctx, "find", q.Collection, began, err)
+	o.watch(ctx, "find", q, began)
 	return docs, err
 }
 
@@ -52,6 +98,7 @@ func (o *observed) Count(ctx context.Context, c *driver.Collection, where driver
 	began := time.Now()
 	n, err := o.Workspace.Count(ctx, c, where)
 	o.done(ctx, "count", c, began, err)
+	o.watch(ctx, "count", driver.Query{Collection: c, Where: where}, began)
 	return n, err
 }
 
@@ -59,6 +106,7 @@ func (o *observed) Aggregate(ctx context.Context, a driver.Aggregation) ([][]any
 	began := time.Now()
 	rows, err := o.Workspace.Aggregate(ctx, a)
 	o.done(ctx, "aggregate", a.Collection, began, err)
+	o.watch(ctx, "aggregate", driver.Query{Collection: a.Collection, Where: a.Where}, began)
 	return rows, err
 }
 

@@ -57,6 +57,8 @@ type Meter struct {
 	log  *slog.Logger
 	now  func() time.Time
 
+	operations []api.Operation // of the whole gateway
+
 	live  sync.Map // *tenants.Tenant to *ledger
 	flush sync.Mutex
 }

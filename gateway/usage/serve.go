@@ -43,7 +43,7 @@ type Answer struct {
 // Kept returns what is stored. It does not travel: it tells of this organization's past.
 func (m *Meter) Kept() []resource.Kept { return []resource.Kept{m.kind.Kind} }
 
-// Operations returns the row.
+// Operations returns the rows.
 func (m *Meter) Operations() []api.Operation {
 	size := int64(1_368_064)
 	list := crud.Rows(m.kind, crud.Options[Day]{
@@ -57,7 +57,7 @@ func (m *Meter) Operations() []api.Operation {
 		api.Param{Name: "to", In: api.InQuery, Shape: api.Text, Description: "The last day.", Example: "2026-11-30"},
 		api.Param{Name: "operation", In: api.InQuery, Shape: api.Text, Description: "Counts this operation alone.", Example: "reports.get"})
 	list[0].Failures = append(list[0].Failures, api.Failure{Code: http.StatusUnprocessableEntity, Message: "Validation failed: from must be a day like 2026-11-22", When: "a day cannot be read"})
-	return list
+	return append(list, m.explain())
 }
 
 // between says which days are asked for, of those that are kept.

@@ -13,6 +13,8 @@ import (
 type Request struct {
 	ID      string // of this gateway
 	TraceID string // of the trace it is part of (W3C Trace Context); empty: of none
+	// Watch is who wants to know what the store is asked for it: a *store.Watch; nil: nobody.
+	Watch any
 
 	calls, took atomic.Int64
 }

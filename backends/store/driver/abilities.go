@@ -37,6 +37,23 @@ type Indexer interface {
 	Indexes(ctx context.Context) ([]IndexStatus, error)
 }
 
+// Explainer is a workspace that can tell how the engine finds what a question asks for.
+type Explainer interface {
+	// Explain returns how; of a count where Query.Limit is 0. No document is read. Error: ErrUnavailable.
+	Explain(ctx context.Context, q Query) (Plan, error)
+}
+
+// Plan is how a question is answered.
+type Plan struct {
+	// Index is the one that leads to the documents, "id" their key; empty: none does.
+	Index string
+	// Every: all documents of the collection are looked at, or all entries of the index.
+	Every bool
+	// Fields are those conditions on fields that the organization defined which an index could serve, by
+	// Index their names. The State of one that has none is empty.
+	Fields []IndexStatus
+}
+
 // IndexStatus tells an operator about one index.
 type IndexStatus struct {
 	Database   string

@@ -31,6 +31,7 @@ const readerSetUp = "PRAGMA query_only = ON; PRAGMA temp_store = MEMORY; PRAGMA 
 type database struct {
 	engine *Engine
 	path   string
+	shared bool        // by several workspaces
 	file   os.FileInfo // of the file that is open
 	// commits counts the writes that have been committed. A snapshot taken before the latest is stale.
 	commits atomic.Uint64
@@ -75,7 +76,7 @@ func openDatabase(ctx context.Context, e *Engine, path string, o *driver.Opening
 	if err != nil {
 		return nil, err
 	}
-	db := &database{engine: e, path: path, writing: make(chan struct{}, 1), reading: make(chan struct{}, e.opts.Readers)}
+	db := &database{engine: e, path: path, shared: s.shared, writing: make(chan struct{}, 1), reading: make(chan struct{}, e.opts.Readers)}
 	db.lanes.slow = lane(e.opts.Readers / 2)
 	ready := false
 	if logged {

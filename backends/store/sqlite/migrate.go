@@ -139,6 +139,11 @@ func (db *database) migrate(ctx context.Context, o *driver.Opening, s *schema) e
 				return fmt.Errorf("prepare collection %s: %w", t.name, err)
 			}
 		}
+		if s.shared {
+			if err := c.level(); err != nil {
+				return fmt.Errorf("prepare the statistics: %w", err)
+			}
+		}
 		if claim {
 			return c.exec("INSERT INTO collections (name, spec) VALUES (?1, ?2)", ownerRow, o.Owner)
 		}

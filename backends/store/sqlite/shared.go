@@ -184,6 +184,9 @@ func (f *file) claim(c *conn, o *driver.Opening) (entry, error) {
 		return there, err
 	}
 	claim, err := o.Admit(there.owner, f.path, func() (some bool, err error) {
+		if !found {
+			return false, nil // its number will be new
+		}
 		tables, err := c.tables("c:*")
 		for _, table := range tables {
 			if err != nil || some {

@@ -1,0 +1,87 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"tenantry/backends/store/driver"
+	"zombiezen.com/go/sqlite"
+)
+
+// Explain tells how SQLite's planner would find what a question asks for.
+func (w *workspace) Explain(ctx context.Context, q driver.Query) (driver.Plan, error) {
+	t, err := w.table(q.Collection)
+	if err != nil {
+		return driver.Plan{}, err
+	}
+	doing := "explain a question about " + t.name
+	s := w.statement(t)
+	if q.Limit > 0 {
+		s, err = w.compileQuery(t, q)
+	} else {
+		s.add("SELECT count(*)")
+		err = s.from(q.Where)
+	}
+	if err != nil {
+		return driver.Plan{}, fmt.Errorf("%s: %w", doing, err)
+	}
+	db, err := w.acquire(ctx)
+	if err != nil {
+		return driver.Plan{}, failed(ctx, doing, err)
+	}
+	defer w.file.release()
+	r, err := db.reader(ctx)
+	if err != nil {
+		return driver.Plan{}, failed(ctx, doing, err)
+	}
+	plan := driver.Plan{Every: true}
+	found := false
+	err = r.conn.rows("EXPLAIN QUERY PLAN "+s.sql.String(), s.args, func(row *sqlite.Stmt) error {
+		if index, every, is := access(row.ColumnText(3)); is && !found {
+			plan.Index, plan.Every, found = index, every, true
+		} else if is {
+			plan.Every = plan.Every && every // the documents of those that an inner question found
+		}
+		return nil
+	})
+	db.putReader(r, err)
+	for _, name := range s.sought {
+		plan.Fields = append(plan.Fields, w.file.fields.status(fieldKey{w.space.id, t.name, name}))
+	}
+	return plan, failed(ctx, doing, err)
+}
+
+// access reads a line of a plan: by which index a table is entered, and whether from its beginning to its end.
+// is says that it is such a line.
+func access(line string) (index string, every, is bool) {
+	how, of, _ := strings.Cut(line, " ")
+	if how != "SEARCH" && how != "SCAN" || strings.HasPrefix(of, "j ") || strings.HasPrefix(of, "json_each") {
+		return "", false, false
+	}
+	_, bounds, _ := strings.Cut(of, " (")
+	bounds = strings.TrimSuffix(bounds, ")")
+	every = how == "SCAN" || bounds == "ws=?"
+	if _, name, ok := strings.Cut(of, " INDEX "); ok {
+		name, _, _ = strings.Cut(name, " ")
+		if part := strings.Split(name, ":"); len(part) > 2 { // i:contacts:country, x:contacts:plan:7
+			name = part[2]
+		}
+		return name, every, true
+	}
+	if every {
+		return "", true, true
+	}
+	return "id", false, true
+}
+
+// status tells of the index on a key.
+func (f *fields) status(key fieldKey) driver.IndexStatus {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := driver.IndexStatus{Collection: key.table, Index: key.key}
+	if x := f.all[key]; x != nil {
+		s.State, s.Reason = x.state, x.reason
+	}
+	return s
+}

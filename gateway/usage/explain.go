@@ -1,0 +1,139 @@
+package usage
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"tenantry/backends/api"
+	"tenantry/backends/store"
+	"tenantry/internal/fault"
+	"tenantry/internal/request"
+	"tenantry/internal/texts"
+	"tenantry/tenants"
+)
+
+type asked struct {
+	Call string `json:"call" rule:"required max=8000" doc:"Path and query of a list, a count or a report, as it would be asked for; percent-encoded." example:"/api/contacts?filters[plan]=gold"`
+}
+
+// Explanation says what a call asks of the store, and how that is found.
+type Explanation struct {
+	Operation string     `json:"operation" doc:"Name of the operation that was called."`
+	Took      int64      `json:"took_us" doc:"How long it took, in microseconds. Its answer was dropped."`
+	Questions []Question `json:"questions" doc:"What it asked the store, in order."`
+}
+
+// Question is one that the store was asked.
+type Question struct {
+	Collection string       `json:"collection" doc:"What was asked for."`
+	Asked      string       `json:"asked" doc:"find, count or aggregate."`
+	Took       int64        `json:"took_us" doc:"How long it took, in microseconds. A count that is still known takes next to nothing."`
+	Index      *string      `json:"index" doc:"The index that leads to the records, id for their identifiers; null where none does, or where the engine does not tell."`
+	Every      *bool        `json:"reads_everything" doc:"Whether every record is looked at, or every entry of the index; null where the engine does not tell."`
+	Fields     []FieldIndex `json:"fields" doc:"Conditions on fields that the organization defined, which an index could serve."`
+}
+
+// FieldIndex is the index on a field that the organization defined.
+type FieldIndex struct {
+	Field string `json:"field" doc:"Key of the field."`
+	State string `json:"state" doc:"none, building, ready or refused: it would have held writes up for too long. One is made where slow questions want it."`
+}
+
+// Tell tells the meter which operations there are, before it is used.
+func (m *Meter) Tell(rows []api.Operation) { m.operations = rows }
+
+func (m *Meter) explain() api.Operation {
+	index, no := "by_plan", false
+	return api.Typed(api.Operation{
+		Name: "store.explain", Method: http.MethodGet, Path: "/api/store/explain", Tag: "Usage", Summary: "Explain why a list or a report is slow",
+		Description: "Calls an operation that only reads, as the caller may, drops its answer, and says what it asked of the store and by which indexes that was found.",
+		Credentials: api.Key | api.Session, Kinds: api.ServerKeys, Rule: api.Needs(tenants.ViewAudit).Unlimited(), Message: "Explanation found", Weight: api.Heavy, Reads: true,
+		Example: Explanation{"contacts.list", 1840, []Question{{"contacts", "find", 1510, &index, &no, []FieldIndex{{"plan", "ready"}}}}},
+		Failures: []api.Failure{
+			{Code: http.StatusUnprocessableEntity, Message: "Validation failed: call must be the path of an operation that only reads", When: "it is none, it tells secrets or is recorded, or it answers with a file"},
+			{Code: http.StatusNotFound, Message: "Contact not found", When: "the call answers so"},
+			{Code: http.StatusForbidden, Message: "Lacking necessary permission contacts", When: "the caller may not make that call", Data: map[string]any{"permission": "contacts"}},
+		},
+	}, m.explained)
+}
+
+func (m *Meter) explained(ctx context.Context, c *api.Call, in asked) (Explanation, error) {
+	path, query, _ := strings.Cut(in.Call, "?")
+	op, parameters := m.reading(path)
+	if op == nil {
+		var faults fault.List
+		faults.Add("call", fault.Unknown, "call must be the path of an operation that only reads, which %q is not", texts.Clip(path))
+		return Explanation{}, faults.Err()
+	}
+	inner := api.NewCall(op, func(name string) string { return parameters[name] })
+	inner.Tenant, inner.Principal, inner.RequestID, inner.Remote, inner.BaseURL, inner.Strict = c.Tenant, c.Principal, c.RequestID, c.Remote, c.BaseURL, c.Strict
+	watch := &store.Watch{}
+	outer := request.From(ctx)
+	began := time.Now()
+	_, err := api.Run(request.With(ctx, &request.Request{ID: c.RequestID, Watch: watch}), inner, api.Input{Query: query})
+	out := Explanation{Operation: op.Name, Took: time.Since(began).Microseconds(), Questions: []Question{}}
+	for _, q := range watch.Questions() {
+		if outer != nil {
+			outer.Spent(q.Took)
+		}
+		out.Questions = append(out.Questions, told(q))
+	}
+	return out, err
+}
+
+// reading returns the operation of a path that may be explained, with the path's parameters; nil where there is none.
+func (m *Meter) reading(path string) (*api.Operation, map[string]string) {
+	segments := strings.Split(path, "/")
+	for i := range m.operations {
+		op := &m.operations[i]
+		if op.Method != http.MethodGet || op.Audit != api.NoAudit || op.Once || op.Streams != nil || op.Credentials&(api.Key|api.Session) == 0 || op.Name == "store.explain" {
+			continue
+		}
+		for _, template := range op.Paths() {
+			if parameters := fits(strings.Split(template, "/"), segments); parameters != nil {
+				return op, parameters
+			}
+		}
+	}
+	return nil, nil
+}
+
+// fits returns the parameters of a path that is of the form, else nil.
+func fits(template, segments []string) map[string]string {
+	if len(template) != len(segments) {
+		return nil
+	}
+	parameters := map[string]string{}
+	for i, part := range template {
+		value, err := url.PathUnescape(segments[i])
+		switch name, is := strings.CutPrefix(part, "{"); {
+		case is && value != "" && err == nil:
+			parameters[strings.TrimSuffix(name, "}")] = value
+		case is || part != segments[i]:
+			return nil
+		}
+	}
+	return parameters
+}
+
+func told(q store.Question) Question {
+	out := Question{Collection: q.Collection, Asked: q.Operation, Took: q.Took.Microseconds(), Fields: []FieldIndex{}}
+	if q.Plan == nil {
+		return out
+	}
+	out.Every = &q.Plan.Every
+	if q.Plan.Index != "" {
+		out.Index = &q.Plan.Index
+	}
+	for _, f := range q.Plan.Fields {
+		field := FieldIndex{Field: f.Index, State: string(f.State)}
+		if f.State == "" {
+			field.State = "none"
+		}
+		out.Fields = append(out.Fields, field)
+	}
+	return out
+}

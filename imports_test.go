@@ -87,7 +87,7 @@ func mayImport(from, to string) bool {
 	case within(from, "gateway/bundles"):
 		return allowed("gateway/transfer", "gateway/rows", "gateway/audit", "tenants", "backends/api", "backends/crud", "backends/resource", "backends/store", "crypto/sealing", "internal")
 	case within(from, "gateway/audit", "gateway/usage"):
-		return allowed("tenants", "backends/api", "backends/crud", "backends/resource", "backends/store", "internal/fault")
+		return allowed("tenants", "backends/api", "backends/crud", "backends/resource", "backends/store", "internal")
 	case within(from, "gateway/telemetry"):
 		return allowed("config", "backends/store")
 	case within(from, "gateway/logging"):

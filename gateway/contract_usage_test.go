@@ -154,6 +154,8 @@ func TestContract_Explain(t *testing.T) {
 			t.Errorf("%s: the answer is told too: %s", c.call, text)
 		}
 	}
+	birch := g.Org(t, "birch")
+	birch.Import(t, `{"kind":"folder","id":"`+docID(88)+`","name":"Theirs"}`)
 	limited := acme.KeyWith(t, func(k *control.NewKey) {
 		k.Permissions, k.Teams = []string{string(tenants.ViewAudit), string(tenants.Contacts)}, []string{docID(77)}
 	}).Token
@@ -168,6 +170,8 @@ func TestContract_Explain(t *testing.T) {
 		{key, "/api/contacts/" + strings.Repeat("0", 15) + "abc000000/reveal-secret?field=x", http.StatusUnprocessableEntity, ""},
 		{key, "/api/store/explain?call=/api/contacts", http.StatusUnprocessableEntity, ""},
 		{key, "/api/contacts/export", http.StatusNotFound, ""},
+		{key, "/api/files/folders/" + docID(88), http.StatusNotFound, "Folder not found"}, // another organization's
+		{key, "/api/files/folders/" + docID(89), http.StatusNotFound, "Folder not found"},
 		{key, "/api/contacts?filters[nothing]=x", http.StatusUnprocessableEntity, ""},
 		{key, "/api/files?folder_id=x", http.StatusForbidden, ""},
 		{acme.Key(t, tenants.Contacts), "/api/contacts", http.StatusForbidden, ""},

@@ -266,6 +266,18 @@ func (w *workspace) hold(ctx context.Context, db *database) error {
 	return nil
 }
 
+// there sees in a transaction whether the workspace has not been removed: what it wrote then would be left behind.
+func (w *workspace) there(c *conn) error {
+	if !w.shared {
+		return nil
+	}
+	there, found, err := entryOf(c, w.space.name)
+	if err == nil && (!found || there.id != w.space.id) {
+		return errRemoved
+	}
+	return err
+}
+
 // prepareShared brings a shared file up to date with the schema.
 func (f *file) prepareShared(ctx context.Context, s *schema) error {
 	return f.prepare(ctx, &driver.Opening{Workspace: f.name, Owner: sharedOwner}, s)
@@ -299,15 +311,15 @@ func (e *Engine) removeShared(ctx context.Context, name, owner string) error {
 	}
 	defer f.release()
 	e.mu.Lock()
-	s := e.spaces[name]
+	s := e.spaces[name] // somebody may make it anew as soon as it is gone
 	e.mu.Unlock()
-	if err := db.transact(ctx, ctx, 0, nil, func(c *conn) error { return f.takeOut(c, name, owner, s) }); err != nil {
-		if s != nil {
-			s.removed.Store(false)
-		}
+	if err := db.transact(ctx, ctx, 0, nil, func(c *conn) error { return f.takeOut(c, name, owner) }); err != nil {
 		return failed(ctx, "remove "+name+" from "+f.path, err)
 	}
 	e.mu.Lock()
+	if s != nil {
+		s.removed.Store(true)
+	}
 	if e.spaces[name] == s {
 		delete(e.spaces, name)
 	}
@@ -316,7 +328,7 @@ func (e *Engine) removeShared(ctx context.Context, name, owner string) error {
 }
 
 // takeOut gives the workspace a name that nobody asks for, and drops the indexes that were its own.
-func (f *file) takeOut(c *conn, name, owner string, s *space) error {
+func (f *file) takeOut(c *conn, name, owner string) error {
 	there, found, err := entryOf(c, name)
 	if err != nil || !found {
 		return err
@@ -338,9 +350,6 @@ func (f *file) takeOut(c *conn, name, owner string, s *space) error {
 			}
 		}
 	})
-	if s != nil {
-		s.removed.Store(true) // before the next job of this transaction writes
-	}
 	return nil
 }
 

@@ -220,7 +220,7 @@ func TestShared_RemovalIsFinished(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := db.transact(t.Context(), t.Context(), 0, nil, func(c *conn) error { return ws.file.takeOut(c, names[0], "", ws.space) }); err != nil {
+	if err := db.transact(t.Context(), t.Context(), 0, nil, func(c *conn) error { return ws.file.takeOut(c, names[0], "") }); err != nil {
 		t.Fatal(err)
 	}
 	ws.file.release()

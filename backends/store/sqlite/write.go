@@ -206,8 +206,8 @@ func (w *workspace) transact(ctx context.Context, doing string, documents int, t
 	}
 	defer w.file.release()
 	err = db.transact(ctx, wait, documents, touched, func(c *conn) error {
-		if w.space.removed.Load() { // what is written now would be left behind
-			return errRemoved
+		if err := w.there(c); err != nil {
+			return err
 		}
 		return do(ctx, c)
 	})

@@ -103,6 +103,7 @@ func lines(fewer int) []line {
 		{name: "organizations", what: "campaign counts over 10,000 organizations, by Zipf with s = 1.1", connections: 32, ours: counts(crowd, crowd, zipf), beside: one("0.80")},
 		{name: "memory", what: "memory by active organizations", measure: memory(crowd)},
 		{name: "crowd", what: "creating organizations", measure: creating(crowd)},
+		{name: "soak", what: "a soak", long: true, measure: soak(crowd)},
 		{name: "folder", what: "page 1 of a folder of 100,000 files, 50 a page", connections: 8, ours: page(1), beside: []reference{theirPage(1)}},
 		{name: "folder", what: "page 1,000 of it", connections: 8, ours: page(files / 100), beside: []reference{theirPage(files / 100)}},
 		{name: "folder", what: "page 2,000 of it, the last", connections: 8, ours: page(files / 50), beside: []reference{theirPage(files / 50), {name: "page 1", goal: "0.50", from: page(1)}}},
@@ -287,6 +288,42 @@ func memory(n int) func(context.Context, *bench) ([]fact, error) {
 			facts = append(facts, f)
 		}
 		return facts, nil
+	}
+}
+
+// soak reads and writes in all organizations for five minutes and tells what the server holds in either half: what
+// grows with time shows in the second.
+func soak(n int) func(context.Context, *bench) ([]fact, error) {
+	return func(ctx context.Context, b *bench) ([]fact, error) {
+		s, c, err := b.crowd(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		t := &traffic{process: s.process, server: s, spread: even}
+		for i, o := range c.orgs {
+			t.requests = append(t.requests, o.request(http.MethodGet, countPath, ""))
+			if i%4 == 0 {
+				t.requests = append(t.requests, o.request(http.MethodPost, "/api/contacts", `{"first_name":"Ada","country":"DE"}`))
+			}
+		}
+		const slices = 10
+		var resident, files [2]int64
+		var all result
+		for i := range slices {
+			r, err := b.run(ctx, t, 32, max(1, 30/float64(b.small)))
+			if err != nil {
+				return nil, err
+			}
+			all.Requests, all.Seconds, all.Refused = all.Requests+r.Requests, all.Seconds+r.Seconds, all.Refused+r.Refused
+			half := i / (slices / 2)
+			resident[half], files[half] = max(resident[half], s.resident()), max(files[half], s.descriptors())
+		}
+		what := fmt.Sprintf("%s organizations read and written for %.0f s, a fifth of it writes: ", whole(n), all.Seconds)
+		return []fact{
+			{what + "answers, and failures among them", fmt.Sprintf("%s a second, %.0f", number(all.rate()), all.Refused), "none"},
+			{what + "the most memory in each half", fmt.Sprintf("%d and %d MiB", resident[0]>>20, resident[1]>>20), "equal"},
+			{what + "the most open files in each half", fmt.Sprintf("%d and %d", files[0], files[1]), "equal"},
+		}, nil
 	}
 }
 

@@ -65,6 +65,12 @@ func (p *process) resident() int64 {
 	return kibibytes(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid), "VmRSS")
 }
 
+// descriptors returns how many files and sockets it has open, 0 where the system does not tell as Linux does.
+func (p *process) descriptors() int64 {
+	open, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.cmd.Process.Pid))
+	return int64(len(open))
+}
+
 // told returns what a file of the system says under a name, "" where it says nothing.
 func told(path, name string) string {
 	raw, _ := os.ReadFile(path)

@@ -94,5 +94,5 @@ func Faults(t testing.TB) []storetest.Fault {
 	if !IsStandIn(t) {
 		return nil
 	}
-	return []storetest.Fault{storetest.WideSums, storetest.RoughSums, storetest.DollarGroups}
+	return []storetest.Fault{storetest.WideSums, storetest.RoughSums, storetest.DollarGroups, storetest.SeveralBounds}
 }

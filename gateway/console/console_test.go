@@ -255,7 +255,7 @@ func TestT5_AHostOfNobodySaysHowAnAddressLooks(t *testing.T) {
 func TestAssets(t *testing.T) {
 	t.Parallel()
 	_, acme := start(t)
-	for path, kind := range map[string]string{"/assets/console.css": "text/css", "/assets/console.js": "text/javascript"} {
+	for path, kind := range map[string]string{"/assets/console.css": "text/css", "/assets/report.css": "text/css", "/assets/console.js": "text/javascript"} {
 		a := acme.Page(t, path)
 		if a.Code != 200 || !strings.HasPrefix(a.Header.Get("Content-Type"), kind) || a.Header.Get("X-Content-Type-Options") != "nosniff" || len(a.Body) == 0 {
 			t.Errorf("%s: %d %v", path, a.Code, a.Header)

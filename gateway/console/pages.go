@@ -29,7 +29,7 @@ type pages struct {
 }
 
 func parsePages() (*pages, error) {
-	t, err := template.ParseFS(assets, "assets/pages.html")
+	t, err := template.ParseFS(assets, "assets/*.html")
 	if err != nil {
 		return nil, fmt.Errorf("console pages: %w", err)
 	}
@@ -41,7 +41,7 @@ const pageTimeout = 10 * time.Second
 
 func (m *Module) routes() error {
 	mux := m.pages.mux
-	for name, contentType := range map[string]string{"console.css": "text/css; charset=utf-8", "console.js": "text/javascript; charset=utf-8"} {
+	for name, contentType := range map[string]string{"console.css": "text/css; charset=utf-8", "report.css": "text/css; charset=utf-8", "console.js": "text/javascript; charset=utf-8"} {
 		body, err := assets.ReadFile("assets/" + name)
 		if err != nil {
 			return fmt.Errorf("console assets: %w", err)

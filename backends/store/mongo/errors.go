@@ -185,7 +185,7 @@ func isOurs(err error) bool {
 		f         fault
 	)
 	return errors.As(err, &duplicate) || errors.As(err, &conflict) || errors.As(err, &f) ||
-		errors.As(err, &argument) || errors.As(err, &marshal)
+		errors.As(err, &argument) || errors.As(err, &marshal) || errors.Is(err, mongo.ErrNoDocuments)
 }
 
 const (

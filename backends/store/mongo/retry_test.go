@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -188,6 +189,41 @@ func TestDuplicatesNameTheirIndex(t *testing.T) {
 			}
 			if err != nil && bytes.Contains(fmt.Append(nil, err), []byte("E11000")) {
 				t.Errorf("the error repeats the server's words: %v", err)
+			}
+		})
+	}
+}
+
+// TestCounterThatIsNotThere: an upsert that is answered with no document has lost a race, and is no outage.
+func TestCounterThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	nothing := append(done(0), bson.E{Key: "value", Value: nil})
+	counted := append(done(1), bson.E{Key: "value", Value: bson.D{{Key: "value", Value: int64(7)}}})
+	for name, about := range map[string]struct {
+		answers []bson.D
+		want    string
+		sent    int
+	}{
+		"once":   {[]bson.D{nothing, counted}, "", 2},
+		"always": {[]bson.D{nothing}, "no document", breakAfter * (maxRaces + 1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &script{answers: map[string][]bson.D{"findAndModify": about.answers}}
+			f := fake(t, &fakeServer{answer: s.answer}, nil).member("rs0")
+			e, w, k := onFake(t, f)
+			w.space = &space{db: k.coll.Database()}
+			for range breakAfter {
+				n, err := w.Counter(t.Context(), "forms", 1, 0)
+				if err == nil && (about.want != "" || n != 7) || err != nil && (about.want == "" || !strings.Contains(err.Error(), about.want) || errors.Is(err, driver.ErrUnavailable)) {
+					t.Fatalf("%d, %v", n, err)
+				}
+				if about.want == "" {
+					break
+				}
+			}
+			if n := f.took("findAndModify"); e.Refusing() || n != about.sent {
+				t.Errorf("refusing %v after %d commands", e.Refusing(), n)
 			}
 		})
 	}

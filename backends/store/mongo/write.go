@@ -398,10 +398,18 @@ func (w *workspace) Counter(ctx context.Context, name string, add, atLeast int64
 	return value, err
 }
 
-// again repeats an upsert that lost a race with another one for the same new document.
+// again repeats an upsert that lost a race with another one for the same new document, which some servers tell by
+// answering with no document.
 func again(upsert func() error) error {
 	for race := 0; ; race++ {
-		if err := upsert(); race == maxRaces || !mongo.IsDuplicateKeyError(err) {
+		err := upsert()
+		none := errors.Is(err, mongo.ErrNoDocuments)
+		switch {
+		case !none && !mongo.IsDuplicateKeyError(err):
+			return err
+		case race == maxRaces && none:
+			return fault{errors.New("MongoDB answered with no document, where it was to make one")}
+		case race == maxRaces:
 			return err
 		}
 	}

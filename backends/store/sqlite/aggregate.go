@@ -13,7 +13,7 @@ func (w *workspace) compileAggregation(t *table, a driver.Aggregation, wide bool
 	if len(a.Groups)+len(a.Measures) == 0 {
 		return nil, nil, fmt.Errorf("an aggregation of %s needs a group or a measure", t.name)
 	}
-	s := w.statement(t)
+	s := w.statement(t, a.Where)
 	types := make([]driver.Type, 0, len(a.Groups)+len(a.Measures))
 	s.add("SELECT ")
 	for i, g := range a.Groups {

@@ -22,21 +22,25 @@ type statement struct {
 	sql  strings.Builder
 	args []any
 	keys []customKey
-	// fields has the indexes on custom values; nil: there are none. Sought are the keys of conditions that
-	// such an index could serve.
+	// fields has the indexes on custom values. Sought are the keys of conditions that such an index could serve.
 	fields *fields
 	sought []string
 	// side says whether element look-ups go through side tables; see indexed.
 	side bool
 	ws   int64  // the workspace, where several share the table
-	mark string // of it, once it was written
+	mark string // of it, once it was written, or a number; see statement
 }
 
 type customKey struct{ name, param string }
 
-func (w *workspace) statement(t *table) *statement {
+// statement begins one that asks for what meets the predicate. Where an index on a custom value serves that, the
+// workspace is a number in it, since a parameter would not tell the planner that the index is its own.
+func (w *workspace) statement(t *table, where driver.Predicate) *statement {
 	s := &statement{t: t, fields: &w.file.fields, ws: w.space.id}
 	s.sql.Grow(256)
+	if s.served(where) {
+		s.mark = strconv.FormatInt(s.ws, 10)
+	}
 	return s
 }
 
@@ -52,15 +56,10 @@ func (s *statement) param(v any) string {
 	return "?" + strconv.Itoa(len(s.args))
 }
 
-// mine returns the condition that confines a shared table to the workspace. Where that has indexes of its own
-// it is a number, since a parameter would not tell the planner that they serve.
+// mine returns the condition that confines a shared table to the workspace.
 func (s *statement) mine(and string) string {
 	if s.mark == "" && s.t.shared {
-		if s.fields.serve(s.ws, s.t.name) {
-			s.mark = strconv.FormatInt(s.ws, 10)
-		} else {
-			s.mark = s.param(s.ws)
-		}
+		s.mark = s.param(s.ws)
 	}
 	return s.t.led("ws = " + s.mark + and)
 }
@@ -115,7 +114,7 @@ func (s *statement) operand(r driver.Ref) (operand, error) {
 		}
 		return operand{expr: f.column, typ: f.typ, side: f.side}, nil
 	}
-	if s.fields != nil && r.Type != driver.Strings && s.fields.indexedBy(fieldKey{s.ws, s.t.name, r.Name}) != nil {
+	if s.hasIndex(r) {
 		o := customOperand("'" + r.Name + "'") // that has passed validKey when the index was wanted
 		o.indexed = true
 		return o, nil
@@ -207,6 +206,19 @@ func seeks(op driver.Op) bool {
 		return true
 	}
 	return false
+}
+
+// hasIndex reports whether there is an index on a custom value.
+func (s *statement) hasIndex(r driver.Ref) bool {
+	return r.Custom && r.Type != driver.Strings && s.fields.indexedBy(fieldKey{s.ws, s.t.name, r.Name}) != nil
+}
+
+// served reports whether an index on a custom value serves a condition of the predicate.
+func (s *statement) served(p driver.Predicate) bool {
+	if p.Op == driver.And || p.Op == driver.Or {
+		return slices.ContainsFunc(p.Kids, s.served)
+	}
+	return seeks(p.Op) && s.hasIndex(p.Ref)
 }
 
 // ranged reports whether an index can answer p, but only as a range, which is not in the order of ids.

@@ -16,7 +16,7 @@ func (w *workspace) Explain(ctx context.Context, q driver.Query) (driver.Plan, e
 		return driver.Plan{}, err
 	}
 	doing := "explain a question about " + t.name
-	s := w.statement(t)
+	s := w.statement(t, q.Where)
 	if q.Limit > 0 {
 		s, err = w.compileQuery(t, q)
 	} else {

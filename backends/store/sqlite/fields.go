@@ -82,14 +82,6 @@ type fields struct {
 	mu   sync.Mutex
 	all  map[fieldKey]*fieldIndex
 	have atomic.Pointer[map[fieldKey]*fieldIndex] // those that are ready; nil before the file was looked at
-	// serving has the shelves of a shared file that have one.
-	serving atomic.Pointer[map[shelf]bool]
-}
-
-// serve reports whether the workspace has an index of its own on a shared table.
-func (f *fields) serve(ws int64, table string) bool {
-	serving := f.serving.Load()
-	return serving != nil && (*serving)[shelf{ws, table}]
 }
 
 // indexedBy returns the ready index on a key, nil where there is none.
@@ -109,13 +101,12 @@ func (f *fields) change(do func(all map[fieldKey]*fieldIndex)) {
 		f.all = map[fieldKey]*fieldIndex{}
 	}
 	do(f.all)
-	have, serving := map[fieldKey]*fieldIndex{}, map[shelf]bool{}
+	have := map[fieldKey]*fieldIndex{}
 	for key, x := range f.all {
 		if x.state == driver.IndexReady {
-			have[key], serving[shelf{key.ws, key.table}] = x, true
+			have[key] = x
 		}
 	}
-	f.serving.Store(&serving)
 	f.have.Store(&have)
 }
 
@@ -269,10 +260,14 @@ func (j fieldJob) make(ctx context.Context) (dropped []fieldKey, err error) {
 		if err := dropAll(c, dropped); err != nil {
 			return err
 		}
-		return c.script("CREATE INDEX IF NOT EXISTS " + quote(j.key.index()) + " ON " + j.t.quoted + " (" + strings.Join(append([]string{
+		if err := c.script("CREATE INDEX IF NOT EXISTS " + quote(j.key.index()) + " ON " + j.t.quoted + " (" + strings.Join(append([]string{
 			customOperand("'" + j.key.key + "'").expr, "id",
-		}, j.t.riders...), ", ") + ")" + j.t.led(" WHERE ws = "+strconv.FormatInt(j.key.ws, 10)))
+		}, j.t.riders...), ", ") + ")" + j.t.led(" WHERE ws = "+strconv.FormatInt(j.key.ws, 10))); err != nil {
+			return err
+		}
+		return c.script(sampled + "; ANALYZE " + quote(j.key.index())) // else the planner takes it to be like any other
 	})
+	db.statistics.Add(1)
 	return dropped, failed(ctx, "make an index", err)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"tenantry/backends/store/driver"
 	"tenantry/backends/store/storetest"
+	"zombiezen.com/go/sqlite"
 )
 
 // TestFields_AnswersAreTheSame: an index on every field that is asked for changes no answer.
@@ -133,9 +134,7 @@ func testFieldsAreBounded(t *testing.T, shared bool) {
 	}
 	fill(t, ws, c, leastIndexed)
 	for i := range maxFieldIndexes + 3 {
-		for tries := 0; ws.file.fields.indexedBy(job(i).key) == nil && tries < 100; tries++ { // a busy machine takes longer than a build may
-			e.makeIndex(t.Context(), job(i))
-		}
+		makeField(t, ws, job(i).key.key)
 	}
 	for i := range maxFieldIndexes + 3 {
 		if has := ws.file.fields.indexedBy(job(i).key) != nil; has != (i >= 3) {
@@ -170,4 +169,81 @@ func testFieldsAreBounded(t *testing.T, shared bool) {
 	if n := len(ws.file.fields.all); n > maxFields || wanted != 0 {
 		t.Errorf("%d fields are watched, %d wanted", n, wanted)
 	}
+}
+
+// TestFields_ConcernNobodyElse: an index is measured when it is made and with the others later, and what does not
+// ask for its field is asked as before. The planner would take one for the other.
+func TestFields_ConcernNobodyElse(t *testing.T) { inBoth(t, testFieldsConcernNobodyElse) }
+
+func testFieldsConcernNobodyElse(t *testing.T, shared bool) {
+	seen := &plans{}
+	e := openEngine(t, Options{Shared: shared, Observe: seen.add})
+	c := scored()
+	ws := openWorkspace(t, e, "w", c)
+	fill(t, ws, c, analyzeEvery) // so that the others are measured
+	ask := func(by string, where driver.Predicate) (sql string) {
+		t.Helper()
+		e.observed.Clear()
+		if _, err := ws.Count(t.Context(), c, where); err != nil {
+			t.Fatal(err)
+		}
+		all := seen.take()
+		if len(all) != 1 || !strings.Contains(fmt.Sprint(all), by) {
+			t.Fatalf("not by %s: %s", by, all)
+		}
+		return all[0].SQL
+	}
+	without := onField("name", driver.Contains, "77")
+	before := ask("COVERING INDEX i:people:name", without)
+	makeField(t, ws, "score")
+	for range 2 {
+		if sql := ask("COVERING INDEX i:people:name", without); sql != before {
+			t.Errorf("%s is asked as %s", before, sql)
+		}
+		ask("INDEX x:people:score", onCustom("score", driver.Eq, int64(7)))
+		ask("INDEX x:people:score", driver.Predicate{Kids: []driver.Predicate{without, onCustom("score", driver.Gt, int64(50))}})
+		if stats := column0(t, ws, "SELECT stat FROM sqlite_stat1 WHERE idx GLOB 'x:people:score*'"); len(stats) != 1 || !strings.HasPrefix(stats[0], "10000 ") || strings.HasPrefix(stats[0], "10000 10000") {
+			t.Errorf("measured as %q", stats)
+		}
+		writes := make([]driver.Write, analyzeEvery)
+		for i := range writes {
+			writes[i] = person(c, i)
+			writes[i].Op = driver.Put
+		}
+		if err := ws.Write(t.Context(), writes); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// makeField makes the index on a field of people.
+func makeField(t *testing.T, ws *workspace, name string) {
+	t.Helper()
+	key := fieldKey{ws.space.id, "people", name}
+	for tries := 0; ws.file.fields.indexedBy(key) == nil && tries < 100; tries++ { // a busy machine takes longer than a build may
+		ws.engine.makeIndex(t.Context(), fieldJob{ws, ws.tables["people"], key})
+	}
+}
+
+// column0 returns the first column of what a reader of the workspace's file answers.
+func column0(t *testing.T, ws *workspace, sql string) (values []string) {
+	t.Helper()
+	db, err := ws.acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ws.file.release()
+	r, err := db.reader(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = r.conn.rows(sql, nil, func(row *sqlite.Stmt) error {
+		values = append(values, row.ColumnText(0))
+		return nil
+	})
+	db.putReader(r, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return values
 }

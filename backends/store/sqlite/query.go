@@ -111,7 +111,7 @@ const deepPage = 100
 
 // compileQuery returns the statement of a Find.
 func (w *workspace) compileQuery(t *table, q driver.Query) (*statement, error) {
-	s := w.statement(t)
+	s := w.statement(t, q.Where)
 	s.add("SELECT id, rev, body, custom")
 	deep := q.Offset >= deepPage
 	if deep {
@@ -170,7 +170,7 @@ func (w *workspace) Count(ctx context.Context, c *driver.Collection, where drive
 		return 0, err
 	}
 	doing := "count in " + t.name
-	s := w.statement(t)
+	s := w.statement(t, where)
 	s.add("SELECT count(*)")
 	if err := s.from(where); err != nil {
 		return 0, fmt.Errorf("%s: %w", doing, err)

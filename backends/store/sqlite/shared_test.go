@@ -153,7 +153,7 @@ func TestShared_RemovedIsGone(t *testing.T) {
 	if n, m := rows(t, gone.file.path, gone.space.id), rows(t, kept.file.path, kept.space.id); n != 0 || m != want {
 		t.Errorf("%d rows remain, and %d of its neighbour", n, m)
 	}
-	if gone.file.fields.serve(gone.space.id, "people") || !kept.file.fields.serve(kept.space.id, "people") {
+	if has := kept.file.fields.indexedBy; has(fieldKey{gone.space.id, "people", "k"}) != nil || has(fieldKey{kept.space.id, "people", "k"}) == nil {
 		t.Error("its indexes remain, or its neighbour's do not")
 	}
 	again := openWorkspace(t, e, names[0], c)

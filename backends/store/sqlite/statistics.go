@@ -17,7 +17,8 @@ const (
 	analyzeEvery = 10_000
 	// A measurement looks at this many entries of an index at most, so that it takes
 	// milliseconds whatever the size.
-	analyze = "PRAGMA analysis_limit = 2000; PRAGMA optimize = 0x10002"
+	sampled = "PRAGMA analysis_limit = 2000"
+	analyze = sampled + "; PRAGMA optimize = 0x10002"
 )
 
 // wrote counts documents and renews the statistics now and then. The writer is held. A

@@ -28,10 +28,7 @@ const (
 func (s *Services) noteDamage(d store.Damage, whole bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
 	defer cancel()
-	slug := ""
-	if d.Org != 0 && s.directory != nil {
-		slug = s.directory.SlugOf(ctx, d.Org)
-	}
+	slug := s.orgOf(ctx, d.Org)
 	if whole {
 		s.measured.damaged.DeleteLabelValues(d.Backend, slug)
 		s.log.InfoContext(ctx, "an organization's data is no longer damaged or missing", "backend", d.Backend, "org", slug, "file", d.File)
@@ -39,6 +36,36 @@ func (s *Services) noteDamage(d store.Damage, whole bool) {
 	}
 	s.measured.damaged.WithLabelValues(d.Backend, slug).Set(1)
 	s.log.ErrorContext(ctx, "an organization's data is damaged or missing", "backend", d.Backend, "org", slug, "file", d.File, "reason", d.Reason)
+}
+
+// noteUnreadable tells of a record that cannot be read.
+func (s *Services) noteUnreadable(ctx context.Context, u store.Unreadable) {
+	s.log.ErrorContext(ctx, "a record cannot be read: lists leave it out, and nothing takes all records along while it is there",
+		"backend", u.Backend, "org", s.orgOf(ctx, u.Org), "kind", u.Kind, "id", u.ID, "reason", u.Reason)
+}
+
+// orgOf returns the slug of an organization for an operator; empty for the control data.
+func (s *Services) orgOf(ctx context.Context, org int64) string {
+	if org == 0 || s.directory == nil {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
+	defer cancel()
+	return s.directory.SlugOf(ctx, org)
+}
+
+// examineRecords names the records of a backend that could not be read, and cannot be read now.
+func (s *Services) examineRecords(ctx context.Context, e *examination, name string) {
+	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
+	defer cancel()
+	for _, u := range s.store.Unreadable(ctx, name, true) {
+		whose := "the control data"
+		if slug := s.orgOf(ctx, u.Org); slug != "" {
+			whose = "organization " + slug
+		}
+		e.wrong("backend "+name+" records", fmt.Sprintf("%s: %s %s cannot be read: %s", whose, u.Kind, u.ID, u.Reason),
+			"restore or remove it where it lies; until then lists leave it out, and exports and moves of the organization are refused")
+	}
 }
 
 // watch looks for the files of all organizations, a few at a time.

@@ -37,6 +37,10 @@ func (s *Services) openEngines(ctx context.Context) error {
 // measureEngines registers what the engines say of themselves.
 func (s *Services) measureEngines(r *prometheus.Registry) {
 	for name := range s.engines {
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "tenantry_store_unreadable_records", Help: "Records that are known to be damaged: they were met and could not be read.",
+			ConstLabels: prometheus.Labels{"backend": name},
+		}, func() float64 { return float64(len(s.store.Unreadable(context.Background(), name, false))) }))
 		refusing := s.store.Refusing(name)
 		if refusing == nil {
 			continue

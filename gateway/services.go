@@ -122,7 +122,7 @@ func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Service
 	s.measured.also, s.measured.traces = o.Observe, s.telemetry
 	s.store = store.New(store.Options{
 		Backends: s.engines, ControlBackend: cfg.Control, Control: s.kinds.specs(), Now: o.Now, Observe: s.measured.observe,
-		Damage: s.noteDamage, Leases: o.Leases,
+		Damage: s.noteDamage, Unreadable: s.noteUnreadable, Leases: o.Leases,
 	})
 	if err = s.awaitControl(ctx, o.WaitForStore); err != nil {
 		return nil, err

@@ -26,6 +26,8 @@ type Plan struct {
 
 	// countAhead counts while the rows of a list are read, not only where it was cut.
 	countAhead bool
+	// whole: a record that cannot be read ends it. Otherwise a list leaves it out.
+	whole bool
 	window
 }
 

@@ -93,6 +93,7 @@ func (m *Module) export(ctx context.Context, c *api.Call, r *Report, in export.A
 	if err != nil {
 		return api.Result{}, err
 	}
+	plan.whole = true
 	at := window{most: exportPage}
 	if plan.list == nil {
 		at.most = 0

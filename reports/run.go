@@ -77,7 +77,7 @@ func (p *Plan) runList(ctx context.Context, data *Data) error {
 	}
 	questions := []func() error{func() (err error) {
 		if most > 0 { // else none
-			data.Rows, err = p.table.Select(ctx, p.list, store.Query{Filter: p.where, Sort: p.orders, Limit: most, Offset: p.from})
+			data.Rows, err = p.table.Select(ctx, p.list, store.Query{Filter: p.where, Sort: p.orders, Limit: most, Offset: p.from, LeaveOut: !p.whole})
 		}
 		return err
 	}}
@@ -91,10 +91,12 @@ func (p *Plan) runList(ctx context.Context, data *Data) error {
 	if err := together.Do(true, questions...); err != nil {
 		return err
 	}
-	if len(data.Rows) > 0 {
-		data.Total = p.from + len(data.Rows)
+	read := len(data.Rows)
+	if read > 0 {
+		data.Total = p.from + read
 	}
-	if len(data.Rows) < most && p.from == 0 {
+	data.Rows = slices.DeleteFunc(data.Rows, func(row []any) bool { return row == nil }) // those that cannot be read
+	if read < most && p.from == 0 {
 		return nil
 	}
 	if !p.countAhead && p.most == 0 {

@@ -116,7 +116,8 @@ func (m *Module) Good(ctx context.Context, t *tenants.Tenant, r *Report, q store
 	}
 	all := m.Issued.In(t.Workspace())
 	q.Filter = m.good(r.ID, r.PID, int64(key.Version()), generation)
-	return all.Page(ctx, q, q.Filter)
+	found, _, count, err := all.Page(ctx, q, q.Filter)
+	return found, count, err
 }
 
 func tokenParams(r *Report, children []Report, params map[string]any) (map[string]any, error) {

@@ -3,10 +3,12 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
 
+	"tenantry/internal/request"
 	"tenantry/tenants"
 )
 
@@ -56,6 +58,11 @@ func Run(ctx context.Context, c *Call, in Input) (Result, error) {
 
 func (c *Call) run(ctx context.Context) (Result, error) {
 	result, err := c.Operation.Handler(ctx, c)
+	if r := request.From(ctx); r != nil && err == nil {
+		if n := r.LeftOut.Load(); n > 0 && c.Header.Get("X-Warning") == "" {
+			c.Header.Set("X-Warning", fmt.Sprintf("records that are left out, since they cannot be read: %d", n))
+		}
+	}
 	if err == nil && c.Operation.Method == http.MethodGet {
 		err = c.Current(c.Revision)
 	}

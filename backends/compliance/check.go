@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 
 	"tenantry/backends/api"
 	"tenantry/backends/filters"
@@ -83,7 +84,7 @@ func (m *Module) checkRows() []api.Operation {
 
 func (m *Module) checkAll(ctx context.Context, c *api.Call, in listing) (*CheckedPage, error) {
 	perPage := min(in.PerPage, maxPerPage)
-	q := store.Query{Sort: []store.Order{store.Asc("id")}, Limit: int(perPage), Offset: int((in.Page - 1) * perPage)}
+	q := store.Query{Sort: []store.Order{store.Asc("id")}, Limit: int(perPage), Offset: int((in.Page - 1) * perPage), LeaveOut: true}
 	found, count, err := m.check(ctx, c, q)
 	return &CheckedPage{in.Page, (count + perPage - 1) / perPage, count, found}, err
 }
@@ -122,6 +123,7 @@ func (m *Module) check(ctx context.Context, c *api.Call, q store.Query) (out []C
 	if err != nil {
 		return nil, 0, err
 	}
+	rows = slices.DeleteFunc(rows, func(row []any) bool { return row == nil }) // those that cannot be read
 	out = make([]Checked, len(rows))
 	if len(rows) == 0 {
 		return out, count, nil

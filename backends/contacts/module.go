@@ -118,11 +118,14 @@ func (m *Module) Names(ctx context.Context, ws *store.Workspace, ids []string) (
 	}
 	rows, err := m.Contacts.Table(ws).Select(ctx,
 		[]store.Field{store.F("id"), store.F("first_name"), store.F("last_name"), store.F("email")},
-		store.Query{Filter: store.In("id", wanted...), Sort: []store.Order{store.Asc("id")}, Limit: len(wanted)})
+		store.Query{Filter: store.In("id", wanted...), Sort: []store.Order{store.Asc("id")}, Limit: len(wanted), LeaveOut: true})
 	if err != nil {
 		return nil, fmt.Errorf("reading names of contacts: %w", err)
 	}
 	for _, row := range rows {
+		if row == nil {
+			continue
+		}
 		id, _ := row[0].(string)
 		first, _ := row[1].(string)
 		last, _ := row[2].(string)

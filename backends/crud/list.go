@@ -114,14 +114,17 @@ func (s *serves[T]) page(ctx context.Context, c *api.Call, in listing, typ refle
 	if err := errs.Err(); err != nil {
 		return nil, err
 	}
-	found, count, err := s.in(c).Page(ctx, q, where)
+	found, left, count, err := s.in(c).Page(ctx, q, where)
 	if err != nil {
 		return nil, err
 	}
 	next := ""
-	if follows && len(found) > limit {
-		found = found[:limit]
-		next = s.cursor(&found[limit-1], order)
+	if follows && len(found)+left > limit {
+		if len(found) == 0 { // nothing says where to go on
+			return nil, &store.UnreadableError{Kind: s.of.Name, Reason: "it is one of a whole page"}
+		}
+		found = found[:min(limit, len(found))]
+		next = s.cursor(&found[len(found)-1], order)
 	}
 	out := reflect.New(typ).Elem()
 	results, err := s.results(ctx, c, found)

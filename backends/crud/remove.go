@@ -62,7 +62,7 @@ func (s *serves[T]) expire(ctx context.Context, c *api.Call, before int64, ended
 			return true, err
 		}
 		found, failed := s.in(c).Find(ctx, store.Query{
-			Filter: store.Where(store.F("updated_at"), store.OpLt, before), Sort: []store.Order{store.Asc("updated_at")}, State: store.Deleted, Limit: some, Offset: passed,
+			Filter: store.Where(store.F("updated_at"), store.OpLt, before), Sort: []store.Order{store.Asc("updated_at")}, State: store.Deleted, Limit: some, Offset: passed, LeaveOut: true,
 		})
 		if failed != nil || len(found) == 0 {
 			return left, cmp.Or(failed, err)

@@ -114,10 +114,15 @@ func (k *children[T]) read(ctx context.Context, ask listing) (err error) {
 	q := store.Query{Filter: k.inside(), Sort: []store.Order{store.Asc(k.by)}, Limit: int(ask.PerPage), Offset: int(offset), State: k.state}
 	if offset > 0 {
 		k.counted = true
-		k.found, k.count, err = k.in.Page(ctx, q, q.Filter)
+		k.found, _, k.count, err = k.in.Page(ctx, q, q.Filter)
 		return err
 	}
 	k.found, err = k.in.Find(ctx, q)
+	if errors.As(err, new(*store.UnreadableError)) {
+		k.counted = true
+		k.found, _, k.count, err = k.in.Page(ctx, q, q.Filter)
+		return err
+	}
 	if n := int64(len(k.found)); n < ask.PerPage {
 		k.count, k.counted = n, true // the end is in sight: no need to count
 	}
@@ -225,7 +230,7 @@ func (n *naming) rest(ctx context.Context) (questions []func() error) {
 	}
 	if len(n.folderIDs) > 0 {
 		questions = append(questions, func() error {
-			found, err := n.m.Folders.In(n.call.Workspace).Find(ctx, store.Query{Filter: store.In("id", n.folderIDs...), State: store.Either})
+			found, err := n.m.Folders.In(n.call.Workspace).Find(ctx, store.Query{Filter: store.In("id", n.folderIDs...), State: store.Either, LeaveOut: true})
 			for i := range found {
 				n.folders[found[i].ID] = found[i].Name
 			}

@@ -39,13 +39,17 @@ func Desc(name string) Order { return Order{Field: F(name), Desc: true} }
 // maxOffset is more than any kind of an organization has: what lies beyond it is nothing.
 const maxOffset = 1<<31 - 1
 
-// Query asks for records. Ties are broken by id. Limit 0 means MaxLimit; more is cut to it.
+// Query asks for records. Ties are broken by id. Limit 0 means MaxLimit; more is cut to it. A record that cannot be read
+// fails the question with an *UnreadableError, or with LeaveOut itself alone: it is left out, noted and logged. Its
+// place stays empty, so that pages meet, and it counts.
 type Query struct {
 	Filter Filter
 	Sort   []Order
 	Limit  int
 	Offset int
 	State  State
+	// LeaveOut is for lists that are shown to somebody, and not for what all records are taken along by or decided on.
+	LeaveOut bool
 }
 
 // Collection is a kind opened in a workspace. Safe for concurrent use.
@@ -135,51 +139,67 @@ func (w *Workspace) documents(ctx context.Context, s *Spec, q Query) ([]driver.D
 
 // Find returns the matching records.
 func (c Collection[T]) Find(ctx context.Context, q Query) ([]T, error) {
-	docs, err := c.ws.documents(ctx, c.kind.spec, q)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]T, len(docs))
-	for i := range docs {
-		if err := c.kind.decode(&docs[i], &out[i]); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
+	found, _, err := c.find(ctx, q)
+	return found, err
 }
 
-// Page returns the records of a page, and how many match of in all: the filter of q, but where that begins
-// after some record. A page near the end is read from there, so that the last one costs what the first does.
-func (c Collection[T]) Page(ctx context.Context, q Query, of Filter) (found []T, count int64, err error) {
+// find is Find, and tells how many are left out.
+func (c Collection[T]) find(ctx context.Context, q Query) (found []T, left int, err error) {
+	docs, err := c.ws.documents(ctx, c.kind.spec, q)
+	if err != nil {
+		return nil, 0, err
+	}
+	found = make([]T, len(docs))
+	for i := range docs {
+		at := i - left
+		err := c.kind.decode(&docs[i], &found[at])
+		if err == nil {
+			continue
+		}
+		if err = c.ws.unreadable(ctx, c.kind.spec, &docs[i], err); !q.LeaveOut {
+			return nil, 0, err
+		}
+		found[at] = *new(T) // a part of it may be there
+		left++
+	}
+	leftOut(ctx, left)
+	return found[:len(docs)-left], left, nil
+}
+
+// Page returns the records of a page, without those that cannot be read, how many these are, and how many match of
+// in all: the filter of q, but where that begins after some record. A page near the end is read from there, so that the
+// last one costs what the first does.
+func (c Collection[T]) Page(ctx context.Context, q Query, of Filter) (found []T, left int, count int64, err error) {
+	q.LeaveOut = true
 	counting := func() (err error) {
 		count, err = c.CountIn(ctx, of, q.State)
 		return err
 	}
 	finding := func() (err error) {
-		found, err = c.Find(ctx, q)
+		found, left, err = c.find(ctx, q)
 		return err
 	}
 	if q.Offset <= deepPage {
 		err = together.Do(c.ws.Remote(), finding, counting)
-		return found, count, err
+		return found, left, count, err
 	}
 	if err := counting(); err != nil || int64(q.Offset) >= count {
-		return []T{}, count, err
+		return []T{}, 0, count, err
 	}
-	if left := int(count) - q.Offset; left < q.Offset {
+	if rest := int(count) - q.Offset; rest < q.Offset {
 		back := q
-		back.Limit = min(cmp.Or(max(q.Limit, 0), MaxLimit), MaxLimit, left)
-		back.Offset = left - back.Limit
+		back.Limit = min(cmp.Or(max(q.Limit, 0), MaxLimit), MaxLimit, rest)
+		back.Offset = rest - back.Limit
 		back.Sort = make([]Order, 0, len(q.Sort)+1)
 		for _, o := range append(slices.Clone(q.Sort), Asc("id")) {
 			back.Sort = append(back.Sort, Order{o.Field, !o.Desc})
 		}
-		found, err = c.Find(ctx, back)
+		found, left, err = c.find(ctx, back)
 		slices.Reverse(found)
-		return found, count, err
+		return found, left, count, err
 	}
 	err = finding()
-	return found, count, err
+	return found, left, count, err
 }
 
 // deepPage is the offset from which it is worth knowing where the end is.
@@ -220,7 +240,7 @@ func (c Collection[T]) Peek(ctx context.Context, id string) (*T, error) {
 	}
 	var rec *T
 	if len(docs) > 0 {
-		if rec, err = c.shared(&docs[0]); err != nil {
+		if rec, err = c.shared(ctx, &docs[0]); err != nil {
 			return nil, err
 		}
 	}
@@ -231,14 +251,14 @@ func (c Collection[T]) Peek(ctx context.Context, id string) (*T, error) {
 }
 
 // shared decodes a document, or returns what it was decoded to before.
-func (c Collection[T]) shared(doc *driver.Document) (*T, error) {
+func (c Collection[T]) shared(ctx context.Context, doc *driver.Document) (*T, error) {
 	key := strconv.FormatInt(c.ws.Org(), 10) + "/" + doc.ID
 	if d, ok := c.kind.decoded.Get(key); ok && d.rev == doc.Rev && bytes.Equal(d.body, doc.Body) && bytes.Equal(d.custom, doc.Custom) {
 		return d.rec, nil
 	}
 	rec := new(T)
 	if err := c.kind.decode(doc, rec); err != nil {
-		return nil, err
+		return nil, c.ws.unreadable(ctx, c.kind.spec, doc, err)
 	}
 	if len(doc.Body)+len(doc.Custom) <= maxDecodedBytes {
 		c.kind.decoded.Put(key, decoded[T]{doc.Rev, doc.Body, doc.Custom, rec})
@@ -274,7 +294,8 @@ func (w *Workspace) countAll(ctx context.Context, c *driver.Collection, where dr
 }
 
 // Each calls fn with every matching record in order of id, reading in pages: records
-// written meanwhile may or may not be seen. It stops at fn's first error and returns it.
+// written meanwhile may or may not be seen. It stops at fn's first error and returns it, or an *UnreadableError
+// at a record that cannot be read.
 func (c Collection[T]) Each(ctx context.Context, f Filter, state State, fn func(*T) error) error {
 	const page = 500
 	after := "" // every id is greater

@@ -368,6 +368,9 @@ func stored(text string) string {
 }
 
 func (k *Kind[T]) decode(doc *driver.Document, rec *T) error {
+	if doc.Damage != nil {
+		return &damage{doc.Damage}
+	}
 	if err := json.Unmarshal(doc.Body, rec); err != nil {
 		return fmt.Errorf("store: %s %s is damaged: %w", k.spec.Name, doc.ID, err)
 	}

@@ -95,7 +95,7 @@ func (m *Mover) barrier(ctx context.Context) error {
 }
 
 // Copy compares every document and copies what differs. It returns how many it had to
-// copy or delete, and what it found to be the same on both sides.
+// copy or delete, and what it found to be the same on both sides. Error: *UnreadableError, as it must leave nothing behind.
 func (m *Mover) Copy(ctx context.Context) (changed int64, equal []Sum, err error) {
 	if err := m.barrier(ctx); err != nil {
 		return 0, nil, err
@@ -138,6 +138,9 @@ type pass struct {
 }
 
 func (p *pass) run(ctx context.Context) error {
+	if err := whole(ctx, p.mover.from, p.spec); err != nil {
+		return err
+	}
 	after := ""
 	for {
 		page, err := p.page(ctx, p.mover.from, after, "")
@@ -169,7 +172,11 @@ func (p *pass) page(ctx context.Context, ws driver.Workspace, after, last string
 	if last != "" {
 		where.Kids = append(where.Kids, driver.Predicate{Op: driver.Lte, Ref: id, Values: []any{last}})
 	}
-	return ws.Find(ctx, driver.Query{Collection: p.spec.collection, Where: where, Sort: []driver.Order{{Ref: id}}, Limit: movePage})
+	docs, err := ws.Find(ctx, driver.Query{Collection: p.spec.collection, Where: where, Sort: []driver.Order{{Ref: id}}, Limit: movePage})
+	if err == nil {
+		err = sound(p.spec, docs)
+	}
+	return docs, err
 }
 
 // align makes what the copy has from after to last the same as the page.
@@ -235,7 +242,7 @@ func (m *Mover) apply(ctx context.Context, spec *Spec, puts, deletes []driver.Do
 	writes := make([]driver.Write, len(puts))
 	for i, doc := range puts {
 		if doc.Values, err = spec.values(doc); err != nil {
-			return nil, err
+			return nil, &UnreadableError{Kind: spec.Name, ID: doc.ID, Reason: reason(err)}
 		}
 		delete(m.copied, spec.Name+"/"+doc.ID)
 		writes[i] = driver.Write{Collection: spec.collection, Op: driver.Put, Doc: doc}
@@ -306,7 +313,7 @@ func (m *Mover) write(ctx context.Context, side driver.Workspace, writes []drive
 	return side.Write(ctx, writes)
 }
 
-// find reads documents by their ids.
+// find reads documents by their ids. Error: *UnreadableError.
 func find(ctx context.Context, ws driver.Workspace, c *driver.Collection, ids []string) (map[string]driver.Document, error) {
 	found := map[string]driver.Document{}
 	for chunk := range slices.Chunk(ids, movePage) {
@@ -320,6 +327,9 @@ func find(ctx context.Context, ws driver.Workspace, c *driver.Collection, ids []
 			return nil, err
 		}
 		for _, d := range docs {
+			if d.Damage != nil {
+				return nil, &UnreadableError{Kind: c.Name, ID: d.ID, Reason: d.Damage.Error()}
+			}
 			found[d.ID] = d
 		}
 	}

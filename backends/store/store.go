@@ -34,12 +34,14 @@ type Store struct {
 	notes     *driver.Collection
 	aside     map[*driver.Collection]bool // of tenant, what counts among nobody's documents
 
-	turns    turns
-	damages  damages
-	mu       sync.Mutex
-	opened   map[place]driver.Workspace
-	homes    map[tenancy]*home
-	removals int // started or ended; an opening that overlaps one is not kept
+	turns   turns
+	damages damages
+	// unreadable are records, damages whole workspaces.
+	unreadable unreadables
+	mu         sync.Mutex
+	opened     map[place]driver.Workspace
+	homes      map[tenancy]*home
+	removals   int // started or ended; an opening that overlaps one is not kept
 }
 
 // place is a workspace of a backend, and whose it is.
@@ -70,6 +72,9 @@ type Options struct {
 	// Damage, when set, is called once for each workspace that is found to be damaged, and once
 	// when it is found whole again; by whoever found it, possibly concurrently.
 	Damage func(d Damage, whole bool)
+	// Unreadable, when set, is called once for each record that cannot be read, of a hundred at most; by whoever
+	// came upon it, possibly concurrently.
+	Unreadable func(context.Context, Unreadable)
 }
 
 // New returns a Store. The engines stay the caller's to close.
@@ -79,6 +84,7 @@ func New(o Options) *Store {
 		opened: map[place]driver.Workspace{}, homes: map[tenancy]*home{}, notes: notesCollection(),
 	}
 	s.damages = damages{all: map[place]Damage{}, tell: o.Damage}
+	s.unreadable = unreadables{all: map[Unreadable]func(context.Context) bool{}, tell: o.Unreadable}
 	maps.Copy(s.backends, o.Backends)
 	if o.Engine != nil {
 		s.backends[DefaultBackend] = o.Engine

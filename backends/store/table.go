@@ -35,7 +35,8 @@ type Aggregation struct {
 // Table asks questions of a kind without knowing its record type; reports are built on it.
 type Table interface {
 	// Select returns the named fields of the matching live records, nil where missing.
-	// Numbers are int64 or float64, times of declared fields int64 of Unix milliseconds.
+	// Numbers are int64 or float64, times of declared fields int64 of Unix milliseconds. With LeaveOut the row of a
+	// record that cannot be read is nil.
 	Select(ctx context.Context, fields []Field, q Query) ([][]any, error)
 	// Aggregate returns one row a group: the group values, then the measures.
 	Aggregate(ctx context.Context, a Aggregation) ([][]any, error)
@@ -65,23 +66,31 @@ func (t table) Select(ctx context.Context, fields []Field, q Query) ([][]any, er
 	if err != nil {
 		return nil, err
 	}
-	rows := make([][]any, len(docs))
+	rows, left := make([][]any, len(docs)), 0
 	for i := range docs {
-		if rows[i], err = t.pick(&docs[i], fields); err != nil {
+		if rows[i], err = t.pick(&docs[i], fields); err == nil {
+			continue
+		}
+		if err = t.ws.unreadable(ctx, t.spec, &docs[i], err); !q.LeaveOut {
 			return nil, err
 		}
+		left++
 	}
+	leftOut(ctx, left)
 	return rows, nil
 }
 
 func (t table) pick(doc *driver.Document, fields []Field) ([]any, error) {
+	if doc.Damage != nil {
+		return nil, &damage{doc.Damage}
+	}
 	var body, custom map[string]json.RawMessage
 	if err := json.Unmarshal(doc.Body, &body); err != nil {
-		return nil, fmt.Errorf("store: %s %s is damaged: %w", t.spec.Name, doc.ID, err)
+		return nil, err
 	}
 	if len(doc.Custom) > 0 {
 		if err := json.Unmarshal(doc.Custom, &custom); err != nil {
-			return nil, fmt.Errorf("store: %s %s has damaged custom values: %w", t.spec.Name, doc.ID, err)
+			return nil, err
 		}
 	}
 	row := make([]any, len(fields))

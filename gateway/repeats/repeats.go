@@ -228,7 +228,7 @@ const swept = 64
 
 // sweep removes some of what has expired.
 func (l *Log) sweep(ctx context.Context, in store.Collection[record]) {
-	found, err := in.Find(ctx, store.Query{Filter: store.Where(store.F("expires"), store.OpLt, l.now().UnixMilli()), Sort: []store.Order{store.Asc("expires")}, Limit: swept})
+	found, err := in.Find(ctx, store.Query{Filter: store.Where(store.F("expires"), store.OpLt, l.now().UnixMilli()), Sort: []store.Order{store.Asc("expires")}, Limit: swept, LeaveOut: true})
 	old := make([]*record, len(found))
 	for i := range found {
 		old[i] = &found[i]

@@ -112,6 +112,11 @@ type outgoing struct {
 type reference struct{ target, id string }
 
 func (k *kind) export(ctx context.Context, s *session, emit func([]byte) error) error {
+	if spec := k.Records.Spec(); spec != nil {
+		if err := s.workspace(k.Resource).Whole(ctx, spec); err != nil {
+			return err // nobody would miss in the bundle what is not there
+		}
+	}
 	var page []outgoing
 	err := k.Records.Each(ctx, s.workspace(k.Resource), store.Filter{}, func(rec any) error {
 		out, err := k.outgoing(ctx, s, rec)

@@ -235,7 +235,7 @@ func (m *Meter) write(ctx, measuring context.Context, t *tenants.Tenant, at time
 
 // forget ends the days that are kept no longer. Another replica may do so at the same time.
 func (m *Meter) forget(ctx context.Context, in store.Collection[Day], at time.Time) error {
-	old, err := in.Find(ctx, store.Query{Filter: store.Where(store.F("day"), store.OpLt, oldest(at))})
+	old, err := in.Find(ctx, store.Query{Filter: store.Where(store.F("day"), store.OpLt, oldest(at)), LeaveOut: true})
 	for i := range old {
 		if gone := in.Delete(ctx, &old[i]); !errors.Is(gone, store.ErrConflict) {
 			err = errors.Join(err, gone)

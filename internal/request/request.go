@@ -15,6 +15,8 @@ type Request struct {
 	TraceID string // of the trace it is part of (W3C Trace Context); empty: of none
 	// Watch is who wants to know what the store is asked for it: a *store.Watch; nil: nobody.
 	Watch any
+	// LeftOut counts records that its lists do without, since they cannot be read.
+	LeftOut atomic.Int64
 
 	calls, took atomic.Int64
 }

@@ -348,7 +348,7 @@ func (s *Service) List(ctx context.Context, t *tenants.Tenant, p people.Page) ([
 		limit = people.DefaultLimit
 	}
 	found, err := c.Find(ctx, store.Query{
-		Sort: []store.Order{store.Asc("id")}, Limit: min(limit, people.MaxLimit), Offset: max(p.Offset, 0),
+		Sort: []store.Order{store.Asc("id")}, Limit: min(limit, people.MaxLimit), Offset: max(p.Offset, 0), LeaveOut: true,
 	})
 	return found, total, err
 }

@@ -36,7 +36,7 @@ func (s *Service) rolesNamed(ctx context.Context, t *tenants.Tenant, names []str
 
 // Roles returns every role in order of its name, the built-in one first.
 func (s *Service) Roles(ctx context.Context, t *tenants.Tenant) ([]Role, error) {
-	found, err := s.kinds.Roles.In(t.People()).Find(ctx, store.Query{Sort: []store.Order{store.Asc("name")}})
+	found, err := s.kinds.Roles.In(t.People()).Find(ctx, store.Query{Sort: []store.Order{store.Asc("name")}, LeaveOut: true})
 	return append([]Role{adminRole(t)}, found...), err
 }
 

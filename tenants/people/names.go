@@ -14,7 +14,7 @@ func (s *Service) Names(ctx context.Context, t *tenants.Tenant, uids []int64) (m
 	if len(uids) == 0 {
 		return names, nil
 	}
-	users, err := s.kinds.Users.In(t.People()).Find(ctx, store.Query{Filter: store.In("uid", uids...)})
+	users, err := s.kinds.Users.In(t.People()).Find(ctx, store.Query{Filter: store.In("uid", uids...), LeaveOut: true})
 	if err != nil {
 		return nil, err
 	}

@@ -30,7 +30,7 @@ const (
 )
 
 func (p Page) query(sort string) store.Query {
-	q := store.Query{Sort: []store.Order{store.Asc(sort)}, Limit: p.Limit, Offset: max(p.Offset, 0)}
+	q := store.Query{Sort: []store.Order{store.Asc(sort)}, Limit: p.Limit, Offset: max(p.Offset, 0), LeaveOut: true}
 	if q.Limit <= 0 {
 		q.Limit = DefaultLimit
 	}

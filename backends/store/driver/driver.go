@@ -107,12 +107,16 @@ type Collection struct {
 // Values are the declared fields in the order of Collection.Fields; they are set
 // on writes and repeat what Body says, so that an engine need not parse it; nil stands
 // for what is missing, null, "", an empty list or the zero Time.
+//
+// Damage is set of a found document that the engine cannot read, since somebody else changed it, and says why without its values.
+// There is nothing else but the ID then, and not that where it is not this program's. The others come as they are.
 type Document struct {
 	ID     string
 	Rev    int64
 	Body   []byte
 	Custom []byte
 	Values []any
+	Damage error
 }
 
 // Ref names a value of a document: a declared field (or "id"), or, where Custom is

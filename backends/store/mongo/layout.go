@@ -361,22 +361,23 @@ func nothing(t driver.Type) string {
 	return "null"
 }
 
-// decode returns the document that was stored. Errors say which one it is, and hold none of its values.
+// decode returns the document that was stored, of one that cannot be read the ID, where it has one. Errors hold
+// none of its values.
 func (w *workspace) decode(k *kind, raw bson.Raw) (driver.Document, error) {
 	var d driver.Document
 	id, ok := raw.Lookup(fieldID).StringValueOK()
 	if !ok || len(id) <= len(w.name) || id[:len(w.name)] != w.name || id[len(w.name)] != '/' {
-		return d, fault{fmt.Errorf("workspace %s: a document of %s has an _id that is not this program's", w.name, k.name)}
+		return d, fmt.Errorf("the _id %s is not this program's", clip(raw.Lookup(fieldID).String()))
 	}
 	d.ID = id[len(w.name)+1:]
 	if d.Rev, ok = raw.Lookup(fieldRev).AsInt64OK(); !ok {
-		return d, fault{fmt.Errorf("workspace %s: document %s of %s has no revision", w.name, d.ID, k.name)}
+		return d, errors.New("it has no revision")
 	}
 	var err error
 	if body := raw.Lookup(fieldBody); body.Type == bson.TypeString {
 		d.Body, d.Custom = text(body), text(raw.Lookup(fieldCustom))
 	} else if d.Body, d.Custom, err = k.texts(raw); err != nil {
-		return d, fault{fmt.Errorf("workspace %s: document %s of %s: %w", w.name, d.ID, k.name, err)}
+		return driver.Document{ID: d.ID}, err
 	}
 	return d, nil
 }

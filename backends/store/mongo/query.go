@@ -50,10 +50,7 @@ func (w *workspace) Find(ctx context.Context, q driver.Query) ([]driver.Document
 		defer func() { _ = cursor.Close(ctx) }()
 		for cursor.Next(ctx) {
 			d, err := w.decode(k, cursor.Current)
-			if err != nil {
-				w.engine.note(k, cursor.Current, err)
-				return err
-			}
+			d.Damage = err
 			docs = append(docs, d)
 		}
 		return cursor.Err()

@@ -95,7 +95,7 @@ func mayImport(from, to string) bool {
 	case within(from, "gateway/repeats"):
 		return allowed("backends/api", "backends/secrets", "tenants", "backends/store", "internal")
 	case within(from, "gateway"):
-		return allowed("backends/api", "gateway/audit", "gateway/repeats", "gateway/usage", "gateway/openapi", "tenants", "backends/store", "reports", "crypto", "internal")
+		return within(to, from) || allowed("backends/api", "gateway/audit", "gateway/repeats", "gateway/usage", "gateway/openapi", "tenants", "backends/store", "reports", "crypto", "internal")
 	case within(from, "backends/store/driver"):
 		return false
 	case strings.HasPrefix(from, "backends/store/"): // engines do not know each other

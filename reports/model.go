@@ -23,7 +23,7 @@ type Report struct {
 	PortalVisible bool           `json:"portal_visible" doc:"Whether portals list it."`
 	Shareable     *bool          `json:"shareable,omitempty" doc:"Whether it can be read as shared."` // nil: yes
 	Exportable    bool           `json:"exportable" doc:"Whether its rows can be exported."`
-	Visual        string         `json:"visual,omitempty" rule:"max=64" doc:"table, number, bar, line or pie."`
+	Visual        string         `json:"visual,omitempty" rule:"max=64" doc:"table, number, bar, line, area, pie or heat."`
 	VisualProps   map[string]any `json:"visual_props,omitempty" doc:"How it is drawn."`
 	Folder        string         `json:"folder,omitempty" rule:"max=200" doc:"Where people find it."`
 	Parent        string         `json:"parent,omitempty" rule:"max=200" doc:"What it belongs to."`

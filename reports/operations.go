@@ -33,7 +33,7 @@ type Configuration struct {
 	Query        Query          `json:"query"`
 	Shareable    bool           `json:"shareable" doc:"Whether it can be read as shared"`
 	Exportable   bool           `json:"exportable"`
-	Visual       string         `json:"visual" doc:"table, number, bar, line or pie"`
+	Visual       string         `json:"visual" doc:"table, number, bar, line, area, pie or heat"`
 	VisualProps  map[string]any `json:"visual_props"`
 	Folder       string         `json:"folder"`
 	Parent       string         `json:"parent"`

@@ -24,7 +24,7 @@ type Shared struct {
 	Desc         string                 `json:"desc"`
 	Folder       string                 `json:"folder"`
 	Parent       string                 `json:"parent"`
-	Visual       string                 `json:"visual" doc:"table, number, bar, line or pie"`
+	Visual       string                 `json:"visual" doc:"table, number, bar, line, area, pie or heat"`
 	Fields       map[string]SharedField `json:"fields" doc:"The columns by name"`
 	Controls     map[string]Control     `json:"controls" doc:"The editable inputs by name"`
 	ChildReports []ChildReport          `json:"child_reports" doc:"Further reports that can be read at this address"`
@@ -37,6 +37,10 @@ type Shared struct {
 	RetrievedAt  int64                  `json:"retrieved_at" doc:"Unix seconds"`
 	VisualProps  map[string]any         `json:"visual_props"`
 	Debug        Nothing                `json:"debug" doc:"Always empty"`
+
+	// For pages, which are no answer of an operation.
+	Bundle []ChildReport `json:"-"` // all that can be read at this address, the report of the address first
+	Asked  Query         `json:"-"`
 }
 
 // SharedField describes a column by its name.
@@ -268,6 +272,7 @@ func (m *Module) describe(b *bundle, r *Report, inputs *inputValues, f *found) S
 		Fields: map[string]SharedField{}, Controls: map[string]Control{}, ChildReports: b.listed(r),
 		RowKey: r.RowKey, Exportable: r.Exportable, Shareable: r.CanShare(), Params: map[string]string{},
 		Data: f.data, RetrievedAt: f.at, VisualProps: r.VisualProps,
+		Bundle: append([]ChildReport{{b.root.ID, b.root.Title, visualOf(b.root)}}, b.listed(b.root)...), Asked: r.Query,
 	}
 	if s.VisualProps == nil {
 		s.VisualProps = map[string]any{}

@@ -37,8 +37,8 @@ func (m *Module) Validate(r *Report, errs *fault.List) {
 	case class.NeedsSource() && r.Source == "":
 		errs.Add("source", "required", "source is required for reports of class %s", r.Class)
 	}
-	if !slices.Contains([]string{"", "table", "number", "bar", "line", "pie"}, r.Visual) {
-		errs.Add("visual", "unknown", "visual must be table, number, bar, line or pie")
+	if !slices.Contains([]string{"", "table", "number", "bar", "line", "area", "pie", "heat"}, r.Visual) {
+		errs.Add("visual", "unknown", "visual must be table, number, bar, line, area, pie or heat")
 	}
 	if r.ID != "" && slices.Contains(r.ChildReports, r.ID) {
 		errs.Add("child_reports", "forbidden", "child_reports must not name the report itself")

@@ -1,10 +1,13 @@
 package console
 
 import (
+	"strconv"
+	"strings"
 	"testing"
+	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"tenantry/backends/store"
+	"tenantry/gateway/console/chart"
 	"tenantry/reports"
 )
 
@@ -18,10 +21,12 @@ func TestCellText(t *testing.T) {
 		{reports.TypeText, nil, ""},
 		{reports.TypeText, "x", "x"},
 		{reports.TypeText, "2024-06-01T10:00:00.000Z", "2024-06-01T10:00:00.000Z"},
-		{reports.TypeDatetime, "2024-06-01T10:00:00.000Z", "2024-06-01 10:00"},
+		{reports.TypeDatetime, "2024-06-01T10:00:00.000Z", "Jun 1, 2024, 10:00 am"},
 		{reports.TypeDatetime, "2024-W05", "2024-W05"},
-		{reports.TypeDate, "2024-06-01", "2024-06-01"},
+		{reports.TypeDate, "2024-06-01", "Jun 1, 2024"},
 		{reports.TypeNumber, int64(-7), "-7"},
+		{reports.TypeNumber, int64(1234567), "1,234,567"},
+		{reports.TypeNumber, int64(9007199254740993), "9007199254740993"},
 		{reports.TypeNumber, 3.0, "3"},
 		{reports.TypeNumber, 100.0 / 3, "33.3333"},
 		{reports.TypeNumber, 0.99999, "1"},
@@ -36,8 +41,137 @@ func TestCellText(t *testing.T) {
 		{reports.TypeList, []string{"a", "b"}, "a, b"},
 		{reports.TypeList, []any{}, ""},
 	} {
-		if got := cellText(test.kind, test.v); got != test.want {
+		if got := cellText(newReaders().of(""), test.kind, test.v); got != test.want {
 			t.Errorf("%s %v: %q, want %q", test.kind, test.v, got, test.want)
+		}
+	}
+}
+
+func TestMoment(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		text string
+		by   store.Bucket
+		want string // empty: none
+	}{
+		{"2024-W01", store.Week, "2024-01-01"}, {"2024-W20", store.Week, "2024-05-13"}, {"2021-W01", store.Week, "2021-01-04"}, {"2020-W53", store.Week, "2020-12-28"},
+		{"2024-W00", store.Week, ""}, {"2024-W54", store.Week, ""}, {"2024-W1", store.Week, ""}, {"2024-Wxx", store.Week, ""}, {"20x4-W01", store.Week, ""},
+		{"2024-Q2", store.Quarter, "2024-04-01"}, {"2024-Q5", store.Quarter, ""}, {"2024-02", store.Month, "2024-02-01"}, {"2024-13", store.Month, ""},
+		{"2024", store.Year, "2024-01-01"}, {"2024-05-17", store.Day, "2024-05-17"}, {"", store.Day, ""}, {"", store.Week, ""}, {"2024-05-17", store.NoBucket, "2024-05-17"},
+		{"2024-05-17T23:30:00.000-01:00", store.NoBucket, "2024-05-18"}, {"yesterday", store.NoBucket, ""},
+	} {
+		got, ok := moment(test.text, test.by)
+		if ok != (test.want != "") || ok && got.Format(time.DateOnly) != test.want {
+			t.Errorf("%s: %v %v, want %s", test.text, got, ok, test.want)
+		}
+	}
+}
+
+// TestReadersLanguage: every locale writes what its readers do, and no number loses its sign.
+func TestReadersLanguage(t *testing.T) {
+	t.Parallel()
+	r := newReaders()
+	at := time.Date(2026, 3, 5, 14, 7, 0, 0, time.UTC)
+	for accepted, want := range map[string]string{
+		"":                          "-1,234.5|12%|Mar 5, 2026|Mar 2026|Mar 5|Mar 5, 2026, 2:07 pm",
+		"en-AU":                     "-1,234.5|12%|5 Mar 2026|Mar 2026|5 Mar|5 Mar 2026 14:07",
+		"de":                        "-1.234,5|12\u00a0%|05.03.2026|März 2026|5. März|05.03.2026 14:07",
+		"fr-CA;q=0.8, xx":           "-1\u202f234,5|12\u00a0%|5 mars 2026|mars 2026|5 mars|5 mars 2026 14:07",
+		"ja":                        "-1,234.5|12%|2026/03/05|2026 3月|3月 5|2026/03/05 14:07",
+		"tlh, *;q=0.1":              "-1,234.5|12%|Mar 5, 2026|Mar 2026|Mar 5|Mar 5, 2026, 2:07 pm",
+		strings.Repeat("de,", 5000): "-1.234,5|12\u00a0%|05.03.2026|März 2026|5. März|05.03.2026 14:07",
+		"\x00;;q=":                  "-1,234.5|12%|Mar 5, 2026|Mar 2026|Mar 5|Mar 5, 2026, 2:07 pm",
+	} {
+		l := r.of(accepted)
+		tick, _ := l.Tick(at, chart.Day)
+		got := strings.Join([]string{l.Number(-1234.5), l.Percent(12), l.Time(at, chart.Day), l.Time(at, chart.Month), tick, l.moment(at)}, "|")
+		if got != want {
+			t.Errorf("%.20q:\n%q, want\n%q", accepted, got, want)
+		}
+	}
+	for _, l := range r.all {
+		if text := l.Number(-1234567.25); !strings.ContainsAny(text, "-−") || strings.Count(text, "5") != 2 || l.Number(0) != "0" || !strings.Contains(l.Time(at, chart.Day), "2026") {
+			t.Errorf("%s: %q %q", l.Locale(), text, l.Time(at, chart.Day))
+		}
+	}
+}
+
+// TestRowsArePaged: a page of rows, beneath the picture of all.
+func TestRowsArePaged(t *testing.T) {
+	t.Parallel()
+	shared := reports.Shared{Visual: "bar", Data: &reports.Data{Columns: []reports.Column{{Title: "City", Type: reports.TypeText}, {Title: "Age", Type: reports.TypeNumber}}}}
+	for i := range 1050 {
+		shared.Data.Rows = append(shared.Data.Rows, []any{"city " + strconv.Itoa(i), int64(i)})
+	}
+	l := newReaders().of("")
+	for page, want := range map[int]string{-1: "city 0 1,2,11", 1: "city 0 1,2,11", 2: "city 100 1,2,3,11", 6: "city 500 1,5,6,7,11", 11: "city 1000 1,10,11", 99: "city 1000 1,10,11"} {
+		v := layOut(&shared, l, page)
+		var pages []string
+		for _, p := range v.Pages {
+			pages = append(pages, p.Address)
+		}
+		if got := v.Rows[0][0].Text + " " + strings.Join(pages, ","); got != want || len(v.Rows) > pageRows || v.Chart == nil {
+			t.Errorf("page %d: %s, want %s", page, got, want)
+		}
+	}
+}
+
+// TestPicturesOfReports: which columns are drawn over which.
+func TestPicturesOfReports(t *testing.T) {
+	t.Parallel()
+	country, month, count, age := reports.Column{Title: "Country", Type: reports.TypeText}, reports.Column{Title: "Joined (month)", Type: reports.TypeText}, reports.Column{Title: "Count", Type: reports.TypeNumber}, reports.Column{Title: "Age", Type: reports.TypeNumber}
+	born := reports.Column{Title: "Born", Type: reports.TypeDate}
+	for name, test := range map[string]struct {
+		visual, query string
+		columns       []reports.Column
+		rows          [][]any
+		want          string // empty: nothing is drawn
+	}{
+		"one group":   {"bar", `{"group_by":[{"field":"a"}],"measures":[{"op":"count"}]}`, []reports.Column{country, count}, [][]any{{"DE", int64(1)}, {nil, int64(2)}, {"", int64(3)}}, "Count by Country: DE none none; Count 1 2 3"},
+		"table":       {"table", `{"group_by":[{"field":"a"}],"measures":[{"op":"count"}]}`, []reports.Column{country, count}, [][]any{{"DE", int64(1)}}, ""},
+		"months":      {"line", `{"group_by":[{"field":"a","by":"month"}],"measures":[{"op":"count"}]}`, []reports.Column{month, count}, [][]any{{"2024-02", int64(1)}, {"2024-01", int64(2)}, {nil, int64(3)}}, "Count by Joined (month): Jan 2024 Feb 2024; Count 2 1"},
+		"no months":   {"line", `{"group_by":[{"field":"a","by":"month"}],"measures":[{"op":"count"}]}`, []reports.Column{month, count}, [][]any{{"some day", int64(1)}}, "Count by Joined (month): some day; Count 1"},
+		"pivot":       {"area", `{"group_by":[{"field":"b"},{"field":"a","by":"month"}],"measures":[{"op":"count"}]}`, []reports.Column{country, month, count}, [][]any{{"DE", "2024-01", int64(1)}, {"FR", "2024-02", int64(2)}}, "Count for each Country by Joined (month): Jan 2024 Feb 2024; DE 1 NaN; FR NaN 2"},
+		"pie of two":  {"pie", `{"group_by":[{"field":"b"},{"field":"a","by":"month"}],"measures":[{"op":"count"}]}`, []reports.Column{country, month, count}, [][]any{{"DE", "2024-01", int64(1)}, {"FR", "2024-02", int64(2)}}, "Count by Country, Joined (month): FR · Feb 2024 DE · Jan 2024; Count 2 1"},
+		"ages":        {"bar", `{"group_by":[{"field":"c"}],"measures":[{"op":"count"}]}`, []reports.Column{age, count}, [][]any{{int64(40), int64(1)}, {int64(30), int64(2)}}, "Count by Age: 30 40; Count 2 1"},
+		"total":       {"bar", `{"measures":[{"op":"count"},{"op":"avg","field":"c"}]}`, []reports.Column{count, age}, [][]any{{int64(4), 2.5}}, "Count: Count Age; Count 4 2.5"},
+		"list":        {"bar", `{}`, []reports.Column{age, country, count, born}, [][]any{{int64(90), "DE", int64(8), nil}, {nil, "FR", 2.5, nil}}, "Age, Count by Country: DE FR; Age 90 NaN; Count 8 2.5"},
+		"dated list":  {"line", `{}`, []reports.Column{country, born, count}, [][]any{{"DE", "2024-06-01", int64(8)}}, "Count by Born: Jun 1, 2024; Count 8"},
+		"numbers":     {"bar", `{}`, []reports.Column{count}, [][]any{{int64(8)}, {int64(9)}}, "Count: 1 2; Count 8 9"},
+		"no numbers":  {"bar", `{}`, []reports.Column{country}, [][]any{{"DE"}}, ""},
+		"no rows":     {"bar", `{}`, []reports.Column{country, count}, nil, ""},
+		"no values":   {"pie", `{}`, []reports.Column{country, count}, [][]any{{"DE", nil}, {"FR", int64(-1)}}, ""},
+		"a text":      {"bar", `{}`, []reports.Column{country, count}, [][]any{{"DE", "many"}}, ""},
+		"another's":   {"bar", `{"group_by":[{"field":"a"}],"measures":[{"op":"count"}]}`, []reports.Column{country}, [][]any{{"DE"}}, ""},
+		"of no group": {"heat", `{"measures":[{"op":"count"}]}`, []reports.Column{count}, [][]any{{int64(4)}}, "Count: Count; Count 4"},
+	} {
+		var asked reports.Query
+		if err := asked.UnmarshalJSON([]byte(test.query)); err != nil {
+			t.Fatal(err)
+		}
+		shared := reports.Shared{Visual: test.visual, Asked: asked, Data: &reports.Data{Columns: test.columns, Rows: test.rows}}
+		c, l, got := layOut(&shared, newReaders().of(""), 1).Chart, newReaders().of(""), ""
+		if c != nil {
+			got = strings.NewReplacer("\u2068", "", "\u2069", "").Replace(c.Caption()) + ":"
+			for i := range max(len(c.Over.Labels), len(c.Over.Times), len(c.Over.Numbers)) {
+				switch {
+				case c.Over.Times != nil:
+					got += " " + l.Time(c.Over.Times[i], c.Over.Step)
+				case c.Over.Numbers != nil:
+					got += " " + l.Number(c.Over.Numbers[i])
+				default:
+					got += " " + c.Over.Labels[i]
+				}
+			}
+			for _, s := range c.Series {
+				got += "; " + s.Name
+				for _, v := range s.Values {
+					got += " " + strconv.FormatFloat(v, 'g', -1, 64)
+				}
+			}
+		}
+		if got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
 	}
 }
@@ -45,48 +179,20 @@ func TestCellText(t *testing.T) {
 func TestCountText(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		shown int
-		data  reports.Data
-		want  string
+		from, shown, rows int
+		data              reports.Data
+		want              string
 	}{
-		{0, reports.Data{}, "0 rows."},
-		{1, reports.Data{Total: 1}, "1 row."},
-		{1234, reports.Data{Total: 1234}, "1,234 rows."},
-		{100, reports.Data{Total: 1234567, Truncated: true}, "The first 100 of 1,234,567 rows are shown."},
-		{100, reports.Data{Total: 100, Truncated: true}, "The first 100 rows are shown; there are more."},
+		{0, 0, 0, reports.Data{}, "0 rows."},
+		{0, 1, 1, reports.Data{Total: 1}, "1 row."},
+		{0, 1234, 1234, reports.Data{Total: 1234}, "1,234 rows."},
+		{0, 100, 100, reports.Data{Total: 1234567, Truncated: true}, "The first 100 of 1,234,567 rows are shown."},
+		{0, 100, 100, reports.Data{Total: 100, Truncated: true}, "The first 100 rows are shown; there are more."},
+		{900, 100, 1000, reports.Data{Total: 1000}, "Rows 901 to 1,000. 1,000 rows."},
 	} {
-		if got := countText(test.shown, &test.data); got != test.want {
+		test.data.Rows = make([][]any, test.rows)
+		if got := countText(newReaders().of(""), test.from, test.shown, &test.data); got != test.want {
 			t.Errorf("%+v: %q, want %q", test.data, got, test.want)
 		}
-	}
-}
-
-func TestLayOutDrawsTheLastNumber(t *testing.T) {
-	t.Parallel()
-	shared := reports.Shared{Visual: "bar", Data: &reports.Data{
-		Columns: []reports.Column{{Title: "Age", Type: reports.TypeNumber}, {Title: "Country", Type: reports.TypeText}, {Title: "Count", Type: reports.TypeNumber}},
-		Rows:    [][]any{{int64(90), "DE", int64(8)}, {int64(1), "FR", int64(2)}, {int64(2), "IT", nil}, {int64(3), "ES", -4.0}},
-	}}
-	v := layOut(&shared)
-	var bars []string
-	for _, r := range v.Rows {
-		bars = append(bars, r.Bar)
-	}
-	if diff := cmp.Diff([]string{"100.0", "25.0", "", ""}, bars); diff != "" || v.BarTitle != "Count" {
-		t.Errorf("%s %q", diff, v.BarTitle)
-	}
-	shared.Data.Rows = [][]any{{nil, "x", int64(0)}, {nil, "y", -1.5}}
-	for _, r := range layOut(&shared).Rows {
-		if r.Bar != "" {
-			t.Errorf("nothing is above nothing, yet a bar of %s", r.Bar)
-		}
-	}
-	shared.Data.Columns[0].Type, shared.Data.Columns[2].Type = reports.TypeText, reports.TypeText
-	if v := layOut(&shared); v.BarTitle != "" {
-		t.Error("texts are drawn")
-	}
-	shared.Data = nil
-	if v := layOut(&shared); v.Rows != nil || v.Figure != nil {
-		t.Error("without rows")
 	}
 }

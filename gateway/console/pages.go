@@ -25,6 +25,7 @@ var assets embed.FS
 // pages are the parsed templates and the routes to them.
 type pages struct {
 	templates *template.Template
+	readers   *readers
 	mux       *http.ServeMux
 }
 
@@ -33,7 +34,7 @@ func parsePages() (*pages, error) {
 	if err != nil {
 		return nil, fmt.Errorf("console pages: %w", err)
 	}
-	return &pages{templates: t, mux: http.NewServeMux()}, nil
+	return &pages{templates: t, readers: newReaders(), mux: http.NewServeMux()}, nil
 }
 
 // pageTimeout bounds the making of a page.

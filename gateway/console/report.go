@@ -1,10 +1,10 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -13,7 +13,10 @@ import (
 	"time"
 
 	"tenantry/backends/api"
+	"tenantry/backends/store"
 	"tenantry/crypto/secret"
+	"tenantry/gateway/console/chart"
+	"tenantry/internal/fault"
 	"tenantry/reports"
 	"tenantry/tenants"
 )
@@ -22,20 +25,23 @@ import (
 type reportView struct {
 	frame
 	Desc     string
+	Problem  string // what is wrong with the values, where it is none alone
+	Refused  bool   // nothing was asked, since a value is wrong
 	Controls []controlView
 	Kept     []controlView // what the form sends along
-	Figure   *cellView     // of a report that shows one number
+	Figures  []cellView    // of a report that shows numbers alone
+	Chart    *chart.Chart
 	Columns  []cellView
-	Rows     []rowView
-	BarTitle string // the column that is drawn; empty: none is
+	Rows     [][]cellView
 	Count    string
+	Pages    []linkView
 	Read     string
 	ReadAt   string
-	Children []linkView
+	Tabs     []linkView
 }
 
 // controlView is an input of a form. Name is the one of the query parameter.
-type controlView struct{ ID, Name, Label, Type, Value string }
+type controlView struct{ ID, Name, Label, Type, Value, Problem string }
 
 type cellView struct{ Title, Text, Class string }
 
@@ -50,11 +56,6 @@ func cellClass(columnType string) string {
 	return ""
 }
 
-type rowView struct {
-	Cells []cellView
-	Bar   string // width in percent
-}
-
 type linkView struct {
 	Title, Address string
 	Current        bool
@@ -67,7 +68,7 @@ func address(raw string) (api.Query, []string, error) {
 		return query, nil, err
 	}
 	c := api.NewCall(&api.Operation{Contract: true, Teams: true, Params: []api.Param{
-		{Name: "token", In: api.InQuery}, {Name: "provider", In: api.InQuery}, {Name: "params", In: api.InQuery, Shape: api.Tree},
+		{Name: "token", In: api.InQuery}, {Name: "provider", In: api.InQuery}, {Name: "page", In: api.InQuery}, {Name: "params", In: api.InQuery, Shape: api.Tree},
 	}}, nil)
 	if err := c.Bind(query); err != nil {
 		return query, nil, err
@@ -101,14 +102,25 @@ func (m *Module) reportPage(w http.ResponseWriter, r *http.Request, t *tenants.T
 	}
 	token, provider := query.Text("token"), query.Text("provider")
 	pid, child := r.PathValue("pid"), r.PathValue("report_id")
-	shared, err := m.Reports.Open(r.Context(), t, reports.SharedRequest{
+	ask := reports.SharedRequest{
 		PID: pid, ReportID: child, Token: secret.New(token), Provider: provider, Params: query.Tree("params"), Data: true, Teams: teams,
-	})
-	if err != nil {
-		m.reportProblem(r.Context(), w, t, err)
-		return
 	}
-	view := layOut(&shared)
+	l := m.pages.readers.of(r.Header.Get("Accept-Language"))
+	w.Header().Set("Vary", "Accept-Language")
+	shared, err := m.Reports.Open(r.Context(), t, ask)
+	var view reportView
+	code := http.StatusOK
+	if err != nil {
+		wrong, ok := m.withoutData(r.Context(), t, ask, err, l)
+		if !ok {
+			m.reportProblem(r.Context(), w, t, err)
+			return
+		}
+		view, shared, code = wrong.view, wrong.shared, http.StatusUnprocessableEntity
+	} else {
+		n, _ := strconv.Atoi(query.Text("page")) // anything else is the first
+		view = layOut(&shared, l, n)
+	}
 	view.Organization = t.Org.Name
 	kept := url.Values{}
 	for _, p := range []controlView{{Name: "token", Value: token}, {Name: "provider", Value: provider}} {
@@ -117,24 +129,92 @@ func (m *Module) reportPage(w http.ResponseWriter, r *http.Request, t *tenants.T
 			kept.Set(p.Name, p.Value)
 		}
 	}
-	view.Children = links(pid, child, kept, shared.ChildReports)
-	m.render(w, http.StatusOK, "report", view)
+	view.Tabs = tabs(pid, cmp.Or(child, shared.ID), kept, shared.Bundle)
+	for _, p := range query.Tree("params") {
+		kept.Set(p.Name, p.Value)
+	}
+	for i := range view.Pages {
+		kept.Set("page", view.Pages[i].Address)
+		view.Pages[i].Address = "?" + kept.Encode()
+	}
+	m.render(w, code, "report", view)
 }
 
-// links lead to the other reports at this address.
-func links(pid, current string, kept url.Values, children []reports.ChildReport) []linkView {
-	at := func(segments ...string) string {
-		u := url.URL{Path: "/shared/reports/" + strings.Join(segments, "/"), RawQuery: kept.Encode()}
-		return u.String()
+type refused struct {
+	view   reportView
+	shared reports.Shared
+}
+
+// withoutData lays out a report whose reader gave a value that does not fit: what is wrong beside its
+// field, the other values as they were given. It reports false where the error is about anything else.
+func (m *Module) withoutData(ctx context.Context, t *tenants.Tenant, ask reports.SharedRequest, err error, l *locale) (refused, bool) {
+	var wrong *fault.Error
+	if !errors.As(err, &wrong) {
+		return refused{}, false
 	}
-	var all []linkView
-	if current != "" {
-		all = append(all, linkView{Title: "Back to the start", Address: at(pid)})
+	given := map[string]string{}
+	for _, p := range ask.Params {
+		if len(p.Path) == 2 {
+			given["params["+p.Path[1]+"]"] = p.Value
+		}
 	}
-	for _, c := range children {
-		all = append(all, linkView{Title: c.Title, Address: at(pid, c.ID), Current: c.ID == current})
+	ask.Data, ask.Params = false, nil
+	shared, err := m.Reports.Open(ctx, t, ask)
+	if err != nil {
+		return refused{}, false
 	}
-	return all
+	view := layOut(&shared, l, 1)
+	view.Refused = true
+	for i := range view.Controls {
+		c := &view.Controls[i]
+		if value, ok := given[c.Name]; ok {
+			c.Value = value
+			delete(given, c.Name)
+		}
+	}
+	if len(given) > 0 { // an input that the reader may not set
+		return refused{}, false
+	}
+	for _, f := range wrong.Faults {
+		i := slices.IndexFunc(view.Controls, func(c controlView) bool { return c.Name == f.Field })
+		switch {
+		case i >= 0:
+			c := &view.Controls[i]
+			c.Problem = sentence(strings.TrimPrefix(f.Message, f.Field+" "))
+			if c.Type != reports.TypeBoolean {
+				c.Type = reports.TypeText // which shows any value
+			}
+		case f.Field == "params":
+			view.Problem = "One of the values does not fit the report. Change or empty it, and try again."
+		default:
+			return refused{}, false
+		}
+	}
+	return refused{view, shared}, true
+}
+
+// sentence makes one of words that follow a name.
+func sentence(words string) string {
+	if words == "" {
+		return words
+	}
+	return strings.ToUpper(words[:1]) + words[1:] + "."
+}
+
+// tabs lead to the reports at this address, where there is more than one.
+func tabs(pid, current string, kept url.Values, all []reports.ChildReport) []linkView {
+	if len(all) < 2 {
+		return nil
+	}
+	views := make([]linkView, len(all))
+	for i, c := range all {
+		u := url.URL{Path: "/shared/reports/" + pid, RawQuery: kept.Encode()}
+		if i > 0 {
+			u.Path += "/" + c.ID
+		}
+		views[i] = linkView{Title: c.Title, Address: u.String(), Current: c.ID == current}
+	}
+	return views
 }
 
 func (m *Module) reportProblem(ctx context.Context, w http.ResponseWriter, t *tenants.Tenant, err error) {
@@ -159,52 +239,63 @@ func (m *Module) reportProblem(ctx context.Context, w http.ResponseWriter, t *te
 	}
 }
 
-func layOut(s *reports.Shared) reportView {
+// pageRows is how many rows a page shows.
+const pageRows = 100
+
+// layOut lays out a page of a report: its picture, which is of all rows, and the rows of the page.
+func layOut(s *reports.Shared, l *locale, page int) reportView {
 	read := time.Unix(s.RetrievedAt, 0).UTC()
 	v := reportView{
 		frame: frame{Title: s.Title}, Desc: s.Desc, Controls: controls(s),
-		Read: read.Format("2006-01-02 15:04 UTC"), ReadAt: read.Format(time.RFC3339),
+		Read: l.moment(read) + " UTC", ReadAt: read.Format(time.RFC3339),
 	}
 	if s.Data == nil {
 		return v
 	}
-	last := -1 // the last column of numbers is the measure that is drawn
-	for i, c := range s.Data.Columns {
+	sh := shapeOf(s)
+	for _, c := range s.Data.Columns {
 		cell := cellView{Title: c.Title, Class: cellClass(c.Type)}
 		if c.Type == reports.TypeDatetime {
 			cell.Title += " (UTC)"
 		}
-		if c.Type == reports.TypeNumber {
-			last = i
-		}
 		v.Columns = append(v.Columns, cell)
 	}
-	drawn := last >= 0 && slices.Contains([]string{"bar", "line", "pie"}, s.Visual)
-	most := 0.0
-	for _, row := range s.Data.Rows {
+	pages := max((len(s.Data.Rows)+pageRows-1)/pageRows, 1)
+	page = min(max(page, 1), pages)
+	from := (page - 1) * pageRows
+	for _, row := range s.Data.Rows[from:min(from+pageRows, len(s.Data.Rows))] {
 		cells := make([]cellView, len(row))
 		for i, value := range row {
-			cells[i] = cellView{Text: cellText(s.Data.Columns[i].Type, value), Class: v.Columns[i].Class}
-		}
-		v.Rows = append(v.Rows, rowView{Cells: cells})
-		if drawn {
-			most = max(most, asNumber(row[last]))
-		}
-	}
-	if drawn {
-		v.BarTitle = v.Columns[last].Title
-		for i, row := range s.Data.Rows {
-			if n := asNumber(row[last]); n > 0 {
-				v.Rows[i].Bar = strconv.FormatFloat(100*n/most, 'f', 1, 64)
+			text, none := sh.cell(l, s.Data, i, value)
+			if cells[i] = (cellView{Text: text, Class: v.Columns[i].Class}); none {
+				cells[i].Class = "none"
 			}
 		}
+		v.Rows = append(v.Rows, cells)
 	}
-	if s.Visual == "number" && len(v.Rows) == 1 && last >= 0 {
-		v.Figure = &cellView{Title: v.Columns[last].Title, Text: v.Rows[0].Cells[last].Text}
-	} else {
-		v.Count = countText(len(v.Rows), s.Data)
+	if s.Visual == "number" && len(s.Data.Rows) == 1 && len(sh.groups) == 0 && len(sh.measures) > 0 {
+		for _, i := range sh.measures {
+			v.Figures = append(v.Figures, cellView{Title: v.Columns[i].Title, Text: v.Rows[0][i].Text})
+		}
+		return v
+	}
+	v.Chart = drawing(s, &sh, l)
+	v.Count = countText(l, from, len(v.Rows), s.Data)
+	if pages > 1 {
+		v.Pages = pager(l, page, pages)
 	}
 	return v
+}
+
+// pager leads to the other pages: the first, the last, those near. The addresses are numbers yet.
+func pager(l *locale, page, pages int) []linkView {
+	var all []linkView
+	for n := 1; n <= pages; n++ {
+		if near := n - page; n == 1 || n == pages || near >= -1 && near <= 1 {
+			all = append(all, linkView{Title: l.FmtNumber(float64(n), 0), Address: strconv.Itoa(n), Current: n == page})
+		}
+	}
+	return all
 }
 
 // controls returns the editable inputs in the order of their names.
@@ -224,72 +315,71 @@ func controls(s *reports.Shared) []controlView {
 	return all
 }
 
-func countText(shown int, d *reports.Data) string {
+// countText says which of how many rows are shown.
+func countText(l *locale, from, shown int, d *reports.Data) string {
+	number := func(n int) string { return l.FmtNumber(float64(n), 0) }
+	n := len(d.Rows)
+	which := ""
+	if shown < n {
+		which = "Rows " + number(from+1) + " to " + number(from+shown) + ". "
+	}
 	switch {
-	case !d.Truncated && shown == 1:
-		return "1 row."
+	case !d.Truncated && n == 1:
+		return which + "1 row."
 	case !d.Truncated:
-		return grouped(shown) + " rows."
-	case d.Total > shown:
-		return "The first " + grouped(shown) + " of " + grouped(d.Total) + " rows are shown."
+		return which + number(n) + " rows."
+	case d.Total > n:
+		return which + "The first " + number(n) + " of " + number(d.Total) + " rows are shown."
 	}
-	return "The first " + grouped(shown) + " rows are shown; there are more."
+	return which + "The first " + number(n) + " rows are shown; there are more."
 }
 
-// grouped writes 1234567 as 1,234,567.
-func grouped(n int) string {
-	text := strconv.Itoa(n)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
+// cell writes a value of a column, and reports whether it is a group's that is missing.
+func (sh *shape) cell(l *locale, d *reports.Data, column int, v any) (text string, none bool) {
+	if by := sh.by[column]; by != store.NoBucket {
+		if bucket, ok := v.(string); ok {
+			if t, ok := moment(bucket, by); ok {
+				return l.Time(t, steps()[by]), false
+			}
+		}
 	}
-	return text
+	if text = cellText(l, d.Columns[column].Type, v); text == "" && sh.grouped(column) {
+		return missing, true
+	}
+	return text, false
 }
 
-func asNumber(v any) float64 {
-	switch n := v.(type) {
-	case int64:
-		return float64(n)
-	case float64:
-		return n
-	}
-	return 0
-}
-
-func cellText(columnType string, v any) string {
+func cellText(l *locale, columnType string, v any) string {
 	switch x := v.(type) {
 	case nil:
 		return ""
+	case int64:
+		if x > 1<<53 || x < -1<<53 { // more than a float holds
+			return strconv.FormatInt(x, 10)
+		}
+		return l.FmtNumber(float64(x), 0)
 	case float64:
-		return floatText(x)
+		return l.Number(x)
 	case bool:
 		if x {
 			return "yes"
 		}
 		return "no"
 	case string:
-		if moment, err := time.Parse(time.RFC3339, x); columnType == reports.TypeDatetime && err == nil {
-			return moment.UTC().Format("2006-01-02 15:04")
+		if t, ok := moment(x, store.NoBucket); ok && columnType == reports.TypeDatetime {
+			return l.moment(t)
+		} else if ok && columnType == reports.TypeDate {
+			return l.Time(t, chart.Day)
 		}
 		return x
 	case []any:
 		words := make([]string, len(x))
 		for i := range x {
-			words[i] = cellText(columnType, x[i])
+			words[i] = cellText(l, columnType, x[i])
 		}
 		return strings.Join(words, ", ")
 	case []string:
 		return strings.Join(x, ", ")
 	}
 	return fmt.Sprint(v)
-}
-
-// floatText writes a number with at most four decimals, but never a small one as nothing.
-func floatText(x float64) string {
-	switch size := math.Abs(x); {
-	case size >= 1e15 || (size < 0.001 && x != 0):
-		return strconv.FormatFloat(x, 'g', -1, 64)
-	case x == math.Trunc(x):
-		return strconv.FormatFloat(x, 'f', 0, 64)
-	}
-	return strings.TrimRight(strings.TrimRight(strconv.FormatFloat(x, 'f', 4, 64), "0"), ".")
 }

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"tenantry/gateway/gatewaytest"
 	"tenantry/tenants"
@@ -22,6 +23,14 @@ const (
 	secureID = "65f00000000000000000a004"
 	emptyID  = "65f00000000000000000a005"
 	wideID   = "65f00000000000000000a006"
+	lineID   = "65f00000000000000000a007"
+	areaID   = "65f00000000000000000a008"
+	pieID    = "65f00000000000000000a009"
+	heatID   = "65f00000000000000000a00a"
+	agesID   = "65f00000000000000000a00b"
+	partsID  = "65f00000000000000000a00c"
+	citiesID = "65f00000000000000000a00d"
+	totalID  = "65f00000000000000000a00e"
 )
 
 const hostile = `<script>alert(1)</script>"'><img src=x onerror=alert(2)>{{.}}`
@@ -46,13 +55,16 @@ func fillReports(t testing.TB, o *gatewaytest.Org) {
 		line(t, m{"kind": "contact_field", "key": "age", "title": "Age", "type": "Number"}),
 		line(t, m{"kind": "contact_field", "key": "notes", "title": "Notes", "type": "LongText"}),
 		line(t, m{"kind": "contact_field", "key": "member", "title": "Member", "type": "Boolean"}),
+		line(t, m{"kind": "contact_field", "key": "joined", "title": "Joined", "type": "Date"}),
+		line(t, m{"kind": "contact_field", "key": "ridden", "title": "Kilometres", "type": "Number"}),
 	}
 	countries := []string{"DE", "DE", "DE", "FR", "FR", "IT", "ES", "PT", "SE", "DK", "DE", "FR"}
 	for i := range 60 {
 		lines = append(lines, line(t, m{
 			"kind": "contact", "email": fmt.Sprintf("person%d@example.com", i), "first_name": fmt.Sprintf("Person %d", i), "last_name": "Example",
 			"country": countries[i%len(countries)], "city": []string{"Köln", "Lyon", "Torino"}[i%3], "status": "active",
-			"fields": m{"age": 18 + i%50, "notes": strings.Repeat("a note of some length ", i%7), "member": i%2 == 0},
+			"fields": m{"age": 18 + i%50, "notes": strings.Repeat("a note of some length ", i%7), "member": i%2 == 0,
+				"joined": joined(i), "ridden": 137 * (i % 17) * (i%5 + 1)},
 		}))
 	}
 	lines = append(lines, line(t, m{"kind": "contact", "email": "hostile@example.com", "first_name": hostile, "country": "XX", "city": hostile, "fields": m{"age": 99}}))
@@ -82,7 +94,28 @@ func fillReports(t testing.TB, o *gatewaytest.Org) {
 	report(wideID, "Everything about riders", "table", m{"query": m{
 		"fields": []string{"first_name", "last_name", "email", "country", "city", "status", "age", "member", "notes", "created_at", "updated_at"}, "sort": []string{"email"}, "limit": 60,
 	}})
+	byMonth := m{"field": "joined", "by": "month"}
+	report(lineID, "People and kilometres by month", "line", m{"query": m{"group_by": []m{byMonth}, "measures": []m{{"op": "count"}, {"op": "avg", "field": "age"}, {"op": "max", "field": "age"}}, "sort": []string{"joined"}}})
+	report(areaID, "Countries by month", "area", m{"query": m{"group_by": []m{byMonth, {"field": "country"}}, "measures": count}})
+	report(pieID, "Shares of countries", "pie", m{"query": m{"group_by": []m{{"field": "country"}}, "measures": count}, "child_reports": []string{barID, lineID, areaID}})
+	report(heatID, "Months and cities", "heat", m{"query": m{"group_by": []m{{"field": "city"}, byMonth}, "measures": []m{{"op": "sum", "field": "ridden"}}}})
+	report(agesID, "Ages", "bar", m{"query": m{"group_by": []m{{"field": "age"}}, "measures": count, "sort": []string{"age"}}})
+	report(partsID, "Joined by quarter and city", "bar", m{"query": m{"group_by": []m{{"field": "joined", "by": "quarter"}, {"field": "city"}}, "measures": []m{{"op": "sum", "field": "ridden"}}}})
+	report(citiesID, "First names", "bar", m{"query": m{"group_by": []m{{"field": "first_name"}}, "measures": []m{{"op": "sum", "field": "ridden"}}, "sort": []string{"-sum_ridden"}}})
+	report(totalID, "All in all", "number", m{"query": m{"measures": []m{{"op": "count"}, {"op": "sum", "field": "ridden"}, {"op": "avg", "field": "age"}}}})
 	o.Import(t, lines...)
+}
+
+// joined is a day in 2023 or 2024, with nobody in the summer between; now and then nobody knows.
+func joined(i int) any {
+	day := time.Date(2023, 1, 10, 0, 0, 0, 0, time.UTC).AddDate(0, i%5, i*3%40)
+	if i%2 == 1 {
+		day = day.AddDate(0, 11, 0)
+	}
+	if i%13 == 12 {
+		return nil
+	}
+	return day.Format(time.DateOnly)
 }
 
 func reportPath(id string) string { return "/shared/reports/" + pid(id) }
@@ -117,7 +150,7 @@ func TestSharedReportPages(t *testing.T) {
 	}
 	checkPage(t, acme.Page(t, reportPath(tableID)+"?params[age]=67&params[country]=&params[since]=&params[member]=false"), 200, "Person 49", `value="67"`, `<option value="false" selected>`)
 	checkPage(t, acme.Page(t, reportPath(tableID)+"?params[age]=200"), 200, "Nothing matches.", "Other values above", "0 rows.")
-	checkPage(t, acme.Page(t, reportPath(tableID)+"?params[age]=old"), 422, "cannot be shown with these values", "must be a number")
+	checkPage(t, acme.Page(t, reportPath(tableID)+"?params[age]=old&params[since]=2024-02-03"), 422, "Nothing is shown", "Must be a number.", `value="old" aria-invalid="true"`, `value="2024-02-03"`, "Country "+hostile)
 	checkPage(t, acme.Page(t, reportPath(tableID)+"?params[other]=1"), 422, "cannot be shown with these values")
 	checkPage(t, acme.Page(t, reportPath(tableID)+"?params[country]="+url.QueryEscape(hostile)), 200, "Nothing matches.")
 	checkPage(t, acme.Page(t, reportPath(tableID)+"?provider=elsewhere"), 422, "provider")
@@ -127,8 +160,8 @@ func TestSharedReportPages(t *testing.T) {
 
 	bars := acme.Page(t, reportPath(barID))
 	checkPage(t, bars, 200, "Riders by country", "DE", "8 rows.")
-	if !strings.Contains(bars.Text(), `<rect width="100.0"`) || strings.Count(bars.Text(), "<rect") != 8 {
-		t.Errorf("bars:\n%s", bars.Body)
+	if text := bars.Text(); strings.Count(text, `<rect class="s1"`) != 2*8 || strings.Count(text, ` role="img" `) != 2 || !strings.Contains(text, "most 20 (\u2068DE\u2069), least 1 (\u2068XX\u2069)") {
+		t.Errorf("bars:\n%s", text)
 	}
 	number := acme.Page(t, reportPath(numberID))
 	checkPage(t, number, 200, "Riders")
@@ -141,8 +174,28 @@ func TestSharedReportPages(t *testing.T) {
 		t.Error("there are no values to change")
 	}
 
+	for id, parts := range map[string][]string{
+		pieID:  {"Pie chart of \u2068Count\u2069 by \u2068Country\u2069", "20 (33%)", "3 others", "11 (18%)", `aria-current="page">Shares of countries</a>`},
+		lineID: {"Line chart of", "1 gap without values", "none</td>", "1 row without Joined (month) is in the table alone", `class="line s3"`, "Mar 2024"},
+		areaID: {"Area chart of", "Count for each Country", `class="area full s1"`}, heatID: {"Heat table of", `class="cell h7"`, `class="cell none"`},
+		agesID: {"Bar chart of", ">90</text>"}, totalID: {">182,621</p><figcaption>Sum of Kilometres<", ">61</p>"},
+	} {
+		page := acme.Page(t, reportPath(id))
+		checkPage(t, page, 200, parts...)
+		if len(page.Body) > 100<<10 {
+			t.Errorf("%s: %d bytes", id, len(page.Body))
+		}
+	}
+	german := acme.Page(t, reportPath(lineID), gatewaytest.Header("Accept-Language", "de-DE,de;q=0.9,en;q=0.1"))
+	checkPage(t, german, 200, "38,3333", "März 2024")
+	if german.Header.Get("Vary") != "Accept-Language" {
+		t.Error("what depends on the reader's language says so")
+	}
+	checkPage(t, acme.Page(t, reportPath(totalID), gatewaytest.Header("Accept-Language", "de")), 200, ">182.621</p>")
+	checkPage(t, acme.Page(t, reportPath(barID)+"?page=7"), 200, "8 rows.")
+
 	child := acme.Page(t, reportPath(tableID)+"/"+barID)
-	checkPage(t, child, 200, "Riders by country", "Back to the start")
+	checkPage(t, child, 200, "Riders by country", `aria-current="page">Riders by country</a>`)
 	for _, link := range regexp.MustCompile(`<a href="([^"]+)"`).FindAllStringSubmatch(table.Text()+child.Text(), -1) {
 		if a := acme.Page(t, html.UnescapeString(link[1])); a.Code != 200 {
 			t.Errorf("the link to %s answers %d", link[1], a.Code)

@@ -1,0 +1,59 @@
+package console_test
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"testing"
+)
+
+// TestBrowserReportPictures: every visual in both themes, on a wide and a narrow screen.
+func TestBrowserReportPictures(t *testing.T) {
+	t.Parallel()
+	b := launch(t)
+	_, acme := start(t)
+	fillReports(t, acme)
+	all := map[string]string{
+		"table": tableID, "bar": barID, "line": lineID, "area": areaID, "pie": pieID, "heat": heatID, "ages": agesID, "parts": partsID, "names": citiesID, "total": totalID,
+	}
+	for _, screen := range []size{{"desktop", 1280, 800, false}, {"phone", 360, 780, true}} {
+		for _, theme := range []string{"light", "dark"} {
+			p := b.tab(screen)
+			p.do("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": theme}}}, nil)
+			for _, name := range slices.Sorted(maps.Keys(all)) {
+				p.visit(address(t, acme, reportPath(all[name])))
+				fits(p)
+				p.whole(screen, "chart-"+name+"-"+screen.name+"-"+theme)
+				if want := map[bool]string{true: "0", false: "1"}[slices.Contains([]string{"table", "total"}, name)]; p.value(`[...document.querySelectorAll("svg[role=img]")].filter(s => s.getBoundingClientRect().width > 0).length`) != want {
+					t.Errorf("%s: not %s picture is seen", name, want)
+				}
+				if bad := p.value(outside); bad != "" {
+					t.Errorf("%s, %s: texts outside of their picture: %s", name, screen.name, bad)
+				}
+			}
+			p.visit(address(t, acme, reportPath(tableID)+"?params[age]=old&params[since]=2024-02-03"))
+			fits(p)
+			p.whole(screen, "chart-wrong-"+screen.name+"-"+theme)
+		}
+	}
+	b.quiet("status of 422")
+}
+
+// outside lists the texts of pictures that reach beyond the picture.
+const outside = `[...document.querySelectorAll("svg[role=img]")].flatMap(s => { const r = s.getBoundingClientRect(); return r.width == 0 ? [] :
+	[...s.querySelectorAll("text")].filter(t => { const q = t.getBoundingClientRect(); return q.left < r.left - 2 || q.right > r.right + 2 || q.top < r.top - 2 || q.bottom > r.bottom + 2 }).map(t => t.textContent) }).join(" | ")`
+
+// whole takes a picture of all of a page.
+func (p *tab) whole(s size, name string) {
+	p.t.Helper()
+	height, err := strconv.Atoi(p.value("document.documentElement.scrollHeight"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	screen := func(height int) {
+		p.do("Emulation.setDeviceMetricsOverride", map[string]any{"width": s.width, "height": height, "deviceScaleFactor": 1, "mobile": s.phone}, nil)
+	}
+	screen(min(height, 1600))
+	p.picture(name)
+	screen(s.height)
+}

@@ -94,6 +94,8 @@ func mayImport(from, to string) bool {
 		return to == "config"
 	case within(from, "gateway/repeats"):
 		return allowed("backends/api", "backends/secrets", "tenants", "backends/store", "internal")
+	case within(from, "gateway/console") && to == "backends/schema": // which types a defined field can have
+		return true
 	case within(from, "gateway"):
 		return within(to, from) || allowed("backends/api", "gateway/audit", "gateway/repeats", "gateway/usage", "gateway/openapi", "tenants", "backends/store", "reports", "crypto", "internal")
 	case within(from, "backends/store/driver"):

@@ -93,6 +93,7 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []api.Operati
 	})
 	engine.GET(documentRoute, func(c *gin.Context) { pipeline.Observe("openapi", c.Writer, c.Request, serveDocument) })
 	allowed[documentRoute] = []string{http.MethodGet}
+	pages.Serve(rows, engine)
 	engine.NoMethod(func(c *gin.Context) { refuseMethod(pipeline, c, allowed, open) })
 	engine.NoRoute(func(c *gin.Context) { notFound(pipeline, pages, c) })
 	return engine, rows, nil

@@ -203,6 +203,9 @@ type Operation struct {
 	// from their description.
 	Resource string
 
+	// Defined, where organizations define fields of the records, says where these stand.
+	Defined Defined
+
 	// Revised: the operation answers with one record and says its revision, see Call.Revision. Where it
 	// is about one that is there already (GET, PUT and DELETE), it honours If-Match by Call.Current.
 	Revised bool
@@ -242,6 +245,10 @@ type Operation struct {
 	Expire func(ctx context.Context, c *Call, before int64, ended func(id string)) (left bool, err error)
 	fault  error // of its declaration
 }
+
+// Defined says by which resource fields are defined, and in which field of a record their values are. Where
+// the path has a parameter that refers to the resource, one record of it defines them, else all do.
+type Defined struct{ By, Values string }
 
 // Failure documents an answer that is no success, beyond those every operation has.
 type Failure struct {
@@ -325,7 +332,8 @@ type Param struct {
 	Default     string
 	Bounds      Bounds
 	Enum        []string
-	Ref         string // the resource that it refers to
+	Ref         string   // the resource that it refers to
+	Names       []string // of a parameter that names fields: those it may name, besides what organizations define
 	Description string
 	Example     string
 }
@@ -467,4 +475,14 @@ func (o *Operation) bodyField(name string) Field {
 		}
 	}
 	return Field{}
+}
+
+// Param returns the declared parameter of that name, wherever it stands; the zero value where there is none.
+func (o *Operation) Param(name string) Param {
+	for _, p := range o.Params {
+		if p.Name == name {
+			return p
+		}
+	}
+	return Param{}
 }

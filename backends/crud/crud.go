@@ -161,7 +161,7 @@ func (s *serves[T]) row(action, method, path, message string) api.Operation {
 	o := api.Operation{
 		Name: s.Name + "." + action, Method: method, Path: path, Tag: s.Tag, Message: message, Teams: s.of.Spec().Teams,
 		Credentials: api.Key | api.Session, Kinds: api.ServerKeys, Rule: s.Read, Resource: s.of.Name,
-		Data: s.model.zero(), Example: s.model.example(),
+		Data: s.model.zero(), Example: s.model.example(), Defined: api.Defined{By: s.of.DefinedBy, Values: s.of.ValuesName()},
 	}
 	if method != http.MethodGet {
 		o.Kinds, o.Rule, o.Audit = api.ServerFull, s.Write, api.AuditAlways

@@ -59,7 +59,13 @@ func (s *serves[T]) list() api.Operation {
 // filtered declares the filters of a row.
 func (s *serves[T]) filtered(row *api.Operation) {
 	key := s.of.KeyField()
-	row.Params = append(row.Params, api.Param{Name: "filters", In: api.InQuery, Shape: api.Tree, Description: "filters[<field>]=<value> or filters[<field>][<operator>]=<value>.", Example: "filters[" + key.Name + "]=" + s.model.named(key)})
+	var names []string
+	for i := range s.of.Fields {
+		if f := &s.of.Fields[i]; asked(f) && notation(f) != 0 {
+			names = append(names, f.Name)
+		}
+	}
+	row.Params = append(row.Params, api.Param{Name: "filters", In: api.InQuery, Shape: api.Tree, Names: names, Description: "filters[<field>]=<value> or filters[<field>][<operator>]=<value>.", Example: "filters[" + key.Name + "]=" + s.model.named(key)})
 	row.Failures = append(row.Failures, api.Failure{
 		Code: http.StatusUnprocessableEntity, Message: "Validation failed: sort must name some of " + strings.Join(s.sorts, ", ") + ", each once, with - before one that descends", When: "a parameter has an unacceptable value",
 	})
@@ -70,7 +76,7 @@ func (s *serves[T]) sorted(row *api.Operation) {
 	row.Params = s.offered(row.Params)
 	for i := range row.Params {
 		if row.Params[i].Name == "sort" {
-			row.Params[i].Default = s.Sort
+			row.Params[i].Default, row.Params[i].Names = s.Sort, s.sorts
 		}
 	}
 }

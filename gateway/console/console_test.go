@@ -64,12 +64,20 @@ func checkMarkup(t *testing.T, text string) {
 	if strings.Count(text, "<h1>") != 1 || strings.Count(text, "<main") != 1 || !strings.Contains(text, `<html lang="en">`) || !strings.Contains(text, "<title>") {
 		t.Error("a page has a language, a title, one main part and one first heading")
 	}
-	for _, input := range regexp.MustCompile(`<(?:input|select)[^>]*>`).FindAllString(text, -1) {
-		if strings.Contains(input, `type="hidden"`) {
+	ids := map[string]bool{}
+	for _, id := range regexp.MustCompile(` id="([^"]*)"`).FindAllStringSubmatch(text, -1) {
+		if ids[id[1]] {
+			t.Errorf("the id %s is there twice", id[1])
+		}
+		ids[id[1]] = true
+	}
+	within := regexp.MustCompile(`(?s)<label[^>]*>(.*?)</label>`).FindAllString(text, -1)
+	for _, input := range regexp.MustCompile(`<(?:input|select|textarea)[^>]*>`).FindAllString(text, -1) {
+		if strings.Contains(input, `type="hidden"`) || strings.Contains(input, ` aria-label="`) || slices.ContainsFunc(within, func(label string) bool { return strings.Contains(label, input) }) {
 			continue
 		}
-		id := regexp.MustCompile(`id="([^"]+)"`).FindStringSubmatch(input)
-		if id == nil || strings.Count(text, `<label for="`+id[1]+`">`) != 1 {
+		id := regexp.MustCompile(` id="([^"]+)"`).FindStringSubmatch(input)
+		if id == nil || strings.Count(text, ` for="`+id[1]+`">`) != 1 {
 			t.Errorf("no label for %s", input)
 		}
 	}
@@ -93,7 +101,8 @@ func TestPagesOfNobody(t *testing.T) {
 	for _, path := range []string{"/none", "/sign-in/", "/sign-in/x", "/SIGN-IN", "/shared/reports/", "/assets/", "/assets/pages.html", "/../etc/passwd", "//sign-in", "/./sign-in?token=x", "/shared//reports/x", "/welcome%00", "/.git/config"} {
 		checkPage(t, acme.Page(t, path), 404, "There is no such page")
 	}
-	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete} {
+	checkPage(t, g.Page(t, http.MethodPost, acme.Host, "/sign-in"), 422, "Sign in", "Validation failed")
+	for _, method := range []string{http.MethodPut, http.MethodDelete} {
 		checkPage(t, g.Page(t, method, acme.Host, "/sign-in"), 404, "There is no such page")
 	}
 	headers := func(a *gatewaytest.Answer) string { return strings.Join(slices.Sorted(maps.Keys(a.Header)), " ") }
@@ -321,7 +330,8 @@ func TestHomeAndSignOut(t *testing.T) {
 	other := g.Org(t, "other")
 	_, cookie := acme.Person(t, "ada@example.com", func(n *control.NewUser) { n.Name, n.Roles = "Ada <b>Lovelace</b>", []string{"admin"} })
 	home := acme.Page(t, "/", gatewaytest.Cookie(cookie))
-	checkPage(t, home, 200, "Ada <b>Lovelace</b>", "ada@example.com", "admin", "Sign out")
+	checkPage(t, home, 200, "Ada <b>Lovelace</b>", "Sign out")
+	checkPage(t, acme.Page(t, "/me", gatewaytest.Cookie(cookie)), 200, "Ada <b>Lovelace</b>", "ada@example.com", "admin")
 	if strings.Contains(home.Text(), "<b>") {
 		t.Error("a name is markup")
 	}

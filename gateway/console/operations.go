@@ -1,6 +1,6 @@
-// Package console is what people use in a browser: signing in, choosing a password,
-// shared reports. Its pages are static shells and server-made tables; whatever changes
-// state goes through the operations of this package, which answer in the envelope.
+// Package console is what people use in a browser: the pages of an organization for those who are signed in,
+// signing in and out, choosing a password, shared reports. Its pages are made of the rows of operations
+// and ask nothing but these, by the way of any other caller; they work without scripts.
 package console
 
 import (
@@ -62,6 +62,8 @@ type Deps struct {
 type Module struct {
 	Deps
 	pages *pages
+	site  site
+	own   map[string]*api.Operation // those of signing in and out, by name
 }
 
 // New returns the console. An error is a fault of the program.
@@ -70,7 +72,7 @@ func New(d Deps) (*Module, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Module{Deps: d, pages: p}
+	m := &Module{Deps: d, pages: p, own: map[string]*api.Operation{}}
 	return m, m.routes()
 }
 
@@ -106,6 +108,9 @@ func (m *Module) Operations() []api.Operation {
 		}, m.choosePassword),
 	}
 	rows[2].Body[1].Bounds.MinLength = passwords.MinCharacters // which is checked where it is set
+	for i := range rows {
+		m.own[rows[i].Name] = &rows[i]
+	}
 	return rows
 }
 

@@ -12,6 +12,7 @@ import (
 	"path"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"time"
 
 	"tenantry/backends/api"
@@ -49,12 +50,27 @@ func (m *Module) routes() error {
 		}
 		mux.Handle("GET /assets/"+name, m.Static(contentType, func() []byte { return body }))
 	}
-	mux.HandleFunc("GET /{$}", m.tenantPage(m.home, m.homeOfNobody))
+	mux.HandleFunc("GET /{$}", m.signedIn(m.overviewPage))
+	mux.HandleFunc("GET /find", m.signedIn(m.findPage))
+	mux.HandleFunc("GET /docs", m.anyPage(m.referencePage))
+	mux.HandleFunc("GET /docs/{operation}", m.anyPage(m.operationPage))
 	mux.HandleFunc("GET /sign-in", m.anyPage(m.signInPage))
+	mux.HandleFunc("POST /sign-in", m.signInForm)
+	mux.HandleFunc("POST /sign-out", m.signOutForm)
 	mux.HandleFunc("GET /welcome", m.anyPage(m.welcomePage))
+	mux.HandleFunc("POST /welcome", m.welcomeForm)
+	mux.HandleFunc("GET /do/{operation}", m.signedIn(m.doPage))
+	mux.HandleFunc("POST /do/{operation}", m.signedIn(m.doIt))
 	mux.HandleFunc("GET /shared/reports/{pid}", m.tenantPage(m.reportPage, m.reportOfNobody))
 	mux.HandleFunc("GET /shared/reports/{pid}/{report_id}", m.tenantPage(m.reportPage, m.reportOfNobody))
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { m.missing(w) })
+	others := m.signedIn(m.sitePage)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		if p, _ := m.site.find(r.URL.EscapedPath()); p == nil || r.Method != http.MethodGet && r.Method != http.MethodHead {
+			m.missing(w) // nobody needs to be signed in to be told
+			return
+		}
+		others(w, r)
+	})
 	return nil
 }
 
@@ -83,6 +99,7 @@ func (m *Module) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m.missing(w) // the mux would redirect, and repeat the query with its token
 		return
 	}
+	r.Header.Set(requestID, w.Header().Get(requestID)) // by which the log tells whose calls follow
 	ctx, cancel := context.WithTimeout(r.Context(), pageTimeout)
 	defer cancel()
 	m.pages.mux.ServeHTTP(w, r.WithContext(ctx))
@@ -92,7 +109,7 @@ func (m *Module) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // organization answers to strangers, so that nobody learns which there are.
 func (m *Module) homeOfNobody(w http.ResponseWriter, r *http.Request, err error) {
 	if !errors.Is(err, tenants.ErrNoSlug) {
-		http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
+		m.toSignIn(w, r)
 		return
 	}
 	m.render(w, http.StatusNotFound, "nowhere", m.stranger("There is no organization here"))
@@ -129,14 +146,14 @@ func (m *Module) tenantPage(page func(http.ResponseWriter, *http.Request, *tenan
 
 // anyPage makes a page that is the same for every host, so that it does not tell which
 // organizations there are. One that wants to be named is.
-func (m *Module) anyPage(page func(w http.ResponseWriter, organization string)) http.HandlerFunc {
+func (m *Module) anyPage(page func(w http.ResponseWriter, r *http.Request, organization string)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		t, err := m.Resolve(r)
 		switch {
 		case err == nil && t.Org.Setting(tenants.SettingSignInNamesOrganization):
-			page(w, t.Org.Name)
+			page(w, r, t.Org.Name)
 		case err == nil, errors.Is(err, tenants.ErrUnknownTenant):
-			page(w, "")
+			page(w, r, "")
 		default:
 			m.Log.WarnContext(r.Context(), "a page is unavailable", "error", err)
 			m.unavailable(w, "")
@@ -147,6 +164,7 @@ func (m *Module) anyPage(page func(w http.ResponseWriter, organization string)) 
 type frame struct {
 	Title        string
 	Organization string
+	Inside       bool // a page of somebody who is signed in
 }
 
 func (m *Module) render(w http.ResponseWriter, code int, name string, data any) {
@@ -165,7 +183,7 @@ func (m *Module) message(w http.ResponseWriter, code int, organization, title, t
 	m.render(w, code, "message", struct {
 		frame
 		Text string
-	}{frame{title, organization}, text})
+	}{frame{Title: title, Organization: organization}, text})
 }
 
 func (m *Module) unavailable(w http.ResponseWriter, organization string) {
@@ -191,46 +209,112 @@ func waitText(seconds int) string {
 	return strconv.Itoa((seconds+59)/60) + " minutes"
 }
 
-func (m *Module) signInPage(w http.ResponseWriter, organization string) {
-	v := m.stranger("Sign in")
+type signInView struct {
+	stranger
+	Email, Next, Problem string
+}
+
+func (m *Module) signInPage(w http.ResponseWriter, r *http.Request, organization string) {
+	next := r.URL.Query().Get("next")
+	if next != "" {
+		next = local(next)
+	}
+	m.showSignIn(w, http.StatusOK, organization, signInView{Next: next})
+}
+
+func (m *Module) showSignIn(w http.ResponseWriter, code int, organization string, v signInView) {
+	v.stranger = m.stranger("Sign in")
 	if v.Organization = organization; organization != "" {
 		v.Address = "" // it is the right one
 	}
-	m.render(w, http.StatusOK, "sign-in", v)
+	m.render(w, code, "sign-in", v)
 }
 
-func (m *Module) welcomePage(w http.ResponseWriter, organization string) {
-	m.render(w, http.StatusOK, "welcome", struct {
-		frame
-		Shortest int
-	}{frame{"Choose a password", organization}, passwords.MinCharacters})
+// formOf reads a form of somebody who is not signed in, and calls the operation with those of its values; nil: it was answered.
+func (m *Module) formOf(w http.ResponseWriter, r *http.Request, operation string, names ...string) *reply {
+	r.Body = http.MaxBytesReader(w, r.Body, 16<<10)
+	row := m.own[operation]
+	if err := r.ParseForm(); err != nil || row == nil {
+		m.message(w, http.StatusBadRequest, "", "The form did not arrive", "Go back and try again.")
+		return nil
+	}
+	body := map[string]any{}
+	for _, name := range names {
+		body[name] = r.PostForm.Get(name)
+	}
+	a, err := m.ask(r.Context(), r, request{row: row, body: body})
+	if err != nil {
+		m.Log.ErrorContext(r.Context(), "a form failed", "error", err)
+		m.unavailable(w, "")
+		return nil
+	}
+	for _, cookie := range a.header.Values("Set-Cookie") {
+		w.Header().Add("Set-Cookie", cookie)
+	}
+	if wait := a.header.Get("Retry-After"); wait != "" {
+		w.Header().Set("Retry-After", wait)
+	}
+	return &a
 }
 
-func (m *Module) home(w http.ResponseWriter, r *http.Request, t *tenants.Tenant) {
-	cookie, err := r.Cookie(m.Cookie)
-	if err != nil {
+func (m *Module) signInForm(w http.ResponseWriter, r *http.Request) {
+	a := m.formOf(w, r, "sessions.create", "email", "password")
+	switch {
+	case a == nil:
+	case a.ok():
+		http.Redirect(w, r, local(r.PostForm.Get("next")), http.StatusSeeOther) //nolint:gosec // an address of these pages, see local
+	default:
+		m.anyPage(func(w http.ResponseWriter, r *http.Request, organization string) {
+			m.showSignIn(w, a.code, organization, signInView{Email: r.PostForm.Get("email"), Next: r.PostForm.Get("next"), Problem: a.told()})
+		})(w, r)
+	}
+}
+
+// signOutForm ends the session. Whoever signs out of one that has ended already is signed out.
+func (m *Module) signOutForm(w http.ResponseWriter, r *http.Request) {
+	a := m.formOf(w, r, "sessions.delete")
+	switch {
+	case a == nil:
+	case a.ok(), a.code == http.StatusForbidden && a.message == api.DeniedMessage:
 		http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
-		return
+	default:
+		m.message(w, a.code, "", "You are still signed in", a.told())
 	}
-	principal, err := m.Sessions.Lookup(r.Context(), t, cookie.Value)
-	if errors.Is(err, tenants.ErrDenied) {
-		http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
-		return
+}
+
+// told returns what a page says of a refusal.
+func (a *reply) told() string {
+	if seconds, err := strconv.Atoi(a.header.Get("Retry-After")); err == nil && a.code == http.StatusTooManyRequests {
+		return a.message + ": try again in " + waitText(seconds) + "."
 	}
-	if err != nil {
-		m.Log.WarnContext(r.Context(), "a session cannot be checked", "error", err)
-		m.unavailable(w, t.Org.Name)
-		return
+	return a.message
+}
+
+type welcomeView struct {
+	frame
+	Shortest       int
+	Token, Problem string
+}
+
+func (m *Module) welcomePage(w http.ResponseWriter, _ *http.Request, organization string) {
+	m.render(w, http.StatusOK, "welcome", welcomeView{frame: frame{Title: "Choose a password", Organization: organization}, Shortest: passwords.MinCharacters})
+}
+
+func (m *Module) welcomeForm(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, 16<<10)
+	if err := r.ParseForm(); err == nil { // the whole link does, too
+		if _, after, found := strings.Cut(r.PostForm.Get("token"), "#"); found {
+			r.PostForm.Set("token", after)
+		}
 	}
-	user, err := m.People.FindUser(r.Context(), t, principal.UserID)
-	if err != nil {
-		m.Log.WarnContext(r.Context(), "a user cannot be read", "error", err)
-		m.unavailable(w, t.Org.Name)
-		return
+	a := m.formOf(w, r, "passwords.create", "token", "password")
+	switch {
+	case a == nil:
+	case a.ok():
+		http.Redirect(w, r, "/", http.StatusSeeOther)
+	default:
+		m.anyPage(func(w http.ResponseWriter, r *http.Request, organization string) {
+			m.render(w, a.code, "welcome", welcomeView{frame{Title: "Choose a password", Organization: organization}, passwords.MinCharacters, r.PostForm.Get("token"), a.told()})
+		})(w, r)
 	}
-	m.render(w, http.StatusOK, "home", struct {
-		frame
-		Name, Email string
-		Roles       []string
-	}{frame{user.Name, t.Org.Name}, user.Name, user.Email, user.Roles})
 }

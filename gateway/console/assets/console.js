@@ -1,46 +1,48 @@
-// Sends a form as JSON to the operation it names and follows on where that succeeds.
-for (const form of document.querySelectorAll("form[data-operation]")) {
-  form.addEventListener("submit", async (event) => {
-    event.preventDefault();
-    const error = form.querySelector(".error");
-    const button = form.querySelector("button");
-    const inputs = form.querySelectorAll("input:not([type=hidden])");
-    const fail = (message) => {
-      error.textContent = message;
-      for (const input of inputs) input.setAttribute("aria-invalid", "true");
-      button.disabled = false;
-      (inputs[inputs.length - 1] ?? button).focus();
-    };
-    button.disabled = true;
-    error.textContent = "";
-    for (const input of inputs) input.removeAttribute("aria-invalid");
-    try {
-      const answer = await fetch(form.dataset.operation, {
-        method: "POST",
-        headers: { "content-type": "application/json" },
-        body: JSON.stringify(Object.fromEntries(new FormData(form))),
-      });
-      const envelope = await answer.json();
-      // Whoever signs out of a session that has ended already is signed out.
-      if (envelope.status === "ok" || (inputs.length === 0 && answer.status === 403)) {
-        location.assign(form.dataset.next);
-        return;
-      }
-      fail(envelope.message);
-    } catch {
-      fail("The server could not be reached. Please try again.");
-    }
-  });
-}
-
 // A single-use link carries its token behind "#", where it reaches no server log. It is
 // kept out of the history, too.
 const token = document.querySelector("input[data-from-address]");
-if (token) {
+if (token && !token.value) {
   token.value = location.hash.slice(1);
   history.replaceState(null, "", location.pathname);
   if (!token.value) {
     token.form.querySelector(".error").textContent = "The link is not complete. Copy the whole link and try again.";
-    token.form.querySelector("button").disabled = true;
   }
 }
+if (token?.value) token.closest("[data-token]").hidden = true;
+
+// On a narrow screen the menu is closed until it is asked for.
+const menu = document.querySelector("details.menu");
+if (menu && matchMedia("(max-width: 60rem)").matches) menu.open = false;
+
+// A form that was sent cannot be sent by a second click.
+for (const form of document.querySelectorAll("form[method=post]")) {
+  form.addEventListener("submit", () => setTimeout(() => { for (const b of form.querySelectorAll("button")) b.disabled = true; }));
+}
+addEventListener("pageshow", () => { for (const b of document.querySelectorAll("button")) b.disabled = false; });
+
+// One more row of fields when the last is written in.
+for (const schema of document.querySelectorAll(".schema")) {
+  schema.addEventListener("input", () => {
+    const rows = schema.querySelectorAll(".line");
+    const last = rows[rows.length - 1];
+    if (![...last.querySelectorAll("input:not([type=checkbox])")].some((i) => i.value)) return;
+    const next = last.cloneNode(true);
+    const number = schema.querySelectorAll("[name$='.key']").length;
+    for (const part of next.querySelectorAll("[name]")) {
+      part.name = part.name.replace(/\d+/, number);
+      part.setAttribute("aria-label", (part.getAttribute("aria-label") ?? "").replace(/\d+/, number));
+      if (part.type === "checkbox") part.checked = false;
+      else if (part.tagName === "INPUT") part.value = "";
+    }
+    schema.append(next);
+  });
+}
+
+// Ctrl-K finds a page or a record.
+const find = document.querySelector("#find");
+if (find) addEventListener("keydown", (event) => {
+  if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
+    event.preventDefault();
+    location.assign(find.href);
+  }
+});

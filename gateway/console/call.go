@@ -1,0 +1,153 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"tenantry/backends/api"
+	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
+)
+
+// A request is what the console asks of an operation, as any other client of it would.
+type request struct {
+	row   *api.Operation
+	path  map[string]string
+	query string
+	body  map[string]any // nil: the operation takes none
+	match string         // If-Match
+	once  string         // Idempotency-Key
+}
+
+// target returns the path and query that are asked for.
+func (q *request) target() string {
+	path := q.row.Path
+	for name, value := range q.path {
+		path = strings.ReplaceAll(path, "{"+name+"}", url.PathEscape(value))
+	}
+	if q.query != "" {
+		path += "?" + q.query
+	}
+	return path
+}
+
+// reply is what an operation answered.
+type reply struct {
+	code    int
+	header  http.Header
+	message string
+	data    strictjson.Value
+}
+
+func (a *reply) ok() bool { return a.code == http.StatusOK }
+
+// faults returns what is wrong with which field, as far as the answer says.
+func (a *reply) faults() []fault.Fault {
+	var list []fault.Fault
+	for _, e := range a.data.Get("errors").Items {
+		list = append(list, fault.Fault{Field: e.Get("field").Text, Code: e.Get("code").Text, Message: e.Get("message").Text})
+	}
+	return list
+}
+
+// requestID is the header that names a request.
+const requestID = "X-Request-Id"
+
+// passed are the headers of a page's request that come along: who asks, from where, and through which proxy.
+var passed = []string{"Cookie", "Origin", "Sec-Fetch-Site", "X-Forwarded-For", "X-Forwarded-Host", "Traceparent", "Tracestate", requestID} //nolint:gochecknoglobals // a constant
+
+// ask makes a call through the same handler as calls from outside, so that whatever holds for those holds
+// here: the session, rights, limits, the audit record, the log.
+func (m *Module) ask(ctx context.Context, from *http.Request, q request) (reply, error) {
+	var body io.Reader = http.NoBody
+	var raw []byte
+	if q.row.Body != nil {
+		if q.body == nil {
+			q.body = map[string]any{}
+		}
+		var err error
+		if raw, err = json.Marshal(q.body); err != nil {
+			return reply{}, err
+		}
+		body = bytes.NewReader(raw)
+	}
+	r, err := http.NewRequestWithContext(ctx, q.row.Method, q.target(), body)
+	if err != nil {
+		return reply{}, err
+	}
+	r.Host, r.RemoteAddr, r.RequestURI = from.Host, from.RemoteAddr, q.target()
+	for _, name := range passed {
+		if values := from.Header.Values(name); values != nil {
+			r.Header[name] = values
+		}
+	}
+	if q.row.Body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if q.match != "" {
+		r.Header.Set("If-Match", q.match)
+	}
+	if len(q.once) == len(onceKey()) && q.row.Repeatable() {
+		// With what was sent, so that a form that was changed after the way back counts as another.
+		r.Header.Set("Idempotency-Key", fmt.Sprintf("%s-%x", url.QueryEscape(q.once), sha256.Sum256(append([]byte(q.target()+"\n"), raw...))))
+	}
+	w := &written{header: http.Header{}}
+	m.site.api.ServeHTTP(w, r)
+	var parser strictjson.Parser
+	envelope, err := parser.Parse(w.body.String())
+	if err != nil {
+		return reply{}, err
+	}
+	return reply{w.code, w.header, envelope.Get("message").Text, envelope.Get("data")}, nil
+}
+
+// written is an answer that is kept. What it holds is bounded by what an operation answers.
+type written struct {
+	header http.Header
+	code   int
+	body   bytes.Buffer
+}
+
+// Header, WriteHeader and Write are those of a http.ResponseWriter.
+func (w *written) Header() http.Header { return w.header }
+
+// WriteHeader keeps the first code.
+func (w *written) WriteHeader(code int) {
+	if w.code == 0 {
+		w.code = code
+	}
+}
+
+// Write keeps the body.
+func (w *written) Write(part []byte) (int, error) {
+	w.WriteHeader(http.StatusOK)
+	return w.body.Write(part)
+}
+
+// curl returns the command that makes the same call with a key.
+func (m *Module) curl(slug string, q request) string {
+	quote := func(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
+	parts := []string{"curl", "-g", "-H", quote("x-service-token: $KEY")}
+	parts[3] = `"x-service-token: $KEY"`
+	if q.row.Method != http.MethodGet {
+		parts = append(parts, "-X", q.row.Method)
+	}
+	if q.body != nil {
+		shown, _ := json.Marshal(q.body) // texts, numbers, lists and objects of them: cannot fail
+		parts = append(parts, "-H", quote("Content-Type: application/json"), "-d", quote(string(shown)))
+	}
+	target := q.target()
+	if path, query, found := strings.Cut(target, "?"); found {
+		if readable, err := url.QueryUnescape(query); err == nil && !strings.ContainsAny(readable, " %+#'\"\\") && strings.Count(readable, "&") == strings.Count(query, "&") {
+			target = path + "?" + readable
+		}
+	}
+	return strings.Join(append(parts, quote(m.BaseURL(slug)+target)), " ")
+}

@@ -1,0 +1,136 @@
+package console
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+
+	"tenantry/backends/api"
+)
+
+// reference is the API reference: which operations there are.
+type reference struct {
+	frame
+	Tags []taggedView
+}
+
+type taggedView struct {
+	Title      string
+	Operations []operationLink
+}
+
+type operationLink struct{ Name, Method, Path, Summary string }
+
+// operationView is an operation of the API, as its row says.
+type operationView struct {
+	frame
+	Operation   *api.Operation
+	Who         []string
+	Parameters  []paramView
+	Body        []paramView
+	Answer      string
+	Failures    []api.Failure
+	Call        string
+	Try         string
+	Streams     string
+	Description string
+}
+
+type paramView struct {
+	Name, Where, Kind, Text, Example string
+	Required                         bool
+}
+
+// referencePage lists the operations. It is the same for every host and everybody, as the OpenAPI document is.
+func (m *Module) referencePage(w http.ResponseWriter, _ *http.Request, organization string) {
+	view := reference{frame: frame{Title: "API reference", Organization: organization}}
+	for i := range m.site.all {
+		row := &m.site.all[i]
+		at := slices.IndexFunc(view.Tags, func(t taggedView) bool { return t.Title == row.Tag })
+		if at < 0 {
+			view.Tags, at = append(view.Tags, taggedView{Title: row.Tag}), len(view.Tags)
+		}
+		view.Tags[at].Operations = append(view.Tags[at].Operations, operationLink{row.Name, row.Method, row.Path, row.Summary})
+	}
+	m.render(w, http.StatusOK, "reference", view)
+}
+
+func (m *Module) operationPage(w http.ResponseWriter, r *http.Request, organization string) {
+	at := slices.IndexFunc(m.site.all, func(o api.Operation) bool { return o.Name == r.PathValue("operation") })
+	if at < 0 {
+		m.missing(w)
+		return
+	}
+	row := &m.site.all[at]
+	view := operationView{frame: frame{Title: row.Summary, Organization: organization}, Operation: row, Description: row.Description, Who: whoMay(row), Failures: row.Failures, Streams: strings.Join(row.Streams, ", ")}
+	q := request{row: row, path: map[string]string{}}
+	for _, p := range row.Params {
+		view.Parameters = append(view.Parameters, paramView{p.Name, string(p.In), string(p.Shape), p.Description, p.Example, p.Required})
+		if p.In == api.InPath {
+			q.path[p.Name] = p.Example
+		}
+	}
+	if row.Body != nil {
+		q.body = map[string]any{}
+	}
+	for _, f := range row.Body {
+		example := ""
+		if f.Example != nil {
+			raw, _ := json.Marshal(f.Example) // the document is made of it, too
+			if example = string(raw); f.Required {
+				q.body[f.Name] = f.Example
+			}
+		}
+		view.Body = append(view.Body, paramView{f.Name, "body", string(f.Shape), f.Description, example, f.Required})
+	}
+	if row.Credentials&api.Key != 0 || row.Credentials == api.Open {
+		view.Call = m.curl("<organization>", q)
+	}
+	answer := row.Example
+	if row.Streams == nil {
+		answer = api.Envelope{Status: api.StatusOK, Message: row.Message, Data: row.Example}
+	}
+	if raw, err := json.MarshalIndent(answer, "", "  "); err == nil {
+		view.Answer = string(raw)
+	}
+	switch p, _ := m.site.find(strings.TrimPrefix(row.Path, "/api")); {
+	case m.site.rows[row.Name] == nil || strings.Contains(row.Path, "{"):
+	case p != nil && (p.shows == row || p.update == row):
+		view.Try = p.path
+	case row.Method != http.MethodGet:
+		view.Try = "/do/" + row.Name
+	}
+	m.render(w, http.StatusOK, "operation", view)
+}
+
+// whoMay says who can call an operation.
+func whoMay(row *api.Operation) (who []string) {
+	kinds := []string{}
+	for kind, name := range map[api.Kinds]string{api.ServerFull: "server_full", api.ServerRead: "server_read", api.Browser: "browser"} {
+		if row.Kinds&kind != 0 {
+			kinds = append(kinds, name)
+		}
+	}
+	slices.Sort(kinds)
+	if row.Credentials == api.Open {
+		return []string{"anybody, without a key"}
+	}
+	if row.Credentials&api.Key != 0 {
+		who = append(who, "an API key of kind "+strings.Join(kinds, " or "))
+	}
+	if row.Credentials&api.Session != 0 {
+		who = append(who, "a person who is signed in")
+	}
+	var permissions []string
+	for _, p := range row.Rule.Permissions() {
+		permissions = append(permissions, string(p))
+	}
+	switch {
+	case row.Rule.IsAdminOnly():
+		who = append(who, "administrators alone")
+	case len(permissions) > 0:
+		who = append(who, "with the permission "+strings.Join(permissions, " or "))
+	}
+	return who
+}

@@ -1,0 +1,562 @@
+package console
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tenantry/backends/api"
+	"tenantry/backends/schema"
+	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
+	"tenantry/tenants"
+)
+
+// formView is the form of an operation.
+type formView struct {
+	Action   string
+	Hidden   []hidden
+	Once     string
+	Controls []control
+	Error    string
+	Submit   string
+	Danger   bool
+	Cancel   string
+}
+
+// control is one field of a form.
+type control struct {
+	Name, ID, Label, Hint, Error string
+	Kind                         string // text, textarea, number, date, datetime, email, secret, yes, choice, checks, lines, json, schema or parts
+	Value                        string
+	Required                     bool
+	Min, Max                     string
+	MaxLength                    int
+	Options                      []choiceView
+	Rows                         []schemaRow
+	Parts                        []control
+	Types                        []string
+}
+
+// schemaRow is one field that an organization defines.
+type schemaRow struct {
+	Number, Key, Title, Type string
+	Required, Locked         bool
+	Error                    string
+}
+
+// How much a form offers.
+const (
+	mostOptions = 200
+	blankFields = 3
+	maxForm     = 1 << 20 // bytes
+)
+
+// onceKey returns a key with which a form that is sent twice is carried out once.
+func onceKey() string { return rand.Text() }
+
+// form makes the form of an operation. current is the record, null for a new one; sent what was typed before.
+func (v *visit) form(row *api.Operation, path map[string]string, current strictjson.Value, sent url.Values, faults []fault.Fault) formView {
+	f := formView{Action: "/do/" + row.Name, Once: onceKey(), Submit: verb(row), Danger: row.Method == http.MethodDelete}
+	if sent != nil && sent.Get("_once") != "" {
+		f.Once = sent.Get("_once")
+	}
+	for _, p := range row.Params {
+		if value, ok := path[p.Name]; ok && p.In == api.InPath {
+			f.Hidden = append(f.Hidden, hidden{"path." + p.Name, value})
+		}
+	}
+	for _, q := range questions(row) {
+		c := question(q, sent)
+		c.Name, c.ID = "query."+q.Name, idOf(row.Name, "query", q.Name)
+		for _, wrong := range faults {
+			if belongs(wrong.Field, q.Name) {
+				c.Error = sentence(wrong.Message)
+			}
+		}
+		if sent != nil {
+			c.Value = sent.Get(c.Name)
+		}
+		f.Controls = append(f.Controls, c)
+	}
+	for i := range row.Body {
+		field := &row.Body[i]
+		if isPermissions(field) && current.Is == strictjson.Object && current.Get(field.Name).Is == strictjson.Object {
+			continue // what is held by roles too is not the person's own
+		}
+		there := slices.ContainsFunc(current.Members, func(m strictjson.Member) bool { return m.Name == field.Name })
+		if row.Method == http.MethodPut && !there && !field.Secret && field.Name != row.Defined.Values {
+			continue // what is not shown would be lost
+		}
+		if field.Name == "teams" && !v.t.Org.Feature(tenants.FeatureTeams) {
+			continue
+		}
+		c := v.control(row, field, path, current.Get(field.Name), sent, faults)
+		if field.Name == row.Defined.Values && c.Kind == "parts" && len(c.Parts) == 0 {
+			continue
+		}
+		f.Controls = append(f.Controls, c)
+	}
+	for i := range faults {
+		if !slices.ContainsFunc(f.Controls, func(c control) bool { return belongs(faults[i].Field, strings.TrimPrefix(c.Name, "query.")) }) {
+			f.Error = strings.TrimSpace(f.Error + " " + sentence(faults[i].Message))
+		}
+	}
+	return f
+}
+
+// idOf makes the id of a control, which is there once although a page may have several forms.
+func idOf(parts ...string) string { return strings.ReplaceAll(strings.Join(parts, "-"), ".", "-") }
+
+func sentence(text string) string { return strings.TrimSuffix(capital(text), ".") + "." }
+
+// belongs reports whether a fault is about that field, or a part of it.
+func belongs(path, field string) bool {
+	return path == field || strings.HasPrefix(path, field+".") || strings.HasPrefix(path, field+"[")
+}
+
+// hint returns what a description says beyond the name.
+func hint(name, description string) string {
+	if strings.EqualFold(strings.Trim(strings.ReplaceAll(description, "-", ""), ". "), label(name)) || strings.EqualFold(strings.Trim(description, ". "), label(name)) {
+		return ""
+	}
+	return description
+}
+
+func isPermissions(f *api.Field) bool {
+	return f.Shape == api.List && reflect.TypeOf(f.Type) == reflect.TypeFor[[]tenants.Permission]()
+}
+
+// verb returns what a button says that calls the operation.
+func verb(row *api.Operation) string {
+	_, action, _ := strings.Cut(row.Name, ".")
+	if at := strings.LastIndexByte(row.Name, '.'); at >= 0 {
+		action = row.Name[at+1:]
+	}
+	switch action {
+	case "update":
+		return "Save"
+	case "delete":
+		if strings.HasPrefix(row.Summary, "Revoke") {
+			return "Revoke"
+		}
+	}
+	return capital(strings.ReplaceAll(action, "_", " "))
+}
+
+// control makes the control of a field.
+func (v *visit) control(row *api.Operation, f *api.Field, path map[string]string, now strictjson.Value, sent url.Values, faults []fault.Fault) control {
+	c := control{Name: f.Name, ID: idOf(row.Name, f.Name), Label: label(f.Name), Hint: hint(f.Name, f.Description), Required: f.Required, MaxLength: f.Bounds.MaxLength}
+	for _, wrong := range faults {
+		if belongs(wrong.Field, f.Name) {
+			c.Error = strings.TrimSpace(c.Error + " " + sentence(wrong.Message))
+		}
+	}
+	if now.Is == strictjson.Object && f.Shape == api.List {
+		now = now.Get("value")
+	}
+	if now.Is == strictjson.Null && f.Default != nil && sent == nil {
+		now = parse(f.Default)
+	}
+	c.Value = now.Text
+	switch f.Shape {
+	case api.Boolean:
+		c.Kind, c.Value = "yes", map[bool]string{true: "true"}[now.Is == strictjson.True]
+		if now.Is == strictjson.Null { // nothing is said where nothing is chosen
+			c.Kind, c.Options = "choice", yesOrNo(c.Value)
+		}
+	case api.Integer:
+		c.Kind = "number"
+		if f.Bounds.Least != 0 || f.Bounds.Most != 0 {
+			c.Min, c.Max = strconv.FormatInt(f.Bounds.Least, 10), strconv.FormatInt(f.Bounds.Most, 10)
+		}
+	case api.List:
+		v.listControl(&c, f, now)
+	case api.Object, api.Tree:
+		v.objectControl(&c, row, f, path, now, sent)
+	default:
+		v.textControl(&c, f)
+	}
+	if sent != nil && c.Kind != "parts" && c.Kind != "schema" {
+		c.Value = sent.Get(f.Name)
+		for i := range c.Options {
+			c.Options[i].Chosen = slices.Contains(sent[f.Name], c.Options[i].Value)
+		}
+	}
+	if c.Kind == "secret" {
+		c.Value = ""
+	}
+	return c
+}
+
+func (v *visit) textControl(c *control, f *api.Field) {
+	switch {
+	case f.Secret:
+		c.Kind = "secret"
+	case len(f.Enum) > 0:
+		c.Kind = "choice"
+		for _, value := range f.Enum {
+			c.Options = append(c.Options, choiceView{Value: value, Title: capital(strings.ReplaceAll(value, "_", " ")), Chosen: value == c.Value})
+		}
+	case f.Ref != "":
+		c.Kind = "text"
+		if options, all := v.options(f.Ref); all {
+			c.Kind = "choice"
+			if c.Value != "" && !slices.ContainsFunc(options, func(o choiceView) bool { return o.Value == c.Value }) {
+				options = append(options, choiceView{Value: c.Value, Title: c.Value})
+			}
+			for i := range options {
+				options[i].Chosen = options[i].Value == c.Value
+			}
+			c.Options = options
+		}
+	case f.Name == "type" && f.Shape == api.Text && strings.Contains(f.Description, "StudlyCase"):
+		c.Kind = "choice"
+		for _, name := range schema.KnownTypes() {
+			c.Options = append(c.Options, choiceView{Value: name, Title: name, Chosen: name == c.Value})
+		}
+	case f.Bounds.MaxLength > 1000 && !strings.HasPrefix(f.Name, "url"):
+		c.Kind = "textarea"
+	case f.Name == "email":
+		c.Kind = "email"
+	default:
+		c.Kind = "text"
+	}
+}
+
+func (v *visit) listControl(c *control, f *api.Field, now strictjson.Value) {
+	if elem := reflect.TypeOf(f.Type); elem != nil && elem.Kind() == reflect.Slice && elem.Elem().Kind() != reflect.String {
+		c.Kind = "json"
+		c.Value = pretty(now)
+		return
+	}
+	var values []string
+	for _, item := range now.Items {
+		values = append(values, item.Text)
+	}
+	c.Kind, c.Value = "lines", strings.Join(values, "\n")
+	var options []choiceView
+	all := false
+	switch {
+	case isPermissions(f):
+		for _, p := range tenants.AllPermissions() {
+			options = append(options, choiceView{Value: string(p), Title: label(string(p))})
+		}
+		all = true
+	case len(f.Enum) > 0:
+		for _, value := range f.Enum {
+			options = append(options, choiceView{Value: value, Title: label(value)})
+		}
+		all = true
+	case f.Ref != "":
+		options, all = v.options(f.Ref)
+	case f.Name == "teams":
+		options, all = v.options("team")
+	case f.Name == "roles":
+		options, all = v.options("role")
+		options = append(options, choiceView{Value: "admin", Title: "Administrator"})
+	}
+	if !all {
+		return
+	}
+	c.Kind = "checks"
+	for _, value := range values {
+		if !slices.ContainsFunc(options, func(o choiceView) bool { return o.Value == value }) {
+			options = append(options, choiceView{Value: value, Title: value})
+		}
+	}
+	for i := range options {
+		options[i].Chosen = slices.Contains(values, options[i].Value)
+	}
+	c.Options = options
+}
+
+// options returns the records that a field can refer to, and whether these are all.
+func (v *visit) options(resource string) (options []choiceView, all bool) {
+	list := v.site.listOf(resource)
+	if list == nil || list.each == nil || strings.Contains(list.path, "{") {
+		return nil, false
+	}
+	data, ok := v.named(list.shows.Name, "per_page="+strconv.Itoa(mostOptions))
+	if !ok {
+		return nil, false
+	}
+	for _, record := range data.Get("results").Items {
+		options = append(options, choiceView{Value: keyOf(list.each, record), Title: clip(nameOf(record, ""))})
+	}
+	count, err := strconv.Atoi(data.Get("count").Text)
+	return options, err == nil && count <= mostOptions
+}
+
+func (v *visit) objectControl(c *control, row *api.Operation, f *api.Field, path map[string]string, now strictjson.Value, sent url.Values) {
+	kind := reflect.TypeOf(f.Type)
+	switch {
+	case f.Name == row.Defined.Values && row.Defined.By != "":
+		c.Kind = "parts"
+		for _, d := range v.defined(row, path) {
+			c.Parts = append(c.Parts, definedControl(row, f.Name, d, now.Get(d.key), sent))
+		}
+	case f.Name == "schema":
+		c.Kind, c.Types = "schema", schema.KnownTypes()
+		c.Rows = schemaRows(now, sent)
+	case kind != nil && kind.Kind() == reflect.Map && (kind.Elem().Kind() == reflect.Bool || kind.Elem().Kind() == reflect.Int64 || kind.Elem().Kind() == reflect.Int):
+		c.Kind = "parts"
+		for _, m := range now.Members {
+			part := control{Name: f.Name + "." + m.Name, ID: idOf(row.Name, f.Name, m.Name), Label: label(m.Name), Kind: "number", Value: m.Value.Text}
+			if m.Value.Is == strictjson.True || m.Value.Is == strictjson.False {
+				part.Kind, part.Value = "yes", map[bool]string{true: "true"}[m.Value.Is == strictjson.True]
+			}
+			if sent != nil {
+				part.Value = sent.Get(part.Name)
+			}
+			c.Parts = append(c.Parts, part)
+		}
+	default:
+		c.Kind, c.Value = "json", pretty(now)
+	}
+}
+
+// definedControl makes the control of a field that the organization defined.
+func definedControl(row *api.Operation, within string, d definedField, now strictjson.Value, sent url.Values) control {
+	c := control{Name: within + "." + d.key, ID: idOf(row.Name, within, d.key), Label: d.title, Kind: "text", Value: now.Text}
+	switch d.kind {
+	case "LongText":
+		c.Kind = "textarea"
+	case "Number":
+		c.Kind = "number"
+	case "Boolean":
+		c.Kind = "choice"
+		if now.Is == strictjson.True || now.Is == strictjson.False {
+			c.Value = strconv.FormatBool(now.Is == strictjson.True)
+		}
+		c.Options = yesOrNo(c.Value)
+	case "Date":
+		c.Kind = "date"
+	case "Email":
+		c.Kind = "email"
+	case "Encrypted":
+		c.Kind, c.Hint = "secret", "Kept encrypted and never shown here. Leave it empty to keep what is stored."
+	case "MultiSelect":
+		c.Kind = "lines"
+		var values []string
+		for _, item := range now.Items {
+			values = append(values, item.Text)
+		}
+		c.Value = strings.Join(values, "\n")
+	}
+	if sent != nil && c.Kind != "secret" {
+		c.Value = sent.Get(c.Name)
+	}
+	for i := range c.Options {
+		c.Options[i].Chosen = c.Options[i].Value == c.Value
+	}
+	return c
+}
+
+func yesOrNo(value string) []choiceView {
+	return []choiceView{{Value: "true", Title: "Yes", Chosen: value == "true"}, {Value: "false", Title: "No", Chosen: value == "false"}}
+}
+
+// schemaRows returns the fields that are defined, or were typed, and room for some more.
+func schemaRows(now strictjson.Value, sent url.Values) (rows []schemaRow) {
+	if sent != nil {
+		for i := range maxDefined {
+			n := "schema." + strconv.Itoa(i)
+			if !sent.Has(n + ".key") {
+				break
+			}
+			rows = append(rows, schemaRow{Number: strconv.Itoa(i), Key: sent.Get(n + ".key"), Title: sent.Get(n + ".title"), Type: sent.Get(n + ".type"), Required: sent.Get(n+".required") != "", Locked: sent.Get(n+".locked") != ""})
+		}
+		return rows
+	}
+	for _, m := range now.Members {
+		rows = append(rows, schemaRow{Key: m.Name, Title: m.Value.Get("title").Text, Type: m.Value.Get("type").Text, Required: m.Value.Get("required").Is == strictjson.True, Locked: m.Value.Get("locked").Is == strictjson.True})
+	}
+	for range blankFields {
+		rows = append(rows, schemaRow{Type: "Text"})
+	}
+	for i := range rows {
+		rows[i].Number = strconv.Itoa(i)
+	}
+	return rows
+}
+
+func pretty(v strictjson.Value) string {
+	if v.Is == strictjson.Null {
+		return ""
+	}
+	out, err := json.MarshalIndent(v.Any(), "", "  ")
+	if err != nil {
+		return ""
+	}
+	return string(out)
+}
+
+// parse reads what the program declares as JSON.
+func parse(declared any) strictjson.Value {
+	raw, err := json.Marshal(declared)
+	if err != nil {
+		return strictjson.Value{}
+	}
+	var p strictjson.Parser
+	v, _ := p.Parse(string(raw)) // the program wrote it
+	return v
+}
+
+// body reads a form into the body of its operation. What JSON cannot be made of is a fault here; all else is judged by the
+// operation, which gets it as it was typed.
+func (v *visit) body(row *api.Operation, path map[string]string, sent url.Values) (map[string]any, []fault.Fault) {
+	if row.Body == nil {
+		return nil, nil
+	}
+	var faults fault.List
+	body := map[string]any{}
+	for i := range row.Body {
+		f := &row.Body[i]
+		if !sent.Has("_has."+f.Name) && !sent.Has(f.Name) {
+			continue
+		}
+		text := strings.ReplaceAll(sent.Get(f.Name), "\r\n", "\n")
+		switch {
+		case f.Shape == api.Boolean && text == "" && sent.Get("_has."+f.Name) == "choice":
+		case f.Shape == api.Boolean:
+			body[f.Name] = sent.Get(f.Name) == "true"
+		case f.Shape == api.List && sent.Get("_has."+f.Name) == "json", f.Shape == api.Object && sent.Get("_has."+f.Name) == "json":
+			if strings.TrimSpace(text) == "" {
+				if f.Nullable && row.Method == http.MethodPut {
+					body[f.Name] = nil
+				}
+				continue
+			}
+			if err := strictjson.Check([]byte(text)); err != nil {
+				faults.Add(f.Name, fault.Format, "%s must be JSON: %v", label(f.Name), err)
+				continue
+			}
+			body[f.Name] = json.RawMessage(text)
+		case f.Shape == api.List:
+			if values := lines(sent[f.Name]); len(values) > 0 || row.Method == http.MethodPut {
+				body[f.Name] = values
+			}
+		case f.Shape == api.Object && f.Name == "schema":
+			body[f.Name] = schemaOf(sent, &faults)
+		case f.Shape == api.Object:
+			if parts := v.parts(row, f, path, sent); len(parts) > 0 || row.Method == http.MethodPut {
+				body[f.Name] = parts
+			}
+		case text == "" && (f.Secret || row.Method != http.MethodPut && !f.Required):
+		case text == "" && f.Nullable:
+			body[f.Name] = nil
+		case text == "" && (len(f.Enum) > 0 || f.Ref != "" || f.Shape == api.Integer) && !f.Required:
+		case f.Shape == api.Integer:
+			body[f.Name] = number(text)
+		default:
+			body[f.Name] = text
+		}
+	}
+	return body, faults
+}
+
+// number is a number where the text is one; else the operation says that it is none.
+func number(text string) any {
+	text = strings.TrimSpace(text)
+	if strictjson.Check([]byte(text)) == nil && strings.Trim(text, "0123456789.eE+-") == "" {
+		return json.Number(text)
+	}
+	return text
+}
+
+// lines returns the values of a list, of which each stands in a line or a control of its own.
+func lines(values []string) []string {
+	all := []string{}
+	for _, value := range values {
+		for line := range strings.SplitSeq(value, "\n") {
+			if line = strings.TrimSpace(line); line != "" {
+				all = append(all, line)
+			}
+		}
+	}
+	return all
+}
+
+// parts reads an object of which each member has a control.
+func (v *visit) parts(row *api.Operation, f *api.Field, path map[string]string, sent url.Values) map[string]any {
+	values := map[string]any{}
+	kinds := map[string]string{}
+	if f.Name == row.Defined.Values {
+		for _, d := range v.defined(row, path) {
+			kinds[d.key] = d.kind
+		}
+	}
+	for name := range sent {
+		key, within := strings.CutPrefix(name, f.Name+".")
+		if !within {
+			continue
+		}
+		text, kind := strings.ReplaceAll(sent.Get(name), "\r\n", "\n"), sent.Get("_has."+name)
+		switch {
+		case kind == "yes":
+			values[key] = text == "true"
+		case kind == "lines":
+			values[key] = lines(sent[name])
+		case text == "" && kind == "secret":
+		case text == "" && row.Method == http.MethodPut && kinds[key] != "":
+			values[key] = nil
+		case text == "":
+		case kind == "number":
+			values[key] = number(text)
+		case kinds[key] == "Boolean":
+			values[key] = text == "true"
+		default:
+			values[key] = text
+		}
+	}
+	for name := range sent { // a box that is not ticked is not sent
+		if key, is := strings.CutPrefix(name, "_has."+f.Name+"."); is && sent.Get(name) == "yes" && !sent.Has(f.Name+"."+key) {
+			values[key] = false
+		}
+	}
+	return values
+}
+
+// schemaOf reads the fields that were typed; a row without a key and a title is none.
+func schemaOf(sent url.Values, faults *fault.List) map[string]any {
+	fields := map[string]any{}
+	for _, r := range schemaRows(strictjson.Value{}, sent) {
+		if r.Key == "" && r.Title == "" {
+			continue
+		}
+		if r.Key == "" {
+			r.Key = keyFrom(r.Title)
+		}
+		if _, twice := fields[r.Key]; twice {
+			faults.Add("schema", fault.Duplicate, "two fields have the key %q", r.Key)
+		}
+		f := map[string]any{"title": r.Title, "type": r.Type}
+		if r.Required {
+			f["required"] = true
+		}
+		if r.Locked {
+			f["locked"] = true
+		}
+		fields[r.Key] = f
+	}
+	return fields
+}
+
+// keyFrom makes a key of a title: Size in cm is size_in_cm.
+func keyFrom(title string) string {
+	var key strings.Builder
+	for _, c := range strings.ToLower(title) {
+		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' {
+			key.WriteRune(c)
+		} else if key.Len() > 0 && !strings.HasSuffix(key.String(), "_") {
+			key.WriteByte('_')
+		}
+	}
+	return strings.Trim(key.String(), "_")
+}

@@ -1,0 +1,491 @@
+package console
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tenantry/backends/api"
+	"tenantry/internal/strictjson"
+)
+
+// listView is a page with records.
+type listView struct {
+	chrome
+	Note     string
+	Columns  []columnView
+	Rows     []listRow
+	Choices  []choiceView // which columns there are
+	Search   bool
+	Q        string
+	Kept     []hidden // what the forms of the page keep of its address
+	Filters  []filterView
+	Fields   []choiceView // to filter by
+	Chosen   bool         // not all columns, or those of the start
+	New      string
+	Actions  []*button
+	Exports  []linkView
+	Trash    string // leads to what was deleted
+	Live     string // leads back
+	Count    string
+	Previous string
+	Next     string
+	Filtered bool
+	Also     []linkView
+}
+
+type columnView struct {
+	Name, Title, Class string
+	Sort               string // the address of the list in that order; empty: it cannot be sorted so
+	Order              string // ascending, descending, or empty
+}
+
+type listRow struct {
+	Href    string
+	Name    string
+	Cells   []shown
+	Buttons []*button
+}
+
+type choiceView struct {
+	Value, Title string
+	Chosen       bool
+}
+
+type filterView struct{ Text, Remove string }
+
+const perPage = 50
+
+// operators are the comparisons of filters in the words of people.
+func operators() []choiceView {
+	return []choiceView{
+		{Value: "", Title: "is"}, {Value: "ne", Title: "is not"}, {Value: "contains", Title: "contains"}, {Value: "starts_with", Title: "begins with"},
+		{Value: "gt", Title: "is more than"}, {Value: "gte", Title: "is at least"}, {Value: "lt", Title: "is less than"}, {Value: "lte", Title: "is at most"},
+		{Value: "exists", Title: "is there (true or false)"},
+	}
+}
+
+// Operators are what a filter can compare by.
+func (listView) Operators() []choiceView { return operators() }
+
+// split parts the query of a page into what the operation is asked and what is the page's own.
+func split(query url.Values) (asked, own url.Values) {
+	asked, own = url.Values{}, url.Values{}
+	for name, values := range query {
+		if strings.HasPrefix(name, "_") {
+			own[name] = values
+		} else if len(values) > 0 && (values[0] != "" || len(values) > 1) {
+			asked[name] = values
+		}
+	}
+	return asked, own
+}
+
+func (v *visit) listPage(p *page, path map[string]string) {
+	query, err := url.ParseQuery(v.r.URL.RawQuery)
+	if err != nil {
+		v.problem(http.StatusBadRequest, "The address is not complete", "Choose the page from the navigation.")
+		return
+	}
+	asked, own := split(query)
+	if field := own.Get("_field"); field != "" { // the form of filters was sent: its address is that of the list it asks for
+		name := "filters[" + field + "]"
+		if op := own.Get("_op"); op != "" {
+			name += "[" + op + "]"
+		}
+		asked.Set(name, own.Get("_value"))
+		asked.Del("page")
+		http.Redirect(v.w, v.r, p.at(path, asked, own["_columns"]), http.StatusSeeOther)
+		return
+	}
+	if !asked.Has("per_page") && slices.ContainsFunc(p.shows.Params, func(q api.Param) bool { return q.Name == "per_page" }) {
+		asked.Set("per_page", strconv.Itoa(perPage))
+	}
+	a, err := v.read(p.shows, path, asked.Encode())
+	if v.refused(a, err) {
+		return
+	}
+	if asked.Get("per_page") == strconv.Itoa(perPage) {
+		asked.Del("per_page")
+	}
+	view := v.layOutList(p, path, a.data, asked, own)
+	view.Curl = v.curl(v.t.Org.Slug, request{row: p.shows, path: path, query: asked.Encode()})
+	v.render(v.w, http.StatusOK, "list", view)
+}
+
+// at returns the address of the page with that query.
+func (p *page) at(path map[string]string, asked url.Values, columns []string) string {
+	q := url.Values{}
+	for name, values := range asked {
+		q[name] = values
+	}
+	if len(columns) > 0 {
+		q["_columns"] = columns
+	}
+	address := p.address(path)
+	if len(q) > 0 {
+		address += "?" + q.Encode()
+	}
+	return address
+}
+
+func (v *visit) layOutList(p *page, path map[string]string, data strictjson.Value, asked, own url.Values) listView {
+	title := p.title()
+	view := listView{chrome: v.chrome(title), Q: asked.Get("q")}
+	view.Trail = v.trail(p, path)
+	defined := v.defined(p.shows, path)
+	with := func(change func(url.Values)) string {
+		q := url.Values{}
+		for name, values := range asked {
+			q[name] = values
+		}
+		change(q)
+		return p.at(path, q, own["_columns"])
+	}
+	sorts, names := p.parameter("sort").Names, p.parameter("filters").Names
+	for _, f := range defined {
+		names = append(slices.Clone(names), f.key)
+	}
+	columns := v.columns(p, data.Get("results").Items, defined, own["_columns"], &view)
+	view.Chosen = own.Has("_columns")
+	order := asked.Get("sort")
+	if order == "" {
+		order = p.parameter("sort").Default
+	}
+	for _, c := range columns {
+		col := columnView{Name: c.name, Title: c.title}
+		if slices.Contains(sorts, c.name) {
+			next := c.name
+			switch order {
+			case c.name:
+				next, col.Order = "-"+c.name, "ascending"
+			case "-" + c.name:
+				col.Order = "descending"
+			}
+			col.Sort = with(func(q url.Values) { q.Set("sort", next); q.Del("page") })
+		}
+		view.Columns = append(view.Columns, col)
+	}
+	deleted := asked.Get("deleted") == "true"
+	for _, record := range data.Get("results").Items {
+		row := listRow{Name: nameOf(record, "")}
+		if p.each != nil && may(p.each.shows, v.who, v.t) {
+			to := merged(path, p.each.key(), keyOf(p.each, record))
+			if row.Href = p.each.address(to); deleted {
+				row.Href += "?deleted=true"
+			}
+			if restore := p.each.action("restore"); deleted && may(restore, v.who, v.t) {
+				row.Buttons = append(row.Buttons, v.button(restore, to, "Restore"))
+			}
+		}
+		for i, c := range columns {
+			cell := present(c.of(record), deepest)
+			cell.Text = clip(cell.Text)
+			if len(cell.List) > 6 {
+				cell.List = append(cell.List[:6:6], "…")
+			}
+			if cell.Class == "number" {
+				view.Columns[i].Class = "number"
+			}
+			if cell.Href = v.leads(p, c.name, c.of(record)); i == 0 {
+				cell.Href = row.Href
+			}
+			row.Cells = append(row.Cells, cell)
+		}
+		view.Rows = append(view.Rows, row)
+	}
+	for name, values := range asked {
+		if name == "page" || name == "after" {
+			continue
+		}
+		for _, value := range values {
+			if name != "q" {
+				view.Kept = append(view.Kept, hidden{name, value})
+			}
+			if rest, found := strings.CutPrefix(name, "filters["); found {
+				view.Filters = append(view.Filters, filterView{filterText(rest, value), with(func(q url.Values) { q.Del(name); q.Del("page") })})
+			}
+		}
+	}
+	for _, name := range own["_columns"] {
+		view.Kept = append(view.Kept, hidden{"_columns", name})
+	}
+	slices.SortFunc(view.Kept, func(a, b hidden) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(view.Filters, func(a, b filterView) int { return strings.Compare(a.Text, b.Text) })
+	view.Filtered = len(view.Filters) > 0 || view.Q != ""
+	view.Search = p.has("q")
+	for _, name := range names {
+		view.Fields = append(view.Fields, choiceView{Value: name, Title: titleOf(name, defined)})
+	}
+	if may(p.create, v.who, v.t) && !deleted {
+		view.New = "/do/" + p.create.Name + pathQuery(path)
+	}
+	for _, row := range p.exports {
+		if may(row, v.who, v.t) {
+			for _, format := range row.Param("format").Enum {
+				q := url.Values{"format": {format}}
+				for name, values := range asked {
+					if row.Param(rootOf(name)).Name != "" && name != "page" && name != "per_page" {
+						q[name] = values
+					}
+				}
+				e := request{row: row, path: path, query: q.Encode()}
+				view.Exports = append(view.Exports, linkView{Title: strings.ToUpper(format), Address: e.target()})
+			}
+		}
+	}
+	if p.has("deleted") {
+		if deleted {
+			view.Title, view.Live = "Deleted "+strings.ToLower(title[:1])+title[1:], with(func(q url.Values) { q.Del("deleted"); q.Del("page") })
+		} else {
+			view.Trash = with(func(q url.Values) { q.Set("deleted", "true"); q.Del("page") })
+		}
+	}
+	view.paged(data, with)
+	return view
+}
+
+// paged says how many records there are, and leads to the pages beside.
+func (view *listView) paged(data strictjson.Value, with func(func(url.Values)) string) {
+	count, _ := strconv.Atoi(data.Get("count").Text)
+	page, _ := strconv.Atoi(data.Get("page").Text)
+	pages, _ := strconv.Atoi(data.Get("pages").Text)
+	view.Count = map[bool]string{true: "1 entry", false: grouped(count) + " entries"}[count == 1]
+	if pages > 1 {
+		view.Count += ", page " + grouped(page) + " of " + grouped(pages)
+	}
+	if page > 1 {
+		view.Previous = with(func(q url.Values) { q.Set("page", strconv.Itoa(min(page-1, max(pages, 1)))) })
+	}
+	if page < pages {
+		view.Next = with(func(q url.Values) { q.Set("page", strconv.Itoa(page+1)) })
+	}
+}
+
+func filterText(bracketed, value string) string {
+	field, rest, _ := strings.Cut(bracketed, "]")
+	op := strings.Trim(rest, "[]")
+	words := op
+	for _, o := range operators() {
+		if o.Value == op {
+			words = o.Title
+		}
+	}
+	if op == "exists" {
+		return label(field) + map[string]string{"true": " is there", "false": " is not there"}[value]
+	}
+	return label(field) + " " + words + " " + value
+}
+
+func rootOf(name string) string {
+	root, _, _ := strings.Cut(name, "[")
+	return root
+}
+
+// parameter returns the parameter of that name, or one without a name.
+func (p *page) parameter(name string) api.Param { return p.shows.Param(name) }
+
+func (p *page) has(name string) bool { return p.shows.Param(name).Name != "" }
+
+func merged(path map[string]string, name, value string) map[string]string {
+	all := map[string]string{name: value}
+	for n, v := range path {
+		if n != name {
+			all[n] = v
+		}
+	}
+	return all
+}
+
+// keyOf returns what names the record in the path of its page.
+func keyOf(each *page, record strictjson.Value) string {
+	key := each.key()
+	if value := record.Get(key); value.Is == strictjson.Text || value.Is == strictjson.Number {
+		return value.Text
+	}
+	return record.Get("id").Text
+}
+
+func pathQuery(path map[string]string) string {
+	if len(path) == 0 {
+		return ""
+	}
+	q := url.Values{}
+	for name, value := range path {
+		q.Set("path."+name, value)
+	}
+	return "?" + q.Encode()
+}
+
+// column is a field of the records, or one that the organization defined.
+type column struct {
+	name, title string
+	within      string // the field that has it
+}
+
+func (c column) of(record strictjson.Value) strictjson.Value {
+	if c.within != "" {
+		record = record.Get(c.within)
+	}
+	return record.Get(c.name)
+}
+
+// few is how many columns a list begins with.
+const few = 6
+
+// columns returns the columns that are shown, and notes which there are. Those of the start are the ones people
+// know a record by, and then those that come first, but for identifiers and for what has parts.
+func (v *visit) columns(p *page, records []strictjson.Value, defined []definedField, chosen []string, view *listView) (all []column) {
+	var there []column
+	if len(records) > 0 {
+		for _, m := range records[0].Members {
+			if m.Name == p.shows.Defined.Values && len(defined) > 0 {
+				continue
+			}
+			there = append(there, column{name: m.Name, title: label(m.Name)})
+		}
+	}
+	for _, f := range defined {
+		if f.kind != "Encrypted" {
+			there = append(there, column{name: f.key, title: f.title, within: p.shows.Defined.Values})
+		}
+	}
+	plain := func(c column) bool {
+		if slices.Contains([]string{"id", "pid", "org_id", "user_id", "teams", "subject", "begins", "may"}, c.name) || strings.HasPrefix(c.name, "external_") || strings.HasSuffix(c.name, "_at") && c.name != "created_at" && c.name != "last_used_at" {
+			return false
+		}
+		return !slices.ContainsFunc(records, func(r strictjson.Value) bool { return c.of(r).Is == strictjson.Object })
+	}
+	if len(chosen) == 0 {
+		for _, name := range naming() {
+			for _, c := range there {
+				if c.name == name && name != "id" && c.within == "" && len(all) < 2 {
+					all = append(all, c)
+				}
+			}
+		}
+		for _, c := range append(slices.Clone(there[min(len(there), 0):]), column{}) {
+			if c.name != "" && len(all) < few && plain(c) && !slices.Contains(all, c) && c.name != "created_at" {
+				all = append(all, c)
+			}
+		}
+		for _, c := range there {
+			if c.name == "created_at" && len(all) < few {
+				all = append(all, c)
+			}
+		}
+		if len(all) == 0 {
+			all = there[:min(len(there), few)]
+		}
+	} else {
+		for _, c := range there {
+			if slices.Contains(chosen, c.name) {
+				all = append(all, c)
+			}
+		}
+	}
+	for _, c := range there {
+		view.Choices = append(view.Choices, choiceView{Value: c.name, Title: c.title, Chosen: slices.Contains(all, c)})
+	}
+	return all
+}
+
+// leads returns the address of the record that a field refers to.
+func (v *visit) leads(p *page, name string, value strictjson.Value) string {
+	if value.Is != strictjson.Text && value.Is != strictjson.Number || value.Text == "" {
+		return ""
+	}
+	ref := ""
+	for _, row := range []*api.Operation{p.create, p.update} {
+		if row != nil {
+			for _, f := range row.Body {
+				if f.Name == name && f.Shape != api.List {
+					ref = f.Ref
+				}
+			}
+		}
+	}
+	list := v.site.listOf(ref)
+	if list == nil || list.each == nil || strings.Contains(list.path, "{") || !may(list.each.shows, v.who, v.t) {
+		return ""
+	}
+	return list.each.address(map[string]string{list.each.key(): value.Text})
+}
+
+// listOf returns the page that lists the records of a resource.
+func (s *site) listOf(resource string) *page {
+	for _, p := range s.pages {
+		if resource != "" && p.list && p.shows.Resource == resource {
+			return p
+		}
+	}
+	return nil
+}
+
+// definedField is a field that the organization defined.
+type definedField struct{ key, title, kind string }
+
+func titleOf(name string, defined []definedField) string {
+	for _, f := range defined {
+		if f.key == name {
+			return f.title
+		}
+	}
+	return label(name)
+}
+
+// maxDefined bounds the fields that a page shows.
+const maxDefined = 200
+
+// defined returns the fields that the organization defined of the records.
+func (v *visit) defined(row *api.Operation, path map[string]string) (fields []definedField) {
+	by := v.site.listOf(row.Defined.By)
+	if by == nil {
+		return nil
+	}
+	for _, p := range row.Params {
+		if p.In != api.InPath || p.Ref != row.Defined.By || by.each == nil {
+			continue
+		}
+		a, err := v.read(by.each.shows, map[string]string{by.each.key(): path[p.Name]}, "")
+		if err != nil || !a.ok() {
+			return nil
+		}
+		for _, m := range a.data.Get("schema").Members {
+			fields = append(fields, definedField{m.Name, m.Value.Get("title").Text, m.Value.Get("type").Text})
+		}
+		return fields
+	}
+	data, ok := v.named(by.shows.Name, "per_page="+strconv.Itoa(maxDefined))
+	if !ok {
+		return nil
+	}
+	for _, r := range data.Get("results").Items {
+		fields = append(fields, definedField{r.Get("key").Text, r.Get("title").Text, r.Get("type").Text})
+	}
+	return fields
+}
+
+// trail leads back to where a page belongs.
+func (v *visit) trail(p *page, path map[string]string) (links []linkView) {
+	for i := 2; i < len(p.segments); i++ {
+		above := strings.Join(p.segments[:i], "/")
+		for _, other := range v.site.pages {
+			if other.path == above && may(other.shows, v.who, v.t) {
+				title := other.title()
+				if key := other.key(); key != "" {
+					title = clip(path[key])
+					if a, err := v.read(other.shows, path, ""); err == nil && a.ok() {
+						title = clip(nameOf(a.data, title))
+					}
+				}
+				links = append(links, linkView{Title: title, Address: other.address(path)})
+			}
+		}
+	}
+	return links
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }

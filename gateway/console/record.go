@@ -1,0 +1,415 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"tenantry/backends/api"
+	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
+)
+
+// recordView is a page about one record, or what else an operation answers.
+type recordView struct {
+	chrome
+	Note    string
+	Ask     []control // parameters of a question, which the page's form asks
+	Missing bool      // the question lacks some
+	Facts   []pair
+	Table   *tableView
+	Form    *formView
+	Buttons []*button
+	Actions []actionView
+	Links   []linkView
+	Exports []linkView
+	Deleted bool
+	Moment  string
+}
+
+// actionView is a form behind its title.
+type actionView struct {
+	Title string
+	Form  formView
+}
+
+// tableView is an answer with columns and rows.
+type tableView struct {
+	Columns []string
+	Rows    [][]shown
+}
+
+func (v *visit) recordPage(p *page, path map[string]string) {
+	query, err := url.ParseQuery(v.r.URL.RawQuery)
+	if err != nil {
+		v.problem(http.StatusBadRequest, "The address is not complete", "Choose the page from the navigation.")
+		return
+	}
+	asked, _ := split(query)
+	view := recordView{Deleted: asked.Get("deleted") == "true"}
+	for _, q := range p.shows.Params {
+		if q.In != api.InQuery || q.Name == "teams[]" || q.Name == "deleted" || p.update != nil || p.remove != nil {
+			continue
+		}
+		if c := question(q, asked); c.Kind != "" {
+			view.Ask = append(view.Ask, c)
+			view.Missing = view.Missing || q.Required && c.Value == ""
+		}
+	}
+	var data strictjson.Value
+	var tag string
+	code := http.StatusOK
+	if !view.Missing {
+		a, err := v.read(p.shows, path, asked.Encode())
+		if len(view.Ask) > 0 && err == nil && (a.code == http.StatusUnprocessableEntity || a.code == http.StatusBadRequest || a.code == http.StatusNotFound) {
+			code = a.code
+			for i := range view.Ask {
+				for _, f := range a.faults() {
+					if belongs(f.Field, rootOf(view.Ask[i].Name)) {
+						view.Ask[i].Error = sentence(f.Message)
+					}
+				}
+			}
+			if !slices.ContainsFunc(view.Ask, func(c control) bool { return c.Error != "" }) {
+				view.Ask[0].Error = sentence(a.message)
+			}
+		} else if v.refused(a, err) {
+			return
+		}
+		if code == http.StatusOK {
+			data, tag = a.data, a.header.Get("ETag")
+		}
+	}
+	title := p.title()
+	if p.key() != "" || p.update != nil {
+		title = clip(nameOf(data, title))
+	}
+	if p.update != nil && p.key() == "" {
+		title = p.title()
+	}
+	view.chrome = v.chrome(title)
+	view.Trail = v.trail(p, path)
+	if len(view.Ask) > 0 || p.key() == "" && p.update == nil {
+		view.Note = p.shows.Description
+	}
+	view.Curl = v.curl(v.t.Org.Slug, request{row: p.shows, path: path, query: asked.Encode()})
+	if code == http.StatusOK && !view.Missing {
+		v.layOutRecord(&view, p, path, data, tag)
+	}
+	v.render(v.w, code, "record", view)
+}
+
+func (v *visit) layOutRecord(view *recordView, p *page, path map[string]string, data strictjson.Value, tag string) {
+	inForm := []string{}
+	if may(p.update, v.who, v.t) && !view.Deleted {
+		data = v.completed(p, path, data)
+		form := v.form(p.update, path, data, nil, nil)
+		form.Hidden = append(form.Hidden, hidden{"_match", tag})
+		view.Form = &form
+		for _, c := range form.Controls {
+			inForm = append(inForm, c.Name)
+		}
+	}
+	view.Facts, view.Table = v.facts(p, without(data, inForm...))
+	for _, row := range p.actions {
+		if !may(row, v.who, v.t) || strings.HasSuffix(row.Name, ".restore") != view.Deleted {
+			continue
+		}
+		if len(row.Body) == 0 && len(questions(row)) == 0 {
+			b := v.button(row, path, verb(row))
+			b.Danger = row.Method == http.MethodDelete
+			view.Buttons = append(view.Buttons, b)
+			continue
+		}
+		view.Actions = append(view.Actions, actionView{row.Summary, v.form(row, path, strictjson.Value{}, nil, nil)})
+	}
+	if may(p.remove, v.who, v.t) {
+		trash := p.action("restore") != nil
+		b := v.button(p.remove, path, verb(p.remove))
+		b.Danger = true
+		switch {
+		case view.Deleted && p.remove.Param("purge").Name != "":
+			b.Title = "Delete for good"
+			view.Actions = append(view.Actions, actionView{"Delete for good", formView{Action: b.Action, Hidden: append(b.Hidden, hidden{"query.purge", "true"}), Once: b.Once, Submit: b.Title, Danger: true}})
+		case view.Deleted:
+		case trash: // it can be undone, so nothing is asked
+			view.Buttons = append(view.Buttons, b)
+		default:
+			view.Actions = append(view.Actions, actionView{verb(p.remove), formView{Action: b.Action, Hidden: b.Hidden, Once: b.Once, Submit: b.Title, Danger: true}})
+		}
+	}
+	if view.Deleted {
+		return
+	}
+	for _, below := range p.below {
+		if may(below.shows, v.who, v.t) {
+			view.Links = append(view.Links, linkView{Title: below.title(), Address: below.address(path)})
+		}
+	}
+	for _, row := range p.exports {
+		for _, format := range row.Param("format").Enum {
+			if may(row, v.who, v.t) {
+				e := request{row: row, path: path, query: url.Values{"format": {format}}.Encode()}
+				view.Exports = append(view.Exports, linkView{Title: row.Summary + " (" + strings.ToUpper(format) + ")", Address: e.target()})
+			}
+		}
+	}
+}
+
+// completed adds to a record what only the list shows of it, where the form wants that.
+func (v *visit) completed(p *page, path map[string]string, data strictjson.Value) strictjson.Value {
+	for _, list := range v.site.pages {
+		key := p.key()
+		if list.each != p || !slices.Contains(list.parameter("filters").Names, key) || !slices.ContainsFunc(p.update.Body, func(f api.Field) bool { return data.Get(f.Name).Is == strictjson.Null && !f.Secret }) {
+			continue
+		}
+		a, err := v.read(list.shows, path, url.Values{"filters[" + key + "]": {path[key]}, "per_page": {"1"}}.Encode())
+		if found := a.data.Get("results").Items; err == nil && a.ok() && len(found) == 1 {
+			data.Members = slices.Clone(data.Members)
+			for _, m := range found[0].Members {
+				if data.Get(m.Name).Is == strictjson.Null {
+					data.Members = append(without(data, m.Name).Members, m)
+				}
+			}
+		}
+	}
+	return data
+}
+
+// facts lays an answer out: as a table where it is one, else by its members.
+func (v *visit) facts(p *page, data strictjson.Value) (facts []pair, table *tableView) {
+	columns, results := data.Get("columns"), data.Get("results")
+	if columns.Is == strictjson.Array && results.Is == strictjson.Array {
+		table = &tableView{}
+		for _, c := range columns.Items {
+			table.Columns = append(table.Columns, c.Get("title").Text)
+		}
+		for _, r := range results.Items {
+			row := make([]shown, len(r.Items))
+			for i := range r.Items {
+				row[i] = present(r.Items[i], deepest)
+			}
+			table.Rows = append(table.Rows, row)
+		}
+		data = without(data, "columns", "results")
+	}
+	if data.Is != strictjson.Object {
+		if data.Is == strictjson.Array && len(data.Items) == 0 {
+			return nil, table
+		}
+		return []pair{{"Answer", present(data, 0)}}, table
+	}
+	for _, m := range data.Members {
+		value := present(m.Value, 0)
+		value.Href = v.leads(p, m.Name, m.Value)
+		if m.Name == "share_url" || m.Name == "url" {
+			value.Href = webAddress(m.Value.Text)
+		}
+		facts = append(facts, pair{label(m.Name), value})
+	}
+	return facts, table
+}
+
+// webAddress returns the text where it is the address of a page, else nothing.
+func webAddress(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return ""
+	}
+	return text
+}
+
+// questions returns the parameters of a query that the form of an operation asks for.
+func questions(row *api.Operation) (asked []api.Param) {
+	for _, q := range row.Params {
+		if q.In == api.InQuery && q.Name != "teams[]" && q.Name != "purge" && q.Shape != api.Tree {
+			asked = append(asked, q)
+		}
+	}
+	return asked
+}
+
+// question makes the control of a parameter of a query.
+func question(q api.Param, asked url.Values) control {
+	c := control{Name: q.Name, ID: "q-" + q.Name, Label: label(q.Name), Hint: q.Description, Kind: "text", Required: q.Required, Value: asked.Get(q.Name), MaxLength: q.Bounds.MaxLength}
+	switch {
+	case q.Shape == api.Tree || q.Shape == api.List:
+		return control{}
+	case len(q.Enum) > 0:
+		c.Kind = "choice"
+		for _, value := range q.Enum {
+			c.Options = append(c.Options, choiceView{Value: value, Title: label(value), Chosen: value == c.Value})
+		}
+	case q.Shape == api.Boolean:
+		c.Kind = "yes"
+	case q.Shape == api.Integer:
+		c.Kind = "number"
+	}
+	return c
+}
+
+// doPage shows the form of an operation by itself.
+func (m *Module) doPage(v *visit) {
+	row, path, ok := v.doing()
+	if !ok {
+		return
+	}
+	sent := v.r.URL.Query()
+	for name, value := range sent {
+		if key, is := strings.CutPrefix(name, "path."); is {
+			path[key] = value[0]
+		}
+	}
+	if row.Method == http.MethodPut { // whose form is on the record's page
+		http.Redirect(v.w, v.r, v.back(row, path), http.StatusSeeOther)
+		return
+	}
+	v.showForm(http.StatusOK, row, path, v.form(row, path, strictjson.Value{}, nil, nil))
+}
+
+// doing finds the operation of a form, and says so where there is none for this person.
+func (v *visit) doing() (*api.Operation, map[string]string, bool) {
+	row := v.site.rows[v.r.PathValue("operation")]
+	switch {
+	case row == nil || row.Method == http.MethodGet:
+		v.missing()
+	case !may(row, v.who, v.t):
+		p := api.ProblemOf(errors.Join(row.Admits(v.who, ""), row.Rule.Check(v.who, v.t)))
+		v.problem(http.StatusForbidden, "You may not do this", p.Message+". An administrator of "+v.t.Org.Name+" can give you the right.")
+	default:
+		return row, map[string]string{}, true
+	}
+	return nil, nil, false
+}
+
+func (v *visit) showForm(code int, row *api.Operation, path map[string]string, form formView) {
+	view := recordView{chrome: v.chrome(row.Summary), Form: &form, Note: row.Description}
+	form.Cancel = v.back(row, path)
+	q := request{row: row, path: path}
+	if row.Body != nil {
+		q.body = map[string]any{}
+		for _, f := range row.Body {
+			if f.Required && f.Example != nil {
+				q.body[f.Name] = f.Example
+			}
+		}
+	}
+	view.Curl = v.curl(v.t.Org.Slug, q)
+	v.render(v.w, code, "record", view)
+}
+
+// back returns the page that a form belongs to.
+func (v *visit) back(row *api.Operation, path map[string]string) string {
+	for at := strings.TrimPrefix(row.Path, "/api"); at != ""; at = at[:strings.LastIndexByte(at, '/')] {
+		for _, p := range v.site.pages {
+			if p.path == at && may(p.shows, v.who, v.t) {
+				return p.address(path)
+			}
+		}
+	}
+	return "/"
+}
+
+// doIt carries a form out.
+func (m *Module) doIt(v *visit) {
+	row, path, ok := v.doing()
+	if !ok {
+		return
+	}
+	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, maxForm)
+	if err := v.r.ParseForm(); err != nil || !strings.HasPrefix(v.r.Header.Get("Content-Type"), "application/x-www-form-urlencoded") {
+		v.problem(http.StatusBadRequest, "The form did not arrive", "It may be too large. Go back and try again.")
+		return
+	}
+	sent, query := v.r.PostForm, url.Values{}
+	for name, values := range sent {
+		if key, is := strings.CutPrefix(name, "path."); is {
+			path[key] = values[0]
+		}
+		if key, is := strings.CutPrefix(name, "query."); is {
+			query[key] = values
+		}
+	}
+	body, faults := v.body(row, path, sent)
+	if faults != nil {
+		v.again(http.StatusUnprocessableEntity, row, path, sent, faults, "")
+		return
+	}
+	a, err := v.ask(v.r.Context(), v.r, request{row: row, path: path, query: query.Encode(), body: body, match: sent.Get("_match"), once: sent.Get("_once")})
+	switch {
+	case err == nil && a.ok():
+		v.done(row, path, query, a)
+	case err == nil && a.code == http.StatusPreconditionFailed:
+		v.again(a.code, row, path, sent, nil, "Somebody else has changed this meanwhile. What you typed is below; compare it with how it is now, and save again to replace it.")
+	case err == nil && (a.code == http.StatusUnprocessableEntity || a.code == http.StatusBadRequest || a.code == http.StatusConflict || a.code == http.StatusRequestEntityTooLarge):
+		list := a.faults()
+		text := ""
+		if len(list) == 0 {
+			text = sentence(a.message)
+		}
+		v.again(a.code, row, path, sent, list, text)
+	default:
+		v.refused(a, err)
+	}
+}
+
+// again shows the form as it was typed, and what is wrong with it.
+func (v *visit) again(code int, row *api.Operation, path map[string]string, sent url.Values, faults []fault.Fault, text string) {
+	current := strictjson.Value{}
+	if p, _ := v.site.find(strings.TrimPrefix((&request{row: row, path: path}).target(), "/api")); p != nil && row.Method == http.MethodPut {
+		if a, err := v.read(p.shows, path, ""); err == nil && a.ok() {
+			current = a.data
+		}
+	}
+	sent.Set("_once", onceKey()) // what was refused is another request when it is sent again
+	form := v.form(row, path, current, sent, faults)
+	if form.Error == "" {
+		form.Error = text
+	}
+	v.showForm(code, row, path, form)
+}
+
+// done leads on where something was done. A secret that is told once is shown at once.
+func (v *visit) done(row *api.Operation, path map[string]string, query url.Values, a reply) {
+	if row.Once {
+		view := recordView{chrome: v.chrome(row.Message), Note: "This is shown once. Copy it now, and keep it where nobody else can read it."}
+		view.Facts, _ = v.facts(&page{shows: row}, a.data)
+		view.Links = []linkView{{Title: "Go on", Address: v.back(row, path)}}
+		v.render(v.w, http.StatusOK, "record", view)
+		return
+	}
+	q := url.Values{"_done": {row.Name}}
+	var target string
+	p, _ := v.site.find(strings.TrimPrefix((&request{row: row, path: path}).target(), "/api"))
+	switch {
+	case p != nil && p.list && p.each != nil && a.data.Is == strictjson.Object:
+		target = p.each.address(merged(path, p.each.key(), keyOf(p.each, a.data)))
+	case row.Method == http.MethodDelete && p != nil && p.key() != "":
+		target = v.above(p, path)
+		if query.Get("purge") != "" {
+			q.Set("deleted", "true")
+		} else if p.action("restore") != nil {
+			q.Set("_undo", path[p.key()])
+		}
+	case strings.HasSuffix(row.Name, ".duplicate") && p == nil:
+		target = v.back(row, path)
+		if parent, _ := v.site.find(target); parent != nil && parent.key() != "" {
+			target = parent.address(merged(path, parent.key(), keyOf(parent, a.data)))
+		}
+	default:
+		target = v.back(row, path)
+	}
+	http.Redirect(v.w, v.r, target+"?"+q.Encode(), http.StatusSeeOther)
+}
+
+// above returns the address of the list that a record is in.
+func (v *visit) above(p *page, path map[string]string) string {
+	for _, list := range v.site.pages {
+		if list.each == p {
+			return list.address(path)
+		}
+	}
+	return "/"
+}

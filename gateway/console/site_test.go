@@ -1,0 +1,456 @@
+package console_test
+
+import (
+	"bytes"
+	"fmt"
+	"html"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tenantry/gateway/control"
+	"tenantry/gateway/demo"
+	"tenantry/gateway/gatewaytest"
+)
+
+var (
+	links = regexp.MustCompile(`href="([^"]*)"`)
+	forms = regexp.MustCompile(`(?s)<form method="post" action="([^"]*)"[^>]*>(.*?)</form>`)
+	input = regexp.MustCompile(`<input ([^>]*)>`)
+	attr  = regexp.MustCompile(`([a-z]+)="([^"]*)"`)
+)
+
+// rich returns an organization with everything, and a session of its administrator. change sees each line of it.
+func rich(t *testing.T, change func(string) string, options ...gatewaytest.Option) (*gatewaytest.Gateway, *gatewaytest.Org, *http.Cookie) {
+	t.Helper()
+	g, acme := start(t, options...)
+	var bundle bytes.Buffer
+	if err := demo.WriteBundle(&bundle, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(bundle.String()), "\n")
+	if change != nil {
+		for i := range lines {
+			lines[i] = change(lines[i])
+		}
+	}
+	acme.Import(t, lines...)
+	_, cookie := acme.Person(t, "root@example.com", func(n *control.NewUser) { n.Name, n.Roles = "Root", []string{"admin"} })
+	return g, acme, cookie
+}
+
+// fill returns what a form sends that nobody has written in.
+func fill(markup string) url.Values {
+	values := url.Values{}
+	for _, found := range input.FindAllStringSubmatch(markup, -1) {
+		at := map[string]string{}
+		for _, a := range attr.FindAllStringSubmatch(found[1], -1) {
+			at[a[1]] = html.UnescapeString(a[2])
+		}
+		if at["type"] == "checkbox" && !strings.Contains(found[1], " checked") || at["name"] == "" {
+			continue
+		}
+		values.Add(at["name"], at["value"])
+	}
+	for _, found := range regexp.MustCompile(`(?s)<textarea [^>]*name="([^"]*)"[^>]*>(.*?)</textarea>`).FindAllStringSubmatch(markup, -1) {
+		values.Add(found[1], html.UnescapeString(found[2]))
+	}
+	for _, found := range regexp.MustCompile(`(?s)<select [^>]*name="([^"]*)"[^>]*>(.*?)</select>`).FindAllStringSubmatch(markup, -1) {
+		chosen := regexp.MustCompile(`<option(?: value="([^"]*)")? selected>([^<]*)`).FindStringSubmatch(found[2])
+		switch {
+		case chosen == nil:
+			values.Add(found[1], "")
+		case chosen[1] != "":
+			values.Add(found[1], html.UnescapeString(chosen[1]))
+		default:
+			values.Add(found[1], html.UnescapeString(chosen[2]))
+		}
+	}
+	return values
+}
+
+// formTo returns what the form of that action on the page sends, and fails the test where there is none.
+func formTo(t *testing.T, page *gatewaytest.Answer, action string) url.Values {
+	t.Helper()
+	for _, f := range forms.FindAllStringSubmatch(page.Text(), -1) {
+		if f[1] == action {
+			return fill(f[2])
+		}
+	}
+	t.Fatalf("no form to %s on the page:\n%s", action, page.Text())
+	return nil
+}
+
+// person is somebody with a browser.
+type person struct {
+	t      *testing.T
+	o      *gatewaytest.Org
+	cookie *http.Cookie
+}
+
+func (p person) open(path string) *gatewaytest.Answer {
+	p.t.Helper()
+	return p.o.Page(p.t, path, gatewaytest.Cookie(p.cookie))
+}
+
+func (p person) send(action string, values url.Values, changes ...gatewaytest.Request) *gatewaytest.Answer {
+	p.t.Helper()
+	changes = append([]gatewaytest.Request{
+		gatewaytest.Cookie(p.cookie), gatewaytest.Header("Origin", "http://"+p.o.Host), gatewaytest.Body("application/x-www-form-urlencoded", values.Encode()),
+	}, changes...)
+	return p.o.Do(p.t, http.MethodPost, action, changes...)
+}
+
+// follows fails the test where an answer does not lead on, and returns the page to which it does.
+func (p person) follows(a *gatewaytest.Answer) *gatewaytest.Answer {
+	p.t.Helper()
+	if a.Code != http.StatusSeeOther {
+		p.t.Fatalf("%d instead of a page that follows: %s", a.Code, a.Text())
+	}
+	page := p.open(a.Header.Get("Location"))
+	checkPage(p.t, page, 200)
+	return page
+}
+
+// crawl opens every page that links lead to, one of each kind of record.
+func (p person) crawl(see func(path string, page *gatewaytest.Answer)) {
+	p.t.Helper()
+	shape := regexp.MustCompile(`[0-9a-f]{24}|/[0-9]+|=[^&]*`)
+	seen, todo := map[string]bool{}, []string{"/"}
+	const most = 400
+	for len(todo) > 0 && len(seen) < most {
+		path := todo[0]
+		todo = todo[1:]
+		page := p.open(path)
+		see(path, page)
+		for _, found := range links.FindAllStringSubmatch(page.Text(), -1) {
+			next := html.UnescapeString(found[1])
+			if !strings.HasPrefix(next, "/") || strings.HasPrefix(next, "/api/") || strings.HasPrefix(next, "/assets/") || seen[shape.ReplaceAllString(next, "")] {
+				continue
+			}
+			seen[shape.ReplaceAllString(next, "")] = true
+			todo = append(todo, next)
+		}
+	}
+	if len(seen) >= most {
+		p.t.Errorf("more than %d kinds of pages", most)
+	}
+}
+
+// TestEveryPageOpens that a link leads to: whole, by the rules for all pages, and of bounded size.
+func TestEveryPageOpens(t *testing.T) {
+	t.Parallel()
+	_, acme, cookie := rich(t, nil)
+	opened := map[string]bool{}
+	person{t, acme, cookie}.crawl(func(path string, page *gatewaytest.Answer) {
+		opened[strings.Split(path, "?")[0]] = true
+		if path == "/compliance/contacts" { // which says what the organization lacks for it
+			checkPage(t, page, 422, "there is no custom object lesson")
+			return
+		}
+		if page.Code != 200 {
+			t.Errorf("%s: %d %.400s", path, page.Code, page.Text())
+			return
+		}
+		if page.Header.Get("Content-Type") != "text/html; charset=utf-8" {
+			return // the API reference has a document
+		}
+		checkPage(t, page, 200)
+		if len(page.Body) > 100<<10 {
+			t.Errorf("%s has %d bytes", path, len(page.Body))
+		}
+	})
+	for _, path := range []string{"/", "/contacts", "/contacts/fields", "/custom/objects", "/custom/objects/bike", "/custom/objects/bike/records", "/form/collections", "/files", "/files/folders", "/custom-reports", "/campaigns", "/users", "/roles", "/teams", "/service-accounts", "/keys", "/organization", "/compliance/settings", "/audit", "/usage", "/import", "/me", "/do/contacts.create", "/do/keys.create"} {
+		if !opened[path] {
+			t.Errorf("no link leads to %s", path)
+		}
+	}
+}
+
+// TestE9_TextIsNeverMarkup, whatever an organization writes into its fields.
+func TestE9_TextIsNeverMarkup(t *testing.T) {
+	t.Parallel()
+	const evil = `<script>alert(1)</script>`
+	text := regexp.MustCompile(`"(title|label|label_plural|name|first_name|last_name|city|filename|desc|wish|model|category|form_name|frame)":"([^"]*)"`)
+	_, acme, cookie := rich(t, func(line string) string {
+		kind := regexp.MustCompile(`"kind":"([^"]*)"`).FindStringSubmatch(line)[1]
+		return text.ReplaceAllStringFunc(line, func(found string) string {
+			if strings.HasPrefix(found, `"name"`) && slices.Contains([]string{"custom_object", "form_collection", "role", "custom_object_record"}, kind) {
+				return found // by which others refer to it
+			}
+			return found[:len(found)-1] + strings.ReplaceAll(evil, "<", `\u003c`) + `"`
+		})
+	})
+	shown := 0
+	person{t, acme, cookie}.crawl(func(path string, page *gatewaytest.Answer) {
+		if page.Code != 200 && path != "/compliance/contacts" {
+			t.Errorf("%s: %d", path, page.Code)
+		}
+		if strings.Contains(page.Text(), "<script>alert") {
+			t.Errorf("%s has a script of the organization", path)
+		}
+		if strings.Contains(page.Text(), "&lt;script&gt;alert") {
+			shown++
+		}
+	})
+	if shown < 15 {
+		t.Errorf("only %d pages show the text", shown)
+	}
+}
+
+// TestS2_NoFormIsTakenFromAnotherSite: each form of each page is sent as another site would.
+func TestS2_NoFormIsTakenFromAnotherSite(t *testing.T) {
+	t.Parallel()
+	_, acme, cookie := rich(t, nil)
+	p := person{t, acme, cookie}
+	actions := map[string]url.Values{}
+	p.crawl(func(_ string, page *gatewaytest.Answer) {
+		for _, f := range forms.FindAllStringSubmatch(page.Text(), -1) {
+			actions[f[1]] = fill(f[2])
+		}
+	})
+	if len(actions) < 40 {
+		t.Errorf("only %d forms", len(actions))
+	}
+	before := acme.Do(t, http.MethodGet, "/api/audit?filters[outcome]=ok&per_page=1", gatewaytest.Cookie(cookie)).Field("count")
+	for action, values := range actions {
+		for _, from := range [][]gatewaytest.Request{
+			{gatewaytest.Header("Sec-Fetch-Site", "cross-site"), gatewaytest.Header("Origin", "https://evil.example")},
+			{gatewaytest.Header("Sec-Fetch-Site", "same-site"), gatewaytest.Header("Origin", "http://other.localhost")},
+			{gatewaytest.Header("Origin", "http://other.localhost")},
+		} {
+			a := acme.Do(t, http.MethodPost, action, append(from, gatewaytest.Cookie(cookie), gatewaytest.Body("application/x-www-form-urlencoded", values.Encode()))...)
+			if a.Code != http.StatusForbidden || a.Header.Get("Set-Cookie") != "" {
+				t.Errorf("%s: %d %.300s", action, a.Code, a.Text())
+			}
+		}
+	}
+	if after := acme.Do(t, http.MethodGet, "/api/audit?filters[outcome]=ok&per_page=1", gatewaytest.Cookie(cookie)).Field("count"); after != before {
+		t.Errorf("something was done: %v records of successes before, %v after", before, after)
+	}
+}
+
+// TestSignInForm works without scripts, and leads back to where somebody wanted to go and nowhere else.
+func TestSignInForm(t *testing.T) {
+	t.Parallel()
+	_, acme := start(t)
+	acme.Person(t, "ada@example.com", func(n *control.NewUser) { n.Roles = []string{"admin"} })
+	wanted := acme.Page(t, "/contacts?filters[city]=Bonn")
+	if got := wanted.Header.Get("Location"); got != "/sign-in?next=%2Fcontacts%3Ffilters%5Bcity%5D%3DBonn" {
+		t.Fatalf("Location: %s", got)
+	}
+	page := acme.Page(t, wanted.Header.Get("Location"))
+	checkPage(t, page, 200, "Sign in")
+	values := formTo(t, page, "/sign-in")
+	p := person{t, acme, &http.Cookie{}}
+	values.Set("email", "ada@example.com")
+	values.Set("password", "wrong")
+	checkPage(t, p.send("/sign-in", values), 403, "E-mail address or password is wrong", `value="ada@example.com"`, `name="next" value="/contacts?filters[city]=Bonn"`)
+	values.Set("password", gatewaytest.Password)
+	in := p.send("/sign-in", values)
+	p.cookie = sessionOf(t, in)
+	if got := in.Header.Get("Location"); got != "/contacts?filters[city]=Bonn" {
+		t.Errorf("Location: %s", got)
+	}
+	checkPage(t, p.follows(in), 200, "Nothing matches")
+	for _, evil := range []string{"https://evil.example/", "//evil.example/", `/\evil.example`, "javascript:alert(1)", "/\t/evil.example", "evil", "http:/evil.example", strings.Repeat("/a", 2000)} {
+		values.Set("next", evil)
+		if got := p.send("/sign-in", values).Header.Get("Location"); got != "/" {
+			t.Errorf("%q leads to %q", evil, got)
+		}
+	}
+	out := p.send("/sign-out", url.Values{})
+	if out.Code != http.StatusSeeOther || out.Header.Get("Location") != "/sign-in" || sessionOf(t, out).MaxAge >= 0 {
+		t.Errorf("%d %v", out.Code, out.Header)
+	}
+	if a := p.open("/contacts"); a.Code != http.StatusSeeOther {
+		t.Errorf("after sign-out: %d", a.Code)
+	}
+}
+
+// TestWelcomeForm takes the whole link as well, and says what is wrong with it.
+func TestWelcomeForm(t *testing.T) {
+	t.Parallel()
+	g, acme := start(t)
+	invited, err := control.Call[control.User](t.Context(), g.Commands, "user.create", control.NewUser{Org: "acme", UserFields: control.UserFields{Name: "Ada", Email: "ada@example.com"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := person{t, acme, &http.Cookie{}}
+	values := formTo(t, acme.Page(t, "/welcome"), "/welcome")
+	values.Set("token", "inv_"+strings.Repeat("a", 32))
+	values.Set("password", gatewaytest.Password)
+	checkPage(t, p.send("/welcome", values), 403, "was used already or has expired")
+	values.Set("token", invited.Link)
+	values.Set("password", "short")
+	checkPage(t, p.send("/welcome", values), 422, "at least 12 characters")
+	values.Set("password", gatewaytest.Password)
+	a := p.send("/welcome", values)
+	p.cookie = sessionOf(t, a)
+	p.follows(a)
+}
+
+// TestRecordFromPageToPage: made, changed, deleted, brought back, deleted again and ended, by forms alone.
+func TestRecordFromPageToPage(t *testing.T) {
+	t.Parallel()
+	_, acme, cookie := rich(t, nil)
+	p := person{t, acme, cookie}
+	values := formTo(t, p.open("/do/contacts.create"), "/do/contacts.create")
+	values.Set("email", "not an address")
+	values.Set("first_name", "Žofie")
+	values.Set("fields.age", "forty")
+	refused := p.send("/do/contacts.create", values)
+	checkPage(t, refused, 422, `value="Žofie"`, `aria-invalid="true"`)
+	values.Set("email", "zofie@example.com")
+	values.Set("fields.age", "40")
+	values.Set("tags", "one\r\n two ")
+	created := p.send("/do/contacts.create", values)
+	page := p.follows(created)
+	checkPage(t, page, 200, "Contact created", "Žofie", `value="40"`, "one\ntwo")
+	if again := p.send("/do/contacts.create", values); again.Header.Get("Location") != created.Header.Get("Location") {
+		t.Errorf("the form sent twice made two: %s, %s", created.Header.Get("Location"), again.Header.Get("Location"))
+	}
+	address := strings.Split(created.Header.Get("Location"), "?")[0]
+	change := formTo(t, page, "/do/contacts.update")
+	change.Set("city", "Brno")
+	stale := formTo(t, page, "/do/contacts.update")
+	checkPage(t, p.follows(p.send("/do/contacts.update", change)), 200, "Contact updated", "Brno")
+	stale.Set("city", "Praha")
+	checkPage(t, p.send("/do/contacts.update", stale), 412, "Somebody else has changed this", "Praha")
+	if a := acme.Do(t, http.MethodGet, "/api"+address, gatewaytest.Cookie(cookie)); a.Field("city") != "Brno" || fmt.Sprint(a.Field("fields")) != "map[age:40]" || len(a.Field("tags").([]any)) != 2 {
+		t.Errorf("%s", a.Text())
+	}
+	gone := p.follows(p.send("/do/contacts.delete", formTo(t, p.open(address), "/do/contacts.delete")))
+	checkPage(t, gone, 200, "Contact deleted", "Undo")
+	if a := p.open(address); a.Code != 404 {
+		t.Errorf("the page of what was deleted: %d", a.Code)
+	}
+	checkPage(t, p.follows(p.send("/do/contacts.restore", formTo(t, gone, "/do/contacts.restore"))), 200, "Contact restored", "Brno")
+	p.follows(p.send("/do/contacts.delete", formTo(t, p.open(address), "/do/contacts.delete")))
+	checkPage(t, p.open("/contacts?deleted=true"), 200, "Deleted contacts", "zofie@example.com", "Restore")
+	trash := p.open(address + "?deleted=true")
+	checkPage(t, trash, 200, "This was deleted", "Delete for good")
+	p.follows(p.send("/do/contacts.delete", formTo(t, trash, "/do/contacts.delete")))
+	checkPage(t, p.open("/contacts?deleted=true"), 200, "Nothing has been deleted")
+}
+
+// TestDefinitionsByForm: an object, its fields, a record of it.
+func TestDefinitionsByForm(t *testing.T) {
+	t.Parallel()
+	_, acme, cookie := rich(t, nil)
+	p := person{t, acme, cookie}
+	page := p.open("/do/custom_objects.create")
+	action := "/do/custom_objects.create"
+	if page.Code != 200 {
+		action = "/do/objects.create"
+		page = p.open(action)
+	}
+	values := formTo(t, page, action)
+	for name, value := range map[string]string{"name": "wheel", "label": "Wheel", "label_plural": "Wheels", "schema.0.title": "Size in cm", "schema.0.type": "Number", "schema.1.title": "Sold", "schema.1.key": "sold", "schema.1.type": "Boolean"} {
+		values.Set(name, value)
+	}
+	page = p.follows(p.send(action, values))
+	checkPage(t, page, 200, "Size in cm", "size_in_cm")
+	values = formTo(t, p.open("/do/records.create?path.name=wheel"), "/do/records.create")
+	values.Set("values.size_in_cm", "66")
+	values.Set("values.sold", "true")
+	page = p.follows(p.send("/do/records.create", values))
+	checkPage(t, page, 200, `value="66"`)
+	checkPage(t, p.open("/custom/objects/wheel/records"), 200, "Size in cm", "66", "Yes")
+}
+
+// TestSecretIsShownOnce: the key that was made stands on the page, and on no other.
+func TestSecretIsShownOnce(t *testing.T) {
+	t.Parallel()
+	g, acme, cookie := rich(t, nil)
+	p := person{t, acme, cookie}
+	account := acme.Do(t, http.MethodPost, "/api/service-accounts", gatewaytest.Cookie(cookie), gatewaytest.JSON(map[string]any{"name": "shop", "permissions": []string{"contacts"}})).Field("id").(string)
+	values := formTo(t, p.open("/do/keys.create"), "/do/keys.create")
+	values.Set("name", "shop")
+	values.Set("kind", "server_full")
+	values.Set("account", account)
+	made := p.send("/do/keys.create", values)
+	checkPage(t, made, 200, "This is shown once")
+	token := regexp.MustCompile(`tnt_server_full_[A-Za-z0-9_-]{20,}`).FindString(made.Text())
+	if a := acme.Get(t, token, "/api/contacts?per_page=1"); a.Code != 200 {
+		t.Errorf("the key does not work: %d %s", a.Code, a.Text())
+	}
+	p.crawl(func(path string, page *gatewaytest.Answer) {
+		if strings.Contains(page.Text(), token) {
+			t.Errorf("%s shows the key", path)
+		}
+	})
+	if strings.Contains(g.Log.String(), token) {
+		t.Error("the log shows the key")
+	}
+}
+
+// TestK1_PagesFollowRights: who may not call an operation sees neither its page nor its form, and cannot send it.
+func TestK1_PagesFollowRights(t *testing.T) {
+	t.Parallel()
+	_, acme, admin := rich(t, nil)
+	_, cookie := acme.Person(t, "clerk@example.com", func(n *control.NewUser) { n.Name, n.Permissions = "Clerk", []string{"contacts"} })
+	p := person{t, acme, cookie}
+	home := p.open("/")
+	checkPage(t, home, 200, "Contacts", "Clerk")
+	for _, hidden := range []string{`href="/keys"`, `href="/users"`, `href="/audit"`, `href="/custom-reports"`} {
+		if strings.Contains(home.Text(), hidden) {
+			t.Errorf("the navigation has %s", hidden)
+		}
+	}
+	p.crawl(func(path string, page *gatewaytest.Answer) {
+		if page.Code != 200 {
+			t.Errorf("a link leads to %s, which answers %d", path, page.Code)
+		}
+		if path == "/docs" { // which tells everybody of everything
+			page.Body = nil
+		}
+	})
+	checkPage(t, p.open("/keys"), 403, "You may not see this", "manage_keys")
+	checkPage(t, p.open("/do/keys.create"), 403, "You may not do this")
+	checkPage(t, p.send("/do/keys.create", formTo(t, person{t, acme, admin}.open("/do/keys.create"), "/do/keys.create")), 403, "You may not do this")
+	checkPage(t, p.open("/do/nothing"), 404, "There is no such page")
+	checkPage(t, p.open("/do/contacts.list"), 404, "There is no such page")
+	checkPage(t, p.open("/contacts/66a0000000000000000000ff"), 404, "There is no such page")
+}
+
+// TestT1_PagesAreOfOneOrganization: a session of one opens nothing of another, and a page is told from none nowhere.
+func TestT1_PagesAreOfOneOrganization(t *testing.T) {
+	t.Parallel()
+	g, _, cookie := rich(t, nil)
+	other := g.Org(t, "other")
+	for _, path := range []string{"/contacts", "/contacts/66a000000000000000000001", "/do/contacts.create", "/keys?sort=name"} {
+		theirs := other.Page(t, path, gatewaytest.Cookie(cookie))
+		nobodys := g.Page(t, http.MethodGet, "nobody.localhost", path, gatewaytest.Cookie(cookie))
+		if theirs.Code != http.StatusSeeOther || !strings.HasPrefix(theirs.Header.Get("Location"), "/sign-in") || theirs.Header.Get("Location") != nobodys.Header.Get("Location") || theirs.Code != nobodys.Code || theirs.Text() != nobodys.Text() {
+			t.Errorf("%s: %d %s, of nobody %d %s", path, theirs.Code, theirs.Header.Get("Location"), nobodys.Code, nobodys.Header.Get("Location"))
+		}
+	}
+}
+
+// TestListsByForm: filters, columns, order and pages are in the address, and the call that does the same stands below.
+func TestListsByForm(t *testing.T) {
+	t.Parallel()
+	_, acme, cookie := rich(t, nil)
+	p := person{t, acme, cookie}
+	a := p.open("/contacts?sort=-email&_field=country&_op=&_value=DE")
+	if got, _ := url.QueryUnescape(a.Header.Get("Location")); a.Code != http.StatusSeeOther || got != "/contacts?filters[country]=DE&sort=-email" {
+		t.Fatalf("%d %s", a.Code, got)
+	}
+	checkPage(t, p.follows(a), 200, "Country is DE", `aria-sort="descending"`, "x-service-token: $KEY", "/api/contacts?filters[country]=DE&sort=-email")
+	own := p.follows(p.open("/contacts?_field=age&_op=gt&_value=30&_columns=age&_columns=email"))
+	checkPage(t, own, 200, "Age is more than 30")
+	if regexp.MustCompile(`<th[^>]*>(<a[^>]*>)?City<`).MatchString(own.Text()) {
+		t.Error("a column that was not chosen is shown")
+	}
+	first := p.open("/contacts?per_page=10")
+	checkPage(t, first, 200, "page 1 of 4", "Next page")
+	checkPage(t, p.open("/contacts?per_page=10&page=4"), 200, "page 4 of 4", "Previous page")
+	checkPage(t, p.open("/contacts?sort=nothing"), 422, "This cannot be shown", "sort must name")
+	checkPage(t, p.open("/contacts?filters[nothing]=1"), 422, "This cannot be shown")
+	checkPage(t, p.open("/campaigns/count?%zz"), 400, "The address is not complete")
+}

@@ -1,0 +1,124 @@
+package console
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"tenantry/internal/strictjson"
+)
+
+// shown is a value of an answer as a page shows it.
+type shown struct {
+	Text  string
+	Time  string // the moment, where it is one
+	Href  string
+	Class string
+	List  []string // each as a mark of its own
+	Pairs []pair   // of an object
+}
+
+type pair struct {
+	Name  string
+	Value shown
+}
+
+// deepest is how far objects within objects are laid out; what is deeper is shown as JSON.
+const deepest = 3
+
+// present returns how a page shows a value.
+func present(v strictjson.Value, depth int) shown {
+	switch v.Is {
+	case strictjson.Null:
+		return shown{Text: "–", Class: "none"}
+	case strictjson.True:
+		return shown{Text: "Yes"}
+	case strictjson.False:
+		return shown{Text: "No", Class: "none"}
+	case strictjson.Number:
+		return shown{Text: v.Text, Class: "number"}
+	case strictjson.Text:
+		if v.Text == "" {
+			return shown{Text: "–", Class: "none"}
+		}
+		if moment, err := time.Parse(time.RFC3339, v.Text); err == nil {
+			return shown{Text: moment.UTC().Format("2006-01-02 15:04"), Time: moment.UTC().Format(time.RFC3339), Class: "moment"}
+		}
+		return shown{Text: v.Text}
+	case strictjson.Array:
+		return presentList(v, depth)
+	}
+	if depth >= deepest || len(v.Members) == 0 {
+		text := string(v.Raw())
+		if len(v.Members) == 0 {
+			return shown{Text: "–", Class: "none"}
+		}
+		return shown{Text: text}
+	}
+	s := shown{Class: "pairs"}
+	for _, member := range v.Members {
+		s.Pairs = append(s.Pairs, pair{label(member.Name), present(member.Value, depth+1)})
+	}
+	return s
+}
+
+func presentList(v strictjson.Value, depth int) shown {
+	if len(v.Items) == 0 {
+		return shown{Text: "–", Class: "none"}
+	}
+	s := shown{}
+	for i, item := range v.Items {
+		if item.Is == strictjson.Object && depth < deepest {
+			one := present(item, depth+1)
+			s.Pairs = append(s.Pairs, pair{nameOf(item, "Entry "+string(strictjson.Value{Is: strictjson.Number, Text: itoa(i + 1)}.Raw())), one})
+			continue
+		}
+		s.List = append(s.List, plainText(item))
+	}
+	return s
+}
+
+// plainText writes a value in one line.
+func plainText(v strictjson.Value) string {
+	one := present(v, deepest)
+	if one.Class == "none" && v.Is != strictjson.False {
+		return ""
+	}
+	if one.List != nil {
+		return strings.Join(one.List, ", ")
+	}
+	return one.Text
+}
+
+// naming are the fields by which people know a record, the best first.
+func naming() []string {
+	return []string{"title", "label", "name", "filename", "email", "operation", "key", "id"}
+}
+
+// nameOf returns what people call a record.
+func nameOf(record strictjson.Value, otherwise string) string {
+	if first, last := record.Get("first_name").Text, record.Get("last_name").Text; first+last != "" {
+		return strings.TrimSpace(first + " " + last)
+	}
+	for _, name := range naming() {
+		if value := record.Get(name); value.Is == strictjson.Text && value.Text != "" || value.Is == strictjson.Number && name == "id" {
+			return value.Text
+		}
+	}
+	return otherwise
+}
+
+// clip shortens what stands in a cell.
+func clip(text string) string {
+	const most = 160
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most-1]) + "…"
+	}
+	return text
+}
+
+// without returns the members of an object but those.
+func without(object strictjson.Value, names ...string) strictjson.Value {
+	object.Members = slices.DeleteFunc(slices.Clone(object.Members), func(m strictjson.Member) bool { return slices.Contains(names, m.Name) })
+	return object
+}

@@ -1,0 +1,215 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"tenantry/backends/api"
+	"tenantry/internal/strictjson"
+	"tenantry/tenants"
+)
+
+// visit is one request of a person who is signed in.
+type visit struct {
+	*Module
+	w   http.ResponseWriter
+	r   *http.Request
+	t   *tenants.Tenant
+	who *tenants.Principal
+	// known are answers that one page asks for more than once.
+	known map[string]reply
+}
+
+// signedIn finds who is signed in, and sends others to sign in. Errors were answered.
+func (m *Module) signedIn(serve func(*visit)) http.HandlerFunc {
+	return m.tenantPage(func(w http.ResponseWriter, r *http.Request, t *tenants.Tenant) {
+		cookie, err := r.Cookie(m.Cookie)
+		if err != nil {
+			m.toSignIn(w, r)
+			return
+		}
+		who, err := m.Sessions.Lookup(r.Context(), t, cookie.Value)
+		switch {
+		case errors.Is(err, tenants.ErrDenied):
+			m.toSignIn(w, r)
+		case err != nil:
+			m.Log.WarnContext(r.Context(), "a session cannot be checked", "error", err)
+			m.unavailable(w, t.Org.Name)
+		default:
+			serve(&visit{Module: m, w: w, r: r, t: t, who: who, known: map[string]reply{}})
+		}
+	}, m.homeOfNobody)
+}
+
+// toSignIn leads to the sign-in page, and from there back to a page that only reads.
+func (m *Module) toSignIn(w http.ResponseWriter, r *http.Request) {
+	target := "/sign-in"
+	if r.Method == http.MethodGet && r.URL.Path != "/" && len(r.URL.RequestURI()) <= maxNext {
+		target += "?" + url.Values{"next": {r.URL.RequestURI()}}.Encode()
+	}
+	http.Redirect(w, r, target, http.StatusSeeOther)
+}
+
+// maxNext bounds an address that is kept while somebody signs in.
+const maxNext = 2000
+
+// local returns an address of these pages, "/" where the text is none: it must lead nowhere else.
+func local(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || len(text) > maxNext || u.Scheme != "" || u.Host != "" || u.User != nil || !strings.HasPrefix(u.Path, "/") || strings.HasPrefix(text, "//") || strings.ContainsAny(text, "\\\r\n\t") {
+		return "/"
+	}
+	return text
+}
+
+// read asks an operation that only reads. The same question is asked once for a page.
+func (v *visit) read(row *api.Operation, path map[string]string, query string) (reply, error) {
+	q := request{row: row, path: path, query: query}
+	if a, ok := v.known[q.target()]; ok {
+		return a, nil
+	}
+	a, err := v.ask(v.r.Context(), v.r, q)
+	if err == nil {
+		v.known[q.target()] = a
+	}
+	return a, err
+}
+
+// named asks the row of that name without parameters of the path, where there is one that the person may call.
+func (v *visit) named(name, query string) (strictjson.Value, bool) {
+	row := v.site.rows[name]
+	if !may(row, v.who, v.t) {
+		return strictjson.Value{}, false
+	}
+	a, err := v.read(row, nil, query)
+	return a.data, err == nil && a.ok()
+}
+
+// chrome is what surrounds each page of a person who is signed in.
+type chrome struct {
+	frame
+	Navigation []navigation
+	Person     string
+	Done       string  // what was just done
+	Undo       *button // takes it back
+	Trail      []linkView
+	Curl       string
+}
+
+func (v *visit) chrome(title string) chrome {
+	c := chrome{frame: frame{Title: title, Organization: v.t.Org.Name, Inside: true}, Navigation: v.site.navigation(v.who, v.t, v.r.URL.EscapedPath())}
+	if user, err := v.People.FindUser(v.r.Context(), v.t, v.who.UserID); err == nil {
+		c.Person = user.Name
+	}
+	query := v.r.URL.Query()
+	if row := v.site.rows[query.Get("_done")]; row != nil {
+		c.Done = row.Message
+		if id := query.Get("_undo"); id != "" {
+			c.Undo = v.undo(row, id)
+		}
+	}
+	return c
+}
+
+// undo returns the button that restores what was deleted.
+func (v *visit) undo(removed *api.Operation, id string) *button {
+	p, _ := v.site.find(strings.TrimPrefix(removed.Path, "/api"))
+	if p == nil {
+		return nil
+	}
+	row := p.action("restore")
+	if !may(row, v.who, v.t) {
+		return nil
+	}
+	path := v.pathOf(row)
+	path[p.key()] = id
+	return v.button(row, path, "Undo")
+}
+
+// pathOf returns the parameters of the page's path that the operation has too.
+func (v *visit) pathOf(row *api.Operation) map[string]string {
+	_, here := v.site.find(v.r.URL.EscapedPath())
+	path := map[string]string{}
+	for _, p := range row.Params {
+		if value, ok := here[p.Name]; ok && p.In == api.InPath {
+			path[p.Name] = value
+		}
+	}
+	return path
+}
+
+// button is a form without fields.
+type button struct {
+	Title, Action string
+	Hidden        []hidden
+	Once          string
+	Danger        bool
+}
+
+type hidden struct{ Name, Value string }
+
+func (v *visit) button(row *api.Operation, path map[string]string, title string, more ...hidden) *button {
+	b := &button{Title: title, Action: "/do/" + row.Name, Once: onceKey(), Hidden: more}
+	for _, p := range row.Params {
+		if value, ok := path[p.Name]; ok && p.In == api.InPath {
+			b.Hidden = append(b.Hidden, hidden{"path." + p.Name, value})
+		}
+	}
+	return b
+}
+
+// refused shows why a call did not succeed, and reports whether it did not.
+func (v *visit) refused(a reply, err error) bool {
+	switch {
+	case err != nil:
+		v.Log.ErrorContext(v.r.Context(), "a page failed", "error", err)
+		v.problem(http.StatusInternalServerError, "Something went wrong", "Please try again.")
+	case a.ok():
+		return false
+	case a.code == http.StatusForbidden && a.message == api.DeniedMessage:
+		v.toSignIn(v.w, v.r)
+	case a.code == http.StatusForbidden:
+		v.problem(a.code, "You may not see this", a.message+". An administrator of "+v.t.Org.Name+" can give you the right.")
+	case a.code == http.StatusNotFound:
+		v.problem(a.code, "There is no such page", a.message+". It may have been deleted, or you are not allowed to see it.")
+	case a.code == http.StatusTooManyRequests:
+		v.w.Header().Set("Retry-After", a.header.Get("Retry-After"))
+		v.problem(a.code, "Please wait a moment", "More was asked for than is allowed at once. Try again in a moment.")
+	case a.code == http.StatusServiceUnavailable:
+		v.w.Header().Set("Retry-After", "2")
+		v.problem(a.code, "Not available at the moment", "Please try again in a moment.")
+	case a.code >= http.StatusInternalServerError:
+		v.problem(a.code, "Something went wrong", "Please try again. If it happens again, tell whoever runs Tenantry this number: "+a.header.Get(requestID))
+	default:
+		v.problem(a.code, "This cannot be shown", a.message)
+	}
+	return true
+}
+
+func (v *visit) problem(code int, title, text string) {
+	c := v.chrome(title)
+	c.Done, c.Undo = "", nil
+	v.render(v.w, code, "problem", struct {
+		chrome
+		Text string
+	}{c, text})
+}
+
+func (v *visit) missing() {
+	v.problem(http.StatusNotFound, "There is no such page", "Check the address, or choose a page from the navigation.")
+}
+
+// sitePage shows what the path leads to.
+func (m *Module) sitePage(v *visit) {
+	p, path := m.site.find(v.r.URL.EscapedPath())
+	switch {
+	case p == nil:
+		v.missing()
+	case p.list:
+		v.listPage(p, path)
+	default:
+		v.recordPage(p, path)
+	}
+}

@@ -113,7 +113,13 @@ func (v *visit) form(row *api.Operation, path map[string]string, current strictj
 // idOf makes the id of a control, which is there once although a page may have several forms.
 func idOf(parts ...string) string { return strings.ReplaceAll(strings.Join(parts, "-"), ".", "-") }
 
-func sentence(text string) string { return strings.TrimSuffix(capital(text), ".") + "." }
+// sentence makes one of the words of a fault.
+func sentence(text string) string {
+	if text == "" {
+		return text
+	}
+	return strings.TrimSuffix(capital(text), ".") + "."
+}
 
 // belongs reports whether a fault is about that field, or a part of it.
 func belongs(path, field string) bool {

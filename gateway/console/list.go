@@ -243,18 +243,18 @@ func (v *visit) layOutList(p *page, path map[string]string, data strictjson.Valu
 			view.Trash = with(func(q url.Values) { q.Set("deleted", "true"); q.Del("page") })
 		}
 	}
-	view.paged(data, with)
+	v.paged(&view, data, with)
 	return view
 }
 
 // paged says how many records there are, and leads to the pages beside.
-func (view *listView) paged(data strictjson.Value, with func(func(url.Values)) string) {
+func (v *visit) paged(view *listView, data strictjson.Value, with func(func(url.Values)) string) {
 	count, _ := strconv.Atoi(data.Get("count").Text)
 	page, _ := strconv.Atoi(data.Get("page").Text)
 	pages, _ := strconv.Atoi(data.Get("pages").Text)
-	view.Count = map[bool]string{true: "1 entry", false: grouped(count) + " entries"}[count == 1]
+	view.Count = map[bool]string{true: "1 entry", false: v.whole(count) + " entries"}[count == 1]
 	if pages > 1 {
-		view.Count += ", page " + grouped(page) + " of " + grouped(pages)
+		view.Count += ", page " + v.whole(page) + " of " + v.whole(pages)
 	}
 	if page > 1 {
 		view.Previous = with(func(q url.Values) { q.Set("page", strconv.Itoa(min(page-1, max(pages, 1)))) })

@@ -52,7 +52,7 @@ func (m *Module) overviewPage(v *visit) {
 			p, _ := v.site.find(link.Address)
 			if data, ok := v.named(p.shows.Name, "per_page=1"); ok && p.list && p.create != nil {
 				n, _ := strconv.Atoi(data.Get("count").Text)
-				view.Figures = append(view.Figures, figureView{link, grouped(n)})
+				view.Figures = append(view.Figures, figureView{link, v.whole(n)})
 			}
 		}
 	}
@@ -67,7 +67,7 @@ func (m *Module) overviewPage(v *visit) {
 		}
 	}
 	if data, ok := v.named("usage.list", "per_page="+strconv.Itoa(shownDays)+"&sort=-day"); ok {
-		view.Days = days(data.Get("results").Items)
+		view.Days = v.days(data.Get("results").Items)
 	}
 	v.render(v.w, http.StatusOK, "overview", view)
 }
@@ -113,7 +113,7 @@ func (v *visit) attention(view *overview) {
 }
 
 // days draws days of usage, the oldest first.
-func days(records []strictjson.Value) (all []dayView) {
+func (v *visit) days(records []strictjson.Value) (all []dayView) {
 	const width, height = 10, 60
 	most := 1
 	for _, r := range records {
@@ -124,7 +124,7 @@ func days(records []strictjson.Value) (all []dayView) {
 		r := records[len(records)-1-i]
 		n, _ := strconv.Atoi(r.Get("requests").Text)
 		h := n * height / most
-		all = append(all, dayView{Day: r.Get("day").Text, Requests: grouped(n), Refused: r.Get("refused").Text, X: strconv.Itoa(i * width), Y: strconv.Itoa(height - h), Height: strconv.Itoa(h)})
+		all = append(all, dayView{Day: r.Get("day").Text, Requests: v.whole(n), Refused: r.Get("refused").Text, X: strconv.Itoa(i * width), Y: strconv.Itoa(height - h), Height: strconv.Itoa(h)})
 	}
 	return all
 }

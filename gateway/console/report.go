@@ -193,14 +193,6 @@ func (m *Module) withoutData(ctx context.Context, t *tenants.Tenant, ask reports
 	return refused{view, shared}, true
 }
 
-// sentence makes one of words that follow a name.
-func sentence(words string) string {
-	if words == "" {
-		return words
-	}
-	return strings.ToUpper(words[:1]) + words[1:] + "."
-}
-
 // tabs lead to the reports at this address, where there is more than one.
 func tabs(pid, current string, kept url.Values, all []reports.ChildReport) []linkView {
 	if len(all) < 2 {

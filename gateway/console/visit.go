@@ -64,6 +64,11 @@ func local(text string) string {
 	return text
 }
 
+// whole writes a number as the reader does.
+func (v *visit) whole(n int) string {
+	return v.pages.readers.of(v.r.Header.Get("Accept-Language")).Number(float64(n))
+}
+
 // read asks an operation that only reads. The same question is asked once for a page.
 func (v *visit) read(row *api.Operation, path map[string]string, query string) (reply, error) {
 	q := request{row: row, path: path, query: query}

@@ -110,7 +110,7 @@ func TestRowsArePaged(t *testing.T) {
 		for _, p := range v.Pages {
 			pages = append(pages, p.Address)
 		}
-		if got := v.Rows[0][0].Text + " " + strings.Join(pages, ","); got != want || len(v.Rows) > pageRows || v.Chart == nil {
+		if got := v.Rows[0][0].Text + " " + strings.Join(pages, ","); got != want || len(v.Rows) > pageRows || len(v.Charts) != 1 {
 			t.Errorf("page %d: %s, want %s", page, got, want)
 		}
 	}
@@ -133,6 +133,9 @@ func TestPicturesOfReports(t *testing.T) {
 		"no months":   {"line", `{"group_by":[{"field":"a","by":"month"}],"measures":[{"op":"count"}]}`, []reports.Column{month, count}, [][]any{{"some day", int64(1)}}, "Count by Joined (month): some day; Count 1"},
 		"pivot":       {"area", `{"group_by":[{"field":"b"},{"field":"a","by":"month"}],"measures":[{"op":"count"}]}`, []reports.Column{country, month, count}, [][]any{{"DE", "2024-01", int64(1)}, {"FR", "2024-02", int64(2)}}, "Count for each Country by Joined (month): Jan 2024 Feb 2024; DE 1 NaN; FR NaN 2"},
 		"pie of two":  {"pie", `{"group_by":[{"field":"b"},{"field":"a","by":"month"}],"measures":[{"op":"count"}]}`, []reports.Column{country, month, count}, [][]any{{"DE", "2024-01", int64(1)}, {"FR", "2024-02", int64(2)}}, "Count by Country, Joined (month): FR · Feb 2024 DE · Jan 2024; Count 2 1"},
+		"two scales":  {"line", `{"group_by":[{"field":"a"}],"measures":[{"op":"count"},{"op":"avg","field":"c"},{"op":"sum","field":"c"}]}`, []reports.Column{country, count, age, {Title: "Sum", Type: reports.TypeNumber}}, [][]any{{"DE", int64(5), 99.5, int64(4000)}}, "Count, Age by Country: DE; Count 5; Age 99.5 | Sum by Country: DE; Sum 4000"},
+		"two pies":    {"pie", `{"group_by":[{"field":"a"}],"measures":[{"op":"count"},{"op":"sum","field":"c"}]}`, []reports.Column{country, count, age}, [][]any{{"DE", int64(5), int64(6)}}, "Count by Country: DE; Count 5 | Age by Country: DE; Age 6"},
+		"two pivots":  {"heat", `{"group_by":[{"field":"b"},{"field":"a"}],"measures":[{"op":"count"},{"op":"sum","field":"c"}]}`, []reports.Column{country, month, count, age}, [][]any{{"DE", "x", int64(5), int64(6)}}, "Count for each Joined (month) by Country: DE; x 5 | Age for each Joined (month) by Country: DE; x 6"},
 		"ages":        {"bar", `{"group_by":[{"field":"c"}],"measures":[{"op":"count"}]}`, []reports.Column{age, count}, [][]any{{int64(40), int64(1)}, {int64(30), int64(2)}}, "Count by Age: 30 40; Count 2 1"},
 		"total":       {"bar", `{"measures":[{"op":"count"},{"op":"avg","field":"c"}]}`, []reports.Column{count, age}, [][]any{{int64(4), 2.5}}, "Count: Count Age; Count 4 2.5"},
 		"list":        {"bar", `{}`, []reports.Column{age, country, count, born}, [][]any{{int64(90), "DE", int64(8), nil}, {nil, "FR", 2.5, nil}}, "Age, Count by Country: DE FR; Age 90 NaN; Count 8 2.5"},
@@ -150,9 +153,12 @@ func TestPicturesOfReports(t *testing.T) {
 			t.Fatal(err)
 		}
 		shared := reports.Shared{Visual: test.visual, Asked: asked, Data: &reports.Data{Columns: test.columns, Rows: test.rows}}
-		c, l, got := layOut(&shared, newReaders().of(""), 1).Chart, newReaders().of(""), ""
-		if c != nil {
-			got = strings.NewReplacer("\u2068", "", "\u2069", "").Replace(c.Caption()) + ":"
+		l, got := newReaders().of(""), ""
+		for i, c := range layOut(&shared, l, 1).Charts {
+			if i > 0 {
+				got += " | "
+			}
+			got += strings.NewReplacer("\u2068", "", "\u2069", "").Replace(c.Caption()) + ":"
 			for i := range max(len(c.Over.Labels), len(c.Over.Times), len(c.Over.Numbers)) {
 				switch {
 				case c.Over.Times != nil:

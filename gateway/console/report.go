@@ -30,7 +30,7 @@ type reportView struct {
 	Controls []controlView
 	Kept     []controlView // what the form sends along
 	Figures  []cellView    // of a report that shows numbers alone
-	Chart    *chart.Chart
+	Charts   []*chart.Chart
 	Columns  []cellView
 	Rows     [][]cellView
 	Count    string
@@ -271,7 +271,7 @@ func layOut(s *reports.Shared, l *locale, page int) reportView {
 		}
 		return v
 	}
-	v.Chart = drawing(s, &sh, l)
+	v.Charts = drawings(s, &sh, l)
 	v.Count = countText(l, from, len(v.Rows), s.Data)
 	if pages > 1 {
 		v.Pages = pager(l, page, pages)
@@ -358,12 +358,17 @@ func cellText(l *locale, columnType string, v any) string {
 		}
 		return "no"
 	case string:
-		if t, ok := moment(x, store.NoBucket); ok && columnType == reports.TypeDatetime {
-			return l.moment(t)
-		} else if ok && columnType == reports.TypeDate {
-			return l.Time(t, chart.Day)
+		if columnType != reports.TypeDate && columnType != reports.TypeDatetime {
+			return x
 		}
-		return x
+		switch t, ok := moment(x, store.NoBucket); {
+		case !ok:
+			return x
+		case columnType == reports.TypeDate:
+			return l.Time(t, chart.Day)
+		default:
+			return l.moment(t)
+		}
 	case []any:
 		words := make([]string, len(x))
 		for i := range x {

@@ -41,7 +41,7 @@ func TestBrowserReportPictures(t *testing.T) {
 
 // outside lists the texts of pictures that reach beyond the picture.
 const outside = `[...document.querySelectorAll("svg[role=img]")].flatMap(s => { const r = s.getBoundingClientRect(); return r.width == 0 ? [] :
-	[...s.querySelectorAll("text")].filter(t => { const q = t.getBoundingClientRect(); return q.left < r.left - 2 || q.right > r.right + 2 || q.top < r.top - 2 || q.bottom > r.bottom + 2 }).map(t => t.textContent) }).join(" | ")`
+	[...s.querySelectorAll("text")].filter(t => t.ownerSVGElement == s).filter(t => { const q = t.getBoundingClientRect(); return q.left < r.left - 2 || q.right > r.right + 2 || q.top < r.top - 2 || q.bottom > r.bottom + 2 }).map(t => t.textContent) }).join(" | ")`
 
 // whole takes a picture of all of a page.
 func (p *tab) whole(s size, name string) {
@@ -56,4 +56,34 @@ func (p *tab) whole(s size, name string) {
 	screen(min(height, 1600))
 	p.picture(name)
 	screen(s.height)
+}
+
+// TestBrowserReportOfExtremes: a thousand rows and long names of many scripts, in print too.
+func TestBrowserReportOfExtremes(t *testing.T) {
+	t.Parallel()
+	b := launch(t)
+	_, acme := start(t)
+	all := fillExtremes(t, acme)
+	screens := map[string]size{"desktop": {"desktop", 1280, 800, false}, "phone": {"phone", 360, 780, true}, "print": {"print", 718, 1000, false}}
+	for _, name := range slices.Sorted(maps.Keys(screens)) {
+		screen := screens[name]
+		p := b.tab(screen)
+		media := ""
+		if name == "print" {
+			media = "print"
+		}
+		p.do("Emulation.setEmulatedMedia", map[string]any{"media": media, "features": []map[string]string{{"name": "prefers-color-scheme", "value": map[bool]string{true: "dark", false: "light"}[media == "print"]}}}, nil)
+		for _, visual := range slices.Sorted(maps.Keys(all)) {
+			p.visit(address(t, acme, reportPath(all[visual])))
+			fits(p)
+			p.whole(screen, "extreme-"+visual+"-"+name)
+			if bad := p.value(outside); bad != "" {
+				t.Errorf("%s, %s: texts outside of their picture: %s", visual, name, bad)
+			}
+			if got := p.value("getComputedStyle(document.querySelector('main')).color + getComputedStyle(document.body).backgroundColor"); media == "print" && got != "rgb(0, 0, 0)rgb(255, 255, 255)" {
+				t.Errorf("printed in %s", got)
+			}
+		}
+	}
+	b.quiet()
 }

@@ -67,27 +67,40 @@ func shapeOf(s *reports.Shared) shape {
 
 func (sh *shape) grouped(column int) bool { return sh.counted && slices.Contains(sh.groups, column) }
 
-// drawing returns the picture of a report; nil where it has none.
-func drawing(s *reports.Shared, sh *shape, l *locale) *chart.Chart {
+// drawings returns the pictures of a report; none where there is nothing to draw.
+func drawings(s *reports.Shared, sh *shape, l *locale) []*chart.Chart {
 	kind, ok := map[string]chart.Kind{"bar": chart.Bar, "line": chart.Line, "area": chart.Area, "pie": chart.Pie, "heat": chart.Heat}[s.Visual]
 	if !ok || len(sh.measures) == 0 {
 		return nil
 	}
-	c := &chart.Chart{Kind: kind, Words: l, Measure: s.Data.Columns[sh.measures[0]].Title}
-	d := &drawn{data: s.Data, shape: sh, l: l, c: c}
+	begin := func(i int) *drawn {
+		return &drawn{data: s.Data, shape: sh, l: l, c: &chart.Chart{Kind: kind, ID: "picture-" + strconv.Itoa(i) + "-", Words: l, Measure: s.Data.Columns[sh.measures[i]].Title}}
+	}
+	var all []*chart.Chart
 	switch {
 	case len(sh.groups) == 0 && len(s.Data.Rows) == 1:
+		d := begin(0)
 		d.total()
+		all = append(all, d.c)
 	case len(sh.groups) > 1 && kind != chart.Pie:
-		d.pivot()
+		for i := range sh.measures[:min(len(sh.measures), maxPictures)] {
+			d := begin(i)
+			d.pivot(sh.measures[i])
+			all = append(all, d.c)
+		}
 	default:
+		d := begin(0)
 		d.measures()
+		all = d.c.Split()
 	}
-	if c.Prepare(); !c.Drawable() {
-		return nil
-	}
-	return c
+	return slices.DeleteFunc(all, func(c *chart.Chart) bool {
+		c.Prepare()
+		return !c.Drawable()
+	})
 }
+
+// maxPictures bounds those of a report with several groups, of which each measure has one.
+const maxPictures = 3
 
 // drawn is a report's data on their way into a picture.
 type drawn struct {
@@ -134,8 +147,8 @@ func (d *drawn) measures() {
 	d.axis(d.data.Rows, d.groups)
 }
 
-// pivot draws the first measure over one group, for each value of the others a series.
-func (d *drawn) pivot() {
+// pivot draws a measure over one group, for each value of the others a series.
+func (d *drawn) pivot(m int) {
 	over := d.groups[0]
 	for _, g := range d.groups {
 		if d.by[g] != store.NoBucket || d.data.Columns[g].Type == reports.TypeDate {
@@ -144,7 +157,6 @@ func (d *drawn) pivot() {
 		}
 	}
 	others := slices.DeleteFunc(slices.Clone(d.groups), func(g int) bool { return g == over })
-	m := d.shape.measures[0]
 	points, parts := map[string]int{}, map[string]int{}
 	var firsts [][]any
 	for _, row := range d.data.Rows {

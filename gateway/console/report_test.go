@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -252,5 +253,61 @@ func TestTokenGivenTwice(t *testing.T) {
 	token, _ := share(t, acme, "FR")
 	for _, query := range []string{"?token=" + token + "&token=x", "?token=x&token=" + token, "?token[]=" + token, "?token[a]=x&token=" + token, "?provider=a&provider=a&token=" + token} {
 		checkPage(t, acme.Page(t, reportPath(secureID)+query), 400, "The address is not complete")
+	}
+}
+
+// fillExtremes stores a thousand contacts with names of 200 characters in many scripts, and a report of them
+// for every visual; it returns their identifiers.
+func fillExtremes(t testing.TB, o *gatewaytest.Org) map[string]string {
+	t.Helper()
+	lines := []string{
+		line(t, m{"kind": "contact_field", "key": "seen", "title": "Seen " + strings.Repeat("שלום ", 30), "type": "Date"}),
+		line(t, m{"kind": "contact_field", "key": "score", "title": strings.Repeat("Score ", 33), "type": "Number"}),
+	}
+	scripts := []string{"Donaudampfschifffahrt", "שלום עולם ", "مرحبا بالعالم ", "日本語の名前", "𝔘𝔫𝔦𝔠𝔬𝔡𝔢", "👩‍👩‍👧‍👦", "z\u0301\u0302\u0303", hostile, "a b ", "ไทย"}
+	for i := range 1000 {
+		long := []rune(strconv.Itoa(i%40) + " " + strings.Repeat(scripts[i%len(scripts)], 100))
+		name := strings.TrimSpace(string(long[:100]))
+		fields := m{"seen": time.Date(2021, 1, 1, 0, 0, 0, 0, time.UTC).AddDate(0, 0, i*i%1500).Format(time.DateOnly), "score": float64(i%97)*12345.678 - 300_000}
+		lines = append(lines, line(t, m{"kind": "contact", "email": fmt.Sprintf("x%d@example.com", i), "first_name": name, "city": name, "status": "active", "fields": fields}))
+	}
+	ids := map[string]string{}
+	for i, visual := range []string{"table", "number", "bar", "line", "area", "pie", "heat"} {
+		ids[visual] = fmt.Sprintf("65f0000000000000000b%04d", i)
+		groups := []m{{"field": "city"}}
+		switch visual {
+		case "line":
+			groups = []m{{"field": "seen", "by": "day"}}
+		case "area", "heat":
+			groups = []m{{"field": "seen", "by": "month"}, {"field": "city"}}
+		}
+		query := m{"group_by": groups, "measures": []m{{"op": "count"}, {"op": "sum", "field": "score"}, {"op": "max", "field": "score"}}}
+		switch visual {
+		case "table", "number":
+			query = m{"fields": []string{"first_name", "city", "seen", "score", "created_at"}}
+		case "area", "heat", "pie":
+			query["measures"] = []m{{"op": "count"}}
+		}
+		lines = append(lines, line(t, m{
+			"kind": "custom_report", "id": ids[visual], "pid": pid(ids[visual]), "title": strings.Repeat("كل شيء عن الجميع ", 11), "class": "Contacts", "visual": visual,
+			"secure": false, "shareable": true, "query": query, "child_reports": []string{},
+		}))
+	}
+	o.Import(t, lines...)
+	return ids
+}
+
+// TestReportPagesStaySmall with a thousand rows of long names.
+func TestReportPagesStaySmall(t *testing.T) {
+	t.Parallel()
+	_, acme := start(t)
+	for visual, id := range fillExtremes(t, acme) {
+		page := acme.Page(t, reportPath(id))
+		checkPage(t, page, 200)
+		bare := regexp.MustCompile(`(?s)<table>.*</table>`).ReplaceAllString(page.Text(), "")
+		if len(bare) > 100<<10 {
+			t.Errorf("%s: %d bytes beside the table", visual, len(bare))
+		}
+		t.Logf("%s: %d bytes, %d beside the table", visual, len(page.Body), len(bare))
 	}
 }

@@ -129,7 +129,7 @@ func (c *Chart) placed(i int) bool {
 }
 
 // Prepare brings the chart into the form that is drawn: points in order, tails folded, numbers that
-// cannot be drawn taken out. It is called once, before all others.
+// cannot be drawn taken out. It is called once, before all others but Split.
 func (c *Chart) Prepare() {
 	c.Over.Numbers = bounded(c.Over.Numbers)
 	for i := range c.Series {
@@ -174,6 +174,39 @@ func bounded(values []float64) []float64 {
 		}
 	}
 	return values
+}
+
+// Split returns the chart, or several of it where its measures cannot be drawn on one scale: each pie has one
+// measure, and of others the largest is at most so many times the smallest.
+func (c *Chart) Split() []*Chart {
+	if c.Parts || c.Kind == Heat || len(c.Series) < 2 {
+		return []*Chart{c}
+	}
+	const times = 20
+	var all []*Chart
+	var sizes [][]float64 // of the measures of each chart, without those that are nothing
+next:
+	for _, s := range c.Series {
+		var size []float64
+		if lo, hi := c.extent([]Series{{Values: bounded(s.Values)}}); lo < 0 || hi > 0 && lo <= hi {
+			size = []float64{max(-lo, hi)}
+		}
+		for i := range all {
+			if both := append(size, sizes[i]...); c.Kind != Pie && (len(both) == 0 || slices.Max(both) <= times*slices.Min(both)) {
+				all[i].Series, all[i].Measure = append(all[i].Series, s), all[i].Measure+", "+s.Name
+				sizes[i] = both
+				continue next
+			}
+		}
+		if len(all) == MaxSeries {
+			all[0].note("%s is in the table alone.", s.Name)
+			continue
+		}
+		one := *c
+		one.ID, one.Measure, one.Series = fmt.Sprintf("%s%d-", c.ID, len(all)), s.Name, []Series{s}
+		all, sizes = append(all, &one), append(sizes, size)
+	}
+	return all
 }
 
 // place drops the points that have no place on an ordered axis, and puts the others in order.

@@ -379,12 +379,40 @@ func TestStacked(t *testing.T) {
 	}
 }
 
+func TestSplit(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		kind  Kind
+		parts bool
+		sizes []float64
+		want  string
+	}{
+		{Bar, false, []float64{1, 20, 1000, 2}, "a, b, d | c"}, {Line, false, []float64{0, none, 5, -100}, "a, b, c, d"}, {Line, false, []float64{0, none, 5, -101}, "a, b, c | d"},
+		{Bar, false, []float64{math.Inf(1), 1e308, 1, 0}, "a, b, d | c"}, {Area, true, []float64{1, 1e9}, ""}, {Heat, false, []float64{1, 1e9}, ""}, {Pie, false, []float64{1, 1}, "a | b"}, {Bar, false, []float64{7}, ""},
+		{Bar, false, []float64{1, 1e2, 1e4, 1e6, 1e8, 1e10, 1e12}, "a | b | c | d | e | f"},
+	} {
+		c := Chart{Kind: test.kind, Parts: test.parts, Words: plain{}, Over: Axis{Labels: labels(1)}}
+		for i, size := range test.sizes {
+			c.Series = append(c.Series, Series{Name: string(rune('a' + i)), Values: []float64{size}})
+		}
+		var got []string
+		ids := map[string]bool{}
+		for _, one := range c.Split() {
+			got = append(got, one.Measure)
+			ids[one.ID] = true
+		}
+		if text := strings.Join(got, " | "); text != test.want || len(ids) != len(got) {
+			t.Errorf("%v: %s, want %s", test.sizes, text, test.want)
+		}
+	}
+}
+
 func TestClip(t *testing.T) {
 	t.Parallel()
 	ten := 10 * emWidth * fontSize
 	for text, want := range map[string]string{
 		"short": "short", "0123456789": "0123456789", "0123456789a": "012345678…", "a\nb": "a b", "日本語日本語": "日本語日…", "": "", "\xff": "\uFFFD",
-		"👩‍👩‍👧‍👦👩‍👩‍👧‍👦👩‍👩‍👧‍👦👩‍👩‍👧‍👦👩‍👩‍👧‍👦👩‍👩‍👧‍👦": "👩‍👩‍👧‍👦👩‍👩‍👧‍👦👩‍👩‍👧‍👦👩‍👩‍👧‍👦…",
+		"👩‍👩‍👧‍👦👩‍👩‍👧‍👦👩‍👩‍👧‍👦👩‍👩‍👧‍👦👩‍👩‍👧‍👦👩‍👩‍👧‍👦": "👩‍👩‍👧‍👦…",
 	} {
 		if got := clip(text, ten); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)

@@ -54,9 +54,21 @@ func (d *drawing) done() template.HTML {
 	return template.HTML(d.b.String() + inner + "</svg>") //nolint:gosec // printf escapes every text
 }
 
-// text writes a text that is at most so wide, and in full where it is pointed at.
+// text writes a text that is at most so wide, and in full where it is pointed at. What is cut stands in a
+// frame of that width, in case the guess of its width is wrong.
 func (d *drawing) text(x, y, width float64, class, anchor, text string) {
 	short := clip(text, width)
+	if strings.HasSuffix(short, "…") && short != text {
+		switch anchor {
+		case "middle":
+			x -= width / 2
+		case "end":
+			x -= width
+		}
+		d.printf(`<svg x="%v" y="%v" width="%v" height="%v">`, x, y-fontSize-2, width, fontSize+7)
+		defer d.b.WriteString("</svg>")
+		x, y, anchor = 0, fontSize+2, ""
+	}
 	d.printf(`<text x="%v" y="%v"`, x, y)
 	if class != "" {
 		d.printf(` class="%v"`, class)
@@ -316,7 +328,7 @@ func (d *drawing) across(from, to float64) across {
 		}
 	default:
 		widest := 0.0
-		for i := range n {
+		for i := range min(n, 100) { // of many a few are written, and those are cut
 			widest = max(widest, textWidth(c.label(i)))
 		}
 		widest = min(widest, map[Size]float64{Wide: 110, Narrow: 80}[d.size])
@@ -412,7 +424,7 @@ func (d *drawing) columns(s *scale, x *across) {
 // maxTips bounds the marks that say their value where they are pointed at.
 const maxTips = 120
 
-// maxDots bounds the points of a line that are marked; of more, those that stand alone have a round end.
+// maxDots bounds the points of a line that are marked; of more, those that stand alone.
 const maxDots = 31
 
 // lines draws each series as a line with gaps, and a dot where a value stands alone.
@@ -420,23 +432,27 @@ func (d *drawing) lines(s *scale, x *across) {
 	c := d.c
 	var dots drawing
 	for j, series := range c.Series {
-		var path strings.Builder
+		var path, alone strings.Builder
 		for _, run := range c.runs(series.Values) {
 			for i, p := range d.thin(series.Values, run) {
+				if len(run) == 1 { // dashes would swallow it
+					alone.WriteString("M" + num(x.at[p]) + " " + num(s.at(series.Values[p])) + "h0")
+					continue
+				}
 				command := "L"
 				if i == 0 {
 					command = "M"
 				}
 				path.WriteString(command + num(x.at[p]) + " " + num(s.at(series.Values[p])))
 			}
-			switch {
-			case c.Over.len() > maxDots && len(run) == 1:
-				path.WriteString("h0")
-			case c.Over.len() <= maxDots:
+			if c.Over.len() <= maxDots {
 				for _, p := range run {
 					dots.printf(`<circle class="dot %v" cx="%v" cy="%v" r="3.5"><title>%v</title></circle>`, c.colour(j), x.at[p], s.at(series.Values[p]), d.tip(j, p))
 				}
 			}
+		}
+		if alone.Len() > 0 {
+			d.printf(`<path class="edge points %v" d="%v"/>`, c.colour(j), alone.String())
 		}
 		if path.Len() > 0 {
 			d.printf(`<path class="line %v" d="%v"/>`, c.colour(j), path.String())
@@ -602,12 +618,12 @@ func (d *drawing) heat() {
 	for _, l := range c.Over.Labels {
 		widest = max(widest, textWidth(l))
 	}
-	top, tilted := 24.0, widest+8 > min((d.w-left)/float64(n), 90)
+	right, top, tilted := 0.0, 24.0, widest+8 > min((d.w-left)/float64(n), 90)
 	if tilted { // names of columns that lean to the left, over the names of the rows
 		widest = min(widest, 100)
-		top, left = 18+widest*0.75, max(left, widest*0.75)
+		top, left, right = 18+widest*0.75, max(left, widest*0.75), 8
 	}
-	cell := min((d.w-left)/float64(n), 90)
+	cell := min((d.w-left-right)/float64(n), 90)
 	const height = 30.0
 	d.h = top + float64(len(c.Series))*height + 2
 	every := max(int(math.Ceil(18/cell)), 1)
@@ -627,7 +643,7 @@ func (d *drawing) heat() {
 		return slices.ContainsFunc(s.Values, func(v float64) bool { return !math.IsNaN(v) && textWidth(c.Words.Number(v))+4 > cell })
 	})
 	marks := n * len(c.Series)
-	many := map[string]*strings.Builder{} // by class, as in columns
+	many := map[string]*strings.Builder{} // by class, as in columns; cells are strokes
 	var on drawing                        // what is written over cells
 	for j, s := range c.Series {
 		y := top + float64(j)*height
@@ -649,13 +665,14 @@ func (d *drawing) heat() {
 					tip = d.tip(j, i)
 				}
 			}
-			if marks <= 3*maxTips {
+			switch {
+			case marks <= 3*maxTips:
 				d.rect("cell "+class, x+0.5, y+0.5, max(cell-1, 1), height-1, tip)
-			} else {
+			case class != "none":
 				if many[class] == nil {
 					many[class] = &strings.Builder{}
 				}
-				fmt.Fprintf(many[class], "M%v %vh%vv%vh-%vz", num(x+0.5), num(y+0.5), num(cell-1), num(height-1), num(cell-1))
+				many[class].WriteString("M" + num(x+0.5) + " " + num(y+height/2) + "h" + num(max(cell-1, 1)))
 			}
 			if fit && !math.IsNaN(v) {
 				on.text(x+cell/2, y+height/2+4.5, cell, "on "+class, "middle", c.Words.Number(v))
@@ -663,7 +680,7 @@ func (d *drawing) heat() {
 		}
 	}
 	for _, class := range slices.Sorted(maps.Keys(many)) {
-		d.printf(`<path class="%v" d="%v"/>`, "cell "+class, many[class].String())
+		d.printf(`<path class="%v" stroke-width="%v" d="%v"/>`, "cells "+class, height-1, many[class].String())
 	}
 	d.b.WriteString(on.b.String())
 }

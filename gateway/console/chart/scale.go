@@ -12,24 +12,33 @@ import (
 // Text is measured by guess, since fonts are the reader's: a little too wide rather than too narrow.
 const (
 	fontSize = 13.0
-	emWidth  = 0.58 // of a narrow character
+	emWidth  = 0.62 // of a narrow character
 )
 
-func textWidth(text string) float64 { return float64(uniseg.StringWidth(text)) * emWidth * fontSize }
+func textWidth(text string) float64 {
+	n := 0
+	for g := uniseg.NewGraphemes(text); g.Next(); {
+		n += cells(g.Str(), g.Width())
+	}
+	return float64(n) * emWidth * fontSize
+}
+
+// cells returns how many narrow characters a cluster is as wide as. One that fonts may not know how to join
+// counts as its parts.
+func cells(cluster string, width int) int { return width * (1 + strings.Count(cluster, "\u200d")) }
 
 // clip cuts a text to a width, between the characters that people see, and makes one line of it.
 func clip(text string, width float64) string {
 	text = clean(text)
-	used, end, state, rest := 0.0, 0, -1, text
-	for rest != "" {
-		var cluster string
-		var w int
-		cluster, rest, w, state = uniseg.FirstGraphemeClusterInString(rest, state)
-		if used += float64(w) * emWidth * fontSize; used > width || len(cluster) > maxCluster {
+	room, end := int(width/(emWidth*fontSize)+1e-9), 0
+	for g := uniseg.NewGraphemes(text); g.Next(); {
+		room -= cells(g.Str(), g.Width())
+		from, to := g.Positions()
+		if room < 0 || to-from > maxCluster {
 			return strings.TrimSpace(text[:end]) + "…"
 		}
-		if used <= width-emWidth*fontSize || rest == "" {
-			end = len(text) - len(rest)
+		if room >= 1 { // else there is no room for the sign that more follows
+			end = to
 		}
 	}
 	return text

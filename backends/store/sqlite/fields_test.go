@@ -118,7 +118,7 @@ func testFieldsAreBounded(t *testing.T, shared bool) {
 	ws := openWorkspace(t, e, "w", c)
 	table := ws.tables["people"]
 	job := func(i int) fieldJob {
-		return fieldJob{ws, table, fieldKey{ws.space.id, "people", fmt.Sprintf("k%d", i)}}
+		return fieldJob{w: ws, t: table, key: fieldKey{ws.space.id, "people", fmt.Sprintf("k%d", i)}}
 	}
 	e.makeIndex(t.Context(), job(0))
 	if got := ws.file.fields.states(); got != "0 ready, 0 building, 0 refused" {
@@ -202,7 +202,7 @@ func testFieldsConcernNobodyElse(t *testing.T, shared bool) {
 		}
 		ask("INDEX x:people:score", onCustom("score", driver.Eq, int64(7)))
 		ask("INDEX x:people:score", driver.Predicate{Kids: []driver.Predicate{without, onCustom("score", driver.Gt, int64(50))}})
-		if stats := column0(t, ws, "SELECT stat FROM sqlite_stat1 WHERE idx GLOB 'x:people:score*'"); len(stats) != 1 || !strings.HasPrefix(stats[0], "10000 ") || strings.HasPrefix(stats[0], "10000 10000") {
+		if stats := columnOf(t, ws, 0, "SELECT stat FROM sqlite_stat1 WHERE idx GLOB 'x:people:score*'"); len(stats) != 1 || !strings.HasPrefix(stats[0], "10000 ") || strings.HasPrefix(stats[0], "10000 10000") {
 			t.Errorf("measured as %q", stats)
 		}
 		writes := make([]driver.Write, analyzeEvery)
@@ -216,17 +216,111 @@ func testFieldsConcernNobodyElse(t *testing.T, shared bool) {
 	}
 }
 
+// TestFields_CountsReadNothingButTheIndex: it has what a count needs, unless that is too much; one that was made
+// without it serves, and is made anew by slow questions.
+func TestFields_CountsReadNothingButTheIndex(t *testing.T) {
+	inBoth(t, testFieldsCountsReadNothingButTheIndex)
+}
+
+func testFieldsCountsReadNothingButTheIndex(t *testing.T, shared bool) {
+	seen := &plans{}
+	dir := t.TempDir()
+	e := openEngine(t, Options{Shared: shared, Dir: dir, Observe: seen.add})
+	c := scored()
+	ws := openWorkspace(t, e, "w", c)
+	fill(t, ws, c, leastIndexed)
+	// reads is how many tables and indexes are read by a count of the kind that has most entries.
+	reads := func(want int) {
+		t.Helper()
+		e.observed.Clear()
+		seen.take()
+		where := driver.Predicate{Kids: []driver.Predicate{onField("teams", driver.Ne, "blue"), onCustom("score", driver.Gt, int64(90)), onCustom("plan", driver.Contains, "gold")}}
+		if n, err := ws.Count(t.Context(), c, where); err != nil || n != leastIndexed*9/100 {
+			t.Fatalf("%d, %v", n, err)
+		}
+		all, n := seen.take(), 0
+		if len(all) != 1 || !strings.Contains(fmt.Sprint(all), "INDEX x:people:score") {
+			t.Fatalf("not by the index: %v", all)
+		}
+		for _, code := range columnOf(t, ws, 1, "EXPLAIN "+all[0].SQL) {
+			if code == "OpenRead" {
+				n++
+			}
+		}
+		if n != want {
+			t.Errorf("a count reads %d, want %d", n, want)
+		}
+	}
+	table, key := ws.tables["people"], fieldKey{ws.space.id, "people", "score"}
+	makeField(t, ws, "score")
+	reads(1)
+	for tries := 0; ; tries++ { // as an earlier version made it
+		if _, err := (fieldJob{w: ws, t: table, key: key}).make(t.Context(), 0); err == nil {
+			break
+		} else if tries == 100 {
+			t.Fatal(err)
+		}
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	e = openEngine(t, Options{Shared: shared, Dir: dir, Observe: seen.add})
+	ws = openWorkspace(t, e, "w", c)
+	reads(2)
+	slow := func() []fieldKey {
+		return ws.file.fields.asked(&statement{t: table, ws: ws.space.id, sought: []string{"other", "score"}}, slowScan, false)
+	}
+	slow()
+	wanted := slow()
+	if len(wanted) != 1 || wanted[0] != key {
+		t.Errorf("slow questions want %v", wanted)
+	}
+	measured := ws.file.db.statistics.Load()
+	ws.want(table, wanted)
+	if ws.file.fields.indexedBy(key) == nil || len(slow()) != 0 {
+		t.Error("the one that is there does not serve while another is made, or is made once more")
+	}
+	whole := func() bool {
+		return len(columnOf(t, ws, 0, "SELECT name FROM sqlite_schema WHERE name GLOB 'x:people:score*' AND sql GLOB '*"+riding+"*'")) == 1
+	}
+	for deadline := time.Now().Add(time.Minute); !whole() || ws.file.db.statistics.Load() == measured; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it is not made anew")
+		}
+		if ws.file.fields.indexedBy(key).dated { // the machine was busy
+			ws.want(table, wanted)
+		}
+	}
+	reads(1)
+	writes := make([]driver.Write, leastIndexed)
+	for i := range writes {
+		writes[i] = person(c, i)
+		writes[i].Op = driver.Put
+		writes[i].Doc.Custom = []byte(fmt.Sprintf(`{"plan":"gold","score":%d,"note":%q}`, i%100, strings.Repeat("x", maxRiding)))
+	}
+	if err := ws.Write(t.Context(), writes); err != nil {
+		t.Fatal(err)
+	}
+	for tries := 0; whole() && tries < 100; tries++ { // a busy machine takes longer than a build may
+		e.makeIndex(t.Context(), fieldJob{w: ws, t: table, key: key, had: true})
+	}
+	reads(2)
+}
+
 // makeField makes the index on a field of people.
 func makeField(t *testing.T, ws *workspace, name string) {
 	t.Helper()
 	key := fieldKey{ws.space.id, "people", name}
-	for tries := 0; ws.file.fields.indexedBy(key) == nil && tries < 100; tries++ { // a busy machine takes longer than a build may
-		ws.engine.makeIndex(t.Context(), fieldJob{ws, ws.tables["people"], key})
+	for range 100 { // a busy machine takes longer than a build may
+		if x := ws.file.fields.indexedBy(key); x != nil && !x.dated {
+			break
+		}
+		ws.engine.makeIndex(t.Context(), fieldJob{w: ws, t: ws.tables["people"], key: key})
 	}
 }
 
-// column0 returns the first column of what a reader of the workspace's file answers.
-func column0(t *testing.T, ws *workspace, sql string) (values []string) {
+// columnOf returns a column of what a reader of the workspace's file answers.
+func columnOf(t *testing.T, ws *workspace, column int, sql string) (values []string) {
 	t.Helper()
 	db, err := ws.acquire(t.Context())
 	if err != nil {
@@ -238,7 +332,7 @@ func column0(t *testing.T, ws *workspace, sql string) (values []string) {
 		t.Fatal(err)
 	}
 	err = r.conn.rows(sql, nil, func(row *sqlite.Stmt) error {
-		values = append(values, row.ColumnText(0))
+		values = append(values, row.ColumnText(column))
 		return nil
 	})
 	db.putReader(r, err)
@@ -246,4 +340,25 @@ func column0(t *testing.T, ws *workspace, sql string) (values []string) {
 		t.Fatal(err)
 	}
 	return values
+}
+
+// TestFields_ThatTookTooLong are tried again, later.
+func TestFields_ThatTookTooLong(t *testing.T) {
+	t.Parallel()
+	var f fields
+	s := &statement{t: &table{name: "people"}, sought: []string{"score"}}
+	key := fieldKey{table: "people", key: "score"}
+	for _, state := range []driver.IndexState{driver.IndexReady, driver.IndexRefused} {
+		for _, c := range []struct {
+			dated bool
+			next  time.Time
+			want  int
+		}{{false, time.Time{}, 0}, {true, time.Time{}, 1}, {true, time.Now().Add(-time.Second), 1}, {true, time.Now().Add(fieldAgain), 0}} {
+			f.set(key, &fieldIndex{state: state, dated: c.dated, next: c.next})
+			first, second := f.asked(s, slowScan, false), f.asked(s, slowScan, false)
+			if len(first) != 0 || len(second) != c.want {
+				t.Errorf("%s, %+v: wanted %v, then %v", state, c, first, second)
+			}
+		}
+	}
 }

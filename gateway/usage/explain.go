@@ -39,7 +39,7 @@ type Question struct {
 // FieldIndex is the index on a field that the organization defined.
 type FieldIndex struct {
 	Field string `json:"field" doc:"Key of the field."`
-	State string `json:"state" doc:"none, building, ready or refused: it would have held writes up for too long. One is made where slow questions want it."`
+	State string `json:"state" doc:"none, building, ready or refused: it would have held writes up for too long, or the server has none of its kind. One is made where slow questions want it, or is there from the start."`
 }
 
 // Tell tells the meter which operations there are, before it is used.

@@ -126,7 +126,7 @@ func (m *Module) updateRow() api.Operation {
 		Summary: "Update a form collection",
 		Description: "Takes any of the fields; what is absent stays as it is. schema and email_alerts are replaced as a whole, " +
 			"but locked fields, form_name among them, always stay as they are. Standalone forms cannot be updated. " +
-			"Values of fields that are dropped stay stored; no field becomes Encrypted, or stops being so, while submissions have values of it. Where custom reports ask for such fields, the header " + warningHeader + " of the answer names the reports.",
+			"Values of fields that are dropped stay stored; no field becomes Encrypted, stops being so, or is dropped while it is, while submissions have values of it. Where custom reports ask for such fields, the header " + warningHeader + " of the answer names the reports.",
 		Credentials: api.Key | api.Session, Kinds: api.ServerFull, Rule: api.Needs(tenants.ManageForms), Audit: api.AuditAlways, Teams: true,
 		Params: []api.Param{
 			{Name: "id", In: api.InPath, Shape: api.Text, Required: true, Description: "Identifier of the form.", Example: exampleID},

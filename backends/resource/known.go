@@ -369,8 +369,8 @@ func (r *Resource) Defines(rec any) (name string, fields schema.Fields) {
 	return name, fields
 }
 
-// Resealed notes of a change of a definition which fields it would make secret, or no longer, while records have values of
-// them, which would be left in clear or sealed for ever. r is the resource of the records, name that of the definition, and
+// Resealed notes of a change of a definition which fields it would make secret, or no longer, also by dropping them, while
+// records have values of them, which would be left in clear or sealed for ever. r is the resource of the records, name that of the definition, and
 // before are its fields until now. Errors: store.ErrUnavailable.
 func (r *Resource) Resealed(ctx context.Context, ws *store.Workspace, name string, before, after schema.Fields, errs *fault.List) error {
 	var of store.Filter
@@ -379,10 +379,10 @@ func (r *Resource) Resealed(ctx context.Context, ws *store.Workspace, name strin
 		of = store.Eq(r.Stored(r.DefinitionField), name)
 		shown = func(field string) string { return "schema." + field + ".type" }
 	}
-	for _, f := range after.Names() {
+	for _, f := range before.With(after).Names() {
 		was := before[f].Type
 		if !schema.Reseals(was, after[f].Type) {
-			continue
+			continue // where it is not there any more, plain values of it stay as they are
 		}
 		has, err := r.Holds(ctx, ws, of, f, was)
 		if err != nil {

@@ -3,6 +3,7 @@ package mongo
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,7 +40,7 @@ func (w *workspace) Aggregate(ctx context.Context, a driver.Aggregation) ([][]an
 		err = w.idle(ctx, doing)
 	} else {
 		err = w.call(ctx, doing, func(ctx context.Context) (err error) {
-			rows, err = p.run(ctx, k, append(k.matching(filter), p.stages(a)...), a.Limit)
+			rows, err = p.run(ctx, w, k, append(k.matching(filter), p.stages(a)...), a.Limit)
 			return err
 		})
 	}
@@ -124,11 +125,9 @@ func when(cond, then any) bson.D { return op("$cond", cond, then, nil) }
 // numbers, text, objects.
 func (o operand) number() any {
 	switch {
-	case numeric(o.typ):
-		return o.expr()
-	case o.typ == driver.Time:
-		return when(op("$gt", o.expr(), nil), op("$toLong", o.expr()))
-	case o.typ != driver.Any:
+	case o.typ == driver.Time: // one that is no date is somebody else's work, and must not end the question
+		return when(op("$and", op("$gte", o.expr(), bson.DateTime(math.MinInt64)), op("$lte", o.expr(), bson.DateTime(math.MaxInt64))), op("$toLong", o.expr()))
+	case o.typ != driver.Any && !numeric(o.typ):
 		return nil
 	}
 	return when(op("$and", op("$gt", o.expr(), nil), op("$lt", o.expr(), "")), o.expr())
@@ -137,9 +136,7 @@ func (o operand) number() any {
 // words is the operand where it is text, else null.
 func (o operand) words() any {
 	switch o.typ {
-	case driver.String, driver.Date:
-		return o.expr()
-	case driver.Any:
+	case driver.String, driver.Date, driver.Any:
 		return when(op("$and", op("$gte", o.expr(), ""), op("$lt", o.expr(), op("$literal", bson.D{}))), o.expr())
 	}
 	return nil
@@ -348,7 +345,7 @@ func (p *plan) order(a driver.Aggregation) bson.D {
 	return order
 }
 
-func (p *plan) run(ctx context.Context, k *kind, pipeline bson.A, limit int) ([][]any, error) {
+func (p *plan) run(ctx context.Context, w *workspace, k *kind, pipeline bson.A, limit int) ([][]any, error) {
 	if limit <= 0 || limit > maxRows {
 		limit = maxRows
 	}
@@ -358,11 +355,13 @@ func (p *plan) run(ctx context.Context, k *kind, pipeline bson.A, limit int) ([]
 	}
 	defer func() { _ = cursor.Close(ctx) }()
 	var rows [][]any
+rows:
 	for cursor.Next(ctx) {
 		row := make([]any, len(p.columns))
 		for i, c := range p.columns {
 			if row[i], err = portable(cursor.Current.Lookup(c.Key)); err != nil {
-				return nil, err
+				w.engine.opts.Log.WarnContext(ctx, "a group of damaged records is left out", "workspace", w.name, "collection", k.name, "reason", err)
+				continue rows
 			}
 			if s, ok := row[i].(string); ok {
 				row[i] = s[min(p.prefixed[i], len(s)):]

@@ -338,3 +338,48 @@ func TestOddDocumentsAreNamed(t *testing.T) {
 		t.Errorf("the operator is told %+v", told)
 	}
 }
+
+// TestOddValuesAreLeftOutOfGroups: values of other types than their fields end no aggregation. A group of such is left out.
+func TestOddValuesAreLeftOutOfGroups(t *testing.T) {
+	t.Parallel()
+	c, ctx := people(), t.Context()
+	database := mongotest.Database(t)
+	e, err := mongo.Open(ctx, mongo.Options{URI: secret.New(mongotest.URI(t)), Database: database})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	ws, err := e.Open(ctx, driver.Opening{Workspace: "org-1", Collections: []*driver.Collection{c}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ws.Write(ctx, []driver.Write{person(c, 1), person(c, 2)}); err != nil {
+		t.Fatal(err)
+	}
+	odd := bson.D{{Key: "_id", Value: "org-1/odd"}, {Key: "org_id", Value: "org-1"}, {Key: "rev", Value: 1}}
+	for _, f := range c.Fields {
+		odd = append(odd, bson.E{Key: f.Name, Value: bson.NewObjectID()})
+	}
+	ask := func() (answers []string) {
+		for _, f := range c.Fields {
+			if f.Type == driver.Strings {
+				continue
+			}
+			ref := driver.Ref{Name: f.Name, Type: f.Type}
+			a := driver.Aggregation{Collection: c, Groups: []driver.Group{{Ref: ref}}, Measures: []driver.Measure{{Op: driver.Count}}, Limit: 10}
+			rows, err := ws.Aggregate(ctx, a)
+			answers = append(answers, fmt.Sprint(f.Name, rows, err))
+			a.Groups, a.Measures = nil, []driver.Measure{{Op: driver.Sum, Ref: ref}, {Op: driver.Avg, Ref: ref}, {Op: driver.Min, Ref: ref}, {Op: driver.Max, Ref: ref}}
+			rows, err = ws.Aggregate(ctx, a)
+			answers = append(answers, fmt.Sprint(f.Name, rows, err))
+		}
+		return answers
+	}
+	want := ask()
+	if _, err := mongotest.Client(t).Database(database).Collection(c.Name).InsertOne(ctx, odd, options.InsertOne().SetBypassDocumentValidation(true)); err != nil {
+		t.Fatal(err)
+	}
+	if got := ask(); !slices.Equal(got, want) {
+		t.Error(cmp.Diff(want, got))
+	}
+}

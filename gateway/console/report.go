@@ -181,7 +181,7 @@ func (m *Module) withoutData(ctx context.Context, t *tenants.Tenant, ask reports
 		case i >= 0:
 			c := &view.Controls[i]
 			c.Problem = sentence(strings.TrimPrefix(f.Message, f.Field+" "))
-			if c.Type != reports.TypeBoolean {
+			if c.Type == reports.TypeNumber || c.Type == reports.TypeDate {
 				c.Type = reports.TypeText // which shows any value
 			}
 		case f.Field == "params":

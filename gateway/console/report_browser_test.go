@@ -19,10 +19,11 @@ func TestBrowserReportPictures(t *testing.T) {
 	for _, screen := range []size{{"desktop", 1280, 800, false}, {"phone", 360, 780, true}} {
 		for _, theme := range []string{"light", "dark"} {
 			p := b.tab(screen)
-			p.do("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": theme}}}, nil)
+			p.theme(theme)
 			for _, name := range slices.Sorted(maps.Keys(all)) {
 				p.visit(address(t, acme, reportPath(all[name])))
 				fits(p)
+				accessible(p)
 				p.whole(screen, "chart-"+name+"-"+screen.name+"-"+theme)
 				if want := map[bool]string{true: "0", false: "1"}[slices.Contains([]string{"table", "total"}, name)]; p.value(`[...document.querySelectorAll("svg[role=img]")].filter(s => s.getBoundingClientRect().width > 0).length`) != want {
 					t.Errorf("%s: not %s picture is seen", name, want)
@@ -33,6 +34,7 @@ func TestBrowserReportPictures(t *testing.T) {
 			}
 			p.visit(address(t, acme, reportPath(tableID)+"?params[age]=old&params[since]=2024-02-03"))
 			fits(p)
+			accessible(p)
 			p.whole(screen, "chart-wrong-"+screen.name+"-"+theme)
 		}
 	}
@@ -76,6 +78,7 @@ func TestBrowserReportOfExtremes(t *testing.T) {
 		for _, visual := range slices.Sorted(maps.Keys(all)) {
 			p.visit(address(t, acme, reportPath(all[visual])))
 			fits(p)
+			accessible(p)
 			p.whole(screen, "extreme-"+visual+"-"+name)
 			if bad := p.value(outside); bad != "" {
 				t.Errorf("%s, %s: texts outside of their picture: %s", visual, name, bad)

@@ -32,6 +32,7 @@ const (
 	partsID  = "65f00000000000000000a00c"
 	citiesID = "65f00000000000000000a00d"
 	totalID  = "65f00000000000000000a00e"
+	looseID  = "65f00000000000000000a00f"
 )
 
 const hostile = `<script>alert(1)</script>"'><img src=x onerror=alert(2)>{{.}}`
@@ -95,6 +96,10 @@ func fillReports(t testing.TB, o *gatewaytest.Org) {
 	report(wideID, "Everything about riders", "table", m{"query": m{
 		"fields": []string{"first_name", "last_name", "email", "country", "city", "status", "age", "member", "notes", "created_at", "updated_at"}, "sort": []string{"email"}, "limit": 60,
 	}})
+	report(looseID, "Of an age", "table", m{
+		"input": m{"age": m{"rule": "editable", "value": "", "label": "Age"}, "day": m{"rule": "editable", "value": "", "label": "Day", "type": "datetime"}},
+		"query": m{"filter": m{"age": m{"input": "age"}, "created_at": m{"gte": m{"input": "day"}}}, "fields": []string{"first_name"}},
+	})
 	byMonth := m{"field": "joined", "by": "month"}
 	report(lineID, "People and kilometres by month", "line", m{"query": m{"group_by": []m{byMonth}, "measures": []m{{"op": "count"}, {"op": "avg", "field": "age"}, {"op": "max", "field": "age"}}, "sort": []string{"joined"}}})
 	report(areaID, "Countries by month", "area", m{"query": m{"group_by": []m{byMonth, {"field": "country"}}, "measures": count}})
@@ -152,6 +157,9 @@ func TestSharedReportPages(t *testing.T) {
 	checkPage(t, acme.Page(t, reportPath(tableID)+"?params[age]=67&params[country]=&params[since]=&params[member]=false"), 200, "Person 49", `value="67"`, `<option value="false" selected>`)
 	checkPage(t, acme.Page(t, reportPath(tableID)+"?params[age]=200"), 200, "Nothing matches.", "Other values above", "0 rows.")
 	checkPage(t, acme.Page(t, reportPath(tableID)+"?params[age]=old&params[since]=2024-02-03"), 422, "Nothing is shown", "Must be a number.", `value="old" aria-invalid="true"`, `value="2024-02-03"`, "Country "+hostile)
+	checkPage(t, acme.Page(t, reportPath(looseID)+"?params[age]=old&params[day]=2024-05-17"), 422, "One of the values does not fit the report", `role="alert"`, `value="old"`, `value="2024-05-17"`)
+	checkPage(t, acme.Page(t, reportPath(looseID)+"?params[age]=20&params[day]=someday"), 422, "Must be a date", `value="someday" placeholder="2024-05-17T10:00:00Z" aria-invalid="true"`, `value="20"`)
+	checkPage(t, acme.Page(t, reportPath(tableID)+"?params[age]=old&params[other]=1"), 422, "cannot be shown with these values")
 	checkPage(t, acme.Page(t, reportPath(tableID)+"?params[other]=1"), 422, "cannot be shown with these values")
 	checkPage(t, acme.Page(t, reportPath(tableID)+"?params[country]="+url.QueryEscape(hostile)), 200, "Nothing matches.")
 	checkPage(t, acme.Page(t, reportPath(tableID)+"?provider=elsewhere"), 422, "provider")
@@ -301,13 +309,16 @@ func fillExtremes(t testing.TB, o *gatewaytest.Org) map[string]string {
 func TestReportPagesStaySmall(t *testing.T) {
 	t.Parallel()
 	_, acme := start(t)
-	for visual, id := range fillExtremes(t, acme) {
+	all := fillExtremes(t, acme)
+	for page, parts := range map[string][]string{"": {"Rows 1 to 100. 1,000 rows.", `href="?page=10"`}, "?page=10&provider=store": {"Rows 901 to 1,000.", `aria-current="page">10<`, `href="?page=9&provider=store"`}, "?page=-3": {"Rows 1 to 100."}, "?page=x": {"Rows 1 to 100."}} {
+		checkPage(t, acme.Page(t, reportPath(all["table"])+page), 200, parts...)
+	}
+	for visual, id := range all {
 		page := acme.Page(t, reportPath(id))
 		checkPage(t, page, 200)
 		bare := regexp.MustCompile(`(?s)<table>.*</table>`).ReplaceAllString(page.Text(), "")
 		if len(bare) > 100<<10 {
 			t.Errorf("%s: %d bytes beside the table", visual, len(bare))
 		}
-		t.Logf("%s: %d bytes, %d beside the table", visual, len(page.Body), len(bare))
 	}
 }

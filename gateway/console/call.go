@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"tenantry/backends/api"
 	"tenantry/internal/fault"
@@ -24,6 +25,10 @@ type request struct {
 	body  map[string]any // nil: the operation takes none
 	match string         // If-Match
 	once  string         // Idempotency-Key
+	file  io.Reader      // that is the body instead, of the media type
+	media string
+	// waits is the writer of the page's answer, whose deadlines are moved while a file arrives.
+	waits http.ResponseWriter
 }
 
 // target returns the path and query that are asked for.
@@ -78,6 +83,9 @@ func (m *Module) ask(ctx context.Context, from *http.Request, q request) (reply,
 		}
 		body = bytes.NewReader(raw)
 	}
+	if q.file != nil {
+		body = q.file
+	}
 	r, err := http.NewRequestWithContext(ctx, q.row.Method, q.target(), body)
 	if err != nil {
 		return reply{}, err
@@ -88,7 +96,10 @@ func (m *Module) ask(ctx context.Context, from *http.Request, q request) (reply,
 			r.Header[name] = values
 		}
 	}
-	if q.row.Body != nil {
+	switch {
+	case q.file != nil:
+		r.Header.Set("Content-Type", q.media)
+	case q.row.Body != nil:
 		r.Header.Set("Content-Type", "application/json")
 	}
 	if q.match != "" {
@@ -98,7 +109,7 @@ func (m *Module) ask(ctx context.Context, from *http.Request, q request) (reply,
 		// With what was sent, so that a form that was changed after the way back counts as another.
 		r.Header.Set("Idempotency-Key", fmt.Sprintf("%s-%x", url.QueryEscape(q.once), sha256.Sum256(append([]byte(q.target()+"\n"), raw...))))
 	}
-	w := &written{header: http.Header{}}
+	w := &written{header: http.Header{}, waits: q.waits}
 	m.site.api.ServeHTTP(w, r)
 	var parser strictjson.Parser
 	envelope, err := parser.Parse(w.body.String())
@@ -113,6 +124,23 @@ type written struct {
 	header http.Header
 	code   int
 	body   bytes.Buffer
+	waits  http.ResponseWriter
+}
+
+// SetReadDeadline and SetWriteDeadline are those of the connection; see http.ResponseController.
+func (w *written) SetReadDeadline(t time.Time) error {
+	if w.waits == nil {
+		return http.ErrNotSupported
+	}
+	return http.NewResponseController(w.waits).SetReadDeadline(t)
+}
+
+// SetWriteDeadline is as SetReadDeadline.
+func (w *written) SetWriteDeadline(t time.Time) error {
+	if w.waits == nil {
+		return http.ErrNotSupported
+	}
+	return http.NewResponseController(w.waits).SetWriteDeadline(t)
 }
 
 // Header, WriteHeader and Write are those of a http.ResponseWriter.

@@ -27,6 +27,7 @@ type formView struct {
 	Submit   string
 	Danger   bool
 	Cancel   string
+	Upload   string // what files it takes; empty: none
 }
 
 // control is one field of a form.
@@ -63,6 +64,7 @@ func onceKey() string { return rand.Text() }
 // form makes the form of an operation. current is the record, null for a new one; sent what was typed before.
 func (v *visit) form(row *api.Operation, path map[string]string, current strictjson.Value, sent url.Values, faults []fault.Fault) formView {
 	f := formView{Action: "/do/" + row.Name, Once: onceKey(), Submit: verb(row), Danger: row.Method == http.MethodDelete}
+	f.Upload = strings.Join(extensions(row), ",")
 	if sent != nil && sent.Get("_once") != "" {
 		f.Once = sent.Get("_once")
 	}

@@ -100,7 +100,13 @@ func (m *Module) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r.Header.Set(requestID, w.Header().Get(requestID)) // by which the log tells whose calls follow
-	ctx, cancel := context.WithTimeout(r.Context(), pageTimeout)
+	within := pageTimeout
+	if operation, is := strings.CutPrefix(r.URL.Path, "/do/"); is {
+		if row := m.site.rows[operation]; row != nil && row.Upload != nil {
+			within = row.Deadline() // while the file arrives
+		}
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), within)
 	defer cancel()
 	m.pages.mux.ServeHTTP(w, r.WithContext(ctx))
 }

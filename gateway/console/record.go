@@ -89,6 +89,9 @@ func (v *visit) recordPage(p *page, path map[string]string) {
 	if p.update != nil && p.key() == "" {
 		title = p.title()
 	}
+	if data.Get("state").Text == "running" { // it tells how far it has come
+		v.w.Header().Set("Refresh", "2")
+	}
 	view.chrome = v.chrome(title)
 	view.Trail = v.trail(p, path)
 	if len(view.Ask) > 0 || p.key() == "" && p.update == nil {
@@ -318,6 +321,10 @@ func (m *Module) doIt(v *visit) {
 	if !ok {
 		return
 	}
+	if row.Upload != nil {
+		v.takeFile(row, path)
+		return
+	}
 	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, maxForm)
 	if err := v.r.ParseForm(); err != nil || !strings.HasPrefix(v.r.Header.Get("Content-Type"), "application/x-www-form-urlencoded") {
 		v.problem(http.StatusBadRequest, "The form did not arrive", "It may be too large. Go back and try again.")
@@ -328,7 +335,7 @@ func (m *Module) doIt(v *visit) {
 		if key, is := strings.CutPrefix(name, "path."); is {
 			path[key] = values[0]
 		}
-		if key, is := strings.CutPrefix(name, "query."); is {
+		if key, is := strings.CutPrefix(name, "query."); is && values[0] != "" {
 			query[key] = values
 		}
 	}
@@ -337,7 +344,13 @@ func (m *Module) doIt(v *visit) {
 		v.again(http.StatusUnprocessableEntity, row, path, sent, faults, "")
 		return
 	}
-	a, err := v.ask(v.r.Context(), v.r, request{row: row, path: path, query: query.Encode(), body: body, match: sent.Get("_match"), once: sent.Get("_once")})
+	v.carry(request{row: row, path: path, query: query.Encode(), body: body, match: sent.Get("_match"), once: sent.Get("_once")}, sent, query)
+}
+
+// carry makes the call of a form, and leads on or shows the form again.
+func (v *visit) carry(q request, sent, query url.Values) {
+	row, path := q.row, q.path
+	a, err := v.ask(v.r.Context(), v.r, q)
 	switch {
 	case err == nil && a.ok():
 		v.done(row, path, query, a)

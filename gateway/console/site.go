@@ -43,7 +43,7 @@ func (m *Module) Serve(rows []api.Operation, handler http.Handler) {
 	at := map[string]*page{}
 	for i := range rows {
 		row := &rows[i]
-		if row.Credentials&api.Session == 0 || !strings.HasPrefix(row.Path, "/api/") || row.Upload != nil {
+		if row.Credentials&api.Session == 0 || !strings.HasPrefix(row.Path, "/api/") {
 			continue
 		}
 		s.rows[row.Name] = row

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"html"
+	"io"
+	"mime/multipart"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -217,6 +219,7 @@ func TestS2_NoFormIsTakenFromAnotherSite(t *testing.T) {
 		t.Errorf("only %d forms", len(actions))
 	}
 	before := acme.Do(t, http.MethodGet, "/api/audit?filters[outcome]=ok&per_page=1", gatewaytest.Cookie(cookie)).Field("count")
+	delete(actions, "/do/imports.create") // which takes a file, see TestImportByForm
 	for action, values := range actions {
 		for _, from := range [][]gatewaytest.Request{
 			{gatewaytest.Header("Sec-Fetch-Site", "cross-site"), gatewaytest.Header("Origin", "https://evil.example")},
@@ -453,4 +456,56 @@ func TestListsByForm(t *testing.T) {
 	checkPage(t, p.open("/contacts?sort=nothing"), 422, "This cannot be shown", "sort must name")
 	checkPage(t, p.open("/contacts?filters[nothing]=1"), 422, "This cannot be shown")
 	checkPage(t, p.open("/campaigns/count?%zz"), 400, "The address is not complete")
+}
+
+// TestImportByForm: a file is checked first, then imported, and its page says how that went.
+func TestImportByForm(t *testing.T) {
+	t.Parallel()
+	_, acme, cookie := rich(t, nil)
+	p := person{t, acme, cookie}
+	page := p.open("/do/imports.create")
+	checkPage(t, page, 200, `enctype="multipart/form-data"`, `accept=".csv,.json,.ndjson,.jsonl"`, "Dry run")
+	upload := func(name, content string, fields map[string]string) *gatewaytest.Answer {
+		var body bytes.Buffer
+		w := multipart.NewWriter(&body)
+		for field, value := range fields {
+			_ = w.WriteField(field, value) // a buffer takes everything
+		}
+		part, err := w.CreateFormFile("file", name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.WriteString(part, content)
+		_ = w.Close()
+		return p.send("/do/imports.create", nil, gatewaytest.Body(w.FormDataContentType(), body.String()))
+	}
+	ended := func(a *gatewaytest.Answer) *gatewaytest.Answer {
+		page := p.follows(a)
+		for deadline := time.Now().Add(time.Minute); page.Header.Get("Refresh") != "" && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+			page = p.open(strings.Split(a.Header.Get("Location"), "?")[0])
+		}
+		return page
+	}
+	count := func() any {
+		return acme.Do(t, http.MethodGet, "/api/contacts?per_page=1", gatewaytest.Cookie(cookie)).Field("count")
+	}
+	before := count()
+	const csv = "email,first_name\nlin@example.com,Lin\nmoe@example.com,Moe\n"
+	checkPage(t, ended(upload("people.csv", csv, map[string]string{"query.as": "contacts", "query.dry_run": "true", "query.key": ""})), 200, "done")
+	if after := count(); after != before {
+		t.Errorf("a dry run made %v of %v", after, before)
+	}
+	checkPage(t, ended(upload("people.csv", csv, map[string]string{"query.as": "contacts"})), 200, "done")
+	checkPage(t, p.open("/contacts?filters[email]=moe@example.com"), 200, "Moe")
+	checkPage(t, upload("people.exe", csv, nil), 422, "ends with .csv")
+	checkPage(t, p.send("/do/imports.create", url.Values{}), 400, "The form did not arrive")
+	evil := p.send("/do/imports.create", nil, func(r *http.Request) {
+		r.Header.Set("Content-Type", "multipart/form-data; boundary=x")
+		r.Header.Set("Origin", "https://evil.example")
+		body := "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.csv\"\r\n\r\n" + csv + "\r\n--x--\r\n"
+		r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+	})
+	if evil.Code != http.StatusForbidden {
+		t.Errorf("from another site: %d", evil.Code)
+	}
 }

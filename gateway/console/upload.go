@@ -1,0 +1,79 @@
+package console
+
+import (
+	"errors"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+
+	"tenantry/backends/api"
+	"tenantry/internal/fault"
+)
+
+// mediaTypes are those of files, by the ends of their names.
+func mediaTypes() map[string]string {
+	return map[string]string{".csv": "text/csv", ".json": "application/json", ".ndjson": api.NDJSON, ".jsonl": api.NDJSON}
+}
+
+// extensions returns the ends of the names of files that the operation takes.
+func extensions(row *api.Operation) (ends []string) {
+	for _, end := range []string{".csv", ".json", ".ndjson", ".jsonl"} {
+		for _, media := range row.Upload {
+			if mediaTypes()[end] == media {
+				ends = append(ends, end)
+			}
+		}
+	}
+	return ends
+}
+
+// How much of a form with a file stands before the file.
+const (
+	mostParts = 100
+	maxPart   = 64 << 10 // bytes
+)
+
+// takeFile carries out a form with a file, which is passed on while it arrives. What else the form says stands before it.
+func (v *visit) takeFile(row *api.Operation, params map[string]string) {
+	sent, query := url.Values{}, url.Values{}
+	parts, err := v.r.MultipartReader()
+	for range mostParts {
+		if err != nil {
+			break
+		}
+		var part *multipart.Part
+		if part, err = parts.NextPart(); err != nil {
+			break
+		}
+		name := part.FormName()
+		if name == "file" {
+			media := mediaTypes()[strings.ToLower(path.Ext(part.FileName()))]
+			if media == "" {
+				sent.Set("_once", onceKey())
+				v.again(http.StatusUnprocessableEntity, row, params, sent, []fault.Fault{{Field: "file", Code: fault.Format, Message: "choose a file whose name ends with " + strings.Join(extensions(row), " or ")}}, "")
+				return
+			}
+			v.carry(request{row: row, path: params, query: query.Encode(), file: part, media: media, waits: v.w}, sent, query)
+			return
+		}
+		var value []byte
+		if value, err = io.ReadAll(io.LimitReader(part, maxPart)); err != nil {
+			break
+		}
+		sent.Add(name, string(value))
+		if key, is := strings.CutPrefix(name, "path."); is {
+			params[key] = string(value)
+		}
+		if key, is := strings.CutPrefix(name, "query."); is && len(value) > 0 {
+			query.Add(key, string(value))
+		}
+	}
+	if errors.Is(err, io.EOF) || err == nil {
+		err = errors.New("no file")
+	}
+	v.Log.DebugContext(v.r.Context(), "a form with a file did not arrive", "error", err)
+	v.problem(http.StatusBadRequest, "The form did not arrive", "Choose a file, and try again.")
+}

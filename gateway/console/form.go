@@ -33,7 +33,7 @@ type formView struct {
 // control is one field of a form.
 type control struct {
 	Name, ID, Label, Hint, Error string
-	Kind                         string // text, textarea, number, date, datetime, email, secret, yes, choice, checks, lines, json, schema or parts
+	Kind                         string // text, textarea, number, date, datetime, email, secret, yes, choice, checks, lines, json, schema, conditions or parts
 	Value                        string
 	Required                     bool
 	Min, Max                     string
@@ -42,6 +42,8 @@ type control struct {
 	Rows                         []schemaRow
 	Parts                        []control
 	Types                        []string
+	Conditions                   []condition
+	Operators                    []choiceView
 }
 
 // schemaRow is one field that an organization defines.
@@ -190,7 +192,7 @@ func (v *visit) control(row *api.Operation, f *api.Field, path map[string]string
 	default:
 		v.textControl(&c, f)
 	}
-	if sent != nil && c.Kind != "parts" && c.Kind != "schema" {
+	if sent != nil && c.Kind != "parts" && c.Kind != "schema" && c.Kind != "conditions" {
 		c.Value = sent.Get(f.Name)
 		for i := range c.Options {
 			c.Options[i].Chosen = slices.Contains(sent[f.Name], c.Options[i].Value)
@@ -308,6 +310,15 @@ func (v *visit) objectControl(c *control, row *api.Operation, f *api.Field, path
 		c.Kind = "parts"
 		for _, d := range v.defined(row, path) {
 			c.Parts = append(c.Parts, definedControl(row, f.Name, d, now.Get(d.key), sent))
+		}
+	case f.Name == "filter":
+		rows, simple := conditionsOf(now)
+		if c.Kind, c.Value = "json", pretty(now); !simple || sent != nil && !sent.Has("filter.0.field") {
+			return
+		}
+		c.Kind, c.Hint, c.Conditions, c.Operators = "conditions", "All of these must hold. Without any, all contacts are meant.", conditionRows(f.Name, rows, sent), comparisons()
+		for _, field := range v.filterable() {
+			c.Options = append(c.Options, choiceView{Value: field.key, Title: field.title})
 		}
 	case f.Name == "schema":
 		c.Kind, c.Types = "schema", schema.KnownTypes()
@@ -450,6 +461,8 @@ func (v *visit) body(row *api.Operation, path map[string]string, sent url.Values
 			if values := lines(sent[f.Name]); len(values) > 0 || row.Method == http.MethodPut {
 				body[f.Name] = values
 			}
+		case f.Shape == api.Object && sent.Get("_has."+f.Name) == "conditions":
+			body[f.Name] = v.filterOf(f.Name, sent)
 		case f.Shape == api.Object && f.Name == "schema":
 			body[f.Name] = schemaOf(sent, &faults)
 		case f.Shape == api.Object:

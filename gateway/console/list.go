@@ -33,7 +33,15 @@ type listView struct {
 	Previous string
 	Next     string
 	Filtered bool
-	Also     []linkView
+	Tree     []folderView // into which the records are sorted
+	Move     string       // where the form goes that moves one; empty: none is moved
+}
+
+// folderView is a folder, with those within it.
+type folderView struct {
+	linkView
+	Key    string
+	Within []folderView
 }
 
 type columnView struct {
@@ -44,6 +52,7 @@ type columnView struct {
 
 type listRow struct {
 	Href    string
+	Key     string // of what can be moved
 	Name    string
 	Cells   []shown
 	Buttons []*button
@@ -170,7 +179,7 @@ func (v *visit) layOutList(p *page, path map[string]string, data strictjson.Valu
 	}
 	deleted := asked.Get("deleted") == "true"
 	for _, record := range data.Get("results").Items {
-		row := listRow{Name: nameOf(record, "")}
+		row := listRow{Name: nameOf(record, ""), Key: record.Get("id").Text}
 		if p.each != nil && may(p.each.shows, v.who, v.t) {
 			to := merged(path, p.each.key(), keyOf(p.each, record))
 			if row.Href = p.each.address(to); deleted {
@@ -243,8 +252,47 @@ func (v *visit) layOutList(p *page, path map[string]string, data strictjson.Valu
 			view.Trash = with(func(q url.Values) { q.Set("deleted", "true"); q.Del("page") })
 		}
 	}
+	if p.path == "/files" && !deleted {
+		v.sorted(&view, asked, with)
+	}
 	v.paged(&view, data, with)
 	return view
+}
+
+// sorted adds the folders that files are in.
+func (v *visit) sorted(view *listView, asked url.Values, with func(func(url.Values)) string) {
+	tree, ok := v.named("folders.tree", "")
+	if !ok {
+		return
+	}
+	const name = "filters[folder_id]"
+	address := func(key string) string {
+		return with(func(q url.Values) {
+			if q.Del("page"); key == "" {
+				q.Del(name)
+			} else {
+				q.Set(name, key)
+			}
+		})
+	}
+	left := maxDefined
+	var within func(folders []strictjson.Value) []folderView
+	within = func(folders []strictjson.Value) (all []folderView) {
+		for _, f := range folders {
+			if left--; left < 0 {
+				break // the list of folders has the others
+			}
+			key := f.Get("id").Text
+			all = append(all, folderView{linkView{Title: clip(f.Get("name").Text), Address: address(key), Current: asked.Get(name) == key}, key, within(f.Get("folders").Items)})
+		}
+		return all
+	}
+	if folders := within(tree.Get("results").Items); folders != nil {
+		view.Tree = append([]folderView{{linkView: linkView{Title: "All files", Address: address(""), Current: !asked.Has(name)}}}, folders...)
+	}
+	if update := v.site.rows["files.update"]; may(update, v.who, v.t) {
+		view.Move = "/do/" + update.Name
+	}
 }
 
 // paged says how many records there are, and leads to the pages beside.
@@ -353,8 +401,11 @@ func (v *visit) columns(p *page, records []strictjson.Value, defined []definedFi
 		}
 	}
 	plain := func(c column) bool {
-		if slices.Contains([]string{"id", "pid", "org_id", "user_id", "teams", "subject", "begins", "may"}, c.name) || strings.HasPrefix(c.name, "external_") || strings.HasSuffix(c.name, "_at") && c.name != "created_at" && c.name != "last_used_at" {
+		if slices.Contains([]string{"id", "pid", "org_id", "user_id", "url", "teams", "subject", "begins", "may"}, c.name) || strings.HasPrefix(c.name, "external_") || strings.HasSuffix(c.name, "_at") && c.name != "created_at" && c.name != "last_used_at" {
 			return false
+		}
+		if thing := strings.TrimSuffix(c.name, "_id"); slices.ContainsFunc(there, func(other column) bool { return other.name == thing+"_name" }) {
+			return false // it is there by its name
 		}
 		return !slices.ContainsFunc(records, func(r strictjson.Value) bool { return c.of(r).Is == strictjson.Object })
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"tenantry/backends/api"
+	"tenantry/gateway/console/chart"
 	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
 )
@@ -20,6 +21,7 @@ type recordView struct {
 	Missing bool      // the question lacks some
 	Facts   []pair
 	Table   *tableView
+	Charts  []*chart.Chart
 	Form    *formView
 	Buttons []*button
 	Actions []actionView
@@ -115,7 +117,14 @@ func (v *visit) layOutRecord(view *recordView, p *page, path map[string]string, 
 			inForm = append(inForm, c.Name)
 		}
 	}
-	view.Facts, view.Table = v.facts(p, without(data, inForm...))
+	if view.Facts, view.Table = v.facts(p, without(data, inForm...)); view.Table != nil {
+		view.Charts = v.pictures(p, path, data)
+	}
+	if count, _ := v.site.find("/campaigns/count/x"); p.path == "/campaigns/{id}" && count != nil {
+		if a, err := v.read(count.shows, path, ""); err == nil && a.ok() {
+			view.Facts = append([]pair{{"Contacts who match", present(a.data.Get("count"), 0)}}, view.Facts...)
+		}
+	}
 	for _, row := range p.actions {
 		if !may(row, v.who, v.t) || strings.HasSuffix(row.Name, ".restore") != view.Deleted {
 			continue

@@ -2,6 +2,8 @@ package console_test
 
 import (
 	"bytes"
+	"compress/gzip"
+	"encoding/json"
 	"fmt"
 	"html"
 	"io"
@@ -507,5 +509,82 @@ func TestImportByForm(t *testing.T) {
 	})
 	if evil.Code != http.StatusForbidden {
 		t.Errorf("from another site: %d", evil.Code)
+	}
+}
+
+// TestCampaignByForm: conditions are rows, and the page says how many match.
+func TestCampaignByForm(t *testing.T) {
+	t.Parallel()
+	_, acme, cookie := rich(t, nil)
+	p := person{t, acme, cookie}
+	values := formTo(t, p.open("/do/campaigns.create"), "/do/campaigns.create")
+	for name, value := range map[string]string{"name": "Some", "filter.0.field": "country", "filter.0.op": "in", "filter.0.value": "DE, NL", "filter.1.field": "age", "filter.1.op": "gt", "filter.1.value": "30", "filter.2.field": "age", "filter.2.op": "lt", "filter.2.value": "90"} {
+		values.Set(name, value)
+	}
+	page := p.follows(p.send("/do/campaigns.create", values))
+	wanted := acme.Do(t, http.MethodGet, "/api/campaigns/count?filters[country][in][]=DE&filters[country][in][]=NL&filters[age][gt]=30&filters[age][lt]=90", gatewaytest.Cookie(cookie)).Field("count")
+	checkPage(t, page, 200, "Campaign created", fmt.Sprintf(`Contacts who match</dt><dd><span class="number">%v<`, wanted))
+	if fmt.Sprint(wanted) == "0" {
+		t.Error("nobody matches, so nothing is shown by it")
+	}
+	sent := formTo(t, page, "/do/campaigns.update")
+	if sent.Get("filter.1.value") != "30" && sent.Get("filter.0.value") != "30" && sent.Get("filter.2.value") != "30" {
+		t.Errorf("the conditions are not those that were typed: %v", sent)
+	}
+	sent.Set("filter.0.field", "nothing")
+	checkPage(t, p.send("/do/campaigns.update", sent), 422, "nothing")
+	nested := acme.Do(t, http.MethodPost, "/api/campaigns", gatewaytest.Cookie(cookie), gatewaytest.JSON(map[string]any{"name": "Either", "filter": map[string]any{"or": []any{map[string]any{"country": "DE"}, map[string]any{"city": "Lyon"}}}}))
+	if nested.Code == 200 { // what rows cannot say stays as it is written
+		page := p.open("/campaigns/" + nested.Field("id").(string))
+		checkPage(t, page, 200, `"or"`)
+		p.follows(p.send("/do/campaigns.update", formTo(t, page, "/do/campaigns.update")))
+	}
+}
+
+// TestPagesHold with as much as an organization may have, and names of any length and script.
+func TestPagesHold(t *testing.T) {
+	t.Parallel()
+	_, acme, cookie := rich(t, nil)
+	p := person{t, acme, cookie}
+	fields := map[string]any{}
+	for i := range 200 {
+		fields[fmt.Sprintf("field_%d", i)] = map[string]any{"title": fmt.Sprintf("Field %d %s", i, strings.Repeat("ف", 100)), "type": "Text"}
+	}
+	names := []string{strings.Repeat("ن", 200), strings.Repeat("漢", 200), strings.Repeat("W", 200), strings.Repeat("e\u0301", 100), "\u202eevil\u202c <b>&amp;"}
+	lines := []string{}
+	add := func(kind string, values map[string]any) {
+		values["kind"] = kind
+		raw, err := json.Marshal(values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, string(raw))
+	}
+	add("custom_object", map[string]any{"id": "66b1000000000000000000aa", "name": "wide", "label": "Wide", "label_plural": "Wides", "schema": fields})
+	values := map[string]any{}
+	for name := range fields {
+		values[name] = strings.Repeat("x", 30)
+	}
+	for i := range 60 {
+		add("record", map[string]any{"id": fmt.Sprintf("66b2%020d", i), "object": "wide", "values": values})
+	}
+	for i := range 500 {
+		add("form_collection", map[string]any{"id": fmt.Sprintf("66b3%020d", i), "name": fmt.Sprintf("form_%d", i), "label": fmt.Sprintf("Form %d", i), "label_plural": fmt.Sprintf("Forms %d", i), "schema": map[string]any{}})
+	}
+	for i, name := range names {
+		add("contact", map[string]any{"id": fmt.Sprintf("66a1%020d", i), "first_name": name, "last_name": name, "city": name})
+		add("folder", map[string]any{"id": fmt.Sprintf("66f9%020d", i), "name": name})
+	}
+	acme.Import(t, lines...)
+	for _, path := range []string{"/custom/objects/wide", "/custom/objects/wide/records", "/custom/objects/wide/records/66b2" + strings.Repeat("0", 20), "/do/records.create?path.name=wide", "/form/collections", "/contacts?sort=-created_at", "/contacts/66a1" + strings.Repeat("0", 20), "/files/folders", "/do/files.create", "/"} {
+		page := p.open(path)
+		checkPage(t, page, 200)
+		var packed bytes.Buffer
+		w := gzip.NewWriter(&packed)
+		_, _ = w.Write(page.Body) // a buffer takes everything
+		_ = w.Close()
+		if packed.Len() > 100<<10 {
+			t.Errorf("%s has %d bytes, %d packed", path, len(page.Body), packed.Len())
+		}
 	}
 }

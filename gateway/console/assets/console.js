@@ -21,20 +21,20 @@ for (const form of document.querySelectorAll("form[method=post]")) {
 addEventListener("pageshow", () => { for (const b of document.querySelectorAll("button")) b.disabled = false; });
 
 // One more row of fields when the last is written in.
-for (const schema of document.querySelectorAll(".schema")) {
-  schema.addEventListener("input", () => {
-    const rows = schema.querySelectorAll(".line");
+for (const all of document.querySelectorAll(".rows")) {
+  all.addEventListener("input", () => {
+    const rows = all.querySelectorAll(".line");
     const last = rows[rows.length - 1];
     if (![...last.querySelectorAll("input:not([type=checkbox])")].some((i) => i.value)) return;
     const next = last.cloneNode(true);
-    const number = schema.querySelectorAll("[name$='.key']").length;
+    const number = all.querySelectorAll("[name$='.key'], [name$='.value']").length;
     for (const part of next.querySelectorAll("[name]")) {
       part.name = part.name.replace(/\d+/, number);
       part.setAttribute("aria-label", (part.getAttribute("aria-label") ?? "").replace(/\d+/, number));
       if (part.type === "checkbox") part.checked = false;
       else if (part.tagName === "INPUT") part.value = "";
     }
-    schema.append(next);
+    all.append(next);
   });
 }
 
@@ -46,3 +46,36 @@ if (find) addEventListener("keydown", (event) => {
     location.assign(find.href);
   }
 });
+
+// A row is dragged into a folder: the form of its own page is sent with that folder.
+const tree = document.querySelector("[data-move]");
+if (tree) {
+  for (const row of document.querySelectorAll("tr[data-key]")) {
+    row.draggable = true;
+    row.addEventListener("dragstart", (event) => event.dataTransfer.setData("text/plain", row.dataset.key));
+  }
+  for (const folder of tree.querySelectorAll("[data-folder]")) {
+    const over = (is) => (event) => {
+      if (is) event.preventDefault();
+      folder.classList.toggle("over", is);
+    };
+    folder.addEventListener("dragover", over(true));
+    folder.addEventListener("dragleave", over(false));
+    folder.addEventListener("drop", (event) => {
+      event.preventDefault();
+      const form = document.createElement("form");
+      form.method = "post";
+      form.action = tree.dataset.move;
+      const values = { "path.id": event.dataTransfer.getData("text/plain"), folder_id: folder.dataset.folder, "_has.folder_id": "choice" };
+      for (const [name, value] of Object.entries(values)) {
+        const input = document.createElement("input");
+        input.type = "hidden";
+        input.name = name;
+        input.value = value;
+        form.append(input);
+      }
+      document.body.append(form);
+      form.submit();
+    });
+  }
+}

@@ -248,4 +248,24 @@ func (b *bundle) reports() {
 		"visual": "line", "secure": true, "shareable": true, "exportable": true, "portal_visible": false,
 		"query": line{"group_by": []line{{"field": "created_at", "by": "month"}}, "measures": []line{{"op": "count"}, {"op": "avg", "field": "rating"}}},
 	})
+	for n, r := range []struct {
+		title, visual, class, source string
+		groups, measures             []line
+	}{
+		{"Service requests by week", "area", "Submissions", formID, []line{{"field": "created_at", "by": "week"}}, count},
+		{"Contacts by status", "pie", "Contacts", "", []line{{"field": "status"}}, count},
+		{"Where which contacts are", "heat", "Contacts", "", []line{{"field": "country"}, {"field": "status"}}, count},
+		{"Bikes and prices by category", "bar", "Records", "bike", []line{{"field": "category"}}, []line{{"op": "count"}, {"op": "avg", "field": "price"}}},
+		{"How many contacts", "number", "Contacts", "", nil, count},
+	} {
+		query := line{"measures": r.measures}
+		if r.groups != nil {
+			query["group_by"] = r.groups
+		}
+		report := line{"id": id("66d", 4+n), "title": r.title, "class": r.class, "visual": r.visual, "secure": true, "shareable": true, "exportable": true, "query": query}
+		if r.source != "" {
+			report["source"] = r.source
+		}
+		b.add("custom_report", report)
+	}
 }

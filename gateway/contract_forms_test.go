@@ -209,7 +209,7 @@ func TestContract_FormKeepsSecretsSecret(t *testing.T) {
 		`"field":"schema.plain.type"`, `"field":"schema.sealed.type"`, "!schema.empty")
 	c.do(t, 200, change, form, schema(field("plain", "LongText"), field("sealed", "Encrypted"), field("empty", "Encrypted")))
 	c.do(t, 422, change, form, schema(field("empty", "Encrypted")), `"field":"schema.sealed.type"`) // nobody could read them, whatever came there next
-	c.do(t, 200, change, form, schema(field("sealed", "Encrypted"), field("empty", "Encrypted"))) // plain values of fields that are dropped stay
+	c.do(t, 200, change, form, schema(field("sealed", "Encrypted"), field("empty", "Encrypted")))   // plain values of fields that are dropped stay
 	c.do(t, 422, change, form, schema(field("plain", "Encrypted"), field("sealed", "Encrypted")), `"field":"schema.plain.type"`, "!schema.sealed")
 	c.do(t, 200, del, form+"/submissions/"+sent+"?purge=true", "")
 	c.do(t, 200, change, form, schema(field("plain", "Encrypted"), field("sealed", "Text")))

@@ -37,7 +37,7 @@ func (m *Module) Validate(r *Report, errs *fault.List) {
 	case class.NeedsSource() && r.Source == "":
 		errs.Add("source", "required", "source is required for reports of class %s", r.Class)
 	}
-	if !slices.Contains([]string{"", "table", "number", "bar", "line", "area", "pie", "heat"}, r.Visual) {
+	if r.Visual != "" && !slices.Contains(Visuals(), r.Visual) {
 		errs.Add("visual", "unknown", "visual must be table, number, bar, line, area, pie or heat")
 	}
 	if r.ID != "" && slices.Contains(r.ChildReports, r.ID) {
@@ -180,3 +180,6 @@ func plainText(text string) bool {
 	}
 	return true
 }
+
+// Visuals are what a report can be shown as.
+func Visuals() []string { return []string{"table", "number", "bar", "line", "area", "pie", "heat"} }

@@ -102,7 +102,7 @@ func (m *Module) ask(ctx context.Context, from *http.Request, q request) (reply,
 	case q.row.Body != nil:
 		r.Header.Set("Content-Type", "application/json")
 	}
-	if q.match != "" {
+	if q.match != "" && q.row.Revised {
 		r.Header.Set("If-Match", q.match)
 	}
 	if len(q.once) == len(onceKey()) && q.row.Repeatable() {

@@ -14,6 +14,7 @@ import (
 	"tenantry/backends/schema"
 	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
+	"tenantry/reports"
 	"tenantry/tenants"
 )
 
@@ -28,6 +29,7 @@ type formView struct {
 	Danger   bool
 	Cancel   string
 	Upload   string // what files it takes; empty: none
+	Preview  string // where what is typed goes to be tried; empty: nowhere
 }
 
 // control is one field of a form.
@@ -66,6 +68,10 @@ func onceKey() string { return rand.Text() }
 // form makes the form of an operation. current is the record, null for a new one; sent what was typed before.
 func (v *visit) form(row *api.Operation, path map[string]string, current strictjson.Value, sent url.Values, faults []fault.Fault) formView {
 	f := formView{Action: "/do/" + row.Name, Once: onceKey(), Submit: verb(row), Danger: row.Method == http.MethodDelete}
+	if preview := v.previews(row); preview != nil {
+		f.Preview = "/do/" + preview.Name
+		f.Hidden = append(f.Hidden, hidden{"_for", row.Name})
+	}
 	f.Upload = strings.Join(extensions(row), ",")
 	if sent != nil && sent.Get("_once") != "" {
 		f.Once = sent.Get("_once")
@@ -116,6 +122,19 @@ func (v *visit) form(row *api.Operation, path map[string]string, current strictj
 
 // idOf makes the id of a control, which is there once although a page may have several forms.
 func idOf(parts ...string) string { return strings.ReplaceAll(strings.Join(parts, "-"), ".", "-") }
+
+// previews returns the operation that tries what another would store, and stores nothing; nil: there is none.
+func (v *visit) previews(row *api.Operation) *api.Operation {
+	if row.Resource == "" || row.Body == nil || row.Reads {
+		return nil
+	}
+	for _, other := range v.site.rows {
+		if other.Reads && other.Method == http.MethodPost && other.Resource == row.Resource && may(other, v.who, v.t) {
+			return other
+		}
+	}
+	return nil
+}
 
 // sentence makes one of the words of a fault.
 func sentence(text string) string {
@@ -224,6 +243,11 @@ func (v *visit) textControl(c *control, f *api.Field) {
 				options[i].Chosen = options[i].Value == c.Value
 			}
 			c.Options = options
+		}
+	case f.Name == "visual":
+		c.Kind = "choice"
+		for _, name := range reports.Visuals() {
+			c.Options = append(c.Options, choiceView{Value: name, Title: capital(name), Chosen: name == c.Value})
 		}
 	case f.Name == "type" && f.Shape == api.Text && strings.Contains(f.Description, "StudlyCase"):
 		c.Kind = "choice"

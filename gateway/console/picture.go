@@ -9,19 +9,23 @@ import (
 	"tenantry/reports"
 )
 
-// pictures draws what running a report has answered, as its shared page does. The report is that of the page above.
-func (v *visit) pictures(p *page, path map[string]string, answer strictjson.Value) []*chart.Chart {
-	var report strictjson.Value
+// recordAbove returns the record that the page is below of.
+func (v *visit) recordAbove(p *page, path map[string]string) (record strictjson.Value) {
 	for _, above := range v.site.pages {
 		for _, below := range above.below {
 			if below != p || !may(above.shows, v.who, v.t) {
 				continue
 			}
 			if a, err := v.read(above.shows, path, ""); err == nil && a.ok() {
-				report = a.data
+				record = a.data
 			}
 		}
 	}
+	return record
+}
+
+// pictures draws what running a report has answered, as its shared page does.
+func (v *visit) pictures(report, answer strictjson.Value) []*chart.Chart {
 	s := reports.Shared{Data: &reports.Data{}}
 	if s.Visual = report.Get("visual").Text; s.Visual == "" {
 		return nil

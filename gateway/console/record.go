@@ -118,7 +118,7 @@ func (v *visit) layOutRecord(view *recordView, p *page, path map[string]string, 
 		}
 	}
 	if view.Facts, view.Table = v.facts(p, without(data, inForm...)); view.Table != nil {
-		view.Charts = v.pictures(p, path, data)
+		view.Charts = v.pictures(v.recordAbove(p, path), data)
 	}
 	if count, _ := v.site.find("/campaigns/count/x"); p.path == "/campaigns/{id}" && count != nil {
 		if a, err := v.read(count.shows, path, ""); err == nil && a.ok() {
@@ -350,17 +350,28 @@ func (m *Module) doIt(v *visit) {
 	}
 	body, faults := v.body(row, path, sent)
 	if faults != nil {
-		v.again(http.StatusUnprocessableEntity, row, path, sent, faults, "")
+		v.again(http.StatusUnprocessableEntity, v.typed(row, sent), path, sent, faults, "")
 		return
 	}
 	v.carry(request{row: row, path: path, query: query.Encode(), body: body, match: sent.Get("_match"), once: sent.Get("_once")}, sent, query)
+}
+
+// typed returns the operation of the form that was sent: where that was only tried, the one which will store it.
+func (v *visit) typed(row *api.Operation, sent url.Values) *api.Operation {
+	if stores := v.site.rows[sent.Get("_for")]; row.Reads && stores != nil && stores.Resource == row.Resource && stores.Body != nil && may(stores, v.who, v.t) {
+		return stores
+	}
+	return row
 }
 
 // carry makes the call of a form, and leads on or shows the form again.
 func (v *visit) carry(q request, sent, query url.Values) {
 	row, path := q.row, q.path
 	a, err := v.ask(v.r.Context(), v.r, q)
+	row = v.typed(row, sent)
 	switch {
+	case err == nil && a.ok() && q.row.Reads:
+		v.tried(q, row, sent, a)
 	case err == nil && a.ok():
 		v.done(row, path, query, a)
 	case err == nil && a.code == http.StatusPreconditionFailed:
@@ -379,18 +390,44 @@ func (v *visit) carry(q request, sent, query url.Values) {
 
 // again shows the form as it was typed, and what is wrong with it.
 func (v *visit) again(code int, row *api.Operation, path map[string]string, sent url.Values, faults []fault.Fault, text string) {
-	current := strictjson.Value{}
-	if p, _ := v.site.find(strings.TrimPrefix((&request{row: row, path: path}).target(), "/api")); p != nil && row.Method == http.MethodPut {
-		if a, err := v.read(p.shows, path, ""); err == nil && a.ok() {
-			current = a.data
-		}
-	}
 	sent.Set("_once", onceKey()) // what was refused is another request when it is sent again
-	form := v.form(row, path, current, sent, faults)
+	form := v.form(row, path, v.current(row, path), sent, faults)
+	if tag := sent.Get("_match"); tag != "" && code != http.StatusPreconditionFailed {
+		form.Hidden = append(form.Hidden, hidden{"_match", tag})
+	}
 	if form.Error == "" {
 		form.Error = text
 	}
 	v.showForm(code, row, path, form)
+}
+
+// current returns the record that a form changes; null where it makes one.
+func (v *visit) current(row *api.Operation, path map[string]string) strictjson.Value {
+	p, _ := v.site.find(strings.TrimPrefix((&request{row: row, path: path}).target(), "/api"))
+	if p == nil || row.Method != http.MethodPut {
+		return strictjson.Value{}
+	}
+	a, err := v.read(p.shows, path, "")
+	if err != nil || !a.ok() {
+		return strictjson.Value{}
+	}
+	return v.completed(p, path, a.data)
+}
+
+// tried shows what an operation answered that stores nothing, above the form as it was typed.
+func (v *visit) tried(q request, row *api.Operation, sent url.Values, a reply) {
+	view := recordView{chrome: v.chrome(row.Summary), Note: "This is what it would show. Nothing has been stored yet."}
+	form := v.form(row, q.path, v.current(row, q.path), sent, nil)
+	form.Cancel = v.back(row, q.path)
+	if tag := sent.Get("_match"); tag != "" {
+		form.Hidden = append(form.Hidden, hidden{"_match", tag})
+	}
+	view.Form = &form
+	if view.Facts, view.Table = v.facts(&page{shows: q.row}, a.data); view.Table != nil {
+		view.Charts = v.pictures(parse(q.body), a.data)
+	}
+	view.Curl = v.curl(v.t.Org.Slug, q)
+	v.render(v.w, http.StatusOK, "record", view)
 }
 
 // done leads on where something was done. A secret that is told once is shown at once.

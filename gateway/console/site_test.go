@@ -588,3 +588,32 @@ func TestPagesHold(t *testing.T) {
 		}
 	}
 }
+
+// TestReportByForm: it is tried as it was typed, then stored, and its picture is the same.
+func TestReportByForm(t *testing.T) {
+	t.Parallel()
+	_, acme, cookie := rich(t, nil)
+	p := person{t, acme, cookie}
+	page := p.open("/do/reports.create")
+	checkPage(t, page, 200, `formaction="/do/reports.preview"`)
+	values := formTo(t, page, "/do/reports.create")
+	values.Set("title", "By city")
+	values.Set("class", "Contacts")
+	values.Set("visual", "bar")
+	values.Set("query", `{"group_by": [{"field": "city"}], "measures": [{"op": "count"}]`)
+	checkPage(t, p.send("/do/reports.preview", values), 422, "Query must be JSON", `action="/do/reports.create"`)
+	values.Set("query", `{"group_by": [{"field": "nothing"}], "measures": [{"op": "count"}]}`)
+	checkPage(t, p.send("/do/reports.preview", values), 422, "nothing", `action="/do/reports.create"`)
+	values.Set("query", `{"group_by": [{"field": "city"}], "measures": [{"op": "count"}]}`)
+	before := acme.Do(t, http.MethodGet, "/api/custom-reports?per_page=1", gatewaytest.Cookie(cookie)).Field("count")
+	tried := p.send("/do/reports.preview", values)
+	checkPage(t, tried, 200, "Nothing has been stored yet", "<svg", "Leipzig", `value="By city"`)
+	if after := acme.Do(t, http.MethodGet, "/api/custom-reports?per_page=1", gatewaytest.Cookie(cookie)).Field("count"); after != before {
+		t.Errorf("there were %v reports, and are %v", before, after)
+	}
+	made := p.follows(p.send("/do/reports.create", formTo(t, tried, "/do/reports.create")))
+	checkPage(t, made, 200, "By city")
+	again := p.send("/do/reports.preview", formTo(t, made, "/do/reports.update"))
+	checkPage(t, again, 200, "Nothing has been stored yet", "<svg", `action="/do/reports.update"`)
+	checkPage(t, p.follows(p.send("/do/reports.update", formTo(t, again, "/do/reports.update"))), 200, "By city")
+}

@@ -58,7 +58,7 @@ func TestD5_KilledAndSentAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=2m")
-		cmd.Env = append(os.Environ(), folderVariable+"="+folder)
+		cmd.Env = append(os.Environ(), folderVariable+"="+folder, "TMPDIR="+t.TempDir()) // what is killed clears nothing away
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}

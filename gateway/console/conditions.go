@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
 )
 
@@ -26,18 +27,18 @@ func conditionsOf(filter strictjson.Value) (rows []condition, ok bool) {
 	text := func(v strictjson.Value) (string, bool) {
 		switch v.Is {
 		case strictjson.Text, strictjson.Number:
-			return v.Text, true
+			return v.Text, strings.TrimSpace(v.Text) == v.Text && !strings.ContainsAny(v.Text, "\r\n")
 		case strictjson.True, strictjson.False:
 			return strconv.FormatBool(v.Is == strictjson.True), true
 		case strictjson.Array:
 			var values []string
 			for _, item := range v.Items {
-				if item.Is != strictjson.Text && item.Is != strictjson.Number || strings.Contains(item.Text, ",") {
+				if item.Is != strictjson.Text && item.Is != strictjson.Number || item.Text == "" || strings.TrimSpace(item.Text) != item.Text || strings.ContainsAny(item.Text, ",\r\n") {
 					return "", false
 				}
 				values = append(values, item.Text)
 			}
-			return strings.Join(values, ", "), true
+			return strings.Join(values, ", "), len(values) > 0
 		}
 		return "", false
 	}
@@ -68,7 +69,7 @@ func conditionsOf(filter strictjson.Value) (rows []condition, ok bool) {
 func conditionRows(name string, rows []condition, sent url.Values) []condition {
 	if sent != nil {
 		rows = nil
-		for i := range maxDefined {
+		for i := 0; ; i++ { // the form is bounded
 			n := name + "." + strconv.Itoa(i)
 			if !sent.Has(n + ".field") {
 				break
@@ -86,7 +87,7 @@ func conditionRows(name string, rows []condition, sent url.Values) []condition {
 
 // filterOf reads the rows that were typed into a filter. Values are what the field's type takes, or texts, of which the
 // operation says what is wrong.
-func (v *visit) filterOf(name string, sent url.Values) map[string]any {
+func (v *visit) filterOf(name string, sent url.Values, faults *fault.List) map[string]any {
 	kinds := map[string]string{}
 	for _, f := range v.filterable() {
 		kinds[f.key] = f.kind
@@ -124,8 +125,16 @@ func (v *visit) filterOf(name string, sent url.Values) map[string]any {
 		if op == "" {
 			op = "eq"
 		}
+		if _, twice := ops[op]; twice {
+			faults.Add(name, fault.Duplicate, "two conditions compare %s in the same way", label(row.Field))
+		}
 		ops[op] = value
 		filter[row.Field] = ops
+	}
+	for field, ops := range filter {
+		if of, _ := ops.(map[string]any); len(of) == 1 && of["eq"] != nil {
+			filter[field] = of["eq"] // as people write it
+		}
 	}
 	return filter
 }

@@ -220,6 +220,7 @@ func (v *visit) control(row *api.Operation, f *api.Field, path map[string]string
 	if c.Kind == "secret" {
 		c.Value = ""
 	}
+	c.fit(sent)
 	return c
 }
 
@@ -273,7 +274,10 @@ func (v *visit) listControl(c *control, f *api.Field, now strictjson.Value) {
 	for _, item := range now.Items {
 		values = append(values, item.Text)
 	}
-	c.Kind, c.Value = "lines", strings.Join(values, "\n")
+	if c.Kind, c.Value = "lines", strings.Join(values, "\n"); !plainLines(now) {
+		c.Kind, c.Value = "json", pretty(now)
+		return
+	}
 	var options []choiceView
 	all := false
 	switch {
@@ -392,13 +396,34 @@ func definedControl(row *api.Operation, within string, d definedField, now stric
 		}
 		c.Value = strings.Join(values, "\n")
 	}
+	if now.Is == strictjson.Object || now.Is == strictjson.Array && !plainLines(now) || now.Is != strictjson.Null && now.Is != strictjson.Text && !slices.Contains(schema.KnownTypes(), d.kind) {
+		c.Kind, c.Value = "json", pretty(now) // which no other control holds
+	}
 	if sent != nil && c.Kind != "secret" {
 		c.Value = sent.Get(c.Name)
 	}
+	c.fit(sent)
 	for i := range c.Options {
 		c.Options[i].Chosen = c.Options[i].Value == c.Value
 	}
 	return c
+}
+
+// plainLines reports whether a list is the same when it was written in lines and read again.
+func plainLines(list strictjson.Value) bool {
+	return !slices.ContainsFunc(list.Items, func(item strictjson.Value) bool {
+		return item.Is != strictjson.Text || item.Text == "" || strings.TrimSpace(item.Text) != item.Text || strings.ContainsAny(item.Text, "\r\n")
+	})
+}
+
+// fit makes a control one that holds its value: browsers take line breaks out of others. JSON that was sent stays JSON.
+func (c *control) fit(sent url.Values) {
+	switch {
+	case sent.Get("_has."+c.Name) == "json":
+		c.Kind = "json"
+	case (c.Kind == "text" || c.Kind == "email") && strings.ContainsAny(c.Value, "\r\n"):
+		c.Kind = "textarea"
+	}
 }
 
 func yesOrNo(value string) []choiceView {
@@ -408,7 +433,7 @@ func yesOrNo(value string) []choiceView {
 // schemaRows returns the fields that are defined, or were typed, and room for some more.
 func schemaRows(now strictjson.Value, sent url.Values) (rows []schemaRow) {
 	if sent != nil {
-		for i := range maxDefined {
+		for i := 0; ; i++ { // the form is bounded
 			n := "schema." + strconv.Itoa(i)
 			if !sent.Has(n + ".key") {
 				break
@@ -486,11 +511,11 @@ func (v *visit) body(row *api.Operation, path map[string]string, sent url.Values
 				body[f.Name] = values
 			}
 		case f.Shape == api.Object && sent.Get("_has."+f.Name) == "conditions":
-			body[f.Name] = v.filterOf(f.Name, sent)
+			body[f.Name] = v.filterOf(f.Name, sent, &faults)
 		case f.Shape == api.Object && f.Name == "schema":
 			body[f.Name] = schemaOf(sent, &faults)
 		case f.Shape == api.Object:
-			if parts := v.parts(row, f, path, sent); len(parts) > 0 || row.Method == http.MethodPut {
+			if parts := v.parts(row, f, path, sent, &faults); len(parts) > 0 || row.Method == http.MethodPut {
 				body[f.Name] = parts
 			}
 		case text == "" && (f.Secret || row.Method != http.MethodPut && !f.Required):
@@ -529,7 +554,7 @@ func lines(values []string) []string {
 }
 
 // parts reads an object of which each member has a control.
-func (v *visit) parts(row *api.Operation, f *api.Field, path map[string]string, sent url.Values) map[string]any {
+func (v *visit) parts(row *api.Operation, f *api.Field, path map[string]string, sent url.Values, faults *fault.List) map[string]any {
 	values := map[string]any{}
 	kinds := map[string]string{}
 	if f.Name == row.Defined.Values {
@@ -546,12 +571,18 @@ func (v *visit) parts(row *api.Operation, f *api.Field, path map[string]string, 
 		switch {
 		case kind == "yes":
 			values[key] = text == "true"
-		case kind == "lines":
+		case kind == "lines" && text != "":
 			values[key] = lines(sent[name])
 		case text == "" && kind == "secret":
 		case text == "" && row.Method == http.MethodPut && kinds[key] != "":
 			values[key] = nil
 		case text == "":
+		case kind == "json":
+			if err := strictjson.Check([]byte(text)); err != nil {
+				faults.Add(name, fault.Format, "%s must be JSON: %v", label(key), err)
+				continue
+			}
+			values[key] = json.RawMessage(text)
 		case kind == "number":
 			values[key] = number(text)
 		case kinds[key] == "Boolean":

@@ -186,10 +186,13 @@ func (m *Module) render(w http.ResponseWriter, code int, name string, data any) 
 }
 
 func (m *Module) message(w http.ResponseWriter, code int, organization, title, text string) {
-	m.render(w, code, "message", struct {
-		frame
-		Text string
-	}{frame{Title: title, Organization: organization}, text})
+	m.render(w, code, "message", messageView{frame{Title: title, Organization: organization}, text, false})
+}
+
+type messageView struct {
+	frame
+	Text   string
+	SignIn bool // leads to signing in, in another window
 }
 
 func (m *Module) unavailable(w http.ResponseWriter, organization string) {

@@ -269,11 +269,7 @@ func (m *Module) doPage(v *visit) {
 		return
 	}
 	sent := v.r.URL.Query()
-	for name, value := range sent {
-		if key, is := strings.CutPrefix(name, "path."); is {
-			path[key] = value[0]
-		}
-	}
+	fromForm(row, path, sent)
 	if row.Method == http.MethodPut { // whose form is on the record's page
 		http.Redirect(v.w, v.r, v.back(row, path), http.StatusSeeOther)
 		return
@@ -340,10 +336,8 @@ func (m *Module) doIt(v *visit) {
 		return
 	}
 	sent, query := v.r.PostForm, url.Values{}
+	fromForm(v.typed(row, sent), path, sent)
 	for name, values := range sent {
-		if key, is := strings.CutPrefix(name, "path."); is {
-			path[key] = values[0]
-		}
 		if key, is := strings.CutPrefix(name, "query."); is && values[0] != "" {
 			query[key] = values
 		}
@@ -362,6 +356,15 @@ func (v *visit) typed(row *api.Operation, sent url.Values) *api.Operation {
 		return stores
 	}
 	return row
+}
+
+// fromForm notes the parameters of the operation's path that a form gives, and no others: they would make another path of it.
+func fromForm(row *api.Operation, path map[string]string, sent url.Values) {
+	for _, p := range row.Params {
+		if name := "path." + p.Name; p.In == api.InPath && sent.Has(name) {
+			path[p.Name] = sent.Get(name)
+		}
+	}
 }
 
 // carry makes the call of a form, and leads on or shows the form again.
@@ -391,8 +394,12 @@ func (v *visit) carry(q request, sent, query url.Values) {
 // again shows the form as it was typed, and what is wrong with it.
 func (v *visit) again(code int, row *api.Operation, path map[string]string, sent url.Values, faults []fault.Fault, text string) {
 	sent.Set("_once", onceKey()) // what was refused is another request when it is sent again
-	form := v.form(row, path, v.current(row, path), sent, faults)
-	if tag := sent.Get("_match"); tag != "" && code != http.StatusPreconditionFailed {
+	current, tag := v.current(row, path)
+	form := v.form(row, path, current, sent, faults)
+	if code != http.StatusPreconditionFailed {
+		tag = sent.Get("_match") // of what the form was made from
+	}
+	if tag != "" {
 		form.Hidden = append(form.Hidden, hidden{"_match", tag})
 	}
 	if form.Error == "" {
@@ -401,23 +408,24 @@ func (v *visit) again(code int, row *api.Operation, path map[string]string, sent
 	v.showForm(code, row, path, form)
 }
 
-// current returns the record that a form changes; null where it makes one.
-func (v *visit) current(row *api.Operation, path map[string]string) strictjson.Value {
+// current returns the record that a form changes, and its tag; null where it makes one.
+func (v *visit) current(row *api.Operation, path map[string]string) (strictjson.Value, string) {
 	p, _ := v.site.find(strings.TrimPrefix((&request{row: row, path: path}).target(), "/api"))
 	if p == nil || row.Method != http.MethodPut {
-		return strictjson.Value{}
+		return strictjson.Value{}, ""
 	}
 	a, err := v.read(p.shows, path, "")
 	if err != nil || !a.ok() {
-		return strictjson.Value{}
+		return strictjson.Value{}, ""
 	}
-	return v.completed(p, path, a.data)
+	return v.completed(p, path, a.data), a.header.Get("ETag")
 }
 
 // tried shows what an operation answered that stores nothing, above the form as it was typed.
 func (v *visit) tried(q request, row *api.Operation, sent url.Values, a reply) {
 	view := recordView{chrome: v.chrome(row.Summary), Note: "This is what it would show. Nothing has been stored yet."}
-	form := v.form(row, q.path, v.current(row, q.path), sent, nil)
+	current, _ := v.current(row, q.path)
+	form := v.form(row, q.path, current, sent, nil)
 	form.Cancel = v.back(row, q.path)
 	if tag := sent.Get("_match"); tag != "" {
 		form.Hidden = append(form.Hidden, hidden{"_match", tag})

@@ -61,17 +61,17 @@ func fill(markup string) url.Values {
 		values.Add(at["name"], at["value"])
 	}
 	for _, found := range regexp.MustCompile(`(?s)<textarea [^>]*name="([^"]*)"[^>]*>(.*?)</textarea>`).FindAllStringSubmatch(markup, -1) {
-		values.Add(found[1], html.UnescapeString(found[2]))
+		values.Add(found[1], strings.TrimPrefix(html.UnescapeString(found[2]), "\n"))
 	}
 	for _, found := range regexp.MustCompile(`(?s)<select [^>]*name="([^"]*)"[^>]*>(.*?)</select>`).FindAllStringSubmatch(markup, -1) {
-		chosen := regexp.MustCompile(`<option(?: value="([^"]*)")? selected>([^<]*)`).FindStringSubmatch(found[2])
+		chosen := regexp.MustCompile(`<option( value="([^"]*)")? selected>([^<]*)`).FindStringSubmatch(found[2])
 		switch {
 		case chosen == nil:
 			values.Add(found[1], "")
 		case chosen[1] != "":
-			values.Add(found[1], html.UnescapeString(chosen[1]))
-		default:
 			values.Add(found[1], html.UnescapeString(chosen[2]))
+		default:
+			values.Add(found[1], html.UnescapeString(chosen[3]))
 		}
 	}
 	return values

@@ -56,6 +56,7 @@ func (v *visit) takeFile(row *api.Operation, params map[string]string) {
 				v.again(http.StatusUnprocessableEntity, row, params, sent, []fault.Fault{{Field: "file", Code: fault.Format, Message: "choose a file whose name ends with " + strings.Join(extensions(row), " or ")}}, "")
 				return
 			}
+			fromForm(row, params, sent)
 			v.carry(request{row: row, path: params, query: query.Encode(), file: part, media: media, waits: v.w}, sent, query)
 			return
 		}
@@ -64,9 +65,6 @@ func (v *visit) takeFile(row *api.Operation, params map[string]string) {
 			break
 		}
 		sent.Add(name, string(value))
-		if key, is := strings.CutPrefix(name, "path."); is {
-			params[key] = string(value)
-		}
 		if key, is := strings.CutPrefix(name, "query."); is && len(value) > 0 {
 			query.Add(key, string(value))
 		}

@@ -43,8 +43,12 @@ func (m *Module) signedIn(serve func(*visit)) http.HandlerFunc {
 	}, m.homeOfNobody)
 }
 
-// toSignIn leads to the sign-in page, and from there back to a page that only reads.
+// toSignIn leads to the sign-in page, and from there back to a page that only reads. What a form says is kept by the browser.
 func (m *Module) toSignIn(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPost {
+		m.render(w, http.StatusForbidden, "message", messageView{frame{Title: "You are not signed in"}, "Nothing was saved. Sign in in another window, then load this page again: the browser sends once more what you typed.", true})
+		return
+	}
 	target := "/sign-in"
 	if r.Method == http.MethodGet && r.URL.Path != "/" && len(r.URL.RequestURI()) <= maxNext {
 		target += "?" + url.Values{"next": {r.URL.RequestURI()}}.Encode()
@@ -181,16 +185,24 @@ func (v *visit) refused(a reply, err error) bool {
 		v.problem(a.code, "There is no such page", a.message+". It may have been deleted, or you are not allowed to see it.")
 	case a.code == http.StatusTooManyRequests:
 		v.w.Header().Set("Retry-After", a.header.Get("Retry-After"))
-		v.problem(a.code, "Please wait a moment", "More was asked for than is allowed at once. Try again in a moment.")
+		v.problem(a.code, "Please wait a moment", "More was asked for than is allowed at once. "+v.later())
 	case a.code == http.StatusServiceUnavailable:
 		v.w.Header().Set("Retry-After", "2")
-		v.problem(a.code, "Not available at the moment", "Please try again in a moment.")
+		v.problem(a.code, "Not available at the moment", v.later())
 	case a.code >= http.StatusInternalServerError:
 		v.problem(a.code, "Something went wrong", "Please try again. If it happens again, tell whoever runs Tenantry this number: "+a.header.Get(requestID))
 	default:
 		v.problem(a.code, "This cannot be shown", a.message)
 	}
 	return true
+}
+
+// later says how to try again.
+func (v *visit) later() string {
+	if v.r.Method == http.MethodPost {
+		return "Load this page again in a moment: the browser sends once more what you typed."
+	}
+	return "Please try again in a moment."
 }
 
 func (v *visit) problem(code int, title, text string) {

@@ -1,0 +1,198 @@
+package console_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"html"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"tenantry/gateway/gatewaytest"
+)
+
+// typed returns what a browser makes of a form before it sends it: what the page says is not always what its controls hold.
+func typed(markup string, values url.Values) url.Values {
+	for _, found := range input.FindAllStringSubmatch(markup, -1) {
+		at := map[string]string{}
+		for _, a := range attr.FindAllStringSubmatch(found[1], -1) {
+			at[a[1]] = html.UnescapeString(a[2])
+		}
+		switch at["type"] {
+		case "text", "email", "password":
+			values.Set(at["name"], strings.NewReplacer("\n", "", "\r", "").Replace(at["value"]))
+		case "date":
+			if !regexp.MustCompile(`^\d{4,}-\d\d-\d\d$`).MatchString(at["value"]) {
+				values.Set(at["name"], "")
+			}
+		case "number":
+			if !regexp.MustCompile(`^-?(\d+|\d*\.\d+)([eE][-+]?\d+)?$`).MatchString(at["value"]) {
+				values.Set(at["name"], "")
+			}
+		}
+	}
+	for _, found := range regexp.MustCompile(`(?s)<textarea [^>]*name="([^"]*)"[^>]*>(.*?)</textarea>`).FindAllStringSubmatch(markup, -1) {
+		value := strings.ReplaceAll(strings.TrimPrefix(html.UnescapeString(found[2]), "\n"), "\r\n", "\n")
+		values.Set(found[1], strings.ReplaceAll(value, "\n", "\r\n"))
+	}
+	return values
+}
+
+// TestSavingUnchangedChangesNothing of any record that has a form: what a form does not show is not lost, and what it shows is
+// sent as it is.
+func TestSavingUnchangedChangesNothing(t *testing.T) {
+	t.Parallel()
+	_, acme, cookie := rich(t, nil)
+	p := person{t, acme, cookie}
+	api := func(method, path string, body any) *gatewaytest.Answer {
+		t.Helper()
+		changes := []gatewaytest.Request{gatewaytest.Cookie(cookie)}
+		if body != nil {
+			changes = append(changes, gatewaytest.JSON(body))
+		}
+		a := acme.Do(t, method, path, changes...)
+		if a.Code != http.StatusOK {
+			t.Fatalf("%s %s: %d %s", method, path, a.Code, a.Text())
+		}
+		return a
+	}
+	type object = map[string]any
+	fields := object{}
+	values := object{}
+	for name, of := range map[string][2]any{
+		"lines": {"Text", " two\nlines "}, "long": {"LongText", "\n\n  first\nlast\n"}, "big": {"Number", json.Number("12345678901234567")}, "small": {"Number", json.Number("1e-7")},
+		"yes": {"Boolean", true}, "no": {"Boolean", false}, "day": {"Date", "2024-05-17"}, "moment": {"DateTime", "2024-05-17T08:30:00.123Z"},
+		"several": {"MultiSelect", []string{"a, b", "two\nlines", " blank "}}, "plain": {"MultiSelect", []string{"x", "y"}}, "none": {"MultiSelect", nil},
+		"choice": {"Select", " <one> "}, "__proto__": {"Text", "x"}, "secret": {"Encrypted", "hush"}, "absent": {"Text", nil}, "locked": {"Text", "kept"},
+		"place": {"GeoPoint", object{"lat": 50.7, "a.b": []any{1, nil, "x"}}}, "count": {"Stars", 3}, "told": {"Stars", "3"}, "flag": {"Stars", true}, "list": {"Tags", []any{"x", 1}},
+	} {
+		fields[name] = object{"title": "The " + name, "type": of[0], "locked": name == "locked"}
+		if of[1] != nil {
+			values[name] = of[1]
+		}
+	}
+	for i := range 300 {
+		fields[fmt.Sprintf("f%d", i)] = object{"title": "F", "type": "Text"}
+		values[fmt.Sprintf("f%d", i)] = fmt.Sprint(i)
+	}
+	api(http.MethodPost, "/api/custom/objects", object{"name": "odd", "label": "Odd", "label_plural": "Odds", "schema": fields})
+	odd := api(http.MethodPost, "/api/custom/objects/odd/records", object{"values": values}).Field("id").(string)
+	api(http.MethodPost, "/api/contacts", object{"email": "odd@example.com", "first_name": " blank ", "tags": []string{"a, b", "c"}, "fields": object{"age": json.Number("41.50")}})
+
+	checked := map[string]int{}
+	const most = 3 // of each kind
+	check := func(path string) {
+		page := p.open(path)
+		for _, f := range forms.FindAllStringSubmatch(page.Text(), -1) {
+			if !strings.HasSuffix(f[1], ".update") || checked[f[1]] >= most {
+				continue
+			}
+			checked[f[1]]++
+			shown := strings.Split(path, "?")[0]
+			state := func() string {
+				a := acme.Do(t, http.MethodGet, "/api"+shown, gatewaytest.Cookie(cookie))
+				var data map[string]any
+				if err := json.Unmarshal([]byte(a.DataJSON()), &data); err != nil {
+					t.Fatal(err)
+				}
+				for _, moment := range []string{"updated_at", "updated_by", "last_seen_at", "last_used_at", "generation"} {
+					delete(data, moment)
+				}
+				raw, _ := json.MarshalIndent(data, "", " ") // it was JSON
+				return string(raw)
+			}
+			before := state()
+			if a := p.send(f[1], typed(f[2], fill(f[2]))); a.Code != http.StatusSeeOther {
+				said := regexp.MustCompile(`class="error"[^>]*>[^<]*`).FindAllString(a.Text(), -1)
+				t.Errorf("%s: %d %q", path, a.Code, said)
+			} else if after := state(); after != before {
+				was, is := strings.Split(before, "\n"), strings.Split(after, "\n")
+				for i := range was {
+					if i >= len(is) || was[i] != is[i] {
+						t.Errorf("%s is changed from line %d: %.300s\nto %.300s", path, i, strings.Join(was[i:], "\n"), strings.Join(is[min(i, len(is)):], "\n"))
+						break
+					}
+				}
+			}
+		}
+	}
+	check("/custom/objects/odd")
+	check("/custom/objects/odd/records/" + odd)
+	p.crawl(func(path string, page *gatewaytest.Answer) {
+		check(path)
+		for _, found := range regexp.MustCompile(`<td[^>]*><a href="([^"]*)"`).FindAllStringSubmatch(page.Text(), most) {
+			check(html.UnescapeString(found[1]))
+		}
+	})
+	t.Logf("%v", checked)
+	for _, kind := range []string{"contacts", "objects", "records", "users", "roles", "teams", "campaigns"} {
+		if checked["/do/"+kind+".update"] == 0 {
+			t.Errorf("no form of %s was sent", kind)
+		}
+	}
+}
+
+// TestFormsReachTheirOwnOperation: a name of a parameter that the operation lacks makes no other path of its own.
+func TestFormsReachTheirOwnOperation(t *testing.T) {
+	t.Parallel()
+	_, acme, cookie := rich(t, nil)
+	p := person{t, acme, cookie}
+	for _, path := range []url.Values{{"path.name}/records/{id": {"none"}}, {"path.name": {"bike/records"}, "path.id": {".."}}, {"path.name": {"bike"}, "path.id": {"."}}, {"path.name": {"{id}"}, "path.id": {"bike"}}, {"path.name": {""}, "path.id": {"%2F"}}} {
+		a := p.send("/do/records.delete", path)
+		checkPage(t, a, 404)
+		if strings.Contains(a.Text(), "There is no custom object") {
+			t.Errorf("%v: %s", path, a.Text())
+		}
+	}
+}
+
+// TestFormsAreNotLostWithTheSession: who was signed out meanwhile is told so, and is not led away from what was typed.
+func TestFormsAreNotLostWithTheSession(t *testing.T) {
+	t.Parallel()
+	g, acme, _ := rich(t, nil)
+	values := url.Values{"email": {"new@example.com"}}
+	a := person{t, acme, &http.Cookie{Name: "none", Value: "x"}}.send("/do/contacts.create", values)
+	checkPage(t, a, 403, "Nothing was saved", `href="/sign-in"`)
+	nobodys := g.Page(t, http.MethodPost, "nobody.localhost", "/do/contacts.create", gatewaytest.Header("Origin", "http://nobody.localhost"), gatewaytest.Body("application/x-www-form-urlencoded", values.Encode()))
+	if nobodys.Code != a.Code || nobodys.Text() != a.Text() {
+		t.Errorf("of nobody: %d %s", nobodys.Code, nobodys.Text())
+	}
+}
+
+// TestSecondTryKeepsWhatOthersChanged: a form that was refused for a value still says so when somebody else was faster.
+func TestSecondTryKeepsWhatOthersChanged(t *testing.T) {
+	t.Parallel()
+	_, acme, cookie := rich(t, nil)
+	p := person{t, acme, cookie}
+	const path = "/contacts/66a000000000000000000001"
+	mine, theirs := formTo(t, p.open(path), "/do/contacts.update"), formTo(t, p.open(path), "/do/contacts.update")
+	mine.Set("email", "no address")
+	refused := p.send("/do/contacts.update", mine)
+	checkPage(t, refused, 422)
+	theirs.Set("city", "Brno")
+	p.follows(p.send("/do/contacts.update", theirs))
+	mine = formTo(t, refused, "/do/contacts.update")
+	mine.Set("email", "an@example.com")
+	late := p.send("/do/contacts.update", mine)
+	checkPage(t, late, 412, "Somebody else has changed this")
+	theirs = formTo(t, p.open(path), "/do/contacts.update")
+	theirs.Set("city", "Praha")
+	p.follows(p.send("/do/contacts.update", theirs))
+	late = p.send("/do/contacts.update", formTo(t, late, "/do/contacts.update"))
+	checkPage(t, late, 412, "Somebody else has changed this")
+	p.follows(p.send("/do/contacts.update", formTo(t, late, "/do/contacts.update")))
+}
+
+// TestConditionsAreNotLost where two cannot stand in one filter.
+func TestConditionsAreNotLost(t *testing.T) {
+	t.Parallel()
+	_, acme, cookie := rich(t, nil)
+	p := person{t, acme, cookie}
+	values := formTo(t, p.open("/do/campaigns.create"), "/do/campaigns.create")
+	for name, value := range map[string]string{"name": "Twice", "filter.0.field": "city", "filter.0.op": "contains", "filter.0.value": "a", "filter.1.field": "city", "filter.1.op": "contains", "filter.1.value": "b"} {
+		values.Set(name, value)
+	}
+	checkPage(t, p.send("/do/campaigns.create", values), 422, "Two conditions compare City in the same way")
+}

@@ -241,10 +241,16 @@ func (db *database) sweep() {
 	if db.closed {
 		return
 	}
+	if db.endIdle(snapshotAge) {
+		db.arm()
+	}
+}
+
+// endIdle ends the snapshots of that age of readers that lie idle, and reports whether some remain. db.mu is held.
+func (db *database) endIdle(age time.Duration) (again bool) {
 	kept := db.idle[:0]
-	again := false
 	for _, r := range db.idle {
-		if r.holding && time.Since(r.began) >= snapshotAge {
+		if r.holding && time.Since(r.began) >= age {
 			if r.end() != nil {
 				_ = r.conn.close()
 				continue
@@ -255,9 +261,16 @@ func (db *database) sweep() {
 	}
 	clear(db.idle[len(kept):])
 	db.idle = kept
-	if again {
-		db.arm()
-	}
+	return again
+}
+
+// commit ends the writer's transaction. Idle readers would begin anew after it anyway; with the snapshots they hold the log
+// could not be written back to the file whole, and so neither begin anew nor be left alone by the next commits.
+func (db *database) commit(c *conn) error {
+	db.mu.Lock()
+	db.endIdle(0)
+	db.mu.Unlock()
+	return c.exec("COMMIT")
 }
 
 // refresh begins a snapshot, or keeps the one held while nothing has been committed since.

@@ -156,7 +156,7 @@ func (db *database) alone(j *job) error {
 		return err
 	}
 	if err = j.run(c); err == nil {
-		err = c.exec("COMMIT")
+		err = db.commit(c)
 	}
 	if err != nil {
 		db.rollback(err)
@@ -194,7 +194,7 @@ func (db *database) together(jobs []*job) bool {
 		db.rollback(err)
 		return false
 	}
-	err = c.exec("COMMIT")
+	err = db.commit(c)
 	if err != nil {
 		db.rollback(err)
 	}

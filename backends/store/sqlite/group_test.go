@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tenantry/backends/store/driver"
+	"zombiezen.com/go/sqlite"
 )
 
 // grouped are jobs of people for one transaction.
@@ -175,5 +176,51 @@ func TestGroup_ManyWriters(t *testing.T) {
 	}
 	if n := g.stored(); n != 321 {
 		t.Errorf("%d persons, want 321", n)
+	}
+}
+
+// TestLogIsWrittenBackWhole although a reader lies idle with a snapshot of before the commit, alone and together.
+func TestLogIsWrittenBackWhole(t *testing.T) {
+	t.Parallel()
+	for name, jobs := range map[string]int{"alone": 1, "together": 3} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newGroup(t)
+			n := 0
+			write := func() {
+				g.jobs = nil
+				for range jobs {
+					n++
+					g.add(t.Context(), nil, n)
+				}
+				if jobs > 1 {
+					g.db.writing <- struct{}{}
+					if !g.db.together(g.jobs) {
+						t.Fatal("not written together")
+					}
+					<-g.db.writing
+					return
+				}
+				if err := g.db.alone(g.jobs[0]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			write()
+			g.stored() // the reader keeps its snapshot for the next question
+			if len(g.db.idle) == 0 || !g.db.idle[0].holding {
+				t.Fatal("no reader holds a snapshot, so nothing is shown")
+			}
+			write()
+			var in, back int64
+			if err := g.db.writer.rows("PRAGMA wal_checkpoint(PASSIVE)", nil, func(row *sqlite.Stmt) error {
+				in, back = row.ColumnInt64(1), row.ColumnInt64(2)
+				return nil
+			}); err != nil || in == 0 || in != back {
+				t.Errorf("%d of %d pages were written back: %v", back, in, err)
+			}
+			if got := g.stored(); got != int64(n) {
+				t.Errorf("%d documents, want %d", got, n)
+			}
+		})
 	}
 }

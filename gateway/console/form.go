@@ -217,9 +217,6 @@ func (v *visit) control(row *api.Operation, f *api.Field, path map[string]string
 			c.Options[i].Chosen = slices.Contains(sent[f.Name], c.Options[i].Value)
 		}
 	}
-	if c.Kind == "secret" {
-		c.Value = ""
-	}
 	c.fit(sent)
 	return c
 }
@@ -416,9 +413,14 @@ func plainLines(list strictjson.Value) bool {
 	})
 }
 
-// fit makes a control one that holds its value: browsers take line breaks out of others. JSON that was sent stays JSON.
+// fit makes a control one that holds its value: browsers take line breaks out of others. JSON that was sent stays JSON, and
+// a secret is asked for again.
 func (c *control) fit(sent url.Values) {
 	switch {
+	case c.Kind == "secret":
+		if c.Value = ""; sent.Get(c.Name) != "" {
+			c.Error = strings.TrimSpace(c.Error + " Type it once more: what is kept secret is not repeated here.")
+		}
 	case sent.Get("_has."+c.Name) == "json":
 		c.Kind = "json"
 	case (c.Kind == "text" || c.Kind == "email") && strings.ContainsAny(c.Value, "\r\n"):

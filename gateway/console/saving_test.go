@@ -196,3 +196,18 @@ func TestConditionsAreNotLost(t *testing.T) {
 	}
 	checkPage(t, p.send("/do/campaigns.create", values), 422, "Two conditions compare City in the same way")
 }
+
+// TestSecretsAreAskedForAgain where a form is refused for another value: they are not shown, and would be lost without a word.
+func TestSecretsAreAskedForAgain(t *testing.T) {
+	t.Parallel()
+	_, acme, cookie := rich(t, nil)
+	p := person{t, acme, cookie}
+	values := formTo(t, p.open("/do/contacts.create"), "/do/contacts.create")
+	values.Set("email", "no address")
+	values.Set("fields.passport_number", "C01X00T47")
+	refused := p.send("/do/contacts.create", values)
+	checkPage(t, refused, 422, "Type it once more")
+	if strings.Contains(refused.Text(), "C01X00T47") {
+		t.Error("the page shows the secret")
+	}
+}

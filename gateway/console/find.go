@@ -43,7 +43,7 @@ func (m *Module) findPage(v *visit) {
 			}
 		}
 	}
-	v.render(v.w, http.StatusOK, "find", view)
+	v.show(http.StatusOK, "find", view)
 }
 
 // search notes the records of a list that have the words.

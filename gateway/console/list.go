@@ -121,7 +121,7 @@ func (v *visit) listPage(p *page, path map[string]string) {
 	}
 	view := v.layOutList(p, path, a.data, asked, own)
 	view.Curl = v.curl(v.t.Org.Slug, request{row: p.shows, path: path, query: asked.Encode()})
-	v.render(v.w, http.StatusOK, "list", view)
+	v.show(http.StatusOK, "list", view)
 }
 
 // at returns the address of the page with that query.

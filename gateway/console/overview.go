@@ -69,7 +69,7 @@ func (m *Module) overviewPage(v *visit) {
 	if data, ok := v.named("usage.list", "per_page="+strconv.Itoa(shownDays)+"&sort=-day"); ok {
 		view.Days = v.days(data.Get("results").Items)
 	}
-	v.render(v.w, http.StatusOK, "overview", view)
+	v.show(http.StatusOK, "overview", view)
 }
 
 // attention notes what somebody should look at.

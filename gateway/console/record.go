@@ -103,7 +103,7 @@ func (v *visit) recordPage(p *page, path map[string]string) {
 	if code == http.StatusOK && !view.Missing {
 		v.layOutRecord(&view, p, path, data, tag)
 	}
-	v.render(v.w, code, "record", view)
+	v.show(code, "record", view)
 }
 
 func (v *visit) layOutRecord(view *recordView, p *page, path map[string]string, data strictjson.Value, tag string) {
@@ -305,7 +305,7 @@ func (v *visit) showForm(code int, row *api.Operation, path map[string]string, f
 		}
 	}
 	view.Curl = v.curl(v.t.Org.Slug, q)
-	v.render(v.w, code, "record", view)
+	v.show(code, "record", view)
 }
 
 // back returns the page that a form belongs to.
@@ -343,6 +343,10 @@ func (m *Module) doIt(v *visit) {
 		}
 	}
 	body, faults := v.body(row, path, sent)
+	if v.lacked != nil { // of which fields there are
+		v.refused(*v.lacked, nil)
+		return
+	}
 	if faults != nil {
 		v.again(http.StatusUnprocessableEntity, v.typed(row, sent), path, sent, faults, "")
 		return
@@ -435,7 +439,7 @@ func (v *visit) tried(q request, row *api.Operation, sent url.Values, a reply) {
 		view.Charts = v.pictures(parse(q.body), a.data)
 	}
 	view.Curl = v.curl(v.t.Org.Slug, q)
-	v.render(v.w, http.StatusOK, "record", view)
+	v.show(http.StatusOK, "record", view)
 }
 
 // done leads on where something was done. A secret that is told once is shown at once.

@@ -211,3 +211,31 @@ func TestSecretsAreAskedForAgain(t *testing.T) {
 		t.Error("the page shows the secret")
 	}
 }
+
+// TestPagesAreWholeOrRefused: one that a limit cuts short does not leave out what it could not ask.
+func TestPagesAreWholeOrRefused(t *testing.T) {
+	t.Parallel()
+	_, acme, cookie := rich(t, nil, noTime, gatewaytest.Limits("50/h", "off", "off", "off"))
+	p := person{t, acme, cookie}
+	whole := regexp.MustCompile(`name="_once" value="[^"]*"`)
+	first := ""
+	for range 60 {
+		page := p.open("/contacts/66a000000000000000000001")
+		if page.Code == http.StatusTooManyRequests {
+			if page.Header.Get("Retry-After") == "" {
+				t.Error("no Retry-After")
+			}
+			continue
+		}
+		text := whole.ReplaceAllString(page.Text(), "")
+		if first == "" {
+			first = text
+		}
+		if page.Code != http.StatusOK || text != first {
+			t.Fatalf("%d, %d bytes of %d", page.Code, len(text), len(first))
+		}
+	}
+	if first == "" {
+		t.Error("no page was whole")
+	}
+}

@@ -20,6 +20,8 @@ type visit struct {
 	who *tenants.Principal
 	// known are answers that one page asks for more than once.
 	known map[string]reply
+	// lacked is the first question that there was no time or room for: a page without its answer would say what is not so.
+	lacked *reply
 }
 
 // signedIn finds who is signed in, and sends others to sign in. Errors were answered.
@@ -83,7 +85,19 @@ func (v *visit) read(row *api.Operation, path map[string]string, query string) (
 	if err == nil {
 		v.known[q.target()] = a
 	}
+	if v.lacked == nil && (err != nil || a.code == http.StatusTooManyRequests || a.code >= http.StatusInternalServerError) {
+		if v.lacked = &a; err != nil {
+			v.lacked = &reply{code: http.StatusServiceUnavailable}
+		}
+	}
 	return a, err
+}
+
+// show answers with a page, or with why it cannot be whole.
+func (v *visit) show(code int, name string, view any) {
+	if v.lacked == nil || !v.refused(*v.lacked, nil) {
+		v.render(v.w, code, name, view)
+	}
 }
 
 // named asks the row of that name without parameters of the path, where there is one that the person may call.

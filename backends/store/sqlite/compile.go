@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"tenantry/backends/store/driver"
 )
@@ -29,6 +30,8 @@ type statement struct {
 	side bool
 	ws   int64  // the workspace, where several share the table
 	mark string // of it, once it was written, or a number; see statement
+	// began is when the snapshot was begun that it was asked of; zero: of none that was held.
+	began time.Time
 }
 
 type customKey struct{ name, param string }

@@ -28,7 +28,7 @@ func (w *workspace) shelf(t *table) shelf { return shelf{w.space.id, t.name} }
 // counts are those of a database that were taken since their tables changed: lists count the same records for
 // every page. A writer takes them away before it acknowledges. The zero value has none.
 type counts struct {
-	mu     sync.Mutex
+	mu     sync.RWMutex
 	epoch  uint64 // of all tables
 	tables map[shelf]*counted
 }
@@ -44,6 +44,19 @@ type count struct {
 	taken time.Time
 }
 
+// standing tells what a shelf has before a change from what it has after it.
+type standing [2]uint64
+
+// standing returns that of a shelf. A reader whose snapshot was begun or looked at after that sees no less.
+func (c *counts) standing(of shelf) standing {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if t := c.tables[of]; t != nil {
+		return standing{c.epoch, t.turn}
+	}
+	return standing{c.epoch, 0}
+}
+
 // countKey is what tells one question from another.
 func countKey(sql string, args []any) string {
 	var b strings.Builder
@@ -55,26 +68,26 @@ func countKey(sql string, args []any) string {
 }
 
 // get returns a count that still holds, or where its table stands, for put.
-func (c *counts) get(of shelf, key string) (n int64, ok bool, at [2]uint64) {
+func (c *counts) get(of shelf, key string) (n int64, ok bool, at standing) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := c.tables[of]
 	if t == nil {
-		return 0, false, [2]uint64{c.epoch, 0}
+		return 0, false, standing{c.epoch, 0}
 	}
 	kept, ok := t.kept[key]
-	return kept.n, ok && time.Since(kept.taken) < countAge, [2]uint64{c.epoch, t.turn}
+	return kept.n, ok && time.Since(kept.taken) < countAge, standing{c.epoch, t.turn}
 }
 
 // put keeps a count that was taken after at was told, unless the table has changed since.
-func (c *counts) put(of shelf, key string, n int64, at [2]uint64) {
+func (c *counts) put(of shelf, key string, n int64, at standing) {
 	if n < leastKept {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := c.table(of)
-	if at != [2]uint64{c.epoch, t.turn} {
+	if at != (standing{c.epoch, t.turn}) {
 		return
 	}
 	if t.kept == nil || len(t.kept) >= maxCounts {

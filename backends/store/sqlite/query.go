@@ -26,8 +26,15 @@ func (w *workspace) Find(ctx context.Context, q driver.Query) ([]driver.Document
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
-	docs := make([]driver.Document, 0, min(q.Limit, maxReserve))
-	err = w.read(ctx, doing, s, func(row *sqlite.Stmt) error {
+	if len(q.Sort) == 0 && q.Offset == 0 && len(s.args) <= maxAsked && s.indexed(q.Where) {
+		return w.findOne(ctx, doing, s)
+	}
+	return w.documents(ctx, doing, s, min(q.Limit, maxReserve))
+}
+
+func (w *workspace) documents(ctx context.Context, doing string, s *statement, reserve int) ([]driver.Document, error) {
+	docs := make([]driver.Document, 0, reserve)
+	err := w.read(ctx, doing, s, func(row *sqlite.Stmt) error {
 		docs = append(docs, document(row))
 		return nil
 	})
@@ -35,6 +42,36 @@ func (w *workspace) Find(ctx context.Context, q driver.Query) ([]driver.Document
 		return nil, err
 	}
 	return docs, nil
+}
+
+// maxAsked bounds the parameters of a question whose answer is kept for a moment.
+const maxAsked = 8
+
+// findOne answers a question that may be one for a document by a name that it alone has, such as a definition that
+// every write of a record looks up: that is kept for as long as one that was found by its id.
+func (w *workspace) findOne(ctx context.Context, doing string, s *statement) ([]driver.Document, error) {
+	db, err := w.acquire(ctx)
+	if err != nil {
+		return nil, failed(ctx, doing, err)
+	}
+	defer w.file.release()
+	at := place{ws: w.space.id, t: s.t, asked: countKey(s.sql.String(), s.args)}
+	kept, ok := db.recent.get(db, at)
+	if ok && !kept.found {
+		return nil, nil
+	}
+	if ok {
+		return []driver.Document{kept.doc}, nil
+	}
+	docs, err := w.documents(ctx, doing, s, 1)
+	if err == nil && len(docs) <= 1 && !s.began.IsZero() {
+		kept.began, kept.found = s.began, len(docs) == 1
+		if kept.found {
+			kept.doc = docs[0]
+		}
+		db.keep(at, kept)
+	}
+	return docs, err
 }
 
 func document(row *sqlite.Stmt) driver.Document {
@@ -62,9 +99,10 @@ func (w *workspace) findByID(ctx context.Context, doing string, t *table, id str
 		return nil, failed(ctx, doing, err)
 	}
 	defer w.file.release()
-	at := place{w.space.id, t, id}
-	if doc, ok := db.recent.get(db, at); ok {
-		return []driver.Document{doc}, nil
+	at := place{ws: w.space.id, t: t, id: id}
+	kept, ok := db.recent.get(db, at)
+	if ok {
+		return []driver.Document{kept.doc}, nil
 	}
 	r, err := db.reader(ctx)
 	if err != nil {
@@ -72,7 +110,7 @@ func (w *workspace) findByID(ctx context.Context, doing string, t *table, id str
 	}
 	doc, found, err := r.findByID(w.engine, at)
 	if found && err == nil && r.holding {
-		db.recent.put(at, seen{doc, r.commits, r.began})
+		db.keep(at, seen{doc, found, kept.at, r.began})
 	}
 	db.putReader(r, err)
 	if err != nil {
@@ -123,7 +161,11 @@ func (w *workspace) compileQuery(t *table, q driver.Query) (*statement, error) {
 	if err := s.order(q); err != nil {
 		return nil, err
 	}
-	s.add(" LIMIT ", s.param(int64(q.Limit)))
+	if q.Limit == 1 {
+		s.add(" LIMIT 1") // SQLite compiles a statement anew whose limit was 1 and is another now, or the other way round
+	} else {
+		s.add(" LIMIT ", s.param(int64(q.Limit)))
+	}
 	if q.Offset > 0 {
 		s.add(" OFFSET ", s.param(int64(q.Offset)))
 	}
@@ -245,6 +287,9 @@ func (w *workspace) read(ctx context.Context, doing string, s *statement, each f
 	r, err := db.reader(ctx)
 	if err != nil {
 		return failed(ctx, doing, err)
+	}
+	if r.holding {
+		s.began = r.began
 	}
 	began := time.Now()
 	disarm := r.conn.arm(ctx)

@@ -13,36 +13,53 @@ const (
 	maxRecentSize = 16 << 10
 )
 
-// recent are documents read by their ids a moment ago. One is answered again for as long as the reader that
-// read it would answer from the same snapshot: until something is committed, and never after snapshotAge.
+// recent are documents read a moment ago, by their ids or as the one that meets a condition. One is answered again
+// for as long as the reader that read it would answer from the same snapshot, had nobody written to other tables:
+// until something of its shelf is committed, and never after snapshotAge.
 // So who asks sees what the file would have shown, without asking it.
 type recent struct {
 	mu   sync.RWMutex
 	docs map[place]seen
 }
 
+// place is where a document lies, or what it was asked for with.
 type place struct {
-	ws int64
-	t  *table
-	id string
+	ws    int64
+	t     *table
+	id    string
+	asked string // see countKey; then the id is empty
 }
 
-// seen is a document of a snapshot.
+func (at place) shelf() shelf { return shelf{at.ws, at.t.name} }
+
+// seen is a document of a snapshot; found is false where there was none.
 type seen struct {
-	doc     driver.Document
-	commits uint64
-	began   time.Time
+	doc   driver.Document
+	found bool
+	at    standing // of its shelf, before the snapshot
+	began time.Time
 }
 
-func (s *seen) holds(db *database) bool {
-	return s.commits == db.commits.Load() && time.Since(s.began) < snapshotAge
-}
-
-func (r *recent) get(db *database, at place) (driver.Document, bool) {
+// get returns what is still seen at a place, or where its shelf stands, for put.
+func (r *recent) get(db *database, at place) (s seen, ok bool) {
 	r.mu.RLock()
-	s, ok := r.docs[at]
+	s, ok = r.docs[at]
 	r.mu.RUnlock()
-	return s.doc, ok && s.holds(db)
+	now := db.counts.standing(at.shelf())
+	if ok && s.at == now && time.Since(s.began) < snapshotAge {
+		return s, true
+	}
+	return seen{at: now}, false
+}
+
+// keep keeps a document until the next sweep, which it sees to.
+func (db *database) keep(at place, s seen) {
+	db.recent.put(at, s)
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if !db.armed {
+		db.arm()
+	}
 }
 
 func (r *recent) put(at place, s seen) {

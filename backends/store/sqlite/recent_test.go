@@ -20,15 +20,28 @@ func testRecentDocuments(t *testing.T, shared bool) {
 	c := people()
 	ws := openWorkspace(t, e, "w", c)
 	written := person(c, 1)
+	named := onField("email", driver.Eq, written.Doc.Values[0])
+	for range 2 {
+		if docs, err := ws.Find(t.Context(), driver.Query{Collection: c, Where: named, Limit: 1}); len(docs) != 0 || err != nil {
+			t.Fatalf("before it is there: %v %v", docs, err)
+		}
+	}
 	if err := ws.Write(t.Context(), []driver.Write{written}); err != nil {
 		t.Fatal(err)
 	}
 	read := func() string {
-		docs, err := ws.Find(t.Context(), driver.Query{Collection: c, Where: onField("id", driver.Eq, written.Doc.ID), Limit: 1})
-		if err != nil || len(docs) != 1 {
-			t.Fatalf("%v %v", docs, err)
+		var bodies [2]string
+		for i, where := range []driver.Predicate{onField("id", driver.Eq, written.Doc.ID), named} {
+			docs, err := ws.Find(t.Context(), driver.Query{Collection: c, Where: where, Limit: 1})
+			if err != nil || len(docs) != 1 {
+				t.Fatalf("%v %v", docs, err)
+			}
+			bodies[i] = string(docs[0].Body)
 		}
-		return string(docs[0].Body)
+		if bodies[0] != bodies[1] {
+			return bodies[0] + " by its id, " + bodies[1] + " by its name"
+		}
+		return bodies[0]
 	}
 	for i := range 50 {
 		written.Op, written.Doc.Rev = driver.Replace, int64(i+1)

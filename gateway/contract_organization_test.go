@@ -39,12 +39,19 @@ func TestOrganizationOverHTTP(t *testing.T) {
 		t.Errorf("with an old tag: %d %s", a.Code, a.Body)
 	}
 
+	admin.do(t, http.MethodPut, path, `{"frame_origins":[" https://WWW.example.com:8443 ","https://www.example.com:8443","http://[::1]"]}`, 200, `"frame_origins":["https://www.example.com:8443","http://[::1]"]`)
+	admin.do(t, http.MethodPut, path, `{"name":"Acme & Sons"}`, 200, `"frame_origins":["https://www.example.com:8443","http://[::1]"]`)
+	admin.do(t, http.MethodPut, path, `{"frame_origins":[]}`, 200, `"frame_origins":[]`)
+
 	for body, says := range map[string]string{
 		`{"limits":{"folder_children":1001}}`:                 "the limit folder_children is from 1 to 1000, which the operator allows",
 		`{"limits":{"folder_children":0}}`:                    "from 1 to 1000",
 		`{"limits":{"dragons":1}}`:                            `unknown limit \"dragons\"`,
 		`{"features":{"dragons":true},"settings":{"x":true}}`: `unknown feature \"dragons\"; there are: teams; unknown setting \"x\"`,
 		`{"features":{"x":true},"limits":{"z":1}}`:            `unknown limit \"z\"; there are: folder_children; unknown feature \"x\"`,
+		`{"frame_origins":["https://*.example.com"]}`:         `is no origin such as https://www.example.com`,
+		`{"frame_origins":["https://a.example;script-src"]}`:  `is no origin`,
+		`{"frame_origins":["https://a.example/","'self'"]}`:   `is no origin`,
 		`{"name":""}`:     "name",
 		`{"slug":"evil"}`: `"field":"slug"`,
 		`{"request_limits":{},"providers":["x"],"backend":"my"}`: `"field":"backend"`,

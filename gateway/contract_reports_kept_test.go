@@ -55,6 +55,25 @@ func TestContract_ReportsAreHeldToEverything(t *testing.T) {
 	}
 }
 
+// TestContract_ReportFields: what a report can ask is told as it is held to.
+func TestContract_ReportFields(t *testing.T) {
+	t.Parallel()
+	acme := gatewaytest.Start(t).Org(t, "acme")
+	c := asking{acme, acme.Key(t, tenants.ManageReports, tenants.ManageCustomObjects)}
+	const path = "/api/custom-reports/fields"
+	c.do(t, 200, posted, "/api/custom/objects", `{"name":"bike","label":"Bike","label_plural":"Bikes","schema":{"size":{"title":"Size","type":"Number"},"pin":{"title":"Pin","type":"Encrypted"},"sold":{"title":"Sold","type":"Date"},"tags":{"title":"Tags","type":"MultiSelect"}}}`)
+	c.do(t, 200, get, path, "", `{"name":"Contacts","needs_source":false,"source_of":""}`, `{"name":"Records","needs_source":true,"source_of":"custom_object"}`, `"source_of":"form_collection"`, `"fields":[]`)
+	c.do(t, 200, get, path+"?class=Records", "", `"fields":[]`)
+	c.do(t, 200, get, path+"?class=Records&source=bike", "", `{"name":"size","title":"Size","type":"number","operators":["eq","ne","gt","gte","lt","lte","in","nin","exists"],"measures":["sum","avg","min","max","distinct"],"groups":true,"by":[]}`,
+		`{"name":"sold","title":"Sold","type":"date","operators":["eq","ne","gt","gte","lt","lte","in","nin","exists"],"measures":["min","max","distinct"],"groups":true,"by":["day","week","month","quarter","year"]}`,
+		`{"name":"tags","title":"Tags","type":"list","operators":["eq","ne","in","nin","contains","exists"],"measures":[],"groups":false,"by":[]}`, "!pin")
+	c.do(t, 422, get, path+"?class=Records&source=none", "", `"field":"source"`)
+	c.do(t, 422, get, path+"?class=Nothing", "", `"field":"class"`)
+	asking{acme, acme.Key(t, tenants.ManageForms)}.do(t, 403, get, path, "", "manage_reports")
+	c.do(t, 422, posted, "/api/custom-reports", `{"title":"x","class":"Contacts","input":{"a":{"rule":"editable","type":"number","value":"3","choices":["1","x","1",""]}}}`,
+		"input.a.value must be one of the choices", "input.a.choices must be a number", `names \"1\" twice`, "no choice is empty")
+}
+
 // TestContract_APurgedReportTakesItsTokens: another report of the same address is not opened by them.
 func TestContract_APurgedReportTakesItsTokens(t *testing.T) {
 	t.Parallel()

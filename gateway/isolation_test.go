@@ -73,6 +73,7 @@ func samples() map[string]sample {
 		"reports.list_shares":   {path: map[string]ref{"id": refScratch}, query: []value{{"page", "1"}, {"per_page", "20"}, {"sort", "-created_at"}}},
 		"reports.revoke_share":  {path: map[string]ref{"id": refSecure, "token_id": refTokenID}},
 		"reports.run":           {path: map[string]ref{"id": refReport}, query: []value{{"page", "1"}, {"per_page", "20"}, {"params[country]", "FR"}}},
+		"reports.fields":        {query: []value{{"class", "Records"}, {"source", refObjectName}}},
 		"reports.export":        {path: map[string]ref{"id": refReport}, query: []value{{"format", "csv"}, {"params[country]", "FR"}}},
 		"reports.duplicate":     {path: map[string]ref{"id": refReport}, volatile: []string{"id", "pid", "share_url", "created_at", "updated_at"}},
 		"compliance.schema":     {},
@@ -81,7 +82,7 @@ func samples() map[string]sample {
 		"users.get":             {path: map[string]ref{"id": refUser}},
 		"organization.get":      {volatile: []string{"id", "updated_at"}},
 		"organization.update": {
-			body:     map[string]any{"name": "Acme {n}", "features": map[string]any{"teams": true}, "settings": map[string]any{"sign_in_names_organization": false}, "limits": map[string]any{"folder_children": 100}},
+			body:     map[string]any{"name": "Acme {n}", "features": map[string]any{"teams": true}, "settings": map[string]any{"sign_in_names_organization": false}, "limits": map[string]any{"folder_children": 100}, "frame_origins": []string{"https://www.example.com"}},
 			volatile: []string{"id", "slug", "name", "url", "created_at", "updated_at"},
 		},
 		"me.get":        {volatile: []string{"id", "name", "email", "created_at"}},

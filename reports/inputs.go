@@ -15,6 +15,7 @@ import (
 // Limits of inputs.
 const (
 	MaxInputs     = 50
+	MaxChoices    = 200
 	maxInputValue = 1_000 // bytes
 	maxParams     = 4_000 // bytes of a token's locked values, as JSON
 )
@@ -68,7 +69,7 @@ func resolveInputs(root, selected *Report, locked, given map[string]string) (*in
 			notSettable(&errs, name)
 			continue
 		}
-		checkInput(&errs, "params["+name+"]", in.Type, value)
+		checkInput(&errs, "params["+name+"]", in, value)
 	}
 	slices.SortFunc(errs, byField)
 	if err := errs.Err(); err != nil {
@@ -125,16 +126,20 @@ func (v *inputValues) all() map[string]string {
 	return values
 }
 
-// checkInput notes where a value does not fit the input's type. The empty value fits all.
-func checkInput(errs *fault.List, at, inputType, value string) {
+// checkInput notes where a value does not fit the input's type, or is none of its choices. The empty value fits all.
+func checkInput(errs *fault.List, at string, in Input, value string) {
 	if value == "" {
+		return
+	}
+	if len(in.Choices) > 0 && !slices.Contains(in.Choices, value) {
+		errs.Add(at, "unknown", "%s must be one of the choices of the input", at)
 		return
 	}
 	if len(value) > maxInputValue {
 		errs.Add(at, "length", "%s must have at most %d bytes", at, maxInputValue)
 		return
 	}
-	switch inputType {
+	switch in.Type {
 	case TypeNumber:
 		var n float64
 		if value == "null" || json.Unmarshal([]byte(value), &n) != nil {

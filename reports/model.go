@@ -44,6 +44,8 @@ type Input struct {
 	Value string `json:"value"`
 	Label string `json:"label,omitempty"`
 	Type  string `json:"type,omitempty"` // a type of columns other than list; empty: text
+	// Choices are the values there are to choose from, besides none; without them any value that fits the type.
+	Choices []string `json:"choices,omitempty"`
 }
 
 // Inputs are the parameters of a report by name.
@@ -52,7 +54,7 @@ type Inputs map[string]Input
 // ReadValue reads the inputs; Module.Validate checks them.
 func (in *Inputs) ReadValue(name string, v strictjson.Value, errs *fault.List) {
 	if v.Is != strictjson.Object || json.Unmarshal(v.Raw(), in) != nil {
-		errs.Add(name, fault.Type, "%s must be an object of {rule, value, label, type} by name", name)
+		errs.Add(name, fault.Type, "%s must be an object of {rule, value, label, type, choices} by name", name)
 	}
 }
 

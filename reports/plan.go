@@ -70,6 +70,12 @@ func (p *Plan) add(c Column, instant bool) {
 
 func (f Field) instant() bool { return f.Ref.Type == store.TypeTime }
 
+// groups reports whether records can be grouped and sorted by the field.
+func (f Field) groups() bool { return f.Type != TypeList }
+
+// dated reports whether the field's values are days or moments, which periods have.
+func (f Field) dated() bool { return f.Type == TypeDate || f.Type == TypeDatetime }
+
 func (p *Plan) bindList(d *Dataset, def Definition, errs *fault.List) {
 	names := def.Fields
 	if len(names) == 0 {
@@ -90,7 +96,7 @@ func (p *Plan) bindList(d *Dataset, def Definition, errs *fault.List) {
 		if !ok {
 			continue
 		}
-		if f.Type == TypeList {
+		if !f.groups() {
 			errs.Add("query.sort", "forbidden", "query.sort: rows cannot be sorted by the list %q", s.Column)
 			continue
 		}
@@ -104,13 +110,13 @@ func (p *Plan) bindGroups(d *Dataset, def Definition, errs *fault.List) {
 		if !ok {
 			continue
 		}
-		if f.Type == TypeList {
+		if !f.groups() {
 			errs.Add("query.group_by", "forbidden", "query.group_by: records cannot be grouped by the list %q", g.Field)
 			continue
 		}
 		column, instant := f.Column, f.instant()
 		if g.By != store.NoBucket {
-			if f.Type != TypeDate && f.Type != TypeDatetime {
+			if !f.dated() {
 				errs.Add("query.group_by", "forbidden", "query.group_by: %q is no date, so it takes no by", g.Field)
 				continue
 			}

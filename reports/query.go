@@ -151,10 +151,10 @@ func (q Query) OpenAPISchema() map[string]any {
 				"description": `Conditions by field, as {"country": "DE", "age": {"gt": 30}}; a value may be {"input": "<name>"}.`,
 			},
 			"group_by": list(MaxGroups, object("field", map[string]any{
-				"field": text, "by": map[string]any{"type": "string", "enum": []string{"day", "week", "month", "quarter", "year"}},
+				"field": text, "by": map[string]any{"type": "string", "enum": Buckets()},
 			})),
 			"measures": list(MaxMeasures, object("op", map[string]any{
-				"op": map[string]any{"type": "string", "enum": []string{"count", "sum", "avg", "min", "max", "distinct"}}, "field": text,
+				"op": map[string]any{"type": "string", "enum": Measures()}, "field": text,
 			})),
 			"sort":   list(MaxSorts, text),
 			"fields": list(MaxFields, text),

@@ -145,7 +145,7 @@ func TestEditableInputs(t *testing.T) {
 	w := newWorld(t, nil)
 	w.addPeople(crowd()...)
 	r := w.add(`{"class":"Contacts","input":{
-		"country":{"rule":"editable","value":"DE","label":"Land"},"older":{"rule":"editable","type":"number"},"plain":{"rule":"editable"}},
+		"country":{"rule":"editable","value":"DE","label":"Land","choices":["DE","FR"]},"older":{"rule":"editable","type":"number"},"plain":{"rule":"editable"}},
 		"query":{"filter":{"country":{"input":"country"},"age":{"gte":{"input":"older"},"ne":{"input":"plain"}}},"measures":[{"op":"count"}]}}`)
 	count := func(query string) float64 {
 		t.Helper()
@@ -164,6 +164,7 @@ func TestEditableInputs(t *testing.T) {
 		}
 	}
 	w.open(r, "params[older]=old").failed(t, 422, "params[older] must be a number")
+	w.open(r, "params[country]=IT").failed(t, 422, "params[country] must be one of the choices of the input")
 	w.open(r, "params[plain]=old").failed(t, 422, "a value in params does not fit")
 	w.open(r, "params[country]=FR&params[country]=DE").failed(t, 422, "given twice")
 	w.open(r, "params=FR").failed(t, 422, "params[<name>]=<value>")
@@ -176,7 +177,7 @@ func TestEditableInputs(t *testing.T) {
 	if want := map[string]string{"country": "FR", "older": "", "plain": ""}; !cmp.Equal(want, s.Params) {
 		t.Error(cmp.Diff(want, s.Params))
 	}
-	if want := (reports.Control{Label: "Land", Type: "text", Value: "DE", Rule: "editable"}); s.Controls["country"] != want {
+	if want := (reports.Control{Label: "Land", Type: "text", Value: "DE", Rule: "editable", Choices: []string{"DE", "FR"}}); !cmp.Equal(want, s.Controls["country"]) {
 		t.Errorf("control is %+v", s.Controls["country"])
 	}
 }

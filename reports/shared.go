@@ -51,10 +51,11 @@ type SharedField struct {
 
 // Control is an input that the reader may set.
 type Control struct {
-	Label string `json:"label"`
-	Type  string `json:"type"`
-	Value string `json:"value" doc:"The value without a choice of the reader"`
-	Rule  string `json:"rule" doc:"Always editable"`
+	Label   string   `json:"label"`
+	Type    string   `json:"type"`
+	Value   string   `json:"value" doc:"The value without a choice of the reader"`
+	Rule    string   `json:"rule" doc:"Always editable"`
+	Choices []string `json:"choices,omitempty" doc:"The values there are to choose from, besides none; absent where any that fits the type is one"`
 }
 
 // ChildReport names a report of the same bundle.
@@ -282,7 +283,7 @@ func (m *Module) describe(b *bundle, r *Report, inputs *inputValues, f *found) S
 	}
 	for name, in := range inputs.rules {
 		if in.Rule == Editable {
-			s.Controls[name] = Control{Label: cmp.Or(in.Label, name), Type: cmp.Or(in.Type, TypeText), Value: in.Value, Rule: in.Rule}
+			s.Controls[name] = Control{Label: cmp.Or(in.Label, name), Type: cmp.Or(in.Type, TypeText), Value: in.Value, Rule: in.Rule, Choices: in.Choices}
 			s.Params[name] = inputs.effective(name)
 		}
 	}

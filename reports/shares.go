@@ -137,7 +137,7 @@ func tokenParams(r *Report, children []Report, params map[string]any) (map[strin
 		case value == "":
 			errs.Add(at, "required", "%s must not be empty", at)
 		default:
-			checkInput(&errs, at, in.Type, value)
+			checkInput(&errs, at, in, value)
 		}
 		values[name] = value
 	}

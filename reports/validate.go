@@ -64,11 +64,26 @@ func validateInputs(inputs map[string]Input, errs *fault.List) {
 		if in.Rule != Locked && in.Rule != Editable {
 			errs.Add(at+".rule", "unknown", "%s.rule must be locked or editable", at)
 		}
-		if !slices.Contains([]string{"", TypeText, TypeNumber, TypeBoolean, TypeDate, TypeDatetime}, in.Type) {
+		if in.Type != "" && !slices.Contains(InputTypes(), in.Type) {
 			errs.Add(at+".type", "unknown", "%s.type must be text, number, boolean, date or datetime", at)
 		}
 		atMost(errs, at+".label", in.Label, maxTitle)
-		checkInput(errs, at+".value", in.Type, in.Value)
+		checkInput(errs, at+".value", in, in.Value)
+		checkChoices(errs, at+".choices", in)
+	}
+}
+
+func checkChoices(errs *fault.List, at string, in Input) {
+	if len(in.Choices) > MaxChoices {
+		errs.Add(at, "length", "%s must have at most %d choices", at, MaxChoices)
+		return
+	}
+	noteRepeats(in.Choices, at, errs)
+	for _, choice := range in.Choices {
+		if choice == "" {
+			errs.Add(at, "required", "%s: no choice is empty, since an input can be left without a value", at)
+		}
+		checkInput(errs, at, Input{Type: in.Type}, choice)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +17,9 @@ import (
 
 // MaxProviders is how many providers an organization may have.
 const MaxProviders = 100
+
+// MaxFrameOrigins is how many origins may frame an organization's shared reports.
+const MaxFrameOrigins = 50
 
 const (
 	maxName           = 200
@@ -34,13 +38,30 @@ func AllSettings() []string {
 // AllLimits returns the names of the limits there are.
 func AllLimits() []string { return []string{LimitFolderChildren} }
 
-// CheckOrganization notes what is wrong with the features, settings, limits and providers.
+// Origin returns an origin in the form that browsers send: http or https, a host and, where it is not the usual one, a port. It
+// reports false for any other text, such as one with a path or a wildcard.
+func Origin(text string) (string, bool) {
+	origin := strings.ToLower(strings.TrimSpace(text))
+	u, err := url.Parse(origin)
+	return origin, err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Hostname() != "" && u.Scheme+"://"+u.Host == origin &&
+		strings.Trim(u.Host, "abcdefghijklmnopqrstuvwxyz0123456789.-_:[]") == ""
+}
+
+// CheckOrganization notes what is wrong with the features, settings, limits, providers and origins.
 func CheckOrganization(faults *fault.List, o *Organization) {
 	checkKnown(faults, "features", "feature", slices.Sorted(maps.Keys(o.Features)), AllFeatures())
 	checkKnown(faults, "settings", "setting", slices.Sorted(maps.Keys(o.Settings)), AllSettings())
 	checkKnown(faults, "limits", "limit", slices.Sorted(maps.Keys(o.Limits)), AllLimits())
 	if n, ok := o.Limits[LimitFolderChildren]; ok && (n < 1 || n > maxFolderChildren) {
 		faults.Add("limits."+LimitFolderChildren, fault.Range, "the limit %s is from 1 to %d", LimitFolderChildren, maxFolderChildren)
+	}
+	if len(o.FrameOrigins) > MaxFrameOrigins {
+		faults.Add("frame_origins", fault.Length, "at most %d origins", MaxFrameOrigins)
+	}
+	for _, text := range o.FrameOrigins {
+		if origin, ok := Origin(text); !ok || origin != text {
+			faults.Add("frame_origins", fault.Format, "%q is no origin such as https://www.example.com", texts.Clip(text))
+		}
 	}
 	if len(o.Providers) > MaxProviders {
 		faults.Add("providers", fault.Length, "an organization has at most %d providers", MaxProviders)
@@ -97,7 +118,7 @@ func (d *Directory) List(ctx context.Context, after string, limit int) ([]Organi
 	return found, nil
 }
 
-// Update lets change alter name, features, settings, limits of both kinds and providers; what it does
+// Update lets change alter name, features, settings, limits of both kinds, providers and origins; what it does
 // to other fields is undone. It may be called several times. Errors: ErrUnknownTenant,
 // *fault.Error with every fault, those that change returns among them, what else it returns, store.ErrConflict, store.ErrUnavailable.
 func (d *Directory) Update(ctx context.Context, slug string, change func(*Organization) error) (*Tenant, error) {
@@ -108,7 +129,7 @@ func (d *Directory) Update(ctx context.Context, slug string, change func(*Organi
 		}
 		edited := *o
 		edited.Features, edited.Settings, edited.Limits = maps.Clone(o.Features), maps.Clone(o.Settings), maps.Clone(o.Limits)
-		edited.Lowered, edited.Providers = maps.Clone(o.Lowered), slices.Clone(o.Providers)
+		edited.Lowered, edited.Providers, edited.FrameOrigins = maps.Clone(o.Lowered), slices.Clone(o.Providers), slices.Clone(o.FrameOrigins)
 		var faults fault.List
 		if err := change(&edited); err != nil {
 			wrong, ok := errors.AsType[*fault.Error](err)
@@ -124,7 +145,7 @@ func (d *Directory) Update(ctx context.Context, slug string, change func(*Organi
 			return err
 		}
 		o.Name, o.Features, o.Settings, o.Limits, o.Providers = edited.Name, edited.Features, edited.Settings, edited.Limits, edited.Providers
-		o.RequestLimits, o.Lowered = edited.RequestLimits, edited.Lowered
+		o.RequestLimits, o.Lowered, o.FrameOrigins = edited.RequestLimits, edited.Lowered, edited.FrameOrigins
 		return nil
 	})
 	if err != nil {

@@ -71,6 +71,8 @@ type Organization struct {
 	Leaving []Leaving `json:"leaving,omitempty" use:"local"`
 	// Providers are the names of the report providers a shared report may be asked from.
 	Providers []string `json:"providers,omitempty" rule:"each=64"`
+	// FrameOrigins are the origins whose pages may show its shared reports in a frame.
+	FrameOrigins []string `json:"frame_origins,omitempty" rule:"each=300"`
 }
 
 // Leaving is an administrator who is about to be none, until then (Unix milliseconds) at

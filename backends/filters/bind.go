@@ -204,6 +204,17 @@ func (b *binder) plain(c condition, field Field, values []literal) (store.Filter
 	return store.Where(field.Ref, c.op, bound...), true
 }
 
+// Operators returns the names of the operators that a field of the notation takes.
+func (f Notation) Operators() []string {
+	names := []string{}
+	for _, o := range operators {
+		if slices.Contains(f.operators(), o.op) {
+			names = append(names, o.name)
+		}
+	}
+	return names
+}
+
 func (f Notation) operators() []store.Op {
 	equality := []store.Op{store.OpEq, store.OpNe, store.OpIn, store.OpNin, store.OpExists}
 	order := []store.Op{store.OpGt, store.OpGte, store.OpLt, store.OpLte}

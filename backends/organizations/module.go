@@ -36,6 +36,7 @@ type Answer struct {
 	Allowed       map[string]int64 `json:"allowed_limits" doc:"What the operator allows each limit to be at most."`
 	RequestLimits limits.Set       `json:"request_limits" doc:"The limits on requests that hold, which the operator sets."`
 	Providers     []string         `json:"providers" doc:"Providers that a shared report may be asked from, which the operator sets."`
+	FrameOrigins  []string         `json:"frame_origins" doc:"Origins whose pages may show shared reports in a frame."`
 	URL           string           `json:"url" doc:"Address of the organization."`
 	CreatedAt     string           `json:"created_at" doc:"RFC 3339, UTC, milliseconds."`
 	UpdatedAt     string           `json:"updated_at" doc:"RFC 3339, UTC, milliseconds."`
@@ -47,6 +48,7 @@ type Change struct {
 	Features map[string]bool  `json:"features" doc:"Features to switch on or off; others stay as they are: teams." example:"{\"teams\":true}"`
 	Settings map[string]bool  `json:"settings" doc:"Settings to switch on or off; others stay as they are: require_public_encryption_key, sign_in_names_organization." example:"{\"sign_in_names_organization\":false}"`
 	Limits   map[string]int64 `json:"limits" doc:"Limits to lower, or to raise again to at most what the operator allows; others stay as they are: folder_children." example:"{\"folder_children\":500}"`
+	Frames   []string         `json:"frame_origins" rule:"each=300" doc:"Origins whose pages may show shared reports in a frame, in place of those there were; none of them: nobody." example:"[\"https://www.example.com\"]"`
 }
 
 // Operations returns the rows.
@@ -81,9 +83,12 @@ func (m *Module) update(ctx context.Context, c *api.Call, in Change) (Answer, er
 		if err := c.Current(o.Rev); err != nil {
 			return err
 		}
-		changed = slices.DeleteFunc([]string{"name", "features", "settings", "limits"}, func(name string) bool { return !c.Body.Has(name) })
+		changed = slices.DeleteFunc([]string{"name", "features", "settings", "limits", "frame_origins"}, func(name string) bool { return !c.Body.Has(name) })
 		if c.Body.Has("name") {
 			o.Name = in.Name
+		}
+		if c.Body.Has("frame_origins") {
+			o.FrameOrigins = origins(in.Frames)
 		}
 		o.Features, o.Settings = with(o.Features, in.Features), with(o.Settings, in.Settings)
 		return o.Lower(in.Limits)
@@ -92,6 +97,19 @@ func (m *Module) update(ctx context.Context, c *api.Call, in Change) (Answer, er
 		c.Note("changed", strings.Join(changed, ","))
 	}
 	return m.told(c, t, err)
+}
+
+// origins returns each once, as browsers send it where it is one.
+func origins(given []string) (all []string) {
+	for _, text := range given {
+		if origin, ok := tenants.Origin(text); ok {
+			text = origin
+		}
+		if !slices.Contains(all, text) {
+			all = append(all, text)
+		}
+	}
+	return all
 }
 
 func with(was, will map[string]bool) map[string]bool {
@@ -116,7 +134,7 @@ func (m *Module) answer(t *tenants.Tenant, url string) Answer {
 	o := &t.Org
 	a := Answer{
 		ID: o.OrgID, Slug: o.Slug, Name: o.Name, Features: map[string]bool{}, Settings: map[string]bool{}, Limits: map[string]int64{}, Allowed: map[string]int64{},
-		RequestLimits: o.RequestLimits.Or(m.Defaults), Providers: append([]string{}, o.Providers...), URL: url, CreatedAt: texts.Time(o.CreatedAt), UpdatedAt: texts.Time(o.UpdatedAt),
+		RequestLimits: o.RequestLimits.Or(m.Defaults), Providers: append([]string{}, o.Providers...), FrameOrigins: append([]string{}, o.FrameOrigins...), URL: url, CreatedAt: texts.Time(o.CreatedAt), UpdatedAt: texts.Time(o.UpdatedAt),
 	}
 	for _, name := range tenants.AllFeatures() {
 		a.Features[name] = o.Feature(name)

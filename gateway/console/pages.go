@@ -90,7 +90,7 @@ func (m *Module) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	h := w.Header()
-	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
+	h.Set("Content-Security-Policy", policy("'none'"))
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("X-Robots-Tag", "noindex, nofollow")
@@ -109,6 +109,11 @@ func (m *Module) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), within)
 	defer cancel()
 	m.pages.mux.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// policy is what a page may load, and whose pages may show it in a frame.
+func policy(ancestors ...string) string {
+	return "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors " + strings.Join(ancestors, " ")
 }
 
 // homeOfNobody answers a host that leads to no organization. Where it could be one's, what an

@@ -41,7 +41,10 @@ type reportView struct {
 }
 
 // controlView is an input of a form. Name is the one of the query parameter.
-type controlView struct{ ID, Name, Label, Type, Value, Problem string }
+type controlView struct {
+	ID, Name, Label, Type, Value, Problem string
+	Choices                               []string // that there are; none: any value
+}
 
 type cellView struct{ Title, Text, Class string }
 
@@ -120,6 +123,9 @@ func (m *Module) reportPage(w http.ResponseWriter, r *http.Request, t *tenants.T
 	} else {
 		n, _ := strconv.Atoi(query.Text("page")) // anything else is the first
 		view = layOut(&shared, l, n)
+	}
+	if len(t.Org.FrameOrigins) > 0 {
+		w.Header().Set("Content-Security-Policy", policy(t.Org.FrameOrigins...))
 	}
 	view.Organization = t.Org.Name
 	kept := url.Values{}
@@ -294,7 +300,7 @@ func pager(l *locale, page, pages int) []linkView {
 func controls(s *reports.Shared) []controlView {
 	var all []controlView
 	for name, control := range s.Controls {
-		c := controlView{Name: "params[" + name + "]", Label: control.Label, Type: control.Type, Value: s.Params[name]}
+		c := controlView{Name: "params[" + name + "]", Label: control.Label, Type: control.Type, Value: s.Params[name], Choices: control.Choices}
 		if _, err := time.Parse(time.DateOnly, c.Value); c.Type == reports.TypeDate && c.Value != "" && err != nil {
 			c.Type = reports.TypeText // a field for days would show a moment as nothing
 		}
@@ -303,6 +309,17 @@ func controls(s *reports.Shared) []controlView {
 	slices.SortFunc(all, func(a, b controlView) int { return strings.Compare(a.Name, b.Name) })
 	for i := range all {
 		all[i].ID = "control-" + strconv.Itoa(i)
+	}
+	return all
+}
+
+// Options are the choices of a control, also a value that is none of them.
+func (c controlView) Options() (all []choiceView) {
+	for _, value := range c.Choices {
+		all = append(all, choiceView{Value: value, Title: value, Chosen: value == c.Value})
+	}
+	if c.Value != "" && !slices.Contains(c.Choices, c.Value) {
+		all = append(all, choiceView{Value: c.Value, Title: c.Value, Chosen: true})
 	}
 	return all
 }

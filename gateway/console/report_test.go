@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
 	"tenantry/tenants"
 )
@@ -97,8 +98,8 @@ func fillReports(t testing.TB, o *gatewaytest.Org) {
 		"fields": []string{"first_name", "last_name", "email", "country", "city", "status", "age", "member", "notes", "created_at", "updated_at"}, "sort": []string{"email"}, "limit": 60,
 	}})
 	report(looseID, "Of an age", "table", m{
-		"input": m{"age": m{"rule": "editable", "value": "", "label": "Age"}, "day": m{"rule": "editable", "value": "", "label": "Day", "type": "datetime"}},
-		"query": m{"filter": m{"age": m{"input": "age"}, "created_at": m{"gte": m{"input": "day"}}}, "fields": []string{"first_name"}},
+		"input": m{"age": m{"rule": "editable", "value": "", "label": "Age"}, "country": m{"rule": "editable", "value": "", "label": "Country", "choices": []string{"DE", "FR"}}, "day": m{"rule": "editable", "value": "", "label": "Day", "type": "datetime"}},
+		"query": m{"filter": m{"age": m{"input": "age"}, "country": m{"input": "country"}, "created_at": m{"gte": m{"input": "day"}}}, "fields": []string{"first_name"}},
 	})
 	byMonth := m{"field": "joined", "by": "month"}
 	report(lineID, "People and kilometres by month", "line", m{"query": m{"group_by": []m{byMonth}, "measures": []m{{"op": "count"}, {"op": "avg", "field": "age"}, {"op": "max", "field": "age"}}, "sort": []string{"joined"}}})
@@ -159,6 +160,8 @@ func TestSharedReportPages(t *testing.T) {
 	checkPage(t, acme.Page(t, reportPath(tableID)+"?params[age]=old&params[since]=2024-02-03"), 422, "Nothing is shown", "Must be a number.", `value="old" aria-invalid="true"`, `value="2024-02-03"`, "Country "+hostile)
 	checkPage(t, acme.Page(t, reportPath(looseID)+"?params[age]=old&params[day]=2024-05-17"), 422, "One of the values does not fit the report", `role="alert"`, `value="old"`, `value="2024-05-17"`)
 	checkPage(t, acme.Page(t, reportPath(looseID)+"?params[age]=20&params[day]=someday"), 422, "Must be a date", `value="someday" placeholder="2024-05-17T10:00:00Z" aria-invalid="true"`, `value="20"`)
+	checkPage(t, acme.Page(t, reportPath(looseID)+"?params[country]=FR"), 200, `<option value="FR" selected>FR</option>`, `<option value="DE">DE</option>`, "15 rows.")
+	checkPage(t, acme.Page(t, reportPath(looseID)+"?params[country]=IT"), 422, "Must be one of the choices", `<option value="IT" selected>IT</option>`)
 	checkPage(t, acme.Page(t, reportPath(tableID)+"?params[age]=old&params[other]=1"), 422, "cannot be shown with these values")
 	checkPage(t, acme.Page(t, reportPath(tableID)+"?params[other]=1"), 422, "cannot be shown with these values")
 	checkPage(t, acme.Page(t, reportPath(tableID)+"?params[country]="+url.QueryEscape(hostile)), 200, "Nothing matches.")
@@ -250,6 +253,29 @@ func TestJ7_SecureReportPage(t *testing.T) {
 	acme.Get(t, "", "/api/reports/shared/"+pid(secureID)+"?data=1&token="+token)
 	if log := g.Log.String(); strings.Contains(log, token) || strings.Contains(log, token[len(token)-20:]) || strings.Contains(log, pid(secureID)) {
 		t.Error("the log holds the token or the public identifier")
+	}
+}
+
+// TestSharedReportsInFrames of the origins alone that the organization lists.
+func TestSharedReportsInFrames(t *testing.T) {
+	t.Parallel()
+	_, acme := start(t)
+	fillReports(t, acme)
+	_, cookie := acme.Person(t, "ada@example.com", func(n *control.NewUser) { n.Roles = []string{"admin"} })
+	ancestors := func(path string) string {
+		return regexp.MustCompile(`frame-ancestors (.*)$`).FindStringSubmatch(acme.Page(t, path).Header.Get("Content-Security-Policy"))[1]
+	}
+	if got := ancestors(reportPath(barID)); got != "'none'" {
+		t.Errorf("without origins: %s", got)
+	}
+	a := acme.Do(t, http.MethodPut, "/api/organization", gatewaytest.Cookie(cookie), gatewaytest.JSON(m{"frame_origins": []string{"https://www.example.com", "http://localhost:3000"}}))
+	if got := ancestors(reportPath(barID)); a.Code != 200 || got != "https://www.example.com http://localhost:3000" {
+		t.Errorf("%d, %s", a.Code, got)
+	}
+	for _, path := range []string{"/", "/sign-in", reportPath("none"), reportPath(secureID)} {
+		if got := ancestors(path); got != "'none'" {
+			t.Errorf("%s: %s", path, got)
+		}
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -318,9 +317,8 @@ func checkOrigins(faults *fault.List, kind tenants.KeyKind, given []string) []st
 	}
 	var out []string
 	for _, text := range given {
-		origin := strings.ToLower(strings.TrimSpace(text))
-		u, err := url.Parse(origin)
-		if err != nil || (u.Scheme != "https" && u.Scheme != "http") || u.Host == "" || u.Scheme+"://"+u.Host != origin {
+		origin, ok := tenants.Origin(text)
+		if !ok {
 			faults.Add("origins", fault.Format, "%q is no origin such as https://www.example.com", text)
 			continue
 		}

@@ -1,0 +1,121 @@
+package reports
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+
+	"tenantry/backends/api"
+	"tenantry/internal/fault"
+	"tenantry/tenants"
+)
+
+// Askable is what a report can ask: of which classes, and of the fields of one class what.
+type Askable struct {
+	Classes []AskableClass `json:"classes" doc:"The classes there are, in the order of their names"`
+	Fields  []AskableField `json:"fields" doc:"The fields of the class and source that were named, in the order of columns; empty without them"`
+}
+
+// AskableClass is a class of records.
+type AskableClass struct {
+	Name        string `json:"name"`
+	NeedsSource bool   `json:"needs_source" doc:"Whether a report of the class names a source"`
+	SourceOf    string `json:"source_of" doc:"What its source is one of: custom_object (by name) or form_collection (by id); empty where it needs none"`
+}
+
+// AskableField is a field, and what a query can do with it.
+type AskableField struct {
+	Column
+	Operators []string `json:"operators" doc:"How filters compare it"`
+	Measures  []string `json:"measures" doc:"What can be computed of it"`
+	Groups    bool     `json:"groups" doc:"Whether rows can be grouped and sorted by it"`
+	By        []string `json:"by" doc:"The periods into which it can be grouped; empty where it is no date"`
+}
+
+// Buckets returns the names of the periods that dates are grouped into, the shortest first.
+func Buckets() []string {
+	all := buckets()
+	return slices.SortedFunc(maps.Keys(all), func(a, b string) int { return cmp.Compare(all[a], all[b]) })
+}
+
+// Measures returns the names of what can be computed, counting first.
+func Measures() []string {
+	all := measureOps()
+	return slices.SortedFunc(maps.Keys(all), func(a, b string) int { return cmp.Compare(all[a], all[b]) })
+}
+
+// InputTypes returns the types that an input can have.
+func InputTypes() []string {
+	return []string{TypeText, TypeNumber, TypeBoolean, TypeDate, TypeDatetime}
+}
+
+// Askable returns the fields that a report may name, in the order of columns, and what it can do with each.
+func (d *Dataset) Askable() []AskableField {
+	all := []AskableField{}
+	for _, f := range d.fields {
+		if f.Secret {
+			continue
+		}
+		a := AskableField{Column: f.Column, Operators: f.kind().Operators(), Measures: []string{}, Groups: f.groups(), By: []string{}}
+		for _, name := range Measures() {
+			op := measureOps()[name]
+			if _, fits := measured(Measure{op, f.Name}, f); fits && name != "count" {
+				a.Measures = append(a.Measures, name)
+			}
+		}
+		if f.dated() {
+			a.By = Buckets()
+		}
+		all = append(all, a)
+	}
+	return all
+}
+
+type asking struct {
+	Class  string `json:"class" rule:"max=64" doc:"The class whose fields are wanted: Contacts, Records, Submissions, Files or Campaigns." example:"Contacts"`
+	Source string `json:"source" rule:"max=200" doc:"The custom object (by name) or form (by id), where the class needs one." example:"bike"`
+}
+
+func (m *Module) askable(ctx context.Context, c *api.Call, in asking) (Askable, error) {
+	out := Askable{Classes: []AskableClass{}, Fields: []AskableField{}}
+	for _, name := range slices.Sorted(maps.Keys(m.classes)) {
+		of := AskableClass{Name: name, NeedsSource: m.classes[name].NeedsSource()}
+		if of.NeedsSource {
+			of.SourceOf = definerOf(name)
+		}
+		out.Classes = append(out.Classes, of)
+	}
+	class, known := m.classes[in.Class]
+	switch {
+	case in.Class == "", known && class.NeedsSource() && in.Source == "":
+		return out, nil
+	case !known:
+		return out, fault.One("class", fault.Unknown, "class must be the name of a class that reports can ask")
+	}
+	d, err := m.dataset(ctx, c.Tenant, c.Workspace, in.Class, in.Source)
+	if errors.Is(err, ErrSource) {
+		return out, fault.One("source", fault.Unknown, "source names nothing that reports of class %s can ask", in.Class)
+	}
+	if err == nil {
+		out.Fields = d.Askable()
+	}
+	return out, err
+}
+
+func (m *Module) fieldsOperation() api.Operation {
+	return api.Typed(api.Operation{
+		Name: "reports.fields", Method: http.MethodGet, Path: "/api/custom-reports/fields", Tag: tag, Summary: "Get what custom reports can ask",
+		Description: "Answers the classes there are and, of the class and source that are named, the fields that a query may name, with what it can do with each. Encrypted fields can appear nowhere in a report, and are not among them.",
+		Credentials: api.Key | api.Session, Kinds: api.ServerKeys, Rule: api.Needs(tenants.ManageReports), Teams: true, Message: "Report fields found",
+		Example: Askable{
+			Classes: []AskableClass{{Name: "Contacts"}, {Name: "Records", NeedsSource: true, SourceOf: "custom_object"}},
+			Fields: []AskableField{{
+				Column: Column{"country", "Country", TypeText}, Operators: []string{"eq", "ne", "in"}, Measures: []string{"min", "max", "distinct"}, Groups: true, By: []string{},
+			}},
+		},
+		Failures: []api.Failure{{Code: http.StatusUnprocessableEntity, Message: "Validation failed: source names nothing that reports of class Records can ask", When: "there is no such class, or no such source of it"}},
+	}, m.askable)
+}

@@ -119,3 +119,14 @@ func (m *Module) fieldsOperation() api.Operation {
 		Failures: []api.Failure{{Code: http.StatusUnprocessableEntity, Message: "Validation failed: source names nothing that reports of class Records can ask", When: "there is no such class, or no such source of it"}},
 	}, m.askable)
 }
+
+// MeasureTitle returns what people call a measure of that name.
+func MeasureTitle(name string) string {
+	if op := measureOps()[name]; name != "count" {
+		return Measure{Op: op}.title()
+	}
+	return "Count"
+}
+
+// MeasureColumn returns the name of the column that a measure of a query makes.
+func MeasureColumn(op, field string) string { return Measure{measureOps()[op], field}.Column() }

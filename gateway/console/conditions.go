@@ -1,18 +1,25 @@
 package console
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 
+	"tenantry/backends/api"
 	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
 )
 
 // condition is one row of a filter: all rows of one must hold.
-type condition struct{ Number, Field, Op, Value string }
+type condition struct {
+	Field, Op, Value string
+	Input            string // whose value is meant; empty: the value
+}
 
 // blankConditions is how many rows are free.
 const blankConditions = 3
@@ -46,17 +53,23 @@ func conditionsOf(filter strictjson.Value) (rows []condition, ok bool) {
 		if slices.Contains([]string{"and", "or", "not"}, m.Name) {
 			return nil, false
 		}
+		if name, is := inputIn(m.Value); is {
+			rows = append(rows, condition{Field: m.Name, Input: name})
+			continue
+		}
 		if value, plain := text(m.Value); plain && m.Value.Is != strictjson.Array {
 			rows = append(rows, condition{Field: m.Name, Value: value})
 			continue
 		}
 		for _, op := range m.Value.Members {
 			value, plain := text(op.Value)
+			name, input := inputIn(op.Value)
+			plain = plain || input
 			known := slices.ContainsFunc(comparisons(), func(c choiceView) bool { return c.Value == op.Name })
 			if !plain || !known && op.Name != "eq" {
 				return nil, false
 			}
-			rows = append(rows, condition{Field: m.Name, Op: strings.TrimPrefix(op.Name, "eq"), Value: value})
+			rows = append(rows, condition{Field: m.Name, Op: strings.TrimPrefix(op.Name, "eq"), Value: value, Input: name})
 		}
 		if m.Value.Is != strictjson.Object {
 			return nil, false
@@ -65,71 +78,59 @@ func conditionsOf(filter strictjson.Value) (rows []condition, ok bool) {
 	return rows, true
 }
 
-// conditionRows returns the rows of a control: those that were typed, else those of the filter, and free ones.
-func conditionRows(name string, rows []condition, sent url.Values) []condition {
-	if sent != nil {
-		rows = nil
-		for i := 0; ; i++ { // the form is bounded
-			n := name + "." + strconv.Itoa(i)
-			if !sent.Has(n + ".field") {
-				break
-			}
-			rows = append(rows, condition{Field: sent.Get(n + ".field"), Op: sent.Get(n + ".op"), Value: sent.Get(n + ".value")})
-		}
-	} else {
-		rows = append(rows, make([]condition, blankConditions)...)
+// inputIn returns the name of the input whose value is meant.
+func inputIn(v strictjson.Value) (name string, is bool) {
+	name = v.Get("input").Text
+	return name, v.Is == strictjson.Object && len(v.Members) == 1 && name != ""
+}
+
+// setConditions writes the rows as the form does.
+func setConditions(values url.Values, name string, rows []condition) {
+	for i, row := range rows {
+		n := name + "." + strconv.Itoa(i)
+		values.Set(n+".field", row.Field)
+		values.Set(n+".op", row.Op)
+		values.Set(n+".value", row.Value)
+		values.Set(n+".input", row.Input)
 	}
-	for i := range rows {
-		rows[i].Number = strconv.Itoa(i)
+}
+
+// conditionGrid lays out the rows of a filter. inputs are whose values conditions can take; nil: there are none.
+func conditionGrid(name string, values url.Values, free int, fields []definedField, inputs []choiceView) grid {
+	options := blank("–")
+	for _, f := range fields {
+		options = append(options, choiceView{Value: f.key, Title: f.title})
 	}
-	return rows
+	kinds := []cellKind{{name: "field", title: "Field of condition", options: options}, {name: "op", title: "Comparison of condition", options: comparisons()}, {name: "value", title: "Value of condition"}}
+	if inputs != nil {
+		kinds = append(kinds, cellKind{name: "input", title: "Input of condition", options: blank("this value", inputs...)})
+	}
+	return newGrid(name, values, free, kinds...)
 }
 
 // filterOf reads the rows that were typed into a filter. Values are what the field's type takes, or texts, of which the
 // operation says what is wrong.
-func (v *visit) filterOf(name string, sent url.Values, faults *fault.List) map[string]any {
+func filterOf(name string, sent url.Values, fields []definedField, faults *fault.List) map[string]any {
 	kinds := map[string]string{}
-	for _, f := range v.filterable() {
+	for _, f := range fields {
 		kinds[f.key] = f.kind
 	}
 	filter := map[string]any{}
-	for _, row := range conditionRows(name, nil, sent) {
+	for i := range gridLines(name, "field", sent) {
+		get := func(part string) string { return sent.Get(name + "." + strconv.Itoa(i) + "." + part) }
+		row := condition{get("field"), get("op"), get("value"), get("input")}
 		if row.Field == "" {
 			continue
-		}
-		typed := func(text string) any {
-			text = strings.TrimSpace(text)
-			switch {
-			case row.Op == "exists", kinds[row.Field] == "Boolean":
-				if text == "true" || text == "false" {
-					return json.RawMessage(text)
-				}
-			case kinds[row.Field] == "Number":
-				return number(text)
-			}
-			return text
-		}
-		value := typed(row.Value)
-		if row.Op == "in" || row.Op == "nin" {
-			list := []any{}
-			for part := range strings.SplitSeq(row.Value, ",") {
-				list = append(list, typed(part))
-			}
-			value = list
 		}
 		ops, _ := filter[row.Field].(map[string]any)
 		if ops == nil {
 			ops = map[string]any{}
 		}
-		op := row.Op
-		if op == "" {
-			op = "eq"
-		}
+		op := cmp.Or(row.Op, "eq")
 		if _, twice := ops[op]; twice {
 			faults.Add(name, fault.Duplicate, "two conditions compare %s in the same way", label(row.Field))
 		}
-		ops[op] = value
-		filter[row.Field] = ops
+		ops[op], filter[row.Field] = row.typed(kinds[row.Field]), ops
 	}
 	for field, ops := range filter {
 		if of, _ := ops.(map[string]any); len(of) == 1 && of["eq"] != nil {
@@ -137,6 +138,50 @@ func (v *visit) filterOf(name string, sent url.Values, faults *fault.List) map[s
 		}
 	}
 	return filter
+}
+
+// typed returns the value as it is compared with a field of the type.
+func (c *condition) typed(kind string) any {
+	one := func(text string) any {
+		text = strings.TrimSpace(text)
+		switch {
+		case c.Op == "exists", kind == "Boolean":
+			if text == "true" || text == "false" {
+				return json.RawMessage(text)
+			}
+		case kind == "Number":
+			return number(text)
+		}
+		return text
+	}
+	switch {
+	case c.Input != "":
+		return map[string]any{"input": c.Input}
+	case c.Op == "in" || c.Op == "nin":
+		list := []any{}
+		for part := range strings.SplitSeq(c.Value, ",") {
+			list = append(list, one(part))
+		}
+		return list
+	}
+	return one(c.Value)
+}
+
+// filterControl makes the control of a campaign's filter.
+func (v *visit) filterControl(c *control, now strictjson.Value, sent url.Values) {
+	rows, simple := conditionsOf(now)
+	values, fields, free := sent, v.filterable(), 0
+	if c.Kind, c.Value = "json", pretty(now); sent == nil {
+		values, free = url.Values{}, blankConditions
+		setConditions(values, c.Name, rows)
+		var faults fault.List
+		simple = simple && (now.Is == strictjson.Null || bytes.Equal(parse(filterOf(c.Name, values, fields, &faults)).Raw(), now.Raw()) && faults == nil)
+	} else {
+		simple = sent.Get("_has."+c.Name) == "conditions"
+	}
+	if simple {
+		c.Kind, c.Hint, c.Grids = "conditions", "All of these must hold. Without any, all contacts are meant.", []grid{conditionGrid(c.Name, values, free, fields, nil)}
+	}
 }
 
 // filterable are the fields of contacts that filters can name.
@@ -154,4 +199,80 @@ func (v *visit) filterable() (fields []definedField) {
 		}
 	}
 	return fields
+}
+
+// someMatches is how many of the contacts who match are shown.
+const someMatches = 5
+
+// matching shows how many contacts match the filter of a campaign as it was typed, and some of them to whoever may see contacts.
+func (v *visit) matching(row *api.Operation, path map[string]string, sent url.Values, body map[string]any) {
+	q := request{query: ""}
+	asked := url.Values{}
+	bracketed(asked, "filters", parse(body["filter"]))
+	list, count := v.site.listOf("contact"), v.site.rows["campaigns.count"]
+	switch {
+	case list != nil && may(list.shows, v.who, v.t):
+		asked.Set("per_page", strconv.Itoa(someMatches))
+		q.row = list.shows
+	case may(count, v.who, v.t):
+		alone := *count
+		alone.Path, q.row = count.Aliases[0], &alone
+	default:
+		v.missing()
+		return
+	}
+	q.query = asked.Encode()
+	a, err := v.ask(v.r.Context(), v.r, q)
+	if err == nil && (a.code == http.StatusUnprocessableEntity || a.code == http.StatusBadRequest) {
+		faults := a.faults()
+		for i := range faults {
+			faults[i].Field = "filter"
+		}
+		v.again(a.code, row, path, sent, faults, "")
+		return
+	}
+	if v.refused(a, err) {
+		return
+	}
+	n, _ := strconv.Atoi(a.data.Get("count").Text)
+	t := triedView{Note: map[bool]string{true: "1 contact matches.", false: v.whole(n) + " contacts match."}[n == 1]}
+	if records := a.data.Get("results").Items; len(records) > 0 {
+		t.Table = &tableView{}
+		columns := v.columns(list, records, nil, nil, &listView{})
+		for _, c := range columns {
+			t.Table.Columns = append(t.Table.Columns, c.title)
+		}
+		for _, r := range records {
+			var cells []shown
+			for _, c := range columns {
+				cell := present(c.of(r), deepest)
+				cell.Text = clip(cell.Text)
+				cells = append(cells, cell)
+			}
+			t.Table.Rows = append(t.Table.Rows, cells)
+		}
+	}
+	v.showTried(q, row, path, sent, &t)
+}
+
+// bracketed writes a filter as a query does.
+func bracketed(q url.Values, name string, value strictjson.Value) {
+	switch value.Is {
+	case strictjson.Object:
+		for _, m := range value.Members {
+			bracketed(q, name+"["+m.Name+"]", m.Value)
+		}
+	case strictjson.Array:
+		for i, item := range value.Items {
+			if item.Is == strictjson.Object {
+				bracketed(q, name+"["+strconv.Itoa(i)+"]", item)
+			} else {
+				bracketed(q, name+"[]", item)
+			}
+		}
+	case strictjson.True, strictjson.False:
+		q.Add(name, strconv.FormatBool(value.Is == strictjson.True))
+	case strictjson.Text, strictjson.Number:
+		q.Add(name, value.Text)
+	}
 }

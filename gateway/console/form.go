@@ -24,18 +24,21 @@ type formView struct {
 	Hidden   []hidden
 	Once     string
 	Controls []control
+	More     []control // that are seldom needed
 	Error    string
 	Submit   string
 	Danger   bool
 	Cancel   string
 	Upload   string // what files it takes; empty: none
 	Preview  string // where what is typed goes to be tried; empty: nowhere
+	Try      string // the name of the button that tries it, where it goes to where it is stored, too
+	Builds   bool   // parts of it depend on others
 }
 
 // control is one field of a form.
 type control struct {
 	Name, ID, Label, Hint, Error string
-	Kind                         string // text, textarea, number, date, datetime, email, secret, yes, choice, checks, lines, json, schema, conditions or parts
+	Kind                         string // text, textarea, number, date, datetime, email, secret, yes, choice, checks, lines, json, schema, conditions, query, inputs, hidden or parts
 	Value                        string
 	Required                     bool
 	Min, Max                     string
@@ -44,15 +47,8 @@ type control struct {
 	Rows                         []schemaRow
 	Parts                        []control
 	Types                        []string
-	Conditions                   []condition
-	Operators                    []choiceView
-}
-
-// schemaRow is one field that an organization defines.
-type schemaRow struct {
-	Number, Key, Title, Type string
-	Required, Locked         bool
-	Error                    string
+	Grids                        []grid
+	Again                        bool // other parts of the form depend on it
 }
 
 // How much a form offers.
@@ -111,6 +107,10 @@ func (v *visit) form(row *api.Operation, path map[string]string, current strictj
 			continue
 		}
 		f.Controls = append(f.Controls, c)
+	}
+	v.build(&f, current, sent)
+	if row.Resource == "campaign" && slices.ContainsFunc(f.Controls, func(c control) bool { return c.Name == "filter" }) {
+		f.Preview, f.Try, f.Builds = f.Action, "_try", true
 	}
 	for i := range faults {
 		if !slices.ContainsFunc(f.Controls, func(c control) bool { return belongs(faults[i].Field, strings.TrimPrefix(c.Name, "query.")) }) {
@@ -211,7 +211,7 @@ func (v *visit) control(row *api.Operation, f *api.Field, path map[string]string
 	default:
 		v.textControl(&c, f)
 	}
-	if sent != nil && c.Kind != "parts" && c.Kind != "schema" && c.Kind != "conditions" {
+	if sent != nil && c.Kind != "parts" && c.Kind != "schema" && c.Grids == nil && c.Kind != "query" {
 		c.Value = sent.Get(f.Name)
 		for i := range c.Options {
 			c.Options[i].Chosen = slices.Contains(sent[f.Name], c.Options[i].Value)
@@ -243,7 +243,7 @@ func (v *visit) textControl(c *control, f *api.Field) {
 			c.Options = options
 		}
 	case f.Name == "visual":
-		c.Kind = "choice"
+		c.Kind, c.Hint = "choice", ""
 		for _, name := range reports.Visuals() {
 			c.Options = append(c.Options, choiceView{Value: name, Title: capital(name), Chosen: name == c.Value})
 		}
@@ -337,13 +337,14 @@ func (v *visit) objectControl(c *control, row *api.Operation, f *api.Field, path
 			c.Parts = append(c.Parts, definedControl(row, f.Name, d, now.Get(d.key), sent))
 		}
 	case f.Name == "filter":
-		rows, simple := conditionsOf(now)
-		if c.Kind, c.Value = "json", pretty(now); !simple || sent != nil && !sent.Has("filter.0.field") {
-			return
+		v.filterControl(c, now, sent)
+	case isQuery(f):
+		if c.Kind, c.Value = "json", pretty(now); sent == nil || sent.Get("_has."+f.Name) == "query" {
+			c.Kind = "query" // see build
 		}
-		c.Kind, c.Hint, c.Conditions, c.Operators = "conditions", "All of these must hold. Without any, all contacts are meant.", conditionRows(f.Name, rows, sent), comparisons()
-		for _, field := range v.filterable() {
-			c.Options = append(c.Options, choiceView{Value: field.key, Title: field.title})
+	case isInputs(f):
+		if c.Kind, c.Value = "json", pretty(now); sent == nil || sent.Get("_has."+f.Name) == "inputs" {
+			inputsControl(c, now, sent)
 		}
 	case f.Name == "schema":
 		c.Kind, c.Types = "schema", schema.KnownTypes()
@@ -432,30 +433,6 @@ func yesOrNo(value string) []choiceView {
 	return []choiceView{{Value: "true", Title: "Yes", Chosen: value == "true"}, {Value: "false", Title: "No", Chosen: value == "false"}}
 }
 
-// schemaRows returns the fields that are defined, or were typed, and room for some more.
-func schemaRows(now strictjson.Value, sent url.Values) (rows []schemaRow) {
-	if sent != nil {
-		for i := 0; ; i++ { // the form is bounded
-			n := "schema." + strconv.Itoa(i)
-			if !sent.Has(n + ".key") {
-				break
-			}
-			rows = append(rows, schemaRow{Number: strconv.Itoa(i), Key: sent.Get(n + ".key"), Title: sent.Get(n + ".title"), Type: sent.Get(n + ".type"), Required: sent.Get(n+".required") != "", Locked: sent.Get(n+".locked") != ""})
-		}
-		return rows
-	}
-	for _, m := range now.Members {
-		rows = append(rows, schemaRow{Key: m.Name, Title: m.Value.Get("title").Text, Type: m.Value.Get("type").Text, Required: m.Value.Get("required").Is == strictjson.True, Locked: m.Value.Get("locked").Is == strictjson.True})
-	}
-	for range blankFields {
-		rows = append(rows, schemaRow{Type: "Text"})
-	}
-	for i := range rows {
-		rows[i].Number = strconv.Itoa(i)
-	}
-	return rows
-}
-
 func pretty(v strictjson.Value) string {
 	if v.Is == strictjson.Null {
 		return ""
@@ -513,7 +490,12 @@ func (v *visit) body(row *api.Operation, path map[string]string, sent url.Values
 				body[f.Name] = values
 			}
 		case f.Shape == api.Object && sent.Get("_has."+f.Name) == "conditions":
-			body[f.Name] = v.filterOf(f.Name, sent, &faults)
+			body[f.Name] = filterOf(f.Name, sent, v.filterable(), &faults)
+		case f.Shape == api.Object && sent.Get("_has."+f.Name) == "query":
+			can, _ := v.askable(sent.Get("class"), sent.Get("source"))
+			body[f.Name] = queryOf(sent, kindsOf(can.Fields), &faults)
+		case f.Shape == api.Object && sent.Get("_has."+f.Name) == "inputs":
+			body[f.Name] = inputsOf(f.Name, sent, &faults)
 		case f.Shape == api.Object && f.Name == "schema":
 			body[f.Name] = schemaOf(sent, &faults)
 		case f.Shape == api.Object:
@@ -599,42 +581,4 @@ func (v *visit) parts(row *api.Operation, f *api.Field, path map[string]string, 
 		}
 	}
 	return values
-}
-
-// schemaOf reads the fields that were typed; a row without a key and a title is none.
-func schemaOf(sent url.Values, faults *fault.List) map[string]any {
-	fields := map[string]any{}
-	for _, r := range schemaRows(strictjson.Value{}, sent) {
-		if r.Key == "" && r.Title == "" {
-			continue
-		}
-		if r.Key == "" {
-			r.Key = keyFrom(r.Title)
-		}
-		if _, twice := fields[r.Key]; twice {
-			faults.Add("schema", fault.Duplicate, "two fields have the key %q", r.Key)
-		}
-		f := map[string]any{"title": r.Title, "type": r.Type}
-		if r.Required {
-			f["required"] = true
-		}
-		if r.Locked {
-			f["locked"] = true
-		}
-		fields[r.Key] = f
-	}
-	return fields
-}
-
-// keyFrom makes a key of a title: Size in cm is size_in_cm.
-func keyFrom(title string) string {
-	var key strings.Builder
-	for _, c := range strings.ToLower(title) {
-		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' {
-			key.WriteRune(c)
-		} else if key.Len() > 0 && !strings.HasSuffix(key.String(), "_") {
-			key.WriteByte('_')
-		}
-	}
-	return strings.Trim(key.String(), "_")
 }

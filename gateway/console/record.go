@@ -23,12 +23,21 @@ type recordView struct {
 	Table   *tableView
 	Charts  []*chart.Chart
 	Form    *formView
+	Tried   *triedView
 	Buttons []*button
 	Actions []actionView
 	Links   []linkView
 	Exports []linkView
 	Deleted bool
 	Moment  string
+}
+
+// triedView is what a form would show or reach, as it was typed.
+type triedView struct {
+	Note, Problem string
+	Facts         []pair
+	Table         *tableView
+	Charts        []*chart.Chart
 }
 
 // actionView is a form behind its title.
@@ -113,7 +122,7 @@ func (v *visit) layOutRecord(view *recordView, p *page, path map[string]string, 
 		form := v.form(p.update, path, data, nil, nil)
 		form.Hidden = append(form.Hidden, hidden{"_match", tag})
 		view.Form = &form
-		for _, c := range form.Controls {
+		for _, c := range slices.Concat(form.Controls, form.More) {
 			inForm = append(inForm, c.Name)
 		}
 	}
@@ -342,6 +351,10 @@ func (m *Module) doIt(v *visit) {
 			query[key] = values
 		}
 	}
+	if sent.Has("_more") { // a part of the form depends on what was typed, or a line more is wanted
+		v.again(http.StatusOK, v.typed(row, sent), path, sent, nil, "")
+		return
+	}
 	body, faults := v.body(row, path, sent)
 	if v.lacked != nil { // of which fields there are
 		v.refused(*v.lacked, nil)
@@ -350,6 +363,13 @@ func (m *Module) doIt(v *visit) {
 	if faults != nil {
 		v.again(http.StatusUnprocessableEntity, v.typed(row, sent), path, sent, faults, "")
 		return
+	}
+	if sent.Has("_try") {
+		v.matching(row, path, sent, body)
+		return
+	}
+	if row.Reads && sent.Has("_part") && body["title"] == "" {
+		body["title"] = "Without a title" // which matters when it is stored
 	}
 	v.carry(request{row: row, path: path, query: query.Encode(), body: body, match: sent.Get("_match"), once: sent.Get("_once")}, sent, query)
 }
@@ -397,6 +417,13 @@ func (v *visit) carry(q request, sent, query url.Values) {
 
 // again shows the form as it was typed, and what is wrong with it.
 func (v *visit) again(code int, row *api.Operation, path map[string]string, sent url.Values, faults []fault.Fault, text string) {
+	if sent.Has("_part") {
+		for i := range faults {
+			text = strings.TrimSpace(text + " " + sentence(faults[i].Message))
+		}
+		v.render(v.w, http.StatusOK, "tried", triedView{Problem: text}) // a browser would report each other code as a fault of the page
+		return
+	}
 	sent.Set("_once", onceKey()) // what was refused is another request when it is sent again
 	current, tag := v.current(row, path)
 	form := v.form(row, path, current, sent, faults)
@@ -425,19 +452,43 @@ func (v *visit) current(row *api.Operation, path map[string]string) (strictjson.
 	return v.completed(p, path, a.data), a.header.Get("ETag")
 }
 
-// tried shows what an operation answered that stores nothing, above the form as it was typed.
+// tried shows what an operation answered that stores nothing, beside the form as it was typed.
 func (v *visit) tried(q request, row *api.Operation, sent url.Values, a reply) {
-	view := recordView{chrome: v.chrome(row.Summary), Note: "This is what it would show. Nothing has been stored yet."}
-	current, _ := v.current(row, q.path)
-	form := v.form(row, q.path, current, sent, nil)
-	form.Cancel = v.back(row, q.path)
+	const first, last = "This is what it would show", ". Nothing has been stored yet."
+	t := triedView{Note: first + last}
+	if t.Facts, t.Table = v.facts(&page{shows: q.row}, a.data); t.Table != nil {
+		t.Charts = v.pictures(parse(q.body), a.data)
+		t.Facts, t.Note = nil, first+" ("+counted(a.data)+")"+last
+	}
+	v.showTried(q, row, q.path, sent, &t)
+}
+
+// counted says how many rows there are of a report.
+func counted(answer strictjson.Value) string {
+	switch count := answer.Get("count").Text; {
+	case answer.Get("truncated").Is == strictjson.True:
+		return "the first " + count + " rows of more"
+	case count == "1":
+		return "1 row"
+	default:
+		return count + " rows"
+	}
+}
+
+// showTried shows that beside the form as it was typed, or alone where that is what is asked for.
+func (v *visit) showTried(q request, row *api.Operation, path map[string]string, sent url.Values, t *triedView) {
+	if sent.Has("_part") {
+		v.show(http.StatusOK, "tried", t)
+		return
+	}
+	view := recordView{chrome: v.chrome(row.Summary), Tried: t}
+	current, _ := v.current(row, path)
+	form := v.form(row, path, current, sent, nil)
+	form.Cancel = v.back(row, path)
 	if tag := sent.Get("_match"); tag != "" {
 		form.Hidden = append(form.Hidden, hidden{"_match", tag})
 	}
 	view.Form = &form
-	if view.Facts, view.Table = v.facts(&page{shows: q.row}, a.data); view.Table != nil {
-		view.Charts = v.pictures(parse(q.body), a.data)
-	}
 	view.Curl = v.curl(v.t.Org.Slug, q)
 	v.show(http.StatusOK, "record", view)
 }

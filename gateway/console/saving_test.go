@@ -83,7 +83,8 @@ func TestSavingUnchangedChangesNothing(t *testing.T) {
 
 	checked := map[string]int{}
 	const most = 3 // of each kind
-	check := func(path string) {
+	check := func(path string, most int) {
+		t.Helper()
 		page := p.open(path)
 		for _, f := range forms.FindAllStringSubmatch(page.Text(), -1) {
 			if !strings.HasSuffix(f[1], ".update") || checked[f[1]] >= most {
@@ -118,19 +119,54 @@ func TestSavingUnchangedChangesNothing(t *testing.T) {
 			}
 		}
 	}
-	check("/custom/objects/odd")
-	check("/custom/objects/odd/records/" + odd)
+	check("/custom/objects/odd", most)
+	check("/custom/objects/odd/records/"+odd, most)
 	p.crawl(func(path string, page *gatewaytest.Answer) {
-		check(path)
+		check(path, most)
 		for _, found := range regexp.MustCompile(`<td[^>]*><a href="([^"]*)"`).FindAllStringSubmatch(page.Text(), most) {
-			check(html.UnescapeString(found[1]))
+			check(html.UnescapeString(found[1]), most)
 		}
 	})
+	for query, plain := range askedQueries() {
+		made := api(http.MethodPost, "/api/custom-reports", object{"title": "Asked", "class": "Contacts", "query": json.RawMessage(query), "input": json.RawMessage(`{
+			"city": {"rule": "editable", "value": ""}, "older": {"rule": "locked", "value": "30", "label": " Older ", "type": "number", "choices": ["30", "40.0"]}}`)}).Field("id").(string)
+		checkPage(t, p.open("/custom-reports/"+made), 200, map[bool]string{true: `name="asks.show"`, false: `<textarea id="reports-update-query"`}[plain], `name="input.0.name"`)
+		check("/custom-reports/"+made, 1000)
+	}
+	odds := api(http.MethodPost, "/api/custom-reports", object{"title": "Odd", "class": "Records", "source": "odd", "query": json.RawMessage(`{"group_by": [{"field": "day", "by": "month"}], "measures": [{"op": "sum", "field": "big"}], "sort": ["-sum_big"]}`),
+		"input": json.RawMessage(`{"a": {"rule": "editable", "value": "", "choices": ["a, b", " c"]}}`)}).Field("id").(string)
+	checkPage(t, p.open("/custom-reports/"+odds), 200, `<option value="odd" selected>`, `<option value="figure.0" selected>`, `<textarea id="reports-update-input"`)
+	check("/custom-reports/"+odds, 1000)
+	for filter, plain := range map[string]bool{`{"country": "DE", "age": {"gt": 30, "lte": 4e1}, "tags": ["a", "b"]}`: false, `{"age": {"gt": 30, "lte": 4e1}, "city": {"in": ["Ulm", "Bonn"]}}`: true, `{"city": {"eq": "Ulm"}}`: false, `{"or": [{"city": "Ulm"}]}`: false} {
+		made := api(http.MethodPost, "/api/campaigns", object{"name": "Filtered", "filter": json.RawMessage(filter)}).Field("id").(string)
+		checkPage(t, p.open("/campaigns/"+made), 200, map[bool]string{true: `name="filter.0.field"`, false: `<textarea id="campaigns-update-filter"`}[plain])
+		check("/campaigns/"+made, 1000)
+	}
 	t.Logf("%v", checked)
-	for _, kind := range []string{"contacts", "objects", "records", "users", "roles", "teams", "campaigns"} {
+	for _, kind := range []string{"contacts", "objects", "records", "users", "roles", "teams", "campaigns", "reports"} {
 		if checked["/do/"+kind+".update"] == 0 {
 			t.Errorf("no form of %s was sent", kind)
 		}
+	}
+}
+
+// askedQueries are queries of every kind, and whether a form without JSON can say them.
+func askedQueries() map[string]bool {
+	return map[string]bool{
+		`{}`:           true,
+		`{"limit": 7}`: true,
+		`{"fields": ["last_name", "id", "city"], "sort": ["-last_name", "city"]}`:                                                                                                                    true,
+		`{"filter": {"city": {"input": "city"}, "age": {"gt": {"input": "older"}, "lte": 40.50}, "country": {"nin": ["DE", "FR"]}}}`:                                                                 true,
+		`{"filter": {"created_at": {"gte": "2024-05-17"}, "phone": {"exists": true}}, "measures": [{"op": "count"}]}`:                                                                                true,
+		`{"group_by": [{"field": "created_at", "by": "quarter"}, {"field": "city"}], "measures": [{"op": "count"}, {"op": "max", "field": "age"}], "sort": ["created_at", "-max_age"], "limit": 10}`: true,
+		`{"group_by": [{"field": "city"}]}`:                                          true,
+		`{"filter": {"or": [{"city": "Ulm"}, {"country": "DE"}]}}`:                   false,
+		`{"filter": {"city": {"eq": "Ulm"}}, "measures": [{"op": "count"}]}`:         false,
+		`{"filter": {"city": ["Ulm"]}, "measures": [{"op": "count"}]}`:               false,
+		`{"filter": {"city": " blank "}}`:                                            false,
+		`{"filter": {"city": {"in": ["a, b"]}}, "fields": ["id"]}`:                   false,
+		`{"filter": {"city": ""}, "fields": []}`:                                     false,
+		`{"group_by": [], "measures": [], "sort": [], "fields": ["id"], "limit": 1}`: false,
 	}
 }
 

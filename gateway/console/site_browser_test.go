@@ -182,7 +182,85 @@ func TestBrowserAdministers(t *testing.T) {
 		p.click(`form[action="/do/keys.delete"] button`)
 		p.arrives("/keys", "revoked")
 		p.picture("key-revoked-" + name)
+		buildsReport(p, acme, name, scripts)
+		p.visit(address(t, acme, "/do/campaigns.create"))
+		p.put("name", "Those of a "+name)
+		p.put("filter.0.field", "country")
+		p.put("filter.0.value", "DE")
+		if !scripts {
+			p.click("main [name=_try]")
+		}
+		p.arrives("/do/campaigns.create", "contacts match.")
+		p.picture("campaign-" + name)
 		p.do("Emulation.setScriptExecutionDisabled", map[string]any{"value": false}, nil)
 	}
 	b.quiet()
+}
+
+// buildsReport makes a report line by line, with what it shows beside it, and shares it.
+func buildsReport(p *tab, acme *gatewaytest.Org, name string, scripts bool) {
+	p.t.Helper()
+	chosen := func(field, value, more string) { // on which other parts of the form depend
+		p.put(field, value)
+		if scripts {
+			p.value("document.querySelector(" + quoted(fmt.Sprintf("main [name=%q]", field)) + ").dispatchEvent(new Event('change', {bubbles: true})); 1")
+		} else {
+			p.click(fmt.Sprintf("main [name=_more][value=%q]", more))
+		}
+	}
+	p.visit(address(p.t, acme, "/do/reports.create"))
+	p.put("title", "Sizes of "+name+"s")
+	chosen("class", "Records", "class")
+	p.wait(`document.querySelector("main select[name=source]")`)
+	chosen("source", name, "source")
+	p.wait(`document.querySelector("main [name='asks.groups.0.field'] option[value=maker]")`)
+	p.put("asks.show", "figures")
+	p.value("document.querySelector(\"[name='asks.show']\").dispatchEvent(new Event('change', {bubbles: true})); 1")
+	p.put("asks.groups.0.field", "maker")
+	p.put("asks.measures.0.op", "count")
+	if !scripts {
+		p.click(`main [name=_more][value="asks.measures"]`)
+	}
+	p.wait(`document.querySelector("main [name='asks.measures.1.op']")`) // writing into the last line makes another
+	p.put("asks.measures.1.op", "max")
+	p.put("asks.measures.1.field", "size")
+	p.put("asks.filter.0.field", "size")
+	p.put("asks.filter.0.op", "gte")
+	p.put("visual", "bar")
+	chosen("input.0.name", "smallest", "input")
+	p.wait(`document.querySelector("main [name='asks.filter.0.input'] option[value=smallest]")`)
+	p.put("asks.filter.0.input", "smallest")
+	p.put("input.0.type", "number")
+	p.put("input.0.value", "70")
+	p.put("input.0.choices", "66, 70")
+	if !scripts {
+		p.click("main [data-try]")
+	}
+	p.arrives("/do/reports.", "Nothing has been stored yet")
+	p.wait(`document.querySelector("#live table")?.innerText.includes("71")`)
+	fits(p)
+	p.picture("builder-" + name)
+	if scripts {
+		accessible(p)
+		p.theme("dark")
+		p.whole(screens()[0], "builder-dark")
+		p.theme("light")
+		p.do("Emulation.setDeviceMetricsOverride", map[string]any{"width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": true}, nil)
+		fits(p)
+		p.value("document.querySelector('details.menu').open = false; 1")
+		p.whole(size{"narrow", 360, 740, true}, "builder-narrow")
+		p.do("Emulation.setDeviceMetricsOverride", map[string]any{"width": screens()[0].width, "height": screens()[0].height, "deviceScaleFactor": 1, "mobile": false}, nil)
+	}
+	p.click("main .form button")
+	p.arrives("/custom-reports/", "Custom Report created")
+	p.value(`document.querySelector("form[action='/do/reports.share']").closest("details").open = true; 1`)
+	p.click("form[action='/do/reports.share'] button")
+	p.arrives("/do/reports.share", "This is shown once")
+	p.click("main .facts a")
+	p.arrives("/shared/reports/", "Sizes of "+name+"s")
+	p.wait(`document.querySelector("select[name='params[smallest]']").value === "70" && document.querySelector("tbody").innerText.includes("1")`)
+	p.value(`document.querySelector("select").value = "66"; 1`)
+	p.click("main form button")
+	p.arrives("/shared/reports/", "2")
+	p.picture("built-" + name)
 }

@@ -600,6 +600,7 @@ func TestReportByForm(t *testing.T) {
 	values.Set("title", "By city")
 	values.Set("class", "Contacts")
 	values.Set("visual", "bar")
+	values.Set("_has.query", "json") // as where it says more than a form can
 	values.Set("query", `{"group_by": [{"field": "city"}], "measures": [{"op": "count"}]`)
 	checkPage(t, p.send("/do/reports.preview", values), 422, "Query must be JSON", `action="/do/reports.create"`)
 	values.Set("query", `{"group_by": [{"field": "nothing"}], "measures": [{"op": "count"}]}`)
@@ -616,4 +617,99 @@ func TestReportByForm(t *testing.T) {
 	again := p.send("/do/reports.preview", formTo(t, made, "/do/reports.update"))
 	checkPage(t, again, 200, "Nothing has been stored yet", "<svg", `action="/do/reports.update"`)
 	checkPage(t, p.follows(p.send("/do/reports.update", formTo(t, again, "/do/reports.update"))), 200, "By city")
+}
+
+// TestReportBuilder: a report is made without a word of JSON and without scripts, line by line.
+func TestReportBuilder(t *testing.T) {
+	t.Parallel()
+	_, acme, cookie := rich(t, nil)
+	p := person{t, acme, cookie}
+	const create = "/do/reports.create"
+	page := p.open(create)
+	checkPage(t, page, 200, "Which fields there are follows from the class", `<option value="Records">`)
+	set := func(more string, pairs ...string) {
+		t.Helper()
+		values := formTo(t, page, create)
+		for i := 0; i < len(pairs); i += 2 {
+			values.Set(pairs[i], pairs[i+1])
+		}
+		values.Set("_more", more)
+		page = p.send(create, values)
+		checkPage(t, page, 200)
+	}
+	set("class", "class", "Records", "title", "Built")
+	checkPage(t, page, 200, `value="Built"`, `<option value="Records" selected>`, `<option value="bike">`)
+	set("source", "source", "bike")
+	checkPage(t, page, 200, `<option value="bike" selected>`, `<option value="price">Price</option>`)
+	set("class", "class", "Contacts", "source", "")
+	set("asks.measures", "asks.show", "figures", "asks.groups.0.field", "city", "asks.measures.0.op", "count", "input.0.label", "Home country", "input.0.choices", "DE, NL", "input.0.value", "NL")
+	checkPage(t, page, 200, `name="asks.measures.1.op"`, `<option value="home_country">the input home_country</option>`, `<option value="figure.1">Figure 2</option>`)
+	values := formTo(t, page, create)
+	for name, value := range map[string]string{"asks.measures.1.op": "avg", "asks.measures.1.field": "age", "asks.filter.0.field": "country", "asks.filter.0.input": "home_country",
+		"asks.sort.0.column": "figure.0", "asks.sort.0.desc": "-", "asks.limit": "3", "visual": "bar", "exportable": "true"} {
+		values.Set(name, value)
+	}
+	tried := p.send("/do/reports.preview", values)
+	checkPage(t, tried, 200, "Nothing has been stored yet", "<svg", `<option value="figure.0" selected>`, `value="DE, NL"`)
+	values.Set("_part", "true")
+	values.Set("title", "")
+	if part := p.send("/do/reports.preview", values); part.Code != 200 || !strings.HasPrefix(part.Text(), `<div id="tried">`) || !strings.Contains(part.Text(), "<svg") {
+		t.Errorf("the preview alone: %d %.300s", part.Code, part.Text())
+	}
+	values.Set("asks.measures.1.field", "city")
+	if part := p.send("/do/reports.preview", values); part.Code != 200 || !strings.Contains(part.Text(), "avg cannot be computed of") {
+		t.Errorf("what is wrong alone: %d %.300s", part.Code, part.Text())
+	}
+	made := p.follows(p.send(create, formTo(t, tried, create)))
+	checkPage(t, made, 200, "Custom Report created")
+	id := regexp.MustCompile(`/custom-reports/([0-9a-f]{24})/run`).FindStringSubmatch(made.Text())[1]
+	stored := acme.Do(t, http.MethodGet, "/api/custom-reports/"+id, gatewaytest.Cookie(cookie))
+	for field, want := range map[string]string{
+		"query": `{"filter":{"country":{"input":"home_country"}},"group_by":[{"field":"city"}],"limit":3,"measures":[{"op":"count"},{"field":"age","op":"avg"}],"sort":["-count"]}`,
+		"input": `{"home_country":{"choices":["DE","NL"],"label":"Home country","rule":"editable","value":"NL"}}`, "exportable": `true`,
+	} {
+		if got, err := json.Marshal(stored.Field(field)); err != nil || string(got) != want {
+			t.Errorf("%s: %s, want %s", field, got, want)
+		}
+	}
+	values = formTo(t, made, "/do/reports.update") // what the report was made from is gone meanwhile
+	values.Set("source", "gone")
+	values.Set("class", "Records")
+	checkPage(t, p.send("/do/reports.update", values), 422, "Source names nothing", `<option value="gone" selected>`)
+}
+
+// TestWhoMatchesACampaign is shown before it is stored, with examples to whoever may see contacts.
+func TestWhoMatchesACampaign(t *testing.T) {
+	t.Parallel()
+	_, acme, cookie := rich(t, nil)
+	p := person{t, acme, cookie}
+	const create = "/do/campaigns.create"
+	values := formTo(t, p.open(create), create)
+	for name, value := range map[string]string{"_try": "true", "filter.0.field": "country", "filter.0.op": "in", "filter.0.value": "DE, NL", "filter.1.field": "age", "filter.1.op": "gt", "filter.1.value": "30"} {
+		values.Set(name, value)
+	}
+	count := fmt.Sprint(acme.Do(t, http.MethodGet, "/api/campaigns/count?filters[country][in][]=DE&filters[country][in][]=NL&filters[age][gt]=30", gatewaytest.Cookie(cookie)).Field("count"))
+	page := p.send(create, values)
+	checkPage(t, page, 200, count+" contacts match.", "@mail.example", `value="DE, NL"`)
+	if n := strings.Count(page.Text(), "<tr>"); n != 6 {
+		t.Errorf("%d lines", n)
+	}
+	values.Set("_part", "true")
+	if part := p.send(create, values); !strings.HasPrefix(part.Text(), `<div id="tried">`) || !strings.Contains(part.Text(), count+" contacts match.") {
+		t.Errorf("alone: %s", part.Text())
+	}
+	values.Del("_part")
+	values.Set("filter.1.value", "old")
+	checkPage(t, p.send(create, values), 422, "must be a number", `value="old"`)
+	values.Set("_has.filter", "json")
+	values.Set("filter", `{"or": [{"country": "DE"}, {"age": {"gt": 30}}], "tags": ["a"], "member": true}`)
+	checkPage(t, p.send(create, values), 422, `there is no field "member"`)
+	values.Set("filter", `{"or": [{"country": "DE"}, {"age": {"gt": 30}}]}`)
+	count = fmt.Sprint(acme.Do(t, http.MethodGet, "/api/campaigns/count?filters[or][0][country]=DE&filters[or][1][age][gt]=30", gatewaytest.Cookie(cookie)).Field("count"))
+	checkPage(t, p.send(create, values), 200, count+" contacts match.")
+	_, sender := acme.Person(t, "sender@example.com", func(n *control.NewUser) { n.Permissions = []string{"manage_campaigns"} })
+	p.cookie = sender
+	if text := p.send(create, values).Text(); !strings.Contains(text, count+" contacts match.") || strings.Contains(text, "@mail.example") {
+		t.Error("whoever may not see contacts sees some, or not how many there are")
+	}
 }

@@ -15,27 +15,102 @@ const menu = document.querySelector("details.menu");
 if (menu && matchMedia("(max-width: 60rem)").matches) menu.open = false;
 
 // A form that was sent cannot be sent by a second click.
-for (const form of document.querySelectorAll("form[method=post]")) {
-  form.addEventListener("submit", () => setTimeout(() => { for (const b of form.querySelectorAll("button")) b.disabled = true; }));
-}
+addEventListener("submit", (event) => setTimeout(() => {
+  if (!event.defaultPrevented) for (const b of event.target.querySelectorAll("button")) b.disabled = true;
+}));
 addEventListener("pageshow", () => { for (const b of document.querySelectorAll("button")) b.disabled = false; });
 
 // One more row of fields when the last is written in.
-for (const all of document.querySelectorAll(".rows")) {
-  all.addEventListener("input", () => {
-    const rows = all.querySelectorAll(".line");
-    const last = rows[rows.length - 1];
-    if (![...last.querySelectorAll("input:not([type=checkbox])")].some((i) => i.value)) return;
-    const next = last.cloneNode(true);
-    const number = all.querySelectorAll("[name$='.key'], [name$='.value']").length;
-    for (const part of next.querySelectorAll("[name]")) {
-      part.name = part.name.replace(/\d+/, number);
-      part.setAttribute("aria-label", (part.getAttribute("aria-label") ?? "").replace(/\d+/, number));
-      if (part.type === "checkbox") part.checked = false;
-      else if (part.tagName === "INPUT") part.value = "";
-    }
-    all.append(next);
-  });
+addEventListener("input", (event) => {
+  const all = event.target.closest(".rows"), rows = all?.querySelectorAll(".line"), last = rows?.[rows.length - 1];
+  if (!last?.contains(event.target) || ![...last.querySelectorAll("input:not([type=checkbox]), select:first-child")].some((i) => i.value)) return;
+  const next = last.cloneNode(true);
+  const number = 1 + Math.max(...[...all.querySelectorAll("[name]")].map((part) => Number(part.name.match(/\d+/)[0])));
+  for (const part of next.querySelectorAll("[name]")) {
+    part.name = part.name.replace(/\d+/, number);
+    part.setAttribute("aria-label", (part.getAttribute("aria-label") ?? "").replace(/\d+/, all.closest(".part") ? number + 1 : number));
+    if (part.type === "checkbox") part.checked = false;
+    else if (part.tagName === "INPUT") part.value = "";
+    else if (part.options[0].value === "") part.value = "";
+  }
+  all.append(next);
+});
+
+// What is asked of the server while somebody types is answered in time or left out, and the last answer counts.
+const deadline = 10000;
+const under = {};
+async function asked(form, address, what, more) {
+  const body = new URLSearchParams(new FormData(form));
+  for (const [name, value] of Object.entries(more)) body.set(name, value);
+  under[what]?.abort();
+  const asking = under[what] = new AbortController();
+  const late = setTimeout(() => asking.abort(), deadline);
+  try {
+    const answer = await fetch(address, { method: "POST", body, signal: asking.signal });
+    const text = await answer.text();
+    return under[what] === asking ? new DOMParser().parseFromString(text, "text/html") : null;
+  } catch {
+    return null;
+  } finally {
+    clearTimeout(late);
+  }
+}
+
+// Where parts of a form depend on others, it is made anew with what was typed.
+async function again(form, part) {
+  const written = (all) => [...all].filter((e) => e.name && e.matches("input:not([type=hidden], [type=checkbox]), select, textarea"));
+  const before = new Map(written(form.elements).map((e) => [e.name, e.value]));
+  const page = await asked(form, form.action, "again", { _more: part });
+  const made = page?.querySelector(`form[action="${form.getAttribute("action")}"].form`);
+  if (!made) return;
+  const meanwhile = written(form.elements).filter((e) => e.value !== before.get(e.name)).map((e) => [e.name, e.value]);
+  const focused = document.activeElement?.name;
+  form.replaceChildren(...made.childNodes);
+  for (const [name, value] of meanwhile) for (const e of written(form.elements)) if (e.name === name) e.value = value;
+  const lines = form.querySelector(`button[name=_more][value="${part}"]`)?.closest(".part")?.querySelector(".rows");
+  (focused === "_more" ? lines?.lastElementChild.firstElementChild : written(form.elements).find((e) => e.name === focused))?.focus();
+  arrange(form);
+}
+addEventListener("submit", (event) => {
+  if (event.submitter?.name !== "_more") return;
+  event.preventDefault();
+  again(event.target, event.submitter.value);
+}, true);
+addEventListener("change", (event) => {
+  const part = event.target;
+  if (part.form && "again" in part.dataset) again(part.form, part.name.replace(/\.\d+\..*/, "")).then(() => look(part.form));
+  else if (part.name === "asks.show") arrange(part.form);
+});
+
+// Parts that do not matter for what is shown are out of sight.
+function arrange(form) {
+  const show = form.querySelector("[name='asks.show']")?.value;
+  for (const part of form.querySelectorAll("[data-for]")) part.hidden = part.dataset.for !== show;
+  for (const button of form.querySelectorAll("[data-plain]")) button.hidden = true;
+}
+
+// What a form would show or reach is shown while it is typed.
+const live = document.querySelector("#live");
+let resting;
+function look(form) {
+  clearTimeout(resting);
+  if (!live || !form?.dataset.live) return;
+  resting = setTimeout(async () => {
+    live.setAttribute("aria-busy", "true");
+    const button = form.querySelector("[data-try]");
+    const page = await asked(form, form.dataset.live, "live", button.name ? { _part: "true", [button.name]: "true" } : { _part: "true" });
+    if (!page) return;
+    live.removeAttribute("aria-busy");
+    const part = page.querySelector("#tried");
+    if (part) live.replaceChildren(part);
+  }, 400);
+}
+for (const form of document.querySelectorAll("form.form")) {
+  arrange(form);
+  if (form.dataset.live) {
+    form.addEventListener("input", () => look(form));
+    if (!live?.childElementCount) look(form);
+  }
 }
 
 // Ctrl-K finds a page or a record.

@@ -1,0 +1,457 @@
+package console
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"net/url"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tenantry/backends/api"
+	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
+	"tenantry/reports"
+)
+
+// grid is a part of a form that has lines of cells. A line whose first cell is empty is none.
+type grid struct {
+	Name, Title, Hint string
+	For               string // what is shown for it to matter: rows or figures; empty: always
+	Lines             [][]cell
+}
+
+// cell is a value of a line: one of its options, or a text where there are none.
+type cell struct {
+	Name, Label, Value, Placeholder string
+	Options                         []choiceView
+	Again                           bool // other parts of the form depend on it
+}
+
+// column is what the cells of one place have in common.
+type cellKind struct {
+	name, title, placeholder string
+	options                  []choiceView
+	again                    bool
+}
+
+// newGrid lays out the lines that the values have, and so many free ones.
+func newGrid(name string, values url.Values, free int, kinds ...cellKind) grid {
+	g := grid{Name: name}
+	if values.Get("_more") == name {
+		free++
+	}
+	n := gridLines(name, kinds[0].name, values)
+	for i := range n + free {
+		line := make([]cell, len(kinds))
+		for j, k := range kinds {
+			c := cell{Name: name + "." + strconv.Itoa(i) + "." + k.name, Label: k.title + " " + strconv.Itoa(i+1), Placeholder: k.placeholder, Again: k.again}
+			c.Value = values.Get(c.Name)
+			c.Options = chosen(k.options, c.Value)
+			line[j] = c
+		}
+		g.Lines = append(g.Lines, line)
+	}
+	return g
+}
+
+// gridLines returns how many lines the values have.
+func gridLines(name, first string, values url.Values) (n int) {
+	for values.Has(name + "." + strconv.Itoa(n) + "." + first) { // the form is bounded
+		n++
+	}
+	return n
+}
+
+// chosen returns the options with that one chosen, which becomes one where it is none.
+func chosen(options []choiceView, value string) []choiceView {
+	if options == nil {
+		return nil
+	}
+	all, known := slices.Clone(options), false
+	for i := range all {
+		all[i].Chosen = all[i].Value == value
+		known = known || all[i].Chosen
+	}
+	if !known {
+		all = append(all, choiceView{Value: value, Title: value, Chosen: true})
+	}
+	return all
+}
+
+// blank is the option of a cell that is empty.
+func blank(title string, options ...choiceView) []choiceView {
+	return append([]choiceView{{Title: title}}, options...)
+}
+
+// askable returns what a report of the class and source can ask; without fields where these are none.
+func (v *visit) askable(class, source string) (a reports.Askable, ok bool) {
+	for _, q := range []url.Values{{"class": {class}, "source": {source}}, {}} {
+		if q.Get("source") == "" {
+			q.Del("source")
+		}
+		if data, found := v.named("reports.fields", q.Encode()); found {
+			return a, json.Unmarshal(data.Raw(), &a) == nil
+		}
+	}
+	return a, false
+}
+
+// isQuery and isInputs report whether a field is the query or the inputs of a report.
+func isQuery(f *api.Field) bool { return reflect.TypeOf(f.Type) == reflect.TypeFor[reports.Query]() }
+
+func isInputs(f *api.Field) bool {
+	return reflect.TypeOf(f.Type) == reflect.TypeFor[map[string]reports.Input]()
+}
+
+// build completes the form of a report, whose fields depend on each other.
+func (v *visit) build(f *formView, current strictjson.Value, sent url.Values) {
+	at := func(name string) *control {
+		for i := range f.Controls {
+			if f.Controls[i].Name == name {
+				return &f.Controls[i]
+			}
+		}
+		return &control{}
+	}
+	query, class, source := at("query"), at("class"), at("source")
+	if query.Kind != "query" {
+		return
+	}
+	can, ok := v.askable(class.Value, source.Value)
+	if !ok {
+		query.Kind = "json"
+		return
+	}
+	f.Builds = true
+	defer f.sortReport()
+	v.buildSource(class, source, can.Classes)
+	values, inputs := sent, at("input").names()
+	if sent == nil {
+		if values, ok = queryValues(current.Get("query"), kindsOf(can.Fields)); !ok {
+			query.Kind = "json"
+			return
+		}
+	}
+	query.Grids = queryGrids(can.Fields, inputs, values, sent == nil)
+	show := values.Get("asks.show")
+	query.Options = []choiceView{{Value: "rows", Title: "Rows, one for each record", Chosen: show == "rows"}, {Value: "figures", Title: "Figures of groups of records", Chosen: show == "figures"}}
+	query.Value = values.Get("asks.limit")
+	query.Max = strconv.Itoa(reports.MaxRows)
+	if query.Hint = ""; len(can.Fields) == 0 {
+		query.Hint = "Which fields there are follows from the class and the source above."
+	}
+}
+
+// sortReport puts the picture beside the question, and last what is seldom needed.
+func (f *formView) sortReport() {
+	seldom := []string{"pid", "portal_visible", "visual_props", "folder", "parent", "row_key", "actions"}
+	first := []string{"title", "desc", "class", "source", "query", "visual", "input"}
+	slices.SortStableFunc(f.Controls, func(a, b control) int { // what is none of them comes last
+		return cmp.Compare(uint(slices.Index(first, a.Name)), uint(slices.Index(first, b.Name)))
+	})
+	for _, c := range f.Controls {
+		if slices.Contains(seldom, c.Name) && c.Error == "" {
+			f.More = append(f.More, c)
+		}
+	}
+	f.Controls = slices.DeleteFunc(f.Controls, func(c control) bool { return slices.Contains(seldom, c.Name) && c.Error == "" })
+}
+
+// buildSource makes class and source choices.
+func (v *visit) buildSource(class, source *control, classes []reports.AskableClass) {
+	class.Kind, class.Again, class.Hint = "choice", true, ""
+	options, of := []choiceView{}, ""
+	for _, k := range classes {
+		options = append(options, choiceView{Value: k.Name, Title: k.Name})
+		if k.Name == class.Value {
+			of = k.SourceOf
+		}
+	}
+	if class.Options = options; class.Value != "" {
+		class.Options = chosen(options, class.Value)
+	}
+	switch records, all := v.options(of); {
+	case of == "" && source.Value == "":
+		source.Kind = "hidden"
+	case all:
+		source.Kind, source.Again, source.Required, source.Hint = "choice", true, true, ""
+		if source.Options = records; source.Value != "" {
+			source.Options = chosen(records, source.Value)
+		}
+	}
+}
+
+// names are the inputs that the control has, as options of a value.
+func (c *control) names() (all []choiceView) {
+	for _, g := range c.Grids {
+		for _, line := range g.Lines {
+			if name := inputName(line[0].Value, line[1].Value); name != "" {
+				all = append(all, choiceView{Value: name, Title: "the input " + name})
+			}
+		}
+	}
+	var parser strictjson.Parser
+	if inputs, err := parser.Parse(c.Value); c.Kind == "json" && err == nil {
+		for _, m := range inputs.Members {
+			all = append(all, choiceView{Value: m.Name, Title: "the input " + m.Name})
+		}
+	}
+	return all
+}
+
+// kindsOf returns the fields as filters are typed.
+func kindsOf(fields []reports.AskableField) (all []definedField) {
+	for _, f := range fields {
+		kind := map[string]string{reports.TypeNumber: "Number", reports.TypeBoolean: "Boolean"}[f.Type]
+		all = append(all, definedField{f.Name, f.Title, kind})
+	}
+	return all
+}
+
+// The grids of a query.
+const (
+	askedFilter   = "asks.filter"
+	askedFields   = "asks.fields"
+	askedGroups   = "asks.groups"
+	askedMeasures = "asks.measures"
+	askedSort     = "asks.sort"
+)
+
+func queryGrids(fields []reports.AskableField, inputs []choiceView, values url.Values, fresh bool) []grid {
+	free := map[bool]int{true: 1}[fresh]
+	var all, grouped, measured []choiceView
+	for _, f := range fields {
+		option := choiceView{Value: f.Name, Title: f.Title}
+		all = append(all, option)
+		if f.Groups {
+			grouped = append(grouped, option)
+		}
+		if len(f.Measures) > 0 {
+			measured = append(measured, option)
+		}
+	}
+	var ops, by, order []choiceView
+	for _, name := range reports.Measures() {
+		ops = append(ops, choiceView{Value: name, Title: reports.MeasureTitle(name)})
+	}
+	for _, name := range reports.Buckets() {
+		by = append(by, choiceView{Value: name, Title: "by " + name})
+	}
+	groups := newGrid(askedGroups, values, free, cellKind{name: "field", title: "Field of group", options: blank("–", grouped...)}, cellKind{name: "by", title: "Period of group", options: blank("each value", by...)})
+	measures := newGrid(askedMeasures, values, free, cellKind{name: "op", title: "Figure", options: blank("–", ops...)}, cellKind{name: "field", title: "Field of figure", options: blank("– no field", measured...)})
+	for i := range groups.Lines {
+		order = append(order, choiceView{Value: "group." + strconv.Itoa(i), Title: "Group " + strconv.Itoa(i+1)})
+	}
+	for i := range measures.Lines {
+		order = append(order, choiceView{Value: "figure." + strconv.Itoa(i), Title: "Figure " + strconv.Itoa(i+1)})
+	}
+	for _, f := range grouped {
+		order = append(order, choiceView{Value: "field." + f.Value, Title: f.Title})
+	}
+	columns := newGrid(askedFields, values, free, cellKind{name: "field", title: "Column", options: blank("–", all...)})
+	sorts := newGrid(askedSort, values, free, cellKind{name: "column", title: "Order", options: blank("–", order...)}, cellKind{name: "desc", title: "Direction of order", options: blank("smallest first", choiceView{Value: "-", Title: "largest first"})})
+	filter := conditionGrid(askedFilter, values, free, kindsOf(fields), inputs)
+	filter.Title, filter.Hint = "Which records", "All of these must hold. Without any, all records are meant."
+	columns.Title, columns.Hint, columns.For = "Columns", "Without any, all there are.", "rows"
+	groups.Title, groups.For = "Groups", "figures"
+	measures.Title, measures.For = "Figures", "figures"
+	sorts.Title, sorts.Hint = "Order", "Rows are ordered by fields, figures by the groups and figures above."
+	return []grid{filter, columns, groups, measures, sorts}
+}
+
+// queryValues writes a query as its form does; not ok where it says more than a form can.
+func queryValues(q strictjson.Value, fields []definedField) (url.Values, bool) {
+	values := url.Values{"asks.show": {"rows"}}
+	conditions, ok := conditionsOf(q.Get("filter"))
+	if !ok {
+		return nil, false
+	}
+	set := func(grid string, line int, name, value string) {
+		values.Set(grid+"."+strconv.Itoa(line)+"."+name, value)
+	}
+	setConditions(values, askedFilter, conditions)
+	columns := map[string]string{}
+	for i, g := range q.Get("group_by").Items {
+		set(askedGroups, i, "field", g.Get("field").Text)
+		set(askedGroups, i, "by", g.Get("by").Text)
+		columns[g.Get("field").Text] = "group." + strconv.Itoa(i)
+	}
+	for i, m := range q.Get("measures").Items {
+		op, field := m.Get("op").Text, m.Get("field").Text
+		set(askedMeasures, i, "op", op)
+		set(askedMeasures, i, "field", field)
+		columns[reports.MeasureColumn(op, field)] = "figure." + strconv.Itoa(i)
+	}
+	if len(columns) > 0 {
+		values.Set("asks.show", "figures")
+	}
+	for i, f := range q.Get("fields").Items {
+		set(askedFields, i, "field", f.Text)
+	}
+	for i, s := range q.Get("sort").Items {
+		column, desc := strings.CutPrefix(s.Text, "-")
+		value := columns[column]
+		if len(columns) == 0 {
+			value = "field." + column
+		}
+		set(askedSort, i, "column", value)
+		set(askedSort, i, "desc", map[bool]string{true: "-"}[desc])
+	}
+	values.Set("asks.limit", q.Get("limit").Text)
+	var faults fault.List
+	again := parse(queryOf(values, fields, &faults))
+	if q.Is == strictjson.Null {
+		q = parse(map[string]any{})
+	}
+	return values, len(faults) == 0 && bytes.Equal(again.Raw(), q.Raw())
+}
+
+// queryOf reads the form of a query. Whether it can be asked is said by the operation.
+func queryOf(sent url.Values, fields []definedField, faults *fault.List) map[string]any {
+	get := func(grid string, line int, name string) string {
+		return sent.Get(grid + "." + strconv.Itoa(line) + "." + name)
+	}
+	q := map[string]any{}
+	if filter := filterOf(askedFilter, sent, fields, faults); len(filter) > 0 {
+		q["filter"] = filter
+	}
+	columns := map[string]string{} // by what the order calls them
+	if sent.Get("asks.show") == "figures" {
+		var groups, measures []any
+		for i := range gridLines(askedGroups, "field", sent) {
+			field := get(askedGroups, i, "field")
+			if field == "" {
+				continue
+			}
+			g := map[string]any{"field": field}
+			if by := get(askedGroups, i, "by"); by != "" {
+				g["by"] = by
+			}
+			groups, columns["group."+strconv.Itoa(i)] = append(groups, g), field
+		}
+		for i := range gridLines(askedMeasures, "op", sent) {
+			op, field := get(askedMeasures, i, "op"), get(askedMeasures, i, "field")
+			if op == "" {
+				continue
+			}
+			m := map[string]any{"op": op}
+			if field != "" {
+				m["field"] = field
+			}
+			measures, columns["figure."+strconv.Itoa(i)] = append(measures, m), reports.MeasureColumn(op, field)
+		}
+		if len(groups)+len(measures) == 0 {
+			measures = []any{map[string]any{"op": "count"}} // figures are shown, and this one is there always
+		}
+		put(q, "group_by", groups)
+		put(q, "measures", measures)
+	} else {
+		var names []any
+		for i := range gridLines(askedFields, "field", sent) {
+			if name := get(askedFields, i, "field"); name != "" {
+				names = append(names, name)
+			}
+		}
+		put(q, "fields", names)
+	}
+	var order []any
+	for i := range gridLines(askedSort, "column", sent) {
+		of := get(askedSort, i, "column")
+		column, known := columns[of]
+		if name, field := strings.CutPrefix(of, "field."); field && len(columns) == 0 {
+			column, known = name, true
+		}
+		if known {
+			order = append(order, get(askedSort, i, "desc")+column)
+		}
+	}
+	put(q, "sort", order)
+	if limit := sent.Get("asks.limit"); limit != "" {
+		q["limit"] = number(limit)
+	}
+	return q
+}
+
+func put(object map[string]any, name string, list []any) {
+	if len(list) > 0 {
+		object[name] = list
+	}
+}
+
+// inputsControl makes the control of a report's inputs.
+func inputsControl(c *control, now strictjson.Value, sent url.Values) {
+	values := sent
+	if sent == nil {
+		values = url.Values{}
+		for i, m := range now.Members {
+			set := func(name, value string) { values.Set(c.Name+"."+strconv.Itoa(i)+"."+name, value) }
+			set("name", m.Name)
+			for _, name := range []string{"label", "type", "rule", "value"} {
+				set(name, m.Value.Get(name).Text)
+			}
+			var choices []string
+			for _, choice := range m.Value.Get("choices").Items {
+				choices = append(choices, choice.Text)
+			}
+			set("choices", strings.Join(choices, ", "))
+		}
+		var faults fault.List
+		if again := parse(inputsOf(c.Name, values, &faults)); len(faults) > 0 || now.Is != strictjson.Null && !bytes.Equal(again.Raw(), now.Raw()) {
+			c.Kind, c.Value = "json", pretty(now)
+			return
+		}
+	}
+	var types []choiceView
+	for _, name := range reports.InputTypes() {
+		types = append(types, choiceView{Value: name, Title: name})
+	}
+	g := newGrid(c.Name, values, map[bool]int{true: 1}[sent == nil],
+		cellKind{name: "name", title: "Name of input", placeholder: "name", again: true}, cellKind{name: "label", title: "Label of input", placeholder: "Label"},
+		cellKind{name: "type", title: "Type of input", options: blank("any text", types...)},
+		cellKind{name: "rule", title: "Who sets input", options: []choiceView{{Value: reports.Editable, Title: "set by readers"}, {Value: reports.Locked, Title: "locked"}}},
+		cellKind{name: "value", title: "Value of input", placeholder: "value without a choice"},
+		cellKind{name: "choices", title: "Choices of input", placeholder: "choices, as in: DE, FR"})
+	for _, line := range g.Lines { // those that are free
+		if rule := &line[3]; rule.Value == "" {
+			rule.Options = chosen(rule.Options[:2], reports.Editable)
+		}
+	}
+	c.Kind, c.Grids = "inputs", []grid{g}
+	c.Hint = "A condition can take the value of an input: readers set it, or, where it is locked, whoever shares the report."
+}
+
+func inputName(name, title string) string {
+	if name == "" {
+		return keyFrom(title)
+	}
+	return name
+}
+
+// inputsOf reads the lines of inputs.
+func inputsOf(field string, sent url.Values, faults *fault.List) map[string]any {
+	inputs := map[string]any{}
+	for i := range gridLines(field, "name", sent) {
+		get := func(name string) string { return sent.Get(field + "." + strconv.Itoa(i) + "." + name) }
+		name := inputName(get("name"), get("label"))
+		if name == "" {
+			continue
+		}
+		if _, twice := inputs[name]; twice {
+			faults.Add(field, fault.Duplicate, "two inputs have the name %q", name)
+		}
+		in := map[string]any{"rule": get("rule"), "value": get("value")}
+		for _, part := range []string{"label", "type"} {
+			if text := get(part); text != "" {
+				in[part] = text
+			}
+		}
+		if choices := lines(strings.Split(get("choices"), ",")); len(choices) > 0 {
+			in["choices"] = choices
+		}
+		inputs[name] = in
+	}
+	return inputs
+}

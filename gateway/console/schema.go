@@ -1,0 +1,79 @@
+package console
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+
+	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
+)
+
+// schemaRow is one field that an organization defines.
+type schemaRow struct {
+	Number, Key, Title, Type string
+	Required, Locked         bool
+	Error                    string
+}
+
+// schemaRows returns the fields that are defined, or were typed, and room for some more.
+func schemaRows(now strictjson.Value, sent url.Values) (rows []schemaRow) {
+	if sent != nil {
+		for i := 0; ; i++ { // the form is bounded
+			n := "schema." + strconv.Itoa(i)
+			if !sent.Has(n + ".key") {
+				break
+			}
+			rows = append(rows, schemaRow{Number: strconv.Itoa(i), Key: sent.Get(n + ".key"), Title: sent.Get(n + ".title"), Type: sent.Get(n + ".type"), Required: sent.Get(n+".required") != "", Locked: sent.Get(n+".locked") != ""})
+		}
+		return rows
+	}
+	for _, m := range now.Members {
+		rows = append(rows, schemaRow{Key: m.Name, Title: m.Value.Get("title").Text, Type: m.Value.Get("type").Text, Required: m.Value.Get("required").Is == strictjson.True, Locked: m.Value.Get("locked").Is == strictjson.True})
+	}
+	for range blankFields {
+		rows = append(rows, schemaRow{Type: "Text"})
+	}
+	for i := range rows {
+		rows[i].Number = strconv.Itoa(i)
+	}
+	return rows
+}
+
+// schemaOf reads the fields that were typed; a row without a key and a title is none.
+func schemaOf(sent url.Values, faults *fault.List) map[string]any {
+	fields := map[string]any{}
+	for _, r := range schemaRows(strictjson.Value{}, sent) {
+		if r.Key == "" && r.Title == "" {
+			continue
+		}
+		if r.Key == "" {
+			r.Key = keyFrom(r.Title)
+		}
+		if _, twice := fields[r.Key]; twice {
+			faults.Add("schema", fault.Duplicate, "two fields have the key %q", r.Key)
+		}
+		f := map[string]any{"title": r.Title, "type": r.Type}
+		if r.Required {
+			f["required"] = true
+		}
+		if r.Locked {
+			f["locked"] = true
+		}
+		fields[r.Key] = f
+	}
+	return fields
+}
+
+// keyFrom makes a key of a title: Size in cm is size_in_cm.
+func keyFrom(title string) string {
+	var key strings.Builder
+	for _, c := range strings.ToLower(title) {
+		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' {
+			key.WriteRune(c)
+		} else if key.Len() > 0 && !strings.HasSuffix(key.String(), "_") {
+			key.WriteByte('_')
+		}
+	}
+	return strings.Trim(key.String(), "_")
+}

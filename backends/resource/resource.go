@@ -397,7 +397,7 @@ func (r *Resource) field(d declare.Field, places map[string][]int, spec *store.S
 		if u.within != "" {
 			key = []string{u.within, d.Name}
 		}
-		spec.Indexes = append(spec.Indexes, store.Index{Fields: key, Unique: true})
+		spec.Indexes = append(spec.Indexes, store.Index{Fields: key, Unique: true, Sparse: mayLack(d)})
 		spec.Access = append(spec.Access, store.Access{Where: key})
 	}
 	if d.Use.Has(declare.Local) {
@@ -408,8 +408,11 @@ func (r *Resource) field(d declare.Field, places map[string][]int, spec *store.S
 
 // quiet reports whether a record says of the field only that it is deleted, not that it is live.
 func quiet(d declare.Field) bool {
-	return d.Name == "deleted" && strings.Contains(d.Tag.Get("json"), ",omitempty")
+	return d.Name == "deleted" && mayLack(d)
 }
+
+// mayLack reports whether records say nothing of the field where it is empty.
+func mayLack(d declare.Field) bool { return strings.Contains(d.Tag.Get("json"), ",omitempty") }
 
 // maxFields is how many bits say which fields a line gives.
 const maxFields = 64

@@ -34,10 +34,12 @@ func metaOf(rec any) *Meta { return rec.(record).StoreMeta() } //nolint:forcetyp
 // which one of its fields is missing. An index over a single Strings field serves
 // look-ups of elements; a Strings field at the end of a longer index only rides along,
 // so that a scoped count need not leave the index. So do the fields of Rides, after the id, where
-// the order of ids stays as it is.
+// the order of ids stays as it is. A sparse one is of a field that most records lack: it serves questions for a
+// value, and no order.
 type Index struct {
 	Fields []string
 	Unique bool
+	Sparse bool
 	Rides  []string
 }
 
@@ -208,7 +210,7 @@ func Define[T any](spec Spec) (*Kind[T], error) {
 			}
 		}
 		spec.indexes[name] = fields
-		spec.collection.Indexes = append(spec.collection.Indexes, driver.Index{Name: name, Fields: fields, Unique: index.Unique, Rides: index.Rides})
+		spec.collection.Indexes = append(spec.collection.Indexes, driver.Index{Name: name, Fields: fields, Unique: index.Unique, Sparse: index.Sparse, Rides: index.Rides})
 	}
 	return k, nil
 }

@@ -82,11 +82,13 @@ type Field struct {
 // Index orders the collection by its fields, then by id. A unique index ignores
 // documents in which any of its fields is missing or null. An index over a Strings
 // field stands alone and serves element look-ups. What rides along follows the id, where an engine has a
-// use for it: questions about it are answered without the documents.
+// use for it: questions about it are answered without the documents. A sparse index serves questions for values
+// alone, and no order: an engine may leave documents out of it that have none.
 type Index struct {
 	Name   string
 	Fields []string
 	Unique bool
+	Sparse bool     `json:",omitempty"`
 	Rides  []string `json:",omitempty"`
 }
 

@@ -93,6 +93,8 @@ func testIndexedConditionsSearch(t *testing.T, shared bool) {
 	seen := &plans{}
 	e := openEngine(t, Options{Shared: shared, Observe: seen.add})
 	c := tagged()
+	c.Fields = append(c.Fields, driver.Field{Name: "code", Type: driver.String})
+	c.Indexes = append(c.Indexes, driver.Index{Name: "code", Fields: []string{"code"}, Unique: true, Sparse: true})
 	ws := openWorkspace(t, e, "w", c)
 	all := func(kids ...driver.Predicate) driver.Predicate { return driver.Predicate{Kids: kids} }
 	many := make([]any, 2000)
@@ -108,6 +110,10 @@ func testIndexedConditionsSearch(t *testing.T, shared bool) {
 		{"two eq", all(onField("country", driver.Eq, "DE"), onField("status", driver.Eq, "new")), nil},
 		{"in", onField("city", driver.In, "a", "b", "c"), nil},
 		{"long in", onField("city", driver.In, many...), nil},
+		{"eq, sparse", onField("code", driver.Eq, "a"), nil},
+		{"in, sparse", onField("code", driver.In, "a", "b", "c"), nil},
+		{"long in, sparse", onField("code", driver.In, many...), nil},
+		{"prefix, sparse", all(onField("code", driver.StartsWith, "a"), onField("age", driver.Gt, int64(1))), nil},
 		{"gt", onField("created", driver.Gt, int64(5)), nil},
 		{"range", all(onField("created", driver.Gte, int64(5)), onField("created", driver.Lt, int64(9))), nil},
 		{"prefix", onField("name", driver.StartsWith, "An"), nil},

@@ -203,9 +203,12 @@ func (t *table) addIndex(ix driver.Index) error {
 	for _, name := range ix.Rides {
 		columns = append(columns, t.columns[name].column)
 	}
-	name := "i:" + t.name + ":" + ix.Name
+	name, some := "i:"+t.name+":"+ix.Name, ""
+	if ix.Sparse {
+		some = " WHERE " + columns[len(ix.Fields)-1] + " IS NOT NULL"
+	}
 	t.indexes = append(t.indexes, index{name: name,
-		create: "CREATE " + kind + " " + quote(name) + " ON " + t.quoted + " (" + t.led("ws, ") + strings.Join(columns, ", ") + ")"})
+		create: "CREATE " + kind + " " + quote(name) + " ON " + t.quoted + " (" + t.led("ws, ") + strings.Join(columns, ", ") + ")" + some})
 	return nil
 }
 

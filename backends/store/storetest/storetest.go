@@ -97,7 +97,7 @@ func things() *driver.Collection {
 		{Name: "by_name", Fields: []string{"name"}}, {Name: "by_n", Fields: []string{"n"}}, {Name: "by_x", Fields: []string{"x"}},
 		{Name: "by_flag_at", Fields: []string{"flag", "at"}}, {Name: "by_day", Fields: []string{"day", "n", "teams"}},
 		{Name: "by_tags", Fields: []string{"tags"}}, {Name: "by_any", Fields: []string{"any"}},
-		{Name: "slug", Fields: []string{"slug"}, Unique: true}, {Name: "kind_code", Fields: []string{"kind", "code"}, Unique: true},
+		{Name: "slug", Fields: []string{"slug"}, Unique: true, Sparse: true}, {Name: "kind_code", Fields: []string{"kind", "code"}, Unique: true},
 	}}
 }
 

@@ -37,6 +37,8 @@ type counts struct {
 type counted struct {
 	turn uint64
 	kept map[string]count
+	// marks are those of deep pages, by question. A list of them is never changed.
+	marks map[string][]mark
 }
 
 type count struct {
@@ -123,6 +125,6 @@ func (c *counts) changed(touched map[shelf]bool) {
 	for of := range touched {
 		t := c.table(of)
 		t.turn++
-		t.kept = nil
+		t.kept, t.marks = nil, nil
 	}
 }

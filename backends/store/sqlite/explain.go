@@ -18,7 +18,7 @@ func (w *workspace) Explain(ctx context.Context, q driver.Query) (driver.Plan, e
 	doing := "explain a question about " + t.name
 	s := w.statement(t, q.Where)
 	if q.Limit > 0 {
-		s, err = w.compileQuery(t, q)
+		s, err = w.compileQuery(t, q, nil)
 	} else {
 		s.add("SELECT count(*)")
 		err = s.from(q.Where)

@@ -31,7 +31,7 @@ func testLanes(t *testing.T, shared bool) {
 		_, err := ws.Find(ctx, driver.Query{Collection: c, Where: onField("city", driver.Contains, "x"), Limit: 9})
 		return err
 	}
-	s, err := ws.compileQuery(ws.tables["people"], driver.Query{Where: onField("city", driver.Contains, "x"), Limit: 9})
+	s, err := ws.compileQuery(ws.tables["people"], driver.Query{Where: onField("city", driver.Contains, "x"), Limit: 9}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

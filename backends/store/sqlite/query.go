@@ -22,12 +22,15 @@ func (w *workspace) Find(ctx context.Context, q driver.Query) ([]driver.Document
 	if id, ok := byID(q); ok {
 		return w.findByID(ctx, doing, t, id)
 	}
-	s, err := w.compileQuery(t, q)
+	s, err := w.compileQuery(t, q, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
 	if len(q.Sort) == 0 && q.Offset == 0 && len(s.args) <= maxAsked && s.indexed(q.Where) {
 		return w.findOne(ctx, doing, s)
+	}
+	if q.Offset >= deepPage {
+		return w.findDeep(ctx, doing, s, q)
 	}
 	return w.documents(ctx, doing, s, min(q.Limit, maxReserve))
 }
@@ -147,16 +150,31 @@ func (r *reader) findByID(e *Engine, at place) (doc driver.Document, found bool,
 // the documents before it are not read.
 const deepPage = 100
 
-// compileQuery returns the statement of a Find.
-func (w *workspace) compileQuery(t *table, q driver.Query) (*statement, error) {
+// compileQuery returns the statement of a Find, which begins at a mark where one is given.
+func (w *workspace) compileQuery(t *table, q driver.Query, near *mark) (*statement, error) {
 	s := w.statement(t, q.Where)
 	s.add("SELECT id, rev, body, custom")
-	deep := q.Offset >= deepPage
+	deep := q.Offset >= deepPage || near != nil
+	var by []string
 	if deep {
+		by = s.ordered(q)
+		for _, column := range by[:max(0, len(by)-1)] {
+			s.add(", ", column)
+		}
 		s.add(" FROM ", t.quoted, " WHERE ", s.mine(" AND "), "id IN (SELECT id")
 	}
 	if err := s.from(q.Where); err != nil {
 		return nil, err
+	}
+	if near != nil {
+		s.add(" AND (", strings.Join(by, ", "), ") >= (")
+		for i, v := range near.values {
+			if i > 0 {
+				s.add(", ")
+			}
+			s.add(s.param(v))
+		}
+		s.add(")")
 	}
 	if err := s.order(q); err != nil {
 		return nil, err

@@ -147,7 +147,8 @@ func testKeptCounts(t *testing.T, shared bool) {
 	all.Wait()
 }
 
-// TestDeepPages: pages that are read in two steps are those that are read in one.
+// TestDeepPages: pages that are read in two steps, and from where others began or ended, are those that are read in
+// one, also of what has no value to be ordered by, and after every write.
 func TestDeepPages(t *testing.T) { inBoth(t, testDeepPages) }
 
 func testDeepPages(t *testing.T, shared bool) {
@@ -155,8 +156,20 @@ func testDeepPages(t *testing.T, shared bool) {
 	c := people()
 	ws := openWorkspace(t, e, "w", c)
 	fill(t, ws, c, 3*deepPage)
-	for _, sort := range [][]driver.Order{
-		nil, {{Ref: driver.Ref{Name: "country", Type: driver.String}, Desc: true}}, {{Ref: driver.Ref{Name: "age", Type: driver.Int}}, {Ref: driver.Ref{Name: "id", Type: driver.String}, Desc: true}},
+	lacking := func(i int) driver.Write {
+		w := person(c, i)
+		w.Doc.Values[0], w.Doc.Values[2], w.Doc.Values[5] = nil, nil, nil // address, country, age
+		return w
+	}
+	var more []driver.Write
+	for i := range 2 * deepPage {
+		more = append(more, lacking(3*deepPage+i))
+	}
+	if err := ws.Write(t.Context(), more); err != nil {
+		t.Fatal(err)
+	}
+	for turn, sort := range [][]driver.Order{
+		nil, {{Ref: driver.Ref{Name: "age", Type: driver.Int}}}, {{Ref: driver.Ref{Name: "country", Type: driver.String}}, {Ref: driver.Ref{Name: "age", Type: driver.Int}}}, {{Ref: driver.Ref{Name: "country", Type: driver.String}, Desc: true}}, {{Ref: driver.Ref{Name: "age", Type: driver.Int}}, {Ref: driver.Ref{Name: "id", Type: driver.String}, Desc: true}},
 	} {
 		q := driver.Query{Collection: c, Sort: sort, Limit: 1000, Where: onField("country", driver.Ne, "FR")}
 		whole, err := ws.Find(t.Context(), q)
@@ -164,7 +177,22 @@ func testDeepPages(t *testing.T, shared bool) {
 			t.Fatal(err)
 		}
 		q.Limit = 7
-		for q.Offset = deepPage - 1; q.Offset < len(whole)+2; q.Offset++ {
+		for step := range 2 * len(whole) {
+			// Offset by offset, then here and there, with a write now and then.
+			if q.Offset = deepPage - 1 + step; step > len(whole) {
+				q.Offset = step * 7919 % (len(whole) + 2)
+			}
+			if step%199 == 198 {
+				if err := ws.Write(t.Context(), []driver.Write{lacking(1000*(turn+1) + step)}); err != nil {
+					t.Fatal(err)
+				}
+				limit, offset := q.Limit, q.Offset
+				q.Limit, q.Offset = 2000, 0
+				if whole, err = ws.Find(t.Context(), q); err != nil {
+					t.Fatal(err)
+				}
+				q.Limit, q.Offset = limit, offset
+			}
 			page, err := ws.Find(t.Context(), q)
 			if want := whole[min(q.Offset, len(whole)):min(q.Offset+7, len(whole))]; err != nil || !reflect.DeepEqual(ids(page), ids(want)) {
 				t.Fatalf("from %d: %v %v, want %v", q.Offset, err, ids(page), ids(want))

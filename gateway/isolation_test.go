@@ -64,6 +64,10 @@ func samples() map[string]sample {
 			path:  map[string]ref{"pid": refPID, "report_id": refReport},
 			query: []value{{"token", refShare}, {"data", "1"}, {"provider", "store"}, {"params[country]", "FR"}},
 		},
+		"reports.export_shared": {
+			path:  map[string]ref{"pid": refPID, "report_id": refReport},
+			query: []value{{"token", refShare}, {"format", "csv"}, {"provider", "store"}, {"params[country]", "FR"}},
+		},
 		"reports.share": {
 			path:     map[string]ref{"id": refSecure},
 			body:     map[string]any{"params": map[string]any{"region": "DE"}, "expires_in": 60},

@@ -80,7 +80,7 @@ func New(deps Deps) *Module {
 // Operations returns the module's rows.
 func (m *Module) Operations() []api.Operation {
 	return append([]api.Operation{
-		m.getOperation(), m.fieldsOperation(), m.sharedOperation(), m.shareOperation(), m.listSharesOperation(), m.revokeAllOperation(), m.revokeOperation(),
+		m.getOperation(), m.fieldsOperation(), m.sharedOperation(), m.exportSharedOperation(), m.shareOperation(), m.listSharesOperation(), m.revokeAllOperation(), m.revokeOperation(),
 	}, m.keepRows()...)
 }
 

@@ -2,11 +2,13 @@ package reports
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"time"
 
 	"tenantry/backends/api"
+	"tenantry/backends/export"
 	"tenantry/backends/store"
 	"tenantry/crypto/secret"
 	"tenantry/internal/fault"
@@ -124,19 +126,25 @@ func (m *Module) entitled(ctx context.Context, c *api.Call, all ...*Report) ([]b
 	return entitled, err
 }
 
-func (m *Module) shared(ctx context.Context, c *api.Call) (api.Result, error) {
+// sharedRequest returns what a reader asks, and keeps the answer out of caches and search engines.
+func sharedRequest(c *api.Call) (SharedRequest, error) {
 	c.Header.Set("Cache-Control", "no-store")
 	c.Header.Set("Referrer-Policy", "no-referrer")
 	c.Header.Set("X-Content-Type-Options", "nosniff")
 	c.Header.Set("X-Robots-Tag", "noindex")
 	teams, err := c.Teams()
+	return SharedRequest{
+		PID: c.Path("pid"), ReportID: c.Path("report_id"), Token: secret.New(c.Query.Text("token")),
+		Provider: c.Query.Text("provider"), Params: c.Query.Tree("params"), Data: c.Query.Text("data") == "1", Teams: teams,
+	}, err
+}
+
+func (m *Module) shared(ctx context.Context, c *api.Call) (api.Result, error) {
+	ask, err := sharedRequest(c)
 	if err != nil {
 		return api.Result{}, err
 	}
-	s, err := m.Open(ctx, c.Tenant, SharedRequest{
-		PID: c.Path("pid"), ReportID: c.Path("report_id"), Token: secret.New(c.Query.Text("token")),
-		Provider: c.Query.Text("provider"), Params: c.Query.Tree("params"), Data: c.Query.Text("data") == "1", Teams: teams,
-	})
+	s, err := m.Open(ctx, c.Tenant, ask)
 	if err != nil {
 		return api.Result{}, err
 	}
@@ -339,6 +347,52 @@ func (m *Module) sharedOperation() api.Operation {
 		},
 		Handler: m.shared,
 	}
+}
+
+// exportSharedOperation is the shared report as a file, read as the report itself is.
+func (m *Module) exportSharedOperation() api.Operation {
+	read := m.sharedOperation()
+	row := api.Operation{
+		Name: "reports.export_shared", Path: "/api/reports/shared/{pid}/export", Aliases: []string{"/api/reports/shared/{pid}/{report_id}/export"},
+		IDs: []string{"exportSharedReport", "exportSharedReportOfBundle"}, Tag: tag, AnyHost: true,
+		Summary: "Export the rows of a shared report",
+		Description: "Writes the rows of a shared report that is exportable, to whoever may read it: all that its query lets through, and of a list that says no limit up to 100,000. " +
+			"Token, values and teams are those of the shared report itself.",
+		Credentials: read.Credentials, Rule: read.Rule, Teams: true, Message: read.Message,
+		Data: map[string]any{}, Example: map[string]any{"country": "DE", "count": 120},
+		Failure: toTakers,
+		Failures: []api.Failure{
+			{Code: http.StatusNotFound, Message: NotFoundProblem().Message, When: "there is no such report, or report_id is not of its bundle"},
+			{Code: http.StatusConflict, Message: notShowableMessage, When: "its source or a field of it is gone, or is of another type by now"},
+			{Code: http.StatusServiceUnavailable, Message: "The report took too long: it was stopped after 5s", When: "a part of the run was stopped at its time limit"},
+			{Code: http.StatusForbidden, Message: api.DeniedMessage, When: "the token is missing, expired, revoked, wrong, or lacks a locked value"},
+			{Code: http.StatusUnprocessableEntity, Message: "Validation failed: the report is set not to be exportable", When: "the report is not exportable, has more rows than an export takes, or a value does not fit"},
+		},
+	}
+	for _, p := range read.Params {
+		if p.Name != "data" {
+			row.Params = append(row.Params, p)
+		}
+	}
+	export.Row(&row)
+	return api.Typed(row, m.exportShared)
+}
+
+// toTakers says with its code why there is no file: 200 would be taken for one.
+func toTakers(p *api.Problem) *api.Problem {
+	if p.Code != http.StatusOK {
+		return p
+	}
+	told := *p
+	switch {
+	case errors.Is(p, ErrTooLong):
+		told.Code = http.StatusServiceUnavailable
+	case errors.Is(p, ErrNotShowable):
+		told.Code = http.StatusConflict
+	default:
+		told.Code = http.StatusNotFound
+	}
+	return &told
 }
 
 func (m *Module) shareOperation() api.Operation {

@@ -93,6 +93,42 @@ func (m *Module) export(ctx context.Context, c *api.Call, r *Report, in export.A
 	if err != nil {
 		return api.Result{}, err
 	}
+	return m.exported(ctx, c, in, r.Title, plan)
+}
+
+// exportShared answers with all rows of a shared report, to whoever may read it.
+func (m *Module) exportShared(ctx context.Context, c *api.Call, in export.Asked) (api.Result, error) {
+	ask, err := sharedRequest(c)
+	if err != nil {
+		return api.Result{}, err
+	}
+	it, err := m.admit(ctx, c.Tenant, ask)
+	if err != nil {
+		return api.Result{}, err
+	}
+	c.Note(m.Reports.Name, it.selected.ID)
+	if !it.selected.Exportable {
+		return api.Result{}, fault.One("exportable", fault.Forbidden, "the report is set not to be exportable")
+	}
+	if _, own := it.provider.(storeProvider); !own {
+		f, err := m.run(ctx, c.Tenant, it.bundle, it.selected, it.inputs, it.provider, true)
+		if err != nil {
+			return api.Result{}, err
+		}
+		return answerRows(c, in, it.selected.Title, f.columns, func(_ context.Context, write func([][]any) error) error { return write(f.data.Rows) }), nil
+	}
+	var plan Plan
+	if err := m.timed(ctx, func(run context.Context) (err error) {
+		plan, err = m.bind(run, c.Tenant, it.bundle, it.selected, it.inputs)
+		return err
+	}); err != nil {
+		return api.Result{}, err
+	}
+	return m.exported(ctx, c, in, it.selected.Title, plan)
+}
+
+// exported answers with all rows of a plan, which are read page by page.
+func (m *Module) exported(ctx context.Context, c *api.Call, in export.Asked, title string, plan Plan) (api.Result, error) {
 	plan.whole = true
 	at := window{most: exportPage}
 	if plan.list == nil {
@@ -109,20 +145,10 @@ func (m *Module) export(ctx context.Context, c *api.Call, r *Report, in export.A
 		return api.Result{}, fault.One("query", fault.Length, "the report has more than %d rows: give its query a filter or a limit", plan.limit)
 	}
 	plan.countAhead = false
-	names := make([]string, len(plan.Columns))
-	for i, column := range plan.Columns {
-		names[i] = column.Name
-	}
-	return export.Answer(c, in, r.Title, names, func(ctx context.Context, w *export.Writer) error {
+	return answerRows(c, in, title, plan.Columns, func(ctx context.Context, write func([][]any) error) error {
 		for {
-			for _, row := range data.Rows {
-				line := make(map[string]any, len(row))
-				for i, v := range row {
-					line[names[i]] = v
-				}
-				if err := w.Row(line, func() []any { return row }); err != nil {
-					return err
-				}
+			if err := write(data.Rows); err != nil {
+				return err
 			}
 			if at.from += at.most; at.most == 0 || len(data.Rows) < at.most || at.from >= plan.limit {
 				return nil
@@ -133,6 +159,28 @@ func (m *Module) export(ctx context.Context, c *api.Call, r *Report, in export.A
 			}
 		}
 	}), nil
+}
+
+// answerRows answers with the rows that rows writes, part by part.
+func answerRows(c *api.Call, in export.Asked, title string, columns []Column, rows func(context.Context, func([][]any) error) error) api.Result {
+	names := make([]string, len(columns))
+	for i, column := range columns {
+		names[i] = column.Name
+	}
+	return export.Answer(c, in, title, names, func(ctx context.Context, w *export.Writer) error {
+		return rows(ctx, func(part [][]any) error {
+			for _, row := range part {
+				line := make(map[string]any, len(row))
+				for i, v := range row {
+					line[names[i]] = v
+				}
+				if err := w.Row(line, func() []any { return row }); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
 }
 
 // duplicate makes another report of one, with an address of its own.

@@ -92,6 +92,14 @@ type bundle struct {
 	ahead    *ahead
 }
 
+// reading is a shared report that a reader may read, and with what.
+type reading struct {
+	bundle   *bundle
+	selected *Report
+	inputs   *inputValues
+	provider Provider
+}
+
 // Open returns a shared report. The reader sees what a caller limited to the report's
 // teams would see; without teams, or without the teams feature, that is everything.
 //
@@ -99,40 +107,14 @@ type bundle struct {
 // missing or not good, a 422 for the reader's own input, a failure where the report cannot
 // be shown or takes too long. Others mean that it cannot be told now.
 func (m *Module) Open(ctx context.Context, t *tenants.Tenant, r SharedRequest) (Shared, error) {
-	b, err := m.bundle(ctx, t, r)
+	it, err := m.admit(ctx, t, r)
 	if err != nil {
 		return Shared{}, err
 	}
-	var locked map[string]string
-	if !r.Token.IsZero() {
-		if locked, err = m.verify(ctx, t, b, r.Token.Reveal()); err != nil {
-			return Shared{}, err
-		}
-	} else if b.root.Secure {
-		return Shared{}, api.Denied("the shared report needs a token")
+	b, selected, inputs := it.bundle, it.selected, it.inputs
+	ask := func(ctx context.Context) (found, error) {
+		return m.run(ctx, t, b, selected, inputs, it.provider, r.Data)
 	}
-	selected, ok := b.selectReport(r.ReportID)
-	if !ok {
-		return Shared{}, NotFoundProblem()
-	}
-	secure := b.root.Secure || selected.Secure
-	if secure && r.Token.IsZero() {
-		return Shared{}, api.Denied("the shared report needs a token")
-	}
-	provider, err := m.chooseProvider(t, r.Provider, secure)
-	if err != nil {
-		return Shared{}, err
-	}
-	var errs fault.List
-	given := readerParams(r.Params, &errs)
-	if err := errs.Err(); err != nil {
-		return Shared{}, err
-	}
-	inputs, err := resolveInputs(b.root, selected, locked, given)
-	if err != nil {
-		return Shared{}, err
-	}
-	ask := func(ctx context.Context) (found, error) { return m.run(ctx, t, b, selected, inputs, provider, r.Data) }
 	var f found
 	if r.Data {
 		f, err = m.reuse.do(ctx, runKeyOf(t, b, selected, inputs, r.Provider), ask)
@@ -144,6 +126,44 @@ func (m *Module) Open(ctx context.Context, t *tenants.Tenant, r SharedRequest) (
 	}
 	m.remember(t, b.ahead, selected, f.full)
 	return m.describe(b, selected, inputs, &f), nil
+}
+
+// admit finds what the reader asks for, and refuses who may not read it. Errors: those of Open.
+func (m *Module) admit(ctx context.Context, t *tenants.Tenant, r SharedRequest) (it reading, err error) {
+	b, err := m.bundle(ctx, t, r)
+	if err != nil {
+		return it, err
+	}
+	var locked map[string]string
+	if !r.Token.IsZero() {
+		if locked, err = m.verify(ctx, t, b, r.Token.Reveal()); err != nil {
+			return it, err
+		}
+	} else if b.root.Secure {
+		return it, api.Denied("the shared report needs a token")
+	}
+	selected, ok := b.selectReport(r.ReportID)
+	if !ok {
+		return it, NotFoundProblem()
+	}
+	secure := b.root.Secure || selected.Secure
+	if secure && r.Token.IsZero() {
+		return it, api.Denied("the shared report needs a token")
+	}
+	provider, err := m.chooseProvider(t, r.Provider, secure)
+	if err != nil {
+		return it, err
+	}
+	var errs fault.List
+	given := readerParams(r.Params, &errs)
+	if err := errs.Err(); err != nil {
+		return it, err
+	}
+	inputs, err := resolveInputs(b.root, selected, locked, given)
+	if err != nil {
+		return it, err
+	}
+	return reading{b, selected, inputs, provider}, nil
 }
 
 // bundle finds the report of the pid in the scope of its own teams and the request's.

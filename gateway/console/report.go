@@ -35,6 +35,7 @@ type reportView struct {
 	Rows     [][]cellView
 	Count    string
 	Pages    []linkView
+	Exports  []linkView // files of all rows
 	Read     string
 	ReadAt   string
 	Tabs     []linkView
@@ -135,9 +136,21 @@ func (m *Module) reportPage(w http.ResponseWriter, r *http.Request, t *tenants.T
 			kept.Set(p.Name, p.Value)
 		}
 	}
+	for _, team := range teams {
+		view.Kept = append(view.Kept, controlView{Name: "teams[]", Value: team})
+		kept.Add("teams[]", team)
+	}
 	view.Tabs = tabs(pid, cmp.Or(child, shared.ID), kept, shared.Bundle)
 	for _, p := range query.Tree("params") {
 		kept.Set(p.Name, p.Value)
+	}
+	if shared.Exportable && len(view.Rows) > 0 {
+		for _, format := range []string{"csv", "ndjson"} {
+			kept.Set("format", format)
+			u := url.URL{Path: strings.Replace(r.URL.Path, "/shared/reports/", "/api/reports/shared/", 1) + "/export", RawQuery: kept.Encode()}
+			view.Exports = append(view.Exports, linkView{Title: strings.ToUpper(format), Address: u.String()})
+		}
+		kept.Del("format")
 	}
 	for i := range view.Pages {
 		kept.Set("page", view.Pages[i].Address)

@@ -1,10 +1,17 @@
 package console_test
 
 import (
+	"fmt"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
+
+	"tenantry/gateway/control"
+	"tenantry/gateway/gatewaytest"
 )
 
 // TestBrowserReportPictures: every visual in both themes, on a wide and a narrow screen.
@@ -89,4 +96,38 @@ func TestBrowserReportOfExtremes(t *testing.T) {
 		}
 	}
 	b.quiet()
+}
+
+// TestBrowserReportInAFrame: the pages of an origin that the organization lists show it, and those of others do not.
+func TestBrowserReportInAFrame(t *testing.T) {
+	t.Parallel()
+	b := launch(t)
+	_, acme := start(t)
+	fillReports(t, acme)
+	_, cookie := acme.Person(t, "ada@example.com", func(n *control.NewUser) { n.Roles = []string{"admin"} })
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = fmt.Fprintf(w, `<!doctype html><iframe src=%q width="700" height="600"></iframe>`, address(t, acme, reportPath(barID)))
+	}))
+	defer site.Close()
+	listed := site.URL
+	a := acme.Do(t, http.MethodPut, "/api/organization", gatewaytest.Cookie(cookie), gatewaytest.JSON(m{"frame_origins": []string{listed}}))
+	if a.Code != http.StatusOK {
+		t.Fatalf("%d %s", a.Code, a.Body)
+	}
+	p := b.tab(screens()[0])
+	refused := func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return strings.Contains(strings.Join(b.complaints, " "), "frame-ancestors")
+	}
+	if p.visit(listed); refused() {
+		t.Error("an origin that is listed is refused")
+	}
+	p.picture("framed-listed")
+	if p.visit(strings.Replace(listed, "127.0.0.1", "localhost", 1)); !refused() {
+		t.Error("another origin is not refused")
+	}
+	p.picture("framed-other")
+	b.quiet("frame-ancestors", "favicon.ico")
 }

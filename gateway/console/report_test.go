@@ -89,7 +89,7 @@ func fillReports(t testing.TB, o *gatewaytest.Org) {
 	report(barID, "Riders by country", "bar", m{"desc": "How many people ride where.", "query": m{"group_by": []m{{"field": "country"}}, "measures": count, "sort": []string{"-count"}}})
 	report(numberID, "Riders", "number", m{"query": m{"measures": count}})
 	report(secureID, "Riders of a country", "table", m{
-		"secure": true, "desc": "Who shares it fixes the country.",
+		"secure": true, "exportable": true, "desc": "Who shares it fixes the country.",
 		"input": m{"country": m{"rule": "locked", "value": "DE", "label": "Country"}, "age": m{"rule": "editable", "value": "20", "label": "Not younger than", "type": "number"}},
 		"query": m{"filter": m{"country": m{"input": "country"}, "age": m{"gte": m{"input": "age"}}}, "fields": []string{"first_name", "city", "age"}},
 	})
@@ -254,6 +254,55 @@ func TestJ7_SecureReportPage(t *testing.T) {
 	if log := g.Log.String(); strings.Contains(log, token) || strings.Contains(log, token[len(token)-20:]) || strings.Contains(log, pid(secureID)) {
 		t.Error("the log holds the token or the public identifier")
 	}
+}
+
+// TestSharedReportAsAFile: whoever may read a report that is exportable takes its rows along, and nobody else.
+func TestSharedReportAsAFile(t *testing.T) {
+	t.Parallel()
+	g, acme := start(t)
+	fillReports(t, acme)
+	acme.Import(t, line(t, m{"kind": "contact", "email": "formula@example.com", "first_name": "=1+1", "country": "FR", "city": "Lyon", "fields": m{"age": 65}}))
+	token, _ := share(t, acme, "FR")
+	page := acme.Page(t, reportPath(secureID)+"?token="+token+"&params[age]=64")
+	checkPage(t, page, 200, "All rows as a file")
+	var files []string
+	for _, link := range regexp.MustCompile(`<a href="([^"]+)" download>`).FindAllStringSubmatch(page.Text(), -1) {
+		files = append(files, html.UnescapeString(link[1]))
+	}
+	if len(files) != 2 {
+		t.Fatalf("%q", files)
+	}
+	shown := strings.Count(page.Text(), "<tr>") - 1
+	for i, begins := range []string{"first_name,city,age\n", `{"age":`} {
+		a := acme.Page(t, files[i])
+		text := a.Text()
+		if a.Code != 200 || !strings.HasPrefix(text, begins) || strings.Count(text, "\n") != shown+1-i || !strings.HasPrefix(a.Header.Get("Content-Disposition"), `attachment; filename="Riders of a country.`) || a.Header.Get("Cache-Control") != "no-store" || a.Header.Get("X-Robots-Tag") != "noindex" {
+			t.Errorf("%s: %d %v %q", files[i], a.Code, a.Header, text)
+		}
+		if quoted := strings.Contains(text, "'=1+1,"); quoted != (i == 0) {
+			t.Errorf("a text that a spreadsheet takes for a formula: %q", text)
+		}
+		for path, code := range map[string]int{strings.Replace(files[i], token, token[:20], 1): 403, strings.Replace(files[i], "64", "old", 1): 422, files[i] + "&params[country]=DE": 422, strings.Replace(files[i], "/export", "/"+barID+"/export", 1): 404} {
+			refused := acme.Page(t, path)
+			if refused.Code != code || !strings.Contains(refused.Text(), `"status":"failed"`) {
+				t.Errorf("%s: %d %s", path, refused.Code, refused.Text())
+			}
+		}
+	}
+	checkPage(t, acme.Page(t, reportPath(secureID)+"?token="+token+"&params[age]=old"), 422)
+	if text := acme.Page(t, reportPath(barID)).Text(); strings.Contains(text, "as a file") {
+		t.Error("a report that is not exportable has files")
+	}
+	for path, code := range map[string]int{pid(barID): 422, "none": 404} {
+		if a := acme.Page(t, "/api/reports/shared/"+path+"/export"); a.Code != code || !strings.Contains(a.Text(), `"status":"failed"`) {
+			t.Errorf("%s: %d %s", path, a.Code, a.Text())
+		}
+	}
+	if strings.Contains(g.Log.String(), token) {
+		t.Error("the log holds the token")
+	}
+	narrowed := acme.Page(t, reportPath(tableID)+"?teams[]="+barID)
+	checkPage(t, narrowed, 200, `<input type="hidden" name="teams[]" value="`+barID+`">`)
 }
 
 // TestSharedReportsInFrames of the origins alone that the organization lists.

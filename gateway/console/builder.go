@@ -125,7 +125,6 @@ func (v *visit) build(f *formView, current strictjson.Value, sent url.Values) {
 		query.Kind = "json"
 		return
 	}
-	f.Builds = true
 	defer f.sortReport()
 	v.buildSource(class, source, can.Classes)
 	values, inputs := sent, at("input").names()

@@ -240,7 +240,7 @@ func (v *visit) matching(row *api.Operation, path map[string]string, sent url.Va
 		t.Table = &tableView{}
 		columns := v.columns(list, records, nil, nil, &listView{})
 		for _, c := range columns {
-			t.Table.Columns = append(t.Table.Columns, c.title)
+			t.Table.Columns = append(t.Table.Columns, cellView{Title: c.title})
 		}
 		for _, r := range records {
 			var cells []shown

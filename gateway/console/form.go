@@ -32,7 +32,7 @@ type formView struct {
 	Upload   string // what files it takes; empty: none
 	Preview  string // where what is typed goes to be tried; empty: nowhere
 	Try      string // the name of the button that tries it, where it goes to where it is stored, too
-	Builds   bool   // parts of it depend on others
+	Builds   bool   // it has buttons that add lines
 }
 
 // control is one field of a form.
@@ -110,8 +110,9 @@ func (v *visit) form(row *api.Operation, path map[string]string, current strictj
 	}
 	v.build(&f, current, sent)
 	if row.Resource == "campaign" && slices.ContainsFunc(f.Controls, func(c control) bool { return c.Name == "filter" }) {
-		f.Preview, f.Try, f.Builds = f.Action, "_try", true
+		f.Preview, f.Try = f.Action, "_try"
 	}
+	f.Builds = slices.ContainsFunc(f.Controls, func(c control) bool { return c.Kind == "schema" || c.Grids != nil })
 	for i := range faults {
 		if !slices.ContainsFunc(f.Controls, func(c control) bool { return belongs(faults[i].Field, strings.TrimPrefix(c.Name, "query.")) }) {
 			f.Error = strings.TrimSpace(f.Error + " " + sentence(faults[i].Message))

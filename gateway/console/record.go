@@ -48,7 +48,7 @@ type actionView struct {
 
 // tableView is an answer with columns and rows.
 type tableView struct {
-	Columns []string
+	Columns []cellView
 	Rows    [][]shown
 }
 
@@ -205,7 +205,7 @@ func (v *visit) facts(p *page, data strictjson.Value) (facts []pair, table *tabl
 	if columns.Is == strictjson.Array && results.Is == strictjson.Array {
 		table = &tableView{}
 		for _, c := range columns.Items {
-			table.Columns = append(table.Columns, c.Get("title").Text)
+			table.Columns = append(table.Columns, cellView{Title: c.Get("title").Text, Class: cellClass(c.Get("type").Text)})
 		}
 		for _, r := range results.Items {
 			row := make([]shown, len(r.Items))

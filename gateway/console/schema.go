@@ -26,6 +26,9 @@ func schemaRows(now strictjson.Value, sent url.Values) (rows []schemaRow) {
 			}
 			rows = append(rows, schemaRow{Number: strconv.Itoa(i), Key: sent.Get(n + ".key"), Title: sent.Get(n + ".title"), Type: sent.Get(n + ".type"), Required: sent.Get(n+".required") != "", Locked: sent.Get(n+".locked") != ""})
 		}
+		if sent.Get("_more") == "schema" {
+			rows = append(rows, schemaRow{Number: strconv.Itoa(len(rows)), Type: "Text"})
+		}
 		return rows
 	}
 	for _, m := range now.Members {

@@ -576,7 +576,9 @@ func TestPagesHold(t *testing.T) {
 		add("folder", map[string]any{"id": fmt.Sprintf("66f9%020d", i), "name": name})
 	}
 	acme.Import(t, lines...)
-	for _, path := range []string{"/custom/objects/wide", "/custom/objects/wide/records", "/custom/objects/wide/records/66b2" + strings.Repeat("0", 20), "/do/records.create?path.name=wide", "/form/collections", "/contacts?sort=-created_at", "/contacts/66a1" + strings.Repeat("0", 20), "/files/folders", "/do/files.create", "/"} {
+	wide := acme.Do(t, http.MethodPost, "/api/custom-reports", gatewaytest.Cookie(cookie), gatewaytest.JSON(map[string]any{"title": "Wide", "class": "Records", "source": "wide", "query": map[string]any{
+		"fields": []string{"field_0", "field_1", "field_2", "field_3"}, "filter": map[string]any{"field_5": "x", "field_6": "y", "field_7": "z"}, "sort": []string{"field_9", "-field_8"}}}))
+	for _, path := range []string{"/custom-reports/" + wide.Field("id").(string), "/custom/objects/wide", "/custom/objects/wide/records", "/custom/objects/wide/records/66b2" + strings.Repeat("0", 20), "/do/records.create?path.name=wide", "/form/collections", "/contacts?sort=-created_at", "/contacts/66a1" + strings.Repeat("0", 20), "/files/folders", "/do/files.create", "/"} {
 		page := p.open(path)
 		checkPage(t, page, 200)
 		var packed bytes.Buffer
@@ -627,6 +629,10 @@ func TestReportBuilder(t *testing.T) {
 	const create = "/do/reports.create"
 	page := p.open(create)
 	checkPage(t, page, 200, "Which fields there are follows from the class", `<option value="Records">`)
+	define := formTo(t, p.open("/do/objects.create"), "/do/objects.create")
+	define.Set("schema.1.title", "Size")
+	define.Set("_more", "schema")
+	checkPage(t, p.send("/do/objects.create", define), 200, `name="schema.1.title" value="Size"`, `name="schema.3.title"`)
 	set := func(more string, pairs ...string) {
 		t.Helper()
 		values := formTo(t, page, create)

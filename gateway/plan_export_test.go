@@ -204,7 +204,7 @@ func organization(ctx context.Context, t *testing.T, s *Services, m *marker) {
 		}
 	}
 	_, err := s.directory.Update(ctx, "acme", func(o *tenants.Organization) error {
-		o.Name, o.Providers = "organization-name", []string{"organization-provider"}
+		o.Name, o.Providers, o.FrameOrigins = "organization-name", []string{"organization-provider"}, []string{"https://organization-origin.example"}
 		o.Features, o.Settings = map[string]bool{tenants.AllFeatures()[0]: true}, map[string]bool{tenants.AllSettings()[0]: true}
 		o.Limits = map[string]int64{tenants.AllLimits()[0]: 77}
 		m.fill(reflect.ValueOf(&o.RequestLimits).Elem(), "organizations.request_limits")
@@ -214,7 +214,7 @@ func organization(ctx context.Context, t *testing.T, s *Services, m *marker) {
 		t.Fatal(err)
 	}
 	for field, text := range map[string]string{
-		"name": "organization-name", "providers": "organization-provider", "features": tenants.AllFeatures()[0] + `":true`,
+		"name": "organization-name", "providers": "organization-provider", "frame_origins": "organization-origin", "features": tenants.AllFeatures()[0] + `":true`,
 		"settings": tenants.AllSettings()[0], "limits": `":77`,
 	} {
 		m.want["organizations."+field] = text

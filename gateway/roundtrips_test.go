@@ -86,6 +86,8 @@ func (p *party) reads(t testing.TB) []read {
 		{"reports.shared", "more rows than shown", shared + p.mark + "longreport?data=1", nobody, [][]string{
 			{"find contact_fields", "find custom_reports"}, {"count contacts", "find contacts"},
 		}},
+		{"reports.fields", "of contacts", "/api/custom-reports/fields?class=Contacts", key, [][]string{{"find contact_fields"}}},
+		{"reports.fields", "of a custom object", "/api/custom-reports/fields?class=Records&source=" + id(refObjectName), key, [][]string{{"find custom_objects"}}},
 		{"reports.run", "one", "/api/custom-reports/" + id(refReport) + "/run", key, [][]string{
 			{"find custom_reports"}, {"find contact_fields"}, {"count contacts", "find contacts"},
 		}},

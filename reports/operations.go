@@ -358,7 +358,7 @@ func (m *Module) exportSharedOperation() api.Operation {
 		Summary: "Export the rows of a shared report",
 		Description: "Writes the rows of a shared report that is exportable, to whoever may read it: all that its query lets through, and of a list that says no limit up to 100,000. " +
 			"Token, values and teams are those of the shared report itself.",
-		Credentials: read.Credentials, Rule: read.Rule, Teams: true, Message: read.Message,
+		Credentials: read.Credentials, Kinds: read.Kinds, Rule: read.Rule, Teams: true, Message: read.Message,
 		Data: map[string]any{}, Example: map[string]any{"country": "DE", "count": 120},
 		Failure: toTakers,
 		Failures: []api.Failure{

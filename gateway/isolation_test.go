@@ -103,7 +103,20 @@ func samples() map[string]sample {
 			body:     map[string]any{"email": refEmail, "password": gatewaytest.Password},
 			volatile: []string{"id", "name"}, once: true, slow: true,
 		},
-		"sessions.delete": {},
+		"sessions.delete":     {},
+		"sessions.list":       {volatile: []string{"count", "results"}},
+		"sessions.get":        {path: map[string]ref{"id": refSession}, volatile: []string{"id", "address", "started_at", "last_used_at", "expires_at"}},
+		"sessions.end":        {path: map[string]ref{"id": refSession}, once: true},
+		"sessions.end_others": {},
+		"passwords.check":     {body: map[string]any{"token": refInvite}, volatile: []string{"expires_at"}, once: true},
+		"passwords.change": {
+			body: map[string]any{"present_password": gatewaytest.Password, "password": gatewaytest.Password}, slow: true,
+		},
+		"contacts.disclose": {
+			path:     map[string]ref{"id": refContact},
+			body:     map[string]any{"field": secretField, "reason": "a visa", "public_key": "CQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="},
+			volatile: []string{"field_value"},
+		},
 		"passwords.create": {
 			body:     map[string]any{"token": refInvite, "password": gatewaytest.Password},
 			volatile: []string{"id", "name"}, once: true, slow: true,

@@ -104,6 +104,8 @@ func (p *party) reads(t testing.TB) []read {
 		{"users.get", "one with a role", "/api/users/" + id(refUser), key, [][]string{{"find users"}, {"find roles"}}},
 		{"organization.get", "as it is", "/api/organization", admin, nil},
 		{"me.get", "an administrator", "/api/me", admin, [][]string{{"find users"}}},
+		{"sessions.list", "one's own", "/api/me/sessions", admin, [][]string{{"find users"}}},
+		{"sessions.get", "one", "/api/me/sessions/" + id(refSession), admin, [][]string{{"find users"}}},
 		{"store.explain", "a count", "/api/store/explain?call=/api/campaigns/count", admin, [][]string{{"count contacts"}}},
 		{"authz.explain", "a person", "/api/authz/explain?operation=folders.get&subject=user:" + id(refUser), admin, [][]string{{"find users"}, {"find roles"}}},
 		{"contacts.reveal", "one", "/api/contacts/" + id(refContact) + "/reveal-secret?field=" + secretField, key, [][]string{

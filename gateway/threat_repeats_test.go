@@ -221,6 +221,9 @@ func TestD5_EveryOperation(t *testing.T) {
 	tried := 0
 	rows := w.asked()
 	last := func(o api.Operation) int { // what is deleted for good can be used no more
+		if at := endsSessions(o); at >= 0 {
+			return 2 + at
+		}
 		back := strings.TrimSuffix(o.Name, ".delete") + ".restore"
 		if o.Method != http.MethodDelete || slices.ContainsFunc(rows, func(r api.Operation) bool { return r.Name == back }) {
 			return 0
@@ -248,7 +251,13 @@ func TestD5_EveryOperation(t *testing.T) {
 			tried++
 			continue
 		}
-		if first.Status != "ok" || replayed(first) || replayed(second) == op.Reads || second.Code != first.Code || second.Text() != first.Text() || second.Header.Get("ETag") != first.Header.Get("ETag") {
+		text := func(a *gatewaytest.Answer) string {
+			if volatile := sampleFor(&op).volatile; op.Reads && volatile != nil {
+				return blanked(volatile).ReplaceAllString(a.Text(), "")
+			}
+			return a.Text()
+		}
+		if first.Status != "ok" || replayed(first) || replayed(second) == op.Reads || second.Code != first.Code || text(second) != text(first) || second.Header.Get("ETag") != first.Header.Get("ETag") {
 			t.Errorf("%s: %d %s, then %d %s", op.Name, first.Code, first.Body, second.Code, second.Body)
 		}
 		if w.a.export(t) != before {

@@ -66,6 +66,7 @@ const (
 	refSpareTeam    ref = "team that nothing bears"
 	refSpareAccount ref = "service account without keys"
 	refInvite       ref = "single-use link"
+	refSession      ref = "session"
 	refOtherTeam    ref = "another team"
 	refContactOther ref = "contact of the other team"
 )
@@ -175,6 +176,8 @@ func (p *party) signIn(t testing.TB) {
 	p.admin, p.adminCookie = p.Person(t, p.text()+"@example.com", func(u *control.NewUser) { u.Name, u.Roles = p.text(), []string{"admin"} })
 	p.person, p.cookie = p.Person(t, p.text()+"@example.com", func(u *control.NewUser) { u.Name, u.Permissions = p.text(), names(all) })
 	p.ids[refEmail] = p.person.Email
+	hash, _ := tokens.HashOpaque("ses", p.SignIn(t, p.admin.Email).Value)
+	p.ids[refSession] = hash[:24]
 	a := p.Do(t, http.MethodPost, "/api/import?dry_run=true", gatewaytest.Cookie(p.adminCookie), gatewaytest.Body("application/x-ndjson", ""))
 	if p.ids["import"], _ = a.Field("id").(string); a.Code != http.StatusOK {
 		t.Fatalf("an import of %s: %d %s", p.Slug, a.Code, a.Body)

@@ -70,7 +70,8 @@ func TestSecretsThatCannotBeToldAreTakenBack(t *testing.T) {
 		{"users.invite", "/api/users/" + fmt.Sprint(ed.Field("id")) + "/invite", ""},
 	}
 	for _, op := range acme.App.Operations() {
-		if op.Once && op.Name != "reports.share" && !slices.ContainsFunc(calls, func(c call) bool { return c.name == op.Name }) {
+		made := !slices.Contains([]string{"reports.share", "sessions.end_others", "passwords.change", "contacts.disclose"}, op.Name) // these leave nothing to take back
+		if op.Once && made && !slices.ContainsFunc(calls, func(c call) bool { return c.name == op.Name }) {
 			t.Errorf("%s tells a secret once, and is not tried here", op.Name)
 		}
 	}

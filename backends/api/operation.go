@@ -247,8 +247,9 @@ type Operation struct {
 }
 
 // Defined says by which resource fields are defined, and in which field of a record their values are. Where
-// the path has a parameter that refers to the resource, one record of it defines them, else all do.
-type Defined struct{ By, Values string }
+// the path has a parameter that refers to the resource, one record of it defines them, else all do. Encrypted is the
+// field of the body that names one of those whose values are encrypted.
+type Defined struct{ By, Values, Encrypted string }
 
 // Failure documents an answer that is no success, beyond those every operation has.
 type Failure struct {

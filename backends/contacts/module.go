@@ -42,7 +42,7 @@ func (m *Module) Operations() []api.Operation {
 	for i := range rows {
 		rows[i].Kinds = api.ServerFull // reads, too
 	}
-	return slices.Concat([]api.Operation{m.reveal()}, rows, m.definitions())
+	return slices.Concat([]api.Operation{m.reveal(), m.disclose()}, rows, m.definitions())
 }
 
 // options say how contacts are served.

@@ -57,21 +57,67 @@ func (m *Module) reveal() api.Operation {
 	}
 }
 
+// Disclosed is the answer of contacts.disclose.
+type Disclosed struct {
+	Revealed
+	Algorithm string `json:"algorithm,omitempty" doc:"How the value is encrypted to the public key; left out where none was given."`
+	KeyID     string `json:"key_id,omitempty" doc:"SHA-256 of the public key."`
+}
+
+type disclosure struct {
+	ID        string `json:"id" doc:"The contact." example:"65f1a2b3c4d5e6f708192a3b"`
+	Field     string `json:"field" rule:"required max=200" doc:"The key of the encrypted field." example:"passport_number"`
+	Reason    string `json:"reason" rule:"required min=3 max=300 format=line" doc:"What for. It stands in the audit log; nothing personal belongs into it." example:"Visa application of 12 March"`
+	PublicKey string `json:"public_key" rule:"max=4000" doc:"A public key to encrypt the value to, as contacts.reveal takes it. Required where the organization's settings say so."`
+}
+
+// disclose is what reveal is to keys, for the people of the organization.
+func (m *Module) disclose() api.Operation {
+	return api.Typed(api.Operation{
+		Name: "contacts.disclose", Method: http.MethodPost, Path: "/api/contacts/{id}/disclose", Tag: "Contacts",
+		Summary: "Reveal an encrypted field for a reason",
+		Description: "Tells somebody who is signed in the value of one encrypted field, as contacts.reveal tells keys. " +
+			"Who asked, for which field and for what reason is recorded before it is answered, refusals too.",
+		Credentials: api.Session, Rule: api.Needs(tenants.Contacts), Audit: api.AuditAlways, Teams: true, Once: true, Reads: true, Defined: api.Defined{By: m.Fields.Name, Encrypted: "field"},
+		Message: "Field revealed", Example: Disclosed{Revealed: Revealed{FieldValue: "C01X00T47"}}, BodyLimit: 16 << 10,
+		Failures: []api.Failure{
+			{Code: http.StatusNotFound, Message: messageNotFound, When: "there is no such contact, or the person's teams do not see it"},
+			{Code: http.StatusNotFound, Message: messageNoValue, When: "the contact has no value for that encrypted field"},
+			{Code: http.StatusUnprocessableEntity, Message: "Validation failed: field is not an encrypted field", When: "something is missing, or the public key is not accepted"},
+		},
+	}, func(ctx context.Context, c *api.Call, in disclosure) (Disclosed, error) {
+		c.Note("reason", in.Reason)
+		told, err := m.open(ctx, c, in.ID, in.Field, in.PublicKey)
+		if p := (*api.Problem)(nil); errors.As(err, &p) && p.Code == http.StatusOK { // the contract's way to say what is not there
+			err = api.NotFound(p.Message)
+		}
+		return Disclosed{told, c.Header.Get(headerAlgorithm), c.Header.Get(headerKeyID)}, err
+	})
+}
+
 func (m *Module) handleReveal(ctx context.Context, c *api.Call) (api.Result, error) {
+	told, err := m.open(ctx, c, c.Path("id"), c.Query.Text("field"), c.Query.Text("public_key"))
+	if err != nil {
+		return api.Result{}, err
+	}
+	return api.Result{Data: told}, nil
+}
+
+// open returns the value of the field that is named, encrypted to the key that is given or else in clear.
+func (m *Module) open(ctx context.Context, c *api.Call, id, name, keyText string) (out Revealed, err error) {
 	c.Header.Set("Cache-Control", "no-store") // refusals too
-	id, name := c.Path("id"), c.Query.Text("field")
 	if store.ValidID(id) {
 		c.Note("contact", id)
 	}
 	// Nothing that is said about the input depends on the contact.
 	var keyErrs fault.List
-	key := publicKey(c, &keyErrs)
+	key := publicKey(c, keyText, &keyErrs)
 	checked := func() error { return m.checkInput(ctx, c, name, keyErrs) }
 	if len(keyErrs) > 0 || name == "" {
-		return api.Result{}, checked()
+		return out, checked()
 	}
 	var contact *Contact
-	err := together.Do(c.Workspace.Remote(), checked, func() (err error) {
+	err = together.Do(c.Workspace.Remote(), checked, func() (err error) {
 		contact, err = m.Contacts.In(c.Workspace).Get(ctx, id)
 		if errors.Is(err, store.ErrNotFound) {
 			return api.Failed(messageNotFound, nil)
@@ -79,18 +125,18 @@ func (m *Module) handleReveal(ctx context.Context, c *api.Call) (api.Result, err
 		return err
 	})
 	if err != nil {
-		return api.Result{}, err
+		return out, err
 	}
 	sealed, ok := contact.Secrets[name]
 	if !ok {
-		return api.Result{}, api.Failed(messageNoValue, nil)
+		return out, api.Failed(messageNoValue, nil)
 	}
 	value, err := (&secrets.Vault{Keys: m.keys, Tenant: c.Tenant}).Open(ctx, secrets.Place{Collection: Collection, Record: contact.ID}, name, sealed)
 	if err != nil {
-		return api.Result{}, err
+		return out, err
 	}
 	if key == nil {
-		return api.Result{Data: Revealed{FieldValue: value.Reveal()}}, nil
+		return Revealed{FieldValue: value.Reveal()}, nil
 	}
 	return sealTo(c, key, value.Reveal())
 }
@@ -125,14 +171,14 @@ func (m *Module) checkField(ctx context.Context, c *api.Call, errs *fault.List, 
 }
 
 // publicKey returns the key to encrypt to, nil where none is given or it is not accepted.
-func publicKey(c *api.Call, errs *fault.List) *sealing.PublicKey {
-	if !c.Query.Has("public_key") {
+func publicKey(c *api.Call, text string, errs *fault.List) *sealing.PublicKey {
+	if text == "" && !c.Query.Has("public_key") {
 		if c.Tenant.Org.Setting(tenants.SettingRequirePublicEncryptionKey) {
 			errs.Add("public_key", "required", "public_key is required by this organization's settings")
 		}
 		return nil
 	}
-	key, err := sealing.ParsePublicKey(c.Query.Text("public_key"))
+	key, err := sealing.ParsePublicKey(text)
 	if err != nil {
 		errs.Add("public_key", "format", "public_key is not accepted: %s", err)
 		return nil
@@ -140,17 +186,17 @@ func publicKey(c *api.Call, errs *fault.List) *sealing.PublicKey {
 	return key
 }
 
-func sealTo(c *api.Call, key *sealing.PublicKey, value string) (api.Result, error) {
+func sealTo(c *api.Call, key *sealing.PublicKey, value string) (Revealed, error) {
 	c.Note("public_key", key.KeyID())
 	sealed, err := key.Seal([]byte(value))
 	if errors.Is(err, sealing.ErrTooLong) { // its text tells the length of the value
-		return api.Result{}, fault.One("public_key", "length",
+		return Revealed{}, fault.One("public_key", "length",
 			"public_key is too small for the value: it holds at most %d bytes; send a longer RSA key or an X25519 key", key.MaxPlaintext())
 	}
 	if err != nil {
-		return api.Result{}, api.Internal(err)
+		return Revealed{}, api.Internal(err)
 	}
 	c.Header.Set(headerAlgorithm, key.Algorithm())
 	c.Header.Set(headerKeyID, key.KeyID())
-	return api.Result{Data: Revealed{FieldValue: sealed}}, nil
+	return Revealed{FieldValue: sealed}, nil
 }

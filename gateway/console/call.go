@@ -66,7 +66,7 @@ func (a *reply) faults() []fault.Fault {
 const requestID = "X-Request-Id"
 
 // passed are the headers of a page's request that come along: who asks, from where, and through which proxy.
-var passed = []string{"Cookie", "Origin", "Sec-Fetch-Site", "X-Forwarded-For", "X-Forwarded-Host", "Traceparent", "Tracestate", requestID} //nolint:gochecknoglobals // a constant
+var passed = []string{"Cookie", "Origin", "Sec-Fetch-Site", "X-Forwarded-For", "X-Forwarded-Host", "User-Agent", "Traceparent", "Tracestate", requestID} //nolint:gochecknoglobals // a constant
 
 // ask makes a call through the same handler as calls from outside, so that whatever holds for those holds
 // here: the session, rights, limits, the audit record, the log.
@@ -159,11 +159,13 @@ func (w *written) Write(part []byte) (int, error) {
 	return w.body.Write(part)
 }
 
-// curl returns the command that makes the same call with a key.
+// curl returns the command that makes the same call with a key, or with a session where the operation takes no key.
 func (m *Module) curl(slug string, q request) string {
 	quote := func(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
-	parts := []string{"curl", "-g", "-H", quote("x-service-token: $KEY")}
-	parts[3] = `"x-service-token: $KEY"`
+	parts := []string{"curl", "-g", "-H", `"x-service-token: $KEY"`}
+	if q.row.Credentials&api.Key == 0 {
+		parts = []string{"curl", "-g", "-b", `"` + m.Cookie + `=$SESSION"`}
+	}
 	if q.row.Method != http.MethodGet {
 		parts = append(parts, "-X", q.row.Method)
 	}

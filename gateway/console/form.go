@@ -82,7 +82,7 @@ func (v *visit) form(row *api.Operation, path map[string]string, current strictj
 		c.Name, c.ID = "query."+q.Name, idOf(row.Name, "query", q.Name)
 		for _, wrong := range faults {
 			if belongs(wrong.Field, q.Name) {
-				c.Error = sentence(wrong.Message)
+				c.Error = said(wrong)
 			}
 		}
 		if sent != nil {
@@ -115,7 +115,7 @@ func (v *visit) form(row *api.Operation, path map[string]string, current strictj
 	f.Builds = slices.ContainsFunc(f.Controls, func(c control) bool { return c.Kind == "schema" || c.Grids != nil })
 	for i := range faults {
 		if !slices.ContainsFunc(f.Controls, func(c control) bool { return belongs(faults[i].Field, strings.TrimPrefix(c.Name, "query.")) }) {
-			f.Error = strings.TrimSpace(f.Error + " " + sentence(faults[i].Message))
+			f.Error = strings.TrimSpace(f.Error + " " + said(faults[i]))
 		}
 	}
 	return f
@@ -130,7 +130,7 @@ func (v *visit) previews(row *api.Operation) *api.Operation {
 		return nil
 	}
 	for _, other := range v.site.rows {
-		if other.Reads && other.Method == http.MethodPost && other.Resource == row.Resource && may(other, v.who, v.t) {
+		if other.Reads && !other.Once && other.Method == http.MethodPost && other.Resource == row.Resource && may(other, v.who, v.t) {
 			return other
 		}
 	}
@@ -143,6 +143,14 @@ func sentence(text string) string {
 		return text
 	}
 	return strings.TrimSuffix(capital(text), ".") + "."
+}
+
+// said is the sentence that a fault is, with its field named as the page names it.
+func said(f fault.Fault) string {
+	if rest, begins := strings.CutPrefix(f.Message, f.Field+" "); begins && f.Field != "" {
+		return sentence(label(f.Field) + " " + rest)
+	}
+	return sentence(f.Message)
 }
 
 // belongs reports whether a fault is about that field, or a part of it.
@@ -175,6 +183,10 @@ func verb(row *api.Operation) string {
 		if strings.HasPrefix(row.Summary, "Revoke") {
 			return "Revoke"
 		}
+	case "disclose":
+		return "Reveal"
+	case "end_others":
+		return "Sign out everywhere else"
 	}
 	return capital(strings.ReplaceAll(action, "_", " "))
 }
@@ -184,7 +196,7 @@ func (v *visit) control(row *api.Operation, f *api.Field, path map[string]string
 	c := control{Name: f.Name, ID: idOf(row.Name, f.Name), Label: label(f.Name), Hint: hint(f.Name, f.Description), Required: f.Required, MaxLength: f.Bounds.MaxLength}
 	for _, wrong := range faults {
 		if belongs(wrong.Field, f.Name) {
-			c.Error = strings.TrimSpace(c.Error + " " + sentence(wrong.Message))
+			c.Error = strings.TrimSpace(c.Error + " " + said(wrong))
 		}
 	}
 	if now.Is == strictjson.Object && f.Shape == api.List {
@@ -211,6 +223,14 @@ func (v *visit) control(row *api.Operation, f *api.Field, path map[string]string
 		v.objectControl(&c, row, f, path, now, sent)
 	default:
 		v.textControl(&c, f)
+		if f.Name == row.Defined.Encrypted {
+			c.Kind = "choice"
+			for _, d := range v.defined(row, path) {
+				if d.kind == schema.Encrypted {
+					c.Options = append(c.Options, choiceView{Value: d.key, Title: d.title})
+				}
+			}
+		}
 	}
 	if sent != nil && c.Kind != "parts" && c.Kind != "schema" && c.Grids == nil && c.Kind != "query" {
 		c.Value = sent.Get(f.Name)

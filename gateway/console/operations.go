@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strconv"
+	"time"
 
 	"tenantry/backends/api"
 	"tenantry/crypto/passwords"
@@ -24,9 +25,15 @@ import (
 type Sessions interface {
 	SignIn(ctx context.Context, t *tenants.Tenant, email string, password secret.String, remote netip.Addr) (*people.User, error)
 	AcceptInvite(ctx context.Context, t *tenants.Tenant, token string, password secret.String, remote netip.Addr) (*people.User, error)
-	Start(ctx context.Context, t *tenants.Tenant, user *people.User) (secret.String, sessions.Session, error)
+	CheckInvite(ctx context.Context, t *tenants.Tenant, token string, remote netip.Addr) (time.Time, error)
+	ChangePassword(ctx context.Context, t *tenants.Tenant, uid int64, present, next secret.String, remote netip.Addr) (*people.User, error)
+	Start(ctx context.Context, t *tenants.Tenant, user *people.User, from sessions.From) (secret.String, sessions.Session, error)
 	Lookup(ctx context.Context, t *tenants.Tenant, token string) (*tenants.Principal, error)
+	Info(ctx context.Context, t *tenants.Tenant, token string) (sessions.Session, error)
+	List(ctx context.Context, t *tenants.Tenant, uid int64) ([]sessions.Session, error)
 	End(ctx context.Context, t *tenants.Tenant, token string) error
+	EndListed(ctx context.Context, t *tenants.Tenant, uid int64, id string) error
+	EndAll(ctx context.Context, t *tenants.Tenant, uid int64) error
 }
 
 // People knows the persons.
@@ -100,6 +107,14 @@ func (m *Module) Operations() []api.Operation {
 			Message: "Signed out", Example: struct{}{},
 		}, m.signOut),
 		api.Typed(api.Operation{
+			Name: "passwords.check", Method: http.MethodPost, Path: "/auth/password/check", Tag: "Sessions",
+			Summary:     "Check a single-use link",
+			Description: "Tells whether the link that a person was sent still lets choose a password. It uses nothing up.",
+			Credentials: api.Open, Rule: api.AnyCaller(), BodyLimit: 8 << 10, OwnLimits: true, AnyHost: true, Reads: true, Audit: api.AuditAlways,
+			Message: "Link found", Example: Link{ExpiresAt: "2024-06-07T13:52:42.000Z"},
+			Failures: []api.Failure{{Code: http.StatusForbidden, Message: usedUp, When: "the link was used, has ended, or is none"}},
+		}, m.checkLink),
+		api.Typed(api.Operation{
 			Name: "passwords.create", Method: http.MethodPost, Path: "/auth/password", Tag: "Sessions",
 			Summary:     "Choose a password",
 			Description: "Uses up the single-use link that a person was sent, sets the password and signs in.",
@@ -107,7 +122,8 @@ func (m *Module) Operations() []api.Operation {
 			Message: "Password created", Example: example,
 		}, m.choosePassword),
 	}
-	rows[2].Body[1].Bounds.MinLength = passwords.MinCharacters // which is checked where it is set
+	rows[3].Body[1].Bounds.MinLength = passwords.MinCharacters // which is checked where it is set
+	rows = append(rows, m.ownSessions()...)
 	for i := range rows {
 		m.own[rows[i].Name] = &rows[i]
 	}
@@ -155,7 +171,8 @@ func later(err error) error {
 
 // begin starts a session under a new identifier and hands it to the browser.
 func (m *Module) begin(ctx context.Context, c *api.Call, user *people.User) (SignedIn, error) {
-	token, session, err := m.Sessions.Start(ctx, c.Tenant, user)
+	browser, _ := c.RequestHeader("User-Agent") // two of them say nothing
+	token, session, err := m.Sessions.Start(ctx, c.Tenant, user, sessions.From{Address: c.Remote, Browser: browser})
 	if err != nil {
 		return SignedIn{}, err
 	}
@@ -182,6 +199,8 @@ func (m *Module) signOut(ctx context.Context, c *api.Call, _ struct{}) (none str
 	return none, nil
 }
 
+const usedUp = "The link was used already or has expired; ask for a new one"
+
 type choice struct {
 	Token    string `json:"token" rule:"required min=1 max=200" use:"secret" example:"inv_3q2-7w"`
 	Password string `json:"password" rule:"required min=1 max=1024" use:"secret" example:"correct horse battery staple"`
@@ -190,7 +209,7 @@ type choice struct {
 func (m *Module) choosePassword(ctx context.Context, c *api.Call, in choice) (SignedIn, error) {
 	user, err := m.Sessions.AcceptInvite(ctx, c.Tenant, in.Token, secret.New(in.Password), c.Remote)
 	if errors.Is(err, tenants.ErrDenied) {
-		p := api.Forbidden("The link was used already or has expired; ask for a new one")
+		p := api.Forbidden(usedUp)
 		p.Reason = "invitation refused"
 		return SignedIn{}, p
 	}

@@ -307,11 +307,16 @@ func (a *reply) told() string {
 type welcomeView struct {
 	frame
 	Shortest       int
+	Check          string // what tells whether the link is good
 	Token, Problem string
 }
 
 func (m *Module) welcomePage(w http.ResponseWriter, _ *http.Request, organization string) {
-	m.render(w, http.StatusOK, "welcome", welcomeView{frame: frame{Title: "Choose a password", Organization: organization}, Shortest: passwords.MinCharacters})
+	m.showWelcome(w, http.StatusOK, organization, "", "")
+}
+
+func (m *Module) showWelcome(w http.ResponseWriter, code int, organization, token, problem string) {
+	m.render(w, code, "welcome", welcomeView{frame{Title: "Choose a password", Organization: organization}, passwords.MinCharacters, m.own["passwords.check"].Path, token, problem})
 }
 
 func (m *Module) welcomeForm(w http.ResponseWriter, r *http.Request) {
@@ -328,7 +333,7 @@ func (m *Module) welcomeForm(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/", http.StatusSeeOther)
 	default:
 		m.anyPage(func(w http.ResponseWriter, r *http.Request, organization string) {
-			m.render(w, a.code, "welcome", welcomeView{frame{Title: "Choose a password", Organization: organization}, passwords.MinCharacters, r.PostForm.Get("token"), a.told()})
+			m.showWelcome(w, a.code, organization, r.PostForm.Get("token"), a.told())
 		})(w, r)
 	}
 }

@@ -79,7 +79,7 @@ func (v *visit) recordPage(p *page, path map[string]string) {
 			for i := range view.Ask {
 				for _, f := range a.faults() {
 					if belongs(f.Field, rootOf(view.Ask[i].Name)) {
-						view.Ask[i].Error = sentence(f.Message)
+						view.Ask[i].Error = said(f)
 					}
 				}
 			}
@@ -397,7 +397,7 @@ func (v *visit) carry(q request, sent, query url.Values) {
 	a, err := v.ask(v.r.Context(), v.r, q)
 	row = v.typed(row, sent)
 	switch {
-	case err == nil && a.ok() && q.row.Reads:
+	case err == nil && a.ok() && q.row.Reads && !q.row.Once:
 		v.tried(q, row, sent, a)
 	case err == nil && a.ok():
 		v.done(row, path, query, a)
@@ -495,7 +495,10 @@ func (v *visit) showTried(q request, row *api.Operation, path map[string]string,
 
 // done leads on where something was done. A secret that is told once is shown at once.
 func (v *visit) done(row *api.Operation, path map[string]string, query url.Values, a reply) {
-	if row.Once {
+	for _, cookie := range a.header.Values("Set-Cookie") { // of a session that goes on under another
+		v.w.Header().Add("Set-Cookie", cookie)
+	}
+	if row.Once && len(a.data.Members) > 0 {
 		view := recordView{chrome: v.chrome(row.Message), Note: "This is shown once. Copy it now, and keep it where nobody else can read it."}
 		view.Facts, _ = v.facts(&page{shows: row}, a.data)
 		view.Links = []linkView{{Title: "Go on", Address: v.back(row, path)}}

@@ -188,7 +188,7 @@ func (s *site) navigation(who *tenants.Principal, t *tenants.Tenant, current str
 	}
 	shown[len(all)].Title = "More"
 	for _, p := range s.pages {
-		if strings.Contains(p.path, "{") || !may(p.shows, who, t) || !p.list && p.update == nil && len(p.shows.Params) == 0 || p.shows.Name == "me.get" {
+		if strings.Contains(p.path, "{") || !may(p.shows, who, t) || !p.list && p.update == nil && len(p.shows.Params) == 0 || p.path == "/me" || strings.HasPrefix(p.path, "/me/") {
 			continue
 		}
 		if !p.list && p.update == nil {

@@ -38,6 +38,7 @@ type Gateway struct {
 	document *document
 	client   *http.Client
 	stop     func(testing.TB)
+	renewed  sync.Map // session to the one that goes on in its place
 }
 
 // documents are those of gateways that serve the same rows, read by who needs one first.
@@ -290,14 +291,20 @@ func (o *Org) Person(t testing.TB, email string, change func(*control.NewUser)) 
 	if err != nil {
 		t.Fatalf("creating user of %s: %v", o.Slug, err)
 	}
+	return user, o.SignIn(t, email)
+}
+
+// SignIn returns the session cookie of a person made by Person.
+func (o *Org) SignIn(t testing.TB, email string) *http.Cookie {
+	t.Helper()
 	answer := o.Do(t, http.MethodPost, "/auth/sign-in", JSON(map[string]string{"email": email, "password": Password}))
 	for _, line := range answer.Header.Values("Set-Cookie") {
 		if cookie, err := http.ParseSetCookie(line); err == nil {
-			return user, cookie
+			return cookie
 		}
 	}
 	t.Fatalf("signing in as %s: %d %s", email, answer.Code, answer.Body)
-	return control.User{}, nil
+	return nil
 }
 
 // Request changes a request before it is sent.
@@ -420,6 +427,7 @@ func (g *Gateway) raw(t testing.TB, method, host, path string, changes []Request
 	for _, change := range changes {
 		change(r)
 	}
+	session := g.present(r)
 	resp, err := g.client.Do(r)
 	if err != nil {
 		t.Fatalf("%s %s: %v", method, path, err)
@@ -429,7 +437,28 @@ func (g *Gateway) raw(t testing.TB, method, host, path string, changes []Request
 	if err != nil {
 		t.Fatalf("%s %s: %v", method, path, err)
 	}
+	if session != nil && (strings.HasPrefix(path, "/api/me/") || strings.HasPrefix(path, "/do/")) {
+		for _, c := range resp.Cookies() {
+			if c.Name == session.Name {
+				g.renewed.Store(session.Value, c.Value)
+			}
+		}
+	}
 	return &Answer{Code: resp.StatusCode, Header: resp.Header, Body: raw}
+}
+
+// present sends the session that goes on in place of the one that the request names, and returns it; nil: it names none.
+func (g *Gateway) present(r *http.Request) *http.Cookie {
+	cookies := r.Cookies()
+	if len(cookies) != 1 {
+		return nil
+	}
+	c := cookies[0]
+	for next, ok := g.renewed.Load(c.Value); ok; next, ok = g.renewed.Load(c.Value) {
+		c.Value = next.(string)
+		r.Header.Set("Cookie", c.Name+"="+c.Value)
+	}
+	return c
 }
 
 // Buffer collects a log. Safe for concurrent use.

@@ -58,3 +58,18 @@ func (s *Service) SignOut(ctx context.Context, t *tenants.Tenant, uid int64, o S
 	}
 	return s.bump(ctx, t)
 }
+
+// SignOutAll notes that every session of the user is over that began before then (Unix milliseconds). Errors: as SignOut.
+func (s *Service) SignOutAll(ctx context.Context, t *tenants.Tenant, uid int64, before int64) error {
+	found, err := s.FindUser(ctx, t, uid)
+	if err != nil {
+		return err
+	}
+	if _, err := s.kinds.Users.In(t.People()).Update(ctx, found.ID, func(u *User) error {
+		u.SessionsFrom, u.SignedOut = max(u.SessionsFrom, before), nil
+		return nil
+	}); err != nil {
+		return fmt.Errorf("sign out user %d everywhere: %w", uid, err)
+	}
+	return s.bump(ctx, t)
+}

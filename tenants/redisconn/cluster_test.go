@@ -156,7 +156,7 @@ func useSessions(t *testing.T, w *tenantstest.World, slug string, tenant *tenant
 		}
 	})
 	start := func() string {
-		token, _, err := w.Sessions.Start(t.Context(), w.Fresh(t, slug), u)
+		token, _, err := w.Sessions.Start(t.Context(), w.Fresh(t, slug), u, sessions.From{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -73,10 +75,21 @@ func NewService(o Options) *Service {
 
 // Session is a session as its owner may see it.
 type Session struct {
+	ID        string // names it among those of the person, and opens nothing
 	UserID    int64
 	StartedAt time.Time
 	ExpiresAt time.Time // at the latest
+	UsedAt    time.Time // last, of those that List returns
+	From
 }
+
+// From says where somebody signed in.
+type From struct {
+	Address netip.Addr
+	Browser string // as it names itself; cut to maxBrowser bytes
+}
+
+const maxBrowser = 256
 
 // stored is a session as Redis holds it, sealed under its name: nobody else can make one,
 // alter one or put one in another's place.
@@ -92,6 +105,8 @@ type stored struct {
 	Permissions []tenants.Permission `json:"p"`
 	Limited     bool                 `json:"l"`
 	Teams       []string             `json:"s"`
+	Address     netip.Addr           `json:"n,omitzero"`
+	Browser     string               `json:"c,omitempty"`
 }
 
 func (v *stored) take(p *tenants.Principal, rev int64) {
@@ -126,7 +141,7 @@ func denied(reason string) error { return fmt.Errorf("%s: %w", reason, tenants.E
 // Start returns a new session of a user of the organization, read after the tenant was
 // resolved, and its token. Only the token's hash is stored. Errors: tenants.ErrDenied
 // where the user is not active, tenants.ErrUnavailable.
-func (s *Service) Start(ctx context.Context, t *tenants.Tenant, u *people.User) (secret.String, Session, error) {
+func (s *Service) Start(ctx context.Context, t *tenants.Tenant, u *people.User, from From) (secret.String, Session, error) {
 	principal, err := s.people.PrincipalOf(ctx, t, u)
 	if errors.Is(err, tenants.ErrDenied) {
 		return secret.String{}, Session{}, err
@@ -140,20 +155,23 @@ func (s *Service) Start(ctx context.Context, t *tenants.Tenant, u *people.User) 
 		Version: sessionVersion, Hash: hash, UserID: u.UID, PasswordRev: u.PasswordRev,
 		StartedAt: max(now.UnixMilli(), u.SessionsFrom), // where another server's clock is ahead, it is not over already
 		ExpiresAt: now.Add(s.absolute).UnixMilli(),
+		Address:   from.Address, Browser: strings.ToValidUTF8(from.Browser[:min(len(from.Browser), maxBrowser)], ""),
 	}
 	v.take(principal, t.Org.AccessRev)
 	raw, err := s.sealed(ctx, t, &v)
 	if err != nil {
 		return secret.String{}, Session{}, unavailable("starting a session", err)
 	}
-	if err := s.redis.Set(ctx, sessionKey(t, hash), raw, min(s.idle, s.absolute)).Err(); err != nil {
+	if err := s.store(ctx, t, &v, raw); err != nil {
 		return secret.String{}, Session{}, unavailable("starting a session", err)
 	}
 	return token, v.session(), nil
 }
 
 func (v *stored) session() Session {
-	return Session{UserID: v.UserID, StartedAt: time.UnixMilli(v.StartedAt), ExpiresAt: time.UnixMilli(v.ExpiresAt)}
+	return Session{
+		ID: v.Hash[:idLength], UserID: v.UserID, StartedAt: time.UnixMilli(v.StartedAt), ExpiresAt: time.UnixMilli(v.ExpiresAt), From: From{v.Address, v.Browser},
+	}
 }
 
 // Lookup returns the person whose session the token names in this organization, and
@@ -199,7 +217,19 @@ func (s *Service) find(ctx context.Context, t *tenants.Tenant, token string) (*s
 	if err != nil {
 		return nil, unavailable("looking up a session", err)
 	}
-	raw, err = s.dir.Unseal(ctx, t, key, raw)
+	v, err := s.opened(ctx, t, hash, raw)
+	if errors.Is(err, errUnreadable) { // written by another version, or over: the person signs in again
+		s.drop(ctx, key)
+	}
+	return v, err
+}
+
+var errUnreadable = fmt.Errorf("unreadable or expired session: %w", tenants.ErrDenied)
+
+// opened returns the session that Redis holds under the name of that hash. Errors: errUnreadable, tenants.ErrDenied,
+// tenants.ErrUnavailable.
+func (s *Service) opened(ctx context.Context, t *tenants.Tenant, hash string, raw []byte) (*stored, error) {
+	raw, err := s.dir.Unseal(ctx, t, sessionKey(t, hash), raw)
 	if errors.Is(err, tenants.ErrUnsealed) {
 		return nil, denied("session that the organization did not write")
 	}
@@ -207,13 +237,8 @@ func (s *Service) find(ctx context.Context, t *tenants.Tenant, token string) (*s
 		return nil, unavailable("looking up a session", err)
 	}
 	v := stored{Hash: hash}
-	if err := json.Unmarshal(raw, &v); err != nil || v.Version != sessionVersion {
-		s.drop(ctx, key) // written by another version: the person signs in again
-		return nil, denied("unreadable session")
-	}
-	if s.now().UnixMilli() >= v.ExpiresAt {
-		s.drop(ctx, key)
-		return nil, denied("expired session")
+	if err := json.Unmarshal(raw, &v); err != nil || v.Version != sessionVersion || s.now().UnixMilli() >= v.ExpiresAt {
+		return nil, errUnreadable
 	}
 	return &v, nil
 }
@@ -272,6 +297,10 @@ func (s *Service) End(ctx context.Context, t *tenants.Tenant, token string) erro
 	if err != nil {
 		return unavailable("ending a session", err)
 	}
+	return s.end(ctx, t, v)
+}
+
+func (s *Service) end(ctx context.Context, t *tenants.Tenant, v *stored) error {
 	noted := s.people.SignOut(ctx, t, v.UserID, people.SignOut{Session: v.Hash, StartedAt: v.StartedAt, ExpiresAt: v.ExpiresAt})
 	deleted := s.redis.Del(ctx, sessionKey(t, v.Hash)).Err()
 	if noted != nil && !errors.Is(noted, store.ErrNotFound) {

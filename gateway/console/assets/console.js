@@ -8,7 +8,17 @@ if (token && !token.value) {
     token.form.querySelector(".error").textContent = "The link is not complete. Copy the whole link and try again.";
   }
 }
-if (token?.value) token.closest("[data-token]").hidden = true;
+if (token?.value) {
+  token.closest("[data-token]").hidden = true;
+  // A link that is no good says so before anything is typed.
+  fetch(token.form.dataset.check, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ token: token.value }) })
+    .then(async (answer) => {
+      if (answer.status !== 403) return;
+      token.form.querySelector(".error").textContent = (await answer.json()).message + ".";
+      for (const part of token.form.querySelectorAll("input, button")) part.disabled = true;
+    })
+    .catch(() => {}); // then the form says it
+}
 
 // On a narrow screen the menu is closed until it is asked for.
 const menu = document.querySelector("details.menu");

@@ -1,0 +1,130 @@
+package console_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"tenantry/gateway/control"
+	"tenantry/gateway/demo"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/tenants"
+)
+
+const firefox = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
+
+// Somebody who left a browser signed in ends its session from another, and changes the password.
+func TestOwnSessionsAndPassword(t *testing.T) {
+	t.Parallel()
+	_, acme := start(t)
+	_, cookie := acme.Person(t, "root@example.com", func(n *control.NewUser) { n.Name, n.Roles = "Root", []string{"admin"} })
+	signedIn := func(password string) *gatewaytest.Answer {
+		return acme.Do(t, http.MethodPost, "/auth/sign-in", gatewaytest.JSON(map[string]string{"email": "root@example.com", "password": password}), gatewaytest.Header("User-Agent", firefox))
+	}
+	session := func(a *gatewaytest.Answer) person {
+		c, err := http.ParseSetCookie(a.Header.Get("Set-Cookie"))
+		if err != nil {
+			t.Fatalf("%d %s: %v", a.Code, a.Body, err)
+		}
+		return person{t, acme, c}
+	}
+	p, left := person{t, acme, cookie}, session(signedIn(gatewaytest.Password))
+	me := p.open("/me")
+	checkPage(t, me, 200)
+	if !strings.Contains(me.Text(), `href="/me/sessions"`) {
+		t.Fatal("the profile leads to no sessions")
+	}
+	list := p.open("/me/sessions")
+	checkPage(t, list, 200, "Firefox on Linux", "2 entries")
+	row := links.FindStringSubmatch(list.Text()[strings.Index(list.Text(), "<tbody>"):])
+	if !strings.Contains(list.Text()[:strings.Index(list.Text(), "Firefox on Linux")], row[1]) {
+		t.Fatalf("the last to sign in is not the first: %s", row[1])
+	}
+	one := p.open(row[1])
+	checkPage(t, one, 200, "Firefox on Linux", firefox, "127.0.0.1")
+	p.follows(p.send("/do/sessions.end", formTo(t, one, "/do/sessions.end")))
+	if a := left.open("/"); a.Code != http.StatusSeeOther {
+		t.Errorf("the session that was ended opens pages: %d", a.Code)
+	}
+	if a := p.open(row[1]); a.Code != http.StatusNotFound {
+		t.Errorf("the session that was ended: %d", a.Code)
+	}
+	// All others at once.
+	left = session(signedIn(gatewaytest.Password))
+	p.follows(p.send("/do/sessions.end_others", formTo(t, p.open("/me"), "/do/sessions.end_others")))
+	if a := left.open("/"); a.Code != http.StatusSeeOther {
+		t.Errorf("another session goes on: %d", a.Code)
+	}
+	// A password is changed by who knows it.
+	left = session(signedIn(gatewaytest.Password))
+	values := formTo(t, p.open("/me"), "/do/passwords.change")
+	values.Set("present_password", "not this one")
+	values.Set("password", "four words of mine")
+	wrong := p.send("/do/passwords.change", values)
+	checkPage(t, wrong, 422, "The present password is wrong.")
+	values.Set("present_password", gatewaytest.Password)
+	values.Set("password", "short")
+	checkPage(t, p.send("/do/passwords.change", values), 422, "The password is too short")
+	values.Set("password", "four words of mine")
+	p.follows(p.send("/do/passwords.change", values))
+	if a := left.open("/"); a.Code != http.StatusSeeOther {
+		t.Errorf("a session of before the new password goes on: %d", a.Code)
+	}
+	if a := signedIn(gatewaytest.Password); a.Code != http.StatusForbidden {
+		t.Errorf("the password before: %d %s", a.Code, a.Body)
+	}
+	if a := signedIn("four words of mine"); a.Status != "ok" {
+		t.Errorf("the new password: %d %s", a.Code, a.Body)
+	}
+}
+
+// Who reveals a value says what for, which the audit log keeps; the value is on that page alone.
+func TestRevealForAReason(t *testing.T) {
+	t.Parallel()
+	_, acme, cookie := rich(t, nil)
+	p := person{t, acme, cookie}
+	page := p.open("/contacts/" + demo.ContactID)
+	if !strings.Contains(page.Text(), `<option value="`+demo.SecretField+`"`) {
+		t.Fatalf("the encrypted field is none to choose:\n%s", page.Text())
+	}
+	values := formTo(t, page, "/do/contacts.disclose")
+	values.Set("field", demo.SecretField)
+	checkPage(t, p.send("/do/contacts.disclose", values), 422, "Reason must not be empty")
+	values.Set("reason", "A question of the bank <b>")
+	told := p.send("/do/contacts.disclose", values)
+	checkPage(t, told, 200, "This is shown once", "Field value")
+	secret := acme.Get(t, acme.Key(t, tenants.Contacts), "/api/contacts/"+demo.ContactID+"/reveal-secret?field="+demo.SecretField).Field("field_value")
+	if !strings.Contains(told.Text(), fmt.Sprint(secret)) || secret == nil {
+		t.Errorf("another value than %v", secret)
+	}
+	if told.Header.Get("Cache-Control") != "no-store" {
+		t.Errorf("kept by browsers: %v", told.Header)
+	}
+	if again := p.open("/contacts/" + demo.ContactID); strings.Contains(again.Text(), fmt.Sprint(secret)) {
+		t.Error("the contact's page shows it")
+	}
+	records := acme.Do(t, http.MethodGet, "/api/audit?filters[operation]=contacts.disclose", gatewaytest.Cookie(cookie)).DataJSON()
+	if !strings.Contains(records, "A question of the bank") || strings.Contains(records, fmt.Sprint(secret)) || strings.Count(records, `"outcome":`) != 2 {
+		t.Errorf("recorded: %s", records)
+	}
+	// Where the organization wants it sealed, nothing comes in clear.
+	setting := map[string]any{"settings": map[string]any{tenants.SettingRequirePublicEncryptionKey: true}}
+	if a := acme.Do(t, http.MethodPut, "/api/organization", gatewaytest.Cookie(cookie), gatewaytest.JSON(setting)); a.Status != "ok" {
+		t.Fatalf("%d %s", a.Code, a.Body)
+	}
+	values.Set("_once", "another")
+	refused := p.send("/do/contacts.disclose", values)
+	checkPage(t, refused, 422, "Public key is required")
+	values.Set("public_key", "CQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=")
+	sealed := p.send("/do/contacts.disclose", values)
+	checkPage(t, sealed, 200, "X25519")
+	if strings.Contains(sealed.Text()+refused.Text(), fmt.Sprint(secret)) {
+		t.Error("in clear")
+	}
+	// Who may not see contacts has no such form, and no such operation.
+	_, other := acme.Person(t, "ed@example.com", func(n *control.NewUser) { n.Permissions = []string{"manage_files"} })
+	if a := (person{t, acme, other}).send("/do/contacts.disclose", values); a.Code != http.StatusForbidden {
+		t.Errorf("without the permission: %d", a.Code)
+	}
+}

@@ -1,0 +1,219 @@
+package sessions_test
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"tenantry/backends/store"
+	"tenantry/crypto/secret"
+	"tenantry/tenants"
+	"tenantry/tenants/people"
+	"tenantry/tenants/sessions"
+	"tenantry/tenants/tenantstest"
+)
+
+func names(all []sessions.Session) (ids []string) {
+	for _, s := range all {
+		ids = append(ids, s.ID)
+	}
+	return ids
+}
+
+func TestPeopleSeeAndEndTheirSessions(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	tenant, other := w.Tenant(t, "acme"), w.Tenant(t, "other")
+	ann, bob := user(t, w, tenant, people.NewUser{}), user(t, w, tenant, people.NewUser{Email: "bob@example.com"})
+	stranger := user(t, w, other, people.NewUser{})
+	from := sessions.From{Address: netip.MustParseAddr("192.0.2.7"), Browser: strings.Repeat("é", 300)}
+	first, begun, err := w.Sessions.Start(t.Context(), w.Fresh(t, "acme"), ann, from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Clock.Advance(time.Minute)
+	second, third := start(t, w, "acme", ann), start(t, w, "acme", ann)
+	bobs, elsewhere := start(t, w, "acme", bob), start(t, w, "other", stranger)
+	list := func(uid int64) []sessions.Session {
+		t.Helper()
+		all, err := w.Sessions.List(t.Context(), w.Fresh(t, "acme"), uid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	all := list(ann.UID)
+	if len(all) != 3 || all[2].ID != begun.ID || all[2].Address != from.Address || len(all[2].Browser) != 256 || !all[2].StartedAt.Equal(begun.StartedAt) || all[2].UsedAt.Before(begun.StartedAt.Add(-time.Second)) {
+		t.Fatalf("%d sessions: %+v", len(all), all)
+	}
+	if strings.Contains(first.Reveal(), begun.ID) || len(begun.ID) != 24 {
+		t.Errorf("a session is named %q", begun.ID)
+	}
+	// Nobody ends another's, whatever the name.
+	for what, end := range map[string]func() error{
+		"another person's":       func() error { return w.Sessions.EndListed(t.Context(), w.Fresh(t, "acme"), bob.UID, begun.ID) },
+		"another organization's": func() error { return w.Sessions.EndListed(t.Context(), w.Fresh(t, "other"), stranger.UID, begun.ID) },
+		"nobody's":               func() error { return w.Sessions.EndListed(t.Context(), w.Fresh(t, "acme"), ann.UID, "") },
+		"a person who is none":   func() error { return w.Sessions.EndAll(t.Context(), w.Fresh(t, "acme"), 999) },
+	} {
+		if err := end(); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	snapshot := w.Entries(t, tenant, "session:")
+	if err := w.Sessions.EndListed(t.Context(), w.Fresh(t, "acme"), ann.UID, begun.ID); err != nil {
+		t.Fatal(err)
+	}
+	bringBack(t, w, snapshot) // an older state of Redis
+	if ids := names(list(ann.UID)); len(ids) != 2 || slices.Contains(ids, begun.ID) {
+		t.Errorf("left: %v", ids)
+	}
+	if _, err := lookup(t, w, "acme", first.Reveal()); !errors.Is(err, tenants.ErrDenied) {
+		t.Errorf("the session that was ended: %v", err)
+	}
+	// What somebody else wrote into the set is nobody's session.
+	key := tenant.RedisPrefix() + "sessions:1"
+	for _, member := range []string{"", "x", strings.Repeat("0", 64), "session:" + begun.ID} {
+		if err := w.Redis.ZAdd(t.Context(), key, redis.Z{Score: 9e15, Member: member}).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(list(ann.UID)); n != 2 {
+		t.Errorf("%d sessions", n)
+	}
+	if err := w.Sessions.EndAll(t.Context(), w.Fresh(t, "acme"), ann.UID); err != nil {
+		t.Fatal(err)
+	}
+	bringBack(t, w, snapshot)
+	for _, token := range []string{first.Reveal(), second, third} {
+		if _, err := lookup(t, w, "acme", token); !errors.Is(err, tenants.ErrDenied) {
+			t.Errorf("after all were ended: %v", err)
+		}
+	}
+	for slug, token := range map[string]string{"acme": bobs, "other": elsewhere} {
+		if _, err := lookup(t, w, slug, token); err != nil {
+			t.Errorf("somebody else's session: %v", err)
+		}
+	}
+	if _, err := lookup(t, w, "acme", start(t, w, "acme", fresh(t, w, ann.UID))); err != nil || len(list(ann.UID)) != 1 {
+		t.Errorf("begun afterwards: %v", err)
+	}
+}
+
+func fresh(t *testing.T, w *tenantstest.World, uid int64) *people.User {
+	t.Helper()
+	u, err := w.People.FindUser(t.Context(), w.Fresh(t, "acme"), uid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// Sessions that are not listed end with all others.
+func TestListedSessionsAreBounded(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	ann := user(t, w, w.Tenant(t, "acme"), people.NewUser{})
+	oldest := start(t, w, "acme", ann)
+	for range sessions.MaxListed + 5 {
+		w.Clock.Advance(time.Millisecond)
+		start(t, w, "acme", ann)
+	}
+	all, err := w.Sessions.List(t.Context(), w.Fresh(t, "acme"), ann.UID)
+	if err != nil || len(all) != sessions.MaxListed {
+		t.Fatalf("%d: %v", len(all), err)
+	}
+	if _, err := lookup(t, w, "acme", oldest); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Sessions.EndAll(t.Context(), w.Fresh(t, "acme"), ann.UID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lookup(t, w, "acme", oldest); !errors.Is(err, tenants.ErrDenied) {
+		t.Errorf("the oldest goes on: %v", err)
+	}
+}
+
+func TestOwnPassword(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	ann := user(t, w, w.Tenant(t, "acme"), people.NewUser{})
+	if err := w.People.SetPassword(t.Context(), w.Fresh(t, "acme"), ann.UID, secret.New(password)); err != nil {
+		t.Fatal(err)
+	}
+	ann = fresh(t, w, ann.UID)
+	token := start(t, w, "acme", ann)
+	change := func(present, next string) error {
+		_, err := w.Sessions.ChangePassword(t.Context(), w.Fresh(t, "acme"), ann.UID, secret.New(present), secret.New(next), netip.MustParseAddr("192.0.2.7"))
+		return err
+	}
+	const next = "another long password"
+	if err := change("not it at all", next); !errors.Is(err, tenants.ErrDenied) {
+		t.Errorf("a wrong password: %v", err)
+	}
+	if err := change(password, "short"); err == nil {
+		t.Error("a short one was taken")
+	}
+	if _, err := lookup(t, w, "acme", token); err != nil {
+		t.Errorf("the session after attempts: %v", err)
+	}
+	if err := change(password, next); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lookup(t, w, "acme", token); !errors.Is(err, tenants.ErrDenied) {
+		t.Errorf("the session before: %v", err)
+	}
+	if err := change(password, next); !errors.Is(err, tenants.ErrDenied) {
+		t.Errorf("the old password: %v", err)
+	}
+	var throttled error
+	for range 10 {
+		throttled = change("guess", next)
+	}
+	if !errors.Is(throttled, sessions.ErrThrottled) {
+		t.Errorf("guessing: %v", throttled)
+	}
+}
+
+func TestLinksAreCheckedWithoutBeingUsed(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	tenant := w.Tenant(t, "acme")
+	made, err := w.People.CreateUser(t.Context(), tenant, people.NewUser{Name: "Ann", Email: "ann@example.com"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	remote := netip.MustParseAddr("192.0.2.7")
+	token := made.Invitation.Token.Reveal()
+	check := func(slug, token string) error {
+		_, err := w.Sessions.CheckInvite(t.Context(), w.Fresh(t, slug), token, remote)
+		return err
+	}
+	for range 200 { // good ones use no attempts up
+		if err := check("acme", token); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.Tenant(t, "other")
+	if err := check("other", token); !errors.Is(err, tenants.ErrDenied) {
+		t.Errorf("elsewhere: %v", err)
+	}
+	if _, err := w.Sessions.AcceptInvite(t.Context(), w.Fresh(t, "acme"), token, secret.New(password), remote); err != nil {
+		t.Fatal(err)
+	}
+	if err := check("acme", token); !errors.Is(err, tenants.ErrDenied) {
+		t.Errorf("after it was used: %v", err)
+	}
+	var throttled error
+	for range 120 {
+		throttled = check("acme", "inv_guess")
+	}
+	if !errors.Is(throttled, sessions.ErrThrottled) {
+		t.Errorf("guessing: %v", throttled)
+	}
+}

@@ -1,6 +1,9 @@
 package gateway
 
 import (
+	"context"
+	"time"
+
 	"tenantry/backends/store"
 	"tenantry/gateway/control"
 	"tenantry/gateway/transfer"
@@ -26,3 +29,18 @@ func (s *Services) Transfer() *transfer.Service { return s.transfer }
 
 // Commands returns a client of the commands within this process. The caller closes it.
 func (s *Services) Commands() *control.Client { return control.InProcess(s.Control()) }
+
+// SignInLink returns the address by which the person signs in once, within the lifetime, under the organization's
+// base address. Errors: those of people.Service.SignInLink, store.ErrNotFound where there is no such organization or person.
+func (s *Services) SignInLink(ctx context.Context, slug, email, baseURL string, lifetime time.Duration) (string, error) {
+	t, err := s.directory.BySlug(ctx, slug)
+	if err != nil {
+		return "", err
+	}
+	u, err := s.people.FindUserByEmail(ctx, t, email)
+	if err != nil {
+		return "", err
+	}
+	token, err := s.people.SignInLink(ctx, t, u.UID, s.now().Add(lifetime))
+	return baseURL + "/enter#" + token.Reveal(), err
+}

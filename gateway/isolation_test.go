@@ -104,6 +104,7 @@ func samples() map[string]sample {
 			volatile: []string{"id", "name"}, once: true, slow: true,
 		},
 		"sessions.delete":     {},
+		"sessions.redeem":     {body: map[string]any{"token": refSignIn}, volatile: []string{"id", "name"}, once: true},
 		"sessions.list":       {volatile: []string{"count", "results"}},
 		"sessions.get":        {path: map[string]ref{"id": refSession}, volatile: []string{"id", "address", "started_at", "last_used_at", "expires_at"}},
 		"sessions.end":        {path: map[string]ref{"id": refSession}, once: true},

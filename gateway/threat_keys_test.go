@@ -99,7 +99,7 @@ func TestK4_NothingStoredIsAUsableSecret(t *testing.T) {
 	p := w.a
 	secrets := map[string]string{
 		"server_full key": p.key, "server_read key": p.readKey, "browser key": p.pageKey, "session": p.cookie.Value, "administrator's session": p.adminCookie.Value,
-		"invitation": p.ids[refInvite], "share token": p.ids[refShare], "secure share token": p.ids[refSecureShare], "password": gatewaytest.Password,
+		"invitation": p.ids[refInvite], "link that signs in": p.ids[refSignIn], "share token": p.ids[refShare], "secure share token": p.ids[refSecureShare], "password": gatewaytest.Password,
 		"random part of a key": strings.Split(p.key, "_")[3], "encrypted contact field": p.strangersSecretOfFirst,
 	}
 	// Everything is used, so that whatever keeps a trace of use has one.

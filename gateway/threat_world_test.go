@@ -67,6 +67,7 @@ const (
 	refSpareAccount ref = "service account without keys"
 	refInvite       ref = "single-use link"
 	refSession      ref = "session"
+	refSignIn       ref = "link that signs in"
 	refOtherTeam    ref = "another team"
 	refContactOther ref = "contact of the other team"
 )
@@ -178,6 +179,11 @@ func (p *party) signIn(t testing.TB) {
 	p.ids[refEmail] = p.person.Email
 	hash, _ := tokens.HashOpaque("ses", p.SignIn(t, p.admin.Email).Value)
 	p.ids[refSession] = hash[:24]
+	link, err := p.App.SignInLink(t.Context(), p.Slug, p.person.Email, "", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, p.ids[refSignIn], _ = strings.Cut(link, "#")
 	a := p.Do(t, http.MethodPost, "/api/import?dry_run=true", gatewaytest.Cookie(p.adminCookie), gatewaytest.Body("application/x-ndjson", ""))
 	if p.ids["import"], _ = a.Field("id").(string); a.Code != http.StatusOK {
 		t.Fatalf("an import of %s: %d %s", p.Slug, a.Code, a.Body)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -78,7 +79,10 @@ func (p *program) demo(ctx context.Context, cfg config.Config) (err error) {
 	_, port, _ := net.SplitHostPort(app.Addr().String())
 	tour.BaseURL = cfg.OrganizationURL(demo.Slug, port)
 	tour.SignIn.URL = tour.BaseURL + "/sign-in"
-	if err = tour.FindReports(ctx, app.Addr().String()); err == nil {
+	if tour.SignIn.Link, err = app.SignInLink(ctx, demo.Slug, tour.SignIn.Email, tour.BaseURL, linkLifetime); err == nil {
+		err = tour.FindReports(ctx, app.Addr().String())
+	}
+	if err == nil {
 		err = p.showTour(tour)
 	}
 	if err != nil {
@@ -89,6 +93,9 @@ func (p *program) demo(ctx context.Context, cfg config.Config) (err error) {
 	return err
 }
 
+// linkLifetime is how long the link of the demo signs in, for who comes back to it.
+const linkLifetime = 12 * time.Hour
+
 func (p *program) showTour(t *demo.Tour) error {
 	if p.output == outputJSON {
 		return p.print(t, nil)
@@ -96,10 +103,11 @@ func (p *program) showTour(t *demo.Tour) error {
 	auth := fmt.Sprintf("-H 'x-service-token: %s'", t.Key)
 	_, err := fmt.Fprintf(p.stdout, `Tenantry runs with the example organization %[1]s. Ctrl-C ends it and deletes its data.
 
+  Open           %[14]s
+                 signs in once; later %[4]s
+                 as %[5]s with the password %[6]s
   Address        %[2]s
   API key        %[3]s
-  Sign in        %[4]s
-                 as %[5]s with the password %[6]s
   Shared report  %[7]s
   Open report    %[8]s
 
@@ -114,7 +122,7 @@ Reveal an encrypted field of a contact:
 Create a custom object:
   curl -s %[9]s -H 'Content-Type: application/json' -d '{"name": "wheel", "label": "Wheel", "label_plural": "Wheels", "schema": {"size": {"title": "Size", "type": "Number"}}}' '%[2]s/api/custom/objects'
 `, demo.Slug, t.BaseURL, t.Key, t.SignIn.URL, t.SignIn.Email, t.SignIn.Password, t.SharedReport, t.OpenReport,
-		auth, demo.FolderID, demo.PlainReportID, demo.SecretField, demo.ContactID)
+		auth, demo.FolderID, demo.PlainReportID, demo.SecretField, demo.ContactID, t.SignIn.Link)
 	if err != nil {
 		return fmt.Errorf("writing the result: %w", err)
 	}

@@ -29,6 +29,9 @@ func readTour(t *testing.T, p *process) tour {
 		if name, value, ok := strings.Cut(strings.TrimSpace(text), "  "); ok {
 			d.words[name] = strings.TrimSpace(value)
 		}
+		if later, ok := strings.CutPrefix(strings.TrimSpace(text), "signs in once; later "); ok {
+			d.words["signs in once; later"] = later
+		}
 		if login, ok := strings.CutPrefix(strings.TrimSpace(text), "as "); ok {
 			email, password, _ := strings.Cut(login, " with the password ")
 			d.words["email"], d.words["password"] = email, password
@@ -49,7 +52,8 @@ func TestDemo(t *testing.T) {
 	addr := net.JoinHostPort("127.0.0.1", base.Port())
 	t.Run("curl", func(t *testing.T) { tryCurls(t, d) })
 	t.Run("sign-in", func(t *testing.T) { trySignIn(t, addr, d) })
-	for name, want := range map[string]string{"Sign in": "<form", "Shared report": "Hamburg", "Open report": "country"} {
+	t.Run("link", func(t *testing.T) { tryLink(t, addr, d) })
+	for name, want := range map[string]string{"Open": "<form", "signs in once; later": "<form", "Shared report": "Hamburg", "Open report": "country"} {
 		page, err := url.Parse(d.words[name])
 		if err != nil || page.Host != base.Host {
 			t.Errorf("%s: %q is no address (%v)", name, d.words[name], err)
@@ -64,6 +68,16 @@ func TestDemo(t *testing.T) {
 	}
 	if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v (%v)", left, err)
+	}
+}
+
+// tryLink signs in by the link, twice.
+func tryLink(t *testing.T, addr string, d tour) {
+	_, token, _ := strings.Cut(d.words["Open"], "#")
+	for _, want := range []int{200, 403} {
+		if code, body := ask(t, addr, "acme", "/auth/link", `{"token":"`+token+`"}`); code != want {
+			t.Errorf("%d instead of %d: %s", code, want, body)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"tenantry/gateway/control"
 	"tenantry/gateway/demo"
@@ -126,5 +127,59 @@ func TestRevealForAReason(t *testing.T) {
 	_, other := acme.Person(t, "ed@example.com", func(n *control.NewUser) { n.Permissions = []string{"manage_files"} })
 	if a := (person{t, acme, other}).send("/do/contacts.disclose", values); a.Code != http.StatusForbidden {
 		t.Errorf("without the permission: %d", a.Code)
+	}
+}
+
+// A link that signs in does so once, at its own organization.
+func TestV3_SignInLinkIsSingleUse(t *testing.T) {
+	t.Parallel()
+	g, acme := start(t)
+	other := g.Org(t, "other")
+	user, cookie := acme.Person(t, "ada@example.com", nil)
+	link, err := g.App.SignInLink(t.Context(), "acme", "ada@example.com", "http://acme.localhost", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, token, _ := strings.Cut(strings.TrimPrefix(link, "http://acme.localhost"), "#")
+	p := person{t, acme, cookie}
+	values := formTo(t, acme.Page(t, path), "/enter")
+	values.Set("token", link) // the whole of it does, too
+	enter := func(o *gatewaytest.Org, token string) *gatewaytest.Answer {
+		return o.Do(t, http.MethodPost, "/auth/link", gatewaytest.JSON(map[string]string{"token": token}))
+	}
+	for what, a := range map[string]*gatewaytest.Answer{
+		"at another organization": enter(other, token), "made up": enter(acme, "sin_"+strings.Repeat("a", 43)),
+		"as an invitation":  acme.Do(t, http.MethodPost, "/auth/password", gatewaytest.JSON(map[string]string{"token": token, "password": gatewaytest.Password})),
+		"from another site": p.send("/enter", values, gatewaytest.Header("Sec-Fetch-Site", "cross-site")),
+	} {
+		if a.Code != http.StatusForbidden || a.Header.Get("Set-Cookie") != "" {
+			t.Errorf("%s: %d %s", what, a.Code, a.Body)
+		}
+	}
+	in := acme.Do(t, http.MethodPost, "/enter", gatewaytest.Header("Origin", "http://"+acme.Host), gatewaytest.Body("application/x-www-form-urlencoded", values.Encode()))
+	if in.Code != http.StatusSeeOther || in.Header.Get("Location") != "/" {
+		t.Fatalf("%d %s", in.Code, in.Text())
+	}
+	checkPage(t, acme.Page(t, "/", gatewaytest.Cookie(sessionOf(t, in))), 200, "Overview")
+	again := p.send("/enter", values)
+	checkPage(t, again, 403, "The link was used already or has expired")
+	// One that ended, and one that another took the place of.
+	for what, spoil := range map[string]func(){
+		"ended": func() { link, err = g.App.SignInLink(t.Context(), "acme", "ada@example.com", "", -time.Second) },
+		"replaced by an invitation": func() {
+			if link, err = g.App.SignInLink(t.Context(), "acme", "ada@example.com", "", time.Hour); err == nil {
+				_, err = g.App.People().Invite(t.Context(), acme.Tenant(t), user.ID, nil)
+			}
+		},
+	} {
+		if spoil(); err != nil {
+			t.Fatal(err)
+		}
+		if a := enter(acme, strings.TrimPrefix(link, "/enter#")); a.Code != http.StatusForbidden {
+			t.Errorf("%s: %d %s", what, a.Code, a.Body)
+		}
+	}
+	if strings.Contains(g.Log.String(), token) {
+		t.Error("the log has the token")
 	}
 }

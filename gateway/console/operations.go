@@ -27,6 +27,7 @@ type Sessions interface {
 	AcceptInvite(ctx context.Context, t *tenants.Tenant, token string, password secret.String, remote netip.Addr) (*people.User, error)
 	CheckInvite(ctx context.Context, t *tenants.Tenant, token string, remote netip.Addr) (time.Time, error)
 	ChangePassword(ctx context.Context, t *tenants.Tenant, uid int64, present, next secret.String, remote netip.Addr) (*people.User, error)
+	UseLink(ctx context.Context, t *tenants.Tenant, token string, remote netip.Addr) (*people.User, error)
 	Start(ctx context.Context, t *tenants.Tenant, user *people.User, from sessions.From) (secret.String, sessions.Session, error)
 	Lookup(ctx context.Context, t *tenants.Tenant, token string) (*tenants.Principal, error)
 	Info(ctx context.Context, t *tenants.Tenant, token string) (sessions.Session, error)
@@ -107,6 +108,13 @@ func (m *Module) Operations() []api.Operation {
 			Message: "Signed out", Example: struct{}{},
 		}, m.signOut),
 		api.Typed(api.Operation{
+			Name: "sessions.redeem", Method: http.MethodPost, Path: "/auth/link", Tag: "Sessions",
+			Summary: "Sign in by a link", Description: "Uses up a single-use link that signs in without a password, such as the one that the demo prints.",
+			Credentials: api.Open, Rule: api.AnyCaller(), Audit: api.AuditAlways, BodyLimit: 8 << 10, OwnLimits: true, AnyHost: true,
+			Message: "Signed in", Example: example,
+			Failures: []api.Failure{{Code: http.StatusForbidden, Message: usedUp, When: "the link was used, has ended, or is none"}},
+		}, m.redeem),
+		api.Typed(api.Operation{
 			Name: "passwords.check", Method: http.MethodPost, Path: "/auth/password/check", Tag: "Sessions",
 			Summary:     "Check a single-use link",
 			Description: "Tells whether the link that a person was sent still lets choose a password. It uses nothing up.",
@@ -122,7 +130,7 @@ func (m *Module) Operations() []api.Operation {
 			Message: "Password created", Example: example,
 		}, m.choosePassword),
 	}
-	rows[3].Body[1].Bounds.MinLength = passwords.MinCharacters // which is checked where it is set
+	rows[4].Body[1].Bounds.MinLength = passwords.MinCharacters // which is checked where it is set
 	rows = append(rows, m.ownSessions()...)
 	for i := range rows {
 		m.own[rows[i].Name] = &rows[i]
@@ -208,9 +216,18 @@ type choice struct {
 
 func (m *Module) choosePassword(ctx context.Context, c *api.Call, in choice) (SignedIn, error) {
 	user, err := m.Sessions.AcceptInvite(ctx, c.Tenant, in.Token, secret.New(in.Password), c.Remote)
+	return m.beginByLink(ctx, c, user, err)
+}
+
+func (m *Module) redeem(ctx context.Context, c *api.Call, in linkToken) (SignedIn, error) {
+	user, err := m.Sessions.UseLink(ctx, c.Tenant, in.Token, c.Remote)
+	return m.beginByLink(ctx, c, user, err)
+}
+
+func (m *Module) beginByLink(ctx context.Context, c *api.Call, user *people.User, err error) (SignedIn, error) {
 	if errors.Is(err, tenants.ErrDenied) {
 		p := api.Forbidden(usedUp)
-		p.Reason = "invitation refused"
+		p.Reason = "link refused"
 		return SignedIn{}, p
 	}
 	if err != nil {

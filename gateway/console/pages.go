@@ -57,6 +57,8 @@ func (m *Module) routes() error {
 	mux.HandleFunc("GET /sign-in", m.anyPage(m.signInPage))
 	mux.HandleFunc("POST /sign-in", m.signInForm)
 	mux.HandleFunc("POST /sign-out", m.signOutForm)
+	mux.HandleFunc("GET /enter", m.anyPage(m.enterPage))
+	mux.HandleFunc("POST /enter", m.enterForm)
 	mux.HandleFunc("GET /welcome", m.anyPage(m.welcomePage))
 	mux.HandleFunc("POST /welcome", m.welcomeForm)
 	mux.HandleFunc("GET /do/{operation}", m.signedIn(m.doPage))
@@ -320,20 +322,37 @@ func (m *Module) showWelcome(w http.ResponseWriter, code int, organization, toke
 }
 
 func (m *Module) welcomeForm(w http.ResponseWriter, r *http.Request) {
+	m.linkForm(w, r, "passwords.create", []string{"token", "password"}, m.showWelcome)
+}
+
+func (m *Module) enterPage(w http.ResponseWriter, _ *http.Request, organization string) {
+	m.showEnter(w, http.StatusOK, organization, "", "")
+}
+
+func (m *Module) showEnter(w http.ResponseWriter, code int, organization, token, problem string) {
+	m.render(w, code, "enter", welcomeView{frame: frame{Title: "Sign in by a link", Organization: organization}, Token: token, Problem: problem})
+}
+
+func (m *Module) enterForm(w http.ResponseWriter, r *http.Request) {
+	m.linkForm(w, r, "sessions.redeem", []string{"token"}, m.showEnter)
+}
+
+// linkForm carries a form out that a single-use link led to, and leads to the overview or shows it again.
+func (m *Module) linkForm(w http.ResponseWriter, r *http.Request, operation string, names []string, show func(w http.ResponseWriter, code int, organization, token, problem string)) {
 	r.Body = http.MaxBytesReader(w, r.Body, 16<<10)
 	if err := r.ParseForm(); err == nil { // the whole link does, too
 		if _, after, found := strings.Cut(r.PostForm.Get("token"), "#"); found {
 			r.PostForm.Set("token", after)
 		}
 	}
-	a := m.formOf(w, r, "passwords.create", "token", "password")
+	a := m.formOf(w, r, operation, names...)
 	switch {
 	case a == nil:
 	case a.ok():
 		http.Redirect(w, r, "/", http.StatusSeeOther)
 	default:
 		m.anyPage(func(w http.ResponseWriter, r *http.Request, organization string) {
-			m.showWelcome(w, a.code, organization, r.PostForm.Get("token"), a.told())
+			show(w, a.code, organization, r.PostForm.Get("token"), a.told())
 		})(w, r)
 	}
 }

@@ -23,6 +23,7 @@ type Tour struct {
 		URL      string `json:"url"`
 		Email    string `json:"email"`
 		Password string `json:"password"`
+		Link     string `json:"link"` // signs in once
 	} `json:"sign_in"`
 	SharedReport string `json:"shared_report"` // with a token
 	OpenReport   string `json:"open_report"`

@@ -17,8 +17,11 @@ import (
 // InviteLifetime is how long an invitation can be used.
 const InviteLifetime = 72 * time.Hour
 
-// invitePrefix begins the token of an invitation.
-const invitePrefix = "inv"
+// What the tokens of links begin with.
+const (
+	invitePrefix = "inv" // lets choose a password
+	signInPrefix = "sin" // signs in
+)
 
 // SetPassword gives the user a new password. Every session of the user ends, and an open
 // invitation with them. Further errors: passwords.ErrBusy.
@@ -152,9 +155,13 @@ func (s *Service) Invite(ctx context.Context, t *tenants.Tenant, uid int64, may 
 
 // Invited returns the user an unused invitation is for, or tenants.ErrDenied.
 func (s *Service) Invited(ctx context.Context, t *tenants.Tenant, token string) (*User, error) {
-	hash, ok := tokens.HashOpaque(invitePrefix, token)
+	return s.linked(ctx, t, invitePrefix, token)
+}
+
+func (s *Service) linked(ctx context.Context, t *tenants.Tenant, prefix, token string) (*User, error) {
+	hash, ok := tokens.HashOpaque(prefix, token)
 	if !ok {
-		return nil, fmt.Errorf("not an invitation: %w", tenants.ErrDenied)
+		return nil, fmt.Errorf("not such a link: %w", tenants.ErrDenied)
 	}
 	u, err := s.kinds.Users.In(t.People()).First(ctx, store.Query{Filter: store.Eq("invite_hash", hash)})
 	if errors.Is(err, store.ErrNotFound) {
@@ -192,6 +199,37 @@ func (s *Service) AcceptInvite(ctx context.Context, t *tenants.Tenant, token str
 			return err
 		}
 		s.setPassword(u, hash)
+		return nil
+	})
+}
+
+// SignInLink returns a token with which whoever opens its link first signs in as the user, without the password and
+// until that time. An open invitation ends. Only its hash is stored. Errors: store.ErrNotFound, store.ErrUnavailable,
+// *fault.Error where the user is not active.
+func (s *Service) SignInLink(ctx context.Context, t *tenants.Tenant, uid int64, until time.Time) (secret.String, error) {
+	token, hash := tokens.NewOpaque(signInPrefix)
+	_, err := s.update(ctx, t, uid, func(u *User) error {
+		if !u.Active {
+			return fault.One("id", fault.Forbidden, "user %d is not active", uid)
+		}
+		u.InviteHash, u.InviteExpiresAt = hash, until.UnixMilli()
+		return nil
+	})
+	return token, err
+}
+
+// UseSignInLink uses the token of a SignInLink up and returns its user: of several callers with one token, one
+// succeeds. Errors: tenants.ErrDenied, store.ErrUnavailable.
+func (s *Service) UseSignInLink(ctx context.Context, t *tenants.Tenant, token string) (*User, error) {
+	linked, err := s.linked(ctx, t, signInPrefix, token)
+	if err != nil {
+		return nil, err
+	}
+	return s.update(ctx, t, linked.UID, func(u *User) error {
+		if err := s.checkInvite(u, linked.InviteHash); err != nil {
+			return err
+		}
+		u.InviteHash, u.InviteExpiresAt = "", 0
 		return nil
 	})
 }

@@ -47,11 +47,20 @@ func (s *Service) SignIn(ctx context.Context, t *tenants.Tenant, email string, p
 // by its network address, with those to sign in, before the token is looked at. Further
 // errors: ErrThrottled, tenants.ErrUnavailable.
 func (s *Service) AcceptInvite(ctx context.Context, t *tenants.Tenant, token string, password secret.String, remote netip.Addr) (*people.User, error) {
+	return s.byLink(ctx, t, remote, func() (*people.User, error) { return s.people.AcceptInvite(ctx, t, token, password) })
+}
+
+// UseLink is people.Service.UseSignInLink, counted as AcceptInvite is. Further errors: as there.
+func (s *Service) UseLink(ctx context.Context, t *tenants.Tenant, token string, remote netip.Addr) (*people.User, error) {
+	return s.byLink(ctx, t, remote, func() (*people.User, error) { return s.people.UseSignInLink(ctx, t, token) })
+}
+
+func (s *Service) byLink(ctx context.Context, t *tenants.Tenant, remote netip.Addr, use func() (*people.User, error)) (*people.User, error) {
 	attempt := s.named(t, "", remote)
 	if err := attempt.count(ctx, attempt.address); err != nil {
 		return nil, err
 	}
-	u, err := s.people.AcceptInvite(ctx, t, token, password)
+	u, err := use()
 	if err != nil {
 		return nil, err
 	}

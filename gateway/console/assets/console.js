@@ -11,7 +11,7 @@ if (token && !token.value) {
 if (token?.value) {
   token.closest("[data-token]").hidden = true;
   // A link that is no good says so before anything is typed.
-  fetch(token.form.dataset.check, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ token: token.value }) })
+  if (token.form.dataset.check) fetch(token.form.dataset.check, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ token: token.value }) })
     .then(async (answer) => {
       if (answer.status !== 403) return;
       token.form.querySelector(".error").textContent = (await answer.json()).message + ".";

@@ -62,7 +62,7 @@ type Blanks struct {
 func NewBlanks(known ...string) *Blanks { return &Blanks{known, map[string]string{}} }
 
 var (
-	newToken  = regexp.MustCompile(`eyJ[\w-]+\.[\w-]+\.[\w-]+|\b(?:inv|ses)_[\w-]{16,}|(\btnt_(?:server_full|server_read|browser)_)\w+|\b0-\w{20,}|(tenantry_session=)[\w.-]{16,}`)
+	newToken  = regexp.MustCompile(`eyJ[\w-]+\.[\w-]+\.[\w-]+|\b(?:inv|ses|sin)_[\w-]{16,}|(\btnt_(?:server_full|server_read|browser)_)\w+|\b0-\w{20,}|(tenantry_session=)[\w.-]{16,}`)
 	newSealed = regexp.MustCompile(`(enc\.v1\.1\.|"field_value":"|sealed:|"pub":"|"sealed":")[A-Za-z0-9+/=_.:-]{20,}`)
 	newID     = regexp.MustCompile(`\b[0-9a-f]{24}\b`)
 	newExpiry = regexp.MustCompile(`(; Expires=)[A-Z][^;]*20\d\d [\d:]+ GMT`)

@@ -75,7 +75,7 @@ func TestDemo(t *testing.T) {
 func tryLink(t *testing.T, addr string, d tour) {
 	_, token, _ := strings.Cut(d.words["Open"], "#")
 	for _, want := range []int{200, 403} {
-		if code, body := ask(t, addr, "acme", "/auth/link", `{"token":"`+token+`"}`); code != want {
+		if code, body := send(t, http.MethodPost, addr, "acme", "/auth/link", "", `{"token":"`+token+`"}`); code != want {
 			t.Errorf("%d instead of %d: %s", code, want, body)
 		}
 	}

@@ -54,6 +54,8 @@ func TestUsageOverHTTP(t *testing.T) {
 	told("?operation=campaigns.list", `"results":[{"day":"2031-05-01","requests":7,"refused":0,`)
 	told("", `{"operation":"audit.list","requests":7,"refused":7,`)
 	told("?to=2031-04-30", `"count":0`)
+	told("", `"hours":[{"hour":"12","requests":`)
+	told("?operation=audit.list", `"hours":[]`)
 	first := acme.Get(t, reader, "/api/usage").Field("results").([]any)[0].(map[string]any)
 	for _, name := range []string{"requests", "sent_bytes"} {
 		if first[name].(interface{ String() string }).String() == "0" {

@@ -145,7 +145,7 @@ func TestRowsAreComplete(t *testing.T) {
 		if faults := op.Validate(); len(faults) > 0 {
 			t.Error(faults)
 		}
-		if op.Kinds != api.ServerFull || op.Contract && (op.Credentials != api.Key || op.Audit != api.AuditAlways || !op.Teams) {
+		if (op.Kinds != api.ServerFull) == (op.Credentials&api.Key != 0) || op.Contract && (op.Credentials != api.Key || op.Audit != api.AuditAlways || !op.Teams) {
 			t.Errorf("%s: credentials, kinds, audit or teams are not as they must be", op.Name)
 		}
 	}

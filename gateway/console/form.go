@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"path"
 	"reflect"
 	"slices"
 	"strconv"
@@ -90,6 +91,7 @@ func (v *visit) form(row *api.Operation, path map[string]string, current strictj
 		}
 		f.Controls = append(f.Controls, c)
 	}
+	described := v.described(row)
 	for i := range row.Body {
 		field := &row.Body[i]
 		if isPermissions(field) && current.Is == strictjson.Object && current.Get(field.Name).Is == strictjson.Object {
@@ -106,6 +108,9 @@ func (v *visit) form(row *api.Operation, path map[string]string, current strictj
 		if field.Name == row.Defined.Values && c.Kind == "parts" && len(c.Parts) == 0 {
 			continue
 		}
+		if d := described.Get(field.Name); d.Get("label").Text != "" {
+			c.Label, c.Hint = d.Get("label").Text, d.Get("description").Text
+		}
 		f.Controls = append(f.Controls, c)
 	}
 	v.build(&f, current, sent)
@@ -119,6 +124,17 @@ func (v *visit) form(row *api.Operation, path map[string]string, current strictj
 		}
 	}
 	return f
+}
+
+// described returns what describes settings that are one record: the answer of a schema beside them. Null: nothing does.
+func (v *visit) described(row *api.Operation) strictjson.Value {
+	for _, p := range v.site.pages {
+		if p.shows.Tag == row.Tag && row.Method == http.MethodPut && strings.HasSuffix(p.path, "/schema") && path.Dir(row.Path) == path.Dir(p.shows.Path) && !strings.Contains(row.Path, "{") {
+			data, _ := v.named(p.shows.Name, "")
+			return data.Get("schema")
+		}
+	}
+	return strictjson.Value{}
 }
 
 // idOf makes the id of a control, which is there once although a page may have several forms.

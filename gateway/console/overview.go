@@ -3,10 +3,14 @@ package console
 import (
 	"cmp"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
+	"tenantry/backends/api"
 	"tenantry/internal/strictjson"
+	"tenantry/tenants"
 )
 
 // overview is what an organization's people see first.
@@ -14,7 +18,7 @@ type overview struct {
 	chrome
 	Figures   []figureView
 	Attention []linkView
-	Days      []dayView
+	Charts    []barsView
 	Recent    []recentView
 	Records   string
 }
@@ -24,10 +28,16 @@ type figureView struct {
 	Text string
 }
 
-// dayView is one day of usage, drawn as a bar.
-type dayView struct {
-	Day, Requests, Refused string
-	X, Y, Height           string
+// barsView is requests over time, a bar for each hour or day, of which the upper part was refused.
+type barsView struct {
+	Title, Unit, Text string
+	Width             string
+	Bars              []barView
+}
+
+type barView struct {
+	When, Requests, Refused     string
+	X, Y, Height, RefusedHeight string
 }
 
 type recentView struct {
@@ -40,6 +50,8 @@ type recentView struct {
 const (
 	recentRecords = 8
 	shownDays     = 14
+	shownHours    = 24
+	unusedDays    = 30 // after which a right counts as one that nobody uses
 	expiresSoon   = 14 * 24 * time.Hour
 	unusedAfter   = 7 * 24 * time.Hour
 	mostAttention = 12
@@ -56,7 +68,12 @@ func (m *Module) overviewPage(v *visit) {
 			}
 		}
 	}
-	v.attention(&view)
+	var days []strictjson.Value
+	if data, ok := v.named("usage.list", "per_page="+strconv.Itoa(unusedDays+1)+"&sort=-day"); ok {
+		days = data.Get("results").Items
+		view.Charts = []barsView{v.hours(days, time.Now().UTC()), v.days(days[:min(len(days), shownDays)])}
+	}
+	v.attention(&view, days)
 	if data, ok := v.named("audit.list", "per_page="+strconv.Itoa(recentRecords)); ok {
 		for _, r := range data.Get("results").Items {
 			one := recentView{What: r.Get("operation").Text, Who: r.Get("subject").Text, When: present(r.Get("created_at"), 0), Failed: r.Get("outcome").Text != "ok", Href: "/audit/" + r.Get("id").Text}
@@ -66,14 +83,11 @@ func (m *Module) overviewPage(v *visit) {
 			view.Recent = append(view.Recent, one)
 		}
 	}
-	if data, ok := v.named("usage.list", "per_page="+strconv.Itoa(shownDays)+"&sort=-day"); ok {
-		view.Days = v.days(data.Get("results").Items)
-	}
 	v.show(http.StatusOK, "overview", view)
 }
 
 // attention notes what somebody should look at.
-func (v *visit) attention(view *overview) {
+func (v *visit) attention(view *overview, days []strictjson.Value) {
 	now := time.Now()
 	add := func(title, address string) {
 		if len(view.Attention) < mostAttention {
@@ -96,6 +110,9 @@ func (v *visit) attention(view *overview) {
 			}
 		}
 	}
+	for _, right := range v.unused(days) {
+		add(right.Title, right.Address)
+	}
 	for _, p := range v.site.pages {
 		if p.shows.Tag != "Reports" || !p.list || p.each == nil {
 			continue
@@ -112,19 +129,117 @@ func (v *visit) attention(view *overview) {
 	}
 }
 
+// unused returns the rights of service accounts which nobody has used for unusedDays, as far as usage tells.
+func (v *visit) unused(days []strictjson.Value) (rights []linkView) {
+	since := time.Now().UTC().AddDate(0, 0, -unusedDays).Format(time.DateOnly)
+	if len(days) == 0 || days[len(days)-1].Get("day").Text > since {
+		return nil // it is not known for long enough
+	}
+	rows := map[string]*api.Operation{}
+	for i := range v.site.all {
+		rows[v.site.all[i].Name] = &v.site.all[i]
+	}
+	used := map[tenants.Permission]bool{}
+	for _, day := range days {
+		for _, o := range day.Get("operations").Items {
+			row := rows[o.Get("operation").Text]
+			if row == nil || o.Get("requests").Text == o.Get("refused").Text {
+				continue
+			}
+			for _, p := range row.Rule.Permissions() {
+				used[p] = true
+			}
+		}
+	}
+	accounts, ok := v.named("service_accounts.list", "per_page="+strconv.Itoa(mostOptions))
+	if !ok {
+		return nil
+	}
+	for _, account := range accounts.Get("results").Items {
+		var idle []string
+		for _, p := range account.Get("permissions").Items {
+			if !used[tenants.Permission(p.Text)] && account.Get("active").Is == strictjson.True {
+				idle = append(idle, p.Text)
+			}
+		}
+		if len(idle) > 0 {
+			rights = append(rights, linkView{
+				Title:   "The service account " + clip(nameOf(account, "")) + " may use " + strings.Join(idle, ", ") + ", which nobody has for " + strconv.Itoa(unusedDays) + " days",
+				Address: "/service-accounts/" + account.Get("id").Text,
+			})
+		}
+	}
+	return rights
+}
+
+// hours draws the last hours, the present one last.
+func (v *visit) hours(days []strictjson.Value, now time.Time) barsView {
+	counted := map[string]strictjson.Value{}
+	for _, day := range days[:min(len(days), 2)] {
+		for _, hour := range day.Get("hours").Items {
+			counted[day.Get("day").Text+" "+hour.Get("hour").Text] = hour
+		}
+	}
+	var records []strictjson.Value
+	var names []string
+	for i := shownHours - 1; i >= 0; i-- {
+		at := now.Add(-time.Duration(i) * time.Hour)
+		records = append(records, counted[at.Format("2006-01-02 15")])
+		names = append(names, at.Format("15:00"))
+	}
+	view := v.bars("Requests of the last day", "Hour (UTC)", names, records)
+	last := records[len(records)-1]
+	view.Text = v.count(last, "requests") + " requests in this hour, " + v.count(last, "refused") + " of them refused. It is counted once a minute."
+	if org, ok := v.named("organization.get", ""); ok {
+		limit := org.Get("request_limits").Get("organization")
+		view.Text += " Limits of the organization: " + limitText(limit.Get("rate").Text, "no bound for bursts") + ", " + limitText(limit.Get("quota").Text, "no quota") + "."
+	}
+	return view
+}
+
+// limitText writes "100/s" as people do.
+func limitText(limit, off string) string {
+	if limit == "off" || limit == "" {
+		return off
+	}
+	count, unit, _ := strings.Cut(limit, "/")
+	return count + " a " + map[string]string{"s": "second", "m": "minute", "h": "hour", "d": "day"}[unit]
+}
+
+// count writes a figure of a record; 0 where it has none.
+func (v *visit) count(record strictjson.Value, name string) string {
+	n, _ := strconv.Atoi(record.Get(name).Text)
+	return v.whole(n)
+}
+
 // days draws days of usage, the oldest first.
-func (v *visit) days(records []strictjson.Value) (all []dayView) {
+func (v *visit) days(records []strictjson.Value) barsView {
+	oldestFirst := slices.Clone(records)
+	slices.Reverse(oldestFirst)
+	var names []string
+	for _, r := range oldestFirst {
+		names = append(names, r.Get("day").Text)
+	}
+	return v.bars("Requests of the last days", "Day", names, oldestFirst)
+}
+
+func (v *visit) bars(title, unit string, names []string, records []strictjson.Value) barsView {
 	const width, height = 10, 60
+	figure := func(r strictjson.Value, name string) int {
+		n, _ := strconv.Atoi(r.Get(name).Text)
+		return n
+	}
 	most := 1
 	for _, r := range records {
-		n, _ := strconv.Atoi(r.Get("requests").Text)
-		most = max(most, n)
+		most = max(most, figure(r, "requests"))
 	}
-	for i := range records {
-		r := records[len(records)-1-i]
-		n, _ := strconv.Atoi(r.Get("requests").Text)
-		h := n * height / most
-		all = append(all, dayView{Day: r.Get("day").Text, Requests: v.whole(n), Refused: r.Get("refused").Text, X: strconv.Itoa(i * width), Y: strconv.Itoa(height - h), Height: strconv.Itoa(h)})
+	view := barsView{Title: title, Unit: unit, Width: strconv.Itoa(max(len(records), shownDays) * width)}
+	for i, r := range records {
+		h, refused := figure(r, "requests")*height/most, figure(r, "refused")*height/most
+		view.Bars = append(view.Bars, barView{
+			When: names[i], Requests: v.count(r, "requests"), Refused: v.count(r, "refused"),
+			X: strconv.Itoa(i * width), Y: strconv.Itoa(height - h), Height: strconv.Itoa(h), RefusedHeight: strconv.Itoa(refused),
+		})
 	}
-	return all
+	return view
 }

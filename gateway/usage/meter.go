@@ -35,6 +35,7 @@ type Day struct {
 	store.Meta
 	Day        string            `json:"day" rule:"required" use:"filter" example:"2026-11-22"`
 	Operations map[string]Counts `json:"operations"`
+	Hours      map[string]Counts `json:"hours,omitempty"` // "00" to "23"
 	Documents  int64             `json:"documents"`
 	Bytes      int64             `json:"bytes"`    // 0: the engine does not tell
 	Measured   int64             `json:"measured"` // when documents and bytes were, Unix ms
@@ -50,6 +51,8 @@ const (
 	writeTime    = 5 * time.Second  // for one organization
 	tries        = 10
 )
+
+const hourLayout = "15"
 
 // Meter counts, stores and serves. Safe for concurrent use, by several replicas.
 type Meter struct {
@@ -192,11 +195,17 @@ func (m *Meter) write(ctx, measuring context.Context, t *tenants.Tenant, at time
 		if d.Operations == nil {
 			d.Operations = map[string]Counts{}
 		}
+		if d.Hours == nil {
+			d.Hours = map[string]Counts{}
+		}
+		hour := d.Hours[at.Format(hourLayout)]
 		for op, n := range counted {
 			sum := d.Operations[op.Name]
 			sum.add(n)
 			d.Operations[op.Name] = sum
+			hour.add(n)
 		}
+		d.Hours[at.Format(hourLayout)] = hour
 		if now := m.now(); now.Sub(time.UnixMilli(d.Measured)) >= measureEvery && measuring.Err() == nil {
 			ctx, cancel := context.WithTimeout(measuring, measureTime)
 			defer cancel()

@@ -31,6 +31,12 @@ type OperationUsage struct {
 	Sum
 }
 
+// HourUsage is what was asked within one hour.
+type HourUsage struct {
+	Hour string `json:"hour" doc:"The hour, in UTC: 00 to 23."`
+	Sum
+}
+
 // Answer is the usage of one day.
 type Answer struct {
 	Day string `json:"day" doc:"The day, in UTC."`
@@ -38,6 +44,7 @@ type Answer struct {
 	Documents  int64            `json:"documents" doc:"How many documents the organization had, counted once an hour while it is used."`
 	Bytes      *int64           `json:"bytes" doc:"How much room they took, where the engine tells; else null."`
 	Operations []OperationUsage `json:"operations" doc:"The same by operation, in order of their names."`
+	Hours      []HourUsage      `json:"hours" doc:"The same by the hour in which it was asked; empty where one operation alone is counted, and for days of before hours were."`
 }
 
 // Kept returns what is stored. It does not travel: it tells of this organization's past.
@@ -49,7 +56,7 @@ func (m *Meter) Operations() []api.Operation {
 	list := crud.Rows(m.kind, crud.Options[Day]{
 		Path: "/api/usage", Things: "Usage Days", Tag: "Usage", Read: api.Needs(tenants.ViewAudit).Unlimited(), Sort: "-day",
 		Without: []string{"get", "create", "update", "delete"}, Where: m.between, Show: show,
-		Example: Answer{"2026-11-22", Sum{120, 2, 340, 51_200}, 4711, &size, []OperationUsage{{"reports.get", Sum{120, 2, 340, 51_200}}}},
+		Example: Answer{"2026-11-22", Sum{120, 2, 340, 51_200}, 4711, &size, []OperationUsage{{"reports.get", Sum{120, 2, 340, 51_200}}}, []HourUsage{{"13", Sum{120, 2, 340, 51_200}}}},
 	})
 	list[0].Summary = "List what was asked of the organization by day"
 	list[0].Params = append(list[0].Params,
@@ -83,7 +90,7 @@ func (m *Meter) between(_ context.Context, c *api.Call) (store.Filter, error) {
 func show(_ context.Context, c *api.Call, days []*Day) ([]any, error) {
 	out := make([]any, len(days))
 	for i, d := range days {
-		a, total := Answer{Day: d.Day, Documents: d.Documents, Operations: []OperationUsage{}}, Counts{}
+		a, total := Answer{Day: d.Day, Documents: d.Documents, Operations: []OperationUsage{}, Hours: []HourUsage{}}, Counts{}
 		if d.Bytes > 0 {
 			a.Bytes = &d.Bytes
 		}
@@ -93,6 +100,11 @@ func show(_ context.Context, c *api.Call, days []*Day) ([]any, error) {
 			}
 			total.add(d.Operations[name])
 			a.Operations = append(a.Operations, OperationUsage{name, sum(d.Operations[name])})
+		}
+		for _, hour := range slices.Sorted(maps.Keys(d.Hours)) {
+			if !c.Query.Has("operation") {
+				a.Hours = append(a.Hours, HourUsage{hour, sum(d.Hours[hour])})
+			}
 		}
 		a.Sum = sum(total)
 		out[i] = a

@@ -184,3 +184,37 @@ func TestContract_Explain(t *testing.T) {
 		}
 	}
 }
+
+// The overview draws requests by hour and day with what was refused, its own calls too.
+func TestOverviewTellsUsage(t *testing.T) {
+	t.Parallel()
+	began := time.Date(2031, 5, 1, 12, 30, 0, 0, time.UTC)
+	g := gatewaytest.Start(t, func(_ *config.Config, o *gateway.Options) { o.Now = func() time.Time { return began } })
+	acme := g.Org(t, "acme")
+	acme.Person(t, "root@example.com", func(n *control.NewUser) { n.Roles = []string{"admin"} })
+	key := acme.KeyWith(t, func(k *control.NewKey) { k.Name, k.Permissions = "the shop", []string{"contacts", "manage_files"} }).Token
+	overview := func() string {
+		page := acme.Page(t, "/", gatewaytest.Cookie(acme.SignIn(t, "root@example.com")))
+		if page.Code != http.StatusOK {
+			t.Fatalf("%d %s", page.Code, page.Text())
+		}
+		return regexp.MustCompile(`\s+`).ReplaceAllString(page.Text(), " ")
+	}
+	if page := overview(); strings.Contains(page, "Requests of the last day") {
+		t.Errorf("of an organization that nobody has asked yet: %s", page)
+	}
+	acme.Get(t, key, "/api/contacts")
+	for range 2 {
+		acme.Get(t, key, "/api/audit") // refused
+	}
+	g.App.FlushUsage(t.Context())
+	page := overview()
+	for _, want := range []string{
+		"2 of them refused", `<td>12:00</td><td class="number">\d\d+</td><td class="number">2</td>`, `<td>11:00</td><td class="number">0</td><td class="number">0</td>`,
+		`<td>2031-05-01</td><td class="number">\d\d+</td><td class="number">2</td>`, "100000000 a second, no quota",
+	} {
+		if !regexp.MustCompile(want).MatchString(page) {
+			t.Errorf("without %s: %s", want, page)
+		}
+	}
+}

@@ -89,6 +89,6 @@ func (s *Services) fileHost(t *tenants.Tenant) string {
 func (s *Services) newConsole(cookie string, p *middleware.Pipeline) (*console.Module, error) {
 	return console.New(console.Deps{
 		Sessions: s.sessions, People: s.people, Reports: s.reports, Visit: p.Visit, Resolve: p.Tenant, Static: middleware.Static, BaseURL: s.baseURL,
-		Cookie: cookie, Secure: strings.HasPrefix(s.baseURL("x"), "https:"), Log: s.log,
+		Cookie: cookie, Secure: strings.HasPrefix(s.baseURL("x"), "https:"), Now: s.now, Log: s.log,
 	})
 }

@@ -204,7 +204,7 @@ func (m *Module) invite(may func(context.Context, *api.Call) func(*people.User) 
 
 func (m *Module) me() api.Operation {
 	return person(m, api.Operation{
-		Name: "me.get", Method: http.MethodGet, Path: "/api/me", Summary: "Get one's own profile",
+		Name: "me.get", Method: http.MethodGet, Path: "/api/me", Summary: "Get your own profile",
 		Description: "The person who is signed in.", Credentials: api.Session, Rule: api.AnyCaller(), Message: "User found", Data: Person{}, Example: examplePerson(),
 	}, func(ctx context.Context, c *api.Call, _ struct{}) (*people.User, error) {
 		return m.People.FindUser(ctx, c.Tenant, c.Principal.UserID)
@@ -217,7 +217,7 @@ type profile struct {
 
 func (m *Module) changeMe() api.Operation {
 	return person(m, api.Operation{
-		Name: "me.update", Method: http.MethodPut, Path: "/api/me", Summary: "Change one's own profile", Audit: api.AuditAlways,
+		Name: "me.update", Method: http.MethodPut, Path: "/api/me", Summary: "Change your own profile", Audit: api.AuditAlways,
 		Description: "Address, roles, permissions and teams are changed by who may manage users.", Credentials: api.Session, Rule: api.AnyCaller(),
 		Message: "User updated", Data: Person{}, Example: examplePerson(),
 		Failures: []api.Failure{{Code: http.StatusUnprocessableEntity, Message: "Validation failed: name is required", When: "the name is missing or not acceptable"}},

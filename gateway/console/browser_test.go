@@ -4,6 +4,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
@@ -110,10 +111,21 @@ func TestBrowserWelcome(t *testing.T) {
 	p.write("password", gatewaytest.Password)
 	p.enter()
 	p.wait("location.pathname === '/' && document.querySelector('h1')?.textContent === 'Overview'")
-	p.visit(invited.Link)
-	p.write("password", "another good password")
-	p.enter()
-	p.wait("document.querySelector('.error')?.textContent.startsWith('The link was used already')")
+	p.visit(invited.Link) // it says so before anything is typed
+	p.wait("document.querySelector('.error')?.textContent.startsWith('The link was used already') && document.querySelector('#password').disabled")
+	accessible(p)
+	p.picture("welcome-used-phone")
+	link, err := g.App.SignInLink(t.Context(), "acme", "ada@example.com", strings.TrimSuffix(address(t, acme, "/"), "/"), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.visit(link)
+	p.wait("location.pathname === '/enter' && location.hash === '' && document.querySelector('[data-token]').hidden")
+	fits(p)
+	accessible(p)
+	p.picture("enter-phone")
+	p.click("form[action='/enter'] button")
+	p.wait("location.pathname === '/' && document.querySelector('h1')?.textContent === 'Overview'")
 	b.quiet("the server responded with a status of 403")
 }
 

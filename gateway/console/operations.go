@@ -63,6 +63,7 @@ type Deps struct {
 	BaseURL func(slug string) string
 	Cookie  string // name of the session cookie
 	Secure  bool   // served over TLS
+	Now     func() time.Time
 	Log     *slog.Logger
 }
 

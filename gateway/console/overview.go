@@ -8,9 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"tenantry/backends/api"
 	"tenantry/internal/strictjson"
-	"tenantry/tenants"
 )
 
 // overview is what an organization's people see first.
@@ -51,7 +49,6 @@ const (
 	recentRecords = 8
 	shownDays     = 14
 	shownHours    = 24
-	unusedDays    = 30 // after which a right counts as one that nobody uses
 	expiresSoon   = 14 * 24 * time.Hour
 	unusedAfter   = 7 * 24 * time.Hour
 	mostAttention = 12
@@ -68,12 +65,11 @@ func (m *Module) overviewPage(v *visit) {
 			}
 		}
 	}
-	var days []strictjson.Value
-	if data, ok := v.named("usage.list", "per_page="+strconv.Itoa(unusedDays+1)+"&sort=-day"); ok {
-		days = data.Get("results").Items
-		view.Charts = []barsView{v.hours(days, time.Now().UTC()), v.days(days[:min(len(days), shownDays)])}
+	if data, ok := v.named("usage.list", "per_page="+strconv.Itoa(shownDays)+"&sort=-day"); ok && len(data.Get("results").Items) > 0 {
+		days := data.Get("results").Items
+		view.Charts = []barsView{v.hours(days, v.Now().UTC()), v.days(days)}
 	}
-	v.attention(&view, days)
+	v.attention(&view)
 	if data, ok := v.named("audit.list", "per_page="+strconv.Itoa(recentRecords)); ok {
 		for _, r := range data.Get("results").Items {
 			one := recentView{What: r.Get("operation").Text, Who: r.Get("subject").Text, When: present(r.Get("created_at"), 0), Failed: r.Get("outcome").Text != "ok", Href: "/audit/" + r.Get("id").Text}
@@ -87,8 +83,8 @@ func (m *Module) overviewPage(v *visit) {
 }
 
 // attention notes what somebody should look at.
-func (v *visit) attention(view *overview, days []strictjson.Value) {
-	now := time.Now()
+func (v *visit) attention(view *overview) {
+	now := v.Now()
 	add := func(title, address string) {
 		if len(view.Attention) < mostAttention {
 			view.Attention = append(view.Attention, linkView{Title: title, Address: address})
@@ -110,9 +106,6 @@ func (v *visit) attention(view *overview, days []strictjson.Value) {
 			}
 		}
 	}
-	for _, right := range v.unused(days) {
-		add(right.Title, right.Address)
-	}
 	for _, p := range v.site.pages {
 		if p.shows.Tag != "Reports" || !p.list || p.each == nil {
 			continue
@@ -127,49 +120,6 @@ func (v *visit) attention(view *overview, days []strictjson.Value) {
 			}
 		}
 	}
-}
-
-// unused returns the rights of service accounts which nobody has used for unusedDays, as far as usage tells.
-func (v *visit) unused(days []strictjson.Value) (rights []linkView) {
-	since := time.Now().UTC().AddDate(0, 0, -unusedDays).Format(time.DateOnly)
-	if len(days) == 0 || days[len(days)-1].Get("day").Text > since {
-		return nil // it is not known for long enough
-	}
-	rows := map[string]*api.Operation{}
-	for i := range v.site.all {
-		rows[v.site.all[i].Name] = &v.site.all[i]
-	}
-	used := map[tenants.Permission]bool{}
-	for _, day := range days {
-		for _, o := range day.Get("operations").Items {
-			row := rows[o.Get("operation").Text]
-			if row == nil || o.Get("requests").Text == o.Get("refused").Text {
-				continue
-			}
-			for _, p := range row.Rule.Permissions() {
-				used[p] = true
-			}
-		}
-	}
-	accounts, ok := v.named("service_accounts.list", "per_page="+strconv.Itoa(mostOptions))
-	if !ok {
-		return nil
-	}
-	for _, account := range accounts.Get("results").Items {
-		var idle []string
-		for _, p := range account.Get("permissions").Items {
-			if !used[tenants.Permission(p.Text)] && account.Get("active").Is == strictjson.True {
-				idle = append(idle, p.Text)
-			}
-		}
-		if len(idle) > 0 {
-			rights = append(rights, linkView{
-				Title:   "The service account " + clip(nameOf(account, "")) + " may use " + strings.Join(idle, ", ") + ", which nobody has for " + strconv.Itoa(unusedDays) + " days",
-				Address: "/service-accounts/" + account.Get("id").Text,
-			})
-		}
-	}
-	return rights
 }
 
 // hours draws the last hours, the present one last.

@@ -48,6 +48,9 @@ func present(v strictjson.Value, depth int) shown {
 	case strictjson.Array:
 		return presentList(v, depth)
 	}
+	if len(v.Members) == 2 && v.Members[0].Name == "label" && v.Members[1].Name == "value" { // the contract's way to name a list
+		return present(v.Members[1].Value, depth)
+	}
 	if depth >= deepest || len(v.Members) == 0 {
 		text := string(v.Raw())
 		if len(v.Members) == 0 {

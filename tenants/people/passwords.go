@@ -37,6 +37,23 @@ func (s *Service) SetPassword(ctx context.Context, t *tenants.Tenant, uid int64,
 	return err
 }
 
+// ReplacePassword is SetPassword for who has shown the password that the user had when it was read, and returns the
+// user. Further error: tenants.ErrDenied where the user is not active or has another one by now.
+func (s *Service) ReplacePassword(ctx context.Context, t *tenants.Tenant, u *User, password secret.String) (*User, error) {
+	hash, err := s.hash(ctx, t, password)
+	if err != nil {
+		return nil, fmt.Errorf("replace the password of user %d: %w", u.UID, err)
+	}
+	shown := u.PasswordRev
+	return s.update(ctx, t, u.UID, func(u *User) error {
+		if !u.Active || u.PasswordRev != shown {
+			return fmt.Errorf("the password of user %d was changed meanwhile: %w", u.UID, tenants.ErrDenied)
+		}
+		s.setPassword(u, hash)
+		return nil
+	})
+}
+
 func (s *Service) setPassword(u *User, hash string) {
 	u.PasswordHash = hash
 	u.PasswordRev++

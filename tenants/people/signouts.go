@@ -66,7 +66,8 @@ func (s *Service) SignOutAll(ctx context.Context, t *tenants.Tenant, uid int64, 
 		return err
 	}
 	if _, err := s.kinds.Users.In(t.People()).Update(ctx, found.ID, func(u *User) error {
-		u.SessionsFrom, u.SignedOut = max(u.SessionsFrom, before), nil
+		u.SessionsFrom = max(u.SessionsFrom, before)
+		u.SignedOut = slices.DeleteFunc(u.SignedOut, func(old SignOut) bool { return old.StartedAt < u.SessionsFrom })
 		return nil
 	}); err != nil {
 		return fmt.Errorf("sign out user %d everywhere: %w", uid, err)

@@ -31,15 +31,26 @@ func listKey(t *tenants.Tenant, uid int64) string {
 // store keeps a new session, and its name in the list of the person's.
 func (s *Service) store(ctx context.Context, t *tenants.Tenant, v *stored, raw []byte) error {
 	list := listKey(t, v.UserID)
-	_, err := s.redis.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		p.Set(ctx, sessionKey(t, v.Hash), raw, min(s.idle, s.absolute))
-		p.ZAdd(ctx, list, redis.Z{Score: float64(v.ExpiresAt), Member: v.Hash})
-		p.ZRemRangeByRank(ctx, list, 0, -MaxListed-1)
-		p.PExpire(ctx, list, s.absolute)
-		return nil
-	})
+	write := func() error {
+		_, err := s.redis.TxPipelined(ctx, func(p redis.Pipeliner) error {
+			p.Set(ctx, sessionKey(t, v.Hash), raw, min(s.idle, s.absolute))
+			p.ZAdd(ctx, list, redis.Z{Score: float64(v.ExpiresAt), Member: v.Hash})
+			p.ZRemRangeByRank(ctx, list, 0, -MaxListed-1)
+			p.PExpire(ctx, list, s.absolute)
+			return nil
+		})
+		return err
+	}
+	err := write()
+	if redis.HasErrorPrefix(err, notASet) { // a list that is none must keep nobody out
+		s.drop(ctx, list)
+		err = write()
+	}
 	return err
 }
+
+// notASet begins what Redis says where a name is taken by something else.
+const notASet = "WRONGTYPE"
 
 // List returns the sessions of the person that go on, the one begun last first; at most MaxListed. Errors:
 // store.ErrNotFound where there is no such person, tenants.ErrUnavailable.
@@ -70,7 +81,7 @@ func (s *Service) listed(ctx context.Context, t *tenants.Tenant, uid int64) (all
 		return nil, unavailable("listing sessions", err)
 	}
 	hashes, err := s.redis.ZRevRange(ctx, listKey(t, uid), 0, MaxListed-1).Result()
-	if err != nil {
+	if err != nil && !redis.HasErrorPrefix(err, notASet) {
 		return nil, unavailable("listing sessions", err)
 	}
 	values, left := make([]*redis.StringCmd, len(hashes)), make([]*redis.DurationCmd, len(hashes))
@@ -138,19 +149,17 @@ func (s *Service) EndAll(ctx context.Context, t *tenants.Tenant, uid int64) erro
 
 // ChangePassword gives the person another password where the present one is right, and returns the person. All
 // sessions end. The attempt counts as one to sign in. Errors: tenants.ErrDenied where the password is wrong,
-// ErrThrottled, tenants.ErrUnavailable, those of people.Service.SetPassword.
+// ErrThrottled, tenants.ErrUnavailable, those of people.Service.ReplacePassword.
 func (s *Service) ChangePassword(ctx context.Context, t *tenants.Tenant, uid int64, present, next secret.String, remote netip.Addr) (*people.User, error) {
 	u, err := s.people.FindUser(ctx, t, uid)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.SignIn(ctx, t, u.Email, present, remote); err != nil {
+	shown, err := s.SignIn(ctx, t, u.Email, present, remote)
+	if err != nil {
 		return nil, err
 	}
-	if err := s.people.SetPassword(ctx, t, uid, next); err != nil {
-		return nil, err
-	}
-	return s.people.FindUser(ctx, t, uid)
+	return s.people.ReplacePassword(ctx, t, shown, next)
 }
 
 // CheckInvite returns when the invitation of the token ends, where it is good. It uses nothing up; the attempt counts

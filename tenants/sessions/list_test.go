@@ -1,7 +1,9 @@
 package sessions_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"tenantry/backends/store"
+	"tenantry/crypto/passwords"
 	"tenantry/crypto/secret"
 	"tenantry/tenants"
 	"tenantry/tenants/people"
@@ -177,6 +180,83 @@ func TestOwnPassword(t *testing.T) {
 	}
 	if !errors.Is(throttled, sessions.ErrThrottled) {
 		t.Errorf("guessing: %v", throttled)
+	}
+}
+
+// Of several who change a password that all of them know, one succeeds: the others' is not the present one any more.
+func TestOnePasswordIsReplacedOnce(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	ann := user(t, w, w.Tenant(t, "acme"), people.NewUser{})
+	if err := w.People.SetPassword(t.Context(), w.Fresh(t, "acme"), ann.UID, secret.New(password)); err != nil {
+		t.Fatal(err)
+	}
+	tenant, shown := w.Fresh(t, "acme"), fresh(t, w, ann.UID)
+	results := make(chan error)
+	for i := range 4 {
+		go func() {
+			remote := netip.AddrFrom4([4]byte{192, 0, 2, byte(i)})
+			_, err := w.Sessions.ChangePassword(context.WithoutCancel(t.Context()), tenant, ann.UID, secret.New(password), secret.New(fmt.Sprintf("another long password %d", i)), remote)
+			results <- err
+		}()
+	}
+	changed := 0
+	for range 4 {
+		if err := <-results; err == nil {
+			changed++
+		} else if !errors.Is(err, tenants.ErrDenied) && !errors.Is(err, passwords.ErrBusy) {
+			t.Error(err)
+		}
+	}
+	if changed != 1 {
+		t.Errorf("%d changed it", changed)
+	}
+	if _, err := w.People.ReplacePassword(t.Context(), w.Fresh(t, "acme"), shown, secret.New("yet another password")); !errors.Is(err, tenants.ErrDenied) {
+		t.Errorf("after it was changed: %v", err)
+	}
+}
+
+// A session of a server whose clock is ahead, which was ended, stays so when all others end after it.
+func TestEndedSessionsOfAClockAheadStayEnded(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	tenant := w.Tenant(t, "acme")
+	ann := user(t, w, tenant, people.NewUser{})
+	w.Clock.Advance(time.Minute)
+	token := start(t, w, "acme", ann)
+	snapshot := w.Entries(t, tenant, "session:")
+	if err := w.Sessions.End(t.Context(), w.Fresh(t, "acme"), token); err != nil {
+		t.Fatal(err)
+	}
+	w.Clock.Advance(-time.Minute)
+	if err := w.Sessions.EndAll(t.Context(), w.Fresh(t, "acme"), ann.UID); err != nil {
+		t.Fatal(err)
+	}
+	bringBack(t, w, snapshot)
+	if _, err := lookup(t, w, "acme", token); !errors.Is(err, tenants.ErrDenied) {
+		t.Errorf("the session that was ended: %v", err)
+	}
+}
+
+// What is no list under its name keeps nobody from signing in or ending sessions.
+func TestListThatIsNone(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	tenant := w.Tenant(t, "acme")
+	ann := user(t, w, tenant, people.NewUser{})
+	token := start(t, w, "acme", ann)
+	if err := w.Redis.Set(t.Context(), fmt.Sprintf("%ssessions:%d", tenant.RedisPrefix(), ann.UID), "x", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Sessions.EndAll(t.Context(), w.Fresh(t, "acme"), ann.UID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lookup(t, w, "acme", token); !errors.Is(err, tenants.ErrDenied) {
+		t.Errorf("the session that was ended: %v", err)
+	}
+	start(t, w, "acme", fresh(t, w, ann.UID))
+	if all, err := w.Sessions.List(t.Context(), w.Fresh(t, "acme"), ann.UID); err != nil || len(all) != 1 {
+		t.Errorf("%d sessions: %v", len(all), err)
 	}
 }
 

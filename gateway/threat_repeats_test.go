@@ -292,6 +292,11 @@ func TestD5_KeptAnswersAreSealedAndSwept(t *testing.T) {
 	if kept := p.read(t, `SELECT json(body) FROM "c:kept_answers"`); strings.Contains(kept, "Confidential") || strings.Contains(kept, "Collection updated") || !strings.Contains(kept, "enc.v1.") {
 		t.Errorf("kept as %s", kept)
 	}
+	// Nor can what was sent be tried: that is told apart by what includes the caller's key.
+	form("k2")
+	if n := p.read(t, `SELECT count(DISTINCT json_extract(body, '$.request')) FROM "c:kept_answers"`); n != "2" {
+		t.Errorf("equal requests of two keys are kept as %s", n)
+	}
 	// A secret that is told once is kept nowhere, sealed or not; nor is it told again.
 	first, second := share(), share()
 	if first.Field("token") == nil || second.Code != http.StatusConflict || !strings.Contains(second.Text(), `"code":"lost"`) {

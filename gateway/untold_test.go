@@ -56,6 +56,7 @@ func TestSecretsThatCannotBeToldAreTakenBack(t *testing.T) {
 	ed := root.do(t, http.MethodPost, "/api/users", `{"name":"Ed","email":"ed@example.com"}`, 200, "link")
 	_, invite, _ := strings.Cut(fmt.Sprint(ed.Field("link")), "#")
 	bo := root.make(t, "/api/users", `{"name":"Bo","email":"bo@example.com","active":false}`)
+	_, cookie := acme.Person(t, "ann@example.com", nil)
 	used := regexp.MustCompile(`"last_used_at":("[^"]*"|null)`)
 	state := func() string {
 		return used.ReplaceAllString(root.do(t, http.MethodGet, "/api/keys?sort=id", "", 200, "").DataJSON()+root.do(t, http.MethodGet, "/api/users?sort=id", "", 200, "").DataJSON()+
@@ -81,6 +82,8 @@ func TestSecretsThatCannotBeToldAreTakenBack(t *testing.T) {
 	}
 	// What cannot be taken back is said to be done.
 	root.do(t, http.MethodPost, "/api/users/"+bo+"/reactivate", "", 503, "was done, but could not be recorded")
+	changed := fmt.Sprintf(`{"present_password":%q,"password":"battery horse staple"}`, gatewaytest.Password)
+	actingAs{acme, gatewaytest.Cookie(cookie)}.do(t, http.MethodPost, "/api/me/password", changed, 503, "was done, but could not be recorded")
 	back()
 	inTime(t, "the organization back", 10*time.Second, func() bool { return acme.Do(t, http.MethodGet, "/api/audit", root.as).Code == 200 })
 	if after := state(); after != strings.Replace(before, `"active":false`, `"active":true`, 1) {

@@ -68,7 +68,7 @@ type disclosure struct {
 	ID        string `json:"id" doc:"The contact." example:"65f1a2b3c4d5e6f708192a3b"`
 	Field     string `json:"field" rule:"required max=200" doc:"The key of the encrypted field." example:"passport_number"`
 	Reason    string `json:"reason" rule:"required min=3 max=300 format=line" doc:"What for. It stands in the audit log; nothing personal belongs into it." example:"Visa application of 12 March"`
-	PublicKey string `json:"public_key" rule:"max=4000" doc:"A public key to encrypt the value to, as contacts.reveal takes it. Required where the organization's settings say so."`
+	PublicKey string `json:"public_key" rule:"min=1 max=4000" doc:"A public key to encrypt the value to, as contacts.reveal takes it. Required where the organization's settings say so."`
 }
 
 // disclose is what reveal is to keys, for the people of the organization.

@@ -170,7 +170,7 @@ func (m *Module) endOthers(ctx context.Context, c *api.Call, _ struct{}) (none s
 	if err != nil {
 		return none, err
 	}
-	_, err = m.begin(ctx, c, user)
+	_, err = m.goOn(ctx, c, user)
 	return none, err
 }
 
@@ -187,6 +187,6 @@ func (m *Module) changePassword(ctx context.Context, c *api.Call, in newPassword
 	if err != nil {
 		return none, later(err)
 	}
-	_, err = m.begin(ctx, c, user)
+	_, err = m.goOn(ctx, c, user)
 	return none, err
 }

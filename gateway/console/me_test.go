@@ -109,6 +109,10 @@ func TestRevealForAReason(t *testing.T) {
 	if !strings.Contains(records, "A question of the bank") || strings.Contains(records, fmt.Sprint(secret)) || strings.Count(records, `"outcome":`) != 2 {
 		t.Errorf("recorded: %s", records)
 	}
+	empty := acme.Do(t, http.MethodPost, "/api/contacts/"+demo.ContactID+"/disclose", gatewaytest.Cookie(cookie), gatewaytest.JSON(map[string]string{"field": demo.SecretField, "reason": "A lost key", "public_key": ""}))
+	if empty.Code != http.StatusUnprocessableEntity || strings.Contains(empty.Text(), fmt.Sprint(secret)) {
+		t.Errorf("for an empty key: %d %s", empty.Code, empty.Body)
+	}
 	// Where the organization wants it sealed, nothing comes in clear.
 	setting := map[string]any{"settings": map[string]any{tenants.SettingRequirePublicEncryptionKey: true}}
 	if a := acme.Do(t, http.MethodPut, "/api/organization", gatewaytest.Cookie(cookie), gatewaytest.JSON(setting)); a.Status != "ok" {
@@ -127,6 +131,32 @@ func TestRevealForAReason(t *testing.T) {
 	_, other := acme.Person(t, "ed@example.com", func(n *control.NewUser) { n.Permissions = []string{"manage_files"} })
 	if a := (person{t, acme, other}).send("/do/contacts.disclose", values); a.Code != http.StatusForbidden {
 		t.Errorf("without the permission: %d", a.Code)
+	}
+}
+
+// Who has a good link cannot have it checked, which is recorded, without end.
+func TestLinkChecksAreLimited(t *testing.T) {
+	t.Parallel()
+	g, acme := start(t)
+	user, err := control.Call[control.User](t.Context(), g.Commands, "user.create", control.NewUser{Org: acme.Slug, UserFields: control.UserFields{Name: "Ann", Email: "ann@example.com"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rate := "3/h"
+	if _, err := control.Call[control.RequestLimits](t.Context(), g.Commands, "org.limits", control.LimitsChange{Org: acme.Slug, Rate: &rate}); err != nil {
+		t.Fatal(err)
+	}
+	_, token, _ := strings.Cut(user.Link, "#")
+	answered := map[int]int{}
+	for range 5 {
+		answered[acme.Do(t, http.MethodPost, "/auth/password/check", gatewaytest.JSON(map[string]string{"token": token})).Code]++
+	}
+	if answered[http.StatusOK] == 0 || answered[http.StatusTooManyRequests] == 0 {
+		t.Errorf("checks of one link: %v", answered)
+	}
+	a := acme.Do(t, http.MethodPost, "/auth/password", gatewaytest.JSON(map[string]string{"token": token, "password": "four words of mine"}))
+	if a.Status != "ok" {
+		t.Errorf("the link itself: %d %s", a.Code, a.Body)
 	}
 }
 

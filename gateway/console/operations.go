@@ -119,7 +119,7 @@ func (m *Module) Operations() []api.Operation {
 			Name: "passwords.check", Method: http.MethodPost, Path: "/auth/password/check", Tag: "Sessions",
 			Summary:     "Check a single-use link",
 			Description: "Tells whether the link that a person was sent still lets choose a password. It uses nothing up.",
-			Credentials: api.Open, Rule: api.AnyCaller(), BodyLimit: 8 << 10, OwnLimits: true, AnyHost: true, Reads: true, Audit: api.AuditAlways,
+			Credentials: api.Open, Rule: api.AnyCaller(), BodyLimit: 8 << 10, AnyHost: true, Reads: true, Audit: api.AuditAlways, // and counted as any call, since a good link is no attempt
 			Message: "Link found", Example: Link{ExpiresAt: "2024-06-07T13:52:42.000Z"},
 			Failures: []api.Failure{{Code: http.StatusForbidden, Message: usedUp, When: "the link was used, has ended, or is none"}},
 		}, m.checkLink),
@@ -234,7 +234,18 @@ func (m *Module) beginByLink(ctx context.Context, c *api.Call, user *people.User
 	if err != nil {
 		return SignedIn{}, later(err)
 	}
-	return m.begin(ctx, c, user)
+	return m.goOn(ctx, c, user)
+}
+
+var errStays = errors.New("sessions, a password or a link are what they were before no more")
+
+// goOn begins a session after something that stays done, also where nobody can be told of the session.
+func (m *Module) goOn(ctx context.Context, c *api.Call, user *people.User) (SignedIn, error) {
+	in, err := m.begin(ctx, c, user)
+	if undo := c.Undo; undo != nil {
+		c.Undo = func(ctx context.Context) error { return errors.Join(undo(ctx), errStays) }
+	}
+	return in, err
 }
 
 // cookie is sent to this host alone and to no other site's requests.

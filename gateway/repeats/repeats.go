@@ -99,8 +99,8 @@ func (l *Log) Once(ctx context.Context, c *api.Call, r Request, along *store.Alo
 		caller = "account:" + c.Principal.AccountID
 	}
 	in := l.kind.In(c.Tenant.Workspace())
-	rec := &record{Request: base64.RawStdEncoding.EncodeToString(hash(
-		c.Operation.Method, r.Target, string(r.Body), fmt.Sprint(c.Scope.All), strings.Join(c.Scope.Teams, " "), // another scope may see less
+	rec := &record{Request: base64.RawStdEncoding.EncodeToString(hash( // with the key, or whoever reads it could try what a body says, a password for one
+		r.Key, c.Operation.Method, r.Target, string(r.Body), fmt.Sprint(c.Scope.All), strings.Join(c.Scope.Teams, " "), // another scope may see less
 	))}
 	rec.ID = hex.EncodeToString(hash(caller, c.Operation.Name, r.Key))[:24]
 	known, err := l.claim(ctx, in, rec, c.Operation.Deadline())

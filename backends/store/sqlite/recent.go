@@ -63,7 +63,7 @@ func (db *database) keep(at place, s seen) {
 }
 
 func (r *recent) put(at place, s seen) {
-	if len(s.doc.Body)+len(s.doc.Custom) > maxRecentSize {
+	if len(at.asked)+len(s.doc.Body)+len(s.doc.Custom) > maxRecentSize {
 		return
 	}
 	r.mu.Lock()

@@ -79,6 +79,10 @@ func testRecentDocuments(t *testing.T, shared bool) {
 			t.Fatal("documents that nobody asks for are kept")
 		}
 	}
+	var r recent
+	if r.put(place{asked: strings.Repeat("x", maxRecentSize+1)}, seen{}); len(r.docs) > 0 {
+		t.Error("a question larger than any document is kept")
+	}
 }
 
 // TestKeptCounts: a count is asked of the file once, until its table changes; every write is counted at once,

@@ -14,12 +14,23 @@ import (
 	"testing"
 	"time"
 
+	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/gatewaytest"
 	"tenantry/tenants"
 )
+
+// X8: what strangers can ask keeps no room for long, however slowly they read the answer.
+func TestX8_StrangersKeepRoomForMinutes(t *testing.T) {
+	t.Parallel()
+	for _, op := range gatewaytest.Start(t).App.Operations() {
+		if op.Credentials&api.Open != 0 && op.Deadline() > 5*time.Minute {
+			t.Errorf("%s may take %s", op.Name, op.Deadline())
+		}
+	}
+}
 
 // inFlight bounds the work; an organization has a quarter of it.
 func inFlight(n int) gatewaytest.Option {

@@ -375,6 +375,7 @@ func (m *Module) exportSharedOperation() api.Operation {
 		}
 	}
 	export.Row(&row)
+	row.Timeout = 5 * time.Minute // strangers who read slowly keep the room of others
 	return api.Typed(row, m.exportShared)
 }
 

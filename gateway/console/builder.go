@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"tenantry/backends/api"
+	"tenantry/backends/schema"
 	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
 	"tenantry/reports"
@@ -57,9 +58,27 @@ func newGrid(name string, values url.Values, free int, kinds ...cellKind) grid {
 	return g
 }
 
+// maxLines bounds the lines of a part, and maxSchema the fields of a schema: more than any operation takes, since each
+// is shown with all its options.
+const (
+	maxLines  = 100
+	maxSchema = schema.MaxFields + 100
+)
+
+// crowded reports whether a part of the form has more lines than are read.
+func crowded(sent url.Values) bool {
+	line, field := "."+strconv.Itoa(maxLines)+".", "schema."+strconv.Itoa(maxSchema)+"."
+	for name := range sent {
+		if strings.HasPrefix(name, field) || strings.Contains(name, line) && !strings.HasPrefix(name, "schema.") {
+			return true
+		}
+	}
+	return false
+}
+
 // gridLines returns how many lines the values have.
 func gridLines(name, first string, values url.Values) (n int) {
-	for values.Has(name + "." + strconv.Itoa(n) + "." + first) { // the form is bounded
+	for n < maxLines && values.Has(name+"."+strconv.Itoa(n)+"."+first) {
 		n++
 	}
 	return n

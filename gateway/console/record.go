@@ -345,6 +345,10 @@ func (m *Module) doIt(v *visit) {
 		return
 	}
 	sent, query := v.r.PostForm, url.Values{}
+	if crowded(sent) {
+		v.problem(http.StatusBadRequest, "The form has too many lines", "Go back and leave some out.")
+		return
+	}
 	fromForm(v.typed(row, sent), path, sent)
 	for name, values := range sent {
 		if key, is := strings.CutPrefix(name, "query."); is && values[0] != "" {

@@ -19,7 +19,7 @@ type schemaRow struct {
 // schemaRows returns the fields that are defined, or were typed, and room for some more.
 func schemaRows(now strictjson.Value, sent url.Values) (rows []schemaRow) {
 	if sent != nil {
-		for i := 0; ; i++ { // the form is bounded
+		for i := range maxSchema {
 			n := "schema." + strconv.Itoa(i)
 			if !sent.Has(n + ".key") {
 				break

@@ -621,6 +621,28 @@ func TestReportByForm(t *testing.T) {
 	checkPage(t, p.follows(p.send("/do/reports.update", formTo(t, again, "/do/reports.update"))), 200, "By city")
 }
 
+// X9: a small form makes no page of any size.
+func TestX9_FormsHaveSoManyLines(t *testing.T) {
+	t.Parallel()
+	_, acme, cookie := rich(t, nil)
+	p := person{t, acme, cookie}
+	for _, tt := range []struct{ action, part, field string }{
+		{"/do/reports.create", "asks.filter", "field"}, {"/do/reports.create", "asks.fields", "field"}, {"/do/reports.create", "asks.groups", "field"}, {"/do/reports.create", "asks.measures", "op"},
+		{"/do/reports.create", "asks.sort", "column"}, {"/do/reports.create", "input", "name"}, {"/do/campaigns.create", "filter", "field"}, {"/do/objects.create", "schema", "key"},
+	} {
+		values := formTo(t, p.open(tt.action), tt.action)
+		values.Set("_more", "nothing")
+		for i := range 50 {
+			values.Set(fmt.Sprintf("%s.%d.%s", tt.part, i, tt.field), "")
+		}
+		checkPage(t, p.send(tt.action, values), 200, fmt.Sprintf(`name="%s.49.%s"`, tt.part, tt.field))
+		for i := range 700 {
+			values.Set(fmt.Sprintf("%s.%d.%s", tt.part, i, tt.field), "")
+		}
+		checkPage(t, p.send(tt.action, values), 400, "The form has too many lines")
+	}
+}
+
 // TestReportBuilder: a report is made without a word of JSON and without scripts, line by line.
 func TestReportBuilder(t *testing.T) {
 	t.Parallel()

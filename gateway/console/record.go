@@ -166,7 +166,7 @@ func (v *visit) layOutRecord(view *recordView, p *page, path map[string]string, 
 	}
 	for _, below := range p.below {
 		if may(below.shows, v.who, v.t) {
-			view.Links = append(view.Links, linkView{Title: below.title(), Address: below.address(path)})
+			view.Links = append(view.Links, linkView{Title: label(below.segments[len(below.segments)-1]), Address: below.address(path)})
 		}
 	}
 	for _, row := range p.exports {

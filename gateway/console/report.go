@@ -62,6 +62,7 @@ func cellClass(columnType string) string {
 
 type linkView struct {
 	Title, Address string
+	Icon           string // a path in a square of 16; empty: none
 	Current        bool
 }
 

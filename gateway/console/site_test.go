@@ -741,3 +741,19 @@ func TestWhoMatchesACampaign(t *testing.T) {
 		t.Error("whoever may not see contacts sees some, or not how many there are")
 	}
 }
+
+// Settings that an operation describes have its words for labels.
+func TestSettingsAreDescribed(t *testing.T) {
+	t.Parallel()
+	_, acme, cookie := rich(t, nil)
+	p := person{t, acme, cookie}
+	labels := []string{"Enable compliance", "Lesson tags (all)", "A lesson counts only if it has every one of these tags.", "Include form submissions"}
+	page := p.open("/compliance/settings")
+	checkPage(t, page, 200, labels...)
+	if strings.Contains(page.Text(), "Lesson tags all") || strings.Contains(page.Text(), "Submission enabled") {
+		t.Error("names of fields beside the labels")
+	}
+	values := formTo(t, page, "/do/compliance.update")
+	values.Set("lesson_tags_all", strings.Repeat("x", 201))
+	checkPage(t, p.send("/do/compliance.update", values), 422, "Lesson tags (all)", "Include form submissions")
+}

@@ -159,12 +159,15 @@ func (w *written) Write(part []byte) (int, error) {
 	return w.body.Write(part)
 }
 
-// curl returns the command that makes the same call with a key, or with a session where the operation takes no key.
+// curl returns the command that makes the same call with the credential that it takes: a key rather than a session.
 func (m *Module) curl(slug string, q request) string {
 	quote := func(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
-	parts := []string{"curl", "-g", "-H", `"x-service-token: $KEY"`}
-	if q.row.Credentials&api.Key == 0 {
-		parts = []string{"curl", "-g", "-b", `"` + m.Cookie + `=$SESSION"`}
+	parts := []string{"curl", "-g"}
+	switch {
+	case q.row.Credentials&api.Key != 0:
+		parts = append(parts, "-H", `"x-service-token: $KEY"`)
+	case q.row.Credentials&api.Session != 0:
+		parts = append(parts, "-b", `"`+m.Cookie+`=$SESSION"`)
 	}
 	if q.row.Method != http.MethodGet {
 		parts = append(parts, "-X", q.row.Method)

@@ -84,9 +84,7 @@ func (m *Module) operationPage(w http.ResponseWriter, r *http.Request, organizat
 		}
 		view.Body = append(view.Body, paramView{f.Name, "body", string(f.Shape), f.Description, example, f.Required})
 	}
-	if row.Credentials&api.Key != 0 || row.Credentials == api.Open {
-		view.Call = m.curl("<organization>", q)
-	}
+	view.Call = m.curl("<organization>", q)
 	answer := row.Example
 	if row.Streams == nil {
 		answer = api.Envelope{Status: api.StatusOK, Message: row.Message, Data: row.Example}

@@ -322,8 +322,10 @@ func (s *space) begin(ctx context.Context, found int64) (bool, error) {
 		return false, err
 	}
 	names = slices.DeleteFunc(append([]string{}, names...), func(name string) bool { return name == counterCollection })
-	if found == 0 && len(names) == 0 {
-		return false, nil
+	if found == 0 {
+		if some, err := s.filled(ctx, names); err != nil || !some {
+			return false, err
+		}
 	}
 	at := bson.D{{Key: fieldID, Value: bson.D{{Key: "$eq", Value: "format"}}}}
 	if found == 0 {
@@ -337,6 +339,18 @@ func (s *space) begin(ctx context.Context, found int64) (bool, error) {
 	_, err = s.db.Collection(metaCollection).UpdateOne(ctx, append(at, bson.E{Key: "format", Value: bson.D{{Key: "$lt", Value: int64(format)}}}),
 		bson.D{{Key: "$set", Value: bson.D{{Key: "format", Value: int64(format)}, {Key: "upgrading", Value: names}}}})
 	return true, err
+}
+
+// filled reports whether a document lies in one of the collections. Where none does, and no format is said, another process
+// may be making a new database: it says the format once its collections are there, and writes after that.
+func (s *space) filled(ctx context.Context, names []string) (bool, error) {
+	for _, name := range names {
+		var workspaces []bson.RawValue
+		if err := s.db.Collection(name).Distinct(ctx, fieldOrg, bson.D{}).Decode(&workspaces); err != nil || len(workspaces) > 0 {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }
 
 // maxOdd bounds the documents that are remembered for an operator.

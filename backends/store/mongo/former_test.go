@@ -383,3 +383,39 @@ func TestOddValuesAreLeftOutOfGroups(t *testing.T) {
 		t.Error(cmp.Diff(want, got))
 	}
 }
+
+// A database whose collections another process is making, and which says no format yet, is taken for none of the former layout:
+// a question would look for documents of it until the upgrade has found none.
+func TestNewDatabaseInTheMakingIsNoFormerOne(t *testing.T) {
+	t.Parallel()
+	for _, filled := range []bool{false, true} {
+		c, ctx := people(), t.Context()
+		database := mongotest.Database(t)
+		db := mongotest.Client(t).Database(database)
+		if err := db.CreateCollection(ctx, c.Name); err != nil {
+			t.Fatal(err)
+		}
+		if filled {
+			if _, err := db.Collection(c.Name).InsertOne(ctx, formerDocument(t, c, "org-1", mixed()[0])); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e, err := mongo.Open(ctx, mongo.Options{URI: secret.New(mongotest.URI(t)), Database: database})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.Open(ctx, driver.Opening{Workspace: "org-2", Collections: []*driver.Collection{c}}); err != nil {
+			t.Fatal(err)
+		}
+		meta, err := db.Collection("_meta").FindOne(ctx, bson.D{{Key: "_id", Value: "format"}}).Raw()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := meta.LookupErr("upgrading"); (err == nil) != filled {
+			t.Errorf("with a document %v: %s", filled, meta)
+		}
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

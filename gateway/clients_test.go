@@ -51,7 +51,7 @@ func TestClients(t *testing.T) {
 			p.Import(t, lessonObject)
 			folder := t.TempDir()
 			file := filepath.Join(folder, "calls.json")
-			raw, err := json.Marshal(map[string]any{"url": g.URL(""), "host": p.Host, "calls": p.clientCalls()})
+			raw, err := json.Marshal(map[string]any{"url": g.URL(""), "host": p.Host, "calls": p.clientCalls(t)})
 			if err == nil {
 				err = os.WriteFile(file, raw, 0o600)
 			}
@@ -103,7 +103,12 @@ func wantSuccess(t *testing.T, operations []api.Operation, log string, every boo
 
 // clientCalls returns a call for every path of every operation, made of the samples, in an order in which all
 // succeed. Sending a file is no operation that generators agree about; TestImportsOverHTTP does it.
-func (p *party) clientCalls() []clientCall {
+func (p *party) clientCalls(t testing.TB) []clientCall {
+	t.Helper()
+	apart := map[string]*http.Cookie{} // whoever calls these is signed out elsewhere
+	for _, name := range []string{"passwords.change", "sessions.end_others"} {
+		_, apart[name] = p.Person(t, name+"@example.com", nil)
+	}
 	var calls []clientCall
 	given := func(shape api.Shape, v any) any {
 		if r, ok := v.(ref); ok {
@@ -169,7 +174,9 @@ func (p *party) clientCalls() []clientCall {
 			}
 			switch {
 			case op.Credentials == api.Open:
-			case op.Rule.IsAdminOnly():
+			case apart[op.Name] != nil:
+				c.Headers["Cookie"] = apart[op.Name].Name + "=" + apart[op.Name].Value
+			case op.Rule.IsAdminOnly(), strings.HasPrefix(op.Path, "/api/me/"):
 				c.Headers["Cookie"] = p.adminCookie.Name + "=" + p.adminCookie.Value
 			case op.Credentials&api.Key == 0:
 				c.Headers["Cookie"] = p.cookie.Name + "=" + p.cookie.Value

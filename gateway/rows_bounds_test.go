@@ -70,7 +70,7 @@ func TestDeclaredBoundsHold(t *testing.T) {
 	p := newWorld(t).a
 	worded := []string{"sort", "after", "pid", "class", "visual", "operation", "subject", "source", "url", "call", "field", "present_password", "public_key"} // which words they take is no matter of bounds
 	calls := map[string]clientCall{}
-	for _, c := range p.clientCalls() {
+	for _, c := range p.clientCalls(t) {
 		calls[c.ID] = c
 	}
 	tried := map[string]int{}

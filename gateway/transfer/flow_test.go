@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"tenantry/backends/store"
+	"tenantry/backends/store/driver"
 	"tenantry/backends/store/enginetest"
 )
 
@@ -378,6 +379,47 @@ func TestStoreUnavailable(t *testing.T) {
 	}
 	if !strings.Contains(err.Error(), fmt.Sprintf("%d of 10002 lines stored; import the same file again", r.Created)) {
 		t.Fatal(err)
+	}
+}
+
+// narrow is a store that takes at most so many records together, as a slow one does in the time that a write has.
+type narrow struct {
+	driver.Engine
+	most int
+}
+
+type narrowWorkspace struct {
+	driver.Workspace
+	most int
+}
+
+func (n narrow) Open(ctx context.Context, o driver.Opening) (driver.Workspace, error) {
+	ws, err := n.Engine.Open(ctx, o)
+	return narrowWorkspace{ws, n.most}, err
+}
+
+func (n narrowWorkspace) Write(ctx context.Context, writes []driver.Write) error {
+	if len(writes) > n.most {
+		return fmt.Errorf("%d at once: %w", len(writes), driver.ErrUnavailable)
+	}
+	return n.Workspace.Write(ctx, writes)
+}
+
+// TestSlowStore: an import stores fewer records together where the store cannot take as many, and ends where it takes
+// hardly any.
+func TestSlowStore(t *testing.T) {
+	t.Parallel()
+	for most, whole := range map[int]bool{140: true, leastAtOnce - 1: false} {
+		w := newWorldOn(t, narrow{enginetest.Open(t), most})
+		acme := w.org("acme")
+		r, err := w.load(acme, string(contactBundle(2500)), ImportOptions{})
+		if whole != (err == nil) || whole != (r.Kinds[kindContact].Created == 2500) {
+			t.Fatalf("%d at once: %+v, %v", most, r.Counts, err)
+		}
+		stored, err := w.contacts.Contacts.In(acme.Workspace()).Count(t.Context(), store.Filter{})
+		if check(t, err); stored != int64(r.Kinds[kindContact].Created) {
+			t.Errorf("%d at once: %d stored, %d reported", most, stored, r.Kinds[kindContact].Created)
+		}
 	}
 }
 

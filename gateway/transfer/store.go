@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"tenantry/backends/store"
 	"tenantry/internal/beside"
@@ -18,6 +19,9 @@ const maxPending = 10_000
 // written.
 const parallel = 2
 
+// leastAtOnce is how few records an import still stores together where the store is slow.
+const leastAtOnce = 50
+
 // storer stores the good lines, each after those it refers to.
 type storer struct {
 	*importer
@@ -29,6 +33,7 @@ type storer struct {
 	again   bool                // some lines must be read again
 	force   bool                // do not wait: reports may refer to each other in a circle
 
+	atOnce  atomic.Int64 // how many new records are stored together, unless there are fewer
 	flying  int
 	landed  chan flight
 	failure error
@@ -36,9 +41,10 @@ type storer struct {
 
 // flight is a batch that is being stored.
 type flight struct {
-	kind  *kind
-	batch []*entry
-	err   error
+	kind   *kind
+	batch  []*entry
+	stored int // of the batch, the first ones
+	err    error
 }
 
 // store stores what check found to be good.
@@ -47,6 +53,7 @@ func (im *importer) store(ctx context.Context) error {
 		importer: im, fresh: map[string][]*entry{}, ready: map[string][]*entry{},
 		inReady: map[int32]bool{}, pending: map[int32][]*entry{}, landed: make(chan flight, parallel),
 	}
+	s.atOnce.Store(batchSize)
 	for _, c := range im.tally.kinds {
 		c.Created, c.Updated = 0, 0 // now counted as they are stored
 	}
@@ -252,7 +259,9 @@ func (s *storer) flush(ctx context.Context, name string) error {
 		}
 		s.flying++
 		insert := func() {
-			s.landed <- flight{kind, fresh, beside.Try(func() error { return kind.insert(ctx, s.session, fresh) })}
+			f := flight{kind: kind, batch: fresh}
+			f.err = beside.Try(func() error { return s.insert(ctx, &f) })
+			s.landed <- f
 		}
 		if kind.Definition {
 			insert()
@@ -275,18 +284,38 @@ func (s *storer) flush(ctx context.Context, name string) error {
 	return nil
 }
 
+// insert stores new records; fewer together from now on where the store could not take so many, as a slow disk
+// cannot within the time that a write has.
+func (s *storer) insert(ctx context.Context, f *flight) error {
+	for f.stored < len(f.batch) {
+		part := f.batch[f.stored:]
+		part = part[:min(len(part), int(s.atOnce.Load()))]
+		err := f.kind.insert(ctx, s.session, part)
+		switch fewer := int64(len(part) / 2); {
+		case err == nil:
+			f.stored += len(part)
+		case fewer < leastAtOnce || !errors.Is(err, store.ErrUnavailable) || ctx.Err() != nil:
+			return err
+		default:
+			s.atOnce.Store(fewer)
+		}
+	}
+	return nil
+}
+
 // land waits for a batch that is being stored.
 func (s *storer) land(ctx context.Context) error {
 	f := <-s.landed
 	s.flying--
+	for _, e := range f.batch[:f.stored] {
+		if err := s.one(ctx, e, nil); err != nil {
+			return err
+		}
+	}
+	f.batch = f.batch[f.stored:]
 	var dup *store.DuplicateError
 	switch {
 	case f.err == nil:
-		for _, e := range f.batch {
-			if err := s.one(ctx, e, nil); err != nil {
-				return err
-			}
-		}
 		return nil
 	case !errors.As(f.err, &dup):
 		if s.failure == nil {

@@ -51,8 +51,13 @@ type world struct {
 // newWorld returns a program that has besides the usual resources those given.
 func newWorld(t testing.TB, more ...resource.Kept) *world {
 	t.Helper()
+	return newWorldOn(t, enginetest.Open(t), more...)
+}
+
+func newWorldOn(t testing.TB, engine driver.Engine, more ...resource.Kept) *world {
+	t.Helper()
 	ctx := t.Context()
-	w := &world{t: t, engine: enginetest.Open(t)}
+	w := &world{t: t, engine: engine}
 	ring, err := keyring.Create(filepath.Join(t.TempDir(), "keyring"))
 	check(t, err)
 	var d Deps

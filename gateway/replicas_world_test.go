@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"tenantry/backends/store"
 	"tenantry/backends/store/mongo/mongotest"
 	"tenantry/config"
 	"tenantry/gateway"
@@ -49,7 +50,8 @@ func startTrio(t *testing.T, options ...gatewaytest.Option) *trio {
 }
 
 // join makes a gateway a replica of the first one.
-func (r *trio) join(c *config.Config, _ *gateway.Options) {
+func (r *trio) join(c *config.Config, o *gateway.Options) {
+	o.Leases = store.Leases{} // as what joins them by itself has
 	c.Redis.Addrs = []string{r.redis.Addr}
 	c.PublicURL = "http://{slug}.localhost" // addresses in answers name no port
 	if first := r.replicas[0]; first != nil {

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"tenantry/backends/store"
 	"tenantry/backends/store/enginetest"
 	"tenantry/backends/store/mongo/mongotest"
 	"tenantry/config"
@@ -89,7 +90,8 @@ func Start(t testing.TB, options ...Option) *Gateway {
 	Limits("100000000/s", "off", "100000000/s", "off")(&cfg, &gateway.Options{})
 	cfg.Limits.Address = limits.PerSecond(limits.MaxCount)
 	log := &Buffer{}
-	o := gateway.Options{Log: slog.New(slog.NewJSONHandler(log, nil)), Version: "test", Holder: "a test", WaitForStore: time.Minute, PasswordMemory: 64}
+	o := gateway.Options{Log: slog.New(slog.NewJSONHandler(log, nil)), Version: "test", Holder: "a test", WaitForStore: time.Minute, PasswordMemory: 64, Leases: store.DefaultLeases()}
+	o.Leases.Settled = time.Minute // a write may take so long on a machine that has much else to do
 	for _, option := range options {
 		option(&cfg, &o)
 	}
@@ -303,7 +305,7 @@ func (o *Org) SignIn(t testing.TB, email string) *http.Cookie {
 			return cookie
 		}
 	}
-	t.Fatalf("signing in as %s: %d %s", email, answer.Code, answer.Body)
+	t.Fatalf("signing in as %s: %d %s; the log says:\n%s", email, answer.Code, answer.Body, o.Log)
 	return nil
 }
 

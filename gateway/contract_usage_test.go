@@ -210,8 +210,8 @@ func TestOverviewTellsUsage(t *testing.T) {
 	g.App.FlushUsage(t.Context())
 	page := overview()
 	for _, want := range []string{
-		"2 of them refused", `<td>12:00</td><td class="number">\d\d+</td><td class="number">2</td>`, `<td>11:00</td><td class="number">0</td><td class="number">0</td>`,
-		`<td>2031-05-01</td><td class="number">\d\d+</td><td class="number">2</td>`, "100000000 a second, no quota",
+		"2 of them refused", `<td><span>12:00</span></td><td class="number"><span class="number">\d\d+</span></td><td class="number"><span class="number">2</span></td>`, `<td><span>11:00</span></td><td class="number"><span class="number">0</span></td><td class="number"><span class="number">0</span></td>`,
+		`<td><span>2031-05-01</span></td><td class="number"><span class="number">\d\d+</span></td><td class="number"><span class="number">2</span></td>`, "100000000 a second, no quota",
 	} {
 		if !regexp.MustCompile(want).MatchString(page) {
 			t.Errorf("without %s: %s", want, page)

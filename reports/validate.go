@@ -38,7 +38,7 @@ func (m *Module) Validate(r *Report, errs *fault.List) {
 		errs.Add("source", "required", "source is required for reports of class %s", r.Class)
 	}
 	if r.Visual != "" && !slices.Contains(Visuals(), r.Visual) {
-		errs.Add("visual", "unknown", "visual must be table, number, bar, line, area, pie or heat")
+		errs.Add("visual", "unknown", "visual must be %s", choice(Visuals()))
 	}
 	if r.ID != "" && slices.Contains(r.ChildReports, r.ID) {
 		errs.Add("child_reports", "forbidden", "child_reports must not name the report itself")
@@ -65,7 +65,7 @@ func validateInputs(inputs map[string]Input, errs *fault.List) {
 			errs.Add(at+".rule", "unknown", "%s.rule must be locked or editable", at)
 		}
 		if in.Type != "" && !slices.Contains(InputTypes(), in.Type) {
-			errs.Add(at+".type", "unknown", "%s.type must be text, number, boolean, date or datetime", at)
+			errs.Add(at+".type", "unknown", "%s.type must be %s", at, choice(InputTypes()))
 		}
 		atMost(errs, at+".label", in.Label, maxTitle)
 		checkInput(errs, at+".value", in, in.Value)
@@ -198,3 +198,9 @@ func plainText(text string) bool {
 
 // Visuals are what a report can be shown as.
 func Visuals() []string { return []string{"table", "number", "bar", "line", "area", "pie", "heat"} }
+
+// choice writes names as people do: "a, b or c".
+func choice(names []string) string {
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}

@@ -47,6 +47,11 @@ func Origin(text string) (string, bool) {
 		strings.Trim(u.Host, "abcdefghijklmnopqrstuvwxyz0123456789.-_:[]") == ""
 }
 
+// NoOrigin notes that a text of a field is no origin.
+func NoOrigin(faults *fault.List, field, text string) {
+	faults.Add(field, fault.Format, "%q is no origin such as https://www.example.com", texts.Clip(text))
+}
+
 // CheckOrganization notes what is wrong with the features, settings, limits, providers and origins.
 func CheckOrganization(faults *fault.List, o *Organization) {
 	checkKnown(faults, "features", "feature", slices.Sorted(maps.Keys(o.Features)), AllFeatures())
@@ -60,7 +65,7 @@ func CheckOrganization(faults *fault.List, o *Organization) {
 	}
 	for _, text := range o.FrameOrigins {
 		if origin, ok := Origin(text); !ok || origin != text {
-			faults.Add("frame_origins", fault.Format, "%q is no origin such as https://www.example.com", texts.Clip(text))
+			NoOrigin(faults, "frame_origins", text)
 		}
 	}
 	if len(o.Providers) > MaxProviders {

@@ -31,7 +31,7 @@ type cell struct {
 	Again                           bool // other parts of the form depend on it
 }
 
-// column is what the cells of one place have in common.
+// cellKind is what the cells of one place have in common.
 type cellKind struct {
 	name, title, placeholder string
 	options                  []choiceView

@@ -84,6 +84,9 @@ func TestReadersLanguage(t *testing.T) {
 	} {
 		l := r.of(accepted)
 		tick, _ := l.Tick(at, chart.Day)
+		if midnight := l.moment(at.Truncate(24 * time.Hour)); strings.HasSuffix(midnight, "am") && !strings.HasSuffix(midnight, ", 12:00 am") {
+			t.Errorf("%.20q: midnight is %q", accepted, midnight)
+		}
 		got := strings.Join([]string{l.Number(-1234.5), l.Percent(12), l.Time(at, chart.Day), l.Time(at, chart.Month), tick, l.moment(at)}, "|")
 		if got != want {
 			t.Errorf("%.20q:\n%q, want\n%q", accepted, got, want)

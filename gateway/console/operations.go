@@ -93,43 +93,34 @@ type SignedIn struct {
 
 // Operations returns the rows of signing in and out.
 func (m *Module) Operations() []api.Operation {
-	example := SignedIn{ID: 7, Name: "Ada Example"}
+	// Those who call these are nobody yet.
+	begin := api.Operation{
+		Method: http.MethodPost, Tag: "Sessions", Credentials: api.Open, Rule: api.AnyCaller(), Audit: api.AuditAlways,
+		BodyLimit: 8 << 10, OwnLimits: true, AnyHost: true, Message: "Signed in", Example: SignedIn{ID: 7, Name: "Ada Example"},
+	}
+	create, redeem, check, choose := begin, begin, begin, begin
+	create.Name, create.Path, create.Summary = "sessions.create", "/auth/sign-in", "Sign in"
+	create.Description = "Starts a browser session, kept in a cookie that scripts cannot read. It ends after 30 minutes without use and after 12 hours in any case."
+	create.Failures = []api.Failure{{Code: http.StatusForbidden, Message: wrongPassword, When: "the address or the password is wrong"}}
+	redeem.Name, redeem.Path, redeem.Summary = "sessions.redeem", "/auth/link", "Sign in by a link"
+	redeem.Description = "Uses up a single-use link that signs in without a password, such as the one that the demo prints."
+	redeem.Failures = []api.Failure{{Code: http.StatusForbidden, Message: usedUp, When: "the link was used, has ended, or is none"}}
+	check.Name, check.Path, check.Summary = "passwords.check", "/auth/password/check", "Check a single-use link"
+	check.Description = "Tells whether the link that a person was sent still lets choose a password. It uses nothing up."
+	check.Reads, check.OwnLimits = true, false // counted as any call, since a good link is no attempt
+	check.Message, check.Example, check.Failures = "Link found", Link{ExpiresAt: "2024-06-07T13:52:42.000Z"}, redeem.Failures
+	choose.Name, choose.Path, choose.Summary, choose.Message = "passwords.create", "/auth/password", "Choose a password", "Password created"
+	choose.Description = "Uses up the single-use link that a person was sent, sets the password and signs in."
 	rows := []api.Operation{
-		api.Typed(api.Operation{
-			Name: "sessions.create", Method: http.MethodPost, Path: "/auth/sign-in", Tag: "Sessions",
-			Summary:     "Sign in",
-			Description: "Starts a browser session, kept in a cookie that scripts cannot read. It ends after 30 minutes without use and after 12 hours in any case.",
-			Credentials: api.Open, Rule: api.AnyCaller(), Audit: api.AuditAlways, BodyLimit: 8 << 10, OwnLimits: true, AnyHost: true,
-			Message: "Signed in", Example: example,
-			Failures: []api.Failure{{Code: http.StatusForbidden, Message: wrongPassword, When: "the address or the password is wrong"}},
-		}, m.signIn),
+		api.Typed(create, m.signIn),
 		api.Typed(api.Operation{
 			Name: "sessions.delete", Method: http.MethodPost, Path: "/auth/sign-out", Tag: "Sessions",
 			Summary: "Sign out", Credentials: api.Session, Rule: api.AnyCaller(), Audit: api.AuditAlways,
 			Message: "Signed out", Example: struct{}{},
 		}, m.signOut),
-		api.Typed(api.Operation{
-			Name: "sessions.redeem", Method: http.MethodPost, Path: "/auth/link", Tag: "Sessions",
-			Summary: "Sign in by a link", Description: "Uses up a single-use link that signs in without a password, such as the one that the demo prints.",
-			Credentials: api.Open, Rule: api.AnyCaller(), Audit: api.AuditAlways, BodyLimit: 8 << 10, OwnLimits: true, AnyHost: true,
-			Message: "Signed in", Example: example,
-			Failures: []api.Failure{{Code: http.StatusForbidden, Message: usedUp, When: "the link was used, has ended, or is none"}},
-		}, m.redeem),
-		api.Typed(api.Operation{
-			Name: "passwords.check", Method: http.MethodPost, Path: "/auth/password/check", Tag: "Sessions",
-			Summary:     "Check a single-use link",
-			Description: "Tells whether the link that a person was sent still lets choose a password. It uses nothing up.",
-			Credentials: api.Open, Rule: api.AnyCaller(), BodyLimit: 8 << 10, AnyHost: true, Reads: true, Audit: api.AuditAlways, // and counted as any call, since a good link is no attempt
-			Message: "Link found", Example: Link{ExpiresAt: "2024-06-07T13:52:42.000Z"},
-			Failures: []api.Failure{{Code: http.StatusForbidden, Message: usedUp, When: "the link was used, has ended, or is none"}},
-		}, m.checkLink),
-		api.Typed(api.Operation{
-			Name: "passwords.create", Method: http.MethodPost, Path: "/auth/password", Tag: "Sessions",
-			Summary:     "Choose a password",
-			Description: "Uses up the single-use link that a person was sent, sets the password and signs in.",
-			Credentials: api.Open, Rule: api.AnyCaller(), Audit: api.AuditAlways, BodyLimit: 8 << 10, OwnLimits: true, AnyHost: true,
-			Message: "Password created", Example: example,
-		}, m.choosePassword),
+		api.Typed(redeem, m.redeem),
+		api.Typed(check, m.checkLink),
+		api.Typed(choose, m.choosePassword),
 	}
 	rows[4].Body[1].Bounds.MinLength = passwords.MinCharacters // which is checked where it is set
 	rows = append(rows, m.ownSessions()...)

@@ -3,11 +3,11 @@ package console
 import (
 	"cmp"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"tenantry/gateway/console/chart"
 	"tenantry/internal/strictjson"
 )
 
@@ -16,7 +16,7 @@ type overview struct {
 	chrome
 	Figures   []figureView
 	Attention []linkView
-	Charts    []barsView
+	Usage     []usageView
 	Recent    []recentView
 	Records   string
 }
@@ -26,16 +26,11 @@ type figureView struct {
 	Text string
 }
 
-// barsView is requests over time, a bar for each hour or day, of which the upper part was refused.
-type barsView struct {
-	Title, Unit, Text string
-	Width             string
-	Bars              []barView
-}
-
-type barView struct {
-	When, Requests, Refused     string
-	X, Y, Height, RefusedHeight string
+// usageView is requests over time, as a picture and as a table.
+type usageView struct {
+	Chart *chart.Chart
+	Note  string
+	Table *tableView
 }
 
 type recentView struct {
@@ -67,7 +62,7 @@ func (m *Module) overviewPage(v *visit) {
 	}
 	if data, ok := v.named("usage.list", "per_page="+strconv.Itoa(shownDays)+"&sort=-day"); ok && len(data.Get("results").Items) > 0 {
 		days := data.Get("results").Items
-		view.Charts = []barsView{v.hours(days, v.Now().UTC()), v.days(days)}
+		view.Usage = []usageView{v.hours(days, v.Now().UTC()), v.days(days)}
 	}
 	v.attention(&view)
 	if data, ok := v.named("audit.list", "per_page="+strconv.Itoa(recentRecords)); ok {
@@ -123,26 +118,26 @@ func (v *visit) attention(view *overview) {
 }
 
 // hours draws the last hours, the present one last.
-func (v *visit) hours(days []strictjson.Value, now time.Time) barsView {
+func (v *visit) hours(days []strictjson.Value, now time.Time) usageView {
+	const layout = time.DateOnly + " 15"
 	counted := map[string]strictjson.Value{}
 	for _, day := range days[:min(len(days), 2)] {
 		for _, hour := range day.Get("hours").Items {
 			counted[day.Get("day").Text+" "+hour.Get("hour").Text] = hour
 		}
 	}
+	var at []time.Time
 	var records []strictjson.Value
-	var names []string
-	for i := shownHours - 1; i >= 0; i-- {
-		at := now.Add(-time.Duration(i) * time.Hour)
-		records = append(records, counted[at.Format("2006-01-02 15")])
-		names = append(names, at.Format("15:00"))
+	for i := range shownHours {
+		hour := now.Truncate(time.Hour).Add(time.Duration(i+1-shownHours) * time.Hour)
+		at, records = append(at, hour), append(records, counted[hour.Format(layout)])
 	}
-	view := v.bars("Requests of the last day", "Hour (UTC)", names, records)
+	view := v.usage("Requests of the last day", chart.Axis{Title: "hour (UTC)", Times: at}, "15:04", records)
 	last := records[len(records)-1]
-	view.Text = v.count(last, "requests") + " requests in this hour, " + v.count(last, "refused") + " of them refused. It is counted once a minute."
+	view.Note = v.whole(count(last, "requests")) + " requests in this hour, " + v.whole(count(last, "refused")) + " of them refused. It is counted once a minute."
 	if org, ok := v.named("organization.get", ""); ok {
 		limit := org.Get("request_limits").Get("organization")
-		view.Text += " Limits of the organization: " + limitText(limit.Get("rate").Text, "no bound for bursts") + ", " + limitText(limit.Get("quota").Text, "no quota") + "."
+		view.Note += " Limits of the organization: " + limitText(limit.Get("rate").Text, "no bound for bursts") + ", " + limitText(limit.Get("quota").Text, "no quota") + "."
 	}
 	return view
 }
@@ -156,40 +151,34 @@ func limitText(limit, off string) string {
 	return count + " a " + map[string]string{"s": "second", "m": "minute", "h": "hour", "d": "day"}[unit]
 }
 
-// count writes a figure of a record; 0 where it has none.
-func (v *visit) count(record strictjson.Value, name string) string {
+// count returns a figure of a record; 0 where it has none.
+func count(record strictjson.Value, name string) int {
 	n, _ := strconv.Atoi(record.Get(name).Text)
-	return v.whole(n)
+	return n
 }
 
-// days draws days of usage, the oldest first.
-func (v *visit) days(records []strictjson.Value) barsView {
-	oldestFirst := slices.Clone(records)
-	slices.Reverse(oldestFirst)
-	var names []string
-	for _, r := range oldestFirst {
-		names = append(names, r.Get("day").Text)
-	}
-	return v.bars("Requests of the last days", "Day", names, oldestFirst)
-}
-
-func (v *visit) bars(title, unit string, names []string, records []strictjson.Value) barsView {
-	const width, height = 10, 60
-	figure := func(r strictjson.Value, name string) int {
-		n, _ := strconv.Atoi(r.Get(name).Text)
-		return n
-	}
-	most := 1
-	for _, r := range records {
-		most = max(most, figure(r, "requests"))
-	}
-	view := barsView{Title: title, Unit: unit, Width: strconv.Itoa(max(len(records), shownDays) * width)}
+// days draws days of usage.
+func (v *visit) days(records []strictjson.Value) usageView {
+	at := make([]time.Time, len(records))
 	for i, r := range records {
-		h, refused := figure(r, "requests")*height/most, figure(r, "refused")*height/most
-		view.Bars = append(view.Bars, barView{
-			When: names[i], Requests: v.count(r, "requests"), Refused: v.count(r, "refused"),
-			X: strconv.Itoa(i * width), Y: strconv.Itoa(height - h), Height: strconv.Itoa(h), RefusedHeight: strconv.Itoa(refused),
-		})
+		at[i], _ = time.Parse(time.DateOnly, r.Get("day").Text)
 	}
-	return view
+	return v.usage("Requests of the last days", chart.Axis{Title: "day", Times: at, Step: chart.Day}, time.DateOnly, records)
+}
+
+// usage draws records over time, whose times the table writes in the layout.
+func (v *visit) usage(title string, over chart.Axis, layout string, records []strictjson.Value) usageView {
+	table := &tableView{Columns: []cellView{{Title: capital(over.Title)}, {Title: "Requests", Class: "number"}, {Title: "Refused", Class: "number"}}}
+	answered, refused := chart.Series{Name: "answered", Sums: true}, chart.Series{Name: "refused", Sums: true}
+	for i, r := range records {
+		all, no := count(r, "requests"), count(r, "refused")
+		answered.Values, refused.Values = append(answered.Values, float64(all-no)), append(refused.Values, float64(no))
+		table.Rows = append(table.Rows, []shown{{Text: over.Times[i].Format(layout)}, {Text: v.whole(all), Class: "number"}, {Text: v.whole(no), Class: "number"}})
+	}
+	c := &chart.Chart{
+		Kind: chart.Bar, ID: keyFrom(title) + "-", Measure: title, Over: over, Series: []chart.Series{answered, refused}, Parts: true,
+		Words: v.pages.readers.of(v.r.Header.Get("Accept-Language")),
+	}
+	c.Prepare()
+	return usageView{Chart: c, Table: table}
 }

@@ -129,8 +129,8 @@ func (v *visit) layOutRecord(view *recordView, p *page, path map[string]string, 
 	if view.Facts, view.Table = v.facts(p, without(data, inForm...)); view.Table != nil {
 		view.Charts = v.pictures(v.recordAbove(p, path), data)
 	}
-	if count, _ := v.site.find("/campaigns/count/x"); p.path == "/campaigns/{id}" && count != nil {
-		if a, err := v.read(count.shows, path, ""); err == nil && a.ok() {
+	if count := v.site.rows["campaigns.count"]; p.update != nil && p.update.Resource == "campaign" && may(count, v.who, v.t) {
+		if a, err := v.read(count, path, ""); err == nil && a.ok() {
 			view.Facts = append([]pair{{"Contacts who match", present(a.data.Get("count"), 0)}}, view.Facts...)
 		}
 	}

@@ -145,7 +145,16 @@ func (l *locale) Time(t time.Time, step chart.Step) string {
 	return l.moment(t)
 }
 
-func (l *locale) moment(t time.Time) string { return l.FmtDateMedium(t) + l.comma + l.FmtTimeShort(t) }
+func (l *locale) moment(t time.Time) string { return l.FmtDateMedium(t) + l.comma + l.clock(t) }
+
+// clock writes the time of a day. Where it has twelve hours, the first of them is the twelfth, which the locales call 0.
+func (l *locale) clock(t time.Time) string {
+	text := l.FmtTimeShort(t)
+	if t.Hour() == 0 && !strings.Contains(l.FmtTimeShort(t.Add(13*time.Hour)), "13") {
+		text = strings.Replace(text, "0:", "12:", 1)
+	}
+	return text
+}
 
 func (l *locale) month(t time.Time) string {
 	year := strconv.Itoa(t.Year())
@@ -164,7 +173,7 @@ func (l *locale) Tick(t time.Time, step chart.Step) (text, within string) {
 	}
 	switch step {
 	case chart.Hour:
-		return l.FmtTimeShort(t), day
+		return l.clock(t), day
 	case chart.Month:
 		return l.MonthAbbreviated(t.Month()), year
 	case chart.Quarter:

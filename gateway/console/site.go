@@ -178,7 +178,7 @@ func groups() []group {
 			{"Roles", "M8 1.5 13.5 3.5V8c0 3.5-2.5 5.5-5.5 6.5C5 13.5 2.5 11.5 2.5 8V3.5z"},
 			{"Teams", "M8 6.5a2 2 0 1 0 0-4 2 2 0 0 0 0 4zM4 13.5a2 2 0 1 0 0-4 2 2 0 0 0 0 4zM12 13.5a2 2 0 1 0 0-4 2 2 0 0 0 0 4z"},
 			{"Service Accounts", "M2.5 6h11v7h-11zM8 6V3M5.5 8.5v1M10.5 8.5v1M6 11.2h4"},
-			{"Keys", "M10.5 9a3.5 3.5 0 1 0-3.2-2.100L2 12.2V14h2.5v-1.5H6V11h1.5l1.6-2.2M11 5.5v0"},
+			{"Keys", "M10.5 9a3.5 3.5 0 1 0-3.2-2.1L2 12.2V14h2.5v-1.5H6V11h1.5l1.6-2.2M11 5.5v0"},
 		}},
 		{"Organization", []tagged{
 			{"Organization", "M3 14V2h7v12M10 6h3v8M1.5 14h13M5.5 5h2M5.5 8h2M5.5 11h2"},
@@ -216,10 +216,7 @@ func (s *site) navigation(who *tenants.Principal, t *tenants.Tenant, current str
 	}
 	shown[len(all)].Title = "More"
 	for _, p := range s.pages {
-		if strings.Contains(p.path, "{") || !may(p.shows, who, t) || !p.list && p.update == nil && len(p.shows.Params) == 0 || p.path == "/me" || strings.HasPrefix(p.path, "/me/") {
-			continue
-		}
-		if !p.list && p.update == nil {
+		if strings.Contains(p.path, "{") || !may(p.shows, who, t) || !p.list && p.update == nil || p.path == "/me" || strings.HasPrefix(p.path, "/me/") {
 			continue
 		}
 		at, icon := slices.IndexFunc(all, func(g group) bool { return g.at(p.shows.Tag) >= 0 }), ""

@@ -7,24 +7,23 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 
 	"tenantry/backends/api"
 	"tenantry/internal/fault"
 )
 
-// mediaTypes are those of files, by the ends of their names.
-func mediaTypes() map[string]string {
-	return map[string]string{".csv": "text/csv", ".json": "application/json", ".ndjson": api.NDJSON, ".jsonl": api.NDJSON}
+// mediaTypes are those of files, each by an end of their names.
+func mediaTypes() []struct{ end, media string } {
+	return []struct{ end, media string }{{".csv", "text/csv"}, {".json", "application/json"}, {".ndjson", api.NDJSON}, {".jsonl", api.NDJSON}}
 }
 
 // extensions returns the ends of the names of files that the operation takes.
 func extensions(row *api.Operation) (ends []string) {
-	for _, end := range []string{".csv", ".json", ".ndjson", ".jsonl"} {
-		for _, media := range row.Upload {
-			if mediaTypes()[end] == media {
-				ends = append(ends, end)
-			}
+	for _, m := range mediaTypes() {
+		if slices.Contains(row.Upload, m.media) {
+			ends = append(ends, m.end)
 		}
 	}
 	return ends
@@ -50,14 +49,15 @@ func (v *visit) takeFile(row *api.Operation, params map[string]string) {
 		}
 		name := part.FormName()
 		if name == "file" {
-			media := mediaTypes()[strings.ToLower(path.Ext(part.FileName()))]
-			if media == "" {
+			all := mediaTypes()
+			at := slices.IndexFunc(all, func(m struct{ end, media string }) bool { return m.end == strings.ToLower(path.Ext(part.FileName())) })
+			if at < 0 {
 				sent.Set("_once", onceKey())
 				v.again(http.StatusUnprocessableEntity, row, params, sent, []fault.Fault{{Field: "file", Code: fault.Format, Message: "choose a file whose name ends with " + strings.Join(extensions(row), " or ")}}, "")
 				return
 			}
 			fromForm(row, params, sent)
-			v.carry(request{row: row, path: params, query: query.Encode(), file: part, media: media, waits: v.w}, sent, query)
+			v.carry(request{row: row, path: params, query: query.Encode(), file: part, media: all[at].media, waits: v.w}, sent, query)
 			return
 		}
 		var value []byte

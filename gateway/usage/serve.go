@@ -101,8 +101,8 @@ func show(_ context.Context, c *api.Call, days []*Day) ([]any, error) {
 			total.add(d.Operations[name])
 			a.Operations = append(a.Operations, OperationUsage{name, sum(d.Operations[name])})
 		}
-		for _, hour := range slices.Sorted(maps.Keys(d.Hours)) {
-			if !c.Query.Has("operation") {
+		if !c.Query.Has("operation") { // hours are of all together
+			for _, hour := range slices.Sorted(maps.Keys(d.Hours)) {
 				a.Hours = append(a.Hours, HourUsage{hour, sum(d.Hours[hour])})
 			}
 		}

@@ -319,7 +319,7 @@ func checkOrigins(faults *fault.List, kind tenants.KeyKind, given []string) []st
 	for _, text := range given {
 		origin, ok := tenants.Origin(text)
 		if !ok {
-			faults.Add("origins", fault.Format, "%q is no origin such as https://www.example.com", text)
+			tenants.NoOrigin(faults, "origins", text)
 			continue
 		}
 		if !slices.Contains(out, origin) {

@@ -2,7 +2,6 @@ package people
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"tenantry/tenants"
@@ -28,7 +27,7 @@ func (u *User) SessionOver(hash string, startedAt int64) bool {
 // signOut notes the end of a session and forgets those that would be over by now. Where
 // there are too many, all sessions begun by the time the oldest of them was are over.
 func (u *User) signOut(o SignOut, now int64) {
-	u.SignedOut = slices.DeleteFunc(u.SignedOut, func(old SignOut) bool { return old.ExpiresAt <= now })
+	u.SignedOut = slices.DeleteFunc(slices.Clone(u.SignedOut), func(old SignOut) bool { return old.ExpiresAt <= now })
 	if u.SessionOver(o.Session, o.StartedAt) || o.ExpiresAt <= now {
 		return
 	}
@@ -45,32 +44,19 @@ func (u *User) signOut(o SignOut, now int64) {
 // it repeats the announcement. Errors: store.ErrNotFound, store.ErrConflict,
 // store.ErrUnavailable.
 func (s *Service) SignOut(ctx context.Context, t *tenants.Tenant, uid int64, o SignOut) error {
-	found, err := s.FindUser(ctx, t, uid)
-	if err != nil {
-		return err
-	}
-	now := s.now().UnixMilli()
-	if _, err := s.kinds.Users.In(t.People()).Update(ctx, found.ID, func(u *User) error {
-		u.signOut(o, now)
+	_, err := s.update(ctx, t, uid, func(u *User) error {
+		u.signOut(o, s.now().UnixMilli())
 		return nil
-	}); err != nil {
-		return fmt.Errorf("sign out user %d: %w", uid, err)
-	}
-	return s.bump(ctx, t)
+	})
+	return err
 }
 
 // SignOutAll notes that every session of the user is over that began before then (Unix milliseconds). Errors: as SignOut.
 func (s *Service) SignOutAll(ctx context.Context, t *tenants.Tenant, uid int64, before int64) error {
-	found, err := s.FindUser(ctx, t, uid)
-	if err != nil {
-		return err
-	}
-	if _, err := s.kinds.Users.In(t.People()).Update(ctx, found.ID, func(u *User) error {
+	_, err := s.update(ctx, t, uid, func(u *User) error {
 		u.SessionsFrom = max(u.SessionsFrom, before)
-		u.SignedOut = slices.DeleteFunc(u.SignedOut, func(old SignOut) bool { return old.StartedAt < u.SessionsFrom })
+		u.SignedOut = slices.DeleteFunc(slices.Clone(u.SignedOut), func(old SignOut) bool { return old.StartedAt < u.SessionsFrom })
 		return nil
-	}); err != nil {
-		return fmt.Errorf("sign out user %d everywhere: %w", uid, err)
-	}
-	return s.bump(ctx, t)
+	})
+	return err
 }

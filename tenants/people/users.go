@@ -164,8 +164,9 @@ func (s *Service) update(ctx context.Context, t *tenants.Tenant, uid int64, chan
 	return rec, s.bump(ctx, t)
 }
 
+// sameRights reports whether whoever is signed in as either may do the same.
 func sameRights(a, b *User) bool {
-	return a.Active == b.Active && a.PasswordRev == b.PasswordRev && slices.Equal(a.Roles, b.Roles) &&
+	return a.SessionsFrom == b.SessionsFrom && slices.Equal(a.SignedOut, b.SignedOut) && a.Active == b.Active && a.PasswordRev == b.PasswordRev && slices.Equal(a.Roles, b.Roles) &&
 		slices.Equal(a.Permissions, b.Permissions) && slices.Equal(a.Teams, b.Teams)
 }
 

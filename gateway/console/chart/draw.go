@@ -395,7 +395,7 @@ func (d *drawing) columns(s *scale, x *across) {
 		sum := 0.0
 		for j, series := range c.Series {
 			v := series.Values[i]
-			if math.IsNaN(v) {
+			if math.IsNaN(v) || stacked && v == 0 { // a line there would be one of another part
 				continue
 			}
 			left := x.at[i] - room/2

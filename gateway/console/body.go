@@ -1,0 +1,140 @@
+package console
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"tenantry/backends/api"
+	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
+)
+
+// body reads a form into the body of its operation. What JSON cannot be made of is a fault here; all else is judged by the
+// operation, which gets it as it was typed.
+func (v *visit) body(row *api.Operation, path map[string]string, sent url.Values) (map[string]any, []fault.Fault) {
+	if row.Body == nil {
+		return nil, nil
+	}
+	var faults fault.List
+	body := map[string]any{}
+	for i := range row.Body {
+		f := &row.Body[i]
+		if !sent.Has("_has."+f.Name) && !sent.Has(f.Name) {
+			continue
+		}
+		text := strings.ReplaceAll(sent.Get(f.Name), "\r\n", "\n")
+		switch {
+		case f.Shape == api.Boolean && text == "" && sent.Get("_has."+f.Name) == "choice":
+		case f.Shape == api.Boolean:
+			body[f.Name] = sent.Get(f.Name) == "true"
+		case f.Shape == api.List && sent.Get("_has."+f.Name) == "json", f.Shape == api.Object && sent.Get("_has."+f.Name) == "json":
+			if strings.TrimSpace(text) == "" {
+				if f.Nullable && row.Method == http.MethodPut {
+					body[f.Name] = nil
+				}
+				continue
+			}
+			if err := strictjson.Check([]byte(text)); err != nil {
+				faults.Add(f.Name, fault.Format, "%s must be JSON: %v", label(f.Name), err)
+				continue
+			}
+			body[f.Name] = json.RawMessage(text)
+		case f.Shape == api.List:
+			if values := lines(sent[f.Name]); len(values) > 0 || row.Method == http.MethodPut {
+				body[f.Name] = values
+			}
+		case f.Shape == api.Object && sent.Get("_has."+f.Name) == "conditions":
+			body[f.Name] = filterOf(f.Name, sent, v.filterable(), &faults)
+		case f.Shape == api.Object && sent.Get("_has."+f.Name) == "query":
+			can, _ := v.askable(sent.Get("class"), sent.Get("source"))
+			body[f.Name] = queryOf(sent, kindsOf(can.Fields), &faults)
+		case f.Shape == api.Object && sent.Get("_has."+f.Name) == "inputs":
+			body[f.Name] = inputsOf(f.Name, sent, &faults)
+		case f.Shape == api.Object && f.Name == "schema":
+			body[f.Name] = schemaOf(sent, &faults)
+		case f.Shape == api.Object:
+			if parts := v.parts(row, f, path, sent, &faults); len(parts) > 0 || row.Method == http.MethodPut {
+				body[f.Name] = parts
+			}
+		case text == "" && (f.Secret || row.Method != http.MethodPut && !f.Required):
+		case text == "" && f.Nullable:
+			body[f.Name] = nil
+		case text == "" && (len(f.Enum) > 0 || f.Ref != "" || f.Shape == api.Integer) && !f.Required:
+		case f.Shape == api.Integer:
+			body[f.Name] = number(text)
+		default:
+			body[f.Name] = text
+		}
+	}
+	return body, faults
+}
+
+// number is a number where the text is one; else the operation says that it is none.
+func number(text string) any {
+	text = strings.TrimSpace(text)
+	if strictjson.Check([]byte(text)) == nil && strings.Trim(text, "0123456789.eE+-") == "" {
+		return json.Number(text)
+	}
+	return text
+}
+
+// lines returns the values of a list, of which each stands in a line or a control of its own.
+func lines(values []string) []string {
+	all := []string{}
+	for _, value := range values {
+		for line := range strings.SplitSeq(value, "\n") {
+			if line = strings.TrimSpace(line); line != "" {
+				all = append(all, line)
+			}
+		}
+	}
+	return all
+}
+
+// parts reads an object of which each member has a control.
+func (v *visit) parts(row *api.Operation, f *api.Field, path map[string]string, sent url.Values, faults *fault.List) map[string]any {
+	values := map[string]any{}
+	kinds := map[string]string{}
+	if f.Name == row.Defined.Values {
+		for _, d := range v.defined(row, path) {
+			kinds[d.key] = d.kind
+		}
+	}
+	for name := range sent {
+		key, within := strings.CutPrefix(name, f.Name+".")
+		if !within {
+			continue
+		}
+		text, kind := strings.ReplaceAll(sent.Get(name), "\r\n", "\n"), sent.Get("_has."+name)
+		switch {
+		case kind == "yes":
+			values[key] = text == "true"
+		case kind == "lines" && text != "":
+			values[key] = lines(sent[name])
+		case text == "" && kind == "secret":
+		case text == "" && row.Method == http.MethodPut && kinds[key] != "":
+			values[key] = nil
+		case text == "":
+		case kind == "json":
+			if err := strictjson.Check([]byte(text)); err != nil {
+				faults.Add(name, fault.Format, "%s must be JSON: %v", label(key), err)
+				continue
+			}
+			values[key] = json.RawMessage(text)
+		case kind == "number":
+			values[key] = number(text)
+		case kinds[key] == "Boolean":
+			values[key] = text == "true"
+		default:
+			values[key] = text
+		}
+	}
+	for name := range sent { // a box that is not ticked is not sent
+		if key, is := strings.CutPrefix(name, "_has."+f.Name+"."); is && sent.Get(name) == "yes" && !sent.Has(f.Name+"."+key) {
+			values[key] = false
+		}
+	}
+	return values
+}

@@ -164,11 +164,11 @@ func moveSize(t *testing.T) int {
 func TestMoveUnderLoad(t *testing.T) {
 	t.Parallel()
 	size := moveSize(t)
-	options := []gatewaytest.Option{twoBackends(t)}
-	if size == smallMove {
-		options = append(options, brief)
+	leases := brief
+	if size != smallMove {
+		leases = func(_ *config.Config, o *gateway.Options) { o.Leases = store.DefaultLeases() }
 	}
-	g := gatewaytest.Start(t, options...)
+	g := gatewaytest.Start(t, twoBackends(t), leases)
 	acme := g.Org(t, "acme")
 	acme.Import(t, contactsBundle(size)...)
 	m := &movers{o: acme, key: acme.Key(t, tenants.ManageCustomObjects, tenants.ManageForms)}

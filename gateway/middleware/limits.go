@@ -66,7 +66,7 @@ func (x *exchange) enter(ctx context.Context, in *limits.Flight, weight int64) (
 	if in == nil || x.op.OwnLimits {
 		return place{}, nil
 	}
-	l := limits.Load{Organization: x.call.Tenant.Org.OrgID, Weight: max(weight, 1)}
+	l := limits.Load{Organization: x.call.Tenant.Org.OrgID, Stream: x.op.Streams != nil, Weight: max(weight, 1)}
 	if x.call.Principal.Kind == tenants.Anonymous {
 		l.Stranger, l.Address = true, x.call.Remote
 	}

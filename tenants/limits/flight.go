@@ -12,6 +12,7 @@ import (
 const (
 	organizationPart    = 4  // of all
 	strangersPart       = 8  // all callers of an organization together whom nobody knows
+	strangerStreamsPart = 16 // their streams, which last for as long as they are read
 	strangerAddressPart = 32 // those of one address
 	// fewPart is what an organization can always have: the last quarter of all is kept for
 	// organizations that have less than this.
@@ -32,6 +33,7 @@ type Load struct {
 	Organization int64
 	Stranger     bool       // the caller is one whom nobody knows
 	Address      netip.Addr // of a stranger
+	Stream       bool       // it is answered while it is read, however slowly
 	Weight       int64      // at least 1
 }
 
@@ -48,12 +50,15 @@ type Flight struct {
 	queued  map[bearer]int
 }
 
-// bearer is an organization, all strangers of it, or those of one address.
+// bearer is an organization, all strangers of it, those of one address, or the streams of all strangers.
 type bearer struct {
 	organization int64
 	strangers    bool
+	streams      bool
 	address      netip.Addr
 }
+
+const maxBearers = 4 // of one load
 
 type waiter struct {
 	load  Load
@@ -73,14 +78,18 @@ func (f *Flight) Used() int64 {
 }
 
 // bounds returns whose bounds hold for a load, and which they are.
-func (f *Flight) bounds(l *Load) (who [maxParties]bearer, most [maxParties]int64, names [maxParties]string, n int) {
+func (f *Flight) bounds(l *Load) (who [maxBearers]bearer, most [maxBearers]int64, names [maxBearers]string, n int) {
 	who[0], most[0], names[0] = bearer{organization: l.Organization}, f.size/organizationPart, "organization in flight"
 	if !l.Stranger {
 		return who, most, names, 1
 	}
 	who[1], most[1], names[1] = bearer{organization: l.Organization, strangers: true}, f.size/strangersPart, "anonymous in flight"
 	who[2], most[2], names[2] = bearer{organization: l.Organization, strangers: true, address: Network(l.Address)}, f.size/strangerAddressPart, "address in flight"
-	return who, most, names, maxParties
+	if !l.Stream {
+		return who, most, names, 3
+	}
+	who[3], most[3], names[3] = bearer{organization: l.Organization, strangers: true, streams: true}, f.size/strangerStreamsPart, "anonymous streams in flight"
+	return who, most, names, maxBearers
 }
 
 // InFlight is the name of the bound on all organizations together.
@@ -90,7 +99,7 @@ const InFlight = "in flight"
 // some. Who has nothing gets room whatever the weight.
 func (f *Flight) full(l *Load) string {
 	who, most, names, n := f.bounds(l)
-	var has [maxParties]int64
+	var has [maxBearers]int64
 	for i := range n {
 		if has[i] = f.parties[who[i]]; has[i] > 0 && has[i]+l.Weight > most[i] {
 			return names[i]

@@ -29,13 +29,18 @@ func TestX9_FlightIsBoundedForEach(t *testing.T) {
 	stranger := func(org int64, n byte) Load {
 		return Load{Organization: org, Stranger: true, Address: netip.AddrFrom4([4]byte{10, 0, 0, n}), Weight: 1}
 	}
+	stream := func(org int64, n byte) Load {
+		l := stranger(org, n)
+		l.Stream, l.Weight = true, 4
+		return l
+	}
 	for _, step := range []struct {
 		load Load
 		want int
 		full string
 	}{
-		{stranger(1, 1), 8, "address in flight"}, {stranger(1, 2), 8, "address in flight"}, {stranger(1, 3), 8, "address in flight"},
-		{stranger(1, 4), 8, "anonymous in flight"}, {stranger(1, 5), 0, "anonymous in flight"},
+		{stream(1, 6), 2, "address in flight"}, {stream(1, 7), 2, "address in flight"}, {stream(1, 8), 0, "anonymous streams in flight"},
+		{stranger(1, 1), 8, "address in flight"}, {stranger(1, 2), 8, "anonymous in flight"}, {stranger(1, 3), 0, "anonymous in flight"},
 		{Load{Organization: 1, Weight: 4}, 8, "organization in flight"},
 		{Load{Organization: 2, Weight: 100}, 1, "organization in flight"}, // alone it may weigh what it does
 		{Load{Organization: 3, Weight: 1}, 28, InFlight},                  // the last quarter is for those who have little

@@ -5,6 +5,8 @@ package redistest
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -85,15 +87,20 @@ func Start(t testing.TB, options ...Option) *Server {
 	return s
 }
 
-// FreeAddr returns a loopback address whose port nobody listens on.
+// FreeAddr returns a loopback address whose port nobody listens on, below those that systems hand out: one of these may be
+// another's before it is used.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	var err error
+	for range 100 {
+		var l net.Listener
+		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000))); err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal(err)
+	return ""
 }
 
 // Port returns the port of an address.

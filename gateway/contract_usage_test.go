@@ -218,3 +218,46 @@ func TestOverviewTellsUsage(t *testing.T) {
 		}
 	}
 }
+
+// TestKeysTellWhatTheyNeverNeeded: a key says which of its rights no call of it needed, refused calls count for nothing, and
+// the overview names those of a month.
+func TestKeysTellWhatTheyNeverNeeded(t *testing.T) {
+	t.Parallel()
+	c := &clock{}
+	g := gatewaytest.Start(t, c.option())
+	acme := g.Org(t, "acme")
+	acme.Person(t, "root@example.com", func(n *control.NewUser) { n.Roles = []string{"admin"} })
+	key := acme.KeyWith(t, func(k *control.NewKey) {
+		k.Name, k.Permissions = "the shop", []string{"contacts", "manage_files", "view_users", "manage_users"}
+	})
+	told := func(permissions, since string) {
+		t.Helper()
+		if _, err := control.Call[[]control.Key](t.Context(), acme.Commands, "key.list", control.Page{Org: acme.Slug}); err != nil { // stores what was noted
+			t.Fatal(err)
+		}
+		a := acme.Page(t, "/api/keys/"+key.ID, gatewaytest.Cookie(acme.SignIn(t, "root@example.com")))
+		if want := regexp.MustCompile(`"unused_permissions":\[` + permissions + `\],"unused_since":` + since); !want.MatchString(a.Text()) {
+			t.Errorf("without %s: %s", want, a.Text())
+		}
+	}
+	told(`"contacts","manage_files","view_users","manage_users"`, "null")
+	acme.Get(t, key.Token, "/api/contacts")
+	acme.Get(t, key.Token, "/api/audit")                     // refused
+	acme.Get(t, key.Token, "/api/contacts/000000000000/sav") // nothing
+	told(`"manage_files","view_users","manage_users"`, `"2`)
+	c.advance(32 * 24 * time.Hour)
+	acme.Get(t, key.Token, "/api/users") // for which either right will do
+	told(`"manage_files","manage_users"`, `"2`)
+	page := acme.Page(t, "/", gatewaytest.Cookie(acme.SignIn(t, "root@example.com"))).Text()
+	if !strings.Contains(page, "The key the shop never needed Manage files, Manage users") {
+		t.Errorf("the overview: %s", page)
+	}
+	acme.Get(t, key.Token, "/api/files/folders")
+	acme.Do(t, http.MethodPost, "/api/teams", gatewaytest.WithKey(key.Token), gatewaytest.JSON(map[string]string{"name": "red"}))
+	c.advance(time.Minute)
+	acme.Get(t, key.Token, "/api/contacts")
+	told("", `"2`)
+	if page := acme.Page(t, "/", gatewaytest.Cookie(acme.SignIn(t, "root@example.com"))).Text(); strings.Contains(page, "never needed") {
+		t.Errorf("the overview: %s", page)
+	}
+}

@@ -123,11 +123,14 @@ type question struct {
 }
 
 // timely blanks what time decides: uses are stored once a minute, and some questions make keys that last a second.
-var timely = strings.NewReplacer(`"last_used_at":"<time>"`, `"last_used_at":null`, `"old_token_until":"<time>"`, `"old_token_until":null`,
+var timely = strings.NewReplacer(`"last_used_at":"<time>"`, `"last_used_at":null`, `"unused_since":"<time>"`, `"unused_since":null`, `"old_token_until":"<time>"`, `"old_token_until":null`,
 	`"state":"expired"`, `"state":"active"`)
 
 // lasting is what keys that end may do, until they have ended.
 var lasting = regexp.MustCompile(`"may":"(Nothing: the key is expired\.|[^"]*; until <time>\.)"`)
+
+// unneeded is what keys have not been used for, until that is stored.
+var unneeded = regexp.MustCompile(`"unused_permissions":\[[^\]]*\]`)
 
 // ask puts blanks for the addresses of reports that were made of nothing, too.
 func (g *golden) ask(t *testing.T, op *api.Operation, path string) {
@@ -153,7 +156,7 @@ func (g *golden) ask(t *testing.T, op *api.Operation, path string) {
 		}
 		headers = strings.Replace(headers, " Content-Type=application/json; charset=utf-8 Cache-Control=private, no-store", "", 1)
 		text := g.blanks.Fill(madePID.ReplaceAllString(fmt.Sprintf("> %s\n%d%s %s\n", asked, a.Code, headers, a.Body), "$1<pid>\""))
-		_, _ = timely.WriteString(&g.text, lasting.ReplaceAllString(text, `"may":"<until it ends>"`)) // to memory
+		_, _ = timely.WriteString(&g.text, unneeded.ReplaceAllString(lasting.ReplaceAllString(text, `"may":"<until it ends>"`), `"unused_permissions":["<until it is used>"]`)) // to memory
 	}
 }
 

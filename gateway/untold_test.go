@@ -57,7 +57,7 @@ func TestSecretsThatCannotBeToldAreTakenBack(t *testing.T) {
 	_, invite, _ := strings.Cut(fmt.Sprint(ed.Field("link")), "#")
 	bo := root.make(t, "/api/users", `{"name":"Bo","email":"bo@example.com","active":false}`)
 	_, cookie := acme.Person(t, "ann@example.com", nil)
-	used := regexp.MustCompile(`"last_used_at":("[^"]*"|null)`)
+	used := regexp.MustCompile(`"(last_used_at|unused_since)":("[^"]*"|null)|"unused_permissions":\[[^\]]*\]`)
 	state := func() string {
 		return used.ReplaceAllString(root.do(t, http.MethodGet, "/api/keys?sort=id", "", 200, "").DataJSON()+root.do(t, http.MethodGet, "/api/users?sort=id", "", 200, "").DataJSON()+
 			second.do(t, http.MethodGet, "/api/keys/"+id, "", 200, "").DataJSON()+own.do(t, http.MethodGet, "/api/keys/"+id, "", 200, "").DataJSON(), "")

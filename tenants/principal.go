@@ -2,6 +2,7 @@ package tenants
 
 import (
 	"slices"
+	"sync/atomic"
 
 	"tenantry/backends/store"
 	"tenantry/crypto/tokens"
@@ -69,11 +70,22 @@ type Principal struct {
 	Permissions []Permission
 	Teams       []string    // nil: not limited to teams; empty: limited to records without teams
 	Limits      limits.Pair // of the key itself; those of the organization fill the gaps
+	Needs       *Needs      // is told of permissions that calls need; nil: nobody is
 }
 
-// May reports whether the principal holds the permission.
+// Needs is told once of each permission that calls of a principal needed and that it holds. Safe for concurrent use.
+type Needs struct {
+	Note func(Permission)
+	told atomic.Uint64 // a bit for each of the principal's permissions, in their order
+}
+
+// May reports whether the principal holds the permission, which the call needs.
 func (p *Principal) May(permission Permission) bool {
-	return p.IsAdmin() || slices.Contains(p.Permissions, permission)
+	i := slices.Index(p.Permissions, permission)
+	if bit := uint64(1) << max(i, 0); i >= 0 && p.Needs != nil && p.Needs.told.Load()&bit == 0 && p.Needs.told.Or(bit)&bit == 0 {
+		p.Needs.Note(permission)
+	}
+	return i >= 0 || p.IsAdmin()
 }
 
 // IsAdmin reports whether the principal is an administrator. A service account never is.

@@ -38,6 +38,8 @@ type Key struct {
 	ExpiresAt   *string              `json:"expires_at" doc:"When the key ends by itself; null: never."`
 	RevokedAt   *string              `json:"revoked_at" doc:"When the key was revoked; null: it was not."`
 	LastUsedAt  *string              `json:"last_used_at" doc:"When the key was last accepted, to a minute or two; null: never."`
+	Unused      []tenants.Permission `json:"unused_permissions" doc:"What the key holds and no call needed since unused_since, to a minute or two."`
+	UnusedSince *string              `json:"unused_since" doc:"Since when it is noted what the key is used for; null: the key was not used since."`
 	OldUntil    *string              `json:"old_token_until" doc:"Until when the token before the last rotation goes on; null: it has ended."`
 }
 
@@ -50,7 +52,7 @@ type Issued struct {
 func exampleKey() Key {
 	return Key{
 		ID: "665f1c2ab4d3e2f1a0b9c8d7", Name: "crm", Kind: "server_full", Account: "665f1c2ab4d3e2f1a0b9c8d6", AccountName: "CRM", Begins: "tnt_server_full_4dNq",
-		State: "active", Permissions: []tenants.Permission{}, Effective: []tenants.Permission{tenants.Contacts}, Teams: []string{}, AllowedIPs: []string{}, Origins: []string{},
+		State: "active", Permissions: []tenants.Permission{}, Effective: []tenants.Permission{tenants.Contacts}, Unused: []tenants.Permission{tenants.Contacts}, Teams: []string{}, AllowedIPs: []string{}, Origins: []string{},
 		May: "Server-only, Full API: whatever needs contacts, and what needs no permission.", CreatedAt: "2024-06-04T13:52:42.000Z",
 	}
 }
@@ -74,11 +76,12 @@ func (m *Module) showKeys(ctx context.Context, c *api.Call, found []*keys.Key) (
 
 func (m *Module) showKey(k *keys.Key, owner *people.Account) Key {
 	now, effective := m.Now(), k.Effective(owner)
+	unused, since := k.Unneeded(effective)
 	one := Key{
 		ID: k.ID, Name: k.Name, Kind: string(k.Kind), Account: k.AccountID, AccountName: owner.Name, Begins: k.Hint, State: k.State(now),
 		Permissions: orEmpty(k.Permissions), Effective: orEmpty(effective), May: words(k, owner, effective, k.State(now)), Teams: orEmpty(k.Teams),
 		AllowedIPs: orEmpty(k.AllowIPs), Origins: orEmpty(k.Origins), CreatedAt: texts.Time(k.CreatedAt),
-		ExpiresAt: when(k.ExpiresAt), RevokedAt: when(k.RevokedAt), LastUsedAt: when(k.LastUsed),
+		ExpiresAt: when(k.ExpiresAt), RevokedAt: when(k.RevokedAt), LastUsedAt: when(k.LastUsed), Unused: orEmpty(unused), UnusedSince: when(since),
 	}
 	if k.OldUntil > now.UnixMilli() {
 		one.OldUntil = when(k.OldUntil)

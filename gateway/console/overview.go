@@ -46,6 +46,7 @@ const (
 	shownHours    = 24
 	expiresSoon   = 14 * 24 * time.Hour
 	unusedAfter   = 7 * 24 * time.Hour
+	rightsAfter   = 30 * 24 * time.Hour // some work is done once a month
 	mostAttention = 12
 )
 
@@ -91,13 +92,22 @@ func (v *visit) attention(view *overview) {
 				continue
 			}
 			name, address := clip(nameOf(key, "")), "/keys/"+key.Get("id").Text
-			made, _ := time.Parse(time.RFC3339, key.Get("created_at").Text)
-			ends, err := time.Parse(time.RFC3339, key.Get("expires_at").Text)
+			at := func(field string) time.Time {
+				t, _ := time.Parse(time.RFC3339, key.Get(field).Text) // the year 1 where there is none
+				return t
+			}
+			ends, noted, unused := at("expires_at"), at("unused_since"), key.Get("unused_permissions").Items
 			switch {
-			case err == nil && ends.Sub(now) < expiresSoon:
+			case !ends.IsZero() && ends.Sub(now) < expiresSoon:
 				add("The key "+name+" expires on "+ends.UTC().Format(time.DateOnly), address)
-			case key.Get("last_used_at").Is == strictjson.Null && now.Sub(made) > unusedAfter:
+			case key.Get("last_used_at").Is == strictjson.Null && now.Sub(at("created_at")) > unusedAfter:
 				add("The key "+name+" has never been used", address)
+			case len(unused) > 0 && !noted.IsZero() && now.Sub(noted) > rightsAfter:
+				var rights []string
+				for _, u := range unused {
+					rights = append(rights, label(u.Text))
+				}
+				add("The key "+name+" never needed "+strings.Join(rights, ", "), address)
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package keys
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -10,7 +11,7 @@ import (
 	"tenantry/tenants"
 )
 
-// When a key was last used is noted beside requests and stored later: at most once in
+// When a key was last used, and for which of its permissions, is noted beside requests and stored later: at most once in
 // usesEvery, when FlushUses is called, for each key and process, maxFlush keys at a time, and of maxUses that wait.
 const (
 	usesEvery = time.Minute
@@ -30,6 +31,7 @@ type uses struct {
 type use struct {
 	tenant *tenants.Tenant
 	at     int64 // Unix milliseconds
+	needed []tenants.Permission
 }
 
 // note remembers that the key of an entry was accepted. It costs the entries of the last
@@ -39,10 +41,28 @@ func (s *Service) note(t *tenants.Tenant, e *entry, now time.Time) {
 	if before := e.used.Load(); before == minute || !e.used.CompareAndSwap(before, minute) {
 		return
 	}
+	s.used(t, e.principal.KeyID, func(u *use) { u.at = now.UnixMilli() })
+}
+
+// needs notes which permissions of a key calls need.
+func (s *Service) needs(t *tenants.Tenant, id string) *tenants.Needs {
+	return &tenants.Needs{Note: func(p tenants.Permission) {
+		s.used(t, id, func(u *use) {
+			if !slices.Contains(u.needed, p) {
+				u.needed = append(slices.Clip(u.needed), p)
+			}
+		})
+	}}
+}
+
+// used changes what waits to be noted of a key, unless too many wait.
+func (s *Service) used(t *tenants.Tenant, id string, change func(*use)) {
 	s.uses.mu.Lock()
 	defer s.uses.mu.Unlock()
-	if _, known := s.uses.waiting[e.principal.KeyID]; known || len(s.uses.waiting) < maxUses {
-		s.uses.waiting[e.principal.KeyID] = use{t, now.UnixMilli()}
+	if u, known := s.uses.waiting[id]; known || len(s.uses.waiting) < maxUses {
+		u.tenant = t
+		change(&u)
+		s.uses.waiting[id] = u
 	}
 }
 
@@ -64,21 +84,46 @@ func (s *Service) FlushUses(ctx context.Context) {
 	s.uses.mu.Unlock()
 	for id, u := range batch {
 		_, err := s.kinds.Keys.In(u.tenant.People()).Update(ctx, id, func(k *Key) error {
-			if k.LastUsed >= u.at {
+			if !k.note(u.at, u.needed) {
 				return errLater // another replica has it
 			}
-			k.LastUsed = u.at
 			return nil
 		})
 		if err != nil && !errors.Is(err, errLater) && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrConflict) {
 			return // the store is in trouble: one call a minute is enough
 		}
 		s.uses.mu.Lock()
-		if s.uses.waiting[id].at == u.at {
+		if now := s.uses.waiting[id]; now.at == u.at && len(now.needed) == len(u.needed) {
 			delete(s.uses.waiting, id)
 		}
 		s.uses.mu.Unlock()
 	}
+}
+
+// note adds a use, and reports whether it says anything new.
+func (k *Key) note(at int64, needed []tenants.Permission) bool {
+	news := at > k.LastUsed
+	k.LastUsed = max(k.LastUsed, at)
+	if k.NeededSince == 0 {
+		k.NeededSince = k.LastUsed
+	}
+	for _, p := range needed {
+		if !slices.Contains(k.Needed, p) {
+			k.Needed, news = append(k.Needed, p), true
+		}
+	}
+	return news
+}
+
+// Unneeded returns those of the permissions that no call needed since uses are noted, which is said in Unix
+// milliseconds; 0: it was not used since.
+func (k *Key) Unneeded(held []tenants.Permission) (unneeded []tenants.Permission, since int64) {
+	for _, p := range held {
+		if !slices.Contains(k.Needed, p) {
+			unneeded = append(unneeded, p)
+		}
+	}
+	return unneeded, k.NeededSince
 }
 
 // errLater ends an update that would put the last use back.

@@ -217,6 +217,9 @@ func TestOverviewTellsUsage(t *testing.T) {
 			t.Errorf("without %s: %s", want, page)
 		}
 	}
+	if strings.Contains(page, "\u2068refused\u2069: 0<") {
+		t.Errorf("a bar where nothing was refused: %s", page)
+	}
 }
 
 // TestKeysTellWhatTheyNeverNeeded: a key says which of its rights no call of it needed, refused calls count for nothing, and

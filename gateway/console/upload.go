@@ -14,9 +14,11 @@ import (
 	"tenantry/internal/fault"
 )
 
+type mediaType struct{ end, media string }
+
 // mediaTypes are those of files, each by an end of their names.
-func mediaTypes() []struct{ end, media string } {
-	return []struct{ end, media string }{{".csv", "text/csv"}, {".json", "application/json"}, {".ndjson", api.NDJSON}, {".jsonl", api.NDJSON}}
+func mediaTypes() []mediaType {
+	return []mediaType{{".csv", "text/csv"}, {".json", "application/json"}, {".ndjson", api.NDJSON}, {".jsonl", api.NDJSON}}
 }
 
 // extensions returns the ends of the names of files that the operation takes.
@@ -50,7 +52,7 @@ func (v *visit) takeFile(row *api.Operation, params map[string]string) {
 		name := part.FormName()
 		if name == "file" {
 			all := mediaTypes()
-			at := slices.IndexFunc(all, func(m struct{ end, media string }) bool { return m.end == strings.ToLower(path.Ext(part.FileName())) })
+			at := slices.IndexFunc(all, func(m mediaType) bool { return m.end == strings.ToLower(path.Ext(part.FileName())) })
 			if at < 0 {
 				sent.Set("_once", onceKey())
 				v.again(http.StatusUnprocessableEntity, row, params, sent, []fault.Fault{{Field: "file", Code: fault.Format, Message: "choose a file whose name ends with " + strings.Join(extensions(row), " or ")}}, "")

@@ -2,6 +2,7 @@ package middleware_test
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -217,5 +218,41 @@ func TestSlowReadersKeepNoWork(t *testing.T) {
 		if s.Code != http.StatusOK || during != 1 || s.used != want || w.Work.Used() != 0 {
 			t.Errorf("%d bytes: %d, %d under way while it was made, %d while it was sent, want %d; %d afterwards", size, s.Code, during, s.used, want, w.Work.Used())
 		}
+	}
+}
+
+// TestX9_StreamsOfStrangersLeaveRoom: one who reads a stream slowly leaves room to others whom nobody knows, but for another
+// stream beyond the share of these.
+func TestX9_StreamsOfStrangersLeaveRoom(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.Work = limits.NewFlight(64) // 8 for strangers, 4 of it for their streams
+	from := func(address string) func(*http.Request) {
+		return func(r *http.Request) { r.Header.Del(middleware.KeyHeader); r.RemoteAddr = address + ":1" }
+	}
+	open := func(o *api.Operation) { o.Credentials = api.Open }
+	stream := func(during func()) *api.Operation {
+		return row(func(o *api.Operation) {
+			open(o)
+			o.Streams, o.Weight = []string{api.NDJSON}, api.Heavy
+			o.Handler = func(context.Context, *api.Call) (api.Result, error) {
+				return api.Result{Stream: func(_ context.Context, out io.Writer) error {
+					during()
+					_, err := io.WriteString(out, "{}\n")
+					return err
+				}}, nil
+			}
+		})
+	}
+	var other, plain *httptest.ResponseRecorder
+	first := w.serve(t, stream(func() {
+		other = w.serve(t, stream(func() {}), from("10.0.0.2"))
+		plain = w.serve(t, row(open), from("10.0.0.3"))
+	}), from("10.0.0.1"))
+	if first.Code != http.StatusOK || other.Code != http.StatusTooManyRequests || plain.Code != http.StatusOK {
+		t.Errorf("a stream %d, another beside it %d, another call %d", first.Code, other.Code, plain.Code)
+	}
+	if again := w.serve(t, stream(func() {}), from("10.0.0.2")); again.Code != http.StatusOK || w.Work.Used() != 0 {
+		t.Errorf("afterwards %d, %d in flight", again.Code, w.Work.Used())
 	}
 }

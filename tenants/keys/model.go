@@ -46,8 +46,8 @@ type Key struct {
 	Lifetime    int64                `json:"lifetime,omitempty"`                      // milliseconds, as issued; 0: for ever
 	RevokedAt   int64                `json:"revoked_at,omitempty" use:"local filter"` // Unix milliseconds; 0: not revoked
 	LastUsed    int64                `json:"last_used,omitempty"`                     // Unix milliseconds, roughly; 0: never
-	Needed      []tenants.Permission `json:"needed,omitempty"`                        // those that calls needed, since then
 	NeededSince int64                `json:"needed_since,omitempty"`                  // Unix milliseconds; 0: it was not noted yet
+	Needed      []tenants.Permission `json:"needed,omitempty"`                        // the permissions that calls needed since then
 	Limits      limits.Pair          `json:"limits,omitzero"`                         // of the key's own; zero: the organization's for keys
 }
 

@@ -41,29 +41,34 @@ func (s *Service) note(t *tenants.Tenant, e *entry, now time.Time) {
 	if before := e.used.Load(); before == minute || !e.used.CompareAndSwap(before, minute) {
 		return
 	}
-	s.used(t, e.principal.KeyID, func(u *use) { u.at = now.UnixMilli() })
+	s.used(t, e.principal.KeyID)
 }
 
 // needs notes which permissions of a key calls need.
 func (s *Service) needs(t *tenants.Tenant, id string) *tenants.Needs {
 	return &tenants.Needs{Note: func(p tenants.Permission) {
-		s.used(t, id, func(u *use) {
-			if !slices.Contains(u.needed, p) {
-				u.needed = append(slices.Clip(u.needed), p)
-			}
-		})
+		s.used(t, id, p)
 	}}
 }
 
-// used changes what waits to be noted of a key, unless too many wait.
-func (s *Service) used(t *tenants.Tenant, id string, change func(*use)) {
+// used notes that a key is used now, for that permission where one is given, unless too many wait to be stored.
+func (s *Service) used(t *tenants.Tenant, id string, needed ...tenants.Permission) {
 	s.uses.mu.Lock()
 	defer s.uses.mu.Unlock()
 	if u, known := s.uses.waiting[id]; known || len(s.uses.waiting) < maxUses {
-		u.tenant = t
-		change(&u)
-		s.uses.waiting[id] = u
+		s.uses.waiting[id] = use{t, s.now().UnixMilli(), union(u.needed, needed)}
 	}
+}
+
+// union returns the permissions of either; what it was given stays as it is.
+func union(a, b []tenants.Permission) []tenants.Permission {
+	all := slices.Clip(a)
+	for _, p := range b {
+		if !slices.Contains(all, p) {
+			all = append(all, p)
+		}
+	}
+	return all
 }
 
 // FlushUses stores the last use of keys that wait for it. What the store does not take
@@ -102,15 +107,11 @@ func (s *Service) FlushUses(ctx context.Context) {
 
 // note adds a use, and reports whether it says anything new.
 func (k *Key) note(at int64, needed []tenants.Permission) bool {
-	news := at > k.LastUsed
-	k.LastUsed = max(k.LastUsed, at)
+	all := union(k.Needed, needed)
+	news := at > k.LastUsed || len(all) > len(k.Needed)
+	k.LastUsed, k.Needed = max(k.LastUsed, at), all
 	if k.NeededSince == 0 {
-		k.NeededSince = k.LastUsed
-	}
-	for _, p := range needed {
-		if !slices.Contains(k.Needed, p) {
-			k.Needed, news = append(k.Needed, p), true
-		}
+		k.NeededSince = at
 	}
 	return news
 }

@@ -23,6 +23,7 @@ type request struct {
 	path  map[string]string
 	query string
 	body  map[string]any // nil: the operation takes none
+	raw   []byte         // that is the body instead, of JSON
 	match string         // If-Match
 	once  string         // Idempotency-Key
 	file  io.Reader      // that is the body instead, of the media type
@@ -68,27 +69,34 @@ const requestID = "X-Request-Id"
 // passed are the headers of a page's request that come along: who asks, from where, and through which proxy.
 var passed = []string{"Cookie", "Origin", "Sec-Fetch-Site", "X-Forwarded-For", "X-Forwarded-Host", "User-Agent", "Traceparent", "Tracestate", requestID} //nolint:gochecknoglobals // a constant
 
-// ask makes a call through the same handler as calls from outside, so that whatever holds for those holds
-// here: the session, rights, limits, the audit record, the log.
+// ask makes a call, and reads its answer.
 func (m *Module) ask(ctx context.Context, from *http.Request, q request) (reply, error) {
-	var body io.Reader = http.NoBody
-	var raw []byte
-	if q.row.Body != nil {
-		if q.body == nil {
-			q.body = map[string]any{}
-		}
-		var err error
-		if raw, err = json.Marshal(q.body); err != nil {
-			return reply{}, err
-		}
-		body = bytes.NewReader(raw)
+	w, err := m.send(ctx, from, q)
+	if err != nil {
+		return reply{}, err
 	}
+	var parser strictjson.Parser
+	envelope, err := parser.Parse(w.body.String())
+	if err != nil {
+		return reply{}, err
+	}
+	return reply{w.code, w.header, envelope.Get("message").Text, envelope.Get("data")}, nil
+}
+
+// send makes a call through the same handler as calls from outside, so that whatever holds for those holds
+// here: the session, rights, limits, the audit record, the log.
+func (m *Module) send(ctx context.Context, from *http.Request, q request) (*written, error) {
+	raw, err := q.json()
+	if err != nil {
+		return nil, err
+	}
+	var body io.Reader = bytes.NewReader(raw)
 	if q.file != nil {
 		body = q.file
 	}
 	r, err := http.NewRequestWithContext(ctx, q.row.Method, q.target(), body)
 	if err != nil {
-		return reply{}, err
+		return nil, err
 	}
 	r.Host, r.RemoteAddr, r.RequestURI = from.Host, from.RemoteAddr, q.target()
 	for _, name := range passed {
@@ -99,7 +107,7 @@ func (m *Module) ask(ctx context.Context, from *http.Request, q request) (reply,
 	switch {
 	case q.file != nil:
 		r.Header.Set("Content-Type", q.media)
-	case q.row.Body != nil:
+	case raw != nil:
 		r.Header.Set("Content-Type", "application/json")
 	}
 	if q.match != "" && q.row.Revised {
@@ -111,12 +119,18 @@ func (m *Module) ask(ctx context.Context, from *http.Request, q request) (reply,
 	}
 	w := &written{header: http.Header{}, waits: q.waits}
 	m.site.api.ServeHTTP(w, r)
-	var parser strictjson.Parser
-	envelope, err := parser.Parse(w.body.String())
-	if err != nil {
-		return reply{}, err
+	return w, nil
+}
+
+// json returns the body, nil where the operation takes none.
+func (q *request) json() ([]byte, error) {
+	switch {
+	case q.raw != nil || q.row.Body == nil:
+		return q.raw, nil
+	case q.body == nil:
+		return []byte("{}"), nil
 	}
-	return reply{w.code, w.header, envelope.Get("message").Text, envelope.Get("data")}, nil
+	return json.Marshal(q.body)
 }
 
 // written is an answer that is kept. What it holds is bounded by what an operation answers.
@@ -172,8 +186,8 @@ func (m *Module) curl(slug string, q request) string {
 	if q.row.Method != http.MethodGet {
 		parts = append(parts, "-X", q.row.Method)
 	}
-	if q.body != nil {
-		shown, _ := json.Marshal(q.body) // texts, numbers, lists and objects of them: cannot fail
+	if q.body != nil || q.raw != nil {
+		shown, _ := q.json() // texts, numbers, lists and objects of them: cannot fail
 		parts = append(parts, "-H", quote("Content-Type: application/json"), "-d", quote(string(shown)))
 	}
 	target := q.target()

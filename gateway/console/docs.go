@@ -71,16 +71,12 @@ func (m *Module) operationPage(w http.ResponseWriter, r *http.Request, organizat
 			q.path[p.Name] = p.Example
 		}
 	}
-	if row.Body != nil {
-		q.body = map[string]any{}
-	}
+	q.body = sample(row)
 	for _, f := range row.Body {
 		example := ""
 		if f.Example != nil {
 			raw, _ := json.Marshal(f.Example) // the document is made of it, too
-			if example = string(raw); f.Required {
-				q.body[f.Name] = f.Example
-			}
+			example = string(raw)
 		}
 		view.Body = append(view.Body, paramView{f.Name, "body", string(f.Shape), f.Description, example, f.Required})
 	}
@@ -92,14 +88,28 @@ func (m *Module) operationPage(w http.ResponseWriter, r *http.Request, organizat
 	if raw, err := json.MarshalIndent(answer, "", "  "); err == nil {
 		view.Answer = string(raw)
 	}
-	switch p, _ := m.site.find(strings.TrimPrefix(row.Path, "/api")); {
-	case m.site.rows[row.Name] == nil || strings.Contains(row.Path, "{"):
-	case p != nil && (p.shows == row || p.update == row):
-		view.Try = p.path
-	case row.Method != http.MethodGet:
+	switch {
+	case m.site.rows[row.Name] == nil:
+	case row.Upload != nil:
 		view.Try = "/do/" + row.Name
+	default:
+		view.Try = tryAddress(row)
 	}
 	m.render(w, http.StatusOK, "operation", view)
+}
+
+// sample returns a body with what the operation requires, as the rows give examples of it; nil where it takes none.
+func sample(row *api.Operation) map[string]any {
+	if row.Body == nil {
+		return nil
+	}
+	body := map[string]any{}
+	for _, f := range row.Body {
+		if f.Required && f.Example != nil {
+			body[f.Name] = f.Example
+		}
+	}
+	return body
 }
 
 // whoMay says who can call an operation.

@@ -34,6 +34,7 @@ type formView struct {
 	Preview  string // where what is typed goes to be tried; empty: nowhere
 	Try      string // the name of the button that tries it, where it goes to where it is stored, too
 	Builds   bool   // it has buttons that add lines
+	Asks     bool   // what is typed becomes part of the address
 }
 
 // control is one field of a form.
@@ -50,6 +51,7 @@ type control struct {
 	Types                        []string
 	Grids                        []grid
 	Again                        bool // other parts of the form depend on it
+	Bare                         bool // what is not typed is not told from what is not there
 }
 
 // How much a form offers.

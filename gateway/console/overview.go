@@ -9,6 +9,7 @@ import (
 
 	"tenantry/gateway/console/chart"
 	"tenantry/internal/strictjson"
+	"tenantry/tenants"
 )
 
 // overview is what an organization's people see first.
@@ -67,8 +68,14 @@ func (m *Module) overviewPage(v *visit) {
 	}
 	v.attention(&view)
 	if data, ok := v.named("audit.list", "per_page="+strconv.Itoa(recentRecords)); ok {
+		nobody := (&tenants.Principal{}).Subject()
+		called := v.called(nobody)
 		for _, r := range data.Get("results").Items {
-			one := recentView{What: r.Get("operation").Text, Who: r.Get("subject").Text, When: present(r.Get("created_at"), 0), Failed: r.Get("outcome").Text != "ok", Href: "/audit/" + r.Get("id").Text}
+			who := r.Get("subject").Text
+			if in := r.Get("facts").Get("user").Text; who == nobody && in != "" && r.Get("outcome").Text == "ok" { // who signed in was nobody before
+				who = "user:" + in
+			}
+			one := recentView{What: r.Get("operation").Text, Who: cmp.Or(called[who], who), When: present(r.Get("created_at"), 0), Failed: r.Get("outcome").Text != "ok", Href: "/audit/" + r.Get("id").Text}
 			if row := cmp.Or(v.site.rows[one.What], v.own[one.What]); row != nil {
 				one.What = row.Summary
 			}
@@ -76,6 +83,18 @@ func (m *Module) overviewPage(v *visit) {
 		}
 	}
 	v.show(http.StatusOK, "overview", view)
+}
+
+// called returns the names of subjects, as far as the person may see them.
+func (v *visit) called(nobody string) map[string]string {
+	names := map[string]string{nobody: "somebody who is not signed in"}
+	for list, subject := range map[string]string{"users.list": "user:", "keys.list": "key:"} {
+		data, _ := v.named(list, "per_page="+strconv.Itoa(mostOptions))
+		for _, one := range data.Get("results").Items {
+			names[subject+one.Get("id").Text] = clip(nameOf(one, ""))
+		}
+	}
+	return names
 }
 
 // attention notes what somebody should look at.

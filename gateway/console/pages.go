@@ -54,6 +54,8 @@ func (m *Module) routes() error {
 	mux.HandleFunc("GET /find", m.signedIn(m.findPage))
 	mux.HandleFunc("GET /docs", m.anyPage(m.referencePage))
 	mux.HandleFunc("GET /docs/{operation}", m.anyPage(m.operationPage))
+	mux.HandleFunc("GET /docs/{operation}/try", m.signedIn(m.tryPage))
+	mux.HandleFunc("POST /docs/{operation}/try", m.signedIn(m.tryPage))
 	mux.HandleFunc("GET /sign-in", m.anyPage(m.signInPage))
 	mux.HandleFunc("POST /sign-in", m.signInForm)
 	mux.HandleFunc("POST /sign-out", m.signOutForm)

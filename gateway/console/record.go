@@ -304,16 +304,7 @@ func (v *visit) doing() (*api.Operation, map[string]string, bool) {
 func (v *visit) showForm(code int, row *api.Operation, path map[string]string, form formView) {
 	view := recordView{chrome: v.chrome(row.Summary), Form: &form, Note: row.Description}
 	form.Cancel = v.back(row, path)
-	q := request{row: row, path: path}
-	if row.Body != nil {
-		q.body = map[string]any{}
-		for _, f := range row.Body {
-			if f.Required && f.Example != nil {
-				q.body[f.Name] = f.Example
-			}
-		}
-	}
-	view.Curl = v.curl(v.t.Org.Slug, q)
+	view.Curl = v.curl(v.t.Org.Slug, request{row: row, path: path, body: sample(row)})
 	v.show(code, "record", view)
 }
 
@@ -339,22 +330,12 @@ func (m *Module) doIt(v *visit) {
 		v.takeFile(row, path)
 		return
 	}
-	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, maxForm)
-	if err := v.r.ParseForm(); err != nil || !strings.HasPrefix(v.r.Header.Get("Content-Type"), "application/x-www-form-urlencoded") {
-		v.problem(http.StatusBadRequest, "The form did not arrive", "It may be too large. Go back and try again.")
-		return
-	}
-	sent, query := v.r.PostForm, url.Values{}
-	if crowded(sent) {
-		v.problem(http.StatusBadRequest, "The form has too many lines", "Go back and leave some out.")
+	sent, ok := v.sent()
+	if !ok {
 		return
 	}
 	fromForm(v.typed(row, sent), path, sent)
-	for name, values := range sent {
-		if key, is := strings.CutPrefix(name, "query."); is && values[0] != "" {
-			query[key] = values
-		}
-	}
+	query := asked(sent)
 	if sent.Has("_more") { // a part of the form depends on what was typed, or a line more is wanted
 		v.again(http.StatusOK, v.typed(row, sent), path, sent, nil, "")
 		return
@@ -376,6 +357,31 @@ func (m *Module) doIt(v *visit) {
 		body["title"] = "Without a title" // which matters when it is stored
 	}
 	v.carry(request{row: row, path: path, query: query.Encode(), body: body, match: sent.Get("_match"), once: sent.Get("_once")}, sent, query)
+}
+
+// sent reads a form, and says so where it cannot.
+func (v *visit) sent() (url.Values, bool) {
+	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, maxForm)
+	if err := v.r.ParseForm(); err != nil || !strings.HasPrefix(v.r.Header.Get("Content-Type"), "application/x-www-form-urlencoded") {
+		v.problem(http.StatusBadRequest, "The form did not arrive", "It may be too large. Go back and try again.")
+		return nil, false
+	}
+	if crowded(v.r.PostForm) {
+		v.problem(http.StatusBadRequest, "The form has too many lines", "Go back and leave some out.")
+		return nil, false
+	}
+	return v.r.PostForm, true
+}
+
+// asked returns what a form gives of the operation's query.
+func asked(sent url.Values) url.Values {
+	query := url.Values{}
+	for name, values := range sent {
+		if key, is := strings.CutPrefix(name, "query."); is && values[0] != "" {
+			query[key] = values
+		}
+	}
+	return query
 }
 
 // typed returns the operation of the form that was sent: where that was only tried, the one which will store it.

@@ -85,7 +85,7 @@ func TestBrowserEveryPage(t *testing.T) {
 	_, acme, _ := rich(t, nil)
 	pages := []string{"/", "/contacts", "/contacts/66a000000000000000000001", "/contacts/fields", "/do/contacts.create", "/custom/objects", "/custom/objects/bike", "/custom/objects/bike/records", "/form/collections/66b000000000000000000001",
 		"/files", "/files/folders", "/custom-reports", "/custom-reports/66d000000000000000000001", "/custom-reports/66d000000000000000000001/run", "/campaigns/66c000000000000000000001", "/users", "/users/1", "/roles", "/keys", "/do/keys.create",
-		"/organization", "/compliance/settings", "/audit", "/usage", "/import", "/me", "/find?q=a", "/docs", "/docs/contacts.list", "/authz/explain", "/contacts/none", "/contacts?deleted=true"}
+		"/organization", "/compliance/settings", "/audit", "/usage", "/import", "/me", "/find?q=a", "/docs", "/docs/contacts.list", "/docs/contacts.list/try?_send=true&query.per_page=1", "/docs/contacts.update/try", "/authz/explain", "/contacts/none", "/contacts?deleted=true"}
 	for _, s := range append(screens(), size{"narrow", 360, 740, true}) {
 		p := b.signedIn(s, acme)
 		for _, path := range pages {

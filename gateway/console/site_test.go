@@ -23,7 +23,7 @@ import (
 
 var (
 	links = regexp.MustCompile(`href="([^"]*)"`)
-	forms = regexp.MustCompile(`(?s)<form method="post" action="([^"]*)"[^>]*>(.*?)</form>`)
+	forms = regexp.MustCompile(`(?s)<form method="post" action="([^"#]*)[^>]*>(.*?)</form>`)
 	input = regexp.MustCompile(`<input ([^>]*)>`)
 	attr  = regexp.MustCompile(`([a-z]+)="([^"]*)"`)
 )
@@ -125,7 +125,7 @@ func (p person) crawl(see func(path string, page *gatewaytest.Answer)) {
 	p.t.Helper()
 	shape := regexp.MustCompile(`[0-9a-f]{24}|/[0-9]+|=[^&]*`)
 	seen, todo := map[string]bool{}, []string{"/"}
-	const most = 400
+	const most = 700
 	for len(todo) > 0 && len(seen) < most {
 		path := todo[0]
 		todo = todo[1:]
@@ -223,6 +223,11 @@ func TestS2_NoFormIsTakenFromAnotherSite(t *testing.T) {
 	before := acme.Do(t, http.MethodGet, "/api/audit?filters[outcome]=ok&per_page=1", gatewaytest.Cookie(cookie)).Field("count")
 	delete(actions, "/do/imports.create") // which takes a file, see TestImportByForm
 	for action, values := range actions {
+		for name := range values {
+			if strings.HasPrefix(name, "path.") && values.Get(name) == "" {
+				values.Set(name, "1") // else there is no such call
+			}
+		}
 		for _, from := range [][]gatewaytest.Request{
 			{gatewaytest.Header("Sec-Fetch-Site", "cross-site"), gatewaytest.Header("Origin", "https://evil.example")},
 			{gatewaytest.Header("Sec-Fetch-Site", "same-site"), gatewaytest.Header("Origin", "http://other.localhost")},
@@ -402,6 +407,7 @@ func TestK1_PagesFollowRights(t *testing.T) {
 	p := person{t, acme, cookie}
 	home := p.open("/")
 	checkPage(t, home, 200, "Contacts", "Clerk")
+	checkPage(t, person{t, acme, admin}.open("/"), 200, "<td>Clerk</td>") // who signed in, not how the audit names them
 	for _, hidden := range []string{`href="/keys"`, `href="/users"`, `href="/audit"`, `href="/custom-reports"`} {
 		if strings.Contains(home.Text(), hidden) {
 			t.Errorf("the navigation has %s", hidden)
@@ -756,4 +762,47 @@ func TestSettingsAreDescribed(t *testing.T) {
 	values := formTo(t, page, "/do/compliance.update")
 	values.Set("lesson_tags_all", strings.Repeat("x", 201))
 	checkPage(t, p.send("/do/compliance.update", values), 422, "Lesson tags (all)", "Include form submissions")
+}
+
+// TestTryIt: whoever is signed in calls each operation from its page of the reference, as they are.
+func TestTryIt(t *testing.T) {
+	t.Parallel()
+	_, acme, cookie := rich(t, nil)
+	p := person{t, acme, cookie}
+	checkPage(t, acme.Page(t, "/docs/contacts.list"), 200, `href="/docs/contacts.list/try"`) // for nobody in particular
+	if a := acme.Page(t, "/docs/contacts.list/try"); a.Code != http.StatusSeeOther || a.Header.Get("Location") != "/sign-in?next=%2Fdocs%2Fcontacts.list%2Ftry" {
+		t.Errorf("nobody: %d %s", a.Code, a.Header.Get("Location"))
+	}
+	checkPage(t, p.open("/docs/contacts.list/try"), 200, `method="get"`, `name="query.per_page"`, `name="more"`)
+	checkPage(t, p.open("/docs/contacts.list/try?_send=true&query.per_page=1&more="+url.QueryEscape("filters[country]=DE&sort=-created_at")), 200,
+		"Answer: 200 OK", `"country": "DE"`, "<dt>X-Request-Id</dt>", "/api/contacts?filters[country]=DE&per_page=1&sort=-created_at")
+	checkPage(t, p.open("/docs/contacts.list/try?_send=true&query.per_page=many"), 422, "Answer: 422", "per_page")
+	checkPage(t, p.open("/docs/contacts.get/try?_send=true&path.id="+url.QueryEscape("../users")), 404, "Answer: 404")
+
+	made := formTo(t, p.open("/docs/teams.create/try"), "/docs/teams.create/try")
+	if made.Get("body") != "{\n  \"name\": \"Sales\"\n}" {
+		t.Errorf("an example: %s", made.Get("body"))
+	}
+	made.Set("body", `{"name":"Tried"}`)
+	created := p.send("/docs/teams.create/try", made)
+	checkPage(t, created, 200, "Answer: 200 OK", "Team created", `-d '{"name":"Tried"}'`)
+	if again := p.send("/docs/teams.create/try", made); again.Code != 200 || fmt.Sprint(acme.Do(t, http.MethodGet, "/api/teams?filters[name]=Tried", gatewaytest.Cookie(cookie)).Field("count")) != "1" {
+		t.Errorf("sent twice: %d", again.Code)
+	}
+	for body, told := range map[string]string{"": "400", "{": "400", `{"name":""}`: "422", `{"name":"x","name":"y"}`: "400"} {
+		made.Set("body", body)
+		if a := p.send("/docs/teams.create/try", made); a.Code < 400 || !strings.Contains(a.Text(), "Answer: "+told) {
+			t.Errorf("%s: %d", body, a.Code)
+		}
+	}
+	if a := p.open("/docs/audit.export/try?_send=true"); a.Code != http.StatusSeeOther || a.Header.Get("Location") != "/api/audit/export" {
+		t.Errorf("an export: %d %s", a.Code, a.Header.Get("Location"))
+	}
+	for _, none := range []string{"/docs/nothing/try", "/docs/contacts.reveal/try", "/docs/imports.create/try", "/docs/sessions.create/try"} {
+		checkPage(t, p.open(none), 404, "There is no such page")
+	}
+	checkPage(t, p.send("/docs/contacts.list/try", url.Values{}), 404, "There is no such page")
+
+	_, clerk := acme.Person(t, "clerk@example.com", func(n *control.NewUser) { n.Permissions = []string{"contacts"} })
+	checkPage(t, person{t, acme, clerk}.send("/docs/teams.create/try", made), 403, "Answer: 403", "manage_users")
 }

@@ -87,10 +87,11 @@ func Start(t testing.TB, options ...Option) *Gateway {
 		}
 	}
 	// Requests are counted on their way, but few tests are about being refused.
-	Limits("100000000/s", "off", "100000000/s", "off")(&cfg, &gateway.Options{})
+	Limits("100000000/s", "off", "100000000/s", "off")(&cfg, nil)
 	cfg.Limits.Address = limits.PerSecond(limits.MaxCount)
 	log := &Buffer{}
 	o := gateway.Options{Log: slog.New(slog.NewJSONHandler(log, nil)), Version: "test", Holder: "a test", WaitForStore: time.Minute, PasswordMemory: 64, Leases: store.DefaultLeases()}
+	o.RedisTimeout = time.Minute   // Redis is waited for, however busy the machine is: else requests are counted apart, and nobody can sign in
 	o.Leases.Settled = time.Minute // a write may take so long on a machine that has much else to do
 	for _, option := range options {
 		option(&cfg, &o)
@@ -172,11 +173,9 @@ func isolate(cfg *config.Config, isolation string) {
 }
 
 // Limits sets the request limits that hold by default: rate and quota of an organization,
-// rate and quota of each key. A text that is no limit ends the program. Redis is waited for,
-// however busy the machine is: else a request is counted apart.
+// rate and quota of each key. A text that is no limit ends the program.
 func Limits(organization, organizationQuota, key, keyQuota string) Option {
-	return func(cfg *config.Config, o *gateway.Options) {
-		o.RedisTimeout = time.Minute
+	return func(cfg *config.Config, _ *gateway.Options) {
 		l := &cfg.Limits
 		for into, text := range map[*limits.Limit]string{
 			&l.Organization: organization, &l.OrganizationQuota: organizationQuota, &l.Key: key, &l.KeyQuota: keyQuota,

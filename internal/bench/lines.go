@@ -308,6 +308,7 @@ func soak(n int) func(context.Context, *bench) ([]fact, error) {
 		}
 		const slices = 10
 		var resident, files [2]int64
+		var heap [2]float64
 		var all result
 		for i := range slices {
 			r, err := b.run(ctx, t, 32, max(1, 30/float64(b.small)))
@@ -317,11 +318,15 @@ func soak(n int) func(context.Context, *bench) ([]fact, error) {
 			all.Requests, all.Seconds, all.Refused = all.Requests+r.Requests, all.Seconds+r.Seconds, all.Refused+r.Refused
 			half := i / (slices / 2)
 			resident[half], files[half] = max(resident[half], s.resident()), max(files[half], s.descriptors())
+			if heap[half], err = s.heap(ctx); err != nil { // of the end of the half
+				return nil, err
+			}
 		}
 		what := fmt.Sprintf("%s organizations read and written for %.0f s, a fifth of it writes: ", whole(n), all.Seconds)
 		return []fact{
 			{what + "answers, and failures among them", fmt.Sprintf("%s a second, %.0f", number(all.rate()), all.Refused), "none"},
 			{what + "the most memory in each half", fmt.Sprintf("%d and %d MiB", resident[0]>>20, resident[1]>>20), "equal"},
+			{what + "the heap at the end of each half", fmt.Sprintf("%.0f and %.0f MiB", heap[0]/(1<<20), heap[1]/(1<<20)), "equal"},
 			{what + "the most open files in each half", fmt.Sprintf("%d and %d", files[0], files[1]), "equal"},
 		}, nil
 	}

@@ -1,0 +1,148 @@
+package console
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tenantry/backends/api"
+)
+
+// attempt is the page on which an operation is called as programs call it, with the rights of whoever is signed in.
+type attempt struct {
+	chrome
+	Operation *api.Operation
+	Form      formView
+	Answer    *answerView
+}
+
+// answerView is what an operation answered, as programs get it.
+type answerView struct {
+	Status string
+	Header []hidden
+	Body   string
+	Cut    bool
+}
+
+// mostAnswered bounds what is shown of an answer, in bytes.
+const mostAnswered = 64 << 10
+
+func tryAddress(row *api.Operation) string { return "/docs/" + row.Name + "/try" }
+
+// tryPage makes a call and shows its answer. A call that reads is made by the address of the page, which can be kept;
+// others by a form, whose key keeps them from being made twice.
+func (m *Module) tryPage(v *visit) {
+	row := v.site.rows[v.r.PathValue("operation")]
+	reads := row != nil && row.Method == http.MethodGet
+	if row == nil || row.Upload != nil || reads && v.r.Method == http.MethodPost {
+		v.missing()
+		return
+	}
+	sent, send := v.r.URL.Query(), v.r.URL.Query().Has("_send")
+	if v.r.Method == http.MethodPost {
+		if sent, send = v.sent(); !send {
+			return
+		}
+	}
+	q := request{row: row, path: map[string]string{}, match: sent.Get("match"), once: sent.Get("_once")}
+	fromForm(row, q.path, sent)
+	query := asked(sent)
+	if more, err := url.ParseQuery(strings.TrimPrefix(strings.TrimSpace(sent.Get("more")), "?")); err == nil {
+		maps.Copy(query, more)
+	}
+	q.query = query.Encode()
+	if row.Body != nil {
+		q.raw = []byte(sent.Get("body"))
+	}
+	view := attempt{chrome: v.chrome(row.Summary), Operation: row, Form: tryForm(row, sent)}
+	view.Trail = []linkView{{Title: "API reference", Address: "/docs"}, {Title: row.Summary, Address: "/docs/" + row.Name}}
+	code := http.StatusOK
+	switch {
+	case !send:
+		q.raw, q.body = nil, sample(row)
+	case row.Streams != nil:
+		http.Redirect(v.w, v.r, q.target(), http.StatusSeeOther) // which the browser keeps as a file
+		return
+	default:
+		w, err := v.send(v.r.Context(), v.r, q)
+		if err != nil {
+			v.refused(reply{}, err)
+			return
+		}
+		for _, cookie := range w.header.Values("Set-Cookie") { // of a session that goes on under another
+			v.w.Header().Add("Set-Cookie", cookie)
+		}
+		view.Answer = w.view()
+		if w.code >= http.StatusBadRequest {
+			code = w.code
+		}
+	}
+	view.Curl = v.curl(v.t.Org.Slug, q)
+	v.show(code, "attempt", view)
+}
+
+// tryForm makes the form: a control for each parameter, one for what the query may have besides, one for the body as it is.
+func tryForm(row *api.Operation, sent url.Values) formView {
+	f := formView{Action: tryAddress(row) + "#answer", Submit: "Send", Asks: row.Method == http.MethodGet, Danger: row.Method == http.MethodDelete}
+	if f.Asks {
+		f.Hidden = []hidden{{"_send", "true"}}
+	} else {
+		f.Once = onceKey()
+	}
+	add := func(c control, name string) {
+		c.Name, c.ID, c.Bare = name, idOf("try", name), true
+		f.Controls = append(f.Controls, c)
+	}
+	free := ""
+	for _, p := range row.Params {
+		name := string(p.In) + "." + p.Name
+		c := question(p, url.Values{p.Name: sent[name]})
+		switch {
+		case p.In == api.InHeader:
+		case c.Kind == "":
+			free += " " + p.Description
+		default:
+			c.Label = p.Name
+			add(c, name)
+		}
+	}
+	if free != "" {
+		add(control{Label: "More of the query", Kind: "text", Value: sent.Get("more"), Hint: "As it stands in an address." + free}, "more")
+	}
+	if row.Conditional() && !f.Asks {
+		add(control{Label: "If-Match", Kind: "text", Value: sent.Get("match"), Hint: "The ETag of what you saw; the call changes nothing where it is another by now."}, "match")
+	}
+	if row.Body != nil {
+		c := control{Label: "Body", Kind: "json", Value: sent.Get("body")}
+		if !sent.Has("body") {
+			raw, _ := json.MarshalIndent(sample(row), "", "  ") // the document is made of it, too
+			c.Value = string(raw)
+		}
+		add(c, "body")
+	}
+	return f
+}
+
+// view returns the answer as it is shown.
+func (w *written) view() *answerView {
+	a := &answerView{Status: strings.TrimSpace(strconv.Itoa(w.code) + " " + http.StatusText(w.code))}
+	for _, name := range slices.Sorted(maps.Keys(w.header)) {
+		if name != "Set-Cookie" { // no script reads it, nor does a page show it
+			a.Header = append(a.Header, hidden{name, strings.Join(w.header[name], ", ")})
+		}
+	}
+	var readable bytes.Buffer
+	if json.Indent(&readable, w.body.Bytes(), "", "  ") != nil {
+		readable = w.body
+	}
+	a.Body, a.Cut = readable.String(), readable.Len() > mostAnswered
+	if a.Cut {
+		a.Body = strings.ToValidUTF8(a.Body[:mostAnswered], "")
+	}
+	return a
+}

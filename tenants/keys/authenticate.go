@@ -118,7 +118,7 @@ func (e *entry) admit(now time.Time, remote netip.Addr) (*tenants.Principal, err
 func (s *Service) lookUp(ctx context.Context, t *tenants.Tenant, hash string, now time.Time) (*entry, error) {
 	if e, ok := s.index.get(ctx, t, hash); ok {
 		e.readAt = now
-		e.principal.Needs = s.needs(t, e.principal.KeyID)
+		e.principal.Needs = s.needs(t.People(), e.principal.KeyID)
 		return e, nil
 	}
 	k, account, err := s.read(ctx, t, hash)
@@ -129,7 +129,7 @@ func (s *Service) lookUp(ctx context.Context, t *tenants.Tenant, hash string, no
 	if err != nil {
 		return nil, err
 	}
-	p.Needs = s.needs(t, k.ID)
+	p.Needs = s.needs(t.People(), k.ID)
 	e := &entry{principal: p, rev: t.Org.AccessRev, expiresAt: k.ExpiresAt, readAt: now}
 	if hash != k.Hash {
 		if e.expiresAt = k.OldUntil; now.UnixMilli() >= k.OldUntil {

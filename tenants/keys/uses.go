@@ -28,8 +28,9 @@ type uses struct {
 	flush   sync.Mutex     // held while a round is written
 }
 
+// use keeps no tenant: thousands of keys would each keep one that everybody else has replaced.
 type use struct {
-	tenant *tenants.Tenant
+	people *store.Workspace
 	at     int64 // Unix milliseconds
 	needed []tenants.Permission
 }
@@ -41,22 +42,20 @@ func (s *Service) note(t *tenants.Tenant, e *entry, now time.Time) {
 	if before := e.used.Load(); before == minute || !e.used.CompareAndSwap(before, minute) {
 		return
 	}
-	s.used(t, e.principal.KeyID)
+	s.used(t.People(), e.principal.KeyID)
 }
 
 // needs notes which permissions of a key calls need.
-func (s *Service) needs(t *tenants.Tenant, id string) *tenants.Needs {
-	return &tenants.Needs{Note: func(p tenants.Permission) {
-		s.used(t, id, p)
-	}}
+func (s *Service) needs(people *store.Workspace, id string) *tenants.Needs {
+	return &tenants.Needs{Note: func(p tenants.Permission) { s.used(people, id, p) }}
 }
 
 // used notes that a key is used now, for that permission where one is given, unless too many wait to be stored.
-func (s *Service) used(t *tenants.Tenant, id string, needed ...tenants.Permission) {
+func (s *Service) used(people *store.Workspace, id string, needed ...tenants.Permission) {
 	s.uses.mu.Lock()
 	defer s.uses.mu.Unlock()
 	if u, known := s.uses.waiting[id]; known || len(s.uses.waiting) < maxUses {
-		s.uses.waiting[id] = use{t, s.now().UnixMilli(), union(u.needed, needed)}
+		s.uses.waiting[id] = use{people, s.now().UnixMilli(), union(u.needed, needed)}
 	}
 }
 
@@ -88,7 +87,7 @@ func (s *Service) FlushUses(ctx context.Context) {
 	}
 	s.uses.mu.Unlock()
 	for id, u := range batch {
-		_, err := s.kinds.Keys.In(u.tenant.People()).Update(ctx, id, func(k *Key) error {
+		_, err := s.kinds.Keys.In(u.people).Update(ctx, id, func(k *Key) error {
 			if !k.note(u.at, u.needed) {
 				return errLater // another replica has it
 			}

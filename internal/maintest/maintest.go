@@ -26,9 +26,10 @@ func Run(m *testing.M) int {
 	return m.Run()
 }
 
-// prepare makes more tests run at the same time and memory be collected more rarely, but where whoever
-// started them said how.
+// prepare makes more tests run at the same time, their files be kept in memory, and that be collected more rarely, but where
+// whoever started them said how.
 func prepare() {
+	inMemory()
 	flag.Parse()
 	said := false
 	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })

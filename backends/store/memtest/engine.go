@@ -149,17 +149,24 @@ func (w *workspace) Write(ctx context.Context, writes []driver.Write) error {
 		return err
 	}
 	defer w.engine.leave()
-	before := map[string]map[string]driver.Document{}
+	var undo []func()
 	for position, write := range writes {
-		c := write.Collection
-		if before[c.Name] == nil {
-			before[c.Name] = maps.Clone(w.documents[c.Name])
+		name, id := write.Collection.Name, write.Doc.ID
+		all := w.documents[name]
+		if all == nil {
+			all = map[string]driver.Document{}
+			w.documents[name] = all
 		}
-		if w.documents[c.Name] == nil {
-			w.documents[c.Name] = map[string]driver.Document{}
-		}
-		if err := apply(w.documents[c.Name], write, position); err != nil {
-			maps.Copy(w.documents, before)
+		old, there := all[id]
+		undo = append(undo, func() {
+			if delete(all, id); there {
+				all[id] = old
+			}
+		})
+		if err := apply(all, write, position); err != nil {
+			for _, one := range slices.Backward(undo) {
+				one()
+			}
 			return err
 		}
 	}

@@ -127,7 +127,7 @@ func testKeptCounts(t *testing.T, shared bool) {
 	}
 	stop := make(chan struct{})
 	var all sync.WaitGroup
-	for range 4 {
+	for range 2 {
 		all.Go(func() {
 			for {
 				select {
@@ -139,7 +139,7 @@ func testKeptCounts(t *testing.T, shared bool) {
 			}
 		})
 	}
-	for i := range 200 {
+	for i := range 80 {
 		if err := ws.Write(t.Context(), []driver.Write{person(c, leastKept+i)}); err != nil {
 			t.Fatal(err)
 		}
@@ -181,9 +181,9 @@ func testDeepPages(t *testing.T, shared bool) {
 			t.Fatal(err)
 		}
 		q.Limit = 7
-		for step := range 2 * len(whole) {
-			// Offset by offset, then here and there, with a write now and then.
-			if q.Offset = deepPage - 1 + step; step > len(whole) {
+		for step := range len(whole) {
+			// Every other offset, then here and there, with a write now and then.
+			if q.Offset = deepPage - 1 + 2*step; step > len(whole)/2 {
 				q.Offset = step * 7919 % (len(whole) + 2)
 			}
 			if step%199 == 198 {

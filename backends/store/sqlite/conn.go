@@ -21,6 +21,10 @@ type conn struct {
 	raw   *sqlite.Conn
 	stmts map[string]*sqlite.Stmt
 	done  chan struct{} // closed to interrupt; replaced afterwards
+	// wrote counts the statements that have changed something, there are the workspaces that the transaction has
+	// found in its file; both of the writer alone.
+	wrote uint64
+	there map[int64]bool
 }
 
 func openConn(path string, flags sqlite.OpenFlags, pragmas ...string) (*conn, error) {
@@ -28,7 +32,7 @@ func openConn(path string, flags sqlite.OpenFlags, pragmas ...string) (*conn, er
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{raw: raw, stmts: map[string]*sqlite.Stmt{}, done: make(chan struct{})}
+	c := &conn{raw: raw, stmts: map[string]*sqlite.Stmt{}, done: make(chan struct{}), there: map[int64]bool{}}
 	raw.SetBusyTimeout(busyTimeout)
 	for _, p := range pragmas {
 		if err := c.script(p); err != nil {
@@ -98,6 +102,9 @@ func (c *conn) rows(sql string, args []any, each func(*sqlite.Stmt) error) error
 	}
 	for {
 		more, err := s.Step()
+		if err == nil && !strings.HasPrefix(sql, "SELECT") && c.raw.Changes() > 0 {
+			c.wrote++
+		}
 		if err != nil || !more {
 			return err
 		}
@@ -122,6 +129,7 @@ func (c *conn) script(sql string) error {
 		for more := true; more && err == nil; {
 			more, err = s.Step()
 		}
+		c.wrote++
 		if e := s.Finalize(); err == nil {
 			err = e
 		}

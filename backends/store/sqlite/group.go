@@ -16,7 +16,7 @@ const (
 	largeJob = 64
 )
 
-// job is what somebody wants to be done in a transaction. It may be done twice, if nothing of the first time
+// job is what somebody wants to be done in a transaction. It may be done more than once, if nothing of the time before
 // remains.
 type job struct {
 	ctx       context.Context //nolint:containedctx // of the caller, who waits
@@ -109,7 +109,7 @@ func (db *database) serve() {
 	for _, j := range jobs {
 		j.err = errGivenUp // for who would else take a panic for a success
 	}
-	if len(jobs) > 1 && db.together(jobs) {
+	if len(jobs) > 1 && (db.together(jobs, false) || db.together(jobs, true)) {
 		return
 	}
 	for _, j := range jobs {
@@ -167,26 +167,16 @@ func (db *database) alone(j *job) error {
 }
 
 // together does the jobs in one transaction. Where that ended before it was to be committed, because of what
-// one of them did or met, it returns false: nothing remains of any, and each is to be done alone.
-func (db *database) together(jobs []*job) bool {
+// one of them did or met, it returns false: nothing remains of any, and each is to be done in another way.
+// Unless they are guarded, that is so too where one failed that had changed something: few do, and to be ready to take
+// each back costs all.
+func (db *database) together(jobs []*job, guarded bool) bool {
 	c, err := db.begin(jobs[0].ctx)
 	if err != nil {
 		return false
 	}
 	for _, j := range jobs {
-		if err = c.exec("SAVEPOINT job"); err != nil {
-			break
-		}
-		if j.err = j.run(c); j.err != nil {
-			// An interrupted statement, or a full disk, has ended the whole transaction.
-			if err = j.err; c.raw.AutocommitEnabled() || transient(err) {
-				break
-			}
-			if err = c.exec("ROLLBACK TO job"); err != nil {
-				break
-			}
-		}
-		if err = c.exec("RELEASE job"); err != nil {
+		if err = c.guard(j, guarded); err != nil {
 			break
 		}
 	}
@@ -208,6 +198,30 @@ func (db *database) together(jobs []*job) bool {
 		}
 	}
 	return true
+}
+
+// guard does a job of several, of which nothing remains where it failed. An error says that this cannot be had.
+func (c *conn) guard(j *job, guarded bool) error {
+	if guarded {
+		if err := c.exec("SAVEPOINT job"); err != nil {
+			return err
+		}
+	}
+	before := c.wrote
+	j.err = j.run(c)
+	switch {
+	case j.err == nil:
+	case c.raw.AutocommitEnabled(), transient(j.err), !guarded && c.wrote > before:
+		return j.err // an interrupted statement, or a full disk, has ended the whole transaction
+	case guarded:
+		if err := c.exec("ROLLBACK TO job"); err != nil {
+			return err
+		}
+	}
+	if guarded {
+		return c.exec("RELEASE job")
+	}
+	return nil
 }
 
 // committed notes what a job has changed.

@@ -71,7 +71,10 @@ func TestGroup_EachHasItsVerdict(t *testing.T) {
 	first, twice, undone := g.add(t.Context(), nil, 1, 2), g.add(t.Context(), nil, 3, 1), g.add(t.Context(), broken, 4)
 	late, last := g.add(gone, nil, 5), g.add(t.Context(), nil, 6)
 	g.db.writing <- struct{}{}
-	shared := g.db.together(g.jobs)
+	if g.db.together(g.jobs, false) || g.stored() != 0 {
+		t.Errorf("what had begun and failed was not taken back: %d persons", g.stored())
+	}
+	shared := g.db.together(g.jobs, true)
 	<-g.db.writing
 	var dup *driver.DuplicateError
 	if !shared || first.err != nil || last.err != nil || !errors.As(twice.err, &dup) || dup.Position != 1 || !errors.Is(undone.err, broken) || !errors.Is(late.err, context.Canceled) {
@@ -79,6 +82,33 @@ func TestGroup_EachHasItsVerdict(t *testing.T) {
 	}
 	if n := g.stored(); n != 3 {
 		t.Errorf("%d persons, want 1, 2 and 6", n)
+	}
+}
+
+// TestGroup_WhatChangedNothingIsTakenBackFromNobody: a job that fails at once needs no second time of all.
+func TestGroup_WhatChangedNothingIsTakenBackFromNobody(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t)
+	first, twice, stale, last := g.add(t.Context(), nil, 1), g.add(t.Context(), nil, 1), g.add(t.Context(), nil), g.add(t.Context(), nil, 2)
+	stale.do = func(c *conn) error {
+		write := person(g.c, 1)
+		write.Op, write.Doc.Rev = driver.Replace, 7
+		change, err := g.ws.change(write)
+		if err != nil {
+			return err
+		}
+		return change.apply(c, 0)
+	}
+	g.db.writing <- struct{}{}
+	shared := g.db.together(g.jobs, false)
+	<-g.db.writing
+	var dup *driver.DuplicateError
+	var conflict *driver.ConflictError
+	if !shared || first.err != nil || last.err != nil || !errors.As(twice.err, &dup) || !errors.As(stale.err, &conflict) {
+		t.Errorf("%t: %v, %v, %v, %v", shared, first.err, twice.err, stale.err, last.err)
+	}
+	if n := g.stored(); n != 2 {
+		t.Errorf("%d persons, want 1 and 2", n)
 	}
 }
 
@@ -202,7 +232,7 @@ func TestLogIsWrittenBackWhole(t *testing.T) {
 				}
 				if jobs > 1 {
 					g.db.writing <- struct{}{}
-					if !g.db.together(g.jobs) {
+					if !g.db.together(g.jobs, false) {
 						t.Fatal("not written together")
 					}
 					<-g.db.writing

@@ -244,8 +244,8 @@ func (t *table) addSide(indexName, fieldName string) {
 		}
 	}
 	s.insert = "INSERT OR IGNORE INTO " + f.side + " (value, id" + t.led(", ws") + ") VALUES (?1, ?2" + t.led(", ?3") + ")"
-	s.dropOldOne = "DELETE FROM " + f.side + " WHERE " + t.led("ws = ?2 AND ") + "id = ?1 AND value IN (SELECT value FROM json_each((SELECT " +
-		f.column + " FROM " + t.quoted + " WHERE " + t.led("ws = ?2 AND ") + "id = ?1)))"
+	s.dropOldOne = "DELETE FROM " + f.side + " WHERE " + t.led("ws = ?3 AND ") + "id = ?1 AND value IN (SELECT value FROM json_each((SELECT " +
+		f.column + " FROM " + t.quoted + " WHERE " + t.led("ws = ?3 AND ") + "id = ?1 AND rev = coalesce(?2, rev))))"
 	t.sides = append(t.sides, s)
 }
 

@@ -268,12 +268,15 @@ func (w *workspace) hold(ctx context.Context, db *database) error {
 
 // there sees in a transaction whether the workspace has not been removed: what it wrote then would be left behind.
 func (w *workspace) there(c *conn) error {
-	if !w.shared {
+	if !w.shared || c.there[w.space.id] {
 		return nil
 	}
 	there, found, err := entryOf(c, w.space.name)
 	if err == nil && (!found || there.id != w.space.id) {
 		return errRemoved
+	}
+	if err == nil {
+		c.there[w.space.id] = true // until the transaction ends: nobody is removed in one that others share
 	}
 	return err
 }

@@ -105,8 +105,12 @@ func (c *change) apply(on *conn, position int) error {
 		}
 		return c.fillSides(on)
 	}
+	var of any // the revision, of which a put asks for none
+	if c.op != driver.Put {
+		of = c.rev
+	}
 	for _, s := range c.t.sides {
-		if err := on.exec(s.dropOldOne, c.t.args(c.ws, c.id)...); err != nil {
+		if err := on.exec(s.dropOldOne, c.t.args(c.ws, c.id, of)...); err != nil {
 			return err
 		}
 	}
@@ -154,7 +158,9 @@ func (c *change) store(on *conn, sql string, rev int64) error {
 	if c.t.shared {
 		s.BindInt64(len(c.values)+5, c.ws)
 	}
-	_, err = s.Step()
+	if _, err = s.Step(); err == nil && on.raw.Changes() > 0 {
+		on.wrote++
+	}
 	if reset := s.Reset(); err == nil { // else it repeats the error of the step
 		err = reset
 	}
@@ -234,6 +240,7 @@ func (db *database) rollback(cause error) {
 
 // begin waits for the lock of another process, a backup for example, as long as ctx allows.
 func begin(ctx context.Context, c *conn) error {
+	clear(c.there)
 	deadline := time.Now().Add(lockTimeout)
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
 		err := c.exec("BEGIN IMMEDIATE")

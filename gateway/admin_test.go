@@ -60,11 +60,6 @@ func withRedis(addr string) gatewaytest.Option {
 	return func(c *config.Config, _ *gateway.Options) { c.Redis.Addrs = []string{addr} }
 }
 
-// withoutAnswers is withRedis of one that does not answer in time, for which is waited as long as anywhere.
-func withoutAnswers(addr string) gatewaytest.Option {
-	return func(c *config.Config, o *gateway.Options) { c.Redis.Addrs, o.RedisTimeout = []string{addr}, 0 }
-}
-
 // TestF5_ReadinessNamesWhatIsDown: alive all the time, ready again by itself, and keys are
 // still accepted, since the store knows them.
 func TestF5_ReadinessNamesWhatIsDown(t *testing.T) {
@@ -123,7 +118,7 @@ func TestStartsWhileRedisIsAway(t *testing.T) {
 	for name, addr := range map[string]string{"closed": closed.Addr().String(), "silent": silent.Addr().String()} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g := gatewaytest.Start(t, withoutAnswers(addr))
+			g := gatewaytest.Start(t, withRedis(addr))
 			acme := g.Org(t, "acme")
 			key := acme.Key(t)
 			started := time.Now()

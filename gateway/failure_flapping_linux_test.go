@@ -78,7 +78,7 @@ func TestF3_FlappingLeavesNothingBehind(t *testing.T) {
 	redis := awayRedis(t)
 	var w *world
 	pprof.Do(t.Context(), pprof.Labels("flapping", "yes"), func(context.Context) {
-		w = newQuietWorld(t, onMongo(t, uri), withoutAnswers(redis.Addr))
+		w = newQuietWorld(t, onMongo(t, uri), withRedis(redis.Addr))
 	})
 	p := w.a
 	rows := w.rows(p, contract(readsOf))

@@ -183,7 +183,7 @@ func TestK2_BothAreAway(t *testing.T) {
 			t.Parallel()
 			mongo, uri := awayMongo(t)
 			redis := awayRedis(t)
-			w := newQuietWorld(t, onMongo(t, uri), withoutAnswers(redis.Addr))
+			w := newQuietWorld(t, onMongo(t, uri), withRedis(redis.Addr))
 			p := w.a
 			cold, unknown := p.fullKey(t).Token, randomKey(t, "server_full")
 			rows := w.rows(p, contract(keyed))

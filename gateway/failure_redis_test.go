@@ -48,7 +48,7 @@ func TestF1_RedisInTrouble(t *testing.T) {
 		t.Run(fault.Name, func(t *testing.T) {
 			t.Parallel()
 			redis := awayRedis(t)
-			w := newQuietWorld(t, withoutAnswers(redis.Addr))
+			w := newQuietWorld(t, withRedis(redis.Addr))
 			p := w.a
 			rows := w.rows(p, contract(readsOf))
 			good := p.goodAnswers(t, rows)
@@ -120,7 +120,7 @@ func TestK8_NoKeyGetsAnothersIdentity(t *testing.T) {
 	const organizations, each, rounds = 4, 16, 12
 	redis := awayRedis(t)
 	var c clock
-	g := gatewaytest.Start(t, withoutAnswers(redis.Addr), c.option())
+	g := gatewaytest.Start(t, withRedis(redis.Addr), c.option())
 	type caller struct {
 		org *gatewaytest.Org
 		key control.IssuedKey

@@ -177,7 +177,7 @@ func (w *world) wantAllAway(t *testing.T, leave, back func(), within time.Durati
 func TestF1_EveryOperationWithoutRedis(t *testing.T) {
 	t.Parallel()
 	redis := awayRedis(t)
-	w := newWorld(t, withRedis(redis.Addr))
+	w := newWorld(t, withRedis(redis.Addr), gatewaytest.PatientRedis)
 	p := w.a
 	reads := w.rows(p, func(op *api.Operation) bool { return op.Method == http.MethodGet })
 	writes := w.rows(p, func(op *api.Operation) bool { return op.Method != http.MethodGet })

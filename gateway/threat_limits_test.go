@@ -426,7 +426,7 @@ func TestF4_RedisNeverAnswers(t *testing.T) {
 			go func() { _, _ = io.Copy(io.Discard, conn); _ = conn.Close() }()
 		}
 	}()
-	g := gatewaytest.Start(t, withoutAnswers(silent.Addr().String()), gatewaytest.Limits("20/h", "off", "4/h", "off"))
+	g := gatewaytest.Start(t, withRedis(silent.Addr().String()), gatewaytest.Limits("20/h", "off", "4/h", "off"), func(_ *config.Config, o *gateway.Options) { o.RedisTimeout = 0 })
 	acme := g.Org(t, "acme")
 	key := acme.Key(t)
 	for left := 3; left >= 0; left-- {

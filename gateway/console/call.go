@@ -186,6 +186,9 @@ func (m *Module) curl(slug string, q request) string {
 	if q.row.Method != http.MethodGet {
 		parts = append(parts, "-X", q.row.Method)
 	}
+	if q.match != "" && q.row.Conditional() {
+		parts = append(parts, "-H", quote("If-Match: "+q.match))
+	}
 	if q.body != nil || q.raw != nil {
 		shown, _ := q.json() // texts, numbers, lists and objects of them: cannot fail
 		parts = append(parts, "-H", quote("Content-Type: application/json"), "-d", quote(string(shown)))

@@ -110,6 +110,9 @@ func (m *Module) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			within = row.Deadline() // while the file arrives
 		}
 	}
+	if operation, is := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, "/docs/"), "/try"); is && m.site.rows[operation] != nil {
+		within = max(within, m.site.rows[operation].Deadline()) // it takes as long as for a program
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), within)
 	defer cancel()
 	m.pages.mux.ServeHTTP(w, r.WithContext(ctx))

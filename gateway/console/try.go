@@ -35,7 +35,7 @@ const mostAnswered = 64 << 10
 func tryAddress(row *api.Operation) string { return "/docs/" + row.Name + "/try" }
 
 // tryPage makes a call and shows its answer. A call that reads is made by the address of the page, which can be kept;
-// others by a form, whose key keeps them from being made twice.
+// others by a form alone, which no other site can send and no link stand for.
 func (m *Module) tryPage(v *visit) {
 	row := v.site.rows[v.r.PathValue("operation")]
 	reads := row != nil && row.Method == http.MethodGet
@@ -43,28 +43,33 @@ func (m *Module) tryPage(v *visit) {
 		v.missing()
 		return
 	}
-	sent, send := v.r.URL.Query(), v.r.URL.Query().Has("_send")
-	if v.r.Method == http.MethodPost {
+	sent, send := url.Values{}, false
+	switch {
+	case v.r.Method == http.MethodPost:
 		if sent, send = v.sent(); !send {
 			return
 		}
+	case reads:
+		sent = v.r.URL.Query()
+		send = sent.Has("_send")
 	}
 	q := request{row: row, path: map[string]string{}, match: sent.Get("match"), once: sent.Get("_once")}
 	fromForm(row, q.path, sent)
-	query := asked(sent)
-	if more, err := url.ParseQuery(strings.TrimPrefix(strings.TrimSpace(sent.Get("more")), "?")); err == nil {
-		maps.Copy(query, more)
-	}
+	query, form := asked(sent), tryForm(row, sent)
+	more, err := url.ParseQuery(strings.TrimPrefix(strings.TrimSpace(sent.Get("more")), "?"))
+	maps.Copy(query, more)
 	q.query = query.Encode()
 	if row.Body != nil {
 		q.raw = []byte(sent.Get("body"))
 	}
-	view := attempt{chrome: v.chrome(row.Summary), Operation: row, Form: tryForm(row, sent)}
+	view := attempt{chrome: v.chrome(row.Summary), Operation: row, Form: form}
 	view.Trail = []linkView{{Title: "API reference", Address: "/docs"}, {Title: row.Summary, Address: "/docs/" + row.Name}}
 	code := http.StatusOK
 	switch {
 	case !send:
 		q.raw, q.body = nil, sample(row)
+	case err != nil: // without it the call would answer more than was asked for
+		view.Form.Error, code = "More of the query cannot be read: "+err.Error()+".", http.StatusBadRequest
 	case row.Streams != nil:
 		http.Redirect(v.w, v.r, q.target(), http.StatusSeeOther) // which the browser keeps as a file
 		return
@@ -77,13 +82,24 @@ func (m *Module) tryPage(v *visit) {
 		for _, cookie := range w.header.Values("Set-Cookie") { // of a session that goes on under another
 			v.w.Header().Add("Set-Cookie", cookie)
 		}
+		if wait := w.header.Get("Retry-After"); wait != "" {
+			v.w.Header().Set("Retry-After", wait)
+		}
 		view.Answer = w.view()
 		if w.code >= http.StatusBadRequest {
 			code = w.code
 		}
 	}
+	if unrepeated(row) {
+		q.raw, q.body = nil, sample(row)
+	}
 	view.Curl = v.curl(v.t.Org.Slug, q)
 	v.show(code, "attempt", view)
+}
+
+// unrepeated reports whether what is sent may hold something secret, which no page repeats.
+func unrepeated(row *api.Operation) bool {
+	return row.Defined.By != "" || slices.ContainsFunc(row.Body, func(f api.Field) bool { return f.Secret })
 }
 
 // tryForm makes the form: a control for each parameter, one for what the query may have besides, one for the body as it is.
@@ -105,7 +121,10 @@ func tryForm(row *api.Operation, sent url.Values) formView {
 		switch {
 		case p.In == api.InHeader:
 		case c.Kind == "":
-			free += " " + p.Description
+			free += " " + p.Name + ": " + p.Description
+			if p.Shape == api.List {
+				free += " " + p.Name + "[]=" + p.Example
+			}
 		default:
 			c.Label = p.Name
 			add(c, name)
@@ -119,7 +138,7 @@ func tryForm(row *api.Operation, sent url.Values) formView {
 	}
 	if row.Body != nil {
 		c := control{Label: "Body", Kind: "json", Value: sent.Get("body")}
-		if !sent.Has("body") {
+		if !sent.Has("body") || unrepeated(row) {
 			raw, _ := json.MarshalIndent(sample(row), "", "  ") // the document is made of it, too
 			c.Value = string(raw)
 		}

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -60,6 +61,13 @@ func (g *Gateway) validator(t testing.TB) *openapitest.Validator {
 	return g.document.validator
 }
 
+// patience is how long a Redis that works is waited for, however busy the machine is: else a request is counted apart, and
+// nobody can sign in.
+const patience = time.Minute
+
+// PatientRedis is an Option for a Redis that a test names and that refuses or answers.
+func PatientRedis(_ *config.Config, o *gateway.Options) { o.RedisTimeout = patience }
+
 // Option changes the settings or the options of a gateway before it starts.
 type Option func(*config.Config, *gateway.Options)
 
@@ -87,14 +95,17 @@ func Start(t testing.TB, options ...Option) *Gateway {
 		}
 	}
 	// Requests are counted on their way, but few tests are about being refused.
-	Limits("100000000/s", "off", "100000000/s", "off")(&cfg, nil)
+	Limits("100000000/s", "off", "100000000/s", "off")(&cfg, &gateway.Options{})
 	cfg.Limits.Address = limits.PerSecond(limits.MaxCount)
 	log := &Buffer{}
 	o := gateway.Options{Log: slog.New(slog.NewJSONHandler(log, nil)), Version: "test", Holder: "a test", WaitForStore: time.Minute, PasswordMemory: 64, Leases: store.DefaultLeases()}
-	o.RedisTimeout = time.Minute   // Redis is waited for, however busy the machine is: else requests are counted apart, and nobody can sign in
 	o.Leases.Settled = time.Minute // a write may take so long on a machine that has much else to do
+	shared := cfg.Redis.Addrs
 	for _, option := range options {
 		option(&cfg, &o)
+	}
+	if o.RedisTimeout == 0 && slices.Equal(cfg.Redis.Addrs, shared) {
+		o.RedisTimeout = patience // nobody breaks it
 	}
 	app, err := gateway.New(t.Context(), cfg, o)
 	if err != nil {
@@ -173,9 +184,10 @@ func isolate(cfg *config.Config, isolation string) {
 }
 
 // Limits sets the request limits that hold by default: rate and quota of an organization,
-// rate and quota of each key. A text that is no limit ends the program.
+// rate and quota of each key. A text that is no limit ends the program. Redis is waited for.
 func Limits(organization, organizationQuota, key, keyQuota string) Option {
-	return func(cfg *config.Config, _ *gateway.Options) {
+	return func(cfg *config.Config, o *gateway.Options) {
+		o.RedisTimeout = patience
 		l := &cfg.Limits
 		for into, text := range map[*limits.Limit]string{
 			&l.Organization: organization, &l.OrganizationQuota: organizationQuota, &l.Key: key, &l.KeyQuota: keyQuota,

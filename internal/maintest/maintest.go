@@ -29,8 +29,10 @@ func Run(m *testing.M) int {
 // prepare makes more tests run at the same time, their files be kept in memory, and that be collected more rarely, but where
 // whoever started them said how.
 func prepare() {
-	inMemory()
 	flag.Parse()
+	if flag.Lookup("test.bench").Value.String() == "" { // which is about the disk, too
+		inMemory()
+	}
 	said := false
 	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
 	if !said {

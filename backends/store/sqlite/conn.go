@@ -21,7 +21,7 @@ type conn struct {
 	raw   *sqlite.Conn
 	stmts map[string]*sqlite.Stmt
 	done  chan struct{} // closed to interrupt; replaced afterwards
-	// wrote counts the statements that have changed something, there are the workspaces that the transaction has
+	// wrote counts the statements that may have changed something, there are the workspaces that the transaction has
 	// found in its file; both of the writer alone.
 	wrote uint64
 	there map[int64]bool
@@ -102,8 +102,8 @@ func (c *conn) rows(sql string, args []any, each func(*sqlite.Stmt) error) error
 	}
 	for {
 		more, err := s.Step()
-		if err == nil && !strings.HasPrefix(sql, "SELECT") && c.raw.Changes() > 0 {
-			c.wrote++
+		if !strings.HasPrefix(sql, "SELECT") {
+			c.note(more, err)
 		}
 		if err != nil || !more {
 			return err
@@ -114,6 +114,14 @@ func (c *conn) rows(sql string, args []any, each func(*sqlite.Stmt) error) error
 		if err := each(s); err != nil {
 			return err
 		}
+	}
+}
+
+// note counts a statement that may have changed something. How much is known at its end alone, and no error but that
+// of a constraint is certain to have taken it back.
+func (c *conn) note(more bool, err error) {
+	if more || err == nil && c.raw.Changes() > 0 || err != nil && sqlite.ErrCode(err).ToPrimary() != sqlite.ResultConstraint {
+		c.wrote++
 	}
 }
 

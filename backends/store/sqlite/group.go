@@ -99,22 +99,27 @@ func (db *database) transact(ctx, wait context.Context, documents int, touched m
 
 // serve does the jobs whose turn it is, gives each its verdict, and the writer back.
 func (db *database) serve() {
-	jobs := db.line.next()
+	jobs, judged := db.line.next(), false
 	defer func() {
 		for _, j := range jobs {
+			if !judged { // a panic is no success, of those before it neither
+				j.err = errGivenUp
+			}
 			close(j.done)
 		}
 		<-db.writing
 	}()
-	for _, j := range jobs {
-		j.err = errGivenUp // for who would else take a panic for a success
+	shared := false
+	if len(jobs) > 1 {
+		var begun bool
+		if shared, begun = db.together(jobs, false); begun && !shared {
+			shared, _ = db.together(jobs, true)
+		}
 	}
-	if len(jobs) > 1 && (db.together(jobs, false) || db.together(jobs, true)) {
-		return
+	for i := 0; i < len(jobs) && !shared; i++ {
+		jobs[i].err = db.alone(jobs[i])
 	}
-	for _, j := range jobs {
-		j.err = db.alone(j)
-	}
+	judged = true
 }
 
 // begin returns the writer in a transaction that has just begun.
@@ -128,7 +133,7 @@ func (db *database) begin(ctx context.Context) (c *conn, err error) {
 		}
 	}
 	if err := begin(ctx, db.writer); err != nil {
-		db.rollback(err)
+		db.abandon(err)
 		return nil, err
 	}
 	return db.writer, nil
@@ -155,10 +160,11 @@ func (db *database) alone(j *job) error {
 	if err != nil {
 		return err
 	}
-	if err = j.run(c); err == nil {
-		err = db.commit(c)
+	if err = j.run(c); err != nil {
+		db.abandon(err)
+		return err
 	}
-	if err != nil {
+	if err = db.commit(c); err != nil {
 		db.rollback(err)
 		return err
 	}
@@ -170,10 +176,10 @@ func (db *database) alone(j *job) error {
 // one of them did or met, it returns false: nothing remains of any, and each is to be done in another way.
 // Unless they are guarded, that is so too where one failed that had changed something: few do, and to be ready to take
 // each back costs all.
-func (db *database) together(jobs []*job, guarded bool) bool {
+func (db *database) together(jobs []*job, guarded bool) (done, begun bool) {
 	c, err := db.begin(jobs[0].ctx)
 	if err != nil {
-		return false
+		return false, false
 	}
 	for _, j := range jobs {
 		if err = c.guard(j, guarded); err != nil {
@@ -181,8 +187,8 @@ func (db *database) together(jobs []*job, guarded bool) bool {
 		}
 	}
 	if err != nil {
-		db.rollback(err)
-		return false
+		db.abandon(err)
+		return false, true
 	}
 	err = db.commit(c)
 	if err != nil {
@@ -197,7 +203,7 @@ func (db *database) together(jobs []*job, guarded bool) bool {
 			db.committed(j)
 		}
 	}
-	return true
+	return true, true
 }
 
 // guard does a job of several, of which nothing remains where it failed. An error says that this cannot be had.

@@ -71,10 +71,10 @@ func TestGroup_EachHasItsVerdict(t *testing.T) {
 	first, twice, undone := g.add(t.Context(), nil, 1, 2), g.add(t.Context(), nil, 3, 1), g.add(t.Context(), broken, 4)
 	late, last := g.add(gone, nil, 5), g.add(t.Context(), nil, 6)
 	g.db.writing <- struct{}{}
-	if g.db.together(g.jobs, false) || g.stored() != 0 {
+	if done, begun := g.db.together(g.jobs, false); done || !begun || g.stored() != 0 {
 		t.Errorf("what had begun and failed was not taken back: %d persons", g.stored())
 	}
-	shared := g.db.together(g.jobs, true)
+	shared, _ := g.db.together(g.jobs, true)
 	<-g.db.writing
 	var dup *driver.DuplicateError
 	if !shared || first.err != nil || last.err != nil || !errors.As(twice.err, &dup) || dup.Position != 1 || !errors.Is(undone.err, broken) || !errors.Is(late.err, context.Canceled) {
@@ -100,7 +100,7 @@ func TestGroup_WhatChangedNothingIsTakenBackFromNobody(t *testing.T) {
 		return change.apply(c, 0)
 	}
 	g.db.writing <- struct{}{}
-	shared := g.db.together(g.jobs, false)
+	shared, _ := g.db.together(g.jobs, false)
 	<-g.db.writing
 	var dup *driver.DuplicateError
 	var conflict *driver.ConflictError
@@ -140,6 +140,32 @@ func TestGroup_OneThatIsInterruptedHarmsNobody(t *testing.T) {
 	}
 	if n := g.stored(); n != 2 {
 		t.Errorf("%d persons, want 1 and 3", n)
+	}
+}
+
+// TestGroup_APanicIsNobodysSuccess: who was done before it is not told that it is stored, and the next are stored.
+func TestGroup_APanicIsNobodysSuccess(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t)
+	first, bad := g.add(t.Context(), nil, 1), g.add(t.Context(), nil, 2)
+	bad.do = func(*conn) error { panic("a fault of the program") }
+	for _, j := range g.jobs {
+		g.db.line.add(j)
+	}
+	g.db.writing <- struct{}{}
+	func() {
+		defer func() { _ = recover() }()
+		g.db.serve()
+	}()
+	<-first.done
+	if <-bad.done; first.err == nil || bad.err == nil || g.stored() != 0 {
+		t.Errorf("%v, %v, %d persons stored", first.err, bad.err, g.stored())
+	}
+	for range 2 { // the first finds the transaction that was left
+		_ = g.ws.Write(t.Context(), []driver.Write{person(g.c, 3)})
+	}
+	if n := g.stored(); n != 1 {
+		t.Errorf("%d persons, want 3 alone", n)
 	}
 }
 
@@ -232,7 +258,7 @@ func TestLogIsWrittenBackWhole(t *testing.T) {
 				}
 				if jobs > 1 {
 					g.db.writing <- struct{}{}
-					if !g.db.together(g.jobs, false) {
+					if done, _ := g.db.together(g.jobs, false); !done {
 						t.Fatal("not written together")
 					}
 					<-g.db.writing

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"errors"
 	"reflect"
 	"strings"
 	"sync"
@@ -124,6 +125,9 @@ func testKeptCounts(t *testing.T, shared bool) {
 	}
 	if kept() != 1 {
 		t.Error("a write to another table took the count away")
+	}
+	if err := ws.Write(t.Context(), []driver.Write{person(c, leastKept), person(c, 0)}); !errors.As(err, new(*driver.DuplicateError)) || kept() != 1 {
+		t.Errorf("a write that is refused took the count away: %v", err)
 	}
 	stop := make(chan struct{})
 	var all sync.WaitGroup

@@ -158,9 +158,8 @@ func (c *change) store(on *conn, sql string, rev int64) error {
 	if c.t.shared {
 		s.BindInt64(len(c.values)+5, c.ws)
 	}
-	if _, err = s.Step(); err == nil && on.raw.Changes() > 0 {
-		on.wrote++
-	}
+	more, err := s.Step()
+	on.note(more, err)
 	if reset := s.Reset(); err == nil { // else it repeats the error of the step
 		err = reset
 	}
@@ -223,9 +222,15 @@ func (w *workspace) transact(ctx context.Context, doing string, documents int, t
 	return failed(ctx, doing, err)
 }
 
-// rollback leaves a usable writer, or none. A commit that failed may yet have
-// reached the log, so readers begin anew too.
+// rollback ends a transaction whose commit failed. It may yet have reached the log, so readers begin anew too.
 func (db *database) rollback(cause error) {
+	db.abandon(cause)
+	db.commits.Add(1)
+	db.counts.changed(nil)
+}
+
+// abandon ends a transaction that was not to be committed, and leaves a usable writer, or none.
+func (db *database) abandon(cause error) {
 	var err error
 	if !db.writer.raw.AutocommitEnabled() {
 		err = db.writer.exec("ROLLBACK")
@@ -234,8 +239,6 @@ func (db *database) rollback(cause error) {
 		_ = db.writer.close()
 		db.writer = nil
 	}
-	db.commits.Add(1)
-	db.counts.changed(nil)
 }
 
 // begin waits for the lock of another process, a backup for example, as long as ctx allows.

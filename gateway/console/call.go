@@ -52,6 +52,15 @@ type reply struct {
 	data    strictjson.Value
 }
 
+// handOn gives the browser what an answer says to it: a session that begins, or goes on under another name, and when to try again.
+func handOn(w http.ResponseWriter, answer http.Header) {
+	for _, name := range []string{"Set-Cookie", "Retry-After"} {
+		for _, value := range answer.Values(name) {
+			w.Header().Add(name, value)
+		}
+	}
+}
+
 func (a *reply) ok() bool { return a.code == http.StatusOK }
 
 // faults returns what is wrong with which field, as far as the answer says.

@@ -105,17 +105,24 @@ func (m *Module) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	r.Header.Set(requestID, w.Header().Get(requestID)) // by which the log tells whose calls follow
 	within := pageTimeout
-	if operation, is := strings.CutPrefix(r.URL.Path, "/do/"); is {
-		if row := m.site.rows[operation]; row != nil && row.Upload != nil {
-			within = row.Deadline() // while the file arrives
-		}
-	}
-	if operation, is := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, "/docs/"), "/try"); is && m.site.rows[operation] != nil {
-		within = max(within, m.site.rows[operation].Deadline()) // it takes as long as for a program
+	if row := m.formed(r.URL.Path); row != nil {
+		within = max(within, row.Deadline()) // a call takes as long as a program's, and its file as long to arrive
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), within)
 	defer cancel()
 	m.pages.mux.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// formed returns the operation that the form of a page calls, nil for none.
+func (m *Module) formed(page string) *api.Operation {
+	operation, is := strings.CutPrefix(page, "/do/")
+	if tried, found := strings.CutPrefix(page, "/docs/"); found {
+		operation, is = strings.CutSuffix(tried, "/try")
+	}
+	if !is {
+		return nil
+	}
+	return m.site.rows[operation]
 }
 
 // policy is what a page may load, and whose pages may show it in a frame.
@@ -269,12 +276,7 @@ func (m *Module) formOf(w http.ResponseWriter, r *http.Request, operation string
 		m.unavailable(w, "")
 		return nil
 	}
-	for _, cookie := range a.header.Values("Set-Cookie") {
-		w.Header().Add("Set-Cookie", cookie)
-	}
-	if wait := a.header.Get("Retry-After"); wait != "" {
-		w.Header().Set("Retry-After", wait)
-	}
+	handOn(w, a.header)
 	return &a
 }
 

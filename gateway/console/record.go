@@ -505,9 +505,7 @@ func (v *visit) showTried(q request, row *api.Operation, path map[string]string,
 
 // done leads on where something was done. A secret that is told once is shown at once.
 func (v *visit) done(row *api.Operation, path map[string]string, query url.Values, a reply) {
-	for _, cookie := range a.header.Values("Set-Cookie") { // of a session that goes on under another
-		v.w.Header().Add("Set-Cookie", cookie)
-	}
+	handOn(v.w, a.header)
 	if row.Once && len(a.data.Members) > 0 {
 		view := recordView{chrome: v.chrome(row.Message), Note: "This is shown once. Copy it now, and keep it where nobody else can read it."}
 		view.Facts, _ = v.facts(&page{shows: row}, a.data)

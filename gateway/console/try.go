@@ -55,14 +55,14 @@ func (m *Module) tryPage(v *visit) {
 	}
 	q := request{row: row, path: map[string]string{}, match: sent.Get("match"), once: sent.Get("_once")}
 	fromForm(row, q.path, sent)
-	query, form := asked(sent), tryForm(row, sent)
+	query := asked(sent)
 	more, err := url.ParseQuery(strings.TrimPrefix(strings.TrimSpace(sent.Get("more")), "?"))
 	maps.Copy(query, more)
 	q.query = query.Encode()
 	if row.Body != nil {
 		q.raw = []byte(sent.Get("body"))
 	}
-	view := attempt{chrome: v.chrome(row.Summary), Operation: row, Form: form}
+	view := attempt{chrome: v.chrome(row.Summary), Operation: row, Form: tryForm(row, sent)}
 	view.Trail = []linkView{{Title: "API reference", Address: "/docs"}, {Title: row.Summary, Address: "/docs/" + row.Name}}
 	code := http.StatusOK
 	switch {
@@ -79,12 +79,7 @@ func (m *Module) tryPage(v *visit) {
 			v.refused(reply{}, err)
 			return
 		}
-		for _, cookie := range w.header.Values("Set-Cookie") { // of a session that goes on under another
-			v.w.Header().Add("Set-Cookie", cookie)
-		}
-		if wait := w.header.Get("Retry-After"); wait != "" {
-			v.w.Header().Set("Retry-After", wait)
-		}
+		handOn(v.w, w.header)
 		view.Answer = w.view()
 		if w.code >= http.StatusBadRequest {
 			code = w.code

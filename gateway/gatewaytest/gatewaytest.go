@@ -187,7 +187,7 @@ func isolate(cfg *config.Config, isolation string) {
 // rate and quota of each key. A text that is no limit ends the program. Redis is waited for.
 func Limits(organization, organizationQuota, key, keyQuota string) Option {
 	return func(cfg *config.Config, o *gateway.Options) {
-		o.RedisTimeout = patience
+		PatientRedis(cfg, o)
 		l := &cfg.Limits
 		for into, text := range map[*limits.Limit]string{
 			&l.Organization: organization, &l.OrganizationQuota: organizationQuota, &l.Key: key, &l.KeyQuota: keyQuota,

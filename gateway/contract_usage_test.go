@@ -113,7 +113,11 @@ func TestUsage_OfStrangers(t *testing.T) {
 	})
 	acme := g.Org(t, "acme")
 	reader := acme.Key(t, tenants.ViewAudit)
-	for range 3 {
+	for i := range 3 { // of an organization that is another each time
+		change := control.OrganizationChange{Slug: "acme", OrganizationFields: control.OrganizationFields{Limits: map[string]int64{"folder_children": int64(10 + i)}}}
+		if _, err := control.Call[control.Organization](t.Context(), g.Commands, "org.update", change); err != nil {
+			t.Fatal(err)
+		}
 		acme.Get(t, "", "/api/contacts")
 		acme.Page(t, "/sign-in")
 		g.App.FlushUsage(t.Context())

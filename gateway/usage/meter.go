@@ -62,15 +62,16 @@ type Meter struct {
 
 	operations []api.Operation // of the whole gateway
 
-	live  sync.Map // *tenants.Tenant to *ledger
+	live  sync.Map // organization's number to *ledger
 	flush sync.Mutex
 }
 
 // ledger has what is not stored yet of one organization.
 type ledger struct {
-	since atomic.Int64 // Unix ms
-	known atomic.Bool  // whether somebody asked who is known
-	rows  sync.Map     // operation to *tally
+	latest atomic.Pointer[tenants.Tenant] // as whom it was asked last; it is read anew all the time
+	since  atomic.Int64                   // Unix ms
+	known  atomic.Bool                    // whether somebody asked who is known
+	rows   sync.Map                       // operation to *tally
 }
 
 type tally struct{ requests, refused, micros, sent atomic.Int64 }
@@ -91,13 +92,17 @@ func (m *Meter) Count(t *tenants.Tenant, op *api.Operation, known bool, code, se
 	if m == nil || t == nil || t.Workspace() == nil { // nobody's
 		return
 	}
-	found, ok := m.live.Load(t)
+	found, ok := m.live.Load(t.Org.OrgID)
 	if !ok {
 		fresh := &ledger{}
+		fresh.latest.Store(t)
 		fresh.since.Store(m.now().UnixMilli())
-		found, _ = m.live.LoadOrStore(t, fresh)
+		found, _ = m.live.LoadOrStore(t.Org.OrgID, fresh)
 	}
 	of := found.(*ledger)
+	if of.latest.Load() != t {
+		of.latest.Store(t)
+	}
 	n := Counts{Requests: 1, Micros: inStore.Microseconds(), Sent: int64(sent)}
 	if code == http.StatusForbidden || code == http.StatusTooManyRequests {
 		n.Refused = 1
@@ -115,13 +120,14 @@ func (m *Meter) Flush(ctx context.Context) {
 	defer m.flush.Unlock()
 	measuring, cancel := context.WithTimeout(ctx, measureRound)
 	defer cancel()
-	away, waiting := map[string]bool{}, map[int64]*ledger{}
+	away := map[string]bool{}
 	m.live.Range(func(key, value any) bool {
-		t, of := key.(*tenants.Tenant), value.(*ledger)
+		of := value.(*ledger)
+		t := of.latest.Load()
 		since, now := time.UnixMilli(of.since.Load()).UTC(), m.now().UTC()
 		known, taken := of.known.Swap(false), of.take()
 		if len(taken) == 0 || !known && since.YearDay() != now.YearDay() { // nobody has asked since the last round, or strangers alone
-			m.live.Delete(t)
+			m.live.Delete(key)
 			return ctx.Err() == nil
 		}
 		err := ctx.Err()
@@ -133,11 +139,6 @@ func (m *Meter) Flush(ctx context.Context) {
 			of.give(taken)
 		case away[t.Org.Backend], errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrConflict), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 			away[t.Org.Backend] = !errors.Is(err, store.ErrConflict)
-			if into := waiting[t.Org.OrgID]; into != nil { // of another state of the organization
-				m.live.Delete(t)
-				of = into
-			}
-			waiting[t.Org.OrgID] = of
 			of.give(taken)
 			of.known.Store(true)
 		default:

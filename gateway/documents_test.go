@@ -54,7 +54,8 @@ var standIns = []struct {
 	{`\{[a-z_]+\}`, true}, // stands for whatever is answered there
 	{`…`, false},          // so does this
 	{`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`, false},
-	{`\b1[78]\d{8}\b`, false}, // seconds
+	{`\b20\d\d-\d\d-\d\d\b`, false}, // a day: this one, or today
+	{`\b1[78]\d{8}\b`, false},       // seconds
 	{`tnt_(?:server_full|server_read|browser)_\w+`, true},
 	{`eyJ[\w-]+(?:\.[\w-]+\.[\w-]+)?`, true}, // a share's token, where a list goes on
 	{`\b(?:inv_|sin_|0-)[\w-]{20,}`, true},   // an invitation, a share
@@ -99,8 +100,12 @@ func (w *walk) same(shown, answered string) bool {
 				continue
 			}
 			is := s.shown
-			if i < 2 {
+			switch {
+			case i < 2:
 				is = "(?s:.*)"
+			case i == 3:
+				now := time.Now().UTC()
+				is = fmt.Sprintf("(?:%s|%s|%s)", name, now.Format(time.DateOnly), now.AddDate(0, 0, -1).Format(time.DateOnly))
 			}
 			if s.learned {
 				is, names = "("+is+")", append(names, name)

@@ -233,7 +233,7 @@ func TestF6_ListeningSocketsAreTheConfiguredOnes(t *testing.T) {
 		if err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("the control socket: %v %v", info, err)
 		}
-		if err := app.end(t, 5*time.Second); err != nil {
+		if err := app.end(t, 30*time.Second); err != nil {
 			t.Error(err)
 		}
 		if err := app.Close(); err != nil {
@@ -262,7 +262,7 @@ func TestHolderFileTellsTheControlSocket(t *testing.T) {
 	if _, err := os.Stat(holder.Control); err != nil || len(holder.Control) > 100 {
 		t.Errorf("%s: %v", holder.Control, err)
 	}
-	if err := app.end(t, 5*time.Second); err != nil {
+	if err := app.end(t, 30*time.Second); err != nil {
 		t.Error(err)
 	}
 	if err := app.Close(); err != nil {

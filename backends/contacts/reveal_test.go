@@ -251,7 +251,7 @@ func TestC4_BadPublicKeysNeverRevealPlaintext(t *testing.T) {
 		if c.Header.Get("Cache-Control") != "no-store" {
 			t.Errorf("%s: may be cached", name)
 		}
-		if took := time.Since(start); took > 5*time.Second {
+		if took := time.Since(start); took > 30*time.Second {
 			t.Errorf("%s took %v", name, took)
 		}
 	}

@@ -456,12 +456,12 @@ func TestOperationDeadline(t *testing.T) {
 			select {
 			case <-ctx.Done():
 				return api.Result{}, fmt.Errorf("reading: %w", ctx.Err())
-			case <-time.After(10 * time.Second):
+			case <-time.After(time.Minute):
 				return api.Result{}, nil
 			}
 		}
 	}), nil)
-	if rec.Code != http.StatusServiceUnavailable || time.Since(started) > 5*time.Second {
+	if rec.Code != http.StatusServiceUnavailable || time.Since(started) > 30*time.Second {
 		t.Errorf("%d after %s", rec.Code, time.Since(started))
 	}
 	envelope(t, rec)
@@ -478,7 +478,7 @@ func TestClientHangUp(t *testing.T) {
 			close(entered)
 			select {
 			case <-ctx.Done():
-			case <-time.After(10 * time.Second):
+			case <-time.After(time.Minute):
 			}
 			ended <- ctx.Err()
 			return api.Result{}, ctx.Err()
@@ -504,7 +504,7 @@ func TestClientHangUp(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("the handler ended with %v", err)
 	}
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		records, err := w.audit.Recent(t.Context(), w.tenant.Workspace(), 10, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -548,7 +548,7 @@ func TestSecretForNobody(t *testing.T) {
 	}
 	select {
 	case <-undone:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("nothing was taken back")
 	}
 	server.Close() // waits for the request

@@ -39,7 +39,7 @@ func TestPipe(t *testing.T) {
 		if !errors.Is(err, io.EOF) {
 			t.Errorf("read after the other side closed: %v", err)
 		}
-	case <-time.After(3 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Fatal("closing did not end a waiting read")
 	}
 	if _, err := b.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {

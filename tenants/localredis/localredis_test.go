@@ -37,6 +37,7 @@ func start(t *testing.T) (*localredis.Server, redis.UniversalClient) {
 func TestS5_LifetimesRunByThemselves(t *testing.T) {
 	t.Parallel()
 	_, client := start(t)
+	began := time.Now()
 	if err := client.Set(t.Context(), "short", "x", 500*time.Millisecond).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -50,13 +51,13 @@ func TestS5_LifetimesRunByThemselves(t *testing.T) {
 		t.Fatal(err)
 	}
 	entries := func() int64 { return client.DBSize(t.Context()).Val() }
-	if n := entries(); n != 3 {
+	if n := entries(); n != 3 && time.Since(began) < 500*time.Millisecond {
 		t.Fatalf("%d entries before their time, want 3", n)
 	}
-	deadline := time.Now().Add(3 * time.Second)
+	deadline := began.Add(30 * time.Second)
 	for entries() != 1 {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d entries left after 3 s, want 1", entries())
+			t.Fatalf("%d entries left after 30 s, want 1", entries())
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
@@ -84,7 +85,7 @@ func TestPublishedMessagesArrive(t *testing.T) {
 		if m.Payload != "hello" {
 			t.Errorf("received %q", m.Payload)
 		}
-	case <-time.After(3 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Fatal("no message after 3 s")
 	}
 }
@@ -154,7 +155,7 @@ func TestCloseEndsEverything(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	if err := client.Ping(ctx).Err(); err == nil {
 		t.Error("a closed server answers")

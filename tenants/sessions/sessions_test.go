@@ -201,11 +201,15 @@ func TestS5_IdleAndAbsoluteLimitsReallyExpire(t *testing.T) {
 	u := user(t, w, tenant, people.NewUser{})
 	idle, used := start(t, w, "acme", u), start(t, w, "acme", u)
 	begin := time.Now()
-	for time.Since(begin) < 3200*time.Millisecond {
+	for last := begin; time.Since(begin) < 3200*time.Millisecond; {
 		time.Sleep(250 * time.Millisecond)
 		if _, err := lookup(t, w, "acme", used); err != nil {
+			if time.Since(last) > 1900*time.Millisecond {
+				t.Skip("the machine was too busy to use the session")
+			}
 			t.Fatalf("a session in use ended after %v: %v", time.Since(begin), err)
 		}
+		last = time.Now()
 	}
 	if _, err := lookup(t, w, "acme", idle); !errors.Is(err, tenants.ErrDenied) {
 		t.Errorf("idle for over two seconds: %v", err)

@@ -64,7 +64,7 @@ func TestForeignLockIsUnavailableThenGone(t *testing.T) {
 	if err := ws.Write(ctx, []driver.Write{person(c, 1)}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Write under a foreign lock: %v", err)
 	}
-	if d := time.Since(started); d > 2*time.Second {
+	if d := time.Since(started); d > 5*time.Second {
 		t.Errorf("the deadline took %v", d)
 	}
 	if _, err := ws.Count(t.Context(), c, driver.Predicate{}); err != nil {
@@ -204,7 +204,7 @@ func testReadersSeeAcknowledgedWrites(t *testing.T, shared bool) {
 		}
 		return n
 	}
-	for deadline := time.Now().Add(2 * time.Second); holding() > 0; time.Sleep(snapshotAge / 2) {
+	for deadline := time.Now().Add(30 * time.Second); holding() > 0; time.Sleep(snapshotAge / 2) {
 		if time.Now().After(deadline) {
 			t.Fatal("an idle reader keeps its snapshot")
 		}

@@ -243,7 +243,7 @@ func TestIdleFilesAreClosed(t *testing.T) {
 	e := openEngine(t, Options{idleInterval: 5 * time.Millisecond, idleTimeout: 20 * time.Millisecond})
 	c := people()
 	ws := openWorkspace(t, e, "a", c)
-	for deadline := time.Now().Add(5 * time.Second); len(e.opened()) > 0; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); len(e.opened()) > 0; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the file is still open")
 		}

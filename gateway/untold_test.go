@@ -114,7 +114,7 @@ func TestTokenIsToldWithoutAnnouncement(t *testing.T) {
 	cut.on.Store(&on)
 	a := acme.Do(t, http.MethodPost, "/api/keys/"+k.ID+"/rotate", gatewaytest.WithKey(k.Token), jsonText(`{}`))
 	back()
-	if a.Code != 200 || !strings.Contains(a.Header.Get("X-Warning"), "the token before may be accepted for a minute more") {
+	if a.Code != 200 || !strings.Contains(a.Header.Get("X-Warning"), "the token before may be accepted for a few minutes more") {
 		t.Fatalf("%d %s %v", a.Code, a.Body, a.Header)
 	}
 	inTime(t, "the new token accepted", 10*time.Second, func() bool {

@@ -78,8 +78,9 @@ type Organization struct {
 // Leaving is an administrator who is about to be none, until then (Unix milliseconds) at
 // the latest.
 type Leaving struct {
-	UID   int64 `json:"uid"`
-	Until int64 `json:"until"`
+	ID    string `json:"id"` // of the change: several may be about one administrator, of which some fail
+	UID   int64  `json:"uid"`
+	Until int64  `json:"until"`
 }
 
 // Feature reports whether the feature is on.

@@ -17,7 +17,7 @@ func write() api.Rule { return api.Needs(tenants.ManageUsers) }
 func (m *Module) roles() []api.Operation {
 	return crud.Rows(m.Kinds.Roles, crud.Options[people.Role]{
 		Path: "/api/roles", Things: "Roles", Read: read(), Write: write(),
-		Before: guarded(func(_ context.Context, _ *api.Call, r *people.Role) (rights, error) {
+		Before: guarded(m, func(_ context.Context, _ *api.Call, r *people.Role) (rights, error) {
 			held := rights{permissions: r.Permissions}
 			if r.ID == "" {
 				held.teams = []string{}
@@ -32,7 +32,7 @@ func (m *Module) roles() []api.Operation {
 func (m *Module) teams() []api.Operation {
 	return crud.Rows(m.Kinds.Teams, crud.Options[people.Team]{
 		Path: "/api/teams", Things: "Teams", Read: read(), Write: write(), Search: []string{"name"},
-		Before: guarded(func(_ context.Context, _ *api.Call, t *people.Team) (rights, error) {
+		Before: guarded(m, func(_ context.Context, _ *api.Call, t *people.Team) (rights, error) {
 			if t.ID == "" { // a new one, in which nobody is
 				return rights{teams: []string{}}, nil
 			}
@@ -46,8 +46,10 @@ func (m *Module) teams() []api.Operation {
 func (m *Module) accounts() []api.Operation {
 	return crud.Rows(m.Kinds.Accounts, crud.Options[people.Account]{
 		Path: "/api/service-accounts", Things: "Service Accounts", Read: read(), Write: write(), Search: []string{"name"},
-		Before: guarded(func(_ context.Context, _ *api.Call, a *people.Account) (rights, error) {
-			return of(a.Permissions, a.Teams), nil
+		Before: guarded(m, func(_ context.Context, _ *api.Call, a *people.Account) (rights, error) {
+			held := of(a.Permissions, a.Teams)
+			held.active = a.Active
+			return held, nil
 		}),
 		Keeper: keeper(m.People.CreateAccount, func(ctx context.Context, t *tenants.Tenant, a *people.Account, change func(*people.Account) error) (*people.Account, error) {
 			return m.People.UpdateAccount(ctx, t, a.ID, change)

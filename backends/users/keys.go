@@ -130,7 +130,7 @@ func (m *Module) keys() []api.Operation {
 	may := api.Needs(tenants.ManageKeys)
 	rows := crud.Rows(m.Stored.Keys, crud.Options[keys.Key]{
 		Path: "/api/keys", Things: "Keys", Read: may, Write: may, Without: []string{"create", "update"}, Search: []string{"name"}, Show: m.showKeys, Example: exampleKey(), Where: m.ofKeys,
-		Before: guarded(func(ctx context.Context, c *api.Call, k *keys.Key) (rights, error) {
+		Before: guarded(m, func(ctx context.Context, c *api.Call, k *keys.Key) (rights, error) {
 			owners, err := m.Keys.Owners(ctx, c.Tenant, k)
 			return held(k, cmp.Or(owners[k.AccountID], &people.Account{})), err
 		}),

@@ -95,6 +95,7 @@ func person[In any](m *Module, row api.Operation, do func(context.Context, *api.
 func (m *Module) rightsOf(ctx context.Context, c *api.Call, u *people.User) (rights, error) {
 	permissions, err := m.People.EffectivePermissions(ctx, c.Tenant, u)
 	r := of(permissions, u.Teams)
+	r.active = u.Active && u.PasswordHash != ""
 	if r.admin = u.IsAdmin(); r.admin {
 		r.teams = nil
 	}
@@ -103,7 +104,7 @@ func (m *Module) rightsOf(ctx context.Context, c *api.Call, u *people.User) (rig
 
 // people returns the rows of people besides the contract's.
 func (m *Module) people() []api.Operation {
-	guard := guarded(m.rightsOf)
+	guard := guarded(m, m.rightsOf)
 	rows := crud.Rows(m.Kinds.Users, crud.Options[people.User]{
 		Path: "/api/users", Things: "Users", Read: read(), Write: write(), Without: []string{"get", "delete"}, Search: []string{"name", "email"},
 		Before: guard, Show: m.showAll, Example: examplePerson(),
@@ -134,35 +135,33 @@ func (m *Module) people() []api.Operation {
 	may := func(ctx context.Context, c *api.Call) func(*people.User) error {
 		return func(u *people.User) error { return guard(ctx, c, nil, u) }
 	}
+	reactivate := m.onUser("reactivate", "Reactivate a user", "Lets a person who was deactivated sign in again, with the password that was chosen before.", "User reactivated",
+		func(ctx context.Context, c *api.Call, uid int64) (*people.User, error) {
+			return m.People.UpdateUser(ctx, c.Tenant, uid, func(u *people.User) error {
+				was := *u
+				u.Active = true
+				return guard(ctx, c, u, &was)
+			})
+		})
+	reactivate.Failures = append(reactivate.Failures, widening())
 	return append(rows,
 		m.onUser("deactivate", "Deactivate a user", "Ends the person's access at once: sessions, and a link that was not used. An organization keeps an active administrator.", "User deactivated",
 			func(ctx context.Context, c *api.Call, uid int64) (*people.User, error) {
 				return m.People.Deactivate(ctx, c.Tenant, uid, may(ctx, c))
 			}),
-		m.onUser("reactivate", "Reactivate a user", "Lets a person who was deactivated sign in again, with the password that was chosen before.", "User reactivated",
-			func(ctx context.Context, c *api.Call, uid int64) (*people.User, error) {
-				return m.People.UpdateUser(ctx, c.Tenant, uid, func(u *people.User) error {
-					u.Active = true
-					return guard(ctx, c, u, u)
-				})
-			}),
-		m.invite(may), m.me(), m.changeMe())
+		reactivate, m.invite(may), m.me(), m.changeMe())
 }
 
 // mayInvite refuses a link to a key that ends, or may be used from some addresses alone: who opens it is held to
 // neither, and can make keys that are not.
 func (m *Module) mayInvite(ctx context.Context, c *api.Call) error {
-	own, err := m.own(ctx, c)
-	if err == nil && own != nil && own.Bound() {
-		err = api.Forbidden(unbound().Message)
-	}
-	return err
+	return m.unlessBound(ctx, c, unbound())
 }
 
 func unbound() api.Failure {
 	return api.Failure{
 		Code: http.StatusForbidden, Message: "A key that ends, or may be used from some addresses alone, lets nobody in, who would be held to neither",
-		When: "the key that asks has expires_in or allowed_ips",
+		When: whenBound,
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 // rights are what a record lets somebody do and see: a person, whoever has a role, an account's keys.
 type rights struct {
+	active      bool // whether somebody has them now
 	admin       bool
 	permissions []tenants.Permission
 	teams       []string // nil: not limited to teams
@@ -32,6 +33,14 @@ func (r rights) lacks(p *tenants.Principal) (permissions []tenants.Permission, t
 	permissions = slices.DeleteFunc(slices.Clone(r.permissions), p.May)
 	teams = p.Teams != nil && (r.teams == nil || slices.ContainsFunc(r.teams, func(team string) bool { return !slices.Contains(p.Teams, team) }))
 	return permissions, teams
+}
+
+// beyond reports whether the rights are more than were held before.
+func (r rights) beyond(was *rights) bool {
+	missing := func(team string) bool { return !slices.Contains(was.teams, team) }
+	return r.active && !was.active || r.admin && !was.admin ||
+		slices.ContainsFunc(r.permissions, func(p tenants.Permission) bool { return !slices.Contains(was.permissions, p) }) ||
+		was.teams != nil && (r.teams == nil || slices.ContainsFunc(r.teams, missing))
 }
 
 // gives is the one rule on rights: nobody changes what holds more than they do, which was says, and nobody
@@ -63,8 +72,9 @@ func gives(p *tenants.Principal, was, will *rights) error {
 	return faults.Err()
 }
 
-// guarded holds every change of a record to the rule.
-func guarded[T any](of func(context.Context, *api.Call, *T) (rights, error)) func(context.Context, *api.Call, *T, *T) error {
+// guarded holds every change of a record to the rule. A key that is bound also gives nobody more than they have: what
+// they sign in with, or their keys, need not be.
+func guarded[T any](m *Module, of func(context.Context, *api.Call, *T) (rights, error)) func(context.Context, *api.Call, *T, *T) error {
 	return func(ctx context.Context, c *api.Call, rec, was *T) error {
 		var both [2]*rights
 		for i, one := range []*T{was, rec} {
@@ -77,7 +87,28 @@ func guarded[T any](of func(context.Context, *api.Call, *T) (rights, error)) fun
 			}
 			both[i] = &r
 		}
-		return gives(c.Principal, both[0], both[1])
+		if err := gives(c.Principal, both[0], both[1]); err != nil || both[0] == nil || both[1] == nil || !both[1].beyond(both[0]) {
+			return err
+		}
+		return m.unlessBound(ctx, c, widening())
+	}
+}
+
+// unlessBound refuses a key that ends, or may be used from some addresses alone.
+func (m *Module) unlessBound(ctx context.Context, c *api.Call, refusal api.Failure) error {
+	own, err := m.own(ctx, c)
+	if err == nil && own != nil && own.Bound() {
+		err = api.Forbidden(refusal.Message)
+	}
+	return err
+}
+
+const whenBound = "the key that asks has expires_in or allowed_ips"
+
+func widening() api.Failure {
+	return api.Failure{
+		Code: http.StatusForbidden, Message: "A key that ends, or may be used from some addresses alone, gives nobody more than they have, who would be held to neither",
+		When: whenBound + ", and the record would hold more than before",
 	}
 }
 
@@ -93,6 +124,9 @@ func refusals(rows []api.Operation) []api.Operation {
 			continue
 		}
 		row.Failures = append(row.Failures, holdsMore())
+		if row.Method == http.MethodPut {
+			row.Failures = append(row.Failures, widening())
+		}
 		if row.Method == http.MethodDelete {
 			row.Failures = append(row.Failures, api.Failure{Code: http.StatusUnprocessableEntity, Message: "Validation failed: the role editor is held by user 7; take it from them first", When: "something refers to the record"})
 		}

@@ -304,6 +304,7 @@ func (im *importer) compare(ctx context.Context, name string) error {
 			c.Updated++
 		default:
 			im.done.add(e.line)
+			im.rightsChanged = im.rightsChanged || e.kind.Rights
 			c.Unchanged++
 		}
 	}

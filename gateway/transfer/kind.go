@@ -17,6 +17,8 @@ type kind struct {
 	*resource.Resource
 	// guard surrounds every change of a stored record; nil: nothing does.
 	guard func(ctx context.Context, s *session, old any, write func() error) error
+	// watch is told of a stored record before it is changed, and returns what follows then; nil: nothing does.
+	watch func(old any) func()
 }
 
 func (s *session) workspace(r *resource.Resource) *store.Workspace {
@@ -273,6 +275,10 @@ func (k *kind) merge(ctx context.Context, s *session, e *entry) error {
 	e.change = keep
 	_, before := k.Defines(old)
 	before = before.Clone()
+	follow := func() {}
+	if k.watch != nil {
+		follow = k.watch(old)
+	}
 	for i := range k.Fields {
 		f := &k.Fields[i]
 		if e.given&(1<<i) == 0 || f.Name == "id" || f.Use.Has(declare.Silent) {
@@ -285,6 +291,7 @@ func (k *kind) merge(ctx context.Context, s *session, e *entry) error {
 		}
 	}
 	k.Derive(old)
+	follow()
 	if e.change == update {
 		if err := k.resealed(ctx, s, e, before); err != nil {
 			return err

@@ -87,7 +87,7 @@ func (s *Service) session(t *tenants.Tenant, progress func(Progress), bounded bo
 	for _, r := range append([]*resource.Resource{own}, s.deps.Resources...) {
 		k := &kind{Resource: r}
 		if r.Name == kindUser {
-			k.guard = keepAdmin
+			k.guard, k.watch = keepAdmin, turn
 		}
 		out.kinds = append(out.kinds, k)
 		out.named[r.Name] = k
@@ -128,6 +128,13 @@ func keepAdmin(ctx context.Context, s *session, old any, write func() error) err
 		return people.KeepAdmin(ctx, s.deps.Directory, s.deps.People, s.tenant, u.UID, time.Now(), write)
 	}
 	return write()
+}
+
+// turn ends what was begun by a user who is deactivated.
+func turn(old any) func() {
+	u := old.(*people.User)
+	was := u.Active
+	return func() { u.Turn(was) }
 }
 
 // ExportOptions say what an export holds.

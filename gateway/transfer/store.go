@@ -57,6 +57,7 @@ func (im *importer) store(ctx context.Context) error {
 	for _, c := range im.tally.kinds {
 		c.Created, c.Updated = 0, 0 // now counted as they are stored
 	}
+	defer func() { _ = s.announce(ctx) }() // also after a panic
 	err := s.all(ctx)
 	for s.flying > 0 { // also after a failure: what is stored counts
 		if e := s.land(ctx); err == nil {
@@ -66,11 +67,8 @@ func (im *importer) store(ctx context.Context) error {
 	if err == nil {
 		err = s.failure
 	}
-	if s.rightsChanged {
-		// The rights are stored already, whatever became of the context.
-		if e := s.deps.Directory.BumpAccess(context.WithoutCancel(ctx), s.tenant.Org.OrgID); e != nil && err == nil {
-			err = e
-		}
+	if e := s.announce(ctx); err == nil {
+		err = e
 	}
 	r := im.tally.report()
 	if err != nil {
@@ -80,6 +78,17 @@ func (im *importer) store(ctx context.Context) error {
 		return &IncompleteError{r.Failed, r.Lines}
 	}
 	return nil
+}
+
+// announce makes cached identities void where rights were changed, or are as the file says: they may have been stored by
+// one who was stopped before it could announce them. They hold whatever became of the context.
+func (s *storer) announce(ctx context.Context) error {
+	if !s.rightsChanged {
+		return nil
+	}
+	err := s.deps.Directory.BumpAccess(context.WithoutCancel(ctx), s.tenant.Org.OrgID)
+	s.rightsChanged = err != nil
+	return err
 }
 
 func (s *storer) all(ctx context.Context) error {
@@ -97,6 +106,9 @@ func (s *storer) all(ctx context.Context) error {
 		}
 	}
 	if err := s.settle(ctx); err != nil {
+		return err
+	}
+	if err := s.announce(ctx); err != nil { // before all the others, which may take long
 		return err
 	}
 	for first := true; first || s.again; first = false {
@@ -198,6 +210,7 @@ func (s *storer) line(ctx context.Context, e *entry) error {
 		s.failed(e)
 		return nil
 	case e.change == keep:
+		s.rightsChanged = s.rightsChanged || e.kind.Rights
 		s.tally.of(e.kind.Name).Unchanged++
 		return s.finish(ctx, e)
 	}

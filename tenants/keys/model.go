@@ -156,7 +156,7 @@ type Issued struct {
 }
 
 // LateNote is told of a rotation that could not be announced: what accepted the token before forgets it by itself.
-const LateNote = "the token before may be accepted for a minute more"
+const LateNote = "the token before may be accepted for a few minutes more"
 
 const (
 	maxEntries = 100
@@ -405,19 +405,25 @@ func (s *Service) SetLimits(ctx context.Context, t *tenants.Tenant, id string, a
 	return k, nil
 }
 
-// change stores a change of a key, makes cached identities void, and then clears the
-// index, which only saves a look-up: what it holds is void already. A key with an error is stored.
+// change stores a change of a key, makes cached identities void, and then clears the index, where what it holds
+// is void already, unless that could not be announced. A key with an error is stored.
 func (s *Service) change(ctx context.Context, t *tenants.Tenant, id string, alter func(*Key) error) (*Key, error) {
-	k, err := s.kinds.Keys.In(t.People()).Update(ctx, id, alter)
+	var before string
+	k, err := s.kinds.Keys.In(t.People()).Update(ctx, id, func(k *Key) error {
+		before = k.Hash
+		return alter(k)
+	})
 	if err != nil {
 		return nil, err
 	}
-	if err := s.dir.BumpAccess(ctx, t.Org.OrgID); err != nil {
-		return k, fmt.Errorf("the change is stored, but may not hold everywhere yet; repeat it: %w", err)
+	if err = s.dir.BumpAccess(ctx, t.Org.OrgID); err != nil {
+		err = fmt.Errorf("the change is stored, but may not hold everywhere yet; repeat it: %w", err)
 	}
-	s.accepted.Delete(cacheKey(t, k.Hash))
-	s.index.remove(ctx, t, k.Hash)
-	return k, nil
+	for _, hash := range slices.Compact([]string{before, k.Hash}) {
+		s.accepted.Delete(cacheKey(t, hash))
+		s.index.remove(ctx, t, hash)
+	}
+	return k, err
 }
 
 // Rotate gives the key a new token, and the lifetime with which it was issued anew. The token before goes

@@ -2,6 +2,7 @@ package people
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"slices"
 	"time"
@@ -46,8 +47,9 @@ func KeepAdmin(ctx context.Context, dir *tenants.Directory, kinds Kinds, t *tena
 // store.ErrUnavailable.
 func keepAdmin(ctx context.Context, dir *tenants.Directory, kinds Kinds, t *tenants.Tenant, uid int64, now time.Time, write func() error) error {
 	users := kinds.Users.In(t.People())
+	note := tenants.Leaving{ID: rand.Text(), UID: uid, Until: now.Add(leavingFor).UnixMilli()}
 	err := dir.ChangeLeaving(ctx, t.Org.OrgID, func(leaving []tenants.Leaving) ([]tenants.Leaving, error) {
-		leaving = slices.DeleteFunc(leaving, func(l tenants.Leaving) bool { return l.UID == uid || l.Until <= now.UnixMilli() })
+		leaving = slices.DeleteFunc(leaving, func(l tenants.Leaving) bool { return l.Until <= now.UnixMilli() })
 		gone := func(u *User) bool {
 			return u.UID == uid || slices.ContainsFunc(leaving, func(l tenants.Leaving) bool { return l.UID == u.UID })
 		}
@@ -59,7 +61,7 @@ func keepAdmin(ctx context.Context, dir *tenants.Directory, kinds Kinds, t *tena
 			return nil
 		})
 		if errors.Is(err, found) {
-			return append(leaving, tenants.Leaving{UID: uid, Until: now.Add(leavingFor).UnixMilli()}), nil
+			return append(leaving, note), nil
 		}
 		if err == nil {
 			err = LastAdmin(uid).Err()
@@ -74,7 +76,7 @@ func keepAdmin(ctx context.Context, dir *tenants.Directory, kinds Kinds, t *tena
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	_ = dir.ChangeLeaving(ctx, t.Org.OrgID, func(leaving []tenants.Leaving) ([]tenants.Leaving, error) {
-		return slices.DeleteFunc(leaving, func(l tenants.Leaving) bool { return l.UID == uid }), nil
+		return slices.DeleteFunc(leaving, func(l tenants.Leaving) bool { return l.ID == note.ID }), nil
 	})
 	return err
 }

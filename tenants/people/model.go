@@ -38,7 +38,7 @@ type User struct {
 	Active      bool                 `json:"active" use:"filter" doc:"Whether the user may sign in." example:"true"`
 
 	PasswordHash      string `json:"password_hash,omitempty" use:"local"`
-	PasswordRev       int64  `json:"password_rev" use:"local"` // grows with every change of the password
+	PasswordRev       int64  `json:"password_rev" use:"local"` // grows with every change of the password, and see Turn; sessions are of one
 	PasswordChangedAt int64  `json:"password_changed_at,omitempty" use:"local"`
 	InviteHash        string `json:"invite_hash,omitempty" rule:"unique" use:"local"`
 	InviteExpiresAt   int64  `json:"invite_expires_at,omitempty" use:"local"`

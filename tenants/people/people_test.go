@@ -386,3 +386,44 @@ func inactive(a *people.Account) error {
 	a.Active = false
 	return nil
 }
+
+// TestTheLastAdministratorStays where one is taken back who made another change possible, and where one of two changes
+// about the same administrator fails.
+func TestTheLastAdministratorStays(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	tenant := w.Tenant(t, "acme")
+	admin := func(name string) *people.User {
+		return create(t, w, tenant, people.NewUser{Name: name, Email: name + "@example.com", Roles: []string{people.AdminRole}})
+	}
+	a, b := admin("a"), admin("b")
+	if _, err := w.People.Deactivate(t.Context(), tenant, a.UID, nil); err != nil {
+		t.Fatal(err)
+	}
+	var faults *fault.Error
+	if err := b.Invitation.TakeBack(t.Context()); !errors.As(err, &faults) {
+		t.Errorf("the last one was taken back: %v", err)
+	}
+	c := admin("c")
+	if err := c.Invitation.TakeBack(t.Context()); err != nil {
+		t.Errorf("one of two was not taken back: %v", err)
+	}
+
+	d := admin("d")
+	err := people.KeepAdmin(t.Context(), w.Directory, w.Kinds.People, tenant, b.UID, time.Now(), func() error {
+		hungUp := errors.New("hung up")
+		if err := people.KeepAdmin(t.Context(), w.Directory, w.Kinds.People, tenant, b.UID, time.Now(), func() error { return hungUp }); !errors.Is(err, hungUp) {
+			t.Errorf("another change of the same: %v", err)
+		}
+		if _, err := w.People.Deactivate(t.Context(), tenant, d.UID, nil); !errors.As(err, &faults) {
+			t.Errorf("the other one may go while this one does: %v", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if left := w.Fresh(t, "acme").Org.Leaving; len(left) != 0 {
+		t.Errorf("notes are left: %v", left)
+	}
+}

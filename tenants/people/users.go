@@ -53,7 +53,13 @@ func (s *Service) CreateUser(ctx context.Context, t *tenants.Tenant, n NewUser) 
 	if u.Active {
 		u.Invitation = s.invitation(u)
 	}
-	u.Invitation.TakeBack = func(ctx context.Context) error { return users.Delete(ctx, u) }
+	u.Invitation.TakeBack = func(ctx context.Context) error {
+		remove := func() error { return users.Delete(ctx, u) }
+		if !u.ActiveAdmin() {
+			return remove()
+		}
+		return keepAdmin(ctx, s.dir, s.kinds, t, u.UID, s.now(), remove) // others may have gone meanwhile, since there was this one
+	}
 	if err := users.Insert(ctx, u); err != nil {
 		return nil, fmt.Errorf("create user %d: %w", u.UID, named(err))
 	}
@@ -109,9 +115,6 @@ func (s *Service) UpdateUser(ctx context.Context, t *tenants.Tenant, uid int64, 
 		}
 		u.Name, u.Email, u.EmailKey, u.Active = edited.Name, edited.Email, edited.EmailKey, edited.Active
 		u.Roles, u.Permissions, u.Teams = edited.Roles, edited.Permissions, edited.Teams
-		if !u.Active {
-			u.InviteHash, u.InviteExpiresAt = "", 0
-		}
 		return nil
 	})
 }
@@ -139,6 +142,7 @@ func (s *Service) update(ctx context.Context, t *tenants.Tenant, uid int64, chan
 			if err := change(u); err != nil {
 				return err
 			}
+			u.Turn(before.Active)
 			if after = *u; equalUsers(&before, &after) {
 				return errUnchanged
 			}
@@ -173,6 +177,15 @@ func sameRights(a, b *User) bool {
 func equalUsers(a, b *User) bool {
 	return sameRights(a, b) && a.Name == b.Name && a.Email == b.Email && a.PasswordHash == b.PasswordHash &&
 		a.InviteHash == b.InviteHash && a.InviteExpiresAt == b.InviteExpiresAt
+}
+
+// Turn ends what was begun or sent to a user who was deactivated since, or came back: sessions, and a link. was is whether
+// the user was active before. Sessions would end by themselves only if they were used meanwhile.
+func (u *User) Turn(was bool) {
+	if u.Active != was {
+		u.PasswordRev++
+		u.InviteHash, u.InviteExpiresAt = "", 0
+	}
 }
 
 // Deactivate ends a person's access: the sessions die at their next request. Repeating

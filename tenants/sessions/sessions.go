@@ -97,6 +97,7 @@ type stored struct {
 	Version     int                  `json:"v"`
 	Hash        string               `json:"-"` // of the token, as the name has it
 	Rev         int64                `json:"r"` // access revision of the organization the rights were read at
+	ReadAt      int64                `json:"t"` // Unix milliseconds; when they were
 	UserID      int64                `json:"u"`
 	PasswordRev int64                `json:"w"`
 	StartedAt   int64                `json:"b"` // Unix milliseconds
@@ -109,7 +110,8 @@ type stored struct {
 	Browser     string               `json:"c,omitempty"`
 }
 
-func (v *stored) take(p *tenants.Principal, rev int64) {
+func (v *stored) take(p *tenants.Principal, rev int64, now time.Time) {
+	v.ReadAt = now.UnixMilli()
 	v.Rev, v.Admin, v.Permissions, v.Limited, v.Teams = rev, p.Admin, p.Permissions, p.Teams != nil, p.Teams
 }
 
@@ -157,7 +159,7 @@ func (s *Service) Start(ctx context.Context, t *tenants.Tenant, u *people.User, 
 		ExpiresAt: now.Add(s.absolute).UnixMilli(),
 		Address:   from.Address, Browser: strings.ToValidUTF8(from.Browser[:min(len(from.Browser), maxBrowser)], ""),
 	}
-	v.take(principal, t.Org.AccessRev)
+	v.take(principal, t.Org.AccessRev, now)
 	raw, err := s.sealed(ctx, t, &v)
 	if err != nil {
 		return secret.String{}, Session{}, unavailable("starting a session", err)
@@ -198,11 +200,22 @@ func (s *Service) Info(ctx context.Context, t *tenants.Tenant, token string) (Se
 // live returns the session, with the rights that its user has now.
 func (s *Service) live(ctx context.Context, t *tenants.Tenant, token string) (*stored, error) {
 	v, err := s.find(ctx, t, token)
-	if err != nil || v.Rev == t.Org.AccessRev {
+	if err != nil {
 		return v, err
 	}
-	return v, s.reread(ctx, t, v)
+	announced := v.Rev != t.Org.AccessRev
+	if !announced && s.now().Sub(time.UnixMilli(v.ReadAt)) < rereadAfter {
+		return v, nil
+	}
+	if err = s.reread(ctx, t, v); !announced && errors.Is(err, tenants.ErrUnavailable) {
+		err = nil // nothing is known to have changed
+	}
+	return v, err
 }
+
+// rereadAfter is how long a session's rights hold without a look at the user: who changed them may have been stopped
+// before it could announce that.
+const rereadAfter = 5 * time.Minute
 
 func (s *Service) find(ctx context.Context, t *tenants.Tenant, token string) (*stored, error) {
 	hash, ok := tokens.HashOpaque(tokenPrefix, token)
@@ -269,7 +282,7 @@ func (s *Service) reread(ctx context.Context, t *tenants.Tenant, v *stored) erro
 	if err != nil {
 		return unavailable("reading the rights of a session", err)
 	}
-	v.take(principal, t.Org.AccessRev)
+	v.take(principal, t.Org.AccessRev, s.now())
 	raw, err := s.sealed(ctx, t, v)
 	if err != nil {
 		return unavailable("storing a session", err)

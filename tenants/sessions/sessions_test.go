@@ -364,3 +364,33 @@ func TestS3_EverySignInHasItsOwnToken(t *testing.T) {
 		t.Error("two sessions have one token")
 	}
 }
+
+// TestRightsAreLookedAtAgain where somebody changed them and was stopped before it could announce that; what cannot be
+// looked at meanwhile goes on.
+func TestRightsAreLookedAtAgain(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{Sessions: sessions.Options{Idle: time.Hour}})
+	tenant := w.Tenant(t, "acme")
+	u := user(t, w, tenant, people.NewUser{Permissions: []tenants.Permission{tenants.Contacts}})
+	token := start(t, w, "acme", u)
+	if _, err := w.Kinds.People.Users.In(tenant.People()).Update(t.Context(), u.ID, func(u *people.User) error {
+		u.Permissions = nil
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	may := func() bool {
+		p, err := lookup(t, w, "acme", token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.May(tenants.Contacts)
+	}
+	if !may() {
+		t.Error("it was looked at without need")
+	}
+	w.Clock.Advance(6 * time.Minute)
+	if may() {
+		t.Error("six minutes later the person has what was taken away")
+	}
+}

@@ -1,0 +1,144 @@
+package gateway_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"tenantry/backends/store"
+	"tenantry/gateway/control"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/gateway/transfer"
+	"tenantry/tenants"
+)
+
+// TestDeactivationEndsSessions: who was deactivated is signed out, also where nobody looked before the person was let in again.
+func TestDeactivationEndsSessions(t *testing.T) {
+	t.Parallel()
+	acme := gatewaytest.Start(t).Org(t, "acme")
+	root := actingAs{acme, gatewaytest.WithKey(acme.Key(t, tenants.ManageUsers))}
+	acme.Person(t, "ada@example.com", func(u *control.NewUser) { u.Roles = []string{"admin"} })
+	rights := func(u *control.NewUser) { u.Permissions = []string{"manage_users"} }
+	for n, off := range map[string]func(id int64){
+		"by its own call": func(id int64) {
+			root.do(t, http.MethodPost, fmt.Sprintf("/api/users/%d/deactivate", id), "", 200, "User deactivated")
+		},
+		"by a change": func(id int64) {
+			root.do(t, http.MethodPut, fmt.Sprintf("/api/users/%d", id), `{"active":false}`, 200, "User updated")
+		},
+		"by an import": func(id int64) {
+			acme.Import(t, importedUser(id, "Bob", fmt.Sprintf("bob%d@example.com", len("by an import"))))
+		},
+	} {
+		bob, cookie := acme.Person(t, fmt.Sprintf("bob%d@example.com", len(n)), rights)
+		asBob := actingAs{acme, gatewaytest.Cookie(cookie)}
+		asBob.do(t, http.MethodGet, "/api/users", "", 200, "")
+		off(bob.ID)
+		root.do(t, http.MethodPost, fmt.Sprintf("/api/users/%d/reactivate", bob.ID), "", 200, "User reactivated")
+		wantDenied(t, n, acme.Do(t, http.MethodGet, "/api/users", asBob.as))
+		actingAs{acme, gatewaytest.Cookie(acme.SignIn(t, bob.Email))}.do(t, http.MethodGet, "/api/users", "", 200, "")
+	}
+}
+
+// TestImportedRightsHoldAtOnce: what an import takes away is gone before the rest is stored, and also where it was stopped in between and is
+// sent again.
+func TestImportedRightsHoldAtOnce(t *testing.T) {
+	t.Parallel()
+	var cut interrupter
+	g := gatewaytest.Start(t, gatewaytest.Embedded, cut.option())
+	acme := g.Org(t, "acme")
+	acme.Person(t, "ada@example.com", func(u *control.NewUser) { u.Roles = []string{"admin"} })
+	signedIn := func(email string) (int64, func() *gatewaytest.Answer) {
+		u, cookie := acme.Person(t, email, func(u *control.NewUser) { u.Roles = []string{"admin"} })
+		ask := func() *gatewaytest.Answer {
+			return acme.Do(t, http.MethodGet, "/api/users", gatewaytest.Cookie(cookie))
+		}
+		if a := ask(); a.Code != 200 {
+			t.Fatalf("%d %s", a.Code, a.Body)
+		}
+		return u.ID, ask
+	}
+	bob, asBob := signedIn("bob@example.com")
+	asked := false
+	on := func(c store.Call) {
+		if c.Operation == "write" && c.Collection == "contacts" {
+			cut.on.Store(nil)
+			asked = true
+			wantDenied(t, "while the rest is stored", asBob())
+		}
+	}
+	cut.on.Store(&on)
+	acme.Import(t, importedUser(bob, "Bob", "bob@example.com"), `{"kind":"contact","first_name":"Ann"}`)
+	if !asked {
+		t.Error("nobody asked in between")
+	}
+
+	eve, asEve := signedIn("eve@example.com")
+	line := gatewaytest.Source([]byte(importedUser(eve, "Eve", "eve@example.com") + "\n"))
+	var back func()
+	on = func(c store.Call) {
+		if c.Operation == "write" && c.Collection == "users" {
+			cut.on.Store(nil)
+			back = moved(t, g, "control*") // as if it were killed here
+		}
+	}
+	cut.on.Store(&on)
+	tenant := acme.Tenant(t)
+	if _, err := g.App.Transfer().Import(t.Context(), tenant, line, transfer.ImportOptions{}); err == nil {
+		t.Error("the announcement did not fail")
+	}
+	back()
+	inTime(t, "the same file again", time.Minute, func() bool {
+		r, err := g.App.Transfer().Import(t.Context(), tenant, line, transfer.ImportOptions{})
+		return err == nil && r.Unchanged == 1
+	})
+	wantDenied(t, "after the same file again", asEve())
+}
+
+// TestBoundKeysWidenNothing: a key that is bound gives nobody more than they have: what they sign in with, or their keys, need not be bound.
+func TestBoundKeysWidenNothing(t *testing.T) {
+	t.Parallel()
+	acme := gatewaytest.Start(t, gatewaytest.Embedded).Org(t, "acme", tenants.FeatureTeams)
+	root := actingAs{acme, gatewaytest.WithKey(acme.Key(t, tenants.AllPermissions()...))}
+	red := root.make(t, "/api/teams", `{"name":"Red"}`)
+	other := root.make(t, "/api/service-accounts", fmt.Sprintf(`{"name":"other","permissions":["contacts"],"teams":[%q]}`, red))
+	off := root.make(t, "/api/service-accounts", `{"name":"off","permissions":["contacts"],"active":false}`)
+	root.make(t, "/api/roles", `{"name":"editor","permissions":["contacts"]}`)
+	bob, _ := acme.Person(t, "bob@example.com", func(u *control.NewUser) { u.Permissions = []string{"contacts"} })
+	eve, _ := acme.Person(t, "eve@example.com", nil)
+	root.do(t, http.MethodPost, fmt.Sprintf("/api/users/%d/deactivate", eve.ID), "", 200, "")
+	account := root.make(t, "/api/service-accounts", `{"name":"crm","permissions":["manage_users","contacts"]}`)
+	key := func(bound string) actingAs {
+		return bearer(acme, root.do(t, http.MethodPost, "/api/keys", fmt.Sprintf(`{"name":"k","kind":"server_full","account":%q%s}`, account, bound), 200, "token"))
+	}
+	at := "/api/service-accounts/"
+	for _, c := range []struct {
+		method, path, body string
+		wider              bool
+	}{
+		{http.MethodPut, at + other, `{"name":"another"}`, false},
+		{http.MethodPut, at + other, `{"permissions":["contacts","manage_users"]}`, true},
+		{http.MethodPut, at + other, `{"teams":[]}`, true},
+		{http.MethodPut, at + off, `{"active":true}`, true},
+		{http.MethodPut, "/api/roles/editor", `{"permissions":["contacts","manage_users"]}`, true},
+		{http.MethodPut, "/api/roles/editor", `{"permissions":[]}`, false},
+		{http.MethodPut, fmt.Sprintf("/api/users/%d", bob.ID), `{"permissions":["contacts","manage_users"]}`, true},
+		{http.MethodPut, fmt.Sprintf("/api/users/%d", bob.ID), `{"permissions":[]}`, false},
+		{http.MethodPost, fmt.Sprintf("/api/users/%d/reactivate", eve.ID), "", true},
+	} {
+		for _, bound := range []string{`,"expires_in":3600`, `,"allowed_ips":["127.0.0.0/8","::1"]`} {
+			if c.wider {
+				key(bound).do(t, c.method, c.path, c.body, 403, "gives nobody more than they have")
+			} else {
+				key(bound).do(t, c.method, c.path, c.body, 200, "")
+			}
+		}
+		key("").do(t, c.method, c.path, c.body, 200, "")
+	}
+}
+
+// importedUser is a line that takes everything away from a user.
+func importedUser(id int64, name, email string) string {
+	return fmt.Sprintf(`{"kind":"user","id":%d,"name":%q,"email":%q,"roles":[],"permissions":["manage_users"],"active":false}`, id, name, email)
+}

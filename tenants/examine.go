@@ -13,7 +13,12 @@ import (
 // how many documents there are. Errors: store.ErrUnavailable, in it *driver.DamagedError;
 // keyring.ErrUnknownVersion, keyring.ErrCorrupt; the context's own.
 func (d *Directory) Examine(ctx context.Context, org *Organization) (documents int64, err error) {
-	documents, err = d.store.Examine(ctx, org.OrgID, d.placement(org, time.Now()))
+	asked := time.Now()
+	org, err = d.find(ctx, store.Eq("org_id", org.OrgID)) // one that was read a while ago must not count as a look at where it is
+	if err != nil || org.State == Removed {
+		return 0, err
+	}
+	documents, err = d.store.Examine(ctx, org.OrgID, d.placement(org, asked))
 	if err != nil {
 		return documents, err
 	}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"tenantry/tenants"
 	"tenantry/tenants/tenantstest"
 )
 
@@ -34,5 +35,36 @@ func TestExamineProvesTheDataKeys(t *testing.T) {
 	}
 	if err := examine(); err == nil || !strings.Contains(err.Error(), "its data keys for fields") {
 		t.Errorf("keys that the keyring does not open: %v", err)
+	}
+}
+
+// TestExamineLooksWhereTheOrganizationIs: a list that was read before a move must not count as a look after it.
+func TestExamineLooksWhereTheOrganizationIs(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	one, two := f.start(t, "first", "second"), f.start(t, "first", "second")
+	if _, err := one.directory.Create(t.Context(), tenants.NewOrganization{Slug: "acme", Name: "Acme"}); err != nil {
+		t.Fatal(err)
+	}
+	mine := two.open(t, "acme")
+	p := &piece{Name: "before"}
+	if err := mine.Insert(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	listed, err := two.directory.List(t.Context(), "", 10)
+	if err != nil || len(listed) != 1 {
+		t.Fatal(listed, err)
+	}
+	if _, err := one.directory.Move(t.Context(), "acme", "second", nil); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := two.directory.Examine(t.Context(), &listed[0]); err != nil || n != 1 {
+		t.Errorf("%d documents, %v", n, err)
+	}
+	if _, err := mine.Update(t.Context(), p.ID, func(p *piece) error { p.Name = "after"; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := one.open(t, "acme").Get(t.Context(), p.ID); err != nil || got.Name != "after" {
+		t.Errorf("an acknowledged change is lost: %+v, %v", got, err)
 	}
 }

@@ -211,8 +211,10 @@ func (d *Directory) Remove(ctx context.Context, slug string) error {
 		}
 	}
 	places := []string{org.Backend}
-	if org.Former != "" { // who copies there may not know yet
+	if org.Former != "" {
 		places = append(places, org.Former)
+	}
+	if org.Former != "" || d.store.Remote(org.Backend) { // who copies there, or writes from another machine, may not know yet
 		if err := pause(ctx, d.store.Leases().Settled); err != nil {
 			return fmt.Errorf("delete the documents of organization %q: %w; repeat the command", slug, err)
 		}

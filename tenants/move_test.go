@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tenantry/backends/store"
+	"tenantry/backends/store/driver"
 	"tenantry/tenants"
 	"tenantry/tenants/tenantstest"
 )
@@ -101,5 +102,35 @@ func TestRemovingAnOrganizationEndsItsMove(t *testing.T) {
 	}
 	if err := put(t.Context(), w, acme, "y"); err == nil {
 		t.Error("a handle on a removed organization still writes")
+	}
+}
+
+// away is an engine that other machines use too.
+type away struct{ driver.Engine }
+
+func (away) Remote() bool { return true }
+
+// TestDeletionWaitsForOtherMachines: what one of them was allowed to write a moment ago must not come after it.
+func TestDeletionWaitsForOtherMachines(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.first.Engine = away{f.first.Engine}
+	kinds := tenants.NewKinds()
+	s := store.New(store.Options{
+		Backends: map[string]driver.Engine{"control": f.control, "first": f.first.Engine}, ControlBackend: "control", Control: kinds.Specs(), Leases: quick,
+	})
+	d, err := tenants.NewDirectory(t.Context(), tenants.DirectoryOptions{Store: s, Kinds: kinds, Keyring: f.keyring, NewBackend: "first"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Create(t.Context(), tenants.NewOrganization{Slug: "acme", Name: "Acme"}); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if err := d.Remove(t.Context(), "acme"); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took < quick.Settled {
+		t.Errorf("it was over after %s, while others may write for %s", took, quick.Settled)
 	}
 }

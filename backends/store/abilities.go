@@ -25,8 +25,11 @@ func able[A any](s *Store, backend string) (A, bool) {
 // Remote reports whether calls of the workspace may wait for another machine. Then it pays
 // to make those at the same time that do not need each other's answers. A call within the
 // process is over before another goroutine has begun.
-func (w *Workspace) Remote() bool {
-	e, ok := able[driver.Remote](w.store, w.backend())
+func (w *Workspace) Remote() bool { return w.store.Remote(w.backend()) }
+
+// Remote reports whether calls of the backend may wait for another machine; empty is the default one.
+func (s *Store) Remote(backend string) bool {
+	e, ok := able[driver.Remote](s, BackendName(backend))
 	return ok && e.Remote()
 }
 

@@ -174,14 +174,16 @@ func (r *row) put(t *target, v strictjson.Value) {
 
 func (r *row) list(c *column, t *target, v strictjson.Value) {
 	var parts []string
+	seen := map[string]bool{} // a row may have half a million of them
 	for _, item := range v.Items {
 		switch item.Is {
 		case strictjson.Text, strictjson.Number:
-			if s := strings.TrimSpace(item.Text); s != "" && !slices.Contains(parts, s) {
-				parts = append(parts, s)
+			if s := strings.TrimSpace(item.Text); s != "" && !seen[s] {
+				parts, seen[s] = append(parts, s), true
 			}
 		case strictjson.True, strictjson.False:
-			parts = append(parts, strconv.FormatBool(item.Is == strictjson.True))
+			s := strconv.FormatBool(item.Is == strictjson.True)
+			parts, seen[s] = append(parts, s), true
 		case strictjson.Null:
 		default:
 			r.complain(c, "the list holds lists or objects; rows must be flat")

@@ -3,18 +3,15 @@ package transfer
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
-	"tenantry/backends/resource"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
 )
 
 // batchSize is how many records are looked up and stored at a time.
 const batchSize = 1000
-
-// maxFolderDepth bounds the search for folders that would contain themselves.
-const maxFolderDepth = 10_000
 
 // importer is the state of one import beside the session's.
 type importer struct {
@@ -33,6 +30,7 @@ type importer struct {
 	digests map[key]int32            // number of lines with that content
 	repeats map[int]int32            // how many equal lines stand before that one
 	edges   []edge
+	steps   int                 // see step
 	waiting map[string][]*entry // to be compared, by kind
 }
 
@@ -344,25 +342,7 @@ func (im *importer) resolve(ctx context.Context) error {
 	if err := im.refuseMoves(ctx); err != nil {
 		return err
 	}
-	for again := true; again; {
-		again = false
-		for _, e := range im.edges {
-			if im.bad.has(int(e.line)) || im.done.has(int(e.line)) { // what is stored as the line says refers to what is stored
-				continue
-			}
-			var errs fault.List
-			if to, inside := im.lineOf[e.target][e.to]; inside && im.bad.has(int(to)) {
-				errs.Add(e.field, "unknown", "%s names the %s of line %d, which cannot be taken", e.field, e.target, to)
-			} else if missing[e.target][e.to] && !e.asIs {
-				(&resource.Checking{Errs: &errs, Absent: absent}).Missing(e.field, e.target)
-			}
-			if len(errs) > 0 {
-				im.refuse(int(e.line), e.from.Name, errs)
-				again = true
-			}
-		}
-	}
-	return nil
+	return im.spread(ctx, missing)
 }
 
 const parentField = "folder_id"
@@ -402,53 +382,76 @@ func (im *importer) refuseCycles() {
 }
 
 // refuseMoves refuses folders of the organization that the bundle moves into one of
-// their own folders, where that is not in the bundle.
+// their own folders, where that is not in the bundle. It looks at each folder once.
 func (im *importer) refuseMoves(ctx context.Context) error {
 	changes := func(e edge) bool { return e.from.Name == kindFolder && im.updates.has(int(e.line)) }
 	if !slices.ContainsFunc(im.edges, changes) {
 		return nil
 	}
-	moved := map[key]key{} // the parents that the bundle gives
+	parents := map[key]key{} // those that the bundle gives, and those that were read
 	own := map[int32]key{}
 	for k, line := range im.lineOf[kindFolder] {
 		own[line] = k
 	}
 	for _, e := range im.edges {
 		if k, ok := own[e.line]; ok && e.lies() {
-			moved[k] = e.to
+			parents[k] = e.to
 		}
 	}
-	folders := im.named[kindFolder]
-	for k, at := range moved {
-		line := im.lineOf[kindFolder][k]
-		if !im.updates.has(int(line)) || im.bad.has(int(line)) {
+	moved := func(k key) (line int32, ok bool) {
+		line, ok = im.lineOf[kindFolder][k]
+		return line, ok && im.updates.has(int(line)) && !im.bad.has(int(line))
+	}
+	reached := map[key]int{} // in which walk first
+	for walk, start := range slices.Collect(maps.Keys(parents)) {
+		if _, ok := moved(start); !ok {
 			continue
 		}
-		for range maxFolderDepth {
-			up, ok := moved[at]
-			if _, inside := im.lineOf[kindFolder][at]; !ok && !inside {
-				found, err := folders.Records.Find(ctx, im.tenant.Workspace(), store.Query{Filter: store.Eq("id", at.id()), State: store.Either})
-				if err != nil {
+		at, ok := start, true
+		for ok && reached[at] == 0 {
+			reached[at] = walk + 1
+			next, given := parents[at]
+			if _, inside := im.lineOf[kindFolder][at]; !given && !inside {
+				var err error
+				if next, given, err = im.parent(ctx, at); err != nil {
 					return fmt.Errorf("looking for references: %w", err)
 				}
-				for _, f := range found {
-					folders.Refers(f, func(field, _ string, id *string) {
-						if field == parentField && *id != "" {
-							up, ok = keyOf(*id), true
-						}
-					})
+				if given {
+					parents[at] = next
 				}
 			}
-			if !ok {
-				break
+			if err := im.step(ctx); err != nil {
+				return err
 			}
-			if at = up; at == k {
+			at, ok = next, given
+		}
+		if !ok || reached[at] != walk+1 {
+			continue // it leads to the top, or where another walk led
+		}
+		for first := at; ; {
+			if line, ok := moved(at); ok {
 				var errs fault.List
 				errs.Add(parentField, "forbidden", "the folder would contain itself")
 				im.refuse(int(line), kindFolder, errs)
+			}
+			if at = parents[at]; at == first {
 				break
 			}
 		}
 	}
 	return nil
+}
+
+// parent returns in which folder one of the organization lies.
+func (im *importer) parent(ctx context.Context, k key) (parent key, ok bool, err error) {
+	folders := im.named[kindFolder]
+	found, err := folders.Records.Find(ctx, im.tenant.Workspace(), store.Query{Filter: store.Eq("id", k.id()), State: store.Either})
+	for _, f := range found {
+		folders.Refers(f, func(field, _ string, id *string) {
+			if field == parentField && *id != "" {
+				parent, ok = keyOf(*id), true
+			}
+		})
+	}
+	return parent, ok, err
 }

@@ -212,6 +212,18 @@ func TestImport_PanicEndsNothingElse(t *testing.T) {
 	}
 }
 
+// TestImport_TooMuch says so to whoever sent it.
+func TestImport_TooMuch(t *testing.T) {
+	t.Parallel()
+	org := gatewaytest.Start(t).Org(t, "acme")
+	_, cookie := org.Person(t, "ada@example.com", func(u *control.NewUser) { u.Roles = []string{"admin"} })
+	a := org.Do(t, http.MethodPost, "/api/import", gatewaytest.Cookie(cookie), gatewaytest.Body("application/x-ndjson", strings.Repeat("{\"kind\":\"role\"}\n", 100_001)))
+	a = importEnded(t, org, gatewaytest.Cookie(cookie), a.Field("id").(string))
+	if said := fmt.Sprint(a.Field("message")); a.Field("state") != "refused" || !strings.Contains(said, "too many lines") || !strings.Contains(said, "line 100001") {
+		t.Errorf("%s", a.Body)
+	}
+}
+
 // heldBody is a body that gives its first byte, and the rest when it is released.
 type heldBody struct {
 	asked chan struct{}

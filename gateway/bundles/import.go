@@ -278,7 +278,7 @@ func (u *under) carryOut(ctx context.Context, src transfer.Source, secrets *seal
 		state, message = interrupted, interruption
 	case errors.As(err, &bad):
 		state, message = refused, fmt.Sprintf("Nothing was stored: %d of %d lines cannot be taken", bad.Failed, bad.Lines)
-	case errors.Is(err, rows.ErrOptions):
+	case errors.Is(err, rows.ErrOptions), errors.Is(err, transfer.ErrTooMany):
 		state, message = refused, err.Error()
 	case err != nil:
 		state, message = failed, "It could not be carried through; send the same file again to go on"

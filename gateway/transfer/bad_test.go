@@ -195,6 +195,24 @@ func TestBadLines_RepeatedInTheBundle(t *testing.T) {
 }
 
 // TestPartial stores the good lines; lines that refer to bad ones are bad themselves.
+// TestLinesAreCounted of an import that is Bounded, whatever they hold; with others the operator decides.
+func TestLinesAreCounted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.service.most = 3
+	acme := w.org("acme")
+	const team = `{"kind":"team","name":"North"}` + "\n"
+	for bundle, good := range map[string]bool{team + "\n\n": true, "\n\n" + team: true, "\n\n\n" + team: false, strings.Repeat("{}\n", 4): false} {
+		_, err := w.load(acme, bundle, ImportOptions{Bounded: true, DryRun: true})
+		if errors.Is(err, ErrTooMany) == good || !good && !strings.Contains(err.Error(), "at most 3 can be imported so, counting blank ones; split it") {
+			t.Errorf("%q: %v", bundle, err)
+		}
+		if _, err = w.load(acme, bundle, ImportOptions{DryRun: true}); errors.Is(err, ErrTooMany) {
+			t.Errorf("%q, not bounded: %v", bundle, err)
+		}
+	}
+}
+
 func TestPartial(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -99,7 +99,7 @@ func (i *Into) Collect(ctx context.Context, f Feed, read func(*strictjson.Parser
 		found = append(found, l)
 		if kept += r.size(); len(found) > maxDefinitions || kept > maxDefinitionBytes {
 			return fmt.Errorf("%w: at most %d lines and %d MiB of kinds other than documents; line %d is beyond that",
-				errTooMany, maxDefinitions, maxDefinitionBytes>>20, r.Number)
+				ErrTooMany, maxDefinitions, maxDefinitionBytes>>20, r.Number)
 		}
 		return nil
 	})
@@ -108,7 +108,7 @@ func (i *Into) Collect(ctx context.Context, f Feed, read func(*strictjson.Parser
 
 // Each calls visit with every line of a feed. Errors: those of the feed and of visit.
 func (i *Into) Each(ctx context.Context, f Feed, visit func(*strictjson.Parser, Raw) error) error {
-	r, err := f.Open()
+	r, err := i.session.open(f)
 	if err != nil {
 		return err
 	}
@@ -135,6 +135,34 @@ func (i *Into) Each(ctx context.Context, f Feed, visit func(*strictjson.Parser, 
 	}
 	i.session.meter.end()
 	return nil
+}
+
+// maxLines is how many lines an import has that others than the operator began. Each is remembered in some hundred
+// bytes, and what fits into a file that may be sent are half a billion.
+const maxLines = 5_000_000
+
+// counted ends where a file has more lines than it may.
+type counted struct {
+	Reader
+	most int
+}
+
+// Next returns ErrTooMany of the line that is one too many.
+func (c counted) Next() (Raw, error) {
+	l, err := c.Reader.Next()
+	if err == nil && l.Number > c.most {
+		err = fmt.Errorf("%w: at most %d can be imported so, counting blank ones; split it into several files", ErrTooMany, c.most)
+	}
+	return l, err
+}
+
+// open opens a feed for as many lines as the import may have.
+func (s *session) open(f Feed) (Reader, error) {
+	r, err := f.Open()
+	if err != nil {
+		return nil, err
+	}
+	return counted{r, s.most}, nil
 }
 
 // understand reads a line and checks what needs no look at other data lines.
@@ -196,7 +224,7 @@ const (
 // pump reads a feed, decodes its lines in parallel and calls visit with them in order,
 // always from the calling goroutine. All goroutines have ended when it returns.
 func (s *session) pump(ctx context.Context, f Feed, phase string, want func(line int) interest, visit func(*chunk) error) error {
-	r, err := f.Open()
+	r, err := s.open(f)
 	if err != nil {
 		return err
 	}

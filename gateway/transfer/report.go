@@ -21,7 +21,8 @@ type ImportOptions struct {
 	Bad io.Writer
 	// OpenWith, where set, opens secrets that were sealed to its public half.
 	OpenWith *sealing.PrivateKey
-	// Bounded refuses limits of the organization other than those that the operator has set.
+	// Bounded refuses limits of the organization other than those that the operator has set, and files of more
+	// than 5,000,000 lines.
 	Bounded bool
 	// Progress is called at most ten times a second, from one goroutine at a time.
 	Progress func(Progress)

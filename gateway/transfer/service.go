@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"time"
 
 	"tenantry/backends/resource"
@@ -49,10 +50,13 @@ type Deps struct {
 
 // Service imports and exports. It is immutable and safe for concurrent use; two imports
 // into one organization at a time may each report the other's records as duplicates.
-type Service struct{ deps Deps }
+type Service struct {
+	deps Deps
+	most int // lines of an import that is Bounded
+}
 
 // New returns a Service.
-func New(d Deps) *Service { return &Service{d} }
+func New(d Deps) *Service { return &Service{d, maxLines} }
 
 // session is one import or export.
 type session struct {
@@ -64,6 +68,7 @@ type session struct {
 	view   *view
 	reader strictjson.Parser // of the lines that an export writes
 	meter  meter
+	most   int // lines that are read of a file
 	tally  *tally
 
 	asIs          int // lines that an export wrote as they are stored
@@ -77,8 +82,11 @@ type session struct {
 
 func (s *Service) session(t *tenants.Tenant, progress func(Progress), bounded bool) (*session, error) {
 	out := &session{
-		deps: &s.deps, tenant: t, named: map[string]*kind{}, meter: meter{report: progress}, tally: newTally(),
+		deps: &s.deps, tenant: t, most: math.MaxInt, named: map[string]*kind{}, meter: meter{report: progress}, tally: newTally(),
 		vault: &secrets.Vault{Keys: s.deps.Directory, Tenant: t}, isEmpty: map[string]bool{}, alias: map[string]string{},
+	}
+	if bounded {
+		out.most = s.most
 	}
 	own, err := organizationResource(s.deps.Directory, t, bounded)
 	if err != nil {
@@ -98,7 +106,7 @@ func (s *Service) session(t *tenants.Tenant, progress func(Progress), bounded bo
 // Import takes a bundle. The report is valid also where an error is returned. Errors:
 // *RefusedError where lines are bad and Partial is not set; *IncompleteError where lines
 // that were good could not be stored; *InterruptedError where it ended while storing;
-// what reading the source returns; store.ErrUnavailable.
+// ErrTooMany; what reading the source returns; store.ErrUnavailable.
 func (s *Service) Import(ctx context.Context, t *tenants.Tenant, src Source, o ImportOptions) (Report, error) {
 	return s.run(ctx, t, o, func(session *session) Feed { return &bundle{session: session, src: src} })
 }
@@ -213,4 +221,5 @@ func (e *IncompleteError) Error() string {
 	return fmt.Sprintf("%d of %d lines could not be stored because the organization was changed meanwhile; import the same file again", e.Failed, e.Lines)
 }
 
-var errTooMany = errors.New("there are too many definitions")
+// ErrTooMany says that a file holds more than an import keeps account of.
+var ErrTooMany = errors.New("the file holds too many lines")

@@ -212,6 +212,43 @@ func TestImport_PanicEndsNothingElse(t *testing.T) {
 	}
 }
 
+// TestImport_IsToldOfWhileItSaysNothing: it goes on however long it is busy with one thing, and no other may begin.
+func TestImport_IsToldOfWhileItSaysNothing(t *testing.T) {
+	t.Parallel()
+	clock := &calendar{}
+	release := make(chan struct{})
+	var held atomic.Bool
+	g := gatewaytest.Start(t, clock.set, func(_ *config.Config, o *gateway.Options) {
+		o.Observe = func(c store.Call) {
+			if c.Collection == "contacts" && held.Load() {
+				<-release
+			}
+		}
+	})
+	org := g.Org(t, "acme")
+	_, cookie := org.Person(t, "ada@example.com", func(u *control.NewUser) { u.Roles = []string{"admin"} })
+	admin := gatewaytest.Cookie(cookie)
+	send := func() *gatewaytest.Answer {
+		return org.Do(t, http.MethodPost, "/api/import", admin, gatewaytest.Body("application/x-ndjson", `{"kind":"contact","email":"b@example.com"}`))
+	}
+	held.Store(true)
+	id := send().Field("id").(string)
+	told := func() string { return org.Do(t, http.MethodGet, "/api/import/"+id, admin).Field("updated_at").(string) }
+	for range 3 {
+		before := told()
+		clock.pass(40 * time.Second)
+		until(t, "the import is told of", func() bool { return told() > before })
+	}
+	if a := send(); a.Code != 409 {
+		t.Errorf("another began: %d %s", a.Code, a.Body)
+	}
+	held.Store(false)
+	close(release)
+	if a := importEnded(t, org, admin, id); a.Field("state") != "done" {
+		t.Errorf("%s", a.Body)
+	}
+}
+
 // TestImport_TooMuch says so to whoever sent it.
 func TestImport_TooMuch(t *testing.T) {
 	t.Parallel()

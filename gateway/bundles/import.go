@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"sync"
 	"time"
 
 	"tenantry/backends/api"
@@ -194,7 +195,8 @@ type under struct {
 	*Service
 	of    *tenants.Tenant
 	all   store.Collection[Import]
-	job   *Import // as it was stored last
+	job   *Import    // as it was stored last
+	mu    sync.Mutex // of what follows: it is noted on the way, and now and then beside that
 	at    transfer.Progress
 	noted time.Time
 }
@@ -250,27 +252,30 @@ func (u *under) forget(ctx context.Context) error {
 func (u *under) carryOut(ctx context.Context, src transfer.Source, secrets *sealing.PrivateKey, remove func() error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	note := func(p transfer.Progress) {
-		if err := u.note(ctx, p); err != nil {
-			stop(err)
-		}
-	}
+	quiet := u.keepTold(ctx, stop)
 	report, job := u.job.Report, u.job
 	err := beside.Try(func() error {
 		places := u.small
 		if src.Size > isLarge {
 			places = u.large
 		}
-		if err := wait(ctx, places, func() { note(u.at) }); err != nil {
-			return err
+		select {
+		case places <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 		defer func() { <-places }()
-		told, err := rows.Load(ctx, u.Transfer(), u.of, src, rows.Options{As: job.As, Format: job.Format, Key: job.Key, OpenWith: secrets, DryRun: job.DryRun, Partial: job.Partial, Bounded: true, Progress: note})
+		told, err := rows.Load(ctx, u.Transfer(), u.of, src, rows.Options{As: job.As, Format: job.Format, Key: job.Key, OpenWith: secrets, DryRun: job.DryRun, Partial: job.Partial, Bounded: true, Progress: func(p transfer.Progress) {
+			if err := u.note(ctx, p); err != nil {
+				stop(err)
+			}
+		}})
 		if told.Kinds != nil { // else it came to none
 			report = told
 		}
 		return err
 	})
+	quiet()
 	state, message := done, ""
 	var bad *transfer.RefusedError
 	switch {
@@ -309,30 +314,48 @@ func (u *under) record(ctx context.Context, report transfer.Report) {
 	}
 }
 
-// wait takes one of the places, and calls alive again and again until there is one.
-func wait(ctx context.Context, places chan<- struct{}, alive func()) error {
-	tick := time.NewTicker(silence / 4)
-	defer tick.Stop()
-	for {
-		select {
-		case places <- struct{}{}:
-			return nil
-		case <-tick.C:
-			alive()
-		case <-ctx.Done():
-			return ctx.Err()
+// keepTold notes that the import goes on also while it waits, or tells of no progress for long, until quiet is called,
+// which returns once nothing is noted any more. Where it was taken for interrupted it is stopped.
+func (u *under) keepTold(ctx context.Context, stop func(error)) (quiet func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var telling sync.WaitGroup
+	telling.Go(func() {
+		tick := time.NewTicker(beat)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+			if err := beside.Try(func() error {
+				u.mu.Lock()
+				defer u.mu.Unlock()
+				return u.tell(ctx)
+			}); err != nil && ctx.Err() == nil {
+				stop(err)
+			}
 		}
-	}
+	})
+	return func() { cancel(); telling.Wait() }
 }
 
 // note notes now and then how far the import has come. An error says that it was taken for interrupted meanwhile,
 // and another may be under way; where nothing can be noted the next time is as good.
 func (u *under) note(ctx context.Context, p transfer.Progress) error {
-	if u.at = p; u.Now().Sub(u.noted) < beat {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.at = p
+	return u.tell(ctx)
+}
+
+// tell is note where it has come no further, for who holds the lock.
+func (u *under) tell(ctx context.Context) error {
+	if u.Now().Sub(u.noted) < beat {
 		return nil
 	}
 	u.noted = u.Now()
-	err := u.change(ctx, func(i *Import) { i.Step, i.Bytes = p.Phase, p.Bytes })
+	err := u.change(ctx, func(i *Import) { i.Step, i.Bytes = u.at.Phase, u.at.Bytes })
 	if err != nil && !errors.Is(err, errTaken) && ctx.Err() == nil {
 		u.Log.WarnContext(ctx, "how far an import is could not be noted", "organization", u.of.Org.Slug, "import", u.job.ID, "error", err)
 		err = nil

@@ -487,6 +487,12 @@ func (r *Resource) Text(rec any, name string) string {
 	return at(rec, r.Fields[r.index[name]].Index).String()
 }
 
+// Deleted reports whether the record is deleted, and may be restored.
+func (r *Resource) Deleted(rec any) bool {
+	n, ok := r.index["deleted"]
+	return ok && at(rec, r.Fields[n].Index).Bool()
+}
+
 // Definer returns the resource whose records define this one's values; nil: there is none.
 func (r *Resource) Definer() *Resource { return r.targets[r.DefinedBy] }
 

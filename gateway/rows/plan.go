@@ -91,6 +91,9 @@ func (f *feed) plan() error {
 			if t.fresh && !f.makes() {
 				return fmt.Errorf("%w: a %s has no field %q", ErrOptions, spaced(f.of.Name), texts.Clip(field))
 			}
+			if was, gone := f.deleted[squash(field)]; gone && was == field {
+				return f.leadsNowhere(c, field)
+			}
 			taken[field] = true
 			c.targets = append(c.targets, t)
 		}
@@ -137,10 +140,22 @@ func (f *feed) plan() error {
 			_, standard := f.own[squash(key)]
 			return taken[key] || exists || standard
 		})
+		for _, name := range []string{c.name, field} {
+			if was, gone := f.deleted[squash(name)]; gone {
+				return f.leadsNowhere(c, was)
+			}
+		}
 		taken[field] = true
 		c.targets[0] = &target{field: field, custom: true, fresh: true}
 	}
 	return nil
+}
+
+// leadsNowhere says that a column would lead to a field that is deleted. Nobody asked to bring it back, with values that
+// contacts may have of it.
+func (f *feed) leadsNowhere(c *column, field string) error {
+	return fmt.Errorf("%w: the column %q leads to the field %q of a %s, which is deleted; restore it first, or say with a map what else the column becomes",
+		ErrOptions, texts.Clip(c.name), field, spaced(f.of.Name))
 }
 
 // target returns what a field is.

@@ -121,6 +121,7 @@ type feed struct {
 	definition string                  // the identity of that which does; "" where all do together
 	existing   any                     // that definition, where there is one
 	defined    schema.Fields           // by it, or by all together
+	deleted    map[string]string       // fields that were defined together with others, by squashed name
 	columns    []column
 	byName     map[string]int
 	planned    bool
@@ -212,10 +213,16 @@ func (f *feed) readDefined(ctx context.Context) error {
 	}
 	f.defines = f.into.Named(f.of.DefinedBy)
 	given := f.definition
+	f.deleted = map[string]string{}
 	var known resource.Known
 	err := f.defines.Records.Each(ctx, f.into.Workspace(f.defines), store.Filter{}, func(rec any) error {
-		known.Learn(f.defines, rec, "")
 		id := f.defines.Identity(rec)
+		switch gone := f.defines.Deleted(rec); {
+		case !gone:
+			known.Learn(f.defines, rec, "")
+		case f.defines.Together:
+			f.deleted[squash(id)] = id
+		}
 		if id == given || f.existing == nil && slices.ContainsFunc(f.defines.Uniques, func(u resource.Unique) bool {
 			return u.Identity == resource.Named && u.Value(rec) == given
 		}) {
@@ -226,6 +233,8 @@ func (f *feed) readDefined(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("reading which fields are defined: %w", err)
+	case f.existing != nil && f.defines.Deleted(f.existing):
+		return fmt.Errorf("%w: the %s %q is deleted; restore it first", ErrOptions, spaced(f.defines.Name), texts.Clip(given))
 	case given != "" && f.existing == nil && !f.makes():
 		return fmt.Errorf("%w: there is no %s %q", ErrOptions, spaced(f.defines.Name), texts.Clip(given))
 	case given != "" && f.existing == nil:

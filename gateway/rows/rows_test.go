@@ -250,6 +250,39 @@ func TestRows_Refused(t *testing.T) {
 	}
 }
 
+// TestRows_DeletedDefinitions take no rows, which nobody would find, and columns do not bring them back.
+func TestRows_DeletedDefinitions(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme := w.org("acme")
+	w.mustLoad(acme, `{"kind":"custom_object","name":"film","label":"Film","label_plural":"Films","schema":{"a":{"title":"A","type":"Text"}},"deleted":true}
+{"kind":"form_collection","id":"000000000000000000000091","name":"apply","label":"Apply","label_plural":"Applications","schema":{"a":{"title":"A","type":"Text"}},"deleted":true}
+{"kind":"contact_field","key":"Shoe_Size","title":"Shoe size","type":"Number","deleted":true}`)
+	before := w.dump(acme, false)
+	for name, c := range map[string]struct {
+		as, file string
+		to       map[string][]string
+		want     string
+	}{
+		"an object":       {"records:film", "a\n1\n", nil, `the custom object "film" is deleted; restore it first`},
+		"a form":          {"submissions:apply", "a\n1\n", nil, `the form collection "apply" is deleted; restore it first`},
+		"a form by id":    {"submissions:000000000000000000000091", "a\n1\n", nil, `is deleted; restore it first`},
+		"a field":         {"contacts", "email,Shoe_Size\na@example.com,7\n", nil, `the column "Shoe_Size" leads to the field "Shoe_Size" of a contact, which is deleted; restore it first`},
+		"a field's name":  {"contacts", "email,shoe size\na@example.com,7\n", nil, `the column "shoe size" leads to the field "Shoe_Size"`},
+		"a field's key":   {"contacts", "email,shoe-size?\na@example.com,7\n", nil, `leads to the field "Shoe_Size"`},
+		"a field, mapped": {"contacts", "email,x\na@example.com,7\n", map[string][]string{"x": {"Shoe_Size"}}, `the column "x" leads to the field "Shoe_Size"`},
+	} {
+		r, err := w.rows(acme, c.file, rows.Options{As: c.as, Format: rows.CSV, Map: c.to})
+		if !errors.Is(err, rows.ErrOptions) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v %+v", name, err, r)
+		}
+	}
+	if after := w.dump(acme, false); after != before {
+		t.Errorf("something was stored:\n%s", after)
+	}
+	w.mustRows(acme, "email,shoe size\na@example.com,7\n", rows.Options{As: "contacts", Format: rows.CSV, Map: map[string][]string{"email": {"email"}, "shoe size": {"size"}}})
+}
+
 func TestRows_SecretsOfAnExistingField(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -195,6 +195,40 @@ func TestBadLines_RepeatedInTheBundle(t *testing.T) {
 }
 
 // TestPartial stores the good lines; lines that refer to bad ones are bad themselves.
+// TestDeletedDefinitions define nothing, unless the bundle has them too: as an export has them, or live.
+func TestDeletedDefinitions(t *testing.T) {
+	t.Parallel()
+	const (
+		object = `{"kind":"custom_object","name":"tree","label":"Tree","label_plural":"Trees","deleted":true}` + "\n"
+		form   = `{"kind":"form_collection","id":"000000000000000000000091","name":"apply","label":"Apply","label_plural":"Applications","deleted":true}` + "\n"
+		field  = `{"kind":"contact_field","key":"plan","title":"Plan","type":"Select","deleted":true}` + "\n"
+	)
+	for _, c := range []struct{ deleted, line, want string }{
+		{object, `{"kind":"record","id":"0000000000000000000000b1","object":"tree","values":{"species":"Oak"}}`, "object names a custom object that neither the file nor the organization has"},
+		{form, `{"kind":"submission","id":"0000000000000000000000b1","form":"000000000000000000000091","values":{"form_name":"a","why":"x"}}`, "form names a form collection that neither the file nor the organization has"},
+		{field, `{"kind":"contact","id":"0000000000000000000000b1","email":"a@example.com","fields":{"plan":"gold"}}`, "fields.plan is not a field that is defined"},
+	} {
+		w := newWorld(t)
+		acme, other := w.org("acme"), w.org("other")
+		w.mustLoad(acme, base)
+		w.mustLoad(acme, c.deleted)
+		if r, err := w.load(acme, c.line, ImportOptions{}); err == nil || r.Problems[0].Errors[0].Message != c.want {
+			t.Errorf("%s: %v %v", c.line, err, r.Problems)
+		}
+		w.mustLoad(acme, strings.Replace(c.line, `"id"`, `"as_is":true,"id"`, 1))
+		w.mustLoad(acme, c.deleted+c.line)
+		dump := w.dump(acme, false)
+		if w.mustLoad(other, dump); strings.Contains(dump, `"as_is"`) {
+			t.Errorf("%s", dump)
+		}
+		if r := w.mustLoad(acme, dump); r.Created+r.Updated != 0 {
+			t.Errorf("its own export: %+v", r.Counts)
+		}
+		w.mustLoad(acme, c.line+"\n"+strings.Replace(c.deleted, `,"deleted":true`, "", 1))
+		w.mustLoad(acme, c.line)
+	}
+}
+
 // TestLinesAreCounted of an import that is Bounded, whatever they hold; with others the operator decides.
 func TestLinesAreCounted(t *testing.T) {
 	t.Parallel()

@@ -17,12 +17,16 @@ import (
 // bundle together. It does not change while data lines are read.
 type view struct {
 	resource.Known
-	vault *secrets.Vault
+	vault   *secrets.Vault
+	deleted map[buried]any // definitions of the organization
 }
+
+// buried is a definition that is deleted.
+type buried struct{ kind, identity string }
 
 // newView returns the view of an organization that has defined nothing.
 func (s *session) newView() *view {
-	v := &view{vault: s.vault}
+	v := &view{vault: s.vault, deleted: map[buried]any{}}
 	for _, k := range s.kinds {
 		if k.Definition {
 			v.Cover(k.Name)
@@ -32,7 +36,8 @@ func (s *session) newView() *view {
 	return v
 }
 
-// loadView reads the organization's definitions.
+// loadView reads the organization's definitions. Deleted ones count, and define nothing: what is stored under them is
+// reached by nobody, and ends with them.
 func (s *session) loadView(ctx context.Context) error {
 	s.view = s.newView()
 	for _, k := range s.kinds {
@@ -40,7 +45,12 @@ func (s *session) loadView(ctx context.Context) error {
 			continue
 		}
 		err := k.Records.Each(ctx, s.workspace(k.Resource), store.Filter{}, func(rec any) error {
-			s.view.Learn(k.Resource, rec, "")
+			if k.Deleted(rec) {
+				s.view.Admit(k.Name, k.Identity(rec))
+				s.view.deleted[buried{k.Name, k.Identity(rec)}] = rec
+			} else {
+				s.view.Learn(k.Resource, rec, "")
+			}
 			return nil
 		})
 		if err != nil {
@@ -50,7 +60,8 @@ func (s *session) loadView(ctx context.Context) error {
 	return nil
 }
 
-// learn adds a good definition of the bundle, unless the organization has as many as it may.
+// learn adds a good definition of the bundle, unless the organization has as many as it may. One that the bundle says is
+// deleted is known all the same: an export holds its records too.
 func (v *view) learn(e *entry) {
 	k := e.kind
 	if len(e.errs) > 0 || !k.Definition {
@@ -59,6 +70,9 @@ func (v *view) learn(e *entry) {
 	if v.Full(k.Resource, e.rec) {
 		e.errs.Add(cmp.Or(k.Key, "id"), fault.Length, "an organization has at most %d %s", k.Most, strings.ReplaceAll(k.Plural(), "_", " "))
 		return
+	}
+	if was := v.deleted[buried{k.Name, k.Identity(e.rec)}]; was != nil {
+		v.Learn(k.Resource, was, "") // what the line does not say of it
 	}
 	v.Learn(k.Resource, e.rec, "")
 }

@@ -209,8 +209,12 @@ func (f *feed) definitions() []transfer.Line {
 		return nil
 	}
 	var out []transfer.Line
+	rev := int64(0)
+	if f.existing != nil {
+		rev = f.defines.Meta(f.existing).Rev
+	}
 	line := func(v strictjson.Value) *transfer.Line {
-		out = append(out, transfer.Line{Number: f.last + len(out) + 1, Kind: f.defines.Name, Value: v})
+		out = append(out, transfer.Line{Number: f.last + len(out) + 1, Kind: f.defines.Name, Value: v, Rev: &rev})
 		return &out[len(out)-1]
 	}
 	fresh := schema.Fields{}

@@ -3,6 +3,7 @@ package rows_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -247,6 +248,42 @@ func TestRows_Refused(t *testing.T) {
 	}
 	if out := w.dump(acme, false); strings.Count(out, "\n") != 1 {
 		t.Fatalf("something was stored:\n%s", out)
+	}
+}
+
+// TestRows_DefinitionsChangeMeanwhile: what somebody else defines while a file is imported stays, and nothing is stored
+// that was checked against what was before.
+func TestRows_DefinitionsChangeMeanwhile(t *testing.T) {
+	t.Parallel()
+	const object = `{"kind":"custom_object","name":"thing","label":"Thing","label_plural":"Things","schema":{"a":{"title":"A","type":"Text"}}}`
+	for name, c := range map[string]struct{ before, as, change, kept, stored string }{
+		"a field of an object":  {object, "records:thing", strings.Replace(object, `"a":`, `"z":{"title":"Z","type":"Text"},"a":`, 1), `"z":{"title":"Z"`, "record"},
+		"an object that is new": {`{"kind":"custom_object","name":"other","label":"Other","label_plural":"Others"}`, "records:thing", strings.Replace(object, `"a":`, `"z":`, 1), `"z":{"title":"A"`, "record"},
+		"a contact field":       {`{"kind":"contact_field","key":"other","title":"Other","type":"Text"}`, "contacts", `{"kind":"contact_field","key":"b","title":"Z","type":"Text"}`, `"title":"Z","type":"Text"`, "contact"},
+	} {
+		for at := 1; at <= 3; at++ { // the header, all rows, and all rows to be checked
+			w := newWorld(t)
+			acme := w.org("acme")
+			w.mustLoad(acme, c.before)
+			opened := 0
+			src := transfer.Source{Open: func() (io.ReadCloser, error) {
+				if opened++; opened == at {
+					w.mustLoad(acme, c.change)
+				}
+				return io.NopCloser(strings.NewReader("external_id,b\nx,2\n")), nil
+			}}
+			o := rows.Options{As: c.as, Format: rows.CSV}
+			r, err := rows.Import(t.Context(), w.service, acme, src, o)
+			if err == nil || !strings.Contains(fmt.Sprint(r.Problems), "was changed while the file was imported; import it again") {
+				t.Errorf("%s, %d: %v %+v", name, at, err, r)
+			}
+			if out := w.dump(acme, false); !strings.Contains(out, c.kept) || len(lines(out, c.stored)) > 0 {
+				t.Errorf("%s, %d:\n%s", name, at, out)
+			}
+			if r := w.mustRows(acme, "external_id,b\nx,2\n", o); r.Created != 1 || !strings.Contains(w.dump(acme, false), c.kept) {
+				t.Errorf("%s, %d, again: %+v", name, at, r)
+			}
+		}
 	}
 }
 

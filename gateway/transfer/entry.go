@@ -34,6 +34,7 @@ type entry struct {
 	digest  key
 	claims  []claim // beside those of the kind
 	secrets map[string]secrets.Value
+	rev     *int64 // as of Line
 	// asIs: an export wrote the record as it was stored, though its definitions or
 	// references no longer allow it; doubts are what would otherwise be its problems.
 	asIs   bool

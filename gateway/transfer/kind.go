@@ -3,6 +3,7 @@ package transfer
 import (
 	"bytes"
 	"context"
+	"strings"
 
 	"tenantry/backends/resource"
 	"tenantry/backends/schema"
@@ -255,8 +256,12 @@ func (k *kind) match(s *session, found *stored, e *entry) {
 			}
 		}
 	}
+	rev := int64(0)
 	if old != nil {
-		e.old = old
+		e.old, rev = old, k.Meta(old).Rev
+	}
+	if e.rev != nil && *e.rev != rev {
+		e.errs.Add("line", "conflict", "the %s was changed while the file was imported; import it again", strings.ReplaceAll(k.Name, "_", " "))
 	}
 }
 

@@ -51,6 +51,9 @@ type Line struct {
 	Faults fault.List
 	// Key, where set, says which record it is.
 	Key *Key
+	// Rev, where set, is the revision of the stored record from which the line was made, 0 where there was none: the
+	// line is refused once that has changed.
+	Rev *int64
 }
 
 // Key is a value that a line shares with no other, and the record that has it.
@@ -175,6 +178,7 @@ func (s *session) understand(ctx context.Context, l Line) *entry {
 		return &entry{line: l.Number, kind: k, errs: l.Faults}
 	}
 	e := k.decode(ctx, s.view, l.Value, l.Number)
+	e.rev = l.Rev
 	e.errs = append(l.Faults, e.errs...)
 	if l.Key != nil {
 		e.claims = append(e.claims, claim{field: l.Key.Field, key: l.Key.Digest})

@@ -221,5 +221,7 @@ func (e *IncompleteError) Error() string {
 	return fmt.Sprintf("%d of %d lines could not be stored because the organization was changed meanwhile; import the same file again", e.Failed, e.Lines)
 }
 
+var errMoved = errors.New("what is defined was changed meanwhile")
+
 // ErrTooMany says that a file holds more than an import keeps account of.
 var ErrTooMany = errors.New("the file holds too many lines")

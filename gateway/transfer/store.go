@@ -421,6 +421,9 @@ func (s *storer) failed(e *entry) {
 	}
 	name := e.name()
 	s.bad.add(e.line)
+	if e.rev != nil && s.failure == nil { // what follows was checked against it
+		s.failure = errMoved
+	}
 	s.tally.of(name).Failed++
 	s.tally.problem(e.line, name, e.errs)
 	if s.opt.Bad != nil && e.raw.Number > 0 {

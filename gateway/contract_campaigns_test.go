@@ -8,8 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	"tenantry/config"
+	"tenantry/gateway"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/tenants"
 )
 
 func counted(n int) string { return envelopeOK("success", fmt.Sprintf(`{"count":%d}`, n)) }
@@ -158,5 +161,64 @@ func TestContract_CampaignFilters(t *testing.T) {
 	}
 	for _, query := range []string{"filters[country=DE", "filters[country]]=DE", "filters[country]=%zz", "filters[country]=DE;x=1"} {
 		wantFailure(t, acme.Get(t, key, "/api/campaigns/count?"+query), http.StatusBadRequest)
+	}
+}
+
+// TestContract_FiltersOnDates: a Date and a DateTime are moments, the first of which is the start of its day, and compare as such
+// with a day and with a time, on engines that compare them as text.
+func TestContract_FiltersOnDates(t *testing.T) {
+	t.Parallel()
+	for name, option := range map[string]gatewaytest.Option{"default": func(*config.Config, *gateway.Options) {}, "memory": onMemory} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			acme := gatewaytest.Start(t, option).Org(t, "acme")
+			lines := []string{
+				`{"kind":"contact_field","key":"day","title":"Day","type":"Date"}`,
+				`{"kind":"contact_field","key":"at","title":"At","type":"DateTime"}`,
+			}
+			for i, fields := range []string{
+				`{"day":"2024-05-16","at":"2024-05-16T23:59:59.999Z"}`,
+				`{"day":"2024-05-17","at":"2024-05-17T00:00:00Z"}`,
+				`{"day":"2024-05-18","at":"2024-05-17T00:00:00.001Z"}`,
+				`{"at":"2024-05-18T00:00:00Z"}`,
+				`{}`,
+			} {
+				lines = append(lines, fmt.Sprintf(`{"kind":"contact","id":%q,"email":"%c@example.com","fields":%s}`, docID(i+1), 'a'+i, fields))
+			}
+			acme.Import(t, lines...)
+			key := acme.Key(t, tenants.Contacts)
+			const ops = "eq ne in nin gt gte lt lte"
+			for _, tc := range []struct{ value, day, at string }{
+				{"2024-05-17", "b acde b acde c bc a ab", "bc ade bc ade cd bcd a ab"},
+				{"2024-05-17T00:00:00Z", "b acde b acde c bc a ab", "b acde b acde cd bcd a ab"},
+				{"2024-05-17T02:00:00%2B02:00", "b acde b acde c bc a ab", "b acde b acde cd bcd a ab"},
+				{"2024-05-17T00:00:00.001Z", "- abcde - abcde c c ab ab", "c abde c abde d cd ab abc"},
+			} {
+				for field, wants := range map[string]string{"day": tc.day, "at": tc.at} {
+					for i, want := range strings.Fields(wants) {
+						wantContacts(t, acme, key, "filters["+field+"]["+strings.Fields(ops)[i]+"]="+tc.value, strings.Trim(want, "-"))
+					}
+				}
+			}
+			for _, field := range []string{"day", "at"} {
+				both := "filters[" + field + "][%s]=2024-05-16&filters[" + field + "][%[1]s]=2024-05-17T00:00:00Z"
+				wantContacts(t, acme, key, fmt.Sprintf(both, "in"), "ab")
+				wantContacts(t, acme, key, fmt.Sprintf(both, "nin"), "cde")
+			}
+		})
+	}
+}
+
+// wantContacts holds those that a filter finds, by the first letters of their addresses, and their number.
+func wantContacts(t *testing.T, acme *gatewaytest.Org, key, filter, want string) {
+	t.Helper()
+	wantBody(t, acme.Get(t, key, "/api/campaigns/count?"+filter), http.StatusOK, counted(len(want)))
+	a := acme.Get(t, key, "/api/contacts?sort=email&"+filter)
+	got := ""
+	for _, rec := range a.Field("results").([]any) {
+		got += rec.(map[string]any)["email"].(string)[:1]
+	}
+	if a.Code != http.StatusOK || got != want {
+		t.Errorf("%s: %d %q, want %q", filter, a.Code, got, want)
 	}
 }

@@ -45,10 +45,13 @@ func TestAnotherEngine(t *testing.T) {
 	if os.Getenv(mongotest.Variable) != "" {
 		t.Skip("this engine is the same where there are servers besides")
 	}
-	holdGolden(t, func(c *config.Config, _ *gateway.Options) {
-		c.Engines["memory"] = config.Engine{Open: inMemory}
-		c.Backends, c.Store, c.Control = map[string]config.Backend{config.DefaultBackend: {Engine: "memory"}}, config.DefaultBackend, config.DefaultBackend
-	})
+	holdGolden(t, onMemory)
+}
+
+// onMemory keeps everything in the engine of memory.
+func onMemory(c *config.Config, _ *gateway.Options) {
+	c.Engines["memory"] = config.Engine{Open: inMemory}
+	c.Backends, c.Store, c.Control = map[string]config.Backend{config.DefaultBackend: {Engine: "memory"}}, config.DefaultBackend, config.DefaultBackend
 }
 
 func inMemory(context.Context, *config.Config, string, *slog.Logger) (store.Engine, error) {

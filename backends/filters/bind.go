@@ -15,8 +15,8 @@ type Notation int
 //
 // Time values are RFC 3339 timestamps, or dates, which stand for the start of that day in
 // UTC; numbers are refused, because seconds and milliseconds cannot be told apart. Date
-// values are the same, on fields that are stored as text starting with a date. With eq,
-// ne, in and nin a date stands for the whole day.
+// values are the same, on fields that are stored as text starting with a date, which alone
+// is the start of that day too. With eq, ne, in and nin a date stands for the whole day.
 const (
 	Text Notation = iota + 1
 	Number

@@ -379,6 +379,11 @@ func TestMoments(t *testing.T) {
 			store.All(store.Where(at, store.OpGte, day), store.Where(at, store.OpLt, next)), store.Where(at, store.OpIn, next))},
 		{`{"created_at":{"exists":true}}`, store.Where(at, store.OpExists, true)},
 		{`{"birthday":{"lt":"2024-05-17"}}`, store.Where(birthday, store.OpLt, "2024-05-17")},
+		{`{"birthday":{"lte":"2024-05-17"}}`, store.Where(birthday, store.OpLte, "2024-05-17T00:00:00.000Z")},
+		{`{"birthday":{"gte":"2024-05-17T02:00:00+02:00"}}`, store.Where(birthday, store.OpGte, "2024-05-17")},
+		{`{"birthday":{"gte":"2024-05-16T23:59:59.9999Z"}}`, store.Where(birthday, store.OpGte, "2024-05-17")},
+		{`{"birthday":{"gt":"2024-05-17T00:00:00.0001Z"}}`, store.Where(birthday, store.OpGt, "2024-05-17T00:00:00.000Z")},
+		{`{"birthday":{"ne":"2024-05-17T00:00:00Z"}}`, store.Where(birthday, store.OpNin, "2024-05-17", "2024-05-17T00:00:00.000Z")},
 		{`{"birthday":{"lt":"2024-05-17T02:00:00.5+02:00"}}`, store.Where(birthday, store.OpLt, "2024-05-17T00:00:00.500Z")},
 		{`{"birthday":"9999-12-31"}`, store.AnyOf(store.All(store.Where(birthday, store.OpGte, "9999-12-31"), store.Where(birthday, store.OpLt, "9999-12-31~")))},
 	} {

@@ -118,9 +118,12 @@ func (b *binder) moments(c condition, field Field, values []literal) (store.Filt
 			b.errs.Add(c.label, "type", "%s must be %s", c.label, field.Notation.phrase())
 			return store.Filter{}, false
 		}
-		if equality && m.day {
+		switch {
+		case equality && m.day:
 			days = append(days, m.within(field, negative))
-		} else {
+		case equality && field.Notation == Date && m.midnight(): // equal to both texts that may be stored for it
+			points = append(points, m.value(Date, store.OpGte), m.value(Date, store.OpLte))
+		default:
 			points = append(points, m.value(field.Notation, c.op))
 		}
 	}
@@ -128,32 +131,45 @@ func (b *binder) moments(c condition, field Field, values []literal) (store.Filt
 		b.errs.Add(c.label, "length", "%s: with this list of dates the filter has more than %d conditions", c.label, MaxConditions)
 		return store.Filter{}, false
 	}
-	switch {
-	case len(days) == 0:
-		return store.Where(field.Ref, c.op, points...), true
-	case negative:
-		if len(points) > 0 {
-			days = append(days, store.Where(field.Ref, store.OpNin, points...))
-		}
-		return store.All(days...), true
+	several := store.OpIn
+	if negative {
+		several = store.OpNin
 	}
-	if len(points) > 0 {
-		days = append(days, store.Where(field.Ref, store.OpIn, points...))
+	switch {
+	case len(days) == 0 && len(points) == 1:
+		return store.Where(field.Ref, c.op, points...), true
+	case len(days) == 0:
+		return store.Where(field.Ref, several, points...), true
+	case len(points) > 0:
+		days = append(days, store.Where(field.Ref, several, points...))
+	}
+	if negative {
+		return store.All(days...), true
 	}
 	return store.AnyOf(days...), true
 }
 
+// midnight reports whether the moment, in milliseconds, is the start of a day in UTC.
+func (m moment) midnight() bool {
+	return m.at.Truncate(time.Millisecond).Equal(m.at.Truncate(24 * time.Hour))
+}
+
 // value returns the moment as the field stores it, in milliseconds. What is finer is
 // rounded to the side on which the comparison stays true.
+//
+// A Date is compared as text and may store midnight in two ways, as a day or as a time
+// that begins with that day and so comes after it. For gte and lt midnight is the first of
+// the two and otherwise the last, so that no comparison comes between them.
 func (m moment) value(notation Notation, op store.Op) any {
 	at := m.at.Truncate(time.Millisecond)
-	if (op == store.OpGte || op == store.OpLt) && at.Before(m.at) {
+	below := op == store.OpGte || op == store.OpLt // the bound is below what equals it
+	if below && at.Before(m.at) {
 		at = at.Add(time.Millisecond)
 	}
 	switch {
 	case notation == Time:
 		return at.UnixMilli()
-	case m.day:
+	case below && (moment{at: at}).midnight():
 		return at.Format(time.DateOnly)
 	}
 	return at.Format(texts.TimeLayout)

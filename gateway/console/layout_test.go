@@ -1,6 +1,7 @@
 package console
 
 import (
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -130,11 +131,13 @@ func TestPicturesOfReports(t *testing.T) {
 		rows          [][]any
 		want          string // empty: nothing is drawn
 	}{
-		"one group":   {"bar", `{"group_by":[{"field":"a"}],"measures":[{"op":"count"}]}`, []reports.Column{country, count}, [][]any{{"DE", int64(1)}, {nil, int64(2)}, {"", int64(3)}}, "Count by Country: DE none none; Count 1 2 3"},
-		"table":       {"table", `{"group_by":[{"field":"a"}],"measures":[{"op":"count"}]}`, []reports.Column{country, count}, [][]any{{"DE", int64(1)}}, ""},
-		"months":      {"line", `{"group_by":[{"field":"a","by":"month"}],"measures":[{"op":"count"}]}`, []reports.Column{month, count}, [][]any{{"2024-02", int64(1)}, {"2024-01", int64(2)}, {nil, int64(3)}}, "Count by Joined (month): Jan 2024 Feb 2024; Count 2 1"},
-		"no months":   {"line", `{"group_by":[{"field":"a","by":"month"}],"measures":[{"op":"count"}]}`, []reports.Column{month, count}, [][]any{{"some day", int64(1)}}, "Count by Joined (month): some day; Count 1"},
-		"pivot":       {"area", `{"group_by":[{"field":"b"},{"field":"a","by":"month"}],"measures":[{"op":"count"}]}`, []reports.Column{country, month, count}, [][]any{{"DE", "2024-01", int64(1)}, {"FR", "2024-02", int64(2)}}, "Count for each Country by Joined (month): Jan 2024 Feb 2024; DE 1 NaN; FR NaN 2"},
+		"one group": {"bar", `{"group_by":[{"field":"a"}],"measures":[{"op":"count"}]}`, []reports.Column{country, count}, [][]any{{"DE", int64(1)}, {nil, int64(2)}, {"", int64(3)}}, "Count by Country: DE none none; Count 1 2 3"},
+		"table":     {"table", `{"group_by":[{"field":"a"}],"measures":[{"op":"count"}]}`, []reports.Column{country, count}, [][]any{{"DE", int64(1)}}, ""},
+		"months":    {"line", `{"group_by":[{"field":"a","by":"month"}],"measures":[{"op":"count"}]}`, []reports.Column{month, count}, [][]any{{"2024-02", int64(1)}, {"2024-01", int64(2)}, {nil, int64(3)}}, "Count by Joined (month): Jan 2024 Feb 2024; Count 2 1"},
+		"no months": {"line", `{"group_by":[{"field":"a","by":"month"}],"measures":[{"op":"count"}]}`, []reports.Column{month, count}, [][]any{{"some day", int64(1)}}, "Count by Joined (month): some day; Count 1"},
+		"pivot":     {"area", `{"group_by":[{"field":"b"},{"field":"a","by":"month"}],"measures":[{"op":"count"}]}`, []reports.Column{country, month, count}, [][]any{{"DE", "2024-01", int64(1)}, {"FR", "2024-02", int64(2)}}, "Count for each Country by Joined (month): Jan 2024 Feb 2024; DE 1 NaN; FR NaN 2"},
+		"many parts": {"line", `{"group_by":[{"field":"a"},{"field":"b"}],"measures":[{"op":"count"}]}`, []reports.Column{month, country, count}, [][]any{{"x", "A", int64(3)}, {"x", "B", int64(1)}, {"y", "C", int64(4)}, {"y", "D", int64(1)}, {"x", "E", int64(5)}, {"x", nil, int64(90)}, {"x", "", int64(9)}, {"y", "G", int64(2)}, {"y", "B", int64(6)}},
+			"Count for each Country by Joined (month): x y; A 3 NaN; B 1 6; C NaN 4; E 5 NaN; none 9 NaN; 2 others NaN 3"},
 		"pie of two":  {"pie", `{"group_by":[{"field":"b"},{"field":"a","by":"month"}],"measures":[{"op":"count"}]}`, []reports.Column{country, month, count}, [][]any{{"DE", "2024-01", int64(1)}, {"FR", "2024-02", int64(2)}}, "Count by Country, Joined (month): FR · Feb 2024 DE · Jan 2024; Count 2 1"},
 		"two scales":  {"line", `{"group_by":[{"field":"a"}],"measures":[{"op":"count"},{"op":"avg","field":"c"},{"op":"sum","field":"c"}]}`, []reports.Column{country, count, age, {Title: "Sum", Type: reports.TypeNumber}}, [][]any{{"DE", int64(5), 99.5, int64(4000)}}, "Count, Age by Country: DE; Count 5; Age 99.5 | Sum by Country: DE; Sum 4000"},
 		"two pies":    {"pie", `{"group_by":[{"field":"a"}],"measures":[{"op":"count"},{"op":"sum","field":"c"}]}`, []reports.Column{country, count, age}, [][]any{{"DE", int64(5), int64(6)}}, "Count by Country: DE; Count 5 | Age by Country: DE; Age 6"},
@@ -181,6 +184,38 @@ func TestPicturesOfReports(t *testing.T) {
 		}
 		if got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+// TestManyPartsOfAPicture: parts that are as many as points take room for the values that they have, and those that are kept for
+// each point. Anybody may look at a shared report.
+func TestManyPartsOfAPicture(t *testing.T) { //nolint:paralleltest // what others take would be counted too
+	const rows, most = 10_000, 100 << 20
+	text, number := reports.Column{Title: "Text", Type: reports.TypeText}, reports.Column{Title: "Number", Type: reports.TypeNumber}
+	day := reports.Column{Title: "Day", Type: reports.TypeDate}
+	var asked reports.Query
+	if err := asked.UnmarshalJSON([]byte(`{"group_by":[{"field":"a"},{"field":"b"}],"measures":[{"op":"sum","field":"c"},{"op":"count"},{"op":"avg","field":"c"}]}`)); err != nil {
+		t.Fatal(err)
+	}
+	l := newReaders().of("")
+	for _, first := range []reports.Column{text, number, day} {
+		data := &reports.Data{Columns: []reports.Column{first, text, number, number, number}}
+		for i := range rows {
+			at := map[string]any{reports.TypeText: strconv.Itoa(i), reports.TypeNumber: int64(i), reports.TypeDate: time.Date(1990, 1, i, 0, 0, 0, 0, time.UTC).Format(time.DateOnly)}[first.Type]
+			data.Rows = append(data.Rows, []any{at, "part " + strconv.Itoa(i), int64(i), int64(1), 0.5})
+		}
+		for _, visual := range []string{"bar", "line", "area", "heat"} {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			v := layOut(&reports.Shared{Visual: visual, Asked: asked, Data: data}, l, 1)
+			for _, c := range v.Charts {
+				c.Pictures()
+			}
+			runtime.ReadMemStats(&after)
+			if took := after.TotalAlloc - before.TotalAlloc; took > most || len(v.Charts) != 3 {
+				t.Errorf("%s over %s: %d bytes for %d pictures, want at most %d for 3", visual, first.Type, took, len(v.Charts), most)
+			}
 		}
 	}
 }

@@ -157,21 +157,25 @@ func (d *drawn) pivot(m int) {
 		}
 	}
 	others := slices.DeleteFunc(slices.Clone(d.groups), func(g int) bool { return g == over })
-	points, parts := map[string]int{}, map[string]int{}
+	points, parts, cells := map[string]int{}, map[string]int{}, map[[2]int]int{}
 	var firsts [][]any
 	for _, row := range d.data.Rows {
-		if at := d.names(row, []int{over}); !has(points, at) {
+		at, name, value := d.names(row, []int{over}), d.names(row, others), d.number(row, m)
+		if !has(points, at) {
 			points[at] = len(firsts)
 			firsts = append(firsts, row)
 		}
-	}
-	for _, row := range d.data.Rows {
-		name := d.names(row, others)
 		if !has(parts, name) {
 			parts[name] = len(d.c.Series)
-			d.c.Series = append(d.c.Series, chart.Series{Name: name, Sums: d.sums[m], Values: slices.Repeat([]float64{math.NaN()}, len(firsts))})
+			d.c.Series = append(d.c.Series, chart.Series{Name: name, Sums: d.sums[m]})
 		}
-		d.c.Series[parts[name]].Values[points[d.names(row, []int{over})]] = d.number(row, m)
+		cell, s := [2]int{parts[name], points[at]}, &d.c.Series[parts[name]]
+		if i, twice := cells[cell]; twice { // of rows with the same names the last counts
+			s.Values[i] = value
+			continue
+		}
+		cells[cell] = len(s.Values)
+		s.At, s.Values = append(s.At, points[at]), append(s.Values, value)
 	}
 	d.c.Parts = true
 	d.axis(firsts, []int{over})

@@ -66,6 +66,9 @@ type Series struct {
 	Values []float64
 	Sums   bool // the sum of values means something
 	Rest   bool // what was folded together
+	// At are the points, each once, that Values are of, where they are not of all: parts may be as many as points, and have a value
+	// at one of them each.
+	At []int
 }
 
 // Chart is what is drawn. The zero ID is for a page with one chart.
@@ -142,11 +145,13 @@ func (c *Chart) Prepare() {
 	}
 	if c.Kind == Pie {
 		c.Series = c.Series[:min(len(c.Series), 1)]
+		c.spread()
 		c.categories()
 		c.slices()
 		return
 	}
 	c.foldSeries()
+	c.spread()
 	if c.Kind == Bar && c.Over.ordered() && c.twice() || c.Kind == Heat && c.Over.Step == Any {
 		c.categories()
 	}
@@ -234,10 +239,49 @@ func (c *Chart) place() {
 // pick keeps these points in this order.
 func (c *Chart) pick(order []int) {
 	c.Over.Labels, c.Over.Times, c.Over.Numbers = picked(c.Over.Labels, order), picked(c.Over.Times, order), picked(c.Over.Numbers, order)
+	to := make(map[int]int, len(order))
+	for i, j := range order {
+		to[j] = i
+	}
 	for i := range c.Series {
-		c.Series[i].Values = picked(c.Series[i].Values, order)
+		s := &c.Series[i]
+		if s.At == nil {
+			s.Values = picked(s.Values, order)
+			continue
+		}
+		at, values := []int{}, []float64{}
+		for k, j := range s.At {
+			if place, ok := to[j]; ok {
+				at, values = append(at, place), append(values, s.Values[k])
+			}
+		}
+		s.At, s.Values = at, values
 	}
 }
+
+// spread gives every series a value for each point. They are few by then.
+func (c *Chart) spread() {
+	for i := range c.Series {
+		if s := &c.Series[i]; s.At != nil {
+			all := nothing(c.Over.len())
+			s.add(all)
+			s.At, s.Values = nil, all
+		}
+	}
+}
+
+// add adds the series to a value for each point.
+func (s *Series) add(to []float64) {
+	for i, v := range s.Values {
+		at := i
+		if s.At != nil {
+			at = s.At[i]
+		}
+		to[at] = plus(to[at], v)
+	}
+}
+
+func nothing(n int) []float64 { return slices.Repeat([]float64{math.NaN()}, n) }
 
 func picked[T any](all []T, order []int) []T {
 	if all == nil {

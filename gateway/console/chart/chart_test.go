@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 // plain writes values as Go does.
@@ -134,7 +135,7 @@ func TestHostileShapes(t *testing.T) {
 	thousand := func(i int) float64 { return math.Sin(float64(i)) * 1000 }
 	for name, c := range map[string]Chart{
 		"hostile":       {Over: Axis{Title: hostile[0], Labels: hostile}, Measure: long, Series: []Series{{Name: hostile[0], Values: each(10, thousand), Sums: true}}},
-		"names":         {Over: Axis{Labels: labels(2)}, Parts: true, Series: []Series{{hostile[0], []float64{1, 2}, true, false}, {hostile[1], []float64{1, 2}, true, false}, {hostile[2], []float64{1, 2}, true, false}, {hostile[4], []float64{1, 2}, true, false}}},
+		"names":         {Over: Axis{Labels: labels(2)}, Parts: true, Series: []Series{{hostile[0], []float64{1, 2}, true, false, nil}, {hostile[1], []float64{1, 2}, true, false, nil}, {hostile[2], []float64{1, 2}, true, false, nil}, {hostile[4], []float64{1, 2}, true, false, nil}}},
 		"extremes":      {Over: Axis{Labels: labels(10)}, Series: []Series{{Values: extremes}}},
 		"extreme times": {Over: Axis{Times: []time.Time{day("0001-01-02"), day("9999-12-31"), {}}, Step: Day}, Series: []Series{{Values: []float64{1e300, -1e300, 3}}}},
 		"extreme axis":  {Over: Axis{Numbers: []float64{-1e308, 1e308, none, 0}}, Series: []Series{{Values: []float64{1, 2, 3, 4}}}},
@@ -329,6 +330,47 @@ func TestFolding(t *testing.T) {
 	}
 }
 
+// TestSparseParts: parts that name the points they have values at are drawn like those with a value for each.
+func TestSparseParts(t *testing.T) {
+	t.Parallel()
+	over := map[string]Axis{
+		"labels":  {Labels: labels(40)},
+		"times":   {Title: "Day", Times: append(timesFrom("2024-03-01", 39), time.Time{}), Step: Day},
+		"numbers": {Title: "Age", Numbers: append(each(39, func(i int) float64 { return float64(39 - i) }), none)},
+	}
+	for name, axis := range over {
+		for _, kind := range []Kind{Bar, Line, Area, Heat, Pie} {
+			for _, sums := range []bool{true, false} {
+				for _, n := range []int{1, 5, 30} {
+					dense := Chart{Kind: kind, Parts: true, Words: plain{}, Over: axis}
+					sparse := dense
+					for p := range n {
+						all, some := Series{Name: fmt.Sprint(p), Sums: sums, Values: nothing(40)}, Series{Name: fmt.Sprint(p), Sums: sums}
+						for i := 39 - p; i >= 0; i -= p + 1 { // in another order than the points, the one without a place among them
+							v := float64((p*7+i*3)%11 + p)
+							if i%9 == 4 {
+								v = math.Inf(1)
+							}
+							all.Values[i] = v
+							some.At, some.Values = append(some.At, i), append(some.Values, v)
+						}
+						dense.Series, sparse.Series = append(dense.Series, all), append(sparse.Series, some)
+					}
+					lone := Series{Name: "at no place", Sums: sums, Values: nothing(40)}
+					lone.Values[39] = 1000
+					dense.Series = append(dense.Series, lone)
+					sparse.Series = append(sparse.Series, Series{Name: lone.Name, Sums: sums, At: []int{39}, Values: []float64{1000}})
+					dense.Prepare()
+					sparse.Prepare()
+					if diff := cmp.Diff(dense, sparse, cmp.AllowUnexported(Chart{}), cmpopts.EquateNaNs()); diff != "" {
+						t.Errorf("%s, %v, %d parts, sums %v: %s", name, kind, n, sums, diff)
+					}
+				}
+			}
+		}
+	}
+}
+
 func TestPie(t *testing.T) {
 	t.Parallel()
 	c := Chart{Kind: Pie, Words: plain{}, Measure: "Count", Over: Axis{Title: "Country", Labels: []string{"DE", "FR", "IT", "ES"}}, Series: []Series{{Values: []float64{1, 3, 0, -5}, Sums: true}}}
@@ -353,7 +395,7 @@ func TestPie(t *testing.T) {
 
 func TestHeat(t *testing.T) {
 	t.Parallel()
-	c := Chart{Kind: Heat, Parts: true, Words: plain{}, Over: months("2024-03-01", "2024-01-01"), Series: []Series{{"Köln", []float64{4, 1}, true, false}, {"Lyon", []float64{none, 7}, true, false}}}
+	c := Chart{Kind: Heat, Parts: true, Words: plain{}, Over: months("2024-03-01", "2024-01-01"), Series: []Series{{"Köln", []float64{4, 1}, true, false, nil}, {"Lyon", []float64{none, 7}, true, false, nil}}}
 	c.Prepare()
 	if diff := cmp.Diff([]string{"2024-01-01", "2024-02-01", "2024-03-01"}, c.Over.Labels); diff != "" {
 		t.Error(diff)
@@ -367,7 +409,7 @@ func TestHeat(t *testing.T) {
 func TestStacked(t *testing.T) {
 	t.Parallel()
 	parts := func(least float64) *Chart {
-		c := &Chart{Parts: true, Words: plain{}, Over: Axis{Labels: labels(2)}, Series: []Series{{"a", []float64{10, 20}, true, false}, {"b", []float64{30, least}, true, false}}}
+		c := &Chart{Parts: true, Words: plain{}, Over: Axis{Labels: labels(2)}, Series: []Series{{"a", []float64{10, 20}, true, false, nil}, {"b", []float64{30, least}, true, false, nil}}}
 		c.Prepare()
 		return c
 	}
@@ -429,7 +471,7 @@ func FuzzChart(f *testing.F) {
 	f.Fuzz(func(t *testing.T, one, two string, a, b float64, from, to int64, kind, step uint8) {
 		at := func(s int64) time.Time { return time.Unix(s%250_000_000_000, 0).UTC() }
 		for _, over := range []Axis{{Labels: []string{one, two, one}}, {Times: []time.Time{at(from), at(to), at(from / 2)}, Step: Step(step % 7)}, {Numbers: []float64{a, b, float64(from)}}} {
-			c := Chart{Kind: Kind(kind % 5), Parts: kind > 127, Words: plain{}, Measure: one, Over: over, Series: []Series{{one, []float64{a, b, float64(to)}, true, false}, {two, []float64{b, none, a}, step > 99, false}}}
+			c := Chart{Kind: Kind(kind % 5), Parts: kind > 127, Words: plain{}, Measure: one, Over: over, Series: []Series{{one, []float64{a, b, float64(to)}, true, false, nil}, {two, []float64{b, none, a}, step > 99, false, nil}}}
 			if c.Prepare(); c.Drawable() {
 				picture(t, &c, Wide)
 				picture(t, &c, Narrow)

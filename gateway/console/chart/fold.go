@@ -25,11 +25,9 @@ func (c *Chart) foldSeries() {
 	slices.Sort(kept)
 	series := picked(c.Series, kept)
 	if sums {
-		folded := Series{Name: count(len(rest), "other", "others"), Sums: true, Rest: true, Values: slices.Repeat([]float64{math.NaN()}, c.Over.len())}
+		folded := Series{Name: count(len(rest), "other", "others"), Sums: true, Rest: true, Values: nothing(c.Over.len())}
 		for _, i := range rest {
-			for j, v := range c.Series[i].Values {
-				folded.Values[j] = plus(folded.Values[j], v)
-			}
+			c.Series[i].add(folded.Values)
 		}
 		series = append(series, folded)
 	} else {
@@ -118,7 +116,7 @@ func (c *Chart) columns() {
 			}
 		}
 		for i := range c.Series {
-			values := slices.Repeat([]float64{math.NaN()}, n)
+			values := nothing(n)
 			for j, k := range at {
 				if k >= 0 {
 					values[j] = c.Series[i].Values[k]
@@ -133,11 +131,11 @@ func (c *Chart) columns() {
 
 // ranks returns the indexes below n, those of the largest first.
 func ranks(n int, size func(int) float64) []int {
-	order := make([]int, n)
+	order, sizes := make([]int, n), make([]float64, n)
 	for i := range order {
-		order[i] = i
+		order[i], sizes[i] = i, size(i)
 	}
-	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(size(j), size(i)) })
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(sizes[j], sizes[i]) })
 	return order
 }
 

@@ -435,6 +435,11 @@ func definedControl(row *api.Operation, within string, d definedField, now stric
 	}
 	if now.Is == strictjson.Object || now.Is == strictjson.Array && !plainLines(now) || now.Is != strictjson.Null && now.Is != strictjson.Text && !slices.Contains(schema.KnownTypes(), d.kind) {
 		c.Kind, c.Value = "json", pretty(now) // which no other control holds
+	} else if misfits(d, now) {
+		c.Hint = "What is stored is not of the type " + d.kind + ", which the field has now."
+		if c.Kind = "text"; now.Is != strictjson.Text || slices.Contains([]string{schema.Number, schema.Boolean, schema.MultiSelect}, d.kind) {
+			c.Kind, c.Value, c.Hint = "json", pretty(now), c.Hint+" It is written as JSON."
+		}
 	}
 	if sent != nil && c.Kind != "secret" {
 		c.Value = sent.Get(c.Name)
@@ -446,6 +451,17 @@ func definedControl(row *api.Operation, within string, d definedField, now stric
 	return c
 }
 
+// misfits reports whether a stored value is none of its field's type, which was another when it was stored. The control of the type
+// would show nothing, and send that instead of the value.
+func misfits(d definedField, now strictjson.Value) bool {
+	if now.Is == strictjson.Null || d.kind == schema.Encrypted {
+		return false
+	}
+	var faults fault.List
+	schema.CheckValue(&faults, d.key, d.kind, now.Any())
+	return len(faults) > 0
+}
+
 // plainLines reports whether a list is the same when it was written in lines and read again.
 func plainLines(list strictjson.Value) bool {
 	return !slices.ContainsFunc(list.Items, func(item strictjson.Value) bool {
@@ -453,8 +469,8 @@ func plainLines(list strictjson.Value) bool {
 	})
 }
 
-// fit makes a control one that holds its value: browsers take line breaks out of others. JSON that was sent stays JSON, and
-// a secret is asked for again.
+// fit makes a control one that holds its value: browsers take line breaks out of others, and what is no date out of one of dates. JSON
+// that was sent stays JSON, and a secret is asked for again.
 func (c *control) fit(sent url.Values) {
 	switch {
 	case c.Kind == "secret":
@@ -463,6 +479,8 @@ func (c *control) fit(sent url.Values) {
 		}
 	case sent.Get("_has."+c.Name) == "json":
 		c.Kind = "json"
+	case c.Kind == "date" && strings.HasPrefix(sent.Get("_has."+c.Name), "text"):
+		c.Kind = "textarea"
 	case (c.Kind == "text" || c.Kind == "email") && strings.ContainsAny(c.Value, "\r\n"):
 		c.Kind = "textarea"
 	}

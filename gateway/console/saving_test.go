@@ -150,6 +150,95 @@ func TestSavingUnchangedChangesNothing(t *testing.T) {
 	}
 }
 
+// TestValuesOfAnotherTypeAreNotLost: what was stored before its field got another type is shown, kept while something else is
+// changed, and can be mended.
+func TestValuesOfAnotherTypeAreNotLost(t *testing.T) {
+	t.Parallel()
+	_, acme, cookie := rich(t, nil)
+	p := person{t, acme, cookie}
+	api := func(method, path string, body any) *gatewaytest.Answer {
+		t.Helper()
+		a := acme.Do(t, method, path, gatewaytest.Cookie(cookie), gatewaytest.JSON(body))
+		if a.Code != http.StatusOK {
+			t.Fatalf("%s %s: %d %s", method, path, a.Code, a.Text())
+		}
+		return a
+	}
+	tests := map[string]struct {
+		was, is string
+		value   any
+		shown   string // in the form, before and after it was refused
+		typed   string // instead
+		mended  any
+	}{
+		"season": {"Text", "Date", "early spring 2024", "early spring 2024", "2024-03-20", "2024-03-20"},
+		"about":  {"Text", "Number", "about 40", `"about 40"`, "40", 40.0},
+		"digits": {"Text", "Number", "41", `"41"`, "41", 41.0},
+		"word":   {"Text", "Boolean", "true", `"true"`, "true", true},
+		"choice": {"Text", "MultiSelect", "one", `"one"`, `["one"]`, []any{"one"}},
+		"mail":   {"LongText", "Email", "not\nmail", "not\r\nmail", "a@example.com", "a@example.com"},
+		"site":   {"Text", "Url", " nowhere ", " nowhere ", "", nil},
+		"yes":    {"Boolean", "Text", true, "true", `"yes"`, "yes"},
+		"number": {"Number", "Date", 7, "7", `"2024-03-20"`, "2024-03-20"},
+		"figure": {"Number", "Select", 7, "7", `"seven"`, "seven"},
+		"list":   {"MultiSelect", "Text", []string{"x", "y"}, "[\r\n  \"x\",\r\n  \"y\"\r\n]", `"x, y"`, "x, y"},
+	}
+	before, after, values := m{"other": m{"title": "Other", "type": "Text"}}, m{"other": m{"title": "Other", "type": "Text"}}, m{"other": "o"}
+	mended := m{"other": "changed"}
+	for name, test := range tests {
+		before[name], after[name], values[name] = m{"title": name, "type": test.was}, m{"title": name, "type": test.is}, test.value
+		if test.mended != nil {
+			mended[name] = test.mended
+		}
+	}
+	api(http.MethodPost, "/api/custom/objects", m{"name": "odd", "label": "Odd", "label_plural": "Odds", "schema": before})
+	id := api(http.MethodPost, "/api/custom/objects/odd/records", m{"values": values}).Field("id").(string)
+	api(http.MethodPut, "/api/custom/objects/odd?force=true", m{"schema": after})
+	stored := func(want m) {
+		t.Helper()
+		got := acme.Do(t, http.MethodGet, "/api/custom/objects/odd/records/"+id, gatewaytest.Cookie(cookie)).Field("values")
+		if is, want := line(t, m{"values": got}), line(t, m{"values": want}); is != want {
+			t.Errorf("%s is stored, want %s", is, want)
+		}
+	}
+	const action = "/do/records.update"
+	page := p.open("/custom/objects/odd/records/" + id)
+	for range 3 { // a form that was refused is sent again
+		sent := typed(page.Text(), formTo(t, page, action))
+		for name, test := range tests {
+			if got := sent.Get("values." + name); got != test.shown {
+				t.Errorf("%s: %q is shown, want %q", name, got, test.shown)
+			}
+		}
+		sent.Set("values.other", "changed")
+		page = p.send(action, sent)
+		checkPage(t, page, 422, "must be a date like 2024-05-17", "must be true or false", "must be a number", `value="changed"`)
+		stored(values)
+	}
+	sent := typed(page.Text(), formTo(t, page, action))
+	for name, test := range tests {
+		sent.Set("values."+name, test.typed)
+	}
+	p.follows(p.send(action, sent))
+	stored(mended)
+}
+
+// TestTextThatIsNoDateStays although somebody else has mended what was stored meanwhile.
+func TestTextThatIsNoDateStays(t *testing.T) {
+	t.Parallel()
+	_, acme, cookie := rich(t, nil)
+	p := person{t, acme, cookie}
+	const path, action = "/contacts/66a000000000000000000001", "/do/contacts.update"
+	values := formTo(t, p.open(path), action)
+	values.Set("_has.fields.last_order", "text")
+	values.Set("fields.last_order", "early spring 2024")
+	refused := p.send(action, values)
+	checkPage(t, refused, 422, "must be a date like 2024-05-17")
+	if got := typed(refused.Text(), formTo(t, refused, action)).Get("fields.last_order"); got != "early spring 2024" {
+		t.Errorf("%q is left in the form", got)
+	}
+}
+
 // askedQueries are queries of every kind, and whether a form without JSON can say them.
 func askedQueries() map[string]bool {
 	return map[string]bool{

@@ -191,12 +191,20 @@ func (b *binder) values(c condition) ([]literal, bool) {
 	return nil, false
 }
 
+// maxContained is how long a text is at most that others are to contain: MongoDB looks for patterns of 16,384 bytes at
+// most, in which a byte may take two.
+const maxContained = 4096
+
 func (b *binder) plain(c condition, field Field, values []literal) (store.Filter, bool) {
 	bound := make([]any, len(values))
 	for i, v := range values {
 		value, ok := v.as(field.Notation)
 		if !ok {
 			b.errs.Add(c.label, "type", "%s must be %s", c.label, field.Notation.phrase())
+			return store.Filter{}, false
+		}
+		if text, ok := value.(string); ok && c.op == store.OpContains && len(text) > maxContained {
+			b.errs.Add(c.label, fault.Length, "%s may have at most %d bytes", c.label, maxContained)
 			return store.Filter{}, false
 		}
 		bound[i] = value

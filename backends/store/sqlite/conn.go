@@ -10,8 +10,15 @@ import (
 )
 
 // maxStatements bounds the prepared statements of one connection: filters come
-// from outside, so their number of shapes has no bound of its own.
-const maxStatements = 256
+// from outside, so their number of shapes has no bound of its own. A prepared statement takes some fifty times its
+// text, so that of all of them is bounded too; one that is longer than longStatement is prepared for its one use. What was
+// bound to one is kept with it, unless that is longer than longBinding.
+const (
+	maxStatements = 256
+	maxTexts      = 256 << 10
+	longStatement = 16 << 10
+	longBinding   = 4 << 10
+)
 
 // busyTimeout is how long a connection waits for a lock that others hold for moments.
 const busyTimeout = 2 * time.Second
@@ -20,6 +27,7 @@ const busyTimeout = 2 * time.Second
 type conn struct {
 	raw   *sqlite.Conn
 	stmts map[string]*sqlite.Stmt
+	texts int           // bytes of theirs
 	done  chan struct{} // closed to interrupt; replaced afterwards
 	// wrote counts the statements that may have changed something, there are the workspaces that the transaction has
 	// found in its file; both of the writer alone.
@@ -44,7 +52,10 @@ func openConn(path string, flags sqlite.OpenFlags, pragmas ...string) (*conn, er
 	return c, nil
 }
 
-func (c *conn) close() error { return c.raw.Close() }
+func (c *conn) close() error {
+	c.stmts, c.texts = map[string]*sqlite.Stmt{}, 0 // who still has the database has not them too
+	return c.raw.Close()
+}
 
 // arm makes the end of ctx interrupt the connection, until the returned function is called.
 // A channel that lives as long as the connection spares a goroutine for every statement.
@@ -69,7 +80,7 @@ func (c *conn) prepare(sql string) (*sqlite.Stmt, error) {
 	if s := c.stmts[sql]; s != nil {
 		return s, nil
 	}
-	if len(c.stmts) >= maxStatements {
+	for len(c.stmts) >= maxStatements || c.texts+len(sql) > maxTexts && len(c.stmts) > 0 {
 		c.forget(maxStatements / 4)
 	}
 	s, err := c.raw.Prepare(sql)
@@ -77,7 +88,45 @@ func (c *conn) prepare(sql string) (*sqlite.Stmt, error) {
 		return nil, err
 	}
 	c.stmts[sql] = s
+	c.texts += len(sql)
 	return s, nil
+}
+
+// readied is a statement for one use.
+type readied struct {
+	*sqlite.Stmt
+	once, clear bool
+}
+
+func (c *conn) ready(sql string, args []any) (r readied, err error) {
+	if len(sql) > longStatement {
+		r.once = true
+		r.Stmt, _, err = c.raw.PrepareTransient(sql)
+		return r, err
+	}
+	bound := 0
+	for _, a := range args {
+		switch v := a.(type) {
+		case string:
+			bound += len(v)
+		case []byte:
+			bound += len(v)
+		}
+	}
+	r.clear = bound > longBinding
+	r.Stmt, err = c.prepare(sql)
+	return r, err
+}
+
+func (r readied) end() {
+	if r.once {
+		_ = r.Finalize()
+		return
+	}
+	_ = r.Reset()
+	if r.clear {
+		_ = r.ClearBindings()
+	}
 }
 
 func (c *conn) forget(n int) {
@@ -86,18 +135,19 @@ func (c *conn) forget(n int) {
 			return
 		}
 		delete(c.stmts, sql)
+		c.texts -= len(sql)
 		_ = s.Finalize()
 	}
 }
 
 // rows runs the statement and calls each for every row.
 func (c *conn) rows(sql string, args []any, each func(*sqlite.Stmt) error) error {
-	s, err := c.prepare(sql)
+	s, err := c.ready(sql, args)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = s.Reset() }()
-	if err := bindAll(s, args); err != nil {
+	defer s.end()
+	if err := bindAll(s.Stmt, args); err != nil {
 		return err
 	}
 	for {
@@ -111,7 +161,7 @@ func (c *conn) rows(sql string, args []any, each func(*sqlite.Stmt) error) error
 		if each == nil {
 			continue
 		}
-		if err := each(s); err != nil {
+		if err := each(s.Stmt); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"strings"
 	"sync"
@@ -30,6 +31,7 @@ func (w *workspace) shelf(t *table) shelf { return shelf{w.space.id, t.name} }
 type counts struct {
 	mu     sync.RWMutex
 	epoch  uint64 // of all tables
+	kept   int    // counts and marks of all of them
 	tables map[shelf]*counted
 }
 
@@ -59,6 +61,21 @@ func (c *counts) standing(of shelf) standing {
 	return standing{c.epoch, 0}
 }
 
+// maxKept bounds the counts and marks of all shelves, and longKey the text that tells one question from others:
+// a longer one is hashed.
+const (
+	maxKept = 16_384
+	longKey = 1 << 10
+)
+
+func shortened(text string) string {
+	if len(text) <= longKey {
+		return text
+	}
+	sum := sha256.Sum256([]byte(text))
+	return string(sum[:])
+}
+
 // countKey is what tells one question from another.
 func countKey(sql string, args []any) string {
 	var b strings.Builder
@@ -66,7 +83,7 @@ func countKey(sql string, args []any) string {
 	for _, a := range args {
 		fmt.Fprintf(&b, "\x00%T:%v", a, a)
 	}
-	return b.String()
+	return shortened(b.String())
 }
 
 // get returns a count that still holds, or where its table stands, for put.
@@ -92,10 +109,26 @@ func (c *counts) put(of shelf, key string, n int64, at standing) {
 	if at != (standing{c.epoch, t.turn}) {
 		return
 	}
+	if _, known := t.kept[key]; !known && !c.room(t) {
+		return
+	}
 	if t.kept == nil || len(t.kept) >= maxCounts {
+		c.kept -= len(t.kept)
 		t.kept = map[string]count{}
 	}
+	if _, known := t.kept[key]; !known {
+		c.kept++
+	}
 	t.kept[key] = count{n, time.Now()}
+}
+
+// room reports whether one more count or mark may be kept, and otherwise begins anew.
+func (c *counts) room(t *counted) bool {
+	if c.kept < maxKept {
+		return true
+	}
+	c.epoch, c.tables, c.kept = c.epoch+1, nil, 0
+	return false
 }
 
 func (c *counts) table(of shelf) *counted {
@@ -104,7 +137,7 @@ func (c *counts) table(of shelf) *counted {
 		return t
 	}
 	if len(c.tables) >= maxCounted {
-		c.epoch, c.tables = c.epoch+1, nil
+		c.epoch, c.tables, c.kept = c.epoch+1, nil, 0
 	}
 	if c.tables == nil {
 		c.tables = map[shelf]*counted{}
@@ -119,12 +152,12 @@ func (c *counts) changed(touched map[shelf]bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if touched == nil {
-		c.epoch++
-		c.tables = nil
+		c.epoch, c.tables, c.kept = c.epoch+1, nil, 0
 	}
 	for of := range touched {
 		t := c.table(of)
 		t.turn++
+		c.kept -= len(t.kept) + len(t.marks)
 		t.kept, t.marks = nil, nil
 	}
 }

@@ -149,6 +149,10 @@ func (db *database) close() error {
 		db.measure()
 		errs = append(errs, db.writer.close())
 	}
+	// Organizations that are not asked for any more keep the database that their file had.
+	db.recent.forget()
+	db.counts.changed(nil)
+	db.lanes.forget()
 	return errors.Join(errs...)
 }
 

@@ -4,11 +4,14 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -235,10 +238,100 @@ func testStatementsAreBounded(t *testing.T, shared bool) {
 		t.Fatal(err)
 	}
 	defer ws.file.release()
-	db.mu.Lock() // the sweeper looks at idle readers too
-	defer db.mu.Unlock()
-	if n := len(db.idle[0].conn.stmts); n > maxStatements {
+	kept := func() (n, texts, told int) {
+		db.mu.Lock() // the sweeper looks at idle readers too
+		defer db.mu.Unlock()
+		c := db.idle[0].conn
+		for sql := range c.stmts {
+			texts += len(sql)
+		}
+		return len(c.stmts), texts, c.texts
+	}
+	if n, _, _ := kept(); n > maxStatements {
 		t.Errorf("%d statements are kept, want at most %d", n, maxStatements)
+	}
+
+	// Long ones are kept in fewer places, or nowhere, and so is what was asked for.
+	long := func(kinds, values int, op driver.Op) {
+		t.Helper()
+		p := driver.Predicate{}
+		for k := range kinds {
+			list := []any{strings.Repeat("x", 4*longBinding)}
+			for v := range values {
+				list = append(list, strconv.Itoa(v))
+			}
+			p.Kids = append(p.Kids, onField("city", driver.Nin, list...), onField("age", op, int64(-k-1)))
+		}
+		if n, err := ws.Count(t.Context(), c, p); err != nil || n != leastKept {
+			t.Fatalf("%d, %v", n, err)
+		}
+	}
+	fill(t, ws, c, leastKept)
+	for kinds := range 20 {
+		long(kinds+1, 100, driver.Gt)
+		long(kinds+1, 100, driver.Gte)
+	}
+	n, texts, told := kept()
+	if texts > maxTexts || texts != told || n < 2 {
+		t.Errorf("%d statements of %d bytes are kept, %d as it is told", n, texts, told)
+	}
+	long(10, 500, driver.Gt)
+	if again, _, _ := kept(); again != n {
+		t.Errorf("%d statements are kept after one that is used once, %d before", again, n)
+	}
+	shelves, keys := 0, 0
+	for _, t := range db.counts.tables {
+		shelves++
+		for key := range t.kept {
+			keys += len(key)
+		}
+	}
+	if db.counts.kept == 0 || keys > db.counts.kept*longKey {
+		t.Errorf("the %d counts of %d tables have keys of %d bytes", db.counts.kept, shelves, keys)
+	}
+}
+
+// TestCountsAreBounded over all the workspaces of a file.
+func TestCountsAreBounded(t *testing.T) {
+	t.Parallel()
+	var c counts
+	total := func() (n int) {
+		for _, t := range c.tables {
+			n += len(t.kept) + len(t.marks)
+		}
+		return n
+	}
+	for i := range 3 * maxKept {
+		of := shelf{int64(i % 100), "people"}
+		c.put(of, strconv.Itoa(i), leastKept, c.standing(of))
+		c.meet(of, strconv.Itoa(i), []mark{{offset: 1, values: []any{"x"}}}, c.standing(of))
+		if i%1000 == 0 {
+			c.changed(map[shelf]bool{of: true})
+		}
+		if n := total(); i%997 == 0 && (n > maxKept || n != c.kept) {
+			t.Fatalf("%d are kept, %d as it is told, at most %d may be", n, c.kept, maxKept)
+		}
+	}
+	if c.changed(nil); total() != 0 || c.kept != 0 {
+		t.Error("not all are gone")
+	}
+}
+
+// TestMigratedValues: a field that is declared later has the values that a write would have given it.
+func TestMigratedValues(t *testing.T) {
+	t.Parallel()
+	for _, v := range []struct {
+		typ  driver.Type
+		raw  string
+		want any
+	}{
+		{driver.String, `"a"`, "a"}, {driver.String, `""`, nil}, {driver.Date, `""`, nil}, {driver.Any, `""`, nil}, {driver.String, `0`, nil}, {driver.String, ``, nil},
+		{driver.Time, `5`, int64(5)}, {driver.Time, `0`, nil}, {driver.Time, `"1970-01-01T00:00:00Z"`, nil}, {driver.Time, `"1970-01-01T00:00:01Z"`, int64(1000)},
+		{driver.Int, `0`, int64(0)}, {driver.Bool, `false`, false}, {driver.Strings, `[]`, nil}, {driver.Strings, `["a"]`, []string{"a"}},
+	} {
+		if got := fromJSON(v.typ, json.RawMessage(v.raw)); !reflect.DeepEqual(got, v.want) {
+			t.Errorf("%v of type %v: %v, want %v", v.raw, v.typ, got, v.want)
+		}
 	}
 }
 

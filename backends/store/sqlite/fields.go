@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -55,13 +56,17 @@ type fieldKey struct {
 	table, key string
 }
 
+// index returns the name of the index. SQLite takes names for one that differ in their case alone, so that of a capital
+// letter is written as +.
 func (k fieldKey) index() string {
-	name := "x:" + k.table + ":" + k.key
+	name := "x:" + k.table + ":" + capitals.ReplaceAllStringFunc(k.key, func(c string) string { return "+" + strings.ToLower(c) })
 	if k.ws != 0 {
 		name += ":" + strconv.FormatInt(k.ws, 10)
 	}
 	return name
 }
+
+var capitals, marked = regexp.MustCompile(`[A-Z]`), regexp.MustCompile(`\+[a-z]`)
 
 // keyOf returns the key that an index of that name is on.
 func keyOf(index string) (key fieldKey, ok bool) {
@@ -69,7 +74,7 @@ func keyOf(index string) (key fieldKey, ok bool) {
 	if len(part) < 3 || part[0] != "x" {
 		return key, false
 	}
-	key = fieldKey{table: part[1], key: part[2]}
+	key = fieldKey{table: part[1], key: marked.ReplaceAllStringFunc(part[2], func(c string) string { return strings.ToUpper(c[1:]) })}
 	if len(part) == 4 {
 		key.ws, _ = strconv.ParseInt(part[3], 10, 64)
 	}
@@ -145,11 +150,13 @@ func (f *fields) load(ctx context.Context, db *database) error {
 	if err != nil {
 		return err
 	}
-	found := map[fieldKey]*fieldIndex{}
+	found, former := map[fieldKey]*fieldIndex{}, []string{}
 	err = r.conn.rows("SELECT name, sql FROM sqlite_schema WHERE name GLOB 'x:*'", nil, func(row *sqlite.Stmt) error {
 		if key, ok := keyOf(row.ColumnText(0)); ok {
 			found[key] = readyIndex()
 			found[key].dated = !strings.Contains(row.ColumnText(1), riding)
+		} else {
+			former = append(former, row.ColumnText(0))
 		}
 		return nil
 	})
@@ -158,6 +165,18 @@ func (f *fields) load(ctx context.Context, db *database) error {
 		return err
 	}
 	f.change(func(all map[fieldKey]*fieldIndex) { maps.Copy(all, found) })
+	if len(former) == 0 {
+		return nil
+	}
+	// An earlier version named them otherwise. Where they cannot be dropped now, they are when the file is opened next.
+	_ = db.transact(ctx, ctx, 0, nil, func(c *conn) error {
+		for _, name := range former {
+			if err := c.script("DROP INDEX IF EXISTS " + quote(name)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	return nil
 }
 

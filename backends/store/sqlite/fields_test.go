@@ -319,6 +319,49 @@ func makeField(t *testing.T, ws *workspace, name string) {
 	}
 }
 
+// TestFieldsDifferByCase although the names of indexes do not to SQLite. One that an earlier version named so goes.
+func TestFieldsDifferByCase(t *testing.T) { inBoth(t, testFieldsDifferByCase) }
+
+func testFieldsDifferByCase(t *testing.T, shared bool) {
+	dir := t.TempDir()
+	e := openEngine(t, Options{Shared: shared, Dir: dir})
+	c := scored()
+	ws := openWorkspace(t, e, "w", c)
+	fill(t, ws, c, leastIndexed)
+	for _, name := range []string{"score", "Score", "scorE"} {
+		makeField(t, ws, name)
+	}
+	names := func() []string {
+		return columnOf(t, ws, 0, "SELECT name FROM sqlite_schema WHERE name GLOB 'x:*' ORDER BY name")
+	}
+	if all := names(); len(all) != 3 || ws.file.fields.states() != "3 ready, 0 building, 0 refused" {
+		t.Errorf("%v, %s", all, ws.file.fields.states())
+	}
+	for _, name := range names() {
+		if key, ok := keyOf(name); !ok || !strings.EqualFold(key.key, "score") || ws.file.fields.indexedBy(key) == nil {
+			t.Errorf("%s is of %+v", name, key)
+		}
+	}
+	db, err := ws.acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.transact(t.Context(), t.Context(), 0, nil, func(c *conn) error {
+		return c.script(`CREATE INDEX "x:people:Plan" ON "c:people" (id)`)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	ws.file.release()
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	e = openEngine(t, Options{Shared: shared, Dir: dir})
+	ws = openWorkspace(t, e, "w", c)
+	if all := names(); len(all) != 3 {
+		t.Errorf("opened again: %v", all)
+	}
+}
+
 // columnOf returns a column of what a reader of the workspace's file answers.
 func columnOf(t *testing.T, ws *workspace, column int, sql string) (values []string) {
 	t.Helper()

@@ -63,6 +63,13 @@ func into(ctx context.Context, lane chan struct{}) error {
 	}
 }
 
+// forget gives the memory back.
+func (l *lanes) forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.known = nil
+}
+
 // took notes how long a question took.
 func (l *lanes) took(q question, took time.Duration) {
 	slow := took >= slowQuestion

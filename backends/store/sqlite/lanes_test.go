@@ -35,7 +35,7 @@ func testLanes(t *testing.T, shared bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := question{ws.space.id, s.sql.String()}
+	q := question{ws.space.id, shortened(s.sql.String())}
 	db.lanes.took(q, slowQuestion)
 	var leaves []func()
 	for range cap(db.lanes.slow) {

@@ -124,8 +124,16 @@ func (c *counts) meet(of shelf, key string, met []mark, at standing) {
 	if at != (standing{c.epoch, t.turn}) {
 		return
 	}
-	if t.marks == nil || len(t.marks) >= maxCounts && t.marks[key] == nil {
-		t.marks = map[string][]mark{}
+	if t.marks[key] == nil {
+		if !c.room(t) {
+			return
+		}
+		if t.marks == nil || len(t.marks) >= maxCounts {
+			c.kept -= len(t.marks)
+			t.marks = map[string][]mark{}
+		}
+		t.marks[key] = []mark{}
+		c.kept++
 	}
 	for _, m := range met {
 		kept := slices.DeleteFunc(slices.Clone(t.marks[key]), func(k mark) bool { return k.offset == m.offset })

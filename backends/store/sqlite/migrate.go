@@ -345,8 +345,17 @@ func (t *table) backfill(c *conn, fill []int, added []side) error {
 	}
 }
 
-// fromJSON returns the value of a field as a body has it, nil where it is of another type.
+// fromJSON returns the value of a field as a body has it, nil where it is of another type, or none to those who
+// write records: a text without letters, a time that is 0.
 func fromJSON(t driver.Type, raw json.RawMessage) any {
+	v := valueOf(t, raw)
+	if v == "" || t == driver.Time && v == int64(0) {
+		return nil
+	}
+	return v
+}
+
+func valueOf(t driver.Type, raw json.RawMessage) any {
 	switch t {
 	case driver.Strings:
 		var list []string

@@ -296,7 +296,7 @@ func (w *workspace) read(ctx context.Context, doing string, s *statement, each f
 	}
 	defer w.file.release()
 	sql := s.sql.String()
-	q := question{w.space.id, sql}
+	q := question{w.space.id, shortened(sql)}
 	leave, err := db.lanes.enter(ctx, w.space, q)
 	if err != nil {
 		return failed(ctx, doing, err)

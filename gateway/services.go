@@ -169,6 +169,9 @@ func (s *Services) openKeyring(ctx context.Context) (*keyring.Keyring, error) {
 		return nil, err
 	}
 	if used {
+		if ring, err := open(path); !errors.Is(err, fs.ErrNotExist) {
+			return ring, err // another replica that starts now has made both meanwhile
+		}
 		return nil, fmt.Errorf("the keyring %s is missing, but there is data that was encrypted with one; put it back, or copy it from another replica: without it encrypted values are lost", path)
 	}
 	if ring, err = keyring.Create(path); errors.Is(err, fs.ErrExist) {

@@ -395,6 +395,10 @@ func (s *statement) in(o operand, values []any, negative bool) {
 		s.add(map[bool]string{false: "0", true: "1"}[negative])
 		return
 	}
+	if all := append(plain, blobs...); negative && len(all) == 1 {
+		s.add("(", o.expr, " IS NOT ", s.param(all[0]), ")") // one comparison for each row instead of two
+		return
+	}
 	s.add("(")
 	if negative {
 		s.add(o.expr, " IS NULL OR NOT (")

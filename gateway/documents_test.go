@@ -54,14 +54,16 @@ var standIns = []struct {
 	{`\{[a-z_]+\}`, true}, // stands for whatever is answered there
 	{`…`, false},          // so does this
 	{`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`, false},
-	{`\b20\d\d-\d\d-\d\d\b`, false}, // a day: this one, or today
-	{`\b1[78]\d{8}\b`, false},       // seconds
+	{aDay, false},             // this one, or today
+	{`\b1[78]\d{8}\b`, false}, // seconds
 	{`tnt_(?:server_full|server_read|browser)_\w+`, true},
 	{`eyJ[\w-]+(?:\.[\w-]+\.[\w-]+)?`, true}, // a share's token, where a list goes on
 	{`\b(?:inv_|sin_|0-)[\w-]{20,}`, true},   // an invitation, a share
 	{`"\d+-\w+"`, true},                      // an ETag
 	{`\b[0-9a-f]{24}\b`, true},
 }
+
+const aDay = `\b20\d\d-\d\d-\d\d\b`
 
 var standIn = func() *regexp.Regexp {
 	var shown []string
@@ -103,7 +105,7 @@ func (w *walk) same(shown, answered string) bool {
 			switch {
 			case i < 2:
 				is = "(?s:.*)"
-			case i == 3:
+			case is == aDay:
 				now := time.Now().UTC()
 				is = fmt.Sprintf("(?:%s|%s|%s)", name, now.Format(time.DateOnly), now.AddDate(0, 0, -1).Format(time.DateOnly))
 			}

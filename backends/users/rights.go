@@ -124,7 +124,7 @@ func refusals(rows []api.Operation) []api.Operation {
 			continue
 		}
 		row.Failures = append(row.Failures, holdsMore())
-		if row.Method == http.MethodPut {
+		if row.Method == http.MethodPut && row.Credentials&api.Key != 0 {
 			row.Failures = append(row.Failures, widening())
 		}
 		if row.Method == http.MethodDelete {

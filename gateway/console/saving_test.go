@@ -40,24 +40,27 @@ func typed(markup string, values url.Values) url.Values {
 	return values
 }
 
+// api makes a call of the person that must succeed. body may be nil.
+func (p person) api(method, path string, body any) *gatewaytest.Answer {
+	p.t.Helper()
+	changes := []gatewaytest.Request{gatewaytest.Cookie(p.cookie)}
+	if body != nil {
+		changes = append(changes, gatewaytest.JSON(body))
+	}
+	a := p.o.Do(p.t, method, path, changes...)
+	if a.Code != http.StatusOK {
+		p.t.Fatalf("%s %s: %d %s", method, path, a.Code, a.Text())
+	}
+	return a
+}
+
 // TestSavingUnchangedChangesNothing of any record that has a form: what a form does not show is not lost, and what it shows is
 // sent as it is.
 func TestSavingUnchangedChangesNothing(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
 	p := person{t, acme, cookie}
-	api := func(method, path string, body any) *gatewaytest.Answer {
-		t.Helper()
-		changes := []gatewaytest.Request{gatewaytest.Cookie(cookie)}
-		if body != nil {
-			changes = append(changes, gatewaytest.JSON(body))
-		}
-		a := acme.Do(t, method, path, changes...)
-		if a.Code != http.StatusOK {
-			t.Fatalf("%s %s: %d %s", method, path, a.Code, a.Text())
-		}
-		return a
-	}
+	api := p.api
 	type object = map[string]any
 	fields := object{}
 	values := object{}
@@ -156,14 +159,7 @@ func TestValuesOfAnotherTypeAreNotLost(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
 	p := person{t, acme, cookie}
-	api := func(method, path string, body any) *gatewaytest.Answer {
-		t.Helper()
-		a := acme.Do(t, method, path, gatewaytest.Cookie(cookie), gatewaytest.JSON(body))
-		if a.Code != http.StatusOK {
-			t.Fatalf("%s %s: %d %s", method, path, a.Code, a.Text())
-		}
-		return a
-	}
+	api := p.api
 	tests := map[string]struct {
 		was, is string
 		value   any

@@ -8,10 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"tenantry/backends/resource"
-	"tenantry/internal/fault"
 )
 
 // TestReferencesAreLookedAtOnce however long a chain they make.
@@ -58,35 +55,44 @@ func TestReferencesAreLookedAtOnce(t *testing.T) {
 	}
 }
 
-// TestRefusalsSpreadAsPassesWould over all references until nothing changes: each line is refused for the same one.
-func TestRefusalsSpreadAsPassesWould(t *testing.T) {
+// TestRefusalsSpread until every line that is left refers to what is left, and to no more.
+func TestRefusalsSpread(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(1, 2))
 	const lines = 12
 	k := &kind{Resource: &resource.Resource{Traits: resource.Traits{Name: kindFolder}}}
 	named := func(n int) key { return key{byte(n)} }
+	missing := map[string]map[key]bool{kindFolder: {named(lines): true}}
 	for range 2000 {
-		im, old := unrelated(), unrelated()
-		for _, im := range []*importer{im, old} {
-			im.lineOf[kindFolder] = map[key]int32{}
-			for l := range lines {
-				im.lineOf[kindFolder][named(l)] = int32(l)
-			}
-			im.done.add(0)
+		im := unrelated()
+		im.lineOf[kindFolder] = map[key]int32{}
+		for l := range lines {
+			im.lineOf[kindFolder][named(l)] = int32(l)
 		}
-		missing := map[string]map[key]bool{kindFolder: {named(lines): true}}
-		for n := range rnd.IntN(3 * lines) {
-			e := edge{int32(rnd.IntN(lines)), k, fmt.Sprint("field_", n), kindFolder, named(rnd.IntN(lines + 1)), rnd.IntN(4) == 0}
-			im.edges, old.edges = append(im.edges, e), append(old.edges, e)
-		}
+		im.done.add(0)
 		if rnd.IntN(2) == 0 {
 			im.refuse(1, kindFolder, nil)
-			old.refuse(1, kindFolder, nil)
+		}
+		want := im.bad.clone()
+		for range rnd.IntN(3 * lines) {
+			im.edges = append(im.edges, edge{int32(rnd.IntN(lines)), k, "parent", kindFolder, named(rnd.IntN(lines + 1)), rnd.IntN(4) == 0})
+		}
+		for range lines { // so many lines one after another at most
+			for _, e := range im.edges {
+				to, inside := im.lineOf[kindFolder][e.to]
+				if e.line != 0 && (inside && want.has(int(to)) || !inside && !e.asIs) {
+					want.add(int(e.line))
+				}
+			}
 		}
 		check(t, im.spread(t.Context(), missing))
-		old.pass(missing)
-		if diff := cmp.Diff(old.report(), im.report()); diff != "" {
-			t.Fatal(diff)
+		for l := range lines {
+			if im.bad.has(l) != want.has(l) {
+				t.Fatalf("line %d is refused: %t, of %+v", l, im.bad.has(l), im.edges)
+			}
+		}
+		if r := im.report(); r.Failed != want.count {
+			t.Fatalf("%d are told to be refused, want %d", r.Failed, want.count)
 		}
 	}
 }
@@ -108,26 +114,4 @@ func unrelated() *importer {
 	im := &importer{session: &session{tally: newTally()}}
 	im.reset()
 	return im
-}
-
-// pass says what spread does, in as many steps as there are lines and references each.
-func (im *importer) pass(missing map[string]map[key]bool) {
-	for again := true; again; {
-		again = false
-		for _, e := range im.edges {
-			if im.bad.has(int(e.line)) || im.done.has(int(e.line)) {
-				continue
-			}
-			var errs fault.List
-			if to, inside := im.lineOf[e.target][e.to]; inside && im.bad.has(int(to)) {
-				errs.Add(e.field, "unknown", "%s names the %s of line %d, which cannot be taken", e.field, e.target, to)
-			} else if missing[e.target][e.to] && !e.asIs {
-				(&resource.Checking{Errs: &errs, Absent: absent}).Missing(e.field, e.target)
-			}
-			if len(errs) > 0 {
-				im.refuse(int(e.line), e.from.Name, errs)
-				again = true
-			}
-		}
-	}
 }

@@ -109,27 +109,26 @@ func (c *counts) put(of shelf, key string, n int64, at standing) {
 	if at != (standing{c.epoch, t.turn}) {
 		return
 	}
-	if _, known := t.kept[key]; !known && !c.room(t) {
-		return
-	}
-	if t.kept == nil || len(t.kept) >= maxCounts {
-		c.kept -= len(t.kept)
-		t.kept = map[string]count{}
-	}
-	if _, known := t.kept[key]; !known {
-		c.kept++
-	}
-	t.kept[key] = count{n, time.Now()}
+	keep(c, &t.kept, key, count{n, time.Now()})
 }
 
-// room reports whether one more count or mark may be kept, and otherwise begins anew.
-func (c *counts) room(t *counted) bool {
-	if c.kept < maxKept {
-		return true
+// keep keeps a count, or marks, as one more of all of them. Where there are too many it begins anew.
+func keep[T any](c *counts, in *map[string]T, key string, one T) {
+	if _, known := (*in)[key]; !known {
+		if c.kept >= maxKept {
+			c.forget()
+			return
+		}
+		if *in == nil || len(*in) >= maxCounts {
+			c.kept -= len(*in)
+			*in = map[string]T{}
+		}
+		c.kept++
 	}
-	c.epoch, c.tables, c.kept = c.epoch+1, nil, 0
-	return false
+	(*in)[key] = one
 }
+
+func (c *counts) forget() { c.epoch, c.tables, c.kept = c.epoch+1, nil, 0 }
 
 func (c *counts) table(of shelf) *counted {
 	t := c.tables[of]
@@ -137,7 +136,7 @@ func (c *counts) table(of shelf) *counted {
 		return t
 	}
 	if len(c.tables) >= maxCounted {
-		c.epoch, c.tables, c.kept = c.epoch+1, nil, 0
+		c.forget()
 	}
 	if c.tables == nil {
 		c.tables = map[shelf]*counted{}
@@ -152,7 +151,7 @@ func (c *counts) changed(touched map[shelf]bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if touched == nil {
-		c.epoch, c.tables, c.kept = c.epoch+1, nil, 0
+		c.forget()
 	}
 	for of := range touched {
 		t := c.table(of)

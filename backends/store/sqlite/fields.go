@@ -171,7 +171,7 @@ func (f *fields) load(ctx context.Context, db *database) error {
 	// An earlier version named them otherwise. Where they cannot be dropped now, they are when the file is opened next.
 	_ = db.transact(ctx, ctx, 0, nil, func(c *conn) error {
 		for _, name := range former {
-			if err := c.script("DROP INDEX IF EXISTS " + quote(name)); err != nil {
+			if err := dropIndex(c, name); err != nil {
 				return err
 			}
 		}
@@ -326,12 +326,14 @@ func (j fieldJob) make(ctx context.Context, most float64) (dropped []fieldKey, e
 
 func dropAll(c *conn, keys []fieldKey) error {
 	for _, key := range keys {
-		if err := c.script("DROP INDEX IF EXISTS " + quote(key.index())); err != nil {
+		if err := dropIndex(c, key.index()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+func dropIndex(c *conn, name string) error { return c.script("DROP INDEX IF EXISTS " + quote(name)) }
 
 // surplus returns the ready indexes among those beyond the most that are kept, those whose last use is
 // longest ago, and those last used before that time in Unix nanoseconds.

@@ -124,22 +124,12 @@ func (c *counts) meet(of shelf, key string, met []mark, at standing) {
 	if at != (standing{c.epoch, t.turn}) {
 		return
 	}
-	if t.marks[key] == nil {
-		if !c.room(t) {
-			return
-		}
-		if t.marks == nil || len(t.marks) >= maxCounts {
-			c.kept -= len(t.marks)
-			t.marks = map[string][]mark{}
-		}
-		t.marks[key] = []mark{}
-		c.kept++
-	}
+	kept := slices.Clone(t.marks[key]) // a list of them is never changed
 	for _, m := range met {
-		kept := slices.DeleteFunc(slices.Clone(t.marks[key]), func(k mark) bool { return k.offset == m.offset })
+		kept = slices.DeleteFunc(kept, func(k mark) bool { return k.offset == m.offset })
 		if !slices.Contains(m.values, nil) { // nothing is greater than what is missing
 			kept = append(kept, m)
 		}
-		t.marks[key] = kept[max(0, len(kept)-maxMarks):] // the oldest go
 	}
+	keep(c, &t.marks, key, kept[max(0, len(kept)-maxMarks):]) // the oldest go
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"time"
 
 	"tenantry/backends/store/driver"
 )
@@ -31,6 +32,15 @@ func (w *Workspace) Remote() bool { return w.store.Remote(w.backend()) }
 func (s *Store) Remote(backend string) bool {
 	e, ok := able[driver.Remote](s, BackendName(backend))
 	return ok && e.Remote()
+}
+
+// Elected returns since when this process has seen the server that keeps the control workspace now; the zero time where
+// it is not replaced by an election, or that cannot be seen.
+func (s *Store) Elected() time.Time {
+	if e, ok := able[driver.Elector](s, s.controlAt); ok {
+		return e.Elected()
+	}
+	return time.Time{}
 }
 
 // atomic reports whether a batch is applied whole or not at all.

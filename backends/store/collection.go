@@ -171,12 +171,17 @@ func (c Collection[T]) find(ctx context.Context, q Query) (found []T, left int, 
 // last one costs what the first does.
 func (c Collection[T]) Page(ctx context.Context, q Query, of Filter) (found []T, left int, count int64, err error) {
 	q.LeaveOut = true
-	counting := func() (err error) {
-		count, err = c.CountIn(ctx, of, q.State)
-		return err
-	}
+	limit := min(cmp.Or(max(q.Limit, 0), MaxLimit), MaxLimit)
 	finding := func() (err error) {
 		found, left, err = c.find(ctx, q)
+		return err
+	}
+	first := !c.ws.Remote() && q.Offset == 0 && reflect.DeepEqual(q.Filter, of) // it is found before it is counted
+	counting := func() (err error) {
+		if count = int64(len(found) + left); first && count < int64(limit) {
+			return nil // they are all there are; counting them would read once more what words were looked for in
+		}
+		count, err = c.CountIn(ctx, of, q.State)
 		return err
 	}
 	if q.Offset <= deepPage {
@@ -188,7 +193,7 @@ func (c Collection[T]) Page(ctx context.Context, q Query, of Filter) (found []T,
 	}
 	if rest := int(count) - q.Offset; rest < q.Offset {
 		back := q
-		back.Limit = min(cmp.Or(max(q.Limit, 0), MaxLimit), MaxLimit, rest)
+		back.Limit = min(limit, rest)
 		back.Offset = rest - back.Limit
 		back.Sort = make([]Order, 0, len(q.Sort)+1)
 		for _, o := range append(slices.Clone(q.Sort), Asc("id")) {

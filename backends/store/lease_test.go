@@ -268,3 +268,24 @@ func TestNothingIsAcknowledgedAfterItsLease(t *testing.T) {
 		})
 	}
 }
+
+// A reader that looks where the organization is does so for a moment, however long it may wait itself: where nobody can
+// tell, it reads on.
+func TestAReaderDoesNotWaitForWhoCannotTell(t *testing.T) {
+	t.Parallel()
+	f := onTwo(t, openSQLite(t), openSQLite(t))
+	insert(t, f.items.In(f.ws), &item{Name: "here"})
+	bounded := false
+	f.LocateWith(func(ctx context.Context, _ int64) (store.Placement, error) {
+		if _, bounded = ctx.Deadline(); bounded {
+			<-ctx.Done()
+		}
+		return store.Placement{}, fmt.Errorf("%w: silent", store.ErrUnavailable)
+	})
+	if _, err := f.At(t.Context(), 1, store.Placement{Backend: "first", Rev: 9, ReadAt: time.Now().Add(-time.Hour)}); err != nil {
+		t.Fatal(err)
+	}
+	if got := names(t, f.items.In(f.ws), store.Query{}); got != "here" || !bounded {
+		t.Errorf("read %q; bounded: %v", got, bounded)
+	}
+}

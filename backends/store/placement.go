@@ -69,6 +69,7 @@ func DefaultLeases() Leases {
 const (
 	freshHeld = 50 * time.Millisecond // how often those who wait for a hold to end look
 	lookAgain = time.Second           // between two looks of readers, where the first was in vain
+	locateFor = 2 * time.Second       // how long a reader's look may take
 )
 
 // of returns how long a write by the placement may take.
@@ -167,7 +168,9 @@ func (h *home) reader(ctx context.Context) (driver.Workspace, error) {
 			return r.drv, nil
 		}
 	}
-	now, err := h.ask(ctx, within)
+	looking, cancel := context.WithTimeout(ctx, locateFor)
+	defer cancel()
+	now, err := h.ask(looking, within)
 	switch {
 	case err == nil:
 		return now.drv, nil

@@ -2,6 +2,9 @@ package fault_test
 
 import (
 	"errors"
+	"os"
+	"regexp"
+	"strings"
 	"testing"
 
 	"tenantry/internal/fault"
@@ -29,5 +32,24 @@ func TestList(t *testing.T) {
 	}
 	if err := fault.One("a", fault.Range, "a must be %d", 1); !errors.As(err, &e) || len(e.Faults) != 1 || err.Error() != "a must be 1" {
 		t.Errorf("one fault: %v", err)
+	}
+}
+
+// TestCodesAreDocumented: who calls the API finds every code in its document.
+func TestCodesAreDocumented(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile("fault.go")
+	document, missing := os.ReadFile("../../docs/api.md")
+	if err != nil || missing != nil {
+		t.Fatal(err, missing)
+	}
+	codes := regexp.MustCompile(`(?m)^\t[A-Z]\w+ += "(\w+)"$`).FindAllSubmatch(source, -1)
+	for _, code := range codes {
+		if !strings.Contains(string(document), "\n| `"+string(code[1])+"` |") {
+			t.Errorf("docs/api.md does not say what %s means", code[1])
+		}
+	}
+	if len(codes) < 10 {
+		t.Errorf("found %q", codes)
 	}
 }

@@ -1,6 +1,9 @@
 package driver
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // What an engine may be able to do. Package store asks for each by its interface, and goes on
 // without where an engine lacks it. All methods are safe for concurrent use.
@@ -8,6 +11,14 @@ import "context"
 // Remote is an engine whose calls may wait for another machine, where Remote returns true.
 // Then callers make those at the same time that do not need each other's answers.
 type Remote interface{ Remote() bool }
+
+// Elector is an engine whose server is replaced by another in an election, while the former may answer on for a moment
+// and not know what the other has stored.
+type Elector interface {
+	// Elected returns since when this process has seen the server that takes writes now; the zero time where it is not
+	// replaced so, or that cannot be seen.
+	Elected() time.Time
+}
 
 // Atomic is an engine that applies a batch whole or not at all, whatever becomes of the process
 // meanwhile, where Atomic returns true.

@@ -141,6 +141,8 @@ func (e *Engine) judge(ctx context.Context, own bool, start time.Time, err error
 	timeout := slow || mongo.IsTimeout(err)
 	if ctx.Err() != nil || !own && slow || !own && timeout && nearDeadline(ctx) {
 		switch {
+		case slow:
+			return answered, fmt.Errorf("%w: %w", driver.ErrSlow, context.DeadlineExceeded)
 		case fromServer:
 			return answered, context.DeadlineExceeded
 		case time.Since(start) >= patience:
@@ -150,7 +152,7 @@ func (e *Engine) judge(ctx context.Context, own bool, start time.Time, err error
 	}
 	switch {
 	case slow:
-		return answered, fmt.Errorf("%w: MongoDB needs longer than %s", driver.ErrUnavailable, e.opts.QueryTimeout)
+		return answered, fmt.Errorf("%w: %w: MongoDB needs longer than %s", driver.ErrSlow, context.DeadlineExceeded, e.opts.QueryTimeout)
 	case fromServer && locked(err):
 		return answered, fmt.Errorf("%w: other writes hold what this one needs (%s)", driver.ErrUnavailable, codes(err, server))
 	case fromServer && hasCode(server, codeSignIn):

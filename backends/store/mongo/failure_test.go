@@ -218,8 +218,9 @@ func TestErrorsAreJudged(t *testing.T) {
 		{"any text", t.Context(), true, errors.New("connection pool was cleared"), driver.ErrUnavailable, unreachable},
 		{"bad question", t.Context(), true, command(2), nil, answered},
 		{"bad write", t.Context(), true, mongo.BulkWriteException{WriteErrors: []mongo.BulkWriteError{{WriteError: mongo.WriteError{Code: 2, Message: message}}}}, nil, answered},
-		{"slow by our limit", t.Context(), true, command(50), driver.ErrUnavailable, answered},
-		{"slow by the caller's limit", soon, false, command(50), context.DeadlineExceeded, answered},
+		{"slow by our limit", t.Context(), true, command(50), driver.ErrSlow, answered},
+		{"slow by the caller's limit", soon, false, command(50), driver.ErrSlow, answered},
+		{"past the caller's limit", past, false, command(2), context.DeadlineExceeded, answered},
 		{"silent past our limit", t.Context(), true, context.DeadlineExceeded, driver.ErrUnavailable, unreachable},
 		{"silent past the caller's", past, false, context.DeadlineExceeded, context.DeadlineExceeded, unreachable},
 		{"canceled", canceled, true, context.Canceled, context.Canceled, silent},
@@ -231,8 +232,9 @@ func TestErrorsAreJudged(t *testing.T) {
 		if about != c.about {
 			t.Errorf("%s: verdict %d, want %d", c.name, about, c.about)
 		}
-		for _, sentinel := range []error{driver.ErrUnavailable, driver.ErrNewer, context.Canceled, context.DeadlineExceeded} {
-			if is, want := errors.Is(got, sentinel), errors.Is(c.want, sentinel); is != want {
+		for _, sentinel := range []error{driver.ErrUnavailable, driver.ErrSlow, driver.ErrNewer, context.Canceled, context.DeadlineExceeded} {
+			want := errors.Is(c.want, sentinel) || errors.Is(sentinel, context.DeadlineExceeded) && errors.Is(c.want, driver.ErrSlow)
+			if is := errors.Is(got, sentinel); is != want {
 				t.Errorf("%s: %v is %v: %v", c.name, got, sentinel, is)
 			}
 		}

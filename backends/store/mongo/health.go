@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"tenantry/backends/store/driver"
 
@@ -27,6 +28,9 @@ type health struct {
 	mu sync.Mutex
 	// topology is what the library takes the deployment for.
 	topology event.TopologyDescription
+	// primary is the server that takes writes, by its election, since that time; empty: there is none.
+	primary string
+	elected time.Time
 	// reason is why a server could not be used last, with advice; both empty while one can be.
 	reason, advice string
 }
@@ -37,6 +41,9 @@ func (h *health) monitor() *event.ServerMonitor {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			h.topology = e.NewDescription
+			if p := h.elects(); p != h.primary {
+				h.primary, h.elected = p, time.Now()
+			}
 			if h.usable() {
 				h.reason, h.advice = "", ""
 			}
@@ -83,6 +90,24 @@ func (h *health) usable() bool {
 		}
 	}
 	return false
+}
+
+// elects returns the server that takes writes and its election; nothing where there is none, or no replica set. The lock
+// is held.
+func (h *health) elects() string {
+	for _, s := range h.topology.Servers {
+		if s.Kind == "RSPrimary" {
+			return s.Addr.String() + " " + s.ElectionID.Hex()
+		}
+	}
+	return ""
+}
+
+// Elected returns since when the primary of the replica set is the same, or there has been none.
+func (e *Engine) Elected() time.Time {
+	e.health.mu.Lock()
+	defer e.health.mu.Unlock()
+	return e.health.elected
 }
 
 // whyNot returns what an operator can mend of a failure on the way to a server, or nothing.

@@ -10,7 +10,35 @@ import (
 	"tenantry/crypto/secret"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
 )
+
+// TestElectionsAreSeen: each primary counts from when it is seen first, and again once it was elected anew.
+func TestElectionsAreSeen(t *testing.T) {
+	t.Parallel()
+	e := &Engine{health: &health{}}
+	one, two := bson.NewObjectID(), bson.NewObjectID()
+	last := time.Time{}
+	for _, c := range []struct {
+		servers []event.ServerDescription
+		anew    bool
+	}{
+		{[]event.ServerDescription{{Addr: "a:1", Kind: "Mongos"}}, false},
+		{[]event.ServerDescription{{Addr: "a:1", Kind: "Standalone"}}, false},
+		{[]event.ServerDescription{{Addr: "a:1", Kind: "RSPrimary", ElectionID: one}, {Addr: "b:1", Kind: "RSSecondary"}}, true},
+		{[]event.ServerDescription{{Addr: "a:1", Kind: "RSPrimary", ElectionID: one}, {Addr: "b:1", Kind: "Unknown"}}, false},
+		{[]event.ServerDescription{{Addr: "a:1", Kind: "Unknown"}, {Addr: "b:1", Kind: "RSSecondary"}}, true},
+		{[]event.ServerDescription{{Addr: "a:1", Kind: "Unknown"}, {Addr: "b:1", Kind: "RSPrimary", ElectionID: two}}, true},
+		{[]event.ServerDescription{{Addr: "b:1", Kind: "RSPrimary", ElectionID: one}}, true},
+	} {
+		e.health.monitor().TopologyDescriptionChanged(&event.TopologyDescriptionChangedEvent{NewDescription: event.TopologyDescription{Servers: c.servers}})
+		now := e.Elected()
+		if now.After(last) != c.anew {
+			t.Errorf("%+v: since %s, before %s", c.servers, now, last)
+		}
+		last = now
+	}
+}
 
 // TestWhatIsWrongIsTold: each cause has words of its own, in the error of a call and for the
 // operator, and also where the caller was in a hurry.

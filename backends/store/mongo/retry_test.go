@@ -194,6 +194,44 @@ func TestDuplicatesNameTheirIndex(t *testing.T) {
 	}
 }
 
+// TestUndoingEndsWithTheWrite: what undoes a refused batch has the caller's deadline, after which the organization may
+// live elsewhere. Where it fails, nobody is told that nothing of the batch remains.
+func TestUndoingEndsWithTheWrite(t *testing.T) {
+	t.Parallel()
+	c := things()
+	for name, about := range map[string]struct {
+		undone bson.D
+		want   error
+	}{
+		"in time": {done(1), &driver.DuplicateError{}},
+		"refused": {refusal(8000, "Other"), driver.ErrUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &script{answers: map[string][]bson.D{
+				"insert": {writeError(1, 11000, bson.E{Key: "keyPattern", Value: bson.D{{Key: "_id", Value: 1}}})}, "delete": {about.undone},
+			}}
+			var limit int64
+			f := fake(t, &fakeServer{answer: func(name string, command bson.Raw) bson.D {
+				if name == "delete" {
+					limit = command.Lookup("maxTimeMS").AsInt64()
+				}
+				return s.answer(name, command)
+			}}, nil).member("rs0")
+			_, w, _ := onFake(t, f)
+			const most = 5 * time.Second // less than a call has by itself
+			err := w.Write(within(t, most), inserts(c, "a", "b"))
+			var duplicate, wanted *driver.DuplicateError
+			if is := errors.As(err, &duplicate); is != errors.As(about.want, &wanted) || !is && !errors.Is(err, about.want) {
+				t.Errorf("Write: %v, want %v", err, about.want)
+			}
+			if n := f.took("delete"); n != 1 || limit <= 0 || limit > most.Milliseconds() {
+				t.Errorf("%d times undone, the last for %d ms at most", n, limit)
+			}
+		})
+	}
+}
+
 // TestCounterThatIsNotThere: an upsert that is answered with no document has lost a race, and is no outage.
 func TestCounterThatIsNotThere(t *testing.T) {
 	t.Parallel()

@@ -70,8 +70,8 @@ func (w *workspace) Write(ctx context.Context, writes []driver.Write) error {
 			return err
 		})
 		if err != nil {
-			if refused {
-				b.undo()
+			if refused && !b.undo() {
+				return fmt.Errorf("%w: a batch was refused, and the writes before that could not be undone", driver.ErrUnavailable)
 			}
 			return err
 		}
@@ -165,15 +165,18 @@ func (b *attempt) later(undo func(context.Context) error) {
 	}
 }
 
-// undo puts things back, as far as nobody else has changed them since.
-func (b *attempt) undo() {
-	ctx := context.WithoutCancel(b.ctx)
+// undo puts things back, as far as nobody else has changed them since, and reports whether nothing of it failed. It ends
+// with the caller's deadline, as every change does: once that has passed, the organization may live elsewhere.
+func (b *attempt) undo() bool {
+	ctx, cancel := uncanceled(b.ctx)
+	defer cancel()
 	for i := len(b.undos) - 1; i >= 0; i-- {
 		if err := b.w.engine.call(ctx, "undo a refused batch", b.undos[i]); err != nil {
 			b.w.engine.opts.Log.Error("the writes before a refused one could not be undone and remain", "workspace", b.w.name, "commands", i+1, "error", err)
-			return
+			return false
 		}
 	}
+	return true
 }
 
 // apply does a step. What an error leaves of it to do stays in the step.

@@ -12,9 +12,12 @@ import (
 	"tenantry/backends/store/driver"
 )
 
-// maxPlaceholders is the longest list that gets one parameter for each value (SQLite takes 32,766 in all);
-// longer ones travel as one JSON array.
-const maxPlaceholders = 512
+// maxPlaceholders is the longest list that gets one parameter for each value; longer ones travel as one JSON array.
+// So do all in a statement that has maxParams by then: SQLite takes 32,766, and the time to prepare them grows with their square.
+const (
+	maxPlaceholders = 512
+	maxParams       = 2 << 10
+)
 
 // statement builds one SQL statement. Its text consists of constants of this package
 // and of checked names; everything else becomes a parameter.
@@ -334,7 +337,7 @@ func (o operand) usable(values []any) []any {
 // marks writes the list after IN. The number of parameters is a power of two, so that
 // few statements serve every length.
 func (s *statement) marks(values []any) {
-	if len(values) > maxPlaceholders {
+	if s.packed(values) {
 		s.add(" IN (SELECT value FROM json_each(", s.param(jsonList(values)), "))")
 		return
 	}
@@ -371,9 +374,14 @@ func jsonList(values []any) string {
 	return string(b)
 }
 
+// packed reports whether the list travels as one parameter.
+func (s *statement) packed(values []any) bool {
+	return len(values) > maxPlaceholders || len(values) > 1 && len(s.args) > maxParams
+}
+
 // split separates the bools that are stored as blobs, which a JSON array cannot carry.
-func split(values []any) (plain, blobs []any) {
-	if len(values) <= maxPlaceholders {
+func (s *statement) split(values []any) (plain, blobs []any) {
+	if !s.packed(values) {
 		return values, nil
 	}
 	seen := [2]bool{}
@@ -390,7 +398,7 @@ func split(values []any) (plain, blobs []any) {
 
 // in writes that the operand is one of the values, or that it is none of them.
 func (s *statement) in(o operand, values []any, negative bool) {
-	plain, blobs := split(o.usable(values))
+	plain, blobs := s.split(o.usable(values))
 	if len(plain)+len(blobs) == 0 {
 		s.add(map[bool]string{false: "0", true: "1"}[negative])
 		return

@@ -81,7 +81,8 @@ func countKey(sql string, args []any) string {
 	var b strings.Builder
 	b.WriteString(sql)
 	for _, a := range args {
-		fmt.Fprintf(&b, "\x00%T:%v", a, a)
+		text := fmt.Sprint(a)
+		fmt.Fprintf(&b, "\x00%T:%d:%s", a, len(text), text) // with the length, for a text may have what stands between
 	}
 	return shortened(b.String())
 }

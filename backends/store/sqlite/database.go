@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,6 +20,10 @@ const (
 	snapshotAge = 10 * time.Millisecond
 	// lockTimeout is how long a write waits for another process, a backup for example.
 	lockTimeout = 5 * time.Second
+	// maxLog is how long the log may get, in bytes, before readers wait for it to begin anew, and logPatience how long they do
+	// for each time that it is as long as that.
+	maxLog      = 64 << 20
+	logPatience = 100 * time.Millisecond
 
 	// A reader may have to recover the log after a crash, so it must be able to write.
 	connectionFlags = sqlite.OpenReadWrite
@@ -43,6 +48,9 @@ type database struct {
 	writing    chan struct{} // held by the writer
 	writer     *conn         // nil before the first write, and after a failure
 	unmeasured int           // documents written since the statistics were looked at
+	long       int64         // bytes of the log when it was to be shortened last
+	shortening atomic.Bool
+	beside     sync.WaitGroup // who shortens it
 
 	recent recent
 	counts counts
@@ -119,8 +127,9 @@ func create(path string) error {
 }
 
 func (db *database) openWriter() (*conn, error) {
-	pragmas := "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY;" +
-		" PRAGMA cache_size = -16384; PRAGMA wal_autocheckpoint = 8000; PRAGMA journal_size_limit = 67108864"
+	// What is purged must not lie in pages that nothing uses.
+	pragmas := "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY; PRAGMA secure_delete = ON;" +
+		" PRAGMA cache_size = -16384; PRAGMA wal_autocheckpoint = 8000; PRAGMA journal_size_limit = " + strconv.FormatInt(db.engine.opts.maxLog, 10)
 	if db.engine.opts.maxPages != nil {
 		pragmas += fmt.Sprintf("; PRAGMA max_page_count = %d", db.engine.opts.maxPages())
 	}
@@ -132,6 +141,7 @@ func (db *database) openWriter() (*conn, error) {
 }
 
 func (db *database) close() error {
+	db.beside.Wait()
 	db.mu.Lock()
 	db.closed = true
 	if db.sweeper != nil {
@@ -275,6 +285,50 @@ func (db *database) commit(c *conn) error {
 	db.endIdle(0)
 	db.mu.Unlock()
 	return c.exec("COMMIT")
+}
+
+// shorten has a long log begin anew, which it does only where no reader is at work in it: among many there may never be
+// such a moment. Those who would begin wait a while for those who are at it, the longer the longer the log. No write waits for
+// that, whose time may be short. The writer is held.
+func (db *database) shorten() {
+	most := db.engine.opts.maxLog
+	log, err := os.Stat(db.path + "-wal")
+	if err != nil || log.Size() <= max(most, db.long+most/4) || db.shortening.Swap(true) {
+		return
+	}
+	db.long = log.Size()
+	within := min(logPatience*time.Duration(db.long/most), db.engine.opts.QueryTimeout)
+	db.beside.Go(func() {
+		defer db.shortening.Store(false)
+		patience := time.NewTimer(within)
+		defer patience.Stop()
+		for range cap(db.reading) {
+			select {
+			case db.reading <- struct{}{}:
+				defer func() { <-db.reading }()
+			case <-patience.C:
+				return
+			}
+		}
+		select {
+		case db.writing <- struct{}{}:
+			defer func() { <-db.writing }()
+		case <-patience.C:
+			return
+		}
+		db.mu.Lock()
+		db.endIdle(0)
+		db.mu.Unlock()
+		if db.writer == nil {
+			return
+		}
+		_ = db.writer.rows("PRAGMA wal_checkpoint(TRUNCATE)", nil, func(row *sqlite.Stmt) error { // what fails is told to who writes next
+			if busy := row.ColumnBool(0); !busy { // by another program, a backup for example
+				db.long = 0
+			}
+			return nil
+		})
+	})
 }
 
 // refresh begins a snapshot, or keeps the one held while nothing has been committed since.

@@ -54,6 +54,7 @@ type Options struct {
 
 	// Knobs of this package's tests and benchmarks.
 	maxPages     func() int
+	maxLog       int64
 	noSnapshots  bool
 	eager        bool // every field that is asked for gets an index at once
 	idleInterval time.Duration
@@ -105,6 +106,7 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 	setDefault(&opts.MaxOpen, defaultMaxOpen)
 	setDefault(&opts.Readers, defaultReaders)
 	setDefault(&opts.QueryTimeout, defaultQueryTimeout)
+	setDefault(&opts.maxLog, maxLog)
 	setDefault(&opts.idleInterval, idleInterval)
 	setDefault(&opts.idleTimeout, idleTimeout)
 	if err := os.MkdirAll(opts.Dir, 0o700); err != nil {
@@ -126,7 +128,7 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 	return e, nil
 }
 
-func setDefault[T int | time.Duration](v *T, to T) {
+func setDefault[T int | int64 | time.Duration](v *T, to T) {
 	if *v <= 0 {
 		*v = to
 	}

@@ -23,7 +23,7 @@ func failed(ctx context.Context, doing string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if done := ctx.Err(); done != nil && (sqlite.ErrCode(err).ToPrimary() == sqlite.ResultInterrupt || errors.Is(err, done)) {
+	if done := ctx.Err(); done != nil && (interrupted(err) || errors.Is(err, done)) {
 		if errors.Is(done, context.DeadlineExceeded) {
 			return fmt.Errorf("%s: %w: %w", doing, driver.ErrSlow, done)
 		}
@@ -37,6 +37,13 @@ func failed(ctx context.Context, doing string, err error) error {
 		return fmt.Errorf("%s: %w: %w", doing, driver.ErrUnavailable, err)
 	}
 	return fmt.Errorf("%s: %w", doing, err)
+}
+
+// interrupted reports whether a statement was ended from outside. Of one that reads a function as a table, while that
+// is prepared, SQLite tells so in words alone.
+func interrupted(err error) bool {
+	code := sqlite.ErrCode(err)
+	return code.ToPrimary() == sqlite.ResultInterrupt || code == sqlite.ResultError && strings.HasSuffix(err.Error(), ": interrupted")
 }
 
 // transient reports whether the cause lies outside the statement and may go away.

@@ -263,7 +263,7 @@ func (e *Engine) makeIndex(ctx context.Context, job fieldJob) {
 	}
 	switch {
 	case err == nil, job.had: // that one is still there
-	case errors.Is(err, errFewDocuments), errors.Is(err, driver.ErrUnavailable), ctx.Err() != nil:
+	case errors.Is(err, errFewDocuments), errors.Is(err, errRemoved), errors.Is(err, driver.ErrUnavailable), ctx.Err() != nil:
 		x.state = "" // who asks again finds out again
 	case err != nil:
 		x.state, x.reason = driver.IndexRefused, fmt.Sprintf("it could not be made within %s, so questions about the field read every document: %v", job.within(), err)
@@ -292,6 +292,9 @@ func (j fieldJob) make(ctx context.Context, most float64) (dropped []fieldKey, e
 	}
 	defer j.w.file.release()
 	err = db.transact(ctx, ctx, 0, nil, func(c *conn) error {
+		if err := j.w.there(c); err != nil {
+			return err
+		}
 		var documents int64
 		end := ")"
 		if err := c.rows("SELECT count(*), avg(n) FROM (SELECT ifnull(octet_length(custom), 0) AS n FROM "+j.t.quoted+j.t.led(" WHERE ws = ?2")+" LIMIT ?1)", j.t.args(j.key.ws, int64(leastIndexed)), func(row *sqlite.Stmt) error {

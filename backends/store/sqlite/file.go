@@ -31,6 +31,7 @@ type file struct {
 	fields   fields
 	alone    space       // of the workspace that has the file to itself
 	cleared  atomic.Bool // see clearLater
+	late     atomic.Bool // it is to be prepared by who has the time
 	examined time.Time   // when it was last found whole; guarded by the engine's lock
 }
 
@@ -145,12 +146,29 @@ func (f *file) publish(db *database) bool {
 	return true
 }
 
-// prepare brings the file up to date with the schema, and makes it its owner's.
+// prepare brings the file up to date with the schema, and makes it its owner's. Where that takes longer than the caller has, it is
+// done all the same: who comes next would have to begin anew.
 func (f *file) prepare(ctx context.Context, o *driver.Opening, s *schema) error {
 	if err := f.lock(ctx); err != nil {
 		return err
 	}
-	defer f.unlock()
+	err := f.prepareLocked(ctx, o, s)
+	f.unlock()
+	if errors.Is(err, driver.ErrSlow) && !f.late.Swap(true) {
+		again := *o
+		select {
+		case f.engine.jobs <- func(ctx context.Context) {
+			_ = f.prepare(ctx, &again, s) // what fails is told to who comes next
+			f.late.Store(false)
+		}:
+		default:
+			f.late.Store(false)
+		}
+	}
+	return err
+}
+
+func (f *file) prepareLocked(ctx context.Context, o *driver.Opening, s *schema) error {
 	want := f.prepared.with(s)
 	wasOpen := f.refs.Load() >= 0
 	db, err := f.acquireLocked(ctx, o, want)

@@ -175,6 +175,36 @@ func testMigration(t *testing.T, shared bool) {
 	}
 }
 
+// TestMigrationGoesOn although nobody who asks has the time for it.
+func TestMigrationGoesOn(t *testing.T) { inBoth(t, testMigrationGoesOn) }
+
+func testMigrationGoesOn(t *testing.T, shared bool) {
+	dir, c := t.TempDir(), people()
+	e := openEngine(t, Options{Dir: dir, Shared: shared})
+	fill(t, openWorkspace(t, e, "w", c), c, 10_000)
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	e = openEngine(t, Options{Dir: dir, Shared: shared})
+	c = people()
+	c.Fields = append(c.Fields, driver.Field{Name: "plan", Type: driver.String})
+	c.Indexes = append(c.Indexes, driver.Index{Name: "plan", Fields: []string{"plan"}})
+	for tries := 1; ; tries++ {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		ws, err := e.Open(ctx, driver.Opening{Workspace: "w", Collections: []*driver.Collection{c}})
+		cancel()
+		if err == nil {
+			if n, err := ws.Count(t.Context(), c, onField("plan", driver.Exists, false)); err != nil || n != 10_000 {
+				t.Errorf("%d documents, %v", n, err)
+			}
+			return
+		}
+		if tries == 2000 || !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("after %d tries: %v", tries, err)
+		}
+	}
+}
+
 func TestOpenFilesAreBounded(t *testing.T) {
 	t.Parallel()
 	const maxOpen, names, workers = 3, 12, 6

@@ -107,6 +107,7 @@ func (db *database) serve() {
 			}
 			close(j.done)
 		}
+		db.shorten()
 		<-db.writing
 	}()
 	shared := false

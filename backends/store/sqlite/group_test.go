@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -284,5 +286,60 @@ func TestLogIsWrittenBackWhole(t *testing.T) {
 				t.Errorf("%d documents, want %d", got, n)
 			}
 		})
+	}
+}
+
+// TestLogBeginsAnew although there is no moment without somebody who reads, each from before the other ends.
+func TestLogBeginsAnew(t *testing.T) { inBoth(t, testLogBeginsAnew) }
+
+func testLogBeginsAnew(t *testing.T, shared bool) {
+	const most = 256 << 10
+	c := people()
+	ws := openWorkspace(t, openEngine(t, Options{Shared: shared, maxLog: most}), "w", c)
+	db, err := ws.acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ws.file.release()
+	ctx, end := context.WithCancel(t.Context())
+	var readers sync.WaitGroup
+	defer readers.Wait()
+	defer end()
+	var begun atomic.Int64
+	for range 2 {
+		readers.Go(func() {
+			for ctx.Err() == nil {
+				r, err := db.reader(ctx)
+				if err != nil {
+					return
+				}
+				_, _, err = r.findByID(ws.engine, place{ws: ws.space.id, t: ws.tables["people"], id: "x"})
+				own := begun.Add(1)
+				for until := time.Now().Add(10 * time.Millisecond); begun.Load() == own && time.Now().Before(until); {
+					time.Sleep(time.Millisecond)
+				}
+				db.putReader(r, err)
+			}
+		})
+	}
+	anew, before := 0, int64(0)
+	for n := 0; anew < 3; n += 50 {
+		var writes []driver.Write
+		for i := range 50 {
+			w := person(c, n+i)
+			w.Doc.Body = fmt.Appendf(nil, `{"x": "%3000d"}`, n)
+			writes = append(writes, w)
+		}
+		if err := ws.Write(t.Context(), writes); err != nil {
+			t.Fatal(err)
+		}
+		log, err := os.Stat(db.path + "-wal")
+		if err != nil || log.Size() > 100*most {
+			t.Fatalf("it has %d KiB, and began anew %d times: %v", before>>10, anew, err)
+		}
+		if log.Size() < before {
+			anew++
+		}
+		before = log.Size()
 	}
 }

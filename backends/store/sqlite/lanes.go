@@ -39,14 +39,18 @@ func (l *lanes) enter(ctx context.Context, s *space, q question) (leave func(), 
 	if !slow {
 		return func() { <-s.asking }, into(ctx, s.asking)
 	}
-	if err := into(ctx, l.slow); err != nil {
-		return nil, err
+	// Who waits for room in one lane takes none in the other meanwhile: neighbours are slow too, and others of the workspace quick.
+	for lanes := [2]chan struct{}{l.slow, s.asking}; ; lanes[0], lanes[1] = lanes[1], lanes[0] {
+		if err := into(ctx, lanes[0]); err != nil {
+			return nil, err
+		}
+		select {
+		case lanes[1] <- struct{}{}:
+			return func() { <-s.asking; <-l.slow }, nil
+		default:
+			<-lanes[0]
+		}
 	}
-	if err := into(ctx, s.asking); err != nil {
-		<-l.slow
-		return nil, err
-	}
-	return func() { <-s.asking; <-l.slow }, nil
 }
 
 func into(ctx context.Context, lane chan struct{}) error {

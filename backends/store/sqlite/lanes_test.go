@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -79,5 +80,36 @@ func testLanes(t *testing.T, shared bool) {
 	}
 	if err := ask(neighbour, time.Minute); err != nil {
 		t.Errorf("a neighbour: %v", err)
+	}
+
+	// Its slow questions, which wait for each other, keep no neighbour's from the readers that are left.
+	db.lanes.took(q, slowQuestion)
+	ctx, end := context.WithCancel(t.Context())
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
+	defer end()
+	for range cap(db.lanes.slow) {
+		waiting.Go(func() {
+			if _, err := db.lanes.enter(ctx, ws.space, q); !errors.Is(err, context.Canceled) {
+				t.Errorf("one that waits: %v", err)
+			}
+		})
+	}
+	of := question{neighbour.space.id, "slow"}
+	nearby, err := neighbour.acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer neighbour.file.release()
+	nearby.lanes.took(of, slowQuestion)
+	for range 50 {
+		time.Sleep(time.Millisecond) // until they wait; a slow machine finds less
+		brief, cancel := context.WithTimeout(t.Context(), time.Minute)
+		leave, err := nearby.lanes.enter(brief, neighbour.space, of)
+		cancel()
+		if err != nil {
+			t.Fatalf("a neighbour's slow question: %v", err)
+		}
+		leave()
 	}
 }

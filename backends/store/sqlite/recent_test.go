@@ -155,6 +155,22 @@ func testKeptCounts(t *testing.T, shared bool) {
 	all.Wait()
 }
 
+// TestCountKey: no text makes one question look like another.
+func TestCountKey(t *testing.T) {
+	t.Parallel()
+	seen := map[string][]any{}
+	for _, args := range [][]any{
+		{"a", "b"}, {"a\x00string:b"}, {"a\x00string:1:b"}, {"a", "b\x00string:c"}, {"a\x00string:b", "c"}, {"a", "b\x00string:1:c"}, {"a\x00string:1:b", "c"},
+		{int64(1)}, {1.0}, {"1"}, {true}, {"true"}, {nil}, {"<nil>"},
+	} {
+		key := countKey("SELECT", args)
+		if before, ok := seen[key]; ok {
+			t.Errorf("%#v and %#v have one key", before, args)
+		}
+		seen[key] = args
+	}
+}
+
 // TestDeepPages: pages that are read in two steps, and from where others began or ended, are those that are read in
 // one, also of what has no value to be ordered by, and after every write.
 func TestDeepPages(t *testing.T) { inBoth(t, testDeepPages) }

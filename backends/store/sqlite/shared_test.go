@@ -165,20 +165,21 @@ func TestShared_RemovedIsGone(t *testing.T) {
 	}
 }
 
-// TestShared_WritesBehindARemoval: who waits in the same transaction as a removal writes nothing.
+// TestShared_WritesBehindARemoval: who waits behind a removal writes nothing, and makes no index.
 func TestShared_WritesBehindARemoval(t *testing.T) {
 	t.Parallel()
 	e := openEngine(t, Options{Shared: true})
 	c := people()
-	ws := openWorkspace(t, e, "w", c)
-	fill(t, ws, c, 1)
+	names := beside(2)
+	ws, other := openWorkspace(t, e, names[0], c), openWorkspace(t, e, names[1], c)
+	fill(t, ws, c, leastIndexed)
 	db, err := ws.acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	db.writing <- struct{}{} // until both wait
+	db.writing <- struct{}{} // until all wait
 	removed, written := make(chan error, 1), make(chan error, 1)
-	go func() { removed <- e.Remove(t.Context(), "w", "") }()
+	go func() { removed <- e.Remove(t.Context(), names[0], "") }()
 	waiting := func(n int) {
 		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 			db.line.mu.Lock()
@@ -193,9 +194,18 @@ func TestShared_WritesBehindARemoval(t *testing.T) {
 	waiting(1)
 	go func() { written <- ws.Write(t.Context(), []driver.Write{person(c, 2)}) }()
 	waiting(2)
+	key, made := fieldKey{ws.space.id, "people", "score"}, make(chan struct{})
+	go func() {
+		e.makeIndex(t.Context(), fieldJob{w: ws, t: ws.tables["people"], key: key})
+		close(made)
+	}()
+	waiting(3)
 	<-db.writing
 	if err := <-removed; err != nil {
 		t.Error(err)
+	}
+	if <-made; columnOf(t, other, 0, "SELECT name FROM sqlite_schema WHERE name GLOB 'x:*'") != nil || ws.file.fields.status(key).State != "" {
+		t.Error("an index was made of what is gone, or is said to be")
 	}
 	if err := <-written; !errors.Is(err, errRemoved) {
 		t.Errorf("a write behind the removal: %v", err)

@@ -153,6 +153,17 @@ func testLongLists(t *testing.T, e driver.Engine) {
 		b.matches(whereCustom("k", driver.In, words...), "a")
 		b.matches(whereCustom("k", driver.Nin, words...), "b c")
 	}
+	// Many lists, none of which is long.
+	var numbers, others []driver.Predicate
+	for i := range 70 {
+		in, out := []any{int64(5)}, []any{"w", true}
+		for n := range 510 {
+			in, out = append(in, int64(1000*i+n+6)), append(out, int64(1000*i+n))
+		}
+		numbers, others = append(numbers, where("n", driver.In, in...)), append(others, where("any", driver.Nin, out...))
+	}
+	b.matches(driver.Predicate{Kids: numbers}, "a")
+	b.matches(driver.Predicate{Kids: others}, "c")
 }
 
 func testCustom(t *testing.T, e driver.Engine) {

@@ -160,9 +160,9 @@ func TestFaultsInWords(t *testing.T) {
 		flags   map[string]string
 		want    []string // all lines; FILE is the path
 	}{
-		{file: "timeouts: {read: soon}", want: []string{`timeouts.read: must be a duration such as 30s (FILE line 1 says "soon")`}},
-		{file: "data: d\ntimeouts:\n  read: 30\n", want: []string{`timeouts.read: must be a duration such as 30s (FILE line 3 says "30")`}},
-		{environ: "TENANTRY_TIMEOUTS__READ=30", want: []string{`timeouts.read: must be a duration such as 30s (TENANTRY_TIMEOUTS__READ says "30")`}},
+		{file: "timeouts: {read: soon}", want: []string{`timeouts.read: must be a duration such as 30s or 720h (FILE line 1 says "soon")`}},
+		{file: "data: d\ntimeouts:\n  read: 30\n", want: []string{`timeouts.read: must be a duration such as 30s or 720h (FILE line 3 says "30")`}},
+		{environ: "TENANTRY_TIMEOUTS__READ=30", want: []string{`timeouts.read: must be a duration such as 30s or 720h (TENANTRY_TIMEOUTS__READ says "30")`}},
 		{file: "timeouts: {read: 2h}", want: []string{`timeouts.read: must be more than 0 and at most 1h (FILE line 1 says "2h")`}},
 		{file: "sqlite: {readers: many, max_open_files: 1.5}", want: []string{
 			`sqlite.max_open_files: must be a whole number (FILE line 1 says "1.5")`, `sqlite.readers: must be a whole number (FILE line 1 says "many")`}},

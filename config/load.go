@@ -25,7 +25,7 @@ const TestEnvPrefix = "TENANTRY_TEST_"
 
 // What is wanted of a value, in words.
 const (
-	WantDuration = "a duration such as 30s"
+	WantDuration = "a duration such as 30s or 720h"
 	WantNumber   = "a whole number"
 	WantSwitch   = "true or false"
 )

@@ -406,7 +406,7 @@ func TestK7_ComplianceAndDeactivatedAccounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.App.People().UpdateAccount(t.Context(), tenant, account.ID, inactive); err != nil {
+	if _, err := w.App.People().UpdateAccount(t.Context(), tenant, account, inactive); err != nil {
 		t.Fatal(err)
 	}
 	for _, k := range []control.IssuedKey{first, second} {

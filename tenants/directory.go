@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -318,7 +319,7 @@ func (d *Directory) load(ctx context.Context, slug string, known *Tenant) (*Tena
 		return nil, nil
 	}
 	tenant, err := d.tenant(ctx, org, asked)
-	if err == nil && known != nil && known.Org.ID == org.ID && known.Org.Rev == org.Rev {
+	if err == nil && known != nil && reflect.DeepEqual(known.Org, *org) { // a revision can come again that the control data lost
 		return known, nil
 	}
 	return tenant, err

@@ -22,7 +22,7 @@ func (d *Directory) Hold(ctx context.Context, slug, to string) error {
 
 // ReleaseSeen ends a hold as those do who have waited for its end too long, and saw this.
 func (d *Directory) ReleaseSeen(ctx context.Context, seen *Organization) error {
-	return d.release(ctx, seen.OrgID, seen.Move.hold())
+	return d.release(ctx, seen.OrgID, func(o *Organization) bool { return o.Move.hold() == seen.Move.hold() })
 }
 
 // SpoilDataKeys makes the organization's data keys those of another.

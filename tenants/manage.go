@@ -193,7 +193,7 @@ func (d *Directory) Remove(ctx context.Context, slug string) error {
 		}
 		o.State = Removed
 		o.Finisher = ""
-		o.AccessRev++
+		d.voidAccess(o)
 		o.DataKeys = nil // what was encrypted with them cannot be read any more, in backups too
 		return nil
 	})
@@ -235,13 +235,19 @@ func (d *Directory) Remove(ctx context.Context, slug string) error {
 // stored. Errors: ErrUnknownTenant, store.ErrConflict, store.ErrUnavailable.
 func (d *Directory) BumpAccess(ctx context.Context, org int64) error {
 	_, err := d.change(ctx, store.Eq("org_id", org), func(o *Organization) error {
-		o.AccessRev++
+		d.voidAccess(o)
 		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("announce a change of rights in organization %d: %w", org, err)
 	}
 	return nil
+}
+
+// voidAccess gives the organization an access revision that it never had: not one either that the control data lost again,
+// in an election or where a backup was restored, and that something is still cached under.
+func (d *Directory) voidAccess(o *Organization) {
+	o.AccessRev = max(o.AccessRev+1, d.now().UnixMilli())
 }
 
 // ChangeLeaving replaces the organization's list of administrators who are about to be

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"tenantry/backends/store"
@@ -24,6 +23,10 @@ type Move struct {
 	Mover string `json:"mover"`
 	// Holds tells the mover's holds apart, so that nobody ends a later one than they saw.
 	Holds int64 `json:"holds,omitempty"`
+	// Arrived: everything is copied while writes are held, so that all that is left is to live there. That is known for
+	// good before anybody writes there: of a switch that the control data lose again, as in an election, replicas may
+	// have read already.
+	Arrived bool `json:"arrived,omitempty"`
 }
 
 // Limits of a move.
@@ -35,6 +38,9 @@ const (
 	moveComeOn  = 5   // passes over everything until both sides agree
 	finishTries = 500 // each as long as a lease
 	moverIDSize = 12
+	// steadyFor leases the server of the control data must have been the same before writes are held: until then replicas may
+	// be answered by the one before, which does not know of the hold.
+	steadyFor = 3
 	// tenth of a lease is what clocks may differ by in that time, and what is left of a hold
 	// for ending it.
 	tenth = 10
@@ -77,76 +83,6 @@ func (d *Directory) placement(o *Organization, asked time.Time) store.Placement 
 	return p
 }
 
-// held notes since when an organization has been seen held.
-type held struct {
-	mu    sync.Mutex
-	since map[int64]heldSince
-}
-
-// hold names one hold of an organization.
-type hold struct {
-	mover  string
-	number int64
-}
-
-func (m *Move) hold() hold { return hold{m.Mover, m.Holds} }
-
-type heldSince struct {
-	hold hold
-	at   time.Time
-}
-
-// overdue reports whether this hold has been seen for longer than the limit.
-func (h *held) overdue(org int64, which hold, limit time.Duration) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if s, ok := h.since[org]; ok && s.hold == which {
-		return time.Since(s.at) > limit
-	}
-	if h.since == nil {
-		h.since = map[int64]heldSince{}
-	}
-	h.since[org] = heldSince{which, time.Now()}
-	return false
-}
-
-func (h *held) over(org int64) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.since, org)
-}
-
-// locate reads where an organization is. A hold that outlives its mover is ended here, by
-// whoever still waits for it.
-func (d *Directory) locate(ctx context.Context, org int64) (store.Placement, error) {
-	o, err := d.find(ctx, store.Eq("org_id", org))
-	switch {
-	case errors.Is(err, ErrUnknownTenant) || err == nil && o.State == Removed:
-		return store.Placement{}, fmt.Errorf("organization %d: %w", org, store.ErrNotFound)
-	case err != nil:
-		return store.Placement{}, err
-	case o.Move == nil || o.Move.Phase != store.Held:
-		d.held.over(org)
-	case d.held.overdue(org, o.Move.hold(), d.store.Leases().Hold):
-		if err := d.release(ctx, org, o.Move.hold()); err != nil {
-			return store.Placement{}, err
-		}
-		return d.locate(ctx, org)
-	}
-	return d.placement(o, time.Time{}), nil
-}
-
-// release ends a hold without a switch.
-func (d *Directory) release(ctx context.Context, org int64, which hold) error {
-	_, err := d.change(ctx, store.Eq("org_id", org), func(o *Organization) error {
-		if o.Move != nil && o.Move.Phase == store.Held && o.Move.hold() == which {
-			o.Move.Phase = store.Copying
-		}
-		return nil
-	})
-	return err
-}
-
 // Move copies an organization's documents to another backend while it serves, holds
 // writes for a moment, and lets it live there from then on. Where it was interrupted, the
 // same call resumes it, and RollBackMove undoes it. The old copy stays until FinishMove.
@@ -179,6 +115,8 @@ type claim struct {
 	asked time.Time // when it was last seen to hold
 }
 
+var errArrived = fmt.Errorf("%w, and has arrived: with the next write it lives there; repeat the command to have that at once", ErrMoving)
+
 var errTakenOver = fmt.Errorf("%w by somebody else by now, or no longer", ErrMoving)
 
 func (c *claim) check(o *Organization) error {
@@ -197,6 +135,9 @@ func (c *claim) guard(ctx context.Context) (context.Context, context.CancelFunc,
 		o, err := c.d.find(ctx, store.Eq("org_id", c.org))
 		if err == nil {
 			err = c.check(o)
+		}
+		if err == nil && o.Move != nil && o.Move.Arrived {
+			err = errArrived // it may live in the copy at any moment
 		}
 		if err != nil {
 			return nil, nil, err
@@ -245,6 +186,8 @@ func (d *Directory) beginMove(ctx context.Context, slug, to string) (*mover, err
 			return faults.Err()
 		case o.Move != nil && o.Move.To != to:
 			return fmt.Errorf("%w to %s; resume that, or roll it back first", ErrMoving, o.Move.To)
+		case o.Move != nil && o.Move.Arrived:
+			return errArrived
 		case o.Former != "" && o.Former != to:
 			return fmt.Errorf("%w: an old copy is still on %s; remove it first (--finish)", ErrMoving, o.Former)
 		case o.Finisher != "": // what is copied there now could be removed
@@ -255,6 +198,13 @@ func (d *Directory) beginMove(ctx context.Context, slug, to string) (*mover, err
 	org, err := d.find(ctx, store.Eq("slug", slug))
 	if err == nil {
 		err = possible(org)
+	}
+	if errors.Is(err, errArrived) { // whoever moved it is gone
+		if err = d.release(ctx, org.OrgID, func(*Organization) bool { return true }); err == nil {
+			if org, err = d.find(ctx, store.Eq("slug", slug)); err == nil {
+				err = possible(org)
+			}
+		}
 	}
 	if err == nil && org.Move == nil && org.Former != to { // what lies there is no copy of it
 		err = d.store.Prepare(ctx, org.OrgID, d.owner(org), to)
@@ -390,6 +340,10 @@ func (m *mover) hold(ctx context.Context) (_ time.Duration, err error) {
 			break
 		}
 	}
+	elected, err := m.steady(ctx)
+	if err != nil {
+		return 0, err
+	}
 	m.tell("holding")
 	began := time.Now()
 	inTime, cancel := context.WithDeadline(ctx, began.Add(m.leases.Hold-m.leases.Hold/tenth))
@@ -404,14 +358,36 @@ func (m *mover) hold(ctx context.Context) (_ time.Duration, err error) {
 		return 0, err
 	}
 	heldAt := time.Now()
-	if err = m.last(inTime, heldAt); err != nil && !m.arrived(ctx) {
-		m.unhold(ctx)
-		return 0, err
+	if err = m.last(inTime, heldAt, elected); err != nil {
+		if m.unhold(ctx); !m.arrived(ctx) {
+			return 0, err
+		}
 	}
 	return time.Since(began), nil
 }
 
-func (m *mover) last(ctx context.Context, heldAt time.Time) error {
+// steady waits once for the time that steadyFor says, and returns since when the server has been the same.
+func (m *mover) steady(ctx context.Context) (elected time.Time, err error) {
+	elected = m.d.store.Elected()
+	left := steadyFor*m.leases.Settled - time.Since(elected)
+	if elected.IsZero() || left <= 0 {
+		return elected, nil
+	}
+	m.progress(MoveProgress{Step: "waiting", Note: fmt.Sprintf("the server of the control data has been seen for %s only", time.Since(elected).Round(time.Second))})
+	if err := pause(ctx, left); err != nil {
+		return elected, err
+	}
+	return elected, m.same(elected)
+}
+
+func (m *mover) same(elected time.Time) error {
+	if !m.d.store.Elected().Equal(elected) {
+		return fmt.Errorf("%w: another server has the control data by now", store.ErrUnavailable)
+	}
+	return nil
+}
+
+func (m *mover) last(ctx context.Context, heldAt, elected time.Time) error {
 	if _, err := m.copier.Catch(ctx); err != nil {
 		return err
 	}
@@ -421,19 +397,25 @@ func (m *mover) last(ctx context.Context, heldAt time.Time) error {
 	if err := m.copier.Finish(ctx); err != nil {
 		return err
 	}
-	asked := time.Now()
-	org, err := m.change(ctx, func(o *Organization) error {
+	if err := m.same(elected); err != nil {
+		return err
+	}
+	if _, err := m.change(ctx, func(o *Organization) error {
 		if o.Move.Phase != store.Held {
 			return fmt.Errorf("%w: the hold ended before everything was copied", store.ErrUnavailable)
 		}
-		o.Former, o.Backend, o.Move = o.Backend, m.to, nil
-		if o.Former == "" {
-			o.Former = store.DefaultBackend
-		}
+		o.Move.Arrived = true
+		return nil
+	}); err != nil {
+		return err
+	}
+	asked := time.Now()
+	org, err := m.change(ctx, func(o *Organization) error {
+		o.settle()
 		return nil
 	})
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errArrived, err)
 	}
 	_, err = m.d.tenant(ctx, org, asked) // calls under way need not ask
 	if err != nil {
@@ -455,10 +437,7 @@ func (m *mover) arrived(ctx context.Context) bool {
 func (m *mover) unhold(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
 	defer cancel()
-	_, _ = m.change(ctx, func(o *Organization) error {
-		o.Move.Phase = store.Copying
-		return nil
-	})
+	_ = m.d.release(ctx, m.org, m.holds)
 }
 
 func pause(ctx context.Context, d time.Duration) error {
@@ -476,8 +455,8 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // RollBackMove ends a move that has not switched yet: the organization stays where it is
-// and the copy is removed. Errors: ErrUnknownTenant, ErrNotMoving,
-// store.ErrUnavailable; where it ended the move but could not remove the copy, FinishMove can.
+// and the copy is removed. Errors: ErrUnknownTenant, ErrNotMoving, ErrMoving where everything is copied and it is about
+// to live there, store.ErrUnavailable; where it ended the move but could not remove the copy, FinishMove can.
 func (d *Directory) RollBackMove(ctx context.Context, slug string) error {
 	id := newClaimID()
 	org, err := d.change(ctx, store.Eq("slug", slug), func(o *Organization) error {
@@ -486,6 +465,9 @@ func (d *Directory) RollBackMove(ctx context.Context, slug string) error {
 		}
 		if o.Move == nil {
 			return ErrNotMoving
+		}
+		if o.Move.Arrived {
+			return errArrived
 		}
 		o.Former, o.Move, o.Finisher = o.Move.To, nil, id
 		return nil

@@ -297,6 +297,139 @@ func TestASwitchWithoutAnAnswer(t *testing.T) {
 	}
 }
 
+// What is written at the new place stays there, also where the control data lose their last write, as in an election: the
+// replicas may have read it before.
+func TestAStepOfTheMoveThatIsLost(t *testing.T) {
+	t.Parallel()
+	for name, lost := range map[string]string{"the arrival": `"arrived":true`, "the switch": `"backend":"second"`} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t)
+			one, two := f.start(t, "first", "second"), f.start(t, "first", "second")
+			at := acmeOn(t, one, two)
+			var before driver.Write
+			var cut atomic.Bool // nothing is stored by the majority any more
+			f.control.on.Store(new(func(writes []driver.Write) weather {
+				switch {
+				case cut.Load():
+					return down
+				case bytes.Contains(writes[0].Doc.Body, []byte(lost)):
+					cut.Store(true)
+					return deaf
+				}
+				before = writes[0]
+				return fair
+			}))
+			_, moved := one.directory.Move(t.Context(), "acme", "second", nil)
+			if !cut.Load() {
+				t.Fatal("the step was not made")
+			}
+			arrived, patience := lost != `"arrived":true`, time.Minute
+			if !arrived {
+				patience = quick.Hold / 2 // in vain
+			}
+			soon, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			after := &piece{Name: "after"}
+			written := at[1].Insert(soon, after)
+			if (moved == nil) != arrived || (written == nil) != arrived {
+				t.Errorf("the move: %v, the write: %v", moved, written)
+			}
+			f.lose(t, before)
+			f.control.on.Store(nil)
+			last := f.start(t, "first", "second")
+			_, _ = last.directory.Move(t.Context(), "acme", "second", nil) // or it lives there already
+			if _, err := last.open(t, "acme").Get(t.Context(), after.ID); written == nil && err != nil {
+				t.Errorf("an acknowledged write is gone: %v", err)
+			}
+			if err := last.open(t, "acme").Insert(t.Context(), &piece{Name: "at last"}); err != nil {
+				t.Errorf("a write after the move: %v", err)
+			}
+			if now, err := last.directory.BySlug(t.Context(), "acme"); err != nil || now.Org.Backend != "second" || now.Org.Move != nil {
+				t.Errorf("it does not live at its new place: %+v, %v", now, err)
+			}
+		})
+	}
+}
+
+// Where everything is copied and only the switch fails, the next to write makes it, and the mover copies no more.
+func TestTheNextWriteMakesTheSwitch(t *testing.T) {
+	t.Parallel()
+	for name, arrival := range map[string]weather{"known": fair, "without an answer": deaf} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t)
+			one, two := f.start(t, "first", "second"), f.start(t, "first", "second")
+			at := acmeOn(t, one, two)
+			var arrived atomic.Bool
+			f.control.on.Store(new(func(writes []driver.Write) weather {
+				switch {
+				case arrived.Load():
+					return down
+				case bytes.Contains(writes[0].Doc.Body, []byte(`"arrived":true`)):
+					arrived.Store(true)
+					return arrival
+				}
+				return fair
+			}))
+			_, err := one.directory.Move(t.Context(), "acme", "second", func(p tenants.MoveProgress) {
+				if p.Step == "waiting" {
+					f.control.on.Store(nil)
+				}
+			})
+			if !errors.Is(err, tenants.ErrMoving) || !arrived.Load() {
+				t.Fatalf("the move: %v", err)
+			}
+			f.control.on.Store(nil)
+			if err := one.directory.RollBackMove(t.Context(), "acme"); !errors.Is(err, tenants.ErrMoving) {
+				t.Errorf("rolling it back: %v", err)
+			}
+			for deadline := time.Now().Add(time.Minute); ; {
+				err := at[1].Insert(t.Context(), &piece{Name: "after"})
+				if err == nil {
+					break
+				}
+				if !errors.Is(err, store.ErrUnavailable) || time.Now().After(deadline) {
+					t.Fatal(err)
+				}
+			}
+			now, err := two.directory.BySlug(t.Context(), "acme")
+			if err != nil || now.Org.Backend != "second" || now.Org.Former != "first" || now.Org.Move != nil {
+				t.Errorf("%+v, %v", now, err)
+			}
+			if n, err := f.start(t, "first", "second").open(t, "acme").Count(t.Context(), store.Filter{}); n != 2 || err != nil {
+				t.Errorf("%d pieces, %v", n, err)
+			}
+		})
+	}
+}
+
+// Writes are not held soon after an election, and there is no switch where one came between: replicas may be answered by
+// the server before.
+func TestNoHoldSoonAfterAnElection(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	one := f.start(t, "first", "second")
+	acmeOn(t, one)
+	elect := func() { f.control.elected.Store(new(time.Now())) }
+	elect()
+	holds := 0
+	f.control.on.Store(new(func(writes []driver.Write) weather {
+		if bytes.Contains(writes[0].Doc.Body, []byte(`"phase":"held"`)) && !bytes.Contains(writes[0].Doc.Body, []byte(`"arrived"`)) {
+			if since := time.Since(f.control.Elected()); since < 3*quick.Settled {
+				t.Errorf("held %s after the election", since)
+			}
+			if holds++; holds == 1 {
+				elect()
+			}
+		}
+		return fair
+	}))
+	if _, err := one.directory.Move(t.Context(), "acme", "second", nil); err != nil || holds != 2 {
+		t.Errorf("after %d holds: %v", holds, err)
+	}
+}
+
 // After a hold that failed everything is compared anew: a write to the copy that seemed to
 // fail may have been done since.
 func TestEverythingIsComparedBeforeTheNextHold(t *testing.T) {
@@ -374,5 +507,56 @@ func TestALongReaderFollows(t *testing.T) {
 	}
 	if got := only(t, at[1]); got.Name != "before" {
 		t.Errorf("%+v", got)
+	}
+}
+
+// What was read of a change that the control data lost is not taken for another one of the same revision.
+func TestALostChangeIsNotTakenForAnother(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	one, two := f.start(t, "first"), f.start(t, "first")
+	acmeOn(t, one)
+	var before driver.Write
+	f.control.on.Store(new(func(writes []driver.Write) weather {
+		if len(writes[0].Doc.Body) > 0 && before.Collection == nil {
+			before = writes[0]
+		}
+		return fair
+	}))
+	name := func(d *tenants.Directory, to string) {
+		t.Helper()
+		if _, err := d.Update(t.Context(), "acme", func(o *tenants.Organization) error { o.Name = to; return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	name(one.directory, "kept")
+	name(one.directory, "lost")
+	seen, err := two.directory.Resolve(t.Context(), "acme.localhost")
+	if err != nil || seen.Org.Name != "lost" {
+		t.Fatalf("%+v, %v", seen, err)
+	}
+	f.lose(t, before)
+	name(one.directory, "made again")
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		now, err := two.directory.Resolve(t.Context(), "acme.localhost")
+		if err == nil && now.Org.Name == "made again" {
+			return
+		}
+		if err != nil || time.Now().After(deadline) {
+			t.Fatalf("%+v, %v", now, err)
+		}
+	}
+}
+
+// lose gives the control data what a write has stored in them again, without those that came after it, as an election may.
+func (f *fleet) lose(t *testing.T, before driver.Write) {
+	t.Helper()
+	control, err := f.control.Engine.Open(t.Context(), driver.Opening{Workspace: "control", Collections: []*driver.Collection{before.Collection}, Apart: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before.Op, before.Doc.Rev = driver.Put, before.Doc.Rev+1
+	if err := control.Write(t.Context(), []driver.Write{before}); err != nil {
+		t.Fatal(err)
 	}
 }

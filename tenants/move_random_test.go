@@ -40,6 +40,15 @@ type stormy struct {
 	on atomic.Pointer[func([]driver.Write) weather]
 	// opening, when set, is called when a workspace is opened.
 	opening atomic.Pointer[func()]
+	elected atomic.Pointer[time.Time]
+}
+
+// Elected implements driver.Elector.
+func (s *stormy) Elected() time.Time {
+	if at := s.elected.Load(); at != nil {
+		return *at
+	}
+	return time.Time{}
 }
 
 var errStorm = fmt.Errorf("%w: a storm", driver.ErrUnavailable)

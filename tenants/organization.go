@@ -56,7 +56,7 @@ type Organization struct {
 	Settings  map[string]bool  `json:"settings,omitempty" use:"merge"`
 	Limits    map[string]int64 `json:"limits,omitempty" rule:"min=1 max=10000" use:"merge"` // which the operator allows at most
 	Lowered   map[string]int64 `json:"lowered,omitempty" use:"local"`                       // limits as its administrators have lowered them
-	AccessRev int64            `json:"access_rev" use:"local"`                              // grows with every change to keys, accounts, roles: cached identities of an older one are void
+	AccessRev int64            `json:"access_rev" use:"local"`                              // grows with every change to keys, accounts, roles: cached identities of another one are void
 	// RequestLimits go before the defaults of the configuration, where they say something.
 	RequestLimits limits.Set `json:"request_limits,omitzero"`
 	// DataKeys are the organization's wrapped data keys by purpose, the newest last.

@@ -51,9 +51,7 @@ func (m *Module) accounts() []api.Operation {
 			held.active = a.Active
 			return held, nil
 		}),
-		Keeper: keeper(m.People.CreateAccount, func(ctx context.Context, t *tenants.Tenant, a *people.Account, change func(*people.Account) error) (*people.Account, error) {
-			return m.People.UpdateAccount(ctx, t, a.ID, change)
-		}, func(ctx context.Context, t *tenants.Tenant, a *people.Account) error {
+		Keeper: keeper(m.People.CreateAccount, m.People.UpdateAccount, func(ctx context.Context, t *tenants.Tenant, a *people.Account) error {
 			_, err := m.Keys.RemoveAccount(ctx, t, a)
 			return err
 		}),

@@ -160,7 +160,7 @@ func (m *Module) mayInvite(ctx context.Context, c *api.Call) error {
 
 func unbound() api.Failure {
 	return api.Failure{
-		Code: http.StatusForbidden, Message: "A key that ends, or may be used from some addresses alone, lets nobody in, who would be held to neither",
+		Code: http.StatusForbidden, Message: "A key that ends, or may be used from some addresses alone, lets nobody in, since they would be held to neither",
 		When: whenBound,
 	}
 }

@@ -107,7 +107,7 @@ const whenBound = "the key that asks has expires_in or allowed_ips"
 
 func widening() api.Failure {
 	return api.Failure{
-		Code: http.StatusForbidden, Message: "A key that ends, or may be used from some addresses alone, gives nobody more than they have, who would be held to neither",
+		Code: http.StatusForbidden, Message: "A key that ends, or may be used from some addresses alone, gives nobody more than they have, since they would be held to neither",
 		When: whenBound + ", and the record would hold more than before",
 	}
 }

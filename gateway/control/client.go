@@ -75,6 +75,12 @@ func (c *Client) Do(ctx context.Context, name string, in any, streams Streams) (
 	if err != nil {
 		return nil, fmt.Errorf("command %s: %w", name, err)
 	}
+	if streams.Output == nil {
+		streams.Output = io.Discard
+	}
+	if streams.Progress == nil {
+		streams.Progress = func(Progress) {}
+	}
 	answer, err := c.run(ctx, name, raw, streams)
 	if err != nil && ctx.Err() != nil {
 		err = &InterruptedError{name, context.Cause(ctx)}
@@ -141,7 +147,7 @@ func (r remote) run(ctx context.Context, name string, in []byte, streams Streams
 			err = json.Unmarshal(line, &e)
 		}
 		if err == nil && e.Output > 0 {
-			_, err = io.CopyN(orDiscard(streams.Output), lines, int64(e.Output))
+			_, err = io.CopyN(streams.Output, lines, int64(e.Output))
 		}
 		switch {
 		case err != nil && len(line) == 0:
@@ -155,16 +161,9 @@ func (r remote) run(ctx context.Context, name string, in []byte, streams Streams
 			return e.Answer, e.Error
 		case e.Answer != nil:
 			return e.Answer, nil
-		case e.Progress != nil && streams.Progress != nil:
+		case e.Progress != nil:
 			streams.Progress(*e.Progress)
 		}
 		quiet.Reset(silence)
 	}
-}
-
-func orDiscard(w io.Writer) io.Writer {
-	if w == nil {
-		return io.Discard
-	}
-	return w
 }

@@ -30,7 +30,8 @@ type Command struct {
 	Short, Long, Example string
 	Name                 string // of the row and in audit logs: "team.show"; empty: made of Line
 	Flag                 string // of the command before it in Line, in place of a command of its own
-	Reads                bool   // the Flag names a file, which becomes the Input
+	Reads                bool   // the argument, or the Flag, names a file, which becomes the Input
+	Writes               bool   // --out names a file, which holds the Output in the end
 
 	// Audit: a command that changes something is recorded in the log of the organization it names.
 	Audit api.Audit
@@ -110,7 +111,7 @@ type Progress struct {
 	Told   bool   `json:"told,omitempty"`  // where nothing moves, the step is told by its name
 }
 
-// Streams are what a command reads and writes besides its request and its answer. All may be nil.
+// Streams are what a command reads and writes besides its request and its answer. All may be nil for Client.Do.
 type Streams struct {
 	Input    io.Reader
 	Output   io.Writer
@@ -131,10 +132,4 @@ func (c *call) say(text string) { c.notes = append(c.notes, text) }
 // changed notes what of a record was changed.
 func (c *call) changed(fields []string) {
 	c.Note("changed", strings.Join(slices.Sorted(slices.Values(fields)), ","))
-}
-
-func (c *call) tell(p Progress) {
-	if c.Progress != nil {
-		c.Progress(p)
-	}
 }

@@ -10,6 +10,8 @@ import (
 	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/crypto/keyring"
+	"tenantry/gateway/rows"
+	"tenantry/gateway/transfer"
 	"tenantry/internal/fault"
 	"tenantry/tenants"
 )
@@ -60,10 +62,13 @@ func errorOf(err error) *Error {
 	out := fail(CodeFailed, "%v", err)
 	var invalid *fault.Error
 	var duplicate *store.DuplicateError
+	var refused *transfer.RefusedError
 	var problem *api.Problem
 	switch {
 	case errors.As(err, &invalid):
 		out.Code, out.Faults = CodeInvalid, invalid.Faults
+	case errors.As(err, &refused), is(rows.ErrOptions):
+		out.Code = CodeInvalid
 	case errors.As(err, &duplicate):
 		out.Code = CodeDuplicate
 	case is(tenants.ErrUnknownTenant, store.ErrNotFound):

@@ -99,6 +99,7 @@ type Deleted struct {
 // things are the five commands of service accounts, roles or teams.
 type things[T any] struct {
 	name, one, table, gone string
+	begins                 T                          // what is made, before its fields are set
 	of                     func(*T) (id, name string) // the id is the one of audit logs
 	create                 func(context.Context, *tenants.Tenant, T) (*T, error)
 	find                   func(context.Context, *tenants.Tenant, string) (*T, error)
@@ -124,7 +125,7 @@ func commandsOf[In any, Change interface{ named() Ref }, Out, T any](g things[T]
 	return []Command{
 		command(Command{Line: g.name + " create --org SLUG --name NAME", Short: "Make " + g.one, Audit: api.AuditAlways, Table: g.table, Wide: true},
 			func(ctx context.Context, c *call, in In) (Out, error) {
-				var n T
+				n := g.begins
 				set(c, &n, &in)
 				made, err := g.create(ctx, c.Tenant, n)
 				return done(c, &n, made, err)
@@ -168,15 +169,8 @@ func commandsOf[In any, Change interface{ named() Ref }, Out, T any](g things[T]
 func (s *Server) accounts() Group {
 	return Group{"account", "Make and change service accounts, which own API keys", commandsOf[NewAccount, AccountChange, Account](things[people.Account]{
 		name: "account", one: "a service account", table: "id, name, permissions, teams, active", gone: "Delete a service account; its keys end at once",
-		of: func(a *people.Account) (string, string) { return a.ID, a.Name },
-		create: func(ctx context.Context, t *tenants.Tenant, a people.Account) (*people.Account, error) {
-			a.Active = true
-			return s.People.CreateAccount(ctx, t, a)
-		},
-		find: s.People.FindAccount, list: s.People.Accounts,
-		update: func(ctx context.Context, t *tenants.Tenant, a *people.Account, change func(*people.Account) error) (*people.Account, error) {
-			return s.People.UpdateAccount(ctx, t, a.ID, change)
-		},
+		of:     func(a *people.Account) (string, string) { return a.ID, a.Name },
+		begins: people.Account{Active: true}, create: s.People.CreateAccount, find: s.People.FindAccount, list: s.People.Accounts, update: s.People.UpdateAccount,
 		remove: func(ctx context.Context, c *call, a *people.Account) (int, error) {
 			n, err := s.Keys.RemoveAccount(ctx, c.Tenant, a)
 			c.Note("keys_revoked", strconv.Itoa(n))

@@ -47,14 +47,14 @@ type RequestLimits struct {
 }
 
 // Cells returns what a table shows of a field: of a limit, whose it is too.
-func (r RequestLimits) Cells(field, text string) []string {
+func (r RequestLimits) Cells(field string, shown any) []any {
 	switch {
 	case slices.Contains(r.Own, field):
-		return []string{text, "own"}
+		return []any{shown, "own"}
 	case slices.Contains(limitNames(), field):
-		return []string{text, inherit}
+		return []any{shown, inherit}
 	}
-	return []string{text}
+	return []any{shown}
 }
 
 // limitNames are the limits of an organization in the order of its handler; a key has the first two.

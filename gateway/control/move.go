@@ -47,10 +47,10 @@ func (s *Server) move(ctx context.Context, c *call, in MoveRequest) (*MoveReport
 			return
 		}
 		if p.Step != told.Step && p.Note != "" {
-			c.tell(Progress{Step: p.Step, Note: p.Step + ": " + p.Note})
+			c.Progress(Progress{Step: p.Step, Note: p.Step + ": " + p.Note})
 		}
 		told, at = p, time.Now()
-		c.tell(Progress{Step: p.Step, Detail: p.Kind, Done: p.Compared, Told: p.Note == ""})
+		c.Progress(Progress{Step: p.Step, Detail: p.Kind, Done: p.Compared, Told: p.Note == ""})
 	})
 	if err != nil {
 		s.Log.WarnContext(ctx, "a move of an organization ended", "organization", in.Slug, "to", in.To, "ok", false, "error", err)

@@ -42,11 +42,11 @@ type Finding struct {
 }
 
 // Cells returns what a table shows of a field.
-func (f Finding) Cells(field, text string) []string {
+func (f Finding) Cells(field string, shown any) []any {
 	if field == "says" && f.Advice != "" {
-		text += "; " + f.Advice
+		return []any{f.Says + "; " + f.Advice}
 	}
-	return []string{text}
+	return []any{shown}
 }
 
 // Examined is what came of opening organizations one after another.
@@ -112,7 +112,7 @@ func (s *Server) examineEach(ctx context.Context, c *call) (found []Finding) {
 		if after = some.Next; after == "" {
 			break
 		}
-		c.tell(Progress{Note: fmt.Sprintf("read organizations up to %s: %d, with something to mend: %d", after, organizations, len(found))})
+		c.Progress(Progress{Note: fmt.Sprintf("read organizations up to %s: %d, with something to mend: %d", after, organizations, len(found))})
 	}
 	if len(found) == 0 {
 		found = []Finding{{What: "data", Verdict: Good, Says: fmt.Sprintf("every organization (%d) is whole and opens with the keyring; documents: %d", organizations, documents)}}

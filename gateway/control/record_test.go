@@ -2,11 +2,13 @@ package control
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"tenantry/gateway/audit"
 	"tenantry/gateway/transfer"
@@ -95,6 +97,21 @@ func TestResultOutlivesTheAuditLog(t *testing.T) {
 		if strings.Contains(logged.String(), secret) {
 			t.Error("the log holds a secret")
 		}
+	}
+}
+
+// TestOutagesOfCommandsAreLogged: the log says what was down, and not what whoever gave the command got wrong.
+func TestOutagesOfCommandsAreLogged(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	w.Tenant(t, "acme")
+	c, logged := unrecorded(t, w)
+	late, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
+	defer cancel()
+	_, down := c.Do(late, "export", ExportRequest{Org: "acme"}, Streams{})
+	_, unknown := c.Do(t.Context(), "export", ExportRequest{Org: "nobody"}, Streams{})
+	if down == nil || unknown == nil || !strings.Contains(logged.String(), "command=export code=unavailable error=") || strings.Contains(logged.String(), "nobody") {
+		t.Errorf("%v, %v: %s", down, unknown, logged)
 	}
 }
 

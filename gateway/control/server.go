@@ -102,7 +102,11 @@ func (s *Server) run(ctx context.Context, name string, in []byte, streams Stream
 	}
 	if err != nil {
 		e := errorOf(err)
-		s.Log.InfoContext(ctx, "a command failed", "command", name, "code", e.Code)
+		said := []any{"command", name, "code", e.Code}
+		if e.Code == CodeUnavailable { // others concern whoever gave the command
+			said = append(said, "error", e.Message)
+		}
+		s.Log.InfoContext(ctx, "a command failed", said...)
 		return answer, e
 	}
 	s.Log.InfoContext(ctx, "a command was carried out", "command", name)

@@ -38,12 +38,12 @@ type ExportRequest struct {
 	Org           string `json:"org" rule:"ref=organization"`
 	RevealSecrets bool   `json:"reveal_secrets,omitempty" doc:"write secrets in clear"`
 	// Secrets is the public half of a transfer key, to which encrypted values are sealed.
-	Secrets string `json:"secrets,omitempty" read:"file" doc:"the <file> with the public half of a key (see tenantry keyring transfer-key) to seal encrypted values to"`
+	Secrets string `json:"secrets,omitempty" read:"file" without:"reveal-secrets" doc:"the <file> with the public half of a key (see tenantry keyring transfer-key) to seal encrypted values to"`
 }
 
 func (s *Server) importCommand() Command {
 	return command(Command{
-		Line: "import --org SLUG FILE|-", Short: "Load a bundle, or rows of a CSV or JSON file", Audit: api.AuditNoted,
+		Line: "import --org SLUG FILE|-", Short: "Load a bundle, or rows of a CSV or JSON file", Reads: true, Audit: api.AuditNoted,
 		Long: "Load a bundle (lines of JSON), or with --as the rows of a CSV file or a JSON array.\n" +
 			"Nothing is stored unless every line can be; --partial stores the good lines and writes the bad ones to a file beside the input.\n" +
 			"With --key, a row that has a stored record's value of that field changes the record: the columns given, where their cells are not empty.\n" +
@@ -59,7 +59,7 @@ func (s *Server) importCommand() Command {
 
 func (s *Server) exportCommand() Command {
 	return command(Command{
-		Line: "export --org SLUG [-o FILE]", Short: "Write an organization as a bundle",
+		Line: "export --org SLUG [-o FILE]", Short: "Write an organization as a bundle", Writes: true,
 		Long: "Write an organization as a bundle, to standard output or a file that only you can read.\n" +
 			"Encrypted values then import into this organization alone. --secrets seals them to a key, under which they import anywhere;\n" +
 			"--reveal-secrets writes them in clear. Both are audited. At the end it says what the bundle does not take elsewhere.",
@@ -70,7 +70,7 @@ func (s *Server) exportCommand() Command {
 // importBundle returns no report where the import did not begin.
 func (s *Server) importBundle(ctx context.Context, c *call, in ImportRequest) (_ *transfer.Report, err error) {
 	options := rows.Options{As: in.As, Format: in.Format, Map: in.Map, Key: in.Key, DryRun: in.DryRun, Partial: in.Partial, Progress: func(p transfer.Progress) {
-		c.tell(Progress{Step: p.Phase, Done: p.Bytes, Total: p.Total, Bytes: true})
+		c.Progress(Progress{Step: p.Phase, Done: p.Bytes, Total: p.Total, Bytes: true})
 	}}
 	if in.Secrets != "" {
 		if options.OpenWith, err = sealing.ParseTransferKey(in.Secrets); err != nil {
@@ -90,11 +90,6 @@ func (s *Server) importBundle(ctx context.Context, c *call, in ImportRequest) (_
 		c.AuditNote = map[string]string{"created": strconv.Itoa(made.Created), "updated": strconv.Itoa(made.Updated), "failed": strconv.Itoa(made.Failed)}
 	}
 	s.Log.InfoContext(ctx, "an import ended", "organization", in.Org, "lines", made.Lines, "failed", made.Failed, "ok", err == nil)
-	var refused *transfer.RefusedError
-	if errors.As(err, &refused) || errors.Is(err, rows.ErrOptions) {
-		e := errorOf(err)
-		e.Code, err = CodeInvalid, e
-	}
 	return &made, err
 }
 
@@ -131,7 +126,7 @@ func (s *Server) export(ctx context.Context, c *call, in ExportRequest) (*transf
 	if err != nil { // what is not recorded is not told
 		return nil, fmt.Errorf("nothing was exported, because the audit log cannot be written: %w", err)
 	}
-	buffered := bufio.NewWriterSize(orDiscard(c.Output), 64<<10)
+	buffered := bufio.NewWriterSize(c.Output, 64<<10)
 	report, err := s.Transfer.Export(ctx, c.Tenant, buffered, options)
 	if err == nil {
 		err = buffered.Flush()

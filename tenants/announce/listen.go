@@ -40,7 +40,7 @@ func (a *Announcer) subscribe(ctx context.Context) {
 			return
 		}
 		if !warned {
-			a.log.WarnContext(ctx, "changes made by other replicas are not heard at once, but within a second", "error", err)
+			a.log.WarnContext(ctx, "Redis is not listened to: changes made by other replicas are not heard at once, but within a second", "error", err)
 			warned = true
 		}
 		if a.counts.subscriptions.Load() > began {

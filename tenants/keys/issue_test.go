@@ -70,7 +70,7 @@ func TestNarrowing(t *testing.T) {
 	}
 	for _, tt := range tests {
 		hold := func(teams []string, permissions ...tenants.Permission) {
-			if _, err := w.People.UpdateAccount(t.Context(), tenant, limited.ID, func(a *people.Account) error {
+			if _, err := w.People.UpdateAccount(t.Context(), tenant, limited, func(a *people.Account) error {
 				a.Teams, a.Permissions = teams, permissions
 				return nil
 			}); err != nil {
@@ -192,7 +192,7 @@ func TestRotateIsRefused(t *testing.T) {
 	if _, err := w.Keys.Revoke(t.Context(), tenant, revoked.Key.ID, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.People.UpdateAccount(t.Context(), tenant, inactive.Account.ID, deactivated); err != nil {
+	if _, err := w.People.UpdateAccount(t.Context(), tenant, &inactive.Account, deactivated); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {

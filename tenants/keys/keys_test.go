@@ -323,7 +323,7 @@ func TestK7_DeactivatedAccountKillsItsKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := w.People.UpdateAccount(t.Context(), tenant, one.Account.ID, deactivated); err != nil {
+	if _, err := w.People.UpdateAccount(t.Context(), tenant, &one.Account, deactivated); err != nil {
 		t.Fatal(err)
 	}
 	for _, issued := range []*keys.Issued{one, two} {
@@ -348,7 +348,7 @@ func TestChangedAccountChangesItsKeys(t *testing.T) {
 	if p, err := authenticate(t, w, "acme", issued.Token.Reveal()); err != nil || !p.May(tenants.Contacts) {
 		t.Fatal(p, err)
 	}
-	_, err := w.People.UpdateAccount(t.Context(), tenant, issued.Account.ID, func(a *people.Account) error {
+	_, err := w.People.UpdateAccount(t.Context(), tenant, &issued.Account, func(a *people.Account) error {
 		a.Permissions = []tenants.Permission{tenants.ManageFiles}
 		return nil
 	})

@@ -563,7 +563,7 @@ func (s *Service) Owners(ctx context.Context, t *tenants.Tenant, keys ...*Key) (
 // until now. Errors: store.ErrNotFound, store.ErrConflict where it was changed since, store.ErrUnavailable.
 func (s *Service) RemoveAccount(ctx context.Context, t *tenants.Tenant, a *people.Account) (n int, err error) {
 	// From here on it has no use and no further keys; and whoever changed it comes first.
-	ended, err := s.people.UpdateAccount(ctx, t, a.ID, func(now *people.Account) error {
+	ended, err := s.people.UpdateAccount(ctx, t, a, func(now *people.Account) error {
 		if now.Rev != a.Rev {
 			return store.ErrConflict
 		}

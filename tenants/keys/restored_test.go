@@ -108,3 +108,41 @@ func TestK1_KilledRedisNeverRevivesAKey(t *testing.T) {
 		t.Errorf("Redis brought entries back %d times only: the test shows little", broughtBack)
 	}
 }
+
+// Control data that lose their last change, as in an election or where a backup is restored, come to no access revision
+// again under which something was cached before.
+func TestK1_ARevisionThatWasLostDoesNotComeAgain(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{Local: true})
+	first := replica{w.Directory, w.Keys}
+	w.Second(t, tenantstest.Options{})
+	second := replica{w.Directory, w.Keys}
+	tenant := w.Tenant(t, "acme")
+	issued := issue(t, w, tenant, keys.NewKey{})
+	before := w.Fresh(t, "acme").Org.AccessRev
+	if err := first.directory.BumpAccess(t.Context(), tenant.Org.OrgID); err != nil {
+		t.Fatal(err)
+	}
+	w.Clock.Advance(time.Second)
+	if !second.accepts(t, issued.Token.Reveal()) {
+		t.Fatal("a good key is refused")
+	}
+	control, err := w.Store.Control(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Kinds.Organizations.Organizations.In(control).Update(t.Context(), tenant.Org.Meta.ID, func(o *tenants.Organization) error {
+		o.AccessRev = before
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w.Clock.Advance(time.Second)
+	if _, err := first.keys.Revoke(t.Context(), tenant, issued.Key.ID, nil); err != nil {
+		t.Fatal(err)
+	}
+	w.Clock.Advance(time.Second)
+	if second.accepts(t, issued.Token.Reveal()) {
+		t.Error("a revoked key is accepted")
+	}
+}

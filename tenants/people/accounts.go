@@ -28,8 +28,8 @@ func (s *Service) CheckAccount(ctx context.Context, t *tenants.Tenant, a *Accoun
 }
 
 // UpdateAccount lets change alter name, permissions, teams and activity of the account; see change.
-func (s *Service) UpdateAccount(ctx context.Context, t *tenants.Tenant, id string, edit func(*Account) error) (*Account, error) {
-	return change(ctx, s, t, s.kinds.Accounts, id, edit)
+func (s *Service) UpdateAccount(ctx context.Context, t *tenants.Tenant, a *Account, edit func(*Account) error) (*Account, error) {
+	return change(ctx, s, t, s.kinds.Accounts, a.ID, edit)
 }
 
 // Account returns the account of that ID.

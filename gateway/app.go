@@ -133,9 +133,8 @@ func (a *App) build() error {
 	a.rows = rows
 	a.beside.Every(noteEvery, "noting when keys were used", a.keys.FlushUses)
 	a.beside.Every(noteEvery, "noting what was asked", a.usage.Flush)
-	if a.watch(); a.cfg.Trash.Keep != 0 {
-		a.beside.Every(trashTick, "emptying the trash", a.emptyTrash)
-	}
+	a.beside.Every(trashTick, "emptying the trash", a.emptyTrash)
+	a.watch()
 	errorLog := slog.NewLogLogger(a.log.Handler(), slog.LevelWarn)
 	t := a.cfg.Timeouts
 	a.public = &http.Server{

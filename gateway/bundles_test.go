@@ -52,6 +52,13 @@ func TestImportsOverHTTP(t *testing.T) {
 		{"?as=contacts&key=email", "text/csv; charset=utf-8", "Email,Town\nd@example.com,Rom\n", "done", `"updated":1`},
 		{"?as=contacts&format=json", "application/json", `[{"email":"e@example.com"}]`, "done", `"created":1`},
 		{"?as=dragons", "text/csv", "a\nb\n", "refused", "dragons"},
+		{"?as=contacts&dry_run=true", "application/json", `[{"email":"f@example.com"}]`, "done", `"format":"json"`},
+		{"?as=contacts&dry_run=true", bundle, `{"email":"f@example.com"}` + "\n" + `{"email":"g@example.com"}`, "done", `"created":2`},
+		{"?as=contacts&dry_run=true", "Text/CSV", "email\nf@example.com\n", "done", `"format":"csv"`},
+		{"?dry_run=true", bundle, `{"kind":"contact","email":"b@example.com"}`, "done", `"format":null`},
+		{"?as=contacts", "text/csv", "", "refused", "the file is empty"},
+		{"?as=contacts", "text/csv", "email,Town\rh@example.com,Bonn\r", "refused", "a carriage return"},
+		{"?as=contacts", "application/json", `[{"email":"h@example.com"},]`, "refused", "row 2 is not valid JSON"},
 	} {
 		if a := ended(send(c.query, c.kind, c.file, 200)); a.Field("state") != c.state || !strings.Contains(string(a.Body), c.says) {
 			t.Errorf("%s %s: %s, want %s and %s", c.query, c.file, a.Body, c.state, c.says)
@@ -61,7 +68,7 @@ func TestImportsOverHTTP(t *testing.T) {
 		t.Errorf("stored: %s, want c, d and e", a.Body)
 	}
 	list := org.Do(t, http.MethodGet, "/api/import?sort=-created_at&filters[state]=refused", admin)
-	if fmt.Sprint(list.Field("count")) != "3" {
+	if fmt.Sprint(list.Field("count")) != "6" {
 		t.Errorf("listed: %s", list.Body)
 	}
 	send("?format=xml", bundle, "{}", 422)
@@ -81,7 +88,7 @@ func TestImportsOverHTTP(t *testing.T) {
 	for _, r := range recent {
 		recorded[r.Operation+" "+r.Outcome]++
 	}
-	if err != nil || recorded["import ok"] != 4 || recorded["imports.create ok"] != 8 {
+	if err != nil || recorded["import ok"] != 4 || recorded["imports.create ok"] != 15 {
 		t.Errorf("recorded: %v, %v", recorded, err)
 	}
 }

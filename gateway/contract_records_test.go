@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
@@ -57,6 +58,7 @@ func TestContract_Records(t *testing.T) {
 	const records = treePath + "/records"
 	made := c.do(t, 200, posted, records, `{"values":{"species":"oak","height":12,"pin":"very-secret"},"external_id":"T1"}`, `"message":"Record created"`, `"values":{"height":12,"species":"oak"}`, "!very-secret", "!pin")
 	one := records + "/" + made.Field("id").(string)
+	time.Sleep(2 * time.Millisecond) // the order below is by the time, in milliseconds
 	c.do(t, 200, posted, records, `{"values":{"species":"elm","height":7}}`)
 	c.do(t, 422, posted, records, `{"values":{"species":7,"height":"tall","leaves":1,"pin":2},"owner":1}`, `"owner"`)
 	c.do(t, 422, posted, records, `{"values":{"species":7,"height":"tall","leaves":1,"pin":2}}`, `"values.species"`, `"values.height"`, `"values.leaves"`, `"values.pin"`)

@@ -67,6 +67,44 @@ func TestContract_ExportSubmissions(t *testing.T) {
 	unable.do(t, 403, get, path+"/export", "", "view_form_submissions")
 }
 
+// TestContract_ExportRecords: the records of one custom object come as CSV or NDJSON, and nothing that is secret.
+func TestContract_ExportRecords(t *testing.T) {
+	t.Parallel()
+	acme := gatewaytest.Start(t).Org(t, "acme")
+	acme.Import(
+		t, `{"kind":"custom_object","name":"tree","label":"Tree","label_plural":"Trees","schema":{"species":{"title":"Species","type":"Text"},"height":{"title":"Height","type":"Number"},"pin":{"title":"Pin","type":"Encrypted"}}}`,
+		`{"kind":"custom_object","name":"bush","label":"Bush","label_plural":"Bushes"}`)
+	c := asking{acme, acme.Key(t, tenants.ManageCustomObjects)}
+	const path = "/api/custom/objects/tree/records"
+	c.do(t, 200, posted, path, `{"external_id":"T-1","values":{"species":"=elm","height":12.5,"pin":"very-secret"}}`)
+	c.do(t, 200, posted, path, `{"external_id":"T-2","values":{"species":"oak","height":3}}`)
+	gone := c.do(t, 200, posted, path, `{"external_id":"T-3"}`).Field("id").(string)
+	c.do(t, 200, del, path+"/"+gone, "")
+	c.do(t, 200, posted, "/api/custom/objects/bush/records", `{"external_id":"elsewhere"}`)
+
+	csv := c.export(t, path+"/export?format=csv&sort=external_id", "text/csv", "=records.csv")
+	lines := c.export(t, path+"/export?sort=-external_id", "application/x-ndjson", "=records.ndjson")
+	if strings.Count(csv, "\n") != 3 || !strings.Contains(csv, ",T-1,") || !strings.Contains(csv, "12.5") || !strings.Contains(csv, "'=elm") || strings.Index(csv, "T-1") > strings.Index(csv, "T-2") {
+		t.Errorf("%s", csv)
+	}
+	if strings.Count(lines, "\n") != 2 || !strings.Contains(lines, `"species":"=elm"`) || strings.Index(lines, "T-1") < strings.Index(lines, "T-2") {
+		t.Errorf("%s", lines)
+	}
+	for _, text := range []string{"very-secret", "pin", "T-3", "elsewhere"} {
+		if strings.Contains(csv+lines, text) {
+			t.Errorf("%s in %s", text, csv+lines)
+		}
+	}
+	if got := c.export(t, path+"/export?filters[height][lt]=10", "application/x-ndjson", "=records.ndjson"); strings.Count(got, "\n") != 1 || !strings.Contains(got, "T-2") {
+		t.Errorf("filtered: %s", got)
+	}
+	if got := c.export(t, path+"/export?deleted=true", "application/x-ndjson", "=records.ndjson"); strings.Count(got, "\n") != 1 || !strings.Contains(got, "T-3") {
+		t.Errorf("deleted: %s", got)
+	}
+	c.do(t, 404, http.MethodGet, "/api/custom/objects/none/records/export", "")
+	asking{acme, acme.Key(t, tenants.Contacts)}.do(t, 403, http.MethodGet, path+"/export", "")
+}
+
 // TestExportsGoOutWhileTheyAreRead: more submissions than are read at once all arrive, each once.
 func TestExportsGoOutWhileTheyAreRead(t *testing.T) {
 	t.Parallel()

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -336,6 +337,35 @@ func TestMissingKeyringIsRefusedWhereThereIsData(t *testing.T) {
 	}
 	if err := startApp(t, g.Config).end(t, 30*time.Second); err != nil {
 		t.Errorf("with the keyring back: %v", err)
+	}
+}
+
+// TestKeyringOfAReplicaThatStartsMeanwhile: another has made both the keyring and its proof since this one looked.
+func TestKeyringOfAReplicaThatStartsMeanwhile(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	g.Org(t, "acme")
+	g.Stop(t)
+	path := g.Config.KeyringPath()
+	apart := filepath.Join(t.TempDir(), "keyring")
+	if err := os.Rename(path, apart); err != nil {
+		t.Fatal(err)
+	}
+	var once sync.Once
+	app, err := gateway.New(t.Context(), g.Config, gateway.Options{Observe: func(c store.Call) {
+		if c.Collection == "installations" {
+			once.Do(func() {
+				if err := os.Rename(apart, path); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := app.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -138,3 +138,46 @@ func TestRevisions(t *testing.T) {
 		t.Errorf("after reading again: %d %s", a.Code, a.Body)
 	}
 }
+
+// TestRevisions_OfAnother: a tag of a record is none of another that got its name once that was ended.
+func TestRevisions_OfAnother(t *testing.T) {
+	t.Parallel()
+	acme := gatewaytest.Start(t).Org(t, "acme")
+	_, cookie := acme.Person(t, "ada@example.com", func(u *control.NewUser) { u.Roles = []string{"admin"} })
+	send := func(method, path, body string, more ...gatewaytest.Request) *gatewaytest.Answer {
+		t.Helper()
+		more = append(more, gatewaytest.Cookie(cookie))
+		if body != "" {
+			more = append(more, jsonText(body))
+		}
+		return acme.Do(t, method, path, more...)
+	}
+	for _, kind := range []struct{ path, name, body, other, change string }{
+		{"/api/roles", "editor", `{"name":"editor","permissions":["contacts"]}`, `{"name":"editor","permissions":[]}`, `{"permissions":["contacts","view_audit"]}`},
+		{"/api/contacts/fields", "plan", `{"key":"plan","title":"Plan","type":"Text"}`, `{"key":"plan","title":"Floor plan","type":"Text"}`, `{"title":"Tariff"}`},
+		{
+			objectsPath, "tree", `{"name":"tree","label":"Tree","label_plural":"Trees","schema":{}}`,
+			`{"name":"tree","label":"Graph","label_plural":"Graphs","schema":{"root":{"title":"Root","type":"Text"}}}`, `{"schema":{}}`,
+		},
+	} {
+		one := kind.path + "/" + kind.name
+		made := send(http.MethodPost, kind.path, kind.body).Header.Get("ETag")
+		read := send(http.MethodGet, one, "").Header.Get("ETag")
+		if a := send(http.MethodPut, one, kind.change, ifMatch(made)); a.Status != "ok" {
+			t.Errorf("%s as it was made: %d %s", one, a.Code, a.Body)
+		}
+		wantStale(t, send(http.MethodPut, one, kind.change, ifMatch(read)))
+		purge := map[bool]string{true: "", false: "?purge=true"}[kind.path == "/api/roles"]
+		if a := send(http.MethodDelete, one+purge, ""); a.Status != "ok" {
+			t.Fatalf("%s: %d %s", one, a.Code, a.Body)
+		}
+		other := send(http.MethodPost, kind.path, kind.other)
+		for _, tag := range []string{made, read} {
+			wantStale(t, send(http.MethodPut, one, kind.change, ifMatch(tag)))
+			wantStale(t, send(http.MethodDelete, one, "", ifMatch(tag)))
+		}
+		if a := send(http.MethodPut, one, kind.change, ifMatch(other.Header.Get("ETag"))); a.Status != "ok" {
+			t.Errorf("the other %s: %d %s", one, a.Code, a.Body)
+		}
+	}
+}

@@ -319,3 +319,59 @@ func TestD5_KeptAnswersAreSealedAndSwept(t *testing.T) {
 		t.Errorf("%s answers are kept", kept())
 	}
 }
+
+// D5: a refusal that says when to come again is none to that who does.
+func TestD5_TooManyAttemptsAreNotKept(t *testing.T) {
+	t.Parallel()
+	var c clock
+	acme := gatewaytest.Start(t, c.option()).Org(t, "acme")
+	_, cookie := acme.Person(t, "ada@example.com", nil)
+	change := func(present, repeat string) *gatewaytest.Answer {
+		return acme.Do(t, http.MethodPost, "/api/me/password", gatewaytest.Cookie(cookie), jsonText(`{"present_password":"`+present+`","password":"battery horse staple correct"}`), again(repeat))
+	}
+	var refused *gatewaytest.Answer
+	for i := range 10 {
+		if refused = change("wrong", fmt.Sprint("wrong", i)); refused.Code == http.StatusTooManyRequests {
+			break
+		}
+	}
+	if refused = change(gatewaytest.Password, "right"); refused.Code != http.StatusTooManyRequests || refused.Header.Get("Retry-After") == "" {
+		t.Fatalf("%d %s", refused.Code, refused.Body)
+	}
+	c.advance(20 * time.Minute)
+	if a := change(gatewaytest.Password, "right"); a.Status != "ok" || replayed(a) {
+		t.Errorf("after the wait: %d %s", a.Code, a.Body)
+	}
+}
+
+// D5: what is kept goes after its day also where nobody sends a key any more, and whatever becomes of the trash.
+func TestD5_KeptAnswersGoByThemselves(t *testing.T) {
+	t.Parallel()
+	clock := &calendar{}
+	g := gatewaytest.Start(t, clock.set, gatewaytest.OwnFiles, func(c *config.Config, _ *gateway.Options) { c.Trash.Keep = 0 })
+	acme := g.Org(t, "acme")
+	key := gatewaytest.WithKey(acme.Key(t, tenants.Contacts))
+	send := func(n int) *gatewaytest.Answer {
+		return acme.Do(t, http.MethodPost, "/api/contacts", key, jsonText(fmt.Sprintf(`{"email":"ada%d@example.com"}`, n)), again(fmt.Sprint("k", n)))
+	}
+	deleted, _ := send(0).Field("id").(string)
+	acme.Do(t, http.MethodDelete, "/api/contacts/"+deleted, key)
+	const many = 150 // more than are removed at a time
+	for n := 1; n < many; n++ {
+		send(n)
+	}
+	clock.pass(23 * time.Hour)
+	g.App.EmptyTrash(t)
+	if !replayed(send(1)) {
+		t.Error("within its day an answer is gone")
+	}
+	clock.pass(2 * time.Hour)
+	g.App.EmptyTrash(t)
+	p := &party{Org: acme}
+	if n := p.read(t, `SELECT count(*) FROM "c:kept_answers"`); n != "0" {
+		t.Errorf("%s of %d answers are kept", n, many)
+	}
+	if a := acme.Do(t, http.MethodPost, "/api/contacts/"+deleted+"/restore", key); a.Status != "ok" {
+		t.Errorf("the trash of those who keep it was emptied: %d %s", a.Code, a.Body)
+	}
+}

@@ -73,16 +73,23 @@ func (a *App) takeTrashOut(ctx context.Context) (taken bool, err error) {
 	return true, nil
 }
 
-// expireIn empties the trash of an organization, and reports whether it had not the time for all of it.
+// expireIn empties the trash of an organization, of which answers that were kept for a day are part, and reports whether it
+// had not the time for all of it.
 func (a *App) expireIn(ctx context.Context, slug string) (left bool) {
 	ctx, cancel := context.WithTimeout(ctx, trashEach)
 	defer cancel()
 	before := a.now().Add(-a.cfg.Trash.Keep - trashGrace).UnixMilli()
 	ended := 0
 	t, err := a.directory.BySlug(ctx, slug)
+	if err == nil {
+		failed := beside.Try(func() error { return a.repeats.Forget(ctx, t.Workspace()) })
+		if failed != nil && ctx.Err() == nil {
+			a.log.WarnContext(ctx, "answers that are kept no longer could not be removed, and are tried again later", "organization", slug, "error", failed)
+		}
+	}
 	for i := 0; err == nil && i < len(a.rows); i++ {
 		row := &a.rows[i]
-		if row.Expire == nil {
+		if row.Expire == nil || a.cfg.Trash.Keep == 0 {
 			continue
 		}
 		c := api.NewCall(row, func(string) string { return "" })

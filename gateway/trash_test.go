@@ -1,8 +1,12 @@
 package gateway_test
 
 import (
+	"bytes"
 	"fmt"
+	"io/fs"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -252,6 +256,69 @@ func TestTrash_PanicEndsNothingElse(t *testing.T) {
 	}
 	if !strings.Contains(g.Log.String(), "panic: broken") {
 		t.Error("the fault is not in the log")
+	}
+}
+
+// TestTrash_BulkBringsNothingBack: what was deleted too long ago to be restored comes back with no bulk either.
+func TestTrash_BulkBringsNothingBack(t *testing.T) {
+	t.Parallel()
+	clock := &calendar{}
+	g := gatewaytest.Start(t, clock.set)
+	acme := g.Org(t, "acme")
+	o := orchard{acme, acme.Key(t, tenants.Contacts)}
+	o.do(t, http.MethodPost, "/api/contacts/fields", `{"key":"ssn","title":"SSN","type":"Encrypted"}`, 200)
+	one := "/api/contacts/" + o.do(t, http.MethodPost, "/api/contacts", `{"first_name":"Ada","external_id":"x","fields":{"ssn":"078-05-1120"}}`, 200)["id"].(string)
+	bulk := func() string {
+		return fmt.Sprint(o.do(t, http.MethodPost, "/api/contacts/bulk", `{"records":[{"external_id":"x"},{"external_id":"y"}]}`, 200))
+	}
+	o.do(t, http.MethodDelete, one, "", 200)
+	clock.pass(29 * day)
+	if told := bulk(); !strings.Contains(told, "updated:1") {
+		t.Errorf("within its time: %s", told)
+	}
+	o.do(t, http.MethodDelete, one, "", 200)
+	clock.pass(30*day + time.Minute)
+	o.do(t, http.MethodPost, one+"/restore", "", 404)
+	if told := bulk(); !strings.Contains(told, "failed:1") || !strings.Contains(told, "field:external_id") || !strings.Contains(told, "updated:1") {
+		t.Errorf("after it: %s", told)
+	}
+	o.do(t, http.MethodGet, one, "", 404)
+	clock.pass(time.Hour)
+	g.App.EmptyTrash(t)
+	if told := bulk(); !strings.Contains(told, "created:1") {
+		t.Errorf("once it has ended: %s", told)
+	}
+}
+
+// TestTrash_PurgedLiesInNoFile: of what is purged, small or large, the files have nothing once they are closed.
+func TestTrash_PurgedLiesInNoFile(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t, gatewaytest.Embedded)
+	acme := g.Org(t, "acme")
+	o := orchard{acme, acme.Key(t, tenants.Contacts)}
+	o.do(t, http.MethodPost, "/api/contacts/fields", `{"key":"story","title":"Story","type":"LongText"}`, 200)
+	const word = "Rumpelstiltskin"
+	var made []string
+	for range 20 {
+		made = append(made, o.do(t, http.MethodPost, "/api/contacts", `{"first_name":"`+word+`","fields":{"story":"`+strings.Repeat(word+" ", 1000)+`"}}`, 200)["id"].(string))
+	}
+	for _, id := range made {
+		o.do(t, http.MethodDelete, "/api/contacts/"+id+"?purge=true", "", 200)
+	}
+	g.Stop(t)
+	files := 0
+	err := filepath.WalkDir(g.Config.Data, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if files++; bytes.Contains(content, []byte(word)) {
+			t.Errorf("%s has what was purged", path)
+		}
+		return err
+	})
+	if err != nil || files < 2 {
+		t.Fatalf("%d files, %v", files, err)
 	}
 }
 

@@ -113,10 +113,14 @@ func BadRequest(format string, args ...any) *Problem {
 
 // Unavailable answers while something the call needs is down.
 func Unavailable(err error) *Problem {
-	return &Problem{
+	p := &Problem{
 		Code: http.StatusServiceUnavailable, Message: "The service is temporarily unavailable, please retry later",
 		RetryAfter: 2 * time.Second, Err: err,
 	}
+	if errors.Is(err, store.ErrSlow) {
+		p.Reason = "stopped at its time limit" // which is no outage
+	}
+	return p
 }
 
 // TooManyRequests answers a caller who is over a limit on requests.

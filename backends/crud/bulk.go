@@ -155,7 +155,12 @@ func (s *serves[T]) recognize(ctx context.Context, c *api.Call, entries []*entry
 			return err
 		}
 		for i := range found {
-			meant[u.Value(&found[i])].rec = &found[i]
+			e := meant[u.Value(&found[i])]
+			if s.ending(c, &found[i]) {
+				e.errs.Add(u.Shown, fault.Duplicate, "%s is that of a record that was deleted and is about to end: send it again in two hours", u.Shown)
+				continue
+			}
+			e.rec = &found[i]
 		}
 	}
 	return nil

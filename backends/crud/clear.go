@@ -42,7 +42,7 @@ func Drain[T any](ctx context.Context, in store.Collection[T], of store.Filter, 
 	}
 	left, err := in.CountIn(ctx, of, state)
 	if err == nil && left > 0 {
-		err = &api.Problem{Code: http.StatusConflict, Message: fmt.Sprintf("%d records that hang on it are done, and %d are left: repeat the call", maxCleared, left)}
+		err = &api.Problem{Code: http.StatusConflict, RetryAfter: time.Second, Message: fmt.Sprintf("%d records that hang on it are done, and %d are left: repeat the call", maxCleared, left)}
 	}
 	return err
 }

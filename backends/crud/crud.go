@@ -264,7 +264,7 @@ func (s *serves[T]) closes(c *api.Call, rec *T) {
 			c.Note(s.of.Name, noted)
 		}
 		if c.Operation.Method != http.MethodDelete {
-			c.Revision = s.of.Meta(rec).Rev
+			c.Revision = s.of.Revision(rec)
 		}
 		shown, err := s.show(ctx, c, []*T{rec})
 		if err != nil {
@@ -382,7 +382,7 @@ func (s *serves[T]) define(ctx context.Context, c *api.Call, known *resource.Kno
 
 func (s *serves[T]) create() api.Operation {
 	row := s.row("create", http.MethodPost, s.Path, s.Thing+" created")
-	row.Summary, row.Description = "Create "+s.one(), "Answers the record as it is stored."
+	row.Summary = "Create " + s.one()
 	row.Upload, row.UploadLimit, row.Timeout = s.Upload, s.UploadLimit, s.UploadTime
 	s.takes(&row, false)
 	return as(s, row, func(ctx context.Context, c *api.Call, _ struct{}) (*T, error) {
@@ -411,7 +411,7 @@ func (s *serves[T]) create() api.Operation {
 
 func (s *serves[T]) update() api.Operation {
 	row := s.row("update", http.MethodPut, s.each(), s.Thing+" updated")
-	row.Summary, row.Description = "Change "+s.one(), "Fields that are not given stay as they are; null takes away what need not be there. Answers the record as it is stored."
+	row.Summary, row.Description = "Change "+s.one(), "Fields that are not given stay as they are; null takes away what need not be there."
 	s.takes(&row, true)
 	return as(s, row, func(ctx context.Context, c *api.Call, _ struct{}) (*T, error) {
 		return s.change(ctx, c, func(rec *T) error {
@@ -426,7 +426,7 @@ func (s *serves[T]) update() api.Operation {
 func (s *serves[T]) change(ctx context.Context, c *api.Call, change func(*T) error) (*T, error) {
 	edit := func(rec *T) error {
 		c.Closes(nil) // it was to be stored before, and somebody else came between
-		if err := c.Current(s.of.Meta(rec).Rev); err != nil {
+		if err := c.Current(s.of.Revision(rec)); err != nil {
 			return err
 		}
 		if err := change(rec); err != nil {

@@ -3,6 +3,7 @@ package crud_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -196,5 +197,19 @@ func TestRows_Before(t *testing.T) {
 	}
 	if got := strings.Join(seen, ", "); got != "create, update good-, purge, purge" {
 		t.Errorf("seen: %s", got)
+	}
+}
+
+// TestDrain_AsksForAnotherCall where there is more than one may change, and says when: who repeats the call is not answered
+// what the one before was.
+func TestDrain_AsksForAnotherCall(t *testing.T) {
+	t.Parallel()
+	n := newNotes()
+	b := bench{schematest.Open(t, enginetest.Open(t), n)}
+	b.do(t, "create", "", "", `{"heading":"Rent"}`, 200)
+	err := crud.Drain(t.Context(), n.In(b.Tenant.Workspace()), store.Filter{}, store.Live, func([]*note) error { return nil })
+	var problem *api.Problem
+	if !errors.As(err, &problem) || problem.Code != 409 || problem.RetryAfter <= 0 || !strings.Contains(problem.Message, "1 are left: repeat the call") {
+		t.Errorf("%+v", err)
 	}
 }

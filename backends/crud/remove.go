@@ -87,7 +87,7 @@ func (s *serves[T]) restore() api.Operation {
 	row.Expire = s.expire
 	return as(s, row, func(ctx context.Context, c *api.Call, _ struct{}) (*T, error) {
 		return s.again(ctx, c, store.Deleted, func(rec *T) error {
-			if s.of.Meta(rec).UpdatedAt < c.Expired { // what hangs on it may be gone already
+			if s.ending(c, rec) {
 				return api.NotFound(s.missing())
 			}
 			if err := s.mark(ctx, c, rec, false); err != nil {
@@ -99,6 +99,12 @@ func (s *serves[T]) restore() api.Operation {
 	})
 }
 
+// ending reports whether the record was deleted too long ago to come back: what hangs on it may be gone already.
+func (s *serves[T]) ending(c *api.Call, rec *T) bool {
+	n, ok := s.of.Index("deleted")
+	return ok && reflect.ValueOf(rec).Elem().FieldByIndex(s.of.Fields[n].Index).Bool() && s.of.Meta(rec).UpdatedAt < c.Expired
+}
+
 const tries = 10
 
 // again finds the record in that state and changes it, anew where somebody else came between.
@@ -108,7 +114,7 @@ func (s *serves[T]) again(ctx context.Context, c *api.Call, state store.State, c
 		if rec, err = s.find(ctx, c, state); err != nil {
 			return nil, err
 		}
-		if err = c.Current(s.of.Meta(rec).Rev); err == nil {
+		if err = c.Current(s.of.Revision(rec)); err == nil {
 			err = change(rec)
 		}
 		if !errors.Is(err, store.ErrConflict) {

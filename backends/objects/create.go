@@ -20,7 +20,7 @@ func (m *Module) create(ctx context.Context, c *api.Call) (api.Result, error) {
 	}
 	in := m.Definitions.In(c.Workspace)
 	c.Closes(func(context.Context) (api.Result, error) {
-		c.Revision = def.Rev
+		c.Revision = m.Definitions.Revision(def)
 		c.Note("object", def.ID)
 		return api.Result{Data: Created{def.ID, def.Name, def.Label, def.LabelPlural}}, nil
 	})

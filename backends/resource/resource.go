@@ -455,6 +455,16 @@ func (r *Resource) Meta(rec any) *store.Meta {
 	return rec.(interface{ StoreMeta() *store.Meta }).StoreMeta()
 }
 
+// Revision returns what tells the states of a record apart: its revision, or where callers name records by what another may
+// have been called before, one that no record of that name had.
+func (r *Resource) Revision(rec any) int64 {
+	meta := r.Meta(rec)
+	if r.Key == "" || meta.Rev == 0 {
+		return meta.Rev
+	}
+	return meta.CreatedAt<<20 + meta.Rev
+}
+
 // Derive sets what follows from the fields that were set.
 func (r *Resource) Derive(rec any) { r.hooks.derive(rec) }
 

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,11 +34,11 @@ import (
 type Import struct {
 	store.Meta
 	As      string          `json:"as,omitempty" rule:"max=200" use:"once" doc:"What rows become: contacts, records:NAME, submissions:FORM, or any other kind of a bundle in the plural. Empty: the lines are a bundle." example:"contacts"`
-	Format  string          `json:"format,omitempty" rule:"enum=csv|json" use:"once" doc:"The format of rows; csv where it is not given."`
+	Format  string          `json:"format,omitempty" rule:"enum=csv|json" use:"once" doc:"The format of rows; that of the content type where it is not given: csv of text/csv, json of the others, where rows are an array or one after the other. None of a bundle."`
 	Key     string          `json:"key,omitempty" rule:"max=64" use:"once" doc:"The field by which a row is a stored record, which it changes then." example:"email"`
 	DryRun  bool            `json:"dry_run" use:"once" doc:"Only checks, and tells what would be done."`
 	Partial bool            `json:"partial" use:"once" doc:"Stores the good lines where others are bad."`
-	State   string          `json:"state" rule:"enum=running|done|refused|failed|interrupted" use:"computed filter" doc:"done: everything was stored, or with partial what could be. refused: nothing was, because lines are bad. failed: it ended early. interrupted: so did the server that carried it out. Sending the same file again goes on." example:"done"`
+	State   string          `json:"state" rule:"enum=running|done|refused|failed|interrupted" use:"computed filter" doc:"done: everything was stored, or with partial what could be. refused: nothing was, because lines are bad, or the file is. failed: it ended early. interrupted: so did the server that carried it out. Sending the same file again goes on." example:"done"`
 	By      string          `json:"by" use:"computed" doc:"Who began it: user:<id>." example:"user:7"`
 	Size    int64           `json:"size" use:"computed" doc:"Bytes that were sent." example:"52814"`
 	Step    string          `json:"step" use:"computed" doc:"reading, checking or storing." example:"storing"`
@@ -106,7 +107,7 @@ func (s *Service) Kept() []resource.Kept { return []resource.Kept{s.kind.Kind} }
 func (s *Service) Operations() []api.Operation {
 	all := crud.Rows(s.kind, crud.Options[Import]{
 		Path: "/api/import", Name: "imports", Things: "Imports", Tag: tag, Read: admins(), Write: admins(), Without: []string{"update", "delete"},
-		Upload: []string{ndjson, "text/csv", "application/json"}, UploadLimit: maxUpload, UploadTime: time.Hour,
+		Upload: []string{ndjson, csvType, "application/json"}, UploadLimit: maxUpload, UploadTime: time.Hour,
 		Keeper: &crud.Keeper[Import]{Insert: s.begin},
 		Refresh: func(i *Import) {
 			if s.Now().UnixMilli()-i.UpdatedAt > silence.Milliseconds() {
@@ -135,6 +136,7 @@ const (
 	tag         = "Bundles"
 	transferKey = "x-transfer-key"
 	ndjson      = "application/x-ndjson"
+	csvType     = "text/csv"
 
 	busyMessage  = "Another import of the organization is under way"
 	interruption = "The server ended; send the same file again to go on"
@@ -153,7 +155,16 @@ func (s *Service) begin(ctx context.Context, c *api.Call, job *Import) (_ *Impor
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("the folder for imports: %w", err)
 	}
-	job.State, job.By, job.Step, job.Format = running, c.Principal.Subject(), transfer.PhaseReading, cmp.Or(job.Format, rows.CSV)
+	job.State, job.By, job.Step = running, c.Principal.Subject(), transfer.PhaseReading
+	if job.As != "" && job.Format == "" {
+		sent, err := c.RequestHeader("Content-Type")
+		if err != nil {
+			return nil, err
+		}
+		if job.Format = rows.JSON; strings.HasPrefix(strings.ToLower(sent), csvType) {
+			job.Format = rows.CSV
+		}
+	}
 	job.Report = transfer.Report{Kinds: map[string]transfer.Counts{}, Problems: []transfer.LineProblem{}}
 	u := &under{Service: s, of: c.Tenant, all: s.kind.In(c.Tenant.Workspace()), job: job}
 	if err := u.take(ctx); err != nil {

@@ -2,9 +2,11 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -23,11 +25,10 @@ import (
 // values are what a command sends: the fields that its flags and its argument name.
 type values map[string]any
 
-// work is what a command does besides what its row says.
-type work struct {
-	check func(args []string, in values) error // finds wrong usage
-	// open returns what the command reads and writes besides, and what is to be done in the end.
-	open func(args []string, in values, b *bar) (control.Streams, func(*control.Answer, error) error, error)
+// line is the command line of a row, and of those that are flags of it, which follow.
+type line struct {
+	*cobra.Command
+	rows []*control.Command
 }
 
 // commands returns the commands that are rows, in their groups.
@@ -36,8 +37,8 @@ func (p *program) commands() []*cobra.Command {
 	for _, g := range new(control.Server).Groups() {
 		var made []*cobra.Command
 		for i := range g.Commands {
-			if c := &g.Commands[i]; c.Flag == "" {
-				made = append(made, p.command(c, g.Commands))
+			if g.Commands[i].Flag == "" {
+				made = append(made, p.command(&g.Commands[i], g.Commands))
 			}
 		}
 		if g.Name == "keyring" {
@@ -54,51 +55,26 @@ func (p *program) commands() []*cobra.Command {
 // command makes a command of its row, and of those beside it that are flags of it.
 func (p *program) command(c *control.Command, beside []control.Command) *cobra.Command {
 	words := c.Words()
-	cmd := &cobra.Command{
-		Use: words[len(words)-1] + strings.TrimPrefix(c.Line, strings.Join(words, " ")), Short: c.Short, Long: c.Long, Example: c.Example, Args: cobra.NoArgs,
-	}
-	given := map[string]func() (any, error){} // what a flag says, by the name of its field
-	for i := range c.Fields {
-		f := &c.Fields[i]
-		if what := f.Tag.Get("arg"); what != "" {
-			cmd.Args = oneArg(what)
-			continue
-		}
-		given[f.Name] = p.flag(cmd.Flags(), f)
-		if f.Rule.Ref == "" && c.Nothing == "" && strings.Contains(c.Line, " --"+f.Flag+" ") {
-			_ = cmd.MarkFlagRequired(f.Flag) // fails only for a flag that is not there
-		}
-	}
-	flags := map[string]*control.Command{}
+	l := &line{rows: []*control.Command{c}, Command: &cobra.Command{
+		Use: words[len(words)-1] + strings.TrimPrefix(c.Line, strings.Join(words, " ")), Short: c.Short, Long: c.Long, Example: c.Example, Args: noArgs,
+	}}
+	l.flags(c)
 	for i := range beside {
 		if other := &beside[i]; other.Flag != "" && strings.HasPrefix(other.Name, c.Name+".") {
-			flags[other.Flag] = other
-			p.beside(cmd, other, given)
+			l.rows = append(l.rows, other)
+			l.flags(other)
 		}
 	}
-	if c.Confirm != "" {
-		cmd.Flags().Bool("yes", false, "confirm that everything is to be deleted")
-	}
-	w := work{check: func([]string, values) error { return nil }, open: func([]string, values, *bar) (control.Streams, func(*control.Answer, error) error, error) {
-		return control.Streams{}, func(_ *control.Answer, err error) error { return err }, nil
-	}}
-	switch c.Name {
-	case "import":
-		cmd.Args = oneArg("the file, or - for standard input")
-		w = work{checkImport, p.importStreams}
-	case "export":
-		p.exportWork(cmd, &w)
-	}
-	cmd.RunE = p.run(func(ctx context.Context, args []string) error {
-		in, row, err := p.input(cmd, c, args, given, flags)
-		if err == nil {
-			err = w.check(args, in)
+	l.RunE = p.run(func(ctx context.Context, args []string) error {
+		in, row, err := p.input(l, args)
+		if err == nil && row.Name == "import" {
+			err = checkImport(args[0], in)
 		}
 		if err != nil {
 			return err
 		}
-		if org := cmd.Flags().Lookup("org"); org != nil && org.Value.String() == "" {
-			return p.whichOrg(ctx, cmd)
+		if org := l.Flag("org"); org != nil && org.Value.String() == "" {
+			return p.whichOrg(ctx, l.Command)
 		}
 		for name, v := range in {
 			if read, ok := v.(later); ok {
@@ -107,13 +83,9 @@ func (p *program) command(c *control.Command, beside []control.Command) *cobra.C
 				}
 			}
 		}
-		return p.with(ctx, cmd, c.Begins, func(ctx context.Context, client *control.Client) error {
+		return p.with(ctx, l.Command, c.Begins, func(ctx context.Context, client *control.Client) error {
 			b := p.newBar()
-			open := w.open
-			if row.Reads {
-				open = p.readStreams(cmd.Flags().Lookup(row.Flag).Value.String())
-			}
-			streams, end, err := open(args, in, b)
+			streams, end, err := p.open(l, row, args, in, b)
 			if err != nil {
 				return err
 			}
@@ -123,30 +95,159 @@ func (p *program) command(c *control.Command, beside []control.Command) *cobra.C
 			return p.show(row, answer, end(answer, err))
 		})
 	})
-	return cmd
+	return l.Command
 }
 
-// beside makes the flag that stands for another command, and those of what only that takes.
-func (p *program) beside(cmd *cobra.Command, other *control.Command, given map[string]func() (any, error)) {
-	flags := cmd.Flags()
-	if !other.Reads {
-		flags.Bool(other.Flag, false, valueName(other.Short))
-		return
-	}
-	flags.String(other.Flag, "", valueName(other.Short))
-	for i := range other.Fields {
-		given[other.Fields[i].Name] = p.flag(flags, &other.Fields[i])
-	}
-	cmd.PreRun = func(*cobra.Command, []string) {
-		if flags.Changed(other.Flag) { // what else is needed is in the file
-			flags.VisitAll(func(f *pflag.Flag) { delete(f.Annotations, cobra.BashCompOneRequiredFlag) })
+// flags makes the flags of a row: the one that stands for it, and those of what it takes.
+func (l *line) flags(c *control.Command) {
+	flags := l.Flags()
+	switch {
+	case c.Reads && c.Flag != "":
+		flags.String(c.Flag, "", valueName(c.Short))
+		l.PreRun = func(*cobra.Command, []string) {
+			if flags.Changed(c.Flag) { // what else is needed is in the file
+				flags.VisitAll(func(f *pflag.Flag) { delete(f.Annotations, cobra.BashCompOneRequiredFlag) })
+			}
 		}
+	case c.Flag != "":
+		flags.Bool(c.Flag, false, valueName(c.Short))
+	case c.Reads:
+		l.Args = oneArg("the file, or - for standard input")
+	}
+	if c.Writes {
+		flags.StringP("out", "o", "", "the `file` to write, replaced when the export is complete (default standard output)")
+	}
+	if c.Confirm != "" {
+		flags.Bool("yes", false, "confirm that everything is to be deleted")
+	}
+	for i := range c.Fields {
+		f := &c.Fields[i]
+		if what := f.Tag.Get("arg"); what != "" {
+			l.Args = oneArg(what)
+			continue
+		}
+		flagOf(flags, f)
+		if f.Rule.Ref == "" && c.Nothing == "" && strings.Contains(c.Line, " --"+f.Flag+" ") {
+			_ = l.MarkFlagRequired(f.Flag) // fails only for a flag that is not there
+		}
+		if other := f.Tag.Get("without"); other != "" {
+			l.MarkFlagsMutuallyExclusive(other, f.Flag)
+		}
+	}
+}
+
+// flagOf makes the flag of a field. Those of lists and maps may be repeated.
+func flagOf(flags *pflag.FlagSet, f *declare.Field) {
+	doc := f.Doc
+	if f.Rule.Ref == "organization" {
+		doc = "the organization's <slug>"
+	}
+	doc = valueName(strings.ReplaceAll(doc, "{settings}", strings.Join(tenants.AllSettings(), ", ")))
+	t := f.Type
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch {
+	case t == reflect.TypeFor[time.Duration]():
+		flags.Duration(f.Flag, 0, doc)
+	case t.Kind() == reflect.Bool, f.Tag.Get("read") == "stdin":
+		flags.Bool(f.Flag, false, doc)
+	case t.Kind() == reflect.Int:
+		n, _ := strconv.Atoi(f.Default) // none is 0
+		flags.Int(f.Flag, n, doc)
+	case t.Kind() == reflect.String:
+		flags.String(f.Flag, f.Default, doc)
+	default:
+		flags.StringSlice(f.Flag, nil, doc)
 	}
 }
 
 // valueName marks what the value of a flag is called.
 func valueName(doc string) string {
 	return regexp.MustCompile(`<([^>]*)>`).ReplaceAllString(doc, "`$1`")
+}
+
+// input returns what the flags and the argument say, and the row that takes it: the command's, or that of
+// a flag. Errors: wrong usage.
+func (p *program) input(l *line, args []string) (values, *control.Command, error) {
+	in, row, flags, changes := values{}, l.rows[0], l.Flags(), 0
+	for _, other := range l.rows {
+		if other.Flag != "" && flags.Changed(other.Flag) {
+			row, changes = other, changes+1
+		}
+		for i := range other.Fields {
+			f := &other.Fields[i]
+			var err error
+			if f.Tag.Get("arg") != "" {
+				in[f.Name], err = argument(other, f, args[0])
+			} else if flags.Changed(f.Flag) {
+				if f.Rule.Ref != "organization" {
+					changes++
+				}
+				in[f.Name], err = p.value(f, flags.Lookup(f.Flag))
+			}
+			if err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	if c := l.rows[0]; c.Nothing != "" && (changes == 0 || len(l.rows) > 1 && changes > 1) {
+		return nil, nil, usageError(c.Nothing)
+	}
+	maps.DeleteFunc(in, func(_ string, v any) bool { return v == nil })
+	for _, other := range l.rows {
+		for _, f := range other.Fields {
+			switch _, sent := in[f.Name]; {
+			case !sent || slices.ContainsFunc(row.Fields, func(of declare.Field) bool { return of.Name == f.Name }):
+			case row.Flag == "":
+				return nil, nil, usagef("--%s is for --%s alone", f.Flag, other.Flag)
+			default:
+				return nil, nil, usagef("--%s does not go with --%s", f.Flag, row.Flag)
+			}
+		}
+	}
+	if yes, _ := flags.GetBool("yes"); row.Confirm != "" && !yes {
+		return nil, nil, usagef(row.Confirm, args[0])
+	}
+	return in, row, nil
+}
+
+// later is a value that is not in the command line itself. It is read once nothing is wrong with that.
+type later func() (string, error)
+
+// value returns what a flag says of a field, nil where that is nothing. Errors: wrong usage.
+func (p *program) value(f *declare.Field, flag *pflag.Flag) (any, error) {
+	text := flag.Value.String()
+	list, several := flag.Value.(pflag.SliceValue)
+	switch read := f.Tag.Get("read"); {
+	case read == "stdin" && text == "true":
+		return later(p.password), nil
+	case read == "file" && text != "":
+		return later(func() (string, error) { return transferKey(text) }), nil
+	case read != "":
+		return nil, nil
+	case several && f.Type.Kind() == reflect.Map:
+		return pairs(f, list.GetSlice())
+	case several:
+		return list.GetSlice(), nil
+	}
+	switch flag.Value.Type() {
+	case "duration":
+		least, _ := time.ParseDuration(f.Tag.Get("least")) // none is 0
+		switch d, err := time.ParseDuration(text); {
+		case d < 0 && least == 0:
+			return nil, usagef("--%s %s: it must not be negative", f.Flag, d)
+		case d < least:
+			return nil, usagef("--%s %s: it must be at least %s", f.Flag, d, least)
+		default:
+			return d, err
+		}
+	case "bool":
+		return text == "true", nil
+	case "int":
+		return json.Number(text), nil
+	}
+	return text, nil
 }
 
 // show tells the answer to a command, and what went wrong.
@@ -164,127 +265,15 @@ func (p *program) show(c *control.Command, answer *control.Answer, err error) er
 	if answer.Data == nil {
 		return err
 	}
-	var g grid
-	var e error
+	v := any(answer.Data)
 	if p.tables() {
-		g, e = tableOf(c, answer.Data)
-	}
-	if e == nil {
-		e = p.print(answer.Data, g)
-	}
-	return errors.Join(err, e)
-}
-
-// later is a value that is not in the command line itself. It is read once nothing is wrong with that.
-type later func() (string, error)
-
-// flag makes the flag of a field, and returns what tells its value, nil where there is none. Errors: wrong usage.
-func (p *program) flag(flags *pflag.FlagSet, f *declare.Field) func() (any, error) {
-	doc := f.Doc
-	if f.Rule.Ref == "organization" {
-		doc = "the organization's <slug>"
-	}
-	doc = strings.ReplaceAll(doc, "{settings}", strings.Join(tenants.AllSettings(), ", "))
-	doc = valueName(doc)
-	t := f.Type
-	if t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	switch read := f.Tag.Get("read"); {
-	case read == "stdin":
-		is := flags.Bool(f.Flag, false, doc)
-		return func() (any, error) { return given(*is, later(p.password)), nil }
-	case read == "file":
-		path := flags.String(f.Flag, "", doc)
-		return func() (any, error) {
-			return given(*path != "", later(func() (string, error) { return transferKey(*path) })), nil
+		typed := reflect.New(reflect.TypeOf(c.Row.Data))
+		if e := json.Unmarshal(answer.Data, typed.Interface()); e != nil {
+			return errors.Join(err, fmt.Errorf("reading the result: %w", e))
 		}
-	case t == reflect.TypeFor[time.Duration]():
-		d := flags.Duration(f.Flag, 0, doc)
-		least, _ := time.ParseDuration(f.Tag.Get("least")) // none is 0
-		return func() (any, error) {
-			switch {
-			case *d < 0 && least == 0:
-				return nil, usagef("--%s %s: it must not be negative", f.Flag, d)
-			case *d < least:
-				return nil, usagef("--%s %s: it must be at least %s", f.Flag, d, least)
-			}
-			return *d, nil
-		}
-	case t.Kind() == reflect.Bool:
-		return valueOf(flags.Bool(f.Flag, false, doc))
-	case t.Kind() == reflect.Int:
-		n, _ := strconv.Atoi(f.Default) // none is 0
-		return valueOf(flags.Int(f.Flag, n, doc))
-	case t.Kind() == reflect.String:
-		return valueOf(flags.String(f.Flag, f.Default, doc))
-	case t.Kind() == reflect.Slice:
-		return valueOf(flags.StringSlice(f.Flag, nil, doc))
+		v = typed.Elem().Interface()
 	}
-	list := flags.StringSlice(f.Flag, nil, doc)
-	return func() (any, error) { return pairs(f, t.Elem().Kind(), *list) }
-}
-
-func valueOf[T any](v *T) func() (any, error) { return func() (any, error) { return *v, nil } }
-
-func given(is bool, v any) any {
-	if !is {
-		return nil
-	}
-	return v
-}
-
-// input returns what the flags and the argument say, and the row that takes it: the command's, or that of
-// a flag. Errors: wrong usage.
-func (p *program) input(cmd *cobra.Command, c *control.Command, args []string, given map[string]func() (any, error), others map[string]*control.Command) (values, *control.Command, error) {
-	in, row, flags, changes := values{}, c, cmd.Flags(), 0
-	for name, other := range others {
-		if flags.Changed(name) {
-			row, changes = other, changes+1
-		}
-	}
-	fields, alone := slices.Clone(c.Fields), ""
-	for name, other := range others {
-		if other.Reads {
-			fields, alone = append(fields, other.Fields...), name
-		}
-	}
-	for i := range fields {
-		f := &fields[i]
-		var v any
-		var err error
-		switch {
-		case f.Tag.Get("arg") != "":
-			v, err = argument(c, f, args[0])
-		case flags.Changed(f.Flag):
-			if f.Rule.Ref != "organization" {
-				changes++
-			}
-			v, err = given[f.Name]()
-		}
-		if err != nil {
-			return nil, nil, err
-		}
-		if v != nil {
-			in[f.Name] = v
-		}
-	}
-	if c.Nothing != "" && (changes == 0 || len(others) > 0 && changes > 1) {
-		return nil, nil, usageError(c.Nothing)
-	}
-	for i := range fields {
-		f := &fields[i]
-		if _, sent := in[f.Name]; sent && !slices.ContainsFunc(row.Fields, func(of declare.Field) bool { return of.Name == f.Name }) {
-			if row == c {
-				return nil, nil, usagef("--%s is for --%s alone", f.Flag, alone)
-			}
-			return nil, nil, usagef("--%s does not go with --%s", f.Flag, row.Flag)
-		}
-	}
-	if yes, _ := flags.GetBool("yes"); c.Confirm != "" && !yes {
-		return nil, nil, usagef(c.Confirm, args[0])
-	}
-	return in, row, nil
+	return errors.Join(err, p.print(v, c.Table, c.Wide))
 }
 
 func argument(c *control.Command, f *declare.Field, text string) (any, error) {
@@ -299,14 +288,14 @@ func argument(c *control.Command, f *declare.Field, text string) (any, error) {
 }
 
 // pairs returns the values of a map by name, as a list says them: NAME=VALUE.
-func pairs(f *declare.Field, of reflect.Kind, list []string) (_ any, err error) {
+func pairs(f *declare.Field, list []string) (_ any, err error) {
 	out := values{}
 	for _, text := range list {
 		name, value, given := strings.Cut(text, "=")
 		if !given {
 			value = f.Tag.Get("bare")
 		}
-		switch of {
+		switch f.Type.Elem().Kind() {
 		case reflect.Bool:
 			out[name], err = strconv.ParseBool(value)
 		case reflect.Int64:
@@ -341,6 +330,14 @@ func (p *program) password() (string, error) {
 		return "", usagef("--password-stdin: standard input holds more than a password")
 	}
 	return text, nil
+}
+
+// noArgs takes no argument; cobra's own says that one is an unknown command.
+func noArgs(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usagef("no argument is taken, and %q was given; what is needed is said by flags", args[0])
+	}
+	return nil
 }
 
 // oneArg takes exactly one argument, which is called what.

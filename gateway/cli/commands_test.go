@@ -307,6 +307,7 @@ func TestUsage(t *testing.T) {
 	}{
 		{"", 2, "name a command"},
 		{"nonsense", 2, `unknown command "nonsense"`},
+		{"org create acme --name Acme", 2, `no argument is taken, and "acme" was given; what is needed is said by flags`},
 		{"servee", 2, "did you mean serve?"},
 		{"org", 2, "name a command"},
 		{"org lisst", 2, "did you mean list?"},
@@ -322,7 +323,7 @@ func TestUsage(t *testing.T) {
 		{"org show", 2, "slug"},
 		{"org show a b", 2, "2 were given"},
 		{"key create --org x --name y", 2, `"kind"`},
-		{"key create --org x --name y --kind server_full --expires soon", 2, `--expires must be a duration such as 30s, not "soon"`},
+		{"key create --org x --name y --kind server_full --expires soon", 2, `--expires must be a duration such as 30s or 720h, not "soon"`},
 		{"user list --org x --limit many", 2, `--limit must be a whole number, not "many"`},
 		{"doctor --quick=perhaps", 2, `--quick must be true or false, not "perhaps"`},
 		{"serve --lisen 127.0.0.1:0", 2, "unknown flag: --lisen; did you mean --listen?"},

@@ -12,15 +12,13 @@ import (
 
 	"tenantry/config"
 	"tenantry/gateway"
-	"tenantry/gateway/control"
 	"tenantry/gateway/demo"
-	"tenantry/gateway/logging"
 )
 
 func (p *program) demoCommand() *cobra.Command {
 	cfg := config.Default()
 	cmd := &cobra.Command{
-		Use: "demo", Short: "Run the gateway with an example organization, until Ctrl-C", Args: cobra.NoArgs,
+		Use: "demo", Short: "Run the gateway with an example organization, until Ctrl-C", Args: noArgs,
 		Long: "Run the gateway with the example organization acme on a temporary data folder, which is deleted at the end,\n" +
 			"and print what is needed to try it. Configuration and environment are not read.",
 	}
@@ -61,36 +59,22 @@ func (p *program) demo(ctx context.Context, cfg config.Config) (err error) {
 		return fmt.Errorf("demo: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(cfg.Data)) }()
-	log, written := logging.New(p.stderr, cfg.Log)
-	defer func() { _ = written.Close() }() // a log that cannot be written has nobody to tell
-	app, err := gateway.New(ctx, cfg, gateway.Options{Log: log, Version: version().Version, Holder: "tenantry demo"})
-	if err != nil {
-		return opening(cfg, err)
-	}
-	defer func() { err = errors.Join(err, app.Close()) }() //nolint:contextcheck // it ends after ctx
-	tour, err := demo.Begin(ctx, control.InProcess(app.Control()))
-	if err != nil {
-		return fmt.Errorf("demo: %w", err)
-	}
-
-	ctx, stop := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- app.Run(ctx) }()
-	_, port, _ := net.SplitHostPort(app.Addr().String())
-	tour.BaseURL = cfg.OrganizationURL(demo.Slug, port)
-	tour.SignIn.URL = tour.BaseURL + "/sign-in"
-	if tour.SignIn.Link, err = app.SignInLink(ctx, demo.Slug, tour.SignIn.Email, tour.BaseURL, linkLifetime); err == nil {
-		err = tour.FindReports(ctx, app.Addr().String())
-	}
-	if err == nil {
-		err = p.showTour(tour)
-	}
-	if err != nil {
-		stop()
-	}
-	err = errors.Join(err, <-ended)
-	stop()
-	return err
+	return p.host(ctx, cfg, "tenantry demo", func(ctx context.Context, app *gateway.App) error {
+		tour, err := demo.Begin(ctx, app.Commands())
+		if err != nil {
+			return fmt.Errorf("demo: %w", err)
+		}
+		_, port, _ := net.SplitHostPort(app.Addr().String())
+		tour.BaseURL = cfg.OrganizationURL(demo.Slug, port)
+		tour.SignIn.URL = tour.BaseURL + "/sign-in"
+		if tour.SignIn.Link, err = app.SignInLink(ctx, demo.Slug, tour.SignIn.Email, tour.BaseURL, linkLifetime); err == nil {
+			err = tour.FindReports(ctx, app.Addr().String())
+		}
+		if err == nil {
+			err = p.showTour(tour)
+		}
+		return err
+	})
 }
 
 // linkLifetime is how long the link of the demo signs in, for who comes back to it.
@@ -98,7 +82,7 @@ const linkLifetime = 12 * time.Hour
 
 func (p *program) showTour(t *demo.Tour) error {
 	if p.output == outputJSON {
-		return p.print(t, nil)
+		return p.print(t, "", false)
 	}
 	auth := fmt.Sprintf("-H 'x-service-token: %s'", t.Key)
 	_, err := fmt.Fprintf(p.stdout, `Tenantry runs with the example organization %[1]s. Ctrl-C ends it and deletes its data.

@@ -11,10 +11,17 @@ import (
 	"tenantry/crypto/sealing"
 )
 
+// transferPair says where the halves of a key are.
+type transferPair struct {
+	KeyID   string `json:"key_id"`
+	Private string `json:"private"`
+	Public  string `json:"public"`
+}
+
 func (p *program) transferKeyCommand() *cobra.Command {
 	var path string
 	cmd := &cobra.Command{
-		Use: "transfer-key --out FILE", Short: "Make a key under which encrypted values travel to another organization", Args: cobra.NoArgs,
+		Use: "transfer-key --out FILE", Short: "Make a key under which encrypted values travel to another organization", Args: noArgs,
 		Long: "Make a key under which encrypted values travel to another organization. FILE gets the private half, readable by you alone:\n" +
 			"make it where values are imported and keep it there. FILE.pub gets the public half, for tenantry export --secrets.",
 	}
@@ -31,8 +38,7 @@ func (p *program) transferKeyCommand() *cobra.Command {
 		if err := writeNew(path+".pub", key.Public().TransferText(), 0o644); err != nil {
 			return errors.Join(err, os.Remove(path))
 		}
-		made := map[string]string{"private": path, "public": path + ".pub", "key_id": key.Public().KeyID()}
-		return p.print(made, grid{{"private half", made["private"]}, {"public half", made["public"]}, {"key", made["key_id"]}})
+		return p.print(transferPair{key.Public().KeyID(), path, path + ".pub"}, "private half=private, public half=public, key=key_id", false)
 	})
 	return cmd
 }

@@ -171,12 +171,9 @@ func unknownCommand(cmd *cobra.Command, given string) error {
 // nearest returns the name that was most likely meant, "" where none is near.
 func nearest(given string, names []string) string {
 	for _, synonyms := range [][]string{{"delete", "remove", "rm", "deactivate", "revoke", "retire"}, {"create", "add", "new", "make"}, {"show", "get", "describe"}, {"list", "ls"}, {"update", "edit", "set", "change"}} {
-		if slices.Contains(synonyms, given) {
-			for _, n := range synonyms {
-				if slices.Contains(names, n) {
-					return n
-				}
-			}
+		known := slices.IndexFunc(synonyms, func(name string) bool { return slices.Contains(names, name) })
+		if known >= 0 && slices.Contains(synonyms, given) {
+			return synonyms[known]
 		}
 	}
 	return config.Nearest(given, names)

@@ -58,11 +58,9 @@ func (p *program) with(ctx context.Context, cmd *cobra.Command, begins bool, do 
 	if err != nil {
 		return err
 	}
-	fresh := false
-	if _, err := os.Stat(cfg.Data); errors.Is(err, fs.ErrNotExist) && !cfg.Shared() {
-		if fresh = begins; !fresh {
-			return fmt.Errorf("there is no data folder %s; name it with --data, or begin one with tenantry org create", cfg.Data)
-		}
+	fresh := missing(cfg)
+	if fresh && !begins {
+		return fmt.Errorf("there is no data folder %s; name it with --data, or begin one with tenantry org create", cfg.Data)
 	}
 	c, end, err := p.reach(ctx, cfg, cmd.CommandPath())
 	if err != nil {
@@ -72,6 +70,12 @@ func (p *program) with(ctx context.Context, cmd *cobra.Command, begins bool, do 
 		p.began(cfg)
 	}
 	return errors.Join(do(ctx, c), end())
+}
+
+// missing reports whether there is no installation yet, which using the data would make.
+func missing(cfg config.Config) bool {
+	_, err := os.Stat(cfg.Data)
+	return errors.Is(err, fs.ErrNotExist) && !cfg.Shared()
 }
 
 // began tells that a command made an installation, which is seldom what is wanted where
@@ -87,11 +91,12 @@ func (p *program) began(cfg config.Config) {
 // reach opens the data, or the way to the server that has it. What it returns besides is called in the end.
 func (p *program) reach(ctx context.Context, cfg config.Config, command string) (*control.Client, func() error, error) {
 	var end func() error
+	log := slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	c, err := whileInUse(ctx, func() (*control.Client, error) {
-		services, err := gateway.OpenServices(ctx, cfg, gateway.Options{Log: p.warnings(), Version: version().Version, Holder: command})
+		services, err := gateway.OpenServices(ctx, cfg, gateway.Options{Log: log, Version: version().Version, Holder: command})
 		if err == nil {
 			end = services.Close
-			return control.InProcess(services.Control()), nil //nolint:contextcheck // it ends after ctx
+			return services.Commands(), nil //nolint:contextcheck // it ends after ctx
 		}
 		if inUse := new(gateway.InUseError); errors.As(err, &inUse) && inUse.Holder.Control != "" {
 			c, dialErr := control.Dial(ctx, inUse.Holder.Control)
@@ -124,11 +129,6 @@ func whileInUse[T any](ctx context.Context, open func() (T, error), worth func(g
 			return opened, fmt.Errorf("%w: %w", err, ctx.Err())
 		}
 	}
-}
-
-// warnings is the log of short commands.
-func (p *program) warnings() *slog.Logger {
-	return slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
 // opening says what to do where the data or an address cannot be used.

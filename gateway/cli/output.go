@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/term"
 
 	"tenantry/gateway/control"
+	"tenantry/gateway/transfer"
 	"tenantry/internal/declare"
 )
 
@@ -31,95 +33,120 @@ func terminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// grid is a table for people.
-type grid [][]string
-
-func (g *grid) add(cells ...string) { *g = append(*g, cells) }
-
 // tables reports whether results are for people.
 func (p *program) tables() bool {
 	return p.output == outputTable || p.output == "" && terminal(p.stdout)
 }
 
-// print writes a result: v as JSON, or the table of it.
-func (p *program) print(v any, table grid) error {
+// print writes a result: as JSON, or for people as control.Command says of Table and Wide.
+func (p *program) print(v any, entries string, wide bool) (err error) {
 	if p.tables() {
-		return p.printGrid(table)
+		t := table{tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)}
+		if entries == "" {
+			t.report(v)
+		} else {
+			t.records(reflect.ValueOf(v), strings.Split(entries, ", "), wide)
+		}
+		err = t.Flush()
+	} else {
+		enc := json.NewEncoder(p.stdout)
+		enc.SetIndent("", "  ")
+		enc.SetEscapeHTML(false)
+		err = enc.Encode(v)
 	}
-	enc := json.NewEncoder(p.stdout)
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
+	if err != nil {
 		return fmt.Errorf("writing the result: %w", err)
 	}
 	return nil
 }
 
-func (p *program) printGrid(g grid) error {
-	w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
-	for _, row := range g {
-		cells := make([]string, len(row))
-		for i, cell := range row {
-			cells[i] = plain(cell)
-		}
-		fmt.Fprintln(w, strings.TrimRight(strings.Join(cells, "\t"), "\t"))
+// table is a result for people. What cannot be written, Flush tells.
+type table struct{ *tabwriter.Writer }
+
+func (t table) line(cells ...any) {
+	texts := make([]string, len(cells))
+	for i, cell := range cells {
+		texts[i] = plain(fmt.Sprint(cell))
 	}
-	if err := w.Flush(); err != nil {
-		return fmt.Errorf("writing the result: %w", err)
-	}
-	return nil
+	fmt.Fprintln(t, strings.TrimRight(strings.Join(texts, "\t"), "\t"))
 }
 
-// tableOf shows the answer to a command as its row says.
-func tableOf(c *control.Command, data []byte) (g grid, err error) {
-	answer := reflect.New(reflect.TypeOf(c.Row.Data)).Elem()
-	if err := json.Unmarshal(data, answer.Addr().Interface()); err != nil {
-		return nil, fmt.Errorf("reading the result: %w", err)
+// records shows a list in columns, and a record field by field, or as a list where it is wide.
+func (t table) records(list reflect.Value, entries []string, wide bool) {
+	if list.Kind() == reflect.Slice {
+		wide = true
+	} else {
+		list = reflect.Append(reflect.MakeSlice(reflect.SliceOf(list.Type()), 0, 1), list)
 	}
-	if c.Table == "" {
-		return reportGrid(answer.Interface()), nil
-	}
-	list, columns := answer, c.Wide || answer.Kind() == reflect.Slice
-	if answer.Kind() != reflect.Slice {
-		list = reflect.Append(reflect.MakeSlice(reflect.SliceOf(answer.Type()), 0, 1), answer)
-	}
-	fields, err := declare.Of(list.Type().Elem())
-	entries := strings.Split(c.Table, ", ")
-	if columns {
-		header := make([]string, len(entries))
-		for i, entry := range entries {
-			title, _, _ := strings.Cut(entry, "=")
-			header[i] = strings.ToUpper(title)
+	fields, _ := declare.Of(list.Type().Elem()) // what is wrong with them is a fault of the row
+	header, lines := []any{}, make([][]any, list.Len())
+	for _, entry := range entries {
+		entry, optional := strings.CutSuffix(entry, "?")
+		title, name, given := strings.Cut(entry, "=")
+		if !given {
+			name = title
 		}
-		g.add(header...)
-	}
-	for i := range list.Len() {
-		var line []string
-		for _, entry := range entries {
-			entry, optional := strings.CutSuffix(entry, "?")
-			title, name, given := strings.Cut(entry, "=")
-			if !given {
-				name = title
+		header = append(header, strings.ToUpper(title))
+		f := &fields[slices.IndexFunc(fields, func(f declare.Field) bool { return f.Name == name })]
+		for i := range lines {
+			rec := list.Index(i)
+			v := rec.FieldByIndex(f.Index)
+			if optional && v.IsZero() {
+				continue
 			}
-			f := &fields[slices.IndexFunc(fields, func(f declare.Field) bool { return f.Name == name })]
-			v := list.Index(i).FieldByIndex(f.Index)
-			cells := []string{cell(f, v)}
-			if teller, ok := list.Index(i).Interface().(interface {
-				Cells(field, text string) []string
+			cells := []any{cell(f, v)}
+			if teller, ok := rec.Interface().(interface {
+				Cells(field string, shown any) []any
 			}); ok {
 				cells = teller.Cells(name, cells[0])
 			}
-			if columns {
-				line = append(line, cells...)
-			} else if !optional || !v.IsZero() {
-				g.add(append([]string{title}, cells...)...)
+			if wide {
+				lines[i] = append(lines[i], cells...)
+			} else {
+				t.line(append([]any{title}, cells...)...)
 			}
 		}
-		if columns {
-			g.add(line...)
+	}
+	if wide {
+		for _, line := range append([][]any{header}, lines...) {
+			t.line(line...)
 		}
 	}
-	return g, err
+}
+
+// report shows what came of a stream.
+func (t table) report(report any) {
+	switch r := report.(type) {
+	case *transfer.Report:
+		t.line("KIND", "LINES", "CREATED", "UPDATED", "UNCHANGED", "SKIPPED", "FAILED")
+		counts := func(name string, c transfer.Counts) {
+			t.line(name, c.Lines, c.Created, c.Updated, c.Unchanged, c.Skipped, c.Failed)
+		}
+		for _, name := range slices.Sorted(maps.Keys(r.Kinds)) {
+			counts(name, r.Kinds[name])
+		}
+		counts("total", r.Counts)
+		if len(r.Columns) > 0 {
+			t.line()
+			t.line("COLUMN", "FIELD", "TYPE")
+		}
+		for _, c := range r.Columns {
+			t.line(c.Name, cmp.Or(c.Field, "(left out)"), c.Type, map[bool]string{true: "new"}[c.New])
+		}
+	case *transfer.ExportReport:
+		t.line("KIND", "LINES")
+		for _, name := range slices.Sorted(maps.Keys(r.Kinds)) {
+			t.line(name, r.Kinds[name])
+		}
+		t.line("total", r.Lines)
+	case *control.MoveReport:
+		t.line("KIND", "DOCUMENTS", "CHECKSUM")
+		for _, s := range r.Sums {
+			if s.Documents > 0 {
+				t.line(s.Kind, s.Documents, s.Checksum[:16])
+			}
+		}
+	}
 }
 
 // cell writes a value for people.
@@ -132,11 +159,6 @@ func cell(f *declare.Field, v reflect.Value) string {
 			return "never"
 		}
 		return v.Format(time.RFC3339)
-	case fmt.Stringer:
-		if f.Type.Kind() != reflect.Pointer || !reflect.ValueOf(v).IsNil() {
-			return v.String()
-		}
-		return ""
 	case []string:
 		return words(v)
 	case map[string]bool:

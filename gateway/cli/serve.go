@@ -1,15 +1,16 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,33 +23,38 @@ import (
 )
 
 func (p *program) serveCommand() *cobra.Command {
-	var listen, adminListen string
-	printConfig := false
 	cmd := &cobra.Command{
-		Use: "serve", Short: "Run the gateway", Args: cobra.NoArgs,
+		Use: "serve", Short: "Run the gateway", Args: noArgs,
 		Long: "Run the gateway until it is told to stop (SIGINT or SIGTERM); running requests are finished first.\n\n" +
 			"Settings come from the file of --config, from TENANTRY_ variables (TENANTRY_LOG__LEVEL is log.level) and from flags, the later over the earlier.",
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&listen, "listen", "", "the `address` of the gateway; port 0 picks one (default \"127.0.0.1:8080\")")
-	flags.StringVar(&adminListen, "admin-listen", "", "the `address` of health, metrics and profiles; empty switches it off (default \"127.0.0.1:9090\")")
-	flags.BoolVar(&printConfig, "print-config", false, "print the settings in force, without secrets, and end")
+	flags.String("listen", "", "the `address` of the gateway; port 0 picks one (default \"127.0.0.1:8080\")")
+	flags.String("admin-listen", "", "the `address` of health, metrics and profiles; empty switches it off (default \"127.0.0.1:9090\")")
+	printConfig := flags.Bool("print-config", false, "print the settings in force, without secrets, and end")
 	cmd.RunE = p.run(func(ctx context.Context, _ []string) error {
 		given := map[string]string{}
-		if flags.Changed("listen") {
-			given["listen"] = listen
-		}
-		if flags.Changed("admin-listen") {
-			given["admin_listen"] = adminListen
+		for _, name := range []string{"listen", "admin-listen"} {
+			if flags.Changed(name) {
+				given[strings.ReplaceAll(name, "-", "_")] = cmd.Flag(name).Value.String()
+			}
 		}
 		cfg, err := p.load(given)
 		if err != nil {
 			return err
 		}
-		if printConfig {
+		if *printConfig {
 			return p.printConfig(cfg)
 		}
-		return p.serve(ctx, cfg)
+		defer runtime.KeepAlive(collectRarely(cfg.Memory))
+		return p.host(ctx, cfg, "tenantry serve", func(_ context.Context, app *gateway.App) error {
+			line := "tenantry is ready on http://" + app.Addr().String()
+			if a := app.AdminAddr(); a != nil {
+				line += " (operations on http://" + a.String() + ")"
+			}
+			fmt.Fprintln(p.stdout, line)
+			return nil
+		})
 	})
 	return cmd
 }
@@ -62,24 +68,35 @@ func (p *program) printConfig(cfg config.Config) error {
 	return nil
 }
 
-func (p *program) serve(ctx context.Context, cfg config.Config) error {
+// storeWait is how long the server waits at its start for a database server that may be
+// starting beside it.
+const storeWait = 30 * time.Second
+
+// host runs the gateway until ctx ends, or ready fails, which is called once it accepts connections. It waits for short
+// commands that use the data folder, not for another server.
+func (p *program) host(ctx context.Context, cfg config.Config, holder string, ready func(context.Context, *gateway.App) error) error {
 	log, written := logging.New(p.stderr, cfg.Log)
 	defer func() { _ = written.Close() }() // a log that cannot be written has nobody to tell
-	_, missing := os.Stat(cfg.Data)
-	app, err := p.start(ctx, cfg, log)
+	fresh := missing(cfg)
+	options := gateway.Options{Log: log, Version: version().Version, Holder: holder, WaitForStore: storeWait}
+	app, err := whileInUse(ctx, func() (*gateway.App, error) { return gateway.New(ctx, cfg, options) }, func(h gateway.Holder) bool { return h.Control == "" })
 	if err != nil {
 		return opening(cfg, err)
 	}
-	if errors.Is(missing, fs.ErrNotExist) && !cfg.Shared() {
+	if fresh {
 		p.began(cfg)
 	}
-	line := "tenantry is ready on http://" + app.Addr().String()
-	if a := app.AdminAddr(); a != nil {
-		line += " (operations on http://" + a.String() + ")"
+	log.InfoContext(ctx, "the gateway is ready", "version", options.Version, "listen", app.Addr().String())
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- app.Run(running) }()
+	if err = ready(running, app); err != nil {
+		stop()
 	}
-	fmt.Fprintln(p.stdout, line)
-	defer runtime.KeepAlive(collectRarely(cfg.Memory))
-	return errors.Join(app.Run(ctx), app.Close()) //nolint:contextcheck // it ends after ctx
+	err = errors.Join(err, <-ended, app.Close()) //nolint:contextcheck // it ends after ctx
+	log.InfoContext(ctx, "the gateway has ended", "cause", fmt.Sprint(cmp.Or(err, context.Cause(ctx))))
+	return err
 }
 
 // collectRarely applies the settings to the process. What it returns must be kept: Go collects once the
@@ -92,16 +109,6 @@ func collectRarely(c config.Memory) []byte {
 		return nil
 	}
 	return make([]byte, c.Garbage<<20)
-}
-
-// storeWait is how long the server waits at its start for a database server that may be
-// starting beside it.
-const storeWait = 30 * time.Second
-
-// start waits for short commands that use the data folder, not for another server.
-func (p *program) start(ctx context.Context, cfg config.Config, log *slog.Logger) (*gateway.App, error) {
-	options := gateway.Options{Log: log, Version: version().Version, Holder: "tenantry serve", WaitForStore: storeWait}
-	return whileInUse(ctx, func() (*gateway.App, error) { return gateway.New(ctx, cfg, options) }, func(h gateway.Holder) bool { return h.Control == "" })
 }
 
 // Setup does what concerns the whole process, once, before Main: what the Redis client says

@@ -59,6 +59,9 @@ func TestServe_ChangesHoldAtOnce(t *testing.T) {
 	if strings.Contains(p.stderr.String(), key.Token) {
 		t.Error("the log holds a token")
 	}
+	if err := contains(p.stderr.String(), `"msg":"the gateway is ready","version":`, `"listen":"`+addr, `"msg":"the gateway has ended","cause":`); err != nil {
+		t.Errorf("the log does not say when it began and ended: %v", err)
+	}
 	found := must[[]control.Key](t, "", "key", "list", "--org", "acme", "--data", dir)
 	if len(found) != 1 || found[0].State != "revoked" {
 		t.Errorf("after the server ended: %+v", found)
@@ -260,7 +263,7 @@ func TestConfigurationFaultsAreToldAtOnce(t *testing.T) {
   redis.pasword: there is no such setting; did you mean redis.password? (FILE line 5)
   redis.tls: must be true or false (TENANTRY_REDIS__TLS says "perhaps")
   sqlite.readers: must be a whole number (TENANTRY_SQLITE__READERS says "many")
-  timeouts.query: must be a duration such as 30s (FILE line 2 says "soon")
+  timeouts.query: must be a duration such as 30s or 720h (FILE line 2 says "soon")
 `
 	for _, args := range [][]string{{"serve", "--listen", "nowhere"}, {"serve", "--print-config", "--listen", "nowhere"}} {
 		a := runWith(t, environ, "", append(args, "--data", dir, "--config", file)...)

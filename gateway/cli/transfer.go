@@ -1,17 +1,14 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-
-	"github.com/spf13/cobra"
 
 	"tenantry/gateway/control"
 	"tenantry/gateway/rows"
@@ -19,18 +16,18 @@ import (
 )
 
 // checkImport finds what does not go together, and takes the format from the name of the file.
-func checkImport(args []string, in values) error {
+func checkImport(path string, in values) error {
 	text := func(name string) string {
 		s, _ := in[name].(string)
 		return s
 	}
-	suffix := strings.ToLower(filepath.Ext(args[0]))
+	suffix := strings.ToLower(filepath.Ext(path))
 	plural, definition, defined := strings.Cut(text("as"), ":")
 	switch {
 	case text("as") == "" && (in["map"] != nil || text("format") != "" || text("key") != ""):
 		return usagef("--map, --key and --format are for rows; say with --as what a row is")
 	case text("as") == "" && suffix == ".csv":
-		return usagef("%s holds rows; say what a row is, such as --as contacts or --as records:NAME", args[0])
+		return usagef("%s holds rows; say what a row is, such as --as contacts or --as records:NAME", path)
 	case text("as") == "":
 		return nil
 	case in["secrets"] != nil:
@@ -41,7 +38,7 @@ func checkImport(args []string, in values) error {
 		in["format"] = strings.TrimPrefix(suffix, ".")
 	}
 	if text("format") != rows.CSV && text("format") != rows.JSON {
-		return usagef("the format of %s is not known; say --format csv or --format json", args[0])
+		return usagef("the format of %s is not known; say --format csv or --format json", path)
 	}
 	return nil
 }
@@ -67,59 +64,100 @@ func transferKey(path string) (string, error) {
 	return text, nil
 }
 
-// importStreams opens the file, and in the end tells what became of its lines.
-func (p *program) importStreams(args []string, in values, b *bar) (s control.Streams, end func(*control.Answer, error) error, err error) {
-	name := args[0]
-	if name == "-" {
-		name = "stdin"
+// ending does what is to be done once a command has ended, and returns what went wrong at all.
+type ending = func(*control.Answer, error) error
+
+// open returns what a command reads and writes besides its request and its answer.
+func (p *program) open(l *line, row *control.Command, args []string, in values, b *bar) (control.Streams, ending, error) {
+	switch {
+	case row.Reads && row.Flag == "":
+		return p.openInput(args[0], in, b)
+	case row.Reads:
+		return p.openInput(l.Flag(row.Flag).Value.String(), in, b)
+	case row.Writes:
+		return p.openOutput(l.Flag("out").Value.String(), b)
 	}
-	bad := &lateFile{path: name + ".bad.ndjson"}
-	if format, ok := in["format"].(string); ok {
-		bad.path = name + ".bad." + format
+	return control.Streams{}, func(_ *control.Answer, err error) error { return err }, nil
+}
+
+// openInput opens a file, or standard input, and one beside it for the lines that cannot be taken. In the end it tells
+// what became of the lines.
+func (p *program) openInput(path string, in values, b *bar) (s control.Streams, end ending, err error) {
+	input, name, sent := io.NopCloser(p.stdin), "stdin", &counter{b, control.Progress{Step: "sending", Bytes: true}}
+	if path != "-" {
+		name = path
 	}
+	format, _ := in["format"].(string)
+	bad := &lateFile{path: name + ".bad." + cmp.Or(format, "ndjson")}
 	if in["partial"] == true && in["dry_run"] != true {
 		if _, err := os.Lstat(bad.path); err == nil {
 			return s, nil, fmt.Errorf("the file %s is there already, perhaps of an earlier import; move it away or delete it first", bad.path)
 		}
 	}
-	s, told, err := p.readStreams(args[0])(args, in, b)
-	s.Output = bad
-	return s, func(answer *control.Answer, err error) error {
-		err = told(answer, errors.Join(err, bad.close()))
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return s, nil, fmt.Errorf("reading the input: %w", err)
+		}
+		if info, err := f.Stat(); err == nil {
+			if sent.now.Total = info.Size(); info.IsDir() {
+				return s, nil, errors.Join(fmt.Errorf("reading the input: %s is a folder, not a file", path), f.Close())
+			}
+		}
+		input = f
+	}
+	return control.Streams{Input: io.TeeReader(input, sent), Output: bad}, func(answer *control.Answer, err error) error {
+		defer input.Close()
+		err = errors.Join(err, bad.close())
+		var report transfer.Report
+		if answer != nil && answer.Data != nil {
+			if e := json.Unmarshal(answer.Data, &report); e != nil {
+				return errors.Join(err, e)
+			}
+		}
+		p.problems(&report)
 		if bad.file != nil {
 			p.note("The lines that could not be taken are in %s", bad.path)
 		}
 		return err
-	}, err
+	}, nil
 }
 
-// readStreams opens a file, or standard input, and in the end tells what became of its lines.
-func (p *program) readStreams(path string) func([]string, values, *bar) (control.Streams, func(*control.Answer, error) error, error) {
-	return func(_ []string, _ values, b *bar) (s control.Streams, end func(*control.Answer, error) error, err error) {
-		input, sent := io.NopCloser(p.stdin), &counter{b, control.Progress{Step: "sending", Bytes: true}}
-		if path != "-" {
-			f, err := os.Open(path)
-			if err != nil {
-				return s, nil, fmt.Errorf("reading the input: %w", err)
+// openOutput makes a file that is at path once the command is complete; without a path that is standard output.
+func (p *program) openOutput(path string, b *bar) (control.Streams, ending, error) {
+	if path == "" || path == "-" {
+		return control.Streams{Output: p.stdout}, func(answer *control.Answer, err error) error {
+			if answer != nil {
+				answer.Data = nil // standard output holds the bundle
 			}
-			if info, err := f.Stat(); err == nil {
-				sent.now.Total = info.Size()
-			}
-			input = f
-		}
-		return control.Streams{Input: io.TeeReader(input, sent)}, func(answer *control.Answer, err error) error {
-			defer input.Close()
-			if answer == nil || answer.Data == nil {
-				return err
-			}
-			var report transfer.Report
-			if e := json.Unmarshal(answer.Data, &report); e != nil {
-				return errors.Join(err, e)
-			}
-			p.problems(&report)
 			return err
 		}, nil
 	}
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // a pipe or /dev/null is written to, never replaced
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			return control.Streams{}, nil, fmt.Errorf("export: %w", err)
+		}
+		return control.Streams{Output: f}, func(_ *control.Answer, err error) error { return errors.Join(err, f.Close()) }, nil
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // mode 0600
+	if err != nil {
+		return control.Streams{}, nil, fmt.Errorf("export: %w", err)
+	}
+	written := &counter{b, control.Progress{Step: transfer.PhaseWriting, Bytes: true}}
+	return control.Streams{Output: io.MultiWriter(f, written)}, func(answer *control.Answer, err error) error {
+		defer os.Remove(f.Name()) // gone already where the export is complete
+		if err == nil {
+			err = f.Sync()
+		}
+		if err = errors.Join(err, f.Close()); err == nil {
+			err = os.Rename(f.Name(), path)
+		}
+		if err != nil && answer != nil {
+			answer.Data = nil // tells of a file that is not there
+		}
+		return err
+	}, nil
 }
 
 // lateFile is a file that is made when something is written, and never in place of another.
@@ -161,81 +199,4 @@ func (p *program) problems(r *transfer.Report) {
 	}
 	tell("", r.Problems, r.More, "with problems")
 	tell("taken as it was stored: ", r.Warnings, r.MoreWarnings, "taken as they were stored")
-}
-
-// reportGrid shows what came of a stream.
-func reportGrid(report any) (g grid) {
-	switch r := report.(type) {
-	case *transfer.Report:
-		g.add("KIND", "LINES", "CREATED", "UPDATED", "UNCHANGED", "SKIPPED", "FAILED")
-		row := func(name string, c transfer.Counts) {
-			g.add(append([]string{name}, strings.Fields(fmt.Sprint(c.Lines, c.Created, c.Updated, c.Unchanged, c.Skipped, c.Failed))...)...)
-		}
-		for _, name := range slices.Sorted(maps.Keys(r.Kinds)) {
-			row(name, r.Kinds[name])
-		}
-		row("total", r.Counts)
-		for i, c := range r.Columns {
-			if i == 0 {
-				g.add()
-				g.add("COLUMN", "FIELD", "TYPE", "")
-			}
-			field, made := c.Field, ""
-			if field == "" {
-				field = "(left out)"
-			}
-			if c.New {
-				made = "new"
-			}
-			g.add(c.Name, field, c.Type, made)
-		}
-	case *transfer.ExportReport:
-		g.add("KIND", "LINES")
-		for _, name := range slices.Sorted(maps.Keys(r.Kinds)) {
-			g.add(name, fmt.Sprint(r.Kinds[name]))
-		}
-		g.add("total", fmt.Sprint(r.Lines))
-	case *control.MoveReport:
-		g.add("KIND", "DOCUMENTS", "CHECKSUM")
-		for _, s := range r.Sums {
-			if s.Documents > 0 {
-				g.add(s.Kind, fmt.Sprint(s.Documents), s.Checksum[:16])
-			}
-		}
-	}
-	return g
-}
-
-// exportWork gives an export its file, which is there once it is complete.
-func (p *program) exportWork(cmd *cobra.Command, w *work) {
-	path := cmd.Flags().StringP("out", "o", "", "the `file` to write, replaced when the export is complete (default standard output)")
-	cmd.MarkFlagsMutuallyExclusive("reveal-secrets", "secrets")
-	w.open = func(_ []string, _ values, b *bar) (control.Streams, func(*control.Answer, error) error, error) {
-		if *path == "" || *path == "-" {
-			return control.Streams{Output: p.stdout}, func(answer *control.Answer, err error) error {
-				if answer != nil {
-					answer.Data = nil // standard output holds the bundle
-				}
-				return err
-			}, nil
-		}
-		f, err := os.CreateTemp(filepath.Dir(*path), "."+filepath.Base(*path)+"-*") // mode 0600
-		if err != nil {
-			return control.Streams{}, nil, fmt.Errorf("export: %w", err)
-		}
-		written := &counter{b, control.Progress{Step: transfer.PhaseWriting, Bytes: true}}
-		return control.Streams{Output: io.MultiWriter(f, written)}, func(answer *control.Answer, err error) error {
-			defer os.Remove(f.Name()) // gone already where the export is complete
-			if err == nil {
-				err = f.Sync()
-			}
-			if err = errors.Join(err, f.Close()); err == nil {
-				err = os.Rename(f.Name(), *path)
-			}
-			if err != nil && answer != nil {
-				answer.Data = nil // tells of a file that is not there
-			}
-			return err
-		}, nil
-	}
 }

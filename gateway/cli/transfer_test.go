@@ -90,7 +90,7 @@ func TestOrgCreateFrom(t *testing.T) {
 				}
 			}
 			a := run(t, "", "org", "create", "--from", file, "--data", dir, "--output", "table")
-			if err := contains(a.stdout+a.stderr, "organization  120    0        0        0          0        120", `line 1 (organization): the slug "o0" is or was`, "... and 100 more lines with problems", "120 of 120 lines were refused"); err != nil || a.code != 1 {
+			if err := contains(a.stdout+a.stderr, "organization  120    0        0        0          0        120", `line 1 (organization): the slug "o0" is or was`, "... and 100 more lines with problems", "120 of 120 lines were refused; nothing was made"); err != nil || a.code != 1 {
 				t.Errorf("again: exit %d: %v", a.code, err)
 			}
 			if left, _ := filepath.Glob(filepath.Join(dir, "imports", "*")); len(left) > 0 {
@@ -256,6 +256,33 @@ func TestExport_FolderMustExist(t *testing.T) {
 	a := run(t, "", "export", "--org", "acme", "--data", dir, "-o", filepath.Join(dir, "no", "such", "folder"))
 	if a.code != 1 || !strings.Contains(a.stderr, "no such file") {
 		t.Errorf("exit %d: %s", a.code, a.stderr)
+	}
+}
+
+// TestExport_NoFile: what is there and is no file is written to. It was replaced, which for root is the end of /dev/null.
+func TestExport_NoFile(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	must[control.Organization](t, "", "org", "create", "--slug", "acme", "--name", "Acme", "--data", dir)
+	from, to, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	path := fmt.Sprintf("/dev/fd/%d", to.Fd())
+	if _, err := os.Stat(path); err != nil {
+		t.Skip(err)
+	}
+	a := run(t, "", "export", "--org", "acme", "--data", dir, "-o", path)
+	_ = to.Close()
+	if got, err := io.ReadAll(from); a.code != 0 || err != nil || !strings.HasPrefix(string(got), `{"kind":"organization","name":"Acme"`) {
+		t.Errorf("exit %d: %s\n%s, %v", a.code, a.stderr, got, err)
+	}
+	if a := run(t, "", "export", "--org", "acme", "--data", dir, "-o", dir); a.code != 1 || !strings.Contains(a.stderr, "is a directory") {
+		t.Errorf("a folder: exit %d: %s", a.code, a.stderr)
+	}
+	if a := run(t, "", "import", "--org", "acme", "--data", dir, dir); a.code != 1 || !strings.Contains(a.stderr, dir+" is a folder, not a file") {
+		t.Errorf("an import of a folder: exit %d: %s", a.code, a.stderr)
 	}
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 	"runtime/debug"
@@ -27,16 +28,12 @@ func version() Build {
 	if v := info.Main.Version; v != "" && v != "(devel)" {
 		b.Version = v
 	}
-	dirty := false
+	built := map[string]string{}
 	for _, s := range info.Settings {
-		switch s.Key {
-		case "vcs.revision":
-			b.Commit = s.Value
-		case "vcs.modified":
-			dirty = s.Value == "true"
-		}
+		built[s.Key] = s.Value
 	}
-	if dirty {
+	b.Commit = cmp.Or(built["vcs.revision"], b.Commit)
+	if built["vcs.modified"] == "true" {
 		b.Commit += "-modified"
 	}
 	return b
@@ -44,10 +41,9 @@ func version() Build {
 
 func (p *program) versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Show the version, commit, Go and SQLite of this program", Args: cobra.NoArgs,
+		Use: "version", Short: "Show the version, commit, Go and SQLite of this program", Args: noArgs,
 		RunE: p.run(func(context.Context, []string) error {
-			b := version()
-			return p.print(b, grid{{"version", b.Version}, {"commit", b.Commit}, {"go", b.Go}, {"sqlite", b.SQLite}})
+			return p.print(version(), "version, commit, go, sqlite", false)
 		}),
 	}
 }

@@ -182,7 +182,7 @@ func (b *bundle) bikes() {
 	b.add("custom_object", line{
 		"id": "66b100000000000000000001", "name": "bike", "label": "Bike", "label_plural": "Bikes",
 		"schema": line{
-			"model": line{"title": "Model", "type": "Text"}, "category": line{"title": "Category", "type": "Text"},
+			"model": line{"title": "Model", "type": "Text", "required": true}, "category": line{"title": "Category", "type": "Text"},
 			"price": line{"title": "Price", "type": "Number"}, "electric": line{"title": "Electric", "type": "Boolean"},
 			"launched": line{"title": "Launched", "type": "Date"},
 		},

@@ -3,6 +3,7 @@
 package middleware
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -472,11 +473,7 @@ func (p *Pipeline) explain(ctx context.Context, operation string, err error) *ap
 		p.Log.ErrorContext(ctx, "internal error", "operation", operation, "error", err)
 	case problem.Code == http.StatusServiceUnavailable:
 		if tell, untold := p.outages.tell(operation, time.Now()); tell {
-			msg := "unavailable"
-			if errors.Is(err, store.ErrSlow) {
-				msg = "stopped at its time limit"
-			}
-			p.Log.WarnContext(ctx, msg, "operation", operation, "error", err, "untold_before", untold)
+			p.Log.WarnContext(ctx, cmp.Or(problem.Reason, "unavailable"), "operation", operation, "error", err, "untold_before", untold)
 		}
 	}
 	return problem

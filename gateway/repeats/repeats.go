@@ -194,7 +194,7 @@ func (l *Log) keep(ctx context.Context, c *api.Call, in store.Collection[record]
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Tenant.Workspace().Hold()+keepTimeout)
 	defer cancel()
 	if rec.ID[0] == '0' { // one in sixteen
-		defer l.sweep(ctx, in)
+		defer func() { _, _ = l.sweep(ctx, in) }()
 	}
 	if along.Ended() {
 		return
@@ -217,7 +217,7 @@ func (l *Log) keep(ctx context.Context, c *api.Call, in store.Collection[record]
 // complete adds the answer, unless it is one that may not be kept.
 func (l *Log) complete(ctx context.Context, c *api.Call, rec *record, result api.Result, problem *api.Problem) {
 	rec.Busy = 0
-	passing := problem != nil && (problem.Code >= http.StatusInternalServerError || problem.Code == http.StatusPreconditionFailed || errors.Is(problem.Err, store.ErrConflict))
+	passing := problem != nil && (problem.Code >= http.StatusInternalServerError || problem.RetryAfter > 0 || problem.Code == http.StatusPreconditionFailed || errors.Is(problem.Err, store.ErrConflict))
 	if !passing && (problem != nil || !c.Operation.Once && result.Stream == nil) {
 		rec.Answer = l.seal(ctx, c, rec, result, problem)
 	}
@@ -226,16 +226,30 @@ func (l *Log) complete(ctx context.Context, c *api.Call, rec *record, result api
 // swept is how many records are removed at a time, which are more than have come since.
 const swept = 64
 
-// sweep removes some of what has expired.
-func (l *Log) sweep(ctx context.Context, in store.Collection[record]) {
+// Forget removes all that has expired of an organization. Errors: store.ErrUnavailable.
+func (l *Log) Forget(ctx context.Context, ws *store.Workspace) error {
+	for {
+		if left, err := l.sweep(ctx, l.kind.In(ws)); err != nil || !left {
+			return err
+		}
+	}
+}
+
+// sweep removes some of what has expired, and reports whether more of it may be left. What somebody else changes or removes
+// at the same time stays.
+func (l *Log) sweep(ctx context.Context, in store.Collection[record]) (left bool, err error) {
 	found, err := in.Find(ctx, store.Query{Filter: store.Where(store.F("expires"), store.OpLt, l.now().UnixMilli()), Sort: []store.Order{store.Asc("expires")}, Limit: swept, LeaveOut: true})
+	if err != nil || len(found) == 0 {
+		return false, err
+	}
 	old := make([]*record, len(found))
 	for i := range found {
 		old[i] = &found[i]
 	}
-	if err == nil && len(old) > 0 {
-		_ = in.Delete(ctx, old...) // somebody else may be doing it
+	if err = in.Delete(ctx, old...); errors.Is(err, store.ErrConflict) {
+		return false, nil
 	}
+	return len(found) == swept, err
 }
 
 // An answer is sealed in pieces as large as one may be.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf8"
 
 	"tenantry/gateway/transfer"
 )
@@ -23,7 +24,15 @@ type bounded struct {
 	limit int64
 }
 
-var errRowTooLong = fmt.Errorf("a row is longer than %d bytes; a quote or bracket may be missing", maxRow)
+var errRowTooLong = fmt.Errorf("%w: a row is longer than %d bytes; a quote or bracket may be missing", ErrOptions, maxRow)
+
+// unreadable says what is wrong with the file itself. An err of the disk stays what it is: the file may be good.
+func unreadable(err error, format string, args ...any) error {
+	if syntax := new(json.SyntaxError); err != nil && !errors.As(err, &syntax) && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.As(err, new(*csv.ParseError)) {
+		return err
+	}
+	return fmt.Errorf("%w: %s", ErrOptions, fmt.Sprintf(format, args...))
+}
 
 func (b *bounded) Read(p []byte) (int, error) {
 	if b.read >= b.limit {
@@ -55,11 +64,9 @@ func open(src transfer.Source, format string) (transfer.Reader, error) {
 	buf := bufio.NewReaderSize(bounds, 64<<10)
 	var r transfer.Reader
 	if format == CSV {
-		if r, err = openCSV(in, bounds, buf); err != nil {
-			err = fmt.Errorf("reading the header: %w", err)
-		}
-	} else if r, err = openJSON(in, bounds, buf); err != nil {
-		err = fmt.Errorf("reading the rows: %w", err)
+		r, err = openCSV(in, bounds, buf)
+	} else {
+		r, err = openJSON(in, bounds, buf)
 	}
 	if err != nil {
 		return nil, errors.Join(err, in.Close())
@@ -97,12 +104,20 @@ func openCSV(in io.Closer, bounds *bounded, buf *bufio.Reader) (transfer.Reader,
 		}
 	}
 	if c.header, err = c.r.Read(); errors.Is(err, io.EOF) {
-		return nil, errors.New("the file is empty")
+		return nil, unreadable(nil, "the file is empty")
+	} else if err != nil {
+		return nil, unreadable(err, "the header is not valid CSV: %v", err)
 	}
-	for i, name := range c.header {
-		c.header[i] = strings.ToValidUTF8(strings.TrimSpace(name), "?")
+	for i, name := range c.header { // its cells become names of fields, whatever they are
+		switch {
+		case !utf8.ValidString(name) || strings.Contains(name, "\x00"):
+			return nil, unreadable(nil, "the header is not valid UTF-8, or holds a NUL character; save the file as CSV in UTF-8")
+		case strings.Contains(name, "\r"):
+			return nil, unreadable(nil, "the header holds a carriage return; end the lines with a line feed, alone or after it")
+		}
+		c.header[i] = strings.TrimSpace(name)
 	}
-	return c, err
+	return c, nil
 }
 
 func (c *csvReader) Offset() int64 { return c.r.InputOffset() }
@@ -138,7 +153,7 @@ func openJSON(in io.Closer, bounds *bounded, buf *bufio.Reader) (transfer.Reader
 	}
 	head = bytes.TrimLeft(head, " \t\r\n")
 	if len(head) == 0 || head[0] != '[' && head[0] != '{' {
-		return nil, errors.New("a JSON array of objects is expected")
+		return nil, unreadable(nil, "a JSON array of objects is expected")
 	}
 	j := &jsonReader{Closer: in, bounds: bounds, dec: json.NewDecoder(buf), array: head[0] == '['}
 	if j.array {
@@ -159,7 +174,7 @@ func (j *jsonReader) Next() (transfer.Raw, error) {
 		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}
-		return transfer.Raw{}, fmt.Errorf("row %d is not valid JSON, near byte %d: %w", j.number+1, j.dec.InputOffset(), err)
+		return transfer.Raw{}, unreadable(err, "row %d is not valid JSON, near byte %d: %v", j.number+1, j.dec.InputOffset(), err)
 	}
 	j.number++
 	return transfer.Raw{Number: j.number, Text: string(raw)}, nil
@@ -169,12 +184,12 @@ func (j *jsonReader) Next() (transfer.Raw, error) {
 func (j *jsonReader) end() error {
 	if j.array {
 		if t, err := j.dec.Token(); err != nil || t != json.Delim(']') {
-			return fmt.Errorf("the list of rows does not end after row %d: %w", j.number, errors.Join(err, io.ErrUnexpectedEOF))
+			return unreadable(err, "the list of rows does not end after row %d", j.number)
 		}
 		j.array = false
 	}
 	if _, err := j.dec.Token(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("there is something after the list of rows, at byte %d", j.dec.InputOffset())
+		return unreadable(err, "there is something after the list of rows, at byte %d", j.dec.InputOffset())
 	}
 	return io.EOF
 }

@@ -56,7 +56,7 @@ type Options struct {
 	Progress func(transfer.Progress)
 }
 
-// ErrOptions says that the options of an import of rows make no sense.
+// ErrOptions says that the options of an import of rows make no sense, or that the file is no such file.
 var ErrOptions = errors.New("these rows cannot be imported so")
 
 // Load takes the lines of a bundle, or with As what Import takes. Errors are those of Import.

@@ -320,6 +320,41 @@ func TestRows_DeletedDefinitions(t *testing.T) {
 	w.mustRows(acme, "email,shoe size\na@example.com,7\n", rows.Options{As: "contacts", Format: rows.CSV, Map: map[string][]string{"email": {"email"}, "shoe size": {"size"}}})
 }
 
+// TestRows_UnreadableFiles are refused as a whole, before their headers become fields.
+func TestRows_UnreadableFiles(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme := w.org("acme")
+	before := w.dump(acme, false)
+	for name, c := range map[string]struct{ format, file, want string }{
+		"nothing":                  {rows.CSV, "", "the file is empty"},
+		"a header with a quote":    {rows.CSV, "a,b\"c\n1,2\n", "the header is not valid CSV"},
+		"a header without its end": {rows.CSV, "a,\"" + strings.Repeat("b", 2<<20), "a row is longer than"},
+		"latin-1":                  {rows.CSV, "email,Stra\xdfe\na@example.com,x\n", "save the file as CSV in UTF-8"},
+		"UTF-16":                   {rows.CSV, "\xff\xfee\x00m\x00\n\x00a\x00", "save the file as CSV in UTF-8"},
+		"UTF-16 without its mark":  {rows.CSV, "\x00e\x00m\x00\n\x00a", "save the file as CSV in UTF-8"},
+		"carriage returns alone":   {rows.CSV, "email,age\ra@example.com,7\r", "the header holds a carriage return"},
+		"no list":                  {rows.JSON, `"a"`, "a JSON array of objects is expected"},
+		"a comma too many":         {rows.JSON, `[{"a":1},]`, "row 2 is not valid JSON, near byte"},
+		"half a row":               {rows.JSON, `[{"a":1},{"a"`, "row 2 is not valid JSON"},
+		"half a list":              {rows.JSON, `[{"a":1}`, "the list of rows does not end after row 1"},
+		"more than a list":         {rows.JSON, `[{"a":1}] 7`, "there is something after the list of rows"},
+	} {
+		for _, partial := range []bool{false, true} {
+			r, err := w.rows(acme, c.file, rows.Options{As: "contacts", Format: c.format, Partial: partial})
+			if !errors.Is(err, rows.ErrOptions) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: %v %+v", name, err, r)
+			}
+		}
+	}
+	if after := w.dump(acme, false); after != before {
+		t.Errorf("something was stored:\n%s", after)
+	}
+	if r := w.mustRows(acme, "\xef\xbb\xbf\"First\r\nname\",age\r\nAda,7\r\n", rows.Options{As: "contacts", Format: rows.CSV}); r.Created != 1 {
+		t.Errorf("a header of two lines: %+v", r)
+	}
+}
+
 func TestRows_SecretsOfAnExistingField(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

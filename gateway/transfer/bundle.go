@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 
+	"tenantry/internal/lines"
 	"tenantry/internal/strictjson"
 )
 
@@ -24,7 +25,7 @@ type bundle struct {
 }
 
 type bundleReader struct {
-	*LineReader
+	*lines.Reader
 	io.Closer
 }
 
@@ -35,24 +36,22 @@ func (b *bundle) Open() (Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the bundle: %w", err)
 	}
-	return &bundleReader{NewLineReader(in, MaxLine), in}, nil
+	return &bundleReader{lines.New(in, MaxLine), in}, nil
 }
-
-func (r *bundleReader) Offset() int64 { return r.LineReader.offset }
 
 // Next skips blank lines.
 func (r *bundleReader) Next() (Raw, error) {
 	for {
-		line, err := r.LineReader.Next()
+		line, err := r.Reader.Next()
 		switch {
-		case errors.Is(err, ErrLineTooLong):
-			return Raw{Number: r.number, Err: err}, nil
+		case errors.Is(err, lines.ErrTooLong):
+			return Raw{Number: r.Number(), Err: err}, nil
 		case errors.Is(err, io.EOF):
 			return Raw{}, err
 		case err != nil:
 			return Raw{}, fmt.Errorf("reading the bundle: %w", err)
 		case len(bytes.TrimSpace(line)) > 0:
-			return Raw{Number: r.number, Text: string(line)}, nil
+			return Raw{Number: r.Number(), Text: string(line)}, nil
 		}
 	}
 }

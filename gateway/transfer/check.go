@@ -30,6 +30,7 @@ type importer struct {
 	digests map[key]int32            // number of lines with that content
 	repeats map[int]int32            // how many equal lines stand before that one
 	edges   []edge
+	folders map[key]lying       // by the identifiers that they have in the organization
 	steps   int                 // see step
 	waiting map[string][]*entry // to be compared, by kind
 }
@@ -70,7 +71,7 @@ func (im *importer) reset() {
 	im.bad, im.done, im.creates, im.updates = lineSet{}, lineSet{}, lineSet{}, lineSet{}
 	im.lineOf, im.claimed = map[string]map[key]int32{}, map[key]int32{}
 	im.digests, im.repeats = map[key]int32{}, map[int]int32{}
-	im.waiting, im.edges = map[string][]*entry{}, nil
+	im.waiting, im.edges, im.folders = map[string][]*entry{}, nil, map[key]lying{}
 	im.tally = newTally()
 }
 
@@ -305,136 +306,110 @@ func (im *importer) compare(ctx context.Context, name string) error {
 			im.rightsChanged = im.rightsChanged || e.kind.Rights
 			c.Unchanged++
 		}
+		if name == kindFolder && e.id != "" {
+			rec := e.rec
+			if e.old != nil {
+				rec = e.old // as the line makes it
+			}
+			im.folders[keyOf(e.id)] = lying{int32(e.line), e.kind.parent(rec)}
+		}
 	}
 	return nil
 }
 
 // resolve refuses lines whose references lead nowhere, or to lines that are refused.
 func (im *importer) resolve(ctx context.Context) error {
-	outside := map[string][]string{} // identifiers not in the file, by kind
-	seen := map[string]map[key]bool{}
+	outside := map[reference]bool{} // those not in the file
 	for _, e := range im.edges {
-		if _, inside := im.lineOf[e.target][e.to]; !inside && !seen[e.target][e.to] {
-			if seen[e.target] == nil {
-				seen[e.target] = map[key]bool{}
-			}
-			seen[e.target][e.to] = true
-			outside[e.target] = append(outside[e.target], e.to.id())
+		if _, inside := im.lineOf[e.target][e.to]; !inside {
+			outside[reference{e.target, e.to.id()}] = true
 		}
 	}
-	missing := map[string]map[key]bool{}
-	for target, ids := range outside {
-		missing[target] = map[key]bool{}
-		for start := 0; start < len(ids); start += batchSize {
-			part := ids[start:min(start+batchSize, len(ids))]
-			there, err := im.named[target].present(ctx, im.session, part)
+	if err := im.dangling(ctx, outside); err != nil {
+		return err
+	}
+	if err := im.refuseCycles(ctx); err != nil {
+		return err
+	}
+	return im.spread(ctx, outside)
+}
+
+// dangling leaves of the references those that lead nowhere.
+func (s *session) dangling(ctx context.Context, refs map[reference]bool) error {
+	ids := map[string][]string{}
+	for r := range refs {
+		ids[r.target] = append(ids[r.target], r.id)
+	}
+	for target, all := range ids {
+		slices.Sort(all)
+		for part := range slices.Chunk(all, batchSize) {
+			there, err := s.named[target].present(ctx, s, part)
 			if err != nil {
 				return fmt.Errorf("looking for references: %w", err)
 			}
-			for _, id := range part {
-				if !there[id] {
-					missing[target][keyOf(id)] = true
-				}
+			for id := range there {
+				delete(refs, reference{target, id})
 			}
 		}
 	}
-	im.refuseCycles()
-	if err := im.refuseMoves(ctx); err != nil {
-		return err
-	}
-	return im.spread(ctx, missing)
+	return nil
 }
 
 const parentField = "folder_id"
 
-// lies reports whether the reference says in which folder another one lies.
-func (e *edge) lies() bool { return e.from.Name == kindFolder && e.field == parentField }
-
-// refuseCycles refuses folders that would contain themselves.
-func (im *importer) refuseCycles() {
-	parent := map[int32]int32{}
-	for _, e := range im.edges {
-		if e.lies() {
-			if to, inside := im.lineOf[kindFolder][e.to]; inside {
-				parent[e.line] = to
-			}
-		}
-	}
-	state := map[int32]int32{} // the line from which it was reached first
-	for start := range parent {
-		at, ok := start, true
-		for ok && state[at] == 0 {
-			state[at] = start
-			at, ok = parent[at]
-		}
-		if !ok || state[at] != start {
-			continue
-		}
-		for first := at; ; {
-			var errs fault.List
-			errs.Add(parentField, "forbidden", "the folder would contain itself")
-			im.refuse(int(at), kindFolder, errs)
-			if at = parent[at]; at == first {
-				break
-			}
-		}
-	}
+// lying says in which folder a folder is to lie; in is zero at the top.
+type lying struct {
+	line int32 // 0: the file does not have it
+	in   key
 }
 
-// refuseMoves refuses folders of the organization that the bundle moves into one of
-// their own folders, where that is not in the bundle. It looks at each folder once.
-func (im *importer) refuseMoves(ctx context.Context) error {
-	changes := func(e edge) bool { return e.from.Name == kindFolder && im.updates.has(int(e.line)) }
-	if !slices.ContainsFunc(im.edges, changes) {
-		return nil
-	}
-	parents := map[key]key{} // those that the bundle gives, and those that were read
-	own := map[int32]key{}
-	for k, line := range im.lineOf[kindFolder] {
-		own[line] = k
-	}
-	for _, e := range im.edges {
-		if k, ok := own[e.line]; ok && e.lies() {
-			parents[k] = e.to
+// parent returns in which folder a folder lies.
+func (k *kind) parent(rec any) (in key) {
+	k.Refers(rec, func(field, _ string, id *string) {
+		if field == parentField && *id != "" {
+			in = keyOf(*id)
 		}
+	})
+	return in
+}
+
+// refuseCycles refuses folders of the file that would contain themselves, also by way of folders that the organization
+// has. It looks at each folder once.
+func (im *importer) refuseCycles(ctx context.Context) error {
+	moves := false // else those that the organization has contain none of the file
+	for _, f := range im.folders {
+		moves = moves || im.updates.has(int(f.line))
 	}
-	moved := func(k key) (line int32, ok bool) {
-		line, ok = im.lineOf[kindFolder][k]
-		return line, ok && im.updates.has(int(line)) && !im.bad.has(int(line))
-	}
-	reached := map[key]int{} // in which walk first
-	for walk, start := range slices.Collect(maps.Keys(parents)) {
-		if _, ok := moved(start); !ok {
-			continue
+	above := func(at key) key {
+		in := im.folders[at].in
+		if own, ok := im.alias[in.id()]; ok {
+			return keyOf(own)
 		}
-		at, ok := start, true
-		for ok && reached[at] == 0 {
+		return in
+	}
+	reached := map[key]int{{}: -1} // in which walk first
+	for walk, at := range slices.Collect(maps.Keys(im.folders)) {
+		for ; reached[at] == 0; at = above(at) {
 			reached[at] = walk + 1
-			next, given := parents[at]
-			if _, inside := im.lineOf[kindFolder][at]; !given && !inside {
-				var err error
-				if next, given, err = im.parent(ctx, at); err != nil {
+			if _, known := im.folders[at]; moves && !known {
+				if err := im.lookUp(ctx, at); err != nil {
 					return fmt.Errorf("looking for references: %w", err)
-				}
-				if given {
-					parents[at] = next
 				}
 			}
 			if err := im.step(ctx); err != nil {
 				return err
 			}
-			at, ok = next, given
 		}
-		if !ok || reached[at] != walk+1 {
+		if reached[at] != walk+1 {
 			continue // it leads to the top, or where another walk led
 		}
 		for first := at; ; {
-			if line, ok := moved(at); ok {
+			if line := int(im.folders[at].line); line > 0 && !im.done.has(line) {
 				var errs fault.List
 				errs.Add(parentField, "forbidden", "the folder would contain itself")
-				im.refuse(int(line), kindFolder, errs)
+				im.refuse(line, kindFolder, errs)
 			}
-			if at = parents[at]; at == first {
+			if at = above(at); at == first {
 				break
 			}
 		}
@@ -442,16 +417,12 @@ func (im *importer) refuseMoves(ctx context.Context) error {
 	return nil
 }
 
-// parent returns in which folder one of the organization lies.
-func (im *importer) parent(ctx context.Context, k key) (parent key, ok bool, err error) {
+// lookUp notes in which folder one of the organization lies.
+func (im *importer) lookUp(ctx context.Context, k key) error {
 	folders := im.named[kindFolder]
 	found, err := folders.Records.Find(ctx, im.tenant.Workspace(), store.Query{Filter: store.Eq("id", k.id()), State: store.Either})
 	for _, f := range found {
-		folders.Refers(f, func(field, _ string, id *string) {
-			if field == parentField && *id != "" {
-				parent, ok = keyOf(*id), true
-			}
-		})
+		im.folders[k] = lying{in: folders.parent(f)}
 	}
-	return parent, ok, err
+	return err
 }

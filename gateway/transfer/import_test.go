@@ -40,7 +40,7 @@ func TestExport_ImportsAsTheSameOrganization(t *testing.T) {
 	w.mustLoad(other, first)
 	second := w.dump(other, true)
 	// The two share a store, where no two teams have one id: the second got another.
-	team := strings.Split(lines(second, "team")[0], `"`)[7]
+	team := strings.Split(ofKind(second, "team")[0], `"`)[7]
 	if diff := cmp.Diff(first, strings.ReplaceAll(second, team, "0000000000000000000000a1")); diff != "" {
 		t.Fatal(diff)
 	}

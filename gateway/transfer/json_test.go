@@ -1,8 +1,6 @@
 package transfer
 
 import (
-	"errors"
-	"reflect"
 	"strings"
 	"testing"
 )
@@ -40,40 +38,6 @@ func TestSniff(t *testing.T) {
 	} {
 		if got := sniff(line); got != want {
 			t.Errorf("%s: %q, expected %q", line, got, want)
-		}
-	}
-}
-
-func TestLineReader(t *testing.T) {
-	t.Parallel()
-	long := strings.Repeat("x", MaxLine)
-	for name, c := range map[string]struct {
-		in   string
-		want []string // "!" for a line that is too long
-	}{
-		"empty":            {"", nil},
-		"no feed at end":   {"a\nb", []string{"a", "b"}},
-		"blank lines":      {"\n\na\n", []string{"", "", "a"}},
-		"the longest":      {long + "\nb\n", []string{long, "b"}},
-		"one byte more":    {"a\n" + long + "x\nb", []string{"a", "!", "b"}},
-		"far too long":     {long + long + long + "\nb", []string{"!", "b"}},
-		"too long, at end": {"a\n" + long + "x", []string{"a", "!"}},
-	} {
-		r := NewLineReader(strings.NewReader(c.in), MaxLine)
-		var got []string
-		for {
-			line, err := r.Next()
-			if errors.Is(err, ErrLineTooLong) {
-				got = append(got, "!")
-				continue
-			}
-			if err != nil {
-				break
-			}
-			got = append(got, string(line))
-		}
-		if !reflect.DeepEqual(got, c.want) || r.offset != int64(len(c.in)) {
-			t.Errorf("%s: %d lines, %d bytes read", name, len(got), r.offset)
 		}
 	}
 }

@@ -1,8 +1,6 @@
 package transfer
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -112,59 +110,3 @@ func (m *meter) end() {
 // MaxLine is the longest line of a bundle, in bytes. Several imports can make a record longer
 // than any of their lines, and sealed values are longer than those in clear.
 const MaxLine = 16 << 20
-
-// LineReader reads lines and never holds more of one than it may have.
-type LineReader struct {
-	r      *bufio.Reader
-	most   int   // bytes of a line
-	number int   // of the line read last, from 1
-	offset int64 // bytes read
-	long   []byte
-}
-
-// NewLineReader returns a reader of lines that have at most so many bytes.
-func NewLineReader(r io.Reader, most int) *LineReader {
-	return &LineReader{r: bufio.NewReaderSize(r, 64<<10), most: most}
-}
-
-// ErrLineTooLong is what Next says of a line that is longer than it may be.
-var ErrLineTooLong = errors.New("the line is too long")
-
-// Number returns the number of the line read last, from 1.
-func (l *LineReader) Number() int { return l.number }
-
-// Next returns the next line without its line feed; the slice is good until the next
-// call. Errors: ErrLineTooLong, after which the next line can be read; io.EOF; what the
-// reader returns.
-func (l *LineReader) Next() ([]byte, error) {
-	part, err := l.r.ReadSlice('\n')
-	l.offset += int64(len(part))
-	if err == nil {
-		l.number++
-		if len(part) > l.most+1 {
-			return nil, ErrLineTooLong
-		}
-		return part[:len(part)-1], nil
-	}
-	l.long = append(l.long[:0], part...)
-	tooLong := false
-	for errors.Is(err, bufio.ErrBufferFull) {
-		part, err = l.r.ReadSlice('\n')
-		l.offset += int64(len(part))
-		if tooLong = tooLong || len(l.long)+len(part) > l.most+1; !tooLong {
-			l.long = append(l.long, part...)
-		}
-	}
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
-	}
-	if err != nil && len(l.long) == 0 {
-		return nil, io.EOF
-	}
-	l.number++
-	line := bytes.TrimSuffix(l.long, []byte("\n"))
-	if tooLong || len(line) > l.most {
-		return nil, ErrLineTooLong
-	}
-	return line, nil
-}

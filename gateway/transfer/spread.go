@@ -9,7 +9,7 @@ import (
 
 // spread refuses the lines whose references lead to what is missing, or to lines that are refused, until there are
 // no more. It looks at each reference once, and once more where it leads to a line that is refused after that.
-func (im *importer) spread(ctx context.Context, missing map[string]map[key]bool) error {
+func (im *importer) spread(ctx context.Context, missing map[reference]bool) error {
 	var refused []int32
 	look := func(e *edge) error {
 		to, inside := im.lineOf[e.target][e.to]
@@ -18,7 +18,7 @@ func (im *importer) spread(ctx context.Context, missing map[string]map[key]bool)
 		case im.bad.has(int(e.line)), im.done.has(int(e.line)): // what is stored as the line says refers to what is stored
 		case inside && im.bad.has(int(to)):
 			errs.Add(e.field, "unknown", "%s names the %s of line %d, which cannot be taken", e.field, e.target, to)
-		case missing[e.target][e.to] && !e.asIs:
+		case missing[reference{e.target, e.to.id()}] && !e.asIs:
 			(&resource.Checking{Errs: &errs, Absent: absent}).Missing(e.field, e.target)
 		}
 		if len(errs) > 0 {

@@ -33,6 +33,8 @@ func TestReferencesAreLookedAtOnce(t *testing.T) {
 	}{
 		"a chain without its end": {"", missing.String(), "folder_id names the folder of line 2, which cannot be taken", n - 1},
 		"a circle":                {stored.String(), below.String() + folder(1, n), "the folder would contain itself", n - 1}, // by way of the second, which is stored
+		"a circle by what stays":  {stored.String(), fmt.Sprintf(`{"kind":"folder","id":"%024x","name":"h"}`+"\n", 3) + folder(2, 3), "the folder would contain itself", 2},
+		"a circle that is left":   {stored.String(), fmt.Sprintf(`{"kind":"folder","id":"%024x","name":"f","folder_id":null}`+"\n", 3) + folder(2, n), "", 0},
 		"a chain":                 {stored.String(), below.String(), "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -62,7 +64,7 @@ func TestRefusalsSpread(t *testing.T) {
 	const lines = 12
 	k := &kind{Resource: &resource.Resource{Traits: resource.Traits{Name: kindFolder}}}
 	named := func(n int) key { return key{byte(n)} }
-	missing := map[string]map[key]bool{kindFolder: {named(lines): true}}
+	missing := map[reference]bool{{kindFolder, named(lines).id()}: true}
 	for range 2000 {
 		im := unrelated()
 		im.lineOf[kindFolder] = map[key]int32{}

@@ -307,7 +307,7 @@ func (s *storer) insert(ctx context.Context, f *flight) error {
 		switch fewer := int64(len(part) / 2); {
 		case err == nil:
 			f.stored += len(part)
-		case fewer < leastAtOnce || !errors.Is(err, store.ErrUnavailable) || ctx.Err() != nil:
+		case fewer < leastAtOnce || !errors.Is(err, store.ErrUnavailable) && !errors.Is(err, store.ErrSlow) || ctx.Err() != nil:
 			return err
 		default:
 			s.atOnce.Store(fewer)

@@ -250,26 +250,14 @@ func (k *kind) learn(ctx context.Context, s *session, line []byte) error {
 // send writes lines. A line that refers to a document which is not there is written as
 // it is stored.
 func (s *session) send(ctx context.Context, page []outgoing, emit func([]byte) error) error {
-	wanted := map[string][]string{}
+	missing := map[reference]bool{}
 	for _, out := range page {
 		for _, r := range out.refs {
-			wanted[r.target] = append(wanted[r.target], r.id)
+			missing[r] = true
 		}
 	}
-	missing := map[reference]bool{}
-	for target, ids := range wanted {
-		slices.Sort(ids)
-		for part := range slices.Chunk(slices.Compact(ids), batchSize) {
-			there, err := s.named[target].present(ctx, s, part)
-			if err != nil {
-				return fmt.Errorf("looking for references: %w", err)
-			}
-			for _, id := range part {
-				if !there[id] {
-					missing[reference{target, id}] = true
-				}
-			}
-		}
+	if err := s.dangling(ctx, missing); err != nil {
+		return err
 	}
 	for _, out := range page {
 		dangles := slices.ContainsFunc(out.refs, func(r reference) bool { return missing[r] })

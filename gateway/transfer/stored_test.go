@@ -62,17 +62,17 @@ func TestExport_AlwaysImports(t *testing.T) {
 		"custom_report": {`"as_is":true`},
 	} {
 		for _, part := range want {
-			if !strings.Contains(strings.Join(lines(first, kind), ""), part) {
-				t.Errorf("%s: no %s in %s", kind, part, lines(first, kind))
+			if !strings.Contains(strings.Join(ofKind(first, kind), ""), part) {
+				t.Errorf("%s: no %s in %s", kind, part, ofKind(first, kind))
 			}
 		}
 	}
-	for _, line := range append(lines(first, kindFolder), lines(first, "form_collection")...) {
+	for _, line := range append(ofKind(first, kindFolder), ofKind(first, "form_collection")...) {
 		if strings.Contains(line, "as_is") {
 			t.Errorf("what fits is marked: %s", line)
 		}
 	}
-	if n := strings.Count(strings.Join(lines(first, "submission"), ""), "as_is"); n != 1 {
+	if n := strings.Count(strings.Join(ofKind(first, "submission"), ""), "as_is"); n != 1 {
 		t.Errorf("%d submissions are marked", n)
 	}
 	r := w.mustLoad(acme, first)
@@ -107,10 +107,10 @@ func TestAsIs_FindsTypingErrorsAllTheSame(t *testing.T) {
 	w.mustLoad(acme, complete)
 	drift(t, w, acme.Workspace())
 	out := w.dump(acme, false)
-	contact := lines(out, kindContact)[0]
+	contact := ofKind(out, kindContact)[0]
 	for name, c := range map[string]struct{ line, field string }{
-		"report without the mark":   {strings.Replace(lines(out, "custom_report")[1], `"as_is":true,`, "", 1), "query.fields"},
-		"campaign without the mark": {strings.Replace(lines(out, "campaign")[0], `"as_is":true,`, "", 1), "filter.plan"},
+		"report without the mark":   {strings.Replace(ofKind(out, "custom_report")[1], `"as_is":true,`, "", 1), "query.fields"},
+		"campaign without the mark": {strings.Replace(ofKind(out, "campaign")[0], `"as_is":true,`, "", 1), "filter.plan"},
 		"contact without the mark":  {`{"kind":"contact","id":"0000000000000000000000b1","fields":{"plan":"gold"}}`, "fields.plan"},
 		"secrets without the mark":  {`{"kind":"contact","id":"0000000000000000000000b1","secrets":{"ssn":"1"}}`, "secrets"},
 		"a misspelt name":           {`{"kind":"contact","as_is":true,"id":"0000000000000000000000b1","emial":"x"}`, "emial"},
@@ -140,7 +140,7 @@ func TestAsIs_NewValuesSupersede(t *testing.T) {
 	w.mustLoad(acme, complete)
 	drift(t, w, acme.Workspace())
 	w.mustLoad(acme, `{"kind":"contact","external_id":"c-1","fields":{"age":"37","ssn":"plain"}}`)
-	line := lines(w.dump(acme, true), kindContact)[0]
+	line := ofKind(w.dump(acme, true), kindContact)[0]
 	if !strings.Contains(line, `"fields":{"plan":"gold","ssn":"plain"}`) || !strings.Contains(line, `"secrets":{"age":"37"}`) {
 		t.Fatal(line)
 	}
@@ -161,8 +161,8 @@ func TestAsIs_DanglingReferences(t *testing.T) {
 	check(t, err)
 	check(t, teams.Delete(t.Context(), team))
 	out := w.dump(acme, true)
-	if !strings.Contains(lines(out, "file")[0], `"as_is":true`) {
-		t.Fatal(lines(out, "file"))
+	if !strings.Contains(ofKind(out, "file")[0], `"as_is":true`) {
+		t.Fatal(ofKind(out, "file"))
 	}
 	apart := newWorld(t)
 	elsewhere := apart.org("acme")

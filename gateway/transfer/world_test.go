@@ -145,8 +145,8 @@ const complete = `{"kind":"custom_report","id":"0000000000000000000000e1","pid":
 {"kind":"organization","name":"Acme","features":{"teams":true},"settings":{"require_public_encryption_key":true},"limits":{"folder_children":50}}
 `
 
-// lines returns the lines of a kind in a bundle.
-func lines(bundle, kind string) []string {
+// ofKind returns the lines of a kind in a bundle.
+func ofKind(bundle, kind string) []string {
 	var out []string
 	for line := range strings.Lines(bundle) {
 		if sniff(line) == kind {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -109,7 +110,7 @@ func lines(fewer int) []line {
 		{name: "folder", what: "page 2,000 of it, the last", connections: 8, ours: page(files / 50), beside: []reference{theirPage(files / 50), {name: "page 1", goal: "0.50", from: page(1)}}},
 	}
 	for _, n := range []int{100_000 / fewer, 1_000_000 / fewer} {
-		all = append(all, contactLines(n, n > 100_000/fewer)...)
+		all = append(all, contactLines(n, n > 100_000/fewer, report)...)
 	}
 	all = append(all, line{name: "import", what: "import of 10,000 contacts", measure: importing(10_000 / fewer)})
 
@@ -149,7 +150,7 @@ const (
 )
 
 // contactLines are those of an organization with n contacts.
-func contactLines(n int, long bool) []line {
+func contactLines(n int, long bool, neighbour source) []line {
 	of, limit, scan := " of "+whole(n)+" contacts", "3 ms", "40 ms without an index"
 	if long {
 		limit, scan = "25 ms", "400 ms without an index"
@@ -167,9 +168,10 @@ func contactLines(n int, long bool) []line {
 			{name: "PocketBase", goal: goal, from: records.get(theirs...)}, {name: "SQL by hand", goal: goalOfSQL, from: sql.get(sqls...)},
 		}}
 	}
-	var tierNames, numbers, reports []string
+	var tierNames, numbers, words, reports []string
 	for i := range most {
 		numbers = append(numbers, strconv.Itoa(i))
+		words = append(words, countPath+"?"+url.Values{"filters[last_name][contains]": {strconv.Itoa(i)}}.Encode())
 		reports = append(reports, "/report?v="+url.QueryEscape(nowhere(i)))
 	}
 	for i := range tiers {
@@ -181,6 +183,7 @@ func contactLines(n int, long bool) []line {
 		count("a count by the organization's own field, equal, a thousand values,", "filters[seats]", "seats=%s", "/count/seats-equal", numbers, limit, scan),
 		count("a count by the organization's own field, greater, a thousand values,", "filters[seats][gt]", "seats>%s", "/count/seats", numbers, limit, scan),
 		count("a count by `contains`", "filters[last_name][contains]", "last_name~'%s'", "/count/contains", numbers[100:], "", ""),
+		{name: "neighbours", what: "neighbours" + of, long: long, measure: beside(neighbour, org.get(words...), of)},
 		{name: "shared", what: "a secure shared report, by country," + of + ", each time another question", connections: 1, long: long, ours: shared(org, most), beside: []reference{{name: "SQL by hand", goal: "0.91", from: byCountry}}},
 		{name: "shared", what: "the same report, each time another question", connections: 32, long: long, ours: shared(org, most), beside: []reference{{name: "SQL by hand", goal: "0.91", from: byCountry}}},
 		{name: "shared", what: "the same report, all with one question", connections: 32, long: long, ours: shared(org, 1), beside: []reference{{name: "each with its own", from: shared(org, most)}}},
@@ -374,6 +377,44 @@ func shared(p place, different int) source {
 			t.requests = append(t.requests, reader.request(http.MethodGet, "/api/reports/shared/"+pid+"?"+ask.Encode(), ""))
 		}
 		return t, nil
+	}
+}
+
+// beside reads of one organization, while many ask slow questions of another at the same server.
+func beside(reads, slow source, of string) func(context.Context, *bench) ([]fact, error) {
+	return func(ctx context.Context, b *bench) ([]fact, error) {
+		quiet, err := reads(ctx, b)
+		if err != nil {
+			return nil, err
+		}
+		loud, err := slow(ctx, b)
+		if err != nil {
+			return nil, err
+		}
+		var alone, together, waits, counts []float64
+		refused := 0.0
+		for range b.turns {
+			r, err := b.run(ctx, quiet, 8, b.seconds)
+			if err != nil {
+				return nil, err
+			}
+			alone = append(alone, r.rate())
+			var other result
+			ended := make(chan error, 1)
+			go func() {
+				var err error
+				other, err = b.run(ctx, loud, 32, b.seconds+2)
+				ended <- err
+			}()
+			time.Sleep(time.Second) // until it has begun
+			r, err = b.run(ctx, quiet, 8, b.seconds)
+			if err := errors.Join(<-ended, err); err != nil {
+				return nil, err
+			}
+			together, waits, counts, refused = append(together, r.rate()), append(waits, r.Median/1000), append(counts, other.rate()), refused+other.Refused
+		}
+		return []fact{{"a custom report by key, 8 connections, while 32 of another organization count by `contains`" + of,
+			fmt.Sprintf("%s a second by a median of %s ms, alone %s; counts %s a second, %.0f failed", number(median(together)), number(median(waits)), number(median(alone)), number(median(counts)), refused), ""}}, nil
 	}
 }
 

@@ -79,10 +79,11 @@ func (b *bench) run(ctx context.Context, t *traffic, connections int, seconds fl
 	if err := t.check(ctx); err != nil {
 		return r, err
 	}
-	asked := filepath.Join(b.dir, "requests")
-	if err := writeRequests(asked, t.requests); err != nil {
+	asked, err := b.requests(t.requests)
+	if err != nil {
 		return r, err
 	}
+	defer os.Remove(asked)
 	failed, err := t.failed(ctx)
 	if err != nil {
 		return r, err
@@ -150,12 +151,17 @@ func (t *traffic) ask(ctx context.Context, request []byte) (header http.Header, 
 	return resp.Header, body, nil
 }
 
-func writeRequests(path string, requests [][]byte) error {
-	var all bytes.Buffer
-	for _, r := range requests {
-		fmt.Fprintf(&all, "%d\n%s", len(r), r)
+// requests writes them to a file of their own, and returns its path.
+func (b *bench) requests(all [][]byte) (string, error) {
+	f, err := os.CreateTemp(b.dir, "requests-*")
+	if err != nil {
+		return "", err
 	}
-	return os.WriteFile(path, all.Bytes(), 0o600)
+	w := bufio.NewWriter(f)
+	for _, r := range all {
+		fmt.Fprintf(w, "%d\n%s", len(r), r)
+	}
+	return f.Name(), errors.Join(w.Flush(), f.Close())
 }
 
 // compare asks the sides of a line in turns, and returns the results of each.

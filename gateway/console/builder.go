@@ -224,7 +224,7 @@ func (c *control) names() (all []choiceView) {
 func kindsOf(fields []reports.AskableField) (all []definedField) {
 	for _, f := range fields {
 		kind := map[string]string{reports.TypeNumber: "Number", reports.TypeBoolean: "Boolean"}[f.Type]
-		all = append(all, definedField{f.Name, f.Title, kind})
+		all = append(all, definedField{key: f.Name, title: f.Title, kind: kind})
 	}
 	return all
 }

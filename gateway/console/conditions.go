@@ -238,7 +238,7 @@ func (v *visit) matching(row *api.Operation, path map[string]string, sent url.Va
 	t := triedView{Note: map[bool]string{true: "1 contact matches.", false: v.whole(n) + " contacts match."}[n == 1]}
 	if records := a.data.Get("results").Items; len(records) > 0 {
 		t.Table = &tableView{}
-		columns := v.columns(list, records, nil, nil, &listView{})
+		columns := v.columns(list, nil, records, nil, nil, &listView{})
 		for _, c := range columns {
 			t.Table.Columns = append(t.Table.Columns, cellView{Title: c.title})
 		}

@@ -61,7 +61,7 @@ func checkPage(t *testing.T, a *gatewaytest.Answer, code int, parts ...string) {
 // checkMarkup: one heading and a language, a label for every input that is seen.
 func checkMarkup(t *testing.T, text string) {
 	t.Helper()
-	if strings.Count(text, "<h1>") != 1 || strings.Count(text, "<main") != 1 || !strings.Contains(text, `<html lang="en">`) || !strings.Contains(text, "<title>") {
+	if strings.Count(text, "<h1>")+strings.Count(text, "<h1 ") != 1 || strings.Count(text, "<main") != 1 || !strings.Contains(text, `<html lang="en">`) || !strings.Contains(text, "<title>") {
 		t.Error("a page has a language, a title, one main part and one first heading")
 	}
 	ids := map[string]bool{}

@@ -26,6 +26,7 @@ type formView struct {
 	Once     string
 	Controls []control
 	More     []control // that are seldom needed
+	Open     bool      // they are shown
 	Error    string
 	Submit   string
 	Danger   bool
@@ -81,6 +82,9 @@ func (v *visit) form(row *api.Operation, path map[string]string, current strictj
 		}
 	}
 	for _, q := range questions(row) {
+		for i := range faults { // a call says force=true, a page has a box
+			faults[i].Message = strings.ReplaceAll(faults[i].Message, q.Name+"=true", `"`+label(q.Name)+`"`)
+		}
 		c := question(q, sent)
 		c.Name, c.ID = "query."+q.Name, idOf(row.Name, "query", q.Name)
 		for _, wrong := range faults {
@@ -91,7 +95,11 @@ func (v *visit) form(row *api.Operation, path map[string]string, current strictj
 		if sent != nil {
 			c.Value = sent.Get(c.Name)
 		}
-		f.Controls = append(f.Controls, c)
+		if len(row.Body) > 0 { // how it is done comes after what
+			f.More = append(f.More, c)
+		} else {
+			f.Controls = append(f.Controls, c)
+		}
 	}
 	described := v.described(row)
 	for i := range row.Body {
@@ -120,8 +128,9 @@ func (v *visit) form(row *api.Operation, path map[string]string, current strictj
 		f.Preview, f.Try = f.Action, "_try"
 	}
 	f.Builds = slices.ContainsFunc(f.Controls, func(c control) bool { return c.Kind == "schema" || c.Grids != nil })
+	f.Open = len(faults) > 0 // what helps may be there
 	for i := range faults {
-		if !slices.ContainsFunc(f.Controls, func(c control) bool { return belongs(faults[i].Field, strings.TrimPrefix(c.Name, "query.")) }) {
+		if !slices.ContainsFunc(slices.Concat(f.Controls, f.More), func(c control) bool { return belongs(faults[i].Field, strings.TrimPrefix(c.Name, "query.")) }) {
 			f.Error = strings.TrimSpace(f.Error + " " + said(faults[i]))
 		}
 	}
@@ -444,6 +453,7 @@ func definedControl(row *api.Operation, within string, d definedField, now stric
 	if sent != nil && c.Kind != "secret" {
 		c.Value = sent.Get(c.Name)
 	}
+	c.Required = d.required && row.Method == http.MethodPost // earlier records may lack it
 	c.fit(sent)
 	for i := range c.Options {
 		c.Options[i].Chosen = c.Options[i].Value == c.Value

@@ -1,6 +1,8 @@
 package console
 
 import (
+	"cmp"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -26,15 +28,20 @@ type listView struct {
 	Chosen   bool         // not all columns, or those of the start
 	New      string
 	Actions  []*button
+	Import   string     // leads to the form that takes a file of such records
+	Links    []linkView // to pages about all of them
 	Exports  []linkView
 	Trash    string // leads to what was deleted
 	Live     string // leads back
 	Count    string
+	Timed    bool // a column has times
 	Previous string
 	Next     string
-	Filtered bool
+	Problem  string       // what is wrong with the filters
+	Clear    string       // leads to the list without filters and words; empty: there are none
 	Tree     []folderView // into which the records are sorted
 	Move     string       // where the form goes that moves one; empty: none is moved
+	Moves    string       // where that goes which moves a folder
 }
 
 // folderView is a folder, with those within it.
@@ -113,15 +120,36 @@ func (v *visit) listPage(p *page, path map[string]string) {
 		asked.Set("per_page", strconv.Itoa(perPage))
 	}
 	a, err := v.read(p.shows, path, asked.Encode())
-	if v.refused(a, err) {
+	problem := wrongQuestion(a, err)
+	if problem == "" && v.refused(a, err) {
 		return
 	}
 	if asked.Get("per_page") == strconv.Itoa(perPage) {
 		asked.Del("per_page")
 	}
 	view := v.layOutList(p, path, a.data, asked, own)
+	if view.Problem = problem; problem != "" {
+		view.Clear = p.address(path)
+	}
 	view.Curl = v.curl(v.t.Org.Slug, request{row: p.shows, path: path, query: asked.Encode()})
-	v.show(http.StatusOK, "list", view)
+	v.show(a.code, "list", view)
+}
+
+// wrongQuestion says what is wrong with the filters or the order that a list was asked for; it is shown where they can be
+// taken away. Empty: nothing is, or it is no question of those.
+func wrongQuestion(a reply, err error) string {
+	if err != nil || a.code != http.StatusUnprocessableEntity && a.code != http.StatusBadRequest {
+		return ""
+	}
+	text := ""
+	for _, f := range a.faults() {
+		if filter, is := strings.CutPrefix(f.Field, "filters["); is {
+			field, _, _ := strings.Cut(filter, "]")
+			f.Message, f.Field = strings.Replace(f.Message, f.Field, field, 1), field
+		}
+		text = strings.TrimSpace(text + " " + said(f))
+	}
+	return cmp.Or(text, sentence(a.message))
 }
 
 // at returns the address of the page with that query.
@@ -141,7 +169,7 @@ func (p *page) at(path map[string]string, asked url.Values, columns []string) st
 }
 
 func (v *visit) layOutList(p *page, path map[string]string, data strictjson.Value, asked, own url.Values) listView {
-	title := p.title()
+	title := cmp.Or(clip(v.recordAbove(p, path).Get("label_plural").Text), p.title())
 	view := listView{chrome: v.chrome(title), Q: asked.Get("q")}
 	view.Trail = v.trail(p, path)
 	defined := v.defined(p.shows, path)
@@ -157,7 +185,7 @@ func (v *visit) layOutList(p *page, path map[string]string, data strictjson.Valu
 	for _, f := range defined {
 		names = append(slices.Clone(names), f.key)
 	}
-	columns := v.columns(p, data.Get("results").Items, defined, own["_columns"], &view)
+	columns := v.columns(p, path, data.Get("results").Items, defined, own["_columns"], &view)
 	view.Chosen = own.Has("_columns")
 	order := asked.Get("sort")
 	if order == "" {
@@ -191,13 +219,17 @@ func (v *visit) layOutList(p *page, path map[string]string, data strictjson.Valu
 		}
 		for i, c := range columns {
 			cell := present(c.of(record), deepest)
-			cell.Text = clip(cell.Text)
+			cell.Text = clip(v.subject(c.name, cell.Text))
+			if i == 0 && cell.Class == "none" { // what leads to it needs a name
+				cell.Text = row.Name
+			}
 			if len(cell.List) > 6 {
 				cell.List = append(cell.List[:6:6], "…")
 			}
 			if cell.Class == "number" {
 				view.Columns[i].Class = "number"
 			}
+			view.Timed = view.Timed || cell.Time != ""
 			if cell.Href = v.leads(p, c.name, c.of(record)); i == 0 {
 				cell.Href = row.Href
 			}
@@ -223,7 +255,13 @@ func (v *visit) layOutList(p *page, path map[string]string, data strictjson.Valu
 	}
 	slices.SortFunc(view.Kept, func(a, b hidden) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortFunc(view.Filters, func(a, b filterView) int { return strings.Compare(a.Text, b.Text) })
-	view.Filtered = len(view.Filters) > 0 || view.Q != ""
+	if len(view.Filters) > 0 || view.Q != "" {
+		view.Clear = with(func(q url.Values) {
+			maps.DeleteFunc(q, func(name string, _ []string) bool {
+				return name == "q" || name == "page" || strings.HasPrefix(name, "filters[")
+			})
+		})
+	}
 	view.Search = p.has("q")
 	for _, name := range names {
 		view.Fields = append(view.Fields, choiceView{Value: name, Title: titleOf(name, defined)})
@@ -231,8 +269,19 @@ func (v *visit) layOutList(p *page, path map[string]string, data strictjson.Valu
 	if may(p.create, v.who, v.t) && !deleted {
 		view.New = "/do/" + p.create.Name + pathQuery(path)
 	}
+	if imports := v.site.rows["imports.create"]; p.shows.Defined.Values != "" && !deleted && may(p.create, v.who, v.t) && may(imports, v.who, v.t) {
+		as := p.shows.Resource + "s"
+		for _, of := range path {
+			as += ":" + of
+		}
+		view.Import = "/do/imports.create?" + url.Values{"query.as": {as}}.Encode()
+	}
+	view.Links = v.leadsTo(p, path)
 	for _, row := range p.exports {
 		if may(row, v.who, v.t) {
+			if row.Param("format").Name == "" {
+				view.Exports = append(view.Exports, linkView{Title: row.Summary, Address: row.Path})
+			}
 			for _, format := range row.Param("format").Enum {
 				q := url.Values{"format": {format}}
 				for name, values := range asked {
@@ -292,6 +341,9 @@ func (v *visit) sorted(view *listView, asked url.Values, with func(func(url.Valu
 	}
 	if update := v.site.rows["files.update"]; may(update, v.who, v.t) {
 		view.Move = "/do/" + update.Name
+	}
+	if update := v.site.rows["folders.update"]; may(update, v.who, v.t) {
+		view.Moves = "/do/" + update.Name
 	}
 }
 
@@ -385,7 +437,7 @@ const few = 6
 
 // columns returns the columns that are shown, and notes which there are. Those of the start are the ones people
 // know a record by, and then those that come first, but for identifiers and for what has parts.
-func (v *visit) columns(p *page, records []strictjson.Value, defined []definedField, chosen []string, view *listView) (all []column) {
+func (v *visit) columns(p *page, path map[string]string, records []strictjson.Value, defined []definedField, chosen []string, view *listView) (all []column) {
 	var there []column
 	if len(records) > 0 {
 		for _, m := range records[0].Members {
@@ -401,24 +453,41 @@ func (v *visit) columns(p *page, records []strictjson.Value, defined []definedFi
 		}
 	}
 	plain := func(c column) bool {
-		if slices.Contains([]string{"id", "pid", "org_id", "user_id", "url", "teams", "subject", "begins", "may"}, c.name) || strings.HasPrefix(c.name, "external_") || strings.HasSuffix(c.name, "_at") && c.name != "created_at" && c.name != "last_used_at" {
+		if slices.Contains([]string{"id", "pid", "org_id", "user_id", "url", "teams", "account", "begins", "may"}, c.name) || strings.HasPrefix(c.name, "external_") || strings.HasSuffix(c.name, "_at") && c.name != "created_at" && c.name != "last_used_at" {
 			return false
 		}
 		if thing := strings.TrimSuffix(c.name, "_id"); slices.ContainsFunc(there, func(other column) bool { return other.name == thing+"_name" }) {
 			return false // it is there by its name
+		}
+		for _, key := range path {
+			if c.within == "" && !slices.ContainsFunc(records, func(r strictjson.Value) bool { return c.of(r).Text != key }) {
+				return false // the address says it already
+			}
 		}
 		return !slices.ContainsFunc(records, func(r strictjson.Value) bool { return c.of(r).Is == strictjson.Object })
 	}
 	if len(chosen) == 0 {
 		for _, name := range naming() {
 			for _, c := range there {
-				if c.name == name && name != "id" && c.within == "" && len(all) < 2 {
+				if c.name == name && name != "id" && c.within == "" && len(all) < 2 && slices.ContainsFunc(records, func(r strictjson.Value) bool { return c.of(r).Text != "" }) {
 					all = append(all, c)
 				}
 			}
 		}
-		for _, c := range append(slices.Clone(there[min(len(there), 0):]), column{}) {
-			if c.name != "" && len(all) < few && plain(c) && !slices.Contains(all, c) && c.name != "created_at" {
+		name := namingField(defined)
+		if i := slices.IndexFunc(there, func(c column) bool { return c.within != "" && c.name == name }); i >= 0 && len(all) == 0 {
+			all = append(all, there[i])
+		}
+		if i := slices.IndexFunc(there, func(c column) bool { return c.name == "state" }); i > 2 { // how it is goes before how it was made
+			state := there[i]
+			there = slices.Insert(slices.Delete(there, i, i+1), 2, state)
+		}
+		most := few
+		if p.each != nil && p.each.update == nil && slices.ContainsFunc(there, func(c column) bool { return c.name == "created_at" }) {
+			most-- // what nobody changes is known by when it was
+		}
+		for _, c := range there {
+			if len(all) < most && plain(c) && !slices.Contains(all, c) && c.name != "created_at" {
 				all = append(all, c)
 			}
 		}
@@ -475,50 +544,6 @@ func (s *site) listOf(resource string) *page {
 	return nil
 }
 
-// definedField is a field that the organization defined.
-type definedField struct{ key, title, kind string }
-
-func titleOf(name string, defined []definedField) string {
-	for _, f := range defined {
-		if f.key == name {
-			return f.title
-		}
-	}
-	return label(name)
-}
-
-// maxDefined bounds the fields that a page shows.
-const maxDefined = 200
-
-// defined returns the fields that the organization defined of the records.
-func (v *visit) defined(row *api.Operation, path map[string]string) (fields []definedField) {
-	by := v.site.listOf(row.Defined.By)
-	if by == nil {
-		return nil
-	}
-	for _, p := range row.Params {
-		if p.In != api.InPath || p.Ref != row.Defined.By || by.each == nil {
-			continue
-		}
-		a, err := v.read(by.each.shows, map[string]string{by.each.key(): path[p.Name]}, "")
-		if err != nil || !a.ok() {
-			return nil
-		}
-		for _, m := range a.data.Get("schema").Members {
-			fields = append(fields, definedField{m.Name, m.Value.Get("title").Text, m.Value.Get("type").Text})
-		}
-		return fields
-	}
-	data, ok := v.named(by.shows.Name, "per_page="+strconv.Itoa(maxDefined))
-	if !ok {
-		return nil
-	}
-	for _, r := range data.Get("results").Items {
-		fields = append(fields, definedField{r.Get("key").Text, r.Get("title").Text, r.Get("type").Text})
-	}
-	return fields
-}
-
 // trail leads back to where a page belongs.
 func (v *visit) trail(p *page, path map[string]string) (links []linkView) {
 	for i := 2; i < len(p.segments); i++ {
@@ -529,7 +554,7 @@ func (v *visit) trail(p *page, path map[string]string) (links []linkView) {
 				if key := other.key(); key != "" {
 					title = clip(path[key])
 					if a, err := v.read(other.shows, path, ""); err == nil && a.ok() {
-						title = clip(nameOf(a.data, title))
+						title = clip(v.nameOf(other.shows, path, a.data, title))
 					}
 				}
 				links = append(links, linkView{Title: title, Address: other.address(path)})

@@ -101,6 +101,9 @@ func (v *visit) called(nobody string) map[string]string {
 	return names
 }
 
+// isolated keeps the direction of a name from turning the sentence around it.
+func isolated(name string) string { return "\u2068" + name + "\u2069" }
+
 // attention notes what somebody should look at.
 func (v *visit) attention(view *overview) {
 	now := v.Now()
@@ -114,7 +117,7 @@ func (v *visit) attention(view *overview) {
 			if key.Get("state").Text != "active" {
 				continue
 			}
-			name, address := clip(nameOf(key, "")), "/keys/"+key.Get("id").Text
+			name, address := isolated(clip(nameOf(key, ""))), "/keys/"+key.Get("id").Text
 			at := func(field string) time.Time {
 				t, _ := time.Parse(time.RFC3339, key.Get(field).Text) // the year 1 where there is none
 				return t
@@ -144,7 +147,7 @@ func (v *visit) attention(view *overview) {
 		}
 		for _, r := range data.Get("results").Items {
 			if r.Get("shareable").Is == strictjson.True && r.Get("secure").Is == strictjson.False {
-				add("The report "+clip(nameOf(r, ""))+" is open to whoever has its address", p.each.address(map[string]string{p.each.key(): r.Get("id").Text}))
+				add("The report "+isolated(clip(nameOf(r, "")))+" is open to whoever has its address", p.each.address(map[string]string{p.each.key(): r.Get("id").Text}))
 			}
 		}
 	}

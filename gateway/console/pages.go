@@ -79,7 +79,7 @@ func (m *Module) routes() error {
 }
 
 func (m *Module) missing(w http.ResponseWriter) {
-	m.message(w, http.StatusNotFound, "", "There is no such page", "Check the address, or ask whoever gave it to you.")
+	m.render(w, http.StatusNotFound, "message", messageView{frame: frame{Title: "There is no such page"}, Text: "Check the address, or ask whoever gave it to you.", Home: true})
 }
 
 // ServeHTTP serves the pages.
@@ -159,7 +159,7 @@ func (m *Module) tenantPage(page func(http.ResponseWriter, *http.Request, *tenan
 		case errors.Is(err, tenants.ErrUnknownTenant):
 			nobody(w, r, err)
 		case errors.As(err, &refused):
-			m.refuse(w, refused)
+			m.refuse(w, r, refused)
 		case err != nil:
 			m.Log.WarnContext(r.Context(), "a page is unavailable", "error", err)
 			m.unavailable(w, "")
@@ -205,13 +205,14 @@ func (m *Module) render(w http.ResponseWriter, code int, name string, data any) 
 }
 
 func (m *Module) message(w http.ResponseWriter, code int, organization, title, text string) {
-	m.render(w, code, "message", messageView{frame{Title: title, Organization: organization}, text, false})
+	m.render(w, code, "message", messageView{frame: frame{Title: title, Organization: organization}, Text: text})
 }
 
 type messageView struct {
 	frame
 	Text   string
 	SignIn bool // leads to signing in, in another window
+	Home   bool // leads to the overview
 }
 
 func (m *Module) unavailable(w http.ResponseWriter, organization string) {
@@ -220,10 +221,14 @@ func (m *Module) unavailable(w http.ResponseWriter, organization string) {
 }
 
 // refuse asks a visitor who is over a limit to come back.
-func (m *Module) refuse(w http.ResponseWriter, p *api.Problem) {
+func (m *Module) refuse(w http.ResponseWriter, r *http.Request, p *api.Problem) {
 	seconds := int(math.Ceil(p.RetryAfter.Seconds()))
 	w.Header().Set("Retry-After", strconv.Itoa(seconds))
-	m.message(w, p.Code, "", "Please wait a moment", "More is asked for than can be answered at once. Nothing is wrong with the address: try again in "+waitText(seconds)+".")
+	text := "More is asked for than can be answered at once. Nothing is wrong with the address: try again in " + waitText(seconds) + "."
+	if r.Method == http.MethodPost {
+		text = "More is asked for than can be answered at once. Nothing was saved. Load this page again in " + waitText(seconds) + ": the browser sends once more what you typed."
+	}
+	m.message(w, p.Code, "", "Please wait a moment", text)
 }
 
 // waitText writes 1 second, 2 seconds; from two minutes on in minutes.

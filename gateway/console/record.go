@@ -1,10 +1,13 @@
 package console
 
 import (
+	"cmp"
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"tenantry/backends/api"
@@ -17,6 +20,7 @@ import (
 type recordView struct {
 	chrome
 	Note    string
+	Problem string    // why what the page is about did not succeed
 	Ask     []control // parameters of a question, which the page's form asks
 	Missing bool      // the question lacks some
 	Facts   []pair
@@ -29,7 +33,7 @@ type recordView struct {
 	Links   []linkView
 	Exports []linkView
 	Deleted bool
-	Moment  string
+	Pages   *listView // which page of the rows this is
 }
 
 // triedView is what a form would show or reach, as it was typed.
@@ -61,12 +65,23 @@ func (v *visit) recordPage(p *page, path map[string]string) {
 	asked, _ := split(query)
 	view := recordView{Deleted: asked.Get("deleted") == "true"}
 	for _, q := range p.shows.Params {
-		if q.In != api.InQuery || q.Name == "teams[]" || q.Name == "deleted" || p.update != nil || p.remove != nil {
+		if q.In != api.InQuery || q.Name == "teams[]" || q.Name == "deleted" || paging(q.Name) || p.update != nil || p.remove != nil {
 			continue
 		}
-		if c := question(q, asked); c.Kind != "" {
+		c := question(q, asked)
+		if p.shows.Name == explains {
+			v.choose(&c)
+		}
+		if c.Kind != "" {
 			view.Ask = append(view.Ask, c)
 			view.Missing = view.Missing || q.Required && c.Value == ""
+		}
+	}
+	if p.update != nil && p.has("page") && p.has("per_page") { // what lies in the record comes in pages
+		for name, value := range map[string]string{"page": "1", "per_page": strconv.Itoa(perPage)} {
+			if !asked.Has(name) {
+				asked.Set(name, value)
+			}
 		}
 	}
 	var data strictjson.Value
@@ -95,24 +110,59 @@ func (v *visit) recordPage(p *page, path map[string]string) {
 	}
 	title := p.title()
 	if p.key() != "" || p.update != nil {
-		title = clip(nameOf(data, title))
+		name := v.nameOf(p.shows, path, data, "")
+		if id := data.Get("id").Text; id != "" && name == id { // which says nothing by itself
+			name = p.title() + " " + id
+		}
+		title = clip(cmp.Or(name, title))
 	}
 	if p.update != nil && p.key() == "" {
 		title = p.title()
 	}
+	if p.key() == "" && len(view.Ask) > 0 {
+		title = p.shows.Summary
+	}
 	if data.Get("state").Text == "running" { // it tells how far it has come
 		v.w.Header().Set("Refresh", "2")
 	}
+	if slices.Contains([]string{"refused", "failed", "interrupted"}, data.Get("state").Text) {
+		view.Problem = sentence(data.Get("message").Text)
+	}
+	if above := v.recordAbove(p, path); above.Is == strictjson.Object { // Contacts by country: run
+		title = clip(nameOf(above, title)) + ": " + strings.ToLower(label(p.segments[len(p.segments)-1]))
+	}
 	view.chrome = v.chrome(title)
+	if view.Problem != "" {
+		view.Done = ""
+	}
 	view.Trail = v.trail(p, path)
-	if len(view.Ask) > 0 || p.key() == "" && p.update == nil {
+	if len(view.Ask) > 0 {
 		view.Note = p.shows.Description
 	}
 	view.Curl = v.curl(v.t.Org.Slug, request{row: p.shows, path: path, query: asked.Encode()})
 	if code == http.StatusOK && !view.Missing {
 		v.layOutRecord(&view, p, path, data, tag)
 	}
+	if rows := longest(data); rows.Get("pages").Is == strictjson.Number {
+		view.Pages = &listView{}
+		v.paged(view.Pages, rows, func(change func(url.Values)) string {
+			q := maps.Clone(asked)
+			change(q)
+			return p.at(path, q, nil)
+		})
+	}
 	v.show(code, "record", view)
+}
+
+// longest returns which rows a page is of: those of the answer, else the part of it that has most pages.
+func longest(data strictjson.Value) (rows strictjson.Value) {
+	most := -1
+	for _, m := range append([]strictjson.Member{{Value: data}}, data.Members...) {
+		if pages, err := strconv.Atoi(m.Value.Get("pages").Text); err == nil && pages > most {
+			most, rows = pages, m.Value
+		}
+	}
+	return rows
 }
 
 func (v *visit) layOutRecord(view *recordView, p *page, path map[string]string, data strictjson.Value, tag string) {
@@ -136,6 +186,13 @@ func (v *visit) layOutRecord(view *recordView, p *page, path map[string]string, 
 	}
 	for _, row := range p.actions {
 		if !may(row, v.who, v.t) || strings.HasSuffix(row.Name, ".restore") != view.Deleted {
+			continue
+		}
+		if active := data.Get("active").Is; active == strictjson.True && strings.HasSuffix(row.Name, ".reactivate") || active == strictjson.False && strings.HasSuffix(row.Name, ".deactivate") {
+			continue // it is so already
+		}
+		if name := lacking(row, path); name != "" {
+			v.offer(view.Table, row, path, name, data)
 			continue
 		}
 		if len(row.Body) == 0 && len(questions(row)) == 0 {
@@ -164,11 +221,7 @@ func (v *visit) layOutRecord(view *recordView, p *page, path map[string]string, 
 	if view.Deleted {
 		return
 	}
-	for _, below := range p.below {
-		if may(below.shows, v.who, v.t) {
-			view.Links = append(view.Links, linkView{Title: label(below.segments[len(below.segments)-1]), Address: below.address(path)})
-		}
-	}
+	view.Links = append(v.elsewhere(p, path), v.leadsTo(p, path)...)
 	for _, row := range p.exports {
 		for _, format := range row.Param("format").Enum {
 			if may(row, v.who, v.t) {
@@ -197,49 +250,6 @@ func (v *visit) completed(p *page, path map[string]string, data strictjson.Value
 		}
 	}
 	return data
-}
-
-// facts lays an answer out: as a table where it is one, else by its members.
-func (v *visit) facts(p *page, data strictjson.Value) (facts []pair, table *tableView) {
-	columns, results := data.Get("columns"), data.Get("results")
-	if columns.Is == strictjson.Array && results.Is == strictjson.Array {
-		table = &tableView{}
-		for _, c := range columns.Items {
-			table.Columns = append(table.Columns, cellView{Title: c.Get("title").Text, Class: cellClass(c.Get("type").Text)})
-		}
-		for _, r := range results.Items {
-			row := make([]shown, len(r.Items))
-			for i := range r.Items {
-				row[i] = present(r.Items[i], deepest)
-			}
-			table.Rows = append(table.Rows, row)
-		}
-		data = without(data, "columns", "results")
-	}
-	if data.Is != strictjson.Object {
-		if data.Is == strictjson.Array && len(data.Items) == 0 {
-			return nil, table
-		}
-		return []pair{{"Answer", present(data, 0)}}, table
-	}
-	for _, m := range data.Members {
-		value := present(m.Value, 0)
-		value.Href = v.leads(p, m.Name, m.Value)
-		if m.Name == "share_url" || m.Name == "url" {
-			value.Href = webAddress(m.Value.Text)
-		}
-		facts = append(facts, pair{label(m.Name), value})
-	}
-	return facts, table
-}
-
-// webAddress returns the text where it is the address of a page, else nothing.
-func webAddress(text string) string {
-	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return ""
-	}
-	return text
 }
 
 // questions returns the parameters of a query that the form of an operation asks for.
@@ -283,7 +293,13 @@ func (m *Module) doPage(v *visit) {
 		http.Redirect(v.w, v.r, v.back(row, path), http.StatusSeeOther)
 		return
 	}
-	v.showForm(http.StatusOK, row, path, v.form(row, path, strictjson.Value{}, nil, nil))
+	form := v.form(row, path, strictjson.Value{}, nil, nil)
+	for i, c := range form.Controls { // what the address says already
+		if value := sent.Get(c.Name); value != "" && strings.HasPrefix(c.Name, "query.") {
+			form.Controls[i].Value = value
+		}
+	}
+	v.showForm(http.StatusOK, row, path, form)
 }
 
 // doing finds the operation of a form, and says so where there is none for this person.
@@ -409,6 +425,11 @@ func (v *visit) carry(q request, sent, query url.Values) {
 	switch {
 	case err == nil && a.ok() && q.row.Reads && !q.row.Once:
 		v.tried(q, row, sent, a)
+	case err == nil && a.ok() && query.Get("preview") == "true":
+		sent.Del("query.preview") // what follows is meant
+		t := triedView{Note: "This is what it would touch. Nothing has been changed yet."}
+		t.Facts, _ = v.facts(&page{shows: q.row}, a.data.Get("touches"))
+		v.showTried(q, row, path, sent, &t)
 	case err == nil && a.ok():
 		v.done(row, path, query, a)
 	case err == nil && a.code == http.StatusPreconditionFailed:
@@ -508,6 +529,10 @@ func (v *visit) done(row *api.Operation, path map[string]string, query url.Value
 	handOn(v.w, a.header)
 	if row.Once && len(a.data.Members) > 0 {
 		view := recordView{chrome: v.chrome(row.Message), Note: "This is shown once. Copy it now, and keep it where nobody else can read it."}
+		first := []string{"link", "url", "token", "value"} // what is to be copied
+		slices.SortStableFunc(a.data.Members, func(a, b strictjson.Member) int {
+			return cmp.Compare(uint(slices.Index(first, a.Name)), uint(slices.Index(first, b.Name)))
+		})
 		view.Facts, _ = v.facts(&page{shows: row}, a.data)
 		view.Links = []linkView{{Title: "Go on", Address: v.back(row, path)}}
 		v.render(v.w, http.StatusOK, "record", view)

@@ -153,6 +153,33 @@ func TestSavingUnchangedChangesNothing(t *testing.T) {
 	}
 }
 
+// TestPreviewSaysWhatItWouldTouch, and never that it was done.
+func TestPreviewSaysWhatItWouldTouch(t *testing.T) {
+	t.Parallel()
+	_, acme, cookie := rich(t, nil)
+	p := person{t, acme, cookie}
+	const at = "/custom/objects/bike"
+	page := p.open(at)
+	if text := page.Text(); strings.Index(text, "Force") < strings.Index(text, "Label plural") {
+		t.Error("the form begins with how it is done")
+	}
+	values := formTo(t, page, "/do/objects.update")
+	values.Set("schema.3.title", "") // the model
+	values.Set("schema.3.key", "")
+	values.Set("query.preview", "true")
+	tried := p.send("/do/objects.update", values)
+	checkPage(t, tried, 200, "Nothing has been changed yet", "<dt>Records</dt><dd><span class=\"number\" dir=\"auto\">12</span>")
+	if formTo(t, tried, "/do/objects.update").Has("query.preview") {
+		t.Error("the form would only try once more")
+	}
+	checkPage(t, p.open(at), 200, `value="model"`)
+	values = formTo(t, p.open("/do/objects.delete?path.name=bike"), "/do/objects.delete")
+	checkPage(t, p.send("/do/objects.delete", values), 422, "12 records; \"Force\" deletes it all the same")
+	values.Set("query.preview", "true")
+	checkPage(t, p.send("/do/objects.delete", values), 200, "Nothing has been changed yet")
+	checkPage(t, p.open(at), 200, "<h1 dir=\"auto\">Bike</h1>")
+}
+
 // TestValuesOfAnotherTypeAreNotLost: what was stored before its field got another type is shown, kept while something else is
 // changed, and can be mended.
 func TestValuesOfAnotherTypeAreNotLost(t *testing.T) {

@@ -70,7 +70,7 @@ func (m *Module) Serve(rows []api.Operation, handler http.Handler) {
 			case parent == nil:
 			case parent.list && p.segments[len(p.segments)-1][0] == '{':
 				parent.each = p
-			default:
+			case p.key() == "":
 				parent.below = append(parent.below, p)
 			}
 		case p != nil && p.list && strings.HasSuffix(row.Name, ".create"):
@@ -85,7 +85,75 @@ func (m *Module) Serve(rows []api.Operation, handler http.Handler) {
 			parent.actions = append(parent.actions, row)
 		}
 	}
+	s.settle()
 	m.site = s
+}
+
+// settle gives each page and file that lies at no other page's address one that leads to it. Of a record that is the record's
+// page: /compliance/contacts/{id} is led to by /contacts/{id}. Others are led to by the first page of the navigation with their tag.
+func (s *site) settle() {
+	for i := range s.all {
+		row := &s.all[i]
+		path := strings.TrimPrefix(row.Path, "/api")
+		above := path[:strings.LastIndexByte(path, '/')]
+		at := slices.IndexFunc(s.pages, func(p *page) bool { return p.path == above })
+		if s.rows[row.Name] == nil || row.Method != http.MethodGet || at >= 0 && (s.pages[at].list || !strings.HasSuffix(path, "}")) {
+			continue
+		}
+		here := slices.IndexFunc(s.pages, func(p *page) bool { return p.shows == row })
+		switch home := s.home(row); {
+		case here < 0:
+			if home != nil && !strings.Contains(path, "{") {
+				home.exports = append(home.exports, row)
+			}
+		case strings.HasSuffix(path, "}"):
+			if of := s.of(above); of != nil && of.key() == s.pages[here].key() {
+				of.below = append(of.below, s.pages[here])
+			}
+		case home != nil && !strings.Contains(path, "{") && !s.pages[here].list && s.pages[here].update == nil:
+			home.below = append(home.below, s.pages[here])
+		}
+	}
+}
+
+// led reports whether the navigation leads to the page.
+func (p *page) led() bool {
+	return !strings.Contains(p.path, "{") && (p.list || p.update != nil) && p.path != "/me" && !strings.HasPrefix(p.path, "/me/")
+}
+
+// home returns the first page of the navigation that bears the row's tag.
+func (s *site) home(row *api.Operation) *page {
+	for _, p := range s.pages {
+		if p.led() && p.shows.Tag == row.Tag {
+			return p
+		}
+	}
+	return nil
+}
+
+// of returns the page of one record of those that the end of a path names, or of the list that is above it.
+func (s *site) of(path string) (each *page) {
+	for _, p := range s.pages {
+		if p.list && p.each != nil && (strings.HasSuffix(path, p.path) || each == nil && strings.HasPrefix(path, p.path+"/")) {
+			each = p.each
+		}
+	}
+	return each
+}
+
+// leadsTo returns the links to the pages below that the navigation does not have.
+func (v *visit) leadsTo(p *page, path map[string]string) (links []linkView) {
+	for _, below := range p.below {
+		if !may(below.shows, v.who, v.t) || below.led() {
+			continue
+		}
+		title := below.shows.Summary
+		if last := below.segments[len(below.segments)-1]; below.path == p.path+"/"+last && below.key() == "" {
+			title = label(last)
+		}
+		links = append(links, linkView{Title: title, Address: below.address(path)})
+	}
+	return links
 }
 
 // find returns the page of a path and the parameters within it. A segment that is written out goes before a parameter.
@@ -216,7 +284,7 @@ func (s *site) navigation(who *tenants.Principal, t *tenants.Tenant, current str
 	}
 	shown[len(all)].Title = "More"
 	for _, p := range s.pages {
-		if strings.Contains(p.path, "{") || !may(p.shows, who, t) || !p.list && p.update == nil || p.path == "/me" || strings.HasPrefix(p.path, "/me/") {
+		if !p.led() || !may(p.shows, who, t) {
 			continue
 		}
 		at, icon := slices.IndexFunc(all, func(g group) bool { return g.at(p.shows.Tag) >= 0 }), ""
@@ -250,7 +318,7 @@ var firstWord = regexp.MustCompile(`^(List|Get|Change|Update|Create|Delete|Resto
 
 // title returns what the page shows: "Contacts" of one that lists contacts.
 func (p *page) title() string {
-	if title := firstWord.ReplaceAllString(p.shows.Summary, ""); len(title) <= longTitle || p.key() != "" {
+	if title := firstWord.ReplaceAllString(p.shows.Summary, ""); len(title) <= longTitle || !p.led() {
 		return capital(title)
 	}
 	return p.shows.Tag
@@ -271,6 +339,8 @@ func label(name string) string {
 	switch name {
 	case "id", "pid", "url":
 		return strings.ToUpper(name)
+	case "q":
+		return "Search"
 	}
 	return capital(strings.ReplaceAll(strings.TrimSuffix(name, "_id"), "_", " "))
 }

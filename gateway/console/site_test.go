@@ -44,6 +44,28 @@ func rich(t *testing.T, change func(string) string, options ...gatewaytest.Optio
 	}
 	acme.Import(t, lines...)
 	_, cookie := acme.Person(t, "root@example.com", func(n *control.NewUser) { n.Name, n.Roles = "Root", []string{"admin"} })
+	made := func(path, kind, body string) string { // what bundles do not hold
+		t.Helper()
+		if change != nil {
+			body = change(body)
+		}
+		a := acme.Do(t, http.MethodPost, path, gatewaytest.Cookie(cookie), gatewaytest.Body(kind, body))
+		id, _ := a.Field("id").(string)
+		if a.Status != "ok" {
+			t.Fatalf("%s: %d %s", path, a.Code, a.Body)
+		}
+		return id
+	}
+	const js = "application/json"
+	account := made("/api/service-accounts", js, `{"name":"Shop of the North","permissions":["contacts"]}`)
+	made("/api/keys", js, `{"name":"Shop key","kind":"server_full","account":"`+account+`"}`)
+	made("/api/custom-reports/"+demo.SecureReportID+"/share", js, `{"params":{"country":"DE"}}`)
+	tried := "/api/import/" + made("/api/import?as=contacts&dry_run=true", "text/csv", "Email,Town\nnobody@example.com,Bonn\nno address,Ulm\n")
+	for deadline := time.Now().Add(patience); acme.Do(t, http.MethodGet, tried, gatewaytest.Cookie(cookie)).Field("state") == "running"; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the import does not end")
+		}
+	}
 	return g, acme, cookie
 }
 
@@ -120,11 +142,15 @@ func (p person) follows(a *gatewaytest.Answer) *gatewaytest.Answer {
 	return page
 }
 
+// kindOf returns what pages of one kind have in common. Each report is of a kind of its own, since each has another picture.
+func kindOf(path string) string {
+	return regexp.MustCompile(`/(custom-reports/[0-9a-f]{24})|/[0-9a-f]{24}|/[0-9]+|=[^&]*`).ReplaceAllString(path, "*$1")
+}
+
 // crawl opens every page that links lead to, one of each kind of record.
 func (p person) crawl(see func(path string, page *gatewaytest.Answer)) {
 	p.t.Helper()
-	shape := regexp.MustCompile(`[0-9a-f]{24}|/[0-9]+|=[^&]*`)
-	seen, todo := map[string]bool{}, []string{"/"}
+	seen, todo := map[string]bool{"/": true}, []string{"/"}
 	const most = 700
 	for len(todo) > 0 && len(seen) < most {
 		path := todo[0]
@@ -133,10 +159,10 @@ func (p person) crawl(see func(path string, page *gatewaytest.Answer)) {
 		see(path, page)
 		for _, found := range links.FindAllStringSubmatch(page.Text(), -1) {
 			next := html.UnescapeString(found[1])
-			if !strings.HasPrefix(next, "/") || strings.HasPrefix(next, "/api/") || strings.HasPrefix(next, "/assets/") || seen[shape.ReplaceAllString(next, "")] {
+			if !strings.HasPrefix(next, "/") || strings.HasPrefix(next, "/api/") || strings.HasPrefix(next, "/assets/") || seen[kindOf(next)] {
 				continue
 			}
-			seen[shape.ReplaceAllString(next, "")] = true
+			seen[kindOf(next)] = true
 			todo = append(todo, next)
 		}
 	}
@@ -145,14 +171,19 @@ func (p person) crawl(see func(path string, page *gatewaytest.Answer)) {
 	}
 }
 
-// TestEveryPageOpens that a link leads to: whole, by the rules for all pages, and of bounded size.
+// apart are pages to which no link leads.
+func apart() []string { return []string{"/campaigns/count", "/find?q=a"} }
+
+// TestEveryPageOpens of each operation that reads: whole, by the rules for all pages, and of bounded size.
 func TestEveryPageOpens(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
+	p := person{t, acme, cookie}
 	opened := map[string]bool{}
-	person{t, acme, cookie}.crawl(func(path string, page *gatewaytest.Answer) {
+	hold := func(path string, page *gatewaytest.Answer) {
+		t.Helper()
 		opened[strings.Split(path, "?")[0]] = true
-		if path == "/compliance/contacts" { // which says what the organization lacks for it
+		if strings.HasPrefix(path, "/compliance/contacts") { // which says what the organization lacks for it
 			checkPage(t, page, 422, "there is no custom object lesson")
 			return
 		}
@@ -167,42 +198,125 @@ func TestEveryPageOpens(t *testing.T) {
 		if len(page.Body) > 100<<10 {
 			t.Errorf("%s has %d bytes", path, len(page.Body))
 		}
+	}
+	p.crawl(hold)
+	for _, path := range apart() {
+		if opened[path] {
+			t.Errorf("a link leads to %s", path)
+		}
+		hold(path, p.open(path))
+	}
+	everyPage(t, acme, func(path string, pattern *regexp.Regexp) {
+		for path := range opened {
+			if pattern.MatchString(path) {
+				return
+			}
+		}
+		t.Errorf("no link leads to a page %s", path)
 	})
-	for _, path := range []string{"/", "/contacts", "/contacts/fields", "/custom/objects", "/custom/objects/bike", "/custom/objects/bike/records", "/form/collections", "/files", "/files/folders", "/custom-reports", "/campaigns", "/users", "/roles", "/teams", "/service-accounts", "/keys", "/organization", "/compliance/settings", "/audit", "/usage", "/import", "/me", "/do/contacts.create", "/do/keys.create"} {
-		if !opened[path] {
-			t.Errorf("no link leads to %s", path)
+}
+
+// everyPage sees the path of each page that the site serves: of each operation that reads for a session and answers no file.
+func everyPage(t *testing.T, o *gatewaytest.Org, see func(path string, pattern *regexp.Regexp)) {
+	t.Helper()
+	var document struct {
+		Paths map[string]map[string]struct {
+			Security  []map[string]any
+			Responses map[string]struct{ Content map[string]any }
 		}
 	}
+	if err := json.Unmarshal(o.Page(t, "/api/openapi.json").Body, &document); err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for path, methods := range document.Paths {
+		get, reads := methods["get"]
+		session := slices.ContainsFunc(get.Security, func(s map[string]any) bool { return s["session"] != nil })
+		if _, is := get.Responses["200"].Content["application/json"]; !reads || !session || !is {
+			continue
+		}
+		seen++
+		path = strings.TrimPrefix(path, "/api")
+		see(path, regexp.MustCompile("^"+regexp.MustCompile(`\{[^}]*\}`).ReplaceAllString(path, "[^/]+")+"$"))
+	}
+	if seen < 40 {
+		t.Errorf("the document has %d pages", seen)
+	}
+}
+
+// evil is text that sets a flag where it becomes markup.
+const evil = `"'><script>ran=1</script><img src=x onerror=ran=1>`
+
+// hostileOrg returns an organization with evil in every text that it can store, each followed by the name of its field, and the session of
+// an administrator whose browser has such a name as well.
+func hostileOrg(t *testing.T) (acme *gatewaytest.Org, cookie *http.Cookie, fields []string) {
+	t.Helper()
+	fields = []string{"title", "label", "label_plural", "name", "first_name", "last_name", "city", "filename", "desc", "wish", "model", "category", "form_name", "frame",
+		"status", "country", "phone", "external_id", "mimetype"}
+	text := regexp.MustCompile(`"(` + strings.Join(fields, "|") + `)":"([^"]*)"`)
+	tags := regexp.MustCompile(`"(tags)":\["([^"]*)"`)
+	named := regexp.MustCompile(`^{"kind":"(custom_object|form_collection|role)"`)
+	marked := func(field, before string) string {
+		raw, err := json.Marshal(before + evil + field + "~")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(raw)
+	}
+	g, acme, first := rich(t, func(line string) string {
+		line = strings.NewReplacer("Town", `"<b>column~"`).Replace(line)
+		line = text.ReplaceAllStringFunc(line, func(found string) string {
+			parts := text.FindStringSubmatch(found)
+			switch {
+			case parts[1] == "name" && named.MatchString(line): // by which others refer to it; see below
+				return found
+			case parts[1] == "phone":
+				parts[2] = "" // it would be too long
+			}
+			return `"` + parts[1] + `":` + marked(parts[1], parts[2])
+		})
+		return tags.ReplaceAllStringFunc(line, func(string) string { return `"tags":[` + marked("tags", "") })
+	})
+	if _, err := control.Call[control.Organization](t.Context(), g.Commands, "org.update", control.OrganizationChange{Slug: "acme", OrganizationFields: control.OrganizationFields{Name: evil + "organization~"}}); err != nil {
+		t.Fatal(err)
+	}
+	acme.Person(t, "eve@example.com", func(n *control.NewUser) { n.Name, n.Roles = evil+"person~", []string{"admin"} })
+	cookie = sessionOf(t, signIn(t, acme, "eve@example.com", gatewaytest.Password, gatewaytest.Header("User-Agent", evil+"agent~")))
+	for path, body := range map[string]m{"/api/custom/objects": {"name": evil, "label": "a", "label_plural": "b"}, "/api/form/collections": {"name": evil, "label": "a", "label_plural": "b"}, "/api/roles": {"name": evil}, "/api/contacts/fields": {"key": evil, "title": "a", "type": "Text"}} {
+		if a := acme.Do(t, http.MethodPost, path, gatewaytest.Cookie(first), gatewaytest.JSON(body)); a.Code != http.StatusUnprocessableEntity {
+			t.Errorf("%s takes a name that is none: %d", path, a.Code)
+		}
+	}
+	reason := m{"field": demo.SecretField, "reason": evil + "reason~"} // the last record of the audit
+	if a := acme.Do(t, http.MethodPost, "/api/contacts/"+demo.ContactID+"/disclose", gatewaytest.Cookie(cookie), gatewaytest.JSON(reason)); a.Status != "ok" {
+		t.Fatalf("%d %s", a.Code, a.Body)
+	}
+	return acme, cookie, append(fields, "tags", "organization", "person", "agent", "reason", "column")
 }
 
 // TestE9_TextIsNeverMarkup, whatever an organization writes into its fields.
 func TestE9_TextIsNeverMarkup(t *testing.T) {
 	t.Parallel()
-	const evil = `<script>alert(1)</script>`
-	text := regexp.MustCompile(`"(title|label|label_plural|name|first_name|last_name|city|filename|desc|wish|model|category|form_name|frame)":"([^"]*)"`)
-	_, acme, cookie := rich(t, func(line string) string {
-		kind := regexp.MustCompile(`"kind":"([^"]*)"`).FindStringSubmatch(line)[1]
-		return text.ReplaceAllStringFunc(line, func(found string) string {
-			if strings.HasPrefix(found, `"name"`) && slices.Contains([]string{"custom_object", "form_collection", "role", "custom_object_record"}, kind) {
-				return found // by which others refer to it
-			}
-			return found[:len(found)-1] + strings.ReplaceAll(evil, "<", `\u003c`) + `"`
-		})
-	})
-	shown := 0
+	acme, cookie, fields := hostileOrg(t)
+	shown := map[string]int{}
 	person{t, acme, cookie}.crawl(func(path string, page *gatewaytest.Answer) {
-		if page.Code != 200 && path != "/compliance/contacts" {
+		text := page.Text()
+		if page.Code != 200 && !strings.HasPrefix(path, "/compliance/contacts") {
 			t.Errorf("%s: %d", path, page.Code)
 		}
-		if strings.Contains(page.Text(), "<script>alert") {
-			t.Errorf("%s has a script of the organization", path)
+		if strings.Contains(text, "<script>ran") || strings.Contains(text, "<img") || strings.Contains(text, "<b>") {
+			t.Errorf("%s has markup of the organization", path)
 		}
-		if strings.Contains(page.Text(), "&lt;script&gt;alert") {
-			shown++
+		for _, field := range fields {
+			if strings.Contains(html.UnescapeString(text), ">"+field+"~") {
+				shown[field]++
+			}
 		}
 	})
-	if shown < 15 {
-		t.Errorf("only %d pages show the text", shown)
+	for _, field := range fields {
+		if shown[field] == 0 {
+			t.Errorf("no page shows the text of %s", field)
+		}
 	}
 }
 
@@ -252,6 +366,47 @@ func TestS2_NoFormIsTakenFromAnotherSite(t *testing.T) {
 	}
 	if after := acme.Do(t, http.MethodGet, "/api/audit?filters[outcome]=ok&per_page=1", gatewaytest.Cookie(cookie)).Field("count"); after != before {
 		t.Errorf("something was done: %v records of successes before, %v after", before, after)
+	}
+}
+
+// TestS2_OuterFormsAreNotTakenFromAnotherSite: nobody is signed in, or loses a link, by a page of somebody else.
+func TestS2_OuterFormsAreNotTakenFromAnotherSite(t *testing.T) {
+	t.Parallel()
+	g, acme := start(t)
+	acme.Person(t, "ada@example.com", nil)
+	invited, err := control.Call[control.User](t.Context(), g.Commands, "user.create", control.NewUser{Org: "acme", UserFields: control.UserFields{Name: "Bob", Email: "bob@example.com"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	link, err := g.App.SignInLink(t.Context(), "acme", "ada@example.com", "http://"+acme.Host, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, invitation, _ := strings.Cut(invited.Link, "#")
+	_, ticket, _ := strings.Cut(link, "#")
+	for path, typed := range map[string]map[string]string{
+		"/sign-in": {"email": "ada@example.com", "password": gatewaytest.Password}, "/welcome": {"token": invitation, "password": gatewaytest.Password}, "/enter": {"token": ticket},
+	} {
+		values := formTo(t, acme.Page(t, path), path)
+		for name, value := range typed {
+			values.Set(name, value)
+		}
+		body := gatewaytest.Body("application/x-www-form-urlencoded", values.Encode())
+		for _, from := range [][]gatewaytest.Request{
+			{gatewaytest.Header("Sec-Fetch-Site", "cross-site"), gatewaytest.Header("Origin", "https://evil.example")},
+			{gatewaytest.Header("Sec-Fetch-Site", "same-site"), gatewaytest.Header("Origin", "http://other.localhost")},
+			{gatewaytest.Header("Origin", "http://other.localhost")},
+			{gatewaytest.Header("Origin", "null")},
+		} {
+			if a := acme.Do(t, http.MethodPost, path, append(from, body)...); a.Code != http.StatusForbidden || a.Header.Get("Set-Cookie") != "" || a.Header.Get("Location") != "" {
+				t.Errorf("%s: %d %v", path, a.Code, a.Header)
+			}
+		}
+		own := acme.Do(t, http.MethodPost, path, gatewaytest.Header("Origin", "http://"+acme.Host), body)
+		if own.Code != http.StatusSeeOther || own.Header.Get("Location") != "/" {
+			t.Errorf("%s from its own page: %d %s", path, own.Code, own.Text())
+		}
+		sessionOf(t, own)
 	}
 }
 
@@ -395,7 +550,7 @@ func TestSecretIsShownOnce(t *testing.T) {
 	values.Set("kind", "server_full")
 	values.Set("account", account)
 	made := p.send("/do/keys.create", values)
-	checkPage(t, made, 200, "This is shown once")
+	checkPage(t, made, 200, "This is shown once", `<div class="card facts"><dl><dt>Token</dt>`)
 	token := regexp.MustCompile(`tnt_server_full_[A-Za-z0-9_-]{20,}`).FindString(made.Text())
 	if a := acme.Get(t, token, "/api/contacts?per_page=1"); a.Code != 200 {
 		t.Errorf("the key does not work: %d %s", a.Code, a.Text())
@@ -418,7 +573,7 @@ func TestK1_PagesFollowRights(t *testing.T) {
 	p := person{t, acme, cookie}
 	home := p.open("/")
 	checkPage(t, home, 200, "Contacts", "Clerk")
-	checkPage(t, person{t, acme, admin}.open("/"), 200, "<td>Clerk</td>") // who signed in, not how the audit names them
+	checkPage(t, person{t, acme, admin}.open("/"), 200, `<td><span dir="auto">Clerk</span></td>`) // who signed in, not how the audit names them
 	for _, hidden := range []string{`href="/keys"`, `href="/users"`, `href="/audit"`, `href="/custom-reports"`} {
 		if strings.Contains(home.Text(), hidden) {
 			t.Errorf("the navigation has %s", hidden)
@@ -472,9 +627,84 @@ func TestListsByForm(t *testing.T) {
 	first := p.open("/contacts?per_page=10")
 	checkPage(t, first, 200, "page 1 of 4", "Next page")
 	checkPage(t, p.open("/contacts?per_page=10&page=4"), 200, "page 4 of 4", "Previous page")
-	checkPage(t, p.open("/contacts?sort=nothing"), 422, "This cannot be shown", "sort must name")
-	checkPage(t, p.open("/contacts?filters[nothing]=1"), 422, "This cannot be shown")
+	checkPage(t, p.open("/contacts?sort=nothing"), 422, "Sort must name", `href="/contacts">Clear search and filters`)
+	checkPage(t, p.open("/contacts?filters[nothing]=1"), 422, "Remove the filter: Nothing is 1")
+	// A value that cannot be compared is told where it can be taken away, and the other filters stay.
+	checkPage(t, p.open("/contacts?filters[age][gt]=abc&filters[city]=Bonn"), 422, "<h1>Contacts</h1>", "Age must be a number.",
+		`href="/contacts?filters%5Bcity%5D=Bonn" aria-label="Remove the filter: Age is more than abc"`)
+	checkPage(t, p.open("/contacts?filters[city]=Nowhere&q=x"), 200, "Nothing matches.", `href="/contacts">Clear search and filters`)
 	checkPage(t, p.open("/campaigns/count?%zz"), 400, "The address is not complete")
+}
+
+// TestRecordsAreCalledByTheirValues: what an organization defined has a name of its own in lists, and on its page.
+func TestRecordsAreCalledByTheirValues(t *testing.T) {
+	t.Parallel()
+	_, acme, cookie := rich(t, nil)
+	p := person{t, acme, cookie}
+	list := p.open("/custom/objects/bike/records")
+	checkPage(t, list, 200, "<h1>Bikes</h1>", `href="/custom/objects/bike/records/66b200000000000000000001"><span dir="auto">Alster</span>`)
+	if regexp.MustCompile(`<th[^>]*>(<a[^>]*>)?Object<`).MatchString(list.Text()) {
+		t.Error("a column says the same of each record as the address")
+	}
+	checkPage(t, p.open("/custom/objects/bike/records/66b200000000000000000001"), 200, "<h1 dir=\"auto\">Alster</h1>")
+	checkPage(t, p.open("/do/records.create?path.name=bike"), 200, `Model <span class="must">required</span>`)
+	checkPage(t, p.open("/form/collections/66b000000000000000000001/submissions/66b300000000000000000001"), 200, "<h1 dir=\"auto\">Request 1</h1>")
+}
+
+// TestAuditSaysWhoAndWhen, by name.
+func TestAuditSaysWhoAndWhen(t *testing.T) {
+	t.Parallel()
+	_, acme, cookie := rich(t, nil)
+	p := person{t, acme, cookie}
+	p.send("/do/contacts.delete", formTo(t, p.open("/contacts/66a000000000000000000001"), "/do/contacts.delete"))
+	checkPage(t, p.open("/audit"), 200, "contacts.delete", "<td><span dir=\"auto\">Root</span></td>", "Created at", "<time datetime=")
+}
+
+// TestAUserIsOfferedWhatIsNotSoAlready, and nothing else.
+func TestAUserIsOfferedWhatIsNotSoAlready(t *testing.T) {
+	t.Parallel()
+	_, acme, cookie := rich(t, nil)
+	p := person{t, acme, cookie}
+	for _, names := range [][2]string{{"deactivate", "reactivate"}, {"reactivate", "deactivate"}} {
+		page := p.open("/users/2")
+		if strings.Contains(page.Text(), "/do/users."+names[1]) {
+			t.Errorf("a button would %s somebody of whom that is so", names[1])
+		}
+		p.follows(p.send("/do/users."+names[0], formTo(t, page, "/do/users."+names[0])))
+	}
+}
+
+// TestWhoMayCallWhat is asked from the page of a person, without knowing a name of an operation.
+func TestWhoMayCallWhat(t *testing.T) {
+	t.Parallel()
+	_, acme, cookie := rich(t, nil)
+	p := person{t, acme, cookie}
+	checkPage(t, p.open("/users/2"), 200, `href="/authz/explain?subject=user%3A2">What it may call`)
+	checkPage(t, p.open("/authz/explain?subject=user%3A2"), 200, "<h1 dir=\"auto\">Explain what a key or a user may call</h1>", `<option value="contacts.list">Contacts: List contacts`, `<option value="user:2" selected>`)
+	checkPage(t, p.open("/authz/explain?subject=user%3A2&operation=keys.create"), 200, "<dt>Allowed</dt>")
+	checkPage(t, p.open("/authz/explain?subject=nobody&operation=nothing"), 422, `value="nothing"`, "Subject must be like")
+	checkPage(t, p.open("/files/folders/66f000000000000000000001"), 200, `href="/files?filters%5Bfolder_id%5D=66f000000000000000000001">Files`)
+}
+
+// TestSharesAreWithdrawn one at a time, each by the button of its row.
+func TestSharesAreWithdrawn(t *testing.T) {
+	t.Parallel()
+	_, acme, cookie := rich(t, nil)
+	p := person{t, acme, cookie}
+	const report = "/custom-reports/66d000000000000000000001"
+	for range 2 {
+		if a := acme.Do(t, http.MethodPost, "/api"+report+"/share", gatewaytest.Cookie(cookie), gatewaytest.JSON(map[string]any{})); a.Code != 200 {
+			t.Fatal(a.Text())
+		}
+	}
+	shares := p.open(report + "/shares")
+	checkPage(t, shares, 200, "<h1 dir=\"auto\">Contacts by country: shares</h1>", "2 entries", "Issued by", "<span dir=\"auto\">Root</span>")
+	checkPage(t, p.follows(p.send("/do/reports.revoke_share", formTo(t, shares, "/do/reports.revoke_share"))), 200, "Share deleted", "1 entry")
+	run := p.open("/custom-reports/66d000000000000000000003/run?per_page=2")
+	checkPage(t, run, 200, "<h1 dir=\"auto\">Service requests by month: run</h1>", "3 entries, page 1 of 2", "Next page")
+	if strings.Contains(run.Text(), "Rows on a page") || regexp.MustCompile(`\.\d{5}`).MatchString(run.Text()) {
+		t.Error("a person is asked for pages, or shown numbers that nobody reads")
+	}
 }
 
 // TestImportByForm: a file is checked first, then imported, and its page says how that went.
@@ -517,11 +747,20 @@ func TestImportByForm(t *testing.T) {
 	checkPage(t, ended(upload("people.csv", csv, map[string]string{"query.as": "contacts"})), 200, "done")
 	checkPage(t, p.open("/contacts?filters[email]=moe@example.com"), 200, "Moe")
 	checkPage(t, upload("people.exe", csv, nil), 422, "ends with .csv")
+	checkPage(t, upload("people.csv", csv, nil), 422, "As must say what the rows of a CSV file become, such as contacts.")
+	checkPage(t, p.open("/contacts"), 200, `href="/do/imports.create?query.as=contacts">Import a file`)
+	checkPage(t, p.open("/do/imports.create?query.as=records%3Abike"), 200, `name="query.as" value="records:bike"`)
+	bad := ended(upload("people.csv", csv+"nobody,Moe\n", map[string]string{"query.as": "contacts"}))
+	checkPage(t, bad, 200, `role="alert">Nothing was stored: 1 of 3 lines cannot be taken.`, "<dt>Line 4</dt>", "<li dir=\"auto\">email must be a plain address such as name@example.com</li>")
+	if strings.Contains(bad.Text(), "Import created") {
+		t.Error("an import that stored nothing is said to be made")
+	}
+	checkPage(t, p.open("/import"), 200, "refused", "Created at")
 	checkPage(t, p.send("/do/imports.create", url.Values{}), 400, "The form did not arrive")
 	evil := p.send("/do/imports.create", nil, func(r *http.Request) {
 		r.Header.Set("Content-Type", "multipart/form-data; boundary=x")
 		r.Header.Set("Origin", "https://evil.example")
-		body := "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.csv\"\r\n\r\n" + csv + "\r\n--x--\r\n"
+		body := "--x\r\nContent-Disposition: form-data; name=\"query.as\"\r\n\r\ncontacts\r\n--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.csv\"\r\n\r\n" + csv + "\r\n--x--\r\n"
 		r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
 	})
 	if evil.Code != http.StatusForbidden {
@@ -540,7 +779,7 @@ func TestCampaignByForm(t *testing.T) {
 	}
 	page := p.follows(p.send("/do/campaigns.create", values))
 	wanted := acme.Do(t, http.MethodGet, "/api/campaigns/count?filters[country][in][]=DE&filters[country][in][]=NL&filters[age][gt]=30&filters[age][lt]=90", gatewaytest.Cookie(cookie)).Field("count")
-	checkPage(t, page, 200, "Campaign created", fmt.Sprintf(`Contacts who match</dt><dd><span class="number">%v<`, wanted))
+	checkPage(t, page, 200, "Campaign created", fmt.Sprintf(`Contacts who match</dt><dd><span class="number" dir="auto">%v<`, wanted))
 	if fmt.Sprint(wanted) == "0" {
 		t.Error("nobody matches, so nothing is shown by it")
 	}
@@ -592,12 +831,32 @@ func TestPagesHold(t *testing.T) {
 		add("contact", map[string]any{"id": fmt.Sprintf("66a1%020d", i), "first_name": name, "last_name": name, "city": name})
 		add("folder", map[string]any{"id": fmt.Sprintf("66f9%020d", i), "name": name})
 	}
+	for i := range 120 {
+		add("file", map[string]any{"id": fmt.Sprintf("66fa%020d", i), "filename": fmt.Sprintf("plan %03d.pdf", i), "mimetype": "application/pdf", "folder_id": "66f9" + strings.Repeat("0", 20)})
+	}
 	acme.Import(t, lines...)
+	folder := "/files/folders/66f9" + strings.Repeat("0", 20)
+	checkPage(t, p.open(folder), 200, "Files in all", ">120<", "plan 000.pdf", "plan 049.pdf", "Next page")
+	checkPage(t, p.open(folder+"?page=3&per_page=50"), 200, "plan 100.pdf", "plan 119.pdf", "Previous page")
+	if text := p.open(folder).Text(); strings.Contains(text, "plan 050.pdf") || strings.Contains(text, "Previous page") {
+		t.Errorf("the first page of the folder: %s", text)
+	}
+	acme.Person(t, "noor@example.com", func(n *control.NewUser) { n.Name = names[0] })
+	for i := range map[bool]int{true: 100, false: 1000}[testing.Short()] {
+		acme.KeyWith(t, func(k *control.NewKey) {
+			k.Name, k.Expires = fmt.Sprintf("%.50s %d", names[i%len(names)], i), 48*time.Hour
+		})
+	}
 	wide := acme.Do(t, http.MethodPost, "/api/custom-reports", gatewaytest.Cookie(cookie), gatewaytest.JSON(map[string]any{"title": "Wide", "class": "Records", "source": "wide", "query": map[string]any{
 		"fields": []string{"field_0", "field_1", "field_2", "field_3"}, "filter": map[string]any{"field_5": "x", "field_6": "y", "field_7": "z"}, "sort": []string{"field_9", "-field_8"}}}))
-	for _, path := range []string{"/custom-reports/" + wide.Field("id").(string), "/custom/objects/wide", "/custom/objects/wide/records", "/custom/objects/wide/records/66b2" + strings.Repeat("0", 20), "/do/records.create?path.name=wide", "/form/collections", "/contacts?sort=-created_at", "/contacts/66a1" + strings.Repeat("0", 20), "/files/folders", "/do/files.create", "/"} {
+	for _, path := range []string{"/custom-reports/" + wide.Field("id").(string), "/custom/objects/wide", "/custom/objects/wide/records", "/custom/objects/wide/records/66b2" + strings.Repeat("0", 20), "/do/records.create?path.name=wide", "/form/collections", "/contacts?sort=-created_at", "/contacts/66a1" + strings.Repeat("0", 20), "/files/folders", "/do/files.create", "/", "/keys", "/keys?sort=name&page=2&per_page=500", "/do/keys.create", "/users", "/find?q=" + url.QueryEscape("ن")} {
 		page := p.open(path)
 		checkPage(t, page, 200)
+		for _, text := range regexp.MustCompile(`<(td|h1|h2|span|li|a)([^>]*)>[^<]*\p{Arabic}`).FindAllStringSubmatch(page.Text(), -1) {
+			if !strings.Contains(text[2], ` dir="auto"`) && !strings.Contains(text[0], "\u2068") {
+				t.Errorf("%s: the direction of %.200s is that of the page", path, text[0])
+			}
+		}
 		var packed bytes.Buffer
 		w := gzip.NewWriter(&packed)
 		_, _ = w.Write(page.Body) // a buffer takes everything
@@ -826,4 +1085,15 @@ func TestTryIt(t *testing.T) {
 
 	_, clerk := acme.Person(t, "clerk@example.com", func(n *control.NewUser) { n.Permissions = []string{"contacts"} })
 	checkPage(t, person{t, acme, clerk}.send("/docs/teams.create/try", made), 403, "Answer: 403", "manage_users")
+}
+
+// TestPagesAreLedTo also where no page lies above them.
+func TestPagesAreLedTo(t *testing.T) {
+	t.Parallel()
+	_, acme, cookie := rich(t, nil)
+	p := person{t, acme, cookie}
+	checkPage(t, p.open("/import"), 200, `href="/api/export"`, "Export the organization as a bundle")
+	checkPage(t, p.open("/keys"), 200, `href="/authz/explain"`)
+	checkPage(t, p.open("/usage"), 200, `href="/store/explain"`)
+	checkPage(t, p.open("/compliance/settings"), 200, `href="/compliance/contacts"`)
 }

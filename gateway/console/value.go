@@ -16,6 +16,8 @@ type shown struct {
 	Class string
 	List  []string // each as a mark of its own
 	Pairs []pair   // of an object
+	// Button stands in the place of a value.
+	Button *button
 }
 
 type pair struct {
@@ -73,7 +75,11 @@ func presentList(v strictjson.Value, depth int) shown {
 	for i, item := range v.Items {
 		if item.Is == strictjson.Object && depth < deepest {
 			one := present(item, depth+1)
-			s.Pairs = append(s.Pairs, pair{nameOf(item, "Entry "+string(strictjson.Value{Is: strictjson.Number, Text: itoa(i + 1)}.Raw())), one})
+			name := "Entry " + itoa(i+1)
+			if line := item.Get("line").Text; line != "" {
+				name = "Line " + line
+			}
+			s.Pairs = append(s.Pairs, pair{nameOf(item, name), one})
 			continue
 		}
 		s.List = append(s.List, plainText(item))
@@ -83,6 +89,9 @@ func presentList(v strictjson.Value, depth int) shown {
 
 // plainText writes a value in one line.
 func plainText(v strictjson.Value) string {
+	if text := v.Get("message").Text; text != "" { // a fault
+		return text
+	}
 	one := present(v, deepest)
 	if one.Class == "none" && v.Is != strictjson.False {
 		return ""

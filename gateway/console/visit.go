@@ -48,7 +48,7 @@ func (m *Module) signedIn(serve func(*visit)) http.HandlerFunc {
 // toSignIn leads to the sign-in page, and from there back to a page that only reads. What a form says is kept by the browser.
 func (m *Module) toSignIn(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodPost {
-		m.render(w, http.StatusForbidden, "message", messageView{frame{Title: "You are not signed in"}, "Nothing was saved. Sign in in another window, then load this page again: the browser sends once more what you typed.", true})
+		m.render(w, http.StatusForbidden, "message", messageView{frame: frame{Title: "You are not signed in"}, Text: "Nothing was saved. Sign in in another window, then load this page again: the browser sends once more what you typed.", SignIn: true})
 		return
 	}
 	target := "/sign-in"

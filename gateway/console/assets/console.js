@@ -132,26 +132,39 @@ if (find) addEventListener("keydown", (event) => {
   }
 });
 
-// A row is dragged into a folder: the form of its own page is sent with that folder.
+// A row or a folder is dragged into a folder: the form of its own page is sent with that folder. What is dragged is kept here,
+// since a link takes its address along instead, and things from outside are none of the page's.
 const tree = document.querySelector("[data-move]");
 if (tree) {
+  let dragged = null;
+  const drags = (part, key, action) => {
+    part.addEventListener("dragstart", (event) => {
+      dragged = key && action ? { key, action } : null;
+      if (dragged) event.dataTransfer.setData("text/plain", key); // some browsers drag nothing that has no data
+    });
+    part.addEventListener("dragend", () => dragged = null);
+  };
   for (const row of document.querySelectorAll("tr[data-key]")) {
     row.draggable = true;
-    row.addEventListener("dragstart", (event) => event.dataTransfer.setData("text/plain", row.dataset.key));
+    drags(row, row.dataset.key, tree.dataset.move);
   }
   for (const folder of tree.querySelectorAll("[data-folder]")) {
+    drags(folder, folder.dataset.folder, tree.dataset.moveFolder);
+    const into = () => dragged && !(dragged.action === tree.dataset.moveFolder && dragged.key === folder.dataset.folder);
     const over = (is) => (event) => {
+      if (!into()) return;
       if (is) event.preventDefault();
       folder.classList.toggle("over", is);
     };
     folder.addEventListener("dragover", over(true));
     folder.addEventListener("dragleave", over(false));
     folder.addEventListener("drop", (event) => {
+      if (!into()) return;
       event.preventDefault();
       const form = document.createElement("form");
       form.method = "post";
-      form.action = tree.dataset.move;
-      const values = { "path.id": event.dataTransfer.getData("text/plain"), folder_id: folder.dataset.folder, "_has.folder_id": "choice" };
+      form.action = dragged.action;
+      const values = { "path.id": dragged.key, folder_id: folder.dataset.folder, "_has.folder_id": "choice" };
       for (const [name, value] of Object.entries(values)) {
         const input = document.createElement("input");
         input.type = "hidden";

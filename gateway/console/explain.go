@@ -1,0 +1,51 @@
+package console
+
+import (
+	"cmp"
+	"net/url"
+	"slices"
+
+	"tenantry/backends/api"
+)
+
+// explains is the operation that tells who may call what.
+const explains = "authz.explain"
+
+// choose makes a question of it a choice among the operations, or the people and keys, that there are. It stays a text where what was
+// asked is none of them.
+func (v *visit) choose(c *control) {
+	var options []choiceView
+	switch c.Name {
+	case "operation":
+		for i := range v.site.all {
+			if row := &v.site.all[i]; row.Credentials&(api.Key|api.Session) != 0 {
+				options = append(options, choiceView{Value: row.Name, Title: row.Tag + ": " + row.Summary})
+			}
+		}
+	case "subject":
+		for subject, name := range v.called("") {
+			if subject != "" {
+				options = append(options, choiceView{Value: subject, Title: name})
+			}
+		}
+	}
+	slices.SortFunc(options, func(a, b choiceView) int { return cmp.Or(cmp.Compare(a.Title, b.Title), cmp.Compare(a.Value, b.Value)) })
+	for i := range options {
+		options[i].Chosen = options[i].Value == c.Value
+	}
+	if c.Value == "" || slices.ContainsFunc(options, func(o choiceView) bool { return o.Chosen }) {
+		c.Kind, c.Hint, c.Options = "choice", "", options
+	}
+}
+
+// elsewhere returns where else something of the record is to be seen.
+func (v *visit) elsewhere(p *page, path map[string]string) (links []linkView) {
+	id := path[p.key()]
+	if kind := map[string]string{"/keys/{id}": "key", "/users/{id}": "user"}[p.path]; kind != "" && may(v.site.rows[explains], v.who, v.t) {
+		links = append(links, linkView{Title: "What it may call", Address: "/authz/explain?" + url.Values{"subject": {kind + ":" + id}}.Encode()})
+	}
+	if p.path == "/files/folders/{id}" && may(v.site.rows["files.list"], v.who, v.t) {
+		links = append(links, linkView{Title: "Files", Address: "/files?" + url.Values{"filters[folder_id]": {id}}.Encode()})
+	}
+	return links
+}

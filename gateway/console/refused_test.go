@@ -1,0 +1,120 @@
+package console_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"tenantry/backends/api"
+	"tenantry/backends/resource"
+	"tenantry/backends/store"
+	"tenantry/config"
+	"tenantry/gateway"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/internal/proxytest"
+)
+
+// broken is a module whose operations fail in the ways that an operation can.
+type broken struct{}
+
+func withBroken(_ *config.Config, o *gateway.Options) { o.Modules = append(o.Modules, broken{}) }
+
+// Kept returns nothing.
+func (broken) Kept() []resource.Kept { return nil }
+
+type nothing struct {
+	Name string `json:"name" doc:"What is not there."`
+}
+
+// Operations returns the rows.
+func (broken) Operations() (rows []api.Operation) {
+	for what, fail := range map[string]func() error{
+		"fails": func() error { return errors.New("no such table: secrets") },
+		"away":  func() error { return store.ErrUnavailable },
+		"busy": func() error {
+			return &api.Problem{Code: http.StatusTooManyRequests, Message: "Busy", RetryAfter: 3 * time.Second}
+		},
+		"panics": func() error { panic("a secret of the process") },
+	} {
+		rows = append(rows, api.Typed(api.Operation{
+			Name: "broken." + what, Method: http.MethodGet, Path: "/api/broken/" + what, Tag: "Broken", Summary: "Get what " + what, Description: "It does not.",
+			Credentials: api.Session, Rule: api.AnyCaller(), Message: "Got", Example: nothing{"nothing"},
+		}, func(context.Context, *api.Call, struct{}) (nothing, error) { return nothing{}, fail() }))
+	}
+	return rows
+}
+
+// TestPagesOfWhatFails say so, tell nothing of why, and lead on.
+func TestPagesOfWhatFails(t *testing.T) {
+	t.Parallel()
+	g, acme, cookie := rich(t, nil, withBroken)
+	p := person{t, acme, cookie}
+	for path, want := range map[string]struct {
+		code              int
+		title, says, wait string
+	}{
+		"/broken/fails":  {500, "Something went wrong", "tell whoever runs Tenantry this number: ", ""},
+		"/broken/panics": {500, "Something went wrong", "tell whoever runs Tenantry this number: ", ""},
+		"/broken/away":   {503, "Not available at the moment", "Please try again in a moment.", "2"},
+		"/broken/busy":   {429, "Please wait a moment", "Please try again in a moment.", "3"},
+	} {
+		a := p.open(path)
+		checkPage(t, a, want.code, want.title, want.says, `<a href="/">To the overview</a>`)
+		if strings.Contains(a.Text(), "secret") || a.Header.Get("Retry-After") != want.wait {
+			t.Errorf("%s: %v %s", path, a.Header, a.Text())
+		}
+		if number := a.Header.Get("X-Request-Id"); want.code == 500 && (number == "" || !strings.Contains(a.Text(), "number: "+number) || !strings.Contains(g.Log.String(), number)) {
+			t.Errorf("%s: the number is not that of the log: %s", path, a.Text())
+		}
+	}
+}
+
+// TestThrottledPages say when to try again, and that what was typed is not lost.
+func TestThrottledPages(t *testing.T) {
+	t.Parallel()
+	_, acme, cookie := rich(t, nil, noTime, gatewaytest.Limits("60/h", "off", "off", "off"))
+	values := url.Values{"email": {"nobody@example.com"}, "password": {"wrong"}, "next": {"/contacts"}}
+	p := person{t, acme, &http.Cookie{Name: "none", Value: "x"}}
+	a := p.send("/sign-in", values)
+	for range 10 {
+		a = p.send("/sign-in", values)
+	}
+	checkPage(t, a, 429, "Sign in", "please wait: try again in 1 second.", `value="nobody@example.com"`, `name="next" value="/contacts"`)
+	if a.Header.Get("Retry-After") != "1" {
+		t.Errorf("%v", a.Header)
+	}
+	p.cookie = cookie
+	for range 60 {
+		acme.Do(t, http.MethodGet, "/api/me", gatewaytest.Cookie(cookie))
+	}
+	over := p.open("/contacts")
+	checkPage(t, over, 429, "Please wait a moment", "Nothing is wrong with the address: try again in "+over.Header.Get("Retry-After")+" seconds.")
+	sent := p.send("/do/contacts.create", url.Values{"email": {"new@example.com"}})
+	checkPage(t, sent, 429, "Nothing was saved. Load this page again in "+sent.Header.Get("Retry-After")+" seconds: the browser sends once more what you typed.")
+	for _, a := range []*gatewaytest.Answer{over, sent} { // a Redis server has a clock of its own
+		if wait, err := strconv.Atoi(a.Header.Get("Retry-After")); err != nil || wait < 2 || wait > 60 {
+			t.Errorf("%v", a.Header)
+		}
+	}
+}
+
+// TestF1_PagesWithoutRedis are shown, or are not available at the moment: nobody is sent to sign in again.
+func TestF1_PagesWithoutRedis(t *testing.T) {
+	t.Parallel()
+	redis := proxytest.Start(t, miniredis.RunT(t).Addr())
+	_, acme, cookie := rich(t, nil, func(c *config.Config, _ *gateway.Options) { c.Redis.Addrs = []string{redis.Addr} })
+	redis.Break(t, proxytest.Refused())
+	away := acme.Page(t, "/contacts", gatewaytest.Cookie(cookie))
+	checkPage(t, away, 503, "Not available at the moment", "Please try again in a moment.")
+	if away.Header.Get("Retry-After") != "2" {
+		t.Errorf("%v", away.Header)
+	}
+	checkPage(t, acme.Page(t, "/sign-in"), 200, "Sign in")
+}

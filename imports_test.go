@@ -86,6 +86,8 @@ func mayImport(from, to string) bool {
 		return within(to, from) || within(from, "backends/schema/schematest", "backends/resource/resourcetest") || allowed("backends/store", "backends/schema", "backends/field", "internal")
 	case within(from, "gateway/bundles"):
 		return allowed("gateway/transfer", "gateway/rows", "gateway/audit", "tenants", "backends/api", "backends/crud", "backends/resource", "backends/store", "crypto/sealing", "internal")
+	case within(from, "gateway/audit") && (to == "backends/secrets" || to == "crypto/fields"): // with which it seals
+		return true
 	case within(from, "gateway/audit", "gateway/usage"):
 		return allowed("tenants", "backends/api", "backends/crud", "backends/resource", "backends/store", "internal")
 	case within(from, "gateway/telemetry"):

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
@@ -81,9 +83,48 @@ func TestAuditOverHTTP(t *testing.T) {
 
 	team := actingAs{acme, gatewaytest.WithKey(acme.Key(t, tenants.ManageUsers))}.make(t, "/api/teams", `{"name":"Red"}`)
 	limited := actingAs{acme, gatewaytest.WithKey(acme.KeyWith(t, func(k *control.NewKey) { k.Permissions, k.Teams = []string{"view_audit"}, []string{team} }).Token)}
-	for _, path := range []string{"/api/audit", "/api/audit/export", "/api/audit/" + pages[0]} {
+	for _, path := range []string{"/api/audit", "/api/audit/export", "/api/audit/verification", "/api/audit/" + pages[0]} {
 		limited.do(t, http.MethodGet, path, "", 403, "Only callers who are not limited to teams")
 		writer.do(t, http.MethodGet, path, "", 403, "Lacking necessary permission view_audit")
 	}
 	reader.do(t, http.MethodGet, "/api/audit/"+pages[0], "", 200, `"records":["`+made+`"]`)
+}
+
+// TestAuditIsSealed by the hourly round, and says so to who may read it.
+func TestAuditIsSealed(t *testing.T) {
+	t.Parallel()
+	clock := &calendar{}
+	g := gatewaytest.Start(t, clock.set)
+	acme := g.Org(t, "acme", tenants.FeatureTeams)
+	key := acme.Key(t, tenants.ViewAudit)
+	writer := actingAs{acme, gatewaytest.WithKey(acme.Key(t, tenants.ManageCampaigns))}
+	const path = "/api/audit/verification"
+	told := func(want string) {
+		t.Helper()
+		a := acme.Get(t, key, path)
+		got := regexp.MustCompile(`"until":"[^"]+"`).ReplaceAllString(a.DataJSON(), `"until":"T"`)
+		if a.Code != 200 || a.Message != "Audit Log verified" || got != want {
+			t.Errorf("%d %s: %s, want %s", a.Code, a.Message, got, want)
+		}
+	}
+	writer.make(t, "/api/campaigns", `{"name":"Spring"}`)
+	open := len(acme.Get(t, key, "/api/audit").Field("results").([]any))
+	told(fmt.Sprintf(`{"intact":true,"records":0,"from":null,"until":null,"faults":[],"unsealed":%d,"next":null}`, open))
+	clock.pass(time.Hour)
+	g.App.EmptyTrash(t)
+	told(fmt.Sprintf(`{"intact":true,"records":%d,"from":null,"until":"T","faults":[],"unsealed":0,"next":null}`, open))
+
+	for query, want := range map[string]string{
+		"?after=-1": "Validation failed: after must be a whole number, at least 0", "?after=x": "Validation failed: after must be a whole number, at least 0",
+	} {
+		if a := acme.Get(t, key, path+query); a.Code != 422 || a.Message != want {
+			t.Errorf("%s: %d %s", query, a.Code, a.Message)
+		}
+	}
+	if a := acme.Get(t, acme.Key(t, tenants.ManageCampaigns), path); a.Code != 403 || a.Message != "Lacking necessary permission view_audit" {
+		t.Errorf("%d %s", a.Code, a.Message)
+	}
+	if a := g.Org(t, "globex").Get(t, key, path); a.Code != 403 {
+		t.Errorf("the key of another organization: %d", a.Code)
+	}
 }

@@ -198,3 +198,34 @@ func TestContract_FormsAndSubmissions(t *testing.T) {
 	acme.Import(t, `{"kind":"form_collection","id":"0000000000000000000000f2","name":"alone","label":"Alone","label_plural":"Alones","standalone":true,"schema":{}}`)
 	c.do(t, 422, del, forms+"/0000000000000000000000f2", "", "Standalone")
 }
+
+// TestContract_RecordsAreFoundByWords in the text fields of their definition, no other, and not by what is encrypted.
+func TestContract_RecordsAreFoundByWords(t *testing.T) {
+	t.Parallel()
+	c := newTrees(t)
+	const records = treePath + "/records"
+	c.do(t, 200, posted, records, `{"values":{"species":"red oak","height":12,"pin":"red-secret"},"external_id":"T1"}`)
+	c.do(t, 200, posted, records, `{"values":{"species":"beech","height":71},"external_id":"redwood"}`)
+	for words, want := range map[string]int{"oak": 1, "red": 2, "red%20o": 1, "12": 0, "secret": 0, "T1": 1, "": 2, "%25": 0} {
+		c.do(t, 200, get, records+"?q="+words, "", fmt.Sprintf(`"count":%d`, want))
+	}
+	c.do(t, 200, posted, objectsPath, `{"name":"bare","label":"Bare","label_plural":"Bares"}`)
+	c.do(t, 200, posted, objectsPath+"/bare/records", `{"values":{}}`)
+	c.do(t, 200, get, objectsPath+"/bare/records?q=x", "", `"count":0`)
+	// Of very many fields those are looked into that every record has.
+	fields := []string{`"zzz":{"title":"Z","type":"Text","required":true}`}
+	for i := range 60 {
+		fields = append(fields, fmt.Sprintf(`"f%02d":{"title":"F","type":"Text"}`, i))
+	}
+	c.do(t, 200, posted, objectsPath, `{"name":"wide","label":"Wide","label_plural":"Wides","schema":{`+strings.Join(fields, ",")+`}}`)
+	c.do(t, 200, posted, objectsPath+"/wide/records", `{"values":{"zzz":"needle","f00":"thread","f59":"hay"}}`)
+	for words, want := range map[string]int{"needle": 1, "thread": 1, "hay": 0} {
+		c.do(t, 200, get, objectsPath+"/wide/records?q="+words, "", fmt.Sprintf(`"count":%d`, want))
+	}
+	admin := asking{c.Org, c.Key(t, tenants.ManageForms, tenants.ViewFormSubmissions, tenants.CreateFormSubmissions, tenants.ViewUsers)}
+	form := admin.do(t, 200, posted, "/api/form/collections", `{"name":"visit","label":"Visit","label_plural":"Visits","schema":{"why":{"title":"Why","type":"LongText"}}}`).Field("id").(string)
+	admin.do(t, 200, posted, "/api/form/collections/"+form+"/submissions", `{"values":{"form_name":"x","why":"to see\nthe oaks"}}`)
+	admin.do(t, 200, get, "/api/form/collections/"+form+"/submissions?q=oaks", "", `"count":1`)
+	admin.do(t, 200, get, "/api/form/collections/"+form+"/submissions?q=elms", "", `"count":0`)
+	admin.do(t, 200, get, "/api/roles?q=nothing", "", `"count":0`)
+}

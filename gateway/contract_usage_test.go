@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -55,7 +56,8 @@ func TestUsageOverHTTP(t *testing.T) {
 	told("", `{"operation":"audit.list","requests":7,"refused":7,`)
 	told("?to=2031-04-30", `"count":0`)
 	told("", `"hours":[{"hour":"12","requests":`)
-	told("?operation=audit.list", `"hours":[]`)
+	told("?operation=audit.list", `"hours":[],"minutes":[]`)
+	told("", `"minutes":[{"minute":"12:00","requests":`)
 	first := acme.Get(t, reader, "/api/usage").Field("results").([]any)[0].(map[string]any)
 	for _, name := range []string{"requests", "sent_bytes"} {
 		if first[name].(interface{ String() string }).String() == "0" {
@@ -93,6 +95,46 @@ func TestUsageOverHTTP(t *testing.T) {
 	} {
 		if a := acme.Do(t, http.MethodGet, "/api/usage"+c.query, gatewaytest.WithKey(c.key)); a.Code != c.code || !strings.Contains(a.Text(), c.says) {
 			t.Errorf("%s: %d %s, want %d %s", c.query, a.Code, a.Body, c.code, c.says)
+		}
+	}
+}
+
+// TestUsage_OfTheLastHour: it is told by five minutes, those before are forgotten, and what was asked around midnight is in the records
+// of two days.
+func TestUsage_OfTheLastHour(t *testing.T) {
+	t.Parallel()
+	began := time.Date(2031, 5, 1, 22, 0, 0, 0, time.UTC)
+	var later atomic.Int64 // minutes
+	g := gatewaytest.Start(t, func(_ *config.Config, o *gateway.Options) {
+		o.Now = func() time.Time { return began.Add(time.Duration(later.Load()) * time.Minute) }
+	})
+	acme := g.Org(t, "acme")
+	reader := acme.Key(t, tenants.ViewAudit)
+	told := func() (days []string) {
+		for _, day := range acme.Get(t, reader, "/api/usage?sort=day").Field("results").([]any) {
+			var minutes []string
+			for _, one := range day.(map[string]any)["minutes"].([]any) {
+				minutes = append(minutes, fmt.Sprint(one.(map[string]any)["minute"]))
+			}
+			days = append(days, strings.Join(minutes, " "))
+		}
+		return days
+	}
+	for _, c := range []struct {
+		at   int64
+		want string
+	}{
+		{0, "22:00"}, {4, "22:00"}, {9, "22:00 22:05"}, {59, "22:00 22:05 22:55"}, {61, "22:05 22:55 23:00"}, {119, "23:00 23:55"},
+		{121, "23:00 23:55|00:00"}, {190, "23:00 23:55|01:10"},
+	} {
+		for range 2 { // what told asked, and nothing, so that no time of before is known
+			g.App.FlushUsage(t.Context())
+		}
+		later.Store(c.at)
+		acme.Get(t, reader, "/api/usage")
+		g.App.FlushUsage(t.Context())
+		if got := strings.Join(told(), "|"); got != c.want {
+			t.Errorf("after %d minutes: %s, want %s", c.at, got, c.want)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"tenantry/backends/resource"
 	"tenantry/backends/store"
 	"tenantry/backends/users"
+	"tenantry/gateway/audit"
 	"tenantry/gateway/bundles"
 	"tenantry/gateway/repeats"
 	"tenantry/gateway/transfer"
@@ -34,7 +35,7 @@ type serving interface{ Operations() []api.Operation }
 // openModules makes the modules. One is a line of the list; bundles hold their records in its
 // order, which is that of references: definitions first.
 func (s *Services) openModules(more []Module) {
-	s.repeats, s.usage = repeats.New(s.directory, s.now), usage.New(s.log, s.now)
+	s.repeats, s.usage, s.seals = repeats.New(s.directory, s.now), usage.New(s.log, s.now), audit.NewSeals(s.audit, s.directory, s.now)
 	people := contacts.New(contacts.Deps{Keys: s.directory})
 	records, filled := objects.New(s.directory), forms.New(s.directory)
 	stored := files.New(files.Deps{CDNBase: s.fileHost, Contacts: people, Users: s.people})
@@ -56,7 +57,7 @@ func (s *Services) openModules(more []Module) {
 	s.members = users.New(users.Deps{Kinds: s.kinds.people, Stored: s.kinds.keys, People: s.people, Keys: s.keys, Now: s.now})
 	s.bundles = bundles.New(bundles.Options{Transfer: func() *transfer.Service { return s.transfer }, Audit: s.audit, Log: s.log, Beside: s.beside, Now: s.now, Dir: s.importsFolder()})
 	s.modules = append([]Module{
-		people, stored, records, filled, sent, s.reports, s.compliance(people, records, filled), s.members, s.bundles, s.audit, s.usage,
+		people, stored, records, filled, sent, s.reports, s.compliance(people, records, filled), s.members, s.bundles, s.audit, s.seals, s.usage,
 		&organizations.Module{Directory: s.directory, Defaults: s.limiter.Defaults()},
 	}, more...)
 

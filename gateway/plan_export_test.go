@@ -22,7 +22,7 @@ import (
 func leftOut() map[string]string {
 	const control, password, announce = "it says where an installation keeps the organization", "passwords and links never leave the server", "it makes what this installation caches void"
 	out := map[string]string{
-		"keys": "keys are not part of an export", "installations": "it is the installation that is imported into", "chores": "they are the installation's", "audit_log": "the audit log is not part of an export", "usage": "it tells of this organization's past", "imports": "what was imported is exported itself", "kept_answers": "answers are kept for who repeats a request here",
+		"keys": "keys are not part of an export", "installations": "it is the installation that is imported into", "chores": "they are the installation's", "audit_log": "the audit log is not part of an export", "audit_seals": "they are of the audit log", "usage": "it tells of this organization's past", "imports": "what was imported is exported itself", "kept_answers": "answers are kept for who repeats a request here",
 		"share_revocations":     "tokens are signed with a key that does not travel, so that none is valid elsewhere",
 		"shares":                "tokens are signed with a key that does not travel, so that none is valid elsewhere",
 		"organizations.leaving": "it lasts for a moment",

@@ -107,6 +107,7 @@ func (p *party) reads(t testing.TB) []read {
 		{"sessions.list", "one's own", "/api/me/sessions", admin, [][]string{{"find users"}}},
 		{"sessions.get", "one", "/api/me/sessions/" + id(refSession), admin, [][]string{{"find users"}}},
 		{"store.explain", "a count", "/api/store/explain?call=/api/campaigns/count", admin, [][]string{{"count contacts"}}},
+		{"audit.verify", "nothing is sealed", "/api/audit/verification", admin, [][]string{{"find audit_seals"}, {"count audit_log"}}},
 		{"authz.explain", "a person", "/api/authz/explain?operation=folders.get&subject=user:" + id(refUser), admin, [][]string{{"find users"}, {"find roles"}}},
 		{"contacts.reveal", "one", "/api/contacts/" + id(refContact) + "/reveal-secret?field=" + secretField, key, [][]string{
 			{"find contact_fields", "find contacts"}, {"write audit_log"},

@@ -66,6 +66,7 @@ type Services struct {
 	sessions  *sessions.Service
 	limiter   *limits.Limiter
 	audit     *audit.Log
+	seals     *audit.Seals
 	repeats   *repeats.Log
 	usage     *usage.Meter
 	kinds     kinds

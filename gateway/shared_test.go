@@ -126,6 +126,69 @@ func TestShared_DamageHurtsNeighboursAlone(t *testing.T) {
 	}
 }
 
+// TestShared_TornFile: of a shared file with a page of zeros, or without its header, doctor names the organizations that it hurts, nothing
+// of it is answered as if it were whole, those of other files go on, and with the file put back all is well.
+func TestShared_TornFile(t *testing.T) {
+	t.Parallel()
+	for name, page := range map[string]int64{"a page of zeros": -1, "no header": 0} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			data := t.TempDir()
+			here := func(c *config.Config, _ *gateway.Options) { c.Data = data }
+			g := gatewaytest.Start(t, gatewaytest.SharedFiles, here)
+			a, b, apart := neighbours(t, g)
+			all, keys := []*gatewaytest.Org{a, b, apart}, map[string]string{}
+			for _, o := range all {
+				o.Import(t, contactsBundle(400)...)
+				keys[o.Slug] = o.Key(t, tenants.Contacts)
+			}
+			file := fileOf(t, a)
+			g.Stop(t)
+			good, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			zeroPage(t, file, page)
+
+			g = gatewaytest.Start(t, gatewaytest.SharedFiles, here)
+			ask := func(o *gatewaytest.Org, path string) *gatewaytest.Answer {
+				return (&gatewaytest.Org{Gateway: g, Slug: o.Slug, Host: o.Host}).Get(t, keys[o.Slug], path)
+			}
+			found, _ := doctor(t, g)
+			if len(found) == 0 {
+				t.Error("doctor finds nothing")
+			}
+			for _, f := range found {
+				if !strings.Contains(f, file) || strings.HasPrefix(f, "organization "+apart.Slug+":") {
+					t.Error(f)
+				}
+			}
+			for _, o := range []*gatewaytest.Org{a, b} {
+				answer := ask(o, "/api/contacts?per_page=1000")
+				if whole := page < 0 && answer.Code == http.StatusOK && len(answer.Field("results").([]any)) == 400; !whole && !isAway(t, o.Slug, answer) {
+					t.Errorf("%s: %d %.300s", o.Slug, answer.Code, answer.Body)
+				}
+			}
+			wantBody(t, ask(apart, countPath), http.StatusOK, `{"status":"ok","message":"success","data":{"count":400}}`)
+
+			g.Stop(t)
+			for _, suffix := range []string{"-wal", "-shm", ""} {
+				_ = os.Remove(file + suffix) // it may not be there
+			}
+			if err := os.WriteFile(file, good, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			g = gatewaytest.Start(t, gatewaytest.SharedFiles, here)
+			if found, _ := doctor(t, g); len(found) > 0 {
+				t.Errorf("with the file back: %q", found)
+			}
+			for _, o := range all {
+				wantBody(t, ask(o, countPath), http.StatusOK, `{"status":"ok","message":"success","data":{"count":400}}`)
+			}
+		})
+	}
+}
+
 // TestShared_DeletedIsGone: nothing of an organization that was deleted is left in the file, and its neighbour has all of its own.
 func TestShared_DeletedIsGone(t *testing.T) {
 	t.Parallel()

@@ -19,6 +19,7 @@ const (
 	trashRound = time.Hour        // between two rounds, but where the last one left something
 	trashTurn  = 40 * time.Second // after which no other organization is begun
 	trashEach  = 10 * time.Second // for one organization
+	sealEach   = 5 * time.Second  // for its audit log besides
 	trashHold  = time.Minute      // after which a replica that says nothing has ended
 	// trashGrace is more than a restoration takes, and more than the clocks of replicas differ: what is
 	// about to end is restored by nobody any more.
@@ -73,10 +74,22 @@ func (a *App) takeTrashOut(ctx context.Context) (taken bool, err error) {
 	return true, nil
 }
 
+// sealIn seals the audit log of an organization, and reports whether it had not the time for all of it. The trash
+// has a time of its own.
+func (a *App) sealIn(ctx context.Context, t *tenants.Tenant) (left bool) {
+	ctx, cancel := context.WithTimeout(ctx, sealEach)
+	defer cancel()
+	err := beside.Try(func() error { return a.seals.Seal(ctx, t) })
+	if err != nil && ctx.Err() == nil {
+		a.log.WarnContext(ctx, "the audit log could not be sealed, and will be later", "organization", t.Org.Slug, "error", err)
+	}
+	return err != nil && ctx.Err() != nil
+}
+
 // expireIn empties the trash of an organization, of which answers that were kept for a day are part, and reports whether it
 // had not the time for all of it.
-func (a *App) expireIn(ctx context.Context, slug string) (left bool) {
-	ctx, cancel := context.WithTimeout(ctx, trashEach)
+func (a *App) expireIn(outer context.Context, slug string) (left bool) {
+	ctx, cancel := context.WithTimeout(outer, trashEach)
 	defer cancel()
 	before := a.now().Add(-a.cfg.Trash.Keep - trashGrace).UnixMilli()
 	ended := 0
@@ -116,5 +129,5 @@ func (a *App) expireIn(ctx context.Context, slug string) (left bool) {
 	if ended > 0 {
 		a.log.InfoContext(ctx, "records ended that were deleted long ago", "organization", slug, "records", ended)
 	}
-	return left
+	return err == nil && a.sealIn(outer, t) || left
 }

@@ -30,7 +30,7 @@ type installation struct {
 func install(t *testing.T, redisAddr string) *installation {
 	t.Helper()
 	now := time.Now() // no time passes: waits do not end
-	g := gatewaytest.Start(t, withRedis(redisAddr), func(_ *config.Config, o *gateway.Options) { o.Now = func() time.Time { return now } })
+	g := gatewaytest.Start(t, withRedis(redisAddr), gatewaytest.PatientRedis, func(_ *config.Config, o *gateway.Options) { o.Now = func() time.Time { return now } })
 	o := &installation{g: g, Org: g.Org(t, "acme", tenants.FeatureTeams)}
 	o.Import(t, reportLines()...)
 	o.full = o.Key(t, tenants.AllPermissions()...)

@@ -51,7 +51,8 @@ type Options[T any] struct {
 	Where func(ctx context.Context, c *api.Call) (store.Filter, error)
 	// Sort is the order where the caller says none; empty: that of identifiers.
 	Sort string
-	// Search names the text fields in which q looks. Without any there is no q.
+	// Search names the text fields in which q looks; that of the values of a definition, which the path then names, stands for
+	// its text fields. Without any there is no q.
 	Search []string
 	// Also, where set, notes what else is wrong with a record that was sent, of which fields may be wrong already:
 	// what it notes of those is not told.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"reflect"
 	"slices"
@@ -168,13 +169,38 @@ func (s *serves[T]) where(ctx context.Context, c *api.Call, words string, errs *
 	where[2] = expr.Bind(fields, nil, errs)
 	if words != "" {
 		var somewhere []store.Filter
-		for _, name := range s.Search {
-			somewhere = append(somewhere, store.Where(store.F(s.of.Stored(name)), store.OpContains, words))
+		for _, ref := range s.searched(c, &known) {
+			somewhere = append(somewhere, store.Where(ref, store.OpContains, words))
 		}
 		where[3] = store.AnyOf(somewhere...)
 	}
 	return store.All(where...), nil
 }
+
+// mostSearched bounds the fields of one definition that are looked into: each is read of every record.
+const mostSearched = 20
+
+// searched returns where q looks. Of the values of a definition those are text fields, the required ones first.
+func (s *serves[T]) searched(c *api.Call, known *resource.Known) (refs []store.Field) {
+	for _, name := range s.Search {
+		if name != s.of.ValuesName() {
+			refs = append(refs, store.F(s.of.Stored(name)))
+			continue
+		}
+		defined, _ := known.Fields(s.of.DefinedBy, c.Path(s.parent))
+		keys := slices.SortedFunc(maps.Keys(defined), func(a, b string) int {
+			return cmp.Or(cmp.Compare(rank(defined[a]), rank(defined[b])), cmp.Compare(a, b))
+		})
+		for _, key := range keys {
+			if f := filters.Defined(key, defined[key].Type); f.Notation == filters.Text && len(refs) < mostSearched {
+				refs = append(refs, f.Ref)
+			}
+		}
+	}
+	return refs
+}
+
+func rank(f schema.Field) int { return map[bool]int{true: -1}[f.Required] }
 
 // results returns a slice of the answers of records.
 func (s *serves[T]) results(ctx context.Context, c *api.Call, found []T) (reflect.Value, error) {

@@ -98,7 +98,7 @@ func (m *Module) before(ctx context.Context, c *api.Call, rec, was *Collection) 
 func (m *Module) submissionRows() []api.Operation {
 	rows := crud.Rows(m.Submissions, crud.Options[Submission]{
 		Path: "/api/form/collections/{id}/submissions", Things: "Submissions", Within: "Form Collection", Without: []string{"update"},
-		Read: api.Needs(tenants.ViewFormSubmissions), Write: api.Needs(tenants.ManageForms), Keys: m.keys, Export: true,
+		Read: api.Needs(tenants.ViewFormSubmissions), Write: api.Needs(tenants.ManageForms), Keys: m.keys, Export: true, Search: []string{"values"},
 	})
 	for i := range rows {
 		if rows[i].Name == "submissions.create" {

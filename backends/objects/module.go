@@ -54,7 +54,7 @@ func Common() schema.Fields {
 func (m *Module) Operations() []api.Operation {
 	records := crud.Rows(m.Records, crud.Options[Record]{
 		Path: "/api/custom/objects/{name}/records", Things: "Records", Within: "Custom Object",
-		Read: api.Needs(tenants.ManageCustomObjects), Write: api.Needs(tenants.ManageCustomObjects), Keys: m.keys, Bulk: true, Export: true,
+		Read: api.Needs(tenants.ManageCustomObjects), Write: api.Needs(tenants.ManageCustomObjects), Keys: m.keys, Bulk: true, Export: true, Search: []string{"external_id", "values"},
 	})
 	return slices.Concat([]api.Operation{m.createRow(), m.schemaRow()}, records, m.definitionRows())
 }

@@ -16,7 +16,7 @@ func write() api.Rule { return api.Needs(tenants.ManageUsers) }
 // to teams changes none that somebody may hold who is not.
 func (m *Module) roles() []api.Operation {
 	return crud.Rows(m.Kinds.Roles, crud.Options[people.Role]{
-		Path: "/api/roles", Things: "Roles", Read: read(), Write: write(),
+		Path: "/api/roles", Things: "Roles", Read: read(), Write: write(), Search: []string{"name"},
 		Before: guarded(m, func(_ context.Context, _ *api.Call, r *people.Role) (rights, error) {
 			held := rights{permissions: r.Permissions}
 			if r.ID == "" {

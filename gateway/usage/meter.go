@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -30,12 +31,18 @@ func (c *Counts) add(more Counts) {
 	c.Requests, c.Refused, c.Micros, c.Sent = c.Requests+more.Requests, c.Refused+more.Refused, c.Micros+more.Micros, c.Sent+more.Sent
 }
 
+func (c Counts) and(more Counts) Counts {
+	c.add(more)
+	return c
+}
+
 // Day is what was asked on one day, in UTC.
 type Day struct {
 	store.Meta
 	Day        string            `json:"day" rule:"required" use:"filter" example:"2026-11-22"`
 	Operations map[string]Counts `json:"operations"`
-	Hours      map[string]Counts `json:"hours,omitempty"` // "00" to "23"
+	Hours      map[string]Counts `json:"hours,omitempty"`   // "00" to "23"
+	Minutes    map[string]Counts `json:"minutes,omitempty"` // "00:00", "00:05" to "23:55", of the last hour that was stored
 	Documents  int64             `json:"documents"`
 	Bytes      int64             `json:"bytes"`    // 0: the engine does not tell
 	Measured   int64             `json:"measured"` // when documents and bytes were, Unix ms
@@ -52,7 +59,12 @@ const (
 	tries        = 10
 )
 
-const hourLayout = "15"
+// How the parts of a day are named, and how long the shorter ones are.
+const (
+	hourLayout   = "15"
+	minuteLayout = "15:04"
+	minutes      = 5 * time.Minute
+)
 
 // Meter counts, stores and serves. Safe for concurrent use, by several replicas.
 type Meter struct {
@@ -196,17 +208,12 @@ func (m *Meter) write(ctx, measuring context.Context, t *tenants.Tenant, at time
 		if d.Operations == nil {
 			d.Operations = map[string]Counts{}
 		}
-		if d.Hours == nil {
-			d.Hours = map[string]Counts{}
-		}
-		hour := d.Hours[at.Format(hourLayout)]
+		var all Counts
 		for op, n := range counted {
-			sum := d.Operations[op.Name]
-			sum.add(n)
-			d.Operations[op.Name] = sum
-			hour.add(n)
+			d.Operations[op.Name] = n.and(d.Operations[op.Name])
+			all.add(n)
 		}
-		d.Hours[at.Format(hourLayout)] = hour
+		d.note(at, all)
 		if now := m.now(); now.Sub(time.UnixMilli(d.Measured)) >= measureEvery && measuring.Err() == nil {
 			ctx, cancel := context.WithTimeout(measuring, measureTime)
 			defer cancel()
@@ -241,6 +248,21 @@ func (m *Meter) write(ctx, measuring context.Context, t *tenants.Tenant, at time
 		return err
 	}
 	return store.ErrConflict
+}
+
+// note counts for the hour and the minutes of a time.
+func (d *Day) note(at time.Time, n Counts) {
+	if d.Hours == nil {
+		d.Hours = map[string]Counts{}
+	}
+	if d.Minutes == nil {
+		d.Minutes = map[string]Counts{}
+	}
+	hour, minute := at.Format(hourLayout), at.Truncate(minutes).Format(minuteLayout)
+	d.Hours[hour], d.Minutes[minute] = n.and(d.Hours[hour]), n.and(d.Minutes[minute])
+	if ended := at.Add(-time.Hour); ended.Day() == at.Day() {
+		maps.DeleteFunc(d.Minutes, func(minute string, _ Counts) bool { return minute <= ended.Truncate(minutes).Format(minuteLayout) })
+	}
 }
 
 // forget ends the days that are kept no longer. Another replica may do so at the same time.

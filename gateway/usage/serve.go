@@ -37,6 +37,12 @@ type HourUsage struct {
 	Sum
 }
 
+// MinuteUsage is what was asked within five minutes.
+type MinuteUsage struct {
+	Minute string `json:"minute" doc:"When they began, in UTC: 00:00 to 23:55."`
+	Sum
+}
+
 // Answer is the usage of one day.
 type Answer struct {
 	Day string `json:"day" doc:"The day, in UTC."`
@@ -45,6 +51,7 @@ type Answer struct {
 	Bytes      *int64           `json:"bytes" doc:"How much room they took, where the engine tells; else null."`
 	Operations []OperationUsage `json:"operations" doc:"The same by operation, in order of their names."`
 	Hours      []HourUsage      `json:"hours" doc:"The same by the hour in which it was asked; empty where one operation alone is counted, and for days of before hours were."`
+	Minutes    []MinuteUsage    `json:"minutes" doc:"The same by five minutes, of the day's last hour in which something was asked; empty as hours are."`
 }
 
 // Kept returns what is stored. It does not travel: it tells of this organization's past.
@@ -56,7 +63,7 @@ func (m *Meter) Operations() []api.Operation {
 	list := crud.Rows(m.kind, crud.Options[Day]{
 		Path: "/api/usage", Things: "Usage Days", Tag: "Usage", Read: api.Needs(tenants.ViewAudit).Unlimited(), Sort: "-day",
 		Without: []string{"get", "create", "update", "delete"}, Where: m.between, Show: show,
-		Example: Answer{"2026-11-22", Sum{120, 2, 340, 51_200}, 4711, &size, []OperationUsage{{"reports.get", Sum{120, 2, 340, 51_200}}}, []HourUsage{{"13", Sum{120, 2, 340, 51_200}}}},
+		Example: Answer{"2026-11-22", Sum{120, 2, 340, 51_200}, 4711, &size, []OperationUsage{{"reports.get", Sum{120, 2, 340, 51_200}}}, []HourUsage{{"13", Sum{120, 2, 340, 51_200}}}, []MinuteUsage{{"13:05", Sum{120, 2, 340, 51_200}}}},
 	})
 	list[0].Summary = "List what was asked of the organization by day"
 	list[0].Params = append(list[0].Params,
@@ -90,7 +97,7 @@ func (m *Meter) between(_ context.Context, c *api.Call) (store.Filter, error) {
 func show(_ context.Context, c *api.Call, days []*Day) ([]any, error) {
 	out := make([]any, len(days))
 	for i, d := range days {
-		a, total := Answer{Day: d.Day, Documents: d.Documents, Operations: []OperationUsage{}, Hours: []HourUsage{}}, Counts{}
+		a, total := Answer{Day: d.Day, Documents: d.Documents, Operations: []OperationUsage{}, Hours: []HourUsage{}, Minutes: []MinuteUsage{}}, Counts{}
 		if d.Bytes > 0 {
 			a.Bytes = &d.Bytes
 		}
@@ -101,9 +108,12 @@ func show(_ context.Context, c *api.Call, days []*Day) ([]any, error) {
 			total.add(d.Operations[name])
 			a.Operations = append(a.Operations, OperationUsage{name, sum(d.Operations[name])})
 		}
-		if !c.Query.Has("operation") { // hours are of all together
+		if !c.Query.Has("operation") { // hours and minutes are of all together
 			for _, hour := range slices.Sorted(maps.Keys(d.Hours)) {
 				a.Hours = append(a.Hours, HourUsage{hour, sum(d.Hours[hour])})
+			}
+			for _, minute := range slices.Sorted(maps.Keys(d.Minutes)) {
+				a.Minutes = append(a.Minutes, MinuteUsage{minute, sum(d.Minutes[minute])})
 			}
 		}
 		a.Sum = sum(total)

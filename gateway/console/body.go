@@ -2,8 +2,10 @@ package console
 
 import (
 	"encoding/json"
+	"math"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"tenantry/backends/api"
@@ -63,7 +65,7 @@ func (v *visit) body(row *api.Operation, path map[string]string, sent url.Values
 			body[f.Name] = nil
 		case text == "" && (len(f.Enum) > 0 || f.Ref != "" || f.Shape == api.Integer) && !f.Required:
 		case f.Shape == api.Integer:
-			body[f.Name] = number(text)
+			body[f.Name] = times(number(text), sent.Get("_unit."+f.Name))
 		default:
 			body[f.Name] = text
 		}
@@ -78,6 +80,17 @@ func number(text string) any {
 		return json.Number(text)
 	}
 	return text
+}
+
+// times returns the seconds of a span. What is no whole number is judged as it was typed.
+func times(typed any, unit string) any {
+	n, isNumber := typed.(json.Number)
+	count, err := n.Int64()
+	each, none := strconv.ParseInt(unit, 10, 64)
+	if !isNumber || err != nil || none != nil || each < 1 || count > math.MaxInt64/each || count < math.MinInt64/each {
+		return typed
+	}
+	return json.Number(strconv.FormatInt(count*each, 10))
 }
 
 // lines returns the values of a list, of which each stands in a line or a control of its own.

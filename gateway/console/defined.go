@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"tenantry/backends/api"
 	"tenantry/internal/strictjson"
@@ -38,12 +39,20 @@ func namingField(defined []definedField) (key string) {
 
 // nameOf returns what people call a record, where it has no name of its own by a field that the organization defined.
 func (v *visit) nameOf(row *api.Operation, path map[string]string, record strictjson.Value, otherwise string) string {
-	if values := row.Defined.Values; values != "" && nameOf(without(record, "id"), "") == "" {
-		if name := record.Get(values).Get(namingField(v.defined(row, path))); name.Is == strictjson.Text && name.Text != "" {
-			return name.Text
+	return v.namesOf(row, path)(record, otherwise)
+}
+
+// namesOf is nameOf for many records of a list. What is defined is read once, where it is needed.
+func (v *visit) namesOf(row *api.Operation, path map[string]string) func(record strictjson.Value, otherwise string) string {
+	field := sync.OnceValue(func() string { return namingField(v.defined(row, path)) })
+	return func(record strictjson.Value, otherwise string) string {
+		if values := row.Defined.Values; values != "" && nameOf(without(record, "id"), "") == "" {
+			if name := record.Get(values).Get(field()); name.Is == strictjson.Text && name.Text != "" {
+				return name.Text
+			}
 		}
+		return nameOf(record, otherwise)
 	}
-	return nameOf(record, otherwise)
 }
 
 func titleOf(name string, defined []definedField) string {

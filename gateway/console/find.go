@@ -1,10 +1,14 @@
 package console
 
 import (
+	"cmp"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // findView has what was found by a word: pages, and records of each list that can be searched.
@@ -12,6 +16,7 @@ type findView struct {
 	chrome
 	Q     string
 	Found []foundView
+	Left  []linkView // lists that there was no time to look into
 }
 
 type foundView struct {
@@ -20,8 +25,10 @@ type foundView struct {
 	Links []linkView
 }
 
-// perFound is how many records of a list are shown.
-const perFound = 8
+const (
+	perFound   = 8 // records of a list that are shown
+	searchTime = time.Second
+)
 
 func (m *Module) findPage(v *visit) {
 	view := findView{chrome: v.chrome("Find"), Q: strings.TrimSpace(v.r.URL.Query().Get("q"))}
@@ -37,9 +44,13 @@ func (m *Module) findPage(v *visit) {
 		if pages != nil {
 			view.Found = append(view.Found, foundView{Title: "Pages", Links: pages})
 		}
+		began := time.Now()
 		for _, part := range view.Navigation {
 			for _, link := range part.Links {
-				v.search(&view, link)
+				if p, path := v.site.find(link.Address); p.list {
+					v.search(&view, p, path, link.Title)
+					v.searchBelow(&view, p, began)
+				}
 			}
 		}
 	}
@@ -47,18 +58,42 @@ func (m *Module) findPage(v *visit) {
 }
 
 // search notes the records of a list that have the words.
-func (v *visit) search(view *findView, link linkView) {
-	p, path := v.site.find(link.Address)
-	if !p.list || !p.has("q") || p.each == nil {
+func (v *visit) search(view *findView, p *page, path map[string]string, title string) {
+	if !p.has("q") || p.each == nil {
 		return
 	}
 	a, err := v.read(p.shows, path, url.Values{"q": {view.Q}, "per_page": {strconv.Itoa(perFound)}}.Encode())
 	if err != nil || !a.ok() || len(a.data.Get("results").Items) == 0 {
 		return
 	}
-	found := foundView{Title: link.Title, All: link.Address + "?" + url.Values{"q": {view.Q}}.Encode()}
+	found := foundView{Title: title, All: p.address(path) + "?" + url.Values{"q": {view.Q}}.Encode()}
+	name := v.namesOf(p.shows, path)
 	for _, record := range a.data.Get("results").Items {
-		found.Links = append(found.Links, linkView{Title: clip(nameOf(record, "")), Address: p.each.address(map[string]string{p.each.key(): keyOf(p.each, record)})})
+		at := maps.Clone(path)
+		at[p.each.key()] = keyOf(p.each, record)
+		found.Links = append(found.Links, linkView{Title: clip(name(record, "")), Address: p.each.address(at)})
 	}
 	view.Found = append(view.Found, found)
+}
+
+// searchBelow does so in the lists that each record of a list has, as custom objects have records, as long as there is time; the
+// others it names.
+func (v *visit) searchBelow(view *findView, p *page, began time.Time) {
+	if p.each == nil || !slices.ContainsFunc(p.each.below, func(below *page) bool { return below.list && below.has("q") && may(below.shows, v.who, v.t) }) {
+		return
+	}
+	data, _ := v.named(p.shows.Name, "per_page="+strconv.Itoa(mostOptions))
+	for _, record := range data.Get("results").Items {
+		path := map[string]string{p.each.key(): keyOf(p.each, record)}
+		title := clip(cmp.Or(record.Get("label_plural").Text, nameOf(record, "")))
+		for _, below := range p.each.below {
+			switch {
+			case !below.list || !may(below.shows, v.who, v.t):
+			case time.Since(began) < searchTime:
+				v.search(view, below, path, title)
+			case below.has("q"):
+				view.Left = append(view.Left, linkView{Title: title, Address: below.address(path) + "?" + url.Values{"q": {view.Q}}.Encode()})
+			}
+		}
+	}
 }

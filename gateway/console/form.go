@@ -41,7 +41,7 @@ type formView struct {
 // control is one field of a form.
 type control struct {
 	Name, ID, Label, Hint, Error string
-	Kind                         string // text, textarea, number, date, datetime, email, secret, yes, choice, checks, lines, json, schema, conditions, query, inputs, hidden or parts
+	Kind                         string // text, textarea, number, date, datetime, email, secret, span, yes, choice, checks, lines, json, schema, conditions, query, inputs, hidden or parts
 	Value                        string
 	Required                     bool
 	Min, Max                     string
@@ -240,6 +240,10 @@ func (v *visit) control(row *api.Operation, f *api.Field, path map[string]string
 			c.Kind, c.Options = "choice", yesOrNo(c.Value)
 		}
 	case api.Integer:
+		if strings.HasSuffix(f.Name, "_in") {
+			spanControl(&c, f, sent)
+			return c
+		}
 		c.Kind = "number"
 		if f.Bounds.Least != 0 || f.Bounds.Most != 0 {
 			c.Min, c.Max = strconv.FormatInt(f.Bounds.Least, 10), strconv.FormatInt(f.Bounds.Most, 10)
@@ -267,6 +271,33 @@ func (v *visit) control(row *api.Operation, f *api.Field, path map[string]string
 	}
 	c.fit(sent)
 	return c
+}
+
+// spanControl makes one of seconds, which people say in larger units.
+func spanControl(c *control, f *api.Field, sent url.Values) {
+	seconds, _ := strconv.ParseInt(c.Value, 10, 64)
+	unit := "86400"
+	for _, u := range units() {
+		n, _ := strconv.ParseInt(u.Value, 10, 64)
+		if seconds > 0 && seconds%n == 0 {
+			unit, c.Value = u.Value, strconv.FormatInt(seconds/n, 10)
+		}
+	}
+	if c.Kind, c.Hint = "span", "Never where nothing is said."; f.Default != nil {
+		c.Hint = ""
+	}
+	if sent != nil {
+		c.Value, unit = sent.Get(f.Name), sent.Get("_unit."+f.Name)
+	}
+	for _, u := range units() {
+		u.Chosen = u.Value == unit
+		c.Options = append(c.Options, u)
+	}
+}
+
+// units are those of a span, by their seconds.
+func units() []choiceView {
+	return []choiceView{{Value: "60", Title: "minutes"}, {Value: "3600", Title: "hours"}, {Value: "86400", Title: "days"}}
 }
 
 func (v *visit) textControl(c *control, f *api.Field) {

@@ -45,6 +45,7 @@ const (
 	recentRecords = 8
 	shownDays     = 14
 	shownHours    = 24
+	shownFives    = 12 // of five minutes
 	expiresSoon   = 14 * 24 * time.Hour
 	unusedAfter   = 7 * 24 * time.Hour
 	rightsAfter   = 30 * 24 * time.Hour // some work is done once a month
@@ -64,7 +65,7 @@ func (m *Module) overviewPage(v *visit) {
 	}
 	if data, ok := v.named("usage.list", "per_page="+strconv.Itoa(shownDays)+"&sort=-day"); ok && len(data.Get("results").Items) > 0 {
 		days := data.Get("results").Items
-		view.Usage = []usageView{v.hours(days, v.Now().UTC()), v.days(days)}
+		view.Usage = append(v.lately(days, v.Now().UTC()), v.days(days))
 	}
 	v.attention(&view)
 	if data, ok := v.named("audit.list", "per_page="+strconv.Itoa(recentRecords)); ok {
@@ -153,29 +154,32 @@ func (v *visit) attention(view *overview) {
 	}
 }
 
-// hours draws the last hours, the present one last.
-func (v *visit) hours(days []strictjson.Value, now time.Time) usageView {
-	const layout = time.DateOnly + " 15"
-	counted := map[string]strictjson.Value{}
-	for _, day := range days[:min(len(days), 2)] {
-		for _, hour := range day.Get("hours").Items {
-			counted[day.Get("day").Text+" "+hour.Get("hour").Text] = hour
+// lately draws the last hour and the last day, by the parts that the days have.
+func (v *visit) lately(days []strictjson.Value, now time.Time) []usageView {
+	draw := func(title, part, parts, layout string, n int, step time.Duration) (usageView, []strictjson.Value) {
+		counted := map[string]strictjson.Value{}
+		for _, day := range days[:min(len(days), 2)] {
+			for _, one := range day.Get(parts).Items {
+				counted[day.Get("day").Text+" "+one.Get(part).Text] = one
+			}
 		}
+		var at []time.Time
+		var records []strictjson.Value
+		for i := range n {
+			began := now.Truncate(step).Add(time.Duration(i+1-n) * step)
+			at, records = append(at, began), append(records, counted[began.Format(time.DateOnly+" "+layout)])
+		}
+		return v.usage(title, chart.Axis{Title: part + " (UTC)", Times: at}, "15:04", records), records
 	}
-	var at []time.Time
-	var records []strictjson.Value
-	for i := range shownHours {
-		hour := now.Truncate(time.Hour).Add(time.Duration(i+1-shownHours) * time.Hour)
-		at, records = append(at, hour), append(records, counted[hour.Format(layout)])
-	}
-	view := v.usage("Requests of the last day", chart.Axis{Title: "hour (UTC)", Times: at}, "15:04", records)
-	last := records[len(records)-1]
-	view.Note = v.whole(count(last, "requests")) + " requests in this hour, " + v.whole(count(last, "refused")) + " of them refused. It is counted once a minute."
+	hour, _ := draw("Requests of the last hour", "minute", "minutes", "15:04", shownFives, 5*time.Minute)
+	day, hours := draw("Requests of the last day", "hour", "hours", "15", shownHours, time.Hour)
+	last := hours[len(hours)-1]
+	hour.Note = v.whole(count(last, "requests")) + " requests since " + now.Truncate(time.Hour).Format("15:04") + " UTC, " + v.whole(count(last, "refused")) + " of them refused. It is counted once a minute."
 	if org, ok := v.named("organization.get", ""); ok {
 		limit := org.Get("request_limits").Get("organization")
-		view.Note += " Limits of the organization: " + limitText(limit.Get("rate").Text, "no bound for bursts") + ", " + limitText(limit.Get("quota").Text, "no quota") + "."
+		day.Note = "Limits of the organization: " + limitText(limit.Get("rate").Text, "no bound for bursts") + ", " + limitText(limit.Get("quota").Text, "no quota") + "."
 	}
-	return view
+	return []usageView{hour, day}
 }
 
 // limitText writes "100/s" as people do.

@@ -14,7 +14,7 @@ import (
 func (v *visit) recordAbove(p *page, path map[string]string) (record strictjson.Value) {
 	for _, above := range v.site.pages {
 		for _, below := range above.below {
-			if below != p || !strings.HasPrefix(p.path, above.path+"/") || !may(above.shows, v.who, v.t) {
+			if below != p || above.list || !strings.HasPrefix(p.path, above.path+"/") || !may(above.shows, v.who, v.t) {
 				continue
 			}
 			if a, err := v.read(above.shows, path, ""); err == nil && a.ok() {

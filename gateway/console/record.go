@@ -128,7 +128,8 @@ func (v *visit) recordPage(p *page, path map[string]string) {
 	if slices.Contains([]string{"refused", "failed", "interrupted"}, data.Get("state").Text) {
 		view.Problem = sentence(data.Get("message").Text)
 	}
-	if above := v.recordAbove(p, path); above.Is == strictjson.Object { // Contacts by country: run
+	above := v.recordAbove(p, path)
+	if above.Is == strictjson.Object { // Contacts by country: run
 		title = clip(nameOf(above, title)) + ": " + strings.ToLower(label(p.segments[len(p.segments)-1]))
 	}
 	view.chrome = v.chrome(title)
@@ -136,7 +137,7 @@ func (v *visit) recordPage(p *page, path map[string]string) {
 		view.Done = ""
 	}
 	view.Trail = v.trail(p, path)
-	if len(view.Ask) > 0 {
+	if len(view.Ask) > 0 || p.key() == "" && p.update == nil && above.Is != strictjson.Object {
 		view.Note = p.shows.Description
 	}
 	view.Curl = v.curl(v.t.Org.Slug, request{row: p.shows, path: path, query: asked.Encode()})
@@ -150,6 +151,8 @@ func (v *visit) recordPage(p *page, path map[string]string) {
 			change(q)
 			return p.at(path, q, nil)
 		})
+	} else if next := data.Get("next").Text; next != "" && p.has("after") {
+		view.Pages = &listView{Count: "There is more", Next: p.at(path, url.Values{"after": {next}}, nil)}
 	}
 	v.show(code, "record", view)
 }

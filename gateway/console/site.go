@@ -334,13 +334,20 @@ func capital(text string) string {
 	return strings.ToUpper(text[:1]) + text[1:]
 }
 
-// label writes the name of a field as people do: last_used_at is Last used at.
+// label writes the name of a field as people do: last_used_at is Last used at, allowed_ips Allowed IPs.
 func label(name string) string {
-	switch name {
-	case "id", "pid", "url":
-		return strings.ToUpper(name)
-	case "q":
+	if name == "q" {
 		return "Search"
 	}
-	return capital(strings.ReplaceAll(strings.TrimSuffix(name, "_id"), "_", " "))
+	words := strings.Split(name, "_")
+	if last := len(words) - 1; last > 0 && words[last] == "id" {
+		words = words[:last]
+	}
+	for i, word := range words {
+		switch word {
+		case "id", "ip", "ids", "ips", "pid", "url", "urls", "cdn":
+			words[i] = strings.ToUpper(strings.TrimSuffix(word, "s")) + strings.TrimPrefix(word, strings.TrimSuffix(word, "s"))
+		}
+	}
+	return capital(strings.Join(words, " "))
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -107,11 +108,28 @@ func looked(t *testing.T, p person) []string {
 	return append(pages, "/docs/contacts.list/try?_send=true&query.per_page=1", "/contacts/none", "/contacts?q=nothing", "/contacts?filters[nothing]=1", "/broken/fails", "/broken/away")
 }
 
+// stays fails the test where something on the page that is open has moved after it was first seen.
+func (p *tab) stays() {
+	p.t.Helper()
+	moved := p.value(`new Promise((done) => {
+		const parts = [];
+		const watch = new PerformanceObserver((list) => {
+			for (const e of list.getEntries()) if (!e.hadRecentInput) for (const s of e.sources) parts.push((s.node?.outerHTML ?? s.node?.textContent ?? "").slice(0, 200) + " " + JSON.stringify([s.previousRect, s.currentRect]));
+		});
+		watch.observe({type: "layout-shift", buffered: true});
+		setTimeout(() => { watch.disconnect(); done(parts.join("\n")); }, 50);
+	})`)
+	if moved != "" {
+		p.t.Errorf("something moves on %s: %s", p.value("location.pathname+location.search"), moved)
+	}
+}
+
 // look holds the page that is open against what all pages keep to. In the dark it asks of colours alone: nothing else changes.
 func (p *tab) look(s size, path string) {
 	p.t.Helper()
 	name := strings.Trim(strings.NewReplacer("/", "-", "?", "-", "=", "-", "&", "-", ":", "-").Replace(path), "-") + "-" + s.name
 	fits(p)
+	p.stays()
 	accessible(p)
 	p.picture("page-" + name + "-light")
 	p.theme("dark")
@@ -293,6 +311,64 @@ func TestBrowserAdministers(t *testing.T) {
 		p.do("Emulation.setScriptExecutionDisabled", map[string]any{"value": false}, nil)
 	}
 	b.quiet()
+}
+
+// TestBrowserFiles: somebody tries a file, imports it, filters what came, fetches it again and is told how that went; who may not
+// is told so.
+func TestBrowserFiles(t *testing.T) {
+	t.Parallel()
+	b := launch(t)
+	_, acme, _ := rich(t, nil)
+	clerk, _ := acme.Person(t, "clerk@example.com", func(n *control.NewUser) { n.Name, n.Permissions = "Clerk", []string{"view_form_submissions"} })
+	file := filepath.Join(t.TempDir(), "people.csv")
+	if err := os.WriteFile(file, []byte("email,first_name,city\nlin@example.com,Lin,Oslo\nmoe@example.com,Moe,Oslo\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := b.signedIn(screens()[0], acme)
+	for _, dry := range []bool{true, false} {
+		p.visit(address(t, acme, "/contacts"))
+		p.click("a[href^='/do/imports.create']")
+		p.arrives("/do/imports.create", "File")
+		p.choose("main input[type=file]", file)
+		if dry {
+			p.click("main [name='query.dry_run']")
+			p.picture("import-dry-run")
+		}
+		p.click("main .form button")
+		p.arrives("/import/", "done")
+		p.picture(fmt.Sprintf("import-ended-%t", dry))
+		p.visit(address(t, acme, "/contacts?filters[city]=Oslo"))
+		p.arrives("/contacts", map[bool]string{true: "Nothing", false: "2 entries"}[dry])
+	}
+	p.visit(address(t, acme, "/import"))
+	p.click("main a[download]")
+	p.wait(`document.querySelector("main a[download] + output")?.textContent.match(/^[^:]+: \d+ lines, [\d.]+ MB\.$/)`)
+	p.picture("export-ended")
+	p.value(`document.querySelector("main a[download]").href = "/api/none"; document.querySelector("main a[download]").click(); 1`)
+	p.wait(`document.querySelector("main a[download] + output").textContent === "No such route."`)
+	p.visit(address(t, acme, "/audit"))
+	p.click("a[href='/audit/verification']")
+	p.arrives("/audit/verification", "Intact")
+	p.picture("audit-verification")
+
+	b.signIn(p, acme, clerk.Email)
+	p.visit(address(t, acme, "/do/imports.create"))
+	p.wait("document.body.innerText.includes('You may not')")
+	p.picture("import-refused")
+	if p.value(`String(document.querySelectorAll("a[href^='/contacts'], a[href='/import']").length)`) != "0" {
+		t.Error("who may not is led there")
+	}
+	b.quiet("status of 404", "status of 403")
+}
+
+// choose puts a file into a field for files.
+func (p *tab) choose(selector, file string) {
+	p.t.Helper()
+	var root struct{ Root struct{ NodeID int } }
+	p.do("DOM.getDocument", map[string]any{}, &root)
+	var node struct{ NodeID int }
+	p.do("DOM.querySelector", map[string]any{"nodeId": root.Root.NodeID, "selector": selector}, &node)
+	p.do("DOM.setFileInputFiles", map[string]any{"files": []string{file}, "nodeId": node.NodeID}, nil)
 }
 
 // buildsReport makes a report line by line, with what it shows beside it, and shares it.

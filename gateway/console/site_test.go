@@ -651,6 +651,54 @@ func TestRecordsAreCalledByTheirValues(t *testing.T) {
 	checkPage(t, p.open("/form/collections/66b000000000000000000001/submissions/66b300000000000000000001"), 200, "<h1 dir=\"auto\">Request 1</h1>")
 }
 
+// TestRecordsAreFound by their words, those of custom objects and forms too, as far as their finder may see them.
+func TestRecordsAreFound(t *testing.T) {
+	t.Parallel()
+	_, acme, cookie := rich(t, nil)
+	p := person{t, acme, cookie}
+	checkPage(t, p.open("/find?q=Alster"), 200, `<h2><a href="/custom/objects/bike/records?q=Alster">Bikes</a></h2>`, `href="/custom/objects/bike/records/66b200000000000000000001" dir="auto">Alster</a>`)
+	checkPage(t, p.open("/custom/objects/bike/records?q=Alster"), 200, "1 entry")
+	checkPage(t, p.open("/find?q=bike"), 200, `href="/custom/objects/bike" dir="auto">`)
+	_, clerk := acme.Person(t, "clerk@example.com", func(n *control.NewUser) { n.Name, n.Permissions = "Clerk", []string{"contacts"} })
+	if a := (person{t, acme, clerk}).open("/find?q=Alster"); a.Code != 200 || strings.Contains(a.Text(), "/custom/objects") {
+		t.Errorf("%d %s", a.Code, a.Text())
+	}
+}
+
+// TestSpansAreSaidInTheirUnits, where a call takes seconds.
+func TestSpansAreSaidInTheirUnits(t *testing.T) {
+	t.Parallel()
+	_, acme, cookie := rich(t, nil)
+	p := person{t, acme, cookie}
+	account := p.api(http.MethodPost, "/api/service-accounts", map[string]any{"name": "spans", "permissions": []string{"contacts"}}).Field("id")
+	page := p.open("/do/keys.create")
+	checkPage(t, page, 200, ">Allowed IPs", `name="_unit.expires_in"`, `<option value="86400" selected>days`, "Never where nothing is said.")
+	for _, c := range []struct {
+		typed, unit string
+		lasts       time.Duration // 0: for ever; less: it is refused
+	}{{"3", "3600", 3 * time.Hour}, {"2", "86400", 48 * time.Hour}, {"", "60", 0}, {"2.5", "60", -1}, {"two", "60", -1}, {"9000000000000000000", "86400", -1}, {"7", "x", 7 * time.Second}} {
+		sent := formTo(t, page, "/do/keys.create")
+		sent.Set("name", "key "+c.typed+c.unit)
+		sent.Set("kind", "server_full")
+		sent.Set("account", fmt.Sprint(account))
+		sent.Set("expires_in", c.typed)
+		sent.Set("_unit.expires_in", c.unit)
+		sent.Set("_once", c.typed+"-"+c.unit)
+		a := p.send("/do/keys.create", sent)
+		if c.lasts < 0 {
+			checkPage(t, a, 422, `value="`+c.typed+`"`, `<option value="`+c.unit+`" selected>`, "Expires in must be")
+			continue
+		}
+		checkPage(t, a, 200, "This is shown once")
+		key := p.api(http.MethodGet, "/api/keys?q="+url.QueryEscape("key "+c.typed+c.unit), nil).Field("results").([]any)[0].(map[string]any)
+		began, _ := time.Parse(time.RFC3339, fmt.Sprint(key["created_at"]))
+		if ends, err := time.Parse(time.RFC3339, fmt.Sprint(key["expires_at"])); (err != nil) != (c.lasts == 0) || err == nil && ends.Sub(began).Round(time.Second) != c.lasts {
+			t.Errorf("%s of %s s: %v to %v", c.typed, c.unit, key["created_at"], key["expires_at"])
+		}
+	}
+	checkPage(t, p.open("/custom-reports/66d000000000000000000001"), 200, `name="expires_in" value="1"`, `<option value="3600" selected>hours`)
+}
+
 // TestAuditSaysWhoAndWhen, by name.
 func TestAuditSaysWhoAndWhen(t *testing.T) {
 	t.Parallel()
@@ -658,6 +706,15 @@ func TestAuditSaysWhoAndWhen(t *testing.T) {
 	p := person{t, acme, cookie}
 	p.send("/do/contacts.delete", formTo(t, p.open("/contacts/66a000000000000000000001"), "/do/contacts.delete"))
 	checkPage(t, p.open("/audit"), 200, "contacts.delete", "<td><span dir=\"auto\">Root</span></td>", "Created at", "<time datetime=")
+}
+
+// TestAuditIsVerified by a page that says what it looks at.
+func TestAuditIsVerified(t *testing.T) {
+	t.Parallel()
+	_, acme, cookie := rich(t, nil)
+	p := person{t, acme, cookie}
+	checkPage(t, p.open("/audit"), 200, `href="/audit/verification">Verification`)
+	checkPage(t, p.open("/audit/verification"), 200, "<h1 dir=\"auto\">Verify the audit log</h1>", "Compares the audit log with its seals.", "<dt>Intact</dt><dd><span dir=\"auto\">Yes", "<dt>Unsealed</dt>")
 }
 
 // TestAUserIsOfferedWhatIsNotSoAlready, and nothing else.

@@ -79,7 +79,6 @@ async function again(form, part) {
   for (const [name, value] of meanwhile) for (const e of written(form.elements)) if (e.name === name) e.value = value;
   const lines = form.querySelector(`button[name=_more][value="${part}"]`)?.closest(".part")?.querySelector(".rows");
   (focused === "_more" ? lines?.lastElementChild.firstElementChild : written(form.elements).find((e) => e.name === focused))?.focus();
-  arrange(form);
 }
 addEventListener("submit", (event) => {
   if (event.submitter?.name !== "_more") return;
@@ -89,15 +88,7 @@ addEventListener("submit", (event) => {
 addEventListener("change", (event) => {
   const part = event.target;
   if (part.form && "again" in part.dataset) again(part.form, part.name.replace(/\.\d+\..*/, "")).then(() => look(part.form));
-  else if (part.name === "asks.show") arrange(part.form);
 });
-
-// Parts that do not matter for what is shown are out of sight.
-function arrange(form) {
-  const show = form.querySelector("[name='asks.show']")?.value;
-  for (const part of form.querySelectorAll("[data-for]")) part.hidden = part.dataset.for !== show;
-  for (const button of form.querySelectorAll("[data-plain]")) button.hidden = true;
-}
 
 // What a form would show or reach is shown while it is typed.
 const live = document.querySelector("#live");
@@ -116,7 +107,6 @@ function look(form) {
   }, 400);
 }
 for (const form of document.querySelectorAll("form.form")) {
-  arrange(form);
   if (form.dataset.live) {
     form.addEventListener("input", () => look(form));
     if (!live?.childElementCount) look(form);
@@ -177,3 +167,59 @@ if (tree) {
     });
   }
 }
+
+// A file says beside its link how far it has come, and whether it broke off. One that is larger than memory should hold is left to the
+// browser, and so is one that is opened elsewhere.
+const heldBytes = 256e6, silence = 60000;
+async function take(link, says) {
+  const stop = new AbortController();
+  let late, bytes = 0, lines = 0;
+  const heard = () => { clearTimeout(late); late = setTimeout(() => stop.abort(), silence); };
+  try {
+    heard();
+    const answer = await fetch(link.href, { signal: stop.signal }), parts = [];
+    if (!answer.ok) {
+      const said = await answer.json().catch(() => ({}));
+      says.textContent = `${said.message ?? "It cannot be fetched now"}.`;
+      return;
+    }
+    for (const reader = answer.body.getReader(); ;) {
+      const { done, value } = await reader.read();
+      if (done) break;
+      heard();
+      parts.push(value);
+      bytes += value.length;
+      for (const byte of value) if (byte === 10) lines++;
+      says.textContent = `${lines.toLocaleString()} lines, ${(bytes / 1e6).toFixed(1)} MB …`;
+      if (bytes < heldBytes) continue;
+      stop.abort();
+      says.textContent = "It is large: the browser fetches it by itself.";
+      location.assign(link.href);
+      return;
+    }
+    const file = document.createElement("a");
+    file.href = URL.createObjectURL(new Blob(parts));
+    file.download = answer.headers.get("Content-Disposition")?.match(/filename="([^"]+)"/)?.[1] ?? "export";
+    file.click();
+    setTimeout(() => URL.revokeObjectURL(file.href), silence);
+    says.textContent = `${file.download}: ${lines.toLocaleString()} lines, ${(bytes / 1e6).toFixed(1)} MB.`;
+  } catch {
+    says.textContent = "It broke off, and nothing was saved. Try again.";
+  } finally {
+    clearTimeout(late);
+  }
+}
+addEventListener("click", async (event) => {
+  const link = event.target.closest("main a[download]");
+  if (!link || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+  event.preventDefault();
+  if (link.getAttribute("aria-busy")) return;
+  let says = link.nextElementSibling;
+  if (!says?.matches("output")) {
+    says = document.createElement("output");
+    link.after(says);
+  }
+  link.setAttribute("aria-busy", "true");
+  await take(link, says);
+  link.removeAttribute("aria-busy");
+});

@@ -30,7 +30,10 @@ import (
 func ownRedis(t testing.TB) (*miniredis.Miniredis, gatewaytest.Option) {
 	t.Helper()
 	mini := miniredis.RunT(t)
-	return mini, func(c *config.Config, _ *gateway.Options) { c.Redis.Addrs = []string{mini.Addr()} }
+	return mini, func(c *config.Config, o *gateway.Options) {
+		c.Redis.Addrs = []string{mini.Addr()}
+		gatewaytest.PatientRedis(c, o)
+	}
 }
 
 func TestK3_KeyComesInOneHeaderAlone(t *testing.T) {

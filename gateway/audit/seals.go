@@ -116,31 +116,34 @@ func following(last *seal) string {
 // read puts the records of a seal's time into sum, in their order, and returns how many there are. Where there are more than
 // most, it ends between two that differ in their time, and returns the later one.
 func (s *Seals) read(ctx context.Context, ws *store.Workspace, of *seal, most int, sum hash.Hash) (n int, until int64, err error) {
-	in, at, same := s.log.kind.In(ws), of.From, 0
-	for {
+	in, last := s.log.kind.In(ws), Record{Meta: store.Meta{CreatedAt: of.From}}
+	for same := 0; ; {
 		page, err := in.Find(ctx, store.Query{
-			Filter: store.Where(store.F("created_at"), store.OpGte, at), Sort: []store.Order{store.Asc("created_at"), store.Asc("id")},
+			Filter: store.Where(store.F("created_at"), store.OpGte, last.CreatedAt), Sort: []store.Order{store.Asc("created_at"), store.Asc("id")},
 			Limit: perPage, Offset: same, LeaveOut: true,
 		})
-		if err != nil {
+		if err != nil || len(page) == 0 { // a page that is short may lack some that cannot be read
 			return n, of.Until, err
 		}
+		before := n
 		for i := range page {
 			rec := &page[i]
-			switch {
+			switch later := rec.CreatedAt > last.CreatedAt; {
 			case rec.CreatedAt >= of.Until:
 				return n, of.Until, nil
-			case rec.CreatedAt == at:
-				same++
-			case n >= most:
+			case !later && rec.ID <= last.ID: // one that cannot be read has moved it here
+				continue
+			case later && n >= most:
 				return n, rec.CreatedAt, nil
-			default:
-				at, same = rec.CreatedAt, 1
+			case later:
+				same = 0
 			}
+			same++
 			n++
 			rec.write(sum)
+			last = *rec
 		}
-		if len(page) < perPage {
+		if n == before {
 			return n, of.Until, nil
 		}
 	}

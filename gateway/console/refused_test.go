@@ -109,7 +109,7 @@ func TestThrottledPages(t *testing.T) {
 func TestF1_PagesWithoutRedis(t *testing.T) {
 	t.Parallel()
 	redis := proxytest.Start(t, miniredis.RunT(t).Addr())
-	_, acme, cookie := rich(t, nil, func(c *config.Config, _ *gateway.Options) { c.Redis.Addrs = []string{redis.Addr} })
+	_, acme, cookie := rich(t, nil, gatewaytest.PatientRedis, func(c *config.Config, _ *gateway.Options) { c.Redis.Addrs = []string{redis.Addr} })
 	redis.Break(t, proxytest.Refused())
 	away := acme.Page(t, "/contacts", gatewaytest.Cookie(cookie))
 	checkPage(t, away, 503, "Not available at the moment", "Please try again in a moment.")

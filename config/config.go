@@ -66,16 +66,20 @@ type Telemetry struct {
 	SamplePercent int `yaml:"sample_percent"`
 }
 
-// Memory bounds what the process takes, in MiB.
+// Memory bounds what the process takes, in MiB where nothing else is said.
 type Memory struct {
 	// Garbage is how much may gather at least before it is collected.
 	Garbage int `yaml:"garbage"`
 	// Limit is what the process tries to stay below; 0: none but that of GOMEMLIMIT.
 	Limit int `yaml:"limit"`
+	// Organizations is how many are kept ready; others are read when they are asked for.
+	Organizations int `yaml:"organizations"`
 }
 
-// leastLimit is what is needed besides the garbage.
-const leastLimit = 64
+const (
+	leastLimit         = 64 // what is needed besides the garbage
+	leastOrganizations = 64
+)
 
 // Trash says what becomes of deleted records.
 type Trash struct {
@@ -176,6 +180,7 @@ type Redis struct {
 type SQLite struct {
 	MaxOpenFiles int           `yaml:"max_open_files"` // databases open at once, of each backend; 0: what the system allows
 	Readers      int           `yaml:"readers"`        // connections per database
+	Cache        int           `yaml:"cache"`          // MiB for the pages of all databases
 	QueryTimeout time.Duration `yaml:"query_timeout"`
 }
 
@@ -197,7 +202,7 @@ func Default() Config {
 		Engines: Engines(), Backends: map[string]Backend{DefaultBackend: {Engine: EngineSQLite, Isolation: IsolationShared}}, Store: DefaultBackend, Control: DefaultBackend,
 		Log:    Log{Level: "info", Format: "json", Requests: true},
 		Redis:  Redis{Addrs: []string{}},
-		SQLite: SQLite{Readers: 4, QueryTimeout: 10 * time.Second},
+		SQLite: SQLite{Readers: 4, Cache: 256, QueryTimeout: 10 * time.Second},
 		Timeouts: Timeouts{
 			ReadHeader: 5 * time.Second, Read: 30 * time.Second, Write: 60 * time.Second,
 			Idle: 2 * time.Minute, Shutdown: 10 * time.Second, Query: 10 * time.Second,
@@ -207,7 +212,7 @@ func Default() Config {
 			Key: limits.PerSecond(500), KeyQuota: limits.Unlimited(),
 			Address: limits.PerSecond(50), AddressQuota: limits.Unlimited(), InFlight: 256,
 		},
-		Memory:    Memory{Garbage: 64},
+		Memory:    Memory{Garbage: 64, Organizations: 16_384},
 		Telemetry: Telemetry{SamplePercent: 100},
 		Trash:     Trash{Keep: 30 * 24 * time.Hour},
 	}
@@ -280,6 +285,9 @@ func (c *Config) check(descriptors uint64, fault func(name, format string, args 
 	if c.SQLite.Readers < 1 || c.SQLite.Readers > 64 {
 		fault("sqlite.readers", "must be from 1 to 64")
 	}
+	if c.SQLite.Cache < 16 || c.SQLite.Cache > 1<<20 {
+		fault("sqlite.cache", "must be from 16 to %d MiB", 1<<20)
+	}
 	for name, d := range map[string]time.Duration{
 		"sqlite.query_timeout": c.SQLite.QueryTimeout, "timeouts.read_header": c.Timeouts.ReadHeader, "timeouts.read": c.Timeouts.Read,
 		"timeouts.write": c.Timeouts.Write, "timeouts.idle": c.Timeouts.Idle, "timeouts.shutdown": c.Timeouts.Shutdown, "timeouts.query": c.Timeouts.Query,
@@ -293,6 +301,9 @@ func (c *Config) check(descriptors uint64, fault func(name, format string, args 
 	}
 	if c.Memory.Garbage < 0 || c.Memory.Garbage > 16<<10 {
 		fault("memory.garbage", "must be from 0 to %d MiB", 16<<10)
+	}
+	if n := c.Memory.Organizations; n < leastOrganizations || n > 1<<20 {
+		fault("memory.organizations", "must be from %d to %d", leastOrganizations, 1<<20)
 	}
 	if l := c.Memory.Limit; l != 0 && l < c.Memory.Garbage+leastLimit {
 		fault("memory.limit", "must be 0, for none, or at least %d MiB more than memory.garbage", leastLimit)

@@ -93,7 +93,7 @@ trusted_proxies: [10.0.0.0/33, loadbalancer]
 file_host: files.example.com
 log: {level: loud, format: xml, colour: true}
 redis: {addrs: [localhost], db: -1}
-sqlite: {max_open_files: 1, readers: 0, query_timeout: 0s}
+sqlite: {max_open_files: 1, readers: 0, cache: 15, query_timeout: 0s}
 timeouts: {read: 2h, write: -1s}
 colour: blue
 `),
@@ -109,7 +109,7 @@ colour: blue
 		`public_url: is no address like https://{slug}.example.com`, `trusted_proxies: "10.0.0.0/33" is no network`,
 		`trusted_proxies: "loadbalancer" is no network`, "file_host: is no address", "log.level: must be debug, info, warn or error",
 		"log.format: must be json or text", `redis.addrs: "localhost" is no address`, "redis.db: must not be negative", "sqlite.max_open_files: must be from 2",
-		"sqlite.readers: must be from 1", "sqlite.query_timeout: must be more than 0", "timeouts.read: must be more than 0 and at most 1h", "timeouts.write: must be more than 0",
+		"sqlite.readers: must be from 1", "sqlite.cache: must be from 16", "sqlite.query_timeout: must be more than 0", "timeouts.read: must be more than 0 and at most 1h", "timeouts.write: must be more than 0",
 		"colour: there is no such setting", "log.colour: there is no such setting", "listen_address: there is no such setting",
 		"log_level: there is no such setting", "verbose: there is no such setting",
 	} {
@@ -117,8 +117,8 @@ colour: blue
 			t.Errorf("no line says %q", want)
 		}
 	}
-	if len(lines) != 22 {
-		t.Errorf("%d faults, not 22:\n%s", len(lines), err)
+	if len(lines) != 23 {
+		t.Errorf("%d faults, not 23:\n%s", len(lines), err)
 	}
 }
 
@@ -140,7 +140,7 @@ func TestTypes(t *testing.T) {
 		})
 	}
 	c, err := config.Load(config.Source{Environ: []string{
-		"TENANTRY_REDIS__ADDRS=a:1,b:2", "TENANTRY_LOG__REQUESTS=false", "TENANTRY_SQLITE__READERS=8", "TENANTRY_TRUSTED_PROXIES=10.0.0.0/8,::1", "TENANTRY_REDIS__TLS=1",
+		"TENANTRY_REDIS__ADDRS=a:1, b:2", "TENANTRY_LOG__REQUESTS=false", "TENANTRY_SQLITE__READERS=8", "TENANTRY_TRUSTED_PROXIES=10.0.0.0/8,::1", "TENANTRY_REDIS__TLS=1",
 	}})
 	if err != nil {
 		t.Fatal(err)

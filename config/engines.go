@@ -57,6 +57,7 @@ func embedded() Engine {
 		Open: func(ctx context.Context, c *Config, name string, _ *slog.Logger) (store.Engine, error) {
 			return sqlite.Open(ctx, sqlite.Options{
 				Dir: c.BackendDir(name), Shared: c.Backends[name].Isolation == IsolationShared, MaxOpen: c.SQLite.MaxOpenFiles, Readers: c.SQLite.Readers, QueryTimeout: c.SQLite.QueryTimeout,
+				Cache: max(1, c.SQLite.Cache/c.backendsOf(EngineSQLite)),
 			})
 		},
 		Takes:    []string{"dir", "isolation"},

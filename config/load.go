@@ -201,7 +201,9 @@ func (l *loader) value(at reflect.Value, name string, n *yaml.Node) {
 		*to, telling = []string{}, false
 		good, wanted = scalar || n.Kind == yaml.SequenceNode, "a list of texts"
 		if text != "" {
-			*to = strings.Split(text, ",")
+			for item := range strings.SplitSeq(text, ",") {
+				*to = append(*to, strings.TrimSpace(item))
+			}
 		}
 		for _, item := range n.Content {
 			*to = append(*to, item.Value)

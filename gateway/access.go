@@ -7,6 +7,7 @@ import (
 	"tenantry/backends/store"
 	"tenantry/gateway/control"
 	"tenantry/gateway/transfer"
+	"tenantry/gateway/usage"
 	"tenantry/tenants"
 	"tenantry/tenants/keys"
 	"tenantry/tenants/people"
@@ -29,6 +30,15 @@ func (s *Services) Transfer() *transfer.Service { return s.transfer }
 
 // Commands returns a client of the commands within this process. The caller closes it.
 func (s *Services) Commands() *control.Client { return control.InProcess(s.Control()) }
+
+// PutUsage stores days of usage that the organization is to have had. Errors: store.ErrNotFound where there is no such organization.
+func (s *Services) PutUsage(ctx context.Context, slug string, days []*usage.Day) error {
+	t, err := s.directory.BySlug(ctx, slug)
+	if err != nil {
+		return err
+	}
+	return s.usage.Put(ctx, t, days)
+}
 
 // SignInLink returns the address by which the person signs in once, within the lifetime, under the organization's
 // base address. Errors: those of people.Service.SignInLink, store.ErrNotFound where there is no such organization or person.

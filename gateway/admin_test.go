@@ -181,7 +181,7 @@ func TestMetrics(t *testing.T) {
 	label := regexp.MustCompile(`[{,]([a-z_]+)="`)
 	for _, line := range lines {
 		for _, m := range label.FindAllStringSubmatch(line, -1) {
-			if !slices.Contains([]string{"operation", "code", "status", "le", "version", "quantile", "cause", "limit", "backend", "event"}, m[1]) {
+			if !slices.Contains([]string{"operation", "code", "status", "le", "version", "quantile", "cause", "limit", "backend", "event", "of"}, m[1]) {
 				t.Errorf("label %s in %s", m[1], line)
 			}
 		}

@@ -188,13 +188,21 @@ func (a *App) Run(ctx context.Context) error {
 	a.ready.Store(false)
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.cfg.Timeouts.Shutdown)
 	defer cancel()
-	for server := range servers {
-		if e := server.Shutdown(stop); e != nil {
-			_ = server.Close() // cuts what would not end
-			err = errors.Join(err, fmt.Errorf("requests were cut after %s: %w", a.cfg.Timeouts.Shutdown, e))
-		}
+	cut := make(chan error, len(servers))
+	for server := range servers { // all at once: who takes a profile has no time of others
+		running.Go(func() {
+			e := server.Shutdown(stop)
+			if e != nil {
+				_ = server.Close() // cuts what would not end
+				e = fmt.Errorf("requests were cut after %s: %w", a.cfg.Timeouts.Shutdown, e)
+			}
+			cut <- e
+		})
 	}
 	running.Wait()
+	for range servers {
+		err = errors.Join(err, <-cut)
+	}
 	return err
 }
 

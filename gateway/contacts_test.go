@@ -65,7 +65,6 @@ func TestContacts(t *testing.T) {
 		{http.MethodPut, "/note", `{"type":"Number"}`, "force=true changes it"},
 		{http.MethodPut, "/note", `{"type":"Numbr"}`, "did you mean Number"},
 		{http.MethodPut, "/note", `{"key":"other"}`, "is no field that can be set"},
-		{http.MethodDelete, "/ssn?purge=true", "", "take those away before"},
 		{http.MethodPost, "", `{"key":"email","title":"E","type":"Text"}`, "something that every contact has"},
 	} {
 		if got := o.do(t, c.method, "/api/contacts/fields"+c.path, c.body, 422); !strings.Contains(got["message"].(string), c.says) {
@@ -76,7 +75,7 @@ func TestContacts(t *testing.T) {
 	o.do(t, http.MethodPut, path, `{"fields":{"ssn":null,"note":7}}`, 200)
 	o.do(t, http.MethodPut, "/api/contacts/fields/ssn", `{"type":"Text"}`, 200)
 	o.do(t, http.MethodDelete, "/api/contacts/fields/age", "", 200)
-	if got := o.do(t, http.MethodPut, path, `{"city":"Bonn"}`, 200); fmt.Sprint(got["fields"]) != "map[age:37 note:7]" {
+	if got := o.do(t, http.MethodPut, path, `{"city":"Bonn"}`, 200); fmt.Sprint(got["fields"]) != "map[note:7]" {
 		t.Errorf("a value whose field is deleted: %v", got)
 	}
 	o.do(t, http.MethodPost, "/api/contacts/fields/age/restore", "", 200)
@@ -86,6 +85,24 @@ func TestContacts(t *testing.T) {
 	o.do(t, http.MethodPost, path+"/restore", "", 200)
 	if got := o.names(t, "/api/contacts?q=ada@&filters[age]=37&sort=email", "email"); got != "ada@example.com" {
 		t.Errorf("found: %s", got)
+	}
+	// Of a field that is deleted a value can be taken away, and a purge takes all of them away.
+	o.do(t, http.MethodDelete, "/api/contacts/fields/age", "", 200)
+	o.do(t, http.MethodPut, path, `{"fields":{"never":null}}`, 422)
+	o.do(t, http.MethodPut, path, `{"fields":{"age":null}}`, 200)
+	o.do(t, http.MethodPost, "/api/contacts/fields/age/restore", "", 200)
+	if got := o.do(t, http.MethodGet, path, "", 200); fmt.Sprint(got["fields"]) != "map[note:7]" {
+		t.Errorf("a value that was taken away: %v", got)
+	}
+	o.do(t, http.MethodPut, "/api/contacts/fields/ssn", `{"type":"Encrypted"}`, 200)
+	o.do(t, http.MethodPut, path, `{"fields":{"ssn":"topmost","age":3}}`, 200)
+	for _, field := range []string{"ssn", "age"} {
+		o.do(t, http.MethodDelete, "/api/contacts/fields/"+field+"?purge=true", "", 200)
+		o.do(t, http.MethodPost, "/api/contacts/fields", `{"key":"`+field+`","title":"New","type":"Encrypted"}`, 200)
+		o.do(t, http.MethodPut, "/api/contacts/fields/"+field, `{"type":"Text"}`, 200) // since nobody has a value
+	}
+	if got := o.do(t, http.MethodGet, path, "", 200); fmt.Sprint(got["fields"]) != "map[note:7]" {
+		t.Errorf("values of purged fields: %v", got)
 	}
 	o.do(t, http.MethodDelete, path+"?purge=true", "", 200)
 	o.do(t, http.MethodGet, path+"?deleted=true", "", 404)

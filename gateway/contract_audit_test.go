@@ -79,7 +79,7 @@ func TestAuditOverHTTP(t *testing.T) {
 		t.Errorf("the export left %v", got)
 	}
 	reader.do(t, http.MethodGet, "/api/audit/export?filters[facts]=1", "", 422, "facts")
-	reader.do(t, http.MethodGet, "/api/audit?sort=facts", "", 422, "sort must name some of")
+	reader.do(t, http.MethodGet, "/api/audit?sort=facts", "", 422, "sort must name at most")
 
 	team := actingAs{acme, gatewaytest.WithKey(acme.Key(t, tenants.ManageUsers))}.make(t, "/api/teams", `{"name":"Red"}`)
 	limited := actingAs{acme, gatewaytest.WithKey(acme.KeyWith(t, func(k *control.NewKey) { k.Permissions, k.Teams = []string{"view_audit"}, []string{team} }).Token)}

@@ -2,15 +2,19 @@ package gateway_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"tenantry/backends/api"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/gateway/openapi/openapitest"
+	"tenantry/internal/fault"
 	"tenantry/tenants"
 )
 
@@ -27,6 +31,74 @@ func served(t *testing.T, g *gatewaytest.Gateway) []byte {
 		t.Fatal(err)
 	}
 	return text
+}
+
+func TestDocumentIsValidWithAllItsExamples(t *testing.T) {
+	t.Parallel()
+	openapitest.NewValidator(t, served(t, gatewaytest.Start(t))).ValidateDocument(t)
+}
+
+// TestExamplesOfRequestsAreTaken: every operation with a body has an example of it in the document, and takes that as it is: what it
+// says may be missing or be there already, but nothing is wrong with how it is said.
+func TestExamplesOfRequestsAreTaken(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var document struct {
+		Paths map[string]map[string]struct {
+			RequestBody struct {
+				Content map[string]struct{ Example json.RawMessage }
+			}
+		}
+	}
+	if err := json.Unmarshal(served(t, w.Gateway), &document); err != nil {
+		t.Fatal(err)
+	}
+	for _, op := range w.App.Operations() {
+		kinds := op.Upload
+		if op.Body != nil {
+			kinds = []string{"application/json"}
+		}
+		for _, kind := range kinds {
+			example := document.Paths[op.Path][strings.ToLower(op.Method)].RequestBody.Content[kind].Example
+			if len(example) == 0 {
+				t.Errorf("%s has no example of %s", op.Name, kind)
+				continue
+			}
+			as := gatewaytest.WithKey(w.a.key)
+			if op.Credentials&api.Key == 0 || op.Rule.IsAdminOnly() {
+				as = gatewaytest.Cookie(w.a.adminCookie)
+			}
+			q, body := w.build(&op, op.Path, sampleFor(&op), w.a.own, all), string(example)
+			if op.Upload != nil {
+				if err := json.Unmarshal(example, &body); err != nil {
+					t.Fatal(err)
+				}
+				if q.target = op.Path; kind != op.Upload[0] {
+					q.target += "?as=contacts"
+				}
+			}
+			a := w.a.Do(t, q.method, q.target, as, gatewaytest.Body(kind, body))
+			if op.Upload != nil && a.Status == "ok" {
+				if ended := importEnded(t, w.a.Org, as, fmt.Sprint(a.Field("id"))); ended.Field("state") != "done" {
+					t.Errorf("%s does not take its example %s: %s", op.Name, example, ended.Text())
+				}
+			} else if op.Upload != nil {
+				t.Errorf("%s: %d %s", op.Name, a.Code, a.Text())
+			}
+			var refused struct{ Errors []api.FieldError }
+			if a.Code == http.StatusUnprocessableEntity {
+				if err := json.Unmarshal([]byte(a.DataJSON()), &refused); err != nil {
+					t.Fatal(err)
+				}
+			}
+			refused.Errors = slices.DeleteFunc(refused.Errors, func(f api.FieldError) bool { // what depends on what this organization defines, holds and may
+				return slices.Contains([]string{fault.Duplicate, fault.Unknown, fault.Forbidden}, f.Code) || strings.HasPrefix(f.Field, "values.") || strings.HasPrefix(f.Field, "limits.")
+			})
+			if a.Code == http.StatusBadRequest || a.Code == http.StatusUnsupportedMediaType || a.Code >= http.StatusInternalServerError || len(refused.Errors) > 0 {
+				t.Errorf("%s does not take its example %s: %d %s", op.Name, example, a.Code, a.Text())
+			}
+		}
+	}
 }
 
 // A key in Authorization is refused like any other, and the log says what was wrong.

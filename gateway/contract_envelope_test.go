@@ -211,8 +211,8 @@ func TestContract_UnknownInput(t *testing.T) {
 		}
 	}
 	for _, call := range []struct{ path, body, field string }{
-		{"/api/custom-reports/" + absentID + "/share", `{"paramz":{"region":"DE"}}`, "paramz"},
-		{"/api/custom-reports/" + absentID + "/share", `{"params":{},"org_id":7}`, "org_id"},
+		{"/api/custom-reports", `{"titel":"DE"}`, "titel"},
+		{"/api/custom-reports", `{"title":"DE","org_id":7}`, "org_id"},
 		{"/auth/sign-in", `{"email":"admin@example.com","password":"x","remember":true}`, "remember"},
 		{"/auth/password", `{"token":"x","password":"x","id":7}`, "id"},
 	} {

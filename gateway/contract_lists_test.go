@@ -74,7 +74,30 @@ func TestListsOfPeopleKeysAndFiles(t *testing.T) {
 	listed("/api/users?sort=email&filters[roles]=writer&", "name", "Zoe Mia")
 	listed("/api/users?filters[roles][nin]=admin&filters[active]=true&", "name", "Mia")
 	listed("/api/users?sort=name&filters[active]=false&", "name", "Zoe")
-	listed("/api/roles?sort=-created_at&", "name", "editor writer")
+	listed("/api/roles?sort=-created_at&", "name", "admin editor writer")
+	for after, want := "", []string{"admin", "editor", "writer"}; len(want) > 0; want = want[1:] {
+		a := do(http.MethodGet, "/api/roles?sort=name&per_page=1&after="+after, "")
+		if after, _ = a.Field("next").(string); !strings.Contains(a.Text(), `"results":[{"name":"`+want[0]+`"`) || (after == "") != (len(want) == 1) {
+			t.Errorf("one at a time, %s: %s", want[0], a.Text())
+		}
+	}
+	listed("/api/roles?filters[name]=editor&", "name", "editor")
+	for page, want := range []string{"admin", "editor", "writer"} {
+		for size, shown := range map[int]string{1: want, 2: map[int]string{0: "admin,editor", 1: "writer"}[page], 5: map[int]string{0: "admin,editor,writer"}[page]} {
+			a := do(http.MethodGet, fmt.Sprintf("/api/roles?sort=name&per_page=%d&page=%d", size, page+1), "")
+			var names []string
+			for _, rec := range a.Field("results").([]any) {
+				role := rec.(map[string]any)
+				names = append(names, fmt.Sprint(role["name"]))
+				if role["built_in"] != (role["name"] == "admin") {
+					t.Errorf("built in: %v", role)
+				}
+			}
+			if got := strings.Join(names, ","); got != shown || fmt.Sprint(a.Field("count")) != "3" || fmt.Sprint(a.Field("pages")) != fmt.Sprint((3+size-1)/size) {
+				t.Errorf("page %d of %d: %s and not %s: %s", page+1, size, got, shown, a.Text())
+			}
+		}
+	}
 
 	for _, name := range []string{"West", "East", "North"} {
 		do(http.MethodPost, "/api/teams", `{"name": "`+name+`"}`)

@@ -205,8 +205,11 @@ func TestContract_RecordsAreFoundByWords(t *testing.T) {
 	c := newTrees(t)
 	const records = treePath + "/records"
 	c.do(t, 200, posted, records, `{"values":{"species":"red oak","height":12,"pin":"red-secret"},"external_id":"T1"}`)
-	c.do(t, 200, posted, records, `{"values":{"species":"beech","height":71},"external_id":"redwood"}`)
-	for words, want := range map[string]int{"oak": 1, "red": 2, "red%20o": 1, "12": 0, "secret": 0, "T1": 1, "": 2, "%25": 0} {
+	c.do(t, 200, posted, records, `{"values":{"species":"beech, Straße nach Σας","height":71},"external_id":"redwood"}`)
+	for words, want := range map[string]int{
+		"oak": 1, "red": 2, "red%20o": 2, "red%20oa": 1, "oak%20red": 1, "oak%20beech": 0, "12": 0, "secret": 0, "T1": 1, "t1": 1, "RED%20OAK": 1, "stra%E1%BA%9Ee": 1, "strasse": 0, "%CE%A3%CE%91%CE%A3": 1, "": 2, "%25": 0,
+		strings.Repeat("red%20", 30) + "oak": 0, "red%20oak%20red%20oak%20red%20oak": 1,
+	} {
 		c.do(t, 200, get, records+"?q="+words, "", fmt.Sprintf(`"count":%d`, want))
 	}
 	c.do(t, 200, posted, objectsPath, `{"name":"bare","label":"Bare","label_plural":"Bares"}`)

@@ -3,10 +3,13 @@ package gateway_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
+	"tenantry/backends/api"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
 	"tenantry/tenants"
@@ -81,6 +84,11 @@ func TestNobodyGivesWhatTheyLack(t *testing.T) {
 		{keeper, "PUT", "/api/roles/editor", `{"name":"admin"}`, 422, `"field":"name"`},
 		{keeper, "POST", "/api/roles", `{"name":"admin"}`, 409, "duplicate"},
 		{admin, "DELETE", "/api/roles/editor", "", 422, "held by user"},
+		{admin, "POST", "/api/roles", `{"name":"admin"}`, 409, "duplicate"},
+		{admin, "PUT", "/api/roles/admin", `{"permissions":[]}`, 422, "the role admin is built in"},
+		{admin, "DELETE", "/api/roles/admin", "", 422, "the role admin is built in"},
+		{keeper, "PUT", "/api/roles/admin", `{"label":"Boss"}`, 422, "the role admin is built in"},
+		{keeper, "GET", "/api/roles/admin", "", 200, `"built_in":true`},
 		{root, "POST", "/api/service-accounts", `{"name":"strong"}`, 409, "name is already in use"},
 		{keeper, "POST", "/api/service-accounts", `{"name":"x","permissions":["manage_forms"]}`, 422, lacks},
 		{keeper, "PUT", "/api/service-accounts/" + weak, `{"permissions":["manage_users","manage_forms"]}`, 422, lacks},
@@ -196,7 +204,7 @@ func TestUsersAreListedWithoutRights(t *testing.T) {
 	acme := gatewaytest.Start(t).Org(t, "acme")
 	root := actingAs{acme, gatewaytest.WithKey(acme.Key(t, tenants.AllPermissions()...))}
 	id := root.make(t, "/api/users", `{"name":"Ed","email":"ed@example.com","permissions":["manage_forms"]}`)
-	if list := root.do(t, http.MethodGet, "/api/users", "", 200, "ed@example.com").Text(); strings.Contains(list, "permissions") || strings.Contains(list, "roles") {
+	if list := root.do(t, http.MethodGet, "/api/users", "", 200, "ed@example.com").Text(); strings.Contains(list, `"permissions"`) || strings.Contains(list, `"roles"`) {
 		t.Error(list)
 	}
 	for _, path := range []string{"/api/users/" + id, "/api/users/" + id + "/deactivate"} {
@@ -205,5 +213,45 @@ func TestUsersAreListedWithoutRights(t *testing.T) {
 			method = http.MethodPost
 		}
 		root.do(t, method, path, "", 200, `"permissions":{"label":`)
+	}
+}
+
+// TestWhatAKeyMay: what a key says it may do is what explain says of every operation, for each kind of key.
+func TestWhatAKeyMay(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	acme := g.Org(t, "acme", tenants.FeatureTeams)
+	_, cookie := acme.Person(t, "root@example.com", func(u *control.NewUser) { u.Name, u.Roles = "Root", []string{"admin"} })
+	root := actingAs{acme, gatewaytest.Cookie(cookie)}
+	for _, kind := range []tenants.KeyKind{tenants.ServerFull, tenants.ServerRead, tenants.Browser} {
+		told := func(held ...string) (may string, allowed map[string]bool) {
+			id := acme.KeyWith(t, func(k *control.NewKey) {
+				if k.Kind, k.Permissions = string(kind), held; kind == tenants.Browser {
+					k.Origins = []string{"https://www.example.com"}
+				}
+			}).ID
+			may, _ = root.do(t, http.MethodGet, "/api/keys/"+id, "", 200, "").Field("may").(string)
+			allowed = map[string]bool{}
+			for _, op := range g.App.Operations() {
+				if op.Credentials&api.Key != 0 {
+					allowed[op.Name] = root.do(t, http.MethodGet, "/api/authz/explain?operation="+op.Name+"&subject=key:"+id, "", 200, "").Field("allowed") == true
+				}
+			}
+			return may, allowed
+		}
+		may, bare := told()
+		if strings.Contains(may, "no permission") != slices.Contains(slices.Collect(maps.Values(bare)), true) {
+			t.Errorf("%s with nothing: %s, and may %v", kind, may, bare)
+		}
+		for _, one := range []tenants.Permission{tenants.Contacts, tenants.CreateFormSubmissions, tenants.ManageFiles, tenants.ManageUsers} {
+			may, with := told(string(one))
+			opens := false
+			for name, allowed := range with {
+				opens = opens || allowed && !bare[name]
+			}
+			if strings.Contains(may, string(one)) != opens {
+				t.Errorf("%s with %s: %s", kind, one, may)
+			}
+		}
 	}
 }

@@ -5,12 +5,14 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/config"
 	"tenantry/gateway"
@@ -217,7 +219,7 @@ func TestContract_Explain(t *testing.T) {
 		{key, "/api/contacts/bulk", http.StatusNotFound, "Contact not found"}, // the name of no contact
 		{key, "/api/contacts/" + strings.Repeat("0", 15) + "abc000000/reveal-secret?field=x", http.StatusUnprocessableEntity, ""},
 		{key, "/api/store/explain?call=/api/contacts", http.StatusUnprocessableEntity, ""},
-		{key, "/api/contacts/export", http.StatusNotFound, ""},
+		{key, "/api/contacts/export", http.StatusUnprocessableEntity, ""},
 		{key, "/api/files/folders/" + docID(88), http.StatusNotFound, "Folder not found"}, // another organization's
 		{key, "/api/files/folders/" + docID(89), http.StatusNotFound, "Folder not found"},
 		{key, "/api/contacts?filters[nothing]=x", http.StatusUnprocessableEntity, ""},
@@ -227,6 +229,27 @@ func TestContract_Explain(t *testing.T) {
 	} {
 		if a := acme.Get(t, c.key, "/api/store/explain?call="+url.QueryEscape(c.call)); a.Code != c.code || c.message != "" && a.Message != c.message {
 			t.Errorf("%s: %d %s, want %d %s", c.call, a.Code, a.Body, c.code, c.message)
+		}
+	}
+}
+
+// TestExplain_IsOfTheOperationThatWouldBeCalled: paths of lists and the like that begin as those of records do among them.
+func TestExplain_IsOfTheOperationThatWouldBeCalled(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	acme := g.Org(t, "acme")
+	_, admin := acme.Person(t, "root@example.com", func(u *control.NewUser) { u.Roles = []string{"admin"} })
+	for _, op := range g.App.Operations() {
+		if op.Method != http.MethodGet || strings.Contains(op.Path, "{") {
+			continue
+		}
+		a := acme.Do(t, http.MethodGet, "/api/store/explain?call="+url.QueryEscape(op.Path), gatewaytest.Cookie(admin))
+		want := a.Code == http.StatusOK && a.Field("operation") == op.Name
+		if op.Audit != api.NoAudit || op.Streams != nil || op.Name == "store.explain" {
+			want = a.Code == http.StatusUnprocessableEntity && strings.Contains(a.Message, "call must be the path of an operation that only reads")
+		}
+		if !want && op.Name != "compliance.check" && op.Name != "authz.explain" { // which want more than a path
+			t.Errorf("%s is that of %s: %d %s", op.Path, op.Name, a.Code, a.Body)
 		}
 	}
 }
@@ -308,5 +331,53 @@ func TestKeysTellWhatTheyNeverNeeded(t *testing.T) {
 	told("", `"2`)
 	if page := acme.Page(t, "/", gatewaytest.Cookie(acme.SignIn(t, "root@example.com"))).Text(); strings.Contains(page, "never needed") {
 		t.Errorf("the overview: %s", page)
+	}
+}
+
+// TestPeopleTellWhatTheyNeverNeeded: so does a person. What the pages ask for around what somebody looks at counts for nothing, an
+// administrator's rights neither.
+func TestPeopleTellWhatTheyNeverNeeded(t *testing.T) {
+	t.Parallel()
+	c := &clock{}
+	g := gatewaytest.Start(t, c.option())
+	acme := g.Org(t, "acme")
+	acme.Person(t, "root@example.com", func(n *control.NewUser) { n.Roles = []string{"admin"} })
+	person, _ := acme.Person(t, "grace@example.com", func(n *control.NewUser) {
+		n.Name, n.Permissions = "Grace", []string{"contacts", "manage_files", "view_users", "manage_users", "manage_reports"}
+	})
+	id := strconv.FormatInt(person.ID, 10)
+	in := func(email string) gatewaytest.Request { return gatewaytest.Cookie(acme.SignIn(t, email)) }
+	told := func(permissions, since string) {
+		t.Helper()
+		if _, err := control.Call[[]control.Key](t.Context(), acme.Commands, "key.list", control.Page{Org: acme.Slug}); err != nil { // stores what was noted
+			t.Fatal(err)
+		}
+		a := acme.Do(t, http.MethodGet, "/api/users?sort=id", in("root@example.com"))
+		want := regexp.MustCompile(`"unused_permissions":\[\],"unused_since":"2[^"]*"},{"id":\d+,"name":"Grace".*"unused_permissions":\[` + permissions + `\],"unused_since":` + since)
+		if !want.MatchString(a.Text()) {
+			t.Errorf("without %s: %s", want, a.Text())
+		}
+	}
+	before := acme.Do(t, http.MethodGet, "/api/users/"+id, in("root@example.com"))
+	told(`"contacts","manage_files","manage_reports","view_users","manage_users"`, "null")
+	grace := in("grace@example.com")
+	acme.Page(t, "/", grace)
+	acme.Page(t, "/find?q=ada", grace)
+	acme.Do(t, http.MethodGet, "/api/audit", grace) // refused
+	acme.Do(t, http.MethodGet, "/api/me", grace)
+	told(`"contacts","manage_files","manage_reports","view_users","manage_users"`, `"2`)
+	acme.Page(t, "/contacts", grace)
+	told(`"manage_files","manage_reports","view_users","manage_users"`, `"2`)
+	c.advance(32 * 24 * time.Hour)
+	acme.Do(t, http.MethodPost, "/api/teams", in("grace@example.com"), gatewaytest.JSON(map[string]string{"name": "red"}))
+	told(`"manage_files","manage_reports","view_users"`, `"2`)
+	if page := acme.Page(t, "/", in("root@example.com")).Text(); !strings.Contains(page, "\u2068Grace\u2069 never needed Manage files, Manage reports, View users") {
+		t.Errorf("the overview: %s", page)
+	}
+	if page := acme.Page(t, "/users/"+id, in("root@example.com")).Text(); !strings.Contains(page, "Unused permissions") {
+		t.Errorf("the page of the person: %s", page)
+	}
+	if after := acme.Do(t, http.MethodGet, "/api/users/"+id, in("root@example.com")); after.Text() != before.Text() || after.Header.Get("ETag") != before.Header.Get("ETag") {
+		t.Errorf("noting changed the person: %s", after.Text())
 	}
 }

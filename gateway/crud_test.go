@@ -171,7 +171,7 @@ func TestCRUD_Refuses(t *testing.T) {
 		{"DELETE", "/" + id + "?purge=perhaps", "", 422, "purge must be true or false"},
 		{"POST", "/x/restore", "", 404, "Plant not found"},
 		{"GET", "?page=0&per_page=x&sort=name,-notes", "", 422, "page must be a whole number from 1 to 1000000000; per_page must be"},
-		{"GET", "?sort=name,-notes", "", 422, "sort must name some of id, name, height, created_at, updated_at, each once"},
+		{"GET", "?sort=name,-notes", "", 422, "each once, with - before one that descends: id, name, height, created_at, updated_at"},
 		{"GET", "?filters[notes]=x", "", 422, "notes"},
 		{"GET", "?filters[height]=tall", "", 422, "filters[height] must be a number"},
 		{"GET", "?after=e30", "", 422, "after must be what an answer"},
@@ -210,7 +210,7 @@ func TestCRUD_Lists(t *testing.T) {
 		"":                         "P0 P1 P2 P3 P4 P5",
 		"sort=-id":                 "P5 P4 P3 P2 P1 P0",
 		"sort=height":              "P2 P5 P1 P4 P3 P0",
-		"sort=-height":             "P0 P3 P1 P4 P2 P5",
+		"sort=-height":             "P0 P3 P4 P1 P5 P2",
 		"sort=-name":               "P5 P4 P3 P2 P1 P0",
 		"filters[species]=elm":     "P1 P3 P5",
 		"filters[height][gte]=200": "P0 P3",
@@ -352,5 +352,12 @@ func TestCRUD_Revisions(t *testing.T) {
 	}
 	if a := with("DELETE", path, "", "If-Match", second.Header.Get("ETag")); a.Code != 200 {
 		t.Errorf("deleted as it was seen: %d %s", a.Code, a.Body)
+	}
+	if a := with("POST", path+"/restore", "", "If-Match", first); a.Code != http.StatusPreconditionFailed {
+		t.Errorf("restored of an old revision: %d %s", a.Code, a.Body)
+	}
+	deleted := with("GET", path+"?deleted=true", "").Header.Get("ETag")
+	if a := with("POST", path+"/restore", "", "If-Match", deleted); a.Code != 200 {
+		t.Errorf("restored as it was seen: %d %s", a.Code, a.Body)
 	}
 }

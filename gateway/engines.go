@@ -57,6 +57,14 @@ func (s *Services) measureEngines(r *prometheus.Registry) {
 	}
 }
 
+// inMemory returns how many things are kept in memory of organizations, by what they are.
+func (s *Services) inMemory() map[string]int {
+	kept := s.store.Kept()
+	maps.Copy(kept, s.directory.Kept())
+	kept["keys"], kept["usage"] = s.keys.Kept(), s.usage.Waiting()
+	return kept
+}
+
 func (e engines) close() error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(e)) {

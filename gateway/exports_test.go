@@ -105,6 +105,80 @@ func TestContract_ExportRecords(t *testing.T) {
 	asking{acme, acme.Key(t, tenants.Contacts)}.do(t, 403, http.MethodGet, path+"/export", "")
 }
 
+// TestExportsOfRowsComeBack: what an export wrote is imported again and nothing is changed by it, whatever the values are, and
+// however the fields that the organization defined are called.
+func TestExportsOfRowsComeBack(t *testing.T) {
+	t.Parallel()
+	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
+	_, cookie := acme.Person(t, "ada@example.com", func(u *control.NewUser) { u.Name, u.Roles = "Ada", []string{"admin"} })
+	admin := gatewaytest.Cookie(cookie)
+	form, team := docID(0xf1), docID(0xa1)
+	const fields = `"t":{"title":"T","type":"Text"},"l":{"title":"L","type":"LongText"},"n":{"title":"N","type":"Number"},"b":{"title":"B","type":"Boolean"},"d":{"title":"D","type":"Date"},` +
+		`"dt":{"title":"DT","type":"DateTime"},"e":{"title":"E","type":"Email"},"ph":{"title":"P","type":"Phone"},"u":{"title":"U","type":"Url"},"s":{"title":"S","type":"Select"},"m":{"title":"M","type":"MultiSelect"},` +
+		`"Any":{"title":"Any","type":"Rating"},"-x":{"title":"X","type":"Text"}`
+	const others = `,"id":{"title":"Id","type":"Text"},"created_at":{"title":"At","type":"Text"},"External-ID":{"title":"Ext","type":"Text"},"pin":{"title":"Pin","type":"Encrypted","required":true},"late":{"title":"Late","type":"Text","required":true}`
+	lines := []string{
+		`{"kind":"team","id":"` + team + `","name":"North"}`,
+		`{"kind":"custom_object","name":"ru","label":"Ru","label_plural":"Rus","schema":{` + fields + others + `}}`,
+		`{"kind":"form_collection","id":"` + form + `","name":"visit","label":"Visit","label_plural":"Visits","schema":{` + fields + others + `}}`,
+	}
+	for field := range strings.SplitSeq(strings.ReplaceAll(fields, "},", "}\x00"), "\x00") {
+		key, def, _ := strings.Cut(field, ":")
+		lines = append(lines, `{"kind":"contact_field","key":`+key+`,`+def[1:])
+	}
+	lines = append(lines, `{"kind":"contact_field","key":"pin","title":"Pin","type":"Encrypted"}`)
+	rich := []string{
+		`"t":"=1+1","l":"a\r\nb\n\tc\rd ","n":-2.5,"b":true,"d":"2024-02-29","dt":"2024-02-29T23:30:00.123Z","e":"a@b.example","ph":"+49 1234","u":"https://a.example/","s":" red ","m":["a; b","@c","|"],"Any":5,"-x":"-"`,
+		`"t":"'=1+1","l":"'","n":1e300,"b":false,"s":"'quoted'","m":["[x]"],"Any":"5","-x":"''@"`,
+		`"t":"'plain \"x\", y","l":"\r\n","n":123456789012,"m":["one"],"Any":{"a":[1,"x"]}`,
+		`"t":" ä 🦀 \t","l":"'\t","n":0.1,"m":["=x","y"],"Any":["a","b"]`,
+		`"t":"\u2028x","s":"-","n":0,"m":[" a ","b"],"Any":"true"`,
+		`"t":"","Any":true,"m":[]`,
+		`"t":"NULL","Any":null`,
+	}
+	for i, values := range rich {
+		more := fmt.Sprintf(`,"id":"%d","created_at":"=x","pin":"secret","External-ID":"e%d","late":""`, i, i)
+		lines = append(lines,
+			fmt.Sprintf(`{"kind":"record","as_is":true,"id":"%s","object":"ru","values":{%s%s},"secrets":{"pin":"secret"}%s}`, docID(0xb00+i), values, strings.ReplaceAll(more, `,"pin":"secret"`, ""), []string{"", `,"external_id":" T-1 "`}[i%2*min(1, max(0, 2-i))]),
+			fmt.Sprintf(`{"kind":"submission","as_is":true,"id":"%s","form":"%s","values":{"form_name":"f",%s%s},"secrets":{"pin":"secret"}}`, docID(0xc00+i), form, values, strings.ReplaceAll(more, `,"pin":"secret"`, "")),
+			fmt.Sprintf(`{"kind":"contact","id":"%s","last_name":" =Ada ","phone":"+49 1","tags":["-a; b","c"],"teams":[%q],"fields":{%s,"pin":"secret"}}`, docID(0xd00+i), team, strings.ReplaceAll(values, `,"Any":null`, "")),
+			fmt.Sprintf(`{"kind":"contact","id":"%s","first_name":"'=","external_id":"x-%d"}`, docID(0xe00+i), i))
+	}
+	acme.Import(t, lines...)
+	c := asking{acme, acme.Key(t, tenants.ManageCustomObjects, tenants.ViewFormSubmissions, tenants.Contacts)}
+	all := func() string { return acme.Do(t, http.MethodGet, "/api/export", admin).Text() }
+	for as, path := range map[string]string{"records:ru": "/api/custom/objects/ru/records", "submissions:" + form: "/api/form/collections/" + form + "/submissions", "contacts": "/api/contacts"} {
+		for _, format := range []struct{ name, media string }{{"csv", "text/csv"}, {"ndjson", "application/x-ndjson"}} {
+			before := all()
+			file := c.Page(t, path+"/export?format="+format.name, gatewaytest.WithKey(c.key)).Text()
+			for _, key := range []string{"", "&key=id"} {
+				a := acme.Do(t, http.MethodPost, "/api/import?as="+as+key, admin, gatewaytest.Body(format.media, file))
+				a = importEnded(t, acme, admin, a.Field("id").(string))
+				if n := strings.Count(before, `{"kind":"`+strings.TrimSuffix(as[:strings.IndexByte(as+":", ':')], "s")+`",`); !strings.Contains(string(a.Body), fmt.Sprintf(`"created":0,"unchanged":%d,"updated":0,"failed":0`, n)) {
+					t.Errorf("%s%s %s: %s\n%s", as, key, format.name, a.Body, file)
+				}
+			}
+			if after := all(); after != before {
+				t.Errorf("%s %s: it is\n%s\nand was\n%s", as, format.name, after, before)
+			}
+		}
+	}
+	file := c.export(t, "/api/custom/objects/ru/records/export?format=csv", "text/csv", "=records.csv")
+	a := acme.Do(t, http.MethodPost, "/api/import?as=records:other", admin, gatewaytest.Body("text/csv", file))
+	if a = importEnded(t, acme, admin, a.Field("id").(string)); a.Field("state") != "refused" || !strings.Contains(string(a.Body), "another custom object") {
+		t.Errorf("rows of one object as those of another: %s", a.Body)
+	}
+	a = acme.Do(t, http.MethodPost, "/api/import?as=records:foreign", admin, gatewaytest.Body("text/csv", "id,object,created_at,updated_at,deleted,values,a\n7,x,2024-01-02,2024-01-02,no,y,z\n"))
+	if a = importEnded(t, acme, admin, a.Field("id").(string)); a.Field("state") != "done" {
+		t.Errorf("%s", a.Body)
+	}
+	for field := range acme.Do(t, http.MethodGet, "/api/custom/objects/foreign", gatewaytest.WithKey(c.key)).Field("schema").(map[string]any) {
+		if field != "a" && !strings.HasPrefix(field, "column_") {
+			t.Errorf("a field is called %s", field)
+		}
+	}
+}
+
 // TestExportsGoOutWhileTheyAreRead: more submissions than are read at once all arrive, each once.
 func TestExportsGoOutWhileTheyAreRead(t *testing.T) {
 	t.Parallel()

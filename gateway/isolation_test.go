@@ -74,14 +74,14 @@ func samples() map[string]sample {
 			volatile: []string{"id", "token", "url", "expires_at"},
 		},
 		"reports.revoke_shares": {path: map[string]ref{"id": refScratch}},
-		"reports.list_shares":   {path: map[string]ref{"id": refScratch}, query: []value{{"page", "1"}, {"per_page", "20"}, {"sort", "-created_at"}}},
+		"reports.list_shares":   {path: map[string]ref{"id": refScratch}, query: []value{{"page", "1"}, {"per_page", "20"}, {"sort", "-created_at"}, {"after", ""}}},
 		"reports.revoke_share":  {path: map[string]ref{"id": refSecure, "token_id": refTokenID}},
 		"reports.run":           {path: map[string]ref{"id": refReport}, query: []value{{"page", "1"}, {"per_page", "20"}, {"params[country]", "FR"}}},
 		"reports.fields":        {query: []value{{"class", "Records"}, {"source", refObjectName}}},
 		"reports.export":        {path: map[string]ref{"id": refReport}, query: []value{{"format", "csv"}, {"params[country]", "FR"}}},
 		"reports.duplicate":     {path: map[string]ref{"id": refReport}, volatile: []string{"id", "pid", "share_url", "created_at", "updated_at"}},
 		"compliance.schema":     {},
-		"compliance.check":      {query: []value{{"page", "1"}, {"per_page", "20"}}},
+		"compliance.check":      {query: []value{{"page", "1"}, {"per_page", "20"}, {"after", ""}}},
 		"compliance.check_one":  {path: map[string]ref{"id": refContact}},
 		"users.get":             {path: map[string]ref{"id": refUser}},
 		"organization.get":      {volatile: []string{"id", "updated_at"}},
@@ -106,7 +106,7 @@ func samples() map[string]sample {
 		},
 		"sessions.delete":     {},
 		"sessions.redeem":     {body: map[string]any{"token": refSignIn}, volatile: []string{"id", "name"}, once: true},
-		"sessions.list":       {volatile: []string{"count", "results"}},
+		"sessions.list":       {query: []value{{"page", "1"}, {"per_page", "20"}}, volatile: []string{"count", "pages", "results"}},
 		"sessions.get":        {path: map[string]ref{"id": refSession}, volatile: []string{"id", "address", "started_at", "last_used_at", "expires_at"}},
 		"sessions.end":        {path: map[string]ref{"id": refSession}, once: true},
 		"sessions.end_others": {},
@@ -205,12 +205,12 @@ func fitting() map[string]map[string]any {
 	}
 }
 
-// numbered makes a text another one in each call: an address stays one, and the name of a role.
+// numbered makes a text another one in each call: an address stays one, the name of a role, and a media type.
 func numbered(resource, text string) string {
 	switch {
 	case strings.Contains(text, "@"):
 		return strings.Replace(text, "@", "{n}@", 1)
-	case resource == "role":
+	case resource == "role", strings.HasPrefix(text, "application/"): // a media type stays one
 		return text + "{n}"
 	}
 	return text + " {n}"
@@ -508,7 +508,7 @@ func TestT1_KeyOfAnotherOrganization(t *testing.T) {
 func TestT2_IdentifiersOfAnotherOrganization(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withPlants)
-	for _, pair := range [][2]*party{{w.a, w.b}, {w.b, w.a}} {
+	for i, pair := range [][2]*party{{w.a, w.b}, {w.b, w.a}} {
 		victim, caller := pair[0], pair[1]
 		before := victim.export(t)
 		tried := map[string]int{}
@@ -520,13 +520,13 @@ func TestT2_IdentifiersOfAnotherOrganization(t *testing.T) {
 						tried[op.Name]++
 						continue // the second call would find no record, whatever else it names
 					}
-					w.tryForeign(t, &op, path, s, at, caller, victim)
+					w.tryForeign(t, &op, path, s, at, caller, victim, i == 0)
 					tried[op.Name]++
 				}
 			}
 		}
 		for _, op := range w.asked() {
-			if tried[op.Name] == 0 && (len(op.Params) > 0 || op.Teams) && op.Upload == nil && op.Name != "exports.get" && op.Name != "store.explain" && op.Name != "audit.verify" { // which name none
+			if tried[op.Name] == 0 && (len(op.Params) > 0 || op.Teams) && op.Upload == nil && op.Name != "exports.get" && op.Name != "store.explain" && op.Name != "audit.verify" && op.Name != "sessions.list" { // which name none
 				t.Errorf("no identifier of %s was tried", op.Name)
 			}
 		}
@@ -536,11 +536,11 @@ func TestT2_IdentifiersOfAnotherOrganization(t *testing.T) {
 	}
 }
 
-// tryForeign calls with each of the victim's identifiers of that shape in one slot, and holds
+// tryForeign calls with the victim's identifier in one slot, or with each of that shape, whatever kind is meant, and holds
 // the answer against that to an identifier of nothing.
-func (w *world) tryForeign(t *testing.T, op *api.Operation, path string, s sample, at slot, caller, victim *party) {
+func (w *world) tryForeign(t *testing.T, op *api.Operation, path string, s sample, at slot, caller, victim *party, ofEachKind bool) {
 	foreign := map[ref]string{at.ref: victim.ids[at.ref]}
-	if isID(victim.ids[at.ref]) { // what is another kind's identifier leads nowhere, too
+	if ofEachKind && isID(victim.ids[at.ref]) { // what is another kind's identifier leads nowhere, too, whoever of the two asks
 		for r, id := range victim.ids {
 			if isID(id) {
 				foreign[r] = id

@@ -214,6 +214,9 @@ func TestAChangeIsOneWrite(t *testing.T) {
 		if row.again != "" {
 			changes, want = append(changes, again(row.again)), 2
 		}
+		if strings.HasSuffix(row.path, "/purge") {
+			want++ // before, what k4 was answered ends
+		}
 		before := writes.Load()
 		a := acme.Do(t, row.method, row.path, changes...)
 		if got := writes.Load() - before; a.Status != "ok" || got != want {

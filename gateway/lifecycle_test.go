@@ -120,18 +120,7 @@ func TestGracefulStop(t *testing.T) {
 		t.Fatalf("%v %v", resp, err)
 	}
 	app.stop()
-	refused := func() bool {
-		c, err := net.DialTimeout("tcp", app.Addr().String(), time.Second)
-		if err == nil {
-			_ = c.Close() // it was accepted before the listener closed
-		}
-		return err != nil
-	}
-	for deadline := time.Now().Add(30 * time.Second); !refused(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("new connections are still accepted")
-		}
-	}
+	awaitRefusal(t, app.Addr())
 	select {
 	case err := <-app.ended:
 		t.Fatalf("Run ended while a request was running: %v", err)
@@ -154,6 +143,59 @@ func TestGracefulStop(t *testing.T) {
 	}
 	if err := app.Close(); err != nil {
 		t.Errorf("Close again: %v", err)
+	}
+}
+
+// TestStopOfOneListenerWaitsForNoOther: while somebody takes a profile on the other listener, a stopping gateway accepts
+// no more requests, and those that are running have their time.
+func TestStopOfOneListenerWaitsForNoOther(t *testing.T) {
+	t.Parallel()
+	cfg := lifeConfig(t)
+	cfg.Admin.Pprof, cfg.Timeouts.Shutdown = true, time.Minute
+	app := startApp(t, cfg)
+	profile := dial(t, app.AdminAddr())
+	send(t, profile, "GET /debug/pprof/heap?seconds=60 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		resp, err := http.Get("http://" + app.AdminAddr().String() + "/debug/pprof/goroutine?debug=2")
+		if err != nil {
+			t.Fatal(err)
+		}
+		running, err := io.ReadAll(resp.Body)
+		if err = errors.Join(err, resp.Body.Close()); err != nil || time.Now().After(deadline) {
+			t.Fatalf("no profile is taken: %v", err)
+		}
+		if strings.Contains(string(running), "serveDeltaProfile") {
+			break
+		}
+	}
+	conn := dial(t, app.Addr())
+	beginBody(t, conn, `{"email":"a@example.com",`)
+	app.stop()
+	awaitRefusal(t, app.Addr())
+	send(t, conn, `"password":"x"}`)
+	if resp, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || resp.StatusCode != http.StatusForbidden {
+		t.Errorf("the running request was not answered: %v %v", resp, err)
+	}
+	_ = profile.Close() // whose end nobody needs to see
+	if err := app.end(t, 30*time.Second); err != nil {
+		t.Errorf("Run: %v", err)
+	}
+}
+
+// awaitRefusal waits until nobody accepts connections there.
+func awaitRefusal(t testing.TB, address net.Addr) {
+	t.Helper()
+	refused := func() bool {
+		c, err := net.DialTimeout("tcp", address.String(), time.Second)
+		if err == nil {
+			_ = c.Close() // it was accepted before the listener closed
+		}
+		return err != nil
+	}
+	for deadline := time.Now().Add(15 * time.Second); !refused(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("new connections are still accepted")
+		}
 	}
 }
 

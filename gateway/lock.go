@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+
+	"tenantry/gateway/control"
 )
 
 // Names of files in the data folder.
@@ -139,7 +141,7 @@ func (l *folderLock) serve(ctx context.Context, addr net.Addr, handler http.Hand
 	if err := os.Chmod(path, 0o600); err != nil {
 		return errors.Join(fmt.Errorf("control socket: %w", err), listener.Close())
 	}
-	l.server = &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
+	l.server = &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: control.MaxHeaderBytes}
 	l.done = make(chan struct{})
 	go func() {
 		defer close(l.done)

@@ -35,11 +35,12 @@ type serving interface{ Operations() []api.Operation }
 // openModules makes the modules. One is a line of the list; bundles hold their records in its
 // order, which is that of references: definitions first.
 func (s *Services) openModules(more []Module) {
-	s.repeats, s.usage, s.seals = repeats.New(s.directory, s.now), usage.New(s.log, s.now), audit.NewSeals(s.audit, s.directory, s.now)
+	s.repeats, s.usage, s.seals = repeats.New(s.directory, s.now), usage.New(s.log, s.now, s.cfg.Memory.Organizations, s.beside.Go), audit.NewSeals(s.audit, s.directory, s.now)
+	s.store.OnEnd(s.repeats.End)
 	people := contacts.New(contacts.Deps{Keys: s.directory})
 	records, filled := objects.New(s.directory), forms.New(s.directory)
 	stored := files.New(files.Deps{CDNBase: s.fileHost, Contacts: people, Users: s.people})
-	sent := campaigns.New(campaigns.Deps{Contacts: people, Standard: contacts.StandardCatalog(), Known: contacts.KnownCatalog})
+	sent := campaigns.New(campaigns.Deps{Contacts: people})
 	s.reports = reports.New(reports.Deps{
 		Now: s.now, Reuse: s.reuse,
 		Keys: func(ctx context.Context, t *tenants.Tenant) (reports.KeySet, error) {

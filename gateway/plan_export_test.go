@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"tenantry/config"
 	"tenantry/gateway/transfer"
 	"tenantry/reports"
 	"tenantry/tenants"
@@ -22,7 +21,7 @@ import (
 func leftOut() map[string]string {
 	const control, password, announce = "it says where an installation keeps the organization", "passwords and links never leave the server", "it makes what this installation caches void"
 	out := map[string]string{
-		"keys": "keys are not part of an export", "installations": "it is the installation that is imported into", "chores": "they are the installation's", "audit_log": "the audit log is not part of an export", "audit_seals": "they are of the audit log", "usage": "it tells of this organization's past", "imports": "what was imported is exported itself", "kept_answers": "answers are kept for who repeats a request here",
+		"keys": "keys are not part of an export", "noted_rights": "it tells what people did here", "installations": "it is the installation that is imported into", "chores": "they are the installation's", "audit_log": "the audit log is not part of an export", "audit_seals": "they are of the audit log", "usage": "it tells of this organization's past", "imports": "what was imported is exported itself", "kept_answers": "answers are kept for who repeats a request here",
 		"share_revocations":     "tokens are signed with a key that does not travel, so that none is valid elsewhere",
 		"shares":                "tokens are signed with a key that does not travel, so that none is valid elsewhere",
 		"organizations.leaving": "it lasts for a moment",
@@ -117,13 +116,7 @@ func (m *marker) fill(v reflect.Value, at string) {
 // field or a kind decides here.
 func TestExport_EveryStoredFieldTravelsOrIsNamed(t *testing.T) {
 	t.Parallel()
-	cfg := config.Default()
-	cfg.Data = t.TempDir()
-	s, err := OpenServices(t.Context(), cfg, Options{Holder: "a test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := openServices(t)
 	acme, err := s.directory.Create(t.Context(), tenants.NewOrganization{Slug: "acme", Name: "Acme"})
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +124,7 @@ func TestExport_EveryStoredFieldTravelsOrIsNamed(t *testing.T) {
 	m := &marker{want: map[string]string{}}
 	out := leftOut()
 	all := append(s.kept(), s.kinds.people.Kept()...)
-	all = append(all, s.kinds.organizations.Organizations, s.kinds.organizations.Installations, s.kinds.organizations.Chores, s.kinds.keys.Keys)
+	all = append(all, s.kinds.organizations.Organizations, s.kinds.organizations.Installations, s.kinds.organizations.Chores, s.kinds.keys.Keys, s.kinds.keys.Rights)
 	if n := len(s.kept()) + len(s.kinds.specs()); len(all) != n {
 		t.Fatalf("%d kinds are tested of %d", len(all), n)
 	}

@@ -23,15 +23,22 @@ func TestDeclaredQueriesUseAnIndex(t *testing.T) {
 	t.Run("shared", func(t *testing.T) { testDeclaredQueries(t, true) })
 }
 
-func testDeclaredQueries(t *testing.T, shared bool) {
-	t.Parallel()
+// openServices opens everything but the listeners on a folder of the test's own.
+func openServices(t *testing.T) *Services {
+	t.Helper()
 	cfg := config.Default()
 	cfg.Data = t.TempDir()
 	s, err := OpenServices(t.Context(), cfg, Options{Holder: "a test"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func testDeclaredQueries(t *testing.T, shared bool) {
+	t.Parallel()
+	s := openServices(t)
 	var mu sync.Mutex
 	var seen []sqlite.Plan
 	engine, err := sqlite.Open(t.Context(), sqlite.Options{Dir: t.TempDir(), Shared: shared, Observe: func(p sqlite.Plan) {

@@ -103,7 +103,7 @@ func (p *party) reads(t testing.TB) []read {
 		}},
 		{"users.get", "one with a role", "/api/users/" + id(refUser), key, [][]string{{"find users"}, {"find roles"}}},
 		{"organization.get", "as it is", "/api/organization", admin, nil},
-		{"me.get", "an administrator", "/api/me", admin, [][]string{{"find users"}}},
+		{"me.get", "an administrator", "/api/me", admin, [][]string{{"find users"}, {"find noted_rights"}}},
 		{"sessions.list", "one's own", "/api/me/sessions", admin, [][]string{{"find users"}}},
 		{"sessions.get", "one", "/api/me/sessions/" + id(refSession), admin, [][]string{{"find users"}}},
 		{"store.explain", "a count", "/api/store/explain?call=/api/campaigns/count", admin, [][]string{{"count contacts"}}},
@@ -401,15 +401,15 @@ func TestLogCountsStoreCalls(t *testing.T) {
 		t.Fatal(a.Text())
 	}
 	// The report, and at most the organization, the key and its account.
-	if line := logged(t, w.Gateway, "the-one-to-look-at"); line.StoreCalls < 1 || line.StoreCalls > 4 || line.StoreMS <= 0 {
+	if line := logged(t, w.Gateway, "the-one-to-look-at"); line.StoreCalls < 1 || line.StoreCalls > 4 || line.StoreUS <= 0 {
 		t.Errorf("%+v", line)
 	}
 }
 
 type requestLine struct {
-	RequestID  string  `json:"request_id"`
-	StoreCalls int     `json:"store_calls"`
-	StoreMS    float64 `json:"store_ms"`
+	RequestID  string `json:"request_id"`
+	StoreCalls int    `json:"store_calls"`
+	StoreUS    int64  `json:"store_us"`
 }
 
 // logged returns what the log says of a request.

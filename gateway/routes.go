@@ -35,8 +35,8 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []api.Operati
 	inFlight := int64(a.cfg.Limits.InFlight)
 	work, bodies := limits.NewFlight(inFlight), limits.NewFlight(inFlight*api.MaxBodyLimit/2)
 	pipeline := middleware.New(middleware.Options{
-		Tenants: a.directory, Keys: a.keys, Sessions: a.sessions, Limits: a.limiter, Work: work, Bodies: bodies, Audit: a.audit, Repeats: a.repeats, Log: a.log,
-		Metrics: middleware.NewMetrics(registry), Usage: a.usage, LogRequests: a.cfg.Log.Requests, Tracer: a.telemetry.Tracer(), Proxies: proxies,
+		Tenants: a.directory, Keys: a.keys, Sessions: a.sessions, Needs: a.keys.NeedsOf, Limits: a.limiter, Work: work, Bodies: bodies, Audit: a.audit, Repeats: a.repeats, Log: a.log,
+		Metrics: middleware.NewMetrics(registry), Usage: a.usage, Requests: a.requests, Tracer: a.telemetry.Tracer(), Proxies: proxies,
 		Cookie: cookie, BaseURL: a.baseURL, Expired: a.expired,
 	})
 	registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
@@ -46,6 +46,11 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []api.Operati
 	}, func() float64 { return float64(work.Used()) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "tenantry_bodies_bytes", Help: "Bytes that the bodies being read may take.",
 	}, func() float64 { return float64(bodies.Used()) }))
+	for of := range a.inMemory() {
+		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "tenantry_kept", Help: "Things that are kept in memory of organizations.", ConstLabels: prometheus.Labels{"of": of},
+		}, func() float64 { return float64(a.inMemory()[of]) }))
+	}
 	pages, err := a.newConsole(cookie, pipeline)
 	if err != nil {
 		return nil, nil, err

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -42,6 +43,7 @@ import (
 type Services struct {
 	cfg            config.Config
 	log            *slog.Logger
+	requests       slog.Handler // takes a line of each request; nil: there is none
 	now            func() time.Time
 	reuse          time.Duration // of shared reports' rows
 	passwordMemory uint32
@@ -108,6 +110,9 @@ func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Service
 			err = errors.Join(err, s.Close())
 		}
 	}()
+	if cfg.Log.Requests {
+		s.requests = s.log.Handler()
+	}
 	s.log = slog.New(request.Log(s.log.Handler()))
 	s.beside = beside.New(s.log)
 	if s.telemetry, err = telemetry.Open(ctx, cfg.Telemetry, s.version, s.log); err != nil {
@@ -219,8 +224,9 @@ const startPause = 250 * time.Millisecond
 func (s *Services) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Timeouts.Shutdown)
 	defer cancel()
+	var commands sync.WaitGroup
 	if s.lock != nil {
-		s.lock.stopCommands(ctx) // they need everything below
+		commands.Go(func() { s.lock.stopCommands(ctx) }) // one that takes all the time leaves none for what was noted
 	}
 	s.beside.Close(ctx)
 	if s.keys != nil && ctx.Err() == nil {
@@ -229,6 +235,7 @@ func (s *Services) Close() error {
 	if s.usage != nil && ctx.Err() == nil {
 		s.usage.Flush(ctx)
 	}
+	commands.Wait() // they need everything below
 	var errs []error
 	if s.announcer != nil {
 		errs = append(errs, s.announcer.Close())

@@ -39,7 +39,7 @@ func TestSharesAreListedAndRevokedByTheirIdentifier(t *testing.T) {
 	first := list("?page=3&per_page=1")
 	wantMember(t, first.DataJSON(), "3", "pages")
 	one := member(t, first.DataJSON(), "results")
-	for _, want := range []string{`[{"id":"` + ids[0] + `","created_at":"`, `"expires_at":"`, `"issued_by":"key:` + issued.ID + `"}]`} {
+	for _, want := range []string{`[{"id":"` + ids[0] + `","created_at":"`, `"expires_at":"`, `"issued_by":"key:` + issued.ID + `","params":{}}]`} {
 		if !strings.Contains(one, want) {
 			t.Errorf("%s lacks %s", one, want)
 		}

@@ -16,12 +16,9 @@ import (
 	"tenantry/gateway/transfer"
 )
 
-// TestRunningCommandsFinishBeforeTheStoreCloses: an import that came over the socket is
-// read, stored and answered while the gateway ends.
-func TestRunningCommandsFinishBeforeTheStoreCloses(t *testing.T) {
-	t.Parallel()
-	g := gatewaytest.Start(t)
-	g.Org(t, "acme")
+// dialled returns a client of the gateway's control socket.
+func dialled(t *testing.T, g *gatewaytest.Gateway) *control.Client {
+	t.Helper()
 	holder, err := gateway.ReadHolder(g.Config.Data)
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +27,17 @@ func TestRunningCommandsFinishBeforeTheStoreCloses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer client.Close()
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// TestRunningCommandsFinishBeforeTheStoreCloses: an import that came over the socket is
+// read, stored and answered while the gateway ends.
+func TestRunningCommandsFinishBeforeTheStoreCloses(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	g.Org(t, "acme")
+	client := dialled(t, g)
 	in, out := io.Pipe()
 	type answer struct {
 		report *transfer.Report
@@ -101,4 +108,42 @@ func TestCloseWaitsForNothingThatHangs(t *testing.T) {
 	}
 	close(release)
 	<-stopped
+}
+
+// TestWhatWasNotedIsStoredThoughACommandHangs: a command that is not at its end when the gateway stops takes no time from
+// storing what was asked.
+func TestWhatWasNotedIsStoredThoughACommandHangs(t *testing.T) {
+	t.Parallel()
+	var stored atomic.Int32
+	g := gatewaytest.Start(t, func(c *config.Config, o *gateway.Options) {
+		c.Timeouts.Shutdown = 5 * time.Second
+		o.Observe = func(c store.Call) {
+			if c.Collection == "usage" && c.Err == nil {
+				stored.Add(1)
+			}
+		}
+	})
+	acme := g.Org(t, "acme")
+	acme.Get(t, acme.Key(t), "/api/campaigns")
+	client := dialled(t, g)
+	in, out := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		_, err := client.Do(t.Context(), "import", control.ImportRequest{Org: "acme"}, control.Streams{Input: in})
+		done <- err
+	}()
+	if _, err := fmt.Fprintln(out, `{"kind":"contact","external_id":"c-0"}`); err != nil { // it is being read
+		t.Fatal(err)
+	}
+	before := stored.Load()
+	g.Stop(t)
+	if stored.Load() == before {
+		t.Error("what was asked is not stored")
+	}
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if <-done == nil {
+		t.Error("the import that was cut off ended well")
+	}
 }

@@ -356,3 +356,34 @@ func TestTrash_KeepsWhatCameBack(t *testing.T) {
 		t.Errorf("the tree: %s", got)
 	}
 }
+
+// TestTrash_IsEmptiedPastWhatCannotBeRead: records that cannot be read stay, however many of them are the oldest, and those behind them
+// are ended.
+func TestTrash_IsEmptiedPastWhatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	clock := &calendar{}
+	g := gatewaytest.Start(t, clock.set, gatewaytest.OwnFiles)
+	acme := g.Org(t, "acme")
+	key := gatewaytest.WithKey(acme.Key(t, tenants.Contacts))
+	acme.Import(t, contactsBundle(120)...)
+	p := &party{Org: acme}
+	remove := func(id string) {
+		t.Helper()
+		if a := acme.Do(t, http.MethodDelete, "/api/contacts/"+id, key); a.Code != http.StatusOK {
+			t.Fatalf("%d %s", a.Code, a.Body)
+		}
+	}
+	listed := acme.Do(t, http.MethodGet, "/api/contacts?per_page=1000", key).Field("results").([]any)
+	last := listed[len(listed)-1].(map[string]any)["id"].(string)
+	for _, rec := range listed[:len(listed)-1] {
+		remove(rec.(map[string]any)["id"].(string))
+	}
+	clock.pass(time.Minute)
+	remove(last)
+	p.sql(t, `UPDATE "c:contacts" SET body = '{' WHERE id <> ?1`, last)
+	clock.pass(31 * day)
+	g.App.EmptyTrash(t)
+	if left := p.read(t, `SELECT count(*) FROM "c:contacts"`); left != "119" {
+		t.Errorf("%s of 120 are left, not the 119 that cannot be read", left)
+	}
+}

@@ -48,7 +48,7 @@ func (s *Services) openRedis(_ context.Context) (err error) {
 func (s *Services) openWho(ctx context.Context) (err error) {
 	s.directory, err = tenants.NewDirectory(ctx, tenants.DirectoryOptions{
 		Store: s.store, Kinds: s.kinds.organizations, Keyring: s.keyring, BaseDomain: s.cfg.BaseDomain, Now: s.now,
-		NewBackend: s.cfg.Store, Log: s.log,
+		NewBackend: s.cfg.Store, Log: s.log, Organizations: s.cfg.Memory.Organizations,
 	})
 	if errors.Is(err, tenants.ErrForeignKeyring) {
 		return fmt.Errorf("keyring %s: %w", s.cfg.KeyringPath(), err)
@@ -67,12 +67,13 @@ func (s *Services) openWho(ctx context.Context) (err error) {
 		return err
 	}
 	s.people = people.NewService(people.Options{Directory: s.directory, Kinds: s.kinds.people, Passwords: hasher, Now: s.now})
-	s.keys = keys.NewService(keys.Options{Directory: s.directory, Kinds: s.kinds.keys, People: s.people, Redis: s.redis, Now: s.now})
+	looking := keys.Options{Directory: s.directory, Kinds: s.kinds.keys, People: s.people, Now: s.now, Kept: s.cfg.Memory.Organizations}
 	s.sessions = sessions.NewService(sessions.Options{Directory: s.directory, People: s.people, Redis: s.redis, Now: s.now})
 	counting := limits.Options{Defaults: s.cfg.Limits.Set(), Patience: s.redisTimeout, Log: s.log, Now: s.now}
-	if s.localRedis == nil {
-		counting.Redis = s.redis
+	if s.localRedis == nil { // else it shares with nobody, and only repeats what the store and the process's own memory say
+		counting.Redis, looking.Redis = s.redis, s.redis
 	}
+	s.keys = keys.NewService(looking)
 	s.limiter = limits.New(counting)
 	return nil
 }

@@ -107,7 +107,7 @@ func (m *Module) askable(ctx context.Context, c *api.Call, in asking) (Askable, 
 
 func (m *Module) fieldsOperation() api.Operation {
 	return api.Typed(api.Operation{
-		Name: "reports.fields", Method: http.MethodGet, Path: "/api/custom-reports/fields", Tag: tag, Summary: "Get what custom reports can ask",
+		Name: "reports.fields", Method: http.MethodGet, Path: "/api/custom-reports/fields", Aside: true, Tag: tag, Summary: "Get what custom reports can ask",
 		Description: "Answers the classes there are and, of the class and source that are named, the fields that a query may name, with what it can do with each. Encrypted fields can appear nowhere in a report, and are not among them.",
 		Credentials: api.Key | api.Session, Kinds: api.ServerKeys, Rule: api.Needs(tenants.ManageReports), Teams: true, Message: "Report fields found",
 		Example: Askable{

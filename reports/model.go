@@ -12,24 +12,24 @@ import (
 // Report is a custom report: which class of records it asks, what, and how it is shown.
 type Report struct {
 	store.Meta
-	PID           string         `json:"pid" rule:"max=200 unique" use:"named once hidden" doc:"Public identifier, 16 to 64 of letters, digits, _ and -; made where it is not given."`
-	Title         string         `json:"title" rule:"required max=200" use:"filter" doc:"What people call it." example:"Contacts by country"`
-	Desc          string         `json:"desc,omitempty" rule:"max=5000" doc:"Description."`
-	Class         string         `json:"class" rule:"required max=64" use:"filter" doc:"Contacts, Records, Submissions, Files or Campaigns." example:"Contacts"`
-	Source        string         `json:"source,omitempty" rule:"max=200" doc:"The custom object (by name) or form (by id), where the class needs one."`
-	Query         Query          `json:"query" use:"always" doc:"What it asks." example:"{}"`
-	Input         Inputs         `json:"input,omitempty" doc:"Inputs by name." example:"{}"`
-	Secure        bool           `json:"secure" doc:"Whether reading it as shared takes a token; it does unless it is said." example:"true"`
-	PortalVisible bool           `json:"portal_visible" doc:"Whether portals list it."`
-	Shareable     *bool          `json:"shareable,omitempty" doc:"Whether it can be read as shared."` // nil: yes
-	Exportable    bool           `json:"exportable" doc:"Whether its rows can be exported."`
-	Visual        string         `json:"visual,omitempty" rule:"max=64" doc:"table, number, bar, line, area, pie or heat."`
-	VisualProps   map[string]any `json:"visual_props,omitempty" doc:"How it is drawn."`
-	Folder        string         `json:"folder,omitempty" rule:"max=200" doc:"Where people find it."`
-	Parent        string         `json:"parent,omitempty" rule:"max=200" doc:"What it belongs to."`
-	RowKey        string         `json:"row_key,omitempty" rule:"max=64" doc:"Field that names a row."`
-	Actions       map[string]any `json:"actions,omitempty" doc:"What people can do with a row."`
-	ChildReports  []string       `json:"child_reports,omitempty" rule:"max=100 format=id ref=custom_report" doc:"Identifiers of further reports of the bundle."`
+	PID           string         `json:"pid" rule:"max=200 format=line unique" use:"named once hidden" doc:"Public identifier, 16 to 64 of letters, digits, _ and -; made where it is not given." ask:"End of its address|Made for you where you leave it empty."`
+	Title         string         `json:"title" rule:"required max=200 format=line" use:"filter" doc:"What people call it." example:"Contacts by country"`
+	Desc          string         `json:"desc,omitempty" rule:"max=5000" doc:"Description." ask:"Description"`
+	Class         string         `json:"class" rule:"required max=64 format=line" use:"filter" doc:"Contacts, Records, Submissions, Files or Campaigns." ask:"About" example:"Contacts"`
+	Source        string         `json:"source,omitempty" rule:"max=200 format=line" doc:"The custom object (by name) or form (by id), where the class needs one." ask:"Which one|The custom object or form whose entries it shows."`
+	Query         Query          `json:"query" use:"always" doc:"What it asks." ask:"Contents" example:"{}"`
+	Input         Inputs         `json:"input,omitempty" doc:"Inputs by name." ask:"Inputs|What readers can choose, or what a link fixes." example:"{}"`
+	Secure        bool           `json:"secure" doc:"Whether reading it as shared takes a token; it does unless it is said." ask:"Opens with a share link only|Otherwise whoever has the address can read it." example:"true"`
+	PortalVisible bool           `json:"portal_visible" doc:"Whether portals list it." ask:"Listed in portals"`
+	Shareable     *bool          `json:"shareable,omitempty" doc:"Whether it can be read as shared." ask:"Can be shared"` // nil: yes
+	Exportable    bool           `json:"exportable" doc:"Whether its rows can be exported." ask:"Rows can be downloaded"`
+	Visual        string         `json:"visual,omitempty" rule:"max=64 format=line" doc:"table, number, bar, line, area, pie or heat." ask:"Picture||visual"`
+	VisualProps   map[string]any `json:"visual_props,omitempty" doc:"How it is drawn." ask:"Details of the picture|In JSON."`
+	Folder        string         `json:"folder,omitempty" rule:"max=200 format=line" doc:"Where people find it." ask:"Folder|Under which people find it."`
+	Parent        string         `json:"parent,omitempty" rule:"max=200 format=line" doc:"What it belongs to." ask:"Belongs to"`
+	RowKey        string         `json:"row_key,omitempty" rule:"max=64 format=line" doc:"Field that names a row." ask:"Names its rows|The field that a row is known by."`
+	Actions       map[string]any `json:"actions,omitempty" doc:"What people can do with a row." ask:"Actions on a row|In JSON."`
+	ChildReports  []string       `json:"child_reports,omitempty" rule:"max=100 format=id ref=custom_report" doc:"Identifiers of further reports of the bundle." ask:"Tabs|Reports shown at the same address."`
 	Teams         []string       `json:"teams,omitempty" rule:"max=1000 format=id ref=team" use:"scope"`
 	Deleted       bool           `json:"deleted,omitempty" use:"scope"`
 }
@@ -85,6 +85,8 @@ type Issued struct {
 	Key        int64  `json:"key"`        // version of the key that signed it
 	Generation int64  `json:"generation"` // see Revocation
 	Expires    int64  `json:"expires"`    // Unix seconds
+
+	Params map[string]any `json:"params,omitempty"` // the locked values; none of one that an earlier version issued
 }
 
 // Kinds are the records of this module.

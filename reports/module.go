@@ -4,7 +4,6 @@ package reports
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -86,11 +85,19 @@ func (m *Module) Operations() []api.Operation {
 
 // byID returns the report of that id that the call may see. It is shared: nobody changes it.
 func (m *Module) byID(ctx context.Context, c *api.Call) (*Report, error) {
-	r, err := m.Reports.In(c.Workspace).Peek(ctx, c.Path("id"))
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, api.NotFound("Custom Report not found")
-	}
-	return r, err
+	r, err := m.peek(ctx, c)
+	return r.Report, err
+}
+
+// peeked is a report with what is kept of it.
+type peeked struct {
+	*Report
+	made *store.Made
+}
+
+func (m *Module) peek(ctx context.Context, c *api.Call) (peeked, error) {
+	r, made, err := m.Reports.In(c.Workspace).Peek(ctx, c.Path("id"))
+	return peeked{r, made}, api.OrMissing(err, "Custom Report not found")
 }
 
 // children returns the report's children that exist, in the order of the report.
@@ -107,7 +114,7 @@ func (m *Module) reportsOf(ctx context.Context, t *tenants.Tenant, ids []string)
 		place[id] = i
 	}
 	var all []Report
-	for some := range slices.Chunk(ids, maxPerPage) {
+	for some := range slices.Chunk(ids, api.MostPerPage) {
 		found, err := m.Reports.In(t.Workspace()).Find(ctx, store.Query{Filter: store.In("id", some...), Limit: len(some)})
 		if err != nil {
 			return nil, err

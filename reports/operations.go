@@ -3,14 +3,19 @@ package reports
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"tenantry/backends/api"
+	"tenantry/backends/crud"
 	"tenantry/backends/export"
 	"tenantry/backends/store"
 	"tenantry/crypto/secret"
+	"tenantry/internal/declare"
 	"tenantry/internal/fault"
 	"tenantry/internal/texts"
 	"tenantry/tenants"
@@ -46,56 +51,50 @@ type Configuration struct {
 	UpdatedAt    string         `json:"updated_at" doc:"RFC 3339, UTC, milliseconds"`
 }
 
-func configuration(t *tenants.Tenant, r *Report, baseURL string) *Configuration {
-	c := &Configuration{
-		ID: r.ID, PID: r.PID, Title: r.Title, Class: r.Class, Secure: r.Secure, PortalVisible: r.PortalVisible,
-		Input: r.Input, ShareURL: shareURL(baseURL, r.PID), Desc: r.Desc, Source: r.Source, Query: r.Query,
-		Shareable: r.CanShare(), Exportable: r.Exportable, Visual: visualOf(r), VisualProps: r.VisualProps, Folder: r.Folder,
-		Parent: r.Parent, RowKey: r.RowKey, Actions: r.Actions, ChildReports: r.ChildReports,
-		CreatedAt: texts.Time(r.CreatedAt),
-		UpdatedAt: texts.Time(r.UpdatedAt),
-	}
-	if c.Input == nil {
-		c.Input = map[string]Input{}
-	}
-	if c.VisualProps == nil {
-		c.VisualProps = map[string]any{}
-	}
-	if c.Actions == nil {
-		c.Actions = map[string]any{}
-	}
-	if c.ChildReports == nil {
-		c.ChildReports = []string{}
-	}
-	if t.Org.Feature(tenants.FeatureTeams) {
-		teams := r.Teams
-		if teams == nil {
-			teams = []string{}
+// showing is what a report's configuration depends on besides the report.
+type showing struct {
+	baseURL  string
+	teams    bool // they are a feature of the organization
+	entitled bool // the caller may see all that the report shows
+}
+
+// Complete adds what the report does where nothing is said.
+func (c *Configuration) Complete(rec any) {
+	r := rec.(*Report)
+	c.Shareable, c.Visual = r.CanShare(), visualOf(r)
+}
+
+// configurations returns what shows a report to those who keep it. They are entitled where they may see all that it shows.
+func (m *Module) configurations(c *api.Call) func(r *Report, entitled bool) *Configuration {
+	show := crud.As[Configuration](m.Reports)
+	return func(r *Report, entitled bool) *Configuration {
+		shown := show(r, c.Tenant)
+		if shown.ShareURL = shareURL(c.BaseURL, r.PID); !entitled { // the address alone opens the report
+			shown.PID, shown.ShareURL = "", ""
 		}
-		c.Teams = &teams
+		return &shown
 	}
-	return c
 }
 
 func shareURL(baseURL, pid string) string { return baseURL + "/shared/reports/" + pid }
 
-func (m *Module) get(ctx context.Context, c *api.Call, r *Report, _ struct{}) (*Configuration, error) {
+func (m *Module) get(ctx context.Context, c *api.Call, r peeked, _ struct{}) (api.Result, error) {
 	c.Revision = r.Rev
-	all, err := m.shown(ctx, c, r)
+	entitled, err := m.entitled(ctx, c, r.Report)
 	if err != nil {
-		return nil, err
+		return api.Result{}, err
 	}
-	return all[0], nil
+	s := showing{c.BaseURL, c.Tenant.Org.Feature(tenants.FeatureTeams), entitled[0]}
+	data, err := c.Encoded(r.made, s, func() (any, error) { return m.configurations(c)(r.Report, s.entitled), nil })
+	return api.Result{Data: data}, err
 }
 
 // shown returns reports as the caller reads them.
 func (m *Module) shown(ctx context.Context, c *api.Call, all ...*Report) ([]*Configuration, error) {
 	entitled, err := m.entitled(ctx, c, all...)
-	out := make([]*Configuration, len(all))
+	out, show := make([]*Configuration, len(all)), m.configurations(c)
 	for i, r := range all {
-		if out[i] = configuration(c.Tenant, r, c.BaseURL); !entitled[i] { // the address alone opens the report
-			out[i].PID, out[i].ShareURL = "", ""
-		}
+		out[i] = show(r, entitled[i])
 	}
 	return out, err
 }
@@ -118,6 +117,9 @@ func (m *Module) entitled(ctx context.Context, c *api.Call, all ...*Report) ([]b
 		if !within(scope, found[i].Teams) {
 			more[found[i].ID] = &found[i]
 		}
+	}
+	if len(more) == 0 {
+		return entitled, err
 	}
 	for i, r := range all {
 		b := bundleOf(c.Tenant, r, nil)
@@ -170,7 +172,7 @@ func (m *Module) shareable(ctx context.Context, c *api.Call) (*Report, error) {
 	case err != nil:
 		return nil, err
 	case !r.CanShare():
-		return nil, fault.One("shareable", "forbidden", "the report is set not to be shareable")
+		return nil, fault.One("shareable", fault.Forbidden, notShareable)
 	case !entitled[0]:
 		return nil, fault.One("teams", "forbidden",
 			"the report, or a child of it, shows more than your teams; only one that is limited to teams of yours, with its children, can be shared by you")
@@ -179,8 +181,8 @@ func (m *Module) shareable(ctx context.Context, c *api.Call) (*Report, error) {
 }
 
 type sharing struct {
-	Params    map[string]any `json:"params" doc:"Values of locked inputs of the report or its children, by name: strings, numbers, true or false." example:"{\"region\":\"EMEA\"}"`
-	ExpiresIn int64          `json:"expires_in" rule:"min=1 max=31536000" default:"3600" doc:"Lifetime in seconds, from 1 to 31536000; 3600 where absent." example:"3600"`
+	Params    map[string]any `json:"params" doc:"Values of locked inputs of the report or its children, by name: strings, numbers, true or false." ask:"Fixed values|A link shows the report with these.|locked" example:"{\"region\":\"EMEA\"}"`
+	ExpiresIn int64          `json:"expires_in" rule:"min=1 max=31536000" default:"3600" doc:"Lifetime in seconds, from 1 to 31536000; 3600 where absent." ask:"Lasts||span" example:"3600"`
 }
 
 func (m *Module) share(ctx context.Context, c *api.Call, r *Report, in sharing) (*Share, error) {
@@ -209,38 +211,58 @@ type IssuedShare struct {
 	CreatedAt string `json:"created_at" doc:"RFC 3339, UTC, milliseconds"`
 	ExpiresAt string `json:"expires_at" doc:"RFC 3339, UTC, milliseconds"`
 	IssuedBy  string `json:"issued_by" doc:"Who issued it: user:<id> or key:<id>"`
+
+	Params map[string]any `json:"params" doc:"The values of locked inputs that it shows the report with; none for a caller limited to teams where the report shows more, and of tokens that a version issued which did not keep them"`
 }
 
 // SharePage is a page of a report's share tokens.
-type SharePage struct {
-	Page    int64         `json:"page"`
-	Pages   int64         `json:"pages"`
-	Count   int64         `json:"count" doc:"How many there are in all"`
-	Results []IssuedShare `json:"results"`
-}
-
-const maxPerPage = 1_000
+type SharePage api.Part[IssuedShare]
 
 type listing struct {
-	Page    int64  `json:"page" rule:"min=1 max=1000000" default:"1" doc:"Page number, from 1." example:"1"`
-	PerPage int64  `json:"per_page" rule:"min=1 max=9223372036854775807" default:"50" doc:"Tokens on a page, from 1; cut to 1000." example:"50"`
-	Sort    string `json:"sort" rule:"enum=created_at|-created_at" default:"-created_at" doc:"Order; - is descending."`
+	api.Following
+	Sort string `json:"sort" rule:"enum=created_at|-created_at" default:"-created_at" doc:"Order; - is descending."`
 }
 
-func (m *Module) listShares(ctx context.Context, c *api.Call, r *Report, in listing) (*SharePage, error) {
-	perPage, order := min(in.PerPage, maxPerPage), store.Desc("created_at")
+func (m *Module) listShares(ctx context.Context, c *api.Call, r *Report, in listing) (out SharePage, err error) {
+	of, err := m.opening(ctx, c.Tenant, r)
+	if err != nil {
+		return out, err
+	}
+	q, further := store.Query{Filter: of, Sort: []store.Order{store.Desc("created_at"), store.Desc("id")}}, store.OpLt
 	if in.Sort == "created_at" {
-		order = store.Asc("created_at")
+		q.Sort, further = []store.Order{store.Asc("created_at")}, store.OpGt
 	}
-	found, count, err := m.Good(ctx, c.Tenant, r, store.Query{Sort: []store.Order{order}, Limit: int(perPage), Offset: int((in.Page - 1) * perPage)})
-	data := &SharePage{Page: in.Page, Pages: (count + perPage - 1) / perPage, Count: count, Results: []IssuedShare{}}
-	for _, s := range found {
-		data.Results = append(data.Results, IssuedShare{
-			ID: s.TokenID, CreatedAt: texts.Time(s.CreatedAt),
+	var errs fault.List
+	follows := in.Span(c, &q, &errs, func(place string) (store.Filter, bool) {
+		moment, id, _ := strings.Cut(place, "-")
+		ms, err := strconv.ParseInt(moment, 10, 64)
+		return store.AnyOf(store.Where(store.F("created_at"), further, ms), store.All(store.Eq("created_at", ms), store.Where(store.F("id"), further, id))), err == nil && store.ValidID(id)
+	})
+	if err := errs.Err(); err != nil {
+		return out, err
+	}
+	entitled, err := m.entitled(ctx, c, r)
+	if err != nil {
+		return out, err
+	}
+	found, left, count, err := m.Issued.In(c.Workspace).Page(ctx, q, of)
+	if err != nil {
+		return out, err
+	}
+	shares := make([]IssuedShare, len(found))
+	for i, s := range found {
+		shares[i] = IssuedShare{
+			ID: s.TokenID, Params: map[string]any{}, CreatedAt: texts.Time(s.CreatedAt),
 			ExpiresAt: time.Unix(s.Expires, 0).UTC().Format(texts.TimeLayout), IssuedBy: s.By,
-		})
+		}
+		if entitled[0] && s.Params != nil {
+			shares[i].Params = s.Params
+		}
 	}
-	return data, err
+	part, err := api.PartOf(in.Following, follows, count, shares, left, func(last int) string {
+		return fmt.Sprintf("%d-%s", found[last].CreatedAt, found[last].ID)
+	})
+	return SharePage(part), err
 }
 
 // Revoked says whose tokens are void.
@@ -268,7 +290,7 @@ func (m *Module) revokeOne(ctx context.Context, c *api.Call, r *Report, in revoc
 }
 
 // on completes a row about the report that the path names.
-func on[In, Out any](o api.Operation, find func(context.Context, *api.Call) (*Report, error), do func(context.Context, *api.Call, *Report, In) (Out, error)) api.Operation {
+func on[Rec, In, Out any](o api.Operation, find func(context.Context, *api.Call) (Rec, error), do func(context.Context, *api.Call, Rec, In) (Out, error)) api.Operation {
 	o.Tag, o.Credentials, o.Teams = tag, api.Key|api.Session, true
 	o.Params = []api.Param{{
 		Name: "id", In: api.InPath, Shape: api.Text, Required: true, Description: "Identifier of the custom report.", Example: exampleID,
@@ -283,6 +305,7 @@ const (
 	exampleID  = "66f0a1b2c3d4e5f601234567"
 	examplePID = "8Jw2kq0yT1u4c7ZbXhNn3A"
 
+	notShareable   = "the report is set not to be shareable"
 	exampleTokenID = "0-1N9lXo4VjYwq2bTt0cJ8sKfZgRm"
 )
 
@@ -292,7 +315,7 @@ func (m *Module) getOperation() api.Operation {
 		Summary:     "Get a custom report",
 		Description: "Returns the configuration of one custom report.",
 		Kinds:       api.ServerKeys, Rule: api.AnyCaller(),
-		Message: "Custom Report found",
+		Message: "Custom Report found", Data: &Configuration{},
 		Example: Configuration{
 			ID: exampleID, PID: examplePID, Title: "Contacts by country", Class: "Contacts", Teams: &[]string{},
 			Input:    map[string]Input{"status": {Rule: Editable, Value: "active", Label: "Status", Type: TypeText}},
@@ -302,7 +325,7 @@ func (m *Module) getOperation() api.Operation {
 			Shareable: true, Exportable: true, Visual: "bar", VisualProps: map[string]any{}, Actions: map[string]any{},
 			ChildReports: []string{}, CreatedAt: "2026-03-01T09:30:00.000Z", UpdatedAt: "2026-03-01T09:30:00.000Z",
 		},
-	}, m.byID, m.get)
+	}, m.peek, m.get)
 }
 
 func (m *Module) sharedOperation() api.Operation {
@@ -324,7 +347,7 @@ func (m *Module) sharedOperation() api.Operation {
 			{Name: "token", In: api.InQuery, Shape: api.Text, Secret: true, Description: "Share token. Required where the report is secure."},
 			{Name: "data", In: api.InQuery, Shape: api.Text, Description: "1 includes the rows; without it data is absent.", Example: "1"},
 			{Name: "provider", In: api.InQuery, Shape: api.Text, Default: BuiltIn, Description: "Name of one of the organization's report providers. Cannot be chosen for secure reports."},
-			{Name: "params", In: api.InQuery, Shape: api.Tree, Document: "inputs", Description: "Values of editable inputs: params[<name>]=<value>. An empty value leaves out the conditions on the input.", Example: "params[status]=active"},
+			{Name: "params", In: api.InQuery, Shape: api.Tree, Document: "inputs", Ask: api.Ask{Kind: declare.Inputs}, Description: "Values of editable inputs: params[<name>]=<value>. An empty value leaves out the conditions on the input.", Example: "params[status]=active"},
 		},
 		Data:    Shared{},
 		Message: "Shared Report found",
@@ -408,11 +431,8 @@ func (m *Module) shareOperation() api.Operation {
 		Example: Share{
 			ID: exampleTokenID, Token: "<TOKEN>", URL: "https://acme.example.com/shared/reports/" + examplePID + "?token=<TOKEN>", ExpiresAt: "2026-03-01T10:30:00.000Z",
 		},
-		Failures: []api.Failure{{
-			Code: http.StatusUnprocessableEntity, Message: "Validation failed: the report is set not to be shareable",
-			When: "the input is not acceptable, the report is not shareable, or it shows more than the caller's teams",
-			Data: map[string]any{"errors": []api.FieldError{{Field: "shareable", Code: "forbidden", Message: "the report is set not to be shareable"}}},
-		}},
+		Failures: []api.Failure{api.Refuses(http.StatusUnprocessableEntity, "the input is not acceptable, the report is not shareable, or it shows more than the caller's teams",
+			"shareable", fault.Forbidden, notShareable)},
 	}, m.shareable, m.share)
 }
 
@@ -420,13 +440,13 @@ func (m *Module) listSharesOperation() api.Operation {
 	return on(api.Operation{
 		Name: "reports.list_shares", Method: http.MethodGet, Path: "/api/custom-reports/{id}/shares",
 		Summary: "List the share tokens of a report",
-		Description: "Returns the tokens that open the report now, without the tokens themselves and their locked values. " +
+		Description: "Returns the tokens that open the report now, without the tokens themselves. " +
 			"Tokens issued by versions that did not list them are missing.",
 		Kinds: api.ServerKeys, Rule: api.Needs(tenants.ManageReports),
 		Message: "Shares found",
-		Example: SharePage{Page: 1, Pages: 1, Count: 1, Results: []IssuedShare{
-			{ID: exampleTokenID, CreatedAt: "2026-03-01T09:30:00.000Z", ExpiresAt: "2026-03-01T10:30:00.000Z", IssuedBy: "user:7"},
-		}},
+		Example: SharePage(api.OnePage(IssuedShare{
+			ID: exampleTokenID, CreatedAt: "2026-03-01T09:30:00.000Z", ExpiresAt: "2026-03-01T10:30:00.000Z", IssuedBy: "user:7", Params: map[string]any{"region": "EMEA"},
+		})),
 		Failures: []api.Failure{{
 			Code: http.StatusUnprocessableEntity, Message: "Validation failed: sort must be created_at or -created_at", When: "a parameter has an unacceptable value",
 		}},

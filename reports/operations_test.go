@@ -2,6 +2,7 @@ package reports_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -64,6 +65,18 @@ func TestGetReport(t *testing.T) {
 	get(full.ID, ofB).failed(t, 404, "Custom Report not found")
 	if a := w.call("reports.share", map[string]string{"id": full.ID}, "", `{}`, ofB); a.code != 404 {
 		t.Errorf("another team shares it: %s", a.raw)
+	}
+
+	// What is kept of an answer is for those alone who are shown the same.
+	ofA := keeper()
+	ofA.Teams = []string{teamA}
+	open := w.add(`{"class":"Contacts","title":"Open","pid":"of-all-the-contacts"}`)
+	for range 2 {
+		for who, shown := range map[*tenants.Principal]bool{keeper(): true, ofA: false, ofB: false} {
+			if a := get(open.ID, who); strings.Contains(a.raw, open.PID) != shown || !strings.Contains(a.raw, `"title":"Open"`) {
+				t.Errorf("who is limited to %v reads %s", who.Teams, a.raw)
+			}
+		}
 	}
 
 	off := newWorld(t, nil)

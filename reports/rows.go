@@ -12,6 +12,7 @@ import (
 	"tenantry/backends/crud"
 	"tenantry/backends/export"
 	"tenantry/backends/store"
+	"tenantry/internal/declare"
 	"tenantry/internal/fault"
 	"tenantry/tenants"
 )
@@ -68,20 +69,15 @@ func (m *Module) part(ctx context.Context, plan Plan, part window) (data Data, e
 	return data, err
 }
 
-func (m *Module) rows(ctx context.Context, c *api.Call, r *Report, page, perPage int64) (*Rows, error) {
+func (m *Module) rows(ctx context.Context, c *api.Call, r *Report, in api.Paging) (*Rows, error) {
 	plan, err := m.planFor(ctx, c, r)
 	if err != nil {
 		return nil, err
 	}
 	plan.countAhead = true
-	data, err := m.part(ctx, plan, window{int((page - 1) * perPage), int(perPage)})
+	data, err := m.part(ctx, plan, window{in.Offset(), in.Limit()})
 	count := int64(min(data.Total, plan.limit))
-	return &Rows{Columns: data.Columns, Page: page, Pages: (count + perPage - 1) / perPage, Count: count, Results: data.Rows, Truncated: data.Truncated}, err
-}
-
-type running struct {
-	Page    int64 `json:"page" rule:"min=1 max=1000000" default:"1" doc:"Page number, from 1." example:"1"`
-	PerPage int64 `json:"per_page" rule:"min=1 max=9223372036854775807" default:"50" doc:"Rows on a page, from 1; cut to 1000." example:"50"`
+	return &Rows{Columns: data.Columns, Page: in.Page, Pages: in.Pages(count), Count: count, Results: data.Rows, Truncated: data.Truncated}, err
 }
 
 // export answers with all rows of the report.
@@ -201,9 +197,10 @@ func (m *Module) duplicate(ctx context.Context, c *api.Call, r *Report, _ struct
 	}
 	m.Reports.Fill(&other)
 	var shown *Configuration
-	c.Closes(func(ctx context.Context) (_ api.Result, err error) {
+	c.Closes(func(ctx context.Context) (api.Result, error) {
 		c.Note(m.Reports.Name, other.ID)
-		shown, err = m.get(ctx, c, &other, struct{}{})
+		all, err := m.shown(ctx, c, &other)
+		c.Revision, shown = other.Rev, all[0]
 		return api.Result{Data: shown}, err
 	})
 	if err := m.Reports.In(c.Workspace).Insert(ctx, &other); err != nil {
@@ -232,7 +229,7 @@ func toKeepers(p *api.Problem) *api.Problem {
 // rowsRows are the operations on the rows of reports, and the one that makes a report of another.
 func (m *Module) rowsRows() []api.Operation {
 	params := api.Param{
-		Name: "params", In: api.InQuery, Shape: api.Tree, Document: "inputs", Example: "params[country]=DE",
+		Name: "params", In: api.InQuery, Shape: api.Tree, Document: "inputs", Ask: api.Ask{Kind: declare.Inputs}, Example: "params[country]=DE",
 		Description: "Values of inputs, locked ones too: params[<name>]=<value>. An empty value leaves out the conditions on the input.",
 	}
 	unfit := api.Failure{Code: http.StatusUnprocessableEntity, Message: "Validation failed: params[none] is no input that readers of this report may set", When: "a parameter is unacceptable, or the report does not fit the organization's data any more; every problem is named"}
@@ -245,9 +242,7 @@ func (m *Module) rowsRows() []api.Operation {
 		Description: "Answers a page of the report's rows, of what the caller and the report's teams may see. Values of inputs that are not given are the report's own.",
 		Kinds:       api.ServerKeys, Rule: api.Needs(tenants.ManageReports), Weight: api.Heavy, Message: "Custom Report run", Example: shown,
 		Failures: []api.Failure{unfit, slow}, Failure: toKeepers,
-	}, m.byID, func(ctx context.Context, c *api.Call, r *Report, in running) (*Rows, error) {
-		return m.rows(ctx, c, r, in.Page, min(in.PerPage, maxPerPage))
-	})
+	}, m.byID, m.rows)
 	run.Params = append(run.Params, params)
 	exported := api.Operation{
 		Name: "reports.export", Path: "/api/custom-reports/{id}/export", Summary: "Export the rows of a custom report",
@@ -275,14 +270,14 @@ func (m *Module) previewRow(shown Rows, failures ...api.Failure) api.Operation {
 		Read: api.Needs(tenants.ManageReports), Write: api.Needs(tenants.ManageReports), Also: m.fits, Before: m.before, Example: shown,
 		Keeper: &crud.Keeper[Report]{Insert: func(_ context.Context, _ *api.Call, r *Report) (*Report, error) { return r, nil }},
 		Show: func(ctx context.Context, c *api.Call, all []*Report) ([]any, error) {
-			rows, err := m.rows(ctx, c, all[0], 1, previewRows)
+			rows, err := m.rows(ctx, c, all[0], api.Paging{Page: 1, PerPage: previewRows})
 			if err != nil {
 				return nil, err
 			}
 			return []any{*rows}, nil
 		},
 	})[0]
-	row.Name, row.Revised, row.Reads, row.Weight, row.Failure = "reports.preview", false, true, api.Heavy, toKeepers
+	row.Name, row.Revised, row.Reads, row.Audit, row.Weight, row.Failure = "reports.preview", false, true, api.NoAudit, api.Heavy, toKeepers
 	row.Summary, row.Message = "Run a custom report that is not stored", "Custom Report run"
 	row.Description = "Takes what makes a report, checks it as if it were to be stored, and answers its first 50 rows with the values that its inputs have. Nothing is stored."
 	row.Failures = append(row.Failures[:1], failures...) // nothing is stored, so nothing is taken

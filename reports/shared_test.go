@@ -369,6 +369,30 @@ func TestJ6_RevokedAndRotatedTokensAreDead(t *testing.T) {
 	}
 }
 
+// A replica whose clock is ahead takes a revoked token for expired while it is good by that of another.
+func TestJ6_RevokedTokensAreDeadByEveryClock(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	r := w.add(`{"class":"Contacts"}`)
+	revoke := func(token string) {
+		t.Helper()
+		claims := jwt.MapClaims{}
+		if _, _, err := jwt.NewParser().ParseUnverified(token, claims); err != nil {
+			t.Fatal(err)
+		}
+		id, _ := claims["jti"].(string)
+		if a := w.call("reports.revoke_share", map[string]string{"id": r.ID, "token_id": id}, "", "", keeper()); a.Status != api.StatusOK {
+			t.Fatal(a.raw)
+		}
+	}
+	first, second := w.share(r, `{"expires_in":60}`), w.share(r, `{}`)
+	revoke(first)
+	w.now = w.now.Add(61 * time.Second)
+	revoke(second)
+	w.now = w.now.Add(-2 * time.Second)
+	w.refused(r, "revoked", first)
+}
+
 func TestJ6_WhoeverRevokesAtOnceRevokes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

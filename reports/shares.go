@@ -25,6 +25,7 @@ const (
 	maxRevocations = 1_000  // tokens that were revoked one by one
 	maxIssued      = 10_000 // tokens that are good
 	maxSwept       = 20     // records of dead tokens that are removed when one is issued
+	skew           = 600    // seconds, more than the clocks of replicas differ: a token may be good elsewhere for so long
 )
 
 // Issue returns a share token for the report, its identifier and when it ends. params are
@@ -58,7 +59,7 @@ func (m *Module) Issue(ctx context.Context, t *tenants.Tenant, r *Report, by str
 		return "", "", time.Time{}, err
 	}
 	rec := &Issued{
-		Report: r.ID, PID: r.PID, TokenID: share.ID, By: by, Key: int64(key.Version()), Generation: generation, Expires: share.ExpiresAt.Unix(),
+		Report: r.ID, PID: r.PID, TokenID: share.ID, By: by, Key: int64(key.Version()), Generation: generation, Expires: share.ExpiresAt.Unix(), Params: locked,
 	}
 	if err := m.note(ctx, t, rec); err != nil {
 		return "", "", time.Time{}, err
@@ -108,16 +109,10 @@ func (m *Module) good(report, pid string, key, generation int64) store.Filter {
 		store.Where(store.F("expires"), store.OpGt, m.deps.Now().Unix()))
 }
 
-// Good returns a page of the report's tokens that open it now, and how many there are.
-func (m *Module) Good(ctx context.Context, t *tenants.Tenant, r *Report, q store.Query) ([]Issued, int64, error) {
+// opening matches the report's tokens that open it now.
+func (m *Module) opening(ctx context.Context, t *tenants.Tenant, r *Report) (store.Filter, error) {
 	key, generation, err := m.signing(ctx, t, r)
-	if err != nil {
-		return nil, 0, err
-	}
-	all := m.Issued.In(t.Workspace())
-	q.Filter = m.good(r.ID, r.PID, int64(key.Version()), generation)
-	found, _, count, err := all.Page(ctx, q, q.Filter)
-	return found, count, err
+	return m.good(r.ID, r.PID, int64(key.Version()), generation), err
 }
 
 func tokenParams(r *Report, children []Report, params map[string]any) (map[string]any, error) {
@@ -319,7 +314,7 @@ func (m *Module) prune(ctx context.Context, t *tenants.Tenant, pid string) ([]Re
 	now, generation := m.deps.Now().Unix(), newest(found)
 	var live []Revocation
 	for _, r := range found {
-		if (r.TokenID != "" && r.Expires >= now) || (r.TokenID == "" && r.Generation == generation) {
+		if (r.TokenID != "" && r.Expires >= now-skew) || (r.TokenID == "" && r.Generation == generation) {
 			live = append(live, r)
 			continue
 		}

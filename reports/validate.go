@@ -184,17 +184,7 @@ func atMost(errs *fault.List, field, value string, runes int) {
 func validPID(text string) bool { return len(text) >= 16 && len(text) <= 64 && plainText(text) }
 
 // plainText reports whether text has 1 to 128 of letters, digits, "_" and "-".
-func plainText(text string) bool {
-	if text == "" || len(text) > 128 {
-		return false
-	}
-	for i := range len(text) {
-		if c := text[i]; (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-' {
-			return false
-		}
-	}
-	return true
-}
+func plainText(text string) bool { return texts.Plain(text, 128, "_-") }
 
 // Visuals are what a report can be shown as.
 func Visuals() []string { return []string{"table", "number", "bar", "line", "area", "pie", "heat"} }

@@ -1,6 +1,7 @@
 package tenants
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,7 +48,8 @@ const (
 	loadTimeout  = 2 * time.Second
 	// DefaultGrace is how long an organization read before is served while the store fails.
 	DefaultGrace = 30 * time.Second
-	maxCached    = 16_384
+	// DefaultOrganizations is how many are kept in memory.
+	DefaultOrganizations = 16_384
 )
 
 // DirectoryOptions say what a Directory works on. Store, Kinds and Keyring are needed.
@@ -62,6 +64,8 @@ type DirectoryOptions struct {
 	Grace time.Duration
 	// NewBackend is where new organizations are placed; empty: store.DefaultBackend.
 	NewBackend string
+	// Organizations is how many are kept in memory, 0: DefaultOrganizations. Others are read when they are asked for.
+	Organizations int
 	// Log is told of workspaces that belong to somebody else; nil: nobody is.
 	Log *slog.Logger
 }
@@ -87,7 +91,7 @@ type Directory struct {
 	held       held
 
 	slots *bounded.Map[*slot]
-	slugs sync.Map // int64 to string, of organizations read so far
+	slugs bounded.Weak[int64, string] // of organizations that are known to anybody
 	locks [16]chan struct{}
 	vault vault
 
@@ -111,9 +115,10 @@ func NewDirectory(ctx context.Context, o DirectoryOptions) (*Directory, error) {
 	if err != nil {
 		return nil, err
 	}
+	most := cmp.Or(o.Organizations, DefaultOrganizations)
 	d := &Directory{
 		store: o.Store, control: control, orgs: o.Kinds.Organizations.In(control), keyring: o.Keyring,
-		base: base, now: o.Now, log: o.Log, grace: o.Grace, slots: bounded.New[*slot](maxCached),
+		base: base, now: o.Now, log: o.Log, grace: o.Grace, slots: bounded.New[*slot](most), vault: vault{open: bounded.New[map[string]*DataKeys](most)},
 	}
 	if d.now == nil {
 		d.now = time.Now
@@ -127,7 +132,6 @@ func NewDirectory(ctx context.Context, o DirectoryOptions) (*Directory, error) {
 	for i := range d.locks {
 		d.locks[i] = make(chan struct{}, 1)
 	}
-	d.vault.open = map[vaultKey]*DataKeys{}
 	d.newBackend = o.NewBackend
 	d.installations, d.chores = o.Kinds.Installations.In(control), o.Kinds.Chores.In(control)
 	if err := d.proveKeyring(ctx); err != nil {
@@ -331,8 +335,8 @@ func (d *Directory) tenant(ctx context.Context, org *Organization, asked time.Ti
 	if err != nil {
 		return nil, fmt.Errorf("opening organization %s: %w: %w", org.Slug, store.ErrUnavailable, err)
 	}
-	d.slugs.Store(org.OrgID, org.Slug)
-	return &Tenant{Org: *org, workspace: workspace, people: d.control.Partition(org.OrgID), prefix: redisPrefix(d.installation, org.ID)}, nil
+	slug := d.slugs.GetOrPut(org.OrgID, func() *string { s := strings.Clone(org.Slug); return &s })
+	return &Tenant{Org: *org, slug: slug, workspace: workspace, people: d.control.Partition(org.OrgID), prefix: redisPrefix(d.installation, org.ID)}, nil
 }
 
 // Nobody returns an organization that has nobody and nothing, for a host that leads to none:
@@ -350,8 +354,8 @@ func (d *Directory) Nobody(host string) *Tenant {
 // Forget makes what is cached about an organization void: the next Resolve reads again.
 // It is called for changes that another process announces.
 func (d *Directory) Forget(org int64) {
-	if slug, ok := d.slugs.Load(org); ok {
-		d.forget(slug.(string))
+	if slug := d.slugs.Get(org); slug != nil { // else it is kept by nobody
+		d.forget(*slug)
 	}
 }
 
@@ -365,6 +369,11 @@ func (d *Directory) forget(slug string) {
 	s.flight = nil // whoever comes now must not wait for a read that began before the change
 	s.answer.Store(nil)
 	s.mu.Unlock()
+}
+
+// Kept returns how many things are kept in memory, by what they are.
+func (d *Directory) Kept() map[string]int {
+	return map[string]int{"organizations": d.slots.Len(), "slugs": d.slugs.Len(), "data_keys": d.vault.open.Len()}
 }
 
 // OnChange registers a function that is called after every change this process made to

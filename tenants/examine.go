@@ -32,8 +32,8 @@ func (d *Directory) Examine(ctx context.Context, org *Organization) (documents i
 
 // SlugOf returns the slug of an organization, or its number where the slug cannot be read.
 func (d *Directory) SlugOf(ctx context.Context, org int64) string {
-	if slug, ok := d.slugs.Load(org); ok {
-		return slug.(string)
+	if slug := d.slugs.Get(org); slug != nil {
+		return *slug
 	}
 	found, err := d.find(ctx, store.Eq("org_id", org))
 	if err != nil {

@@ -38,9 +38,6 @@ const (
 	moveComeOn  = 5   // passes over everything until both sides agree
 	finishTries = 500 // each as long as a lease
 	moverIDSize = 12
-	// steadyFor leases the server of the control data must have been the same before writes are held: until then replicas may
-	// be answered by the one before, which does not know of the hold.
-	steadyFor = 3
 	// tenth of a lease is what clocks may differ by in that time, and what is left of a hold
 	// for ending it.
 	tenth = 10
@@ -366,10 +363,11 @@ func (m *mover) hold(ctx context.Context) (_ time.Duration, err error) {
 	return time.Since(began), nil
 }
 
-// steady waits once for the time that steadyFor says, and returns since when the server has been the same.
+// steady waits once until the server of the control data has been the same for so long that no replica is answered by the one
+// before, which does not know of a hold, and returns since when it has been.
 func (m *mover) steady(ctx context.Context) (elected time.Time, err error) {
 	elected = m.d.store.Elected()
-	left := steadyFor*m.leases.Settled - time.Since(elected)
+	left := m.leases.Steady() - time.Since(elected)
 	if elected.IsZero() || left <= 0 {
 		return elected, nil
 	}

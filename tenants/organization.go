@@ -107,10 +107,8 @@ func (o *Organization) Limit(name string) int64 {
 }
 
 // Lower sets limits within what the operator allows; one that is set to as much follows the operator's.
-// Errors: *fault.Error with every fault.
-func (o *Organization) Lower(wanted map[string]int64) error {
-	var faults fault.List
-	checkKnown(&faults, "limits", "limit", slices.Sorted(maps.Keys(wanted)), AllLimits())
+func (o *Organization) Lower(wanted map[string]int64, faults *fault.List) {
+	checkKnown(faults, "limits", "limit", slices.Sorted(maps.Keys(wanted)), AllLimits())
 	lowered := maps.Clone(o.Lowered)
 	if lowered == nil {
 		lowered = map[string]int64{}
@@ -127,13 +125,13 @@ func (o *Organization) Lower(wanted map[string]int64) error {
 		}
 	}
 	o.Lowered = lowered
-	return faults.Err()
 }
 
 // Tenant is an organization together with the way to its data. Only a Directory makes
 // one. It is immutable: a changed organization is a new Tenant.
 type Tenant struct {
 	Org       Organization
+	slug      *string // of all who know the organization
 	workspace *store.Workspace
 	people    *store.Workspace
 	prefix    string // of names in Redis

@@ -1,6 +1,7 @@
 package tenants
 
 import (
+	"context"
 	"slices"
 	"sync/atomic"
 
@@ -87,6 +88,17 @@ func (p *Principal) May(permission Permission) bool {
 	}
 	return i >= 0 || p.IsAdmin()
 }
+
+// Incidentally marks calls that somebody else makes for a person, such as a page for what stands around what it shows:
+// that they need a permission does not say that the person does.
+func Incidentally(ctx context.Context) context.Context {
+	return context.WithValue(ctx, incidentally{}, true)
+}
+
+// Incidental reports whether a call is one of those.
+func Incidental(ctx context.Context) bool { return ctx.Value(incidentally{}) != nil }
+
+type incidentally struct{}
 
 // IsAdmin reports whether the principal is an administrator. A service account never is.
 func (p *Principal) IsAdmin() bool { return p.Kind == Person && p.Admin }

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"tenantry/internal/fault"
+	"tenantry/internal/texts"
 )
 
 const (
@@ -46,15 +47,7 @@ func validSlug(text string) bool {
 }
 
 func validLabel(text string) bool {
-	if text == "" || len(text) > maxSlug || text[0] == '-' || text[len(text)-1] == '-' {
-		return false
-	}
-	for i := range len(text) {
-		if c := text[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
-			return false
-		}
-	}
-	return true
+	return texts.PlainLower(text, maxSlug, "-") && strings.Trim(text, "-") == text
 }
 
 // hostSlug returns the slug that a host ("acme.example.com:8080") names. With a base

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"tenantry/backends/store"
 	"tenantry/crypto/keyring"
+	"tenantry/internal/bounded"
 )
 
 // reopenAfter bounds how long a data key is used after the key that wraps it was retired.
@@ -43,36 +45,31 @@ type vaultKey struct {
 	purpose string
 }
 
-const maxOpen = 10_000
-
+// vault keeps those that are open, of each organization by purpose.
 type vault struct {
-	mu   sync.RWMutex
-	open map[vaultKey]*DataKeys
+	open *bounded.Map[map[string]*DataKeys] // by number; a map in it is never changed
+	mu   sync.Mutex                         // held to put another in its place
 }
 
 func (v *vault) get(key vaultKey) *DataKeys {
-	v.mu.RLock()
-	defer v.mu.RUnlock()
-	return v.open[key]
+	of, _ := v.open.Get(formatInt(key.org))
+	return of[key.purpose]
 }
 
 func (v *vault) put(key vaultKey, keys *DataKeys) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if len(v.open) >= maxOpen {
-		clear(v.open)
-	}
-	v.open[key] = keys
+	of, _ := v.open.Get(formatInt(key.org))
+	more := map[string]*DataKeys{}
+	maps.Copy(more, of)
+	more[key.purpose] = keys
+	v.open.Put(formatInt(key.org), more)
 }
 
 func (v *vault) drop(org int64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	for key := range v.open {
-		if key.org == org {
-			delete(v.open, key)
-		}
-	}
+	v.open.Delete(formatInt(org))
 }
 
 // DataKeys returns the organization's data keys for a purpose, making the first one

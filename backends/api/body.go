@@ -180,18 +180,21 @@ func (b Body) teams() []string {
 }
 
 // BindBody holds the body against the operation's fields. What the operation does not know
-// is noted as ignored where it is the contract's, else it is a 422 that names all of it.
-func (c *Call) BindBody(b Body) error {
+// is noted as ignored where it is the contract's, else as Unknown: a 422 that names all of it.
+func (c *Call) BindBody(b Body) {
 	c.Body = b
-	var errs fault.List
 	for _, name := range b.names {
 		switch {
 		case c.Operation.takes([]byte(name)) != strictjson.Skip:
 		case c.Operation.Contract:
 			c.Ignore(name)
 		default:
-			errs.Add(texts.Clip(name), "unknown", "%q is no field that can be set here", texts.Clip(name))
+			Unknown(&c.Unknown, name)
 		}
 	}
-	return errs.Err()
+}
+
+// Unknown notes that callers cannot set a field of that name.
+func Unknown(errs *fault.List, name string) {
+	errs.Add(texts.Clip(name), fault.Unknown, "%q is no field that can be set here", texts.Clip(name))
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 	"tenantry/internal/texts"
 	"tenantry/tenants"
 )
@@ -23,6 +24,7 @@ type Call struct {
 	Scope     store.Scope
 	Query     Query
 	Body      Body
+	Unknown   fault.List // names the fields of the body that callers cannot set; see Operation.Joins
 	// Upload is the file that is the body, where the row takes one. Errors of reading it: a *Problem where
 	// it is larger than it may be or stops arriving.
 	Upload    io.Reader

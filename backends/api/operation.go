@@ -178,7 +178,8 @@ type Operation struct {
 	IDs         []string // in the OpenAPI document, for each of Paths; nil: made of Name, see ID
 	Tag         string   // the group in the OpenAPI document
 	Summary     string
-	Description string
+	Description string // for the reference
+	Ask         string // what pages say of it to people, beyond the summary
 
 	Credentials Credentials
 	Kinds       Kinds
@@ -207,19 +208,34 @@ type Operation struct {
 	Defined Defined
 
 	// Revised: the operation answers with one record and says its revision, see Call.Revision. Where it
-	// is about one that is there already (GET, PUT and DELETE), it honours If-Match by Call.Current.
+	// is about one that is there already (GET, PUT and DELETE, and a POST OnRecord), it honours If-Match by Call.Current.
 	Revised bool
+	// OnRecord: what a POST that is Revised is about is there already, too.
+	OnRecord bool
+
+	// Lists is the resource of the records that it lists, where that is another than Resource.
+	Lists string
+	// Over is the field that says of which day each of its rows is, and their requests and refused how many: a picture shows them.
+	Over string
+	// Aside: it answers what other pages show, or make their forms of; none leads to it.
+	Aside bool
 
 	Teams     bool    // takes teams[]
 	Params    []Param // path and query
 	Body      []Field // nil: takes no body
 	BodyLimit int64   // bytes; 0: DefaultBodyLimit
+	// Bodiless: no body at all is taken for one without fields.
+	Bodiless bool
+	// Joins: the handler tells of the fields that callers cannot set (Call.Unknown) together with all else that is wrong.
+	// Others are not run where there are some.
+	Joins bool
 	// Upload are the media types of a file that is the body instead; nil: it takes none. The handler
-	// reads it while it arrives, at most UploadLimit bytes.
-	Upload      []string
-	UploadLimit int64
-	Timeout     time.Duration
-	Weight      int64 // of a call among those in flight; 0: 1, which is for at most 8 MiB; Heavy
+	// reads it while it arrives, at most UploadLimit bytes. UploadExamples has one of each.
+	Upload         []string
+	UploadExamples []string
+	UploadLimit    int64
+	Timeout        time.Duration
+	Weight         int64 // of a call among those in flight; 0: 1, which is for at most 8 MiB; Heavy
 
 	// Once: a success tells a secret that cannot be had again, a key's token for one. Nothing keeps such
 	// an answer: neither logs nor what repeats answers. The handler sets Call.Undo.
@@ -259,6 +275,11 @@ type Failure struct {
 	Data    any // example of data; nil: []
 }
 
+// Refuses documents the refusal of an input for what is wrong with one field of it.
+func Refuses(code int, when, field, wrong, message string) Failure {
+	return Failure{Code: code, Message: refused + message, When: when, Data: map[string]any{"errors": []FieldError{{Field: field, Code: wrong, Message: message}}}}
+}
+
 // ControlPath begins the paths of the operator's rows.
 const ControlPath = "/v1/"
 
@@ -292,6 +313,9 @@ func (o *Operation) ID(path int) string {
 
 // Bounds say which values of a shape are taken. The document shows them.
 type Bounds = declare.Bounds
+
+// Ask is how forms ask people for a parameter or a field.
+type Ask = declare.Ask
 
 // NDJSON is the media type of rows of JSON, one in each line.
 const NDJSON = "application/x-ndjson"
@@ -334,8 +358,10 @@ type Param struct {
 	Bounds      Bounds
 	Enum        []string
 	Ref         string   // the resource that it refers to
-	Names       []string // of a parameter that names fields: those it may name, besides what organizations define
+	Names       []string // of a parameter that names fields: those it may name
+	Defined     bool     // it may name those that organizations define, too
 	Description string
+	Ask         Ask
 	Example     string
 }
 
@@ -352,6 +378,7 @@ type Field struct {
 	Enum        []string
 	Nullable    bool // null says that there is none
 	Description string
+	Ask         Ask
 	Example     any
 }
 
@@ -375,6 +402,12 @@ func (o *Operation) Deadline() time.Duration {
 // read to its end before anything is known of it; an import can be sent again as it is.
 func (o *Operation) Repeatable() bool {
 	return o.Method != http.MethodGet && strings.HasPrefix(o.Path, "/api/") && o.Credentials&(Key|Session) != 0 && o.Upload == nil
+}
+
+// ReadsBody reports whether a body is looked at: where the operation takes none, to refuse what would be ignored. The
+// contract's own ignore it.
+func (o *Operation) ReadsBody() bool {
+	return o.Body != nil || !o.Contract && o.Method != http.MethodGet && o.Upload == nil && o.Credentials != Operator
 }
 
 // Paths returns all paths of the operation.
@@ -421,7 +454,7 @@ func (o *Operation) Validate() []error {
 	if o.Kinds&ServerRead != 0 && o.Method != http.MethodGet {
 		fault("takes read-only keys but does not read")
 	}
-	if o.Method != http.MethodGet && o.Audit != AuditAlways && (o.Audit != AuditNoted || !operators) {
+	if o.Method != http.MethodGet && !o.Reads && o.Audit != AuditAlways && (o.Audit != AuditNoted || !operators) {
 		fault("changes something and is not audited")
 	}
 	if o.Rule.kind == ruleNobody {
@@ -442,8 +475,8 @@ func (o *Operation) Validate() []error {
 	if o.BodyLimit < 0 || o.BodyLimit > MaxBulkLimit || o.Body == nil && o.BodyLimit != 0 {
 		fault("a body limit is from 1 to %d bytes, of an operation that takes a body", MaxBulkLimit)
 	}
-	if o.Upload != nil && (o.Body != nil || o.Method != http.MethodPost || o.UploadLimit <= 0) {
-		fault("a file is the whole body of a POST, and has a limit")
+	if o.Upload != nil && (o.Body != nil || o.Method != http.MethodPost || o.UploadLimit <= 0 || len(o.UploadExamples) != len(o.Upload)) {
+		fault("a file is the whole body of a POST, and has a limit and an example of each media type")
 	}
 	for _, path := range o.Paths() {
 		if strings.HasPrefix(path, ControlPath) != operators || !operators && !strings.HasPrefix(path, "/api/") && !strings.HasPrefix(path, "/auth/") {

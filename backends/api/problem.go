@@ -1,12 +1,16 @@
 package api
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"time"
+
+	"github.com/cespare/xxhash/v2"
 
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
@@ -18,6 +22,49 @@ type Envelope struct {
 	Status  string `json:"status"`
 	Message string `json:"message"`
 	Data    any    `json:"data"`
+}
+
+// Encode writes the envelope as it is sent.
+func (e Envelope) Encode(into *bytes.Buffer) error {
+	enc := json.NewEncoder(into)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(e)
+	into.Truncate(max(into.Len()-1, 0)) // without the line's end
+	return err
+}
+
+// Encoded is Data that was encoded with its envelope before, for another caller.
+type Encoded struct {
+	Body []byte
+	Sum  uint64 // of its data
+}
+
+// Sum tells the data of an envelope from other data, in an ETag.
+func Sum(envelope []byte) uint64 { return xxhash.Sum64(dataOf(envelope)) }
+
+func dataOf(envelope []byte) []byte {
+	_, data, _ := bytes.Cut(envelope, []byte(`,"data":`)) // within texts quotes are escaped
+	return data
+}
+
+// MarshalJSON returns the data alone.
+func (e *Encoded) MarshalJSON() ([]byte, error) {
+	return bytes.TrimSuffix(dataOf(e.Body), []byte("}")), nil
+}
+
+// Encoded returns what data makes of a record that was peeked at, encoded once for all who ask the same. From is all
+// that it depends on besides the record.
+func (c *Call) Encoded(made *store.Made, from any, data func() (any, error)) (any, error) {
+	type asked struct{ operation, from any }
+	return made.Of(asked{c.Operation.Name, from}, func() (any, error) {
+		shown, err := data()
+		if err != nil {
+			return nil, err
+		}
+		var body bytes.Buffer
+		err = Envelope{StatusOK, c.Operation.Message, shown}.Encode(&body)
+		return &Encoded{body.Bytes(), Sum(body.Bytes())}, err
+	})
 }
 
 // The two values of Envelope.Status.
@@ -101,6 +148,14 @@ func Forbidden(message string) *Problem {
 // NotFound is a missing record that answers 404.
 func NotFound(message string) *Problem { return &Problem{Code: http.StatusNotFound, Message: message} }
 
+// OrMissing says in the words of the row that a record is not there; other errors are returned as they are.
+func OrMissing(err error, message string) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return NotFound(message)
+	}
+	return err
+}
+
 // Failed is a failure that answers 200, as some operations do; callers branch on status.
 func Failed(message string, data any) *Problem {
 	return &Problem{Code: http.StatusOK, Message: message, Data: data}
@@ -143,13 +198,16 @@ type fieldErrors struct {
 	Errors []FieldError `json:"errors"`
 }
 
+// refused begins the message of what is wrong with an input.
+const refused = "Validation failed: "
+
 // invalid answers what is wrong with an input.
 func invalid(code int, e *fault.Error) *Problem {
 	data := fieldErrors{make([]FieldError, len(e.Faults))}
 	for i, f := range e.Faults {
 		data.Errors[i] = FieldError(f)
 	}
-	return &Problem{Code: code, Message: "Validation failed: " + e.Error(), Data: data}
+	return &Problem{Code: code, Message: refused + e.Error(), Data: data}
 }
 
 // Refusal answers what a header or the like makes impossible, with its name and a code for programs.

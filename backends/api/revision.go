@@ -69,7 +69,9 @@ func (t Tags) Matching(tag string) string {
 const PackedTag = "-gzip"
 
 // Conditional reports whether the operation honours If-Match: it is about a record that is there.
-func (o *Operation) Conditional() bool { return o.Revised && o.Method != http.MethodPost }
+func (o *Operation) Conditional() bool {
+	return o.Revised && (o.Method != http.MethodPost || o.OnRecord)
+}
 
 // conditions reads the headers that make the call conditional. One that would be ignored where it
 // keeps a change from being made is refused.

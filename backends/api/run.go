@@ -17,7 +17,7 @@ type Input struct {
 	Query  string // as it stands in the address
 	Header http.Header
 	Origin string // of the page for which a browser calls; empty: it is none
-	// Body returns the body of an operation that takes one; nil: there is none.
+	// Body returns the body of an operation that reads one; nil: there is none.
 	Body func(context.Context) (Body, error)
 	// Upload returns the file that an operation takes as its body.
 	Upload func() (io.Reader, error)
@@ -139,14 +139,12 @@ func (c *Call) read(ctx context.Context, in Input) error {
 	if err := c.Bind(query); err != nil {
 		return err
 	}
-	if c.Operation.Body != nil && in.Body != nil {
+	if c.Operation.ReadsBody() && in.Body != nil {
 		body, err := in.Body(ctx)
 		if err != nil {
 			return err
 		}
-		if err := c.BindBody(body); err != nil {
-			return err
-		}
+		c.BindBody(body)
 	}
 	if c.Operation.Upload != nil && in.Upload != nil {
 		if c.Upload, err = in.Upload(); err != nil {
@@ -163,5 +161,11 @@ func (c *Call) read(ctx context.Context, in Input) error {
 	if ws := c.Tenant.Workspace(); ws != nil { // nobody's organization has none
 		c.Workspace = ws.Scoped(c.Scope)
 	}
-	return c.CheckIgnored()
+	switch {
+	case len(c.Unknown) == 0:
+		return c.CheckIgnored()
+	case c.Operation.Joins:
+		return nil
+	}
+	return c.Unknown.Err()
 }

@@ -31,6 +31,9 @@ func On[Rec, In, Out any](o Operation, find func(context.Context, *Call) (Rec, e
 	for i := range fields {
 		o.Declare(&fields[i])
 	}
+	if len(fields) > 0 {
+		o.Joins, o.Bodiless = true, o.Method == http.MethodPost && !slices.ContainsFunc(o.Body, func(f Field) bool { return f.Required })
+	}
 	if _, whole := any(*new(Out)).(Result); !whole {
 		o.Data = *new(Out)
 	}
@@ -101,11 +104,11 @@ func (o *Operation) Declare(f *field.Field) {
 	if at := o.place(f.Name); at != "" {
 		o.Params = append(o.Params, Param{
 			Name: f.Name, In: at, Shape: shape, Required: f.Rule.Required || at == InPath, Secret: secret, Default: f.Default,
-			Bounds: bounds, Enum: f.Rule.Enum, Ref: f.Rule.Ref, Description: f.Doc, Example: f.Example,
+			Bounds: bounds, Enum: f.Rule.Enum, Ref: f.Rule.Ref, Description: f.Doc, Ask: f.Ask, Example: f.Example,
 		})
 		return
 	}
-	part := Field{Name: f.Name, Shape: shape, Required: f.Rule.Required, Secret: secret, Bounds: bounds, Enum: f.Rule.Enum, Ref: f.Rule.Ref, Description: f.Doc}
+	part := Field{Name: f.Name, Shape: shape, Required: f.Rule.Required, Secret: secret, Bounds: bounds, Enum: f.Rule.Enum, Ref: f.Rule.Ref, Description: f.Doc, Ask: f.Ask}
 	if (shape == Object || shape == List) && f.Type != reflect.TypeFor[map[string]any]() && f.Type != reflect.TypeFor[json.RawMessage]() {
 		part.Type = reflect.Zero(f.Type).Interface()
 	}
@@ -145,9 +148,15 @@ func (c *Call) Sent(f *field.Field) (v strictjson.Value, given bool) {
 	return c.Body.Value(f.Name), c.Body.Has(f.Name)
 }
 
+// checked is an In that notes what is wrong beyond what its tags say. Fields of it may be wrong already, and are empty then:
+// what is noted of those is not told.
+type checked interface {
+	Check(c *Call, errs *fault.List)
+}
+
 // fill reads the fields of In into a struct, whose address in is. It returns all faults at once.
 func (c *Call) fill(in any, fields []field.Field) error {
-	var errs fault.List
+	errs := slices.Clone(c.Unknown)
 	for i := range fields {
 		f := &fields[i]
 		v, given := c.Sent(f)
@@ -158,6 +167,11 @@ func (c *Call) fill(in any, fields []field.Field) error {
 			f.Read(v, in, &errs)
 		}
 		f.Demand(given, in, &errs)
+	}
+	if whole, ok := in.(checked); ok {
+		var more fault.List
+		whole.Check(c, &more)
+		field.Join(&errs, more)
 	}
 	return errs.Err()
 }

@@ -344,6 +344,9 @@ type failing struct{ err error }
 func (b failing) Catalog(context.Context, *store.Workspace) (filters.Catalog, error) {
 	return nil, b.err
 }
+func (b failing) Askable(defined schema.Fields) filters.Catalog {
+	return contacts.NewKinds().Askable(defined)
+}
 func (b failing) Count(context.Context, *store.Workspace, store.Filter) (int64, error) {
 	return 0, b.err
 }

@@ -25,7 +25,9 @@ import (
 
 // Contacts is what campaigns need to know of contacts.
 type Contacts interface {
-	// Catalog returns the fields that a filter on contacts may name.
+	// Askable returns the fields that a filter on contacts may name where the organization has defined those.
+	Askable(defined schema.Fields) filters.Catalog
+	// Catalog returns those that it may name in an organization.
 	Catalog(ctx context.Context, ws *store.Workspace) (filters.Catalog, error)
 	// Count returns how many contacts match, as far as the workspace shows them.
 	Count(ctx context.Context, ws *store.Workspace, f store.Filter) (int64, error)
@@ -34,14 +36,7 @@ type Contacts interface {
 }
 
 // Deps are what the module needs.
-type Deps struct {
-	Contacts Contacts
-	// Standard holds fields that every Catalog has; a filter that names no other needs
-	// none. nil: there are none.
-	Standard filters.Catalog
-	// Known returns the fields that a filter may name where the organization defines those.
-	Known func(defined schema.Fields) filters.Catalog
-}
+type Deps struct{ Contacts Contacts }
 
 // maxAhead is of how many campaigns it is remembered that they need a Catalog.
 const maxAhead = 4096
@@ -50,8 +45,7 @@ const maxAhead = 4096
 type Module struct {
 	Kinds
 	contacts Contacts
-	standard filters.Catalog
-	known    func(schema.Fields) filters.Catalog
+	standard filters.Catalog // of fields that every contact has: a filter that names no other needs no Catalog
 	// ahead has the campaigns whose own filter needed a Catalog when it was last read: it is
 	// then read along with the campaign.
 	ahead *bounded.Map[struct{}]
@@ -59,10 +53,10 @@ type Module struct {
 
 // New returns the module.
 func New(deps Deps) *Module {
-	m := &Module{Kinds: NewKinds(), contacts: deps.Contacts, standard: deps.Standard, known: deps.Known, ahead: bounded.New[struct{}](maxAhead)}
+	m := &Module{Kinds: NewKinds(), contacts: deps.Contacts, standard: deps.Contacts.Askable(nil), ahead: bounded.New[struct{}](maxAhead)}
 	m.Campaigns.Ask = func(c *resource.Checking, rec any) {
 		defined, _ := c.Known.Fields(definer, "")
-		rec.(*Campaign).expr(c.Errs).Bind(deps.Known(defined), nil, c.Errs)
+		rec.(*Campaign).expr(c.Errs).Bind(m.contacts.Askable(defined), nil, c.Errs)
 	}
 	return m
 }
@@ -84,7 +78,7 @@ const messageUndefined = "undefined error"
 
 func (m *Module) count() api.Operation {
 	return api.Typed(api.Operation{
-		Name: "campaigns.count", Contract: true, Method: http.MethodGet, Path: "/api/campaigns/count/{id}", Aliases: []string{"/api/campaigns/count"},
+		Name: "campaigns.count", Contract: true, Method: http.MethodGet, Path: "/api/campaigns/count/{id}", Aside: true, Aliases: []string{"/api/campaigns/count"},
 		IDs: []string{"countCampaignContacts", "countContacts"},
 		Tag: "Campaigns", Summary: "Count the contacts that a campaign would match",
 		Description: "Counts contacts within the caller's teams and the teams the request names; the campaign's own teams say who sees the campaign and do not narrow the count. " +
@@ -93,7 +87,7 @@ func (m *Module) count() api.Operation {
 		Credentials: api.Key | api.Session, Kinds: api.ServerKeys, Rule: api.AnyCaller(), Teams: true,
 		Params: []api.Param{
 			{Name: "id", In: api.InPath, Shape: api.Text, Description: "The campaign. Left out, the filter alone counts.", Example: "65f1a2b3c4d5e6f708192a3b"},
-			{Name: "filters", In: api.InQuery, Shape: api.Tree, Description: "filters[<field>]=<value> or filters[<field>][<operator>]=<value>.", Example: "filters[country]=DE"},
+			m.asks(),
 		},
 		Message: "success", Example: Counted{Count: 42},
 		Failures: []api.Failure{
@@ -102,6 +96,17 @@ func (m *Module) count() api.Operation {
 				When: "The filter, or the campaign's own, names an unknown or encrypted field, an unknown operator or a value of the wrong type."},
 		},
 	}, m.handleCount)
+}
+
+// asks returns the parameter that filters contacts, as their list has it.
+func (m *Module) asks() api.Param {
+	for _, p := range m.contacts.Listing(nil).Params {
+		if p.Name == "filters" {
+			p.Example = "filters[country]=DE"
+			return p
+		}
+	}
+	return api.Param{Name: "filters", In: api.InQuery, Shape: api.Tree}
 }
 
 func filterSyntax() string {
@@ -114,8 +119,11 @@ func filterSyntax() string {
 func (m *Module) handleCount(ctx context.Context, c *api.Call, _ struct{}) (Counted, error) {
 	var errs fault.List
 	expr, given := filters.FromQuery(c.Query.Tree("filters"), &errs)
-	if err := errs.Err(); err != nil {
-		return Counted{}, err
+	if len(errs) > 0 {
+		if _, err := (&catalog{m: m, ws: c.Workspace}).bind(ctx, expr, &errs); err != nil {
+			return Counted{}, err
+		}
+		return Counted{}, errs.Err()
 	}
 	filter, err := m.filter(ctx, c, expr, given)
 	if errors.Is(err, store.ErrNotFound) {
@@ -161,12 +169,10 @@ func (m *Module) preview() api.Operation {
 	const missing = "Campaign not found"
 	row := m.contacts.Listing(func(ctx context.Context, c *api.Call) (store.Filter, error) {
 		f, err := m.filter(ctx, c, filters.Expr{}, false)
-		if errors.Is(err, store.ErrNotFound) {
-			err = api.NotFound(missing)
-		}
-		return f, err
+		return f, api.OrMissing(err, missing)
 	})
-	row.Name, row.Path, row.IDs, row.Tag, row.Resource = "campaigns.preview", "/api/campaigns/{id}/preview", nil, "Campaigns", m.Campaigns.Name
+	row.Name, row.Path, row.IDs, row.Tag = "campaigns.preview", "/api/campaigns/{id}/preview", nil, "Campaigns"
+	row.Resource, row.Lists = m.Campaigns.Name, row.Resource
 	row.Summary, row.Rule = "List the contacts of a campaign", api.Needs(tenants.ManageCampaigns)
 	row.Description = "Lists the contacts that the campaign addresses, as the list of contacts does. " + row.Description
 	row.Params = append([]api.Param{{Name: "id", In: api.InPath, Shape: api.Text, Required: true, Description: "The campaign.", Example: "65f1a2b3c4d5e6f708192a3b"}}, row.Params...)
@@ -212,9 +218,6 @@ func (m *Module) remember(ws *store.Workspace, id string, own filters.Expr) {
 // needsCatalog reports whether the filter names other fields than the standard ones.
 func (m *Module) needsCatalog(expr filters.Expr) bool {
 	return slices.ContainsFunc(expr.Fields(), func(name string) bool {
-		if m.standard == nil {
-			return true
-		}
 		_, ok := m.standard.Field(name)
 		return !ok
 	})
@@ -256,7 +259,7 @@ func (m *Module) Broken(ctx context.Context, ws *store.Workspace, of, _ string, 
 	if of != definer {
 		return nil, nil
 	}
-	was, is := m.known(before), m.known(after)
+	was, is := m.contacts.Askable(before), m.contacts.Askable(after)
 	err = m.Campaigns.In(ws).Each(ctx, store.Filter{}, store.Live, func(c *Campaign) error {
 		var counted, counts fault.List
 		expr := c.expr(&counted)

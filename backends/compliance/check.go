@@ -34,25 +34,13 @@ type Deps struct {
 
 // Checked says of one contact whether it complies.
 type Checked struct {
-	Contact   string   `json:"contact" doc:"Identifier of the contact."`
+	Contact   string   `json:"contact" rule:"ref=contact" doc:"Identifier of the contact."`
 	Compliant bool     `json:"compliant" doc:"Whether one of its lessons counts."`
-	Fails     []string `json:"fails" doc:"The settings that no lesson of the contact meets; both, where one lesson meets the one and another the other. Without tags to look for: lessons, where it has none."`
+	Fails     []string `json:"fails" enum:"lessons,lesson_tags_all,lesson_tags_any" doc:"The settings that no lesson of the contact meets; both, where one lesson meets the one and another the other. Without tags to look for: lessons, where it has none."`
 }
 
-// CheckedPage is a page of contacts.
-type CheckedPage struct {
-	Page    int64     `json:"page"`
-	Pages   int64     `json:"pages"`
-	Count   int64     `json:"count" doc:"How many contacts there are in all."`
-	Results []Checked `json:"results" doc:"The contacts of the page, whether they comply or not, in the order of their identifiers."`
-}
-
-type listing struct {
-	Page    int64 `json:"page" rule:"min=1 max=1000000" default:"1" doc:"Page of the list, from 1."`
-	PerPage int64 `json:"per_page" rule:"min=1 max=9223372036854775807" default:"50" doc:"Contacts on a page, from 1; cut to 1000."`
-}
-
-const maxPerPage = 1000
+// CheckedPage is a page of contacts, whether they comply or not, in the order of their identifiers.
+type CheckedPage api.Part[Checked]
 
 type one struct {
 	ID string `json:"id" doc:"Identifier of the contact." example:"665f1c2ab4d3e2f1a0b9c8d7"`
@@ -71,8 +59,8 @@ func (m *Module) checkRows() []api.Operation {
 	example := Checked{Contact: "665f1c2ab4d3e2f1a0b9c8d7", Fails: []string{"lesson_tags_any"}}
 	return []api.Operation{
 		api.Typed(row(api.Operation{
-			Name: "compliance.check", Path: "/api/compliance/contacts", Summary: "Check all contacts against the settings", Description: says,
-			Message: "Contacts found", Example: CheckedPage{1, 1, 1, []Checked{example}},
+			Name: "compliance.check", Path: "/api/compliance/contacts", Summary: "Check all contacts against the settings", Description: says, Ask: "A contact complies who has a lesson with the tags that the settings ask for.",
+			Message: "Contacts found", Example: CheckedPage(api.OnePage(example)),
 		}), m.checkAll),
 		api.Typed(row(api.Operation{
 			Name: "compliance.check_one", Path: "/api/compliance/contacts/{id}", Summary: "Check a contact against the settings", Description: says,
@@ -82,18 +70,29 @@ func (m *Module) checkRows() []api.Operation {
 	}
 }
 
-func (m *Module) checkAll(ctx context.Context, c *api.Call, in listing) (*CheckedPage, error) {
-	perPage := min(in.PerPage, maxPerPage)
-	q := store.Query{Sort: []store.Order{store.Asc("id")}, Limit: int(perPage), Offset: int((in.Page - 1) * perPage), LeaveOut: true}
-	found, count, err := m.check(ctx, c, q)
-	return &CheckedPage{in.Page, (count + perPage - 1) / perPage, count, found}, err
+func (m *Module) checkAll(ctx context.Context, c *api.Call, in api.Following) (out CheckedPage, err error) {
+	var errs fault.List
+	q := store.Query{Sort: []store.Order{store.Asc("id")}, LeaveOut: true}
+	follows := in.Span(c, &q, &errs, func(place string) (store.Filter, bool) {
+		return store.Where(store.F("id"), store.OpGt, place), store.ValidID(place)
+	})
+	if err := errs.Err(); err != nil {
+		return out, err
+	}
+	found, left, count, err := m.check(ctx, c, q, store.Filter{})
+	if err != nil {
+		return out, err
+	}
+	part, err := api.PartOf(in, follows, count, found, left, func(last int) string { return found[last].Contact })
+	return CheckedPage(part), err
 }
 
 func (m *Module) checkOne(ctx context.Context, c *api.Call, in one) (Checked, error) {
 	if !store.ValidID(in.ID) {
 		return Checked{}, api.NotFound("Contact not found")
 	}
-	found, _, err := m.check(ctx, c, store.Query{Filter: store.Eq("id", in.ID), Limit: 1})
+	which := store.Eq("id", in.ID)
+	found, _, _, err := m.check(ctx, c, store.Query{Filter: which, Limit: 1}, which)
 	if err == nil && len(found) == 0 {
 		err = api.NotFound("Contact not found")
 	}
@@ -103,8 +102,9 @@ func (m *Module) checkOne(ctx context.Context, c *api.Call, in one) (Checked, er
 	return found[0], nil
 }
 
-// check returns what the settings say of the contacts that the question finds, and how many match it.
-func (m *Module) check(ctx context.Context, c *api.Call, q store.Query) (out []Checked, count int64, err error) {
+// check returns what the settings say of the contacts that the question finds, without those that cannot be read, how many these
+// are, and how many match of in all.
+func (m *Module) check(ctx context.Context, c *api.Call, q store.Query, of store.Filter) (out []Checked, left int, count int64, err error) {
 	var rows [][]any
 	var asked *Settings
 	err = together.Do(c.Workspace.Remote(), func() (err error) {
@@ -114,29 +114,29 @@ func (m *Module) check(ctx context.Context, c *api.Call, q store.Query) (out []C
 		rows, err = m.deps.Contacts(c.Workspace).Select(ctx, []store.Field{store.F("id")}, q)
 		return err
 	}, func() (err error) {
-		count, err = m.deps.Contacts(c.Workspace).Count(ctx, q.Filter)
+		count, err = m.deps.Contacts(c.Workspace).Count(ctx, of)
 		return err
 	})
 	if errors.Is(err, store.ErrNotFound) || err == nil && !asked.Enabled {
 		err = fault.One("enabled", fault.Required, "compliance is not enabled, so nothing is checked")
 	}
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, 0, err
 	}
+	all := len(rows)
 	rows = slices.DeleteFunc(rows, func(row []any) bool { return row == nil }) // those that cannot be read
-	out = make([]Checked, len(rows))
-	if len(rows) == 0 {
-		return out, count, nil
+	if left, out = all-len(rows), make([]Checked, len(rows)); len(rows) == 0 {
+		return out, left, count, nil
 	}
 	met, err := m.lessons(ctx, c.Workspace, asked, rows)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, 0, err
 	}
 	for i, row := range rows {
 		id, _ := row[0].(string)
 		out[i] = met.judge(id)
 	}
-	return out, count, nil
+	return out, left, count, nil
 }
 
 // needs are what one lesson of a contact must meet: each of them by itself, and the last all of them. met

@@ -11,8 +11,8 @@ type Settings struct {
 	store.Meta
 	Key               string   `json:"key" rule:"unique" use:"local identity"` // always "settings"
 	Enabled           bool     `json:"enabled" doc:"Whether anything is checked." example:"true"`
-	LessonTagsAll     []string `json:"lesson_tags_all,omitempty" rule:"each=200" doc:"A lesson counts only if it has every one of these tags, at most 100." example:"[\"safety\"]"`
-	LessonTagsAny     []string `json:"lesson_tags_any,omitempty" rule:"each=200" doc:"A lesson counts only if it has at least one of these tags, at most 100." example:"[\"2026\",\"2027\"]"`
+	LessonTagsAll     []string `json:"lesson_tags_all,omitempty" rule:"each=200 format=line" doc:"A lesson counts only if it has every one of these tags, at most 100." example:"[\"safety\"]"`
+	LessonTagsAny     []string `json:"lesson_tags_any,omitempty" rule:"each=200 format=line" doc:"A lesson counts only if it has at least one of these tags, at most 100." example:"[\"2026\",\"2027\"]"`
 	SubmissionEnabled bool     `json:"submission_enabled" doc:"Whether submissions of the form lesson are lessons too." example:"true"`
 }
 

@@ -46,7 +46,7 @@ const permission = "Manage Compliance"
 // Operations returns the module's rows.
 func (m *Module) Operations() []api.Operation {
 	return append(append(m.settingsRows(), m.checkRows()...), api.Typed(api.Operation{
-		Name: "compliance.schema", Contract: true, Method: http.MethodGet, Path: "/api/compliance/schema", IDs: []string{"getComplianceSchema"}, Tag: "Compliance",
+		Name: "compliance.schema", Contract: true, Method: http.MethodGet, Path: "/api/compliance/schema", Aside: true, IDs: []string{"getComplianceSchema"}, Tag: "Compliance",
 		Summary:     "Get the definitions of the compliance settings",
 		Description: "For building a settings page. Only a signed-in administrator may call it: no API key ever can, because service accounts cannot be administrators.",
 		Credentials: api.Key | api.Session, Kinds: api.ServerKeys | api.Browser, Rule: api.AdminOnly(permission), Teams: true,
@@ -76,10 +76,6 @@ func (m *Module) settingsRows() []api.Operation {
 			return errs.Err()
 		},
 		Example: Chosen{true, []string{"safety"}, []string{"2026", "2027"}, true},
-		Show: func(_ context.Context, _ *api.Call, all []*Settings) ([]any, error) {
-			s := all[0]
-			return []any{Chosen{s.Enabled, append([]string{}, s.LessonTagsAll...), append([]string{}, s.LessonTagsAny...), s.SubmissionEnabled}}, nil
-		},
 	})
 }
 

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 
+	"tenantry/backends/crud"
 	"tenantry/backends/filters"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
@@ -14,15 +14,6 @@ import (
 // MaxFields is how many contact fields an organization's own definitions may number.
 // Those after it, by key, are not seen.
 const MaxFields = 500
-
-// standardFields are the fields that every contact has and that can be asked about.
-func standardFields() map[string]filters.Notation {
-	return map[string]filters.Notation{
-		"email": filters.Text, "first_name": filters.Text, "last_name": filters.Text, "phone": filters.Text,
-		"country": filters.Text, "city": filters.Text, "status": filters.Text, "external_id": filters.Text,
-		"tags": filters.List, "created_at": filters.Time,
-	}
-}
 
 // Definitions returns the organization's own contact fields by key.
 func (m *Module) Definitions(ctx context.Context, ws *store.Workspace) (map[string]FieldDef, error) {
@@ -60,37 +51,12 @@ func (m *Module) Catalog(ctx context.Context, ws *store.Workspace) (filters.Cata
 	if err != nil {
 		return nil, err
 	}
-	return KnownCatalog(defined), nil
+	return m.Askable(defined), nil
 }
 
-// KnownCatalog returns what Catalog does, of fields that are known but may not be stored yet.
-func KnownCatalog(defined schema.Fields) filters.Catalog {
-	fields := make(catalog, len(defined)+10)
-	for key, f := range defined {
-		fields[key] = filters.Defined(key, f.Type)
-	}
-	maps.Copy(fields, standardCatalog()) // they win over definitions of the same name
-	return fields
-}
-
-// StandardCatalog returns the fields that Catalog has for every organization, without
-// asking anybody.
-func StandardCatalog() filters.Catalog { return standardCatalog() }
-
-func standardCatalog() catalog {
-	kinds := standardFields()
-	fields := make(catalog, len(kinds))
-	for name, kind := range kinds {
-		fields[name] = filters.Field{Name: name, Ref: store.F(name), Notation: kind}
-	}
-	return fields
-}
-
-type catalog map[string]filters.Field
-
-func (c catalog) Field(name string) (filters.Field, bool) {
-	f, ok := c[name]
-	return f, ok
+// Askable returns what Catalog does, of fields that are known but may not be stored yet.
+func (k Kinds) Askable(defined schema.Fields) filters.Catalog {
+	return crud.Catalog(k.Contacts.Resource, defined)
 }
 
 // SchemaFields returns the fields that the organization defined, as a schema. Errors: store.ErrUnavailable.

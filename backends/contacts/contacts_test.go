@@ -203,7 +203,7 @@ func TestCatalog(t *testing.T) {
 	for name, want := range map[string]bool{
 		"email": true, "first_name": true, "last_name": true, "phone": true, "country": true, "city": true, "status": true, "tags": true,
 		"external_id": true, "created_at": true, "age": true, "birthday": true, "seen": true, "vip": true, "colors": true, "shape": true, "ssn": true,
-		"id": false, "_id": false, "secrets": false, "fields": false, "teams": false, "Email": false, "": false, "SSN": false,
+		"id": true, "updated_at": true, "_id": false, "secrets": false, "fields": false, "teams": false, "Email": false, "": false, "SSN": false,
 	} {
 		field, ok := catalog.Field(name)
 		if ok != want {

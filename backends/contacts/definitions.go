@@ -16,7 +16,7 @@ import (
 // definitions are the rows of contact fields.
 func (m *Module) definitions() []api.Operation {
 	rows := crud.Rows(m.Fields, crud.Options[FieldDef]{
-		Path: "/api/contacts/fields", Name: "contact_fields", Things: "Contact Fields", Tag: "Contacts", Search: []string{"key"},
+		Path: "/api/contacts/fields", Name: "contact_fields", Things: "Contact Fields", Tag: "Contacts", Search: []string{"key", "title"},
 		Read: api.Needs(tenants.Contacts), Write: api.Needs(tenants.Contacts), Before: m.keep,
 	})
 	for i := range rows {
@@ -24,8 +24,13 @@ func (m *Module) definitions() []api.Operation {
 		if rows[i].Method == http.MethodPut || rows[i].Method == http.MethodDelete {
 			rows[i].Params = append(rows[i].Params, api.Param{
 				Name: "force", In: api.InQuery, Shape: api.Boolean, Default: "false", Example: "true",
-				Description: "Carries the change out although campaigns or custom reports ask for the field, or contacts have values that may not be of its new type. Values are neither encrypted nor decrypted by that, nor left without their field, whatever is forced.",
+				Description: "Carries the change out although campaigns or custom reports ask for the field, or contacts have values that may not be of its new type. Values are neither encrypted nor decrypted by that, whatever is forced.",
+				Ask:         api.Ask{Label: "Even where it breaks something", Hint: "Campaigns or reports may ask for the field, or contacts have values of another type."},
 			})
+			if rows[i].Method == http.MethodDelete {
+				rows[i].Timeout = crud.ClearTimeout
+				rows[i].Description += " Values that contacts have of it are hidden until it is restored; a purge erases them, 50,000 in one call: 409 asks for the next."
+			}
 			rows[i].Failures = append(rows[i].Failures, api.Failure{
 				Code: http.StatusUnprocessableEntity, Message: "Validation failed: 2 campaigns could not be counted any more; force=true changes it all the same",
 				When: "the change would break campaigns, custom reports or values, and is not forced",
@@ -36,8 +41,8 @@ func (m *Module) definitions() []api.Operation {
 }
 
 // keep refuses what would leave values of contacts behind: in clear under an encrypted field, sealed where nobody
-// can read them, of another type unless that is forced, or of no field at all; and, unless it is forced, what would
-// break campaigns or reports.
+// can read them, or of another type unless that is forced; and, unless it is forced, what would
+// break campaigns or reports. The values of a field that is purged it erases.
 func (m *Module) keep(ctx context.Context, c *api.Call, def, was *FieldDef) error {
 	gone := def == nil || def.Deleted
 	if was == nil || !gone && def.Type == was.Type || def != nil && def.Deleted && was.Deleted {
@@ -56,11 +61,9 @@ func (m *Module) keep(ctx context.Context, c *api.Call, def, was *FieldDef) erro
 	if delete(after, was.Key); !gone {
 		after[def.Key] = schema.Field{Title: def.Title, Type: def.Type}
 	}
-	field, says := "type", ""
+	says := ""
 	switch {
-	case def == nil:
-		field, says = "key", "key is that of values that contacts have: take those away before the field is purged"
-	case gone: // with its values, until it is restored
+	case gone: // with its values, which are hidden until it is restored, and erased where it is purged
 	case schema.Reseals(was.Type, def.Type):
 		says = "type cannot become or stop being " + schema.Encrypted + " while contacts have values of the field"
 	case !force:
@@ -72,16 +75,74 @@ func (m *Module) keep(ctx context.Context, c *api.Call, def, was *FieldDef) erro
 			return err
 		}
 		if has {
-			errs.Add(field, fault.Forbidden, "%s", says)
+			errs.Add("type", fault.Forbidden, "%s", says)
 		}
 	}
+	end := func(err error) error {
+		if err == nil && def == nil {
+			err = m.erase(ctx, all, was)
+		}
+		return err
+	}
 	if force || was.Deleted {
-		return errs.Err()
+		return end(errs.Err())
 	}
 	breaks := func(by schema.Dependents, field, things, what string) error {
 		broken, err := schema.Breaks(ctx, by, all, c.Workspace, m.Fields.Name, "", before, after)
 		broken.Refuse(&errs, field, things, what)
 		return err
 	}
-	return cmp.Or(breaks(m.Campaigns, "campaigns", "campaigns", "counted"), breaks(m.Reports, "reports", "custom reports", "run"), errs.Err())
+	return end(cmp.Or(breaks(m.Campaigns, "campaigns", "campaigns", "counted"), breaks(m.Reports, "reports", "custom reports", "run"), errs.Err()))
+}
+
+// erase takes from contacts the values of a field that is about to be purged. The field is deleted first, so that
+// nobody gives it values meanwhile. What is too much for one call is a 409, and the next one goes on.
+func (m *Module) erase(ctx context.Context, ws *store.Workspace, was *FieldDef) error {
+	if !was.Deleted {
+		was.Deleted = true
+		if err := m.Fields.In(ws).Replace(ctx, was); err != nil {
+			return err
+		}
+	}
+	in := m.Contacts.In(ws)
+	if was.Type == schema.Encrypted { // no question can name who has a secret
+		return m.sweep(ctx, in, was.Key)
+	}
+	has := store.Where(store.Field{Name: was.Key, Custom: true}, store.OpExists, true)
+	return crud.Drain(ctx, in, has, store.Either, func(recs []*Contact) error {
+		ids := make([]string, len(recs))
+		for i, c := range recs {
+			delete(c.Fields, was.Key)
+			ids[i] = c.ID
+		}
+		if err := ws.Ending(ctx, ids...); err != nil {
+			return err
+		}
+		return in.Replace(ctx, recs...)
+	})
+}
+
+// sweep erases the secrets of a field, batch by batch.
+func (m *Module) sweep(ctx context.Context, in store.Collection[Contact], key string) error {
+	const batch = 500
+	var some []*Contact
+	write := func() error {
+		err := in.Replace(ctx, some...)
+		some = some[:0]
+		return err
+	}
+	err := in.Each(ctx, store.Filter{}, store.Either, func(c *Contact) error {
+		if _, has := c.Secrets[key]; has {
+			delete(c.Secrets, key)
+			some = append(some, c)
+		}
+		if len(some) < batch {
+			return nil
+		}
+		return write()
+	})
+	if err == nil && len(some) > 0 {
+		err = write()
+	}
+	return err
 }

@@ -13,7 +13,7 @@ type Contact struct {
 	store.Meta
 	Email      string         `json:"email,omitempty" rule:"max=320 format=email" use:"filter" doc:"E-mail address." example:"ada@example.com"`
 	FirstName  string         `json:"first_name,omitempty" rule:"max=200 format=line" use:"filter" doc:"First name." example:"Ada"`
-	LastName   string         `json:"last_name,omitempty" rule:"max=200 format=line" use:"filter" alias:"name" doc:"Last name, or the name of an organization." example:"Lovelace"`
+	LastName   string         `json:"last_name,omitempty" rule:"max=200 format=line" use:"filter" alias:"name" doc:"Last name, or the name of an organization." ask:"Last name|Or the name of an organization." example:"Lovelace"`
 	Phone      string         `json:"phone,omitempty" rule:"max=64 format=line" use:"filter" doc:"Phone number, as it is written." example:"+49 228 1234"`
 	Country    string         `json:"country,omitempty" rule:"max=200 format=line" use:"filter" doc:"Country, as the organization writes it." example:"DE"`
 	City       string         `json:"city,omitempty" rule:"max=200 format=line" use:"filter" doc:"City." example:"Bonn"`
@@ -22,7 +22,7 @@ type Contact struct {
 	Fields     map[string]any `json:"fields,omitempty" store:"custom" doc:"Values of the fields that the organization defined, by their keys. Those of encrypted fields are taken, and shown by reveal alone."`
 	Teams      []string       `json:"teams,omitempty" rule:"max=1000 format=id ref=team" use:"scope"`
 	Deleted    bool           `json:"deleted,omitempty" use:"scope"`
-	ExternalID string         `json:"external_id,omitempty" rule:"max=200 format=line unique" use:"identity" alias:"id" doc:"What another system calls the contact; no two have the same." example:"crm-1815"`
+	ExternalID string         `json:"external_id,omitempty" rule:"max=200 format=line unique" use:"identity" alias:"id" doc:"What another system calls the contact; no two have the same." ask:"External ID|What another system calls the contact. No two have the same." example:"crm-1815"`
 	// Secrets are the sealed values of encrypted fields. No question can name them.
 	Secrets map[string]string `json:"secrets,omitempty" use:"secret"`
 }
@@ -30,9 +30,9 @@ type Contact struct {
 // FieldDef is a contact field that the organization defined.
 type FieldDef struct {
 	store.Meta
-	Key     string `json:"key" rule:"required max=64 format=key unique" use:"once identity" doc:"What values and filters call the field." example:"plan"`
-	Title   string `json:"title" rule:"required max=200 format=line" doc:"What people read." example:"Plan"`
-	Type    string `json:"type" rule:"required max=64" doc:"StudlyCase name of a type, for example Text, Number or Date; values of the type Encrypted are secret." example:"Text"`
+	Key     string `json:"key" rule:"required max=64 format=key unique" use:"once identity" doc:"What values and filters call the field." ask:"Key|A short name for filters and files, such as birth_date." example:"plan"`
+	Title   string `json:"title" rule:"required max=200 format=line" use:"filter" doc:"What people read." example:"Plan"`
+	Type    string `json:"type" rule:"required max=64" doc:"StudlyCase name of a type, for example Text, Number or Date; values of the type Encrypted are secret." ask:"Type|Values of encrypted fields are kept secret.|type" example:"Text"`
 	Deleted bool   `json:"deleted,omitempty" use:"scope"`
 }
 
@@ -73,7 +73,7 @@ func NewKinds() Kinds {
 	fields := resource.Must(resource.Options[FieldDef]{
 		Traits: resource.Traits{Name: "contact_field", Key: "key", Definition: true, Together: true, Most: MaxFields, Travels: "created_at"},
 		Spec:   store.Spec{Name: "contact_fields"},
-		Check:  func(c *resource.Checking, def *FieldDef) { ValidateField(def, c.Errs) },
+		Check:  func(c *resource.Checking, def *FieldDef) { Kinds{Contacts: contacts}.ValidateField(def, c.Errs) },
 		Defines: func(def *FieldDef) (string, schema.Fields, bool) {
 			return "", schema.Fields{def.Key: {Title: def.Title, Type: def.Type}}, true
 		},

@@ -49,7 +49,7 @@ func (m *Module) Operations() []api.Operation {
 func (m *Module) options() crud.Options[Contact] {
 	return crud.Options[Contact]{
 		Path: "/api/contacts", Things: "Contacts", Search: []string{"email", "first_name", "last_name", "phone"}, Keys: m.keys,
-		Read: api.Needs(tenants.Contacts), Write: api.Needs(tenants.Contacts), Bulk: true,
+		Read: api.Needs(tenants.Contacts), Write: api.Needs(tenants.Contacts), Bulk: true, Export: true,
 	}
 }
 
@@ -81,7 +81,7 @@ func (m *Module) tags(method string) api.Operation {
 // Listing returns a row that lists the contacts which match.
 func (m *Module) Listing(which func(context.Context, *api.Call) (store.Filter, error)) api.Operation {
 	o := m.options()
-	o.Where, o.Bulk, o.Without = which, false, []string{"get", "create", "update", "delete", "restore"}
+	o.Where, o.Bulk, o.Export, o.Without = which, false, false, []string{"get", "create", "update", "delete", "restore"}
 	row := crud.Rows(m.Contacts, o)[0]
 	row.Kinds = api.ServerFull
 	row.Params = slices.DeleteFunc(row.Params, func(p api.Param) bool { return p.Name == "deleted" }) // who was deleted is in no campaign

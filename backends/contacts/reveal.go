@@ -67,14 +67,14 @@ type Disclosed struct {
 type disclosure struct {
 	ID        string `json:"id" doc:"The contact." example:"65f1a2b3c4d5e6f708192a3b"`
 	Field     string `json:"field" rule:"required max=200" doc:"The key of the encrypted field." example:"passport_number"`
-	Reason    string `json:"reason" rule:"required min=3 max=300 format=line" doc:"What for. It stands in the audit log; nothing personal belongs into it." example:"Visa application of 12 March"`
-	PublicKey string `json:"public_key" rule:"min=1 max=4000" doc:"A public key to encrypt the value to, as contacts.reveal takes it. Required where the organization's settings say so."`
+	Reason    string `json:"reason" rule:"required min=3 max=300 format=line" doc:"What for. It stands in the audit log; nothing personal belongs into it." ask:"Reason|It stands in the audit log. Leave personal details out." example:"Visa application of 12 March"`
+	PublicKey string `json:"public_key" rule:"min=1 max=4000" doc:"A public key to encrypt the value to, as contacts.reveal takes it. Required where the organization's settings say so." ask:"Public key|The value is encrypted to it. Your organization may require one."`
 }
 
 // disclose is what reveal is to keys, for the people of the organization.
 func (m *Module) disclose() api.Operation {
 	return api.Typed(api.Operation{
-		Name: "contacts.disclose", Method: http.MethodPost, Path: "/api/contacts/{id}/disclose", Tag: "Contacts",
+		Name: "contacts.disclose", Method: http.MethodPost, Ask: "Who asked, for which field and why is recorded first.", Path: "/api/contacts/{id}/disclose", Tag: "Contacts",
 		Summary: "Reveal an encrypted field for a reason",
 		Description: "Tells somebody who is signed in the value of one encrypted field, as contacts.reveal tells keys. " +
 			"Who asked, for which field and for what reason is recorded before it is answered, refusals too.",

@@ -8,9 +8,9 @@ import (
 )
 
 // ValidateField notes in errs what the tags of a contact field's definition cannot say of it.
-func ValidateField(def *FieldDef, errs *fault.List) {
-	_, standard := standardFields()[def.Key]
-	if standard || slices.Contains([]string{"id", "or", "teams", "fields", "updated_at"}, def.Key) {
+func (k Kinds) ValidateField(def *FieldDef, errs *fault.List) {
+	_, standard := k.Askable(nil).Field(def.Key)
+	if standard || slices.Contains([]string{"or", "teams", "fields"}, def.Key) {
 		errs.Add("key", fault.Forbidden, "key is the name of something that every contact has")
 	}
 	schema.CheckType(errs, "type", def.Type)

@@ -14,7 +14,6 @@ import (
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
-	"tenantry/internal/texts"
 )
 
 // most is how many records a bulk takes.
@@ -63,15 +62,18 @@ func (s *serves[T]) bulk() api.Operation {
 	row.Data, row.Example = Bulk{}, Bulk{Created: 1, Failed: 1, Results: []BulkResult{
 		{Index: 0, ID: exampleID}, {Index: 1, Errors: []api.FieldError{{Field: s.fields[0].Name, Code: fault.Required, Message: s.fields[0].Name + " is required"}}},
 	}}
-	row.Handler = s.many
+	row.Handler, row.Joins = s.many, true
 	return row
 }
 
 // many stores the records of the body that are in order.
 func (s *serves[T]) many(ctx context.Context, c *api.Call) (api.Result, error) {
-	bodies := c.Body.Value("records")
+	bodies, errs := c.Body.Value("records"), slices.Clone(c.Unknown)
 	if n := len(bodies.Items); bodies.Is != strictjson.Array || n == 0 || n > most {
-		return api.Result{}, fault.One("records", fault.Length, "records must be a list of 1 to %d objects", most)
+		errs.Add("records", fault.Length, "records must be a list of 1 to %d objects", most)
+	}
+	if err := errs.Err(); err != nil {
+		return api.Result{}, err
 	}
 	var known resource.Known
 	if err := s.define(ctx, c, &known); err != nil {
@@ -93,7 +95,7 @@ func (s *serves[T]) many(ctx context.Context, c *api.Call) (api.Result, error) {
 			was := *e.rec
 			e.was = &was
 		}
-		if len(e.errs) == 0 {
+		if bodies.Items[i].Is == strictjson.Object {
 			s.enter(ctx, c, e, bodies.Items[i], &known)
 		}
 	}
@@ -115,7 +117,7 @@ func (s *serves[T]) settable(c *api.Call, body strictjson.Value, errs *fault.Lis
 				return false
 			}
 		}
-		errs.Add(texts.Clip(m.Name), fault.Unknown, "%q is no field that can be set here", texts.Clip(m.Name))
+		api.Unknown(errs, m.Name)
 		return true
 	})
 	return s.placed(c, body)

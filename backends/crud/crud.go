@@ -19,6 +19,7 @@ import (
 	"tenantry/backends/api"
 	"tenantry/backends/field"
 	"tenantry/backends/resource"
+	"tenantry/backends/schema"
 	"tenantry/backends/secrets"
 	"tenantry/backends/store"
 	"tenantry/internal/declare"
@@ -51,6 +52,11 @@ type Options[T any] struct {
 	Where func(ctx context.Context, c *api.Call) (store.Filter, error)
 	// Sort is the order where the caller says none; empty: that of identifiers.
 	Sort string
+	// Few are fields that a list can be sorted by without an index: there are so few of the records.
+	Few []string
+	// BuiltIn, where set, returns records that are stored nowhere, and told by the field that the path names. They come
+	// first, whatever the order, in a list that nothing narrows. Before refuses their change.
+	BuiltIn func(c *api.Call) []T
 	// Search names the text fields in which q looks; that of the values of a definition, which the path then names, stands for
 	// its text fields. Without any there is no q.
 	Search []string
@@ -64,15 +70,18 @@ type Options[T any] struct {
 	Keys secrets.Keys
 	// Upload are the media types of files that records are made of; see api.Operation. The fields of a new
 	// record come from the query then. UploadLimit is in bytes, UploadTime for the whole of one.
-	Upload      []string
-	UploadLimit int64
-	UploadTime  time.Duration
+	Upload         []string
+	UploadExamples []string
+	UploadLimit    int64
+	UploadTime     time.Duration
 	// Refresh, where set, brings up to date what time alone changes of a record that is shown.
 	Refresh func(rec *T)
 	// Keeper, where set, stores what was read and checked.
 	Keeper *Keeper[T]
-	// Show, where set, makes the answers of records, which are of the type of Example, all in one go.
-	Show    func(ctx context.Context, c *api.Call, recs []*T) ([]any, error)
+	// Show, where set, makes the answers of records, all in one go.
+	Show func(ctx context.Context, c *api.Call, recs []*T) ([]any, error)
+	// Example, where set, is an answer of a type that the module declares. Without Show its fields are those of the record
+	// that are called alike, org_id the number of the organization, and its method Complete adds what else it shows.
 	Example any
 }
 
@@ -82,6 +91,8 @@ type Keeper[T any] struct {
 	// Update stores what change makes of the record, which it may be asked several times.
 	Update func(ctx context.Context, c *api.Call, rec *T, change func(*T) error) (*T, error)
 	Delete func(ctx context.Context, c *api.Call, rec *T) error
+	// Refers, where set, notes what a record refers to that is not there, as Insert and Update do.
+	Refers func(ctx context.Context, c *api.Call, rec *T, errs *fault.List) error
 }
 
 // serves has the handlers of one resource.
@@ -137,7 +148,7 @@ func serving[T any](of *resource.Of[T], o Options[T]) *serves[T] {
 	if n, ok := of.Index("teams"); of.Spec().Teams && (!ok || of.Fields[n].Use.Has(declare.Once|declare.Computed)) {
 		panic("crud: callers cannot set the teams of " + of.Name) // so nobody could keep who is limited to teams within them
 	}
-	if o.Export && o.Show != nil {
+	if o.Export && o.Example != nil {
 		panic("crud: the columns of an export of " + of.Name + " are those of its records")
 	}
 	s := &serves[T]{Options: o, of: of, trash: of.Spec().SoftDelete}
@@ -145,7 +156,7 @@ func serving[T any](of *resource.Of[T], o Options[T]) *serves[T] {
 	if found := regexp.MustCompile(`\{([a-z_]+)\}`).FindStringSubmatch(o.Path); found != nil {
 		s.parent = found[1]
 	}
-	s.sorts = sortable(of, map[bool]string{true: of.Stored(of.DefinitionField)}[s.parent != ""])
+	s.sorts = sortable(of, map[bool]string{true: of.Stored(of.DefinitionField)}[s.parent != ""], o.Few)
 	if s.param = of.KeyField().Name; s.param == s.parent {
 		s.param = strings.ReplaceAll(strings.ToLower(o.Thing), " ", "_") + "_" + s.param
 	}
@@ -202,14 +213,11 @@ func (s *serves[T]) in(c *api.Call) store.Collection[T] {
 
 // invalid documents the refusal of a body.
 func (s *serves[T]) invalid() []api.Failure {
-	refusal := func(code int, when, field, wrong, text string) api.Failure {
-		return api.Failure{Code: code, Message: "Validation failed: " + text, When: when, Data: map[string]any{"errors": []api.FieldError{{Field: field, Code: wrong, Message: text}}}}
-	}
 	first := s.fields[0].Name
-	failures := []api.Failure{refusal(http.StatusUnprocessableEntity, "a field has an unacceptable value; every problem is named", first, fault.Type, first+" must be of another type")}
+	failures := []api.Failure{api.Refuses(http.StatusUnprocessableEntity, "a field has an unacceptable value; every problem is named", first, fault.Type, first+" must be of another type")}
 	if len(s.of.Uniques) > 0 && !s.of.Single {
 		name := s.of.Uniques[0].Shown
-		failures = append(failures, refusal(http.StatusConflict, "another record has a value that must be unique", name, fault.Duplicate, name+" is already in use"))
+		failures = append(failures, api.Refuses(http.StatusConflict, "another record has a value that must be unique", name, fault.Duplicate, name+" is already in use"))
 	}
 	return failures
 }
@@ -296,8 +304,9 @@ func (s *serves[T]) show(ctx context.Context, c *api.Call, recs []*T) ([]any, er
 	shown := make([]any, len(recs))
 	var known resource.Known
 	for i, rec := range recs {
-		if s.of.HasSecrets() && len(*s.of.Values(rec)) > 0 {
-			if err := s.hide(ctx, c, rec, &known); err != nil {
+		if s.of.DefinedBy != "" && len(*s.of.Values(rec)) > 0 {
+			var err error
+			if rec, err = s.hide(ctx, c, rec, &known); err != nil {
 				return nil, err
 			}
 		}
@@ -306,16 +315,22 @@ func (s *serves[T]) show(ctx context.Context, c *api.Call, recs []*T) ([]any, er
 	return shown, nil
 }
 
-// hide takes from a record that is about to be shown what was stored before its field became Encrypted.
-func (s *serves[T]) hide(ctx context.Context, c *api.Call, rec *T, known *resource.Known) error {
-	if known.Count(s.of.DefinedBy) == 0 { // those of a list have one definition
+// hide returns a record as it may be shown: without what was stored before its field became Encrypted, or was dropped or deleted.
+func (s *serves[T]) hide(ctx context.Context, c *api.Call, rec *T, known *resource.Known) (*T, error) {
+	if !known.Covers(s.of.DefinedBy) { // those of a list have one definition
 		if err := s.of.Definitions(ctx, c.Workspace, rec, known); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	secret := s.of.SecretIn(known, rec)
-	maps.DeleteFunc(*s.of.Values(rec), func(name string, _ any) bool { return secret(name) })
-	return nil
+	shown := *rec // which may be about to be stored
+	values := s.of.Values(&shown)
+	*values = maps.Clone(*values)
+	fields, defined := s.of.Defined(known, rec)
+	maps.DeleteFunc(*values, func(name string, _ any) bool {
+		field, there := fields[name]
+		return field.Type == schema.Encrypted || defined && !there
+	})
+	return &shown, nil
 }
 
 // find returns the record that the path names.
@@ -331,12 +346,24 @@ func (s *serves[T]) find(ctx context.Context, c *api.Call, state store.State) (*
 		}
 		return rec, err
 	}
+	for _, rec := range s.builtIn(c) {
+		if s.of.Identity(&rec) == c.Path(s.param) && state != store.Deleted {
+			return &rec, nil
+		}
+	}
 	which, ok := s.named(c.Path(s.param))
 	if !ok {
 		return nil, api.NotFound(s.missing())
 	}
 	rec, err := s.in(c).First(ctx, store.Query{Filter: store.All(which, within), State: state})
 	return rec, s.told(err)
+}
+
+func (s *serves[T]) builtIn(c *api.Call) []T {
+	if s.BuiltIn == nil {
+		return nil
+	}
+	return s.BuiltIn(c)
 }
 
 // named matches the record that a text names. There is one way to write a number.
@@ -384,7 +411,7 @@ func (s *serves[T]) define(ctx context.Context, c *api.Call, known *resource.Kno
 func (s *serves[T]) create() api.Operation {
 	row := s.row("create", http.MethodPost, s.Path, s.Thing+" created")
 	row.Summary = "Create " + s.one()
-	row.Upload, row.UploadLimit, row.Timeout = s.Upload, s.UploadLimit, s.UploadTime
+	row.Upload, row.UploadExamples, row.UploadLimit, row.Timeout = s.Upload, s.UploadExamples, s.UploadLimit, s.UploadTime
 	s.takes(&row, false)
 	return as(s, row, func(ctx context.Context, c *api.Call, _ struct{}) (*T, error) {
 		rec := s.of.New().(*T)
@@ -470,7 +497,7 @@ func (s *serves[T]) change(ctx context.Context, c *api.Call, change func(*T) err
 func Act[In, T any](of *resource.Of[T], o Options[T], row api.Operation, action string, do func(rec *T, in In)) api.Operation {
 	s := serving(of, o)
 	made := s.row(action, row.Method, s.each()+"/"+row.Path, s.Thing+" updated")
-	made.Summary, made.Description = row.Summary, row.Description
+	made.Summary, made.Description, made.OnRecord = row.Summary, row.Description, true
 	made.Failures = append(made.Failures, s.invalid()[0])
 	return as(s, made, func(ctx context.Context, c *api.Call, in In) (*T, error) {
 		return s.change(ctx, c, func(rec *T) error {

@@ -160,14 +160,24 @@ func TestRows_Defined(t *testing.T) {
 	if plain, err := vault.Open(t.Context(), secrets.Place{Collection: "pets", Record: id}, "chip", stored.Secrets["chip"]); err != nil || plain.Reveal() != "4711" {
 		t.Errorf("it opens as %q, %v", plain.Reveal(), err)
 	}
-	// A field that is no longer defined keeps its values, which nobody can set.
+	// A field that is no longer defined keeps its values, which nobody sees or sets, and null takes away.
 	if _, err := p.animals.In(b.Base()).Update(t.Context(), catID(t, p, b), func(a *animal) error { delete(a.Schema, "lives"); return nil }); err != nil {
 		t.Fatal(err)
 	}
-	if got := do("update", "cat", id, "", `{"values":{"name":"Thomas"}}`, 200); fmt.Sprint(got["values"]) != "map[lives:8 name:Thomas]" {
+	if got := do("update", "cat", id, "", `{"values":{"name":"Thomas"}}`, 200); fmt.Sprint(got["values"]) != "map[name:Thomas]" {
 		t.Errorf("after its definition went: %v", got)
 	}
 	do("update", "cat", id, "", `{"values":{"lives":7}}`, 422)
+	do("update", "cat", id, "", `{"values":{"never":null}}`, 422)
+	keeps := func(want string) {
+		t.Helper()
+		if stored, err := p.pets.In(b.Base()).Get(t.Context(), id); err != nil || fmt.Sprint(stored.Values) != want {
+			t.Errorf("stored: %+v, %v; want %s", stored, err, want)
+		}
+	}
+	keeps("map[lives:8 name:Thomas]")
+	do("update", "cat", id, "", `{"values":{"lives":null}}`, 200)
+	keeps("map[name:Thomas]")
 	do("delete", "cat", id, "", "", 200)
 	if got := do("list", "cat", "", "deleted=true", "", 200); got["count"] != 1.0 {
 		t.Errorf("in the trash: %v", got)
@@ -224,7 +234,7 @@ func TestRows_Keeper(t *testing.T) {
 			t.Errorf("%s %s %s: %+v, want %d %s", c.action, c.name, c.body, a, c.code, c.data)
 		}
 	}
-	if got := strings.Join(seen, ", "); got != "insert, insert, update cow, delete cow" {
+	if got := strings.Join(seen, ", "); got != "insert, insert, update cow, update cow, delete cow" { // a change is refused while it is asked for
 		t.Errorf("kept: %s", got)
 	}
 }

@@ -2,8 +2,10 @@ package crud
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 
 	"tenantry/backends/api"
@@ -64,12 +66,16 @@ func (s *serves[T]) written(ctx context.Context, c *api.Call, in exporting) (api
 			}
 			lines, err := s.results(ctx, c, found)
 			for i := 0; i < len(found) && err == nil; i++ {
-				err = w.Row(lines.Index(i).Interface(), func() []any { return cells(lines.Index(i)) })
+				err = w.Row(lines[i], func() []any { return cells(reflect.ValueOf(lines[i])) })
 			}
 			if err != nil || len(found) < q.Limit {
 				return err
 			}
-			q.Filter = store.All(where, s.beyond(s.cursor(&found[len(found)-1], order), order, &errs))
+			further, ok := s.beyond(s.cursor(&found[len(found)-1], order), order)
+			if !ok {
+				return fmt.Errorf("export %s: nothing follows where the last %d ended", s.Name, len(found))
+			}
+			q.Filter = store.All(where, further)
 		}
 	}), nil
 }
@@ -101,7 +107,14 @@ func (s *serves[T]) columns(c *api.Call, defined schema.Fields) (names []string,
 				column = f.Name + "." + name
 			}
 			names = append(names, column)
-			makes = append(makes, func(answer reflect.Value) any { return answer.Field(i + 1).Interface().(map[string]any)[name] })
+			known := slices.Contains(schema.KnownTypes(), defined[name].Type)
+			makes = append(makes, func(answer reflect.Value) any {
+				v := answer.Field(i + 1).Interface().(map[string]any)[name]
+				if !known {
+					v = export.Any{Value: v}
+				}
+				return v
+			})
 		}
 	}
 	return names, func(answer reflect.Value) []any {

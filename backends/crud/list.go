@@ -1,16 +1,14 @@
 package crud
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"maps"
 	"net/http"
 	"reflect"
 	"slices"
 	"strings"
+	"unicode"
 
 	"tenantry/backends/api"
 	"tenantry/backends/field"
@@ -24,51 +22,44 @@ import (
 
 // listing is what a list is asked for.
 type listing struct {
-	Page    int64  `json:"page" rule:"min=1 max=1000000000" default:"1" doc:"Page of the list, from 1."`
-	PerPage int64  `json:"per_page" rule:"min=1 max=9223372036854775807" default:"50" doc:"Records on a page, from 1; cut to 1000."`
-	After   string `json:"after" rule:"max=16000" doc:"Instead of page: what follows the records that an answer with this next ended with; empty for the beginning. No page costs more than the first then."`
+	api.Following
 	asking
 }
 
 // asking says which records are meant, and in which order.
 type asking struct {
-	Sort    string `json:"sort" rule:"max=200" doc:"Order: fields joined by commas, - before one that descends. Ties are broken by id."`
-	Q       string `json:"q" rule:"max=200" doc:"Only records that have this text somewhere in what people read, with upper and lower case as it is written."`
+	Sort    string `json:"sort" rule:"max=600" doc:"Order: fields joined by commas, - before one that descends. Ties are in the order of ids, the reverse one where the last field descends."`
+	Q       string `json:"q" rule:"max=200" doc:"Only records that have each of these words somewhere in what people read, in upper or lower case; after the fifth, or earlier where many fields are searched, the rest is one text."`
 	Deleted bool   `json:"deleted" default:"false" doc:"Lists records that were deleted instead of live ones."`
 }
 
-const maxPerPage = 1000
-
 func (s *serves[T]) list() api.Operation {
 	row := s.row("list", http.MethodGet, s.Path, s.Things+" found")
-	row.Summary, row.Description = "List "+strings.ToLower(s.Things), "Fields to sort by: "+strings.Join(s.sorts, ", ")+". Filters are written as those of campaigns; records of one page are in the order of their identifiers unless sort says another."
+	row.Summary, row.Description = "List "+strings.ToLower(s.Things), "Fields to sort by: "+s.ordering()+". Filters are written as those of campaigns; records of one page are in the order of their identifiers unless sort says another."
 	row.Weight, row.IDs = api.Heavy, []string{"list" + strings.ReplaceAll(s.Things, " ", "")}
 	s.filtered(&row)
-	typ := s.model.list()
-	example := reflect.New(typ).Elem()
-	pages := int64(1)
-	set(example, map[string]any{
-		"Page": pages, "Pages": &pages, "Count": pages,
-		"Results": reflect.Append(example.FieldByName("Results"), reflect.ValueOf(s.model.example())).Interface(),
-	})
-	row = api.Typed(row, func(ctx context.Context, c *api.Call, in listing) (any, error) { return s.page(ctx, c, in, typ) })
+	row = api.Typed(row, func(ctx context.Context, c *api.Call, in listing) (any, error) { return s.page(ctx, c, in) })
 	s.sorted(&row)
-	row.Data, row.Example = reflect.New(typ).Elem().Interface(), example.Interface()
+	row.Data, row.Example = reflect.New(s.model.list()).Elem().Interface(), api.OnePage(s.model.example())
 	return row
 }
 
 // filtered declares the filters of a row.
 func (s *serves[T]) filtered(row *api.Operation) {
 	key := s.of.KeyField()
-	var names []string
+	var names, told []string
 	for i := range s.of.Fields {
-		if f := &s.of.Fields[i]; asked(f) && notation(f) != 0 {
-			names = append(names, f.Name)
+		if f := &s.of.Fields[i]; asked(f) {
+			names, told = append(names, f.Name), append(told, f.Name+" ("+notation(f).String()+")")
 		}
 	}
-	row.Params = append(row.Params, api.Param{Name: "filters", In: api.InQuery, Shape: api.Tree, Names: names, Description: "filters[<field>]=<value> or filters[<field>][<operator>]=<value>.", Example: "filters[" + key.Name + "]=" + s.model.named(key)})
+	defined := map[bool]string{true: ", and those that the organization defines"}[s.of.DefinedBy != ""]
+	row.Params = append(row.Params, api.Param{
+		Name: "filters", In: api.InQuery, Shape: api.Tree, Names: names, Defined: defined != "", Example: "filters[" + key.Name + "]=" + s.model.named(key),
+		Description: "filters[<field>]=<value> or filters[<field>][<operator>]=<value>. Fields are " + strings.Join(told, ", ") + defined + ".",
+	})
 	row.Failures = append(row.Failures, api.Failure{
-		Code: http.StatusUnprocessableEntity, Message: "Validation failed: sort must name some of " + strings.Join(s.sorts, ", ") + ", each once, with - before one that descends", When: "a parameter has an unacceptable value",
+		Code: http.StatusUnprocessableEntity, Message: "Validation failed: " + s.wrongSort(), When: "a parameter has an unacceptable value",
 	})
 }
 
@@ -84,40 +75,40 @@ func (s *serves[T]) sorted(row *api.Operation) {
 
 // query returns what is asked of the store, and of that where and order by themselves.
 func (s *serves[T]) query(ctx context.Context, c *api.Call, in asking, errs *fault.List) (q store.Query, where store.Filter, order []step, err error) {
-	where, err = s.where(ctx, c, in.Q, errs)
-	order = s.order(cmp.Or(in.Sort, s.Sort), errs)
+	where, fields, err := s.where(ctx, c, in, errs)
+	if err != nil { // of a definition that is missing there are no fields
+		return q, where, nil, err
+	}
+	order = s.order(cmp.Or(in.Sort, s.Sort), fields, errs)
 	q = store.Query{Filter: where, State: stateOf(in.Deleted)}
 	for _, o := range order {
 		q.Sort = append(q.Sort, o.Order)
 	}
+	if descends(order) {
+		q.Sort = append(q.Sort, store.Desc("id"))
+	}
 	return q, where, order, err
 }
 
-// set sets fields of a struct by name.
-func set(v reflect.Value, values map[string]any) {
-	for name, value := range values {
-		v.FieldByName(name).Set(reflect.ValueOf(value))
-	}
-}
-
-func (s *serves[T]) page(ctx context.Context, c *api.Call, in listing, typ reflect.Type) (any, error) {
+func (s *serves[T]) page(ctx context.Context, c *api.Call, in listing) (any, error) {
 	var errs fault.List
 	q, where, order, err := s.query(ctx, c, in.asking, &errs)
 	if err != nil {
 		return nil, err
 	}
-	limit, follows := int(min(in.PerPage, maxPerPage)), c.Query.Has("after")
-	if q.Limit = limit; follows {
-		q.Limit++         // one more says that there is more
-		if in.Page != 1 { // which generated clients send though nobody gave it
-			errs.Add("after", fault.Duplicate, "after and page exclude each other")
+	if len(errs) == 0 {
+		if in.After, err = s.whole(ctx, c, in.After, order, where); err != nil {
+			return nil, err
 		}
-		if in.After != "" {
-			q.Filter = store.All(where, s.beyond(in.After, order, &errs))
-		}
-	} else {
-		q.Offset = int(in.Page-1) * limit
 	}
+	follows := in.Span(c, &q, &errs, func(place string) (store.Filter, bool) {
+		if place == stored && s.BuiltIn != nil {
+			return store.Filter{}, true
+		}
+		return s.beyond(place, order)
+	})
+	lead, builtIn := s.leading(c, in)
+	q.Limit, q.Offset = max(1, q.Limit-len(lead)), max(0, q.Offset-builtIn)
 	if err := errs.Err(); err != nil {
 		return nil, err
 	}
@@ -125,56 +116,89 @@ func (s *serves[T]) page(ctx context.Context, c *api.Call, in listing, typ refle
 	if err != nil {
 		return nil, err
 	}
-	next := ""
-	if follows && len(found)+left > limit {
-		if len(found) == 0 { // nothing says where to go on
-			return nil, &store.UnreadableError{Kind: s.of.Name, Reason: "it is one of a whole page"}
+	found = append(lead, found...)
+	part, err := api.PartOf(in.Following, follows, count+int64(builtIn), found, left, func(last int) string {
+		if last < len(lead) {
+			return stored
 		}
-		found = found[:min(limit, len(found))]
-		next = s.cursor(&found[len(found)-1], order)
-	}
-	out := reflect.New(typ).Elem()
-	results, err := s.results(ctx, c, found)
+		next := s.cursor(&found[last], order)
+		if len(next) > longest {
+			next = cursor{ID: s.of.Meta(&found[last]).ID}.in(order)
+		}
+		return next
+	})
 	if err != nil {
 		return nil, err
 	}
-	set(out, map[string]any{"Count": count, "Results": results.Interface()})
-	if follows {
-		set(out, map[string]any{"Next": &next})
-		return out.Interface(), nil
+	results, err := s.results(ctx, c, part.Results)
+	return api.Part[any]{Page: part.Page, Pages: part.Pages, Next: part.Next, Count: part.Count, Results: results}, err
+}
+
+// stored is the cursor where records begin that are not built in.
+const stored = "stored"
+
+// leading returns the built-in records of a page, and how many the list has.
+func (s *serves[T]) leading(c *api.Call, in listing) (lead []T, count int) {
+	if in.Q != "" || in.Deleted || len(c.Query.Tree("filters")) > 0 {
+		return nil, 0
 	}
-	pages := (count + int64(limit) - 1) / int64(limit)
-	set(out, map[string]any{"Page": in.Page, "Pages": &pages})
-	return out.Interface(), nil
+	all := s.builtIn(c)
+	if in.After != "" {
+		return nil, len(all)
+	}
+	return all[min(in.Offset(), len(all)):min(in.Offset()+in.Limit(), len(all))], len(all)
 }
 
 // where returns what is listed: within the definition of the path, as the module narrows it, by the
-// filters and by the words looked for. What is wrong with them is noted.
-func (s *serves[T]) where(ctx context.Context, c *api.Call, words string, errs *fault.List) (_ store.Filter, err error) {
+// filters and by the words looked for; and the fields that there are. What is wrong with the filters is noted.
+func (s *serves[T]) where(ctx context.Context, c *api.Call, in asking, errs *fault.List) (_ store.Filter, fields catalog, err error) {
 	var known resource.Known
-	where := make([]store.Filter, 4)
+	where := make([]store.Filter, 3)
 	if where[0], err = s.within(ctx, c, &known); err != nil {
-		return store.Filter{}, err
+		return store.Filter{}, fields, err
 	}
 	if s.Where != nil {
 		if where[1], err = s.Where(ctx, c); err != nil {
-			return store.Filter{}, err
+			return store.Filter{}, fields, err
 		}
 	}
 	expr, _ := filters.FromQuery(c.Query.Tree("filters"), errs)
-	fields, err := s.catalog(ctx, c, expr, &known)
-	if err != nil {
-		return store.Filter{}, err
+	names := expr.Fields()
+	for name := range sorting(in.Sort) {
+		names = append(names, name)
+	}
+	if fields, err = s.catalog(ctx, c, names, &known); err != nil {
+		return store.Filter{}, fields, err
 	}
 	where[2] = expr.Bind(fields, nil, errs)
-	if words != "" {
+	refs := s.searched(c, &known)
+	for _, word := range wordsOf(in.Q, min(mostWords, mostConditions/max(1, len(refs)))) {
 		var somewhere []store.Filter
-		for _, ref := range s.searched(c, &known) {
-			somewhere = append(somewhere, store.Where(ref, store.OpContains, words))
+		for _, ref := range refs {
+			somewhere = append(somewhere, store.Where(ref, store.OpContainsFold, word))
 		}
-		where[3] = store.AnyOf(somewhere...)
+		where = append(where, store.AnyOf(somewhere...))
 	}
-	return store.All(where...), nil
+	return store.All(where...), fields, nil
+}
+
+// Each word is a condition on every field that is searched. With filters and a place in an order a question has room for them.
+const (
+	mostWords      = 6
+	mostConditions = 80
+)
+
+// wordsOf returns the words of a text, at most so many: those of the end stay together.
+func wordsOf(text string, most int) (words []string) {
+	text = strings.TrimSpace(text)
+	for text != "" {
+		word := text
+		if end := strings.IndexFunc(text, unicode.IsSpace); end > 0 && len(words)+1 < most {
+			word = text[:end]
+		}
+		words, text = append(words, word), strings.TrimSpace(text[len(word):])
+	}
+	return words
 }
 
 // mostSearched bounds the fields of one definition that are looked into: each is read of every record.
@@ -202,34 +226,33 @@ func (s *serves[T]) searched(c *api.Call, known *resource.Known) (refs []store.F
 
 func rank(f schema.Field) int { return map[bool]int{true: -1}[f.Required] }
 
-// results returns a slice of the answers of records.
-func (s *serves[T]) results(ctx context.Context, c *api.Call, found []T) (reflect.Value, error) {
+// results returns the answers of records; of none an empty list.
+func (s *serves[T]) results(ctx context.Context, c *api.Call, found []T) ([]any, error) {
 	shown := make([]*T, len(found))
 	for i := range found {
 		shown[i] = &found[i]
 	}
 	answers, err := s.show(ctx, c, shown)
-	if err != nil {
-		return reflect.Value{}, err
-	}
-	results := reflect.MakeSlice(reflect.SliceOf(s.model.typ), len(found), len(found))
-	for i := range answers {
-		results.Index(i).Set(reflect.ValueOf(answers[i]))
-	}
-	return results, nil
+	return append([]any{}, answers...), err
 }
 
-// catalog has the fields that callers filter by; those of the record go before defined ones.
+// catalog has the fields that callers filter and sort by; those of the record go before defined ones.
 type catalog struct {
 	of      *resource.Resource
 	defined schema.Fields
+	seconds func(name string) bool // whether answers show a time as Unix seconds; nil: none
 }
 
-// catalog returns the fields that a filter may name. Definitions that the path does not name are read
-// where the filter names one.
-func (s *serves[T]) catalog(ctx context.Context, c *api.Call, expr filters.Expr, known *resource.Known) (catalog, error) {
-	all := catalog{of: s.of.Resource}
-	if s.of.DefinedBy == "" || !slices.ContainsFunc(expr.Fields(), func(name string) bool { _, own := all.Field(name); return !own }) {
+// Catalog returns the fields that filters on records may name where the organization has defined those.
+func Catalog(of *resource.Resource, defined schema.Fields) filters.Catalog {
+	return catalog{of: of, defined: defined}
+}
+
+// catalog returns the fields that a filter or an order may name. Definitions that the path does not name are read
+// where one of the names is none of every record.
+func (s *serves[T]) catalog(ctx context.Context, c *api.Call, names []string, known *resource.Known) (catalog, error) {
+	all := catalog{of: s.of.Resource, seconds: s.model.seconds}
+	if s.of.DefinedBy == "" || !slices.ContainsFunc(names, func(name string) bool { _, own := all.Field(name); return !own }) {
 		return all, nil
 	}
 	if s.parent == "" {
@@ -247,19 +270,18 @@ func (s *serves[T]) catalog(ctx context.Context, c *api.Call, expr filters.Expr,
 
 // Field returns what there is to compare of a field.
 func (c catalog) Field(name string) (filters.Field, bool) {
-	n, ok := c.of.Index(name)
-	if !ok {
-		f, defined := c.defined[name]
-		return filters.Defined(name, f.Type), defined
+	if n, ok := c.of.Index(name); ok && asked(&c.of.Fields[n]) {
+		out := filters.Field{Name: name, Ref: store.F(c.of.Stored(name)), Notation: notation(&c.of.Fields[n])}
+		out.Seconds = out.Notation == filters.Time && c.seconds != nil && c.seconds(name)
+		return out, true
 	}
-	f := &c.of.Fields[n]
-	out := filters.Field{Name: name, Ref: store.F(c.of.Stored(name)), Notation: notation(f)}
-	return out, out.Notation != 0 && asked(f)
+	f, defined := c.defined[name]
+	return filters.Defined(name, f.Type), defined
 }
 
-// asked reports whether callers filter and sort by the field.
+// asked reports whether callers filter by the field.
 func asked(f *field.Field) bool {
-	return !f.Use.Has(declare.Hidden) && (f.Use.Has(declare.Filter) || f.Rule.Unique)
+	return !f.Use.Has(declare.Hidden) && (f.Use.Has(declare.Filter) || f.Rule.Unique) && notation(f) != 0
 }
 
 func notation(f *field.Field) filters.Notation {
@@ -280,151 +302,4 @@ func notation(f *field.Field) filters.Notation {
 		return filters.Number
 	}
 	return 0
-}
-
-// sortable returns the fields that a list can be sorted by: the identifier, and those with an index
-// that begins with them, whether it tells deleted records apart, and those of a definition that is named, or not.
-func sortable[T any](of *resource.Of[T], definition string) []string {
-	names := []string{"id"}
-	for i := range of.Fields {
-		name := of.Stored(of.Fields[i].Name)
-		if n := notation(&of.Fields[i]); !asked(&of.Fields[i]) || n == 0 || n == filters.List {
-			continue
-		}
-		for _, index := range of.Spec().Indexes {
-			fields := slices.DeleteFunc(slices.Clone(index.Fields), func(f string) bool { return f == "deleted" || f == definition })
-			if len(fields) > 0 && fields[0] == name && !slices.Contains(names, of.Fields[i].Name) {
-				names = append(names, of.Fields[i].Name)
-			}
-		}
-	}
-	return names
-}
-
-// step is one field of an order.
-type step struct {
-	*field.Field
-	store.Order
-}
-
-// order reads the parameter sort.
-func (s *serves[T]) order(text string, errs *fault.List) (order []step) {
-	if text == "" {
-		return nil
-	}
-	for part := range strings.SplitSeq(text, ",") {
-		name, desc := strings.CutPrefix(strings.TrimSpace(part), "-")
-		if !slices.Contains(s.sorts, name) || slices.ContainsFunc(order, func(o step) bool { return o.Name == name }) {
-			errs.Add("sort", fault.Unknown, "sort must name some of %s, each once, with - before one that descends", strings.Join(s.sorts, ", "))
-			return nil
-		}
-		n, _ := s.of.Index(name)
-		order = append(order, step{&s.of.Fields[n], store.Order{Field: store.F(s.of.Stored(name)), Desc: desc}})
-	}
-	return order
-}
-
-// A cursor is where a page ended: the values that its last record is sorted by, null for one that it
-// has not, and its identifier.
-type cursor struct {
-	Sort   []string `json:"s"`
-	Values []any    `json:"v"`
-	ID     string   `json:"id"`
-}
-
-// sorted notes an order in a cursor.
-func (c *cursor) sorted(order []step) {
-	for _, o := range order {
-		c.Sort = append(c.Sort, map[bool]string{true: "-"}[o.Desc]+o.Name)
-	}
-}
-
-func (s *serves[T]) cursor(last *T, order []step) string {
-	at := cursor{ID: s.of.Meta(last).ID}
-	at.sorted(order)
-	for _, o := range order {
-		at.Values = append(at.Values, o.value(last))
-	}
-	text, _ := json.Marshal(at) // texts, numbers and booleans
-	return base64.RawURLEncoding.EncodeToString(text)
-}
-
-// value returns what the store sorts a record by; nil where it has no such value.
-func (o *step) value(rec any) any {
-	v := reflect.ValueOf(rec).Elem().FieldByIndex(o.Index)
-	if v.IsZero() && (v.Kind() == reflect.String || v.Kind() == reflect.Pointer || isTime(o.Field)) {
-		return nil // missing, as the store has it
-	}
-	return reflect.Indirect(v).Interface()
-}
-
-// beyond matches what follows a cursor. A cursor of another order, or one that was made up, is refused.
-func (s *serves[T]) beyond(text string, order []step, errs *fault.List) store.Filter {
-	var at, wanted cursor
-	refuse := func() store.Filter {
-		errs.Add("after", fault.Format, "after must be what an answer with the same sort gave as next")
-		return store.AnyOf()
-	}
-	raw, err := base64.RawURLEncoding.DecodeString(text)
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	wanted.sorted(order)
-	if err != nil || d.Decode(&at) != nil || !store.ValidID(at.ID) || !slices.Equal(at.Sort, wanted.Sort) || len(at.Values) != len(order) {
-		return refuse()
-	}
-	var same, steps []store.Filter
-	for i, o := range order {
-		value, ok := o.typed(at.Values[i])
-		if !ok {
-			return refuse()
-		}
-		there, absent := store.Where(o.Order.Field, store.OpExists, true), store.Where(o.Order.Field, store.OpExists, false)
-		equal, next := absent, there // what is missing comes first
-		switch {
-		case value == nil && o.Desc:
-			next = store.AnyOf()
-		case value != nil:
-			equal = store.Where(o.Order.Field, store.OpEq, value)
-			if next = store.Where(o.Order.Field, store.OpGt, value); o.Desc {
-				next = store.AnyOf(store.Where(o.Order.Field, store.OpLt, value), absent)
-			}
-		}
-		steps = append(steps, store.All(append(slices.Clone(same), next)...))
-		same = append(same, equal)
-	}
-	after := store.AnyOf(append(steps, store.All(append(same, store.Where(store.F("id"), store.OpGt, at.ID))...))...)
-	return store.All(after, bound(order, at.Values))
-}
-
-// bound says again where a range of an index begins, which engines do not see in alternatives.
-func bound(order []step, values []any) store.Filter {
-	if len(order) == 0 {
-		return store.Filter{}
-	}
-	first := order[0]
-	value, _ := first.typed(values[0])
-	if _, isBool := value.(bool); value == nil || isBool {
-		return store.Filter{}
-	}
-	if !first.Desc {
-		return store.Where(first.Order.Field, store.OpGte, value)
-	}
-	if first.Rule.Required || first.Name == "created_at" || first.Name == "updated_at" { // else what is missing follows
-		return store.Where(first.Order.Field, store.OpLte, value)
-	}
-	return store.Filter{}
-}
-
-// typed returns a value of a cursor as the store compares it.
-func (o *step) typed(v any) (any, bool) {
-	switch n := notation(o.Field); v := v.(type) {
-	case string:
-		return v, n == filters.Text
-	case bool:
-		return v, n == filters.Boolean
-	case json.Number:
-		whole, err := v.Int64()
-		return whole, err == nil && (n == filters.Number || n == filters.Time)
-	}
-	return nil, v == nil
 }

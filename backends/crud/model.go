@@ -3,9 +3,11 @@ package crud
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
+	"tenantry/backends/api"
 	"tenantry/backends/field"
 	"tenantry/backends/resource"
 	"tenantry/internal/declare"
@@ -19,8 +21,27 @@ import (
 type model struct {
 	of     *resource.Resource
 	typ    reflect.Type
-	fields []field.Field // in the order of the struct
-	other  any           // an example of the answers that a module makes itself; nil: it does not
+	fields []field.Field // in the order of the struct, unless a module declares that
+	shows  []part
+	other  any // an example of the answers whose type a module declares itself; nil: it does not
+}
+
+// part is a field of an answer, and the one of the record that it shows; nil: the organization's number.
+type part struct {
+	of *field.Field
+	at []int
+}
+
+// completed is an answer that shows more than the fields of the record.
+type completed interface {
+	// Complete adds the rest to what has been filled in.
+	Complete(rec any)
+}
+
+// As returns what shows a record as an Out, as answers are that are an Options.Example.
+func As[Out, T any](of *resource.Of[T]) func(*T, *tenants.Tenant) Out {
+	m := newModel("", of.Resource, *new(Out))
+	return func(rec *T, t *tenants.Tenant) Out { return m.show(rec, t).(Out) }
 }
 
 // Of a record every answer shows the identifier first and the times last.
@@ -46,6 +67,18 @@ func newModel(name string, of *resource.Resource, other any) *model {
 	}
 	if m.typ = reflect.StructOf(parts); other != nil {
 		m.typ = reflect.TypeOf(other)
+	}
+	if m.typ.Kind() != reflect.Struct { // what the module shows by itself
+		return m
+	}
+	for _, to := range reflect.VisibleFields(m.typ) {
+		name, _, _ := strings.Cut(to.Tag.Get("json"), ",")
+		switch n, known := of.Index(name); {
+		case name == "org_id" && to.Type.Kind() == reflect.Int64:
+			m.shows = append(m.shows, part{at: to.Index})
+		case known && (shownAs(&of.Fields[n]) == to.Type || of.Fields[n].Type.AssignableTo(to.Type)): // others are not the record's
+			m.shows = append(m.shows, part{&of.Fields[n], to.Index})
+		}
 	}
 	return m
 }
@@ -76,8 +109,13 @@ func isTime(f *field.Field) bool { return f.Rule.Format == "time" && f.Type.Kind
 func (m *model) show(rec any, t *tenants.Tenant) any {
 	out := reflect.New(m.typ).Elem()
 	from := reflect.ValueOf(rec).Elem()
-	for i := range m.fields {
-		f, v, to := &m.fields[i], from.FieldByIndex(m.fields[i].Index), out.Field(i+1)
+	for _, shown := range m.shows {
+		f, to := shown.of, out.FieldByIndex(shown.at)
+		if f == nil {
+			to.SetInt(t.Org.OrgID)
+			continue
+		}
+		v := from.FieldByIndex(f.Index)
 		switch {
 		case f.Name == "teams":
 			if t == nil || t.Org.Feature(tenants.FeatureTeams) {
@@ -106,7 +144,18 @@ func (m *model) show(rec any, t *tenants.Tenant) any {
 			to.Set(v)
 		}
 	}
+	if whole, more := out.Addr().Interface().(completed); more {
+		whole.Complete(rec)
+	}
 	return out.Interface()
+}
+
+// seconds reports whether answers show the time of that name as a number, of Unix seconds.
+func (m *model) seconds(name string) bool {
+	return slices.ContainsFunc(reflect.VisibleFields(m.typ), func(f reflect.StructField) bool {
+		shown, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		return shown == name && f.Type.Kind() == reflect.Int64
+	})
 }
 
 // zero returns a value of the type.
@@ -154,16 +203,9 @@ func (m *model) parent(definitionField string) string {
 	return m.named(&m.of.Fields[n])
 }
 
-// list returns the type of a page of records.
+// list returns the type of a page of records, as an api.Part is answered.
 func (m *model) list() reflect.Type {
-	part := func(name string, t reflect.Type, tag string) reflect.StructField {
-		return reflect.StructField{Name: name, Type: t, Tag: reflect.StructTag(tag)}
-	}
-	return reflect.StructOf([]reflect.StructField{
-		part("Page", reflect.TypeFor[int64](), `json:"page,omitempty" doc:"The page asked for. Left out with after."`),
-		part("Pages", reflect.TypeFor[*int64](), `json:"pages,omitempty" doc:"How many pages there are; 0 where there is nothing. Left out with after."`),
-		part("Next", reflect.TypeFor[*string](), `json:"next,omitempty" doc:"What to send as after for the records that follow; empty at the end. Left out with page."`),
-		part("Count", reflect.TypeFor[int64](), `json:"count" doc:"How many records match in all."`),
-		part("Results", reflect.SliceOf(m.typ), `json:"results" doc:"The records."`),
-	})
+	fields := reflect.VisibleFields(reflect.TypeFor[api.Part[any]]())
+	fields[len(fields)-1].Type = reflect.SliceOf(m.typ)
+	return reflect.StructOf(fields)
 }

@@ -57,16 +57,16 @@ func (s *serves[T]) end(ctx context.Context, c *api.Call, rec *T, last func(*api
 // expire is the Expire of a row.
 func (s *serves[T]) expire(ctx context.Context, c *api.Call, before int64, ended func(id string)) (left bool, err error) {
 	const some = 100
-	for passed := 0; ; { // what cannot be ended comes first again
+	old := store.Where(store.F("updated_at"), store.OpLt, before)
+	for passed := 0; ; { // what cannot be ended, or read, comes first again
 		if ctx.Err() != nil {
 			return true, err
 		}
-		found, failed := s.in(c).Find(ctx, store.Query{
-			Filter: store.Where(store.F("updated_at"), store.OpLt, before), Sort: []store.Order{store.Asc("updated_at")}, State: store.Deleted, Limit: some, Offset: passed, LeaveOut: true,
-		})
-		if failed != nil || len(found) == 0 {
+		found, unread, _, failed := s.in(c).Page(ctx, store.Query{Filter: old, Sort: []store.Order{store.Asc("updated_at")}, State: store.Deleted, Limit: some, Offset: passed}, old)
+		if failed != nil || len(found)+unread == 0 {
 			return left, cmp.Or(failed, err)
 		}
+		passed += unread
 		for i := range found {
 			switch failed := s.end(ctx, c, &found[i], func(*api.Call, *T) {}); {
 			case failed == nil:
@@ -84,7 +84,7 @@ func (s *serves[T]) expire(ctx context.Context, c *api.Call, before int64, ended
 func (s *serves[T]) restore() api.Operation {
 	row := s.row("restore", http.MethodPost, s.each()+"/restore", s.Thing+" restored")
 	row.Summary, row.Description = "Restore "+s.one(), "Brings back a record that was deleted. Answers it."
-	row.Expire = s.expire
+	row.Expire, row.OnRecord = s.expire, true
 	return as(s, row, func(ctx context.Context, c *api.Call, _ struct{}) (*T, error) {
 		return s.again(ctx, c, store.Deleted, func(rec *T) error {
 			if s.ending(c, rec) {

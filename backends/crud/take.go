@@ -35,7 +35,7 @@ func (s *serves[T]) takes(row *api.Operation, there bool) {
 	case s.of.DefinedBy != "":
 		row.BodyLimit = api.MaxBodyLimit
 	}
-	row.Failures = append(row.Failures, s.invalid()...)
+	row.Joins, row.Failures = true, append(row.Failures, s.invalid()...)
 }
 
 // bodyLimit holds a thousand teams, and texts besides.
@@ -108,7 +108,7 @@ func (s *serves[T]) complete(ctx context.Context, c *api.Call, e *entry[T]) erro
 func (s *serves[T]) take(ctx context.Context, c *api.Call, rec, was *T, body strictjson.Value) error {
 	var known resource.Known
 	var failed error
-	e := entry[T]{rec: rec, was: was}
+	e := entry[T]{rec: rec, was: was, errs: slices.Clone(c.Unknown)}
 	if s.parent == "" {
 		e.check.Define = func(rec any) { failed = s.of.Definitions(ctx, c.Workspace, rec, &known) }
 	} else if _, err := s.within(ctx, c, &known); err != nil {
@@ -159,8 +159,8 @@ func (s *serves[T]) sealing(ctx context.Context, c *api.Call, rec *T, body stric
 			clear(*kept)
 		}
 		for _, m := range body.Get(s.of.ValuesName()).Members {
-			if m.Value.Is == strictjson.Null && secret(m.Name) {
-				delete(*kept, m.Name)
+			if m.Value.Is == strictjson.Null {
+				delete(*kept, m.Name) // also of a field that is gone
 			}
 		}
 		given = vault.Take(ctx, at, s.of.ValuesName(), values, secret, check.Errs)
@@ -189,7 +189,14 @@ func (s *serves[T]) refers(ctx context.Context, c *api.Call, entries []*entry[T]
 	var all []reference
 	asked := map[*resource.Resource]map[string]bool{}
 	for _, e := range entries {
-		if s.Keeper != nil && s.of.Control { // who keeps them looks
+		if s.Keeper != nil && s.of.Control { // who keeps them looks, where nothing else is wrong
+			if len(e.errs) > 0 && s.Keeper.Refers != nil {
+				var more fault.List
+				if err := s.Keeper.Refers(ctx, c, e.rec, &more); err != nil {
+					return err
+				}
+				field.Join(&e.errs, more)
+			}
 			continue
 		}
 		for _, ref := range s.of.References(e.rec) {

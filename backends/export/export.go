@@ -9,11 +9,12 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
 	"tenantry/backends/api"
+	"tenantry/backends/field"
 )
 
 // Asked is what every export is asked for.
@@ -30,7 +31,7 @@ const mediaCSV = "text/csv"
 func Row(o *api.Operation) {
 	o.Method, o.Audit, o.Weight, o.Timeout, o.Streams = http.MethodGet, api.AuditAlways, api.Heavy, time.Hour, []string{api.NDJSON, mediaCSV}
 	o.Description += " Rows are written while they are read, so what changes meanwhile may be in them or not; a connection that breaks off before its end says that some are missing. " +
-		"A text of a CSV file that a spreadsheet could take for a formula, because it begins with =, +, -, @, a tab or a line break, has an apostrophe before it."
+		"A text of a CSV file that a spreadsheet could take for a formula, because it begins with =, +, -, @, a tab or a line break, after any apostrophes, has an apostrophe before it, which an import takes off."
 }
 
 // Answer returns an answer with the rows that rows writes, as a file of that name without its suffix.
@@ -78,6 +79,9 @@ func (w *Writer) Row(line any, cells func() []any) error {
 	return w.csv.Write(w.row)
 }
 
+// Any is a value of no type that is known: its cell is JSON, unless it is a text that is none.
+type Any struct{ Value any }
+
 // text returns a value as a cell has it.
 func text(v any) string {
 	switch v := v.(type) {
@@ -86,26 +90,50 @@ func text(v any) string {
 	case string:
 		return harmless(v)
 	case []string:
-		return harmless(strings.Join(v, "; "))
+		return harmless(joined(v))
 	case []any:
 		parts := make([]string, len(v))
 		for i := range v {
 			parts[i] = fmt.Sprint(v[i])
 		}
-		return harmless(strings.Join(parts, "; "))
-	case float64:
-		return strconv.FormatFloat(v, 'f', -1, 64)
+		return harmless(joined(parts))
+	case Any:
+		if s, is := v.Value.(string); is && !json.Valid([]byte(s)) || v.Value == nil {
+			return harmless(s)
+		}
+		return harmless(string(field.AppendJSON(nil, v.Value)))
 	case bool, int64, json.Number:
 		return fmt.Sprint(v)
 	}
-	raw, _ := json.Marshal(v) // what JSON cannot hold is in no record
-	return string(raw)
+	return string(field.AppendJSON(nil, v)) // what JSON cannot hold is in no record
 }
 
-// harmless returns a text that no spreadsheet takes for a formula.
+// joined returns a list as one text: as JSON where its elements could not be told apart otherwise.
+func joined(list []string) string {
+	if slices.ContainsFunc(list, func(one string) bool {
+		return strings.ContainsAny(one, ";|") || strings.HasPrefix(one, "[") || strings.TrimSpace(one) != one || one == ""
+	}) {
+		return string(field.AppendJSON(nil, list))
+	}
+	return strings.Join(list, "; ")
+}
+
+// harmless returns a text that no spreadsheet takes for a formula. Original undoes it.
 func harmless(text string) string {
-	if text != "" && strings.ContainsRune("=+-@\t\r\n", rune(text[0])) {
+	if dangerous(strings.TrimLeft(text, "'")) {
 		return "'" + text
 	}
 	return text
+}
+
+// Original returns the text of which a CSV file has that cell.
+func Original(cell string) string {
+	if rest, marked := strings.CutPrefix(cell, "'"); marked && dangerous(strings.TrimLeft(rest, "'")) {
+		return rest
+	}
+	return cell
+}
+
+func dangerous(text string) bool {
+	return text != "" && strings.IndexByte("=+-@\t\r\n", text[0]) >= 0
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"mime"
 	"reflect"
 	"slices"
 	"strconv"
@@ -131,7 +132,11 @@ func (f *Field) Read(v strictjson.Value, rec any, errs *fault.List) {
 // ReadStored is Read of what was stored before, by rules that may have been milder.
 func (f *Field) ReadStored(v strictjson.Value, rec any, errs *fault.List) {
 	if s, ok := at(rec, f.Index).Addr().Interface().(Stored); !ok {
-		f.Read(v, rec, errs)
+		mild := *f
+		if f.Rule.Format == "line" || f.Rule.Format == "media" {
+			mild.form = nil
+		}
+		mild.Read(v, rec, errs)
 	} else if s.ReadStored(v) != nil {
 		errs.Add(f.Name, fault.Format, "%s cannot be read", f.Name)
 	}
@@ -277,6 +282,10 @@ func formats() map[string]func(text string) (code, wrong string) {
 		"line": func(s string) (string, string) {
 			return when(strings.ContainsFunc(s, unicode.IsControl), "must not hold control characters")
 		},
+		"media": func(s string) (string, string) {
+			kind, _, err := mime.ParseMediaType(s)
+			return when(err != nil || !strings.Contains(kind, "/") || strings.ContainsFunc(s, unicode.IsControl), "must be a media type such as application/pdf")
+		},
 		"label": func(s string) (string, string) {
 			if strings.TrimSpace(s) == "" {
 				return fault.Required, "must not be empty"
@@ -294,7 +303,7 @@ func long(text string, most int64) bool {
 func readText(f *Field, v strictjson.Value, into reflect.Value, errs *fault.List) {
 	r := &f.Rule
 	switch {
-	case v.Is == strictjson.Null && r.Format == "id" && f.Name != "id":
+	case r.Format == "id" && f.Name != "id" && (v.Is == strictjson.Null || v.Is == strictjson.Text && v.Text == "" && !r.Required): // as answers show what there is not
 		into.SetString("")
 		return
 	case v.Is != strictjson.Text && r.Format == "id":

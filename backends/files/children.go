@@ -3,21 +3,15 @@ package files
 import (
 	"encoding/json"
 	"reflect"
+
+	"tenantry/backends/api"
 )
 
 // Children is a list of children: an array or, where the caller asked for a page, an
 // object with that page.
 type Children[T any] struct {
 	all  []T
-	page *Page[T]
-}
-
-// Page is one page of children.
-type Page[T any] struct {
-	Page    int64 `json:"page"`
-	Pages   int64 `json:"pages"`
-	Count   int64 `json:"count"`
-	Results []T   `json:"results"`
+	page *api.Page[T]
 }
 
 // The two lists of children.
@@ -37,21 +31,7 @@ func (c Children[T]) MarshalJSON() ([]byte, error) {
 	return json.Marshal(c.all)
 }
 
-// OpenAPISchema describes both shapes; the type of the list stands for its schema.
+// OpenAPISchema describes both shapes; a type stands for its schema.
 func (c Children[T]) OpenAPISchema() map[string]any {
-	list := reflect.TypeFor[[]T]()
-	whole := func(least int, doc string) map[string]any {
-		return map[string]any{"type": "integer", "minimum": least, "description": doc}
-	}
-	return map[string]any{"oneOf": []any{list, map[string]any{
-		"type":                 "object",
-		"required":             []string{"page", "pages", "count", "results"},
-		"additionalProperties": false,
-		"properties": map[string]any{
-			"page":    whole(1, "The page asked for."),
-			"pages":   whole(0, "How many pages there are; 0 where there is nothing."),
-			"count":   whole(0, "How many children there are on all pages."),
-			"results": list,
-		},
-	}}}
+	return map[string]any{"oneOf": []any{reflect.TypeFor[[]T](), reflect.TypeFor[api.Page[T]]()}}
 }

@@ -181,7 +181,7 @@ func (m *Module) fill(ctx context.Context, c *api.Call, f *Folder) error {
 
 func (m *Module) treeRow() api.Operation {
 	return api.Typed(api.Operation{
-		Name: "folders.tree", Method: http.MethodGet, Path: "/api/files/folders/tree", Tag: tag, Resource: m.Folders.Name,
+		Name: "folders.tree", Method: http.MethodGet, Path: "/api/files/folders/tree", Aside: true, Tag: tag, Resource: m.Folders.Name,
 		Summary:     "Get the tree of folders",
 		Description: "Answers all folders in the caller's scope, each in the one in which it lies, at most 10000 of them and 100 in one another.",
 		Credentials: api.Key | api.Session, Kinds: api.ServerKeys, Rule: api.Needs(tenants.ManageFiles), Teams: true, Weight: api.Heavy,

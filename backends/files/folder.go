@@ -147,9 +147,8 @@ func childList[T any](shown []T, count int64, ask listing) *Children[T] {
 	if ask.Page == 0 {
 		return &Children[T]{all: shown}
 	}
-	return &Children[T]{page: &Page[T]{
-		Page: ask.Page, Pages: (count + ask.PerPage - 1) / ask.PerPage, Count: count, Results: shown,
-	}}
+	page := api.Page[T]{Page: ask.Page, Pages: (count + ask.PerPage - 1) / ask.PerPage, Count: count, Results: shown}
+	return &Children[T]{page: &page}
 }
 
 func childFolder(c *api.Call, f *Folder) ChildFolder {

@@ -4,12 +4,13 @@ import (
 	"tenantry/backends/resource"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
+	"tenantry/internal/texts"
 )
 
 // Folder holds files and other folders.
 type Folder struct {
 	store.Meta
-	Name     string   `json:"name" rule:"required max=200" use:"filter" doc:"Name of the folder." example:"Contracts"`
+	Name     string   `json:"name" rule:"required max=200 format=line" use:"filter" doc:"Name of the folder." example:"Contracts"`
 	FolderID string   `json:"folder_id,omitempty" rule:"format=id ref=folder" use:"filter" doc:"Folder in which it lies; null: at top level."`
 	UserID   int64    `json:"user_id" rule:"ref=user" use:"computed filter" doc:"User who created the folder."`
 	Teams    []string `json:"teams,omitempty" rule:"max=1000 format=id ref=team" use:"scope"`
@@ -25,14 +26,14 @@ type Trash struct {
 // File is the record of an uploaded file; its bytes live at the file host under Hash.
 type File struct {
 	store.Meta
-	PID       string   `json:"pid" rule:"max=200 unique" use:"computed named" doc:"Public identifier."`
-	Filename  string   `json:"filename" rule:"required max=255" use:"filter" doc:"Name of the file." example:"lease.pdf"`
-	Mimetype  string   `json:"mimetype" rule:"required max=200" use:"filter" doc:"MIME type." example:"application/pdf"`
-	Hash      string   `json:"hash,omitempty" rule:"max=200" use:"computed"` // which callers write as url
+	PID       string   `json:"pid" rule:"max=200 format=line unique" use:"computed named" doc:"Public identifier."`
+	Filename  string   `json:"filename" rule:"required max=255 format=line" use:"filter" doc:"Name of the file." ask:"File name" example:"lease.pdf"`
+	Mimetype  string   `json:"mimetype" rule:"required max=200 format=media" use:"filter" doc:"MIME type." ask:"Media type|Such as application/pdf." example:"application/pdf"`
+	Hash      string   `json:"hash,omitempty" rule:"max=200 format=line" use:"computed"` // which callers write as url
 	FolderID  string   `json:"folder_id,omitempty" rule:"format=id ref=folder" use:"filter" doc:"Folder that holds the file; null: none."`
 	ContactID string   `json:"contact_id,omitempty" rule:"format=id ref=contact" use:"filter" doc:"Linked contact."`
 	UserID    int64    `json:"user_id" rule:"ref=user" use:"computed filter" doc:"User who uploaded the file."`
-	Type      string   `json:"type,omitempty" rule:"max=200" use:"filter" doc:"Type of the file." example:"document"`
+	Type      string   `json:"type,omitempty" rule:"max=200 format=line" use:"filter" doc:"Type of the file." example:"document"`
 	Teams     []string `json:"teams,omitempty" rule:"max=1000 format=id ref=team" use:"scope"`
 	Trash
 }
@@ -107,15 +108,4 @@ func (k Kinds) Kept() []resource.Kept { return []resource.Kept{k.Folders, k.File
 
 // ValidHash reports whether text can name bytes at the file host: 1 to 128 letters, digits,
 // "_" and "-".
-func ValidHash(text string) bool {
-	if text == "" || len(text) > 128 {
-		return false
-	}
-	for i := range len(text) {
-		c := text[i]
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-' {
-			return false
-		}
-	}
-	return true
-}
+func ValidHash(text string) bool { return texts.Plain(text, 128, "_-") }

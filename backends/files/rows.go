@@ -39,11 +39,8 @@ func (m *Module) folderRows() []api.Operation {
 		case "folders.delete":
 			row.Timeout = crud.ClearTimeout
 			row.Description = "A folder that has anything in it is deleted with contents=true alone, and all of that with it. " + row.Description
-			row.Params = append(row.Params, api.Param{Name: contents, In: api.InQuery, Shape: api.Boolean, Default: "false", Example: "true", Description: "Also deletes, or purges, what lies in the folder, at any depth."})
-			row.Failures = append(row.Failures, api.Failure{
-				Code: http.StatusUnprocessableEntity, Message: "Validation failed: " + notEmpty, When: "the folder has files or folders in it, and contents is not true",
-				Data: map[string]any{"errors": []api.FieldError{{Field: contents, Code: fault.Forbidden, Message: notEmpty}}},
-			})
+			row.Params = append(row.Params, api.Param{Name: contents, In: api.InQuery, Shape: api.Boolean, Default: "false", Example: "true", Description: "Also deletes, or purges, what lies in the folder, at any depth.", Ask: api.Ask{Label: "With everything in it"}})
+			row.Failures = append(row.Failures, api.Refuses(http.StatusUnprocessableEntity, "the folder has files or folders in it, and contents is not true", contents, fault.Forbidden, notEmpty))
 		case "folders.restore":
 			row.Timeout = crud.ClearTimeout
 			row.Description = "What was deleted with the folder comes back with it, and nothing else. Where the folder lay in one that is deleted, it is at top level then. " + row.Description
@@ -66,7 +63,7 @@ func (m *Module) fileRows() []api.Operation {
 		if row.Body != nil {
 			row.Body = append(row.Body, api.Field{
 				Name: "url", Shape: api.Text, Nullable: true, Bounds: api.Bounds{MaxLength: maxURL}, Example: "9f86d081884c7d65",
-				Description: "Where the file host serves the bytes: the address as answers have it, or what stands last in it. Tenantry keeps the latter.",
+				Description: "Where the file host serves the bytes: the address as answers have it, or what stands last in it. Tenantry keeps the latter.", Ask: api.Ask{Label: "Address", Hint: "Where the contents of the file are served."},
 			})
 			row.Failures = append(row.Failures, api.Failure{Code: http.StatusUnprocessableEntity, Message: "Validation failed: " + foreign, When: "url is no address of the organization's file host"})
 		}

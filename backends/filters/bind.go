@@ -32,6 +32,7 @@ type Field struct {
 	Name     string
 	Ref      store.Field
 	Notation Notation
+	Seconds  bool // of a Time: callers see it as Unix seconds, so that a number is one, of whatever milliseconds
 }
 
 // Defined returns a field that the organization defined, with a type of package schema, as filters
@@ -85,9 +86,6 @@ type Input struct {
 // which nothing remains is left out too.
 func (e Expr) Bind(catalog Catalog, inputs func(name string) (Input, bool), errs *fault.List) store.Filter {
 	nothing := store.AnyOf()
-	if e.invalid {
-		return nothing
-	}
 	var found fault.List
 	defer report(&found, errs)
 	b := binder{catalog: catalog, inputs: inputs, errs: &found, budget: MaxConditions - e.size()}
@@ -101,7 +99,7 @@ func (e Expr) Bind(catalog Catalog, inputs func(name string) (Input, bool), errs
 	if len(either) > 0 {
 		all = append(all, store.AnyOf(either...))
 	}
-	if len(found) > 0 {
+	if e.invalid || len(found) > 0 {
 		return nothing
 	}
 	return store.All(all...)
@@ -237,6 +235,11 @@ func (f Notation) operators() []store.Op {
 		return append(equality, store.OpContains)
 	}
 	return nil
+}
+
+// String returns what kind of value it is, in a word or two.
+func (f Notation) String() string {
+	return map[Notation]string{Text: "text", Number: "number", Boolean: "true or false", Time: "time", Date: "date", List: "list", Secret: "encrypted"}[f]
 }
 
 func (f Notation) phrase() string {

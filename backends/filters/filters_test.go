@@ -29,11 +29,11 @@ func custom(name string, typ store.Type) store.Field {
 func testCatalog() catalog {
 	c := catalog{}
 	for _, f := range []Field{
-		{"country", store.F("country"), Text}, {"city", store.F("city"), Text}, {"tags", store.F("tags"), List},
-		{"created_at", store.F("created_at"), Time},
-		{"age", custom("age", store.TypeFloat), Number}, {"vip", custom("vip", store.TypeBool), Boolean},
-		{"birthday", custom("birthday", store.TypeDate), Date}, {"ssn", custom("ssn", store.TypeAny), Secret},
-		{"$where", store.F("country"), Text}, // Bind must not even ask for it
+		{"country", store.F("country"), Text, false}, {"city", store.F("city"), Text, false}, {"tags", store.F("tags"), List, false},
+		{"created_at", store.F("created_at"), Time, false}, {"uploaded", store.F("updated_at"), Time, true},
+		{"age", custom("age", store.TypeFloat), Number, false}, {"vip", custom("vip", store.TypeBool), Boolean, false},
+		{"birthday", custom("birthday", store.TypeDate), Date, false}, {"ssn", custom("ssn", store.TypeAny), Secret, false},
+		{"$where", store.F("country"), Text, false}, // Bind must not even ask for it
 	} {
 		c[f.Name] = f
 	}
@@ -439,26 +439,35 @@ func TestInputs(t *testing.T) {
 	}
 }
 
-func TestUnmarshal(t *testing.T) {
+// TestSeconds: a number stands for all that is shown as that number.
+func TestSeconds(t *testing.T) {
 	t.Parallel()
-	var rec struct{ Filter Expr }
-	if err := json.Unmarshal([]byte(`{"filter":{"country":1.5,"age":{"lt":9}}}`), &rec); err != nil {
-		t.Fatal(err)
+	at := store.F("updated_at")
+	in := store.All(store.Where(at, store.OpGte, int64(1717509162000)), store.Where(at, store.OpLt, int64(1717509163000)))
+	out := store.AnyOf(store.Where(at, store.OpExists, false), store.Where(at, store.OpLt, int64(1717509162000)), store.Where(at, store.OpGte, int64(1717509163000)))
+	for query, want := range map[string]store.Filter{
+		"=1717509162": store.AnyOf(in), "[in]=1717509162": store.AnyOf(in), "[ne]=1717509162": store.All(out), "[nin]=1717509162": store.All(out),
+		"[gte]=1717509162": store.Where(at, store.OpGte, int64(1717509162000)), "[lt]=1717509162": store.Where(at, store.OpLt, int64(1717509162000)),
+		"[gt]=1717509162": store.Where(at, store.OpGt, int64(1717509162999)), "[lte]=1717509162": store.Where(at, store.OpLte, int64(1717509162999)),
+		"[gt]=2024-06-04T13:52:42Z": store.Where(at, store.OpGt, int64(1717509162000)),
+	} {
+		e, _, errs := fromQuery(t, "filters[uploaded]"+query)
+		if got := bind(e, &errs); len(errs) > 0 || !reflect.DeepEqual(got, store.All(want)) {
+			t.Errorf("%s: %+v (%v), want %+v", query, got, errs, want)
+		}
 	}
-	out, err := json.Marshal(rec)
-	if err != nil || string(out) != `{"Filter":{"country":1.5,"age":{"lt":9}}}` {
-		t.Errorf("%s, %v", out, err)
-	}
-	if err := json.Unmarshal([]byte(`{"filter":{"country":null}}`), &rec); api.ProblemOf(err).Code != 422 {
-		t.Errorf("%v, want a 422", err)
-	}
-	if _, err := json.Marshal(rec); err == nil {
-		t.Error("an unreadable filter was written")
-	}
-	if err := json.Unmarshal([]byte(`{"filter":null}`), &rec); err != nil || !rec.Filter.IsEmpty() {
-		t.Errorf("null: %v, %+v", err, rec)
-	}
-	if out, err := json.Marshal(Expr{}); err != nil || string(out) != "{}" {
-		t.Errorf("zero value: %s, %v", out, err)
+}
+
+// TestAfterTheYear9999: what is stored as text is compared as such, and comes before a year of five digits all the same.
+func TestAfterTheYear9999(t *testing.T) {
+	t.Parallel()
+	for _, moment := range []string{"9999-12-31T23:59:59-01:00", "9999-12-31T23:59:59.9999Z"} {
+		for _, op := range []string{"lt", "gte"} {
+			e, _, errs := fromQuery(t, "filters[birthday]["+op+"]="+moment)
+			is, _ := operatorOf(op)
+			if got, want := bind(e, &errs), store.All(store.Where(custom("birthday", store.TypeDate), is, "9999-12-31~")); len(errs) > 0 || !reflect.DeepEqual(got, want) {
+				t.Errorf("%s %s: %+v (%v), want %+v", op, moment, got, errs, want)
+			}
+		}
 	}
 }

@@ -1,11 +1,6 @@
 package filters
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
-	"slices"
-
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
@@ -54,9 +49,7 @@ func FromJSON(raw []byte, errs *fault.List) Expr {
 	if e.size() > MaxConditions {
 		found.Add(root, "length", "%s may have at most %d conditions", root, MaxConditions)
 	}
-	if len(found) > 0 {
-		return Expr{invalid: true}
-	}
+	e.invalid = len(found) > 0
 	return e
 }
 
@@ -179,127 +172,4 @@ func scalar(v strictjson.Value) (literal, bool) {
 		return literal{numeric, v.Text}, true
 	}
 	return literal{}, false
-}
-
-// MarshalJSON returns the filter as FromJSON reads it. Values that came from a query
-// string are written as strings: which type they stand for is known only when bound.
-func (e Expr) MarshalJSON() ([]byte, error) {
-	if e.invalid {
-		return nil, errors.New("filters: a filter that could not be read cannot be written")
-	}
-	var buf bytes.Buffer
-	buf.WriteByte('{')
-	if err := writeGroup(&buf, e.conditions); err != nil {
-		return nil, err
-	}
-	if len(e.alternatives) > 0 {
-		if len(e.conditions) > 0 {
-			buf.WriteByte(',')
-		}
-		buf.WriteString(`"or":[`)
-		for i, group := range e.alternatives {
-			if i > 0 {
-				buf.WriteByte(',')
-			}
-			buf.WriteByte('{')
-			if err := writeGroup(&buf, group); err != nil {
-				return nil, err
-			}
-			buf.WriteByte('}')
-		}
-		buf.WriteByte(']')
-	}
-	buf.WriteByte('}')
-	return buf.Bytes(), nil
-}
-
-// UnmarshalJSON reads what FromJSON reads; null has no condition. The error lists every
-// problem and is a *fault.Error.
-func (e *Expr) UnmarshalJSON(raw []byte) error {
-	if string(raw) == "null" {
-		*e = Expr{}
-		return nil
-	}
-	var errs fault.List
-	*e = FromJSON(raw, &errs)
-	return errs.Err()
-}
-
-// writeGroup writes the members of one object, each field once.
-func writeGroup(buf *bytes.Buffer, group []condition) error {
-	var done []string
-	for _, c := range group {
-		if slices.Contains(done, c.field) {
-			continue
-		}
-		if len(done) > 0 {
-			buf.WriteByte(',')
-		}
-		done = append(done, c.field)
-		if err := writeField(buf, c.field, group); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func writeField(buf *bytes.Buffer, field string, group []condition) error {
-	var same []condition
-	for _, c := range group {
-		if c.field == field {
-			same = append(same, c)
-		}
-	}
-	if err := writeValue(buf, field); err != nil {
-		return err
-	}
-	buf.WriteByte(':')
-	if only := same[0]; len(same) == 1 && (only.op == store.OpEq || (only.op == store.OpIn && only.input == "")) {
-		return writeOperand(buf, only)
-	}
-	buf.WriteByte('{')
-	for i, c := range same {
-		if i > 0 {
-			buf.WriteByte(',')
-		}
-		if err := writeValue(buf, operatorName(c.op)); err != nil {
-			return err
-		}
-		buf.WriteByte(':')
-		if err := writeOperand(buf, c); err != nil {
-			return err
-		}
-	}
-	buf.WriteByte('}')
-	return nil
-}
-
-func writeOperand(buf *bytes.Buffer, c condition) error {
-	switch {
-	case c.input != "":
-		return writeValue(buf, map[string]string{inputKey: c.input})
-	case !takesList(c.op):
-		return writeValue(buf, c.values[0].json())
-	}
-	list := make([]any, len(c.values))
-	for i, v := range c.values {
-		list[i] = v.json()
-	}
-	return writeValue(buf, list)
-}
-
-func (l literal) json() any {
-	if l.form == numeric || l.form == truth {
-		return json.RawMessage(l.text)
-	}
-	return l.text
-}
-
-func writeValue(buf *bytes.Buffer, v any) error {
-	raw, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	buf.Write(raw)
-	return nil
 }

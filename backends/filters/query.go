@@ -33,9 +33,7 @@ func FromQuery(pairs []api.Pair, errs *fault.List) (Expr, bool) {
 	if e.size() > MaxConditions {
 		found.Add(show(pairs[0].Path[0]), "length", "%s may have at most %d conditions", show(pairs[0].Path[0]), MaxConditions)
 	}
-	if len(found) > 0 {
-		return Expr{invalid: true}, true
-	}
+	e.invalid = len(found) > 0
 	return e, true
 }
 

@@ -85,10 +85,10 @@ func isNumber(s string) bool {
 	return s == ""
 }
 
-// moment is a point in time, or a day.
+// moment is a point in time, or a day, or a second.
 type moment struct {
-	at  time.Time
-	day bool
+	at          time.Time
+	day, second bool
 }
 
 func (l literal) moment() (moment, bool) {
@@ -97,14 +97,17 @@ func (l literal) moment() (moment, bool) {
 	}
 	if len(l.text) == len(time.DateOnly) {
 		at, err := time.Parse(time.DateOnly, l.text)
-		return moment{at, true}, err == nil
+		return moment{at: at, day: true}, err == nil
 	}
 	if len(l.text) < len("2006-01-02T15:04:05Z") || l.text[13] != ':' || strings.Contains(l.text, ",") {
 		return moment{}, false // which time.Parse would take, but RFC 3339 does not
 	}
 	at, err := time.Parse(time.RFC3339Nano, l.text)
-	return moment{at.UTC(), false}, err == nil
+	return moment{at: at.UTC()}, err == nil
 }
+
+// endOfTime is the year 10000, in Unix seconds.
+const endOfTime = 253402300800
 
 // moments binds a condition on a Time or Date.
 func (b *binder) moments(c condition, field Field, values []literal) (store.Filter, bool) {
@@ -114,12 +117,15 @@ func (b *binder) moments(c condition, field Field, values []literal) (store.Filt
 	equality := negative || c.op == store.OpEq || c.op == store.OpIn
 	for _, v := range values {
 		m, ok := v.moment()
+		if seconds, err := strconv.ParseInt(v.text, 10, 64); field.Seconds && err == nil && v.form != quoted && seconds >= 0 && seconds < endOfTime {
+			m, ok = moment{at: time.Unix(seconds, 0).UTC(), second: true}, true
+		}
 		if !ok {
 			b.errs.Add(c.label, "type", "%s must be %s", c.label, field.Notation.phrase())
 			return store.Filter{}, false
 		}
 		switch {
-		case equality && m.day:
+		case equality && (m.day || m.second):
 			days = append(days, m.within(field, negative))
 		case equality && field.Notation == Date && m.midnight(): // equal to both texts that may be stored for it
 			points = append(points, m.value(Date, store.OpGte), m.value(Date, store.OpLte))
@@ -155,7 +161,7 @@ func (m moment) midnight() bool {
 }
 
 // value returns the moment as the field stores it, in milliseconds. What is finer is
-// rounded to the side on which the comparison stays true.
+// rounded to the side on which the comparison stays true; a second is all of its milliseconds.
 //
 // A Date is compared as text and may store midnight in two ways, as a day or as a time
 // that begins with that day and so comes after it. For gte and lt midnight is the first of
@@ -166,20 +172,28 @@ func (m moment) value(notation Notation, op store.Op) any {
 	if below && at.Before(m.at) {
 		at = at.Add(time.Millisecond)
 	}
+	if m.second && !below {
+		at = at.Add(time.Second - time.Millisecond)
+	}
 	switch {
 	case notation == Time:
 		return at.UnixMilli()
+	case at.Year() > 9999: // as text it would come before most of those that are
+		return "9999-12-31~"
 	case below && (moment{at: at}).midnight():
 		return at.Format(time.DateOnly)
 	}
 	return at.Format(texts.TimeLayout)
 }
 
-// within is the condition to lie in that day, or (outside) not to.
+// within is the condition to lie in that day or second, or (outside) not to.
 func (m moment) within(field Field, outside bool) store.Filter {
 	var first, end any
 	if field.Notation == Time {
 		first, end = m.at.UnixMilli(), m.at.AddDate(0, 0, 1).UnixMilli()
+		if m.second {
+			end = m.at.Add(time.Second).UnixMilli()
+		}
 	} else {
 		day := m.at.Format(time.DateOnly)
 		first, end = day, day+"~" // after everything that starts with the day

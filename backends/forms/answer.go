@@ -1,9 +1,6 @@
 package forms
 
-import (
-	"tenantry/backends/schema"
-	"tenantry/internal/texts"
-)
+import "tenantry/backends/schema"
 
 // FormName is the field that every form has.
 const FormName = "form_name"
@@ -43,15 +40,5 @@ type Refused struct {
 	Detail string `json:"detail"`
 }
 
-func answer(org int64, f *Collection) Answer {
-	alerts := f.EmailAlerts
-	if alerts == nil {
-		alerts = Alerts{}
-	}
-	return Answer{
-		ID: f.ID, OrgID: org, UserID: f.UserID, Name: f.Name, Label: f.Label, LabelPlural: f.LabelPlural,
-		Schema: f.Fields(), EmailAlerts: alerts,
-		ExternalID: f.ExternalID, ExternalCreatedAt: f.ExternalCreatedAt, ExternalUpdatedAt: f.ExternalUpdatedAt,
-		CreatedAt: texts.Time(f.CreatedAt), UpdatedAt: texts.Time(f.UpdatedAt),
-	}
-}
+// Complete adds the fields that every form has.
+func (a *Answer) Complete(rec any) { a.Schema = rec.(*Collection).Fields() }

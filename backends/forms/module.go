@@ -43,14 +43,7 @@ func (m *Module) collectionRows() []api.Operation {
 	rows := crud.Rows(m.Collections, crud.Options[Collection]{
 		Path: "/api/form/collections", Name: "forms", Things: "Form Collections", Tag: tag, Without: []string{"update"}, Search: []string{"name", "label", "label_plural"},
 		Read: api.Needs(tenants.ManageForms), Write: api.Needs(tenants.ManageForms),
-		Before: m.before, Example: answer(1, exampleForm()),
-		Show: func(_ context.Context, c *api.Call, all []*Collection) ([]any, error) {
-			out := make([]any, len(all))
-			for i, f := range all {
-				out[i] = answer(c.Workspace.Org(), f)
-			}
-			return out, nil
-		},
+		Before: m.before, Example: m.example(),
 	})
 	for i := range rows {
 		switch rows[i].Method {
@@ -119,6 +112,10 @@ func exampleForm() *Collection {
 	return f
 }
 
+func (m *Module) example() Answer {
+	return crud.As[Answer](m.Collections)(exampleForm(), &tenants.Tenant{Org: tenants.Organization{OrgID: 1}})
+}
+
 func (m *Module) updateRow() api.Operation {
 	example := exampleForm()
 	return api.Operation{
@@ -132,31 +129,25 @@ func (m *Module) updateRow() api.Operation {
 			{Name: "id", In: api.InPath, Shape: api.Text, Required: true, Description: "Identifier of the form.", Example: exampleID},
 		},
 		Body: []api.Field{
-			{Name: "name", Shape: api.Text, Bounds: schema.NameBounds(), Description: "Singular identifier: 1 to 64 lower-case letters, digits or _, a letter first.", Example: example.Name},
-			{Name: "label", Shape: api.Text, Bounds: schema.LabelBounds(), Description: "Singular label, at most 200 characters.", Example: example.Label},
-			{Name: "label_plural", Shape: api.Text, Bounds: schema.LabelBounds(), Description: "Plural label, at most 200 characters.", Example: example.LabelPlural},
+			{Name: "name", Shape: api.Text, Bounds: schema.NameBounds(), Description: "Singular identifier: 1 to 64 lower-case letters, digits or _, a letter first.", Ask: api.Ask{Label: "Short name", Hint: "For addresses and files: lower-case letters, digits and _, such as application."}, Example: example.Name},
+			{Name: "label", Shape: api.Text, Bounds: schema.LabelBounds(), Description: "Singular label, at most 200 characters.", Ask: api.Ask{Label: "Name", Hint: "Such as Application."}, Example: example.Label},
+			{Name: "label_plural", Shape: api.Text, Bounds: schema.LabelBounds(), Description: "Plural label, at most 200 characters.", Ask: api.Ask{Label: "Name of several", Hint: "Such as Applications."}, Example: example.LabelPlural},
 			{
 				Name: "schema", Shape: api.Object, Type: schema.Definitions{}, Example: example.Schema,
-				Description: "At most 500 fields by identifier (1 to 64 letters, digits, _ or -), each with title (at most 200 characters), type (StudlyCase) and, optionally, required.",
+				Description: "At most 500 fields by identifier (1 to 64 letters, digits, _ or -), each with title (at most 200 characters), type (StudlyCase) and, optionally, required.", Ask: api.Ask{Label: "Fields"},
 			},
 			{
 				Name: "email_alerts", Shape: api.Object, Example: example.EmailAlerts,
-				Description: "enabled (boolean), recipients (at most 1000 e-mail addresses), subject (one line, at most 200 characters); other members are kept. At most 128 KiB and 8 levels.",
+				Description: "enabled (boolean), recipients (at most 1000 e-mail addresses), subject (one line, at most 200 characters); other members are kept. At most 128 KiB and 8 levels.", Ask: api.Ask{Label: "E-mail alerts", Hint: "Who is told of submissions, in JSON."},
 			},
 		},
 		BodyLimit: schema.BodyLimit, Weight: api.Heavy,
-		Data: Answer{}, Message: "Form Collection updated", Example: answer(1, example),
+		Data: Answer{}, Message: "Form Collection updated", Example: m.example(),
 		Failures: []api.Failure{
 			{Code: http.StatusOK, Message: notUpdated, When: "the form is standalone", Data: Refused{standaloneDetail}},
 			{Code: http.StatusNotFound, Message: missing, When: "no such form in this organization"},
-			{
-				Code: http.StatusUnprocessableEntity, Message: "Validation failed: label must not be empty", When: "the body is unacceptable; every problem is named",
-				Data: map[string]any{"errors": []api.FieldError{{Field: "label", Code: "required", Message: "label must not be empty"}}},
-			},
-			{
-				Code: http.StatusConflict, Message: "Validation failed: name is already in use", When: "another form has the same name, label or plural label; each one is named",
-				Data: map[string]any{"errors": []api.FieldError{{Field: "name", Code: "duplicate", Message: "name is already in use"}}},
-			},
+			api.Refuses(http.StatusUnprocessableEntity, "the body is unacceptable; every problem is named", "label", fault.Required, "label must not be empty"),
+			api.Refuses(http.StatusConflict, "another form has the same name, label or plural label; each one is named", "name", fault.Duplicate, "name is already in use"),
 		},
 		Handler: m.update,
 	}
@@ -164,7 +155,7 @@ func (m *Module) updateRow() api.Operation {
 
 func (m *Module) schemaRow() api.Operation {
 	return api.Typed(api.Operation{
-		Name: "forms.schema", Contract: true, Method: http.MethodGet, Path: "/api/form/collections/schema", IDs: []string{"getFormSchema"}, Tag: tag,
+		Name: "forms.schema", Contract: true, Method: http.MethodGet, Path: "/api/form/collections/schema", Aside: true, IDs: []string{"getFormSchema"}, Tag: tag,
 		Summary:     "Get the fields of form collections",
 		Description: "Without id, the fields that every form has; with id, all fields of that form.",
 		Credentials: api.Key | api.Session, Kinds: api.ServerKeys | api.Browser,

@@ -2,13 +2,13 @@ package forms
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"tenantry/backends/api"
+	"tenantry/backends/crud"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
@@ -31,7 +31,7 @@ func (m *Module) update(ctx context.Context, c *api.Call) (api.Result, error) {
 		// that has an odd type already may keep it.
 		form, err := in.Get(ctx, id)
 		if err != nil {
-			return api.Result{}, orMissing(err)
+			return api.Result{}, api.OrMissing(err, missing)
 		}
 		if form.Standalone {
 			return api.Result{}, standalone()
@@ -62,12 +62,12 @@ func (m *Module) update(ctx context.Context, c *api.Call) (api.Result, error) {
 			c.Revision = f.Rev
 			c.Note("changed", strings.Join(ch.names(), ","))
 			m.warn(ctx, c, f, before)
-			return api.Result{Data: answer(c.Workspace.Org(), f)}, nil
+			return api.Result{Data: crud.As[Answer](m.Collections)(f, c.Tenant)}, nil
 		})
 		return m.keepValues(ctx, c, f, before)
 	})
 	if err != nil {
-		return api.Result{}, orMissing(schema.Taken(ctx, in, (*Collection).naming, &wanted, err))
+		return api.Result{}, api.OrMissing(schema.Taken(ctx, in, (*Collection).naming, &wanted, err), missing)
 	}
 	return c.Answer(ctx)
 }
@@ -128,13 +128,6 @@ func (ch *change) names() []string {
 	}
 	maps.DeleteFunc(given, func(_ string, is bool) bool { return !is })
 	return slices.Sorted(maps.Keys(given))
-}
-
-func orMissing(err error) error {
-	if errors.Is(err, store.ErrNotFound) {
-		return api.NotFound(missing)
-	}
-	return err
 }
 
 func standalone() error { return api.Failed(notUpdated, Refused{standaloneDetail}) }
@@ -237,7 +230,7 @@ func (m *Module) schema(ctx context.Context, c *api.Call, in which) (Schema, err
 	}
 	form, err := m.Collections.In(c.Workspace).Get(ctx, *in.ID)
 	if err != nil {
-		return Schema{}, orMissing(err)
+		return Schema{}, api.OrMissing(err, missing)
 	}
 	return Schema{form.Fields()}, nil
 }

@@ -12,7 +12,6 @@ import (
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
-	"tenantry/internal/texts"
 	"tenantry/tenants"
 )
 
@@ -38,17 +37,10 @@ type Touched struct {
 	sealed []string // fields whose values would be left in clear, or sealed for ever
 }
 
-func shown(d *Definition) Shown {
-	return Shown{
-		ID: d.ID, Name: d.Name, Label: d.Label, LabelPlural: d.LabelPlural, Schema: d.Schema.Clone(),
-		CreatedAt: texts.Time(d.CreatedAt), UpdatedAt: texts.Time(d.UpdatedAt),
-	}
-}
-
-func exampleShown() Shown {
+func (m *Module) exampleShown() Shown {
 	d := &Definition{Name: "tree", Label: "Tree", LabelPlural: "Trees", Schema: schema.Fields{"species": {Title: "Species", Type: schema.Text, Required: true}}}
 	d.ID, d.CreatedAt, d.UpdatedAt = exampleID, 1717509162000, 1717595562000
-	return shown(d)
+	return crud.As[Shown](m.Definitions)(d, nil)
 }
 
 // definitionRows are those of definitions. Records and reports refer to one by its name, which so never changes.
@@ -56,14 +48,7 @@ func (m *Module) definitionRows() []api.Operation {
 	rows := crud.Rows(m.Definitions, crud.Options[Definition]{
 		Path: "/api/custom/objects", Things: "Custom Objects", Tag: tag, Without: []string{"create"}, Search: []string{"name", "label", "label_plural"},
 		Read: api.Needs(tenants.ManageCustomObjects), Write: api.Needs(tenants.ManageCustomObjects),
-		Before: m.before, Example: exampleShown(),
-		Show: func(_ context.Context, _ *api.Call, all []*Definition) ([]any, error) {
-			out := make([]any, len(all))
-			for i, d := range all {
-				out[i] = shown(d)
-			}
-			return out, nil
-		},
+		Before: m.before, Example: m.exampleShown(),
 	})
 	for i := range rows {
 		switch rows[i].Method {
@@ -89,13 +74,10 @@ func (*foreseen) Error() string { return "a preview changes nothing" }
 func foresee(row *api.Operation) {
 	row.Timeout = crud.ClearTimeout // every record of the object may be looked at, or removed
 	row.Params = append(row.Params,
-		api.Param{Name: "force", In: api.InQuery, Shape: api.Boolean, Default: "false", Example: "true", Description: "Carries the change out although it breaks stored records or custom reports."},
-		api.Param{Name: "preview", In: api.InQuery, Shape: api.Boolean, Default: "false", Description: "Changes nothing, and answers the object as it is, with what the change would touch."})
-	row.Failures = append(row.Failures, api.Failure{
-		Code: http.StatusUnprocessableEntity, Message: "Validation failed: schema.species: 12 records would lack it or have another value; force=true changes it all the same",
-		When: "the change would break stored records or custom reports, and is not forced; what would be broken is named",
-		Data: map[string]any{"errors": []api.FieldError{{Field: "schema.species", Code: fault.Forbidden, Message: "schema.species: 12 records would lack it or have another value; force=true changes it all the same"}}},
-	})
+		api.Param{Name: "force", In: api.InQuery, Shape: api.Boolean, Default: "false", Example: "true", Description: "Carries the change out although it breaks stored records or custom reports.", Ask: api.Ask{Label: "Even where it breaks something", Hint: "Stored records or reports may no longer fit."}},
+		api.Param{Name: "preview", In: api.InQuery, Shape: api.Boolean, Default: "false", Description: "Changes nothing, and answers the object as it is, with what the change would touch.", Ask: api.Ask{Label: "Preview", Hint: "Only tells what it would touch."}})
+	row.Failures = append(row.Failures, api.Refuses(http.StatusUnprocessableEntity, "the change would break stored records or custom reports, and is not forced; what would be broken is named",
+		"schema.species", fault.Forbidden, "schema.species: 12 records would lack it or have another value; force=true changes it all the same"))
 	change := row.Handler
 	row.Handler = func(ctx context.Context, c *api.Call) (api.Result, error) {
 		result, err := change(ctx, c)
@@ -124,7 +106,7 @@ func (m *Module) before(ctx context.Context, c *api.Call, rec, was *Definition) 
 	case err != nil:
 		return err
 	case preview:
-		f := &foreseen{shown(was)}
+		f := &foreseen{crud.As[Shown](m.Definitions)(was, c.Tenant)}
 		f.Touches = touched
 		return f
 	}

@@ -3,7 +3,6 @@ package objects
 import (
 	"bytes"
 	"context"
-	"errors"
 	"net/http"
 	"strconv"
 
@@ -111,11 +110,8 @@ func (m *Module) schema(ctx context.Context, c *api.Call, in which) (Schema, err
 		return Schema{Common()}, nil
 	}
 	def, err := m.Definitions.In(c.Workspace).First(ctx, store.Query{Filter: store.All(where...)})
-	if errors.Is(err, store.ErrNotFound) {
-		return Schema{}, api.NotFound(missing)
-	}
 	if err != nil {
-		return Schema{}, err
+		return Schema{}, api.OrMissing(err, missing)
 	}
 	return Schema{Common().With(def.Schema)}, nil
 }

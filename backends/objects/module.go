@@ -9,6 +9,7 @@ import (
 	"tenantry/backends/crud"
 	"tenantry/backends/schema"
 	"tenantry/backends/secrets"
+	"tenantry/internal/fault"
 	"tenantry/tenants"
 )
 
@@ -38,11 +39,10 @@ type Schema struct {
 }
 
 const (
-	tag            = "Custom objects"
-	missing        = "Custom Object not found"
-	externalID     = "external_id"
-	exampleID      = "665f1c2ab4d3e2f1a0b9c8d7"
-	exampleInvalid = "Validation failed: label is required"
+	tag        = "Custom objects"
+	missing    = "Custom Object not found"
+	externalID = "external_id"
+	exampleID  = "665f1c2ab4d3e2f1a0b9c8d7"
 )
 
 // Common returns the fields that records of every custom object have.
@@ -67,13 +67,13 @@ func (m *Module) createRow() api.Operation {
 			"definitions go into schema alone. A type that validation does not know is kept, and its values are taken as they are.",
 		Credentials: api.Key | api.Session, Kinds: api.ServerFull, Rule: api.Needs(tenants.ManageCustomObjects), Audit: api.AuditAlways, Teams: true,
 		Body: []api.Field{
-			{Name: "name", Shape: api.Text, Required: true, Bounds: schema.NameBounds(), Description: "Singular identifier: 1 to 64 lower-case letters, digits or _, a letter first.", Example: "tree"},
-			{Name: "label", Shape: api.Text, Required: true, Bounds: schema.LabelBounds(), Description: "Singular label, at most 200 characters.", Example: "Tree"},
-			{Name: "label_plural", Shape: api.Text, Required: true, Bounds: schema.LabelBounds(), Description: "Plural label, at most 200 characters.", Example: "Trees"},
+			{Name: "name", Shape: api.Text, Required: true, Bounds: schema.NameBounds(), Description: "Singular identifier: 1 to 64 lower-case letters, digits or _, a letter first.", Ask: api.Ask{Label: "Short name", Hint: "For addresses and files: lower-case letters, digits and _, such as bike."}, Example: "tree"},
+			{Name: "label", Shape: api.Text, Required: true, Bounds: schema.LabelBounds(), Description: "Singular label, at most 200 characters.", Ask: api.Ask{Label: "Name", Hint: "Such as Bike."}, Example: "Tree"},
+			{Name: "label_plural", Shape: api.Text, Required: true, Bounds: schema.LabelBounds(), Description: "Plural label, at most 200 characters.", Ask: api.Ask{Label: "Name of several", Hint: "Such as Bikes."}, Example: "Trees"},
 			{
 				Name: "schema", Shape: api.Object, Type: schema.Numbered{},
-				Description: "At most 500 fields by identifier (1 to 64 letters, digits, _ or -), each with title (at most 200 characters), type (StudlyCase) and, optionally, required. An array makes fields named 0, 1, 2.",
-				Example:     map[string]any{"species": map[string]any{"title": "Species", "type": schema.Text, "required": true}, "height": map[string]any{"title": "Height (m)", "type": schema.Number}},
+				Description: "At most 500 fields by identifier (1 to 64 letters, digits, _ or -), each with title (at most 200 characters), type (StudlyCase) and, optionally, required. An array makes fields named 0, 1, 2.", Ask: api.Ask{Label: "Fields"},
+				Example: map[string]any{"species": map[string]any{"title": "Species", "type": schema.Text, "required": true}, "height": map[string]any{"title": "Height (m)", "type": schema.Number}},
 			},
 		},
 		BodyLimit: schema.BodyLimit, Weight: api.Heavy,
@@ -81,8 +81,8 @@ func (m *Module) createRow() api.Operation {
 		Data:    Created{}, Message: "Custom Object created",
 		Example: Created{ID: exampleID, Name: "tree", Label: "Tree", LabelPlural: "Trees"},
 		Failures: []api.Failure{
-			{Code: http.StatusUnprocessableEntity, Message: exampleInvalid, When: "the body is unacceptable; every problem is named", Data: map[string]any{"errors": []api.FieldError{{Field: "label", Code: "required", Message: "label is required"}}}},
-			{Code: http.StatusConflict, Message: "Validation failed: name is already in use", When: "another custom object has the same name, label or plural label; each one is named", Data: map[string]any{"errors": []api.FieldError{{Field: "name", Code: "duplicate", Message: "name is already in use"}}}},
+			api.Refuses(http.StatusUnprocessableEntity, "the body is unacceptable; every problem is named", "label", fault.Required, "label is required"),
+			api.Refuses(http.StatusConflict, "another custom object has the same name, label or plural label; each one is named", "name", fault.Duplicate, "name is already in use"),
 			{Code: http.StatusServiceUnavailable, Message: "The service is temporarily unavailable, please retry later", When: "the store cannot take it now", Data: map[string]any{}},
 		},
 		Handler: m.create,
@@ -91,7 +91,7 @@ func (m *Module) createRow() api.Operation {
 
 func (m *Module) schemaRow() api.Operation {
 	return api.Typed(api.Operation{
-		Name: "objects.schema", Method: http.MethodGet, Path: "/api/custom/objects/schema", IDs: []string{"getObjectSchema"}, Tag: tag,
+		Name: "objects.schema", Method: http.MethodGet, Path: "/api/custom/objects/schema", Aside: true, IDs: []string{"getObjectSchema"}, Tag: tag,
 		Summary: "Get the fields of custom objects",
 		Description: "Without a parameter, the fields that records of every custom object have. With id or name, also the ones that this custom object defines; " +
 			"where both are given, both must fit. A field of its own wins over a common one of the same identifier.",

@@ -11,6 +11,7 @@ import (
 
 	"tenantry/backends/api"
 	"tenantry/backends/resource"
+	"tenantry/internal/fault"
 	"tenantry/internal/texts"
 	"tenantry/tenants"
 	"tenantry/tenants/limits"
@@ -45,10 +46,30 @@ type Answer struct {
 // Change is what an administrator may set.
 type Change struct {
 	Name     string           `json:"name" rule:"min=1 max=200 format=label" doc:"What people read." example:"Acme Ltd"`
-	Features map[string]bool  `json:"features" doc:"Features to switch on or off; others stay as they are: teams." example:"{\"teams\":true}"`
-	Settings map[string]bool  `json:"settings" doc:"Settings to switch on or off; others stay as they are: require_public_encryption_key, sign_in_names_organization." example:"{\"sign_in_names_organization\":false}"`
-	Limits   map[string]int64 `json:"limits" doc:"Limits to lower, or to raise again to at most what the operator allows; others stay as they are: folder_children." example:"{\"folder_children\":500}"`
-	Frames   []string         `json:"frame_origins" rule:"each=300" doc:"Origins whose pages may show shared reports in a frame, in place of those there were; none of them: nobody." example:"[\"https://www.example.com\"]"`
+	Features map[string]bool  `json:"features" doc:"Features to switch on or off; others stay as they are: teams." ask:"Features" example:"{\"teams\":true}"`
+	Settings map[string]bool  `json:"settings" doc:"Settings to switch on or off; others stay as they are: require_public_encryption_key, sign_in_names_organization." ask:"Settings" example:"{\"sign_in_names_organization\":false}"`
+	Limits   map[string]int64 `json:"limits" doc:"Limits to lower, or to raise again to at most what the operator allows; others stay as they are: folder_children." ask:"Limits|At most what the operator of the installation allows." example:"{\"folder_children\":500}"`
+	Frames   []string         `json:"frame_origins" rule:"each=300" doc:"Origins whose pages may show shared reports in a frame, in place of those there were; none of them: nobody." ask:"Sites that may show reports|Such as https://www.example.com; nobody where none is given." example:"[\"https://www.example.com\"]"`
+}
+
+// Check notes what the organization would not take.
+func (in *Change) Check(c *api.Call, errs *fault.List) {
+	o := c.Tenant.Org
+	*errs = in.apply(c, &o)
+}
+
+// apply changes the organization, and returns what is wrong with it then.
+func (in *Change) apply(c *api.Call, o *tenants.Organization) (errs fault.List) {
+	if c.Body.Has("name") {
+		o.Name = in.Name
+	}
+	if c.Body.Has("frame_origins") {
+		o.FrameOrigins = origins(in.Frames)
+	}
+	o.Features, o.Settings = with(o.Features, in.Features), with(o.Settings, in.Settings)
+	o.Lower(in.Limits, &errs)
+	tenants.CheckOrganization(&errs, o)
+	return errs
 }
 
 // Operations returns the rows.
@@ -84,14 +105,7 @@ func (m *Module) update(ctx context.Context, c *api.Call, in Change) (Answer, er
 			return err
 		}
 		changed = slices.DeleteFunc([]string{"name", "features", "settings", "limits", "frame_origins"}, func(name string) bool { return !c.Body.Has(name) })
-		if c.Body.Has("name") {
-			o.Name = in.Name
-		}
-		if c.Body.Has("frame_origins") {
-			o.FrameOrigins = origins(in.Frames)
-		}
-		o.Features, o.Settings = with(o.Features, in.Features), with(o.Settings, in.Settings)
-		return o.Lower(in.Limits)
+		return in.apply(c, o).Err()
 	})
 	if err == nil {
 		c.Note("changed", strings.Join(changed, ","))

@@ -117,7 +117,8 @@ type Checking struct {
 	Clear bool
 	// Define, where set, makes known what the record's values are checked against.
 	Define func(rec any)
-	kept   map[string]any // the values of a record before it was changed
+	kept   map[string]any    // the values of a record before it was changed,
+	sealed map[string]string // and its secrets
 
 	// Keep is set where the record is good, and nothing is to be stored of it.
 	Keep bool
@@ -144,6 +145,9 @@ func (r *Resource) Change(c *Checking, v strictjson.Value, rec any) (given uint6
 	given = r.read(c, v, change)
 	if r.values != nil {
 		c.kept = maps.Clone(*r.Values(rec))
+	}
+	if r.secrets != nil {
+		c.sealed = maps.Clone(*r.Secrets(rec))
 	}
 	for i := range r.Fields {
 		switch f := &r.Fields[i]; {
@@ -388,7 +392,10 @@ func (r *Resource) Resealed(ctx context.Context, ws *store.Workspace, name strin
 		if err != nil {
 			return err
 		}
-		if has {
+		if _, stays := after[f]; has && !stays && r.DefinitionField != "" {
+			at := strings.TrimSuffix(shown(f), ".type")
+			errs.Add(shown(f), fault.Forbidden, "%s is %s and cannot be dropped while %s have values of the field: they would be sealed for ever", at, schema.Encrypted, r.Plural())
+		} else if has {
 			errs.Add(shown(f), fault.Forbidden, "%s cannot become or stop being %s while %s have values of the field", shown(f), schema.Encrypted, r.Plural())
 		}
 	}
@@ -439,6 +446,8 @@ func (r *Resource) checkValues(c *Checking, rec any) {
 				clean = map[string]any{}
 			}
 			clean[name] = value
+			continue
+		} else if (*values)[name] == nil && (was || c.sealed[name] != "") { // null takes it away
 			continue
 		}
 		path := r.valuesName + "." + schema.Printable(name)

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -110,6 +111,10 @@ func Convert(fieldType, text string) (any, error) {
 
 func choicesOf(s string) (any, error) {
 	list := []string{}
+	if strings.HasPrefix(s, "[") && json.Unmarshal([]byte(s), &list) == nil && isChoices(list) {
+		return list, nil
+	}
+	list = list[:0]
 	seen := map[string]bool{}
 	for part := range strings.FieldsFuncSeq(s, func(r rune) bool { return r == ';' || r == '|' }) {
 		if part = strings.TrimSpace(part); part != "" && !seen[part] {

@@ -11,6 +11,7 @@ import (
 	"tenantry/backends/store"
 	"tenantry/internal/declare"
 	"tenantry/internal/fault"
+	"tenantry/internal/texts"
 )
 
 // MaxLabel is how many characters a label may have.
@@ -70,15 +71,7 @@ const labelPattern = `^[^\x00-\x1f\x7f-\x9f]*[^\s\x00-\x1f\x7f-\x9f][^\x00-\x1f\
 // ValidName reports whether text can name a custom object or a form: 1 to 64 lower-case
 // letters, digits and "_", a letter first.
 func ValidName(text string) bool {
-	if text == "" || len(text) > maxName || text[0] < 'a' || text[0] > 'z' {
-		return false
-	}
-	for i := range len(text) {
-		if c := text[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' {
-			return false
-		}
-	}
-	return true
+	return texts.PlainLower(text, maxName, "_") && text[0] >= 'a'
 }
 
 // CheckName notes in errs where the value cannot name a custom object or a form.

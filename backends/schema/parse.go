@@ -156,15 +156,7 @@ func CheckType(errs *fault.List, field, value string) {
 
 // ValidType reports whether text can name a field type.
 func ValidType(text string) bool {
-	if text == "" || len(text) > MaxTypeBytes || text[0] < 'A' || text[0] > 'Z' {
-		return false
-	}
-	for i := range len(text) {
-		if c := text[i]; (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') {
-			return false
-		}
-	}
-	return true
+	return texts.Plain(text, MaxTypeBytes, "") && text[0] >= 'A' && text[0] <= 'Z'
 }
 
 // Printable returns a name from outside so that it can stand in a message or a header:

@@ -75,6 +75,17 @@ func (s *Store) Indexes(ctx context.Context, backend string) ([]IndexStatus, err
 	return nil, nil
 }
 
+// Kept returns how many things are kept in memory for those who have a handle on an organization, by what they are.
+func (s *Store) Kept() map[string]int {
+	kept := map[string]int{"homes": s.homes.Len(), "opened": s.opened.Len()}
+	for name := range s.backends {
+		if e, ok := able[driver.Keeper](s, name); ok {
+			kept["backend."+name] = e.Kept()
+		}
+	}
+	return kept
+}
+
 // Refusing returns what tells whether a backend refuses calls at once now, since its server does
 // not answer; nil where it never does so.
 func (s *Store) Refusing(backend string) func() bool {

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"sync/atomic"
 
 	"tenantry/backends/store/driver"
 	"tenantry/internal/together"
@@ -233,42 +234,62 @@ func (c Collection[T]) Get(ctx context.Context, id string) (*T, error) {
 
 // Peek is Get for records that are read far more often than they change. What it returns
 // is shared with other callers: nobody may change it. The store is asked as for Get; only
-// the decoding is spared while the document is the same, byte for byte.
-func (c Collection[T]) Peek(ctx context.Context, id string) (*T, error) {
+// the decoding is spared while the document is the same, byte for byte, and with it what Made keeps.
+func (c Collection[T]) Peek(ctx context.Context, id string) (*T, *Made, error) {
+	missing := func() error { return fmt.Errorf("%s: %w", c.kind.spec.Name, ErrNotFound) }
 	if !ValidID(id) {
-		return nil, fmt.Errorf("%s: %w", c.kind.spec.Name, ErrNotFound)
+		return nil, nil, missing()
 	}
 	// Whether it is live is seen below: a question of the id alone is by far the quickest.
 	docs, err := c.ws.documents(ctx, c.kind.spec, Query{Filter: Eq("id", id), Limit: 1, State: Either})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var rec *T
-	if len(docs) > 0 {
-		if rec, err = c.shared(ctx, &docs[0]); err != nil {
-			return nil, err
-		}
+	if len(docs) == 0 {
+		return nil, nil, missing()
 	}
-	if rec == nil || c.kind.trash != nil && reflect.ValueOf(rec).Elem().FieldByIndex(c.kind.trash).Bool() {
-		return nil, fmt.Errorf("%s: %w", c.kind.spec.Name, ErrNotFound)
+	d, err := c.shared(ctx, &docs[0])
+	if err != nil {
+		return nil, nil, err
 	}
-	return rec, nil
+	if c.kind.trash != nil && reflect.ValueOf(d.rec).Elem().FieldByIndex(c.kind.trash).Bool() {
+		return nil, nil, missing()
+	}
+	return d.rec, &d.made, nil
 }
 
 // shared decodes a document, or returns what it was decoded to before.
-func (c Collection[T]) shared(ctx context.Context, doc *driver.Document) (*T, error) {
+func (c Collection[T]) shared(ctx context.Context, doc *driver.Document) (*decoded[T], error) {
 	key := strconv.FormatInt(c.ws.Org(), 10) + "/" + doc.ID
 	if d, ok := c.kind.decoded.Get(key); ok && d.rev == doc.Rev && bytes.Equal(d.body, doc.Body) && bytes.Equal(d.custom, doc.Custom) {
-		return d.rec, nil
+		return d, nil
 	}
-	rec := new(T)
-	if err := c.kind.decode(doc, rec); err != nil {
+	d := &decoded[T]{rev: doc.Rev, body: doc.Body, custom: doc.Custom, rec: new(T)}
+	if err := c.kind.decode(doc, d.rec); err != nil {
 		return nil, c.ws.unreadable(ctx, c.kind.spec, doc, err)
 	}
 	if len(doc.Body)+len(doc.Custom) <= maxDecodedBytes {
-		c.kind.decoded.Put(key, decoded[T]{doc.Rev, doc.Body, doc.Custom, rec})
+		c.kind.decoded.Put(key, d)
 	}
-	return rec, nil
+	return d, nil
+}
+
+// Made keeps what was last made of a record that Peek returned. Safe for concurrent use.
+type Made struct{ last atomic.Pointer[made] }
+
+type made struct{ from, is any }
+
+// Of returns what make makes of the record and from, which is all else that it depends on and can be compared; where that was asked last,
+// it is what was made then, which nobody may change.
+func (m *Made) Of(from any, make func() (any, error)) (any, error) {
+	if last := m.last.Load(); last != nil && last.from == from {
+		return last.is, nil
+	}
+	is, err := make()
+	if err == nil {
+		m.last.Store(&made{from, is})
+	}
+	return is, err
 }
 
 // Count returns how many live records match.
@@ -476,11 +497,22 @@ func (c Collection[T]) Delete(ctx context.Context, recs ...*T) error {
 		return err
 	}
 	writes := make([]driver.Write, len(recs))
+	var ending []string
 	for i, rec := range recs {
 		meta := metaOf(rec)
 		writes[i] = driver.Write{Collection: c.kind.spec.collection, Op: driver.Delete, Doc: driver.Document{ID: c.ws.part(c.kind.spec).stored(meta.ID), Rev: meta.Rev}}
+		if c.kind.spec.SoftDelete {
+			ending = append(ending, meta.ID)
+		}
 	}
-	return translate(c.kind.spec, c.ws.write(ctx, writes))
+	if err := c.ws.Ending(ctx, ending...); err != nil {
+		return err
+	}
+	err := translate(c.kind.spec, c.ws.write(ctx, writes))
+	if err == nil && !c.ws.atomic() {
+		_ = c.ws.Ending(ctx, ending...) // they are gone, whatever becomes of it
+	}
+	return err
 }
 
 func (c Collection[T]) writable() error {

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"tenantry/backends/store/driver"
+	"tenantry/internal/texts"
 )
 
 // Field types and operators are the engine's own vocabulary.
@@ -71,9 +73,13 @@ func (f Filter) IsZero() bool { return !f.leaf && f.op == driver.And && len(f.ki
 
 // Limits of one question.
 const (
-	maxDepth      = 16
-	maxConditions = 200
+	maxDepth = 16
+	// Room for two filters of callers, a campaign's own and the one of its list, of which each of 50 conditions becomes four where it
+	// leaves out a day and a moment; for words that are looked for, and for a place in an order.
+	maxConditions = 500
 	maxValues     = 10_000
+	// MongoDB takes patterns of 16,384 bytes at most; a byte of text may take seven with all its cases.
+	maxFolded = 2048
 	// MaxLimit is the largest number of documents one Find returns.
 	MaxLimit = 10_000
 )
@@ -111,8 +117,13 @@ func (s *Spec) compileNode(f Filter, part partition, depth int, budget *int) (dr
 		return driver.Predicate{}, err
 	}
 	if !ref.Custom && ref.Name == "id" {
-		if part != 0 && f.op == driver.Contains { // what is stored has more in it than the id
+		if part != 0 && f.op == driver.ContainsFold { // what is stored has more in it than the id
 			return driver.Predicate{}, fmt.Errorf("%w: the id of %s cannot be searched", ErrQuery, s.Name)
+		}
+		if part != 0 && f.op == driver.Contains {
+			if text, _ := values[0].(string); text != "" {
+				return part.containing(ref, text), nil
+			}
 		}
 		for i, v := range values {
 			if id, ok := v.(string); ok {
@@ -121,6 +132,23 @@ func (s *Spec) compileNode(f Filter, part partition, depth int, budget *int) (dr
 		}
 	}
 	return emptyIsMissing(driver.Predicate{Op: f.op, Ref: ref, Values: values}), nil
+}
+
+// containing matches the identifiers of a partition that have the text in them. The number that is stored before them may
+// have it too: there it is looked for with each character that may stand before it.
+func (p partition) containing(ref driver.Ref, text string) driver.Predicate {
+	const hex = "0123456789abcdef"
+	switch {
+	case strings.Trim(text, hex) != "":
+		return driver.Predicate{Op: driver.Or}
+	case !strings.Contains(p.prefix(), text):
+		return driver.Predicate{Op: driver.Contains, Ref: ref, Values: []any{text}}
+	}
+	either := driver.Predicate{Op: driver.Or, Kids: []driver.Predicate{{Op: driver.Contains, Ref: ref, Values: []any{"." + text}}}}
+	for _, before := range hex {
+		either.Kids = append(either.Kids, p.containing(ref, string(before)+text))
+	}
+	return either
 }
 
 // emptyIsMissing rewrites a comparison with "" on a declared text field: there the
@@ -135,7 +163,7 @@ func emptyIsMissing(p driver.Predicate) driver.Predicate {
 	switch p.Op {
 	case driver.Eq, driver.Lte:
 		return absent
-	case driver.Ne, driver.Gt, driver.StartsWith, driver.Contains:
+	case driver.Ne, driver.Gt, driver.StartsWith, driver.Contains, driver.ContainsFold:
 		return present
 	case driver.Gte:
 		return driver.Predicate{}
@@ -151,7 +179,7 @@ func emptyIsMissing(p driver.Predicate) driver.Predicate {
 
 func checkValues(ref driver.Ref, op Op, values []any) ([]any, error) {
 	list := op == driver.In || op == driver.Nin
-	if op < driver.Eq || op > driver.Exists {
+	if op < driver.Eq || op > driver.Before {
 		return nil, fmt.Errorf("%w: unknown operator %d on %s", ErrQuery, op, ref.Name)
 	}
 	if !list && len(values) != 1 {
@@ -163,8 +191,14 @@ func checkValues(ref driver.Ref, op Op, values []any) ([]any, error) {
 	out := make([]any, len(values))
 	for i, v := range values {
 		p, ok := portable(v)
+		if f, is := v.(float64); is && math.IsInf(f, 0) && (op == driver.From || op == driver.Before) {
+			p, ok = f, true // the place of what JSON has and no float holds
+		}
 		if !ok || !comparable(ref, op, p) {
 			return nil, fmt.Errorf("%w: a value of type %T does not compare with %s", ErrQuery, v, ref.Name)
+		}
+		if text, _ := p.(string); op == driver.ContainsFold && len(text) > maxFolded {
+			return nil, fmt.Errorf("%w: more than %d bytes to look for in %s", ErrQuery, maxFolded, ref.Name)
 		}
 		out[i] = p
 	}
@@ -188,8 +222,11 @@ func comparable(ref driver.Ref, op Op, v any) bool {
 		_, ok := v.(bool)
 		return ok
 	}
+	if op == driver.From || op == driver.Before {
+		return ref.Custom && ref.Type != driver.Strings
+	}
 	_, text := v.(string)
-	if op == driver.Contains || op == driver.StartsWith {
+	if op == driver.Contains || op == driver.StartsWith || op == driver.ContainsFold {
 		return text && (ref.Type == driver.String || ref.Type == driver.Any || ref.Type == driver.Date ||
 			(ref.Type == driver.Strings && op == driver.Contains))
 	}
@@ -232,15 +269,4 @@ func (s *Spec) ref(f Field) (driver.Ref, error) {
 }
 
 // ValidKey reports whether text can name a custom field: 1 to 64 of letters, digits, "_", "-".
-func ValidKey(text string) bool {
-	if text == "" || len(text) > 64 {
-		return false
-	}
-	for i := range len(text) {
-		c := text[i]
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-' {
-			return false
-		}
-	}
-	return true
-}
+func ValidKey(text string) bool { return texts.Plain(text, 64, "_-") }

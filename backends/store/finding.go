@@ -11,7 +11,6 @@ type Finding = driver.Finding
 
 // The verdicts of a Finding.
 const (
-	FindingGood    = driver.FindingGood
 	FindingWarning = driver.FindingWarning
 	FindingWrong   = driver.FindingWrong
 )

@@ -45,7 +45,7 @@ type Index struct {
 
 // Access is a question that a module asks regularly: equality (or a range, in the last
 // of Where) on the fields of Where, ordered by Sort. Tests hold every engine to
-// answering it by an index.
+// answering it by an index, and MongoDB to having no index that none of them needs.
 type Access struct {
 	Where []string
 	Sort  []string
@@ -97,6 +97,13 @@ func (s *Spec) uniqueFields(index string) []string {
 
 const partitionField = "org_id"
 
+// ordered reports whether a declared question is asked in the order of the fields, for more than one value of the last.
+func (s *Spec) ordered(fields []string) bool {
+	return slices.ContainsFunc(s.Access, func(a Access) bool {
+		return len(a.Where) < len(fields) && len(a.Sort) > 0 && slices.Equal(slices.Concat(a.Where, a.Sort), fields)
+	})
+}
+
 // Kind binds a record type to its Spec. It is immutable and safe for concurrent use.
 type Kind[T any] struct {
 	spec   *Spec
@@ -104,7 +111,7 @@ type Kind[T any] struct {
 	custom []int       // index path of the custom map
 	trash  []int       // index path of the field deleted; nil: there is no trash
 	// decoded are records as Peek last decoded them.
-	decoded *bounded.Map[decoded[T]]
+	decoded *bounded.Map[*decoded[T]]
 }
 
 // decoded is a record together with the document it came from.
@@ -112,6 +119,7 @@ type decoded[T any] struct {
 	rev          int64
 	body, custom []byte
 	rec          *T
+	made         Made
 }
 
 // Bounds of what Peek keeps of one kind.
@@ -168,7 +176,7 @@ func Define[T any](spec Spec) (*Kind[T], error) {
 			return nil, fmt.Errorf("store: %s: %q is to ride along and is not declared", spec.Name, f)
 		}
 	}
-	k := &Kind[T]{spec: &spec, custom: custom, decoded: bounded.New[decoded[T]](maxDecoded)}
+	k := &Kind[T]{spec: &spec, custom: custom, decoded: bounded.New[*decoded[T]](maxDecoded)}
 	spec.collection = &driver.Collection{Name: spec.Name, Custom: spec.Custom}
 	for _, f := range names {
 		if spec.Custom && (special[f].on || slices.Contains(spec.Rides, f)) {
@@ -210,7 +218,7 @@ func Define[T any](spec Spec) (*Kind[T], error) {
 			}
 		}
 		spec.indexes[name] = fields
-		spec.collection.Indexes = append(spec.collection.Indexes, driver.Index{Name: name, Fields: fields, Unique: index.Unique, Sparse: index.Sparse, Rides: index.Rides})
+		spec.collection.Indexes = append(spec.collection.Indexes, driver.Index{Name: name, Fields: fields, Unique: index.Unique, Sparse: index.Sparse, Rides: index.Rides, Ordered: index.Unique && spec.ordered(index.Fields)})
 	}
 	return k, nil
 }

@@ -289,3 +289,49 @@ func TestAReaderDoesNotWaitForWhoCannotTell(t *testing.T) {
 		t.Errorf("read %q; bounded: %v", got, bounded)
 	}
 }
+
+// A placement that the control data have lost again, as in an election, is not used for longer than somebody may answer who did
+// not know of it: then what they say now holds. Until then what is read late of an earlier one does not.
+func TestAPlacementThatWasLostEnds(t *testing.T) {
+	t.Parallel()
+	items := define[item](t, itemSpec())
+	where := &located{at: store.Placement{Backend: "first", Rev: 8}}
+	s := store.New(store.Options{
+		Backends: map[string]driver.Engine{"first": openSQLite(t), "second": openSQLite(t)}, ControlBackend: "first", Tenant: []*store.Spec{items.Spec()},
+		Leases: store.Leases{Fresh: 20 * time.Millisecond, Settled: 200 * time.Millisecond, Copying: 100 * time.Millisecond, Hold: time.Second},
+	})
+	s.LocateWith(where.locate)
+	for _, backend := range s.Backends() {
+		if err := s.Prepare(t.Context(), 1, "", backend); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at := func(p store.Placement) *store.Workspace {
+		t.Helper()
+		w, err := s.At(t.Context(), 1, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	began := time.Now()
+	w := at(store.Placement{Backend: "second", Rev: 9, ReadAt: began})
+	insert(t, items.In(w), &item{Name: "there"})
+	at(store.Placement{Backend: "first", Rev: 8, ReadAt: time.Now()})
+	if got := names(t, items.In(w), store.Query{}); got != "there" && time.Since(began) < s.Leases().Steady() {
+		t.Errorf("what was read of an earlier placement holds at once: %q", got)
+	}
+	time.Sleep(time.Until(began.Add(s.Leases().Settled))) // so long one may write by it
+	for end := began.Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		err := items.In(w).Insert(t.Context(), &item{Name: "here"})
+		if err == nil {
+			break
+		}
+		if wantErr(t, "a write by a placement that was lost", err, store.ErrUnavailable); time.Now().After(end) {
+			t.Fatal("it never ends")
+		}
+	}
+	if got := names(t, items.In(w), store.Query{}); got != "here" {
+		t.Errorf("where the organization is, lies %q", got)
+	}
+}

@@ -73,3 +73,33 @@ func TestMissingFilesAreNotMadeAnew(t *testing.T) {
 		t.Errorf("the file was made anew: %v, %v", left, err)
 	}
 }
+
+// A record that cannot be read concerns nobody once its organization is gone: it is named no more, and takes no other's place.
+func TestWhatCannotBeReadGoesWithItsOrganization(t *testing.T) {
+	t.Parallel()
+	e, items := openSQLite(t), define[item](t, itemSpec())
+	s := store.New(store.Options{Engine: e, Tenant: []*store.Spec{items.Spec()}})
+	w, err := s.At(t.Context(), 1, store.Placement{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := &item{Name: "whole"}
+	insert(t, items.In(w), rec)
+	raw, err := e.Open(t.Context(), driver.Opening{Workspace: "org-1", Collections: []*driver.Collection{items.Spec().Collection()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	damaged := driver.Document{ID: rec.ID, Rev: rec.Rev, Body: []byte(`{"name":1}`), Values: make([]any, len(items.Spec().Collection().Fields))}
+	if err := raw.Write(t.Context(), []driver.Write{{Collection: items.Spec().Collection(), Op: driver.Put, Doc: damaged}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := items.In(w).Find(t.Context(), store.Query{LeaveOut: true, State: store.Either}); err != nil || len(s.Unreadable(t.Context(), "", true)) != 1 {
+		t.Fatalf("%v, %v", s.Unreadable(t.Context(), "", true), err)
+	}
+	if err := s.Remove(t.Context(), 1, ""); err != nil {
+		t.Fatal(err)
+	}
+	if left := s.Unreadable(t.Context(), "", true); len(left) > 0 {
+		t.Errorf("of an organization that was removed: %+v", left)
+	}
+}

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"tenantry/backends/store"
@@ -40,17 +41,29 @@ func TestPeekSeesEveryChange(t *testing.T) {
 		}
 		want := func(ws *store.Workspace, name string) {
 			t.Helper()
-			for range 2 { // decoded and kept
-				got, err := kind.In(ws).Peek(ctx, rec.ID)
+			for n := range 2 { // decoded and kept
+				got, made, err := kind.In(ws).Peek(ctx, rec.ID)
 				if err != nil || got.Name != name || got.ID != rec.ID {
 					t.Fatalf("got %+v, %v, want %s", got, err, name)
+				}
+				for _, from := range []string{"", "shown to others"} {
+					is, err := made.Of(from, func() (any, error) { return fmt.Sprint(from, got.Name, n), nil })
+					if err != nil || is != fmt.Sprint(from, name, n) && (is != fmt.Sprint(from, name, 0) || from == "") {
+						t.Fatalf("made of %q: %v, %v", name, is, err)
+					}
+				}
+				if is, _ := made.Of("shown to others", func() (any, error) { return "anew", nil }); is == "anew" {
+					t.Fatal("what was made is made again")
+				}
+				if _, err := made.Of("", func() (any, error) { return nil, errors.New("no") }); err == nil {
+					t.Fatal("what cannot be made was")
 				}
 			}
 		}
 		want(first, "one")
 		want(second, "of another organization")
 		want(first, "one")
-		if _, err := kind.In(first.Scoped(store.Scope{})).Peek(ctx, rec.ID); !errors.Is(err, store.ErrNotFound) {
+		if _, _, err := kind.In(first.Scoped(store.Scope{})).Peek(ctx, rec.ID); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("out of scope: %v", err)
 		}
 		rec.Name = "two"
@@ -61,7 +74,7 @@ func TestPeekSeesEveryChange(t *testing.T) {
 		if err := kind.In(first).Delete(ctx, rec); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := kind.In(first).Peek(ctx, rec.ID); !errors.Is(err, store.ErrNotFound) {
+		if _, _, err := kind.In(first).Peek(ctx, rec.ID); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("deleted: %v", err)
 		}
 		again := &peeked{Meta: store.Meta{ID: rec.ID}, Name: "made again at the first revision"}
@@ -77,7 +90,7 @@ func TestPeekSeesEveryChange(t *testing.T) {
 			t.Fatal(err)
 		}
 		want(first, third.Name)
-		if _, err := kind.In(first).Peek(ctx, "no identifier"); !errors.Is(err, store.ErrNotFound) {
+		if _, _, err := kind.In(first).Peek(ctx, "no identifier"); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("malformed: %v", err)
 		}
 	})

@@ -31,7 +31,7 @@ type Placement struct {
 	Backend string // empty: DefaultBackend
 	Owner   string // what the workspace is held to, see driver.Opening
 	Phase   Phase
-	// Rev orders placements of one organization: the one with the higher revision holds.
+	// Rev orders placements of one organization: the one with the higher revision holds, unless it has been lost.
 	Rev int64
 	// ReadAt is when somebody began to read this from where it is decided. Zero: it never changes.
 	ReadAt time.Time
@@ -72,6 +72,12 @@ const (
 	locateFor = 2 * time.Second       // how long a reader's look may take
 )
 
+// steadyFor leases may somebody answer who was replaced, as in an election, and does not know what is written since.
+const steadyFor = 3
+
+// Steady returns how long the server of the control data must have been the same for nobody to be answered by the one before.
+func (l Leases) Steady() time.Duration { return steadyFor * l.Settled }
+
 // of returns how long a write by the placement may take.
 func (l Leases) of(p Placement) time.Duration {
 	if p.Phase == Settled {
@@ -103,17 +109,27 @@ func newHome(s *Store, who tenancy) *home {
 	return &home{store: s, who: who, asking: make(chan struct{}, 1)}
 }
 
+// lives reports whether the organization was found on that backend last.
+func (h *home) lives(backend string) bool {
+	r := h.at.Load()
+	return r != nil && r.backend() == backend
+}
+
 var errRemoved = fmt.Errorf("the organization was removed: %w", ErrNotFound)
 
-// settle notes a placement that was read, unless a later one is known.
+// settle notes a placement that was read, unless a later one is known. One that nobody has read for so long that whoever
+// did not know of it is gone is none: the control data have lost it.
 func (h *home) settle(ctx context.Context, p Placement) (*residence, error) {
 	for {
 		if h.removed.Load() {
 			return nil, errRemoved
 		}
 		old := h.at.Load()
-		if old != nil && (old.Rev > p.Rev || old.Rev == p.Rev && !p.ReadAt.After(old.ReadAt)) {
-			return old, nil
+		if old != nil {
+			lost := !old.ReadAt.IsZero() && p.ReadAt.Sub(old.ReadAt) > h.store.leases.Steady()
+			if old.Rev > p.Rev && !lost || old.Rev == p.Rev && !p.ReadAt.After(old.ReadAt) {
+				return old, nil
+			}
 		}
 		next := &residence{Placement: p}
 		if old != nil && old.backend() == p.backend() {

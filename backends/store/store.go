@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"tenantry/backends/store/driver"
+	"tenantry/internal/bounded"
 )
 
 // Store opens workspaces on its backends. Safe for concurrent use.
@@ -27,6 +28,7 @@ type Store struct {
 	now       func() time.Time
 	leases    Leases
 	observe   func(context.Context, Call)
+	ending    func(context.Context, *Workspace, []string) error
 	locator   atomic.Pointer[Locator]
 	control   []*driver.Collection
 	tenant    []*driver.Collection
@@ -38,10 +40,11 @@ type Store struct {
 	damages damages
 	// unreadable are records, damages whole workspaces.
 	unreadable unreadables
-	mu         sync.Mutex
-	opened     map[place]driver.Workspace
-	homes      map[tenancy]*home
-	removals   int // started or ended; an opening that overlaps one is not kept
+	// What organizations need is kept while anybody has a handle on them, as those do who are asked for by their hosts.
+	opened   bounded.Weak[place, observed]
+	homes    bounded.Weak[tenancy, home]
+	mu       sync.Mutex
+	removals int // started or ended; an opening that overlaps one is not kept
 }
 
 // place is a workspace of a backend, and whose it is.
@@ -81,7 +84,7 @@ type Options struct {
 func New(o Options) *Store {
 	s := &Store{
 		backends: map[string]driver.Engine{}, controlAt: BackendName(o.ControlBackend), ids: newIDSource(), now: o.Now, observe: o.Observe,
-		opened: map[place]driver.Workspace{}, homes: map[tenancy]*home{}, notes: notesCollection(),
+		notes: notesCollection(),
 	}
 	s.damages = damages{all: map[place]Damage{}, tell: o.Damage}
 	s.unreadable = unreadables{all: map[Unreadable]func(context.Context) bool{}, tell: o.Unreadable}
@@ -108,6 +111,23 @@ func (s *Store) Keep(specs ...*Spec) {
 	for _, spec := range specs {
 		s.kinds, s.tenant, s.aside[spec.collection] = append(s.kinds, spec), append(s.tenant, spec.collection), spec.Aside
 	}
+}
+
+// OnEnd sets who is told of records with a trash, of any kind, right before they are deleted for good: who keeps what they
+// held ends that, and an error keeps them. What it writes is no part of the write that deletes. Where that may come
+// between the write of a record and what is stored after it, because the engine has no transactions, it is told again
+// once they are gone. It is called before the first workspace is opened.
+func (s *Store) OnEnd(ending func(ctx context.Context, ws *Workspace, ids []string) error) {
+	s.ending = ending
+}
+
+// Ending tells who is told of the end of records that some, or parts of them, are about to end.
+func (w *Workspace) Ending(ctx context.Context, ids ...string) error {
+	if w.store.ending == nil || w.home == nil || len(ids) == 0 {
+		return nil
+	}
+	all := &Workspace{store: w.store, home: w.home, specs: w.specs, org: w.org}
+	return w.store.ending(context.WithValue(ctx, alongKey{}, (*Along)(nil)), all, ids)
 }
 
 // engine returns a backend and its name; empty is the default one. Error: ErrUnavailable.
@@ -164,27 +184,12 @@ func (s *Store) At(ctx context.Context, org int64, p Placement) (*Workspace, err
 
 func (s *Store) home(ctx context.Context, org int64, p Placement) (*home, error) {
 	who := tenancy{org, p.Owner}
-	s.mu.Lock()
-	h := s.homes[who]
-	removals := s.removals
-	s.mu.Unlock()
-	if h != nil {
-		_, err := h.settle(ctx, p)
-		return h, err
-	}
-	h = newHome(s, who)
+	h := s.homes.GetOrPut(who, func() *home { return newHome(s, who) }) // before it is opened: there are never two
 	if _, err := h.settle(ctx, p); err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	other := s.homes[who]
-	if other == nil && s.removals == removals {
-		s.homes[who] = h
-	}
-	s.mu.Unlock()
-	if other != nil {
-		_, err := other.settle(ctx, p)
-		return other, err
+	if h.removed.Load() {
+		return nil, errRemoved
 	}
 	return h, nil
 }
@@ -244,10 +249,7 @@ func (s *Store) RemoveFrom(ctx context.Context, org int64, owner, backend string
 		return err
 	}
 	who := tenancy{org, owner}
-	s.mu.Lock()
-	h := s.homes[who]
-	s.mu.Unlock()
-	if h != nil && h.at.Load().backend() == backend {
+	if h := s.homes.Get(who); h != nil && h.lives(backend) {
 		return fmt.Errorf("store: organization %d lives on backend %s", org, backend)
 	}
 	s.close(who, backend)
@@ -259,19 +261,19 @@ func (s *Store) RemoveFrom(ctx context.Context, org int64, owner, backend string
 func (s *Store) close(who tenancy, backend string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.opened, place{backend, workspaceName(who.org), who.owner})
+	s.opened.Delete(place{backend, workspaceName(who.org), who.owner})
 	s.removals++
 }
 
 func (s *Store) forget(who tenancy) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if h := s.homes[who]; h != nil {
+	if h := s.homes.Get(who); h != nil {
 		h.removed.Store(true)
-		delete(s.homes, who)
+		s.homes.Delete(who, h)
 	}
 	for name := range s.backends {
-		delete(s.opened, place{name, workspaceName(who.org), who.owner})
+		s.opened.Delete(place{name, workspaceName(who.org), who.owner})
 	}
 	s.removals++
 }
@@ -287,10 +289,7 @@ func (s *Store) Check(ctx context.Context, backend string) error {
 
 // open returns a workspace. Unless it may be made, one that the engine lost is an error.
 func (s *Store) open(ctx context.Context, backend string, o driver.Opening, make bool) (driver.Workspace, error) {
-	s.mu.Lock()
-	w, ok := s.opened[place{backend, o.Workspace, o.Owner}]
-	s.mu.Unlock()
-	if ok {
+	if w := s.opened.Get(place{backend, o.Workspace, o.Owner}); w != nil {
 		return w, nil
 	}
 	return s.openAnew(ctx, backend, o, make)
@@ -321,15 +320,15 @@ func (s *Store) openAnew(ctx context.Context, backend string, o driver.Opening, 
 			return nil, fmt.Errorf("opening workspace %s: %w", o.Workspace, err)
 		}
 	}
-	w, err := engine.Open(ctx, o)
+	drv, err := engine.Open(ctx, o)
 	if err != nil {
 		s.damage(at, orgOf(o.Workspace), err)
 		return nil, fmt.Errorf("opening workspace %s on backend %s: %w", o.Workspace, backend, err)
 	}
-	w = &observed{Workspace: w, store: s, at: at}
+	w := &observed{Workspace: drv, store: s, at: at}
 	s.mu.Lock()
 	if s.removals == removals {
-		s.opened[place{backend, o.Workspace, o.Owner}] = w
+		s.opened.Put(place{backend, o.Workspace, o.Owner}, w)
 	}
 	s.mu.Unlock()
 	return w, nil

@@ -60,7 +60,7 @@ func (w *Workspace) unreadable(ctx context.Context, s *Spec, doc *driver.Documen
 		defer cancel()
 		drv, err := w.reader(ctx)
 		if err != nil || doc.ID == "" {
-			return true
+			return !errors.Is(err, errRemoved)
 		}
 		docs, err := find(ctx, drv, s.collection, []string{id})
 		now, there := docs[id]

@@ -23,13 +23,13 @@ type Explanation struct {
 }
 
 type question struct {
-	Operation string `json:"operation" rule:"required max=200" doc:"Name of the operation, such as folders.get." example:"folders.get"`
-	Subject   string `json:"subject" rule:"required max=200" doc:"Who would call, as the audit log has it: key:<id> or user:<number>." example:"user:7"`
+	Operation string `json:"operation" rule:"required max=200" doc:"Name of the operation, such as folders.get." ask:"What they would do" example:"folders.get"`
+	Subject   string `json:"subject" rule:"required max=200" doc:"Who would call, as the audit log has it: key:<id> or user:<number>." ask:"Who" example:"user:7"`
 }
 
 func (m *Module) explain() api.Operation {
 	return api.Typed(api.Operation{
-		Name: "authz.explain", Method: http.MethodGet, Path: "/api/authz/explain", Tag: "Keys", Summary: "Explain what a key or a user may call",
+		Name: "authz.explain", Method: http.MethodGet, Path: "/api/authz/explain", Tag: "Keys", Summary: "Explain what a key or a user may call", Ask: "Whether somebody may do something, and what decides that.",
 		Description: "Asks what decides each call: whether the credential is good, whether the operation takes it, and the permissions it needs.",
 		Credentials: api.Key | api.Session, Kinds: api.ServerKeys, Rule: api.Needs(tenants.ManageKeys), Message: "Explanation found",
 		Example: Explanation{Operation: "folders.get", Subject: "user:7", Allowed: true, Reasons: []string{}, Held: []tenants.Permission{tenants.ManageFiles}},
@@ -87,14 +87,14 @@ func (m *Module) explained(ctx context.Context, c *api.Call, in question) (Expla
 func (m *Module) caller(ctx context.Context, c *api.Call, kind, id string, uid int64) (*tenants.Principal, error) {
 	if kind == "key" {
 		who, err := m.Keys.Principal(ctx, c.Tenant, id)
-		return who, missingAs("Key not found", err)
+		return who, api.OrMissing(err, "Key not found")
 	}
 	if !mayRead(c.Principal, uid) { // else anybody would hear who there is and what they may do
 		return nil, api.Forbidden("The caller lacks view_users, without which nobody hears of a user")
 	}
 	u, err := m.People.FindUser(ctx, c.Tenant, uid)
 	if err != nil {
-		return nil, missingAs("User not found", err)
+		return nil, api.OrMissing(err, "User not found")
 	}
 	return m.People.PrincipalOf(ctx, c.Tenant, u)
 }

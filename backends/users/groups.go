@@ -5,6 +5,8 @@ import (
 
 	"tenantry/backends/api"
 	"tenantry/backends/crud"
+	"tenantry/backends/resource"
+	"tenantry/internal/fault"
 	"tenantry/tenants"
 	"tenantry/tenants/people"
 )
@@ -12,46 +14,66 @@ import (
 func read() api.Rule  { return api.NeedsOneOf(tenants.ViewUsers, tenants.ManageUsers) }
 func write() api.Rule { return api.Needs(tenants.ManageUsers) }
 
+// Role is a role as callers see it.
+type Role struct {
+	Name        string               `json:"name" doc:"By which people hold the role."`
+	Label       string               `json:"label" doc:"What people read."`
+	Permissions []tenants.Permission `json:"permissions" doc:"What whoever has the role may do."`
+	CreatedAt   string               `json:"created_at" doc:"RFC 3339, UTC, milliseconds."`
+	BuiltIn     bool                 `json:"built_in" doc:"Whether every organization has it, and nobody changes it: admin, which holds every permission and the calls that are administrators' alone. It comes first in lists that nothing narrows, whatever their order."`
+}
+
+// Complete adds whether it is built in.
+func (r *Role) Complete(rec any) { r.BuiltIn = rec.(*people.Role).Name == people.AdminRole }
+
 // roles returns the rows of roles. The built-in one is stored nowhere, and no caller changes it. Who is limited
 // to teams changes none that somebody may hold who is not.
 func (m *Module) roles() []api.Operation {
+	guard := guarded(m, func(_ context.Context, _ *api.Call, r *people.Role) (rights, error) {
+		held := rights{permissions: r.Permissions}
+		if r.ID == "" {
+			held.teams = []string{}
+		}
+		return held, nil
+	})
 	return crud.Rows(m.Kinds.Roles, crud.Options[people.Role]{
-		Path: "/api/roles", Things: "Roles", Read: read(), Write: write(), Search: []string{"name"},
-		Before: guarded(m, func(_ context.Context, _ *api.Call, r *people.Role) (rights, error) {
-			held := rights{permissions: r.Permissions}
-			if r.ID == "" {
-				held.teams = []string{}
+		Path: "/api/roles", Things: "Roles", Read: read(), Write: write(), Search: []string{"name", "label"}, Few: []string{"created_at"},
+		BuiltIn: func(c *api.Call) []people.Role { return []people.Role{people.BuiltIn(c.Tenant)} },
+		Example: Role{Name: "editor", Label: "Editor", Permissions: []tenants.Permission{tenants.Contacts}, CreatedAt: "2024-06-04T13:52:42.000Z"},
+		Before: func(ctx context.Context, c *api.Call, rec, was *people.Role) error {
+			if was != nil && was.Name == people.AdminRole {
+				return fault.One("name", fault.Forbidden, "the role %s is built in: nobody changes or deletes it", people.AdminRole)
 			}
-			return held, nil
-		}),
-		Keeper: keeper(m.People.CreateRole, m.People.UpdateRole, m.People.DeleteRole),
+			return guard(ctx, c, rec, was)
+		},
+		Keeper: keeper(m.Kinds.Roles, m.People.CreateRole, m.People.UpdateRole, m.People.DeleteRole),
 	})
 }
 
 // teams returns the rows of teams. Who is limited to teams changes those alone.
 func (m *Module) teams() []api.Operation {
 	return crud.Rows(m.Kinds.Teams, crud.Options[people.Team]{
-		Path: "/api/teams", Things: "Teams", Read: read(), Write: write(), Search: []string{"name"},
+		Path: "/api/teams", Things: "Teams", Read: read(), Write: write(), Search: []string{"name"}, Few: []string{"created_at"},
 		Before: guarded(m, func(_ context.Context, _ *api.Call, t *people.Team) (rights, error) {
 			if t.ID == "" { // a new one, in which nobody is
 				return rights{teams: []string{}}, nil
 			}
 			return rights{teams: []string{t.ID}}, nil
 		}),
-		Keeper: keeper(m.People.CreateTeam, m.People.UpdateTeam, m.People.DeleteTeam),
+		Keeper: keeper(m.Kinds.Teams, m.People.CreateTeam, m.People.UpdateTeam, m.People.DeleteTeam),
 	})
 }
 
 // accounts returns the rows of service accounts.
 func (m *Module) accounts() []api.Operation {
 	return crud.Rows(m.Kinds.Accounts, crud.Options[people.Account]{
-		Path: "/api/service-accounts", Things: "Service Accounts", Read: read(), Write: write(), Search: []string{"name"},
+		Path: "/api/service-accounts", Things: "Service Accounts", Read: read(), Write: write(), Search: []string{"name"}, Few: []string{"created_at"},
 		Before: guarded(m, func(_ context.Context, _ *api.Call, a *people.Account) (rights, error) {
 			held := of(a.Permissions, a.Teams)
 			held.active = a.Active
 			return held, nil
 		}),
-		Keeper: keeper(m.People.CreateAccount, m.People.UpdateAccount, func(ctx context.Context, t *tenants.Tenant, a *people.Account) error {
+		Keeper: keeper(m.Kinds.Accounts, m.People.CreateAccount, m.People.UpdateAccount, func(ctx context.Context, t *tenants.Tenant, a *people.Account) error {
 			_, err := m.Keys.RemoveAccount(ctx, t, a)
 			return err
 		}),
@@ -60,6 +82,7 @@ func (m *Module) accounts() []api.Operation {
 
 // keeper makes one of what the service of people does.
 func keeper[T any](
+	of *resource.Of[T],
 	create func(context.Context, *tenants.Tenant, T) (*T, error),
 	update func(context.Context, *tenants.Tenant, *T, func(*T) error) (*T, error),
 	remove func(context.Context, *tenants.Tenant, *T) error,
@@ -70,5 +93,13 @@ func keeper[T any](
 			return update(ctx, c.Tenant, rec, change)
 		},
 		Delete: func(ctx context.Context, c *api.Call, rec *T) error { return remove(ctx, c.Tenant, rec) },
+		Refers: refers(of),
+	}
+}
+
+// refers looks for what a record refers to, as the service of people does.
+func refers[T any](of *resource.Of[T]) func(context.Context, *api.Call, *T, *fault.List) error {
+	return func(ctx context.Context, c *api.Call, rec *T, errs *fault.List) error {
+		return people.Refers(ctx, c.Tenant, of.Resource, rec, errs)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -67,21 +68,21 @@ func (m *Module) showKeys(ctx context.Context, c *api.Call, found []*keys.Key) (
 	if err != nil {
 		return nil, err
 	}
-	all := make([]any, len(found))
+	all, known := make([]any, len(found)), map[string]opening{}
 	for i, k := range found {
-		all[i] = m.showKey(k, cmp.Or(owners[k.AccountID], &people.Account{}))
+		all[i] = m.showKey(c.Tenant, k, cmp.Or(owners[k.AccountID], &people.Account{}), known)
 	}
 	return all, nil
 }
 
-func (m *Module) showKey(k *keys.Key, owner *people.Account) Key {
+// showKey shows a key. Known is what keys of the same list open, by all that this depends on: most keys are alike, and each asks every row.
+func (m *Module) showKey(t *tenants.Tenant, k *keys.Key, owner *people.Account, known map[string]opening) Key {
 	now, effective := m.Now(), k.Effective(owner)
-	unused, since := k.Unneeded(effective)
 	one := Key{
 		ID: k.ID, Name: k.Name, Kind: string(k.Kind), Account: k.AccountID, AccountName: owner.Name, Begins: k.Hint, State: k.State(now),
-		Permissions: orEmpty(k.Permissions), Effective: orEmpty(effective), May: words(k, owner, effective, k.State(now)), Teams: orEmpty(k.Teams),
+		Permissions: orEmpty(k.Permissions), Effective: orEmpty(effective), May: m.words(t, k, owner, effective, k.State(now), known), Teams: orEmpty(k.Teams),
 		AllowedIPs: orEmpty(k.AllowIPs), Origins: orEmpty(k.Origins), CreatedAt: texts.Time(k.CreatedAt),
-		ExpiresAt: when(k.ExpiresAt), RevokedAt: when(k.RevokedAt), LastUsedAt: when(k.LastUsed), Unused: orEmpty(unused), UnusedSince: when(since),
+		ExpiresAt: when(k.ExpiresAt), RevokedAt: when(k.RevokedAt), LastUsedAt: when(k.LastUsed), Unused: orEmpty(keys.Unneeded(effective, k.Needed)), UnusedSince: when(k.NeededSince),
 	}
 	if k.OldUntil > now.UnixMilli() {
 		one.OldUntil = when(k.OldUntil)
@@ -98,18 +99,62 @@ func when(ms int64) *string {
 	return &text
 }
 
-// words says what a key may do.
-func words(k *keys.Key, owner *people.Account, effective []tenants.Permission, state string) string {
+// opening is what a key can call: by which of its permissions, and whether others without any.
+type opening struct {
+	by   []tenants.Permission
+	bare bool
+}
+
+func (m *Module) opens(t *tenants.Tenant, k *keys.Key, owner *people.Account, effective []tenants.Permission) (is opening) {
+	who := func(held ...tenants.Permission) *tenants.Principal {
+		return &tenants.Principal{Kind: tenants.ServiceAccount, KeyKind: k.Kind, Origins: k.Origins, Teams: k.Narrowed(owner), Permissions: held}
+	}
+	origin := ""
+	if len(k.Origins) > 0 {
+		origin = k.Origins[0]
+	}
+	opened := map[tenants.Permission]bool{}
+	for _, op := range m.rows {
+		if op.Credentials&api.Key == 0 || op.Admits(who(), origin) != nil {
+			continue
+		}
+		if op.Rule.Check(who(), t) == nil {
+			is.bare = true
+			continue
+		}
+		for _, one := range effective {
+			opened[one] = opened[one] || op.Rule.Check(who(one), t) == nil
+		}
+	}
+	is.by = slices.DeleteFunc(slices.Clone(effective), func(one tenants.Permission) bool { return !opened[one] })
+	return is
+}
+
+// words says what a key may do, of which the rows of all operations decide.
+func (m *Module) words(t *tenants.Tenant, k *keys.Key, owner *people.Account, effective []tenants.Permission, state string, known map[string]opening) string {
 	switch {
 	case state != "active":
 		return "Nothing: the key is " + state + "."
 	case owner.ID == "" || !owner.Active:
 		return "Nothing: its service account is not active, or was deleted."
 	}
-	text := k.Kind.Label() + ": what needs no permission"
-	if len(effective) > 0 {
-		text = k.Kind.Label() + ": whatever needs " + people.Joined(effective) + ", and what needs no permission"
+	alike := fmt.Sprintf("%q %#v %#v %q", k.Kind, k.Origins, k.Narrowed(owner), effective) // no teams are not all of them
+	is, ok := known[alike]
+	if !ok {
+		is = m.opens(t, k, owner, effective)
+		known[alike] = is
 	}
+	var what []string
+	if len(is.by) > 0 {
+		what = append(what, "what needs "+people.Joined(is.by))
+	}
+	if is.bare {
+		what = append(what, "what needs no permission")
+	}
+	if len(what) == 0 {
+		return "Nothing: no operation that takes such a key goes with what it holds."
+	}
+	text := k.Kind.Label() + ": of the operations for such keys, " + strings.Join(what, ", and ")
 	if teams := k.Narrowed(owner); teams != nil {
 		text += "; records without teams and of the teams " + strings.Join(teams, ", ")
 	}
@@ -159,16 +204,16 @@ func (m *Module) keys() []api.Operation {
 	}
 	row := api.Operation{
 		Method: http.MethodPost, Tag: "Keys", Resource: m.Stored.Keys.Name, Credentials: api.Key | api.Session, Kinds: api.ServerFull, Rule: may, Audit: api.AuditAlways, Once: true, Example: exampleIssued(),
-		Failures: []api.Failure{{
-			Code: http.StatusUnprocessableEntity, Message: "Validation failed: the caller lacks contacts, and nobody gives what they lack", When: "something is not acceptable, or more than the caller may give",
-			Data: map[string]any{"errors": []api.FieldError{{Field: "permissions", Code: fault.Forbidden, Message: "the caller lacks contacts, and nobody gives what they lack"}}},
-		}},
+		Failures: []api.Failure{api.Refuses(http.StatusUnprocessableEntity, "something is not acceptable, or more than the caller may give",
+			"permissions", fault.Forbidden, "the caller lacks contacts, and nobody gives what they lack")},
 	}
 	create, rotate := row, row
 	create.Name, create.Path, create.Summary, create.Message = "keys.create", "/api/keys", "Create key", "Key created"
+	create.Ask = "You are shown the key once. It may do what its service account may, or less."
 	create.Description = "Answers the key, and its text this once. It holds what its service account holds, narrowed by what is given here, and never more than the caller; one that a key asks for neither outlasts that nor is used from elsewhere, and is narrowed where that is."
 	create.BodyLimit = 64 << 10
 	rotate.Name, rotate.Path, rotate.Summary, rotate.Message = "keys.rotate", "/api/keys/{id}/rotate", "Rotate key", "Key rotated"
+	rotate.Ask = "You are shown the new text once."
 	rotate.Description = "Gives the key another text, answered this once, and the lifetime anew with which it was made. The old text ends, after the overlap where there is one; one from a rotation before that ends now."
 	rotate.Failures = append(slices.Clone(row.Failures), api.Failure{Code: http.StatusNotFound, Message: "Key not found", When: "no such key in this organization"})
 	return append([]api.Operation{api.Typed(create, m.createKey), api.Typed(rotate, m.rotateKey), m.explain()}, rows...)
@@ -204,12 +249,26 @@ func (m *Module) ofKeys(_ context.Context, c *api.Call) (store.Filter, error) {
 type newKey struct {
 	Name        string               `json:"name" rule:"required max=200 format=label" doc:"Name of the key." example:"crm"`
 	Kind        string               `json:"kind" rule:"required enum=server_full|server_read|browser" doc:"Kind of the key." example:"server_full"`
-	Account     string               `json:"account" rule:"required format=id ref=service_account" doc:"Identifier of the service account that owns the key."`
-	Permissions []tenants.Permission `json:"permissions" rule:"each=64" doc:"What the key is narrowed to; all of the account's where it is not given." example:"[\"contacts\"]"`
-	Teams       []string             `json:"teams" rule:"max=1000 format=id ref=team" doc:"Teams that the key is narrowed to; all of the account's where it is not given."`
-	AllowedIPs  []string             `json:"allowed_ips" rule:"max=100 each=64" doc:"Networks or addresses that the key may be used from; everywhere where it is not given." example:"[\"127.0.0.0/8\"]"`
-	Origins     []string             `json:"origins" rule:"max=100 each=300" doc:"Web origins that a browser key may be used from, which it needs." example:"[]"`
-	ExpiresIn   int64                `json:"expires_in" rule:"min=1 max=316224000" doc:"Seconds until the key ends; never where it is not given." example:"86400"`
+	Account     string               `json:"account" rule:"required format=id ref=service_account" doc:"Identifier of the service account that owns the key." ask:"Service account" example:"665f1c2ab4d3e2f1a0b9c8d7"`
+	Permissions []tenants.Permission `json:"permissions" rule:"each=64" doc:"What the key is narrowed to; all of the account's where it is not given." ask:"Permissions|All of the service account where none is chosen." example:"[\"contacts\"]"`
+	Teams       []string             `json:"teams" rule:"max=1000 format=id ref=team" doc:"Teams that the key is narrowed to; all of the account's where it is not given." ask:"Teams|All of the service account where none is chosen."`
+	AllowedIPs  []string             `json:"allowed_ips" rule:"max=100 each=64" doc:"Networks or addresses that the key may be used from; everywhere where it is not given." ask:"Allowed addresses|From which the key may be used; everywhere where none is given." example:"[\"127.0.0.0/8\"]"`
+	Origins     []string             `json:"origins" rule:"max=100 each=300" doc:"Web origins that a browser key may be used from, which it needs." ask:"Web sites|Whose pages use a browser key, such as https://www.example.com." example:"[]"`
+	ExpiresIn   int64                `json:"expires_in" rule:"min=1 max=316224000" doc:"Seconds until the key ends; never where it is not given." ask:"Lasts||span" example:"86400"`
+}
+
+// Check notes what is wrong with the places.
+func (in *newKey) Check(_ *api.Call, errs *fault.List) {
+	n := keys.NewKey{Kind: tenants.KeyKind(in.Kind), AllowIPs: in.AllowedIPs, Origins: in.Origins}
+	n.Places(errs)
+	asSent(*errs)
+}
+
+// asSent gives fields the names that callers know.
+func asSent(errs fault.List) {
+	for i, f := range errs {
+		errs[i].Field = cmp.Or(map[string]string{"allow_ips": "allowed_ips", "expires": "expires_in"}[f.Field], f.Field)
+	}
 }
 
 func (m *Module) createKey(ctx context.Context, c *api.Call, in newKey) (Issued, error) {
@@ -217,23 +276,20 @@ func (m *Module) createKey(ctx context.Context, c *api.Call, in newKey) (Issued,
 		Name: in.Name, Kind: tenants.KeyKind(in.Kind), Account: in.Account, Permissions: in.Permissions, Teams: in.Teams, AllowIPs: in.AllowedIPs, Origins: in.Origins,
 		Lifetime: time.Duration(in.ExpiresIn) * time.Second, Limits: c.Principal.Limits, May: m.mayHave(ctx, c),
 	})
-	var refused *fault.Error
-	if errors.As(err, &refused) {
-		for i, f := range refused.Faults {
-			refused.Faults[i].Field = cmp.Or(map[string]string{"allow_ips": "allowed_ips", "expires": "expires_in"}[f.Field], f.Field)
-		}
+	if refused := (*fault.Error)(nil); errors.As(err, &refused) {
+		asSent(refused.Faults)
 	}
 	return m.issued(c, made, err)
 }
 
 type rotation struct {
 	ID      string `json:"id" doc:"Identifier of the key." example:"665f1c2ab4d3e2f1a0b9c8d7"`
-	Overlap int64  `json:"overlap" rule:"max=316224000" default:"0" doc:"Seconds that the old text goes on." example:"3600"`
+	Overlap int64  `json:"overlap" rule:"max=316224000" default:"0" doc:"Seconds that the old text goes on." ask:"The old text goes on for|It ends at once where nothing is given.|span" example:"3600"`
 }
 
 func (m *Module) rotateKey(ctx context.Context, c *api.Call, in rotation) (Issued, error) {
 	made, err := m.Keys.Rotate(ctx, c.Tenant, in.ID, time.Duration(in.Overlap)*time.Second, m.mayHave(ctx, c))
-	return m.issued(c, made, missingAs("Key not found", err))
+	return m.issued(c, made, api.OrMissing(err, "Key not found"))
 }
 
 // held are the rights of a key of that account.
@@ -274,5 +330,5 @@ func (m *Module) issued(c *api.Call, made *keys.Issued, err error) (Issued, erro
 	}
 	c.Note("key", made.Key.ID)
 	c.Note("account", made.Account.ID)
-	return Issued{m.showKey(&made.Key, &made.Account), made.Token.Reveal()}, nil
+	return Issued{m.showKey(c.Tenant, &made.Key, &made.Account, map[string]opening{}), made.Token.Reveal()}, nil
 }

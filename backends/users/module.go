@@ -4,7 +4,6 @@ package users
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"slices"
 	"strconv"
@@ -12,7 +11,6 @@ import (
 
 	"tenantry/backends/api"
 	"tenantry/backends/resource"
-	"tenantry/backends/store"
 	"tenantry/tenants"
 	"tenantry/tenants/keys"
 	"tenantry/tenants/people"
@@ -112,14 +110,6 @@ func answer(u *people.User, permissions []tenants.Permission) Answer {
 	}
 }
 
-// missingAs says in the words of the row that a record is not there.
-func missingAs(message string, err error) error {
-	if errors.Is(err, store.ErrNotFound) {
-		return api.NotFound(message)
-	}
-	return err
-}
-
 func (m *Module) get(ctx context.Context, c *api.Call, _ struct{}) (Answer, error) {
 	uid, ok := number(c.Path("id"))
 	if !mayRead(c.Principal, uid) {
@@ -130,7 +120,7 @@ func (m *Module) get(ctx context.Context, c *api.Call, _ struct{}) (Answer, erro
 	}
 	user, err := m.People.FindUser(ctx, c.Tenant, uid)
 	if err != nil {
-		return Answer{}, missingAs(missing, err)
+		return Answer{}, api.OrMissing(err, missing)
 	}
 	c.Revision = user.Rev
 	permissions, err := m.People.EffectivePermissions(ctx, c.Tenant, user)

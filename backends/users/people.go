@@ -1,6 +1,7 @@
 package users
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 
@@ -9,6 +10,7 @@ import (
 	"tenantry/backends/store"
 	"tenantry/internal/texts"
 	"tenantry/tenants"
+	"tenantry/tenants/keys"
 	"tenantry/tenants/people"
 )
 
@@ -19,9 +21,13 @@ type Person struct {
 	Permissions *Permissions `json:"permissions,omitempty" doc:"What the user may do, by its own permissions and those of the roles. Not in lists."`
 	Roles       *Roles       `json:"roles,omitempty" doc:"Roles given to the user. Not in lists."`
 
-	Teams     *[]string `json:"teams,omitempty" doc:"Teams whose records the user sees, all where empty. Left out without the teams feature."`
-	Active    bool      `json:"active" doc:"Whether the user may sign in."`
-	CreatedAt string    `json:"created_at" doc:"RFC 3339, UTC, milliseconds."`
+	Own       []tenants.Permission `json:"own_permissions" doc:"What the user may do besides what the roles allow, which is what is set as permissions."`
+	Teams     *[]string            `json:"teams,omitempty" doc:"Teams whose records the user sees, all where empty. Left out without the teams feature."`
+	Active    bool                 `json:"active" doc:"Whether the user may sign in."`
+	CreatedAt string               `json:"created_at" doc:"RFC 3339, UTC, milliseconds."`
+
+	Unused      []tenants.Permission `json:"unused_permissions" doc:"What the user holds and nothing that was asked for needed since unused_since, to a minute or two. Empty for administrators, who hold all."`
+	UnusedSince *string              `json:"unused_since" doc:"Since when it is noted what the user needs; null: the user has done nothing since."`
 }
 
 // Invited is a user with the single-use link that it was given.
@@ -33,7 +39,7 @@ type Invited struct {
 
 func examplePerson() Person {
 	of := exampleAnswer()
-	return Person{Answer: of, Permissions: &of.Permissions, Roles: &of.Roles, Teams: &[]string{}, Active: true, CreatedAt: "2024-06-04T13:52:42.000Z"}
+	return Person{Answer: of, Permissions: &of.Permissions, Roles: &of.Roles, Own: []tenants.Permission{tenants.Contacts}, Teams: &[]string{}, Active: true, CreatedAt: "2024-06-04T13:52:42.000Z", Unused: []tenants.Permission{}}
 }
 
 func exampleInvited() Invited {
@@ -42,17 +48,26 @@ func exampleInvited() Invited {
 
 // showAll returns people as callers see them, with the links of those who are invited right now.
 func (m *Module) showAll(ctx context.Context, c *api.Call, users []*people.User) ([]any, error) {
-	permissions, err := make([][]tenants.Permission, len(users)), error(nil)
-	listed := c.Operation.Name == "users.list"
-	if !listed {
-		permissions, err = m.People.Permissions(ctx, c.Tenant, users)
-	}
+	permissions, err := m.People.Permissions(ctx, c.Tenant, users)
 	if err != nil {
 		return nil, err
 	}
+	uids := make([]int64, len(users))
+	for i, u := range users {
+		uids[i] = u.UID
+	}
+	noted, err := m.Keys.RightsOf(ctx, c.Tenant, uids)
+	if err != nil {
+		return nil, err
+	}
+	listed := c.Operation.Name == "users.list"
 	all := make([]any, len(users))
 	for i, u := range users {
-		one := Person{Answer: answer(u, permissions[i]), Active: u.Active, CreatedAt: texts.Time(u.CreatedAt)}
+		one := Person{Answer: answer(u, permissions[i]), Own: orEmpty(u.Permissions), Active: u.Active, CreatedAt: texts.Time(u.CreatedAt), Unused: []tenants.Permission{}}
+		needed := cmp.Or(noted[u.UID], &keys.Rights{})
+		if one.UnusedSince = when(needed.Since); !u.IsAdmin() {
+			one.Unused = orEmpty(keys.Unneeded(permissions[i], needed.Needed))
+		}
 		if c.Tenant.Org.Feature(tenants.FeatureTeams) {
 			teams := orEmpty(u.Teams)
 			one.Teams = &teams
@@ -78,7 +93,7 @@ func person[In any](m *Module, row api.Operation, do func(context.Context, *api.
 	made := api.Typed(row, func(ctx context.Context, c *api.Call, in In) (any, error) {
 		u, err := do(ctx, c, in)
 		if err != nil {
-			return nil, missingAs("User not found", err)
+			return nil, api.OrMissing(err, "User not found")
 		}
 		c.Revision = u.Rev
 		all, err := m.showAll(ctx, c, []*people.User{u})
@@ -106,7 +121,7 @@ func (m *Module) rightsOf(ctx context.Context, c *api.Call, u *people.User) (rig
 func (m *Module) people() []api.Operation {
 	guard := guarded(m, m.rightsOf)
 	rows := crud.Rows(m.Kinds.Users, crud.Options[people.User]{
-		Path: "/api/users", Things: "Users", Read: read(), Write: write(), Without: []string{"get", "delete"}, Search: []string{"name", "email"},
+		Path: "/api/users", Things: "Users", Read: read(), Write: write(), Without: []string{"get", "delete"}, Search: []string{"name", "email"}, Few: []string{"active"},
 		Before: guard, Show: m.showAll, Example: examplePerson(),
 		Keeper: &crud.Keeper[people.User]{
 			Insert: func(ctx context.Context, c *api.Call, u *people.User) (*people.User, error) {
@@ -124,22 +139,32 @@ func (m *Module) people() []api.Operation {
 			Update: func(ctx context.Context, c *api.Call, u *people.User, change func(*people.User) error) (*people.User, error) {
 				return m.People.UpdateUser(ctx, c.Tenant, u.UID, change)
 			},
+			Refers: refers(m.Kinds.Users),
 		},
 	})
 	for i := range rows {
 		if row := &rows[i]; row.Name == "users.create" {
+			row.Ask = "You are given a link that works once, by which the person chooses a password. Nothing is sent by mail."
 			row.Description = "Answers the user and a single-use link with which the person chooses a password; nothing is sent by mail. A user who is not active gets none."
 			row.Once, row.Data, row.Example, row.Failures = true, Invited{}, exampleInvited(), append(row.Failures, unbound())
 		}
 	}
 	may := func(ctx context.Context, c *api.Call) func(*people.User) error {
-		return func(u *people.User) error { return guard(ctx, c, nil, u) }
+		return func(u *people.User) error {
+			if err := c.Current(u.Rev); err != nil {
+				return err
+			}
+			return guard(ctx, c, nil, u)
+		}
 	}
 	reactivate := m.onUser("reactivate", "Reactivate a user", "Lets a person who was deactivated sign in again, with the password that was chosen before.", "User reactivated",
 		func(ctx context.Context, c *api.Call, uid int64) (*people.User, error) {
 			return m.People.UpdateUser(ctx, c.Tenant, uid, func(u *people.User) error {
 				was := *u
 				u.Active = true
+				if err := c.Current(u.Rev); err != nil {
+					return err
+				}
 				return guard(ctx, c, u, &was)
 			})
 		})
@@ -169,7 +194,7 @@ func unbound() api.Failure {
 func (m *Module) onUser(action, summary, description, message string, do func(context.Context, *api.Call, int64) (*people.User, error)) api.Operation {
 	return person(m, api.Operation{
 		Name: "users." + action, Method: http.MethodPost, Path: "/api/users/{id}/" + action, Summary: summary, Description: description, Message: message,
-		Data: Person{}, Example: examplePerson(), Resource: m.Kinds.Users.Name, Audit: api.AuditAlways, Credentials: api.Key | api.Session, Kinds: api.ServerFull, Rule: write(),
+		Data: Person{}, Example: examplePerson(), Resource: m.Kinds.Users.Name, OnRecord: true, Audit: api.AuditAlways, Credentials: api.Key | api.Session, Kinds: api.ServerFull, Rule: write(),
 		Params: []api.Param{{Name: "id", In: api.InPath, Shape: api.Text, Required: true, Description: "Number of the user.", Example: "7"}},
 		Failures: []api.Failure{
 			{Code: http.StatusNotFound, Message: "User not found", When: "no such user in this organization"}, holdsMore(),
@@ -211,7 +236,7 @@ func (m *Module) me() api.Operation {
 }
 
 type profile struct {
-	Name string `json:"name" rule:"required max=200 format=label" doc:"Name of the user." example:"Grace Hopper"`
+	Name *string `json:"name,omitempty" rule:"min=1 max=200 format=label" doc:"Name of the user; left out: as it is." example:"Grace Hopper"`
 }
 
 func (m *Module) changeMe() api.Operation {
@@ -219,10 +244,12 @@ func (m *Module) changeMe() api.Operation {
 		Name: "me.update", Method: http.MethodPut, Path: "/api/me", Summary: "Change your own profile", Audit: api.AuditAlways,
 		Description: "Address, roles, permissions and teams are changed by who may manage users.", Credentials: api.Session, Rule: api.AnyCaller(),
 		Message: "User updated", Data: Person{}, Example: examplePerson(),
-		Failures: []api.Failure{{Code: http.StatusUnprocessableEntity, Message: "Validation failed: name is required", When: "the name is missing or not acceptable"}},
+		Failures: []api.Failure{{Code: http.StatusUnprocessableEntity, Message: "Validation failed: name must not be empty", When: "the name is not acceptable"}},
 	}, func(ctx context.Context, c *api.Call, in profile) (*people.User, error) {
 		return m.People.UpdateUser(ctx, c.Tenant, c.Principal.UserID, func(u *people.User) error {
-			u.Name = in.Name
+			if in.Name != nil {
+				u.Name = *in.Name
+			}
 			return c.Current(u.Rev)
 		})
 	})

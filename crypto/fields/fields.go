@@ -22,6 +22,7 @@ import (
 
 	"tenantry/crypto/keyring"
 	"tenantry/crypto/secret"
+	"tenantry/internal/texts"
 )
 
 // MaxPlaintext is the largest value that Seal takes, in bytes.
@@ -121,13 +122,7 @@ func parse(text string) (version int, body string, ok bool) {
 	if err != nil || base64.RawURLEncoding.DecodedLen(len(body)) < overhead || len(body)%4 == 1 {
 		return 0, "", false
 	}
-	for i := range len(body) {
-		c := body[i]
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' {
-			return 0, "", false
-		}
-	}
-	return version, body, true
+	return version, body, texts.Plain(body, len(body), "-_")
 }
 
 func associatedData(key keyring.DataKey, at Location) []byte {

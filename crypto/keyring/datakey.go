@@ -8,6 +8,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
+
+	"tenantry/internal/texts"
 )
 
 const dataKeyPrefix = "data.v1."
@@ -190,10 +192,8 @@ func checkBinding(organization int64, purpose string) error {
 	if len(purpose) == 0 || len(purpose) > 64 {
 		return errors.New("the purpose must have 1 to 64 characters")
 	}
-	for _, c := range []byte(purpose) {
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.' {
-			return fmt.Errorf("purpose %q: only a-z, 0-9, '-', '_' and '.' are allowed", purpose)
-		}
+	if !texts.PlainLower(purpose, 64, "-_.") {
+		return fmt.Errorf("purpose %q: only a-z, 0-9, '-', '_' and '.' are allowed", purpose)
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"tenantry/crypto/secret"
+	"tenantry/internal/texts"
 )
 
 // KeyKind says what an API key may be used for.
@@ -157,15 +158,7 @@ func checksum(text string) [keyChecksum]byte {
 	return out
 }
 
-func isBase62(text string) bool {
-	for i := range len(text) {
-		c := text[i]
-		if (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') {
-			return false
-		}
-	}
-	return true
-}
+func isBase62(text string) bool { return texts.Plain(text, len(text), "") }
 
 func randomBase62(n int) string {
 	out := make([]byte, 0, n)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"tenantry/internal/texts"
 )
 
 // Issuer is the iss claim of every share token.
@@ -194,14 +196,8 @@ func inspect(token string) (keyID string, err error) {
 	if len(token) > MaxShareToken {
 		return "", invalid(ReasonTooLarge)
 	}
-	for i := range len(token) {
-		c := token[i]
-		// base64 decoding skips line ends even where it is strict.
-		if !isBase62(token[i:i+1]) && c != '-' && c != '_' && c != '.' {
-			return "", invalid(ReasonMalformed)
-		}
-	}
-	if strings.Count(token, ".") != 2 {
+	// base64 decoding skips line ends even where it is strict.
+	if !texts.Plain(token, MaxShareToken, "-_.") || strings.Count(token, ".") != 2 {
 		return "", invalid(ReasonMalformed)
 	}
 	encoded, _, _ := strings.Cut(token, ".")
@@ -225,26 +221,6 @@ func inspect(token string) (keyID string, err error) {
 	return keyID, nil
 }
 
-func validKeyID(text string) bool {
-	if len(text) == 0 || len(text) > 32 {
-		return false
-	}
-	for i := range len(text) {
-		if c := text[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') {
-			return false
-		}
-	}
-	return true
-}
+func validKeyID(text string) bool { return texts.PlainLower(text, 32, "") }
 
-func validID(text string) bool {
-	if len(text) == 0 || len(text) > 128 {
-		return false
-	}
-	for i := range len(text) {
-		if c := text[i]; !isBase62(text[i:i+1]) && c != '-' && c != '_' {
-			return false
-		}
-	}
-	return true
-}
+func validID(text string) bool { return texts.Plain(text, 128, "-_") }

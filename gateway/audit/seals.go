@@ -218,7 +218,7 @@ type Fault struct {
 func (s *Seals) Operations() []api.Operation {
 	until, from := "2026-11-22T10:00:00.000Z", "2026-11-01T10:00:00.000Z"
 	return []api.Operation{api.Typed(api.Operation{
-		Name: "audit.verify", Method: http.MethodGet, Path: "/api/audit/verification", Tag: "Audit", Summary: "Verify the audit log",
+		Name: "audit.verify", Method: http.MethodGet, Path: "/api/audit/verification", Tag: "Audit", Summary: "Verify the audit log", Ask: "Whether somebody has changed, added or removed records of the audit log.",
 		Description: "Compares the audit log with its seals. About once an hour the records that are older than a quarter of an hour are sealed with a key of the organization, " +
 			"so that it shows where somebody has changed, added or removed some in the database. Compares some 50,000 records, and says where to go on.",
 		Credentials: api.Key | api.Session, Kinds: api.ServerKeys, Rule: api.Needs(tenants.ViewAudit).Unlimited(), Message: "Audit Log verified", Weight: api.Heavy, Reads: true,

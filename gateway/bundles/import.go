@@ -33,11 +33,11 @@ import (
 // Import is one import. Its report is there once it has ended.
 type Import struct {
 	store.Meta
-	As      string          `json:"as,omitempty" rule:"max=200" use:"once" doc:"What rows become: contacts, records:NAME, submissions:FORM, or any other kind of a bundle in the plural. Empty: the lines are a bundle." example:"contacts"`
-	Format  string          `json:"format,omitempty" rule:"enum=csv|json" use:"once" doc:"The format of rows; that of the content type where it is not given: csv of text/csv, json of the others, where rows are an array or one after the other. None of a bundle."`
-	Key     string          `json:"key,omitempty" rule:"max=64" use:"once" doc:"The field by which a row is a stored record, which it changes then." example:"email"`
-	DryRun  bool            `json:"dry_run" use:"once" doc:"Only checks, and tells what would be done."`
-	Partial bool            `json:"partial" use:"once" doc:"Stores the good lines where others are bad."`
+	As      string          `json:"as,omitempty" rule:"max=200" use:"once" doc:"What rows become: contacts, records:NAME, submissions:FORM, or any other kind of a bundle in the plural. Empty: the lines are a bundle." ask:"What the rows become|Nothing is chosen for a bundle, as exports are.|rows" example:"contacts"`
+	Format  string          `json:"format,omitempty" rule:"enum=csv|json" use:"once" doc:"The format of rows; that of the content type where it is not given: csv of text/csv, json of the others, where rows are an array or one after the other. None of a bundle." ask:"Format|Told by the name of the file where nothing is chosen."`
+	Key     string          `json:"key,omitempty" rule:"max=64" use:"once" doc:"The field by which a row is a stored record, which it changes then." ask:"Known by|The field by which a row changes what is there already, such as email." example:"email"`
+	DryRun  bool            `json:"dry_run" use:"once" doc:"Only checks, and tells what would be done." ask:"Only check|Tells what would be done, and stores nothing."`
+	Partial bool            `json:"partial" use:"once" doc:"Stores the good lines where others are bad." ask:"Take the good lines|Even where others are wrong."`
 	State   string          `json:"state" rule:"enum=running|done|refused|failed|interrupted" use:"computed filter" doc:"done: everything was stored, or with partial what could be. refused: nothing was, because lines are bad, or the file is. failed: it ended early. interrupted: so did the server that carried it out. Sending the same file again goes on." example:"done"`
 	By      string          `json:"by" use:"computed" doc:"Who began it: user:<id>." example:"user:7"`
 	Size    int64           `json:"size" use:"computed" doc:"Bytes that were sent." example:"52814"`
@@ -45,7 +45,7 @@ type Import struct {
 	Bytes   int64           `json:"bytes" use:"computed" doc:"How many of the bytes the step is through with." example:"52814"`
 	Message string          `json:"message" use:"computed" doc:"Why it ended early, or stored nothing."`
 	Only    string          `json:"only,omitempty" use:"local"` // the same of all that run: the store has one of them
-	Report  transfer.Report `json:"report" use:"computed" doc:"Numbers of lines by kind, and what is wrong with the first bad ones."`
+	Report  transfer.Report `json:"report" use:"computed" doc:"Numbers of lines by kind, and what is wrong with the first bad ones." example:"{\"lines\":120,\"created\":118,\"unchanged\":0,\"updated\":2,\"failed\":0,\"kinds\":{\"contact\":{\"lines\":120,\"created\":118,\"unchanged\":0,\"updated\":2,\"failed\":0}},\"problems\":[]}"`
 }
 
 // The states of an import.
@@ -107,7 +107,10 @@ func (s *Service) Kept() []resource.Kept { return []resource.Kept{s.kind.Kind} }
 func (s *Service) Operations() []api.Operation {
 	all := crud.Rows(s.kind, crud.Options[Import]{
 		Path: "/api/import", Name: "imports", Things: "Imports", Tag: tag, Read: admins(), Write: admins(), Without: []string{"update", "delete"},
-		Upload: []string{ndjson, csvType, "application/json"}, UploadLimit: maxUpload, UploadTime: time.Hour,
+		Upload: []string{ndjson, csvType, "application/json"}, UploadExamples: []string{
+			`{"kind":"contact","external_id":"crm-1815","email":"ada@example.com","first_name":"Ada"}` + "\n",
+			"external_id,email,first_name\ncrm-1815,ada@example.com,Ada\n", `[{"external_id":"crm-1815","email":"ada@example.com","first_name":"Ada"}]`,
+		}, UploadLimit: maxUpload, UploadTime: time.Hour,
 		Keeper: &crud.Keeper[Import]{Insert: s.begin},
 		Refresh: func(i *Import) {
 			if s.Now().UnixMilli()-i.UpdatedAt > silence.Milliseconds() {
@@ -150,6 +153,11 @@ func (s *Service) begin(ctx context.Context, c *api.Call, job *Import) (_ *Impor
 	} else if text != "" {
 		if secrets, err = sealing.ParseTransferKey(text); err != nil {
 			return nil, fault.One(transferKey, fault.Format, "%s: %v", transferKey, err)
+		}
+	}
+	if job.As != "" {
+		if _, _, err := rows.Find(s.Transfer().Importable(), job.As); err != nil {
+			return nil, fault.One("as", fault.Unknown, "as: %v", err)
 		}
 	}
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {

@@ -68,6 +68,9 @@ func (p *program) demo(ctx context.Context, cfg config.Config) (err error) {
 		tour.BaseURL = cfg.OrganizationURL(demo.Slug, port)
 		tour.SignIn.URL = tour.BaseURL + "/sign-in"
 		if tour.SignIn.Link, err = app.SignInLink(ctx, demo.Slug, tour.SignIn.Email, tour.BaseURL, linkLifetime); err == nil {
+			err = app.PutUsage(ctx, demo.Slug, demo.Usage(time.Now()))
+		}
+		if err == nil {
 			err = tour.FindReports(ctx, app.Addr().String())
 		}
 		if err == nil {

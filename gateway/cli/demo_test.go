@@ -52,6 +52,7 @@ func TestDemo(t *testing.T) {
 	addr := net.JoinHostPort("127.0.0.1", base.Port())
 	t.Run("curl", func(t *testing.T) { tryCurls(t, d) })
 	t.Run("sign-in", func(t *testing.T) { trySignIn(t, addr, d) })
+	t.Run("usage", func(t *testing.T) { tryUsage(t, addr, d) })
 	t.Run("link", func(t *testing.T) { tryLink(t, addr, d) })
 	for name, want := range map[string]string{"Open": "<form", "signs in once; later": "<form", "Shared report": "Hamburg", "Open report": "country"} {
 		page, err := url.Parse(d.words[name])
@@ -68,6 +69,32 @@ func TestDemo(t *testing.T) {
 	}
 	if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v (%v)", left, err)
+	}
+}
+
+// tryUsage: who signs in sees what was asked before.
+func tryUsage(t *testing.T, addr string, d tour) {
+	do := func(method, path, body string, cookies []*http.Cookie) *http.Response {
+		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+addr+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = "acme.localhost"
+		req.Header.Set("Content-Type", "application/json")
+		for _, c := range cookies {
+			req.AddCookie(c)
+		}
+		answer, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = answer.Body.Close() })
+		return answer
+	}
+	signedIn := do(http.MethodPost, "/auth/sign-in", `{"email":"`+d.words["email"]+`","password":"`+d.words["password"]+`"}`, nil)
+	var answer struct{ Data struct{ Count int } }
+	if err := json.NewDecoder(do(http.MethodGet, "/api/usage", "", signedIn.Cookies()).Body).Decode(&answer); err != nil || answer.Data.Count < 14 {
+		t.Errorf("%d days of usage (%v)", answer.Data.Count, err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"net/url"
 	"slices"
 	"strconv"
@@ -8,6 +9,7 @@ import (
 
 	"tenantry/backends/api"
 	"tenantry/internal/strictjson"
+	"tenantry/tenants"
 )
 
 // paging reports whether a parameter says which of the rows are asked for.
@@ -17,7 +19,7 @@ func paging(name string) bool { return slices.Contains([]string{"page", "per_pag
 func (v *visit) facts(p *page, data strictjson.Value) (facts []pair, table *tableView) {
 	if results := data.Get("results"); results.Is == strictjson.Array {
 		if table = v.reported(data.Get("columns"), results); table == nil {
-			table = v.listed(results)
+			table = v.listed(p, results)
 		}
 		data = without(data, "columns", "results", "page", "pages", "count")
 		if data.Get("truncated").Is == strictjson.False {
@@ -31,21 +33,141 @@ func (v *visit) facts(p *page, data strictjson.Value) (facts []pair, table *tabl
 		return []pair{{"Answer", present(data, 0)}}, table
 	}
 	for _, m := range data.Members {
-		value := present(m.Value, 0)
+		if m.Name == "org_id" { // which the page says
+			continue
+		}
+		value := v.field(p, m.Name, m.Value, 0)
 		if results, count := m.Value.Get("results"), m.Value.Get("count"); results.Is == strictjson.Array && count.Is == strictjson.Number { // a page of what lies in it
-			value = present(results, 0)
+			value = v.field(p, m.Name, results, 0)
 			if n, _ := strconv.Atoi(count.Text); n > len(results.Items) {
-				facts = append(facts, pair{label(m.Name) + " in all", shown{Text: v.whole(n), Class: "number"}})
+				facts = append(facts, pair{p.called(m.Name) + " in all", shown{Text: v.whole(n), Class: "number"}})
 			}
 		}
-		value.Href = v.leads(p, m.Name, m.Value)
 		if m.Name == "share_url" || m.Name == "url" {
 			value.Href = webAddress(m.Value.Text)
 		}
-		value.Text = v.subject(m.Name, value.Text)
-		facts = append(facts, pair{label(m.Name), value})
+		facts = append(facts, pair{p.called(m.Name), value})
 	}
 	return facts, table
+}
+
+// field shows what a record has by that name: who it is of by name, and what lies in it by names that lead there.
+func (v *visit) field(p *page, name string, value strictjson.Value, depth int) shown {
+	s := member(name, value, depth)
+	switch value.Is {
+	case strictjson.Number:
+		s.Text = v.figure(p, name, value.Text)
+	case strictjson.Text:
+		if value.Text != "" && s.Time == "" {
+			s.Text = v.word(p, name, value.Text)
+		}
+	}
+	for i, item := range value.Items {
+		if depth == deepest && len(item.Members) > 0 && item.Members[0].Value.Is == strictjson.Text && i < len(s.List) { // there is room for its name
+			first := item.Members[0]
+			s.List[i] = v.subject(first.Name, nameOf(item, first.Value.Text))
+		}
+	}
+	for i, one := range s.List { // as forms call them
+		if s.List[i] = v.word(p, name, one); strings.HasSuffix(name, "permissions") {
+			s.List[i] = label(one)
+		}
+	}
+	ref := ""
+	switch s.Href, ref = v.leads(p, name, value); {
+	case s.Href == "":
+	case name == "user_id":
+		s.Class, s.Text = "", v.whoIs("user:"+value.Text)
+	default:
+		s.Text = cmp.Or(v.calledBy(ref, value.Text), s.Text)
+	}
+	s.Text = v.subject(name, s.Text)
+	list := v.site.called(name)
+	if list == nil || len(value.Items) == 0 || value.Items[0].Is != strictjson.Object || keyOf(list.each, value.Items[0]) == "" || !may(list.each.shows, v.who, v.t) {
+		return s
+	}
+	s = shown{}
+	for i, item := range value.Items {
+		s.Links = append(s.Links, linkView{Title: clip(nameOf(item, "Entry "+itoa(i+1))), Address: list.each.address(map[string]string{list.each.key(): keyOf(list.each, item)})})
+	}
+	return s
+}
+
+// figure writes a number as people do whose unit its name says, or that counts: a list whose records have no page is of figures.
+func (v *visit) figure(p *page, name, text string) string {
+	n, err := strconv.ParseFloat(text, 64)
+	l := v.pages.readers.of(v.r.Header.Get("Accept-Language"))
+	in := func(units ...string) string {
+		at := 0
+		for ; n >= 1000 && at < len(units)-1; at++ {
+			n /= 1000
+		}
+		if at == 0 {
+			return l.Number(n) + " " + units[0]
+		}
+		return l.FmtNumber(n, 1) + " " + units[at]
+	}
+	switch {
+	case err != nil:
+		return text
+	case name == "bytes" || strings.HasSuffix(name, "_bytes"):
+		return in("bytes", "kB", "MB", "GB", "TB")
+	case strings.HasSuffix(name, "_us"):
+		return in("µs", "ms", "s")
+	case strings.HasSuffix(name, "_ms"):
+		return in("ms", "s")
+	case p.list && p.leads == nil:
+		return l.Number(n)
+	}
+	return text
+}
+
+// referred are the names of records by their keys, as far as they were looked up.
+type referred struct {
+	names map[string]string
+	all   bool
+}
+
+// referred returns the names of the records of a resource, as far as the person may see them, of many but the first.
+func (v *visit) referred(resource string) referred {
+	known, ok := v.refs[resource]
+	if !ok {
+		lacked := v.lacked // without the names the page is whole
+		options, all := v.options(resource)
+		v.lacked, known = lacked, referred{make(map[string]string, len(options)), all || options == nil}
+		for _, o := range options {
+			known.names[o.Value] = o.Title
+		}
+		if v.refs == nil {
+			v.refs = map[string]referred{}
+		}
+		v.refs[resource] = known
+	}
+	return known
+}
+
+// calledBy returns the name of a record, empty where the person may not see it, or there is none.
+func (v *visit) calledBy(resource, key string) string {
+	known := v.referred(resource)
+	name, found := known.names[key]
+	if list := v.site.listOf(resource); !found && !known.all && may(list.each.shows, v.who, v.t) {
+		lacked := v.lacked
+		if a, err := v.read(list.each.shows, map[string]string{list.each.key(): key}, ""); err == nil && a.ok() {
+			name = clip(nameOf(a.data, ""))
+		}
+		v.lacked, known.names[key] = lacked, name
+	}
+	return name
+}
+
+// called returns the list of records that is called so, and lies beneath no other record.
+func (s *site) called(name string) *page {
+	for _, p := range s.pages {
+		if p.list && p.each != nil && !strings.Contains(p.path, "{") && p.segments[len(p.segments)-1] == name {
+			return p
+		}
+	}
+	return nil
 }
 
 // reported makes a table of what a report answers, with its numbers as the reader writes them; nil where that is none.
@@ -72,19 +194,20 @@ func (v *visit) reported(columns, results strictjson.Value) *tableView {
 }
 
 // listed makes a table of records, nil where there is none.
-func (v *visit) listed(records strictjson.Value) *tableView {
+func (v *visit) listed(p *page, records strictjson.Value) *tableView {
 	if len(records.Items) == 0 || records.Items[0].Is != strictjson.Object {
 		return nil
 	}
 	table := &tableView{}
-	for _, m := range records.Items[0].Members {
-		table.Columns = append(table.Columns, cellView{Title: label(m.Name)})
+	fields := without(records.Items[0], "id").Members // which says nothing to people
+	for _, m := range fields {
+		table.Columns = append(table.Columns, cellView{Title: p.called(m.Name)})
 	}
 	for _, r := range records.Items {
 		var row []shown
-		for _, m := range records.Items[0].Members {
-			cell := present(r.Get(m.Name), deepest)
-			cell.Text = clip(v.subject(m.Name, cell.Text))
+		for _, m := range fields {
+			cell := v.field(p, m.Name, r.Get(m.Name), deepest-1)
+			cell.Text = clip(cell.Text)
 			row = append(row, cell)
 		}
 		table.Rows = append(table.Rows, row)
@@ -115,15 +238,27 @@ func (v *visit) offer(table *tableView, row *api.Operation, path map[string]stri
 	}
 }
 
-// subject returns the name of whoever did something, where the field says that as user:7.
+// operation returns what people call what was done: the summary of the operation, the words of a command.
+func (v *visit) operation(name string) string {
+	if row := cmp.Or(v.site.rows[name], v.own[name]); row != nil {
+		return row.Summary
+	}
+	return "Command: " + strings.ReplaceAll(name, ".", " ")
+}
+
+// subject returns the name of whoever did something, where the field says that as user:7, and of what was done.
 func (v *visit) subject(field, text string) string {
-	if !slices.Contains([]string{"subject", "by", "issued_by"}, field) || !strings.Contains(text, ":") {
+	switch {
+	case field == "operation" && text != "":
+		return v.operation(text)
+	case !slices.Contains([]string{"subject", "by", "issued_by"}, field):
 		return text
+	case text == (&tenants.Principal{}).Subject():
+		return "somebody who is not signed in"
+	case text == "command":
+		return "a command"
 	}
-	if name := v.called("")[text]; name != "" {
-		return name
-	}
-	return text
+	return cmp.Or(v.whoIs(text), text)
 }
 
 // webAddress returns the text where it is the address of a page, else nothing.

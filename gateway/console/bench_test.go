@@ -1,7 +1,9 @@
 package console_test
 
 import (
+	"bytes"
 	"fmt"
+	"net/http"
 	"os"
 	"strings"
 	"syscall"
@@ -9,11 +11,12 @@ import (
 	"time"
 
 	"tenantry/gateway/control"
+	"tenantry/gateway/demo"
 	"tenantry/gateway/gatewaytest"
 )
 
 // BenchmarkPages makes pages of an organization with much in it: with TENANTRY_TEST_LONG 100,000 contacts, else a tenth, and a folder
-// of 10,000 files.
+// of 10,000 files, beside all that the demonstration has.
 func BenchmarkPages(b *testing.B) {
 	contacts := 10_000
 	if os.Getenv("TENANTRY_TEST_LONG") != "" {
@@ -21,18 +24,34 @@ func BenchmarkPages(b *testing.B) {
 	}
 	g := gatewaytest.Start(b)
 	acme := g.Org(b, "acme")
-	const folder = "66f000000000000000000001"
-	lines := []string{fmt.Sprintf(`{"kind":"folder","id":%q,"name":"Much"}`, folder)}
+	const folder = "67f000000000000000000001"
+	var bundle bytes.Buffer
+	if err := demo.WriteBundle(&bundle, time.Now()); err != nil {
+		b.Fatal(err)
+	}
+	lines := append(strings.Split(strings.TrimSpace(bundle.String()), "\n"), fmt.Sprintf(`{"kind":"folder","id":%q,"name":"Much"}`, folder))
 	for i := range contacts {
-		lines = append(lines, fmt.Sprintf(`{"kind":"contact","id":"66a%021d","first_name":"Mila","last_name":"Person %d","email":"mila.%d@mail.example","city":"Bonn","country":"DE","status":"active"}`, i, i, i))
+		lines = append(lines, fmt.Sprintf(`{"kind":"contact","id":"67a%021d","first_name":"Mila","last_name":"Person %d","email":"mila.%d@mail.example","city":"Bonn","country":"DE","status":"active"}`, i, i, i))
 	}
 	for i := range 10_000 {
-		lines = append(lines, fmt.Sprintf(`{"kind":"file","id":"66b%021d","filename":"file-%d.pdf","mimetype":"application/pdf","hash":"%032d","folder_id":%q}`, i, i, i, folder))
+		lines = append(lines, fmt.Sprintf(`{"kind":"file","id":"67b%021d","filename":"file-%d.pdf","mimetype":"application/pdf","hash":"%032d","folder_id":%q}`, i, i, i, folder))
 	}
 	acme.Import(b, lines...)
-	_, cookie := acme.Person(b, "root@example.com", func(n *control.NewUser) { n.Roles = []string{"admin"} })
+	if err := g.App.PutUsage(b.Context(), "acme", demo.Usage(time.Now())); err != nil {
+		b.Fatal(err)
+	}
+	root, cookie := acme.Person(b, "root@example.com", func(n *control.NewUser) { n.Roles = []string{"admin"} })
+	shared, ok := acme.Do(b, http.MethodGet, "/api/custom-reports/"+demo.PlainReportID, gatewaytest.Cookie(cookie)).Field("share_url").(string)
+	if !ok {
+		b.Fatal("the report has no address")
+	}
+	shared = shared[strings.Index(shared, "/shared/"):]
+	report := "/custom-reports/" + demo.PlainReportID
 	for name, path := range map[string]string{
 		"overview": "/", "contacts": "/contacts", "common": "/contacts?q=mila", "rare": "/contacts?q=mila.77%40", "find": "/find?q=mila", "none": "/find?q=nobodyhasit", "files": "/files", "folder": "/files/folders/" + folder,
+		"contact": "/contacts/66a000000000000000000001", "create": "/do/contacts.create", "objects": "/custom/objects", "records": "/custom/objects/bike/records", "form": "/form/collections/66b000000000000000000001",
+		"reports": "/custom-reports", "report": report, "run": report + "/run", "shares": report + "/shares", "shared": shared, "campaign": "/campaigns/" + demo.CampaignID,
+		"users": "/users", "user": fmt.Sprint("/users/", root.ID), "keys": "/keys", "explain": "/authz/explain", "compliance": "/compliance/contacts", "audit": "/audit", "usage": "/usage", "imports": "/import", "me": "/me", "reference": "/docs",
 	} {
 		b.Run(name, func(b *testing.B) {
 			size, before := 0, processor(b)

@@ -39,7 +39,7 @@ func (v *visit) body(row *api.Operation, path map[string]string, sent url.Values
 				continue
 			}
 			if err := strictjson.Check([]byte(text)); err != nil {
-				faults.Add(f.Name, fault.Format, "%s must be JSON: %v", label(f.Name), err)
+				faults.Add(f.Name, fault.Format, "%s must be JSON: %v", called(f.Ask, f.Name), err)
 				continue
 			}
 			body[f.Name] = json.RawMessage(text)
@@ -132,12 +132,14 @@ func (v *visit) parts(row *api.Operation, f *api.Field, path map[string]string, 
 		case text == "":
 		case kind == "json":
 			if err := strictjson.Check([]byte(text)); err != nil {
-				faults.Add(name, fault.Format, "%s must be JSON: %v", label(key), err)
+				faults.Add(name, fault.Format, "%s must be JSON: %v", name, err)
 				continue
 			}
 			values[key] = json.RawMessage(text)
 		case kind == "number":
 			values[key] = number(text)
+		case kind == "datetime":
+			values[key] = inUTC(text)
 		case kinds[key] == "Boolean":
 			values[key] = text == "true"
 		default:

@@ -159,7 +159,7 @@ func (v *visit) build(f *formView, current strictjson.Value, sent url.Values) {
 	query.Value = values.Get("asks.limit")
 	query.Max = strconv.Itoa(reports.MaxRows)
 	if query.Hint = ""; len(can.Fields) == 0 {
-		query.Hint = "Which fields there are follows from the class and the source above."
+		query.Hint = "Which fields there are follows from what it is about, above."
 	}
 }
 

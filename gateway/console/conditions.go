@@ -245,7 +245,7 @@ func (v *visit) matching(row *api.Operation, path map[string]string, sent url.Va
 		for _, r := range records {
 			var cells []shown
 			for _, c := range columns {
-				cell := present(c.of(r), deepest)
+				cell := member(c.name, c.of(r), deepest)
 				cell.Text = clip(cell.Text)
 				cells = append(cells, cell)
 			}

@@ -55,13 +55,14 @@ func (v *visit) namesOf(row *api.Operation, path map[string]string) func(record 
 	}
 }
 
-func titleOf(name string, defined []definedField) string {
+// titleOf returns what people call a field by which a list is filtered.
+func (p *page) titleOf(name string, defined []definedField) string {
 	for _, f := range defined {
 		if f.key == name {
 			return f.title
 		}
 	}
-	return label(name)
+	return p.called(name)
 }
 
 // maxDefined bounds the fields that a page shows.

@@ -11,7 +11,7 @@ import (
 
 // reference is the API reference: which operations there are.
 type reference struct {
-	frame
+	chrome
 	Tags []taggedView
 }
 
@@ -24,7 +24,7 @@ type operationLink struct{ Name, Method, Path, Summary string }
 
 // operationView is an operation of the API, as its row says.
 type operationView struct {
-	frame
+	chrome
 	Operation   *api.Operation
 	Who         []string
 	Parameters  []paramView
@@ -42,9 +42,9 @@ type paramView struct {
 	Required                         bool
 }
 
-// referencePage lists the operations. It is the same for every host and everybody, as the OpenAPI document is.
-func (m *Module) referencePage(w http.ResponseWriter, _ *http.Request, organization string) {
-	view := reference{frame: frame{Title: "API reference", Organization: organization}}
+// referencePage lists the operations. It says the same on every host and to everybody, as the OpenAPI document does.
+func (m *Module) referencePage(w http.ResponseWriter, _ *http.Request, c chrome) {
+	view := reference{chrome: c.titled("API reference")}
 	for i := range m.site.all {
 		row := &m.site.all[i]
 		at := slices.IndexFunc(view.Tags, func(t taggedView) bool { return t.Title == row.Tag })
@@ -56,14 +56,22 @@ func (m *Module) referencePage(w http.ResponseWriter, _ *http.Request, organizat
 	m.render(w, http.StatusOK, "reference", view)
 }
 
-func (m *Module) operationPage(w http.ResponseWriter, r *http.Request, organization string) {
+// titled returns it for a page of the reference, to which there is a way back for strangers, too.
+func (c chrome) titled(title string, trail ...linkView) chrome {
+	if c.Title, c.Trail = title, trail; !c.Inside {
+		c.Trail = append([]linkView{{Title: "Overview", Address: "/"}}, trail...)
+	}
+	return c
+}
+
+func (m *Module) operationPage(w http.ResponseWriter, r *http.Request, c chrome) {
 	at := slices.IndexFunc(m.site.all, func(o api.Operation) bool { return o.Name == r.PathValue("operation") })
 	if at < 0 {
 		m.missing(w)
 		return
 	}
 	row := &m.site.all[at]
-	view := operationView{frame: frame{Title: row.Summary, Organization: organization}, Operation: row, Description: row.Description, Who: whoMay(row), Failures: row.Failures, Streams: strings.Join(row.Streams, ", ")}
+	view := operationView{chrome: c.titled(row.Summary, linkView{Title: "API reference", Address: "/docs"}), Operation: row, Description: row.Description, Who: whoMay(row), Failures: row.Failures, Streams: strings.Join(row.Streams, ", ")}
 	q := request{row: row, path: map[string]string{}}
 	for _, p := range row.Params {
 		view.Parameters = append(view.Parameters, paramView{p.Name, string(p.In), string(p.Shape), p.Description, p.Example, p.Required})

@@ -23,9 +23,10 @@ func (v *visit) choose(c *control) {
 			}
 		}
 	case "subject":
-		for subject, name := range v.called("") {
-			if subject != "" {
-				options = append(options, choiceView{Value: subject, Title: name})
+		v.whoIs(c.Value) // which may be none of the first
+		for kind, s := range subjects() {
+			for id, name := range v.referred(s.resource).names {
+				options = append(options, choiceView{Value: kind + ":" + id, Title: s.before + cmp.Or(name, id)})
 			}
 		}
 	}

@@ -32,13 +32,18 @@ const (
 
 func (m *Module) findPage(v *visit) {
 	view := findView{chrome: v.chrome("Find"), Q: strings.TrimSpace(v.r.URL.Query().Get("q"))}
+	if list := v.site.listOf("contact"); list != nil && may(list.shows, v.who, v.t) { // one of the lists that are searched
+		view.Curl = v.curl(v.t.Org.Slug, request{row: list.shows, query: url.Values{"q": {view.Q}}.Encode()})
+	}
 	if view.Q != "" {
 		var pages []linkView
-		for _, part := range view.Navigation {
-			for _, link := range part.Links {
-				if strings.Contains(strings.ToLower(link.Title), strings.ToLower(view.Q)) {
-					pages = append(pages, linkView{Title: link.Title, Address: link.Address})
-				}
+		for _, p := range v.site.pages { // also those that the navigation does not have
+			title := p.title()
+			if !p.led() {
+				title = cmp.Or(map[string]string{"/me": "Your profile"}[p.path], v.site.below(p), title)
+			}
+			if words := strings.ToLower(title + " " + label(p.segments[len(p.segments)-1])); !strings.Contains(p.path, "{") && may(p.shows, v.who, v.t) && strings.Contains(words, strings.ToLower(view.Q)) {
+				pages = append(pages, linkView{Title: title, Address: p.path})
 			}
 		}
 		if pages != nil {
@@ -55,6 +60,14 @@ func (m *Module) findPage(v *visit) {
 		}
 	}
 	v.show(http.StatusOK, "find", view)
+}
+
+// below returns what the page is called that lies beneath one of the navigation: Audit log: verification.
+func (s *site) below(p *page) string {
+	if above, _ := s.find(strings.Join(p.segments[:len(p.segments)-1], "/")); above != nil && len(p.segments) > 2 {
+		return above.title() + ": " + strings.ToLower(label(p.segments[len(p.segments)-1]))
+	}
+	return ""
 }
 
 // search notes the records of a list that have the words.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"tenantry/backends/api"
+	"tenantry/backends/schema"
 	"tenantry/internal/strictjson"
 )
 
@@ -25,6 +26,7 @@ type listView struct {
 	Kept     []hidden // what the forms of the page keep of its address
 	Filters  []filterView
 	Fields   []choiceView // to filter by
+	Words    []string     // that stand for values of theirs
 	Chosen   bool         // not all columns, or those of the start
 	New      string
 	Actions  []*button
@@ -35,6 +37,7 @@ type listView struct {
 	Live     string // leads back
 	Count    string
 	Timed    bool // a column has times
+	Over     *usageView
 	Previous string
 	Next     string
 	Problem  string       // what is wrong with the filters
@@ -111,7 +114,13 @@ func (v *visit) listPage(p *page, path map[string]string) {
 		if op := own.Get("_op"); op != "" {
 			name += "[" + op + "]"
 		}
-		asked.Set(name, own.Get("_value"))
+		value := own.Get("_value")
+		for _, c := range v.choices(p, field) {
+			if strings.EqualFold(c.Title, strings.TrimSpace(value)) { // as the list shows it
+				value = c.Value
+			}
+		}
+		asked.Set(name, value)
 		asked.Del("page")
 		http.Redirect(v.w, v.r, p.at(path, asked, own["_columns"]), http.StatusSeeOther)
 		return
@@ -119,7 +128,11 @@ func (v *visit) listPage(p *page, path map[string]string) {
 	if !asked.Has("per_page") && slices.ContainsFunc(p.shows.Params, func(q api.Param) bool { return q.Name == "per_page" }) {
 		asked.Set("per_page", strconv.Itoa(perPage))
 	}
-	a, err := v.read(p.shows, path, asked.Encode())
+	if p.leads != nil && p.leads.update == nil && !asked.Has("sort") && slices.Contains(p.parameter("sort").Names, "created_at") {
+		// What nobody changes is looked for by when it was.
+		asked.Set("sort", "-created_at")
+	}
+	a, err := v.open(p.shows, path, asked.Encode())
 	problem := wrongQuestion(a, err)
 	if problem == "" && v.refused(a, err) {
 		return
@@ -183,7 +196,9 @@ func (v *visit) layOutList(p *page, path map[string]string, data strictjson.Valu
 	}
 	sorts, names := p.parameter("sort").Names, p.parameter("filters").Names
 	for _, f := range defined {
-		names = append(slices.Clone(names), f.key)
+		if f.kind != schema.Encrypted { // whose values nobody compares
+			names = append(slices.Clone(names), f.key)
+		}
 	}
 	columns := v.columns(p, path, data.Get("results").Items, defined, own["_columns"], &view)
 	view.Chosen = own.Has("_columns")
@@ -193,7 +208,7 @@ func (v *visit) layOutList(p *page, path map[string]string, data strictjson.Valu
 	}
 	for _, c := range columns {
 		col := columnView{Name: c.name, Title: c.title}
-		if slices.Contains(sorts, c.name) {
+		if slices.Contains(sorts, c.name) && c.within == "" || len(sorts) > 0 && c.sorts {
 			next := c.name
 			switch order {
 			case c.name:
@@ -208,18 +223,18 @@ func (v *visit) layOutList(p *page, path map[string]string, data strictjson.Valu
 	deleted := asked.Get("deleted") == "true"
 	for _, record := range data.Get("results").Items {
 		row := listRow{Name: nameOf(record, ""), Key: record.Get("id").Text}
-		if p.each != nil && may(p.each.shows, v.who, v.t) {
-			to := merged(path, p.each.key(), keyOf(p.each, record))
-			if row.Href = p.each.address(to); deleted {
+		if p.leads != nil && may(p.leads.shows, v.who, v.t) {
+			to := merged(path, p.leads.key(), keyOf(p.leads, record))
+			if row.Href = p.leads.address(to); deleted {
 				row.Href += "?deleted=true"
 			}
-			if restore := p.each.action("restore"); deleted && may(restore, v.who, v.t) {
+			if restore := p.leads.action("restore"); deleted && may(restore, v.who, v.t) {
 				row.Buttons = append(row.Buttons, v.button(restore, to, "Restore"))
 			}
 		}
 		for i, c := range columns {
-			cell := present(c.of(record), deepest)
-			cell.Text = clip(v.subject(c.name, cell.Text))
+			cell := v.field(p, c.name, c.of(record), deepest)
+			cell.Text = clip(cell.Text)
 			if i == 0 && cell.Class == "none" { // what leads to it needs a name
 				cell.Text = row.Name
 			}
@@ -230,12 +245,16 @@ func (v *visit) layOutList(p *page, path map[string]string, data strictjson.Valu
 				view.Columns[i].Class = "number"
 			}
 			view.Timed = view.Timed || cell.Time != ""
-			if cell.Href = v.leads(p, c.name, c.of(record)); i == 0 {
+			if i == 0 {
 				cell.Href = row.Href
 			}
 			row.Cells = append(row.Cells, cell)
 		}
 		view.Rows = append(view.Rows, row)
+	}
+	if days := data.Get("results").Items; p.shows.Over != "" && len(days) > 0 {
+		over := v.days("Requests", p.shows.Over, days)
+		view.Over = &over
 	}
 	for name, values := range asked {
 		if name == "page" || name == "after" {
@@ -246,7 +265,7 @@ func (v *visit) layOutList(p *page, path map[string]string, data strictjson.Valu
 				view.Kept = append(view.Kept, hidden{name, value})
 			}
 			if rest, found := strings.CutPrefix(name, "filters["); found {
-				view.Filters = append(view.Filters, filterView{filterText(rest, value), with(func(q url.Values) { q.Del(name); q.Del("page") })})
+				view.Filters = append(view.Filters, filterView{v.filterText(p, rest, value, defined), with(func(q url.Values) { q.Del(name); q.Del("page") })})
 			}
 		}
 	}
@@ -264,17 +283,22 @@ func (v *visit) layOutList(p *page, path map[string]string, data strictjson.Valu
 	}
 	view.Search = p.has("q")
 	for _, name := range names {
-		view.Fields = append(view.Fields, choiceView{Value: name, Title: titleOf(name, defined)})
+		for _, c := range v.choices(p, name) {
+			if !slices.Contains(view.Words, c.Title) {
+				view.Words = append(view.Words, c.Title)
+			}
+		}
+		view.Fields = append(view.Fields, choiceView{Value: name, Title: p.titleOf(name, defined)})
 	}
 	if may(p.create, v.who, v.t) && !deleted {
 		view.New = "/do/" + p.create.Name + pathQuery(path)
 	}
-	if imports := v.site.rows["imports.create"]; p.shows.Defined.Values != "" && !deleted && may(p.create, v.who, v.t) && may(imports, v.who, v.t) {
+	if row := v.site.rows[imports]; p.shows.Defined.Values != "" && !deleted && may(p.create, v.who, v.t) && may(row, v.who, v.t) {
 		as := p.shows.Resource + "s"
 		for _, of := range path {
 			as += ":" + of
 		}
-		view.Import = "/do/imports.create?" + url.Values{"query.as": {as}}.Encode()
+		view.Import = "/do/" + imports + "?" + url.Values{"query.as": {as}}.Encode()
 	}
 	view.Links = v.leadsTo(p, path)
 	for _, row := range p.exports {
@@ -364,7 +388,8 @@ func (v *visit) paged(view *listView, data strictjson.Value, with func(func(url.
 	}
 }
 
-func filterText(bracketed, value string) string {
+// filterText says what a filter asks for, in the words of the list.
+func (v *visit) filterText(p *page, bracketed, value string, defined []definedField) string {
 	field, rest, _ := strings.Cut(bracketed, "]")
 	op := strings.Trim(rest, "[]")
 	words := op
@@ -373,10 +398,11 @@ func filterText(bracketed, value string) string {
 			words = o.Title
 		}
 	}
+	title := p.titleOf(field, defined)
 	if op == "exists" {
-		return label(field) + map[string]string{"true": " is there", "false": " is not there"}[value]
+		return title + map[string]string{"true": " is there", "false": " is not there"}[value]
 	}
-	return label(field) + " " + words + " " + value
+	return title + " " + words + " " + v.field(p, field, strictjson.Value{Is: strictjson.Text, Text: value}, 0).Text
 }
 
 func rootOf(name string) string {
@@ -423,6 +449,7 @@ func pathQuery(path map[string]string) string {
 type column struct {
 	name, title string
 	within      string // the field that has it
+	sorts       bool   // a list can have the order of it, though it is defined
 }
 
 func (c column) of(record strictjson.Value) strictjson.Value {
@@ -444,16 +471,17 @@ func (v *visit) columns(p *page, path map[string]string, records []strictjson.Va
 			if m.Name == p.shows.Defined.Values && len(defined) > 0 {
 				continue
 			}
-			there = append(there, column{name: m.Name, title: label(m.Name)})
+			there = append(there, column{name: m.Name, title: p.called(m.Name)})
 		}
 	}
 	for _, f := range defined {
 		if f.kind != "Encrypted" {
-			there = append(there, column{name: f.key, title: f.title, within: p.shows.Defined.Values})
+			own := slices.ContainsFunc(there, func(c column) bool { return c.within == "" && c.name == f.key }) // which its name means
+			there = append(there, column{name: f.key, title: f.title, within: p.shows.Defined.Values, sorts: f.kind != "MultiSelect" && !own})
 		}
 	}
 	plain := func(c column) bool {
-		if slices.Contains([]string{"id", "pid", "org_id", "user_id", "url", "teams", "account", "begins", "may"}, c.name) || strings.HasPrefix(c.name, "external_") || strings.HasSuffix(c.name, "_at") && c.name != "created_at" && c.name != "last_used_at" {
+		if slices.Contains([]string{"id", "pid", "org_id", "user_id", "teams", "account", "begins", "may"}, c.name) || strings.HasPrefix(c.name, "external_") || strings.HasPrefix(c.name, "unused_") || strings.HasSuffix(c.name, "_at") && c.name != "created_at" && c.name != "last_used_at" {
 			return false
 		}
 		if thing := strings.TrimSuffix(c.name, "_id"); slices.ContainsFunc(there, func(other column) bool { return other.name == thing+"_name" }) {
@@ -464,7 +492,9 @@ func (v *visit) columns(p *page, path map[string]string, records []strictjson.Va
 				return false // the address says it already
 			}
 		}
-		return !slices.ContainsFunc(records, func(r strictjson.Value) bool { return c.of(r).Is == strictjson.Object })
+		return !slices.ContainsFunc(records, func(r strictjson.Value) bool {
+			return c.of(r).Is == strictjson.Object || c.within == "" && webAddress(c.of(r).Text) != "" // which says nothing to people
+		})
 	}
 	if len(chosen) == 0 {
 		for _, name := range naming() {
@@ -478,12 +508,14 @@ func (v *visit) columns(p *page, path map[string]string, records []strictjson.Va
 		if i := slices.IndexFunc(there, func(c column) bool { return c.within != "" && c.name == name }); i >= 0 && len(all) == 0 {
 			all = append(all, there[i])
 		}
-		if i := slices.IndexFunc(there, func(c column) bool { return c.name == "state" }); i > 2 { // how it is goes before how it was made
-			state := there[i]
-			there = slices.Insert(slices.Delete(there, i, i+1), 2, state)
+		for _, name := range []string{"visual", "state"} { // how it is goes before how it was made
+			if i := slices.IndexFunc(there, func(c column) bool { return c.name == name }); i > 2 {
+				said := there[i]
+				there = slices.Insert(slices.Delete(there, i, i+1), 2, said)
+			}
 		}
 		most := few
-		if p.each != nil && p.each.update == nil && slices.ContainsFunc(there, func(c column) bool { return c.name == "created_at" }) {
+		if p.leads != nil && p.leads.update == nil && slices.ContainsFunc(there, func(c column) bool { return c.name == "created_at" }) {
 			most-- // what nobody changes is known by when it was
 		}
 		for _, c := range there {
@@ -512,32 +544,30 @@ func (v *visit) columns(p *page, path map[string]string, records []strictjson.Va
 	return all
 }
 
-// leads returns the address of the record that a field refers to.
-func (v *visit) leads(p *page, name string, value strictjson.Value) string {
+// leads returns the address of the record that a field refers to, and its resource.
+func (v *visit) leads(p *page, name string, value strictjson.Value) (address, ref string) {
 	if value.Is != strictjson.Text && value.Is != strictjson.Number || value.Text == "" {
-		return ""
+		return "", ""
 	}
-	ref := ""
-	for _, row := range []*api.Operation{p.create, p.update} {
-		if row != nil {
-			for _, f := range row.Body {
-				if f.Name == name && f.Shape != api.List {
-					ref = f.Ref
-				}
-			}
+	if name == "user_id" && v.whoIs("user:"+value.Text) != "" {
+		ref = "user"
+	}
+	if f := p.field(name); ref == "" {
+		if ref = v.site.declared(p, name).Rule.Ref; f != nil && f.Shape != api.List && f.Ref != "" {
+			ref = f.Ref
 		}
 	}
 	list := v.site.listOf(ref)
 	if list == nil || list.each == nil || strings.Contains(list.path, "{") || !may(list.each.shows, v.who, v.t) {
-		return ""
+		return "", ""
 	}
-	return list.each.address(map[string]string{list.each.key(): value.Text})
+	return list.each.address(map[string]string{list.each.key(): value.Text}), ref
 }
 
 // listOf returns the page that lists the records of a resource.
 func (s *site) listOf(resource string) *page {
 	for _, p := range s.pages {
-		if resource != "" && p.list && p.shows.Resource == resource {
+		if resource != "" && p.list && p.shows.Resource == resource && p.shows.Lists == "" {
 			return p
 		}
 	}

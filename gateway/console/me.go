@@ -49,13 +49,8 @@ type Session struct {
 	Current    bool   `json:"current" doc:"Whether the call was made in this session."`
 }
 
-// SessionPage has all sessions of a person.
-type SessionPage struct {
-	Page    int64     `json:"page"`
-	Pages   int64     `json:"pages"`
-	Count   int64     `json:"count" doc:"How many there are; of more than 200 those that last longest are shown."`
-	Results []Session `json:"results"`
-}
+// SessionPage is a page of a person's sessions; of more than 200 those that last longest are shown.
+type SessionPage api.Page[Session]
 
 func exampleSession() Session {
 	return Session{
@@ -76,9 +71,11 @@ func (m *Module) ownSessions() []api.Operation {
 	end.Name, end.Method, end.Path, end.Summary, end.Message = "sessions.end", http.MethodDelete, "/api/me/sessions/{id}", "End one of your own sessions", "Session ended"
 	end.Example, end.Audit, end.Failures = struct{}{}, api.AuditAlways, []api.Failure{missing}
 	endAll.Name, endAll.Method, endAll.Path, endAll.Summary, endAll.Message = "sessions.end_others", http.MethodPost, "/api/me/sign-out-elsewhere", "End all other sessions of yours", "Sessions ended"
+	endAll.Ask = "Every other browser has to sign in again."
 	endAll.Description = "Every browser but this one has to sign in again. This session goes on under a new identifier."
 	endAll.Example, endAll.Audit, endAll.Once = struct{}{}, api.AuditAlways, true // a cookie
 	password.Name, password.Method, password.Path, password.Summary, password.Message = "passwords.change", http.MethodPost, "/api/me/password", "Change your own password", "Password changed"
+	password.Ask = endAll.Ask
 	password.Description = "Every browser but this one has to sign in again. Wrong attempts count as those to sign in."
 	password.Example, password.Audit, password.Once, password.BodyLimit = struct{}{}, api.AuditAlways, true, 8<<10
 	password.Failures = []api.Failure{
@@ -132,9 +129,10 @@ func browserName(agent string) string {
 	return strings.Join(slices.DeleteFunc([]string{browser, system}, func(s string) bool { return s == "" }), " on ")
 }
 
-func (m *Module) listSessions(ctx context.Context, c *api.Call, _ struct{}) (SessionPage, error) {
+func (m *Module) listSessions(ctx context.Context, c *api.Call, in api.Paging) (SessionPage, error) {
 	all, err := m.sessionsOf(ctx, c)
-	return SessionPage{1, int64(min(len(all), 1)), int64(len(all)), all}, err
+	from := min(in.Offset(), len(all))
+	return SessionPage(api.PageOf(in, int64(len(all)), all[from:min(from+in.Limit(), len(all))])), err
 }
 
 type sessionID struct {
@@ -175,8 +173,8 @@ func (m *Module) endOthers(ctx context.Context, c *api.Call, _ struct{}) (none s
 }
 
 type newPassword struct {
-	Present  string `json:"present_password" rule:"required min=1 max=1024" use:"secret" doc:"The password until now." example:"correct horse battery staple"`
-	Password string `json:"password" rule:"required min=1 max=1024" use:"secret" doc:"The new one." example:"battery horse staple correct"`
+	Present  string `json:"present_password" rule:"required min=1 max=1024" use:"secret" doc:"The password until now." ask:"Password until now" example:"correct horse battery staple"`
+	Password string `json:"password" rule:"required min=1 max=1024" use:"secret" doc:"The new one." ask:"New password" example:"battery horse staple correct"`
 }
 
 func (m *Module) changePassword(ctx context.Context, c *api.Call, in newPassword) (none struct{}, err error) {

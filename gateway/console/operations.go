@@ -8,7 +8,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"strconv"
 	"time"
 
@@ -21,37 +20,11 @@ import (
 	"tenantry/tenants/sessions"
 )
 
-// Sessions starts and ends browser sessions.
-type Sessions interface {
-	SignIn(ctx context.Context, t *tenants.Tenant, email string, password secret.String, remote netip.Addr) (*people.User, error)
-	AcceptInvite(ctx context.Context, t *tenants.Tenant, token string, password secret.String, remote netip.Addr) (*people.User, error)
-	CheckInvite(ctx context.Context, t *tenants.Tenant, token string, remote netip.Addr) (time.Time, error)
-	ChangePassword(ctx context.Context, t *tenants.Tenant, uid int64, present, next secret.String, remote netip.Addr) (*people.User, error)
-	UseLink(ctx context.Context, t *tenants.Tenant, token string, remote netip.Addr) (*people.User, error)
-	Start(ctx context.Context, t *tenants.Tenant, user *people.User, from sessions.From) (secret.String, sessions.Session, error)
-	Lookup(ctx context.Context, t *tenants.Tenant, token string) (*tenants.Principal, error)
-	Info(ctx context.Context, t *tenants.Tenant, token string) (sessions.Session, error)
-	List(ctx context.Context, t *tenants.Tenant, uid int64) ([]sessions.Session, error)
-	End(ctx context.Context, t *tenants.Tenant, token string) error
-	EndListed(ctx context.Context, t *tenants.Tenant, uid int64, id string) error
-	EndAll(ctx context.Context, t *tenants.Tenant, uid int64) error
-}
-
-// People knows the persons.
-type People interface {
-	FindUser(ctx context.Context, t *tenants.Tenant, uid int64) (*people.User, error)
-}
-
-// Reports opens shared reports.
-type Reports interface {
-	Open(ctx context.Context, t *tenants.Tenant, r reports.SharedRequest) (reports.Shared, error)
-}
-
 // Deps are what the console works on.
 type Deps struct {
-	Sessions Sessions
-	People   People
-	Reports  Reports
+	Sessions *sessions.Service
+	People   *people.Service
+	Reports  *reports.Module
 	// Visit leads to the organization of a request and counts it. An *api.Problem says that it
 	// is over a limit; then there is an organization too.
 	Visit func(r *http.Request) (*tenants.Tenant, error)

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"cmp"
 	"net/http"
 	"strconv"
 	"strings"
@@ -50,6 +49,8 @@ const (
 	unusedAfter   = 7 * 24 * time.Hour
 	rightsAfter   = 30 * 24 * time.Hour // some work is done once a month
 	mostAttention = 12
+	atOnce        = 1000 // records of a list, of which so many pages are looked through
+	mostPages     = 10
 )
 
 func (m *Module) overviewPage(v *visit) {
@@ -64,42 +65,43 @@ func (m *Module) overviewPage(v *visit) {
 		}
 	}
 	if data, ok := v.named("usage.list", "per_page="+strconv.Itoa(shownDays)+"&sort=-day"); ok && len(data.Get("results").Items) > 0 {
+		view.Curl = v.curl(v.t.Org.Slug, request{row: v.site.rows["usage.list"], query: "per_page=" + strconv.Itoa(shownDays) + "&sort=-day"})
 		days := data.Get("results").Items
-		view.Usage = append(v.lately(days, v.Now().UTC()), v.days(days))
+		view.Usage = append(v.lately(days, v.Now().UTC()), v.days("Requests of the last days", "day", days))
 	}
 	v.attention(&view)
 	if data, ok := v.named("audit.list", "per_page="+strconv.Itoa(recentRecords)); ok {
 		nobody := (&tenants.Principal{}).Subject()
-		called := v.called(nobody)
 		for _, r := range data.Get("results").Items {
 			who := r.Get("subject").Text
 			if in := r.Get("facts").Get("user").Text; who == nobody && in != "" && r.Get("outcome").Text == "ok" { // who signed in was nobody before
 				who = "user:" + in
 			}
-			one := recentView{What: r.Get("operation").Text, Who: cmp.Or(called[who], who), When: present(r.Get("created_at"), 0), Failed: r.Get("outcome").Text != "ok", Href: "/audit/" + r.Get("id").Text}
-			if row := cmp.Or(v.site.rows[one.What], v.own[one.What]); row != nil {
-				one.What = row.Summary
-			}
+			one := recentView{What: r.Get("operation").Text, Who: v.subject("subject", who), When: present(r.Get("created_at"), 0), Failed: r.Get("outcome").Text != "ok", Href: "/audit/" + r.Get("id").Text}
+			one.What = v.subject("operation", one.What)
 			view.Recent = append(view.Recent, one)
 		}
 	}
 	v.show(http.StatusOK, "overview", view)
 }
 
-// called returns the names of subjects, as far as the person may see them.
-func (v *visit) called(nobody string) map[string]string {
-	names := map[string]string{nobody: "somebody who is not signed in"}
-	lacked := v.lacked // without the names the page is whole
-	users, _ := v.named("users.list", "per_page="+strconv.Itoa(mostOptions))
-	keys, _ := v.named("keys.list", "per_page="+strconv.Itoa(mostOptions))
-	v.lacked = lacked
-	for _, one := range users.Get("results").Items {
-		names["user:"+one.Get("id").Text] = clip(nameOf(one, ""))
+// subjects are the resources of those who do something, by how the audit calls them, and what goes before their names: who makes keys
+// names them as they like.
+func subjects() map[string]struct{ resource, before string } {
+	return map[string]struct{ resource, before string }{"user": {"user", ""}, "key": {"key", "Key "}}
+}
+
+// whoIs returns the name of a subject, empty where the person may not see it, or there is none.
+func (v *visit) whoIs(subject string) string {
+	kind, id, _ := strings.Cut(subject, ":")
+	s, known := subjects()[kind]
+	if !known || id == "" {
+		return ""
 	}
-	for _, one := range keys.Get("results").Items { // who makes keys names them as they like
-		names["key:"+one.Get("id").Text] = "Key " + clip(nameOf(one, ""))
+	if name := v.calledBy(s.resource, id); name != "" {
+		return s.before + name
 	}
-	return names
+	return ""
 }
 
 // isolated keeps the direction of a name from turning the sentence around it.
@@ -108,49 +110,72 @@ func isolated(name string) string { return "\u2068" + name + "\u2069" }
 // attention notes what somebody should look at.
 func (v *visit) attention(view *overview) {
 	now := v.Now()
-	add := func(title, address string) {
-		if len(view.Attention) < mostAttention {
-			view.Attention = append(view.Attention, linkView{Title: title, Address: address})
-		}
+	at := func(record strictjson.Value, field string) time.Time {
+		t, _ := time.Parse(time.RFC3339, record.Get(field).Text) // the year 1 where there is none
+		return t
 	}
-	if data, ok := v.named("keys.list", "per_page="+strconv.Itoa(mostOptions)); ok {
-		for _, key := range data.Get("results").Items {
-			if key.Get("state").Text != "active" {
-				continue
-			}
-			name, address := isolated(clip(nameOf(key, ""))), "/keys/"+key.Get("id").Text
-			at := func(field string) time.Time {
-				t, _ := time.Parse(time.RFC3339, key.Get(field).Text) // the year 1 where there is none
-				return t
-			}
-			ends, noted, unused := at("expires_at"), at("unused_since"), key.Get("unused_permissions").Items
-			switch {
-			case !ends.IsZero() && ends.Sub(now) < expiresSoon:
-				add("The key "+name+" expires on "+ends.UTC().Format(time.DateOnly), address)
-			case key.Get("last_used_at").Is == strictjson.Null && now.Sub(at("created_at")) > unusedAfter:
-				add("The key "+name+" has never been used", address)
-			case len(unused) > 0 && !noted.IsZero() && now.Sub(noted) > rightsAfter:
-				var rights []string
-				for _, u := range unused {
-					rights = append(rights, label(u.Text))
-				}
-				add("The key "+name+" never needed "+strings.Join(rights, ", "), address)
-			}
+	unneeded := func(who string, record strictjson.Value) string {
+		var rights []string
+		for _, u := range record.Get("unused_permissions").Items {
+			rights = append(rights, label(u.Text))
 		}
+		if noted := at(record, "unused_since"); rights != nil && !noted.IsZero() && now.Sub(noted) > rightsAfter {
+			return who + " never needed " + strings.Join(rights, ", ")
+		}
+		return ""
 	}
-	for _, p := range v.site.pages {
-		if p.shows.Tag != "Reports" || !p.list || p.each == nil {
-			continue
+	v.attend(view, v.site.listOf("key"), func(key strictjson.Value) string {
+		if key.Get("state").Text != "active" {
+			return ""
 		}
-		data, ok := v.named(p.shows.Name, "per_page="+strconv.Itoa(mostOptions))
+		name := "The key " + isolated(clip(nameOf(key, "")))
+		ends := at(key, "expires_at")
+		switch {
+		case !ends.IsZero() && ends.Sub(now) < expiresSoon:
+			return name + " expires on " + ends.UTC().Format(time.DateOnly)
+		case key.Get("last_used_at").Is == strictjson.Null && now.Sub(at(key, "created_at")) > unusedAfter:
+			return name + " has never been used"
+		}
+		return unneeded(name, key)
+	})
+	v.attend(view, v.site.listOf("user"), func(one strictjson.Value) string {
+		if one.Get("active").Is != strictjson.True {
+			return ""
+		}
+		return unneeded(isolated(clip(nameOf(one, ""))), one)
+	})
+	v.attend(view, v.site.listOf("custom_report"), func(r strictjson.Value) string {
+		if r.Get("shareable").Is == strictjson.True && r.Get("secure").Is == strictjson.False {
+			return "The report " + isolated(clip(nameOf(r, ""))) + " is open to whoever has its address"
+		}
+		return ""
+	})
+}
+
+// attend notes the records of a list of which something is to be said, and how many more there are.
+func (v *visit) attend(view *overview, list *page, says func(strictjson.Value) string) {
+	if list == nil || list.each == nil {
+		return
+	}
+	more := 0
+	for n, pages := 1, 1; n <= pages; n++ {
+		data, ok := v.named(list.shows.Name, "per_page="+strconv.Itoa(atOnce)+"&page="+strconv.Itoa(n))
 		if !ok {
-			continue
+			return
 		}
+		pages = min(count(data, "pages"), mostPages)
 		for _, r := range data.Get("results").Items {
-			if r.Get("shareable").Is == strictjson.True && r.Get("secure").Is == strictjson.False {
-				add("The report "+isolated(clip(nameOf(r, "")))+" is open to whoever has its address", p.each.address(map[string]string{p.each.key(): r.Get("id").Text}))
+			switch text := says(r); {
+			case text == "":
+			case len(view.Attention) < mostAttention:
+				view.Attention = append(view.Attention, linkView{Title: text, Address: list.each.address(map[string]string{list.each.key(): keyOf(list.each, r)})})
+			default:
+				more++
 			}
 		}
+	}
+	if more > 0 {
+		view.Attention = append(view.Attention, linkView{Title: v.whole(more) + " more of the " + strings.ToLower(list.title()), Address: list.address(nil)})
 	}
 }
 
@@ -197,13 +222,13 @@ func count(record strictjson.Value, name string) int {
 	return n
 }
 
-// days draws days of usage.
-func (v *visit) days(records []strictjson.Value) usageView {
+// days draws days of usage, which the field says.
+func (v *visit) days(title, field string, records []strictjson.Value) usageView {
 	at := make([]time.Time, len(records))
 	for i, r := range records {
-		at[i], _ = time.Parse(time.DateOnly, r.Get("day").Text)
+		at[i], _ = time.Parse(time.DateOnly, r.Get(field).Text)
 	}
-	return v.usage("Requests of the last days", chart.Axis{Title: "day", Times: at, Step: chart.Day}, time.DateOnly, records)
+	return v.usage(title, chart.Axis{Title: "day", Times: at, Step: chart.Day}, time.DateOnly, records)
 }
 
 // usage draws records over time, whose times the table writes in the layout.

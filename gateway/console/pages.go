@@ -52,8 +52,8 @@ func (m *Module) routes() error {
 	}
 	mux.HandleFunc("GET /{$}", m.signedIn(m.overviewPage))
 	mux.HandleFunc("GET /find", m.signedIn(m.findPage))
-	mux.HandleFunc("GET /docs", m.anyPage(m.referencePage))
-	mux.HandleFunc("GET /docs/{operation}", m.anyPage(m.operationPage))
+	mux.HandleFunc("GET /docs", m.forAll(m.referencePage))
+	mux.HandleFunc("GET /docs/{operation}", m.forAll(m.operationPage))
 	mux.HandleFunc("GET /docs/{operation}/try", m.signedIn(m.tryPage))
 	mux.HandleFunc("POST /docs/{operation}/try", m.signedIn(m.tryPage))
 	mux.HandleFunc("GET /sign-in", m.anyPage(m.signInPage))
@@ -65,9 +65,9 @@ func (m *Module) routes() error {
 	mux.HandleFunc("POST /welcome", m.welcomeForm)
 	mux.HandleFunc("GET /do/{operation}", m.signedIn(m.doPage))
 	mux.HandleFunc("POST /do/{operation}", m.signedIn(m.doIt))
-	mux.HandleFunc("GET /shared/reports/{pid}", m.tenantPage(m.reportPage, m.reportOfNobody))
-	mux.HandleFunc("GET /shared/reports/{pid}/{report_id}", m.tenantPage(m.reportPage, m.reportOfNobody))
-	others := m.signedIn(m.sitePage)
+	shared, others := timed(m.tenantPage(m.reportPage, m.reportOfNobody)), timed(m.signedIn(m.sitePage))
+	mux.HandleFunc("GET /shared/reports/{pid}", shared)
+	mux.HandleFunc("GET /shared/reports/{pid}/{report_id}", shared)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		if p, _ := m.site.find(r.URL.EscapedPath()); p == nil || r.Method != http.MethodGet && r.Method != http.MethodHead {
 			m.missing(w) // nobody needs to be signed in to be told

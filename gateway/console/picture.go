@@ -25,10 +25,11 @@ func (v *visit) recordAbove(p *page, path map[string]string) (record strictjson.
 	return record
 }
 
-// pictures draws what running a report has answered, as its shared page does.
-func (v *visit) pictures(report, answer strictjson.Value) []*chart.Chart {
+// draw draws what running a report has answered, and writes it into the table, as its shared page does.
+func (v *visit) draw(report, answer strictjson.Value, table *tableView) []*chart.Chart {
 	s := reports.Shared{Data: &reports.Data{}}
-	if s.Visual = report.Get("visual").Text; s.Visual == "" {
+	s.Visual = report.Get("visual").Text
+	if report.Get("query").Is != strictjson.Object || answer.Get("columns").Is != strictjson.Array {
 		return nil
 	}
 	if err := json.Unmarshal(report.Get("query").Raw(), &s.Asked); err != nil {
@@ -50,5 +51,14 @@ func (v *visit) pictures(report, answer strictjson.Value) []*chart.Chart {
 		s.Data.Rows = append(s.Data.Rows, row)
 	}
 	l := v.pages.readers.of(v.r.Header.Get("Accept-Language"))
-	return layOut(&s, l, 1).Charts
+	laid := layOut(&s, l, 1)
+	for i, row := range laid.Rows {
+		for j, cell := range row {
+			table.Rows[i][j] = shown{Text: cell.Text, Class: cell.Class}
+		}
+	}
+	if s.Visual == "" {
+		return nil
+	}
+	return laid.Charts
 }

@@ -2,7 +2,6 @@ package console
 
 import (
 	"cmp"
-	"errors"
 	"maps"
 	"net/http"
 	"net/url"
@@ -12,7 +11,7 @@ import (
 
 	"tenantry/backends/api"
 	"tenantry/gateway/console/chart"
-	"tenantry/internal/fault"
+	"tenantry/internal/declare"
 	"tenantry/internal/strictjson"
 )
 
@@ -33,6 +32,7 @@ type recordView struct {
 	Links   []linkView
 	Exports []linkView
 	Deleted bool
+	Share   string    // leads to where links to it are made; empty: there are none
 	Pages   *listView // which page of the rows this is
 }
 
@@ -48,6 +48,7 @@ type triedView struct {
 type actionView struct {
 	Title string
 	Form  formView
+	Open  bool // the page is about what it makes
 }
 
 // tableView is an answer with columns and rows.
@@ -68,6 +69,12 @@ func (v *visit) recordPage(p *page, path map[string]string) {
 		if q.In != api.InQuery || q.Name == "teams[]" || q.Name == "deleted" || paging(q.Name) || p.update != nil || p.remove != nil {
 			continue
 		}
+		if q.Ask.Kind == declare.Inputs {
+			for _, in := range v.inputs(path, "") {
+				name := q.Name + "[" + in.name + "]"
+				view.Ask = append(view.Ask, in.control(name, idOf("q", in.name), asked.Get(name), asked.Has(name)))
+			}
+		}
 		c := question(q, asked)
 		if p.shows.Name == explains {
 			v.choose(&c)
@@ -86,14 +93,14 @@ func (v *visit) recordPage(p *page, path map[string]string) {
 	}
 	var data strictjson.Value
 	var tag string
-	code := http.StatusOK
+	code, lessons := http.StatusOK, false // lessons: there are none to check
 	if !view.Missing {
-		a, err := v.read(p.shows, path, asked.Encode())
+		a, err := v.open(p.shows, path, asked.Encode())
 		if len(view.Ask) > 0 && err == nil && (a.code == http.StatusUnprocessableEntity || a.code == http.StatusBadRequest || a.code == http.StatusNotFound) {
 			code = a.code
 			for i := range view.Ask {
 				for _, f := range a.faults() {
-					if belongs(f.Field, rootOf(view.Ask[i].Name)) {
+					if belongs(f.Field, view.Ask[i].Name) {
 						view.Ask[i].Error = said(f)
 					}
 				}
@@ -101,16 +108,19 @@ func (v *visit) recordPage(p *page, path map[string]string) {
 			if !slices.ContainsFunc(view.Ask, func(c control) bool { return c.Error != "" }) {
 				view.Ask[0].Error = sentence(a.message)
 			}
-		} else if v.refused(a, err) {
+		} else if lessons = err == nil && a.code == http.StatusUnprocessableEntity && p.shows.Tag == "Compliance"; !lessons && v.refused(a, err) {
 			return
 		}
-		if code == http.StatusOK {
+		if code == http.StatusOK && !lessons {
 			data, tag = a.data, a.header.Get("ETag")
 		}
 	}
 	title := p.title()
 	if p.key() != "" || p.update != nil {
 		name := v.nameOf(p.shows, path, data, "")
+		if name == data.Get("operation").Text {
+			name = v.subject("operation", name)
+		}
 		if id := data.Get("id").Text; id != "" && name == id { // which says nothing by itself
 			name = p.title() + " " + id
 		}
@@ -138,10 +148,15 @@ func (v *visit) recordPage(p *page, path map[string]string) {
 	}
 	view.Trail = v.trail(p, path)
 	if len(view.Ask) > 0 || p.key() == "" && p.update == nil && above.Is != strictjson.Object {
-		view.Note = p.shows.Description
+		view.Note = p.shows.Ask
 	}
 	view.Curl = v.curl(v.t.Org.Slug, request{row: p.shows, path: path, query: asked.Encode()})
-	if code == http.StatusOK && !view.Missing {
+	if lessons {
+		view.Note = "Contacts comply by their lessons, and your organization keeps none yet: they are the records of a custom object with the short name lesson and the fields contact (Text) and tags (MultiSelect)."
+		if define := v.site.rows["objects.create"]; may(define, v.who, v.t) {
+			view.Links = []linkView{{Title: define.Summary, Address: "/do/" + define.Name}}
+		}
+	} else if code == http.StatusOK && !view.Missing {
 		v.layOutRecord(&view, p, path, data, tag)
 	}
 	if rows := longest(data); rows.Get("pages").Is == strictjson.Number {
@@ -169,18 +184,21 @@ func longest(data strictjson.Value) (rows strictjson.Value) {
 }
 
 func (v *visit) layOutRecord(view *recordView, p *page, path map[string]string, data strictjson.Value, tag string) {
-	inForm := []string{}
-	if may(p.update, v.who, v.t) && !view.Deleted {
+	inForm, builtIn := []string{}, data.Get("built_in").Is == strictjson.True // which nobody changes
+	if may(p.update, v.who, v.t) && !view.Deleted && !builtIn {
 		data = v.completed(p, path, data)
 		form := v.form(p.update, path, data, nil, nil)
 		form.Hidden = append(form.Hidden, hidden{"_match", tag})
 		view.Form = &form
 		for _, c := range slices.Concat(form.Controls, form.More) {
+			if own := "own_" + c.Name; data.Get(own).Is != strictjson.Null {
+				c.Name = own
+			}
 			inForm = append(inForm, c.Name)
 		}
 	}
 	if view.Facts, view.Table = v.facts(p, without(data, inForm...)); view.Table != nil {
-		view.Charts = v.pictures(v.recordAbove(p, path), data)
+		view.Charts = v.draw(v.recordAbove(p, path), data, view.Table)
 	}
 	if count := v.site.rows["campaigns.count"]; p.update != nil && p.update.Resource == "campaign" && may(count, v.who, v.t) {
 		if a, err := v.read(count, path, ""); err == nil && a.ok() {
@@ -188,7 +206,12 @@ func (v *visit) layOutRecord(view *recordView, p *page, path map[string]string, 
 		}
 	}
 	for _, row := range p.actions {
-		if !may(row, v.who, v.t) || strings.HasSuffix(row.Name, ".restore") != view.Deleted {
+		ends := strings.HasSuffix(row.Name, ".purge")
+		if !may(row, v.who, v.t) || (ends || strings.HasSuffix(row.Name, ".restore")) != view.Deleted {
+			continue
+		}
+		if ends {
+			view.Actions = append(view.Actions, v.purging(row, path))
 			continue
 		}
 		if active := data.Get("active").Is; active == strictjson.True && strings.HasSuffix(row.Name, ".reactivate") || active == strictjson.False && strings.HasSuffix(row.Name, ".deactivate") {
@@ -204,27 +227,34 @@ func (v *visit) layOutRecord(view *recordView, p *page, path map[string]string, 
 			view.Buttons = append(view.Buttons, b)
 			continue
 		}
-		view.Actions = append(view.Actions, actionView{row.Summary, v.form(row, path, strictjson.Value{}, nil, nil)})
+		view.Actions = append(view.Actions, actionView{row.Summary, v.form(row, path, strictjson.Value{}, nil, nil), strings.HasPrefix(p.shows.Path, row.Path)})
 	}
-	if may(p.remove, v.who, v.t) {
+	if may(p.remove, v.who, v.t) && !builtIn {
 		trash := p.action("restore") != nil
 		b := v.button(p.remove, path, verb(p.remove))
 		b.Danger = true
 		switch {
 		case view.Deleted && p.remove.Param("purge").Name != "":
-			b.Title = "Delete for good"
-			view.Actions = append(view.Actions, actionView{"Delete for good", formView{Action: b.Action, Hidden: append(b.Hidden, hidden{"query.purge", "true"}), Once: b.Once, Submit: b.Title, Danger: true}})
+			view.Actions = append(view.Actions, v.purging(p.remove, path))
 		case view.Deleted:
 		case trash: // it can be undone, so nothing is asked
 			view.Buttons = append(view.Buttons, b)
 		default:
-			view.Actions = append(view.Actions, actionView{verb(p.remove), formView{Action: b.Action, Hidden: b.Hidden, Once: b.Once, Submit: b.Title, Danger: true}})
+			view.Actions = append(view.Actions, actionView{verb(p.remove), formView{Action: b.Action, Hidden: b.Hidden, Once: b.Once, Submit: b.Title, Danger: true}, false})
 		}
 	}
 	if view.Deleted {
 		return
 	}
 	view.Links = append(v.elsewhere(p, path), v.leadsTo(p, path)...)
+	if p.shows.Name == "imports.get" {
+		v.imported(view, data)
+	}
+	for _, below := range p.below {
+		if share := below.action("share"); may(share, v.who, v.t) && data.Get("shareable").Is != strictjson.False {
+			view.Share = below.address(path)
+		}
+	}
 	for _, row := range p.exports {
 		for _, format := range row.Param("format").Enum {
 			if may(row, v.who, v.t) {
@@ -234,6 +264,16 @@ func (v *visit) layOutRecord(view *recordView, p *page, path map[string]string, 
 		}
 	}
 }
+
+// purging is the form that ends for good what lies in the trash, by whichever operation.
+func (v *visit) purging(row *api.Operation, path map[string]string) actionView {
+	return actionView{forGood, v.form(row, path, strictjson.Value{}, url.Values{purge: {"true"}}, nil), false}
+}
+
+const (
+	forGood = "Delete for good"
+	purge   = "query.purge" // of a form
+)
 
 // completed adds to a record what only the list shows of it, where the form wants that.
 func (v *visit) completed(p *page, path map[string]string, data strictjson.Value) strictjson.Value {
@@ -267,310 +307,16 @@ func questions(row *api.Operation) (asked []api.Param) {
 
 // question makes the control of a parameter of a query.
 func question(q api.Param, asked url.Values) control {
-	c := control{Name: q.Name, ID: "q-" + q.Name, Label: label(q.Name), Hint: q.Description, Kind: "text", Required: q.Required, Value: asked.Get(q.Name), MaxLength: q.Bounds.MaxLength}
+	c := control{Name: q.Name, ID: "q-" + q.Name, Label: called(q.Ask, q.Name), Hint: q.Ask.Hint, Kind: "text", Required: q.Required, Value: asked.Get(q.Name), MaxLength: q.Bounds.MaxLength}
 	switch {
 	case q.Shape == api.Tree || q.Shape == api.List:
 		return control{}
 	case len(q.Enum) > 0:
-		c.Kind = "choice"
-		for _, value := range q.Enum {
-			c.Options = append(c.Options, choiceView{Value: value, Title: label(value), Chosen: value == c.Value})
-		}
+		c.Kind, c.Options = "choice", worded(q.Enum, c.Value)
 	case q.Shape == api.Boolean:
 		c.Kind = "yes"
 	case q.Shape == api.Integer:
 		c.Kind = "number"
 	}
 	return c
-}
-
-// doPage shows the form of an operation by itself.
-func (m *Module) doPage(v *visit) {
-	row, path, ok := v.doing()
-	if !ok {
-		return
-	}
-	sent := v.r.URL.Query()
-	fromForm(row, path, sent)
-	if row.Method == http.MethodPut { // whose form is on the record's page
-		http.Redirect(v.w, v.r, v.back(row, path), http.StatusSeeOther)
-		return
-	}
-	form := v.form(row, path, strictjson.Value{}, nil, nil)
-	for i, c := range form.Controls { // what the address says already
-		if value := sent.Get(c.Name); value != "" && strings.HasPrefix(c.Name, "query.") {
-			form.Controls[i].Value = value
-		}
-	}
-	v.showForm(http.StatusOK, row, path, form)
-}
-
-// doing finds the operation of a form, and says so where there is none for this person.
-func (v *visit) doing() (*api.Operation, map[string]string, bool) {
-	row := v.site.rows[v.r.PathValue("operation")]
-	switch {
-	case row == nil || row.Method == http.MethodGet:
-		v.missing()
-	case !may(row, v.who, v.t):
-		p := api.ProblemOf(errors.Join(row.Admits(v.who, ""), row.Rule.Check(v.who, v.t)))
-		v.problem(http.StatusForbidden, "You may not do this", p.Message+". An administrator of "+v.t.Org.Name+" can give you the right.")
-	default:
-		return row, map[string]string{}, true
-	}
-	return nil, nil, false
-}
-
-func (v *visit) showForm(code int, row *api.Operation, path map[string]string, form formView) {
-	view := recordView{chrome: v.chrome(row.Summary), Form: &form, Note: row.Description}
-	form.Cancel = v.back(row, path)
-	view.Curl = v.curl(v.t.Org.Slug, request{row: row, path: path, body: sample(row)})
-	v.show(code, "record", view)
-}
-
-// back returns the page that a form belongs to.
-func (v *visit) back(row *api.Operation, path map[string]string) string {
-	for at := strings.TrimPrefix(row.Path, "/api"); at != ""; at = at[:strings.LastIndexByte(at, '/')] {
-		for _, p := range v.site.pages {
-			if p.path == at && may(p.shows, v.who, v.t) {
-				return p.address(path)
-			}
-		}
-	}
-	return "/"
-}
-
-// doIt carries a form out.
-func (m *Module) doIt(v *visit) {
-	row, path, ok := v.doing()
-	if !ok {
-		return
-	}
-	if row.Upload != nil {
-		v.takeFile(row, path)
-		return
-	}
-	sent, ok := v.sent()
-	if !ok {
-		return
-	}
-	fromForm(v.typed(row, sent), path, sent)
-	query := asked(sent)
-	if sent.Has("_more") { // a part of the form depends on what was typed, or a line more is wanted
-		v.again(http.StatusOK, v.typed(row, sent), path, sent, nil, "")
-		return
-	}
-	body, faults := v.body(row, path, sent)
-	if v.lacked != nil { // of which fields there are
-		v.refused(*v.lacked, nil)
-		return
-	}
-	if faults != nil {
-		v.again(http.StatusUnprocessableEntity, v.typed(row, sent), path, sent, faults, "")
-		return
-	}
-	if sent.Has("_try") {
-		v.matching(row, path, sent, body)
-		return
-	}
-	if row.Reads && sent.Has("_part") && body["title"] == "" {
-		body["title"] = "Without a title" // which matters when it is stored
-	}
-	v.carry(request{row: row, path: path, query: query.Encode(), body: body, match: sent.Get("_match"), once: sent.Get("_once")}, sent, query)
-}
-
-// sent reads a form, and says so where it cannot.
-func (v *visit) sent() (url.Values, bool) {
-	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, maxForm)
-	if err := v.r.ParseForm(); err != nil || !strings.HasPrefix(v.r.Header.Get("Content-Type"), "application/x-www-form-urlencoded") {
-		v.problem(http.StatusBadRequest, "The form did not arrive", "It may be too large. Go back and try again.")
-		return nil, false
-	}
-	if crowded(v.r.PostForm) {
-		v.problem(http.StatusBadRequest, "The form has too many lines", "Go back and leave some out.")
-		return nil, false
-	}
-	return v.r.PostForm, true
-}
-
-// asked returns what a form gives of the operation's query.
-func asked(sent url.Values) url.Values {
-	query := url.Values{}
-	for name, values := range sent {
-		if key, is := strings.CutPrefix(name, "query."); is && values[0] != "" {
-			query[key] = values
-		}
-	}
-	return query
-}
-
-// typed returns the operation of the form that was sent: where that was only tried, the one which will store it.
-func (v *visit) typed(row *api.Operation, sent url.Values) *api.Operation {
-	if stores := v.site.rows[sent.Get("_for")]; row.Reads && stores != nil && stores.Resource == row.Resource && stores.Body != nil && may(stores, v.who, v.t) {
-		return stores
-	}
-	return row
-}
-
-// fromForm notes the parameters of the operation's path that a form gives, and no others: they would make another path of it.
-func fromForm(row *api.Operation, path map[string]string, sent url.Values) {
-	for _, p := range row.Params {
-		if name := "path." + p.Name; p.In == api.InPath && sent.Has(name) {
-			path[p.Name] = sent.Get(name)
-		}
-	}
-}
-
-// carry makes the call of a form, and leads on or shows the form again.
-func (v *visit) carry(q request, sent, query url.Values) {
-	row, path := q.row, q.path
-	a, err := v.ask(v.r.Context(), v.r, q)
-	row = v.typed(row, sent)
-	switch {
-	case err == nil && a.ok() && q.row.Reads && !q.row.Once:
-		v.tried(q, row, sent, a)
-	case err == nil && a.ok() && query.Get("preview") == "true":
-		sent.Del("query.preview") // what follows is meant
-		t := triedView{Note: "This is what it would touch. Nothing has been changed yet."}
-		t.Facts, _ = v.facts(&page{shows: q.row}, a.data.Get("touches"))
-		v.showTried(q, row, path, sent, &t)
-	case err == nil && a.ok():
-		v.done(row, path, query, a)
-	case err == nil && a.code == http.StatusPreconditionFailed:
-		v.again(a.code, row, path, sent, nil, "Somebody else has changed this meanwhile. What you typed is below; compare it with how it is now, and save again to replace it.")
-	case err == nil && (a.code == http.StatusUnprocessableEntity || a.code == http.StatusBadRequest || a.code == http.StatusConflict || a.code == http.StatusRequestEntityTooLarge):
-		list := a.faults()
-		text := ""
-		if len(list) == 0 {
-			text = sentence(a.message)
-		}
-		v.again(a.code, row, path, sent, list, text)
-	default:
-		v.refused(a, err)
-	}
-}
-
-// again shows the form as it was typed, and what is wrong with it.
-func (v *visit) again(code int, row *api.Operation, path map[string]string, sent url.Values, faults []fault.Fault, text string) {
-	if sent.Has("_part") {
-		for i := range faults {
-			text = strings.TrimSpace(text + " " + sentence(faults[i].Message))
-		}
-		v.render(v.w, http.StatusOK, "tried", triedView{Problem: text}) // a browser would report each other code as a fault of the page
-		return
-	}
-	sent.Set("_once", onceKey()) // what was refused is another request when it is sent again
-	current, tag := v.current(row, path)
-	form := v.form(row, path, current, sent, faults)
-	if code != http.StatusPreconditionFailed {
-		tag = sent.Get("_match") // of what the form was made from
-	}
-	if tag != "" {
-		form.Hidden = append(form.Hidden, hidden{"_match", tag})
-	}
-	if form.Error == "" {
-		form.Error = text
-	}
-	v.showForm(code, row, path, form)
-}
-
-// current returns the record that a form changes, and its tag; null where it makes one.
-func (v *visit) current(row *api.Operation, path map[string]string) (strictjson.Value, string) {
-	p, _ := v.site.find(strings.TrimPrefix((&request{row: row, path: path}).target(), "/api"))
-	if p == nil || row.Method != http.MethodPut {
-		return strictjson.Value{}, ""
-	}
-	a, err := v.read(p.shows, path, "")
-	if err != nil || !a.ok() {
-		return strictjson.Value{}, ""
-	}
-	return v.completed(p, path, a.data), a.header.Get("ETag")
-}
-
-// tried shows what an operation answered that stores nothing, beside the form as it was typed.
-func (v *visit) tried(q request, row *api.Operation, sent url.Values, a reply) {
-	const first, last = "This is what it would show", ". Nothing has been stored yet."
-	t := triedView{Note: first + last}
-	if t.Facts, t.Table = v.facts(&page{shows: q.row}, a.data); t.Table != nil {
-		t.Charts = v.pictures(parse(q.body), a.data)
-		t.Facts, t.Note = nil, first+" ("+counted(a.data)+")"+last
-	}
-	v.showTried(q, row, q.path, sent, &t)
-}
-
-// counted says how many rows there are of a report.
-func counted(answer strictjson.Value) string {
-	switch count := answer.Get("count").Text; {
-	case answer.Get("truncated").Is == strictjson.True:
-		return "the first " + count + " rows of more"
-	case count == "1":
-		return "1 row"
-	default:
-		return count + " rows"
-	}
-}
-
-// showTried shows that beside the form as it was typed, or alone where that is what is asked for.
-func (v *visit) showTried(q request, row *api.Operation, path map[string]string, sent url.Values, t *triedView) {
-	if sent.Has("_part") {
-		v.show(http.StatusOK, "tried", t)
-		return
-	}
-	view := recordView{chrome: v.chrome(row.Summary), Tried: t}
-	current, _ := v.current(row, path)
-	form := v.form(row, path, current, sent, nil)
-	form.Cancel = v.back(row, path)
-	if tag := sent.Get("_match"); tag != "" {
-		form.Hidden = append(form.Hidden, hidden{"_match", tag})
-	}
-	view.Form = &form
-	view.Curl = v.curl(v.t.Org.Slug, q)
-	v.show(http.StatusOK, "record", view)
-}
-
-// done leads on where something was done. A secret that is told once is shown at once.
-func (v *visit) done(row *api.Operation, path map[string]string, query url.Values, a reply) {
-	handOn(v.w, a.header)
-	if row.Once && len(a.data.Members) > 0 {
-		view := recordView{chrome: v.chrome(row.Message), Note: "This is shown once. Copy it now, and keep it where nobody else can read it."}
-		first := []string{"link", "url", "token", "value"} // what is to be copied
-		slices.SortStableFunc(a.data.Members, func(a, b strictjson.Member) int {
-			return cmp.Compare(uint(slices.Index(first, a.Name)), uint(slices.Index(first, b.Name)))
-		})
-		view.Facts, _ = v.facts(&page{shows: row}, a.data)
-		view.Links = []linkView{{Title: "Go on", Address: v.back(row, path)}}
-		v.render(v.w, http.StatusOK, "record", view)
-		return
-	}
-	q := url.Values{"_done": {row.Name}}
-	var target string
-	p, _ := v.site.find(strings.TrimPrefix((&request{row: row, path: path}).target(), "/api"))
-	switch {
-	case p != nil && p.list && p.each != nil && a.data.Is == strictjson.Object:
-		target = p.each.address(merged(path, p.each.key(), keyOf(p.each, a.data)))
-	case row.Method == http.MethodDelete && p != nil && p.key() != "":
-		target = v.above(p, path)
-		if query.Get("purge") != "" {
-			q.Set("deleted", "true")
-		} else if p.action("restore") != nil {
-			q.Set("_undo", path[p.key()])
-		}
-	case strings.HasSuffix(row.Name, ".duplicate") && p == nil:
-		target = v.back(row, path)
-		if parent, _ := v.site.find(target); parent != nil && parent.key() != "" {
-			target = parent.address(merged(path, parent.key(), keyOf(parent, a.data)))
-		}
-	default:
-		target = v.back(row, path)
-	}
-	http.Redirect(v.w, v.r, target+"?"+q.Encode(), http.StatusSeeOther)
-}
-
-// above returns the address of the list that a record is in.
-func (v *visit) above(p *page, path map[string]string) string {
-	for _, list := range v.site.pages {
-		if list.each == p {
-			return list.address(path)
-		}
-	}
-	return "/"
 }

@@ -56,6 +56,7 @@ func TestPagesOfWhatFails(t *testing.T) {
 	t.Parallel()
 	g, acme, cookie := rich(t, nil, withBroken)
 	p := person{t, acme, cookie}
+	checkPage(t, p.open("/users/999"), 404, "There is no such page", "Unable to locate user. It may have been deleted")
 	for path, want := range map[string]struct {
 		code              int
 		title, says, wait string

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -80,6 +81,27 @@ func address(raw string) (api.Query, []string, error) {
 	}
 	teams, err := c.Teams()
 	return query, teams, err
+}
+
+// timed leads what a form says of moments on to the address of the page, whose inputs have them as calls do: utc[day]=2024-05-17T10:00, as
+// browsers write it, is params[day]=2024-05-17T10:00:00Z.
+func timed(page http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		query, err := url.ParseQuery(r.URL.RawQuery)
+		said := url.Values{}
+		for name, values := range query {
+			if rest, is := strings.CutPrefix(name, "utc["); is && len(values) == 1 {
+				said.Set("params["+rest, inUTC(values[0]))
+				query.Del(name)
+			}
+		}
+		if err != nil || len(said) == 0 {
+			page(w, r)
+			return
+		}
+		maps.Copy(query, said)
+		http.Redirect(w, r, r.URL.EscapedPath()+"?"+query.Encode(), http.StatusSeeOther) //nolint:gosec // the same page: ServeHTTP takes no path that begins with two slashes
+	}
 }
 
 // reportOfNobody answers as an organization does that has no such report.
@@ -326,6 +348,12 @@ func controls(s *reports.Shared) []controlView {
 	}
 	return all
 }
+
+// Clocked reports whether a control of moments can show the value.
+func (c controlView) Clocked() bool { return c.Type == reports.TypeDatetime && clocked(c.Clock()) }
+
+// Clock is the value as such a control takes it.
+func (c controlView) Clock() string { return onClock(c.Value) }
 
 // Options are the choices of a control, also a value that is none of them.
 func (c controlView) Options() (all []choiceView) {

@@ -43,6 +43,22 @@ func TestBrowserReportPictures(t *testing.T) {
 			fits(p)
 			accessible(p)
 			p.whole(screen, "chart-wrong-"+screen.name+"-"+theme)
+			// A moment is typed into a control, which scripts do not help, and stands in the address.
+			p.visit(address(t, acme, reportPath(looseID)+"?params[day]=2024-05-17T12:00:05%2B02:00"))
+			p.do("Emulation.setScriptExecutionDisabled", map[string]any{"value": true}, nil)
+			p.put("utc[day]", "2024-05-18T10:00:05")
+			p.click("main form button")
+			p.arrives("/shared/reports/", "UTC")
+			p.do("Emulation.setScriptExecutionDisabled", map[string]any{"value": false}, nil)
+			if got := p.value(`new URLSearchParams(location.search).get("params[day]") + document.querySelector("[name='utc[day]']").value`); got != "2024-05-18T10:00:05Z2024-05-18T10:00:05" {
+				t.Errorf("the moment is %s", got)
+			}
+			if p.value(`document.querySelector("form").scrollWidth > document.querySelector("form").clientWidth`) == "true" {
+				t.Error("a control is wider than its form")
+			}
+			fits(p)
+			accessible(p)
+			p.whole(screen, "chart-moment-"+screen.name+"-"+theme)
 		}
 	}
 	b.quiet("status of 422")

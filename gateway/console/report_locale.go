@@ -172,8 +172,8 @@ func (l *locale) Tick(t time.Time, step chart.Step) (text, within string) {
 		day = l.MonthAbbreviated(t.Month()) + " " + strconv.Itoa(t.Day())
 	}
 	switch step {
-	case chart.Hour:
-		return l.clock(t), day
+	case chart.Minute, chart.Hour:
+		return strings.Replace(l.clock(t), ":00 ", " ", 1), day // "6 pm" where there is am and pm
 	case chart.Month:
 		return l.MonthAbbreviated(t.Month()), year
 	case chart.Quarter:

@@ -160,6 +160,23 @@ func TestSharedReportPages(t *testing.T) {
 	checkPage(t, acme.Page(t, reportPath(tableID)+"?params[age]=old&params[since]=2024-02-03"), 422, "Nothing is shown", "Must be a number.", `value="old" aria-invalid="true"`, `value="2024-02-03"`, "Country "+hostile)
 	checkPage(t, acme.Page(t, reportPath(looseID)+"?params[age]=old&params[day]=2024-05-17"), 422, "One of the values does not fit the report", `role="alert"`, `value="old"`, `value="2024-05-17"`)
 	checkPage(t, acme.Page(t, reportPath(looseID)+"?params[age]=20&params[day]=someday"), 422, "Must be a date", `value="someday" placeholder="2024-05-17T10:00:00Z" aria-invalid="true"`, `value="20"`)
+	// Moments are said on the clock in UTC, and the address has them as calls do.
+	checkPage(t, acme.Page(t, reportPath(looseID)), 200, "Day (UTC)</label>", `name="utc[day]" type="datetime-local" value=""`)
+	for said, is := range map[string]string{"2024-05-17T10:00": "2024-05-17T10:00:00Z", "2024-05-17T10:00:05.25": "2024-05-17T10:00:05.25Z", "": "", "someday": "someday"} {
+		a := acme.Page(t, reportPath(looseID)+"?params[age]=20&params[day]=before&utc[day]="+said)
+		want := reportPath(looseID) + "?" + url.Values{"params[age]": {"20"}, "params[day]": {is}}.Encode()
+		if a.Code != http.StatusSeeOther || a.Header.Get("Location") != want {
+			t.Errorf("%q: %d %q", said, a.Code, a.Header.Get("Location"))
+			continue
+		}
+		if page := acme.Page(t, a.Header.Get("Location")); said == "someday" {
+			checkPage(t, page, 422, "Must be a date", `name="params[day]" type="text" value="someday"`)
+		} else {
+			checkPage(t, page, 200, `name="utc[day]" type="datetime-local" value="`+said+`"`)
+		}
+	}
+	checkPage(t, acme.Page(t, reportPath(looseID)+"?params[day]=2024-05-17T12:00:00%2B02:00"), 200, `value="2024-05-17T10:00"`)
+	checkPage(t, acme.Page(t, reportPath(looseID)+"?utc[day]=2024-05-17T10:00&utc[day]=2024-05-18T10:00"), 400, "The address is not complete")
 	checkPage(t, acme.Page(t, reportPath(looseID)+"?params[country]=FR"), 200, `<option value="FR" selected>FR</option>`, `<option value="DE">DE</option>`, "15 rows.")
 	checkPage(t, acme.Page(t, reportPath(looseID)+"?params[country]=IT"), 422, "Must be one of the choices", `<option value="IT" selected>IT</option>`)
 	checkPage(t, acme.Page(t, reportPath(tableID)+"?params[age]=old&params[other]=1"), 422, "cannot be shown with these values")

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"net/url"
 	"strconv"
 	"strings"
@@ -15,6 +16,9 @@ type schemaRow struct {
 	Required, Locked         bool
 	Error                    string
 }
+
+// key returns the key of the field, which follows from its title where none is typed.
+func (r *schemaRow) key() string { return cmp.Or(r.Key, keyFrom(r.Title)) }
 
 // schemaRows returns the fields that are defined, or were typed, and room for some more.
 func schemaRows(now strictjson.Value, sent url.Values) (rows []schemaRow) {
@@ -50,11 +54,9 @@ func schemaOf(sent url.Values, faults *fault.List) map[string]any {
 		if r.Key == "" && r.Title == "" {
 			continue
 		}
-		if r.Key == "" {
-			r.Key = keyFrom(r.Title)
-		}
+		r.Key = r.key()
 		if _, twice := fields[r.Key]; twice {
-			faults.Add("schema", fault.Duplicate, "two fields have the key %q", r.Key)
+			faults.Add("schema."+r.Key, fault.Duplicate, "two fields have the key %q", r.Key)
 		}
 		f := map[string]any{"title": r.Title, "type": r.Type}
 		if r.Required {

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"net/http"
 	"net/url"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 
 	"tenantry/backends/api"
+	"tenantry/internal/declare"
 	"tenantry/tenants"
 )
 
@@ -20,6 +22,7 @@ type site struct {
 	all   []api.Operation
 	rows  map[string]*api.Operation // that sessions may call, by name
 	pages []*page
+	told  map[string][]declare.Field // what answers declare of the fields of a record, by the operation's name
 }
 
 // page is what is to be seen at one path.
@@ -35,20 +38,22 @@ type page struct {
 	exports  []*api.Operation // what can be fetched as a file
 	below    []*page          // pages about the record
 	each     *page            // of a list: that of one record
+	leads    *page            // the same, also where it is another list's
+	makes    *api.Operation   // of the page of one record: what makes another
 }
 
 // Serve makes the pages of the rows; handler serves them. It is called before the first request.
 func (m *Module) Serve(rows []api.Operation, handler http.Handler) {
-	s := site{api: handler, all: rows, rows: map[string]*api.Operation{}}
+	s := site{api: handler, all: rows, rows: map[string]*api.Operation{}, told: map[string][]declare.Field{}}
 	at := map[string]*page{}
 	for i := range rows {
 		row := &rows[i]
 		if row.Credentials&api.Session == 0 || !strings.HasPrefix(row.Path, "/api/") {
 			continue
 		}
-		s.rows[row.Name] = row
+		s.rows[row.Name], s.told[row.Name] = row, declared(reflect.TypeOf(row.Data))
 		if row.Method == http.MethodGet && row.Streams == nil {
-			p := &page{path: strings.TrimPrefix(row.Path, "/api"), shows: row, list: strings.HasSuffix(row.Name, ".list")}
+			p := &page{path: strings.TrimPrefix(row.Path, "/api"), shows: row, list: strings.HasSuffix(row.Name, ".list") || row.Lists != ""}
 			p.segments = strings.Split(p.path, "/")
 			at[p.path] = p
 			s.pages = append(s.pages, p)
@@ -81,11 +86,21 @@ func (m *Module) Serve(rows []api.Operation, handler http.Handler) {
 			p.remove = row
 		case p != nil && row.Method == http.MethodDelete:
 			p.actions = append(p.actions, row)
+		case at[path+"s"] != nil: // it makes one of those that the page lists
+			at[path+"s"].actions = append(at[path+"s"].actions, row)
 		case parent != nil && !strings.HasSuffix(row.Name, ".bulk"):
 			parent.actions = append(parent.actions, row)
 		}
 	}
 	s.settle()
+	for _, p := range s.pages {
+		if p.each != nil {
+			p.each.makes = p.create
+		}
+		if p.leads = p.each; p.shows.Lists != "" {
+			p.leads = s.listOf(p.shows.Lists).each
+		}
+	}
 	m.site = s
 }
 
@@ -144,7 +159,7 @@ func (s *site) of(path string) (each *page) {
 // leadsTo returns the links to the pages below that the navigation does not have.
 func (v *visit) leadsTo(p *page, path map[string]string) (links []linkView) {
 	for _, below := range p.below {
-		if !may(below.shows, v.who, v.t) || below.led() {
+		if !may(below.shows, v.who, v.t) || below.led() || below.shows.Aside {
 			continue
 		}
 		title := below.shows.Summary
@@ -340,12 +355,20 @@ func label(name string) string {
 		return "Search"
 	}
 	words := strings.Split(name, "_")
-	if last := len(words) - 1; last > 0 && words[last] == "id" {
+	if last := len(words) - 1; last > 0 && slices.Contains([]string{"id", "bytes", "us", "ms"}, words[last]) { // a unit stands with the figure
 		words = words[:last]
 	}
+	if strings.HasSuffix(name, "_ms") {
+		words = append(words, "time")
+	}
+	return spaced(words)
+}
+
+// spaced writes words in a line, those that are short for others in capitals.
+func spaced(words []string) string {
 	for i, word := range words {
 		switch word {
-		case "id", "ip", "ids", "ips", "pid", "url", "urls", "cdn":
+		case "id", "ip", "ids", "ips", "pid", "url", "urls", "cdn", "ok", "csv", "json", "ndjson":
 			words[i] = strings.ToUpper(strings.TrimSuffix(word, "s")) + strings.TrimPrefix(word, strings.TrimSuffix(word, "s"))
 		}
 	}

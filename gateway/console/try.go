@@ -121,7 +121,7 @@ func tryForm(row *api.Operation, sent url.Values) formView {
 				free += " " + p.Name + "[]=" + p.Example
 			}
 		default:
-			c.Label = p.Name
+			c.Label, c.Hint = p.Name, p.Description
 			add(c, name)
 		}
 	}

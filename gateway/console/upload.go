@@ -60,7 +60,7 @@ func (v *visit) takeFile(row *api.Operation, params map[string]string) {
 			}
 			if all[at].media == "text/csv" && row.Param("as").Name != "" && query.Get("as") == "" {
 				sent.Set("_once", onceKey())
-				v.again(http.StatusUnprocessableEntity, row, params, sent, []fault.Fault{{Field: "as", Code: fault.Required, Message: "as must say what the rows of a CSV file become, such as contacts"}}, "")
+				v.again(http.StatusUnprocessableEntity, row, params, sent, []fault.Fault{{Field: "as", Code: fault.Required, Message: "say what the rows of a CSV file become, such as contacts"}}, "")
 				return
 			}
 			fromForm(row, params, sent)

@@ -2,6 +2,7 @@ package console
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,8 +17,10 @@ type shown struct {
 	Class string
 	List  []string // each as a mark of its own
 	Pairs []pair   // of an object
+	Copy  bool     // a button copies it
 	// Button stands in the place of a value.
 	Button *button
+	Links  []linkView // to records
 }
 
 type pair struct {
@@ -27,6 +30,14 @@ type pair struct {
 
 // deepest is how far objects within objects are laid out; what is deeper is shown as JSON.
 const deepest = 3
+
+// member returns how a page shows the value that an object has by that name: numbers of moments are seconds.
+func member(name string, v strictjson.Value, depth int) shown {
+	if seconds, err := strconv.ParseInt(v.Text, 10, 64); err == nil && v.Is == strictjson.Number && seconds > 0 && strings.HasSuffix(name, "_at") {
+		return present(strictjson.Value{Is: strictjson.Text, Text: time.Unix(seconds, 0).UTC().Format(time.RFC3339)}, depth)
+	}
+	return present(v, depth)
+}
 
 // present returns how a page shows a value.
 func present(v strictjson.Value, depth int) shown {
@@ -50,8 +61,8 @@ func present(v strictjson.Value, depth int) shown {
 	case strictjson.Array:
 		return presentList(v, depth)
 	}
-	if len(v.Members) == 2 && v.Members[0].Name == "label" && v.Members[1].Name == "value" { // the contract's way to name a list
-		return present(v.Members[1].Value, depth)
+	if list := unnamed(v); list.Is != strictjson.Object {
+		return present(list, depth)
 	}
 	if depth >= deepest || len(v.Members) == 0 {
 		text := string(v.Raw())
@@ -61,10 +72,18 @@ func present(v strictjson.Value, depth int) shown {
 		return shown{Text: text}
 	}
 	s := shown{Class: "pairs"}
-	for _, member := range v.Members {
-		s.Pairs = append(s.Pairs, pair{label(member.Name), present(member.Value, depth+1)})
+	for _, m := range v.Members {
+		s.Pairs = append(s.Pairs, pair{label(m.Name), member(m.Name, m.Value, depth+1)})
 	}
 	return s
+}
+
+// unnamed returns the value of {label, value}, which is the contract's way to name a list, and any other as it is.
+func unnamed(v strictjson.Value) strictjson.Value {
+	if len(v.Members) == 2 && v.Members[0].Name == "label" && v.Members[1].Name == "value" && v.Members[1].Value.Is == strictjson.Array {
+		return v.Members[1].Value
+	}
+	return v
 }
 
 func presentList(v strictjson.Value, depth int) shown {

@@ -1,9 +1,11 @@
 package console
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"tenantry/backends/api"
@@ -20,29 +22,51 @@ type visit struct {
 	who *tenants.Principal
 	// known are answers that one page asks for more than once.
 	known map[string]reply
+	// refs are what records are called that others refer to, by resource.
+	refs map[string]referred
 	// lacked is the first question that there was no time or room for: a page without its answer would say what is not so.
 	lacked *reply
 }
 
 // signedIn finds who is signed in, and sends others to sign in. Errors were answered.
 func (m *Module) signedIn(serve func(*visit)) http.HandlerFunc {
+	return m.visiting(serve, m.toSignIn, m.homeOfNobody)
+}
+
+// forAll makes a page that stands among the others for who is signed in, and is the same on every host for everybody else.
+func (m *Module) forAll(page func(http.ResponseWriter, *http.Request, chrome)) http.HandlerFunc {
+	open := m.anyPage(func(w http.ResponseWriter, r *http.Request, organization string) {
+		page(w, r, chrome{frame: frame{Organization: organization}})
+	})
+	visitors := m.visiting(func(v *visit) { page(v.w, v.r, v.chrome("")) }, open, func(w http.ResponseWriter, r *http.Request, _ error) { open(w, r) })
+	return func(w http.ResponseWriter, r *http.Request) {
+		if _, err := r.Cookie(m.Cookie); err != nil {
+			open(w, r)
+			return
+		}
+		visitors(w, r)
+	}
+}
+
+// visiting finds who is signed in; strangers answers who is not, nobody where there is no organization.
+func (m *Module) visiting(serve func(*visit), strangers http.HandlerFunc, nobody func(http.ResponseWriter, *http.Request, error)) http.HandlerFunc {
 	return m.tenantPage(func(w http.ResponseWriter, r *http.Request, t *tenants.Tenant) {
 		cookie, err := r.Cookie(m.Cookie)
 		if err != nil {
-			m.toSignIn(w, r)
+			strangers(w, r)
 			return
 		}
 		who, err := m.Sessions.Lookup(r.Context(), t, cookie.Value)
 		switch {
 		case errors.Is(err, tenants.ErrDenied):
-			m.toSignIn(w, r)
+			strangers(w, r)
 		case err != nil:
 			m.Log.WarnContext(r.Context(), "a session cannot be checked", "error", err)
 			m.unavailable(w, t.Org.Name)
 		default:
 			serve(&visit{Module: m, w: w, r: r, t: t, who: who, known: map[string]reply{}})
 		}
-	}, m.homeOfNobody)
+	}, nobody)
 }
 
 // toSignIn leads to the sign-in page, and from there back to a page that only reads. What a form says is kept by the browser.
@@ -75,13 +99,22 @@ func (v *visit) whole(n int) string {
 	return v.pages.readers.of(v.r.Header.Get("Accept-Language")).Number(float64(n))
 }
 
-// read asks an operation that only reads. The same question is asked once for a page.
+// read asks an operation that only reads for what stands around what the page shows. The same question is asked once for a page.
 func (v *visit) read(row *api.Operation, path map[string]string, query string) (reply, error) {
+	return v.answered(tenants.Incidentally(v.r.Context()), row, path, query)
+}
+
+// open asks what the page shows, for which the person needs the right.
+func (v *visit) open(row *api.Operation, path map[string]string, query string) (reply, error) {
+	return v.answered(v.r.Context(), row, path, query)
+}
+
+func (v *visit) answered(ctx context.Context, row *api.Operation, path map[string]string, query string) (reply, error) {
 	q := request{row: row, path: path, query: query}
 	if a, ok := v.known[q.target()]; ok {
 		return a, nil
 	}
-	a, err := v.ask(v.r.Context(), v.r, q)
+	a, err := v.ask(ctx, v.r, q)
 	if err == nil {
 		v.known[q.target()] = a
 	}
@@ -183,6 +216,14 @@ func (v *visit) button(row *api.Operation, path map[string]string, title string,
 	return b
 }
 
+// inWords returns a refusal with the permission that it names as forms call it.
+func inWords(message, permission string) string {
+	if before, is := strings.CutSuffix(message, permission); is && slices.Contains(tenants.AllPermissions(), tenants.Permission(permission)) {
+		return before + label(permission)
+	}
+	return message
+}
+
 // refused shows why a call did not succeed, and reports whether it did not.
 func (v *visit) refused(a reply, err error) bool {
 	switch {
@@ -194,9 +235,9 @@ func (v *visit) refused(a reply, err error) bool {
 	case a.code == http.StatusForbidden && a.message == api.DeniedMessage:
 		v.toSignIn(v.w, v.r)
 	case a.code == http.StatusForbidden:
-		v.problem(a.code, "You may not see this", a.message+". An administrator of "+v.t.Org.Name+" can give you the right.")
+		v.problem(a.code, "You may not see this", inWords(strings.TrimSuffix(a.message, "."), a.data.Get("permission").Text)+". An administrator of "+v.t.Org.Name+" can give you the right.")
 	case a.code == http.StatusNotFound:
-		v.problem(a.code, "There is no such page", a.message+". It may have been deleted, or you are not allowed to see it.")
+		v.problem(a.code, "There is no such page", sentence(a.message)+" It may have been deleted, or you are not allowed to see it.")
 	case a.code == http.StatusTooManyRequests:
 		v.w.Header().Set("Retry-After", a.header.Get("Retry-After"))
 		v.problem(a.code, "Please wait a moment", "More was asked for than is allowed at once. "+v.later())

@@ -167,8 +167,13 @@ func notEmpty(text string) *string {
 	return &text
 }
 
+// flushFor is how long a list of keys waits for their last uses to be stored.
+const flushFor = 5 * time.Second
+
 func (s *Server) listKeys(ctx context.Context, c *call, in Page) ([]Key, error) {
-	s.Keys.FlushUses(ctx) // what cannot be stored now is told later
+	flushing, cancel := context.WithTimeout(ctx, flushFor)
+	s.Keys.FlushUses(flushing) // what cannot be stored now is told later
+	cancel()
 	found, err := pageOf(ctx, c, in, s.Keys.List)
 	if err != nil {
 		return nil, err

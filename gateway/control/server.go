@@ -170,6 +170,8 @@ const (
 	maxRequest = 1 << 20
 	// inputHeader carries the request of a command whose body is what it reads besides.
 	inputHeader = "Tenantry-Request"
+	// MaxHeaderBytes is how much the headers of a command may have: a request in one is escaped, to three times its bytes.
+	MaxHeaderBytes = 3*maxRequest + 16<<10
 	// heartbeat keeps a client waiting for a command that has nothing to tell.
 	heartbeat = 10 * time.Second
 )

@@ -54,6 +54,7 @@ func WriteBundle(w io.Writer, now time.Time) error {
 	b.contacts()
 	b.files()
 	b.bikes()
+	b.lessons()
 	b.forms()
 	b.campaigns()
 	b.reports()
@@ -197,6 +198,25 @@ func (b *bundle) bikes() {
 	}
 }
 
+// lessons are what the compliance settings ask for.
+func (b *bundle) lessons() {
+	b.add("custom_object", line{
+		"id": "66b400000000000000000001", "name": "lesson", "label": "Lesson", "label_plural": "Lessons",
+		"schema": line{
+			"topic": line{"title": "Topic", "type": "Text", "required": true}, "contact": line{"title": "Contact", "type": "Text"},
+			"tags": line{"title": "Tags", "type": "MultiSelect"},
+		},
+	})
+	topics := []string{"Brakes and lights", "Riding in traffic", "Mending a puncture"}
+	tags := [][]string{{"safety", "workshop"}, {"safety"}, {"workshop"}}
+	for n := 1; n < contacts; n++ {
+		b.add("record", line{
+			"id": id("66b5", n), "object": "lesson", "external_id": fmt.Sprintf("lesson-%02d", n), "created_at": b.ago(n * 2),
+			"values": line{"topic": topics[n%3], "contact": id("66a", n), "tags": tags[n%3]},
+		})
+	}
+}
+
 func (b *bundle) forms() {
 	b.add("form_collection", line{
 		"id": formID, "name": "service_request", "label": "Service request", "label_plural": "Service requests", "user_id": 4,
@@ -265,6 +285,9 @@ func (b *bundle) reports() {
 		report := line{"id": id("66d", 4+n), "title": r.title, "class": r.class, "visual": r.visual, "secure": true, "shareable": true, "exportable": true, "query": query}
 		if r.source != "" {
 			report["source"] = r.source
+		}
+		if n == 0 {
+			report["child_reports"] = []string{id("66d", 3)} // a tab beside it
 		}
 		b.add("custom_report", report)
 	}

@@ -404,16 +404,10 @@ func (g *Gateway) Do(t testing.TB, method, host, path string, changes ...Request
 	t.Helper()
 	a := g.raw(t, method, host, path, changes, nil)
 	if strings.HasPrefix(path, "/api/") || strings.HasPrefix(path, "/auth/") {
-		g.validator(t).ValidateResponse(t, method, path, a.Code, a.Header, a.Body)
-		dec := json.NewDecoder(bytes.NewReader(a.Body))
-		dec.UseNumber()
-		var e struct {
-			Status, Message string
-			Data            any
-		}
-		if err := dec.Decode(&e); err == nil {
-			a.Status, a.Message, a.Data = e.Status, e.Message, e.Data
-		}
+		e := g.validator(t).ValidateResponse(t, method, path, a.Code, a.Header, a.Body)
+		a.Status, _ = e["status"].(string)
+		a.Message, _ = e["message"].(string)
+		a.Data = e["data"]
 	}
 	return a
 }
@@ -430,7 +424,28 @@ func (g *Gateway) Page(t testing.TB, method, host, path string, changes ...Reque
 	return g.raw(t, method, host, path, changes, nil)
 }
 
+// As is Page with just the session that the request names, even where another one goes on in its place.
+func (g *Gateway) As(t testing.TB, method, host, path string, changes ...Request) *Answer {
+	t.Helper()
+	return g.send(t, g.request(t, method, host, path, changes, nil))
+}
+
 func (g *Gateway) raw(t testing.TB, method, host, path string, changes []Request, body io.Reader) *Answer {
+	t.Helper()
+	r := g.request(t, method, host, path, changes, body)
+	session := g.present(r)
+	a := g.send(t, r)
+	if session != nil && (strings.HasPrefix(path, "/api/me/") || strings.HasPrefix(path, "/do/")) {
+		for _, c := range (&http.Response{Header: a.Header}).Cookies() {
+			if c.Name == session.Name {
+				g.renewed.Store(session.Value, c.Value)
+			}
+		}
+	}
+	return a
+}
+
+func (g *Gateway) request(t testing.TB, method, host, path string, changes []Request, body io.Reader) *http.Request {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, g.URL(path), body)
 	if err != nil {
@@ -440,22 +455,19 @@ func (g *Gateway) raw(t testing.TB, method, host, path string, changes []Request
 	for _, change := range changes {
 		change(r)
 	}
-	session := g.present(r)
+	return r
+}
+
+func (g *Gateway) send(t testing.TB, r *http.Request) *Answer {
+	t.Helper()
 	resp, err := g.client.Do(r)
 	if err != nil {
-		t.Fatalf("%s %s: %v", method, path, err)
+		t.Fatalf("%s %s: %v", r.Method, r.URL, err)
 	}
+	defer resp.Body.Close()
 	raw, err := io.ReadAll(resp.Body)
-	_ = resp.Body.Close() // it was read to its end
 	if err != nil {
-		t.Fatalf("%s %s: %v", method, path, err)
-	}
-	if session != nil && (strings.HasPrefix(path, "/api/me/") || strings.HasPrefix(path, "/do/")) {
-		for _, c := range resp.Cookies() {
-			if c.Name == session.Name {
-				g.renewed.Store(session.Value, c.Value)
-			}
-		}
+		t.Fatalf("%s %s: %v", r.Method, r.URL, err)
 	}
 	return &Answer{Code: resp.StatusCode, Header: resp.Header, Body: raw}
 }

@@ -31,13 +31,14 @@ func New(w io.Writer, c config.Log) (*slog.Logger, io.Closer) {
 	if c.Format == "text" {
 		h = slog.NewTextHandler(b, o)
 	}
-	return slog.New(&handler{h, b}), b
+	return slog.New(&handler{h, b, c.Format != "text"}), b
 }
 
 // handler writes warnings and errors through.
 type handler struct {
 	slog.Handler
-	b *buffer
+	b    *buffer
+	json bool // without attributes of its own
 }
 
 func (h *handler) Handle(ctx context.Context, r slog.Record) error {
@@ -49,14 +50,15 @@ func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 }
 
 func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &handler{h.Handler.WithAttrs(attrs), h.b}
+	return &handler{h.Handler.WithAttrs(attrs), h.b, false}
 }
 
 func (h *handler) WithGroup(name string) slog.Handler {
-	return &handler{h.Handler.WithGroup(name), h.b}
+	return &handler{h.Handler.WithGroup(name), h.b, false}
 }
 
 type buffer struct {
+	lines   sync.Pool // of *Line
 	mu      sync.Mutex
 	out     io.Writer
 	w       *bufio.Writer

@@ -3,10 +3,14 @@ package logging_test
 import (
 	"bytes"
 	"errors"
+	"io"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"tenantry/config"
 	"tenantry/gateway/logging"
@@ -86,5 +90,44 @@ func TestTheLogRecoversFromAFullDisk(t *testing.T) {
 	log.Info("after the end")
 	if !d.has("after the end") {
 		t.Error("a line after Close is lost")
+	}
+}
+
+// TestLinesAreThoseOfSlog: whatever is in them, to the byte.
+func TestLinesAreThoseOfSlog(t *testing.T) {
+	t.Parallel()
+	texts := []string{"", "plain", `"quoted\`, "<a&b>", "line\nand\ttab", "grün \u2028 \x7f", "\xff\x00", "😀"}
+	at := time.Date(2026, 2, 3, 4, 5, 6, 70809, time.FixedZone("", 3600))
+	for _, format := range []string{"json", "text"} {
+		var want, got bytes.Buffer
+		plain, lines := logging.New(&want, config.Log{Level: "info", Format: format})
+		log, others := logging.New(&got, config.Log{Level: "info", Format: format})
+		for i, text := range texts {
+			record := slog.NewRecord(at, slog.LevelInfo, text, 0)
+			record.AddAttrs(slog.Int64("n", int64(i-3)))
+			line := logging.Begin(t.Context(), log.Handler(), at, slog.LevelInfo, text)
+			line.Int("n", int64(i-3))
+			for _, more := range texts {
+				line.Text("t", more)
+				if more != "" {
+					record.AddAttrs(slog.String("t", more))
+				}
+			}
+			line.End(t.Context())
+			if err := plain.Handler().Handle(t.Context(), record); err != nil {
+				t.Error(err)
+			}
+		}
+		if line := logging.Begin(t.Context(), log.Handler(), at, slog.LevelDebug, "not asked for"); line != nil {
+			t.Error("there is a line of a level that the log does not take")
+		}
+		for _, closer := range []io.Closer{lines, others} {
+			if err := closer.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if diff := cmp.Diff(want.String(), got.String()); diff != "" {
+			t.Errorf("%s: %s", format, diff)
+		}
 	}
 }

@@ -44,6 +44,14 @@ func (f *flood) admit(now time.Time, limit int) (write bool, dropped int) {
 	return true, dropped
 }
 
+// withdraw takes back what admit has said, since the record is not written after all: what was not before it is told by another.
+func (f *flood) withdraw(dropped int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.written = max(f.written-1, 0)
+	f.dropped += dropped
+}
+
 // noteFlood reports whether the call is to be audited by itself. Calls of known callers
 // within their limits, and successes, always are.
 func (x *exchange) noteFlood(problem *api.Problem) bool {
@@ -52,14 +60,25 @@ func (x *exchange) noteFlood(problem *api.Problem) bool {
 		return true
 	}
 	key := strconv.FormatInt(x.call.Tenant.Org.OrgID, 10) + " " + x.op.Name
-	return x.admitFlood(x.p.addresses, key+" "+limits.Network(x.call.Remote).String(), floodPerAddress, "refused_unrecorded_of_address") &&
-		x.admitFlood(x.p.strangers, key, floodPerMinute, "refused_unrecorded")
+	now := time.Now() // not when the request began: of those that take long some would begin the minute before anew
+	mine, all := floodOf(x.p.addresses, key+" "+limits.Network(x.call.Remote).String()), floodOf(x.p.strangers, key)
+	write, ofAddress := mine.admit(now, floodPerAddress)
+	if !write {
+		return false
+	}
+	write, others := all.admit(now, floodPerMinute)
+	if !write {
+		mine.withdraw(ofAddress)
+		return false
+	}
+	for fact, dropped := range map[string]int{"refused_unrecorded_of_address": ofAddress, "refused_unrecorded": others} {
+		if dropped > 0 {
+			x.call.Note(fact, strconv.Itoa(dropped))
+		}
+	}
+	return true
 }
 
-func (x *exchange) admitFlood(floods *bounded.Map[*flood], key string, limit int, fact string) bool {
-	write, dropped := floods.GetOrPut(key, func() *flood { return &flood{} }).admit(x.started, limit)
-	if dropped > 0 {
-		x.call.Note(fact, strconv.Itoa(dropped))
-	}
-	return write
+func floodOf(floods *bounded.Map[*flood], key string) *flood {
+	return floods.GetOrPut(key, func() *flood { return &flood{} })
 }

@@ -1,8 +1,12 @@
 package middleware
 
 import (
+	"net/netip"
 	"testing"
 	"time"
+
+	"tenantry/backends/api"
+	"tenantry/tenants"
 )
 
 func TestFloodIsCountedNotWritten(t *testing.T) {
@@ -27,5 +31,53 @@ func TestFloodIsCountedNotWritten(t *testing.T) {
 	}
 	if _, dropped := f.admit(now.Add(time.Minute), floodPerMinute); dropped != 0 {
 		t.Errorf("told twice: %d", dropped)
+	}
+}
+
+// refusal is a refused call of a stranger, that began then.
+func refusal(p *Pipeline, from string, began time.Time) *exchange {
+	op := &api.Operation{Name: "things.delete"}
+	x := &exchange{p: p, op: op, call: api.NewCall(op, nil), started: began}
+	x.call.Tenant, x.call.Remote = &tenants.Tenant{}, netip.MustParseAddr(from)
+	return x
+}
+
+// TestFloodOfSlowRequests: those that began in the minute before begin no other one, however they mix with quick ones.
+func TestFloodOfSlowRequests(t *testing.T) {
+	t.Parallel()
+	p, written := New(Options{}), 0
+	for n := range 400 {
+		if refusal(p, "192.0.2.1", time.Now().Add(-time.Duration(n%2)*time.Minute)).noteFlood(&api.Problem{}) {
+			written++
+		}
+	}
+	if written > 2*floodPerAddress { // another minute may begin meanwhile
+		t.Errorf("%d of 400 refusals of one address have a record", written)
+	}
+}
+
+// TestFloodCountsWhatNoRecordTold: what an address was refused unrecorded is told by its next record, also where others
+// have used the minute up when it comes.
+func TestFloodCountsWhatNoRecordTold(t *testing.T) {
+	t.Parallel()
+	p, began := New(Options{}), time.Now()
+	const dropped = 10
+	for range floodPerAddress + dropped {
+		refusal(p, "192.0.2.1", began).noteFlood(&api.Problem{})
+	}
+	mine, all := floodOf(p.addresses, "0 things.delete 192.0.2.1"), floodOf(p.strangers, "0 things.delete")
+	mine.minute-- // it has passed
+	for _, other := range []string{"192.0.2.2", "192.0.2.3"} {
+		for range floodPerAddress {
+			refusal(p, other, began).noteFlood(&api.Problem{})
+		}
+	}
+	if refusal(p, "192.0.2.1", began).noteFlood(&api.Problem{}) {
+		t.Fatal("written, though others have used the minute up")
+	}
+	all.minute--
+	x := refusal(p, "192.0.2.1", began)
+	if !x.noteFlood(&api.Problem{}) || x.call.AuditNote["refused_unrecorded_of_address"] != "10" || x.call.AuditNote["refused_unrecorded"] != "1" {
+		t.Errorf("the next record has %v", x.call.AuditNote)
 	}
 }

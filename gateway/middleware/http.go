@@ -1,12 +1,10 @@
 package middleware
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"net/netip"
@@ -15,9 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cespare/xxhash/v2"
-
 	"tenantry/backends/api"
+	"tenantry/internal/texts"
 	"tenantry/tenants"
 )
 
@@ -30,23 +27,13 @@ const RequestIDHeader = "X-Request-Id"
 // requestID takes the caller's identifier where it is a plain one, else makes one: of the time, so that those of
 // one moment lie together in the index of an audit log, and 48 random bits.
 func requestID(r *http.Request) string {
-	if id := r.Header.Get(RequestIDHeader); id != "" && len(id) <= 64 && plain(id) {
+	if id := r.Header.Get(RequestIDHeader); texts.Plain(id, 64, "-_.") {
 		return id
 	}
 	var b [12]byte
 	binary.BigEndian.PutUint64(b[:], uint64(time.Now().UnixMilli())<<16)
 	_, _ = rand.Read(b[6:]) // never fails since Go 1.24
 	return hex.EncodeToString(b[:])
-}
-
-func plain(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.' {
-			return false
-		}
-	}
-	return true
 }
 
 // peer returns the address at the other end of the connection.
@@ -117,7 +104,7 @@ func headerList(names []string) string {
 		if len(name) > most {
 			name = strings.ToValidUTF8(name[:most], "")
 		}
-		if !plain(strings.NewReplacer("[", "", "]", "").Replace(name)) {
+		if !texts.Plain(name, most, "-_.[]") {
 			name = url.QueryEscape(name)
 		}
 		escaped[i] = name
@@ -139,18 +126,23 @@ func (x *exchange) fail(problem *api.Problem) {
 
 // write answers with the envelope.
 func (x *exchange) write(code int, envelope api.Envelope) {
-	buf := x.p.pack.buffer()
-	defer x.p.pack.free(buf)
-	enc := json.NewEncoder(buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(envelope); err != nil {
-		code = http.StatusInternalServerError
-		buf.Reset()
-		_ = enc.Encode(api.Internal(err).Envelope()) // strings only: cannot fail
+	answer, before := envelope.Data.(*api.Encoded)
+	if !before {
+		buf := x.p.pack.buffer()
+		defer x.p.pack.free(buf)
+		if err := envelope.Encode(buf); err != nil {
+			code = http.StatusInternalServerError
+			buf.Reset()
+			_ = api.Internal(err).Envelope().Encode(buf) // strings only: cannot fail
+		}
+		answer = &api.Encoded{Body: buf.Bytes()}
+		if x.call.Revision != 0 {
+			answer.Sum = api.Sum(answer.Body)
+		}
 	}
-	body := bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
+	body := answer.Body
 	x.head(code, "application/json; charset=utf-8")
-	if x.call.Revision != 0 && envelope.Status == api.StatusOK && x.unchanged(body) {
+	if x.call.Revision != 0 && envelope.Status == api.StatusOK && x.unchanged(answer.Sum) {
 		x.code = http.StatusNotModified
 		x.w.Header().Del("Content-Type")
 		x.w.WriteHeader(x.code)
@@ -167,11 +159,10 @@ func (x *exchange) write(code int, envelope api.Envelope) {
 
 // unchanged gives the answer its ETag, and reports whether the caller has the same already. The tag
 // has a hash of the data besides the revision: they may show other records, and what the caller may see.
-func (x *exchange) unchanged(body []byte) bool {
-	_, data, _ := bytes.Cut(body, []byte(`,"data":`)) // within texts quotes are escaped
+func (x *exchange) unchanged(sum uint64) bool {
 	tag := make([]byte, 0, 40)
 	tag = append(strconv.AppendInt(append(tag, '"'), x.call.Revision, 10), '-')
-	tag = append(strconv.AppendUint(tag, xxhash.Sum64(data), 36), '"')
+	tag = append(strconv.AppendUint(tag, sum, 36), '"')
 	h := x.w.Header()
 	h["Etag"] = []string{string(tag)}
 	if x.op.Method != http.MethodGet {

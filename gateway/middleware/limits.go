@@ -103,7 +103,9 @@ func (x *exchange) uncount(ctx context.Context) {
 // counted returns what the request counts as.
 func (x *exchange) counted() limits.Request {
 	org, who := &x.call.Tenant.Org, x.call.Principal
-	r := limits.Request{Prefix: x.call.Tenant.RedisPrefix(), Caller: limits.Anonymous(x.call.Remote), Limits: org.RequestLimits}
+	r := limits.Request{
+		Prefix: x.call.Tenant.RedisPrefix(), Passing: x.call.Tenant.Workspace() == nil, Caller: limits.Anonymous(x.call.Remote), Limits: org.RequestLimits,
+	}
 	switch who.Kind {
 	case tenants.ServiceAccount:
 		r.Caller = limits.Key(who.KeyID)

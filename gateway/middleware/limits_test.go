@@ -69,10 +69,14 @@ func TestWhoIsCounted(t *testing.T) {
 		"unknown organization":            {ask: func(r *http.Request) { r.Host = "nobody.localhost" }},
 		"own limits":                      {change: func(o *api.Operation) { o.OwnLimits = true }},
 		"open":                            {change: open(nil), want: []limits.Request{{Caller: limits.Anonymous(stranger)}}},
-		"open and refused":                {change: open(api.Denied("junk")), want: []limits.Request{{Caller: limits.Anonymous(stranger)}}, back: 1},
-		"open and failed":                 {change: open(api.Failed("Shared Report not found", nil)), want: []limits.Request{{Caller: limits.Anonymous(stranger)}}, back: 1},
-		"open and out of time":            {change: open(&api.Problem{Code: 200, Message: "too long", Err: context.DeadlineExceeded}), want: []limits.Request{{Caller: limits.Anonymous(stranger)}}},
-		"open and broken":                 {change: open(api.Unavailable(nil)), want: []limits.Request{{Caller: limits.Anonymous(stranger)}}},
+		"open, at a host that is nobody's": {
+			change: func(o *api.Operation) { open(nil)(o); o.AnyHost = true }, ask: func(r *http.Request) { r.Host = "nobody.localhost" },
+			want: []limits.Request{{Caller: limits.Anonymous(stranger), Passing: true}},
+		},
+		"open and refused":     {change: open(api.Denied("junk")), want: []limits.Request{{Caller: limits.Anonymous(stranger)}}, back: 1},
+		"open and failed":      {change: open(api.Failed("Shared Report not found", nil)), want: []limits.Request{{Caller: limits.Anonymous(stranger)}}, back: 1},
+		"open and out of time": {change: open(&api.Problem{Code: 200, Message: "too long", Err: context.DeadlineExceeded}), want: []limits.Request{{Caller: limits.Anonymous(stranger)}}},
+		"open and broken":      {change: open(api.Unavailable(nil)), want: []limits.Request{{Caller: limits.Anonymous(stranger)}}},
 		"key, and failed": {change: func(o *api.Operation) {
 			o.Handler = func(context.Context, *api.Call) (api.Result, error) {
 				return api.Result{}, api.NotFound("Thing not found")
@@ -85,6 +89,9 @@ func TestWhoIsCounted(t *testing.T) {
 			rec := w.serve(t, row(tt.change), tt.ask)
 			for i := range tt.want {
 				tt.want[i].Prefix = w.tenant.RedisPrefix()
+				if tt.want[i].Passing {
+					tt.want[i].Prefix = w.Tenants.Nobody("nobody.localhost").RedisPrefix()
+				}
 			}
 			if len(counted.taken) != len(tt.want) || len(tt.want) == 1 && counted.taken[0] != tt.want[0] {
 				t.Errorf("counted %+v, want %+v", counted.taken, tt.want)

@@ -24,6 +24,7 @@ import (
 	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/gateway/audit"
+	"tenantry/gateway/logging"
 	"tenantry/gateway/repeats"
 	"tenantry/gateway/usage"
 	"tenantry/internal/bounded"
@@ -57,6 +58,8 @@ type Options struct {
 	Tenants  Tenants
 	Keys     Keys
 	Sessions Sessions
+	// Needs notes which permissions the calls of a person need; nil: nobody does.
+	Needs    func(t *tenants.Tenant, uid int64) *tenants.Needs
 	Limits   Limits         // nil: requests are not counted
 	Work     *limits.Flight // what is in flight, by weight; nil: without a bound
 	Bodies   *limits.Flight // the bodies being read, in bytes; nil: without a bound
@@ -65,11 +68,10 @@ type Options struct {
 	Log      *slog.Logger
 	Metrics  *Metrics
 	Usage    *usage.Meter // nil: nobody is told what was asked
-	// LogRequests switches the line per request on.
-	LogRequests bool
-	Tracer      trace.Tracer // nil: nothing is traced
-	Proxies     []netip.Prefix
-	Cookie      string // name of the session cookie
+	Requests slog.Handler // takes a line of each request; nil: there is none
+	Tracer   trace.Tracer // nil: nothing is traced
+	Proxies  []netip.Prefix
+	Cookie   string // name of the session cookie
 	// BaseURL returns the address of an organization, for links.
 	BaseURL func(slug string) string
 	// Expired returns what Call.Expired is now; nil: 0.
@@ -81,7 +83,6 @@ type Pipeline struct {
 	Options
 	crossOrigin *http.CrossOriginProtection
 	pack        *packer
-	requestLogs sync.Map             // operation to slog.Handler
 	pages       sync.Map             // name to *api.Operation, of what is none
 	strangers   *bounded.Map[*flood] // by organization and operation
 	addresses   *bounded.Map[*flood] // and by address
@@ -264,7 +265,11 @@ func (x *exchange) principal(ctx context.Context, t *tenants.Tenant) (*tenants.P
 	case x.op.Credentials&api.Session != 0:
 		if cookie, err := x.r.Cookie(x.p.Cookie); err == nil {
 			x.call.SessionToken = cookie.Value
-			return x.p.Sessions.Lookup(ctx, t, cookie.Value)
+			who, err := x.p.Sessions.Lookup(ctx, t, cookie.Value)
+			if err == nil && x.p.Needs != nil && !tenants.Incidental(ctx) {
+				who.Needs = x.p.Needs(t, who.UserID)
+			}
+			return who, err
 		}
 	}
 	if x.r.Header.Get("Authorization") != "" && x.op.Credentials&api.Key != 0 {
@@ -276,6 +281,18 @@ func (x *exchange) principal(ctx context.Context, t *tenants.Tenant) (*tenants.P
 // body reads the body. What it takes is reserved apart from the work: who sends slowly keeps
 // others from none.
 func (x *exchange) body(ctx context.Context) (api.Body, error) {
+	takesNone := x.op.Body == nil
+	if x.r.ContentLength == 0 && (takesNone || x.op.Bodiless) {
+		return api.Body{}, nil
+	}
+	body, err := x.sent(ctx)
+	if problem := (*api.Problem)(nil); takesNone && errors.As(err, &problem) && problem.Code < http.StatusInternalServerError && problem.Code != http.StatusTooManyRequests {
+		return body, api.BadRequest("The operation takes no body")
+	}
+	return body, err
+}
+
+func (x *exchange) sent(ctx context.Context) (api.Body, error) {
 	room, err := x.enter(ctx, x.p.Bodies, x.bodyWeight())
 	if err != nil {
 		x.call.Header.Set("Connection", "close") // else the answer waits for the body
@@ -489,46 +506,31 @@ func (x *exchange) done() {
 	x.p.Metrics.observe(outcome{x.op.Name, status, x.code}, took)
 	x.p.Usage.Count(x.call.Tenant, x.op, x.call.Principal != nil && x.call.Principal.Kind != tenants.Anonymous, x.code, x.bytes, x.about.Took())
 	x.traced()
-	if !x.p.LogRequests {
+	if x.p.Requests == nil {
 		return
 	}
 	ctx := x.r.Context()
-	handler := x.p.requestLog(x.op.Name)
-	if !handler.Enabled(ctx, slog.LevelInfo) {
+	line := logging.Begin(ctx, x.p.Requests, x.started, slog.LevelInfo, "request")
+	if line == nil {
 		return
 	}
-	// A record made here has no place in the source, which costs more to find than the
-	// rest of the line and says nothing.
-	line := slog.NewRecord(x.started, slog.LevelInfo, "request", 0)
-	attrs := make([]slog.Attr, 0, 10)
-	attrs = append(attrs,
-		slog.Int("code", x.code), slog.String("status", status), slog.Int64("took_us", took.Microseconds()),
-		slog.Int64("store_calls", x.about.Calls()), slog.Float64("store_ms", float64(x.about.Took().Microseconds())/1000),
-		slog.Int("bytes", x.bytes), slog.String("request_id", x.call.RequestID))
-	if x.about.TraceID != "" {
-		attrs = append(attrs, slog.String("trace_id", x.about.TraceID))
-	}
+	line.Text("operation", x.op.Name)
+	line.Int("code", int64(x.code))
+	line.Text("status", status)
+	line.Int("took_us", took.Microseconds())
+	line.Int("store_calls", x.about.Calls())
+	line.Int("store_us", x.about.Took().Microseconds())
+	line.Int("bytes", int64(x.bytes))
+	line.Text("request_id", x.call.RequestID)
+	line.Text("trace_id", x.about.TraceID)
 	if x.call.Tenant != nil {
-		attrs = append(attrs, slog.Int64("org", x.call.Tenant.Org.OrgID))
+		line.Int("org", x.call.Tenant.Org.OrgID)
 	}
 	if x.call.Principal != nil {
-		attrs = append(attrs, slog.String("subject", x.call.Principal.Subject()))
+		line.Text("subject", x.call.Principal.Subject())
 	}
-	if x.failure != nil && x.failure.Reason != "" {
-		attrs = append(attrs, slog.String("reason", x.failure.Reason))
+	if x.failure != nil {
+		line.Text("reason", x.failure.Reason)
 	}
-	line.AddAttrs(attrs...)
-	_ = handler.Handle(ctx, line) // a log that cannot be written has nobody to tell
-}
-
-// requestLog returns the handler of an operation's lines, which has its name written already.
-func (p *Pipeline) requestLog(operation string) slog.Handler {
-	if h, ok := p.requestLogs.Load(operation); ok {
-		if handler, ok := h.(slog.Handler); ok {
-			return handler
-		}
-	}
-	h := p.Log.Handler().WithAttrs([]slog.Attr{slog.String("operation", operation)})
-	p.requestLogs.Store(operation, h)
-	return h
+	line.End(ctx)
 }

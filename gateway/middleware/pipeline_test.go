@@ -170,9 +170,9 @@ func TestAccessLogHoldsNothingPersonal(t *testing.T) {
 		Msg, Operation, Status, Subject, Reason string
 		RequestID                               string `json:"request_id"`
 		Code, Bytes, Org                        int
-		TookUS                                  *int64   `json:"took_us"`
-		StoreCalls                              *int64   `json:"store_calls"`
-		StoreMS                                 *float64 `json:"store_ms"`
+		TookUS                                  *int64 `json:"took_us"`
+		StoreCalls                              *int64 `json:"store_calls"`
+		StoreUS                                 *int64 `json:"store_us"`
 	}
 	lines := strings.Split(strings.TrimSpace(log), "\n")
 	if len(lines) != 2 {
@@ -181,7 +181,7 @@ func TestAccessLogHoldsNothingPersonal(t *testing.T) {
 	if err := json.Unmarshal([]byte(lines[0]), &line); err != nil {
 		t.Fatal(err)
 	}
-	if line.Msg != "request" || line.Operation != "things.get" || line.Status != "ok" || line.Code != 200 || line.Subject != "key:k1" || line.Org == 0 || line.Bytes == 0 || line.RequestID == "" || line.TookUS == nil || line.StoreCalls == nil || line.StoreMS == nil {
+	if line.Msg != "request" || line.Operation != "things.get" || line.Status != "ok" || line.Code != 200 || line.Subject != "key:k1" || line.Org == 0 || line.Bytes == 0 || line.RequestID == "" || line.TookUS == nil || line.StoreCalls == nil || line.StoreUS == nil {
 		t.Errorf("line %s", lines[0])
 	}
 	if err := json.Unmarshal([]byte(lines[1]), &line); err != nil {
@@ -195,7 +195,7 @@ func TestAccessLogHoldsNothingPersonal(t *testing.T) {
 func TestNoAccessLogWhereItIsOff(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.LogRequests = false
+	w.Requests = nil
 	w.serve(t, row(nil), nil)
 	if log := w.log.String(); log != "" {
 		t.Error(log)

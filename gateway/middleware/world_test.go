@@ -96,7 +96,7 @@ func newWorld(t *testing.T) *world {
 	}
 	w := &world{engine: engine, tenant: tenant, audit: log, registry: prometheus.NewRegistry(), log: &logBuffer{}}
 	w.Pipeline = middleware.New(middleware.Options{
-		Tenants: directory, Audit: log, Log: slog.New(slog.NewJSONHandler(w.log, nil)), Metrics: middleware.NewMetrics(w.registry), LogRequests: true,
+		Tenants: directory, Audit: log, Log: slog.New(slog.NewJSONHandler(w.log, nil)), Metrics: middleware.NewMetrics(w.registry), Requests: slog.NewJSONHandler(w.log, nil),
 		Keys: fakeKeys{
 			"full":    {Kind: tenants.ServiceAccount, KeyID: "k1", KeyKind: tenants.ServerFull, Permissions: []tenants.Permission{tenants.Contacts}},
 			"limited": {Kind: tenants.ServiceAccount, KeyID: "k9", KeyKind: tenants.ServerFull, Limits: limits.Pair{Rate: limits.PerSecond(3)}},

@@ -12,93 +12,52 @@ type field struct {
 	name   string
 	typ    reflect.Type
 	tag    reflect.StructTag
-	index  []int
-	tagged bool
 	always bool // the member is there in every value
 	null   bool // a nil pointer is written as null
 	quoted bool
 }
 
-// jsonFields returns the members that encoding/json writes for a struct type, in its
-// order: embedded structs are flattened, and of several fields of one name the shallowest
-// wins, among equals the only tagged one, else none.
+// jsonFields returns the members that encoding/json writes for a struct type, in its order: embedded structs are
+// flattened, and of several fields of one name the shallowest wins, among equals none. That goes by their names in Go;
+// answers have none that are one by the names in JSON alone.
 func jsonFields(t reflect.Type) []field {
-	var all []field
-	collect(t, nil, true, nil, &all)
-	byName := map[string][]field{}
-	for _, f := range all {
-		byName[f.name] = append(byName[f.name], f)
-	}
-	var kept []field
-	for _, candidates := range byName {
-		if f, ok := dominant(candidates); ok {
-			kept = append(kept, f)
+	var fields []field
+	var apart []int // the last embedded struct that is a member itself, or none: so its fields are not
+	for _, sf := range reflect.VisibleFields(t) {
+		if len(apart) > 0 && len(sf.Index) > len(apart) && slices.Equal(sf.Index[:len(apart)], apart) {
+			continue
 		}
-	}
-	slices.SortFunc(kept, func(a, b field) int { return slices.Compare(a.index, b.index) })
-	return kept
-}
-
-func dominant(candidates []field) (field, bool) {
-	slices.SortStableFunc(candidates, func(a, b field) int {
-		if c := cmp.Compare(len(a.index), len(b.index)); c != 0 {
-			return c
-		}
-		switch {
-		case a.tagged == b.tagged:
-			return 0
-		case a.tagged:
-			return -1
-		}
-		return 1
-	})
-	first := candidates[0]
-	if len(candidates) > 1 {
-		second := candidates[1]
-		if len(second.index) == len(first.index) && second.tagged == first.tagged {
-			return field{}, false
-		}
-	}
-	return first, true
-}
-
-// collect gathers the fields of t and of the structs it embeds. Always is false below an
-// embedded pointer, whose fields are missing where it is nil.
-func collect(t reflect.Type, index []int, always bool, above []reflect.Type, into *[]field) {
-	if slices.Contains(above, t) {
-		return
-	}
-	above = append(slices.Clip(above), t)
-	for i := range t.NumField() {
-		sf := t.Field(i)
 		tag := sf.Tag.Get("json")
-		if tag == "-" {
-			continue
-		}
-		elem := sf.Type
-		if elem.Kind() == reflect.Pointer && elem.Name() == "" {
-			elem = elem.Elem()
-		}
-		if !sf.IsExported() && (!sf.Anonymous || elem.Kind() != reflect.Struct) {
-			continue
-		}
 		name, options, _ := strings.Cut(tag, ",")
-		at := append(slices.Clone(index), i)
-		if sf.Anonymous && name == "" && elem.Kind() == reflect.Struct {
-			collect(elem, at, always && sf.Type.Kind() != reflect.Pointer, above, into)
+		elem := pointed(sf.Type)
+		embedded := sf.Anonymous && elem.Kind() == reflect.Struct
+		if embedded && name == "" {
 			continue
+		} else if embedded {
+			apart = sf.Index
 		}
-		f := field{name: name, typ: sf.Type, tag: sf.Tag, index: at, tagged: name != ""}
-		if name == "" {
-			f.name = sf.Name
+		if tag == "-" || !sf.IsExported() && !embedded {
+			continue
 		}
 		option := strings.Split(options, ",")
-		omitted := slices.Contains(option, "omitzero") || slices.Contains(option, "omitempty") && canBeEmpty(sf.Type)
-		f.always = always && !omitted
-		f.null = sf.Type.Kind() == reflect.Pointer && !omitted
+		f := field{name: cmp.Or(name, sf.Name), typ: sf.Type, tag: sf.Tag}
+		f.always = !slices.Contains(option, "omitzero") && !(slices.Contains(option, "omitempty") && canBeEmpty(sf.Type))
+		f.null = f.always && sf.Type.Kind() == reflect.Pointer
+		for n := 1; n < len(sf.Index); n++ { // below an embedded pointer, which may be nil
+			f.always = f.always && t.FieldByIndex(sf.Index[:n]).Type.Kind() != reflect.Pointer
+		}
 		f.quoted = slices.Contains(option, "string") && isScalar(elem)
-		*into = append(*into, f)
+		fields = append(fields, f)
 	}
+	return fields
+}
+
+// pointed returns what an unnamed pointer type points to, any other type itself.
+func pointed(t reflect.Type) reflect.Type {
+	if t.Kind() == reflect.Pointer && t.Name() == "" {
+		return t.Elem()
+	}
+	return t
 }
 
 // canBeEmpty reports whether omitempty can leave a value of the type out.

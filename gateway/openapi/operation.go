@@ -48,8 +48,8 @@ func (b *builder) add(op *api.Operation) error {
 		}
 		if op.Upload != nil {
 			content := object{}
-			for _, kind := range op.Upload {
-				content = append(content, member{kind, object{{"schema", object{{"type", "string"}, {"format", "binary"}}}}})
+			for i, kind := range op.Upload {
+				content = append(content, member{kind, object{{"schema", object{{"type", "string"}, {"format", "binary"}}}, {"example", op.UploadExamples[i]}}})
 			}
 			described = append(described, member{"requestBody", object{{"required", true}, {"content", content}}})
 		}
@@ -168,9 +168,11 @@ func parameter(p *api.Param) (object, error) {
 
 func parameterSchema(p *api.Param) (object, error) {
 	if p.Shape == api.Tree {
-		return object{
-			{"type", "object"}, {"propertyNames", object{{"pattern", "^" + p.Name + `\[[A-Za-z0-9_-]+\](\[[A-Za-z0-9_-]*\]){0,4}$`}}}, {"additionalProperties", object{{"type", "string"}}},
-		}, nil
+		pattern := "^" + p.Name + `\[[A-Za-z0-9_-]+\](\[[A-Za-z0-9_-]*\]){0,4}$`
+		if len(p.Names) > 0 && !p.Defined {
+			pattern = "^" + p.Name + `(\[or\]\[[0-9]+\])?\[(` + strings.Join(p.Names, "|") + `)\](\[[a-z_]*\]){0,2}$`
+		}
+		return object{{"type", "object"}, {"propertyNames", object{{"pattern", pattern}}}, {"additionalProperties", object{{"type", "string"}}}}, nil
 	}
 	shape := p.Shape
 	if shape == api.List {
@@ -338,7 +340,7 @@ func (b *builder) requestBody(op *api.Operation) (object, error) {
 		media = append(media, member{"example", example})
 	}
 	return object{
-		{"required", true}, // an empty body is no JSON object
+		{"required", !op.Bodiless}, // else an empty body is no JSON object
 		{"content", object{{"application/json", media}}},
 	}, nil
 }

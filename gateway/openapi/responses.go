@@ -170,7 +170,7 @@ func canHappen(op *api.Operation, code int) bool {
 	case http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType:
 		return op.Body != nil || op.Upload != nil
 	case http.StatusUnprocessableEntity:
-		return op.Body != nil || op.Repeatable() || slices.ContainsFunc(op.Params, func(p api.Param) bool { return p.In == api.InQuery })
+		return op.ReadsBody() || op.Repeatable() || slices.ContainsFunc(op.Params, func(p api.Param) bool { return p.In == api.InQuery })
 	}
 	return true
 }

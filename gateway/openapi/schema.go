@@ -257,10 +257,7 @@ func (s *schemas) structure(t reflect.Type) (object, error) {
 
 // property returns the schema of a struct's field with what its tags add.
 func (s *schemas) property(f field) (object, error) {
-	t := f.typ
-	if t.Kind() == reflect.Pointer && t.Name() == "" {
-		t = t.Elem()
-	}
+	t := pointed(f.typ)
 	schema, err := s.of(t)
 	if err != nil {
 		return nil, err

@@ -13,8 +13,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"tenantry/backends/api"
@@ -32,10 +34,11 @@ const Kept = 24 * time.Hour
 // handler tells which one that is and the engine has transactions, else after it.
 type record struct {
 	store.Meta
-	Request string   `json:"request"` // SHA-256 of all that makes it the same request
-	Begun   bool     `json:"begun"`   // something was written
-	Busy    int64    `json:"busy"`    // Unix ms until which somebody may be carrying it out
-	Expires int64    `json:"expires"` // Unix ms
+	Request string   `json:"request"`         // SHA-256 of all that makes it the same request
+	Begun   bool     `json:"begun"`           // something was written
+	Busy    int64    `json:"busy"`            // Unix ms until which somebody may be carrying it out
+	Expires int64    `json:"expires"`         // Unix ms
+	About   []string `json:"about,omitempty"` // the records that the answer shows, or names
 	Answer  []string `json:"answer,omitempty"`
 }
 
@@ -61,8 +64,8 @@ type Log struct {
 // New declares the record.
 func New(keys secrets.Keys, now func() time.Time) *Log {
 	return &Log{keys: keys, now: now, kind: store.Must[record](store.Spec{
-		Name: collection, Aside: true, Fields: []string{"expires"},
-		Indexes: []store.Index{{Fields: []string{"expires"}}}, Access: []store.Access{{Where: []string{"expires"}}},
+		Name: collection, Aside: true, Fields: []string{"expires", "about"},
+		Indexes: []store.Index{{Fields: []string{"expires"}}, {Fields: []string{"about"}}}, Access: []store.Access{{Where: []string{"expires"}}, {Where: []string{"about"}}},
 	})}
 }
 
@@ -128,6 +131,7 @@ func (l *Log) Once(ctx context.Context, c *api.Call, r Request, along *store.Alo
 		l.complete(ctx, c, &done, result, nil)
 		return in.Replacing(&done)
 	})
+	ctx = context.WithValue(ctx, endedKey{}, &sync.Map{})
 	result, err := run(ctx)
 	l.keep(ctx, c, in, rec, along, result, err)
 	return result, err
@@ -172,7 +176,7 @@ func (l *Log) claim(ctx context.Context, in store.Collection[record], rec *recor
 		case left > 0:
 			return nil, running
 		default:
-			return nil, refusal("lost", "A request with this "+Header+" may have been carried out, at least in part, and its answer is not kept: it was lost, is too large, or tells a secret that is told once; read what is there before you send what is missing with a new one")
+			return nil, refusal("lost", "A request with this "+Header+" may have been carried out, at least in part, and its answer is not kept: it was lost, is too large, tells a secret that is told once, or shows what was ended for good; read what is there before you send what is missing with a new one")
 		}
 	}
 	return nil, running
@@ -219,8 +223,53 @@ func (l *Log) complete(ctx context.Context, c *api.Call, rec *record, result api
 	rec.Busy = 0
 	passing := problem != nil && (problem.Code >= http.StatusInternalServerError || problem.RetryAfter > 0 || problem.Code == http.StatusPreconditionFailed || errors.Is(problem.Err, store.ErrConflict))
 	if !passing && (problem != nil || !c.Operation.Once && result.Stream == nil) {
-		rec.Answer = l.seal(ctx, c, rec, result, problem)
+		rec.Answer, rec.About = l.seal(ctx, c, rec, result, problem)
 	}
+}
+
+// endedKey leads to the records that a request has ended for good.
+type endedKey struct{}
+
+// End takes away the answers about records that are about to end for good, and keeps the request that ends them from
+// having one. Who repeats a request is told that its answer is gone. Errors: store.ErrUnavailable.
+func (l *Log) End(ctx context.Context, ws *store.Workspace, ids []string) error {
+	if ended, _ := ctx.Value(endedKey{}).(*sync.Map); ended != nil {
+		for _, id := range ids {
+			ended.Store(id, true)
+		}
+	}
+	in := l.kind.In(ws)
+	for {
+		found, err := in.Find(ctx, store.Query{Filter: store.In("about", ids...), Limit: swept, LeaveOut: true})
+		if err != nil || len(found) == 0 {
+			return err
+		}
+		recs := make([]*record, len(found))
+		for i := range found {
+			recs[i] = &found[i]
+			recs[i].Begun, recs[i].About, recs[i].Answer = true, nil, nil
+		}
+		if err = in.Replace(ctx, recs...); !errors.Is(err, store.ErrConflict) && (err != nil || len(found) < swept) {
+			return err
+		}
+	}
+}
+
+// about returns the records that an answer is about: the identifiers among its own members, that of its record and of
+// those that it names, a file's contact for one. A bulk tells identifiers alone, and is about none.
+func about(data json.RawMessage) (ids []string) {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(data, &members) != nil {
+		return nil
+	}
+	for _, raw := range members {
+		var id string
+		if json.Unmarshal(raw, &id) == nil && store.ValidID(id) && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
 }
 
 // swept is how many records are removed at a time, which are more than have come since.
@@ -262,8 +311,9 @@ func (l *Log) vault(c *api.Call) (*secrets.Vault, func(*record) secrets.Place) {
 	return &secrets.Vault{Keys: l.keys, Tenant: c.Tenant}, func(rec *record) secrets.Place { return secrets.Place{Collection: collection, Record: rec.ID} }
 }
 
-// seal returns what is kept of an answer, nil where it cannot be sealed now, or is too large.
-func (l *Log) seal(ctx context.Context, c *api.Call, rec *record, result api.Result, problem *api.Problem) (sealed []string) {
+// seal returns what is kept of an answer and which records it is about, nil where it cannot be sealed now, is too
+// large, or shows one that this request has ended.
+func (l *Log) seal(ctx context.Context, c *api.Call, rec *record, result api.Result, problem *api.Problem) (sealed, shows []string) {
 	a := answer{Message: result.Message, Revision: c.Revision, Header: c.Header.Clone(), Ignored: c.Ignored(), Note: c.AuditNote}
 	data := result.Data
 	if problem != nil {
@@ -274,19 +324,26 @@ func (l *Log) seal(ctx context.Context, c *api.Call, rec *record, result api.Res
 	}
 	a.Data = encode(data)
 	text := encode(a)
-	if len(text) > piece*pieces {
-		return nil
+	ended, _ := ctx.Value(endedKey{}).(*sync.Map)
+	if problem == nil {
+		shows = about(a.Data)
+	}
+	if len(text) > piece*pieces || slices.ContainsFunc(shows, func(id string) bool {
+		_, gone := ended.Load(id)
+		return gone
+	}) {
+		return nil, nil
 	}
 	vault, at := l.vault(c)
 	for n := 0; len(text) > 0; n++ {
 		size := min(piece, len(text))
 		one, err := vault.Seal(ctx, at(rec), strconv.Itoa(n), string(text[:size]))
 		if err != nil {
-			return nil
+			return nil, nil
 		}
 		sealed, text = append(sealed, one), text[size:]
 	}
-	return sealed
+	return sealed, shows
 }
 
 // encode writes JSON as answers have it, so that it is the same when it is written again; nothing

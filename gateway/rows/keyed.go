@@ -35,7 +35,7 @@ const keyBatch = 500
 func (f *feed) findKeyed(ctx context.Context) error {
 	for i := range f.columns {
 		for _, t := range f.columns[i].targets {
-			if t.field == f.o.Key {
+			if t.field == f.o.Key && (f.key == nil || f.key.custom) { // what every record has goes first
 				f.key = t
 			}
 		}
@@ -48,8 +48,8 @@ func (f *feed) findKeyed(ctx context.Context) error {
 		return fmt.Errorf("%w: the field %q is a list, an object or encrypted and cannot be the key", ErrOptions, f.o.Key)
 	}
 	f.keyed = map[digest]keyed{}
-	if t.fresh {
-		return nil // nobody has a value
+	if t.fresh || f.byID() {
+		return nil // nobody has a value, or it says itself which record is meant
 	}
 	indexed := f.indexed()
 	values := map[digest]bool{}
@@ -84,6 +84,9 @@ func (f *feed) findKeyed(ctx context.Context) error {
 	}
 	return f.lookUp(ctx, batch)
 }
+
+// byID reports whether the key is the identifier that the store gives records.
+func (f *feed) byID() bool { return f.key.field == idColumn && !f.key.custom && f.key.typ == aLine }
 
 // indexed reports whether records can be looked up by the key.
 func (f *feed) indexed() bool {
@@ -206,7 +209,9 @@ func (f *feed) keyOf(r *row) *transfer.Key {
 		return nil
 	}
 	key := &transfer.Key{Field: f.o.Key, Digest: d}
-	if found, there := f.keyed[d]; there {
+	if id := r.key().Text; f.byID() && store.ValidID(id) {
+		key.ID = id
+	} else if found, there := f.keyed[d]; there {
 		if key.Many = found.many; !key.Many {
 			key.ID = hex.EncodeToString(found.id[:])
 		}

@@ -49,13 +49,13 @@ func typeOf(f *field.Field) string {
 }
 
 // findOwn finds the fields that every record has, by squashed name. Where fields can be made, a
-// column with the name of an identifier or a reference is more likely to be one of those.
+// column with the name of an identifier, a reference or a time is more likely to be one of those, unless the file is an export.
 func (f *feed) findOwn() {
 	f.own = map[string]*field.Field{}
 	for i := range f.of.Fields {
 		of := &f.of.Fields[i]
-		plain := of.Rule.Ref == "" && of.Name != "id" && slices.Contains([]string{aLine, aText, schema.MultiSelect}, typeOf(of))
-		if of.Name != f.of.ValuesName() && of.Name != f.of.DefinitionField && (plain || !f.makes()) {
+		plain := of.Rule.Ref == "" && of.Name != idColumn && slices.Contains([]string{aLine, aText, schema.MultiSelect}, typeOf(of))
+		if of.Name != f.of.ValuesName() && (plain || !f.makes() || f.ours && !of.Use.Has(declare.Hidden)) {
 			f.own[squash(of.Name)] = of
 		}
 	}
@@ -76,25 +76,27 @@ func (f *feed) plan() error {
 		}
 	}
 	f.findOwn()
-	taken := map[string]bool{}
+	taken := map[place]bool{}
 	for i := range f.columns {
 		c := &f.columns[i]
+		c.targets = nil
 		for _, field := range f.o.Map[c.name] {
+			t := f.target(f.placed(field))
+			at := place{t.field, t.custom}
 			switch {
 			case field == "":
-			case taken[field]:
+			case taken[at]:
 				return fmt.Errorf("%w: two columns lead to the field %q", ErrOptions, texts.Clip(field))
 			case !store.ValidKey(field):
 				return fmt.Errorf("%w: %q is no name of a field: 1 to 64 letters, digits, _ or -", ErrOptions, texts.Clip(field))
 			}
-			t := f.target(field)
-			if t.fresh && !f.makes() {
+			if t.fresh && (!f.makes() || f.reserved(field)) {
 				return fmt.Errorf("%w: a %s has no field %q", ErrOptions, spaced(f.of.Name), texts.Clip(field))
 			}
 			if was, gone := f.deleted[squash(field)]; gone && was == field {
 				return f.leadsNowhere(c, field)
 			}
-			taken[field] = true
+			taken[at] = true
 			c.targets = append(c.targets, t)
 		}
 		if len(c.targets) == 0 {
@@ -104,26 +106,32 @@ func (f *feed) plan() error {
 	if f.o.Map != nil && !slices.Equal(f.o.Map["*"], []string{"*"}) {
 		return nil
 	}
-	known, stand := map[string]string{}, map[string]string{}
+	exact, known, stand := map[string]place{}, map[string]place{}, map[string]place{}
 	for _, key := range slices.Backward(f.defined.Names()) {
-		known[squash(key)] = key
+		inside := f.of.ValuesName() + "." + key
+		exact[key], exact[inside] = place{key, true}, place{key, true}
+		known[squash(key)], known[squash(inside)] = place{key, true}, place{key, true}
 	}
 	for name, own := range f.own {
-		known[name] = own.Name
+		exact[own.Name], known[name] = place{field: own.Name}, place{field: own.Name}
 		if alias := resource.Alias(own); alias != "" {
-			stand[alias] = own.Name
+			stand[alias] = place{field: own.Name}
 		}
 	}
 	free := func(c *column) bool {
 		_, mapped := f.o.Map[c.name]
 		return !mapped && c.targets[0].field == ""
 	}
-	for _, names := range []map[string]string{known, stand} { // exact names before stand-ins
+	asIs := func(name string) string { return name }
+	for _, step := range []struct { // exact names before what is spelled alike, and that before stand-ins
+		names map[string]place
+		spelt func(string) string
+	}{{exact, asIs}, {known, squash}, {stand, squash}} {
 		for i := range f.columns {
 			c := &f.columns[i]
-			if field, ok := names[squash(c.name)]; ok && free(c) && !taken[field] {
-				taken[field] = true
-				c.targets[0] = f.target(field)
+			if at, ok := step.names[step.spelt(c.name)]; ok && free(c) && !taken[at] {
+				taken[at] = true
+				c.targets[0] = f.target(at)
 			}
 		}
 	}
@@ -135,17 +143,17 @@ func (f *feed) plan() error {
 		if !f.makes() {
 			return fmt.Errorf("%w: a %s has no field for the column %q; say with a map what the columns become", ErrOptions, spaced(f.of.Name), texts.Clip(c.name))
 		}
-		field := f.freeKey(c.name, i+1, func(key string) bool {
+		field := f.freeKey(strings.TrimPrefix(c.name, f.of.ValuesName()+"."), i+1, func(key string) bool {
 			_, exists := f.defined[key]
 			_, standard := f.own[squash(key)]
-			return taken[key] || exists || standard
+			return taken[place{key, true}] || exists || standard
 		})
 		for _, name := range []string{c.name, field} {
 			if was, gone := f.deleted[squash(name)]; gone {
 				return f.leadsNowhere(c, was)
 			}
 		}
-		taken[field] = true
+		taken[place{field, true}] = true
 		c.targets[0] = &target{field: field, custom: true, fresh: true}
 	}
 	return nil
@@ -158,26 +166,39 @@ func (f *feed) leadsNowhere(c *column, field string) error {
 		ErrOptions, texts.Clip(c.name), field, spaced(f.of.Name))
 }
 
-// target returns what a field is.
-func (f *feed) target(field string) *target {
-	own := f.own[squash(field)]
-	if n, is := f.of.Index(field); is && own == nil && field != f.of.ValuesName() && f.reserved(field) {
-		own = &f.of.Fields[n]
+// place is where the values of a column go: a field of every record, or one that the organization defines.
+type place struct {
+	field  string
+	custom bool
+}
+
+// placed returns which field somebody means by a name: what every record has goes before what is not defined.
+func (f *feed) placed(name string) place {
+	own := f.own[squash(name)]
+	_, every := f.of.Index(name)
+	_, defined := f.defined[name]
+	every = every && name != f.of.ValuesName() && (own == nil && !defined)
+	return place{name, name != "" && !every && (own == nil || own.Name != name)}
+}
+
+// target returns what the field of a place is.
+func (f *feed) target(at place) *target {
+	t := &target{field: at.field, custom: at.custom}
+	if n, is := f.of.Index(at.field); is && !at.custom {
+		t.typ = typeOf(&f.of.Fields[n])
+	} else if at.custom {
+		defined, exists := f.defined[at.field]
+		t.typ, t.fresh = defined.Type, !exists
 	}
-	if field == "" || own != nil && own.Name == field {
-		t := &target{field: field}
-		if own != nil {
-			t.typ = typeOf(own)
-		}
-		return t
-	}
-	defined, exists := f.defined[field]
-	return &target{field: field, custom: true, typ: defined.Type, fresh: !exists}
+	return t
 }
 
 // freeKey returns an identifier for a new field that is not in use.
 func (f *feed) freeKey(name string, position int, used func(string) bool) string {
 	base := keyFor(name, position)
+	if f.ours && store.ValidKey(name) {
+		base = name
+	}
 	if f.reserved(base) {
 		base = "column_" + base
 	}
@@ -191,6 +212,9 @@ func (f *feed) freeKey(name string, position int, used func(string) bool) string
 // reserved reports whether no field can be defined under the name, which is that of something that every
 // record has.
 func (f *feed) reserved(key string) bool {
+	if _, own := f.of.Index(key); own {
+		return true
+	}
 	var errs fault.List
 	if f.makes() && f.defines.Together {
 		c := resource.Checking{Errs: &errs, Known: &resource.Known{}}

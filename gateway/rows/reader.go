@@ -11,6 +11,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"tenantry/backends/export"
 	"tenantry/gateway/transfer"
 )
 
@@ -45,6 +46,33 @@ func (b *bounded) Read(p []byte) (int, error) {
 
 // allow lets the row that starts at the offset be read.
 func (b *bounded) allow(offset int64) { b.limit = offset + maxRow + 1<<16 }
+
+// doubled doubles the carriage return of line ends within quotes, of which package csv takes one away.
+type doubled struct {
+	r      *bufio.Reader
+	quoted bool
+	again  bool
+}
+
+func (d *doubled) Read(p []byte) (n int, err error) {
+	for ; n < len(p) && (n == 0 || d.again || d.r.Buffered() > 0); n++ {
+		if d.again {
+			p[n], d.again = '\r', false
+			continue
+		}
+		if p[n], err = d.r.ReadByte(); err != nil {
+			return n, err
+		}
+		switch p[n] {
+		case '"':
+			d.quoted = !d.quoted
+		case '\r':
+			next, _ := d.r.Peek(1)
+			d.again = d.quoted && string(next) == "\n"
+		}
+	}
+	return n, nil
+}
 
 type csvReader struct {
 	io.Closer
@@ -96,7 +124,7 @@ func openCSV(in io.Closer, bounds *bounded, buf *bufio.Reader) (transfer.Reader,
 		return nil, err
 	}
 	first, _, _ := bytes.Cut(head, []byte("\n"))
-	c := &csvReader{Closer: in, bounds: bounds, r: csv.NewReader(buf)}
+	c := &csvReader{Closer: in, bounds: bounds, r: csv.NewReader(&doubled{r: buf})}
 	for _, comma := range []rune{';', '\t'} {
 		if !bytes.ContainsRune(first, ',') && bytes.ContainsRune(first, comma) {
 			c.r.Comma = comma
@@ -109,13 +137,14 @@ func openCSV(in io.Closer, bounds *bounded, buf *bufio.Reader) (transfer.Reader,
 		return nil, unreadable(err, "the header is not valid CSV: %v", err)
 	}
 	for i, name := range c.header { // its cells become names of fields, whatever they are
+		name = strings.ReplaceAll(name, "\r\n", "\n")
 		switch {
 		case !utf8.ValidString(name) || strings.Contains(name, "\x00"):
 			return nil, unreadable(nil, "the header is not valid UTF-8, or holds a NUL character; save the file as CSV in UTF-8")
 		case strings.Contains(name, "\r"):
 			return nil, unreadable(nil, "the header holds a carriage return; end the lines with a line feed, alone or after it")
 		}
-		c.header[i] = strings.TrimSpace(name)
+		c.header[i] = export.Original(strings.TrimSpace(name))
 	}
 	return c, nil
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"tenantry/backends/export"
 	"tenantry/backends/field"
 	"tenantry/backends/resource"
 	"tenantry/backends/schema"
@@ -75,7 +76,8 @@ const maxColumns = 1000
 // name that people choose; so is that definition. Elsewhere a column without a field is an error.
 // A column may also be called as the tag `alias` of a field says, where no other column is that
 // field. Empty cells are missing values. A list becomes a MultiSelect, or one text where the field
-// is one; a field that is an object is read from a JSON text. The report says what became of each
+// is one; a field that is an object is read from a JSON text. What an export of rows wrote, which the identifiers in it tell,
+// comes back as it was. The report says what became of each
 // column, also after a dry run. Errors: those of transfer.Service.Import, and ErrOptions.
 func Import(ctx context.Context, s *transfer.Service, t *tenants.Tenant, src transfer.Source, o Options) (transfer.Report, error) {
 	if o.Format != CSV && o.Format != JSON {
@@ -125,7 +127,8 @@ type feed struct {
 	columns    []column
 	byName     map[string]int
 	planned    bool
-	last       int // number of the last row
+	ours       bool // an export of rows wrote the file: its columns and values mean what they say
+	last       int  // number of the last row
 	blanks     int
 	key        *target // nil where rows have none
 	keyed      map[digest]keyed
@@ -135,6 +138,8 @@ type feed struct {
 // column is one column of the file, and the fields that it leads to: one at least.
 type column struct {
 	name    string
+	ids     bool // there are identifiers of records in it,
+	others  bool // and there is something else
 	guess   guess
 	targets []*target
 }
@@ -172,10 +177,15 @@ func (f *feed) Prepare(ctx context.Context, into *transfer.Into) ([]transfer.Lin
 	if err := into.Each(ctx, f, f.scan); err != nil {
 		return nil, err
 	}
-	if f.o.Format == JSON {
+	at, known := f.byName[idColumn]
+	f.ours = known && f.columns[at].ids && !f.columns[at].others && (f.o.Map[idColumn] == nil || slices.Equal(f.o.Map[idColumn], []string{idColumn}))
+	if f.ours || !f.planned {
 		if err := f.plan(); err != nil {
 			return nil, err
 		}
+	}
+	if f.ours && f.o.Key == "" && f.leads(at) {
+		f.o.Key = idColumn
 	}
 	if f.o.Key != "" {
 		if err := f.findKeyed(ctx); err != nil {
@@ -188,22 +198,36 @@ func (f *feed) Prepare(ctx context.Context, into *transfer.Into) ([]transfer.Lin
 	return f.definitions(), nil
 }
 
+// idColumn is what every export of rows calls the identifiers of its records.
+const idColumn = "id"
+
+// leads reports whether the column leads to the identifiers of records.
+func (f *feed) leads(at int) bool {
+	return slices.ContainsFunc(f.columns[at].targets, func(t *target) bool { return t.field == idColumn && !t.custom })
+}
+
 // find finds the resource that Options.As names, and splits the definition off.
-func (f *feed) find() error {
-	plural, definition, defined := strings.Cut(f.o.As, ":")
-	names := make([]string, len(f.into.Resources))
-	for i, r := range f.into.Resources {
+func (f *feed) find() (err error) {
+	f.of, f.definition, err = Find(f.into.Resources, f.o.As)
+	return err
+}
+
+// Find returns the resource that rows become, and the name of what defines them where that is said. Another text is
+// ErrOptions, which names what they can become.
+func Find(resources []*resource.Resource, as string) (*resource.Resource, string, error) {
+	plural, definition, defined := strings.Cut(as, ":")
+	names := make([]string, len(resources))
+	for i, r := range resources {
 		names[i] = r.Plural()
 		field := r.DefinitionField
 		if names[i] == plural && defined == (field != "") && defined == (definition != "") {
-			f.of, f.definition = r, definition
-			return nil
+			return r, definition, nil
 		}
 		if field != "" {
 			names[i] += ":" + strings.ToUpper(field)
 		}
 	}
-	return fmt.Errorf("%w: rows become %s", ErrOptions, strings.Join(names, ", "))
+	return &resource.Resource{}, "", fmt.Errorf("%w: rows become %s", ErrOptions, strings.Join(names, ", "))
 }
 
 // readDefined finds the definition, and the fields that are defined.
@@ -283,17 +307,35 @@ func (f *feed) scan(p *strictjson.Parser, r transfer.Raw) error {
 		if c := &f.columns[at]; !f.planned || slices.ContainsFunc(c.targets, func(t *target) bool { return t.fresh }) {
 			c.guess.look(m.Value)
 		}
+		if c := &f.columns[at]; c.name == idColumn && m.Value.Is != strictjson.Null && (m.Value.Is != strictjson.Text || strings.TrimSpace(m.Value.Text) != "") {
+			is := m.Value.Is == strictjson.Text && store.ValidID(m.Value.Text)
+			c.ids, c.others = c.ids || is, c.others || !is
+		}
 	}
 	return nil
 }
 
-// cells returns a row as an object. The members of a CSV row have no names.
+// cells returns a row as an object, whose values of defined fields stand beside the others. The members of a CSV row have no names.
 func (f *feed) cells(p *strictjson.Parser, r transfer.Raw) (strictjson.Value, error) {
 	if f.o.Format == JSON {
-		return p.Parse(r.Text)
+		v, err := p.Parse(r.Text)
+		within := f.of.ValuesName()
+		at := slices.IndexFunc(v.Members, func(m strictjson.Member) bool { return m.Name == within && m.Value.Is == strictjson.Object })
+		if within == "" || at < 0 {
+			return v, err
+		}
+		flat := slices.Clone(v.Members[:at])
+		for _, m := range v.Members[at].Value.Members {
+			flat = append(flat, strictjson.Member{Name: within + "." + m.Name, Value: m.Value})
+		}
+		v.Members = append(flat, v.Members[at+1:]...)
+		return v, err
 	}
 	v := strictjson.Value{Is: strictjson.Object, Members: make([]strictjson.Member, len(r.Cells))}
 	for i, cell := range r.Cells {
+		if cell = export.Original(cell); !f.ours {
+			cell = strings.ReplaceAll(cell, "\r\n", "\n")
+		}
 		v.Members[i].Value = text(cell)
 	}
 	return v, r.Err

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/text/encoding/charmap"
 
 	"tenantry/backends/schema"
+	"tenantry/backends/store"
 	"tenantry/gateway/transfer"
 	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
@@ -101,7 +102,11 @@ func (r *row) take(c *column, t *target, v strictjson.Value) {
 	}
 	switch {
 	case v.Is == strictjson.Null:
-	case v.Is == strictjson.Number && t.typ == schema.Number, v.Is != strictjson.Text && t.typ == aValue:
+	case t.field == r.feed.of.DefinitionField && !t.custom:
+		if v.Text != r.feed.definition {
+			r.complain(c, "the row is of another "+spaced(r.feed.of.DefinedBy))
+		}
+	case v.Is == strictjson.Number && t.typ == schema.Number, v.Is != strictjson.Text && t.typ == aValue, v.Is != strictjson.Text && r.asIs(t):
 		r.put(t, v)
 	case v.Is == strictjson.Text, v.Is == strictjson.Number:
 		r.text(c, t, v.Text)
@@ -118,11 +123,51 @@ func (r *row) text(c *column, t *target, cell string) {
 	if strings.TrimSpace(cell) == "" {
 		return
 	}
+	if r.feed.ours && (t.typ == aLine && !strings.ContainsFunc(cell, unicode.IsControl) || t.typ == aText) {
+		r.put(t, text(cell))
+		return
+	}
+	if v, err := r.exact(t, cell); err == nil {
+		r.put(t, v)
+		return
+	}
 	if v, err := convert(t.typ, cell); err != nil {
 		r.complain(c, err.Error())
 	} else if v.Is != strictjson.Null {
 		r.put(t, v)
 	}
+}
+
+// asIs reports whether values of the type are whatever an export wrote.
+func (r *row) asIs(t *target) bool {
+	return r.feed.ours && t.custom && !slices.Contains(schema.KnownTypes(), t.typ)
+}
+
+var errInexact = errors.New("the text may be written otherwise")
+
+// exact reads a text that an export wrote of a defined field.
+func (r *row) exact(t *target, cell string) (v strictjson.Value, err error) {
+	kind, _ := schema.StoreType(t.typ)
+	var p strictjson.Parser
+	switch {
+	case r.asIs(t) && r.feed.o.Format == CSV:
+		if v, err = p.Parse(cell); err != nil {
+			v, err = text(cell), nil
+		}
+		return v, err
+	case r.feed.ours && t.custom && t.typ == schema.Number:
+		if v, err = p.Parse(cell); err == nil && v.Is != strictjson.Number {
+			err = errInexact
+		}
+		return v, err
+	case r.asIs(t):
+		return text(cell), nil
+	case r.feed.ours && t.custom && kind == store.TypeString:
+		var wrong fault.List
+		schema.CheckValue(&wrong, t.field, t.typ, cell)
+		return text(cell), wrong.Err()
+	}
+	return v, errInexact
 }
 
 // convert reads a cell that is not blank; null for no value.
@@ -173,6 +218,10 @@ func (r *row) put(t *target, v strictjson.Value) {
 }
 
 func (r *row) list(c *column, t *target, v strictjson.Value) {
+	if r.feed.ours && t.typ == schema.MultiSelect {
+		r.put(t, v)
+		return
+	}
 	var parts []string
 	seen := map[string]bool{} // a row may have half a million of them
 	for _, item := range v.Items {
@@ -203,7 +252,7 @@ func (r *row) list(c *column, t *target, v strictjson.Value) {
 func (r *row) line() strictjson.Value {
 	members := r.own
 	if r.feed.definition != "" {
-		members = append(members, member(r.feed.of.DefinitionField, r.feed.definition))
+		members = append(members, member(r.feed.of.DefinitionField, r.feed.definition)) // which no cell was taken for
 	}
 	if len(r.custom) > 0 {
 		members = append(members, strictjson.Member{Name: r.feed.of.ValuesName(), Value: object(r.custom...)})

@@ -170,8 +170,8 @@ func TestBadLines_RepeatedInTheBundle(t *testing.T) {
 {"kind":"custom_object","name":"shrub","label":"Shrub","label_plural":"Trees"}
 {"kind":"compliance_settings","enabled":true}
 {"kind":"compliance_settings","enabled":false}
-{"kind":"file","pid":"p","filename":"a","mimetype":"b"}
-{"kind":"file","pid":"p","filename":"c","mimetype":"d"}
+{"kind":"file","pid":"p","filename":"a","mimetype":"text/b"}
+{"kind":"file","pid":"p","filename":"c","mimetype":"text/d"}
 `
 	r, err := w.load(acme, bundle, ImportOptions{})
 	if err == nil {
@@ -258,13 +258,13 @@ func TestPartial(t *testing.T) {
 {"kind":"folder","id":"0000000000000000000000c1","name":"a","user_id":99}
 {"kind":"folder","id":"0000000000000000000000d1","name":"round","folder_id":"0000000000000000000000d2"}
 {"kind":"folder","id":"0000000000000000000000d2","name":"and round","folder_id":"0000000000000000000000d1"}
-{"kind":"file","filename":"x","mimetype":"y","folder_id":"0000000000000000000000c3"}
-{"kind":"file","filename":"z","mimetype":"y"}
+{"kind":"file","filename":"x","mimetype":"text/y","folder_id":"0000000000000000000000c3"}
+{"kind":"file","filename":"z","mimetype":"text/y"}
 not JSON
 {"kind":"contact","id":"0000000000000000000000b1"}
 {"kind":"contact","id":"0000000000000000000000b2","email":"x"}
-{"kind":"file","filename":"x","mimetype":"y","contact_id":"0000000000000000000000b2"}
-{"kind":"file","filename":"x","mimetype":"y","contact_id":"0000000000000000000000b1"}
+{"kind":"file","filename":"x","mimetype":"text/y","contact_id":"0000000000000000000000b2"}
+{"kind":"file","filename":"x","mimetype":"text/y","contact_id":"0000000000000000000000b1"}
 `
 	if r, err := w.load(acme, bundle, ImportOptions{}); err == nil || r.Failed != 11 || r.Created != 0 || strings.Count(w.dump(acme, false), "\n") != 1 {
 		t.Fatalf("%v %+v", err, r)

@@ -198,7 +198,7 @@ func (k *kind) compare(ctx context.Context, s *session, batch []*entry) error {
 	if s.isEmpty[k.Name] {
 		for _, e := range batch {
 			if e.change == undecided {
-				e.change = create
+				e.change, e.errs = create, append(e.errs, e.missing...)
 			}
 		}
 		return nil

@@ -8,6 +8,7 @@ import (
 	"io"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 
 	"tenantry/backends/resource"
@@ -189,7 +190,8 @@ func (s *session) understand(ctx context.Context, l Line) *entry {
 		if l.Key.ID != "" { // what is not given stays as it is stored
 			e.errs = slices.DeleteFunc(e.errs, func(f fault.Fault) bool {
 				n, known := k.Index(f.Field)
-				kept := known && f.Code == fault.Required && e.given&(1<<n) == 0
+				within := k.ValuesName() != "" && strings.HasPrefix(f.Field, k.ValuesName()+".") // a row gives none that is empty
+				kept := f.Code == fault.Required && (known && e.given&(1<<n) == 0 || within)
 				if kept {
 					e.missing = append(e.missing, f)
 				}

@@ -58,6 +58,9 @@ type Service struct {
 // New returns a Service.
 func New(d Deps) *Service { return &Service{d, maxLines} }
 
+// Importable returns all whose records travel.
+func (s *Service) Importable() []*resource.Resource { return s.deps.Resources }
+
 // session is one import or export.
 type session struct {
 	deps   *Deps

@@ -67,7 +67,7 @@ func newWorldOn(t testing.TB, engine driver.Engine, more ...resource.Kept) *worl
 	d.Directory, err = tenants.NewDirectory(ctx, tenants.DirectoryOptions{Store: st, Kinds: org, Keyring: ring})
 	check(t, err)
 	people, objects, forms, files, settings := contacts.New(contacts.Deps{}), objects.New(nil), forms.New(nil), files.New(files.Deps{}), compliance.New(compliance.Deps{})
-	sent := campaigns.New(campaigns.Deps{Known: contacts.KnownCatalog})
+	sent := campaigns.New(campaigns.Deps{Contacts: people})
 	asked := reports.New(reports.Deps{Classes: []reports.Class{
 		reports.NewContactsClass(people.Contacts.Table, nil), reports.NewRecordsClass(objects.Records.Table, nil),
 		reports.NewSubmissionsClass(forms.Submissions.Table, nil), reports.NewFilesClass(files.Files.Table),

@@ -16,7 +16,7 @@ import (
 )
 
 type asked struct {
-	Call string `json:"call" rule:"required max=8000" doc:"Path and query of a list, a count or a report, as it would be asked for; percent-encoded." example:"/api/contacts?filters[plan]=gold"`
+	Call string `json:"call" rule:"required max=8000" doc:"Path and query of a list, a count or a report, as it would be asked for; percent-encoded." ask:"Address|Of a list, a count or a report, such as /api/contacts?q=ada." example:"/api/contacts?filters[plan]=gold"`
 }
 
 // Explanation says what a call asks of the store, and how that is found.
@@ -48,7 +48,7 @@ func (m *Meter) Tell(rows []api.Operation) { m.operations = rows }
 func (m *Meter) explain() api.Operation {
 	index, no := "by_plan", false
 	return api.Typed(api.Operation{
-		Name: "store.explain", Method: http.MethodGet, Path: "/api/store/explain", Tag: "Usage", Summary: "Explain why a list or a report is slow",
+		Name: "store.explain", Method: http.MethodGet, Path: "/api/store/explain", Tag: "Usage", Summary: "Explain why a list or a report is slow", Ask: "What a page asks of the database, and which indexes help to find it.",
 		Description: "Calls an operation that only reads, as the caller may, drops its answer, and says what it asked of the store and by which indexes that was found.",
 		Credentials: api.Key | api.Session, Kinds: api.ServerKeys, Rule: api.Needs(tenants.ViewAudit).Unlimited(), Message: "Explanation found", Weight: api.Heavy, Reads: true,
 		Example: Explanation{"contacts.list", 1840, []Question{{"contacts", "find", 1510, &index, &no, []FieldIndex{{"plan", "ready"}}}}},
@@ -70,6 +70,7 @@ func (m *Meter) explained(ctx context.Context, c *api.Call, in asked) (Explanati
 	}
 	inner := api.NewCall(op, func(name string) string { return parameters[name] })
 	inner.Tenant, inner.Principal, inner.RequestID, inner.Remote, inner.BaseURL, inner.Strict = c.Tenant, c.Principal, c.RequestID, c.Remote, c.BaseURL, c.Strict
+	inner.SessionToken = c.SessionToken
 	watch := &store.Watch{}
 	outer := request.From(ctx)
 	began := time.Now()
@@ -84,21 +85,36 @@ func (m *Meter) explained(ctx context.Context, c *api.Call, in asked) (Explanati
 	return out, err
 }
 
-// reading returns the operation of a path that may be explained, with the path's parameters; nil where there is none.
-func (m *Meter) reading(path string) (*api.Operation, map[string]string) {
+// reading returns the operation that is called by a path, with the path's parameters; nil where it may not be explained, or
+// there is none.
+func (m *Meter) reading(path string) (op *api.Operation, parameters map[string]string) {
 	segments := strings.Split(path, "/")
+	var form []string
 	for i := range m.operations {
-		op := &m.operations[i]
-		if op.Method != http.MethodGet || op.Audit != api.NoAudit || op.Once || op.Streams != nil || op.Credentials&(api.Key|api.Session) == 0 || op.Name == "store.explain" {
+		if m.operations[i].Method != http.MethodGet {
 			continue
 		}
-		for _, template := range op.Paths() {
-			if parameters := fits(strings.Split(template, "/"), segments); parameters != nil {
-				return op, parameters
+		for _, template := range m.operations[i].Paths() {
+			parts := strings.Split(template, "/")
+			if named := fits(parts, segments); named != nil && (op == nil || nearer(parts, form)) {
+				op, form, parameters = &m.operations[i], parts, named
 			}
 		}
 	}
-	return nil, nil
+	if op == nil || op.Audit != api.NoAudit || op.Once || op.Streams != nil || op.Credentials&(api.Key|api.Session) == 0 || op.Name == "store.explain" {
+		return nil, nil
+	}
+	return op, parameters
+}
+
+// nearer reports whether the router takes a path that fits both forms for one of the first: /things/fields names no thing.
+func nearer(one, other []string) bool {
+	for i := range one {
+		if a, b := strings.HasPrefix(one[i], "{"), strings.HasPrefix(other[i], "{"); a != b {
+			return b
+		}
+	}
+	return false
 }
 
 // fits returns the parameters of a path that is of the form, else nil.

@@ -3,12 +3,14 @@
 package usage
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
 	"log/slog"
 	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +18,7 @@ import (
 	"tenantry/backends/api"
 	"tenantry/backends/resource"
 	"tenantry/backends/store"
+	"tenantry/internal/together"
 	"tenantry/tenants"
 )
 
@@ -56,7 +59,9 @@ const (
 	measureTime  = 2 * time.Second  // which may take that long
 	measureRound = 20 * time.Second // and so may that of all organizations in one round
 	writeTime    = 5 * time.Second  // for one organization
+	roundTime    = time.Minute      // for a round that many organizations made necessary
 	tries        = 10
+	flushWidth   = 16 // organizations stored at the same time
 )
 
 // How the parts of a day are named, and how long the shorter ones are.
@@ -74,23 +79,57 @@ type Meter struct {
 
 	operations []api.Operation // of the whole gateway
 
+	most  int // of how many organizations something may wait before it is stored earlier
+	begin func(what string, do func(context.Context)) bool
+	early atomic.Bool // that was begun lately
+
 	live  sync.Map // organization's number to *ledger
+	kept  atomic.Int64
 	flush sync.Mutex
 }
 
 // ledger has what is not stored yet of one organization.
 type ledger struct {
 	latest atomic.Pointer[tenants.Tenant] // as whom it was asked last; it is read anew all the time
-	since  atomic.Int64                   // Unix ms
+	since  atomic.Int64                   // Unix ms; when the last round was
 	known  atomic.Bool                    // whether somebody asked who is known
 	rows   sync.Map                       // operation to *tally
+	waits  []hour                         // what rounds before could not store, in its order; for rounds alone
 }
+
+// hour is what was counted within one, at about that time: hours that wait are few, however long they do.
+type hour struct {
+	at      time.Time // in UTC
+	counted map[*api.Operation]Counts
+}
+
+// wait adds what a round has taken that began at that time.
+func (l *ledger) wait(at time.Time, taken map[*api.Operation]Counts) {
+	if n := len(l.waits); n == 0 || !l.waits[n-1].at.Truncate(time.Hour).Equal(at.Truncate(time.Hour)) {
+		l.waits = append(l.waits, hour{at, taken})
+		return
+	}
+	last := l.waits[len(l.waits)-1].counted
+	for op, n := range taken {
+		last[op] = n.and(last[op])
+	}
+}
+
+// oldest returns since when something waits, or may.
+func (l *ledger) oldest() int64 {
+	if len(l.waits) > 0 {
+		return l.waits[0].at.UnixMilli()
+	}
+	return l.since.Load()
+}
+
+func dayOf(at time.Time) string { return at.UTC().Format(time.DateOnly) }
 
 type tally struct{ requests, refused, micros, sent atomic.Int64 }
 
-// New returns a Meter.
-func New(log *slog.Logger, now func() time.Time) *Meter {
-	return &Meter{log: log, now: now, kind: resource.Must(resource.Options[Day]{
+// New returns a Meter. Where something waits of more organizations than most, begin is called to store that beside requests.
+func New(log *slog.Logger, now func() time.Time, most int, begin func(what string, do func(context.Context)) bool) *Meter {
+	return &Meter{log: log, now: now, most: most, begin: begin, kind: resource.Must(resource.Options[Day]{
 		Traits: resource.Traits{Name: "usage_day"},
 		Spec: store.Spec{
 			Name: "usage", Aside: true, Indexes: []store.Index{{Fields: []string{"day"}, Unique: true}}, Access: []store.Access{{Where: []string{"day"}}, {Sort: []string{"day"}}},
@@ -104,76 +143,163 @@ func (m *Meter) Count(t *tenants.Tenant, op *api.Operation, known bool, code, se
 	if m == nil || t == nil || t.Workspace() == nil { // nobody's
 		return
 	}
-	found, ok := m.live.Load(t.Org.OrgID)
-	if !ok {
-		fresh := &ledger{}
-		fresh.latest.Store(t)
-		fresh.since.Store(m.now().UnixMilli())
-		found, _ = m.live.LoadOrStore(t.Org.OrgID, fresh)
-	}
-	of := found.(*ledger)
-	if of.latest.Load() != t {
-		of.latest.Store(t)
-	}
 	n := Counts{Requests: 1, Micros: inStore.Microseconds(), Sent: int64(sent)}
 	if code == http.StatusForbidden || code == http.StatusTooManyRequests {
 		n.Refused = 1
 	}
-	of.add(op, n)
-	if known && !of.known.Load() {
-		of.known.Store(true)
+	m.put(t, known, func(of *ledger) { of.add(op, n) })
+}
+
+// put adds to the ledger of an organization.
+func (m *Meter) put(t *tenants.Tenant, known bool, add func(*ledger)) {
+	for {
+		found, ok := m.live.Load(t.Org.OrgID)
+		if !ok {
+			fresh := &ledger{}
+			fresh.latest.Store(t)
+			fresh.since.Store(m.now().UnixMilli())
+			if found, ok = m.live.LoadOrStore(t.Org.OrgID, fresh); !ok && m.kept.Add(1) > int64(m.most) {
+				m.hurry()
+			}
+		}
+		of := found.(*ledger)
+		if of.latest.Load() != t {
+			of.latest.Store(t)
+		}
+		add(of)
+		if known && !of.known.Load() {
+			of.known.Store(true)
+		}
+		if now, _ := m.live.Load(t.Org.OrgID); now == found {
+			return
+		}
+		rest := of.take() // a round let go of it meanwhile
+		known = known || of.known.Load()
+		add = func(of *ledger) { of.give(rest) }
+	}
+}
+
+// Waiting returns of how many organizations something is kept in memory.
+func (m *Meter) Waiting() int { return int(m.kept.Load()) }
+
+// hurry begins rounds, until no more wait than may, unless somebody has. They take half of the time at most.
+func (m *Meter) hurry() {
+	if m.early.Swap(true) {
+		return
+	}
+	m.begin("noting what was asked of many organizations", func(ctx context.Context) {
+		defer m.early.Store(false)
+		for m.Waiting() > m.most && ctx.Err() == nil {
+			began := time.Now()
+			round, cancel := context.WithTimeout(ctx, roundTime)
+			m.Flush(round)
+			cancel()
+			select {
+			case <-ctx.Done():
+			case <-time.After(max(time.Second, time.Since(began))):
+			}
+		}
+	})
+}
+
+// letGo ends a ledger in which there was nothing to store. Who adds to it now finds that it has, or it is found here.
+func (m *Meter) letGo(t *tenants.Tenant, of *ledger) {
+	if m.live.CompareAndDelete(t.Org.OrgID, of) {
+		m.kept.Add(-1)
+	}
+	if rest := of.take(); len(rest) > 0 {
+		m.put(t, of.known.Load(), func(of *ledger) { of.give(rest) })
 	}
 }
 
 // Flush stores what waits. What a store does not take now waits on; it may be counted twice where the
-// store took it and could not say so. Organizations on a backend that is away wait for the next round.
+// store took it and could not say so. Organizations on a backend that is away wait for the next round. Many are stored
+// at the same time, since they share syncs, and those that have waited for longest first, so that where time is up it is
+// not for the same ones each time. Where it waits of too many organizations what strangers alone asked is dropped; the others are let go
+// in the next round, unless they have been asked again.
 func (m *Meter) Flush(ctx context.Context) {
 	m.flush.Lock()
 	defer m.flush.Unlock()
 	measuring, cancel := context.WithTimeout(ctx, measureRound)
 	defer cancel()
-	away := map[string]bool{}
-	m.live.Range(func(key, value any) bool {
+	full := m.Waiting() > m.most
+	if full {
+		cancel() // others measure
+	}
+	type waiting struct {
+		of    *ledger
+		since int64
+		last  int
+	}
+	var all []waiting
+	m.live.Range(func(_, value any) bool {
 		of := value.(*ledger)
-		t := of.latest.Load()
-		since, now := time.UnixMilli(of.since.Load()).UTC(), m.now().UTC()
-		known, taken := of.known.Swap(false), of.take()
-		if len(taken) == 0 || !known && since.YearDay() != now.YearDay() { // nobody has asked since the last round, or strangers alone
-			m.live.Delete(key)
-			return ctx.Err() == nil
+		w := waiting{of: of, since: of.oldest()}
+		if full && !of.known.Load() {
+			w.last = 1 // it stays where the others make room
 		}
-		err := ctx.Err()
-		if known && err == nil && !away[t.Org.Backend] {
-			err = m.write(ctx, measuring, t, since, taken)
-		}
-		switch {
-		case !known:
-			of.give(taken)
-		case away[t.Org.Backend], errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrConflict), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-			away[t.Org.Backend] = !errors.Is(err, store.ErrConflict)
-			of.give(taken)
-			of.known.Store(true)
-		default:
-			of.since.Store(now.UnixMilli())
-			if err != nil { // the organization may be gone
-				m.log.WarnContext(ctx, "what was asked of an organization could not be noted", "organization", t.Org.Slug, "error", err)
-			}
-		}
-		return ctx.Err() == nil
+		all = append(all, w)
+		return true
+	})
+	slices.SortFunc(all, func(a, b waiting) int { return cmp.Or(cmp.Compare(a.last, b.last), cmp.Compare(a.since, b.since)) })
+	var away sync.Map // backends
+	_ = together.Each(flushWidth, len(all), func(i int) error {
+		m.flushOne(ctx, measuring, all[i].of, full, &away)
+		return ctx.Err()
 	})
 }
 
-// add adds to what was counted of an operation.
+func (m *Meter) flushOne(ctx, measuring context.Context, of *ledger, full bool, away *sync.Map) {
+	t, now := of.latest.Load(), m.now().UTC()
+	since := time.UnixMilli(of.since.Swap(now.UnixMilli())).UTC()
+	known := of.known.Swap(false)
+	if taken := of.take(); len(taken) > 0 {
+		of.wait(since, taken)
+	}
+	if !known { // strangers have asked, or nobody since the last round
+		of.waits = slices.DeleteFunc(of.waits, func(one hour) bool { return dayOf(one.at) != dayOf(now) })
+	}
+	if len(of.waits) == 0 || !known && full && m.Waiting() > m.most {
+		m.letGo(t, of)
+		return
+	}
+	if !known {
+		return
+	}
+	err := ctx.Err()
+	_, isAway := away.Load(t.Org.Backend)
+	for err == nil && !isAway && len(of.waits) > 0 {
+		next := slices.IndexFunc(of.waits, func(one hour) bool { return dayOf(one.at) != dayOf(of.waits[0].at) })
+		if next < 0 {
+			next = len(of.waits)
+		}
+		if err = m.write(ctx, measuring, t, of.waits[:next]); err == nil {
+			of.waits = of.waits[next:]
+		}
+	}
+	switch {
+	case isAway, errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrConflict), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		if !errors.Is(err, store.ErrConflict) {
+			away.Store(t.Org.Backend, true)
+		}
+		of.known.Store(true)
+	case err != nil: // the organization may be gone
+		of.waits = nil
+		m.log.WarnContext(ctx, "what was asked of an organization could not be noted", "organization", t.Org.Slug, "error", err)
+	}
+}
+
+// add adds to what was counted of an operation: the requests last, since what is taken without any is left.
 func (l *ledger) add(op *api.Operation, n Counts) {
 	row, ok := l.rows.Load(op)
 	if !ok {
 		row, _ = l.rows.LoadOrStore(op, &tally{})
 	}
 	c := row.(*tally)
-	c.requests.Add(n.Requests)
 	c.refused.Add(n.Refused)
 	c.micros.Add(n.Micros)
 	c.sent.Add(n.Sent)
+	c.requests.Add(n.Requests)
 }
 
 // take returns what was counted, and begins anew.
@@ -196,24 +322,19 @@ func (l *ledger) give(taken map[*api.Operation]Counts) {
 	}
 }
 
-// write adds counts to those of a day. Replicas change one record, which each reads again where another
+// write adds the counts of hours of one day. Replicas change one record, which each reads again where another
 // came between. Whoever begins a day ends those that are kept no longer.
-func (m *Meter) write(ctx, measuring context.Context, t *tenants.Tenant, at time.Time, counted map[*api.Operation]Counts) error {
-	ws := t.Workspace()
+func (m *Meter) write(ctx, measuring context.Context, t *tenants.Tenant, hours []hour) error {
+	ws, at := t.Workspace(), hours[0].at
 	ctx, cancel := context.WithTimeout(ctx, ws.Hold()+writeTime)
 	defer cancel()
-	in, day := m.kind.In(ws), at.Format(time.DateOnly)
-	id := hex.EncodeToString([]byte(day)) + "0000"
+	in := m.kind.In(ws)
 	change := func(d *Day) error {
-		if d.Operations == nil {
-			d.Operations = map[string]Counts{}
+		for _, one := range hours {
+			for op, n := range one.counted {
+				d.Count(one.at, op.Name, n)
+			}
 		}
-		var all Counts
-		for op, n := range counted {
-			d.Operations[op.Name] = n.and(d.Operations[op.Name])
-			all.add(n)
-		}
-		d.note(at, all)
 		if now := m.now(); now.Sub(time.UnixMilli(d.Measured)) >= measureEvery && measuring.Err() == nil {
 			ctx, cancel := context.WithTimeout(measuring, measureTime)
 			defer cancel()
@@ -230,12 +351,11 @@ func (m *Meter) write(ctx, measuring context.Context, t *tenants.Tenant, at time
 		return nil
 	}
 	for range tries {
-		_, err := in.Update(ctx, id, change)
+		begun := NewDay(at)
+		_, err := in.Update(ctx, begun.ID, change)
 		if !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
-		begun := &Day{Day: day}
-		begun.ID = id
 		if err = change(begun); err == nil {
 			err = in.Insert(ctx, begun)
 		}
@@ -250,19 +370,37 @@ func (m *Meter) write(ctx, measuring context.Context, t *tenants.Tenant, at time
 	return store.ErrConflict
 }
 
-// note counts for the hour and the minutes of a time.
-func (d *Day) note(at time.Time, n Counts) {
-	if d.Hours == nil {
-		d.Hours = map[string]Counts{}
+// NewDay returns the day of a time, on which nothing was asked yet.
+func NewDay(at time.Time) *Day {
+	d := &Day{Day: dayOf(at)}
+	d.ID = hex.EncodeToString([]byte(d.Day)) + "0000"
+	return d
+}
+
+// Count counts what was asked of an operation for the day, and for the hour and the minutes of a time, which is in UTC.
+func (d *Day) Count(at time.Time, operation string, n Counts) {
+	for _, counts := range []*map[string]Counts{&d.Operations, &d.Hours, &d.Minutes} {
+		if *counts == nil {
+			*counts = map[string]Counts{}
+		}
 	}
-	if d.Minutes == nil {
-		d.Minutes = map[string]Counts{}
-	}
+	d.Operations[operation] = n.and(d.Operations[operation])
 	hour, minute := at.Format(hourLayout), at.Truncate(minutes).Format(minuteLayout)
 	d.Hours[hour], d.Minutes[minute] = n.and(d.Hours[hour]), n.and(d.Minutes[minute])
 	if ended := at.Add(-time.Hour); ended.Day() == at.Day() {
 		maps.DeleteFunc(d.Minutes, func(minute string, _ Counts) bool { return minute <= ended.Truncate(minutes).Format(minuteLayout) })
 	}
+}
+
+// Put stores days that an organization is to have had, which has none yet.
+func (m *Meter) Put(ctx context.Context, t *tenants.Tenant, days []*Day) error {
+	in := m.kind.In(t.Workspace())
+	for _, d := range days {
+		if err := in.Insert(ctx, d); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // forget ends the days that are kept no longer. Another replica may do so at the same time.
@@ -280,4 +418,4 @@ func (m *Meter) forget(ctx context.Context, in store.Collection[Day], at time.Ti
 }
 
 // oldest returns the first day that is kept.
-func oldest(now time.Time) string { return now.UTC().AddDate(0, 0, -Kept).Format(time.DateOnly) }
+func oldest(now time.Time) string { return dayOf(now.AddDate(0, 0, -Kept)) }

@@ -12,6 +12,7 @@ import (
 	"tenantry/backends/resource"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
+	"tenantry/internal/texts"
 	"tenantry/tenants"
 )
 
@@ -65,11 +66,12 @@ func (m *Meter) Operations() []api.Operation {
 		Without: []string{"get", "create", "update", "delete"}, Where: m.between, Show: show,
 		Example: Answer{"2026-11-22", Sum{120, 2, 340, 51_200}, 4711, &size, []OperationUsage{{"reports.get", Sum{120, 2, 340, 51_200}}}, []HourUsage{{"13", Sum{120, 2, 340, 51_200}}}, []MinuteUsage{{"13:05", Sum{120, 2, 340, 51_200}}}},
 	})
+	list[0].Over = "day"
 	list[0].Summary = "List what was asked of the organization by day"
 	list[0].Params = append(list[0].Params,
 		api.Param{Name: "from", In: api.InQuery, Shape: api.Text, Description: "The first day.", Example: "2026-11-01"},
 		api.Param{Name: "to", In: api.InQuery, Shape: api.Text, Description: "The last day.", Example: "2026-11-30"},
-		api.Param{Name: "operation", In: api.InQuery, Shape: api.Text, Description: "Counts this operation alone.", Example: "reports.get"})
+		api.Param{Name: "operation", In: api.InQuery, Shape: api.Text, Description: "Counts this operation alone.", Ask: api.Ask{Label: "Counts only"}, Example: "reports.get"})
 	list[0].Failures = append(list[0].Failures, api.Failure{Code: http.StatusUnprocessableEntity, Message: "Validation failed: from must be a day like 2026-11-22", When: "a day cannot be read"})
 	return append(list, m.explain())
 }
@@ -90,6 +92,9 @@ func (m *Meter) between(_ context.Context, c *api.Call) (store.Filter, error) {
 			faults.Add(end.name, fault.Format, "%s must be a day like 2026-11-22", end.name)
 		}
 		all = append(all, store.Where(store.F("day"), end.op, text))
+	}
+	if name := c.Query.Text("operation"); c.Query.Has("operation") && !slices.ContainsFunc(m.operations, func(op api.Operation) bool { return op.Name == name }) {
+		faults.Add("operation", fault.Unknown, "there is no operation %q", texts.Clip(name))
 	}
 	return store.All(all...), faults.Err()
 }

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
+	"runtime/pprof"
 	"strings"
 	"testing"
 	"time"
@@ -36,6 +38,23 @@ func TestSumOf(t *testing.T) {
 			t.Errorf("%s %s: %g, %v", c.metric, c.labels, got, err)
 		}
 	}
+}
+
+// TestHeapOf reads what the runtime writes, which is not promised to stay.
+func TestHeapOf(t *testing.T) {
+	t.Parallel()
+	held := make([]byte, 1<<20)
+	var profile strings.Builder
+	if err := pprof.Lookup("heap").WriteTo(&profile, 1); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := heapOf(profile.String()); err != nil || got < float64(len(held)) || got > 1<<40 {
+		t.Errorf("%g, %v", got, err)
+	}
+	if got, err := heapOf("heap profile"); err == nil {
+		t.Errorf("%g of nothing", got)
+	}
+	runtime.KeepAlive(held)
 }
 
 func TestMarkdown(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"tenantry/config"
 	"tenantry/gateway/control"
 )
 
@@ -164,7 +165,7 @@ type server struct {
 func settings() []string {
 	return []string{
 		"TENANTRY_LIMITS__ORGANIZATION=100000000/s", "TENANTRY_LIMITS__KEY=100000000/s", "TENANTRY_LIMITS__ADDRESS=100000000/s",
-		"TENANTRY_LIMITS__IN_FLIGHT=8192", "TENANTRY_ADMIN__PPROF=true",
+		"TENANTRY_LIMITS__IN_FLIGHT=8192", "TENANTRY_ADMIN__PPROF=true", "GOGC=", // which would be in the place of memory.garbage
 	}
 }
 
@@ -242,12 +243,26 @@ func sumOf(metrics, metric string, labels ...string) (sum float64, err error) {
 	return sum, nil
 }
 
-// heap returns the bytes of the heap in use once garbage is collected.
-func (s *server) heap(ctx context.Context) (float64, error) {
-	if _, err := s.ask(ctx, "http://"+s.admin+"/debug/pprof/heap?gc=1"); err != nil {
-		return 0, err
+// heap returns how many bytes of the heap are in use, but for the room that memory.garbage keeps free. It takes two collections: pools
+// keep what they have through one, and what is let go once nobody holds it is so in the next.
+func (s *server) heap(ctx context.Context) (bytes float64, err error) {
+	for range 2 {
+		// The answer itself tells, as of the moment after its collection; until the figures are asked for there is garbage again.
+		raw, err := s.ask(ctx, "http://"+s.admin+"/debug/pprof/heap?gc=1&debug=1")
+		if err != nil {
+			return 0, err
+		}
+		if bytes, err = heapOf(string(raw)); err != nil {
+			return 0, err
+		}
 	}
-	return s.figures(ctx, "go_memstats_heap_alloc_bytes")
+	return bytes - float64(config.Default().Memory.Garbage<<20), nil
+}
+
+func heapOf(profile string) (float64, error) {
+	_, after, _ := strings.Cut(profile, "\n# HeapAlloc = ")
+	figure, _, _ := strings.Cut(after, "\n")
+	return strconv.ParseFloat(figure, 64)
 }
 
 func (s *server) ask(ctx context.Context, url string) ([]byte, error) {

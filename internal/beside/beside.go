@@ -3,12 +3,16 @@ package beside
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"sync"
 	"time"
 )
+
+// ErrPanic is what the error of a panic wraps.
+var ErrPanic = errors.New("panic")
 
 // Work is what goes on beside requests until it is closed. A panic ends what panics, which is logged, and
 // nothing else. Safe for concurrent use.
@@ -77,11 +81,11 @@ func (w *Work) Close(ctx context.Context) {
 	}
 }
 
-// Try returns what do does, or what it panicked with as an error.
+// Try returns what do does, or what it panicked with as an error that wraps ErrPanic.
 func Try(do func() error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			err = fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
+			err = fmt.Errorf("%w: %v\n%s", ErrPanic, cause, debug.Stack())
 		}
 	}()
 	return do()

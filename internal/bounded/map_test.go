@@ -19,7 +19,7 @@ func TestMapIsBoundedAndKeepsWhatIsUsed(t *testing.T) {
 			}
 		}
 	}
-	if n := held(m); n > size || n < size/4 {
+	if n := m.Len(); n > size || n < size/4 {
 		t.Errorf("%d entries, want at most %d", n, size)
 	}
 }
@@ -36,8 +36,8 @@ func TestMapDeletesFromBothGenerations(t *testing.T) {
 			t.Fatalf("entry %d is still there", i)
 		}
 	}
-	if held(m) != 0 {
-		t.Errorf("%d entries left", held(m))
+	if m.Len() != 0 {
+		t.Errorf("%d entries left", m.Len())
 	}
 }
 
@@ -55,13 +55,4 @@ func TestMapMakesOneValueForMany(t *testing.T) {
 			t.Fatal("two callers have different values")
 		}
 	}
-}
-
-// held returns how many entries the map has.
-func held[V any](m *Map[V]) int {
-	n := 0
-	for i := range m.shards {
-		n += len(m.shards[i].young) + len(m.shards[i].old)
-	}
-	return n
 }

@@ -16,3 +16,14 @@ func (m *Map[V]) Values() []V {
 	}
 	return all
 }
+
+// Len returns how many entries there are.
+func (m *Map[V]) Len() (n int) {
+	for i := range m.shards {
+		s := &m.shards[i]
+		s.mu.RLock()
+		n += len(s.young) + len(s.old)
+		s.mu.RUnlock()
+	}
+	return n
+}

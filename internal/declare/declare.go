@@ -18,13 +18,37 @@ type Field struct {
 	Name    string // its JSON name
 	Index   []int  // for reflect.Value.FieldByIndex
 	Type    reflect.Type
-	Doc     string
+	Doc     string // for the reference
+	Ask     Ask    // for people who are asked for it
 	Example string // as JSON, or a text that stands for itself
 	Default string // as it would be written in a query; empty: there is none
 	Flag    string // its name in a command line; empty: Name, with hyphens
 	Rule    Rule
 	Use     Use
 	Tag     reflect.StructTag // for what other packages declare
+}
+
+// Ask is how a form asks people for a field: what stands beside it, and what helps to fill it in. Empty: its name will do, and
+// nothing more need be said.
+type Ask struct {
+	Label, Hint string
+	Kind        string // what is asked for, where the type of the field does not say it
+}
+
+// The kinds of what is asked for.
+const (
+	Span   = "span"   // of a number: seconds, which people say in larger units
+	Inputs = "inputs" // values of a report's inputs, by their names
+	Locked = "locked" // the same, of those that its readers may not set
+	Rows   = "rows"   // what the rows of a file become
+	Visual = "visual" // how rows are drawn
+	Kind   = "type"   // the type of a field that is defined
+)
+
+// AskOf reads a tag: the label, and behind bars the hint and the kind.
+func AskOf(tag string) Ask {
+	parts := append(strings.SplitN(tag, "|", 3), "", "")
+	return Ask{parts[0], parts[1], parts[2]}
 }
 
 // Rule says which values a field takes.
@@ -82,13 +106,16 @@ func Of(t reflect.Type) ([]Field, error) {
 			continue
 		}
 		d := Field{
-			Name: name, Index: f.Index, Type: f.Type, Doc: f.Tag.Get("doc"), Example: f.Tag.Get("example"),
+			Name: name, Index: f.Index, Type: f.Type, Doc: f.Tag.Get("doc"), Ask: AskOf(f.Tag.Get("ask")), Example: f.Tag.Get("example"),
 			Default: f.Tag.Get("default"), Flag: f.Tag.Get("flag"), Tag: f.Tag,
 		}
 		if d.Flag == "" {
 			d.Flag = strings.ReplaceAll(name, "_", "-")
 		}
 		var err error
+		if d.Ask.Kind != "" && !slices.Contains([]string{Span, Inputs, Locked, Rows, Visual, Kind}, d.Ask.Kind) {
+			return nil, fmt.Errorf("field %s of %s: nothing is asked for as %q", f.Name, t, d.Ask.Kind)
+		}
 		if d.Rule, err = parseRule(f.Tag.Get("rule")); err == nil {
 			d.Use, err = parseUse(f.Tag.Get("use"))
 		}

@@ -6,6 +6,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -25,10 +27,19 @@ type Proxy struct {
 // Start returns a proxy before the server at that address.
 func Start(t testing.TB, upstream string) *Proxy {
 	t.Helper()
-	p := &Proxy{Addr: "127.0.0.1:0", server: toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), upstream: upstream}
+	p := &Proxy{Addr: loopback(), server: toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), upstream: upstream}
 	p.start(t)
 	t.Cleanup(func() { p.proxy.Stop() })
 	return p
+}
+
+// loopback returns an address that nobody else uses, where there are many: a port that a proxy lets go of while it refuses
+// may be somebody's when it listens again.
+func loopback() string {
+	if runtime.GOOS != "linux" {
+		return "127.0.0.1:0"
+	}
+	return fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
 }
 
 func (p *Proxy) start(t testing.TB) {

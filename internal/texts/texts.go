@@ -17,6 +17,24 @@ func Clip(s string) string {
 	return strings.ToValidUTF8(s, "?")
 }
 
+// Plain reports whether text has 1 to most ASCII letters, digits and bytes of more.
+func Plain(text string, most int, more string) bool {
+	if text == "" || len(text) > most {
+		return false
+	}
+	for i := range len(text) {
+		if c := text[i]; (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && strings.IndexByte(more, c) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// PlainLower is Plain without letters in upper case.
+func PlainLower(text string, most int, more string) bool {
+	return Plain(text, most, more) && strings.ToLower(text) == text
+}
+
 // One returns the name of a thing with its article.
 func One(name string) string {
 	if name != "" && strings.ContainsRune("aeioAEIO", rune(name[0])) {

@@ -26,3 +26,19 @@ func TestTime(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+func TestPlain(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		text, more   string
+		plain, lower bool
+	}{
+		{"", "", false, false}, {"az09", "", true, true}, {"AZ", "", true, false}, {"a-b", "", false, false}, {"a-b", "_-", true, true},
+		{"A_b", "_-", true, false}, {"abcde", "", true, true}, {"abcdef", "", false, false}, {"\xe1", "", false, false}, {"a\n", "_-", false, false},
+		{"@", "", false, false}, {"[", "", false, false}, {"`", "", false, false}, {"{", "", false, false}, {"/", "", false, false}, {":", "", false, false}, {"\x01", "", false, false},
+	} {
+		if plain, lower := Plain(tt.text, 5, tt.more), PlainLower(tt.text, 5, tt.more); plain != tt.plain || lower != tt.lower {
+			t.Errorf("%q with %q: %v %v", tt.text, tt.more, plain, lower)
+		}
+	}
+}

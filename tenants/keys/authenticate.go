@@ -16,8 +16,7 @@ import (
 )
 
 const (
-	maxAccepted = 16_384
-	maxUnknown  = 16_384
+	maxUnknown = 16_384
 	// freshFor is how long an accepted key is not looked up again. A change of rights
 	// ends it at once.
 	freshFor = 30 * time.Second
@@ -118,7 +117,7 @@ func (e *entry) admit(now time.Time, remote netip.Addr) (*tenants.Principal, err
 func (s *Service) lookUp(ctx context.Context, t *tenants.Tenant, hash string, now time.Time) (*entry, error) {
 	if e, ok := s.index.get(ctx, t, hash); ok {
 		e.readAt = now
-		e.principal.Needs = s.needs(t.People(), e.principal.KeyID)
+		e.principal.Needs = s.needs(t.People(), user{key: e.principal.KeyID})
 		return e, nil
 	}
 	k, account, err := s.read(ctx, t, hash)
@@ -129,7 +128,7 @@ func (s *Service) lookUp(ctx context.Context, t *tenants.Tenant, hash string, no
 	if err != nil {
 		return nil, err
 	}
-	p.Needs = s.needs(t.People(), k.ID)
+	p.Needs = s.needs(t.People(), user{key: k.ID})
 	e := &entry{principal: p, rev: t.Org.AccessRev, expiresAt: k.ExpiresAt, readAt: now}
 	if hash != k.Hash {
 		if e.expiresAt = k.OldUntil; now.UnixMilli() >= k.OldUntil {

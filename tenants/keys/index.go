@@ -22,11 +22,11 @@ const (
 	indexPause = time.Second
 )
 
-// index is Redis in front of the store. Nothing depends on it but speed: whatever cannot
+// index is Redis in front of the store, for all replicas. Nothing depends on it but speed: whatever cannot
 // be read from it, or does not fit, is read from the store.
 type index struct {
 	dir    *tenants.Directory
-	redis  redis.UniversalClient
+	redis  redis.UniversalClient // nil: there is no index
 	now    func() time.Time
 	paused atomic.Int64 // Unix milliseconds until which Redis is not asked
 }
@@ -50,7 +50,7 @@ type indexed struct {
 
 func indexKey(t *tenants.Tenant, hash string) string { return t.RedisPrefix() + "key:" + hash }
 
-func (x *index) resting() bool { return x.now().UnixMilli() < x.paused.Load() }
+func (x *index) resting() bool { return x.redis == nil || x.now().UnixMilli() < x.paused.Load() }
 
 // failed notes an error of Redis'. One that comes from the caller's own deadline says
 // nothing about Redis.

@@ -5,6 +5,7 @@
 package keys
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,7 +55,8 @@ type Key struct {
 // Kinds are the records of this package. They belong to the control workspace, parted by
 // organization, and travel nowhere.
 type Kinds struct {
-	Keys *resource.Of[Key]
+	Keys   *resource.Of[Key]
+	Rights *resource.Of[Rights]
 }
 
 // NewKinds declares the records.
@@ -65,29 +67,32 @@ func NewKinds() Kinds {
 			Name: "keys", Partition: true,
 			Indexes: []store.Index{
 				{Fields: []string{"account_id"}}, {Fields: []string{"name"}}, {Fields: []string{"created_at"}},
-				{Fields: []string{"kind"}}, {Fields: []string{"revoked_at", "expires_at"}},
 			},
 			Access: []store.Access{
 				{Where: []string{"account_id"}}, {Where: []string{"name"}}, {Sort: []string{"created_at"}},
-				{Where: []string{"kind"}}, {Where: []string{"revoked_at", "expires_at"}},
 			},
 		},
+	}), resource.Must(resource.Options[Rights]{
+		Traits: resource.Traits{Name: "noted_rights", Control: true},
+		Spec:   store.Spec{Name: "noted_rights", Partition: true},
 	})}
 }
 
 // Specs returns the declarations, for the store's list of control kinds.
-func (k Kinds) Specs() []*store.Spec { return []*store.Spec{k.Keys.Spec()} }
+func (k Kinds) Specs() []*store.Spec { return []*store.Spec{k.Keys.Spec(), k.Rights.Spec()} }
 
-// Options are what a Service needs; all but Now and Grace are required.
+// Options are what a Service needs; all but Redis, Now and Grace are required.
 type Options struct {
 	Directory *tenants.Directory
 	Kinds     Kinds
 	People    *people.Service
-	Redis     redis.UniversalClient
-	Now       func() time.Time // nil: time.Now
+	Redis     redis.UniversalClient // nil: keys are looked up in the store
+	Now       func() time.Time      // nil: time.Now
 	// Grace is how long a key accepted before stays accepted while neither Redis nor the
 	// store answers. 0 is DefaultGrace; below 0 there is none.
 	Grace time.Duration
+	// Kept is how many accepted keys are kept in memory, 0: tenants.DefaultOrganizations.
+	Kept int
 }
 
 // Service issues and checks keys. Safe for concurrent use.
@@ -108,7 +113,7 @@ type Service struct {
 func NewService(o Options) *Service {
 	s := &Service{
 		dir: o.Directory, kinds: o.Kinds, people: o.People, now: o.Now, grace: o.Grace,
-		accepted: bounded.New[*entry](maxAccepted), unknown: bounded.New[absence](maxUnknown),
+		accepted: bounded.New[*entry](cmp.Or(o.Kept, tenants.DefaultOrganizations)), unknown: bounded.New[absence](maxUnknown),
 	}
 	if s.now == nil {
 		s.now = time.Now
@@ -116,15 +121,20 @@ func NewService(o Options) *Service {
 	if s.grace == 0 {
 		s.grace = DefaultGrace
 	}
-	s.uses.waiting = map[string]use{}
+	s.uses.waiting, s.uses.flush = map[user]use{}, make(chan struct{}, 1)
 	s.index = index{dir: o.Directory, redis: o.Redis, now: s.now}
 	o.Directory.OnRemove(s.purge)
 	return s
 }
 
+// Kept returns how many accepted keys are kept in memory.
+func (s *Service) Kept() int { return s.accepted.Len() }
+
 func (s *Service) purge(ctx context.Context, people *store.Workspace) error {
-	c := s.kinds.Keys.In(people)
-	return c.Each(ctx, store.Filter{}, store.Either, func(k *Key) error { return c.Delete(ctx, k) })
+	keys, rights := s.kinds.Keys.In(people), s.kinds.Rights.In(people)
+	return errors.Join(
+		keys.Each(ctx, store.Filter{}, store.Either, func(k *Key) error { return keys.Delete(ctx, k) }),
+		rights.Each(ctx, store.Filter{}, store.Either, func(r *Rights) error { return rights.Delete(ctx, r) }))
 }
 
 // NewKey is what Issue needs. Name and Kind are required.
@@ -174,8 +184,7 @@ func (s *Service) Issue(ctx context.Context, t *tenants.Tenant, n NewKey) (*Issu
 	if n.Lifetime < 0 || n.Lifetime > MaxLifetime {
 		faults.Add("expires", fault.Range, "a key expires in the future, within %d hours", int(MaxLifetime.Hours()))
 	}
-	allow := checkIPs(&faults, n.AllowIPs)
-	origins := checkOrigins(&faults, n.Kind, n.Origins)
+	allow, origins := n.Places(&faults)
 	wants := people.Account{Name: n.Name, Permissions: n.Permissions, Teams: n.Teams} // by the rules of what may own it
 	var wrong *fault.Error
 	if err := s.people.CheckAccount(ctx, t, &wants); errors.As(err, &wrong) {
@@ -274,6 +283,11 @@ func (s *Service) account(ctx context.Context, t *tenants.Tenant, n NewKey, perm
 	return a, err == nil, err
 }
 
+// Places returns from where the key may be used, as it is stored, and notes what is wrong with that.
+func (n *NewKey) Places(faults *fault.List) (allow, origins []string) {
+	return checkIPs(faults, n.AllowIPs), checkOrigins(faults, n.Kind, n.Origins)
+}
+
 func checkIPs(faults *fault.List, given []string) []string {
 	if len(given) > maxEntries {
 		faults.Add("allow_ips", fault.Length, "at most %d address ranges", maxEntries)
@@ -311,7 +325,7 @@ func checkOrigins(faults *fault.List, kind tenants.KeyKind, given []string) []st
 	switch {
 	case kind == tenants.Browser && len(given) == 0:
 		faults.Add("origins", fault.Required, "a browser key needs the origins it may be used from")
-	case kind != tenants.Browser && len(given) > 0:
+	case kind != tenants.Browser && kind != "" && len(given) > 0:
 		faults.Add("origins", fault.Forbidden, "only a browser key has origins")
 	case len(given) > maxEntries:
 		faults.Add("origins", fault.Length, "at most %d origins", maxEntries)

@@ -3,29 +3,50 @@ package keys
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tenantry/backends/store"
+	"tenantry/internal/together"
 	"tenantry/tenants"
 )
 
 // When a key was last used, and for which of its permissions, is noted beside requests and stored later: at most once in
-// usesEvery, when FlushUses is called, for each key and process, maxFlush keys at a time, and of maxUses that wait.
+// usesEvery, when FlushUses is called, for each key and process, and of maxUses that wait. So is which of their permissions
+// people need.
 const (
 	usesEvery = time.Minute
-	maxUses   = 10_000
-	maxFlush  = 500
+	maxUses   = 65_536
+	// flushWidth is how many are stored at the same time, since they share syncs.
+	flushWidth = 32
 	// flushTime bounds one round; where the store fails the rest waits for the next one.
-	flushTime = 5 * time.Second
+	flushTime = 30 * time.Second
 )
 
-// uses are the keys whose last use is not stored yet.
+// uses are the keys and people whose last use is not stored yet.
 type uses struct {
 	mu      sync.Mutex
-	waiting map[string]use // by key
-	flush   sync.Mutex     // held while a round is written
+	waiting map[user]use
+	flush   chan struct{} // held while a round is written
+}
+
+// user is a key, or a person of an organization.
+type user struct {
+	key      string
+	org, uid int64
+}
+
+// Rights is for which of the permissions calls of a person were. A record of its own, since noting that changes nothing
+// about the person, whom somebody may be about to change.
+type Rights struct {
+	store.Meta
+	OrgID  int64                `json:"org_id" use:"local"`
+	UID    int64                `json:"uid" rule:"unique" use:"local"`
+	Since  int64                `json:"since"` // Unix milliseconds
+	Needed []tenants.Permission `json:"needed,omitempty"`
 }
 
 // use keeps no tenant: thousands of keys would each keep one that everybody else has replaced.
@@ -42,20 +63,27 @@ func (s *Service) note(t *tenants.Tenant, e *entry, now time.Time) {
 	if before := e.used.Load(); before == minute || !e.used.CompareAndSwap(before, minute) {
 		return
 	}
-	s.used(t.People(), e.principal.KeyID)
+	s.used(t.People(), user{key: e.principal.KeyID})
 }
 
-// needs notes which permissions of a key calls need.
-func (s *Service) needs(people *store.Workspace, id string) *tenants.Needs {
-	return &tenants.Needs{Note: func(p tenants.Permission) { s.used(people, id, p) }}
+// needs notes which permissions of a key or a person calls need.
+func (s *Service) needs(people *store.Workspace, who user) *tenants.Needs {
+	return &tenants.Needs{Note: func(p tenants.Permission) { s.used(people, who, p) }}
 }
 
-// used notes that a key is used now, for that permission where one is given, unless too many wait to be stored.
-func (s *Service) used(people *store.Workspace, id string, needed ...tenants.Permission) {
+// NeedsOf notes that a person makes a call, and which permissions it needs.
+func (s *Service) NeedsOf(t *tenants.Tenant, uid int64) *tenants.Needs {
+	who := user{org: t.Org.OrgID, uid: uid}
+	s.used(t.People(), who)
+	return s.needs(t.People(), who)
+}
+
+// used notes that a key or a person calls now, and needs that permission where one is given, unless too many wait to be stored.
+func (s *Service) used(people *store.Workspace, who user, needed ...tenants.Permission) {
 	s.uses.mu.Lock()
 	defer s.uses.mu.Unlock()
-	if u, known := s.uses.waiting[id]; known || len(s.uses.waiting) < maxUses {
-		s.uses.waiting[id] = use{people, s.now().UnixMilli(), union(u.needed, needed)}
+	if u, known := s.uses.waiting[who]; known || len(s.uses.waiting) < maxUses {
+		s.uses.waiting[who] = use{people, s.now().UnixMilli(), union(u.needed, needed)}
 	}
 }
 
@@ -70,38 +98,83 @@ func union(a, b []tenants.Permission) []tenants.Permission {
 	return all
 }
 
-// FlushUses stores the last use of keys that wait for it. What the store does not take
-// waits on: a last use is for people, and nothing depends on it.
+// FlushUses stores the last use of keys and people that wait for it. What the store does not take
+// waits on: a last use is for people to read, and nothing depends on it.
 func (s *Service) FlushUses(ctx context.Context) {
-	s.uses.flush.Lock()
-	defer s.uses.flush.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, flushTime)
 	defer cancel()
-	s.uses.mu.Lock()
-	batch := make(map[string]use, min(maxFlush, len(s.uses.waiting)))
-	for id, u := range s.uses.waiting {
-		if len(batch) == maxFlush {
-			break
-		}
-		batch[id] = u
+	select {
+	case s.uses.flush <- struct{}{}:
+		defer func() { <-s.uses.flush }()
+	case <-ctx.Done():
+		return
 	}
+	s.uses.mu.Lock()
+	all := slices.Collect(maps.Keys(s.uses.waiting)) // in no order, so that where time is up it is not for the same ones each time
 	s.uses.mu.Unlock()
-	for id, u := range batch {
-		_, err := s.kinds.Keys.In(u.people).Update(ctx, id, func(k *Key) error {
+	var trouble atomic.Bool
+	_ = together.Each(flushWidth, len(all), func(i int) error {
+		s.uses.mu.Lock()
+		who, u := all[i], s.uses.waiting[all[i]]
+		s.uses.mu.Unlock()
+		if trouble.Load() {
+			return store.ErrUnavailable
+		}
+		err := s.store(ctx, who, u)
+		if err != nil && !errors.Is(err, errLater) && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrConflict) {
+			trouble.Store(true) // of the store: a few calls a minute are enough
+			return err
+		}
+		s.uses.mu.Lock()
+		if now := s.uses.waiting[who]; now.at == u.at && len(now.needed) == len(u.needed) {
+			delete(s.uses.waiting, who)
+		}
+		s.uses.mu.Unlock()
+		return nil
+	})
+}
+
+// store stores what was noted of one. Errors: errLater where another replica has it, those of a store.
+func (s *Service) store(ctx context.Context, who user, u use) error {
+	if who.key != "" {
+		_, err := s.kinds.Keys.In(u.people).Update(ctx, who.key, func(k *Key) error {
 			if !k.note(u.at, u.needed) {
-				return errLater // another replica has it
+				return errLater
 			}
 			return nil
 		})
-		if err != nil && !errors.Is(err, errLater) && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrConflict) {
-			return // the store is in trouble: one call a minute is enough
-		}
-		s.uses.mu.Lock()
-		if now := s.uses.waiting[id]; now.at == u.at && len(now.needed) == len(u.needed) {
-			delete(s.uses.waiting, id)
-		}
-		s.uses.mu.Unlock()
+		return err
 	}
+	all := s.kinds.Rights.In(u.people)
+	is, err := all.First(ctx, store.Query{Filter: store.Eq("uid", who.uid)})
+	if errors.Is(err, store.ErrNotFound) {
+		err = all.Insert(ctx, &Rights{OrgID: who.org, UID: who.uid, Since: u.at, Needed: u.needed})
+		if dup := new(store.DuplicateError); errors.As(err, &dup) { // another replica has just done so
+			return s.store(ctx, who, u)
+		}
+		return err
+	}
+	if err != nil || len(union(is.Needed, u.needed)) == len(is.Needed) {
+		return err
+	}
+	_, err = all.Update(ctx, is.ID, func(r *Rights) error {
+		r.Needed = union(r.Needed, u.needed)
+		return nil
+	})
+	return err
+}
+
+// RightsOf returns what was noted of people, by their numbers; of some there is nothing yet. Errors: store.ErrUnavailable.
+func (s *Service) RightsOf(ctx context.Context, t *tenants.Tenant, uids []int64) (map[int64]*Rights, error) {
+	noted := map[int64]*Rights{}
+	if len(uids) == 0 {
+		return noted, nil
+	}
+	found, err := s.kinds.Rights.In(t.People()).Find(ctx, store.Query{Filter: store.In("uid", uids...), Limit: len(uids)})
+	for i := range found {
+		noted[found[i].UID] = &found[i]
+	}
+	return noted, err
 }
 
 // note adds a use, and reports whether it says anything new.
@@ -115,15 +188,9 @@ func (k *Key) note(at int64, needed []tenants.Permission) bool {
 	return news
 }
 
-// Unneeded returns those of the permissions that no call needed since uses are noted, which is said in Unix
-// milliseconds; 0: it was not used since.
-func (k *Key) Unneeded(held []tenants.Permission) (unneeded []tenants.Permission, since int64) {
-	for _, p := range held {
-		if !slices.Contains(k.Needed, p) {
-			unneeded = append(unneeded, p)
-		}
-	}
-	return unneeded, k.NeededSince
+// Unneeded returns those of the permissions that no call needed.
+func Unneeded(held, needed []tenants.Permission) []tenants.Permission {
+	return slices.DeleteFunc(slices.Clone(held), func(p tenants.Permission) bool { return slices.Contains(needed, p) })
 }
 
 // errLater ends an update that would put the last use back.

@@ -109,7 +109,9 @@ func Network(address netip.Addr) netip.Addr {
 type Request struct {
 	// Prefix is the organization's, with which names in Redis begin.
 	Prefix string
-	Caller Caller
+	// Passing: the organization is nobody's, of which there are as many as host names.
+	Passing bool
+	Caller  Caller
 	// Limits are the organization's, with the caller's own in Key where it has some;
 	// the Limiter's defaults fill the gaps.
 	Limits Set
@@ -136,10 +138,17 @@ func (l *Limiter) rules(r *Request, into []rule) []rule {
 	into = add(into, in.anonymous(), caller, "anonymous rate", "anonymous quota")
 	own := len(into)
 	into = add(into, in.address(), caller+":"+r.Caller.address.String(), "address rate", "address quota")
-	for i := own; i < len(into); i++ {
-		into[i].passing = true
+	pass(into[own:])
+	if r.Passing {
+		pass(into[:own])
 	}
 	return into
+}
+
+func pass(rules []rule) {
+	for i := range rules {
+		rules[i].passing = true
+	}
 }
 
 // holders returns whose limits govern the request, as the beginnings of keys in Redis.
@@ -209,6 +218,9 @@ func (l *Limiter) Return(ctx context.Context, r Request) {
 	rules := add(buffer[:0], in.Organization, org, "", "")
 	if r.Caller.kind == anonymousKind {
 		rules = add(rules, in.anonymous(), caller, "", "")
+	}
+	if r.Passing {
+		pass(rules)
 	}
 	if len(rules) == 0 {
 		return

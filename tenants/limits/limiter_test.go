@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -372,7 +373,7 @@ func TestLocalIsBounded(t *testing.T) {
 }
 
 // TestX8_StrangersDriveOutNobody: addresses without end, with those of the largest networks
-// that one party has, are bounded and cost a key nothing of its count.
+// that one party has, are bounded and cost a key nothing of its count; nor do host names without end.
 func TestX8_StrangersDriveOutNobody(t *testing.T) {
 	t.Parallel()
 	l := New(Options{Defaults: Set{Organization: Pair{Quota: mustParse(t, "100000000/d")}, Key: Pair{Quota: mustParse(t, "3/d")}, Address: Pair{Rate: mustParse(t, "5/s")}}})
@@ -386,6 +387,14 @@ func TestX8_StrangersDriveOutNobody(t *testing.T) {
 	}
 	if d := l.Take(t.Context(), key); d.Remaining != 1 {
 		t.Errorf("the key's count was driven out: %+v", d)
+	}
+	for i := range 2 * maxAccounts {
+		nobodys := Request{Prefix: strconv.Itoa(i) + ":", Passing: true, Caller: Anonymous(netip.AddrFrom4([4]byte{192, 0, 2, 1}))}
+		l.Take(t.Context(), nobodys)
+		l.Return(t.Context(), nobodys)
+	}
+	if d := l.Take(t.Context(), key); d.Remaining != 0 {
+		t.Errorf("the key's count was driven out by hosts: %+v", d)
 	}
 }
 

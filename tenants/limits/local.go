@@ -6,15 +6,15 @@ import (
 	"tenantry/internal/bounded"
 )
 
-// maxAccounts bounds the parties whose requests this process counts, and once more the
-// addresses of callers whom nobody knows; the ones seen least recently are forgotten first.
+// maxAccounts bounds the parties whose requests this process counts, and once more the addresses of callers whom
+// nobody knows, with organizations that are nobody's; the ones seen least recently are forgotten first.
 const maxAccounts = 65_536
 
 // local counts in this process, by the arithmetic of the script.
 type local struct {
 	accounts *bounded.Map[*account]
-	// passing are the addresses of callers whom nobody knows: however many there are, they
-	// drive out nobody but each other.
+	// passing are the addresses of callers whom nobody knows, and organizations that are nobody's: however many there
+	// are, they drive out nobody but each other.
 	passing *bounded.Map[*account]
 }
 

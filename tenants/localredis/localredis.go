@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"reflect"
 	"sync"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 
 	"tenantry/tenants/redisconn"
@@ -18,6 +20,9 @@ import (
 
 // tick is how often lifetimes go down. Entries leave at most this much early or late.
 const tick = 200 * time.Millisecond
+
+// maxNames bounds the names that miniredis keeps a count of, which it does for ever, also when they have left.
+const maxNames = 16_384
 
 // ErrClosed is returned by calls after Close.
 var ErrClosed = errors.New("the in-process Redis is closed")
@@ -28,6 +33,8 @@ type Server struct {
 	mini *miniredis.Miniredis
 	stop chan struct{}
 	done chan struct{}
+
+	versions *map[string]uint // of mini, by name; guarded by its lock
 
 	mu      sync.Mutex
 	closed  bool
@@ -42,6 +49,16 @@ func Start() (*Server, error) {
 		return nil, fmt.Errorf("start the in-process Redis: %w", err)
 	}
 	_ = conn.Close()
+	if s.versions = versions(s.mini.DB(0)); s.versions == nil {
+		s.mini.Close()
+		return nil, errors.New("start the in-process Redis: miniredis keeps something else of names that have left than it did")
+	}
+	s.mini.Server().SetPreHook(func(c *server.Peer, cmd string, _ ...string) (done bool) {
+		if done = cmd == "WATCH"; done { // it compares a count with that of before
+			c.WriteError("ERR the in-process Redis has no WATCH")
+		}
+		return done
+	})
 	go s.run()
 	return s, nil
 }
@@ -61,7 +78,26 @@ func (s *Server) run() {
 			now := time.Now()
 			s.mini.FastForward(now.Sub(last))
 			last = now
+			s.forget()
 		}
+	}
+}
+
+// versions returns where miniredis counts the changes of each name, those that have left too, nil where it does not.
+func versions(db *miniredis.RedisDB) *map[string]uint {
+	counts := reflect.ValueOf(db).Elem().FieldByName("keyVersion")
+	if !counts.IsValid() || counts.Type() != reflect.TypeFor[map[string]uint]() {
+		return nil
+	}
+	return (*map[string]uint)(counts.Addr().UnsafePointer())
+}
+
+// forget drops the counts where there are too many. WATCH alone asks for them.
+func (s *Server) forget() {
+	s.mini.Lock()
+	defer s.mini.Unlock()
+	if len(*s.versions) >= maxNames {
+		*s.versions = map[string]uint{}
 	}
 }
 

@@ -15,16 +15,16 @@ import (
 	"tenantry/tenants"
 )
 
-// adminRole returns the built-in role.
-func adminRole(t *tenants.Tenant) Role {
-	return Role{OrgID: t.Org.OrgID, Name: AdminRole, Label: AdminLabel, Permissions: tenants.AllPermissions()}
+// BuiltIn returns the built-in role, which is stored nowhere.
+func BuiltIn(t *tenants.Tenant) Role {
+	return Role{Meta: store.Meta{CreatedAt: t.Org.CreatedAt}, OrgID: t.Org.OrgID, Name: AdminRole, Label: AdminLabel, Permissions: tenants.AllPermissions()}
 }
 
 // rolesNamed returns those of the named roles that exist.
 func (s *Service) rolesNamed(ctx context.Context, t *tenants.Tenant, names []string) ([]Role, error) {
 	var out []Role
 	if slices.Contains(names, AdminRole) {
-		out = append(out, adminRole(t))
+		out = append(out, BuiltIn(t))
 	}
 	stored := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == AdminRole || name == "" })
 	if len(stored) == 0 {
@@ -37,7 +37,7 @@ func (s *Service) rolesNamed(ctx context.Context, t *tenants.Tenant, names []str
 // Roles returns every role in order of its name, the built-in one first.
 func (s *Service) Roles(ctx context.Context, t *tenants.Tenant) ([]Role, error) {
 	found, err := s.kinds.Roles.In(t.People()).Find(ctx, store.Query{Sort: []store.Order{store.Asc("name")}, LeaveOut: true})
-	return append([]Role{adminRole(t)}, found...), err
+	return append([]Role{BuiltIn(t)}, found...), err
 }
 
 // CreateRole stores a new role. Where one has that name, the error is *store.DuplicateError.
@@ -61,7 +61,7 @@ func (s *Service) UpdateRole(ctx context.Context, t *tenants.Tenant, r *Role, ed
 	if r.Name != AdminRole {
 		return change(ctx, s, t, s.kinds.Roles, r.ID, edit)
 	}
-	wanted, builtIn := adminRole(t), adminRole(t)
+	wanted, builtIn := BuiltIn(t), BuiltIn(t)
 	err := edit(&wanted)
 	if err == nil {
 		err = s.hold(ctx, t, s.kinds.Roles.Resource, &wanted, nil)

@@ -33,9 +33,9 @@ type User struct {
 	Email       string               `json:"email" rule:"required max=254 format=email" use:"filter" doc:"E-mail address, with which the user signs in." example:"grace@example.com"`
 	EmailKey    string               `json:"email_key" as:"email" rule:"unique" use:"local named"` // the address without regard to case; unique in the organization
 	Roles       []string             `json:"roles,omitempty" rule:"max=200 each=64 ref=role" use:"filter" doc:"Names of the roles of the user." example:"[\"editor\"]"`
-	Permissions []tenants.Permission `json:"permissions,omitempty" rule:"each=64" doc:"What the user may do besides what the roles allow." example:"[\"contacts\"]"` // beside those of the roles
-	Teams       []string             `json:"teams,omitempty" rule:"max=1000 format=id ref=team" doc:"Teams whose records the user sees, all where empty."`           // empty: not limited to teams
-	Active      bool                 `json:"active" use:"filter" doc:"Whether the user may sign in." example:"true"`
+	Permissions []tenants.Permission `json:"permissions,omitempty" rule:"each=64" doc:"What the user may do besides what the roles allow." ask:"Permissions|Besides those of the roles." example:"[\"contacts\"]"`              // beside those of the roles
+	Teams       []string             `json:"teams,omitempty" rule:"max=1000 format=id ref=team" doc:"Teams whose records the user sees, all where empty." ask:"Teams|Whose records the person sees; all where none is chosen."` // empty: not limited to teams
+	Active      bool                 `json:"active" use:"filter" doc:"Whether the user may sign in." ask:"May sign in" example:"true"`
 
 	PasswordHash      string `json:"password_hash,omitempty" use:"local"`
 	PasswordRev       int64  `json:"password_rev" use:"local"` // grows with every change of the password, and see Turn; sessions are of one
@@ -53,8 +53,8 @@ type User struct {
 type Role struct {
 	store.Meta
 	OrgID       int64                `json:"org_id" use:"local"`
-	Name        string               `json:"name" rule:"required max=64 unique" use:"identity once" doc:"By which people hold the role: 1 to 64 of a-z, 0-9, _ and -, a letter first." example:"editor"`
-	Label       string               `json:"label" rule:"max=200 format=line" doc:"What people read; the name where it is not given." example:"Editor"`
+	Name        string               `json:"name" rule:"required max=64 unique" use:"identity once" doc:"By which people hold the role: 1 to 64 of a-z, 0-9, _ and -, a letter first." ask:"Short name|Lower-case letters, digits, _ and -, a letter first." example:"editor"`
+	Label       string               `json:"label" rule:"max=200 format=line" use:"filter" doc:"What people read; the name where it is not given." ask:"Name" example:"Editor"`
 	Permissions []tenants.Permission `json:"permissions,omitempty" rule:"each=64" doc:"What whoever has the role may do." example:"[\"contacts\"]"`
 }
 
@@ -70,9 +70,9 @@ type Account struct {
 	store.Meta
 	OrgID       int64                `json:"org_id" use:"local"`
 	Name        string               `json:"name" rule:"required max=200 format=label unique" use:"identity" doc:"Name of the service account." example:"CRM"`
-	Permissions []tenants.Permission `json:"permissions,omitempty" rule:"each=64" doc:"What the keys of the account may do at most." example:"[\"contacts\"]"`
-	Teams       []string             `json:"teams,omitempty" rule:"max=1000 format=id ref=team" doc:"Teams whose records the keys see, all where empty."` // empty: not limited to teams
-	Active      bool                 `json:"active" use:"filter" doc:"Whether the keys of the account are accepted." example:"true"`
+	Permissions []tenants.Permission `json:"permissions,omitempty" rule:"each=64" doc:"What the keys of the account may do at most." ask:"Permissions|What its keys may do at most." example:"[\"contacts\"]"`
+	Teams       []string             `json:"teams,omitempty" rule:"max=1000 format=id ref=team" doc:"Teams whose records the keys see, all where empty." ask:"Teams|Whose records its keys see; all where none is chosen."` // empty: not limited to teams
+	Active      bool                 `json:"active" use:"filter" doc:"Whether the keys of the account are accepted." ask:"Its keys are accepted" example:"true"`
 }
 
 // Kinds are the records of this package. They belong to the control workspace, parted by
@@ -91,10 +91,10 @@ func NewKinds() (k Kinds) {
 		Spec: store.Spec{
 			Name: "users", Partition: true,
 			Indexes: []store.Index{
-				{Fields: []string{"name"}}, {Fields: []string{"email"}}, {Fields: []string{"created_at"}}, {Fields: []string{"active", "name"}}, {Fields: []string{"roles"}},
+				{Fields: []string{"name"}}, {Fields: []string{"email"}}, {Fields: []string{"created_at"}}, {Fields: []string{"roles"}},
 			},
 			Access: []store.Access{
-				{Sort: []string{"uid"}}, {Sort: []string{"name"}}, {Sort: []string{"email"}}, {Sort: []string{"created_at"}}, {Where: []string{"active"}, Sort: []string{"name"}}, {Where: []string{"roles"}},
+				{Sort: []string{"uid"}}, {Sort: []string{"name"}}, {Sort: []string{"email"}}, {Sort: []string{"created_at"}}, {Where: []string{"roles"}},
 			},
 		},
 		Preset: func(u *User) { u.Active = true },
@@ -102,25 +102,25 @@ func NewKinds() (k Kinds) {
 		Check:  func(c *resource.Checking, u *User) { u.Permissions = checkPermissions(c.Errs, u.Permissions) },
 		Number: numberUsers,
 	})
-	created := []store.Index{{Fields: []string{"created_at"}}}
-	listed := []store.Access{{Sort: []string{"name"}}, {Sort: []string{"created_at"}}}
+	// Of these an organization has few: one index leads to all of them.
+	listed := []store.Access{{Sort: []string{"name"}}}
 	k.Roles = resource.Must(resource.Options[Role]{
 		Traits: resource.Traits{Name: RoleResource, Key: "name", Definition: true, Control: true, Rights: true, Travels: "created_at"},
-		Spec:   store.Spec{Name: "roles", Partition: true, Indexes: created, Access: listed},
+		Spec:   store.Spec{Name: "roles", Partition: true, Access: listed},
 		Derive: func(r *Role) { r.Label = strings.TrimSpace(r.Label) },
 		Check:  checkRole,
 	})
 	k.Teams = resource.Must(resource.Options[Team]{
 		Traits: resource.Traits{Name: "team", Definition: true, Control: true},
 		Spec: store.Spec{
-			Name: "teams", Partition: true, Indexes: append([]store.Index{{Fields: []string{"name"}}}, created...),
+			Name: "teams", Partition: true, Indexes: []store.Index{{Fields: []string{"name"}}},
 			Access: append([]store.Access{{Where: []string{"name"}}}, listed...),
 		},
 		Derive: func(t *Team) { t.Name = strings.TrimSpace(t.Name) },
 	})
 	k.Accounts = resource.Must(resource.Options[Account]{
 		Traits: resource.Traits{Name: "service_account", Definition: true, Control: true, Rights: true},
-		Spec:   store.Spec{Name: "accounts", Partition: true, Indexes: created, Access: listed},
+		Spec:   store.Spec{Name: "accounts", Partition: true, Access: listed},
 		Preset: func(a *Account) { a.Active = true },
 		Derive: func(a *Account) { a.Name = strings.TrimSpace(a.Name) },
 		Check:  func(c *resource.Checking, a *Account) { a.Permissions = checkPermissions(c.Errs, a.Permissions) },

@@ -25,7 +25,7 @@ func remove[T any](ctx context.Context, s *Service, t *tenants.Tenant, of *resou
 // Role returns the role of that name or ID.
 func (s *Service) Role(ctx context.Context, t *tenants.Tenant, ref string) (*Role, error) {
 	if ref == AdminRole {
-		role := adminRole(t)
+		role := BuiltIn(t)
 		return &role, nil
 	}
 	if ref == "" {

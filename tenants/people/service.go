@@ -114,8 +114,17 @@ func Joined(list []tenants.Permission) string {
 func (s *Service) hold(ctx context.Context, t *tenants.Tenant, r *resource.Resource, rec, was any) error {
 	var faults fault.List
 	r.Hold(&resource.Checking{Errs: &faults, Known: &resource.Known{}}, rec, was)
+	if err := Refers(ctx, t, r, rec, &faults); err != nil {
+		return err
+	}
+	return faults.Err()
+}
+
+// Refers notes what the record refers to that is not there, but for fields of which something is noted already.
+// Errors: store.ErrUnavailable.
+func Refers(ctx context.Context, t *tenants.Tenant, r *resource.Resource, rec any, faults *fault.List) error {
 	for _, ref := range r.References(rec) {
-		if slices.ContainsFunc(faults, func(f fault.Fault) bool { return f.Field == ref.Field }) { // there may be too many to ask for
+		if slices.ContainsFunc(*faults, func(f fault.Fault) bool { return f.Field == ref.Field }) { // there may be too many to ask for
 			continue
 		}
 		lacking, err := ref.Target.Lacks(ctx, t.Workspace(), t.People(), ref.IDs)
@@ -128,5 +137,5 @@ func (s *Service) hold(ctx context.Context, t *tenants.Tenant, r *resource.Resou
 			}
 		}
 	}
-	return faults.Err()
+	return nil
 }

@@ -85,6 +85,12 @@ const (
 	IndexRefused  IndexState = "refused"
 )
 
+// Keeper is an engine that keeps something in memory of each workspace in use.
+type Keeper interface {
+	// Kept returns of how many it does.
+	Kept() int
+}
+
 // Breaker is an engine that refuses calls at once while its server does not answer.
 type Breaker interface {
 	// Refusing reports whether it does so now.

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Engine keeps any number of workspaces that share nothing. What an engine may be able to do
@@ -83,13 +84,15 @@ type Field struct {
 // documents in which any of its fields is missing or null. An index over a Strings
 // field stands alone and serves element look-ups. What rides along follows the id, where an engine has a
 // use for it: questions about it are answered without the documents. A sparse index serves questions for values
-// alone, and no order: an engine may leave documents out of it that have none.
+// alone, and no order: an engine may leave documents out of it that have none. Ordered says of a unique index that
+// questions without a value of its last field are asked in its order.
 type Index struct {
-	Name   string
-	Fields []string
-	Unique bool
-	Sparse bool     `json:",omitempty"`
-	Rides  []string `json:",omitempty"`
+	Name    string
+	Fields  []string
+	Unique  bool
+	Sparse  bool     `json:",omitempty"`
+	Rides   []string `json:",omitempty"`
+	Ordered bool     `json:"-"`
 }
 
 // Collection describes the documents of one kind. Every name in it is a constant
@@ -138,7 +141,10 @@ type Op int
 // than a string, true is not 1. Strings compare by their bytes, numbers by value
 // whatever their width. On a Strings field Eq, In and Contains ask whether some
 // element is (one of) the value(s), Ne and Nin whether none is; Exists whether
-// there is an element. Contains and StartsWith on a string are exact about case.
+// there is an element. Contains and StartsWith on a string are exact about case; ContainsFold, which is
+// of strings alone, takes every letter for what Cases has of it, and finds no text that is not UTF-8. From and Before
+// are of custom values that are no lists, and of their Order: From is what is the value or comes after it ascending, of whatever
+// type, and Before all else.
 // And with no kids matches everything, Or with no kids nothing, In of nothing
 // nothing, Nin of nothing everything.
 const (
@@ -154,7 +160,10 @@ const (
 	Nin
 	Contains
 	StartsWith
+	ContainsFold
 	Exists // Values[0] is a bool
+	From
+	Before
 )
 
 // Predicate is a typed tree. The zero value matches everything.
@@ -165,7 +174,18 @@ type Predicate struct {
 	Values []any       // string, int64, float64 or bool
 }
 
-// Order is one step of a sort. Missing values come first, ascending.
+// Pins reports whether it admits one value of each of the declared fields.
+func (p Predicate) Pins(fields ...string) bool {
+	return !slices.ContainsFunc(fields, func(field string) bool {
+		if p.Op == And {
+			return !slices.ContainsFunc(p.Kids, func(kid Predicate) bool { return kid.Pins(field) })
+		}
+		return p.Op != Eq || p.Ref.Custom || p.Ref.Name != field
+	})
+}
+
+// Order is one step of a sort. Missing values come first, ascending, and with them the lists and objects of custom values; then
+// numbers by value, strings by their bytes, false and true.
 type Order struct {
 	Ref  Ref
 	Desc bool
@@ -236,6 +256,29 @@ type Aggregation struct {
 	Measures   []Measure
 	Sort       []Rank
 	Limit      int
+}
+
+// Ranks returns the whole order of the rows, each column once: the one that is asked for, then that of the groups; none of
+// the one row without groups. It fails where there are no columns, or not the one that is to be sorted by.
+func (a *Aggregation) Ranks() (order []Rank, err error) {
+	seen := make([]bool, len(a.Groups)+len(a.Measures))
+	if len(seen) == 0 {
+		return nil, errors.New("an aggregation needs a group or a measure")
+	}
+	steps := slices.Clone(a.Sort)
+	for i := range a.Groups {
+		steps = append(steps, Rank{Column: i})
+	}
+	for _, r := range steps {
+		if r.Column < 0 || r.Column >= len(seen) {
+			return nil, fmt.Errorf("an aggregation of %d columns cannot be sorted by column %d", len(seen), r.Column)
+		}
+		if !seen[r.Column] && len(a.Groups) > 0 {
+			order = append(order, r)
+		}
+		seen[r.Column] = true
+	}
+	return order, nil
 }
 
 // WriteOp says what a Write does.

@@ -111,13 +111,19 @@ func matches(c *driver.Collection, d driver.Document, p driver.Predicate) bool {
 		return !slices.ContainsFunc(p.Values, equal)
 	case driver.Exists:
 		return (v != nil) == p.Values[0]
-	case driver.Contains, driver.StartsWith:
+	case driver.From, driver.Before:
+		return (order(v, p.Values[0]) >= 0) == (p.Op == driver.From)
+	case driver.Contains, driver.StartsWith, driver.ContainsFold:
 		text, ok1 := v.(string)
 		part, ok2 := p.Values[0].(string)
-		if p.Op == driver.StartsWith {
-			return ok1 && ok2 && strings.HasPrefix(text, part)
+		meets := strings.Contains
+		switch p.Op {
+		case driver.StartsWith:
+			meets = strings.HasPrefix
+		case driver.ContainsFold:
+			meets = func(text, part string) bool { return driver.Fold(part).In(text) }
 		}
-		return ok1 && ok2 && strings.Contains(text, part)
+		return ok1 && ok2 && meets(text, part)
 	}
 	n, ok := compare(v, p.Values[0])
 	switch p.Op {

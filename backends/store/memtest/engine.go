@@ -245,9 +245,16 @@ func (w *workspace) matching(ctx context.Context, c *driver.Collection, where dr
 // Find implements driver.Workspace.
 func (w *workspace) Find(ctx context.Context, q driver.Query) ([]driver.Document, error) {
 	found, err := w.matching(ctx, q.Collection, q.Where)
+	placed := func(d driver.Document, r driver.Ref) any {
+		v := value(q.Collection, d, r)
+		if class(v) < 0 {
+			return nil // it has no place of its own
+		}
+		return v
+	}
 	slices.SortStableFunc(found, func(a, b driver.Document) int {
 		for _, o := range q.Sort {
-			if c := directed(order(value(q.Collection, a, o.Ref), value(q.Collection, b, o.Ref)), o.Desc); c != 0 {
+			if c := directed(order(placed(a, o.Ref), placed(b, o.Ref)), o.Desc); c != 0 {
 				return c
 			}
 		}

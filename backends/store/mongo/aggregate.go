@@ -58,19 +58,23 @@ type plan struct {
 	first    bson.D // accumulators, by name
 	second   bson.D // the same over groups that the first stage has split by the value of distinct[0]
 	columns  bson.D // r0, r1, ...: what a row consists of
+	order    bson.D // of those
 	prefixed map[int]int
 }
 
 func (w *workspace) plan(k *kind, a driver.Aggregation) (*plan, error) {
-	if len(a.Groups)+len(a.Measures) == 0 {
-		return nil, fmt.Errorf("an aggregation of %s needs a group or a measure", k.name)
-	}
-	for _, r := range a.Sort {
-		if n := len(a.Groups) + len(a.Measures); r.Column < 0 || r.Column >= n {
-			return nil, fmt.Errorf("an aggregation of %d columns cannot be sorted by column %d", n, r.Column)
-		}
+	order, err := a.Ranks()
+	if err != nil {
+		return nil, err
 	}
 	p := &plan{prefixed: map[int]int{}}
+	for _, r := range order {
+		direction := int32(1)
+		if r.Desc {
+			direction = -1
+		}
+		p.order = append(p.order, bson.E{Key: "r" + strconv.Itoa(r.Column), Value: direction})
+	}
 	for i, g := range a.Groups {
 		o, err := w.operand(k, g.Ref)
 		if err != nil {
@@ -312,37 +316,13 @@ func (p *plan) stages(a driver.Aggregation) bson.A {
 		stage("$addFields", sizes)
 	}
 	stage("$project", append(bson.D{{Key: "_id", Value: int32(0)}}, p.columns...))
-	if order := p.order(a); len(order) > 0 {
-		stage("$sort", order)
+	if len(p.order) > 0 {
+		stage("$sort", p.order)
 	}
 	if a.Limit > 0 {
 		stage("$limit", int64(a.Limit))
 	}
 	return all
-}
-
-func (p *plan) order(a driver.Aggregation) bson.D {
-	steps := slices.Clone(a.Sort)
-	for i := range a.Groups {
-		steps = append(steps, driver.Rank{Column: i})
-	}
-	seen := make([]bool, len(p.columns))
-	var order bson.D
-	for _, r := range steps {
-		if seen[r.Column] {
-			continue
-		}
-		seen[r.Column] = true
-		direction := int32(1)
-		if r.Desc {
-			direction = -1
-		}
-		order = append(order, bson.E{Key: "r" + strconv.Itoa(r.Column), Value: direction})
-	}
-	if len(a.Groups) == 0 { // one row
-		return nil
-	}
-	return order
 }
 
 func (p *plan) run(ctx context.Context, w *workspace, k *kind, pipeline bson.A, limit int) ([][]any, error) {

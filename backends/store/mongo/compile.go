@@ -195,6 +195,29 @@ func (o operand) exists(want bool) (bson.D, truth) {
 	return both(null, o.notList()), depends
 }
 
+// placed compares a custom value in the order of a sort: within the type of the value, and by the types that come after.
+func (o operand) placed(p driver.Predicate, v any) (bson.D, truth, error) {
+	from := bson.A{is(o.path, "$gte", v)}
+	switch v.(type) {
+	case bool:
+	case string:
+		from = append(from, is(o.path, "$gte", false))
+	default:
+		from = append(from, is(o.path, "$gte", ""), is(o.path, "$gte", false))
+	}
+	if !o.custom {
+		return nil, never, fmt.Errorf("%s has no place of its own", p.Ref.Name)
+	}
+	if p.Op == driver.From {
+		return o.single(bson.D{{Key: "$or", Value: from}}), depends, nil
+	}
+	var before bson.A
+	for _, kid := range from {
+		before = append(before, is(o.path, "$not", kid.(bson.D)[0].Value)) //nolint:forcetypeassert // is made it
+	}
+	return either(bson.D{{Key: "$and", Value: before}}, is(o.path, "$type", "array")), depends, nil
+}
+
 // notList keeps a condition on a custom value from looking at the elements of a list.
 func (o operand) notList() bson.D {
 	return is(o.path, "$not", bson.D{{Key: "$type", Value: "array"}})
@@ -283,25 +306,30 @@ func (o operand) scalar(p driver.Predicate) (bson.D, truth, error) {
 		return o.single(is(o.path, "$lt", v)), depends, nil
 	case driver.Lte:
 		return o.single(is(o.path, "$lte", v)), depends, nil
-	case driver.Contains, driver.StartsWith:
+	case driver.From, driver.Before:
+		return o.placed(p, v)
+	case driver.Contains, driver.StartsWith, driver.ContainsFold:
 		part, isText := p.Values[0].(string)
 		// Stored text is UTF-8: no part of it that starts and ends with whole characters is anything else.
 		if !isText || !utf8.ValidString(part) {
 			return nil, never, nil
 		}
-		if p.Op == driver.Contains {
-			return o.single(o.contains(part)), depends, nil
+		switch p.Op {
+		case driver.Contains:
+			return o.single(o.contains(part, quote(part))), depends, nil
+		case driver.ContainsFold:
+			return o.single(o.contains(part, fold(part))), depends, nil
 		}
 		return o.single(o.startsWith(o.prefix + part)), depends, nil
 	}
 	return nil, never, fmt.Errorf("unknown operator %d on %s", p.Op, p.Ref.Name)
 }
 
-func (o operand) contains(part string) bson.D {
+// contains returns the condition that a text has the part in it, which the pattern matches.
+func (o operand) contains(part, pattern string) bson.D {
 	if part == "" {
 		return is(o.path, "$gte", "")
 	}
-	pattern := quote(part)
 	if o.prefix != "" {
 		pattern = "^" + quote(o.prefix) + `[\s\S]*` + pattern
 	}
@@ -326,6 +354,23 @@ func quote(text string) string {
 			b = append(b, '\\')
 		}
 		b = append(b, c)
+	}
+	return string(b)
+}
+
+// fold returns the pattern that matches the text whatever its case. A class has nothing but letters, none of which means anything
+// in it; the server's own folding would be another with each version of its library.
+func fold(text string) string {
+	b := make([]byte, 0, 4*len(text)+8)
+	for _, r := range text {
+		cases := driver.Cases(r)
+		if len(cases) == 1 {
+			b = append(b, quote(string(r))...)
+			continue
+		}
+		b = append(b, '[')
+		b = append(b, string(cases)...)
+		b = append(b, ']')
 	}
 	return string(b)
 }

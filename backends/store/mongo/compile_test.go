@@ -3,11 +3,16 @@ package mongo
 import (
 	"math"
 	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"tenantry/backends/store/driver"
+	"tenantry/crypto/secret"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -20,7 +25,7 @@ func things() *driver.Collection {
 		{Name: "name", Type: driver.String}, {Name: "n", Type: driver.Int}, {Name: "x", Type: driver.Float}, {Name: "flag", Type: driver.Bool},
 		{Name: "at", Type: driver.Time}, {Name: "day", Type: driver.Date}, {Name: "tags", Type: driver.Strings}, {Name: "any", Type: driver.Any},
 	}, Indexes: []driver.Index{
-		{Name: "name", Fields: []string{"name"}, Unique: true}, {Name: "n_tags", Fields: []string{"n", "tags"}}, {Name: "n", Fields: []string{"n"}}, {Name: "tags", Fields: []string{"tags"}},
+		{Name: "name", Fields: []string{"name"}, Unique: true, Ordered: true}, {Name: "n_tags", Fields: []string{"n", "tags"}}, {Name: "n", Fields: []string{"n"}}, {Name: "tags", Fields: []string{"tags"}},
 	}}
 }
 
@@ -38,7 +43,7 @@ func offline(t testing.TB) (*workspace, *kind) {
 		t.Fatal(err)
 	}
 	k := &kind{shape: s, coll: client.Database("d").Collection(s.name)}
-	return &workspace{name: "org-1", kinds: map[string]*kind{"things": k}, known: map[*driver.Collection]*kind{c: k}}, k
+	return &workspace{name: "org-1", schema: &schema{kinds: map[string]*kind{"things": k}, known: map[*driver.Collection]*kind{c: k}}}, k
 }
 
 func on(field string, op driver.Op, values ...any) driver.Predicate {
@@ -55,6 +60,70 @@ func and(kids ...driver.Predicate) driver.Predicate {
 
 func or(kids ...driver.Predicate) driver.Predicate {
 	return driver.Predicate{Op: driver.Or, Kids: kids}
+}
+
+// TestWorkspacesShareKinds: each organization that was ever seen keeps a handle.
+func TestWorkspacesShareKinds(t *testing.T) {
+	t.Parallel()
+	e := openAt(t, Options{URI: secret.New("mongodb://127.0.0.1:1")})
+	list := []*driver.Collection{things(), {Name: "others"}}
+	var all []*schema
+	for _, of := range [][]*driver.Collection{list, slices.Clone(list), list[:1]} {
+		s, _, err := e.space("org-" + strconv.Itoa(len(all)+1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		one, err := e.schema(s, of)
+		if err != nil || len(one.list) != len(of) {
+			t.Fatal(one, err)
+		}
+		all = append(all, one)
+	}
+	if all[0] != all[1] || all[0] == all[2] {
+		t.Errorf("what they are opened with: %p, %p, and another: %p", all[0], all[1], all[2])
+	}
+}
+
+// TestX10_DatabasesAreKeptWhileHeld: of a database of its own nothing is kept for an organization that nobody asks for any more, once its
+// indexes are made; until then it is, and so is the one that all share.
+func TestX10_DatabasesAreKeptWhileHeld(t *testing.T) {
+	t.Parallel()
+	const many = 200
+	list := []*driver.Collection{things(), {Name: "others"}}
+	for isolation, want := range map[Isolation]int{PerDatabase: 2, Shared: 1} {
+		e := openAt(t, Options{URI: secret.New("mongodb://127.0.0.1:1"), Isolation: isolation})
+		e.builder.close()
+		var held *space
+		for i := range many {
+			s, _, err := e.space("org-" + strconv.Itoa(i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all, err := e.schema(s, list)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e.builder.add(s, all.list)
+			if i == 1 {
+				held = s
+			}
+		}
+		if n := len(e.tasks()); n != e.spaces.Len()*len(list) {
+			t.Errorf("%d collections are to have their indexes made, of %d databases", n, e.spaces.Len())
+		}
+		for next := e.builder.next(); next != nil && (isolation == Shared || next.space.db.Name() != e.opts.Database+"_org-"+strconv.Itoa(many-1)); next = e.builder.next() {
+			e.builder.finish(next)
+		}
+		for deadline := time.Now().Add(time.Minute); e.Kept() > want && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+			runtime.GC()
+		}
+		if n := len(e.tasks()); e.Kept() != want || n != want*len(list) {
+			t.Errorf("%d databases and workspaces are kept, not %d, with %d collections", e.Kept(), want, n)
+		}
+		if again, _, err := e.space("org-1"); again != held || err != nil {
+			t.Errorf("another was made while one was held: %v", err)
+		}
+	}
 }
 
 func TestFilters(t *testing.T) {
@@ -82,6 +151,8 @@ func TestFilters(t *testing.T) {
 		{on("name", driver.StartsWith, "a\uD7FF"), `"name":{"$gte":"a` + "\uD7FF" + `","$lt":"a` + "\uE000" + `"}`},
 		{on("name", driver.StartsWith, "a\U0010FFFF"), `"name":{"$gte":"a` + "\U0010FFFF" + `","$lt":"b"}`}, {on("name", driver.StartsWith, "\U0010FFFF"), `"name":{"$gte":"` + "\U0010FFFF" + `"}`},
 		{on("name", driver.Contains, "a.*é\x00"), `"name":{"$regex":"a\\.\\*é\\x00"}`}, {on("name", driver.Contains, ""), `"name":{"$gte":""}`},
+		{on("name", driver.ContainsFold, "kß.[\x00"), `"name":{"$regex":"[KkK][ßẞ]\\.\\[\\x00"}`}, {on("name", driver.ContainsFold, "\xff"), nothing}, {on("tags", driver.ContainsFold, "a"), nothing},
+		{on("id", driver.ContainsFold, "o."), `"_id":{"$regex":"^org\\-1\\/[\\s\\S]*[Oo]\\."}`}, {onCustom("k", driver.String, driver.ContainsFold, "1"), `"$and":[{"$and":[{"custom.k":{"$gte":""}},{"custom.k":{"$regex":"1"}}]},` + single("k")},
 		{on("any", driver.Contains, "1"), `"$and":[{"any":{"$gte":""}},{"any":{"$regex":"1"}}]`},
 		{on("tags", driver.Contains, "$x"), `"tags":{"$eq":"$x"}`}, {on("tags", driver.Nin, "a", int64(1), "b"), `"tags":{"$nin":["a","b"]}`},
 		{and(on("n", driver.Gt, int64(1)), on("n", driver.Lte, int64(5))), `"$and":[{"n":{"$gt":{"$numberLong":"1"}}},{"n":{"$lte":{"$numberLong":"5"}}}]`},
@@ -92,6 +163,8 @@ func TestFilters(t *testing.T) {
 		{onCustom("$where", driver.Any, driver.Exists, true), `"$or":[{"custom.%24where":{"$ne":null}},{"custom.%24where":{"$type":"array"}}]`}, {onCustom("k", driver.Any, driver.Exists, false), `"$and":[{"custom.k":{"$eq":null}},` + single("k")},
 		{onCustom("%", driver.Any, driver.Gte, 2.5), `"$and":[{"custom.%25":{"$gte":{"$numberDouble":"2.5"}}},` + single("%25")}, {onCustom("k", driver.Any, driver.Ne, "a"), `"$or":[{"custom.k":{"$ne":"a"}},{"custom.k":{"$type":"array"}}]`},
 		{onCustom("k", driver.Strings, driver.Eq, "a"), `"custom.k":{"$eq":"a"}`}, {onCustom("k", driver.Strings, driver.Nin, "a", "b"), `"custom.k":{"$nin":["a","b"]}`},
+		{onCustom("k", driver.Float, driver.From, int64(1)), `"$and":[{"$or":[{"custom.k":{"$gte":{"$numberLong":"1"}}},{"custom.k":{"$gte":""}},{"custom.k":{"$gte":false}}]},` + single("k")}, {onCustom("k", driver.Any, driver.From, true), `"$and":[{"$or":[{"custom.k":{"$gte":true}}]},` + single("k")},
+		{onCustom("k", driver.Any, driver.Before, "a"), `"$or":[{"$and":[{"custom.k":{"$not":{"$gte":"a"}}},{"custom.k":{"$not":{"$gte":false}}}]},{"custom.k":{"$type":"array"}}]`}, {onCustom("k", driver.Strings, driver.From, "a"), nothing},
 		{onCustom("k", driver.Strings, driver.Exists, true), `"$or":[{"custom.k":{"$elemMatch":{"$ne":null}}},{"custom.k":{"$gte":""}}]`},
 		{onCustom("k", driver.Strings, driver.Exists, false), `"$and":[{"custom.k":{"$not":{"$elemMatch":{"$ne":null}}}},{"custom.k":{"$not":{"$gte":""}}}]`},
 	} {
@@ -122,7 +195,7 @@ func TestFaultyQuestionsAreErrors(t *testing.T) {
 	w, k := offline(t)
 	for _, p := range []driver.Predicate{
 		on("nope", driver.Eq, "x"), on("org_id", driver.Eq, "x"), on("f.n", driver.Eq, int64(1)), on("$where", driver.Eq, "x"), on("n", driver.Eq), on("n", driver.Gt, int64(1), int64(2)),
-		on("n", driver.Exists, "true"), on("n", driver.Op(99), int64(1)), and(or(and(), on("nope", driver.Eq, "x")), or()),
+		on("n", driver.Exists, "true"), on("n", driver.Op(99), int64(1)), on("n", driver.From, int64(1)), and(or(and(), on("nope", driver.Eq, "x")), or()),
 	} {
 		if f, _, err := w.filter(k, p); err == nil {
 			t.Errorf("%+v became %v", p, f)
@@ -136,7 +209,7 @@ func TestFaultyQuestionsAreErrors(t *testing.T) {
 			t.Errorf("%+v was planned", a)
 		}
 	}
-	if _, err := w.sort(k, []driver.Order{{Ref: driver.Ref{Name: "nope"}}}); err == nil {
+	if _, _, err := w.sort(k, []driver.Order{{Ref: driver.Ref{Name: "nope"}}}); err == nil {
 		t.Error("an undeclared field was sorted by")
 	}
 }
@@ -150,14 +223,41 @@ func TestSortsEndWithTheID(t *testing.T) {
 		want  string
 	}{
 		{nil, `{"_id":1}`}, {[]driver.Order{{Ref: n, Desc: true}}, `{"n":-1,"_id":1}`}, {[]driver.Order{{Ref: id, Desc: true}, {Ref: n}}, `{"_id":-1}`},
-		{[]driver.Order{{Ref: n}, {Ref: n, Desc: true}}, `{"n":1,"_id":1}`}, {[]driver.Order{{Ref: driver.Ref{Name: "a.$b", Custom: true}}}, `{"custom.a%2E%24b":1,"_id":1}`},
+		{[]driver.Order{{Ref: n}, {Ref: n, Desc: true}}, `{"n":1,"_id":1}`}, {[]driver.Order{{Ref: driver.Ref{Name: "a.$b", Custom: true}}}, `{"%s_a%2E%24b":1,"_id":1}`},
 	} {
-		order, err := w.sort(k, c.steps)
+		order, places, err := w.sort(k, c.steps)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got, err := bson.MarshalExtJSON(order, false, false); err != nil || string(got) != c.want {
 			t.Errorf("%+v: %s, %v, want %s", c.steps, got, err, c.want)
+		}
+		if strings.Contains(c.want, "%") != (len(places) == 1) {
+			t.Errorf("%+v has the places %v", c.steps, places)
+		}
+	}
+}
+
+// TestOneNeedsNoOrder: what names one document by its key or by all fields of a unique index.
+func TestOneNeedsNoOrder(t *testing.T) {
+	t.Parallel()
+	c := things()
+	c.Indexes = append(c.Indexes, driver.Index{Name: "n_x", Fields: []string{"n", "x"}, Unique: true}, driver.Index{Name: "any", Fields: []string{"any"}, Unique: true})
+	s, err := newShape(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, all := range map[bool][]driver.Predicate{
+		true: {on("id", driver.Eq, "a"), on("name", driver.Eq, "a"), and(on("flag", driver.Eq, true), and(on("name", driver.Eq, "a"))), and(on("n", driver.Eq, int64(1)), on("x", driver.Eq, 1.5))},
+		false: {
+			{}, on("name", driver.Gte, "a"), on("name", driver.In, "a", "b"), or(on("name", driver.Eq, "a"), on("name", driver.Eq, "b")), on("n", driver.Eq, int64(1)),
+			on("any", driver.Eq, int64(1)), onCustom("name", driver.Any, driver.Eq, "a"), // many may have those
+		},
+	} {
+		for _, p := range all {
+			if got := s.one(p); got != want {
+				t.Errorf("%+v: %v", p, got)
+			}
 		}
 	}
 }
@@ -185,6 +285,10 @@ func TestQuotedTextMatchesItselfAlone(t *testing.T) {
 		}
 		if strings.ContainsRune(quote(text), 0) || !pattern.MatchString(text) || pattern.MatchString(text+"a") || pattern.MatchString("a"+text) {
 			rt.Fatalf("%q as %q", text, quote(text))
+		}
+		folded, err := regexp.Compile("^(?:" + fold(text) + ")$")
+		if err != nil || strings.ContainsRune(fold(text), 0) || !folded.MatchString(strings.ToUpper(text)) || folded.MatchString(text+"a") || folded.MatchString("a"+text) {
+			rt.Fatalf("%q whatever its case as %q: %v", text, fold(text), err)
 		}
 	})
 }
@@ -228,13 +332,24 @@ func TestIndexDefinitions(t *testing.T) {
 		got = append(got, line)
 	}
 	want := `id {"org_id":1,"_id":1}
-name {"org_id":1,"name":1} unique {"name":{"$type":"string"}}
+name {"org_id":1,"name":1} unique {"name":{"$gte":""}}
 name {"org_id":1,"name":1,"_id":1}
 n_tags {"org_id":1,"n":1,"_id":1}
 tags {"org_id":1,"tags":1,"_id":1}
 custom {"org_id":1,"custom.$**":1}`
 	if text := strings.Join(got, "\n"); text != want {
 		t.Errorf("got\n%s\nwant\n%s", text, want)
+	}
+	// One in whose order no question is asked has no plain one beside it.
+	alone := things()
+	alone.Indexes[0].Ordered = false
+	if got := definitions(alone); len(got) != len(k.indexes)-1 || !got[1].unique || got[2].declared != "n_tags" {
+		t.Errorf("without an order: %+v", got)
+	}
+	for typ, want := range map[driver.Type]any{driver.Any: "", driver.String: "", driver.Date: "", driver.Int: math.Inf(-1), driver.Float: math.Inf(-1), driver.Bool: false, driver.Time: bson.DateTime(math.MinInt64)} {
+		if got := least(typ); got != want {
+			t.Errorf("the least of type %d: %v", typ, got)
+		}
 	}
 	changed := things()
 	changed.Indexes[0].Unique = false

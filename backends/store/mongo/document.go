@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,6 +26,7 @@ type shape struct {
 	signature string // name and indexes
 	finding   string // what a call does, for errors
 	counting  string
+	unique    [][]string // the fields of unique indexes
 }
 
 // kind is a collection of a database.
@@ -52,6 +54,9 @@ func newShape(c *driver.Collection) (*shape, error) {
 			if _, ok := s.at[f]; !ok {
 				return nil, fmt.Errorf("collection %s: index %s names the undeclared field %q", c.Name, x.Name, f)
 			}
+		}
+		if x.Unique && !slices.ContainsFunc(x.Fields, func(f string) bool { return s.fields[s.at[f]].Type == driver.Any }) { // of such it holds texts alone
+			s.unique = append(s.unique, x.Fields)
 		}
 	}
 	s.indexes = definitions(c)

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"tenantry/backends/store/driver"
 	"tenantry/crypto/secret"
+	"tenantry/internal/bounded"
 
 	"github.com/sony/gobreaker/v2"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -73,9 +75,10 @@ type Engine struct {
 	closed  atomic.Bool
 	running atomic.Int64
 
+	leases bounded.Weak[string, lease] // by workspace; each is held by those who have a handle on it
+	spaces bounded.Weak[string, space] // by database; as are they, and while indexes are made there
+	common atomic.Pointer[space]       // holds the one that all share
 	mu     sync.Mutex
-	spaces map[string]*space // by database
-	open   map[string]*lease // by workspace
 	shapes map[*driver.Collection]*shape
 	odd    map[string]string // documents that cannot be read, and why
 }
@@ -85,6 +88,9 @@ type space struct {
 	db     *mongo.Database
 	turn   chan struct{}     // held while the database is prepared
 	unique map[string]*build // unique indexes by signature of their kind
+	// schemas are what workspaces were opened with. The engine's lock guards them.
+	schemas []*schema
+	tasks   map[string]*task // by signature; the builder's lock guards them
 	// indexing counts commands that make indexes, which would bring a database back: once it is
 	// being dropped, none begins.
 	indexing atomic.Int64
@@ -144,7 +150,7 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{opts: opts, client: client, health: h, spaces: map[string]*space{}, open: map[string]*lease{}, shapes: map[*driver.Collection]*shape{}, odd: map[string]string{}}
+	e := &Engine{opts: opts, client: client, health: h, shapes: map[*driver.Collection]*shape{}, odd: map[string]string{}}
 	e.breaker = newBreaker(opts.Log)
 	e.builder = newBuilder(e)
 	return e, nil
@@ -177,27 +183,63 @@ func (e *Engine) Open(ctx context.Context, o driver.Opening) (driver.Workspace, 
 
 // attach returns a handle on the workspace; with errRemoved, one on the lease that ends.
 func (e *Engine) attach(ctx context.Context, o driver.Opening) (*workspace, error) {
-	name, collections := o.Workspace, o.Collections
+	name := o.Workspace
 	s, l, err := e.space(name)
 	if err != nil {
 		return nil, err
 	}
-	w := &workspace{engine: e, name: name, space: s, lease: l, kinds: make(map[string]*kind, len(collections)), known: make(map[*driver.Collection]*kind, len(collections))}
-	kinds := make([]*kind, 0, len(collections))
+	all, err := e.schema(s, o.Collections)
+	if err != nil {
+		return nil, err
+	}
+	w := &workspace{engine: e, name: name, space: s, lease: l, schema: all}
+	if err := w.call(ctx, "open workspace "+name, func(ctx context.Context) error { return e.prepare(ctx, s, &o, all.list) }); err != nil {
+		return w, err
+	}
+	e.builder.add(s, all.list)
+	return w, nil
+}
+
+// schema is a list of collections of a database. It is immutable, and shared by all workspaces there that are opened with it,
+// so that one which lies idle costs little.
+type schema struct {
+	collections []*driver.Collection
+	list        []*kind
+	kinds       map[string]*kind
+	known       map[*driver.Collection]*kind
+}
+
+// maxSchemas bounds those that are kept of a database. The program has two: the control workspace's and that of organizations.
+const maxSchemas = 16
+
+func (e *Engine) schema(s *space, collections []*driver.Collection) (*schema, error) {
+	e.mu.Lock()
+	for _, all := range s.schemas {
+		if slices.Equal(all.collections, collections) {
+			e.mu.Unlock()
+			return all, nil
+		}
+	}
+	e.mu.Unlock()
+	all := &schema{collections: slices.Clone(collections), kinds: make(map[string]*kind, len(collections)), known: make(map[*driver.Collection]*kind, len(collections))}
 	for _, c := range collections {
 		k, err := e.kind(s.db, c)
 		if err != nil {
 			return nil, err
 		}
-		w.kinds[c.Name], w.known[c] = k, k
-		kinds = append(kinds, k)
+		all.kinds[c.Name], all.known[c] = k, k
+		all.list = append(all.list, k)
 	}
-	if err := w.call(ctx, "open workspace "+name, func(ctx context.Context) error { return e.prepare(ctx, s, &o, kinds) }); err != nil {
-		return w, err
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(s.schemas) < maxSchemas {
+		s.schemas = append(s.schemas, all)
 	}
-	e.builder.add(s, kinds)
-	return w, nil
+	return all, nil
 }
+
+// Kept returns of how many workspaces and databases something is kept in memory.
+func (e *Engine) Kept() int { return e.leases.Len() + e.spaces.Len() }
 
 func (e *Engine) database(workspace string) (string, error) {
 	if e.opts.Isolation == Shared {
@@ -220,17 +262,13 @@ func (e *Engine) space(workspace string) (*space, *lease, error) {
 	if e.closed.Load() {
 		return nil, nil, errClosed
 	}
-	s := e.spaces[name]
-	if s == nil {
-		s = &space{db: e.client.Database(name), turn: make(chan struct{}, 1), unique: map[string]*build{}}
-		e.spaces[name] = s
+	s := e.spaces.GetOrPut(name, func() *space {
+		return &space{db: e.client.Database(name), turn: make(chan struct{}, 1), unique: map[string]*build{}, tasks: map[string]*task{}}
+	})
+	if e.opts.Isolation == Shared {
+		e.common.Store(s)
 	}
-	l := e.open[workspace]
-	if l == nil {
-		l = &lease{gone: make(chan struct{})}
-		e.open[workspace] = l
-	}
-	return s, l, nil
+	return s, e.leases.GetOrPut(workspace, func() *lease { return &lease{gone: make(chan struct{})} }), nil
 }
 
 // prepare checks the format of the database and whose the workspace is, and makes the unique
@@ -337,11 +375,9 @@ func (e *Engine) end(ctx context.Context, name string) (*space, *lease, error) {
 func (e *Engine) forget(name string, s *space, l *lease) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.open[name] == l {
-		delete(e.open, name)
-	}
-	if e.opts.Isolation == PerDatabase && e.spaces[s.db.Name()] == s {
-		delete(e.spaces, s.db.Name())
+	e.leases.Delete(name, l)
+	if e.opts.Isolation == PerDatabase {
+		e.spaces.Delete(s.db.Name(), s)
 		e.builder.forget(s)
 	}
 }
@@ -416,8 +452,7 @@ type workspace struct {
 	name   string
 	space  *space
 	lease  *lease
-	kinds  map[string]*kind
-	known  map[*driver.Collection]*kind
+	*schema
 }
 
 func (w *workspace) kind(c *driver.Collection) (*kind, error) {

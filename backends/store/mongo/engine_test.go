@@ -23,7 +23,7 @@ func people() *driver.Collection {
 		{Name: "email", Type: driver.String}, {Name: "name", Type: driver.String}, {Name: "country", Type: driver.String},
 		{Name: "created", Type: driver.Time}, {Name: "teams", Type: driver.Strings},
 	}, Indexes: []driver.Index{
-		{Name: "email", Fields: []string{"email"}, Unique: true}, {Name: "country", Fields: []string{"country", "created", "teams"}},
+		{Name: "email", Fields: []string{"email"}, Unique: true, Ordered: true}, {Name: "country", Fields: []string{"country", "created", "teams"}},
 		{Name: "created", Fields: []string{"created"}}, {Name: "teams", Fields: []string{"teams"}},
 	}}
 }

@@ -28,9 +28,9 @@ func (w *workspace) Explain(ctx context.Context, q driver.Query) (driver.Plan, e
 	}
 	doing := "explain a question about " + k.name
 	filter, t, err := w.filter(k, q.Where)
-	var order bson.D
-	if err == nil && q.Limit > 0 && (len(q.Sort) > 0 || !byID(q.Where)) {
-		order, err = w.sort(k, q.Sort)
+	page := page{limit: int64(q.Limit), offset: int64(q.Offset)}
+	if err == nil && q.Limit > 0 && (len(q.Sort) > 0 || !k.one(q.Where)) {
+		page.order, page.places, err = w.sort(k, q.Sort)
 	}
 	if err != nil {
 		return driver.Plan{}, fmt.Errorf("%s: %w", doing, err)
@@ -40,11 +40,14 @@ func (w *workspace) Explain(ctx context.Context, q driver.Query) (driver.Plan, e
 		return found, w.idle(ctx, doing)
 	}
 	command := bson.D{{Key: "find", Value: k.name}, {Key: "filter", Value: filter}, {Key: "limit", Value: int64(q.Limit)}, {Key: "skip", Value: int64(q.Offset)}}
-	if order != nil {
-		command = append(command, bson.E{Key: "sort", Value: order})
+	if page.order != nil {
+		command = append(command, bson.E{Key: "sort", Value: page.order})
 	}
-	if q.Limit == 0 || k.old != nil && len(k.old.needs) > 0 {
-		stages := append(k.matching(filter), bson.D{{Key: "$group", Value: bson.D{{Key: "_id", Value: int32(1)}, {Key: "n", Value: op("$sum", int32(1))}}}})
+	if q.Limit == 0 || k.staged(&page) {
+		stages := k.stages(filter, &page)
+		if q.Limit == 0 {
+			stages = append(k.matching(filter), bson.D{{Key: "$group", Value: bson.D{{Key: "_id", Value: int32(1)}, {Key: "n", Value: op("$sum", int32(1))}}}})
+		}
 		command = bson.D{{Key: "aggregate", Value: k.name}, {Key: "pipeline", Value: stages}, {Key: "cursor", Value: bson.D{}}}
 	}
 	err = w.call(ctx, doing, func(ctx context.Context) error {
@@ -86,7 +89,7 @@ func (b *builder) fields(s *space, k *kind, keys []string) (all []driver.IndexSt
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	t := b.tasks[s.db.Name()+"\x00"+k.signature]
+	t := s.tasks[k.signature]
 	for _, key := range keys {
 		x := driver.IndexStatus{Database: s.db.Name(), Collection: k.name, Index: key}
 		if t != nil {

@@ -3,7 +3,6 @@ package mongo
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -28,9 +27,7 @@ func (e *Engine) foreign(ctx context.Context) (found []driver.Finding) {
 	tell := func(says, advice string) {
 		found = append(found, driver.Finding{Subject: "documents", Verdict: driver.FindingWarning, Says: says, Advice: advice})
 	}
-	e.mu.Lock()
-	spaces := slices.SortedFunc(maps.Values(e.spaces), func(a, b *space) int { return strings.Compare(a.db.Name(), b.db.Name()) })
-	e.mu.Unlock()
+	spaces := slices.SortedFunc(slices.Values(e.spaces.Values()), func(a, b *space) int { return strings.Compare(a.db.Name(), b.db.Name()) })
 	var all []*mongo.Collection
 	for _, s := range spaces[:min(len(spaces), maxLooked)] {
 		if err := e.call(ctx, "list the collections of "+s.db.Name(), func(ctx context.Context) error {

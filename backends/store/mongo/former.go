@@ -61,22 +61,35 @@ func (k *kind) matching(filter bson.D) bson.A {
 
 // find asks for documents, in one command with either layout.
 func (k *kind) find(ctx context.Context, filter bson.D, p *page) (*mongo.Cursor, error) {
-	if k.old == nil || len(k.old.needs) == 0 {
+	if !k.staged(p) {
 		return k.coll.Find(ctx, filter, p)
 	}
+	return k.coll.Aggregate(ctx, k.stages(filter, p), options.Aggregate().SetAllowDiskUse(true).SetBatchSize(p.batch))
+}
+
+// staged reports whether documents are found by stages: something that is asked for, or sorted by, has to be brought to a place first.
+func (k *kind) staged(p *page) bool { return len(p.places) > 0 || k.old != nil && len(k.old.needs) > 0 }
+
+// stages returns those that find documents.
+func (k *kind) stages(filter bson.D, p *page) bson.A {
 	stages := k.matching(filter)
+	if len(p.places) > 0 {
+		stages = append(stages, bson.D{{Key: "$addFields", Value: p.places}})
+	}
 	if p.order != nil {
 		stages = append(stages, bson.D{{Key: "$sort", Value: p.order}})
 	}
 	if p.offset > 0 {
 		stages = append(stages, bson.D{{Key: "$skip", Value: p.offset}})
 	}
-	without := bson.D{}
-	for _, e := range k.old.needs {
+	made, without := slices.Clone(p.places), bson.D{}
+	if k.old != nil {
+		made = append(made, k.old.needs...)
+	}
+	for _, e := range made {
 		without = append(without, bson.E{Key: e.Key, Value: int32(0)})
 	}
-	stages = append(stages, bson.D{{Key: "$limit", Value: p.limit}}, bson.D{{Key: "$project", Value: without}})
-	return k.coll.Aggregate(ctx, stages, options.Aggregate().SetAllowDiskUse(true).SetBatchSize(p.batch))
+	return append(stages, bson.D{{Key: "$limit", Value: p.limit}}, bson.D{{Key: "$project", Value: without}})
 }
 
 func (k *kind) count(ctx context.Context, filter bson.D) (int64, error) {
@@ -170,7 +183,7 @@ const (
 // it meanwhile, who does so himself. Then it takes back what the former layout needed. An error says that it is worth
 // another try, which passes over what is done.
 func (b *builder) upgrade(t *task) error {
-	if !t.space.has(t.kind.name) {
+	if !t.former {
 		return nil
 	}
 	k := &kind{shape: t.kind.shape, coll: t.kind.coll, old: &former{}}
@@ -210,33 +223,85 @@ func (b *builder) former(k *kind, after string) (page []bson.Raw, err error) {
 	return page, err
 }
 
-// replace brings those of the page to the present layout that have the former.
+// replace brings those of the page to the present layout that have the former, but for those that cannot be read, or that the
+// server refuses: they are told, and keep what questions about their declared values find.
 func (b *builder) replace(k *kind, t *task, page []bson.Raw) error {
 	var replacements []mongo.WriteModel
+	var replaced, kept []bson.Raw
+	at := func(raw bson.Raw) bson.D {
+		return bson.D{
+			{Key: fieldOrg, Value: bson.D{{Key: "$eq", Value: raw.Lookup(fieldOrg)}}}, {Key: fieldID, Value: bson.D{{Key: "$eq", Value: raw.Lookup(fieldID)}}},
+			{Key: fieldRev, Value: bson.D{{Key: "$eq", Value: raw.Lookup(fieldRev)}}}, {Key: fieldBody, Value: bson.D{{Key: "$exists", Value: true}}},
+		}
+	}
 	for _, raw := range page {
 		doc, err := k.upgraded(raw)
 		if err != nil {
 			b.engine.note(k, raw, err)
+		}
+		switch {
+		case !isFormer(raw):
+		case err != nil:
+			kept = append(kept, raw)
+		default:
+			replaced = append(replaced, raw)
+			replacements = append(replacements, mongo.NewReplaceOneModel().SetReplacement(doc).SetFilter(at(raw)))
+		}
+	}
+	if len(replacements) > 0 {
+		var refused []bson.Raw
+		if err := b.engine.call(b.ctx, "bring documents to the present layout", func(ctx context.Context) error {
+			_, err := k.coll.BulkWrite(ctx, replacements, options.BulkWrite().SetOrdered(false))
+			var bulk mongo.BulkWriteException
+			if !errors.As(err, &bulk) || bulk.WriteConcernError != nil || passing(bulk) || locked(bulk) {
+				return err
+			}
+			refused = nil
+			for _, e := range bulk.WriteErrors {
+				refused = append(refused, replaced[e.Index])
+				b.engine.note(k, replaced[e.Index], fmt.Errorf("MongoDB refused it in the present layout (code %d)", e.Code))
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+		kept = append(kept, refused...)
+		b.mu.Lock()
+		t.upgraded += len(replacements) - len(refused)
+		b.mu.Unlock()
+	}
+	for _, raw := range kept {
+		copies := k.copies(raw)
+		if len(copies) == 0 {
 			continue
 		}
-		if isFormer(raw) {
-			replacements = append(replacements, mongo.NewReplaceOneModel().SetReplacement(doc).SetFilter(bson.D{
-				{Key: fieldOrg, Value: bson.D{{Key: "$eq", Value: raw.Lookup(fieldOrg)}}}, {Key: fieldID, Value: bson.D{{Key: "$eq", Value: raw.Lookup(fieldID)}}},
-				{Key: fieldRev, Value: bson.D{{Key: "$eq", Value: raw.Lookup(fieldRev)}}}, {Key: fieldBody, Value: bson.D{{Key: "$exists", Value: true}}},
-			}))
+		if err := b.engine.call(b.ctx, "keep the values of a document of the former layout", func(ctx context.Context) error {
+			_, err := k.coll.UpdateOne(ctx, at(raw), bson.D{{Key: "$set", Value: copies}})
+			if mongo.IsDuplicateKeyError(err) { // another has them
+				return nil
+			}
+			return err
+		}); errors.Is(err, driver.ErrUnavailable) {
+			return err
 		}
 	}
-	if len(replacements) == 0 {
-		return nil
+	return nil
+}
+
+// copies returns the declared values of a document of the former layout as the present one has them, so that what is unique
+// stays so.
+func (k *kind) copies(raw bson.Raw) (all bson.D) {
+	copies, _ := raw.Lookup("f").DocumentOK()
+	for _, f := range k.fields {
+		v, err := formerValue(copies.Lookup(f.Name))
+		if err != nil || v == nil {
+			continue
+		}
+		if v, err = stored(f, v); err == nil {
+			all = append(all, bson.E{Key: column(f.Name), Value: v})
+		}
 	}
-	err := b.engine.call(b.ctx, "bring documents to the present layout", func(ctx context.Context) error {
-		_, err := k.coll.BulkWrite(ctx, replacements, options.BulkWrite().SetOrdered(true))
-		return err
-	})
-	b.mu.Lock()
-	t.upgraded += len(replacements)
-	b.mu.Unlock()
-	return err
+	return all
 }
 
 // finished takes away what only the former layout needed, and writes down that the collection has no document of it
@@ -244,9 +309,13 @@ func (b *builder) replace(k *kind, t *task, page []bson.Raw) error {
 func (b *builder) finished(k *kind, t *task) error {
 	ctx, cancel := context.WithTimeout(b.ctx, maxBuild)
 	defer cancel()
+	unset := func() error {
+		_, err := k.coll.UpdateMany(ctx, bson.D{{Key: "f", Value: bson.D{{Key: "$exists", Value: true}}}, {Key: fieldBody, Value: bson.D{{Key: "$exists", Value: false}}}},
+			bson.D{{Key: "$unset", Value: bson.D{{Key: "f", Value: ""}}}})
+		return err
+	}
 	err := func() error {
-		if _, err := k.coll.UpdateMany(ctx, bson.D{{Key: "f", Value: bson.D{{Key: "$exists", Value: true}}}, {Key: fieldBody, Value: bson.D{{Key: "$exists", Value: false}}}},
-			bson.D{{Key: "$unset", Value: bson.D{{Key: "f", Value: ""}}}}); err != nil {
+		if err := unset(); err != nil {
 			return err
 		}
 		if err := k.dropFormer(ctx); err != nil {
@@ -261,21 +330,18 @@ func (b *builder) finished(k *kind, t *task) error {
 		return err
 	}
 	t.space.upgraded.Store(k.name, true)
+	t.former = false
+	if err := unset(); err != nil { // what was written meanwhile; nothing reads it
+		b.engine.opts.Log.Warn("documents keep values that only the former layout needed", "database", t.space.db.Name(), "collection", k.name, "error", err)
+	}
 	b.engine.opts.Log.Info("documents have the present layout", "database", t.space.db.Name(), "collection", k.name)
 	return nil
 }
 
 // dropFormer drops the indexes of the former layout.
 func (k *kind) dropFormer(ctx context.Context) error {
-	cursor, err := k.coll.Indexes().List(ctx)
+	all, err := k.list(ctx)
 	if err != nil {
-		return err
-	}
-	var all []struct {
-		Name string
-		Key  bson.D
-	}
-	if err := cursor.All(ctx, &all); err != nil {
 		return err
 	}
 	for _, x := range all {
@@ -356,7 +422,7 @@ func (s *space) filled(ctx context.Context, names []string) (bool, error) {
 // maxOdd bounds the documents that are remembered for an operator.
 const maxOdd = 100
 
-// note remembers a document that cannot be read, and tells of it once.
+// note remembers a document that cannot be read or brought to the present layout, and tells of it once.
 func (e *Engine) note(k *kind, raw bson.Raw, reason error) {
 	name := k.coll.Database().Name() + "." + k.name + " " + clip(raw.Lookup(fieldID).String())
 	e.mu.Lock()
@@ -366,23 +432,21 @@ func (e *Engine) note(k *kind, raw bson.Raw, reason error) {
 	}
 	e.mu.Unlock()
 	if !known {
-		e.opts.Log.Warn("a document cannot be read and is left as it is", "document", name, "reason", reason)
+		e.opts.Log.Warn("a document is left as it is", "document", name, "reason", reason)
 	}
 }
 
 // documents tells of what lies in the databases that have been opened.
 func (e *Engine) documents() (found []driver.Finding) {
 	const subject = "documents"
-	e.mu.Lock()
-	spaces := slices.Collect(maps.Values(e.spaces))
-	e.mu.Unlock()
+	spaces := e.spaces.Values()
 	e.builder.mu.Lock()
 	var left []string
 	for _, s := range spaces {
 		for _, name := range s.left() {
 			state := s.db.Name() + "." + name
-			for _, t := range e.builder.tasks {
-				if t.space == s && t.kind.name == name {
+			for _, t := range s.tasks {
+				if t.kind.name == name {
 					state += fmt.Sprintf(" (done: %d)", t.upgraded)
 					if t.stopped != "" {
 						state += " stopped: " + t.stopped
@@ -408,7 +472,7 @@ func (e *Engine) documents() (found []driver.Finding) {
 	defer e.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(e.odd)) {
 		found = append(found, driver.Finding{Subject: subject, Verdict: driver.FindingWarning,
-			Says: name + ": " + e.odd[name], Advice: "restore or remove it: nothing else can read it either"})
+			Says: name + ": " + e.odd[name], Advice: "restore, correct or remove it"})
 	}
 	return found
 }

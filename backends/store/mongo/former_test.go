@@ -292,6 +292,87 @@ func TestFormerLayoutIsUpgraded(t *testing.T) {
 	}
 }
 
+// TestUpgradePassesOverWhatIsRefused: documents that cannot be brought to the present layout hold up no others, are told, and
+// what is unique in them stays taken. What a process wrote for the former layout it takes back, whoever else ended the upgrade.
+func TestUpgradePassesOverWhatIsRefused(t *testing.T) {
+	t.Parallel()
+	c, ctx := people(), t.Context()
+	database := mongotest.Database(t)
+	db := mongotest.Client(t).Database(database)
+	coll := db.Collection(c.Name)
+	all := mixed()
+	all[3].Values[0] = all[2].Values[0] // which nothing kept from being there twice
+	for i, d := range all {
+		doc := formerDocument(t, c, "org-1", d)
+		if i == 5 {
+			doc[2].Value = "no revision"
+		}
+		if _, err := coll.InsertOne(ctx, doc); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := db.Collection("_meta").InsertOne(ctx, bson.D{{Key: "_id", Value: "format"}, {Key: "format", Value: int64(1)}}); err != nil {
+		t.Fatal(err)
+	}
+	serve := func() (*mongo.Engine, driver.Workspace, held) {
+		h := hold(t)
+		e, err := mongo.Open(ctx, mongo.Options{URI: secret.New(mongotest.URI(t)), Database: database, Monitor: h.monitor()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			select {
+			case <-h.release:
+			default:
+				close(h.release)
+			}
+			_ = e.Close()
+		})
+		ws, err := e.Open(ctx, driver.Opening{Workspace: "org-1", Collections: []*driver.Collection{c}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e, ws, h
+	}
+	e, ws, h := serve()
+	other, second, late := serve()
+	close(h.release)
+	if err := e.Wait(ctx); err != nil {
+		t.Fatal(err)
+	}
+	told := fmt.Sprint(e.Inspect(ctx))
+	if strings.Contains(told, "stopped") || !strings.Contains(told, all[3].ID) || !strings.Contains(told, all[5].ID) {
+		t.Errorf("the operator is told %s", told)
+	}
+	if n, err := coll.CountDocuments(ctx, bson.D{{Key: "body", Value: bson.D{{Key: "$exists", Value: true}}}}); err != nil || n != 2 {
+		t.Errorf("%d documents have the former layout, %v", n, err)
+	}
+	twin := person(c, 99)
+	twin.Doc.Values[0] = all[5].Values[0]
+	var duplicate *driver.DuplicateError
+	if err := ws.Write(ctx, []driver.Write{twin}); !errors.As(err, &duplicate) || duplicate.Index != "email" {
+		t.Errorf("a value of one that cannot be read: %v", err)
+	}
+	// The other process reads, at an opening, that the upgrade has ended before it ends its own.
+	if err := second.Write(ctx, []driver.Write{person(c, 100)}); err != nil {
+		t.Fatal(err)
+	}
+	written := bson.D{{Key: "f", Value: bson.D{{Key: "$exists", Value: true}}}, {Key: "body", Value: bson.D{{Key: "$exists", Value: false}}}}
+	if n, err := coll.CountDocuments(ctx, written); err != nil || n != 1 {
+		t.Errorf("the other wrote %d documents for the former layout, %v", n, err)
+	}
+	if _, err := other.Open(ctx, driver.Opening{Workspace: "org-2", Collections: []*driver.Collection{c}}); err != nil {
+		t.Fatal(err)
+	}
+	close(late.release)
+	if err := other.Wait(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := coll.CountDocuments(ctx, written); err != nil || n != 0 {
+		t.Errorf("%d documents keep values for the former layout, %v", n, err)
+	}
+}
+
 // TestOddDocumentsAreNamed: one that somebody put there, or changed, comes with what is wrong with it, and harms nothing
 // else. The operator is told of those of nobody. Its values are not told.
 func TestOddDocumentsAreNamed(t *testing.T) {

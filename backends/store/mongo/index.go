@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -45,10 +47,11 @@ func define(d definition, prefix string) definition {
 
 // definitions returns the indexes of a collection, without repeats.
 //
-// A unique index has a second, plain one of its fields beside it: the unique one holds only documents that have
-// all its fields, and not the id, so it can neither answer a question on its first fields nor put ties in order.
+// A unique index holds only documents that have all its fields, which an equality with a value of each implies: such a
+// question needs no other. One for some of the fields, or in their order, does: where those are asked, there is a second,
+// plain one beside it.
 //
-// A list at the end of a longer index is left out. It would make the index hold a document once for each
+// A list at the end of a longer index is left out, unless only the organization of a partition is before it. It would make the index hold a document once for each
 // element, which serves neither counting nor the order of ids.
 func definitions(c *driver.Collection) []definition {
 	types := make(map[string]driver.Type, len(c.Fields))
@@ -69,14 +72,17 @@ func definitions(c *driver.Collection) []definition {
 	for _, x := range c.Indexes {
 		keys, partial := bson.D{head}, bson.D{}
 		for i, f := range x.Fields {
-			if i > 0 && types[f] == driver.Strings && !x.Unique {
+			if i > 0 && x.Fields[i-1] != fieldOrg && types[f] == driver.Strings && !x.Unique {
 				continue
 			}
 			keys = append(keys, bson.E{Key: column(f), Value: int32(1)})
-			partial = append(partial, bson.E{Key: column(f), Value: bson.D{{Key: "$type", Value: bsonType(types[f])}}})
+			partial = append(partial, bson.E{Key: column(f), Value: bson.D{{Key: "$gte", Value: least(types[f])}}})
 		}
 		if x.Unique {
 			add(definition{declared: x.Name, keys: keys[:len(keys):len(keys)], unique: true, partial: partial}, x.Name)
+			if !x.Ordered {
+				continue
+			}
 		}
 		keys = append(keys[:len(keys):len(keys)], tail)
 		for _, f := range x.Rides {
@@ -90,8 +96,7 @@ func definitions(c *driver.Collection) []definition {
 	return all
 }
 
-// bsonType returns what a value of the type is stored as. Any is of several types, of which a unique
-// index holds the texts.
+// bsonType returns what a value of the type is stored as.
 func bsonType(t driver.Type) string {
 	switch {
 	case numeric(t):
@@ -102,6 +107,20 @@ func bsonType(t driver.Type) string {
 		return "date"
 	}
 	return "string"
+}
+
+// least returns the value that all of the type are at least (Any is of several types, of which a unique index holds the texts), and no value of another type or missing one is. That a document
+// has any is written so since the planner sees that an equality implies it, which it does not of $type.
+func least(t driver.Type) any {
+	switch {
+	case numeric(t):
+		return math.Inf(-1)
+	case t == driver.Bool:
+		return false
+	case t == driver.Time:
+		return bson.DateTime(math.MinInt64)
+	}
+	return ""
 }
 
 func (k *kind) uniques() []definition {
@@ -133,9 +152,11 @@ type task struct {
 	kind    *kind
 	done    bool
 	refused map[string]string // by name of index
+	former  bool              // documents of the former layout may have lain there, and this process may have written for them
 	// upgraded counts the documents that have been brought to the present layout.
 	upgraded int
-	stopped  string // why that is not going on; empty while it is, or is done
+	stopped  string   // why that is not going on; empty while it is, or is done
+	stale    []string // indexes that are declared no more and were left
 }
 
 // builder makes the indexes that nobody waits for, one collection at a time.
@@ -146,7 +167,6 @@ type builder struct {
 	wg     sync.WaitGroup
 
 	mu    sync.Mutex
-	tasks map[string]*task // by database and signature
 	queue []*task
 	wake  chan struct{}
 	// unguarded is why the server does not check documents; empty while it does.
@@ -155,7 +175,7 @@ type builder struct {
 
 func newBuilder(e *Engine) *builder {
 	ctx, cancel := context.WithCancel(context.Background())
-	b := &builder{engine: e, ctx: ctx, cancel: cancel, tasks: map[string]*task{}, wake: make(chan struct{}, 1)}
+	b := &builder{engine: e, ctx: ctx, cancel: cancel, wake: make(chan struct{}, 1)}
 	b.wg.Go(b.run)
 	return b
 }
@@ -170,12 +190,11 @@ func (b *builder) add(s *space, kinds []*kind) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, k := range kinds {
-		key := s.db.Name() + "\x00" + k.signature
-		if t := b.tasks[key]; t != nil && t.space == s {
+		if s.tasks[k.signature] != nil {
 			continue
 		}
-		t := &task{space: s, kind: k}
-		b.tasks[key] = t
+		t := &task{space: s, kind: k, former: s.has(k.name)}
+		s.tasks[k.signature] = t
 		b.queue = append(b.queue, t)
 	}
 	select {
@@ -188,15 +207,13 @@ func (b *builder) add(s *space, kinds []*kind) {
 func (b *builder) forget(s *space) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for key, t := range b.tasks {
-		if t.space == s {
-			delete(b.tasks, key)
-			t.done = true
-		}
+	for _, t := range s.tasks {
+		t.done = true
 	}
+	clear(s.tasks)
 }
 
-// build is the making of unique indexes, which goes on when the call that began it has given up.
+// build is the making of unique indexes that are missing, which goes on when the call that began it has given up.
 type build struct {
 	done chan struct{}
 	err  error // to be read once done is closed
@@ -208,7 +225,13 @@ func (b *builder) start(s *space, k *kind, unique []definition) *build {
 		defer close(made.done)
 		ctx, cancel := context.WithTimeout(b.ctx, maxBuild)
 		defer cancel()
-		err := s.index(ctx, k, unique)
+		there, err := k.list(ctx)
+		missing := slices.DeleteFunc(unique, func(d definition) bool { // another version's does until the builder has made it
+			return slices.ContainsFunc(there, func(x present) bool { return x.keeps(&d) })
+		})
+		if err == nil && len(missing) > 0 {
+			err = s.index(ctx, k, missing)
+		}
 		if mongo.IsDuplicateKeyError(err) {
 			err = fault{fmt.Errorf("a unique index of collection %s cannot be made: documents in it repeat a value", k.name)}
 		}
@@ -275,6 +298,7 @@ func (b *builder) finish(t *task) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t.done = true
+	b.queue[0] = nil // else it were held until another takes the place
 	b.queue = b.queue[1:]
 }
 
@@ -292,16 +316,15 @@ func (b *builder) build(t *task) error {
 	if err != nil || !there {
 		return err
 	}
-	var plain, wildcard []definition
+	var others, wildcard []definition
 	for _, d := range t.kind.indexes {
-		switch {
-		case d.wildcard:
+		if d.wildcard {
 			wildcard = append(wildcard, d)
-		case !d.unique:
-			plain = append(plain, d)
+		} else {
+			others = append(others, d) // unique ones that are there already too, and cost nothing
 		}
 	}
-	if err := b.make(t, plain); err != nil {
+	if err := b.make(t, others); err != nil {
 		return err
 	}
 	for _, d := range wildcard {
@@ -320,7 +343,10 @@ func (b *builder) build(t *task) error {
 		b.engine.opts.Log.Error("documents keep the former layout until the next start", "database", t.space.db.Name(), "collection", t.kind.name, "error", err)
 		return nil
 	}
-	return b.guard(t)
+	if err := b.guard(t); err != nil {
+		return err
+	}
+	return b.tidy(t)
 }
 
 // there reports whether the database is still there, where it is one workspace's: another process
@@ -373,21 +399,32 @@ func (b *builder) make(t *task, all []definition) error {
 	return nil
 }
 
-// Indexes tells of the indexes of every collection that has been opened, sorted by database, collection and name.
+// tasks returns those of the databases that are held.
+func (e *Engine) tasks() (all []*task) {
+	spaces := e.spaces.Values()
+	e.builder.mu.Lock()
+	defer e.builder.mu.Unlock()
+	for _, s := range spaces {
+		for _, t := range s.tasks {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+// Indexes tells of the indexes of every collection of the databases that are held, sorted by database, collection and name.
 // It asks the server which of them exist; an error says that it did not answer.
 func (e *Engine) Indexes(ctx context.Context) ([]driver.IndexStatus, error) {
 	b := e.builder
-	b.mu.Lock()
-	tasks := make([]*task, 0, len(b.tasks))
-	for _, t := range b.tasks {
-		tasks = append(tasks, t)
-	}
-	b.mu.Unlock()
 	var all []driver.IndexStatus
-	for _, t := range tasks {
+	for _, t := range e.tasks() {
 		var there map[string]bool
-		err := e.call(ctx, "list the indexes of "+t.kind.name, func(ctx context.Context) (err error) {
-			there, err = t.kind.present(ctx)
+		err := e.call(ctx, "list the indexes of "+t.kind.name, func(ctx context.Context) error {
+			all, err := t.kind.list(ctx)
+			there = make(map[string]bool, len(all))
+			for _, x := range all {
+				there[x.Name] = true
+			}
 			return err
 		})
 		if err != nil {
@@ -409,20 +446,4 @@ func (e *Engine) Indexes(ctx context.Context) ([]driver.IndexStatus, error) {
 		return strings.Join([]string{all[i].Database, all[i].Collection, all[i].Index}, "\x00") < strings.Join([]string{all[j].Database, all[j].Collection, all[j].Index}, "\x00")
 	})
 	return all, nil
-}
-
-// present returns the names of the collection's indexes.
-func (k *kind) present(ctx context.Context) (map[string]bool, error) {
-	cursor, err := k.coll.Indexes().List(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = cursor.Close(ctx) }()
-	names := map[string]bool{}
-	for cursor.Next(ctx) {
-		if name, ok := cursor.Current.Lookup("name").StringValueOK(); ok {
-			names[name] = true
-		}
-	}
-	return names, cursor.Err()
 }

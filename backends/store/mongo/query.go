@@ -29,8 +29,8 @@ func (w *workspace) Find(ctx context.Context, q driver.Query) ([]driver.Document
 		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
 	page := page{limit: int64(q.Limit), offset: int64(q.Offset), batch: batch(q.Limit)}
-	if isOne := byID(q.Where); !isOne || len(q.Sort) > 0 {
-		if page.order, err = w.sort(k, q.Sort); err != nil {
+	if isOne := k.one(q.Where); !isOne || len(q.Sort) > 0 {
+		if page.order, page.places, err = w.sort(k, q.Sort); err != nil {
 			return nil, fmt.Errorf("%s: %w", doing, err)
 		}
 		if isOne {
@@ -64,6 +64,7 @@ func (w *workspace) Find(ctx context.Context, q driver.Query) ([]driver.Document
 // page says what part of the found documents is wanted, all in one option.
 type page struct {
 	order         bson.D // nil: there is one document at most
+	places        bson.D // what of it no document has; see sort
 	limit, offset int64
 	batch         int32
 }
@@ -88,28 +89,32 @@ func (p *page) apply(o *options.FindOptions) error {
 // batch is one more than will come, so that the server closes the cursor with the first answer.
 func batch(limit int) int32 { return int32(min(limit, 1<<20) + 1) }
 
-// byID reports whether the predicate asks for one document by its key, which needs no order.
-func byID(p driver.Predicate) bool {
-	if p.Op == driver.And {
-		return slices.ContainsFunc(p.Kids, byID)
-	}
-	return p.Op == driver.Eq && !p.Ref.Custom && p.Ref.Name == "id"
+// one reports whether the predicate asks for one document, by its key or by all fields of a unique index, which needs no order.
+func (s *shape) one(p driver.Predicate) bool {
+	return p.Pins("id") || slices.ContainsFunc(s.unique, func(fields []string) bool { return p.Pins(fields...) })
 }
 
-// sort returns the order of a question, which ends with the id: nothing after it can change anything.
-func (w *workspace) sort(k *kind, steps []driver.Order) (bson.D, error) {
-	order := make(bson.D, 0, len(steps)+1)
+// sort returns the order of a question, which ends with the id: nothing after it can change anything. It has its own places for
+// custom values, since the server takes a list for its least or greatest element.
+func (w *workspace) sort(k *kind, steps []driver.Order) (order, places bson.D, err error) {
+	order = make(bson.D, 0, len(steps)+1)
 	has := func(path string) bool {
 		return slices.ContainsFunc(order, func(e bson.E) bool { return e.Key == path })
 	}
 	for _, s := range steps {
 		o, err := w.operand(k, s.Ref)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		path := o.path
+		if o.custom {
+			path = "%s_" + encodeKey(s.Ref.Name)
+		}
 		if has(path) || has("_id") {
 			continue
+		}
+		if o.custom { // objects are after text, and lists before booleans
+			places = append(places, bson.E{Key: path, Value: op("$cond", op("$and", op("$gte", o.expr(), op("$literal", bson.D{})), op("$lt", o.expr(), false)), nil, o.expr())})
 		}
 		direction := int32(1)
 		if s.Desc {
@@ -120,7 +125,7 @@ func (w *workspace) sort(k *kind, steps []driver.Order) (bson.D, error) {
 	if !has("_id") {
 		order = append(order, bson.E{Key: "_id", Value: int32(1)})
 	}
-	return order, nil
+	return order, places, nil
 }
 
 // Count counts in the server. An aggregation, unlike the count command, is exact on a sharded cluster

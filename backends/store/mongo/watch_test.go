@@ -22,11 +22,14 @@ import (
 var (
 	filterOperators     = []string{"$and", "$or", "$not", "$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$in", "$nin", "$exists", "$regex", "$elemMatch", "$type"}
 	updateOperators     = []string{"$inc", "$max", "$setOnInsert"}
-	stages              = []string{"$match", "$addFields", "$group", "$project", "$sort", "$limit"}
+	stages              = []string{"$match", "$addFields", "$group", "$project", "$sort", "$skip", "$limit"}
 	expressionOperators = []string{
 		"$sum", "$min", "$max", "$addToSet", "$size", "$setDifference", "$cond", "$and", "$eq", "$gt", "$gte", "$lt", "$lte", "$ifNull", "$literal", "$divide",
 		"$floor", "$multiply", "$add", "$toDate", "$toLong", "$convert", "$concat", "$substrCP", "$dateToString", "$month",
 	}
+	// Text stands for itself in a pattern, or for its letters in all their cases: nothing in it repeats, groups or chooses.
+	pattern    = regexp.MustCompile(`^(\^(\\[^[:alnum:]]|[[:alnum:]])*\[\\s\\S\]\*)?(\\x00|\\[^[:alnum:]]|[[:alnum:]]|[^\x00-\x7F]|\[[[:alnum:]\p{L}\p{M}\p{N}\p{So}]+\])*$`)
+	ownIndex   = regexp.MustCompile(`^[a-z0-9_]+_[0-9a-f]{8}$`)
 	fieldPath  = regexp.MustCompile(`^([a-z_][a-z0-9_]*|custom\.[A-Za-z0-9_%-]+)$`)
 	expression = regexp.MustCompile(`^\$(_id(\.[gd][0-9]*)?|[a-z][a-z0-9_]*|custom\.[A-Za-z0-9_%-]+)$`)
 )
@@ -103,6 +106,11 @@ func check(name string, command bson.Raw) error {
 			return fmt.Errorf("it asks for more than the names of workspaces")
 		}
 		return nil
+	case "dropIndexes": // one, of this package
+		if name, _ := command.Lookup("index").StringValueOK(); !ownIndex.MatchString(name) {
+			return fmt.Errorf("it drops another index than its own")
+		}
+		return nil
 	case "listDatabases", "createIndexes", "listIndexes", "collMod", "listCollections", "dropDatabase", "endSessions", "getMore", "killCursors":
 		return nil
 	}
@@ -166,6 +174,9 @@ func checkOperators(d bson.Raw) error {
 	for _, o := range elements(d) {
 		if !slices.Contains(filterOperators, o.Key()) {
 			return fmt.Errorf("the compiler emits no %s", o.Key())
+		}
+		if text, ok := o.Value().StringValueOK(); o.Key() == "$regex" && (!ok || !pattern.MatchString(text)) {
+			return fmt.Errorf("the compiler makes no pattern %s", text)
 		}
 		if inner, ok := o.Value().DocumentOK(); ok {
 			if o.Key() != "$not" && o.Key() != "$elemMatch" {
@@ -314,6 +325,12 @@ func TestWatchRefuses(t *testing.T) {
 		{"find", `{"find":"t","filter":{"org_id":{"$eq":"w"},"custom.a.b":{"$eq":1}}}`, false},
 		{"find", `{"find":"t","filter":{"org_id":{"$eq":"w"},"$or":[{"n":{"$expr":1}}]}}`, false},
 		{"find", `{"find":"t","filter":{"org_id":{"$eq":"w"},"n":{"$in":[{"$gt":""}]}}}`, false},
+		{"find", `{"find":"t","filter":{"org_id":{"$eq":"w"},"n":{"$regex":"[KkK]\\.\\*\\x00[ßẞ]日1"}}}`, true},
+		{"find", `{"find":"t","filter":{"org_id":{"$eq":"w"},"_id":{"$regex":"^w\\/[\\s\\S]*a"}}}`, true},
+		{"find", `{"find":"t","filter":{"org_id":{"$eq":"w"},"n":{"$regex":"a.*"}}}`, false},
+		{"find", `{"find":"t","filter":{"org_id":{"$eq":"w"},"n":{"$regex":"[a-z]"}}}`, false},
+		{"find", `{"find":"t","filter":{"org_id":{"$eq":"w"},"n":{"$regex":"(?i)a"}}}`, false},
+		{"find", `{"find":"t","filter":{"org_id":{"$eq":"w"},"n":{"$regex":{"$regularExpression":{"pattern":"a","options":""}}}}}`, false},
 		{"aggregate", `{"aggregate":"t","pipeline":[{"$match":{"org_id":{"$eq":"w"}}},{"$group":{"_id":"$n","n0":{"$sum":1}}}]}`, true},
 		{"aggregate", `{"aggregate":"t","pipeline":[{"$group":{"_id":"$n"}}]}`, false},
 		{"aggregate", `{"aggregate":"t","pipeline":[{"$match":{"org_id":{"$eq":"w"}}},{"$lookup":{"from":"t"}}]}`, false},
@@ -324,6 +341,8 @@ func TestWatchRefuses(t *testing.T) {
 		{"insert", `{"insert":"t","documents":[{"_id":"w/a","org_id":"w","custom":{"a%2Eb":1}}]}`, true},
 		{"insert", `{"insert":"t","documents":[{"_id":"w/a","org_id":"w","custom":{"a.b":1}}]}`, false},
 		{"insert", `{"insert":"t","documents":[{"_id":"w/a","org_id":"v"}]}`, false},
+		{"dropIndexes", `{"dropIndexes":"t","index":"email_0123abcd"}`, true},
+		{"dropIndexes", `{"dropIndexes":"t","index":"*"}`, false},
 		{"mapReduce", `{"mapReduce":"t"}`, false},
 	} {
 		var command bson.Raw

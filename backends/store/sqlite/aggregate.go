@@ -3,6 +3,7 @@ package sqlite
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"tenantry/backends/store/driver"
 )
@@ -10,81 +11,45 @@ import (
 // compileAggregation returns the statement and the type of each column of its rows.
 // With wide set sums are floats, which cannot overflow.
 func (w *workspace) compileAggregation(t *table, a driver.Aggregation, wide bool) (*statement, []driver.Type, error) {
-	if len(a.Groups)+len(a.Measures) == 0 {
-		return nil, nil, fmt.Errorf("an aggregation of %s needs a group or a measure", t.name)
+	order, err := a.Ranks()
+	if err != nil {
+		return nil, nil, err
 	}
 	s := w.statement(t, a.Where)
-	types := make([]driver.Type, 0, len(a.Groups)+len(a.Measures))
-	s.add("SELECT ")
+	var columns, groups, ranks []string
+	var types []driver.Type
 	for i, g := range a.Groups {
 		expr, typ, err := s.group(g)
 		if err != nil {
 			return nil, nil, err
 		}
-		if i > 0 {
-			s.add(", ")
-		}
-		s.add(expr)
-		types = append(types, typ)
+		columns, types, groups = append(columns, expr), append(types, typ), append(groups, strconv.Itoa(i+1))
 	}
-	for i, m := range a.Measures {
+	for _, m := range a.Measures {
 		expr, err := s.measure(m, wide)
 		if err != nil {
 			return nil, nil, err
 		}
-		if i+len(a.Groups) > 0 {
-			s.add(", ")
-		}
-		s.add(expr)
-		types = append(types, driver.Any)
+		columns, types = append(columns, expr), append(types, driver.Any)
 	}
+	for _, r := range order {
+		rank := strconv.Itoa(r.Column + 1)
+		if r.Desc {
+			rank += " DESC"
+		}
+		ranks = append(ranks, rank)
+	}
+	s.add("SELECT ", strings.Join(columns, ", "))
 	if err := s.from(a.Where); err != nil {
 		return nil, nil, err
 	}
-	for i := range a.Groups {
-		if i == 0 {
-			s.add(" GROUP BY ")
-		} else {
-			s.add(", ")
-		}
-		s.add(strconv.Itoa(i + 1))
-	}
-	if err := s.rank(a, len(types)); err != nil {
-		return nil, nil, err
+	if len(groups) > 0 {
+		s.add(" GROUP BY ", strings.Join(groups, ", "), " ORDER BY ", strings.Join(ranks, ", "))
 	}
 	if a.Limit > 0 {
 		s.add(" LIMIT ", s.param(int64(a.Limit)))
 	}
 	return s, types, nil
-}
-
-func (s *statement) rank(a driver.Aggregation, columns int) error {
-	steps := a.Sort
-	for i := range a.Groups {
-		steps = append(steps[:len(steps):len(steps)], driver.Rank{Column: i})
-	}
-	seen := make([]bool, columns)
-	first := true
-	for _, r := range steps {
-		if r.Column < 0 || r.Column >= columns {
-			return fmt.Errorf("an aggregation of %d columns cannot be sorted by column %d", columns, r.Column)
-		}
-		if seen[r.Column] {
-			continue
-		}
-		seen[r.Column] = true
-		if first {
-			s.add(" ORDER BY ")
-			first = false
-		} else {
-			s.add(", ")
-		}
-		s.add(strconv.Itoa(r.Column + 1))
-		if r.Desc {
-			s.add(" DESC")
-		}
-	}
-	return nil
 }
 
 // number is the operand where it is a number, else NULL.
@@ -115,7 +80,7 @@ func (s *statement) group(g driver.Group) (string, driver.Type, error) {
 		return "", 0, err
 	}
 	if g.By == driver.NoBucket {
-		return o.expr, o.typ, nil
+		return o.whole, o.typ, nil
 	}
 	typ := o.typ
 	if g.Ref.Custom {
@@ -179,7 +144,7 @@ func (s *statement) measure(m driver.Measure, wide bool) (string, error) {
 	case driver.Max:
 		return "max(" + ordered + ")", nil
 	case driver.Distinct:
-		return "count(DISTINCT " + o.expr + ")", nil
+		return "count(DISTINCT " + o.whole + ")", nil
 	}
 	return "", fmt.Errorf("unknown measure %d", m.Op)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tenantry/backends/store/driver"
+	"tenantry/internal/texts"
 )
 
 // maxPlaceholders is the longest list that gets one parameter for each value; longer ones travel as one JSON array.
@@ -30,21 +31,22 @@ type statement struct {
 	fields *fields
 	sought []string
 	// side says whether element look-ups go through side tables; see indexed.
-	side bool
-	ws   int64  // the workspace, where several share the table
-	mark string // of it, once it was written, or a number; see statement
+	side  bool
+	ws    int64  // the workspace, where several share the table
+	brief bool   // one document is looked up by a unique index: it waits in no lane, as one that is read by its id
+	mark  string // of it, once it was written, or a number; see statement
 	// began is when the snapshot was begun that it was asked of; zero: of none that was held.
 	began time.Time
 }
 
 type customKey struct{ name, param string }
 
-// statement begins one that asks for what meets the predicate. Where an index on a custom value serves that, the
+// statement begins one that asks for what meets the predicate, in that order. Where an index on a custom value serves that, the
 // workspace is a number in it, since a parameter would not tell the planner that the index is its own.
-func (w *workspace) statement(t *table, where driver.Predicate) *statement {
+func (w *workspace) statement(t *table, where driver.Predicate, sort ...driver.Order) *statement {
 	s := &statement{t: t, fields: &w.file.fields, ws: w.space.id}
 	s.sql.Grow(256)
-	if s.served(where) {
+	if s.served(where) || len(sort) > 0 && s.hasIndex(sort[0].Ref) {
 		s.mark = strconv.FormatInt(s.ws, 10)
 	}
 	return s
@@ -78,7 +80,7 @@ func (s *statement) key(name string) (string, error) {
 			return k.param, nil
 		}
 	}
-	if !validKey(name) {
+	if !texts.Plain(name, 64, "_-") {
 		return "", fmt.Errorf("custom field %q: a name has 1 to 64 of letters, digits, _ and -", name)
 	}
 	k := customKey{name: name, param: s.param(name)}
@@ -86,25 +88,12 @@ func (s *statement) key(name string) (string, error) {
 	return k.param, nil
 }
 
-func validKey(name string) bool {
-	if name == "" || len(name) > 64 {
-		return false
-	}
-	for i := range len(name) {
-		c := name[i]
-		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-') {
-			return false
-		}
-	}
-	return true
-}
-
 // operand is a value of the row as SQL.
 type operand struct {
-	// expr has the row's value, a bool as blob where typ is Any.
-	expr string
-	typ  driver.Type
-	side string
+	// expr has the row's value, a bool as blob where typ is Any, and nothing for a list or an object; whole has these too.
+	expr, whole string
+	typ         driver.Type
+	side        string
 	// json and text are the custom value as JSON and as SQL value. A comparison of text is
 	// cheaper than one of expr and never misses what expr would match.
 	json, text string
@@ -118,7 +107,7 @@ func (s *statement) operand(r driver.Ref) (operand, error) {
 		if !ok {
 			return operand{}, fmt.Errorf("collection %s has no field %q", s.t.name, r.Name)
 		}
-		return operand{expr: f.column, typ: f.typ, side: f.side}, nil
+		return operand{expr: f.column, whole: f.column, typ: f.typ, side: f.side}, nil
 	}
 	if s.hasIndex(r) {
 		o := customOperand("'" + r.Name + "'") // that has passed validKey when the index was wanted
@@ -139,8 +128,10 @@ func (s *statement) operand(r driver.Ref) (operand, error) {
 // customOperand returns the value of a custom key, which is a mark or, as indexes have it, quoted.
 func customOperand(key string) operand {
 	o := operand{typ: driver.Any, json: "(custom -> " + key + ")", text: "(custom ->> " + key + ")"}
-	o.expr = "(CASE substr(" + o.json + ", 1, 1) WHEN 't' THEN x'01' WHEN 'f' THEN x'00'" +
-		" WHEN '{' THEN CAST(" + o.json + " AS BLOB) WHEN '[' THEN CAST(" + o.json + " AS BLOB) ELSE " + o.text + " END)"
+	value := func(list string) string {
+		return "(CASE substr(" + o.json + ", 1, 1) WHEN 't' THEN x'01' WHEN 'f' THEN x'00' WHEN '{' THEN " + list + " WHEN '[' THEN " + list + " ELSE " + o.text + " END)"
+	}
+	o.expr, o.whole = value("NULL"), value("CAST("+o.json+" AS BLOB)")
 	return o
 }
 
@@ -189,6 +180,11 @@ func (s *statement) indexed(p driver.Predicate) bool {
 	return false
 }
 
+// one reports whether the predicate admits one document at most, by all fields of a unique index.
+func (t *table) one(p driver.Predicate) bool {
+	return slices.ContainsFunc(t.uniques, func(u unique) bool { return p.Pins(u.fields...) })
+}
+
 // searchable reports whether an index or side table can answer the predicate alone.
 func (s *statement) searchable(p driver.Predicate) bool {
 	switch p.Op {
@@ -208,7 +204,7 @@ func (s *statement) searchable(p driver.Predicate) bool {
 // seeks reports whether an index on the value serves the operator.
 func seeks(op driver.Op) bool {
 	switch op {
-	case driver.Eq, driver.In, driver.StartsWith, driver.Gt, driver.Gte, driver.Lt, driver.Lte:
+	case driver.Eq, driver.In, driver.StartsWith, driver.Gt, driver.Gte, driver.Lt, driver.Lte, driver.From:
 		return true
 	}
 	return false
@@ -273,10 +269,12 @@ func (s *statement) predicate(p driver.Predicate, top bool) error {
 		s.in(o, p.Values, p.Op == driver.Ne || p.Op == driver.Nin)
 	case driver.Gt, driver.Gte, driver.Lt, driver.Lte:
 		s.compare(o, p.Op, p.Values[0])
-	case driver.Contains:
-		s.contains(o, p.Values[0])
+	case driver.Contains, driver.ContainsFold:
+		s.contains(o, p.Op, p.Values[0])
 	case driver.StartsWith:
 		s.startsWith(o, p.Values[0])
+	case driver.From, driver.Before:
+		return s.placed(o, p)
 	default:
 		return fmt.Errorf("unknown operator %d", p.Op)
 	}
@@ -465,19 +463,34 @@ func (s *statement) compare(o operand, op driver.Op, value any) {
 	s.add(")")
 }
 
-func (s *statement) contains(o operand, value any) {
+// placed compares in the order of a sort, which is SQLite's own.
+func (s *statement) placed(o operand, p driver.Predicate) error {
+	v, ok := o.literal(p.Values[0])
+	if !ok || o.json == "" {
+		return fmt.Errorf("%s has no place for a %T", p.Ref.Name, p.Values[0])
+	}
+	if p.Op == driver.From {
+		s.add("(", o.expr, " >= ", s.param(v), ")")
+	} else {
+		s.add("(", o.expr, " IS NULL OR ", o.expr, " < ", s.param(v), ")")
+	}
+	return nil
+}
+
+func (s *statement) contains(o operand, op driver.Op, value any) {
 	v, isText := value.(string)
 	if _, ok := o.literal(value); !ok || !isText {
 		s.add("0")
 		return
 	}
+	in := map[driver.Op]string{driver.Contains: "instr(", driver.ContainsFold: instrFold + "("}[op]
 	switch mark := s.param(v); {
 	case o.text != "":
-		s.add("(instr(", o.text, ", ", mark, ") > 0 AND substr(", o.json, ", 1, 1) = '\"')")
+		s.add("(", in, o.text, ", ", mark, ") > 0 AND substr(", o.json, ", 1, 1) = '\"')")
 	case o.typ == driver.Any:
-		s.add("(typeof(", o.expr, ") = 'text' AND instr(", o.expr, ", ", mark, ") > 0)")
+		s.add("(typeof(", o.expr, ") = 'text' AND ", in, o.expr, ", ", mark, ") > 0)")
 	default:
-		s.add("instr(", o.expr, ", ", mark, ") > 0")
+		s.add(in, o.expr, ", ", mark, ") > 0")
 	}
 }
 

@@ -6,6 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"tenantry/backends/store/driver"
+	"tenantry/internal/beside"
+
 	"zombiezen.com/go/sqlite"
 )
 
@@ -33,6 +36,9 @@ type conn struct {
 	// found in its file; both of the writer alone.
 	wrote uint64
 	there map[int64]bool
+	cache *cache // nil where it has no share of one
+	parts int64  // of it
+	pages int64  // what it was told they are
 }
 
 func openConn(path string, flags sqlite.OpenFlags, pragmas ...string) (*conn, error) {
@@ -42,6 +48,10 @@ func openConn(path string, flags sqlite.OpenFlags, pragmas ...string) (*conn, er
 	}
 	c := &conn{raw: raw, stmts: map[string]*sqlite.Stmt{}, done: make(chan struct{}), there: map[int64]bool{}}
 	raw.SetBusyTimeout(busyTimeout)
+	if err := raw.CreateFunction(instrFold, &sqlite.FunctionImpl{NArgs: 2, Deterministic: true, Scalar: foldedIn}); err != nil {
+		_ = raw.Close()
+		return nil, err
+	}
 	for _, p := range pragmas {
 		if err := c.script(p); err != nil {
 			_ = raw.Close()
@@ -52,9 +62,32 @@ func openConn(path string, flags sqlite.OpenFlags, pragmas ...string) (*conn, er
 	return c, nil
 }
 
+// instrFold is instr whatever the case, a function of ours: SQLite folds ASCII alone, and GLOB with the cases of each letter takes
+// four times as long and ends at NUL. Nothing that is stored names it, so that other programs can read the file.
+const instrFold = "instr_fold"
+
+func foldedIn(ctx sqlite.Context, args []sqlite.Value) (sqlite.Value, error) {
+	if args[0].Type() != sqlite.TypeText {
+		return sqlite.IntegerValue(0), nil
+	}
+	part, known := ctx.AuxData(1).(*driver.Folded)
+	if !known {
+		part = driver.Fold(args[1].Text())
+		ctx.SetAuxData(1, part)
+	}
+	if part.In(args[0].Text()) {
+		return sqlite.IntegerValue(1), nil
+	}
+	return sqlite.IntegerValue(0), nil
+}
+
 func (c *conn) close() error {
 	c.stmts, c.texts = map[string]*sqlite.Stmt{}, 0 // who still has the database has not them too
-	return c.raw.Close()
+	err := c.raw.Close()
+	if c.cache != nil {
+		c.cache.count(-c.parts)
+	}
+	return err
 }
 
 // arm makes the end of ctx interrupt the connection, until the returned function is called.
@@ -73,6 +106,12 @@ func (c *conn) arm(ctx context.Context) (disarm func()) {
 		c.done = make(chan struct{})
 		c.raw.SetInterrupt(c.done)
 	}
+}
+
+// until calls do, which the end of ctx interrupts. A panic in it is an error.
+func (c *conn) until(ctx context.Context, do func() error) error {
+	defer c.arm(ctx)()
+	return beside.Try(do)
 }
 
 // prepare returns the statement, reset. Its bindings may be those of an earlier use.

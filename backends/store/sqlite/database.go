@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strconv"
 	"sync"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"tenantry/backends/store/driver"
+	"tenantry/internal/beside"
+
 	"zombiezen.com/go/sqlite"
 )
 
@@ -20,17 +23,18 @@ const (
 	snapshotAge = 10 * time.Millisecond
 	// lockTimeout is how long a write waits for another process, a backup for example.
 	lockTimeout = 5 * time.Second
-	// maxLog is how long the log may get, in bytes, before readers wait for it to begin anew, and logPatience how long they do
-	// for each time that it is as long as that.
+	// maxLog is how long the log may get, in bytes, before readers wait for it to begin anew, logPatience how long they do at a time,
+	// and logAgain how long they do not after that, unless it has grown by much.
 	maxLog      = 64 << 20
-	logPatience = 100 * time.Millisecond
+	logPatience = 200 * time.Millisecond
+	logAgain    = time.Second
 
 	// A reader may have to recover the log after a crash, so it must be able to write.
 	connectionFlags = sqlite.OpenReadWrite
 )
 
 // readerSetUp leaves out what the file itself says: that it has a log.
-const readerSetUp = "PRAGMA query_only = ON; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -4096"
+const readerSetUp = "PRAGMA query_only = ON; PRAGMA temp_store = MEMORY"
 
 // database is an open file: one writer and some readers, each opened when first needed.
 type database struct {
@@ -49,6 +53,7 @@ type database struct {
 	writer     *conn         // nil before the first write, and after a failure
 	unmeasured int           // documents written since the statistics were looked at
 	long       int64         // bytes of the log when it was to be shortened last
+	tried      time.Time     // when that was
 	shortening atomic.Bool
 	beside     sync.WaitGroup // who shortens it
 
@@ -80,7 +85,7 @@ func openDatabase(ctx context.Context, e *Engine, path string, o *driver.Opening
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	logged, err := checkFile(path)
+	logged, err := e.checkFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -107,19 +112,21 @@ func openDatabase(ctx context.Context, e *Engine, path string, o *driver.Opening
 // holds reports whether the file is the owner's and has been prepared for the schema. The reader it opens is
 // the one that the next question uses.
 func (db *database) holds(ctx context.Context, o *driver.Opening, s *schema) (bool, error) {
-	r, err := db.reader(ctx)
-	if err != nil {
-		return false, err
-	}
-	ready, err := s.isIn(r.conn, o)
-	db.putReader(r, err)
+	ready := false
+	err := db.ask(ctx, func(r *reader) (err error) {
+		ready, err = s.isIn(r.conn, o)
+		return err
+	})
 	return ready, err
 }
 
 // create makes the file, empty, unless it is there. Connections never do: a file that is
 // lost while it is in use is not to be made anew by the next write.
 func create(path string) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil // to open it could end locks: see aside
+	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
@@ -129,11 +136,11 @@ func create(path string) error {
 func (db *database) openWriter() (*conn, error) {
 	// What is purged must not lie in pages that nothing uses.
 	pragmas := "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY; PRAGMA secure_delete = ON;" +
-		" PRAGMA cache_size = -16384; PRAGMA wal_autocheckpoint = 8000; PRAGMA journal_size_limit = " + strconv.FormatInt(db.engine.opts.maxLog, 10)
+		" PRAGMA wal_autocheckpoint = 8000; PRAGMA journal_size_limit = " + strconv.FormatInt(db.engine.opts.maxLog, 10)
 	if db.engine.opts.maxPages != nil {
 		pragmas += fmt.Sprintf("; PRAGMA max_page_count = %d", db.engine.opts.maxPages())
 	}
-	c, err := openConn(db.path, connectionFlags, pragmas)
+	c, err := db.connect(writerParts, pragmas)
 	if err == nil {
 		c.raw.SetBusyTimeout(0) // begin waits, and can be interrupted
 	}
@@ -164,6 +171,17 @@ func (db *database) close() error {
 	db.counts.changed(nil)
 	db.lanes.forget()
 	return errors.Join(errs...)
+}
+
+// ask calls do with a reader whose next statement sees every acknowledged write. A panic in it is an error.
+func (db *database) ask(ctx context.Context, do func(*reader) error) error {
+	r, err := db.reader(ctx)
+	if err != nil {
+		return err
+	}
+	err = beside.Try(func() error { return do(r) })
+	db.putReader(r, err)
+	return err
 }
 
 // reader returns a reader whose next statement sees every acknowledged write. putReader must follow.
@@ -212,7 +230,7 @@ func (db *database) takeReader() (*reader, error) {
 			return nil, err
 		}
 	}
-	c, err := openConn(db.path, connectionFlags, readerSetUp)
+	c, err := db.connect(readerParts, readerSetUp)
 	if err != nil {
 		return nil, err
 	}
@@ -225,12 +243,16 @@ func (db *database) putReader(r *reader, err error) {
 	if r.holding && (err != nil || time.Since(r.began) >= snapshotAge) {
 		err = errors.Join(err, r.end())
 	}
-	if err != nil && (transient(err) || r.holding) {
+	if err != nil && (broken(err) || r.holding) {
 		_ = r.conn.close()
 		return
 	}
 	db.mu.Lock()
 	defer db.mu.Unlock()
+	if r.conn.fit() != nil {
+		_ = r.conn.close()
+		return
+	}
 	db.idle = append(db.idle, r)
 	if r.holding && !db.armed {
 		db.arm()
@@ -288,19 +310,18 @@ func (db *database) commit(c *conn) error {
 }
 
 // shorten has a long log begin anew, which it does only where no reader is at work in it: among many there may never be
-// such a moment. Those who would begin wait a while for those who are at it, the longer the longer the log. No write waits for
-// that, whose time may be short. The writer is held.
+// such a moment. Those who would begin wait a moment for those who are at it, again and again, since one of these may take long.
+// No write waits for that, whose time may be short. The writer is held.
 func (db *database) shorten() {
 	most := db.engine.opts.maxLog
 	log, err := os.Stat(db.path + "-wal")
-	if err != nil || log.Size() <= max(most, db.long+most/4) || db.shortening.Swap(true) {
+	if err != nil || log.Size() <= most || log.Size() <= db.long+most/4 && time.Since(db.tried) < logAgain || db.shortening.Swap(true) {
 		return
 	}
-	db.long = log.Size()
-	within := min(logPatience*time.Duration(db.long/most), db.engine.opts.QueryTimeout)
+	db.long, db.tried = log.Size(), time.Now()
 	db.beside.Go(func() {
 		defer db.shortening.Store(false)
-		patience := time.NewTimer(within)
+		patience := time.NewTimer(logPatience)
 		defer patience.Stop()
 		for range cap(db.reading) {
 			select {

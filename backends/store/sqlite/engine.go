@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"tenantry/backends/store/driver"
+	"tenantry/internal/beside"
+	"tenantry/internal/bounded"
 
 	"github.com/gofrs/flock"
 	"zombiezen.com/go/sqlite"
@@ -27,6 +29,7 @@ const (
 
 	defaultMaxOpen      = 128
 	defaultReaders      = 4
+	defaultCache        = 256
 	defaultQueryTimeout = 10 * time.Second
 	closeTimeout        = 10 * time.Second
 	idleTimeout         = 2 * time.Minute
@@ -47,6 +50,8 @@ type Options struct {
 	MaxOpen int
 	// Readers bounds the statements that read one file at a time (4).
 	Readers int
+	// Cache is how many MiB the pages of all files may take in memory (256), but for what the calls under way need beyond it.
+	Cache int
 	// QueryTimeout ends statements whose context has no earlier deadline (10 s).
 	QueryTimeout time.Duration
 	// Observe, when set, is called once for every distinct read statement, possibly concurrently.
@@ -56,7 +61,8 @@ type Options struct {
 	maxPages     func() int
 	maxLog       int64
 	noSnapshots  bool
-	eager        bool // every field that is asked for gets an index at once
+	eager        bool   // every field that is asked for gets an index at once
+	admitting    func() // called between reading who is in a shared file and taking it for true
 	idleInterval time.Duration
 	idleTimeout  time.Duration
 }
@@ -74,13 +80,17 @@ type Engine struct {
 	freed   chan struct{} // wakes a caller that waits for a slot
 	waiters atomic.Int64
 	closed  atomic.Bool
+	cache   cache
 
-	lock    *flock.Flock // of the folder
+	lock    *flock.Flock                // of the folder
+	aside   aside                       // connections to files beside those of databases that are open
+	spaces  bounded.Weak[string, space] // of shared files, by workspace; each is held by those who have a handle on it
+	files   bounded.Weak[string, file]  // as are files, and by those that follow
 	mu      sync.Mutex
-	files   map[string]*file
 	open    map[*file]struct{}
-	schemas []*schema         // those that workspaces were opened with
-	spaces  map[string]*space // of shared files, by workspace
+	indexed map[*file]struct{} // have indexes on fields, which are told of, and known, once the file was opened
+	schemas []*schema          // those that workspaces were opened with
+	removed int                // how many were taken out of shared files
 
 	observed sync.Map
 	stop     chan struct{}
@@ -105,6 +115,7 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 	}
 	setDefault(&opts.MaxOpen, defaultMaxOpen)
 	setDefault(&opts.Readers, defaultReaders)
+	setDefault(&opts.Cache, defaultCache)
 	setDefault(&opts.QueryTimeout, defaultQueryTimeout)
 	setDefault(&opts.maxLog, maxLog)
 	setDefault(&opts.idleInterval, idleInterval)
@@ -118,9 +129,10 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 	}
 	e := &Engine{
 		opts: opts, lock: lock, slots: make(chan struct{}, opts.MaxOpen), freed: make(chan struct{}, 1),
-		files: map[string]*file{}, open: map[*file]struct{}{}, spaces: map[string]*space{},
+		open: map[*file]struct{}{}, indexed: map[*file]struct{}{},
 		stop: make(chan struct{}), stopped: make(chan struct{}), jobs: make(chan func(context.Context), maxJobs),
 	}
+	e.cache.pages = int64(opts.Cache) << 10 / pageKiB
 	working, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	e.cancel = cancel
 	e.working.Go(func() { e.work(working) })
@@ -196,7 +208,7 @@ func (e *Engine) work(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case do := <-e.jobs:
-			do(ctx)
+			_ = beside.Try(func() error { do(ctx); return nil }) // a fault of one keeps nobody from the others
 		}
 	}
 }
@@ -223,17 +235,10 @@ func (e *Engine) schema(collections []*driver.Collection, shared bool) (*schema,
 }
 
 func (e *Engine) file(name string) (*file, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	if e.closed.Load() {
 		return nil, errClosed
 	}
-	f := e.files[name]
-	if f == nil {
-		f = newFile(e, name)
-		e.files[name] = f
-	}
-	return f, nil
+	return e.files.GetOrPut(name, func() *file { return newFile(e, name) }), nil
 }
 
 // Remove closes the workspace once its running calls have ended and deletes its file, or its documents in a
@@ -253,13 +258,19 @@ func (e *Engine) Remove(ctx context.Context, name, owner string) error {
 	return nil
 }
 
-func (e *Engine) forget(f *file) {
+// hold keeps the file, or no longer, for what is known of its indexes.
+func (e *Engine) hold(f *file, indexed bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.files[f.name] == f {
-		delete(e.files, f.name)
+	if indexed {
+		e.indexed[f] = struct{}{}
+	} else {
+		delete(e.indexed, f)
 	}
 }
+
+// Kept returns of how many workspaces and files something is kept in memory.
+func (e *Engine) Kept() int { return e.spaces.Len() + e.files.Len() }
 
 // Atomic reports that a batch is one transaction.
 func (e *Engine) Atomic() bool { return true }
@@ -348,9 +359,14 @@ func (e *Engine) closeIdle(ctx context.Context) {
 					_, _ = f.closeIdle()
 					continue
 				}
-				f.dropAstray()
-				f.dropUnused(ctx, now.Add(-fieldUnused))
+				_ = beside.Try(func() error {
+					f.dropAstray()
+					f.dropUnused(ctx, now.Add(-fieldUnused))
+					f.noteUses(ctx)
+					return nil
+				})
 			}
+			_ = beside.Try(func() error { e.fit(); return nil }) // a writer that had just ended its work was missed
 		}
 	}
 }
@@ -369,6 +385,11 @@ func (e *Engine) reserve(ctx context.Context) error {
 	defer backstop.Stop()
 	for {
 		e.evict()
+		select { // first, for another is closed where one of the others is ready too
+		case e.slots <- struct{}{}:
+			return nil
+		default:
+		}
 		select {
 		case e.slots <- struct{}{}:
 			return nil

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"tenantry/backends/store/driver"
+	"tenantry/internal/beside"
+
 	"zombiezen.com/go/sqlite"
 )
 
@@ -55,6 +57,9 @@ func transient(err error) bool {
 	}
 	return false
 }
+
+// broken reports whether the connection that err came from had better not be used again.
+func broken(err error) bool { return transient(err) || errors.Is(err, beside.ErrPanic) }
 
 // duplicate returns the error for a broken unique constraint, or nil when err is another one.
 // SQLite names the columns at the end of its message.

@@ -19,13 +19,17 @@ const dropTimeout = time.Second
 
 // Place returns the file of the workspace.
 func (e *Engine) Place(name string) string {
-	e.mu.Lock()
-	shares := e.spaces[name] != nil || e.opts.Shared && e.files[name] == nil
-	e.mu.Unlock()
-	if _, err := os.Stat(e.own(name)); shares && err != nil {
-		return e.shared(name)
+	if _, err := os.Stat(e.own(name)); err == nil {
+		return e.own(name)
 	}
-	return e.own(name)
+	if e.spaces.Get(name) == nil && (!e.opts.Shared || e.files.Get(name) != nil) {
+		ctx, cancel := context.WithTimeout(context.Background(), e.opts.QueryTimeout)
+		defer cancel()
+		if _, found, _ := e.entry(ctx, name); !found {
+			return e.own(name)
+		}
+	}
+	return e.shared(name)
 }
 
 // Missing returns a *driver.DamagedError where the workspace has no file, or an empty one, and is in no shared
@@ -97,8 +101,8 @@ func (e *Engine) Examine(ctx context.Context, name string) error {
 		return errClosed
 	}
 	err, path := e.Missing(name), e.Place(name)
+	f := e.files.Get(strings.TrimSuffix(filepath.Base(path), ".db"))
 	e.mu.Lock()
-	f := e.files[strings.TrimSuffix(filepath.Base(path), ".db")]
 	lately := f != nil && isShared(f.name) && time.Since(f.examined) < examinedFor
 	e.mu.Unlock()
 	switch {
@@ -106,7 +110,7 @@ func (e *Engine) Examine(ctx context.Context, name string) error {
 	case lately:
 		return nil
 	default:
-		err = check(ctx, path)
+		err = e.check(ctx, path)
 	}
 	switch {
 	case f == nil:
@@ -122,19 +126,20 @@ func (e *Engine) Examine(ctx context.Context, name string) error {
 
 // check must not open the file by itself: closing it again would end the locks that the
 // connections of this process hold.
-func check(ctx context.Context, path string) error {
+func (e *Engine) check(ctx context.Context, path string) error {
+	defer e.aside.enter(path)()
 	doing := "examine " + path
-	c, err := openConn(path, connectionFlags, readerSetUp)
+	c, err := (&database{engine: e, path: path}).connect(readerParts, readerSetUp)
 	if err != nil {
 		return failed(ctx, doing, err)
 	}
-	disarm := c.arm(ctx)
 	fault := ""
-	err = c.rows("PRAGMA integrity_check(1)", nil, func(row *sqlite.Stmt) error {
-		fault = row.ColumnText(0)
-		return nil
+	err = c.until(ctx, func() error {
+		return c.rows("PRAGMA integrity_check(1)", nil, func(row *sqlite.Stmt) error {
+			fault = row.ColumnText(0)
+			return nil
+		})
 	})
-	disarm()
 	err = failed(ctx, doing, errors.Join(err, c.close()))
 	if err == nil && fault != "ok" {
 		return damaged(doing, errors.New(fault))

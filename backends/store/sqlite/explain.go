@@ -31,21 +31,18 @@ func (w *workspace) Explain(ctx context.Context, q driver.Query) (driver.Plan, e
 		return driver.Plan{}, failed(ctx, doing, err)
 	}
 	defer w.file.release()
-	r, err := db.reader(ctx)
-	if err != nil {
-		return driver.Plan{}, failed(ctx, doing, err)
-	}
 	plan := driver.Plan{Every: true}
 	found := false
-	err = r.conn.rows("EXPLAIN QUERY PLAN "+s.sql.String(), s.args, func(row *sqlite.Stmt) error {
-		if index, every, is := access(row.ColumnText(3)); is && !found {
-			plan.Index, plan.Every, found = index, every, true
-		} else if is {
-			plan.Every = plan.Every && every // the documents of those that an inner question found
-		}
-		return nil
+	err = db.ask(ctx, func(r *reader) error {
+		return r.conn.rows("EXPLAIN QUERY PLAN "+s.sql.String(), s.args, func(row *sqlite.Stmt) error {
+			if index, every, is := access(row.ColumnText(3)); is && !found {
+				plan.Index, plan.Every, found = index, every, true
+			} else if is {
+				plan.Every = plan.Every && every // the documents of those that an inner question found
+			}
+			return nil
+		})
 	})
-	db.putReader(r, err)
 	for _, name := range s.sought {
 		plan.Fields = append(plan.Fields, w.file.fields.status(fieldKey{w.space.id, t.name, name}))
 	}

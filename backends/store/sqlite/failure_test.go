@@ -103,6 +103,10 @@ func fill(t *testing.T, ws *workspace, c *driver.Collection, n int) {
 
 func TestLongQueriesAreInterrupted(t *testing.T) {
 	t.Parallel()
+	e := openEngine(t, Options{Readers: 1})
+	p := people()
+	ws := openWorkspace(t, e, "w", p)
+	fill(t, ws, p, 20_000) // seconds, if nobody ends it
 	for _, c := range []struct {
 		name    string
 		timeout time.Duration // of the engine
@@ -120,11 +124,6 @@ func TestLongQueriesAreInterrupted(t *testing.T) {
 		{"ceiling of the engine", 30 * time.Millisecond, context.WithCancel, context.DeadlineExceeded},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			e := openEngine(t, Options{Readers: 1})
-			p := people()
-			ws := openWorkspace(t, e, "w", p)
-			fill(t, ws, p, 20_000) // seconds, if nobody ends it
 			usual := e.opts.QueryTimeout
 			for range 3 {
 				ctx, cancel := c.ctx(t.Context())

@@ -33,8 +33,10 @@ const (
 	fieldBuild = 4 * time.Second
 	// fieldAgain is how long one is not tried again that took longer: the machine may have been busy.
 	fieldAgain = time.Hour
-	// fieldUnused is how long one is kept that nobody asks for while the program runs.
+	// fieldUnused is how long one is kept that nobody asks for, and fieldNoted how much later that may be than the file says. It
+	// does by counters of nobody's that have the names of the indexes and count in Unix seconds.
 	fieldUnused = 7 * 24 * time.Hour
+	fieldNoted  = time.Hour
 	// maxJobs bounds what waits to be done. What finds no room is asked for again.
 	maxJobs = 64
 	// maxFields bounds the fields of a file that are watched.
@@ -89,6 +91,7 @@ type fieldIndex struct {
 	next   time.Time    // when, at the earliest
 	slow   int          // questions that were
 	used   atomic.Int64 // last, Unix nanoseconds
+	noted  int64        // when the file says that was
 }
 
 // readyIndex returns what is known of one that was used just now.
@@ -100,6 +103,7 @@ func readyIndex() *fieldIndex {
 
 // fields are the indexes on custom values of one file, and what asks for more. The zero value knows of none.
 type fields struct {
+	tell func(some bool) // whether any is known; may be nil
 	mu   sync.Mutex
 	all  map[fieldKey]*fieldIndex
 	have atomic.Pointer[map[fieldKey]*fieldIndex] // those that are ready; nil before the file was looked at
@@ -122,13 +126,17 @@ func (f *fields) change(do func(all map[fieldKey]*fieldIndex)) {
 		f.all = map[fieldKey]*fieldIndex{}
 	}
 	do(f.all)
-	have := map[fieldKey]*fieldIndex{}
+	have, some := map[fieldKey]*fieldIndex{}, false
 	for key, x := range f.all {
+		some = some || x.state != ""
 		if x.state == driver.IndexReady {
 			have[key] = x
 		}
 	}
 	f.have.Store(&have)
+	if f.tell != nil {
+		f.tell(some)
+	}
 }
 
 // set says what is known of a key, and that others have no index any more.
@@ -146,29 +154,30 @@ func (f *fields) load(ctx context.Context, db *database) error {
 	if f.have.Load() != nil {
 		return nil
 	}
-	r, err := db.reader(ctx)
-	if err != nil {
-		return err
-	}
 	found, former := map[fieldKey]*fieldIndex{}, []string{}
-	err = r.conn.rows("SELECT name, sql FROM sqlite_schema WHERE name GLOB 'x:*'", nil, func(row *sqlite.Stmt) error {
-		if key, ok := keyOf(row.ColumnText(0)); ok {
-			found[key] = readyIndex()
-			found[key].dated = !strings.Contains(row.ColumnText(1), riding)
-		} else {
-			former = append(former, row.ColumnText(0))
-		}
-		return nil
-	})
-	db.putReader(r, err)
-	if err != nil {
+	if err := db.ask(ctx, func(r *reader) error {
+		return r.conn.rows("SELECT name, sql, (SELECT max(value) FROM counters"+nobodys(db.shared)+" AND name = x.name) FROM sqlite_schema AS x WHERE name GLOB 'x:*'", nil, func(row *sqlite.Stmt) error {
+			if key, ok := keyOf(row.ColumnText(0)); ok && strings.Contains(row.ColumnText(1), customOperand("'"+key.key+"'").expr) {
+				found[key] = readyIndex()
+				if last := time.Unix(row.ColumnInt64(2), 0).UnixNano(); last > 0 {
+					found[key].noted = last
+					found[key].used.Store(last)
+				}
+				found[key].dated = !strings.Contains(row.ColumnText(1), riding)
+			} else {
+				former = append(former, row.ColumnText(0))
+			}
+			return nil
+		})
+	}); err != nil {
 		return err
 	}
 	f.change(func(all map[fieldKey]*fieldIndex) { maps.Copy(all, found) })
 	if len(former) == 0 {
 		return nil
 	}
-	// An earlier version named them otherwise. Where they cannot be dropped now, they are when the file is opened next.
+	// An earlier version named them otherwise, or had lists in
+	// them. Where they cannot be dropped now, they are when the file is opened next.
 	_ = db.transact(ctx, ctx, 0, nil, func(c *conn) error {
 		for _, name := range former {
 			if err := dropIndex(c, name); err != nil {
@@ -262,8 +271,10 @@ func (e *Engine) makeIndex(ctx context.Context, job fieldJob) {
 		dropped = nil
 	}
 	switch {
+	case errors.Is(err, errRemoved):
+		x.state = ""
 	case err == nil, job.had: // that one is still there
-	case errors.Is(err, errFewDocuments), errors.Is(err, errRemoved), errors.Is(err, driver.ErrUnavailable), ctx.Err() != nil:
+	case errors.Is(err, errFewDocuments), errors.Is(err, driver.ErrUnavailable), ctx.Err() != nil:
 		x.state = "" // who asks again finds out again
 	case err != nil:
 		x.state, x.reason = driver.IndexRefused, fmt.Sprintf("it could not be made within %s, so questions about the field read every document: %v", job.within(), err)
@@ -316,12 +327,17 @@ func (j fieldJob) make(ctx context.Context, most float64) (dropped []fieldKey, e
 		if err := dropAll(c, append(dropped, j.key)); err != nil {
 			return err
 		}
-		if err := c.script("CREATE INDEX " + quote(j.key.index()) + " ON " + j.t.quoted + " (" + strings.Join(append([]string{
+		// The workspace is said twice: the planner takes no index from its beginning to its end where it has another for ws.
+		if err := c.script("CREATE INDEX " + quote(j.key.index()) + " ON " + j.t.quoted + " (" + j.t.led("ws, ") + strings.Join(append([]string{
 			customOperand("'" + j.key.key + "'").expr, "id",
 		}, j.t.riders...), ", ") + end + j.t.led(" WHERE ws = "+strconv.FormatInt(j.key.ws, 10))); err != nil {
 			return err
 		}
-		return c.script(sampled + "; ANALYZE " + quote(j.key.index())) // else the planner takes it to be like any other
+		err := c.script(sampled + "; ANALYZE " + quote(j.key.index())) // else the planner takes it to be like any other
+		if err == nil && j.t.shared {
+			err = c.level()
+		}
+		return err
 	})
 	db.statistics.Add(1)
 	return dropped, failed(ctx, "make an index", err)
@@ -332,8 +348,19 @@ func dropAll(c *conn, keys []fieldKey) error {
 		if err := dropIndex(c, key.index()); err != nil {
 			return err
 		}
+		if err := c.exec("DELETE FROM counters"+nobodys(key.ws != 0)+" AND name = ?1", key.index()); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// nobodys begins the condition on counters that are no workspace's.
+func nobodys(shared bool) string {
+	if shared {
+		return " WHERE ws = 0"
+	}
+	return " WHERE true"
 }
 
 func dropIndex(c *conn, name string) error { return c.script("DROP INDEX IF EXISTS " + quote(name)) }
@@ -357,6 +384,44 @@ func (f *fields) surplus(among func(fieldKey) bool, most int, before int64) (key
 	return keys[:n]
 }
 
+// noteUses has an open file know when its indexes were used last.
+func (f *file) noteUses(ctx context.Context) {
+	used := map[fieldKey]int64{}
+	f.fields.mu.Lock()
+	for key, x := range f.fields.all {
+		if last := x.used.Load(); x.state == driver.IndexReady && last-x.noted >= int64(fieldNoted) {
+			used[key] = last
+		}
+	}
+	f.fields.mu.Unlock()
+	if len(used) == 0 || !f.retain() {
+		return
+	}
+	defer f.release()
+	ctx, cancel := context.WithTimeout(ctx, fieldBuild)
+	defer cancel()
+	if err := f.db.transact(ctx, ctx, 0, nil, func(c *conn) error {
+		for key, last := range used {
+			if f.fields.indexedBy(key) == nil { // it was dropped meanwhile
+				continue
+			}
+			if _, err := c.counter(f.db.shared, 0, key.index(), 0, last/int64(time.Second)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		return // the next round does
+	}
+	f.fields.mu.Lock()
+	defer f.fields.mu.Unlock()
+	for key, last := range used {
+		if x := f.fields.all[key]; x != nil {
+			x.noted = last
+		}
+	}
+}
+
 // dropUnused drops the indexes of an open file that nobody has asked for since.
 func (f *file) dropUnused(ctx context.Context, since time.Time) {
 	keys := f.fields.surplus(func(fieldKey) bool { return true }, maxFields, since.UnixNano())
@@ -377,19 +442,26 @@ func (f *file) dropUnused(ctx context.Context, since time.Time) {
 
 // Indexes tells of the indexes on custom values in the files that have been opened: the others are there
 // from the start.
-func (e *Engine) Indexes(context.Context) (found []driver.IndexStatus, err error) {
+func (e *Engine) Indexes(ctx context.Context) (found []driver.IndexStatus, err error) {
 	e.mu.Lock()
-	files := slices.Collect(maps.Values(e.files))
-	names := map[shelf]string{}
-	for name, s := range e.spaces {
-		names[shelf{s.id, sharedName(name)}] = name
-	}
+	files := slices.Collect(maps.Keys(e.indexed))
 	e.mu.Unlock()
 	for _, f := range files {
+		names := map[int64]string{}
+		if isShared(f.name) {
+			if err := e.look(ctx, f.name, func(c *conn) error {
+				return c.rows("SELECT ws, name FROM workspaces", nil, func(row *sqlite.Stmt) error {
+					names[row.ColumnInt64(0)] = row.ColumnText(1)
+					return nil
+				})
+			}); err != nil {
+				return nil, failed(ctx, "read who lives in "+f.path, err)
+			}
+		}
 		f.fields.mu.Lock()
 		for key, x := range f.fields.all {
 			if x.state != "" {
-				found = append(found, driver.IndexStatus{Database: cmp.Or(names[shelf{key.ws, f.name}], f.name), Collection: key.table, Index: key.key, State: x.state, Reason: x.reason})
+				found = append(found, driver.IndexStatus{Database: cmp.Or(names[key.ws], f.name), Collection: key.table, Index: key.key, State: x.state, Reason: x.reason})
 			}
 		}
 		f.fields.mu.Unlock()

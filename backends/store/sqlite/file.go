@@ -37,6 +37,7 @@ type file struct {
 
 func newFile(e *Engine, name string) *file {
 	f := &file{engine: e, name: name, path: e.own(name), turn: make(chan struct{}, 1)}
+	f.fields.tell = func(some bool) { e.hold(f, some) }
 	f.alone.asking = lane(e.opts.Readers - 1)
 	f.refs.Store(shut)
 	return f
@@ -58,6 +59,11 @@ func (f *file) retain() bool {
 
 func (f *file) release() {
 	f.used.Store(time.Now().UnixNano())
+	f.leave()
+}
+
+// leave is release by those whose use does not count.
+func (f *file) leave() {
 	if f.refs.Add(-1) == 0 && f.engine.waiters.Load() > 0 {
 		select {
 		case f.engine.freed <- struct{}{}:
@@ -237,7 +243,7 @@ func (f *file) remove(ctx context.Context, owner string) error {
 		case <-time.After(time.Millisecond):
 		}
 	}
-	there, err := ownerOf(f.path)
+	there, err := f.engine.ownerOf(f.path)
 	if err != nil {
 		return failed(ctx, "whose "+f.path+" is cannot be told, so it is left; move it away and repeat", err)
 	}
@@ -251,6 +257,7 @@ func (f *file) remove(ctx context.Context, owner string) error {
 		}
 	}
 	f.removed = true
-	f.engine.forget(f)
+	f.engine.files.Delete(f.name, f)
+	f.fields.change(func(all map[fieldKey]*fieldIndex) { clear(all) })
 	return nil
 }

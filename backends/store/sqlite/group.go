@@ -101,6 +101,10 @@ func (db *database) transact(ctx, wait context.Context, documents int, touched m
 func (db *database) serve() {
 	jobs, judged := db.line.next(), false
 	defer func() {
+		if !judged && db.writer != nil { // a panic: what the writer is in the middle of, nobody knows
+			_ = db.writer.close()
+			db.writer = nil
+		}
 		for _, j := range jobs {
 			if !judged { // a panic is no success, of those before it neither
 				j.err = errGivenUp
@@ -108,6 +112,7 @@ func (db *database) serve() {
 			close(j.done)
 		}
 		db.shorten()
+		db.fitWriter()
 		<-db.writing
 	}()
 	shared := false
@@ -140,15 +145,13 @@ func (db *database) begin(ctx context.Context) (c *conn, err error) {
 	return db.writer, nil
 }
 
-// run does the job, until its context ends.
+// run does the job, until its context ends. A panic in it is its error alone: who has the writer does the jobs of others.
 func (j *job) run(c *conn) error {
 	if err := j.ctx.Err(); err != nil {
 		return err
 	}
-	disarm := c.arm(j.ctx)
-	err := j.do(c)
+	err := c.until(j.ctx, func() error { return j.do(c) })
 	// From here on the transaction is not interrupted: a commit is either whole or not there.
-	disarm()
 	if err == nil {
 		err = j.ctx.Err()
 	}
@@ -218,7 +221,7 @@ func (c *conn) guard(j *job, guarded bool) error {
 	j.err = j.run(c)
 	switch {
 	case j.err == nil:
-	case c.raw.AutocommitEnabled(), transient(j.err), !guarded && c.wrote > before:
+	case c.raw.AutocommitEnabled(), broken(j.err), !guarded && c.wrote > before:
 		return j.err // an interrupted statement, or a full disk, has ended the whole transaction
 	case guarded:
 		if err := c.exec("ROLLBACK TO job"); err != nil {

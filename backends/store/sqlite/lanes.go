@@ -14,7 +14,8 @@ const (
 )
 
 // lanes share the readers of a database out: questions that were slow the last time have half of them, one
-// workspace has all but one, and what is read by its id waits for neither. The zero value knows of none.
+// workspace has all but one, and one document that is looked up by its id or another unique index waits for neither, so that
+// who an organization or a key is can be told while others ask for much in the workspace that all share. The zero value knows of none.
 type lanes struct {
 	slow chan struct{} // one for each slow question that is at work
 

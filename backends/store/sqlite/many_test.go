@@ -97,14 +97,14 @@ func TestFileWithoutLogGetsOne(t *testing.T) {
 	if err := raw(t, path, "PRAGMA journal_mode = DELETE").close(); err != nil {
 		t.Fatal(err)
 	}
-	if logged, err := checkFile(path); logged || err != nil {
+	if logged, err := first.checkFile(path); logged || err != nil {
 		t.Fatalf("the file has a log: %v", err)
 	}
 	ws := openWorkspace(t, openEngine(t, Options{Dir: dir}), "w", c)
 	if n, err := ws.Count(t.Context(), c, driver.Predicate{}); n != 3 || err != nil {
 		t.Fatalf("%d, %v", n, err)
 	}
-	if logged, err := checkFile(path); !logged || err != nil {
+	if logged, err := first.checkFile(path); !logged || err != nil {
 		t.Errorf("the file has no log: %v", err)
 	}
 }

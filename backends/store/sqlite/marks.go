@@ -22,27 +22,28 @@ type mark struct {
 	taken  time.Time
 }
 
-// ordered returns the columns by which the answer is in order, nil where a document of it is no mark for others:
-// where something is missing comes first, so that marks serve ascending orders alone.
-func (s *statement) ordered(q driver.Query) (by []string) {
+// ordered returns the columns by which the answer is in order, and whether it descends, nil where a document of it is no mark for
+// others. Where something is missing comes last in an order that descends: marks serve that of one column, as far as it has values.
+func (s *statement) ordered(q driver.Query) (by []string, desc bool) {
 	if len(q.Sort) == 0 && s.ranged(q.Where) || !s.t.shared && q.Where.Op == driver.And && len(q.Where.Kids) == 0 {
-		return nil
+		return nil, false
 	}
-	for _, o := range q.Sort {
-		if o.Desc || o.Ref.Custom {
-			return nil
+	order := append(slices.Clone(q.Sort), driver.Order{Ref: driver.Ref{Name: "id"}})
+	for i, o := range order {
+		if o.Desc != order[0].Desc || o.Desc && i > 1 || o.Ref.Custom {
+			return nil, false
 		}
 		if o.Ref.Name == "id" {
 			break
 		}
 		by = append(by, s.t.columns[o.Ref.Name].column)
 	}
-	return append(by, "id")
+	return append(by, "id"), order[0].Desc
 }
 
 // findDeep answers a page that lies behind many others.
 func (w *workspace) findDeep(ctx context.Context, doing string, s *statement, q driver.Query) ([]driver.Document, error) {
-	by := s.ordered(q)
+	by, desc := s.ordered(q)
 	if by == nil {
 		return w.documents(ctx, doing, s, min(q.Limit, maxReserve))
 	}
@@ -75,7 +76,8 @@ func (w *workspace) findDeep(ctx context.Context, doing string, s *statement, q 
 		docs = append(docs, document(row))
 		return nil
 	})
-	if err == nil && near != nil && db.counts.standing(of) != at { // the mark may be elsewhere by now
+	moved := near != nil && db.counts.standing(of) != at                     // the mark, perhaps
+	if err == nil && (moved || near != nil && desc && len(docs) < q.Limit) { // there may be others, without a value
 		if s, err = w.compileQuery(s.t, q, nil); err == nil {
 			return w.documents(ctx, doing, s, min(q.Limit, maxReserve))
 		}

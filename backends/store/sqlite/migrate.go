@@ -27,15 +27,22 @@ const (
 
 // checkFile refuses files of newer versions and of other programs before anything touches them.
 // It reports whether there is a database whose writes go to a log, as they must.
-func checkFile(path string) (logged bool, err error) {
-	header, err := readHeader(path)
+func (e *Engine) checkFile(path string) (logged bool, err error) {
+	var header []byte
+	if !e.aside.without(path, func() { header, err = readHeader(path) }) {
+		version, app, logged, err := askFile(path)
+		if err == nil {
+			err = known(path, version, app)
+		}
+		return logged && app == applicationID, err
+	}
 	if err != nil || header == nil {
 		return false, err
 	}
 	version, app := binary.BigEndian.Uint32(header[60:]), binary.BigEndian.Uint32(header[68:])
 	if log, err := os.Stat(path + "-wal"); err == nil && log.Size() > 0 {
 		// The log may hold a newer header. A connection that cannot write leaves both as they are.
-		if version, app, err = loggedVersion(path); err != nil {
+		if version, app, _, err = askFile(path); err != nil {
 			return false, err
 		}
 	}
@@ -80,13 +87,20 @@ func readHeader(path string) ([]byte, error) {
 	return header, nil
 }
 
-func loggedVersion(path string) (version, app uint32, err error) {
+// askFile is what the file says of itself to a connection that cannot write, and whether its writes go to a log.
+func askFile(path string) (version, app uint32, logged bool, err error) {
 	c, err := openConn(path, sqlite.OpenReadOnly)
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, false, err
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
-	return c.version()
+	if version, app, err = c.version(); err == nil {
+		err = c.rows("PRAGMA journal_mode", nil, func(row *sqlite.Stmt) error {
+			logged = row.ColumnText(0) == "wal"
+			return nil
+		})
+	}
+	return version, app, logged, err
 }
 
 // version reads from the file which format it has, and whose program's.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"tenantry/backends/store/driver"
 
@@ -55,7 +56,7 @@ func admit(c *conn, o *driver.Opening, path string, stored map[string]string) (c
 
 // ownerOf reads whose the file is, empty where it has no owner or is not there. It changes
 // nothing, and must not open the file by itself: see check.
-func ownerOf(path string) (owner string, err error) {
+func (e *Engine) ownerOf(path string) (owner string, err error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
 		return "", nil
@@ -63,7 +64,7 @@ func ownerOf(path string) (owner string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
-	err = reading(path, func(_ *conn, stored map[string]string) error {
+	err = e.reading(path, func(_ *conn, stored map[string]string) error {
 		owner = stored[ownerRow]
 		return nil
 	})
@@ -72,7 +73,8 @@ func ownerOf(path string) (owner string, err error) {
 
 // reading calls do on a connection of its own to a file of this program that changes nothing, with what
 // storedSpecs tells.
-func reading(path string, do func(c *conn, stored map[string]string) error) (err error) {
+func (e *Engine) reading(path string, do func(c *conn, stored map[string]string) error) (err error) {
+	defer e.aside.enter(path)()
 	c, err := openConn(path, sqlite.OpenReadOnly)
 	if err != nil {
 		return err
@@ -90,6 +92,43 @@ func reading(path string, do func(c *conn, stored map[string]string) error) (err
 		return err
 	}
 	return do(c, stored)
+}
+
+// aside counts connections to files beside those of databases that are open, by path. While there is one, nobody may open the file
+// by itself: closing it again ends the locks of all connections that this process has, and those of a database that is opened
+// meanwhile take the locks of that one for theirs. Another program, a backup for example, would then take itself for the last that
+// has the file, and remove its log. The zero value has none. Safe for concurrent use.
+type aside struct {
+	mu sync.Mutex
+	of map[string]int
+}
+
+// enter notes a connection that is about to be opened, until leave is called, once it is closed.
+func (a *aside) enter(path string) (leave func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.of == nil {
+		a.of = map[string]int{}
+	}
+	a.of[path]++
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.of[path]--; a.of[path] == 0 {
+			delete(a.of, path)
+		}
+	}
+}
+
+// without calls do while there is none, and reports whether it did.
+func (a *aside) without(path string, do func()) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.of[path] > 0 {
+		return false
+	}
+	do()
+	return true
 }
 
 // Residents returns the names of the files in the folder, and of the workspaces in shared ones.
@@ -119,7 +158,7 @@ func (e *Engine) Resident(ctx context.Context, name string) (driver.Resident, er
 		return driver.Resident{Workspace: name, Where: name + " in " + e.shared(name), Owner: there.owner}, err
 	}
 	r := driver.Resident{Workspace: name, Where: e.own(name)}
-	owner, err := ownerOf(r.Where)
+	owner, err := e.ownerOf(r.Where)
 	r.Owner = owner
 	return r, failed(ctx, "read whose "+r.Where+" is", err)
 }

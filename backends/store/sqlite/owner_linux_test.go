@@ -68,3 +68,28 @@ func TestReadingTheOwnerKeepsTheLocks(t *testing.T) {
 		t.Errorf("locks %q, and before the owner was read %q", after, before)
 	}
 }
+
+// Nor must the opening of a file that somebody reads by a connection of its own, as who examines it, or looks for a workspace in it: the
+// connections that stay would take the locks of that one for theirs.
+func TestOpeningAFileThatIsBeingReadKeepsTheLocks(t *testing.T) {
+	t.Parallel()
+	e := openEngine(t, Options{})
+	c := people()
+	ws := openWorkspace(t, e, "mine", c)
+	if err := ws.Write(t.Context(), []driver.Write{person(c, 1)}); err != nil {
+		t.Fatal(err)
+	}
+	if done, err := ws.file.closeIdle(); !done || err != nil {
+		t.Fatal(done, err)
+	}
+	if err := e.reading(e.Place("mine"), func(*conn, map[string]string) error {
+		return ws.Write(t.Context(), []driver.Write{person(c, 2)})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(5 * time.Second); len(locksOn(t, e.Place("mine"))) == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("an open database has no lock")
+		}
+	}
+}

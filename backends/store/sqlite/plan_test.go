@@ -1,9 +1,11 @@
 package sqlite
 
 import (
+	"cmp"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"tenantry/backends/store/driver"
 )
@@ -28,8 +30,10 @@ func (p *plans) take() []Plan {
 	return all
 }
 
+// openEngine gives questions the time that a busy machine takes.
 func openEngine(t testing.TB, opts Options) *Engine {
 	t.Helper()
+	opts.QueryTimeout = cmp.Or(opts.QueryTimeout, time.Minute)
 	if opts.Dir == "" {
 		opts.Dir = t.TempDir()
 	}

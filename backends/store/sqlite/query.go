@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,6 +28,7 @@ func (w *workspace) Find(ctx context.Context, q driver.Query) ([]driver.Document
 		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
 	if len(q.Sort) == 0 && q.Offset == 0 && len(s.args) <= maxAsked && s.indexed(q.Where) {
+		s.brief = s.t.one(q.Where)
 		return w.findOne(ctx, doing, s)
 	}
 	if q.Offset >= deepPage {
@@ -97,6 +99,8 @@ func byID(q driver.Query) (string, bool) {
 // findByID is the shortest way to a document: no statement to build, and nothing to
 // interrupt, because it reads a handful of pages.
 func (w *workspace) findByID(ctx context.Context, doing string, t *table, id string) ([]driver.Document, error) {
+	ctx, cancel := w.engine.limit(ctx)
+	defer cancel()
 	db, err := w.acquire(ctx)
 	if err != nil {
 		return nil, failed(ctx, doing, err)
@@ -107,15 +111,15 @@ func (w *workspace) findByID(ctx context.Context, doing string, t *table, id str
 	if ok {
 		return []driver.Document{kept.doc}, nil
 	}
-	r, err := db.reader(ctx)
-	if err != nil {
-		return nil, failed(ctx, doing, err)
-	}
-	doc, found, err := r.findByID(w.engine, at)
-	if found && err == nil && r.holding {
-		db.keep(at, seen{doc, found, kept.at, r.began})
-	}
-	db.putReader(r, err)
+	var doc driver.Document
+	found := false
+	err = db.ask(ctx, func(r *reader) (err error) {
+		doc, found, err = r.findByID(w.engine, at)
+		if found && err == nil && r.holding {
+			db.keep(at, seen{doc, found, kept.at, r.began})
+		}
+		return err
+	})
 	if err != nil {
 		return nil, failed(ctx, doing, err)
 	}
@@ -152,12 +156,16 @@ const deepPage = 100
 
 // compileQuery returns the statement of a Find, which begins at a mark where one is given.
 func (w *workspace) compileQuery(t *table, q driver.Query, near *mark) (*statement, error) {
-	s := w.statement(t, q.Where)
+	s := w.statement(t, q.Where, q.Sort...)
 	s.add("SELECT id, rev, body, custom")
 	deep := q.Offset >= deepPage || near != nil
 	var by []string
+	within := ") >= ("
 	if deep {
-		by = s.ordered(q)
+		var desc bool
+		if by, desc = s.ordered(q); desc {
+			within = ") <= ("
+		}
 		for _, column := range by[:max(0, len(by)-1)] {
 			s.add(", ", column)
 		}
@@ -167,7 +175,7 @@ func (w *workspace) compileQuery(t *table, q driver.Query, near *mark) (*stateme
 		return nil, err
 	}
 	if near != nil {
-		s.add(" AND (", strings.Join(by, ", "), ") >= (")
+		s.add(" AND (", strings.Join(by, ", "), within)
 		for i, v := range near.values {
 			if i > 0 {
 				s.add(", ")
@@ -197,10 +205,13 @@ func (w *workspace) compileQuery(t *table, q driver.Query, near *mark) (*stateme
 func (s *statement) order(q driver.Query) error {
 	s.add(" ORDER BY ")
 	unique := false
-	for _, o := range q.Sort {
+	for i, o := range q.Sort {
 		v, err := s.operand(o.Ref)
 		if err != nil {
 			return err
+		}
+		if i == 0 && v.typ == driver.Any && o.Ref.Custom && !slices.Contains(s.sought, o.Ref.Name) {
+			s.sought = append(s.sought, o.Ref.Name)
 		}
 		s.add(v.expr)
 		if o.Desc {
@@ -297,25 +308,29 @@ func (w *workspace) read(ctx context.Context, doing string, s *statement, each f
 	defer w.file.release()
 	sql := s.sql.String()
 	q := question{w.space.id, shortened(sql)}
-	leave, err := db.lanes.enter(ctx, w.space, q)
-	if err != nil {
+	if !s.brief {
+		leave, err := db.lanes.enter(ctx, w.space, q)
+		if err != nil {
+			return failed(ctx, doing, err)
+		}
+		defer leave()
+	}
+	var began time.Time
+	err = db.ask(ctx, func(r *reader) error {
+		if r.holding {
+			s.began = r.began
+		}
+		began = time.Now()
+		return r.conn.until(ctx, func() error {
+			if err := w.engine.observe(r.conn, sql); err != nil {
+				return err
+			}
+			return r.conn.rows(sql, s.args, each)
+		})
+	})
+	if began.IsZero() { // it was not asked
 		return failed(ctx, doing, err)
 	}
-	defer leave()
-	r, err := db.reader(ctx)
-	if err != nil {
-		return failed(ctx, doing, err)
-	}
-	if r.holding {
-		s.began = r.began
-	}
-	began := time.Now()
-	disarm := r.conn.arm(ctx)
-	if err = w.engine.observe(r.conn, sql); err == nil {
-		err = r.conn.rows(sql, s.args, each)
-	}
-	disarm()
-	db.putReader(r, err)
 	took := time.Since(began)
 	db.lanes.took(q, took)
 	if len(s.sought) > 0 {

@@ -193,7 +193,9 @@ func testDeepPages(t *testing.T, shared bool) {
 		t.Fatal(err)
 	}
 	for turn, sort := range [][]driver.Order{
-		nil, {{Ref: driver.Ref{Name: "age", Type: driver.Int}}}, {{Ref: driver.Ref{Name: "country", Type: driver.String}}, {Ref: driver.Ref{Name: "age", Type: driver.Int}}}, {{Ref: driver.Ref{Name: "country", Type: driver.String}, Desc: true}}, {{Ref: driver.Ref{Name: "age", Type: driver.Int}}, {Ref: driver.Ref{Name: "id", Type: driver.String}, Desc: true}},
+		nil, {{Ref: driver.Ref{Name: "age", Type: driver.Int}}}, {{Ref: driver.Ref{Name: "country", Type: driver.String}}, {Ref: driver.Ref{Name: "age", Type: driver.Int}}}, {{Ref: driver.Ref{Name: "country", Type: driver.String}, Desc: true}},
+		{{Ref: driver.Ref{Name: "age", Type: driver.Int}, Desc: true}, {Ref: driver.Ref{Name: "id", Type: driver.String}, Desc: true}}, {{Ref: driver.Ref{Name: "country", Type: driver.String}, Desc: true}, {Ref: driver.Ref{Name: "id", Type: driver.String}, Desc: true}},
+		{{Ref: driver.Ref{Name: "country", Type: driver.String}, Desc: true}, {Ref: driver.Ref{Name: "age", Type: driver.Int}, Desc: true}, {Ref: driver.Ref{Name: "id", Type: driver.String}, Desc: true}}, {{Ref: driver.Ref{Name: "age", Type: driver.Int}}, {Ref: driver.Ref{Name: "id", Type: driver.String}, Desc: true}},
 	} {
 		q := driver.Query{Collection: c, Sort: sort, Limit: 1000, Where: onField("country", driver.Ne, "FR")}
 		whole, err := ws.Find(t.Context(), q)

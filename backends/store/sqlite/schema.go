@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"tenantry/backends/store/driver"
+	"tenantry/internal/texts"
 	"zombiezen.com/go/sqlite"
 )
 
@@ -110,18 +111,13 @@ type side struct {
 
 type index struct{ name, create string }
 
-type unique struct{ columns, index string }
+type unique struct {
+	columns, index string
+	fields         []string
+}
 
 // declared reports whether a name of the program is [a-z][a-z0-9_]*.
-func declared(name string) bool {
-	for i := range len(name) {
-		c := name[i]
-		if !(c >= 'a' && c <= 'z' || i > 0 && (c >= '0' && c <= '9' || c == '_')) {
-			return false
-		}
-	}
-	return name != ""
-}
+func declared(name string) bool { return texts.PlainLower(name, len(name), "_") && name[0] >= 'a' }
 
 func quote(name string) string { return `"` + name + `"` }
 
@@ -138,7 +134,7 @@ func newTable(c *driver.Collection, shared bool) (*table, error) {
 		name: c.Name, spec: string(spec), quoted: quote("c:" + c.Name), shared: shared, fields: c.Fields,
 		columns: map[string]field{}, leading: map[string]bool{"id": true},
 	}
-	t.addUnique("id", "id")
+	t.addUnique("id", []string{"id"}, "id")
 	for _, f := range c.Fields {
 		if !declared(f.Name) {
 			return nil, fmt.Errorf("collection %s: field %q: the name must match [a-z][a-z0-9_]*", c.Name, f.Name)
@@ -193,7 +189,7 @@ func (t *table) addIndex(ix driver.Index) error {
 	kind := "INDEX"
 	if ix.Unique {
 		kind = "UNIQUE INDEX"
-		t.addUnique(ix.Name, columns...)
+		t.addUnique(ix.Name, ix.Fields, columns...)
 	} else if columns[len(columns)-1] != "id" {
 		columns = append(columns, "id")
 	}
@@ -213,7 +209,7 @@ func (t *table) addIndex(ix driver.Index) error {
 }
 
 // addUnique notes how SQLite names the columns of a unique index.
-func (t *table) addUnique(index string, columns ...string) {
+func (t *table) addUnique(index string, fields []string, columns ...string) {
 	full := make([]string, 0, len(columns)+1)
 	if t.shared {
 		full = append(full, "c:"+t.name+".ws")
@@ -221,7 +217,7 @@ func (t *table) addUnique(index string, columns ...string) {
 	for _, column := range columns {
 		full = append(full, "c:"+t.name+"."+column)
 	}
-	t.uniques = append(t.uniques, unique{columns: strings.Join(full, ", "), index: index})
+	t.uniques = append(t.uniques, unique{columns: strings.Join(full, ", "), index: index, fields: fields})
 }
 
 // led returns a part of a statement that only tables of several workspaces need.

@@ -109,11 +109,18 @@ func (e *Engine) entry(ctx context.Context, name string) (found entry, is bool, 
 	return found, is, failed(ctx, "look for "+name+" in "+e.shared(name), err)
 }
 
+// entry is entryOf, asked of a reader.
+func (db *database) entry(ctx context.Context, name string) (found entry, is bool, err error) {
+	err = db.ask(ctx, func(r *reader) (err error) {
+		found, is, err = entryOf(r.conn, name)
+		return err
+	})
+	return found, is, err
+}
+
 // look calls do on a connection that reads the shared file of that name, unless there is none. It changes nothing.
 func (e *Engine) look(ctx context.Context, name string, do func(*conn) error) error {
-	e.mu.Lock()
-	f := e.files[name]
-	e.mu.Unlock()
+	f := e.files.Get(name)
 	if e.closed.Load() {
 		return errClosed
 	}
@@ -123,19 +130,13 @@ func (e *Engine) look(ctx context.Context, name string, do func(*conn) error) er
 			return err
 		}
 		defer f.release()
-		r, err := db.reader(ctx)
-		if err != nil {
-			return err
-		}
-		err = do(r.conn)
-		db.putReader(r, err)
-		return err
+		return db.ask(ctx, func(r *reader) error { return do(r.conn) })
 	}
 	path := e.own(name)
 	if info, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
 		return ctx.Err()
 	}
-	return reading(path, func(c *conn, stored map[string]string) error {
+	return e.reading(path, func(c *conn, stored map[string]string) error {
 		if stored[ownerRow] != sharedOwner {
 			return nil // it is being made, or another's, which is told by who opens it
 		}
@@ -150,12 +151,20 @@ func (e *Engine) admit(ctx context.Context, f *file, o *driver.Opening) (*space,
 		return nil, err
 	}
 	defer f.release()
-	r, err := db.reader(ctx)
-	if err != nil {
-		return nil, err
+	for {
+		s, err := e.admitTo(ctx, f, db, o)
+		if s != nil || err != nil {
+			return s, err
+		}
 	}
-	there, found, err := entryOf(r.conn, o.Workspace)
-	db.putReader(r, err)
+}
+
+// admitTo returns nil where one was removed meanwhile, and it may have been this one.
+func (e *Engine) admitTo(ctx context.Context, f *file, db *database, o *driver.Opening) (*space, error) {
+	e.mu.Lock()
+	removed := e.removed
+	e.mu.Unlock()
+	there, found, err := db.entry(ctx, o.Workspace)
 	if err == nil && (!found || there.owner != o.Owner || o.New && o.Owner == "") {
 		err = db.transact(ctx, ctx, 1, map[shelf]bool{}, func(c *conn) (err error) {
 			there, err = f.claim(c, o)
@@ -165,12 +174,18 @@ func (e *Engine) admit(ctx context.Context, f *file, o *driver.Opening) (*space,
 	if err != nil {
 		return nil, err
 	}
+	if e.opts.admitting != nil {
+		e.opts.admitting()
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s := e.spaces[o.Workspace]
+	if e.removed != removed {
+		return nil, nil
+	}
+	s := e.spaces.Get(o.Workspace)
 	if s == nil || s.id != there.id {
 		s = &space{name: o.Workspace, id: there.id, asking: lane(e.opts.Readers - 1)}
-		e.spaces[o.Workspace] = s
+		e.spaces.Put(o.Workspace, s)
 	}
 	s.owner = o.Owner
 	s.held.Store(db)
@@ -245,12 +260,7 @@ func (w *workspace) acquire(ctx context.Context) (*database, error) {
 
 // hold sees whether a file that was opened again has the workspace under its number.
 func (w *workspace) hold(ctx context.Context, db *database) error {
-	r, err := db.reader(ctx)
-	if err != nil {
-		return err
-	}
-	there, found, err := entryOf(r.conn, w.space.name)
-	db.putReader(r, err)
+	there, found, err := db.entry(ctx, w.space.name)
 	w.engine.mu.Lock()
 	owner := w.space.owner
 	w.engine.mu.Unlock()
@@ -313,38 +323,41 @@ func (e *Engine) removeShared(ctx context.Context, name, owner string) error {
 		return err
 	}
 	defer f.release()
-	e.mu.Lock()
-	s := e.spaces[name] // somebody may make it anew as soon as it is gone
-	e.mu.Unlock()
-	if err := db.transact(ctx, ctx, 0, nil, func(c *conn) error { return f.takeOut(c, name, owner) }); err != nil {
+	before, gone := e.spaces.Get(name), int64(0)
+	if err := db.transact(ctx, ctx, 0, nil, func(c *conn) (err error) {
+		gone, err = f.takeOut(c, name, owner)
+		return err
+	}); err != nil {
 		return failed(ctx, "remove "+name+" from "+f.path, err)
 	}
 	e.mu.Lock()
-	if s != nil {
+	e.removed++
+	if s := e.spaces.Get(name); s != nil && (s == before || s.id == gone) { // somebody may have made it anew
+		e.spaces.Delete(name, s)
 		s.removed.Store(true)
 	}
-	if e.spaces[name] == s {
-		delete(e.spaces, name)
+	if before != nil {
+		before.removed.Store(true)
 	}
 	e.mu.Unlock()
 	return failed(ctx, "delete what is left of "+name+" in "+f.path, db.clear(ctx))
 }
 
-// takeOut gives the workspace a name that nobody asks for, and drops the indexes that were its own.
-func (f *file) takeOut(c *conn, name, owner string) error {
+// takeOut gives the workspace a name that nobody asks for, drops the indexes that were its own, and returns its number.
+func (f *file) takeOut(c *conn, name, owner string) (int64, error) {
 	there, found, err := entryOf(c, name)
 	if err != nil || !found {
-		return err
+		return 0, err
 	}
 	if _, err := (&driver.Opening{Workspace: name, Owner: owner}).Admit(there.owner, f.path, nil); err != nil {
-		return err
+		return 0, err
 	}
 	keys := f.fields.surplus(func(k fieldKey) bool { return k.ws == there.id }, 0, 0)
 	if err := dropAll(c, keys); err != nil {
-		return err
+		return 0, err
 	}
 	if err := c.exec("UPDATE workspaces SET name = ?2 WHERE name = ?1", name, removedPrefix+strconv.FormatInt(there.id, 10)); err != nil {
-		return err
+		return 0, err
 	}
 	f.fields.change(func(all map[fieldKey]*fieldIndex) {
 		for key := range all {
@@ -353,7 +366,7 @@ func (f *file) takeOut(c *conn, name, owner string) error {
 			}
 		}
 	})
-	return nil
+	return there.id, nil
 }
 
 // left reports whether the file has documents of a removed workspace.

@@ -16,8 +16,8 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// beside returns n names of workspaces that share a file.
-func beside(n int) (names []string) {
+// neighbours returns n names of workspaces that share a file.
+func neighbours(n int) (names []string) {
 	for i := 0; len(names) < n; i++ {
 		if name := fmt.Sprintf("w%d", i); sharedName(name) == sharedName("w0") {
 			names = append(names, name)
@@ -36,7 +36,7 @@ func TestShared_WorkspacesStayWhereTheyAre(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	c := people()
-	names := beside(3)
+	names := neighbours(3)
 	for round, o := range []Options{{Dir: dir}, {Dir: dir, Shared: true}, {Dir: dir}, {Dir: dir, Shared: true}} {
 		e := openEngine(t, o)
 		if round < 2 {
@@ -115,7 +115,7 @@ func TestShared_RemovedIsGone(t *testing.T) {
 	e := openEngine(t, Options{Shared: true})
 	c := tagged()
 	c.Custom = true
-	names := beside(3)
+	names := neighbours(3)
 	var all []*workspace
 	for _, name := range names[:2] {
 		ws := openWorkspace(t, e, name, c)
@@ -170,7 +170,7 @@ func TestShared_WritesBehindARemoval(t *testing.T) {
 	t.Parallel()
 	e := openEngine(t, Options{Shared: true})
 	c := people()
-	names := beside(2)
+	names := neighbours(2)
 	ws, other := openWorkspace(t, e, names[0], c), openWorkspace(t, e, names[1], c)
 	fill(t, ws, c, leastIndexed)
 	db, err := ws.acquire(t.Context())
@@ -217,12 +217,44 @@ func TestShared_WritesBehindARemoval(t *testing.T) {
 	}
 }
 
+// TestShared_OpenedWhileItIsRemoved: who has read its number by then gets that of the one after it.
+func TestShared_OpenedWhileItIsRemoved(t *testing.T) {
+	t.Parallel()
+	var remove func()
+	e := openEngine(t, Options{Shared: true, admitting: func() {
+		if do := remove; do != nil {
+			remove = nil
+			do()
+		}
+	}})
+	c := people()
+	name := neighbours(1)[0]
+	gone := openWorkspace(t, e, name, c)
+	fill(t, gone, c, 3)
+	remove = func() {
+		if err := e.Remove(t.Context(), name, ""); err != nil {
+			t.Error(err)
+		}
+	}
+	again := openWorkspace(t, e, name, c)
+	if again.space.id <= gone.space.id || e.spaces.Get(name) != again.space {
+		t.Errorf("number %d of what was removed as %d, and others get another", again.space.id, gone.space.id)
+	}
+	fill(t, again, c, 1)
+	if n, err := again.Count(t.Context(), c, driver.Predicate{}); n != 1 || err != nil {
+		t.Errorf("%d documents, not 1: %v", n, err)
+	}
+	if _, err := gone.Count(t.Context(), c, driver.Predicate{}); !errors.Is(err, errRemoved) {
+		t.Errorf("a question to what was removed: %v", err)
+	}
+}
+
 // TestShared_RemovalIsFinished: what a removal left when the process ended is deleted when the file is opened again.
 func TestShared_RemovalIsFinished(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	c := people()
-	names := beside(2)
+	names := neighbours(2)
 	first := openEngine(t, Options{Dir: dir, Shared: true})
 	ws := openWorkspace(t, first, names[0], c)
 	fill(t, ws, c, 3)
@@ -230,7 +262,10 @@ func TestShared_RemovalIsFinished(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := db.transact(t.Context(), t.Context(), 0, nil, func(c *conn) error { return ws.file.takeOut(c, names[0], "") }); err != nil {
+	if err := db.transact(t.Context(), t.Context(), 0, nil, func(c *conn) error {
+		_, err := ws.file.takeOut(c, names[0], "")
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
 	ws.file.release()
@@ -254,7 +289,7 @@ func TestShared_RemovalIsFinished(t *testing.T) {
 func TestShared_AnotherFileIsFoundOut(t *testing.T) {
 	t.Parallel()
 	c := people()
-	names := beside(2)
+	names := neighbours(2)
 	mine, theirs := t.TempDir(), t.TempDir()
 	make := func(dir string, owner string, names ...string) (all []driver.Workspace, e *Engine) {
 		e = openEngine(t, Options{Dir: dir, Shared: true})

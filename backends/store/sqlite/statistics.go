@@ -64,9 +64,9 @@ func (c *conn) level() error {
 			return err
 		}
 	}
-	// The key of a table goes by the table's name. What begins with x: is one workspace's.
+	// The key of a table goes by the table's name.
 	if err := c.rows("SELECT s.tbl_name, s.name, stat FROM sqlite_schema AS s LEFT JOIN sqlite_stat1 AS t ON t.tbl = s.tbl_name AND t.idx = s.name"+
-		" WHERE s.tbl_name GLOB '[cs]:*' AND s.name NOT GLOB 'x:*' AND s.sql IS NOT NULL", nil, func(row *sqlite.Stmt) error {
+		" WHERE s.tbl_name GLOB '[cs]:*' AND s.sql IS NOT NULL", nil, func(row *sqlite.Stmt) error {
 		stats[[2]string{row.ColumnText(0), row.ColumnText(1)}] = row.ColumnText(2)
 		return nil
 	}); err != nil {

@@ -235,7 +235,7 @@ func (db *database) abandon(cause error) {
 	if !db.writer.raw.AutocommitEnabled() {
 		err = db.writer.exec("ROLLBACK")
 	}
-	if err != nil || transient(cause) {
+	if err != nil || broken(cause) {
 		_ = db.writer.close()
 		db.writer = nil
 	}

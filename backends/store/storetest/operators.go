@@ -83,6 +83,40 @@ func testOperators(t *testing.T, e driver.Engine) {
 	}
 }
 
+// testFold looks for texts whatever their case, in every script and where cases are several, or mean something to patterns.
+func testFold(t *testing.T, e driver.Engine) {
+	b := newBench(t, e)
+	texts := []string{
+		"Straße", "STRASSE", "STRAẞE", "İstanbul", "istanbul", "ısparta", "ΣΑΣ", "σας", "\u212a", "k", "K", "ſ", "S", "\u00c5ngstr\u00f6m", "\u212bngstr\u00f6m", "A\u030angstro\u0308m",
+		"\u0345", "\u03b9", "\u1fbe", "\u01c4", "\u01c5", "\u01c6", "ⓐⅣ", "Ⓐⅳ", "\U00010400", "\U00010428", "Ольга", "ОЛЬГА", "日本", "*?[]^-\\", `a'b"c`, "(?i)X.", "[a]", "a\x00B", "A\x00b", "\uFFFD", " ", "a b\nc", "$Where",
+	}
+	for i, text := range texts {
+		b.insert(record{id: fmt.Sprintf("t%02d", i), values: map[string]any{"name": text, "any": text, "tags": []string{text}}, custom: `{"k": ` + quoteJSON(t, text) + `}`})
+	}
+	b.insert(record{id: "none"}, record{id: "other", values: map[string]any{"any": int64(1)}, custom: `{"k": ["Straße", "k", "1"], "o": {"k": "K"}}`}, record{id: "truth", values: map[string]any{"any": true}, custom: `{"k": true}`})
+	for _, c := range []struct {
+		part string
+		want string
+	}{
+		{"straße", "t00 t02"}, {"STRASSE", "t01"}, {"istanbul", "t04"}, {"İ", "t03"}, {"I", "t04 t31"}, {"ı", "t05"}, {"σασ", "t06 t07"}, {"k", "t08 t09 t10"}, {"\u212a", "t08 t09 t10"},
+		{"Å", "t13 t14"}, {"\u1fbe", "t16 t17 t18"}, {"\u01c5", "t19 t20 t21"}, {"ⓐⅳ", "t22 t23"}, {"\U00010400", "t24 t25"}, {"оЛЬГА", "t26 t27"}, {"A\x00B", "t33 t34"},
+		{"*", "t29"}, {"[]", "t29"}, {"\\", "t29"}, {"'B\"", "t30"}, {"(?I)x.", "t31"}, {"[A]", "t32"}, {"B\nC", "t37"}, {"$wHERE", "t38"}, {"\uFFFD", "t35"}, {"\xff", ""}, {"k\xff", ""}, {"1", ""}, {"true", ""},
+		{strings.Repeat("k", 2048), ""},
+	} {
+		for _, r := range []driver.Ref{ref("name"), ref("any"), custom("k", driver.String)} {
+			b.matches(driver.Predicate{Op: driver.ContainsFold, Ref: r, Values: []any{c.part}}, c.want)
+		}
+		b.matches(where("tags", driver.ContainsFold, c.part), "")
+	}
+	b.matches(where("name", driver.ContainsFold, ""), ids(b.find(driver.Query{Collection: b.plain, Where: where("name", driver.Exists, true)})))
+	b.matches(and(where("id", driver.ContainsFold, "T0"), where("name", driver.ContainsFold, "SSE")), "t01")
+	b.matches(where("name", driver.ContainsFold, int64(1)), "")
+	for i, text := range texts { // each finds itself
+		p := and(where("id", driver.Eq, fmt.Sprintf("t%02d", i)), where("name", driver.ContainsFold, text), whereCustom("k", driver.ContainsFold, text))
+		b.matches(p, fmt.Sprintf("t%02d", i))
+	}
+}
+
 func testLists(t *testing.T, e driver.Engine) {
 	b := newBench(t, e)
 	tricky := []string{`,`, `"`, `x"yz`, `yz`, `\`, `a","b`, `]`, ` `, ``, "\u0000\n", `日本`, `y\`, `$where`, `a`, `b`}

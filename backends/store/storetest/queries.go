@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,6 +56,58 @@ func testSort(t *testing.T, e driver.Engine) {
 		for _, in := range []*driver.Collection{b.things, b.plain} {
 			if got := ids(b.find(driver.Query{Collection: in, Sort: c.sort})); got != c.want {
 				t.Errorf("%s sorted by %+v: [%s], want [%s]", in.Name, c.sort, got, c.want)
+			}
+		}
+	}
+}
+
+// testSortMixed sorts by a custom field that holds values of every kind, which has one order: also from any of them on, as
+// conditions say it.
+func testSortMixed(t *testing.T, e driver.Engine) {
+	b := newBench(t, e)
+	values := []string{"", `[]`, `[5]`, `["z", true]`, `{}`, `{"v": 1}`, `null`, `-9007199254740993`, `-1.5`, `0`, `1`, `1.0`, `1.5`, `9007199254740992`, `9007199254740993`, `1e300`, `""`, `"1"`, `"B"`, `"a"`, `"é"`, `"日本"`, `"😀"`, `false`, `true`}
+	const nothing = 7 // of them have no place of their own
+	n := len(values)
+	for i, v := range values {
+		r := record{id: fmt.Sprintf("%02d", (i*7)%n)}
+		if i < nothing || v == `1` || v == `1.0` { // equal ones come by their ids
+			r.id = fmt.Sprintf("%02d", i)
+		}
+		if r.id += v[:min(1, len(v))]; v != "" {
+			r.custom = `{"k": ` + v + `}`
+		}
+		b.insert(r)
+		values[i] = r.id
+	}
+	up := strings.Join(values, " ")
+	equal := slices.Index(values, "101")
+	slices.Reverse(values[nothing:])
+	values = append(slices.Clone(values[nothing:]), values[:nothing]...)
+	i := n - 1 - equal - 1
+	values[i], values[i+1] = values[i+1], values[i]
+	down := strings.Join(values, " ")
+	order := func(typ driver.Type, desc bool) []driver.Order {
+		return []driver.Order{{Ref: custom("k", typ), Desc: desc}}
+	}
+	for _, typ := range []driver.Type{driver.Any, driver.String, driver.Float, driver.Bool, driver.Date} {
+		for desc, want := range map[bool]string{false: up, true: down} {
+			for _, in := range []*driver.Collection{b.things, b.plain} {
+				if got := ids(b.find(driver.Query{Collection: in, Sort: order(typ, desc)})); got != want {
+					t.Errorf("%s by a field of type %d, descending %v:\n%s, want\n%s", in.Name, typ, desc, got, want)
+				}
+			}
+		}
+	}
+	is := func(op driver.Op, v any) driver.Predicate {
+		return driver.Predicate{Op: op, Ref: custom("k", driver.Any), Values: []any{v}}
+	}
+	sorted := strings.Fields(up)
+	for v, from := range map[any]int{-math.MaxFloat64: nothing, int64(0): 9, 1.0: 10, 1.25: 12, above53: 14, "": 16, "A": 18, "\U0010FFFF": 23, false: 23, true: 24} {
+		for op, want := range map[driver.Op][]string{driver.From: sorted[from:], driver.Before: sorted[:from]} {
+			for _, in := range []*driver.Collection{b.things, b.plain} {
+				if got := ids(b.find(driver.Query{Collection: in, Where: is(op, v), Sort: order(driver.Any, false)})); got != strings.Join(want, " ") {
+					t.Errorf("%s: operator %d of %v finds %s, want %s", in.Name, op, v, got, want)
+				}
 			}
 		}
 	}

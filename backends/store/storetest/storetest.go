@@ -67,9 +67,9 @@ func Run(t *testing.T, open func(t *testing.T) driver.Engine, known ...Fault) {
 	}{
 		{"Writes", testWrites}, {"Conflicts", testConflicts}, {"Duplicates", testDuplicates}, {"Batches", testBatches}, {"Puts", testPuts},
 		{"OneWinner", testOneWinner}, {"CompareAndSet", testCompareAndSet}, {"Counters", testCounters},
-		{"Operators", testOperators}, {"Lists", testLists}, {"LongLists", testLongLists},
+		{"Operators", testOperators}, {"Fold", testFold}, {"Lists", testLists}, {"LongLists", testLongLists},
 		{"Custom", testCustom}, {"OutsideText", testOutsideText},
-		{"Sort", testSort}, {"Paging", testPaging},
+		{"Sort", testSort}, {"SortMixed", testSortMixed}, {"Paging", testPaging},
 		{"Measures", faults(known).testMeasures}, {"Buckets", testBuckets}, {"Ranks", testRanks},
 		{"Isolation", testIsolation}, {"Remove", testRemove}, {"Context", testContext}, {"Check", testCheck}, {"Owners", testOwners},
 		{"Differential", faults(known).testDifferential}, {"DifferentialAggregates", faults(known).testDifferentialAggregates},

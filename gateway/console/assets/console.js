@@ -24,6 +24,16 @@ if (token?.value) {
 const menu = document.querySelector("details.menu");
 if (menu && matchMedia("(max-width: 60rem)").matches) menu.open = false;
 
+// What is told once is copied by a button.
+if (navigator.clipboard) for (const told of document.querySelectorAll("[data-copy]")) {
+  const copy = document.createElement("button");
+  copy.type = "button";
+  copy.className = "second small";
+  copy.textContent = "Copy";
+  copy.addEventListener("click", () => navigator.clipboard.writeText(told.textContent).then(() => { copy.textContent = "Copied"; }, () => {}));
+  (told.closest("a") ?? told).after(" ", copy);
+}
+
 // A form that was sent cannot be sent by a second click.
 addEventListener("submit", (event) => setTimeout(() => {
   if (!event.defaultPrevented) for (const b of event.target.querySelectorAll("button")) b.disabled = true;
@@ -39,6 +49,8 @@ addEventListener("input", (event) => {
   for (const part of next.querySelectorAll("[name]")) {
     part.name = part.name.replace(/\d+/, number);
     part.setAttribute("aria-label", (part.getAttribute("aria-label") ?? "").replace(/\d+/, all.closest(".part") ? number + 1 : number));
+    part.removeAttribute("aria-invalid");
+    part.removeAttribute("aria-describedby");
     if (part.type === "checkbox") part.checked = false;
     else if (part.tagName === "INPUT") part.value = "";
     else if (part.options[0].value === "") part.value = "";
@@ -85,6 +97,13 @@ addEventListener("submit", (event) => {
   event.preventDefault();
   again(event.target, event.submitter.value);
 }, true);
+// Return in the field of a search searches.
+addEventListener("keydown", (event) => {
+  const part = event.target;
+  if (event.key !== "Enter" || !part.dataset?.find) return;
+  event.preventDefault();
+  again(part.form, part.dataset.find);
+});
 addEventListener("change", (event) => {
   const part = event.target;
   if (part.form && "again" in part.dataset) again(part.form, part.name.replace(/\.\d+\..*/, "")).then(() => look(part.form));
@@ -112,6 +131,57 @@ for (const form of document.querySelectorAll("form.form")) {
     if (!live?.childElementCount) look(form);
   }
 }
+
+// The call by curl follows what is typed, while somebody looks at it. What is secret stays here.
+const curl = document.querySelector("details.curl");
+let written, calling;
+function call() {
+  clearTimeout(calling);
+  if (!curl.open || !written) return;
+  calling = setTimeout(async () => {
+    const secrets = [...written.querySelectorAll("input[type=password]")].map((s) => [s.name, ""]);
+    const page = await asked(written, written.action, "curl", { ...Object.fromEntries(secrets), _more: "curl" });
+    const said = page?.querySelector("details.curl pre");
+    if (said) curl.querySelector("pre").replaceWith(said);
+  }, 400);
+}
+if (curl) {
+  curl.addEventListener("toggle", call);
+  for (const kind of ["input", "change"]) addEventListener(kind, (event) => {
+    if (!event.target.form?.matches("form.form[method=post]:not([enctype])")) return;
+    written = event.target.form;
+    call();
+  });
+}
+
+// A file that is only checked stays chosen: what would be done with it is told beneath the form, which imports it next.
+addEventListener("submit", async (event) => {
+  const form = event.target, check = form.querySelector('input[type=checkbox][name="query.dry_run"]');
+  if (!check?.checked || !form.querySelector("input[type=file]")) return;
+  event.preventDefault();
+  const body = new FormData(form), button = event.submitter;
+  const told = document.querySelector("#checked") ?? document.createElement("section");
+  told.id = "checked";
+  told.ariaLive = "polite";
+  told.textContent = "The file is being checked …";
+  form.parentElement.after(told);
+  button.disabled = true;
+  try {
+    let answer = await fetch(form.action, { method: "POST", body });
+    if (!answer.redirected) { // what is wrong stands beside its field
+      form.submit();
+      return;
+    }
+    for (let wait; wait = Number(answer.headers.get("Refresh")); answer = await fetch(answer.url)) await new Promise((over) => setTimeout(over, wait * 1000));
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    told.replaceChildren(...page.querySelectorAll("main > .error, main > .lead, main > .facts"));
+    check.checked = Boolean(told.querySelector(".error"));
+    told.firstElementChild?.scrollIntoView({ block: "nearest" });
+  } catch {
+    told.textContent = "It broke off. Try again.";
+  }
+  button.disabled = false;
+}, true);
 
 // Ctrl-K finds a page or a record.
 const find = document.querySelector("#find");

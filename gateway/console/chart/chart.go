@@ -26,9 +26,10 @@ const (
 // Step is how far the points of a time axis are apart. A point that is missing is a gap.
 type Step int
 
-// The steps. Any says nothing of the distance; Hour is of ticks alone.
+// The steps. Any says nothing of the distance; Minute and Hour are of ticks alone.
 const (
 	Any Step = iota
+	Minute
 	Hour
 	Day
 	Week

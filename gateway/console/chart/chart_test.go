@@ -251,6 +251,64 @@ func TestTimeTicks(t *testing.T) {
 	}
 }
 
+// english writes ticks as long as they are.
+type english struct{ plain }
+
+func (english) Time(t time.Time, _ Step) string { return t.Format("Jan 2, 2006, 3:04 pm") }
+func (e english) Tick(t time.Time, step Step) (text, within string) {
+	switch step {
+	case Any:
+		return e.Time(t, step), ""
+	case Minute, Hour:
+		return t.Format("3:04 pm"), t.Format("Jan 2")
+	case Month, Quarter:
+		return t.Format("Jan"), t.Format("2006")
+	case Year:
+		return t.Format("2006"), ""
+	}
+	return t.Format("Jan 2"), t.Format("2006")
+}
+
+// TestTicksDoNotTouch, however long the time that an axis is of; where there is room, there is more than one of them.
+func TestTicksDoNotTouch(t *testing.T) {
+	t.Parallel()
+	const day = 24 * time.Hour
+	for _, span := range []time.Duration{time.Second, time.Minute, 5 * time.Minute, 29 * time.Minute, 55 * time.Minute, time.Hour, 3 * time.Hour, 11 * time.Hour, 23 * time.Hour, day, 2 * day, 6 * day, 13 * day, 30 * day, 90 * day, 365 * day, 1000 * day, 20000 * day} {
+		for _, began := range []string{"2026-11-24T11:05:00Z", "2026-11-24T23:55:00Z", "2025-12-31T18:00:00Z", "2026-12-23T00:00:00Z"} {
+			for _, n := range []int{2, 12, 25} {
+				first, err := time.Parse(time.RFC3339, began)
+				if err != nil {
+					t.Fatal(err)
+				}
+				c := Chart{Words: english{}, Over: Axis{}, Series: []Series{{Values: each(n, func(i int) float64 { return float64(i * i) })}}}
+				for i := range n {
+					c.Over.Times = append(c.Over.Times, first.Add(span*time.Duration(i)/time.Duration(n-1)))
+				}
+				for _, c.Kind = range []Kind{Bar, Line, Area} {
+					for _, size := range []Size{Wide, Narrow} {
+						ends, said := map[string]float64{}, 0
+						for _, e := range picture(t, &c, size) {
+							if e.name != "text" || e.attributes["text-anchor"] != "middle" {
+								continue
+							}
+							x, _ := strconv.ParseFloat(e.attributes["x"], 64)
+							half, row := textWidth(e.text)/2, e.attributes["y"]
+							if end, before := ends[row]; before && x-half < end+1 || x-half < -1 || x+half > size.width()+1 {
+								t.Errorf("%v from %s, %d points, %s %s: %q stands from %.0f to %.0f, what is before it to %.0f", span, began, n, kindNames[c.Kind], size, e.text, x-half, x+half, end)
+							}
+							ends[row] = x + half
+							said++
+						}
+						if said < 2 || span >= 5*time.Minute && said < 3 {
+							t.Errorf("%v from %s, %d points, %s %s: only %d texts at the axis", span, began, n, kindNames[c.Kind], size, said)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
 // TestGaps: a month without a row is a gap in lines and areas, and an empty place among bars.
 func TestGaps(t *testing.T) {
 	t.Parallel()

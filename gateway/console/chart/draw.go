@@ -15,7 +15,8 @@ type drawing struct {
 	c    *Chart
 	size Size
 	w, h float64
-	foot float64 // the room for the ticks of points
+	foot float64    // the room for the ticks of points
+	ends [2]float64 // of what ticks say so far, in each of their lines
 	b    strings.Builder
 }
 

@@ -111,18 +111,29 @@ func (d *drawing) across(from, to float64) across {
 	return a
 }
 
-// tick writes what a place of the axis is called, and beneath what it is part of.
-func (d *drawing) tick(x, y float64, text, within string) {
-	d.line("axis", x, y, x, y+5)
-	for i, t := range []string{text, within} {
-		if t == "" {
-			continue
+// tick writes what a place of the axis is called, and beneath what it is part of. It reports false, and writes nothing, where that
+// would touch what stands before it.
+func (d *drawing) tick(x, y float64, text, within string) bool {
+	said := [2]string{text, within}
+	var at [2]float64
+	for i, t := range said {
+		half := min(textWidth(t), d.w) / 2
+		if at[i] = min(max(x, half), d.w-half); t != "" && d.ends[i] > 0 && at[i]-half < d.ends[i]+tickGap {
+			return false
 		}
-		at, half := x, textWidth(t)/2
-		at = min(max(at, half), d.w-half)
-		d.text(at, y+18+16*float64(i), d.w, "", "middle", t)
 	}
+	d.line("axis", x, y, x, y+5)
+	for i, t := range said {
+		if t != "" {
+			d.ends[i] = at[i] + textWidth(t)/2
+			d.text(at[i], y+18+16*float64(i), d.w, "", "middle", t)
+		}
+	}
+	return true
 }
+
+// tickGap is how far the texts of ticks are apart at least.
+const tickGap = 4
 
 func (d *drawing) timeTicks(y float64, reach func(float64) float64) {
 	c := d.c
@@ -131,8 +142,10 @@ func (d *drawing) timeTicks(y float64, reach func(float64) float64) {
 	ticks, step := timeTicks(times[0], times[len(times)-1], c.Over.Step, most)
 	if len(times) == 1 || len(ticks) < 2 {
 		ticks, step = []time.Time{times[0], times[len(times)-1]}, c.Over.Step
-		if len(slices.Compact(ticks)) == 1 || times[0].Equal(times[len(times)-1]) {
+		if times[0].Equal(times[len(times)-1]) {
 			ticks = ticks[:1]
+		} else if step == Any && coordinate(ticks[1], Day)-coordinate(ticks[0], Day) < 1 {
+			step = Minute
 		}
 	}
 	before := ""
@@ -142,8 +155,9 @@ func (d *drawing) timeTicks(y float64, reach func(float64) float64) {
 		if within == before {
 			shown = ""
 		}
-		before = within
-		d.tick(reach(c.coordinate(t)), y, text, shown)
+		if d.tick(reach(c.coordinate(t)), y, text, shown) {
+			before = within
+		}
 	}
 }
 

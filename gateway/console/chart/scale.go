@@ -142,6 +142,8 @@ func coordinate(t time.Time, step Step) float64 {
 	days := float64(t.Unix()) / (24 * 60 * 60)
 	months := float64(t.Year()*12+int(t.Month())-1) + float64(t.Day()-1)/31
 	switch step {
+	case Minute:
+		return days * 24 * 60
 	case Day:
 		return days
 	case Week:
@@ -159,6 +161,8 @@ func coordinate(t time.Time, step Step) float64 {
 // advance returns the moment n steps later.
 func advance(t time.Time, step Step, n int) time.Time {
 	switch step {
+	case Minute:
+		return t.Add(time.Duration(n) * time.Minute)
 	case Day:
 		return t.AddDate(0, 0, n)
 	case Week:
@@ -179,7 +183,7 @@ func timeTicks(from, to time.Time, least Step, most int) ([]time.Time, Step) {
 		step  Step
 		every int
 	}{
-		{Hour, 1}, {Hour, 3}, {Hour, 6}, {Hour, 12}, {Day, 1}, {Day, 2}, {Week, 1}, {Week, 2}, {Month, 1}, {Quarter, 1}, {Quarter, 2},
+		{Minute, 1}, {Minute, 2}, {Minute, 5}, {Minute, 10}, {Minute, 15}, {Minute, 30}, {Hour, 1}, {Hour, 3}, {Hour, 6}, {Hour, 12}, {Day, 1}, {Day, 2}, {Week, 1}, {Week, 2}, {Month, 1}, {Quarter, 1}, {Quarter, 2},
 		{Year, 1}, {Year, 2}, {Year, 5}, {Year, 10}, {Year, 20}, {Year, 50}, {Year, 100}, {Year, 200}, {Year, 500}, {Year, 1000}, {Year, 5000},
 	} {
 		if try.step < least || coordinate(to, try.step)-coordinate(from, try.step) > float64(most*try.every) {
@@ -200,6 +204,8 @@ func timeTicks(from, to time.Time, least Step, most int) ([]time.Time, Step) {
 func floor(t time.Time, step Step, every int) time.Time {
 	y, m, d := t.Date()
 	switch step {
+	case Minute:
+		return time.Date(y, m, d, t.Hour(), t.Minute()/every*every, 0, 0, time.UTC)
 	case Hour:
 		return time.Date(y, m, d, t.Hour()/every*every, 0, 0, 0, time.UTC)
 	case Day:

@@ -23,12 +23,21 @@ const documentURL = "openapi.json"
 
 // Validator holds answers against one document. It is safe for concurrent use.
 type Validator struct {
+	text   []byte
 	doc    map[string]any
 	routes []route
 
 	mu       sync.Mutex // guards the compiler and what it made
 	compiler *jsonschema.Compiler
 	compiled map[string]*jsonschema.Schema
+
+	resolved sync.Map // pointer to what it leads to, since most answers are of few operations
+}
+
+// object is one of the document, and where it stands.
+type object struct {
+	members map[string]any
+	at      string
 }
 
 // route is one operation of the document.
@@ -71,7 +80,7 @@ func newValidator(text []byte) (*Validator, error) {
 	if err := compiler.AddResource(documentURL, doc); err != nil {
 		return nil, err
 	}
-	v := &Validator{doc: doc, compiler: compiler, compiled: map[string]*jsonschema.Schema{}}
+	v := &Validator{text: text, doc: doc, compiler: compiler, compiled: map[string]*jsonschema.Schema{}}
 	paths, _ := doc["paths"].(map[string]any)
 	for template, item := range paths {
 		methods, _ := item.(map[string]any)
@@ -106,12 +115,15 @@ func isVariable(segment string) bool { return strings.HasPrefix(segment, "{") }
 
 // ValidateResponse fails the test where the operation, the status or the shape of the
 // answer is not in the document. The path may have a query string. What no operation
-// matches must be refused with the plain failed envelope.
-func (v *Validator) ValidateResponse(t testing.TB, method, requestPath string, status int, header http.Header, body []byte) {
+// matches must be refused with the plain failed envelope. It returns the members of the body; none where that is no object.
+func (v *Validator) ValidateResponse(t testing.TB, method, requestPath string, status int, header http.Header, body []byte) map[string]any {
 	t.Helper()
-	if err := v.CheckResponse(method, requestPath, status, header, body); err != nil {
+	value, err := v.checkResponse(method, requestPath, status, header, body)
+	if err != nil {
 		t.Errorf("%s %s answered %d: %v\nbody: %s", method, requestPath, status, err, clip(body))
 	}
+	members, _ := value.(map[string]any)
+	return members
 }
 
 func clip(body []byte) []byte {
@@ -123,41 +135,47 @@ func clip(body []byte) []byte {
 
 // CheckResponse returns how the answer differs from the document, nil where it does not.
 func (v *Validator) CheckResponse(method, requestPath string, status int, header http.Header, body []byte) error {
+	_, err := v.checkResponse(method, requestPath, status, header, body)
+	return err
+}
+
+// checkResponse returns the body, too, where it is JSON.
+func (v *Validator) checkResponse(method, requestPath string, status int, header http.Header, body []byte) (any, error) {
 	bodiless := method == http.MethodHead || method == http.MethodOptions && status == http.StatusNoContent
 	if bodiless {
 		if len(body) > 0 {
-			return errors.New("the answer must have no body")
+			return nil, errors.New("the answer must have no body")
 		}
-		return nil
+		return nil, nil
 	}
 	found, ok := v.match(method, requestPath)
 	if ok && status == http.StatusNotModified {
 		response, at, err := v.resolve(found.pointer + pointer("responses", strconv.Itoa(status)))
 		if err != nil || response["content"] != nil || len(body) > 0 {
-			return errors.New("the answer is not documented, or has a body")
+			return nil, errors.New("the answer is not documented, or has a body")
 		}
-		return v.checkHeaders(response, at, header)
+		return nil, v.checkHeaders(response, at, header)
 	}
 	media := found.pointer + pointer("responses", strconv.Itoa(status), "content", mediaType(header))
 	if ok && mediaType(header) != "application/json" && v.has(media) {
-		return v.checkRows(media+pointer("x-row"), body)
+		return nil, v.checkRows(media+pointer("x-row"), body)
 	}
 	value, err := readBody(header, body)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if !ok {
-		return v.checkUnmatched(status, header, value)
+		return value, v.checkUnmatched(status, header, value)
 	}
 	responsePointer := found.pointer + pointer("responses", strconv.Itoa(status))
 	response, responsePointer, err := v.resolve(responsePointer)
 	if err != nil {
-		return fmt.Errorf("%s %s documents no answer %d", found.method, found.template, status)
+		return value, fmt.Errorf("%s %s documents no answer %d", found.method, found.template, status)
 	}
 	if err := v.checkHeaders(response, responsePointer, header); err != nil {
-		return err
+		return value, err
 	}
-	return v.check(responsePointer+pointer("content", "application/json", "schema"), value)
+	return value, v.check(responsePointer+pointer("content", "application/json", "schema"), value)
 }
 
 func mediaType(header http.Header) string {
@@ -282,6 +300,11 @@ func (v *Validator) schema(schemaPointer string) (*jsonschema.Schema, error) {
 
 // resolve returns the object at a pointer, with references followed, and where it stands.
 func (v *Validator) resolve(at string) (map[string]any, string, error) {
+	if known, ok := v.resolved.Load(at); ok {
+		o := known.(object)
+		return o.members, o.at, nil
+	}
+	asked := at
 	for range 10 {
 		value, ok := lookup(v.doc, at)
 		if !ok {
@@ -293,6 +316,7 @@ func (v *Validator) resolve(at string) (map[string]any, string, error) {
 		}
 		reference, ok := found["$ref"].(string)
 		if !ok {
+			v.resolved.Store(asked, object{found, at})
 			return found, at, nil
 		}
 		if !strings.HasPrefix(reference, "#/") {

@@ -147,19 +147,19 @@ func TestFaultsOfADocumentAreFound(t *testing.T) {
 		want  string
 	}{
 		"version":          {[]string{"openapi"}, "3.0.3", "not 3.1"},
-		"title":            {[]string{"info", "title"}, nil, "title is missing"},
-		"operationId":      {append(get, "operationId"), "schemaItem", "is that of"},
+		"title":            {[]string{"info", "title"}, nil, "title must be"},
+		"operationId":      {append(get, "operationId"), "schemaItem", "same operation id"},
 		"no operationId":   {append(get, "operationId"), nil, "operationId is missing"},
 		"tag":              {append(get, "tags"), []string{"other"}, "tag other is not declared"},
-		"scheme":           {append(get, "security"), []any{map[string]any{"none": []any{}}}, "scheme none"},
-		"parameter":        {append(get, "parameters"), []any{}, "path parameter id is not declared"},
-		"reference":        {append(get, "responses", "400", "$ref"), "#/components/responses/None", "leads nowhere"},
-		"response":         {append(get, "responses", "404", "description"), nil, "description is missing"},
-		"schema":           {[]string{"components", "schemas", "OpenapitestTestItem", "type"}, "text", "jsonschema"},
-		"default":          {[]string{"components", "schemas", "OpenapitestTestItem", "default"}, 1, "does not admit"},
-		"response example": {append(get, "responses", "200", "content", "application/json", "examples", "ok", "value", "status"), "fine", "does not admit"},
-		"header example":   {[]string{"components", "headers", "Retry-After", "example"}, "soon", "does not admit"},
-		"server variable":  {[]string{"servers"}, []any{map[string]any{"url": "https://{x}.example.com"}}, "default is missing"},
+		"scheme":           {append(get, "security"), []any{map[string]any{"none": []any{}}}, `undefined security scheme "none"`},
+		"parameter":        {append(get, "parameters"), []any{}, "missing: [id]"},
+		"reference":        {append(get, "responses", "400", "$ref"), "#/components/responses/None", "failed to resolve"},
+		"response":         {append(get, "responses", "404", "description"), nil, "description of the response is required"},
+		"schema":           {[]string{"components", "schemas", "OpenapitestTestItem", "type"}, "text", "unsupported"},
+		"default":          {[]string{"components", "schemas", "OpenapitestTestItem", "default"}, 1, "invalid default"},
+		"response example": {append(get, "responses", "200", "content", "application/json", "examples", "ok", "value", "status"), "fine", "invalid example"},
+		"header example":   {[]string{"components", "headers", "Retry-After", "example"}, "soon", "header Retry-After"},
+		"server variable":  {[]string{"servers"}, []any{map[string]any{"url": "https://{x}.example.com"}}, "undeclared variables"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,0 +1,336 @@
+package console
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"tenantry/backends/api"
+	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
+)
+
+// doPage shows the form of an operation by itself.
+func (m *Module) doPage(v *visit) {
+	row, path, ok := v.doing()
+	if !ok {
+		return
+	}
+	sent := v.r.URL.Query()
+	fromForm(row, path, sent)
+	if row.Method == http.MethodPut { // whose form is on the record's page
+		http.Redirect(v.w, v.r, v.back(row, path), http.StatusSeeOther)
+		return
+	}
+	form := v.form(row, path, strictjson.Value{}, nil, nil)
+	for i, c := range form.Controls { // what the address says already
+		if value := sent.Get(c.Name); value != "" && strings.HasPrefix(c.Name, "query.") {
+			form.Controls[i].choose(value)
+		}
+	}
+	v.showForm(http.StatusOK, request{row: row, path: path, query: asked(sent).Encode(), body: sample(row)}, form)
+}
+
+// doing finds the operation of a form, and says so where there is none for this person.
+func (v *visit) doing() (*api.Operation, map[string]string, bool) {
+	row := v.site.rows[v.r.PathValue("operation")]
+	switch {
+	case row == nil || row.Method == http.MethodGet:
+		v.missing()
+	case !may(row, v.who, v.t):
+		p := api.ProblemOf(errors.Join(row.Admits(v.who, ""), row.Rule.Check(v.who, v.t)))
+		lacks, _ := p.Data.(map[string]string)
+		v.problem(http.StatusForbidden, "You may not do this", inWords(p.Message, lacks["permission"])+". An administrator of "+v.t.Org.Name+" can give you the right.")
+	default:
+		return row, map[string]string{}, true
+	}
+	return nil, nil, false
+}
+
+// showForm shows a form, and the call that it makes.
+func (v *visit) showForm(code int, q request, form formView) {
+	view := recordView{chrome: v.chrome(q.row.Summary), Form: &form, Note: q.row.Ask}
+	if form.Cancel = v.back(q.row, q.path); form.Submit == forGood {
+		form.Cancel += "?deleted=true"
+	}
+	view.Curl = v.curl(v.t.Org.Slug, q)
+	v.show(code, "record", view)
+}
+
+// written returns the call that a form makes as it was typed, without what is secret.
+func (v *visit) written(row *api.Operation, path map[string]string, sent url.Values) request {
+	body, _ := v.body(row, path, sent) // what is wrong was told
+	for name, kind := range sent {
+		if name, is := strings.CutPrefix(name, "_has."); is && kind[0] == "secret" {
+			delete(body, name)
+			within, part, _ := strings.Cut(name, ".")
+			if parts, is := body[within].(map[string]any); is {
+				delete(parts, part)
+			}
+		}
+	}
+	return request{row: row, path: path, query: asked(sent).Encode(), body: body}
+}
+
+// back returns the page that a form belongs to.
+func (v *visit) back(row *api.Operation, path map[string]string) string {
+	whole := strings.TrimPrefix(row.Path, "/api")
+	for at := whole; at != ""; at = at[:strings.LastIndexByte(at, '/')] {
+		for _, p := range v.site.pages {
+			if (p.path == at || at == whole && p.path == at+"s") && may(p.shows, v.who, v.t) {
+				return p.address(path)
+			}
+		}
+	}
+	return "/"
+}
+
+// doIt carries a form out.
+func (m *Module) doIt(v *visit) {
+	row, path, ok := v.doing()
+	if !ok {
+		return
+	}
+	if row.Upload != nil {
+		v.takeFile(row, path)
+		return
+	}
+	sent, ok := v.sent()
+	if !ok {
+		return
+	}
+	fromForm(v.typed(row, sent), path, sent)
+	query := asked(sent)
+	if sent.Has("_more") { // a part of the form depends on what was typed, or a line more is wanted
+		v.again(http.StatusOK, v.typed(row, sent), path, sent, nil, "")
+		return
+	}
+	body, faults := v.body(row, path, sent)
+	if v.lacked != nil { // of which fields there are
+		v.refused(*v.lacked, nil)
+		return
+	}
+	if faults != nil {
+		v.again(http.StatusUnprocessableEntity, v.typed(row, sent), path, sent, faults, "")
+		return
+	}
+	if sent.Has("_try") {
+		v.matching(row, path, sent, body)
+		return
+	}
+	if row.Reads && sent.Has("_part") && body["title"] == "" {
+		body["title"] = "Without a title" // which matters when it is stored
+	}
+	v.carry(request{row: row, path: path, query: query.Encode(), body: body, match: sent.Get("_match"), once: sent.Get("_once")}, sent, query)
+}
+
+// sent reads a form, and says so where it cannot.
+func (v *visit) sent() (url.Values, bool) {
+	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, maxForm)
+	if err := v.r.ParseForm(); err != nil || !strings.HasPrefix(v.r.Header.Get("Content-Type"), "application/x-www-form-urlencoded") {
+		v.problem(http.StatusBadRequest, "The form did not arrive", "It may be too large. Go back and try again.")
+		return nil, false
+	}
+	if crowded(v.r.PostForm) {
+		v.problem(http.StatusBadRequest, "The form has too many lines", "Go back and leave some out.")
+		return nil, false
+	}
+	return v.r.PostForm, true
+}
+
+// asked returns what a form gives of the operation's query.
+func asked(sent url.Values) url.Values {
+	query := url.Values{}
+	for name, values := range sent {
+		if key, is := strings.CutPrefix(name, "query."); is && values[0] != "" {
+			query[key] = values
+		}
+	}
+	return query
+}
+
+// typed returns the operation of the form that was sent: where that was only tried, the one which will store it.
+func (v *visit) typed(row *api.Operation, sent url.Values) *api.Operation {
+	if stores := v.site.rows[sent.Get("_for")]; row.Reads && stores != nil && stores.Resource == row.Resource && stores.Body != nil && may(stores, v.who, v.t) {
+		return stores
+	}
+	return row
+}
+
+// fromForm notes the parameters of the operation's path that a form gives, and no others: they would make another path of it.
+func fromForm(row *api.Operation, path map[string]string, sent url.Values) {
+	for _, p := range row.Params {
+		if name := "path." + p.Name; p.In == api.InPath && sent.Has(name) {
+			path[p.Name] = sent.Get(name)
+		}
+	}
+}
+
+// carry makes the call of a form, and leads on or shows the form again.
+func (v *visit) carry(q request, sent, query url.Values) {
+	row, path := q.row, q.path
+	a, err := v.ask(v.r.Context(), v.r, q)
+	row = v.typed(row, sent)
+	switch {
+	case err == nil && a.ok() && q.row.Reads && !q.row.Once:
+		v.tried(q, row, sent, a)
+	case err == nil && a.ok() && query.Get("preview") == "true":
+		sent.Del("query.preview") // what follows is meant
+		t := triedView{Note: "This is what it would touch. Nothing has been changed yet."}
+		t.Facts, _ = v.facts(&page{shows: q.row}, a.data.Get("touches"))
+		v.showTried(q, row, path, sent, &t)
+	case err == nil && a.ok():
+		v.done(row, path, query, a)
+	case err == nil && a.code == http.StatusPreconditionFailed:
+		v.again(a.code, row, path, sent, nil, "Somebody else has changed this meanwhile. What you typed is below; compare it with how it is now, and save again to replace it.")
+	case err == nil && (a.code == http.StatusUnprocessableEntity || a.code == http.StatusBadRequest || a.code == http.StatusConflict || a.code == http.StatusRequestEntityTooLarge):
+		list := a.faults()
+		text := ""
+		if len(list) == 0 {
+			text = sentence(a.message)
+		}
+		v.again(a.code, row, path, sent, list, text)
+	default:
+		v.refused(a, err)
+	}
+}
+
+// again shows the form as it was typed, and what is wrong with it.
+func (v *visit) again(code int, row *api.Operation, path map[string]string, sent url.Values, faults []fault.Fault, text string) {
+	if sent.Has("_part") {
+		for i := range faults {
+			text = strings.TrimSpace(text + " " + sentence(faults[i].Message))
+		}
+		v.render(v.w, http.StatusOK, "tried", triedView{Problem: text}) // a browser would report each other code as a fault of the page
+		return
+	}
+	sent.Set("_once", onceKey()) // what was refused is another request when it is sent again
+	current, tag := v.current(row, path)
+	form := v.form(row, path, current, sent, faults)
+	if code != http.StatusPreconditionFailed {
+		tag = sent.Get("_match") // of what the form was made from
+	}
+	if tag != "" {
+		form.Hidden = append(form.Hidden, hidden{"_match", tag})
+	}
+	if form.Error == "" {
+		form.Error = text
+	}
+	q := v.written(row, path, sent)
+	q.match = tag
+	v.showForm(code, q, form)
+}
+
+// current returns the record that a form changes, and its tag; null where it makes one.
+func (v *visit) current(row *api.Operation, path map[string]string) (strictjson.Value, string) {
+	p, _ := v.site.find(strings.TrimPrefix((&request{row: row, path: path}).target(), "/api"))
+	if p == nil || row.Method != http.MethodPut {
+		return strictjson.Value{}, ""
+	}
+	a, err := v.read(p.shows, path, "")
+	if err != nil || !a.ok() {
+		return strictjson.Value{}, ""
+	}
+	return v.completed(p, path, a.data), a.header.Get("ETag")
+}
+
+// tried shows what an operation answered that stores nothing, beside the form as it was typed.
+func (v *visit) tried(q request, row *api.Operation, sent url.Values, a reply) {
+	const first = "This is what it would show"
+	last := ". Nothing has been stored yet."
+	if row.Method == http.MethodPut {
+		last = ". It is stored when you save it."
+	}
+	t := triedView{Note: first + last}
+	if t.Facts, t.Table = v.facts(&page{shows: q.row}, a.data); t.Table != nil {
+		t.Charts = v.draw(parse(q.body), a.data, t.Table)
+		t.Facts, t.Note = nil, first+" ("+counted(a.data)+")"+last
+	}
+	v.showTried(q, row, q.path, sent, &t)
+}
+
+// counted says how many rows there are of a report.
+func counted(answer strictjson.Value) string {
+	switch count := answer.Get("count").Text; {
+	case answer.Get("truncated").Is == strictjson.True:
+		return "the first " + count + " rows of more"
+	case count == "1":
+		return "1 row"
+	default:
+		return count + " rows"
+	}
+}
+
+// showTried shows that beside the form as it was typed, or alone where that is what is asked for.
+func (v *visit) showTried(q request, row *api.Operation, path map[string]string, sent url.Values, t *triedView) {
+	if sent.Has("_part") {
+		v.show(http.StatusOK, "tried", t)
+		return
+	}
+	view := recordView{chrome: v.chrome(row.Summary), Tried: t}
+	current, _ := v.current(row, path)
+	form := v.form(row, path, current, sent, nil)
+	form.Cancel = v.back(row, path)
+	if tag := sent.Get("_match"); tag != "" {
+		form.Hidden = append(form.Hidden, hidden{"_match", tag})
+	}
+	view.Form = &form
+	view.Curl = v.curl(v.t.Org.Slug, q)
+	v.show(http.StatusOK, "record", view)
+}
+
+// done leads on where something was done. A secret that is told once is shown at once.
+func (v *visit) done(row *api.Operation, path map[string]string, query url.Values, a reply) {
+	handOn(v.w, a.header)
+	if row.Once && len(a.data.Members) > 0 {
+		view := recordView{chrome: v.chrome(row.Message), Note: "This is shown once. Copy it now, and keep it where nobody else can read it."}
+		first := []string{"link", "url", "token", "field_value"} // what is to be copied
+		slices.SortStableFunc(a.data.Members, func(a, b strictjson.Member) int {
+			return cmp.Compare(uint(slices.Index(first, a.Name)), uint(slices.Index(first, b.Name)))
+		})
+		view.Facts, _ = v.facts(&page{shows: row}, a.data)
+		for i := range view.Facts {
+			view.Facts[i].Value.Copy = slices.Contains(first, a.data.Members[i].Name)
+		}
+		view.Links = []linkView{{Title: "Go on", Address: v.back(row, path)}}
+		v.render(v.w, http.StatusOK, "record", view)
+		return
+	}
+	q := url.Values{"_done": {row.Name}}
+	var target string
+	at, purged := strings.CutSuffix((&request{row: row, path: path}).target(), "/purge")
+	purged = purged || query.Get("purge") != ""
+	p, _ := v.site.find(strings.TrimPrefix(at, "/api"))
+	switch {
+	case p != nil && p.list && p.each != nil && a.data.Is == strictjson.Object:
+		target = p.each.address(merged(path, p.each.key(), keyOf(p.each, a.data)))
+	case row.Method == http.MethodDelete && p != nil && p.key() != "":
+		target = v.above(p, path)
+		if purged {
+			q.Set("deleted", "true")
+		} else if p.action("restore") != nil {
+			q.Set("_undo", path[p.key()])
+		}
+	case strings.HasSuffix(row.Name, ".duplicate") && p == nil:
+		target = v.back(row, path)
+		if parent, _ := v.site.find(target); parent != nil && parent.key() != "" {
+			target = parent.address(merged(path, parent.key(), keyOf(parent, a.data)))
+		}
+	default:
+		target = v.back(row, path)
+	}
+	http.Redirect(v.w, v.r, target+"?"+q.Encode(), http.StatusSeeOther)
+}
+
+// above returns the address of the list that a record is in.
+func (v *visit) above(p *page, path map[string]string) string {
+	for _, list := range v.site.pages {
+		if list.each == p {
+			return list.address(path)
+		}
+	}
+	return "/"
+}

@@ -1,0 +1,97 @@
+package logging
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"strconv"
+	"time"
+)
+
+// Line is a line of the log of a kind that there are many of, one for each request. A log in JSON takes it as it is
+// put together here, without what slog allocates for it; the bytes are the same. It belongs to one goroutine.
+type Line struct {
+	to   *buffer // nil: slog writes it
+	text []byte
+
+	other  slog.Handler
+	record slog.Record
+}
+
+// maxKept bounds the room that is kept for another line.
+const maxKept = 4 << 10
+
+// Begin returns a line of that time and message, nil where the log takes none of its level. End must follow.
+func Begin(ctx context.Context, log slog.Handler, at time.Time, level slog.Level, message string) *Line {
+	if !log.Enabled(ctx, level) {
+		return nil
+	}
+	h, ok := log.(*handler)
+	if !ok || !h.json {
+		return &Line{other: log, record: slog.NewRecord(at, level, message, 0)}
+	}
+	l, ok := h.b.lines.Get().(*Line)
+	if !ok {
+		l = &Line{to: h.b}
+	}
+	l.text = at.AppendFormat(append(l.text[:0], `{"time":"`...), time.RFC3339Nano)
+	l.text = append(append(l.text, `","level":"`...), level.String()...)
+	l.text = append(l.text, `","msg":`...)
+	l.quote(message)
+	return l
+}
+
+// Int adds a number.
+func (l *Line) Int(key string, n int64) {
+	if l.to == nil {
+		l.record.AddAttrs(slog.Int64(key, n))
+		return
+	}
+	l.key(key)
+	l.text = strconv.AppendInt(l.text, n, 10)
+}
+
+// Text adds a text; an empty one is left out.
+func (l *Line) Text(key, text string) {
+	switch {
+	case text == "":
+	case l.to == nil:
+		l.record.AddAttrs(slog.String(key, text))
+	default:
+		l.key(key)
+		l.quote(text)
+	}
+}
+
+func (l *Line) key(key string) {
+	l.text = append(l.text, ',')
+	l.quote(key)
+	l.text = append(l.text, ':')
+}
+
+func (l *Line) quote(text string) {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			into := bytes.NewBuffer(l.text)
+			enc := json.NewEncoder(into)
+			enc.SetEscapeHTML(false)
+			_ = enc.Encode(text) // a text can be encoded
+			l.text = bytes.TrimSuffix(into.Bytes(), []byte("\n"))
+			return
+		}
+	}
+	l.text = append(append(append(l.text, '"'), text...), '"')
+}
+
+// End writes the line. One that cannot be written has nobody to be told of.
+func (l *Line) End(ctx context.Context) {
+	if l.to == nil {
+		_ = l.other.Handle(ctx, l.record)
+		return
+	}
+	_, _ = l.to.Write(append(l.text, "}\n"...))
+	if cap(l.text) <= maxKept {
+		l.to.lines.Put(l)
+	}
+}

@@ -1,0 +1,40 @@
+package gateway
+
+import (
+	"slices"
+	"testing"
+
+	"tenantry/backends/resource"
+	"tenantry/backends/store/driver"
+	"tenantry/backends/store/mongo/mongotest"
+)
+
+// TestQuestionsOnMongo asks every question that a kind declares, all of its records in the order of identifiers and one for
+// a field that an organization defines, on a MongoDB server that explains: an index serves each, and none is without use.
+func TestQuestionsOnMongo(t *testing.T) {
+	t.Parallel()
+	mongotest.URI(t)
+	s := openServices(t)
+	all := 0
+	for _, spec := range slices.Concat(s.kinds.specs(), resource.Specs(s.kept())) {
+		c := spec.Collection()
+		questions := []mongotest.Question{{}}
+		for _, access := range spec.Access {
+			where, order := question(t, spec, c, access)
+			questions = append(questions, mongotest.Question{Where: where, Sort: order})
+		}
+		if spec.Custom {
+			questions = append(questions, mongotest.Question{Where: driver.Predicate{Op: driver.Eq, Ref: driver.Ref{Name: mongotest.CustomKey, Custom: true, Type: driver.Any}, Values: []any{"1"}}})
+		}
+		unserved, unneeded, n := mongotest.Prove(t, c, questions)
+		for _, q := range unserved {
+			t.Errorf("%s: no index serves %s", spec.Name, q)
+		}
+		for _, x := range unneeded {
+			t.Errorf("%s: no question needs the index %s", spec.Name, x)
+		}
+		t.Logf("%s: %d indexes, %d questions", spec.Name, n, len(questions))
+		all += n
+	}
+	t.Logf("%d indexes in all", all)
+}

@@ -1,0 +1,30 @@
+package gateway_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"tenantry/gateway/control"
+	"tenantry/gateway/gatewaytest"
+)
+
+// TestCommandsOfAnySize: what a command asks for besides its input may be as much over the socket as within the process.
+func TestCommandsOfAnySize(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	g.Org(t, "acme")
+	var header, cells []string
+	columns := map[string][]string{}
+	for i := range 500 {
+		name := fmt.Sprintf("Übliche Spalte Nummer %d", i)
+		header, cells, columns[name] = append(header, name), append(cells, "x"), []string{fmt.Sprintf("column_number_%d", i)}
+	}
+	file := strings.Join(header, ",") + "\n" + strings.Join(cells, ",") + "\n"
+	for way, client := range map[string]*control.Client{"within": g.Commands, "socket": dialled(t, g)} {
+		in := control.ImportRequest{Org: "acme", As: "contacts", Format: "csv", Map: columns, DryRun: true}
+		if _, err := client.Do(t.Context(), "import", in, control.Streams{Input: strings.NewReader(file)}); err != nil {
+			t.Errorf("%s: %v", way, err)
+		}
+	}
+}

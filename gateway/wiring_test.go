@@ -1,0 +1,43 @@
+package gateway
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+
+	"tenantry/tenants"
+	"tenantry/tenants/keys"
+)
+
+// TestK1_RedisInsideTheProcessHasNoKeys: it would repeat what the store says to the only one who asks it. A revoked key is refused at once.
+func TestK1_RedisInsideTheProcessHasNoKeys(t *testing.T) {
+	t.Parallel()
+	s := openServices(t)
+	tenant, err := s.directory.Create(t.Context(), tenants.NewOrganization{Slug: "acme", Name: "Acme"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	issued, err := s.keys.Issue(t.Context(), tenant, keys.NewKey{Name: "robot", Kind: tenants.ServerFull})
+	if err != nil {
+		t.Fatal(err)
+	}
+	present := func() (*tenants.Principal, error) {
+		fresh, err := s.directory.Resolve(t.Context(), "acme.localhost:8080")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.keys.Authenticate(t.Context(), fresh, issued.Token.Reveal(), netip.Addr{})
+	}
+	if p, err := present(); err != nil || p.KeyID != issued.Key.ID {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	if n, err := s.redis.DBSize(t.Context()).Result(); err != nil || n != 0 {
+		t.Errorf("Redis holds %d names, %v", n, err)
+	}
+	if _, err := s.keys.Revoke(t.Context(), tenant, issued.Key.ID, nil); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := present(); !errors.Is(err, tenants.ErrDenied) {
+		t.Errorf("a revoked key: %+v, %v", p, err)
+	}
+}

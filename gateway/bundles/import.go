@@ -41,7 +41,7 @@ type Import struct {
 	State   string          `json:"state" rule:"enum=running|done|refused|failed|interrupted" use:"computed filter" doc:"done: everything was stored, or with partial what could be. refused: nothing was, because lines are bad, or the file is. failed: it ended early. interrupted: so did the server that carried it out. Sending the same file again goes on." example:"done"`
 	By      string          `json:"by" use:"computed" doc:"Who began it: user:<id>." example:"user:7"`
 	Size    int64           `json:"size" use:"computed" doc:"Bytes that were sent." example:"52814"`
-	Step    string          `json:"step" use:"computed" doc:"reading, checking or storing." example:"storing"`
+	Step    string          `json:"step" rule:"enum=reading|checking|storing" use:"computed" doc:"reading, checking or storing." example:"storing"`
 	Bytes   int64           `json:"bytes" use:"computed" doc:"How many of the bytes the step is through with." example:"52814"`
 	Message string          `json:"message" use:"computed" doc:"Why it ended early, or stored nothing."`
 	Only    string          `json:"only,omitempty" use:"local"` // the same of all that run: the store has one of them

@@ -81,6 +81,8 @@ type Engine struct {
 	waiters atomic.Int64
 	closed  atomic.Bool
 	cache   cache
+	// processors has one for each slow question that is at work, see lanes.
+	processors chan struct{}
 
 	lock    *flock.Flock                // of the folder
 	aside   aside                       // connections to files beside those of databases that are open
@@ -129,7 +131,7 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 	}
 	e := &Engine{
 		opts: opts, lock: lock, slots: make(chan struct{}, opts.MaxOpen), freed: make(chan struct{}, 1),
-		open: map[*file]struct{}{}, indexed: map[*file]struct{}{},
+		processors: processors(), open: map[*file]struct{}{}, indexed: map[*file]struct{}{},
 		stop: make(chan struct{}), stopped: make(chan struct{}), jobs: make(chan func(context.Context), maxJobs),
 	}
 	e.cache.pages = int64(opts.Cache) << 10 / pageKiB

@@ -2,22 +2,27 @@ package sqlite
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"time"
 )
 
 const (
-	// slowQuestion is how long a question takes that others had better not wait for.
+	// slowQuestion is how long a question takes that others had better not wait for, and stillSlow one that was
+	// slow before: most of the time of the first may have been others'.
 	slowQuestion = 20 * time.Millisecond
+	stillSlow    = slowQuestion / 4
 	// maxSlow bounds the questions of a database that are known to be slow.
 	maxSlow = 1024
 )
 
-// lanes share the readers of a database out: questions that were slow the last time have half of them, one
+// lanes share the readers of a database out: questions that were slow the last time have half of them, and of all
+// databases together all processors but one, so that quick ones are answered between them; one
 // workspace has all but one, and one document that is looked up by its id or another unique index waits for neither, so that
-// who an organization or a key is can be told while others ask for much in the workspace that all share. The zero value knows of none.
+// who an organization or a key is can be told while others ask for much in the workspace that all share.
 type lanes struct {
-	slow chan struct{} // one for each slow question that is at work
+	slow       chan struct{} // one for each slow question that is at work
+	processors chan struct{} // the same of all databases
 
 	mu    sync.RWMutex
 	known map[question]bool // that were slow the last time
@@ -32,6 +37,9 @@ type question struct {
 // lane returns room for n at a time, and for one at least.
 func lane(n int) chan struct{} { return make(chan struct{}, max(1, n)) }
 
+// processors returns room for what may keep all processors busy but one.
+func processors() chan struct{} { return lane(runtime.GOMAXPROCS(0) - 1) }
+
 // enter waits for room; leave must follow. Error: the context's own.
 func (l *lanes) enter(ctx context.Context, s *space, q question) (leave func(), err error) {
 	l.mu.RLock()
@@ -40,25 +48,43 @@ func (l *lanes) enter(ctx context.Context, s *space, q question) (leave func(), 
 	if !slow {
 		return func() { <-s.asking }, into(ctx, s.asking)
 	}
-	// Who waits for room in one lane takes none in the other meanwhile: neighbours are slow too, and others of the workspace quick.
-	for lanes := [2]chan struct{}{l.slow, s.asking}; ; lanes[0], lanes[1] = lanes[1], lanes[0] {
-		if err := into(ctx, lanes[0]); err != nil {
+	// Who waits for room in one lane takes none in the others meanwhile: neighbours are slow too, and others of the workspace quick.
+	all := [...]chan struct{}{l.slow, l.processors, s.asking}
+	for {
+		if err := into(ctx, all[0]); err != nil {
 			return nil, err
 		}
-		select {
-		case lanes[1] <- struct{}{}:
-			return func() { <-s.asking; <-l.slow }, nil
-		default:
-			<-lanes[0]
+		n := 1
+		for n < len(all) && enters(all[n]) {
+			n++
 		}
+		if n == len(all) {
+			return func() { leaves(all[:]) }, nil
+		}
+		leaves(all[:n])
+		all[0], all[n] = all[n], all[0]
+	}
+}
+
+// enters takes a place if there is one.
+func enters(lane chan struct{}) bool {
+	select {
+	case lane <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+func leaves(lanes []chan struct{}) {
+	for _, lane := range lanes {
+		<-lane
 	}
 }
 
 func into(ctx context.Context, lane chan struct{}) error {
-	select {
-	case lane <- struct{}{}:
+	if enters(lane) {
 		return nil
-	default:
 	}
 	select {
 	case lane <- struct{}{}:
@@ -77,10 +103,10 @@ func (l *lanes) forget() {
 
 // took notes how long a question took.
 func (l *lanes) took(q question, took time.Duration) {
-	slow := took >= slowQuestion
 	l.mu.RLock()
 	known := l.known[q]
 	l.mu.RUnlock()
+	slow := took >= slowQuestion || known && took >= stillSlow
 	if slow == known {
 		return
 	}

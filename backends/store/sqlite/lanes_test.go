@@ -39,7 +39,7 @@ func testLanes(t *testing.T, shared bool) {
 	q := question{ws.space.id, shortened(s.sql.String())}
 	db.lanes.took(q, slowQuestion)
 	var leaves []func()
-	for range cap(db.lanes.slow) {
+	for range min(cap(db.lanes.slow), cap(db.lanes.processors)) {
 		leave, err := db.lanes.enter(t.Context(), ws.space, q)
 		if err != nil {
 			t.Fatal(err)
@@ -127,5 +127,34 @@ func testLanes(t *testing.T, shared bool) {
 			t.Fatalf("a neighbour's slow question: %v", err)
 		}
 		leave()
+	}
+	// Those of all databases leave a processor to the rest.
+	for range cap(e.processors) {
+		e.processors <- struct{}{}
+	}
+	slow, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := nearby.lanes.enter(slow, neighbour.space, of); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a slow question while others have the processors: %v", err)
+	}
+	if leave, err := nearby.lanes.enter(t.Context(), neighbour.space, question{neighbour.space.id, "quick"}); err != nil {
+		t.Errorf("a quick one: %v", err)
+	} else {
+		leave()
+	}
+}
+
+// TestLanes_SlowStaysSo until it is quick, not until it took a little less.
+func TestLanes_SlowStaysSo(t *testing.T) {
+	t.Parallel()
+	var l lanes
+	q := question{1, "q"}
+	for _, one := range []struct {
+		took time.Duration
+		slow bool
+	}{{stillSlow, false}, {slowQuestion, true}, {slowQuestion - 1, true}, {stillSlow, true}, {stillSlow - 1, false}, {slowQuestion - 1, false}} {
+		if l.took(q, one.took); l.known[q] != one.slow {
+			t.Errorf("after %v: %v", one.took, l.known[q])
+		}
 	}
 }

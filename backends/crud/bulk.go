@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -66,8 +67,23 @@ func (s *serves[T]) bulk() api.Operation {
 	return row
 }
 
-// many stores the records of the body that are in order.
-func (s *serves[T]) many(ctx context.Context, c *api.Call) (api.Result, error) {
+// many stores the records of the body that are in order, once more where somebody came between.
+func (s *serves[T]) many(ctx context.Context, c *api.Call) (result api.Result, err error) {
+	ctx = new(store.Basis).With(ctx)
+	for n := range tries {
+		if result, err = s.attempt(ctx, c, n); !errors.Is(err, errAgain) {
+			break
+		}
+	}
+	return result, err
+}
+
+// errAgain ends an attempt that stored nothing, since somebody came between.
+var errAgain = fmt.Errorf("once more: %w", store.ErrConflict)
+
+// attempt is one of many, of which the last one refuses what somebody has changed meanwhile. Errors: errAgain.
+func (s *serves[T]) attempt(ctx context.Context, c *api.Call, n int) (api.Result, error) {
+	store.Anew(ctx)
 	bodies, errs := c.Body.Value("records"), slices.Clone(c.Unknown)
 	if n := len(bodies.Items); bodies.Is != strictjson.Array || n == 0 || n > most {
 		errs.Add("records", fault.Length, "records must be a list of 1 to %d objects", most)
@@ -99,10 +115,10 @@ func (s *serves[T]) many(ctx context.Context, c *api.Call) (api.Result, error) {
 			s.enter(ctx, c, e, bodies.Items[i], &known)
 		}
 	}
-	if err := s.refers(ctx, c, entries); err != nil {
+	if err := s.stands(ctx, c, &known, entries); err != nil {
 		return api.Result{}, err
 	}
-	return s.settle(ctx, c, entries)
+	return s.settle(ctx, c, entries, n)
 }
 
 // settable returns an object with what callers may set of a record; what else it has is wrong.
@@ -168,9 +184,9 @@ func (s *serves[T]) recognize(ctx context.Context, c *api.Call, entries []*entry
 	return nil
 }
 
-// settle stores what is in order and answers what became of everything. Nobody comes between: a record
-// that was changed meanwhile is refused.
-func (s *serves[T]) settle(ctx context.Context, c *api.Call, entries []*entry[T]) (api.Result, error) {
+// settle stores what is in order and answers what became of everything. Nobody comes between: what was changed meanwhile
+// is errAgain, and in the last attempt a record that was is refused.
+func (s *serves[T]) settle(ctx context.Context, c *api.Call, entries []*entry[T], attempt int) (api.Result, error) {
 	var fresh, changed []*entry[T]
 	refused := make(map[*entry[T]][]api.FieldError, len(entries))
 	for _, e := range entries {
@@ -197,7 +213,7 @@ func (s *serves[T]) settle(ctx context.Context, c *api.Call, entries []*entry[T]
 	answer := func(context.Context) (api.Result, error) {
 		return api.Result{Data: became(s.of, c, entries, refused)}, nil
 	}
-	if err := s.put(ctx, c, append(fresh, changed...), refused, answer); err != nil {
+	if err := s.put(ctx, c, append(fresh, changed...), refused, attempt, answer); err != nil {
 		for name := range (Bulk{}).counts() { // they are not known
 			delete(c.AuditNote, name)
 		}
@@ -238,11 +254,12 @@ const anew = 16
 
 // put stores records in one write, without those that are refused, so that they are there with the answer or not at
 // all. Where more of them are refused than are tried anew, it takes several writes, of which the last has the answer.
-func (s *serves[T]) put(ctx context.Context, c *api.Call, entries []*entry[T], refused map[*entry[T]][]api.FieldError, answer func(context.Context) (api.Result, error)) error {
+func (s *serves[T]) put(ctx context.Context, c *api.Call, entries []*entry[T], refused map[*entry[T]][]api.FieldError, attempt int, answer func(context.Context) (api.Result, error)) error {
 	recs := make([]*T, len(entries))
 	for i, e := range entries {
 		recs[i] = e.rec
 	}
+	stored := false
 	for tried := 0; len(recs) > 0; tried++ {
 		c.Closes(answer)
 		err := s.in(c).Save(ctx, recs...)
@@ -251,6 +268,9 @@ func (s *serves[T]) put(ctx context.Context, c *api.Call, entries []*entry[T], r
 		}
 		c.Closes(nil)
 		bad := meant(err, len(recs))
+		if !stored && s.passed(err, bad, attempt) {
+			return errAgain
+		}
 		if bad < 0 {
 			return err
 		}
@@ -260,7 +280,7 @@ func (s *serves[T]) put(ctx context.Context, c *api.Call, entries []*entry[T], r
 		if tried >= anew && bad > 1 { // the one before it stays, for the answer to be stored with
 			switch err := s.in(c).Save(ctx, recs[:bad-1]...); {
 			case err == nil:
-				recs, entries, bad = recs[bad-1:], entries[bad-1:], 1
+				recs, entries, bad, stored = recs[bad-1:], entries[bad-1:], 1, true
 			case meant(err, bad) < 0:
 				return err
 			}
@@ -286,6 +306,19 @@ func meant(err error, n int) int {
 		return -1
 	}
 	return at
+}
+
+// passed reports whether somebody else came between, and another attempt would see what they did: it may change the record of
+// theirs that is in the way, or not stand on what is gone. A record that is not shown to the caller is in the way again.
+func (s *serves[T]) passed(err error, bad, attempt int) bool {
+	const mostHidden = 3
+	var dup *store.DuplicateError
+	if errors.As(err, &dup) {
+		return bad >= 0 && attempt < mostHidden && slices.ContainsFunc(s.of.Uniques, func(u resource.Unique) bool {
+			return u.Identity != resource.Never && slices.Contains(dup.Fields, u.Field)
+		})
+	}
+	return errors.Is(err, store.ErrConflict) && attempt < tries-1
 }
 
 // apart returns the error of one record among others, whose answer is no conflict for that.

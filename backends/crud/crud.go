@@ -253,7 +253,7 @@ func as[In, T any](s *serves[T], row api.Operation, do func(context.Context, *ap
 	data := row.Data
 	row.Revised = true
 	row = api.Typed(row, func(ctx context.Context, c *api.Call, in In) (any, error) {
-		rec, err := do(ctx, c, in)
+		rec, err := do(new(store.Basis).With(ctx), c, in)
 		if err != nil {
 			return nil, err
 		}
@@ -413,28 +413,38 @@ func (s *serves[T]) create() api.Operation {
 	row.Summary = "Create " + s.one()
 	row.Upload, row.UploadExamples, row.UploadLimit, row.Timeout = s.Upload, s.UploadExamples, s.UploadLimit, s.UploadTime
 	s.takes(&row, false)
-	return as(s, row, func(ctx context.Context, c *api.Call, _ struct{}) (*T, error) {
-		rec := s.of.New().(*T)
-		if s.Keeper == nil {
-			s.of.Meta(rec).ID = c.Workspace.NewID() // before a secret is sealed for it
+	return as(s, row, func(ctx context.Context, c *api.Call, _ struct{}) (rec *T, err error) {
+		for range tries {
+			if rec, err = s.add(ctx, c); s.Keeper != nil || !errors.Is(err, store.ErrConflict) {
+				break
+			}
 		}
-		if err := s.take(ctx, c, rec, nil, s.sent(c)); err != nil {
-			return nil, err
-		}
-		if err := s.room(ctx, c); err != nil {
-			return nil, err
-		}
-		if s.Keeper != nil {
-			rec, err := s.Keeper.Insert(ctx, c, rec)
-			return rec, s.told(err)
-		}
-		s.of.Fill(rec)
-		if err := s.of.Number(ctx, c.Workspace, []any{rec}); err != nil {
-			return nil, err
-		}
-		s.closes(c, rec)
-		return rec, s.told(s.in(c).Insert(ctx, rec))
+		return rec, s.told(err)
 	})
+}
+
+// add stores the record of the body. ErrConflict: what it stands on has changed meanwhile.
+func (s *serves[T]) add(ctx context.Context, c *api.Call) (*T, error) {
+	c.Closes(nil)
+	rec := s.of.New().(*T)
+	if s.Keeper == nil {
+		s.of.Meta(rec).ID = c.Workspace.NewID() // before a secret is sealed for it
+	}
+	if err := s.take(ctx, c, rec, nil, s.sent(c)); err != nil {
+		return nil, err
+	}
+	if err := s.room(ctx, c); err != nil {
+		return nil, err
+	}
+	if s.Keeper != nil {
+		return s.Keeper.Insert(ctx, c, rec)
+	}
+	s.of.Fill(rec)
+	if err := s.of.Number(ctx, c.Workspace, []any{rec}); err != nil {
+		return nil, err
+	}
+	s.closes(c, rec)
+	return rec, s.in(c).Insert(ctx, rec)
 }
 
 func (s *serves[T]) update() api.Operation {
@@ -454,6 +464,7 @@ func (s *serves[T]) update() api.Operation {
 func (s *serves[T]) change(ctx context.Context, c *api.Call, change func(*T) error) (*T, error) {
 	edit := func(rec *T) error {
 		c.Closes(nil) // it was to be stored before, and somebody else came between
+		store.Anew(ctx)
 		if err := c.Current(s.of.Revision(rec)); err != nil {
 			return err
 		}

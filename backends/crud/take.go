@@ -59,12 +59,16 @@ type entry[T any] struct {
 	errs     fault.List
 	check    resource.Checking
 	seal     func() error
+	gives    []string // names of values that it is given
 }
 
 // enter reads a body into the record and checks it, as far as that is known already.
 func (s *serves[T]) enter(ctx context.Context, c *api.Call, e *entry[T], body strictjson.Value, known *resource.Known) {
 	e.check.Errs, e.check.Known, e.check.Absent, e.check.Clear = &e.errs, known, "that is not in this organization", true
 	e.seal = s.sealing(ctx, c, e.rec, body, &e.check)
+	for _, m := range body.Get(s.of.ValuesName()).Members {
+		e.gives = append(e.gives, m.Name)
+	}
 	switch {
 	case body.Is != strictjson.Object: // the program changed it
 		s.of.Hold(&e.check, e.rec, e.was)
@@ -106,6 +110,7 @@ func (s *serves[T]) complete(ctx context.Context, c *api.Call, e *entry[T]) erro
 
 // take reads the body, where it is one, into a record and checks that, with what it refers to.
 func (s *serves[T]) take(ctx context.Context, c *api.Call, rec, was *T, body strictjson.Value) error {
+	store.Anew(ctx)
 	var known resource.Known
 	var failed error
 	e := entry[T]{rec: rec, was: was, errs: slices.Clone(c.Unknown)}
@@ -117,10 +122,29 @@ func (s *serves[T]) take(ctx context.Context, c *api.Call, rec, was *T, body str
 	if s.enter(ctx, c, &e, body, &known); failed != nil {
 		return failed
 	}
-	if err := s.refers(ctx, c, []*entry[T]{&e}); err != nil {
+	if err := s.stands(ctx, c, &known, []*entry[T]{&e}); err != nil {
 		return err
 	}
 	return s.complete(ctx, c, &e)
+}
+
+// stands notes references that lead nowhere, and has what is written next stand on what it refers to and is defined by.
+func (s *serves[T]) stands(ctx context.Context, c *api.Call, known *resource.Known, entries []*entry[T]) error {
+	held, err := s.refers(ctx, c, entries)
+	if by := s.of.Definer(); by != nil {
+		names := map[string]bool{}
+		for _, e := range entries {
+			if n, ok := s.of.Index(s.of.DefinitionField); ok {
+				e.gives = []string{reflect.ValueOf(e.rec).Elem().FieldByIndex(s.of.Fields[n].Index).String()}
+			}
+			for _, name := range e.gives {
+				names[name] = true
+			}
+		}
+		held = append(held, known.Holding(c.Tenant.Workspace(), by, slices.Sorted(maps.Keys(names))...)...)
+	}
+	store.StandOn(ctx, held...)
+	return err
 }
 
 // sent returns the body as one value, with the definition that the path names.
@@ -180,8 +204,8 @@ func (s *serves[T]) sealing(ctx context.Context, c *api.Call, rec *T, body stric
 }
 
 // refers notes references that lead nowhere. What a record referred to before may be gone, or out of the
-// caller's sight. Each resource is asked once for all of them.
-func (s *serves[T]) refers(ctx context.Context, c *api.Call, entries []*entry[T]) error {
+// caller's sight. Each resource is asked once for all of them. It returns what makes writes stand on those that are there.
+func (s *serves[T]) refers(ctx context.Context, c *api.Call, entries []*entry[T]) (held []store.Change, err error) {
 	type reference struct {
 		resource.Reference
 		of *entry[T]
@@ -193,7 +217,7 @@ func (s *serves[T]) refers(ctx context.Context, c *api.Call, entries []*entry[T]
 			if len(e.errs) > 0 && s.Keeper.Refers != nil {
 				var more fault.List
 				if err := s.Keeper.Refers(ctx, c, e.rec, &more); err != nil {
-					return err
+					return nil, err
 				}
 				field.Join(&e.errs, more)
 			}
@@ -224,9 +248,12 @@ func (s *serves[T]) refers(ctx context.Context, c *api.Call, entries []*entry[T]
 	}
 	for target, ids := range asked {
 		for some := range slices.Chunk(slices.Sorted(maps.Keys(ids)), most) {
-			lacking, err := target.Lacks(ctx, c.Workspace, c.Tenant.People(), some)
+			lacking, there, err := target.Lacks(ctx, c.Workspace, c.Tenant.People(), some)
 			if err != nil {
-				return err
+				return nil, err
+			}
+			if target.Control == s.of.Control { // others are in another store
+				held = append(held, there...)
 			}
 			for _, id := range lacking {
 				ids[id] = true
@@ -238,7 +265,7 @@ func (s *serves[T]) refers(ctx context.Context, c *api.Call, entries []*entry[T]
 			ref.of.check.Missing(ref.Field, ref.Target.Name)
 		}
 	}
-	return nil
+	return held, nil
 }
 
 // scope keeps a caller who is limited to teams within them: what names none would be shown to all, and

@@ -1,7 +1,6 @@
 package files
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -35,9 +34,8 @@ func (m *Module) folderRows() []api.Operation {
 		switch row.Name {
 		case "folders.update":
 			row.Description = "A folder is moved by folder_id; not into itself, or what lies in it. " + row.Description
-			row.Handler = m.moving(row.Handler)
 		case "folders.delete":
-			row.Timeout = crud.ClearTimeout
+			row.Timeout, row.Handler = crud.ClearTimeout, m.deleting(row.Handler)
 			row.Description = "A folder that has anything in it is deleted with contents=true alone, and all of that with it. " + row.Description
 			row.Params = append(row.Params, api.Param{Name: contents, In: api.InQuery, Shape: api.Boolean, Default: "false", Example: "true", Description: "Also deletes, or purges, what lies in the folder, at any depth.", Ask: api.Ask{Label: "With everything in it"}})
 			row.Failures = append(row.Failures, api.Refuses(http.StatusUnprocessableEntity, "the folder has files or folders in it, and contents is not true", contents, fault.Forbidden, notEmpty))
@@ -144,8 +142,12 @@ func (m *Module) house(ctx context.Context, c *api.Call, folder *string) error {
 	if *folder == "" {
 		return nil
 	}
-	_, err := m.Folders.In(c.Tenant.Workspace()).Get(ctx, *folder)
-	if errors.Is(err, store.ErrNotFound) {
+	in := m.Folders.In(c.Tenant.Workspace())
+	there, err := in.Get(ctx, *folder)
+	switch {
+	case err == nil:
+		store.StandOn(ctx, in.Holding(there))
+	case errors.Is(err, store.ErrNotFound):
 		*folder, err = "", nil
 	}
 	return err
@@ -183,6 +185,7 @@ func (m *Module) fits(ctx context.Context, c *api.Call, f *Folder) error {
 			return err
 		}
 	}
+	in := m.Folders.In(c.Tenant.Workspace())
 	for range deepest - below {
 		switch parent {
 		case "":
@@ -190,13 +193,14 @@ func (m *Module) fits(ctx context.Context, c *api.Call, f *Folder) error {
 		case f.ID:
 			return fault.One("folder_id", fault.Forbidden, "folder_id must not be the folder itself, or one that lies in it")
 		}
-		above, err := m.Folders.In(c.Tenant.Workspace()).First(ctx, store.Query{Filter: store.Eq("id", parent), State: store.Either})
+		above, err := in.First(ctx, store.Query{Filter: store.Eq("id", parent), State: store.Either})
 		if errors.Is(err, store.ErrNotFound) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
+		store.StandOn(ctx, in.Holding(above)) // it may be about to be moved into this one
 		parent = above.FolderID
 	}
 	return fault.One("folder_id", fault.Length, "at most %d folders lie in one another", deepest)
@@ -222,22 +226,25 @@ func (m *Module) height(ctx context.Context, c *api.Call, id string) (int, error
 	}
 }
 
-// moving looks again once a folder has been moved: of two that are moved into each other at the same time,
-// each may have been outside the other before. The one that sees it goes to top level, where nothing holds it.
-func (m *Module) moving(change api.Handler) api.Handler {
+// deleting looks again once a folder has been deleted: what came into it meanwhile, while it was there, goes with it, or, where it
+// was to be empty, to top level. Nothing comes after that.
+func (m *Module) deleting(remove api.Handler) api.Handler {
 	return func(ctx context.Context, c *api.Call) (api.Result, error) {
-		result, err := change(ctx, c)
-		if err != nil || !c.Body.Has("folder_id") {
+		result, err := remove(ctx, c)
+		if err != nil {
 			return result, err
 		}
-		folders := m.Folders.In(c.Tenant.Workspace())
-		moved, err := folders.Get(ctx, c.Path("id"))
+		id := c.Path("id")
+		with := c.Query.Bool(new(fault.List), contents, false)
+		in, err := m.inside(ctx, c, id, func(below *Folder) bool { return with && (!below.Deleted || below.DeletedWith == id) })
 		if err == nil {
-			err = m.fits(ctx, c, moved)
-		}
-		if _, within := errors.AsType[*fault.Error](err); within {
-			_, err = folders.Update(ctx, moved.ID, func(f *Folder) error { f.FolderID = ""; return nil })
-			err = cmp.Or(err, error(api.Refusal(http.StatusConflict, "folder_id", fault.Stale, "another folder was moved at the same time, so that each would lie in the other; this one is at top level now")))
+			err = in.each(ctx, store.Live, store.Filter{}, func(folder *string, trash *Trash) {
+				if with {
+					*trash = Trash{Deleted: true, DeletedWith: id}
+				} else {
+					*folder = ""
+				}
+			})
 		}
 		return result, err
 	}

@@ -25,6 +25,7 @@ import (
 type Known struct {
 	has    map[string]map[string]bool          // identities by resource
 	fields map[string]map[string]schema.Fields // by resource of the values, and definition
+	read   map[string]map[string]any           // definitions as they were learned, likewise
 }
 
 // Has reports whether there is that record of a resource.
@@ -42,10 +43,10 @@ func (k *Known) Fields(resource, name string) (schema.Fields, bool) {
 // Cover makes known that all records of the resource will be: what refers to another one is wrong.
 func (k *Known) Cover(resource string) {
 	if k.has == nil {
-		k.has, k.fields = map[string]map[string]bool{}, map[string]map[string]schema.Fields{}
+		k.has, k.fields, k.read = map[string]map[string]bool{}, map[string]map[string]schema.Fields{}, map[string]map[string]any{}
 	}
 	if k.has[resource] == nil {
-		k.has[resource], k.fields[resource] = map[string]bool{}, map[string]schema.Fields{}
+		k.has[resource], k.fields[resource], k.read[resource] = map[string]bool{}, map[string]schema.Fields{}, map[string]any{}
 	}
 }
 
@@ -69,6 +70,7 @@ func (k *Known) Learn(r *Resource, rec any, as string) {
 	if r.hooks.defines == nil {
 		return
 	}
+	k.read[r.Name][id] = rec
 	name, fields, given := r.hooks.defines(rec)
 	if as != "" {
 		name = as
@@ -240,9 +242,19 @@ func (r *Resource) References(rec any) (found []Reference) {
 	return found
 }
 
-// Lacks returns those of the identities that no record of the resource has which the workspace shows;
-// people is the organization's part of the control workspace. Errors: store.ErrUnavailable.
-func (r *Resource) Lacks(ctx context.Context, ws, people *store.Workspace, ids []string) ([]string, error) {
+// Holding returns what makes writes stand on those of the definitions that are known, as they were read.
+func (k *Known) Holding(ws *store.Workspace, r *Resource, names ...string) (held []store.Change) {
+	for _, name := range names {
+		if def, ok := k.read[r.Name][name]; ok {
+			held = append(held, r.Records.Holding(ws, def))
+		}
+	}
+	return held
+}
+
+// Lacks returns those of the identities that no record of the resource has which the workspace shows, and what makes writes stand
+// on the others; people is the organization's part of the control workspace. Errors: store.ErrUnavailable.
+func (r *Resource) Lacks(ctx context.Context, ws, people *store.Workspace, ids []string) (lacking []string, held []store.Change, err error) {
 	if r.Control {
 		ws = people
 	}
@@ -257,13 +269,14 @@ func (r *Resource) Lacks(ctx context.Context, ws, people *store.Workspace, ids [
 	}
 	found, err := r.Records.Find(ctx, ws, store.Query{Filter: stored, Limit: len(ids)})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	there := map[string]bool{}
 	for _, rec := range found {
 		there[r.Identity(rec)] = true
+		held = append(held, r.Records.Holding(ws, rec))
 	}
-	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return there[id] }), nil
+	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return there[id] }), held, nil
 }
 
 // Definitions makes known what the record's values, or what it asks, are checked against: the definition

@@ -18,6 +18,8 @@ type Records interface {
 	Insert(ctx context.Context, ws *store.Workspace, recs []any) error
 	// Replace stores rec, to which change has been made already.
 	Replace(ctx context.Context, ws *store.Workspace, rec any, change func(rec any)) error
+	// Holding returns what makes a write stand on rec as it was read; see store.Basis.
+	Holding(ws *store.Workspace, rec any) store.Change
 }
 
 // records are those of a collection.
@@ -44,6 +46,10 @@ func (r records[T]) Count(ctx context.Context, ws *store.Workspace) (int64, erro
 
 func (r records[T]) Insert(ctx context.Context, ws *store.Workspace, recs []any) error {
 	return r.kind.In(ws).Insert(ctx, typed[T](recs)...)
+}
+
+func (r records[T]) Holding(ws *store.Workspace, rec any) store.Change {
+	return r.kind.In(ws).Holding(rec.(*T))
 }
 
 func (r records[T]) Replace(ctx context.Context, ws *store.Workspace, rec any, _ func(any)) error {

@@ -485,6 +485,10 @@ func (w *Workspace) reader(ctx context.Context) (driver.Workspace, error) {
 }
 
 func (w *Workspace) write(ctx context.Context, writes []driver.Write) error {
+	if b, ok := ctx.Value(basisKey{}).(*Basis); ok && b != nil {
+		writes = b.beside(w, writes)
+		ctx = context.WithValue(ctx, basisKey{}, (*Basis)(nil)) // what is written on the way stands on none of it
+	}
 	if a, ok := ctx.Value(alongKey{}).(*Along); ok && a != nil && len(writes) > 0 {
 		return a.with(ctx, w, writes)
 	}

@@ -58,6 +58,9 @@ func (o organization) Count(context.Context, *store.Workspace) (int64, error) { 
 // Insert is never called: the organization is there.
 func (o organization) Insert(context.Context, *store.Workspace, []any) error { return nil }
 
+// Holding returns nothing: no record stands on what the organization is.
+func (o organization) Holding(*store.Workspace, any) store.Change { return store.Change{} }
+
 // Replace makes the change to the organization as it is now.
 func (o organization) Replace(ctx context.Context, _ *store.Workspace, _ any, change func(any)) error {
 	_, err := o.directory.Update(ctx, o.tenant.Org.Slug, func(org *tenants.Organization) error {

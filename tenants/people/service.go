@@ -127,7 +127,7 @@ func Refers(ctx context.Context, t *tenants.Tenant, r *resource.Resource, rec an
 		if slices.ContainsFunc(*faults, func(f fault.Fault) bool { return f.Field == ref.Field }) { // there may be too many to ask for
 			continue
 		}
-		lacking, err := ref.Target.Lacks(ctx, t.Workspace(), t.People(), ref.IDs)
+		lacking, _, err := ref.Target.Lacks(ctx, t.Workspace(), t.People(), ref.IDs)
 		if err != nil {
 			return err
 		}

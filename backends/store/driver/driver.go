@@ -287,15 +287,17 @@ type WriteOp int
 // The writes. Replace and Delete need Doc.ID and, as the expected
 // revision, Doc.Rev; the stored revision becomes Doc.Rev+1. Insert stores revision 1.
 // Put stores the document at exactly Doc.Rev, whether or not it is there: that is how
-// documents get from one engine to another.
+// documents get from one engine to another. Hold changes nothing: it refuses the batch unless the document is at
+// Doc.Rev, or is not there where that is 0. Where there are no transactions it looks after the writes before it.
 const (
 	Insert WriteOp = iota
 	Replace
 	Delete
 	Put
+	Hold
 )
 
-// Write changes one document.
+// Write changes one document, or holds it.
 type Write struct {
 	Collection *Collection
 	Op         WriteOp

@@ -178,6 +178,11 @@ func apply(all map[string]driver.Document, write driver.Write, position int) err
 	c, doc := write.Collection, write.Doc
 	old, there := all[doc.ID]
 	switch write.Op {
+	case driver.Hold:
+		if old.Rev != doc.Rev {
+			return &driver.ConflictError{Collection: c.Name, Position: position}
+		}
+		return nil
 	case driver.Insert:
 		if there {
 			return &driver.DuplicateError{Collection: c.Name, Index: "id", Position: position}

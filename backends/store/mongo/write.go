@@ -23,10 +23,10 @@ const (
 type change struct {
 	id  string   // as stored
 	rev int64    // expected before, or of a Put
-	doc bson.Raw // nil for Delete
+	doc bson.Raw // nil for Delete and Hold
 }
 
-// step is what one command does: one write, or a run of inserts or puts.
+// step is what one command does: one write, or a run of inserts, puts or holds.
 type step struct {
 	k        *kind
 	op       driver.WriteOp
@@ -34,7 +34,7 @@ type step struct {
 	changes  []change
 }
 
-// Write applies the writes in order, each run of inserts or puts in one command. Where the server refuses one, those before
+// Write applies the writes in order, each run of inserts, puts or holds in one command. Where the server refuses one, those before
 // it are undone in reverse order, so that a refused batch leaves nothing, except what puts replaced. Where
 // the outcome of a command is unknown, after an outage or a deadline, the writes before it may remain.
 // Other callers can see a batch half done.
@@ -109,7 +109,7 @@ func (w *workspace) steps(writes []driver.Write) ([]step, error) {
 		if err != nil {
 			return nil, fmt.Errorf("write %d: %w", i, err)
 		}
-		if n := len(steps); n > 0 && (wr.Op == driver.Insert || wr.Op == driver.Put) {
+		if n := len(steps); n > 0 && (wr.Op == driver.Insert || wr.Op == driver.Put || wr.Op == driver.Hold) {
 			if last := &steps[n-1]; last.k.shape == k.shape && last.op == wr.Op && len(last.changes) < maxCommand {
 				last.changes = append(last.changes, c)
 				continue
@@ -127,7 +127,7 @@ func (w *workspace) change(k *kind, wr *driver.Write) (change, error) {
 	}
 	rev := wr.Doc.Rev
 	switch wr.Op {
-	case driver.Delete:
+	case driver.Delete, driver.Hold:
 		return c, nil
 	case driver.Insert:
 		rev = 1
@@ -188,6 +188,8 @@ func (b *attempt) apply(ctx context.Context, s *step) error {
 		return b.put(ctx, s)
 	case driver.Replace:
 		return s.placed(b.replace(ctx, s))
+	case driver.Hold:
+		return b.hold(ctx, s)
 	}
 	return b.remove(ctx, s)
 }
@@ -361,6 +363,37 @@ func (b *attempt) remove(ctx context.Context, s *step) error {
 		})
 	}
 	return err
+}
+
+// hold refuses documents at other revisions.
+func (b *attempt) hold(ctx context.Context, s *step) error {
+	ids := make([]string, len(s.changes))
+	for i, c := range s.changes {
+		ids[i] = c.id
+	}
+	found, err := s.k.coll.Find(ctx, bson.D{
+		{Key: "org_id", Value: bson.D{{Key: "$eq", Value: b.w.name}}}, {Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}},
+	}, options.Find().SetProjection(bson.D{{Key: "rev", Value: 1}}))
+	if err != nil {
+		return err
+	}
+	var there []struct {
+		ID  string `bson:"_id"`
+		Rev int64  `bson:"rev"`
+	}
+	if err := found.All(ctx, &there); err != nil {
+		return err
+	}
+	revs := make(map[string]int64, len(there))
+	for _, doc := range there {
+		revs[doc.ID] = doc.Rev
+	}
+	for i, c := range s.changes {
+		if revs[c.id] != c.rev {
+			return &driver.ConflictError{Collection: s.k.name, Position: s.position + i}
+		}
+	}
+	return nil
 }
 
 func (s *step) conflict() error {

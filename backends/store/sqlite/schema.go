@@ -92,7 +92,7 @@ type table struct {
 	uniques []unique
 	riders  []string // columns that indexes on custom values have too
 
-	selectByID, insert, replace, remove, put string
+	selectByID, selectRev, insert, replace, remove, put string
 }
 
 type field struct {
@@ -260,6 +260,7 @@ func (t *table) statements() {
 	t.insert = "INSERT INTO " + t.quoted + " (id, rev, " + names.String() + "body, custom" + t.led(", ws") + ") VALUES (?1, ?2, " + marks.String() + "?3, ?4" + t.led(", "+last) + ")"
 	t.replace = "UPDATE " + t.quoted + " SET rev = ?2 + 1, " + sets.String() + "body = ?3, custom = ?4 WHERE " + t.led("ws = "+last+" AND ") + "id = ?1 AND rev = ?2"
 	t.put = t.insert + " ON CONFLICT (" + t.led("ws, ") + "id) DO UPDATE SET rev = excluded.rev, " + over.String() + "body = excluded.body, custom = excluded.custom"
+	t.selectRev = "SELECT rev FROM " + t.quoted + " WHERE " + t.led("ws = ?2 AND ") + "id = ?1"
 	t.remove = "DELETE FROM " + t.quoted + " WHERE " + t.led("ws = ?3 AND ") + "id = ?1 AND rev = ?2"
 }
 

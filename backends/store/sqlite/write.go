@@ -32,8 +32,9 @@ func (w *workspace) Write(ctx context.Context, writes []driver.Write) error {
 		if err != nil {
 			return fmt.Errorf("write %d: %w", i, err)
 		}
-		changes = append(changes, c)
-		touched[w.shelf(c.t)] = true
+		if changes = append(changes, c); c.op != driver.Hold {
+			touched[w.shelf(c.t)] = true
+		}
 	}
 	if len(changes) == 0 {
 		return ctx.Err()
@@ -60,7 +61,7 @@ func (w *workspace) change(wr driver.Write) (change, error) {
 	if c.id == "" {
 		return c, fmt.Errorf("a document of %s has no id", t.name)
 	}
-	if wr.Op == driver.Delete {
+	if wr.Op == driver.Delete || wr.Op == driver.Hold {
 		return c, nil
 	}
 	if wr.Op != driver.Insert && wr.Op != driver.Replace && wr.Op != driver.Put {
@@ -99,6 +100,9 @@ func (t *table) args(ws int64, args ...any) []any {
 }
 
 func (c *change) apply(on *conn, position int) error {
+	if c.op == driver.Hold {
+		return c.hold(on, position)
+	}
 	if c.op == driver.Insert {
 		if err := c.store(on, c.t.insert, 1); err != nil {
 			return c.judge(err, position)
@@ -130,6 +134,19 @@ func (c *change) apply(on *conn, position int) error {
 		return &driver.ConflictError{Collection: c.t.name, Position: position}
 	}
 	return c.fillSides(on)
+}
+
+// hold refuses the document at another revision.
+func (c *change) hold(on *conn, position int) error {
+	var rev int64
+	err := on.rows(c.t.selectRev, c.t.args(c.ws, c.id), func(row *sqlite.Stmt) error {
+		rev = row.ColumnInt64(0)
+		return nil
+	})
+	if err == nil && rev != c.rev {
+		err = &driver.ConflictError{Collection: c.t.name, Position: position}
+	}
+	return err
 }
 
 func (c *change) judge(err error, position int) error {

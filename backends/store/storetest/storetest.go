@@ -65,7 +65,7 @@ func Run(t *testing.T, open func(t *testing.T) driver.Engine, known ...Fault) {
 		name string
 		test func(*testing.T, driver.Engine)
 	}{
-		{"Writes", testWrites}, {"Conflicts", testConflicts}, {"Duplicates", testDuplicates}, {"Batches", testBatches}, {"Puts", testPuts},
+		{"Writes", testWrites}, {"Conflicts", testConflicts}, {"Duplicates", testDuplicates}, {"Batches", testBatches}, {"Holds", testHolds}, {"Puts", testPuts},
 		{"OneWinner", testOneWinner}, {"CompareAndSet", testCompareAndSet}, {"Counters", testCounters},
 		{"Operators", testOperators}, {"Fold", testFold}, {"Lists", testLists}, {"LongLists", testLongLists},
 		{"Custom", testCustom}, {"OutsideText", testOutsideText},

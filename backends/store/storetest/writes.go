@@ -130,6 +130,53 @@ func testDuplicates(t *testing.T, e driver.Engine) {
 	}
 }
 
+func testHolds(t *testing.T, e driver.Engine) {
+	b := newBench(t, e)
+	b.insert(record{id: "a"}, record{id: "b"})
+	hold := func(id string, rev int64) driver.Write {
+		return driver.Write{Collection: b.things, Op: driver.Hold, Doc: driver.Document{ID: id, Rev: rev}}
+	}
+	insert := func(id string) driver.Write {
+		return driver.Write{Collection: b.things, Op: driver.Insert, Doc: (&record{id: id}).document(t, b.things)}
+	}
+	for i, c := range []struct {
+		name    string
+		writes  []driver.Write
+		refused int // the position of what is; -1: nothing
+	}{
+		{"as they are", []driver.Write{insert("new0"), hold("a", 1), hold("b", 1), hold("none", 0)}, -1},
+		{"one alone", []driver.Write{hold("a", 1)}, -1},
+		{"an older one", []driver.Write{insert("new2"), hold("a", 1), hold("b", 2)}, 2},
+		{"one that is gone", []driver.Write{insert("new3"), hold("none", 1), hold("b", 1)}, 1},
+		{"one that is there", []driver.Write{insert("new4"), insert("other"), hold("a", 0)}, 2},
+		{"another collection's", []driver.Write{{Collection: b.plain, Op: driver.Insert, Doc: (&record{id: "new5"}).document(t, b.plain)}, hold("a", 1), hold("gone", 3)}, 2},
+		{"before a write", []driver.Write{hold("a", 2), insert("new6")}, 0},
+	} {
+		err := b.ws.Write(b.ctx, c.writes)
+		var conflict *driver.ConflictError
+		if c.refused < 0 {
+			if err != nil {
+				t.Errorf("%s: %v", c.name, err)
+			}
+			continue
+		}
+		if !errors.As(err, &conflict) || conflict.Collection != "things" || conflict.Position != c.refused {
+			t.Errorf("%s: %v, want a ConflictError of write %d", c.name, err, c.refused)
+		}
+		for _, of := range []*driver.Collection{b.things, b.plain} {
+			if _, there := b.get(of, fmt.Sprintf("new%d", i)); there {
+				t.Errorf("%s: the batch remains", c.name)
+			}
+		}
+	}
+	if d, _ := b.get(b.things, "a"); d.Rev != 1 {
+		t.Errorf("what was held is at revision %d", d.Rev)
+	}
+	if n := b.count(b.things, driver.Predicate{}); n != 3 {
+		t.Errorf("%d documents, want those of before and one new", n)
+	}
+}
+
 func testBatches(t *testing.T, e driver.Engine) {
 	b := newBench(t, e)
 	b.insert(record{id: "old", values: map[string]any{"slug": "taken", "tags": []string{"t"}}})

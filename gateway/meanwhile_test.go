@@ -1,0 +1,220 @@
+package gateway_test
+
+import (
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tenantry/backends/store"
+	"tenantry/config"
+	"tenantry/gateway"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/tenants"
+)
+
+// between holds a call back right after it has asked the store for something.
+type between struct {
+	what    atomic.Pointer[string] // operation and collection; nil: no call is held back
+	skip    atomic.Int64           // how many such questions pass
+	reached chan struct{}
+	goOn    chan struct{}
+}
+
+func (b *between) option(_ *config.Config, o *gateway.Options) {
+	o.Observe = func(c store.Call) {
+		what := b.what.Load()
+		if what == nil || *what != c.Operation+" "+c.Collection || b.skip.Add(-1) >= 0 || !b.what.CompareAndSwap(what, nil) {
+			return
+		}
+		b.reached <- struct{}{}
+		<-b.goOn
+	}
+}
+
+// asked begins first, has it wait after it has asked for what, does then, and returns what first was answered.
+func (b *between) asked(t *testing.T, what string, skip int64, first func() *gatewaytest.Answer, then func()) *gatewaytest.Answer {
+	t.Helper()
+	b.skip.Store(skip)
+	b.what.Store(&what)
+	answer := make(chan *gatewaytest.Answer, 1)
+	go func() { answer <- first() }()
+	select {
+	case <-b.reached:
+	case a := <-answer:
+		t.Fatalf("%s is not asked for: %d %s", what, a.Code, a.Body)
+	case <-time.After(time.Minute):
+		t.Fatalf("%s is not asked for", what)
+	}
+	goOn := sync.OnceFunc(func() { b.goOn <- struct{}{} })
+	t.Cleanup(goOn)
+	then()
+	goOn()
+	return <-answer
+}
+
+func newBetween() *between {
+	return &between{reached: make(chan struct{}), goOn: make(chan struct{})}
+}
+
+// TestMeanwhile_WhatIsStoredStandsOnWhatWasRead: what is purged while something is made of it, by a call that has read it
+// already, is not made any more, and nothing of it is there for what takes its name.
+func TestMeanwhile_WhatIsStoredStandsOnWhatWasRead(t *testing.T) {
+	t.Parallel()
+	other := docID(0xfff)
+	const (
+		object = `{"name":"tree","label":"Tree","label_plural":"Trees","schema":{"kind":{"title":"Kind","type":"Text"}}}`
+		field  = `{"key":"pin","title":"Pin","type":"Encrypted"}`
+		form   = `{"name":"survey","label":"Survey","label_plural":"Surveys","schema":{"q":{"title":"Q","type":"Text"}}}`
+	)
+	for _, c := range []struct {
+		name  string
+		setup func(*testing.T, asking) (id string) // which stands for {id}
+		asked string
+		skip  int64
+		// The call that is held back, what is done meanwhile, and what the call is answered.
+		method, path, body string
+		meanwhile          func(*testing.T, asking, string)
+		code               int
+		wanted             string
+		after              func(*testing.T, asking)
+	}{
+		{
+			name:   "a record of an object",
+			setup:  func(t *testing.T, c asking) string { c.do(t, 200, posted, objectsPath, object); return "" },
+			asked:  "find custom_objects",
+			method: posted, path: treePath + "/records", body: `{"values":{"kind":"oak"}}`,
+			meanwhile: func(t *testing.T, c asking, _ string) { c.do(t, 200, del, treePath+"?purge=true&force=true", "") },
+			code:      404, wanted: "Custom Object not found",
+			after: func(t *testing.T, c asking) {
+				c.do(t, 200, posted, objectsPath, object)
+				c.do(t, 200, get, treePath+"/records", "", `"count":0`)
+			},
+		},
+		{
+			name:   "records of an object",
+			setup:  func(t *testing.T, c asking) string { c.do(t, 200, posted, objectsPath, object); return "" },
+			asked:  "find custom_objects",
+			method: posted, path: treePath + "/records/bulk", body: `{"records":[{"values":{"kind":"oak"}},{"values":{"kind":"elm"}}]}`,
+			meanwhile: func(t *testing.T, c asking, _ string) { c.do(t, 200, del, treePath+"?purge=true&force=true", "") },
+			code:      404, wanted: "Custom Object not found",
+			after: func(t *testing.T, c asking) {
+				c.do(t, 200, posted, objectsPath, object)
+				c.do(t, 200, get, treePath+"/records", "", `"count":0`)
+			},
+		},
+		{
+			name:   "a record of an object that changes",
+			setup:  func(t *testing.T, c asking) string { c.do(t, 200, posted, objectsPath, object); return "" },
+			asked:  "find custom_objects",
+			method: posted, path: treePath + "/records", body: `{"values":{"kind":"oak"}}`,
+			meanwhile: func(t *testing.T, c asking, _ string) {
+				c.do(t, 200, change, treePath, `{"schema":{"kind":{"title":"Kind","type":"Number"}}}`)
+			},
+			code: 422, wanted: "values.kind",
+			after: func(t *testing.T, c asking) { c.do(t, 200, get, treePath+"/records", "", `"count":0`) },
+		},
+		{
+			name:   "a secret of a contact",
+			setup:  func(t *testing.T, c asking) string { c.do(t, 200, posted, "/api/contacts/fields", field); return "" },
+			asked:  "find contact_fields",
+			method: posted, path: "/api/contacts", body: `{"email":"ada@example.com","fields":{"pin":"0000"}}`,
+			meanwhile: func(t *testing.T, c asking, _ string) {
+				c.do(t, 200, del, "/api/contacts/fields/pin?purge=true", "")
+			},
+			code: 422, wanted: "pin",
+			after: func(t *testing.T, c asking) { c.do(t, 200, get, "/api/contacts", "", `"count":0`) },
+		},
+		{
+			name: "a contact that changes",
+			setup: func(t *testing.T, c asking) string {
+				c.do(t, 200, posted, "/api/contacts/fields", `{"key":"town","title":"Town","type":"Text"}`)
+				return c.do(t, 200, posted, "/api/contacts", `{"email":"ada@example.com"}`).Field("id").(string)
+			},
+			asked:  "find contact_fields",
+			method: change, path: "/api/contacts/{id}", body: `{"fields":{"town":"Ulm"}}`,
+			meanwhile: func(t *testing.T, c asking, _ string) {
+				c.do(t, 200, del, "/api/contacts/fields/town?purge=true", "")
+				c.do(t, 200, posted, "/api/contacts/fields", `{"key":"town","title":"Town","type":"Number"}`)
+			},
+			code: 422, wanted: "town",
+			after: func(t *testing.T, c asking) { c.do(t, 200, get, "/api/contacts", "", "!Ulm") },
+		},
+		{
+			name: "what a form is filled in with",
+			setup: func(t *testing.T, c asking) string {
+				return c.do(t, 200, posted, "/api/form/collections", form).Field("id").(string)
+			},
+			asked:  "find form_collections",
+			method: posted, path: "/api/form/collections/{id}/submissions", body: `{"values":{"form_name":"survey","q":"a"}}`,
+			meanwhile: func(t *testing.T, c asking, id string) {
+				c.do(t, 200, del, "/api/form/collections/"+id+"?purge=true", "")
+			},
+			code: 404, wanted: "Form Collection not found",
+		},
+		{
+			name: "a file in a folder",
+			setup: func(t *testing.T, c asking) string {
+				return c.do(t, 200, posted, foldersPath, `{"name":"F"}`).Field("id").(string)
+			},
+			asked:  "find folders",
+			method: posted, path: filesPath, body: `{"filename":"a.txt","mimetype":"text/plain","folder_id":"{id}"}`,
+			meanwhile: func(t *testing.T, c asking, id string) { c.do(t, 200, del, foldersPath+"/"+id, "") },
+			code:      422, wanted: "folder_id",
+			after: func(t *testing.T, c asking) { c.do(t, 200, get, filesPath, "", `"count":0`) },
+		},
+		{
+			name: "a folder in one that is moved into it",
+			setup: func(t *testing.T, c asking) string {
+				return c.do(t, 200, posted, foldersPath, `{"name":"A"}`).Field("id").(string)
+			},
+			asked:  "find folders",
+			skip:   3,
+			method: change, path: foldersPath + "/{id}", body: `{"folder_id":"` + other + `"}`,
+			meanwhile: func(t *testing.T, c asking, id string) {
+				c.do(t, 200, change, foldersPath+"/"+other, `{"folder_id":"`+id+`"}`)
+			},
+			code: 422, wanted: "folder_id must not be the folder itself",
+		},
+		{
+			name: "a folder that is emptied",
+			setup: func(t *testing.T, c asking) string {
+				return c.do(t, 200, posted, foldersPath, `{"name":"F"}`).Field("id").(string)
+			},
+			asked:  "find files",
+			method: del, path: foldersPath + "/{id}?contents=true",
+			meanwhile: func(t *testing.T, c asking, id string) {
+				c.do(t, 200, posted, filesPath, `{"filename":"late.txt","mimetype":"text/plain","folder_id":"`+id+`"}`)
+			},
+			code: 200, wanted: "Folder deleted",
+			after: func(t *testing.T, c asking) {
+				c.do(t, 200, get, filesPath, "", `"count":0`)
+				c.do(t, 200, get, filesPath+"?deleted=true", "", "late.txt")
+			},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBetween()
+			acme := gatewaytest.Start(t, b.option).Org(t, "acme")
+			ask := asking{acme, acme.Key(t, tenants.AllPermissions()...)}
+			acme.Import(t, folderLine(0xfff, "Other", "", ""))
+			id := c.setup(t, ask)
+			filled := strings.NewReplacer("{id}", id)
+			a := b.asked(t, c.asked, c.skip, func() *gatewaytest.Answer {
+				changes := []gatewaytest.Request{gatewaytest.WithKey(ask.key)}
+				if c.body != "" {
+					changes = append(changes, jsonText(filled.Replace(c.body)))
+				}
+				return acme.Do(t, c.method, filled.Replace(c.path), changes...)
+			}, func() { c.meanwhile(t, ask, id) })
+			if a.Code != c.code || !strings.Contains(a.Text(), c.wanted) {
+				t.Errorf("it is answered %d %s, want %d with %s", a.Code, a.Body, c.code, c.wanted)
+			}
+			if c.after != nil {
+				c.after(t, ask)
+			}
+		})
+	}
+}

@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -214,6 +215,70 @@ func TestMeanwhile_WhatIsStoredStandsOnWhatWasRead(t *testing.T) {
 			}
 			if c.after != nil {
 				c.after(t, ask)
+			}
+		})
+	}
+}
+
+// TestMeanwhile_RightsAreHeldByWhatIsThere: a role or team that somebody is given while it is deleted is kept, or not given any more.
+func TestMeanwhile_RightsAreHeldByWhatIsThere(t *testing.T) {
+	t.Parallel()
+	const north = "aaaaaaaaaaaaaaaaaaaaaaaa"
+	type call struct{ method, path, body string }
+	gives := map[string]call{
+		"a role":     {change, "/api/users/{uid}", `{"roles":["editor"]}`},
+		"a team":     {change, "/api/users/{uid}", `{"teams":["` + north + `"]}`},
+		"an account": {posted, "/api/service-accounts", `{"name":"crm","permissions":["contacts"],"teams":["` + north + `"]}`},
+	}
+	ends := map[string]call{
+		"a role": {del, "/api/roles/editor", ""}, "a team": {del, "/api/teams/" + north, ""}, "an account": {del, "/api/teams/" + north, ""},
+	}
+	asked := map[string]string{"a role": "find roles", "a team": "find teams", "an account": "find teams"}
+	// A deletion looks for who holds it, last in the accounts, before it begins, and the other call looks for what it gives.
+	looks := map[string]string{"a role": "find users", "a team": "find accounts", "an account": "find accounts"}
+	for name, give := range gives {
+		start := func(t *testing.T) (*between, func(call) *gatewaytest.Answer) {
+			t.Helper()
+			b := newBetween()
+			acme := gatewaytest.Start(t, b.option).Org(t, "acme", tenants.FeatureTeams)
+			c := asking{acme, acme.Key(t, tenants.AllPermissions()...)}
+			acme.Import(t, `{"kind":"team","id":"`+north+`","name":"North"}`, `{"kind":"role","name":"editor","label":"E","permissions":["manage_forms"]}`)
+			user, _ := acme.Person(t, "ada@example.com", nil)
+			uid := strconv.FormatInt(user.ID, 10)
+			c.do(t, 200, get, "/api/teams", "") // so that the key is known from now on
+			return b, func(one call) *gatewaytest.Answer {
+				with := []gatewaytest.Request{gatewaytest.WithKey(c.key)}
+				if one.body != "" {
+					with = append(with, jsonText(one.body))
+				}
+				return acme.Do(t, one.method, strings.ReplaceAll(one.path, "{uid}", uid), with...)
+			}
+		}
+		t.Run(name+" that is found, and then deleted", func(t *testing.T) {
+			t.Parallel()
+			b, do := start(t)
+			a := b.asked(t, asked[name], map[string]int64{"a role": 1}[name], func() *gatewaytest.Answer { return do(give) }, func() {
+				if a := do(ends[name]); a.Code != 200 {
+					t.Errorf("%d %s", a.Code, a.Body)
+				}
+			})
+			if a.Code == 200 {
+				t.Errorf("it is given after it was deleted: %s", a.Body)
+			}
+		})
+		t.Run(name+" that nobody has, and then somebody", func(t *testing.T) {
+			t.Parallel()
+			b, do := start(t)
+			a := b.asked(t, looks[name], 0, func() *gatewaytest.Answer { return do(ends[name]) }, func() {
+				if a := do(give); a.Code != 200 {
+					t.Errorf("%d %s", a.Code, a.Body)
+				}
+			})
+			if a.Code != 422 {
+				t.Errorf("it is deleted after it was given: %d %s", a.Code, a.Body)
+			}
+			if a := do(call{get, ends[name].path, ""}); a.Code != 200 {
+				t.Errorf("it is gone: %d %s", a.Code, a.Body)
 			}
 		})
 	}

@@ -12,6 +12,7 @@ import (
 
 // CreateAccount stores a new service account. Name is required.
 func (s *Service) CreateAccount(ctx context.Context, t *tenants.Tenant, a Account) (*Account, error) {
+	ctx = new(store.Basis).With(ctx)
 	account := &Account{Name: a.Name, Permissions: a.Permissions, Teams: a.Teams, Active: a.Active}
 	if err := s.CheckAccount(ctx, t, account); err != nil {
 		return nil, fmt.Errorf("create a service account: %w", err)
@@ -80,5 +81,5 @@ func (s *Service) FindAccount(ctx context.Context, t *tenants.Tenant, ref string
 // DeleteAccount deletes an account as it was read: its keys are refused from now on, since they have no
 // owner.
 func (s *Service) DeleteAccount(ctx context.Context, t *tenants.Tenant, a *Account) error {
-	return remove(ctx, s, t, s.kinds.Accounts, a)
+	return remove(ctx, s, t, s.kinds.Accounts, a, func() error { return nil })
 }

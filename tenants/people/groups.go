@@ -46,8 +46,13 @@ func (s *Service) CreateRole(ctx context.Context, t *tenants.Tenant, r Role) (*R
 	if err == nil && r.Name == AdminRole {
 		err = &store.DuplicateError{Kind: "roles", Fields: []string{"name"}}
 	}
+	if err == nil { // where there is none, nobody is to have it: see remove
+		if _, err = s.Role(ctx, t, r.Name); errors.Is(err, store.ErrNotFound) {
+			err = s.unheld(ctx, t, r.Name, "they would get it: take the name from them first")
+		}
+	}
 	if err == nil {
-		err = s.kinds.Roles.In(t.People()).Insert(ctx, &r) // nobody has it yet
+		err = s.kinds.Roles.In(t.People()).Insert(ctx, &r)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("create a role: %w", err)
@@ -98,6 +103,7 @@ func (s *Service) UpdateTeam(ctx context.Context, t *tenants.Tenant, team *Team,
 // Where nothing changes no record is written. Cached identities become void, also where nothing changed:
 // it may be the repetition of a change that was stored but not announced.
 func change[T any](ctx context.Context, s *Service, t *tenants.Tenant, of *resource.Of[T], id string, edit func(*T) error) (*T, error) {
+	ctx = new(store.Basis).With(ctx)
 	var same *T
 	rec, err := of.In(t.People()).Update(ctx, id, func(rec *T) error {
 		was := *rec

@@ -2,6 +2,7 @@ package people
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,10 +14,21 @@ import (
 	"tenantry/tenants"
 )
 
-// remove deletes a record that rights hang on, as it was read, and makes cached identities void. Where it was
-// changed or deleted since, the error is store.ErrConflict.
-func remove[T any](ctx context.Context, s *Service, t *tenants.Tenant, of *resource.Of[T], rec *T) error {
-	if err := of.In(t.People()).Delete(ctx, rec); err != nil {
+// remove deletes a record that rights hang on, as it was read, where free finds nothing that holds it, and makes cached identities void.
+// It is asked again afterwards, when nobody is given the record any more: where somebody was meanwhile it is put back. Errors: those
+// of free, store.ErrConflict where it was changed or deleted since.
+func remove[T any](ctx context.Context, s *Service, t *tenants.Tenant, of *resource.Of[T], rec *T, free func() error) error {
+	if err := free(); err != nil {
+		return err
+	}
+	in := of.In(t.People())
+	err := in.Delete(ctx, rec)
+	if err == nil {
+		if err = free(); err != nil {
+			err = errors.Join(err, in.Insert(ctx, rec))
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("delete %s %s: %w", strings.ReplaceAll(of.Name, "_", " "), texts.Clip(of.Identity(rec)), err)
 	}
 	return s.bump(ctx, t)
@@ -42,23 +54,21 @@ func byIDOr(field, ref string) store.Filter {
 	return store.Eq(field, ref)
 }
 
-// DeleteRole deletes a role that nobody has; see remove. Whoever is given it meanwhile holds nothing by
-// it. Errors: *fault.Error where it is built in or somebody has it.
+// DeleteRole deletes a role that nobody has; see remove. Errors: *fault.Error where it is built in or somebody has it.
 func (s *Service) DeleteRole(ctx context.Context, t *tenants.Tenant, r *Role) error {
-	var faults fault.List
 	if r.Name == AdminRole {
-		faults.Add("name", fault.Forbidden, "the role %s is built in and cannot be deleted", AdminRole)
-		return faults.Err()
+		return fault.One("name", fault.Forbidden, "the role %s is built in and cannot be deleted", AdminRole)
 	}
-	holders, err := s.usersWith(ctx, t, func(u *User) bool { return slices.Contains(u.Roles, r.Name) })
-	if err != nil {
-		return err
+	return remove(ctx, s, t, s.kinds.Roles, r, func() error { return s.unheld(ctx, t, r.Name, "take it from them first") })
+}
+
+// unheld refuses a role that people have. Errors: *fault.Error, store.ErrUnavailable.
+func (s *Service) unheld(ctx context.Context, t *tenants.Tenant, role, advice string) error {
+	holders, err := s.usersWith(ctx, t, func(u *User) bool { return slices.Contains(u.Roles, role) })
+	if err == nil && holders != "" {
+		err = fault.One("name", fault.Forbidden, "the role %s is held by %s; %s", role, holders, advice)
 	}
-	if holders != "" {
-		faults.Add("name", fault.Forbidden, "the role %s is held by %s; take it from them first", r.Name, holders)
-		return faults.Err()
-	}
-	return remove(ctx, s, t, s.kinds.Roles, r)
+	return err
 }
 
 // usersWith names the users that have it, a few of them by number, "" where there are none.
@@ -108,6 +118,11 @@ func (s *Service) Team(ctx context.Context, t *tenants.Tenant, ref string) (*Tea
 // team which is not there could not be imported anywhere. Errors: *fault.Error
 // where something refers to it.
 func (s *Service) DeleteTeam(ctx context.Context, t *tenants.Tenant, team *Team) error {
+	return remove(ctx, s, t, s.kinds.Teams, team, func() error { return s.unlimiting(ctx, t, team) })
+}
+
+// unlimiting refuses a team that something refers to. Errors: *fault.Error, store.ErrUnavailable.
+func (s *Service) unlimiting(ctx context.Context, t *tenants.Tenant, team *Team) error {
 	var faults fault.List
 	holders, err := s.usersWith(ctx, t, func(u *User) bool { return slices.Contains(u.Teams, team.ID) })
 	if err != nil {
@@ -136,8 +151,5 @@ func (s *Service) DeleteTeam(ctx context.Context, t *tenants.Tenant, team *Team)
 	if records > 0 {
 		faults.Add("team", fault.Forbidden, "it is that of records (%d), deleted ones included", records)
 	}
-	if err := faults.Err(); err != nil {
-		return err
-	}
-	return remove(ctx, s, t, s.kinds.Teams, team)
+	return faults.Err()
 }

@@ -109,9 +109,10 @@ func Joined(list []tenants.Permission) string {
 }
 
 // hold checks a record as an import does, and that there is what it refers to. Fields that are as in
-// was, the record as it is stored, are taken; of a new one was is nil. Errors: *fault.Error,
-// store.ErrUnavailable.
+// was, the record as it is stored, are taken; of a new one was is nil. What is written next with that context, if it has a
+// store.Basis, stands on what it refers to. Errors: *fault.Error, store.ErrUnavailable.
 func (s *Service) hold(ctx context.Context, t *tenants.Tenant, r *resource.Resource, rec, was any) error {
+	store.Anew(ctx)
 	var faults fault.List
 	r.Hold(&resource.Checking{Errs: &faults, Known: &resource.Known{}}, rec, was)
 	if err := Refers(ctx, t, r, rec, &faults); err != nil {
@@ -127,10 +128,11 @@ func Refers(ctx context.Context, t *tenants.Tenant, r *resource.Resource, rec an
 		if slices.ContainsFunc(*faults, func(f fault.Fault) bool { return f.Field == ref.Field }) { // there may be too many to ask for
 			continue
 		}
-		lacking, _, err := ref.Target.Lacks(ctx, t.Workspace(), t.People(), ref.IDs)
+		lacking, there, err := ref.Target.Lacks(ctx, t.Workspace(), t.People(), ref.IDs)
 		if err != nil {
 			return err
 		}
+		store.StandOn(ctx, there...)
 		for _, id := range lacking {
 			if id != AdminRole { // which is built in
 				faults.Add(ref.Field, fault.Unknown, "unknown %s %q", ref.Target.Name, texts.Clip(id))

@@ -34,6 +34,7 @@ type NewUser struct {
 
 // CreateUser stores a new user, without a password, and invites it where it is active: see SetPassword and Invite.
 func (s *Service) CreateUser(ctx context.Context, t *tenants.Tenant, n NewUser) (*User, error) {
+	ctx = new(store.Basis).With(ctx)
 	u := &User{
 		UID: n.UID, Name: n.Name, Email: n.Email, Roles: n.Roles, Permissions: n.Permissions, Teams: n.Teams, Active: !n.Inactive,
 	}
@@ -103,6 +104,7 @@ func EmailKey(email string) string {
 // it does to other fields is undone. It may be called several times. Where nothing
 // changes no user is written. It returns the user as stored.
 func (s *Service) UpdateUser(ctx context.Context, t *tenants.Tenant, uid int64, change func(*User) error) (*User, error) {
+	ctx = new(store.Basis).With(ctx)
 	return s.update(ctx, t, uid, func(u *User) error {
 		edited := *u
 		edited.Roles, edited.Permissions, edited.Teams = slices.Clone(u.Roles), slices.Clone(u.Permissions), slices.Clone(u.Teams)

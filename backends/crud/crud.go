@@ -444,7 +444,7 @@ func (s *serves[T]) add(ctx context.Context, c *api.Call) (*T, error) {
 		return nil, err
 	}
 	s.closes(c, rec)
-	return rec, s.in(c).Insert(ctx, rec)
+	return rec, s.of.Taken(ctx, s.in(c), rec, s.in(c).Insert(ctx, rec))
 }
 
 func (s *serves[T]) update() api.Operation {
@@ -462,7 +462,9 @@ func (s *serves[T]) update() api.Operation {
 // change stores what edit makes of the live record that the path names, if it is the one that the
 // caller means.
 func (s *serves[T]) change(ctx context.Context, c *api.Call, change func(*T) error) (*T, error) {
+	var wanted *T
 	edit := func(rec *T) error {
+		wanted = rec
 		c.Closes(nil) // it was to be stored before, and somebody else came between
 		store.Anew(ctx)
 		if err := c.Current(s.of.Revision(rec)); err != nil {
@@ -479,7 +481,7 @@ func (s *serves[T]) change(ctx context.Context, c *api.Call, change func(*T) err
 	id := c.Path(s.param)
 	if s.of.KeyField().Rule.Format == "id" && s.parent == "" && s.Keeper == nil && !s.of.Single {
 		rec, err := s.in(c).Update(ctx, id, edit)
-		return rec, s.told(err)
+		return rec, s.told(s.of.Taken(ctx, s.in(c), wanted, err))
 	}
 	rec, err := s.find(ctx, c, store.Live)
 	if err != nil {
@@ -499,6 +501,7 @@ func (s *serves[T]) change(ctx context.Context, c *api.Call, change func(*T) err
 		}
 	default:
 		rec, err = s.in(c).Update(ctx, s.of.Meta(rec).ID, edit)
+		err = s.of.Taken(ctx, s.in(c), wanted, err)
 	}
 	return rec, s.told(err)
 }

@@ -265,6 +265,10 @@ func TestDuplicatesAreAllNamed(t *testing.T) {
 			}
 		}
 	}
+	again := f.Do(t, schematest.Request{Operation: "forms.create", Body: `{"name":"a","label":"B","label_plural":"As"}`})
+	if again.Code != 409 || strings.Count(again.Data, `"code":"duplicate"`) != 3 {
+		t.Errorf("a new one: %+v", again)
+	}
 	if got := f.update(t, id, `{"name":"application","label":"Application"}`); got.Status != "ok" {
 		t.Errorf("its own name again: %+v", got)
 	}

@@ -67,7 +67,7 @@ func (m *Module) update(ctx context.Context, c *api.Call) (api.Result, error) {
 		return m.keepValues(ctx, c, f, before)
 	})
 	if err != nil {
-		return api.Result{}, api.OrMissing(schema.Taken(ctx, in, (*Collection).naming, &wanted, err), missing)
+		return api.Result{}, api.OrMissing(m.Collections.Taken(ctx, in, &wanted, err), missing)
 	}
 	return c.Answer(ctx)
 }
@@ -214,10 +214,6 @@ func (ch *change) apply(f *Collection) (kept []string) {
 	}
 	f.Schema = fields
 	return kept
-}
-
-func (f *Collection) naming() schema.Naming {
-	return schema.Naming{Name: f.Name, Label: f.Label, LabelPlural: f.LabelPlural}
 }
 
 type which struct {

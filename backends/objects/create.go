@@ -24,7 +24,7 @@ func (m *Module) create(ctx context.Context, c *api.Call) (api.Result, error) {
 		return api.Result{Data: Created{def.ID, def.Name, def.Label, def.LabelPlural}}, nil
 	})
 	if err := in.Insert(ctx, def); err != nil {
-		return api.Result{}, schema.Taken(ctx, in, (*Definition).naming, def, err)
+		return api.Result{}, m.Definitions.Taken(ctx, in, def, err)
 	}
 	return c.Answer(ctx)
 }
@@ -84,10 +84,6 @@ func generic(p *api.Problem) *api.Problem {
 	c := *p
 	c.Data = struct{}{}
 	return &c
-}
-
-func (d *Definition) naming() schema.Naming {
-	return schema.Naming{Name: d.Name, Label: d.Label, LabelPlural: d.LabelPlural}
 }
 
 type which struct {

@@ -155,6 +155,20 @@ func TestDuplicatesAreAllNamed(t *testing.T) {
 	}
 }
 
+func TestDuplicatesOfAChangeAreAllNamed(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for _, name := range []string{"a", "b"} {
+		if got := f.create(t, `{"name":"`+name+`","label":"`+name+` one","label_plural":"`+name+` many"}`); got.Status != "ok" {
+			t.Fatalf("%+v", got)
+		}
+	}
+	got := f.Do(t, schematest.Request{Operation: "objects.update", Path: map[string]string{"name": "b"}, Body: `{"label":"a one","label_plural":"a many"}`})
+	if got.Code != 409 || strings.Count(got.Data, `"code":"duplicate"`) != 2 {
+		t.Errorf("got %+v", got)
+	}
+}
+
 func TestD4_ParallelCreatesOfOneNameMakeOne(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -12,8 +12,10 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -174,6 +176,34 @@ func (u *Unique) Filter(group string, values []string, number bool) store.Filter
 
 // Number reports whether the value is a whole number.
 func (u *Unique) Number(rec any) bool { return at(rec, u.index).Kind() != reflect.String }
+
+// Taken returns err, the refusal of a write of rec, so that it names each field of which another record has the value: the
+// store names one.
+func (o *Of[T]) Taken(ctx context.Context, in store.Collection[T], rec *T, err error) error {
+	dup, ok := errors.AsType[*store.DuplicateError](err)
+	if !ok || len(o.Uniques) < 2 {
+		return err
+	}
+	all := &store.DuplicateError{Kind: dup.Kind, Position: dup.Position}
+	for i := range o.Uniques {
+		u, taken := &o.Uniques[i], slices.Contains(dup.Fields, o.Uniques[i].Field)
+		if value := u.Value(rec); value != "" && !taken {
+			same := u.Filter(u.Group(rec), []string{value}, u.Number(rec))
+			n, lookup := in.CountIn(ctx, store.All(same, store.Where(store.F("id"), store.OpNe, o.Meta(rec).ID)), store.Either)
+			if lookup != nil {
+				return err
+			}
+			taken = n > 0
+		}
+		if taken {
+			all.Fields = append(all.Fields, u.Field)
+		}
+	}
+	if len(all.Fields) == 0 { // it is the identifier
+		return err
+	}
+	return all
+}
 
 func at(rec any, index []int) reflect.Value { return reflect.ValueOf(rec).Elem().FieldByIndex(index) }
 

@@ -1,14 +1,10 @@
 package schema
 
 import (
-	"context"
-	"errors"
-	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
-	"tenantry/backends/store"
 	"tenantry/internal/declare"
 	"tenantry/internal/fault"
 	"tenantry/internal/texts"
@@ -18,41 +14,6 @@ import (
 const MaxLabel = 200
 
 const maxName = 64
-
-// Naming is what custom objects and forms are called. Each part is unique among its kind
-// in an organization.
-type Naming struct {
-	Name        string
-	Label       string
-	LabelPlural string
-}
-
-// Taken returns err, the refusal of a write of rec, so that it names each part of its naming that other records
-// have: the store names one. T declares name, label and label_plural as unique.
-func Taken[T any](ctx context.Context, in store.Collection[T], naming func(*T) Naming, rec *T, err error) error {
-	dup, ok := errors.AsType[*store.DuplicateError](err)
-	if !ok {
-		return err
-	}
-	n, id := naming(rec), any(rec).(interface{ StoreMeta() *store.Meta }).StoreMeta().ID
-	clash := store.AnyOf(store.Eq("name", n.Name), store.Eq("label", n.Label), store.Eq("label_plural", n.LabelPlural))
-	found, lookup := in.Find(ctx, store.Query{Limit: 3, State: store.Either, Filter: store.All(clash, store.Where(store.F("id"), store.OpNe, id))})
-	var taken []string
-	for _, part := range []struct {
-		name string
-		of   func(Naming) string
-	}{
-		{"name", func(n Naming) string { return n.Name }}, {"label", func(n Naming) string { return n.Label }}, {"label_plural", func(n Naming) string { return n.LabelPlural }},
-	} {
-		if slices.ContainsFunc(found, func(o T) bool { return part.of(naming(&o)) == part.of(n) }) {
-			taken = append(taken, part.name)
-		}
-	}
-	if lookup != nil || len(taken) == 0 {
-		return err
-	}
-	return &store.DuplicateError{Kind: dup.Kind, Fields: taken}
-}
 
 // NameBounds and LabelBounds are for the rows of operations that take what CheckName and
 // CheckLabel check.

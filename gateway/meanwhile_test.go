@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"bytes"
 	"strconv"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/gateway/transfer"
 	"tenantry/tenants"
 )
 
@@ -281,5 +283,54 @@ func TestMeanwhile_RightsAreHeldByWhatIsThere(t *testing.T) {
 				t.Errorf("it is gone: %d %s", a.Code, a.Body)
 			}
 		})
+	}
+}
+
+// TestMeanwhile_ValuesAreAsTheirFieldsAre: a field that becomes, or stops being, Encrypted while a value of it is stored stays as it was,
+// so that no value lies in clear where it is to be sealed, or sealed where nobody can read it.
+func TestMeanwhile_ValuesAreAsTheirFieldsAre(t *testing.T) {
+	t.Parallel()
+	for _, types := range [][2]string{{"Text", "Encrypted"}, {"Encrypted", "Text"}} {
+		field := func(kind string) string { return `"secret":{"title":"Secret","type":"` + kind + `"}` }
+		for _, c := range []struct{ asked, definitions, definition, list, body, one, change string }{
+			{
+				"find contacts", "/api/contacts/fields", `{"key":"secret","title":"Secret","type":"` + types[0] + `"}`,
+				"/api/contacts", `{"fields":{"secret":"canary"}}`, "/api/contacts/fields/secret", `{"type":"` + types[1] + `"}`,
+			},
+			{
+				"find records", objectsPath, `{"name":"tree","label":"Tree","label_plural":"Trees","schema":{` + field(types[0]) + `}}`,
+				treePath + "/records", `{"values":{"secret":"canary"}}`, treePath, `{"schema":{` + field(types[1]) + `}}`,
+			},
+			{
+				"find form_submissions", "/api/form/collections", `{"name":"ask","label":"Ask","label_plural":"Asks","schema":{` + field(types[0]) + `}}`,
+				"/api/form/collections/{id}/submissions", `{"values":{"form_name":"x","secret":"canary"}}`, "/api/form/collections/{id}", `{"schema":{` + field(types[1]) + `}}`,
+			},
+		} {
+			t.Run(c.asked+" "+types[0], func(t *testing.T) {
+				t.Parallel()
+				b := newBetween()
+				acme := gatewaytest.Start(t, b.option).Org(t, "acme")
+				ask := asking{acme, acme.Key(t, tenants.AllPermissions()...)}
+				id, _ := ask.do(t, 200, posted, c.definitions, c.definition).Field("id").(string)
+				filled := strings.NewReplacer("{id}", id)
+				a := b.asked(t, c.asked, 0, func() *gatewaytest.Answer {
+					return acme.Do(t, change, filled.Replace(c.one), gatewaytest.WithKey(ask.key), jsonText(c.change), again("once"))
+				}, func() { ask.do(t, 200, posted, filled.Replace(c.list), c.body) })
+				if a.Code != 422 || !strings.Contains(a.Text(), "Encrypted") {
+					t.Errorf("it is answered %d %s", a.Code, a.Body)
+				}
+				if a := acme.Do(t, change, filled.Replace(c.one), gatewaytest.WithKey(ask.key), jsonText(c.change), again("once")); a.Code != 422 {
+					t.Errorf("once more: %d %s", a.Code, a.Body)
+				}
+				ask.do(t, 200, get, filled.Replace(c.one), "", `"type":"`+types[0]+`"`)
+				var out bytes.Buffer
+				if _, err := acme.App.Transfer().Export(t.Context(), acme.Tenant(t), &out, transfer.ExportOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				if inClear := strings.Contains(out.String(), "canary"); inClear != (types[0] == "Text") {
+					t.Errorf("its value is in clear: %v", inClear)
+				}
+			})
+		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 func (m *Module) definitions() []api.Operation {
 	rows := crud.Rows(m.Fields, crud.Options[FieldDef]{
 		Path: "/api/contacts/fields", Name: "contact_fields", Things: "Contact Fields", Tag: "Contacts", Search: []string{"key", "title"},
-		Read: api.Needs(tenants.Contacts), Write: api.Needs(tenants.Contacts), Before: m.keep,
+		Read: api.Needs(tenants.Contacts), Write: api.Needs(tenants.Contacts), Before: m.keep, After: m.kept,
 	})
 	for i := range rows {
 		rows[i].Kinds = api.ServerFull
@@ -61,21 +61,9 @@ func (m *Module) keep(ctx context.Context, c *api.Call, def, was *FieldDef) erro
 	if delete(after, was.Key); !gone {
 		after[def.Key] = schema.Field{Title: def.Title, Type: def.Type}
 	}
-	says := ""
-	switch {
-	case gone: // with its values, which are hidden until it is restored, and erased where it is purged
-	case schema.Reseals(was.Type, def.Type):
-		says = "type cannot become or stop being " + schema.Encrypted + " while contacts have values of the field"
-	case !force:
-		says = "type cannot be changed while contacts have values of the field: force=true changes it all the same"
-	}
-	if says != "" {
-		has, err := m.Contacts.Holds(ctx, all, store.Filter{}, was.Key, was.Type)
-		if err != nil {
+	if !gone { // else with its values, which are hidden until it is restored, and erased where it is purged
+		if err := m.typed(ctx, all, def, was, force, &errs); err != nil {
 			return err
-		}
-		if has {
-			errs.Add("type", fault.Forbidden, "%s", says)
 		}
 	}
 	end := func(err error) error {
@@ -93,6 +81,31 @@ func (m *Module) keep(ctx context.Context, c *api.Call, def, was *FieldDef) erro
 		return err
 	}
 	return end(cmp.Or(breaks(m.Campaigns, "campaigns", "campaigns", "counted"), breaks(m.Reports, "reports", "custom reports", "run"), errs.Err()))
+}
+
+// typed notes that a field must not be of another type while contacts have values of it, unless that is forced. Values are
+// never left in clear under an encrypted field, or sealed under another, whatever is forced.
+func (m *Module) typed(ctx context.Context, all *store.Workspace, def, was *FieldDef, force bool, errs *fault.List) error {
+	says := "type cannot be changed while contacts have values of the field: force=true changes it all the same"
+	if schema.Reseals(was.Type, def.Type) {
+		says = "type cannot become or stop being " + schema.Encrypted + " while contacts have values of the field"
+	} else if force || def.Type == was.Type {
+		return nil
+	}
+	has, err := m.Contacts.Holds(ctx, all, store.Filter{}, was.Key, was.Type)
+	if has {
+		errs.Add("type", fault.Forbidden, "%s", says)
+	}
+	return err
+}
+
+// kept looks once more for values that a change of the field would leave as they must not be.
+func (m *Module) kept(ctx context.Context, c *api.Call, def, was *FieldDef) error {
+	var errs fault.List
+	if err := m.typed(ctx, c.Tenant.Workspace(), def, was, true, &errs); err != nil {
+		return err
+	}
+	return errs.Err()
 }
 
 // erase takes from contacts the values of a field that is about to be purged. The field is deleted first, so that

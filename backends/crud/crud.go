@@ -66,6 +66,9 @@ type Options[T any] struct {
 	// Before, where set, sees a record before it is stored, and the one that it was; it may complete
 	// or refuse it. Of a new record was is nil, of one that is purged rec.
 	Before func(ctx context.Context, c *api.Call, rec, was *T) error
+	// After, where set, sees a changed record once it is stored, when nothing is written any more that stands on what it was.
+	// What it refuses is put back.
+	After func(ctx context.Context, c *api.Call, rec, was *T) error
 	// Keys seal the values of encrypted fields, which no answer shows. They are required where there can be some.
 	Keys secrets.Keys
 	// Upload are the media types of files that records are made of; see api.Operation. The fields of a new
@@ -463,8 +466,9 @@ func (s *serves[T]) update() api.Operation {
 // caller means.
 func (s *serves[T]) change(ctx context.Context, c *api.Call, change func(*T) error) (*T, error) {
 	var wanted *T
+	var was T
 	edit := func(rec *T) error {
-		wanted = rec
+		wanted, was = rec, *rec
 		c.Closes(nil) // it was to be stored before, and somebody else came between
 		store.Anew(ctx)
 		if err := c.Current(s.of.Revision(rec)); err != nil {
@@ -502,8 +506,30 @@ func (s *serves[T]) change(ctx context.Context, c *api.Call, change func(*T) err
 	default:
 		rec, err = s.in(c).Update(ctx, s.of.Meta(rec).ID, edit)
 		err = s.of.Taken(ctx, s.in(c), wanted, err)
+		if err == nil && s.After != nil {
+			err = Settle(ctx, c, s.of, rec, &was, s.After(ctx, c, rec, &was))
+		}
 	}
 	return rec, s.told(err)
+}
+
+// Settle returns err, with which a record of the organization that was stored is refused afterwards, and puts back what it was, unless
+// somebody has changed it since. Without an error it does nothing.
+func Settle[T any](ctx context.Context, c *api.Call, of *resource.Of[T], rec, was *T, err error) error {
+	if err == nil {
+		return nil
+	}
+	stored := *of.Meta(rec)
+	_, back := of.In(c.Workspace).Update(ctx, stored.ID, func(now *T) error {
+		meta := *of.Meta(now)
+		if meta.Rev != stored.Rev {
+			return store.ErrConflict
+		}
+		*now = *was
+		*of.Meta(now) = meta
+		return nil
+	})
+	return cmp.Or(back, err)
 }
 
 // Act returns a row that does something of its own to a live record, which is held to its description

@@ -44,14 +44,15 @@ func (m *Module) update(ctx context.Context, c *api.Call) (api.Result, error) {
 	if err := c.IgnoreParts(ignored...); err != nil {
 		return api.Result{}, err
 	}
-	var wanted Collection
-	_, err := in.Update(ctx, id, func(f *Collection) error {
+	var wanted, was Collection
+	form, err := in.Update(ctx, id, func(f *Collection) error {
 		if f.Standalone {
 			return standalone()
 		}
 		if err := c.Current(f.Rev); err != nil {
 			return err
 		}
+		was = *f
 		before := f.Fields()
 		kept := ch.apply(f)
 		wanted = *f
@@ -68,6 +69,10 @@ func (m *Module) update(ctx context.Context, c *api.Call) (api.Result, error) {
 	})
 	if err != nil {
 		return api.Result{}, api.OrMissing(m.Collections.Taken(ctx, in, &wanted, err), missing)
+	}
+	// Once more, when nothing is filled in any more by what the form was.
+	if err := crud.Settle(ctx, c, m.Collections, form, &was, m.keepValues(ctx, c, form, was.Fields())); err != nil {
+		return api.Result{}, err
 	}
 	return c.Answer(ctx)
 }

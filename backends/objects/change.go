@@ -48,7 +48,7 @@ func (m *Module) definitionRows() []api.Operation {
 	rows := crud.Rows(m.Definitions, crud.Options[Definition]{
 		Path: "/api/custom/objects", Things: "Custom Objects", Tag: tag, Without: []string{"create"}, Search: []string{"name", "label", "label_plural"},
 		Read: api.Needs(tenants.ManageCustomObjects), Write: api.Needs(tenants.ManageCustomObjects),
-		Before: m.before, Example: m.exampleShown(),
+		Before: m.before, After: m.after, Example: m.exampleShown(),
 	})
 	for i := range rows {
 		switch rows[i].Method {
@@ -114,6 +114,20 @@ func (m *Module) before(ctx context.Context, c *api.Call, rec, was *Definition) 
 		return err
 	}
 	return m.purged(ctx, c, was)
+}
+
+// after looks once more for values that a change would leave in clear under an encrypted field, or sealed under another.
+func (m *Module) after(ctx context.Context, c *api.Call, rec, was *Definition) error {
+	if rec.Deleted || !slices.ContainsFunc(was.Schema.With(rec.Schema).Names(), func(name string) bool {
+		return schema.Reseals(was.Schema[name].Type, rec.Schema[name].Type)
+	}) {
+		return nil
+	}
+	touched, err := m.touched(ctx, c, rec, was)
+	if err != nil {
+		return err
+	}
+	return touched.refusal(true)
 }
 
 // touched returns what a change breaks.

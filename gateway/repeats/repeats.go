@@ -200,15 +200,22 @@ func (l *Log) keep(ctx context.Context, c *api.Call, in store.Collection[record]
 	if rec.ID[0] == '0' { // one in sixteen
 		defer func() { _, _ = l.sweep(ctx, in) }()
 	}
-	if along.Ended() {
-		return
-	}
-	if along.Begun() {
-		rec.Rev++
-	}
 	var problem *api.Problem
 	if err != nil {
 		problem = api.ProblemOf(err)
+	}
+	switch {
+	case along.Ended():
+		if problem == nil || problem.Code != http.StatusUnprocessableEntity {
+			return
+		}
+		stored, err := in.Get(ctx, rec.ID) // what was carried out was taken back, and refused after all
+		if err != nil {
+			return
+		}
+		rec = stored
+	case along.Begun():
+		rec.Rev++
 	}
 	l.complete(ctx, c, rec, result, problem)
 	if !along.Begun() && rec.Answer == nil {

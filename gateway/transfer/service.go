@@ -141,11 +141,11 @@ func keepAdmin(ctx context.Context, s *session, old any, write func() error) err
 	return write()
 }
 
-// turn ends what was begun by a user who is deactivated.
+// turn ends what was begun by a user who is deactivated, and a link to one who is given more.
 func turn(old any) func() {
 	u := old.(*people.User)
-	was := u.Active
-	return func() { u.Turn(was) }
+	was := *u
+	return func() { u.Turn(&was) }
 }
 
 // ExportOptions say what an export holds.

@@ -144,7 +144,7 @@ func (s *Service) update(ctx context.Context, t *tenants.Tenant, uid int64, chan
 			if err := change(u); err != nil {
 				return err
 			}
-			u.Turn(before.Active)
+			u.Turn(&before)
 			if after = *u; equalUsers(&before, &after) {
 				return errUnchanged
 			}
@@ -181,13 +181,26 @@ func equalUsers(a, b *User) bool {
 		a.InviteHash == b.InviteHash && a.InviteExpiresAt == b.InviteExpiresAt
 }
 
-// Turn ends what was begun or sent to a user who was deactivated since, or came back: sessions, and a link. was is whether
-// the user was active before. Sessions would end by themselves only if they were used meanwhile.
-func (u *User) Turn(was bool) {
-	if u.Active != was {
+// Turn ends what was begun or sent to a user who was deactivated since was, or came back: sessions, and a link. Sessions would end by
+// themselves only if they were used meanwhile. A link ends as well where the user may do more than when it was made, which whoever made it
+// may not, or has another address, since it was sent to the one before.
+func (u *User) Turn(was *User) {
+	turned := u.Active != was.Active
+	if turned {
 		u.PasswordRev++
+	}
+	if turned || u.InviteHash == was.InviteHash && (u.EmailKey != was.EmailKey || u.beyond(was)) {
 		u.InviteHash, u.InviteExpiresAt = "", 0
 	}
+}
+
+// beyond reports whether the user has a role, a permission or a team that was has not, or is limited to teams no more.
+func (u *User) beyond(was *User) bool {
+	return more(u.Roles, was.Roles) || more(u.Permissions, was.Permissions) || len(was.Teams) > 0 && (len(u.Teams) == 0 || more(u.Teams, was.Teams))
+}
+
+func more[T comparable](list, than []T) bool {
+	return slices.ContainsFunc(list, func(one T) bool { return !slices.Contains(than, one) })
 }
 
 // Deactivate ends a person's access: the sessions die at their next request. Repeating

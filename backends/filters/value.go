@@ -1,6 +1,7 @@
 package filters
 
 import (
+	"encoding/json"
 	"math"
 	"strconv"
 	"strings"
@@ -51,38 +52,10 @@ func parseNumber(s string) (any, bool) {
 	return f, true
 }
 
-// isNumber reports whether s follows the grammar of a JSON number.
+// isNumber reports whether s is a number of JSON: nothing else there begins and ends so.
 func isNumber(s string) bool {
-	digits := func() bool {
-		n := 0
-		for n < len(s) && s[n] >= '0' && s[n] <= '9' {
-			n++
-		}
-		s = s[n:]
-		return n > 0
-	}
-	if s != "" && s[0] == '-' {
-		s = s[1:]
-	}
-	if s != "" && s[0] == '0' {
-		s = s[1:]
-	} else if !digits() {
-		return false
-	}
-	if s != "" && s[0] == '.' {
-		if s = s[1:]; !digits() {
-			return false
-		}
-	}
-	if s != "" && (s[0] == 'e' || s[0] == 'E') {
-		if s = s[1:]; s != "" && (s[0] == '+' || s[0] == '-') {
-			s = s[1:]
-		}
-		if !digits() {
-			return false
-		}
-	}
-	return s == ""
+	const digits = "0123456789"
+	return s != "" && strings.Contains("-"+digits, s[:1]) && strings.Contains(digits, s[len(s)-1:]) && json.Valid([]byte(s))
 }
 
 // moment is a point in time, or a day, or a second.

@@ -119,7 +119,7 @@ func mayImport(from, to string) bool {
 	case within(from, "backends") || within(from, "reports"):
 		return within(to, from) || allowed("tenants", "backends/store", "backends/resource", "backends/schema", "backends/field", "backends/filters", "backends/crud", "backends/export", "backends/secrets", "crypto", "backends/api", "internal")
 	case within(from, "crypto"):
-		return allowed("crypto", "internal/texts")
+		return allowed("crypto", "internal/strictjson", "internal/texts")
 	}
 	if from == "config" {
 		return allowed("crypto/secret", "tenants/limits", "internal") || to == "backends/store"

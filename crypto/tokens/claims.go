@@ -6,19 +6,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"time"
-	"unicode/utf8"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"tenantry/internal/strictjson"
 )
 
-const (
-	maxDepth = 32
-	// maxUnix is the end of the year 9999.
-	maxUnix = 253402300799
-)
+// maxUnix is the end of the year 9999.
+const maxUnix = 253402300799
 
 // shareClaims is the payload of a share token. Locked values stand under
 // params alone, so that none can take the place of a claim.
@@ -142,60 +139,16 @@ func textOf(raw json.RawMessage) string {
 	return text
 }
 
-// strictObject returns the members of one JSON object. It refuses what
-// encoding/json passes over: duplicate names at any depth, bytes after the
-// value, invalid UTF-8, and nesting deeper than 32. Names match exactly.
+// strictObject returns the members of one JSON object, whose names match exactly. It refuses what
+// encoding/json passes over, see strictjson.
 func strictObject(data []byte) (map[string]json.RawMessage, error) {
-	if !utf8.Valid(data) {
-		return nil, errors.New("the JSON is not valid UTF-8")
-	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber()
-	if err := walk(d, 0); err != nil {
+	if err := strictjson.Check(data); err != nil {
 		return nil, err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("there is something after the JSON value")
 	}
 	var members map[string]json.RawMessage
-	if err := json.Unmarshal(data, &members); err != nil {
-		return nil, err
+	err := json.Unmarshal(data, &members)
+	if err == nil && members == nil {
+		err = errors.New("the JSON value is not an object")
 	}
-	if members == nil {
-		return nil, errors.New("the JSON value is not an object")
-	}
-	return members, nil
-}
-
-func walk(d *json.Decoder, depth int) error {
-	if depth > maxDepth {
-		return errors.New("the JSON is nested too deep")
-	}
-	token, err := d.Token()
-	if err != nil {
-		return err
-	}
-	opening, ok := token.(json.Delim)
-	if !ok {
-		return nil
-	}
-	seen := map[string]bool{}
-	for d.More() {
-		if opening == '{' {
-			name, err := d.Token()
-			if err != nil {
-				return err
-			}
-			text, _ := name.(string)
-			if seen[text] {
-				return errors.New("a name occurs twice")
-			}
-			seen[text] = true
-		}
-		if err := walk(d, depth+1); err != nil {
-			return err
-		}
-	}
-	_, err = d.Token()
-	return err
+	return members, err
 }

@@ -216,6 +216,33 @@ func (c *conn) note(more bool, err error) {
 
 func (c *conn) exec(sql string, args ...any) error { return c.rows(sql, args, nil) }
 
+// each is rows for what cannot fail.
+func (c *conn) each(sql string, args []any, read func(*sqlite.Stmt)) error {
+	return c.rows(sql, args, func(row *sqlite.Stmt) error {
+		read(row)
+		return nil
+	})
+}
+
+// number returns the first column of the last row, 0 where there is none.
+func (c *conn) number(sql string, args ...any) (n int64, err error) {
+	err = c.each(sql, args, func(row *sqlite.Stmt) { n = row.ColumnInt64(0) })
+	return n, err
+}
+
+// words returns the first column of all rows.
+func (c *conn) words(sql string, args ...any) (all []string, err error) {
+	err = c.each(sql, args, func(row *sqlite.Stmt) { all = append(all, row.ColumnText(0)) })
+	return all, err
+}
+
+// pairs returns the second column of all rows by the first.
+func (c *conn) pairs(sql string, args ...any) (map[string]string, error) {
+	all := map[string]string{}
+	err := c.each(sql, args, func(row *sqlite.Stmt) { all[row.ColumnText(0)] = row.ColumnText(1) })
+	return all, err
+}
+
 // script runs statements that are used once and not worth keeping.
 func (c *conn) script(sql string) error {
 	for sql = strings.TrimSpace(sql); sql != ""; {

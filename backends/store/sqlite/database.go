@@ -343,11 +343,10 @@ func (db *database) shorten() {
 		if db.writer == nil {
 			return
 		}
-		_ = db.writer.rows("PRAGMA wal_checkpoint(TRUNCATE)", nil, func(row *sqlite.Stmt) error { // what fails is told to who writes next
+		_ = db.writer.each("PRAGMA wal_checkpoint(TRUNCATE)", nil, func(row *sqlite.Stmt) { // what fails is told to who writes next
 			if busy := row.ColumnBool(0); !busy { // by another program, a backup for example
 				db.long = 0
 			}
-			return nil
 		})
 	})
 }

@@ -431,10 +431,7 @@ func (e *Engine) observe(c *conn, sql string) error {
 		return nil
 	}
 	plan := Plan{SQL: sql}
-	err := c.rows("EXPLAIN QUERY PLAN "+sql, nil, func(row *sqlite.Stmt) error {
-		plan.Lines = append(plan.Lines, row.ColumnText(3))
-		return nil
-	})
+	err := c.each("EXPLAIN QUERY PLAN "+sql, nil, func(row *sqlite.Stmt) { plan.Lines = append(plan.Lines, row.ColumnText(3)) })
 	if err == nil {
 		e.opts.Observe(plan)
 	}

@@ -83,10 +83,9 @@ func (e *Engine) Size(ctx context.Context, name string) (bytes int64, err error)
 		tables, err := c.tables("c:*")
 		for _, table := range tables {
 			if err == nil {
-				err = c.rows("SELECT total(octet_length(body) + ifnull(octet_length(custom), 0)) FROM "+quote(table)+" WHERE ws = ?1", []any{there.id}, func(row *sqlite.Stmt) error {
-					bytes += row.ColumnInt64(0)
-					return nil
-				})
+				var n int64
+				n, err = c.number("SELECT total(octet_length(body) + ifnull(octet_length(custom), 0)) FROM "+quote(table)+" WHERE ws = ?1", there.id)
+				bytes += n
 			}
 		}
 		return err
@@ -135,10 +134,7 @@ func (e *Engine) check(ctx context.Context, path string) error {
 	}
 	fault := ""
 	err = c.until(ctx, func() error {
-		return c.rows("PRAGMA integrity_check(1)", nil, func(row *sqlite.Stmt) error {
-			fault = row.ColumnText(0)
-			return nil
-		})
+		return c.each("PRAGMA integrity_check(1)", nil, func(row *sqlite.Stmt) { fault = row.ColumnText(0) })
 	})
 	err = failed(ctx, doing, errors.Join(err, c.close()))
 	if err == nil && fault != "ok" {

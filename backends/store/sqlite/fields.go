@@ -450,10 +450,7 @@ func (e *Engine) Indexes(ctx context.Context) (found []driver.IndexStatus, err e
 		names := map[int64]string{}
 		if isShared(f.name) {
 			if err := e.look(ctx, f.name, func(c *conn) error {
-				return c.rows("SELECT ws, name FROM workspaces", nil, func(row *sqlite.Stmt) error {
-					names[row.ColumnInt64(0)] = row.ColumnText(1)
-					return nil
-				})
+				return c.each("SELECT ws, name FROM workspaces", nil, func(row *sqlite.Stmt) { names[row.ColumnInt64(0)] = row.ColumnText(1) })
 			}); err != nil {
 				return nil, failed(ctx, "read who lives in "+f.path, err)
 			}

@@ -95,30 +95,19 @@ func askFile(path string) (version, app uint32, logged bool, err error) {
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
 	if version, app, err = c.version(); err == nil {
-		err = c.rows("PRAGMA journal_mode", nil, func(row *sqlite.Stmt) error {
-			logged = row.ColumnText(0) == "wal"
-			return nil
-		})
+		err = c.each("PRAGMA journal_mode", nil, func(row *sqlite.Stmt) { logged = row.ColumnText(0) == "wal" })
 	}
 	return version, app, logged, err
 }
 
 // version reads from the file which format it has, and whose program's.
 func (c *conn) version() (version, app uint32, err error) {
-	if version, err = c.pragma("PRAGMA user_version"); err != nil {
+	v, err := c.number("PRAGMA user_version")
+	if err != nil {
 		return 0, 0, err
 	}
-	app, err = c.pragma("PRAGMA application_id")
-	return version, app, err
-}
-
-func (c *conn) pragma(sql string) (uint32, error) {
-	var v int64
-	err := c.rows(sql, nil, func(row *sqlite.Stmt) error {
-		v = row.ColumnInt64(0)
-		return nil
-	})
-	return uint32(v), err
+	a, err := c.number("PRAGMA application_id")
+	return uint32(v), uint32(a), err
 }
 
 // migrate makes the tables, columns and indexes that are missing, drops undeclared indexes
@@ -168,26 +157,14 @@ func (db *database) migrate(ctx context.Context, o *driver.Opening, s *schema) e
 // storedSpecs returns the collections that the file has been prepared for, as JSON by name,
 // and under ownerRow whose the file is; nil for a new file.
 func storedSpecs(c *conn) (map[string]string, error) {
-	known, foreign := false, false
-	if err := c.rows("SELECT name FROM sqlite_schema", nil, func(row *sqlite.Stmt) error {
-		known = known || row.ColumnText(0) == "collections"
-		foreign = true
-		return nil
-	}); err != nil {
+	names, err := c.words("SELECT name FROM sqlite_schema")
+	switch {
+	case err != nil || len(names) == 0:
 		return nil, err
-	}
-	if !known && foreign {
+	case !slices.Contains(names, "collections"):
 		return nil, errors.New("the file is the database of another program")
 	}
-	if !known {
-		return nil, nil
-	}
-	specs := map[string]string{}
-	err := c.rows("SELECT name, spec FROM collections", nil, func(row *sqlite.Stmt) error {
-		specs[row.ColumnText(0)] = row.ColumnText(1)
-		return nil
-	})
-	return specs, err
+	return c.pairs("SELECT name, spec FROM collections")
 }
 
 func (t *table) migrate(c *conn, oldSpec string) error {
@@ -223,15 +200,12 @@ func (t *table) addColumns(c *conn, oldSpec string) (fill []int, err error) {
 	if err := json.Unmarshal([]byte(oldSpec), &old); err != nil {
 		return nil, fmt.Errorf("the stored description is damaged: %w", err)
 	}
-	columns := map[string]bool{}
-	if err := c.rows("SELECT name FROM pragma_table_info(?1)", []any{"c:" + t.name}, func(row *sqlite.Stmt) error {
-		columns[row.ColumnText(0)] = true
-		return nil
-	}); err != nil {
+	columns, err := c.words("SELECT name FROM pragma_table_info(?1)", "c:"+t.name)
+	if err != nil {
 		return nil, err
 	}
 	for i, f := range t.fields {
-		if !columns["f_"+f.Name] {
+		if !slices.Contains(columns, "f_"+f.Name) {
 			if err := c.script("ALTER TABLE " + t.quoted + " ADD COLUMN f_" + f.Name); err != nil {
 				return nil, err
 			}
@@ -300,13 +274,7 @@ func (t *table) addIndexes(c *conn) error {
 
 // schema returns the SQL of the collection's indexes and side tables by name.
 func (t *table) schema(c *conn) (map[string]string, error) {
-	have := map[string]string{}
-	err := c.rows("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL AND (name GLOB ?1 OR name GLOB ?2)",
-		[]any{"i:" + t.name + ":*", "s:" + t.name + ":*"}, func(row *sqlite.Stmt) error {
-			have[row.ColumnText(0)] = row.ColumnText(1)
-			return nil
-		})
-	return have, err
+	return c.pairs("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL AND (name GLOB ?1 OR name GLOB ?2)", "i:"+t.name+":*", "s:"+t.name+":*")
 }
 
 // backfill computes columns and side tables from the bodies, a batch at a time.

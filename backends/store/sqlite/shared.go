@@ -93,9 +93,8 @@ type entry struct {
 }
 
 func entryOf(c *conn, name string) (found entry, is bool, err error) {
-	err = c.rows("SELECT ws, owner FROM workspaces WHERE name = ?1", []any{name}, func(row *sqlite.Stmt) error {
+	err = c.each("SELECT ws, owner FROM workspaces WHERE name = ?1", []any{name}, func(row *sqlite.Stmt) {
 		found, is = entry{row.ColumnInt64(0), row.ColumnText(1)}, true
-		return nil
 	})
 	return found, is, err
 }
@@ -198,21 +197,19 @@ func (f *file) claim(c *conn, o *driver.Opening) (entry, error) {
 	if err != nil {
 		return there, err
 	}
-	claim, err := o.Admit(there.owner, f.path, func() (some bool, err error) {
+	claim, err := o.Admit(there.owner, f.path, func() (bool, error) {
 		if !found {
 			return false, nil // its number will be new
 		}
 		tables, err := c.tables("c:*")
+		some := int64(0)
 		for _, table := range tables {
-			if err != nil || some {
+			if err != nil || some > 0 {
 				break
 			}
-			err = c.rows("SELECT 1 FROM "+quote(table)+" WHERE ws = ?1 LIMIT 1", []any{there.id}, func(*sqlite.Stmt) error {
-				some = true
-				return nil
-			})
+			some, err = c.number("SELECT 1 FROM "+quote(table)+" WHERE ws = ?1 LIMIT 1", there.id)
 		}
-		return some, err
+		return some > 0, err
 	})
 	switch {
 	case err != nil:
@@ -229,12 +226,8 @@ func (f *file) claim(c *conn, o *driver.Opening) (entry, error) {
 }
 
 // tables returns the names of those that match.
-func (c *conn) tables(like string) (names []string, err error) {
-	err = c.rows("SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB ?1 ORDER BY name", []any{like}, func(row *sqlite.Stmt) error {
-		names = append(names, row.ColumnText(0))
-		return nil
-	})
-	return names, err
+func (c *conn) tables(like string) ([]string, error) {
+	return c.words("SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB ?1 ORDER BY name", like)
 }
 
 // acquire returns the database that holds the workspace; release must follow.
@@ -370,12 +363,9 @@ func (f *file) takeOut(c *conn, name, owner string) (int64, error) {
 }
 
 // left reports whether the file has documents of a removed workspace.
-func (c *conn) left() (some bool, err error) {
-	err = c.rows("SELECT 1 FROM workspaces WHERE name GLOB ?1 LIMIT 1", []any{removedPrefix + "*"}, func(*sqlite.Stmt) error {
-		some = true
-		return nil
-	})
-	return some, err
+func (c *conn) left() (bool, error) {
+	some, err := c.number("SELECT 1 FROM workspaces WHERE name GLOB ?1 LIMIT 1", removedPrefix+"*")
+	return some > 0, err
 }
 
 // clear deletes what removed workspaces held in a shared file, a few documents at a time.
@@ -396,9 +386,8 @@ func (db *database) clear(ctx context.Context) error {
 func (c *conn) clearSome() (done bool, err error) {
 	var name string
 	var ws int64
-	if err := c.rows("SELECT name, ws FROM workspaces WHERE name GLOB ?1 LIMIT 1", []any{removedPrefix + "*"}, func(row *sqlite.Stmt) error {
+	if err := c.each("SELECT name, ws FROM workspaces WHERE name GLOB ?1 LIMIT 1", []any{removedPrefix + "*"}, func(row *sqlite.Stmt) {
 		name, ws = row.ColumnText(0), row.ColumnInt64(1)
-		return nil
 	}); err != nil || name == "" {
 		return true, err
 	}
@@ -451,11 +440,10 @@ func (e *Engine) sharedResidents(ctx context.Context, names []string) ([]string,
 	for i := range sharedFiles {
 		file := sharedPrefix + strconv.Itoa(i)
 		if err := e.look(ctx, file, func(c *conn) error {
-			return c.rows("SELECT name FROM workspaces", nil, func(row *sqlite.Stmt) error {
+			return c.each("SELECT name FROM workspaces", nil, func(row *sqlite.Stmt) {
 				if name := row.ColumnText(0); driver.CheckName(name) == nil && !slices.Contains(names, name) {
 					names = append(names, name)
 				}
-				return nil
 			})
 		}); err != nil {
 			return nil, failed(ctx, "read who lives in "+e.own(file), err)

@@ -51,24 +51,20 @@ const assumed = 1_000_000
 // level has the planner take every workspace of a shared file for one that has all of it. By the average of many
 // small ones it would read all documents of a large one, for there seem to be a few.
 func (c *conn) level() error {
-	measured := false
 	stats := map[[2]string]string{}
-	if err := c.rows("SELECT 1 FROM sqlite_schema WHERE name = 'sqlite_stat1'", nil, func(*sqlite.Stmt) error {
-		measured = true
-		return nil
-	}); err != nil {
+	measured, err := c.number("SELECT 1 FROM sqlite_schema WHERE name = 'sqlite_stat1'")
+	if err != nil {
 		return err
 	}
-	if !measured {
+	if measured == 0 {
 		if err := c.script("ANALYZE workspaces"); err != nil { // which makes the table
 			return err
 		}
 	}
 	// The key of a table goes by the table's name.
-	if err := c.rows("SELECT s.tbl_name, s.name, stat FROM sqlite_schema AS s LEFT JOIN sqlite_stat1 AS t ON t.tbl = s.tbl_name AND t.idx = s.name"+
-		" WHERE s.tbl_name GLOB '[cs]:*' AND s.sql IS NOT NULL", nil, func(row *sqlite.Stmt) error {
+	if err := c.each("SELECT s.tbl_name, s.name, stat FROM sqlite_schema AS s LEFT JOIN sqlite_stat1 AS t ON t.tbl = s.tbl_name AND t.idx = s.name"+
+		" WHERE s.tbl_name GLOB '[cs]:*' AND s.sql IS NOT NULL", nil, func(row *sqlite.Stmt) {
 		stats[[2]string{row.ColumnText(0), row.ColumnText(1)}] = row.ColumnText(2)
-		return nil
 	}); err != nil {
 		return err
 	}

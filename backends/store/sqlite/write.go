@@ -205,18 +205,14 @@ func (w *workspace) Counter(ctx context.Context, name string, add, atLeast int64
 }
 
 // counter sets a counter to max(value, atLeast) + add and returns it.
-func (c *conn) counter(shared bool, ws int64, name string, add, atLeast int64) (value int64, err error) {
+func (c *conn) counter(shared bool, ws int64, name string, add, atLeast int64) (int64, error) {
 	sql := "INSERT INTO counters (name, value) VALUES (?1, max(0, ?3) + ?2) ON CONFLICT (name)"
 	args := []any{name, add, atLeast}
 	if shared {
 		sql = "INSERT INTO counters (ws, name, value) VALUES (?4, ?1, max(0, ?3) + ?2) ON CONFLICT (ws, name)"
 		args = append(args, ws)
 	}
-	err = c.rows(sql+" DO UPDATE SET value = max(value, ?3) + ?2 RETURNING value", args, func(row *sqlite.Stmt) error {
-		value = row.ColumnInt64(0)
-		return nil
-	})
-	return value, err
+	return c.number(sql+" DO UPDATE SET value = max(value, ?3) + ?2 RETURNING value", args...)
 }
 
 func (w *workspace) transact(ctx context.Context, doing string, documents int, touched map[shelf]bool, do func(context.Context, *conn) error) error {

@@ -352,19 +352,7 @@ func (s *Service) Get(ctx context.Context, t *tenants.Tenant, id string) (*Key, 
 
 // List returns keys in order of their making, and how many there are.
 func (s *Service) List(ctx context.Context, t *tenants.Tenant, p people.Page) ([]Key, int64, error) {
-	c := s.kinds.Keys.In(t.People())
-	total, err := c.Count(ctx, store.Filter{})
-	if err != nil {
-		return nil, 0, err
-	}
-	limit := p.Limit
-	if limit <= 0 {
-		limit = people.DefaultLimit
-	}
-	found, err := c.Find(ctx, store.Query{
-		Sort: []store.Order{store.Asc("id")}, Limit: min(limit, people.MaxLimit), Offset: max(p.Offset, 0), LeaveOut: true,
-	})
-	return found, total, err
+	return people.List(ctx, s.kinds.Keys.In(t.People()), p, "id")
 }
 
 // Revoke ends a key: when it returns, this process accepts it no more, others within a

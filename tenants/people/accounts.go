@@ -59,13 +59,7 @@ func (s *Service) AccountByName(ctx context.Context, t *tenants.Tenant, name str
 
 // Accounts returns accounts in order of their name, and how many there are.
 func (s *Service) Accounts(ctx context.Context, t *tenants.Tenant, p Page) ([]Account, int64, error) {
-	c := s.kinds.Accounts.In(t.People())
-	total, err := c.Count(ctx, store.Filter{})
-	if err != nil {
-		return nil, 0, err
-	}
-	found, err := c.Find(ctx, p.query("name"))
-	return found, total, err
+	return List(ctx, s.kinds.Accounts.In(t.People()), p, "name")
 }
 
 // FindAccount returns the account of that ID or name.

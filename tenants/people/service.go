@@ -38,6 +38,16 @@ func (p Page) query(sort string) store.Query {
 	return q
 }
 
+// List returns the records of a part of a list in order of a field, and how many there are in all.
+func List[T any](ctx context.Context, c store.Collection[T], p Page, sort string) ([]T, int64, error) {
+	total, err := c.Count(ctx, store.Filter{})
+	if err != nil {
+		return nil, 0, err
+	}
+	found, err := c.Find(ctx, p.query(sort))
+	return found, total, err
+}
+
 // Options are what a Service needs; all but Now are required.
 type Options struct {
 	Directory *tenants.Directory

@@ -240,13 +240,7 @@ func (s *Service) FindUserByEmail(ctx context.Context, t *tenants.Tenant, email 
 
 // Users returns users in order of their number, and how many there are.
 func (s *Service) Users(ctx context.Context, t *tenants.Tenant, p Page) ([]User, int64, error) {
-	c := s.kinds.Users.In(t.People())
-	total, err := c.Count(ctx, store.Filter{})
-	if err != nil {
-		return nil, 0, err
-	}
-	found, err := c.Find(ctx, p.query("uid"))
-	return found, total, err
+	return List(ctx, s.kinds.Users.In(t.People()), p, "uid")
 }
 
 // EffectivePermissions returns the user's own permissions and those of the roles, in the

@@ -12,6 +12,7 @@ import (
 
 	"tenantry/backends/store"
 	"tenantry/gateway/telemetry"
+	"tenantry/internal/together"
 )
 
 // engines are the backends of the store, by name.
@@ -128,22 +129,15 @@ func (s *Services) checkBackends(ctx context.Context, within time.Duration) map[
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	names := s.store.Backends()
-	answers := make(chan struct {
-		name string
-		err  error
-	}, len(names))
-	for _, name := range names {
-		go func() {
-			answers <- struct {
-				name string
-				err  error
-			}{name, s.store.Check(ctx, name)}
-		}()
-	}
+	answers := make([]error, len(names))
+	_ = together.Each(len(names), len(names), func(i int) error {
+		answers[i] = s.store.Check(ctx, names[i])
+		return nil
+	})
 	wrong := map[string]error{}
-	for range names {
-		if a := <-answers; a.err != nil {
-			wrong[a.name] = a.err
+	for i, err := range answers {
+		if err != nil {
+			wrong[names[i]] = err
 		}
 	}
 	return wrong

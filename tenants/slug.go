@@ -2,6 +2,7 @@ package tenants
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -86,40 +87,25 @@ func hostName(host string) (string, bool) {
 	if len(name) > maxHost {
 		return "", false
 	}
-	for i := range len(name) {
-		if name[i] >= utf8.RuneSelf { // ToLower would turn the Kelvin sign into a k
-			return "", false
-		}
+	if strings.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf }) { // ToLower would turn the Kelvin sign into a k
+		return "", false
 	}
 	return strings.ToLower(name), true
 }
 
 func validPort(text string) bool {
-	if text == "" || len(text) > 5 {
-		return false
-	}
-	n := 0
-	for i := range len(text) {
-		if text[i] < '0' || text[i] > '9' {
-			return false
-		}
-		n = n*10 + int(text[i]-'0')
-	}
-	return n <= 65535
+	_, err := strconv.ParseUint(text, 10, 16)
+	return err == nil && len(text) <= 5
 }
 
 // numericHost reports whether clients would read the name as an IPv4 address: its last
 // label is a decimal or hexadecimal number.
 func numericHost(domain string) bool {
 	last := domain[strings.LastIndexByte(domain, '.')+1:]
-	digits, isHex := strings.CutPrefix(last, "0x")
-	for i := range len(digits) {
-		c := digits[i]
-		if (c < '0' || c > '9') && (!isHex || c < 'a' || c > 'f') {
-			return false
-		}
+	if digits, isHex := strings.CutPrefix(last, "0x"); isHex {
+		return strings.Trim(digits, "0123456789abcdef") == ""
 	}
-	return true
+	return strings.Trim(last, "0123456789") == ""
 }
 
 // checkName notes what is wrong with a name that people read: it has 1 to limit

@@ -143,10 +143,8 @@ func (r Rule) Check(p *tenants.Principal, t *tenants.Tenant) error {
 		if r.persons && p.Kind == tenants.ServiceAccount {
 			return nil
 		}
-		for _, permission := range r.permissions {
-			if p.May(permission) {
-				return nil
-			}
+		if slices.ContainsFunc(r.permissions, p.May) {
+			return nil
 		}
 		return MissingPermission(r.denial)
 	}

@@ -168,9 +168,7 @@ func wrongQuestion(a reply, err error) string {
 // at returns the address of the page with that query.
 func (p *page) at(path map[string]string, asked url.Values, columns []string) string {
 	q := url.Values{}
-	for name, values := range asked {
-		q[name] = values
-	}
+	maps.Copy(q, asked)
 	if len(columns) > 0 {
 		q["_columns"] = columns
 	}
@@ -188,9 +186,7 @@ func (v *visit) layOutList(p *page, path map[string]string, data strictjson.Valu
 	defined := v.defined(p.shows, path)
 	with := func(change func(url.Values)) string {
 		q := url.Values{}
-		for name, values := range asked {
-			q[name] = values
-		}
+		maps.Copy(q, asked)
 		change(q)
 		return p.at(path, q, own["_columns"])
 	}
@@ -416,12 +412,9 @@ func (p *page) parameter(name string) api.Param { return p.shows.Param(name) }
 func (p *page) has(name string) bool { return p.shows.Param(name).Name != "" }
 
 func merged(path map[string]string, name, value string) map[string]string {
-	all := map[string]string{name: value}
-	for n, v := range path {
-		if n != name {
-			all[n] = v
-		}
-	}
+	all := map[string]string{}
+	maps.Copy(all, path)
+	all[name] = value
 	return all
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -46,12 +47,7 @@ func peer(r *http.Request) netip.Addr {
 }
 
 func (p *Pipeline) trusts(addr netip.Addr) bool {
-	for _, network := range p.Proxies {
-		if network.Contains(addr) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.Proxies, func(network netip.Prefix) bool { return network.Contains(addr) })
 }
 
 // host returns the host name asked for. X-Forwarded-Host counts only from a trusted proxy.

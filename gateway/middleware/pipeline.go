@@ -342,9 +342,7 @@ func (x *exchange) answer(ctx context.Context, result api.Result, err error) {
 	x.failure = problem
 	x.uncount(ctx)
 	header := x.w.Header()
-	for name, values := range x.call.Header {
-		header[name] = values
-	}
+	maps.Copy(header, x.call.Header)
 	if ignored := x.call.Ignored(); len(ignored) > 0 {
 		header.Set("X-Ignored", headerList(ignored))
 	}

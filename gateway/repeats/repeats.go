@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -378,9 +379,7 @@ func (l *Log) again(ctx context.Context, c *api.Call, rec *record) (api.Result, 
 	if err := json.Unmarshal(text, &a); err != nil {
 		return api.Result{}, fmt.Errorf("a kept answer: %w", err)
 	}
-	for name, values := range a.Header {
-		c.Header[name] = values
-	}
+	maps.Copy(c.Header, a.Header)
 	c.Header.Set("Idempotency-Replayed", "true")
 	for _, name := range a.Ignored {
 		c.Ignore(name)

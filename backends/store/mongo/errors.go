@@ -199,10 +199,8 @@ const (
 // passing reports whether the server's refusal has a cause outside the command that may go away:
 // elections, shutdowns, lost members, a full disk.
 func passing(err mongo.ServerError) bool {
-	for _, label := range []string{"RetryableWriteError", "TransientTransactionError", "SystemOverloadedError"} {
-		if err.HasErrorLabel(label) {
-			return true
-		}
+	if slices.ContainsFunc([]string{"RetryableWriteError", "TransientTransactionError", "SystemOverloadedError"}, err.HasErrorLabel) {
+		return true
 	}
 	for _, code := range err.ErrorCodes() {
 		switch code {

@@ -32,8 +32,7 @@ func (d *Directory) Take(ctx context.Context, id string, hold time.Duration) (*C
 	}
 	rec.Until = until
 	err = write(ctx, rec)
-	var dup *store.DuplicateError
-	if errors.Is(err, store.ErrConflict) || errors.As(err, &dup) {
+	if _, dup := errors.AsType[*store.DuplicateError](err); dup || errors.Is(err, store.ErrConflict) {
 		return nil, nil
 	}
 	if err != nil {

@@ -77,8 +77,7 @@ func (d *Directory) firstProof(ctx context.Context) (*Installation, error) {
 // decide stores a record that replicas must agree on, and returns the one that is stored.
 func (d *Directory) decide(ctx context.Context, rec *Installation) (*Installation, error) {
 	err := d.installations.Insert(ctx, rec)
-	var dup *store.DuplicateError
-	if errors.As(err, &dup) { // another replica was quicker
+	if _, dup := errors.AsType[*store.DuplicateError](err); dup { // another replica was quicker
 		return d.installations.Get(ctx, rec.ID)
 	}
 	return rec, err

@@ -169,18 +169,14 @@ type mover struct {
 
 func (d *Directory) beginMove(ctx context.Context, slug, to string) (*mover, error) {
 	if to == "" || !d.store.HasBackend(to) {
-		var faults fault.List
-		faults.Add("to", fault.Unknown, "there is no backend %q; the configuration names %s", texts.Clip(to), strings.Join(d.store.Backends(), ", "))
-		return nil, faults.Err()
+		return nil, fault.One("to", fault.Unknown, "there is no backend %q; the configuration names %s", texts.Clip(to), strings.Join(d.store.Backends(), ", "))
 	}
 	possible := func(o *Organization) error {
 		switch {
 		case o.State == Removed:
 			return ErrUnknownTenant
 		case o.Backend == to || o.Backend == "" && to == store.DefaultBackend:
-			var faults fault.List
-			faults.Add("to", fault.Unknown, "the organization lives on %s already", to)
-			return faults.Err()
+			return fault.One("to", fault.Unknown, "the organization lives on %s already", to)
 		case o.Move != nil && o.Move.To != to:
 			return fmt.Errorf("%w to %s; resume that, or roll it back first", ErrMoving, o.Move.To)
 		case o.Move != nil && o.Move.Arrived:

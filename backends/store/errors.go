@@ -57,12 +57,10 @@ func translate(spec *Spec, err error) error {
 	if err == nil {
 		return nil
 	}
-	var dup *driver.DuplicateError
-	if errors.As(err, &dup) {
+	if dup, is := errors.AsType[*driver.DuplicateError](err); is {
 		return &DuplicateError{Kind: spec.Name, Fields: spec.uniqueFields(dup.Index), Position: dup.Position}
 	}
-	var conflict *driver.ConflictError
-	if errors.As(err, &conflict) {
+	if conflict, is := errors.AsType[*driver.ConflictError](err); is {
 		return &ConflictError{Kind: spec.Name, Position: conflict.Position}
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrUnavailable) {

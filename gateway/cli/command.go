@@ -252,8 +252,7 @@ func (p *program) value(f *declare.Field, flag *pflag.Flag) (any, error) {
 
 // show tells the answer to a command, and what went wrong.
 func (p *program) show(c *control.Command, answer *control.Answer, err error) error {
-	var cut *control.InterruptedError
-	if errors.As(err, &cut) && c.Hint != "" {
+	if _, cut := errors.AsType[*control.InterruptedError](err); cut && c.Hint != "" {
 		err = fmt.Errorf("%w; %s", err, c.Hint)
 	}
 	if answer == nil {

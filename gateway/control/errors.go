@@ -52,8 +52,7 @@ func reworded(err error, code, format string, args ...any) error {
 
 // errorOf returns the failure as it travels.
 func errorOf(err error) *Error {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, is := errors.AsType[*Error](err); is {
 		return e
 	}
 	is := func(targets ...error) bool {

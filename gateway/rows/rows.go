@@ -97,8 +97,7 @@ func Import(ctx context.Context, s *transfer.Service, t *tenants.Tenant, src tra
 	failed := r.Failed
 	r.Counts = r.Kinds[f.of.Name] // without the definitions, which are on no line
 	r.Failed, r.Skipped = failed, f.blanks
-	var refused *transfer.RefusedError
-	if errors.As(err, &refused) {
+	if refused, is := errors.AsType[*transfer.RefusedError](err); is {
 		refused.Lines = r.Lines
 	}
 	for _, list := range [][]transfer.LineProblem{r.Problems, r.Warnings} {

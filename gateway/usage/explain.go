@@ -64,9 +64,7 @@ func (m *Meter) explained(ctx context.Context, c *api.Call, in asked) (Explanati
 	path, query, _ := strings.Cut(in.Call, "?")
 	op, parameters := m.reading(path)
 	if op == nil {
-		var faults fault.List
-		faults.Add("call", fault.Unknown, "call must be the path of an operation that only reads, which %q is not", texts.Clip(path))
-		return Explanation{}, faults.Err()
+		return Explanation{}, fault.One("call", fault.Unknown, "call must be the path of an operation that only reads, which %q is not", texts.Clip(path))
 	}
 	inner := api.NewCall(op, func(name string) string { return parameters[name] })
 	inner.Tenant, inner.Principal, inner.RequestID, inner.Remote, inner.BaseURL, inner.Strict = c.Tenant, c.Principal, c.RequestID, c.Remote, c.BaseURL, c.Strict

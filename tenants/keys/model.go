@@ -275,8 +275,7 @@ func (s *Service) account(ctx context.Context, t *tenants.Tenant, n NewKey, perm
 		return a, false, err
 	}
 	a, err = s.people.CreateAccount(ctx, t, people.Account{Name: n.Name, Permissions: permissions, Active: true})
-	var dup *store.DuplicateError
-	if errors.As(err, &dup) { // somebody else was first
+	if _, dup := errors.AsType[*store.DuplicateError](err); dup { // somebody else was first
 		a, err = s.people.AccountByName(ctx, t, n.Name)
 		return a, false, err
 	}

@@ -63,16 +63,13 @@ func (s *Service) setPassword(u *User, hash string) {
 
 func (s *Service) hash(ctx context.Context, t *tenants.Tenant, password secret.String) (string, error) {
 	hash, err := s.hasher.Hash(ctx, t.Org.OrgID, password)
-	var faults fault.List
 	switch {
 	case errors.Is(err, passwords.ErrTooShort), errors.Is(err, passwords.ErrTooLong):
-		faults.Add("password", fault.Length, "%s", err)
+		return "", fault.One("password", fault.Length, "%s", err)
 	case errors.Is(err, passwords.ErrInvalidText):
-		faults.Add("password", fault.Format, "%s", err)
-	default:
-		return hash, err
+		return "", fault.One("password", fault.Format, "%s", err)
 	}
-	return "", faults.Err()
+	return hash, err
 }
 
 // VerifyPassword reports whether the password is the user's. u may be nil: the same time
@@ -142,9 +139,7 @@ func (s *Service) Invite(ctx context.Context, t *tenants.Tenant, uid int64, may 
 	u, err := s.update(ctx, t, uid, func(u *User) error {
 		was = *u
 		if !u.Active {
-			var faults fault.List
-			faults.Add("id", fault.Forbidden, "user %d is not active", uid)
-			return faults.Err()
+			return fault.One("id", fault.Forbidden, "user %d is not active", uid)
 		}
 		made = s.invitation(u)
 		if may != nil {

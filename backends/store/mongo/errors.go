@@ -219,8 +219,7 @@ func hasCode(err mongo.ServerError, code int) bool { return slices.Contains(err.
 
 // codes names the error by its numbers and, where given, by the server's name for it.
 func codes(err error, server mongo.ServerError) string {
-	var command mongo.CommandError
-	if errors.As(err, &command) && command.Name != "" {
+	if command, is := errors.AsType[mongo.CommandError](err); is && command.Name != "" {
 		return fmt.Sprintf("code %d, %s", command.Code, command.Name)
 	}
 	return "code " + strings.Trim(fmt.Sprint(server.ErrorCodes()), "[]")

@@ -71,8 +71,7 @@ func (b *builder) tidy(t *task) error {
 				continue
 			}
 			err = t.kind.coll.Indexes().DropOne(ctx, x.Name)
-			var refused mongo.ServerError
-			if errors.As(err, &refused) && refused.HasErrorCode(codeNoIndex) { // another replica was first
+			if refused, is := errors.AsType[mongo.ServerError](err); is && refused.HasErrorCode(codeNoIndex) { // another replica was first
 				err = nil
 			}
 			if err != nil {

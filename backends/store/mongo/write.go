@@ -90,8 +90,7 @@ func uncanceled(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // isRefusal reports whether the server answered that it did not do the write.
 func isRefusal(err error) bool {
-	var server mongo.ServerError
-	if errors.As(err, &server) {
+	if server, is := errors.AsType[mongo.ServerError](err); is {
 		return locked(err) || !server.HasErrorLabel("NetworkError") && !passing(server) && !hasCode(server, codeMaxTimeExpired)
 	}
 	return err != nil && isOurs(err)

@@ -189,30 +189,22 @@ func sharedParameters() object {
 			{"schema", teamList()},
 			{"example", []string{"64b7f0c2a1d3e4f5a6b7c8d9"}},
 		}},
-		{preferParam, object{
-			{"name", "Prefer"}, {"in", "header"}, {"required", false},
-			{"description", "handling=strict (RFC 7240) makes input that would be ignored a 400."},
-			{"schema", object{{"type", "string"}}},
-			{"example", "handling=strict"},
-		}},
-		{matchParam, object{
-			{"name", "If-Match"}, {"in", "header"}, {"required", false},
-			{"description", "Carries the call out only on the revision of the record that one of these tags names, as " + tagHeader + " gave them; otherwise it is a 412."},
-			{"schema", object{{"type", "string"}, {"pattern", tagsPattern}}},
-		}},
-		{knownParam, object{
-			{"name", "If-None-Match"}, {"in", "header"}, {"required", false},
-			{"description", "Tags of answers that the caller has, as " + tagHeader + " gave them. Where one is that of this answer, it is a 304 without a body."},
-			{"schema", object{{"type", "string"}, {"pattern", tagsPattern}}},
-		}},
-		{repeatParam, object{
-			{"name", "Idempotency-Key"}, {"in", "header"}, {"required", false},
-			{"description", "Names this request, so that it can be sent again without being carried out twice: for 24 hours the same caller gets the same answer again, with the header " + replayedHeader + ". " +
-				"Another path, query or body with the same key is a 422. While the first is being carried out, and where its answer was lost or tells a secret once, it is a 409 that says so. " +
-				"Answers with code 412 or from 500 on are not kept. Choose it at random, a UUID for example."},
-			{"schema", object{{"type", "string"}, {"minLength", 1}, {"maxLength", 255}, {"pattern", "^[!-~]+$"}}},
-		}},
+		{preferParam, headerParameter("Prefer", object{{"type", "string"}},
+			"handling=strict (RFC 7240) makes input that would be ignored a 400.").with("example", "handling=strict")},
+		{matchParam, headerParameter("If-Match", object{{"type", "string"}, {"pattern", tagsPattern}},
+			"Carries the call out only on the revision of the record that one of these tags names, as "+tagHeader+" gave them; otherwise it is a 412.")},
+		{knownParam, headerParameter("If-None-Match", object{{"type", "string"}, {"pattern", tagsPattern}},
+			"Tags of answers that the caller has, as "+tagHeader+" gave them. Where one is that of this answer, it is a 304 without a body.")},
+		{repeatParam, headerParameter("Idempotency-Key", object{{"type", "string"}, {"minLength", 1}, {"maxLength", 255}, {"pattern", "^[!-~]+$"}},
+			"Names this request, so that it can be sent again without being carried out twice: for 24 hours the same caller gets the same answer again, with the header "+replayedHeader+". "+
+				"Another path, query or body with the same key is a 422. While the first is being carried out, and where its answer was lost or tells a secret once, it is a 409 that says so. "+
+				"Answers with code 412 or from 500 on are not kept. Choose it at random, a UUID for example.")},
 	}
+}
+
+// headerParameter describes a header that a request may have.
+func headerParameter(name string, schema object, description string) object {
+	return object{{"name", name}, {"in", "header"}, {"required", false}, {"description", description}, {"schema", schema}}
 }
 
 // teamList describes identifiers of teams.
@@ -222,38 +214,31 @@ func teamList() object {
 
 func sharedHeaders() object {
 	return object{
-		{ignoredHeader, object{
-			{"description", "The names of parameters and body fields that were not used, separated by commas: the operation does not know them or does not let callers set them."},
-			{"schema", object{{"type", "string"}}},
-		}},
-		{tagHeader, object{
-			{"description", "Names the revision of the record, and what the answer shows of it, for the request headers If-Match and If-None-Match."},
-			{"schema", object{{"type", "string"}}},
-		}},
-		{replayedHeader, object{
-			{"description", "true where the request was carried out before, and this is what was answered then."},
-			{"schema", object{{"type", "string"}, {"const", "true"}}},
-		}},
-		{requestIDHeader, object{
-			{"description", "Names the request in the log of the service. A caller may choose it with the request header of that name."}, {"required", true},
-			{"schema", object{{"type", "string"}}},
-		}},
-		{retryAfterHeader, object{
-			{"description", "Seconds to wait before the request is sent again."}, {"required", true},
-			{"schema", object{{"type", "integer"}, {"minimum", 0}}},
-		}},
-		{limitHeader, object{
-			{"description", "How many requests the tightest of the limits that govern the request admits in its period. " +
-				"This header and the others of its kind are absent where no limit counted the request, as where the credential was not accepted."},
-			{"schema", object{{"type", "integer"}, {"minimum", 1}}},
-		}},
-		{remainingHeader, object{
-			{"description", "How many more requests that limit admits at once."},
-			{"schema", object{{"type", "integer"}, {"minimum", 0}}},
-		}},
-		{resetHeader, object{
-			{"description", "Seconds until that limit is full again, if nothing is asked meanwhile. It fills up evenly."},
-			{"schema", object{{"type", "integer"}, {"minimum", 0}}},
-		}},
+		{ignoredHeader, header(false, object{{"type", "string"}},
+			"The names of parameters and body fields that were not used, separated by commas: the operation does not know them or does not let callers set them.")},
+		{tagHeader, header(false, object{{"type", "string"}},
+			"Names the revision of the record, and what the answer shows of it, for the request headers If-Match and If-None-Match.")},
+		{replayedHeader, header(false, object{{"type", "string"}, {"const", "true"}},
+			"true where the request was carried out before, and this is what was answered then.")},
+		{requestIDHeader, header(true, object{{"type", "string"}},
+			"Names the request in the log of the service. A caller may choose it with the request header of that name.")},
+		{retryAfterHeader, header(true, object{{"type", "integer"}, {"minimum", 0}},
+			"Seconds to wait before the request is sent again.")},
+		{limitHeader, header(false, object{{"type", "integer"}, {"minimum", 1}},
+			"How many requests the tightest of the limits that govern the request admits in its period. "+
+				"This header and the others of its kind are absent where no limit counted the request, as where the credential was not accepted.")},
+		{remainingHeader, header(false, object{{"type", "integer"}, {"minimum", 0}},
+			"How many more requests that limit admits at once.")},
+		{resetHeader, header(false, object{{"type", "integer"}, {"minimum", 0}},
+			"Seconds until that limit is full again, if nothing is asked meanwhile. It fills up evenly.")},
 	}
+}
+
+// header describes one of an answer.
+func header(required bool, schema object, description string) object {
+	described := object{{"description", description}}
+	if required {
+		described = append(described, member{"required", true})
+	}
+	return append(described, member{"schema", schema})
 }

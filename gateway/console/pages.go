@@ -59,10 +59,10 @@ func (m *Module) routes() error {
 	mux.HandleFunc("GET /sign-in", m.anyPage(m.signInPage))
 	mux.HandleFunc("POST /sign-in", m.signInForm)
 	mux.HandleFunc("POST /sign-out", m.signOutForm)
-	mux.HandleFunc("GET /enter", m.anyPage(m.enterPage))
-	mux.HandleFunc("POST /enter", m.enterForm)
-	mux.HandleFunc("GET /welcome", m.anyPage(m.welcomePage))
-	mux.HandleFunc("POST /welcome", m.welcomeForm)
+	mux.HandleFunc("GET /enter", m.linkPage(m.showEnter))
+	mux.HandleFunc("POST /enter", m.linkForm("sessions.redeem", m.showEnter, "token"))
+	mux.HandleFunc("GET /welcome", m.linkPage(m.showWelcome))
+	mux.HandleFunc("POST /welcome", m.linkForm("passwords.create", m.showWelcome, "token", "password"))
 	mux.HandleFunc("GET /do/{operation}", m.signedIn(m.doPage))
 	mux.HandleFunc("POST /do/{operation}", m.signedIn(m.doIt))
 	shared, others := timed(m.tenantPage(m.reportPage, m.reportOfNobody)), timed(m.signedIn(m.sitePage))
@@ -325,46 +325,41 @@ type welcomeView struct {
 	Token, Problem string
 }
 
-func (m *Module) welcomePage(w http.ResponseWriter, _ *http.Request, organization string) {
-	m.showWelcome(w, http.StatusOK, organization, "", "")
-}
-
 func (m *Module) showWelcome(w http.ResponseWriter, code int, organization, token, problem string) {
 	m.render(w, code, "welcome", welcomeView{frame{Title: "Choose a password", Organization: organization}, passwords.MinCharacters, m.own["passwords.check"].Path, token, problem})
-}
-
-func (m *Module) welcomeForm(w http.ResponseWriter, r *http.Request) {
-	m.linkForm(w, r, "passwords.create", []string{"token", "password"}, m.showWelcome)
-}
-
-func (m *Module) enterPage(w http.ResponseWriter, _ *http.Request, organization string) {
-	m.showEnter(w, http.StatusOK, organization, "", "")
 }
 
 func (m *Module) showEnter(w http.ResponseWriter, code int, organization, token, problem string) {
 	m.render(w, code, "enter", welcomeView{frame: frame{Title: "Sign in by a link", Organization: organization}, Token: token, Problem: problem})
 }
 
-func (m *Module) enterForm(w http.ResponseWriter, r *http.Request) {
-	m.linkForm(w, r, "sessions.redeem", []string{"token"}, m.showEnter)
+// showing shows a page that a single-use link leads to.
+type showing func(w http.ResponseWriter, code int, organization, token, problem string)
+
+func (m *Module) linkPage(show showing) http.HandlerFunc {
+	return m.anyPage(func(w http.ResponseWriter, _ *http.Request, organization string) {
+		show(w, http.StatusOK, organization, "", "")
+	})
 }
 
-// linkForm carries a form out that a single-use link led to, and leads to the overview or shows it again.
-func (m *Module) linkForm(w http.ResponseWriter, r *http.Request, operation string, names []string, show func(w http.ResponseWriter, code int, organization, token, problem string)) {
-	r.Body = http.MaxBytesReader(w, r.Body, 16<<10)
-	if err := r.ParseForm(); err == nil { // the whole link does, too
-		if _, after, found := strings.Cut(r.PostForm.Get("token"), "#"); found {
-			r.PostForm.Set("token", after)
+// linkForm carries the form of such a page out, and leads to the overview or shows it again.
+func (m *Module) linkForm(operation string, show showing, names ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		r.Body = http.MaxBytesReader(w, r.Body, 16<<10)
+		if err := r.ParseForm(); err == nil { // the whole link does, too
+			if _, after, found := strings.Cut(r.PostForm.Get("token"), "#"); found {
+				r.PostForm.Set("token", after)
+			}
 		}
-	}
-	a := m.formOf(w, r, operation, names...)
-	switch {
-	case a == nil:
-	case a.ok():
-		http.Redirect(w, r, "/", http.StatusSeeOther)
-	default:
-		m.anyPage(func(w http.ResponseWriter, r *http.Request, organization string) {
-			show(w, a.code, organization, r.PostForm.Get("token"), a.told())
-		})(w, r)
+		a := m.formOf(w, r, operation, names...)
+		switch {
+		case a == nil:
+		case a.ok():
+			http.Redirect(w, r, "/", http.StatusSeeOther)
+		default:
+			m.anyPage(func(w http.ResponseWriter, r *http.Request, organization string) {
+				show(w, a.code, organization, r.PostForm.Get("token"), a.told())
+			})(w, r)
+		}
 	}
 }

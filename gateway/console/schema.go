@@ -72,13 +72,6 @@ func schemaOf(sent url.Values, faults *fault.List) map[string]any {
 
 // keyFrom makes a key of a title: Size in cm is size_in_cm.
 func keyFrom(title string) string {
-	var key strings.Builder
-	for _, c := range strings.ToLower(title) {
-		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' {
-			key.WriteRune(c)
-		} else if key.Len() > 0 && !strings.HasSuffix(key.String(), "_") {
-			key.WriteByte('_')
-		}
-	}
-	return strings.Trim(key.String(), "_")
+	words := strings.FieldsFunc(strings.ToLower(title), func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') })
+	return strings.Join(words, "_")
 }

@@ -50,7 +50,9 @@ func newGrid(name string, values url.Values, free int, kinds ...cellKind) grid {
 		for j, k := range kinds {
 			c := cell{Name: name + "." + strconv.Itoa(i) + "." + k.name, Label: k.title + " " + strconv.Itoa(i+1), Placeholder: k.placeholder, Again: k.again}
 			c.Value = values.Get(c.Name)
-			c.Options = chosen(k.options, c.Value)
+			if k.options != nil {
+				c.Options = chosen(k.options, c.Value)
+			}
 			line[j] = c
 		}
 		g.Lines = append(g.Lines, line)
@@ -84,20 +86,27 @@ func gridLines(name, first string, values url.Values) (n int) {
 	return n
 }
 
-// chosen returns the options with that one chosen, which becomes one where it is none.
-func chosen(options []choiceView, value string) []choiceView {
-	if options == nil {
-		return nil
+// chosen returns the options with those chosen, each of which becomes one where it is none.
+func chosen(options []choiceView, values ...string) []choiceView {
+	all := slices.Clone(options)
+	for _, value := range values {
+		if value != "" && !slices.ContainsFunc(all, func(o choiceView) bool { return o.Value == value }) {
+			all = append(all, choiceView{Value: value, Title: value})
+		}
 	}
-	all, known := slices.Clone(options), false
 	for i := range all {
-		all[i].Chosen = all[i].Value == value
-		known = known || all[i].Chosen
-	}
-	if !known {
-		all = append(all, choiceView{Value: value, Title: value, Chosen: true})
+		all[i].Chosen = slices.Contains(values, all[i].Value)
 	}
 	return all
+}
+
+// asOptions returns values as options that are called like them, one of them chosen.
+func asOptions(values []string, value string) []choiceView {
+	all := make([]choiceView, len(values))
+	for i, one := range values {
+		all[i] = choiceView{Value: one, Title: one}
+	}
+	return chosen(all, value)
 }
 
 // blank is the option of a cell that is empty.
@@ -188,17 +197,13 @@ func (v *visit) buildSource(class, source *control, classes []reports.AskableCla
 			of = k.SourceOf
 		}
 	}
-	if class.Options = options; class.Value != "" {
-		class.Options = chosen(options, class.Value)
-	}
+	class.Options = chosen(options, class.Value)
 	switch records, all := v.options(of); {
 	case of == "" && source.Value == "":
 		source.Kind = "hidden"
 	case all:
 		source.Kind, source.Again, source.Required, source.Hint = "choice", true, true, ""
-		if source.Options = records; source.Value != "" {
-			source.Options = chosen(records, source.Value)
-		}
+		source.Options = chosen(records, source.Value)
 	}
 }
 
@@ -422,13 +427,9 @@ func inputsControl(c *control, now strictjson.Value, sent url.Values) {
 			return
 		}
 	}
-	var types []choiceView
-	for _, name := range reports.InputTypes() {
-		types = append(types, choiceView{Value: name, Title: name})
-	}
 	g := newGrid(c.Name, values, map[bool]int{true: 1}[sent == nil],
 		cellKind{name: "name", title: "Name of input", placeholder: "name", again: true}, cellKind{name: "label", title: "Label of input", placeholder: "Label"},
-		cellKind{name: "type", title: "Type of input", options: blank("any text", types...)},
+		cellKind{name: "type", title: "Type of input", options: blank("any text", asOptions(reports.InputTypes(), "")...)},
 		cellKind{name: "rule", title: "Who sets input", options: []choiceView{{Value: reports.Editable, Title: "set by readers"}, {Value: reports.Locked, Title: "locked"}}},
 		cellKind{name: "value", title: "Value of input", placeholder: "value without a choice"},
 		cellKind{name: "choices", title: "Choices of input", placeholder: "choices, as in: DE, FR"})

@@ -162,22 +162,12 @@ func (v *visit) textControl(c *control, f *api.Field, sent url.Values) {
 	case f.Ref != "":
 		c.Kind = "text"
 		if options, all := v.options(f.Ref); all {
-			c.Kind = "choice"
-			if c.Value != "" && !slices.ContainsFunc(options, func(o choiceView) bool { return o.Value == c.Value }) {
-				options = append(options, choiceView{Value: c.Value, Title: c.Value})
-			}
-			for i := range options {
-				options[i].Chosen = options[i].Value == c.Value
-			}
-			c.Options = options
+			c.Kind, c.Options = "choice", chosen(options, c.Value)
 		} else {
 			v.pick(c, f, sent)
 		}
 	case f.Ask.Kind == declare.Kind:
-		c.Kind = "choice"
-		for _, name := range schema.KnownTypes() {
-			c.Options = append(c.Options, choiceView{Value: name, Title: name, Chosen: name == c.Value})
-		}
+		c.Kind, c.Options = "choice", asOptions(schema.KnownTypes(), c.Value)
 	case f.Bounds.MaxLength > 1000 && !strings.HasPrefix(f.Name, "url"):
 		c.Kind = "textarea"
 	case f.Name == "email":
@@ -219,16 +209,7 @@ func (v *visit) listControl(c *control, f *api.Field, now strictjson.Value) {
 	if !all {
 		return
 	}
-	c.Kind = "checks"
-	for _, value := range values {
-		if !slices.ContainsFunc(options, func(o choiceView) bool { return o.Value == value }) {
-			options = append(options, choiceView{Value: value, Title: value})
-		}
-	}
-	for i := range options {
-		options[i].Chosen = slices.Contains(values, options[i].Value)
-	}
-	c.Options = options
+	c.Kind, c.Options = "checks", chosen(options, values...)
 }
 
 // options returns the records that a field can refer to, and whether these are all.

@@ -13,14 +13,8 @@ const imports = "imports.create"
 
 // choose sets the value of a control, also one that its options lack.
 func (c *control) choose(value string) {
-	c.Value = value
-	known := value == ""
-	for i := range c.Options {
-		c.Options[i].Chosen = c.Options[i].Value == value
-		known = known || c.Options[i].Chosen
-	}
-	if !known && c.Kind == "choice" {
-		c.Options = append(c.Options, choiceView{Value: value, Title: value, Chosen: true})
+	if c.Value = value; c.Kind == "choice" {
+		c.Options = chosen(c.Options, value)
 	}
 }
 

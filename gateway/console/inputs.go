@@ -54,14 +54,7 @@ func (in inputView) control(name, id, given string, is bool) control {
 	}
 	switch {
 	case len(in.Choices) > 0:
-		c.Kind = "choice"
-		choices := in.Choices
-		if c.Value != "" && !slices.Contains(choices, c.Value) {
-			choices = append(slices.Clone(choices), c.Value)
-		}
-		for _, value := range choices {
-			c.Options = append(c.Options, choiceView{Value: value, Title: value, Chosen: value == c.Value})
-		}
+		c.Kind, c.Options = "choice", asOptions(in.Choices, c.Value)
 	case in.Type == reports.TypeNumber:
 		c.Kind = "number"
 	case in.Type == reports.TypeDate:

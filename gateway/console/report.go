@@ -356,15 +356,7 @@ func (c controlView) Clocked() bool { return c.Type == reports.TypeDatetime && c
 func (c controlView) Clock() string { return onClock(c.Value) }
 
 // Options are the choices of a control, also a value that is none of them.
-func (c controlView) Options() (all []choiceView) {
-	for _, value := range c.Choices {
-		all = append(all, choiceView{Value: value, Title: value, Chosen: value == c.Value})
-	}
-	if c.Value != "" && !slices.Contains(c.Choices, c.Value) {
-		all = append(all, choiceView{Value: c.Value, Title: c.Value, Chosen: true})
-	}
-	return all
-}
+func (c controlView) Options() []choiceView { return asOptions(c.Choices, c.Value) }
 
 // countText says which of how many rows are shown.
 func countText(l *locale, from, shown int, d *reports.Data) string {

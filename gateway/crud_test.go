@@ -350,13 +350,17 @@ func TestCRUD_Revisions(t *testing.T) {
 			t.Errorf("%s %s of an old revision: %d %s", c.method, c.path, a.Code, a.Body)
 		}
 	}
-	if a := with("DELETE", path, "", "If-Match", second.Header.Get("ETag")); a.Code != 200 {
-		t.Errorf("deleted as it was seen: %d %s", a.Code, a.Body)
+	gone := with("DELETE", path, "", "If-Match", second.Header.Get("ETag"))
+	if gone.Code != 200 {
+		t.Errorf("deleted as it was seen: %d %s", gone.Code, gone.Body)
 	}
 	if a := with("POST", path+"/restore", "", "If-Match", first); a.Code != http.StatusPreconditionFailed {
 		t.Errorf("restored of an old revision: %d %s", a.Code, a.Body)
 	}
 	deleted := with("GET", path+"?deleted=true", "").Header.Get("ETag")
+	if gone.Header.Get("ETag") != deleted {
+		t.Errorf("it was deleted as %q, and is %q", gone.Header.Get("ETag"), deleted)
+	}
 	if a := with("POST", path+"/restore", "", "If-Match", deleted); a.Code != 200 {
 		t.Errorf("restored as it was seen: %d %s", a.Code, a.Body)
 	}

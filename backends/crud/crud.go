@@ -271,11 +271,19 @@ func as[In, T any](s *serves[T], row api.Operation, do func(context.Context, *ap
 
 // closes says that the record is about to be stored as it is, and answered.
 func (s *serves[T]) closes(c *api.Call, rec *T) {
+	s.answers(c, rec, c.Operation.Method != http.MethodDelete || s.Keeper == nil)
+}
+
+// ends says that the record is about to end for good, and answered.
+func (s *serves[T]) ends(c *api.Call, rec *T) { s.answers(c, rec, false) }
+
+// answers says that the record is answered with the write that follows, and whether it is there then.
+func (s *serves[T]) answers(c *api.Call, rec *T, there bool) {
 	c.Closes(func(ctx context.Context) (api.Result, error) {
 		if noted := s.noted(rec); c.Operation.Method != http.MethodGet && noted != "" {
 			c.Note(s.of.Name, noted)
 		}
-		if c.Operation.Method != http.MethodDelete {
+		if there {
 			c.Revision = s.of.Revision(rec)
 		}
 		shown, err := s.show(ctx, c, []*T{rec})

@@ -37,7 +37,7 @@ func (s *serves[T]) purging() api.Operation {
 
 // purge ends the record that the path names for good.
 func (s *serves[T]) purge(ctx context.Context, c *api.Call) (*T, error) {
-	return s.again(ctx, c, store.Either, func(rec *T) error { return s.end(ctx, c, rec, s.closes) })
+	return s.again(ctx, c, store.Either, func(rec *T) error { return s.end(ctx, c, rec, s.ends) })
 }
 
 // end ends a record for good; last is called before the write that does.

@@ -155,6 +155,19 @@ func (s *Service) begin(ctx context.Context, c *api.Call, job *Import) (_ *Impor
 			return nil, fault.One(transferKey, fault.Format, "%s: %v", transferKey, err)
 		}
 	}
+	sent, err := c.RequestHeader("Content-Type")
+	if err != nil {
+		return nil, err
+	}
+	isCSV := strings.HasPrefix(strings.ToLower(sent), csvType)
+	switch {
+	case job.As != "" && job.Format == "" && isCSV:
+		job.Format = rows.CSV
+	case job.As != "" && job.Format == "":
+		job.Format = rows.JSON
+	case job.As == "" && (isCSV || job.Format != "" || job.Key != ""):
+		return nil, fault.One("as", fault.Required, "as is required for rows, contacts for example")
+	}
 	if job.As != "" {
 		if _, _, err := rows.Find(s.Transfer().Importable(), job.As); err != nil {
 			return nil, fault.One("as", fault.Unknown, "as: %v", err)
@@ -164,15 +177,6 @@ func (s *Service) begin(ctx context.Context, c *api.Call, job *Import) (_ *Impor
 		return nil, fmt.Errorf("the folder for imports: %w", err)
 	}
 	job.State, job.By, job.Step = running, c.Principal.Subject(), transfer.PhaseReading
-	if job.As != "" && job.Format == "" {
-		sent, err := c.RequestHeader("Content-Type")
-		if err != nil {
-			return nil, err
-		}
-		if job.Format = rows.JSON; strings.HasPrefix(strings.ToLower(sent), csvType) {
-			job.Format = rows.CSV
-		}
-	}
 	job.Report = transfer.Report{Kinds: map[string]transfer.Counts{}, Problems: []transfer.LineProblem{}}
 	u := &under{Service: s, of: c.Tenant, all: s.kind.In(c.Tenant.Workspace()), job: job}
 	if err := u.take(ctx); err != nil {

@@ -1168,7 +1168,7 @@ func TestImportByForm(t *testing.T) {
 	checkPage(t, ended(upload("people.csv", csv, map[string]string{"query.as": "contacts"})), 200, "Done", "<dt>Created</dt>", `<a href="/contacts">Contacts</a></li>`)
 	checkPage(t, p.open("/contacts?filters[email]=moe@example.com"), 200, "Moe")
 	checkPage(t, upload("people.exe", csv, nil), 422, "ends with .csv")
-	checkPage(t, upload("people.csv", csv, nil), 422, "Say what the rows of a CSV file become, such as contacts.")
+	checkPage(t, upload("people.csv", csv, nil), 422, "What the rows become is required for rows, contacts for example.")
 	checkPage(t, p.open("/contacts"), 200, `href="/do/imports.create?query.as=contacts">Import a file`)
 	checkPage(t, p.open("/do/imports.create?query.as=records%3Abike"), 200, `<option value="records:bike" selected>`)
 	bad := ended(upload("people.csv", csv+"nobody,Moe\n", map[string]string{"query.as": "contacts"}))

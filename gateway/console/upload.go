@@ -58,11 +58,6 @@ func (v *visit) takeFile(row *api.Operation, params map[string]string) {
 				v.again(http.StatusUnprocessableEntity, row, params, sent, []fault.Fault{{Field: "file", Code: fault.Format, Message: "choose a file whose name ends with " + strings.Join(extensions(row), " or ")}}, "")
 				return
 			}
-			if all[at].media == "text/csv" && row.Param("as").Name != "" && query.Get("as") == "" {
-				sent.Set("_once", onceKey())
-				v.again(http.StatusUnprocessableEntity, row, params, sent, []fault.Fault{{Field: "as", Code: fault.Required, Message: "say what the rows of a CSV file become, such as contacts"}}, "")
-				return
-			}
 			fromForm(row, params, sent)
 			v.carry(request{row: row, path: params, query: query.Encode(), file: part, media: all[at].media, waits: v.w}, sent, query)
 			return

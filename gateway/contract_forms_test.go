@@ -214,3 +214,30 @@ func TestContract_FormKeepsSecretsSecret(t *testing.T) {
 	c.do(t, 200, del, form+"/submissions/"+sent+"?purge=true", "")
 	c.do(t, 200, change, form, schema(field("plain", "Encrypted"), field("sealed", "Text")))
 }
+
+// TestFormsAreReadByWhoFillsThemIn: or reads what is filled in, without who is told of it; they change and delete none.
+func TestFormsAreReadByWhoFillsThemIn(t *testing.T) {
+	t.Parallel()
+	acme := gatewaytest.Start(t).Org(t, "acme")
+	all := asking{acme, acme.Key(t, tenants.ManageForms)}
+	id := all.do(t, 200, posted, "/api/form/collections", `{"name":"visit","label":"Visit","label_plural":"Visits","schema":{"when":{"title":"When","type":"Date"}},"email_alerts":{"recipients":["boss@example.com"]}}`, "boss@example.com").Field("id").(string)
+	one := "/api/form/collections/" + id
+	all.do(t, 200, get, one, "", "boss@example.com")
+	for _, permission := range []tenants.Permission{tenants.ViewFormSubmissions, tenants.CreateFormSubmissions} {
+		c := asking{acme, acme.Key(t, permission)}
+		c.do(t, 200, get, "/api/form/collections", "", `"label":"Visit"`, `"email_alerts":{}`, "!boss@example.com")
+		c.do(t, 200, get, one, "", `"title":"When"`, `"email_alerts":{}`, "!boss@example.com")
+		c.do(t, 403, change, one, `{"label":"Other"}`)
+		c.do(t, 403, del, one, "")
+	}
+	other := asking{acme, acme.Key(t, tenants.Contacts)}
+	other.do(t, 403, get, one, "")
+	_, cookie := acme.Person(t, "sales@example.com", func(n *control.NewUser) { n.Permissions = []string{string(tenants.ViewFormSubmissions)} })
+	page := acme.Page(t, one[len("/api"):], gatewaytest.Cookie(cookie))
+	if text := page.Text(); page.Code != 200 || !strings.Contains(text, `href="/form/collections"`) || !strings.Contains(text, `/form/collections/`+id+`/submissions"`) {
+		t.Errorf("its page: %d %s", page.Code, text)
+	}
+	if page := acme.Page(t, one[len("/api"):]+"/submissions", gatewaytest.Cookie(cookie)); page.Code != 200 {
+		t.Errorf("what was filled in: %d", page.Code)
+	}
+}

@@ -42,8 +42,8 @@ func (m *Module) Operations() []api.Operation {
 func (m *Module) collectionRows() []api.Operation {
 	rows := crud.Rows(m.Collections, crud.Options[Collection]{
 		Path: "/api/form/collections", Name: "forms", Things: "Form Collections", Tag: tag, Without: []string{"update"}, Search: []string{"name", "label", "label_plural"},
-		Read: api.Needs(tenants.ManageForms), Write: api.Needs(tenants.ManageForms),
-		Before: m.before, Example: m.example(),
+		Read: api.NeedsOneOf(tenants.ManageForms, tenants.ViewFormSubmissions, tenants.CreateFormSubmissions), Write: api.Needs(tenants.ManageForms),
+		Before: m.before, Show: m.show, Example: m.example(),
 	})
 	for i := range rows {
 		switch rows[i].Method {
@@ -59,6 +59,19 @@ func (m *Module) collectionRows() []api.Operation {
 		}
 	}
 	return rows
+}
+
+// show makes the answers of forms. Who is told of submissions, those are told who may change that.
+func (m *Module) show(_ context.Context, c *api.Call, forms []*Collection) ([]any, error) {
+	out := make([]any, len(forms))
+	for i, f := range forms {
+		shown := crud.As[Answer](m.Collections)(f, c.Tenant)
+		if !c.Principal.May(tenants.ManageForms) {
+			shown.EmailAlerts = Alerts{}
+		}
+		out[i] = shown
+	}
+	return out, nil
 }
 
 // before completes a new form, and removes what was filled in of one that is purged.

@@ -14,6 +14,11 @@ import (
 func read() api.Rule  { return api.NeedsOneOf(tenants.ViewUsers, tenants.ManageUsers) }
 func write() api.Rule { return api.Needs(tenants.ManageUsers) }
 
+// named is of what keys are made for, or narrowed to.
+func named() api.Rule {
+	return api.NeedsOneOf(tenants.ViewUsers, tenants.ManageUsers, tenants.ManageKeys)
+}
+
 // Role is a role as callers see it.
 type Role struct {
 	Name        string               `json:"name" doc:"By which people hold the role."`
@@ -53,7 +58,7 @@ func (m *Module) roles() []api.Operation {
 // teams returns the rows of teams. Who is limited to teams changes those alone.
 func (m *Module) teams() []api.Operation {
 	return crud.Rows(m.Kinds.Teams, crud.Options[people.Team]{
-		Path: "/api/teams", Things: "Teams", Read: read(), Write: write(), Search: []string{"name"}, Few: []string{"created_at"},
+		Path: "/api/teams", Things: "Teams", Read: named(), Write: write(), Search: []string{"name"}, Few: []string{"created_at"},
 		Before: guarded(m, func(_ context.Context, _ *api.Call, t *people.Team) (rights, error) {
 			if t.ID == "" { // a new one, in which nobody is
 				return rights{teams: []string{}}, nil
@@ -67,7 +72,7 @@ func (m *Module) teams() []api.Operation {
 // accounts returns the rows of service accounts.
 func (m *Module) accounts() []api.Operation {
 	return crud.Rows(m.Kinds.Accounts, crud.Options[people.Account]{
-		Path: "/api/service-accounts", Things: "Service Accounts", Read: read(), Write: write(), Search: []string{"name"}, Few: []string{"created_at"},
+		Path: "/api/service-accounts", Things: "Service Accounts", Read: named(), Write: write(), Search: []string{"name"}, Few: []string{"created_at"},
 		Before: guarded(m, func(_ context.Context, _ *api.Call, a *people.Account) (rights, error) {
 			held := of(a.Permissions, a.Teams)
 			held.active = a.Active

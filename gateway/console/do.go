@@ -201,10 +201,20 @@ func (v *visit) carry(q request, sent, query url.Values) {
 // again shows the form as it was typed, and what is wrong with it.
 func (v *visit) again(code int, row *api.Operation, path map[string]string, sent url.Values, faults []fault.Fault, text string) {
 	if sent.Has("_part") {
-		for i := range faults {
-			text = strings.TrimSpace(text + " " + sentence(faults[i].Message))
+		t := triedView{}
+		for _, f := range faults {
+			top := slices.IndexFunc(row.Body, func(b api.Field) bool { return b.Name == f.Field })
+			switch {
+			case top < 0:
+				text += " " + sentence(f.Message)
+			case f.Code == fault.Required: // what nobody came to yet is not wrong
+				t.Note = "It is shown here once you have filled in what is required."
+			default:
+				text += " " + told(f, f.Field, called(row.Body[top].Ask, f.Field))
+			}
 		}
-		v.render(v.w, http.StatusOK, "tried", triedView{Problem: text}) // a browser would report each other code as a fault of the page
+		t.Problem = strings.TrimSpace(text)
+		v.render(v.w, http.StatusOK, "tried", t) // a browser would report each other code as a fault of the page
 		return
 	}
 	sent.Set("_once", onceKey()) // what was refused is another request when it is sent again

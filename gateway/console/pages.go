@@ -213,6 +213,8 @@ type messageView struct {
 	Text   string
 	SignIn bool // leads to signing in, in another window
 	Home   bool // leads to the overview
+	// Instead leads to what can be shown.
+	Instead linkView
 }
 
 func (m *Module) unavailable(w http.ResponseWriter, organization string) {

@@ -134,13 +134,22 @@ func (m *Module) reportPage(w http.ResponseWriter, r *http.Request, t *tenants.T
 	}
 	l := m.pages.readers.of(r.Header.Get("Accept-Language"))
 	w.Header().Set("Vary", "Accept-Language")
+	kept := url.Values{}
+	for name, value := range map[string]string{"token": token, "provider": provider} {
+		if value != "" {
+			kept.Set(name, value)
+		}
+	}
+	for _, team := range teams {
+		kept.Add("teams[]", team)
+	}
 	shared, err := m.Reports.Open(r.Context(), t, ask)
 	var view reportView
 	code := http.StatusOK
 	if err != nil {
 		wrong, ok := m.withoutData(r.Context(), t, ask, err, l)
 		if !ok {
-			m.reportProblem(r.Context(), w, t, err)
+			m.reportProblem(r.Context(), w, t, err, r.URL.Path+"?"+kept.Encode())
 			return
 		}
 		view, shared, code = wrong.view, wrong.shared, http.StatusUnprocessableEntity
@@ -152,16 +161,10 @@ func (m *Module) reportPage(w http.ResponseWriter, r *http.Request, t *tenants.T
 		w.Header().Set("Content-Security-Policy", policy(t.Org.FrameOrigins...))
 	}
 	view.Organization = t.Org.Name
-	kept := url.Values{}
-	for _, p := range []controlView{{Name: "token", Value: token}, {Name: "provider", Value: provider}} {
-		if p.Value != "" {
-			view.Kept = append(view.Kept, p)
-			kept.Set(p.Name, p.Value)
+	for _, name := range []string{"token", "provider", "teams[]"} {
+		for _, value := range kept[name] {
+			view.Kept = append(view.Kept, controlView{Name: name, Value: value})
 		}
-	}
-	for _, team := range teams {
-		view.Kept = append(view.Kept, controlView{Name: "teams[]", Value: team})
-		kept.Add("teams[]", team)
 	}
 	view.Tabs = tabs(pid, cmp.Or(child, shared.ID), kept, shared.Bundle)
 	for _, p := range query.Tree("params") {
@@ -251,7 +254,8 @@ func tabs(pid, current string, kept url.Values, all []reports.ChildReport) []lin
 	return views
 }
 
-func (m *Module) reportProblem(ctx context.Context, w http.ResponseWriter, t *tenants.Tenant, err error) {
+// reportProblem says why there is no report; bare is its address without the values of inputs.
+func (m *Module) reportProblem(ctx context.Context, w http.ResponseWriter, t *tenants.Tenant, err error, bare string) {
 	switch p := api.ProblemOf(err); {
 	case errors.Is(err, reports.ErrNotShowable):
 		m.message(w, http.StatusConflict, t.Org.Name, "The report cannot be shown",
@@ -263,7 +267,10 @@ func (m *Module) reportProblem(ctx context.Context, w http.ResponseWriter, t *te
 	case p.Code == http.StatusForbidden:
 		m.message(w, http.StatusForbidden, t.Org.Name, "This link does not open the report", "It may have expired or been withdrawn. Ask whoever gave it to you for a new one.")
 	case p.Code == http.StatusUnprocessableEntity, p.Code == http.StatusBadRequest:
-		m.message(w, p.Code, t.Org.Name, "The report cannot be shown with these values", p.Message)
+		m.render(w, p.Code, "message", messageView{
+			frame: frame{Title: "The report cannot be shown with these values", Organization: t.Org.Name},
+			Text:  p.Message, Instead: linkView{Title: "Show the report without them", Address: bare},
+		})
 	case p.Code == http.StatusServiceUnavailable:
 		m.Log.WarnContext(ctx, "a shared report is unavailable", "error", err)
 		m.unavailable(w, t.Org.Name)

@@ -265,7 +265,7 @@ func TestJ7_SecureReportPage(t *testing.T) {
 			t.Errorf("%s: %d %s", name, a.Code, a.Body)
 		}
 	}
-	checkPage(t, acme.Page(t, path+"&params[country]=DE"), 422, "cannot be shown with these values")
+	checkPage(t, acme.Page(t, path+"&params[country]=DE"), 422, "cannot be shown with these values", ">Show the report without them</a>")
 	checkPage(t, acme.Page(t, path+"&provider=store"), 422)
 	acme.Get(t, "", "/api/reports/shared/"+pid(secureID)+"?data=1&token="+token)
 	if log := g.Log.String(); strings.Contains(log, token) || strings.Contains(log, token[len(token)-20:]) || strings.Contains(log, pid(secureID)) {

@@ -173,6 +173,26 @@ func (p *tab) refuses(s size, o *gatewaytest.Org, path string, sent map[string]b
 	}
 }
 
+// TestBrowserMenuClosesUnseen: on a narrow screen the script that closes the menu comes after what is seen first.
+func TestBrowserMenuClosesUnseen(t *testing.T) {
+	t.Parallel()
+	b := launch(t)
+	_, acme, _ := rich(t, nil)
+	p := b.signedIn(size{"narrow", 360, 740, false}, acme)
+	p.do("Network.enable", map[string]any{}, nil)
+	p.do("Network.setCacheDisabled", map[string]any{"cacheDisabled": true}, nil)
+	p.do("Network.emulateNetworkConditions", map[string]any{"offline": false, "latency": 100, "downloadThroughput": 100_000, "uploadThroughput": 100_000}, nil)
+	for _, path := range []string{"/", "/contacts", "/keys"} {
+		p.visit(address(t, acme, path))
+		p.stays()
+	}
+	p.click(".menu > summary")
+	p.wait("document.querySelector('.menu a[href=\"/contacts\"]').checkVisibility()")
+	p.do("Emulation.setScriptExecutionDisabled", map[string]any{"value": true}, nil)
+	p.visit(address(t, acme, "/keys"))
+	p.wait("document.querySelector('.menu a[href=\"/contacts\"]').checkVisibility()")
+}
+
 // TestBrowserEveryPage looks at each page on wide and narrow screens, in light and dark: at each form also when it was refused, and at
 // what is shown once.
 func TestBrowserEveryPage(t *testing.T) {
@@ -455,6 +475,11 @@ func buildsReport(p *tab, acme *gatewaytest.Org, name string, scripts bool) {
 		}
 	}
 	p.visit(address(p.t, acme, "/do/reports.create"))
+	if scripts { // what is required is asked for, and shown as soon as it is chosen, though the form is made anew
+		p.wait(`document.querySelector("#live")?.innerText.includes("once you have filled in")`)
+		chosen("class", "Contacts", "class")
+		p.wait(`document.querySelector("#live table")`)
+	}
 	p.put("title", "Sizes of "+name+"s")
 	chosen("class", "Records", "class")
 	p.wait(`document.querySelector("main select[name=source]")`)

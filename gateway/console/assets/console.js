@@ -20,9 +20,13 @@ if (token?.value) {
     .catch(() => {}); // then the form says it
 }
 
+// Another link, opened where this one was, changes nothing but what is behind "#".
+if (token) addEventListener("hashchange", () => location.reload());
+
 // On a narrow screen the menu is closed until it is asked for.
 const menu = document.querySelector("details.menu");
 if (menu && matchMedia("(max-width: 60rem)").matches) menu.open = false;
+menu?.classList.add("ready");
 
 // What is told once is copied by a button.
 if (navigator.clipboard) for (const told of document.querySelectorAll("[data-copy]")) {
@@ -105,8 +109,8 @@ addEventListener("keydown", (event) => {
   again(part.form, part.dataset.find);
 });
 addEventListener("change", (event) => {
-  const part = event.target;
-  if (part.form && "again" in part.dataset) again(part.form, part.name.replace(/\.\d+\..*/, "")).then(() => look(part.form));
+  const part = event.target, form = part.form; // which the part is in no more once it is made anew
+  if (form && "again" in part.dataset) again(form, part.name.replace(/\.\d+\..*/, "")).then(() => look(form));
 });
 
 // What a form would show or reach is shown while it is typed.

@@ -73,9 +73,8 @@ type Revocation struct {
 	Expires    int64  `json:"expires,omitempty"`    // Unix seconds after which the one token is void by itself
 }
 
-// Issued is a share token that was issued, without the token and its locked values, which can be
-// personal. It is there for lists and for revoking; what is good is said by the token's
-// signature and by revocations.
+// Issued is a share token that was issued, without the token itself. It is there for lists and for revoking; what is good is said
+// by the token's signature and by revocations.
 type Issued struct {
 	store.Meta
 	Report     string `json:"report"` // id
@@ -86,7 +85,7 @@ type Issued struct {
 	Generation int64  `json:"generation"` // see Revocation
 	Expires    int64  `json:"expires"`    // Unix seconds
 
-	Params map[string]any `json:"params,omitempty"` // the locked values; none of one that an earlier version issued
+	Params map[string]any `json:"params,omitempty"` // the locked values, which can be personal; none of one that an earlier version issued
 }
 
 // Kinds are the records of this module.

@@ -493,7 +493,7 @@ func (s *serves[T]) change(ctx context.Context, c *api.Call, change func(*T) err
 	id := c.Path(s.param)
 	if s.of.KeyField().Rule.Format == "id" && s.parent == "" && s.Keeper == nil && !s.of.Single {
 		rec, err := s.in(c).Update(ctx, id, edit)
-		return rec, s.told(s.of.Taken(ctx, s.in(c), wanted, err))
+		return rec, s.told(s.stored(ctx, c, rec, wanted, &was, err))
 	}
 	rec, err := s.find(ctx, c, store.Live)
 	if err != nil {
@@ -513,12 +513,17 @@ func (s *serves[T]) change(ctx context.Context, c *api.Call, change func(*T) err
 		}
 	default:
 		rec, err = s.in(c).Update(ctx, s.of.Meta(rec).ID, edit)
-		err = s.of.Taken(ctx, s.in(c), wanted, err)
-		if err == nil && s.After != nil {
-			err = Settle(ctx, c, s.of, rec, &was, s.After(ctx, c, rec, &was))
-		}
+		err = s.stored(ctx, c, rec, wanted, &was, err)
 	}
 	return rec, s.told(err)
+}
+
+// stored returns what became of a write: rec was stored, or wanted was refused.
+func (s *serves[T]) stored(ctx context.Context, c *api.Call, rec, wanted, was *T, err error) error {
+	if err == nil && s.After != nil {
+		return Settle(ctx, c, s.of, rec, was, s.After(ctx, c, rec, was))
+	}
+	return s.of.Taken(ctx, s.in(c), wanted, err)
 }
 
 // Settle returns err, with which a record of the organization that was stored is refused afterwards, and puts back what it was, unless

@@ -186,7 +186,7 @@ func TestContract_FormsAndSubmissions(t *testing.T) {
 	viewer := asking{acme, acme.Key(t, tenants.ViewFormSubmissions)}
 	viewer.do(t, 200, get, form+"/submissions", "", `"count":1`)
 	viewer.do(t, 403, del, one, "", "manage_forms")
-	viewer.do(t, 403, get, form, "", "manage_forms")
+	viewer.do(t, 403, change, form, `{"label":"Other"}`, "manage_forms")
 
 	c.do(t, 200, del, form, "", "Form Collection deleted")
 	c.do(t, 404, get, one, "", "Form Collection not found")

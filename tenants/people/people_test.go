@@ -427,3 +427,22 @@ func TestTheLastAdministratorStays(t *testing.T) {
 		t.Errorf("notes are left: %v", left)
 	}
 }
+
+// TestARoleTakesNoHeldName: a role that was lost past the service, and that somebody still has, is not made anew with other rights.
+func TestARoleTakesNoHeldName(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	tenant := w.Tenant(t, "acme")
+	role, err := w.People.CreateRole(t.Context(), tenant, people.Role{Name: "editor"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	create(t, w, tenant, people.NewUser{Name: "Ann", Email: "ann@example.com", Roles: []string{"editor"}})
+	if err := w.Kinds.People.Roles.In(tenant.People()).Delete(t.Context(), role); err != nil {
+		t.Fatal(err)
+	}
+	_, err = w.People.CreateRole(t.Context(), tenant, people.Role{Name: "editor", Permissions: []tenants.Permission{tenants.ManageUsers}})
+	if refused, ok := errors.AsType[*fault.Error](err); !ok || refused.Faults[0].Field != "name" {
+		t.Errorf("it is made: %v", err)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -79,6 +80,7 @@ func (e engines) close() error {
 // storeMetrics count what the engines do.
 type storeMetrics struct {
 	calls  *prometheus.HistogramVec
+	timers sync.Map // of calls, by backend and operation
 	failed *prometheus.CounterVec
 	slow   *prometheus.CounterVec
 	// damaged has an organization for each that is damaged, and none for the others.
@@ -107,7 +109,7 @@ func newStoreMetrics() *storeMetrics {
 
 func (m *storeMetrics) observe(ctx context.Context, c store.Call) {
 	m.traces.Store(ctx, c)
-	m.calls.WithLabelValues(c.Backend, c.Operation).Observe(c.Took.Seconds())
+	m.timer(c.Backend, c.Operation).Observe(c.Took.Seconds())
 	switch {
 	case errors.Is(c.Err, store.ErrSlow):
 		m.slow.WithLabelValues(c.Backend, c.Operation).Inc()
@@ -117,6 +119,16 @@ func (m *storeMetrics) observe(ctx context.Context, c store.Call) {
 	if m.also != nil {
 		m.also(c)
 	}
+}
+
+// timer finds a histogram by its labels, which would cost more than what it counts.
+func (m *storeMetrics) timer(backend, operation string) prometheus.Observer {
+	at := [2]string{backend, operation}
+	found, ok := m.timers.Load(at)
+	if !ok {
+		found, _ = m.timers.LoadOrStore(at, m.calls.WithLabelValues(backend, operation))
+	}
+	return found.(prometheus.Observer) //nolint:forcetypeassert // nothing else is stored
 }
 
 func (m *storeMetrics) register(r *prometheus.Registry) {

@@ -102,6 +102,9 @@ func validPort(text string) bool {
 // label is a decimal or hexadecimal number.
 func numericHost(domain string) bool {
 	last := domain[strings.LastIndexByte(domain, '.')+1:]
+	if last != "" && (last[0] < '0' || last[0] > '9') { // most have letters
+		return false
+	}
 	if digits, isHex := strings.CutPrefix(last, "0x"); isHex {
 		return strings.Trim(digits, "0123456789abcdef") == ""
 	}

@@ -67,7 +67,8 @@ func (w *Workspace) where(s *Spec, f Filter, state State) (driver.Predicate, err
 	if !slices.Contains(w.specs, s.collection) {
 		return driver.Predicate{}, fmt.Errorf("%w: %s is not a kind of this workspace", ErrQuery, s.Name)
 	}
-	var all []Filter
+	var room [4]Filter // most questions have one condition, and nothing is allocated to join it
+	all := room[:0]
 	if s.Partition {
 		if w.partition == 0 {
 			return driver.Predicate{}, fmt.Errorf("%w: %s needs a partition", ErrQuery, s.Name)
@@ -96,7 +97,7 @@ func (w *Workspace) where(s *Spec, f Filter, state State) (driver.Predicate, err
 	if len(all) == 1 {
 		return s.compile(all[0], w.part(s), 1) // as deep as beside others
 	}
-	return s.compile(All(all...), w.part(s), 0)
+	return s.compile(All(slices.Clone(all)...), w.part(s), 0)
 }
 
 func (w *Workspace) query(s *Spec, q Query) (driver.Query, error) {

@@ -19,6 +19,9 @@ func (x *exchange) begin() context.Context {
 	x.about.ID = requestID(x.r)
 	x.call.RequestID = x.about.ID
 	ctx := request.With(x.r.Context(), &x.about)
+	if x.p.Tracer == nil && x.r.Header["Traceparent"] == nil {
+		return ctx
+	}
 	if x.r.Header["Traceparent"] != nil {
 		ctx = propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(x.r.Header))
 	}

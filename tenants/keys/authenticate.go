@@ -2,6 +2,7 @@ package keys
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -43,18 +44,17 @@ type absence struct {
 }
 
 // cacheKey holds the organization too: a key is known to its own organization only.
-func cacheKey(t *tenants.Tenant, hash string) string { return t.Org.ID + hash }
+func cacheKey(t *tenants.Tenant, token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return t.Org.ID + string(sum[:])
+}
 
 // Authenticate returns who presents the token to the organization, from the remote
 // address. Errors: tenants.ErrDenied for every token that is not accepted, and
 // tenants.ErrUnavailable where that cannot be told now. The principal is shared and must
 // not be altered.
 func (s *Service) Authenticate(ctx context.Context, t *tenants.Tenant, token string, remote netip.Addr) (*tenants.Principal, error) {
-	if _, err := tokens.ParseAPIKey(token); err != nil {
-		return nil, denied("malformed key")
-	}
-	hash := tokens.HashAPIKey(token)
-	key := cacheKey(t, hash)
+	key := cacheKey(t, token) // before it is looked at: what was accepted has its form
 	now := s.now()
 	cached, ok := s.accepted.Get(key)
 	if ok && cached.rev != t.Org.AccessRev {
@@ -66,7 +66,10 @@ func (s *Service) Authenticate(ctx context.Context, t *tenants.Tenant, token str
 	if a, ok := s.unknown.Get(key); ok && a.rev == t.Org.AccessRev && within(now, a.readAt, absentFor) {
 		return nil, denied("unknown key")
 	}
-	e, err := s.lookUp(ctx, t, hash, now)
+	if _, err := tokens.ParseAPIKey(token); err != nil {
+		return nil, denied("malformed key")
+	}
+	e, err := s.lookUp(ctx, t, tokens.HashAPIKey(token), now)
 	switch {
 	case err == nil:
 		s.accepted.Put(key, e)

@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"bytes"
+	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -332,5 +333,97 @@ func TestMeanwhile_ValuesAreAsTheirFieldsAre(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestMeanwhile_ImportsStandOnWhatIsDefined: an import ends where what it was checked against is purged or changed before it stores, and
+// one that changes a definition puts it back where values of the former one came between.
+func TestMeanwhile_ImportsStandOnWhatIsDefined(t *testing.T) {
+	t.Parallel()
+	const object = `{"name":"tree","label":"Tree","label_plural":"Trees","schema":{"kind":{"title":"Kind","type":"Text"}}}`
+	const field = "/api/contacts/fields/pin"
+	plain := func(t *testing.T, c asking) {
+		t.Helper()
+		c.do(t, 200, posted, "/api/contacts/fields", `{"key":"pin","title":"PIN","type":"Text"}`)
+	}
+	encrypted := func(t *testing.T, c asking) { c.do(t, 200, change, field, `{"type":"Encrypted"}`) }
+	purged := func(t *testing.T, c asking) { c.do(t, 200, del, treePath+"?purge=true&force=true", "") }
+	for name, one := range map[string]struct {
+		setup     func(*testing.T, asking)
+		asked     string
+		skip      int64
+		lines     string
+		meanwhile func(*testing.T, asking)
+		wanted    string // in the error, or in what is said of a line
+		after     func(*testing.T, asking)
+	}{
+		"a record of an object that is purged": {
+			setup: func(t *testing.T, c asking) { c.do(t, 200, posted, objectsPath, object) },
+			asked: "find custom_objects", lines: `{"kind":"record","object":"tree","values":{"kind":"canary"}}`,
+			meanwhile: purged, wanted: "what is defined was changed meanwhile",
+			after: func(t *testing.T, c asking) {
+				c.do(t, 200, posted, objectsPath, object)
+				c.do(t, 200, get, treePath+"/records", "", `"count":0`)
+			},
+		},
+		"a record of an object in the trash that is purged": {
+			setup: func(t *testing.T, c asking) {
+				c.do(t, 200, posted, objectsPath, object)
+				c.do(t, 200, del, treePath+"?force=true", "")
+			},
+			asked: "find custom_objects", lines: `{"kind":"record","as_is":true,"id":"0000000000000000000000b1","object":"tree","values":{"kind":"canary"}}`,
+			meanwhile: purged, wanted: "what is defined was changed meanwhile",
+			after: func(t *testing.T, c asking) {
+				c.do(t, 200, posted, objectsPath, object)
+				c.do(t, 200, get, treePath+"/records", "", `"count":0`)
+			},
+		},
+		"a value that is to be sealed by then": {
+			setup: plain, asked: "find contact_fields", lines: `{"kind":"contact","email":"a@example.com","fields":{"pin":"canary"}}`,
+			meanwhile: encrypted, wanted: "what is defined was changed meanwhile",
+		},
+		"a value of a contact that is changed": {
+			setup: func(t *testing.T, c asking) {
+				plain(t, c)
+				c.do(t, 200, posted, "/api/contacts", `{"external_id":"1815"}`)
+			},
+			asked: "find contact_fields", lines: `{"kind":"contact","external_id":"1815","fields":{"pin":"canary"}}`,
+			meanwhile: encrypted, wanted: "what it is defined by, was changed",
+		},
+		"a field that is to be sealed": {
+			setup: plain, asked: "find contacts", skip: 1, lines: `{"kind":"contact_field","key":"pin","title":"PIN","type":"Encrypted"}`,
+			meanwhile: func(t *testing.T, c asking) {
+				c.do(t, 200, posted, "/api/contacts", `{"email":"a@example.com","fields":{"pin":"1815"}}`)
+			},
+			wanted: "cannot become or stop being Encrypted",
+			after:  func(t *testing.T, c asking) { c.do(t, 200, get, field, "", `"type":"Text"`) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBetween()
+			acme := gatewaytest.Start(t, b.option).Org(t, "acme")
+			c := asking{acme, acme.Key(t, tenants.AllPermissions()...)}
+			one.setup(t, c)
+			var report transfer.Report
+			var err error
+			b.asked(t, one.asked, one.skip, func() *gatewaytest.Answer {
+				report, err = acme.App.Transfer().Import(t.Context(), acme.Tenant(t), gatewaytest.Source([]byte(one.lines)), transfer.ImportOptions{})
+				return &gatewaytest.Answer{}
+			}, func() { one.meanwhile(t, c) })
+			if said := fmt.Sprint(err, report.Problems); err == nil || !strings.Contains(said, one.wanted) {
+				t.Errorf("it is said to be %s, want %q", said, one.wanted)
+			}
+			if one.after != nil {
+				one.after(t, c)
+			}
+			var out bytes.Buffer
+			if _, err := acme.App.Transfer().Export(t.Context(), acme.Tenant(t), &out, transfer.ExportOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(out.String(), "canary") {
+				t.Errorf("what was imported is there: %s", out.String())
+			}
+		})
 	}
 }

@@ -134,8 +134,8 @@ func (s *serves[T]) stands(ctx context.Context, c *api.Call, known *resource.Kno
 	if by := s.of.Definer(); by != nil {
 		names := map[string]bool{}
 		for _, e := range entries {
-			if n, ok := s.of.Index(s.of.DefinitionField); ok {
-				e.gives = []string{reflect.ValueOf(e.rec).Elem().FieldByIndex(s.of.Fields[n].Index).String()}
+			if name, one := s.of.DefinitionOf(e.rec); one {
+				e.gives = []string{name}
 			}
 			for _, name := range e.gives {
 				names[name] = true

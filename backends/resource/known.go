@@ -59,6 +59,16 @@ func (k *Known) Admit(resource, id string) {
 	k.has[resource][id] = true
 }
 
+// Note makes known that there is the record, which defines nothing by that.
+func (k *Known) Note(r *Resource, rec any) {
+	id := r.Identity(rec)
+	k.Admit(r.Name, id)
+	k.read[r.Name][id] = rec
+}
+
+// Record returns the definition that is known by that identity; nil: none is.
+func (k *Known) Record(resource, id string) any { return k.read[resource][id] }
+
 // Learn makes a definition known, under another name than its own where as is given. Where it was
 // known already, a record that does not say which fields it defines changes nothing.
 func (k *Known) Learn(r *Resource, rec any, as string) {
@@ -415,12 +425,17 @@ func (r *Resource) Resealed(ctx context.Context, ws *store.Workspace, name strin
 	return nil
 }
 
+// DefinitionOf returns the name of the one definition that a record is of, and false where each of its values has its own.
+func (r *Resource) DefinitionOf(rec any) (name string, one bool) {
+	if r.definition == nil {
+		return "", false
+	}
+	return at(rec, r.definition).String(), true
+}
+
 // Defined returns the fields that are defined for the record's values.
 func (r *Resource) Defined(k *Known, rec any) (schema.Fields, bool) {
-	name := ""
-	if r.definition != nil {
-		name = at(rec, r.definition).String()
-	}
+	name, _ := r.DefinitionOf(rec)
 	fields, ok := k.Fields(r.DefinedBy, name)
 	return fields, ok || name == "" // that there is none is said of the field, where one is required
 }

@@ -2,7 +2,9 @@ package transfer
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"slices"
 	"strings"
 
 	"tenantry/backends/resource"
@@ -10,6 +12,7 @@ import (
 	"tenantry/backends/secrets"
 	"tenantry/backends/store"
 	"tenantry/internal/declare"
+	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
 )
 
@@ -298,7 +301,7 @@ func (k *kind) merge(ctx context.Context, s *session, e *entry) error {
 	k.Derive(old)
 	follow()
 	if e.change == update {
-		if err := k.resealed(ctx, s, e, before); err != nil {
+		if err := k.resealed(ctx, s, old, before, &e.errs); err != nil {
 			return err
 		}
 	}
@@ -317,13 +320,13 @@ func (k *kind) merge(ctx context.Context, s *session, e *entry) error {
 
 // resealed refuses a definition by which stored values would be left in clear under an encrypted field, or sealed
 // under another one, as operations do.
-func (k *kind) resealed(ctx context.Context, s *session, e *entry, before schema.Fields) error {
+func (k *kind) resealed(ctx context.Context, s *session, def any, before schema.Fields, errs *fault.List) error {
 	for _, of := range s.kinds {
 		if of.DefinedBy != k.Name {
 			continue
 		}
-		name, after := k.Defines(e.old)
-		if err := of.Resealed(ctx, s.workspace(of.Resource), name, before, after, &e.errs); err != nil {
+		name, after := k.Defines(def)
+		if err := of.Resealed(ctx, s.workspace(of.Resource), name, before, after, errs); err != nil {
 			return err
 		}
 	}
@@ -356,7 +359,14 @@ func (k *kind) insert(ctx context.Context, s *session, batch []*entry) error {
 	if err := k.Number(ctx, s.workspace(k.Resource), recs); err != nil {
 		return err
 	}
-	return k.Records.Insert(ctx, s.workspace(k.Resource), recs)
+	return k.Records.Insert(k.standing(ctx, s, batch), s.workspace(k.Resource), recs)
+}
+
+// standing returns the context of writes that stand on the definitions that the batch was checked against.
+func (k *kind) standing(ctx context.Context, s *session, batch []*entry) context.Context {
+	ctx = new(store.Basis).With(ctx)
+	store.StandOn(ctx, s.view.holding(s.workspace(k.Resource), k, batch)...)
+	return ctx
 }
 
 // replace stores one changed record.
@@ -365,7 +375,7 @@ func (k *kind) replace(ctx context.Context, s *session, e *entry) error {
 		s.rightsChanged = true
 	}
 	write := func() error {
-		return k.Records.Replace(ctx, s.workspace(k.Resource), e.old, func(rec any) {
+		return k.Records.Replace(k.standing(ctx, s, []*entry{e}), s.workspace(k.Resource), e.old, func(rec any) {
 			for i := range k.Fields {
 				if e.given&(1<<i) != 0 {
 					k.Fields[i].Copy(rec, e.rec)
@@ -373,10 +383,37 @@ func (k *kind) replace(ctx context.Context, s *session, e *entry) error {
 			}
 		})
 	}
-	if k.guard != nil {
+	switch {
+	case k.guard != nil:
 		return k.guard(ctx, s, e.old, write)
+	case slices.ContainsFunc(s.kinds, func(of *kind) bool { return of.DefinedBy == k.Name }):
+		return k.redefine(ctx, s, e.old, write)
 	}
 	return write()
+}
+
+// redefine changes a definition, and puts it back where records were stored meanwhile by what it was, whose values would be
+// left in clear or sealed: from now on they cannot be.
+func (k *kind) redefine(ctx context.Context, s *session, def any, write func() error) error {
+	ws := s.workspace(k.Resource)
+	found, err := k.Records.Find(ctx, ws, store.Query{Filter: store.Eq("id", k.Meta(def).ID), State: store.Either, Limit: 1})
+	if err != nil {
+		return err
+	}
+	if err := write(); err != nil || len(found) == 0 {
+		return err
+	}
+	was := found[0]
+	_, before := k.Defines(was)
+	var errs fault.List
+	if err = k.resealed(ctx, s, def, before, &errs); err == nil {
+		err = errs.Err()
+	}
+	if err == nil {
+		return nil
+	}
+	k.Meta(was).Rev = k.Meta(def).Rev
+	return cmp.Or(k.Records.Replace(ctx, ws, was, nil), err)
 }
 
 // write appends the record as a line.

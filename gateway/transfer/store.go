@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -331,6 +332,9 @@ func (s *storer) land(ctx context.Context) error {
 	case f.err == nil:
 		return nil
 	case !errors.As(f.err, &dup):
+		if errors.Is(f.err, store.ErrConflict) { // of new records only what they stand on can have changed
+			f.err = errMoved
+		}
 		if s.failure == nil {
 			s.failure = f.err
 		}
@@ -378,7 +382,7 @@ func (s *storer) one(ctx context.Context, e *entry, err error) error {
 		s.failed(e)
 		return nil
 	case errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrNotFound):
-		s.fail(e, "line", "the record was changed by somebody else at the same moment")
+		s.fail(e, "line", "the record, or what it is defined by, was changed by somebody else at the same moment")
 		return nil
 	case err != nil:
 		return err
@@ -398,6 +402,9 @@ func (s *storer) one(ctx context.Context, e *entry, err error) error {
 // finish lets go on what waited for the entry.
 func (s *storer) finish(ctx context.Context, e *entry) error {
 	s.done.add(e.line)
+	if e.kind.Definition { // what follows is checked against it, and stands on it, as it is stored now
+		s.view.Learn(e.kind.Resource, cmp.Or(e.old, e.rec), "")
+	}
 	waiting := s.pending[int32(e.line)]
 	delete(s.pending, int32(e.line))
 	s.held -= len(waiting)

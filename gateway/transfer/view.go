@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"tenantry/backends/resource"
@@ -17,16 +19,12 @@ import (
 // bundle together. It does not change while data lines are read.
 type view struct {
 	resource.Known
-	vault   *secrets.Vault
-	deleted map[buried]any // definitions of the organization
+	vault *secrets.Vault
 }
-
-// buried is a definition that is deleted.
-type buried struct{ kind, identity string }
 
 // newView returns the view of an organization that has defined nothing.
 func (s *session) newView() *view {
-	v := &view{vault: s.vault, deleted: map[buried]any{}}
+	v := &view{vault: s.vault}
 	for _, k := range s.kinds {
 		if k.Definition {
 			v.Cover(k.Name)
@@ -46,8 +44,7 @@ func (s *session) loadView(ctx context.Context) error {
 		}
 		err := k.Records.Each(ctx, s.workspace(k.Resource), store.Filter{}, func(rec any) error {
 			if k.Deleted(rec) {
-				s.view.Admit(k.Name, k.Identity(rec))
-				s.view.deleted[buried{k.Name, k.Identity(rec)}] = rec
+				s.view.Note(k.Resource, rec)
 			} else {
 				s.view.Learn(k.Resource, rec, "")
 			}
@@ -71,10 +68,32 @@ func (v *view) learn(e *entry) {
 		e.errs.Add(cmp.Or(k.Key, "id"), fault.Length, "an organization has at most %d %s", k.Most, strings.ReplaceAll(k.Plural(), "_", " "))
 		return
 	}
-	if was := v.deleted[buried{k.Name, k.Identity(e.rec)}]; was != nil {
+	if was := v.Record(k.Name, k.Identity(e.rec)); was != nil && k.Deleted(was) {
 		v.Learn(k.Resource, was, "") // what the line does not say of it
 	}
 	v.Learn(k.Resource, e.rec, "")
+}
+
+// holding returns what makes the writes of a batch stand on its definitions, as they were read or stored.
+func (v *view) holding(ws *store.Workspace, k *kind, batch []*entry) []store.Change {
+	by := k.Definer()
+	if by == nil {
+		return nil
+	}
+	names := map[string]bool{}
+	for _, e := range batch {
+		if name, one := k.DefinitionOf(e.rec); one {
+			names[name] = true
+			continue
+		}
+		for name := range *k.Values(e.rec) {
+			names[name] = true
+		}
+		for name := range e.secrets {
+			names[name] = true
+		}
+	}
+	return v.Holding(ws, by, slices.Sorted(maps.Keys(names))...)
 }
 
 // settle replaces what was learned of a definition by what it will be, now that it is

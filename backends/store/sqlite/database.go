@@ -90,7 +90,7 @@ func openDatabase(ctx context.Context, e *Engine, path string, o *driver.Opening
 		return nil, err
 	}
 	db := &database{engine: e, path: path, shared: s.shared, writing: make(chan struct{}, 1), reading: make(chan struct{}, e.opts.Readers)}
-	db.lanes.slow, db.lanes.processors = lane(e.opts.Readers/2), e.processors
+	db.lanes.slow, db.lanes.processors, db.lanes.crowd = lane(e.opts.Readers/2), e.processors, &e.crowd
 	ready := false
 	if logged {
 		ready, err = db.holds(ctx, o, s)

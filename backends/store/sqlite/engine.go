@@ -83,6 +83,7 @@ type Engine struct {
 	cache   cache
 	// processors has one for each slow question that is at work, see lanes.
 	processors chan struct{}
+	crowd      crowd
 
 	lock    *flock.Flock                // of the folder
 	aside   aside                       // connections to files beside those of databases that are open

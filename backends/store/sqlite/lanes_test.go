@@ -39,6 +39,7 @@ func testLanes(t *testing.T, shared bool) {
 	q := question{ws.space.id, shortened(s.sql.String())}
 	db.lanes.took(q, slowQuestion)
 	var leaves []func()
+	e.crowd.seen.Store(time.Now().Add(time.Hour).UnixNano())
 	for range min(cap(db.lanes.slow), cap(db.lanes.processors)) {
 		leave, err := db.lanes.enter(t.Context(), ws.space, q)
 		if err != nil {
@@ -128,10 +129,17 @@ func testLanes(t *testing.T, shared bool) {
 		}
 		leave()
 	}
-	// Those of all databases leave a processor to the rest.
+	// Those of all databases leave a processor to the rest, while there is one.
 	for range cap(e.processors) {
 		e.processors <- struct{}{}
 	}
+	e.crowd.seen.Store(0)
+	if leave, err := nearby.lanes.enter(t.Context(), neighbour.space, of); err != nil {
+		t.Errorf("a slow question while nobody else asks: %v", err)
+	} else {
+		leave()
+	}
+	e.crowd.seen.Store(time.Now().Add(time.Hour).UnixNano())
 	slow, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if _, err := nearby.lanes.enter(slow, neighbour.space, of); !errors.Is(err, context.DeadlineExceeded) {
@@ -141,6 +149,38 @@ func testLanes(t *testing.T, shared bool) {
 		t.Errorf("a quick one: %v", err)
 	} else {
 		leave()
+	}
+}
+
+// TestCrowd_IsOfSeveral: one workspace that has a turn with another now and then is no crowd.
+func TestCrowd_IsOfSeveral(t *testing.T) {
+	t.Parallel()
+	var c crowd
+	var one, other space
+	for range 100 {
+		c.note(&one)
+	}
+	if c.there() {
+		t.Error("one workspace is a crowd")
+	}
+	for range 4 * crowdTurns {
+		c.note(&one)
+		c.note(&other)
+		c.at.Add(-int64(crowdFor)) // they come seldom
+	}
+	if c.there() {
+		t.Error("two that ask now and then are a crowd")
+	}
+	for range 2 * crowdTurns {
+		c.note(&one)
+		c.note(&other)
+	}
+	if !c.there() {
+		t.Error("two that ask at once are none")
+	}
+	c.seen.Add(-int64(crowdFor))
+	if c.there() {
+		t.Error("they are for ever")
 	}
 }
 

@@ -256,7 +256,8 @@ func as[In, T any](s *serves[T], row api.Operation, do func(context.Context, *ap
 	data := row.Data
 	row.Revised = true
 	row = api.Typed(row, func(ctx context.Context, c *api.Call, in In) (any, error) {
-		rec, err := do(new(store.Basis).With(ctx), c, in)
+		ctx = knowing(new(store.Basis).With(ctx))
+		rec, err := do(ctx, c, in)
 		if err != nil {
 			return nil, err
 		}
@@ -267,6 +268,27 @@ func as[In, T any](s *serves[T], row api.Operation, do func(context.Context, *ap
 	})
 	row.Data, row.Params = data, s.offered(row.Params)
 	return row
+}
+
+type knownKey struct{}
+
+// knowing returns the context of a call that reads no definition twice.
+func knowing(ctx context.Context) context.Context {
+	return context.WithValue(ctx, knownKey{}, new(resource.Known))
+}
+
+// known returns what the call has read of definitions.
+func known(ctx context.Context) *resource.Known {
+	if k, ok := ctx.Value(knownKey{}).(*resource.Known); ok {
+		return k
+	}
+	return new(resource.Known)
+}
+
+// afresh begins once more, where what was read may have changed.
+func afresh(ctx context.Context) {
+	store.Anew(ctx)
+	*known(ctx) = resource.Known{}
 }
 
 // closes says that the record is about to be stored as it is, and answered.
@@ -312,12 +334,11 @@ func (s *serves[T]) show(ctx context.Context, c *api.Call, recs []*T) ([]any, er
 	if s.Show != nil {
 		return s.Show(ctx, c, recs)
 	}
-	shown := make([]any, len(recs))
-	var known resource.Known
+	shown, known := make([]any, len(recs)), known(ctx)
 	for i, rec := range recs {
 		if s.of.DefinedBy != "" && len(*s.of.Values(rec)) > 0 {
 			var err error
-			if rec, err = s.hide(ctx, c, rec, &known); err != nil {
+			if rec, err = s.hide(ctx, c, rec, known); err != nil {
 				return nil, err
 			}
 		}
@@ -346,7 +367,7 @@ func (s *serves[T]) hide(ctx context.Context, c *api.Call, rec *T, known *resour
 
 // find returns the record that the path names.
 func (s *serves[T]) find(ctx context.Context, c *api.Call, state store.State) (*T, error) {
-	within, err := s.within(ctx, c, &resource.Known{})
+	within, err := s.within(ctx, c, known(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -478,7 +499,7 @@ func (s *serves[T]) change(ctx context.Context, c *api.Call, change func(*T) err
 	edit := func(rec *T) error {
 		wanted, was = rec, *rec
 		c.Closes(nil) // it was to be stored before, and somebody else came between
-		store.Anew(ctx)
+		afresh(ctx)
 		if err := c.Current(s.of.Revision(rec)); err != nil {
 			return err
 		}

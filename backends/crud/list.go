@@ -92,6 +92,7 @@ func (s *serves[T]) query(ctx context.Context, c *api.Call, in asking, errs *fau
 
 func (s *serves[T]) page(ctx context.Context, c *api.Call, in listing) (any, error) {
 	var errs fault.List
+	ctx = knowing(ctx)
 	q, where, order, err := s.query(ctx, c, in.asking, &errs)
 	if err != nil {
 		return nil, err
@@ -152,9 +153,9 @@ func (s *serves[T]) leading(c *api.Call, in listing) (lead []T, count int) {
 // where returns what is listed: within the definition of the path, as the module narrows it, by the
 // filters and by the words looked for; and the fields that there are. What is wrong with the filters is noted.
 func (s *serves[T]) where(ctx context.Context, c *api.Call, in asking, errs *fault.List) (_ store.Filter, fields catalog, err error) {
-	var known resource.Known
+	known := known(ctx)
 	where := make([]store.Filter, 3)
-	if where[0], err = s.within(ctx, c, &known); err != nil {
+	if where[0], err = s.within(ctx, c, known); err != nil {
 		return store.Filter{}, fields, err
 	}
 	if s.Where != nil {
@@ -167,11 +168,11 @@ func (s *serves[T]) where(ctx context.Context, c *api.Call, in asking, errs *fau
 	for name := range sorting(in.Sort) {
 		names = append(names, name)
 	}
-	if fields, err = s.catalog(ctx, c, names, &known); err != nil {
+	if fields, err = s.catalog(ctx, c, names, known); err != nil {
 		return store.Filter{}, fields, err
 	}
 	where[2] = expr.Bind(fields, nil, errs)
-	refs := s.searched(c, &known)
+	refs := s.searched(c, known)
 	for _, word := range wordsOf(in.Q, min(mostWords, mostConditions/max(1, len(refs)))) {
 		var somewhere []store.Filter
 		for _, ref := range refs {

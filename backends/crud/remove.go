@@ -111,7 +111,7 @@ const tries = 10
 func (s *serves[T]) again(ctx context.Context, c *api.Call, state store.State, change func(rec *T) error) (rec *T, err error) {
 	for range tries {
 		c.Closes(nil)
-		store.Anew(ctx)
+		afresh(ctx)
 		if rec, err = s.find(ctx, c, state); err != nil {
 			return nil, err
 		}

@@ -110,19 +110,19 @@ func (s *serves[T]) complete(ctx context.Context, c *api.Call, e *entry[T]) erro
 
 // take reads the body, where it is one, into a record and checks that, with what it refers to.
 func (s *serves[T]) take(ctx context.Context, c *api.Call, rec, was *T, body strictjson.Value) error {
-	store.Anew(ctx)
-	var known resource.Known
+	afresh(ctx)
+	known := known(ctx)
 	var failed error
 	e := entry[T]{rec: rec, was: was, errs: slices.Clone(c.Unknown)}
 	if s.parent == "" {
-		e.check.Define = func(rec any) { failed = s.of.Definitions(ctx, c.Workspace, rec, &known) }
-	} else if _, err := s.within(ctx, c, &known); err != nil {
+		e.check.Define = func(rec any) { failed = s.of.Definitions(ctx, c.Workspace, rec, known) }
+	} else if _, err := s.within(ctx, c, known); err != nil {
 		return err
 	}
-	if s.enter(ctx, c, &e, body, &known); failed != nil {
+	if s.enter(ctx, c, &e, body, known); failed != nil {
 		return failed
 	}
-	if err := s.stands(ctx, c, &known, []*entry[T]{&e}); err != nil {
+	if err := s.stands(ctx, c, known, []*entry[T]{&e}); err != nil {
 		return err
 	}
 	return s.complete(ctx, c, &e)

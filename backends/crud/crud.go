@@ -484,16 +484,13 @@ func (s *serves[T]) update() api.Operation {
 	row.Summary, row.Description = "Change "+s.one(), "Fields that are not given stay as they are; null takes away what need not be there."
 	s.takes(&row, true)
 	return as(s, row, func(ctx context.Context, c *api.Call, _ struct{}) (*T, error) {
-		return s.change(ctx, c, func(rec *T) error {
-			was := *rec
-			return s.take(ctx, c, rec, &was, s.sent(c))
-		})
+		return s.change(ctx, c, func(rec, was *T) error { return s.take(ctx, c, rec, was, s.sent(c)) })
 	})
 }
 
 // change stores what edit makes of the live record that the path names, if it is the one that the
 // caller means.
-func (s *serves[T]) change(ctx context.Context, c *api.Call, change func(*T) error) (*T, error) {
+func (s *serves[T]) change(ctx context.Context, c *api.Call, change func(rec, was *T) error) (*T, error) {
 	var wanted *T
 	var was T
 	edit := func(rec *T) error {
@@ -503,7 +500,7 @@ func (s *serves[T]) change(ctx context.Context, c *api.Call, change func(*T) err
 		if err := c.Current(s.of.Revision(rec)); err != nil {
 			return err
 		}
-		if err := change(rec); err != nil {
+		if err := change(rec, &was); err != nil {
 			return err
 		}
 		if s.Keeper == nil { // which may store more
@@ -574,10 +571,9 @@ func Act[In, T any](of *resource.Of[T], o Options[T], row api.Operation, action 
 	made.Summary, made.Description, made.OnRecord = row.Summary, row.Description, true
 	made.Failures = append(made.Failures, s.invalid()[0])
 	return as(s, made, func(ctx context.Context, c *api.Call, in In) (*T, error) {
-		return s.change(ctx, c, func(rec *T) error {
-			was := *rec
+		return s.change(ctx, c, func(rec, was *T) error {
 			do(rec, in)
-			return s.take(ctx, c, rec, &was, strictjson.Value{})
+			return s.take(ctx, c, rec, was, strictjson.Value{})
 		})
 	})
 }

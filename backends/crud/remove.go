@@ -25,7 +25,7 @@ func (s *serves[T]) remove() api.Operation {
 		if in.Purge || !s.trash {
 			return s.purge(ctx, c)
 		}
-		return s.change(ctx, c, func(rec *T) error { return s.mark(ctx, c, rec, true) })
+		return s.change(ctx, c, func(rec, _ *T) error { return s.mark(ctx, c, rec, true) })
 	})
 }
 

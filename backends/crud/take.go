@@ -131,18 +131,11 @@ func (s *serves[T]) take(ctx context.Context, c *api.Call, rec, was *T, body str
 // stands notes references that lead nowhere, and has what is written next stand on what it refers to and is defined by.
 func (s *serves[T]) stands(ctx context.Context, c *api.Call, known *resource.Known, entries []*entry[T]) error {
 	held, err := s.refers(ctx, c, entries)
-	if by := s.of.Definer(); by != nil {
-		names := map[string]bool{}
-		for _, e := range entries {
-			if name, one := s.of.DefinitionOf(e.rec); one {
-				e.gives = []string{name}
-			}
-			for _, name := range e.gives {
-				names[name] = true
-			}
-		}
-		held = append(held, known.Holding(c.Tenant.Workspace(), by, slices.Sorted(maps.Keys(names))...)...)
+	names := map[string]bool{}
+	for _, e := range entries {
+		s.of.Named(names, e.rec, slices.Values(e.gives))
 	}
+	held = append(held, known.Holding(c.Tenant.Workspace(), s.of.Resource, names)...)
 	store.StandOn(ctx, held...)
 	return err
 }

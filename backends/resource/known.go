@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"maps"
 	"math"
 	"reflect"
@@ -252,14 +253,30 @@ func (r *Resource) References(rec any) (found []Reference) {
 	return found
 }
 
-// Holding returns what makes writes stand on those of the definitions that are known, as they were read.
-func (k *Known) Holding(ws *store.Workspace, r *Resource, names ...string) (held []store.Change) {
-	for _, name := range names {
-		if def, ok := k.read[r.Name][name]; ok {
-			held = append(held, r.Records.Holding(ws, def))
+// Holding returns what makes writes of a resource's records stand on the definitions of that name, as they were read.
+func (k *Known) Holding(ws *store.Workspace, r *Resource, names map[string]bool) (held []store.Change) {
+	by := r.targets[r.DefinedBy]
+	if by == nil {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if def, ok := k.read[by.Name][name]; ok {
+			held = append(held, by.Records.Holding(ws, def))
 		}
 	}
 	return held
+}
+
+// Named notes the names of the definitions that a record stands on: the one that it is of, or else those of the values it is given.
+func (r *Resource) Named(names map[string]bool, rec any, given ...iter.Seq[string]) {
+	if name, one := r.DefinitionOf(rec); one {
+		given = []iter.Seq[string]{slices.Values([]string{name})}
+	}
+	for _, some := range given {
+		for name := range some {
+			names[name] = true
+		}
+	}
 }
 
 // Lacks returns those of the identities that no record of the resource has which the workspace shows, and what makes writes stand

@@ -84,11 +84,11 @@ func (im *importer) report() Report {
 // check reads every line and decides what is to be done with it.
 func (im *importer) check(ctx context.Context) error {
 	for _, k := range im.kinds {
-		empty, err := k.empty(ctx, im.session)
+		n, err := k.Records.Count(ctx, im.workspace(k.Resource))
 		if err != nil {
 			return fmt.Errorf("reading what the organization has: %w", err)
 		}
-		im.isEmpty[k.Name] = empty
+		im.isEmpty[k.Name] = n == 0
 	}
 	if err := im.define(ctx); err != nil {
 		return err
@@ -343,12 +343,12 @@ func (s *session) dangling(ctx context.Context, refs map[reference]bool) error {
 	for target, all := range ids {
 		slices.Sort(all)
 		for part := range slices.Chunk(all, batchSize) {
-			there, err := s.named[target].present(ctx, s, part)
+			there, err := s.named[target].known(ctx, s, part...)
 			if err != nil {
 				return fmt.Errorf("looking for references: %w", err)
 			}
-			for id := range there {
-				delete(refs, reference{target, id})
+			for _, rec := range there {
+				delete(refs, reference{target, s.named[target].Meta(rec).ID})
 			}
 		}
 	}

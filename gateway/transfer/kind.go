@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -43,7 +44,11 @@ func (k *kind) decode(ctx context.Context, v *view, val strictjson.Value, line i
 	}
 	k.decodeGiven(ctx, v, val, rec, e)
 	if len(e.errs) == 0 && !e.named && !k.identified(rec) {
-		e.digest = digestOf(k.Name, val, k.leave(v, rec))
+		var secret func(string) bool // does not count
+		if k.HasSecrets() {
+			secret = k.SecretIn(&v.Known, rec)
+		}
+		e.digest = digestOf(k.Name, val, secret)
 	}
 	return e
 }
@@ -70,14 +75,6 @@ func (k *kind) decodeGiven(ctx context.Context, v *view, val strictjson.Value, r
 
 // absent ends the sentence about a reference that leads nowhere.
 const absent = "that neither the file nor the organization has"
-
-// leave returns which values do not count for the digest of a line; nil: all of them do.
-func (k *kind) leave(v *view, rec any) func(string) bool {
-	if !k.HasSecrets() {
-		return nil
-	}
-	return k.SecretIn(&v.Known, rec)
-}
 
 // identified reports whether a unique value tells which record is meant.
 func (k *kind) identified(rec any) bool {
@@ -117,21 +114,9 @@ func (k *kind) references(e *entry, visit resource.Visitor) {
 	}
 }
 
-func (k *kind) empty(ctx context.Context, s *session) (bool, error) {
-	n, err := k.Records.Count(ctx, s.workspace(k.Resource))
-	return n == 0, err
-}
-
-func (k *kind) present(ctx context.Context, s *session, ids []string) (map[string]bool, error) {
-	found, err := k.Records.Find(ctx, s.workspace(k.Resource), store.Query{Filter: store.In("id", ids...), State: store.Either})
-	if err != nil {
-		return nil, err
-	}
-	there := make(map[string]bool, len(found))
-	for i := range found {
-		there[k.Meta(found[i]).ID] = true
-	}
-	return there, nil
+// known returns the records of those identifiers, deleted ones among them.
+func (k *kind) known(ctx context.Context, s *session, ids ...string) ([]any, error) {
+	return k.Records.Find(ctx, s.workspace(k.Resource), store.Query{Filter: store.In("id", ids...), State: store.Either})
 }
 
 // stored finds the records that the entries may be.
@@ -365,7 +350,13 @@ func (k *kind) insert(ctx context.Context, s *session, batch []*entry) error {
 // standing returns the context of writes that stand on the definitions that the batch was checked against.
 func (k *kind) standing(ctx context.Context, s *session, batch []*entry) context.Context {
 	ctx = new(store.Basis).With(ctx)
-	store.StandOn(ctx, s.view.holding(s.workspace(k.Resource), k, batch)...)
+	if k.Definer() != nil {
+		names := map[string]bool{}
+		for _, e := range batch {
+			k.Named(names, e.rec, maps.Keys(*k.Values(e.rec)), maps.Keys(e.secrets))
+		}
+		store.StandOn(ctx, s.view.Holding(s.workspace(k.Resource), k.Resource, names)...)
+	}
 	return ctx
 }
 
@@ -395,16 +386,14 @@ func (k *kind) replace(ctx context.Context, s *session, e *entry) error {
 // redefine changes a definition, and puts it back where records were stored meanwhile by what it was, whose values would be
 // left in clear or sealed: from now on they cannot be.
 func (k *kind) redefine(ctx context.Context, s *session, def any, write func() error) error {
-	ws := s.workspace(k.Resource)
-	found, err := k.Records.Find(ctx, ws, store.Query{Filter: store.Eq("id", k.Meta(def).ID), State: store.Either, Limit: 1})
-	if err != nil {
+	found, err := k.known(ctx, s, k.Meta(def).ID)
+	if err == nil {
+		err = write()
+	}
+	if err != nil || len(found) == 0 {
 		return err
 	}
-	if err := write(); err != nil || len(found) == 0 {
-		return err
-	}
-	was := found[0]
-	_, before := k.Defines(was)
+	_, before := k.Defines(found[0])
 	var errs fault.List
 	if err = k.resealed(ctx, s, def, before, &errs); err == nil {
 		err = errs.Err()
@@ -412,8 +401,8 @@ func (k *kind) redefine(ctx context.Context, s *session, def any, write func() e
 	if err == nil {
 		return nil
 	}
-	k.Meta(was).Rev = k.Meta(def).Rev
-	return cmp.Or(k.Records.Replace(ctx, ws, was, nil), err)
+	k.Meta(found[0]).Rev = k.Meta(def).Rev
+	return cmp.Or(k.Records.Replace(ctx, s.workspace(k.Resource), found[0], nil), err)
 }
 
 // write appends the record as a line.

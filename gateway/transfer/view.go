@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"tenantry/backends/resource"
@@ -72,28 +70,6 @@ func (v *view) learn(e *entry) {
 		v.Learn(k.Resource, was, "") // what the line does not say of it
 	}
 	v.Learn(k.Resource, e.rec, "")
-}
-
-// holding returns what makes the writes of a batch stand on its definitions, as they were read or stored.
-func (v *view) holding(ws *store.Workspace, k *kind, batch []*entry) []store.Change {
-	by := k.Definer()
-	if by == nil {
-		return nil
-	}
-	names := map[string]bool{}
-	for _, e := range batch {
-		if name, one := k.DefinitionOf(e.rec); one {
-			names[name] = true
-			continue
-		}
-		for name := range *k.Values(e.rec) {
-			names[name] = true
-		}
-		for name := range e.secrets {
-			names[name] = true
-		}
-	}
-	return v.Holding(ws, by, slices.Sorted(maps.Keys(names))...)
 }
 
 // settle replaces what was learned of a definition by what it will be, now that it is

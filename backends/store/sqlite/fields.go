@@ -277,9 +277,21 @@ func (e *Engine) makeIndex(ctx context.Context, job fieldJob) {
 	case errors.Is(err, errFewDocuments), errors.Is(err, driver.ErrUnavailable), ctx.Err() != nil:
 		x.state = "" // who asks again finds out again
 	case err != nil:
-		x.state, x.reason = driver.IndexRefused, fmt.Sprintf("it could not be made within %s, so questions about the field read every document: %v", job.within(), err)
+		x.state, x.reason = driver.IndexRefused, job.refused(err)
 	}
 	job.w.file.fields.set(job.key, x, dropped...)
+}
+
+// refused says why there is no index, and what to do.
+func (j fieldJob) refused(err error) string {
+	const so = "so questions about the field read every document"
+	switch {
+	case !errors.Is(err, driver.ErrSlow):
+		return fmt.Sprintf("it could not be made, %s: %v", so, err)
+	case j.t.shared:
+		return fmt.Sprintf("it takes longer than the %s that others may be kept from writing, %s; move the organization into a file of its own: tenantry org move --help", j.within(), so)
+	}
+	return fmt.Sprintf("it takes longer than the %s that writes may wait for it, %s", j.within(), so)
 }
 
 var errFewDocuments = errors.New("the collection is small")

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -501,6 +502,24 @@ func TestFields_ThatTookTooLong(t *testing.T) {
 			if len(first) != 0 || len(second) != c.want {
 				t.Errorf("%s, %+v: wanted %v, then %v", state, c, first, second)
 			}
+		}
+	}
+}
+
+// TestFields_RefusedSaysWhatToDo: who shares a file has one of its own to move to, and what is no matter of time is told as it is.
+func TestFields_RefusedSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		shared bool
+		err    error
+		wanted string
+	}{
+		{true, driver.ErrSlow, "it takes longer than the 1s that others may be kept from writing, so questions about the field read every document; move the organization into a file of its own: tenantry org move --help"},
+		{false, driver.ErrSlow, "it takes longer than the 4s that writes may wait for it, so questions about the field read every document"},
+		{true, errors.New("malformed JSON"), "it could not be made, so questions about the field read every document: malformed JSON"},
+	} {
+		if said := (fieldJob{t: &table{shared: c.shared}}).refused(c.err); said != c.wanted {
+			t.Errorf("%v, shared %t: %s", c.err, c.shared, said)
 		}
 	}
 }

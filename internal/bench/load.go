@@ -164,6 +164,13 @@ func (b *bench) requests(all [][]byte) (string, error) {
 	return f.Name(), errors.Join(w.Flush(), f.Close())
 }
 
+// While ours is slow before it is measured, in µs by the median, it may be making the index that this deserves: that is waited
+// for so long.
+const (
+	slow     = 500_000
+	patience = 3 * time.Minute
+)
+
 // compare asks the sides of a line in turns, and returns the results of each.
 func (b *bench) compare(ctx context.Context, sides []*traffic, connections []int) ([][]result, error) {
 	results := make([][]result, len(sides))
@@ -184,6 +191,9 @@ func (b *bench) compare(ctx context.Context, sides []*traffic, connections []int
 				seconds = 1
 			}
 			r, err := b.run(ctx, sides[i], connections[i], seconds)
+			for began := time.Now(); turn == 0 && i == 0 && time.Since(began) < patience && (errors.Is(err, errNoAnswer) || r.Median > slow); {
+				r, err = b.run(ctx, sides[i], connections[i], seconds)
+			}
 			if turn == 0 && errors.Is(err, errNoAnswer) {
 				continue
 			}

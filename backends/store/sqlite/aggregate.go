@@ -15,7 +15,16 @@ func (w *workspace) compileAggregation(t *table, a driver.Aggregation, wide bool
 	if err != nil {
 		return nil, nil, err
 	}
-	s := w.statement(t, a.Where)
+	var values []driver.Ref
+	for _, g := range a.Groups {
+		values = append(values, g.Ref)
+	}
+	for _, m := range a.Measures {
+		if m.Op != driver.Count {
+			values = append(values, m.Ref)
+		}
+	}
+	s := w.statement(t, a.Where, nil, values...)
 	var columns, groups, ranks []string
 	var types []driver.Type
 	for i, g := range a.Groups {

@@ -27,29 +27,87 @@ type statement struct {
 	sql  strings.Builder
 	args []any
 	keys []customKey
-	// fields has the indexes on custom values. Sought are the keys of conditions that such an index could serve.
-	fields *fields
+	// sought are the custom keys of conditions that an index could serve. By is the index whose entries are read, on that field: without
+	// the documents where within is set, with them else. Nil: documents alone are read.
 	sought []string
+	by     *fieldIndex
+	field  string
+	within bool
 	// side says whether element look-ups go through side tables; see indexed.
 	side  bool
 	ws    int64  // the workspace, where several share the table
 	brief bool   // one document is looked up by a unique index: it waits in no lane, as one that is read by its id
-	mark  string // of it, once it was written, or a number; see statement
+	mark  string // of it, once it was written
 	// began is when the snapshot was begun that it was asked of; zero: of none that was held.
 	began time.Time
 }
 
 type customKey struct{ name, param string }
 
-// statement begins one that asks for what meets the predicate, in that order. Where an index on a custom value serves that, the
-// workspace is a number in it, since a parameter would not tell the planner that the index is its own.
-func (w *workspace) statement(t *table, where driver.Predicate, sort ...driver.Order) *statement {
-	s := &statement{t: t, fields: &w.file.fields, ws: w.space.id}
+// statement begins one that asks for what meets the predicate, in that order, and for the values of those fields.
+func (w *workspace) statement(t *table, where driver.Predicate, sort []driver.Order, values ...driver.Ref) *statement {
+	s := &statement{t: t, ws: w.space.id}
 	s.sql.Grow(256)
-	if s.served(where) || len(sort) > 0 && s.hasIndex(sort[0].Ref) {
-		s.mark = strconv.FormatInt(s.ws, 10)
-	}
+	s.enter(&w.file.fields, where, sort, values)
 	return s
+}
+
+// enter chooses the index on a custom value that the question is answered by, if any: one on a value that is asked for, before one
+// on a range of them, before one in the order of which the answer is. Where an index of the collection's own leads to a few
+// documents, no range does better.
+func (s *statement) enter(fields *fields, where driver.Predicate, sort []driver.Order, values []driver.Ref) {
+	best := 0
+	var look func(p driver.Predicate)
+	use := func(r driver.Ref, worth int) {
+		if !r.Custom || r.Type == driver.Strings || worth <= best {
+			return
+		}
+		if x := fields.indexedBy(fieldKey{s.ws, s.t.name, r.Name}); x != nil && x.made == s.t.entriesMade {
+			s.by, s.field, best = x, r.Name, worth
+		}
+	}
+	look = func(p driver.Predicate) {
+		switch {
+		case p.Op == driver.And:
+			for _, k := range p.Kids {
+				look(k)
+			}
+		case p.Op == driver.Eq || p.Op == driver.In:
+			use(p.Ref, 3)
+		case seeks(p.Op):
+			use(p.Ref, 2)
+		}
+	}
+	look(where)
+	if len(sort) > 0 && !s.ranged(where) {
+		use(sort[0].Ref, 1)
+	}
+	if best < 3 && s.indexed(where) {
+		s.by = nil
+	}
+	s.within = s.by != nil && s.has(where)
+	for _, r := range values {
+		s.within = s.within && (s.by.rides && r.Custom || s.carried(r))
+	}
+	for _, o := range sort {
+		s.within = s.within && (s.by.rides && o.Ref.Custom || s.carried(o.Ref) || o.Ref.Custom && o.Ref.Name == s.field)
+	}
+}
+
+// carried reports whether entries have the declared field.
+func (s *statement) carried(r driver.Ref) bool {
+	return !r.Custom && (r.Name == "id" || slices.Contains(s.t.riders, s.t.columns[r.Name].column))
+}
+
+// has reports whether entries have all that the predicate speaks of.
+func (s *statement) has(p driver.Predicate) bool {
+	switch {
+	case p.Op == driver.And || p.Op == driver.Or:
+		return !slices.ContainsFunc(p.Kids, func(k driver.Predicate) bool { return !s.has(k) })
+	case p.Ref.Custom:
+		return s.by.rides || p.Ref.Name == s.field && p.Ref.Type != driver.Strings && p.Op != driver.Exists
+	}
+	return s.carried(p.Ref)
 }
 
 func (s *statement) add(parts ...string) {
@@ -97,8 +155,8 @@ type operand struct {
 	// json and text are the custom value as JSON and as SQL value. A comparison of text is
 	// cheaper than one of expr and never misses what expr would match.
 	json, text string
-	// indexed says that an index has expr.
-	indexed bool
+	// entry says that expr is of an entry, where noValue stands for NULL.
+	entry bool
 }
 
 func (s *statement) operand(r driver.Ref) (operand, error) {
@@ -109,25 +167,30 @@ func (s *statement) operand(r driver.Ref) (operand, error) {
 		}
 		return operand{expr: f.column, whole: f.column, typ: f.typ, side: f.side}, nil
 	}
-	if s.hasIndex(r) {
-		o := customOperand("'" + r.Name + "'") // that has passed validKey when the index was wanted
-		o.indexed = true
-		return o, nil
-	}
 	k, err := s.key(r.Name)
 	if err != nil {
 		return operand{}, err
 	}
-	o := customOperand(k)
+	o := customOperand("custom", k)
 	if r.Type == driver.Strings {
 		o.typ = driver.Strings
 	}
 	return o, nil
 }
 
-// customOperand returns the value of a custom key, which is a mark or, as indexes have it, quoted.
-func customOperand(key string) operand {
-	o := operand{typ: driver.Any, json: "(custom -> " + key + ")", text: "(custom ->> " + key + ")"}
+// compared returns the operand as it is compared, of the entry where that has it.
+func (s *statement) compared(r driver.Ref) (operand, error) {
+	if s.by != nil && r.Custom && r.Name == s.field && r.Type != driver.Strings {
+		o := customOperand("custom", "'"+r.Name+"'") // that has passed key when the index was wanted
+		o.expr, o.entry = "v", true
+		return o, nil
+	}
+	return s.operand(r)
+}
+
+// customOperand returns the value of a custom key in the column of custom values. The key is a mark, a column or quoted.
+func customOperand(column, key string) operand {
+	o := operand{typ: driver.Any, json: "(" + column + " -> " + key + ")", text: "(" + column + " ->> " + key + ")"}
 	value := func(list string) string {
 		return "(CASE substr(" + o.json + ", 1, 1) WHEN 't' THEN x'01' WHEN 'f' THEN x'00' WHEN '{' THEN " + list + " WHEN '[' THEN " + list + " ELSE " + o.text + " END)"
 	}
@@ -155,16 +218,34 @@ func (o operand) literal(v any) (any, bool) {
 
 // from writes what is read, and which of it: nothing but the workspace's own.
 func (s *statement) from(p driver.Predicate) error {
-	s.add(" FROM ", s.t.quoted)
-	if p.Op == driver.And && len(p.Kids) == 0 {
-		if s.t.shared {
+	all := p.Op == driver.And && len(p.Kids) == 0
+	s.side = s.by == nil && !s.indexed(p)
+	switch {
+	case s.by == nil:
+		s.add(" FROM ", s.t.quoted)
+		if s.t.shared || !all {
 			s.add(" WHERE ", s.mine(""))
 		}
+	case s.within:
+		s.add(" FROM ", s.t.entries, " WHERE ", s.mine(" AND "), "number = ", s.param(s.by.number))
+	default: // the planner makes one question of both
+		s.add(" FROM (SELECT v, id AS entry FROM ", s.t.entries, " WHERE ", s.mine(" AND "), "number = ", s.param(s.by.number), ") JOIN ", s.t.quoted, " ON ", s.mine(" AND "), "id = entry")
+	}
+	if all {
 		return nil
 	}
-	s.side = !s.indexed(p)
-	s.add(" WHERE ", s.mine(" AND "))
+	if s.t.shared || s.by != nil {
+		s.add(" AND ")
+	}
 	return s.predicate(p, true)
+}
+
+// id is the column that has the id of what is read.
+func (s *statement) id() string {
+	if s.by != nil && !s.within {
+		return "entry"
+	}
+	return "id"
 }
 
 // indexed reports whether the predicate, all of which must hold, has an equality that an index
@@ -210,19 +291,6 @@ func seeks(op driver.Op) bool {
 	return false
 }
 
-// hasIndex reports whether there is an index on a custom value.
-func (s *statement) hasIndex(r driver.Ref) bool {
-	return r.Custom && r.Type != driver.Strings && s.fields.indexedBy(fieldKey{s.ws, s.t.name, r.Name}) != nil
-}
-
-// served reports whether an index on a custom value serves a condition of the predicate.
-func (s *statement) served(p driver.Predicate) bool {
-	if p.Op == driver.And || p.Op == driver.Or {
-		return slices.ContainsFunc(p.Kids, s.served)
-	}
-	return seeks(p.Op) && s.hasIndex(p.Ref)
-}
-
 // ranged reports whether an index can answer p, but only as a range, which is not in the order of ids.
 func (s *statement) ranged(p driver.Predicate) bool {
 	if p.Op == driver.And {
@@ -242,7 +310,7 @@ func (s *statement) predicate(p driver.Predicate, top bool) error {
 		}
 		return s.join(p.Kids, " OR ", "0", top)
 	}
-	o, err := s.operand(p.Ref)
+	o, err := s.compared(p.Ref)
 	if err != nil {
 		return err
 	}
@@ -410,7 +478,7 @@ func (s *statement) in(o operand, values []any, negative bool) {
 		s.add(o.expr, " IS NULL OR NOT (")
 	}
 	if len(plain) > 0 {
-		if _, isBool := plain[0].([]byte); !negative && len(plain) == 1 && o.text != "" && !o.indexed && !isBool {
+		if _, isBool := plain[0].([]byte); !negative && len(plain) == 1 && o.text != "" && !o.entry && !isBool {
 			s.add(o.text, " = ", s.param(plain[0]), " AND ")
 		}
 		s.add(o.expr)
@@ -448,12 +516,14 @@ func (s *statement) compare(o operand, op driver.Op, value any) {
 		default:
 			if up {
 				bound = " < ''"
+			} else if o.entry {
+				bound = " > " + noValue
 			}
 		}
 	}
 	mark := s.param(v)
 	s.add("(")
-	if _, isBool := v.([]byte); o.text != "" && !o.indexed && !isBool {
+	if _, isBool := v.([]byte); o.text != "" && !o.entry && !isBool {
 		s.add(o.text, sign, mark, " AND ")
 	}
 	s.add(o.expr, sign, mark)
@@ -469,9 +539,12 @@ func (s *statement) placed(o operand, p driver.Predicate) error {
 	if !ok || o.json == "" {
 		return fmt.Errorf("%s has no place for a %T", p.Ref.Name, p.Values[0])
 	}
-	if p.Op == driver.From {
+	switch {
+	case p.Op == driver.From:
 		s.add("(", o.expr, " >= ", s.param(v), ")")
-	} else {
+	case o.entry:
+		s.add("(", o.expr, " < ", s.param(v), ")")
+	default:
 		s.add("(", o.expr, " IS NULL OR ", o.expr, " < ", s.param(v), ")")
 	}
 	return nil
@@ -485,7 +558,7 @@ func (s *statement) contains(o operand, op driver.Op, value any) {
 	}
 	in := map[driver.Op]string{driver.Contains: "instr(", driver.ContainsFold: instrFold + "("}[op]
 	switch mark := s.param(v); {
-	case o.text != "":
+	case o.text != "" && !o.entry:
 		s.add("(", in, o.text, ", ", mark, ") > 0 AND substr(", o.json, ", 1, 1) = '\"')")
 	case o.typ == driver.Any:
 		s.add("(typeof(", o.expr, ") = 'text' AND ", in, o.expr, ", ", mark, ") > 0)")

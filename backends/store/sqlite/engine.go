@@ -366,6 +366,7 @@ func (e *Engine) closeIdle(ctx context.Context) {
 					f.dropAstray()
 					f.dropUnused(ctx, now.Add(-fieldUnused))
 					f.noteUses(ctx)
+					f.deleteDropped(now.Add(-fieldRest - e.opts.QueryTimeout))
 					return nil
 				})
 			}

@@ -16,7 +16,7 @@ func (w *workspace) Explain(ctx context.Context, q driver.Query) (driver.Plan, e
 		return driver.Plan{}, err
 	}
 	doing := "explain a question about " + t.name
-	s := w.statement(t, q.Where)
+	s := w.statement(t, q.Where, nil)
 	if q.Limit > 0 {
 		s, err = w.compileQuery(t, q, nil)
 	} else {
@@ -36,6 +36,9 @@ func (w *workspace) Explain(ctx context.Context, q driver.Query) (driver.Plan, e
 	err = db.ask(ctx, func(r *reader) error {
 		return r.conn.rows("EXPLAIN QUERY PLAN "+s.sql.String(), s.args, func(row *sqlite.Stmt) error {
 			if index, every, is := access(row.ColumnText(3)); is && !found {
+				if index == entriesIndex {
+					index = s.field
+				}
 				plan.Index, plan.Every, found = index, every, true
 			} else if is {
 				plan.Every = plan.Every && every // the documents of those that an inner question found
@@ -49,6 +52,9 @@ func (w *workspace) Explain(ctx context.Context, q driver.Query) (driver.Plan, e
 	return plan, failed(ctx, doing, err)
 }
 
+// entriesIndex is what access returns for the entries of an index on a custom value, no name of an index.
+const entriesIndex = "e:"
+
 // access reads a line of a plan: by which index a table is entered, and whether from its beginning to its end.
 // is says that it is such a line.
 func access(line string) (index string, every, is bool) {
@@ -58,10 +64,13 @@ func access(line string) (index string, every, is bool) {
 	}
 	_, bounds, _ := strings.Cut(of, " (")
 	bounds = strings.TrimSuffix(bounds, ")")
+	if strings.HasPrefix(of, "e:") {
+		return entriesIndex, strings.HasSuffix(bounds, "number=?"), true
+	}
 	every = how == "SCAN" || bounds == "ws=?"
 	if _, name, ok := strings.Cut(of, " INDEX "); ok {
 		name, _, _ = strings.Cut(name, " ")
-		if part := strings.Split(name, ":"); len(part) > 2 { // i:contacts:country, x:contacts:plan:7
+		if part := strings.Split(name, ":"); len(part) > 2 { // i:contacts:country
 			name = part[2]
 		}
 		return name, every, true

@@ -23,6 +23,11 @@ func (w *workspace) Find(ctx context.Context, q driver.Query) ([]driver.Document
 	if id, ok := byID(q); ok {
 		return w.findByID(ctx, doing, t, id)
 	}
+	ctx, end, err := w.begin(ctx, doing)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	s, err := w.compileQuery(t, q, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", doing, err)
@@ -35,6 +40,19 @@ func (w *workspace) Find(ctx context.Context, q driver.Query) ([]driver.Document
 		return w.findDeep(ctx, doing, s, q)
 	}
 	return w.documents(ctx, doing, s, min(q.Limit, maxReserve))
+}
+
+// begin gives a question its time and the open file, whose indexes it goes by. Call end at its end.
+func (w *workspace) begin(ctx context.Context, doing string) (_ context.Context, end func(), err error) {
+	ctx, cancel := w.engine.limit(ctx)
+	if _, err := w.acquire(ctx); err != nil {
+		cancel()
+		return nil, nil, failed(ctx, doing, err)
+	}
+	return ctx, func() {
+		w.file.release()
+		cancel()
+	}, nil
 }
 
 func (w *workspace) documents(ctx context.Context, doing string, s *statement, reserve int) ([]driver.Document, error) {
@@ -156,9 +174,9 @@ const deepPage = 100
 
 // compileQuery returns the statement of a Find, which begins at a mark where one is given.
 func (w *workspace) compileQuery(t *table, q driver.Query, near *mark) (*statement, error) {
-	s := w.statement(t, q.Where, q.Sort...)
+	s := w.statement(t, q.Where, q.Sort)
 	s.add("SELECT id, rev, body, custom")
-	deep := q.Offset >= deepPage || near != nil
+	deep := q.Offset >= deepPage || near != nil || s.within
 	var by []string
 	within := ") >= ("
 	if deep {
@@ -169,7 +187,7 @@ func (w *workspace) compileQuery(t *table, q driver.Query, near *mark) (*stateme
 		for _, column := range by[:max(0, len(by)-1)] {
 			s.add(", ", column)
 		}
-		s.add(" FROM ", t.quoted, " WHERE ", s.mine(" AND "), "id IN (SELECT id")
+		s.add(" FROM ", t.quoted, " WHERE ", s.mine(" AND "), "id IN (SELECT ", s.id())
 	}
 	if err := s.from(q.Where); err != nil {
 		return nil, err
@@ -184,7 +202,7 @@ func (w *workspace) compileQuery(t *table, q driver.Query, near *mark) (*stateme
 		}
 		s.add(")")
 	}
-	if err := s.order(q); err != nil {
+	if err := s.order(q, s.id(), s.compared); err != nil {
 		return nil, err
 	}
 	if q.Limit == 1 {
@@ -197,28 +215,32 @@ func (w *workspace) compileQuery(t *table, q driver.Query, near *mark) (*stateme
 	}
 	if deep {
 		s.add(")")
-		return s, s.order(q)
+		return s, s.order(q, "id", s.operand)
 	}
 	return s, nil
 }
 
-func (s *statement) order(q driver.Query) error {
+// order writes the order of an answer, in which the id is read from that column and values as that says.
+func (s *statement) order(q driver.Query, id string, operand func(driver.Ref) (operand, error)) error {
 	s.add(" ORDER BY ")
 	unique := false
 	for i, o := range q.Sort {
-		v, err := s.operand(o.Ref)
+		v, err := operand(o.Ref)
 		if err != nil {
 			return err
 		}
 		if i == 0 && v.typ == driver.Any && o.Ref.Custom && !slices.Contains(s.sought, o.Ref.Name) {
 			s.sought = append(s.sought, o.Ref.Name)
 		}
+		if unique = v.expr == "id"; unique {
+			v.expr = id
+		}
 		s.add(v.expr)
 		if o.Desc {
 			s.add(" DESC")
 		}
 		// Nothing after the id can change the order.
-		if unique = v.expr == "id"; unique {
+		if unique {
 			break
 		}
 		s.add(", ")
@@ -228,9 +250,9 @@ func (s *statement) order(q driver.Query) error {
 	case len(q.Sort) == 0 && s.ranged(q.Where):
 		// The plus keeps SQLite from reading the whole table in the order of its key, which it
 		// prefers to a range of an index and a sort.
-		s.add("+id")
+		s.add("+", id)
 	default:
-		s.add("id")
+		s.add(id)
 	}
 	return nil
 }
@@ -241,18 +263,17 @@ func (w *workspace) Count(ctx context.Context, c *driver.Collection, where drive
 		return 0, err
 	}
 	doing := "count in " + t.name
-	s := w.statement(t, where)
+	ctx, end, err := w.begin(ctx, doing)
+	if err != nil {
+		return 0, err
+	}
+	defer end()
+	s := w.statement(t, where, nil)
 	s.add("SELECT count(*)")
 	if err := s.from(where); err != nil {
 		return 0, fmt.Errorf("%s: %w", doing, err)
 	}
-	sql := s.sql.String()
-	db, err := w.acquire(ctx)
-	if err != nil {
-		return 0, failed(ctx, doing, err)
-	}
-	defer w.file.release()
-	key := countKey(sql, s.args)
+	db, key := w.file.db, countKey(s.sql.String(), s.args)
 	n, known, at := db.counts.get(w.shelf(t), key)
 	if known {
 		return n, nil
@@ -281,6 +302,11 @@ func (w *workspace) Aggregate(ctx context.Context, a driver.Aggregation) ([][]an
 
 func (w *workspace) aggregate(ctx context.Context, t *table, a driver.Aggregation, wide bool) ([][]any, error) {
 	doing := "aggregate " + t.name
+	ctx, end, err := w.begin(ctx, doing)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	s, types, err := w.compileAggregation(t, a, wide)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", doing, err)

@@ -80,17 +80,18 @@ func (s *schema) isIn(c *conn, o *driver.Opening) (bool, error) {
 
 // table is a collection as SQL. Every name in its statements has passed declared.
 type table struct {
-	name    string
-	spec    string // the collection as JSON, kept in the file
-	quoted  string
-	shared  bool // by several workspaces: column ws leads the key and every index
-	fields  []driver.Field
-	columns map[string]field
-	leading map[string]bool // fields that some index starts with
-	sides   []side
-	indexes []index
-	uniques []unique
-	riders  []string // columns that indexes on custom values have too
+	name                 string
+	spec                 string // the collection as JSON, kept in the file
+	quoted               string
+	shared               bool // by several workspaces: column ws leads the key and every index
+	fields               []driver.Field
+	columns              map[string]field
+	leading              map[string]bool // fields that some index starts with
+	sides                []side
+	indexes              []index
+	uniques              []unique
+	riders               []string // columns that entries of indexes on custom values have too
+	entries, entriesMade string   // the table of these, quoted, and the statement that makes it
 
 	selectByID, selectRev, insert, replace, remove, put string
 }
@@ -147,6 +148,8 @@ func newTable(c *driver.Collection, shared bool) (*table, error) {
 	for _, name := range c.Rides {
 		t.riders = append(t.riders, t.columns[name].column)
 	}
+	t.entries = quote("e:" + c.Name)
+	t.entriesMade = t.entriesCreate()
 	t.columns["id"] = field{column: "id", typ: driver.String}
 	for _, ix := range c.Indexes {
 		if !declared(ix.Name) || len(ix.Fields) == 0 {
@@ -221,8 +224,10 @@ func (t *table) addUnique(index string, fields []string, columns ...string) {
 }
 
 // led returns a part of a statement that only tables of several workspaces need.
-func (t *table) led(part string) string {
-	if t.shared {
+func (t *table) led(part string) string { return led(t.shared, part) }
+
+func led(shared bool, part string) string {
+	if shared {
 		return part
 	}
 	return ""

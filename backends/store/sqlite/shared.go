@@ -337,17 +337,13 @@ func (e *Engine) removeShared(ctx context.Context, name, owner string) error {
 	return failed(ctx, "delete what is left of "+name+" in "+f.path, db.clear(ctx))
 }
 
-// takeOut gives the workspace a name that nobody asks for, drops the indexes that were its own, and returns its number.
+// takeOut gives the workspace a name that nobody asks for, and returns its number.
 func (f *file) takeOut(c *conn, name, owner string) (int64, error) {
 	there, found, err := entryOf(c, name)
 	if err != nil || !found {
 		return 0, err
 	}
 	if _, err := (&driver.Opening{Workspace: name, Owner: owner}).Admit(there.owner, f.path, nil); err != nil {
-		return 0, err
-	}
-	keys := f.fields.surplus(func(k fieldKey) bool { return k.ws == there.id }, 0, 0)
-	if err := dropAll(c, keys); err != nil {
 		return 0, err
 	}
 	if err := c.exec("UPDATE workspaces SET name = ?2 WHERE name = ?1", name, removedPrefix+strconv.FormatInt(there.id, 10)); err != nil {
@@ -392,7 +388,7 @@ func (c *conn) clearSome() (done bool, err error) {
 	}); err != nil || name == "" {
 		return true, err
 	}
-	for _, of := range []struct{ tables, key string }{{"c:*", "id"}, {"s:*", "value, id"}, {"counters", "name"}} {
+	for _, of := range []struct{ tables, key string }{{"e:*", "number, v, id"}, {"fields", "tbl, number"}, {"c:*", "id"}, {"s:*", "value, id"}, {"counters", "name"}} {
 		tables, err := c.tables(of.tables)
 		if err != nil {
 			return false, err

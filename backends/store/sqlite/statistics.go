@@ -63,7 +63,7 @@ func (c *conn) level() error {
 	}
 	// The key of a table goes by the table's name.
 	if err := c.each("SELECT s.tbl_name, s.name, stat FROM sqlite_schema AS s LEFT JOIN sqlite_stat1 AS t ON t.tbl = s.tbl_name AND t.idx = s.name"+
-		" WHERE s.tbl_name GLOB '[cs]:*' AND s.sql IS NOT NULL", nil, func(row *sqlite.Stmt) {
+		" WHERE s.type <> 'trigger' AND s.tbl_name GLOB '[ces]:*' AND s.sql IS NOT NULL", nil, func(row *sqlite.Stmt) {
 		stats[[2]string{row.ColumnText(0), row.ColumnText(1)}] = row.ColumnText(2)
 	}); err != nil {
 		return err

@@ -1,0 +1,238 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"tenantry/backends/store/driver"
+)
+
+// entriesAreThose checks that the entries of an index are those of the documents as they are.
+func entriesAreThose(t *testing.T, ws *workspace, name string) {
+	t.Helper()
+	x := ws.file.fields.indexedBy(fieldKey{ws.space.id, "people", name})
+	if x == nil {
+		t.Fatalf("%s has no index: %s", name, ws.file.fields.states())
+	}
+	tb := ws.tables["people"]
+	have := fmt.Sprintf("SELECT * FROM %s WHERE number = %d", tb.entries, x.number)
+	want := "SELECT " + tb.entry("", fmt.Sprint(x.number), "'"+name+"'", fmt.Sprint(x.rides)) + " FROM " + tb.quoted + tb.led(fmt.Sprintf(" WHERE ws = %d", ws.space.id))
+	for what, sql := range map[string]string{"too many": have + " EXCEPT " + want, "missing": want + " EXCEPT " + have} {
+		if odd := columnOf(t, ws, 0, "SELECT count(*) FROM ("+sql+")"); odd[0] != "0" {
+			t.Errorf("%s entries are %s", odd[0], what)
+		}
+	}
+	if n := columnOf(t, ws, 0, "SELECT count(*) FROM ("+want+")"); n[0] == "0" {
+		t.Error("there are no documents")
+	}
+}
+
+// odd are values that entries have in another form than documents, or not at all.
+var odd = []string{`7`, `7.5`, `-1e300`, `"7"`, `""`, `true`, `false`, `null`, `[7]`, `{"a":7}`, `9007199254740993`, `"ä\u0000\"b"`}
+
+// TestEntries_AreThoseOfDocuments: documents are written while the index is made, and after that, and the index has
+// one entry of each as it is.
+func TestEntries_AreThoseOfDocuments(t *testing.T) { inBoth(t, testEntriesAreThoseOfDocuments) }
+
+func testEntriesAreThoseOfDocuments(t *testing.T, shared bool) {
+	e := openEngine(t, Options{Shared: shared})
+	c := scored()
+	ws, next := openWorkspace(t, e, "w", c), openWorkspace(t, e, "next", c)
+	fill(t, ws, c, 2*leastIndexed)
+	fill(t, next, c, 10)
+	change := func(i int) {
+		wr := person(c, i)
+		wr.Op, wr.Doc.Rev = driver.Put, 1
+		if i%7 > 0 {
+			wr.Doc.Custom = []byte(`{"score":` + odd[i%len(odd)] + `}`)
+		}
+		if i%3 == 0 {
+			wr.Doc.Values[7] = []string{"blue", "red"}
+		}
+		writes := []driver.Write{wr}
+		if i%11 == 0 {
+			gone := person(c, i)
+			gone.Op, gone.Doc.Rev = driver.Delete, 1
+			writes = []driver.Write{wr, gone}
+		}
+		for _, ws := range []*workspace{ws, next} {
+			if err := ws.Write(t.Context(), writes); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	stop, stopped := make(chan struct{}), make(chan int)
+	go func() {
+		for i := 0; ; i += 13 {
+			select {
+			case <-stop:
+				stopped <- i
+				return
+			default:
+				change(i % (3 * leastIndexed))
+			}
+		}
+	}()
+	makeField(t, ws, "score")
+	close(stop)
+	if n := <-stopped; n < 100 {
+		t.Errorf("only %d documents were written meanwhile", n/13)
+	}
+	entriesAreThose(t, ws, "score")
+	makeField(t, ws, "plan")
+	for i := range 500 {
+		change(i * 3)
+	}
+	for _, name := range []string{"score", "plan"} {
+		entriesAreThose(t, ws, name)
+	}
+	if n := columnOf(t, next, 0, `SELECT count(*) FROM sqlite_schema WHERE name = 'fields'`); !shared && n[0] != "0" {
+		t.Error("the neighbour has an index too")
+	}
+	if shared {
+		if others := columnOf(t, ws, 0, fmt.Sprintf(`SELECT DISTINCT ws FROM "e:people" WHERE ws <> %d`, ws.space.id)); len(others) > 0 {
+			t.Errorf("there are entries of %v", others)
+		}
+	}
+}
+
+// TestEntries_GoOn: an index that was begun is kept up, and made from where it was by who asks for it after the
+// program was started anew.
+func TestEntries_GoOn(t *testing.T) { inBoth(t, testEntriesGoOn) }
+
+func testEntriesGoOn(t *testing.T, shared bool) {
+	dir := t.TempDir()
+	e := openEngine(t, Options{Shared: shared, Dir: dir})
+	c := scored()
+	ws := openWorkspace(t, e, "w", c)
+	fill(t, ws, c, leastIndexed)
+	key := fieldKey{ws.space.id, "people", "score"}
+	ctx, cancel := context.WithCancel(t.Context())
+	begun := make(chan struct{})
+	go func() {
+		defer close(begun)
+		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Microsecond) {
+			if n := columnOf(t, ws, 0, "SELECT count(*) FROM sqlite_schema WHERE name = 'e:people'"); n[0] == "0" {
+				continue
+			}
+			if n := columnOf(t, ws, 0, `SELECT count(*) FROM "e:people"`); n[0] != "0" {
+				cancel()
+				return
+			}
+		}
+	}()
+	e.makeIndex(ctx, fieldJob{w: ws, t: ws.tables["people"], key: key})
+	<-begun
+	if ws.file.fields.indexedBy(key) != nil {
+		t.Skip("it was made before it could be ended")
+	}
+	if n, err := ws.Count(t.Context(), c, onCustom("score", driver.Eq, int64(7))); n != leastIndexed/100 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	e = openEngine(t, Options{Shared: shared, Dir: dir})
+	ws = openWorkspace(t, e, "w", c)
+	for i := range 100 {
+		wr := person(c, i)
+		wr.Op, wr.Doc.Rev, wr.Doc.Custom = driver.Put, 1, []byte(`{"score":7}`)
+		if err := ws.Write(t.Context(), []driver.Write{wr}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	makeField(t, ws, "score")
+	entriesAreThose(t, ws, "score")
+	if numbers := columnOf(t, ws, 0, "SELECT number FROM fields"); len(numbers) != 1 || numbers[0] != "1" {
+		t.Errorf("it was begun anew: %v", numbers)
+	}
+	// What is begun and not asked for goes as what is not used does.
+	alter(t, ws, "UPDATE fields SET state = ?1, used = ?2", entriesBuilding, time.Now().Add(-fieldUnused-time.Hour).Unix())
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	e = openEngine(t, Options{Shared: shared, Dir: dir})
+	ws = openWorkspace(t, e, "w", c)
+	deleteDropped(t, ws)
+	if n := columnOf(t, ws, 0, `SELECT count(*) FROM "e:people"`); n[0] != "0" {
+		t.Errorf("%s entries are left", n[0])
+	}
+}
+
+// TestEntries_OfAnotherFile: a file that was put back from a backup has the indexes that it had then, whatever is known of the
+// one before.
+func TestEntries_OfAnotherFile(t *testing.T) { inBoth(t, testEntriesOfAnotherFile) }
+
+func testEntriesOfAnotherFile(t *testing.T, shared bool) {
+	e := openEngine(t, Options{Shared: shared, Dir: t.TempDir()})
+	c := scored()
+	ws := openWorkspace(t, e, "w", c)
+	fill(t, ws, c, leastIndexed)
+	if done, err := ws.file.closeIdle(); !done || err != nil {
+		t.Fatal(done, err)
+	}
+	before, err := os.ReadFile(ws.file.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	makeField(t, ws, "score")
+	if done, err := ws.file.closeIdle(); !done || err != nil {
+		t.Fatal(done, err)
+	}
+	if err := errors.Join(os.Remove(ws.file.path), os.WriteFile(ws.file.path, before, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := ws.Count(t.Context(), c, onCustom("score", driver.Eq, int64(7))); err != nil || n != leastIndexed/100 {
+		t.Errorf("%d, %v: entries are asked for that are not there", n, err)
+	}
+}
+
+// TestEntries_OfAnotherShape: a version that wants other columns in them makes them anew.
+func TestEntries_OfAnotherShape(t *testing.T) { inBoth(t, testEntriesOfAnotherShape) }
+
+func testEntriesOfAnotherShape(t *testing.T, shared bool) {
+	dir := t.TempDir()
+	e := openEngine(t, Options{Shared: shared, Dir: dir})
+	c := scored()
+	ws := openWorkspace(t, e, "w", c)
+	fill(t, ws, c, leastIndexed)
+	makeField(t, ws, "score")
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	seen := &plans{}
+	e = openEngine(t, Options{Shared: shared, Dir: dir, Observe: seen.add})
+	c = scored()
+	c.Rides = []string{"teams", "status"}
+	ws = openWorkspace(t, e, "w", c)
+	where := driver.Predicate{Kids: []driver.Predicate{onField("status", driver.Ne, "new"), onCustom("score", driver.Gte, int64(50))}}
+	ask := func() int {
+		n, err := ws.Count(t.Context(), c, where)
+		if err != nil || n < leastIndexed/4 {
+			t.Fatalf("%d, %v", n, err)
+		}
+		return slices.IndexFunc(seen.take(), func(p Plan) bool {
+			return slices.ContainsFunc(p.Lines, func(l string) bool { return len(l) > 9 && l[:8] == "SEARCH e" })
+		})
+	}
+	if ask() >= 0 {
+		t.Error("entries of another shape are asked for")
+	}
+	s := &statement{t: ws.tables["people"], ws: ws.space.id, sought: []string{"score"}}
+	ws.file.fields.asked(s, slowScan, false)
+	if wanted := ws.file.fields.asked(s, slowScan, false); len(wanted) != 1 {
+		t.Fatalf("slow questions want %v", wanted)
+	}
+	e.makeIndex(t.Context(), fieldJob{w: ws, t: ws.tables["people"], key: fieldKey{ws.space.id, "people", "score"}})
+	e.observed.Clear()
+	ws.file.db.counts.changed(nil)
+	if ask() < 0 {
+		t.Error("they are not asked for once they are made anew")
+	}
+	entriesAreThose(t, ws, "score")
+}

@@ -10,8 +10,17 @@ import (
 	"tenantry/internal/fault"
 )
 
-// batchSize is how many records are looked up and stored at a time.
-const batchSize = 1000
+// batchSize and batchBytes are how many records are looked up and stored at a time.
+const batchSize, batchBytes = 1000, 4 << 20
+
+// full reports whether lines wait for no more of them.
+func full(batch []*entry) bool {
+	size := 0
+	for _, e := range batch {
+		size += e.size
+	}
+	return len(batch) >= batchSize || size >= batchBytes
+}
 
 // importer is the state of one import beside the session's.
 type importer struct {
@@ -184,7 +193,7 @@ func (im *importer) weigh(ctx context.Context, entries []*entry) error {
 		}
 		e.raw = Raw{} // it is read again where it is needed
 		im.waiting[name] = append(im.waiting[name], e)
-		if len(im.waiting[name]) >= batchSize {
+		if full(im.waiting[name]) {
 			if err := im.compare(ctx, name); err != nil {
 				return err
 			}
@@ -285,10 +294,8 @@ func (im *importer) compare(ctx context.Context, name string) error {
 	if len(batch) == 0 {
 		return nil
 	}
-	for start := 0; start < len(batch); start += batchSize {
-		if err := im.named[name].compare(ctx, im.session, batch[start:min(start+batchSize, len(batch))]); err != nil {
-			return fmt.Errorf("comparing with what the organization has: %w", err)
-		}
+	if err := im.named[name].compare(ctx, im.session, batch); err != nil {
+		return fmt.Errorf("comparing with what the organization has: %w", err)
 	}
 	c := im.tally.of(name)
 	for _, e := range batch {

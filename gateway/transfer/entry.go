@@ -25,6 +25,7 @@ const (
 type entry struct {
 	line  int
 	raw   Raw // as it stood in the file, where that is needed
+	size  int // of it then, in bytes
 	kind  *kind
 	rec   any    // of the kind
 	given uint64 // bit n: the line has the n-th field of the kind

@@ -273,7 +273,7 @@ func (s *session) pump(ctx context.Context, f Feed, phase string, want func(line
 						}
 						if line, ok := f.Line(&p, l); ok {
 							e := s.understand(ctx, line)
-							e.raw = l
+							e.raw, e.size = l, l.size()
 							c.entries = append(c.entries, e)
 						}
 					}

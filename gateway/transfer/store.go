@@ -16,9 +16,9 @@ import (
 // beyond it are read again.
 const maxPending = 10_000
 
-// parallel is how many batches are stored at a time: one is encoded while another is
-// written.
-const parallel = 2
+// parallel is how many batches are stored at a time: some are encoded while another is written, and SQLite writes those that
+// wait by one commit.
+const parallel = 8
 
 // leastAtOnce is how few records an import still stores together where the store is slow.
 const leastAtOnce = 50
@@ -61,16 +61,9 @@ func (im *importer) store(ctx context.Context) error {
 	defer func() { _ = s.announce(ctx) }() // also after a panic
 	err := s.all(ctx)
 	for s.flying > 0 { // also after a failure: what is stored counts
-		if e := s.land(ctx); err == nil {
-			err = e
-		}
+		err = cmp.Or(err, s.land(ctx))
 	}
-	if err == nil {
-		err = s.failure
-	}
-	if e := s.announce(ctx); err == nil {
-		err = e
-	}
+	err = cmp.Or(err, s.failure, s.announce(ctx))
 	r := im.tally.report()
 	if err != nil {
 		return &InterruptedError{Stored: r.Created + r.Updated + r.Unchanged, Lines: r.Lines, Err: err}
@@ -180,7 +173,7 @@ func (s *storer) put(ctx context.Context, e *entry) error {
 	e.change, e.old = undecided, nil
 	name := e.kind.Name
 	s.fresh[name] = append(s.fresh[name], e)
-	if len(s.fresh[name]) >= batchSize {
+	if full(s.fresh[name]) {
 		return s.sort(ctx, name)
 	}
 	return nil
@@ -227,7 +220,7 @@ func (s *storer) line(ctx context.Context, e *entry) error {
 	name := e.kind.Name
 	s.ready[name] = append(s.ready[name], e)
 	s.inReady[int32(e.line)] = true
-	if len(s.ready[name]) >= batchSize {
+	if full(s.ready[name]) {
 		return s.flush(ctx, name)
 	}
 	return nil

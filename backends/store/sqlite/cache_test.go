@@ -81,7 +81,7 @@ func TestPagesOfAllFilesFitTheCache(t *testing.T) {
 	fits := func(files int, least int64) {
 		t.Helper()
 		kib, connections := int64(0), int64(0)
-		for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 			if kib, connections = caches(t, e); kib <= all && kib >= least {
 				break
 			}

@@ -12,8 +12,10 @@ const (
 	// waits no longer for them than for a few of its own.
 	maxGroup   = 128
 	maxGrouped = 256
-	// largeJob is how many documents make a job that shares with nobody, who would wait for it.
+	// largeJob is how many documents make a job for which others, who would wait for it, begin no transaction: such share theirs
+	// with each other alone, up to maxLarge documents, and only until somebody else waits.
 	largeJob = 64
+	maxLarge = 8_000
 )
 
 // job is what somebody wants to be done in a transaction. It may be done more than once, if nothing of the time before
@@ -60,18 +62,36 @@ func (l *line) next() []*job {
 	defer l.mu.Unlock()
 	n, documents := 0, 0
 	for n < len(l.jobs) && n < maxGroup {
-		documents += l.jobs[n].documents
-		large := l.jobs[n].large()
-		if n > 0 && (large || documents > maxGrouped) {
+		j := l.jobs[n]
+		documents += j.documents
+		most := maxGrouped
+		if j.large() {
+			most = maxLarge
+		}
+		if n > 0 && (documents > most || j.large() != l.jobs[0].large() || j.touched == nil) {
 			break
 		}
-		if n++; large {
+		if n++; j.touched == nil {
 			break
 		}
 	}
 	jobs := slices.Clone(l.jobs[:n])
 	l.jobs = slices.Delete(l.jobs, 0, n)
 	return jobs
+}
+
+// back has jobs wait once more, behind those who came meanwhile.
+func (l *line) back(jobs []*job) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.jobs = append(l.jobs, jobs...)
+}
+
+// hurried reports whether one waits that is not large.
+func (l *line) hurried() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.jobs, func(j *job) bool { return !j.large() })
 }
 
 // transact runs do in a transaction of the only writer, and returns once that is on disk. What others want at
@@ -81,18 +101,22 @@ func (l *line) next() []*job {
 func (db *database) transact(ctx, wait context.Context, documents int, touched map[shelf]bool, do func(*conn) error) error {
 	j := &job{ctx: ctx, documents: documents, touched: touched, do: do, done: make(chan struct{})}
 	db.line.add(j)
+	ended := wait.Done()
 	for {
 		select {
 		case <-j.done:
 			return j.err
 		case db.writing <- struct{}{}:
+			if ended == nil && db.line.leave(j) { // it came back
+				<-db.writing
+				return wait.Err()
+			}
 			db.serve()
-		case <-wait.Done():
+		case <-ended:
 			if db.line.leave(j) {
 				return wait.Err()
 			}
-			<-j.done // somebody is at it, and may have stored it already
-			return j.err
+			ended = nil // somebody is at it, and may have stored it already
 		}
 	}
 }
@@ -115,14 +139,18 @@ func (db *database) serve() {
 		db.fitWriter()
 		<-db.writing
 	}()
-	shared := false
+	done := 0
 	if len(jobs) > 1 {
 		var begun bool
-		if shared, begun = db.together(jobs, false); begun && !shared {
-			shared, _ = db.together(jobs, true)
+		if done, begun = db.together(jobs, false); begun && done == 0 {
+			done, _ = db.together(jobs, true)
 		}
 	}
-	for i := 0; i < len(jobs) && !shared; i++ {
+	if done > 0 && done < len(jobs) {
+		db.line.back(jobs[done:])
+		jobs = jobs[:done]
+	}
+	for i := done; i < len(jobs); i++ {
 		jobs[i].err = db.alone(jobs[i])
 	}
 	judged = true
@@ -176,23 +204,28 @@ func (db *database) alone(j *job) error {
 	return nil
 }
 
-// together does the jobs in one transaction. Where that ended before it was to be committed, because of what
-// one of them did or met, it returns false: nothing remains of any, and each is to be done in another way.
+// together does the jobs in one transaction, or the first of them where these are large and others wait, and returns how
+// many. Where that ended before it was to be committed, because of what one of them did or met, it returns none: nothing remains of
+// any, and each is to be done in another way.
 // Unless they are guarded, that is so too where one failed that had changed something: few do, and to be ready to take
 // each back costs all.
-func (db *database) together(jobs []*job, guarded bool) (done, begun bool) {
+func (db *database) together(jobs []*job, guarded bool) (done int, begun bool) {
 	c, err := db.begin(jobs[0].ctx)
 	if err != nil {
-		return false, false
+		return 0, false
 	}
-	for _, j := range jobs {
+	for i, j := range jobs {
 		if err = c.guard(j, guarded); err != nil {
+			break
+		}
+		if j.large() && db.line.hurried() {
+			jobs = jobs[:i+1]
 			break
 		}
 	}
 	if err != nil {
 		db.abandon(err)
-		return false, true
+		return 0, true
 	}
 	err = db.commit(c)
 	if err != nil {
@@ -207,7 +240,7 @@ func (db *database) together(jobs []*job, guarded bool) (done, begun bool) {
 			db.committed(j)
 		}
 	}
-	return true, true
+	return len(jobs), true
 }
 
 // guard does a job of several, of which nothing remains where it failed. An error says that this cannot be had.

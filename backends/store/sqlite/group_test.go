@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -75,14 +76,14 @@ func TestGroup_EachHasItsVerdict(t *testing.T) {
 	first, twice, undone := g.add(t.Context(), nil, 1, 2), g.add(t.Context(), nil, 3, 1), g.add(t.Context(), broken, 4)
 	late, last := g.add(gone, nil, 5), g.add(t.Context(), nil, 6)
 	g.db.writing <- struct{}{}
-	if done, begun := g.db.together(g.jobs, false); done || !begun || g.stored() != 0 {
+	if done, begun := g.db.together(g.jobs, false); done > 0 || !begun || g.stored() != 0 {
 		t.Errorf("what had begun and failed was not taken back: %d persons", g.stored())
 	}
 	shared, _ := g.db.together(g.jobs, true)
 	<-g.db.writing
 	var dup *driver.DuplicateError
-	if !shared || first.err != nil || last.err != nil || !errors.As(twice.err, &dup) || dup.Position != 1 || !errors.Is(undone.err, broken) || !errors.Is(late.err, context.Canceled) {
-		t.Errorf("%t: %v, %v, %v, %v, %v", shared, first.err, twice.err, undone.err, late.err, last.err)
+	if shared != len(g.jobs) || first.err != nil || last.err != nil || !errors.As(twice.err, &dup) || dup.Position != 1 || !errors.Is(undone.err, broken) || !errors.Is(late.err, context.Canceled) {
+		t.Errorf("%d: %v, %v, %v, %v, %v", shared, first.err, twice.err, undone.err, late.err, last.err)
 	}
 	if n := g.stored(); n != 3 {
 		t.Errorf("%d persons, want 1, 2 and 6", n)
@@ -108,8 +109,8 @@ func TestGroup_WhatChangedNothingIsTakenBackFromNobody(t *testing.T) {
 	<-g.db.writing
 	var dup *driver.DuplicateError
 	var conflict *driver.ConflictError
-	if !shared || first.err != nil || last.err != nil || !errors.As(twice.err, &dup) || !errors.As(stale.err, &conflict) {
-		t.Errorf("%t: %v, %v, %v, %v", shared, first.err, twice.err, stale.err, last.err)
+	if shared != len(g.jobs) || first.err != nil || last.err != nil || !errors.As(twice.err, &dup) || !errors.As(stale.err, &conflict) {
+		t.Errorf("%d: %v, %v, %v, %v", shared, first.err, twice.err, stale.err, last.err)
 	}
 	if n := g.stored(); n != 2 {
 		t.Errorf("%d persons, want 1 and 2", n)
@@ -197,11 +198,11 @@ func TestX7_Group_APanicIsItsOwn(t *testing.T) {
 	<-done
 }
 
-// TestGroup_LargeJobsAreAlone: who stores little does not wait for who stores much.
-func TestGroup_LargeJobsAreAlone(t *testing.T) {
+// TestGroup_LargeJobsAreAmongThemselves: who stores little does not wait for who stores much.
+func TestGroup_LargeJobsAreAmongThemselves(t *testing.T) {
 	t.Parallel()
 	var l line
-	sizes := []int{1, 2, 64, 65, 1, 1000, 64, 64, 64, 64, 1}
+	sizes := []int{1, 2, 64, 65, 1, 1000, 64, 64, 64, 64, 1, maxLarge / 2, maxLarge / 2, 65, 65, 1, 65}
 	for _, n := range sizes {
 		l.add(&job{documents: n, touched: map[shelf]bool{}})
 	}
@@ -214,7 +215,7 @@ func TestGroup_LargeJobsAreAlone(t *testing.T) {
 		}
 		got = append(got, group)
 	}
-	if want := "[[1 2 64] [65] [1] [1000] [64 64 64 64] [1] [0]]"; fmt.Sprint(got) != want {
+	if want := "[[1 2 64] [65] [1] [1000] [64 64 64 64] [1] [4000 4000] [65 65] [1] [65] [0]]"; fmt.Sprint(got) != want {
 		t.Errorf("%v, want %s", got, want)
 	}
 	many := &line{}
@@ -224,6 +225,69 @@ func TestGroup_LargeJobsAreAlone(t *testing.T) {
 	if n := len(many.next()); n != maxGroup {
 		t.Errorf("%d jobs in a group", n)
 	}
+}
+
+// TestGroup_LargeJobsMakeRoom: those that share a transaction end it after the one at work where somebody else waits, and go
+// on behind; who has given up by then is not stored.
+func TestGroup_LargeJobsMakeRoom(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t)
+	large := func(i int) (batch []driver.Write) {
+		for n := range largeJob + 1 {
+			batch = append(batch, person(g.c, 1000*i+n))
+		}
+		return batch
+	}
+	g.db.writing <- struct{}{} // until all wait
+	ended := make(chan string, 4)
+	write := func(ctx context.Context, name string, batch []driver.Write) {
+		before := len(g.waiting())
+		go func() {
+			err := g.ws.Write(ctx, batch)
+			ended <- fmt.Sprint(name, " ", err)
+		}()
+		for deadline := time.Now().Add(time.Minute); len(g.waiting()) == before; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("it does not wait")
+			}
+		}
+	}
+	write(t.Context(), "first", large(1))
+	hopeless, giveUp := context.WithCancel(t.Context())
+	write(hopeless, "second", large(2))
+	write(t.Context(), "third", large(3))
+	inFirst, goOn := make(chan struct{}), make(chan struct{})
+	first := g.waiting()[0]
+	do := first.do
+	first.do = func(c *conn) error {
+		close(inFirst)
+		<-goOn
+		return do(c)
+	}
+	<-g.db.writing // one of them does the work of all
+	<-inFirst
+	write(t.Context(), "small", []driver.Write{person(g.c, 1)})
+	giveUp()
+	close(goOn)
+	verdicts := map[string]bool{}
+	for range 4 {
+		verdicts[<-ended] = true
+	}
+	for _, want := range []string{"first <nil>", "third <nil>", "small <nil>"} {
+		if !verdicts[want] {
+			t.Errorf("not %s: %v", want, verdicts)
+		}
+	}
+	if n := g.stored(); n != 2*(largeJob+1)+1 || verdicts["second <nil>"] {
+		t.Errorf("%d persons, %v", n, verdicts)
+	}
+}
+
+// waiting returns the jobs in line.
+func (g *grouped) waiting() []*job {
+	g.db.line.mu.Lock()
+	defer g.db.line.mu.Unlock()
+	return slices.Clone(g.db.line.jobs)
 }
 
 // TestGroup_ManyWriters: every one of many that write at once reads what it was told is stored, and who gives up
@@ -286,7 +350,7 @@ func TestLogIsWrittenBackWhole(t *testing.T) {
 				}
 				if jobs > 1 {
 					g.db.writing <- struct{}{}
-					if done, _ := g.db.together(g.jobs, false); !done {
+					if done, _ := g.db.together(g.jobs, false); done < jobs {
 						t.Fatal("not written together")
 					}
 					<-g.db.writing

@@ -25,6 +25,7 @@ func (w *workspace) compileAggregation(t *table, a driver.Aggregation, wide bool
 		}
 	}
 	s := w.statement(t, a.Where, nil, values...)
+	s.reading(a.Where, values...)
 	var columns, groups, ranks []string
 	var types []driver.Type
 	for i, g := range a.Groups {

@@ -33,6 +33,8 @@ type statement struct {
 	by     *fieldIndex
 	field  string
 	within bool
+	// whole says that all documents are read for want of a better way; see reading.
+	whole bool
 	// side says whether element look-ups go through side tables; see indexed.
 	side  bool
 	ws    int64  // the workspace, where several share the table
@@ -92,6 +94,30 @@ func (s *statement) enter(fields *fields, where driver.Predicate, sort []driver.
 	for _, o := range sort {
 		s.within = s.within && (s.by.rides && o.Ref.Custom || s.carried(o.Ref) || o.Ref.Custom && o.Ref.Name == s.field)
 	}
+}
+
+// reading says that the question is about all that meets the predicate, and about those values of it. Where that is to be read from
+// documents, and no index leads to a few of them, they are read in the order in which they lie: SQLite takes any index to lead to
+// fewer, one on what was deleted too, and looks each up by itself, which takes twice as long.
+func (s *statement) reading(where driver.Predicate, values ...driver.Ref) {
+	custom := slices.ContainsFunc(values, func(r driver.Ref) bool { return r.Custom })
+	s.whole = s.by == nil && (custom || speaks(where)) && !s.leads(where)
+}
+
+// speaks reports whether the predicate speaks of custom values.
+func speaks(p driver.Predicate) bool {
+	return p.Ref.Custom || slices.ContainsFunc(p.Kids, speaks)
+}
+
+// leads reports whether an index can lead to a few documents that the predicate admits.
+func (s *statement) leads(p driver.Predicate) bool {
+	switch p.Op {
+	case driver.And:
+		return slices.ContainsFunc(p.Kids, s.leads)
+	case driver.Or:
+		return len(p.Kids) > 0 && !slices.ContainsFunc(p.Kids, func(k driver.Predicate) bool { return !s.leads(k) })
+	}
+	return s.searchable(p) && s.t.columns[p.Ref.Name].typ != driver.Bool
 }
 
 // carried reports whether entries have the declared field.
@@ -165,7 +191,11 @@ func (s *statement) operand(r driver.Ref) (operand, error) {
 		if !ok {
 			return operand{}, fmt.Errorf("collection %s has no field %q", s.t.name, r.Name)
 		}
-		return operand{expr: f.column, whole: f.column, typ: f.typ, side: f.side}, nil
+		o := operand{expr: f.column, whole: f.column, typ: f.typ, side: f.side}
+		if s.whole && f.typ == driver.Bool {
+			o.expr = "+" + f.column // which no index serves
+		}
+		return o, nil
 	}
 	k, err := s.key(r.Name)
 	if err != nil {
@@ -223,8 +253,11 @@ func (s *statement) from(p driver.Predicate) error {
 	switch {
 	case s.by == nil:
 		s.add(" FROM ", s.t.quoted)
-		if s.t.shared || !all {
+		if s.t.shared || s.whole || !all {
 			s.add(" WHERE ", s.mine(""))
+		}
+		if s.whole {
+			s.add(s.t.led(" AND "), "id > ''")
 		}
 	case s.within:
 		s.add(" FROM ", s.t.entries, " WHERE ", s.mine(" AND "), "number = ", s.param(s.by.number))
@@ -234,7 +267,7 @@ func (s *statement) from(p driver.Predicate) error {
 	if all {
 		return nil
 	}
-	if s.t.shared || s.by != nil {
+	if s.t.shared || s.whole || s.by != nil {
 		s.add(" AND ")
 	}
 	return s.predicate(p, true)

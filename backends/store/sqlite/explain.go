@@ -20,6 +20,7 @@ func (w *workspace) Explain(ctx context.Context, q driver.Query) (driver.Plan, e
 	if q.Limit > 0 {
 		s, err = w.compileQuery(t, q, nil)
 	} else {
+		s.reading(q.Where)
 		s.add("SELECT count(*)")
 		err = s.from(q.Where)
 	}
@@ -35,7 +36,9 @@ func (w *workspace) Explain(ctx context.Context, q driver.Query) (driver.Plan, e
 	found := false
 	err = db.ask(ctx, func(r *reader) error {
 		return r.conn.rows("EXPLAIN QUERY PLAN "+s.sql.String(), s.args, func(row *sqlite.Stmt) error {
-			if index, every, is := access(row.ColumnText(3)); is && !found {
+			index, every, is := access(row.ColumnText(3))
+			every = every || s.whole
+			if is && !found {
 				if index == entriesIndex {
 					index = s.field
 				}

@@ -441,3 +441,51 @@ func columnOf(t *testing.T, ws *workspace, column int, sql string) (values []str
 	}
 	return values
 }
+
+// TestFields_WithoutIndexDocumentsAreReadAsTheyLie: what no index leads to a few of is read from the first document to the last, and
+// looked up by none, whatever one has of what was deleted.
+func TestFields_WithoutIndexDocumentsAreReadAsTheyLie(t *testing.T) {
+	inBoth(t, testFieldsWithoutIndexDocumentsAreReadAsTheyLie)
+}
+
+func testFieldsWithoutIndexDocumentsAreReadAsTheyLie(t *testing.T, shared bool) {
+	seen := &plans{}
+	e := openEngine(t, Options{Shared: shared, Observe: seen.add})
+	c := scored()
+	c.Fields = append(c.Fields, driver.Field{Name: "deleted", Type: driver.Bool})
+	c.Indexes = append(c.Indexes, driver.Index{Name: "deleted", Fields: []string{"deleted", "created"}})
+	ws := openWorkspace(t, e, "w", c)
+	batch := make([]driver.Write, analyzeEvery) // so that they are measured
+	for i := range batch {
+		batch[i] = person(c, i)
+		batch[i].Doc.Values = append(batch[i].Doc.Values, i%10 == 0)
+	}
+	if err := ws.Write(t.Context(), batch); err != nil {
+		t.Fatal(err)
+	}
+	live, score := onField("deleted", driver.Eq, false), onCustom("score", driver.Eq, int64(7))
+	all := func(kids ...driver.Predicate) driver.Predicate { return driver.Predicate{Kids: kids} }
+	for _, q := range []struct {
+		where driver.Predicate
+		by    string
+		want  int64
+	}{
+		{all(live, score), "c:people USING PRIMARY KEY", analyzeEvery / 100},
+		{score, "c:people USING PRIMARY KEY", analyzeEvery / 100},
+		{all(live, score, onField("name", driver.Eq, "Person 55433")), "INDEX i:people:name", 1},
+		{all(live, score, driver.Predicate{Op: driver.Or, Kids: []driver.Predicate{onField("name", driver.Eq, "Person 55433"), onField("email", driver.Eq, "p0000107@example.org")}}), "INDEX i:people:name", 2},
+		{live, "INDEX i:people:", analyzeEvery * 9 / 10},
+	} {
+		e.observed.Clear()
+		seen.take()
+		n, err := ws.Count(t.Context(), c, q.where)
+		if plan := fmt.Sprint(seen.take()); err != nil || n != q.want || !strings.Contains(plan, q.by) {
+			t.Errorf("%d, want %d by %s, %v: %s", n, q.want, q.by, err, plan)
+		}
+	}
+	e.observed.Clear()
+	rows, err := ws.Aggregate(t.Context(), driver.Aggregation{Collection: c, Where: live, Groups: []driver.Group{{Ref: driver.Ref{Name: "plan", Custom: true}}}, Measures: []driver.Measure{{Op: driver.Count}}})
+	if plan := fmt.Sprint(seen.take()); err != nil || len(rows) != 1 || rows[0][1] != int64(analyzeEvery*9/10) || !strings.Contains(plan, "c:people USING PRIMARY KEY") {
+		t.Errorf("%v, %v: %s", rows, err, plan)
+	}
+}

@@ -269,6 +269,7 @@ func (w *workspace) Count(ctx context.Context, c *driver.Collection, where drive
 	}
 	defer end()
 	s := w.statement(t, where, nil)
+	s.reading(where)
 	s.add("SELECT count(*)")
 	if err := s.from(where); err != nil {
 		return 0, fmt.Errorf("%s: %w", doing, err)

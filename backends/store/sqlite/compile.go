@@ -50,7 +50,9 @@ type customKey struct{ name, param string }
 func (w *workspace) statement(t *table, where driver.Predicate, sort []driver.Order, values ...driver.Ref) *statement {
 	s := &statement{t: t, ws: w.space.id}
 	s.sql.Grow(256)
-	s.enter(&w.file.fields, where, sort, values)
+	if have := w.file.fields.have.Load(); have != nil && len(*have) > 0 {
+		s.enter(&w.file.fields, where, sort, values)
+	}
 	return s
 }
 

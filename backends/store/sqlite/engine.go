@@ -100,6 +100,7 @@ type Engine struct {
 	stopped  chan struct{}
 
 	jobs    chan func(context.Context) // what can wait
+	builds  chan func(context.Context) // what can wait for minutes: indexes, and what is left of them
 	working sync.WaitGroup             // whoever does them, until cancel
 	cancel  context.CancelFunc
 }
@@ -133,12 +134,15 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 	e := &Engine{
 		opts: opts, lock: lock, slots: make(chan struct{}, opts.MaxOpen), freed: make(chan struct{}, 1),
 		processors: processors(), open: map[*file]struct{}{}, indexed: map[*file]struct{}{},
-		stop: make(chan struct{}), stopped: make(chan struct{}), jobs: make(chan func(context.Context), maxJobs),
+		stop: make(chan struct{}), stopped: make(chan struct{}),
+		jobs: make(chan func(context.Context), maxJobs), builds: make(chan func(context.Context), maxJobs),
 	}
 	e.cache.pages = int64(opts.Cache) << 10 / pageKiB
 	working, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	e.cancel = cancel
-	e.working.Go(func() { e.work(working) })
+	for _, jobs := range []chan func(context.Context){e.jobs, e.builds} {
+		e.working.Go(func() { work(working, jobs) })
+	}
 	go e.closeIdle(working)
 	return e, nil
 }
@@ -205,12 +209,12 @@ func (e *Engine) openOnce(ctx context.Context, o *driver.Opening) (*workspace, e
 }
 
 // work does what can wait, one after the other, until the context ends.
-func (e *Engine) work(ctx context.Context) {
+func work(ctx context.Context, jobs <-chan func(context.Context)) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case do := <-e.jobs:
+		case do := <-jobs:
 			_ = beside.Try(func() error { do(ctx); return nil }) // a fault of one keeps nobody from the others
 		}
 	}

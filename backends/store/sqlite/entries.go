@@ -237,9 +237,7 @@ func (j fieldJob) run(ctx context.Context, x *fieldIndex, at string) (last strin
 		}
 		return err
 	})
-	if err == nil {
-		err = j.w.file.remeasured()
-	}
+	j.w.file.remeasured()
 	return "", false, err
 }
 
@@ -267,12 +265,11 @@ func (j fieldJob) inOrder(ctx context.Context, at string) (ids []string, last st
 }
 
 // remeasured has readers begin anew, who read the planner's statistics when they do.
-func (f *file) remeasured() error {
+func (f *file) remeasured() {
 	if f.retain() {
-		defer f.leave()
 		f.db.statistics.Add(1)
+		f.leave()
 	}
-	return nil
 }
 
 // deleteEntries deletes those of an index that was dropped, a few at a time, and the index.

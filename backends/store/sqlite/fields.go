@@ -237,7 +237,7 @@ func (w *workspace) want(t *table, keys []fieldKey) {
 		}
 		w.file.fields.set(key, &fieldIndex{state: driver.IndexBuilding}) // before, for it may be made at once
 		select {
-		case w.engine.jobs <- func(ctx context.Context) { w.engine.makeIndex(ctx, job) }:
+		case w.engine.builds <- func(ctx context.Context) { w.engine.makeIndex(ctx, job) }:
 		default:
 			w.file.fields.set(key, &fieldIndex{})
 		}
@@ -327,7 +327,7 @@ func (f *file) deleteDropped(before time.Time) {
 	})
 	for i, d := range due {
 		select {
-		case f.engine.jobs <- func(ctx context.Context) {
+		case f.engine.builds <- func(ctx context.Context) {
 			if err := f.deleteEntries(ctx, d); err != nil {
 				f.fields.doom(d) // later, then
 			}

@@ -178,15 +178,15 @@ func (f *fields) load(ctx context.Context, db *database) error {
 	if len(former) == 0 {
 		return nil
 	}
-	// Those of an earlier version were SQLite's own. Where they cannot be dropped now, they are when the file is opened next.
-	_ = db.transact(ctx, ctx, 0, nil, func(c *conn) error {
-		for _, name := range former {
+	// Those of an earlier version were SQLite's own. Where one cannot be dropped now, it is when the file is opened next.
+	for _, name := range former {
+		_ = db.transact(ctx, ctx, 0, nil, func(c *conn) error {
 			if err := c.script("DROP INDEX IF EXISTS " + quote(name)); err != nil {
 				return err
 			}
-		}
-		return c.exec("DELETE FROM counters WHERE name GLOB 'x:*:*'")
-	})
+			return c.exec("DELETE FROM counters WHERE name = ?1", name)
+		})
+	}
 	return nil
 }
 

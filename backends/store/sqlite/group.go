@@ -107,7 +107,7 @@ func (db *database) transact(ctx, wait context.Context, documents int, touched m
 		case <-j.done:
 			return j.err
 		case db.writing <- struct{}{}:
-			if ended == nil && db.line.leave(j) { // it came back
+			if wait.Err() != nil && db.line.leave(j) {
 				<-db.writing
 				return wait.Err()
 			}

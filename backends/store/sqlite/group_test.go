@@ -283,6 +283,17 @@ func TestGroup_LargeJobsMakeRoom(t *testing.T) {
 	}
 }
 
+// TestGroup_WhoWaitsWithoutEnd is served, and told that it is done once it is.
+func TestGroup_WhoWaitsWithoutEnd(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t)
+	ctx := context.WithoutCancel(t.Context())
+	done := false
+	if err := g.db.transact(ctx, ctx, 1, map[shelf]bool{}, func(*conn) error { done = true; return nil }); err != nil || !done {
+		t.Errorf("%t, %v", done, err)
+	}
+}
+
 // waiting returns the jobs in line.
 func (g *grouped) waiting() []*job {
 	g.db.line.mu.Lock()

@@ -347,12 +347,19 @@ func TestCrashWriter(t *testing.T) {
 		t.Skip("runs as a child of TestKilledProcessLosesNothing")
 	}
 	e := openEngine(t, Options{Dir: dir, Shared: os.Getenv(crashShared) != ""})
-	c := tagged()
+	c := crashing()
 	ws := openWorkspace(t, e, "w", c)
 	start, err := ws.Counter(t.Context(), "round", 100_000, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+	go func() { // makes and drops an index as long as the process lives
+		for ; t.Context().Err() == nil; time.Sleep(time.Millisecond) {
+			e.makeIndex(t.Context(), fieldJob{w: ws, t: ws.tables["people"], key: fieldKey{ws.space.id, "people", "score"}})
+			ws.file.dropUnused(t.Context(), time.Now())
+			ws.file.deleteDropped(time.Now().Add(time.Hour))
+		}
+	}()
 	var printing sync.Mutex
 	var next atomic.Int64
 	var wg sync.WaitGroup
@@ -375,15 +382,31 @@ func TestCrashWriter(t *testing.T) {
 	wg.Wait()
 }
 
+// crashing are people with lists and an organization's own fields.
+func crashing() *driver.Collection {
+	c := tagged()
+	c.Custom, c.Rides = true, []string{"teams"}
+	return c
+}
+
 func TestKilledProcessLosesNothing(t *testing.T) { inBoth(t, testKilledProcessLosesNothing) }
 
 func testKilledProcessLosesNothing(t *testing.T, shared bool) {
 	dir := t.TempDir()
 	var acknowledged []string
+	c := crashing()
+	e := openEngine(t, Options{Shared: shared, Dir: dir})
+	before := make([]driver.Write, 2*leastIndexed)
+	for i := range before {
+		before[i] = person(c, i)
+		before[i].Doc.Values = append(before[i].Doc.Values, []string{"t"})
+	}
+	if err := errors.Join(openWorkspace(t, e, "w", c).Write(t.Context(), before), e.Close()); err != nil {
+		t.Fatal(err)
+	}
 	for round := range 3 {
 		acknowledged = append(acknowledged, crash(t, dir, shared, time.Duration(100+70*round)*time.Millisecond)...)
 		e := openEngine(t, Options{Shared: shared, Dir: dir})
-		c := tagged()
 		ws := openWorkspace(t, e, "w", c)
 		for _, id := range acknowledged {
 			if docs, err := ws.Find(t.Context(), driver.Query{Collection: c, Where: onField("id", driver.Eq, id), Limit: 1}); err != nil || len(docs) != 1 {
@@ -392,9 +415,11 @@ func testKilledProcessLosesNothing(t *testing.T, shared bool) {
 		}
 		all, err1 := ws.Count(t.Context(), c, driver.Predicate{})
 		listed, err2 := ws.Count(t.Context(), c, onField("tags", driver.Eq, "t"))
-		if err1 != nil || err2 != nil || all != listed || all < int64(len(acknowledged)) {
+		if err1 != nil || err2 != nil || all != listed || all < int64(len(acknowledged)+len(before)) {
 			t.Errorf("round %d: %d documents, %d found by list, %d acknowledged, %v %v", round, all, listed, len(acknowledged), err1, err2)
 		}
+		makeField(t, ws, "score") // from where it was
+		entriesAreThose(t, ws, "score")
 		if err := e.Close(); err != nil {
 			t.Fatalf("Close: %v", err)
 		}

@@ -176,6 +176,11 @@ func (c *calendar) importTwice(t *testing.T, one, other *gatewaytest.Org) {
 	// Of what nothing is heard for a minute nobody knows whether it goes on: another may, and it may not.
 	end = begin()
 	c.pass(2 * time.Minute)
+	for state, want := range map[string]string{"running": `"count":0`, "interrupted": `"count":1`} {
+		if told := other.Do(t, http.MethodGet, "/api/import?filters[state]="+state, admin).Text(); !strings.Contains(told, want) {
+			t.Errorf("%s: %s", state, told)
+		}
+	}
 	a := send()
 	if a.Code != 200 {
 		t.Fatalf("after one that is quiet: %d %s", a.Code, a.Body)

@@ -112,6 +112,10 @@ func (s *Service) Operations() []api.Operation {
 			"external_id,email,first_name\ncrm-1815,ada@example.com,Ada\n", `[{"external_id":"crm-1815","email":"ada@example.com","first_name":"Ada"}]`,
 		}, UploadLimit: maxUpload, UploadTime: time.Hour,
 		Keeper: &crud.Keeper[Import]{Insert: s.begin},
+		Where: func(ctx context.Context, c *api.Call) (store.Filter, error) {
+			_ = s.settle(ctx, s.kind.In(c.Tenant.Workspace()), false) // before states are asked for; if not now, the next time
+			return store.Filter{}, nil
+		},
 		Refresh: func(i *Import) {
 			if s.Now().UnixMilli()-i.UpdatedAt > silence.Milliseconds() {
 				interrupt(i)
@@ -235,25 +239,34 @@ func (u *under) take(ctx context.Context) error {
 		if dup := new(store.DuplicateError); !errors.As(err, &dup) {
 			return err
 		}
-		other, found := u.all.First(ctx, store.Query{Filter: store.Eq("only", running)})
-		if err = found; err == nil { // and nobody carries it out any more
-			_, err = u.all.Update(ctx, other.ID, func(i *Import) error {
-				if i.Only != "" && u.Now().UnixMilli()-i.UpdatedAt <= silence.Milliseconds() {
-					return busy()
-				}
-				i.Only = ""
-				interrupt(i)
-				return nil
-			})
-		}
-		if errors.Is(err, store.ErrNotFound) {
-			err = nil
-		}
+		err = u.settle(ctx, u.all, true)
 	}
-	return cmp.Or(err, busy())
+	return cmp.Or[error](err, errBusy)
 }
 
-func busy() error { return &api.Problem{Code: http.StatusConflict, Message: busyMessage} }
+// settle notes of the import that has not ended that nobody seems to carry it out any more, and where its place is taken
+// it cannot go on. errBusy says that somebody does.
+func (s *Service) settle(ctx context.Context, all store.Collection[Import], taken bool) error {
+	other, err := all.First(ctx, store.Query{Filter: store.Eq("only", running)})
+	if err == nil && (taken || other.State == running) {
+		_, err = all.Update(ctx, other.ID, func(i *Import) error {
+			if i.Only != "" && i.State == running && s.Now().UnixMilli()-i.UpdatedAt <= silence.Milliseconds() {
+				return errBusy
+			}
+			if taken {
+				i.Only = ""
+			}
+			interrupt(i)
+			return nil
+		})
+	}
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+var errBusy = &api.Problem{Code: http.StatusConflict, Message: busyMessage}
 
 // interrupt says so of an import that nobody carries out any more.
 func interrupt(i *Import) {
@@ -378,7 +391,7 @@ func (u *under) tell(ctx context.Context) error {
 		return nil
 	}
 	u.noted = u.Now()
-	err := u.change(ctx, func(i *Import) { i.Step, i.Bytes = u.at.Phase, u.at.Bytes })
+	err := u.change(ctx, func(i *Import) { i.State, i.Message, i.Step, i.Bytes = running, "", u.at.Phase, u.at.Bytes })
 	if err != nil && !errors.Is(err, errTaken) && ctx.Err() == nil {
 		u.Log.WarnContext(ctx, "how far an import is could not be noted", "organization", u.of.Org.Slug, "import", u.job.ID, "error", err)
 		err = nil

@@ -419,7 +419,7 @@ func (s *serves[T]) within(ctx context.Context, c *api.Call, known *resource.Kno
 	var found []any
 	var err error
 	if key.Rule.Format != "id" || store.ValidID(name) {
-		found, err = by.Records.Find(ctx, c.Workspace, store.Query{Filter: store.Eq(by.Stored(key.Name), name), Limit: 1})
+		found, err = by.Records.Find(ctx, c.Workspace, store.Query{Filter: store.Eq(by.Stored(key.Name), name), Limit: 1, Shared: true})
 	}
 	if err == nil && len(found) == 0 {
 		err = api.NotFound(s.Within + " not found")

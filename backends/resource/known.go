@@ -320,7 +320,7 @@ func (r *Resource) Definitions(ctx context.Context, ws *store.Workspace, rec any
 	if by == nil {
 		return nil
 	}
-	q := store.Query{Limit: cmp.Or(by.Most, store.MaxLimit)}
+	q := store.Query{Limit: cmp.Or(by.Most, store.MaxLimit), Shared: true}
 	if r.definition != nil || name != "" {
 		q.Filter = store.Eq(by.Stored(cmp.Or(by.Key, "id")), name)
 	}

@@ -51,6 +51,9 @@ type Query struct {
 	State  State
 	// LeaveOut is for lists that are shown to somebody, and not for what all records are taken along by or decided on.
 	LeaveOut bool
+	// Shared spares the decoding of records that are read far more often than they change, as Peek does: nobody may
+	// change what their members point to.
+	Shared bool
 }
 
 // Collection is a kind opened in a workspace. Safe for concurrent use.
@@ -154,7 +157,7 @@ func (c Collection[T]) find(ctx context.Context, q Query) (found []T, left int, 
 	found = make([]T, len(docs))
 	for i := range docs {
 		at := i - left
-		err := c.kind.decode(&docs[i], &found[at])
+		err := c.read(&docs[i], &found[at], q.Shared)
 		if err == nil {
 			continue
 		}
@@ -166,6 +169,18 @@ func (c Collection[T]) find(ctx context.Context, q Query) (found []T, left int, 
 	}
 	leftOut(ctx, left)
 	return found[:len(docs)-left], left, nil
+}
+
+// read decodes a document, or copies what it was decoded to before.
+func (c Collection[T]) read(doc *driver.Document, rec *T, shared bool) error {
+	if !shared {
+		return c.kind.decode(doc, rec)
+	}
+	d, err := c.shared(doc)
+	if err == nil {
+		*rec = *d.rec
+	}
+	return err
 }
 
 // Page returns the records of a page, without those that cannot be read, how many these are, and how many match of
@@ -249,9 +264,9 @@ func (c Collection[T]) Peek(ctx context.Context, id string) (*T, *Made, error) {
 	if len(docs) == 0 {
 		return nil, nil, missing()
 	}
-	d, err := c.shared(ctx, &docs[0])
+	d, err := c.shared(&docs[0])
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, c.ws.unreadable(ctx, c.kind.spec, &docs[0], err)
 	}
 	if c.kind.trash != nil && reflect.ValueOf(d.rec).Elem().FieldByIndex(c.kind.trash).Bool() {
 		return nil, nil, missing()
@@ -260,14 +275,14 @@ func (c Collection[T]) Peek(ctx context.Context, id string) (*T, *Made, error) {
 }
 
 // shared decodes a document, or returns what it was decoded to before.
-func (c Collection[T]) shared(ctx context.Context, doc *driver.Document) (*decoded[T], error) {
+func (c Collection[T]) shared(doc *driver.Document) (*decoded[T], error) {
 	key := strconv.FormatInt(c.ws.Org(), 10) + "/" + doc.ID
 	if d, ok := c.kind.decoded.Get(key); ok && d.rev == doc.Rev && bytes.Equal(d.body, doc.Body) && bytes.Equal(d.custom, doc.Custom) {
 		return d, nil
 	}
 	d := &decoded[T]{rev: doc.Rev, body: doc.Body, custom: doc.Custom, rec: new(T)}
 	if err := c.kind.decode(doc, d.rec); err != nil {
-		return nil, c.ws.unreadable(ctx, c.kind.spec, doc, err)
+		return nil, err
 	}
 	if len(doc.Body)+len(doc.Custom) <= maxDecodedBytes {
 		c.kind.decoded.Put(key, d)

@@ -46,6 +46,9 @@ func TestPeekSeesEveryChange(t *testing.T) {
 				if err != nil || got.Name != name || got.ID != rec.ID {
 					t.Fatalf("got %+v, %v, want %s", got, err, name)
 				}
+				if found, err := kind.In(ws).Find(ctx, store.Query{Filter: store.Eq("id", rec.ID), Shared: true}); err != nil || len(found) != 1 || found[0].Name != name || len(found[0].Teams) != len(got.Teams) {
+					t.Fatalf("found %+v, %v, want %s", found, err, name)
+				}
 				for _, from := range []string{"", "shown to others"} {
 					is, err := made.Of(from, func() (any, error) { return fmt.Sprint(from, got.Name, n), nil })
 					if err != nil || is != fmt.Sprint(from, name, n) && (is != fmt.Sprint(from, name, 0) || from == "") {

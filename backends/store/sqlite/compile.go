@@ -574,9 +574,14 @@ func (s *statement) placed(o operand, p driver.Predicate) error {
 	if !ok || o.json == "" {
 		return fmt.Errorf("%s has no place for a %T", p.Ref.Name, p.Values[0])
 	}
+	least := o.entry && v == math.Inf(-1) // which is noValue there: nothing that has a value is
 	switch {
-	case p.Op == driver.From:
+	case p.Op == driver.From && !least:
 		s.add("(", o.expr, " >= ", s.param(v), ")")
+	case p.Op == driver.From:
+		s.add("(", o.expr, " > ", s.param(v), ")")
+	case least:
+		s.add("(", o.expr, " <= ", s.param(v), ")")
 	case o.entry:
 		s.add("(", o.expr, " < ", s.param(v), ")")
 	default:

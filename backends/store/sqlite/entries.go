@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"slices"
 	"strings"
 	"time"
@@ -35,14 +36,14 @@ func fieldArgs(key fieldKey, number int64, own any) []any {
 	return []any{key.table, number, own, key.ws}
 }
 
-// entriesCreate returns the statement that makes the table of entries.
+// entriesCreate returns the statement that makes the table of entries. It differs where what keeps them up does.
 func (t *table) entriesCreate() string {
 	var riders strings.Builder
 	for _, r := range t.riders {
 		riders.WriteString(r + ", ")
 	}
 	return "CREATE TABLE " + t.entries + " (" + t.led("ws INTEGER NOT NULL, ") + "number INTEGER NOT NULL, v NOT NULL, id TEXT NOT NULL, " +
-		riders.String() + "custom, PRIMARY KEY (" + t.led("ws, ") + "number, v, id)) WITHOUT ROWID"
+		riders.String() + "custom, PRIMARY KEY (" + t.led("ws, ") + fmt.Sprintf("number, v, id) /* %08x */) WITHOUT ROWID", crc32.ChecksumIEEE([]byte(t.triggers())))
 }
 
 // entry returns the columns of an entry: of a document, "new." for one, in an index of that number, name and riding.
@@ -51,7 +52,7 @@ func (t *table) entry(of, number, name, rides string) string {
 }
 
 func (t *table) entryKey(of, number, name string) string {
-	return t.led(of+"ws, ") + number + ", ifnull(" + customOperand(of+"custom", name).expr + ", " + noValue + "), " + of + "id"
+	return t.led(of+"ws, ") + number + ", ifnull(max(" + customOperand(of+"custom", name).expr + ", " + leastValue + "), " + noValue + "), " + of + "id"
 }
 
 // triggers returns the statements that keep the entries up: whoever writes documents writes them too.
@@ -91,7 +92,7 @@ func (t *table) keepEntries(c *conn) error {
 // doom says in the file that indexes are dropped.
 func (c *conn) doom(gone []doomed) error {
 	for _, d := range gone {
-		if err := c.exec("UPDATE fields SET state = ?3"+oneField(d.key.ws), fieldArgs(d.key, d.number, entriesDropped)...); err != nil {
+		if err := c.exec("UPDATE fields SET state = ?3"+oneField(d.key.ws)+" AND name = ?5", append(fieldArgs(d.key, d.number, entriesDropped), d.key.key)...); err != nil {
 			return err
 		}
 	}
@@ -112,7 +113,7 @@ func (e *Engine) makeIndex(ctx context.Context, job fieldJob) {
 	x, err := job.make(ctx)
 	switch {
 	case err == nil:
-	case errors.Is(err, errRemoved), errors.Is(err, errFewDocuments), errors.Is(err, driver.ErrUnavailable), errors.Is(err, driver.ErrSlow), ctx.Err() != nil:
+	case errors.Is(err, errRemoved), errors.Is(err, errFewDocuments), errors.Is(err, errGone), errors.Is(err, driver.ErrUnavailable), errors.Is(err, driver.ErrSlow), ctx.Err() != nil:
 		x = &fieldIndex{} // who asks again finds out again, and goes on from there
 	default:
 		gone := doomed{key: job.key, number: x.number}
@@ -129,8 +130,8 @@ func (j fieldJob) make(ctx context.Context) (*fieldIndex, error) {
 	x := &fieldIndex{state: driver.IndexReady, made: j.t.entriesMade}
 	x.used.Store(time.Now().UnixNano())
 	x.noted = x.used.Load()
-	at, err := j.begin(ctx, x)
-	for more := true; more && err == nil; {
+	at, ready, err := j.begin(ctx, x)
+	for more := !ready; more && err == nil; {
 		at, more, err = j.run(ctx, x, at)
 	}
 	return x, failed(ctx, "make an index", err)
@@ -163,12 +164,12 @@ func (j fieldJob) step(ctx context.Context, touched map[shelf]bool, do func(*con
 }
 
 // begin writes down that there is to be one, so that every document that is written from now on has an entry, and
-// returns up to which document those that were there before have.
-func (j fieldJob) begin(ctx context.Context, x *fieldIndex) (at string, err error) {
+// returns up to which document those that were there before have. Where the file has one already it returns true.
+func (j fieldJob) begin(ctx context.Context, x *fieldIndex) (at string, ready bool, err error) {
 	var gone []doomed
 	_, err = j.step(ctx, nil, func(c *conn) error {
 		var documents int64
-		x.number, at = 0, ""
+		x.number, at, ready, gone = 0, "", false, nil
 		if err := c.each("SELECT count(*), avg(n) FROM (SELECT ifnull(octet_length(custom), 0) AS n FROM "+j.t.quoted+j.t.led(" WHERE ws = ?2")+" LIMIT ?1)", j.t.args(j.key.ws, int64(leastIndexed)), func(row *sqlite.Stmt) {
 			documents, x.rides = row.ColumnInt64(0), row.ColumnFloat(1) <= maxRiding
 		}); err != nil {
@@ -180,14 +181,32 @@ func (j fieldJob) begin(ctx context.Context, x *fieldIndex) (at string, err erro
 		if err := j.t.keepEntries(c); err != nil {
 			return err
 		}
-		if err := c.each("SELECT number, rides, at FROM fields WHERE "+j.t.led("ws = ?4 AND ")+"tbl = ?1 AND name = ?2 AND state = ?3", []any{j.t.name, j.key.key, entriesBuilding, j.key.ws}, func(row *sqlite.Stmt) {
-			x.number, x.rides, at = row.ColumnInt64(0), row.ColumnBool(1), row.ColumnText(2)
-		}); err != nil || x.number != 0 {
+		var begun []doomed // of other fields, and not under way: one is made after the other
+		others := 0
+		if err := c.each("SELECT number, name, rides, at, state FROM fields WHERE "+j.t.led("ws = ?3 AND ")+"tbl = ?1 AND state <> ?2 ORDER BY state = ?4 DESC, number", []any{j.t.name, entriesDropped, j.key.ws, entriesReady}, func(row *sqlite.Stmt) {
+			d := doomed{fieldKey{j.key.ws, j.t.name, row.ColumnText(1)}, row.ColumnInt64(0), time.Now()}
+			built := row.ColumnText(4) == entriesReady
+			switch {
+			case d.key == j.key && x.number == 0:
+				x.number, x.rides, at, ready = d.number, row.ColumnBool(2), row.ColumnText(3), built
+			case d.key == j.key:
+				gone = append(gone, d)
+			case built:
+				others++
+			default:
+				begun = append(begun, d)
+			}
+		}); err != nil {
 			return err
 		}
-		gone = j.w.file.fields.surplus(func(k fieldKey) bool { return k != j.key && k.ws == j.key.ws && k.table == j.key.table }, maxFieldIndexes-1, 0)
+		surplus := j.w.file.fields.surplus(func(k fieldKey) bool { return k != j.key && k.ws == j.key.ws && k.table == j.key.table }, maxFieldIndexes-1, 0)
+		room := max(maxFieldIndexes-1-(others-len(surplus)), 0)
+		gone = slices.Concat(gone, surplus, begun[:max(len(begun)-room, 0)])
 		if err := c.doom(gone); err != nil {
 			return err
+		}
+		if x.number != 0 {
+			return c.exec("UPDATE fields SET used = ?3"+oneField(j.key.ws), fieldArgs(j.key, x.number, time.Now().Unix())...)
 		}
 		var err error
 		if x.number, err = c.counter(j.t.shared, 0, "x:fields", 1, 0); err != nil {
@@ -199,7 +218,29 @@ func (j fieldJob) begin(ctx context.Context, x *fieldIndex) (at string, err erro
 	if err == nil {
 		j.w.file.fields.doom(gone...)
 	}
-	return at, err
+	return at, ready, err
+}
+
+// errGone is of an index that the file does not have, or not as it was: another was put in its place, or it was dropped.
+var errGone = errors.New("the index is gone")
+
+// under returns errGone where the file does not say that the index is being made.
+func (j fieldJob) under(c *conn, x *fieldIndex) error {
+	state, err := c.stateOf(j.key, x.number)
+	if err == nil && state != entriesBuilding {
+		err = errGone
+	}
+	return err
+}
+
+// stateOf returns what the file says of an index, "" where it says nothing.
+func (c *conn) stateOf(key fieldKey, number int64) (state string, err error) {
+	have, err := c.words("SELECT name FROM sqlite_schema WHERE name IN ('fields', 'e:' || ?1)", key.table)
+	if err != nil || len(have) < 2 {
+		return "", err
+	}
+	err = c.each("SELECT state FROM fields"+oneField(key.ws)+" AND name = ?3", fieldArgs(key, number, key.key), func(row *sqlite.Stmt) { state = row.ColumnText(0) })
+	return state, err
 }
 
 // run stores the entries of the documents that follow one, and says after which to go on. Where there are no more,
@@ -215,6 +256,9 @@ func (j fieldJob) run(ctx context.Context, x *fieldIndex, at string) (last strin
 		}
 		var took time.Duration
 		took, err = j.step(ctx, map[shelf]bool{}, func(c *conn) error {
+			if err := j.under(c, x); err != nil {
+				return err
+			}
 			// As they are now: those that were changed meanwhile have theirs, those that were deleted have none.
 			if err := c.exec("INSERT OR REPLACE INTO "+j.t.entries+" SELECT "+j.t.entry("", "?1", "?2", "?3")+" FROM "+j.t.quoted+" WHERE "+j.t.led("ws = ?5 AND ")+"id IN (SELECT value FROM json_each(?4))",
 				j.t.args(j.key.ws, x.number, j.key.key, x.rides, jsonList(list))...); err != nil || len(ids) > 0 {
@@ -228,6 +272,9 @@ func (j fieldJob) run(ctx context.Context, x *fieldIndex, at string) (last strin
 		return last, more, err
 	}
 	_, err = j.step(ctx, nil, func(c *conn) error {
+		if err := j.under(c, x); err != nil {
+			return err
+		}
 		if err := c.exec("UPDATE fields SET state = ?3"+oneField(j.key.ws), fieldArgs(j.key, x.number, entriesReady)...); err != nil {
 			return err
 		}
@@ -272,7 +319,8 @@ func (f *file) remeasured() {
 	}
 }
 
-// deleteEntries deletes those of an index that was dropped, a few at a time, and the index.
+// deleteEntries deletes those of an index that was dropped, a few at a time, and the index. One of that number that the file has, and
+// did not drop, it leaves alone: it is of a file that was put in its place, or goes on.
 func (f *file) deleteEntries(ctx context.Context, d doomed) error {
 	table := quote("e:" + d.key.table)
 	where, key := led(d.key.ws != 0, "ws = ?4 AND ")+"number = ?2", led(d.key.ws != 0, "ws, ")+"number, v, id"
@@ -281,6 +329,15 @@ func (f *file) deleteEntries(ctx context.Context, d doomed) error {
 		db, err := f.acquire(limited)
 		if err == nil {
 			err = db.transact(limited, limited, 0, map[shelf]bool{}, func(c *conn) error {
+				state, err := c.stateOf(d.key, d.number)
+				if err == nil && state == entriesBuilding { // begun long ago, and nobody asked again
+					if err = c.exec("UPDATE fields SET state = '"+entriesDropped+"'"+oneField(d.key.ws)+" AND used < ?3", fieldArgs(d.key, d.number, time.Now().Add(-fieldUnused).Unix())...); err == nil {
+						state, err = c.stateOf(d.key, d.number)
+					}
+				}
+				if done = state != entriesDropped; done || err != nil {
+					return err
+				}
 				if err := c.exec("DELETE FROM "+table+" WHERE ("+key+") IN (SELECT "+key+" FROM "+table+" WHERE "+where+" LIMIT ?3)", fieldArgs(d.key, d.number, int64(clearBatch))...); err != nil {
 					return err
 				}

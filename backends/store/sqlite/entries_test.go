@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"testing"
@@ -165,30 +166,212 @@ func testEntriesGoOn(t *testing.T, shared bool) {
 }
 
 // TestEntries_OfAnotherFile: a file that was put back from a backup has the indexes that it had then, whatever is known of the
-// one before.
+// one before, is being made in it, or is to be deleted from it.
 func TestEntries_OfAnotherFile(t *testing.T) { inBoth(t, testEntriesOfAnotherFile) }
 
 func testEntriesOfAnotherFile(t *testing.T, shared bool) {
-	e := openEngine(t, Options{Shared: shared, Dir: t.TempDir()})
+	c := scored()
+	filled := func(t *testing.T) *workspace {
+		ws := openWorkspace(t, openEngine(t, Options{Shared: shared, Dir: t.TempDir()}), "w", c)
+		fill(t, ws, c, leastIndexed)
+		return ws
+	}
+	backup := func(t *testing.T, ws *workspace) (putBack func()) {
+		closed := func() {
+			if done, err := ws.file.closeIdle(); !done || err != nil {
+				t.Fatal(done, err)
+			}
+		}
+		closed()
+		before, err := os.ReadFile(ws.file.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return func() {
+			closed()
+			if err := errors.Join(os.Remove(ws.file.path), os.WriteFile(ws.file.path, before, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	t.Run("ready", func(t *testing.T) {
+		ws := filled(t)
+		putBack := backup(t, ws)
+		makeField(t, ws, "score")
+		putBack()
+		sevens(t, ws)
+	})
+	t.Run("dropped", func(t *testing.T) {
+		ws := filled(t)
+		putBack := backup(t, ws)
+		makeField(t, ws, "plan")
+		ws.file.dropUnused(t.Context(), time.Now().Add(time.Hour))
+		putBack()
+		makeField(t, ws, "score") // which has the same number
+		deleted(t, ws)
+		sevens(t, ws)
+		entriesAreThose(t, ws, "score")
+	})
+	t.Run("under way", func(t *testing.T) {
+		ws := filled(t)
+		makeField(t, ws, "plan")
+		putBack := backup(t, ws)
+		j := fieldJob{w: ws, t: ws.tables["people"], key: fieldKey{ws.space.id, "people", "score"}}
+		x := &fieldIndex{}
+		at, _, err := j.begin(t.Context(), x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at, _, err = j.run(t.Context(), x, at); err != nil {
+			t.Fatal(err)
+		}
+		putBack()
+		if _, _, err = j.run(t.Context(), x, at); !errors.Is(err, errGone) {
+			t.Errorf("it goes on: %v", err)
+		}
+		makeField(t, ws, "score")
+		entriesAreThose(t, ws, "score")
+	})
+	t.Run("of the backup", func(t *testing.T) {
+		ws := filled(t)
+		makeField(t, ws, "score")
+		putBack := backup(t, ws)
+		sevens(t, ws) // which opens it
+		ws.file.dropUnused(t.Context(), time.Now().Add(time.Hour))
+		putBack()
+		sevens(t, ws)
+		if ws.file.fields.indexedBy(fieldKey{ws.space.id, "people", "score"}) == nil {
+			t.Error("its index is not known")
+		}
+	})
+}
+
+// sevens looks for those with the score 7, of people as fill makes them.
+func sevens(t *testing.T, ws *workspace) {
+	t.Helper()
+	found, err := ws.Find(t.Context(), driver.Query{Collection: scored(), Where: onCustom("score", driver.Eq, int64(7)), Limit: leastIndexed})
+	if err != nil || len(found) != leastIndexed/100 {
+		t.Errorf("%d have the score 7, %v", len(found), err)
+	}
+}
+
+// deleted has the entries deleted that were dropped, as far as they may, and waits until that is through.
+func deleted(t *testing.T, ws *workspace) {
+	t.Helper()
+	ws.file.deleteDropped(time.Now().Add(time.Hour))
+	through := make(chan struct{})
+	ws.engine.builds <- func(context.Context) { close(through) }
+	<-through
+}
+
+// TestEntries_BegunLongAgo: an index that was begun and left alone for long goes, unless somebody asks for it first.
+func TestEntries_BegunLongAgo(t *testing.T) { inBoth(t, testEntriesBegunLongAgo) }
+
+func testEntriesBegunLongAgo(t *testing.T, shared bool) {
+	dir := t.TempDir()
+	e := openEngine(t, Options{Shared: shared, Dir: dir})
 	c := scored()
 	ws := openWorkspace(t, e, "w", c)
 	fill(t, ws, c, leastIndexed)
-	if done, err := ws.file.closeIdle(); !done || err != nil {
-		t.Fatal(done, err)
+	for _, name := range []string{"score", "plan"} {
+		j := fieldJob{w: ws, t: ws.tables["people"], key: fieldKey{ws.space.id, "people", name}}
+		if _, _, err := j.begin(t.Context(), &fieldIndex{}); err != nil {
+			t.Fatal(err)
+		}
 	}
-	before, err := os.ReadFile(ws.file.path)
-	if err != nil {
+	alter(t, ws, "UPDATE fields SET used = ?1", time.Now().Add(-fieldUnused-time.Hour).Unix())
+	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}
+	e = openEngine(t, Options{Shared: shared, Dir: dir})
+	ws = openWorkspace(t, e, "w", c)
 	makeField(t, ws, "score")
-	if done, err := ws.file.closeIdle(); !done || err != nil {
-		t.Fatal(done, err)
+	deleted(t, ws)
+	sevens(t, ws)
+	entriesAreThose(t, ws, "score")
+	if got := columnOf(t, ws, 0, "SELECT name FROM fields"); !slices.Equal(got, []string{"score"}) {
+		t.Errorf("there are %v", got)
 	}
-	if err := errors.Join(os.Remove(ws.file.path), os.WriteFile(ws.file.path, before, 0o600)); err != nil {
-		t.Fatal(err)
+}
+
+// TestEntries_OneIndexEach: a field has one, whoever asks for it at the same time or has forgotten it, and a collection no more
+// than it may.
+func TestEntries_OneIndexEach(t *testing.T) { inBoth(t, testEntriesOneIndexEach) }
+
+func testEntriesOneIndexEach(t *testing.T, shared bool) {
+	ws := openWorkspace(t, openEngine(t, Options{Shared: shared, Dir: t.TempDir()}), "w", scored())
+	fill(t, ws, scored(), leastIndexed)
+	tb := ws.tables["people"]
+	job := func(name string) fieldJob { return fieldJob{w: ws, t: tb, key: fieldKey{ws.space.id, "people", name}} }
+	for range 3 {
+		ws.engine.makeIndex(t.Context(), job("score"))
 	}
-	if n, err := ws.Count(t.Context(), c, onCustom("score", driver.Eq, int64(7))); err != nil || n != leastIndexed/100 {
-		t.Errorf("%d, %v: entries are asked for that are not there", n, err)
+	forgotten := ws.file.fields.indexedBy(job("score").key).number
+	ws.file.fields.set(job("score").key, &fieldIndex{}) // as a removal does that then fails
+	ws.engine.makeIndex(t.Context(), job("score"))
+	if got := ws.file.fields.indexedBy(job("score").key).number; got != forgotten {
+		t.Errorf("%d was made beside %d", got, forgotten)
+	}
+	for i := range 2 * maxFieldIndexes {
+		if _, _, err := job(fmt.Sprint("k", i)).begin(t.Context(), &fieldIndex{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 2 * maxFieldIndexes {
+		makeField(t, ws, fmt.Sprint("k", i))
+	}
+	if got := columnOf(t, ws, 0, "SELECT number FROM fields WHERE state <> 'dropped'"); len(got) != maxFieldIndexes {
+		t.Errorf("there are %d", len(got))
+	}
+}
+
+// TestEntries_NothingComesFirst: what has no value comes before all that has, minus infinity too, and pages after and of those are
+// the same with an index and without.
+func TestEntries_NothingComesFirst(t *testing.T) { inBoth(t, testEntriesNothingComesFirst) }
+
+func testEntriesNothingComesFirst(t *testing.T, shared bool) {
+	c := scored()
+	ws := openWorkspace(t, openEngine(t, Options{Shared: shared, Dir: t.TempDir()}), "w", c)
+	fill(t, ws, c, leastIndexed)
+	for i, custom := range []string{`{}`, `{"score":null}`, `{"score":-1e400}`, `{"score":[7]}`, `{}`, `{"plan":"gold"}`} {
+		wr := person(c, i*10)
+		wr.Op, wr.Doc.Rev, wr.Doc.Custom = driver.Put, 2, []byte(custom)
+		if err := ws.Write(t.Context(), []driver.Write{wr}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ref := driver.Ref{Name: "score", Custom: true}
+	placed := func(op driver.Op, v any) driver.Predicate {
+		return driver.Predicate{Op: op, Ref: ref, Values: []any{v}}
+	}
+	least, after := math.Inf(-1), onField("id", driver.Gt, fmt.Sprintf("%024x", 10))
+	pages := func() string {
+		var told []any
+		for _, p := range []driver.Predicate{
+			placed(driver.From, least), placed(driver.Before, least), placed(driver.From, int64(50)), placed(driver.Before, int64(1)), onCustom("score", driver.Lt, int64(1)), onCustom("score", driver.Ne, int64(7)),
+			{Op: driver.And, Kids: []driver.Predicate{placed(driver.Before, least), after}},
+			{Op: driver.Or, Kids: []driver.Predicate{placed(driver.From, least), {Op: driver.And, Kids: []driver.Predicate{placed(driver.Before, least), after}}}},
+		} {
+			where := driver.Predicate{Kids: []driver.Predicate{p}}
+			ws.file.db.counts.changed(nil)
+			n, err := ws.Count(t.Context(), c, where)
+			told = append(told, "\n", n, err)
+			for _, desc := range []bool{false, true} {
+				docs, err := ws.Find(t.Context(), driver.Query{Collection: c, Where: where, Sort: []driver.Order{{Ref: ref, Desc: desc}}, Limit: 8})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, d := range docs {
+					told = append(told, d.ID[20:])
+				}
+			}
+		}
+		return fmt.Sprint(told...)
+	}
+	without := pages()
+	makeField(t, ws, "score")
+	if with := pages(); with != without {
+		t.Errorf("without an index%s\nwith one%s", without, with)
 	}
 }
 

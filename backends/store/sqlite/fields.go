@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -44,8 +45,9 @@ const (
 	// maxRiding is how many bytes the custom values of a document have, by the average, for entries to have all of them too: a
 	// question with conditions on several of them then reads no document.
 	maxRiding = 256
-	// noValue stands in an entry for what has none: less than any, as NULL is, which a key cannot have.
-	noValue = "-9e999"
+	// noValue stands in an entry for what has none: less than any, as NULL is, which a key cannot have. leastValue stands there for what
+	// JSON has as a number less than it.
+	noValue, leastValue = "-9e999", "-1.7976931348623157e308"
 )
 
 // fieldKey is a custom key of a collection; ws is 0 in a file of its own.
@@ -82,6 +84,7 @@ type fields struct {
 	all     map[fieldKey]*fieldIndex
 	dropped []doomed
 	have    atomic.Pointer[map[fieldKey]*fieldIndex] // those that are ready; nil before the file was looked at
+	of      os.FileInfo                              // the file that was looked at; of who opens it
 }
 
 // indexedBy returns the ready index on a key, nil where there is none.
@@ -134,7 +137,7 @@ func (f *fields) doom(gone ...doomed) {
 // load reads which indexes the file has, when it is opened for the first time, and where it had some: it may be
 // another by now.
 func (f *fields) load(ctx context.Context, db *database) error {
-	if have := f.have.Load(); have != nil && len(*have) == 0 {
+	if have := f.have.Load(); have != nil && len(*have) == 0 && os.SameFile(f.of, db.file) {
 		return nil
 	}
 	found, former := map[fieldKey]*fieldIndex{}, []string{}
@@ -175,6 +178,7 @@ func (f *fields) load(ctx context.Context, db *database) error {
 		}
 		f.dropped = gone
 	})
+	f.of = db.file
 	if len(former) == 0 {
 		return nil
 	}

@@ -51,16 +51,22 @@ type inputValues struct {
 	given  map[string]string // by the reader
 }
 
+// inputAt returns a report's input as it applies at the address of a root.
+func inputAt(root, r *Report, name string) Input {
+	in := r.Input[name]
+	if root.Input[name].Rule == Locked {
+		in.Rule = Locked
+	}
+	return in
+}
+
 // resolveInputs joins the report's inputs, the token's values and the reader's. An input
 // that the bundle's root locks is locked in its children too. It returns a 422 where the
 // reader names what readers may not set, and a denial where the token lacks a locked value.
 func resolveInputs(root, selected *Report, locked, given map[string]string) (*inputValues, error) {
 	v := &inputValues{rules: map[string]Input{}, locked: locked, given: given}
-	for name, in := range selected.Input {
-		if root.Input[name].Rule == Locked {
-			in.Rule = Locked
-		}
-		v.rules[name] = in
+	for name := range selected.Input {
+		v.rules[name] = inputAt(root, selected, name)
 	}
 	var errs fault.List
 	for name, value := range given {

@@ -39,8 +39,8 @@ type Shared struct {
 	Debug        Nothing                `json:"debug" doc:"Always empty"`
 
 	// For pages, which are no answer of an operation.
-	Bundle []ChildReport `json:"-"` // all that can be read at this address, the report of the address first
-	Asked  Query         `json:"-"`
+	Tabs  []Tab `json:"-"` // all that can be read at this address, the report of the address first
+	Asked Query `json:"-"`
 }
 
 // SharedField describes a column by its name.
@@ -63,6 +63,20 @@ type ChildReport struct {
 	ID     string `json:"id"`
 	Title  string `json:"title"`
 	Visual string `json:"visual"`
+}
+
+// Tab is one of the reports that can be read at an address.
+type Tab struct {
+	ID, Title string
+	root, of  *Report
+}
+
+// Takes reports whether readers may set the input of the report to that value.
+func (t Tab) Takes(input, value string) bool {
+	var errs fault.List
+	in := inputAt(t.root, t.of, input)
+	checkInput(&errs, input, in, value)
+	return in.Rule == Editable && len(errs) == 0
 }
 
 // Nothing is the empty object.
@@ -217,14 +231,13 @@ func (b *bundle) selectReport(id string) (*Report, bool) {
 }
 
 // listed returns those of the report's children that can be read at the bundle's address.
-func (b *bundle) listed(r *Report) []ChildReport {
-	list := []ChildReport{}
+func (b *bundle) listed(r *Report) (found []*Report) {
 	for i := range b.children {
 		if child := &b.children[i]; slices.Contains(r.ChildReports, child.ID) && b.sees(child) {
-			list = append(list, ChildReport{child.ID, child.Title, visualOf(child)})
+			found = append(found, child)
 		}
 	}
-	return list
+	return found
 }
 
 func visualOf(r *Report) string { return cmp.Or(r.Visual, "table") }
@@ -290,10 +303,16 @@ func (m *Module) bind(ctx context.Context, t *tenants.Tenant, b *bundle, r *Repo
 func (m *Module) describe(b *bundle, r *Report, inputs *inputValues, f *found) Shared {
 	s := Shared{
 		ID: r.ID, Title: r.Title, Desc: r.Desc, Folder: r.Folder, Parent: r.Parent, Visual: visualOf(r),
-		Fields: map[string]SharedField{}, Controls: map[string]Control{}, ChildReports: b.listed(r),
+		Fields: map[string]SharedField{}, Controls: map[string]Control{}, ChildReports: []ChildReport{},
 		RowKey: r.RowKey, Exportable: r.Exportable, Shareable: r.CanShare(), Params: map[string]string{},
 		Data: f.data, RetrievedAt: f.at, VisualProps: r.VisualProps,
-		Bundle: append([]ChildReport{{b.root.ID, b.root.Title, visualOf(b.root)}}, b.listed(b.root)...), Asked: r.Query,
+		Asked: r.Query,
+	}
+	for _, child := range b.listed(r) {
+		s.ChildReports = append(s.ChildReports, ChildReport{child.ID, child.Title, visualOf(child)})
+	}
+	for _, of := range append([]*Report{b.root}, b.listed(b.root)...) {
+		s.Tabs = append(s.Tabs, Tab{of.ID, of.Title, b.root, of})
 	}
 	if s.VisualProps == nil {
 		s.VisualProps = map[string]any{}

@@ -166,7 +166,7 @@ func (m *Module) reportPage(w http.ResponseWriter, r *http.Request, t *tenants.T
 			view.Kept = append(view.Kept, controlView{Name: name, Value: value})
 		}
 	}
-	view.Tabs = tabs(pid, cmp.Or(child, shared.ID), kept, shared.Bundle)
+	view.Tabs = tabs(pid, cmp.Or(child, shared.ID), kept, query.Tree("params"), shared.Tabs)
 	for _, p := range query.Tree("params") {
 		kept.Set(p.Name, p.Value)
 	}
@@ -238,18 +238,24 @@ func (m *Module) withoutData(ctx context.Context, t *tenants.Tenant, ask reports
 	return refused{view, shared}, true
 }
 
-// tabs lead to the reports at this address, where there is more than one.
-func tabs(pid, current string, kept url.Values, all []reports.ChildReport) []linkView {
+// tabs lead to the reports at this address, where there is more than one, each with those of the reader's values that it takes.
+func tabs(pid, current string, kept url.Values, given []api.Pair, all []reports.Tab) []linkView {
 	if len(all) < 2 {
 		return nil
 	}
 	views := make([]linkView, len(all))
-	for i, c := range all {
-		u := url.URL{Path: "/shared/reports/" + pid, RawQuery: kept.Encode()}
-		if i > 0 {
-			u.Path += "/" + c.ID
+	for i, t := range all {
+		query := maps.Clone(kept)
+		for _, p := range given {
+			if len(p.Path) == 2 && t.Takes(p.Path[1], p.Value) {
+				query.Set(p.Name, p.Value)
+			}
 		}
-		views[i] = linkView{Title: c.Title, Address: u.String(), Current: c.ID == current}
+		u := url.URL{Path: "/shared/reports/" + pid, RawQuery: query.Encode()}
+		if i > 0 {
+			u.Path += "/" + t.ID
+		}
+		views[i] = linkView{Title: t.Title, Address: u.String(), Current: t.ID == current}
 	}
 	return views
 }

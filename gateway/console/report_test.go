@@ -80,7 +80,7 @@ func fillReports(t testing.TB, o *gatewaytest.Org) {
 	}
 	count := []m{{"op": "count"}}
 	report(tableID, "Riders "+hostile, "table", m{
-		"desc": "Everybody " + hostile, "child_reports": []string{barID, numberID},
+		"desc": "Everybody " + hostile, "child_reports": []string{barID, numberID, looseID},
 		"input": m{"country": m{"rule": "editable", "value": "", "label": "Country " + hostile}, "age": m{"rule": "editable", "value": "20", "label": "Not younger than", "type": "number"},
 			"member": m{"rule": "editable", "value": "", "label": "Member", "type": "boolean"}, "since": m{"rule": "editable", "value": "2020-01-31", "label": "Since", "type": "date"}},
 		"query": m{"filter": m{"country": m{"input": "country"}, "age": m{"gte": m{"input": "age"}}, "member": m{"input": "member"}, "created_at": m{"gte": m{"input": "since"}}},
@@ -231,6 +231,30 @@ func TestSharedReportPages(t *testing.T) {
 		}
 	}
 	checkPage(t, acme.Page(t, reportPath(barID)+"/"+tableID), 404, "There is no such report")
+
+	// Tabs keep what the reader chose, as far as their reports take it.
+	for chosen, want := range map[string]map[string]string{
+		"?params[country]=DE&params[age]=30&params[member]=true": {tableID: "params[age]=30 params[country]=DE params[member]=true", barID: "", looseID: "params[age]=30 params[country]=DE"},
+		"?params[country]=IT": {tableID: "params[country]=IT", barID: "", looseID: ""}, // none of its choices
+		"?params[age]=old":    {tableID: "", looseID: "params[age]=old"},               // which is refused where a number is asked for
+	} {
+		page := acme.Page(t, reportPath(tableID)+chosen).Text()
+		for id, values := range want {
+			path := reportPath(tableID)
+			if id != tableID {
+				path += "/" + id
+			}
+			link := regexp.MustCompile(`<a href="` + path + `(\?[^"]*)?"`).FindStringSubmatch(page)
+			if len(link) == 0 {
+				t.Errorf("%s leads nowhere to %s", chosen, id)
+				continue
+			}
+			kept, err := url.QueryUnescape(html.UnescapeString(strings.TrimPrefix(link[1], "?")))
+			if kept = strings.ReplaceAll(kept, "&", " "); err != nil || kept != values {
+				t.Errorf("%s leads to %s with %q, want %q", chosen, id, kept, values)
+			}
+		}
+	}
 }
 
 // TestJ7_SecureReportPage: the token opens it, travels with the form, and is in no log.

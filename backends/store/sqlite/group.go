@@ -21,13 +21,19 @@ const (
 // job is what somebody wants to be done in a transaction. It may be done more than once, if nothing of the time before
 // remains.
 type job struct {
-	ctx       context.Context //nolint:containedctx // of the caller, who waits
+	ctx, wait context.Context //nolint:containedctx // of the caller, who waits
 	documents int
 	touched   map[shelf]bool // what it may change, all where it is nil
 	do        func(*conn) error
 
 	err  error // its verdict, once done is closed
 	done chan struct{}
+}
+
+// end gives the job its verdict, once.
+func (j *job) end(err error) {
+	j.err = err
+	close(j.done)
 }
 
 // large reports whether others had better not wait for the job.
@@ -80,11 +86,23 @@ func (l *line) next() []*job {
 	return jobs
 }
 
-// back has jobs wait once more, behind those who came meanwhile.
+// back has jobs wait once more, behind those who came meanwhile and are not large. Who has stopped waiting is told so: they no
+// longer look by themselves.
 func (l *line) back(jobs []*job) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.jobs = append(l.jobs, jobs...)
+	n := slices.IndexFunc(l.jobs, (*job).large)
+	if n < 0 {
+		n = len(l.jobs)
+	}
+	for _, j := range jobs {
+		if err := j.wait.Err(); err != nil {
+			j.end(err)
+			continue
+		}
+		l.jobs = slices.Insert(l.jobs, n, j)
+		n++
+	}
 }
 
 // hurried reports whether one waits that is not large.
@@ -99,7 +117,7 @@ func (l *line) hurried() bool {
 // writer does the work of those who wait. After an error nothing of do remains. The turn is waited for until
 // wait ends; a large batch may then take as long as ctx allows.
 func (db *database) transact(ctx, wait context.Context, documents int, touched map[shelf]bool, do func(*conn) error) error {
-	j := &job{ctx: ctx, documents: documents, touched: touched, do: do, done: make(chan struct{})}
+	j := &job{ctx: ctx, wait: wait, documents: documents, touched: touched, do: do, done: make(chan struct{})}
 	db.line.add(j)
 	ended := wait.Done()
 	for {
@@ -123,37 +141,43 @@ func (db *database) transact(ctx, wait context.Context, documents int, touched m
 
 // serve does the jobs whose turn it is, gives each its verdict, and the writer back.
 func (db *database) serve() {
-	jobs, judged := db.line.next(), false
+	jobs := db.line.next()
 	defer func() {
-		if !judged && db.writer != nil { // a panic: what the writer is in the middle of, nobody knows
+		if len(jobs) > 0 && db.writer != nil { // a panic: what the writer is in the middle of, nobody knows
 			_ = db.writer.close()
 			db.writer = nil
 		}
-		for _, j := range jobs {
-			if !judged { // a panic is no success, of those before it neither
-				j.err = errGivenUp
-			}
-			close(j.done)
+		for _, j := range jobs { // a panic is no success, of those before it neither
+			j.end(errGivenUp)
 		}
 		db.shorten()
 		db.fitWriter()
 		<-db.writing
 	}()
+	jobs = slices.DeleteFunc(jobs, func(j *job) bool {
+		gone := j.ctx.Err()
+		if gone != nil {
+			j.end(gone)
+		}
+		return gone != nil
+	})
 	done := 0
-	if len(jobs) > 1 {
-		var begun bool
-		if done, begun = db.together(jobs, false); begun && done == 0 {
-			done, _ = db.together(jobs, true)
+	for _, guarded := range []bool{false, true} {
+		if done == 0 && len(jobs) > 1 {
+			done = db.together(jobs, guarded)
 		}
 	}
-	if done > 0 && done < len(jobs) {
-		db.line.back(jobs[done:])
-		jobs = jobs[:done]
+	jobs = jobs[done:]
+	for again := done == 0; again && len(jobs) > 0; { // each by itself
+		j := jobs[0]
+		err := db.alone(j)
+		jobs = jobs[1:]
+		j.end(err)
+		again = !j.large() || !db.line.hurried()
 	}
-	for i := done; i < len(jobs); i++ {
-		jobs[i].err = db.alone(jobs[i])
-	}
-	judged = true
+	left := jobs
+	jobs = nil
+	db.line.back(left)
 }
 
 // begin returns the writer in a transaction that has just begun.
@@ -205,14 +229,20 @@ func (db *database) alone(j *job) error {
 }
 
 // together does the jobs in one transaction, or the first of them where these are large and others wait, and returns how
-// many. Where that ended before it was to be committed, because of what one of them did or met, it returns none: nothing remains of
-// any, and each is to be done in another way.
+// many it has given their verdicts. Where that ended before it was to be committed, because of what one of them did or met, it returns 0: nothing
+// remains of any, and each is to be done in another way.
 // Unless they are guarded, that is so too where one failed that had changed something: few do, and to be ready to take
 // each back costs all.
-func (db *database) together(jobs []*job, guarded bool) (done int, begun bool) {
+func (db *database) together(jobs []*job, guarded bool) (done int) {
 	c, err := db.begin(jobs[0].ctx)
 	if err != nil {
-		return 0, false
+		if jobs[0].ctx.Err() != nil { // it has just gone, and that is nothing to the others
+			jobs = jobs[:1]
+		}
+		for _, j := range jobs { // who tries again waits again, as all of them would by themselves
+			j.end(err)
+		}
+		return len(jobs)
 	}
 	for i, j := range jobs {
 		if err = c.guard(j, guarded); err != nil {
@@ -225,22 +255,23 @@ func (db *database) together(jobs []*job, guarded bool) (done int, begun bool) {
 	}
 	if err != nil {
 		db.abandon(err)
-		return 0, true
+		return 0
 	}
-	err = db.commit(c)
-	if err != nil {
+	if err = db.commit(c); err != nil {
 		db.rollback(err)
 	}
 	for _, j := range jobs {
 		switch {
-		case j.err != nil:
-		case err != nil: // it may have reached the log, so it is not tried again
-			j.err = err
-		default:
+		case err != nil && (j.err == nil || j.ctx.Err() == nil):
+			j.err = err // it may have reached the log, so it is not tried again; and what another did may be why a job failed
+		case j.err == nil:
 			db.committed(j)
 		}
 	}
-	return len(jobs), true
+	for _, j := range jobs {
+		j.end(j.err)
+	}
+	return len(jobs)
 }
 
 // guard does a job of several, of which nothing remains where it failed. An error says that this cannot be had.

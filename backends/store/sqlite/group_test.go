@@ -40,7 +40,7 @@ func newGroup(t *testing.T) *grouped {
 
 // add adds a job that inserts the persons and ends with err.
 func (g *grouped) add(ctx context.Context, err error, persons ...int) *job {
-	j := &job{ctx: ctx, documents: len(persons), touched: map[shelf]bool{{g.ws.space.id, "people"}: true}, done: make(chan struct{})}
+	j := &job{ctx: ctx, wait: ctx, documents: len(persons), touched: map[shelf]bool{{g.ws.space.id, "people"}: true}, done: make(chan struct{})}
 	j.do = func(c *conn) error {
 		for i, n := range persons {
 			change, err := g.ws.change(person(g.c, n))
@@ -76,10 +76,10 @@ func TestGroup_EachHasItsVerdict(t *testing.T) {
 	first, twice, undone := g.add(t.Context(), nil, 1, 2), g.add(t.Context(), nil, 3, 1), g.add(t.Context(), broken, 4)
 	late, last := g.add(gone, nil, 5), g.add(t.Context(), nil, 6)
 	g.db.writing <- struct{}{}
-	if done, begun := g.db.together(g.jobs, false); done > 0 || !begun || g.stored() != 0 {
+	if done := g.db.together(g.jobs, false); done > 0 || g.stored() != 0 {
 		t.Errorf("what had begun and failed was not taken back: %d persons", g.stored())
 	}
-	shared, _ := g.db.together(g.jobs, true)
+	shared := g.db.together(g.jobs, true)
 	<-g.db.writing
 	var dup *driver.DuplicateError
 	if shared != len(g.jobs) || first.err != nil || last.err != nil || !errors.As(twice.err, &dup) || dup.Position != 1 || !errors.Is(undone.err, broken) || !errors.Is(late.err, context.Canceled) {
@@ -105,7 +105,7 @@ func TestGroup_WhatChangedNothingIsTakenBackFromNobody(t *testing.T) {
 		return change.apply(c, 0)
 	}
 	g.db.writing <- struct{}{}
-	shared, _ := g.db.together(g.jobs, false)
+	shared := g.db.together(g.jobs, false)
 	<-g.db.writing
 	var dup *driver.DuplicateError
 	var conflict *driver.ConflictError
@@ -294,6 +294,144 @@ func TestGroup_WhoWaitsWithoutEnd(t *testing.T) {
 	}
 }
 
+// inLine waits until so many jobs are in line.
+func (g *grouped) inLine(n int) {
+	g.t.Helper()
+	for deadline := time.Now().Add(time.Minute); len(g.waiting()) != n; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			g.t.Fatalf("%d jobs are in line, want %d", len(g.waiting()), n)
+		}
+	}
+}
+
+// TestGroup_WhoIsPutBackStaysBeforeLargeOnes that came later, however many do.
+func TestGroup_WhoIsPutBackStaysBeforeLargeOnes(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t)
+	var all sync.WaitGroup
+	came, served := 0, 0
+	submit := func(documents int, do func(*conn) error) {
+		before := len(g.waiting())
+		all.Go(func() { _ = g.db.transact(t.Context(), t.Context(), documents, map[shelf]bool{}, do) })
+		g.inLine(before + 1)
+	}
+	var large func()
+	large = func() {
+		came++
+		again := came < 50
+		submit(largeJob+1, func(*conn) error {
+			if again {
+				again = false
+				submit(1, func(*conn) error { return nil })
+				large()
+			}
+			return nil
+		})
+	}
+	g.db.writing <- struct{}{}
+	large()
+	submit(largeJob+1, func(*conn) error { served = came; return nil })
+	<-g.db.writing
+	all.Wait()
+	if served > 4 {
+		t.Errorf("the second in line was done after %d others", served)
+	}
+}
+
+// TestGroup_WhoIsPutBackCanLeave: who stopped waiting while others made room is told so at once.
+func TestGroup_WhoIsPutBackCanLeave(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	ours := g.add(ctx, nil, 1)
+	g.db.line.add(g.add(t.Context(), nil, 2))
+	cancel()
+	g.db.line.back([]*job{ours, g.add(t.Context(), nil, 3)})
+	select {
+	case <-ours.done:
+	default:
+		t.Error("it waits on")
+	}
+	if !errors.Is(ours.err, context.Canceled) || len(g.waiting()) != 2 {
+		t.Errorf("%v, and %d wait", ours.err, len(g.waiting()))
+	}
+}
+
+// TestGroup_AForeignLockIsWaitedForOnce, by all who want the writer at that time.
+func TestGroup_AForeignLockIsWaitedForOnce(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t)
+	other := raw(t, g.ws.file.path, "BEGIN IMMEDIATE")
+	for i := range 4 {
+		g.db.line.add(g.add(t.Context(), nil, i))
+	}
+	g.db.writing <- struct{}{}
+	began := time.Now()
+	g.db.serve()
+	took := time.Since(began)
+	if err := other.close(); err != nil {
+		t.Error(err)
+	}
+	if took > 2*lockTimeout {
+		t.Errorf("it was waited for as long as %v", took)
+	}
+	for _, j := range g.jobs {
+		if <-j.done; j.err == nil {
+			t.Error("stored beside a foreign lock")
+		}
+	}
+}
+
+// TestGroup_NoVerdictStandsOnWhatWasNotStored: who is refused because of another in the same transaction, which then is not
+// stored, is told of that.
+func TestGroup_NoVerdictStandsOnWhatWasNotStored(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t)
+	if err := g.ws.Write(t.Context(), []driver.Write{person(g.c, 50)}); err != nil {
+		t.Fatal(err)
+	}
+	g.db.writing <- struct{}{}
+	if err := g.db.writer.script("PRAGMA foreign_keys = ON; CREATE TABLE p (a PRIMARY KEY); CREATE TABLE q (a REFERENCES p (a) DEFERRABLE INITIALLY DEFERRED)"); err != nil {
+		t.Fatal(err)
+	}
+	first, second, bad := g.add(t.Context(), nil, 1), g.add(t.Context(), nil, 1), g.add(t.Context(), nil)
+	bad.do = func(c *conn) error { return c.exec("INSERT INTO q VALUES (7)") } // which the commit refuses
+	for _, j := range g.jobs {
+		g.db.line.add(j)
+	}
+	g.db.serve()
+	if dup := new(driver.DuplicateError); first.err == nil || second.err == nil || errors.As(second.err, &dup) || g.stored() != 1 {
+		t.Errorf("%v, %v, %v, %d stored", first.err, second.err, bad.err, g.stored())
+	}
+}
+
+// TestGroup_WhoHasGoneIsNoHead: the others share their transaction, and make room, although the first in line has gone.
+func TestGroup_WhoHasGoneIsNoHead(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t)
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	for i := range 20 {
+		ctx := t.Context()
+		if i == 0 {
+			ctx = gone
+		}
+		g.add(ctx, nil, i).documents = largeJob + 1
+	}
+	g.add(t.Context(), nil, 100) // for whom they make room
+	for _, j := range g.jobs {
+		g.db.line.add(j)
+	}
+	g.db.writing <- struct{}{}
+	g.db.serve()
+	if n := len(g.waiting()); n != 19 || g.stored() != 1 {
+		t.Errorf("%d wait, %d were stored", n, g.stored())
+	}
+	if <-g.jobs[0].done; !errors.Is(g.jobs[0].err, context.Canceled) {
+		t.Error(g.jobs[0].err)
+	}
+}
+
 // waiting returns the jobs in line.
 func (g *grouped) waiting() []*job {
 	g.db.line.mu.Lock()
@@ -361,7 +499,7 @@ func TestLogIsWrittenBackWhole(t *testing.T) {
 				}
 				if jobs > 1 {
 					g.db.writing <- struct{}{}
-					if done, _ := g.db.together(g.jobs, false); done < jobs {
+					if done := g.db.together(g.jobs, false); done < jobs {
 						t.Fatal("not written together")
 					}
 					<-g.db.writing

@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -194,6 +195,48 @@ func (c *calendar) importTwice(t *testing.T, one, other *gatewaytest.Org) {
 	if told := other.Do(t, http.MethodGet, "/api/import", admin).Text(); strings.Count(told, `"state":"done"`) != 3 || strings.Count(told, `"state":"interrupted"`) != 1 {
 		t.Error(told)
 	}
+}
+
+// TestImport_NothingIsLeftOfWhatDidNotArrive, also where a list had found it quiet meanwhile.
+func TestImport_NothingIsLeftOfWhatDidNotArrive(t *testing.T) {
+	t.Parallel()
+	clock := &calendar{}
+	one := gatewaytest.Start(t, clock.set).Org(t, "acme")
+	_, cookie := one.Person(t, "ada@example.com", func(u *control.NewUser) { u.Roles = []string{"admin"} })
+	admin := gatewaytest.Cookie(cookie)
+	listed := func(what string) func() bool {
+		return func() bool {
+			return strings.Contains(one.Do(t, http.MethodGet, "/api/import", admin).Text(), what)
+		}
+	}
+	ctx, hangUp := context.WithCancel(t.Context())
+	held, release := newHeldBody()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, one.URL("/api/import"), held)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		r.Host = one.Host
+		r.Header.Set("Content-Type", "application/x-ndjson")
+		admin(r)
+		if resp, err := http.DefaultClient.Do(r); err == nil {
+			_ = resp.Body.Close()
+			t.Error("it was answered")
+		}
+	}()
+	<-held.asked
+	until(t, "it has begun", listed(`"state":"running"`))
+	clock.pass(2 * time.Minute)
+	if !listed(`"state":"interrupted"`)() {
+		t.Error("it is not found to be quiet")
+	}
+	hangUp()
+	until(t, "nothing is left of it", listed(`"count":0`))
+	release()
+	<-ended
 }
 
 // TestImport_PanicEndsNothingElse: a fault of the program ends the import that meets it, and the gateway goes on.

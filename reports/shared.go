@@ -71,8 +71,12 @@ type Tab struct {
 	root, of  *Report
 }
 
-// Takes reports whether readers may set the input of the report to that value.
+// Takes reports whether readers may set the input of the report to that value. Of a secure one it says so where the address is
+// secure too: else the reader may have no token.
 func (t Tab) Takes(input, value string) bool {
+	if t.of.Secure && !t.root.Secure {
+		return false
+	}
 	var errs fault.List
 	in := inputAt(t.root, t.of, input)
 	checkInput(&errs, input, in, value)

@@ -199,7 +199,11 @@ func (s *Service) begin(ctx context.Context, c *api.Call, job *Import) (_ *Impor
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTime)
 	defer cancel()
-	if gone := u.all.Delete(ctx, u.job); gone != nil && !errors.Is(err, errTaken) {
+	left, gone := u.all.Get(ctx, job.ID) // as it is: a list may have noted that it was quiet
+	if gone == nil && left.Only != "" {
+		gone = u.all.Delete(ctx, left)
+	}
+	if gone != nil {
 		s.Log.WarnContext(ctx, "an import that did not arrive was left behind", "organization", c.Tenant.Org.Slug, "import", job.ID, "error", gone)
 	}
 	return nil, cmp.Or(err, store.ErrUnavailable)

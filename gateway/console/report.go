@@ -166,7 +166,10 @@ func (m *Module) reportPage(w http.ResponseWriter, r *http.Request, t *tenants.T
 			view.Kept = append(view.Kept, controlView{Name: name, Value: value})
 		}
 	}
-	view.Tabs = tabs(pid, cmp.Or(child, shared.ID), kept, query.Tree("params"), shared.Tabs)
+	chosen := slices.DeleteFunc(slices.Clone(query.Tree("params")), func(p api.Pair) bool { // the form sends the others too
+		return len(p.Path) != 2 || p.Value == shared.Controls[p.Path[1]].Value
+	})
+	view.Tabs = tabs(pid, cmp.Or(child, shared.ID), kept, chosen, shared.Tabs)
 	for _, p := range query.Tree("params") {
 		kept.Set(p.Name, p.Value)
 	}
@@ -238,16 +241,16 @@ func (m *Module) withoutData(ctx context.Context, t *tenants.Tenant, ask reports
 	return refused{view, shared}, true
 }
 
-// tabs lead to the reports at this address, where there is more than one, each with those of the reader's values that it takes.
-func tabs(pid, current string, kept url.Values, given []api.Pair, all []reports.Tab) []linkView {
+// tabs lead to the reports at this address, where there is more than one, each with those of the values the reader chose that it takes.
+func tabs(pid, current string, kept url.Values, chosen []api.Pair, all []reports.Tab) []linkView {
 	if len(all) < 2 {
 		return nil
 	}
 	views := make([]linkView, len(all))
 	for i, t := range all {
 		query := maps.Clone(kept)
-		for _, p := range given {
-			if len(p.Path) == 2 && t.Takes(p.Path[1], p.Value) {
+		for _, p := range chosen {
+			if t.Takes(p.Path[1], p.Value) {
 				query.Set(p.Name, p.Value)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -234,7 +235,9 @@ func TestSharedReportPages(t *testing.T) {
 
 	// Tabs keep what the reader chose, as far as their reports take it.
 	for chosen, want := range map[string]map[string]string{
-		"?params[country]=DE&params[age]=30&params[member]=true": {tableID: "params[age]=30 params[country]=DE params[member]=true", barID: "", looseID: "params[age]=30 params[country]=DE"},
+		"?params[country]=DE&params[age]=30&params[member]=true&params[since]=2020-01-31": { // the last is so anyway
+			tableID: "params[age]=30 params[country]=DE params[member]=true", barID: "", looseID: "params[age]=30 params[country]=DE",
+		},
 		"?params[country]=IT": {tableID: "params[country]=IT", barID: "", looseID: ""}, // none of its choices
 		"?params[age]=old":    {tableID: "", looseID: "params[age]=old"},               // which is refused where a number is asked for
 	} {
@@ -254,6 +257,27 @@ func TestSharedReportPages(t *testing.T) {
 				t.Errorf("%s leads to %s with %q, want %q", chosen, id, kept, values)
 			}
 		}
+	}
+}
+
+// TestJ7_TabsTellNothingOfSecureReports: what these take is nobody's business who has no token.
+func TestJ7_TabsTellNothingOfSecureReports(t *testing.T) {
+	t.Parallel()
+	_, acme := start(t)
+	fillReports(t, acme)
+	const open, closed = "5f1b1c1d1e1f101112131415", "5f1b1c1d1e1f101112131416"
+	report := func(id string, secure bool, more m) string {
+		all := m{"kind": "custom_report", "id": id, "pid": pid(id), "title": "Cities", "class": "Contacts", "visual": "table", "secure": secure, "shareable": true,
+			"query": m{"filter": m{"city": m{"input": "city"}}, "fields": []string{"first_name"}}}
+		maps.Copy(all, more)
+		return line(t, all)
+	}
+	acme.Import(t,
+		report(open, false, m{"child_reports": []string{closed}, "input": m{"city": m{"rule": "editable", "value": ""}}}),
+		report(closed, true, m{"input": m{"city": m{"rule": "editable", "value": "", "choices": []string{"Lyon", "Torino"}}}}))
+	for _, city := range []string{"Lyon", "Bonn"} {
+		page := acme.Page(t, reportPath(open)+"?params[city]="+city)
+		checkPage(t, page, 200, `<a href="`+reportPath(open)+"/"+closed+`">`)
 	}
 }
 

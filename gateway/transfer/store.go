@@ -298,10 +298,10 @@ func (s *storer) insert(ctx context.Context, f *flight) error {
 		part := f.batch[f.stored:]
 		part = part[:min(len(part), int(s.atOnce.Load()))]
 		err := f.kind.insert(ctx, s.session, part)
-		switch fewer := int64(len(part) / 2); {
+		switch fewer := max(int64(len(part)/2), leastAtOnce); {
 		case err == nil:
 			f.stored += len(part)
-		case fewer < leastAtOnce || !errors.Is(err, store.ErrUnavailable) && !errors.Is(err, store.ErrSlow) || ctx.Err() != nil:
+		case len(part) <= leastAtOnce || !errors.Is(err, store.ErrUnavailable) && !errors.Is(err, store.ErrSlow) || ctx.Err() != nil:
 			return err
 		default:
 			s.atOnce.Store(fewer)

@@ -8,8 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"tenantry/backends/api"
 	"tenantry/config"
 	"tenantry/gateway"
+	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
 	"tenantry/tenants"
 )
@@ -128,5 +130,31 @@ func TestAKeyHeaderDoesNotLendASession(t *testing.T) {
 	}
 	if home := acme.Page(t, "/", gatewaytest.Cookie(cookie)); home.Code != http.StatusOK {
 		t.Errorf("the session ended: %d", home.Code)
+	}
+}
+
+// TestAKeyHeaderDoesNotOpenToOtherSites: an operation that is open to all is refused to another site's page also where
+// the request brings a key, good or not, since a page can add the header where its origin is allowed.
+func TestAKeyHeaderDoesNotOpenToOtherSites(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	acme := g.Org(t, "acme")
+	page := acme.KeyWith(t, func(n *control.NewKey) { n.Kind, n.Origins = string(tenants.Browser), []string{pageOrigin} }).Token
+	rows := 0
+	for _, op := range g.App.Operations() {
+		if op.Credentials != api.Open || op.Method == http.MethodGet {
+			continue
+		}
+		rows++
+		for name, token := range map[string]string{"browser key": page, "no key at all": "anything"} {
+			a := acme.Do(t, op.Method, op.Path, gatewaytest.WithKey(token), gatewaytest.JSON(map[string]any{}),
+				gatewaytest.Header("Origin", pageOrigin), gatewaytest.Header("Sec-Fetch-Site", "cross-site"))
+			if a.Code != http.StatusForbidden || a.Message != "The request comes from another site" {
+				t.Errorf("%s with %s: %d %s, want the refusal of another site", op.Name, name, a.Code, a.Body)
+			}
+		}
+	}
+	if rows == 0 {
+		t.Error("no operation is open to all and changes something")
 	}
 }

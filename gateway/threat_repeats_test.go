@@ -473,3 +473,37 @@ func TestD5_WhatIsEndedIsKeptNowhere(t *testing.T) {
 		})
 	}
 }
+
+// TestRepeatWithAnotherScope: an answer is kept for the teams of whoever got it. Another key of the same account that is
+// narrowed to another team, or the same key once its account's teams were changed, is not told it.
+func TestRepeatWithAnotherScope(t *testing.T) {
+	t.Parallel()
+	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
+	teams := []string{docID(0x7a), docID(0x7b)}
+	acme.Import(t, `{"kind":"team","id":"`+teams[0]+`","name":"A"}`, `{"kind":"team","id":"`+teams[1]+`","name":"B"}`)
+	account := ""
+	narrowed := func(team string) gatewaytest.Request {
+		made := acme.KeyWith(t, func(n *control.NewKey) {
+			n.Teams = []string{team}
+			if n.Account = account; account == "" {
+				n.Permissions = []string{string(tenants.Contacts)}
+			}
+		})
+		account = made.Account
+		return gatewaytest.WithKey(made.Token)
+	}
+	send := func(key gatewaytest.Request) *gatewaytest.Answer {
+		return acme.Do(t, http.MethodPost, "/api/contacts", key, jsonText(`{"email":"a@example.com"}`), again("scope"))
+	}
+	ofA := narrowed(teams[0])
+	first := send(ofA)
+	if first.Code != http.StatusOK {
+		t.Fatalf("%d %s", first.Code, first.Body)
+	}
+	if same := send(ofA); !replayed(same) || same.Text() != first.Text() {
+		t.Errorf("the same scope: %d %s", same.Code, same.Body)
+	}
+	if other := send(narrowed(teams[1])); other.Code != http.StatusUnprocessableEntity || replayed(other) {
+		t.Errorf("another scope: %d %s, want a 422", other.Code, other.Body)
+	}
+}

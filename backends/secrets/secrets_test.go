@@ -134,3 +134,34 @@ func TestVault_OutageIsNoRefusal(t *testing.T) {
 		t.Errorf("keys that do not answer: %v, %+v", taken, errs)
 	}
 }
+
+// TestVault_KeptForAnotherRecord covers a value that is kept for one record and stored with another, as an import does
+// that finds the record by another field than its identifier: it is encrypted anew for where it is stored.
+func TestVault_KeptForAnotherRecord(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	acme, err := w.Directory.Create(t.Context(), tenants.NewOrganization{Slug: "acme", Name: "acme"})
+	must(t, err)
+	ann, bob := secrets.Place{Collection: "contacts", Record: "ann"}, secrets.Place{Collection: "contacts", Record: "bob"}
+	vault := &secrets.Vault{Keys: w.Directory, Tenant: acme}
+	every := func(string) bool { return true }
+	var errs fault.List
+	var stored map[string]string
+	_, err = vault.Put(t.Context(), ann, &stored, vault.Take(t.Context(), ann, "fields", map[string]any{"ssn": "AAA"}, every, &errs))
+	must(t, err)
+	kept, err := vault.Show(t.Context(), ann, stored)
+	must(t, err)
+
+	given := vault.Take(t.Context(), ann, "fields", kept, every, &errs)
+	must(t, errs.Err())
+	var moved map[string]string
+	if changed, err := vault.Put(t.Context(), bob, &moved, given); err != nil || !changed {
+		t.Fatalf("changed %v, %v", changed, err)
+	}
+	if plain, err := vault.Open(t.Context(), bob, "ssn", moved["ssn"]); err != nil || plain.Reveal() != "AAA" {
+		t.Errorf("opened for the record it was stored with: %v", err)
+	}
+	if moved["ssn"] == stored["ssn"] {
+		t.Error("the text kept for ann was stored with bob")
+	}
+}

@@ -240,3 +240,55 @@ func deactivated(a *people.Account) error {
 	a.Active = false
 	return nil
 }
+
+// TestRotatedKeyPastItsOverlapIsRefusedByTheStore covers a replica that has never seen the key: nothing but the store
+// tells it when the overlap ended.
+func TestRotatedKeyPastItsOverlapIsRefusedByTheStore(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	tenant := w.Tenant(t, "acme")
+	old := issue(t, w, tenant, keys.NewKey{})
+	next, err := w.Keys.Rotate(t.Context(), tenant, old.Key.ID, time.Hour, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Clock.Advance(time.Hour)
+	for range 2 { // cold, then with what the first look-up left behind
+		if _, err := authenticate(t, w, "acme", old.Token.Reveal()); !errors.Is(err, tenants.ErrDenied) {
+			t.Errorf("the old key, first seen after its overlap: %v, want %v", err, tenants.ErrDenied)
+		}
+	}
+	if _, err := authenticate(t, w, "acme", next.Token.Reveal()); err != nil {
+		t.Errorf("the new key: %v", err)
+	}
+}
+
+// TestCoversNetworks holds a key narrowed to networks to asking for keys of the same or smaller ones.
+func TestCoversNetworks(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		own, wanted string
+		covered     bool
+	}{
+		{"10.1.0.0/16", "10.1.0.0/16", true},
+		{"10.1.0.0/16", "10.1.2.0/24", true},
+		{"10.1.0.0/16", "10.1.2.3", true},
+		{"10.1.0.0/16", "10.0.0.0/8", false}, // around its own
+		{"10.1.0.0/16", "10.1.0.0/15", false},
+		{"10.1.0.0/16", "0.0.0.0/0", false},
+		{"10.1.0.0/16", "10.2.0.0/16", false},
+		{"10.1.0.0/16", "10.1.0.0/24 10.2.0.0/24", false},
+		{"10.1.0.0/16 10.2.0.0/16", "10.1.0.0/24 10.2.0.0/24", true},
+		{"10.1.0.0/16", "", false},
+		{"", "0.0.0.0/0", true},
+		{"2001:db8::/48", "2001:db8::/64", true},
+		{"2001:db8::/48", "2001:db8::/32", false},
+		{"10.1.0.0/16", "::ffff:10.1.0.0/112", true},
+		{"10.1.0.0/16", "::ffff:10.0.0.0/104", false},
+	} {
+		own, wanted := keys.Key{AllowIPs: strings.Fields(c.own)}, keys.Key{AllowIPs: strings.Fields(c.wanted)}
+		if err := own.Covers(&wanted); (err == nil) != c.covered {
+			t.Errorf("a key of %q asks for one of %q: %v, want covered %v", c.own, c.wanted, err, c.covered)
+		}
+	}
+}

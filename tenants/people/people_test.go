@@ -446,3 +446,54 @@ func TestARoleTakesNoHeldName(t *testing.T) {
 		t.Errorf("it is made: %v", err)
 	}
 }
+
+// TestLinkUsedMeanwhile covers the second look at a single-use link, within the write: another caller uses it between
+// the first look and that.
+func TestLinkUsedMeanwhile(t *testing.T) {
+	t.Parallel()
+	for name, use := range map[string]func(*testing.T, *tenantstest.World, *tenants.Tenant, string) error{
+		"invitation": func(t *testing.T, w *tenantstest.World, tenant *tenants.Tenant, token string) error {
+			_, err := w.People.AcceptInvite(t.Context(), tenant, token, secret.New("a password that is long"))
+			return err
+		},
+		"sign-in link": func(t *testing.T, w *tenantstest.World, tenant *tenants.Tenant, token string) error {
+			_, err := w.People.UseSignInLink(t.Context(), tenant, token)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := tenantstest.New(t, tenantstest.Options{})
+			tenant := w.Tenant(t, "acme")
+			u := create(t, w, tenant, people.NewUser{Name: "Ann", Email: "ann@example.com"})
+			var token string
+			if name == "invitation" {
+				invited, err := w.People.Invite(t.Context(), tenant, u.UID, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				token = invited.Invitation.Token.Reveal()
+			} else {
+				link, err := w.People.SignInLink(t.Context(), tenant, u.UID, w.Clock.Now().Add(time.Hour))
+				if err != nil {
+					t.Fatal(err)
+				}
+				token = link.Reveal()
+			}
+			var first atomic.Bool
+			w.Engine.AfterRead(func(collection string) {
+				if collection == "users" && first.CompareAndSwap(false, true) {
+					if err := use(t, w, tenant, token); err != nil {
+						t.Errorf("the caller in between: %v", err)
+					}
+				}
+			})
+			if err := use(t, w, tenant, token); !errors.Is(err, tenants.ErrDenied) {
+				t.Errorf("the caller who looked before it was used: %v, want %v", err, tenants.ErrDenied)
+			}
+			if !first.Load() {
+				t.Error("nobody came in between")
+			}
+		})
+	}
+}

@@ -287,7 +287,7 @@ func TestContract_ContactFieldsThatAreAskedFor(t *testing.T) {
 	report := c.do(t, 200, posted, "/api/custom-reports", `{"title":"r","class":"Contacts","query":{"fields":["plan"]}}`).Field("id").(string)
 	for _, path := range []string{plan, plan + "?purge=true"} {
 		c.do(t, 422, del, path, "", "1 campaigns ("+campaign+") could not be counted any more", "1 custom reports ("+report+") could not be run any more", `"field":"campaigns"`, `"field":"reports"`)
-		limited.do(t, 422, del, path, "", "1 campaigns could not be counted any more", "!"+campaign)
+		limited.do(t, 403, del, path, "", notTheirs, "!"+campaign)
 	}
 	c.do(t, 422, change, plan, `{"type":"Number"}`, `"field":"campaigns"`, `!"field":"reports"`)
 	c.do(t, 200, change, plan, `{"title":"Tariff","type":"Select"}`) // is asked about as before

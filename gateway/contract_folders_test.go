@@ -223,15 +223,15 @@ func TestFolders_OtherTeams(t *testing.T) {
 	limited.do(t, http.MethodPut, foldersPath+"/"+inner, `{"folder_id":"`+hidden+`"}`, 200) // where it is
 	limited.do(t, http.MethodGet, filesPath+"?filters[folder_id]="+hidden, "", 200)
 	limited.do(t, http.MethodDelete, foldersPath+"/"+hidden, "", 404)
-	if got := limited.do(t, http.MethodDelete, foldersPath+"/"+shared+"?contents=true", "", 422); !strings.Contains(got["message"].(string), "of other teams") {
+	if got := limited.do(t, http.MethodDelete, foldersPath+"/"+shared+"?contents=true", "", 403); got["message"] != notTheirs {
 		t.Error(got)
 	}
 	if got := c.tree(t); got != "shared(hidden(inner()))" {
 		t.Errorf("after refusals: %s", got)
 	}
 	c.do(t, http.MethodDelete, foldersPath+"/"+shared+"?contents=true", "", 200)
-	limited.do(t, http.MethodPost, foldersPath+"/"+shared+"/restore", "", 422)
-	limited.do(t, http.MethodDelete, foldersPath+"/"+shared+"?purge=true", "", 422)
+	limited.do(t, http.MethodPost, foldersPath+"/"+shared+"/restore", "", 403)
+	limited.do(t, http.MethodDelete, foldersPath+"/"+shared+"?purge=true", "", 403)
 	c.do(t, http.MethodPost, foldersPath+"/"+shared+"/restore", "", 200)
 	if got := c.tree(t); got != "shared(hidden(inner()))" {
 		t.Errorf("restored: %s", got)

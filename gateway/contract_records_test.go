@@ -97,7 +97,8 @@ func TestContract_ChangesOfObjects(t *testing.T) {
 	schema := func(fields string) string { return `{"schema":{` + fields + `}}` }
 	const species, height, pin = `"species":{"title":"Species","type":"Text"}`, `"height":{"title":"Height","type":"Number"}`, `"pin":{"title":"Pin","type":"Encrypted"}`
 	without := schema(height + "," + pin)
-	limited.do(t, 200, change, treePath+"?preview=true", without, "Custom Object preview", `"records":2`, `"fields":{"species":2}`, report, `"other_reports":1`, "!"+hidden)
+	c.do(t, 200, change, treePath+"?preview=true", without, "Custom Object preview", `"records":2`, `"fields":{"species":2}`, report, hidden, `"other_reports":0`)
+	limited.do(t, 403, change, treePath+"?preview=true", without, notTheirs, "!"+hidden)
 	c.do(t, 422, change, treePath, without, "2 records would lack it", "2 custom reports", report, hidden)
 	c.do(t, 200, get, treePath, "", `"species"`)
 	c.do(t, 422, change, treePath, schema(`"species":{"title":"Species","type":"Number"},`+height+","+pin), "schema.species: 2 records")

@@ -98,7 +98,7 @@ type Kinds struct {
 // NewKinds declares the records.
 func NewKinds() Kinds {
 	reports := resource.Must(resource.Options[Report]{
-		Traits: resource.Traits{Name: "custom_report"},
+		Traits: resource.Traits{Name: "custom_report", Carries: true},
 		Spec: store.Spec{
 			Name:    "custom_reports",
 			Indexes: []store.Index{{Fields: []string{"title"}}, {Fields: []string{"created_at"}}},
@@ -110,6 +110,7 @@ func NewKinds() Kinds {
 				r.PID = resource.NewPID()
 			}
 		},
+		Uses: (*Report).uses,
 		Refers: func(r *Report, visit resource.Visitor) {
 			if r.Class == "Submissions" {
 				visit("source", "form_collection", &r.Source)

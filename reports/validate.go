@@ -129,6 +129,29 @@ func definerOf(class string) string {
 	return map[string]string{"Contacts": "contact_field", "Records": "custom_object", classSubmissions: "form_collection"}[class]
 }
 
+// uses returns the definition of which the report asks for fields. One whose query cannot be read asks for all of them.
+func (r *Report) uses() resource.Use {
+	var errs fault.List
+	def := r.Query.Definition(&errs)
+	use := resource.Use{Resource: definerOf(r.Class)}
+	if use.Resource != "contact_field" {
+		use.Name = r.Source
+		return use
+	}
+	use.All = len(errs) > 0 || !def.aggregates() && len(def.Fields) == 0
+	use.Fields = slices.Concat(def.Filter.Fields(), def.Fields, []string{r.RowKey})
+	for _, g := range def.Groups {
+		use.Fields = append(use.Fields, g.Field)
+	}
+	for _, m := range def.Measures {
+		use.Fields = append(use.Fields, m.Field)
+	}
+	for _, s := range def.Sort {
+		use.Fields = append(use.Fields, s.Column)
+	}
+	return use
+}
+
 // CheckFields is Check where the fields that the organization defines for the report's
 // source are known but may not be stored yet. Reports of other than the built-in classes
 // are left to Check.

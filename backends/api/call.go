@@ -123,6 +123,11 @@ func (c *Call) Answer(ctx context.Context) (Result, error) {
 	return *c.closed, nil
 }
 
+// Entitled returns the organization's data as the caller may see it, whatever the request was narrowed to.
+func (c *Call) Entitled() *store.Workspace {
+	return c.Tenant.Workspace().Scoped(c.Principal.Scope(c.Tenant, nil))
+}
+
 // Note adds a fact to the audit record.
 func (c *Call) Note(key, value string) {
 	if c.AuditNote == nil {

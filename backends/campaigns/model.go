@@ -5,6 +5,7 @@ import (
 
 	"tenantry/backends/resource"
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 )
 
 // Campaign addresses the contacts that its filter matches.
@@ -34,6 +35,9 @@ func NewKinds() Kinds {
 			Access:  []store.Access{{Where: []string{"name"}}, {Where: []string{"created_at"}}},
 		},
 		Asks: func(*Campaign) (string, string) { return definer, "" },
+		Uses: func(c *Campaign) resource.Use {
+			return resource.Use{Resource: definer, Fields: c.expr(&fault.List{}).Fields()}
+		},
 	})
 	return Kinds{campaigns}
 }

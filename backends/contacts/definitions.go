@@ -68,7 +68,7 @@ func (m *Module) keep(ctx context.Context, c *api.Call, def, was *FieldDef) erro
 	}
 	end := func(err error) error {
 		if err == nil && def == nil {
-			err = m.erase(ctx, all, was)
+			err = m.erase(ctx, c, was)
 		}
 		return err
 	}
@@ -109,8 +109,10 @@ func (m *Module) kept(ctx context.Context, c *api.Call, def, was *FieldDef) erro
 }
 
 // erase takes from contacts the values of a field that is about to be purged. The field is deleted first, so that
-// nobody gives it values meanwhile. What is too much for one call is a 409, and the next one goes on.
-func (m *Module) erase(ctx context.Context, ws *store.Workspace, was *FieldDef) error {
+// nobody gives it values meanwhile. What is too much for one call is a 409, and the next one goes on. Contacts that the caller may
+// not see keep theirs, and crud refuses the purge then.
+func (m *Module) erase(ctx context.Context, c *api.Call, was *FieldDef) error {
+	ws := c.Entitled()
 	if !was.Deleted {
 		was.Deleted = true
 		if err := m.Fields.In(ws).Replace(ctx, was); err != nil {

@@ -189,6 +189,9 @@ func (s *serves[T]) row(action, method, path, message string) api.Operation {
 		key := s.of.KeyField()
 		o.Params = append(o.Params, api.Param{Name: s.param, In: api.InPath, Shape: api.Text, Required: true, Description: cmp.Or(key.Doc, "Identifier of the record."), Example: s.model.named(key)})
 		o.Failures = append(o.Failures, api.Failure{Code: http.StatusNotFound, Message: s.missing(), When: "no such record in this organization, scope and state"})
+		if method != http.MethodGet && s.of.Carrying() {
+			o.Failures = append(o.Failures, Limits())
+		}
 	}
 	return o
 }
@@ -538,10 +541,14 @@ func (s *serves[T]) change(ctx context.Context, c *api.Call, change func(rec, wa
 
 // stored returns what became of a write: rec was stored, or wanted was refused.
 func (s *serves[T]) stored(ctx context.Context, c *api.Call, rec, wanted, was *T, err error) error {
-	if err == nil && s.After != nil {
-		return Settle(ctx, c, s.of, rec, was, s.After(ctx, c, rec, was))
+	if err != nil {
+		return s.of.Taken(ctx, s.in(c), wanted, err)
 	}
-	return s.of.Taken(ctx, s.in(c), wanted, err)
+	err = RefuseLimited(ctx, c, s.of, rec, was) // for what others stored before they could know of the change
+	if err == nil && s.After != nil {
+		err = s.After(ctx, c, rec, was)
+	}
+	return Settle(ctx, c, s.of, rec, was, err)
 }
 
 // Settle returns err, with which a record of the organization that was stored is refused afterwards, and puts back what it was, unless
@@ -550,17 +557,10 @@ func Settle[T any](ctx context.Context, c *api.Call, of *resource.Of[T], rec, wa
 	if err == nil {
 		return nil
 	}
-	stored := *of.Meta(rec)
-	_, back := of.In(c.Workspace).Update(ctx, stored.ID, func(now *T) error {
-		meta := *of.Meta(now)
-		if meta.Rev != stored.Rev {
-			return store.ErrConflict
-		}
-		*now = *was
-		*of.Meta(now) = meta
-		return nil
-	})
-	return cmp.Or(back, err)
+	store.Anew(ctx)
+	back := *was
+	*of.Meta(&back) = *of.Meta(rec)
+	return cmp.Or(of.In(c.Workspace).Replace(ctx, &back), err)
 }
 
 // Act returns a row that does something of its own to a live record, which is held to its description

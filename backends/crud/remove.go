@@ -42,13 +42,15 @@ func (s *serves[T]) purge(ctx context.Context, c *api.Call) (*T, error) {
 
 // end ends a record for good; last is called before the write that does.
 func (s *serves[T]) end(ctx context.Context, c *api.Call, rec *T, last func(*api.Call, *T)) error {
-	if s.Before != nil {
-		if err := s.Before(ctx, c, nil, rec); err != nil {
-			return err
-		}
+	was := *rec
+	if err := s.before(ctx, c, nil, rec); err != nil {
+		return err
 	}
 	if s.Keeper != nil {
 		return s.Keeper.Delete(ctx, c, rec)
+	}
+	if err := s.unshared(ctx, c, rec, &was); err != nil {
+		return err
 	}
 	last(c, rec)
 	return s.in(c).Delete(ctx, rec)
@@ -128,10 +130,11 @@ func (s *serves[T]) again(ctx context.Context, c *api.Call, state store.State, c
 // mark says of a record whether it is deleted.
 func (s *serves[T]) mark(ctx context.Context, c *api.Call, rec *T, deleted bool) error {
 	was := *rec
+	s.setDeleted(rec, deleted)
+	return s.before(ctx, c, rec, &was)
+}
+
+func (s *serves[T]) setDeleted(rec *T, deleted bool) {
 	n, _ := s.of.Index("deleted")
 	reflect.ValueOf(rec).Elem().FieldByIndex(s.of.Fields[n].Index).SetBool(deleted)
-	if s.Before == nil {
-		return nil
-	}
-	return s.Before(ctx, c, rec, &was)
 }

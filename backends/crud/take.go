@@ -99,8 +99,8 @@ func (s *serves[T]) complete(ctx context.Context, c *api.Call, e *entry[T]) erro
 		field.Join(&e.errs, more)
 	}
 	err := e.errs.Err()
-	if err == nil && s.Before != nil {
-		err = s.Before(ctx, c, e.rec, e.was)
+	if err == nil {
+		err = s.before(ctx, c, e.rec, e.was)
 	}
 	if err == nil {
 		err = e.seal()
@@ -134,6 +134,11 @@ func (s *serves[T]) stands(ctx context.Context, c *api.Call, known *resource.Kno
 	names := map[string]bool{}
 	for _, e := range entries {
 		s.of.Named(names, e.rec, slices.Values(e.gives))
+		if err == nil {
+			var used []store.Change
+			used, err = s.of.Used(ctx, c.Tenant.Workspace(), e.rec)
+			held = append(held, used...)
+		}
 	}
 	held = append(held, known.Holding(c.Tenant.Workspace(), s.of.Resource, names)...)
 	store.StandOn(ctx, held...)

@@ -25,7 +25,7 @@ const (
 type inside struct {
 	m       *Module
 	c       *api.Call
-	ws      *store.Workspace // all of it, whoever sees it
+	ws      *store.Workspace // all of it, whoever sees it; what is changed is what the caller may see
 	folders []string         // the deepest first, the folder itself last
 }
 
@@ -66,10 +66,10 @@ type placed[T any] interface {
 func (in *inside) each(ctx context.Context, state store.State, besides store.Filter, do func(folder *string, trash *Trash)) error {
 	for some := range slices.Chunk(in.folders, atOnce) {
 		lies := store.All(store.In("folder_id", some...), besides)
-		if err := each(ctx, in.m.Files.In(in.ws), lies, state, do); err != nil {
+		if err := each(ctx, in.m.Files.In(in.c.Entitled()), lies, state, do); err != nil {
 			return err
 		}
-		if err := each(ctx, in.m.Folders.In(in.ws), lies, state, do); err != nil {
+		if err := each(ctx, in.m.Folders.In(in.c.Entitled()), lies, state, do); err != nil {
 			return err
 		}
 	}

@@ -59,7 +59,7 @@ type Kinds struct {
 // NewKinds declares the records.
 func NewKinds() Kinds {
 	folders := resource.Must(resource.Options[Folder]{
-		Traits: resource.Traits{Name: "folder"},
+		Traits: resource.Traits{Name: "folder", Carries: true},
 		Spec: store.Spec{
 			Name:    "folders",
 			Indexes: []store.Index{{Fields: []string{"folder_id", "deleted", "name", "teams"}}, {Fields: []string{"deleted", "name"}}, {Fields: []string{"deleted", "created_at"}}},

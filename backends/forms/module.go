@@ -159,6 +159,7 @@ func (m *Module) updateRow() api.Operation {
 		Failures: []api.Failure{
 			{Code: http.StatusOK, Message: notUpdated, When: "the form is standalone", Data: Refused{standaloneDetail}},
 			{Code: http.StatusNotFound, Message: missing, When: "no such form in this organization"},
+			crud.Limits(),
 			api.Refuses(http.StatusUnprocessableEntity, "the body is unacceptable; every problem is named", "label", fault.Required, "label must not be empty"),
 			api.Refuses(http.StatusConflict, "another form has the same name, label or plural label; each one is named", "name", fault.Duplicate, "name is already in use"),
 		},

@@ -65,23 +65,26 @@ func (m *Module) update(ctx context.Context, c *api.Call) (api.Result, error) {
 			m.warn(ctx, c, f, before)
 			return api.Result{Data: crud.As[Answer](m.Collections)(f, c.Tenant)}, nil
 		})
-		return m.keepValues(ctx, c, f, before)
+		return m.fits(ctx, c, f, &was)
 	})
 	if err != nil {
 		return api.Result{}, api.OrMissing(m.Collections.Taken(ctx, in, &wanted, err), missing)
 	}
 	// Once more, when nothing is filled in any more by what the form was.
-	if err := crud.Settle(ctx, c, m.Collections, form, &was, m.keepValues(ctx, c, form, was.Fields())); err != nil {
+	if err := crud.Settle(ctx, c, m.Collections, form, &was, m.fits(ctx, c, form, &was)); err != nil {
 		return api.Result{}, err
 	}
 	return c.Answer(ctx)
 }
 
-// keepValues refuses a change that would leave values of submissions in clear under an encrypted field, or sealed
-// under another one.
-func (m *Module) keepValues(ctx context.Context, c *api.Call, f *Collection, before schema.Fields) error {
+// fits refuses a change on which records of other teams than the caller's depend, and one that would leave values of submissions
+// in clear under an encrypted field, or sealed under another one.
+func (m *Module) fits(ctx context.Context, c *api.Call, f, was *Collection) error {
+	if err := crud.RefuseLimited(ctx, c, m.Collections, f, was); err != nil {
+		return err
+	}
 	var errs fault.List
-	if err := m.Submissions.Resealed(ctx, c.Workspace, f.ID, before, f.Schema, &errs); err != nil {
+	if err := m.Submissions.Resealed(ctx, c.Workspace, f.ID, was.Fields(), f.Schema, &errs); err != nil {
 		return err
 	}
 	return errs.Err()

@@ -64,6 +64,8 @@ type Traits struct {
 	Control bool
 	// Rights: a change alters what people or keys may do.
 	Rights bool
+	// Carries: other records lie in a record of these or show it, so that its change is theirs as well. Definitions always do.
+	Carries bool
 	// Key is the field by which other records refer to one; empty: id.
 	Key string
 	// Single: an organization has one record.
@@ -100,6 +102,8 @@ type Options[T any] struct {
 	// Asks returns the definition that the resource's Ask holds the record against: of which resource, and
 	// its name, empty where all are one.
 	Asks func(rec *T) (resource, name string)
+	// Uses returns the definition that the record asks for although none of its fields refers to it.
+	Uses func(rec *T) Use
 	// Defines returns the name under which the record defines fields, those, and whether the
 	// record says which they are.
 	Defines func(rec *T) (name string, fields schema.Fields, given bool)
@@ -115,6 +119,7 @@ type hooks struct {
 	check                func(*Checking, any)
 	refers               func(any, Visitor)
 	asks                 func(any) (string, string)
+	uses                 func(any) Use
 	defines              func(any) (string, schema.Fields, bool)
 }
 
@@ -228,6 +233,9 @@ func Define[T any](o Options[T]) (*Of[T], error) {
 	}
 	if o.Asks != nil {
 		r.hooks.asks = func(rec any) (string, string) { return o.Asks(rec.(*T)) }
+	}
+	if o.Uses != nil {
+		r.hooks.uses = func(rec any) Use { return o.Uses(rec.(*T)) }
 	}
 	if o.Number != nil {
 		r.hooks.number = func(ctx context.Context, ws *store.Workspace, recs []any) error {

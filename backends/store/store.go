@@ -388,6 +388,15 @@ type Scope struct {
 	Teams []string
 }
 
+// Hidden matches the records with teams that a scope which is not of All does not show.
+func (s Scope) Hidden() Filter {
+	teams := make([]any, len(s.Teams))
+	for i, team := range s.Teams {
+		teams[i] = team
+	}
+	return All(Has("teams", true), Where(F("teams"), OpNin, teams...))
+}
+
 // Workspace is the data of one organization as one caller may see it. It is immutable
 // and safe for concurrent use.
 type Workspace struct {

@@ -1,0 +1,248 @@
+package gateway_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"tenantry/backends/api"
+	"tenantry/backends/resource"
+	"tenantry/gateway/control"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/tenants"
+)
+
+const notTheirs = "Only callers who are not limited to teams: records of other teams depend on it"
+
+// dependents say, for each resource on whose records others depend, in which ways they do: the lines of a record, deleted or
+// not, and of a record of the team that depends on it, and what names the former. n is that of the record.
+func dependents() map[string]map[string]func(n int, team string, deleted bool) (name string, lines []string) {
+	line := func(kind, format string, args ...any) string {
+		return `{"kind":"` + kind + `",` + fmt.Sprintf(format, args...) + `}`
+	}
+	field := func(kind string, then func(key, team string, n int) string) func(int, string, bool) (string, []string) {
+		return func(n int, team string, deleted bool) (string, []string) {
+			key := fmt.Sprintf("f%d", n)
+			return key, []string{line("contact_field", `"key":%q,"title":"T%d","type":%q,"deleted":%t`, key, n, kind, deleted), then(key, team, n)}
+		}
+	}
+	contact := func(more string) func(key, team string, n int) string {
+		return func(key, team string, n int) string {
+			return line("contact", `"id":%q,"fields":{%q:"canary"},"teams":[%q]%s`, docID(0x100000+n), key, team, more)
+		}
+	}
+	report := func(query string) func(key, team string, n int) string {
+		return func(key, team string, n int) string {
+			return line("custom_report", `"id":%q,"title":"R","class":"Contacts","query":%s,"teams":[%q]`, docID(0x200000+n), strings.ReplaceAll(query, "KEY", key), team)
+		}
+	}
+	schema := `"schema":{"kind":{"title":"Kind","type":"Text"},"pin":{"title":"Pin","type":"Encrypted"}}`
+	folder := func(n int, in string, deleted bool) string {
+		return line("folder", `"id":%q,"name":"F%d","folder_id":%s,"deleted":%t`, docID(n), n, in, deleted)
+	}
+	return map[string]map[string]func(int, string, bool) (string, []string){
+		"contact_field": {
+			"a value":                      field("Text", contact("")),
+			"a secret":                     field("Encrypted", contact("")),
+			"a value of a deleted contact": field("Text", contact(`,"deleted":true`)),
+			"a campaign": field("Text", func(key, team string, n int) string {
+				return line("campaign", `"id":%q,"name":"C","filter":{"or":[{%q:"x"},{"country":"DE"}]},"teams":[%q]`, docID(0x200000+n), key, team)
+			}),
+			"a column of a report":  field("Text", report(`{"fields":["KEY"]}`)),
+			"a filter of a report":  field("Text", report(`{"fields":["id"],"filter":{"KEY":"x"}}`)),
+			"a group of a report":   field("Text", report(`{"group_by":[{"field":"KEY"}],"measures":[{"op":"count"}]}`)),
+			"a measure of a report": field("Text", report(`{"measures":[{"op":"distinct","field":"KEY"}]}`)),
+		},
+		"custom_object": {"a report": func(n int, team string, deleted bool) (string, []string) {
+			name := fmt.Sprintf("o%d", n)
+			return name, []string{
+				line("custom_object", `"id":%q,"name":%q,"label":"O%d","label_plural":"Os%d","deleted":%t,%s`, docID(n), name, n, n, deleted, schema),
+				line("record", `"object":%q,"values":{"kind":"canary"}`, name),
+				line("custom_report", `"id":%q,"title":"R","class":"Records","source":%q,"query":{"fields":["kind"]},"teams":[%q]`, docID(0x200000+n), name, team),
+			}
+		}},
+		"form_collection": {"a report": func(n int, team string, deleted bool) (string, []string) {
+			return docID(n), []string{
+				line("form_collection", `"id":%q,"name":"form%d","label":"F%d","label_plural":"Fs%d","deleted":%t,%s`, docID(n), n, n, n, deleted, schema),
+				line("submission", `"form":%q,"values":{"form_name":"canary"}`, docID(n)),
+				line("custom_report", `"id":%q,"title":"R","class":"Submissions","source":%q,"query":{"fields":["kind"]},"teams":[%q]`, docID(0x200000+n), docID(n), team),
+			}
+		}},
+		"folder": {
+			"a file": func(n int, team string, deleted bool) (string, []string) {
+				return docID(n), []string{folder(n, "null", deleted), fileLine(0x100000+n, "f", docID(n), `,"teams":["`+team+`"]`)}
+			},
+			"a deleted file": func(n int, team string, deleted bool) (string, []string) {
+				return docID(n), []string{folder(n, "null", deleted), fileLine(0x100000+n, "f", docID(n), `,"deleted":true,"teams":["`+team+`"]`)}
+			},
+			"a folder": func(n int, team string, deleted bool) (string, []string) {
+				return docID(n), []string{folder(n, "null", deleted), folderLine(0x100000+n, "inner", docID(n), `,"teams":["`+team+`"]`)}
+			},
+			"a file in a folder": func(n int, team string, deleted bool) (string, []string) {
+				return docID(n), []string{folder(n, "null", deleted), folder(0x100000+n, `"`+docID(n)+`"`, deleted), fileLine(0x200000+n, "f", docID(0x100000+n), `,"teams":["`+team+`"]`)}
+			},
+		},
+		"custom_report": {"a report that shows it": func(n int, team string, deleted bool) (string, []string) {
+			return docID(n), []string{
+				line("custom_report", `"id":%q,"title":"Child","class":"Campaigns","query":{},"teams":[%q],"deleted":%t`, docID(n), teamA, deleted),
+				line("custom_report", `"id":%q,"title":"R","class":"Campaigns","query":{},"child_reports":[%q],"teams":[%q]`, docID(0x200000+n), docID(n), team),
+			}
+		}},
+	}
+}
+
+// changesRecord reports whether the row changes a record of the resource that its path names, and in which state that is.
+func changesRecord(op *api.Operation, of string) (is, deleted bool) {
+	s := sampleFor(op)
+	names := op.Resource == of || op.Resource == "" && slices.Contains(slices.Collect(maps.Values(s.path)), map[string]ref{"form_collection": refForm, "folder": refFolder, "custom_report": refReport}[of])
+	is = names && len(s.path) == 1 && op.Revised && op.Method != http.MethodGet && (op.Method != http.MethodPost || op.OnRecord) && op.Credentials&api.Key != 0
+	return is, strings.HasSuffix(op.Path, "/restore")
+}
+
+// tried is a change of one record.
+type tried struct {
+	what, method, target, body string
+	// sure: it is carried out where only records of the caller's team depend on the record.
+	sure bool
+}
+
+// changes returns the calls of a row on a record: with each set of its switches, with all fields of its body and with each alone.
+func changes(op *api.Operation, name func() string) (all []tried) {
+	path := func(query []string) string {
+		at, end := strings.Index(op.Path, "{"), strings.Index(op.Path, "}")
+		return op.Path[:at] + name() + op.Path[end+1:] + "?" + strings.Join(query, "&")
+	}
+	var switches []string
+	for _, p := range op.Params {
+		if p.In == api.InQuery && p.Shape == api.Boolean {
+			switches = append(switches, p.Name)
+		}
+	}
+	for set := range 1 << len(switches) {
+		var query []string
+		for i, one := range switches {
+			query = append(query, fmt.Sprintf("%s=%t", one, set>>i&1 == 1))
+		}
+		last := set == 1<<len(switches)-1
+		preview := slices.Contains(query, "preview=true")
+		if op.Body == nil {
+			all = append(all, tried{op.Name + " " + strings.Join(query, " "), op.Method, path(query), "", !preview && !slices.Contains(query, "force=false") && !slices.Contains(query, "contents=false")})
+			continue
+		}
+		bodies := map[string]map[string]any{"all": {}}
+		for field, value := range sampleFor(op).body {
+			if _, isRef := value.(ref); isRef {
+				continue
+			}
+			if text, is := value.(string); is {
+				value = strings.ReplaceAll(text, "{n}", fmt.Sprint(len(all)))
+			}
+			if other, has := map[string]any{"type": "LongText", "schema": map[string]any{}}[field]; has {
+				value = other
+			}
+			bodies["all"][field] = value
+			bodies[field] = map[string]any{field: value}
+		}
+		for _, field := range slices.Sorted(maps.Keys(bodies)) {
+			if field != "all" && !last {
+				continue
+			}
+			raw, err := json.Marshal(bodies[field])
+			if err != nil {
+				panic(err)
+			}
+			all = append(all, tried{op.Name + " of " + field + " " + strings.Join(query, " "), op.Method, path(query), string(raw), false})
+		}
+	}
+	return all
+}
+
+// TestT14_DefinitionsOnWhichOtherTeamsDepend: who is limited to a team changes, deletes, restores and purges nothing on which records of
+// another team depend, whatever is forced, and all of it where only records of its own do.
+func TestT14_DefinitionsOnWhichOtherTeamsDepend(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	rows := g.App.Operations()
+	carrying := slices.DeleteFunc(slices.Clone(g.App.Transfer().Importable()), func(r *resource.Resource) bool { return !r.Carrying() })
+	ways := dependents()
+	for _, r := range carrying {
+		if ways[r.Name] == nil {
+			t.Errorf("nothing is said to depend on a %s", r.Name)
+		}
+	}
+	for slug, team := range map[string]string{"other": teamB, "own": teamA} {
+		acme := g.Org(t, slug, tenants.FeatureTeams)
+		acme.Import(t, bundleTeams()...)
+		key := acme.KeyWith(t, func(k *control.NewKey) { k.Permissions, k.Teams = names(tenants.AllPermissions()), []string{teamA} }).Token
+		lines, calls, n := []string{}, []tried{}, 0x1000
+		for _, r := range carrying {
+			for _, way := range slices.Sorted(maps.Keys(ways[r.Name])) {
+				for i := range rows {
+					is, restores := changesRecord(&rows[i], r.Name)
+					if !is {
+						continue
+					}
+					for _, deleted := range []bool{false, true} {
+						purges := slices.ContainsFunc(rows[i].Params, func(p api.Param) bool { return p.Name == "purge" })
+						if restores != deleted && !(deleted && purges) {
+							continue
+						}
+						for _, c := range changes(&rows[i], func() string {
+							n++
+							name, more := ways[r.Name][way](n, team, deleted)
+							lines = append(lines, more...)
+							return name
+						}) {
+							c.what = fmt.Sprintf("%s, of a %s (deleted: %t) with %s", c.what, r.Name, deleted, way)
+							if deleted && purges && !strings.Contains(c.target, "purge=true") {
+								continue // there is none for it
+							}
+							calls = append(calls, c)
+						}
+					}
+				}
+			}
+		}
+		acme.Import(t, lines...)
+		lasting := func() []string { // what is sent again as it is changes the time alone
+			return strings.Split(blanked(nil).ReplaceAllString(exported(t, acme), ""), "\n")
+		}
+		before := lasting()
+		refused := 0
+		for _, c := range calls {
+			with := []gatewaytest.Request{gatewaytest.WithKey(key)}
+			if c.body != "" {
+				with = append(with, jsonText(c.body))
+			}
+			a := acme.Do(t, c.method, c.target, with...)
+			switch said := a.Code == http.StatusForbidden && a.Message == notTheirs; {
+			case slug == "own" && (said || c.sure && a.Code != http.StatusOK):
+				t.Errorf("%s, of the caller's team alone: %d %s", c.what, a.Code, a.Body)
+			case slug == "own":
+			case said:
+				refused++
+			case c.body == "" || strings.Contains(c.what, "of all "):
+				t.Errorf("%s: %d %s", c.what, a.Code, a.Body)
+			}
+		}
+		if slug == "own" {
+			continue
+		}
+		if refused < 150 {
+			t.Errorf("%d of %d calls were refused", refused, len(calls))
+		}
+		after := lasting()
+		for i := range before {
+			if i >= len(after) || before[i] != after[i] {
+				t.Fatalf("something was changed, first this: %s\n%s", before[i], after[min(i, len(after)-1)])
+			}
+		}
+		if len(after) != len(before) {
+			t.Errorf("something was added: %s", after[len(before)])
+		}
+	}
+}

@@ -1,10 +1,12 @@
 package gateway_test
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"tenantry/gateway/gatewaytest"
 	"tenantry/tenants"
@@ -39,5 +41,62 @@ func TestInvited_ALinkGivesNoMoreThanItWasMadeFor(t *testing.T) {
 		_, token, _ := strings.Cut(fmt.Sprint(made.Field("link")), "#")
 		call(boss, http.MethodPut, fmt.Sprint("/api/users/", made.Field("id")), c.change, 200)
 		call(nobody, http.MethodPost, "/auth/password", `{"token":"`+token+`","password":"correct horse battery staple"}`, c.code)
+	}
+}
+
+// TestInvited_ALinkEndsWhenItsRolesAreGivenMore: whoever made a link, and kept it, need not hold what a role of the person is given since,
+// by whatever way.
+func TestInvited_ALinkEndsWhenItsRolesAreGivenMore(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	redeem := ""
+	for _, op := range g.App.Operations() {
+		if op.Name == "sessions.redeem" {
+			redeem = op.Path
+		}
+	}
+	for name, c := range map[string]struct {
+		change func(*testing.T, actingAs)
+		code   int
+	}{
+		"more by a call": {func(t *testing.T, boss actingAs) {
+			t.Helper()
+			boss.do(t, http.MethodPut, "/api/roles/helper", `{"permissions":["contacts","manage_keys"]}`, 200, "")
+		}, 403},
+		"more by an import": {func(t *testing.T, boss actingAs) {
+			t.Helper()
+			boss.Import(t, `{"kind":"role","name":"helper","permissions":["contacts","manage_keys"]}`)
+		}, 403},
+		"another label": {func(t *testing.T, boss actingAs) {
+			t.Helper()
+			boss.do(t, http.MethodPut, "/api/roles/helper", `{"label":"Other"}`, 200, "")
+		}, 200},
+		"less": {func(t *testing.T, boss actingAs) {
+			t.Helper()
+			boss.do(t, http.MethodPut, "/api/roles/helper", `{"permissions":[]}`, 200, "")
+		}, 200},
+	} {
+		for _, held := range []string{`["contacts"]`, `[]`} {
+			t.Run(name+" than "+held, func(t *testing.T) {
+				t.Parallel()
+				org := g.Org(t, fmt.Sprintf("o%x", sha256.Sum256([]byte(name+held)))[:30])
+				_, admin := org.Person(t, "admin@example.com", roles("admin"))
+				boss := actingAs{org, gatewaytest.Cookie(admin)}
+				lesser := actingAs{org, gatewaytest.WithKey(org.Key(t, tenants.ManageUsers, tenants.Contacts))}
+				lesser.do(t, http.MethodPost, "/api/roles", `{"name":"helper","permissions":`+held+`}`, 200, "")
+				made := lesser.do(t, http.MethodPost, "/api/users", `{"name":"U","email":"u@example.com","roles":["helper"]}`, 200, "link")
+				lesser.do(t, http.MethodPost, "/api/users", `{"name":"V","email":"v@example.com","roles":["helper"]}`, 200, "link")
+				link, err := org.App.SignInLink(t.Context(), org.Slug, "v@example.com", "", time.Hour)
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.change(t, boss)
+				nobody := actingAs{org, gatewaytest.Header("Accept", "application/json")}
+				_, token, _ := strings.Cut(fmt.Sprint(made.Field("link")), "#")
+				nobody.do(t, http.MethodPost, "/auth/password", `{"token":"`+token+`","password":"correct horse battery staple"}`, c.code, "")
+				_, token, _ = strings.Cut(link, "#")
+				nobody.do(t, http.MethodPost, redeem, `{"token":"`+token+`"}`, c.code, "")
+			})
+		}
 	}
 }

@@ -138,6 +138,52 @@ func TestBoundKeysWidenNothing(t *testing.T) {
 	}
 }
 
+// TestKeysGainNothingTheirMakerLacks: a key that names no permissions or teams holds no more than whoever made it, or rotated it, did by
+// then, however its service account is given more.
+func TestKeysGainNothingTheirMakerLacks(t *testing.T) {
+	t.Parallel()
+	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
+	_, cookie := acme.Person(t, "ada@example.com", func(u *control.NewUser) { u.Roles = []string{"admin"} })
+	admin := actingAs{acme, gatewaytest.Cookie(cookie)}
+	_, cookie = acme.Person(t, "bob@example.com", func(u *control.NewUser) { u.Permissions = []string{"contacts", "manage_keys"} })
+	person := actingAs{acme, gatewaytest.Cookie(cookie)}
+	red, blue := admin.make(t, "/api/teams", `{"name":"Red"}`), admin.make(t, "/api/teams", `{"name":"Blue"}`)
+	const held = `"permissions":["contacts","manage_keys"]`
+	key := func(by actingAs, account string) (string, actingAs) {
+		a := by.do(t, http.MethodPost, "/api/keys", fmt.Sprintf(`{"name":"k","kind":"server_full","account":%q}`, account), 200, "token")
+		return fmt.Sprint(a.Field("id")), bearer(acme, a)
+	}
+	for name, widen := range map[string]func(id string){
+		"crm": func(id string) {
+			admin.do(t, http.MethodPut, "/api/service-accounts/"+id, `{"permissions":["contacts","manage_keys","manage_forms"]}`, 200, "")
+		},
+		"erp": func(id string) {
+			acme.Import(t, `{"kind":"service_account","id":"`+id+`","name":"erp","permissions":["contacts","manage_keys","manage_forms"]}`)
+		},
+	} {
+		account := admin.make(t, "/api/service-accounts", `{"name":"`+name+`",`+held+`}`)
+		_, lesser := key(admin, admin.make(t, "/api/service-accounts", `{"name":"lesser of `+name+`",`+held+`}`))
+		_, full := key(admin, account)
+		_, ofKey := key(lesser, account)
+		_, ofPerson := key(person, account)
+		rotated, _ := key(admin, account)
+		byLesser := bearer(acme, lesser.do(t, http.MethodPost, "/api/keys/"+rotated+"/rotate", `{}`, 200, held))
+		widen(account)
+		full.do(t, http.MethodGet, "/api/form/collections", "", 200, "")
+		for who, one := range map[string]actingAs{"a key's": ofKey, "a person's": ofPerson, "a rotated one": byLesser} {
+			one.do(t, http.MethodGet, "/api/contacts", "", 200, "")
+			if a := acme.Do(t, http.MethodGet, "/api/form/collections", one.as); a.Code != http.StatusForbidden {
+				t.Errorf("%s, %s: it gained manage_forms: %d %s", name, who, a.Code, a.Body)
+			}
+		}
+	}
+	_, limited := key(admin, admin.make(t, "/api/service-accounts", fmt.Sprintf(`{"name":"red",%s,"teams":[%q]}`, held, red)))
+	account := admin.make(t, "/api/service-accounts", fmt.Sprintf(`{"name":"sees",%s,"teams":[%q]}`, held, red))
+	id, _ := key(limited, account)
+	admin.do(t, http.MethodPut, "/api/service-accounts/"+account, fmt.Sprintf(`{"teams":[%q,%q]}`, red, blue), 200, "")
+	admin.do(t, http.MethodGet, "/api/keys/"+id, "", 200, fmt.Sprintf(`"teams":[%q]`, red))
+}
+
 // importedUser is a line that takes everything away from a user.
 func importedUser(id int64, name, email string) string {
 	return fmt.Sprintf(`{"kind":"user","id":%d,"name":%q,"email":%q,"roles":[],"permissions":["manage_users"],"active":false}`, id, name, email)

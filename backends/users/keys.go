@@ -210,11 +210,11 @@ func (m *Module) keys() []api.Operation {
 	create, rotate := row, row
 	create.Name, create.Path, create.Summary, create.Message = "keys.create", "/api/keys", "Create key", "Key created"
 	create.Ask = "You are shown the key once. It may do what its service account may, or less."
-	create.Description = "Answers the key, and its text this once. It holds what its service account holds, narrowed by what is given here, and never more than the caller; one that a key asks for neither outlasts that nor is used from elsewhere, and is narrowed where that is."
+	create.Description = "Answers the key, and its text this once. It holds what its service account holds, narrowed by what is given here, and never more than the caller, also where the account is given more later: what is not given is what the caller holds, unless that is everything. One that a key asks for neither outlasts that nor is used from elsewhere, and is narrowed where that is."
 	create.BodyLimit = 64 << 10
 	rotate.Name, rotate.Path, rotate.Summary, rotate.Message = "keys.rotate", "/api/keys/{id}/rotate", "Rotate key", "Key rotated"
 	rotate.Ask = "You are shown the new text once."
-	rotate.Description = "Gives the key another text, answered this once, and the lifetime anew with which it was made. The old text ends, after the overlap where there is one; one from a rotation before that ends now."
+	rotate.Description = "Gives the key another text, answered this once, and the lifetime anew with which it was made. A key that was not narrowed is narrowed to what the caller holds, unless that is everything. The old text ends, after the overlap where there is one; one from a rotation before that ends now."
 	rotate.Failures = append(slices.Clone(row.Failures), api.Failure{Code: http.StatusNotFound, Message: "Key not found", When: "no such key in this organization"})
 	return append([]api.Operation{api.Typed(create, m.createKey), api.Typed(rotate, m.rotateKey), m.explain()}, rows...)
 }
@@ -306,7 +306,8 @@ func (m *Module) own(ctx context.Context, c *api.Call) (*keys.Key, error) {
 }
 
 // mayHave holds a key as it would be to the one rule, and to the key that asks for it: none makes a
-// stronger one.
+// stronger one. A key that names no permissions or teams is narrowed to those of the caller, unless they are all there
+// are: it must not gain what its maker lacks when its account is given more.
 func (m *Module) mayHave(ctx context.Context, c *api.Call) func(*keys.Key, *people.Account) error {
 	return func(k *keys.Key, owner *people.Account) error {
 		r := held(k, owner)
@@ -314,10 +315,19 @@ func (m *Module) mayHave(ctx context.Context, c *api.Call) func(*keys.Key, *peop
 			return err
 		}
 		own, err := m.own(ctx, c)
-		if err != nil || own == nil {
-			return err
+		if err == nil && own != nil {
+			err = own.Covers(k)
 		}
-		return own.Covers(k)
+		if p := c.Principal; err == nil && !p.IsAdmin() {
+			lacks := func(one tenants.Permission) bool { return !slices.Contains(p.Permissions, one) }
+			if len(k.Permissions) == 0 && slices.ContainsFunc(tenants.AllPermissions(), lacks) {
+				k.Permissions = slices.Clone(p.Permissions)
+			}
+			if len(k.Teams) == 0 {
+				k.Teams = slices.Clone(p.Teams)
+			}
+		}
+		return err
 	}
 }
 

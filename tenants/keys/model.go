@@ -150,7 +150,7 @@ type NewKey struct {
 	Origins     []string             // of a browser key, "https://www.example.com"
 	Lifetime    time.Duration        // 0: the key does not expire
 	Limits      limits.Pair          // zero: those of the organization for keys
-	// May, where set, is asked of the key as it would be, before it is made.
+	// May, where set, is asked of the key as it would be, before it is made, and may narrow it.
 	May func(*Key, *people.Account) error
 }
 
@@ -429,7 +429,7 @@ func (s *Service) change(ctx context.Context, t *tenants.Tenant, id string, alte
 
 // Rotate gives the key a new token, and the lifetime with which it was issued anew. The token before goes
 // on for the overlap (0: ends now), one from before that ends. may, where set, is asked of the key as it
-// would be. Errors: as Issue, store.ErrNotFound.
+// would be, and may narrow it. Errors: as Issue, store.ErrNotFound.
 func (s *Service) Rotate(ctx context.Context, t *tenants.Tenant, id string, overlap time.Duration, may func(*Key, *people.Account) error) (*Issued, error) {
 	k, err := s.Get(ctx, t, id)
 	if err != nil {
@@ -485,6 +485,7 @@ func (s *Service) Rotate(ctx context.Context, t *tenants.Tenant, id string, over
 				return store.ErrConflict
 			}
 			k.Hash, k.Hint, k.OldHash, k.OldUntil, k.ExpiresAt = was.Hash, was.Hint, was.OldHash, was.OldUntil, was.ExpiresAt
+			k.Permissions, k.Teams = was.Permissions, was.Teams
 			return nil
 		})
 		return err

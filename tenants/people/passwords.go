@@ -58,7 +58,7 @@ func (s *Service) setPassword(u *User, hash string) {
 	u.PasswordHash = hash
 	u.PasswordRev++
 	u.PasswordChangedAt = s.now().UnixMilli()
-	u.InviteHash, u.InviteExpiresAt = "", 0
+	u.endLink()
 }
 
 func (s *Service) hash(ctx context.Context, t *tenants.Tenant, password secret.String) (string, error) {
@@ -124,11 +124,18 @@ func (i *Invitation) Link(baseURL string) string {
 }
 
 // invitation makes one for the user, who is not stored yet.
-func (s *Service) invitation(u *User) *Invitation {
-	token, hash := tokens.NewOpaque(invitePrefix)
+func (s *Service) invitation(ctx context.Context, t *tenants.Tenant, u *User) (*Invitation, error) {
 	expires := s.now().Add(InviteLifetime)
-	u.InviteHash, u.InviteExpiresAt = hash, expires.UnixMilli()
-	return &Invitation{Token: token, ExpiresAt: expires.UTC().Truncate(time.Second)}
+	token, err := s.link(ctx, t, u, invitePrefix, expires)
+	return &Invitation{Token: token, ExpiresAt: expires.UTC().Truncate(time.Second)}, err
+}
+
+// link gives the user, who is not stored yet, a single-use link, and notes what the user may do by now: see checkInvite.
+func (s *Service) link(ctx context.Context, t *tenants.Tenant, u *User, prefix string, until time.Time) (secret.String, error) {
+	held, err := s.EffectivePermissions(ctx, t, u)
+	token, hash := tokens.NewOpaque(prefix)
+	u.InviteHash, u.InviteExpiresAt, u.InviteHeld = hash, until.UnixMilli(), append([]tenants.Permission{}, held...)
+	return token, err
 }
 
 // Invite returns the user with an Invitation, which replaces an earlier one. may, where set, is asked of the person
@@ -141,7 +148,10 @@ func (s *Service) Invite(ctx context.Context, t *tenants.Tenant, uid int64, may 
 		if !u.Active {
 			return fault.One("id", fault.Forbidden, "user %d is not active", uid)
 		}
-		made = s.invitation(u)
+		var err error
+		if made, err = s.invitation(ctx, t, u); err != nil {
+			return err
+		}
 		if may != nil {
 			return may(u)
 		}
@@ -156,7 +166,7 @@ func (s *Service) Invite(ctx context.Context, t *tenants.Tenant, uid int64, may 
 			if u.InviteHash != ours {
 				return store.ErrConflict
 			}
-			u.InviteHash, u.InviteExpiresAt = was.InviteHash, was.InviteExpiresAt
+			u.InviteHash, u.InviteExpiresAt, u.InviteHeld = was.InviteHash, was.InviteExpiresAt, was.InviteHeld
 			return nil
 		})
 		return err
@@ -182,14 +192,20 @@ func (s *Service) linked(ctx context.Context, t *tenants.Tenant, prefix, token s
 	if err != nil {
 		return nil, err
 	}
-	return u, s.checkInvite(u, hash)
+	return u, s.checkInvite(ctx, t, u, hash)
 }
 
-func (s *Service) checkInvite(u *User, hash string) error {
+// checkInvite refuses a link that is used or expired, or by which more could be done than when it was made: whoever made it, and may
+// have kept it, need not hold what a role was given since.
+func (s *Service) checkInvite(ctx context.Context, t *tenants.Tenant, u *User, hash string) error {
 	if !u.Active || u.InviteHash != hash || s.now().UnixMilli() >= u.InviteExpiresAt {
 		return fmt.Errorf("invitation of user %d is used or expired: %w", u.UID, tenants.ErrDenied)
 	}
-	return nil
+	held, err := s.EffectivePermissions(ctx, t, u)
+	if err == nil && u.InviteHeld != nil && more(held, u.InviteHeld) {
+		err = fmt.Errorf("user %d may do more than when the link was made: %w", u.UID, tenants.ErrDenied)
+	}
+	return err
 }
 
 // AcceptInvite sets the password of the invited user and uses the invitation up: of
@@ -207,7 +223,7 @@ func (s *Service) AcceptInvite(ctx context.Context, t *tenants.Tenant, token str
 	}
 	inviteHash := invited.InviteHash
 	return s.update(ctx, t, invited.UID, func(u *User) error {
-		if err := s.checkInvite(u, inviteHash); err != nil {
+		if err := s.checkInvite(ctx, t, u, inviteHash); err != nil {
 			return err
 		}
 		s.setPassword(u, hash)
@@ -219,13 +235,13 @@ func (s *Service) AcceptInvite(ctx context.Context, t *tenants.Tenant, token str
 // until that time. An open invitation ends. Only its hash is stored. Errors: store.ErrNotFound, store.ErrUnavailable,
 // *fault.Error where the user is not active.
 func (s *Service) SignInLink(ctx context.Context, t *tenants.Tenant, uid int64, until time.Time) (secret.String, error) {
-	token, hash := tokens.NewOpaque(signInPrefix)
-	_, err := s.update(ctx, t, uid, func(u *User) error {
+	var token secret.String
+	_, err := s.update(ctx, t, uid, func(u *User) (err error) {
 		if !u.Active {
 			return fault.One("id", fault.Forbidden, "user %d is not active", uid)
 		}
-		u.InviteHash, u.InviteExpiresAt = hash, until.UnixMilli()
-		return nil
+		token, err = s.link(ctx, t, u, signInPrefix, until)
+		return err
 	})
 	return token, err
 }
@@ -238,10 +254,10 @@ func (s *Service) UseSignInLink(ctx context.Context, t *tenants.Tenant, token st
 		return nil, err
 	}
 	return s.update(ctx, t, linked.UID, func(u *User) error {
-		if err := s.checkInvite(u, linked.InviteHash); err != nil {
+		if err := s.checkInvite(ctx, t, u, linked.InviteHash); err != nil {
 			return err
 		}
-		u.InviteHash, u.InviteExpiresAt = "", 0
+		u.endLink()
 		return nil
 	})
 }

@@ -52,7 +52,10 @@ func (s *Service) CreateUser(ctx context.Context, t *tenants.Tenant, n NewUser) 
 	}
 	u.Invitation = &Invitation{}
 	if u.Active {
-		u.Invitation = s.invitation(u)
+		var err error
+		if u.Invitation, err = s.invitation(ctx, t, u); err != nil {
+			return nil, fmt.Errorf("create a user: %w", err)
+		}
 	}
 	u.Invitation.TakeBack = func(ctx context.Context) error {
 		remove := func() error { return users.Delete(ctx, u) }
@@ -190,9 +193,12 @@ func (u *User) Turn(was *User) {
 		u.PasswordRev++
 	}
 	if turned || u.InviteHash == was.InviteHash && (u.EmailKey != was.EmailKey || u.beyond(was)) {
-		u.InviteHash, u.InviteExpiresAt = "", 0
+		u.endLink()
 	}
 }
+
+// endLink ends the user's single-use link, if there is one.
+func (u *User) endLink() { u.InviteHash, u.InviteExpiresAt, u.InviteHeld = "", 0, nil }
 
 // beyond reports whether the user has a role, a permission or a team that was has not, or is limited to teams no more.
 func (u *User) beyond(was *User) bool {
@@ -215,7 +221,7 @@ func (s *Service) Deactivate(ctx context.Context, t *tenants.Tenant, uid int64, 
 		}
 		announced = u.Active || u.InviteHash == "" // update does it, unless only the invitation goes
 		u.Active = false
-		u.InviteHash, u.InviteExpiresAt = "", 0
+		u.endLink()
 		return nil
 	})
 	if err != nil || announced {

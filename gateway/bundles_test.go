@@ -94,6 +94,42 @@ func TestImportsOverHTTP(t *testing.T) {
 	}
 }
 
+// TestImport_NothingIsTakenAsItIsThatCarriesRights: a line says of itself that it is taken as it was stored, which lets nobody in, nor gives
+// rights that there are not, and makes no report that nothing can run.
+func TestImport_NothingIsTakenAsItIsThatCarriesRights(t *testing.T) {
+	t.Parallel()
+	org := gatewaytest.Start(t, gatewaytest.OwnFiles).Org(t, "acme", tenants.FeatureTeams)
+	_, cookie := org.Person(t, "ada@example.com", roles("admin"))
+	admin := gatewaytest.Cookie(cookie)
+	for line, field := range map[string]string{
+		`{"kind":"user","as_is":true,"id":70,"name":"Eve","email":"eve@example.com","roles":["ghost"]}`:       "roles",
+		`{"kind":"role","as_is":true,"name":"admin","permissions":["contacts"]}`:                              "name",
+		`{"kind":"custom_report","as_is":true,"id":"` + docID(7) + `","title":"X","class":"Gone","query":{}}`: "class",
+	} {
+		a := org.Do(t, http.MethodPost, "/api/import", admin, gatewaytest.Body("application/x-ndjson", line))
+		id, _ := a.Field("id").(string)
+		if a := importEnded(t, org, admin, id); a.Field("state") != "refused" || !strings.Contains(string(a.Body), `"field":"`+field+`"`) {
+			t.Errorf("%s: %s", line, a.Body)
+		}
+	}
+	// One that an earlier version took is told of as one whose source is gone.
+	org.Import(t, `{"kind":"custom_report","id":"`+docID(8)+`","pid":"of-a-class-that-is-gone","secure":false,"exportable":true,"title":"X","class":"Campaigns","query":{}}`)
+	(&party{Org: org}).sql(t, `UPDATE "c:custom_reports" SET body = json_set(body, '$.class', 'Gone') WHERE id = ?1`, docID(8))
+	key := org.Key(t, tenants.ManageReports)
+	asked := 0
+	for _, op := range org.App.Operations() {
+		if path := strings.NewReplacer("{id}", docID(8), "{pid}", "of-a-class-that-is-gone").Replace(op.Path); op.Method == http.MethodGet && path != op.Path && !strings.Contains(path, "{") && strings.Contains(path, "report") {
+			asked++
+			if a := org.Do(t, op.Method, path+map[bool]string{true: "?data=1"}[op.Name == "reports.shared"], gatewaytest.WithKey(key)); a.Code >= 500 {
+				t.Errorf("%s: %d %s", op.Name, a.Code, a.Body)
+			}
+		}
+	}
+	if asked < 4 {
+		t.Errorf("%d rows were asked", asked)
+	}
+}
+
 // importEnded returns an import once it has ended.
 func importEnded(t *testing.T, org *gatewaytest.Org, admin gatewaytest.Request, id string) *gatewaytest.Answer {
 	t.Helper()

@@ -246,3 +246,106 @@ func TestT14_DefinitionsOnWhichOtherTeamsDepend(t *testing.T) {
 		}
 	}
 }
+
+// TestT14_OtherTeamsComeBetween: what another team stores while a limited caller changes what it depends on stays, and the change is put
+// back; and nothing is stored that depends on what is gone by then.
+func TestT14_OtherTeamsComeBetween(t *testing.T) {
+	t.Parallel()
+	const fields, reports = "/api/contacts/fields", "/api/custom-reports"
+	id, child := docID(0xa0), docID(0xa1)
+	setup := append(bundleTeams(), `{"kind":"contact_field","key":"plan","title":"Plan","type":"Text"}`,
+		`{"kind":"form_collection","id":"`+id+`","name":"ask","label":"Ask","label_plural":"Asks","schema":{"kind":{"title":"Kind","type":"Text"}}}`,
+		folderLine(0xa0, "F", "null", ""), `{"kind":"custom_report","id":"`+child+`","title":"Child","class":"Campaigns","query":{},"teams":["`+teamA+`"]}`)
+	ofB := func(more string) string { return `{` + more + `,"teams":["` + teamB + `"]}` }
+	contact, file := ofB(`"email":"b@example.com","fields":{"plan":"canary"}`), ofB(`"filename":"canary","mimetype":"text/plain","folder_id":"`+id+`"`)
+	report := func(class, more string) string { return ofB(`"title":"canary","class":"` + class + `",` + more) }
+	plan := report("Contacts", `"query":{"fields":["plan"]}`)
+	for name, c := range map[string]struct {
+		asked              string
+		skip               int64
+		method, path, body string
+		then, with         string // what the other team stores meanwhile
+		kept, as           string // what is there afterwards
+	}{
+		"a value of a field that is purged":     {"find contacts", 0, del, fields + "/plan?purge=true&force=true", "", "/api/contacts", contact, fields + "/plan", `"type":"Text"`},
+		"a value of a field of another type":    {"find contacts", 0, change, fields + "/plan?force=true", `{"type":"Number"}`, "/api/contacts", contact, fields + "/plan", `"type":"Text"`},
+		"a report on a field that is deleted":   {"find custom_reports", 0, del, fields + "/plan?force=true", "", reports, plan, fields + "/plan", `"type":"Text"`},
+		"a file in a folder that is renamed":    {"find files", 0, change, foldersPath + "/" + id, `{"name":"Other"}`, filesPath, file, foldersPath + "/" + id, `"name":"F"`},
+		"a file in a folder that is purged":     {"find files", 1, del, foldersPath + "/" + id + "?purge=true&contents=true", "", filesPath, file, filesPath, `"folder_id":"` + id + `"`},
+		"a report on a form that is changed":    {"find custom_reports", 0, change, formsPath + id, `{"schema":{}}`, reports, report("Submissions", `"source":"`+id+`","query":{"fields":["kind"]}`), "/api/form/collections/" + id, `"kind"`},
+		"a report that shows one that is gone":  {"find custom_reports", 1, del, reports + "/" + child, "", reports, report("Campaigns", `"query":{},"child_reports":["`+child+`"]`), reports + "/" + child, "Child"},
+		"a report that shows one that is ended": {"find custom_reports", 1, del, reports + "/" + child + "?purge=true", "", reports, report("Campaigns", `"query":{},"child_reports":["`+child+`"]`), reports + "/" + child, "Child"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBetween()
+			acme := gatewaytest.Start(t, b.option).Org(t, "acme", tenants.FeatureTeams)
+			acme.Import(t, setup...)
+			ask := asking{acme, acme.Key(t, tenants.AllPermissions()...)}
+			limited := acme.KeyWith(t, func(k *control.NewKey) { k.Permissions, k.Teams = names(tenants.AllPermissions()), []string{teamA} }).Token
+			a := b.asked(t, c.asked, c.skip, func() *gatewaytest.Answer {
+				with := []gatewaytest.Request{gatewaytest.WithKey(limited), again("once")}
+				if c.body != "" {
+					with = append(with, jsonText(c.body))
+				}
+				return acme.Do(t, c.method, c.path, with...)
+			}, func() { ask.do(t, 200, posted, c.then, c.with) })
+			if a.Code != http.StatusForbidden || a.Message != notTheirs {
+				t.Errorf("it is answered %d %s", a.Code, a.Body)
+			}
+			ask.do(t, 200, get, c.kept, "", c.as)
+			ask.do(t, 200, get, c.then, "", "canary")
+		})
+	}
+	for name, c := range map[string]struct{ path, body string }{
+		"a report":   {reports, plan},
+		"a campaign": {"/api/campaigns", ofB(`"name":"canary","filter":{"plan":"x"}`)},
+	} {
+		t.Run(name+" on a field that is purged before it is stored", func(t *testing.T) {
+			t.Parallel()
+			b := newBetween()
+			acme := gatewaytest.Start(t, b.option).Org(t, "acme", tenants.FeatureTeams)
+			acme.Import(t, setup...)
+			ask := asking{acme, acme.Key(t, tenants.AllPermissions()...)}
+			limited := asking{acme, acme.KeyWith(t, func(k *control.NewKey) { k.Permissions, k.Teams = names(tenants.AllPermissions()), []string{teamA} }).Token}
+			a := b.asked(t, "find contact_fields", 1, func() *gatewaytest.Answer {
+				return acme.Do(t, posted, c.path, gatewaytest.WithKey(ask.key), jsonText(c.body))
+			}, func() { limited.do(t, 200, del, fields+"/plan?purge=true", "") })
+			if a.Code != http.StatusUnprocessableEntity {
+				t.Errorf("it is answered %d %s", a.Code, a.Body)
+			}
+			ask.do(t, 200, get, c.path, "", "!canary")
+		})
+	}
+}
+
+// TestT14_AReportOfAllFields depends on each of them.
+func TestT14_AReportOfAllFields(t *testing.T) {
+	t.Parallel()
+	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
+	acme.Import(t, append(bundleTeams(), `{"kind":"contact_field","key":"plan","title":"Plan","type":"Text"}`,
+		`{"kind":"custom_report","title":"All","class":"Contacts","query":{},"teams":["`+teamB+`"]}`)...)
+	limited := asking{acme, acme.KeyWith(t, func(k *control.NewKey) { k.Permissions, k.Teams = []string{"contacts"}, []string{teamA} }).Token}
+	limited.do(t, 403, change, "/api/contacts/fields/plan", `{"title":"Other"}`, notTheirs)
+	limited.do(t, 200, change, "/api/contacts/fields/plan", `{"title":"Plan"}`)
+	limited.do(t, 200, posted, "/api/contacts/fields", `{"key":"more","title":"More","type":"Text"}`)
+}
+
+// TestT14_FieldsThatAreAddedHarmNobody: a limited caller adds fields to what records of other teams depend on.
+func TestT14_FieldsThatAreAddedHarmNobody(t *testing.T) {
+	t.Parallel()
+	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
+	const kind, more = `"kind":{"title":"Kind","type":"Text"}`, `"more":{"title":"More","type":"Text"}`
+	report := func(class, source string) string {
+		return `{"kind":"custom_report","title":"R","class":"` + class + `","source":"` + source + `","query":{"fields":["kind"]},"teams":["` + teamB + `"]}`
+	}
+	acme.Import(t, append(bundleTeams(), `{"kind":"custom_object","name":"tree","label":"Tree","label_plural":"Trees","schema":{`+kind+`}}`,
+		`{"kind":"form_collection","id":"`+docID(1)+`","name":"ask","label":"Ask","label_plural":"Asks","schema":{`+kind+`}}`, report("Records", "tree"), report("Submissions", docID(1)))...)
+	limited := asking{acme, acme.KeyWith(t, func(k *control.NewKey) { k.Permissions, k.Teams = names(tenants.AllPermissions()), []string{teamA} }).Token}
+	for _, path := range []string{treePath, formsPath + docID(1)} {
+		limited.do(t, 200, change, path, `{"schema":{`+kind+`,`+more+`}}`)
+		for _, body := range []string{`{"schema":{` + more + `}}`, `{"schema":{"kind":{"title":"Other","type":"Text"},` + more + `}}`, `{"label":"Other"}`} {
+			limited.do(t, 403, change, path, body, notTheirs)
+		}
+	}
+}

@@ -129,7 +129,7 @@ func (m *Module) reportsOf(ctx context.Context, t *tenants.Tenant, ids []string)
 func (m *Module) dataset(ctx context.Context, t *tenants.Tenant, ws *store.Workspace, name, source string) (Dataset, error) {
 	class, ok := m.classes[name]
 	if !ok {
-		return Dataset{}, fmt.Errorf("there is no report class %q", name)
+		return Dataset{}, fmt.Errorf("%w: there is no report class %q", ErrSource, name)
 	}
 	return class.Dataset(ctx, t, ws, source)
 }

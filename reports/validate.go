@@ -111,6 +111,9 @@ func (m *Module) Check(ctx context.Context, t *tenants.Tenant, ws *store.Workspa
 // them afterwards just as well.
 func (m *Module) ask(c *resource.Checking, r *Report) {
 	m.Validate(r, c.Errs)
+	if _, ok := m.classes[r.Class]; !ok { // nothing could run it
+		c.Never = append(c.Never, "class")
+	}
 	definer := definerOf(r.Class)
 	if definer != "" && !c.Known.Covers(definer) {
 		return // Check asks the store

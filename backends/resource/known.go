@@ -135,6 +135,8 @@ type Checking struct {
 
 	// Keep is set where the record is good, and nothing is to be stored of it.
 	Keep bool
+	// Never are fields of which what is wrong is refused also of a record that is taken as it was stored.
+	Never []string
 }
 
 // Missing notes a reference to something that there is not.

@@ -40,6 +40,7 @@ type entry struct {
 	// references no longer allow it; doubts are what would otherwise be its problems.
 	asIs   bool
 	doubts fault.List
+	never  []string // fields whose doubts are problems all the same
 	errs   fault.List
 	judged bool // its problems are all known
 	// missing is what the line lacks where it turns out to be a new record after all.

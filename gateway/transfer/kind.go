@@ -65,6 +65,7 @@ func (k *kind) decodeGiven(ctx context.Context, v *view, val strictjson.Value, r
 		return taken
 	}
 	e.given = k.Read(&c, val, rec, "kind")
+	e.never = c.Never
 	if c.Keep {
 		e.change = keep
 	}

@@ -75,6 +75,7 @@ type session struct {
 	tally  *tally
 
 	asIs          int // lines that an export wrote as they are stored
+	unknown       int // lines that an export wrote without permissions and roles that do not exist
 	rightsChanged bool
 	// isEmpty: the organization had no record of the kind when the import began.
 	isEmpty map[string]bool
@@ -206,6 +207,9 @@ func (s *session) leftOut(r *ExportReport) []string {
 	out := []string{"API keys, sessions, share links, the audit log and answers kept for repeated requests are never part of an export: make new keys and links where it is imported."}
 	if n := r.Kinds[kindUser]; n > 0 {
 		out = append(out, fmt.Sprintf("Passwords of people (%d): whoever shall sign in where it is imported needs a new link: tenantry user update USER --org SLUG --link", n))
+	}
+	if n := s.unknown; n > 0 {
+		out = append(out, fmt.Sprintf("Permissions and roles that do not exist were left out of people, roles and service accounts (%d): they give nothing.", n))
 	}
 	if n := s.vault.Kept; n > 0 {
 		out = append(out, fmt.Sprintf("Encrypted values (%d) open in this organization alone: an import elsewhere refuses their lines. Export with --secrets to take them along.", n))

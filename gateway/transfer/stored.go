@@ -5,13 +5,17 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
+	"strings"
 
 	"tenantry/backends/field"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
 	"tenantry/internal/texts"
+	"tenantry/tenants"
+	"tenantry/tenants/people"
 )
 
 // Names of a line that holds a record as it was stored. Definitions change after records
@@ -49,12 +53,54 @@ func (k *kind) decodeStored(ctx context.Context, v *view, val strictjson.Value, 
 	doubt := &entry{line: e.line, kind: e.kind}
 	k.decodeGiven(ctx, v, doubtful, k.Bare(), doubt)
 	e.named, e.change, e.doubts = doubt.named, doubt.change, doubt.errs
+	for _, wrong := range doubt.errs {
+		if field, _, _ := strings.Cut(wrong.Field, "."); slices.Contains(doubt.never, field) || k.grants(field) {
+			e.errs = append(e.errs, wrong)
+		}
+	}
 	if k.HasSecrets() {
 		k.readSecrets(ctx, v, val.Get(secretsName), rec, e)
 	}
 	if len(e.errs) == 0 && !e.named && !k.identified(rec) {
 		e.errs.Add("id", "required", "a line with %s must give the id", asIsName)
 	}
+}
+
+// grants reports whether rights follow from the field: such a line is held against what there is also where it has the mark. Of what the
+// organization is, that is every field. Teams give nothing, they narrow.
+func (k *kind) grants(name string) bool {
+	n, ok := k.Index(name)
+	switch {
+	case k.Name == kindOrganization:
+		return true
+	case !k.Rights || !ok:
+		return false
+	}
+	f := &k.Fields[n]
+	return f.Name == k.KeyField().Name || f.Rule.Ref == people.RoleResource || f.Type == reflect.TypeFor[[]tenants.Permission]()
+}
+
+// withoutUnknown takes permissions and roles that do not exist, and so give nothing, from a record, and reports whether it did.
+func (k *kind) withoutUnknown(v *view, rec any) (changed bool) {
+	all := tenants.AllPermissions()
+	for i := range k.Fields {
+		f := &k.Fields[i]
+		if !k.grants(f.Name) {
+			continue
+		}
+		held := reflect.ValueOf(rec).Elem().FieldByIndex(f.Index)
+		switch list := held.Interface().(type) {
+		case []tenants.Permission:
+			held.Set(reflect.ValueOf(slices.DeleteFunc(slices.Clone(list), func(p tenants.Permission) bool { return !slices.Contains(all, p) })))
+			changed = changed || held.Len() < len(list)
+		case []string:
+			if f.Rule.Ref == people.RoleResource {
+				held.Set(reflect.ValueOf(slices.DeleteFunc(slices.Clone(list), func(name string) bool { return !v.Has(f.Rule.Ref, name) })))
+				changed = changed || held.Len() < len(list)
+			}
+		}
+	}
+	return changed
 }
 
 // readSecrets reads the encrypted values that stand apart from the others.
@@ -162,7 +208,11 @@ func (k *kind) outgoing(ctx context.Context, s *session, rec any) (out outgoing,
 	}
 	if fits {
 		out.line = k.write(nil, rec)
-		fits = k.accepted(ctx, s, out.line)
+		if fits = k.accepted(ctx, s, out.line); !fits && k.withoutUnknown(s.view, rec) {
+			s.unknown++
+			out.line = k.write(nil, rec)
+			fits = k.accepted(ctx, s, out.line)
+		}
 	}
 	if !fits {
 		out.line, err = out.asIs()

@@ -184,6 +184,14 @@ func (m *Module) admit(ctx context.Context, t *tenants.Tenant, r SharedRequest) 
 	return reading{b, selected, inputs, provider}, nil
 }
 
+// shows reports whether a reading shows all teams that another one of the same report does.
+func (r *reading) shows(other *reading) bool {
+	own := func(it *reading) store.Scope {
+		return store.Scope{All: len(it.selected.Teams) == 0, Teams: it.selected.Teams}
+	}
+	return r.bundle.scope.Covers(other.bundle.scope) && own(r).Covers(own(other))
+}
+
 // bundle finds the report of the pid in the scope of its own teams and the request's.
 func (m *Module) bundle(ctx context.Context, t *tenants.Tenant, r SharedRequest) (*bundle, error) {
 	if t.Workspace() == nil || !plainText(r.PID) {

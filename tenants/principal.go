@@ -103,6 +103,13 @@ type incidentally struct{}
 // IsAdmin reports whether the principal is an administrator. A service account never is.
 func (p *Principal) IsAdmin() bool { return p.Kind == Person && p.Admin }
 
+// HoldsAll reports whether the principal holds whatever the other one does. It notes no need.
+func (p *Principal) HoldsAll(other *Principal) bool {
+	return p.IsAdmin() || !other.IsAdmin() && !slices.ContainsFunc(other.Permissions, func(permission Permission) bool {
+		return !slices.Contains(p.Permissions, permission)
+	})
+}
+
 // Subject names the principal in logs and the audit trail, without personal values.
 func (p *Principal) Subject() string {
 	switch p.Kind {

@@ -78,6 +78,9 @@ func (o *Operation) takes(name []byte) strictjson.Want {
 // Has reports whether the field is there.
 func (b Body) Has(name string) bool { _, ok := b.fields[name]; return ok }
 
+// read reports whether there was a body.
+func (b Body) read() bool { return b.fields != nil }
+
 // Names returns the names of the fields in the order given.
 func (b Body) Names() []string { return b.names }
 

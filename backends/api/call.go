@@ -53,6 +53,13 @@ type Call struct {
 	// nobody waits for it any more.
 	Undo func(ctx context.Context) error
 
+	// Recheck, where the handler of an open operation sets it, says whether what the caller was given is still good,
+	// of the organization as it is then: it is asked whenever the access of a call is confirmed. Its error is answered.
+	Recheck func(ctx context.Context, t *tenants.Tenant) error
+
+	credential Credential
+	origin     string
+
 	closing func(context.Context) (Result, error)
 	closed  *Result
 

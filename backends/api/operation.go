@@ -402,6 +402,9 @@ func (o *Operation) Repeatable() bool {
 	return o.Method != http.MethodGet && strings.HasPrefix(o.Path, "/api/") && o.Credentials&(Key|Session) != 0 && o.Upload == nil
 }
 
+// reads reports whether a call changes nothing.
+func (o *Operation) reads() bool { return o.Reads || o.Method == http.MethodGet }
+
 // ReadsBody reports whether a body is looked at: where the operation takes none, to refuse what would be ignored. The
 // contract's own ignore it.
 func (o *Operation) ReadsBody() bool {

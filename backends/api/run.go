@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"time"
 
 	"tenantry/internal/request"
 	"tenantry/tenants"
@@ -21,6 +22,11 @@ type Input struct {
 	Body func(context.Context) (Body, error)
 	// Upload returns the file that an operation takes as its body.
 	Upload func() (io.Reader, error)
+	// Credential is what the call was made with. After a body, and while an upload arrives, a stream is written or the
+	// handler takes its time, it is judged once more; nil: nothing of it can end, as of the operator's commands.
+	Credential Credential
+	// Interrupt ends a read of the upload that waits. It may be called at any time until Run returns; nil: none does.
+	Interrupt func()
 	// Count is asked once the credential is known to be good for the operation, and Enter before
 	// the handler runs; an error ends the call. Nil: nothing is asked.
 	Count, Enter func(context.Context) error
@@ -44,16 +50,42 @@ func Run(ctx context.Context, c *Call, in Input) (Result, error) {
 	if err := c.Operation.Rule.Check(c.Principal, c.Tenant); err != nil {
 		return Result{}, err
 	}
+	began := time.Now()
+	c.credential, c.origin = in.Credential, in.Origin
 	if err := c.read(ctx, in); err != nil {
 		return Result{}, err
 	}
 	if err := ask(ctx, in.Enter); err != nil {
 		return Result{}, err
 	}
-	if in.Once != nil {
-		return in.Once(ctx, c.run)
+	if c.Body.read() || c.Upload != nil {
+		if err := c.renew(ctx); err != nil {
+			return Result{}, err
+		}
+		access := c.access()
+		watched, stop := access.Watch(ctx, in.Interrupt)
+		defer stop()
+		ctx = watched
+		if c.Upload != nil && access != nil {
+			c.Upload = &arriving{ctx, access, c.Upload, c.Header}
+		}
 	}
-	return c.run(ctx)
+	run := c.run
+	if in.Once != nil {
+		run = func(ctx context.Context) (Result, error) { return in.Once(ctx, c.run) }
+	}
+	result, err := run(ctx)
+	switch {
+	case err != nil:
+		return result, because(ctx, err)
+	case result.Stream != nil:
+		result.Stream = c.access().stream(result.Stream)
+	case c.Operation.reads() && time.Since(began) >= confirmEvery: // what took long is told to who may still know it
+		if err := c.access().Confirm(ctx); err != nil {
+			return Result{}, err
+		}
+	}
+	return result, nil
 }
 
 func (c *Call) run(ctx context.Context) (Result, error) {
@@ -151,15 +183,8 @@ func (c *Call) read(ctx context.Context, in Input) error {
 			return err
 		}
 	}
-	var teams []string
-	if c.Operation.Teams {
-		if teams, err = c.Teams(); err != nil {
-			return err
-		}
-	}
-	c.Scope = c.Principal.Scope(c.Tenant, teams)
-	if ws := c.Tenant.Workspace(); ws != nil { // nobody's organization has none
-		c.Workspace = ws.Scoped(c.Scope)
+	if err := c.narrow(); err != nil {
+		return err
 	}
 	switch {
 	case len(c.Unknown) == 0:

@@ -397,6 +397,11 @@ func (s Scope) Hidden() Filter {
 	return All(Has("teams", true), Where(F("teams"), OpNin, teams...))
 }
 
+// Covers reports whether all that the other scope shows is shown by this one.
+func (s Scope) Covers(other Scope) bool {
+	return s.All || !other.All && !slices.ContainsFunc(other.Teams, func(team string) bool { return !slices.Contains(s.Teams, team) })
+}
+
 // Workspace is the data of one organization as one caller may see it. It is immutable
 // and safe for concurrent use.
 type Workspace struct {

@@ -188,6 +188,9 @@ func (s *Service) begin(ctx context.Context, c *api.Call, job *Import) (_ *Impor
 	}
 	src, remove, err := transfer.Spool(ctx, arriving{ctx, u, c.Upload}, s.Dir)
 	if err == nil {
+		u.access, err = c.Lasting(ctx)
+	}
+	if err == nil {
 		err = u.change(ctx, func(i *Import) { i.Size, i.Bytes = src.Size, 0 })
 	}
 	shown := *u.job
@@ -224,12 +227,13 @@ func (a arriving) Read(p []byte) (int, error) {
 // under is an import that is under way.
 type under struct {
 	*Service
-	of    *tenants.Tenant
-	all   store.Collection[Import]
-	job   *Import    // as it was stored last
-	mu    sync.Mutex // of what follows: it is noted on the way, and now and then beside that
-	at    transfer.Progress
-	noted time.Time
+	of     *tenants.Tenant
+	all    store.Collection[Import]
+	access *api.Access // of who began it, once its file has arrived
+	job    *Import     // as it was stored last
+	mu     sync.Mutex  // of what follows: it is noted on the way, and now and then beside that
+	at     transfer.Progress
+	noted  time.Time
 }
 
 // take stores the record of an import, if the organization has no other one under way.
@@ -292,6 +296,8 @@ func (u *under) forget(ctx context.Context) error {
 func (u *under) carryOut(ctx context.Context, src transfer.Source, secrets *sealing.PrivateKey, remove func() error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+	ctx, unwatch := u.access.Watch(ctx, nil) // also while it waits and reads
+	defer unwatch()
 	quiet := u.keepTold(ctx, stop)
 	report, job := u.job.Report, u.job
 	err := beside.Try(func() error {
@@ -305,11 +311,18 @@ func (u *under) carryOut(ctx context.Context, src transfer.Source, secrets *seal
 			return ctx.Err()
 		}
 		defer func() { <-places }()
-		told, err := rows.Load(ctx, u.Transfer(), u.of, src, rows.Options{As: job.As, Format: job.Format, Key: job.Key, OpenWith: secrets, DryRun: job.DryRun, Partial: job.Partial, Bounded: true, Progress: func(p transfer.Progress) {
+		if err := u.access.Confirm(ctx); err != nil {
+			return err
+		}
+		o := rows.Options{
+			As: job.As, Format: job.Format, Key: job.Key, OpenWith: secrets, DryRun: job.DryRun, Partial: job.Partial, Bounded: true, Allowed: u.access.Confirm,
+		}
+		o.Progress = func(p transfer.Progress) {
 			if err := u.note(ctx, p); err != nil {
 				stop(err)
 			}
-		}})
+		}
+		told, err := rows.Load(ctx, u.Transfer(), u.of, src, o)
 		if told.Kinds != nil { // else it came to none
 			report = told
 		}
@@ -318,7 +331,12 @@ func (u *under) carryOut(ctx context.Context, src transfer.Source, secrets *seal
 	quiet()
 	state, message := done, ""
 	var bad *transfer.RefusedError
+	if ctx.Err() != nil && errors.Is(context.Cause(ctx), api.ErrEnded) {
+		err = context.Cause(ctx)
+	}
 	switch {
+	case errors.Is(err, api.ErrEnded):
+		state, message = failed, whyEnded(err)
 	case ctx.Err() != nil:
 		state, message = interrupted, interruption
 	case errors.As(err, &bad):
@@ -341,6 +359,18 @@ func (u *under) carryOut(ctx context.Context, src transfer.Source, secrets *seal
 		u.Log.WarnContext(ctx, "how an import ended could not be noted", "organization", u.of.Org.Slug, "import", job.ID, "error", err)
 	}
 	u.Log.InfoContext(ctx, "an import ended", "organization", u.of.Org.Slug, "import", job.ID, "lines", report.Lines, "failed", report.Failed, "state", state)
+}
+
+// whyEnded says why an import ended whose beginner may not import any more.
+func whyEnded(err error) string {
+	why := "Who began it may not import any more"
+	switch {
+	case errors.Is(err, tenants.ErrUnknownTenant):
+		why = "The organization was suspended"
+	case errors.Is(err, tenants.ErrDenied):
+		why = "The session in which it was begun was ended, or the account deactivated"
+	}
+	return why + "; what was stored until then stays. Send the same file again to go on"
 }
 
 // record writes into the audit log what an import has changed.

@@ -32,6 +32,7 @@ import (
 	"tenantry/internal/request"
 	"tenantry/tenants"
 	"tenantry/tenants/limits"
+	"tenantry/tenants/sessions"
 
 	"go.opentelemetry.io/otel/trace"
 )
@@ -51,6 +52,9 @@ type Keys interface {
 // Sessions checks browser sessions. Errors: tenants.ErrDenied, tenants.ErrUnavailable.
 type Sessions interface {
 	Lookup(ctx context.Context, t *tenants.Tenant, token string) (*tenants.Principal, error)
+	// Holder returns the person of a session, and Rights what that person may do now unless the session was ended.
+	Holder(ctx context.Context, t *tenants.Tenant, token string) (sessions.Holder, error)
+	Rights(ctx context.Context, t *tenants.Tenant, h sessions.Holder) (*tenants.Principal, error)
 }
 
 // Options are what a Pipeline needs.
@@ -107,7 +111,8 @@ type exchange struct {
 	limit   limits.Decision // zero: the request was not counted
 	refused bool            // over a limit
 	work    place
-	digest  hash.Hash // of the body, where it is asked for
+	made    credential // with which the request was made
+	digest  hash.Hash  // of the body, where it is asked for
 	started time.Time
 	failure *api.Problem
 	reason  string // why a page was refused, for the log
@@ -169,12 +174,16 @@ func (x *exchange) guarded(ctx context.Context) (result api.Result, err error) {
 	x.call.Strict = x.call.Strict || prefersStrict(x.r.Header)
 	in := api.Input{
 		Query: x.r.URL.RawQuery, Header: x.r.Header, Origin: x.r.Header.Get("Origin"), Body: x.body, Upload: x.upload, Count: x.count,
+		Credential: &x.made,
 		Enter: func(ctx context.Context) (err error) {
 			x.work, err = x.enter(ctx, x.p.Work, x.op.Weight)
 			return err
 		},
 	}
-	if x.op.Method != http.MethodGet && x.op.Audit == api.AuditAlways && x.call.Tenant.Workspace() != nil {
+	if x.op.Upload != nil {
+		in.Interrupt = x.interrupt
+	}
+	if x.op.Method != http.MethodGet && x.op.Audit == api.AuditAlways {
 		in.Once = x.carry
 	}
 	if x.op.Repeatable() && x.r.Header[repeats.Header] != nil {
@@ -203,6 +212,9 @@ func (x *exchange) once(ctx context.Context, run func(context.Context) (api.Resu
 
 // carry carries the request out. What it writes last, its audit record is written with.
 func (x *exchange) carry(ctx context.Context, run func(context.Context) (api.Result, error)) (api.Result, error) {
+	if x.call.Tenant.Workspace() == nil { // nobody's organization has no log
+		return run(ctx)
+	}
 	return run(x.along().With(ctx))
 }
 
@@ -223,11 +235,8 @@ func (x *exchange) along() *store.Along {
 // tenant finds the organization.
 func (x *exchange) tenant(ctx context.Context) error {
 	x.call.Remote = x.p.remote(x.r)
-	tenant, err := x.p.Tenants.Resolve(ctx, x.p.host(x.r))
-	// Nobody's organization is counted and checked like one, or it would be told by that.
-	if errors.Is(err, tenants.ErrUnknownTenant) && x.op.AnyHost {
-		tenant, err = x.p.Tenants.Nobody(x.p.host(x.r)), nil
-	}
+	x.made = credential{p: x.p, op: x.op, host: x.p.host(x.r), remote: x.call.Remote}
+	tenant, err := x.made.Resolve(ctx)
 	if err != nil {
 		return err
 	}
@@ -243,7 +252,7 @@ func (x *exchange) principal(ctx context.Context, t *tenants.Tenant) (*tenants.P
 	if len(keys) == 0 || x.op.Credentials == api.Open {
 		// A page of another site must not act with this browser's session.
 		asked := *x.r
-		asked.Host = x.p.host(x.r) // a proxy may have another one for us
+		asked.Host = x.made.host // a proxy may have another one for us
 		if err := x.p.crossOrigin.Check(&asked); err != nil {
 			return nil, api.Forbidden("The request comes from another site")
 		}
@@ -256,20 +265,17 @@ func (x *exchange) principal(ctx context.Context, t *tenants.Tenant) (*tenants.P
 				x.call.ReadableBy(origin)
 			}
 		}
-		return &tenants.Principal{}, nil
+		return x.made.Authenticate(ctx, t)
 	case x.op.Credentials&api.Key != 0 && len(keys) > 0:
 		if len(keys) != 1 {
 			return nil, api.Denied("more than one key")
 		}
-		return x.p.Keys.Authenticate(ctx, t, keys[0], x.call.Remote)
+		x.made.key = keys[0]
+		return x.made.Authenticate(ctx, t)
 	case x.op.Credentials&api.Session != 0:
 		if cookie, err := x.r.Cookie(x.p.Cookie); err == nil {
-			x.call.SessionToken = cookie.Value
-			who, err := x.p.Sessions.Lookup(ctx, t, cookie.Value)
-			if err == nil && x.p.Needs != nil && !tenants.Incidental(ctx) {
-				who.Needs = x.p.Needs(t, who.UserID)
-			}
-			return who, err
+			x.call.SessionToken, x.made.session = cookie.Value, cookie.Value
+			return x.made.Authenticate(ctx, t)
 		}
 	}
 	if x.r.Header.Get("Authorization") != "" && x.op.Credentials&api.Key != 0 {

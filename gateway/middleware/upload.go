@@ -35,6 +35,11 @@ func (x *exchange) upload() (io.Reader, error) {
 	return &arriving{x: x, from: http.MaxBytesReader(x.w, x.r.Body, x.op.UploadLimit), deadlines: http.NewResponseController(x.w)}, nil
 }
 
+// interrupt ends a read of the file that waits.
+func (x *exchange) interrupt() {
+	_ = http.NewResponseController(x.w).SetReadDeadline(time.Now()) // where it cannot be moved the server's own holds
+}
+
 func fileTooLarge(op *api.Operation) *api.Problem {
 	return &api.Problem{
 		Code: http.StatusRequestEntityTooLarge, Message: fmt.Sprintf("The file is larger than %d bytes", op.UploadLimit),

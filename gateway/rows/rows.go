@@ -54,6 +54,7 @@ type Options struct {
 	Bad      io.Writer           // with Partial: the bad rows, in the format of the file
 	OpenWith *sealing.PrivateKey // of a bundle: opens secrets that were sealed to its public half
 	Bounded  bool                // as in transfer.ImportOptions
+	Allowed  func(context.Context) error
 	Progress func(transfer.Progress)
 }
 
@@ -65,7 +66,7 @@ func Load(ctx context.Context, s *transfer.Service, t *tenants.Tenant, src trans
 	if o.As != "" {
 		return Import(ctx, s, t, src, o)
 	}
-	return s.Import(ctx, t, src, transfer.ImportOptions{DryRun: o.DryRun, Partial: o.Partial, Bad: o.Bad, OpenWith: o.OpenWith, Bounded: o.Bounded, Progress: o.Progress})
+	return s.Import(ctx, t, src, transfer.ImportOptions{DryRun: o.DryRun, Partial: o.Partial, Bad: o.Bad, OpenWith: o.OpenWith, Bounded: o.Bounded, Allowed: o.Allowed, Progress: o.Progress})
 }
 
 // maxColumns bounds the columns of a file.
@@ -85,7 +86,7 @@ func Import(ctx context.Context, s *transfer.Service, t *tenants.Tenant, src tra
 		return none, fmt.Errorf("%w: the format is csv or json", ErrOptions)
 	}
 	f := &feed{src: src, o: o, of: &resource.Resource{}}
-	r, err := s.ImportFeed(ctx, t, f, transfer.ImportOptions{DryRun: o.DryRun, Partial: o.Partial, Bad: o.Bad, Bounded: o.Bounded, Progress: o.Progress})
+	r, err := s.ImportFeed(ctx, t, f, transfer.ImportOptions{DryRun: o.DryRun, Partial: o.Partial, Bad: o.Bad, Bounded: o.Bounded, Allowed: o.Allowed, Progress: o.Progress})
 	for _, c := range f.columns {
 		for _, t := range c.targets {
 			r.Columns = append(r.Columns, transfer.Column{Name: c.name, Field: t.field, New: t.fresh})

@@ -325,6 +325,9 @@ func (k *kind) place(id string) secrets.Place {
 
 // insert stores new records, all or none.
 func (k *kind) insert(ctx context.Context, s *session, batch []*entry) error {
+	if err := s.mayStore(ctx); err != nil {
+		return err
+	}
 	if k.Rights { // these are stored one batch after another
 		s.rightsChanged = true
 	}
@@ -363,6 +366,9 @@ func (k *kind) standing(ctx context.Context, s *session, batch []*entry) context
 
 // replace stores one changed record.
 func (k *kind) replace(ctx context.Context, s *session, e *entry) error {
+	if err := s.mayStore(ctx); err != nil {
+		return err
+	}
 	if k.Rights {
 		s.rightsChanged = true
 	}

@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -24,6 +25,9 @@ type ImportOptions struct {
 	// Bounded refuses limits of the organization other than those that the operator has set, and files of more
 	// than 5,000,000 lines.
 	Bounded bool
+	// Allowed, where set, is asked before each batch that is stored; its error ends the import. It is called by several
+	// goroutines at a time.
+	Allowed func(context.Context) error
 	// Progress is called at most ten times a second, from one goroutine at a time.
 	Progress func(Progress)
 }

@@ -73,6 +73,8 @@ type session struct {
 	meter  meter
 	most   int // lines that are read of a file
 	tally  *tally
+	// allowed says whether the import may still store something; nil: it may.
+	allowed func(context.Context) error
 
 	asIs          int // lines that an export wrote as they are stored
 	unknown       int // lines that an export wrote without permissions and roles that do not exist
@@ -130,7 +132,7 @@ func (s *Service) run(ctx context.Context, t *tenants.Tenant, o ImportOptions, f
 	if err != nil {
 		return newTally().report(), err
 	}
-	session.vault.OpenWith = o.OpenWith
+	session.vault.OpenWith, session.allowed = o.OpenWith, o.Allowed
 	return session.run(ctx, feed(session), o)
 }
 

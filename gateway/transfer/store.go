@@ -74,6 +74,14 @@ func (im *importer) store(ctx context.Context) error {
 	return nil
 }
 
+// mayStore asks whether the import may still store something.
+func (s *session) mayStore(ctx context.Context) error {
+	if s.allowed == nil {
+		return nil
+	}
+	return s.allowed(ctx)
+}
+
 // announce makes cached identities void where rights were changed, or are as the file says: they may have been stored by
 // one who was stopped before it could announce them. They hold whatever became of the context.
 func (s *storer) announce(ctx context.Context) error {

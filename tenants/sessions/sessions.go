@@ -259,28 +259,55 @@ func (s *Service) opened(ctx context.Context, t *tenants.Tenant, hash string, ra
 // drop deletes a session that is refused in any case; the entry would idle out by itself.
 func (s *Service) drop(ctx context.Context, key string) { _ = s.redis.Del(ctx, key).Err() }
 
-// reread brings the session up to date with its user.
-func (s *Service) reread(ctx context.Context, t *tenants.Tenant, v *stored) error {
-	key := sessionKey(t, v.Hash)
-	u, err := s.people.FindUser(ctx, t, v.UserID)
-	if errors.Is(err, store.ErrNotFound) {
-		s.drop(ctx, key)
-		return denied("session of a user who is gone")
-	}
+// Holder is the person of a session, for what goes on after it may have expired: an import for one.
+type Holder struct {
+	userID, passwordRev int64
+	session             string // hash of its token
+	startedAt           int64  // Unix milliseconds
+}
+
+func (v *stored) holder() Holder { return Holder{v.UserID, v.PasswordRev, v.Hash, v.StartedAt} }
+
+// Holder returns the person whose session the token names. Errors: as Lookup.
+func (s *Service) Holder(ctx context.Context, t *tenants.Tenant, token string) (Holder, error) {
+	v, err := s.live(ctx, t, token)
 	if err != nil {
-		return unavailable("reading the user of a session", err)
+		return Holder{}, err
 	}
-	if !u.Active || u.PasswordRev != v.PasswordRev {
-		s.drop(ctx, key)
-		return denied("session of a user who was deactivated or changed the password")
-	}
-	if u.SessionOver(v.Hash, v.StartedAt) { // an older state of Redis has come back
-		s.drop(ctx, key)
-		return denied("session that was ended")
+	return v.holder(), nil
+}
+
+// Rights returns the person with the rights of now, also where the session has expired by itself, which stays so.
+// Errors: tenants.ErrDenied where the person is not active, has another password or ended the session;
+// tenants.ErrUnavailable.
+func (s *Service) Rights(ctx context.Context, t *tenants.Tenant, h Holder) (*tenants.Principal, error) {
+	u, err := s.people.FindUser(ctx, t, h.userID)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil, denied("session of a user who is gone")
+	case err != nil:
+		return nil, unavailable("reading the user of a session", err)
+	case !u.Active || u.PasswordRev != h.passwordRev:
+		return nil, denied("session of a user who was deactivated or changed the password")
+	case u.SessionOver(h.session, h.startedAt): // also where an older state of Redis has come back
+		return nil, denied("session that was ended")
 	}
 	principal, err := s.people.PrincipalOf(ctx, t, u)
 	if err != nil {
-		return unavailable("reading the rights of a session", err)
+		return nil, unavailable("reading the rights of a session", err)
+	}
+	return principal, nil
+}
+
+// reread brings the session up to date with its user.
+func (s *Service) reread(ctx context.Context, t *tenants.Tenant, v *stored) error {
+	key := sessionKey(t, v.Hash)
+	principal, err := s.Rights(ctx, t, v.holder())
+	if errors.Is(err, tenants.ErrDenied) {
+		s.drop(ctx, key)
+	}
+	if err != nil {
+		return err
 	}
 	v.take(principal, t.Org.AccessRev, s.now())
 	raw, err := s.sealed(ctx, t, v)

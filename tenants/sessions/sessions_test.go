@@ -194,6 +194,59 @@ func TestS4_EndDuringALookupIsNotUndone(t *testing.T) {
 	}
 }
 
+// TestS8_WhoBeganAJob: what a person began in a session goes on with the rights of now after Redis has forgotten the
+// session, and not once that was ended.
+func TestS8_WhoBeganAJob(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{Sessions: sessions.Options{Idle: time.Second}})
+	tenant := w.Tenant(t, "acme")
+	u := user(t, w, tenant, people.NewUser{Roles: []string{people.AdminRole}})
+	user(t, w, tenant, people.NewUser{Email: "other@example.com", Roles: []string{people.AdminRole}})
+	rights := func(h sessions.Holder) (*tenants.Principal, error) {
+		return w.Sessions.Rights(t.Context(), w.Fresh(t, "acme"), h)
+	}
+	hold := func(token string) sessions.Holder {
+		h, err := w.Sessions.Holder(t.Context(), w.Fresh(t, "acme"), token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	idle, ended := start(t, w, "acme", u), start(t, w, "acme", u)
+	forgotten, over := hold(idle), hold(ended)
+	if err := w.Sessions.End(t.Context(), w.Fresh(t, "acme"), ended); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rights(over); !errors.Is(err, tenants.ErrDenied) {
+		t.Errorf("a session that was ended: %v", err)
+	}
+	for begun := time.Now(); ; time.Sleep(time.Second + 100*time.Millisecond) { // each look keeps it from idling out
+		if _, err := lookup(t, w, "acme", idle); errors.Is(err, tenants.ErrDenied) {
+			break
+		} else if time.Since(begun) > time.Minute {
+			t.Fatalf("the session does not expire: %v", err)
+		}
+	}
+	if p, err := rights(forgotten); err != nil || !p.IsAdmin() || p.UserID != u.UID {
+		t.Errorf("a session that has expired: %+v, %v", p, err)
+	}
+	if _, err := w.Sessions.Holder(t.Context(), w.Fresh(t, "acme"), idle); !errors.Is(err, tenants.ErrDenied) {
+		t.Errorf("a job begun in a session that has expired: %v", err)
+	}
+	if _, err := w.People.UpdateUser(t.Context(), w.Fresh(t, "acme"), u.UID, func(u *people.User) error { u.Roles = nil; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := rights(forgotten); err != nil || p.IsAdmin() {
+		t.Errorf("whose role was dropped: %+v, %v", p, err)
+	}
+	if _, err := w.People.Deactivate(t.Context(), w.Fresh(t, "acme"), u.UID, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rights(forgotten); !errors.Is(err, tenants.ErrDenied) {
+		t.Errorf("who was deactivated: %v", err)
+	}
+}
+
 func TestS5_IdleAndAbsoluteLimitsReallyExpire(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{Sessions: sessions.Options{Idle: 2 * time.Second, Absolute: 5 * time.Second}})

@@ -1,0 +1,185 @@
+package gateway_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"tenantry/backends/api"
+	"tenantry/gateway/control"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/tenants"
+)
+
+// row returns the row of that name.
+func (p *party) row(t *testing.T, name string) *api.Operation {
+	t.Helper()
+	for _, op := range p.App.Operations() {
+		if op.Name == name {
+			return &op
+		}
+	}
+	t.Fatalf("there is no operation %s", name)
+	return nil
+}
+
+// partyOf returns an organization as a party that has nothing.
+func partyOf(o *gatewaytest.Org) *party { return &party{Org: o} }
+
+// TestS8_DeactivatedAdministratorStaysSo: an administrator who is deactivated while the body of a change arrives neither
+// makes themselves active again nor takes rights from others.
+func TestS8_DeactivatedAdministratorStaysSo(t *testing.T) {
+	t.Parallel()
+	p := partyOf(gatewaytest.Start(t).Org(t, "acme"))
+	admin := func(u *control.NewUser) { u.Roles = []string{"admin"} }
+	ada, cookie := p.Person(t, "ada@example.com", admin)
+	p.adminCookie = cookie
+	eve, cookie := p.Person(t, "eve@example.com", admin)
+	row := p.row(t, "users.update")
+	at := func(id int64) string { return fmt.Sprintf("/api/users/%d", id) }
+	var held []*openBody
+	for _, q := range []ask{
+		{method: http.MethodPut, target: at(eve.ID), changes: []gatewaytest.Request{jsonText(`{"active":true,"name":"Back"}`)}},
+		{method: http.MethodPut, target: at(ada.ID), changes: []gatewaytest.Request{jsonText(`{"roles":[]}`)}},
+	} {
+		h := p.hold(t, row, q, gatewaytest.Cookie(cookie))
+		send(t, h.conn, string(h.body[:5]))
+		held = append(held, h)
+	}
+	p.asAdmin().do(t, http.MethodPost, at(eve.ID)+"/deactivate", "", 200, "")
+	for _, h := range held {
+		send(t, h.conn, string(h.body[5:]))
+		if code, body := h.answer(t); code != http.StatusForbidden || body != deniedBody {
+			t.Errorf("%d %s", code, body)
+		}
+	}
+	p.asAdmin().do(t, http.MethodGet, "/api/users?sort=-id&per_page=1", "", 200, `"active":false`)
+}
+
+// TestS8_ScopeIsThatOfTheEnd: whose account is limited to a team while the body arrives changes nothing of other teams by it.
+func TestS8_ScopeIsThatOfTheEnd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.a
+	key := p.KeyWith(t, func(k *control.NewKey) { k.Permissions = names(tenants.AllPermissions()) })
+	q := ask{method: http.MethodPut, target: "/api/contacts/" + p.ids[refContactOther], changes: []gatewaytest.Request{jsonText(`{"first_name":"Changed"}`)}}
+	h := p.hold(t, p.row(t, "contacts.update"), q, gatewaytest.WithKey(key.Token))
+	p.changeAccount(t, key, `{"teams":["`+p.ids[refTeam]+`"]}`)
+	send(t, h.conn, string(h.body))
+	if code, body := h.answer(t); code != http.StatusNotFound {
+		t.Errorf("%d %s", code, body)
+	}
+}
+
+// TestS8_NothingIsReplayed: whose key was revoked while a repeated request arrives is not told what was answered the first time.
+func TestS8_NothingIsReplayed(t *testing.T) {
+	t.Parallel()
+	p := partyOf(gatewaytest.Start(t).Org(t, "acme"))
+	key := p.KeyWith(t, func(k *control.NewKey) { k.Permissions = []string{"contacts"} })
+	q := ask{method: http.MethodPost, target: "/api/contacts", changes: []gatewaytest.Request{jsonText(`{"email":"ada@example.com"}`), again("one")}}
+	if a := p.Do(t, q.method, q.target, append(q.changes, gatewaytest.WithKey(key.Token))...); a.Code != http.StatusOK {
+		t.Fatalf("%d %s", a.Code, a.Body)
+	}
+	q.changes[0] = jsonText(`{"email":"ada@example.com"}`) // as it was
+	h := p.hold(t, p.row(t, "contacts.create"), q, gatewaytest.WithKey(key.Token))
+	if _, err := control.Call[control.Key](t.Context(), p.Commands, "key.revoke", control.KeyRef{Org: p.Slug, ID: key.ID}); err != nil {
+		t.Fatal(err)
+	}
+	send(t, h.conn, string(h.body))
+	if code, body := h.answer(t); code != http.StatusForbidden || body != deniedBody {
+		t.Errorf("%d %s", code, body)
+	}
+}
+
+// TestS8_SlowAnswersAreNotTold: what takes long is not told to whose key was revoked meanwhile.
+func TestS8_SlowAnswersAreNotTold(t *testing.T) {
+	t.Parallel()
+	held := newBetween()
+	p := partyOf(gatewaytest.Start(t, held.option).Org(t, "acme"))
+	key := p.KeyWith(t, func(k *control.NewKey) { k.Permissions = names(tenants.AllPermissions()) })
+	a := held.asked(t, "find contacts", 0, func() *gatewaytest.Answer {
+		return p.Get(t, key.Token, "/api/contacts?per_page=1")
+	}, func() {
+		if _, err := control.Call[control.Key](t.Context(), p.Commands, "key.revoke", control.KeyRef{Org: p.Slug, ID: key.ID}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second) // so it has taken long
+	})
+	wantDenied(t, "a slow answer", a)
+}
+
+// TestS8_JobsOutliveTheirSession: an import goes on where the session in which it was begun has expired by itself.
+func TestS8_JobsOutliveTheirSession(t *testing.T) {
+	t.Parallel()
+	held, clock := newBetween(), &calendar{}
+	p := partyOf(gatewaytest.Start(t, held.option, clock.set).Org(t, "acme"))
+	_, cookie := p.Person(t, "ada@example.com", func(u *control.NewUser) { u.Roles = []string{"admin"} })
+	what := "count contacts"
+	held.what.Store(&what)
+	a := p.Do(t, http.MethodPost, "/api/import", gatewaytest.Cookie(cookie), gatewaytest.Body("application/x-ndjson", `{"kind":"team","name":"North"}`+"\n"))
+	id, _ := a.Field("id").(string)
+	<-held.reached
+	clock.pass(13 * time.Hour)
+	wantDenied(t, "the session", p.Do(t, http.MethodGet, "/api/import", gatewaytest.Cookie(cookie)))
+	held.goOn <- struct{}{}
+	until(t, "the import has ended", func() bool { return strings.Contains(p.Log.String(), `"import":"`+id+`","lines"`) })
+	if a := p.Do(t, http.MethodGet, "/api/import/"+id, gatewaytest.Cookie(p.SignIn(t, "ada@example.com"))); a.Field("state") != "done" {
+		t.Errorf("%d %s", a.Code, a.Body)
+	}
+}
+
+// TestS8_ExportReadSlowly: an export that is read slowly ends soon after the person who reads it was deactivated, with a
+// connection that breaks off, and tells nothing of what was written since.
+func TestS8_ExportReadSlowly(t *testing.T) {
+	t.Parallel()
+	for name, e := range map[string]ending{"deactivated": personEndings()[0], "signed out": personEndings()[2], "suspended": personEndings()[3]} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := partyOf(gatewaytest.Start(t).Org(t, "acme"))
+			_, p.adminCookie = p.Person(t, "ada@example.com", func(u *control.NewUser) { u.Roles = []string{"admin"} })
+			var lines []string
+			for i := range 1500 { // more than the buffers of a connection hold
+				lines = append(lines, fmt.Sprintf(`{"kind":"contact","id":"%s","email":"c%d@example.com","notes":"%s"}`, docID(0xa000+i), i, strings.Repeat("x", 9000)))
+			}
+			lines = withFields(lines)
+			p.Import(t, lines...)
+			as, end := e.begin(t, p)
+			conn := dial(t, p.App.Addr())
+			if err := conn.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
+				t.Fatal(err)
+			}
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.Host+"/api/export", http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			as(r)
+			if err := r.Write(conn); err != nil {
+				t.Fatal(err)
+			}
+			from := bufio.NewReaderSize(conn, 16)
+			resp, err := http.ReadResponse(from, r)
+			if err != nil || resp.StatusCode != http.StatusOK {
+				t.Fatalf("%v %v", resp, err)
+			}
+			end()
+			p.Import(t, `{"kind":"contact","id":"`+docID(0xffff)+`","email":"after@example.com"}`) // the last of its kind
+			told, err := io.ReadAll(resp.Body)
+			if err == nil || strings.Contains(string(told), "after@example.com") {
+				t.Errorf("%d bytes were told, and then %v", len(told), err)
+			}
+		})
+	}
+}
+
+// withFields defines the field of the contacts.
+func withFields(lines []string) []string {
+	for i := range lines {
+		lines[i] = strings.Replace(lines[i], `"notes":`, `"fields":{"notes":`, 1)
+		lines[i] = strings.TrimSuffix(lines[i], "}") + "}}"
+	}
+	return append([]string{`{"kind":"contact_field","key":"notes","title":"Notes","type":"LongText"}`}, lines...)
+}

@@ -1,0 +1,386 @@
+package gateway_test
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tenantry/backends/api"
+	"tenantry/config"
+	"tenantry/gateway"
+	"tenantry/gateway/control"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/tenants"
+)
+
+// S8: what outlives its check is checked again. Each way in which rights end is tried on what is under way of every
+// row: a body that is held open, an upload, a job, a stream.
+
+// ending is a way in which rights end.
+type ending struct {
+	name string
+	// begin makes a credential with all rights, and what ends it.
+	begin func(t *testing.T, p *party) (as gatewaytest.Request, end func())
+	// keeps reports whether callers of the row lose nothing by it; nil: none does.
+	keeps func(op *api.Operation) bool
+	open  bool // it ends what is open to all, too
+}
+
+func keyEnding(name string, end func(t *testing.T, p *party, key control.IssuedKey), keeps func(*api.Operation) bool) ending {
+	return ending{name: name, keeps: keeps, begin: func(t *testing.T, p *party) (gatewaytest.Request, func()) {
+		t.Helper()
+		key := p.KeyWith(t, func(k *control.NewKey) { k.Permissions = names(tenants.AllPermissions()) })
+		return gatewaytest.WithKey(key.Token), func() { end(t, p, key) }
+	}}
+}
+
+func personEnding(name string, end func(t *testing.T, p *party, id int64, as gatewaytest.Request), keeps func(*api.Operation) bool) ending {
+	return ending{name: name, keeps: keeps, begin: func(t *testing.T, p *party) (gatewaytest.Request, func()) {
+		t.Helper()
+		u, cookie := p.Person(t, p.text()+"@example.com", func(u *control.NewUser) { u.Name, u.Roles = p.text(), []string{"admin"} })
+		return gatewaytest.Cookie(cookie), func() { end(t, p, u.ID, gatewaytest.Cookie(cookie)) }
+	}}
+}
+
+// asksNothing reports whether every caller who is known may use the row.
+func asksNothing(op *api.Operation) bool {
+	return !op.Rule.IsAdminOnly() && op.Rule.Permissions() == nil
+}
+
+func (p *party) asAdmin() actingAs { return actingAs{p.Org, gatewaytest.Cookie(p.adminCookie)} }
+
+// changeAccount changes the account of a key.
+func (p *party) changeAccount(t *testing.T, key control.IssuedKey, change string) {
+	t.Helper()
+	a := p.asAdmin().do(t, http.MethodGet, "/api/service-accounts?per_page=1000", "", 200, "")
+	for _, found := range a.Field("results").([]any) {
+		if account := found.(map[string]any); account["name"] == key.Account || account["id"] == key.Account {
+			p.asAdmin().do(t, http.MethodPut, "/api/service-accounts/"+account["id"].(string), change, 200, "")
+			return
+		}
+	}
+	t.Fatalf("there is no account %s", key.Account)
+}
+
+// setState suspends or resumes the organization.
+func (p *party) setState(t *testing.T, command string) {
+	t.Helper()
+	if _, err := control.Call[control.Organization](t.Context(), p.Commands, command, control.Slug{Slug: p.Slug}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func keyEndings() []ending {
+	account := func(change string) func(*testing.T, *party, control.IssuedKey) {
+		return func(t *testing.T, p *party, key control.IssuedKey) {
+			p.changeAccount(t, key, change)
+		}
+	}
+	suspended := keyEnding("organization of the key suspended", func(t *testing.T, p *party, _ control.IssuedKey) { p.setState(t, "org.suspend") }, nil)
+	suspended.open = true
+	return []ending{
+		keyEnding("key revoked", func(t *testing.T, p *party, key control.IssuedKey) {
+			p.asAdmin().do(t, http.MethodDelete, "/api/keys/"+key.ID, "", 200, "")
+		}, nil),
+		keyEnding("account deactivated", account(`{"active":false}`), nil),
+		keyEnding("permissions of the account taken", account(`{"permissions":[]}`), func(op *api.Operation) bool {
+			return asksNothing(op) || op.Rule.ExemptsKeys()
+		}),
+		keyEnding("account limited to a team", func(t *testing.T, p *party, key control.IssuedKey) {
+			t.Helper()
+			p.changeAccount(t, key, `{"teams":["`+p.ids[refTeam]+`"]}`)
+		}, func(op *api.Operation) bool { return !op.Rule.IsUnlimited() }),
+		suspended,
+	}
+}
+
+func personEndings() []ending {
+	suspended := personEnding("organization of the person suspended", func(t *testing.T, p *party, _ int64, _ gatewaytest.Request) { p.setState(t, "org.suspend") }, nil)
+	suspended.open = true
+	return []ending{
+		personEnding("person deactivated", func(t *testing.T, p *party, id int64, _ gatewaytest.Request) {
+			p.asAdmin().do(t, http.MethodPost, fmt.Sprintf("/api/users/%d/deactivate", id), "", 200, "")
+		}, nil),
+		personEnding("role dropped", func(t *testing.T, p *party, id int64, _ gatewaytest.Request) {
+			p.asAdmin().do(t, http.MethodPut, fmt.Sprintf("/api/users/%d", id), `{"roles":[]}`, 200, "")
+		}, asksNothing),
+		personEnding("session ended", func(t *testing.T, p *party, _ int64, as gatewaytest.Request) {
+			actingAs{p.Org, as}.do(t, http.MethodPost, "/auth/sign-out", "", 200, "")
+		}, nil),
+		suspended,
+	}
+}
+
+// openBody is a call whose body is being read.
+type openBody struct {
+	op   *api.Operation
+	conn net.Conn
+	from *bufio.Reader
+	body []byte
+}
+
+// hold begins a call, and waits until its body is asked for: the caller has been admitted by then.
+func (p *party) hold(t *testing.T, op *api.Operation, q ask, as ...gatewaytest.Request) *openBody {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), q.method, "http://"+p.Host+q.target, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, change := range append(q.changes, as...) {
+		change(r)
+	}
+	h := &openBody{op: op, conn: dial(t, p.App.Addr())}
+	if h.body, err = io.ReadAll(r.Body); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.conn.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	var head bytes.Buffer
+	fmt.Fprintf(&head, "%s %s HTTP/1.1\r\nHost: %s\r\nExpect: 100-continue\r\nContent-Length: %d\r\n", r.Method, r.URL.RequestURI(), p.Host, len(h.body))
+	_ = r.Header.Write(&head) // a buffer takes all
+	send(t, h.conn, head.String()+"\r\n")
+	h.from = bufio.NewReader(h.conn)
+	if resp, err := http.ReadResponse(h.from, r); err != nil || resp.StatusCode != http.StatusContinue {
+		t.Fatalf("%s: the body is not asked for: %v %v", op.Name, resp, err)
+	}
+	return h
+}
+
+// answer reads what the call is answered.
+func (h *openBody) answer(t *testing.T) (code int, body string) {
+	t.Helper()
+	resp, err := http.ReadResponse(h.from, nil)
+	if err != nil {
+		t.Fatalf("%s: %v", h.op.Name, err)
+	}
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Errorf("%s: %v", h.op.Name, err)
+	}
+	_ = h.conn.Close()
+	return resp.StatusCode, string(raw)
+}
+
+// TestS8_BodiesHeldOpen: who has begun to send a body, and loses their rights before its end, changes nothing by it.
+func TestS8_BodiesHeldOpen(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, withPlants, func(c *config.Config, _ *gateway.Options) { c.Timeouts.Read = time.Minute })
+	for _, credential := range []struct {
+		of      api.Credentials
+		endings []ending
+	}{{api.Key, keyEndings()}, {api.Session, personEndings()}} {
+		nothing := credential.endings[0]
+		nothing.name, nothing.begin = "nothing ended", func(t *testing.T, p *party) (gatewaytest.Request, func()) {
+			as, _ := credential.endings[0].begin(t, p)
+			return as, func() {}
+		}
+		nothing.keeps = func(*api.Operation) bool { return true }
+		for _, e := range append([]ending{nothing}, credential.endings...) {
+			rows := slices.DeleteFunc(w.asked(), func(op api.Operation) bool {
+				s := sampleFor(&op)
+				fits := op.Credentials&credential.of != 0 && (credential.of != api.Key || op.Kinds.Admits(tenants.ServerFull) && !op.Rule.IsAdminOnly())
+				return op.Body == nil || !fits && (op.Credentials != api.Open || !e.open) || e.name == nothing.name && (s.once || s.slow || uses(&op))
+			})
+			for some := range slices.Chunk(rows, 16) { // of which none waits longer than it may
+				w.holdOpen(t, e, some)
+			}
+			if !testing.Short() && len(rows) < 20 {
+				t.Errorf("%s: only %d rows were tried", e.name, len(rows))
+			}
+		}
+	}
+}
+
+// holdOpen ends rights while the bodies of calls of the rows are held open.
+func (w *world) holdOpen(t *testing.T, e ending, rows []api.Operation) {
+	t.Helper()
+	p := w.a
+	as, end := e.begin(t, p)
+	var held []*openBody
+	for n := range rows {
+		op := &rows[n]
+		q := w.build(op, op.Path, sampleFor(op), p.own, all)
+		if op.Credentials != api.Open {
+			q.changes = append(q.changes, as)
+		}
+		held = append(held, p.hold(t, op, q))
+	}
+	end()
+	before := p.export(t)
+	for _, h := range held {
+		send(t, h.conn, string(h.body))
+		code, body := h.answer(t)
+		failed := code >= 500 || strings.Contains(body, `"status":"ok"`)
+		if h.op.Credentials != api.Open {
+			failed = code != http.StatusForbidden
+		}
+		if e.keeps != nil && e.keeps(h.op) {
+			failed = code >= 500 || body == deniedBody
+		}
+		if failed {
+			t.Errorf("%s: %s: %d %.300s", e.name, h.op.Name, code, body)
+		}
+	}
+	if e.keeps == nil && p.export(t) != before {
+		t.Errorf("%s: something was changed", e.name)
+	}
+	if e.open {
+		p.setState(t, "org.resume")
+	}
+}
+
+// TestS8_Streams: who loses their rights before a stream has begun is told nothing of it, by any row that streams.
+func TestS8_Streams(t *testing.T) {
+	t.Parallel()
+	held := newBetween()
+	w := newWorld(t, withPlants, held.option)
+	p := w.a
+	revoke := func(t *testing.T, p *party) {
+		p.asAdmin().do(t, http.MethodDelete, "/api/custom-reports/"+p.ids[refReport]+"/shares", "", 200, "")
+	}
+	withhold := func(t *testing.T, p *party) {
+		p.asAdmin().do(t, http.MethodPut, "/api/custom-reports/"+p.ids[refReport], `{"shareable":false}`, 200, "")
+	}
+	nobody := func(name string, end func(*testing.T, *party)) ending {
+		return ending{name: name, open: true, begin: func(t *testing.T, p *party) (gatewaytest.Request, func()) {
+			return func(*http.Request) {}, func() { end(t, p) }
+		}}
+	}
+	openEndings := []ending{
+		nobody("the organization suspended", func(t *testing.T, p *party) { p.setState(t, "org.suspend") }),
+		nobody("tokens revoked", revoke), nobody("not to be shared any more", withhold),
+	}
+	tried := 0
+	for n, rows := 0, w.App.Operations(); n < len(rows); n++ {
+		op := &rows[n]
+		if op.Streams == nil {
+			continue
+		}
+		q := w.build(op, op.Path, sampleFor(op), p.own, func(name string) bool { return name != "public_key" && name != "teams[]" && name != "teams" })
+		endings := openEndings
+		switch {
+		case op.Credentials&api.Key != 0:
+			endings = append(keyEndings(), keyEnding("another permission of the account taken", func(t *testing.T, p *party, key control.IssuedKey) {
+				p.changeAccount(t, key, `{"permissions":["`+strings.Join(names(tenants.AllPermissions()[1:]), `","`)+`"]}`)
+			}, nil))
+		case op.Credentials&api.Session != 0:
+			endings = personEndings()
+		}
+		if op.Credentials&api.Key != 0 && op.Credentials&api.Session != 0 {
+			endings = append(endings, personEndings()...)
+		}
+		for i, e := range append([]ending{endings[0]}, endings...) {
+			as, end := e.begin(t, p)
+			if i == 0 {
+				end = func() {}
+			}
+			a := held.asked(t, "write audit_log", 0, func() *gatewaytest.Answer {
+				return p.Do(t, q.method, q.target, append(q.changes, as)...)
+			}, end)
+			switch refused := a.Status == "failed"; {
+			case i == 0 && (a.Code != http.StatusOK || refused):
+				t.Errorf("%s: nothing ended: %d %.300s", op.Name, a.Code, a.Body)
+			case i > 0 && !refused:
+				t.Errorf("%s: %s: %d %.300s", op.Name, e.name, a.Code, a.Body)
+			}
+			if i > 0 && e.open && strings.Contains(e.name, "suspended") {
+				p.setState(t, "org.resume")
+			}
+			if e.name == "tokens revoked" && i > 0 {
+				p.ids[refShare], _ = p.share(t, p.ids[refReport], map[string]any{})
+				q = w.build(op, op.Path, sampleFor(op), p.own, func(name string) bool { return name != "teams[]" && name != "teams" })
+			}
+			tried++
+		}
+	}
+	if tried < 30 {
+		t.Errorf("only %d streams were tried", tried)
+	}
+}
+
+// TestS8_Uploads: who loses their rights while a file arrives is told so soon, however slowly it is sent, and nothing is
+// left of it.
+func TestS8_Uploads(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.a
+	for n, rows := 0, w.App.Operations(); n < len(rows); n++ {
+		op := &rows[n]
+		if op.Upload == nil {
+			continue
+		}
+		for _, e := range personEndings() {
+			as, end := e.begin(t, p)
+			q := ask{method: op.Method, target: op.Path, changes: []gatewaytest.Request{gatewaytest.Body(op.Upload[0], op.UploadExamples[0])}}
+			h := p.hold(t, op, q, as)
+			send(t, h.conn, string(h.body[:5]))
+			before := p.export(t)
+			end()
+			if code, body := h.answer(t); code != http.StatusForbidden { // though nothing more is sent
+				t.Errorf("%s: %s: %d %.300s", op.Name, e.name, code, body)
+			}
+			if e.open {
+				p.setState(t, "org.resume")
+			}
+			if a := p.asAdmin().do(t, http.MethodGet, op.Path, "", 200, ""); strings.Contains(a.Text(), `"state":"running"`) || strings.Count(a.Text(), `"state":`) != 1 {
+				t.Errorf("%s: %s: left: %s", op.Name, e.name, a.Text())
+			}
+			if e.name == "session ended" && p.export(t) != before {
+				t.Errorf("%s: %s: something was changed", op.Name, e.name)
+			}
+		}
+	}
+}
+
+// TestS8_Jobs: an import whose beginner loses the rights, or whose organization is suspended, stores nothing more, and says so.
+func TestS8_Jobs(t *testing.T) {
+	t.Parallel()
+	held := newBetween()
+	w := newWorld(t, held.option)
+	p := w.a
+	why := map[string]string{"role dropped": "may not import", "organization of the person suspended": "was suspended"}
+	for i, e := range append([]ending{personEndings()[0]}, personEndings()...) {
+		for _, at := range []string{"count contacts", "write roles"} { // before anything is stored, and before what follows
+			as, end := e.begin(t, p)
+			if i == 0 {
+				end = func() {}
+			}
+			mark := fmt.Sprintf("job%d%s", i, at[:5])
+			lines := fmt.Sprintf(`{"kind":"role","name":"%s","permissions":["contacts"]}`+"\n"+`{"kind":"user","id":%d,"name":"%[1]s-made","email":"%[1]s@example.com","roles":["%[1]s"]}`+"\n"+`{"kind":"contact","email":"%[1]s-made@example.com"}`+"\n", mark, 9_000_000-1000*(2*i+len(at)%2)) // below those that are given from now on
+			held.what.Store(&at)
+			a := p.Do(t, http.MethodPost, "/api/import", as, gatewaytest.Body("application/x-ndjson", lines))
+			id, _ := a.Field("id").(string)
+			<-held.reached
+			end()
+			held.goOn <- struct{}{}
+			if e.open {
+				until(t, "the import has ended", func() bool { return strings.Contains(p.Log.String(), `"import":"`+id+`","lines"`) })
+				p.setState(t, "org.resume")
+			}
+			a = importEnded(t, p.Org, gatewaytest.Cookie(p.adminCookie), id)
+			said, _ := a.Field("message").(string)
+			made := strings.Count(p.export(t), mark+"-made")
+			if i == 0 {
+				if a.Field("state") != "done" || made != 2 {
+					t.Errorf("nothing ended: %s", a.Body)
+				}
+				continue
+			}
+			if a.Field("state") != "failed" || !strings.Contains(said, cmp.Or(why[e.name], "session in which it was begun was ended")) {
+				t.Errorf("%s, %s: %s", e.name, at, a.Body)
+			}
+			if made > 0 {
+				t.Errorf("%s, %s: %d records were made", e.name, at, made)
+			}
+		}
+	}
+}

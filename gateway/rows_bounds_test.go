@@ -15,8 +15,8 @@ import (
 	"tenantry/gateway/gatewaytest"
 )
 
-// bound is a value at a limit that a row declares, or just beyond it.
-type bound struct {
+// rowBound is a value at a limit that a row declares, or just beyond it.
+type rowBound struct {
 	name   string
 	value  any
 	beyond bool
@@ -24,11 +24,11 @@ type bound struct {
 
 // boundsOf returns the values to try, those beyond first, because one that is right can use
 // up what the call needs.
-func boundsOf(b api.Bounds, enum []string, shape api.Shape) []bound {
-	var beyond, within []bound
+func boundsOf(b api.Bounds, enum []string, shape api.Shape) []rowBound {
+	var beyond, within []rowBound
 	number := func(name string, at, past int64) {
-		within = append(within, bound{name, big.NewInt(at), false})
-		beyond = append(beyond, bound{name, new(big.Int).Add(big.NewInt(at), big.NewInt(past)), true})
+		within = append(within, rowBound{name, big.NewInt(at), false})
+		beyond = append(beyond, rowBound{name, new(big.Int).Add(big.NewInt(at), big.NewInt(past)), true})
 	}
 	text := func(n int) string { return strings.Repeat("a", n) }
 	if b.Least != 0 {
@@ -38,27 +38,27 @@ func boundsOf(b api.Bounds, enum []string, shape api.Shape) []bound {
 		number("maximum", b.Most, 1)
 	}
 	if b.MinLength != 0 {
-		within = append(within, bound{"minLength", text(b.MinLength), false})
-		beyond = append(beyond, bound{"minLength", text(b.MinLength - 1), true})
+		within = append(within, rowBound{"minLength", text(b.MinLength), false})
+		beyond = append(beyond, rowBound{"minLength", text(b.MinLength - 1), true})
 	}
 	if b.MaxLength != 0 {
-		within = append(within, bound{"maxLength", text(b.MaxLength), false})
-		beyond = append(beyond, bound{"maxLength", text(b.MaxLength + 1), true})
+		within = append(within, rowBound{"maxLength", text(b.MaxLength), false})
+		beyond = append(beyond, rowBound{"maxLength", text(b.MaxLength + 1), true})
 	}
 	if b.Pattern != "" {
 		pattern := regexp.MustCompile(b.Pattern)
 		for _, candidate := range []string{"aa", "a1", "a_", "z", "Aa", "a b", "ä", "a\x01", "a\x9f", " ", "1a", "a\n"} {
-			beyond = append(beyond, bound{"pattern", candidate, !pattern.MatchString(candidate)})
+			beyond = append(beyond, rowBound{"pattern", candidate, !pattern.MatchString(candidate)})
 		}
 	}
 	for _, value := range enum {
-		within = append(within, bound{"enum", value, false})
+		within = append(within, rowBound{"enum", value, false})
 	}
 	if len(enum) > 0 {
-		beyond = append(beyond, bound{"enum", enum[0] + "x", true}, bound{"enum", "", true})
+		beyond = append(beyond, rowBound{"enum", enum[0] + "x", true}, rowBound{"enum", "", true})
 	}
 	if shape == api.Integer {
-		beyond = append(beyond, bound{"type", "x", true}, bound{"type", "1.5", true})
+		beyond = append(beyond, rowBound{"type", "x", true}, rowBound{"type", "1.5", true})
 	}
 	return append(beyond, within...)
 }
@@ -124,7 +124,7 @@ func TestDeclaredBoundsHold(t *testing.T) {
 
 // tryBound makes the call. A value beyond a bound is a 422 that names the parameter or field,
 // or a missing record where it is an identifier; one at it is not refused for its own sake.
-func (p *party) tryBound(t *testing.T, c clientCall, name string, b bound, identifier bool) {
+func (p *party) tryBound(t *testing.T, c clientCall, name string, b rowBound, identifier bool) {
 	t.Helper()
 	text := func(v any) string {
 		switch v := v.(type) {

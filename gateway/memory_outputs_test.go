@@ -1,0 +1,116 @@
+package gateway_test
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"testing"
+	"time"
+)
+
+// outputDemands are the dearest answers: of many long texts, as pages, reports and exports.
+func outputDemands() []demand {
+	get := func(name, path string, as ...string) demand {
+		return demand{name, storeLongTexts, func(ctx context.Context, at *bound) error {
+			var header []string
+			for _, who := range as {
+				switch who {
+				case "key":
+					header = append(header, "x-service-token", at.key)
+				case "session":
+					header = append(header, "Cookie", at.cookie.Name+"="+at.cookie.Value)
+				default:
+					header = append(header, "Accept-Encoding", who)
+				}
+			}
+			return answered(at.send(ctx, http.MethodGet, path, nil, header...))
+		}}
+	}
+	const records = "/api/custom/objects/long/records"
+	return []demand{
+		get("a page of long texts", records+"?per_page=1000", "key"),
+		get("a sorted page of long texts, compressed", records+"?per_page=1000&sort=-text", "key", "gzip"),
+		get("words in long texts", records+"?per_page=1000&q=ab", "key"),
+		get("a report's rows", "/api/custom-reports/"+docID(longList)+"/run?per_page=1000", "key"),
+		get("a report's groups", "/api/custom-reports/"+docID(longGroups)+"/run?per_page=1000", "key"),
+		get("an open report, by nobody", "/api/reports/shared/"+longPID+"?data=1"),
+		get("an open report's groups, by nobody", "/api/reports/shared/"+longPID+"/"+docID(longGroups)+"?data=1", "gzip"),
+		get("an open report's page", "/shared/reports/"+longPID),
+		get("an open report's file", "/api/reports/shared/"+longPID+"/export?format=csv"),
+		get("a file of records", records+"/export?format=csv", "key"),
+		get("a page of the console", "/objects/long/records?per_page=1000", "session"),
+		{"a bundle, read slowly", storeLongTexts, readSlowly("/api/export")},
+	}
+}
+
+const (
+	longList   = 0xa1
+	longGroups = 0xa2
+	longPID    = "open-report-of-long-texts"
+	longText   = 200_000 // bytes of each
+)
+
+// storeLongTexts stores records with long texts, and reports of them, once in an organization.
+func storeLongTexts(t *testing.T, at *bound) {
+	t.Helper()
+	if at.left["long texts"] != "" {
+		return
+	}
+	at.left["long texts"] = "stored"
+	many := 60
+	if os.Getenv("TENANTRY_TEST_LONG") != "" {
+		many = 400
+	}
+	report := func(id int, more string) string {
+		return `{"kind":"custom_report","id":"` + docID(id) + `","title":"Long","class":"Records","source":"long","secure":false,"exportable":true,` + more + `}`
+	}
+	lines := []string{
+		`{"kind":"custom_object","name":"long","label":"Long","label_plural":"Longs","schema":{"text":{"title":"Text","type":"LongText"}}}`,
+		report(longGroups, `"query":{"group_by":[{"field":"text"}],"measures":[{"op":"count"},{"op":"max","field":"text"}],"limit":10000}`),
+		report(longList, `"pid":"`+longPID+`","query":{"fields":["text"],"limit":10000},"child_reports":["`+docID(longGroups)+`"]`),
+	}
+	random := rand.NewChaCha8([32]byte{1})
+	text := make([]byte, longText/2)
+	for range many {
+		_, _ = random.Read(text)
+		lines = append(lines, `{"kind":"record","object":"long","values":{"text":"`+hex.EncodeToString(text)+`"}}`)
+	}
+	at.org.Import(t, lines...)
+}
+
+// readSlowly reads an answer with pauses, as who keeps a connection open does.
+func readSlowly(path string) func(context.Context, *bound) error {
+	return func(ctx context.Context, at *bound) error {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, at.base+path, http.NoBody)
+		if err != nil {
+			return err
+		}
+		r.Host = at.host
+		r.AddCookie(at.cookie)
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		first, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+		for pause := 0; err == nil && pause < 20; pause++ {
+			time.Sleep(100 * time.Millisecond)
+			_, err = io.CopyN(io.Discard, resp.Body, 1<<20)
+		}
+		if err == nil {
+			_, err = io.Copy(io.Discard, resp.Body)
+		}
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+		if err = answered(resp.StatusCode, first, err); err != nil {
+			return fmt.Errorf("read slowly: %w", err)
+		}
+		return nil
+	}
+}

@@ -39,10 +39,10 @@ type demand struct {
 
 // bound is where a demand is made: an organization of the process whose memory is measured.
 type bound struct {
-	base   string // http://127.0.0.1:port, without a slash at the end
-	host   string // of the organization; send sets it
-	key    string // server_full, with all permissions
-	cookie *http.Cookie
+	base   string       // http://127.0.0.1:port, without a slash at the end
+	host   string       // of the organization; send sets it
+	key    string       // server_full, with all permissions
+	cookie *http.Cookie // of an administrator
 	// org is the organization while prepare runs, and nil afterwards: it is then served by another process.
 	org *gatewaytest.Org
 	// left is what prepare leaves for ask.
@@ -69,6 +69,32 @@ func (at *bound) send(ctx context.Context, method, path string, content io.Reade
 		_, err = io.Copy(io.Discard, resp.Body)
 	}
 	return resp.StatusCode, body, err
+}
+
+// signIn begins the session of the administrator, unless there is one.
+func (at *bound) signIn(ctx context.Context, t *testing.T) {
+	t.Helper()
+	if at.cookie != nil {
+		return
+	}
+	slug, _, _ := strings.Cut(at.host, ".")
+	body := fmt.Sprintf(`{"email":"%s@example.com","password":%q}`, slug, gatewaytest.Password)
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, at.base+"/auth/sign-in", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Host = at.host
+	r.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if cookies := resp.Cookies(); len(cookies) == 1 {
+		at.cookie = cookies[0]
+		return
+	}
+	t.Fatalf("signing in at %s: %d", at.host, resp.StatusCode)
 }
 
 // answered returns an error where a call was not answered by the program: with a success, or a refusal in its own words.
@@ -117,6 +143,10 @@ func TestX9_MemoryIsBounded(t *testing.T) {
 	var neighbours, callers sync.WaitGroup
 	done := make(chan struct{})
 	neighbour.base = measured.base
+	for _, a := range asked {
+		a.at.base = measured.base
+		a.at.signIn(ctx, t)
+	}
 	neighbours.Go(func() {
 		for {
 			code, body, err := neighbour.send(ctx, http.MethodGet, "/api/contacts?per_page=10", nil, "x-service-token", neighbour.key)
@@ -136,7 +166,6 @@ func TestX9_MemoryIsBounded(t *testing.T) {
 	})
 	for i := range asked {
 		a := &asked[i]
-		a.at.base = measured.base
 		for range size.connections {
 			callers.Go(func() {
 				for range size.rounds {
@@ -171,8 +200,8 @@ func prepareDemands(t *testing.T, folder string, demands []demand, all bool) (as
 	g := gatewaytest.Start(t, inFolder(folder))
 	open := func(slug string) *bound {
 		o := g.Org(t, slug)
-		_, cookie := o.Person(t, slug+"@example.com", func(u *control.NewUser) { u.Roles = []string{"admin"} })
-		return &bound{base: strings.TrimSuffix(g.URL("/"), "/"), host: o.Host, key: o.Key(t, tenants.AllPermissions()...), cookie: cookie, org: o, left: map[string]string{}}
+		o.Person(t, slug+"@example.com", func(u *control.NewUser) { u.Roles = []string{"admin"} })
+		return &bound{base: strings.TrimSuffix(g.URL("/"), "/"), host: o.Host, key: o.Key(t, tenants.AllPermissions()...), org: o, left: map[string]string{}}
 	}
 	const organizations = 6
 	for n := range organizations {

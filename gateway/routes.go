@@ -17,6 +17,9 @@ import (
 	"tenantry/tenants/limits"
 )
 
+// answerRoom is the room for large answers, in bytes for each unit of work in flight.
+const answerRoom = 384 << 10
+
 // routes makes the handler of the public listener from the operation rows.
 func (a *App) routes(registry *prometheus.Registry) (http.Handler, []api.Operation, error) {
 	proxies := make([]netip.Prefix, 0, len(a.cfg.TrustedProxies))
@@ -34,8 +37,9 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []api.Operati
 	// As many bodies can be read as half of the work would fill with the largest.
 	inFlight := int64(a.cfg.Limits.InFlight)
 	work, bodies := limits.NewFlight(inFlight), limits.NewFlight(inFlight*api.MaxBodyLimit/2)
+	answers := limits.NewFlight(inFlight * answerRoom)
 	pipeline := middleware.New(middleware.Options{
-		Tenants: a.directory, Keys: a.keys, Sessions: a.sessions, Needs: a.keys.NeedsOf, Limits: a.limiter, Work: work, Bodies: bodies, Audit: a.audit, Repeats: a.repeats, Log: a.log,
+		Tenants: a.directory, Keys: a.keys, Sessions: a.sessions, Needs: a.keys.NeedsOf, Limits: a.limiter, Work: work, Bodies: bodies, Answers: answers, Audit: a.audit, Repeats: a.repeats, Log: a.log,
 		Metrics: middleware.NewMetrics(registry), Usage: a.usage, Requests: a.requests, Tracer: a.telemetry.Tracer(), Proxies: proxies,
 		Cookie: cookie, BaseURL: a.baseURL, Expired: a.expired,
 	})
@@ -45,7 +49,9 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []api.Operati
 		Name: "tenantry_in_flight", Help: "Weight of the requests being answered; reports, lists, exports and bulk calls weigh 4, others 1.",
 	}, func() float64 { return float64(work.Used()) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "tenantry_bodies_bytes", Help: "Bytes that the bodies being read may take.",
-	}, func() float64 { return float64(bodies.Used()) }))
+	}, func() float64 { return float64(bodies.Used()) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "tenantry_answers_bytes", Help: "Bytes that the large answers being made and sent may take.",
+	}, func() float64 { return float64(answers.Used()) }))
 	for of := range a.inMemory() {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "tenantry_kept", Help: "Things that are kept in memory of organizations.", ConstLabels: prometheus.Labels{"of": of},

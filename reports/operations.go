@@ -245,10 +245,11 @@ func (m *Module) listShares(ctx context.Context, c *api.Call, r *Report, in list
 	if err != nil {
 		return out, err
 	}
-	found, left, count, err := m.Issued.In(c.Workspace).Page(ctx, q, of)
+	page, count, err := m.Issued.In(c.Workspace).Page(ctx, q, of)
 	if err != nil {
 		return out, err
 	}
+	found := page.Records
 	shares := make([]IssuedShare, len(found))
 	for i, s := range found {
 		shares[i] = IssuedShare{
@@ -259,7 +260,7 @@ func (m *Module) listShares(ctx context.Context, c *api.Call, r *Report, in list
 			shares[i].Params = s.Params
 		}
 	}
-	part, err := api.PartOf(in.Following, follows, count, shares, left, func(last int) string {
+	part, err := api.PartOf(c, in.Following, follows, count, shares, page.Left, page.Cut, func(last int) string {
 		return fmt.Sprintf("%d-%s", found[last].CreatedAt, found[last].ID)
 	})
 	return SharePage(part), err

@@ -23,6 +23,8 @@ const (
 	MaxSorts    = 8
 	MaxRows     = store.MaxLimit
 	DefaultRows = 1_000
+	// MaxBytes is how much the rows of a run take at most: what is beyond is cut, and the run says so.
+	MaxBytes = api.PageBytes
 )
 
 // Query is what a report asks. It keeps the JSON it was written in, so that reading and

@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -10,14 +11,16 @@ import (
 	"sync"
 	"time"
 
+	"tenantry/backends/store"
+	"tenantry/internal/request"
 	"tenantry/tenants"
 )
 
 // Bounds of the rows that are kept.
 const (
 	maxKept      = 256      // results
-	maxKeptBytes = 32 << 20 // together, about
-	maxResult    = 4 << 20  // of one result
+	maxKeptBytes = 16 << 20 // together, about
+	maxResult    = 2 << 20  // of one result
 )
 
 // runKey stands for everything that a run's rows depend on besides the data itself.
@@ -69,7 +72,7 @@ func newReuse(moment time.Duration, now func() time.Time) *reuse {
 
 var errRunBroke = errors.New("the run that this reader waited for broke off")
 
-// do returns what ask finds, or found for somebody else a moment ago. ask runs in the call of the
+// do returns what ask finds, or found for somebody else a moment ago, which is then held in the room of this reader, too. ask runs in the call of the
 // first reader and outlives that reader's cancellation while others wait for it; its
 // context ends when the last of them has gone.
 func (u *reuse) do(ctx context.Context, key runKey, ask func(context.Context) (found, error)) (found, error) {
@@ -78,7 +81,7 @@ func (u *reuse) do(ctx context.Context, key runKey, ask func(context.Context) (f
 	if r != nil && !r.ended.IsZero() {
 		if u.now().Sub(r.ended) < u.moment {
 			u.mu.Unlock()
-			return r.found, nil
+			return r.found, r.found.hold(ctx)
 		}
 		u.drop(r)
 		r = nil
@@ -88,7 +91,7 @@ func (u *reuse) do(ctx context.Context, key runKey, ask func(context.Context) (f
 		u.mu.Unlock()
 		select {
 		case <-r.done:
-			return r.found, r.err
+			return r.found, cmp.Or(r.err, r.found.hold(ctx))
 		case <-ctx.Done():
 			u.leave(r)
 			return found{}, ctx.Err()
@@ -125,7 +128,7 @@ func (u *reuse) end(r *sharedRun) {
 	r.ended = u.now()
 	close(r.done)
 	if r.err == nil {
-		r.size = r.found.size()
+		r.size = int(r.found.size())
 	}
 	if r.err != nil || u.moment <= 0 || r.size > maxResult || u.runs[r.key] != r {
 		u.drop(r)
@@ -153,27 +156,21 @@ func (u *reuse) drop(r *sharedRun) {
 }
 
 // size returns about how many bytes the rows take.
-func (f *found) size() int {
-	const value = 32 // an interface and what it points to
-	n := 1024
-	for _, row := range f.data.Rows {
-		n += value
-		for _, v := range row {
-			n += value
-			switch x := v.(type) {
-			case string:
-				n += len(x)
-			case []string:
-				for _, s := range x {
-					n += value + len(s)
-				}
-			case []any:
-				for _, e := range x {
-					s, _ := e.(string)
-					n += value + len(s)
-				}
-			}
+func (f *found) size() int64 {
+	n := int64(1024)
+	if f.data != nil {
+		for _, row := range f.data.Rows {
+			n += store.RowSize(row)
 		}
 	}
 	return n
+}
+
+// hold finds room for rows that somebody else has asked for.
+func (f *found) hold(ctx context.Context) error {
+	r := request.From(ctx)
+	if r == nil || r.Room == nil || f.size() <= store.UnweighedBytes {
+		return nil
+	}
+	return r.Room.Hold(ctx, f.size()-store.UnweighedBytes)
 }

@@ -31,7 +31,7 @@ type Rows struct {
 	Pages     int64    `json:"pages"`
 	Count     int64    `json:"count" doc:"How many rows the report has, within the limit of its query"`
 	Results   [][]any  `json:"results" doc:"The rows; each has one value for every column, null where there is none"`
-	Truncated bool     `json:"truncated" doc:"Whether there is more than the limit let through"`
+	Truncated bool     `json:"truncated" doc:"Whether there is more than the limit let through, or than a page takes: 4 MiB"`
 }
 
 // planFor binds a report for those who keep it: to what they see of what its readers see. They set every
@@ -144,8 +144,11 @@ func (m *Module) exported(ctx context.Context, c *api.Call, in export.Asked, tit
 	if err != nil {
 		return api.Result{}, err
 	}
-	if !plan.limited && data.Truncated {
+	if !plan.limited && (data.Total > plan.limit || plan.list == nil && data.Truncated && !data.cut) {
 		return api.Result{}, fault.One("query", fault.Length, "the report has more than %d rows: give its query a filter or a limit", plan.limit)
+	}
+	if plan.list == nil && data.cut { // groups are not read in parts
+		return api.Result{}, fault.One("query", fault.Length, "the groups of the report take more than %d MiB: give its query a filter or a limit", MaxBytes>>20)
 	}
 	plan.countAhead = false
 	return answerRows(c, in, title, plan.Columns, func(ctx context.Context, write func([][]any) error) error {
@@ -153,7 +156,7 @@ func (m *Module) exported(ctx context.Context, c *api.Call, in export.Asked, tit
 			if err := write(data.Rows); err != nil {
 				return err
 			}
-			if at.from += at.most; at.most == 0 || len(data.Rows) < at.most || at.from >= plan.limit {
+			if at.from += data.read; at.most == 0 || data.read < at.most && !data.cut || at.from >= plan.limit {
 				return nil
 			}
 			var err error

@@ -18,7 +18,10 @@ type Data struct {
 	// Total counts what there is: for a list of rows all records that match, also those
 	// beyond the limit; for groups the groups answered.
 	Total     int  `json:"total" doc:"Of a list, how many records match in all; of groups, how many are answered"`
-	Truncated bool `json:"truncated" doc:"Whether there is more than the limit let through"`
+	Truncated bool `json:"truncated" doc:"Whether there is more than was let through by the limit, or by what the rows of a run may take: 4 MiB"`
+
+	cut  bool // the budget of bytes ended the rows
+	read int  // how many records its rows were read of
 }
 
 // RunRequest is what a Provider is asked.
@@ -77,7 +80,9 @@ func (p *Plan) runList(ctx context.Context, data *Data) error {
 	}
 	questions := []func() error{func() (err error) {
 		if most > 0 { // else none
-			data.Rows, err = p.table.Select(ctx, p.list, store.Query{Filter: p.where, Sort: p.orders, Limit: most, Offset: p.from, LeaveOut: !p.whole})
+			data.Rows, data.cut, err = p.table.Select(ctx, p.list, store.Query{
+				Filter: p.where, Sort: p.orders, Limit: most, Offset: p.from, LeaveOut: !p.whole, Bytes: p.bytes(),
+			})
 		}
 		return err
 	}}
@@ -92,11 +97,12 @@ func (p *Plan) runList(ctx context.Context, data *Data) error {
 		return err
 	}
 	read := len(data.Rows)
+	data.read = read
 	if read > 0 {
 		data.Total = p.from + read
 	}
 	data.Rows = slices.DeleteFunc(data.Rows, func(row []any) bool { return row == nil }) // those that cannot be read
-	if read < most && p.from == 0 {
+	if read < most && p.from == 0 && !data.cut {
 		return nil
 	}
 	if !p.countAhead && p.most == 0 {
@@ -106,21 +112,29 @@ func (p *Plan) runList(ctx context.Context, data *Data) error {
 		return countErr
 	}
 	data.Total = max(int(n), data.Total)
-	data.Truncated = data.Total > p.limit
+	data.Truncated = data.Total > p.limit || data.cut
 	return nil
+}
+
+// bytes is the budget of a run, or of one of the parts in which all rows are read.
+func (p *Plan) bytes() int64 {
+	if p.whole && p.list != nil {
+		return store.BatchBytes
+	}
+	return MaxBytes
 }
 
 func (p *Plan) runAggregation(ctx context.Context, data *Data) error {
 	// One more than wanted tells whether there is more. At the store's own cap that
 	// cannot be asked, so a full answer counts as cut.
 	ask := min(p.limit+1, store.MaxLimit)
-	rows, err := p.table.Aggregate(ctx, store.Aggregation{
-		Filter: p.where, Groups: p.groups, Measures: p.measure, Sort: p.ranks, Limit: ask,
+	rows, cut, err := p.table.Aggregate(ctx, store.Aggregation{
+		Filter: p.where, Groups: p.groups, Measures: p.measure, Sort: p.ranks, Limit: ask, Bytes: p.bytes(),
 	})
 	if err != nil {
 		return err
 	}
-	data.Truncated = len(rows) >= ask
+	data.cut, data.Truncated = cut, len(rows) >= ask || cut
 	data.Rows = rows[:min(len(rows), p.limit)]
 	data.Total = len(data.Rows)
 	if p.most > 0 {

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"fmt"
+
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
 )
@@ -13,6 +15,9 @@ type Paging struct {
 
 // MostPerPage is how many records a page has at most.
 const MostPerPage = 1000
+
+// PageBytes is how much the records of a page take at most, decoded: a page that would be larger ends early.
+const PageBytes = 4 << 20
 
 // Limit returns how many records the page has at most.
 func (p Paging) Limit() int { return int(min(p.PerPage, MostPerPage)) }
@@ -48,6 +53,7 @@ type Following struct {
 // Span bounds a question about a list to the page, or to a part and one record more, which says that there is more; follows tells
 // which. What comes after a place in the list matches beyond, which is not ok where that is none. What is wrong is noted.
 func (p Following) Span(c *Call, q *store.Query, errs *fault.List, beyond func(place string) (f store.Filter, ok bool)) (follows bool) {
+	q.Bytes = PageBytes
 	if q.Limit, follows = p.Limit(), c.Query.Has("after"); !follows {
 		q.Offset = p.Offset()
 		return false
@@ -69,7 +75,7 @@ func (p Following) Span(c *Call, q *store.Query, errs *fault.List, beyond func(p
 type Part[T any] struct {
 	Page    int64   `json:"page,omitempty" doc:"The page asked for. Left out with after."`
 	Pages   *int64  `json:"pages,omitempty" doc:"How many pages there are; 0 where there is nothing. Left out with after."`
-	Next    *string `json:"next,omitempty" doc:"What to send as after for the records that follow; empty at the end. Left out with page."`
+	Next    *string `json:"next,omitempty" doc:"What to send as after for the records that follow; empty at the end. With page it is there only where the page ends early, because its records are large: the rest of the page and what follows it come after that."`
 	Count   int64   `json:"count" doc:"How many records match in all."`
 	Results []T     `json:"results" doc:"The records."`
 }
@@ -81,15 +87,18 @@ func OnePage[T any](record T) Part[T] {
 }
 
 // PartOf returns the page or part that was asked for, of a list of that many: of those found in its Span, but left, which cannot
-// be read. A part ends where at says of the last one that it shows. Error: *store.UnreadableError where it shows none and there are more.
-func PartOf[T any](p Following, follows bool, count int64, found []T, left int, at func(last int) string) (Part[T], error) {
+// be read, and ended early where cut is set. A part, and a page that ends early, ends where at says of the last one that it
+// shows. Error: *store.UnreadableError where it shows none and there are more.
+func PartOf[T any](c *Call, p Following, follows bool, count int64, found []T, left int, cut bool, at func(last int) string) (Part[T], error) {
 	limit, pages, next := p.Limit(), p.Pages(count), ""
 	out := Part[T]{Count: count, Results: found[:min(limit, len(found))]}
 	if !follows {
-		out.Page, out.Pages = p.Page, &pages
-		return out, nil
+		if out.Page, out.Pages = p.Page, &pages; !cut {
+			return out, nil
+		}
+		c.Header.Set("X-Warning", fmt.Sprintf("the page ends early, after %d records, because they are large; next says where to go on", len(found)))
 	}
-	if len(found)+left > limit {
+	if len(found)+left > limit || cut {
 		if len(found) == 0 { // nothing says where to go on
 			return Part[T]{}, &store.UnreadableError{Kind: "record", Reason: "it is one of a whole page"}
 		}

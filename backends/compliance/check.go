@@ -79,11 +79,11 @@ func (m *Module) checkAll(ctx context.Context, c *api.Call, in api.Following) (o
 	if err := errs.Err(); err != nil {
 		return out, err
 	}
-	found, left, count, err := m.check(ctx, c, q, store.Filter{})
+	found, count, err := m.check(ctx, c, q, store.Filter{})
 	if err != nil {
 		return out, err
 	}
-	part, err := api.PartOf(in, follows, count, found, left, func(last int) string { return found[last].Contact })
+	part, err := api.PartOf(c, in, follows, count, found.Records, found.Left, found.Cut, func(last int) string { return found.Records[last].Contact })
 	return CheckedPage(part), err
 }
 
@@ -92,26 +92,25 @@ func (m *Module) checkOne(ctx context.Context, c *api.Call, in one) (Checked, er
 		return Checked{}, api.NotFound("Contact not found")
 	}
 	which := store.Eq("id", in.ID)
-	found, _, _, err := m.check(ctx, c, store.Query{Filter: which, Limit: 1}, which)
-	if err == nil && len(found) == 0 {
+	found, _, err := m.check(ctx, c, store.Query{Filter: which, Limit: 1}, which)
+	if err == nil && len(found.Records) == 0 {
 		err = api.NotFound("Contact not found")
 	}
 	if err != nil {
 		return Checked{}, err
 	}
-	return found[0], nil
+	return found.Records[0], nil
 }
 
-// check returns what the settings say of the contacts that the question finds, without those that cannot be read, how many these
-// are, and how many match of in all.
-func (m *Module) check(ctx context.Context, c *api.Call, q store.Query, of store.Filter) (out []Checked, left int, count int64, err error) {
+// check returns what the settings say of the contacts that the question finds, and how many match of in all.
+func (m *Module) check(ctx context.Context, c *api.Call, q store.Query, of store.Filter) (out store.Found[Checked], count int64, err error) {
 	var rows [][]any
 	var asked *Settings
 	err = together.Do(c.Workspace.Remote(), func() (err error) {
 		asked, err = m.Settings.In(c.Workspace).First(ctx, store.Query{})
 		return err
 	}, func() (err error) {
-		rows, err = m.deps.Contacts(c.Workspace).Select(ctx, []store.Field{store.F("id")}, q)
+		rows, out.Cut, err = m.deps.Contacts(c.Workspace).Select(ctx, []store.Field{store.F("id")}, q)
 		return err
 	}, func() (err error) {
 		count, err = m.deps.Contacts(c.Workspace).Count(ctx, of)
@@ -121,22 +120,22 @@ func (m *Module) check(ctx context.Context, c *api.Call, q store.Query, of store
 		err = fault.One("enabled", fault.Required, "compliance is not enabled, so nothing is checked")
 	}
 	if err != nil {
-		return nil, 0, 0, err
+		return out, 0, err
 	}
 	all := len(rows)
 	rows = slices.DeleteFunc(rows, func(row []any) bool { return row == nil }) // those that cannot be read
-	if left, out = all-len(rows), make([]Checked, len(rows)); len(rows) == 0 {
-		return out, left, count, nil
+	if out.Left, out.Records = all-len(rows), make([]Checked, len(rows)); len(rows) == 0 {
+		return out, count, nil
 	}
 	met, err := m.lessons(ctx, c.Workspace, asked, rows)
 	if err != nil {
-		return nil, 0, 0, err
+		return out, 0, err
 	}
 	for i, row := range rows {
 		id, _ := row[0].(string)
-		out[i] = met.judge(id)
+		out.Records[i] = met.judge(id)
 	}
-	return out, left, count, nil
+	return out, count, nil
 }
 
 // needs are what one lesson of a contact must meet: each of them by itself, and the last all of them. met
@@ -224,7 +223,7 @@ func (m *Module) lessons(ctx context.Context, ws *store.Workspace, s *Settings, 
 		for _, need := range asked {
 			n := len(questions)
 			questions = append(questions, func() (err error) {
-				found[n], err = all.Table.Aggregate(ctx, store.Aggregation{
+				found[n], _, err = all.Table.Aggregate(ctx, store.Aggregation{
 					Filter: store.All(all.Of, store.Where(contact.Ref, store.OpIn, ids...), need.where(tags.Ref)),
 					Groups: []store.Group{{Field: contact.Ref}}, Measures: []store.Measure{{Op: store.MeasureCount}}, Limit: len(ids),
 				})

@@ -116,7 +116,7 @@ func (m *Module) Names(ctx context.Context, ws *store.Workspace, ids []string) (
 	if len(wanted) > store.MaxLimit {
 		return nil, fmt.Errorf("names of %d contacts asked for, at most %d are given at once", len(wanted), store.MaxLimit)
 	}
-	rows, err := m.Contacts.Table(ws).Select(ctx,
+	rows, _, err := m.Contacts.Table(ws).Select(ctx,
 		[]store.Field{store.F("id"), store.F("first_name"), store.F("last_name"), store.F("email")},
 		store.Query{Filter: store.In("id", wanted...), Sort: []store.Order{store.Asc("id")}, Limit: len(wanted), LeaveOut: true})
 	if err != nil {

@@ -35,7 +35,7 @@ func (s *serves[T]) export() api.Operation {
 	return row
 }
 
-// exportBatch is how many records of an export are read at once.
+// exportBatch is how many records of an export are read at once, as far as store.BatchBytes goes.
 const exportBatch = 500
 
 func (s *serves[T]) written(ctx context.Context, c *api.Call, in exporting) (api.Result, error) {
@@ -57,18 +57,19 @@ func (s *serves[T]) written(ctx context.Context, c *api.Call, in exporting) (api
 	}
 	defined, _ := known.Fields(s.of.DefinedBy, definition)
 	columns, cells := s.columns(c, defined)
-	q.Limit = exportBatch
+	q.Limit, q.Bytes = exportBatch, store.BatchBytes
 	return export.Answer(c, in.Asked, s.Name, columns, func(ctx context.Context, w *export.Writer) error {
 		for {
-			found, err := s.in(c).Find(ctx, q)
+			part, err := s.in(c).FindPart(ctx, q)
 			if err != nil {
 				return err
 			}
+			found := part.Records
 			lines, err := s.results(ctx, c, found)
 			for i := 0; i < len(found) && err == nil; i++ {
 				err = w.Row(lines[i], func() []any { return cells(reflect.ValueOf(lines[i])) })
 			}
-			if err != nil || len(found) < q.Limit {
+			if err != nil || len(found) < q.Limit && !part.Cut {
 				return err
 			}
 			further, ok := s.beyond(s.cursor(&found[len(found)-1], order), order)

@@ -113,12 +113,12 @@ func (s *serves[T]) page(ctx context.Context, c *api.Call, in listing) (any, err
 	if err := errs.Err(); err != nil {
 		return nil, err
 	}
-	found, left, count, err := s.in(c).Page(ctx, q, where)
+	page, count, err := s.in(c).Page(ctx, q, where)
 	if err != nil {
 		return nil, err
 	}
-	found = append(lead, found...)
-	part, err := api.PartOf(in.Following, follows, count+int64(builtIn), found, left, func(last int) string {
+	found := append(lead, page.Records...)
+	part, err := api.PartOf(c, in.Following, follows, count+int64(builtIn), found, page.Left, page.Cut, func(last int) string {
 		if last < len(lead) {
 			return stored
 		}

@@ -64,15 +64,19 @@ func (s *serves[T]) expire(ctx context.Context, c *api.Call, before int64, ended
 		if ctx.Err() != nil {
 			return true, err
 		}
-		found, unread, _, failed := s.in(c).Page(ctx, store.Query{Filter: old, Sort: []store.Order{store.Asc("updated_at")}, State: store.Deleted, Limit: some, Offset: passed}, old)
-		if failed != nil || len(found)+unread == 0 {
+		found, failed := s.in(c).FindPart(ctx, store.Query{
+			Filter: old, Sort: []store.Order{store.Asc("updated_at")}, State: store.Deleted, Limit: some, Offset: passed,
+			LeaveOut: true, Bytes: store.BatchBytes,
+		})
+		if failed != nil || len(found.Records)+found.Left == 0 {
 			return left, cmp.Or(failed, err)
 		}
-		passed += unread
-		for i := range found {
-			switch failed := s.end(ctx, c, &found[i], func(*api.Call, *T) {}); {
+		passed += found.Left
+		for i := range found.Records {
+			rec := &found.Records[i]
+			switch failed := s.end(ctx, c, rec, func(*api.Call, *T) {}); {
 			case failed == nil:
-				ended(s.of.Meta(&found[i]).ID)
+				ended(s.of.Meta(rec).ID)
 			case errors.Is(failed, store.ErrConflict): // somebody else ended it, or brought it back
 				passed++
 			default:

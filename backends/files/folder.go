@@ -66,6 +66,9 @@ func (m *Module) readFolder(ctx context.Context, c *api.Call, ask listing) (answ
 		return answer, err
 	}
 	answer.FilesCount, answer.FoldersCount = files.count, folders.count
+	if files.cut || folders.cut {
+		c.Header.Set("X-Warning", "children are left out, because they are large; ask for pages with a smaller per_page")
+	}
 	if ask.Schema == "full" {
 		answer.Files = childList(m.fileAnswers(c, files.found, named), files.count, ask)
 		shown := make([]ChildFolder, len(folders.found))
@@ -98,6 +101,7 @@ type children[T any] struct {
 	state  store.State
 
 	found   []T
+	cut     bool  // there are more than a page may take
 	count   int64 // of all there are
 	counted bool
 }
@@ -111,21 +115,27 @@ func (k *children[T]) read(ctx context.Context, ask listing) (err error) {
 		return k.tally(ctx)
 	}
 	offset := max(ask.Page-1, 0) * ask.PerPage
-	q := store.Query{Filter: k.inside(), Sort: []store.Order{store.Asc(k.by)}, Limit: int(ask.PerPage), Offset: int(offset), State: k.state}
+	q := store.Query{Filter: k.inside(), Sort: []store.Order{store.Asc(k.by)}, Limit: int(ask.PerPage), Offset: int(offset), State: k.state, Bytes: api.PageBytes}
 	if offset > 0 {
 		k.counted = true
-		k.found, _, k.count, err = k.in.Page(ctx, q, q.Filter)
-		return err
+		return k.page(ctx, q)
 	}
-	k.found, err = k.in.Find(ctx, q)
+	found, err := k.in.FindPart(ctx, q)
 	if errors.As(err, new(*store.UnreadableError)) {
 		k.counted = true
-		k.found, _, k.count, err = k.in.Page(ctx, q, q.Filter)
-		return err
+		return k.page(ctx, q)
 	}
-	if n := int64(len(k.found)); n < ask.PerPage {
+	k.found, k.cut = found.Records, found.Cut
+	if n := int64(len(k.found)); n < ask.PerPage && !k.cut {
 		k.count, k.counted = n, true // the end is in sight: no need to count
 	}
+	return err
+}
+
+// page reads them, and counts all that there are.
+func (k *children[T]) page(ctx context.Context, q store.Query) error {
+	found, count, err := k.in.Page(ctx, q, q.Filter)
+	k.found, k.cut, k.count = found.Records, found.Cut, count
 	return err
 }
 

@@ -51,6 +51,9 @@ type Query struct {
 	State  State
 	// LeaveOut is for lists that are shown to somebody, and not for what all records are taken along by or decided on.
 	LeaveOut bool
+	// Bytes, where positive, ends the answer before the record with which all of them would take more than that, decoded, but not
+	// before the first. What is more than UnweighedBytes of it is held in the room of the request.
+	Bytes int64
 	// Shared spares the decoding of records that are read far more often than they change, as Peek does: nobody may
 	// change what their members point to.
 	Shared bool
@@ -122,11 +125,21 @@ func (w *Workspace) query(s *Spec, q Query) (driver.Query, error) {
 	return out, nil
 }
 
-// documents returns those of a kind that match.
-func (w *Workspace) documents(ctx context.Context, s *Spec, q Query) ([]driver.Document, error) {
+// documents returns those of a kind that match, or gives them to who takes them.
+func (w *Workspace) documents(ctx context.Context, s *Spec, q Query, take func(*driver.Document) error) ([]driver.Document, error) {
 	asked, err := w.query(s, q)
 	if err != nil {
 		return nil, err
+	}
+	var ended error
+	if part := w.part(s); take != nil {
+		asked.Take = func(d *driver.Document) error {
+			if d != nil {
+				d.ID = part.given(d.ID)
+			}
+			ended = take(d)
+			return ended
+		}
 	}
 	if asked.Offset > maxOffset {
 		return nil, translate(s, ctx.Err())
@@ -136,39 +149,91 @@ func (w *Workspace) documents(ctx context.Context, s *Spec, q Query) ([]driver.D
 		return nil, translate(s, err)
 	}
 	docs, err := drv.Find(ctx, asked)
+	if ended != nil {
+		return nil, ended // which is no failure of the engine
+	}
 	for i, part := 0, w.part(s); i < len(docs); i++ {
 		docs[i].ID = part.given(docs[i].ID)
 	}
 	return docs, translate(s, err)
 }
 
-// Find returns the matching records.
+// Find returns the matching records; with a budget of bytes as far as those go, see FindPart.
 func (c Collection[T]) Find(ctx context.Context, q Query) ([]T, error) {
-	found, _, err := c.find(ctx, q)
-	return found, err
+	found, err := c.FindPart(ctx, q)
+	return found.Records, err
 }
 
-// find is Find, and tells how many are left out.
-func (c Collection[T]) find(ctx context.Context, q Query) (found []T, left int, err error) {
-	docs, err := c.ws.documents(ctx, c.kind.spec, q)
-	if err != nil {
-		return nil, 0, err
+// Found are records that were found.
+type Found[T any] struct {
+	Records []T
+	Left    int  // how many cannot be read, and are left out
+	Cut     bool // Query.Bytes ended them before its Limit: there are more
+}
+
+// FindPart is Find, and tells how much of what there is was found.
+func (c Collection[T]) FindPart(ctx context.Context, q Query) (found Found[T], err error) {
+	if q.Bytes > 0 {
+		found.Cut, err = q.within(ctx, func(most int64) (bool, error) { return c.take(ctx, q, most, &found) })
+	} else {
+		err = c.findAll(ctx, q, &found)
 	}
-	found = make([]T, len(docs))
+	if err != nil {
+		return Found[T]{}, err
+	}
+	leftOut(ctx, found.Left)
+	return found, nil
+}
+
+func (c Collection[T]) findAll(ctx context.Context, q Query, found *Found[T]) error {
+	docs, err := c.ws.documents(ctx, c.kind.spec, q, nil)
+	if err != nil {
+		return err
+	}
+	found.Records = make([]T, len(docs))
 	for i := range docs {
-		at := i - left
-		err := c.read(&docs[i], &found[at], q.Shared)
+		at := i - found.Left
+		err := c.read(&docs[i], &found.Records[at], q.Shared)
 		if err == nil {
 			continue
 		}
 		if err = c.ws.unreadable(ctx, c.kind.spec, &docs[i], err); !q.LeaveOut {
-			return nil, 0, err
+			return err
 		}
-		found[at] = *new(T) // a part of it may be there
-		left++
+		found.Records[at] = *new(T) // a part of it may be there
+		found.Left++
 	}
-	leftOut(ctx, left)
-	return found[:len(docs)-left], left, nil
+	found.Records = found.Records[:len(docs)-found.Left]
+	return nil
+}
+
+// take finds records as far as so many bytes go, but one at least, while they are read. It reports whether there are more.
+func (c Collection[T]) take(ctx context.Context, q Query, most int64, found *Found[T]) (cut bool, err error) {
+	size := int64(0)
+	_, err = c.ws.documents(ctx, c.kind.spec, q, func(d *driver.Document) error {
+		if d == nil {
+			*found, size = Found[T]{Records: []T{}}, 0
+			return nil
+		}
+		if size += d.Size(); size > most && len(found.Records)+found.Left > 0 {
+			return errFull
+		}
+		var rec T
+		err := c.read(d, &rec, q.Shared)
+		if err == nil {
+			found.Records = append(found.Records, rec)
+			return nil
+		}
+		if err = c.ws.unreadable(ctx, c.kind.spec, d, err); !q.LeaveOut {
+			return err
+		}
+		found.Left++
+		return nil
+	})
+	if errors.Is(err, errFull) {
+		return true, nil
+	}
+	return false, err
 }
 
 // read decodes a document, or copies what it was decoded to before.
@@ -183,19 +248,19 @@ func (c Collection[T]) read(doc *driver.Document, rec *T, shared bool) error {
 	return err
 }
 
-// Page returns the records of a page, without those that cannot be read, how many these are, and how many match of
+// Page returns the records of a page, as far as its budget of bytes goes, and how many match of
 // in all: the filter of q, but where that begins after some record. A page near the end is read from there, so that the
 // last one costs what the first does.
-func (c Collection[T]) Page(ctx context.Context, q Query, of Filter) (found []T, left int, count int64, err error) {
+func (c Collection[T]) Page(ctx context.Context, q Query, of Filter) (found Found[T], count int64, err error) {
 	q.LeaveOut = true
 	limit := min(cmp.Or(max(q.Limit, 0), MaxLimit), MaxLimit)
 	finding := func() (err error) {
-		found, left, err = c.find(ctx, q)
+		found, err = c.FindPart(ctx, q)
 		return err
 	}
 	first := !c.ws.Remote() && q.Offset == 0 && reflect.DeepEqual(q.Filter, of) // it is found before it is counted
 	counting := func() (err error) {
-		if count = int64(len(found) + left); first && count < int64(limit) {
+		if count = int64(len(found.Records) + found.Left); first && !found.Cut && count < int64(limit) {
 			return nil // they are all there are; counting them would read once more what words were looked for in
 		}
 		count, err = c.CountIn(ctx, of, q.State)
@@ -203,10 +268,10 @@ func (c Collection[T]) Page(ctx context.Context, q Query, of Filter) (found []T,
 	}
 	if q.Offset <= deepPage {
 		err = together.Do(c.ws.Remote(), finding, counting)
-		return found, left, count, err
+		return found, count, err
 	}
 	if err := counting(); err != nil || int64(q.Offset) >= count {
-		return []T{}, 0, count, err
+		return Found[T]{Records: []T{}}, count, err
 	}
 	if rest := int(count) - q.Offset; rest < q.Offset {
 		back := q
@@ -216,12 +281,14 @@ func (c Collection[T]) Page(ctx context.Context, q Query, of Filter) (found []T,
 		for _, o := range append(slices.Clone(q.Sort), Asc("id")) {
 			back.Sort = append(back.Sort, Order{o.Field, !o.Desc})
 		}
-		found, left, err = c.find(ctx, back)
-		slices.Reverse(found)
-		return found, left, count, err
+		if found, err = c.FindPart(ctx, back); err != nil || !found.Cut {
+			slices.Reverse(found.Records)
+			return found, count, err
+		}
+		// What does not fit is at the end of a page, and not at its beginning.
 	}
 	err = finding()
-	return found, left, count, err
+	return found, count, err
 }
 
 // deepPage is the offset from which it is worth knowing where the end is.
@@ -257,7 +324,7 @@ func (c Collection[T]) Peek(ctx context.Context, id string) (*T, *Made, error) {
 		return nil, nil, missing()
 	}
 	// Whether it is live is seen below: a question of the id alone is by far the quickest.
-	docs, err := c.ws.documents(ctx, c.kind.spec, Query{Filter: Eq("id", id), Limit: 1, State: Either})
+	docs, err := c.ws.documents(ctx, c.kind.spec, Query{Filter: Eq("id", id), Limit: 1, State: Either}, nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -343,17 +410,17 @@ func (c Collection[T]) Each(ctx context.Context, f Filter, state State, fn func(
 	after := "" // every id is greater
 	for {
 		filter := All(f, Where(F("id"), driver.Gt, after))
-		found, err := c.Find(ctx, Query{Filter: filter, Sort: []Order{Asc("id")}, Limit: page, State: state})
+		found, err := c.FindPart(ctx, Query{Filter: filter, Sort: []Order{Asc("id")}, Limit: page, State: state, Bytes: BatchBytes})
 		if err != nil {
 			return err
 		}
-		for i := range found {
-			after = metaOf(&found[i]).ID // fn may change it
-			if err := fn(&found[i]); err != nil {
+		for i := range found.Records {
+			after = metaOf(&found.Records[i]).ID // fn may change it
+			if err := fn(&found.Records[i]); err != nil {
 				return err
 			}
 		}
-		if len(found) < page {
+		if len(found.Records) < page && !found.Cut {
 			return nil
 		}
 	}

@@ -31,14 +31,14 @@ func TestC2_HiddenFieldsCannotBeAskedFor(t *testing.T) {
 			}
 			_, err := f.items.In(f.ws).Find(ctx, store.Query{Sort: []store.Order{store.Asc("name"), store.Desc(name)}})
 			wantErr(t, fmt.Sprintf("sorted by %q", name), err, store.ErrQuery)
-			_, err = table.Select(ctx, []store.Field{store.F("name"), field}, store.Query{})
+			_, _, err = table.Select(ctx, []store.Field{store.F("name"), field}, store.Query{})
 			wantErr(t, fmt.Sprintf("Select %q", name), err, store.ErrQuery)
-			_, err = table.Select(ctx, []store.Field{store.F("name")}, store.Query{Sort: []store.Order{{Field: field}}})
+			_, _, err = table.Select(ctx, []store.Field{store.F("name")}, store.Query{Sort: []store.Order{{Field: field}}})
 			wantErr(t, fmt.Sprintf("Select sorted by %q", name), err, store.ErrQuery)
-			_, err = table.Aggregate(ctx, store.Aggregation{Groups: []store.Group{{Field: field}}, Measures: count})
+			_, _, err = table.Aggregate(ctx, store.Aggregation{Groups: []store.Group{{Field: field}}, Measures: count})
 			wantErr(t, fmt.Sprintf("grouped by %q", name), err, store.ErrQuery)
 			for op := store.MeasureSum; op <= store.MeasureDistinct; op++ {
-				_, err = table.Aggregate(ctx, store.Aggregation{Measures: []store.Measure{{Op: op, Field: field}}})
+				_, _, err = table.Aggregate(ctx, store.Aggregation{Measures: []store.Measure{{Op: op, Field: field}}})
 				wantErr(t, fmt.Sprintf("measure %d of %q", op, name), err, store.ErrQuery)
 			}
 		}
@@ -48,7 +48,7 @@ func TestC2_HiddenFieldsCannotBeAskedFor(t *testing.T) {
 			for what, err := range everyRead(ctx, f.items, f.ws, store.Where(field, store.OpEq, "s")) {
 				wantErr(t, fmt.Sprintf("%s with the custom field %q", what, name), err, store.ErrQuery)
 			}
-			_, err := table.Select(ctx, []store.Field{field}, store.Query{})
+			_, _, err := table.Select(ctx, []store.Field{field}, store.Query{})
 			wantErr(t, fmt.Sprintf("Select the custom field %q", name), err, store.ErrQuery)
 		}
 		for what, err := range everyRead(ctx, f.plains, f.ws, store.Where(store.Field{Name: "k", Custom: true}, store.OpEq, "s")) {
@@ -329,7 +329,7 @@ func TestLimitAndOffset(t *testing.T) {
 			q := store.Query{Limit: tt.limit, Offset: tt.offset}
 			for what, ask := range map[string]func(context.Context) error{
 				"Find":   func(ctx context.Context) error { _, err := f.plains.In(f.ws).Find(ctx, q); return err },
-				"Select": func(ctx context.Context) error { _, err := f.plains.Table(f.ws).Select(ctx, nil, q); return err },
+				"Select": func(ctx context.Context) error { _, _, err := f.plains.Table(f.ws).Select(ctx, nil, q); return err },
 			} {
 				if err := ask(t.Context()); err != nil {
 					t.Fatal(err)
@@ -338,7 +338,7 @@ func TestLimitAndOffset(t *testing.T) {
 					t.Errorf("%s %+v asked the engine for %d from %d", what, q, last.Limit, last.Offset)
 				}
 			}
-			if _, err := f.plains.Table(f.ws).Aggregate(t.Context(), store.Aggregation{Groups: []store.Group{{Field: store.F("name")}}, Limit: tt.limit}); err != nil {
+			if _, _, err := f.plains.Table(f.ws).Aggregate(t.Context(), store.Aggregation{Groups: []store.Group{{Field: store.F("name")}}, Limit: tt.limit}); err != nil {
 				t.Fatal(err)
 			}
 			if got := inner.lastAggregation().Limit; got != tt.wantLimit {
@@ -369,10 +369,10 @@ func TestAggregateRefuses(t *testing.T) {
 			"negative bucket":    {Groups: []store.Group{{Field: store.F("created_at"), By: -1}}},
 			"bad filter":         {Groups: groups, Filter: store.Eq("secret", "x")},
 		} {
-			_, err := f.items.Table(f.ws).Aggregate(t.Context(), a)
+			_, _, err := f.items.Table(f.ws).Aggregate(t.Context(), a)
 			wantErr(t, name, err, store.ErrQuery)
 		}
-		rows, err := f.items.Table(f.ws).Aggregate(t.Context(), store.Aggregation{Groups: groups, Measures: count, Sort: []store.Rank{{Column: 1, Desc: true}}})
+		rows, _, err := f.items.Table(f.ws).Aggregate(t.Context(), store.Aggregation{Groups: groups, Measures: count, Sort: []store.Rank{{Column: 1, Desc: true}}})
 		if err != nil || len(rows) != 1 || rows[0][0] != "x" || rows[0][1] != int64(1) {
 			t.Errorf("rows %v, %v", rows, err)
 		}

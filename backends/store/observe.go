@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -89,7 +90,11 @@ func (o *observed) done(ctx context.Context, operation string, c *driver.Collect
 func (o *observed) Find(ctx context.Context, q driver.Query) ([]driver.Document, error) {
 	began := time.Now()
 	docs, err := o.Workspace.Find(ctx, q)
-	o.done(ctx, "find", q.Collection, began, err)
+	failed := err
+	if errors.Is(err, errFull) {
+		failed = nil
+	}
+	o.done(ctx, "find", q.Collection, began, failed)
 	o.watch(ctx, "find", q, began)
 	return docs, err
 }

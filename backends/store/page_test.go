@@ -33,7 +33,8 @@ func TestPage(t *testing.T) {
 				}
 				for _, offset := range []int{0, 999, 1001, 1249, 1251, len(whole) - 60, len(whole) - 50, len(whole) - 1, len(whole), len(whole) + 70, 1 << 30} {
 					q := store.Query{Filter: where, Sort: sort, Limit: 50, Offset: offset}
-					page, _, n, err := in.Page(t.Context(), q, where)
+					found, n, err := in.Page(t.Context(), q, where)
+					page := found.Records
 					want := whole[min(offset, len(whole)):min(offset+50, len(whole))]
 					if err != nil || n != int64(len(whole)) || len(page) != len(want) || len(want) > 0 && !reflect.DeepEqual(page, want) {
 						t.Fatalf("from %d, sorted by %v: %d records of %d, %v; want %d of %d", offset, sort, len(page), n, err, len(want), len(whole))

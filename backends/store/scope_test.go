@@ -29,7 +29,7 @@ func view(t testing.TB, f *fixture, w *store.Workspace, filter store.Filter, sta
 	if got, err := c.CountIn(ctx, filter, state); got != n || err != nil {
 		t.Errorf("CountIn is %d (%v), Find shows %q", got, err, want)
 	}
-	rows, err := table.Select(ctx, []store.Field{store.F("name")}, store.Query{Filter: filter, State: state})
+	rows, _, err := table.Select(ctx, []store.Field{store.F("name")}, store.Query{Filter: filter, State: state})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func view(t testing.TB, f *fixture, w *store.Workspace, filter store.Filter, sta
 	if got, err := table.Count(ctx, filter); got != n || err != nil {
 		t.Errorf("Table.Count is %d (%v), Find shows %q", got, err, want)
 	}
-	rows, err = table.Aggregate(ctx, store.Aggregation{Filter: filter, Groups: []store.Group{{Field: store.F("name")}}, Measures: []store.Measure{{Op: store.MeasureCount}}})
+	rows, _, err = table.Aggregate(ctx, store.Aggregation{Filter: filter, Groups: []store.Group{{Field: store.F("name")}}, Measures: []store.Measure{{Op: store.MeasureCount}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -291,7 +291,7 @@ func TestPartitionsAreApart(t *testing.T) {
 				}
 			}
 		}
-		rows, err := f.members.Table(two).Aggregate(t.Context(), store.Aggregation{Groups: []store.Group{{Field: store.F("email")}}})
+		rows, _, err := f.members.Table(two).Aggregate(t.Context(), store.Aggregation{Groups: []store.Group{{Field: store.F("email")}}})
 		if err != nil || len(rows) != 1 || rows[0][0] != b.Email {
 			t.Errorf("partition 2 groups %v, %v", rows, err)
 		}
@@ -368,11 +368,11 @@ func TestIdentifiersOfAPartition(t *testing.T) {
 		if err := c.Delete(ctx, second); err != nil {
 			t.Error(err)
 		}
-		rows, err := table.Select(ctx, []store.Field{store.F("id")}, store.Query{})
+		rows, _, err := table.Select(ctx, []store.Field{store.F("id")}, store.Query{})
 		if err != nil || len(rows) != 1 || rows[0][0] != id {
 			t.Errorf("Select gives %v, %v", rows, err)
 		}
-		rows, err = table.Aggregate(ctx, store.Aggregation{
+		rows, _, err = table.Aggregate(ctx, store.Aggregation{
 			Groups:   []store.Group{{Field: store.F("org_id")}, {Field: store.F("id")}},
 			Measures: []store.Measure{{Op: store.MeasureCount}, {Op: store.MeasureMin, Field: store.F("id")}, {Op: store.MeasureMax, Field: store.F("id")}},
 		})

@@ -220,7 +220,7 @@ func everyRead[T any](ctx context.Context, k *store.Kind[T], w *store.Workspace,
 	_, errs["CountIn"] = c.CountIn(ctx, f, store.Either)
 	errs["Each"] = c.Each(ctx, f, store.Live, func(*T) error { return nil })
 	_, errs["Table.Count"] = table.Count(ctx, f)
-	_, errs["Select"] = table.Select(ctx, []store.Field{store.F("id")}, store.Query{Filter: f})
-	_, errs["Aggregate"] = table.Aggregate(ctx, store.Aggregation{Filter: f, Measures: []store.Measure{{Op: store.MeasureCount}}})
+	_, _, errs["Select"] = table.Select(ctx, []store.Field{store.F("id")}, store.Query{Filter: f})
+	_, _, errs["Aggregate"] = table.Aggregate(ctx, store.Aggregation{Filter: f, Measures: []store.Measure{{Op: store.MeasureCount}}})
 	return errs
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"tenantry/backends/store/driver"
@@ -30,16 +31,21 @@ type Aggregation struct {
 	Measures []Measure
 	Sort     []Rank
 	Limit    int
+	Bytes    int64 // see Query
 }
+
+// RowSize returns about how many bytes a row takes.
+func RowSize(row []any) int64 { return driver.RowSize(row) }
 
 // Table asks questions of a kind without knowing its record type; reports are built on it.
 type Table interface {
 	// Select returns the named fields of the matching live records, nil where missing.
 	// Numbers are int64 or float64, times of declared fields int64 of Unix milliseconds. With LeaveOut the row of a
-	// record that cannot be read is nil.
-	Select(ctx context.Context, fields []Field, q Query) ([][]any, error)
-	// Aggregate returns one row a group: the group values, then the measures.
-	Aggregate(ctx context.Context, a Aggregation) ([][]any, error)
+	// record that cannot be read is nil. Bytes is a budget for the rows, not for the records that they are of; cut says
+	// that it has ended them.
+	Select(ctx context.Context, fields []Field, q Query) (rows [][]any, cut bool, err error)
+	// Aggregate returns one row a group: the group values, then the measures; cut as Select does.
+	Aggregate(ctx context.Context, a Aggregation) (rows [][]any, cut bool, err error)
 	// Count returns how many live records match.
 	Count(ctx context.Context, f Filter) (int64, error)
 }
@@ -56,28 +62,43 @@ func (t table) Count(ctx context.Context, f Filter) (int64, error) {
 	return t.ws.count(ctx, t.spec, f, Live)
 }
 
-func (t table) Select(ctx context.Context, fields []Field, q Query) ([][]any, error) {
+func (t table) Select(ctx context.Context, fields []Field, q Query) (rows [][]any, cut bool, err error) {
 	for _, f := range fields {
 		if _, err := t.spec.ref(f); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
-	docs, err := t.ws.documents(ctx, t.spec, q)
+	left := 0
+	cut, err = q.within(ctx, func(most int64) (bool, error) {
+		size := int64(0)
+		_, err := t.ws.documents(ctx, t.spec, q, func(d *driver.Document) error {
+			if d == nil {
+				rows, left, size = [][]any{}, 0, 0
+				return nil
+			}
+			row, err := t.pick(d, fields)
+			if size += driver.RowSize(row); q.Bytes > 0 && size > most && len(rows) > 0 {
+				return errFull
+			}
+			if rows = append(rows, row); err == nil {
+				return nil
+			}
+			if err = t.ws.unreadable(ctx, t.spec, d, err); !q.LeaveOut {
+				return err
+			}
+			left++
+			return nil
+		})
+		if errors.Is(err, errFull) {
+			return true, nil
+		}
+		return false, err
+	})
 	if err != nil {
-		return nil, err
-	}
-	rows, left := make([][]any, len(docs)), 0
-	for i := range docs {
-		if rows[i], err = t.pick(&docs[i], fields); err == nil {
-			continue
-		}
-		if err = t.ws.unreadable(ctx, t.spec, &docs[i], err); !q.LeaveOut {
-			return nil, err
-		}
-		left++
+		return nil, false, err
 	}
 	leftOut(ctx, left)
-	return rows, nil
+	return rows, cut, nil
 }
 
 func (t table) pick(doc *driver.Document, fields []Field) ([]any, error) {
@@ -151,58 +172,81 @@ func scalar(raw json.RawMessage) any {
 	return v
 }
 
-func (t table) Aggregate(ctx context.Context, a Aggregation) ([][]any, error) {
+func (t table) Aggregate(ctx context.Context, a Aggregation) (rows [][]any, cut bool, err error) {
+	out, err := t.aggregation(a)
+	if err != nil {
+		return nil, false, err
+	}
+	q := Query{Bytes: a.Bytes}
+	cut, err = q.within(ctx, func(most int64) (bool, error) {
+		drv, err := t.ws.reader(ctx)
+		if err != nil {
+			return false, translate(t.spec, err)
+		}
+		out.Bytes = most
+		if rows, err = drv.Aggregate(ctx, out); err != nil || most == 0 {
+			return false, translate(t.spec, err)
+		}
+		size := int64(0)
+		for i := range rows {
+			if size += driver.RowSize(rows[i]); size > most && i > 0 {
+				rows = rows[:i]
+				return true, nil
+			}
+		}
+		return false, nil
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	t.givenIDs(out, rows)
+	return rows, cut, nil
+}
+
+// aggregation checks an Aggregation, and returns what the engine is asked.
+func (t table) aggregation(a Aggregation) (out driver.Aggregation, err error) {
 	where, err := t.ws.where(t.spec, a.Filter, Live)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	if len(a.Groups)+len(a.Measures) == 0 {
-		return nil, fmt.Errorf("%w: an aggregation of %s needs a group or a measure", ErrQuery, t.spec.Name)
+		return out, fmt.Errorf("%w: an aggregation of %s needs a group or a measure", ErrQuery, t.spec.Name)
 	}
-	out := driver.Aggregation{Collection: t.spec.collection, Where: where, Sort: a.Sort, Limit: a.Limit}
+	out = driver.Aggregation{Collection: t.spec.collection, Where: where, Sort: a.Sort, Limit: a.Limit}
 	if out.Limit <= 0 || out.Limit > MaxLimit {
 		out.Limit = MaxLimit
 	}
 	for _, g := range a.Groups {
 		ref, err := t.spec.ref(g.Field)
 		if err != nil {
-			return nil, err
+			return out, err
 		}
 		if ref.Type == driver.Strings {
-			return nil, fmt.Errorf("%w: cannot group by the list %s", ErrQuery, ref.Name)
+			return out, fmt.Errorf("%w: cannot group by the list %s", ErrQuery, ref.Name)
 		}
 		if g.By < driver.NoBucket || g.By > driver.Year {
-			return nil, fmt.Errorf("%w: unknown bucket %d of %s", ErrQuery, g.By, ref.Name)
+			return out, fmt.Errorf("%w: unknown bucket %d of %s", ErrQuery, g.By, ref.Name)
 		}
 		out.Groups = append(out.Groups, driver.Group{Ref: ref, By: g.By})
 	}
 	for _, m := range a.Measures {
 		if m.Op < driver.Count || m.Op > driver.Distinct {
-			return nil, fmt.Errorf("%w: unknown measure %d", ErrQuery, m.Op)
+			return out, fmt.Errorf("%w: unknown measure %d", ErrQuery, m.Op)
 		}
 		measure := driver.Measure{Op: m.Op}
 		if m.Op != driver.Count {
 			if measure.Ref, err = t.spec.ref(m.Field); err != nil {
-				return nil, err
+				return out, err
 			}
 		}
 		out.Measures = append(out.Measures, measure)
 	}
 	for _, r := range a.Sort {
 		if r.Column < 0 || r.Column >= len(a.Groups)+len(a.Measures) {
-			return nil, fmt.Errorf("%w: no column %d to sort by", ErrQuery, r.Column)
+			return out, fmt.Errorf("%w: no column %d to sort by", ErrQuery, r.Column)
 		}
 	}
-	drv, err := t.ws.reader(ctx)
-	if err != nil {
-		return nil, translate(t.spec, err)
-	}
-	rows, err := drv.Aggregate(ctx, out)
-	if err != nil {
-		return nil, translate(t.spec, err)
-	}
-	t.givenIDs(out, rows)
-	return rows, nil
+	return out, nil
 }
 
 // givenIDs takes the partition off the identifiers in the rows of an aggregation.

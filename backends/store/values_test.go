@@ -114,7 +114,7 @@ func TestInvalidUTF8IsOneTextEverywhere(t *testing.T) {
 				t.Errorf("%+v counts %d, %v", q, n, err)
 			}
 		}
-		rows, err := f.items.Table(f.ws).Aggregate(t.Context(), store.Aggregation{Groups: []store.Group{{Field: store.F("name")}}})
+		rows, _, err := f.items.Table(f.ws).Aggregate(t.Context(), store.Aggregation{Groups: []store.Group{{Field: store.F("name")}}})
 		if err != nil || len(rows) != 1 || rows[0][0] != got.Name {
 			t.Errorf("grouped as %q, read as %q (%v)", rows, got.Name, err)
 		}
@@ -193,7 +193,7 @@ func TestSelectTypes(t *testing.T) {
 			{custom("absent"), nil, nil},
 			{custom("name"), nil, nil}, // not the declared field of that name
 		} {
-			rows, err := f.items.Table(f.ws).Select(t.Context(), []store.Field{tt.field, store.F("id")}, store.Query{})
+			rows, _, err := f.items.Table(f.ws).Select(t.Context(), []store.Field{tt.field, store.F("id")}, store.Query{})
 			if err != nil || len(rows) != 2 {
 				t.Fatalf("%+v: %v, %v", tt.field, rows, err)
 			}
@@ -203,7 +203,7 @@ func TestSelectTypes(t *testing.T) {
 				}
 			}
 		}
-		rows, err := f.items.Table(f.ws).Select(t.Context(), nil, store.Query{Limit: 1})
+		rows, _, err := f.items.Table(f.ws).Select(t.Context(), nil, store.Query{Limit: 1})
 		if err != nil || len(rows) != 1 || len(rows[0]) != 0 {
 			t.Errorf("no fields give %v, %v", rows, err)
 		}
@@ -217,7 +217,7 @@ func TestSelectAgreesWithGroupsAndConditions(t *testing.T) {
 		c, table := f.items.In(f.ws), f.items.Table(f.ws)
 		insert(t, c, &item{}, &item{Name: "a", Code: "c", N: 3, Size: 4, X: 2.5, Flag: true, Text: ptr("t"), Number: ptr(int64(0)), At: 5})
 		for _, name := range []string{"id", "name", "title", "code", "n", "size", "x", "flag", "text", "number", "at", "deleted", "created_at"} {
-			rows, err := table.Select(t.Context(), []store.Field{store.F(name), store.F("id")}, store.Query{})
+			rows, _, err := table.Select(t.Context(), []store.Field{store.F(name), store.F("id")}, store.Query{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -227,7 +227,7 @@ func TestSelectAgreesWithGroupsAndConditions(t *testing.T) {
 					q = store.Eq(name, row[0])
 				}
 				q = store.All(store.Eq("id", row[1]), q)
-				groups, err := table.Aggregate(t.Context(), store.Aggregation{Filter: q, Groups: []store.Group{{Field: store.F(name)}}})
+				groups, _, err := table.Aggregate(t.Context(), store.Aggregation{Filter: q, Groups: []store.Group{{Field: store.F(name)}}})
 				if err != nil || len(groups) != 1 {
 					t.Errorf("%s is %v to Select, not so to a condition: %v, %v", name, row[0], groups, err)
 					continue

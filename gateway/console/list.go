@@ -382,6 +382,12 @@ func (v *visit) paged(view *listView, data strictjson.Value, with func(func(url.
 	if page < pages {
 		view.Next = with(func(q url.Values) { q.Set("page", strconv.Itoa(page+1)) })
 	}
+	if next := data.Get("next").Text; next != "" { // the page ends early, or follows one that did
+		view.Next = with(func(q url.Values) {
+			q.Del("page")
+			q.Set("after", next)
+		})
+	}
 }
 
 // filterText says what a filter asks for, in the words of the list.

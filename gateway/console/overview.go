@@ -2,6 +2,7 @@ package console
 
 import (
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -158,12 +159,18 @@ func (v *visit) attend(view *overview, list *page, says func(strictjson.Value) s
 		return
 	}
 	more := 0
-	for n, pages := 1, 1; n <= pages; n++ {
-		data, ok := v.named(list.shows.Name, "per_page="+strconv.Itoa(atOnce)+"&page="+strconv.Itoa(n))
+	for n, at := 1, "page=1"; at != "" && n <= mostPages; n++ {
+		data, ok := v.named(list.shows.Name, "per_page="+strconv.Itoa(atOnce)+"&"+at)
 		if !ok {
 			return
 		}
-		pages = min(count(data, "pages"), mostPages)
+		next := data.Get("next").Text
+		switch at = ""; {
+		case next != "":
+			at = "after=" + url.QueryEscape(next)
+		case n < count(data, "pages"):
+			at = "page=" + strconv.Itoa(n+1)
+		}
 		for _, r := range data.Get("results").Items {
 			switch text := says(r); {
 			case text == "":

@@ -179,8 +179,8 @@ const takenAtOnce = 64 << 10
 // send sends a body that may be compressed. A small one takes no room for work any more, so
 // that who reads slowly keeps it from nobody; a large one keeps its memory until it is read.
 func (x *exchange) send(w http.ResponseWriter, code int, body []byte) int {
-	if len(body) <= takenAtOnce {
-		x.work.leave()
+	if x.encoded(body); len(body) <= takenAtOnce {
+		x.leave()
 	}
 	return x.p.pack.send(w, x.r, code, body)
 }
@@ -217,7 +217,7 @@ func (p *Pipeline) Observe(name string, w http.ResponseWriter, r *http.Request, 
 		if x.code >= http.StatusBadRequest {
 			x.failure = &api.Problem{Code: x.code, Reason: x.reason}
 		}
-		x.work.leave()
+		x.leave()
 		x.uncount(ctx)
 		x.done()
 	}()

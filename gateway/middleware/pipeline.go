@@ -67,6 +67,7 @@ type Options struct {
 	Limits   Limits         // nil: requests are not counted
 	Work     *limits.Flight // what is in flight, by weight; nil: without a bound
 	Bodies   *limits.Flight // the bodies being read, in bytes; nil: without a bound
+	Answers  *limits.Flight // large answers, in the bytes that they hold; nil: without a bound
 	Audit    *audit.Log
 	Repeats  *repeats.Log
 	Log      *slog.Logger
@@ -111,6 +112,7 @@ type exchange struct {
 	limit   limits.Decision // zero: the request was not counted
 	refused bool            // over a limit
 	work    place
+	room    room
 	made    credential // with which the request was made
 	digest  hash.Hash  // of the body, where it is asked for
 	started time.Time
@@ -136,7 +138,7 @@ func (p *Pipeline) Serve(op *api.Operation, w http.ResponseWriter, r *http.Reque
 	ctx.Begin(x.begin(), op.Deadline())
 	defer ctx.End()
 	defer x.done()
-	defer x.work.leave()
+	defer x.leave()
 	defer x.rescue(ctx)
 	result, err := x.guarded(ctx)
 	x.answer(ctx, result, err)

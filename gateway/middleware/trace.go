@@ -16,7 +16,7 @@ import (
 // X-Request-Id, and say by traceparent of which trace it is part (W3C Trace Context); neither is believed
 // to be more than a name.
 func (x *exchange) begin() context.Context {
-	x.about.ID = requestID(x.r)
+	x.about.ID, x.about.Room = requestID(x.r), x.roomOf()
 	x.call.RequestID = x.about.ID
 	ctx := request.With(x.r.Context(), &x.about)
 	if x.p.Tracer == nil && x.r.Header["Traceparent"] == nil {

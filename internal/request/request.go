@@ -15,10 +15,19 @@ type Request struct {
 	TraceID string // of the trace it is part of (W3C Trace Context); empty: of none
 	// Watch is who wants to know what the store is asked for it: a *store.Watch; nil: nobody.
 	Watch any
+	// Room is asked before the request holds much; nil: it holds what it needs.
+	Room Room
 	// LeftOut counts records that its lists do without, since they cannot be read.
 	LeftOut atomic.Int64
 
 	calls, took atomic.Int64
+}
+
+// Room is where requests find room for what they hold in memory.
+type Room interface {
+	// Hold makes room for more bytes of answers, besides what the request holds already, until it has been answered. It
+	// may wait a moment. Error: the one to answer with where there is none.
+	Hold(ctx context.Context, more int64) error
 }
 
 // Spent adds a call of the store that took so long.

@@ -193,6 +193,15 @@ func (f *Flight) Leave(l Load) {
 	}
 }
 
+// Shrink gives back what a load has beyond that weight, and returns the load that is left.
+func (f *Flight) Shrink(l Load, weight int64) Load {
+	if beyond := l; weight < l.Weight {
+		beyond.Weight, l.Weight = l.Weight-weight, weight
+		f.Leave(beyond)
+	}
+	return l
+}
+
 // next lets one of those who wait in: of the organizations that find room that which has
 // least, of its own the first.
 func (f *Flight) next() bool {

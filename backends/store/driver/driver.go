@@ -6,6 +6,7 @@
 package driver
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -124,6 +125,15 @@ type Document struct {
 	Damage error
 }
 
+// valueSize is about what a value takes once it is decoded, besides its text: its place in a map or list, and its header.
+const valueSize = 64
+
+// Size returns about how many bytes the document takes once it is decoded, whatever engine it is of.
+func (d *Document) Size() int64 {
+	values := bytes.Count(d.Body, []byte{','}) + bytes.Count(d.Custom, []byte{','})
+	return int64(len(d.ID) + len(d.Body) + len(d.Custom) + valueSize*(values+2))
+}
+
 // Ref names a value of a document: a declared field (or "id"), or, where Custom is
 // set, a key of the custom object. Name of a custom value is outside text: an
 // engine binds it, it never becomes part of a statement.
@@ -198,6 +208,11 @@ type Query struct {
 	Sort       []Order
 	Limit      int
 	Offset     int
+	// Take, where set, is given each document as it is read, and Find returns none: so that who wants them in another form, or
+	// not all, does not hold them all. It gets nil before the first, and again where they are read anew: what it
+	// was given before is then void. It is called by one goroutine at a time, while the engine has what it reads from in use.
+	// An error ends the reading and is that of Find.
+	Take func(*Document) error
 }
 
 // Bucket rounds a Time or Date down in a group. The value is a string:
@@ -256,6 +271,32 @@ type Aggregation struct {
 	Measures   []Measure
 	Sort       []Rank
 	Limit      int
+	// Bytes, where positive, ends the rows with the one with which their texts take more than that; see RowSize.
+	Bytes int64
+}
+
+// RowSize returns about how many bytes the row of an aggregation or of a list takes.
+func RowSize(row []any) int64 {
+	const value = 32 // an interface and what it points to
+	n := int64(value)
+	for _, v := range row {
+		n += value
+		switch x := v.(type) {
+		case string:
+			n += int64(len(x))
+		case []string:
+			for _, s := range x {
+				n += value + int64(len(s))
+			}
+		case []any:
+			n += RowSize(x)
+		case map[string]any:
+			for name, v := range x {
+				n += value + int64(len(name)) + RowSize([]any{v})
+			}
+		}
+	}
+	return n
 }
 
 // Ranks returns the whole order of the rows, each column once: the one that is asked for, then that of the groups; none of

@@ -279,6 +279,11 @@ func aggregate(a driver.Aggregation, found []driver.Document) [][]any {
 	if a.Limit > 0 {
 		rows = rows[:min(a.Limit, len(rows))]
 	}
+	for i, size := 0, int64(0); a.Bytes > 0 && i < len(rows); i++ {
+		if size += driver.RowSize(rows[i]); size > a.Bytes {
+			return rows[:i+1]
+		}
+	}
 	return rows
 }
 

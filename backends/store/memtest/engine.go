@@ -266,7 +266,15 @@ func (w *workspace) Find(ctx context.Context, q driver.Query) ([]driver.Document
 		return 0
 	})
 	found = found[min(q.Offset, len(found)):]
-	return found[:min(q.Limit, len(found))], err
+	found = found[:min(q.Limit, len(found))]
+	if q.Take == nil || err != nil {
+		return found, err
+	}
+	err = q.Take(nil)
+	for i := 0; i < len(found) && err == nil; i++ {
+		err = q.Take(&found[i])
+	}
+	return nil, err
 }
 
 // Count implements driver.Workspace.

@@ -40,7 +40,7 @@ func (w *workspace) Aggregate(ctx context.Context, a driver.Aggregation) ([][]an
 		err = w.idle(ctx, doing)
 	} else {
 		err = w.call(ctx, doing, func(ctx context.Context) (err error) {
-			rows, err = p.run(ctx, w, k, append(k.matching(filter), p.stages(a)...), a.Limit)
+			rows, err = p.run(ctx, w, k, append(k.matching(filter), p.stages(a)...), a)
 			return err
 		})
 	}
@@ -325,7 +325,8 @@ func (p *plan) stages(a driver.Aggregation) bson.A {
 	return all
 }
 
-func (p *plan) run(ctx context.Context, w *workspace, k *kind, pipeline bson.A, limit int) ([][]any, error) {
+func (p *plan) run(ctx context.Context, w *workspace, k *kind, pipeline bson.A, a driver.Aggregation) ([][]any, error) {
+	limit := a.Limit
 	if limit <= 0 || limit > maxRows {
 		limit = maxRows
 	}
@@ -335,6 +336,7 @@ func (p *plan) run(ctx context.Context, w *workspace, k *kind, pipeline bson.A, 
 	}
 	defer func() { _ = cursor.Close(ctx) }()
 	var rows [][]any
+	size := int64(0)
 rows:
 	for cursor.Next(ctx) {
 		row := make([]any, len(p.columns))
@@ -348,6 +350,9 @@ rows:
 			}
 		}
 		rows = append(rows, row)
+		if size += driver.RowSize(row); a.Bytes > 0 && size > a.Bytes {
+			break
+		}
 	}
 	return rows, cursor.Err()
 }

@@ -1,6 +1,7 @@
 package mongo
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -37,25 +38,38 @@ func (w *workspace) Find(ctx context.Context, q driver.Query) ([]driver.Document
 			page.order = nil
 		}
 	}
+	var docs []driver.Document
+	take, taken := q.Take, error(nil)
+	if take == nil {
+		take = func(d *driver.Document) error {
+			docs = append(docs, *d)
+			return nil
+		}
+	} else if taken = take(nil); taken != nil {
+		return nil, taken
+	}
 	if t == never || q.Limit < 1 {
 		return nil, w.idle(ctx, doing)
 	}
-	var docs []driver.Document
 	err = w.call(ctx, doing, func(ctx context.Context) error {
 		cursor, err := k.find(ctx, filter, &page)
 		if err != nil {
 			return err
 		}
-		docs = make([]driver.Document, 0, min(q.Limit, maxReserve, cursor.RemainingBatchLength()))
 		defer func() { _ = cursor.Close(ctx) }()
-		for cursor.Next(ctx) {
+		if q.Take == nil {
+			docs = make([]driver.Document, 0, min(q.Limit, maxReserve, cursor.RemainingBatchLength()))
+		} else {
+			taken = take(nil)
+		}
+		for taken == nil && cursor.Next(ctx) {
 			d, err := w.decode(k, cursor.Current)
 			d.Damage = err
-			docs = append(docs, d)
+			taken = take(&d) // what it says is no fault of the server
 		}
 		return cursor.Err()
 	})
-	if err != nil {
+	if err = cmp.Or(err, taken); err != nil {
 		return nil, err
 	}
 	return docs, nil

@@ -42,6 +42,7 @@ type statement struct {
 	mark  string // of it, once it was written
 	// began is when the snapshot was begun that it was asked of; zero: of none that was held.
 	began time.Time
+	take  func(*driver.Document) error // see driver.Query
 }
 
 type customKey struct{ name, param string }

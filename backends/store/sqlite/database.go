@@ -33,8 +33,10 @@ const (
 	connectionFlags = sqlite.OpenReadWrite
 )
 
-// readerSetUp leaves out what the file itself says: that it has a log.
-const readerSetUp = "PRAGMA query_only = ON; PRAGMA temp_store = MEMORY"
+// readerSetUp leaves out what the file itself says: that it has a log. What is sorted or grouped and does not fit the connection's share
+// of the cache goes to a file without a name, in the folder that SQLite takes for such: in memory it would take as
+// much as all texts that a question reads.
+const readerSetUp = "PRAGMA query_only = ON; PRAGMA temp_store = FILE"
 
 // database is an open file: one writer and some readers, each opened when first needed.
 type database struct {

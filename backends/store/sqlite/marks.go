@@ -61,11 +61,24 @@ func (w *workspace) findDeep(ctx context.Context, doing string, s *statement, q 
 			return nil, err
 		}
 	}
-	docs := make([]driver.Document, 0, min(q.Limit, maxReserve))
+	take, n := q.Take, 0
+	var docs []driver.Document
+	if take == nil {
+		docs = make([]driver.Document, 0, min(q.Limit, maxReserve))
+		take = func(d *driver.Document) error {
+			if d != nil {
+				docs = append(docs, *d)
+			}
+			return nil
+		}
+	}
+	if err = take(nil); err != nil {
+		return nil, err
+	}
 	var met []mark
 	taken := time.Now()
 	err = w.read(ctx, doing, s, func(row *sqlite.Stmt) error {
-		if n := len(docs); n == 0 || n == q.Limit-1 {
+		if n == 0 || n == q.Limit-1 {
 			m := mark{q.Offset + n, nil, taken}
 			for i := range by[1:] {
 				m.values = append(m.values, value(row, 4+i))
@@ -73,12 +86,14 @@ func (w *workspace) findDeep(ctx context.Context, doing string, s *statement, q 
 			m.values = append(m.values, row.ColumnText(0))
 			met = append(met, m)
 		}
-		docs = append(docs, document(row))
-		return nil
+		n++
+		doc := document(row)
+		return take(&doc)
 	})
-	moved := near != nil && db.counts.standing(of) != at                     // the mark, perhaps
-	if err == nil && (moved || near != nil && desc && len(docs) < q.Limit) { // there may be others, without a value
+	moved := near != nil && db.counts.standing(of) != at             // the mark, perhaps
+	if err == nil && (moved || near != nil && desc && n < q.Limit) { // there may be others, without a value
 		if s, err = w.compileQuery(s.t, q, nil); err == nil {
+			s.take = q.Take
 			return w.documents(ctx, doing, s, min(q.Limit, maxReserve))
 		}
 	}

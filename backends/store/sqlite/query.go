@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,7 +22,7 @@ func (w *workspace) Find(ctx context.Context, q driver.Query) ([]driver.Document
 	}
 	doing := "find in " + t.name
 	if id, ok := byID(q); ok {
-		return w.findByID(ctx, doing, t, id)
+		return given(q.Take)(w.findByID(ctx, doing, t, id))
 	}
 	ctx, end, err := w.begin(ctx, doing)
 	if err != nil {
@@ -32,10 +33,11 @@ func (w *workspace) Find(ctx context.Context, q driver.Query) ([]driver.Document
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
-	if len(q.Sort) == 0 && q.Offset == 0 && len(s.args) <= maxAsked && s.indexed(q.Where) {
+	if len(q.Sort) == 0 && q.Offset == 0 && q.Take == nil && len(s.args) <= maxAsked && s.indexed(q.Where) {
 		s.brief = s.t.one(q.Where)
 		return w.findOne(ctx, doing, s)
 	}
+	s.take = q.Take
 	if q.Offset >= deepPage {
 		return w.findDeep(ctx, doing, s, q)
 	}
@@ -56,6 +58,15 @@ func (w *workspace) begin(ctx context.Context, doing string) (_ context.Context,
 }
 
 func (w *workspace) documents(ctx context.Context, doing string, s *statement, reserve int) ([]driver.Document, error) {
+	if s.take != nil {
+		if err := s.take(nil); err != nil {
+			return nil, err
+		}
+		return nil, w.read(ctx, doing, s, func(row *sqlite.Stmt) error {
+			doc := document(row)
+			return s.take(&doc)
+		})
+	}
 	docs := make([]driver.Document, 0, reserve)
 	err := w.read(ctx, doing, s, func(row *sqlite.Stmt) error {
 		docs = append(docs, document(row))
@@ -65,6 +76,20 @@ func (w *workspace) documents(ctx context.Context, doing string, s *statement, r
 		return nil, err
 	}
 	return docs, nil
+}
+
+// given hands documents that were read to who takes them, if anybody does.
+func given(take func(*driver.Document) error) func([]driver.Document, error) ([]driver.Document, error) {
+	return func(docs []driver.Document, err error) ([]driver.Document, error) {
+		if take == nil || err != nil {
+			return docs, err
+		}
+		err = take(nil)
+		for i := 0; i < len(docs) && err == nil; i++ {
+			err = take(&docs[i])
+		}
+		return nil, err
+	}
 }
 
 // maxAsked bounds the parameters of a question whose answer is kept for a moment.
@@ -313,16 +338,26 @@ func (w *workspace) aggregate(ctx context.Context, t *table, a driver.Aggregatio
 		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
 	var rows [][]any
+	size := int64(0)
 	err = w.read(ctx, doing, s, func(row *sqlite.Stmt) error {
 		values := make([]any, len(types))
 		for i, t := range types {
 			values[i] = decode(row, i, t)
 		}
 		rows = append(rows, values)
+		if size += driver.RowSize(values); a.Bytes > 0 && size > a.Bytes {
+			return errEnough
+		}
 		return nil
 	})
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
 	return rows, err
 }
+
+// errEnough ends the reading of rows.
+var errEnough = errors.New("enough was read")
 
 // read runs a statement on a snapshot that holds every acknowledged write.
 func (w *workspace) read(ctx context.Context, doing string, s *statement, each func(*sqlite.Stmt) error) error {

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -139,6 +140,52 @@ func testPaging(t *testing.T, e driver.Engine) {
 	for _, c := range []struct{ offset, want int }{{0, 1}, {1, 0}} {
 		if docs := b.find(driver.Query{Collection: b.things, Where: where("id", driver.Eq, "03"), Offset: c.offset, Limit: 5}); len(docs) != c.want {
 			t.Errorf("by id from %d: %d documents, want %d", c.offset, len(docs), c.want)
+		}
+	}
+}
+
+// testBudgets: what is taken ends where whoever takes it says so, and the rows of an aggregation with the one that is beyond
+// the budget.
+func testBudgets(t *testing.T, e driver.Engine) {
+	b := newBench(t, e)
+	var all []record
+	for i := range 150 {
+		all = append(all, record{id: fmt.Sprintf("%03d", i), values: map[string]any{"n": int64(i % 5), "name": strings.Repeat("x", i)}})
+	}
+	b.insert(all...)
+	enough := errors.New("enough")
+	for _, q := range []driver.Query{
+		{}, {Sort: []driver.Order{by("n", true)}}, {Offset: 120}, {Offset: 120, Sort: []driver.Order{by("name", false)}}, {Where: where("n", driver.Eq, int64(3))},
+	} {
+		for _, q.Collection = range []*driver.Collection{b.things, b.plain} {
+			want := b.find(q)[:10]
+			var got []driver.Document
+			q.Limit, q.Take = 100, func(d *driver.Document) error {
+				if d == nil {
+					got = nil
+					return nil
+				}
+				if len(got) == len(want) {
+					return enough
+				}
+				got = append(got, *d)
+				return nil
+			}
+			if docs, err := b.ws.Find(b.ctx, q); !errors.Is(err, enough) || docs != nil || ids(got) != ids(want) {
+				t.Errorf("%+v: [%s] and %v, want [%s]", q, ids(got), err, ids(want))
+			}
+			q.Limit, q.Take = 0, nil
+		}
+	}
+	a := driver.Aggregation{Collection: b.things, Groups: []driver.Group{{Ref: ref("name")}}, Measures: []driver.Measure{{Op: driver.Max, Ref: ref("name")}}, Limit: 1000}
+	rows := b.aggregate(a)
+	for _, n := range []int{1, 2, 70, len(rows)} {
+		a.Bytes = -1
+		for _, row := range rows[:n] {
+			a.Bytes += driver.RowSize(row)
+		}
+		if got := b.aggregate(a); !sameRows(got, rows[:n]) {
+			t.Errorf("within %d bytes: %d rows, want %d", a.Bytes, len(got), n)
 		}
 	}
 }

@@ -69,7 +69,7 @@ func Run(t *testing.T, open func(t *testing.T) driver.Engine, known ...Fault) {
 		{"OneWinner", testOneWinner}, {"CompareAndSet", testCompareAndSet}, {"Counters", testCounters},
 		{"Operators", testOperators}, {"Fold", testFold}, {"Lists", testLists}, {"LongLists", testLongLists},
 		{"Custom", testCustom}, {"OutsideText", testOutsideText},
-		{"Sort", testSort}, {"SortMixed", testSortMixed}, {"Paging", testPaging},
+		{"Sort", testSort}, {"SortMixed", testSortMixed}, {"Paging", testPaging}, {"Budgets", testBudgets},
 		{"Measures", faults(known).testMeasures}, {"Buckets", testBuckets}, {"Ranks", testRanks},
 		{"Isolation", testIsolation}, {"Remove", testRemove}, {"Context", testContext}, {"Check", testCheck}, {"Owners", testOwners},
 		{"Differential", faults(known).testDifferential}, {"DifferentialAggregates", faults(known).testDifferentialAggregates},
@@ -195,6 +195,19 @@ func (b *bench) find(q driver.Query) []driver.Document {
 	docs, err := b.ws.Find(ctx, q)
 	if err != nil {
 		b.t.Fatalf("Find %+v: %v", q, err)
+	}
+	taken := []driver.Document{{ID: "before the beginning"}}
+	asked := q
+	asked.Take = func(d *driver.Document) error {
+		if d == nil {
+			taken = nil
+		} else {
+			taken = append(taken, *d)
+		}
+		return nil
+	}
+	if rest, err := b.ws.Find(ctx, asked); err != nil || rest != nil || ids(taken) != ids(docs) {
+		b.t.Fatalf("Find %+v: %v; [%s] are taken and %d returned, want [%s] and none", q, err, ids(taken), len(rest), ids(docs))
 	}
 	return docs
 }

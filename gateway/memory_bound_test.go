@@ -160,7 +160,7 @@ func TestX9_MemoryIsBounded(t *testing.T) {
 			select {
 			case <-done:
 				return
-			default:
+			case <-time.After(5 * time.Millisecond):
 			}
 		}
 	})

@@ -20,7 +20,7 @@ import (
 const (
 	maxKept      = 256      // results
 	maxKeptBytes = 16 << 20 // together, about
-	maxResult    = 2 << 20  // of one result
+	maxResult    = MaxBytes // of one result
 )
 
 // runKey stands for everything that a run's rows depend on besides the data itself.

@@ -28,7 +28,7 @@ func Clear[T any](ctx context.Context, in store.Collection[T], of store.Filter) 
 // change, the error is a 409 that asks for another call.
 func Drain[T any](ctx context.Context, in store.Collection[T], of store.Filter, state store.State, do func(recs []*T) error) error {
 	for range maxCleared / clearBatch {
-		found, err := in.Find(ctx, store.Query{Filter: of, State: state, Limit: clearBatch, Bytes: api.PageBytes})
+		found, err := in.Find(ctx, store.Query{Filter: of, State: state, Limit: clearBatch, Bytes: store.BatchBytes})
 		if err != nil || len(found) == 0 {
 			return err
 		}

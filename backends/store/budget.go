@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"tenantry/backends/store/driver"
 	"tenantry/internal/request"
 )
 
@@ -14,6 +15,24 @@ const (
 	// BatchBytes is for what is read and written part by part, such as an export.
 	BatchBytes = UnweighedBytes
 )
+
+// smallBytes is what a call holds besides by its least weight.
+const smallBytes = UnweighedBytes / 4
+
+// held finds room for documents that were read as a whole, where they are more than what every call may hold.
+func held(ctx context.Context, docs []driver.Document) error {
+	size := 0
+	for i := range docs {
+		size += len(docs[i].Body) + len(docs[i].Custom)
+	}
+	if size <= smallBytes {
+		return nil
+	}
+	if r := request.From(ctx); r != nil && r.Room != nil {
+		return r.Room.Hold(ctx, int64(size))
+	}
+	return nil
+}
 
 // errFull ends the reading of what does not fit a budget.
 var errFull = errors.New("the budget is used up")

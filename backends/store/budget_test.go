@@ -91,6 +91,9 @@ func TestBudgets(t *testing.T) {
 			if n, cut, err := ask(ctx, 1<<30); err != nil || cut || n != many || room.asked < 3*store.UnweighedBytes {
 				t.Errorf("%s within much room: %d, cut %v, asked for %d, %v", name, n, cut, room.asked, err)
 			}
+			if _, err := in.FindPart(ctx, store.Query{Limit: 100}); err != nil || room.asked == 0 {
+				t.Errorf("what is read as a whole holds nothing: %v", err)
+			}
 			room.asked, room.most = 0, 0
 			if n, _, err := ask(ctx, 1<<30); !errors.Is(err, errNoRoom) || n != 0 {
 				t.Errorf("%s without room: %d, %v", name, n, err)

@@ -2,7 +2,6 @@ package store
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"sync/atomic"
 
 	"tenantry/backends/store/driver"
-	"tenantry/internal/together"
 )
 
 // State says which records of a kind with SoftDelete a question sees.
@@ -152,6 +150,9 @@ func (w *Workspace) documents(ctx context.Context, s *Spec, q Query, take func(*
 	if ended != nil {
 		return nil, ended // which is no failure of the engine
 	}
+	if full := held(ctx, docs); full != nil {
+		return nil, full
+	}
 	for i, part := 0, w.part(s); i < len(docs); i++ {
 		docs[i].ID = part.given(docs[i].ID)
 	}
@@ -162,78 +163,6 @@ func (w *Workspace) documents(ctx context.Context, s *Spec, q Query, take func(*
 func (c Collection[T]) Find(ctx context.Context, q Query) ([]T, error) {
 	found, err := c.FindPart(ctx, q)
 	return found.Records, err
-}
-
-// Found are records that were found.
-type Found[T any] struct {
-	Records []T
-	Left    int  // how many cannot be read, and are left out
-	Cut     bool // Query.Bytes ended them before its Limit: there are more
-}
-
-// FindPart is Find, and tells how much of what there is was found.
-func (c Collection[T]) FindPart(ctx context.Context, q Query) (found Found[T], err error) {
-	if q.Bytes > 0 {
-		found.Cut, err = q.within(ctx, func(most int64) (bool, error) { return c.take(ctx, q, most, &found) })
-	} else {
-		err = c.findAll(ctx, q, &found)
-	}
-	if err != nil {
-		return Found[T]{}, err
-	}
-	leftOut(ctx, found.Left)
-	return found, nil
-}
-
-func (c Collection[T]) findAll(ctx context.Context, q Query, found *Found[T]) error {
-	docs, err := c.ws.documents(ctx, c.kind.spec, q, nil)
-	if err != nil {
-		return err
-	}
-	found.Records = make([]T, len(docs))
-	for i := range docs {
-		at := i - found.Left
-		err := c.read(&docs[i], &found.Records[at], q.Shared)
-		if err == nil {
-			continue
-		}
-		if err = c.ws.unreadable(ctx, c.kind.spec, &docs[i], err); !q.LeaveOut {
-			return err
-		}
-		found.Records[at] = *new(T) // a part of it may be there
-		found.Left++
-	}
-	found.Records = found.Records[:len(docs)-found.Left]
-	return nil
-}
-
-// take finds records as far as so many bytes go, but one at least, while they are read. It reports whether there are more.
-func (c Collection[T]) take(ctx context.Context, q Query, most int64, found *Found[T]) (cut bool, err error) {
-	size := int64(0)
-	_, err = c.ws.documents(ctx, c.kind.spec, q, func(d *driver.Document) error {
-		if d == nil {
-			*found, size = Found[T]{Records: []T{}}, 0
-			return nil
-		}
-		if size += d.Size(); size > most && len(found.Records)+found.Left > 0 {
-			return errFull
-		}
-		var rec T
-		err := c.read(d, &rec, q.Shared)
-		if err == nil {
-			found.Records = append(found.Records, rec)
-			return nil
-		}
-		if err = c.ws.unreadable(ctx, c.kind.spec, d, err); !q.LeaveOut {
-			return err
-		}
-		found.Left++
-		return nil
-	})
-	if errors.Is(err, errFull) {
-		return true, nil
-	}
-	return false, err
 }
 
 // read decodes a document, or copies what it was decoded to before.
@@ -247,52 +176,6 @@ func (c Collection[T]) read(doc *driver.Document, rec *T, shared bool) error {
 	}
 	return err
 }
-
-// Page returns the records of a page, as far as its budget of bytes goes, and how many match of
-// in all: the filter of q, but where that begins after some record. A page near the end is read from there, so that the
-// last one costs what the first does.
-func (c Collection[T]) Page(ctx context.Context, q Query, of Filter) (found Found[T], count int64, err error) {
-	q.LeaveOut = true
-	limit := min(cmp.Or(max(q.Limit, 0), MaxLimit), MaxLimit)
-	finding := func() (err error) {
-		found, err = c.FindPart(ctx, q)
-		return err
-	}
-	first := !c.ws.Remote() && q.Offset == 0 && reflect.DeepEqual(q.Filter, of) // it is found before it is counted
-	counting := func() (err error) {
-		if count = int64(len(found.Records) + found.Left); first && !found.Cut && count < int64(limit) {
-			return nil // they are all there are; counting them would read once more what words were looked for in
-		}
-		count, err = c.CountIn(ctx, of, q.State)
-		return err
-	}
-	if q.Offset <= deepPage {
-		err = together.Do(c.ws.Remote(), finding, counting)
-		return found, count, err
-	}
-	if err := counting(); err != nil || int64(q.Offset) >= count {
-		return Found[T]{Records: []T{}}, count, err
-	}
-	if rest := int(count) - q.Offset; rest < q.Offset {
-		back := q
-		back.Limit = min(limit, rest)
-		back.Offset = rest - back.Limit
-		back.Sort = make([]Order, 0, len(q.Sort)+1)
-		for _, o := range append(slices.Clone(q.Sort), Asc("id")) {
-			back.Sort = append(back.Sort, Order{o.Field, !o.Desc})
-		}
-		if found, err = c.FindPart(ctx, back); err != nil || !found.Cut {
-			slices.Reverse(found.Records)
-			return found, count, err
-		}
-		// What does not fit is at the end of a page, and not at its beginning.
-	}
-	err = finding()
-	return found, count, err
-}
-
-// deepPage is the offset from which it is worth knowing where the end is.
-const deepPage = 1000
 
 // First returns the first matching record, or ErrNotFound.
 func (c Collection[T]) First(ctx context.Context, q Query) (*T, error) {

@@ -149,7 +149,7 @@ func (m *Module) reportPage(w http.ResponseWriter, r *http.Request, t *tenants.T
 	if err != nil {
 		wrong, ok := m.withoutData(r.Context(), t, ask, err, l)
 		if !ok {
-			m.reportProblem(r.Context(), w, t, err, r.URL.Path+"?"+kept.Encode())
+			m.reportProblem(w, r, t, err, r.URL.Path+"?"+kept.Encode())
 			return
 		}
 		view, shared, code = wrong.view, wrong.shared, http.StatusUnprocessableEntity
@@ -264,7 +264,7 @@ func tabs(pid, current string, kept url.Values, chosen []api.Pair, all []reports
 }
 
 // reportProblem says why there is no report; bare is its address without the values of inputs.
-func (m *Module) reportProblem(ctx context.Context, w http.ResponseWriter, t *tenants.Tenant, err error, bare string) {
+func (m *Module) reportProblem(w http.ResponseWriter, r *http.Request, t *tenants.Tenant, err error, bare string) {
 	switch p := api.ProblemOf(err); {
 	case errors.Is(err, reports.ErrNotShowable):
 		m.message(w, http.StatusConflict, t.Org.Name, "The report cannot be shown",
@@ -280,11 +280,13 @@ func (m *Module) reportProblem(ctx context.Context, w http.ResponseWriter, t *te
 			frame: frame{Title: "The report cannot be shown with these values", Organization: t.Org.Name},
 			Text:  p.Message, Instead: linkView{Title: "Show the report without them", Address: bare},
 		})
+	case p.Code == http.StatusTooManyRequests:
+		m.refuse(w, r, p)
 	case p.Code == http.StatusServiceUnavailable:
-		m.Log.WarnContext(ctx, "a shared report is unavailable", "error", err)
+		m.Log.WarnContext(r.Context(), "a shared report is unavailable", "error", err)
 		m.unavailable(w, t.Org.Name)
 	default:
-		m.Log.ErrorContext(ctx, "a shared report failed", "error", err)
+		m.Log.ErrorContext(r.Context(), "a shared report failed", "error", err)
 		m.message(w, http.StatusInternalServerError, t.Org.Name, "Something went wrong", "Please try again.")
 	}
 }

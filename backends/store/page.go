@@ -1,0 +1,130 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+
+	"tenantry/backends/store/driver"
+	"tenantry/internal/together"
+)
+
+// Found are records that were found.
+type Found[T any] struct {
+	Records []T
+	Left    int  // how many cannot be read, and are left out
+	Cut     bool // Query.Bytes ended them before its Limit: there are more
+}
+
+// FindPart is Find, and tells how much of what there is was found.
+func (c Collection[T]) FindPart(ctx context.Context, q Query) (found Found[T], err error) {
+	if q.Bytes > 0 {
+		found.Cut, err = q.within(ctx, func(most int64) (bool, error) { return c.take(ctx, q, most, &found) })
+	} else {
+		err = c.findAll(ctx, q, &found)
+	}
+	if err != nil {
+		return Found[T]{}, err
+	}
+	leftOut(ctx, found.Left)
+	return found, nil
+}
+
+func (c Collection[T]) findAll(ctx context.Context, q Query, found *Found[T]) error {
+	docs, err := c.ws.documents(ctx, c.kind.spec, q, nil)
+	if err != nil {
+		return err
+	}
+	found.Records = make([]T, len(docs))
+	for i := range docs {
+		at := i - found.Left
+		err := c.read(&docs[i], &found.Records[at], q.Shared)
+		if err == nil {
+			continue
+		}
+		if err = c.ws.unreadable(ctx, c.kind.spec, &docs[i], err); !q.LeaveOut {
+			return err
+		}
+		found.Records[at] = *new(T) // a part of it may be there
+		found.Left++
+	}
+	found.Records = found.Records[:len(docs)-found.Left]
+	return nil
+}
+
+// take finds records as far as so many bytes go, but one at least, while they are read. It reports whether there are more.
+func (c Collection[T]) take(ctx context.Context, q Query, most int64, found *Found[T]) (cut bool, err error) {
+	size := int64(0)
+	_, err = c.ws.documents(ctx, c.kind.spec, q, func(d *driver.Document) error {
+		if d == nil {
+			*found, size = Found[T]{Records: []T{}}, 0
+			return nil
+		}
+		if size += d.Size(); size > most && len(found.Records)+found.Left > 0 {
+			return errFull
+		}
+		var rec T
+		err := c.read(d, &rec, q.Shared)
+		if err == nil {
+			found.Records = append(found.Records, rec)
+			return nil
+		}
+		if err = c.ws.unreadable(ctx, c.kind.spec, d, err); !q.LeaveOut {
+			return err
+		}
+		found.Left++
+		return nil
+	})
+	if errors.Is(err, errFull) {
+		return true, nil
+	}
+	return false, err
+}
+
+// Page returns the records of a page, as far as its budget of bytes goes, and how many match of
+// in all: the filter of q, but where that begins after some record. A page near the end is read from there, so that the
+// last one costs what the first does.
+func (c Collection[T]) Page(ctx context.Context, q Query, of Filter) (found Found[T], count int64, err error) {
+	q.LeaveOut = true
+	limit := min(cmp.Or(max(q.Limit, 0), MaxLimit), MaxLimit)
+	finding := func() (err error) {
+		found, err = c.FindPart(ctx, q)
+		return err
+	}
+	first := !c.ws.Remote() && q.Offset == 0 && reflect.DeepEqual(q.Filter, of) // it is found before it is counted
+	counting := func() (err error) {
+		if count = int64(len(found.Records) + found.Left); first && !found.Cut && count < int64(limit) {
+			return nil // they are all there are; counting them would read once more what words were looked for in
+		}
+		count, err = c.CountIn(ctx, of, q.State)
+		return err
+	}
+	if q.Offset <= deepPage {
+		err = together.Do(c.ws.Remote(), finding, counting)
+		return found, count, err
+	}
+	if err := counting(); err != nil || int64(q.Offset) >= count {
+		return Found[T]{Records: []T{}}, count, err
+	}
+	if rest := int(count) - q.Offset; rest < q.Offset {
+		back := q
+		back.Limit = min(limit, rest)
+		back.Offset = rest - back.Limit
+		back.Sort = make([]Order, 0, len(q.Sort)+1)
+		for _, o := range append(slices.Clone(q.Sort), Asc("id")) {
+			back.Sort = append(back.Sort, Order{o.Field, !o.Desc})
+		}
+		if found, err = c.FindPart(ctx, back); err != nil || !found.Cut {
+			slices.Reverse(found.Records)
+			return found, count, err
+		}
+		// What does not fit is at the end of a page, and not at its beginning.
+	}
+	err = finding()
+	return found, count, err
+}
+
+// deepPage is the offset from which it is worth knowing where the end is.
+const deepPage = 1000

@@ -348,6 +348,9 @@ func (c Collection[T]) store(ctx context.Context, writing func(*T) (driver.Write
 		metaOf(rec).Rev++
 	}
 	if err = c.ws.write(ctx, writes); err == nil {
+		for i, rec := range recs {
+			metaOf(rec).bytes = writes[i].Doc.Size()
+		}
 		return nil
 	}
 	for _, rec := range recs {
@@ -440,11 +443,11 @@ func (c Collection[T]) Update(ctx context.Context, id string, change func(*T) er
 			return nil, err
 		}
 		meta := metaOf(rec)
-		rev := meta.Rev
+		rev, bytes := meta.Rev, meta.bytes
 		if err := change(rec); err != nil {
 			return nil, err
 		}
-		meta.ID, meta.Rev = id, rev // change decides about the values only
+		meta.ID, meta.Rev, meta.bytes = id, rev, bytes // change decides about the values only
 		err = c.replace(ctx, rec)
 		if err == nil {
 			return rec, nil
@@ -466,7 +469,7 @@ func (c Collection[T]) Delete(ctx context.Context, recs ...*T) error {
 	var ending []string
 	for i, rec := range recs {
 		meta := metaOf(rec)
-		writes[i] = driver.Write{Collection: c.kind.spec.collection, Op: driver.Delete, Doc: driver.Document{ID: c.ws.part(c.kind.spec).stored(meta.ID), Rev: meta.Rev}}
+		writes[i] = driver.Write{Collection: c.kind.spec.collection, Op: driver.Delete, Doc: driver.Document{ID: c.ws.part(c.kind.spec).stored(meta.ID), Rev: meta.Rev, Was: meta.bytes}}
 		if c.kind.spec.SoftDelete {
 			ending = append(ending, meta.ID)
 		}
@@ -502,6 +505,6 @@ func (c Collection[T]) write(op driver.WriteOp, rec *T) (driver.Write, error) {
 		}
 	}
 	doc, err := c.kind.encode(rec)
-	doc.ID = c.ws.part(s).stored(doc.ID)
+	doc.ID, doc.Was = c.ws.part(s).stored(doc.ID), metaOf(rec).bytes
 	return driver.Write{Collection: s.collection, Op: op, Doc: doc}, err
 }

@@ -113,7 +113,7 @@ func (w *Workspace) Documents(ctx context.Context) (documents int64, err error) 
 		if err != nil {
 			return documents, fmt.Errorf("counting %s: %w", c.Name, err)
 		}
-		if !w.store.aside[c] {
+		if !c.Uncounted {
 			documents += n
 		}
 	}

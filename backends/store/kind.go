@@ -20,6 +20,8 @@ type Meta struct {
 	Rev       int64  `json:"-"`
 	CreatedAt int64  `json:"created_at"` // Unix milliseconds; stamped on insert where zero
 	UpdatedAt int64  `json:"updated_at"` // Unix milliseconds; stamped on every write
+
+	bytes int64 // of the stored document, as it was read or written last; 0: not known
 }
 
 // StoreMeta gives package store access to the embedded Meta.
@@ -177,7 +179,7 @@ func Define[T any](spec Spec) (*Kind[T], error) {
 		}
 	}
 	k := &Kind[T]{spec: &spec, custom: custom, decoded: bounded.New[*decoded[T]](maxDecoded)}
-	spec.collection = &driver.Collection{Name: spec.Name, Custom: spec.Custom}
+	spec.collection = &driver.Collection{Name: spec.Name, Custom: spec.Custom, Uncounted: spec.Aside}
 	for _, f := range names {
 		if spec.Custom && (special[f].on || slices.Contains(spec.Rides, f)) {
 			spec.collection.Rides = append(spec.collection.Rides, f)
@@ -392,7 +394,7 @@ func (k *Kind[T]) decode(doc *driver.Document, rec *T) error {
 		}
 	}
 	meta := metaOf(rec)
-	meta.ID, meta.Rev = doc.ID, doc.Rev
+	meta.ID, meta.Rev, meta.bytes = doc.ID, doc.Rev, doc.Size()
 	return nil
 }
 

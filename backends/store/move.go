@@ -25,7 +25,9 @@ const (
 )
 
 // notesCollection keeps, while an organization is copied, which documents were written.
-func notesCollection() *driver.Collection { return &driver.Collection{Name: "move_notes"} }
+func notesCollection() *driver.Collection {
+	return &driver.Collection{Name: "move_notes", Uncounted: true}
+}
 
 // noted is the body of a note: documents by collection.
 type noted map[string][]string
@@ -107,6 +109,11 @@ func (m *Mover) Copy(ctx context.Context) (changed int64, equal []Sum, err error
 		}
 		changed += p.changed
 		equal = append(equal, p.equal.result(spec.Name))
+	}
+	if meter, ok := m.to.(driver.Meter); ok { // what an earlier copy left may have been counted otherwise
+		if _, err := meter.Recount(ctx); err != nil {
+			return changed, nil, fmt.Errorf("counting the copy: %w", err)
+		}
 	}
 	return changed, equal, nil
 }
@@ -310,7 +317,7 @@ func (m *Mover) write(ctx context.Context, side driver.Workspace, writes []drive
 		defer cancel()
 		ctx = guarded
 	}
-	return side.Write(ctx, writes)
+	return within(ctx, side, writes, Quota{})
 }
 
 // find reads documents by their ids. Error: *UnreadableError.

@@ -14,7 +14,7 @@ import (
 // Call is one call of an engine that has ended.
 type Call struct {
 	Backend    string
-	Operation  string // find, count, aggregate, write, counter
+	Operation  string // find, count, aggregate, write, counter, used, recount
 	Collection string // empty where there are several or none
 	Took       time.Duration
 	Err        error
@@ -116,14 +116,48 @@ func (o *observed) Aggregate(ctx context.Context, a driver.Aggregation) ([][]any
 }
 
 func (o *observed) Write(ctx context.Context, writes []driver.Write) error {
+	return o.write(ctx, writes, o.Workspace.Write)
+}
+
+// WriteWithin implements driver.Meter; an engine that does not refuses nothing.
+func (o *observed) WriteWithin(ctx context.Context, writes []driver.Write, q driver.Quota) error {
+	m, ok := o.Workspace.(driver.Meter)
+	if !ok {
+		return o.Write(ctx, writes)
+	}
+	return o.write(ctx, writes, func(ctx context.Context, writes []driver.Write) error { return m.WriteWithin(ctx, writes, q) })
+}
+
+func (o *observed) write(ctx context.Context, writes []driver.Write, write func(context.Context, []driver.Write) error) error {
 	began := time.Now()
-	err := o.Workspace.Write(ctx, writes)
+	err := write(ctx, writes)
 	var c *driver.Collection
 	if len(writes) == 1 {
 		c = writes[0].Collection
 	}
 	o.done(ctx, "write", c, began, err)
 	return err
+}
+
+// Used implements driver.Meter.
+func (o *observed) Used(ctx context.Context) (driver.Usage, error) {
+	return o.measure(ctx, "used", driver.Meter.Used)
+}
+
+// Recount implements driver.Meter.
+func (o *observed) Recount(ctx context.Context) (driver.Usage, error) {
+	return o.measure(ctx, "recount", driver.Meter.Recount)
+}
+
+func (o *observed) measure(ctx context.Context, operation string, measure func(driver.Meter, context.Context) (driver.Usage, error)) (driver.Usage, error) {
+	m, ok := o.Workspace.(driver.Meter)
+	if !ok {
+		return driver.Usage{}, nil
+	}
+	began := time.Now()
+	used, err := measure(m, ctx)
+	o.done(ctx, operation, nil, began, err)
+	return used, err
 }
 
 func (o *observed) Counter(ctx context.Context, name string, add, atLeast int64) (int64, error) {

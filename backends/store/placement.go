@@ -31,6 +31,7 @@ type Placement struct {
 	Backend string // empty: DefaultBackend
 	Owner   string // what the workspace is held to, see driver.Opening
 	Phase   Phase
+	Quota   Quota // what may be stored, of documents and of their bytes
 	// Rev orders placements of one organization: the one with the higher revision holds, unless it has been lost.
 	Rev int64
 	// ReadAt is when somebody began to read this from where it is decided. Zero: it never changes.
@@ -268,8 +269,12 @@ func (h *home) write(ctx context.Context, writes []driver.Write) error {
 	if err != nil {
 		return err
 	}
+	quota := r.Quota
+	if ctx.Value(beyondKey{}) != nil {
+		quota = Quota{}
+	}
 	if r.ReadAt.IsZero() {
-		return r.drv.Write(ctx, writes)
+		return within(ctx, r.drv, writes, quota)
 	}
 	lease := h.store.leases.of(r.Placement)
 	deadline := r.ReadAt.Add(lease)
@@ -281,7 +286,7 @@ func (h *home) write(ctx context.Context, writes []driver.Write) error {
 		err = r.drv.Write(inTime, []driver.Write{h.store.note(writes)})
 	}
 	if err == nil {
-		err = r.drv.Write(inTime, writes)
+		err = within(inTime, r.drv, writes, quota)
 	}
 	// What an engine stored too late is not acknowledged: the mover may have looked already.
 	if time.Now().After(deadline) && (err == nil || ctx.Err() == nil) {

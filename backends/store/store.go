@@ -34,7 +34,6 @@ type Store struct {
 	tenant    []*driver.Collection
 	kinds     []*Spec // of tenant, but for the notes
 	notes     *driver.Collection
-	aside     map[*driver.Collection]bool // of tenant, what counts among nobody's documents
 
 	turns   turns
 	damages damages
@@ -101,7 +100,7 @@ func New(o Options) *Store {
 	for _, spec := range o.Control {
 		s.control = append(s.control, spec.collection)
 	}
-	s.tenant, s.aside = append(s.tenant, s.notes), map[*driver.Collection]bool{s.notes: true}
+	s.tenant = append(s.tenant, s.notes)
 	s.Keep(o.Tenant...)
 	return s
 }
@@ -109,7 +108,7 @@ func New(o Options) *Store {
 // Keep adds to what organizations' workspaces keep. It is called before the first of them is opened.
 func (s *Store) Keep(specs ...*Spec) {
 	for _, spec := range specs {
-		s.kinds, s.tenant, s.aside[spec.collection] = append(s.kinds, spec), append(s.tenant, spec.collection), spec.Aside
+		s.kinds, s.tenant = append(s.kinds, spec), append(s.tenant, spec.collection)
 	}
 }
 

@@ -106,6 +106,8 @@ type Collection struct {
 	// questions about them, so they may ride along.
 	Custom bool
 	Rides  []string `json:"-"`
+	// Uncounted: a Meter leaves its documents out.
+	Uncounted bool `json:"-"`
 }
 
 // Document is one record. Body and Custom are JSON objects. Custom, nil where the
@@ -113,6 +115,9 @@ type Collection struct {
 // Values are the declared fields in the order of Collection.Fields; they are set
 // on writes and repeat what Body says, so that an engine need not parse it; nil stands
 // for what is missing, null, "", an empty list or the zero Time.
+//
+// Was is the Size of the document that a Replace or Delete is of, 0 where that is not known. An engine that can look relies on
+// it in nothing.
 //
 // Damage is set of a found document that the engine cannot read, since somebody else changed it, and says why without its values.
 // There is nothing else but the ID then, and not that where it is not this program's. The others come as they are.
@@ -122,6 +127,7 @@ type Document struct {
 	Body   []byte
 	Custom []byte
 	Values []any
+	Was    int64
 	Damage error
 }
 

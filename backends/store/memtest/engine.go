@@ -29,6 +29,7 @@ type workspace struct {
 	name, owner string
 	removed     bool
 	documents   map[string]map[string]driver.Document // by collection, by id
+	uncounted   map[string]bool                       // collections
 	counters    map[string]int64
 }
 
@@ -51,7 +52,7 @@ func (e *Engine) leave() { e.mu.Unlock() }
 func (e *Engine) admit(o driver.Opening) (*workspace, error) {
 	w := e.spaces[o.Workspace]
 	if w == nil {
-		w = &workspace{engine: e, name: o.Workspace, documents: map[string]map[string]driver.Document{}, counters: map[string]int64{}}
+		w = &workspace{engine: e, name: o.Workspace, documents: map[string]map[string]driver.Document{}, uncounted: map[string]bool{}, counters: map[string]int64{}}
 	}
 	some := func() (bool, error) {
 		return slices.ContainsFunc(slices.Collect(maps.Values(w.documents)), func(d map[string]driver.Document) bool { return len(d) > 0 }), nil
@@ -77,6 +78,9 @@ func (e *Engine) Open(ctx context.Context, o driver.Opening) (driver.Workspace, 
 		return nil, err
 	}
 	e.spaces[o.Workspace] = w
+	for _, c := range o.Collections {
+		w.uncounted[c.Name] = c.Uncounted
+	}
 	return w, nil
 }
 
@@ -145,10 +149,43 @@ func (w *workspace) Counter(ctx context.Context, name string, add, atLeast int64
 
 // Write implements driver.Workspace.
 func (w *workspace) Write(ctx context.Context, writes []driver.Write) error {
+	return w.WriteWithin(ctx, writes, driver.Quota{})
+}
+
+// Used implements driver.Meter.
+func (w *workspace) Used(ctx context.Context) (driver.Usage, error) { return w.Recount(ctx) }
+
+// Recount implements driver.Meter.
+func (w *workspace) Recount(ctx context.Context) (driver.Usage, error) {
+	if err := w.engine.enter(ctx, w); err != nil {
+		return driver.Usage{}, err
+	}
+	defer w.engine.leave()
+	return w.used(), nil
+}
+
+func (w *workspace) used() (used driver.Usage) {
+	for name, all := range w.documents {
+		if w.uncounted[name] {
+			continue
+		}
+		for _, d := range all {
+			used = used.Plus(driver.Usage{Documents: 1, Bytes: d.Size()})
+		}
+	}
+	return used
+}
+
+// WriteWithin implements driver.Meter.
+func (w *workspace) WriteWithin(ctx context.Context, writes []driver.Write, q driver.Quota) error {
 	if err := w.engine.enter(ctx, w); err != nil {
 		return err
 	}
 	defer w.engine.leave()
+	before := driver.Usage{}
+	if q != (driver.Quota{}) {
+		before = w.used()
+	}
 	var undo []func()
 	for position, write := range writes {
 		name, id := write.Collection.Name, write.Doc.ID
@@ -163,7 +200,11 @@ func (w *workspace) Write(ctx context.Context, writes []driver.Write) error {
 				all[id] = old
 			}
 		})
-		if err := apply(all, write, position); err != nil {
+		err := apply(all, write, position)
+		if err == nil && position == len(writes)-1 && q != (driver.Quota{}) {
+			err = q.Admit(before, w.used().Minus(before))
+		}
+		if err != nil {
 			for _, one := range slices.Backward(undo) {
 				one()
 			}

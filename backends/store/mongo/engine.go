@@ -74,6 +74,7 @@ type Engine struct {
 	health  *health
 	closed  atomic.Bool
 	running atomic.Int64
+	adding  atomic.Int64 // who adds what was written to counters, see tally
 
 	leases bounded.Weak[string, lease] // by workspace; each is held by those who have a handle on it
 	spaces bounded.Weak[string, space] // by database; as are they, and while indexes are made there
@@ -130,6 +131,7 @@ type lease struct {
 	running atomic.Int64
 	removed atomic.Bool
 	gone    chan struct{} // closed when the removal has ended
+	tally   tally
 }
 
 // Open returns an engine. The server need not be there: calls and Check say when it is not.
@@ -268,7 +270,7 @@ func (e *Engine) space(workspace string) (*space, *lease, error) {
 	if e.opts.Isolation == Shared {
 		e.common.Store(s)
 	}
-	return s, e.leases.GetOrPut(workspace, func() *lease { return &lease{gone: make(chan struct{})} }), nil
+	return s, e.leases.GetOrPut(workspace, func() *lease { return &lease{gone: make(chan struct{}), tally: newTally()} }), nil
 }
 
 // prepare checks the format of the database and whose the workspace is, and makes the unique
@@ -418,6 +420,9 @@ func (e *Engine) Check(ctx context.Context) error {
 // Close waits up to ten seconds for running calls, stops building indexes and disconnects.
 // Calls that start later fail with driver.ErrUnavailable.
 func (e *Engine) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	_ = settle(ctx, &e.adding) // what is not counted by then is when everything is
 	e.mu.Lock()
 	if e.closed.Swap(true) {
 		e.mu.Unlock()
@@ -425,8 +430,6 @@ func (e *Engine) Close() error {
 	}
 	e.mu.Unlock()
 	e.builder.close()
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-	defer cancel()
 	if err := settle(ctx, &e.running); err != nil {
 		err = fmt.Errorf("%d calls have not ended", e.running.Load())
 		return errors.Join(err, e.client.Disconnect(ctx))

@@ -171,3 +171,34 @@ func BenchmarkQueries(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkCreate is of sixteen who create at the same time, as far as what is written is counted, and held to a quota.
+func BenchmarkCreate(b *testing.B) {
+	for _, kind := range []struct {
+		name  string
+		write func(*workspace, context.Context, []driver.Write) error
+	}{
+		{"plain", (*workspace).Write},
+		{"counted", func(w *workspace, ctx context.Context, writes []driver.Write) error {
+			return w.WriteWithin(ctx, writes, driver.Quota{})
+		}},
+		{"quota", func(w *workspace, ctx context.Context, writes []driver.Write) error {
+			return w.WriteWithin(ctx, writes, driver.Quota{Documents: 1 << 40, Bytes: 1 << 50})
+		}},
+	} {
+		b.Run(kind.name, func(b *testing.B) {
+			c := people()
+			_, opened := benchWorkspace(b, Options{Shared: true}, c, 0)
+			w := opened.(*workspace)
+			var i atomic.Int64
+			b.SetParallelism(8)
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					if err := kind.write(w, b.Context(), []driver.Write{person(c, int(i.Add(1)))}); err != nil {
+						b.Error(err)
+					}
+				}
+			})
+		})
+	}
+}

@@ -36,6 +36,7 @@ type conn struct {
 	// found in its file; both of the writer alone.
 	wrote uint64
 	there map[int64]bool
+	tally tally  // of the writer
 	cache *cache // nil where it has no share of one
 	parts int64  // of it
 	pages int64  // what it was told they are
@@ -46,7 +47,7 @@ func openConn(path string, flags sqlite.OpenFlags, pragmas ...string) (*conn, er
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{raw: raw, stmts: map[string]*sqlite.Stmt{}, done: make(chan struct{}), there: map[int64]bool{}}
+	c := &conn{raw: raw, stmts: map[string]*sqlite.Stmt{}, done: make(chan struct{}), there: map[int64]bool{}, tally: tally{}}
 	raw.SetBusyTimeout(busyTimeout)
 	if err := raw.CreateFunction(instrFold, &sqlite.FunctionImpl{NArgs: 2, Deterministic: true, Scalar: foldedIn}); err != nil {
 		_ = raw.Close()

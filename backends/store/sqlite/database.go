@@ -308,6 +308,9 @@ func (db *database) commit(c *conn) error {
 	db.mu.Lock()
 	db.endIdle(0)
 	db.mu.Unlock()
+	if err := c.storeTally(db.shared); err != nil {
+		return err
+	}
 	return c.exec("COMMIT")
 }
 

@@ -84,7 +84,7 @@ func (e *Engine) Size(ctx context.Context, name string) (bytes int64, err error)
 		for _, table := range tables {
 			if err == nil {
 				var n int64
-				n, err = c.number("SELECT total(octet_length(body) + ifnull(octet_length(custom), 0)) FROM "+quote(table)+" WHERE ws = ?1", there.id)
+				n, err = c.number("SELECT total("+sizeOf+") FROM "+quote(table)+" WHERE ws = ?1", there.id)
 				bytes += n
 			}
 		}

@@ -281,7 +281,7 @@ func (c *conn) guard(j *job, guarded bool) error {
 			return err
 		}
 	}
-	before := c.wrote
+	before, tally := c.wrote, c.tally.before(guarded)
 	j.err = j.run(c)
 	switch {
 	case j.err == nil:
@@ -291,6 +291,7 @@ func (c *conn) guard(j *job, guarded bool) error {
 		if err := c.exec("ROLLBACK TO job"); err != nil {
 			return err
 		}
+		c.tally = tally
 	}
 	if guarded {
 		return c.exec("RELEASE job")

@@ -93,7 +93,9 @@ type table struct {
 	riders               []string // columns that entries of indexes on custom values have too
 	entries, entriesMade string   // the table of these, quoted, and the statement that makes it
 
-	selectByID, selectRev, insert, replace, remove, put string
+	selectByID, selectRev, selectSize, insert, replace, remove, put string
+
+	uncounted bool
 }
 
 type field struct {
@@ -132,7 +134,7 @@ func newTable(c *driver.Collection, shared bool) (*table, error) {
 		return nil, fmt.Errorf("collection %s: %w", c.Name, err)
 	}
 	t := &table{
-		name: c.Name, spec: string(spec), quoted: quote("c:" + c.Name), shared: shared, fields: c.Fields,
+		name: c.Name, spec: string(spec), quoted: quote("c:" + c.Name), shared: shared, fields: c.Fields, uncounted: c.Uncounted,
 		columns: map[string]field{}, leading: map[string]bool{"id": true},
 	}
 	t.addUnique("id", []string{"id"}, "id")
@@ -265,6 +267,7 @@ func (t *table) statements() {
 	t.insert = "INSERT INTO " + t.quoted + " (id, rev, " + names.String() + "body, custom" + t.led(", ws") + ") VALUES (?1, ?2, " + marks.String() + "?3, ?4" + t.led(", "+last) + ")"
 	t.replace = "UPDATE " + t.quoted + " SET rev = ?2 + 1, " + sets.String() + "body = ?3, custom = ?4 WHERE " + t.led("ws = "+last+" AND ") + "id = ?1 AND rev = ?2"
 	t.put = t.insert + " ON CONFLICT (" + t.led("ws, ") + "id) DO UPDATE SET rev = excluded.rev, " + over.String() + "body = excluded.body, custom = excluded.custom"
+	t.selectSize = "SELECT " + sizeOf + " FROM " + t.quoted + " WHERE " + t.led("ws = ?2 AND ") + "id = ?1"
 	t.selectRev = "SELECT rev FROM " + t.quoted + " WHERE " + t.led("ws = ?2 AND ") + "id = ?1"
 	t.remove = "DELETE FROM " + t.quoted + " WHERE " + t.led("ws = ?3 AND ") + "id = ?1 AND rev = ?2"
 }

@@ -43,6 +43,7 @@ type space struct {
 	owner   string // guarded by the engine's lock
 	removed atomic.Bool
 	asking  chan struct{} // see lanes
+	counted atomic.Bool   // what it holds has been counted once, see tally
 	// held is the database that was found to hold it. A file that was closed may be another when it is opened again.
 	held atomic.Pointer[database]
 }

@@ -25,6 +25,11 @@ type change struct {
 
 // Write applies the writes in one transaction, which is on disk when Write returns.
 func (w *workspace) Write(ctx context.Context, writes []driver.Write) error {
+	return w.write(ctx, writes, nil)
+}
+
+// write counts what it writes where a meter is given.
+func (w *workspace) write(ctx context.Context, writes []driver.Write, m *meter) error {
 	changes := make([]change, 0, len(writes))
 	touched := map[shelf]bool{}
 	for i, wr := range writes {
@@ -39,16 +44,23 @@ func (w *workspace) Write(ctx context.Context, writes []driver.Write) error {
 	if len(changes) == 0 {
 		return ctx.Err()
 	}
+	m.expect(changes)
 	return w.transact(ctx, "write", len(changes), touched, func(ctx context.Context, c *conn) error {
+		if err := m.begin(c); err != nil {
+			return err
+		}
 		for i := range changes {
 			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := m.measure(c, &changes[i]); err != nil {
 				return err
 			}
 			if err := changes[i].apply(c, i); err != nil {
 				return err
 			}
 		}
-		return nil
+		return m.end(c)
 	})
 }
 
@@ -257,6 +269,7 @@ func (db *database) abandon(cause error) {
 // begin waits for the lock of another process, a backup for example, as long as ctx allows.
 func begin(ctx context.Context, c *conn) error {
 	clear(c.there)
+	clear(c.tally)
 	deadline := time.Now().Add(lockTimeout)
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
 		err := c.exec("BEGIN IMMEDIATE")

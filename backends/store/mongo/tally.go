@@ -14,15 +14,16 @@ import (
 )
 
 const (
-	// usageName names the counter of what a workspace holds: {documents, bytes, counted}. Counted is there once everything
-	// has been counted; until then the others tell only what changed since they began.
+	// usageName names the counter of what a workspace holds: {documents, bytes, counted}. Counted is how often everything
+	// has been counted; before the first time the others tell only what changed since they began.
 	usageName = "usage"
 	// usageAge is for how long a process admits by what the database told it last. What other processes add in that time is
 	// how far a workspace can get beyond a quota.
 	usageAge = time.Second
-	// countPatience is how long a write waits for the first count. A quota begins to hold once that has been taken, by
-	// this or by whoever measures the workspace.
-	countPatience = time.Second
+	// countPatience is how long a write waits for the first count, of what was stored before there was a counter. Where that
+	// takes longer no quota holds until it has been taken, which writes try again after countAgain.
+	countPatience = 2 * time.Second
+	countAgain    = time.Minute
 	countPage     = 500
 )
 
@@ -30,11 +31,13 @@ const (
 // beside the writes, by one command for all that were done meanwhile: no write waits for it. What a process adds to nothing
 // any more, because it was killed, and writes whose outcome it does not know, are missing until the next Recount.
 type tally struct {
-	turn chan struct{} // held by who changes or reads the counter
+	turn     chan struct{} // held by who changes or reads the counter
+	counting chan struct{} // held by who counts everything
 
 	mu      sync.Mutex   // guards what follows
 	known   driver.Usage // as the database told it last
-	counted bool         // everything has been counted
+	counted int64        // how often everything has been counted
+	late    time.Time    // when the first count took too long
 	asked   time.Time    // when that was; zero: never
 	pending driver.Usage // what was written and is not yet in the counter
 	adding  driver.Usage // what is on its way there
@@ -42,7 +45,7 @@ type tally struct {
 	flying  bool         // somebody adds until nothing is pending
 }
 
-func newTally() tally { return tally{turn: make(chan struct{}, 1)} }
+func newTally() tally { return tally{turn: make(chan struct{}, 1), counting: make(chan struct{}, 1)} }
 
 // growth returns what the writes add. Of a Put it is not known.
 func growth(writes []driver.Write) (by driver.Usage) {
@@ -96,22 +99,27 @@ func (w *workspace) WriteWithin(ctx context.Context, writes []driver.Write, q dr
 func (w *workspace) admit(ctx context.Context, q driver.Quota, by driver.Usage) error {
 	t := &w.lease.tally
 	t.mu.Lock()
-	fresh := t.counted && time.Since(t.asked) < usageAge
+	fresh, late := t.counted > 0 && time.Since(t.asked) < usageAge, time.Since(t.late) < countAgain
 	t.mu.Unlock()
-	if !fresh {
+	if !fresh && !late {
 		first, cancel := context.WithTimeout(ctx, countPatience)
 		_, err := w.Used(first)
 		cancel()
-		switch {
-		case err == nil:
-		case ctx.Err() != nil || errors.Is(err, driver.ErrUnavailable):
+		if err != nil && (ctx.Err() != nil || errors.Is(err, driver.ErrUnavailable)) {
 			return err
-		default: // it takes too long to count for the first time
-			q = driver.Quota{}
 		}
+		late = err != nil
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if late {
+		if t.counted == 0 {
+			q = driver.Quota{}
+		}
+		if time.Since(t.late) >= countAgain {
+			t.late = time.Now()
+		}
+	}
 	err := q.Admit(t.known.Plus(t.adding).Plus(t.pending).Plus(t.held), by)
 	if err == nil {
 		t.held = t.held.Plus(by)
@@ -124,7 +132,7 @@ func (w *workspace) addPending() {
 	defer w.engine.adding.Add(-1)
 	t := &w.lease.tally
 	for {
-		err := w.add(context.Background(), driver.Usage{}, false)
+		err := w.add(context.Background(), nil)
 		t.mu.Lock()
 		if err != nil || t.pending == (driver.Usage{}) {
 			t.flying = false
@@ -135,9 +143,14 @@ func (w *workspace) addPending() {
 	}
 }
 
-// add adds to the counter what is pending and a correction, says there where everything has been counted, and notes what it
-// tells then.
-func (w *workspace) add(ctx context.Context, correction driver.Usage, counted bool) error {
+// correction is what a count of everything found missing in the counter, at which time.
+type correction struct {
+	by    driver.Usage
+	times int64
+}
+
+// add adds what is pending to the counter, and a correction, unless another has been made since; and notes what it tells then.
+func (w *workspace) add(ctx context.Context, fix *correction) error {
 	t := &w.lease.tally
 	select {
 	case t.turn <- struct{}{}:
@@ -150,27 +163,41 @@ func (w *workspace) add(ctx context.Context, correction driver.Usage, counted bo
 	t.pending, t.adding = driver.Usage{}, by
 	t.mu.Unlock()
 	began := time.Now()
-	var told struct {
-		Documents, Bytes int64
-		Counted          bool
-	}
+	var told struct{ Documents, Bytes, Counted int64 }
 	err := w.call(ctx, "count what was written", func(ctx context.Context) error {
 		at, counters := w.at(w.name+"/"+usageName), w.space.db.Collection(counterCollection)
-		change := by.Plus(correction)
-		if change == (driver.Usage{}) && !counted {
-			err := counters.FindOne(ctx, at).Decode(&told)
-			if errors.Is(err, mongo.ErrNoDocuments) {
-				err = nil
+		inc := func(at bson.D, by driver.Usage, more ...bson.E) error {
+			change := append(bson.D{{Key: "documents", Value: by.Documents}, {Key: "bytes", Value: by.Bytes}}, more...)
+			return again(func() error {
+				return counters.FindOneAndUpdate(ctx, at, bson.D{{Key: "$inc", Value: change}}, options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After)).Decode(&told)
+			})
+		}
+		if by != (driver.Usage{}) {
+			if err := inc(at, by); err != nil {
+				return err
 			}
-			return err
+			t.mu.Lock()
+			by, t.adding, t.known = driver.Usage{}, driver.Usage{}, driver.Usage{Documents: told.Documents, Bytes: told.Bytes}
+			t.mu.Unlock()
+			if fix == nil {
+				return nil
+			}
 		}
-		update := bson.D{{Key: "$inc", Value: bson.D{{Key: "documents", Value: change.Documents}, {Key: "bytes", Value: change.Bytes}}}}
-		if counted {
-			update = append(update, bson.E{Key: "$set", Value: bson.D{{Key: "counted", Value: true}}})
+		if fix != nil {
+			times := any(fix.times)
+			if fix.times == 0 {
+				times = nil // there is none
+			}
+			err := inc(append(at, bson.E{Key: "counted", Value: bson.D{{Key: "$eq", Value: times}}}), fix.by, bson.E{Key: "counted", Value: int64(1)})
+			if !mongo.IsDuplicateKeyError(err) { // which tells that another count was quicker
+				return err
+			}
 		}
-		return again(func() error {
-			return counters.FindOneAndUpdate(ctx, at, update, options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After)).Decode(&told)
-		})
+		err := counters.FindOne(ctx, at).Decode(&told)
+		if errors.Is(err, mongo.ErrNoDocuments) {
+			err = nil
+		}
+		return err
 	})
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -185,17 +212,27 @@ func (w *workspace) add(ctx context.Context, correction driver.Usage, counted bo
 
 // Used implements driver.Meter.
 func (w *workspace) Used(ctx context.Context) (driver.Usage, error) {
-	if err := w.add(ctx, driver.Usage{}, false); err != nil {
-		return driver.Usage{}, err
+	for turn := false; ; turn = true {
+		if err := w.add(ctx, nil); err != nil {
+			return driver.Usage{}, err
+		}
+		used, times := w.told()
+		if times > 0 {
+			return used, nil
+		}
+		if turn {
+			return w.Recount(ctx)
+		}
+		select { // one of them counts
+		case w.lease.tally.counting <- struct{}{}:
+			defer func() { <-w.lease.tally.counting }()
+		case <-ctx.Done():
+			return driver.Usage{}, ctx.Err()
+		}
 	}
-	used, counted := w.told()
-	if !counted {
-		return w.Recount(ctx)
-	}
-	return used, nil
 }
 
-func (w *workspace) told() (used driver.Usage, counted bool) {
+func (w *workspace) told() (used driver.Usage, times int64) {
 	t := &w.lease.tally
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -204,10 +241,10 @@ func (w *workspace) told() (used driver.Usage, counted bool) {
 
 // Recount implements driver.Meter. What is written while it counts may be counted twice or not at all, until the next time.
 func (w *workspace) Recount(ctx context.Context) (driver.Usage, error) {
-	if err := w.add(ctx, driver.Usage{}, false); err != nil {
+	if err := w.add(ctx, nil); err != nil {
 		return driver.Usage{}, err
 	}
-	told, _ := w.told()
+	told, times := w.told()
 	var found driver.Usage
 	for _, c := range w.collections {
 		if c.Uncounted {
@@ -219,7 +256,7 @@ func (w *workspace) Recount(ctx context.Context) (driver.Usage, error) {
 		}
 		found = found.Plus(n)
 	}
-	if err := w.add(ctx, found.Minus(told), true); err != nil {
+	if err := w.add(ctx, &correction{found.Minus(told), times}); err != nil {
 		return driver.Usage{}, err
 	}
 	used, _ := w.told()

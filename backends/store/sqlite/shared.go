@@ -43,7 +43,9 @@ type space struct {
 	owner   string // guarded by the engine's lock
 	removed atomic.Bool
 	asking  chan struct{} // see lanes
-	counted atomic.Bool   // what it holds has been counted once, see tally
+	// counted says that what it holds has been counted once, countedLater that somebody is at it; see tally.
+	counted, countedLater atomic.Bool
+	counting              chan struct{}
 	// held is the database that was found to hold it. A file that was closed may be another when it is opened again.
 	held atomic.Pointer[database]
 }
@@ -184,7 +186,7 @@ func (e *Engine) admitTo(ctx context.Context, f *file, db *database, o *driver.O
 	}
 	s := e.spaces.Get(o.Workspace)
 	if s == nil || s.id != there.id {
-		s = &space{name: o.Workspace, id: there.id, asking: lane(e.opts.Readers - 1)}
+		s = &space{name: o.Workspace, id: there.id, asking: lane(e.opts.Readers - 1), counting: make(chan struct{}, 1)}
 		e.spaces.Put(o.Workspace, s)
 	}
 	s.owner = o.Owner

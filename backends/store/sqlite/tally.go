@@ -15,12 +15,12 @@ import (
 const (
 	countedDocuments = "documents"
 	countedBytes     = "bytes"
-	// everCounted is there once all has been counted; until then the two above tell only what changed since they began.
-	everCounted = "counted"
+	// timesCounted is how often all has been counted; before the first time the two above tell only what changed since they began.
+	timesCounted = "counted"
 	// sizeOf is the part of a statement that tells the driver.Document.Size of a row, of which it reads no text.
 	sizeOf = "octet_length(body) + ifnull(octet_length(custom), 0)"
-	// countPatience is how long a write waits for the first count, of what was stored before there were counters. A quota
-	// begins to hold once that has been taken, by this or by whoever measures the organization.
+	// countPatience is how long writes wait for the first count, of what was stored before there were counters. One that takes
+	// longer is taken beside them, and a quota begins to hold once it has ended.
 	countPatience = time.Second
 )
 
@@ -55,8 +55,8 @@ func (c *conn) storeTally(shared bool) error {
 	return nil
 }
 
-// usage returns what the counters tell, and whether everything has ever been counted.
-func (w *workspace) usage(c *conn) (used driver.Usage, counted bool, err error) {
+// usage returns what the counters tell, and how often everything has been counted.
+func (w *workspace) usage(c *conn) (used driver.Usage, times int64, err error) {
 	sql, args := "SELECT name, value FROM counters", []any(nil)
 	if w.shared {
 		sql, args = sql+" WHERE ws = ?1", []any{w.space.id}
@@ -67,11 +67,11 @@ func (w *workspace) usage(c *conn) (used driver.Usage, counted bool, err error) 
 			used.Documents = row.ColumnInt64(1)
 		case countedBytes:
 			used.Bytes = row.ColumnInt64(1)
-		case everCounted:
-			counted = true
+		case timesCounted:
+			times = row.ColumnInt64(1)
 		}
 	})
-	return used, counted, err
+	return used, times, err
 }
 
 // meter measures one batch. A nil one measures nothing.
@@ -166,42 +166,68 @@ func (m *meter) end(c *conn) error {
 
 // WriteWithin implements driver.Meter.
 func (w *workspace) WriteWithin(ctx context.Context, writes []driver.Write, q driver.Quota) error {
-	if q != (driver.Quota{}) && !w.space.counted.Load() {
-		first, cancel := context.WithTimeout(ctx, countPatience)
-		_, err := w.Used(first)
-		cancel()
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err != nil {
-			q = driver.Quota{}
-		}
+	if q != (driver.Quota{}) && !w.isCounted(ctx) {
+		q = driver.Quota{}
 	}
 	return w.write(ctx, writes, &meter{w: w, quota: q})
 }
 
+// isCounted reports whether the counters tell everything, and has all counted where they do not.
+func (w *workspace) isCounted(ctx context.Context) bool {
+	if w.space.counted.Load() || w.space.countedLater.Load() {
+		return w.space.counted.Load()
+	}
+	first, cancel := context.WithTimeout(ctx, countPatience)
+	defer cancel()
+	if _, err := w.Used(first); err == nil {
+		return true
+	}
+	if ctx.Err() == nil && !w.space.countedLater.Swap(true) {
+		select {
+		case w.engine.builds <- func(ctx context.Context) {
+			defer w.space.countedLater.Store(false)
+			_, _ = w.Recount(ctx) // what fails is tried again by the next write
+		}:
+		default:
+			w.space.countedLater.Store(false)
+		}
+	}
+	return false
+}
+
 // Used implements driver.Meter.
 func (w *workspace) Used(ctx context.Context) (used driver.Usage, err error) {
-	counted := false
-	if err := w.snapshot(ctx, "measure", func(c *conn) (err error) {
-		used, counted, err = w.usage(c)
-		return err
-	}); err != nil {
-		return driver.Usage{}, err
+	for turn := false; ; turn = true {
+		times := int64(0)
+		if err := w.snapshot(ctx, "measure", func(c *conn) (err error) {
+			used, times, err = w.usage(c)
+			return err
+		}); err != nil {
+			return driver.Usage{}, err
+		}
+		if times > 0 {
+			w.space.counted.Store(true)
+			return used, nil
+		}
+		if turn {
+			return w.Recount(ctx)
+		}
+		select { // one of them counts
+		case w.space.counting <- struct{}{}:
+			defer func() { <-w.space.counting }()
+		case <-ctx.Done():
+			return driver.Usage{}, failed(ctx, "measure", ctx.Err())
+		}
 	}
-	if !counted {
-		return w.Recount(ctx)
-	}
-	w.space.counted.Store(true)
-	return used, nil
 }
 
 // Recount implements driver.Meter. It keeps nobody from writing: it counts in a snapshot, and then adds what the counters of
-// that snapshot lacked.
+// that snapshot lacked, unless somebody else has done so meanwhile.
 func (w *workspace) Recount(ctx context.Context) (used driver.Usage, err error) {
 	var told, found driver.Usage
+	var times int64
 	err = w.snapshot(ctx, "count", func(c *conn) (err error) {
-		if told, _, err = w.usage(c); err != nil {
+		if told, times, err = w.usage(c); err != nil {
 			return err
 		}
 		for _, t := range w.tables {
@@ -224,12 +250,13 @@ func (w *workspace) Recount(ctx context.Context) (used driver.Usage, err error) 
 		return driver.Usage{}, err
 	}
 	err = w.transact(ctx, "count", 0, map[shelf]bool{}, func(_ context.Context, c *conn) error {
-		if _, err := c.counter(w.shared, w.space.id, everCounted, 0, 1); err != nil {
-			return err
+		now, latest, err := w.usage(c)
+		if err == nil && latest == times {
+			if _, err = c.counter(w.shared, w.space.id, timesCounted, 1, 0); err == nil {
+				c.tally[w.space.id] = c.tally[w.space.id].Plus(found.Minus(told))
+			}
 		}
-		used, _, err = w.usage(c)
-		c.tally[w.space.id] = c.tally[w.space.id].Plus(found.Minus(told))
-		used = used.Plus(c.tally[w.space.id])
+		used = now.Plus(c.tally[w.space.id])
 		return err
 	})
 	if err == nil {

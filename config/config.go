@@ -101,6 +101,12 @@ type Limits struct {
 	// whom nobody knows.
 	Address      limits.Limit `yaml:"address"`
 	AddressQuota limits.Limit `yaml:"address_quota"`
+	// Visitor and VisitorQuota are those of each network address from which pages use a browser key.
+	Visitor      limits.Limit `yaml:"visitor"`
+	VisitorQuota limits.Limit `yaml:"visitor_quota"`
+	// Documents and Bytes are how much an organization may store; 0: as much as there is room for.
+	Documents int64 `yaml:"documents"`
+	Bytes     int64 `yaml:"bytes"`
 	// InFlight is how much this process answers at the same time, by weight.
 	InFlight int `yaml:"in_flight"`
 }
@@ -111,7 +117,13 @@ func (l Limits) Set() limits.Set {
 		Organization: limits.Pair{Rate: l.Organization, Quota: l.OrganizationQuota},
 		Key:          limits.Pair{Rate: l.Key, Quota: l.KeyQuota},
 		Address:      limits.Pair{Rate: l.Address, Quota: l.AddressQuota},
+		Visitor:      limits.Pair{Rate: l.Visitor, Quota: l.VisitorQuota},
 	}
+}
+
+// Stored returns the limits of what organizations store, by their names there.
+func (l Limits) Stored() map[string]int64 {
+	return map[string]int64{"documents": l.Documents, "bytes": l.Bytes}
 }
 
 // Admin says whom the listener of health, metrics and profiles answers.
@@ -210,7 +222,8 @@ func Default() Config {
 		Limits: Limits{
 			Organization: limits.PerSecond(1000), OrganizationQuota: limits.Unlimited(),
 			Key: limits.PerSecond(500), KeyQuota: limits.Unlimited(),
-			Address: limits.PerSecond(50), AddressQuota: limits.Unlimited(), InFlight: 256,
+			Address: limits.PerSecond(50), AddressQuota: limits.Unlimited(),
+			Visitor: limits.PerSecond(5), VisitorQuota: limits.PerHour(1000), InFlight: 256,
 		},
 		Memory:    Memory{Garbage: 64, Organizations: 16_384},
 		Telemetry: Telemetry{SamplePercent: 100},
@@ -311,10 +324,16 @@ func (c *Config) check(descriptors uint64, fault func(name, format string, args 
 	if c.Limits.InFlight < 16 || c.Limits.InFlight > 1<<20 {
 		fault("limits.in_flight", "must be from 16 to %d", 1<<20)
 	}
+	for name, n := range c.Limits.Stored() {
+		if n < 0 || n > 1<<53-1 {
+			fault("limits."+name, "must be from 1 to %d, or 0 for no limit", int64(1<<53-1))
+		}
+	}
 	for name, l := range map[string]limits.Limit{
 		"limits.organization": c.Limits.Organization, "limits.organization_quota": c.Limits.OrganizationQuota,
 		"limits.key": c.Limits.Key, "limits.key_quota": c.Limits.KeyQuota,
 		"limits.address": c.Limits.Address, "limits.address_quota": c.Limits.AddressQuota,
+		"limits.visitor": c.Limits.Visitor, "limits.visitor_quota": c.Limits.VisitorQuota,
 	} {
 		if !l.IsSet() {
 			fault(name, "write it like 100/s, 6000/m, 100000/d, or off")

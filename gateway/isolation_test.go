@@ -58,8 +58,9 @@ func samples() map[string]sample {
 			body:     map[string]any{"name": "form{n}", "label": "Form {n}", "label_plural": "Forms {n}", "schema": schema, "email_alerts": map[string]any{"enabled": false}},
 			volatile: []string{"name", "label", "label_plural"},
 		},
-		"forms.schema": {query: []value{{"id", refForm}}},
-		"reports.get":  {path: map[string]ref{"id": refReport}},
+		"forms.schema":    {query: []value{{"id", refForm}}},
+		"forms.challenge": {path: map[string]ref{"id": refForm}, volatile: []string{"challenge", "expires_at"}},
+		"reports.get":     {path: map[string]ref{"id": refReport}},
 		"reports.shared": {
 			path:  map[string]ref{"pid": refPID, "report_id": refReport},
 			query: []value{{"token", refShare}, {"data", "1"}, {"provider", "store"}, {"params[country]", "FR"}},

@@ -39,6 +39,7 @@ func (s *Services) openModules(more []Module) {
 	s.store.OnEnd(s.repeats.End)
 	people := contacts.New(contacts.Deps{Keys: s.directory})
 	records, filled := objects.New(s.directory), forms.New(s.directory)
+	filled.Spent = spent{s.redis}
 	stored := files.New(files.Deps{CDNBase: s.fileHost, Contacts: people, Users: s.people})
 	sent := campaigns.New(campaigns.Deps{Contacts: people})
 	s.reports = reports.New(reports.Deps{

@@ -89,7 +89,7 @@ func (a *App) sealIn(ctx context.Context, t *tenants.Tenant) (left bool) {
 // expireIn empties the trash of an organization, of which answers that were kept for a day are part, and reports whether it
 // had not the time for all of it.
 func (a *App) expireIn(outer context.Context, slug string) (left bool) {
-	ctx, cancel := context.WithTimeout(outer, trashEach)
+	ctx, cancel := context.WithTimeout(store.BeyondQuota(outer), trashEach)
 	defer cancel()
 	before := a.now().Add(-a.cfg.Trash.Keep - trashGrace).UnixMilli()
 	ended := 0

@@ -48,7 +48,7 @@ func (s *Services) openRedis(_ context.Context) (err error) {
 func (s *Services) openWho(ctx context.Context) (err error) {
 	s.directory, err = tenants.NewDirectory(ctx, tenants.DirectoryOptions{
 		Store: s.store, Kinds: s.kinds.organizations, Keyring: s.keyring, BaseDomain: s.cfg.BaseDomain, Now: s.now,
-		NewBackend: s.cfg.Store, Log: s.log, Organizations: s.cfg.Memory.Organizations,
+		NewBackend: s.cfg.Store, Log: s.log, Organizations: s.cfg.Memory.Organizations, Limits: s.cfg.Limits.Stored(),
 	})
 	if errors.Is(err, tenants.ErrForeignKeyring) {
 		return fmt.Errorf("keyring %s: %w", s.cfg.KeyringPath(), err)

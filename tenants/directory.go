@@ -64,6 +64,8 @@ type DirectoryOptions struct {
 	Grace time.Duration
 	// NewBackend is where new organizations are placed; empty: store.DefaultBackend.
 	NewBackend string
+	// Limits are those of organizations that have none of their own, but for LimitFolderChildren. 0: there is none.
+	Limits map[string]int64
 	// Organizations is how many are kept in memory, 0: DefaultOrganizations. Others are read when they are asked for.
 	Organizations int
 	// Log is told of workspaces that belong to somebody else; nil: nobody is.
@@ -88,6 +90,7 @@ type Directory struct {
 	grace         time.Duration
 	// newBackend is where new organizations are placed.
 	newBackend string
+	limits     map[string]int64 // see DirectoryOptions
 	held       held
 
 	slots *bounded.Map[*slot]
@@ -132,7 +135,7 @@ func NewDirectory(ctx context.Context, o DirectoryOptions) (*Directory, error) {
 	for i := range d.locks {
 		d.locks[i] = make(chan struct{}, 1)
 	}
-	d.newBackend = o.NewBackend
+	d.newBackend, d.limits = o.NewBackend, o.Limits
 	d.installations, d.chores = o.Kinds.Installations.In(control), o.Kinds.Chores.In(control)
 	if err := d.proveKeyring(ctx); err != nil {
 		return nil, err
@@ -331,7 +334,7 @@ func (d *Directory) load(ctx context.Context, slug string, known *Tenant) (*Tena
 
 // tenant returns the organization as it was read. asked is when that reading began.
 func (d *Directory) tenant(ctx context.Context, org *Organization, asked time.Time) (*Tenant, error) {
-	workspace, err := d.store.At(ctx, org.OrgID, d.placement(org, asked))
+	workspace, err := d.store.At(ctx, org.OrgID, d.placement(d.withDefaults(org), asked))
 	if err != nil {
 		return nil, fmt.Errorf("opening organization %s: %w: %w", org.Slug, store.ErrUnavailable, err)
 	}

@@ -36,7 +36,7 @@ func AllSettings() []string {
 }
 
 // AllLimits returns the names of the limits there are.
-func AllLimits() []string { return []string{LimitFolderChildren} }
+func AllLimits() []string { return []string{LimitFolderChildren, LimitDocuments, LimitBytes} }
 
 // Origin returns an origin in the form that browsers send: http or https, a host and, where it is not the usual one, a port. It
 // reports false for any other text, such as one with a path or a wildcard.
@@ -59,6 +59,11 @@ func CheckOrganization(faults *fault.List, o *Organization) {
 	checkKnown(faults, "limits", "limit", slices.Sorted(maps.Keys(o.Limits)), AllLimits())
 	if n, ok := o.Limits[LimitFolderChildren]; ok && (n < 1 || n > maxFolderChildren) {
 		faults.Add("limits."+LimitFolderChildren, fault.Range, "the limit %s is from 1 to %d", LimitFolderChildren, maxFolderChildren)
+	}
+	for _, name := range []string{LimitDocuments, LimitBytes} {
+		if n := o.Limits[name]; n < 0 || n > MaxQuota {
+			faults.Add("limits."+name, fault.Range, "the limit %s is from 1 to %d, or 0 for the configuration's", name, MaxQuota)
+		}
 	}
 	if len(o.FrameOrigins) > MaxFrameOrigins {
 		faults.Add("frame_origins", fault.Length, "at most %d origins", MaxFrameOrigins)
@@ -92,7 +97,15 @@ func (d *Directory) find(ctx context.Context, filter store.Filter) (*Organizatio
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, ErrUnknownTenant
 	}
-	return org, err
+	return d.withDefaults(org), err
+}
+
+// withDefaults tells the organization, which may be nil, the limits of those that have none of their own.
+func (d *Directory) withDefaults(org *Organization) *Organization {
+	if org != nil {
+		org.defaults = d.limits
+	}
+	return org
 }
 
 // BySlug returns an active or suspended organization as the store has it now, for
@@ -119,6 +132,9 @@ func (d *Directory) List(ctx context.Context, after string, limit int) ([]Organi
 	found, err := d.orgs.Find(ctx, q)
 	if err != nil {
 		return nil, fmt.Errorf("list organizations: %w", err)
+	}
+	for i := range found {
+		d.withDefaults(&found[i])
 	}
 	return found, nil
 }

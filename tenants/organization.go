@@ -20,7 +20,11 @@ const (
 	SettingRequirePublicEncryptionKey       = "require_public_encryption_key"
 	SettingSignInNamesOrganization          = "sign_in_names_organization"
 	LimitFolderChildren                     = "folder_children"
+	LimitDocuments                          = "documents" // how many the organization may have
+	LimitBytes                              = "bytes"     // how long these may be together
 	DefaultFolderChildren             int64 = 1000
+	// MaxQuota is the highest limit of documents and bytes.
+	MaxQuota int64 = 1<<53 - 1
 )
 
 // State of an organization.
@@ -54,9 +58,9 @@ type Organization struct {
 	State     State            `json:"state" use:"local"`
 	Features  map[string]bool  `json:"features,omitempty" use:"merge"`
 	Settings  map[string]bool  `json:"settings,omitempty" use:"merge"`
-	Limits    map[string]int64 `json:"limits,omitempty" rule:"min=1 max=10000" use:"merge"` // which the operator allows at most
-	Lowered   map[string]int64 `json:"lowered,omitempty" use:"local"`                       // limits as its administrators have lowered them
-	AccessRev int64            `json:"access_rev" use:"local"`                              // grows with every change to keys, accounts, roles: cached identities of another one are void
+	Limits    map[string]int64 `json:"limits,omitempty" rule:"min=0 max=9007199254740991" use:"merge"` // which the operator allows at most
+	Lowered   map[string]int64 `json:"lowered,omitempty" use:"local"`                                  // limits as its administrators have lowered them
+	AccessRev int64            `json:"access_rev" use:"local"`                                         // grows with every change to keys, accounts, roles: cached identities of another one are void
 	// RequestLimits go before the defaults of the configuration, where they say something.
 	RequestLimits limits.Set `json:"request_limits,omitzero"`
 	// DataKeys are the organization's wrapped data keys by purpose, the newest last.
@@ -73,6 +77,8 @@ type Organization struct {
 	Providers []string `json:"providers,omitempty" rule:"each=64"`
 	// FrameOrigins are the origins whose pages may show its shared reports in a frame.
 	FrameOrigins []string `json:"frame_origins,omitempty" rule:"each=300"`
+
+	defaults map[string]int64 // limits where it has none of its own; the directory's
 }
 
 // Leaving is an administrator who is about to be none, until then (Unix milliseconds) at
@@ -89,21 +95,29 @@ func (o *Organization) Feature(name string) bool { return o.Features[name] }
 // Setting reports whether the setting is on.
 func (o *Organization) Setting(name string) bool { return o.Settings[name] }
 
-// Allowed returns what the operator allows a limit to be at most.
+// Allowed returns what the operator allows a limit to be at most, 0 where there is no limit.
 func (o *Organization) Allowed(name string) int64 {
 	if n := o.Limits[name]; n > 0 {
 		return n
 	}
-	return map[string]int64{LimitFolderChildren: DefaultFolderChildren}[name]
+	if name == LimitFolderChildren {
+		return DefaultFolderChildren
+	}
+	return o.defaults[name]
 }
 
-// Limit returns the limit that holds.
+// Limit returns the limit that holds, 0 where there is none.
 func (o *Organization) Limit(name string) int64 {
-	n := o.Allowed(name)
-	if own := o.Lowered[name]; own > 0 {
-		return min(n, own)
+	n, own := o.Allowed(name), o.Lowered[name]
+	if own > 0 && (n == 0 || own < n) {
+		return own
 	}
 	return n
+}
+
+// quota returns how much the organization may store.
+func (o *Organization) quota() store.Quota {
+	return store.Quota{Documents: o.Limit(LimitDocuments), Bytes: o.Limit(LimitBytes)}
 }
 
 // Lower sets limits within what the operator allows; one that is set to as much follows the operator's.
@@ -114,8 +128,12 @@ func (o *Organization) Lower(wanted map[string]int64, faults *fault.List) {
 		lowered = map[string]int64{}
 	}
 	for name, n := range wanted {
-		switch most := o.Allowed(name); {
-		case most == 0: // said above
+		most := o.Allowed(name)
+		if most == 0 {
+			most = MaxQuota
+		}
+		switch {
+		case !slices.Contains(AllLimits(), name): // said above
 		case n < 1 || n > most:
 			faults.Add("limits."+name, fault.Range, "the limit %s is from 1 to %d, which the operator allows", name, most)
 		case n == most:

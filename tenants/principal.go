@@ -71,6 +71,8 @@ type Principal struct {
 	Permissions []Permission
 	Teams       []string    // nil: not limited to teams; empty: limited to records without teams
 	Limits      limits.Pair // of the key itself; those of the organization fill the gaps
+	Visitors    limits.Pair // of each address that presents a Browser key, likewise
+	ProofOfWork int         // bits of work that a Browser key asks for a submission; 0: none
 	Needs       *Needs      // is told of permissions that calls need; nil: nobody is
 }
 

@@ -224,6 +224,21 @@ func Duplicate(fields ...string) *Problem {
 	return invalid(http.StatusConflict, &fault.Error{Faults: l})
 }
 
+// quotaUsed is the data of an answer about a quota.
+type quotaUsed struct {
+	Limit   string `json:"limit"`
+	Used    int64  `json:"used"`
+	Allowed int64  `json:"allowed"`
+}
+
+// Full is the 507 of what an organization has no room left for.
+func Full(e *store.QuotaError) *Problem {
+	return &Problem{
+		Code: http.StatusInsufficientStorage, Data: quotaUsed{e.Limit, e.Used, e.Allowed}, Reason: "limit " + e.Limit,
+		Message: fmt.Sprintf("The organization may have %d %s and has %d, so nothing more was stored. Delete records for good, or ask the operator for a higher limit", e.Allowed, e.Limit, e.Used),
+	}
+}
+
 // ErrorsOf returns what the answer to an error says of fields; nil where it says nothing of them.
 func ErrorsOf(err error) []FieldError {
 	data, _ := ProblemOf(err).Data.(fieldErrors)
@@ -235,6 +250,7 @@ func ProblemOf(err error) *Problem {
 	var p *Problem
 	var dup *store.DuplicateError
 	var refused *fault.Error
+	var full *store.QuotaError
 	switch {
 	case errors.As(err, &p):
 		return p
@@ -242,6 +258,8 @@ func ProblemOf(err error) *Problem {
 		return Duplicate(dup.Fields...)
 	case errors.As(err, &refused) && len(refused.Faults) > 0:
 		return invalid(http.StatusUnprocessableEntity, refused)
+	case errors.As(err, &full):
+		return Full(full)
 	case errors.Is(err, tenants.ErrDenied), errors.Is(err, tenants.ErrUnknownTenant):
 		return Denied(err.Error())
 	case errors.Is(err, tenants.ErrUnavailable), errors.Is(err, store.ErrUnavailable),

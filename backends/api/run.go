@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"tenantry/backends/store"
 	"tenantry/internal/request"
 	"tenantry/tenants"
 )
@@ -89,6 +90,9 @@ func Run(ctx context.Context, c *Call, in Input) (Result, error) {
 }
 
 func (c *Call) run(ctx context.Context) (Result, error) {
+	if c.Operation.Method == http.MethodDelete {
+		ctx = store.BeyondQuota(ctx)
+	}
 	result, err := c.Operation.Handler(ctx, c)
 	if r := request.From(ctx); r != nil && err == nil {
 		if n := r.LeftOut.Load(); n > 0 && c.Header.Get("X-Warning") == "" {

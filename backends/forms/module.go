@@ -20,7 +20,9 @@ type Module struct {
 	Kinds
 	// Reports, where set, is asked which reports a change breaks. It is set before the module serves.
 	Reports schema.Dependents
-	keys    secrets.Keys
+	// Spent remembers answered challenges. It is set before the module serves.
+	Spent Spent
+	keys  secrets.Keys
 }
 
 // New returns the module. The keys seal values of encrypted fields.
@@ -36,7 +38,7 @@ const (
 
 // Operations returns the module's rows.
 func (m *Module) Operations() []api.Operation {
-	return slices.Concat([]api.Operation{m.updateRow(), m.schemaRow()}, m.submissionRows(), m.collectionRows())
+	return slices.Concat([]api.Operation{m.updateRow(), m.schemaRow(), m.challengeRow()}, m.submissionRows(), m.collectionRows())
 }
 
 func (m *Module) collectionRows() []api.Operation {
@@ -104,12 +106,13 @@ func (m *Module) before(ctx context.Context, c *api.Call, rec, was *Collection) 
 func (m *Module) submissionRows() []api.Operation {
 	rows := crud.Rows(m.Submissions, crud.Options[Submission]{
 		Path: "/api/form/collections/{id}/submissions", Things: "Submissions", Within: "Form Collection", Without: []string{"update"},
-		Read: api.Needs(tenants.ViewFormSubmissions), Write: api.Needs(tenants.ManageForms), Keys: m.keys, Export: true, Search: []string{"values"},
+		Read: api.Needs(tenants.ViewFormSubmissions), Write: api.Needs(tenants.ManageForms), Keys: m.keys, Export: true, Search: []string{"values"}, Drop: trapped,
 	})
 	for i := range rows {
 		if rows[i].Name == "submissions.create" {
 			rows[i].Kinds |= api.Browser
 			rows[i].Rule = api.Needs(tenants.CreateFormSubmissions)
+			m.guard(&rows[i])
 		}
 	}
 	return rows

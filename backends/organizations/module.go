@@ -11,6 +11,7 @@ import (
 
 	"tenantry/backends/api"
 	"tenantry/backends/resource"
+	"tenantry/backends/store"
 	"tenantry/internal/fault"
 	"tenantry/internal/texts"
 	"tenantry/tenants"
@@ -33,8 +34,9 @@ type Answer struct {
 	Name          string           `json:"name" doc:"What people read."`
 	Features      map[string]bool  `json:"features" doc:"Features, and whether they are on."`
 	Settings      map[string]bool  `json:"settings" doc:"Settings, and whether they are on."`
-	Limits        map[string]int64 `json:"limits" doc:"The limits that hold."`
-	Allowed       map[string]int64 `json:"allowed_limits" doc:"What the operator allows each limit to be at most."`
+	Limits        map[string]int64 `json:"limits" doc:"The limits that hold; documents and bytes where there is one."`
+	Allowed       map[string]int64 `json:"allowed_limits" doc:"What the operator allows each limit to be at most; documents and bytes where that is bounded."`
+	Used          store.Usage      `json:"used" doc:"What the limits documents and bytes count: how many the organization has, those in the trash too, and how many bytes these take."`
 	RequestLimits limits.Set       `json:"request_limits" doc:"The limits on requests that hold, which the operator sets."`
 	Providers     []string         `json:"providers" doc:"Providers that a shared report may be asked from, which the operator sets."`
 	FrameOrigins  []string         `json:"frame_origins" doc:"Origins whose pages may show shared reports in a frame."`
@@ -48,7 +50,7 @@ type Change struct {
 	Name     string           `json:"name" rule:"min=1 max=200 format=label" doc:"What people read." example:"Acme Ltd"`
 	Features map[string]bool  `json:"features" doc:"Features to switch on or off; others stay as they are: teams." ask:"Features" example:"{\"teams\":true}"`
 	Settings map[string]bool  `json:"settings" doc:"Settings to switch on or off; others stay as they are: require_public_encryption_key, sign_in_names_organization." ask:"Settings" example:"{\"sign_in_names_organization\":false}"`
-	Limits   map[string]int64 `json:"limits" doc:"Limits to lower, or to raise again to at most what the operator allows; others stay as they are: folder_children." ask:"Limits|At most what the operator of the installation allows." example:"{\"folder_children\":500}"`
+	Limits   map[string]int64 `json:"limits" doc:"Limits to lower, or to raise again to at most what the operator allows; others stay as they are: folder_children, documents, bytes." ask:"Limits|At most what the operator of the installation allows." example:"{\"folder_children\":500}"`
 	Frames   []string         `json:"frame_origins" rule:"each=300" doc:"Origins whose pages may show shared reports in a frame, in place of those there were; none of them: nobody." ask:"Sites that may show reports|Such as https://www.example.com; nobody where none is given." example:"[\"https://www.example.com\"]"`
 }
 
@@ -74,10 +76,10 @@ func (in *Change) apply(c *api.Call, o *tenants.Organization) (errs fault.List) 
 
 // Operations returns the rows.
 func (m *Module) Operations() []api.Operation {
-	usual := Module{Defaults: limits.Set{Organization: limits.Pair{Rate: limits.PerSecond(1000), Quota: limits.Unlimited()}, Key: limits.Pair{Rate: limits.PerSecond(500), Quota: limits.Unlimited()}}}
+	usual := Module{Defaults: limits.Set{Organization: limits.Pair{Rate: limits.PerSecond(1000), Quota: limits.Unlimited()}, Key: limits.Pair{Rate: limits.PerSecond(500), Quota: limits.Unlimited()}, Visitor: limits.Pair{Rate: limits.PerSecond(5), Quota: limits.PerHour(1000)}}}
 	example := usual.answer(&tenants.Tenant{Org: tenants.Organization{
 		OrgID: 7, Slug: "acme", Name: "Acme Ltd", Features: map[string]bool{tenants.FeatureTeams: true}, Lowered: map[string]int64{tenants.LimitFolderChildren: 500},
-	}}, "https://acme.example.com")
+	}}, "https://acme.example.com", store.Usage{Documents: 1200, Bytes: 900_000})
 	row := api.Operation{
 		Name: "organization.get", Method: http.MethodGet, Path: "/api/organization", Tag: "Organization", Summary: "Get the organization",
 		Description: "Answers what it is called, what is switched on, and the limits that hold.", Message: "Organization found", Example: example,
@@ -92,7 +94,7 @@ func (m *Module) Operations() []api.Operation {
 	return []api.Operation{
 		api.Typed(row, func(ctx context.Context, c *api.Call, _ struct{}) (Answer, error) {
 			t, err := m.Directory.BySlug(ctx, c.Tenant.Org.Slug) // as it is now
-			return m.told(c, t, err)
+			return m.told(ctx, c, t, err)
 		}),
 		api.Typed(change, m.update),
 	}
@@ -110,7 +112,7 @@ func (m *Module) update(ctx context.Context, c *api.Call, in Change) (Answer, er
 	if err == nil {
 		c.Note("changed", strings.Join(changed, ","))
 	}
-	return m.told(c, t, err)
+	return m.told(ctx, c, t, err)
 }
 
 // origins returns each once, as browsers send it where it is one.
@@ -136,18 +138,22 @@ func with(was, will map[string]bool) map[string]bool {
 }
 
 // told shows an organization that was read or changed well.
-func (m *Module) told(c *api.Call, t *tenants.Tenant, err error) (Answer, error) {
+func (m *Module) told(ctx context.Context, c *api.Call, t *tenants.Tenant, err error) (Answer, error) {
+	if err != nil {
+		return Answer{}, err
+	}
+	used, err := t.Workspace().Used(ctx)
 	if err != nil {
 		return Answer{}, err
 	}
 	c.Revision = t.Org.Rev
-	return m.answer(t, c.BaseURL), nil
+	return m.answer(t, c.BaseURL, used), nil
 }
 
-func (m *Module) answer(t *tenants.Tenant, url string) Answer {
+func (m *Module) answer(t *tenants.Tenant, url string, used store.Usage) Answer {
 	o := &t.Org
 	a := Answer{
-		ID: o.OrgID, Slug: o.Slug, Name: o.Name, Features: map[string]bool{}, Settings: map[string]bool{}, Limits: map[string]int64{}, Allowed: map[string]int64{},
+		ID: o.OrgID, Slug: o.Slug, Name: o.Name, Features: map[string]bool{}, Settings: map[string]bool{}, Limits: map[string]int64{}, Allowed: map[string]int64{}, Used: used,
 		RequestLimits: o.RequestLimits.Or(m.Defaults), Providers: append([]string{}, o.Providers...), FrameOrigins: append([]string{}, o.FrameOrigins...), URL: url, CreatedAt: texts.Time(o.CreatedAt), UpdatedAt: texts.Time(o.UpdatedAt),
 	}
 	for _, name := range tenants.AllFeatures() {
@@ -157,7 +163,12 @@ func (m *Module) answer(t *tenants.Tenant, url string) Answer {
 		a.Settings[name] = o.Setting(name)
 	}
 	for _, name := range tenants.AllLimits() {
-		a.Limits[name], a.Allowed[name] = o.Limit(name), o.Allowed(name)
+		if n := o.Limit(name); n > 0 {
+			a.Limits[name] = n
+		}
+		if n := o.Allowed(name); n > 0 {
+			a.Allowed[name] = n
+		}
 	}
 	return a
 }

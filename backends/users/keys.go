@@ -35,6 +35,7 @@ type Key struct {
 	Teams       []string             `json:"teams" doc:"Teams that the key is narrowed to; empty: not narrowed."`
 	AllowedIPs  []string             `json:"allowed_ips" doc:"Networks that the key may be used from; empty: all."`
 	Origins     []string             `json:"origins" doc:"Web origins that a browser key may be used from."`
+	ProofOfWork int                  `json:"proof_of_work" doc:"Bits of work that a browser key asks for a submission; 0: none."`
 	CreatedAt   string               `json:"created_at" doc:"RFC 3339, UTC, milliseconds."`
 	ExpiresAt   *string              `json:"expires_at" doc:"When the key ends by itself; null: never."`
 	RevokedAt   *string              `json:"revoked_at" doc:"When the key was revoked; null: it was not."`
@@ -81,7 +82,7 @@ func (m *Module) showKey(t *tenants.Tenant, k *keys.Key, owner *people.Account, 
 	one := Key{
 		ID: k.ID, Name: k.Name, Kind: string(k.Kind), Account: k.AccountID, AccountName: owner.Name, Begins: k.Hint, State: k.State(now),
 		Permissions: orEmpty(k.Permissions), Effective: orEmpty(effective), May: m.words(t, k, owner, effective, k.State(now), known), Teams: orEmpty(k.Teams),
-		AllowedIPs: orEmpty(k.AllowIPs), Origins: orEmpty(k.Origins), CreatedAt: texts.Time(k.CreatedAt),
+		AllowedIPs: orEmpty(k.AllowIPs), Origins: orEmpty(k.Origins), ProofOfWork: k.ProofOfWork, CreatedAt: texts.Time(k.CreatedAt),
 		ExpiresAt: when(k.ExpiresAt), RevokedAt: when(k.RevokedAt), LastUsedAt: when(k.LastUsed), Unused: orEmpty(keys.Unneeded(effective, k.Needed)), UnusedSince: when(k.NeededSince),
 	}
 	if k.OldUntil > now.UnixMilli() {
@@ -254,6 +255,7 @@ type newKey struct {
 	Teams       []string             `json:"teams" rule:"max=1000 format=id ref=team" doc:"Teams that the key is narrowed to; all of the account's where it is not given." ask:"Teams|All of the service account where none is chosen."`
 	AllowedIPs  []string             `json:"allowed_ips" rule:"max=100 each=64" doc:"Networks or addresses that the key may be used from; everywhere where it is not given." ask:"Allowed addresses|From which the key may be used; everywhere where none is given." example:"[\"127.0.0.0/8\"]"`
 	Origins     []string             `json:"origins" rule:"max=100 each=300" doc:"Web origins that a browser key may be used from, which it needs." ask:"Web sites|Whose pages use a browser key, such as https://www.example.com." example:"[]"`
+	ProofOfWork int64                `json:"proof_of_work" rule:"max=24" doc:"Bits of work that a browser key asks for a submission; none where it is not given." ask:"Proof of work|Bits of work that a page does for a submission; 16 to 20 take a browser about a second." example:"0"`
 	ExpiresIn   int64                `json:"expires_in" rule:"min=1 max=316224000" doc:"Seconds until the key ends; never where it is not given." ask:"Lasts||span" example:"86400"`
 }
 
@@ -274,7 +276,7 @@ func asSent(errs fault.List) {
 func (m *Module) createKey(ctx context.Context, c *api.Call, in newKey) (Issued, error) {
 	made, err := m.Keys.Issue(ctx, c.Tenant, keys.NewKey{
 		Name: in.Name, Kind: tenants.KeyKind(in.Kind), Account: in.Account, Permissions: in.Permissions, Teams: in.Teams, AllowIPs: in.AllowedIPs, Origins: in.Origins,
-		Lifetime: time.Duration(in.ExpiresIn) * time.Second, Limits: c.Principal.Limits, May: m.mayHave(ctx, c),
+		ProofOfWork: int(in.ProofOfWork), Lifetime: time.Duration(in.ExpiresIn) * time.Second, Limits: c.Principal.Limits, May: m.mayHave(ctx, c),
 	})
 	if refused := (*fault.Error)(nil); errors.As(err, &refused) {
 		asSent(refused.Faults)

@@ -331,6 +331,9 @@ func (u *under) carryOut(ctx context.Context, src transfer.Source, secrets *seal
 	quiet()
 	state, message := done, ""
 	var bad *transfer.RefusedError
+	var noRoom *transfer.NoRoomError
+	var cut *transfer.InterruptedError
+	var full *store.QuotaError
 	if ctx.Err() != nil && errors.Is(context.Cause(ctx), api.ErrEnded) {
 		err = context.Cause(ctx)
 	}
@@ -343,6 +346,10 @@ func (u *under) carryOut(ctx context.Context, src transfer.Source, secrets *seal
 		state, message = refused, fmt.Sprintf("Nothing was stored: %d of %d lines cannot be taken", bad.Failed, bad.Lines)
 	case errors.Is(err, rows.ErrOptions), errors.Is(err, transfer.ErrTooMany):
 		state, message = refused, err.Error()
+	case errors.As(err, &noRoom):
+		state, message = refused, "Nothing was stored: "+strings.TrimPrefix(err.Error(), "nothing was imported: ")
+	case errors.As(err, &full) && errors.As(err, &cut):
+		state, message = failed, fmt.Sprintf("%s. %d of %d lines are stored; send the same file again to go on", api.Full(full).Message, cut.Stored, cut.Lines)
 	case err != nil:
 		state, message = failed, "It could not be carried through; send the same file again to go on"
 		u.Log.WarnContext(ctx, "an import failed", "organization", u.of.Org.Slug, "import", job.ID, "error", err)

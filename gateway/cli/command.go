@@ -142,7 +142,7 @@ func flagOf(flags *pflag.FlagSet, f *declare.Field) {
 	if f.Rule.Ref == "organization" {
 		doc = "the organization's <slug>"
 	}
-	doc = valueName(strings.ReplaceAll(doc, "{settings}", strings.Join(tenants.AllSettings(), ", ")))
+	doc = valueName(strings.NewReplacer("{settings}", strings.Join(tenants.AllSettings(), ", "), "{limits}", strings.Join(tenants.AllLimits(), ", ")).Replace(doc))
 	t := f.Type
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()

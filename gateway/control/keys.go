@@ -34,6 +34,9 @@ type Key struct {
 	// since that is recorded.
 	LastUsedAt *time.Time  `json:"last_used_at" from:"LastUsed"`
 	Limits     limits.Pair `json:"limits,omitzero"` // on its requests, that are its own
+	Visitors   limits.Pair `json:"visitors,omitzero"`
+	// ProofOfWork is how many bits of work a browser key asks for a submission.
+	ProofOfWork int `json:"proof_of_work,omitempty"`
 }
 
 // NewKey is a key to be made.
@@ -49,6 +52,7 @@ type NewKey struct {
 	Origins     []string      `json:"origins,omitempty" flag:"origin" doc:"a web <origin> a browser key may be used from; may be repeated"`
 	Rate        string        `json:"rate,omitempty" doc:"the <limit> of its requests against bursts, such as 20/s (default the organization's for keys)"`
 	Quota       string        `json:"quota,omitempty" doc:"the <limit> of its requests over a longer period, such as 100000/d (default the organization's for keys)"`
+	ProofOfWork int           `json:"proof_of_work,omitempty" doc:"how many <bits> of work a browser key asks for a submission, up to 24 (default none)"`
 }
 
 // IssuedKey is a new key. This is the only time its token is told.
@@ -144,7 +148,7 @@ func issuedKey(i *keys.Issued) IssuedKey {
 func (s *Server) createKey(ctx context.Context, c *call, in NewKey) (IssuedKey, error) {
 	n := keys.NewKey{Lifetime: in.Expires}
 	set(c, &n, &in)
-	alter, err := alteration(true, notEmpty(in.Rate), notEmpty(in.Quota))
+	alter, err := alteration(true, keyLimitNames(), notEmpty(in.Rate), notEmpty(in.Quota))
 	if err != nil {
 		return IssuedKey{}, err
 	}

@@ -23,7 +23,14 @@ type LimitsChange struct {
 	Quota    *string `json:"quota,omitempty" doc:"the <limit> of the whole organization over a longer period"`
 	KeyRate  *string `json:"key_rate,omitempty" doc:"the <limit> of each key, and of each person, against bursts"`
 	KeyQuota *string `json:"key_quota,omitempty" doc:"the <limit> of each key, and of each person, over a longer period"`
-	Reset    bool    `json:"reset,omitempty" doc:"begin with the defaults again"`
+	VisitorLimits
+	Reset bool `json:"reset,omitempty" doc:"begin with the defaults again"`
+}
+
+// VisitorLimits are those of each address from which pages use a browser key.
+type VisitorLimits struct {
+	VisitorRate  *string `json:"visitor_rate,omitempty" doc:"the <limit> of each address from which pages use a browser key, against bursts"`
+	VisitorQuota *string `json:"visitor_quota,omitempty" doc:"the <limit> of each such address over a longer period"`
 }
 
 // KeyLimitsChange says the same of a key.
@@ -31,19 +38,23 @@ type KeyLimitsChange struct {
 	KeyRef
 	Rate  *string `json:"rate,omitempty" doc:"the <limit> against bursts"`
 	Quota *string `json:"quota,omitempty" doc:"the <limit> over a longer period"`
-	Reset bool    `json:"reset,omitempty" doc:"begin with the organization's limits for keys again"`
+	VisitorLimits
+	Reset bool `json:"reset,omitempty" doc:"begin with the organization's limits for keys again"`
 }
 
 // RequestLimits are the request limits that hold for an organization, or for a key.
 type RequestLimits struct {
-	Org      string   `json:"org,omitempty"`
-	ID       string   `json:"id,omitempty"`
-	Name     string   `json:"name,omitempty"`
-	Rate     string   `json:"rate"`
-	Quota    string   `json:"quota"`
-	KeyRate  string   `json:"key_rate,omitempty"`
-	KeyQuota string   `json:"key_quota,omitempty"`
-	Own      []string `json:"own"` // the names of its own limits; the others are defaults, or of a key the organization's
+	Org      string `json:"org,omitempty"`
+	ID       string `json:"id,omitempty"`
+	Name     string `json:"name,omitempty"`
+	Rate     string `json:"rate"`
+	Quota    string `json:"quota"`
+	KeyRate  string `json:"key_rate,omitempty"`
+	KeyQuota string `json:"key_quota,omitempty"`
+	// Those of each address from which pages use the key, or any browser key.
+	VisitorRate  string   `json:"visitor_rate,omitempty"`
+	VisitorQuota string   `json:"visitor_quota,omitempty"`
+	Own          []string `json:"own"` // the names of its own limits; the others are defaults, or of a key the organization's
 }
 
 // Cells returns what a table shows of a field: of a limit, whose it is too.
@@ -51,17 +62,28 @@ func (r RequestLimits) Cells(field string, shown any) []any {
 	switch {
 	case slices.Contains(r.Own, field):
 		return []any{shown, "own"}
-	case slices.Contains(limitNames(), field):
+	case slices.Contains(orgLimitNames(), field):
 		return []any{shown, inherit}
 	}
 	return []any{shown}
 }
 
-// limitNames are the limits of an organization in the order of its handler; a key has the first two.
-func limitNames() []string { return []string{"rate", "quota", "key_rate", "key_quota"} }
+// orgLimitNames and keyLimitNames are the limits of an organization, and of a key, in the order of their handlers.
+func orgLimitNames() []string {
+	return []string{"rate", "quota", "key_rate", "key_quota", "visitor_rate", "visitor_quota"}
+}
+
+func keyLimitNames() []string { return []string{"rate", "quota", "visitor_rate", "visitor_quota"} }
+
+// field returns where the limit of that name is told.
+func (r *RequestLimits) field(name string) *string {
+	return map[string]*string{
+		"rate": &r.Rate, "quota": &r.Quota, "key_rate": &r.KeyRate, "key_quota": &r.KeyQuota, "visitor_rate": &r.VisitorRate, "visitor_quota": &r.VisitorQuota,
+	}[name]
+}
 
 // alteration reads how limits are to be changed: nil where nothing is given. Errors: *fault.Error.
-func alteration(reset bool, texts ...*string) (func(...*limits.Limit), error) {
+func alteration(reset bool, names []string, texts ...*string) (func(...*limits.Limit), error) {
 	var faults fault.List
 	wanted := make([]*limits.Limit, len(texts))
 	for i, text := range texts {
@@ -72,13 +94,13 @@ func alteration(reset bool, texts ...*string) (func(...*limits.Limit), error) {
 		case text == nil:
 			continue
 		case *text == "":
-			faults.Add(limitNames()[i], fault.Format, "it is empty; write it like 100/s, off or default")
+			faults.Add(names[i], fault.Format, "it is empty; write it like 100/s, off or default")
 		case *text == inherit:
 			wanted[i] = &limits.Limit{}
 		default:
 			l, err := limits.Parse(*text)
 			if err != nil {
-				faults.Add(limitNames()[i], fault.Format, "%v", err)
+				faults.Add(names[i], fault.Format, "%v", err)
 			}
 			wanted[i] = &l
 		}
@@ -96,10 +118,10 @@ func alteration(reset bool, texts ...*string) (func(...*limits.Limit), error) {
 }
 
 // tell says which limits hold and which of them are set themselves, and notes all that where they changed.
-func (r *RequestLimits) tell(c *call, changed bool, held, set []*limits.Limit) {
+func (r *RequestLimits) tell(c *call, changed bool, names []string, held, set []*limits.Limit) {
 	r.Own = []string{}
-	for i, to := range []*string{&r.Rate, &r.Quota, &r.KeyRate, &r.KeyQuota}[:len(held)] {
-		name := limitNames()[i]
+	for i, name := range names[:len(held)] {
+		to := r.field(name)
 		*to = held[i].String()
 		if set[i].IsSet() {
 			r.Own = append(r.Own, name)
@@ -119,16 +141,16 @@ func (s *Server) orgLimits() Command {
 		Line: "org limits SLUG", Short: "Show or set how many requests an organization and its keys may send",
 		Long:    "Show or set how many requests an organization may send, and each of its keys that has no limits of its own." + howLimits,
 		Example: "  tenantry org limits acme --rate 100/s --quota 100000/d --key-rate 20/s",
-		Audit:   api.AuditNoted, Table: "rate, quota, key_rate, key_quota",
+		Audit:   api.AuditNoted, Table: "rate, quota, key_rate, key_quota, visitor_rate, visitor_quota",
 	}, func(ctx context.Context, c *call, in LimitsChange) (RequestLimits, error) {
-		four := func(s *limits.Set) []*limits.Limit {
-			return []*limits.Limit{&s.Organization.Rate, &s.Organization.Quota, &s.Key.Rate, &s.Key.Quota}
+		all := func(s *limits.Set) []*limits.Limit {
+			return []*limits.Limit{&s.Organization.Rate, &s.Organization.Quota, &s.Key.Rate, &s.Key.Quota, &s.Visitor.Rate, &s.Visitor.Quota}
 		}
 		t := c.Tenant
-		alter, err := alteration(in.Reset, in.Rate, in.Quota, in.KeyRate, in.KeyQuota)
+		alter, err := alteration(in.Reset, orgLimitNames(), in.Rate, in.Quota, in.KeyRate, in.KeyQuota, in.VisitorRate, in.VisitorQuota)
 		if alter != nil && err == nil {
 			t, err = s.Directory.Update(ctx, in.Org, func(o *tenants.Organization) error {
-				alter(four(&o.RequestLimits)...)
+				alter(all(&o.RequestLimits)...)
 				return nil
 			})
 		}
@@ -136,7 +158,7 @@ func (s *Server) orgLimits() Command {
 			return RequestLimits{}, err
 		}
 		out, held := RequestLimits{Org: in.Org}, t.Org.RequestLimits.Or(s.Limits)
-		out.tell(c, alter != nil, four(&held), four(&t.Org.RequestLimits))
+		out.tell(c, alter != nil, orgLimitNames(), all(&held), all(&t.Org.RequestLimits))
 		return out, nil
 	})
 }
@@ -144,23 +166,28 @@ func (s *Server) orgLimits() Command {
 func (s *Server) keyLimits() Command {
 	return command(Command{
 		Line: "key limits ID --org SLUG", Short: "Show or set how many requests an API key may send",
-		Long: "Show or set how many requests an API key may send." + howLimits, Audit: api.AuditNoted, Table: "id, name, rate, quota",
+		Long: "Show or set how many requests an API key may send." + howLimits, Audit: api.AuditNoted, Table: "id, name, rate, quota, visitor_rate?, visitor_quota?",
 	}, func(ctx context.Context, c *call, in KeyLimitsChange) (RequestLimits, error) {
-		alter, err := alteration(in.Reset, in.Rate, in.Quota)
+		alter, err := alteration(in.Reset, keyLimitNames(), in.Rate, in.Quota, in.VisitorRate, in.VisitorQuota)
 		if err != nil {
 			return RequestLimits{}, err
 		}
 		var k *keys.Key
 		if alter == nil {
 			k, err = s.Keys.Get(ctx, c.Tenant, in.ID)
-		} else if k, err = s.Keys.SetLimits(ctx, c.Tenant, in.ID, func(p *limits.Pair) { alter(&p.Rate, &p.Quota) }); err == nil {
+		} else if k, err = s.Keys.SetLimits(ctx, c.Tenant, in.ID, func(own, visitors *limits.Pair) {
+			alter(&own.Rate, &own.Quota, &visitors.Rate, &visitors.Quota)
+		}); err == nil {
 			c.Note("key", k.ID)
 		}
 		if err != nil {
 			return RequestLimits{}, noKey(err, in.KeyRef)
 		}
 		out, held := RequestLimits{ID: k.ID, Name: k.Name}, k.Limits.Or(c.Tenant.Org.RequestLimits.Key).Or(s.Limits.Key)
-		out.tell(c, alter != nil, []*limits.Limit{&held.Rate, &held.Quota}, []*limits.Limit{&k.Limits.Rate, &k.Limits.Quota})
+		visitors := k.Visitors.Or(c.Tenant.Org.RequestLimits.Visitor).Or(s.Limits.Visitor)
+		of := map[bool]int{true: 4, false: 2}[k.Kind == tenants.Browser] // others have no visitors
+		out.tell(c, alter != nil, keyLimitNames(), []*limits.Limit{&held.Rate, &held.Quota, &visitors.Rate, &visitors.Quota}[:of],
+			[]*limits.Limit{&k.Limits.Rate, &k.Limits.Quota, &k.Visitors.Rate, &k.Visitors.Quota})
 		return out, nil
 	})
 }

@@ -23,6 +23,7 @@ type Organization struct {
 	Settings      map[string]bool  `json:"settings"`
 	Limits        map[string]int64 `json:"limits"`
 	Lowered       map[string]int64 `json:"lowered,omitempty"` // limits as its administrators have lowered them
+	Used          *store.Usage     `json:"used,omitempty"`    // what the limits documents and bytes count
 	Providers     []string         `json:"providers"`
 	RequestLimits limits.Set       `json:"request_limits,omitzero"` // those that are its own
 	Backend       string           `json:"backend"`                 // where its documents are
@@ -50,7 +51,7 @@ type OrganizationFields struct {
 	Providers []string         `json:"providers,omitzero" flag:"provider" doc:"a report provider that shared reports may be asked from"`
 	Features  map[string]bool  `json:"features,omitempty" bare:"true" write:"NAME, or NAME=false" flag:"feature" doc:"a feature to switch on, or off with <NAME=false>: teams"`
 	Settings  map[string]bool  `json:"settings,omitempty" write:"NAME=true or NAME=false" flag:"setting" doc:"a setting, <NAME=true or false>: {settings}"`
-	Limits    map[string]int64 `json:"limits,omitempty" write:"NAME=NUMBER" flag:"limit" doc:"a limit, <NAME=NUMBER>: folder_children"`
+	Limits    map[string]int64 `json:"limits,omitempty" write:"NAME=NUMBER" flag:"limit" doc:"a limit, <NAME=NUMBER>: {limits}; documents and bytes are what it may store, 0 what the settings say"`
 }
 
 // NewOrganization is an organization to be made.
@@ -89,7 +90,7 @@ type DeletedOrganization struct {
 }
 
 func (s *Server) organizations() Group {
-	const table = "id, slug, name, state, features, settings, limits, lowered=lowered?, providers, backend, moving to=move?, old copy on=old_copy?, url, created=created_at"
+	const table = "id, slug, name, state, features, settings, limits, lowered=lowered?, used=used?, providers, backend, moving to=move?, old copy on=old_copy?, url, created=created_at"
 	return Group{"org", "Make and change organizations", []Command{
 		command(Command{
 			Line: "org create --slug SLUG --name NAME", Short: "Make an organization", Audit: api.AuditAlways, Begins: true, Table: table,
@@ -102,9 +103,7 @@ func (s *Server) organizations() Group {
 		}, s.createOrganization),
 		s.orgCreateFrom(),
 		command(Command{Line: "org list", Short: "List organizations, by slug", Table: "id, slug, name, state, features, url"}, s.listOrganizations),
-		command(Command{Line: "org show SLUG", Short: "Show an organization", Table: table}, func(_ context.Context, c *call, _ Slug) (Organization, error) {
-			return s.told(c, nil)
-		}),
+		command(Command{Line: "org show SLUG", Short: "Show an organization", Table: table}, s.showOrganization),
 		command(Command{
 			Line: "org update SLUG", Short: "Change an organization; what no flag names stays as it is", Audit: api.AuditAlways, Table: table,
 			Nothing: "say what to change, with --name, --feature, --setting, --limit or --provider",
@@ -141,6 +140,13 @@ func (s *Server) told(c *call, err error) (Organization, error) {
 		return Organization{}, err
 	}
 	return s.organization(&c.Tenant.Org), nil
+}
+
+func (s *Server) showOrganization(ctx context.Context, c *call, _ Slug) (Organization, error) {
+	out := s.organization(&c.Tenant.Org)
+	used, err := c.Tenant.Workspace().Used(ctx)
+	out.Used = &used
+	return out, err
 }
 
 func (s *Server) createOrganization(ctx context.Context, c *call, in NewOrganization) (Organization, error) {

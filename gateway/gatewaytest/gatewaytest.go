@@ -97,6 +97,7 @@ func Start(t testing.TB, options ...Option) *Gateway {
 	// Requests are counted on their way, but few tests are about being refused.
 	Limits("100000000/s", "off", "100000000/s", "off")(&cfg, &gateway.Options{})
 	cfg.Limits.Address = limits.PerSecond(limits.MaxCount)
+	cfg.Limits.Visitor, cfg.Limits.VisitorQuota = limits.PerSecond(limits.MaxCount), limits.Unlimited()
 	log := &Buffer{}
 	o := gateway.Options{Log: slog.New(slog.NewJSONHandler(log, nil)), Version: "test", Holder: "a test", WaitForStore: time.Minute, PasswordMemory: 64, Leases: store.DefaultLeases()}
 	o.Leases.Settled = time.Minute // a write may take so long on a machine that has much else to do

@@ -110,6 +110,9 @@ func (x *exchange) counted() limits.Request {
 	case tenants.ServiceAccount:
 		r.Caller = limits.Key(who.KeyID)
 		r.Limits.Key = who.Limits.Or(r.Limits.Key)
+		if who.KeyKind == tenants.Browser {
+			r.Caller, r.Limits.Visitor = limits.Visitor(who.KeyID, x.call.Remote), who.Visitors.Or(r.Limits.Visitor)
+		}
 	case tenants.Person:
 		r.Caller = limits.Person(who.UserID)
 	case tenants.Anonymous:

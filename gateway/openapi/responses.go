@@ -38,6 +38,8 @@ func sharedAnswers() map[int]*answer {
 		http.StatusUnprocessableEntity:   {name: "Invalid", description: []string{"Input can be read but not accepted. Every problem is listed."}},
 		http.StatusTooManyRequests: {name: "TooManyRequests", description: []string{
 			"A limit on requests is used up, the organization's or the caller's. The request was not counted."}, headers: []string{retryAfterHeader}},
+		http.StatusInsufficientStorage: {name: "Full", description: []string{
+			"The organization has as much as it may store, of documents or of bytes. Nothing was stored; what is deleted for good makes room."}},
 		http.StatusInternalServerError: {name: "InternalError", description: []string{"A fault of the service."}},
 		http.StatusServiceUnavailable: {name: "Unavailable", description: []string{
 			"The service, or something it needs, is down for the moment."}, headers: []string{retryAfterHeader}},
@@ -47,7 +49,7 @@ func sharedAnswers() map[int]*answer {
 		unreadable, api.Denied(""), api.Duplicate("name"), store.ErrConflict,
 		fault.One("name", "required", "%s is required", "name"), api.Internal(nil), api.Unavailable(nil),
 		&api.Problem{Code: http.StatusRequestEntityTooLarge}, &api.Problem{Code: http.StatusUnsupportedMediaType},
-		api.TooManyRequests(0), api.Stale(),
+		api.TooManyRequests(0), api.Stale(), &store.QuotaError{Limit: tenants.LimitDocuments, Used: 100_000, Allowed: 100_000},
 	} {
 		problem := api.ProblemOf(err)
 		into := answers[problem.Code]
@@ -167,6 +169,8 @@ func canHappen(op *api.Operation, code int) bool {
 		return op.Conditional()
 	case http.StatusConflict:
 		return op.Method != http.MethodGet
+	case http.StatusInsufficientStorage:
+		return op.Method != http.MethodGet && op.Method != http.MethodDelete
 	case http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType:
 		return op.Body != nil || op.Upload != nil
 	case http.StatusUnprocessableEntity:

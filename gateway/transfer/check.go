@@ -8,6 +8,7 @@ import (
 
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
+	"tenantry/tenants"
 )
 
 // batchSize and batchBytes are how many records are looked up and stored at a time.
@@ -69,11 +70,36 @@ func (s *session) run(ctx context.Context, f Feed, o ImportOptions) (Report, err
 		}
 		return im.report(), &RefusedError{failed, all}
 	}
-	if o.DryRun {
-		return im.report(), nil
+	if err := im.fits(ctx); err != nil || o.DryRun {
+		return im.report(), err
 	}
 	err = im.store(ctx)
 	return im.report(), err
+}
+
+// fits refuses an import of more records than the organization has room for, before anything is stored. How many bytes they take
+// is seen when they are.
+func (im *importer) fits(ctx context.Context) error {
+	most := im.tenant.Org.Limit(tenants.LimitDocuments)
+	if most == 0 {
+		return nil
+	}
+	created := int64(0)
+	for _, k := range im.kinds {
+		if c := im.tally.kinds[k.Name]; c != nil && !k.Control {
+			created += int64(c.Created)
+		}
+	}
+	used, err := im.tenant.Workspace().Used(ctx)
+	if err == nil && created > 0 && used.Documents+created > most {
+		for _, c := range im.tally.kinds {
+			if !im.opt.DryRun {
+				c.Created, c.Updated, c.Unchanged = 0, 0, 0
+			}
+		}
+		err = &NoRoomError{created, &store.QuotaError{Limit: tenants.LimitDocuments, Used: used.Documents, Allowed: most}}
+	}
+	return err
 }
 
 func (im *importer) reset() {

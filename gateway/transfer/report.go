@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"tenantry/backends/store"
 	"tenantry/crypto/sealing"
 	"tenantry/internal/fault"
 )
@@ -112,6 +113,20 @@ type RefusedError struct{ Failed, Lines int }
 func (e *RefusedError) Error() string {
 	return fmt.Sprintf("nothing was imported: %d of %d lines cannot be taken; mend them, or import the others alone with --partial", e.Failed, e.Lines)
 }
+
+// NoRoomError says that an import stored nothing, because the organization may not have so many records.
+type NoRoomError struct {
+	New int64 // records that the file would add
+	Err *store.QuotaError
+}
+
+func (e *NoRoomError) Error() string {
+	return fmt.Sprintf("nothing was imported: the file adds %d records, and the organization has %d of the %d it may have; delete records for good, import less, or have the limit raised",
+		e.New, e.Err.Used, e.Err.Allowed)
+}
+
+// Unwrap returns the quota.
+func (e *NoRoomError) Unwrap() error { return e.Err }
 
 // InterruptedError says that an import ended while it stored. Importing the same file
 // again goes on where it ended: what is stored already is left as it is.

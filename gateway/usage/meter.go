@@ -338,8 +338,12 @@ func (m *Meter) write(ctx, measuring context.Context, t *tenants.Tenant, hours [
 		if now := m.now(); now.Sub(time.UnixMilli(d.Measured)) >= measureEvery && measuring.Err() == nil {
 			ctx, cancel := context.WithTimeout(measuring, measureTime)
 			defer cancel()
-			if n, err := ws.Documents(ctx); err == nil { // else those of before stay for an hour
-				d.Documents = n
+			count := ws.Used
+			if d.Measured == 0 { // once a day, so that what a killed process has not counted is found
+				count = ws.Recount
+			}
+			if n, err := count(ctx); err == nil { // else those of before stay for an hour
+				d.Documents = n.Documents
 			}
 			if n, err := ws.Size(ctx); err == nil {
 				d.Bytes = n

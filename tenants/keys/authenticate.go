@@ -181,7 +181,7 @@ func (k *Key) principal(a *people.Account, now time.Time) (*tenants.Principal, e
 		Permissions: k.Effective(a), Teams: k.Narrowed(a), Limits: k.Limits,
 	}
 	if k.Kind == tenants.Browser {
-		p.Origins = k.Origins
+		p.Origins, p.Visitors, p.ProofOfWork = k.Origins, k.Visitors, k.ProofOfWork
 	}
 	return p, nil
 }

@@ -46,6 +46,8 @@ type indexed struct {
 	AllowIPs    []string             `json:"c,omitempty"`
 	ExpiresAt   int64                `json:"e,omitempty"`
 	Limits      limits.Pair          `json:"m,omitzero"`
+	Visitors    limits.Pair          `json:"w,omitzero"`
+	ProofOfWork int                  `json:"q,omitempty"`
 }
 
 func indexKey(t *tenants.Tenant, hash string) string { return t.RedisPrefix() + "key:" + hash }
@@ -86,7 +88,7 @@ func (x *index) get(ctx context.Context, t *tenants.Tenant, hash string) (*entry
 	}
 	p := &tenants.Principal{
 		Kind: tenants.ServiceAccount, AccountID: v.AccountID, KeyID: v.KeyID, KeyKind: v.Kind,
-		Permissions: v.Permissions, Origins: v.Origins, Limits: v.Limits,
+		Permissions: v.Permissions, Origins: v.Origins, Limits: v.Limits, Visitors: v.Visitors, ProofOfWork: v.ProofOfWork,
 	}
 	if v.Limited {
 		p.Teams = append([]string{}, v.Teams...)
@@ -110,7 +112,7 @@ func (x *index) put(ctx context.Context, t *tenants.Tenant, hash string, e *entr
 	v := indexed{
 		Version: indexVersion, Rev: e.rev, KeyID: p.KeyID, AccountID: p.AccountID, Kind: p.KeyKind,
 		Permissions: p.Permissions, Limited: p.Teams != nil, Teams: p.Teams, Origins: p.Origins, ExpiresAt: e.expiresAt,
-		Limits: p.Limits,
+		Limits: p.Limits, Visitors: p.Visitors, ProofOfWork: p.ProofOfWork,
 	}
 	for _, prefix := range e.allow {
 		v.AllowIPs = append(v.AllowIPs, prefix.String())

@@ -32,7 +32,7 @@ func TestLimitsOfAKey(t *testing.T) {
 	want("from the index", w.Keys, given)
 
 	changed := limits.Pair{Rate: limits.PerSecond(2)}
-	k, err := w.Keys.SetLimits(t.Context(), tenant, made.Key.ID, func(p *limits.Pair) { *p = changed })
+	k, err := w.Keys.SetLimits(t.Context(), tenant, made.Key.ID, func(p, visitors *limits.Pair) { *p, *visitors = changed, changed })
 	if err != nil || k.Limits != changed {
 		t.Fatalf("%+v, %v", k, err)
 	}
@@ -43,7 +43,7 @@ func TestLimitsOfAKey(t *testing.T) {
 	if err != nil || next.Key.Limits != changed {
 		t.Errorf("after a rotation: %+v, %v", next, err)
 	}
-	if _, err := w.Keys.SetLimits(t.Context(), tenant, "000000000000000000000000", func(*limits.Pair) {}); !errors.Is(err, store.ErrNotFound) {
+	if _, err := w.Keys.SetLimits(t.Context(), tenant, "000000000000000000000000", func(_, _ *limits.Pair) {}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a key that is not there: %v", err)
 	}
 }

@@ -50,6 +50,8 @@ type Key struct {
 	NeededSince int64                `json:"needed_since,omitempty"`                  // Unix milliseconds; 0: it was not noted yet
 	Needed      []tenants.Permission `json:"needed,omitempty"`                        // the permissions that calls needed since then
 	Limits      limits.Pair          `json:"limits,omitzero"`                         // of the key's own; zero: the organization's for keys
+	Visitors    limits.Pair          `json:"visitors,omitzero"`                       // of each address that presents a browser key; zero: the organization's
+	ProofOfWork int                  `json:"proof_of_work,omitempty"`                 // bits that a browser key asks for a submission; 0: none
 }
 
 // Kinds are the records of this package. They belong to the control workspace, parted by
@@ -150,6 +152,8 @@ type NewKey struct {
 	Origins     []string             // of a browser key, "https://www.example.com"
 	Lifetime    time.Duration        // 0: the key does not expire
 	Limits      limits.Pair          // zero: those of the organization for keys
+	Visitors    limits.Pair          // of each address that presents a browser key; zero: the organization's
+	ProofOfWork int                  // bits of work that a browser key asks for a submission, up to MaxProofOfWork; 0: none
 	// May, where set, is asked of the key as it would be, before it is made, and may narrow it.
 	May func(*Key, *people.Account) error
 }
@@ -170,6 +174,8 @@ const LateNote = "the token before may be accepted for a few minutes more"
 
 const (
 	maxEntries = 100
+	// MaxProofOfWork bounds how many bits of work a key asks for: each more doubles it.
+	MaxProofOfWork = 24
 	// MaxLifetime bounds an expiry.
 	MaxLifetime = 10 * 366 * 24 * time.Hour
 )
@@ -183,6 +189,9 @@ func (s *Service) Issue(ctx context.Context, t *tenants.Tenant, n NewKey) (*Issu
 	}
 	if n.Lifetime < 0 || n.Lifetime > MaxLifetime {
 		faults.Add("expires", fault.Range, "a key expires in the future, within %d hours", int(MaxLifetime.Hours()))
+	}
+	if n.ProofOfWork < 0 || n.ProofOfWork > MaxProofOfWork || n.ProofOfWork > 0 && n.Kind != tenants.Browser {
+		faults.Add("proof_of_work", fault.Range, "only a browser key asks for proof of work, of 1 to %d bits", MaxProofOfWork)
 	}
 	allow, origins := n.Places(&faults)
 	wants := people.Account{Name: n.Name, Permissions: n.Permissions, Teams: n.Teams} // by the rules of what may own it
@@ -218,7 +227,7 @@ func (s *Service) Issue(ctx context.Context, t *tenants.Tenant, n NewKey) (*Issu
 			return nil, fmt.Errorf("create a key: %w", err)
 		}
 	}
-	k := Key{AccountID: account.ID, Name: n.Name, Kind: n.Kind, Permissions: permissions, Teams: teams, AllowIPs: allow, Origins: origins, Limits: n.Limits}
+	k := Key{AccountID: account.ID, Name: n.Name, Kind: n.Kind, Permissions: permissions, Teams: teams, AllowIPs: allow, Origins: origins, Limits: n.Limits, Visitors: n.Visitors, ProofOfWork: n.ProofOfWork}
 	if own {
 		k.Permissions = nil // the account holds just these
 	}
@@ -393,11 +402,11 @@ func (s *Service) RevokeAccount(ctx context.Context, t *tenants.Tenant, account 
 	return n, nil
 }
 
-// SetLimits lets alter change the key's own limits. When it returns, they hold in this
+// SetLimits lets alter change the key's own limits, and those of each of its visitors. When it returns, they hold in this
 // process, in others within a second. Errors: store.ErrNotFound, store.ErrUnavailable.
-func (s *Service) SetLimits(ctx context.Context, t *tenants.Tenant, id string, alter func(*limits.Pair)) (*Key, error) {
+func (s *Service) SetLimits(ctx context.Context, t *tenants.Tenant, id string, alter func(own, visitors *limits.Pair)) (*Key, error) {
 	k, err := s.change(ctx, t, id, func(k *Key) error {
-		alter(&k.Limits)
+		alter(&k.Limits, &k.Visitors)
 		return nil
 	})
 	if err != nil {

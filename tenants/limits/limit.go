@@ -71,6 +71,11 @@ func PerSecond(count int64) Limit {
 	return Limit{min(max(count, 1), MaxCount), time.Second.Milliseconds()}
 }
 
+// PerHour returns the limit of so many requests an hour, from 1 to MaxCount.
+func PerHour(count int64) Limit {
+	return Limit{min(max(count, 1), MaxCount), time.Hour.Milliseconds()}
+}
+
 // Unlimited returns the limit that is off.
 func Unlimited() Limit { return Limit{count: -1} }
 
@@ -149,11 +154,13 @@ type Set struct {
 	Organization Pair `json:"organization,omitzero"`
 	Key          Pair `json:"key,omitzero"`
 	Address      Pair `json:"address,omitzero"`
+	// Visitor is of each network address from which pages use a browser key, within that key's own.
+	Visitor Pair `json:"visitor,omitzero"`
 }
 
 // Or returns the set with the fallback's limits where it says nothing.
 func (s Set) Or(fallback Set) Set {
-	return Set{s.Organization.Or(fallback.Organization), s.Key.Or(fallback.Key), s.Address.Or(fallback.Address)}
+	return Set{s.Organization.Or(fallback.Organization), s.Key.Or(fallback.Key), s.Address.Or(fallback.Address), s.Visitor.Or(fallback.Visitor)}
 }
 
 // ReadValue reads the limits of a line.

@@ -78,10 +78,16 @@ type Caller struct {
 	id      string
 	number  int64
 	address netip.Addr
+	visitor bool // the address is that of a page's visitor
 }
 
 // Key is the caller that presents the API key with that identifier.
 func Key(id string) Caller { return Caller{kind: "key", id: id} }
+
+// Visitor is the caller at an address that presents the browser key with that identifier, which everybody has.
+func Visitor(key string, address netip.Addr) Caller {
+	return Caller{kind: "key", id: key, address: Network(address), visitor: true}
+}
 
 // Person is a signed-in person.
 func Person(number int64) Caller { return Caller{kind: "person", number: number} }
@@ -133,7 +139,13 @@ func (l *Limiter) rules(r *Request, into []rule) []rule {
 	org, caller := r.holders()
 	into = add(into, in.Organization, org, "organization rate", "organization quota")
 	if r.Caller.kind != anonymousKind {
-		return add(into, in.Key, caller, "caller rate", "caller quota")
+		into = add(into, in.Key, caller, "caller rate", "caller quota")
+		if r.Caller.visitor {
+			own := len(into)
+			into = add(into, in.Visitor, caller+":"+r.Caller.address.String(), "visitor rate", "visitor quota")
+			pass(into[own:])
+		}
+		return into
 	}
 	into = add(into, in.anonymous(), caller, "anonymous rate", "anonymous quota")
 	own := len(into)

@@ -18,7 +18,10 @@ type Meter interface {
 }
 
 // Usage is how many documents there are, and how many bytes their bodies and custom values have.
-type Usage struct{ Documents, Bytes int64 }
+type Usage struct {
+	Documents int64 `json:"documents"`
+	Bytes     int64 `json:"bytes"`
+}
 
 // Plus returns the sum.
 func (u Usage) Plus(v Usage) Usage { return Usage{u.Documents + v.Documents, u.Bytes + v.Bytes} }

@@ -23,7 +23,7 @@ import (
 
 const (
 	// challengePurpose names the data keys that sign challenges.
-	challengePurpose = "form challenges"
+	challengePurpose = "form-challenge"
 	// challengeFor is how long a challenge can be answered, and an answer is remembered.
 	challengeFor  = 10 * time.Minute
 	maxProof      = 300

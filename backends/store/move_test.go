@@ -148,6 +148,11 @@ func TestMoverCopiesEverythingExactly(t *testing.T) {
 		if diff := cmp.Diff(before, everything(t, f, there)); diff != "" {
 			t.Errorf("the copy differs: %s", diff)
 		}
+		here, err1 := f.ws.Used(ctx)
+		copied, err2 := there.Used(ctx)
+		if here != copied || here.Documents != int64(len(all)) || errors.Join(err1, err2) != nil {
+			t.Errorf("%+v are told of here, %+v there, %v %v", here, copied, err1, err2)
+		}
 		// Questions are answered from the copy as from the original.
 		for _, filter := range []store.Filter{
 			store.Where(store.F("n"), store.OpGt, int64(50)), store.Eq("flag", true), store.In("tags", "3"), store.Eq("code", "code-78"),

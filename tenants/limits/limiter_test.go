@@ -99,6 +99,45 @@ func TestLimiterParts(t *testing.T) {
 	})
 }
 
+// TestX14_VisitorsOfAKeyAreLimitedApart: whoever uses up what one visitor has leaves the key to the others.
+func TestX14_VisitorsOfAKeyAreLimitedApart(t *testing.T) {
+	t.Parallel()
+	test := func(t *testing.T, l *Limiter) {
+		t.Helper()
+		org := someOrganization()
+		take := func(address string) Decision {
+			from, _ := netip.ParseAddr(address)
+			r := request(t, org, Visitor("a", from), "1000/h", "off", "40/h", "off")
+			r.Limits.Visitor = Pair{Rate: mustParse(t, "3/h"), Quota: mustParse(t, "2/d")}
+			return l.Take(t.Context(), r)
+		}
+		for range 30 {
+			take("192.0.2.1")
+		}
+		if d := take("192.0.2.1"); !d.Refused || d.Name != "visitor quota" || d.Limit != mustParse(t, "2/d") {
+			t.Errorf("one visitor, over and over: %+v", d)
+		}
+		for i, address := range []string{"192.0.2.2", "2001:db8::1", "2001:db8::ffff:2", "", ""} {
+			if d := take(address); d.Refused {
+				t.Errorf("request %d, of %q: %+v", i, address, d)
+			}
+		}
+		for _, address := range []string{"2001:db8::3", ""} {
+			if d := take(address); !d.Refused || d.Name != "visitor quota" {
+				t.Errorf("a third of the network of %q: %+v", address, d)
+			}
+		}
+		if d := l.Take(t.Context(), request(t, org, Key("a"), "1000/h", "off", "40/h", "off")); d.Refused || d.Remaining != 40-2-5-1 {
+			t.Errorf("what is left of the key: %+v", d)
+		}
+	}
+	t.Run("local", func(t *testing.T) {
+		t.Parallel()
+		test(t, New(Options{}))
+	})
+	onRedis(t, func(t *testing.T, client redis.UniversalClient) { test(t, patient(Options{Redis: client})) })
+}
+
 // TestReplicasCountTogether has two limiters, as two replicas have, admit no more between
 // them than one limit does.
 func TestReplicasCountTogether(t *testing.T) {

@@ -24,6 +24,7 @@ type Request struct {
 	Query     string
 	Body      string // no body where empty
 	Principal *tenants.Principal
+	Origin    string // of the page that sends it
 	Strict    bool
 }
 
@@ -101,7 +102,7 @@ func (b *Bench) Do(t testing.TB, r Request) Answer {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), row.Deadline())
 	defer cancel()
-	in := api.Input{Query: r.Query}
+	in := api.Input{Query: r.Query, Origin: r.Origin}
 	if r.Body != "" {
 		in.Body = func(context.Context) (api.Body, error) { return row.ReadBody(strings.NewReader(r.Body)) }
 	}

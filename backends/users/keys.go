@@ -255,7 +255,7 @@ type newKey struct {
 	Teams       []string             `json:"teams" rule:"max=1000 format=id ref=team" doc:"Teams that the key is narrowed to; all of the account's where it is not given." ask:"Teams|All of the service account where none is chosen."`
 	AllowedIPs  []string             `json:"allowed_ips" rule:"max=100 each=64" doc:"Networks or addresses that the key may be used from; everywhere where it is not given." ask:"Allowed addresses|From which the key may be used; everywhere where none is given." example:"[\"127.0.0.0/8\"]"`
 	Origins     []string             `json:"origins" rule:"max=100 each=300" doc:"Web origins that a browser key may be used from, which it needs." ask:"Web sites|Whose pages use a browser key, such as https://www.example.com." example:"[]"`
-	ProofOfWork int64                `json:"proof_of_work" rule:"max=24" doc:"Bits of work that a browser key asks for a submission; none where it is not given." ask:"Proof of work|Bits of work that a page does for a submission; 16 to 20 take a browser about a second." example:"0"`
+	ProofOfWork int64                `json:"proof_of_work" rule:"max=24" doc:"Bits of work that a browser key asks for a submission; none where it is not given." ask:"Proof of work|Bits of work that a page does for a submission: 16 take a browser about a second, each more twice as long." example:"0"`
 	ExpiresIn   int64                `json:"expires_in" rule:"min=1 max=316224000" doc:"Seconds until the key ends; never where it is not given." ask:"Lasts||span" example:"86400"`
 }
 

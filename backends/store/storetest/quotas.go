@@ -118,9 +118,11 @@ func testUsage(t *testing.T, e driver.Engine) {
 	for _, size := range m.sizes {
 		want = want.Plus(driver.Usage{Documents: 1, Bytes: size})
 	}
-	if got, err := m.Recount(m.ctx); err != nil || got != want {
-		t.Errorf("recounted %+v, %v, want %+v", got, err, want)
-	}
+	parallel(4, func(int) {
+		if got, err := m.Recount(m.ctx); err != nil || got != want {
+			t.Errorf("recounted %+v, %v, want %+v", got, err, want)
+		}
+	})
 	m.holds("recounted")
 }
 

@@ -40,6 +40,10 @@ type conn struct {
 	cache *cache // nil where it has no share of one
 	parts int64  // of it
 	pages int64  // what it was told they are
+
+	visit    *visit   // the question that a reader answers
+	searched int64    // bytes that instrFold has read since the last tick
+	progress progress // see watch
 }
 
 func openConn(path string, flags sqlite.OpenFlags, pragmas ...string) (*conn, error) {
@@ -49,7 +53,7 @@ func openConn(path string, flags sqlite.OpenFlags, pragmas ...string) (*conn, er
 	}
 	c := &conn{raw: raw, stmts: map[string]*sqlite.Stmt{}, done: make(chan struct{}), there: map[int64]bool{}, tally: tally{}}
 	raw.SetBusyTimeout(busyTimeout)
-	if err := raw.CreateFunction(instrFold, &sqlite.FunctionImpl{NArgs: 2, Deterministic: true, Scalar: foldedIn}); err != nil {
+	if err := raw.CreateFunction(instrFold, &sqlite.FunctionImpl{NArgs: 2, Deterministic: true, Scalar: c.foldedIn}); err != nil {
 		_ = raw.Close()
 		return nil, err
 	}
@@ -67,7 +71,7 @@ func openConn(path string, flags sqlite.OpenFlags, pragmas ...string) (*conn, er
 // four times as long and ends at NUL. Nothing that is stored names it, so that other programs can read the file.
 const instrFold = "instr_fold"
 
-func foldedIn(ctx sqlite.Context, args []sqlite.Value) (sqlite.Value, error) {
+func (c *conn) foldedIn(ctx sqlite.Context, args []sqlite.Value) (sqlite.Value, error) {
 	if args[0].Type() != sqlite.TypeText {
 		return sqlite.IntegerValue(0), nil
 	}
@@ -76,7 +80,9 @@ func foldedIn(ctx sqlite.Context, args []sqlite.Value) (sqlite.Value, error) {
 		part = driver.Fold(args[1].Text())
 		ctx.SetAuxData(1, part)
 	}
-	if part.In(args[0].Text()) {
+	text := args[0].Text()
+	c.searched += int64(len(text))
+	if part.In(text) {
 		return sqlite.IntegerValue(1), nil
 	}
 	return sqlite.IntegerValue(0), nil

@@ -63,7 +63,7 @@ type database struct {
 	counts counts
 	lanes  lanes
 
-	reading chan struct{} // one for each reader in use
+	reading chan struct{} // one for each reader in use but those of long questions
 	mu      sync.Mutex
 	idle    []*reader
 	sweeper *time.Timer
@@ -74,6 +74,7 @@ type database struct {
 // reader is a connection that may hold a snapshot between two uses.
 type reader struct {
 	conn    *conn
+	counted bool // it has one of the places of reading
 	holding bool
 	began   time.Time
 	commits uint64
@@ -92,7 +93,7 @@ func openDatabase(ctx context.Context, e *Engine, path string, o *driver.Opening
 		return nil, err
 	}
 	db := &database{engine: e, path: path, shared: s.shared, writing: make(chan struct{}, 1), reading: make(chan struct{}, e.opts.Readers)}
-	db.lanes.slow, db.lanes.processors, db.lanes.crowd = lane(e.opts.Readers/2), e.processors, &e.crowd
+	db.lanes.long = lane(longPerReader * e.opts.Readers)
 	ready := false
 	if logged {
 		ready, err = db.holds(ctx, o, s)
@@ -177,7 +178,16 @@ func (db *database) close() error {
 
 // ask calls do with a reader whose next statement sees every acknowledged write. A panic in it is an error.
 func (db *database) ask(ctx context.Context, do func(*reader) error) error {
-	r, err := db.reader(ctx)
+	return db.askBy(ctx, true, do)
+}
+
+// askBy is ask by one of the readers, where counted is set, or else by a connection beside them.
+func (db *database) askBy(ctx context.Context, counted bool, do func(*reader) error) error {
+	take := db.reader
+	if !counted {
+		take = db.spare
+	}
+	r, err := take(ctx)
 	if err != nil {
 		return err
 	}
@@ -191,26 +201,40 @@ func (db *database) reader(ctx context.Context) (*reader, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	select {
-	case db.reading <- struct{}{}:
-	default:
-		select {
-		case db.reading <- struct{}{}:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+	if err := into(ctx, db.reading); err != nil {
+		return nil, err
 	}
-	r, err := db.takeReader()
-	if err == nil {
-		if err = r.refresh(db); err != nil {
-			_ = r.conn.close()
-		}
-	}
+	r, err := db.spare(ctx)
 	if err != nil {
 		<-db.reading
 		return nil, err
 	}
+	r.counted = true
 	return r, nil
+}
+
+// spare is reader for a long question, which has its place elsewhere.
+func (db *database) spare(ctx context.Context) (*reader, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	r, err := db.takeReader()
+	if err != nil {
+		return nil, err
+	}
+	if err := r.refresh(db); err != nil {
+		_ = r.conn.close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// uncount gives the reader's place to others. It is no longer one of the readers then, but a connection beside them.
+func (db *database) uncount(r *reader) {
+	if r.counted {
+		r.counted = false
+		<-db.reading
+	}
 }
 
 func (db *database) takeReader() (*reader, error) {
@@ -236,12 +260,15 @@ func (db *database) takeReader() (*reader, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := c.watch(); err != nil {
+		return nil, errors.Join(err, c.close())
+	}
 	return &reader{conn: c, statistics: statistics}, nil
 }
 
 // putReader gives the reader back; err is what its use ended with.
 func (db *database) putReader(r *reader, err error) {
-	defer func() { <-db.reading }()
+	defer db.uncount(r)
 	if r.holding && (err != nil || time.Since(r.began) >= snapshotAge) {
 		err = errors.Join(err, r.end())
 	}
@@ -251,7 +278,7 @@ func (db *database) putReader(r *reader, err error) {
 	}
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	if r.conn.fit() != nil {
+	if r.conn.fit() != nil || len(db.idle) >= cap(db.reading) {
 		_ = r.conn.close()
 		return
 	}
@@ -328,12 +355,14 @@ func (db *database) shorten() {
 		defer db.shortening.Store(false)
 		patience := time.NewTimer(logPatience)
 		defer patience.Stop()
-		for range cap(db.reading) {
-			select {
-			case db.reading <- struct{}{}:
-				defer func() { <-db.reading }()
-			case <-patience.C:
-				return
+		for _, lane := range []chan struct{}{db.reading, db.lanes.long} {
+			for range cap(lane) {
+				select {
+				case lane <- struct{}{}:
+					defer func() { <-lane }()
+				case <-patience.C:
+					return
+				}
 			}
 		}
 		select {

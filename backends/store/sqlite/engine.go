@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -81,9 +82,8 @@ type Engine struct {
 	waiters atomic.Int64
 	closed  atomic.Bool
 	cache   cache
-	// processors has one for each slow question that is at work, see lanes.
-	processors chan struct{}
-	crowd      crowd
+	turns   turns // of long questions
+	crowd   crowd
 
 	lock    *flock.Flock                // of the folder
 	aside   aside                       // connections to files beside those of databases that are open
@@ -133,10 +133,11 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 	}
 	e := &Engine{
 		opts: opts, lock: lock, slots: make(chan struct{}, opts.MaxOpen), freed: make(chan struct{}, 1),
-		processors: processors(), open: map[*file]struct{}{}, indexed: map[*file]struct{}{},
+		open: map[*file]struct{}{}, indexed: map[*file]struct{}{},
 		stop: make(chan struct{}), stopped: make(chan struct{}),
 		jobs: make(chan func(context.Context), maxJobs), builds: make(chan func(context.Context), maxJobs),
 	}
+	e.turns = turns{processors: runtime.GOMAXPROCS(0), contended: e.crowd.there, now: time.Now, pause: time.Sleep}
 	e.cache.pages = int64(opts.Cache) << 10 / pageKiB
 	working, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	e.cancel = cancel

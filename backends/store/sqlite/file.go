@@ -38,7 +38,7 @@ type file struct {
 func newFile(e *Engine, name string) *file {
 	f := &file{engine: e, name: name, path: e.own(name), turn: make(chan struct{}, 1)}
 	f.fields.tell = func(some bool) { e.hold(f, some) }
-	f.alone.asking, f.alone.counting = lane(e.opts.Readers-1), make(chan struct{}, 1)
+	f.alone.open(e)
 	f.refs.Store(shut)
 	return f
 }

@@ -2,36 +2,58 @@ package sqlite
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"tenantry/backends/store/driver"
+
+	"zombiezen.com/go/sqlite"
+)
+
+// What a question does is counted in steps of SQLite's virtual machine, of 20 to 60 ns each, and what takes longer than one in as
+// many of them. Time would not do: on a busy machine the smallest question takes long.
+const (
+	// tick is how many steps lie between two looks at a question under way.
+	tick = 512
+	// rowSteps is what a row of the answer counts, textPerStep how many bytes are searched in the time of one.
+	rowSteps    = 100
+	textPerStep = 32
+	// quickSteps is what a question may do without a turn of the processors, some 1 to 3 ms.
+	quickSteps = 50_000
+	// slowTick is how long no tick takes but one that reads large documents or is held up by others, and slowSteps what it counts:
+	// who does little is held up a few times at most.
+	slowTick  = time.Millisecond
+	slowSteps = quickSteps / 16
 )
 
 const (
-	// slowQuestion is how long a question takes that others had better not wait for, and stillSlow one that was
-	// slow before: most of the time of the first may have been others'.
-	slowQuestion = 20 * time.Millisecond
-	stillSlow    = slowQuestion / 4
-	// maxSlow bounds the questions of a database that are known to be slow.
-	maxSlow = 1024
+	// maxLong bounds the kinds of questions of a database that are known to be long, longFor how long one is taken for that without
+	// being seen again.
+	maxLong = 1024
+	longFor = time.Minute
+	// maxWaiting bounds the long questions of a workspace that wait for a connection.
+	maxWaiting = 64
+	// longPerReader is how many connections a file may have for long questions, for each reader.
+	longPerReader = 4
 	// crowdTurns within crowdFor, and for as long after them, several workspaces ask for something. One by itself has
 	// turns with the control workspace, but few.
 	crowdTurns = 8
 	crowdFor   = time.Second
 )
 
-// lanes share the readers of a database out: questions that were slow the last time have half of them, and of all
-// databases together all processors but one while several workspaces ask, so that quick ones are answered between them; one
-// workspace has all but one, and one document that is looked up by its id or another unique index waits for neither, so that
-// who an organization or a key is can be told while others ask for much in the workspace that all share.
+// lanes share the connections of a database among questions. One that is quick takes one of the readers, of which a workspace never has
+// all. One that was long the last time, or has turned out to be, has a connection beside them and goes on in turns, see turns; a workspace
+// has at most half as many of these as there are readers, and the file longPerReader times the readers. A document
+// that is looked up by its id or another unique index waits for neither, so that host and key look-ups stay fast.
 type lanes struct {
-	slow       chan struct{} // one for each slow question that is at work
-	processors chan struct{} // the same of all databases
-	crowd      *crowd
+	long chan struct{} // one for each long question that has a connection
 
 	mu    sync.RWMutex
-	known map[question]bool // that were slow the last time
+	known map[question]time.Time // were long the last time, and when that was
 }
 
 // question tells one kind of question of a workspace from another.
@@ -40,38 +62,196 @@ type question struct {
 	sql string
 }
 
+// errManyLong is the answer to one more long question than may wait.
+var errManyLong = fmt.Errorf("%w: %d long questions of the workspace wait already", driver.ErrSlow, maxWaiting)
+
+// errLengthy ends a question that turned out to be long where its workspace has no connection for it: it begins anew when
+// there is one, and holds no reader until then.
+var errLengthy = errors.New("the question is long")
+
 // lane returns room for n at a time, and for one at least.
 func lane(n int) chan struct{} { return make(chan struct{}, max(1, n)) }
 
-// processors returns room for what may keep all processors busy but one.
-func processors() chan struct{} { return lane(runtime.GOMAXPROCS(0) - 1) }
+// visit is one question's stay in the lanes. One goroutine uses it at a time.
+type visit struct {
+	ctx      context.Context
+	db       *database
+	space    *space
+	question question
+	brief    bool // it waits in no lane as long as it is quick
 
-// enter waits for room; leave must follow. Error: the context's own.
-func (l *lanes) enter(ctx context.Context, s *space, q question) (leave func(), err error) {
-	l.mu.RLock()
-	slow := l.known[q]
-	l.mu.RUnlock()
-	if !slow {
-		return func() { <-s.asking }, into(ctx, s.asking)
-	}
-	// Who waits for room in one lane takes none in the others meanwhile: neighbours are slow too, and others of the workspace quick.
-	all := []chan struct{}{l.slow, s.asking}
-	if l.crowd.there() {
-		all = append(all, l.processors)
-	}
+	reader *reader // that answers it, nil before and after
+	asking bool    // it has one of the places of its workspace's quick questions
+	long   bool    // it has a place among the long ones
+	turn   *turn   // it has a processor
+	steps  int64
+	rows   bool          // some of the answer was given
+	began  time.Time     // when its reader was there
+	looked time.Time     // when the last tick ended
+	waited time.Duration // for its turns
+	err    error         // by which it was ended
+}
+
+// answer asks the question, of a reader whose snapshot holds every acknowledged write, and calls do with it. What do runs
+// on the connection counts as the question's work. Error: the context's own, errManyLong, and those of do.
+func (v *visit) answer(do func(*reader) error) error {
+	long := !v.brief && v.db.lanes.isLong(v.question, time.Now())
 	for {
-		if err := into(ctx, all[0]); err != nil {
-			return nil, err
+		err := v.try(long, do)
+		if !errors.Is(err, errLengthy) {
+			return err
 		}
-		n := 1
-		for n < len(all) && enters(all[n]) {
-			n++
+		long = true
+	}
+}
+
+func (v *visit) try(long bool, do func(*reader) error) (err error) {
+	defer v.leave()
+	v.began, v.steps, v.waited, v.err = time.Time{}, 0, 0, nil
+	switch {
+	case long:
+		if err = v.lengthen(); err == nil {
+			err = v.next()
 		}
-		if n == len(all) {
-			return func() { leaves(all) }, nil
+	case !v.brief:
+		if err = into(v.ctx, v.space.asking); err == nil {
+			v.asking = true
 		}
-		leaves(all[:n])
-		all[0], all[n] = all[n], all[0]
+	}
+	if err != nil {
+		return err
+	}
+	err = v.db.askBy(v.ctx, !v.long, func(r *reader) error {
+		v.began = v.db.engine.turns.now()
+		v.looked = v.began
+		v.reader, r.conn.visit = r, v
+		defer func() { v.reader, r.conn.visit = nil, nil }()
+		return do(r)
+	})
+	if err == nil || v.steps >= quickSteps { // one that ended early may be long
+		v.db.lanes.did(v.question, v.steps, time.Now())
+	}
+	if v.err != nil {
+		return v.err
+	}
+	return err
+}
+
+// leave gives back what the question holds.
+func (v *visit) leave() {
+	if v.turn != nil {
+		v.db.engine.turns.leave(v.turn)
+		v.turn = nil
+	}
+	if v.long {
+		<-v.db.lanes.long
+		<-v.space.long
+		v.long = false
+	}
+	if v.asking {
+		<-v.space.asking
+		v.asking = false
+	}
+}
+
+// lengthen waits for a connection among the long questions.
+func (v *visit) lengthen() error {
+	if !enters(v.space.long) {
+		defer v.space.waiting.Add(-1)
+		if v.space.waiting.Add(1) > maxWaiting {
+			return errManyLong
+		}
+		if err := into(v.ctx, v.space.long); err != nil {
+			return err
+		}
+	}
+	if err := into(v.ctx, v.db.lanes.long); err != nil {
+		<-v.space.long
+		return err
+	}
+	v.long = true
+	return nil
+}
+
+// lengthenNow is lengthen for a question under way, which has its connection. It reports whether there is room.
+func (v *visit) lengthenNow() bool {
+	if !enters(v.space.long) {
+		return false
+	}
+	if !enters(v.db.lanes.long) {
+		<-v.space.long
+		return false
+	}
+	v.long = true
+	return true
+}
+
+// step is called after each tick of the question's statement, and reports whether that is to end; v.err then says why.
+func (v *visit) step(more int64) (end bool) {
+	now := v.db.engine.turns.now()
+	if v.steps += tick + more; now.Sub(v.looked) >= slowTick {
+		v.steps += slowSteps
+	}
+	v.looked = now
+	if v.steps < quickSteps && !v.long {
+		return false
+	}
+	if !v.long {
+		v.err = v.leaveQuick()
+	}
+	if v.err == nil {
+		v.err = v.next()
+	}
+	v.looked = v.db.engine.turns.now()
+	return v.err != nil
+}
+
+// leaveQuick moves the question from the quick ones to the long ones.
+func (v *visit) leaveQuick() error {
+	if !v.lengthenNow() {
+		if !v.rows {
+			return errLengthy
+		}
+		if err := v.lengthen(); err != nil {
+			return err
+		}
+	}
+	if v.asking {
+		<-v.space.asking
+		v.asking = false
+	}
+	v.db.uncount(v.reader)
+	return nil
+}
+
+// next gets a processor, or asks for it again once a slice of time is over.
+func (v *visit) next() (err error) {
+	turns := &v.db.engine.turns
+	now := turns.now()
+	switch {
+	case v.turn == nil:
+		v.turn, err = turns.enter(v.ctx, v.space)
+	case now.Sub(v.turn.since) < slice:
+		return nil
+	default:
+		v.db.engine.crowd.note(v.space)
+		runtime.Gosched() // other requests of this process, which would wait five times as long for Go to preempt
+		v.turn, err = turns.renew(v.ctx, v.turn)
+	}
+	if err != nil {
+		v.turn = nil
+		return err
+	}
+	v.waited += v.turn.since.Sub(now)
+	return nil
+}
+
+// each is called for every row of the answer.
+func (v *visit) each(do func(*sqlite.Stmt) error) func(*sqlite.Stmt) error {
+	return func(row *sqlite.Stmt) error {
+		v.steps += rowSteps
+		v.rows = true
+		return do(row)
 	}
 }
 
@@ -109,12 +289,6 @@ func enters(lane chan struct{}) bool {
 	}
 }
 
-func leaves(lanes []chan struct{}) {
-	for _, lane := range lanes {
-		<-lane
-	}
-}
-
 func into(ctx context.Context, lane chan struct{}) error {
 	if enters(lane) {
 		return nil
@@ -134,23 +308,34 @@ func (l *lanes) forget() {
 	l.known = nil
 }
 
-// took notes how long a question took.
-func (l *lanes) took(q question, took time.Duration) {
+// isLong reports whether the question was long the last time, unless that is long ago.
+func (l *lanes) isLong(q question, now time.Time) bool {
 	l.mu.RLock()
-	known := l.known[q]
+	defer l.mu.RUnlock()
+	at, known := l.known[q]
+	return known && now.Sub(at) < longFor
+}
+
+// did notes how many steps a question did.
+func (l *lanes) did(q question, steps int64, now time.Time) {
+	long := steps >= quickSteps
+	l.mu.RLock()
+	_, known := l.known[q]
 	l.mu.RUnlock()
-	slow := took >= slowQuestion || known && took >= stillSlow
-	if slow == known {
+	if !long && !known {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !slow {
+	if !long {
 		delete(l.known, q)
 		return
 	}
-	if l.known == nil || len(l.known) >= maxSlow {
-		l.known = map[question]bool{}
+	if l.known == nil || !known && len(l.known) >= maxLong {
+		l.known = map[question]time.Time{}
 	}
-	l.known[q] = true
+	l.known[q] = now
 }
+
+// took returns how long the answer has taken, without the waits for turns.
+func (v *visit) took() time.Duration { return v.db.engine.turns.now().Sub(v.began) - v.waited }

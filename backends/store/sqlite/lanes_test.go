@@ -3,18 +3,79 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
 
 	"tenantry/backends/store/driver"
+
+	"zombiezen.com/go/sqlite"
 )
 
-// TestLanes_SlowQuestionsWaitForEachOther: and nothing else waits for them, neither a quick question, nor a document
-// by its id, nor a neighbour's. One that got quick again is taken for quick.
-func TestLanes_SlowQuestionsWaitForEachOther(t *testing.T) { inBoth(t, testLanes) }
+// asked is a question of a workspace that does about 12 steps for each of n, told from others by its name.
+func (w *workspace) asked(ctx context.Context, t *testing.T, name string, n int) error {
+	t.Helper()
+	db, err := w.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer w.file.release()
+	v := visit{ctx: ctx, db: db, space: w.space, question: question{w.space.id, name}}
+	return failed(ctx, "count", v.answer(func(r *reader) error {
+		return r.conn.until(ctx, func() error {
+			return r.conn.rows(counting, []any{int64(n)}, v.each(func(*sqlite.Stmt) error { return nil }))
+		})
+	}))
+}
 
-func testLanes(t *testing.T, shared bool) {
+const (
+	counting = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1) SELECT count(*) FROM n"
+	few      = 4 * tick / 12
+	many     = 3 * quickSteps / 12
+	endless  = 1 << 50
+)
+
+// waitFor waits for an event that something else brings about.
+func waitFor(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for began := time.Now(); !is(); time.Sleep(time.Millisecond) {
+		if time.Since(began) > time.Minute {
+			t.Fatalf("it never came that %s", what)
+		}
+	}
+}
+
+// takeProcessors has all processors, for a workspace elsewhere, until the returned function is called.
+func (e *Engine) takeProcessors(t *testing.T) (give func()) {
+	t.Helper()
+	var taken []*turn
+	elsewhere := &space{}
+	for range e.turns.processors {
+		at, err := e.turns.enter(t.Context(), elsewhere)
+		if err != nil {
+			t.Fatal(err)
+		}
+		taken = append(taken, at)
+	}
+	return func() {
+		for _, at := range taken {
+			e.turns.leave(at)
+		}
+	}
+}
+
+func (e *Engine) waitingTurns() int {
+	e.turns.mu.Lock()
+	defer e.turns.mu.Unlock()
+	return len(e.turns.waiting)
+}
+
+// TestLanes_LongQuestionsWait for a turn and for each other, and nothing else waits for them: neither a quick question, nor a document
+// by its id, nor a neighbour's. Those that wait for a connection have none, and leave no trace when their caller has gone.
+func TestLanes_LongQuestionsWait(t *testing.T) { inBoth(t, testLongQuestionsWait) }
+
+func testLongQuestionsWait(t *testing.T, shared bool) {
 	e := openEngine(t, Options{Shared: shared})
 	c := people()
 	names := neighbours(2)
@@ -26,67 +87,71 @@ func testLanes(t *testing.T, shared bool) {
 		t.Fatal(err)
 	}
 	defer ws.file.release()
-	ask := func(ws *workspace, wait time.Duration) error {
-		ctx, cancel := context.WithTimeout(t.Context(), wait)
-		defer cancel()
-		_, err := ws.Find(ctx, driver.Query{Collection: c, Where: onField("city", driver.Contains, "x"), Limit: 9})
-		return err
+	give := e.takeProcessors(t)
+	ctx, end := context.WithCancel(t.Context())
+	var asking sync.WaitGroup
+	long := cap(ws.space.long)
+	more := 2 * e.opts.Readers
+	for i := range long + more { // each another question, so that none is known to be long
+		asking.Go(func() {
+			if err := ws.asked(ctx, t, fmt.Sprint("long ", i), many); !errors.Is(err, context.Canceled) {
+				t.Errorf("a question whose caller has gone: %v", err)
+			}
+		})
 	}
-	s, err := ws.compileQuery(ws.tables["people"], driver.Query{Where: onField("city", driver.Contains, "x"), Limit: 9}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q := question{ws.space.id, shortened(s.sql.String())}
-	db.lanes.took(q, slowQuestion)
-	var leaves []func()
-	e.crowd.seen.Store(time.Now().Add(time.Hour).UnixNano())
-	for range min(cap(db.lanes.slow), cap(db.lanes.processors)) {
-		leave, err := db.lanes.enter(t.Context(), ws.space, q)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := db.reader(t.Context()) // as if it were at work
-		if err != nil {
-			t.Fatal(err)
-		}
-		leaves = append(leaves, func() { db.putReader(r, nil); leave() })
-	}
-	if err := ask(ws, 20*time.Millisecond); !errors.Is(err, driver.ErrSlow) {
-		t.Errorf("one more slow question: %v", err)
-	}
-	if err := ask(neighbour, time.Minute); err != nil {
-		t.Errorf("the same question of a neighbour, where it was never slow: %v", err)
-	}
-	if _, err := ws.Count(t.Context(), c, onField("country", driver.Eq, "DE")); err != nil {
-		t.Errorf("a quick question: %v", err)
-	}
-	if _, err := ws.Find(t.Context(), driver.Query{Collection: c, Where: onField("id", driver.Eq, "x"), Limit: 1}); err != nil {
-		t.Errorf("a document by its id: %v", err)
-	}
-	for _, leave := range leaves {
-		leave()
-	}
-	taken := func() bool {
-		db.lanes.mu.RLock()
-		defer db.lanes.mu.RUnlock()
-		return db.lanes.known[q]
-	}
-	for until := time.Now().Add(time.Minute); taken(); { // the machine may be slow, the question is not
-		if err := ask(ws, time.Minute); err != nil || time.Now().After(until) {
-			t.Fatalf("with the others gone: %v", err)
+	waitFor(t, "some have a connection and the others wait for one", func() bool {
+		return e.waitingTurns() == long && ws.space.waiting.Load() == int64(more)
+	})
+	waitFor(t, "no reader is taken", func() bool { return len(db.reading) == 0 && len(ws.space.asking) == 0 })
+	for what, ask := range map[string]func() error{
+		"a quick question": func() error { return ws.asked(t.Context(), t, "quick", few) },
+		"a document by its id": func() error {
+			_, err := ws.Find(t.Context(), driver.Query{Collection: c, Where: onField("id", driver.Eq, "x"), Limit: 1})
+			return err
+		},
+		"a neighbour's quick question": func() error { return neighbour.asked(t.Context(), t, "quick", few) },
+	} {
+		if err := ask(); err != nil {
+			t.Errorf("%s: %v", what, err)
 		}
 	}
+	asking.Go(func() {
+		if err := neighbour.asked(t.Context(), t, "long", many); err != nil {
+			t.Errorf("a neighbour's long question: %v", err)
+		}
+	})
+	waitFor(t, "the neighbour's question has a connection", func() bool { return e.waitingTurns() == long+1 })
+	end()
+	waitFor(t, "those whose callers have gone left no trace", func() bool {
+		return e.waitingTurns() == 1 && ws.space.waiting.Load() == 0 && len(ws.space.long) == 0
+	})
+	give()
+	asking.Wait()
+	if len(db.lanes.long) != 0 || len(e.turns.running) != 0 || len(db.reading) != 0 {
+		t.Errorf("%d connections, %d processors, %d readers are taken", len(db.lanes.long), len(e.turns.running), len(db.reading))
+	}
+	if err := ws.asked(t.Context(), t, "long 1", many); err != nil {
+		t.Errorf("with the others gone: %v", err)
+	}
+}
 
-	// One workspace leaves a reader to the others.
-	for i := range e.opts.Readers - 1 {
-		if _, err := db.lanes.enter(t.Context(), ws.space, question{ws.space.id, string(rune('a' + i))}); err != nil {
-			t.Fatal(err)
-		}
+// TestLanes_KeepsAReader: a workspace's quick questions never have all readers, and a document known by a unique index takes the last.
+func TestLanes_KeepsAReader(t *testing.T) {
+	t.Parallel()
+	e := openEngine(t, Options{Shared: true})
+	c := people()
+	names := neighbours(2)
+	ws, neighbour := openWorkspace(t, e, names[0], c), openWorkspace(t, e, names[1], c)
+	fill(t, ws, c, 3)
+	for range e.opts.Readers - 1 {
+		ws.space.asking <- struct{}{}
 	}
-	if err := ask(ws, 20*time.Millisecond); !errors.Is(err, driver.ErrSlow) {
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := into(ended, ws.space.asking); !errors.Is(err, context.Canceled) {
 		t.Errorf("more than its share: %v", err)
 	}
-	if err := ask(neighbour, time.Minute); err != nil {
+	if err := neighbour.asked(t.Context(), t, "quick", few); err != nil {
 		t.Errorf("a neighbour: %v", err)
 	}
 	known := driver.Query{Collection: c, Where: onField("email", driver.Eq, "p0000001@example.org"), Limit: 1}
@@ -95,61 +160,151 @@ func testLanes(t *testing.T, shared bool) {
 	}
 	brief, over := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer over()
-	if _, err := ws.Find(brief, driver.Query{Collection: c, Where: onField("city", driver.Eq, "City 1"), Limit: 1}); !errors.Is(err, driver.ErrSlow) {
+	of := driver.Query{Collection: c, Where: onField("city", driver.Eq, "City 1"), Limit: 1}
+	if _, err := ws.Find(brief, of); !errors.Is(err, driver.ErrSlow) {
 		t.Errorf("one of many that an index finds: %v", err)
 	}
+}
 
-	// Its slow questions, which wait for each other, keep no neighbour's from the readers that are left.
-	db.lanes.took(q, slowQuestion)
+// TestLanes_OneProcessor: a question that never ends keeps nobody from the only processor, neither in its file nor in another.
+func TestLanes_OneProcessor(t *testing.T) { inBoth(t, testOneProcessor) }
+
+func testOneProcessor(t *testing.T, shared bool) {
+	e := openEngine(t, Options{Shared: shared})
+	e.turns.processors = 1
+	names := neighbours(2)
+	loud, neighbour, away := openWorkspace(t, e, names[0], people()), openWorkspace(t, e, names[1], people()), openWorkspace(t, e, "w1", people())
+	if shared && away.file == loud.file {
+		t.Fatal("w1 lies in the same file")
+	}
 	ctx, end := context.WithCancel(t.Context())
-	var waiting sync.WaitGroup
-	defer waiting.Wait()
-	defer end()
-	for range cap(db.lanes.slow) {
-		waiting.Go(func() {
-			if _, err := db.lanes.enter(ctx, ws.space, q); !errors.Is(err, context.Canceled) {
-				t.Errorf("one that waits: %v", err)
+	var asking sync.WaitGroup
+	for i := range 3 {
+		asking.Go(func() {
+			if err := loud.asked(ctx, t, fmt.Sprint("endless ", i), endless); !errors.Is(err, context.Canceled) {
+				t.Errorf("a question whose caller has gone: %v", err)
 			}
 		})
 	}
-	of := question{neighbour.space.id, "slow"}
-	nearby, err := neighbour.acquire(t.Context())
+	waitFor(t, "they ask", func() bool { return e.waitingTurns() > 0 })
+	for _, ws := range []*workspace{neighbour, away} {
+		for range 3 {
+			if err := ws.asked(t.Context(), t, "long", many); err != nil {
+				t.Errorf("a neighbour: %v", err)
+			}
+		}
+	}
+	end()
+	asking.Wait()
+}
+
+// TestLanes_JudgedByWork: and not by time, which a busy machine makes long, nor for ever.
+func TestLanes_JudgedByWork(t *testing.T) {
+	t.Parallel()
+	e := openEngine(t, Options{})
+	ws := openWorkspace(t, e, "acme", people())
+	at := time.Now()
+	e.turns.now = func() time.Time { return at }
+	db, err := ws.acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer neighbour.file.release()
-	nearby.lanes.took(of, slowQuestion)
-	for range 50 {
-		time.Sleep(time.Millisecond) // until they wait; a slow machine finds less
-		brief, cancel := context.WithTimeout(t.Context(), time.Minute)
-		leave, err := nearby.lanes.enter(brief, neighbour.space, of)
-		cancel()
-		if err != nil {
-			t.Fatalf("a neighbour's slow question: %v", err)
+	defer ws.file.release()
+	isLong := func(name string, later time.Duration) bool {
+		return db.lanes.isLong(question{ws.space.id, name}, time.Now().Add(later))
+	}
+	if err := ws.asked(t.Context(), t, "work", many); err != nil || !isLong("work", 0) {
+		t.Errorf("much work in no time is not taken for long: %v", err)
+	}
+	if isLong("work", longFor) {
+		t.Error("it is long for ever")
+	}
+	e.turns.now = func() time.Time { at = at.Add(time.Hour); return at }
+	if err := ws.asked(t.Context(), t, "held up", few); err != nil || isLong("held up", 0) {
+		t.Errorf("a small question that was held up is taken for long: %v", err)
+	}
+	if err := ws.asked(t.Context(), t, "work", few); err != nil || isLong("work", 0) {
+		t.Errorf("what was quick this time is taken for long: %v", err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	give := e.takeProcessors(t)
+	defer give()
+	if err := ws.asked(t.Context(), t, "held up", few); err != nil {
+		t.Errorf("a small question while all processors are taken: %v", err)
+	}
+	db.lanes.did(question{ws.space.id, "given up"}, quickSteps, time.Now())
+	end()
+	if err := ws.asked(ended, t, "given up", few); !errors.Is(err, context.Canceled) || !isLong("given up", 0) {
+		t.Errorf("a question that was not asked is judged: %v", err)
+	}
+}
+
+// TestLanes_Searched: what instrFold reads counts as work, since it is one step however long the text is.
+func TestLanes_Searched(t *testing.T) {
+	t.Parallel()
+	e := openEngine(t, Options{})
+	ws := openWorkspace(t, e, "acme", people())
+	db, err := ws.acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ws.file.release()
+	steps := func(length int) int64 {
+		v := visit{ctx: t.Context(), db: db, space: ws.space, question: question{0, "search"}}
+		const search = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000) SELECT count(*) FROM n WHERE " + instrFold + "(?1 || i, 'x')"
+		if err := v.answer(func(r *reader) error { return r.conn.rows(search, []any{string(make([]byte, length))}, nil) }); err != nil {
+			t.Fatal(err)
 		}
-		leave()
+		return v.steps
 	}
-	// Those of all databases leave a processor to the rest, while there is one.
-	for range cap(e.processors) {
-		e.processors <- struct{}{}
+	if short, long := steps(0), steps(textPerStep*100); long < short+90*1000 {
+		t.Errorf("%d steps over short texts, %d over long ones", short, long)
 	}
-	e.crowd.seen.Store(0)
-	if leave, err := nearby.lanes.enter(t.Context(), neighbour.space, of); err != nil {
-		t.Errorf("a slow question while nobody else asks: %v", err)
-	} else {
-		leave()
+}
+
+// TestLanes_LineIsBounded: one more long question than may wait is refused at once.
+func TestLanes_LineIsBounded(t *testing.T) {
+	t.Parallel()
+	e := openEngine(t, Options{})
+	ws := openWorkspace(t, e, "acme", people())
+	for range cap(ws.space.long) {
+		ws.space.long <- struct{}{}
 	}
-	e.crowd.seen.Store(time.Now().Add(time.Hour).UnixNano())
-	slow, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	if _, err := nearby.lanes.enter(slow, neighbour.space, of); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a slow question while others have the processors: %v", err)
+	ws.space.waiting.Store(maxWaiting)
+	if err := ws.asked(t.Context(), t, "long", many); !errors.Is(err, driver.ErrSlow) || ws.space.waiting.Load() != maxWaiting {
+		t.Errorf("%v, %d wait", err, ws.space.waiting.Load())
 	}
-	if leave, err := nearby.lanes.enter(t.Context(), neighbour.space, question{neighbour.space.id, "quick"}); err != nil {
-		t.Errorf("a quick one: %v", err)
-	} else {
-		leave()
+}
+
+// TestLanes_RowsAreGivenOnce: a question that has given rows when it turns out to be long goes on where it was.
+func TestLanes_RowsAreGivenOnce(t *testing.T) {
+	t.Parallel()
+	e := openEngine(t, Options{})
+	ws := openWorkspace(t, e, "acme", people())
+	db, err := ws.acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
+	defer ws.file.release()
+	for range cap(ws.space.long) {
+		ws.space.long <- struct{}{}
+	}
+	var asking sync.WaitGroup
+	const rows = 2 * quickSteps / rowSteps
+	asking.Go(func() {
+		n := 0
+		v := visit{ctx: t.Context(), db: db, space: ws.space, question: question{0, "rows"}}
+		err := v.answer(func(r *reader) error {
+			return r.conn.rows("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1) SELECT i FROM n", []any{int64(rows)},
+				v.each(func(*sqlite.Stmt) error { n++; return nil }))
+		})
+		if err != nil || n != rows {
+			t.Errorf("%d of %d rows, %v", n, rows, err)
+		}
+	})
+	waitFor(t, "it waits", func() bool { return ws.space.waiting.Load() == 1 })
+	<-ws.space.long
+	asking.Wait()
 }
 
 // TestCrowd_IsOfSeveral: one workspace that has a turn with another now and then is no crowd.
@@ -181,20 +336,5 @@ func TestCrowd_IsOfSeveral(t *testing.T) {
 	c.seen.Add(-int64(crowdFor))
 	if c.there() {
 		t.Error("they are for ever")
-	}
-}
-
-// TestLanes_SlowStaysSo until it is quick, not until it took a little less.
-func TestLanes_SlowStaysSo(t *testing.T) {
-	t.Parallel()
-	var l lanes
-	q := question{1, "q"}
-	for _, one := range []struct {
-		took time.Duration
-		slow bool
-	}{{stillSlow, false}, {slowQuestion, true}, {slowQuestion - 1, true}, {stillSlow, true}, {stillSlow - 1, false}, {slowQuestion - 1, false}} {
-		if l.took(q, one.took); l.known[q] != one.slow {
-			t.Errorf("after %v: %v", one.took, l.known[q])
-		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"tenantry/backends/store/driver"
 	"zombiezen.com/go/sqlite"
@@ -369,34 +368,20 @@ func (w *workspace) read(ctx context.Context, doing string, s *statement, each f
 	}
 	defer w.file.release()
 	sql := s.sql.String()
-	q := question{w.space.id, shortened(sql)}
-	if !s.brief {
-		leave, err := db.lanes.enter(ctx, w.space, q)
-		if err != nil {
-			return failed(ctx, doing, err)
-		}
-		defer leave()
-	}
-	var began time.Time
-	err = db.ask(ctx, func(r *reader) error {
+	v := visit{ctx: ctx, db: db, space: w.space, question: question{w.space.id, shortened(sql)}, brief: s.brief}
+	err = v.answer(func(r *reader) error {
 		if r.holding {
 			s.began = r.began
 		}
-		began = time.Now()
 		return r.conn.until(ctx, func() error {
 			if err := w.engine.observe(r.conn, sql); err != nil {
 				return err
 			}
-			return r.conn.rows(sql, s.args, each)
+			return r.conn.rows(sql, s.args, v.each(each))
 		})
 	})
-	if began.IsZero() { // it was not asked
-		return failed(ctx, doing, err)
-	}
-	took := time.Since(began)
-	db.lanes.took(q, took)
-	if len(s.sought) > 0 {
-		w.want(s.t, w.file.fields.asked(s, took, w.engine.opts.eager))
+	if len(s.sought) > 0 && !v.began.IsZero() { // it was asked
+		w.want(s.t, w.file.fields.asked(s, v.took(), w.engine.opts.eager))
 	}
 	return failed(ctx, doing, err)
 }

@@ -42,12 +42,22 @@ type space struct {
 	id      int64  // its number in a shared file; 0 in one of its own
 	owner   string // guarded by the engine's lock
 	removed atomic.Bool
-	asking  chan struct{} // see lanes
+	// asking has one for each quick question that waits in a lane and is under way, long one for each long one that has a connection: see
+	// lanes. Waiting is how many long ones have none yet.
+	asking  chan struct{}
+	long    chan struct{}
+	waiting atomic.Int64
+	usage   usage
 	// counted says that what it holds has been counted once, countedLater that somebody is at it; see tally.
 	counted, countedLater atomic.Bool
 	counting              chan struct{}
 	// held is the database that was found to hold it. A file that was closed may be another when it is opened again.
 	held atomic.Pointer[database]
+}
+
+// open gives the space its lanes.
+func (s *space) open(e *Engine) {
+	s.asking, s.long, s.counting = lane(e.opts.Readers-1), lane(e.opts.Readers/2), make(chan struct{}, 1)
 }
 
 // others returns the statements that make what a file has beside its collections.
@@ -186,7 +196,8 @@ func (e *Engine) admitTo(ctx context.Context, f *file, db *database, o *driver.O
 	}
 	s := e.spaces.Get(o.Workspace)
 	if s == nil || s.id != there.id {
-		s = &space{name: o.Workspace, id: there.id, asking: lane(e.opts.Readers - 1), counting: make(chan struct{}, 1)}
+		s = &space{name: o.Workspace, id: there.id}
+		s.open(e)
 		e.spaces.Put(o.Workspace, s)
 	}
 	s.owner = o.Owner

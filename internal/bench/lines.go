@@ -129,6 +129,7 @@ func lines(fewer int) []line {
 		}
 		return beside
 	}
+	all = append(all, noisyLines()...)
 	return append(all,
 		line{name: "put", what: "PUT of one form by 32 writers", connections: 32, ours: put, beside: []reference{{name: "one writer", goal: "1, none failed", from: put, connections: 1}}},
 		line{name: "create", what: "creates of a record", connections: 1, ours: create, beside: creates("1.2")},

@@ -45,6 +45,7 @@ type result struct {
 	Requests float64 `json:"requests"`
 	Seconds  float64 `json:"seconds"`
 	Median   float64 `json:"median"` // µs from request to answer
+	P99      float64 `json:"p99"`    // the 99th percentile of the same
 	Refused  float64 `json:"refused"`
 	Broken   float64 `json:"broken"` // connections, and answers that did not come
 	cpu      time.Duration

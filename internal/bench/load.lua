@@ -59,6 +59,6 @@ function done(summary, latency)
   local seconds = only:get("elapsed")
   if seconds == 0 then seconds = summary.duration / 1e6 end
   local e = summary.errors
-  io.write(string.format('\nresult {"requests": %d, "seconds": %.6f, "median": %.1f, "refused": %d, "broken": %d}\n',
-    summary.requests, seconds, latency:percentile(50), e.status, e.connect + e.read + e.write + e.timeout))
+  io.write(string.format('\nresult {"requests": %d, "seconds": %.6f, "median": %.1f, "p99": %.1f, "refused": %d, "broken": %d}\n',
+    summary.requests, seconds, latency:percentile(50), latency:percentile(99), e.status, e.connect + e.read + e.write + e.timeout))
 end

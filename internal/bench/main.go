@@ -143,7 +143,7 @@ func (b *bench) line(ctx context.Context, l line, t *table) error {
 	return nil
 }
 
-// build makes the programs.
+// build makes Tenantry; rivals are made when the first of them is asked.
 func (b *bench) build(ctx context.Context) error {
 	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "tenantry").Output()
 	if err != nil {
@@ -153,23 +153,20 @@ func (b *bench) build(ctx context.Context) error {
 	if err := os.WriteFile(filepath.Join(b.dir, "load.lua"), script, 0o600); err != nil {
 		return err
 	}
-	b.say("building, which takes minutes the first time")
-	bin := filepath.Join(b.dir, "bin") + string(filepath.Separator)
-	if err := os.Mkdir(bin, 0o700); err != nil {
+	b.say("building")
+	if err := os.Mkdir(filepath.Join(b.dir, "bin"), 0o700); err != nil {
 		return err
 	}
-	for _, step := range []struct {
-		in   string
-		args []string
-	}{
-		{".", []string{"build", "-o", bin, "."}},
-		{"internal/bench/rivals", []string{"build", "-o", bin, "./gin", "./pocketbase", "./sql"}},
-	} {
-		cmd := exec.CommandContext(ctx, "go", step.args...)
-		cmd.Dir = filepath.Join(b.root, step.in)
-		if said, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("building %s: %w: %s", step.in, err, said)
-		}
+	return b.compile(ctx, ".", ".")
+}
+
+// compile builds programs of a module within the repository.
+func (b *bench) compile(ctx context.Context, in string, programs ...string) error {
+	bin := filepath.Join(b.dir, "bin") + string(filepath.Separator)
+	cmd := exec.CommandContext(ctx, "go", append([]string{"build", "-o", bin}, programs...)...)
+	cmd.Dir = filepath.Join(b.root, in)
+	if said, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("building %s: %w: %s", in, err, said)
 	}
 	return nil
 }

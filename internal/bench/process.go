@@ -139,6 +139,11 @@ func (b *bench) rival(ctx context.Context, name, program string, args ...string)
 	if p := b.running[name]; p != nil {
 		return p, nil
 	}
+	if _, err := have(b, "the rivals, which takes minutes the first time", func() (bool, error) {
+		return true, b.compile(ctx, "internal/bench/rivals", "./gin", "./pocketbase", "./sql")
+	}); err != nil {
+		return nil, err
+	}
 	b.say("starting %s", name)
 	p, line, err := b.start(ctx, name, nil, program, args...)
 	if err != nil {

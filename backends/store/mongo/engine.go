@@ -132,6 +132,31 @@ type lease struct {
 	removed atomic.Bool
 	gone    chan struct{} // closed when the removal has ended
 	tally   tally
+	// share has one for each question that is under way. It is half of the connections, so that one workspace never has all.
+	share chan struct{}
+}
+
+func (e *Engine) newLease() *lease {
+	return &lease{gone: make(chan struct{}), tally: newTally(), share: make(chan struct{}, max(1, e.opts.MaxPool/2))}
+}
+
+// enter waits for one of the workspace's connections; a receive from share must follow. Error: the context's own, or ErrSlow.
+func (l *lease) enter(ctx context.Context, most time.Duration) error {
+	select {
+	case l.share <- struct{}{}:
+		return nil
+	default:
+	}
+	patience := time.NewTimer(most)
+	defer patience.Stop()
+	select {
+	case l.share <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-patience.C:
+		return fmt.Errorf("%w: the workspace's other questions had all its connections for %s", driver.ErrSlow, most)
+	}
 }
 
 // Open returns an engine. The server need not be there: calls and Check say when it is not.
@@ -270,7 +295,7 @@ func (e *Engine) space(workspace string) (*space, *lease, error) {
 	if e.opts.Isolation == Shared {
 		e.common.Store(s)
 	}
-	return s, e.leases.GetOrPut(workspace, func() *lease { return &lease{gone: make(chan struct{}), tally: newTally()} }), nil
+	return s, e.leases.GetOrPut(workspace, e.newLease), nil
 }
 
 // prepare checks the format of the database and whose the workspace is, and makes the unique
@@ -503,5 +528,9 @@ func (w *workspace) call(ctx context.Context, doing string, do func(context.Cont
 		return fmt.Errorf("%s: %w", doing, err)
 	}
 	defer w.lease.running.Add(-1)
+	if err := w.lease.enter(ctx, w.engine.opts.QueryTimeout); err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	defer func() { <-w.lease.share }()
 	return w.engine.call(ctx, doing, do)
 }

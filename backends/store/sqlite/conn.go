@@ -204,6 +204,9 @@ func (c *conn) rows(sql string, args []any, each func(*sqlite.Stmt) error) error
 		if err != nil || !more {
 			return err
 		}
+		if c.visit != nil {
+			c.visit.row()
+		}
 		if each == nil {
 			continue
 		}

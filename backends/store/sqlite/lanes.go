@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"tenantry/backends/store/driver"
-
-	"zombiezen.com/go/sqlite"
 )
 
 // What a question does is counted in steps of SQLite's virtual machine, of 20 to 60 ns each, and what takes longer than one in as
@@ -246,13 +244,10 @@ func (v *visit) next() (err error) {
 	return nil
 }
 
-// each is called for every row of the answer.
-func (v *visit) each(do func(*sqlite.Stmt) error) func(*sqlite.Stmt) error {
-	return func(row *sqlite.Stmt) error {
-		v.steps += rowSteps
-		v.rows = true
-		return do(row)
-	}
+// row is called for every row of the answer.
+func (v *visit) row() {
+	v.steps += rowSteps
+	v.rows = true
 }
 
 // crowd tells whether several workspaces ask for something at the moment. The zero value knows of none.

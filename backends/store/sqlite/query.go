@@ -377,7 +377,7 @@ func (w *workspace) read(ctx context.Context, doing string, s *statement, each f
 			if err := w.engine.observe(r.conn, sql); err != nil {
 				return err
 			}
-			return r.conn.rows(sql, s.args, v.each(each))
+			return r.conn.rows(sql, s.args, each)
 		})
 	})
 	if len(s.sought) > 0 && !v.began.IsZero() { // it was asked

@@ -18,15 +18,15 @@ func TestOpenFilesFollowTheSystem(t *testing.T) {
 		want        int
 		fault       string
 	}{
-		{"", 256, 17, ""},
-		{"", 1024, 69, ""},
-		{"", 20_000, 1445, ""},
+		{"", 256, 16, ""},
+		{"", 1024, 58, ""},
+		{"", 20_000, 1434, ""},
 		{"", 65_536, 2000, ""},
 		{"", 1 << 63, 2000, ""},
 		{"", 64, 16, ""},
-		{two, 20_000, 722, ""},
-		{"sqlite: {readers: 1}", 4096, 614, ""},
-		{"sqlite: {max_open_files: 0}", 1024, 69, ""},
+		{two, 20_000, 711, ""},
+		{"sqlite: {readers: 1}", 4096, 588, ""},
+		{"sqlite: {max_open_files: 0}", 1024, 58, ""},
 		{"sqlite: {max_open_files: 300}", 1024, 300, ""},
 		{"sqlite: {max_open_files: 400}", 1024, 0, "must be at most 341: a database takes at least 3 of the 1024 descriptors"},
 		{two + "sqlite: {max_open_files: 300}", 1024, 0, "must be at most 170"},

@@ -82,7 +82,8 @@ type Engine struct {
 	waiters atomic.Int64
 	closed  atomic.Bool
 	cache   cache
-	turns   turns // of long questions
+	turns   turns         // of long questions
+	long    chan struct{} // one for each long question that has a connection
 	crowd   crowd
 
 	lock    *flock.Flock                // of the folder
@@ -133,7 +134,7 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 	}
 	e := &Engine{
 		opts: opts, lock: lock, slots: make(chan struct{}, opts.MaxOpen), freed: make(chan struct{}, 1),
-		open: map[*file]struct{}{}, indexed: map[*file]struct{}{},
+		long: lane(LongConnections), open: map[*file]struct{}{}, indexed: map[*file]struct{}{},
 		stop: make(chan struct{}), stopped: make(chan struct{}),
 		jobs: make(chan func(context.Context), maxJobs), builds: make(chan func(context.Context), maxJobs),
 	}

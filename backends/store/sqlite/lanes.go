@@ -37,6 +37,8 @@ const (
 	maxWaiting = 64
 	// longPerReader is how many connections a file may have for long questions, for each reader.
 	longPerReader = 4
+	// LongConnections bounds the connections for long questions, beside the readers, of all files of an engine.
+	LongConnections = 64
 	// crowdTurns within crowdFor, and for as long after them, several workspaces ask for something. One by itself has
 	// turns with the control workspace, but few.
 	crowdTurns = 8
@@ -45,7 +47,7 @@ const (
 
 // lanes share the connections of a database among questions. One that is quick takes one of the readers, of which a workspace never has
 // all. One that was long the last time, or has turned out to be, has a connection beside them and goes on in turns, see turns; a workspace
-// has at most half as many of these as there are readers, and the file longPerReader times the readers. A document
+// has at most half as many of these as there are readers, the file longPerReader times the readers, and all files LongConnections. A document
 // that is looked up by its id or another unique index waits for neither, so that host and key look-ups stay fast.
 type lanes struct {
 	long chan struct{} // one for each long question that has a connection
@@ -59,6 +61,9 @@ type question struct {
 	ws  int64
 	sql string
 }
+
+// inRuns stands for the statement by which an index is made.
+const inRuns = "index"
 
 // errManyLong is the answer to one more long question than may wait.
 var errManyLong = fmt.Errorf("%w: %d long questions of the workspace wait already", driver.ErrSlow, maxWaiting)
@@ -142,8 +147,7 @@ func (v *visit) leave() {
 		v.turn = nil
 	}
 	if v.long {
-		<-v.db.lanes.long
-		<-v.space.long
+		leaves(v.places())
 		v.long = false
 	}
 	if v.asking {
@@ -152,33 +156,40 @@ func (v *visit) leave() {
 	}
 }
 
+// places are those of a long question: of its workspace, its file and all files. Who waits for the second or the third has those before,
+// and is one of few.
+func (v *visit) places() []chan struct{} {
+	return []chan struct{}{v.space.long, v.db.lanes.long, v.db.engine.long}
+}
+
 // lengthen waits for a connection among the long questions.
 func (v *visit) lengthen() error {
-	if !enters(v.space.long) {
-		defer v.space.waiting.Add(-1)
-		if v.space.waiting.Add(1) > maxWaiting {
-			return errManyLong
-		}
-		if err := into(v.ctx, v.space.long); err != nil {
+	if v.lengthenNow() {
+		return nil
+	}
+	defer v.space.waiting.Add(-1)
+	if v.space.waiting.Add(1) > maxWaiting {
+		return errManyLong
+	}
+	places := v.places()
+	for i, lane := range places {
+		if err := into(v.ctx, lane); err != nil {
+			leaves(places[:i])
 			return err
 		}
-	}
-	if err := into(v.ctx, v.db.lanes.long); err != nil {
-		<-v.space.long
-		return err
 	}
 	v.long = true
 	return nil
 }
 
-// lengthenNow is lengthen for a question under way, which has its connection. It reports whether there is room.
+// lengthenNow reports whether there is a connection among the long questions, which it takes.
 func (v *visit) lengthenNow() bool {
-	if !enters(v.space.long) {
-		return false
-	}
-	if !enters(v.db.lanes.long) {
-		<-v.space.long
-		return false
+	places := v.places()
+	for i, lane := range places {
+		if !enters(lane) {
+			leaves(places[:i])
+			return false
+		}
 	}
 	v.long = true
 	return true
@@ -281,6 +292,12 @@ func enters(lane chan struct{}) bool {
 		return true
 	default:
 		return false
+	}
+}
+
+func leaves(lanes []chan struct{}) {
+	for _, lane := range lanes {
+		<-lane
 	}
 }
 

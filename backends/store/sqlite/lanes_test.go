@@ -276,6 +276,45 @@ func TestLanes_LineIsBounded(t *testing.T) {
 	}
 }
 
+// TestLanes_ConnectionsAreBounded: of a file, and of all files.
+func TestLanes_ConnectionsAreBounded(t *testing.T) {
+	t.Parallel()
+	e := openEngine(t, Options{})
+	ws := openWorkspace(t, e, "acme", people())
+	db, err := ws.acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ws.file.release()
+	for _, lane := range []chan struct{}{db.lanes.long, e.long} {
+		for range cap(lane) {
+			lane <- struct{}{}
+		}
+		ended, end := context.WithCancel(t.Context())
+		var asking sync.WaitGroup
+		asking.Go(func() {
+			if err := ws.asked(ended, t, "given up", many); !errors.Is(err, context.Canceled) {
+				t.Errorf("one more, whose caller has gone: %v", err)
+			}
+		})
+		asking.Go(func() {
+			if err := ws.asked(t.Context(), t, "long", many); err != nil {
+				t.Errorf("one more: %v", err)
+			}
+		})
+		waitFor(t, "both wait", func() bool { return ws.space.waiting.Load() == 2 })
+		end()
+		waitFor(t, "one has gone", func() bool { return ws.space.waiting.Load() == 1 })
+		for range cap(lane) {
+			<-lane
+		}
+		asking.Wait()
+	}
+	if len(ws.space.long)+len(db.lanes.long)+len(e.long) != 0 {
+		t.Error("places are lost")
+	}
+}
+
 // TestLanes_RowsAreGivenOnce: a question that has given rows when it turns out to be long goes on where it was.
 func TestLanes_RowsAreGivenOnce(t *testing.T) {
 	t.Parallel()

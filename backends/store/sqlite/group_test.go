@@ -580,9 +580,16 @@ func TestLogBeginsAnew_BesideALongQuestion(t *testing.T) {
 }
 
 // TestLogBeginsAnew although there is no moment without somebody who reads, each from before the other ends.
-func TestLogBeginsAnew(t *testing.T) { inBoth(t, testLogBeginsAnew) }
+func TestLogBeginsAnew(t *testing.T) {
+	inBoth(t, func(t *testing.T, shared bool) { testLogBeginsAnew(t, shared, false) })
+}
 
-func testLogBeginsAnew(t *testing.T, shared bool) {
+// TestLogBeginsAnew_LongQuestions: the same for connections that are none of the readers.
+func TestLogBeginsAnew_LongQuestions(t *testing.T) {
+	inBoth(t, func(t *testing.T, shared bool) { testLogBeginsAnew(t, shared, true) })
+}
+
+func testLogBeginsAnew(t *testing.T, shared, long bool) {
 	const most = 256 << 10
 	c := people()
 	ws := openWorkspace(t, openEngine(t, Options{Shared: shared, maxLog: most}), "w", c)
@@ -599,8 +606,16 @@ func testLogBeginsAnew(t *testing.T, shared bool) {
 	for range 2 {
 		readers.Go(func() {
 			for ctx.Err() == nil {
-				r, err := db.reader(ctx)
+				lane := db.reading
+				if long {
+					lane = db.lanes.long
+				}
+				if into(ctx, lane) != nil {
+					return
+				}
+				r, err := db.spare(ctx)
 				if err != nil {
+					<-lane
 					return
 				}
 				_, _, err = r.findByID(ws.engine, place{ws: ws.space.id, t: ws.tables["people"], id: "x"})
@@ -609,6 +624,7 @@ func testLogBeginsAnew(t *testing.T, shared bool) {
 					time.Sleep(time.Millisecond)
 				}
 				db.putReader(r, err)
+				<-lane
 			}
 		})
 	}

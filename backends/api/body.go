@@ -19,31 +19,38 @@ import (
 type Body struct {
 	fields map[string]json.RawMessage
 	names  []string // in the order given
+	// values are those of the whole body, also where they are not held, and objects those among them.
+	values, objects int
 }
 
 // ParseBody reads one JSON object. Broken JSON, invalid UTF-8, a name given twice in one
-// object, depth over strictjson.MaxDepth and bytes after the object are a 400 that says where.
+// object, depth over strictjson.MaxDepth, more than MaxBulkValues and bytes after the object are a
+// 400 that says where.
 func ParseBody(raw []byte) (Body, error) { return readBody(nil, nil, raw) }
 
-// ReadBody reads a body as ParseBody does, while it arrives, and no further than to its
-// first fault. Fields that the operation does not know are checked, and the first few of
-// them named, but none is held; nor is an array or object where only a scalar can be
-// right, in whose place an empty one stands. An error of src is returned as it is.
+// ReadBody reads a body as ParseBody does, of at most ValuesMax values, while it arrives, and no
+// further than to its first fault. Fields that the operation does not know are checked, and the
+// first few of them named, but none is held; nor is an array or object where only a scalar can be
+// right, in whose place an empty one stands, nor more than one element beyond those that a list may
+// have. An error of src is returned as it is.
 func (o *Operation) ReadBody(src io.Reader) (Body, error) { return readBody(o, src, nil) }
 
 // readBody reads an object with all its fields, or those of an operation.
 func readBody(o *Operation, src io.Reader, raw []byte) (Body, error) {
 	b := Body{fields: map[string]json.RawMessage{}}
-	unknown := 0
-	fields, err := strictjson.ReadObject(src, raw, func(name []byte) strictjson.Want {
-		wanted := o.takes(name)
+	most, unknown := MaxBulkValues, 0
+	if o != nil {
+		most = o.ValuesMax()
+	}
+	read, err := strictjson.ReadObject(src, raw, most, func(name []byte) (wanted strictjson.Want, elements int) {
+		wanted, elements = o.takes(name)
 		if wanted == strictjson.Skip {
 			if unknown++; unknown > maxIgnored {
-				return wanted
+				return wanted, elements
 			}
 		}
 		b.names = append(b.names, string(name))
-		return wanted
+		return wanted, elements
 	})
 	var fault strictjson.Error
 	switch {
@@ -52,27 +59,37 @@ func readBody(o *Operation, src io.Reader, raw []byte) (Body, error) {
 	case err != nil:
 		return Body{}, err
 	}
-	for _, f := range fields {
+	b.values, b.objects = read.Values, read.Objects
+	for _, f := range read.All {
 		b.fields[f.Name] = f.Raw
 	}
 	return b, nil
 }
 
-// takes returns what the operation does with a field of the body. Without an operation
-// every field is wanted.
-func (o *Operation) takes(name []byte) strictjson.Want {
+// Memory returns about how many bytes of memory the body takes until what is made of it is stored.
+func (b Body) Memory() int64 {
+	bytes := 0
+	for name, raw := range b.fields {
+		bytes += len(name) + len(raw)
+	}
+	return strictjson.Memory(bytes, b.values, b.objects)
+}
+
+// takes returns what the operation does with a field of the body, and how many elements it may have
+// if it is a list; 0: any number. Without an operation every field is wanted.
+func (o *Operation) takes(name []byte) (wanted strictjson.Want, elements int) {
 	if o == nil || o.Teams && string(name) == "teams" {
-		return strictjson.Whole
+		return strictjson.Whole, 0
 	}
 	for i := range o.Body {
 		if f := &o.Body[i]; f.Name == string(name) {
 			if f.Shape == Text || f.Shape == Integer || f.Shape == Boolean {
-				return strictjson.Scalar
+				return strictjson.Scalar, 0
 			}
-			return strictjson.Whole
+			return strictjson.Whole, f.Elements
 		}
 	}
-	return strictjson.Skip
+	return strictjson.Skip, 0
 }
 
 // Has reports whether the field is there.
@@ -187,8 +204,8 @@ func (b Body) teams() []string {
 func (c *Call) BindBody(b Body) {
 	c.Body = b
 	for _, name := range b.names {
-		switch {
-		case c.Operation.takes([]byte(name)) != strictjson.Skip:
+		switch wanted, _ := c.Operation.takes([]byte(name)); {
+		case wanted != strictjson.Skip:
 		case c.Operation.Contract:
 			c.Ignore(name)
 		default:

@@ -167,7 +167,7 @@ func TestX1_NothingIsReadBehindAFault(t *testing.T) {
 // scalar belongs, no array or object is.
 func TestReadBodyHoldsWhatIsUsed(t *testing.T) {
 	t.Parallel()
-	o := &api.Operation{Teams: true, Body: []api.Field{{Name: "name", Shape: api.Text}, {Name: "n", Shape: api.Integer}, {Name: "schema", Shape: api.Object}, {Name: "on", Shape: api.Boolean}}}
+	o := &api.Operation{BodyLimit: api.MaxBodyLimit, Teams: true, Body: []api.Field{{Name: "name", Shape: api.Text}, {Name: "n", Shape: api.Integer}, {Name: "schema", Shape: api.Object}, {Name: "on", Shape: api.Boolean}}}
 	b, err := o.ReadBody(strings.NewReader(`{"x":{"y":1},"name":["a",{"b":[]}],"n": {"z":0} ,"schema":["a"],"teams":["t"],"on":true,"Name":"q"}`))
 	if err != nil {
 		t.Fatal(err)

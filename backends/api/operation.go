@@ -286,6 +286,7 @@ const (
 	DefaultBodyLimit int64 = 16 << 10
 	MaxBodyLimit     int64 = 256 << 10
 	MaxBulkLimit     int64 = 2 << 20 // of a row that takes many records at once
+	MaxBulkValues          = 1 << 18 // values in such a body
 	DefaultTimeout         = 10 * time.Second
 )
 
@@ -372,6 +373,7 @@ type Field struct {
 	Default     any
 	Bounds      Bounds
 	Type        any    // a value to show the type of an Object or List; nil: any members
+	Elements    int    // of a List: how many it may have, if the handler refuses more; 0: any number
 	Ref         string // the resource that it refers to
 	Enum        []string
 	Nullable    bool // null says that there is none
@@ -387,6 +389,10 @@ func (o *Operation) BodyMax() int64 {
 	}
 	return DefaultBodyLimit
 }
+
+// ValuesMax returns how many values the body may have: one for each four bytes of BodyMax, and no more than
+// MaxBulkValues.
+func (o *Operation) ValuesMax() int { return min(int(o.BodyMax()/4), MaxBulkValues) }
 
 // Deadline returns how long the operation may take.
 func (o *Operation) Deadline() time.Duration {

@@ -108,7 +108,10 @@ func (o *Operation) Declare(f *field.Field) {
 		})
 		return
 	}
-	part := Field{Name: f.Name, Shape: shape, Required: f.Rule.Required, Secret: secret, Bounds: bounds, Enum: f.Rule.Enum, Ref: f.Rule.Ref, Description: f.Doc, Ask: f.Ask}
+	part := Field{
+		Name: f.Name, Shape: shape, Required: f.Rule.Required, Secret: secret, Bounds: bounds, Enum: f.Rule.Enum, Ref: f.Rule.Ref,
+		Elements: f.Elements(), Description: f.Doc, Ask: f.Ask,
+	}
 	if (shape == Object || shape == List) && f.Type != reflect.TypeFor[map[string]any]() && f.Type != reflect.TypeFor[json.RawMessage]() {
 		part.Type = reflect.Zero(f.Type).Interface()
 	}

@@ -5,6 +5,7 @@ package field
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -122,6 +123,18 @@ func (f *Field) within() error {
 	one, err := New(inner)
 	f.inner = &one
 	return err
+}
+
+// Elements returns how many elements a list of texts may have, 0 where the field is none. Read refuses more.
+func (f *Field) Elements() int {
+	t := f.Type
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Slice || t.Elem().Kind() != reflect.String || reflect.PointerTo(t).Implements(reflect.TypeFor[Value]()) {
+		return 0
+	}
+	return int(cmp.Or(f.Rule.Max, maxList))
 }
 
 // Read sets the field of a struct. Faults are noted in errs, and nothing is set then.
@@ -340,10 +353,7 @@ func readList(f *Field, v strictjson.Value, into reflect.Value, errs *fault.List
 		wrongType(errs, f.Name, "a list of strings")
 		return
 	}
-	most := int64(maxList)
-	if f.Rule.Max > 0 {
-		most = f.Rule.Max
-	}
+	most := int64(f.Elements())
 	if n := int64(len(v.Items)); n > most || n < f.Rule.Min {
 		errs.Add(f.Name, fault.Length, "%s must have %s elements", f.Name, span(f.Rule.Min, most))
 		return

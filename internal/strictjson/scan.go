@@ -32,8 +32,14 @@ type scanner struct {
 	kept  int    // the first byte of buf that is still needed, if it stands before at
 	ended bool   // nothing comes after buf
 	depth int
-	lost  error // of src
-	err   error // what the caller is told
+
+	most, values int    // how many values there may be (0: any number), and how many there were
+	objects      int    // that were among them
+	elements     int    // how many the next array is held of, and one more; 0: all
+	cut          []byte // an array of which no more is held
+
+	lost error // of src
+	err  error // what the caller is told
 
 	names []byte   // the decoded names of the open objects, one after another
 	ends  []uint32 // where in names each of them ends
@@ -100,7 +106,7 @@ func (s *scanner) more(n int) bool {
 		held := len(s.buf) - from
 		room := s.buf[:0]
 		if cap(room)-held < chunk/2 {
-			room = make([]byte, 0, max(chunk, 2*held))
+			room = make([]byte, 0, max(chunk, held+held/2+chunk/2))
 		}
 		room = append(room, s.buf[from:]...)
 		s.base += int64(from)
@@ -164,6 +170,9 @@ func (s *scanner) rune() int {
 // value reads a value; the next byte is its first. Where no tree is made it returns the
 // shape alone.
 func (s *scanner) value() (v Value, ok bool) {
+	if s.values++; s.most > 0 && s.values > s.most {
+		return v, s.fail("has more than %d values, at byte %d", s.most, s.offset()+1)
+	}
 	start := s.at
 	switch s.peek() {
 	case '{':
@@ -272,15 +281,20 @@ func (s *scanner) next(closing byte) (more, ok bool) {
 
 func (s *scanner) array() (v Value, ok bool) {
 	v.Is = Array
-	mark := len(s.items)
+	mark, elements := len(s.items), s.elements
+	s.elements = 0 // those of its elements are others
 	more, ok := s.open(']')
-	for ok && more {
+	for n := 0; ok && more; n++ {
 		var item Value
 		if item, ok = s.value(); !ok {
 			return v, false
 		}
 		if s.tree {
 			s.items = append(s.items, item)
+		}
+		if elements > 0 && n == elements {
+			s.cut = append(bytes.Clone(s.buf[s.kept:s.at]), ']')
+			s.kept = nothing
 		}
 		more, ok = s.next(']')
 	}
@@ -293,6 +307,7 @@ func (s *scanner) array() (v Value, ok bool) {
 // the first of the value, and reads that.
 func (s *scanner) object(field func(name []byte) bool) (v Value, ok bool) {
 	v.Is = Object
+	s.objects++
 	mark := len(s.members)
 	seen := names{s: s, first: len(s.ends), text: len(s.names)}
 	more, ok := s.open('}')

@@ -76,11 +76,12 @@ func agreesInPieces(t *testing.T, raw []byte, want strictjson.Value, refusal err
 	if text := bytes.TrimLeft(raw, " \t\r\n"); len(text) > 0 && text[0] != '{' {
 		return // it is read no further than to know that it is no object
 	}
-	keep := func([]byte) strictjson.Want { return strictjson.Whole }
+	keep := func([]byte) (strictjson.Want, int) { return strictjson.Whole, 0 }
 	for name, src := range map[string]io.Reader{
 		"at once": nil, "byte by byte": iotest.OneByteReader(bytes.NewReader(raw)), "with its end": iotest.DataErrReader(bytes.NewReader(raw)),
 	} {
-		fields, err := strictjson.ReadObject(src, raw, keep)
+		read, err := strictjson.ReadObject(src, raw, 0, keep)
+		fields := read.All
 		if fmt.Sprint(err) != fmt.Sprint(refusal) {
 			t.Fatalf("%s %q: %v; as a tree %v", name, raw, err, refusal)
 		}
@@ -120,9 +121,10 @@ func TestParse_ManyNames(t *testing.T) {
 // scalar is.
 func TestReadObject_Holds(t *testing.T) {
 	t.Parallel()
-	fields, err := strictjson.ReadObject(nil, []byte(`{"x":{"y":1},"s":["a"],"w":[1, 2]}`), func(name []byte) strictjson.Want {
-		return map[string]strictjson.Want{"s": strictjson.Scalar, "w": strictjson.Whole}[string(name)]
+	read, err := strictjson.ReadObject(nil, []byte(`{"x":{"y":1},"s":["a"],"w":[1, 2]}`), 0, func(name []byte) (strictjson.Want, int) {
+		return map[string]strictjson.Want{"s": strictjson.Scalar, "w": strictjson.Whole}[string(name)], 0
 	})
+	fields := read.All
 	want := []strictjson.Field{{Name: "s", Raw: json.RawMessage("[]")}, {Name: "w", Raw: json.RawMessage("[1, 2]")}}
 	if err != nil || !slices.EqualFunc(fields, want, func(a, b strictjson.Field) bool { return a.Name == b.Name && bytes.Equal(a.Raw, b.Raw) }) {
 		t.Fatalf("%s, %v", fields, err)

@@ -56,7 +56,7 @@ func (s *serves[T]) bulk() api.Operation {
 		}
 	}
 	row.Body = []api.Field{{
-		Name: "records", Shape: api.List, Required: true, Type: []map[string]any{}, Description: "The records.",
+		Name: "records", Shape: api.List, Required: true, Type: []map[string]any{}, Elements: most, Description: "The records.",
 		Example: json.RawMessage("[" + string(one.Raw()) + "]"),
 	}}
 	row.Failures = append(row.Failures, api.Failure{Code: http.StatusUnprocessableEntity, Message: "Validation failed: records must be a list of 1 to 1000 objects", When: "there are no records, or too many"})
@@ -84,8 +84,8 @@ var errAgain = fmt.Errorf("once more: %w", store.ErrConflict)
 // attempt is one of many, of which the last one refuses what somebody has changed meanwhile. Errors: errAgain.
 func (s *serves[T]) attempt(ctx context.Context, c *api.Call, n int) (api.Result, error) {
 	store.Anew(ctx)
-	bodies, errs := c.Body.Value("records"), slices.Clone(c.Unknown)
-	if n := len(bodies.Items); bodies.Is != strictjson.Array || n == 0 || n > most {
+	bodies, errs := slices.Collect(strictjson.Elements(c.Body.Raw("records"))), slices.Clone(c.Unknown)
+	if n := len(bodies); n == 0 || n > most {
 		errs.Add("records", fault.Length, "records must be a list of 1 to %d objects", most)
 	}
 	if err := errs.Err(); err != nil {
@@ -95,12 +95,14 @@ func (s *serves[T]) attempt(ctx context.Context, c *api.Call, n int) (api.Result
 	if err := s.define(ctx, c, &known); err != nil {
 		return api.Result{}, err
 	}
-	entries := make([]*entry[T], len(bodies.Items))
+	// One record at a time is a tree: those of all would take many times what was sent.
+	var p strictjson.Parser
+	entries, probes := make([]*entry[T], len(bodies)), make([]any, len(bodies))
 	for i := range entries {
 		entries[i] = &entry[T]{}
-		bodies.Items[i] = s.settable(c, bodies.Items[i], &entries[i].errs)
+		probes[i] = s.probe(s.element(c, &p, bodies[i], &entries[i].errs))
 	}
-	if err := s.recognize(ctx, c, entries, bodies.Items); err != nil {
+	if err := s.recognize(ctx, c, entries, probes); err != nil {
 		return api.Result{}, err
 	}
 	for i, e := range entries {
@@ -111,8 +113,9 @@ func (s *serves[T]) attempt(ctx context.Context, c *api.Call, n int) (api.Result
 			was := *e.rec
 			e.was = &was
 		}
-		if bodies.Items[i].Is == strictjson.Object {
-			s.enter(ctx, c, e, bodies.Items[i], &known)
+		if body := s.element(c, &p, bodies[i], new(fault.List)); body.Is == strictjson.Object { // what is wrong with it was noted
+			s.enter(ctx, c, e, body, &known)
+			e.check.Take = nil // which holds the tree
 		}
 	}
 	if err := s.stands(ctx, c, &known, entries); err != nil {
@@ -121,13 +124,19 @@ func (s *serves[T]) attempt(ctx context.Context, c *api.Call, n int) (api.Result
 	return s.settle(ctx, c, entries, n)
 }
 
-// settable returns an object with what callers may set of a record; what else it has is wrong.
-func (s *serves[T]) settable(c *api.Call, body strictjson.Value, errs *fault.List) strictjson.Value {
-	if body.Is != strictjson.Object {
+// element reads a record of the body, with what callers may set of it; what else it has is wrong.
+func (s *serves[T]) element(c *api.Call, p *strictjson.Parser, raw []byte, errs *fault.List) strictjson.Value {
+	body, err := p.Parse(string(raw))
+	var broken strictjson.Error
+	switch {
+	case errors.As(err, &broken): // the body was read already: there is too much of it
+		errs.Add("records", fault.Length, "a record %s of it", string(broken))
+		return body
+	case body.Is != strictjson.Object:
 		errs.Add("records", fault.Type, "a record must be an object")
 		return body
 	}
-	body.Members = slices.DeleteFunc(slices.Clone(body.Members), func(m strictjson.Member) bool {
+	body.Members = slices.DeleteFunc(body.Members, func(m strictjson.Member) bool {
 		for i := range s.fields {
 			if s.fields[i].Name == m.Name {
 				return false
@@ -139,8 +148,25 @@ func (s *serves[T]) settable(c *api.Call, body strictjson.Value, errs *fault.Lis
 	return s.placed(c, body)
 }
 
-// recognize finds the records that bodies mean, live or not, by the values that tell them.
-func (s *serves[T]) recognize(ctx context.Context, c *api.Call, entries []*entry[T], bodies []strictjson.Value) error {
+// probe returns a record with the values of a body that tell which record it means, and nothing else.
+func (s *serves[T]) probe(body strictjson.Value) any {
+	probe, ignored := s.of.Bare(), fault.List{}
+	read := func(name string) {
+		if at, ok := s.of.Index(name); ok {
+			s.of.Fields[at].Read(body.Get(name), probe, &ignored)
+		}
+	}
+	read(s.of.DefinitionField)
+	for i := range s.of.Uniques {
+		if u := &s.of.Uniques[i]; u.Identity != resource.Never {
+			read(u.Shown)
+		}
+	}
+	return probe
+}
+
+// recognize finds the records that the probes mean, live or not, by the values that tell them.
+func (s *serves[T]) recognize(ctx context.Context, c *api.Call, entries []*entry[T], probes []any) error {
 	for n := range s.of.Uniques {
 		u := &s.of.Uniques[n]
 		if u.Identity == resource.Never {
@@ -149,12 +175,7 @@ func (s *serves[T]) recognize(ctx context.Context, c *api.Call, entries []*entry
 		meant, number, group := map[string]*entry[T]{}, false, ""
 		var values []string
 		for i, e := range entries {
-			probe, ignored := s.of.Bare(), fault.List{}
-			for _, name := range []string{u.Shown, s.of.DefinitionField} {
-				if at, ok := s.of.Index(name); ok {
-					s.of.Fields[at].Read(bodies[i].Get(name), probe, &ignored)
-				}
-			}
+			probe := probes[i]
 			value := u.Value(probe)
 			switch {
 			case value == "" || e.rec != nil:

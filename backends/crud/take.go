@@ -105,6 +105,14 @@ func (s *serves[T]) complete(ctx context.Context, c *api.Call, e *entry[T]) erro
 	if err == nil {
 		err = e.seal()
 	}
+	if err == nil {
+		before := 0
+		if e.was != nil {
+			before, _ = s.of.Size(e.was)
+		}
+		s.of.Fits(e.rec, before, 0, &e.errs)
+		err = e.errs.Err()
+	}
 	return err
 }
 

@@ -59,6 +59,11 @@ func (m *Module) update(ctx context.Context, c *api.Call) (api.Result, error) {
 		if err := c.IgnoreParts(kept...); err != nil {
 			return err
 		}
+		var large fault.List
+		size, _ := m.Collections.Size(&was)
+		if m.Collections.Fits(f, size, 0, &large); len(large) > 0 {
+			return large.Err()
+		}
 		c.Closes(func(ctx context.Context) (api.Result, error) {
 			c.Revision = f.Rev
 			c.Note("changed", strings.Join(ch.names(), ","))

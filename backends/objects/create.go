@@ -17,6 +17,10 @@ func (m *Module) create(ctx context.Context, c *api.Call) (api.Result, error) {
 	if err != nil {
 		return api.Result{}, err
 	}
+	var errs fault.List
+	if m.Definitions.Fits(def, 0, 0, &errs); len(errs) > 0 {
+		return api.Result{}, errs.Err()
+	}
 	in := m.Definitions.In(c.Workspace)
 	c.Closes(func(context.Context) (api.Result, error) {
 		c.Revision = m.Definitions.Revision(def)

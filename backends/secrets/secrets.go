@@ -33,6 +33,14 @@ type Value struct {
 	record string // the record that sealed was made for
 }
 
+// Size returns how many bytes the value takes once it is sealed, about.
+func (v *Value) Size() int {
+	if v.sealed != "" {
+		return len(v.sealed)
+	}
+	return len(v.plain)*4/3 + 64
+}
+
 // Place is where a secret is kept: part of what it is bound to.
 type Place struct {
 	Collection string

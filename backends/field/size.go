@@ -1,0 +1,69 @@
+package field
+
+import (
+	"encoding/json"
+	"reflect"
+)
+
+// Size returns how many bytes the record's value takes as JSON, 0 where it is empty.
+func (f *Field) Size(rec any) int {
+	v := at(rec, f.Index)
+	switch {
+	case empty(v):
+		return 0
+	case v.Kind() == reflect.String:
+		return textSize(v.String())
+	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.String:
+		size := 2
+		for i := range v.Len() {
+			size += 1 + textSize(v.Index(i).String())
+		}
+		return size
+	case v.Kind() == reflect.Bool, v.CanInt():
+		return 8 // about
+	}
+	if values, ok := v.Interface().(map[string]any); ok {
+		return SizeOf(values)
+	}
+	return len(f.Append(nil, rec))
+}
+
+// SizeOf returns how many bytes a value of a defined field takes as JSON.
+func SizeOf(value any) int {
+	size := 2
+	switch v := value.(type) {
+	case string:
+		return textSize(v)
+	case json.Number:
+		return len(v)
+	case []any:
+		for i := range v {
+			size += 1 + SizeOf(v[i])
+		}
+	case []string:
+		for i := range v {
+			size += 1 + textSize(v[i])
+		}
+	case map[string]any:
+		for name, one := range v {
+			size += 2 + textSize(name) + SizeOf(one)
+		}
+	default: // true, false, null and numbers of the program
+		return 8
+	}
+	return size
+}
+
+// textSize returns how many bytes strictjson.AppendText writes of a text.
+func textSize(s string) int {
+	size := len(s) + 2
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '"', c == '\\', c == '\n', c == '\r', c == '\t':
+			size++
+		case c < ' ':
+			size += 5
+		}
+	}
+	return size
+}

@@ -1,0 +1,52 @@
+package resource
+
+import (
+	"strings"
+
+	"tenantry/backends/field"
+	"tenantry/internal/fault"
+	"tenantry/internal/texts"
+)
+
+// MaxRecord is how many bytes a record may take, through every door: those of its fields as JSON, sealed
+// values as they are kept. Twice the largest body holds whatever that brings, sealed values among it.
+const MaxRecord = 512 << 10
+
+// Size returns how many bytes the record takes as JSON, and the field that takes most of them. Fields that
+// never travel do not count.
+func (r *Resource) Size(rec any) (size int, largest string) {
+	most := 0
+	count := func(name string, n int) {
+		if size += n; n > most {
+			largest, most = name, n
+		}
+	}
+	for i := range r.Fields {
+		if f := &r.Fields[i]; f.Name != r.valuesName || f.Name == "" {
+			count(f.Name, f.Size(rec))
+		}
+	}
+	if r.values != nil {
+		for name, value := range *r.Values(rec) {
+			count(r.valuesName+"."+texts.Clip(name), len(name)+field.SizeOf(value))
+		}
+	}
+	if r.secrets != nil {
+		for name, sealed := range *r.Secrets(rec) {
+			count(r.valuesName+"."+texts.Clip(name), len(name)+len(sealed))
+		}
+	}
+	return size, largest
+}
+
+// Fits notes of a record that is about to be stored that it is larger than MaxRecord. One that was so
+// already may be stored as long as it does not grow: before is what it took, 0 for a new one. Sealed bytes come
+// besides, of values that are not among the record's yet.
+func (r *Resource) Fits(rec any, before, sealed int, errs *fault.List) {
+	size, largest := r.Size(rec)
+	if size += sealed; size <= max(MaxRecord, before) {
+		return
+	}
+	errs.Add(largest, fault.Length, "the %s takes %d bytes, most of them %s: a record takes at most %d",
+		strings.ReplaceAll(r.Name, "_", " "), size, largest, MaxRecord)
+}

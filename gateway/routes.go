@@ -34,12 +34,13 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []api.Operati
 	if strings.HasPrefix(a.baseURL("x"), "https:") {
 		cookie = "__Host-" + cookie // browsers then refuse it from anywhere but this host over TLS
 	}
-	// As many bodies can be read as half of the work would fill with the largest.
+	// As many bodies can be read as half of the work would fill with the largest; what is made of them takes twice that.
 	inFlight := int64(a.cfg.Limits.InFlight)
-	work, bodies := limits.NewFlight(inFlight), limits.NewFlight(inFlight*api.MaxBodyLimit/2)
+	work, bodies, decoded := limits.NewFlight(inFlight), limits.NewFlight(inFlight*api.MaxBodyLimit/2), limits.NewFlight(inFlight*api.MaxBodyLimit)
 	answers := limits.NewFlight(inFlight * answerRoom)
 	pipeline := middleware.New(middleware.Options{
-		Tenants: a.directory, Keys: a.keys, Sessions: a.sessions, Needs: a.keys.NeedsOf, Limits: a.limiter, Work: work, Bodies: bodies, Answers: answers, Audit: a.audit, Repeats: a.repeats, Log: a.log,
+		Tenants: a.directory, Keys: a.keys, Sessions: a.sessions, Needs: a.keys.NeedsOf, Limits: a.limiter,
+		Work: work, Bodies: bodies, Decoded: decoded, Answers: answers, Audit: a.audit, Repeats: a.repeats, Log: a.log,
 		Metrics: middleware.NewMetrics(registry), Usage: a.usage, Requests: a.requests, Tracer: a.telemetry.Tracer(), Proxies: proxies,
 		Cookie: cookie, BaseURL: a.baseURL, Expired: a.expired,
 	})
@@ -51,7 +52,9 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []api.Operati
 		Name: "tenantry_bodies_bytes", Help: "Bytes that the bodies being read may take.",
 	}, func() float64 { return float64(bodies.Used()) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "tenantry_answers_bytes", Help: "Bytes that the large answers being made and sent may take.",
-	}, func() float64 { return float64(answers.Used()) }))
+	}, func() float64 { return float64(answers.Used()) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "tenantry_decoded_bytes", Help: "Bytes that what is made of bodies may take until it is stored.",
+	}, func() float64 { return float64(decoded.Used()) }))
 	for of := range a.inMemory() {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "tenantry_kept", Help: "Things that are kept in memory of organizations.", ConstLabels: prometheus.Labels{"of": of},

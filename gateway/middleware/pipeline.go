@@ -68,6 +68,7 @@ type Options struct {
 	Work     *limits.Flight // what is in flight, by weight; nil: without a bound
 	Bodies   *limits.Flight // the bodies being read, in bytes; nil: without a bound
 	Answers  *limits.Flight // large answers, in the bytes that they hold; nil: without a bound
+	Decoded  *limits.Flight // those that were read, in bytes of what is made of them; nil: without a bound
 	Audit    *audit.Log
 	Repeats  *repeats.Log
 	Log      *slog.Logger
@@ -112,6 +113,7 @@ type exchange struct {
 	limit   limits.Decision // zero: the request was not counted
 	refused bool            // over a limit
 	work    place
+	decoded place // of the body, until the handler is done with it
 	room    room
 	made    credential // with which the request was made
 	digest  hash.Hash  // of the body, where it is asked for
@@ -191,6 +193,7 @@ func (x *exchange) guarded(ctx context.Context) (result api.Result, err error) {
 	if x.op.Repeatable() && x.r.Header[repeats.Header] != nil {
 		in.Once, x.digest = x.once, sha256.New()
 	}
+	defer x.forget()
 	result, err = api.Run(ctx, x.call, in)
 	if errors.Is(err, api.ErrExposedKey) {
 		x.p.Log.WarnContext(ctx, "a server-only key was sent by a browser; revoke it", "key", x.call.Principal.KeyID, "org", x.call.Tenant.Org.OrgID)
@@ -286,6 +289,12 @@ func (x *exchange) principal(ctx context.Context, t *tenants.Tenant) (*tenants.P
 	return nil, api.Denied("no credential")
 }
 
+// forget drops the body, which nobody reads any more while the answer is written.
+func (x *exchange) forget() {
+	x.call.Body = api.Body{}
+	x.decoded.leave()
+}
+
 // body reads the body. What it takes is reserved apart from the work: who sends slowly keeps
 // others from none.
 func (x *exchange) body(ctx context.Context) (api.Body, error) {
@@ -325,13 +334,27 @@ func (x *exchange) sent(ctx context.Context) (api.Body, error) {
 	var over *http.MaxBytesError
 	var problem *api.Problem
 	switch {
-	case err == nil, errors.As(err, &problem):
+	case err == nil:
+		return body, x.reserve(ctx, body.Memory())
+	case errors.As(err, &problem):
 		return body, err
 	case errors.As(err, &over):
 		return api.Body{}, tooLarge(x.op)
 	}
 	return api.Body{}, api.BadRequest("The body could not be read to its end")
 }
+
+// reserve takes room for what is made of the body, beside that of the body itself, which is given back once there is
+// some: so who sends slowly has none of it.
+func (x *exchange) reserve(ctx context.Context, bytes int64) (err error) {
+	if bytes > leastDecoded {
+		x.decoded, err = x.enter(ctx, x.p.Decoded, bytes)
+	}
+	return err
+}
+
+// leastDecoded is how much the work in flight may take besides: few bodies are larger.
+const leastDecoded = 32 << 10
 
 func tooLarge(op *api.Operation) *api.Problem {
 	return &api.Problem{

@@ -11,11 +11,8 @@ import (
 	"tenantry/internal/strictjson"
 )
 
-// Limits of the definitions of one bundle, which are kept in memory.
-const (
-	maxDefinitions     = 100_000
-	maxDefinitionBytes = 256 << 20
-)
+// maxDefinitions is how many lines of one bundle may be definitions, which are kept in memory.
+const maxDefinitions = 100_000
 
 // bundle is the feed of lines of JSON.
 type bundle struct {

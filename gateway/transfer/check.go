@@ -11,16 +11,40 @@ import (
 	"tenantry/tenants"
 )
 
-// batchSize and batchBytes are how many records are looked up and stored at a time.
-const batchSize, batchBytes = 1000, 4 << 20
+// batchSize and batchMemory are how many records are stored at a time, and how many bytes of memory they may take
+// together with all others that wait for the same.
+const batchSize, batchMemory = 1000, 4 << 20
 
-// full reports whether lines wait for no more of them.
-func full(batch []*entry) bool {
-	size := 0
-	for _, e := range batch {
-		size += e.size
+// compareSize is how many lines are compared at a time with what the organization has, whose records may be large.
+const compareSize = 64
+
+// queue has lines that wait for a step, by kind.
+type queue struct {
+	of     map[string][]*entry
+	memory int64
+}
+
+// add queues a line. It returns the kinds of which no more shall wait.
+func (q *queue) add(e *entry, kinds []*kind) (full []*kind) {
+	name := e.kind.Name
+	q.of[name] = append(q.of[name], e)
+	if q.memory += e.size; q.memory >= batchMemory {
+		return kinds
 	}
-	return len(batch) >= batchSize || size >= batchBytes
+	if len(q.of[name]) >= batchSize {
+		return []*kind{e.kind}
+	}
+	return nil
+}
+
+// take returns the lines of a kind, which wait no more.
+func (q *queue) take(name string) []*entry {
+	batch := q.of[name]
+	delete(q.of, name)
+	for _, e := range batch {
+		q.memory -= e.size
+	}
+	return batch
 }
 
 // importer is the state of one import beside the session's.
@@ -40,9 +64,9 @@ type importer struct {
 	digests map[key]int32            // number of lines with that content
 	repeats map[int]int32            // how many equal lines stand before that one
 	edges   []edge
-	folders map[key]lying       // by the identifiers that they have in the organization
-	steps   int                 // see step
-	waiting map[string][]*entry // to be compared, by kind
+	folders map[key]lying // by the identifiers that they have in the organization
+	steps   int           // see step
+	waiting queue         // to be compared
 }
 
 // edge is a reference from a line to a document.
@@ -106,8 +130,8 @@ func (im *importer) reset() {
 	im.bad, im.done, im.creates, im.updates = lineSet{}, lineSet{}, lineSet{}, lineSet{}
 	im.lineOf, im.claimed = map[string]map[key]int32{}, map[key]int32{}
 	im.digests, im.repeats = map[key]int32{}, map[int]int32{}
-	im.waiting, im.edges, im.folders = map[string][]*entry{}, nil, map[key]lying{}
-	im.tally = newTally()
+	im.waiting, im.edges, im.folders = queue{of: map[string][]*entry{}}, nil, map[key]lying{}
+	im.tally, im.remembered = newTally(), 0
 }
 
 func (im *importer) report() Report {
@@ -154,7 +178,7 @@ func (im *importer) define(ctx context.Context) error {
 	for _, l := range found {
 		lines[l.Kind] = append(lines[l.Kind], l)
 	}
-	for {
+	for of := im.defined; ; im.defined = of { // the file's
 		if err := im.loadView(ctx); err != nil {
 			return fmt.Errorf("reading what the organization has: %w", err)
 		}
@@ -207,7 +231,9 @@ func (im *importer) weigh(ctx context.Context, entries []*entry) error {
 	for _, e := range entries {
 		name := e.name()
 		if e.kind != nil {
-			im.register(e)
+			if err := im.register(e); err != nil {
+				return err
+			}
 		}
 		im.tally.of(name).Lines++
 		if len(e.errs) > 0 {
@@ -218,9 +244,8 @@ func (im *importer) weigh(ctx context.Context, entries []*entry) error {
 			im.tally.warn(e.line, name, e.doubts)
 		}
 		e.raw = Raw{} // it is read again where it is needed
-		im.waiting[name] = append(im.waiting[name], e)
-		if full(im.waiting[name]) {
-			if err := im.compare(ctx, name); err != nil {
+		for _, k := range im.waiting.add(e, im.kinds) {
+			if err := im.compare(ctx, k.Name); err != nil {
 				return err
 			}
 		}
@@ -228,8 +253,17 @@ func (im *importer) weigh(ctx context.Context, entries []*entry) error {
 	return nil
 }
 
-// register notes the identifiers of a line and refuses those given before.
-func (im *importer) register(e *entry) {
+// register notes the identifiers of a line and refuses those given before. Error: ErrTooMany.
+func (im *importer) register(e *entry) error {
+	notes := len(im.claimed) + len(im.digests) + len(im.repeats)
+	edges, ids := len(im.edges), len(im.lineOf[e.kind.Name])
+	im.identify(e)
+	notes = len(im.claimed) + len(im.digests) + len(im.repeats) + len(im.lineOf[e.kind.Name]) - notes - ids
+	return im.remember(int64(notes)*claimMemory + int64(len(im.edges)-edges)*edgeMemory)
+}
+
+// identify notes what a line is, and what it refers to.
+func (im *importer) identify(e *entry) {
 	name := e.kind.Name
 	for _, c := range e.claims {
 		if first, given := im.claimed[c.key]; given {
@@ -315,14 +349,19 @@ func (im *importer) compareAll(ctx context.Context) error {
 
 // compare decides what is to be done with the lines of a kind that wait for it.
 func (im *importer) compare(ctx context.Context, name string) error {
-	batch := im.waiting[name]
-	im.waiting[name] = batch[:0]
-	if len(batch) == 0 {
-		return nil
+	for batch := range slices.Chunk(im.waiting.take(name), compareSize) {
+		if err := im.named[name].compare(ctx, im.session, batch); err != nil {
+			return fmt.Errorf("comparing with what the organization has: %w", err)
+		}
+		if err := im.decide(name, batch); err != nil {
+			return err
+		}
 	}
-	if err := im.named[name].compare(ctx, im.session, batch); err != nil {
-		return fmt.Errorf("comparing with what the organization has: %w", err)
-	}
+	return nil
+}
+
+// decide notes what is to be done with lines that were compared. Error: ErrTooMany.
+func (im *importer) decide(name string, batch []*entry) error {
 	c := im.tally.of(name)
 	for _, e := range batch {
 		switch {
@@ -345,9 +384,15 @@ func (im *importer) compare(ctx context.Context, name string) error {
 				rec = e.old // as the line makes it
 			}
 			im.folders[keyOf(e.id)] = lying{int32(e.line), e.kind.parent(rec)}
+			if err := im.remember(lyingMemory); err != nil {
+				return err
+			}
+		}
+		if !e.kind.Definition { // it is compared once more before it is stored
+			e.rec, e.old, e.secrets = nil, nil, nil
 		}
 	}
-	return nil
+	return im.remember(0) // merge notes aliases
 }
 
 // resolve refuses lines whose references lead nowhere, or to lines that are refused.
@@ -375,7 +420,7 @@ func (s *session) dangling(ctx context.Context, refs map[reference]bool) error {
 	}
 	for target, all := range ids {
 		slices.Sort(all)
-		for part := range slices.Chunk(all, batchSize) {
+		for part := range slices.Chunk(all, compareSize) {
 			there, err := s.named[target].known(ctx, s, part...)
 			if err != nil {
 				return fmt.Errorf("looking for references: %w", err)

@@ -24,8 +24,8 @@ const (
 // entry is one line as it is understood.
 type entry struct {
 	line  int
-	raw   Raw // as it stood in the file, where that is needed
-	size  int // of it then, in bytes
+	raw   Raw   // as it stood in the file, where that is needed
+	size  int64 // bytes of memory that it takes, about
 	kind  *kind
 	rec   any    // of the kind
 	given uint64 // bit n: the line has the n-th field of the kind

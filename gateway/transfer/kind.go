@@ -188,6 +188,7 @@ func (k *kind) compare(ctx context.Context, s *session, batch []*entry) error {
 		for _, e := range batch {
 			if e.change == undecided {
 				e.change, e.errs = create, append(e.errs, e.missing...)
+				k.fits(e, 0)
 			}
 		}
 		return nil
@@ -208,6 +209,19 @@ func (k *kind) compare(ctx context.Context, s *session, batch []*entry) error {
 		}
 	}
 	return nil
+}
+
+// fits refuses a line whose record would be larger than one may be. before is the size of the stored one, 0 where there is none.
+func (k *kind) fits(e *entry, before int) {
+	rec, sealed := e.rec, 0
+	if e.old != nil {
+		rec = e.old // as the line makes it, with its secrets
+	} else {
+		for name, s := range e.secrets {
+			sealed += len(name) + s.Size()
+		}
+	}
+	k.Fits(rec, before, sealed, &e.errs)
 }
 
 // relink puts the organization's own identifiers in place of the bundle's.
@@ -258,17 +272,20 @@ func (k *kind) match(s *session, found *stored, e *entry) {
 func (k *kind) merge(ctx context.Context, s *session, e *entry) error {
 	if e.old == nil {
 		e.change, e.errs = create, append(e.errs, e.missing...)
+		k.fits(e, 0)
 		return nil
 	}
 	rec, old := e.rec, e.old
 	id := k.Meta(old).ID
-	if e.named && e.id != "" && e.id != id {
-		s.alias[e.id] = id
+	before, _ := k.Size(old)
+	if e.size += 4 * int64(before); e.named && e.id != "" && e.id != id { // it is kept until the line is stored
+		s.alias[strings.Clone(e.id)] = id
+		s.remembered += aliasMemory
 	}
 	e.id = id
 	e.change = keep
-	_, before := k.Defines(old)
-	before = before.Clone()
+	_, defined := k.Defines(old)
+	defined = defined.Clone()
 	follow := func() {}
 	if k.watch != nil {
 		follow = k.watch(old)
@@ -287,11 +304,12 @@ func (k *kind) merge(ctx context.Context, s *session, e *entry) error {
 	k.Derive(old)
 	follow()
 	if e.change == update {
-		if err := k.resealed(ctx, s, old, before, &e.errs); err != nil {
+		if err := k.resealed(ctx, s, old, defined, &e.errs); err != nil {
 			return err
 		}
 	}
 	if !k.HasSecrets() {
+		k.fits(e, before)
 		return nil
 	}
 	if !e.asIs && k.supersede(rec, old, e) {
@@ -301,6 +319,7 @@ func (k *kind) merge(ctx context.Context, s *session, e *entry) error {
 	if changed {
 		e.change = update
 	}
+	k.fits(e, before)
 	return err
 }
 

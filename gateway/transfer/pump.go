@@ -25,14 +25,23 @@ type Raw struct {
 	Text   string   // of a bundle, or of a JSON row
 	Cells  []string // of a CSV row
 	Err    error    // why it cannot be read
+
+	memory int64 // 0: not asked for yet
 }
 
-func (r *Raw) size() int {
-	n := len(r.Text)
-	for _, cell := range r.Cells {
-		n += len(cell)
+// size returns about how many bytes of memory the line takes until it is stored; an empty cell takes some too.
+func (r *Raw) size() int64 {
+	if r.memory > 0 {
+		return r.memory
 	}
-	return n
+	if r.memory = strictjson.MemoryOf(r.Text); r.Cells != nil {
+		n := len(r.Text)
+		for _, cell := range r.Cells {
+			n += len(cell)
+		}
+		r.memory = strictjson.Memory(n, len(r.Cells), 0)
+	}
+	return r.memory
 }
 
 // Reader reads the lines of a feed. It belongs to one goroutine.
@@ -49,6 +58,7 @@ type Line struct {
 	Number int
 	Kind   string
 	Value  strictjson.Value // an object; something else where nothing more can be said than Faults
+	Text   string           // in place of Value: what it is read of
 	Faults fault.List
 	// Key, where set, says which record it is.
 	Key *Key
@@ -90,22 +100,22 @@ func (i *Into) Named(name string) *resource.Resource { return i.session.named[na
 // Workspace returns where the records of a resource are.
 func (i *Into) Workspace(r *resource.Resource) *store.Workspace { return i.session.workspace(r) }
 
-// Collect returns what read makes of the lines of a feed, without those of which it returns false.
+// Collect returns what read makes of the lines of a feed, without those of which it returns false, as texts.
 // Errors: those of the feed, and that they are more than memory shall hold.
 func (i *Into) Collect(ctx context.Context, f Feed, read func(*strictjson.Parser, Raw) (Line, bool)) ([]Line, error) {
 	var found []Line
-	kept := 0
 	err := i.Each(ctx, f, func(p *strictjson.Parser, r Raw) error {
 		l, wanted := read(p, r)
 		if !wanted {
 			return nil
 		}
-		found = append(found, l)
-		if kept += r.size(); len(found) > maxDefinitions || kept > maxDefinitionBytes {
-			return fmt.Errorf("%w: at most %d lines and %d MiB of kinds other than documents; line %d is beyond that",
-				ErrTooMany, maxDefinitions, maxDefinitionBytes>>20, r.Number)
+		if l.Value.Is == strictjson.Object { // a tree takes many times its text
+			l.Text, l.Value = string(l.Value.Raw()), strictjson.Value{}
 		}
-		return nil
+		if found = append(found, l); len(found) > maxDefinitions {
+			return fmt.Errorf("%w: at most %d of kinds other than documents; line %d is beyond that", ErrTooMany, maxDefinitions, r.Number)
+		}
+		return i.session.define(strictjson.MemoryOf(l.Text) / 2) // its record takes about half of that
 	})
 	return found, err
 }
@@ -171,6 +181,10 @@ func (s *session) open(f Feed) (Reader, error) {
 
 // understand reads a line and checks what needs no look at other data lines.
 func (s *session) understand(ctx context.Context, l Line) *entry {
+	if l.Text != "" {
+		var p strictjson.Parser
+		l.Value, _ = p.Parse(l.Text) // it was written by the program
+	}
 	k := s.named[l.Kind]
 	if k == nil && len(l.Faults) == 0 {
 		l.Faults.Add("kind", "unknown", "kind %q is not known", texts.Clip(l.Kind))
@@ -204,6 +218,7 @@ func (s *session) understand(ctx context.Context, l Line) *entry {
 
 // chunk is a run of lines that one worker decodes.
 type chunk struct {
+	memory  int64 // that the lines take
 	lines   []Raw
 	skipped []Raw // that the caller wants to see, though it does not want them decoded
 	entries []*entry
@@ -214,8 +229,10 @@ type chunk struct {
 }
 
 const (
-	chunkLines = 200
-	chunkBytes = 1 << 20
+	chunkLines  = 200
+	chunkMemory = 1 << 20
+	// pumpMemory bounds the lines that are read and not visited yet, save one that takes more alone.
+	pumpMemory = 8 << 20
 )
 
 // interest says what is to be done with a line.
@@ -238,6 +255,7 @@ func (s *session) pump(ctx context.Context, f Feed, phase string, want func(line
 	workers := max(runtime.GOMAXPROCS(0), 2)
 	work := make(chan *chunk, workers)
 	order := make(chan *chunk, 2*workers)
+	visited := make(chan int64, 4*workers) // memory of chunks; more of them are never under way
 	var running sync.WaitGroup
 	defer func() {
 		cancel()
@@ -247,8 +265,17 @@ func (s *session) pump(ctx context.Context, f Feed, phase string, want func(line
 	running.Go(func() {
 		defer close(order)
 		defer close(work)
-		for {
+		for held := int64(0); ; {
 			c := gather(r, want)
+			for len(visited) > 0 || held > 0 && held+c.memory > pumpMemory {
+				select {
+				case freed := <-visited:
+					held -= freed
+				case <-ctx.Done():
+					return
+				}
+			}
+			held += c.memory
 			for _, to := range []chan *chunk{order, work} {
 				select {
 				case to <- c:
@@ -297,6 +324,7 @@ func (s *session) pump(ctx context.Context, f Feed, phase string, want func(line
 		if err := visit(c); err != nil {
 			return err
 		}
+		visited <- c.memory
 		lines += len(c.lines)
 		s.meter.at(c.read, lines)
 		if c.err != nil && !errors.Is(c.err, io.EOF) {
@@ -313,19 +341,18 @@ func (s *session) pump(ctx context.Context, f Feed, phase string, want func(line
 func gather(r Reader, want func(int) interest) *chunk {
 	c := &chunk{done: make(chan struct{})}
 	c.err = beside.Try(func() error {
-		bytes := 0
-		for seen := 0; seen < 100*chunkLines && len(c.lines) < chunkLines && bytes < chunkBytes && len(c.skipped) < chunkLines; seen++ {
+		for seen := 0; seen < 100*chunkLines && len(c.lines) < chunkLines && c.memory < chunkMemory && len(c.skipped) < chunkLines; seen++ {
 			l, err := r.Next()
 			if err != nil {
 				return err
 			}
 			switch want(l.Number) {
 			case wanted:
+				c.memory += l.size()
 				c.lines = append(c.lines, l)
-				bytes += l.size()
 			case shown:
+				c.memory += l.size()
 				c.skipped = append(c.skipped, l)
-				bytes += l.size()
 			}
 		}
 		return nil

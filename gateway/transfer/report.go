@@ -23,8 +23,8 @@ type ImportOptions struct {
 	Bad io.Writer
 	// OpenWith, where set, opens secrets that were sealed to its public half.
 	OpenWith *sealing.PrivateKey
-	// Bounded refuses limits of the organization other than those that the operator has set, and files of more
-	// than 5,000,000 lines.
+	// Bounded refuses limits of the organization other than those that the operator has set, files of more
+	// than 5,000,000 lines, and those of which more would be kept in memory than an import may.
 	Bounded bool
 	// Allowed, where set, is asked before each batch that is stored; its error ends the import. It is called by several
 	// goroutines at a time.
@@ -166,7 +166,7 @@ func (t *tally) of(kind string) *Counts {
 // problem notes what is wrong with a line. The Report keeps the first lines only, so
 // beyond twice its bound the last ones are dropped.
 func (t *tally) problem(line int, kind string, errs fault.List) {
-	t.problems = append(t.problems, LineProblem{line, kind, errs})
+	t.problems = append(t.problems, LineProblem{line, kind, kept(errs)})
 	if len(t.problems) >= 2*maxProblems {
 		t.trim()
 	}
@@ -178,7 +178,7 @@ func (t *tally) warn(line int, kind string, errs fault.List) {
 		t.unwarned++
 		return
 	}
-	t.warnings = append(t.warnings, LineProblem{line, kind, errs})
+	t.warnings = append(t.warnings, LineProblem{line, kind, kept(errs)})
 }
 
 func (t *tally) trim() {

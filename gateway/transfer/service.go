@@ -53,10 +53,12 @@ type Deps struct {
 type Service struct {
 	deps Deps
 	most int // lines of an import that is Bounded
+	// What such an import keeps in memory, in bytes; see account.
+	remembered, defined int64
 }
 
 // New returns a Service.
-func New(d Deps) *Service { return &Service{d, maxLines} }
+func New(d Deps) *Service { return &Service{d, maxLines, maxRemembered, maxDefined} }
 
 // Importable returns all whose records travel.
 func (s *Service) Importable() []*resource.Resource { return s.deps.Resources }
@@ -75,6 +77,7 @@ type session struct {
 	tally  *tally
 	// allowed says whether the import may still store something; nil: it may.
 	allowed func(context.Context) error
+	account
 
 	asIs          int // lines that an export wrote as they are stored
 	unknown       int // lines that an export wrote without permissions and roles that do not exist
@@ -92,7 +95,7 @@ func (s *Service) session(t *tenants.Tenant, progress func(Progress), bounded bo
 		vault: &secrets.Vault{Keys: s.deps.Directory, Tenant: t}, isEmpty: map[string]bool{}, alias: map[string]string{},
 	}
 	if bounded {
-		out.most = s.most
+		out.most, out.mostRemembered, out.mostDefined = s.most, s.remembered, s.defined
 	}
 	own, err := organizationResource(s.deps.Directory, t, bounded)
 	if err != nil {

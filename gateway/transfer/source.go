@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"time"
+
+	"tenantry/backends/resource"
 )
 
 // Source is what is imported. It is read several times from the start, so it must be a
@@ -107,6 +109,6 @@ func (m *meter) end() {
 	}
 }
 
-// MaxLine is the longest line of a bundle, in bytes. Several imports can make a record longer
-// than any of their lines, and sealed values are longer than those in clear.
-const MaxLine = 16 << 20
+// MaxLine is the longest line of a bundle, in bytes. It holds the largest record, sealed to a key and with every
+// letter beyond ASCII written as an escape.
+const MaxLine = 4 * resource.MaxRecord

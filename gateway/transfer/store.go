@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"tenantry/backends/store"
@@ -12,13 +13,16 @@ import (
 	"tenantry/internal/fault"
 )
 
-// maxPending is how many records wait in memory for others that they refer to. Those
-// beyond it are read again.
-const maxPending = 10_000
+// maxPending is how many records wait in memory for others that they refer to, and pendingMemory how many bytes
+// they may take. Those beyond it are read again.
+const maxPending, pendingMemory = 10_000, 8 << 20
 
 // parallel is how many batches are stored at a time: some are encoded while another is written, and SQLite writes those that
 // wait by one commit.
 const parallel = 8
+
+// flightMemory is how many bytes of memory batches that are being stored may take together, save one that takes more alone.
+const flightMemory = 12 << 20
 
 // leastAtOnce is how few records an import still stores together where the store is slow.
 const leastAtOnce = 50
@@ -26,22 +30,25 @@ const leastAtOnce = 50
 // storer stores the good lines, each after those it refers to.
 type storer struct {
 	*importer
-	fresh   map[string][]*entry // to be compared, by kind
-	ready   map[string][]*entry // to be stored, by kind
-	inReady map[int32]bool      // lines of kinds that refer to themselves, in ready
-	pending map[int32][]*entry  // by the line they wait for
-	held    int                 // entries in pending
-	again   bool                // some lines must be read again
-	force   bool                // do not wait: reports may refer to each other in a circle
+	fresh   queue              // to be compared
+	ready   queue              // to be stored
+	inReady map[int32]bool     // lines of kinds that refer to themselves, in ready
+	pending map[int32][]*entry // by the line they wait for
+	held    int                // entries in pending
+	pended  int64              // the memory that those take
+	again   bool               // some lines must be read again
+	force   bool               // do not wait: reports may refer to each other in a circle
 
 	atOnce  atomic.Int64 // how many new records are stored together, unless there are fewer
 	flying  int
+	aloft   int64 // the memory that those take which fly
 	landed  chan flight
 	failure error
 }
 
 // flight is a batch that is being stored.
 type flight struct {
+	memory int64
 	kind   *kind
 	batch  []*entry
 	stored int // of the batch, the first ones
@@ -51,7 +58,7 @@ type flight struct {
 // store stores what check found to be good.
 func (im *importer) store(ctx context.Context) error {
 	s := &storer{
-		importer: im, fresh: map[string][]*entry{}, ready: map[string][]*entry{},
+		importer: im, fresh: queue{of: map[string][]*entry{}}, ready: queue{of: map[string][]*entry{}},
 		inReady: map[int32]bool{}, pending: map[int32][]*entry{}, landed: make(chan flight, parallel),
 	}
 	s.atOnce.Store(batchSize)
@@ -124,7 +131,7 @@ func (s *storer) all(ctx context.Context) error {
 		}
 		clear(s.pending)
 		s.again = s.again || s.held > 0
-		s.held = 0
+		s.held, s.pended = 0, 0
 		if !s.again {
 			return nil
 		}
@@ -179,27 +186,24 @@ func (s *storer) put(ctx context.Context, e *entry) error {
 		e.id = e.digest.repeat(int(s.repeats[e.line])).id()
 	}
 	e.change, e.old = undecided, nil
-	name := e.kind.Name
-	s.fresh[name] = append(s.fresh[name], e)
-	if full(s.fresh[name]) {
-		return s.sort(ctx, name)
+	for _, k := range s.fresh.add(e, s.kinds) {
+		if err := s.sort(ctx, k.Name); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
 // sort compares the waiting lines of a kind once more and lines them up.
 func (s *storer) sort(ctx context.Context, name string) error {
-	batch := s.fresh[name]
-	if len(batch) == 0 {
-		return nil
-	}
-	s.fresh[name] = nil
-	if err := s.named[name].compare(ctx, s.session, batch); err != nil {
-		return err
-	}
-	for _, e := range batch {
-		if err := s.line(ctx, e); err != nil {
+	for batch := range slices.Chunk(s.fresh.take(name), compareSize) {
+		if err := s.named[name].compare(ctx, s.session, batch); err != nil {
 			return err
+		}
+		for _, e := range batch {
+			if err := s.line(ctx, e); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -217,21 +221,33 @@ func (s *storer) line(ctx context.Context, e *entry) error {
 		return s.finish(ctx, e)
 	}
 	if wait, on := s.waitsFor(e); wait && !s.force {
-		if s.held >= maxPending {
+		if s.held >= maxPending || s.pended >= pendingMemory {
 			s.again = true
 			return nil
 		}
 		s.pending[on] = append(s.pending[on], e)
 		s.held++
+		s.pended += e.size
 		return nil
 	}
-	name := e.kind.Name
-	s.ready[name] = append(s.ready[name], e)
 	s.inReady[int32(e.line)] = true
-	if full(s.ready[name]) {
-		return s.flush(ctx, name)
+	for _, k := range s.ready.add(e, s.kinds) {
+		if err := s.flush(ctx, k.Name); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// released returns the lines that wait for another one, which wait no more.
+func (s *storer) released(line int) []*entry {
+	waiting := s.pending[int32(line)]
+	delete(s.pending, int32(line))
+	s.held -= len(waiting)
+	for _, e := range waiting {
+		s.pended -= e.size
+	}
+	return waiting
 }
 
 // waitsFor returns a line that must be stored before the entry.
@@ -253,28 +269,30 @@ func (s *storer) waitsFor(e *entry) (bool, int32) {
 // flush stores the ready lines of a kind: new ones beside the others' work, changed ones
 // at once.
 func (s *storer) flush(ctx context.Context, name string) error {
-	batch := s.ready[name]
+	batch := s.ready.take(name)
 	if len(batch) == 0 {
 		return nil
 	}
-	s.ready[name] = nil
 	kind := s.named[name]
 	var fresh []*entry
+	memory := int64(0)
 	for _, e := range batch {
 		delete(s.inReady, int32(e.line))
 		if e.change == create {
 			fresh = append(fresh, e)
+			memory += e.size
 		}
 	}
 	if len(fresh) > 0 {
-		for s.flying >= parallel {
+		for s.flying >= parallel || s.flying > 0 && s.aloft+memory > flightMemory {
 			if err := s.land(ctx); err != nil {
 				return err
 			}
 		}
 		s.flying++
+		s.aloft += memory
 		insert := func() {
-			f := flight{kind: kind, batch: fresh}
+			f := flight{memory: memory, kind: kind, batch: fresh}
 			f.err = beside.Try(func() error { return s.insert(ctx, &f) })
 			s.landed <- f
 		}
@@ -322,6 +340,7 @@ func (s *storer) insert(ctx context.Context, f *flight) error {
 func (s *storer) land(ctx context.Context) error {
 	f := <-s.landed
 	s.flying--
+	s.aloft -= f.memory
 	for _, e := range f.batch[:f.stored] {
 		if err := s.one(ctx, e, nil); err != nil {
 			return err
@@ -346,19 +365,29 @@ func (s *storer) land(ctx context.Context) error {
 	for _, e := range f.batch {
 		e.change, e.old = undecided, nil
 	}
-	if err := f.kind.compare(ctx, s.session, f.batch); err != nil {
+	for part := range slices.Chunk(f.batch, compareSize) {
+		if err := s.anew(ctx, f.kind, part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// anew stores lines one by one, of which others stored some meanwhile.
+func (s *storer) anew(ctx context.Context, kind *kind, batch []*entry) error {
+	if err := kind.compare(ctx, s.session, batch); err != nil {
 		return err
 	}
-	for _, e := range f.batch {
+	for _, e := range batch {
 		var err error
 		switch {
 		case len(e.errs) > 0:
 			s.failed(e)
 			continue
 		case e.change == create:
-			err = f.kind.insert(ctx, s.session, []*entry{e})
+			err = kind.insert(ctx, s.session, []*entry{e})
 		case e.change == update:
-			err = f.kind.replace(ctx, s.session, e)
+			err = kind.replace(ctx, s.session, e)
 		}
 		if err := s.one(ctx, e, err); err != nil {
 			return err
@@ -406,10 +435,7 @@ func (s *storer) finish(ctx context.Context, e *entry) error {
 	if e.kind.Definition { // what follows is checked against it, and stands on it, as it is stored now
 		s.view.Learn(e.kind.Resource, cmp.Or(e.old, e.rec), "")
 	}
-	waiting := s.pending[int32(e.line)]
-	delete(s.pending, int32(e.line))
-	s.held -= len(waiting)
-	for _, w := range waiting {
+	for _, w := range s.released(e.line) {
 		if err := s.line(ctx, w); err != nil {
 			return err
 		}
@@ -439,10 +465,7 @@ func (s *storer) failed(e *entry) {
 			s.failure = fmt.Errorf("writing a bad line: %w", err)
 		}
 	}
-	waiting := s.pending[int32(e.line)]
-	delete(s.pending, int32(e.line))
-	s.held -= len(waiting)
-	for _, w := range waiting {
+	for _, w := range s.released(e.line) {
 		w.errs = append(w.errs, fault.Fault{Field: "line", Code: "unknown", Message: fmt.Sprintf("it refers to line %d, which could not be stored", e.line)})
 		s.failed(w)
 	}
@@ -468,7 +491,7 @@ func (s *storer) settle(ctx context.Context) error {
 		}
 		busy := false
 		for _, k := range s.kinds {
-			busy = busy || len(s.ready[k.Name])+len(s.fresh[k.Name]) > 0
+			busy = busy || len(s.ready.of[k.Name])+len(s.fresh.of[k.Name]) > 0
 		}
 		if !busy {
 			return s.failure

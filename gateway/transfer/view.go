@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"tenantry/backends/resource"
@@ -40,13 +41,19 @@ func (s *session) loadView(ctx context.Context) error {
 		if !k.Definition {
 			continue
 		}
+		defines := slices.ContainsFunc(s.kinds, func(of *kind) bool { return of.DefinedBy == k.Name })
 		err := k.Records.Each(ctx, s.workspace(k.Resource), store.Filter{}, func(rec any) error {
+			memory := int64(knownMemory)
 			if k.Deleted(rec) {
 				s.view.Note(k.Resource, rec)
 			} else {
 				s.view.Learn(k.Resource, rec, "")
 			}
-			return nil
+			if defines || k.Deleted(rec) {
+				size, _ := k.Size(rec)
+				memory += 5 * int64(size) // fields of a few letters take that
+			}
+			return s.define(memory)
 		})
 		if err != nil {
 			return fmt.Errorf("reading what is defined as %s: %w", k.Name, err)

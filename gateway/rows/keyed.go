@@ -26,8 +26,8 @@ type keyed struct {
 	many bool // others have it too
 }
 
-// keyBatch is how many values of the key are looked up at a time.
-const keyBatch = 500
+// keyBatch is how many values of the key are looked up at a time: records that have them may be large.
+const keyBatch = 64
 
 // findKeyed finds the stored records that rows may be. Texts that are indexed are looked up in
 // batches; for others the records are read once, as for fields that the organization defined,

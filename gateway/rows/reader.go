@@ -47,12 +47,18 @@ func (b *bounded) Read(p []byte) (int, error) {
 // allow lets the row that starts at the offset be read.
 func (b *bounded) allow(offset int64) { b.limit = offset + maxRow + 1<<16 }
 
-// doubled doubles the carriage return of line ends within quotes, of which package csv takes one away.
+// doubled doubles the carriage return of line ends within quotes, of which package csv takes one away. It fails
+// where a row has far more cells than a file may have columns: package csv would keep them all.
 type doubled struct {
 	r      *bufio.Reader
+	comma  byte
+	cells  int // of the row so far
 	quoted bool
 	again  bool
 }
+
+// maxCells bounds those of a row, which may be more than there are columns: that is told with its line.
+const maxCells = 16 * maxColumns
 
 func (d *doubled) Read(p []byte) (n int, err error) {
 	for ; n < len(p) && (n == 0 || d.again || d.r.Buffered() > 0); n++ {
@@ -66,6 +72,17 @@ func (d *doubled) Read(p []byte) (n int, err error) {
 		switch p[n] {
 		case '"':
 			d.quoted = !d.quoted
+		case '\n':
+			if !d.quoted {
+				d.cells = 0
+			}
+		case d.comma:
+			if d.quoted {
+				continue
+			}
+			if d.cells++; d.cells > maxCells {
+				return n, fmt.Errorf("%w: a row has more than %d cells", ErrOptions, maxCells)
+			}
 		case '\r':
 			next, _ := d.r.Peek(1)
 			d.again = d.quoted && string(next) == "\n"
@@ -124,10 +141,11 @@ func openCSV(in io.Closer, bounds *bounded, buf *bufio.Reader) (transfer.Reader,
 		return nil, err
 	}
 	first, _, _ := bytes.Cut(head, []byte("\n"))
-	c := &csvReader{Closer: in, bounds: bounds, r: csv.NewReader(&doubled{r: buf})}
+	cells := &doubled{r: buf, comma: ','}
+	c := &csvReader{Closer: in, bounds: bounds, r: csv.NewReader(cells)}
 	for _, comma := range []rune{';', '\t'} {
 		if !bytes.ContainsRune(first, ',') && bytes.ContainsRune(first, comma) {
-			c.r.Comma = comma
+			c.r.Comma, cells.comma = comma, byte(comma)
 			break
 		}
 	}

@@ -69,8 +69,11 @@ func Load(ctx context.Context, s *transfer.Service, t *tenants.Tenant, src trans
 	return s.Import(ctx, t, src, transfer.ImportOptions{DryRun: o.DryRun, Partial: o.Partial, Bad: o.Bad, OpenWith: o.OpenWith, Bounded: o.Bounded, Allowed: o.Allowed, Progress: o.Progress})
 }
 
-// maxColumns bounds the columns of a file.
-const maxColumns = 1000
+// maxColumns bounds the columns of a file, maxName the bytes of the name of one.
+const maxColumns, maxName = 1000, 4 << 10
+
+// maxSamples is how many bytes the samples of all columns may keep in memory.
+const maxSamples = 1 << 20
 
 // Import takes rows as records of a resource. Rows without any value are skipped. Fields that
 // are missing are made, of the types that the data suggests, where what defines them is known by a
@@ -130,6 +133,7 @@ type feed struct {
 	ours       bool // an export of rows wrote the file: its columns and values mean what they say
 	last       int  // number of the last row
 	blanks     int
+	sampled    int64   // bytes that samples may keep in memory
 	key        *target // nil where rows have none
 	keyed      map[digest]keyed
 	header     sync.Once // written before the first bad row
@@ -167,10 +171,16 @@ func (f *feed) Prepare(ctx context.Context, into *transfer.Into) ([]transfer.Lin
 		if err != nil {
 			return nil, err
 		}
-		for _, name := range r.(*csvReader).header {
-			f.addColumn(name)
+		header := r.(*csvReader).header
+		for _, name := range header[:min(len(header), maxColumns+1)] {
+			if err == nil {
+				_, err = f.addColumn(name)
+			}
 		}
-		if err := errors.Join(r.Close(), f.plan()); err != nil {
+		if err := errors.Join(r.Close(), err); err != nil {
+			return nil, err
+		}
+		if err := f.plan(); err != nil {
 			return nil, err
 		}
 	}
@@ -277,13 +287,17 @@ func (f *feed) makes() bool { return f.defines != nil && f.defines.Key != "" }
 
 func spaced(name string) string { return strings.ReplaceAll(name, "_", " ") }
 
-func (f *feed) addColumn(name string) int {
-	at := len(f.columns)
+// addColumn returns where the column is then. A name that is too long is ErrOptions.
+func (f *feed) addColumn(name string) (int, error) {
+	if len(name) > maxName {
+		return 0, fmt.Errorf("%w: the name of column %d has more than %d bytes", ErrOptions, len(f.columns)+1, maxName)
+	}
+	at, name := len(f.columns), strings.Clone(name) // it is part of a row
 	f.columns = append(f.columns, column{name: name})
 	if _, twice := f.byName[name]; !twice {
 		f.byName[name] = at
 	}
-	return at
+	return at, nil
 }
 
 // scan takes a row as a sample of its columns.
@@ -296,10 +310,13 @@ func (f *feed) scan(p *strictjson.Parser, r transfer.Raw) error {
 	if f.blank(v) {
 		f.blanks++
 	}
+	f.sample(r)
 	for i, m := range v.Members {
 		at := f.at(i, m.Name)
 		if at < 0 && !f.planned && len(f.columns) <= maxColumns {
-			at = f.addColumn(m.Name)
+			if at, err = f.addColumn(m.Name); err != nil {
+				return err
+			}
 		}
 		if at < 0 {
 			continue
@@ -313,6 +330,20 @@ func (f *feed) scan(p *strictjson.Parser, r transfer.Raw) error {
 		}
 	}
 	return nil
+}
+
+// sample makes room for samples of a row, of which each keeps all of its text.
+func (f *feed) sample(r transfer.Raw) {
+	n := len(r.Text)
+	for _, cell := range r.Cells {
+		n += len(cell)
+	}
+	if f.sampled += int64(n); f.sampled > maxSamples {
+		f.sampled = int64(n)
+		for i := range f.columns {
+			f.columns[i].guess.fold()
+		}
+	}
 }
 
 // cells returns a row as an object, whose values of defined fields stand beside the others. The members of a CSV row have no names.

@@ -62,7 +62,7 @@ func (c Collection[T]) take(ctx context.Context, q Query, most int64, found *Fou
 			*found, size = Found[T]{Records: []T{}}, 0
 			return nil
 		}
-		if size += d.Size(); size > most && len(found.Records)+found.Left > 0 {
+		if size += d.Held(); size > most && len(found.Records)+found.Left > 0 {
 			return errFull
 		}
 		var rec T

@@ -134,8 +134,8 @@ type Document struct {
 // valueSize is about what a value takes once it is decoded, besides its text: its place in a map or list, and its header.
 const valueSize = 64
 
-// Size returns about how many bytes the document takes once it is decoded, whatever engine it is of.
-func (d *Document) Size() int64 {
+// Held returns about how many bytes the document takes once it is decoded, whatever engine it is of.
+func (d *Document) Held() int64 {
 	values := bytes.Count(d.Body, []byte{','}) + bytes.Count(d.Custom, []byte{','})
 	return int64(len(d.ID) + len(d.Body) + len(d.Custom) + valueSize*(values+2))
 }

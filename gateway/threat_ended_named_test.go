@@ -112,6 +112,23 @@ func TestS8_SlowAnswersAreNotTold(t *testing.T) {
 	wantDenied(t, "a slow answer", a)
 }
 
+// TestS8_JobsAskBeforeTheyBegin: an import whose beginner lost the rights while it waited does not begin, though it would store
+// nothing.
+func TestS8_JobsAskBeforeTheyBegin(t *testing.T) {
+	t.Parallel()
+	held := newBetween()
+	p := partyOf(gatewaytest.Start(t, held.option).Org(t, "acme"))
+	_, p.adminCookie = p.Person(t, "ada@example.com", func(u *control.NewUser) { u.Roles = []string{"admin"} })
+	as, end := personEndings()[0].begin(t, p)
+	a := held.asked(t, "write imports", 1, func() *gatewaytest.Answer { // once it has arrived
+		return p.Do(t, http.MethodPost, "/api/import?dry_run=true", as, gatewaytest.Body("application/x-ndjson", `{"kind":"team","name":"North"}`+"\n"))
+	}, end)
+	id, _ := a.Field("id").(string)
+	if a := importEnded(t, p.Org, gatewaytest.Cookie(p.adminCookie), id); a.Field("state") != "failed" || a.Field("step") != "reading" {
+		t.Errorf("%s", a.Body)
+	}
+}
+
 // TestS8_JobsOutliveTheirSession: an import goes on where the session in which it was begun has expired by itself.
 func TestS8_JobsOutliveTheirSession(t *testing.T) {
 	t.Parallel()

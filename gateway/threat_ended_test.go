@@ -311,7 +311,7 @@ func TestS8_Streams(t *testing.T) {
 // left of it.
 func TestS8_Uploads(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, func(c *config.Config, _ *gateway.Options) { c.Timeouts.Read = time.Hour })
 	p := w.a
 	for n, rows := 0, w.App.Operations(); n < len(rows); n++ {
 		op := &rows[n]

@@ -196,9 +196,6 @@ func (a *Access) stream(rows Stream) Stream {
 		return rows
 	}
 	return func(ctx context.Context, w io.Writer) error {
-		if err := a.Confirm(ctx); err != nil {
-			return err
-		}
 		ctx, stop := a.Watch(ctx, nil)
 		defer stop()
 		err := rows(ctx, &confirming{ctx: ctx, access: a, w: w})

@@ -229,7 +229,7 @@ func prepareDemands(t *testing.T, folder string, demands []demand, all bool) (as
 func serveMeasured(t *testing.T, folder string) {
 	t.Helper()
 	g := gatewaytest.Start(t, inFolder(folder), func(c *config.Config, _ *gateway.Options) {
-		c.Limits.Address = limits.PerSecond(limits.MaxCount)
+		c.Limits.Address, c.SQLite.QueryTimeout = limits.PerSecond(limits.MaxCount), time.Minute
 	})
 	written := filepath.Join(folder, "address.new")
 	if err := os.WriteFile(written, []byte(g.App.Addr().String()), 0o600); err != nil {
@@ -239,6 +239,11 @@ func serveMeasured(t *testing.T, folder string) {
 		t.Fatal(err)
 	}
 	_, _ = io.Copy(io.Discard, os.Stdin) // until whoever measures has gone
+	for line := range strings.Lines(g.Log.String()) {
+		if strings.Contains(line, `"level":"WARN"`) || strings.Contains(line, `"level":"ERROR"`) || strings.Contains(line, `"code":503`) {
+			fmt.Print(line)
+		}
+	}
 }
 
 // watched is a process under measure.
@@ -262,8 +267,11 @@ func startMeasured(t *testing.T, folder string) *watched {
 	}
 	t.Cleanup(func() {
 		_ = input.Close()
-		if err := cmd.Wait(); err != nil && !t.Failed() {
-			t.Errorf("the measured process ended with %v: %s", err, said.String())
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("the measured process ended with %v", err)
+		}
+		if t.Failed() {
+			t.Logf("the measured process said:\n%.20000s", said.String())
 		}
 	})
 	var address []byte

@@ -67,6 +67,10 @@ func TestBudgets(t *testing.T) {
 		if rows, cut, err = table.Aggregate(t.Context(), groups); err != nil || !cut || len(rows) < 5 || len(rows) > 20 {
 			t.Errorf("%d groups, cut %v, %v", len(rows), cut, err)
 		}
+		groups.Bytes = 1
+		if rows, cut, err = table.Aggregate(t.Context(), groups); err != nil || !cut || len(rows) != 1 {
+			t.Errorf("a group that is larger than the budget: %d, cut %v, %v", len(rows), cut, err)
+		}
 
 		for name, ask := range map[string]func(ctx context.Context, bytes int64) (n int, cut bool, err error){
 			"page": func(ctx context.Context, bytes int64) (int, bool, error) {

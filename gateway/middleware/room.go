@@ -16,6 +16,7 @@ type room struct {
 	mu    sync.Mutex
 	bytes int64
 	place place
+	ended bool // nothing is held any more, also by what goes on after the request
 }
 
 // Hold makes it a request.Room.
@@ -25,6 +26,9 @@ func (x *exchange) Hold(ctx context.Context, more int64) error {
 	}
 	x.room.mu.Lock()
 	defer x.room.mu.Unlock()
+	if x.room.ended {
+		return nil
+	}
 	// Who waited for more with what it has would keep that from others who wait for the same.
 	x.room.place.leave()
 	x.room.bytes += more
@@ -35,15 +39,20 @@ func (x *exchange) Hold(ctx context.Context, more int64) error {
 
 // encoded gives back the room of what an answer was made of: from now on its body is held, and that compressed.
 func (x *exchange) encoded(body []byte) {
+	x.room.mu.Lock()
+	defer x.room.mu.Unlock()
 	if p := &x.room.place; p.in != nil {
 		p.load = p.in.Shrink(p.load, max(2*int64(len(body)), 1))
 	}
 }
 
-// leave gives back all room that the request has. Nothing is asked for it any more.
+// leave gives back all room that the request has.
 func (x *exchange) leave() {
 	x.work.leave()
+	x.room.mu.Lock()
+	defer x.room.mu.Unlock()
 	x.room.place.leave()
+	x.room.ended = true
 }
 
 // roomOf returns where a request finds room: what is asked for a page takes that of the page, which holds all of it.

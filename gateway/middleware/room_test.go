@@ -49,6 +49,14 @@ func TestX9_LargeAnswersFindRoom(t *testing.T) {
 			t.Errorf("%d bytes: %d, %v held while it was made, %d while it was sent, want %d; %d afterwards", size, s.Code, during, s.used, sent, w.Answers.Used())
 		}
 	}
+	var after context.Context
+	send(t.Context(), func(ctx context.Context) (string, error) {
+		after = ctx
+		return "", nil
+	})
+	if err := hold(after, 50_000); err != nil || w.Answers.Used() != 0 {
+		t.Errorf("what goes on after a request holds %d, %v", w.Answers.Used(), err)
+	}
 	page := send(t.Context(), func(ctx context.Context) (string, error) {
 		part := func(ctx context.Context) (string, error) { return "", hold(ctx, 40_000) }
 		within := send(ctx, part)

@@ -277,7 +277,8 @@ type Aggregation struct {
 	Measures   []Measure
 	Sort       []Rank
 	Limit      int
-	// Bytes, where positive, ends the rows with the one with which their texts take more than that; see RowSize.
+	// Bytes, where positive, ends the rows with the one with which they take more than that, see RowSize, but with no first one:
+	// so that who asks sees whether there are more than fit.
 	Bytes int64
 }
 

@@ -280,7 +280,7 @@ func aggregate(a driver.Aggregation, found []driver.Document) [][]any {
 		rows = rows[:min(a.Limit, len(rows))]
 	}
 	for i, size := 0, int64(0); a.Bytes > 0 && i < len(rows); i++ {
-		if size += driver.RowSize(rows[i]); size > a.Bytes {
+		if size += driver.RowSize(rows[i]); size > a.Bytes && i > 0 {
 			return rows[:i+1]
 		}
 	}

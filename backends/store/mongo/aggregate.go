@@ -350,7 +350,7 @@ rows:
 			}
 		}
 		rows = append(rows, row)
-		if size += driver.RowSize(row); a.Bytes > 0 && size > a.Bytes {
+		if size += driver.RowSize(row); a.Bytes > 0 && size > a.Bytes && len(rows) > 1 {
 			break
 		}
 	}

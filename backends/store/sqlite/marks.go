@@ -72,8 +72,9 @@ func (w *workspace) findDeep(ctx context.Context, doing string, s *statement, q 
 			return nil
 		}
 	}
-	if err = take(nil); err != nil {
-		return nil, err
+	ended := take(nil)
+	if ended != nil {
+		return nil, ended
 	}
 	var met []mark
 	taken := time.Now()
@@ -88,10 +89,11 @@ func (w *workspace) findDeep(ctx context.Context, doing string, s *statement, q 
 		}
 		n++
 		doc := document(row)
-		return take(&doc)
+		ended = take(&doc)
+		return ended
 	})
-	moved := near != nil && db.counts.standing(of) != at             // the mark, perhaps
-	if err == nil && (moved || near != nil && desc && n < q.Limit) { // there may be others, without a value
+	moved := near != nil && db.counts.standing(of) != at                                           // the mark, perhaps
+	if moved && (err == nil || ended != nil) || near != nil && err == nil && desc && n < q.Limit { // there may be others, without a value
 		if s, err = w.compileQuery(s.t, q, nil); err == nil {
 			s.take = q.Take
 			return w.documents(ctx, doing, s, min(q.Limit, maxReserve))

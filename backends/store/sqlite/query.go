@@ -21,7 +21,11 @@ func (w *workspace) Find(ctx context.Context, q driver.Query) ([]driver.Document
 	}
 	doing := "find in " + t.name
 	if id, ok := byID(q); ok {
-		return given(q.Take)(w.findByID(ctx, doing, t, id))
+		docs, err := w.findByID(ctx, doing, t, id)
+		if q.Take == nil || err != nil {
+			return docs, err
+		}
+		return nil, give(docs, q.Take)
 	}
 	ctx, end, err := w.begin(ctx, doing)
 	if err != nil {
@@ -77,18 +81,13 @@ func (w *workspace) documents(ctx context.Context, doing string, s *statement, r
 	return docs, nil
 }
 
-// given hands documents that were read to who takes them, if anybody does.
-func given(take func(*driver.Document) error) func([]driver.Document, error) ([]driver.Document, error) {
-	return func(docs []driver.Document, err error) ([]driver.Document, error) {
-		if take == nil || err != nil {
-			return docs, err
-		}
-		err = take(nil)
-		for i := 0; i < len(docs) && err == nil; i++ {
-			err = take(&docs[i])
-		}
-		return nil, err
+// give hands documents that were read to who takes them.
+func give(docs []driver.Document, take func(*driver.Document) error) error {
+	err := take(nil)
+	for i := 0; i < len(docs) && err == nil; i++ {
+		err = take(&docs[i])
 	}
+	return err
 }
 
 // maxAsked bounds the parameters of a question whose answer is kept for a moment.
@@ -344,7 +343,7 @@ func (w *workspace) aggregate(ctx context.Context, t *table, a driver.Aggregatio
 			values[i] = decode(row, i, t)
 		}
 		rows = append(rows, values)
-		if size += driver.RowSize(values); a.Bytes > 0 && size > a.Bytes {
+		if size += driver.RowSize(values); a.Bytes > 0 && size > a.Bytes && len(rows) > 1 {
 			return errEnough
 		}
 		return nil

@@ -287,6 +287,7 @@ func (d dear) measure(ctx context.Context, b *bench) (facts []fact, err error) {
 				return facts, fmt.Errorf("%s %s: %w", p.name, of.where, err)
 			}
 			f.what = fmt.Sprintf("%s of a neighbour %s, beside %d connections with %s", p.name, of.where, noisy, d.name)
+			b.say("%s: %s", f.what, f.figure)
 			facts = append(facts, f)
 		}
 	}

@@ -223,13 +223,18 @@ func TestLanes_JudgedByWork(t *testing.T) {
 	if err := ws.asked(t.Context(), t, "held up", few); err != nil || isLong("held up", 0) {
 		t.Errorf("a small question that was held up is taken for long: %v", err)
 	}
+	if err := ws.asked(t.Context(), t, "large documents", 5*few); err != nil || !isLong("large documents", 0) {
+		t.Errorf("few steps that all take long are not taken for long: %v", err)
+	}
 	if err := ws.asked(t.Context(), t, "work", few); err != nil || isLong("work", 0) {
 		t.Errorf("what was quick this time is taken for long: %v", err)
 	}
 	ended, end := context.WithCancel(t.Context())
 	give := e.takeProcessors(t)
 	defer give()
-	if err := ws.asked(t.Context(), t, "held up", few); err != nil {
+	brief, over := context.WithTimeout(t.Context(), 10*time.Second)
+	defer over()
+	if err := ws.asked(brief, t, "held up", few); err != nil {
 		t.Errorf("a small question while all processors are taken: %v", err)
 	}
 	db.lanes.did(question{ws.space.id, "given up"}, quickSteps, time.Now())

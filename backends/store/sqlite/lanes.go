@@ -12,18 +12,18 @@ import (
 	"tenantry/backends/store/driver"
 )
 
-// What a question does is counted in steps of SQLite's virtual machine, of 20 to 60 ns each, and what takes longer than one in as
-// many of them. Time would not do: on a busy machine the smallest question takes long.
+// The work of a question is counted in steps of SQLite's virtual machine, 20 to 60 ns each. Time would not do, because on a busy
+// machine the smallest question takes long.
 const (
 	// tick is how many steps lie between two looks at a question under way.
 	tick = 512
-	// rowSteps is what a row of the answer counts, textPerStep how many bytes are searched in the time of one.
+	// rowSteps is what a row of the answer counts, textPerStep the bytes that are searched in the time of one step.
 	rowSteps    = 100
 	textPerStep = 32
 	// quickSteps is what a question may do without a turn of the processors, some 1 to 3 ms.
 	quickSteps = 50_000
-	// slowTick is how long no tick takes but one that reads large documents or is held up by others, and slowSteps what it counts:
-	// who does little is held up a few times at most.
+	// A tick of slowTick or more reads large documents, or was held up by others. It counts slowSteps, so that a small question,
+	// which is held up a few times at most, stays quick.
 	slowTick  = time.Millisecond
 	slowSteps = quickSteps / 16
 )
@@ -68,8 +68,8 @@ const inRuns = "index"
 // errManyLong is the answer to one more long question than may wait.
 var errManyLong = fmt.Errorf("%w: %d long questions of the workspace wait already", driver.ErrSlow, maxWaiting)
 
-// errLengthy ends a question that turned out to be long where its workspace has no connection for it: it begins anew when
-// there is one, and holds no reader until then.
+// errLengthy ends a question that turned out to be long while there is no connection for it. It begins anew when there is one, and
+// holds no reader until then.
 var errLengthy = errors.New("the question is long")
 
 // lane returns room for n at a time, and for one at least.

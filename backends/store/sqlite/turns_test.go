@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// bench is a set of turns whose clock stands still unless it is moved.
+// clocked is a set of turns whose clock stands still unless it is moved.
 type clocked struct {
 	turns
 	at     time.Time

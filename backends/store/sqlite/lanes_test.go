@@ -229,18 +229,18 @@ func TestLanes_JudgedByWork(t *testing.T) {
 	if err := ws.asked(t.Context(), t, "work", few); err != nil || isLong("work", 0) {
 		t.Errorf("what was quick this time is taken for long: %v", err)
 	}
-	ended, end := context.WithCancel(t.Context())
+	v := visit{ctx: t.Context(), db: db, space: ws.space, question: question{ws.space.id, "failed"}}
+	db.lanes.did(v.question, quickSteps, time.Now())
+	fault := errors.New("it failed")
+	if err := v.answer(func(*reader) error { return fault }); !errors.Is(err, fault) || !isLong("failed", 0) {
+		t.Errorf("a question that ended early is taken for quick: %v", err)
+	}
 	give := e.takeProcessors(t)
 	defer give()
 	brief, over := context.WithTimeout(t.Context(), 10*time.Second)
 	defer over()
 	if err := ws.asked(brief, t, "held up", few); err != nil {
 		t.Errorf("a small question while all processors are taken: %v", err)
-	}
-	db.lanes.did(question{ws.space.id, "given up"}, quickSteps, time.Now())
-	end()
-	if err := ws.asked(ended, t, "given up", few); !errors.Is(err, context.Canceled) || !isLong("given up", 0) {
-		t.Errorf("a question that was not asked is judged: %v", err)
 	}
 }
 

@@ -48,7 +48,7 @@ func TestOrganizationOverHTTP(t *testing.T) {
 		`{"limits":{"folder_children":0}}`:                    "from 1 to 1000",
 		`{"limits":{"dragons":1}}`:                            `unknown limit \"dragons\"`,
 		`{"features":{"dragons":true},"settings":{"x":true}}`: `unknown feature \"dragons\"; there are: teams; unknown setting \"x\"`,
-		`{"features":{"x":true},"limits":{"z":1}}`:            `unknown limit \"z\"; there are: folder_children; unknown feature \"x\"`,
+		`{"features":{"x":true},"limits":{"z":1}}`:            `unknown limit \"z\"; there are: folder_children, documents, bytes; unknown feature \"x\"`,
 		`{"frame_origins":["https://*.example.com"]}`:         `is no origin such as https://www.example.com`,
 		`{"frame_origins":["https://a.example;script-src"]}`:  `is no origin`,
 		`{"frame_origins":["https://a.example/","'self'"]}`:   `is no origin`,

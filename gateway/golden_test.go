@@ -140,6 +140,7 @@ func (g *golden) ask(t *testing.T, op *api.Operation, path string) {
 	t.Helper()
 	fmt.Fprintf(&g.text, "# %s %s %s\n", op.Name, op.Method, path)
 	madePID := regexp.MustCompile(`("pid":"|/shared/reports/)[A-Za-z0-9_-]{22}"`)
+	challenge := regexp.MustCompile(`[A-Z2-7]{26}\.\d+\.[\w-]{43}`)
 	for _, q := range g.questions(op, path) {
 		changes := slices.Clone(q.as)
 		asked := q.what + " " + q.target
@@ -158,7 +159,7 @@ func (g *golden) ask(t *testing.T, op *api.Operation, path string) {
 			}
 		}
 		headers = strings.Replace(headers, " Content-Type=application/json; charset=utf-8 Cache-Control=private, no-store", "", 1)
-		text := g.blanks.Fill(madePID.ReplaceAllString(fmt.Sprintf("> %s\n%d%s %s\n", asked, a.Code, headers, a.Body), "$1<pid>\""))
+		text := g.blanks.Fill(madePID.ReplaceAllString(fmt.Sprintf("> %s\n%d%s %s\n", asked, a.Code, headers, challenge.ReplaceAll(a.Body, []byte("<challenge>"))), "$1<pid>\""))
 		_, _ = timely.WriteString(&g.text, unneeded.ReplaceAllString(lasting.ReplaceAllString(text, `"may":"<until it ends>"`), `"unused_permissions":["<until it is used>"]`)) // to memory
 	}
 }

@@ -347,14 +347,14 @@ func TestKeyringPath(t *testing.T) {
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	c, err := config.Load(config.Source{
-		File:    write(t, "limits: {organization: 100/s, organization_quota: 1000000/d, key: off, in_flight: 64}"),
-		Environ: []string{"TENANTRY_LIMITS__KEY_QUOTA=5000/h", "TENANTRY_LIMITS__ADDRESS=7/s"},
+		File:    write(t, "limits: {organization: 100/s, organization_quota: 1000000/d, key: off, in_flight: 64, documents: 5, visitor: 2/s}"),
+		Environ: []string{"TENANTRY_LIMITS__KEY_QUOTA=5000/h", "TENANTRY_LIMITS__ADDRESS=7/s", "TENANTRY_LIMITS__BYTES=7"},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	shown, err := yaml.Marshal(c.Limits)
-	if want := "organization: 100/s\norganization_quota: 1000000/d\nkey: \"off\"\nkey_quota: 5000/h\naddress: 7/s\naddress_quota: \"off\"\nin_flight: 64\n"; err != nil || string(shown) != want {
+	if want := "organization: 100/s\norganization_quota: 1000000/d\nkey: \"off\"\nkey_quota: 5000/h\naddress: 7/s\naddress_quota: \"off\"\nvisitor: 2/s\nvisitor_quota: 1000/h\ndocuments: 5\nbytes: 7\nin_flight: 64\n"; err != nil || string(shown) != want {
 		t.Errorf("shown as\n%s%v, want\n%s", shown, err, want)
 	}
 	set := c.Limits.Set()

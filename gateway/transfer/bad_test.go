@@ -109,7 +109,7 @@ func TestBadLines(t *testing.T) {
 		{`{"kind":"custom_report","title":"x","class":"Contacts","visual":"cloud","input":{"a":{"rule":"open","value":""}}}`, "visual:unknown input.a.rule:unknown"},
 		{`{"kind":"custom_report","title":"x","class":"Contacts","child_reports":["0000000000000000000000ff"]}`, "child_reports:unknown"},
 		{`{"kind":"compliance_settings","enabled":"yes","lesson":[]}`, "enabled:type lesson:unknown"},
-		{`{"kind":"organization","name":"","features":{"magic":true},"limits":{"folder_children":0}}`, "features.magic:unknown limits.folder_children:type"},
+		{`{"kind":"organization","name":"","features":{"magic":true},"limits":{"folder_children":0}}`, "features.magic:unknown limits.folder_children:range"},
 		{`{"kind":"role","name":"Big Boss","permissions":["everything"]}`, "name:format permissions:unknown"},
 		{`{"kind":"role","name":"admin","permissions":["contacts"]}`, "name:forbidden"},
 		{`{"kind":"user","id":0,"name":"x","email":"x@example.com"}`, "id:range"},

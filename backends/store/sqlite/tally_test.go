@@ -84,7 +84,26 @@ func testTallyOfSharedTransactions(t *testing.T, shared bool) {
 	defer w.file.release()
 	db.writing <- struct{}{} // so that they share
 	const all = 20
+	waits := func(n int) {
+		for waiting := -1; waiting != n; {
+			db.line.mu.Lock()
+			waiting = len(db.line.jobs)
+			db.line.mu.Unlock()
+		}
+	}
 	errs := make(chan error, all)
+	gone, cancel := context.WithCancel(t.Context())
+	left, times := make(chan error), 0
+	go func() { // goes away once it is done for the second time, with savepoints, since others fail
+		left <- db.transact(gone, gone, 1, map[shelf]bool{}, func(c *conn) error {
+			c.tally[w.space.id] = c.tally[w.space.id].Plus(driver.Usage{Documents: 1})
+			if times++; times == 2 {
+				cancel()
+			}
+			return nil
+		})
+	}()
+	waits(1)
 	for i := range all {
 		writes := []driver.Write{person(c, i)}
 		if i%4 == 0 { // fails after its first document
@@ -92,15 +111,11 @@ func testTallyOfSharedTransactions(t *testing.T, shared bool) {
 		}
 		go func() { errs <- w.WriteWithin(context.WithoutCancel(t.Context()), writes, driver.Quota{}) }()
 	}
-	for {
-		db.line.mu.Lock()
-		n := len(db.line.jobs)
-		db.line.mu.Unlock()
-		if n == all {
-			break
-		}
-	}
+	waits(all + 1)
 	<-db.writing
+	if err := <-left; err == nil || times != 2 {
+		t.Errorf("who went away: %v, done %d times", err, times)
+	}
 	stored := int64(0)
 	for range all {
 		if err := <-errs; err == nil {

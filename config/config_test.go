@@ -176,6 +176,7 @@ func TestFaultsInWords(t *testing.T) {
 		{file: "trusted_proxies: [[a]]", want: []string{`trusted_proxies: must be a list of texts (FILE line 1)`}},
 		{file: "limits: {key: 100, key_quota: ''}", want: []string{
 			`limits.key: "100" is no limit; write it like 100/s, 6000/m, 20000/h, 100000/d, or off (FILE line 1)`, `limits.key_quota: write it like 100/s, 6000/m, 100000/d, or off (FILE line 1)`}},
+		{file: "limits: {documents: -1}", want: []string{`limits.documents: must be from 1 to 9007199254740991, or 0 for no limit (FILE line 1 says "-1")`}},
 		{file: "timeouts: soon", want: []string{"timeouts: is a section and no value; give what is in it, such as timeouts.idle (FILE line 1)"}},
 		{environ: "TENANTRY_LIMITS=off", want: []string{"limits: is a section and no value; give what is in it, such as limits.address (TENANTRY_LIMITS)"}},
 		{file: "- data\n", want: []string{"the settings: is a section and no value; give what is in it, such as admin (FILE line 1)"}},

@@ -1,6 +1,7 @@
 package field
 
 import (
+	"bytes"
 	"encoding/json"
 	"reflect"
 )
@@ -52,6 +53,43 @@ func SizeOf(value any) int {
 		return 8
 	}
 	return size
+}
+
+// Values returns how many values the record's value is as JSON, about; 0 where it is empty.
+func (f *Field) Values(rec any) int {
+	v := at(rec, f.Index)
+	if empty(v) {
+		return 0
+	}
+	if values, ok := v.Interface().(map[string]any); ok {
+		return ValuesOf(values)
+	}
+	switch v.Kind() {
+	case reflect.String, reflect.Bool:
+		return 1
+	case reflect.Slice:
+		return 1 + v.Len()
+	}
+	text := f.Append(nil, rec)
+	return 1 + bytes.Count(text, []byte(",")) + bytes.Count(text, []byte("[")) + bytes.Count(text, []byte("{"))
+}
+
+// ValuesOf returns how many values a value of a defined field is: each element, each member, and itself.
+func ValuesOf(value any) int {
+	n := 1
+	switch v := value.(type) {
+	case []any:
+		for i := range v {
+			n += ValuesOf(v[i])
+		}
+	case []string:
+		n += len(v)
+	case map[string]any:
+		for _, one := range v {
+			n += ValuesOf(one)
+		}
+	}
+	return n
 }
 
 // textSize returns how many bytes strictjson.AppendText writes of a text.

@@ -12,6 +12,10 @@ import (
 // values as they are kept. Twice the largest body holds whatever that brings, sealed values among it.
 const MaxRecord = 512 << 10
 
+// maxValues is how many values a record may have, so that its line, which has a few more, can be read again. No body that
+// makes one record has more.
+const maxValues = 1 << 16
+
 // Size returns how many bytes the record takes as JSON, and the field that takes most of them. Fields that
 // never travel do not count.
 func (r *Resource) Size(rec any) (size int, largest string) {
@@ -44,9 +48,24 @@ func (r *Resource) Size(rec any) (size int, largest string) {
 // besides, of values that are not among the record's yet.
 func (r *Resource) Fits(rec any, before, sealed int, errs *fault.List) {
 	size, largest := r.Size(rec)
+	if n := r.countValues(rec, size); n > maxValues {
+		errs.Add(largest, fault.Length, "the %s has %d values, most of them %s: a record has at most %d", strings.ReplaceAll(r.Name, "_", " "), n, largest, maxValues)
+		return
+	}
 	if size += sealed; size <= max(MaxRecord, before) {
 		return
 	}
 	errs.Add(largest, fault.Length, "the %s takes %d bytes, most of them %s: a record takes at most %d",
 		strings.ReplaceAll(r.Name, "_", " "), size, largest, MaxRecord)
+}
+
+// countValues returns how many values the record has as JSON, 0 where its size tells that there are not too many.
+func (r *Resource) countValues(rec any, size int) (n int) {
+	if size < 2*maxValues { // each takes two bytes at least
+		return 0
+	}
+	for i := range r.Fields {
+		n += r.Fields[i].Values(rec)
+	}
+	return n
 }

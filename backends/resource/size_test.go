@@ -3,6 +3,7 @@ package resource_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,6 +43,13 @@ func TestFits(t *testing.T) {
 	of := define(t)
 	rec := &tool{Values: map[string]any{"v": ""}}
 	empty, _ := of.Size(rec)
+	for n, want := range map[int]string{1<<16 - 8: "", 1 << 16: "values, most of them notes: a record has at most 65536"} {
+		var errs fault.List
+		of.Fits(&tool{Notes: map[string]any{"v": slices.Repeat([]any{json.Number("1")}, n)}}, 0, 0, &errs)
+		if (len(errs) == 0) != (want == "") || want != "" && !strings.HasSuffix(errs[0].Message, want) {
+			t.Errorf("%d values: %v", n, errs)
+		}
+	}
 	for _, c := range []struct {
 		more, before, sealed int
 		good                 bool

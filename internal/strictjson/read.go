@@ -16,8 +16,8 @@ import (
 const MaxDepth = 32
 
 // MaxValues is how many values a text may have that is read into a tree: each element, each
-// member, and what holds them.
-const MaxValues = 1 << 16
+// member, and what holds them. That is a few more than a record may have.
+const MaxValues = 1<<16 + 1<<10
 
 // Memory returns about how many bytes of memory a text of that many bytes takes until what is made of
 // it is stored: the text, its tree, the record, and what is written of that. Objects are among the values.

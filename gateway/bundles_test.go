@@ -347,7 +347,7 @@ func TestImport_TooMuch(t *testing.T) {
 	_, cookie := org.Person(t, "ada@example.com", func(u *control.NewUser) { u.Roles = []string{"admin"} })
 	a := org.Do(t, http.MethodPost, "/api/import", gatewaytest.Cookie(cookie), gatewaytest.Body("application/x-ndjson", strings.Repeat("{\"kind\":\"role\"}\n", 100_001)))
 	a = importEnded(t, org, gatewaytest.Cookie(cookie), a.Field("id").(string))
-	if said := fmt.Sprint(a.Field("message")); a.Field("state") != "refused" || !strings.Contains(said, "too many lines") || !strings.Contains(said, "line 100001") {
+	if said := fmt.Sprint(a.Field("message")); a.Field("state") != "refused" || !strings.Contains(said, "too many lines") || !strings.Contains(said, "32 MiB") || !strings.Contains(said, "; line ") {
 		t.Errorf("%s", a.Body)
 	}
 }

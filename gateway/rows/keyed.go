@@ -29,6 +29,9 @@ type keyed struct {
 // keyBatch is how many values of the key are looked up at a time: records that have them may be large.
 const keyBatch = 64
 
+// keyMemory is what is kept of a value of the key, in bytes: its digest, and the record that has it.
+const keyMemory = 64
+
 // findKeyed finds the stored records that rows may be. Texts that are indexed are looked up in
 // batches; for others the records are read once, as for fields that the organization defined,
 // which not every engine indexes. Memory holds a digest of each value in the file.
@@ -66,8 +69,8 @@ func (f *feed) findKeyed(ctx context.Context) error {
 			return nil
 		}
 		values[d] = true
-		if !indexed {
-			return nil
+		if err := f.into.Remember(keyMemory); err != nil || !indexed {
+			return err
 		}
 		if batch = append(batch, v.Text); len(batch) < keyBatch {
 			return nil

@@ -131,7 +131,7 @@ func (im *importer) reset() {
 	im.lineOf, im.claimed = map[string]map[key]int32{}, map[key]int32{}
 	im.digests, im.repeats = map[key]int32{}, map[int]int32{}
 	im.waiting, im.edges, im.folders = queue{of: map[string][]*entry{}}, nil, map[key]lying{}
-	im.tally, im.remembered = newTally(), 0
+	im.tally, im.remembered = newTally(), im.prepared
 }
 
 func (im *importer) report() Report {

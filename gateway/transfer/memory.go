@@ -15,6 +15,7 @@ const (
 
 // What one of these takes, in bytes, with its share of the table that it is in.
 const (
+	entryMemory = 512 // a line that defines something, whatever that is
 	knownMemory = 128 // the identity of a definition of which nothing else is kept
 	claimMemory = 32  // an identifier, a unique value or a digest
 	edgeMemory  = 80
@@ -24,6 +25,7 @@ const (
 
 // account is what a session keeps in memory. Its bounds are 0 where there are none.
 type account struct {
+	prepared                   int64 // of what is remembered, what a feed does
 	remembered, mostRemembered int64
 	defined, mostDefined       int64
 }

@@ -100,6 +100,12 @@ func (i *Into) Named(name string) *resource.Resource { return i.session.named[na
 // Workspace returns where the records of a resource are.
 func (i *Into) Workspace(r *resource.Resource) *store.Workspace { return i.session.workspace(r) }
 
+// Remember notes that a feed keeps so many bytes until the import ends. Error: ErrTooMany.
+func (i *Into) Remember(bytes int64) error {
+	i.session.prepared += bytes
+	return i.session.remember(bytes)
+}
+
 // Collect returns what read makes of the lines of a feed, without those of which it returns false, as texts.
 // Errors: those of the feed, and that they are more than memory shall hold.
 func (i *Into) Collect(ctx context.Context, f Feed, read func(*strictjson.Parser, Raw) (Line, bool)) ([]Line, error) {
@@ -115,7 +121,10 @@ func (i *Into) Collect(ctx context.Context, f Feed, read func(*strictjson.Parser
 		if found = append(found, l); len(found) > maxDefinitions {
 			return fmt.Errorf("%w: at most %d of kinds other than documents; line %d is beyond that", ErrTooMany, maxDefinitions, r.Number)
 		}
-		return i.session.define(strictjson.MemoryOf(l.Text) / 2) // its record takes about half of that
+		if err := i.session.define(entryMemory + strictjson.MemoryOf(l.Text)/3); err != nil { // its record takes a part of that
+			return fmt.Errorf("%w; line %d is beyond that", err, r.Number)
+		}
+		return nil
 	})
 	return found, err
 }

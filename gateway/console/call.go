@@ -76,7 +76,9 @@ func (a *reply) faults() []fault.Fault {
 const requestID = "X-Request-Id"
 
 // passed are the headers of a page's request that come along: who asks, from where, and through which proxy.
-var passed = []string{"Cookie", "Origin", "Sec-Fetch-Site", "X-Forwarded-For", "X-Forwarded-Host", "User-Agent", "Traceparent", "Tracestate", requestID} //nolint:gochecknoglobals // a constant
+var passed = []string{ //nolint:gochecknoglobals // a constant
+	"Cookie", "Origin", "Sec-Fetch-Site", "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "User-Agent", "Traceparent", "Tracestate", requestID,
+}
 
 // ask makes a call, and reads its answer.
 func (m *Module) ask(ctx context.Context, from *http.Request, q request) (reply, error) {

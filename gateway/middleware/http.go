@@ -7,9 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"net/http"
-	"net/netip"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -35,47 +33,6 @@ func requestID(r *http.Request) string {
 	binary.BigEndian.PutUint64(b[:], uint64(time.Now().UnixMilli())<<16)
 	_, _ = rand.Read(b[6:]) // never fails since Go 1.24
 	return hex.EncodeToString(b[:])
-}
-
-// peer returns the address at the other end of the connection.
-func peer(r *http.Request) netip.Addr {
-	ap, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return netip.Addr{}
-	}
-	return ap.Addr().Unmap()
-}
-
-func (p *Pipeline) trusts(addr netip.Addr) bool {
-	return slices.ContainsFunc(p.Proxies, func(network netip.Prefix) bool { return network.Contains(addr) })
-}
-
-// host returns the host name asked for. X-Forwarded-Host counts only from a trusted proxy.
-func (p *Pipeline) host(r *http.Request) string {
-	if len(p.Proxies) > 0 {
-		if forwarded := r.Header.Values("X-Forwarded-Host"); len(forwarded) == 1 && p.trusts(peer(r)) {
-			return forwarded[0]
-		}
-	}
-	return r.Host
-}
-
-// remote returns the caller's address: the last one in X-Forwarded-For that is no trusted
-// proxy, where the connection comes from one; else the connection's own.
-func (p *Pipeline) remote(r *http.Request) netip.Addr {
-	addr := peer(r)
-	if len(p.Proxies) == 0 {
-		return addr
-	}
-	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
-	for i := len(hops) - 1; i >= 0 && p.trusts(addr); i-- {
-		next, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
-		if err != nil {
-			break
-		}
-		addr = next.Unmap()
-	}
-	return addr
 }
 
 // prefersStrict reports whether the caller asked for strict handling (RFC 7240).

@@ -134,6 +134,7 @@ return 0
 type attempt struct {
 	s                                *Service
 	address, person, tries, familiar string // names in Redis
+	placed                           bool   // the caller has an address
 	counted                          bool   // against the person
 }
 
@@ -150,7 +151,7 @@ func (s *Service) named(t *tenants.Tenant, email string, remote netip.Addr) *att
 	sum := sha256.Sum256([]byte(t.RedisPrefix() + people.EmailKey(email)))
 	prefix, who, from := s.dir.RedisPrefix()+"signin:", hex.EncodeToString(sum[:]), limits.Network(remote).String()
 	return &attempt{
-		s: s, address: prefix + "a:" + from, person: prefix + "u:" + who,
+		s: s, placed: remote.IsValid(), address: prefix + "a:" + from, person: prefix + "u:" + who,
 		tries: prefix + "t:" + who + ":" + from, familiar: prefix + "f:" + who + ":" + from,
 	}
 }
@@ -172,13 +173,15 @@ func (a *attempt) count(ctx context.Context, names ...string) error {
 	return nil
 }
 
-// succeeded takes the attempt back and makes the address familiar. It may fail: then the
-// attempt counts until it is forgotten.
+// succeeded takes the attempt back and makes the address familiar, where there is one: callers without share a name, and
+// one of them must not vouch for the others. It may fail: then the attempt counts until it is forgotten.
 func (a *attempt) succeeded(ctx context.Context) {
 	a.takeBack(ctx)
 	pipe := a.s.redis.Pipeline()
 	pipe.Del(ctx, a.tries)
-	pipe.Set(ctx, a.familiar, 1, familiarFor)
+	if a.placed {
+		pipe.Set(ctx, a.familiar, 1, familiarFor)
+	}
 	_, _ = pipe.Exec(ctx)
 }
 

@@ -240,3 +240,25 @@ func TestThrottleSurvivesGarbage(t *testing.T) {
 	}
 	d.opens(t, "192.0.2.1")
 }
+
+// TestNobodyVouchesForCallersWithoutAnAddress: they share one name, so a sign-in of one makes the others no familiar ones.
+func TestNobodyVouchesForCallersWithoutAnAddress(t *testing.T) {
+	t.Parallel()
+	d := newDoor(t, sessions.Throttle{PerPerson: 3})
+	d.Clock.Freeze()
+	try := func(pass string) error {
+		_, err := d.Sessions.SignIn(t.Context(), d.tenant, d.email, secret.New(pass), netip.Addr{})
+		return err
+	}
+	if err := try(password); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := try("a wrong password"); !errors.Is(err, tenants.ErrDenied) {
+			t.Fatal(err)
+		}
+	}
+	if err := try("a wrong password"); !errors.Is(err, sessions.ErrThrottled) {
+		t.Errorf("a fourth attempt: %v", err)
+	}
+}

@@ -43,6 +43,8 @@ type Config struct {
 	Backends map[string]Backend `yaml:"backends"`
 	Store    string             `yaml:"store"`
 	Control  string             `yaml:"control"`
+	// Doubts are what is seldom meant of the settings. Load finds them.
+	Doubts []Doubt `yaml:"-" json:"-"`
 	// Engines are what a backend may name. They are the program's: no source gives them.
 	Engines map[string]Engine `yaml:"-" json:"-"`
 

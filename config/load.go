@@ -37,17 +37,24 @@ type Source struct {
 	Flags   map[string]string // by dotted name; only those that were given
 	// Descriptors is how many files and sockets the process may have open; 0: what the system says.
 	Descriptors uint64
+	// Memory is how many bytes of it the process may use; 0: what the system says.
+	Memory uint64
 }
 
 // Load reads the settings. The error joins every fault, each naming its setting, where it
-// was given and, unless it is a secret, what.
+// was given and, unless it is a secret, what. What is seldom meant, and harmless, is in Config.Doubts.
 func Load(src Source) (Config, error) {
 	c, l := Default(), loader{given: map[string]origin{}}
 	c.Backends = map[string]Backend{} // whoever names some means these
 	root := reflect.ValueOf(&c).Elem()
 	unread := l.file(root, src.File)
+	var links []string
 	for _, variable := range src.Environ {
 		name, value, _ := strings.Cut(variable, "=")
+		if serviceLink.MatchString(variable) {
+			links = append(links, name)
+			continue
+		}
 		if low, ours := strings.CutPrefix(name, EnvPrefix); ours && !strings.HasPrefix(name, TestEnvPrefix) {
 			l.put(root, "", strings.Split(strings.ToLower(low), "__"), &yaml.Node{Kind: yaml.ScalarNode, Value: value}, name)
 		}
@@ -59,7 +66,9 @@ func Load(src Source) (Config, error) {
 	c.complete(descriptors)
 	if unread == nil { // without the file nobody knows what holds together
 		c.check(descriptors, l.fault)
+		c.doubt(cmp.Or(src.Memory, memoryLimit()), l.fault)
 	}
+	c.linked(links)
 	slices.SortFunc(l.faults, func(a, b fault) int { return strings.Compare(a.Error(), b.Error()) })
 	all := []error{unread}
 	for _, f := range l.faults {

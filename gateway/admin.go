@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"tenantry/backends/store"
 	"tenantry/crypto/secret"
 )
 
@@ -95,14 +97,18 @@ func (a *App) isOurs(r *http.Request) bool {
 }
 
 // readiness names what is down. Without the control backend nobody can be told apart, so
-// the gateway takes no requests. Without Redis keys are looked up in the store, and another
+// the gateway takes no requests. Where that can be read, and not written, what only reads still works, and nothing else
+// could take the requests: the gateway is degraded, and goes on. Without Redis keys are looked up in the store, and another
 // backend is missed by its own organizations alone: then it is degraded, and goes on.
 func (a *App) readiness(ctx context.Context) (int, map[string]any) {
 	checks := map[string]string{"server": "ok"}
 	status := "ok"
 	judge := func(name string, err error) {
 		checks[name] = "ok"
-		if err != nil {
+		switch {
+		case errors.Is(err, store.ErrReadOnly):
+			checks[name], status = "read-only", "degraded"
+		case err != nil:
 			checks[name], status = "down", "degraded"
 		}
 		a.tell(ctx, name, err)
@@ -114,6 +120,11 @@ func (a *App) readiness(ctx context.Context) (int, map[string]any) {
 		redis <- a.redis.Ping(ctx).Err()
 	}()
 	wrong := a.checkBackends(ctx, checkTimeout)
+	if err := wrong[a.cfg.Control]; errors.Is(err, store.ErrReadOnly) {
+		if _, unread := a.directory.List(ctx, "", 1); unread != nil { // nor can it be read
+			wrong[a.cfg.Control] = fmt.Errorf("%w: %w", store.ErrUnavailable, unread)
+		}
+	}
 	for _, name := range a.store.Backends() {
 		check := "store"
 		if name != a.cfg.Control {
@@ -129,7 +140,7 @@ func (a *App) readiness(ctx context.Context) (int, map[string]any) {
 	if !a.ready.Load() {
 		checks["server"] = "starting or stopping"
 	}
-	if checks["server"] != "ok" || checks["store"] != "ok" {
+	if checks["server"] != "ok" || checks["store"] == "down" {
 		status, code = "failed", http.StatusServiceUnavailable
 	}
 	return code, map[string]any{"status": status, "checks": checks}

@@ -35,7 +35,7 @@ func (s *Services) noteDamage(d store.Damage, whole bool) {
 		return
 	}
 	s.measured.damaged.WithLabelValues(d.Backend, slug).Set(1)
-	s.log.ErrorContext(ctx, "an organization's data is damaged or missing", "backend", d.Backend, "org", slug, "file", d.File, "reason", d.Reason)
+	s.log.ErrorContext(ctx, "an organization's data is damaged or missing", "backend", d.Backend, "org", slug, "file", d.File, "reason", d.Reason, "writes_refused", d.Corrupt)
 }
 
 // noteUnreadable tells of a record that cannot be read.
@@ -144,7 +144,9 @@ func (s *Services) examineOne(ctx context.Context, e *examination, org *tenants.
 	switch {
 	case err == nil:
 	case errors.As(err, &damage):
-		e.wrong(what, where+": "+damage.Reason, "the others are not concerned")
+		e.wrong(what, where+": "+damage.Reason,
+			"until then writes to the file, of every organization in it, are refused; put it back without the -wal and -shm of the damaged one. "+
+				"Other files are not concerned")
 	case errors.Is(err, context.DeadlineExceeded):
 		e.warn(what, fmt.Sprintf("%s: not read whole within %s", where, examineTimeout), "")
 	default:

@@ -78,7 +78,11 @@ func (s *Services) examineBackend(ctx context.Context, e *examination, name stri
 		if errors.Is(failure, context.DeadlineExceeded) {
 			says = fmt.Sprintf("no answer within %s", checkTimeout)
 		}
-		e.wrong(what, fmt.Sprintf("%s: cannot read and write: %s", use, says), "see whether the server runs and can be reached, and the disk has room")
+		cannot := "read and write"
+		if errors.Is(failure, store.ErrReadOnly) {
+			cannot = "write"
+		}
+		e.wrong(what, fmt.Sprintf("%s: cannot %s: %s", use, cannot, says), "see whether the server runs and can be reached, and the disk has room")
 		s.inspectBackend(ctx, e, name)
 		return
 	}

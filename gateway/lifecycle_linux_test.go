@@ -17,6 +17,7 @@ import (
 
 	"tenantry/config"
 	"tenantry/gateway"
+	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
 	"tenantry/tenants"
 )
@@ -134,7 +135,19 @@ func checkDiskFull(t *testing.T, folder string, fill, free func()) {
 		}
 		read("without room")
 	}
+	// Who takes the gateway away from its callers would take the reads.
+	if code, r := ready(t, g); code != http.StatusOK || r.Status != "degraded" || r.Checks["store"] != "read-only" {
+		t.Errorf("ready without room: %d %+v", code, r)
+	}
+	if found := findings(t, g, control.Examination{Quick: true}); !slices.ContainsFunc(found, func(f control.Finding) bool {
+		return f.Verdict == control.Wrong && strings.Contains(f.Says, "cannot write: ")
+	}) {
+		t.Errorf("doctor without room: %+v", found)
+	}
 	free()
+	if code, r := ready(t, g); code != http.StatusOK || r.Status != "ok" {
+		t.Errorf("ready with room again: %d %+v", code, r)
+	}
 	if a := create(6); a.Code != http.StatusOK {
 		t.Errorf("writing with room again: %d %s", a.Code, a.Body)
 	}

@@ -172,8 +172,12 @@ func Unavailable(err error) *Problem {
 		Code: http.StatusServiceUnavailable, Message: "The service is temporarily unavailable, please retry later",
 		RetryAfter: 2 * time.Second, Err: err,
 	}
-	if errors.Is(err, store.ErrSlow) {
+	switch {
+	case errors.Is(err, store.ErrSlow):
 		p.Reason = "stopped at its time limit" // which is no outage
+	case errors.Is(err, store.ErrReadOnly):
+		p.Message = "The data is damaged: it can be read as far as possible, but not changed until it has been restored"
+		p.Reason, p.RetryAfter = "cannot be written", time.Minute
 	}
 	return p
 }

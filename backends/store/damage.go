@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"tenantry/backends/store/driver"
 )
@@ -18,6 +19,8 @@ type Damage struct {
 	Org     int64 // 0: the control workspace
 	File    string
 	Reason  string
+	// Corrupt: the file is there, and not whole. What is written to it is lost once it is put back.
+	Corrupt bool
 }
 
 // DamagedError says that an organization's data is missing or cannot be read. It is an ErrUnavailable.
@@ -27,6 +30,7 @@ type DamagedError = driver.DamagedError
 type damages struct {
 	mu   sync.Mutex
 	all  map[place]Damage
+	any  atomic.Bool                // there are some
 	tell func(d Damage, whole bool) // nil: nobody is told
 }
 
@@ -50,17 +54,39 @@ func (s *Store) damage(at place, org int64, err error) {
 	if err == nil || !errors.As(err, &found) {
 		return
 	}
-	d := Damage{Backend: at.backend, Org: org, Reason: found.Reason}
+	d := Damage{Backend: at.backend, Org: org, Reason: found.Reason, Corrupt: found.Err != nil}
 	if x, ok := able[driver.Examiner](s, at.backend); ok {
 		d.File = x.Place(at.workspace)
 	}
 	s.damages.mu.Lock()
 	_, known := s.damages.all[at]
 	s.damages.all[at] = d
+	s.damages.any.Store(true)
 	s.damages.mu.Unlock()
 	if !known && s.damages.tell != nil {
 		s.damages.tell(d, false)
 	}
+}
+
+// writable returns an error where the file of a workspace is known to be damaged, by whomever in it that was found: the
+// write would be acknowledged, and lost once the file is put back from a backup. Error: ErrReadOnly.
+func (s *Store) writable(at place) error {
+	if !s.damages.any.Load() {
+		return nil
+	}
+	x, ok := able[driver.Examiner](s, at.backend)
+	if !ok {
+		return nil
+	}
+	file := x.Place(at.workspace)
+	s.damages.mu.Lock()
+	defer s.damages.mu.Unlock()
+	for _, d := range s.damages.all {
+		if d.Corrupt && d.Backend == at.backend && d.File == file {
+			return fmt.Errorf("%w: %w: the file %s is damaged; put it back from a backup", ErrUnavailable, ErrReadOnly, file)
+		}
+	}
+	return nil
 }
 
 // whole forgets the damage of a workspace that has been looked at, and tells of it.
@@ -68,6 +94,7 @@ func (s *Store) whole(at place) {
 	s.damages.mu.Lock()
 	d, known := s.damages.all[at]
 	delete(s.damages.all, at)
+	s.damages.any.Store(len(s.damages.all) > 0)
 	s.damages.mu.Unlock()
 	if known && s.damages.tell != nil {
 		s.damages.tell(d, true)
@@ -91,7 +118,7 @@ func (s *Store) Look(org int64, backend string) {
 func (s *Store) Examine(ctx context.Context, org int64, p Placement) (documents int64, err error) {
 	at := place{backend: p.backend(), workspace: workspaceName(org)}
 	if x, ok := able[driver.Examiner](s, at.backend); ok {
-		if err := x.Examine(ctx, at.workspace); err != nil {
+		if err := x.Examine(ctx, at.workspace, s.writable(at) != nil); err != nil {
 			s.damage(at, org, err)
 			return 0, err
 		}

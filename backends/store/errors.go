@@ -17,6 +17,8 @@ var (
 	ErrConflict = errors.New("changed by somebody else meanwhile")
 	// ErrUnavailable: the store cannot answer now; the same call may work later.
 	ErrUnavailable = driver.ErrUnavailable
+	// ErrReadOnly: what is there can be read, and nothing can be written now. It is an ErrUnavailable.
+	ErrReadOnly = driver.ErrReadOnly
 	// ErrSlow: the call was ended by its deadline by an engine that is there. It is a context.DeadlineExceeded.
 	ErrSlow = driver.ErrSlow
 	// ErrForeign: what lies in the workspace belongs to another organization or installation,

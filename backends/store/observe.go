@@ -130,7 +130,10 @@ func (o *observed) WriteWithin(ctx context.Context, writes []driver.Write, q dri
 
 func (o *observed) write(ctx context.Context, writes []driver.Write, write func(context.Context, []driver.Write) error) error {
 	began := time.Now()
-	err := write(ctx, writes)
+	err := o.store.writable(o.at)
+	if err == nil {
+		err = write(ctx, writes)
+	}
 	var c *driver.Collection
 	if len(writes) == 1 {
 		c = writes[0].Collection
@@ -162,6 +165,9 @@ func (o *observed) measure(ctx context.Context, operation string, measure func(d
 
 func (o *observed) Counter(ctx context.Context, name string, add, atLeast int64) (int64, error) {
 	began := time.Now()
+	if err := o.store.writable(o.at); err != nil {
+		return 0, err
+	}
 	n, err := o.Workspace.Counter(ctx, name, add, atLeast)
 	o.done(ctx, "counter", nil, began, err)
 	return n, err

@@ -319,6 +319,11 @@ func (s *Store) openAnew(ctx context.Context, backend string, o driver.Opening, 
 			return nil, fmt.Errorf("opening workspace %s: %w", o.Workspace, err)
 		}
 	}
+	if make {
+		if err := s.writable(at); err != nil {
+			return nil, fmt.Errorf("making workspace %s: %w", o.Workspace, err)
+		}
+	}
 	drv, err := engine.Open(ctx, o)
 	if err != nil {
 		s.damage(at, orgOf(o.Workspace), err)

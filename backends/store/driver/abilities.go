@@ -30,8 +30,9 @@ type Examiner interface {
 	Place(workspace string) string
 	// Missing returns a *DamagedError where the file is not there, or lacks the workspace. It costs a look.
 	Missing(workspace string) error
-	// Examine reads the whole file. Errors: *DamagedError with the first fault; the context's own.
-	Examine(ctx context.Context, workspace string) error
+	// Examine reads the whole file: again, where it was found whole lately, only if anew is set. Errors: *DamagedError
+	// with the first fault; the context's own.
+	Examine(ctx context.Context, workspace string, anew bool) error
 }
 
 // Sizer is an engine that can tell how much room a workspace takes.

@@ -4,7 +4,7 @@ package driver
 // workspace alone, and is an ErrUnavailable: nobody takes it for a refusal, or for nothing there.
 type DamagedError struct {
 	Reason string // names the file
-	Err    error  // the engine's own error; may be nil
+	Err    error  // the engine's own error; nil where the file is not there, or empty
 }
 
 func (e *DamagedError) Error() string { return e.Reason }

@@ -28,7 +28,7 @@ type Engine interface {
 	// Resident tells of one; it has no owner also where there is no such workspace. Nothing is
 	// changed. Error: ErrUnavailable.
 	Resident(ctx context.Context, workspace string) (Resident, error)
-	// Check reports whether the engine can read and write now.
+	// Check reports whether the engine can read and write now. Errors: ErrUnavailable, in it ErrReadOnly where only writes fail.
 	Check(ctx context.Context) error
 	// Close waits for running calls and releases everything.
 	Close() error
@@ -378,6 +378,9 @@ func (e *ConflictError) Error() string {
 var (
 	// ErrUnavailable: the engine cannot be reached or cannot take this now (disk full, lock held, shut down). Trying later may help.
 	ErrUnavailable = errors.New("the store is unavailable")
+	// ErrReadOnly: what is there can be read, and nothing can be written: the disk is full, or the file is damaged. It
+	// comes with ErrUnavailable.
+	ErrReadOnly = errors.New("the store cannot be written now")
 	// ErrSlow: the question was ended by its deadline, while the engine was at work or had others to answer
 	// first. It comes with context.DeadlineExceeded, and is no outage.
 	ErrSlow = errors.New("the question took longer than it may")

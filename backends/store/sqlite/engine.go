@@ -14,6 +14,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"tenantry/backends/store/driver"
@@ -292,10 +293,14 @@ func (e *Engine) Check(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := probe(e.opts.Dir); err != nil {
-		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	err := probe(e.opts.Dir)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG), errors.Is(err, syscall.EROFS):
+		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrReadOnly, err)
 	}
-	return nil
+	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
 func probe(dir string) (err error) {

@@ -94,15 +94,18 @@ func (e *Engine) Size(ctx context.Context, name string) (bytes int64, err error)
 }
 
 // Examine reads the whole database over a connection of its own and checks that it is whole, with
-// all indexes. It changes nothing.
-func (e *Engine) Examine(ctx context.Context, name string) error {
+// all indexes. It changes nothing. A file of several organizations that was found whole lately is read again only anew.
+func (e *Engine) Examine(ctx context.Context, name string, anew bool) error {
 	if e.closed.Load() {
 		return errClosed
 	}
 	err, path := e.Missing(name), e.Place(name)
 	f := e.files.Get(strings.TrimSuffix(filepath.Base(path), ".db"))
+	if f != nil {
+		f.dropAstray() // what was put back is looked at, and not what it replaces
+	}
 	e.mu.Lock()
-	lately := f != nil && isShared(f.name) && time.Since(f.examined) < examinedFor
+	lately := !anew && f != nil && isShared(f.name) && time.Since(f.examined) < examinedFor
 	e.mu.Unlock()
 	switch {
 	case err != nil:

@@ -105,7 +105,8 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []api.Operati
 		}
 		return document.JSON()
 	})
-	engine.GET(documentRoute, func(c *gin.Context) { pipeline.Observe("openapi", c.Writer, c.Request, serveDocument) })
+	counted := pipeline.Counted(serveDocument) // of 700 KB
+	engine.GET(documentRoute, func(c *gin.Context) { pipeline.Observe("openapi", c.Writer, c.Request, counted) })
 	allowed[documentRoute] = []string{http.MethodGet}
 	pages.Serve(rows, engine)
 	engine.NoMethod(func(c *gin.Context) { refuseMethod(pipeline, c, allowed, open) })

@@ -236,6 +236,7 @@ func (s *Services) Close() error {
 		s.usage.Flush(ctx)
 	}
 	commands.Wait() // they need everything below
+	s.audit.Settle(ctx, 0)
 	var errs []error
 	if s.announcer != nil {
 		errs = append(errs, s.announcer.Close())

@@ -20,14 +20,15 @@ func TestNoAddressOpensNoList(t *testing.T) {
 	inner := acme.KeyWith(t, func(k *control.NewKey) {
 		k.Permissions, k.AllowIPs = names(tenants.AllPermissions()), []string{"127.0.0.0/8", "198.51.100.0/24"}
 	}).Token
+	// Whoever is let in is told that there is no such field.
 	const reveal = "/api/contacts/0000000000000000000000c1/reveal-secret?field=x"
 	for _, test := range []struct {
 		header, value, remote string
 		code                  int
 	}{
-		{"", "", "127.0.0.1", http.StatusOK}, // the proxy's own call
-		{"X-Forwarded-For", "198.51.100.7:51234", "198.51.100.7", http.StatusOK},
-		{"Forwarded", `for="198.51.100.7:51234"`, "198.51.100.7", http.StatusOK},
+		{"", "", "127.0.0.1", http.StatusUnprocessableEntity}, // the proxy's own call
+		{"X-Forwarded-For", "198.51.100.7:51234", "198.51.100.7", http.StatusUnprocessableEntity},
+		{"Forwarded", `for="198.51.100.7:51234"`, "198.51.100.7", http.StatusUnprocessableEntity},
 		{"X-Forwarded-For", "203.0.113.9:51234", "203.0.113.9", http.StatusForbidden},
 		{"X-Forwarded-For", "[2001:db8::1]:443", "2001:db8::1", http.StatusForbidden},
 		{"X-Forwarded-For", "unknown", "", http.StatusForbidden},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 
 	"tenantry/crypto/passwords"
@@ -88,8 +89,12 @@ func (s *Services) fileHost(t *tenants.Tenant) string {
 
 // newConsole makes the pages. cookie is the name of the session cookie.
 func (s *Services) newConsole(cookie string, p *middleware.Pipeline) (*console.Module, error) {
+	visit := func(r *http.Request) (console.Visitor, error) {
+		v, err := p.Visit(r)
+		return console.Visitor(v), err
+	}
 	return console.New(console.Deps{
-		Sessions: s.sessions, People: s.people, Reports: s.reports, Visit: p.Visit, Resolve: p.Tenant, Static: middleware.Static, BaseURL: s.baseURL,
+		Sessions: s.sessions, People: s.people, Reports: s.reports, Visit: visit, Resolve: p.Tenant, Static: middleware.Static, BaseURL: s.baseURL,
 		Cookie: cookie, Secure: strings.HasPrefix(s.baseURL("x"), "https:"), Now: s.now, Log: s.log,
 	})
 }

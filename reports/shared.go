@@ -194,8 +194,11 @@ func (r *reading) shows(other *reading) bool {
 
 // bundle finds the report of the pid in the scope of its own teams and the request's.
 func (m *Module) bundle(ctx context.Context, t *tenants.Tenant, r SharedRequest) (*bundle, error) {
-	if t.Workspace() == nil || !plainText(r.PID) {
+	if !plainText(r.PID) {
 		return nil, NotFoundProblem()
+	}
+	if t.Workspace() == nil { // nobody's organization takes as long to say so as one without the report
+		return nil, cmp.Or[error](t.Absent(ctx), NotFoundProblem())
 	}
 	a := m.readAhead(ctx, t, &r)
 	if errors.Is(a.rootErr, store.ErrNotFound) {

@@ -349,9 +349,25 @@ func (d *Directory) Nobody(host string) *Tenant {
 	slug, _ := hostSlug(host, d.base)
 	const noPartition = -1 // numbers of organizations begin at 1
 	return &Tenant{
-		Org: Organization{Slug: slug, State: Removed}, people: d.control.Partition(noPartition),
+		Org: Organization{Meta: store.Meta{ID: "?" + slug}, Slug: slug, State: Removed}, people: d.control.Partition(noPartition),
 		prefix: redisPrefix(d.installation, "?"+slug), // no identity begins so
+		absent: func(ctx context.Context) error {
+			_, err := d.orgs.First(ctx, store.Query{Filter: store.Eq("org_id", int64(noPartition))})
+			if errors.Is(err, store.ErrNotFound) {
+				return nil
+			}
+			return err
+		},
 	}
+}
+
+// Absent looks up a document of an organization that has none (see Directory.Nobody), which costs what it costs one that
+// does not have this document. Of others it does nothing. Error: ErrUnavailable.
+func (t *Tenant) Absent(ctx context.Context) error {
+	if t.absent == nil {
+		return nil
+	}
+	return t.absent(ctx)
 }
 
 // Forget makes what is cached about an organization void: the next Resolve reads again.

@@ -3,6 +3,7 @@
 package tenants
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -152,7 +153,8 @@ type Tenant struct {
 	slug      *string // of all who know the organization
 	workspace *store.Workspace
 	people    *store.Workspace
-	prefix    string // of names in Redis
+	prefix    string                      // of names in Redis
+	absent    func(context.Context) error // see Absent; nil: the organization has documents
 }
 
 // Workspace returns the organization's documents, unscoped.

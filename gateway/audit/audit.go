@@ -37,7 +37,10 @@ const (
 )
 
 // Log writes, reads and serves audit logs. Safe for concurrent use.
-type Log struct{ kind *resource.Of[Record] }
+type Log struct {
+	kind  *resource.Of[Record]
+	later later
+}
 
 // New declares the record.
 func New() *Log {
@@ -47,7 +50,7 @@ func New() *Log {
 		spec.Indexes = append(spec.Indexes, store.Index{Fields: []string{asked, "created_at"}})
 		spec.Access = append(spec.Access, store.Access{Where: []string{asked}, Sort: []string{"created_at"}})
 	}
-	return &Log{resource.Must(resource.Options[Record]{Traits: resource.Traits{Name: "audit_record", Travels: "id created_at"}, Spec: spec})}
+	return &Log{kind: resource.Must(resource.Options[Record]{Traits: resource.Traits{Name: "audit_record", Travels: "id created_at"}, Spec: spec})}
 }
 
 // Kept returns what is stored. It does not travel: it tells of this organization's past.
@@ -56,10 +59,14 @@ func (l *Log) Kept() []resource.Kept { return []resource.Kept{l.kind.Kind} }
 // Operations returns the rows. The log tells of everything, whoever may see that: callers who are limited
 // to teams are refused.
 func (l *Log) Operations() []api.Operation {
-	return crud.Rows(l.kind, crud.Options[Record]{
+	rows := crud.Rows(l.kind, crud.Options[Record]{
 		Path: "/api/audit", Things: "Audit Records", Tag: "Audit", Read: api.Needs(tenants.ViewAudit).Unlimited(), Sort: "-created_at,-id",
 		Export: true, Without: []string{"create", "update", "delete"},
 	})
+	for i := range rows {
+		rows[i] = l.settled(rows[i])
+	}
+	return rows
 }
 
 // Spec returns the declaration, for the store.
@@ -108,5 +115,6 @@ func (r *Record) index() {
 
 // Recent returns records, the newest first, at most limit, after the first offset ones.
 func (l *Log) Recent(ctx context.Context, ws *store.Workspace, limit, offset int) ([]Record, error) {
+	l.Settle(ctx, ws.Org())
 	return l.kind.In(ws).Find(ctx, store.Query{Sort: []store.Order{store.Desc("created_at"), store.Desc("id")}, Limit: limit, Offset: offset})
 }

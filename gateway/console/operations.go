@@ -25,11 +25,10 @@ type Deps struct {
 	Sessions *sessions.Service
 	People   *people.Service
 	Reports  *reports.Module
-	// Visit leads to the organization of a request and counts it. An *api.Problem says that it
-	// is over a limit; then there is an organization too.
-	Visit func(r *http.Request) (*tenants.Tenant, error)
-	// Resolve leads to it too, for a page that is the same for every host: counting it would tell
-	// which organizations there are.
+	// Visit leads to the organization of a request and to who asks, and counts it: nobody's organization, besides
+	// tenants.ErrUnknownTenant, where the host leads to none. An *api.Problem says that it is over a limit.
+	Visit func(r *http.Request) (Visitor, error)
+	// Resolve leads to the organization alone, for a small page that is the same for every host.
 	Resolve func(r *http.Request) (*tenants.Tenant, error)
 	// Static makes a handler of content that stays the same.
 	Static  func(contentType string, content func() []byte) http.Handler
@@ -38,6 +37,14 @@ type Deps struct {
 	Secure  bool   // served over TLS
 	Now     func() time.Time
 	Log     *slog.Logger
+}
+
+// Visitor is who asks for a page. Person is who is signed in; where that is nobody, Err is tenants.ErrDenied, or why it
+// cannot be told.
+type Visitor struct {
+	Tenant *tenants.Tenant
+	Person *tenants.Principal
+	Err    error
 }
 
 // Module is the console. Safe for concurrent use.

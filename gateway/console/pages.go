@@ -65,7 +65,8 @@ func (m *Module) routes() error {
 	mux.HandleFunc("POST /welcome", m.linkForm("passwords.create", m.showWelcome, "token", "password"))
 	mux.HandleFunc("GET /do/{operation}", m.signedIn(m.doPage))
 	mux.HandleFunc("POST /do/{operation}", m.signedIn(m.doIt))
-	shared, others := timed(m.tenantPage(m.reportPage, m.reportOfNobody)), timed(m.signedIn(m.sitePage))
+	report := func(w http.ResponseWriter, r *http.Request, v Visitor, _ error) { m.reportPage(w, r, v.Tenant) }
+	shared, others := timed(m.visited(report)), timed(m.signedIn(m.sitePage))
 	mux.HandleFunc("GET /shared/reports/{pid}", shared)
 	mux.HandleFunc("GET /shared/reports/{pid}/{report_id}", shared)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -150,21 +151,20 @@ func (m *Module) stranger(title string) stranger {
 	return stranger{frame{Title: title}, m.BaseURL("<organization>")}
 }
 
-// tenantPage finds the organization first; nobody answers where there is none.
-func (m *Module) tenantPage(page func(http.ResponseWriter, *http.Request, *tenants.Tenant), nobody func(http.ResponseWriter, *http.Request, error)) http.HandlerFunc {
+// visited finds the organization and who asks. Where there is none, the page is told so, and has nobody's: what it
+// answers then is what an organization answers to a stranger.
+func (m *Module) visited(page func(w http.ResponseWriter, r *http.Request, v Visitor, unknown error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		t, err := m.Visit(r)
+		v, err := m.Visit(r)
 		var refused *api.Problem
 		switch {
-		case errors.Is(err, tenants.ErrUnknownTenant):
-			nobody(w, r, err)
+		case err == nil, errors.Is(err, tenants.ErrUnknownTenant):
+			page(w, r, v, err)
 		case errors.As(err, &refused):
 			m.refuse(w, r, refused)
-		case err != nil:
+		default:
 			m.Log.WarnContext(r.Context(), "a page is unavailable", "error", err)
 			m.unavailable(w, "")
-		default:
-			page(w, r, t)
 		}
 	}
 }

@@ -104,15 +104,6 @@ func timed(page http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// reportOfNobody answers as an organization does that has no such report.
-func (m *Module) reportOfNobody(w http.ResponseWriter, r *http.Request, _ error) {
-	if _, _, err := address(r.URL.RawQuery); err != nil {
-		m.incomplete(w)
-		return
-	}
-	m.noReport(w, reports.NotFoundProblem())
-}
-
 func (m *Module) incomplete(w http.ResponseWriter) {
 	m.message(w, http.StatusBadRequest, "", "The address is not complete", "Copy the whole link and try again.")
 }
@@ -121,6 +112,7 @@ func (m *Module) noReport(w http.ResponseWriter, p *api.Problem) {
 	m.message(w, http.StatusNotFound, "", "There is no such report", p.Message+".")
 }
 
+// reportPage shows a shared report. Nobody's organization has none.
 func (m *Module) reportPage(w http.ResponseWriter, r *http.Request, t *tenants.Tenant) {
 	query, teams, err := address(r.URL.RawQuery)
 	if err != nil {

@@ -38,35 +38,24 @@ func (m *Module) forAll(page func(http.ResponseWriter, *http.Request, chrome)) h
 	open := m.anyPage(func(w http.ResponseWriter, r *http.Request, organization string) {
 		page(w, r, chrome{frame: frame{Organization: organization}})
 	})
-	visitors := m.visiting(func(v *visit) { page(v.w, v.r, v.chrome("")) }, open, func(w http.ResponseWriter, r *http.Request, _ error) { open(w, r) })
-	return func(w http.ResponseWriter, r *http.Request) {
-		if _, err := r.Cookie(m.Cookie); err != nil {
-			open(w, r)
-			return
-		}
-		visitors(w, r)
-	}
+	return m.visiting(func(v *visit) { page(v.w, v.r, v.chrome("")) }, open, func(w http.ResponseWriter, r *http.Request, _ error) { open(w, r) })
 }
 
 // visiting finds who is signed in; strangers answers who is not, nobody where there is no organization.
 func (m *Module) visiting(serve func(*visit), strangers http.HandlerFunc, nobody func(http.ResponseWriter, *http.Request, error)) http.HandlerFunc {
-	return m.tenantPage(func(w http.ResponseWriter, r *http.Request, t *tenants.Tenant) {
-		cookie, err := r.Cookie(m.Cookie)
-		if err != nil {
-			strangers(w, r)
-			return
-		}
-		who, err := m.Sessions.Lookup(r.Context(), t, cookie.Value)
+	return m.visited(func(w http.ResponseWriter, r *http.Request, v Visitor, unknown error) {
 		switch {
-		case errors.Is(err, tenants.ErrDenied):
+		case v.Err != nil && !errors.Is(v.Err, tenants.ErrDenied):
+			m.Log.WarnContext(r.Context(), "a session cannot be checked", "error", v.Err)
+			m.unavailable(w, "")
+		case unknown != nil:
+			nobody(w, r, unknown)
+		case v.Err != nil:
 			strangers(w, r)
-		case err != nil:
-			m.Log.WarnContext(r.Context(), "a session cannot be checked", "error", err)
-			m.unavailable(w, t.Org.Name)
 		default:
-			serve(&visit{Module: m, w: w, r: r, t: t, who: who, known: map[string]reply{}})
+			serve(&visit{Module: m, w: w, r: r, t: v.Tenant, who: v.Person, known: map[string]reply{}})
 		}
-	}, nobody)
+	})
 }
 
 // toSignIn leads to the sign-in page, and from there back to a page that only reads. What a form says is kept by the browser.

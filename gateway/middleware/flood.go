@@ -7,7 +7,6 @@ import (
 
 	"tenantry/backends/api"
 	"tenantry/internal/bounded"
-	"tenantry/tenants"
 	"tenantry/tenants/limits"
 )
 
@@ -55,8 +54,7 @@ func (f *flood) withdraw(dropped int) {
 // noteFlood reports whether the call is to be audited by itself. Calls of known callers
 // within their limits, and successes, always are.
 func (x *exchange) noteFlood(problem *api.Problem) bool {
-	known := x.call.Principal != nil && x.call.Principal.Kind != tenants.Anonymous
-	if problem == nil || known && !x.refused {
+	if problem == nil || x.known() && !x.refused {
 		return true
 	}
 	key := strconv.FormatInt(x.call.Tenant.Org.OrgID, 10) + " " + x.op.Name

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -71,8 +72,7 @@ func (x *exchange) fail(problem *api.Problem) {
 		x.w.Header().Set(name, value)
 	}
 	if problem.RetryAfter > 0 {
-		seconds := int((problem.RetryAfter + time.Second - 1) / time.Second)
-		x.w.Header().Set("Retry-After", strconv.Itoa(seconds))
+		x.w.Header().Set("Retry-After", retryAfter(problem))
 	}
 	x.write(problem.Code, problem.Envelope())
 }
@@ -186,27 +186,27 @@ func (p *Pipeline) Observe(name string, w http.ResponseWriter, r *http.Request, 
 
 type visitKey struct{}
 
-// Visit leads a request within Observe to its organization, as an operation's is led: the
-// visitor, who is whoever is signed in or else nobody, is counted, and gets room for the
-// work until the answer is written. Errors: tenants.ErrUnknownTenant, where the same is done
-// for nobody's organization, store.ErrUnavailable, and the *api.Problem of who is over a limit.
-func (p *Pipeline) Visit(r *http.Request) (*tenants.Tenant, error) {
+// Visit leads a request within Observe to its organization, as an operation's is led: the visitor, who is whoever is
+// signed in or else nobody, is counted, and gets room for the work until the answer is written. Where the host leads to
+// no organization the same is done for nobody's, which is returned with tenants.ErrUnknownTenant. Other errors:
+// store.ErrUnavailable, and the *api.Problem of who is over a limit.
+func (p *Pipeline) Visit(r *http.Request) (Visitor, error) {
 	ctx := r.Context()
 	x, ok := ctx.Value(visitKey{}).(*exchange)
 	if !ok {
-		return nil, errors.New("a page is served outside of Observe")
+		return Visitor{}, errors.New("a page is served outside of Observe")
 	}
+	x.call.Remote = p.remote(r)
 	unknown := x.tenant(ctx)
-	if errors.Is(unknown, tenants.ErrUnknownTenant) {
-		x.call.Tenant = p.Tenants.Nobody(p.host(r))
-	} else if unknown != nil {
-		return nil, unknown
+	if unknown != nil && !errors.Is(unknown, tenants.ErrUnknownTenant) {
+		return Visitor{}, unknown
 	}
 	x.call.Principal = &tenants.Principal{}
-	if cookie, err := r.Cookie(p.Cookie); err == nil && unknown == nil {
+	v := Visitor{Tenant: x.call.Tenant, Err: tenants.ErrDenied}
+	if cookie, err := r.Cookie(p.Cookie); err == nil {
 		// Who cannot be known now is counted as a stranger.
-		if who, err := p.Sessions.Lookup(ctx, x.call.Tenant, cookie.Value); err == nil {
-			x.call.Principal = who
+		if v.Person, v.Err = p.Sessions.Lookup(ctx, v.Tenant, cookie.Value); v.Err == nil {
+			x.call.Principal = v.Person
 		}
 	}
 	err := x.count(ctx)
@@ -215,9 +215,44 @@ func (p *Pipeline) Visit(r *http.Request) (*tenants.Tenant, error) {
 	}
 	if err != nil {
 		x.reason = api.ProblemOf(err).Reason
-		return nil, err
+		return Visitor{}, err
 	}
-	return x.call.Tenant, unknown
+	return v, unknown
+}
+
+// Visitor is who asks for a page. Person is who is signed in; where that is nobody, Err is tenants.ErrDenied, also where
+// no session was named, or tenants.ErrUnavailable.
+type Visitor struct {
+	Tenant *tenants.Tenant
+	Person *tenants.Principal
+	Err    error
+}
+
+// Counted serves what is the same for everybody, and costs something to send, to who is within the limits of a visitor.
+// It is called within Observe. Others get the envelope.
+func (p *Pipeline) Counted(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, err := p.Visit(r)
+		if err == nil || errors.Is(err, tenants.ErrUnknownTenant) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		problem := api.ProblemOf(err)
+		h := w.Header()
+		h.Set("Cache-Control", notKept)
+		h.Set("Content-Type", "application/json; charset=utf-8")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Retry-After", retryAfter(problem))
+		w.WriteHeader(problem.Code)
+		var body bytes.Buffer
+		_ = problem.Envelope().Encode(&body) // strings only: cannot fail
+		_, _ = w.Write(body.Bytes())         // a client that has gone cannot be told
+	})
+}
+
+// retryAfter returns when to ask again, in seconds.
+func retryAfter(problem *api.Problem) string {
+	return strconv.Itoa(int((problem.RetryAfter + time.Second - 1) / time.Second))
 }
 
 // observed sends an answer whose body is written at once, and notes what it was.

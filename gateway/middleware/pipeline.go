@@ -169,10 +169,11 @@ func (x *exchange) guarded(ctx context.Context) (result api.Result, err error) {
 			err = fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
 		}
 	}()
-	if err := x.tenant(ctx); err != nil {
+	x.call.Remote = x.p.remote(x.r)
+	if err := x.sameSite(); err != nil {
 		return api.Result{}, err
 	}
-	if x.call.Principal, err = x.principal(ctx, x.call.Tenant); err != nil {
+	if err := x.caller(ctx); err != nil {
 		return api.Result{}, err
 	}
 	x.call.Strict = x.call.Strict || prefersStrict(x.r.Header)
@@ -237,15 +238,53 @@ func (x *exchange) along() *store.Along {
 	return x.beside
 }
 
-// tenant finds the organization.
+// caller finds the organization and who calls. What is done for a host that leads to none is what is done for one that
+// does not know the caller: neither the answer nor the time that it takes tells which organizations there are.
+func (x *exchange) caller(ctx context.Context) error {
+	unknown := x.tenant(ctx)
+	if unknown != nil && !errors.Is(unknown, tenants.ErrUnknownTenant) {
+		return unknown
+	}
+	who, err := x.principal(ctx, x.call.Tenant)
+	if unknown == nil || x.op.AnyHost {
+		x.call.Principal = who
+		return err
+	}
+	if err != nil && api.ProblemOf(err).Code != http.StatusForbidden {
+		return err
+	}
+	return unknown
+}
+
+// tenant finds the organization: nobody's, where the host leads to none, besides tenants.ErrUnknownTenant.
 func (x *exchange) tenant(ctx context.Context) error {
-	x.call.Remote = x.p.remote(x.r)
-	x.made = credential{p: x.p, op: x.op, host: x.p.host(x.r), remote: x.call.Remote}
-	tenant, err := x.made.Resolve(ctx)
-	if err != nil {
+	host := x.p.host(x.r)
+	x.made = credential{p: x.p, op: x.op, host: host, remote: x.call.Remote}
+	tenant, err := x.p.Tenants.Resolve(ctx, host)
+	if errors.Is(err, tenants.ErrUnknownTenant) {
+		tenant = x.p.Tenants.Nobody(host)
+	} else if err != nil {
 		return err
 	}
 	x.call.Tenant, x.call.BaseURL = tenant, x.p.BaseURL(tenant.Org.Slug)
+	return err
+}
+
+// sameSite refuses what a page of another site sends with this browser's session: whatever changes something, and, where
+// the session counts, whatever is recorded in the name of the person. It knows nothing of the organization yet, so that
+// it says nothing of it.
+func (x *exchange) sameSite() error {
+	if len(x.r.Header[KeyHeader]) > 0 && x.op.Credentials != api.Open {
+		return nil
+	}
+	asked := *x.r
+	asked.Host = x.p.host(x.r) // a proxy may have another one for us
+	if x.op.Audit == api.AuditAlways && x.op.Credentials&api.Session != 0 {
+		asked.Method = http.MethodPost // a link that leaves a record is none that only reads
+	}
+	if err := x.p.crossOrigin.Check(&asked); err != nil {
+		return api.Forbidden("The request comes from another site")
+	}
 	return nil
 }
 
@@ -253,14 +292,6 @@ func (x *exchange) principal(ctx context.Context, t *tenants.Tenant) (*tenants.P
 	keys := x.r.Header.Values(KeyHeader)
 	if len(keys) > 0 && x.op.Credentials == api.Session {
 		return nil, api.Denied("the operation takes no keys")
-	}
-	if len(keys) == 0 || x.op.Credentials == api.Open {
-		// A page of another site must not act with this browser's session.
-		asked := *x.r
-		asked.Host = x.made.host // a proxy may have another one for us
-		if err := x.p.crossOrigin.Check(&asked); err != nil {
-			return nil, api.Forbidden("The request comes from another site")
-		}
 	}
 	switch {
 	case x.op.Credentials&api.Open != 0:
@@ -473,10 +504,25 @@ func (x *exchange) audit(ctx context.Context, problem *api.Problem) error {
 	if problem == nil && x.beside != nil && x.beside.Ended() && maps.Equal(rec.Facts, x.recorded) {
 		return nil // it was written with what it is about
 	}
-	if err := x.p.Audit.Write(ctx, x.call.Tenant.Workspace(), rec); err != nil {
+	ws := x.call.Tenant.Workspace()
+	rec.Facts = maps.Clone(rec.Facts)
+	if problem != nil && !x.known() && x.p.Audit.Later(ws, rec, x.unrecorded) {
+		return nil // to wait for it would tell that there is an organization
+	}
+	if err := x.p.Audit.Write(ctx, ws, rec); err != nil {
 		return fmt.Errorf("audit log: %w", errors.Join(err, store.ErrUnavailable))
 	}
 	return nil
+}
+
+// known reports whether the caller's credential was accepted.
+func (x *exchange) known() bool {
+	return x.call.Principal != nil && x.call.Principal.Kind != tenants.Anonymous
+}
+
+// unrecorded tells that the refusal of a caller without a credential has no audit record.
+func (x *exchange) unrecorded(err error) {
+	x.p.Log.Warn("a refusal could not be recorded", "operation", x.op.Name, "org", x.call.Tenant.Org.OrgID, "request_id", x.call.RequestID, "error", err)
 }
 
 // record returns how the call ended.
@@ -533,7 +579,7 @@ func (x *exchange) done() {
 		status = api.StatusFailed
 	}
 	x.p.Metrics.observe(outcome{x.op.Name, status, x.code}, took)
-	x.p.Usage.Count(x.call.Tenant, x.op, x.call.Principal != nil && x.call.Principal.Kind != tenants.Anonymous, x.code, x.bytes, x.about.Took())
+	x.p.Usage.Count(x.call.Tenant, x.op, x.known(), x.code, x.bytes, x.about.Took())
 	x.traced()
 	if x.p.Requests == nil {
 		return

@@ -81,6 +81,9 @@ func New(ctx context.Context, cfg config.Config, o Options) (*App, error) {
 		return nil, err
 	}
 	services.port = portOf(listen)
+	for _, d := range services.doubts() {
+		services.warn(ctx, d)
+	}
 	app := &App{Services: services, publicL: listen, adminL: adminListen}
 	if err := app.build(); err != nil {
 		return nil, errors.Join(err, app.Close())

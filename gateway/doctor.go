@@ -31,6 +31,9 @@ func (e *examination) wrong(what, says, advice string) {
 // examine looks at everything the gateway depends on.
 func (s *Services) examine(ctx context.Context) []control.Finding {
 	e := &examination{}
+	for _, d := range s.doubts() {
+		e.warn(d.About, d.Says, d.Advice)
+	}
 	s.examineKeyring(e)
 	wrong := s.checkBackends(ctx, checkTimeout)
 	for _, name := range s.store.Backends() {

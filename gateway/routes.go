@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/netip"
@@ -31,7 +32,11 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []api.Operati
 		proxies = append(proxies, network)
 	}
 	cookie := "tenantry_session"
-	if strings.HasPrefix(a.baseURL("x"), "https:") {
+	var unproxied func(context.Context)
+	if a.behindTLS() && len(proxies) == 0 {
+		unproxied = a.noteProxy
+	}
+	if a.behindTLS() {
 		cookie = "__Host-" + cookie // browsers then refuse it from anywhere but this host over TLS
 	}
 	// As many bodies can be read as half of the work would fill with the largest; what is made of them takes twice that.
@@ -42,7 +47,7 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []api.Operati
 		Tenants: a.directory, Keys: a.keys, Sessions: a.sessions, Needs: a.keys.NeedsOf, Limits: a.limiter,
 		Work: work, Bodies: bodies, Decoded: decoded, Answers: answers, Audit: a.audit, Repeats: a.repeats, Log: a.log,
 		Metrics: middleware.NewMetrics(registry), Usage: a.usage, Requests: a.requests, Tracer: a.telemetry.Tracer(), Proxies: proxies,
-		Cookie: cookie, BaseURL: a.baseURL, Expired: a.expired,
+		Cookie: cookie, BaseURL: a.baseURL, Expired: a.expired, Unproxied: unproxied,
 	})
 	registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "tenantry_limits_local_total", Help: "Requests that this replica counted by itself because Redis was away.",

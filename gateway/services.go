@@ -50,6 +50,7 @@ type Services struct {
 	redisTimeout   time.Duration
 	version        string
 	ready          atomic.Bool
+	proxied        atomic.Bool // a proxy that is not trusted has been seen
 
 	beside     *beside.Work
 	lock       *folderLock
@@ -117,6 +118,11 @@ func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Service
 	s.beside = beside.New(s.log)
 	if s.telemetry, err = telemetry.Open(ctx, cfg.Telemetry, s.version, s.log); err != nil {
 		return nil, err
+	}
+	for _, folder := range s.folders() {
+		if _, err = judgeFolder(folder); err != nil {
+			return nil, err
+		}
 	}
 	if s.lock, err = lockFolder(cfg.Data, o.Holder, s.now()); err != nil {
 		return nil, err

@@ -12,7 +12,7 @@ import (
 // TestDoctor reads what doctor says of data that are in order, and of data that are not.
 func TestDoctor(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := filepath.Join(t.TempDir(), "data")
 	must[control.Organization](t, "", "--data", dir, "org", "create", "--slug", "acme", "--name", "Acme")
 	settings := func(text string) string {
 		path := filepath.Join(t.TempDir(), "tenantry.yaml")
@@ -35,6 +35,27 @@ func TestDoctor(t *testing.T) {
 		t.Errorf("a keyring that others can read: code %d, %s", a.code, a.stderr)
 	}
 	if err := os.Chmod(filepath.Join(dir, "keyring.json"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	// A folder that others can use is named, one that everybody can write to is not used, whatever the command.
+	for _, mode := range []os.FileMode{0o755, 0o770} {
+		if err := os.Chmod(dir, mode); err != nil {
+			t.Fatal(err)
+		}
+		if a := run(t, "", "--data", dir, "doctor"); a.code != 1 || !strings.Contains(a.stdout, "chmod 700 "+dir) {
+			t.Errorf("a data folder of mode %o: code %d, %s%s", mode, a.code, a.stdout, a.stderr)
+		}
+	}
+	if err := os.Chmod(dir, 0o777); err != nil { //nolint:gosec // to be refused
+		t.Fatal(err)
+	}
+	for _, command := range []string{"doctor", "serve --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0", "org list"} {
+		if a := run(t, "", append([]string{"--data", dir}, strings.Fields(command)...)...); a.code != 1 || !strings.Contains(a.stderr, "can be written by everybody on this machine (mode 0777)") {
+			t.Errorf("%s on a data folder of mode 0777: code %d, %s", command, a.code, a.stderr)
+		}
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 

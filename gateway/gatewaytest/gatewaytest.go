@@ -79,6 +79,9 @@ func Start(t testing.TB, options ...Option) *Gateway {
 	t.Helper()
 	cfg := config.Default()
 	cfg.Data, cfg.Listen, cfg.AdminListen = t.TempDir(), "127.0.0.1:0", "127.0.0.1:0"
+	if err := os.Chmod(cfg.Data, 0o700); err != nil { //nolint:gosec // a folder
+		t.Fatal(err)
+	}
 	if text := os.Getenv("TENANTRY_TEST_REDIS_URL"); text != "" {
 		u, err := url.Parse(text)
 		if err != nil {

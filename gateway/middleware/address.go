@@ -37,10 +37,16 @@ func (p *Pipeline) host(r *http.Request) string {
 // that there is none: the header names something that is no address, or both are there and disagree.
 func (p *Pipeline) remote(r *http.Request) netip.Addr {
 	addr := peer(r)
-	if len(p.Proxies) == 0 || !p.trusts(addr) {
+	if len(p.Proxies) == 0 && p.Unproxied == nil {
 		return addr
 	}
 	each, standard := r.Header["X-Forwarded-For"], r.Header["Forwarded"]
+	if p.Unproxied != nil && (each != nil || standard != nil) {
+		p.Unproxied(r.Context())
+	}
+	if !p.trusts(addr) {
+		return addr
+	}
 	switch {
 	case each == nil && standard == nil:
 		return addr

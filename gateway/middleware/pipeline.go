@@ -82,6 +82,8 @@ type Options struct {
 	BaseURL func(slug string) string
 	// Expired returns what Call.Expired is now; nil: 0.
 	Expired func() int64
+	// Unproxied is told that a request names its caller, as proxies do, though none is trusted; nil: nobody is.
+	Unproxied func(context.Context)
 }
 
 // Pipeline serves operations. Safe for concurrent use.

@@ -1,0 +1,86 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+
+	"tenantry/config"
+)
+
+// doubts returns what is seldom meant about the installation: serve warns of it at its start, and doctor
+// names it.
+func (s *Services) doubts() []config.Doubt {
+	found := slices.Clone(s.cfg.Doubts)
+	for _, folder := range s.folders() {
+		if d, err := judgeFolder(folder); err != nil {
+			found = append(found, config.Doubt{About: "data", Says: err.Error(), Advice: "nothing starts on it again until then"})
+		} else if d != nil {
+			found = append(found, *d)
+		}
+	}
+	if s.proxied.Load() {
+		found = append(found, proxyDoubt())
+	}
+	return found
+}
+
+// warn tells the log of a doubt.
+func (s *Services) warn(ctx context.Context, d config.Doubt) {
+	s.log.WarnContext(ctx, "check the settings", "about", d.About, "says", d.Says, "advice", d.Advice)
+}
+
+// folders are those that hold data.
+func (s *Services) folders() []string {
+	all := []string{s.cfg.Data}
+	for name := range s.cfg.Backends {
+		if dir := s.cfg.BackendDir(name); !s.cfg.EngineOf(name).Shared && !slices.Contains(all, dir) {
+			all = append(all, dir)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// judgeFolder returns what is doubtful about who else may use a folder that holds data, nil for nothing, or where it is
+// not there yet. The error says that everybody on the machine may put files into it, or take some away.
+func judgeFolder(folder string) (*config.Doubt, error) {
+	info, err := os.Stat(folder)
+	if err != nil || runtime.GOOS == "windows" { // where a mode says nothing
+		return nil, nil //nolint:nilerr // whoever opens it tells
+	}
+	switch mode := info.Mode().Perm(); {
+	case mode&0o002 != 0:
+		return nil, fmt.Errorf("the folder %[1]s can be written by everybody on this machine (mode %04[2]o): chmod 700 %[1]s, or name a folder in it",
+			folder, mode)
+	case mode&0o020 != 0:
+		says := fmt.Sprintf("the group of %s may write to it (mode %04o)", folder, mode)
+		return &config.Doubt{About: "data", Says: says, Advice: "chmod 700 " + folder + ", unless the group is this user's alone"}, nil
+	case mode&0o044 != 0:
+		says := fmt.Sprintf("others than the owner of %s may list it (mode %04o)", folder, mode)
+		return &config.Doubt{About: "data", Says: says, Advice: "chmod 700 " + folder}, nil
+	}
+	return nil, nil
+}
+
+// noteProxy tells once that a proxy names callers whom nobody believes it.
+func (s *Services) noteProxy(ctx context.Context) {
+	if !s.proxied.Load() && !s.proxied.Swap(true) {
+		s.warn(ctx, proxyDoubt())
+	}
+}
+
+func proxyDoubt() config.Doubt {
+	return config.Doubt{
+		About: "trusted_proxies",
+		Says: "requests arrive with X-Forwarded-For or Forwarded, and no proxy is trusted: " +
+			"all callers behind it count as one address, whose limits and lock-outs they share",
+		Advice: "name the network of the proxy in trusted_proxies, or have it send neither",
+	}
+}
+
+// behindTLS reports whether something else ends TLS, and so names callers.
+func (s *Services) behindTLS() bool { return strings.HasPrefix(s.baseURL("x"), "https:") }

@@ -2,6 +2,8 @@ module tenantry
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/Shopify/toxiproxy/v2 v2.5.0
 	github.com/alexedwards/argon2id v1.0.0

@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"go/version"
 	"os"
 	"regexp"
 	"testing"
@@ -60,6 +61,33 @@ func TestDeployImages(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestOneGoVersion: go.mod names the compiler. The image is built, CI runs and what was measured was measured with that one.
+func TestOneGoVersion(t *testing.T) {
+	t.Parallel()
+	find := func(path, pattern string) string {
+		t.Helper()
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := regexp.MustCompile(pattern).FindSubmatch(text)
+		if m == nil {
+			t.Fatalf("%s: nothing is like %s", path, pattern)
+		}
+		return string(m[len(m)-1])
+	}
+	named := find("../go.mod", `(?m)^toolchain (go[0-9.]+)$`)
+	if measured := find("../docs/benchmarks.md", `kernel \S+, Go ([0-9.]+),`); "go"+measured != named {
+		t.Errorf("go.mod names %s, docs/benchmarks.md tells what Go %s does", named, measured)
+	}
+	// With auto, an image whose compiler is older fetches the one that go.mod names; a newer one would be used as it is.
+	image := "go" + find("../deploy/Dockerfile", `(?s)\nFROM golang:([0-9.]+)@[^\n]* AS build\n[^\n]*\n#[^\n]*\nENV GOTOOLCHAIN=auto\n`)
+	if version.Compare(image, named) > 0 {
+		t.Errorf("the image has %s, go.mod names %s", image, named)
+	}
+	find("../.ci/run", `(?m)^(GOTOOLCHAIN=\$\(sed -n 's/\^toolchain //p' go\.mod\))`)
 }
 
 func TestBaseDomainFollowsFromPublicURL(t *testing.T) {

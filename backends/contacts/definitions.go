@@ -141,8 +141,11 @@ func (m *Module) erase(ctx context.Context, c *api.Call, was *FieldDef) error {
 func (m *Module) sweep(ctx context.Context, in store.Collection[Contact], key string) error {
 	const batch = 500
 	var some []*Contact
-	write := func() error {
-		err := in.Replace(ctx, some...)
+	write := func() (err error) {
+		for left := some; len(left) > 0 && err == nil; {
+			n := in.Portion(left)
+			err, left = in.Replace(ctx, left[:n]...), left[n:]
+		}
 		some = some[:0]
 		return err
 	}

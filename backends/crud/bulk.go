@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"tenantry/backends/api"
 	"tenantry/backends/resource"
@@ -274,7 +275,8 @@ func (b Bulk) counts() map[string]int {
 const anew = 16
 
 // put stores records in one write, without those that are refused, so that they are there with the answer or not at
-// all. Where more of them are refused than are tried anew, it takes several writes, of which the last has the answer.
+// all. Where they are more rows than one write should have, or more of them are refused than are tried anew, it takes
+// several writes, of which the last has the answer; what is in the way of one of these then is told of its records.
 func (s *serves[T]) put(ctx context.Context, c *api.Call, entries []*entry[T], refused map[*entry[T]][]api.FieldError, attempt int, answer func(context.Context) (api.Result, error)) error {
 	recs := make([]*T, len(entries))
 	for i, e := range entries {
@@ -282,15 +284,31 @@ func (s *serves[T]) put(ctx context.Context, c *api.Call, entries []*entry[T], r
 	}
 	stored := false
 	for tried := 0; len(recs) > 0; tried++ {
-		c.Closes(answer)
-		err := s.in(c).Save(ctx, recs...)
+		n := s.in(c).Portion(recs)
+		if n == len(recs) {
+			c.Closes(answer)
+		}
+		err := errTime
+		if at, ends := ctx.Deadline(); !stored || !ends || time.Until(at) > answerTime {
+			err = s.in(c).Save(ctx, recs[:n]...)
+		}
 		if err == nil {
-			return nil
+			if n == len(recs) {
+				return nil
+			}
+			recs, entries, stored, tried = recs[n:], entries[n:], true, -1
+			continue
 		}
 		c.Closes(nil)
-		bad := meant(err, len(recs))
+		bad := meant(err, n)
 		if !stored && s.passed(err, bad, attempt) {
 			return errAgain
+		}
+		if stored && bad < 0 && ctx.Err() == nil && resendable(err) { // those before them are stored, and told of
+			for _, e := range entries {
+				refused[e] = api.ErrorsOf(unstored(err))
+			}
+			break
 		}
 		if bad < 0 {
 			return err
@@ -340,6 +358,24 @@ func (s *serves[T]) passed(err error, bad, attempt int) bool {
 		})
 	}
 	return errors.Is(err, store.ErrConflict) && attempt < tries-1
+}
+
+// answerTime is what a bulk that has stored some of its records leaves of its time for its answer.
+const answerTime = 2 * time.Second
+
+var errTime = fmt.Errorf("%w: the time of the call is over", store.ErrSlow)
+
+// resendable reports whether records that a write was refused for may be stored when they are sent again.
+func resendable(err error) bool {
+	return errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrSlow)
+}
+
+// unstored returns the error of a record that was not stored, though others of the bulk were.
+func unstored(err error) error {
+	if errors.Is(err, store.ErrConflict) {
+		return apart(err)
+	}
+	return fault.One("id", "unavailable", "the record was not stored, for there was no time or no way to do so: send it again")
 }
 
 // apart returns the error of one record among others, whose answer is no conflict for that.

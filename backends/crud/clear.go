@@ -36,8 +36,12 @@ func Drain[T any](ctx context.Context, in store.Collection[T], of store.Filter, 
 		for i := range found {
 			recs[i] = &found[i]
 		}
-		if err := do(recs); err != nil && !errors.Is(err, store.ErrConflict) {
-			return err
+		for len(recs) > 0 {
+			n := in.Portion(recs)
+			if err := do(recs[:n]); err != nil && !errors.Is(err, store.ErrConflict) {
+				return err
+			}
+			recs = recs[n:]
 		}
 	}
 	left, err := in.CountIn(ctx, of, state)

@@ -16,6 +16,8 @@ type Records interface {
 	// Count returns how many there are, deleted ones among them.
 	Count(ctx context.Context, ws *store.Workspace) (int64, error)
 	Insert(ctx context.Context, ws *store.Workspace, recs []any) error
+	// Portion returns how many of the records one Insert should store; see store.Collection.
+	Portion(ws *store.Workspace, recs []any) int
 	// Replace stores rec, to which change has been made already.
 	Replace(ctx context.Context, ws *store.Workspace, rec any, change func(rec any)) error
 	// Holding returns what makes a write stand on rec as it was read; see store.Basis.
@@ -46,6 +48,10 @@ func (r records[T]) Count(ctx context.Context, ws *store.Workspace) (int64, erro
 
 func (r records[T]) Insert(ctx context.Context, ws *store.Workspace, recs []any) error {
 	return r.kind.In(ws).Insert(ctx, typed[T](recs)...)
+}
+
+func (r records[T]) Portion(ws *store.Workspace, recs []any) int {
+	return r.kind.In(ws).Portion(typed[T](recs))
 }
 
 func (r records[T]) Holding(ws *store.Workspace, rec any) store.Change {

@@ -385,6 +385,27 @@ func (c Collection[T]) Save(ctx context.Context, recs ...*T) error {
 	}, recs)
 }
 
+// MostRows is how many rows one write should change, see Portion: those of others wait for it, some 20 ms.
+const MostRows = 2_000
+
+// Portion returns how many of the records, from the first on and at least one, should be inserted, replaced or deleted by
+// one write. What need not be all or nothing is divided so.
+func (c Collection[T]) Portion(recs []*T) int {
+	rows := 0
+	for i, rec := range recs {
+		one := c.kind.spec.collection.Rows(func(n int) int {
+			return reflect.ValueOf(rec).Elem().FieldByIndex(c.kind.fields[n].path).Len()
+		})
+		if metaOf(rec).Rev > 0 { // of the record before it there are as many
+			one *= 2
+		}
+		if rows += one; rows > MostRows && i > 0 {
+			return i
+		}
+	}
+	return len(recs)
+}
+
 // visible fails unless the workspace shows the records, live or not, at the revisions they
 // were read at, or they are new. The write that follows names the revisions, so nobody comes between.
 func (c Collection[T]) visible(ctx context.Context, recs ...*T) error {

@@ -254,22 +254,45 @@ func (m *Mover) apply(ctx context.Context, spec *Spec, puts, deletes []driver.Do
 		delete(m.copied, spec.Name+"/"+doc.ID)
 		writes[i] = driver.Write{Collection: spec.collection, Op: driver.Put, Doc: doc}
 	}
-	err = m.write(ctx, m.to, writes)
-	var dup *driver.DuplicateError
-	if !errors.As(err, &dup) {
-		return nil, err
+	for len(writes) > 0 {
+		n := portion(writes)
+		err := m.write(ctx, m.to, writes[:n])
+		if dup := new(driver.DuplicateError); errors.As(err, &dup) {
+			var some []string
+			some, err = m.oneByOne(ctx, writes[:n])
+			later = append(later, some...)
+		}
+		if err != nil {
+			return nil, err
+		}
+		writes = writes[n:]
 	}
-	// A unique value is still somebody else's in the copy, whose document changed as well.
-	// One by one, what can be stored is; the rest is noted as changed and comes again.
+	return later, m.makeRoom(ctx, spec, later)
+}
+
+// portion is Collection.Portion of writes.
+func portion(writes []driver.Write) int {
+	rows := 0
+	for i := range writes {
+		if rows += writes[i].Rows(); rows > MostRows && i > 0 {
+			return i
+		}
+	}
+	return len(writes)
+}
+
+// oneByOne makes writes that are not to be had together: a unique value is still somebody else's in the copy, whose
+// document changed as well. What can be stored is; it returns the others, which are noted as changed and come again.
+func (m *Mover) oneByOne(ctx context.Context, writes []driver.Write) (later []string, err error) {
 	for _, w := range writes {
 		err := m.write(ctx, m.to, []driver.Write{w})
-		if errors.As(err, &dup) {
+		if dup := new(driver.DuplicateError); errors.As(err, &dup) {
 			later = append(later, w.Doc.ID)
 		} else if err != nil {
 			return nil, err
 		}
 	}
-	return later, m.makeRoom(ctx, spec, later)
+	return later, nil
 }
 
 // makeRoom takes the documents off the copy, so that their values are free, and leaves a

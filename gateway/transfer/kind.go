@@ -370,6 +370,15 @@ func (k *kind) insert(ctx context.Context, s *session, batch []*entry) error {
 	return k.Records.Insert(k.standing(ctx, s, batch), s.workspace(k.Resource), recs)
 }
 
+// portion returns the first of the new records, as many as one write should store.
+func (k *kind) portion(s *session, batch []*entry) []*entry {
+	recs := make([]any, len(batch))
+	for i, e := range batch {
+		recs[i] = e.rec
+	}
+	return batch[:k.Records.Portion(s.workspace(k.Resource), recs)]
+}
+
 // standing returns the context of writes that stand on the definitions that the batch was checked against.
 func (k *kind) standing(ctx context.Context, s *session, batch []*entry) context.Context {
 	ctx = new(store.Basis).With(ctx)

@@ -58,6 +58,9 @@ func (o organization) Count(context.Context, *store.Workspace) (int64, error) { 
 // Insert is never called: the organization is there.
 func (o organization) Insert(context.Context, *store.Workspace, []any) error { return nil }
 
+// Portion is never asked for: nothing is inserted.
+func (o organization) Portion(_ *store.Workspace, recs []any) int { return len(recs) }
+
 // Holding returns nothing: no record stands on what the organization is.
 func (o organization) Holding(*store.Workspace, any) store.Change { return store.Change{} }
 

@@ -317,12 +317,12 @@ func (s *storer) flush(ctx context.Context, name string) error {
 	return nil
 }
 
-// insert stores new records; fewer together from now on where the store could not take so many, as a slow disk
+// insert stores new records, as many together as one write should; fewer together from now on where the store could not take so many, as a slow disk
 // cannot within the time that a write has.
 func (s *storer) insert(ctx context.Context, f *flight) error {
 	for f.stored < len(f.batch) {
 		part := f.batch[f.stored:]
-		part = part[:min(len(part), int(s.atOnce.Load()))]
+		part = f.kind.portion(s.session, part[:min(len(part), int(s.atOnce.Load()))])
 		err := f.kind.insert(ctx, s.session, part)
 		switch fewer := max(int64(len(part)/2), leastAtOnce); {
 		case err == nil:

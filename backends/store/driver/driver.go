@@ -352,6 +352,43 @@ type Write struct {
 	Doc        Document
 }
 
+// rowBytes is how much of a body counts as one row more.
+const rowBytes = 1 << 10
+
+// Rows returns about how many rows the write changes in an engine: the document, an entry in each index, one for each
+// element in an index of a list, and what is taken away of those before where it changes or deletes one. What is not given
+// of it, as of one that is deleted, is not counted.
+func (w *Write) Rows() int {
+	if w.Op == Hold {
+		return 1
+	}
+	rows := w.Collection.Rows(func(n int) int {
+		if n < len(w.Doc.Values) {
+			list, _ := w.Doc.Values[n].([]string)
+			return len(list)
+		}
+		return 0
+	})
+	if w.Op == Replace || w.Op == Put {
+		rows *= 2
+	}
+	return rows + (len(w.Doc.Body)+len(w.Doc.Custom))/rowBytes
+}
+
+// Rows returns how many rows a document of the collection is, with its entries in indexes, where list returns the length
+// of its n-th field, a list.
+func (c *Collection) Rows(list func(n int) int) int {
+	rows := 1 + len(c.Indexes)
+	for i := range c.Indexes {
+		if fields := c.Indexes[i].Fields; len(fields) == 1 {
+			if n := slices.IndexFunc(c.Fields, func(f Field) bool { return f.Name == fields[0] && f.Type == Strings }); n >= 0 {
+				rows += list(n) - 1
+			}
+		}
+	}
+	return rows
+}
+
 // DuplicateError says that a write would repeat a unique value. Index is the name
 // of the declared index, or "id"; Position the place of the write in its batch.
 type DuplicateError struct {

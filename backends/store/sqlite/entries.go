@@ -137,8 +137,8 @@ func (j fieldJob) make(ctx context.Context) (*fieldIndex, error) {
 	return x, failed(ctx, "make an index", err)
 }
 
-// step changes the file, and leaves others the writer then for as long as that took.
-func (j fieldJob) step(ctx context.Context, touched map[shelf]bool, do func(*conn) error) (took time.Duration, err error) {
+// step changes the file, some rows of it, and leaves others the writer then for as long as that took.
+func (j fieldJob) step(ctx context.Context, rows int, touched map[shelf]bool, do func(*conn) error) (took time.Duration, err error) {
 	limited, cancel := j.w.engine.limit(ctx)
 	defer cancel()
 	db, err := j.w.acquire(limited)
@@ -147,7 +147,7 @@ func (j fieldJob) step(ctx context.Context, touched map[shelf]bool, do func(*con
 	}
 	defer j.w.file.leave()
 	var began time.Time
-	err = db.transact(limited, limited, 0, touched, func(c *conn) error {
+	err = db.transact(limited, limited, load{ws: j.key.ws, rows: rows}, touched, func(c *conn) error {
 		began = time.Now()
 		if err := j.w.there(c); err != nil {
 			return err
@@ -167,7 +167,7 @@ func (j fieldJob) step(ctx context.Context, touched map[shelf]bool, do func(*con
 // returns up to which document those that were there before have. Where the file has one already it returns true.
 func (j fieldJob) begin(ctx context.Context, x *fieldIndex) (at string, ready bool, err error) {
 	var gone []doomed
-	_, err = j.step(ctx, nil, func(c *conn) error {
+	_, err = j.step(ctx, 0, nil, func(c *conn) error {
 		var documents int64
 		x.number, at, ready, gone = 0, "", false, nil
 		if err := c.each("SELECT count(*), avg(n) FROM (SELECT ifnull(octet_length(custom), 0) AS n FROM "+j.t.quoted+j.t.led(" WHERE ws = ?2")+" LIMIT ?1)", j.t.args(j.key.ws, int64(leastIndexed)), func(row *sqlite.Stmt) {
@@ -255,7 +255,7 @@ func (j fieldJob) run(ctx context.Context, x *fieldIndex, at string) (last strin
 			list[i] = id
 		}
 		var took time.Duration
-		took, err = j.step(ctx, map[shelf]bool{}, func(c *conn) error {
+		took, err = j.step(ctx, len(piece), map[shelf]bool{}, func(c *conn) error {
 			if err := j.under(c, x); err != nil {
 				return err
 			}
@@ -271,7 +271,7 @@ func (j fieldJob) run(ctx context.Context, x *fieldIndex, at string) (last strin
 	if more = last != ""; more || err != nil {
 		return last, more, err
 	}
-	_, err = j.step(ctx, nil, func(c *conn) error {
+	_, err = j.step(ctx, 0, nil, func(c *conn) error {
 		if err := j.under(c, x); err != nil {
 			return err
 		}
@@ -329,7 +329,7 @@ func (f *file) deleteEntries(ctx context.Context, d doomed) error {
 		limited, cancel := f.engine.limit(ctx)
 		db, err := f.acquire(limited)
 		if err == nil {
-			err = db.transact(limited, limited, 0, map[shelf]bool{}, func(c *conn) error {
+			err = db.transact(limited, limited, load{ws: d.key.ws, rows: clearBatch}, map[shelf]bool{}, func(c *conn) error {
 				state, err := c.stateOf(d.key, d.number)
 				if err == nil && state == entriesBuilding { // begun long ago, and nobody asked again
 					if err = c.exec("UPDATE fields SET state = '"+entriesDropped+"'"+oneField(d.key.ws)+" AND used < ?3", fieldArgs(d.key, d.number, time.Now().Add(-fieldUnused).Unix())...); err == nil {

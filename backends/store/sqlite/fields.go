@@ -96,6 +96,15 @@ func (f *fields) indexedBy(key fieldKey) *fieldIndex {
 	return (*have)[key]
 }
 
+// indexes returns how many a document may have entries in.
+func (f *fields) indexes() int {
+	have := f.have.Load()
+	if have == nil {
+		return 0
+	}
+	return min(len(*have), maxFieldIndexes)
+}
+
 // change changes what is known, and tells readers.
 func (f *fields) change(do func(all map[fieldKey]*fieldIndex)) {
 	f.mu.Lock()
@@ -184,7 +193,7 @@ func (f *fields) load(ctx context.Context, db *database) error {
 	}
 	// Those of an earlier version were SQLite's own. Where one cannot be dropped now, it is when the file is opened next.
 	for _, name := range former {
-		_ = db.transact(ctx, ctx, 0, nil, func(c *conn) error {
+		_ = db.transact(ctx, ctx, load{}, nil, func(c *conn) error {
 			if err := c.script("DROP INDEX IF EXISTS " + quote(name)); err != nil {
 				return err
 			}
@@ -311,7 +320,7 @@ func (f *file) idly(ctx context.Context, do func(*conn) error, then func()) erro
 	defer f.leave()
 	ctx, cancel := f.engine.limit(ctx)
 	defer cancel()
-	err := f.db.transact(ctx, ctx, 0, map[shelf]bool{}, do)
+	err := f.db.transact(ctx, ctx, load{}, map[shelf]bool{}, do)
 	if err == nil {
 		then()
 	}

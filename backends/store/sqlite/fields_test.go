@@ -189,14 +189,14 @@ func testFieldsAreBounded(t *testing.T, shared bool) {
 	}
 	defer ws.file.release()
 	// Somebody else has made the custom values of one document none.
-	if err := db.transact(t.Context(), t.Context(), 0, nil, func(c *conn) error {
+	if err := db.transact(t.Context(), t.Context(), load{}, nil, func(c *conn) error {
 		return c.exec(`UPDATE "c:people" SET custom = '{' WHERE id = (SELECT min(id) FROM "c:people")`)
 	}); err == nil { // the indexes that are there read it
 		t.Error("an index takes what is not JSON")
 	}
 	ws.file.dropUnused(t.Context(), time.Now().Add(time.Hour))
 	deleteDropped(t, ws)
-	if err := db.transact(t.Context(), t.Context(), 0, nil, func(c *conn) error {
+	if err := db.transact(t.Context(), t.Context(), load{}, nil, func(c *conn) error {
 		return c.exec(`UPDATE "c:people" SET custom = '{' WHERE id = (SELECT min(id) FROM "c:people")`)
 	}); err != nil {
 		t.Fatal(err)
@@ -414,7 +414,7 @@ func alter(t *testing.T, ws *workspace, sql string, args ...any) {
 		t.Fatal(err)
 	}
 	defer ws.file.release()
-	if err := db.transact(t.Context(), t.Context(), 0, nil, func(c *conn) error { return c.exec(sql, args...) }); err != nil {
+	if err := db.transact(t.Context(), t.Context(), load{}, nil, func(c *conn) error { return c.exec(sql, args...) }); err != nil {
 		t.Fatal(err)
 	}
 }

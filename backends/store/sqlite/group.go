@@ -3,28 +3,44 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 )
 
 const (
-	// maxGroup bounds the jobs that share a transaction, and maxGrouped their documents: who comes next
-	// waits no longer for them than for a few of its own.
-	maxGroup   = 128
-	maxGrouped = 256
-	// largeJob is how many documents make a job for which others, who would wait for it, begin no transaction: such share theirs
-	// with each other alone, up to maxLarge documents, and only until somebody else waits.
-	largeJob = 64
-	maxLarge = 8_000
+	// maxGroup bounds the jobs that share a transaction, and maxGroupRows their rows: whoever comes next waits no longer
+	// for them than for a few of its own.
+	maxGroup     = 128
+	maxGroupRows = 2_500
+	// largeRows is how many rows make a large job. Small jobs never share a transaction with those. Large jobs share one
+	// up to maxLargeRows, and only until somebody else waits: see line.othersWait.
+	largeRows    = 500
+	maxLargeRows = 10_000
 )
+
+// load says whose a job is and how much it writes.
+type load struct {
+	ws        int64 // the number of the workspace in a shared file, else 0
+	documents int
+	rows      int // of tables and of indexes, see driver.Write.Rows
+}
+
+// flow is the jobs among which one workspace has its turns. Its small jobs do not wait for what its large ones have
+// used up.
+type flow struct {
+	ws    int64
+	large bool
+}
 
 // job is what somebody wants to be done in a transaction. It may be done more than once, if nothing of the time before
 // remains.
 type job struct {
+	load
 	ctx, wait context.Context //nolint:containedctx // of the caller, who waits
-	documents int
-	touched   map[shelf]bool // what it may change, all where it is nil
+	touched   map[shelf]bool  // what it may change, all where it is nil
 	do        func(*conn) error
+	start     int64 // its place in the turns, see line
 
 	err  error // its verdict, once done is closed
 	done chan struct{}
@@ -37,17 +53,31 @@ func (j *job) end(err error) {
 }
 
 // large reports whether others had better not wait for the job.
-func (j *job) large() bool { return j.documents > largeJob || j.touched == nil }
+func (j *job) large() bool { return j.rows > largeRows || j.touched == nil }
 
-// line is the jobs that wait for the writer.
+func (j *job) flow() flow { return flow{j.ws, j.large()} }
+
+// cost is what the job takes of its workspace's turns, in rows.
+func (j *job) cost() int64 { return int64(max(j.rows, 1)) }
+
+// line is the jobs that wait for the writer, in turns by workspace (start-time fair queueing): a job starts where the
+// jobs of its flow before it end, but not before now, and the one that starts first is next. So whoever had fewer rows
+// written is served first, and a flow without jobs saves up no turns. The zero value is ready.
 type line struct {
 	mu   sync.Mutex
-	jobs []*job
+	jobs []*job         // in the order they came
+	ends map[flow]int64 // where the last job of a flow ends, in rows
+	now  int64          // how far the turns have come
 }
 
 func (l *line) add(j *job) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.ends == nil {
+		l.ends = map[flow]int64{}
+	}
+	j.start = max(l.now, l.ends[j.flow()])
+	l.ends[j.flow()] = j.start + j.cost()
 	l.jobs = append(l.jobs, j)
 }
 
@@ -58,43 +88,67 @@ func (l *line) leave(j *job) bool {
 	n := slices.Index(l.jobs, j)
 	if n >= 0 {
 		l.jobs = slices.Delete(l.jobs, n, n+1)
+		l.ends[j.flow()] -= j.cost()
 	}
 	return n >= 0
 }
 
-// next takes the jobs that share the next transaction.
-func (l *line) next() []*job {
+// next takes the jobs that share the next transaction: the one whose turn it is, and others of its size in their order.
+func (l *line) next() (jobs []*job) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n, documents := 0, 0
-	for n < len(l.jobs) && n < maxGroup {
+	n := l.first(nil)
+	if n < 0 {
+		return nil
+	}
+	head := l.jobs[n]
+	most, flows := maxGroupRows, map[flow]bool{}
+	for _, j := range l.jobs {
+		flows[j.flow()] = true
+	}
+	if head.large() && !l.othersWait(head) {
+		most = maxLargeRows
+	}
+	rows := 0
+	for ; n >= 0 && len(jobs) < maxGroup; n = l.first(head) {
 		j := l.jobs[n]
-		documents += j.documents
-		most := maxGrouped
-		if j.large() {
-			most = maxLarge
-		}
-		if n > 0 && (documents > most || j.large() != l.jobs[0].large() || j.touched == nil) {
+		if len(jobs) > 0 && rows+j.rows > most {
 			break
 		}
-		if n++; j.touched == nil {
+		rows += j.rows
+		jobs = append(jobs, j)
+		l.jobs = slices.Delete(l.jobs, n, n+1)
+		if j.touched == nil {
 			break
 		}
 	}
-	jobs := slices.Clone(l.jobs[:n])
-	l.jobs = slices.Delete(l.jobs, 0, n)
+	// Of whoever comes now nobody starts before those who wait already, however many they are.
+	l.now = max(l.now, head.start) + int64(max(rows, 1))/int64(len(flows))
+	maps.DeleteFunc(l.ends, func(_ flow, end int64) bool { return end <= l.now })
 	return jobs
 }
 
-// back has jobs wait once more, behind those who came meanwhile and are not large. Who has stopped waiting is told so: they no
-// longer look by themselves.
+// first returns where the job is that starts first, of those that may share a transaction with another if that is given;
+// -1 where there is none.
+func (l *line) first(with *job) int {
+	at := -1
+	for n, j := range l.jobs {
+		if with != nil && (j.large() != with.large() || j.touched == nil) {
+			continue
+		}
+		if at < 0 || j.start < l.jobs[at].start || j.start == l.jobs[at].start && !j.large() && l.jobs[at].large() {
+			at = n
+		}
+	}
+	return at
+}
+
+// back has jobs wait once more, before those of their flow that came later. Whoever has stopped waiting is told so: they
+// no longer look by themselves.
 func (l *line) back(jobs []*job) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := slices.IndexFunc(l.jobs, (*job).large)
-	if n < 0 {
-		n = len(l.jobs)
-	}
+	n := 0
 	for _, j := range jobs {
 		if err := j.wait.Err(); err != nil {
 			j.end(err)
@@ -105,19 +159,24 @@ func (l *line) back(jobs []*job) {
 	}
 }
 
-// hurried reports whether one waits that is not large.
-func (l *line) hurried() bool {
+// hurried reports whether somebody waits who should not wait for more large jobs of the workspace than the one at work.
+func (l *line) hurried(j *job) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.ContainsFunc(l.jobs, func(j *job) bool { return !j.large() })
+	return l.othersWait(j)
+}
+
+// othersWait reports whether a small job waits, or one of another workspace. l.mu is held.
+func (l *line) othersWait(than *job) bool {
+	return slices.ContainsFunc(l.jobs, func(j *job) bool { return !j.large() || j.ws != than.ws })
 }
 
 // transact runs do in a transaction of the only writer, and returns once that is on disk. What others want at
 // the same moment shares it, each with a verdict of its own, so that one sync serves all: whoever has the
 // writer does the work of those who wait. After an error nothing of do remains. The turn is waited for until
 // wait ends; a large batch may then take as long as ctx allows.
-func (db *database) transact(ctx, wait context.Context, documents int, touched map[shelf]bool, do func(*conn) error) error {
-	j := &job{ctx: ctx, wait: wait, documents: documents, touched: touched, do: do, done: make(chan struct{})}
+func (db *database) transact(ctx, wait context.Context, l load, touched map[shelf]bool, do func(*conn) error) error {
+	j := &job{ctx: ctx, wait: wait, load: l, touched: touched, do: do, done: make(chan struct{})}
 	db.line.add(j)
 	ended := wait.Done()
 	for {
@@ -173,7 +232,7 @@ func (db *database) serve() {
 		err := db.alone(j)
 		jobs = jobs[1:]
 		j.end(err)
-		again = !j.large() || !db.line.hurried()
+		again = !j.large() || !db.line.hurried(j)
 	}
 	left := jobs
 	jobs = nil
@@ -248,7 +307,7 @@ func (db *database) together(jobs []*job, guarded bool) (done int) {
 		if err = c.guard(j, guarded); err != nil {
 			break
 		}
-		if j.large() && db.line.hurried() {
+		if j.large() && db.line.hurried(j) {
 			jobs = jobs[:i+1]
 			break
 		}

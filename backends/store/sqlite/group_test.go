@@ -170,7 +170,7 @@ func TestX7_Group_APanicIsItsOwn(t *testing.T) {
 	}
 	for n := range 3 * g.ws.engine.opts.Readers {
 		alone := func(*conn) error { panic("a fault of the program") }
-		if err := g.db.transact(ctx, ctx, 1, nil, alone); !errors.Is(err, beside.ErrPanic) {
+		if err := g.db.transact(ctx, ctx, load{documents: 1, rows: 1}, nil, alone); !errors.Is(err, beside.ErrPanic) {
 			t.Error(err)
 		}
 		s, err := g.ws.compileQuery(g.ws.tables["people"], driver.Query{Limit: 9}, nil)
@@ -289,7 +289,7 @@ func TestGroup_WhoWaitsWithoutEnd(t *testing.T) {
 	g := newGroup(t)
 	ctx := context.WithoutCancel(t.Context())
 	done := false
-	if err := g.db.transact(ctx, ctx, 1, map[shelf]bool{}, func(*conn) error { done = true; return nil }); err != nil || !done {
+	if err := g.db.transact(ctx, ctx, load{documents: 1, rows: 1}, map[shelf]bool{}, func(*conn) error { done = true; return nil }); err != nil || !done {
 		t.Errorf("%t, %v", done, err)
 	}
 }

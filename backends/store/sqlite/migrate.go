@@ -113,7 +113,7 @@ func (c *conn) version() (version, app uint32, err error) {
 // migrate makes the tables, columns and indexes that are missing, drops undeclared indexes
 // and writes down whose the file is, all in one transaction. Error: driver.ErrForeign.
 func (db *database) migrate(ctx context.Context, o *driver.Opening, s *schema) error {
-	return db.transact(ctx, ctx, 0, nil, func(c *conn) error {
+	return db.transact(ctx, ctx, load{}, nil, func(c *conn) error {
 		stored, err := storedSpecs(c)
 		if err != nil {
 			return err

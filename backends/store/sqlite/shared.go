@@ -178,7 +178,7 @@ func (e *Engine) admitTo(ctx context.Context, f *file, db *database, o *driver.O
 	e.mu.Unlock()
 	there, found, err := db.entry(ctx, o.Workspace)
 	if err == nil && (!found || there.owner != o.Owner || o.New && o.Owner == "") {
-		err = db.transact(ctx, ctx, 1, map[shelf]bool{}, func(c *conn) (err error) {
+		err = db.transact(ctx, ctx, load{documents: 1, rows: 1}, map[shelf]bool{}, func(c *conn) (err error) {
 			there, err = f.claim(c, o)
 			return err
 		})
@@ -332,7 +332,7 @@ func (e *Engine) removeShared(ctx context.Context, name, owner string) error {
 	}
 	defer f.release()
 	before, gone := e.spaces.Get(name), int64(0)
-	if err := db.transact(ctx, ctx, 0, nil, func(c *conn) (err error) {
+	if err := db.transact(ctx, ctx, load{}, nil, func(c *conn) (err error) {
 		gone, err = f.takeOut(c, name, owner)
 		return err
 	}); err != nil {
@@ -383,7 +383,7 @@ func (c *conn) left() (bool, error) {
 func (db *database) clear(ctx context.Context) error {
 	for {
 		done, err := false, error(nil)
-		err = db.transact(ctx, ctx, clearBatch, map[shelf]bool{}, func(c *conn) error {
+		err = db.transact(ctx, ctx, load{documents: clearBatch, rows: maxGroupRows}, map[shelf]bool{}, func(c *conn) error {
 			done, err = c.clearSome()
 			return err
 		})

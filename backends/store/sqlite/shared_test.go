@@ -262,7 +262,7 @@ func TestShared_RemovalIsFinished(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := db.transact(t.Context(), t.Context(), 0, nil, func(c *conn) error {
+	if err := db.transact(t.Context(), t.Context(), load{}, nil, func(c *conn) error {
 		_, err := ws.file.takeOut(c, names[0], "")
 		return err
 	}); err != nil {

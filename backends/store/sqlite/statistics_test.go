@@ -28,7 +28,7 @@ func testPlansFollowTheData(t *testing.T, shared bool) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := db.transact(t.Context(), t.Context(), 0, nil, func(c *conn) error {
+		if err := db.transact(t.Context(), t.Context(), load{}, nil, func(c *conn) error {
 			return c.exec(`WITH RECURSIVE n(i) AS (VALUES (-9000) UNION ALL SELECT i + 1 FROM n WHERE i < -1)` +
 				` INSERT INTO "c:people" (ws, id, rev, body, f_name, f_status, f_created) SELECT i, 'x', 1, '{}', 'n', 'new', i FROM n`)
 		}); err != nil {

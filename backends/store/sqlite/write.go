@@ -31,11 +31,15 @@ func (w *workspace) Write(ctx context.Context, writes []driver.Write) error {
 // write counts what it writes where a meter is given.
 func (w *workspace) write(ctx context.Context, writes []driver.Write, m *meter) error {
 	changes := make([]change, 0, len(writes))
-	touched := map[shelf]bool{}
+	touched, rows := map[shelf]bool{}, 0
 	for i, wr := range writes {
 		c, err := w.change(wr)
 		if err != nil {
 			return fmt.Errorf("write %d: %w", i, err)
+		}
+		rows += wr.Rows()
+		if c.custom != nil {
+			rows += w.file.fields.indexes() // each has an entry
 		}
 		if changes = append(changes, c); c.op != driver.Hold {
 			touched[w.shelf(c.t)] = true
@@ -45,7 +49,7 @@ func (w *workspace) write(ctx context.Context, writes []driver.Write, m *meter) 
 		return ctx.Err()
 	}
 	m.expect(changes)
-	return w.transact(ctx, "write", len(changes), touched, func(ctx context.Context, c *conn) error {
+	return w.transact(ctx, "write", load{w.space.id, len(changes), rows}, touched, func(ctx context.Context, c *conn) error {
 		if err := m.begin(c); err != nil {
 			return err
 		}
@@ -209,7 +213,7 @@ func (c *change) fillSides(on *conn) error {
 // Counter sets the named counter to max(value, atLeast) + add and returns it.
 func (w *workspace) Counter(ctx context.Context, name string, add, atLeast int64) (int64, error) {
 	var value int64
-	err := w.transact(ctx, "count up", 0, map[shelf]bool{}, func(_ context.Context, c *conn) (err error) {
+	err := w.transact(ctx, "count up", load{ws: w.space.id, rows: 1}, map[shelf]bool{}, func(_ context.Context, c *conn) (err error) {
 		value, err = c.counter(w.shared, w.space.id, name, add, atLeast)
 		return err
 	})
@@ -227,7 +231,7 @@ func (c *conn) counter(shared bool, ws int64, name string, add, atLeast int64) (
 	return c.number(sql+" DO UPDATE SET value = max(value, ?3) + ?2 RETURNING value", args...)
 }
 
-func (w *workspace) transact(ctx context.Context, doing string, documents int, touched map[shelf]bool, do func(context.Context, *conn) error) error {
+func (w *workspace) transact(ctx context.Context, doing string, of load, touched map[shelf]bool, do func(context.Context, *conn) error) error {
 	wait, cancel := w.engine.limit(ctx)
 	defer cancel()
 	db, err := w.acquire(wait)
@@ -235,7 +239,7 @@ func (w *workspace) transact(ctx context.Context, doing string, documents int, t
 		return failed(wait, doing, err)
 	}
 	defer w.file.release()
-	err = db.transact(ctx, wait, documents, touched, func(c *conn) error {
+	err = db.transact(ctx, wait, of, touched, func(c *conn) error {
 		if err := w.there(c); err != nil {
 			return err
 		}

@@ -18,6 +18,7 @@ type Call struct {
 	Collection string // empty where there are several or none
 	Took       time.Duration
 	Err        error
+	Rows       int // of a write, see driver.Write.Rows
 }
 
 // Watch notes what a workspace is asked while somebody waits to hear how that is found. It is put into a
@@ -70,7 +71,7 @@ type observed struct {
 	at    place
 }
 
-func (o *observed) done(ctx context.Context, operation string, c *driver.Collection, began time.Time, err error) {
+func (o *observed) done(ctx context.Context, operation string, c *driver.Collection, began time.Time, rows int, err error) {
 	took := time.Since(began)
 	if err != nil {
 		o.store.damage(o.at, orgOf(o.at.workspace), err)
@@ -83,7 +84,7 @@ func (o *observed) done(ctx context.Context, operation string, c *driver.Collect
 		if c != nil {
 			name = c.Name
 		}
-		o.store.observe(ctx, Call{o.at.backend, operation, name, took, err})
+		o.store.observe(ctx, Call{o.at.backend, operation, name, took, err, rows})
 	}
 }
 
@@ -94,7 +95,7 @@ func (o *observed) Find(ctx context.Context, q driver.Query) ([]driver.Document,
 	if errors.Is(err, errFull) {
 		failed = nil
 	}
-	o.done(ctx, "find", q.Collection, began, failed)
+	o.done(ctx, "find", q.Collection, began, 0, failed)
 	o.watch(ctx, "find", q, began)
 	return docs, err
 }
@@ -102,7 +103,7 @@ func (o *observed) Find(ctx context.Context, q driver.Query) ([]driver.Document,
 func (o *observed) Count(ctx context.Context, c *driver.Collection, where driver.Predicate) (int64, error) {
 	began := time.Now()
 	n, err := o.Workspace.Count(ctx, c, where)
-	o.done(ctx, "count", c, began, err)
+	o.done(ctx, "count", c, began, 0, err)
 	o.watch(ctx, "count", driver.Query{Collection: c, Where: where}, began)
 	return n, err
 }
@@ -110,7 +111,7 @@ func (o *observed) Count(ctx context.Context, c *driver.Collection, where driver
 func (o *observed) Aggregate(ctx context.Context, a driver.Aggregation) ([][]any, error) {
 	began := time.Now()
 	rows, err := o.Workspace.Aggregate(ctx, a)
-	o.done(ctx, "aggregate", a.Collection, began, err)
+	o.done(ctx, "aggregate", a.Collection, began, 0, err)
 	o.watch(ctx, "aggregate", driver.Query{Collection: a.Collection, Where: a.Where}, began)
 	return rows, err
 }
@@ -135,10 +136,14 @@ func (o *observed) write(ctx context.Context, writes []driver.Write, write func(
 		err = write(ctx, writes)
 	}
 	var c *driver.Collection
+	rows := 0
+	for i := range writes {
+		rows += writes[i].Rows()
+	}
 	if len(writes) == 1 {
 		c = writes[0].Collection
 	}
-	o.done(ctx, "write", c, began, err)
+	o.done(ctx, "write", c, began, rows, err)
 	return err
 }
 
@@ -159,7 +164,7 @@ func (o *observed) measure(ctx context.Context, operation string, measure func(d
 	}
 	began := time.Now()
 	used, err := measure(m, ctx)
-	o.done(ctx, operation, nil, began, err)
+	o.done(ctx, operation, nil, began, 0, err)
 	return used, err
 }
 
@@ -169,6 +174,6 @@ func (o *observed) Counter(ctx context.Context, name string, add, atLeast int64)
 		return 0, err
 	}
 	n, err := o.Workspace.Counter(ctx, name, add, atLeast)
-	o.done(ctx, "counter", nil, began, err)
+	o.done(ctx, "counter", nil, began, 1, err)
 	return n, err
 }

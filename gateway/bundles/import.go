@@ -41,7 +41,8 @@ type Import struct {
 	State   string          `json:"state" rule:"enum=running|done|refused|failed|interrupted" use:"computed filter" doc:"done: everything was stored, or with partial what could be. refused: nothing was, because lines are bad, or the file is. failed: it ended early. interrupted: so did the server that carried it out. Sending the same file again goes on." example:"done"`
 	By      string          `json:"by" use:"computed" doc:"Who began it: user:<id>." example:"user:7"`
 	Size    int64           `json:"size" use:"computed" doc:"Bytes that were sent." example:"52814"`
-	Step    string          `json:"step" rule:"enum=reading|checking|storing" use:"computed" doc:"reading, checking or storing." example:"storing"`
+	Step    string          `json:"step" rule:"enum=reading|waiting|checking|storing" use:"computed" doc:"reading, waiting until it begins, checking or storing." example:"storing"`
+	Place   int             `json:"place" use:"computed" doc:"How many other imports are before it while it waits to begin."`
 	Bytes   int64           `json:"bytes" use:"computed" doc:"How many of the bytes the step is through with." example:"52814"`
 	Message string          `json:"message" use:"computed" doc:"Why it ended early, or stored nothing."`
 	Only    string          `json:"only,omitempty" use:"local"` // the same of all that run: the store has one of them
@@ -55,6 +56,8 @@ const (
 	refused     = "refused"
 	failed      = "failed"
 	interrupted = "interrupted"
+
+	waiting = "waiting" // a step
 )
 
 // Options are what a Service needs. All are required.
@@ -72,13 +75,12 @@ type Options struct {
 type Service struct {
 	Options
 	kind  *resource.Of[Import]
-	small chan struct{} // has a place for each that may be carried out at a time
-	large chan struct{}
+	turns turns
 }
 
 // New returns a Service.
 func New(o Options) *Service {
-	s := &Service{Options: o, small: make(chan struct{}, atOnce), large: make(chan struct{}, atOnce)}
+	s := &Service{Options: o}
 	s.kind = resource.Must(resource.Options[Import]{
 		Traits: resource.Traits{Name: "import"},
 		Spec: store.Spec{
@@ -91,8 +93,6 @@ func New(o Options) *Service {
 }
 
 const (
-	atOnce    = 2                // in one process, of small ones and of large ones; others wait for their turn
-	isLarge   = 16 << 20         // bytes
 	beat      = 2 * time.Second  // between two notes of how far it has come
 	silence   = time.Minute      // after which nobody carries it out any more
 	maxUpload = 1 << 30          // bytes
@@ -234,6 +234,9 @@ type under struct {
 	mu     sync.Mutex  // of what follows: it is noted on the way, and now and then beside that
 	at     transfer.Progress
 	noted  time.Time
+
+	arrived time.Time // its file; the zero time: not yet
+	ticket  *ticket   // nil until then
 }
 
 // take stores the record of an import, if the organization has no other one under way.
@@ -279,7 +282,7 @@ var errBusy = &api.Problem{Code: http.StatusConflict, Message: busyMessage}
 // interrupt says so of an import that nobody carries out any more.
 func interrupt(i *Import) {
 	if i.State == running {
-		i.State, i.Message = interrupted, interruption
+		i.State, i.Message, i.Place = interrupted, interruption, 0
 	}
 }
 
@@ -298,24 +301,21 @@ func (u *under) carryOut(ctx context.Context, src transfer.Source, secrets *seal
 	defer stop(nil)
 	ctx, unwatch := u.access.Watch(ctx, nil) // also while it waits and reads
 	defer unwatch()
+	u.arrived, u.ticket = u.Now(), u.turns.ticket(u.of.Org.OrgID, src.Size)
 	quiet := u.keepTold(ctx, stop)
 	report, job := u.job.Report, u.job
 	err := beside.Try(func() error {
-		places := u.small
-		if src.Size > isLarge {
-			places = u.large
+		defer u.ticket.leave()
+		if err := u.ticket.begin(ctx, func() { u.waits(ctx, stop) }); err != nil {
+			return err
 		}
-		select {
-		case places <- struct{}{}:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		defer func() { <-places }()
 		if err := u.access.Confirm(ctx); err != nil {
 			return err
 		}
+		u.begins()
 		o := rows.Options{
-			As: job.As, Format: job.Format, Key: job.Key, OpenWith: secrets, DryRun: job.DryRun, Partial: job.Partial, Bounded: true, Allowed: u.access.Confirm,
+			As: job.As, Format: job.Format, Key: job.Key, OpenWith: secrets, DryRun: job.DryRun, Partial: job.Partial, Bounded: true,
+			Allowed: u.access.Confirm, Turn: u.ticket.turn,
 		}
 		o.Progress = func(p transfer.Progress) {
 			if err := u.note(ctx, p); err != nil {
@@ -340,6 +340,8 @@ func (u *under) carryOut(ctx context.Context, src transfer.Source, secrets *seal
 	switch {
 	case errors.Is(err, api.ErrEnded):
 		state, message = failed, whyEnded(err)
+	case errors.Is(context.Cause(ctx), errLate):
+		state, message = failed, lateMessage(context.Cause(ctx), report)
 	case ctx.Err() != nil:
 		state, message = interrupted, interruption
 	case errors.As(err, &bad):
@@ -361,7 +363,7 @@ func (u *under) carryOut(ctx context.Context, src transfer.Source, secrets *seal
 	}
 	u.record(ctx, report)
 	if err := u.change(ctx, func(i *Import) {
-		i.Only, i.State, i.Message, i.Report, i.Step, i.Bytes = "", state, message, report, u.at.Phase, u.at.Bytes
+		i.Only, i.State, i.Message, i.Report, i.Step, i.Bytes, i.Place = "", state, message, report, u.at.Phase, u.at.Bytes, 0
 	}); err != nil {
 		u.Log.WarnContext(ctx, "how an import ended could not be noted", "organization", u.of.Org.Slug, "import", job.ID, "error", err)
 	}
@@ -405,6 +407,9 @@ func (u *under) keepTold(ctx context.Context, stop func(error)) (quiet func()) {
 			case <-ctx.Done():
 				return
 			}
+			if err := u.late(); err != nil {
+				stop(err)
+			}
 			if err := beside.Try(func() error {
 				u.mu.Lock()
 				defer u.mu.Unlock()
@@ -432,13 +437,64 @@ func (u *under) tell(ctx context.Context) error {
 		return nil
 	}
 	u.noted = u.Now()
-	err := u.change(ctx, func(i *Import) { i.State, i.Message, i.Step, i.Bytes = running, "", u.at.Phase, u.at.Bytes })
+	place := 0
+	if u.ticket != nil {
+		place = u.ticket.before()
+	}
+	err := u.change(ctx, func(i *Import) {
+		i.State, i.Message, i.Step, i.Bytes, i.Place = running, "", u.at.Phase, u.at.Bytes, place
+	})
 	if err != nil && !errors.Is(err, errTaken) && ctx.Err() == nil {
 		u.Log.WarnContext(ctx, "how far an import is could not be noted", "organization", u.of.Org.Slug, "import", u.job.ID, "error", err)
 		err = nil
 	}
 	return err
 }
+
+// waits notes at once that it does not begin yet.
+func (u *under) waits(ctx context.Context, stop func(error)) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.at, u.noted = transfer.Progress{Phase: waiting}, time.Time{}
+	if err := u.tell(ctx); err != nil {
+		stop(err)
+	}
+}
+
+// begins notes that it does.
+func (u *under) begins() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.at = transfer.Progress{Phase: transfer.PhaseReading}
+}
+
+// late returns why the import is to end that takes too long.
+func (u *under) late() error {
+	took := u.Now().Sub(u.arrived)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	switch {
+	case took > maxWait && u.at.Phase == waiting:
+		return errNoTurn
+	case took > maxTime:
+		return errLate
+	}
+	return nil
+}
+
+// lateMessage says to whoever sent the file why it was ended, and what of it is stored.
+func lateMessage(cause error, r transfer.Report) string {
+	switch stored := r.Created + r.Updated; {
+	case errors.Is(cause, errNoTurn):
+		return fmt.Sprintf("It could not begin for %s, for others were under way. Nothing was stored; send the same file again later", span(maxWait))
+	case stored == 0 || r.DryRun:
+		return fmt.Sprintf("It was ended after %s. Nothing was stored; send it in several files", span(maxTime))
+	default:
+		return fmt.Sprintf("It was ended after %s, and %d lines were stored; send the same file again to go on", span(maxTime), stored)
+	}
+}
+
+func span(d time.Duration) string { return fmt.Sprintf("%d minutes", int(d.Minutes())) }
 
 var errTaken = &api.Problem{Code: http.StatusConflict, Message: "The import was quiet for too long; send the file again"}
 

@@ -56,6 +56,7 @@ type Options struct {
 	Bounded  bool                // as in transfer.ImportOptions
 	Allowed  func(context.Context) error
 	Progress func(transfer.Progress)
+	Turn     func(context.Context) error // as in transfer.ImportOptions
 }
 
 // ErrOptions says that the options of an import of rows make no sense, or that the file is no such file.
@@ -66,7 +67,7 @@ func Load(ctx context.Context, s *transfer.Service, t *tenants.Tenant, src trans
 	if o.As != "" {
 		return Import(ctx, s, t, src, o)
 	}
-	return s.Import(ctx, t, src, transfer.ImportOptions{DryRun: o.DryRun, Partial: o.Partial, Bad: o.Bad, OpenWith: o.OpenWith, Bounded: o.Bounded, Allowed: o.Allowed, Progress: o.Progress})
+	return s.Import(ctx, t, src, transfer.ImportOptions{DryRun: o.DryRun, Partial: o.Partial, Bad: o.Bad, OpenWith: o.OpenWith, Bounded: o.Bounded, Allowed: o.Allowed, Progress: o.Progress, Turn: o.Turn})
 }
 
 // maxColumns bounds the columns of a file, maxName the bytes of the name of one.
@@ -89,7 +90,7 @@ func Import(ctx context.Context, s *transfer.Service, t *tenants.Tenant, src tra
 		return none, fmt.Errorf("%w: the format is csv or json", ErrOptions)
 	}
 	f := &feed{src: src, o: o, of: &resource.Resource{}}
-	r, err := s.ImportFeed(ctx, t, f, transfer.ImportOptions{DryRun: o.DryRun, Partial: o.Partial, Bad: o.Bad, Bounded: o.Bounded, Allowed: o.Allowed, Progress: o.Progress})
+	r, err := s.ImportFeed(ctx, t, f, transfer.ImportOptions{DryRun: o.DryRun, Partial: o.Partial, Bad: o.Bad, Bounded: o.Bounded, Allowed: o.Allowed, Progress: o.Progress, Turn: o.Turn})
 	for _, c := range f.columns {
 		for _, t := range c.targets {
 			r.Columns = append(r.Columns, transfer.Column{Name: c.name, Field: t.field, New: t.fresh})

@@ -83,16 +83,17 @@ func (s *session) run(ctx context.Context, f Feed, o ImportOptions) (Report, err
 	im := &importer{session: s, feed: f, opt: o}
 	im.reset()
 	err := im.check(ctx)
-	if err != nil {
-		return im.report(), err
+	failed, all := im.bad.count, im.tally.report().Lines
+	if err == nil && failed > 0 && !o.Partial {
+		err = &RefusedError{failed, all}
 	}
-	if failed, all := im.bad.count, im.tally.report().Lines; failed > 0 && !o.Partial {
-		for _, c := range im.tally.kinds {
-			if !o.DryRun {
+	if err != nil {
+		if !o.DryRun { // nothing is stored yet
+			for _, c := range im.tally.kinds {
 				c.Created, c.Updated, c.Unchanged = 0, 0, 0
 			}
 		}
-		return im.report(), &RefusedError{failed, all}
+		return im.report(), err
 	}
 	if err := im.fits(ctx); err != nil || o.DryRun {
 		return im.report(), err

@@ -148,7 +148,7 @@ func (i *Into) Each(ctx context.Context, f Feed, visit func(*strictjson.Parser, 
 		}
 		if n%500 == 0 {
 			i.session.meter.at(r.Offset(), n)
-			if err := ctx.Err(); err != nil {
+			if err := i.session.goOn(ctx); err != nil {
 				return err
 			}
 		}
@@ -327,7 +327,7 @@ func (s *session) pump(ctx context.Context, f Feed, phase string, want func(line
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if err := cmp.Or(ctx.Err(), c.broken); err != nil {
+		if err := cmp.Or(s.goOn(ctx), c.broken); err != nil {
 			return err
 		}
 		if err := visit(c); err != nil {

@@ -31,6 +31,9 @@ type ImportOptions struct {
 	Allowed func(context.Context) error
 	// Progress is called at most ten times a second, from one goroutine at a time.
 	Progress func(Progress)
+	// Turn, where set, is called again and again, after every few hundred lines, from one goroutine at a time, and returns
+	// when the import may go on. An error ends it.
+	Turn func(context.Context) error
 }
 
 // Counts are numbers of lines. Created, Unchanged and Updated are, after a dry run, what

@@ -73,7 +73,8 @@ type session struct {
 	view   *view
 	reader strictjson.Parser // of the lines that an export writes
 	meter  meter
-	most   int // lines that are read of a file
+	most   int                         // lines that are read of a file
+	turn   func(context.Context) error // see ImportOptions.Turn
 	tally  *tally
 	// allowed says whether the import may still store something; nil: it may.
 	allowed func(context.Context) error
@@ -135,8 +136,16 @@ func (s *Service) run(ctx context.Context, t *tenants.Tenant, o ImportOptions, f
 	if err != nil {
 		return newTally().report(), err
 	}
-	session.vault.OpenWith, session.allowed = o.OpenWith, o.Allowed
+	session.vault.OpenWith, session.allowed, session.turn = o.OpenWith, o.Allowed, o.Turn
 	return session.run(ctx, feed(session), o)
+}
+
+// goOn returns when the import may go on, or why it may not.
+func (s *session) goOn(ctx context.Context) error {
+	if err := ctx.Err(); err != nil || s.turn == nil {
+		return err
+	}
+	return s.turn(ctx)
 }
 
 // keepAdmin changes a user, unless that takes the last administrator away by now.

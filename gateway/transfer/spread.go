@@ -50,7 +50,7 @@ func (im *importer) spread(ctx context.Context, missing map[reference]bool) erro
 // step is called again and again in what takes long without a look at the store: it says when that is to end.
 func (im *importer) step(ctx context.Context) error {
 	if im.steps++; im.steps%4096 == 0 {
-		return ctx.Err()
+		return im.goOn(ctx)
 	}
 	return nil
 }

@@ -1,11 +1,13 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"sync"
+
+	"tenantry/internal/fair"
 )
 
 const (
@@ -55,29 +57,34 @@ func (j *job) end(err error) {
 // large reports whether others had better not wait for the job.
 func (j *job) large() bool { return j.rows > largeRows || j.touched == nil }
 
+// rank orders jobs that start at the same place: those that may change anything are few and short.
+func (j *job) rank() int {
+	switch {
+	case j.touched == nil:
+		return 0
+	case !j.large():
+		return 1
+	}
+	return 2
+}
+
 func (j *job) flow() flow { return flow{j.ws, j.large()} }
 
 // cost is what the job takes of its workspace's turns, in rows.
 func (j *job) cost() int64 { return int64(max(j.rows, 1)) }
 
-// line is the jobs that wait for the writer, in turns by workspace (start-time fair queueing): a job starts where the
-// jobs of its flow before it end, but not before now, and the one that starts first is next. So whoever had fewer rows
-// written is served first, and a flow without jobs saves up no turns. The zero value is ready.
+// line is the jobs that wait for the writer, in turns by workspace: whoever had fewer rows written is served first. The
+// zero value is ready.
 type line struct {
-	mu   sync.Mutex
-	jobs []*job         // in the order they came
-	ends map[flow]int64 // where the last job of a flow ends, in rows
-	now  int64          // how far the turns have come
+	mu    sync.Mutex
+	jobs  []*job           // in the order they came
+	turns fair.Turns[flow] // in rows
 }
 
 func (l *line) add(j *job) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ends == nil {
-		l.ends = map[flow]int64{}
-	}
-	j.start = max(l.now, l.ends[j.flow()])
-	l.ends[j.flow()] = j.start + j.cost()
+	j.start = l.turns.Start(j.flow(), j.cost())
 	l.jobs = append(l.jobs, j)
 }
 
@@ -88,7 +95,7 @@ func (l *line) leave(j *job) bool {
 	n := slices.Index(l.jobs, j)
 	if n >= 0 {
 		l.jobs = slices.Delete(l.jobs, n, n+1)
-		l.ends[j.flow()] -= j.cost()
+		l.turns.Cancel(j.flow(), j.cost())
 	}
 	return n >= 0
 }
@@ -122,9 +129,7 @@ func (l *line) next() (jobs []*job) {
 			break
 		}
 	}
-	// Of whoever comes now nobody starts before those who wait already, however many they are.
-	l.now = max(l.now, head.start) + int64(max(rows, 1))/int64(len(flows))
-	maps.DeleteFunc(l.ends, func(_ flow, end int64) bool { return end <= l.now })
+	l.turns.Serve(head.start, int64(rows), len(flows))
 	return jobs
 }
 
@@ -136,7 +141,7 @@ func (l *line) first(with *job) int {
 		if with != nil && (j.large() != with.large() || j.touched == nil) {
 			continue
 		}
-		if at < 0 || j.start < l.jobs[at].start || j.start == l.jobs[at].start && !j.large() && l.jobs[at].large() {
+		if at < 0 || cmp.Or(cmp.Compare(j.start, l.jobs[at].start), cmp.Compare(j.rank(), l.jobs[at].rank())) < 0 {
 			at = n
 		}
 	}

@@ -40,7 +40,7 @@ func newGroup(t *testing.T) *grouped {
 
 // add adds a job that inserts the persons and ends with err.
 func (g *grouped) add(ctx context.Context, err error, persons ...int) *job {
-	j := &job{ctx: ctx, wait: ctx, documents: len(persons), touched: map[shelf]bool{{g.ws.space.id, "people"}: true}, done: make(chan struct{})}
+	j := &job{ctx: ctx, wait: ctx, load: load{documents: len(persons), rows: len(persons)}, touched: map[shelf]bool{{g.ws.space.id, "people"}: true}, done: make(chan struct{})}
 	j.do = func(c *conn) error {
 		for i, n := range persons {
 			change, err := g.ws.change(person(g.c, n))
@@ -202,20 +202,20 @@ func TestX7_Group_APanicIsItsOwn(t *testing.T) {
 func TestGroup_LargeJobsAreAmongThemselves(t *testing.T) {
 	t.Parallel()
 	var l line
-	sizes := []int{1, 2, 64, 65, 1, 1000, 64, 64, 64, 64, 1, maxLarge / 2, maxLarge / 2, 65, 65, 1, 65}
+	sizes := []int{1, 2, 500, 501, 1, 1000, 500, 500, 500, 500, 1, maxLargeRows - 2000, 600, 600, 1, maxLargeRows + 1, 501}
 	for _, n := range sizes {
-		l.add(&job{documents: n, touched: map[shelf]bool{}})
+		l.add(&job{load: load{rows: n}, touched: map[shelf]bool{}})
 	}
 	l.add(&job{}) // may change anything
 	var got [][]int
 	for jobs := l.next(); len(jobs) > 0; jobs = l.next() {
 		var group []int
 		for _, j := range jobs {
-			group = append(group, j.documents)
+			group = append(group, j.rows)
 		}
 		got = append(got, group)
 	}
-	if want := "[[1 2 64] [65] [1] [1000] [64 64 64 64] [1] [4000 4000] [65 65] [1] [65] [0]]"; fmt.Sprint(got) != want {
+	if want := "[[1 2 500 1 500 500 500] [501 1000] [8000] [500 1 1] [600 600] [10001] [501] [0]]"; fmt.Sprint(got) != want {
 		t.Errorf("%v, want %s", got, want)
 	}
 	many := &line{}
@@ -233,7 +233,7 @@ func TestGroup_LargeJobsMakeRoom(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t)
 	large := func(i int) (batch []driver.Write) {
-		for n := range largeJob + 1 {
+		for n := range largeRows {
 			batch = append(batch, person(g.c, 1000*i+n))
 		}
 		return batch
@@ -278,7 +278,7 @@ func TestGroup_LargeJobsMakeRoom(t *testing.T) {
 			t.Errorf("not %s: %v", want, verdicts)
 		}
 	}
-	if n := g.stored(); n != 2*(largeJob+1)+1 || verdicts["second <nil>"] {
+	if n := g.stored(); n != 2*largeRows+1 || verdicts["second <nil>"] {
 		t.Errorf("%d persons, %v", n, verdicts)
 	}
 }
@@ -310,16 +310,16 @@ func TestGroup_WhoIsPutBackStaysBeforeLargeOnes(t *testing.T) {
 	g := newGroup(t)
 	var all sync.WaitGroup
 	came, served := 0, 0
-	submit := func(documents int, do func(*conn) error) {
+	submit := func(rows int, do func(*conn) error) {
 		before := len(g.waiting())
-		all.Go(func() { _ = g.db.transact(t.Context(), t.Context(), documents, map[shelf]bool{}, do) })
+		all.Go(func() { _ = g.db.transact(t.Context(), t.Context(), load{rows: rows}, map[shelf]bool{}, do) })
 		g.inLine(before + 1)
 	}
 	var large func()
 	large = func() {
 		came++
 		again := came < 50
-		submit(largeJob+1, func(*conn) error {
+		submit(largeRows+1, func(*conn) error {
 			if again {
 				again = false
 				submit(1, func(*conn) error { return nil })
@@ -330,7 +330,7 @@ func TestGroup_WhoIsPutBackStaysBeforeLargeOnes(t *testing.T) {
 	}
 	g.db.writing <- struct{}{}
 	large()
-	submit(largeJob+1, func(*conn) error { served = came; return nil })
+	submit(largeRows+1, func(*conn) error { served = came; return nil })
 	<-g.db.writing
 	all.Wait()
 	if served > 4 {
@@ -416,10 +416,13 @@ func TestGroup_WhoHasGoneIsNoHead(t *testing.T) {
 		if i == 0 {
 			ctx = gone
 		}
-		g.add(ctx, nil, i).documents = largeJob + 1
+		g.add(ctx, nil, i).rows = largeRows + 1
 	}
 	g.add(t.Context(), nil, 100) // for whom they make room
-	for _, j := range g.jobs {
+	for i, j := range g.jobs {
+		if i == 20 {
+			g.db.line.turns.Serve(0, 1, 1) // it comes later
+		}
 		g.db.line.add(j)
 	}
 	g.db.writing <- struct{}{}

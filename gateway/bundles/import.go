@@ -42,8 +42,8 @@ type Import struct {
 	By      string          `json:"by" use:"computed" doc:"Who began it: user:<id>." example:"user:7"`
 	Size    int64           `json:"size" use:"computed" doc:"Bytes that were sent." example:"52814"`
 	Step    string          `json:"step" rule:"enum=reading|waiting|checking|storing" use:"computed" doc:"reading, waiting until it begins, checking or storing." example:"storing"`
-	Place   int             `json:"place" use:"computed" doc:"How many other imports are before it while it waits to begin."`
 	Bytes   int64           `json:"bytes" use:"computed" doc:"How many of the bytes the step is through with." example:"52814"`
+	Place   int             `json:"place" use:"computed" doc:"How many other imports are before it while it waits to begin."`
 	Message string          `json:"message" use:"computed" doc:"Why it ended early, or stored nothing."`
 	Only    string          `json:"only,omitempty" use:"local"` // the same of all that run: the store has one of them
 	Report  transfer.Report `json:"report" use:"computed" doc:"Numbers of lines by kind, and what is wrong with the first bad ones." example:"{\"lines\":120,\"created\":118,\"unchanged\":0,\"updated\":2,\"failed\":0,\"kinds\":{\"contact\":{\"lines\":120,\"created\":118,\"unchanged\":0,\"updated\":2,\"failed\":0}},\"problems\":[]}"`
@@ -315,7 +315,7 @@ func (u *under) carryOut(ctx context.Context, src transfer.Source, secrets *seal
 		u.begins()
 		o := rows.Options{
 			As: job.As, Format: job.Format, Key: job.Key, OpenWith: secrets, DryRun: job.DryRun, Partial: job.Partial, Bounded: true,
-			Allowed: u.access.Confirm, Turn: u.ticket.turn,
+			Allowed: u.access.Confirm, Turn: func(ctx context.Context) error { return u.turn(ctx, stop) },
 		}
 		o.Progress = func(p transfer.Progress) {
 			if err := u.note(ctx, p); err != nil {
@@ -466,6 +466,15 @@ func (u *under) begins() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.at = transfer.Progress{Phase: transfer.PhaseReading}
+}
+
+// turn returns when the import may go on, or why it is to end.
+func (u *under) turn(ctx context.Context, stop func(error)) error {
+	if err := u.late(); err != nil {
+		stop(err)
+		return err
+	}
+	return u.ticket.turn(ctx)
 }
 
 // late returns why the import is to end that takes too long.

@@ -1,6 +1,9 @@
 package transfer
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -97,5 +100,38 @@ func TestPublicIdentifiersOfReports(t *testing.T) {
 	w.mustLoad(other, exported)
 	if pid := pidIn(other); pid != "p2" {
 		t.Errorf("elsewhere it is %q", pid)
+	}
+}
+
+// TestX13_ImportsTakeTurns: an import asks whether it may go on while it reads, checks and stores, each few hundred lines, and
+// ends where it may not: with nothing told as stored that is not.
+func TestX13_ImportsTakeTurns(t *testing.T) {
+	t.Parallel()
+	const lines = 3000
+	var file strings.Builder
+	for n := range lines {
+		fmt.Fprintf(&file, "{\"kind\":\"contact\",\"external_id\":\"%d\"}\n", n)
+	}
+	over := errors.New("its time is over")
+	load := func(end int) (r Report, stored, asked int, err error) {
+		w := newWorld(t)
+		acme := w.org("acme")
+		r, err = w.load(acme, file.String(), ImportOptions{Turn: func(context.Context) error {
+			if asked++; asked == end {
+				return over
+			}
+			return nil
+		}})
+		return r, strings.Count(w.dump(acme, false), `"kind":"contact"`), asked, err
+	}
+	r, stored, all, err := load(0)
+	if err != nil || r.Created != lines || stored != lines || all < 3*lines/500 {
+		t.Fatalf("asked %d times: %v, %+v", all, err, r.Counts)
+	}
+	for _, end := range []int{1, all / 3, all / 2, all - 2, all} {
+		r, stored, _, err := load(end)
+		if !errors.Is(err, over) || r.Created != stored || r.Updated != 0 || r.Unchanged != 0 {
+			t.Errorf("ended when asked the %d. time of %d: %v, told %+v, stored %d", end, all, err, r.Counts, stored)
+		}
 	}
 }

@@ -95,7 +95,7 @@ func testTallyOfSharedTransactions(t *testing.T, shared bool) {
 	gone, cancel := context.WithCancel(t.Context())
 	left, times := make(chan error), 0
 	go func() { // goes away once it is done for the second time, with savepoints, since others fail
-		left <- db.transact(gone, gone, 1, map[shelf]bool{}, func(c *conn) error {
+		left <- db.transact(gone, gone, load{documents: 1, rows: 1}, map[shelf]bool{}, func(c *conn) error {
 			c.tally[w.space.id] = c.tally[w.space.id].Plus(driver.Usage{Documents: 1})
 			if times++; times == 2 {
 				cancel()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tenantry/backends/store"
+	"tenantry/internal/beside"
 	"tenantry/tenants"
 )
 
@@ -49,6 +50,7 @@ type Access struct {
 	principal  *tenants.Principal
 	scope      store.Scope
 	recheck    func(context.Context, *tenants.Tenant) error
+	org        string // identity of the organization; empty: nobody's
 
 	mu     sync.Mutex
 	tenant *tenants.Tenant // as it was when the access was confirmed last
@@ -61,7 +63,8 @@ func (c *Call) access() *Access {
 		return nil
 	}
 	a := &Access{
-		credential: c.credential, op: c.Operation, origin: c.origin, principal: c.Principal, scope: c.Scope, tenant: c.Tenant, recheck: c.Recheck,
+		credential: c.credential, op: c.Operation, origin: c.origin, principal: c.Principal, scope: c.Scope,
+		recheck: c.Recheck, org: c.Tenant.Org.ID, tenant: c.Tenant,
 	}
 	if c.Operation.Teams {
 		a.requested, _ = c.Teams() // they were read before
@@ -128,7 +131,7 @@ func (a *Access) judge(ctx context.Context, t *tenants.Tenant) error {
 			return err
 		}
 	}
-	if t.Org.ID != a.tenant.Org.ID { // of no organization
+	if t.Org.ID != a.org {
 		return fmt.Errorf("the organization does not answer any more: %w", tenants.ErrUnknownTenant)
 	}
 	p, err := a.credential.Authenticate(ctx, t)
@@ -160,7 +163,7 @@ func (a *Access) Watch(ctx context.Context, interrupt func()) (_ context.Context
 	mu.Lock()
 	defer mu.Unlock()
 	timer = time.AfterFunc(confirmEvery, func() {
-		if err := a.Confirm(ctx); err != nil {
+		if err := beside.Try(func() error { return a.Confirm(ctx) }); err != nil {
 			cancel(err)
 		}
 		mu.Lock()

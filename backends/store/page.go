@@ -37,14 +37,20 @@ func (c Collection[T]) findAll(ctx context.Context, q Query, found *Found[T]) er
 	if err != nil {
 		return err
 	}
-	found.Records = make([]T, len(docs))
+	return c.decode(ctx, q, docs, found)
+}
+
+// decode makes records of documents, which it gives up one by one.
+func (c Collection[T]) decode(ctx context.Context, q Query, docs []driver.Document, found *Found[T]) error {
+	*found = Found[T]{Records: make([]T, len(docs))}
 	for i := range docs {
-		at := i - found.Left
-		err := c.read(&docs[i], &found.Records[at], q.Shared)
+		doc, at := docs[i], i-found.Left
+		docs[i] = driver.Document{}
+		err := c.read(&doc, &found.Records[at], q.Shared)
 		if err == nil {
 			continue
 		}
-		if err = c.ws.unreadable(ctx, c.kind.spec, &docs[i], err); !q.LeaveOut {
+		if err = c.ws.unreadable(ctx, c.kind.spec, &doc, err); !q.LeaveOut {
 			return err
 		}
 		found.Records[at] = *new(T) // a part of it may be there
@@ -54,33 +60,26 @@ func (c Collection[T]) findAll(ctx context.Context, q Query, found *Found[T]) er
 	return nil
 }
 
-// take finds records as far as so many bytes go, but one at least, while they are read. It reports whether there are more.
+// take finds records as far as so many bytes go, but one at least. It reports whether there are more. They are decoded once the
+// engine has what it reads from back, which others wait for.
 func (c Collection[T]) take(ctx context.Context, q Query, most int64, found *Found[T]) (cut bool, err error) {
+	var docs []driver.Document
 	size := int64(0)
 	_, err = c.ws.documents(ctx, c.kind.spec, q, func(d *driver.Document) error {
 		if d == nil {
-			*found, size = Found[T]{Records: []T{}}, 0
+			docs, size = nil, 0
 			return nil
 		}
-		if size += d.Held(); size > most && len(found.Records)+found.Left > 0 {
+		if size += d.Held(); size > most && len(docs) > 0 {
 			return errFull
 		}
-		var rec T
-		err := c.read(d, &rec, q.Shared)
-		if err == nil {
-			found.Records = append(found.Records, rec)
-			return nil
-		}
-		if err = c.ws.unreadable(ctx, c.kind.spec, d, err); !q.LeaveOut {
-			return err
-		}
-		found.Left++
+		docs = append(docs, *d)
 		return nil
 	})
-	if errors.Is(err, errFull) {
-		return true, nil
+	if cut = errors.Is(err, errFull); err != nil && !cut {
+		return false, err
 	}
-	return false, err
+	return cut, c.decode(ctx, q, docs, found)
 }
 
 // Page returns the records of a page, as far as its budget of bytes goes, and how many match of

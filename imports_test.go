@@ -107,7 +107,7 @@ func mayImport(from, to string) bool {
 	case within(from, "backends/store/driver"):
 		return false
 	case strings.HasPrefix(from, "backends/store/"): // engines do not know each other
-		return allowed("backends/store/driver", "crypto/secret", "internal/beside", "internal/bounded", "internal/texts")
+		return allowed("backends/store/driver", "crypto/secret", "internal/beside", "internal/bounded", "internal/fair", "internal/texts")
 	case from == "internal/bench": // a command: it gives commands to the server that it measures, and knows how that is set
 		return allowed("gateway/control", "config")
 	case within(from, "internal"):

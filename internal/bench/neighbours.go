@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"tenantry/backends/api"
 	"tenantry/gateway/control"
 )
 
@@ -22,27 +21,14 @@ const (
 	password  = "four words of a kind"
 )
 
-// dear is a kind of call that takes much of what neighbours share: which rows are of it, and what a noisy organization sends of
-// one of them.
+// dear is a kind of call that takes much of what neighbours share: the operation that stands for them, and what a noisy
+// organization sends of it.
 type dear struct {
 	name string
-	is   func(api.Operation) bool
-	row  string // the operation that stands for them
+	row  string
 	loud func(*neighbourhood) [][]byte
 	// fresh: each turn is asked of an organization that was not asked before, whose fields have no index.
 	fresh bool
-}
-
-// takes returns whether an operation has a parameter of that name.
-func takes(name string) func(api.Operation) bool {
-	return func(o api.Operation) bool {
-		for _, p := range o.Params {
-			if p.Name == name {
-				return true
-			}
-		}
-		return false
-	}
 }
 
 // dears are the kinds of dear calls. A test holds them against the rows: each that is Heavy, takes an upload, streams or has limits of
@@ -50,49 +36,42 @@ func takes(name string) func(api.Operation) bool {
 func dears() []dear {
 	contacts := func(ask url.Values) string { return "/api/contacts?" + ask.Encode() }
 	return []dear{
-		{name: "filter", row: "campaigns.count", is: takes("filters"), loud: func(h *neighbourhood) [][]byte {
+		{name: "filter", row: "campaigns.count", loud: func(h *neighbourhood) [][]byte {
 			ask := url.Values{}
 			for i := range 48 {
 				ask.Set(fmt.Sprintf("filters[or][%d][last_name][contains]", i), fmt.Sprintf("none %d", i))
 			}
 			return h.loud.gets(countPath + "?" + ask.Encode())
 		}},
-		{name: "q", row: "contacts.list", is: takes("q"), loud: func(h *neighbourhood) [][]byte {
+		{name: "q", row: "contacts.list", loud: func(h *neighbourhood) [][]byte {
 			return h.loud.gets(contacts(url.Values{"q": {"nobody has this"}}))
 		}},
-		{name: "sort", row: "contacts.list", is: takes("sort"), loud: func(h *neighbourhood) [][]byte {
+		{name: "sort", row: "contacts.list", loud: func(h *neighbourhood) [][]byte {
 			return h.loud.gets(contacts(url.Values{"sort": {"city,-last_name,first_name"}, "per_page": {"1000"}}))
 		}},
-		{name: "page", row: "contacts.list", is: takes("page"), loud: func(h *neighbourhood) (requests [][]byte) {
+		{name: "page", row: "contacts.list", loud: func(h *neighbourhood) (requests [][]byte) {
 			for i := range 10 { // not always the same, which is kept
 				requests = append(requests, h.loud.gets(contacts(url.Values{"sort": {"last_name"}, "page": {fmt.Sprint(20 + i)}, "per_page": {"1000"}}))...)
 			}
 			return requests
 		}},
-		{name: "report", row: "reports.run", is: func(o api.Operation) bool { return strings.HasPrefix(o.Name, "reports.") && o.Weight >= api.Heavy },
-			loud: func(h *neighbourhood) [][]byte { return h.reports }},
-		{name: "check", row: "audit.verify", is: func(o api.Operation) bool {
-			return o.Method == http.MethodGet && o.Weight >= api.Heavy && !takes("page")(o)
-		},
-			loud: func(h *neighbourhood) [][]byte { return [][]byte{h.signedIn("/api/audit/verification")} }},
-		{name: "bulk", row: "contacts.bulk", is: func(o api.Operation) bool {
-			return strings.HasSuffix(o.Path, "/bulk") || o.Method != http.MethodGet && o.BodyLimit > 0
-		},
-			loud: func(h *neighbourhood) [][]byte { return h.loud.bulk() }},
-		{name: "import", row: "imports.create", is: func(o api.Operation) bool { return o.Upload != nil }, loud: func(h *neighbourhood) [][]byte { return h.imports() }},
-		{name: "export", row: "contacts.export", is: func(o api.Operation) bool { return o.Streams != nil }, loud: func(h *neighbourhood) [][]byte {
+		{name: "report", row: "reports.run", loud: func(h *neighbourhood) [][]byte { return h.reports }},
+		{name: "check", row: "audit.verify", loud: func(h *neighbourhood) [][]byte { return [][]byte{h.signedIn("/api/audit/verification")} }},
+		{name: "bulk", row: "contacts.bulk", loud: func(h *neighbourhood) [][]byte { return h.loud.bulk() }},
+		{name: "import", row: "imports.create", loud: func(h *neighbourhood) [][]byte { return h.imports() }},
+		{name: "export", row: "contacts.export", loud: func(h *neighbourhood) [][]byte {
 			return h.loud.gets("/api/contacts/export?format=csv")
 		}},
-		{name: "index", row: "contacts.list", is: takes("filters"), fresh: true, loud: func(h *neighbourhood) [][]byte {
+		{name: "index", row: "contacts.list", fresh: true, loud: func(h *neighbourhood) [][]byte {
 			return append(h.builder.gets(contacts(url.Values{"filters[tier]": {"none"}})), h.builder.gets(contacts(url.Values{"filters[seats]": {"-1"}}))...)
 		}},
-		{name: "reveal", row: "contacts.reveal", is: func(o api.Operation) bool { return strings.HasSuffix(o.Name, ".reveal") }, loud: func(h *neighbourhood) (requests [][]byte) {
+		{name: "reveal", row: "contacts.reveal", loud: func(h *neighbourhood) (requests [][]byte) {
 			for i := range revealed {
 				requests = append(requests, h.loud.gets("/api/contacts/"+id("c", i)+"/reveal-secret?field=passport")...)
 			}
 			return requests
 		}},
-		{name: "password", row: "sessions.create", is: func(o api.Operation) bool { return o.OwnLimits }, loud: func(h *neighbourhood) [][]byte {
+		{name: "password", row: "sessions.create", loud: func(h *neighbourhood) [][]byte {
 			return [][]byte{org{slug: h.loud.slug}.request(http.MethodPost, "/auth/sign-in", h.signIn())}
 		}},
 	}

@@ -61,7 +61,7 @@ func testUsageIsKept(t *testing.T, shared bool) {
 }
 
 // TestTallyOfSharedTransactions: jobs that share a transaction are counted as far as they are stored, also where one of them
-// failed after it had changed something, and where the transaction was not committed.
+// failed after it had changed something, and where the transaction was not committed; and held to the quota together.
 func TestTallyOfSharedTransactions(t *testing.T) { inBoth(t, testTallyOfSharedTransactions) }
 
 func testTallyOfSharedTransactions(t *testing.T, shared bool) {
@@ -82,8 +82,11 @@ func testTallyOfSharedTransactions(t *testing.T, shared bool) {
 		t.Fatal(err)
 	}
 	defer w.file.release()
+	if _, err := w.Used(t.Context()); err != nil { // so that the quota holds
+		t.Fatal(err)
+	}
 	db.writing <- struct{}{} // so that they share
-	const all = 20
+	const all, most = 20, 10
 	waits := func(n int) {
 		for waiting := -1; waiting != n; {
 			db.line.mu.Lock()
@@ -109,7 +112,9 @@ func testTallyOfSharedTransactions(t *testing.T, shared bool) {
 		if i%4 == 0 { // fails after its first document
 			writes = append(writes, person(c, i))
 		}
-		go func() { errs <- w.WriteWithin(context.WithoutCancel(t.Context()), writes, driver.Quota{}) }()
+		go func() {
+			errs <- w.WriteWithin(context.WithoutCancel(t.Context()), writes, driver.Quota{Documents: most})
+		}()
 	}
 	waits(all + 1)
 	<-db.writing
@@ -130,7 +135,26 @@ func testTallyOfSharedTransactions(t *testing.T, shared bool) {
 		return u, n, err
 	}()
 	n, err2 := w.Count(t.Context(), c, driver.Predicate{})
-	if err != nil || err2 != nil || stored != all*3/4 || n != stored || told.Documents != stored {
+	if err != nil || err2 != nil || stored != most || n != stored || told.Documents != stored {
 		t.Errorf("%d were stored, %d are there, %+v are told of (%v, %v)", stored, n, told, err, err2)
+	}
+
+	if err := w.Write(t.Context(), []driver.Write{person(c, 100), person(c, 101)}); err != nil { // which nobody has counted
+		t.Fatal(err)
+	}
+	db.writing <- struct{}{} // so that both have counted before either corrects
+	for range 2 {
+		go func() {
+			_, err := w.Recount(context.WithoutCancel(t.Context()))
+			errs <- err
+		}()
+	}
+	waits(2)
+	<-db.writing
+	if err := errors.Join(<-errs, <-errs); err != nil {
+		t.Error(err)
+	}
+	if told, err := w.Used(t.Context()); err != nil || told.Documents != most+2 {
+		t.Errorf("counted by two at once: %+v, %v, want %d", told, err, most+2)
 	}
 }

@@ -305,3 +305,32 @@ func sorted(list []string) []string { slices.Sort(list); return list }
 func without(list, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(one string) bool { return slices.Contains(others, one) })
 }
+
+// add stores the record of the body. ErrConflict: what it stands on has changed meanwhile.
+func (s *serves[T]) add(ctx context.Context, c *api.Call) (*T, error) {
+	c.Closes(nil)
+	rec := s.of.New().(*T)
+	if s.Keeper == nil {
+		s.of.Meta(rec).ID = c.Workspace.NewID() // before a secret is sealed for it
+	}
+	if err := s.take(ctx, c, rec, nil, s.sent(c)); err != nil {
+		return nil, err
+	}
+	if err := s.room(ctx, c); err != nil {
+		return nil, err
+	}
+	if s.Keeper != nil {
+		return s.Keeper.Insert(ctx, c, rec)
+	}
+	s.of.Fill(rec)
+	if err := s.of.Number(ctx, c.Workspace, []any{rec}); err != nil {
+		return nil, err
+	}
+	s.closes(c, rec)
+	if s.Drop != nil && s.Drop(ctx, c, rec) {
+		_, err := s.in(c).Inserting(rec)
+		s.of.Meta(rec).Rev = 1
+		return rec, err
+	}
+	return rec, s.of.Taken(ctx, s.in(c), rec, s.in(c).Insert(ctx, rec))
+}

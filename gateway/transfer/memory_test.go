@@ -28,7 +28,7 @@ func object(name string, fields int) string {
 func TestDefinitionsAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.service.defined = 100 << 10
+	w.service.defined = 90 << 10
 	acme, other := w.org("acme"), w.org("other")
 	for name, c := range map[string]struct {
 		bundle string

@@ -31,7 +31,7 @@ func leftOut() map[string]string {
 		control:  "organizations.slug organizations.org_id organizations.state organizations.backend organizations.former organizations.finisher organizations.move",
 		announce: "organizations.access_rev",
 		"it is wrapped under this installation's keyring": "organizations.data_keys",
-		password:                             "users.password_hash users.password_rev users.password_changed_at users.invite_hash users.invite_expires_at",
+		password:                             "users.password_hash users.password_rev users.password_changed_at users.invite_hash users.invite_expires_at users.invite_held",
 		"sessions are not part of an export": "users.signed_out users.sessions_from",
 		"it is the organization that is imported into": "users.org_id roles.org_id teams.org_id accounts.org_id",
 		"it is derived": "users.email_key compliance_settings.key",
@@ -64,6 +64,14 @@ func (m *marker) fill(v reflect.Value, at string) {
 	case *json.RawMessage:
 		*x, m.want[at] = json.RawMessage(`{"`+word+`":1}`), word
 		return
+	case *[]tenants.Permission: // others give nothing, and are left out
+		*x, m.want[at] = []tenants.Permission{tenants.Contacts}, `"`+at[strings.LastIndexByte(at, '.')+1:]+`":["contacts"]`
+		return
+	case *[]string:
+		if at == "users.roles" { // likewise
+			*x, m.want[at] = []string{"admin"}, `"roles":["admin"]`
+			return
+		}
 	case *reports.Query:
 		m.want[at] = word
 		if err := json.Unmarshal([]byte(`{"fields":["`+word+`"]}`), x); err != nil {

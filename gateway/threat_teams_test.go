@@ -349,3 +349,48 @@ func TestT14_FieldsThatAreAddedHarmNobody(t *testing.T) {
 		}
 	}
 }
+
+// TestT14_RightsOfOtherTeams: who is limited to a team changes no role that others may hold, and no team, person, account or key beyond it.
+func TestT14_RightsOfOtherTeams(t *testing.T) {
+	t.Parallel()
+	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
+	acme.Import(t, append(bundleTeams(), `{"kind":"role","name":"editor","permissions":["contacts"]}`,
+		`{"kind":"user","id":70,"name":"Bob","email":"bob@example.com","roles":["editor"],"teams":["`+teamB+`"]}`,
+		`{"kind":"service_account","id":"`+docID(9)+`","name":"theirs","permissions":["contacts"],"teams":["`+teamB+`"]}`)...)
+	root := actingAs{acme, gatewaytest.WithKey(acme.Key(t, tenants.AllPermissions()...))}
+	key := root.make(t, "/api/keys", `{"name":"k","kind":"server_full","account":"`+docID(9)+`"}`)
+	limited := gatewaytest.WithKey(acme.KeyWith(t, func(k *control.NewKey) {
+		k.Permissions, k.Teams = names(tenants.AllPermissions()), []string{teamA}
+	}).Token)
+	of := map[string]string{"role": "editor", "team": teamB, "user": "70", "service_account": docID(9), "key": key}
+	state := func() (all string) {
+		for _, path := range []string{"/api/roles", "/api/teams", "/api/users/70", "/api/service-accounts/" + docID(9), "/api/keys/" + key} {
+			all += root.do(t, http.MethodGet, path, "", 200, "").Text()
+		}
+		return all
+	}
+	before, calls := state(), 0
+	for _, op := range acme.App.Operations() {
+		at, end := strings.Index(op.Path, "{"), strings.Index(op.Path, "}")
+		if of[op.Resource] == "" || op.Method == http.MethodGet || at < 0 || op.Credentials&api.Key == 0 {
+			continue
+		}
+		body := map[string]any{}
+		for name, value := range sampleFor(&op).body {
+			if _, isRef := value.(ref); !isRef {
+				body[name] = value
+			}
+		}
+		with := []gatewaytest.Request{limited}
+		if op.Body != nil {
+			with = append(with, gatewaytest.JSON(body))
+		}
+		calls++
+		if a := acme.Do(t, op.Method, op.Path[:at]+of[op.Resource]+op.Path[end+1:], with...); a.Code < 400 {
+			t.Errorf("%s: %d %s", op.Name, a.Code, a.Body)
+		}
+	}
+	if after := state(); after != before || calls < 12 {
+		t.Errorf("%d calls changed\n%s\nto\n%s", calls, before, after)
+	}
+}

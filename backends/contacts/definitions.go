@@ -109,8 +109,8 @@ func (m *Module) kept(ctx context.Context, c *api.Call, def, was *FieldDef) erro
 }
 
 // erase takes from contacts the values of a field that is about to be purged. The field is deleted first, so that
-// nobody gives it values meanwhile. What is too much for one call is a 409, and the next one goes on. Contacts that the caller may
-// not see keep theirs, and crud refuses the purge then.
+// nobody gives it values meanwhile. What is too much for one call is a 409, and the next one goes on. Contacts that the
+// caller may not see keep theirs, and crud refuses the purge then.
 func (m *Module) erase(ctx context.Context, c *api.Call, was *FieldDef) error {
 	ws := c.Entitled()
 	if !was.Deleted {

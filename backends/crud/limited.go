@@ -8,13 +8,13 @@ import (
 	"tenantry/backends/resource"
 )
 
-// othersDepend is the message of a refusal by RefuseLimited. It tells nothing of the other teams but that there is something.
+// othersDepend is the message of a refusal by RefuseLimited. It tells no more of the other teams than that.
 const othersDepend = api.NotLimited + ": records of other teams depend on it"
 
-// RefuseLimited refuses a caller who is limited to teams where records that they do not see depend on what the change alters;
-// see resource.DependedOn. rec is nil where it is purged, was where it is new. Fields that are added to a definition harm
-// nobody. It is asked before a change, and again once that is stored, because others may have stored something meanwhile
-// that depends on what was there: from then on they cannot. Errors: a 403, store.ErrUnavailable.
+// RefuseLimited refuses a caller who is limited to teams where records that they do not see depend on what the change
+// alters; see resource.DependedOn. rec is nil where it is purged, was where it is new. Fields that are added to a
+// definition harm nobody. It is asked before a change, and again once that is stored, because others may have stored
+// something meanwhile that depends on what was there: from then on they cannot. Errors: a 403, store.ErrUnavailable.
 func RefuseLimited[T any](ctx context.Context, c *api.Call, of *resource.Of[T], rec, was *T) error {
 	scope := c.Principal.Scope(c.Tenant, nil)
 	if scope.All || was == nil || !of.Carrying() || rec != nil && of.Extends(rec, was) {
@@ -29,7 +29,10 @@ func RefuseLimited[T any](ctx context.Context, c *api.Call, of *resource.Of[T], 
 
 // Limits documents the refusal by RefuseLimited.
 func Limits() api.Failure {
-	return api.Failure{Code: http.StatusForbidden, Message: othersDepend, When: "the caller is limited to teams, and records of others depend on what would be changed"}
+	return api.Failure{
+		Code: http.StatusForbidden, Message: othersDepend,
+		When: "the caller is limited to teams, and records of others depend on what would be changed",
+	}
 }
 
 // before is asked of every change before it is stored.
@@ -41,8 +44,8 @@ func (s *serves[T]) before(ctx context.Context, c *api.Call, rec, was *T) error 
 	return err
 }
 
-// unshared is RefuseLimited right before a record is purged. It is deleted first, so that nothing comes to depend on it any
-// more, and put back as it was where something did.
+// unshared is RefuseLimited right before a record is purged. It is deleted first, so that nothing comes to depend on it
+// any more, and put back as it was where something did.
 func (s *serves[T]) unshared(ctx context.Context, c *api.Call, rec, was *T) error {
 	if c.Principal.Scope(c.Tenant, nil).All || !s.of.Carrying() {
 		return nil

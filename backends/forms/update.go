@@ -82,8 +82,8 @@ func (m *Module) update(ctx context.Context, c *api.Call) (api.Result, error) {
 	return c.Answer(ctx)
 }
 
-// fits refuses a change on which records of other teams than the caller's depend, and one that would leave values of submissions
-// in clear under an encrypted field, or sealed under another one.
+// fits refuses a change of what records of other teams than the caller's depend on, and one that would leave values of
+// submissions in clear under an encrypted field, or sealed under another one.
 func (m *Module) fits(ctx context.Context, c *api.Call, f, was *Collection) error {
 	if err := crud.RefuseLimited(ctx, c, m.Collections, f, was); err != nil {
 		return err

@@ -34,7 +34,8 @@ func (u *Use) of(r *Resource, def any) bool {
 	}
 }
 
-// Used returns what makes writes stand on the definitions that the record uses, as far as they exist. Errors: store.ErrUnavailable.
+// Used returns what makes writes stand on the definitions that the record uses, as far as they exist.
+// Errors: store.ErrUnavailable.
 func (r *Resource) Used(ctx context.Context, ws *store.Workspace, rec any) ([]store.Change, error) {
 	if r.hooks.uses == nil {
 		return nil, nil
@@ -58,8 +59,9 @@ func (r *Resource) Used(ctx context.Context, ws *store.Workspace, rec any) ([]st
 	return held, nil
 }
 
-// Carrying reports whether a change of a record of the resource can be one of others: of those that it defines, that lie in
-// it or that show it. Records of the control workspace are not among these, because rights decide who changes them.
+// Carrying reports whether a change of a record of the resource can be one of others: of those that it defines,
+// that lie in it or that show it. Records of the control workspace are not among these, because rights decide who
+// changes them.
 func (r *Resource) Carrying() bool { return !r.Control && (r.Definition || r.Carries) }
 
 // Extends reports whether rec is was with, at most, further fields that it defines.
@@ -85,9 +87,9 @@ func (r *Resource) Extends(rec, was any) bool {
 // dependsAtOnce is how many identities one question names.
 const dependsAtOnce = 100
 
-// DependedOn reports whether a record that the scope does not show, deleted or not, depends on rec: it has values of what rec
-// defines or asks for them, or it refers to rec or to a record that lies in rec at any depth. The answer is always no where
-// the resource is not Carrying. Errors: store.ErrUnavailable.
+// DependedOn reports whether a record that the scope does not show, deleted or not, depends on rec: it has values of
+// what rec defines or asks for them, or it refers to rec or to a record that lies in rec at any depth. The answer is
+// always no where the resource is not Carrying. Errors: store.ErrUnavailable.
 func (r *Resource) DependedOn(ctx context.Context, ws *store.Workspace, scope store.Scope, rec any) (bool, error) {
 	if scope.All || !r.Carrying() {
 		return false, nil
@@ -136,15 +138,19 @@ func (r *Resource) inside(ctx context.Context, ws *store.Workspace, rec any) ([]
 func (r *Resource) askable(other *Resource) (names []string) {
 	for i := range r.Fields {
 		f := &r.Fields[i]
-		if f.Rule.Ref == other.Name && f.Use.Has(declare.Filter) && !f.Use.Has(declare.Hidden) { // a hidden one is said besides another
+		// A hidden field says the same as another one.
+		if f.Rule.Ref == other.Name && f.Use.Has(declare.Filter) && !f.Use.Has(declare.Hidden) {
 			names = append(names, r.Stored(f.Name))
 		}
 	}
 	return names
 }
 
-// dependsOn reports whether a record of the resource that matches depends on def, a record of by, or refers to one of those inside.
-func (r *Resource) dependsOn(ctx context.Context, ws *store.Workspace, where store.Filter, by *Resource, def any, inside []string) (bool, error) {
+// dependsOn reports whether a record of the resource that matches depends on def, a record of by, or refers to one of
+// those inside.
+func (r *Resource) dependsOn(
+	ctx context.Context, ws *store.Workspace, where store.Filter, by *Resource, def any, inside []string,
+) (bool, error) {
 	if r.DefinedBy == by.Name && r.DefinitionField == "" {
 		_, fields := by.Defines(def)
 		for _, name := range fields.Names() {
@@ -155,7 +161,8 @@ func (r *Resource) dependsOn(ctx context.Context, ws *store.Workspace, where sto
 	}
 	for _, field := range r.askable(by) {
 		for some := range slices.Chunk(inside, dependsAtOnce) {
-			found, err := r.Records.Find(ctx, ws, store.Query{Filter: store.All(store.In(field, some...), where), State: store.Either, Limit: 1})
+			refers := store.All(store.In(field, some...), where)
+			found, err := r.Records.Find(ctx, ws, store.Query{Filter: refers, State: store.Either, Limit: 1})
 			if len(found) > 0 || err != nil {
 				return len(found) > 0, err
 			}
@@ -166,7 +173,9 @@ func (r *Resource) dependsOn(ctx context.Context, ws *store.Workspace, where sto
 			return ref.Target == by && slices.Contains(ref.IDs, inside[0])
 		})
 	}
-	refers := slices.ContainsFunc(r.Fields, func(f field.Field) bool { return f.Rule.Ref == by.Name && !f.Use.Has(declare.Filter) })
+	refers := slices.ContainsFunc(r.Fields, func(f field.Field) bool {
+		return f.Rule.Ref == by.Name && !f.Use.Has(declare.Filter)
+	})
 	if !refers && r.hooks.uses == nil {
 		return false, nil
 	}

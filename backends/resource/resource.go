@@ -64,7 +64,8 @@ type Traits struct {
 	Control bool
 	// Rights: a change alters what people or keys may do.
 	Rights bool
-	// Carries: other records lie in a record of these or show it, so that its change is theirs as well. Definitions always do.
+	// Carries: other records lie in a record of these or show it, so that its change is theirs as well. It goes
+	// without saying of definitions.
 	Carries bool
 	// Key is the field by which other records refer to one; empty: id.
 	Key string

@@ -136,6 +136,12 @@ func TestScopes(t *testing.T) {
 			if got := view(t, f, w, store.Filter{}, store.Live); got != tt.want {
 				t.Errorf("%+v shows %q, want %q", tt.scope, got, tt.want)
 			}
+			if hidden := view(t, f, f.ws, tt.scope.Hidden(), store.Either); !tt.scope.All {
+				both := append(strings.Fields(hidden), strings.Fields(tt.want)...)
+				if slices.Sort(both); strings.Join(both, " ") != all {
+					t.Errorf("%+v hides %q, and shows %q", tt.scope, hidden, tt.want)
+				}
+			}
 			// No condition reaches past the scope.
 			wide := store.AnyOf(store.Has("teams", true), store.Has("teams", false), store.In("teams", "a", "b", "c"))
 			if got := view(t, f, w, wide, store.Either); got != tt.want {

@@ -66,8 +66,8 @@ func (k *kind) decodeStored(ctx context.Context, v *view, val strictjson.Value, 
 	}
 }
 
-// grants reports whether rights follow from the field: such a line is held against what there is also where it has the mark. Of what the
-// organization is, that is every field. Teams give nothing, they narrow.
+// grants reports whether rights follow from the field, which is checked then also in a line that has the mark. Of the
+// organization, that is every field. Teams give nothing, they narrow.
 func (k *kind) grants(name string) bool {
 	n, ok := k.Index(name)
 	switch {
@@ -80,7 +80,8 @@ func (k *kind) grants(name string) bool {
 	return f.Name == k.KeyField().Name || f.Rule.Ref == people.RoleResource || f.Type == reflect.TypeFor[[]tenants.Permission]()
 }
 
-// withoutUnknown takes permissions and roles that do not exist, and so give nothing, from a record, and reports whether it did.
+// withoutUnknown takes permissions and roles that do not exist, and so give nothing, from a record, and reports whether
+// it did.
 func (k *kind) withoutUnknown(v *view, rec any) (changed bool) {
 	all := tenants.AllPermissions()
 	for i := range k.Fields {
@@ -91,11 +92,13 @@ func (k *kind) withoutUnknown(v *view, rec any) (changed bool) {
 		held := reflect.ValueOf(rec).Elem().FieldByIndex(f.Index)
 		switch list := held.Interface().(type) {
 		case []tenants.Permission:
-			held.Set(reflect.ValueOf(slices.DeleteFunc(slices.Clone(list), func(p tenants.Permission) bool { return !slices.Contains(all, p) })))
+			unknown := func(p tenants.Permission) bool { return !slices.Contains(all, p) }
+			held.Set(reflect.ValueOf(slices.DeleteFunc(slices.Clone(list), unknown)))
 			changed = changed || held.Len() < len(list)
 		case []string:
 			if f.Rule.Ref == people.RoleResource {
-				held.Set(reflect.ValueOf(slices.DeleteFunc(slices.Clone(list), func(name string) bool { return !v.Has(f.Rule.Ref, name) })))
+				unknown := func(name string) bool { return !v.Has(f.Rule.Ref, name) }
+				held.Set(reflect.ValueOf(slices.DeleteFunc(slices.Clone(list), unknown)))
 				changed = changed || held.Len() < len(list)
 			}
 		}

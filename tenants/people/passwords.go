@@ -131,7 +131,9 @@ func (s *Service) invitation(ctx context.Context, t *tenants.Tenant, u *User) (*
 }
 
 // link gives the user, who is not stored yet, a single-use link, and notes what the user may do by now: see checkInvite.
-func (s *Service) link(ctx context.Context, t *tenants.Tenant, u *User, prefix string, until time.Time) (secret.String, error) {
+func (s *Service) link(
+	ctx context.Context, t *tenants.Tenant, u *User, prefix string, until time.Time,
+) (secret.String, error) {
 	held, err := s.EffectivePermissions(ctx, t, u)
 	token, hash := tokens.NewOpaque(prefix)
 	u.InviteHash, u.InviteExpiresAt, u.InviteHeld = hash, until.UnixMilli(), append([]tenants.Permission{}, held...)
@@ -195,8 +197,8 @@ func (s *Service) linked(ctx context.Context, t *tenants.Tenant, prefix, token s
 	return u, s.checkInvite(ctx, t, u, hash)
 }
 
-// checkInvite refuses a link that is used or expired, or by which more could be done than when it was made: whoever made it, and may
-// have kept it, need not hold what a role was given since.
+// checkInvite refuses a link that is used or expired, or by which more could be done than when it was made: whoever made
+// it, and may have kept it, need not hold what a role was given since.
 func (s *Service) checkInvite(ctx context.Context, t *tenants.Tenant, u *User, hash string) error {
 	if !u.Active || u.InviteHash != hash || s.now().UnixMilli() >= u.InviteExpiresAt {
 		return fmt.Errorf("invitation of user %d is used or expired: %w", u.UID, tenants.ErrDenied)

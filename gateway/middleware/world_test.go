@@ -24,6 +24,7 @@ import (
 	"tenantry/gateway/middleware"
 	"tenantry/tenants"
 	"tenantry/tenants/limits"
+	"tenantry/tenants/sessions"
 )
 
 const internalError = `{"status":"failed","message":"Internal error","data":[]}`
@@ -68,6 +69,14 @@ func (k fakeKeys) Authenticate(_ context.Context, _ *tenants.Tenant, token strin
 }
 
 type fakeSessions map[string]*tenants.Principal
+
+func (f fakeSessions) Holder(context.Context, *tenants.Tenant, string) (sessions.Holder, error) {
+	return sessions.Holder{}, tenants.ErrUnavailable // nothing here begins a job
+}
+
+func (f fakeSessions) Rights(context.Context, *tenants.Tenant, sessions.Holder) (*tenants.Principal, error) {
+	return nil, tenants.ErrUnavailable
+}
 
 func (s fakeSessions) Lookup(_ context.Context, _ *tenants.Tenant, token string) (*tenants.Principal, error) {
 	if p := s[token]; p != nil {

@@ -232,7 +232,7 @@ func TestDocumentedCommands(t *testing.T) {
 		}
 		for _, line := range lines {
 			words := regexp.MustCompile(`'[^']*'|"[^"]*"|\S+`).FindAllString(line, -1)
-			if words[0] == "tenantry" {
+			if len(words) > 0 && words[0] == "tenantry" {
 				words = words[1:]
 			}
 			if len(words) == 0 || !slices.Contains(commands, words[0]) {

@@ -1,9 +1,11 @@
 package config_test
 
 import (
+	"encoding"
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -362,4 +364,29 @@ func TestLimits(t *testing.T) {
 	if set.Organization.Rate.String() != "100/s" || set.Organization.Quota.String() != "1000000/d" || set.Key.Rate.String() != "off" || set.Key.Quota.String() != "5000/h" || set.Address.Rate.String() != "7/s" {
 		t.Errorf("%+v", set)
 	}
+}
+
+// TestEverySettingIsRead gives every setting a value: one of a type that Load does not read would be left as it is.
+func TestEverySettingIsRead(t *testing.T) {
+	t.Parallel()
+	var walk func(name string, at reflect.Type)
+	walk = func(name string, at reflect.Type) {
+		_, isText := reflect.New(at).Interface().(encoding.TextUnmarshaler)
+		switch {
+		case at.Kind() == reflect.Struct && !isText:
+			for f := range at.Fields() {
+				if label := f.Tag.Get("yaml"); label != "-" {
+					walk(strings.TrimPrefix(name+"."+label, "."), f.Type)
+				}
+			}
+		case at.Kind() == reflect.Map:
+			walk(name+".a", at.Elem())
+		default:
+			_, err := config.Load(config.Source{Flags: map[string]string{name: "1"}})
+			if err != nil && strings.Contains(err.Error(), "cannot be given") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	walk("", reflect.TypeFor[config.Config]())
 }

@@ -203,6 +203,9 @@ func (l *loader) value(at reflect.Value, name string, n *yaml.Node) {
 		wanted = WantNumber
 		whole, err = strconv.ParseInt(cmp.Or(text, "0"), 0, strconv.IntSize)
 		*to = int(whole)
+	case *int64:
+		wanted = WantNumber
+		*to, err = strconv.ParseInt(cmp.Or(text, "0"), 0, 64)
 	case *time.Duration:
 		wanted = WantDuration
 		*to, err = time.ParseDuration(cmp.Or(text, "0"))
@@ -223,6 +226,9 @@ func (l *loader) value(at reflect.Value, name string, n *yaml.Node) {
 			l.fault(name, "%v", err)
 			return
 		}
+	default: // a field of a type that no source can give; see TestEverySettingIsRead
+		l.fault(name, "cannot be given: the program does not read settings of type %s", at.Type())
+		return
 	}
 	if scalar && telling {
 		l.given[name] = origin{l.given[name].where, text}

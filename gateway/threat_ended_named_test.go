@@ -13,6 +13,7 @@ import (
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
 	"tenantry/tenants"
+	"tenantry/tenants/sessions"
 )
 
 // row returns the row of that name.
@@ -140,7 +141,7 @@ func TestS8_JobsOutliveTheirSession(t *testing.T) {
 	a := p.Do(t, http.MethodPost, "/api/import", gatewaytest.Cookie(cookie), gatewaytest.Body("application/x-ndjson", `{"kind":"team","name":"North"}`+"\n"))
 	id, _ := a.Field("id").(string)
 	<-held.reached
-	clock.pass(13 * time.Hour)
+	clock.pass(sessions.DefaultIdle) // less than an import may take
 	wantDenied(t, "the session", p.Do(t, http.MethodGet, "/api/import", gatewaytest.Cookie(cookie)))
 	held.goOn <- struct{}{}
 	until(t, "the import has ended", func() bool { return strings.Contains(p.Log.String(), `"import":"`+id+`","lines"`) })

@@ -305,7 +305,7 @@ func TestLimits_Commands(t *testing.T) {
 		t.Errorf("%d %s", a.Code, a.Text())
 	}
 	wantLimit(t, acme.Get(t, own.Token, path), 1, 0, 24*time.Hour, 24*time.Hour)
-	reset := control.RequestLimits{Org: "acme", Rate: "100/h", Quota: "off", KeyRate: "2/h", KeyQuota: "9/d", Own: []string{"key_quota"}}
+	reset := control.RequestLimits{Org: "acme", Rate: "100/h", Quota: "off", KeyRate: "2/h", KeyQuota: "9/d", VisitorRate: "100000000/s", VisitorQuota: "off", Own: []string{"key_quota"}}
 	if held := limitOrg(control.LimitsChange{Reset: true, KeyQuota: text("9/d")}); !cmp.Equal(held, reset) {
 		t.Errorf("%+v", held)
 	}

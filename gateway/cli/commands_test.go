@@ -27,7 +27,7 @@ type step struct {
 func steps() []step {
 	const org = "id slug name state features settings limits providers backend url created_at updated_at"
 	const user = "id name email roles permissions teams active created_at"
-	const limits, limited = "org rate quota key_rate key_quota own", "id name rate quota own"
+	const limits, limited = "org rate quota key_rate key_quota visitor_rate visitor_quota own", "id name rate quota own"
 	return []step{
 		{args: "org create --slug acme --name Acme --feature teams --limit folder_children=1000 --setting require_public_encryption_key=true", members: org,
 			values: map[string]string{"slug": `"acme"`, "state": `"active"`, "features": `{"teams":true}`, "limits": `{"folder_children":1000}`, "settings": `{"require_public_encryption_key":true}`}},
@@ -35,7 +35,7 @@ func steps() []step {
 		{args: "org create --slug Bad! --name X --limit folder_children=0 --feature nonsense", code: 1, stderr: []string{"slug: ", "limits.folder_children: ", "features.nonsense: "}},
 		{args: "org create --slug other --name Other", members: org},
 		{args: "org create --from - --dry-run", stdin: `{"slug":"third","name":"Third"}` + "\r\n", members: "lines created unchanged updated failed dry_run kinds problems", values: map[string]string{"created": "1", "failed": "0"}},
-		{args: "org show acme", members: org},
+		{args: "org show acme", members: org + " used"},
 		{args: "org show nobody", code: 1, stderr: []string{`"nobody"`, "org list"}},
 		{args: "org update acme --name Better --feature teams=false", members: org, values: map[string]string{"name": `"Better"`, "features": `{"teams":false}`, "limits": `{"folder_children":1000}`}},
 		{args: "org update nobody --name X", code: 1, stderr: []string{`"nobody"`}},

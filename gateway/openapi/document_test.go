@@ -118,7 +118,7 @@ func TestStatusCodesFollowFromTheRow(t *testing.T) {
 	doc := build(t, rows())
 	for _, test := range []struct{ path, method, want string }{
 		{"/api/folders/{id}", "get", "200 400 403 404 422 429 500 503"},
-		{"/api/folders/{id}", "put", "200 400 403 409 413 415 422 429 500 503"},
+		{"/api/folders/{id}", "put", "200 400 403 409 413 415 422 429 500 503 507"},
 		{"/api/files/{id}", "delete", "200 400 403 409 422 429 500 503"},
 		{"/api/compliance/schema", "get", "200 400 403 422 429 500 503"},
 	} {

@@ -23,6 +23,9 @@ type Usage struct {
 	Bytes     int64 `json:"bytes"`
 }
 
+// String returns the usage in words, for tables.
+func (u Usage) String() string { return fmt.Sprintf("%d documents, %d bytes", u.Documents, u.Bytes) }
+
 // Plus returns the sum.
 func (u Usage) Plus(v Usage) Usage { return Usage{u.Documents + v.Documents, u.Bytes + v.Bytes} }
 

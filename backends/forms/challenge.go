@@ -95,7 +95,7 @@ func (m *Module) prove(ctx context.Context, c *api.Call) error {
 	switch {
 	case proof == "":
 		return fault.One(proofParam, fault.Required, "this key asks for proof of work: get a challenge first, and send its proof")
-	case !found || end < 0 || len(proof) > maxProof:
+	case !found || end < 0:
 		return fault.One(proofParam, fault.Format, "the proof is the challenge, a colon and what was found for it%s", again)
 	}
 	keys, err := m.keys.DataKeys(ctx, c.Tenant, challengePurpose)
@@ -156,6 +156,9 @@ func (m *Module) guard(row *api.Operation) {
 	row.Failures = append(row.Failures, api.Failure{Code: http.StatusInsufficientStorage, Message: noRoom, When: "a browser's key is used, and the organization has as much as it may store"})
 	create := row.Handler
 	row.Handler = func(ctx context.Context, c *api.Call) (api.Result, error) {
+		if len(c.Query.Text(proofParam)) > maxProof {
+			return api.Result{}, fault.One(proofParam, fault.Length, "the proof has at most %d characters", maxProof)
+		}
 		if c.Principal.KeyKind != tenants.Browser {
 			return create(ctx, c)
 		}

@@ -146,7 +146,7 @@ func TestProofOfWork(t *testing.T) {
 		"a key that asked for less:another form or key": solve(p.challenge(t, p.form, visitor(1)).Challenge, work, true),
 		"an expired one:has expired":                    solve(late+"."+sign(keys.Current().Bytes(), late), work, true),
 		"too little work:begin with 8 zero bits":        solve(given.Challenge, work, false),
-		"a long one:at most 300 characters":            good + strings.Repeat("a", maxProof),
+		"a long one:at most 300 characters":             good + strings.Repeat("a", maxProof),
 	} {
 		says := what[strings.Index(what, ":")+1:]
 		if a := p.submit(t, who, url.Values{"proof": {proof}}); a.Code != 422 || !strings.Contains(a.Message, says) {

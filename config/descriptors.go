@@ -1,7 +1,5 @@
 package config
 
-import "tenantry/backends/store/sqlite"
-
 const (
 	// leastDescriptors are a database's with one connection: its file, the log, the index of the log.
 	leastDescriptors = 3
@@ -16,7 +14,7 @@ func openFiles(descriptors uint64, readers, backends int) int {
 	// come from one stock for all files.
 	each := 2*(uint64(min(max(readers, 1), 64))+1) + 1
 	forSockets := min(descriptors/4, 4096)
-	const long = 2 * sqlite.LongConnections
+	const long = 2 * longConnections
 	backends = max(backends, 1)
 	n := (int(min(descriptors-forSockets, 1<<40))/backends - long) / int(each)
 	return min(max(n, leastOpenFiles), mostOpenFiles)

@@ -14,6 +14,9 @@ import (
 	"tenantry/backends/store/sqlite"
 )
 
+// longConnections is how many connections for long questions an SQLite backend has at most.
+const longConnections = sqlite.LongConnections
+
 // The engines of a backend.
 const (
 	EngineSQLite = "sqlite"

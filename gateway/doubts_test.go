@@ -36,7 +36,7 @@ func doubted(t *testing.T, g *gatewaytest.Gateway) (warned, found []string) {
 func TestServeAndDoctorDoubtTheSame(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o750); err != nil { //nolint:gosec // to be doubted
+	if err := os.Chmod(dir, 0o750); err != nil {
 		t.Fatal(err)
 	}
 	g := gatewaytest.Start(t, gatewaytest.Embedded, func(c *config.Config, _ *gateway.Options) {

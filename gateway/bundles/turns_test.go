@@ -54,8 +54,8 @@ func TestX13_ImportTurns_OneLineAmongLongOnes(t *testing.T) {
 		t.Fatal(err)
 	}
 	select {
-	case <-waits:
-		t.Error("it goes on although its turn is over")
+	case err := <-waits:
+		t.Errorf("it goes on although its turn is over: %v", err)
 	default:
 	}
 	short.leave()

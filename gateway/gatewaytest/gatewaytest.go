@@ -106,7 +106,7 @@ func Start(t testing.TB, options ...Option) *Gateway {
 		option(&cfg, &o)
 	}
 	if info, err := os.Stat(cfg.Data); err == nil && info.Mode().Perm()&0o005 == 0o005 { // as tests make folders
-		if err := os.Chmod(cfg.Data, 0o700); err != nil { //nolint:gosec // a folder
+		if err := os.Chmod(cfg.Data, 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -70,11 +70,11 @@ func (k fakeKeys) Authenticate(_ context.Context, _ *tenants.Tenant, token strin
 
 type fakeSessions map[string]*tenants.Principal
 
-func (f fakeSessions) Holder(context.Context, *tenants.Tenant, string) (sessions.Holder, error) {
+func (s fakeSessions) Holder(context.Context, *tenants.Tenant, string) (sessions.Holder, error) {
 	return sessions.Holder{}, tenants.ErrUnavailable // nothing here begins a job
 }
 
-func (f fakeSessions) Rights(context.Context, *tenants.Tenant, sessions.Holder) (*tenants.Principal, error) {
+func (s fakeSessions) Rights(context.Context, *tenants.Tenant, sessions.Holder) (*tenants.Principal, error) {
 	return nil, tenants.ErrUnavailable
 }
 

@@ -34,6 +34,7 @@ func (c *conn) watch() error {
 		return 0
 	}
 	// A function of C is the address of a Go function's value, which c keeps for as long as the connection has it.
-	lib.Xsqlite3_progress_handler((*libc.TLS)(tls.UnsafePointer()), uintptr(db.Uint()), tick, *(*uintptr)(unsafe.Pointer(&c.progress)), 0)
+	handler := *(*uintptr)(unsafe.Pointer(&c.progress)) //nolint:gosec // the way in which package lib takes functions
+	lib.Xsqlite3_progress_handler((*libc.TLS)(tls.UnsafePointer()), uintptr(db.Uint()), tick, handler, 0)
 	return nil
 }

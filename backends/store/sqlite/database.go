@@ -268,7 +268,10 @@ func (db *database) takeReader() (*reader, error) {
 
 // putReader gives the reader back; err is what its use ended with.
 func (db *database) putReader(r *reader, err error) {
-	defer db.uncount(r)
+	if r.counted {
+		r.counted = false // before others can have it
+		defer func() { <-db.reading }()
+	}
 	if r.holding && (err != nil || time.Since(r.began) >= snapshotAge) {
 		err = errors.Join(err, r.end())
 	}

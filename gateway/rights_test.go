@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -182,6 +183,41 @@ func TestKeysGainNothingTheirMakerLacks(t *testing.T) {
 	id, _ := key(limited, account)
 	admin.do(t, http.MethodPut, "/api/service-accounts/"+account, fmt.Sprintf(`{"teams":[%q,%q]}`, red, blue), 200, "")
 	admin.do(t, http.MethodGet, "/api/keys/"+id, "", 200, fmt.Sprintf(`"teams":[%q]`, red))
+}
+
+// TestRotatedKeysGainNothing: what a key names counts when it is rotated, also while its service account lacks that.
+func TestRotatedKeysGainNothing(t *testing.T) {
+	t.Parallel()
+	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
+	_, cookie := acme.Person(t, "ada@example.com", func(u *control.NewUser) { u.Roles = []string{"admin"} })
+	admin := actingAs{acme, gatewaytest.Cookie(cookie)}
+	red, blue := admin.make(t, "/api/teams", `{"name":"Red"}`), admin.make(t, "/api/teams", `{"name":"Blue"}`)
+	for name, c := range map[string]struct{ wide, narrow, manager, says string }{
+		"permissions": {`"permissions":["contacts","manage_forms"]`, `"permissions":["contacts"]`, "", "the caller lacks manage_forms"},
+		"teams":       {fmt.Sprintf(`"permissions":["contacts"],"teams":[%q,%q]`, red, blue), fmt.Sprintf(`"teams":[%q]`, red), red, "teams must be named"},
+	} {
+		account := admin.make(t, "/api/service-accounts", fmt.Sprintf(`{"name":%q,%s}`, name, c.wide))
+		key := admin.make(t, "/api/keys", fmt.Sprintf(`{"name":"k","kind":"server_full","account":%q,%s}`, account, c.wide))
+		limited := func(held *[]string) {
+			if c.manager != "" {
+				*held = []string{c.manager}
+			}
+		}
+		_, cookie := acme.Person(t, name+"@example.com", func(u *control.NewUser) {
+			u.Permissions = []string{"contacts", "manage_keys"}
+			limited(&u.Teams)
+		})
+		managers := []actingAs{{acme, gatewaytest.Cookie(cookie)}, {acme, gatewaytest.WithKey(acme.KeyWith(t, func(k *control.NewKey) {
+			k.Permissions = []string{"contacts", "manage_keys"}
+			limited(&k.Teams)
+		}).Token)}}
+		admin.do(t, http.MethodPut, "/api/service-accounts/"+account, "{"+c.narrow+"}", 200, "")
+		for _, manager := range managers {
+			manager.do(t, http.MethodPost, "/api/keys/"+key+"/rotate", `{}`, 422, c.says)
+			manager.do(t, http.MethodPost, "/api/keys", fmt.Sprintf(`{"name":"k","kind":"server_full","account":%q,%s}`, account, c.wide), 422, "")
+		}
+		admin.do(t, http.MethodPost, "/api/keys/"+key+"/rotate", `{}`, 200, c.wide[strings.LastIndex(c.wide, `,"teams"`)+1:])
+	}
 }
 
 // importedUser is a line that takes everything away from a user.

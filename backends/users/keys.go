@@ -215,7 +215,7 @@ func (m *Module) keys() []api.Operation {
 	create.BodyLimit = 64 << 10
 	rotate.Name, rotate.Path, rotate.Summary, rotate.Message = "keys.rotate", "/api/keys/{id}/rotate", "Rotate key", "Key rotated"
 	rotate.Ask = "You are shown the new text once."
-	rotate.Description = "Gives the key another text, answered this once, and the lifetime anew with which it was made. A key that was not narrowed is narrowed to what the caller holds, unless that is everything. The old text ends, after the overlap where there is one; one from a rotation before that ends now."
+	rotate.Description = "Gives the key another text, answered this once, and the lifetime anew with which it was made. A key that was not narrowed is narrowed to what the caller holds, unless that is everything; one that names what the caller lacks is refused, also where its service account lacks that by now. The old text ends, after the overlap where there is one; one from a rotation before that ends now."
 	rotate.Failures = append(slices.Clone(row.Failures), api.Failure{Code: http.StatusNotFound, Message: "Key not found", When: "no such key in this organization"})
 	return append([]api.Operation{api.Typed(create, m.createKey), api.Typed(rotate, m.rotateKey), m.explain()}, rows...)
 }
@@ -299,6 +299,18 @@ func held(k *keys.Key, owner *people.Account) rights {
 	return rights{permissions: k.Effective(owner), teams: k.Narrowed(owner)}
 }
 
+// mayCome are the most that a key may come to hold without being changed: also what it names and its account lacks for now.
+func mayCome(k *keys.Key, owner *people.Account) rights {
+	r := held(k, owner)
+	if len(k.Permissions) > 0 {
+		r.permissions = k.Permissions
+	}
+	if len(k.Teams) > 0 {
+		r.teams = k.Teams
+	}
+	return r
+}
+
 // own returns the key that asks; nil where it is a person.
 func (m *Module) own(ctx context.Context, c *api.Call) (*keys.Key, error) {
 	if c.Principal.Kind != tenants.ServiceAccount {
@@ -307,12 +319,12 @@ func (m *Module) own(ctx context.Context, c *api.Call) (*keys.Key, error) {
 	return m.Keys.Get(ctx, c.Tenant, c.Principal.KeyID)
 }
 
-// mayHave holds a key as it would be to the one rule, and to the key that asks for it: none makes a
-// stronger one. A key that names no permissions or teams is narrowed to those of the caller, unless they are all there
+// mayHave holds a key as it would be, and may come to be once its account is given more, to the one rule, and to the key
+// that asks for it: none makes a stronger one. A key that names no permissions or teams is narrowed to those of the caller, unless they are all there
 // are: it must not gain what its maker lacks when its account is given more.
 func (m *Module) mayHave(ctx context.Context, c *api.Call) func(*keys.Key, *people.Account) error {
 	return func(k *keys.Key, owner *people.Account) error {
-		r := held(k, owner)
+		r := mayCome(k, owner)
 		if err := gives(c.Principal, nil, &r); err != nil {
 			return err
 		}

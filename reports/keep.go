@@ -43,7 +43,7 @@ func (m *Module) before(ctx context.Context, c *api.Call, rec, was *Report) erro
 	case err != nil:
 		return err
 	case slices.Contains(entitled, false):
-		return fault.One("teams", fault.Forbidden, "the report, or a child of it, shows more than your teams; only one that is limited to teams of yours, with its children, can be made or changed by you")
+		return showsMore("made or changed")
 	case rec != nil:
 		return nil
 	}

@@ -161,23 +161,35 @@ type Share struct {
 	ExpiresAt string `json:"expires_at" doc:"RFC 3339, UTC, milliseconds"`
 }
 
-// shareable returns the report that the path names, if the caller may share it.
-func (m *Module) shareable(ctx context.Context, c *api.Call) (*Report, error) {
+// keepable returns the report that the path names, if the caller may see all that it and its children show. What says
+// what could be done with it otherwise.
+func (m *Module) keepable(ctx context.Context, c *api.Call, what string) (*Report, error) {
 	r, err := m.byID(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	entitled, err := m.entitled(ctx, c, r)
-	switch {
-	case err != nil:
-		return nil, err
-	case !r.CanShare():
-		return nil, fault.One("shareable", fault.Forbidden, notShareable)
-	case !entitled[0]:
-		return nil, fault.One("teams", "forbidden",
-			"the report, or a child of it, shows more than your teams; only one that is limited to teams of yours, with its children, can be shared by you")
+	if err == nil && !entitled[0] {
+		err = showsMore(what)
 	}
-	return r, nil
+	return r, err
+}
+
+// showsMore refuses a caller who is limited to teams where a report shows more than those.
+func showsMore(what string) error { return fault.One("teams", fault.Forbidden, moreThanTeams, what) }
+
+// shareable returns the report that the path names, if the caller may share it.
+func (m *Module) shareable(ctx context.Context, c *api.Call) (*Report, error) {
+	r, err := m.keepable(ctx, c, "shared")
+	if err == nil && !r.CanShare() {
+		err = fault.One("shareable", fault.Forbidden, notShareable)
+	}
+	return r, err
+}
+
+// revocable returns the report that the path names, if the caller may end its share tokens.
+func (m *Module) revocable(ctx context.Context, c *api.Call) (*Report, error) {
+	return m.keepable(ctx, c, "changed")
 }
 
 type sharing struct {
@@ -307,6 +319,7 @@ const (
 	examplePID = "8Jw2kq0yT1u4c7ZbXhNn3A"
 
 	notShareable   = "the report is set not to be shareable"
+	moreThanTeams  = "the report, or a child of it, shows more than your teams; only one that is limited to teams of yours, with its children, can be %s by you"
 	exampleTokenID = "0-1N9lXo4VjYwq2bTt0cJ8sKfZgRm"
 )
 
@@ -454,13 +467,19 @@ func (m *Module) listSharesOperation() api.Operation {
 	}, m.byID, m.listShares)
 }
 
+// notWhole documents what revocable refuses.
+func notWhole() api.Failure {
+	return api.Refuses(http.StatusUnprocessableEntity, "the report, or a child of it, shows more than the caller's teams", "teams", fault.Forbidden, fmt.Sprintf(moreThanTeams, "changed"))
+}
+
 func (m *Module) revokeAllOperation() api.Operation {
 	return on(api.Operation{
 		Name: "reports.revoke_shares", Method: http.MethodDelete, Path: "/api/custom-reports/{id}/shares",
 		Summary:     "Revoke all share tokens of a report",
 		Description: "Voids every share token of the report issued before, at once. Tokens issued later are good.",
 		Kinds:       api.ServerFull, Rule: api.Needs(tenants.ManageReports), Audit: api.AuditAlways, Message: "Share deleted", Example: Revoked{ID: exampleID},
-	}, m.byID, m.revokeAll)
+		Failures: []api.Failure{notWhole()},
+	}, m.revocable, m.revokeAll)
 }
 
 func (m *Module) revokeOperation() api.Operation {
@@ -470,6 +489,6 @@ func (m *Module) revokeOperation() api.Operation {
 		Description: "Voids one share token of the report at once and for good. Revoking it again changes nothing.",
 		Kinds:       api.ServerFull, Rule: api.Needs(tenants.ManageReports), Audit: api.AuditAlways,
 		Message: "Share deleted", Example: Revoked{ID: exampleID, TokenID: exampleTokenID},
-		Failures: []api.Failure{{Code: http.StatusNotFound, Message: "Share not found", When: "no good token of the report has that identifier, and none that was revoked; tokens of versions that did not list them can only be revoked all together"}},
-	}, m.byID, m.revokeOne)
+		Failures: []api.Failure{{Code: http.StatusNotFound, Message: "Share not found", When: "no good token of the report has that identifier, and none that was revoked; tokens of versions that did not list them can only be revoked all together"}, notWhole()},
+	}, m.revocable, m.revokeOne)
 }

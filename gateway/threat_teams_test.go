@@ -99,7 +99,7 @@ func dependents() map[string]map[string]func(n int, team string, deleted bool) (
 func changesRecord(op *api.Operation, of string) (is, deleted bool) {
 	s := sampleFor(op)
 	names := op.Resource == of || op.Resource == "" && slices.Contains(slices.Collect(maps.Values(s.path)), map[string]ref{"form_collection": refForm, "folder": refFolder, "custom_report": refReport}[of])
-	is = names && len(s.path) == 1 && op.Revised && op.Method != http.MethodGet && (op.Method != http.MethodPost || op.OnRecord) && op.Credentials&api.Key != 0
+	is = names && len(s.path) == 1 && op.Method != http.MethodGet && (op.Method != http.MethodPost || op.OnRecord) && op.Credentials&api.Key != 0
 	return is, strings.HasSuffix(op.Path, "/restore")
 }
 
@@ -344,9 +344,54 @@ func TestT14_FieldsThatAreAddedHarmNobody(t *testing.T) {
 	limited := asking{acme, acme.KeyWith(t, func(k *control.NewKey) { k.Permissions, k.Teams = names(tenants.AllPermissions()), []string{teamA} }).Token}
 	for _, path := range []string{treePath, formsPath + docID(1)} {
 		limited.do(t, 200, change, path, `{"schema":{`+kind+`,`+more+`}}`)
-		for _, body := range []string{`{"schema":{` + more + `}}`, `{"schema":{"kind":{"title":"Other","type":"Text"},` + more + `}}`, `{"label":"Other"}`} {
+		for _, body := range []string{
+			`{"schema":{` + kind + `,` + more + `,"must":{"title":"Must","type":"Text","required":true}}}`, `{"schema":{` + more + `}}`, `{"schema":{"kind":{"title":"Other","type":"Text"},` + more + `}}`, `{"label":"Other"}`,
+		} {
 			limited.do(t, 403, change, path, body, notTheirs)
 		}
+	}
+}
+
+// TestT14_ReportsThatShowMore: who is limited to a team does nothing to a report that shows more than that, nor to its share tokens, and all
+// of it to one that does not.
+func TestT14_ReportsThatShowMore(t *testing.T) {
+	t.Parallel()
+	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
+	acme.Import(t, append(bundleTeams(), `{"kind":"custom_report","id":"`+docID(1)+`","title":"B","class":"Campaigns","query":{}}`)...)
+	limited := gatewaytest.WithKey(acme.KeyWith(t, func(k *control.NewKey) { k.Permissions, k.Teams = names(tenants.AllPermissions()), []string{teamA} }).Token)
+	root := actingAs{acme, gatewaytest.WithKey(acme.Key(t, tenants.AllPermissions()...))}
+	calls, n := 0, 0x10
+	for _, op := range acme.App.Operations() {
+		if !strings.HasPrefix(op.Path, "/api/custom-reports/{id}") || op.Method == http.MethodGet || op.Credentials&api.Key == 0 {
+			continue
+		}
+		for more, own := range map[string]bool{
+			`"teams":[]`: false, `"teams":["` + teamA + `","` + teamB + `"]`: false, `"teams":["` + teamA + `"]`: true,
+			`"teams":["` + teamA + `"],"child_reports":["` + docID(1) + `"]`: false,
+		} {
+			n++
+			path := "/api/custom-reports/" + docID(n)
+			acme.Import(t, `{"kind":"custom_report","id":"`+docID(n)+`","title":"R","class":"Campaigns","query":{},`+more+`}`)
+			token := fmt.Sprint(root.do(t, http.MethodPost, path+"/share", `{}`, 200, "").Field("id"))
+			if strings.HasSuffix(op.Path, "/restore") {
+				root.do(t, http.MethodDelete, path, "", 200, "")
+			}
+			with := []gatewaytest.Request{limited}
+			if op.Body != nil {
+				with = append(with, jsonText(`{}`))
+			}
+			calls++
+			a := acme.Do(t, op.Method, strings.NewReplacer("{id}", docID(n), "{token_id}", token).Replace(op.Path), with...)
+			if said := a.Code == http.StatusUnprocessableEntity && strings.Contains(a.Message, "shows more than your teams"); said == own || own && a.Code != http.StatusOK {
+				t.Errorf("%s of a report with %s: %d %s", op.Name, more, a.Code, a.Body)
+			}
+			if !own && !strings.HasSuffix(op.Path, "/restore") {
+				root.do(t, http.MethodGet, path+"/shares", "", 200, token)
+			}
+		}
+	}
+	if calls < 7*4 {
+		t.Errorf("%d calls were tried", calls)
 	}
 }
 

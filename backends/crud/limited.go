@@ -13,7 +13,7 @@ const othersDepend = api.NotLimited + ": records of other teams depend on it"
 
 // RefuseLimited refuses a caller who is limited to teams where records that they do not see depend on what the change
 // alters; see resource.DependedOn. rec is nil where it is purged, was where it is new. Fields that are added to a
-// definition harm nobody. It is asked before a change, and again once that is stored, because others may have stored
+// definition, and that no record must have, harm nobody. It is asked before a change, and again once that is stored, because others may have stored
 // something meanwhile that depends on what was there: from then on they cannot. Errors: a 403, store.ErrUnavailable.
 func RefuseLimited[T any](ctx context.Context, c *api.Call, of *resource.Of[T], rec, was *T) error {
 	scope := c.Principal.Scope(c.Tenant, nil)

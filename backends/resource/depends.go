@@ -64,16 +64,17 @@ func (r *Resource) Used(ctx context.Context, ws *store.Workspace, rec any) ([]st
 // changes them.
 func (r *Resource) Carrying() bool { return !r.Control && (r.Definition || r.Carries) }
 
-// Extends reports whether rec is was with, at most, further fields that it defines.
+// Extends reports whether rec is was with, at most, further fields that it defines and that no record must have.
 func (r *Resource) Extends(rec, was any) bool {
 	for i := range r.Fields {
 		f := &r.Fields[i]
 		switch {
 		case f.Use.Has(declare.Silent):
 		case f.Type == reflect.TypeFor[schema.Fields]():
-			after := at(rec, f.Index).Interface().(schema.Fields)
-			for name, before := range at(was, f.Index).Interface().(schema.Fields) {
-				if !before.Locked && after[name] != before { // a locked one stays, whatever was sent
+			before, after := at(was, f.Index).Interface().(schema.Fields), at(rec, f.Index).Interface().(schema.Fields)
+			for name := range before.With(after) {
+				is, has := before[name]
+				if has && !is.Locked && after[name] != is || !has && after[name].Required { // a locked one stays, whatever was sent
 					return false
 				}
 			}

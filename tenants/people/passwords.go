@@ -204,7 +204,7 @@ func (s *Service) checkInvite(ctx context.Context, t *tenants.Tenant, u *User, h
 		return fmt.Errorf("invitation of user %d is used or expired: %w", u.UID, tenants.ErrDenied)
 	}
 	held, err := s.EffectivePermissions(ctx, t, u)
-	if err == nil && u.InviteHeld != nil && more(held, u.InviteHeld) {
+	if err == nil && more(held, u.InviteHeld) {
 		err = fmt.Errorf("user %d may do more than when the link was made: %w", u.UID, tenants.ErrDenied)
 	}
 	return err

@@ -66,7 +66,7 @@ type Options[T any] struct {
 	// Before, where set, sees a record before it is stored, and the one that it was; it may complete
 	// or refuse it. Of a new record was is nil, of one that is purged rec.
 	Before func(ctx context.Context, c *api.Call, rec, was *T) error
-	// Drop, where set, reports of a new record, as it is about to be stored, that it is answered as if it were, and is not.
+	// Drop, where set, reports of a new record, as it is about to be stored, that it is answered as if it were, or refused where there is no room for it, and is not.
 	Drop func(ctx context.Context, c *api.Call, rec *T) bool
 	// After, where set, sees a changed record once it is stored, when nothing is written any more that stands on what it was.
 	// What it refuses is put back.

@@ -328,7 +328,10 @@ func (s *serves[T]) add(ctx context.Context, c *api.Call) (*T, error) {
 	}
 	s.closes(c, rec)
 	if s.Drop != nil && s.Drop(ctx, c, rec) {
-		_, err := s.in(c).Inserting(rec)
+		made, err := s.in(c).Inserting(rec)
+		if err == nil {
+			err = made.Room(ctx)
+		}
 		s.of.Meta(rec).Rev = 1
 		return rec, err
 	}

@@ -29,6 +29,23 @@ func (c Collection[T]) Replacing(rec *T) (Change, error) {
 	return Change{c.ws, write}, err
 }
 
+// Room returns a *QuotaError where the organization has no room for the new record of the change. Nothing is written.
+// Other errors: ErrUnavailable.
+func (ch Change) Room(ctx context.Context) error {
+	if ch.ws.home == nil {
+		return nil
+	}
+	r, err := ch.ws.home.permit(ctx)
+	if err != nil || r.Quota == (Quota{}) {
+		return err
+	}
+	used, err := ch.ws.Used(ctx)
+	if err != nil {
+		return err
+	}
+	return r.Quota.Admit(used, Usage{Documents: 1, Bytes: ch.write.Doc.Size()})
+}
+
 // Along is what is written with the writes of whoever has its context: a first change with the first of them,
 // whatever the workspace, and others with the last one, where the engine has transactions, so that nothing is
 // there without the other. Safe for concurrent use.

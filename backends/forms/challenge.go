@@ -33,9 +33,11 @@ const (
 
 // Spent remembers which challenges have been answered. Safe for concurrent use.
 type Spent interface {
-	// Spend reports whether the challenge had not been answered before, and remembers it for that long. An error says that
-	// nobody can tell now.
-	Spend(ctx context.Context, t *tenants.Tenant, challenge string, keep time.Duration) (first bool, err error)
+	// Begin makes it remember from now on, unless it does already. It is called before a challenge is issued.
+	Begin(ctx context.Context, t *tenants.Tenant) error
+	// Spend reports whether the challenge is certain not to have been answered before, and remembers it for that long. One that
+	// was issued before the memory began, as after a restart that lost it, may have been. An error says that nobody can tell now.
+	Spend(ctx context.Context, t *tenants.Tenant, challenge string, issued time.Time, keep time.Duration) (first bool, err error)
 }
 
 // Challenge is the work that a page does for one submission.
@@ -70,7 +72,13 @@ func (m *Module) challenge(ctx context.Context, c *api.Call, in challenged) (Cha
 	if err != nil {
 		return Challenge{}, err
 	}
-	key, expires, work := keys.Current(), time.Now().Add(challengeFor), c.Principal.ProofOfWork
+	work := c.Principal.ProofOfWork
+	if work > 0 {
+		if err := m.Spent.Begin(ctx, c.Tenant); err != nil {
+			return Challenge{}, err
+		}
+	}
+	key, expires := keys.Current(), time.Now().Add(challengeFor)
 	signed := fmt.Sprintf("%s.%s.%d.%d.%s.%d", in.ID, c.Principal.KeyID, expires.Unix(), work, rand.Text(), key.Version())
 	return Challenge{signed + "." + sign(key.Bytes(), signed), work, texts.Time(expires.Unix() * 1000)}, nil
 }
@@ -115,7 +123,8 @@ func (m *Module) prove(ctx context.Context, c *api.Call) error {
 	if !good || !known || !hmac.Equal([]byte(sign(key.Bytes(), challenge[:end])), []byte(challenge[end+1:])) {
 		return fault.One(proofParam, fault.Format, "the proof is of no challenge of this organization%s", again)
 	}
-	left := time.Until(time.Unix(numbers[0], 0))
+	expires := time.Unix(numbers[0], 0)
+	left := time.Until(expires)
 	switch {
 	case parts[0] != c.Path("id") || parts[1] != c.Principal.KeyID || numbers[1] < int64(work):
 		return fault.One(proofParam, fault.Format, "the proof is of a challenge for another form or key%s", again)
@@ -124,9 +133,9 @@ func (m *Module) prove(ctx context.Context, c *api.Call) error {
 	case zeros(sha256.Sum256([]byte(proof))) < work:
 		return fault.One(proofParam, fault.Range, "the SHA-256 of the proof must begin with %d zero bits", work)
 	}
-	first, err := m.Spent.Spend(ctx, c.Tenant, parts[4], left)
+	first, err := m.Spent.Spend(ctx, c.Tenant, parts[4], expires.Add(-challengeFor), left)
 	if err == nil && !first {
-		err = fault.One(proofParam, fault.Duplicate, "the challenge has been used%s", again)
+		err = fault.One(proofParam, fault.Duplicate, "the challenge has been used, or was issued before a restart%s", again)
 	}
 	return err
 }

@@ -33,7 +33,9 @@ type remembered struct {
 	fail error
 }
 
-func (r *remembered) Spend(_ context.Context, t *tenants.Tenant, challenge string, _ time.Duration) (bool, error) {
+func (*remembered) Begin(context.Context, *tenants.Tenant) error { return nil }
+
+func (r *remembered) Spend(_ context.Context, t *tenants.Tenant, challenge string, _ time.Time, _ time.Duration) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	known := r.all[t.Org.Slug+challenge]
@@ -230,6 +232,9 @@ func TestQuota_TellsVisitorsNothing(t *testing.T) {
 	}
 	if a := p.submit(t, visitor(0), nil); a.Code != 507 || a.Message != noRoom || a.Data != "[]" {
 		t.Errorf("a visitor: %+v", a)
+	}
+	if a := p.submit(t, visitor(0), url.Values{"honeypot": {"x"}}); a.Code != 507 || a.Message != noRoom || a.Data != "[]" {
+		t.Errorf("what fills in what people do not see: %+v", a)
 	}
 	if a := p.submit(t, schematest.Key(), nil); a.Code != 507 || a.Data != fmt.Sprintf(`{"limit":"documents","used":%d,"allowed":%[1]d}`, used.Documents) {
 		t.Errorf("a server: %+v", a)

@@ -27,10 +27,9 @@ func (x *exchange) count(ctx context.Context) error {
 		return nil
 	}
 	x.limit = x.p.Limits.Take(ctx, x.counted())
-	if x.limit.Limit.Count() == 0 {
-		return nil
+	if x.limit.Limit.Count() > 0 {
+		x.tellLimit(x.w.Header())
 	}
-	x.tellLimit(x.w.Header())
 	if !x.limit.Refused {
 		return nil
 	}
@@ -67,7 +66,7 @@ func (x *exchange) enter(ctx context.Context, in *limits.Flight, weight int64) (
 		return place{}, nil
 	}
 	l := limits.Load{Organization: x.call.Tenant.Org.OrgID, Stream: x.op.Streams != nil, Weight: max(weight, 1)}
-	if x.call.Principal.Kind == tenants.Anonymous {
+	if x.call.Principal.Public() {
 		l.Stranger, l.Address = true, x.call.Remote
 	}
 	full := in.Enter(ctx, l)
@@ -95,7 +94,7 @@ func (x *exchange) bodyWeight() int64 {
 // stays limited by its own.
 func (x *exchange) uncount(ctx context.Context) {
 	refused := x.failure != nil && x.failure.Code < http.StatusInternalServerError && !errors.Is(x.failure.Err, context.DeadlineExceeded)
-	if refused && x.call.Principal != nil && x.call.Principal.Kind == tenants.Anonymous && x.limit.Limit.Count() > 0 && !x.limit.Refused {
+	if refused && x.call.Principal != nil && x.call.Principal.Kind == tenants.Anonymous && x.limit.Name != "" && !x.limit.Refused {
 		x.p.Limits.Return(ctx, x.counted())
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"tenantry/backends/api"
 	"tenantry/gateway/middleware"
+	"tenantry/internal/request"
 	"tenantry/tenants"
 	"tenantry/tenants/limits"
 )
@@ -261,5 +262,76 @@ func TestX9_StreamsOfStrangersLeaveRoom(t *testing.T) {
 	}
 	if again := w.serve(t, stream(func() {}), from("10.0.0.2")); again.Code != http.StatusOK || w.Work.Used() != 0 {
 		t.Errorf("afterwards %d, %d in flight", again.Code, w.Work.Used())
+	}
+}
+
+// hooked is a body that something is done with before it is read.
+type hooked struct {
+	io.Reader
+	first func()
+}
+
+func (h *hooked) Read(b []byte) (int, error) {
+	if do := h.first; do != nil {
+		h.first = nil
+		do()
+	}
+	return h.Reader.Read(b)
+}
+
+func (*hooked) Close() error { return nil }
+
+// TestX14_VisitorsOfAKeyFindRoomApart: in every room whoever presents a key that everybody has is bounded by the address,
+// so that one visitor keeps neither others from the page nor the organization from its work.
+func TestX14_VisitorsOfAKeyFindRoomApart(t *testing.T) {
+	t.Parallel()
+	const held = 10_000
+	text := `{"name":"` + strings.Repeat("x", held) + `"}`
+	for name, room := range map[string]struct {
+		set    func(*middleware.Pipeline, *limits.Flight)
+		weight int64 // about that of one call
+		body   bool  // it is held while the body is read
+	}{
+		"work":    {set: func(p *middleware.Pipeline, f *limits.Flight) { p.Work = f }, weight: 1},
+		"bodies":  {set: func(p *middleware.Pipeline, f *limits.Flight) { p.Bodies = f }, weight: held, body: true},
+		"decoded": {set: func(p *middleware.Pipeline, f *limits.Flight) { p.Decoded = f }, weight: 4 * held},
+		"answers": {set: func(p *middleware.Pipeline, f *limits.Flight) { p.Answers = f }, weight: 6 * held},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			room.set(w.Pipeline, limits.NewFlight(40*room.weight)) // an address has one call of it, strangers four
+			send := func(key, address string, during func()) int {
+				read, handled := during, func() {}
+				if !room.body {
+					read, handled = nil, during
+				}
+				return w.serve(t, row(func(o *api.Operation) {
+					o.Method, o.Kinds, o.Body = http.MethodPost, api.ServerFull|api.Browser, []api.Field{{Name: "name", Shape: api.Text}}
+					o.Handler = func(ctx context.Context, _ *api.Call) (api.Result, error) {
+						err := request.From(ctx).Room.Hold(ctx, held)
+						if err == nil {
+							handled()
+						}
+						return api.Result{}, err
+					}
+				}), func(r *http.Request) {
+					r.Header.Set(middleware.KeyHeader, key)
+					if key == "browser" {
+						r.Header.Set("Origin", "https://shop.example")
+					}
+					r.Header.Set("Content-Type", "application/json")
+					r.RemoteAddr, r.ContentLength, r.Body = address+":1", int64(len(text)), &hooked{strings.NewReader(text), read}
+				}).Code
+			}
+			none := func() {}
+			var same, other, own int
+			first := send("browser", "10.0.0.1", func() {
+				same, other, own = send("browser", "10.0.0.1", none), send("browser", "10.0.0.2", none), send("full", "10.0.0.1", none)
+			})
+			if first != http.StatusOK || same != http.StatusTooManyRequests || other != http.StatusOK || own != http.StatusOK {
+				t.Errorf("a visitor %d, more of the same %d, another %d, the organization's own key %d", first, same, other, own)
+			}
+		})
 	}
 }

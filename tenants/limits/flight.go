@@ -22,8 +22,8 @@ const (
 const (
 	// flightPatience is how long somebody waits for room.
 	flightPatience = time.Second
-	// maxWaiting bounds those who wait, maxWaitingOf those of one organization, of whom
-	// at most half may be callers that nobody knows.
+	// maxWaiting bounds those who wait, maxWaitingOf those of one organization, of whom at most half may be
+	// strangers, of one address at most a quarter, and of strangers' streams an eighth.
 	maxWaiting   = 512
 	maxWaitingOf = 128
 )
@@ -31,7 +31,7 @@ const (
 // Load is work for an organization: a call, or a body that is being read.
 type Load struct {
 	Organization int64
-	Stranger     bool       // the caller is one whom nobody knows
+	Stranger     bool       // anybody can be the caller: without a credential, or with one that everybody has
 	Address      netip.Addr // of a stranger
 	Stream       bool       // it is answered while it is read, however slowly
 	Weight       int64      // at least 1
@@ -159,21 +159,24 @@ func (f *Flight) Enter(ctx context.Context, l Load) (full string) {
 }
 
 func (f *Flight) mayWait(l *Load) bool {
-	of := bearer{organization: l.Organization}
-	strangers := bearer{organization: l.Organization, strangers: true}
-	return len(f.waiting) < maxWaiting && f.queued[of] < maxWaitingOf && (!l.Stranger || f.queued[strangers] < maxWaitingOf/2)
+	who, _, _, n := f.bounds(l)
+	most := maxWaitingOf
+	for _, p := range who[:n] {
+		if f.queued[p] >= most {
+			return false
+		}
+		most /= 2
+	}
+	return len(f.waiting) < maxWaiting
 }
 
 // queue notes that one more, or one less, waits.
 func (f *Flight) queue(l *Load, change int) {
-	note := func(p bearer) {
+	who, _, _, n := f.bounds(l)
+	for _, p := range who[:n] {
 		if f.queued[p] += change; f.queued[p] == 0 {
 			delete(f.queued, p)
 		}
-	}
-	note(bearer{organization: l.Organization})
-	if l.Stranger {
-		note(bearer{organization: l.Organization, strangers: true})
 	}
 }
 

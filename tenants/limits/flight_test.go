@@ -131,6 +131,27 @@ func TestFlightNeverExceeds(t *testing.T) {
 	}
 }
 
+// TestX9_OneAddressLeavesOthersTheirWait: those who wait are bounded as those who have room are.
+func TestX9_OneAddressLeavesOthersTheirWait(t *testing.T) {
+	t.Parallel()
+	f := NewFlight(256)
+	at := func(n byte) Load {
+		return Load{Organization: 1, Stranger: true, Address: netip.AddrFrom4([4]byte{10, 0, 0, n}), Weight: 1}
+	}
+	for _, step := range []struct {
+		load Load
+		want int
+	}{{at(1), 32}, {at(2), 32}, {at(3), 0}, {Load{Organization: 1, Weight: 1}, 64}, {Load{Organization: 2, Weight: 1}, 128}} {
+		n := 0
+		for ; n < 1000 && f.mayWait(&step.load); n++ {
+			f.queue(&step.load, 1)
+		}
+		if n != step.want {
+			t.Errorf("%+v: %d may wait, want %d", step.load, n, step.want)
+		}
+	}
+}
+
 func BenchmarkFlight(b *testing.B) {
 	f := NewFlight(256)
 	l := Load{Organization: 7, Weight: 1}

@@ -177,7 +177,7 @@ func (s *Set) MergeValue(from any) { *s = from.(Set).Or(*s) }
 
 // What callers whom nobody knows get of an organization's limits: together one of two
 // parts, so that they never take what the organization's own callers need, and each
-// address one of ten parts of that, so that a few addresses do not take it from the others.
+// address one of ten parts of that by default, so that a few addresses do not take it from the others.
 const (
 	anonymousPart = 2
 	addressPart   = 10
@@ -188,7 +188,8 @@ func (s Set) anonymous() Pair {
 	return Pair{s.Organization.Rate.part(anonymousPart), s.Organization.Quota.part(anonymousPart)}
 }
 
-// address returns the limits of one address of such callers.
+// address returns the limits of one address of such callers. They must not be those of an organization: by them strangers
+// would know that there is one.
 func (s Set) address() Pair {
 	all := s.anonymous()
 	return Pair{all.Rate.part(addressPart).tighter(s.Address.Rate), all.Quota.part(addressPart).tighter(s.Address.Quota)}

@@ -31,6 +31,8 @@ type Options struct {
 	Redis redis.UniversalClient
 	// Defaults hold where organizations and keys say nothing.
 	Defaults Set
+	// Prefix begins the names in Redis of what belongs to no organization: of addresses.
+	Prefix string
 	// Patience is how long a request waits for Redis before it is counted here; 0: 100 ms.
 	Patience time.Duration
 	Log      *slog.Logger     // nil: nothing is logged
@@ -42,6 +44,7 @@ type Limiter struct {
 	shared   *shared // nil: there is no Redis
 	local    *local
 	defaults Set
+	prefix   string
 	log      *slog.Logger
 	now      func() time.Time
 	patience time.Duration // of one call of Redis
@@ -52,7 +55,7 @@ type Limiter struct {
 
 // New returns a Limiter.
 func New(o Options) *Limiter {
-	l := &Limiter{local: newLocal(), defaults: o.Defaults, log: o.Log, now: o.Now, patience: cmp.Or(o.Patience, patience)}
+	l := &Limiter{local: newLocal(), defaults: o.Defaults, prefix: o.Prefix, log: o.Log, now: o.Now, patience: cmp.Or(o.Patience, patience)}
 	if o.Redis != nil {
 		l.shared = newShared(o.Redis)
 	}
@@ -92,7 +95,7 @@ func Visitor(key string, address netip.Addr) Caller {
 // Person is a signed-in person.
 func Person(number int64) Caller { return Caller{kind: "person", number: number} }
 
-// Anonymous is a caller whom nobody knows, at an address.
+// Anonymous is a caller whom nobody knows, at an address, which is one whatever organization it asks.
 func Anonymous(address netip.Addr) Caller {
 	return Caller{kind: anonymousKind, address: Network(address)}
 }
@@ -119,7 +122,7 @@ type Request struct {
 	Passing bool
 	Caller  Caller
 	// Limits are the organization's, with the caller's own in Key where it has some;
-	// the Limiter's defaults fill the gaps.
+	// the Limiter's defaults fill the gaps, and say alone what an Anonymous address has.
 	Limits Set
 }
 
@@ -133,7 +136,7 @@ type rule struct {
 	passing bool
 }
 
-// rules returns the limits that govern a request, in into.
+// rules returns the limits that govern a request, in into, but for that of an Anonymous address.
 func (l *Limiter) rules(r *Request, into []rule) []rule {
 	in := r.Limits.Or(l.defaults)
 	org, caller := r.holders()
@@ -148,12 +151,17 @@ func (l *Limiter) rules(r *Request, into []rule) []rule {
 		return into
 	}
 	into = add(into, in.anonymous(), caller, "anonymous rate", "anonymous quota")
-	own := len(into)
-	into = add(into, in.address(), caller+":"+r.Caller.address.String(), "address rate", "address quota")
-	pass(into[own:])
 	if r.Passing {
-		pass(into[:own])
+		pass(into)
 	}
+	return into
+}
+
+// addressRules returns the limits of a stranger's address, in into. They know neither the host nor the organization: the
+// one is chosen by who asks, and the limits of the other would tell that there is one.
+func (l *Limiter) addressRules(c Caller, into []rule) []rule {
+	into = add(into, l.defaults.address(), l.prefix+"limit:address:"+c.address.String(), "address rate", "address quota")
+	pass(into)
 	return into
 }
 
@@ -198,11 +206,38 @@ func add(into []rule, p Pair, holder, rate, quota string) []rule {
 // Take counts the request against all limits that govern it, or against none of them
 // where one is used up. It always decides, and within about 100 ms: while Redis cannot be
 // asked, this process applies the limits by itself, from what it has seen since.
+//
+// A stranger's address is asked first, and counts also what the organization has no more of for strangers: on a cluster
+// the two are on different nodes. The decision tells of the address alone.
 func (l *Limiter) Take(ctx context.Context, r Request) Decision {
 	var buffer [maxRules]rule
-	rules := l.rules(&r, buffer[:0])
+	if r.Caller.kind != anonymousKind {
+		d, alone := l.decide(ctx, l.rules(&r, buffer[:0]))
+		l.note(alone)
+		return d
+	}
+	d, alone := l.decide(ctx, l.addressRules(r.Caller, buffer[:0]))
+	if !d.Refused {
+		all, too := l.decide(ctx, l.rules(&r, buffer[:0]))
+		alone = alone || too
+		if d.Refused = all.Refused; d.Refused || d.Name == "" {
+			d.Name = all.Name
+		}
+	}
+	l.note(alone)
+	return d
+}
+
+func (l *Limiter) note(alone bool) {
+	if alone {
+		l.alone.Add(1)
+	}
+}
+
+// decide counts on all of the rules, or on none. alone: Redis was away.
+func (l *Limiter) decide(ctx context.Context, rules []rule) (_ Decision, alone bool) {
 	if len(rules) == 0 {
-		return Decision{}
+		return Decision{}, false
 	}
 	if l.shared != nil {
 		if ask, probe := l.mayAsk(); ask {
@@ -211,13 +246,12 @@ func (l *Limiter) Take(ctx context.Context, r Request) Decision {
 				if probe {
 					l.returned(ctx)
 				}
-				return v.decision(rules)
+				return v.decision(rules), false
 			}
 			l.failed(ctx, err)
 		}
-		l.alone.Add(1)
 	}
-	return l.local.decide(rules, l.now().UnixMilli()).decision(rules)
+	return l.local.decide(rules, l.now().UnixMilli()).decision(rules), l.shared != nil
 }
 
 // Return gives the organization back what Take counted against it, and against all callers

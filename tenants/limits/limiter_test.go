@@ -91,7 +91,7 @@ func TestLimiterParts(t *testing.T) {
 		}
 	})
 	onRedis(t, func(t *testing.T, client redis.UniversalClient) {
-		l := patient(Options{Redis: client, Defaults: defaults})
+		l := patient(Options{Redis: client, Defaults: defaults, Prefix: prefix(someOrganization())})
 		test(t, l)
 		if n := l.Local(); n != 0 {
 			t.Errorf("%d requests were not counted in Redis", n)
@@ -428,7 +428,8 @@ func TestX8_StrangersDriveOutNobody(t *testing.T) {
 		t.Errorf("the key's count was driven out: %+v", d)
 	}
 	for i := range 2 * maxAccounts {
-		nobodys := Request{Prefix: strconv.Itoa(i) + ":", Passing: true, Caller: Anonymous(netip.AddrFrom4([4]byte{192, 0, 2, 1}))}
+		from := netip.AddrFrom4([4]byte{11, byte(i >> 16), byte(i >> 8), byte(i)})
+		nobodys := Request{Prefix: strconv.Itoa(i) + ":", Passing: true, Caller: Anonymous(from)}
 		l.Take(t.Context(), nobodys)
 		l.Return(t.Context(), nobodys)
 	}
@@ -458,9 +459,7 @@ func TestX8_AddressesAreBoundApart(t *testing.T) {
 	test := func(t *testing.T, l *Limiter) {
 		t.Helper()
 		prefix := fmt.Sprintf("tnt:{%d}:x:", someOrganization())
-		take := func(c Caller) Decision {
-			return l.Take(t.Context(), Request{Prefix: prefix, Caller: c, Limits: Set{Organization: Pair{Rate: mustParse(t, "80/h")}}})
-		}
+		take := func(c Caller) Decision { return l.Take(t.Context(), Request{Prefix: prefix, Caller: c}) }
 		at := func(n int) Caller {
 			return Anonymous(netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, 0, 0, 0, byte(n), 1, 2, 3, 4, 5, 6, 7, byte(rand.IntN(256))}))
 		}
@@ -487,7 +486,7 @@ func TestX8_AddressesAreBoundApart(t *testing.T) {
 		if n, last := use(func() Caller { return Key("a") }); n != 40 || last.Name != "organization rate" {
 			t.Errorf("a key had %d requests, %+v; want the other half", n, last)
 		}
-		l.Return(t.Context(), Request{Prefix: prefix, Caller: at(0), Limits: Set{Organization: Pair{Rate: mustParse(t, "80/h")}}})
+		l.Return(t.Context(), Request{Prefix: prefix, Caller: at(0)})
 		if d := take(at(0)); !d.Refused || d.Name != "address rate" {
 			t.Errorf("what is given back is not the address's: %+v", d)
 		}
@@ -495,11 +494,75 @@ func TestX8_AddressesAreBoundApart(t *testing.T) {
 			t.Errorf("given back to all together: %+v", d)
 		}
 	}
+	onLimiters(t, Set{Organization: Pair{Rate: mustParse(t, "80/h")}}, test)
+}
+
+// onLimiters runs a test of strangers on a Limiter that counts by itself and on others that count in Redis.
+func onLimiters(t *testing.T, defaults Set, test func(*testing.T, *Limiter)) {
+	t.Helper()
 	t.Run("local", func(t *testing.T) {
 		t.Parallel()
-		test(t, New(Options{}))
+		test(t, New(Options{Defaults: defaults}))
 	})
-	onRedis(t, func(t *testing.T, client redis.UniversalClient) { test(t, patient(Options{Redis: client})) })
+	onRedis(t, func(t *testing.T, client redis.UniversalClient) {
+		test(t, patient(Options{Redis: client, Defaults: defaults, Prefix: prefix(someOrganization())}))
+	})
+}
+
+// TestX8_HostNamesMultiplyNoAddress: an address has its limit over all hosts, those of organizations and others.
+func TestX8_HostNamesMultiplyNoAddress(t *testing.T) {
+	t.Parallel()
+	onLimiters(t, Set{Address: Pair{Rate: mustParse(t, "6/h"), Quota: mustParse(t, "5/d")}}, func(t *testing.T, l *Limiter) {
+		at := func(host int, address string) Decision {
+			return l.Take(t.Context(), Request{Prefix: prefix(someOrganization()), Passing: host%2 == 0, Caller: Anonymous(netip.MustParseAddr(address))})
+		}
+		for i := range 20 {
+			d := at(i, fmt.Sprintf("2001:db8::%x", i))
+			if d.Refused != (i >= 5) || d.Limit != mustParse(t, "5/d") || d.Name != "address quota" || d.Remaining != max(int64(4-i), 0) {
+				t.Errorf("host %d: %+v", i, d)
+			}
+		}
+		if d := at(0, "192.0.2.1"); d.Refused {
+			t.Errorf("another address: %+v", d)
+		}
+	})
+}
+
+// TestT15_LimitsOfAnOrganizationAreNotToldToStrangers: neither what is told of an answer nor what is of a refusal
+// depends on the limits that an organization has.
+func TestT15_LimitsOfAnOrganizationAreNotToldToStrangers(t *testing.T) {
+	t.Parallel()
+	defaults := Set{Organization: Pair{Rate: mustParse(t, "1000/h"), Quota: mustParse(t, "10000/d")}, Address: Pair{Rate: mustParse(t, "6/h")}}
+	onLimiters(t, defaults, func(t *testing.T, l *Limiter) {
+		next := byte(0)
+		fresh := func() Caller { next++; return Anonymous(netip.AddrFrom4([4]byte{10, 0, 0, next})) }
+		take := func(org string, c Caller, own Set) Decision {
+			d := l.Take(t.Context(), Request{Prefix: org, Caller: c, Limits: own})
+			d.Reset, d.Wait = d.Reset.Round(time.Minute), d.Wait.Round(time.Minute)
+			return d
+		}
+		for _, own := range []Set{
+			{Organization: Pair{Rate: mustParse(t, "20/h")}}, {Organization: Pair{Quota: mustParse(t, "20/d")}}, {Organization: Pair{Rate: Unlimited(), Quota: Unlimited()}},
+			{Organization: Pair{Rate: mustParse(t, "100000/h")}, Address: Pair{Rate: mustParse(t, "2/h"), Quota: mustParse(t, "3/d")}},
+		} {
+			known, unknown, a, b := prefix(someOrganization()), prefix(someOrganization()), fresh(), fresh()
+			for i := range 8 {
+				if d, want := take(known, a, own), take(unknown, b, Set{}); d != want || d.Refused != (i >= 6) {
+					t.Errorf("%+v: %+v of an organization with limits of its own, %+v of another", own, d, want)
+				}
+			}
+			if own.Organization.Rate.Count() > 20 || own.Organization == (Pair{Unlimited(), Unlimited()}) {
+				continue
+			}
+			for range 4 {
+				take(known, fresh(), own)
+			}
+			d := take(known, fresh(), own) // strangers have used up their half
+			if !d.Refused || !strings.HasPrefix(d.Name, "anonymous") || d.Limit != mustParse(t, "6/h") || d.Remaining != 5 || d.Wait != 0 {
+				t.Errorf("%+v: %+v, when strangers have no more", own, d)
+			}
+		}
+	})
 }
 
 func BenchmarkTake(b *testing.B) {

@@ -29,7 +29,7 @@ func newLocal() *local {
 }
 
 // hold locks the parties of the rules and appends their meters. The organization's rules
-// come first, an address's last, so that everybody locks in the same order.
+// come first, a visitor's last, so that everybody locks in the same order.
 func (l *local) hold(rules []rule, meters []*meter) (held [maxParties]*account, _ []*meter) {
 	parties := 0
 	for i := range rules {

@@ -53,12 +53,13 @@ type Decision struct {
 	// Refused: the request is over a limit, and none of its limits counted it.
 	Refused bool
 	// Limit is the tightest of those that govern the request: of a refused one that with
-	// the longest wait, else the one with the fewest requests left. Zero: there is none.
+	// the longest wait, else the one with the fewest requests left. Zero: there is none. Of a
+	// stranger it is the address's, whatever refused the request: the organization's are not told.
 	Limit     Limit
-	Name      string        // of Limit, "organization quota" for one
+	Name      string        // of what refused the request, else of Limit, "organization quota" for one; "": nothing counted it
 	Remaining int64         // requests that Limit admits at once
 	Reset     time.Duration // until Limit is full again
-	Wait      time.Duration // of a refused request, until the same would be admitted; else 0
+	Wait      time.Duration // of a refused request, until the same would be admitted; 0: not refused, or not told
 }
 
 // decide counts a request on all meters, or on none where one refuses. The Lua script does

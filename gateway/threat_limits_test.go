@@ -16,6 +16,7 @@ import (
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
 	"tenantry/tenants"
+	"tenantry/tenants/limits"
 )
 
 const tooMany = `{"status":"failed","message":"Too many requests, please retry later","data":[]}`
@@ -243,10 +244,40 @@ func TestLimits_GoodShareTokensCount(t *testing.T) {
 		}
 	}
 	// All of them together have used up half of the organization's, which has the others.
-	wantLimit(t, acme.Get(t, "", sharedPath+openPID, at("198.51.100.1")), 5, 0, time.Hour, 12*time.Minute)
+	// What a stranger is told is of the address all the same.
+	wantLimit(t, acme.Get(t, "", sharedPath+openPID, at("198.51.100.1")), 1, 0, time.Hour, time.Second)
 	key := acme.Key(t)
 	for left := 4; left >= 0; left-- {
 		wantLimit(t, acme.Get(t, key, "/api/campaigns/count"), 10, left, time.Duration(10-left)*6*time.Minute, 0)
+	}
+}
+
+// TestT15_X8_StrangersHaveTheirAddress: what one address may ask for is the same on every host, all of them together, and
+// says nothing of the limits that an organization has.
+func TestT15_X8_StrangersHaveTheirAddress(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t, gatewaytest.Limits("1000/h", "off", "off", "off"), behindProxy, perAddress("9/d"), func(c *config.Config, _ *gateway.Options) {
+		c.Limits.Address = limits.Unlimited()
+	})
+	acme := g.Org(t, "acme")
+	rate, quota := "200/h", "5000/d"
+	if _, err := control.Call[control.RequestLimits](t.Context(), g.Commands, "org.limits", control.LimitsChange{Org: acme.Slug, Rate: &rate, Quota: &quota}); err != nil {
+		t.Fatal(err)
+	}
+	paths := []string{"/api/openapi.json", "/docs", sharedPath + openPID}
+	ask := func(i int, host, address string) (code int, told string) {
+		a := g.Do(t, http.MethodGet, host, paths[i%len(paths)], at(address))
+		return a.Code, a.Header.Get("RateLimit-Limit") + " " + a.Header.Get("RateLimit-Remaining")
+	}
+	for i := range 12 {
+		hereCode, here := ask(i, acme.Host, "192.0.2.1")
+		code, there := ask(i, "n"+strconv.Itoa(i)+".localhost", "192.0.2.2")
+		if want := "9 " + strconv.Itoa(max(8-i, 0)); here != want || there != want || hereCode != code || (code == http.StatusTooManyRequests) != (i >= 9) {
+			t.Errorf("request %d: an organization answers %d (%s), others %d (%s)", i, hereCode, here, code, there)
+		}
+	}
+	if code, _ := ask(0, acme.Host, "192.0.2.2"); code != http.StatusTooManyRequests {
+		t.Errorf("an address that has used up its own elsewhere: %d", code)
 	}
 }
 
@@ -330,6 +361,10 @@ func TestLimits_Commands(t *testing.T) {
 	wantLimitFaults(t, err, "rate")
 	_, err = control.Call[control.RequestLimits](t.Context(), g.Commands, "key.limits", map[string]string{"org": acme.Slug, "id": key.ID, "key_rate": "5/h"}) // an organization's
 	wantLimitFaults(t, err, "key_rate")
+	_, err = control.Call[control.RequestLimits](t.Context(), g.Commands, "key.limits", control.KeyLimitsChange{
+		KeyRef: control.KeyRef{Org: acme.Slug, ID: key.ID}, VisitorLimits: control.VisitorLimits{VisitorRate: text("1/s"), VisitorQuota: text("5/h")},
+	}) // only a browser key has visitors
+	wantLimitFaults(t, err, "visitor_rate", "visitor_quota")
 	_, err = control.Call[control.IssuedKey](t.Context(), g.Commands, "key.create", control.NewKey{Org: acme.Slug, Name: "x", Kind: "server_full", Rate: "200000000/s"})
 	wantLimitFaults(t, err, "rate")
 	for _, id := range []string{docID(1), "nonsense"} {

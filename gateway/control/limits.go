@@ -8,7 +8,6 @@ import (
 	"tenantry/backends/api"
 	"tenantry/internal/fault"
 	"tenantry/tenants"
-	"tenantry/tenants/keys"
 	"tenantry/tenants/limits"
 )
 
@@ -31,6 +30,17 @@ type LimitsChange struct {
 type VisitorLimits struct {
 	VisitorRate  *string `json:"visitor_rate,omitempty" doc:"the <limit> of each address from which pages use a browser key, against bursts"`
 	VisitorQuota *string `json:"visitor_quota,omitempty" doc:"the <limit> of each such address over a longer period"`
+}
+
+// none refuses limits of visitors for a key that has none. Errors: *fault.Error.
+func (l VisitorLimits) none() error {
+	var faults fault.List
+	for i, text := range []*string{l.VisitorRate, l.VisitorQuota} {
+		if text != nil {
+			faults.Add(keyLimitNames()[2+i], fault.Forbidden, "only browser keys have visitors; this key is of another kind")
+		}
+	}
+	return faults.Err()
 }
 
 // KeyLimitsChange says the same of a key.
@@ -172,16 +182,22 @@ func (s *Server) keyLimits() Command {
 		if err != nil {
 			return RequestLimits{}, err
 		}
-		var k *keys.Key
-		if alter == nil {
-			k, err = s.Keys.Get(ctx, c.Tenant, in.ID)
-		} else if k, err = s.Keys.SetLimits(ctx, c.Tenant, in.ID, func(own, visitors *limits.Pair) {
-			alter(&own.Rate, &own.Quota, &visitors.Rate, &visitors.Quota)
-		}); err == nil {
-			c.Note("key", k.ID)
+		k, err := s.Keys.Get(ctx, c.Tenant, in.ID)
+		if err == nil && k.Kind != tenants.Browser {
+			if err := in.none(); err != nil {
+				return RequestLimits{}, err
+			}
+		}
+		if err == nil && alter != nil {
+			k, err = s.Keys.SetLimits(ctx, c.Tenant, in.ID, func(own, visitors *limits.Pair) {
+				alter(&own.Rate, &own.Quota, &visitors.Rate, &visitors.Quota)
+			})
 		}
 		if err != nil {
 			return RequestLimits{}, noKey(err, in.KeyRef)
+		}
+		if alter != nil {
+			c.Note("key", k.ID)
 		}
 		out, held := RequestLimits{ID: k.ID, Name: k.Name}, k.Limits.Or(c.Tenant.Org.RequestLimits.Key).Or(s.Limits.Key)
 		visitors := k.Visitors.Or(c.Tenant.Org.RequestLimits.Visitor).Or(s.Limits.Visitor)

@@ -1,8 +1,10 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"math"
 
 	"tenantry/backends/store/driver"
 	"tenantry/internal/request"
@@ -19,17 +21,25 @@ const (
 // smallBytes is what a call holds besides by its least weight.
 const smallBytes = UnweighedBytes / 4
 
-// held finds room for documents that were read as a whole, where they are more than what every call may hold.
+// held finds room for documents that were read without any, where they are more than what every call may hold.
 func held(ctx context.Context, docs []driver.Document) error {
-	size := 0
+	size := int64(0)
 	for i := range docs {
-		size += len(docs[i].Body) + len(docs[i].Custom)
+		size += docs[i].Size()
 	}
 	if size <= smallBytes {
 		return nil
 	}
-	if r := request.From(ctx); r != nil && r.Room != nil {
-		return r.Room.Hold(ctx, int64(size))
+	if room := roomOf(ctx); room != nil {
+		return room.Hold(ctx, size)
+	}
+	return nil
+}
+
+// roomOf returns the room of the request that a context is of, nil where nothing bounds what that holds.
+func roomOf(ctx context.Context) request.Room {
+	if r := request.From(ctx); r != nil {
+		return r.Room
 	}
 	return nil
 }
@@ -37,23 +47,47 @@ func held(ctx context.Context, docs []driver.Document) error {
 // errFull ends the reading of what does not fit a budget.
 var errFull = errors.New("the budget is used up")
 
-// within reads as far as the query's budget goes, and reports whether there is more. A request reads what it may hold without
-// room first, and of a larger answer four times as much each time it has found room for that: room is waited for while
-// nothing is read, and nothing else of the answer is held.
-func (q *Query) within(ctx context.Context, read func(most int64) (cut bool, err error)) (cut bool, err error) {
-	most := q.Bytes
-	var room request.Room
-	if r := request.From(ctx); r != nil && r.Room != nil {
-		room, most = r.Room, min(most, UnweighedBytes)
+// reading is one reading of an answer: what is kept of it, and how much it is in all.
+type reading struct {
+	end  int64 // the budget of the question, which ends the answer, but not before its first part
+	most int64 // what is kept takes no more than that, but for the first part
+	size int64 // of all parts until the end, kept or not
+	n    int
+	full bool // not all of them are kept
+	cut  bool // there is more behind the end
+}
+
+// anew begins the reading, once more where something was read.
+func (r *reading) anew() { r.size, r.n, r.full, r.cut = 0, 0, false, false }
+
+// keep reports whether a part of that many bytes is to be kept. Error: errFull where it is behind the end.
+func (r *reading) keep(size int64) (bool, error) {
+	if r.n++; r.n > 1 && r.size+size > r.end {
+		r.cut = true
+		return false, errFull
+	}
+	r.size += size
+	r.full = r.full || r.n > 1 && r.size > r.most
+	return !r.full, nil
+}
+
+// within reads as far as the query's budget goes, to the end where it has none, and reports whether there is more. A request
+// keeps what it may hold without room, and learns how much all of it is; it asks once more when it has found room for that. So
+// nothing is held without room, it is waited for while nothing is read, and a question is asked twice at most, unless what it
+// finds has grown meanwhile.
+func (q *Query) within(ctx context.Context, read func(*reading) error) (cut bool, err error) {
+	r := reading{end: cmp.Or(max(q.Bytes, 0), math.MaxInt64)}
+	room := roomOf(ctx)
+	if r.most = r.end; room != nil {
+		r.most = min(r.most, max(UnweighedBytes, q.Roomed))
 	}
 	for {
-		if cut, err = read(most); err != nil || !cut || most >= q.Bytes {
-			return cut, err
+		if err = read(&r); err != nil || !r.full {
+			return r.cut, err
 		}
-		more := min(4*most, q.Bytes) - most
-		if err := room.Hold(ctx, more); err != nil {
+		if err = room.Hold(ctx, r.size-r.most); err != nil {
 			return false, err
 		}
-		most += more
+		r.most = r.size
 	}
 }

@@ -105,3 +105,46 @@ func TestBudgets(t *testing.T) {
 		}
 	})
 }
+
+// TestRoomIsFoundBeforeReading: of an answer that needs room a request asks twice, whatever its order and its budget, and for the
+// room that all of it takes; of one without a budget too, and without room it keeps nothing of it.
+func TestRoomIsFoundBeforeReading(t *testing.T) {
+	onEveryEngine(t, func(t *testing.T, open opener) {
+		f := setup(t, open)
+		in := f.items.In(f.ws)
+		const many, long = 64, 100_000
+		some := make([]*item, many)
+		codes := make([]string, many)
+		for i := range some {
+			codes[i] = fmt.Sprintf("%04d", i)
+			some[i] = &item{Code: codes[i], Title: codes[i] + strings.Repeat("x", long)}
+		}
+		insert(t, in, some...)
+		for name, q := range map[string]store.Query{
+			"a sorted page": {Sort: []store.Order{store.Desc("title")}, Limit: many, Bytes: 64 << 20},
+			"what is named": {Filter: store.In("code", codes...), Limit: many},
+		} {
+			room := &rooms{most: 1 << 40}
+			r := &request.Request{Room: room}
+			found, err := in.FindPart(request.With(t.Context(), r), q)
+			if err != nil || len(found.Records) != many || found.Cut {
+				t.Fatalf("%s: %d records, cut %v, %v", name, len(found.Records), found.Cut, err)
+			}
+			if r.Calls() > 2 {
+				t.Errorf("%s is asked for %d times", name, r.Calls())
+			}
+			if need := found.Size - store.UnweighedBytes; room.asked != need || need < (many-3)*long {
+				t.Errorf("%s: asked for room of %d bytes, of %d", name, room.asked, need)
+			}
+			r = &request.Request{Room: &rooms{}}
+			if _, err := in.FindPart(request.With(t.Context(), r), q); !errors.Is(err, errNoRoom) || r.Calls() > 1 {
+				t.Errorf("%s without room: %d questions, %v", name, r.Calls(), err)
+			}
+			q.Bytes, q.Roomed = found.Size, found.Size
+			r = &request.Request{Room: &rooms{}}
+			if again, err := in.FindPart(request.With(t.Context(), r), q); err != nil || len(again.Records) != many || r.Calls() > 1 {
+				t.Errorf("%s with room that was found: %d records, %d questions, %v", name, len(again.Records), r.Calls(), err)
+			}
+		}
+	})
+}

@@ -52,6 +52,8 @@ type Query struct {
 	// Bytes, where positive, ends the answer before the record with which all of them would take more than that, decoded, but not
 	// before the first. What is more than UnweighedBytes of it is held in the room of the request.
 	Bytes int64
+	// Roomed is how much of the room of the request was found for Bytes already, by an earlier question whose answer is not held any more.
+	Roomed int64
 	// Shared spares the decoding of records that are read far more often than they change, as Peek does: nobody may
 	// change what their members point to.
 	Shared bool
@@ -425,13 +427,17 @@ func (c Collection[T]) visible(ctx context.Context, recs ...*T) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	found, err := c.Find(ctx, Query{Filter: In("id", ids...), State: Either, Limit: len(ids)})
+	revs := make(map[string]int64, len(ids))
+	_, err := c.ws.documents(ctx, s, Query{Filter: In("id", ids...), State: Either, Limit: len(ids)}, func(d *driver.Document) error {
+		if d == nil {
+			clear(revs)
+		} else {
+			revs[d.ID] = d.Rev
+		}
+		return nil
+	})
 	if err != nil {
 		return err
-	}
-	revs := make(map[string]int64, len(found))
-	for i := range found {
-		revs[metaOf(&found[i]).ID] = metaOf(&found[i]).Rev
 	}
 	for i, rec := range recs {
 		if meta := metaOf(rec); meta.Rev > 0 && revs[meta.ID] != meta.Rev {

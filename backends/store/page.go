@@ -14,14 +14,15 @@ import (
 // Found are records that were found.
 type Found[T any] struct {
 	Records []T
-	Left    int  // how many cannot be read, and are left out
-	Cut     bool // Query.Bytes ended them before its Limit: there are more
+	Left    int   // how many cannot be read, and are left out
+	Cut     bool  // Query.Bytes ended them before its Limit: there are more
+	Size    int64 // how many bytes they take, where the question had a budget
 }
 
 // FindPart is Find, and tells how much of what there is was found.
 func (c Collection[T]) FindPart(ctx context.Context, q Query) (found Found[T], err error) {
-	if q.Bytes > 0 {
-		found.Cut, err = q.within(ctx, func(most int64) (bool, error) { return c.take(ctx, q, most, &found) })
+	if q.Bytes > 0 || q.Limit != 1 && roomOf(ctx) != nil {
+		found.Cut, err = q.within(ctx, func(r *reading) error { return c.take(ctx, q, r, &found) })
 	} else {
 		err = c.findAll(ctx, q, &found)
 	}
@@ -60,26 +61,39 @@ func (c Collection[T]) decode(ctx context.Context, q Query, docs []driver.Docume
 	return nil
 }
 
-// take finds records as far as so many bytes go, but one at least. It reports whether there are more. They are decoded once the
-// engine has what it reads from back, which others wait for.
-func (c Collection[T]) take(ctx context.Context, q Query, most int64, found *Found[T]) (cut bool, err error) {
+// take finds the records of a reading. They are decoded once the engine has what it reads from back, which others wait for.
+func (c Collection[T]) take(ctx context.Context, q Query, r *reading, found *Found[T]) error {
 	var docs []driver.Document
-	size := int64(0)
-	_, err = c.ws.documents(ctx, c.kind.spec, q, func(d *driver.Document) error {
+	_, err := c.ws.documents(ctx, c.kind.spec, q, func(d *driver.Document) error {
 		if d == nil {
-			docs, size = nil, 0
+			docs = nil
+			r.anew()
 			return nil
 		}
-		if size += d.Held(); size > most && len(docs) > 0 {
-			return errFull
+		keep, err := r.keep(d.Held())
+		if keep {
+			docs = append(docs, *d)
+		} else if r.full {
+			docs = nil
 		}
-		docs = append(docs, *d)
-		return nil
+		return err
 	})
-	if cut = errors.Is(err, errFull); err != nil && !cut {
-		return false, err
+	switch {
+	case err != nil && !errors.Is(err, errFull):
+		return err
+	case r.full: // it is read once more
+		return nil
 	}
-	return cut, c.decode(ctx, q, docs, found)
+	if q.Bytes <= 0 && r.most <= UnweighedBytes {
+		if err := held(ctx, docs); err != nil {
+			return err
+		}
+	}
+	if err := c.decode(ctx, q, docs, found); err != nil {
+		return err
+	}
+	found.Size = r.size
+	return nil
 }
 
 // Page returns the records of a page, as far as its budget of bytes goes, and how many match of

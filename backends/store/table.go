@@ -69,16 +69,20 @@ func (t table) Select(ctx context.Context, fields []Field, q Query) (rows [][]an
 		}
 	}
 	left := 0
-	cut, err = q.within(ctx, func(most int64) (bool, error) {
-		size := int64(0)
+	cut, err = q.within(ctx, func(r *reading) error {
 		_, err := t.ws.documents(ctx, t.spec, q, func(d *driver.Document) error {
 			if d == nil {
-				rows, left, size = [][]any{}, 0, 0
+				rows, left = [][]any{}, 0
+				r.anew()
 				return nil
 			}
 			row, err := t.pick(d, fields)
-			if size += driver.RowSize(row); q.Bytes > 0 && size > most && len(rows) > 0 {
-				return errFull
+			keep, full := r.keep(driver.RowSize(row))
+			if !keep {
+				if r.full {
+					rows, left = nil, 0
+				}
+				return full
 			}
 			if rows = append(rows, row); err == nil {
 				return nil
@@ -90,9 +94,9 @@ func (t table) Select(ctx context.Context, fields []Field, q Query) (rows [][]an
 			return nil
 		})
 		if errors.Is(err, errFull) {
-			return true, nil
+			return nil
 		}
-		return false, err
+		return err
 	})
 	if err != nil {
 		return nil, false, err
@@ -178,23 +182,28 @@ func (t table) Aggregate(ctx context.Context, a Aggregation) (rows [][]any, cut 
 		return nil, false, err
 	}
 	q := Query{Bytes: a.Bytes}
-	cut, err = q.within(ctx, func(most int64) (bool, error) {
+	cut, err = q.within(ctx, func(r *reading) error {
 		drv, err := t.ws.reader(ctx)
 		if err != nil {
-			return false, translate(t.spec, err)
+			return translate(t.spec, err)
 		}
-		out.Bytes = most
-		if rows, err = drv.Aggregate(ctx, out); err != nil || most == 0 {
-			return false, translate(t.spec, err)
+		r.anew()
+		if out.Bytes = r.most; a.Bytes <= 0 {
+			out.Bytes, r.most = 0, r.end // they are few
 		}
-		size := int64(0)
+		if rows, err = drv.Aggregate(ctx, out); err != nil {
+			return translate(t.spec, err)
+		}
 		for i := range rows {
-			if size += driver.RowSize(rows[i]); size > most && i > 0 {
-				rows = rows[:i]
-				return true, nil
+			if keep, _ := r.keep(driver.RowSize(rows[i])); keep {
+				continue
 			}
+			if rows = rows[:i]; r.full { // the engine has ended them there: nobody knows how many more there are
+				rows, r.size = nil, r.end
+			}
+			break
 		}
-		return false, nil
+		return nil
 	})
 	if err != nil {
 		return nil, false, err

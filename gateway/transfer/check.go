@@ -422,12 +422,13 @@ func (s *session) dangling(ctx context.Context, refs map[reference]bool) error {
 	for target, all := range ids {
 		slices.Sort(all)
 		for part := range slices.Chunk(all, compareSize) {
-			there, err := s.named[target].known(ctx, s, part...)
+			k := s.named[target]
+			err := k.Records.Each(ctx, s.workspace(k.Resource), store.In("id", part...), func(rec any) error {
+				delete(refs, reference{target, k.Meta(rec).ID})
+				return nil
+			})
 			if err != nil {
 				return fmt.Errorf("looking for references: %w", err)
-			}
-			for _, rec := range there {
-				delete(refs, reference{target, s.named[target].Meta(rec).ID})
 			}
 		}
 	}

@@ -191,7 +191,10 @@ func (s *Service) Export(ctx context.Context, t *tenants.Tenant, w io.Writer, o 
 		return out, err
 	}
 	session.vault.Reveal, session.vault.SealTo, session.vault.Trusting = o.RevealSecrets, o.SealTo, true
-	session.view = session.newView()
+	session.view, session.mostDefined = session.newView(), s.defined
+	if err := session.holdDefined(ctx); err != nil {
+		return out, err
+	}
 	m := &session.meter
 	m.start(PhaseWriting, 0)
 	bytes := int64(0)

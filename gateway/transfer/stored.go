@@ -148,8 +148,8 @@ func (k *kind) supersede(rec, old any, e *entry) (changed bool) {
 	return changed
 }
 
-// exportPage is how many records are looked at together, so that one question tells
-// which of their references lead nowhere.
+// exportPage is how many records are looked at together at most, as far as their lines take no more than store.BatchBytes, so
+// that one question tells which of their references lead nowhere.
 const exportPage = 500
 
 // outgoing is a record on its way out. refs are its references to documents.
@@ -168,14 +168,17 @@ func (k *kind) export(ctx context.Context, s *session, emit func([]byte) error) 
 		}
 	}
 	var page []outgoing
+	size := 0
 	err := k.Records.Each(ctx, s.workspace(k.Resource), store.Filter{}, func(rec any) error {
 		out, err := k.outgoing(ctx, s, rec)
 		if err != nil {
 			return err
 		}
-		if page = append(page, out); len(page) >= exportPage {
+		size += len(out.line)
+		if page = append(page, out); len(page) >= exportPage || size >= store.BatchBytes {
 			err = s.send(ctx, page, emit)
-			page = page[:0]
+			clear(page)
+			page, size = page[:0], 0
 		}
 		return err
 	})

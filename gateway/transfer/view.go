@@ -11,6 +11,7 @@ import (
 	"tenantry/backends/secrets"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
+	"tenantry/internal/request"
 	"tenantry/tenants/people"
 )
 
@@ -37,6 +38,18 @@ func (s *session) newView() *view {
 // reached by nobody, and ends with them.
 func (s *session) loadView(ctx context.Context) error {
 	s.view = s.newView()
+	return s.eachDefined(ctx, func(k *kind, rec any, memory int64) error {
+		if k.Deleted(rec) {
+			s.view.Note(k.Resource, rec)
+		} else {
+			s.view.Learn(k.Resource, rec, "")
+		}
+		return s.define(memory)
+	})
+}
+
+// eachDefined visits the organization's definitions, with the memory that each takes once it is known.
+func (s *session) eachDefined(ctx context.Context, visit func(k *kind, rec any, memory int64) error) error {
 	for _, k := range s.kinds {
 		if !k.Definition {
 			continue
@@ -44,22 +57,40 @@ func (s *session) loadView(ctx context.Context) error {
 		defines := slices.ContainsFunc(s.kinds, func(of *kind) bool { return of.DefinedBy == k.Name })
 		err := k.Records.Each(ctx, s.workspace(k.Resource), store.Filter{}, func(rec any) error {
 			memory := int64(knownMemory)
-			if k.Deleted(rec) {
-				s.view.Note(k.Resource, rec)
-			} else {
-				s.view.Learn(k.Resource, rec, "")
-			}
 			if defines || k.Deleted(rec) {
 				size, _ := k.Size(rec)
 				memory += 5 * int64(size) // fields of a few letters take that
 			}
-			return s.define(memory)
+			return visit(k, rec, memory)
 		})
 		if err != nil {
 			return fmt.Errorf("reading what is defined as %s: %w", k.Name, err)
 		}
 	}
 	return nil
+}
+
+// definedCopies is how often less a byte of what is defined is held than one of an answer, whose room is for the copies made of it.
+const definedCopies = 4
+
+// holdDefined finds room for what an export for a request will know of definitions, before its first line. Errors: *fault.Error
+// where that is more than an import for a request would take; that there is no room.
+func (s *session) holdDefined(ctx context.Context) error {
+	r := request.From(ctx)
+	if r == nil || r.Room == nil {
+		return nil
+	}
+	size := int64(0)
+	err := s.eachDefined(ctx, func(_ *kind, _ any, memory int64) error {
+		if size += memory; size > s.mostDefined {
+			return fault.One("definitions", fault.Length, "what the organization has defined takes more than %d MiB while it is exported: the operator exports it by command", s.mostDefined>>20)
+		}
+		return nil
+	})
+	if err != nil || size <= store.UnweighedBytes {
+		return err
+	}
+	return r.Room.Hold(ctx, size/definedCopies)
 }
 
 // learn adds a good definition of the bundle, unless the organization has as many as it may. One that the bundle says is

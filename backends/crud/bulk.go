@@ -103,26 +103,92 @@ func (s *serves[T]) attempt(ctx context.Context, c *api.Call, n int) (api.Result
 		entries[i] = &entry[T]{}
 		probes[i] = s.probe(s.element(c, &p, bodies[i], &entries[i].errs))
 	}
-	if err := s.recognize(ctx, c, entries, probes); err != nil {
-		return api.Result{}, err
-	}
-	for i, e := range entries {
-		if e.rec == nil {
-			e.rec = s.of.New().(*T)
-			s.of.Meta(e.rec).ID = c.Workspace.NewID()
-		} else {
-			was := *e.rec
-			e.was = &was
+	b := &bulk[T]{s: s, c: c, attempt: n, entries: entries, meant: make([]map[string]*entry[T], len(s.of.Uniques)), refused: map[*entry[T]][]api.FieldError{}}
+	for from, many := 0, len(entries); from < len(entries); {
+		part, writes := entries[from:from+many], b.writes
+		fits, err := many, b.late(ctx)
+		if err == nil {
+			fits, err = b.recognize(ctx, part, probes[from:from+many])
 		}
-		if body := s.element(c, &p, bodies[i], new(fault.List)); body.Is == strictjson.Object { // what is wrong with it was noted
-			s.enter(ctx, c, e, body, &known)
-			e.check.Take = nil // which holds the tree
+		if err == nil && fits < many {
+			many = fits
+			continue
 		}
+		if err == nil {
+			for i, e := range part {
+				s.prepare(ctx, c, &p, e, bodies[from+i], &known)
+			}
+			if err = s.stands(ctx, c, &known, part); err == nil {
+				err = b.settle(ctx, part, from+many == len(entries))
+			}
+		}
+		if err != nil && writes > 0 && b.writes == writes && ctx.Err() == nil && resendable(err) { // those before them are stored, and told of
+			b.refuse(entries[from:], err)
+			c.Closes(b.answer)
+			break
+		}
+		if err != nil {
+			return api.Result{}, err
+		}
+		from += many
+		many = min(b.next(many), len(entries)-from)
 	}
-	if err := s.stands(ctx, c, &known, entries); err != nil {
-		return api.Result{}, err
+	return c.Answer(ctx)
+}
+
+// prepare makes what is stored of an entry that has been recognized, and checks it, as far as that is known already.
+func (s *serves[T]) prepare(ctx context.Context, c *api.Call, p *strictjson.Parser, e *entry[T], raw []byte, known *resource.Known) {
+	if e.rec == nil {
+		e.rec = s.of.New().(*T)
+		s.of.Meta(e.rec).ID = c.Workspace.NewID()
+	} else {
+		was := *e.rec
+		e.was = &was
 	}
-	return s.settle(ctx, c, entries, n)
+	if body := s.element(c, p, raw, new(fault.List)); body.Is == strictjson.Object { // what is wrong with it was noted
+		s.enter(ctx, c, e, body, known)
+		e.check.Take = nil // which holds the tree
+	}
+}
+
+// bulkBytes is how many bytes of stored records a bulk changes together: those of large ones are not all in memory.
+const bulkBytes = 4 * store.BatchBytes
+
+// bulk is one attempt at many records.
+type bulk[T any] struct {
+	s       *serves[T]
+	c       *api.Call
+	attempt int
+	entries []*entry[T]
+	meant   []map[string]*entry[T] // by the values of each unique
+	refused map[*entry[T]][]api.FieldError
+	writes  int   // that stored some of them
+	size    int64 // of the stored records that were recognized last
+	roomed  int64 // bytes for which room was found
+}
+
+func (b *bulk[T]) answer(context.Context) (api.Result, error) {
+	return api.Result{Data: became(b.s.of, b.c, b.entries, b.refused)}, nil
+}
+
+// refuse tells of entries that they are not stored, though others are.
+func (b *bulk[T]) refuse(entries []*entry[T], err error) {
+	for _, e := range entries {
+		b.refused[e] = api.ErrorsOf(unstored(err))
+	}
+}
+
+// late returns errTime where some are stored, and the rest of the time is for the answer.
+func (b *bulk[T]) late(ctx context.Context) error {
+	if at, ends := ctx.Deadline(); b.writes > 0 && ends && time.Until(at) <= answerTime {
+		return errTime
+	}
+	return nil
+}
+
+// next returns how many entries may be recognized next, when so many were before.
+func (b *bulk[T]) next(before int) int {
+	return int(max(min(int64(before)*bulkBytes/max(b.size, 1), most), 1))
 }
 
 // element reads a record of the body, with what callers may set of it; what else it has is wrong.
@@ -166,21 +232,32 @@ func (s *serves[T]) probe(body strictjson.Value) any {
 	return probe
 }
 
-// recognize finds the records that the probes mean, live or not, by the values that tell them.
-func (s *serves[T]) recognize(ctx context.Context, c *api.Call, entries []*entry[T], probes []any) error {
+// recognize finds the records that the probes mean, live or not, by the values that tell them. Where they are more than a bulk
+// changes together, it returns how many of the entries to try instead, and has recognized none.
+func (b *bulk[T]) recognize(ctx context.Context, entries []*entry[T], probes []any) (fits int, err error) {
+	store.Anew(ctx)
+	s, c := b.s, b.c
+	b.size = 0
+	wrong := make([]int, len(entries))
+	for i, e := range entries {
+		wrong[i] = len(e.errs)
+	}
 	for n := range s.of.Uniques {
 		u := &s.of.Uniques[n]
 		if u.Identity == resource.Never {
 			continue
 		}
-		meant, number, group := map[string]*entry[T]{}, false, ""
+		if b.meant[n] == nil {
+			b.meant[n] = map[string]*entry[T]{}
+		}
+		meant, number, group := b.meant[n], false, ""
 		var values []string
 		for i, e := range entries {
 			probe := probes[i]
 			value := u.Value(probe)
 			switch {
 			case value == "" || e.rec != nil:
-			case meant[value] != nil:
+			case meant[value] != nil && meant[value] != e:
 				e.errs.Add(u.Shown, fault.Duplicate, "%s is that of an earlier record of the list", u.Shown)
 			default:
 				meant[value], number, group = e, u.Number(probe), u.Group(probe)
@@ -190,33 +267,43 @@ func (s *serves[T]) recognize(ctx context.Context, c *api.Call, entries []*entry
 		if len(values) == 0 {
 			continue
 		}
-		found, err := s.in(c).Find(ctx, store.Query{Filter: u.Filter(group, values, number), State: store.Either, Limit: len(values)})
+		found, err := s.in(c).FindPart(ctx, store.Query{
+			Filter: u.Filter(group, values, number), State: store.Either, Limit: len(values), Bytes: bulkBytes, Roomed: b.roomed,
+		})
 		if err != nil {
-			return err
+			return 0, err
 		}
-		for i := range found {
-			e := meant[u.Value(&found[i])]
-			if s.ending(c, &found[i]) {
+		b.roomed, b.size = max(b.roomed, found.Size), b.size+found.Size
+		if found.Cut && len(entries) > 1 {
+			for i, e := range entries {
+				e.rec, e.errs = nil, e.errs[:wrong[i]]
+			}
+			return max(min(len(found.Records), len(entries)-1), 1), nil
+		}
+		for i := range found.Records {
+			rec := &found.Records[i]
+			e := meant[u.Value(rec)]
+			if s.ending(c, rec) {
 				e.errs.Add(u.Shown, fault.Duplicate, "%s is that of a record that was deleted and is about to end: send it again in two hours", u.Shown)
 				continue
 			}
-			e.rec = &found[i]
+			e.rec = rec
 		}
 	}
-	return nil
+	return len(entries), nil
 }
 
-// settle stores what is in order and answers what became of everything. Nobody comes between: what was changed meanwhile
-// is errAgain, and in the last attempt a record that was is refused.
-func (s *serves[T]) settle(ctx context.Context, c *api.Call, entries []*entry[T], attempt int) (api.Result, error) {
+// settle stores what is in order, the last of it with the answer. Nobody comes between: what was changed meanwhile
+// is errAgain, and in the last attempt, or where others are stored, a record that was is refused.
+func (b *bulk[T]) settle(ctx context.Context, entries []*entry[T], last bool) error {
+	s, c := b.s, b.c
 	var fresh, changed []*entry[T]
-	refused := make(map[*entry[T]][]api.FieldError, len(entries))
 	for _, e := range entries {
 		err := s.complete(ctx, c, e)
 		switch {
 		case err != nil:
-			if refused[e] = api.ErrorsOf(s.told(err)); len(refused[e]) == 0 {
-				return api.Result{}, err
+			if b.refused[e] = api.ErrorsOf(s.told(err)); len(b.refused[e]) == 0 {
+				return err
 			}
 		case e.was == nil:
 			fresh = append(fresh, e)
@@ -230,18 +317,25 @@ func (s *serves[T]) settle(ctx context.Context, c *api.Call, entries []*entry[T]
 		added[i] = e.rec
 	}
 	if err := s.of.Number(ctx, c.Workspace, added); err != nil {
-		return api.Result{}, err
+		return err
 	}
-	answer := func(context.Context) (api.Result, error) {
-		return api.Result{Data: became(s.of, c, entries, refused)}, nil
-	}
-	if err := s.put(ctx, c, append(fresh, changed...), refused, attempt, answer); err != nil {
+	if err := b.put(ctx, append(fresh, changed...), last); err != nil {
 		for name := range (Bulk{}).counts() { // they are not known
 			delete(c.AuditNote, name)
 		}
-		return api.Result{}, err
+		return err
 	}
-	return c.Answer(ctx)
+	if !last { // of what is done, the answer tells the id
+		for _, e := range entries {
+			done := entry[T]{rec: new(T)}
+			s.of.Meta(done.rec).ID = s.of.Meta(e.rec).ID
+			if e.was != nil {
+				done.was = done.rec
+			}
+			*e = done
+		}
+	}
+	return nil
 }
 
 // became returns what becomes of the records where no more than these are refused, and notes how many that are.
@@ -277,56 +371,58 @@ const anew = 16
 // put stores records in one write, without those that are refused, so that they are there with the answer or not at
 // all. Where they are more rows than one write should have, or more of them are refused than are tried anew, it takes
 // several writes, of which the last has the answer; what is in the way of one of these then is told of its records.
-func (s *serves[T]) put(ctx context.Context, c *api.Call, entries []*entry[T], refused map[*entry[T]][]api.FieldError, attempt int, answer func(context.Context) (api.Result, error)) error {
+func (b *bulk[T]) put(ctx context.Context, entries []*entry[T], last bool) error {
+	s, c := b.s, b.c
 	recs := make([]*T, len(entries))
 	for i, e := range entries {
 		recs[i] = e.rec
 	}
-	stored := false
 	for tried := 0; len(recs) > 0; tried++ {
 		n := s.in(c).Portion(recs)
-		if n == len(recs) {
-			c.Closes(answer)
+		if last && n == len(recs) {
+			c.Closes(b.answer)
 		}
-		err := errTime
-		if at, ends := ctx.Deadline(); !stored || !ends || time.Until(at) > answerTime {
+		err := b.late(ctx)
+		if err == nil {
 			err = s.in(c).Save(ctx, recs[:n]...)
 		}
 		if err == nil {
+			b.writes++
 			if n == len(recs) {
 				return nil
 			}
-			recs, entries, stored, tried = recs[n:], entries[n:], true, -1
+			recs, entries, tried = recs[n:], entries[n:], -1
 			continue
 		}
 		c.Closes(nil)
 		bad := meant(err, n)
-		if !stored && s.passed(err, bad, attempt) {
+		if b.writes == 0 && s.passed(err, bad, b.attempt) {
 			return errAgain
 		}
-		if stored && bad < 0 && ctx.Err() == nil && resendable(err) { // those before them are stored, and told of
-			for _, e := range entries {
-				refused[e] = api.ErrorsOf(unstored(err))
-			}
+		if b.writes > 0 && bad < 0 && ctx.Err() == nil && resendable(err) { // those before them are stored, and told of
+			b.refuse(entries, err)
 			break
 		}
 		if bad < 0 {
 			return err
 		}
-		if refused[entries[bad]] = api.ErrorsOf(s.told(apart(err))); len(refused[entries[bad]]) == 0 {
+		if b.refused[entries[bad]] = api.ErrorsOf(s.told(apart(err))); len(b.refused[entries[bad]]) == 0 {
 			return err
 		}
 		if tried >= anew && bad > 1 { // the one before it stays, for the answer to be stored with
 			switch err := s.in(c).Save(ctx, recs[:bad-1]...); {
 			case err == nil:
-				recs, entries, bad, stored = recs[bad-1:], entries[bad-1:], 1, true
+				recs, entries, bad = recs[bad-1:], entries[bad-1:], 1
+				b.writes++
 			case meant(err, bad) < 0:
 				return err
 			}
 		}
 		recs, entries = slices.Delete(recs, bad, bad+1), slices.Delete(entries, bad, bad+1)
 	}
-	c.Closes(answer)
+	if last {
+		c.Closes(b.answer)
+	}
 	return nil
 }
 

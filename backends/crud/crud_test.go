@@ -43,9 +43,11 @@ func (n notes) Operations() []api.Operation {
 	return crud.Rows(n.Of, o)
 }
 
-func newNotes() notes {
+func newNotes() notes { return notesOf(5) }
+
+func notesOf(most int) notes {
 	return notes{Of: resource.Must(resource.Options[note]{
-		Traits: resource.Traits{Name: "note", Most: 5},
+		Traits: resource.Traits{Name: "note", Most: most},
 		Spec: store.Spec{
 			Name: "notes", Indexes: []store.Index{{Fields: []string{"due"}}, {Fields: []string{"score"}}, {Fields: []string{"mood"}}},
 			Access: []store.Access{{Sort: []string{"due"}}},

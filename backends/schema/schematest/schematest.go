@@ -13,6 +13,7 @@ import (
 	"tenantry/backends/resource"
 	"tenantry/backends/store"
 	"tenantry/crypto/keyring"
+	"tenantry/internal/request"
 	"tenantry/tenants"
 )
 
@@ -26,6 +27,7 @@ type Request struct {
 	Principal *tenants.Principal
 	Origin    string // of the page that sends it
 	Strict    bool
+	Of        *request.Request // that the call is of; nil: of none
 }
 
 // Answer is what the caller sees.
@@ -102,6 +104,9 @@ func (b *Bench) Do(t testing.TB, r Request) Answer {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), row.Deadline())
 	defer cancel()
+	if r.Of != nil {
+		ctx = request.With(ctx, r.Of)
+	}
 	in := api.Input{Query: r.Query, Origin: r.Origin}
 	if r.Body != "" {
 		in.Body = func(context.Context) (api.Body, error) { return row.ReadBody(strings.NewReader(r.Body)) }

@@ -1,0 +1,45 @@
+package gateway
+
+import (
+	"testing"
+	"time"
+
+	"tenantry/tenants"
+)
+
+// TestSpent_ForgetsNothingItTook: a challenge counts once, and not at all where what was remembered when it was issued is lost.
+func TestSpent_ForgetsNothingItTook(t *testing.T) {
+	t.Parallel()
+	s := openServices(t)
+	tenant, err := s.directory.Create(t.Context(), tenants.NewOrganization{Slug: "acme", Name: "Acme"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	used, now := spent{s.redis}, time.Now()
+	begin := func() {
+		if err := used.Begin(t.Context(), tenant); err != nil {
+			t.Fatal(err)
+		}
+	}
+	spend := func(challenge string, issued time.Time, wanted bool) {
+		t.Helper()
+		if first, err := used.Spend(t.Context(), tenant, challenge, issued, time.Minute); err != nil || first != wanted {
+			t.Errorf("%s: %t, %v", challenge, first, err)
+		}
+	}
+	begin()
+	spend("one", now.Add(time.Second), true)
+	begin()
+	spend("one", now.Add(time.Second), false)
+	spend("from before", now.Add(-time.Minute), false)
+	if err := s.redis.Del(t.Context(), since(tenant), tenant.RedisPrefix()+"challenge:one").Err(); err != nil {
+		t.Fatal(err)
+	}
+	spend("one", now.Add(time.Second), false)
+	if err := s.redis.Del(t.Context(), tenant.RedisPrefix()+"challenge:one").Err(); err != nil {
+		t.Fatal(err)
+	}
+	begin()
+	spend("one", now.Add(-time.Second), false)
+	spend("two", time.Now().Add(time.Second), true)
+}

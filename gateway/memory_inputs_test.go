@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -53,6 +54,9 @@ func inputDemands() []demand {
 		call("a bulk of lists within a record", http.MethodPost, "/api/contacts/bulk", `{"records":[{"fields":{"any":`+list("[]", 65_000)+`}}]}`),
 		call("a bulk of tags", http.MethodPost, "/api/contacts/bulk", `{"records":`+list(record, 1000)+`}`),
 		call("a bulk of the largest records", http.MethodPost, "/api/contacts/bulk", `{"records":`+list(`{"fields":{"long":"`+strings.Repeat("x", resource.MaxRecord-1<<10)+`"}}`, 3)+`}`),
+		{"a bulk that names large records", storeLargeContacts, func(ctx context.Context, at *bound) error {
+			return answeredInput(at.send(ctx, http.MethodPost, "/api/contacts/bulk", strings.NewReader(namingLarge()), "x-service-token", at.key, "content-type", "application/json"))
+		}},
 		call("a record of objects", http.MethodPost, "/api/custom/objects/large/records", `{"values":{"any":`+list(`{"a":1}`, 32_000)+`}}`),
 		call("a custom object", http.MethodPost, "/api/custom/objects", `{"name":"x","label":"X","label_plural":"Xs","schema":`+list("1", 65_000)+`}`),
 		call("a preview of a report", http.MethodPost, "/api/custom-reports/preview", `{"title":"T","class":"Contacts","query":{"where":`+list("[]", 16_000)+`}}`),
@@ -115,6 +119,37 @@ func storeInputs(t *testing.T, at *bound) {
 		lines = append(lines, fmt.Sprintf(`{"kind":"record","id":"%s","object":"large","values":{"long":"%s"}}`, docID(0xb000+i), strings.Repeat("x", 400<<10)))
 	}
 	at.org.Import(t, lines...)
+}
+
+// largeContacts is how many large contacts an organization has that a bulk names and an export takes along.
+func largeContacts() int {
+	if os.Getenv("TENANTRY_TEST_LONG") != "" {
+		return 499
+	}
+	return 120
+}
+
+// storeLargeContacts stores contacts that are nearly as large as a record may be, once in an organization.
+func storeLargeContacts(t *testing.T, at *bound) {
+	t.Helper()
+	if at.left["large contacts"] != "" {
+		return
+	}
+	at.left["large contacts"] = "stored"
+	lines := []string{`{"kind":"contact_field","key":"large","title":"Large","type":"LongText"}`}
+	for i := range largeContacts() {
+		lines = append(lines, fmt.Sprintf(`{"kind":"contact","external_id":"large-%d","fields":{"large":"%s"}}`, i, strings.Repeat("x", 480<<10)))
+	}
+	at.org.Import(t, lines...)
+}
+
+// namingLarge is a bulk that names all of these, in a few KB.
+func namingLarge() string {
+	var records []string
+	for i := range largeContacts() {
+		records = append(records, fmt.Sprintf(`{"external_id":"large-%d","city":"Bonn"}`, i))
+	}
+	return `{"records":[` + strings.Join(records, ",") + `]}`
 }
 
 // answeredInput is answered, where a body may also be one that cannot be read, or stand in the way of another one.

@@ -54,6 +54,9 @@ func outputDemands() []demand {
 		get("a file of records", records+"/export?format=csv", "key"),
 		get("a page of the console", "/custom/objects/long/records?per_page=1000", "session"),
 		{"a bundle, read slowly", storeLongTexts, readSlowly("/api/export")},
+		{"a bundle of large records", storeLargeContacts, func(ctx context.Context, at *bound) error {
+			return answered(at.send(ctx, http.MethodGet, "/api/export", nil, "Cookie", at.cookie.Name+"="+at.cookie.Value))
+		}},
 	}
 }
 

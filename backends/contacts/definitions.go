@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"slices"
 
 	"tenantry/backends/api"
 	"tenantry/backends/crud"
@@ -139,28 +140,18 @@ func (m *Module) erase(ctx context.Context, c *api.Call, was *FieldDef) error {
 
 // sweep erases the secrets of a field, batch by batch.
 func (m *Module) sweep(ctx context.Context, in store.Collection[Contact], key string) error {
-	const batch = 500
-	var some []*Contact
-	write := func() (err error) {
-		for left := some; len(left) > 0 && err == nil; {
-			n := in.Portion(left)
-			err, left = in.Replace(ctx, left[:n]...), left[n:]
-		}
-		some = some[:0]
-		return err
-	}
-	err := in.Each(ctx, store.Filter{}, store.Either, func(c *Contact) error {
-		if _, has := c.Secrets[key]; has {
+	return in.EachBatch(ctx, store.Filter{}, store.Either, func(some []*Contact) error {
+		some = slices.DeleteFunc(some, func(c *Contact) bool { return c.Secrets[key] == "" })
+		for _, c := range some {
 			delete(c.Secrets, key)
-			some = append(some, c)
 		}
-		if len(some) < batch {
-			return nil
+		for len(some) > 0 {
+			n := in.Portion(some)
+			if err := in.Replace(ctx, some[:n]...); err != nil {
+				return err
+			}
+			some = some[n:]
 		}
-		return write()
+		return nil
 	})
-	if err == nil && len(some) > 0 {
-		err = write()
-	}
-	return err
 }

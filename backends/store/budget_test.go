@@ -55,6 +55,15 @@ func TestBudgets(t *testing.T) {
 		if err := in.Each(t.Context(), store.Filter{}, store.Live, func(*item) error { seen++; return nil }); err != nil || seen != many {
 			t.Errorf("each: %d, %v", seen, err)
 		}
+		seen = 0
+		if err := in.EachBatch(t.Context(), store.Filter{}, store.Live, func(some []*item) error {
+			if seen += len(some); len(some) == 0 || len(some)*long > store.BatchBytes {
+				t.Errorf("a batch of %d", len(some))
+			}
+			return nil
+		}); err != nil || seen != many {
+			t.Errorf("each batch: %d, %v", seen, err)
+		}
 		title := store.F("title")
 		rows, cut, err := table.Select(t.Context(), []store.Field{title}, whole)
 		if err != nil || !cut || len(rows) < 10 || len(rows) > 40 {

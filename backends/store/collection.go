@@ -291,6 +291,19 @@ func (w *Workspace) countAll(ctx context.Context, c *driver.Collection, where dr
 // written meanwhile may or may not be seen. It stops at fn's first error and returns it, or an *UnreadableError
 // at a record that cannot be read.
 func (c Collection[T]) Each(ctx context.Context, f Filter, state State, fn func(*T) error) error {
+	return c.EachBatch(ctx, f, state, func(recs []*T) error {
+		for _, rec := range recs {
+			if err := fn(rec); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// EachBatch is Each for whoever writes the records in batches: fn gets those of a page, of BatchBytes at most or one, and
+// keeps none of them.
+func (c Collection[T]) EachBatch(ctx context.Context, f Filter, state State, fn func([]*T) error) error {
 	const page = 500
 	after := "" // every id is greater
 	for {
@@ -299,13 +312,15 @@ func (c Collection[T]) Each(ctx context.Context, f Filter, state State, fn func(
 		if err != nil {
 			return err
 		}
-		for i := range found.Records {
-			after = metaOf(&found.Records[i]).ID // fn may change it
-			if err := fn(&found.Records[i]); err != nil {
-				return err
-			}
+		recs := make([]*T, len(found.Records))
+		for i := range recs {
+			recs[i] = &found.Records[i]
+			after = metaOf(recs[i]).ID // fn may change it
 		}
-		if len(found.Records) < page && !found.Cut {
+		if err := fn(recs); err != nil {
+			return err
+		}
+		if len(recs) < page && !found.Cut {
 			return nil
 		}
 	}

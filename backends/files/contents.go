@@ -3,6 +3,7 @@ package files
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -193,24 +194,36 @@ func (m *Module) treeRow() api.Operation {
 const tooMany = "there are more than 10000 folders; list them, with filters[folder_id] those in one"
 
 func (m *Module) tree(ctx context.Context, c *api.Call, _ struct{}) (Tree, error) {
-	t := Tree{}
+	folders := m.Folders.In(c.Workspace)
+	found, err := folders.FindPart(ctx, store.Query{Sort: []store.Order{store.Asc("id")}, Limit: maxTree, Bytes: api.PageBytes})
+	if err != nil {
+		return Tree{}, err
+	}
+	count := int64(len(found.Records))
+	if found.Cut || count == maxTree {
+		if count, err = folders.Count(ctx, store.Filter{}); err != nil {
+			return Tree{}, err
+		}
+	}
+	switch {
+	case count > maxTree:
+		return Tree{}, fault.One("folder_id", fault.Length, tooMany)
+	case found.Cut:
+		c.Header.Set("X-Warning", fmt.Sprintf("the tree ends early, after %d folders, because they are large; list them, with filters[folder_id] those in one", len(found.Records)))
+	}
 	in := map[string][]*Folder{}
 	known := map[string]bool{}
-	err := m.Folders.In(c.Workspace).Each(ctx, store.Filter{}, store.Live, func(f *Folder) error {
-		if t.Count++; t.Count > maxTree {
-			return fault.One("folder_id", fault.Length, tooMany)
-		}
+	for i := range found.Records {
+		f := &found.Records[i]
 		known[f.ID] = true
 		in[f.FolderID] = append(in[f.FolderID], f)
-		return nil
-	})
+	}
 	for id := range in {
-		if id != "" && !known[id] { // not the caller's to see
+		if id != "" && !known[id] { // not the caller's to see, or left out
 			in[""] = append(in[""], in[id]...)
 		}
 	}
-	t.Results = grow(c, in, "", deepest)
-	return t, err
+	return Tree{Count: int(count), Results: grow(c, in, "", deepest)}, nil
 }
 
 // grow returns the branches in a folder, and what lies in them.

@@ -3,14 +3,18 @@ package files
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
 
+	"tenantry/backends/api"
 	"tenantry/backends/schema/schematest"
 	"tenantry/backends/store"
 	"tenantry/backends/store/enginetest"
+	"tenantry/internal/request"
 	"tenantry/tenants"
 )
 
@@ -297,6 +301,33 @@ func TestEmptyFolderPage(t *testing.T) {
 		t.Errorf("got %s", got.Data)
 	}
 }
+
+// TestX9_TreeEndsEarly: a tree of large folders ends before what does not fit a page, and finds room for more than every call may hold.
+func TestX9_TreeEndsEarly(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, nil)
+	const many = 6
+	for range many {
+		f.folder(t, Folder{Name: strings.Repeat("x", 1<<20)})
+	}
+	room := &noRoom{}
+	ctx := request.With(t.Context(), &request.Request{Room: room})
+	c := &api.Call{Tenant: f.Tenant, Workspace: f.Base(), Header: http.Header{}}
+	if _, err := f.module.tree(ctx, c, struct{}{}); !errors.Is(err, errNoRoom) || room.asked == 0 {
+		t.Errorf("without room: %v, asked for %d", err, room.asked)
+	}
+	tree, err := f.module.tree(t.Context(), c, struct{}{})
+	if n := len(tree.Results); err != nil || tree.Count != many || n == 0 || n >= many || !strings.Contains(c.Header.Get("X-Warning"), fmt.Sprintf("after %d folders", n)) {
+		t.Errorf("%d of %d folders, %v: %v", n, tree.Count, c.Header, err)
+	}
+}
+
+var errNoRoom = errors.New("no room")
+
+// noRoom refuses all that is asked for.
+type noRoom struct{ asked int64 }
+
+func (r *noRoom) Hold(_ context.Context, more int64) error { r.asked += more; return errNoRoom }
 
 func TestEqualNamesAreOrderedByID(t *testing.T) {
 	t.Parallel()

@@ -106,9 +106,9 @@ func (s *serves[T]) complete(ctx context.Context, c *api.Call, e *entry[T]) erro
 		err = e.seal()
 	}
 	if err == nil {
-		before := 0
+		before := resource.Measure{}
 		if e.was != nil {
-			before, _ = s.of.Size(e.was)
+			before = s.of.Measure(e.was)
 		}
 		s.of.Fits(e.rec, before, 0, &e.errs)
 		err = e.errs.Err()

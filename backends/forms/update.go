@@ -60,8 +60,7 @@ func (m *Module) update(ctx context.Context, c *api.Call) (api.Result, error) {
 			return err
 		}
 		var large fault.List
-		size, _ := m.Collections.Size(&was)
-		if m.Collections.Fits(f, size, 0, &large); len(large) > 0 {
+		if m.Collections.Fits(f, m.Collections.Measure(&was), 0, &large); len(large) > 0 {
 			return large.Err()
 		}
 		c.Closes(func(ctx context.Context) (api.Result, error) {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"tenantry/backends/api"
+	"tenantry/backends/resource"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
@@ -18,7 +19,7 @@ func (m *Module) create(ctx context.Context, c *api.Call) (api.Result, error) {
 		return api.Result{}, err
 	}
 	var errs fault.List
-	if m.Definitions.Fits(def, 0, 0, &errs); len(errs) > 0 {
+	if m.Definitions.Fits(def, resource.Measure{}, 0, &errs); len(errs) > 0 {
 		return api.Result{}, errs.Err()
 	}
 	in := m.Definitions.In(c.Workspace)

@@ -45,10 +45,22 @@ func TestFits(t *testing.T) {
 	empty, _ := of.Size(rec)
 	for n, want := range map[int]string{1<<16 - 8: "", 1 << 16: "values, most of them notes: a record has at most 65536"} {
 		var errs fault.List
-		of.Fits(&tool{Notes: map[string]any{"v": slices.Repeat([]any{json.Number("1")}, n)}}, 0, 0, &errs)
+		of.Fits(&tool{Notes: map[string]any{"v": slices.Repeat([]any{json.Number("1")}, n)}}, resource.Measure{}, 0, &errs)
 		if (len(errs) == 0) != (want == "") || want != "" && !strings.HasSuffix(errs[0].Message, want) {
 			t.Errorf("%d values: %v", n, errs)
 		}
+	}
+	many := func(n int) *tool { return &tool{Notes: map[string]any{"v": slices.Repeat([]any{json.Number("1")}, n)}} }
+	for n, good := range map[int]bool{99_999: true, 100_000: true, 100_001: false} { // of one that had 100,000 before
+		var errs fault.List
+		if of.Fits(many(n), of.Measure(many(100_000)), 0, &errs); (len(errs) == 0) != good {
+			t.Errorf("%d values of a record that had 100000: %v", n, errs)
+		}
+	}
+	withID := &tool{Name: "a"}
+	without, _ := of.Size(withID)
+	if withID.ID = strings.Repeat("a", 24); of.Measure(withID).Bytes != without {
+		t.Errorf("the identifier counts: %d, not %d", of.Measure(withID).Bytes, without)
 	}
 	for _, c := range []struct {
 		more, before, sealed int
@@ -58,7 +70,7 @@ func TestFits(t *testing.T) {
 	} {
 		rec.Values["v"] = strings.Repeat("x", resource.MaxRecord-empty+c.more)
 		var errs fault.List
-		of.Fits(rec, c.before, c.sealed, &errs)
+		of.Fits(rec, resource.Measure{Bytes: c.before}, c.sealed, &errs)
 		if (len(errs) == 0) != c.good {
 			t.Errorf("%+v: %v", c, errs)
 		}

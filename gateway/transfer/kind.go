@@ -188,7 +188,7 @@ func (k *kind) compare(ctx context.Context, s *session, batch []*entry) error {
 		for _, e := range batch {
 			if e.change == undecided {
 				e.change, e.errs = create, append(e.errs, e.missing...)
-				k.fits(e, 0)
+				k.fits(e, resource.Measure{})
 			}
 		}
 		return nil
@@ -211,8 +211,8 @@ func (k *kind) compare(ctx context.Context, s *session, batch []*entry) error {
 	return nil
 }
 
-// fits refuses a line whose record would be larger than one may be. before is the size of the stored one, 0 where there is none.
-func (k *kind) fits(e *entry, before int) {
+// fits refuses a line whose record would be larger than one may be. before is what the stored one was, zero where there is none.
+func (k *kind) fits(e *entry, before resource.Measure) {
 	rec, sealed := e.rec, 0
 	if e.old != nil {
 		rec = e.old // as the line makes it, with its secrets
@@ -272,13 +272,13 @@ func (k *kind) match(s *session, found *stored, e *entry) {
 func (k *kind) merge(ctx context.Context, s *session, e *entry) error {
 	if e.old == nil {
 		e.change, e.errs = create, append(e.errs, e.missing...)
-		k.fits(e, 0)
+		k.fits(e, resource.Measure{})
 		return nil
 	}
 	rec, old := e.rec, e.old
 	id := k.Meta(old).ID
-	before, _ := k.Size(old)
-	if e.size += 4 * int64(before); e.named && e.id != "" && e.id != id { // it is kept until the line is stored
+	before := k.Measure(old)
+	if e.size += 4 * int64(before.Bytes); e.named && e.id != "" && e.id != id { // it is kept until the line is stored
 		s.alias[strings.Clone(e.id)] = id
 		s.remembered += aliasMemory
 	}

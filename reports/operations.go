@@ -147,6 +147,9 @@ func (m *Module) shared(ctx context.Context, c *api.Call) (api.Result, error) {
 		return api.Result{}, err
 	}
 	s, err := m.Open(ctx, c.Tenant, ask)
+	if c.TookLong() {
+		c.Recheck = m.recheck(ask, s.read, false)
+	}
 	if err != nil {
 		return api.Result{}, err
 	}

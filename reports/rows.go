@@ -102,13 +102,7 @@ func (m *Module) exportShared(ctx context.Context, c *api.Call, in export.Asked)
 	if err != nil {
 		return api.Result{}, err
 	}
-	c.Recheck = func(ctx context.Context, t *tenants.Tenant) error {
-		now, err := m.admit(ctx, t, ask)
-		if err == nil && (!now.selected.Exportable || !now.shows(&it)) {
-			err = NotFoundProblem()
-		}
-		return err
-	}
+	c.Recheck = m.recheck(ask, it, true)
 	c.Note(m.Reports.Name, it.selected.ID)
 	if !it.selected.Exportable {
 		return api.Result{}, fault.One("exportable", fault.Forbidden, "the report is set not to be exportable")

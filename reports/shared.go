@@ -41,6 +41,8 @@ type Shared struct {
 	// For pages, which are no answer of an operation.
 	Tabs  []Tab `json:"-"` // all that can be read at this address, the report of the address first
 	Asked Query `json:"-"`
+
+	read reading
 }
 
 // SharedField describes a column by its name.
@@ -143,7 +145,27 @@ func (m *Module) Open(ctx context.Context, t *tenants.Tenant, r SharedRequest) (
 		return Shared{}, err
 	}
 	m.remember(t, b.ahead, selected, f.full)
-	return m.describe(b, selected, inputs, &f), nil
+	s := m.describe(b, selected, inputs, &f)
+	s.read = it
+	return s, nil
+}
+
+// Confirm returns nil while a reader may still be told s, which Open returned for r, by the organization as it is now; the
+// zero Shared stands for an error of Open. Errors: those of Open.
+func (m *Module) Confirm(ctx context.Context, t *tenants.Tenant, r SharedRequest, s *Shared) error {
+	return m.recheck(r, s.read, false)(ctx, t)
+}
+
+// recheck returns what admits the reader of r once more, to no less than it was read, and exports alone where that is one.
+// Errors of that: those of Open.
+func (m *Module) recheck(r SharedRequest, it reading, exports bool) func(context.Context, *tenants.Tenant) error {
+	return func(ctx context.Context, t *tenants.Tenant) error {
+		now, err := m.admit(ctx, t, r)
+		if err == nil && (it.bundle != nil && !now.shows(&it) || exports && !now.selected.Exportable) {
+			err = NotFoundProblem()
+		}
+		return err
+	}
 }
 
 // admit finds what the reader asks for, and refuses who may not read it. Errors: those of Open.

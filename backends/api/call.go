@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
@@ -55,10 +56,12 @@ type Call struct {
 
 	// Recheck, where the handler of an open operation sets it, says whether what the caller was given is still good,
 	// of the organization as it is then: it is asked whenever the access of a call is confirmed. Its error is answered.
+	// One that reads and streams nothing may leave that until the call TookLong.
 	Recheck func(ctx context.Context, t *tenants.Tenant) error
 
 	credential Credential
 	origin     string
+	began      time.Time // once the caller is known
 
 	closing func(context.Context) (Result, error)
 	closed  *Result

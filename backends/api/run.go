@@ -51,8 +51,7 @@ func Run(ctx context.Context, c *Call, in Input) (Result, error) {
 	if err := c.Operation.Rule.Check(c.Principal, c.Tenant); err != nil {
 		return Result{}, err
 	}
-	began := time.Now()
-	c.credential, c.origin = in.Credential, in.Origin
+	c.began, c.credential, c.origin = time.Now(), in.Credential, in.Origin
 	if err := c.read(ctx, in); err != nil {
 		return Result{}, err
 	}
@@ -63,6 +62,9 @@ func Run(ctx context.Context, c *Call, in Input) (Result, error) {
 		if err := c.renew(ctx); err != nil {
 			return Result{}, err
 		}
+	}
+	unwatched := ctx
+	if c.Body.read() || !c.Operation.reads() { // the others are confirmed before they are told
 		access := c.access()
 		watched, stop := access.Watch(ctx, in.Interrupt)
 		defer stop()
@@ -77,17 +79,39 @@ func Run(ctx context.Context, c *Call, in Input) (Result, error) {
 	}
 	result, err := run(ctx)
 	switch {
-	case err != nil:
-		return result, because(ctx, err)
-	case result.Stream != nil:
+	case err == nil && result.Stream != nil:
 		result.Stream = c.access().stream(result.Stream)
-	case c.Operation.reads() && time.Since(began) >= confirmEvery: // what took long is told to who may still know it
-		if err := c.access().Confirm(ctx); err != nil {
-			return Result{}, err
+	case c.Operation.reads() && c.TookLong(): // a failure tells of what is there, too
+		if ended := c.access().Confirm(ctx); ended != nil && (err == nil || errors.Is(ended, ErrEnded)) {
+			result, err = Result{}, ended
 		}
 	}
-	return result, nil
+	if err = because(ctx, err); c.Operation.AnyHost && errors.Is(err, ErrEnded) && errors.Is(err, tenants.ErrUnknownTenant) {
+		return c.nowhere(unwatched)
+	}
+	return result, err
 }
+
+// nowhere answers as where the host leads to no organization, which it does by now.
+func (c *Call) nowhere(ctx context.Context) (Result, error) {
+	nobody, err := c.credential.Resolve(ctx)
+	if err == nil && nobody.Workspace() != nil {
+		err = tenants.ErrUnknownTenant // the host leads to another one, or again to this one
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	was := c.Tenant
+	defer func() { c.Tenant = was }() // whose log has what was asked
+	if c.Tenant = nobody; c.narrow() != nil {
+		return Result{}, tenants.ErrUnknownTenant
+	}
+	return c.run(ctx)
+}
+
+// TookLong reports whether the answer of a call that reads is told only to who may still know it: it was begun half a
+// second ago, or before.
+func (c *Call) TookLong() bool { return time.Since(c.began) >= confirmEvery }
 
 func (c *Call) run(ctx context.Context) (Result, error) {
 	if c.Operation.Method == http.MethodDelete {

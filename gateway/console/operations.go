@@ -45,6 +45,8 @@ type Visitor struct {
 	Tenant *tenants.Tenant
 	Person *tenants.Principal
 	Err    error
+	// Resolve returns the organization as it is now, nobody's where there is none any more. Error: store.ErrUnavailable.
+	Resolve func(context.Context) (*tenants.Tenant, error)
 }
 
 // Module is the console. Safe for concurrent use.

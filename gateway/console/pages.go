@@ -65,7 +65,7 @@ func (m *Module) routes() error {
 	mux.HandleFunc("POST /welcome", m.linkForm("passwords.create", m.showWelcome, "token", "password"))
 	mux.HandleFunc("GET /do/{operation}", m.signedIn(m.doPage))
 	mux.HandleFunc("POST /do/{operation}", m.signedIn(m.doIt))
-	report := func(w http.ResponseWriter, r *http.Request, v Visitor, _ error) { m.reportPage(w, r, v.Tenant) }
+	report := func(w http.ResponseWriter, r *http.Request, v Visitor, _ error) { m.reportPage(w, r, v) }
 	shared, others := timed(m.visited(report)), timed(m.signedIn(m.sitePage))
 	mux.HandleFunc("GET /shared/reports/{pid}", shared)
 	mux.HandleFunc("GET /shared/reports/{pid}/{report_id}", shared)

@@ -112,8 +112,9 @@ func (m *Module) noReport(w http.ResponseWriter, p *api.Problem) {
 	m.message(w, http.StatusNotFound, "", "There is no such report", p.Message+".")
 }
 
-// reportPage shows a shared report. Nobody's organization has none.
-func (m *Module) reportPage(w http.ResponseWriter, r *http.Request, t *tenants.Tenant) {
+// reportPage shows a shared report. Nobody's organization has none. What took long is shown to who may still read it.
+func (m *Module) reportPage(w http.ResponseWriter, r *http.Request, v Visitor) {
+	began, t := time.Now(), v.Tenant
 	query, teams, err := address(r.URL.RawQuery)
 	if err != nil {
 		m.incomplete(w)
@@ -138,16 +139,21 @@ func (m *Module) reportPage(w http.ResponseWriter, r *http.Request, t *tenants.T
 	shared, err := m.Reports.Open(r.Context(), t, ask)
 	var view reportView
 	code := http.StatusOK
-	if err != nil {
-		wrong, ok := m.withoutData(r.Context(), t, ask, err, l)
-		if !ok {
-			m.reportProblem(w, r, t, err, r.URL.Path+"?"+kept.Encode())
-			return
-		}
-		view, shared, code = wrong.view, wrong.shared, http.StatusUnprocessableEntity
-	} else {
+	if err == nil {
 		n, _ := strconv.Atoi(query.Text("page")) // anything else is the first
 		view = layOut(&shared, l, n)
+	} else if wrong, ok := m.withoutData(r.Context(), t, ask, err, l); ok {
+		view, shared, code, err = wrong.view, wrong.shared, http.StatusUnprocessableEntity, nil
+		ask.Params = nil
+	}
+	if time.Since(began) >= confirmed {
+		if ended := m.confirm(r.Context(), v, ask, &shared); ended != nil {
+			err = ended
+		}
+	}
+	if err != nil {
+		m.reportProblem(w, r, t, err, r.URL.Path+"?"+kept.Encode())
+		return
 	}
 	if len(t.Org.FrameOrigins) > 0 {
 		w.Header().Set("Content-Security-Policy", policy(t.Org.FrameOrigins...))
@@ -178,6 +184,21 @@ func (m *Module) reportPage(w http.ResponseWriter, r *http.Request, t *tenants.T
 		view.Pages[i].Address = "?" + kept.Encode()
 	}
 	m.render(w, code, "report", view)
+}
+
+// confirmed is how long a report may take whose reader is not asked for once more.
+const confirmed = 500 * time.Millisecond
+
+// confirm returns nil while the visitor may still read what a shared report was found to be. Errors: those of reports.Open.
+func (m *Module) confirm(ctx context.Context, v Visitor, ask reports.SharedRequest, found *reports.Shared) error {
+	now, err := v.Resolve(ctx)
+	switch {
+	case err != nil:
+		return err
+	case now.Org.ID != v.Tenant.Org.ID:
+		return reports.NotFoundProblem()
+	}
+	return m.Reports.Confirm(ctx, now, ask, found)
 }
 
 type refused struct {

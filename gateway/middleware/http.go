@@ -162,7 +162,7 @@ func (p *Pipeline) Problem(name string, w http.ResponseWriter, r *http.Request, 
 func (p *Pipeline) Observe(name string, w http.ResponseWriter, r *http.Request, next http.Handler) {
 	known, ok := p.pages.Load(name)
 	if !ok {
-		known, _ = p.pages.LoadOrStore(name, &api.Operation{Name: name, Credentials: api.Open, Weight: api.Heavy}) // a page may be a shared report
+		known, _ = p.pages.LoadOrStore(name, &api.Operation{Name: name, Credentials: api.Open, AnyHost: true, Weight: api.Heavy}) // a page may be a shared report
 	}
 	op := known.(*api.Operation)
 	x := &exchange{p: p, op: op, w: w, r: r, started: time.Now(), call: api.NewCall(op, nil)}
@@ -202,7 +202,7 @@ func (p *Pipeline) Visit(r *http.Request) (Visitor, error) {
 		return Visitor{}, unknown
 	}
 	x.call.Principal = &tenants.Principal{}
-	v := Visitor{Tenant: x.call.Tenant, Err: tenants.ErrDenied}
+	v := Visitor{Tenant: x.call.Tenant, Err: tenants.ErrDenied, Resolve: x.made.Resolve}
 	if cookie, err := r.Cookie(p.Cookie); err == nil {
 		// Who cannot be known now is counted as a stranger.
 		if v.Person, v.Err = p.Sessions.Lookup(ctx, v.Tenant, cookie.Value); v.Err == nil {
@@ -226,6 +226,8 @@ type Visitor struct {
 	Tenant *tenants.Tenant
 	Person *tenants.Principal
 	Err    error
+	// Resolve returns the organization as it is now, nobody's where there is none any more. Error: store.ErrUnavailable.
+	Resolve func(context.Context) (*tenants.Tenant, error)
 }
 
 // Counted serves what is the same for everybody, and costs something to send, to who is within the limits of a visitor.
@@ -262,6 +264,9 @@ type observed struct {
 	code, bytes int
 	sent        bool
 }
+
+// Unwrap returns the writer of the connection, whose deadlines are moved while a file arrives; see http.ResponseController.
+func (o *observed) Unwrap() http.ResponseWriter { return o.ResponseWriter }
 
 // WriteHeader sets the code. It goes out with the body, which may change the header.
 func (o *observed) WriteHeader(code int) {

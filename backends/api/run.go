@@ -24,7 +24,7 @@ type Input struct {
 	// Upload returns the file that an operation takes as its body.
 	Upload func() (io.Reader, error)
 	// Credential is what the call was made with. After a body, and while an upload arrives, a stream is written or the
-	// handler takes its time, it is judged once more; nil: nothing of it can end, as of the operator's commands.
+	// handler takes its time, with a body or without, it is judged once more; nil: nothing of it can end, as of the operator's commands.
 	Credential Credential
 	// Interrupt ends a read of the upload that waits. It may be called at any time until Run returns; nil: none does.
 	Interrupt func()
@@ -42,6 +42,7 @@ var ErrExposedKey = errors.New("server-only key from a browser")
 // rule, the input, what the caller may see, the handler. The call has its organization and its
 // principal. Errors: whatever becomes a Problem by ProblemOf, and then by the row's Failure.
 func Run(ctx context.Context, c *Call, in Input) (Result, error) {
+	c.began, c.credential, c.origin = time.Now(), in.Credential, in.Origin
 	if err := c.admit(in.Origin); err != nil {
 		return Result{}, err
 	}
@@ -51,14 +52,13 @@ func Run(ctx context.Context, c *Call, in Input) (Result, error) {
 	if err := c.Operation.Rule.Check(c.Principal, c.Tenant); err != nil {
 		return Result{}, err
 	}
-	c.began, c.credential, c.origin = time.Now(), in.Credential, in.Origin
 	if err := c.read(ctx, in); err != nil {
 		return Result{}, err
 	}
 	if err := ask(ctx, in.Enter); err != nil {
 		return Result{}, err
 	}
-	if c.Body.read() || c.Upload != nil {
+	if c.Body.read() || !c.Operation.reads() && (c.Upload != nil || c.TookLong()) { // to wait for room takes time, too
 		if err := c.renew(ctx); err != nil {
 			return Result{}, err
 		}

@@ -105,3 +105,31 @@ func TestStream(t *testing.T) {
 		})
 	}
 }
+
+// TestObserve_DeadlinesAreThoseOfTheConnection: what a page is written to moves the deadlines of its connection.
+func TestObserve_DeadlinesAreThoseOfTheConnection(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	moved := make(chan error, 2)
+	page := http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		c := http.NewResponseController(rw)
+		moved <- c.SetReadDeadline(time.Now().Add(time.Minute))
+		moved <- c.SetWriteDeadline(time.Now().Add(time.Minute))
+	})
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { w.Observe("page", rw, r, page) }))
+	t.Cleanup(server.Close)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := server.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close() // it has none
+	for range 2 {
+		if err := <-moved; err != nil {
+			t.Error(err)
+		}
+	}
+}

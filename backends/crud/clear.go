@@ -27,7 +27,8 @@ func Clear[T any](ctx context.Context, in store.Collection[T], of store.Filter) 
 // removes it, and sees those again that somebody else changed meanwhile. Where they are more than one call may
 // change, the error is a 409 that asks for another call.
 func Drain[T any](ctx context.Context, in store.Collection[T], of store.Filter, state store.State, do func(recs []*T) error) error {
-	for range maxCleared / clearBatch {
+	done := 0
+	for range maxCleared / clearBatch { // batches: of large records a batch has fewer than clearBatch
 		found, err := in.Find(ctx, store.Query{Filter: of, State: state, Limit: clearBatch, Bytes: store.BatchBytes})
 		if err != nil || len(found) == 0 {
 			return err
@@ -38,7 +39,10 @@ func Drain[T any](ctx context.Context, in store.Collection[T], of store.Filter, 
 		}
 		for len(recs) > 0 {
 			n := in.Portion(recs)
-			if err := do(recs[:n]); err != nil && !errors.Is(err, store.ErrConflict) {
+			switch err := do(recs[:n]); {
+			case err == nil:
+				done += n
+			case !errors.Is(err, store.ErrConflict):
 				return err
 			}
 			recs = recs[n:]
@@ -46,7 +50,7 @@ func Drain[T any](ctx context.Context, in store.Collection[T], of store.Filter, 
 	}
 	left, err := in.CountIn(ctx, of, state)
 	if err == nil && left > 0 {
-		err = &api.Problem{Code: http.StatusConflict, RetryAfter: time.Second, Message: fmt.Sprintf("%d records that hang on it are done, and %d are left: repeat the call", maxCleared, left)}
+		err = &api.Problem{Code: http.StatusConflict, RetryAfter: time.Second, Message: fmt.Sprintf("%d records that hang on it are done, and %d are left: repeat the call", done, left)}
 	}
 	return err
 }

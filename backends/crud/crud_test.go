@@ -209,9 +209,17 @@ func TestDrain_AsksForAnotherCall(t *testing.T) {
 	n := newNotes()
 	b := bench{schematest.Open(t, enginetest.Open(t), n)}
 	b.do(t, "create", "", "", `{"heading":"Rent"}`, 200)
-	err := crud.Drain(t.Context(), n.In(b.Tenant.Workspace()), store.Filter{}, store.Live, func([]*note) error { return nil })
+	seen, done := 0, 0
+	err := crud.Drain(t.Context(), n.In(b.Tenant.Workspace()), store.Filter{}, store.Live, func(recs []*note) error {
+		if seen++; seen%2 == 0 {
+			return store.ErrConflict // somebody else changed them
+		}
+		done += len(recs)
+		return nil
+	})
 	var problem *api.Problem
-	if !errors.As(err, &problem) || problem.Code != 409 || problem.RetryAfter <= 0 || !strings.Contains(problem.Message, "1 are left: repeat the call") {
-		t.Errorf("%+v", err)
+	want := fmt.Sprintf("%d records that hang on it are done, and 1 are left: repeat the call", done)
+	if !errors.As(err, &problem) || problem.Code != 409 || problem.RetryAfter <= 0 || problem.Message != want || done == 0 || done == seen {
+		t.Errorf("%+v, want %q after %d batches", err, want, seen)
 	}
 }

@@ -1,7 +1,9 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"net/netip"
 	"net/url"
 	"regexp"
@@ -13,7 +15,8 @@ import (
 // so, and what to do. What is unsafe is no doubt but a fault, with which nothing starts.
 type Doubt struct{ About, Says, Advice string }
 
-// Networks of proxies by the length of their prefix: shorter than the first is refused, than the second doubted.
+// How many addresses proxies may have on the internet, by the length of a prefix: as many as a network with a shorter
+// one has are refused where it is shorter than the first, and doubted where than the second.
 const (
 	widestIPv4, wideIPv4 = 8, 12
 	widestIPv6, wideIPv6 = 16, 24
@@ -25,21 +28,13 @@ func (c *Config) doubt(memory uint64, fault func(name, format string, args ...an
 	note := func(about, advice, format string, args ...any) {
 		c.Doubts = append(c.Doubts, Doubt{about, fmt.Sprintf(format, args...), advice})
 	}
-	for _, text := range c.TrustedProxies {
-		network, err := ParseNetwork(text)
-		if err != nil || private(network) {
-			continue
-		}
-		widest, wide := widestIPv4, wideIPv4
-		if network.Addr().Is6() {
-			widest, wide = widestIPv6, wideIPv6
-		}
-		switch {
-		case network.Bits() < widest:
+	for _, of := range []struct{ bits, widest, wide int }{{32, widestIPv4, wideIPv4}, {128, widestIPv6, wideIPv6}} {
+		switch named, share := c.publicProxies(of.bits); {
+		case share >= math.Ldexp(1, 1-of.widest):
 			fault("trusted_proxies", "%s holds so many addresses that any caller could name another's as its own, "+
-				"which opens lists of addresses and evades limits: name the networks of your own proxies, like 10.0.0.0/8", text)
-		case network.Bits() < wide:
-			note("trusted_proxies", "name no more than the networks of your own proxies", "%s is very wide: whoever has an address in it may say where calls come from", text)
+				"which opens lists of addresses and evades limits: name the networks of your own proxies, like 10.0.0.0/8", named)
+		case share >= math.Ldexp(1, 1-of.wide):
+			note("trusted_proxies", "name no more than the networks of your own proxies", "%s is very wide: whoever has an address in it may say where calls come from", named)
 		}
 	}
 	if u, err := url.Parse(strings.ReplaceAll(c.PublicURL, "{slug}", "slug")); err == nil && c.PublicURL != "" && c.BaseDomain != "" &&
@@ -62,6 +57,36 @@ func (c *Config) doubt(memory uint64, fault func(name, format string, args ...an
 		note("memory.limit", fmt.Sprintf("set it below %d", memory>>20),
 			"%d MiB are more than the %d MiB of memory that this process may use, so it bounds nothing", c.Memory.Limit, memory>>20)
 	}
+}
+
+// publicProxies returns the networks of trusted_proxies whose addresses have that many bits and are somebody's on the
+// internet, in words, and their share of all such addresses, each counted once.
+func (c *Config) publicProxies(bits int) (named string, share float64) {
+	type written struct {
+		netip.Prefix
+		text string
+	}
+	var all, apart []written
+	for _, text := range c.TrustedProxies {
+		if network, err := ParseNetwork(text); err == nil && network.Addr().BitLen() == bits && !private(network) {
+			all = append(all, written{network, text})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b written) int { return cmp.Compare(a.Bits(), b.Bits()) })
+	for _, network := range all {
+		if !slices.ContainsFunc(apart, func(wider written) bool { return wider.Overlaps(network.Prefix) }) {
+			apart, share = append(apart, network), share+math.Ldexp(1, -network.Bits())
+		}
+	}
+	switch n := len(apart); {
+	case n > 2:
+		named = fmt.Sprintf("%s, together with %d more networks,", apart[0].text, n-1)
+	case n == 2:
+		named = fmt.Sprintf("%s, together with %s,", apart[0].text, apart[1].text)
+	case n == 1:
+		named = apart[0].text
+	}
+	return named, share
 }
 
 // private reports whether a network has addresses alone that are not anybody's on the internet.

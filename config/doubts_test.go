@@ -13,6 +13,12 @@ func TestDoubts(t *testing.T) {
 	t.Parallel()
 	const gib = 1 << 30
 	proxies := func(list ...string) string { return "trusted_proxies: ['" + strings.Join(list, "', '") + "']" }
+	first := func(n int, form string) (all []string) {
+		for i := range n {
+			all = append(all, fmt.Sprintf(form, i))
+		}
+		return all
+	}
 	for _, c := range []struct {
 		text, environ string
 		memory        uint64
@@ -23,7 +29,13 @@ func TestDoubts(t *testing.T) {
 		{text: proxies("0.0.0.0/0"), fault: "trusted_proxies: 0.0.0.0/0 holds so many addresses"},
 		{text: proxies("::/0"), fault: "trusted_proxies: ::/0 holds so many addresses"},
 		{text: proxies("::ffff:0:0/96"), fault: "trusted_proxies: ::ffff:0:0/96 holds so many"},
-		{text: proxies("0.0.0.0/1", "128.0.0.0/1"), fault: "128.0.0.0/1 holds so many"},
+		{text: proxies("0.0.0.0/1", "128.0.0.0/1"), fault: "0.0.0.0/1, together with 128.0.0.0/1, holds so many"},
+		{text: proxies(first(256, "%d.0.0.0/8")...), fault: "0.0.0.0/8, together with 253 more networks, holds so many"}, // 10 and 127 are nobody's
+		{text: proxies(first(256, "::ffff:52.%d.0.0/112")...), doubt: "::ffff:52.0.0.0/112, together with 255 more networks, is very wide"},
+		{text: proxies("52.0.0.0/12", "52.0.0.0/12", "52.0.0.0/13", "52.1.0.0/16")}, // each address counts once
+		{text: proxies("52.0.0.0/12", "53.0.0.0/12"), doubt: "52.0.0.0/12, together with 53.0.0.0/12, is very wide"},
+		{text: proxies("2a00::/16", "2a01::/16"), fault: "2a00::/16, together with 2a01::/16, holds so many"},
+		{text: proxies("20.0.0.0/8", "2001:d00::/23"), doubt: "20.0.0.0/8 is very wide"}, // by its own kind of addresses
 		{text: proxies("10.0.0.0/7"), fault: "name the networks of your own proxies, like 10.0.0.0/8"},
 		{text: proxies("2000::/3"), fault: "2000::/3 holds so many"},
 		{text: proxies("fc00::/6"), fault: "fc00::/6 holds so many"},

@@ -3,7 +3,9 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -19,6 +21,9 @@ func (s *Services) doubts() []config.Doubt {
 		if d, err := judgeFolder(folder); err != nil {
 			found = append(found, config.Doubt{About: "data", Says: err.Error(), Advice: "nothing starts on it again until then"})
 		} else if d != nil {
+			found = append(found, *d)
+		}
+		if d := judgeAbove(folder); d != nil && !slices.Contains(found, *d) {
 			found = append(found, *d)
 		}
 	}
@@ -64,6 +69,24 @@ func judgeFolder(folder string) (*config.Doubt, error) {
 		return &config.Doubt{About: "data", Says: says, Advice: "chmod 700 " + folder}, nil
 	}
 	return nil, nil
+}
+
+// judgeAbove returns a doubt where everybody on the machine may put another folder in the place of this one, or of one
+// that it lies in; nil where nobody may. It is not refused, since a volume
+// that a single container has is often made so.
+func judgeAbove(folder string) *config.Doubt {
+	folder, err := filepath.Abs(folder)
+	if err != nil || runtime.GOOS == "windows" {
+		return nil
+	}
+	for above := filepath.Dir(folder); above != folder; folder, above = above, filepath.Dir(above) {
+		if info, err := os.Stat(above); err == nil && info.Mode()&0o002 != 0 && info.Mode()&fs.ModeSticky == 0 {
+			says := fmt.Sprintf("everybody on this machine may put another folder in the place of %s, for all may write to %s (mode %04o)",
+				folder, above, info.Mode().Perm())
+			return &config.Doubt{About: "data", Says: says, Advice: "chmod o-w " + above + " (or chmod +t), unless nobody else can reach it"}
+		}
+	}
+	return nil
 }
 
 // noteProxy tells once that a proxy names callers whom nobody believes it.

@@ -2,8 +2,10 @@ package gateway_test
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -35,8 +37,9 @@ func doubted(t *testing.T, g *gatewaytest.Gateway) (warned, found []string) {
 // the server, once, and among what doctor finds.
 func TestServeAndDoctorDoubtTheSame(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o750); err != nil {
+	above := t.TempDir()
+	dir := filepath.Join(above, "data")
+	if err := errors.Join(os.Mkdir(dir, 0o750), os.Chmod(dir, 0o750), os.Chmod(above, 0o777)); err != nil {
 		t.Fatal(err)
 	}
 	g := gatewaytest.Start(t, gatewaytest.Embedded, func(c *config.Config, _ *gateway.Options) {
@@ -44,7 +47,8 @@ func TestServeAndDoctorDoubtTheSame(t *testing.T) {
 		c.Doubts = []config.Doubt{{About: "sqlite.cache", Says: "is large", Advice: "make it smaller"}}
 	})
 	acme := g.Org(t, "acme")
-	want := []string{"sqlite.cache: is large", "data: others than the owner of " + dir + " may list it (mode 0750)"}
+	want := []string{"sqlite.cache: is large", "data: others than the owner of " + dir + " may list it (mode 0750)",
+		"data: everybody on this machine may put another folder in the place of " + dir + ", for all may write to " + above + " (mode 0777)"}
 	warned, found := doubted(t, g)
 	if !slices.Equal(warned, want) || !slices.Equal(found, want) {
 		t.Errorf("serve warns of %q, doctor of %q, want %q", warned, found, want)

@@ -55,7 +55,7 @@ type Organization struct {
 	store.Meta
 	OrgID     int64            `json:"org_id" use:"local"`
 	Slug      string           `json:"slug" use:"local"`
-	Name      string           `json:"name" rule:"min=1 max=200 format=label"`
+	Name      string           `json:"name" rule:"max=200 format=label"`
 	State     State            `json:"state" use:"local"`
 	Features  map[string]bool  `json:"features,omitempty" use:"merge"`
 	Settings  map[string]bool  `json:"settings,omitempty" use:"merge"`

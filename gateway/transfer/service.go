@@ -22,7 +22,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"strings"
 	"time"
 
 	"tenantry/backends/resource"
@@ -83,7 +82,6 @@ type session struct {
 
 	asIs          int // lines that an export wrote as they are stored
 	unknown       int // lines that an export wrote without permissions and roles that do not exist
-	refused       []string // records that an export left out, because no import takes them
 	rightsChanged bool
 	// isEmpty: the organization had no record of the kind when the import began.
 	isEmpty map[string]bool
@@ -221,9 +219,6 @@ func (s *Service) Export(ctx context.Context, t *tenants.Tenant, w io.Writer, o 
 	return out, nil
 }
 
-// maxNamed bounds the records that leftOut names.
-const maxNamed = 20
-
 // leftOut says what an export could not take along.
 func (s *session) leftOut(r *ExportReport) []string {
 	out := []string{"API keys, sessions, share links, the audit log and answers kept for repeated requests are never part of an export: make new keys and links where it is imported."}
@@ -232,10 +227,6 @@ func (s *session) leftOut(r *ExportReport) []string {
 	}
 	if n := s.unknown; n > 0 {
 		out = append(out, fmt.Sprintf("Permissions and roles that do not exist were left out of people, roles and service accounts (%d): they give nothing.", n))
-	}
-	if n := len(s.refused); n > 0 {
-		some := strings.Join(s.refused[:min(n, maxNamed)], ", ")
-		out = append(out, fmt.Sprintf("Records that no import takes, because their names or kinds are none by now, were left out (%d), first these: %s.", n, some))
 	}
 	if n := s.vault.Kept; n > 0 {
 		out = append(out, fmt.Sprintf("Encrypted values (%d) open in this organization alone: an import elsewhere refuses their lines. Export with --secrets to take them along.", n))

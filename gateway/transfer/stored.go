@@ -2,7 +2,6 @@ package transfer
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -211,13 +210,7 @@ func (k *kind) outgoing(ctx context.Context, s *session, rec any) (out outgoing,
 		}
 		s.asIs++
 		line := k.writeStored(rec, secrets)
-		taken, err := k.learn(ctx, s, line)
-		if !taken && err == nil {
-			s.asIs--
-			s.refused = append(s.refused, k.Name+" "+cmp.Or(k.Identity(rec), k.Meta(rec).ID))
-			line = nil
-		}
-		return line, err
+		return line, k.learn(ctx, s, line)
 	}
 	if fits {
 		out.line = k.write(nil, rec)
@@ -295,21 +288,22 @@ func (k *kind) accepted(ctx context.Context, s *session, line []byte) bool {
 	return err == nil && bytes.Equal(val.AppendCanonical(nil, nil), same.AppendCanonical(nil, nil))
 }
 
-// learn teaches a definition that is exported as it is stored, and reports whether an import takes the line.
-func (k *kind) learn(ctx context.Context, s *session, line []byte) (taken bool, err error) {
+// learn teaches a definition that is exported as it is stored.
+func (k *kind) learn(ctx context.Context, s *session, line []byte) error {
 	val, err := s.reader.Parse(string(bytes.TrimSuffix(line, []byte("\n"))))
 	if err != nil {
-		return false, fmt.Errorf("a line that was written cannot be read: %w", err)
+		return fmt.Errorf("a line that was written cannot be read: %w", err)
 	}
 	e := k.decode(ctx, s.view, val, 0)
 	if len(e.errs) > 0 {
-		return false, nil
+		s.tally.problem(0, k.Name, e.errs)
+		return nil
 	}
 	s.view.learn(e)
-	return true, nil
+	return nil
 }
 
-// send writes lines, but those that no import takes. A line that refers to a document which is not there is written as
+// send writes lines. A line that refers to a document which is not there is written as
 // it is stored.
 func (s *session) send(ctx context.Context, page []outgoing, emit func([]byte) error) error {
 	missing := map[reference]bool{}
@@ -329,9 +323,6 @@ func (s *session) send(ctx context.Context, page []outgoing, emit func([]byte) e
 				return err
 			}
 			out.line = line
-		}
-		if out.line == nil { // see session.refused
-			continue
 		}
 		if len(out.line) > MaxLine {
 			var errs fault.List

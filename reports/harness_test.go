@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -183,8 +184,14 @@ func (w *world) call(name string, path map[string]string, query, body string, pr
 	a := answer{code: 200, header: c.Header, call: c}
 	if err != nil {
 		p := api.ProblemOf(err)
+		if op.Failure != nil {
+			p = op.Failure(p)
+		}
 		if p.Code == 500 {
 			w.t.Fatalf("%s: %v (%v)", name, err, p.Err)
+		}
+		if p.Code == http.StatusServiceUnavailable && p.RetryAfter <= 0 {
+			w.t.Errorf("%s: a 503 does not say when to ask again", name)
 		}
 		a.code, a.Envelope = p.Code, p.Envelope()
 	} else {

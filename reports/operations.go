@@ -427,7 +427,7 @@ func toTakers(p *api.Problem) *api.Problem {
 	told := *p
 	switch {
 	case errors.Is(p, ErrTooLong):
-		told.Code = http.StatusServiceUnavailable
+		return later(p)
 	case errors.Is(p, ErrNotShowable):
 		told.Code = http.StatusConflict
 	default:

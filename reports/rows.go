@@ -219,9 +219,7 @@ func toKeepers(p *api.Problem) *api.Problem {
 	var wrong *fault.Error
 	switch {
 	case errors.Is(p, ErrTooLong):
-		told := *p
-		told.Code = http.StatusServiceUnavailable
-		return &told
+		return later(p)
 	case errors.Is(p, ErrSource):
 		return api.ProblemOf(fault.One("source", fault.Unknown, "source names nothing that reports of the class can ask"))
 	case errors.Is(p, ErrNotShowable) && errors.As(p.Err, &wrong):

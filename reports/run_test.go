@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -243,6 +245,18 @@ func TestRunsAreStoppedInTime(t *testing.T) {
 	r := w.add(`{"class":"Slow"}`)
 	w.open(r, "").failed(t, 200, "The report took too long: it was stopped after 20ms")
 
+	exported := w.add(`{"class":"Slow","exportable":true}`)
+	for _, row := range w.module.Operations() {
+		late := func(f api.Failure) bool { return strings.HasPrefix(f.Message, "The report took too long") }
+		if row.Method != http.MethodGet || !slices.ContainsFunc(row.Failures, late) {
+			continue
+		}
+		a := w.call(row.Name, map[string]string{"pid": exported.PID, "id": exported.ID}, "", "", keeper())
+		a.failed(t, a.code, "The report took too long: it was stopped after 20ms")
+		if !slices.ContainsFunc(row.Failures, func(f api.Failure) bool { return late(f) && f.Code == a.code }) {
+			t.Errorf("%s: %d is not what the row says", row.Name, a.code)
+		}
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := w.module.Open(ctx, w.tenant, reports.SharedRequest{PID: r.PID})

@@ -414,3 +414,10 @@ func (m *Module) explain(ctx, run context.Context, err error) error {
 	}
 	return err
 }
+
+// later says with its code that a run took too long, and when to ask again.
+func later(p *api.Problem) *api.Problem {
+	told := *p
+	told.Code, told.RetryAfter = http.StatusServiceUnavailable, time.Minute
+	return &told
+}

@@ -22,6 +22,9 @@ const (
 	// call of doctor asks for.
 	examineTimeout = time.Minute
 	examinePage    = 5 * time.Second
+
+	damagedAdvice = "until then writes to the file, of every organization in it, are refused; put it back without the -wal and -shm " +
+		"of the damaged one. Other files are not concerned"
 )
 
 // noteDamage tells of a workspace that was found to be damaged, or whole again.
@@ -30,7 +33,10 @@ func (s *Services) noteDamage(d store.Damage, whole bool) {
 	defer cancel()
 	slug := s.orgOf(ctx, d.Org)
 	if whole {
-		s.measured.damaged.DeleteLabelValues(d.Backend, slug)
+		s.measured.damaged.Reset() // of one that was deleted nobody knows the name any more
+		for _, left := range s.store.Damaged() {
+			s.measured.damaged.WithLabelValues(left.Backend, s.orgOf(ctx, left.Org)).Set(1)
+		}
 		s.log.InfoContext(ctx, "an organization's data is no longer damaged or missing", "backend", d.Backend, "org", slug, "file", d.File)
 		return
 	}
@@ -68,6 +74,23 @@ func (s *Services) examineRecords(ctx context.Context, e *examination, name stri
 	}
 }
 
+// examineFiles names the files of a backend that were found to be damaged, and are damaged now, whoever is in them. Those
+// that are whole take writes again.
+func (s *Services) examineFiles(ctx context.Context, e *examination, name string) {
+	told := map[string]bool{}
+	for _, d := range s.store.Damaged() {
+		if d.Backend != name || !d.Corrupt || told[d.File] {
+			continue
+		}
+		told[d.File] = true
+		ctx, cancel := context.WithTimeout(ctx, examineTimeout)
+		if err := s.store.Reexamine(ctx, d); err != nil {
+			e.wrong("backend "+name+" file", err.Error(), damagedAdvice)
+		}
+		cancel()
+	}
+}
+
 // watch looks for the files of all organizations, a few at a time.
 func (s *Services) watch() {
 	after, turn := "", 0
@@ -100,13 +123,18 @@ func (s *Services) lookFor(ctx context.Context, after string) string {
 	return page[len(page)-1].Slug
 }
 
+// tryMended looks again at what was damaged. That of a file is over once the file is whole, and not with an organization.
 func (s *Services) tryMended(ctx context.Context, d store.Damage) {
 	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
+	if d.Corrupt {
+		_ = s.store.Reexamine(ctx, d) // it is known
+		return
+	}
 	t, err := s.directory.BySlug(ctx, s.directory.SlugOf(ctx, d.Org))
 	switch {
 	case errors.Is(err, tenants.ErrUnknownTenant), err == nil && !t.Org.Uses(d.Backend): // deleted or moved since
-		s.store.Whole(d)
+		_ = s.store.Reexamine(ctx, d)
 	case err == nil:
 		_, _ = s.directory.Examine(ctx, &t.Org) // what it finds is noted
 	}
@@ -144,9 +172,7 @@ func (s *Services) examineOne(ctx context.Context, e *examination, org *tenants.
 	switch {
 	case err == nil:
 	case errors.As(err, &damage):
-		e.wrong(what, where+": "+damage.Reason,
-			"until then writes to the file, of every organization in it, are refused; put it back without the -wal and -shm of the damaged one. "+
-				"Other files are not concerned")
+		e.wrong(what, where+": "+damage.Reason, damagedAdvice)
 	case errors.Is(err, context.DeadlineExceeded):
 		e.warn(what, fmt.Sprintf("%s: not read whole within %s", where, examineTimeout), "")
 	default:

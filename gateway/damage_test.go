@@ -258,6 +258,16 @@ func TestWritesToADamagedFileAreRefused(t *testing.T) {
 		t.Errorf("doctor does not say what to do: %+v", told)
 	}
 
+	// A restart forgets nothing: it is told before anybody asks for the organization.
+	g.Stop(t)
+	g = gatewaytest.Start(t, gatewaytest.SharedFiles, here)
+	if !strings.Contains(g.Log.String(), `"writes_refused":true`) {
+		t.Error("the log after a restart does not name the damaged file")
+	}
+	if answer := create(b); !isAway(t, b.Slug, answer) {
+		t.Errorf("%s writes after a restart: %d %s", b.Slug, answer.Code, answer.Body)
+	}
+
 	// It is still damaged, however lately it was found so, until it is put back.
 	if found, _ := doctor(t, g); len(found) == 0 || create(b).Code != http.StatusServiceUnavailable {
 		t.Errorf("once more: %q", found)

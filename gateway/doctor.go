@@ -92,6 +92,7 @@ func (s *Services) examineBackend(ctx context.Context, e *examination, name stri
 	e.good(what, "%s: reads and writes", use)
 	s.inspectBackend(ctx, e, name)
 	s.examineRecords(ctx, e, name)
+	s.examineFiles(ctx, e, name)
 	indexes, err := s.store.Indexes(ctx, name)
 	if err != nil {
 		e.wrong(what+" indexes", err.Error(), "")

@@ -151,6 +151,9 @@ func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Service
 	if err = s.openWho(ctx); err != nil {
 		return nil, err
 	}
+	for _, d := range s.store.Damaged() { // as the process before found it
+		s.noteDamage(d, false)
+	}
 	s.openModules(o.Modules)
 	return s, nil
 }

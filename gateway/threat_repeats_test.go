@@ -507,3 +507,49 @@ func TestRepeatWithAnotherScope(t *testing.T) {
 		t.Errorf("another scope: %d %s, want a 422", other.Code, other.Body)
 	}
 }
+
+// TestX14_KeptAnswersAreBounded: kept answers are no records of an organization's quota, so that there is an end to the large
+// ones of a day. What is sent then is carried out, and who sends it again is told that the answer is gone.
+func TestX14_KeptAnswersAreBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it makes 140 answers of half a MB")
+	}
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	acme, other := g.Org(t, "acme"), g.Org(t, "other")
+	large := strings.Repeat("x", 480<<10)
+	sends := map[*gatewaytest.Org]func(n int, record string) *gatewaytest.Answer{}
+	for _, o := range []*gatewaytest.Org{acme, other} {
+		o.Import(t, `{"kind":"contact_field","key":"large","title":"Large","type":"LongText"}`, `{"kind":"contact","external_id":"large","fields":{"large":"`+large+`"}}`,
+			`{"kind":"contact","external_id":"small"}`)
+		key := gatewaytest.WithKey(o.Key(t, tenants.Contacts))
+		ids := map[string]string{}
+		for _, name := range []string{"large", "small"} {
+			a := o.Do(t, http.MethodGet, "/api/contacts?filters[external_id]="+name, key)
+			ids[name], _ = a.Field("results").([]any)[0].(map[string]any)["id"].(string)
+		}
+		sends[o] = func(n int, record string) *gatewaytest.Answer {
+			return o.Do(t, http.MethodPut, "/api/contacts/"+ids[record], key, again(fmt.Sprint("n", n)), jsonText(fmt.Sprintf(`{"first_name":"n%d"}`, n)))
+		}
+	}
+	const most = 64 << 20 / (480 << 10)
+	for n := range most + 1 {
+		if a := sends[acme](n, "large"); a.Code != http.StatusOK {
+			t.Fatalf("change %d: %d %.200s", n, a.Code, a.Body)
+		}
+	}
+	if a := sends[acme](most-2, "large"); !replayed(a) {
+		t.Errorf("a large answer that fits: %d %.200s", a.Code, a.Body)
+	}
+	if a := sends[acme](most, "large"); a.Code != http.StatusConflict || !strings.Contains(a.Text(), `"code":"lost"`) {
+		t.Errorf("one large answer too many: %d %.200s", a.Code, a.Body)
+	}
+	sends[acme](1000, "small")
+	if a := sends[acme](1000, "small"); !replayed(a) || !strings.Contains(a.Text(), "n1000") {
+		t.Errorf("a small answer: %d %.200s", a.Code, a.Body)
+	}
+	sends[other](0, "large")
+	if a := sends[other](0, "large"); !replayed(a) {
+		t.Errorf("another organization's large answer: %d %.200s", a.Code, a.Body)
+	}
+}

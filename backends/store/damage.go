@@ -1,9 +1,11 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -19,9 +21,13 @@ type Damage struct {
 	Org     int64 // 0: the control workspace
 	File    string
 	Reason  string
-	// Corrupt: the file is there, and not whole. What is written to it is lost once it is put back.
+	// Corrupt: the file is there, and not whole. What is written to it is lost once it is put back. So it is held against
+	// the file, whatever becomes of the organization and the process, until the file has been examined and is whole.
 	Corrupt bool
 }
+
+// held reports whether the damage is that of a file.
+func (d *Damage) held() bool { return d.Corrupt && d.File != "" }
 
 // DamagedError says that an organization's data is missing or cannot be read. It is an ErrUnavailable.
 type DamagedError = driver.DamagedError
@@ -34,7 +40,8 @@ type damages struct {
 	tell func(d Damage, whole bool) // nil: nobody is told
 }
 
-// Damaged returns the workspaces that are known to be damaged, by backend and organization.
+// Damaged returns the workspaces that are known to be damaged, by backend and organization. Those whose files were found so by
+// another process are there from the beginning.
 func (s *Store) Damaged() []Damage {
 	s.damages.mu.Lock()
 	defer s.damages.mu.Unlock()
@@ -55,16 +62,43 @@ func (s *Store) damage(at place, org int64, err error) {
 		return
 	}
 	d := Damage{Backend: at.backend, Org: org, Reason: found.Reason, Corrupt: found.Err != nil}
-	if x, ok := able[driver.Examiner](s, at.backend); ok {
+	x, ok := able[driver.Examiner](s, at.backend)
+	if ok {
 		d.File = x.Place(at.workspace)
 	}
 	s.damages.mu.Lock()
-	_, known := s.damages.all[at]
-	s.damages.all[at] = d
+	before, known := s.damages.all[at]
+	if !known || !before.Corrupt || d.Corrupt { // a file that is missing by now was damaged, and may come back so
+		s.damages.all[at] = d
+	}
 	s.damages.any.Store(true)
 	s.damages.mu.Unlock()
+	if ok && d.held() {
+		if err := x.Mark(driver.Mark{File: d.File, Workspace: at.workspace, Reason: d.Reason, Found: s.now().UTC()}); err != nil {
+			d.Reason += "; a restart forgets it: " + err.Error()
+		}
+	}
 	if !known && s.damages.tell != nil {
 		s.damages.tell(d, false)
+	}
+}
+
+// remember notes the files that were marked as damaged before the process began. Nobody is told: see Damaged.
+func (s *Store) remember() {
+	for _, backend := range s.Backends() {
+		x, ok := able[driver.Examiner](s, backend)
+		if !ok {
+			continue
+		}
+		marks, err := x.Marks()
+		if err != nil {
+			continue // then nothing can be opened there either
+		}
+		for _, m := range marks {
+			d := Damage{Backend: backend, Org: orgOf(m.Workspace), File: m.File, Reason: m.Reason, Corrupt: true}
+			s.damages.all[place{backend: backend, workspace: cmp.Or(m.Workspace, m.File)}] = d
+			s.damages.any.Store(true)
+		}
 	}
 }
 
@@ -89,20 +123,49 @@ func (s *Store) writable(at place) error {
 	return nil
 }
 
-// whole forgets the damage of a workspace that has been looked at, and tells of it.
-func (s *Store) whole(at place) {
+// lift forgets the damages that fit, and tells of them.
+func (s *Store) lift(fits func(at place, d Damage) bool) {
+	var lifted []Damage
 	s.damages.mu.Lock()
-	d, known := s.damages.all[at]
-	delete(s.damages.all, at)
+	maps.DeleteFunc(s.damages.all, func(at place, d Damage) bool {
+		if fits(at, d) {
+			lifted = append(lifted, d)
+			return true
+		}
+		return false
+	})
 	s.damages.any.Store(len(s.damages.all) > 0)
 	s.damages.mu.Unlock()
-	if known && s.damages.tell != nil {
-		s.damages.tell(d, true)
+	for _, d := range lifted {
+		if s.damages.tell != nil {
+			s.damages.tell(d, true)
+		}
 	}
 }
 
-// Whole forgets a damage that concerns nobody any more, and tells of it.
-func (s *Store) Whole(d Damage) { s.whole(place{backend: d.Backend, workspace: workspaceName(d.Org)}) }
+// whole forgets the damage of a workspace that has been looked at, or is gone, unless it is that of a file.
+func (s *Store) whole(at place) {
+	s.lift(func(of place, d Damage) bool { return of == at && !d.held() })
+}
+
+// examine reads a file whole, and forgets its damage where there is none any more.
+func (s *Store) examine(ctx context.Context, x driver.Examiner, backend, file string, anew bool) error {
+	if err := x.Examine(ctx, file, anew); err != nil {
+		return err
+	}
+	s.lift(func(_ place, d Damage) bool { return d.held() && d.Backend == backend && d.File == file })
+	return nil
+}
+
+// Reexamine looks at a damage that was found before, whether or not its organization is still there: what is a file's is
+// over once the file is whole, anything else concerns nobody any more. Errors: those of Examine.
+func (s *Store) Reexamine(ctx context.Context, d Damage) error {
+	if x, ok := able[driver.Examiner](s, d.Backend); ok && d.held() {
+		return s.examine(ctx, x, d.Backend, d.File, true)
+	}
+	s.lift(func(_ place, of Damage) bool { return of == d })
+	return nil
+}
 
 // Look notes whether the file of an organization is missing. It costs no more than that.
 func (s *Store) Look(org int64, backend string) {
@@ -118,7 +181,11 @@ func (s *Store) Look(org int64, backend string) {
 func (s *Store) Examine(ctx context.Context, org int64, p Placement) (documents int64, err error) {
 	at := place{backend: p.backend(), workspace: workspaceName(org)}
 	if x, ok := able[driver.Examiner](s, at.backend); ok {
-		if err := x.Examine(ctx, at.workspace, s.writable(at) != nil); err != nil {
+		err := s.examine(ctx, x, at.backend, x.Place(at.workspace), s.writable(at) != nil) // and lets go of what is lost
+		if missing := x.Missing(at.workspace); missing != nil {
+			err = missing
+		}
+		if err != nil {
 			s.damage(at, org, err)
 			return 0, err
 		}

@@ -102,6 +102,7 @@ func New(o Options) *Store {
 	}
 	s.tenant = append(s.tenant, s.notes)
 	s.Keep(o.Tenant...)
+	s.remember()
 	return s
 }
 
@@ -156,6 +157,10 @@ func (s *Store) LocateWith(l Locator) { s.locator.Store(&l) }
 
 // Control returns the control workspace. Only package tenants may use it.
 func (s *Store) Control(ctx context.Context) (*Workspace, error) {
+	at := place{backend: s.controlAt, workspace: controlName}
+	if x, ok := able[driver.Examiner](s, at.backend); ok && s.writable(at) != nil { // it may have been put back since
+		_ = s.examine(ctx, x, at.backend, x.Place(at.workspace), true) // its damage is known
+	}
 	drv, err := s.open(ctx, s.controlAt, driver.Opening{Workspace: controlName, Collections: s.control, Apart: true}, true)
 	if err != nil {
 		return nil, err
@@ -319,7 +324,7 @@ func (s *Store) openAnew(ctx context.Context, backend string, o driver.Opening, 
 			return nil, fmt.Errorf("opening workspace %s: %w", o.Workspace, err)
 		}
 	}
-	if make {
+	if make && o.Workspace != controlName { // that has been there, and is read on
 		if err := s.writable(at); err != nil {
 			return nil, fmt.Errorf("making workspace %s: %w", o.Workspace, err)
 		}

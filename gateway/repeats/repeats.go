@@ -23,6 +23,7 @@ import (
 	"tenantry/backends/api"
 	"tenantry/backends/secrets"
 	"tenantry/backends/store"
+	"tenantry/internal/bounded"
 	"tenantry/internal/fault"
 	"tenantry/tenants"
 )
@@ -57,14 +58,43 @@ type answer struct {
 // Log keeps the answers of every organization in its own workspace, sealed, because they hold what records
 // hold; but those of rows that tell a secret Once, nowhere. Safe for concurrent use, by several replicas.
 type Log struct {
-	kind *store.Kind[record]
-	keys secrets.Keys
-	now  func() time.Time
+	kind    *store.Kind[record]
+	keys    secrets.Keys
+	now     func() time.Time
+	rations *bounded.Map[*ration] // by organization
+}
+
+// Kept answers are no records of the organization's quota. So the large ones of a day are bounded, for each organization and process.
+const (
+	smallAnswer = 8 << 10
+	largePerDay = 64 << 20
+	maxRations  = 65_536
+)
+
+// ration is what an organization has had kept of large answers since it began. It begins anew when the first of them have gone.
+type ration struct {
+	mu    sync.Mutex
+	began time.Time
+	bytes int
+}
+
+// take reports whether so many bytes more may be kept, and counts them then.
+func (r *ration) take(now time.Time, bytes int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now.Sub(r.began) >= Kept {
+		r.began, r.bytes = now, 0
+	}
+	if r.bytes+bytes > largePerDay {
+		return false
+	}
+	r.bytes += bytes
+	return true
 }
 
 // New declares the record.
 func New(keys secrets.Keys, now func() time.Time) *Log {
-	return &Log{keys: keys, now: now, kind: store.Must[record](store.Spec{
+	return &Log{keys: keys, now: now, rations: bounded.New[*ration](maxRations), kind: store.Must[record](store.Spec{
 		Name: collection, Aside: true, Fields: []string{"expires", "about"},
 		Indexes: []store.Index{{Fields: []string{"expires"}}, {Fields: []string{"about"}}}, Access: []store.Access{{Where: []string{"expires"}}, {Where: []string{"about"}}},
 	})}
@@ -320,7 +350,7 @@ func (l *Log) vault(c *api.Call) (*secrets.Vault, func(*record) secrets.Place) {
 }
 
 // seal returns what is kept of an answer and which records it is about, nil where it cannot be sealed now, is too
-// large, or shows one that this request has ended.
+// large, by itself or with others of the day, or shows one that this request has ended.
 func (l *Log) seal(ctx context.Context, c *api.Call, rec *record, result api.Result, problem *api.Problem) (sealed, shows []string) {
 	a := answer{Message: result.Message, Revision: c.Revision, Header: c.Header.Clone(), Ignored: c.Ignored(), Note: c.AuditNote}
 	data := result.Data
@@ -341,6 +371,12 @@ func (l *Log) seal(ctx context.Context, c *api.Call, rec *record, result api.Res
 		return gone
 	}) {
 		return nil, nil
+	}
+	if len(text) > smallAnswer {
+		of := l.rations.GetOrPut(strconv.FormatInt(c.Tenant.Org.OrgID, 10), func() *ration { return &ration{} })
+		if !of.take(l.now(), len(text)) {
+			return nil, nil
+		}
 	}
 	vault, at := l.vault(c)
 	for n := 0; len(text) > 0; n++ {

@@ -30,9 +30,23 @@ type Examiner interface {
 	Place(workspace string) string
 	// Missing returns a *DamagedError where the file is not there, or lacks the workspace. It costs a look.
 	Missing(workspace string) error
-	// Examine reads the whole file: again, where it was found whole lately, only if anew is set. Errors: *DamagedError
-	// with the first fault; the context's own.
-	Examine(ctx context.Context, workspace string, anew bool) error
+	// Examine reads the whole file: again, where it was found whole lately, only if anew is set. One that is whole, or
+	// that was removed with its workspace, has no mark any more. Errors: *DamagedError with the first fault;
+	// ErrUnavailable; the context's own.
+	Examine(ctx context.Context, file string, anew bool) error
+	// Mark writes down beside the file that it is damaged, so that it is known in the next process too. One that is
+	// marked stays so as it is. Error: ErrUnavailable.
+	Mark(m Mark) error
+	// Marks returns the files that are marked. Error: ErrUnavailable.
+	Marks() ([]Mark, error)
+}
+
+// Mark says of a file that it is damaged: nothing may be written to it until it has been examined, and is whole.
+type Mark struct {
+	File      string    `json:"-"`
+	Workspace string    `json:"workspace"` // the one that found it, which may be gone
+	Reason    string    `json:"reason"`
+	Found     time.Time `json:"found"`
 }
 
 // Sizer is an engine that can tell how much room a workspace takes.

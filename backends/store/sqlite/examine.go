@@ -94,13 +94,13 @@ func (e *Engine) Size(ctx context.Context, name string) (bytes int64, err error)
 }
 
 // Examine reads the whole database over a connection of its own and checks that it is whole, with
-// all indexes. It changes nothing. A file of several organizations that was found whole lately is read again only anew.
-func (e *Engine) Examine(ctx context.Context, name string, anew bool) error {
+// all indexes. It changes nothing of it. A file of several organizations that was found whole lately is read again only anew.
+func (e *Engine) Examine(ctx context.Context, path string, anew bool) error {
 	if e.closed.Load() {
 		return errClosed
 	}
-	err, path := e.Missing(name), e.Place(name)
-	f := e.files.Get(strings.TrimSuffix(filepath.Base(path), ".db"))
+	name := strings.TrimSuffix(filepath.Base(path), ".db")
+	err, f := missing(path), e.files.Get(name)
 	if f != nil {
 		f.dropAstray() // what was put back is looked at, and not what it replaces
 	}
@@ -109,10 +109,15 @@ func (e *Engine) Examine(ctx context.Context, name string, anew bool) error {
 	e.mu.Unlock()
 	switch {
 	case err != nil:
+		if _, unmarked := os.Stat(path + markSuffix); f == nil && errors.Is(unmarked, fs.ErrNotExist) && !isShared(name) {
+			return nil // it was removed with its workspace
+		}
 	case lately:
 		return nil
 	default:
-		err = e.check(ctx, path)
+		if err = e.check(ctx, path); err == nil {
+			err = unmark(path)
+		}
 	}
 	switch {
 	case f == nil:

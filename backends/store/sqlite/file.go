@@ -256,6 +256,9 @@ func (f *file) remove(ctx context.Context, owner string) error {
 			return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 		}
 	}
+	if err := unmark(f.path); err != nil {
+		return err
+	}
 	f.removed = true
 	f.engine.files.Delete(f.name, f)
 	f.fields.change(func(all map[fieldKey]*fieldIndex) { clear(all) })

@@ -50,7 +50,7 @@ func TestShared_WorkspacesStayWhereTheyAre(t *testing.T) {
 			if ws.shared != (i == 1) || e.Place(names[i]) != ws.file.path {
 				t.Errorf("round %d: workspace %d is shared: %t, and said to be in %s", round, i, ws.shared, e.Place(names[i]))
 			}
-			if err := errors.Join(e.Missing(names[i]), e.Examine(t.Context(), names[i], false)); err != nil {
+			if err := errors.Join(e.Missing(names[i]), e.Examine(t.Context(), e.Place(names[i]), false)); err != nil {
 				t.Error(err)
 			}
 			if r, err := e.Resident(t.Context(), names[i]); err != nil || !strings.HasSuffix(r.Where, ws.file.path) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -160,11 +161,14 @@ func testQuotas(t *testing.T, e driver.Engine) {
 		op driver.WriteOp
 		r  record
 	}{
-		"a new document": {driver.Insert, thing("3", 0, "")}, "a document that grows": {driver.Replace, thing("1", 1, "abcd")},
+		"a new document": {driver.Insert, thing("3", 0, "")}, "a document that grows": {driver.Replace, thing("1", 1, strings.Repeat("a", 8<<10))},
 	} {
 		if err := m.change(c.op, c.r, tight); !refusedBy(err, "bytes", used.Bytes, used.Bytes) {
 			t.Errorf("%s beyond the quota of bytes: %v", what, err)
 		}
+	}
+	if err := m.change(driver.Replace, thing("1", 1, "abcd"), tight); err != nil {
+		t.Errorf("a small change of a full workspace: %v", err)
 	}
 	m.holds("as long as may be")
 

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	movePage = 500 // documents that are compared and copied at a time
+	movePage = 500 // documents that are compared and copied at a time, as far as BatchBytes go
 	// deletePage is how many are deleted under one guard: for some engines each is a command
 	// of its own.
 	deletePage = 50
@@ -150,13 +150,13 @@ func (p *pass) run(ctx context.Context) error {
 	}
 	after := ""
 	for {
-		page, err := p.page(ctx, p.mover.from, after, "")
+		page, more, err := p.page(ctx, p.mover.from, after, "")
 		if err != nil {
 			return err
 		}
 		last := "" // beyond every id
-		if len(page) == movePage {
-			last = page[movePage-1].ID
+		if more {
+			last = page[len(page)-1].ID
 		}
 		if err := p.align(ctx, page, after, last); err != nil {
 			return err
@@ -172,31 +172,58 @@ func (p *pass) run(ctx context.Context) error {
 	}
 }
 
-// page reads documents after an id, up to another.
-func (p *pass) page(ctx context.Context, ws driver.Workspace, after, last string) ([]driver.Document, error) {
-	id := driver.Ref{Name: "id", Type: driver.String}
-	where := driver.Predicate{Op: driver.And, Kids: []driver.Predicate{{Op: driver.Gt, Ref: id, Values: []any{after}}}}
+// page reads documents after an id, up to another, and reports whether there may be more.
+func (p *pass) page(ctx context.Context, ws driver.Workspace, after, last string) (docs []driver.Document, more bool, err error) {
+	where := beyond(after)
 	if last != "" {
-		where.Kids = append(where.Kids, driver.Predicate{Op: driver.Lte, Ref: id, Values: []any{last}})
+		where = driver.Predicate{Op: driver.And, Kids: []driver.Predicate{where, {Op: driver.Lte, Ref: byID, Values: []any{last}}}}
 	}
-	docs, err := ws.Find(ctx, driver.Query{Collection: p.spec.collection, Where: where, Sort: []driver.Order{{Ref: id}}, Limit: movePage})
+	docs, more, err = part(ctx, ws, p.spec.collection, where)
 	if err == nil {
 		err = sound(p.spec, docs)
 	}
-	return docs, err
+	return docs, more, err
+}
+
+var byID = driver.Ref{Name: "id", Type: driver.String}
+
+func beyond(after string) driver.Predicate {
+	return driver.Predicate{Op: driver.Gt, Ref: byID, Values: []any{after}}
+}
+
+// part reads the first documents in order of id, as far as movePage and BatchBytes go, but one at least where there is one. It
+// reports whether there may be more.
+func part(ctx context.Context, ws driver.Workspace, c *driver.Collection, where driver.Predicate) (docs []driver.Document, more bool, err error) {
+	r := reading{end: BatchBytes, most: BatchBytes}
+	_, err = ws.Find(ctx, driver.Query{Collection: c, Where: where, Sort: []driver.Order{{Ref: byID}}, Limit: movePage, Take: func(d *driver.Document) error {
+		if d == nil {
+			r.anew()
+			docs = nil
+			return nil
+		}
+		keep, full := r.keep(d.Size())
+		if keep {
+			docs = append(docs, *d)
+		}
+		return full
+	}})
+	if r.cut {
+		err = nil // of whoever took the documents
+	}
+	return docs, r.cut || len(docs) == movePage, err
 }
 
 // align makes what the copy has from after to last the same as the page.
 func (p *pass) align(ctx context.Context, page []driver.Document, after, last string) error {
 	var puts, deletes []driver.Document
 	for {
-		there, err := p.page(ctx, p.mover.to, after, last)
+		there, more, err := p.page(ctx, p.mover.to, after, last)
 		if err != nil {
 			return err
 		}
 		upTo := last // what this page of the copy can be compared with
-		if len(there) == movePage {
-			upTo = there[movePage-1].ID
+		if more {
+			upTo = there[len(there)-1].ID
 		}
 		n := len(page)
 		if upTo != "" {
@@ -223,7 +250,7 @@ func (p *pass) compare(page, there []driver.Document, puts, deletes []driver.Doc
 			puts = append(puts, page[0])
 			page = page[1:]
 		case len(page) == 0 || there[0].ID < page[0].ID:
-			deletes = append(deletes, there[0])
+			deletes = append(deletes, driver.Document{ID: there[0].ID, Rev: there[0].Rev})
 			there = there[1:]
 		default:
 			if same(&page[0], &there[0]) {
@@ -308,11 +335,12 @@ func (m *Mover) makeRoom(ctx context.Context, spec *Spec, ids []string) error {
 	if err := m.from.Write(ctx, []driver.Write{m.store.note(writes)}); err != nil {
 		return err
 	}
-	there, err := find(ctx, m.to, spec.collection, ids)
-	if err != nil {
-		return err
-	}
-	return m.remove(ctx, spec, slices.Collect(maps.Values(there)))
+	return m.removeIDs(ctx, spec, ids)
+}
+
+// removeIDs takes documents off the copy that are there.
+func (m *Mover) removeIDs(ctx context.Context, spec *Spec, ids []string) error {
+	return each(ctx, m.to, spec.collection, ids, func(docs []driver.Document) error { return m.remove(ctx, spec, docs) })
 }
 
 // remove takes documents off the copy, which nobody else changes.
@@ -343,27 +371,35 @@ func (m *Mover) write(ctx context.Context, side driver.Workspace, writes []drive
 	return within(ctx, side, writes, Quota{})
 }
 
-// find reads documents by their ids. Error: *UnreadableError.
-func find(ctx context.Context, ws driver.Workspace, c *driver.Collection, ids []string) (map[string]driver.Document, error) {
-	found := map[string]driver.Document{}
-	for chunk := range slices.Chunk(ids, movePage) {
-		values := make([]any, len(chunk))
-		for i, id := range chunk {
-			values[i] = id
-		}
-		docs, err := ws.Find(ctx, driver.Query{Collection: c, Limit: len(chunk),
-			Where: driver.Predicate{Op: driver.In, Ref: driver.Ref{Name: "id", Type: driver.String}, Values: values}})
-		if err != nil {
-			return nil, err
-		}
-		for _, d := range docs {
-			if d.Damage != nil {
-				return nil, &UnreadableError{Kind: c.Name, ID: d.ID, Reason: d.Damage.Error()}
+// each calls fn with the documents of a side that have the ids, part by part. Errors: *UnreadableError; those of fn.
+func each(ctx context.Context, ws driver.Workspace, c *driver.Collection, ids []string, fn func([]driver.Document) error) error {
+	for chunk := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(ids))), movePage) {
+		for more := true; more && len(chunk) > 0; {
+			values := make([]any, len(chunk))
+			for i, id := range chunk {
+				values[i] = id
 			}
-			found[d.ID] = d
+			var docs []driver.Document
+			var err error
+			if docs, more, err = part(ctx, ws, c, driver.Predicate{Op: driver.In, Ref: byID, Values: values}); err != nil {
+				return err
+			}
+			for i := range docs {
+				if d := &docs[i]; d.Damage != nil {
+					return &UnreadableError{Kind: c.Name, ID: d.ID, Reason: d.Damage.Error()}
+				}
+			}
+			if len(docs) == 0 {
+				break
+			}
+			if err = fn(docs); err != nil {
+				return err
+			}
+			last := docs[len(docs)-1].ID
+			chunk = slices.DeleteFunc(slices.Clone(chunk), func(id string) bool { return id <= last })
 		}
 	}
-	return found, nil
+	return nil
 }
 
 // Catch copies what the notes name. It returns how many documents that are.
@@ -420,22 +456,19 @@ func (m *Mover) deleteNotes(ctx context.Context, notes []driver.Document) error 
 
 // eachNotes calls fn with all notes, page by page, and with when a page was asked for.
 func (m *Mover) eachNotes(ctx context.Context, fn func(time.Time, []driver.Document) error) error {
-	id := driver.Ref{Name: "id", Type: driver.String}
 	for after := ""; ; {
 		began := time.Now()
-		notes, err := m.from.Find(ctx, driver.Query{Collection: m.store.notes, Sort: []driver.Order{{Ref: id}}, Limit: movePage,
-			Where: driver.Predicate{Op: driver.Gt, Ref: id, Values: []any{after}}})
+		notes, more, err := part(ctx, m.from, m.store.notes, beyond(after))
 		if err != nil {
 			return err
 		}
-		full := len(notes) == movePage
 		if len(notes) > 0 {
 			after = notes[len(notes)-1].ID
 			if err := fn(began, notes); err != nil {
 				return err
 			}
 		}
-		if !full {
+		if !more {
 			return nil
 		}
 	}
@@ -463,41 +496,38 @@ func (m *Mover) copyNoted(ctx context.Context, notes []driver.Document) (noted, 
 }
 
 func (m *Mover) copyIDs(ctx context.Context, spec *Spec, ids []string) error {
-	if len(ids) == 0 {
+	here := map[string]bool{}
+	var differ []string
+	if err := each(ctx, m.from, spec.collection, ids, func(docs []driver.Document) error {
+		for i := range docs {
+			id := docs[i].ID
+			if here[id] = true; m.copied[spec.Name+"/"+id] != content(&docs[i]) {
+				differ = append(differ, id)
+			}
+		}
 		return nil
-	}
-	here, err := find(ctx, m.from, spec.collection, ids)
-	if err != nil {
+	}); err != nil {
 		return err
 	}
-	var puts []driver.Document
-	var gone []string
-	for _, id := range ids {
-		doc, ok := here[id]
-		switch {
-		case !ok:
-			gone = append(gone, id)
-		case m.copied[spec.Name+"/"+id] != content(&doc):
-			puts = append(puts, doc)
+	gone := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return here[id] })
+	if err := m.removeIDs(ctx, spec, gone); err != nil { // first, since their unique values may be others' by now
+		return err
+	}
+	return each(ctx, m.from, spec.collection, differ, func(docs []driver.Document) error { // once more: not all of them can be held
+		later, err := m.apply(ctx, spec, docs, nil)
+		if err != nil {
+			return err
 		}
-	}
-	there, err := find(ctx, m.to, spec.collection, gone)
-	if err != nil {
-		return err
-	}
-	later, err := m.apply(ctx, spec, puts, slices.Collect(maps.Values(there)))
-	if err != nil {
-		return err
-	}
-	if len(m.copied) > maxCopied {
-		clear(m.copied)
-	}
-	for i := range puts {
-		if !slices.Contains(later, puts[i].ID) {
-			m.copied[spec.Name+"/"+puts[i].ID] = content(&puts[i])
+		if len(m.copied) > maxCopied {
+			clear(m.copied)
 		}
-	}
-	return nil
+		for i := range docs {
+			if !slices.Contains(later, docs[i].ID) {
+				m.copied[spec.Name+"/"+docs[i].ID] = content(&docs[i])
+			}
+		}
+		return nil
+	})
 }
 
 // maxCopied bounds what a Mover remembers.
@@ -568,23 +598,32 @@ func (m *Mover) check(ctx context.Context, changed noted) error {
 }
 
 func (m *Mover) checkIDs(ctx context.Context, spec *Spec, ids []string) error {
-	here, err := find(ctx, m.from, spec.collection, ids)
-	if err != nil {
-		return err
-	}
-	there, err := find(ctx, m.to, spec.collection, ids)
-	if err != nil {
-		return err
-	}
-	for id, doc := range here {
-		if copied, ok := there[id]; !ok || !same(&doc, &copied) {
-			return fmt.Errorf("%w: %s %s", ErrDiffers, spec.Name, id)
+	alike := map[string]bool{}
+	err := each(ctx, m.from, spec.collection, ids, func(here []driver.Document) error {
+		originals := map[string][sha256.Size]byte{}
+		for i := range here {
+			originals[here[i].ID] = content(&here[i])
 		}
+		err := each(ctx, m.to, spec.collection, slices.Collect(maps.Keys(originals)), func(there []driver.Document) error {
+			for i := range there {
+				alike[there[i].ID] = originals[there[i].ID] == content(&there[i])
+			}
+			return nil
+		})
+		for id := range originals {
+			if err == nil && !alike[id] {
+				err = fmt.Errorf("%w: %s %s", ErrDiffers, spec.Name, id)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return err
 	}
-	if len(here) != len(there) {
-		return fmt.Errorf("%w: %d changed %s became %d", ErrDiffers, len(here), spec.Name, len(there))
-	}
-	return nil
+	gone := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return alike[id] })
+	return each(ctx, m.to, spec.collection, gone, func(left []driver.Document) error {
+		return fmt.Errorf("%w: %s %s is still there", ErrDiffers, spec.Name, left[0].ID)
+	})
 }
 
 // Clean deletes the notes of an abandoned move.

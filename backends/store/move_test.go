@@ -227,6 +227,62 @@ func TestMoverCatchesUp(t *testing.T) {
 	})
 }
 
+// TestMoverTakesLargeRecordsInParts, of BatchBytes at most, and misses none at their edges.
+func TestMoverTakesLargeRecordsInParts(t *testing.T) {
+	onEveryPair(t, func(t *testing.T, f *twoPlaces) {
+		ctx := t.Context()
+		const size, most = 100 << 10, store.BatchBytes / (100 << 10)
+		f.where.set(func(p *store.Placement) { p.Phase = store.Copying })
+		w, err := f.At(ctx, 1, store.Placement{Backend: "first", Phase: store.Copying, Rev: 2, ReadAt: time.Now()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := f.items.In(w)
+		var all []*item
+		for i := range 12 {
+			rec := &item{Name: fmt.Sprint("n", i), Code: fmt.Sprint("c", i), Secret: strings.Repeat("x", size)}
+			insert(t, c, rec)
+			all = append(all, rec)
+		}
+		m, err := f.NewMover(ctx, 1, "", "first", "second")
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := int64(0)
+		m.Progress = func(_ string, compared, _ int64) {
+			if before = compared - before; before > most {
+				t.Errorf("%d records of %d bytes were held at once", before, size)
+			}
+			before = compared
+		}
+		if changed, _, err := m.Copy(ctx); err != nil || changed != int64(len(all)) {
+			t.Fatalf("Copy: %d, %v", changed, err)
+		}
+		before = 0
+		if changed, sums, err := m.Copy(ctx); err != nil || changed != 0 || sums[0].Documents != int64(len(all)) {
+			t.Errorf("second Copy: %d, %+v, %v", changed, sums, err)
+		}
+		for _, rec := range all[:8] {
+			rec.Title = "changed"
+			if err := c.Replace(ctx, rec); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.Delete(ctx, all[8:]...); err != nil {
+			t.Fatal(err)
+		}
+		if named, err := m.Catch(ctx); err != nil || named < int64(len(all)) {
+			t.Errorf("Catch: %d documents, %v", named, err)
+		}
+		if err := m.Finish(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(everything(t, f, f.ws), everything(t, f, f.elsewhere(t))); diff != "" {
+			t.Error("the copy differs")
+		}
+	})
+}
+
 // What was written by a placement that knew nothing of the move is found by comparing.
 func TestMoverRepairsTheCopy(t *testing.T) {
 	onEveryPair(t, func(t *testing.T, f *twoPlaces) {

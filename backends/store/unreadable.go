@@ -62,9 +62,12 @@ func (w *Workspace) unreadable(ctx context.Context, s *Spec, doc *driver.Documen
 		if err != nil || doc.ID == "" {
 			return !errors.Is(err, errRemoved)
 		}
-		docs, err := find(ctx, drv, s.collection, []string{id})
-		now, there := docs[id]
-		return err != nil || there && unsound(s, now)
+		still := false
+		err = each(ctx, drv, s.collection, []string{id}, func(docs []driver.Document) error {
+			still = unsound(s, docs[0])
+			return nil
+		})
+		return err != nil || still
 	}
 	k := &w.store.unreadable
 	k.mu.Lock()

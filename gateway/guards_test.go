@@ -107,7 +107,7 @@ func TestMethodsNobodyKnowsAreRefusedInTheEnvelope(t *testing.T) {
 	acme := g.Org(t, "acme")
 	for _, method := range []string{"FOO", "PROPFIND", http.MethodPatch} {
 		a := acme.Do(t, method, "/api/users/1")
-		if a.Code != http.StatusMethodNotAllowed || a.Header.Get("Allow") != "GET, PUT" || a.Status != "failed" {
+		if a.Code != http.StatusMethodNotAllowed || a.Header.Get("Allow") != "GET, HEAD, PUT" || a.Status != "failed" {
 			t.Errorf("%s: %d %q %s", method, a.Code, a.Header.Get("Allow"), a.Body)
 		}
 	}

@@ -80,7 +80,7 @@ func TestX14_Quota(t *testing.T) {
 	allow(t, acme, map[string]int64{"documents": 0, "bytes": has.Bytes})
 	key.do(t, http.MethodPost, "/api/files/folders", `{"name":"Second"}`, 507, fmt.Sprintf(`"limit":"bytes","used":%d`, has.Bytes))
 	key.do(t, http.MethodPut, "/api/files/folders/"+folder, `{"name":"Another name, and a longer one still"}`, 200, "still") // a small change
-	key.do(t, http.MethodDelete, "/api/files/folders/"+folder, "", 200, "") // to the trash, which makes it longer
+	key.do(t, http.MethodDelete, "/api/files/folders/"+folder, "", 200, "")                                                  // to the trash, which makes it longer
 	key.do(t, http.MethodDelete, "/api/files/folders/"+folder+"?purge=true", "", 200, "")
 	key.do(t, http.MethodPost, "/api/files/folders", `{"name":"Second"}`, 200, "Second")
 

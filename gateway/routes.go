@@ -95,10 +95,14 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []api.Operati
 		op := &rows[i]
 		for _, path := range op.Paths() {
 			route := ginPath(path)
-			engine.Handle(op.Method, route, func(c *gin.Context) { pipeline.Serve(op, c.Writer, c.Request, c.Param) })
-			allowed[route] = append(allowed[route], op.Method)
+			methods := []string{op.Method}
+			if op.Method == http.MethodGet {
+				methods = append(methods, http.MethodHead)
+			}
+			engine.Match(methods, route, func(c *gin.Context) { pipeline.Serve(op, c.Writer, c.Request, c.Param) })
+			allowed[route] = append(allowed[route], methods...)
 			if op.Kinds&api.Browser != 0 {
-				open[route] = append(open[route], op.Method)
+				open[route] = append(open[route], methods...)
 			}
 		}
 	}
@@ -111,8 +115,8 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []api.Operati
 		return document.JSON()
 	})
 	counted := pipeline.Counted(serveDocument) // of 700 KB
-	engine.GET(documentRoute, func(c *gin.Context) { pipeline.Observe("openapi", c.Writer, c.Request, counted) })
-	allowed[documentRoute] = []string{http.MethodGet}
+	allowed[documentRoute] = []string{http.MethodGet, http.MethodHead}
+	engine.Match(allowed[documentRoute], documentRoute, func(c *gin.Context) { pipeline.Observe("openapi", c.Writer, c.Request, counted) })
 	pages.Serve(rows, engine)
 	engine.NoMethod(func(c *gin.Context) { refuseMethod(pipeline, c, allowed, open) })
 	engine.NoRoute(func(c *gin.Context) { notFound(pipeline, pages, c) })

@@ -102,7 +102,7 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []api.Operati
 			engine.Match(methods, route, func(c *gin.Context) { pipeline.Serve(op, c.Writer, c.Request, c.Param) })
 			allowed[route] = append(allowed[route], methods...)
 			if op.Kinds&api.Browser != 0 {
-				open[route] = append(open[route], methods...)
+				open[route] = append(open[route], op.Method) // HEAD, like GET, needs no leave
 			}
 		}
 	}

@@ -25,6 +25,7 @@ const (
 	countPatience = 2 * time.Second
 	countAgain    = time.Minute
 	countPage     = 500
+	countBytes    = 1 << 20 // of such a page
 )
 
 // tally is what this process knows of how much a workspace holds. There are no transactions, so that the counter is added to
@@ -32,7 +33,12 @@ const (
 // any more, because it was killed, and writes whose outcome it does not know, are missing until the next Recount.
 type tally struct {
 	turn     chan struct{} // held by who changes or reads the counter
-	counting chan struct{} // held by who counts everything
+	counting chan struct{} // held by who counts everything for the first time
+	scanning chan struct{} // held by who counts everything
+	// still is read-locked by writes, and locked by who counts while it reads a page: so that each write is either behind what it
+	// has read, or ahead.
+	still sync.RWMutex
+	scan  *scan // under way, guarded by still
 
 	mu      sync.Mutex   // guards what follows
 	known   driver.Usage // as the database told it last
@@ -45,7 +51,35 @@ type tally struct {
 	flying  bool         // somebody adds until nothing is pending
 }
 
-func newTally() tally { return tally{turn: make(chan struct{}, 1), counting: make(chan struct{}, 1)} }
+func newTally() tally {
+	return tally{turn: make(chan struct{}, 1), counting: make(chan struct{}, 1), scanning: make(chan struct{}, 1)}
+}
+
+// scan is a count of everything, by collection in their order and by identifier.
+type scan struct {
+	place map[string]int // of collections, by name
+	at    int            // the collection that is read
+	after string         // the identifier up to which that has been read
+
+	mu    sync.Mutex
+	ahead driver.Usage // what was written ahead, and is found there
+}
+
+// wrote notes writes of which the scan finds what they leave.
+func (s *scan) wrote(writes []driver.Write) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range writes {
+		if c := writes[i].Collection; c != nil {
+			if at := s.place[c.Name]; at > s.at || at == s.at && writes[i].Doc.ID > s.after {
+				s.ahead = s.ahead.Plus(growth(writes[i : i+1]))
+			}
+		}
+	}
+}
 
 // growth returns what the writes add. Of a Put it is not known.
 func growth(writes []driver.Write) (by driver.Usage) {
@@ -78,7 +112,12 @@ func (w *workspace) WriteWithin(ctx context.Context, writes []driver.Write, q dr
 			return err
 		}
 	}
+	t.still.RLock()
+	defer t.still.RUnlock()
 	err := w.Write(ctx, writes)
+	if err == nil {
+		t.scan.wrote(writes)
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if limited {
@@ -239,45 +278,70 @@ func (w *workspace) told() (used driver.Usage, times int64) {
 	return t.known, t.counted
 }
 
-// Recount implements driver.Meter. What is written while it counts may be counted twice or not at all, until the next time.
+// Recount implements driver.Meter. What other processes write while it counts may be counted twice or not at all, until the next time.
 func (w *workspace) Recount(ctx context.Context) (driver.Usage, error) {
-	if err := w.add(ctx, nil); err != nil {
-		return driver.Usage{}, err
+	t := &w.lease.tally
+	select {
+	case t.scanning <- struct{}{}:
+		defer func() { <-t.scanning }()
+	case <-ctx.Done():
+		return driver.Usage{}, ctx.Err()
 	}
+	s := &scan{place: map[string]int{}}
+	for i, c := range w.collections {
+		s.place[c.Name] = i
+	}
+	t.still.Lock()
+	t.scan = s
+	err := w.add(ctx, nil) // of what follows the scan knows
+	t.still.Unlock()
 	told, times := w.told()
 	var found driver.Usage
-	for _, c := range w.collections {
-		if c.Uncounted {
-			continue
-		}
-		n, err := w.countAll(ctx, c)
-		if err != nil {
-			return driver.Usage{}, err
-		}
-		found = found.Plus(n)
+	for err == nil && s.at < len(w.collections) {
+		err = w.countPage(ctx, s, &found)
 	}
-	if err := w.add(ctx, &correction{found.Minus(told), times}); err != nil {
+	t.still.Lock()
+	t.scan = nil
+	t.still.Unlock()
+	if err != nil {
+		return driver.Usage{}, err
+	}
+	if err := w.add(ctx, &correction{found.Minus(told).Minus(s.ahead), times}); err != nil {
 		return driver.Usage{}, err
 	}
 	used, _ := w.told()
 	return used, nil
 }
 
-// countAll reads all documents of a collection, since only that tells how long they are as JSON.
-func (w *workspace) countAll(ctx context.Context, c *driver.Collection) (found driver.Usage, err error) {
-	id := driver.Ref{Name: "id", Type: driver.String}
-	for after := ""; ; {
-		docs, err := w.Find(ctx, driver.Query{Collection: c, Sort: []driver.Order{{Ref: id}}, Limit: countPage,
-			Where: driver.Predicate{Op: driver.Gt, Ref: id, Values: []any{after}}})
-		if err != nil {
-			return found, err
+// countPage reads the next documents, since only that tells how long they are as JSON. Writes wait meanwhile.
+func (w *workspace) countPage(ctx context.Context, s *scan, found *driver.Usage) error {
+	t, c, id := &w.lease.tally, w.collections[s.at], driver.Ref{Name: "id", Type: driver.String}
+	t.still.Lock()
+	defer t.still.Unlock()
+	var page driver.Usage
+	last, full := s.after, false
+	take := func(d *driver.Document) error {
+		if d == nil {
+			page = driver.Usage{}
+			return nil
 		}
-		for i := range docs {
-			found = found.Plus(driver.Usage{Documents: 1, Bytes: docs[i].Size()})
+		last, page = d.ID, page.Plus(driver.Usage{Documents: 1, Bytes: d.Size()})
+		if full = page.Documents == countPage || page.Bytes >= countBytes; full {
+			return errPage
 		}
-		if len(docs) < countPage {
-			return found, nil
-		}
-		after = docs[len(docs)-1].ID
+		return nil
 	}
+	if !c.Uncounted {
+		_, err := w.Find(ctx, driver.Query{Collection: c, Sort: []driver.Order{{Ref: id}}, Limit: countPage, Where: driver.Predicate{Op: driver.Gt, Ref: id, Values: []any{s.after}}, Take: take})
+		if err != nil && !full {
+			return err
+		}
+	}
+	*found = found.Plus(page)
+	if s.after = last; !full {
+		s.at, s.after = s.at+1, ""
+	}
+	return nil
 }
+
+var errPage = errors.New("the page is full")

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -209,5 +211,50 @@ func testQuotaRace(t *testing.T, e driver.Engine) {
 	used, err := m.Used(m.ctx)
 	if n := m.count(m.things, driver.Predicate{}); err != nil || n != most || used.Documents != most || stored.Load() != most || refused.Load() != 32-most {
 		t.Errorf("of 32 at a quota of %d, %d were stored and %d refused; %d are there, %d are told of (%v)", most, stored.Load(), refused.Load(), n, used.Documents, err)
+	}
+}
+
+// testRecounts has everything counted while documents come and go: none of these is counted twice or not at all.
+func testRecounts(t *testing.T, e driver.Engine) {
+	m := newMetered(t, e)
+	const many = 1200 // several pages
+	made := func(id string) driver.Write {
+		r := thing(id, 0, "abc")
+		return driver.Write{Collection: m.things, Doc: r.document(t, m.things)}
+	}
+	var all []driver.Write
+	for i := range many {
+		all = append(all, made(fmt.Sprintf("%05d", i)))
+	}
+	for some := range slices.Chunk(all, 100) {
+		if err := m.WriteWithin(m.ctx, some, driver.Quota{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var ended atomic.Bool
+	var changing sync.WaitGroup
+	for n := range 4 {
+		changing.Go(func() {
+			for i := n; i < many && !ended.Load(); i += 4 {
+				gone := driver.Write{Collection: m.things, Op: driver.Delete, Doc: driver.Document{ID: all[i].Doc.ID, Rev: 1, Was: all[i].Doc.Size()}}
+				for _, w := range []driver.Write{made(fmt.Sprintf("%05d-new", (i*7)%many)), gone} {
+					if err := m.WriteWithin(m.ctx, []driver.Write{w}, driver.Quota{}); err != nil {
+						t.Errorf("%s: %v", w.Doc.ID, err)
+					}
+				}
+			}
+		})
+	}
+	for range 3 {
+		if _, err := m.Recount(m.ctx); err != nil {
+			t.Error(err)
+		}
+	}
+	ended.Store(true)
+	changing.Wait()
+	used, err1 := m.Used(m.ctx)
+	counted, err2 := m.Recount(m.ctx)
+	if err := errors.Join(err1, err2); err != nil || used != counted || used.Documents != m.count(m.things, driver.Predicate{}) {
+		t.Errorf("counted meanwhile %+v, afterwards %+v: %v", used, counted, err)
 	}
 }

@@ -67,7 +67,7 @@ func Run(t *testing.T, open func(t *testing.T) driver.Engine, known ...Fault) {
 	}{
 		{"Writes", testWrites}, {"Conflicts", testConflicts}, {"Duplicates", testDuplicates}, {"Batches", testBatches}, {"Holds", testHolds}, {"Puts", testPuts},
 		{"OneWinner", testOneWinner}, {"CompareAndSet", testCompareAndSet}, {"Counters", testCounters},
-		{"Usage", testUsage}, {"Quotas", testQuotas}, {"QuotaRace", testQuotaRace},
+		{"Usage", testUsage}, {"Quotas", testQuotas}, {"QuotaRace", testQuotaRace}, {"Recounts", testRecounts},
 		{"Operators", testOperators}, {"Fold", testFold}, {"Lists", testLists}, {"LongLists", testLongLists},
 		{"Custom", testCustom}, {"OutsideText", testOutsideText},
 		{"Sort", testSort}, {"SortMixed", testSortMixed}, {"Paging", testPaging}, {"Budgets", testBudgets},

@@ -223,11 +223,11 @@ func (w *workspace) add(ctx context.Context, fix *correction) error {
 			}
 		}
 		if fix != nil {
-			times := any(fix.times)
+			same := bson.D{{Key: "$eq", Value: fix.times}}
 			if fix.times == 0 {
-				times = nil // there is none
+				same = bson.D{{Key: "$exists", Value: false}} // not null, which an upsert would store, and then could not count up
 			}
-			err := inc(append(at, bson.E{Key: "counted", Value: bson.D{{Key: "$eq", Value: times}}}), fix.by, bson.E{Key: "counted", Value: int64(1)})
+			err := inc(append(at, bson.E{Key: "counted", Value: same}), fix.by, bson.E{Key: "counted", Value: int64(1)})
 			if !mongo.IsDuplicateKeyError(err) { // which tells that another count was quicker
 				return err
 			}

@@ -130,7 +130,7 @@ func TestX9_MemoryIsBounded(t *testing.T) {
 	}
 	t.Parallel()
 	demands := append(outputDemands(), inputDemands()...)
-	size := struct{ connections, rounds int }{2, 2}
+	size := struct{ connections, rounds int }{2, 1}
 	long := os.Getenv("TENANTRY_TEST_LONG") != ""
 	if long {
 		size.connections, size.rounds = 4, 5

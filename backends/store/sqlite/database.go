@@ -57,7 +57,9 @@ type database struct {
 	long       int64         // bytes of the log when it was to be shortened last
 	tried      time.Time     // when that was
 	shortening atomic.Bool
-	beside     sync.WaitGroup // who shortens it
+	unmoved    int // rows written since the log was last moved into the file beside the writer
+	moving     atomic.Bool
+	beside     sync.WaitGroup // who shortens or moves it
 
 	recent recent
 	counts counts
@@ -342,6 +344,26 @@ func (db *database) commit(c *conn) error {
 		return err
 	}
 	return c.exec("COMMIT")
+}
+
+// moveRows is how many rows are written until what the log has is moved into the file beside the writer.
+const moveRows = 4_000
+
+// moveAhead has the log moved into the file by a connection of its own, while others write: what the writer leaves to the
+// end of the log's 8,000 pages, and does in the transaction of whoever is then at work, others wait for. The writer is held.
+func (db *database) moveAhead(rows int) {
+	if db.unmoved += rows; db.unmoved < moveRows || db.moving.Swap(true) {
+		return
+	}
+	db.unmoved = 0
+	db.beside.Go(func() {
+		defer db.moving.Store(false)
+		c, err := db.connect(readerParts)
+		if err == nil { // else the writer does it
+			_ = c.each("PRAGMA wal_checkpoint(PASSIVE)", nil, func(*sqlite.Stmt) {})
+			_ = c.close()
+		}
+	})
 }
 
 // shorten has a long log begin anew, which it does only where no reader is at work in it: among many there may never be

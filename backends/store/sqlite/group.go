@@ -206,6 +206,10 @@ func (db *database) transact(ctx, wait context.Context, l load, touched map[shel
 // serve does the jobs whose turn it is, gives each its verdict, and the writer back.
 func (db *database) serve() {
 	jobs := db.line.next()
+	rows := 0
+	for _, j := range jobs {
+		rows += j.rows
+	}
 	defer func() {
 		if len(jobs) > 0 && db.writer != nil { // a panic: what the writer is in the middle of, nobody knows
 			_ = db.writer.close()
@@ -214,6 +218,7 @@ func (db *database) serve() {
 		for _, j := range jobs { // a panic is no success, of those before it neither
 			j.end(errGivenUp)
 		}
+		db.moveAhead(rows)
 		db.shorten()
 		db.fitWriter()
 		<-db.writing

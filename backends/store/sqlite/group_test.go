@@ -582,6 +582,40 @@ func TestLogBeginsAnew_BesideALongQuestion(t *testing.T) {
 	}
 }
 
+// TestLogIsMovedBesideTheWriter: what many rows left in the log is in the file before the writer has to see to that.
+func TestLogIsMovedBesideTheWriter(t *testing.T) {
+	t.Parallel()
+	c := people()
+	ws := openWorkspace(t, openEngine(t, Options{}), "w", c)
+	db, err := ws.acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ws.file.release()
+	size := func() int64 {
+		info, err := os.Stat(db.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Size()
+	}
+	before, rows := size(), 0
+	for n := 0; rows < moveRows; n += 100 {
+		var some []driver.Write
+		for i := range 100 {
+			some = append(some, person(c, n+i))
+			rows += some[i].Rows()
+		}
+		if err := ws.Write(t.Context(), some); err != nil {
+			t.Fatal(err)
+		}
+	}
+	db.beside.Wait()
+	if after := size(); after < before+100<<10 {
+		t.Errorf("of %d rows the file has %d KiB more", rows, (after-before)>>10)
+	}
+}
+
 // TestLogBeginsAnew although there is no moment without somebody who reads, each from before the other ends.
 func TestLogBeginsAnew(t *testing.T) {
 	inBoth(t, func(t *testing.T, shared bool) { testLogBeginsAnew(t, shared, false) })

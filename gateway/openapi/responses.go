@@ -71,6 +71,11 @@ func (b *builder) sharedResponses() error {
 		if err := b.settle(a); err != nil {
 			return err
 		}
+		for i, side := range a.schemas {
+			if a.schemas[i], err = b.named(a.name+"Failure", side); err != nil { // one generator forgets the types of members without one
+				return err
+			}
+		}
 		b.components[a.name] = a.response()
 	}
 	return nil

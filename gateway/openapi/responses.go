@@ -71,10 +71,8 @@ func (b *builder) sharedResponses() error {
 		if err := b.settle(a); err != nil {
 			return err
 		}
-		for i, side := range a.schemas {
-			if a.schemas[i], err = b.named(a.name+"Failure", side); err != nil { // one generator forgets the types of members without one
-				return err
-			}
+		if err := b.nameSides(a, a.name); err != nil {
+			return err
 		}
 		b.components[a.name] = a.response()
 	}

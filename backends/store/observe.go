@@ -147,6 +147,17 @@ func (o *observed) write(ctx context.Context, writes []driver.Write, write func(
 	return err
 }
 
+// Part implements driver.Parted; one of an engine that does not is the whole.
+func (o *observed) Part(party string) driver.Workspace {
+	p, ok := o.Workspace.(driver.Parted)
+	if !ok {
+		return o
+	}
+	part := *o
+	part.Workspace = p.Part(party)
+	return &part
+}
+
 // Used implements driver.Meter.
 func (o *observed) Used(ctx context.Context) (driver.Usage, error) {
 	return o.measure(ctx, "used", driver.Meter.Used)

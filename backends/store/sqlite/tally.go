@@ -249,7 +249,7 @@ func (w *workspace) Recount(ctx context.Context) (used driver.Usage, err error) 
 	if err != nil {
 		return driver.Usage{}, err
 	}
-	err = w.transact(ctx, "count", load{ws: w.space.id, rows: 1}, map[shelf]bool{}, func(_ context.Context, c *conn) error {
+	err = w.transact(ctx, "count", load{ws: w.space.party, rows: 1}, map[shelf]bool{}, func(_ context.Context, c *conn) error {
 		now, latest, err := w.usage(c)
 		if err == nil && latest == times {
 			if _, err = c.counter(w.shared, w.space.id, timesCounted, 1, 0); err == nil {

@@ -90,7 +90,9 @@ func (o *observed) done(ctx context.Context, operation string, c *driver.Collect
 
 func (o *observed) Find(ctx context.Context, q driver.Query) ([]driver.Document, error) {
 	began := time.Now()
+	again := request.Rest(ctx) // the engine has turns of its own
 	docs, err := o.Workspace.Find(ctx, q)
+	again()
 	failed := err
 	if errors.Is(err, errFull) {
 		failed = nil
@@ -102,7 +104,9 @@ func (o *observed) Find(ctx context.Context, q driver.Query) ([]driver.Document,
 
 func (o *observed) Count(ctx context.Context, c *driver.Collection, where driver.Predicate) (int64, error) {
 	began := time.Now()
+	again := request.Rest(ctx)
 	n, err := o.Workspace.Count(ctx, c, where)
+	again()
 	o.done(ctx, "count", c, began, 0, err)
 	o.watch(ctx, "count", driver.Query{Collection: c, Where: where}, began)
 	return n, err
@@ -110,7 +114,9 @@ func (o *observed) Count(ctx context.Context, c *driver.Collection, where driver
 
 func (o *observed) Aggregate(ctx context.Context, a driver.Aggregation) ([][]any, error) {
 	began := time.Now()
+	again := request.Rest(ctx)
 	rows, err := o.Workspace.Aggregate(ctx, a)
+	again()
 	o.done(ctx, "aggregate", a.Collection, began, 0, err)
 	o.watch(ctx, "aggregate", driver.Query{Collection: a.Collection, Where: a.Where}, began)
 	return rows, err
@@ -145,6 +151,17 @@ func (o *observed) write(ctx context.Context, writes []driver.Write, write func(
 	}
 	o.done(ctx, "write", c, began, rows, err)
 	return err
+}
+
+// Part implements driver.Parted; one of an engine that does not is the whole.
+func (o *observed) Part(party string) driver.Workspace {
+	p, ok := o.Workspace.(driver.Parted)
+	if !ok {
+		return o
+	}
+	part := *o
+	part.Workspace = p.Part(party)
+	return &part
 }
 
 // Used implements driver.Meter.

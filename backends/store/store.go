@@ -468,6 +468,9 @@ func (w *Workspace) BearTeam(ctx context.Context, team string) (int64, error) {
 func (w *Workspace) Partition(org int64) *Workspace {
 	c := *w
 	c.partition = org
+	if p, ok := w.control.(driver.Parted); ok {
+		c.control = p.Part(workspaceName(org))
+	}
 	return &c
 }
 

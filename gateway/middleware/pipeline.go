@@ -95,6 +95,7 @@ type Pipeline struct {
 	strangers   *bounded.Map[*flood] // by organization and operation
 	addresses   *bounded.Map[*flood] // and by address
 	outages     outages
+	paces       paces
 }
 
 // New returns a Pipeline.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tenantry/backends/api"
+	"tenantry/internal/request"
 )
 
 // stream answers with what a result writes while it is made. What is written first waits until there is
@@ -18,6 +19,12 @@ import (
 func (x *exchange) stream(ctx context.Context, result api.Result) error {
 	out := &streamed{x: x, ctx: ctx, media: cmp.Or(result.Media, x.op.Streams[0])}
 	w := bufio.NewWriterSize(out, takenAtOnce)
+	if x.call.Tenant != nil {
+		pace := x.p.paces.of(ctx, x.call.Tenant.Org.OrgID)
+		x.about.Pace = pace
+		pace.begin()
+		defer pace.leave()
+	}
 	err := result.Stream(ctx, w)
 	if err == nil && x.code == 0 {
 		out.whole = w.Buffered()
@@ -63,7 +70,9 @@ func (s *streamed) Write(p []byte) (int, error) {
 	if still := x.server().WriteTimeout; still > 0 {
 		_ = http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(still)) // else that of the server holds
 	}
+	again := request.Rest(s.ctx)
 	n, err := x.w.Write(p)
+	again()
 	x.bytes += n
 	return n, err
 }

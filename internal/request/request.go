@@ -17,6 +17,8 @@ type Request struct {
 	Watch any
 	// Room is asked before the request holds much; nil: it holds what it needs.
 	Room Room
+	// Pace is what the request has while it works for long; nil: it needs none.
+	Pace Pace
 	// LeftOut counts records that its lists do without, since they cannot be read.
 	LeftOut atomic.Int64
 
@@ -28,6 +30,20 @@ type Room interface {
 	// Hold makes room for more bytes of answers, besides what the request holds already, until it has been answered. It
 	// may wait a moment. Error: the one to answer with where there is none.
 	Hold(ctx context.Context, more int64) error
+}
+
+// Pace is what requests have while they work for long, of which an organization has some at a time.
+type Pace interface {
+	// Rest gives it to others, while the request waits for something else, until the returned function is called.
+	Rest() (again func())
+}
+
+// Rest is that of the pace of the request that a context is of, where it has one.
+func Rest(ctx context.Context) (again func()) {
+	if r := From(ctx); r != nil && r.Pace != nil {
+		return r.Pace.Rest()
+	}
+	return func() {}
 }
 
 // Spent adds a call of the store that took so long.

@@ -69,6 +69,13 @@ type Explainer interface {
 	Explain(ctx context.Context, q Query) (Plan, error)
 }
 
+// Parted is a workspace of which several parties have parts, as organizations have of the control workspace.
+type Parted interface {
+	// Part returns the workspace as one party uses it, which takes turns with others there as it does with its own. Party is the
+	// name of the workspace that it has besides.
+	Part(party string) Workspace
+}
+
 // Plan is how a question is answered.
 type Plan struct {
 	// Index is the one that leads to the documents, "id" their key; empty: none does.

@@ -298,7 +298,7 @@ func (j fieldJob) inOrder(ctx context.Context, at string) (ids []string, last st
 		return nil, "", err
 	}
 	defer j.w.file.leave()
-	v := visit{ctx: ctx, db: db, space: j.w.space, question: question{j.w.space.id, inRuns}}
+	v := visit{ctx: ctx, db: db, space: j.w.space, question: question{j.w.space.party, inRuns}}
 	err = v.answer(func(r *reader) error {
 		return r.conn.until(ctx, func() error {
 			ids, err = r.conn.words("SELECT id FROM (SELECT id, "+customOperand("custom", "?1").expr+" AS v FROM "+j.t.quoted+" WHERE "+j.t.led("ws = ?4 AND ")+"id > ?2 ORDER BY id LIMIT ?3) ORDER BY v",

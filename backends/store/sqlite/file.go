@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tenantry/backends/store/driver"
+	"tenantry/internal/bounded"
 )
 
 // shut is the count of users of a file whose database is closed.
@@ -29,14 +30,16 @@ type file struct {
 	owner    string  // whose it was then
 	removed  bool
 	fields   fields
-	alone    space       // of the workspace that has the file to itself
-	cleared  atomic.Bool // see clearLater
-	late     atomic.Bool // it is to be prepared by who has the time
-	examined time.Time   // when it was last found whole; guarded by the engine's lock
+	alone    space                       // of the workspace that has the file to itself
+	parts    bounded.Weak[string, space] // of that workspace, by party; see Part
+	parties  atomic.Int64                // how many were told apart
+	cleared  atomic.Bool                 // see clearLater
+	late     atomic.Bool                 // it is to be prepared by who has the time
+	examined time.Time                   // when it was last found whole; guarded by the engine's lock
 }
 
 func newFile(e *Engine, name string) *file {
-	f := &file{engine: e, name: name, path: e.own(name), turn: make(chan struct{}, 1)}
+	f := &file{engine: e, name: name, path: e.own(name), turn: make(chan struct{}, 1), alone: space{name: name}}
 	f.fields.tell = func(some bool) { e.hold(f, some) }
 	f.alone.open(e)
 	f.refs.Store(shut)

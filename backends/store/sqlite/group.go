@@ -23,7 +23,7 @@ const (
 
 // load says whose a job is and how much it writes.
 type load struct {
-	ws        int64 // the number of the workspace in a shared file, else 0
+	ws        int64 // the workspace in a shared file, or the party of another; see space.party
 	documents int
 	rows      int // of tables and of indexes, see driver.Write.Rows
 }

@@ -56,10 +56,10 @@ type lanes struct {
 	known map[question]time.Time // were long the last time, and when that was
 }
 
-// question tells one kind of question of a workspace from another.
+// question tells one kind of question of a party from another.
 type question struct {
-	ws  int64
-	sql string
+	party int64
+	sql   string
 }
 
 // inRuns stands for the statement by which an index is made.
@@ -271,7 +271,8 @@ type crowd struct {
 
 // note says that a workspace asks for something, or writes.
 func (c *crowd) note(s *space) {
-	if c.last.Load() == s {
+	last := c.last.Load()
+	if last == s || last != nil && s.name != "" && last.name == s.name { // who has a part of another workspace is one with that
 		return
 	}
 	c.last.Store(s)

@@ -21,7 +21,7 @@ func (w *workspace) asked(ctx context.Context, t *testing.T, name string, n int)
 		return err
 	}
 	defer w.file.release()
-	v := visit{ctx: ctx, db: db, space: w.space, question: question{w.space.id, name}}
+	v := visit{ctx: ctx, db: db, space: w.space, question: question{w.space.party, name}}
 	return failed(ctx, "count", v.answer(func(r *reader) error {
 		return r.conn.until(ctx, func() error {
 			return r.conn.rows(counting, []any{int64(n)}, nil)
@@ -132,6 +132,61 @@ func testLongQuestionsWait(t *testing.T, shared bool) {
 	}
 	if err := ws.asked(t.Context(), t, "long 1", many); err != nil {
 		t.Errorf("with the others gone: %v", err)
+	}
+}
+
+// TestLanes_PartsOfOneWorkspace: parties that have parts of one workspace wait for each other no more than neighbours in a shared file, and
+// what is long for one is not for the other. Together with what it has besides, a party is one.
+func TestLanes_PartsOfOneWorkspace(t *testing.T) {
+	t.Parallel()
+	e := openEngine(t, Options{})
+	c := people()
+	control, own := openWorkspace(t, e, "control", c), openWorkspace(t, e, "org-1", c)
+	part := func(party string) *workspace { return control.Part(party).(*workspace) }
+	ws, neighbour := part("org-1"), part("org-2")
+	if part("org-1").space != ws.space || ws.space.party == neighbour.space.party || ws.space.party == control.space.party {
+		t.Fatal("parties are not told from each other")
+	}
+	fill(t, ws, c, 3)
+	if docs, err := neighbour.Find(t.Context(), driver.Query{Collection: c, Limit: 5}); err != nil || len(docs) != 3 {
+		t.Fatalf("%d documents of the same workspace, %v", len(docs), err)
+	}
+	if err := ws.asked(t.Context(), t, "long", many); err != nil {
+		t.Fatal(err)
+	}
+	if db := ws.file.db; !db.lanes.isLong(question{ws.space.party, "long"}, time.Now()) || db.lanes.isLong(question{neighbour.space.party, "long"}, time.Now()) {
+		t.Error("what was long for one is not, or is for the other")
+	}
+	give := e.takeProcessors(t)
+	ctx, end := context.WithCancel(t.Context())
+	var asking sync.WaitGroup
+	long := cap(ws.space.long)
+	for range long + maxWaiting {
+		asking.Go(func() { _ = ws.asked(ctx, t, "long", many) })
+	}
+	waitFor(t, "no more of the party may wait", func() bool { return e.waitingTurns() == long && ws.space.waiting.Load() == maxWaiting })
+	if err := ws.asked(t.Context(), t, "long", many); !errors.Is(err, driver.ErrSlow) {
+		t.Errorf("one more: %v", err)
+	}
+	if err := neighbour.asked(t.Context(), t, "long", few); err != nil {
+		t.Errorf("the other's quick question: %v", err)
+	}
+	asking.Go(func() {
+		if err := neighbour.asked(t.Context(), t, "long", many); err != nil {
+			t.Errorf("the other's long question: %v", err)
+		}
+	})
+	waitFor(t, "the other's question has a connection", func() bool { return e.waitingTurns() == long+1 })
+	end()
+	give()
+	asking.Wait()
+	var crowd crowd
+	for range 4 * crowdTurns {
+		crowd.note(ws.space)
+		crowd.note(own.space)
+	}
+	if crowd.there() {
+		t.Error("a party and its part are a crowd")
 	}
 }
 

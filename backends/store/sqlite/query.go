@@ -367,7 +367,7 @@ func (w *workspace) read(ctx context.Context, doing string, s *statement, each f
 	}
 	defer w.file.release()
 	sql := s.sql.String()
-	v := visit{ctx: ctx, db: db, space: w.space, question: question{w.space.id, shortened(sql)}, brief: s.brief}
+	v := visit{ctx: ctx, db: db, space: w.space, question: question{w.space.party, shortened(sql)}, brief: s.brief}
 	err = v.answer(func(r *reader) error {
 		if r.holding {
 			s.began = r.began

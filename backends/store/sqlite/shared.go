@@ -40,6 +40,7 @@ const (
 type space struct {
 	name    string
 	id      int64  // its number in a shared file; 0 in one of its own
+	party   int64  // tells it from others where it waits for its turn
 	owner   string // guarded by the engine's lock
 	removed atomic.Bool
 	// asking has one for each quick question that waits in a lane and is under way, long one for each long one that has a connection: see
@@ -196,7 +197,7 @@ func (e *Engine) admitTo(ctx context.Context, f *file, db *database, o *driver.O
 	}
 	s := e.spaces.Get(o.Workspace)
 	if s == nil || s.id != there.id {
-		s = &space{name: o.Workspace, id: there.id}
+		s = &space{name: o.Workspace, id: there.id, party: there.id}
 		s.open(e)
 		e.spaces.Put(o.Workspace, s)
 	}

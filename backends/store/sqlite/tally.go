@@ -226,7 +226,7 @@ func (w *workspace) Used(ctx context.Context) (used driver.Usage, err error) {
 func (w *workspace) Recount(ctx context.Context) (used driver.Usage, err error) {
 	var told, found driver.Usage
 	var times int64
-	err = w.snapshot(ctx, "count", func(c *conn) (err error) {
+	err = w.inTurns(ctx, "count", func(c *conn) (err error) {
 		if told, times, err = w.usage(c); err != nil {
 			return err
 		}
@@ -249,7 +249,7 @@ func (w *workspace) Recount(ctx context.Context) (used driver.Usage, err error) 
 	if err != nil {
 		return driver.Usage{}, err
 	}
-	err = w.transact(ctx, "count", load{ws: w.space.id, rows: 1}, map[shelf]bool{}, func(_ context.Context, c *conn) error {
+	err = w.transact(ctx, "count", load{ws: w.space.party, rows: 1}, map[shelf]bool{}, func(_ context.Context, c *conn) error {
 		now, latest, err := w.usage(c)
 		if err == nil && latest == times {
 			if _, err = c.counter(w.shared, w.space.id, timesCounted, 1, 0); err == nil {
@@ -272,14 +272,27 @@ func (w *workspace) snapshot(ctx context.Context, doing string, do func(*conn) e
 		return failed(ctx, doing, err)
 	}
 	defer w.file.release()
-	return failed(ctx, doing, db.ask(ctx, func(r *reader) error {
-		defer r.conn.arm(ctx)()
-		if r.conn.raw.AutocommitEnabled() {
-			if err := r.conn.exec("BEGIN"); err != nil {
-				return err
-			}
-			defer func() { _ = r.conn.exec("ROLLBACK") }()
+	return failed(ctx, doing, db.ask(ctx, func(r *reader) error { return r.snapshot(ctx, do) }))
+}
+
+// inTurns is snapshot for what reads everything: it is a long question.
+func (w *workspace) inTurns(ctx context.Context, doing string, do func(*conn) error) error {
+	ctx, end, err := w.begin(ctx, doing)
+	if err != nil {
+		return err
+	}
+	defer end()
+	v := visit{ctx: ctx, db: w.file.db, space: w.space, question: question{w.space.party, doing}}
+	return failed(ctx, doing, v.try(true, func(r *reader) error { return r.snapshot(ctx, do) }))
+}
+
+func (r *reader) snapshot(ctx context.Context, do func(*conn) error) error {
+	defer r.conn.arm(ctx)()
+	if r.conn.raw.AutocommitEnabled() {
+		if err := r.conn.exec("BEGIN"); err != nil {
+			return err
 		}
-		return do(r.conn)
-	}))
+		defer func() { _ = r.conn.exec("ROLLBACK") }()
+	}
+	return do(r.conn)
 }

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"tenantry/backends/store/driver"
@@ -156,5 +157,29 @@ func testTallyOfSharedTransactions(t *testing.T, shared bool) {
 	}
 	if told, err := w.Used(t.Context()); err != nil || told.Documents != most+2 {
 		t.Errorf("counted by two at once: %+v, %v, want %d", told, err, most+2)
+	}
+}
+
+// TestRecountTakesTurns: to count everything is a long question.
+func TestRecountTakesTurns(t *testing.T) { inBoth(t, testRecountTakesTurns) }
+
+func testRecountTakesTurns(t *testing.T, shared bool) {
+	e := openEngine(t, Options{Shared: shared})
+	c := people()
+	ws := openWorkspace(t, e, "org-1", c)
+	fill(t, ws, c, 3)
+	give := e.takeProcessors(t)
+	counted := make(chan error, 1)
+	go func() {
+		used, err := ws.Recount(t.Context())
+		if err == nil && used.Documents != 3 {
+			err = fmt.Errorf("there are %d documents", used.Documents)
+		}
+		counted <- err
+	}()
+	waitFor(t, "it waits for a processor", func() bool { return e.waitingTurns() == 1 })
+	give()
+	if err := <-counted; err != nil {
+		t.Error(err)
 	}
 }

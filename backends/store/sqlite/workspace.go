@@ -14,6 +14,20 @@ type workspace struct {
 	*schema
 }
 
+// Part implements driver.Parted. Workspaces that share files have turns of their own already.
+func (w *workspace) Part(party string) driver.Workspace {
+	if w.shared {
+		return w
+	}
+	part := *w
+	part.space = w.file.parts.GetOrPut(party, func() *space {
+		s := &space{name: party, party: w.file.parties.Add(1)}
+		s.open(w.engine)
+		return s
+	})
+	return &part
+}
+
 func (w *workspace) table(c *driver.Collection) (*table, error) {
 	if t := w.known[c]; t != nil {
 		return t, nil

@@ -49,7 +49,7 @@ func (w *workspace) write(ctx context.Context, writes []driver.Write, m *meter) 
 		return ctx.Err()
 	}
 	m.expect(changes)
-	return w.transact(ctx, "write", load{w.space.id, len(changes), rows}, touched, func(ctx context.Context, c *conn) error {
+	return w.transact(ctx, "write", load{w.space.party, len(changes), rows}, touched, func(ctx context.Context, c *conn) error {
 		if err := m.begin(c); err != nil {
 			return err
 		}
@@ -213,7 +213,7 @@ func (c *change) fillSides(on *conn) error {
 // Counter sets the named counter to max(value, atLeast) + add and returns it.
 func (w *workspace) Counter(ctx context.Context, name string, add, atLeast int64) (int64, error) {
 	var value int64
-	err := w.transact(ctx, "count up", load{ws: w.space.id, rows: 1}, map[shelf]bool{}, func(_ context.Context, c *conn) (err error) {
+	err := w.transact(ctx, "count up", load{ws: w.space.party, rows: 1}, map[shelf]bool{}, func(_ context.Context, c *conn) (err error) {
 		value, err = c.counter(w.shared, w.space.id, name, add, atLeast)
 		return err
 	})

@@ -20,6 +20,8 @@ type visit struct {
 	r   *http.Request
 	t   *tenants.Tenant
 	who *tenants.Principal
+	// arriving is how what is sent is read.
+	arriving Visitor
 	// known are answers that one page asks for more than once.
 	known map[string]reply
 	// refs are what records are called that others refer to, by resource.
@@ -53,7 +55,7 @@ func (m *Module) visiting(serve func(*visit), strangers http.HandlerFunc, nobody
 		case v.Err != nil:
 			strangers(w, r)
 		default:
-			serve(&visit{Module: m, w: w, r: r, t: v.Tenant, who: v.Person, known: map[string]reply{}})
+			serve(&visit{Module: m, w: w, r: r, t: v.Tenant, who: v.Person, arriving: v, known: map[string]reply{}})
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"tenantry/config"
 	"tenantry/gateway"
+	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
 )
 
@@ -91,6 +92,36 @@ func TestS8_UploadsByForm(t *testing.T) {
 			end()
 			if code, body := h.answer(t); code < 400 || code >= 500 || strings.Contains(body, "could not be read") { // though nothing more is sent
 				t.Errorf("%s: %s: %d %.300s", op.Name, e.name, code, body)
+			}
+			if e.open {
+				p.setState(t, "org.resume")
+			}
+		}
+	}
+}
+
+// TestS8_SlowPages: a page that takes long is not shown to whose rights ended after what it shows was found.
+func TestS8_SlowPages(t *testing.T) {
+	t.Parallel()
+	held := newBetween()
+	p := partyOf(gatewaytest.Start(t, held.option).Org(t, "acme"))
+	_, p.adminCookie = p.Person(t, "root@example.com", func(u *control.NewUser) { u.Roles = []string{"admin"} })
+	p.Import(t, `{"kind":"contact","id":"`+docID(1)+`","email":"ada@classified.example"}`)
+	nothing := personEndings()[0]
+	nothing.name, nothing.begin = "nothing ended", func(t *testing.T, p *party) (gatewaytest.Request, func()) {
+		as, _ := personEndings()[0].begin(t, p)
+		return as, func() {}
+	}
+	for i, e := range append([]ending{nothing}, personEndings()...) {
+		for _, path := range []string{"/contacts", "/contacts/" + docID(1), "/find?q=classified"} {
+			as, end := e.begin(t, p)
+			what := map[bool]string{true: "find roles", false: "find users"}[strings.HasPrefix(path, "/find")] // once contacts were found
+			a := held.asked(t, what, 0, func() *gatewaytest.Answer { return p.Page(t, path, as) }, func() {
+				end()
+				time.Sleep(700 * time.Millisecond) // so it has taken long
+			})
+			if told := strings.Contains(a.Text(), "classified.example"); told != (i == 0) || a.Code >= 500 {
+				t.Errorf("%s: %s: %d %.200s", e.name, path, a.Code, a.Text())
 			}
 			if e.open {
 				p.setState(t, "org.resume")

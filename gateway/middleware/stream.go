@@ -64,7 +64,9 @@ func (s *streamed) Write(p []byte) (int, error) {
 		_ = http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(still)) // else that of the server holds
 	}
 	n, err := x.w.Write(p)
-	x.bytes += n
+	if x.r.Method != http.MethodHead { // of which net/http sends nothing
+		x.bytes += n
+	}
 	return n, err
 }
 

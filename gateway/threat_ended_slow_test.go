@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"tenantry/backends/api"
 	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/control"
@@ -127,5 +128,44 @@ func TestS8_SlowPages(t *testing.T) {
 				p.setState(t, "org.resume")
 			}
 		}
+	}
+}
+
+// TestS8_SlowRecords: what was found by a call that is recorded is not told to whose rights ended while the record was written.
+func TestS8_SlowRecords(t *testing.T) {
+	t.Parallel()
+	held := newBetween()
+	w := newWorld(t, held.option)
+	p := w.a
+	tried := 0
+	for _, op := range w.App.Operations() {
+		if op.Audit != api.AuditAlways || op.Credentials == api.Open || op.Streams != nil || op.Method != http.MethodGet && !op.Reads {
+			continue
+		}
+		e := personEndings()[0]
+		if op.Credentials&api.Key != 0 {
+			e = keyEndings()[0]
+		}
+		q := w.build(&op, op.Path, sampleFor(&op), p.own, func(name string) bool { return name != "public_key" && name != "teams[]" && name != "teams" })
+		for i := range 2 {
+			as, end := e.begin(t, p)
+			a := held.asked(t, "write audit_log", 0, func() *gatewaytest.Answer {
+				return p.Do(t, q.method, q.target, append(q.changes, as)...)
+			}, func() {
+				if i > 0 {
+					end()
+				}
+				time.Sleep(700 * time.Millisecond) // so it has taken long
+			})
+			if i > 0 {
+				wantDenied(t, op.Name, a)
+			} else if a.Code != http.StatusOK {
+				t.Errorf("%s: nothing ended: %d %.200s", op.Name, a.Code, a.Body)
+			}
+		}
+		tried++
+	}
+	if tried < 2 {
+		t.Errorf("only %d rows are recorded and read", tried)
 	}
 }

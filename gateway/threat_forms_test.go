@@ -77,6 +77,22 @@ func TestX9_BeforeAFile(t *testing.T) {
 	}
 }
 
+// TestX9_OpenForms: of a form of somebody who is not signed in, which waits for others' passwords to be checked, no more is taken
+// than it has fields.
+func TestX9_OpenForms(t *testing.T) {
+	t.Parallel()
+	acme := gatewaytest.Start(t).Org(t, "acme")
+	for _, path := range []string{"/sign-in", "/enter", "/welcome", "/sign-out"} {
+		for more, refused := range map[int]bool{5: false, 3000: true} {
+			form := "email=a%40example.com&password=x&token=t" + strings.Repeat("&a", more)
+			a := acme.Page(t, path, gatewaytest.Body("application/x-www-form-urlencoded", form), func(r *http.Request) { r.Method = http.MethodPost })
+			if told := a.Code == http.StatusBadRequest && strings.Contains(a.Text(), "did not arrive"); told != refused || a.Code >= 500 {
+				t.Errorf("%s with %d fields more: %d %.200s", path, more, a.Code, a.Text())
+			}
+		}
+	}
+}
+
 // TestX9_ExplainedCallsFindRoom: a call that is explained takes room for its answer, though nobody is told that.
 func TestX9_ExplainedCallsFindRoom(t *testing.T) {
 	t.Parallel()

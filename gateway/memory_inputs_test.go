@@ -60,6 +60,11 @@ func inputDemands() []demand {
 		call("a record of objects", http.MethodPost, "/api/custom/objects/large/records", `{"values":{"any":`+list(`{"a":1}`, 32_000)+`}}`),
 		call("a custom object", http.MethodPost, "/api/custom/objects", `{"name":"x","label":"X","label_plural":"Xs","schema":`+list("1", 65_000)+`}`),
 		call("a preview of a report", http.MethodPost, "/api/custom-reports/preview", `{"title":"T","class":"Contacts","query":{"where":`+list("[]", 16_000)+`}}`),
+		{"a form that is shown again", storeInputs, func(ctx context.Context, at *bound) error {
+			form := "_more=1&first_name=" + strings.Repeat("'", 1_000_000)
+			return answered(at.send(ctx, http.MethodPost, "/do/contacts.create", strings.NewReader(form), "cookie", at.cookie.Name+"="+at.cookie.Value,
+				"content-type", "application/x-www-form-urlencoded"))
+		}},
 		file("definitions of empty lists", "", "application/x-ndjson", func() io.Reader {
 			return bytesOf("", `{"kind":"custom_object","name":"x","label":"X","label_plural":"Xs","schema":`+list("[]", 600_000)+"}\n", 16, "")
 		}),

@@ -45,6 +45,7 @@ func outputDemands() []demand {
 		get("a page of long texts", records+"?per_page=1000", "key"),
 		get("a sorted page of long texts, compressed", records+"?per_page=1000&sort=-text", "key", "gzip"),
 		get("words in long texts", records+"?per_page=1000&q=ab", "key"),
+		get("an explained page of long texts", "/api/store/explain?call="+url.QueryEscape(records+"?per_page=1000&sort=-text"), "key"),
 		get("a report's rows", "/api/custom-reports/"+docID(longList)+"/run?per_page=1000", "key"),
 		get("a report's groups", "/api/custom-reports/"+docID(longGroups)+"/run?per_page=1000", "key"),
 		get("an open report, by nobody", "/api/reports/shared/"+longPID+"?data=1"),

@@ -9,8 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"tenantry/backends/api"
 	"tenantry/config"
 	"tenantry/gateway"
+	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
 )
 
@@ -96,5 +98,74 @@ func TestS8_UploadsByForm(t *testing.T) {
 				p.setState(t, "org.resume")
 			}
 		}
+	}
+}
+
+// TestS8_SlowPages: a page that takes long is not shown to whose rights ended after what it shows was found.
+func TestS8_SlowPages(t *testing.T) {
+	t.Parallel()
+	held := newBetween()
+	p := partyOf(gatewaytest.Start(t, held.option).Org(t, "acme"))
+	_, p.adminCookie = p.Person(t, "root@example.com", func(u *control.NewUser) { u.Roles = []string{"admin"} })
+	p.Import(t, `{"kind":"contact","id":"`+docID(1)+`","email":"ada@classified.example"}`)
+	nothing := personEndings()[0]
+	nothing.name, nothing.begin = "nothing ended", func(t *testing.T, p *party) (gatewaytest.Request, func()) {
+		as, _ := personEndings()[0].begin(t, p)
+		return as, func() {}
+	}
+	for i, e := range append([]ending{nothing}, personEndings()...) {
+		for _, path := range []string{"/contacts", "/contacts/" + docID(1), "/find?q=classified"} {
+			as, end := e.begin(t, p)
+			what := map[bool]string{true: "find roles", false: "find users"}[strings.HasPrefix(path, "/find")] // once contacts were found
+			a := held.asked(t, what, 0, func() *gatewaytest.Answer { return p.Page(t, path, as) }, func() {
+				end()
+				time.Sleep(700 * time.Millisecond) // so it has taken long
+			})
+			if told := strings.Contains(a.Text(), "classified.example"); told != (i == 0) || a.Code >= 500 {
+				t.Errorf("%s: %s: %d %.200s", e.name, path, a.Code, a.Text())
+			}
+			if e.open {
+				p.setState(t, "org.resume")
+			}
+		}
+	}
+}
+
+// TestS8_SlowRecords: what was found by a call that is recorded is not told to whose rights ended while the record was written.
+func TestS8_SlowRecords(t *testing.T) {
+	t.Parallel()
+	held := newBetween()
+	w := newWorld(t, held.option)
+	p := w.a
+	tried := 0
+	for _, op := range w.App.Operations() {
+		if op.Audit != api.AuditAlways || op.Credentials == api.Open || op.Streams != nil || op.Method != http.MethodGet && !op.Reads {
+			continue
+		}
+		e := personEndings()[0]
+		if op.Credentials&api.Key != 0 {
+			e = keyEndings()[0]
+		}
+		q := w.build(&op, op.Path, sampleFor(&op), p.own, func(name string) bool { return name != "public_key" && name != "teams[]" && name != "teams" })
+		for i := range 2 {
+			as, end := e.begin(t, p)
+			a := held.asked(t, "write audit_log", 0, func() *gatewaytest.Answer {
+				return p.Do(t, q.method, q.target, append(q.changes, as)...)
+			}, func() {
+				if i > 0 {
+					end()
+				}
+				time.Sleep(700 * time.Millisecond) // so it has taken long
+			})
+			if i > 0 {
+				wantDenied(t, op.Name, a)
+			} else if a.Code != http.StatusOK {
+				t.Errorf("%s: nothing ended: %d %.200s", op.Name, a.Code, a.Body)
+			}
+		}
+		tried++
+	}
+	if tried < 2 {
+		t.Errorf("only %d rows are recorded and read", tried)
 	}
 }

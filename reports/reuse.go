@@ -7,10 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
 
+	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/internal/request"
 	"tenantry/tenants"
@@ -44,7 +46,7 @@ func runKeyOf(t *tenants.Tenant, b *bundle, r *Report, inputs *inputValues, prov
 
 // reuse lets readers who ask the same share one run: those who ask at the same time wait for it,
 // and for a moment afterwards its rows are answered again. Who may read is decided
-// before. Failures are told to those who waited, and not kept.
+// before. Failures are told to those who waited, but for the want of room of who began, and not kept.
 type reuse struct {
 	moment time.Duration
 	now    func() time.Time
@@ -91,6 +93,9 @@ func (u *reuse) do(ctx context.Context, key runKey, ask func(context.Context) (f
 		u.mu.Unlock()
 		select {
 		case <-r.done:
+			if full := (*api.Problem)(nil); errors.As(r.err, &full) && full.Code == http.StatusTooManyRequests {
+				return ask(ctx) // the first reader had no room, and this one may have some
+			}
 			return r.found, cmp.Or(r.err, r.found.hold(ctx))
 		case <-ctx.Done():
 			u.leave(r)

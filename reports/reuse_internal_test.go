@@ -3,11 +3,14 @@ package reports
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"tenantry/backends/api"
 )
 
 func rowsOf(text string) found { return found{data: &Data{Rows: [][]any{{text}}}} }
@@ -60,6 +63,35 @@ func TestReuseOutlivesItsFirstReader(t *testing.T) {
 		if _, err := u.do(t.Context(), runKey{1}, ask); err != nil {
 			t.Errorf("the next reader is told %v", err)
 		}
+	})
+}
+
+// TestReuseTellsNobodyOfAnothersRoom: whose run finds no room refuses nobody else.
+func TestReuseTellsNobodyOfAnothersRoom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		u := newReuse(time.Second, time.Now)
+		let := make(chan struct{})
+		var group sync.WaitGroup
+		group.Go(func() {
+			if _, err := u.do(t.Context(), runKey{}, func(context.Context) (found, error) {
+				<-let
+				return found{}, fmt.Errorf("rows: %w", api.TooManyRequests(time.Second))
+			}); err == nil {
+				t.Error("the first reader was not told")
+			}
+		})
+		synctest.Wait()
+		for range 2 {
+			group.Go(func() {
+				if f, err := u.do(t.Context(), runKey{}, func(context.Context) (found, error) { return rowsOf("x"), nil }); err != nil || f.data == nil {
+					t.Errorf("another reader was told %v", err)
+				}
+			})
+		}
+		synctest.Wait()
+		close(let)
+		group.Wait()
 	})
 }
 

@@ -113,6 +113,15 @@ func (c *Call) nowhere(ctx context.Context) (Result, error) {
 // second ago, or before.
 func (c *Call) TookLong() bool { return time.Since(c.began) >= confirmEvery }
 
+// Told returns nil where what a call that reads has found may still be told, once it was recorded, which may have taken long.
+// Errors: those of Access.Confirm.
+func (c *Call) Told(ctx context.Context) error {
+	if !c.Operation.reads() || !c.TookLong() {
+		return nil
+	}
+	return c.access().Confirm(ctx)
+}
+
 func (c *Call) run(ctx context.Context) (Result, error) {
 	if c.Operation.Method == http.MethodDelete {
 		ctx = store.BeyondQuota(ctx)

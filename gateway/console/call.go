@@ -184,7 +184,12 @@ func (w *written) Write(part []byte) (int, error) {
 	return w.body.Write(part)
 }
 
-// curl returns the command that makes the same call with the credential that it takes: a key rather than a session.
+// mostCopied is how long a command may be that is shown, in bytes: nobody copies a longer one, and each of its quotation marks
+// takes sixteen on a page.
+const mostCopied = 16 << 10
+
+// curl returns the command that makes the same call with the credential that it takes: a key rather than a session. Empty: it
+// would be too long.
 func (m *Module) curl(slug string, q request) string {
 	quote := func(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 	parts := []string{"curl", "-g"}
@@ -202,9 +207,15 @@ func (m *Module) curl(slug string, q request) string {
 	}
 	if q.body != nil || q.raw != nil {
 		shown, _ := q.json() // texts, numbers, lists and objects of them: cannot fail
+		if len(shown) > mostCopied {
+			return ""
+		}
 		parts = append(parts, "-H", quote("Content-Type: application/json"), "-d", quote(string(shown)))
 	}
 	target := q.target()
+	if len(target) > mostCopied {
+		return ""
+	}
 	if path, query, found := strings.Cut(target, "?"); found {
 		if readable, err := url.QueryUnescape(query); err == nil && !strings.ContainsAny(readable, " %+#'\"\\") && strings.Count(readable, "&") == strings.Count(query, "&") {
 			target = path + "?" + readable

@@ -129,16 +129,28 @@ func (m *Module) doIt(v *visit) {
 
 // sent reads a form, and says so where it cannot.
 func (v *visit) sent() (url.Values, bool) {
-	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, maxForm)
-	if err := v.r.ParseForm(); err != nil || !strings.HasPrefix(v.r.Header.Get("Content-Type"), "application/x-www-form-urlencoded") {
+	var sent url.Values
+	var err error
+	typed := strings.HasPrefix(v.r.Header.Get("Content-Type"), "application/x-www-form-urlencoded")
+	if typed {
+		var body []byte
+		if body, err = v.arriving.Form(v.r, maxForm); err == nil {
+			sent, err = url.ParseQuery(string(body))
+		}
+	}
+	if full := (*api.Problem)(nil); errors.As(err, &full) {
+		v.refuse(v.w, v.r, full)
+		return nil, false
+	}
+	if err != nil || !typed {
 		v.problem(http.StatusBadRequest, "The form did not arrive", "It may be too large. Go back and try again.")
 		return nil, false
 	}
-	if crowded(v.r.PostForm) {
+	if crowded(sent) {
 		v.problem(http.StatusBadRequest, "The form has too many lines", "Go back and leave some out.")
 		return nil, false
 	}
-	return v.r.PostForm, true
+	return sent, true
 }
 
 // asked returns what a form gives of the operation's query.

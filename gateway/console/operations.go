@@ -47,6 +47,10 @@ type Visitor struct {
 	Err    error
 	// Resolve returns the organization as it is now, nobody's where there is none any more. Error: store.ErrUnavailable.
 	Resolve func(context.Context) (*tenants.Tenant, error)
+	// Form reads the body of the request, a form of at most so many bytes. An *api.Problem says that there is no room for it.
+	Form func(r *http.Request, most int64) ([]byte, error)
+	// Pause lets others work while a file arrives that is passed on.
+	Pause func()
 }
 
 // Module is the console. Safe for concurrent use.

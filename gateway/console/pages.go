@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"io"
 	"math"
 	"net/http"
+	"net/url"
 	"path"
 	"runtime/debug"
 	"strconv"
@@ -267,10 +269,8 @@ func (m *Module) showSignIn(w http.ResponseWriter, code int, organization string
 
 // formOf reads a form of somebody who is not signed in, and calls the operation with those of its values; nil: it was answered.
 func (m *Module) formOf(w http.ResponseWriter, r *http.Request, operation string, names ...string) *reply {
-	r.Body = http.MaxBytesReader(w, r.Body, 16<<10)
 	row := m.own[operation]
-	if err := r.ParseForm(); err != nil || row == nil {
-		m.message(w, http.StatusBadRequest, "", "The form did not arrive", "Go back and try again.")
+	if row == nil || !m.readForm(w, r) {
 		return nil
 	}
 	body := map[string]any{}
@@ -285,6 +285,34 @@ func (m *Module) formOf(w http.ResponseWriter, r *http.Request, operation string
 	}
 	handOn(w, a.header)
 	return &a
+}
+
+// Of a form of somebody who is not signed in no more is taken, since it is held for as long as others have their passwords checked.
+const (
+	mostOpenForm   = 16 << 10 // bytes
+	mostOpenFields = 16
+)
+
+var errCrowded = errors.New("the form has too many fields")
+
+// readForm reads such a form into r.PostForm, unless that was done, and says so where it cannot.
+func (m *Module) readForm(w http.ResponseWriter, r *http.Request) bool {
+	if r.PostForm != nil {
+		return true
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostOpenForm))
+	fields := url.Values{}
+	if err == nil && strings.HasPrefix(r.Header.Get("Content-Type"), "application/x-www-form-urlencoded") {
+		if err = errCrowded; bytes.Count(body, []byte{'&'}) < mostOpenFields {
+			fields, err = url.ParseQuery(string(body))
+		}
+	}
+	if err != nil {
+		m.message(w, http.StatusBadRequest, "", "The form did not arrive", "Go back and try again.")
+		return false
+	}
+	r.PostForm = fields
+	return true
 }
 
 func (m *Module) signInForm(w http.ResponseWriter, r *http.Request) {
@@ -347,11 +375,11 @@ func (m *Module) linkPage(show showing) http.HandlerFunc {
 // linkForm carries the form of such a page out, and leads to the overview or shows it again.
 func (m *Module) linkForm(operation string, show showing, names ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		r.Body = http.MaxBytesReader(w, r.Body, 16<<10)
-		if err := r.ParseForm(); err == nil { // the whole link does, too
-			if _, after, found := strings.Cut(r.PostForm.Get("token"), "#"); found {
-				r.PostForm.Set("token", after)
-			}
+		if !m.readForm(w, r) {
+			return
+		}
+		if _, after, found := strings.Cut(r.PostForm.Get("token"), "#"); found { // the whole link does, too
+			r.PostForm.Set("token", after)
 		}
 		a := m.formOf(w, r, operation, names...)
 		switch {

@@ -186,7 +186,7 @@ func (m *Module) reportPage(w http.ResponseWriter, r *http.Request, v Visitor) {
 	m.render(w, code, "report", view)
 }
 
-// confirmed is how long a report may take whose reader is not asked for once more.
+// confirmed is how long a page may take whose reader is not asked for once more.
 const confirmed = 500 * time.Millisecond
 
 // confirm returns nil while the visitor may still read what a shared report was found to be. Errors: those of reports.Open.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"tenantry/backends/api"
 )
@@ -80,7 +81,7 @@ func (m *Module) tryPage(v *visit) {
 			return
 		}
 		handOn(v.w, w.header)
-		view.Answer = w.view()
+		view.Answer, v.began = w.view(), time.Now() // the call knows who may be told, and may have begun another session
 		if w.code >= http.StatusBadRequest {
 			code = w.code
 		}

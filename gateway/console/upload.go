@@ -33,14 +33,16 @@ func extensions(row *api.Operation) (ends []string) {
 
 // How much of a form with a file stands before the file.
 const (
-	mostParts = 100
-	maxPart   = 64 << 10 // bytes
+	mostParts  = 100
+	mostBefore = 64 << 10 // bytes of all of them
 )
 
 // takeFile carries out a form with a file, which is passed on while it arrives. What else the form says stands before it.
 func (v *visit) takeFile(row *api.Operation, params map[string]string) {
 	sent, query := url.Values{}, url.Values{}
+	v.arriving.Pause()
 	parts, err := v.r.MultipartReader()
+	left := int64(mostBefore)
 	for range mostParts {
 		if err != nil {
 			break
@@ -63,7 +65,11 @@ func (v *visit) takeFile(row *api.Operation, params map[string]string) {
 			return
 		}
 		var value []byte
-		if value, err = io.ReadAll(io.LimitReader(part, maxPart)); err != nil {
+		if value, err = io.ReadAll(io.LimitReader(part, left+1)); err != nil {
+			break
+		}
+		if left -= int64(len(name) + len(value)); left < 0 {
+			err = errors.New("too much stands before the file")
 			break
 		}
 		sent.Add(name, string(value))

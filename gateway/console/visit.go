@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"tenantry/backends/api"
 	"tenantry/internal/strictjson"
@@ -16,10 +17,13 @@ import (
 // visit is one request of a person who is signed in.
 type visit struct {
 	*Module
-	w   http.ResponseWriter
-	r   *http.Request
-	t   *tenants.Tenant
-	who *tenants.Principal
+	w     http.ResponseWriter
+	r     *http.Request
+	t     *tenants.Tenant
+	who   *tenants.Principal
+	began time.Time
+	// arriving is how what is sent is read.
+	arriving Visitor
 	// known are answers that one page asks for more than once.
 	known map[string]reply
 	// refs are what records are called that others refer to, by resource.
@@ -53,7 +57,7 @@ func (m *Module) visiting(serve func(*visit), strangers http.HandlerFunc, nobody
 		case v.Err != nil:
 			strangers(w, r)
 		default:
-			serve(&visit{Module: m, w: w, r: r, t: v.Tenant, who: v.Person, known: map[string]reply{}})
+			serve(&visit{Module: m, w: w, r: r, t: v.Tenant, who: v.Person, began: time.Now(), arriving: v, known: map[string]reply{}})
 		}
 	})
 }
@@ -117,9 +121,40 @@ func (v *visit) answered(ctx context.Context, row *api.Operation, path map[strin
 
 // show answers with a page, or with why it cannot be whole.
 func (v *visit) show(code int, name string, view any) {
-	if v.lacked == nil || !v.refused(*v.lacked, nil) {
+	if v.lacked != nil && v.refused(*v.lacked, nil) {
+		return
+	}
+	if time.Since(v.began) < confirmed || v.still() {
 		v.render(v.w, code, name, view)
 	}
+}
+
+// still reports whether the person may still be shown what a page that took long was made of; who may not is told so.
+func (v *visit) still() bool {
+	now, err := v.arriving.Resolve(v.r.Context())
+	var who *tenants.Principal
+	if err == nil {
+		if cookie, absent := v.r.Cookie(v.Cookie); absent != nil || now.Org.ID != v.t.Org.ID {
+			err = tenants.ErrDenied
+		} else {
+			who, err = v.Sessions.Lookup(v.r.Context(), now, cookie.Value)
+		}
+	}
+	switch {
+	case errors.Is(err, tenants.ErrDenied) && v.r.Method == http.MethodPost:
+		v.message(v.w, http.StatusForbidden, "", "You are not signed in any more", "Sign in again, and see whether what you sent is there.")
+	case errors.Is(err, tenants.ErrDenied):
+		v.toSignIn(v.w, v.r)
+	case err != nil:
+		v.Log.WarnContext(v.r.Context(), "a session cannot be checked", "error", err)
+		v.unavailable(v.w, "")
+	case !who.HoldsAll(v.who) || !who.Scope(now, nil).Covers(v.who.Scope(v.t, nil)):
+		v.t, v.who = now, who
+		v.problem(http.StatusForbidden, "Your rights were narrowed", "That happened while this page was made. Load it again.")
+	default:
+		return true
+	}
+	return false
 }
 
 // named asks the row of that name without parameters of the path, where there is one that the person may call.

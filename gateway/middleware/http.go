@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"tenantry/backends/api"
+	"tenantry/backends/store"
 	"tenantry/internal/texts"
 	"tenantry/tenants"
 )
@@ -202,7 +204,10 @@ func (p *Pipeline) Visit(r *http.Request) (Visitor, error) {
 		return Visitor{}, unknown
 	}
 	x.call.Principal = &tenants.Principal{}
-	v := Visitor{Tenant: x.call.Tenant, Err: tenants.ErrDenied, Resolve: x.made.Resolve}
+	v := Visitor{
+		Tenant: x.call.Tenant, Err: tenants.ErrDenied, Resolve: x.made.Resolve, Pause: x.work.leave,
+		Form: func(r *http.Request, most int64) ([]byte, error) { return x.form(r, most) },
+	}
 	if cookie, err := r.Cookie(p.Cookie); err == nil {
 		// Who cannot be known now is counted as a stranger.
 		if v.Person, v.Err = p.Sessions.Lookup(ctx, v.Tenant, cookie.Value); v.Err == nil {
@@ -228,6 +233,45 @@ type Visitor struct {
 	Err    error
 	// Resolve returns the organization as it is now, nobody's where there is none any more. Error: store.ErrUnavailable.
 	Resolve func(context.Context) (*tenants.Tenant, error)
+	// Form reads the body of the request, a form of at most so many bytes. While it arrives it has room of the bodies and
+	// none of the work; what is made of it has room until the page is written. Errors: those of the connection, and
+	// the *api.Problem of who finds no room.
+	Form func(r *http.Request, most int64) ([]byte, error)
+	// Pause gives back the room for the work, while a file arrives that is passed on.
+	Pause func()
+}
+
+// What is made of a form takes so many times its bytes, and so many bytes for each of its values: it is read, parsed, called
+// with, and shown again, where each quotation mark takes five.
+const (
+	formCopies = 3 // of what takes answerCopies
+	formValue  = 160
+)
+
+// form is Visitor.Form.
+func (x *exchange) form(r *http.Request, most int64) ([]byte, error) {
+	x.work.leave()
+	ctx, size := r.Context(), most
+	if n := r.ContentLength; n >= 0 {
+		size = min(n, most)
+	}
+	room, err := x.enter(ctx, x.p.Bodies, size)
+	if err != nil {
+		x.w.Header().Set("Connection", "close") // else the answer waits for the body
+		return nil, err
+	}
+	defer room.leave()
+	body, err := io.ReadAll(http.MaxBytesReader(x.w, r.Body, most))
+	if err != nil {
+		return nil, err
+	}
+	if x.work, err = x.enter(ctx, x.p.Work, x.op.Weight); err != nil {
+		return nil, err
+	}
+	if made := formCopies*int64(len(body)) + formValue*int64(bytes.Count(body, []byte{'&'})); made > store.UnweighedBytes {
+		err = x.Hold(ctx, made)
+	}
+	return body, err
 }
 
 // Counted serves what is the same for everybody, and costs something to send, to who is within the limits of a visitor.

@@ -441,7 +441,17 @@ func (x *exchange) settle(ctx context.Context, err error) (problem *api.Problem)
 		defer func() { _ = x.audit(ctx, problem) }() // the record of its success is there already
 	}
 	if untold == nil && problem == nil {
-		return nil
+		ended := error(nil)
+		if x.op.Audit == api.AuditAlways {
+			ended = x.call.Told(ctx)
+		}
+		if ended == nil {
+			return nil
+		}
+		x.withhold()
+		problem = x.problem(ctx, ended)
+		_ = x.audit(ctx, problem) // that it was found is recorded already
+		return problem
 	}
 	undone := x.undo(ctx)
 	if untold == nil {

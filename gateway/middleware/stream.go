@@ -73,7 +73,9 @@ func (s *streamed) Write(p []byte) (int, error) {
 	again := request.Rest(s.ctx)
 	n, err := x.w.Write(p)
 	again()
-	x.bytes += n
+	if x.r.Method != http.MethodHead { // of which net/http sends nothing
+		x.bytes += n
+	}
 	return n, err
 }
 

@@ -72,7 +72,11 @@ func (m *Meter) explained(ctx context.Context, c *api.Call, in asked) (Explanati
 	watch := &store.Watch{}
 	outer := request.From(ctx)
 	began := time.Now()
-	_, err := api.Run(request.With(ctx, &request.Request{ID: c.RequestID, Watch: watch}), inner, api.Input{Query: query})
+	asking := &request.Request{ID: c.RequestID, Watch: watch}
+	if outer != nil {
+		asking.Room = outer.Room // the answer is held until it is dropped
+	}
+	_, err := api.Run(request.With(ctx, asking), inner, api.Input{Query: query})
 	out := Explanation{Operation: op.Name, Took: time.Since(began).Microseconds(), Questions: []Question{}}
 	for _, q := range watch.Questions() {
 		if outer != nil {

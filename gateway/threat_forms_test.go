@@ -1,0 +1,114 @@
+package gateway_test
+
+import (
+	"bytes"
+	"fmt"
+	"mime/multipart"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"tenantry/gateway/control"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/tenants"
+)
+
+// TestX9_FormsFindRoom: a form that arrives slowly takes room of bodies, and none that others need for their work; the page that
+// shows it again takes room for what it makes of it, and repeats in no command what nobody copies.
+func TestX9_FormsFindRoom(t *testing.T) {
+	t.Parallel()
+	held := newBetween()
+	g := gatewaytest.Start(t, held.option)
+	p := partyOf(g.Org(t, "acme"))
+	_, cookie := p.Person(t, "ada@example.com", func(u *control.NewUser) { u.Roles = []string{"admin"} })
+	const bytes = 1_000_000
+	form := "_more=1&first_name=" + strings.Repeat("'", bytes)
+	h := p.hold(t, p.row(t, "contacts.create"), ask{method: http.MethodPost, target: "/do/contacts.create", changes: []gatewaytest.Request{
+		gatewaytest.Body("application/x-www-form-urlencoded", form),
+	}}, gatewaytest.Cookie(cookie))
+	if n := figure(t, g, "tenantry_bodies_bytes"); n != len(form) {
+		t.Errorf("a form of %d bytes arrives, and %d have room", len(form), n)
+	}
+	if n := figure(t, g, "tenantry_in_flight"); n != 0 {
+		t.Errorf("while it arrives it takes %d of the work", n)
+	}
+	what := "find contact_fields"
+	held.what.Store(&what)
+	send(t, h.conn, form)
+	<-held.reached
+	if n := figure(t, g, "tenantry_answers_bytes"); n < 10*bytes {
+		t.Errorf("%d bytes have room for a page of a form of %d", n, bytes)
+	}
+	if n := figure(t, g, "tenantry_bodies_bytes"); n != 0 {
+		t.Errorf("it has arrived, and %d bytes of bodies have room", n)
+	}
+	held.goOn <- struct{}{}
+	code, page := h.answer(t)
+	if code != http.StatusOK || len(page) < 5*bytes || len(page) > 6*bytes {
+		t.Errorf("%d, a page of %d bytes", code, len(page))
+	}
+	until(t, "all room was given back", func() bool {
+		return figure(t, g, "tenantry_answers_bytes") == 0 && figure(t, g, "tenantry_in_flight") == 0
+	})
+}
+
+// TestX9_BeforeAFile: what stands before the file of a form is bounded as a whole.
+func TestX9_BeforeAFile(t *testing.T) {
+	t.Parallel()
+	acme := gatewaytest.Start(t).Org(t, "acme")
+	_, cookie := acme.Person(t, "ada@example.com", func(u *control.NewUser) { u.Roles = []string{"admin"} })
+	for parts, code := range map[int]int{0: http.StatusSeeOther, 5: http.StatusBadRequest} {
+		var form bytes.Buffer
+		w := multipart.NewWriter(&form)
+		for range parts {
+			_ = w.WriteField("query.unknown", strings.Repeat("x", 20_000)) // a buffer takes all
+		}
+		file, err := w.CreateFormFile("file", "all.ndjson")
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintln(file, `{"kind":"team","name":"North"}`)
+		_ = w.Close() // as above
+		a := acme.Page(t, "/do/imports.create", gatewaytest.Cookie(cookie), gatewaytest.Body(w.FormDataContentType(), form.String()), func(r *http.Request) { r.Method = http.MethodPost })
+		if a.Code != code {
+			t.Errorf("%d parts before the file: %d %.300s", parts, a.Code, a.Text())
+		}
+	}
+}
+
+// TestX9_OpenForms: of a form of somebody who is not signed in, which waits for others' passwords to be checked, no more is taken
+// than it has fields.
+func TestX9_OpenForms(t *testing.T) {
+	t.Parallel()
+	acme := gatewaytest.Start(t).Org(t, "acme")
+	for _, path := range []string{"/sign-in", "/enter", "/welcome", "/sign-out"} {
+		for more, refused := range map[int]bool{5: false, 3000: true} {
+			form := "email=a%40example.com&password=x&token=t" + strings.Repeat("&a", more)
+			a := acme.Page(t, path, gatewaytest.Body("application/x-www-form-urlencoded", form), func(r *http.Request) { r.Method = http.MethodPost })
+			if told := a.Code == http.StatusBadRequest && strings.Contains(a.Text(), "did not arrive"); told != refused || a.Code >= 500 {
+				t.Errorf("%s with %d fields more: %d %.200s", path, more, a.Code, a.Text())
+			}
+		}
+	}
+}
+
+// TestX9_ExplainedCallsFindRoom: a call that is explained takes room for its answer, though nobody is told that.
+func TestX9_ExplainedCallsFindRoom(t *testing.T) {
+	t.Parallel()
+	held := newBetween()
+	g := gatewaytest.Start(t, held.option)
+	acme := g.Org(t, "acme")
+	longTexts(t, acme, 5)
+	key := acme.Key(t, tenants.AllPermissions()...)
+	a := held.asked(t, "count records", 0, func() *gatewaytest.Answer {
+		return acme.Get(t, key, "/api/store/explain?call="+url.QueryEscape("/api/custom/objects/long/records?per_page=4"))
+	}, func() {
+		if n := figure(t, g, "tenantry_answers_bytes"); n < 4*longText {
+			t.Errorf("%d bytes have room for a page of %d", n, 4*longText)
+		}
+	})
+	if a.Code != http.StatusOK {
+		t.Errorf("%d %s", a.Code, a.Body)
+	}
+}

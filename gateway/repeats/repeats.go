@@ -64,31 +64,37 @@ type Log struct {
 	rations *bounded.Map[*ration] // by organization
 }
 
-// Kept answers are no records of the organization's quota. So the large ones of a day are bounded, for each organization and process.
+// Kept answers are no records of the organization's quota. So those of a day are bounded, for each organization and process: the large
+// ones to little of that, so that a few requests leave room for many.
 const (
 	smallAnswer = 8 << 10
 	largePerDay = 64 << 20
+	keptPerDay  = 1 << 30
 	maxRations  = 65_536
 )
 
-// ration is what an organization has had kept of large answers since it began. It begins anew when the first of them have gone.
+// ration is what an organization has had kept of answers since it began. It begins anew when the first of them have gone.
 type ration struct {
-	mu    sync.Mutex
-	began time.Time
-	bytes int
+	mu         sync.Mutex
+	began      time.Time
+	all, large int // bytes
 }
 
-// take reports whether so many bytes more may be kept, and counts them then.
+// take reports whether an answer of so many bytes may be kept, and counts it then.
 func (r *ration) take(now time.Time, bytes int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if now.Sub(r.began) >= Kept {
-		r.began, r.bytes = now, 0
+		r.began, r.all, r.large = now, 0, 0
 	}
-	if r.bytes+bytes > largePerDay {
+	large := 0
+	if bytes > smallAnswer {
+		large = bytes
+	}
+	if r.all+bytes > keptPerDay || r.large+large > largePerDay {
 		return false
 	}
-	r.bytes += bytes
+	r.all, r.large = r.all+bytes, r.large+large
 	return true
 }
 
@@ -162,7 +168,7 @@ func (l *Log) Once(ctx context.Context, c *api.Call, r Request, along *store.Alo
 		l.complete(ctx, c, &done, result, nil)
 		return in.Replacing(&done)
 	})
-	ctx = context.WithValue(ctx, endedKey{}, &sync.Map{})
+	ctx = context.WithValue(context.WithValue(ctx, endedKey{}, &sync.Map{}), rationedKey{}, new(int))
 	result, err := run(ctx)
 	l.keep(ctx, c, in, rec, along, result, err)
 	return result, err
@@ -265,8 +271,11 @@ func (l *Log) complete(ctx context.Context, c *api.Call, rec *record, result api
 	}
 }
 
-// endedKey leads to the records that a request has ended for good.
-type endedKey struct{}
+// endedKey leads to the records that a request has ended for good, rationedKey to what it has of its organization's ration.
+type (
+	endedKey    struct{}
+	rationedKey struct{}
+)
 
 // End takes away the answers about records that are about to end for good, and keeps the request that ends them from
 // having one. Who repeats a request is told that its answer is gone. Errors: store.ErrUnavailable.
@@ -372,10 +381,13 @@ func (l *Log) seal(ctx context.Context, c *api.Call, rec *record, result api.Res
 	}) {
 		return nil, nil
 	}
-	if len(text) > smallAnswer {
+	if rationed, _ := ctx.Value(rationedKey{}).(*int); rationed == nil || len(text) > *rationed { // not once more for another attempt
 		of := l.rations.GetOrPut(strconv.FormatInt(c.Tenant.Org.OrgID, 10), func() *ration { return &ration{} })
 		if !of.take(l.now(), len(text)) {
 			return nil, nil
+		}
+		if rationed != nil {
+			*rationed = len(text)
 		}
 	}
 	vault, at := l.vault(c)

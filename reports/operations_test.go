@@ -131,6 +131,15 @@ func TestValidateNamesEveryProblem(t *testing.T) {
 	if len(errs) != 1 || errs[0].Field != "source" {
 		t.Errorf("without a source: %v", errs)
 	}
+	errs = nil
+	own := &reports.Report{Title: "T", Class: "Contacts", ChildReports: []string{"665f1c2ab4d3e2f1a0b9c8d7"}}
+	if w.module.Validate(own, &errs); len(errs) > 0 {
+		t.Errorf("with a child: %v", errs)
+	}
+	own.ID = own.ChildReports[0]
+	if w.module.Validate(own, &errs); len(errs) != 1 || errs[0].Field != "child_reports" || errs[0].Code != "forbidden" {
+		t.Errorf("as its own child: %v", errs)
+	}
 }
 
 // TestBoundsOfInputs: of each part of an input what is still taken, and what is not any more.

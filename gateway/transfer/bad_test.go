@@ -155,6 +155,28 @@ func TestBadLines_MarkAndLength(t *testing.T) {
 	w.mustLoad(acme, "\n \r\n"+strings.ReplaceAll(base, "\n", "\r\n")+"\n\n")
 }
 
+// TestBadLines_TooManyDefinitions: those that are stored count too.
+func TestBadLines_TooManyDefinitions(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme := w.org("acme")
+	fields := func(from, to int) string {
+		var b strings.Builder
+		for i := from; i < to; i++ {
+			fmt.Fprintf(&b, `{"kind":"contact_field","key":"f%d","title":"F%d","type":"Text"}`+"\n", i, i)
+		}
+		return b.String()
+	}
+	w.mustLoad(acme, fields(0, 499))
+	w.mustLoad(acme, fields(498, 500))
+	for name, bundle := range map[string]string{"one more": fields(500, 501), "one more beside those there are": fields(0, 501)} {
+		r, err := w.load(acme, bundle, ImportOptions{})
+		if err == nil || r.Failed != 1 || r.Problems[0].Errors[0].Message != "an organization has at most 500 contact fields" {
+			t.Errorf("%s: %v %+v", name, err, r)
+		}
+	}
+}
+
 func TestBadLines_RepeatedInTheBundle(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -496,6 +496,49 @@ func TestSharedScopeIsTheReportsTeams(t *testing.T) {
 }
 
 // TestSharesOfAReportAreBounded: of the good ones, and of records of dead ones.
+// TestWhatWasReadIsConfirmed: a reader is told what was read for as long as the report, and the one at the address, show no less.
+func TestWhatWasReadIsConfirmed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]bool{tenants.FeatureTeams: true})
+	child := w.add(`{"class":"Contacts","teams":["` + teamA + `","` + teamB + `"]}`)
+	open := w.add(`{"class":"Contacts"}`)
+	root := w.add(`{"class":"Contacts","child_reports":["` + child.ID + `","` + open.ID + `"]}`)
+	for name, tt := range map[string]struct {
+		report, changed *reports.Report
+		before, after   []string
+		good            bool
+	}{
+		"nothing changed":                       {root, root, nil, nil, true},
+		"limited to a team":                     {root, root, nil, []string{teamA}, false},
+		"the one at the address is limited":     {open, root, nil, []string{teamA}, false},
+		"limited further":                       {child, child, []string{teamA, teamB}, []string{teamA}, false},
+		"limited to another team":               {child, child, []string{teamA}, []string{teamB}, false},
+		"limited to more teams":                 {child, child, []string{teamA}, []string{teamA, teamB}, true},
+		"limited no more":                       {child, child, []string{teamA}, nil, true},
+		"another report of the address changed": {child, open, nil, []string{teamA}, true},
+	} {
+		all := w.kinds.Reports.In(w.tenant.Workspace())
+		change := func(teams []string) {
+			now := must[*reports.Report](t)(all.Get(t.Context(), tt.changed.ID))
+			if now.Teams = teams; all.Replace(t.Context(), now) != nil {
+				t.Fatal("the report is not changed")
+			}
+		}
+		was := must[*reports.Report](t)(all.Get(t.Context(), tt.changed.ID)).Teams
+		change(tt.before)
+		ask := reports.SharedRequest{PID: root.PID, ReportID: tt.report.ID}
+		found := must[reports.Shared](t)(w.module.Open(t.Context(), w.tenant, ask))
+		if err := w.module.Confirm(t.Context(), w.tenant, ask, &found); err != nil {
+			t.Errorf("%s, before: %v", name, err)
+		}
+		change(tt.after)
+		if err := w.module.Confirm(t.Context(), w.tenant, ask, &found); (err == nil) != tt.good {
+			t.Errorf("%s: %v", name, err)
+		}
+		change(was)
+	}
+}
+
 func TestSharesOfAReportAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

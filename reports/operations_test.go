@@ -126,6 +126,9 @@ func TestValidateNamesEveryProblem(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
+	if _, errs = resourcetest.Read(t, w.kinds.Reports, resource.Checking{}, `{"pid":"of sixteen chars","title":"T","class":"Contacts"}`); len(errs) != 1 || errs[0].Field != "pid" {
+		t.Errorf("a pid with blanks: %v", errs)
+	}
 	errs = nil
 	w.module.Validate(&reports.Report{Title: "T", Class: "Records"}, &errs)
 	if len(errs) != 1 || errs[0].Field != "source" {

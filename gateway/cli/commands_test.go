@@ -354,6 +354,8 @@ func TestUsage(t *testing.T) {
 		{"import --org x --format csv f.ndjson", 2, "--map, --key and --format are for rows"},
 		{"import --org x --as contacts --secrets k f.csv", 2, "--secrets is for bundles"},
 		{"import --org x --as people f.csv", 2, "--as people"},
+		{"import --org x --as records: f.csv", 2, "--as records:"},
+		{"import --org x f.csv", 2, "f.csv holds rows; say what a row is"},
 		{"import --org x --as contacts f.txt", 2, "--format"},
 		{"import --org x --as contacts --map a f.csv", 2, "COLUMN=FIELD"},
 		{"demo --data x", 2, "data folder"},

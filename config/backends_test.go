@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -75,6 +76,10 @@ func TestBackendFolders(t *testing.T) {
 
 func TestBackendFaults(t *testing.T) {
 	t.Parallel()
+	var many strings.Builder
+	for i := range 33 {
+		fmt.Fprintf(&many, "b%d: {engine: sqlite}, ", i)
+	}
 	for _, tt := range []struct{ yaml, want string }{
 		{"store: eu", `store: there is no such backend`},
 		{"control: eu\nbackends: {default: {engine: sqlite}}", `control: there is no such backend; there are: default`},
@@ -90,6 +95,8 @@ func TestBackendFaults(t *testing.T) {
 		{"backends: {a: {engine: mongo, uri: 'mongodb://h', max_pool: -1}}", "backends.a.max_pool: must be from 0 to 10000"},
 		{"backends: {'a-b': {engine: sqlite}}", "the name of a backend is"},
 		{"backends: {eu: {engine: sqlite, size: 3}}", "backends.eu.size: there is no such setting"},
+		{"backends: {a: {engine: mongo, uri: 'mongodb://h', max_pool: 10001}}", "backends.a.max_pool: must be from 0 to 10000"},
+		{"backends: {" + many.String() + "}", "at most 32 can be"},
 		{"timeouts: {query: 0s}", "timeouts.query: must be more than 0"},
 	} {
 		_, err := loadYAML(t, tt.yaml)

@@ -282,7 +282,7 @@ func TestBaseDomainAndPublicURL(t *testing.T) {
 	}
 	for value, good := range map[string]bool{
 		"https://{slug}.example.com": true, "http://{slug}.localhost:8080/": true, "https://example.com/{slug}": true,
-		"https://example.com": false, "{slug}.example.com": false, "ftp://{slug}.example.com": false, "https://{slug}.example.com?x=1": false, "https://": false, ":": false,
+		"https://example.com": false, "{slug}.example.com": false, "ftp://{slug}.example.com": false, "https://{slug}.example.com?x=1": false, "https:///{slug}": false, "https://": false, ":": false,
 	} {
 		if _, err := config.Load(config.Source{Flags: map[string]string{"public_url": value}}); (err == nil) != good {
 			t.Errorf("public_url %q: %v", value, err)
@@ -318,6 +318,36 @@ func TestListeners(t *testing.T) {
 		}
 		if (err == nil) != test.good {
 			t.Errorf("%+v: %v", test, err)
+		}
+	}
+}
+
+// TestBounds: of each setting what is still taken, and what is not any more.
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	for setting, tt := range map[string]struct{ good, bad []string }{
+		"admin.hosts":              {[]string{"admin.example.com", "localhost", "a,b"}, []string{"a,,b", "https://a", "a:8080", "u@a", "a b", "*.example.com"}},
+		"file_host":                {[]string{"https://files.example.com", "http://files:8080"}, []string{"files", "ftp://files.example.com", "https://", "https:///files", "https://[::1"}},
+		"telemetry.endpoint":       {[]string{"https://collector:4318", "http://127.0.0.1:4318/"}, []string{"collector:4318", "ftp://collector", "https://", "https://u:p@collector", "https://collector?key=x", "https://[::1"}},
+		"telemetry.sample_percent": {[]string{"0", "100"}, []string{"-1", "101"}},
+		"sqlite.max_open_files":    {[]string{"2"}, []string{"1", "10001"}},
+		"sqlite.readers":           {[]string{"1", "64"}, []string{"0", "65"}},
+		"sqlite.cache":             {[]string{"16"}, []string{"15", "1048577"}},
+		"sqlite.query_timeout":     {[]string{"1ms", "1h"}, []string{"0s", "-1s", "1h0m1s"}},
+		"trash.keep":               {[]string{"0s", "1h"}, []string{"59m59s", "-1h"}},
+		"memory.garbage":           {[]string{"0", "16384"}, []string{"-1", "16385"}},
+		"memory.organizations":     {[]string{"64", "1048576"}, []string{"0", "63", "1048577"}},
+		"memory.limit":             {[]string{"0", "128"}, []string{"127", "-1"}},
+		"limits.in_flight":         {[]string{"16", "1048576"}, []string{"15", "1048577"}},
+		"limits.documents":         {[]string{"0", "9007199254740991"}, []string{"-1", "9007199254740992"}},
+	} {
+		for want, values := range map[bool][]string{true: tt.good, false: tt.bad} {
+			for _, value := range values {
+				_, err := config.Load(config.Source{Flags: map[string]string{setting: value}})
+				if (err == nil) != want || err != nil && !strings.HasPrefix(err.Error(), setting+": ") {
+					t.Errorf("%s %q: %v", setting, value, err)
+				}
+			}
 		}
 	}
 }

@@ -25,12 +25,19 @@ func TestRedisSettingsThatContradictEachOther(t *testing.T) {
 		"user alone":     {"{addrs: [a:1], username: u}", []string{"redis.username: needs redis.password"}},
 		"sentinel user":  {"{addrs: [a:1], master_name: m, sentinel_username: u}", []string{"redis.sentinel_username: needs redis.sentinel_password"}},
 		"no sentinels":   {"{addrs: [a:1], sentinel_password: q}", []string{"redis.sentinel_password: is for sentinels"}},
+		"user of no sentinels": {"{addrs: [a:1], sentinel_username: u}", []string{
+			"redis.sentinel_username: needs redis.sentinel_password", "redis.sentinel_password: is for sentinels",
+		}},
 		"no TLS": {"{addrs: [a:1], tls_ca_file: ca.pem, tls_cert_file: c.pem, tls_key_file: k.pem, tls_server_name: redis}", []string{
 			"redis.tls_ca_file: needs redis.tls: true", "redis.tls_cert_file: needs", "redis.tls_key_file: needs", "redis.tls_server_name: needs",
 		}},
 		"certificate alone": {"{addrs: [a:1], tls: true, tls_cert_file: c.pem}", []string{"redis.tls_cert_file: and redis.tls_key_file are given together"}},
 		"key alone":         {"{addrs: [a:1], tls: true, tls_key_file: c.pem}", []string{"redis.tls_cert_file: and redis.tls_key_file are given together"}},
 		"no server":         {"{tls: true, password: hunter2}", []string{"redis.addrs: name the servers"}},
+		"sentinels nowhere": {"{master_name: m}", []string{"redis.addrs: name the servers"}},
+		"TLS nowhere":       {"{tls: true}", []string{"redis.addrs: name the servers"}},
+		"password nowhere":  {"{password: hunter2}", []string{"redis.addrs: name the servers"}},
+		"user nowhere":      {"{username: u}", []string{"redis.username: needs redis.password", "redis.addrs: name the servers"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

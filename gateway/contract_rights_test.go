@@ -196,6 +196,10 @@ func TestKeysMakeNoStrongerKeys(t *testing.T) {
 		actingAs{acme, gatewaytest.WithKey(alone)}.do(t, http.MethodGet, explain+"keys.list&subject=user:"+who, "", 403, "The caller lacks view_users")
 	}
 	root.do(t, http.MethodGet, explain+"nothing.get&subject=8", "", 422, `"field":"subject"`)
+	root.do(t, http.MethodGet, explain+"nothing.get&subject=user:1", "", 422, `"field":"operation"`)
+	for _, nobody := range []string{"8", "team:8", "user:x", "user:", "user"} {
+		root.do(t, http.MethodGet, explain+"keys.list&subject="+nobody, "", 422, `"field":"subject"`)
+	}
 }
 
 // TestUsersAreListedWithoutRights: "The list endpoint does not return permissions and roles."

@@ -191,6 +191,9 @@ func TestOrganizationsOfAFile_Bounds(t *testing.T) {
 	if err == nil || r.Created != 1 || r.Failed != 2999 || len(r.Problems) != 1000 || r.More != 1999 {
 		t.Errorf("one slug 3,000 times: %d made, %d refused, %d told and %d more: %v", r.Created, r.Failed, len(r.Problems), r.More, err)
 	}
+	if _, err := g.Commands.Do(t.Context(), "import", control.ImportRequest{Org: "one"}, control.Streams{}); err == nil || !strings.Contains(err.Error(), "there is nothing to read") {
+		t.Errorf("an import of nothing: %v", err)
+	}
 }
 
 // TestOrganizationsOfAFile_Interrupted: whoever goes away leaves whole organizations alone, and the same file makes the others.

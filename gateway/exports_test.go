@@ -260,6 +260,12 @@ func TestContract_RunReports(t *testing.T) {
 	unable.do(t, 403, get, list+"/export", "", "manage_reports")
 	c.do(t, 200, change, groups, `{"exportable":false}`)
 	c.do(t, 422, get, groups+"/export", "", "not to be exportable")
+	for pid, code := range map[string]int{"shared-and-to-be-exported": 200, "shared-and-not-exported": 422} {
+		acme.Import(t, fmt.Sprintf(`{"kind":"custom_report","pid":%q,"title":"X","secure":false,"exportable":%t,"class":"Contacts","query":{}}`, pid, code == 200))
+		if a := acme.Page(t, "/api/reports/shared/"+pid+"/export"); a.Code != code {
+			t.Errorf("%s: %d %s", pid, a.Code, a.Body)
+		}
+	}
 
 	copied := c.do(t, 200, posted, list+"/duplicate", "", "Custom Report duplicated", `"title":"Copy of Müller/Söhne"`, `"exportable":true`, `"input":{"land":`)
 	if id, pid := copied.Field("id"), copied.Field("pid"); reports+"/"+id.(string) == list || pid == c.do(t, 200, get, list, "").Field("pid") || pid == "" {
@@ -269,7 +275,7 @@ func TestContract_RunReports(t *testing.T) {
 	c.do(t, 200, posted, list+"/duplicate", "", "Copy of ü")
 	limited.do(t, 422, posted, list+"/duplicate", "", `"teams"`)
 	unable.do(t, 403, posted, list+"/duplicate", "", "manage_reports")
-	c.do(t, 200, get, reports, "", `"count":4`)
+	c.do(t, 200, get, reports, "", `"count":6`)
 
 	acme.Import(t, `{"kind":"contact_field","key":"shoe","title":"Shoe","type":"Text"}`, `{"kind":"custom_report","id":"`+docID(0xb1)+`","title":"Broken","class":"Contacts","exportable":true,"query":{"fields":["shoe"]}}`)
 	owner := asking{acme, acme.Key(t, tenants.Contacts)}

@@ -121,6 +121,27 @@ func TestNamesOfNothingAreRefused(t *testing.T) {
 			t.Errorf("%s: %d %s", path, a.Code, a.Body)
 		}
 	}
+	bundle := gatewaytest.Body("application/x-ndjson", "{}")
+	for _, query := range []string{"?format=json", "?key=email"} {
+		a := acme.Do(t, http.MethodPost, "/api/import"+query, gatewaytest.Cookie(ada), bundle)
+		if a.Code != http.StatusUnprocessableEntity || !strings.Contains(a.Message, "required for rows") {
+			t.Errorf("a bundle with %s: %d %s", query, a.Code, a.Body)
+		}
+	}
+	for what, tt := range map[string]struct {
+		header gatewaytest.Request
+		code   int
+	}{
+		"compressed":                      {gatewaytest.Header("Content-Encoding", "gzip"), http.StatusUnsupportedMediaType},
+		"to be repeated":                  {gatewaytest.Header("Idempotency-Key", "a"), http.StatusBadRequest},
+		"with no transfer key":            {gatewaytest.Header("x-transfer-key", "a"), http.StatusUnprocessableEntity},
+		"with two transfer keys":          {func(r *http.Request) { r.Header["X-Transfer-Key"] = []string{"a", "b"} }, http.StatusBadRequest},
+		"with two types, of which one is": {gatewaytest.Header("Content-Type", "text/html"), http.StatusBadRequest},
+	} {
+		if a := acme.Do(t, http.MethodPost, "/api/import", gatewaytest.Cookie(ada), bundle, tt.header); a.Code != tt.code {
+			t.Errorf("a bundle %s: %d %s", what, a.Code, a.Body)
+		}
+	}
 	if a := acme.Do(t, http.MethodGet, "/api/usage?operation=nope&from=x", gatewaytest.Cookie(ada)); a.Code != http.StatusUnprocessableEntity || !slices.Equal(faultFields(a), []string{"from", "operation"}) {
 		t.Errorf("usage: %d %s", a.Code, a.Body)
 	}

@@ -127,6 +127,17 @@ func TestContract_SortByDefinedFields(t *testing.T) {
 			t.Errorf("contacts by %s: %s, want %s", sort, got, want)
 		}
 	}
+	for sort, value := range map[string]string{"email": `"0@example.com"`, "-age": "37"} {
+		next, err := base64.RawURLEncoding.DecodeString(c.do(t, 200, get, contacts+"?sort="+sort+"&after=&per_page=1", "").Field("next").(string))
+		if err != nil || !strings.Contains(string(next), "["+value+"]") {
+			t.Fatalf("%s, %v", next, err)
+		}
+		for _, made := range []string{`[{"$gt":""}]`, `[["a"]]`, `[]`, "[" + value + "," + value + "]"} {
+			after := base64.RawURLEncoding.EncodeToString([]byte(strings.Replace(string(next), "["+value+"]", made, 1)))
+			c.do(t, 422, get, contacts+"?sort="+sort+"&after="+after, "", "after must be what")
+		}
+		c.do(t, 422, get, contacts+"?sort="+sort+"&after=%21", "", "after must be what")
+	}
 	c.do(t, 422, get, contacts+"?sort=ssn", "", "sort must name at most 8 fields, each once, with - before one that descends: id, ")
 	c.do(t, 422, get, contacts+"?sort=nothing", "", "sort must name at most 8 fields, each once, with - before one that descends: id, ")
 	// A type that changed leaves values of the one before: they have their place too.

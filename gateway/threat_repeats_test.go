@@ -134,6 +134,16 @@ func TestD5_CutAfterCommitAndSentAgain(t *testing.T) {
 		t.Errorf("%d %s", a.Code, a.Body)
 	}
 
+	// While it is carried out the repetition waits for nothing, and is told when to come back.
+	var meanwhile *gatewaytest.Answer
+	cut.once(false, func() { meanwhile = send("busy", "k5") })
+	if a := send("busy", "k5"); a.Status != "ok" || replayed(a) || objects("busy") != 1 {
+		t.Errorf("%d %s", a.Code, a.Body)
+	}
+	if lost("running", meanwhile); meanwhile.Header.Get("Retry-After") == "" {
+		t.Error("nobody is told when to come back")
+	}
+
 	// Of many at once one is carried out.
 	counts := together(20, func(int) string {
 		a := send("crowd", "k4")

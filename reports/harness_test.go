@@ -15,6 +15,7 @@ import (
 	"tenantry/backends/resource"
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
+	"tenantry/backends/store/driver"
 	"tenantry/backends/store/enginetest"
 	"tenantry/crypto/keyring"
 	"tenantry/internal/fault"
@@ -74,6 +75,11 @@ func must[T any](t testing.TB) func(T, error) T {
 
 func newWorld(t testing.TB, features map[string]bool, change ...func(*world, *reports.Deps)) *world {
 	t.Helper()
+	return newWorldOn(t, enginetest.Open(t), features, change...)
+}
+
+func newWorldOn(t testing.TB, engine driver.Engine, features map[string]bool, change ...func(*world, *reports.Deps)) *world {
+	t.Helper()
 	ctx := t.Context()
 	w := &world{t: t, now: time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)}
 	w.people = must[*store.Kind[person]](t)(store.Define[person](store.Spec{
@@ -82,7 +88,6 @@ func newWorld(t testing.TB, features map[string]bool, change ...func(*world, *re
 	}))
 	w.rows = must[*store.Kind[row]](t)(store.Define[row](store.Spec{Name: "records", Custom: true, Fields: []string{"object", "external_id"}}))
 	orgs := tenants.NewKinds()
-	engine := enginetest.Open(t)
 	st := store.New(store.Options{
 		Engine: engine, Control: orgs.Specs(),
 		Tenant: []*store.Spec{w.people.Spec(), w.rows.Spec()},

@@ -2,6 +2,7 @@ package reports_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -125,10 +126,70 @@ func TestValidateNamesEveryProblem(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
+	if _, errs = resourcetest.Read(t, w.kinds.Reports, resource.Checking{}, `{"pid":"of sixteen chars","title":"T","class":"Contacts"}`); len(errs) != 1 || errs[0].Field != "pid" {
+		t.Errorf("a pid with blanks: %v", errs)
+	}
 	errs = nil
 	w.module.Validate(&reports.Report{Title: "T", Class: "Records"}, &errs)
 	if len(errs) != 1 || errs[0].Field != "source" {
 		t.Errorf("without a source: %v", errs)
+	}
+	errs = nil
+	own := &reports.Report{Title: "T", Class: "Contacts", ChildReports: []string{"665f1c2ab4d3e2f1a0b9c8d7"}}
+	if w.module.Validate(own, &errs); len(errs) > 0 {
+		t.Errorf("with a child: %v", errs)
+	}
+	own.ID = own.ChildReports[0]
+	if w.module.Validate(own, &errs); len(errs) != 1 || errs[0].Field != "child_reports" || errs[0].Code != "forbidden" {
+		t.Errorf("as its own child: %v", errs)
+	}
+}
+
+// TestBoundsOfInputs: of each part of an input what is still taken, and what is not any more.
+func TestBoundsOfInputs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	inputs := func(n int) string {
+		var all []string
+		for i := range n {
+			all = append(all, fmt.Sprintf(`"i%d":{"rule":"editable"}`, i))
+		}
+		return strings.Join(all, ",")
+	}
+	choices := func(n int) string {
+		var all []string
+		for i := range n {
+			all = append(all, fmt.Sprintf("%q", fmt.Sprint("c", i)))
+		}
+		return strings.Join(all, ",")
+	}
+	for _, tt := range []struct{ name, inputs, want string }{
+		{"many", inputs(reports.MaxInputs), ""},
+		{"too many", inputs(reports.MaxInputs + 1), "input/length"},
+		{"long label", `"a":{"rule":"editable","label":"` + strings.Repeat("ä", 200) + `"}`, ""},
+		{"longer label", `"a":{"rule":"editable","label":"` + strings.Repeat("ä", 201) + `"}`, "input.a.label/length"},
+		{"long value", `"a":{"rule":"editable","value":"` + strings.Repeat("a", 1025) + `"}`, "input.a.value/length"},
+		{"number", `"a":{"rule":"editable","type":"number","value":"-1.5"}`, ""},
+		{"number of nothing", `"a":{"rule":"editable","type":"number","value":"null"}`, "input.a.value/type"},
+		{"no number", `"a":{"rule":"editable","type":"number","value":"1x"}`, "input.a.value/type"},
+		{"boolean", `"a":{"rule":"editable","type":"boolean","value":"false"}`, ""},
+		{"no boolean", `"a":{"rule":"editable","type":"boolean","value":"no"}`, "input.a.value/type"},
+		{"moment", `"a":{"rule":"editable","type":"datetime","value":"2024-05-17T10:00:00Z"}`, ""},
+		{"no moment", `"a":{"rule":"editable","type":"datetime","value":"2024-05-17 10:00"}`, "input.a.value/type"},
+		{"none of the choices", `"a":{"rule":"editable","choices":["x"],"value":"y"}`, "input.a.value/unknown"},
+		{"many choices", `"a":{"rule":"editable","choices":[` + choices(reports.MaxChoices) + `]}`, ""},
+		{"too many choices", `"a":{"rule":"editable","choices":[` + choices(reports.MaxChoices+1) + `]}`, "input.a.choices/length"},
+		{"empty choice", `"a":{"rule":"editable","choices":[""]}`, "input.a.choices/required"},
+		{"choice of another type", `"a":{"rule":"editable","type":"number","choices":["x"]}`, "input.a.choices/type"},
+	} {
+		_, errs := resourcetest.Read(t, w.kinds.Reports, resource.Checking{}, `{"title":"T","class":"Contacts","query":{},"input":{`+tt.inputs+`}}`)
+		var got []string
+		for _, e := range errs {
+			got = append(got, e.Field+"/"+e.Code)
+		}
+		if strings.Join(got, " ") != tt.want {
+			t.Errorf("%s: %v, want %q", tt.name, errs, tt.want)
+		}
 	}
 }
 

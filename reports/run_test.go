@@ -224,6 +224,13 @@ func TestCheckNamesEveryProblem(t *testing.T) {
 	if len(errs) != 8 {
 		t.Errorf("%d problems: %v", len(errs), errs)
 	}
+	errs = nil
+	if err := w.module.Check(t.Context(), w.tenant, w.tenant.Workspace(), w.add(`{"class":"Contacts","query":{"fields":["country"],"sort":["tags"]}}`), &errs); err != nil {
+		t.Fatal(err)
+	}
+	if len(errs) != 1 || errs[0].Field != "query.sort" || errs[0].Code != "forbidden" {
+		t.Errorf("rows sorted by a list: %v", errs)
+	}
 }
 
 // slowClass waits for the end of the run.

@@ -358,6 +358,11 @@ func TestJ6_RevokedAndRotatedTokensAreDead(t *testing.T) {
 	if n := revocations(); n != 3 {
 		t.Errorf("%d revocations are kept, want one token and the last two generations", n)
 	}
+	if _, _, err := jwt.NewParser().ParseUnverified(third, claims); err != nil {
+		t.Fatal(err)
+	}
+	expired, _ := claims["jti"].(string)
+	w.call("reports.revoke_share", map[string]string{"id": r.ID, "token_id": expired}, "", "", keeper()).failed(t, 404, "Share not found")
 	w.now = w.now.AddDate(2, 0, 0)
 	revoke("reports.revoke_shares", "")
 	revoke("reports.revoke_shares", "")
@@ -490,7 +495,6 @@ func TestSharedScopeIsTheReportsTeams(t *testing.T) {
 	}
 }
 
-// TestSharesOfAReportAreBounded: of the good ones, and of records of dead ones.
 func TestSharesOfAReportAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -513,6 +517,20 @@ func TestSharesOfAReportAreBounded(t *testing.T) {
 	if a := w.call("reports.revoke_shares", map[string]string{"id": r.ID}, "", "", keeper()); a.Status != api.StatusOK {
 		t.Fatal(a.raw)
 	}
+	revocations := make([]*reports.Revocation, 1000)
+	for i := range revocations {
+		revocations[i] = &reports.Revocation{PID: r.PID, TokenID: "former-" + strconv.Itoa(i), Expires: w.now.Unix() + 60}
+	}
+	if err := w.kinds.Revocations.In(w.tenant.Workspace()).Insert(t.Context(), revocations...); err != nil {
+		t.Fatal(err)
+	}
+	text := w.share(r, `{}`)
+	claims := jwt.MapClaims{}
+	if _, _, err := jwt.NewParser().ParseUnverified(text, claims); err != nil {
+		t.Fatal(err)
+	}
+	id, _ := claims["jti"].(string)
+	w.call("reports.revoke_share", map[string]string{"id": r.ID, "token_id": id}, "", "", keeper()).failed(t, 422, "1000 tokens of this report are revoked one by one already")
 	before := must[int64](t)(all.Count(t.Context(), store.All()))
 	w.share(r, `{}`)
 	if after := must[int64](t)(all.Count(t.Context(), store.All())); after != before-19 {

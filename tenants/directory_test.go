@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -113,6 +114,65 @@ func TestCreateNamesEveryFault(t *testing.T) {
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("faults %v, want %v", got, want)
+	}
+}
+
+// TestBoundsOfAnOrganization: of each of its parts what is still taken, and what is not any more.
+func TestBoundsOfAnOrganization(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	w.Tenant(t, "acme")
+	origins := func(n int) (all []string) {
+		for i := range n {
+			all = append(all, fmt.Sprintf("https://%d.example.com", i))
+		}
+		return all
+	}
+	for name, tt := range map[string]struct {
+		change func(*tenants.Organization)
+		want   string // field and code of the fault
+	}{
+		"long name":            {func(o *tenants.Organization) { o.Name = strings.Repeat("ä", 200) }, ""},
+		"longer name":          {func(o *tenants.Organization) { o.Name = strings.Repeat("ä", 201) }, "name length"},
+		"name of two lines":    {func(o *tenants.Organization) { o.Name = "a\nb" }, "name format"},
+		"name that is no text": {func(o *tenants.Organization) { o.Name = "a\xff" }, "name format"},
+		"most documents":       {func(o *tenants.Organization) { o.Limits = map[string]int64{tenants.LimitDocuments: tenants.MaxQuota} }, ""},
+		"more documents": {func(o *tenants.Organization) {
+			o.Limits = map[string]int64{tenants.LimitDocuments: tenants.MaxQuota + 1}
+		}, "limits.documents range"},
+		"less than no bytes": {func(o *tenants.Organization) { o.Limits = map[string]int64{tenants.LimitBytes: -1} }, "limits.bytes range"},
+		"many origins":       {func(o *tenants.Organization) { o.FrameOrigins = origins(tenants.MaxFrameOrigins) }, ""},
+		"too many origins":   {func(o *tenants.Organization) { o.FrameOrigins = origins(tenants.MaxFrameOrigins + 1) }, "frame_origins length"},
+		"many providers":     {func(o *tenants.Organization) { o.Providers = slices.Repeat([]string{"p"}, tenants.MaxProviders) }, ""},
+		"too many providers": {func(o *tenants.Organization) { o.Providers = slices.Repeat([]string{"p"}, tenants.MaxProviders+1) }, "providers length"},
+	} {
+		_, err := w.Directory.Update(t.Context(), "acme", func(o *tenants.Organization) error { tt.change(o); return nil })
+		got := ""
+		if wrong, ok := errors.AsType[*fault.Error](err); ok {
+			got = wrong.Faults[0].Field + " " + wrong.Faults[0].Code
+		}
+		if got != tt.want || (err == nil) != (tt.want == "") {
+			t.Errorf("%s: %v, want %q", name, err, tt.want)
+		}
+	}
+}
+
+// TestARemovedOrganizationIsChangedByNobody, nor does it come back.
+func TestARemovedOrganizationIsChangedByNobody(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	w.Tenant(t, "acme")
+	if err := w.Directory.Remove(t.Context(), "acme"); err != nil {
+		t.Fatal(err)
+	}
+	_, err := w.Directory.Update(t.Context(), "acme", func(*tenants.Organization) error { return nil })
+	for what, err := range map[string]error{"change": err, "suspend": w.Directory.Suspend(t.Context(), "acme"), "resume": w.Directory.Resume(t.Context(), "acme")} {
+		if !errors.Is(err, tenants.ErrUnknownTenant) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := w.Directory.Resolve(t.Context(), "acme.localhost"); !errors.Is(err, tenants.ErrUnknownTenant) {
+		t.Errorf("it answers: %v", err)
 	}
 }
 

@@ -64,6 +64,10 @@ func TestT4_HostVariants(t *testing.T) {
 		{"-acme.localhost", "", none},
 		{"acme-.localhost", "", none},
 		{strings.Repeat("a.", 200) + "com", "", none},
+		{strings.Repeat("a.", 125) + "com", "", "a"}, // 253 characters
+		{strings.Repeat("a.", 125) + "coma", "", none},
+		{strings.Repeat("a.", 125) + "coma:80", "", none},
+		{"acme.localhost:000080", "", none},
 
 		{"acme.example.com", "example.com", "acme"},
 		{"ACME.EXAMPLE.COM:443", "example.com", "acme"},

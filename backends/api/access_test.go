@@ -2,11 +2,15 @@ package api_test
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net/http"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"tenantry/backends/api"
+	"tenantry/backends/store"
 	"tenantry/tenants"
 )
 
@@ -15,9 +19,15 @@ type revocable struct {
 	tenant  *tenants.Tenant
 	who     *tenants.Principal
 	revoked atomic.Bool
+	moved   atomic.Pointer[tenants.Tenant] // whom the host leads to by now; nil: still there
 }
 
-func (r *revocable) Resolve(context.Context) (*tenants.Tenant, error) { return r.tenant, nil }
+func (r *revocable) Resolve(context.Context) (*tenants.Tenant, error) {
+	if t := r.moved.Load(); t != nil {
+		return t, nil
+	}
+	return r.tenant, nil
+}
 
 func (r *revocable) Authenticate(context.Context, *tenants.Tenant) (*tenants.Principal, error) {
 	if r.revoked.Load() {
@@ -32,19 +42,65 @@ func (r *revocable) Detach(context.Context, *tenants.Tenant) (api.Credential, er
 // once its credential is revoked, and refused.
 func TestRun_CallsWithoutBodyEndWithTheirRights(t *testing.T) {
 	t.Parallel()
-	r := &revocable{tenant: &tenants.Tenant{}, who: &tenants.Principal{Kind: tenants.ServiceAccount, KeyKind: tenants.ServerFull}}
-	op := &api.Operation{
-		Name: "things.purge", Method: http.MethodDelete, Path: "/api/things", Credentials: api.Key, Kinds: api.ServerFull, Rule: api.AnyCaller(),
-		Handler: func(ctx context.Context, _ *api.Call) (api.Result, error) {
-			r.revoked.Store(true)
-			<-ctx.Done() // as a store does that has much to delete
-			return api.Result{}, ctx.Err()
-		},
+	for name, tt := range map[string]struct {
+		ends func(*revocable)
+		want error
+	}{
+		"revoked": {func(r *revocable) { r.revoked.Store(true) }, tenants.ErrDenied},
+		"the host leads to somebody else": {func(r *revocable) {
+			r.moved.Store(&tenants.Tenant{Org: tenants.Organization{Meta: store.Meta{ID: "another"}}})
+		}, tenants.ErrUnknownTenant},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := &revocable{tenant: &tenants.Tenant{}, who: &tenants.Principal{Kind: tenants.ServiceAccount, KeyKind: tenants.ServerFull}}
+			op := &api.Operation{
+				Name: "things.purge", Method: http.MethodDelete, Path: "/api/things", Credentials: api.Key, Kinds: api.ServerFull, Rule: api.AnyCaller(),
+				Handler: func(ctx context.Context, _ *api.Call) (api.Result, error) {
+					tt.ends(r)
+					select {
+					case <-ctx.Done(): // as a store does that has much to delete
+						return api.Result{}, ctx.Err()
+					case <-time.After(30 * time.Second):
+						return api.Result{}, nil
+					}
+				},
+			}
+			c := api.NewCall(op, func(string) string { return "" })
+			c.Tenant, c.Principal = r.tenant, r.who
+			_, err := api.Run(t.Context(), c, api.Input{Header: http.Header{}, Credential: r})
+			if !errors.Is(err, api.ErrEnded) || !errors.Is(err, tt.want) {
+				t.Errorf("%v, want %v", err, tt.want)
+			}
+		})
 	}
-	c := api.NewCall(op, func(string) string { return "" })
+}
+
+// TestRun_AnUploadEndsWithItsRights: who has lost the credential by the end of the upload does not reach it.
+func TestRun_AnUploadEndsWithItsRights(t *testing.T) {
+	t.Parallel()
+	r := &revocable{tenant: &tenants.Tenant{}, who: &tenants.Principal{Kind: tenants.ServiceAccount, KeyKind: tenants.ServerFull}}
+	row := goodRow()
+	takesFile(&row)
+	row.Handler = func(_ context.Context, c *api.Call) (api.Result, error) {
+		raw, err := io.ReadAll(c.Upload)
+		if err == nil {
+			t.Errorf("the upload was read to its end: %s", raw)
+		}
+		return api.Result{}, err
+	}
+	c := api.NewCall(&row, func(string) string { return "" })
 	c.Tenant, c.Principal = r.tenant, r.who
-	_, err := api.Run(t.Context(), c, api.Input{Header: http.Header{}, Credential: r})
+	last := readerFunc(func(p []byte) (int, error) {
+		r.revoked.Store(true)
+		return copy(p, "the rest"), io.EOF
+	})
+	_, err := api.Run(t.Context(), c, api.Input{Header: http.Header{}, Credential: r, Upload: func() (io.Reader, error) { return last, nil }})
 	if err == nil || api.ProblemOf(err).Code != http.StatusForbidden {
 		t.Errorf("%v, want the denial", err)
 	}
 }
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }

@@ -21,6 +21,16 @@ func goodRow() api.Operation {
 	}
 }
 
+// takesBody makes the row one that writes what its body says, takesFile what its file does.
+func takesBody(o *api.Operation) {
+	o.Method, o.Kinds, o.Audit, o.Body = http.MethodPost, api.ServerFull, api.AuditAlways, []api.Field{}
+}
+
+func takesFile(o *api.Operation) {
+	takesBody(o)
+	o.Body, o.Upload, o.UploadExamples, o.UploadLimit = nil, []string{"text/csv"}, []string{"a\n1\n"}, 1
+}
+
 // TestValidate: a row that forgets something is not served.
 func TestValidate(t *testing.T) {
 	t.Parallel()
@@ -41,6 +51,19 @@ func TestValidate(t *testing.T) {
 		{"open and a key", func(o *api.Operation) { o.Credentials |= api.Open }, "is open and takes a credential"},
 		{"key without kinds", func(o *api.Operation) { o.Kinds = 0 }, "key kinds and credentials disagree"},
 		{"kinds without key", func(o *api.Operation) { o.Credentials = api.Session }, "key kinds and credentials disagree"},
+		{"kind of pages without key", func(o *api.Operation) { o.Credentials, o.Kinds = api.Session, api.Browser }, "key kinds and credentials disagree"},
+		{"open to keys of servers", func(o *api.Operation) { o.Credentials, o.Kinds = api.Open, api.ServerFull }, "key kinds and credentials disagree"},
+		{"operator's and a key", func(o *api.Operation) { o.Credentials |= api.Operator }, "is the operator's and takes another credential"},
+		{"writes audited where something is noted", func(o *api.Operation) { o.Method, o.Kinds, o.Audit = http.MethodDelete, api.ServerFull, api.AuditNoted }, "changes something and is not audited"},
+		{"tells a secret unaudited", func(o *api.Operation) { o.Once = true }, "answers with a secret"},
+		{"tells all unaudited", func(o *api.Operation) { o.Streams = []string{"text/csv"} }, "answers with a secret, or with all there is"},
+		{"body limit below 0", func(o *api.Operation) { takesBody(o); o.BodyLimit = -1 }, "a body limit is from 1 to"},
+		{"body limit above all", func(o *api.Operation) { takesBody(o); o.BodyLimit = api.MaxBulkLimit + 1 }, "a body limit is from 1 to"},
+		{"body limit without a body", func(o *api.Operation) { o.BodyLimit = 5 }, "of an operation that takes a body"},
+		{"file beside a body", func(o *api.Operation) { takesFile(o); o.Body = []api.Field{} }, "a file is the whole body of a POST"},
+		{"file by PUT", func(o *api.Operation) { takesFile(o); o.Method = http.MethodPut }, "a file is the whole body of a POST"},
+		{"file without limit", func(o *api.Operation) { takesFile(o); o.UploadLimit = 0 }, "a file is the whole body of a POST"},
+		{"file without example", func(o *api.Operation) { takesFile(o); o.UploadExamples = nil }, "a file is the whole body of a POST"},
 		{"writes unaudited", func(o *api.Operation) { o.Method, o.Kinds = http.MethodDelete, api.ServerFull }, "changes something and is not audited"},
 		{"read-only key may write", func(o *api.Operation) { o.Method, o.Audit = http.MethodPost, api.AuditAlways }, "takes read-only keys but does not read"},
 		{"no rule", func(o *api.Operation) { o.Rule = api.Rule{} }, "has no rule"},
@@ -132,6 +155,112 @@ func TestRules(t *testing.T) {
 	rule.Permissions()[0] = tenants.ManageKeys
 	if rule.Check(key(tenants.ManageKeys), nil) == nil {
 		t.Error("Permissions gives away the rule's own list")
+	}
+}
+
+// TestAdmits: which credential an operation takes, and from where.
+func TestAdmits(t *testing.T) {
+	t.Parallel()
+	const page = "https://app.example.com"
+	key := func(kind tenants.KeyKind) *tenants.Principal {
+		return &tenants.Principal{Kind: tenants.ServiceAccount, KeyKind: kind, Origins: []string{page}}
+	}
+	person, operator, nobody := &tenants.Principal{Kind: tenants.Person}, &tenants.Principal{Kind: tenants.Operator}, &tenants.Principal{Kind: tenants.Anonymous}
+	for _, tt := range []struct {
+		name        string
+		credentials api.Credentials
+		kinds       api.Kinds
+		who         *tenants.Principal
+		origin      string
+		want        bool
+	}{
+		{"operator", api.Operator, 0, operator, "", true},
+		{"person on a command", api.Operator, 0, person, "", false},
+		{"key on a command", api.Operator, 0, key(tenants.ServerFull), "", false},
+		{"operator elsewhere", api.Key | api.Session, api.ServerKeys, operator, "", false},
+		{"operator where it is open", api.Open, 0, operator, "", false},
+		{"nobody where it is open", api.Open, 0, nobody, page, true},
+		{"person", api.Session, 0, person, "", true},
+		{"person where keys count alone", api.Key, api.ServerKeys, person, "", false},
+		{"key", api.Key, api.ServerKeys, key(tenants.ServerFull), "", true},
+		{"key of another kind", api.Key, api.ServerFull, key(tenants.ServerRead), "", false},
+		{"key of a server from a page", api.Key, api.ServerKeys, key(tenants.ServerFull), page, false},
+		{"key of pages", api.Key, api.Browser, key(tenants.Browser), page, true},
+		{"key of pages from none", api.Key, api.Browser, key(tenants.Browser), "", false},
+		{"key of pages from another", api.Key, api.Browser, key(tenants.Browser), "https://evil.example.com", false},
+		{"key of pages where it is for servers", api.Key, api.ServerKeys, key(tenants.Browser), page, false},
+	} {
+		err := (&api.Operation{Credentials: tt.credentials, Kinds: tt.kinds}).Admits(tt.who, tt.origin)
+		if (err == nil) != tt.want || err != nil && api.ProblemOf(err).Code != http.StatusForbidden {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+}
+
+// TestHeadersThatRowsTake: which operations honour Idempotency-Key and If-Match.
+func TestHeadersThatRowsTake(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name                    string
+		change                  func(*api.Operation)
+		repeatable, conditional bool
+	}{
+		{"reads", func(*api.Operation) {}, false, false},
+		{"reads a record", func(o *api.Operation) { o.Revised = true }, false, true},
+		{"writes", takesBody, true, false},
+		{"makes a record", func(o *api.Operation) { takesBody(o); o.Revised = true }, true, false},
+		{"acts on a record", func(o *api.Operation) { takesBody(o); o.Revised, o.OnRecord = true, true }, true, true},
+		{"changes a record", func(o *api.Operation) { takesBody(o); o.Method, o.Revised = http.MethodPut, true }, true, true},
+		{"acts on what has no revision", func(o *api.Operation) { takesBody(o); o.OnRecord = true }, true, false},
+		{"is about sessions", func(o *api.Operation) { takesBody(o); o.Path = "/auth/things" }, false, false},
+		{"is open to all", func(o *api.Operation) { takesBody(o); o.Credentials, o.Kinds = api.Open, 0 }, false, false},
+		{"takes a file", takesFile, false, false},
+	} {
+		row := goodRow()
+		tt.change(&row)
+		if row.Repeatable() != tt.repeatable || row.Conditional() != tt.conditional {
+			t.Errorf("%s: repeatable %t, conditional %t", tt.name, row.Repeatable(), row.Conditional())
+		}
+	}
+}
+
+// TestRun_Headers: those that an operation does not take, or that are broken, are refused before its handler runs.
+func TestRun_Headers(t *testing.T) {
+	t.Parallel()
+	record := func(o *api.Operation) { takesBody(o); o.Method, o.Revised = http.MethodPut, true }
+	for _, tt := range []struct {
+		name   string
+		change func(*api.Operation)
+		header http.Header
+		want   int
+	}{
+		{"a file", takesFile, http.Header{}, http.StatusOK},
+		{"a file with a key to repeat it", takesFile, http.Header{"Idempotency-Key": {"a"}}, http.StatusBadRequest},
+		{"a write with a key to repeat it", takesBody, http.Header{"Idempotency-Key": {"a"}}, http.StatusOK},
+		{"If-Match", record, http.Header{"If-Match": {`*`}}, http.StatusOK},
+		{"If-Match with a list", record, http.Header{"If-Match": {`"0", "1"`}}, http.StatusOK},
+		{"If-Match with something after it", record, http.Header{"If-Match": {`"0", 1`}}, http.StatusBadRequest},
+		{"If-Match of nothing", record, http.Header{"If-Match": {""}}, http.StatusBadRequest},
+		{"If-Match where there is no record", takesBody, http.Header{"If-Match": {`"0"`}}, http.StatusBadRequest},
+		{"If-None-Match on a write", record, http.Header{"If-None-Match": {`"0"`}}, http.StatusBadRequest},
+		{"a parameter", takesBody, http.Header{"X-Part": {"a"}}, http.StatusOK},
+		{"a parameter twice", takesBody, http.Header{"X-Part": {"a", "b"}}, http.StatusBadRequest},
+	} {
+		row := goodRow()
+		tt.change(&row)
+		row.Handler = func(_ context.Context, c *api.Call) (api.Result, error) {
+			_, err := c.RequestHeader("X-Part")
+			return api.Result{}, err
+		}
+		c := api.NewCall(&row, func(string) string { return "" })
+		c.Tenant, c.Principal = &tenants.Tenant{}, &tenants.Principal{Kind: tenants.ServiceAccount, KeyKind: tenants.ServerFull}
+		code := http.StatusOK
+		if _, err := api.Run(t.Context(), c, api.Input{Header: tt.header}); err != nil {
+			code = api.ProblemOf(err).Code
+		}
+		if code != tt.want {
+			t.Errorf("%s: %d, want %d", tt.name, code, tt.want)
+		}
 	}
 }
 

@@ -79,6 +79,8 @@ func TestParseQueryRefuses(t *testing.T) {
 		{"closed without open", "f]=1", "unbalanced brackets"},
 		{"text after a bracket", "f[a]b=1", "unbalanced brackets"},
 		{"bracket in a bracket", "f[[a]]=1", "unbalanced brackets"},
+		{"bracket before a closed one", "f[a[b]=1", "unbalanced brackets"},
+		{"text between brackets", "f[a]bc]=1", "unbalanced brackets"},
 		{"two closed", "f[a]]=1", "unbalanced brackets"},
 		{"no root", "[a]=1", "unbalanced brackets"},
 		{"too deep", "f[a][b][c][d][e][f]=1", "more than 5 brackets"},
@@ -229,6 +231,12 @@ func TestIgnoredIsBoundedAndStrictNamesIt(t *testing.T) {
 	p := api.ProblemOf(c.CheckIgnored())
 	if p.Code != http.StatusBadRequest || !strings.HasPrefix(p.Message, "The operation does not take [") || len(p.Message) > 4096 {
 		t.Errorf("%d %s", p.Code, p.Message)
+	}
+	if p := api.ProblemOf(c.IgnoreParts("schema.a.help")); p.Code != http.StatusBadRequest || p.Message != "Not accepted with strict handling: schema.a.help" {
+		t.Errorf("parts of fields: %d %s", p.Code, p.Message)
+	}
+	if err := c.IgnoreParts(); err != nil {
+		t.Errorf("no parts: %v", err)
 	}
 	if err := (&api.Call{Strict: true}).CheckIgnored(); err != nil {
 		t.Errorf("nothing was ignored, yet %v", err)

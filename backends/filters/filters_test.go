@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/url"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -189,7 +190,7 @@ func TestI1_HostileNamesAreRefused(t *testing.T) {
 		"filters[or][00][country]=" + canary:                      "filters[or][00]",
 		"filters[or][-1][country]=" + canary:                      "filters[or][-1]",
 		"filters[or][][country]=" + canary:                        "filters[or][][country]",
-		"filters[or][0][or][0]=" + canary:                         "filters[or][0][or]",
+		"filters[or][0][or][0]=" + canary:                         "filters[or][0][or][0]: alternatives cannot hold alternatives",
 		"filters[or][0][]=" + canary:                              "filters[or][0][]",
 		"filters[]=" + canary:                                     "filters[]",
 		"filters[][country]=" + canary:                            "filters[][country]",
@@ -211,6 +212,7 @@ func TestI1_HostileNamesAreRefused(t *testing.T) {
 		"filters[age]=+1":                                         "filters[age]",
 		"filters[age]=1.":                                         "filters[age]",
 		"filters[age]=.5":                                         "filters[age]",
+		"filters[age]=0." + strings.Repeat("1", 400):              "filters[age]",
 		"filters[age]=":                                           "filters[age]",
 		"filters[age][contains]=1":                                "filters[age][contains]",
 		"filters[vip]=1":                                          "filters[vip]",
@@ -222,6 +224,8 @@ func TestI1_HostileNamesAreRefused(t *testing.T) {
 		"filters[created_at]=1715940000":                          "filters[created_at]",
 		"filters[created_at]=2024-02-30":                          "filters[created_at]",
 		"filters[created_at]=2024-05-17T1:00:00Z":                 "filters[created_at]",
+		"filters[created_at]=2024-05-17T1:00:00.0Z":               "filters[created_at]",
+		"filters[created_at]=2024-05-17T10:00:00,5Z":              "filters[created_at]",
 		"filters[created_at]=2024-05-17T10:00:00":                 "filters[created_at]",
 		"filters[birthday]=17.05.2024":                            "filters[birthday]",
 		"filters[birthday][contains]=2024":                        "filters[birthday][contains]",
@@ -256,7 +260,7 @@ func TestI2_MalformedQueriesNeverReachTheFilter(t *testing.T) {
 func TestI3_WrongJSONIsRefused(t *testing.T) {
 	t.Parallel()
 	for raw, names := range map[string]string{
-		`null`: "filter", `[]`: "filter", `"x"`: "filter", `1`: "filter", `{`: "filter", ``: "", ` `: "filter",
+		`null`: "filter must be a JSON object", `[]`: "filter", `"x"`: "filter", `1`: "filter", `{`: "filter must be valid JSON", ``: "", ` `: "filter must be valid JSON",
 		`{"country":"a","country":"` + canary + `"}`:      "filter",
 		`{"country":"` + canary + `"} x`:                  "filter",
 		`{"country":null}`:                                "filter.country",
@@ -267,13 +271,14 @@ func TestI3_WrongJSONIsRefused(t *testing.T) {
 		`{"country":[null]}`:                              "filter.country",
 		`{"country":["a",1]}`:                             "filter.country",
 		`{"country":[["` + canary + `"]]}`:                "filter.country",
-		`{"country":{"eq":["` + canary + `"]}}`:           "filter.country.eq",
+		`{"country":{"eq":["` + canary + `"]}}`:           "filter.country.eq: the operator eq takes one value",
 		`{"country":{"in":"` + canary + `"}}`:             "filter.country.in",
 		`{"country":{"in":[]}}`:                           "filter.country.in",
 		`{"country":{"eq":{"eq":"` + canary + `"}}}`:      "filter.country.eq",
 		`{"country":{"$ne":"` + canary + `"}}`:            "filter.country.$ne",
 		`{"country":{"input":"a","eq":"` + canary + `"}}`: "filter.country.input",
-		`{"country":{"input":1}}`:                         "filter.country",
+		`{"country":{"input":1}}`:                         "filter.country must be a value, or",
+		`{"country":{"eq":{"input":"a","x":1}}}`:          "filter.country.eq must be a value, or",
 		`{"country":{"input":""}}`:                        "filter.country",
 		`{"age":"30"}`:                                    "filter.age",
 		`{"age":{"gt":"30"}}`:                             "filter.age.gt",
@@ -284,12 +289,13 @@ func TestI3_WrongJSONIsRefused(t *testing.T) {
 		`{"ssn":"` + canary + `"}`:                        `filter.ssn: the field "ssn" is encrypted`,
 		`{"or":[{"ssn":"` + canary + `"}]}`:               "ssn",
 		`{"$where":"` + canary + `"}`:                     "$where",
-		`{"":"` + canary + `"}`:                           "filter",
+		`{"":"` + canary + `"}`:                           "filter: a name must not be empty",
 		`{"or":{}}`:                                       "filter.or",
 		`{"or":[]}`:                                       "filter.or",
 		`{"or":[{}]}`:                                     "filter.or",
 		`{"or":["` + canary + `"]}`:                       "filter.or",
-		`{"or":[{"or":[{"country":"a"}]}]}`:               "filter.or",
+		`{"or":[{"or":[{"country":"a"}]}]}`:               "filter.or: alternatives cannot hold alternatives",
+		`{"or":[{"or":"a"}]}`:                             "filter.or: alternatives cannot hold alternatives",
 		`{"country":{"input":"nobody"}}`:                  "nobody",
 	} {
 		t.Run(raw, func(t *testing.T) {
@@ -331,7 +337,19 @@ func TestLimits(t *testing.T) {
 	}
 	refused(t, FromJSON(list(MaxValues+1, `"a"`), &bad), bad, "filter.country.in")
 
+	var many fault.List // more than a query string can hold
+	pair := api.Pair{Name: "filters[country][]", Path: []string{"filters", "country", ""}, Value: "a"}
+	e, _ = FromQuery(slices.Repeat([]api.Pair{pair}, MaxValues+1), &many)
+	refused(t, e, many, "may have at most 1000 values")
+
+	bad = nil
+	refused(t, FromJSON([]byte(`{"country":"a"`+strings.Repeat(" ", maxJSON)+`}`), &bad), bad, "filter is longer than")
+
 	for n, ok := range map[int]bool{MaxConditions: true, MaxConditions + 1: false} {
+		var many fault.List
+		if FromJSON([]byte(`{"or":[`+strings.Repeat(`{"country":"a"},`, n-1)+`{"country":"a"}]}`), &many); ok != (len(many) == 0) {
+			t.Errorf("%d alternatives: %v", n, many)
+		}
 		var errs fault.List
 		raw := strings.ReplaceAll(string(list(n, `"2024-05-17"`)), "country", "created_at")
 		bind(FromJSON([]byte(raw), &errs), &errs)

@@ -137,6 +137,7 @@ func TestProofOfWork(t *testing.T) {
 	for what, proof := range map[string]string{
 		"proof is required:this key asks":               "",
 		"no colon:a colon":                              given.Challenge,
+		"no point:a colon":                              "challenge:1",
 		"junk:no challenge of":                          "a.b.c.d.e.f.g:1",
 		"no parts:no challenge of":                      ".:1",
 		"another signature:no challenge of":             changed(6, "x"),

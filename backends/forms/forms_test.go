@@ -199,6 +199,7 @@ func TestUpdateRefusals(t *testing.T) {
 		{name: "arrays", id: id, body: `{"schema":[],"email_alerts":[]}`, code: 422, fields: []string{"schema", "email_alerts"}},
 		{name: "alerts", id: id, body: `{"email_alerts":{"enabled":"yes","subject":"a\r\nBcc: b","recipients":["a@b.c","a@b.c\r\nX: y",3]}}`, code: 422, fields: []string{"email_alerts.enabled", "email_alerts.subject", "email_alerts.recipients[1]", "email_alerts.recipients[2]"}},
 		{name: "alert kinds", id: id, body: `{"email_alerts":{"subject":1,"recipients":"a@b.c"}}`, code: 422, fields: []string{"email_alerts.subject", "email_alerts.recipients"}},
+		{name: "long subject", id: id, body: `{"email_alerts":{"subject":"` + strings.Repeat("ä", 201) + `"}}`, code: 422, fields: []string{"email_alerts.subject"}},
 		{name: "deep alerts", id: id, body: `{"email_alerts":{"a":` + strings.Repeat("[", 8) + strings.Repeat("]", 8) + `}}`, code: 422, fields: []string{"email_alerts"}},
 		{name: "large alerts", id: id, body: `{"email_alerts":{"a":"` + strings.Repeat("a", 130<<10) + `"}}`, code: 422, fields: []string{"email_alerts"}},
 	} {

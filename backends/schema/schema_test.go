@@ -3,6 +3,7 @@ package schema_test
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -59,6 +60,8 @@ func TestParse(t *testing.T) {
 		{name: "long title", in: `{"c":{"title":"` + strings.Repeat("ä", 201) + `","type":"T"}}`, errs: []string{"schema.c.title length"}},
 		{name: "title with a line break", in: `{"c":{"title":"a\nb","type":"T"}}`, errs: []string{"schema.c.title format"}},
 		{name: "long type", in: `{"c":{"title":"a","type":"T` + long + `"}}`, errs: []string{"schema.c.type format"}},
+		{name: "blank type", in: `{"c":{"title":"a","type":" "}}`, errs: []string{"schema.c.type required"}},
+		{name: "type that begins with a digit", in: `{"c":{"title":"a","type":"1a"}}`, errs: []string{"schema.c.type format"}},
 		{name: "an array", in: `[{"title":"a","type":"T"}]`, errs: []string{"schema type"}},
 		{name: "null", in: `null`, errs: []string{"schema type"}},
 		{name: "broken", in: `{`, errs: []string{"schema type"}},
@@ -87,6 +90,56 @@ func TestParseCapsFields(t *testing.T) {
 		var errs fault.List
 		if _, _ = schema.Parse(&errs, "schema", raw, nil); (len(errs) == 0) != ok {
 			t.Errorf("%d fields: %v", n, errs)
+		}
+	}
+}
+
+// TestStrict: what callers cannot set is a problem, and what is locked stays as it was.
+func TestStrict(t *testing.T) {
+	t.Parallel()
+	stored := schema.Fields{"a": {Title: "A", Type: schema.Text, Required: true, Locked: true}, "b": {Title: "B", Type: schema.Text}}
+	for _, tt := range []struct {
+		name, in string
+		errs     []string
+	}{
+		{"as it was answered", `{"a":{"title":"A","type":"Text","required":true,"locked":true}}`, nil},
+		{"left out", `{}`, nil},
+		{"another field changed", `{"b":{"title":"C","type":"Number","required":true}}`, nil},
+		{"title", `{"a":{"title":"B","type":"Text","required":true}}`, []string{"schema.a forbidden"}},
+		{"type", `{"a":{"title":"A","type":"LongText","required":true}}`, []string{"schema.a forbidden"}},
+		{"required", `{"a":{"title":"A","type":"Text"}}`, []string{"schema.a forbidden"}},
+		{"locked", `{"b":{"title":"B","type":"Text","locked":true}}`, []string{"schema.b.locked unknown"}},
+	} {
+		var raw map[string]any
+		if err := json.Unmarshal([]byte(tt.in), &raw); err != nil {
+			t.Fatal(err)
+		}
+		var errs fault.List
+		if got := schema.Strict(&errs, "schema", raw, stored); got["a"] != stored["a"] {
+			t.Errorf("%s: the locked field is %+v", tt.name, got["a"])
+		}
+		if named := fieldsOf(errs); !slices.Equal(named, tt.errs) && len(named)+len(tt.errs) > 0 {
+			t.Errorf("%s: problems %q, want %q", tt.name, named, tt.errs)
+		}
+	}
+}
+
+func TestNamesAndLabels(t *testing.T) {
+	t.Parallel()
+	for value, code := range map[string]string{
+		"a": "", "a_1": "", strings.Repeat("a", 64): "", "": "format", "1a": "format", "_a": "format", "A": "format", "a-b": "format", "ä": "format", strings.Repeat("a", 65): "format",
+	} {
+		var errs fault.List
+		if schema.CheckName(&errs, "name", value); code == "" && len(errs) > 0 || code != "" && (len(errs) != 1 || errs[0].Code != code) {
+			t.Errorf("name %q: %v, want %q", value, errs, code)
+		}
+	}
+	for value, code := range map[string]string{
+		"A b": "", strings.Repeat("ä", schema.MaxLabel): "", "": "required", " \t": "required", strings.Repeat("ä", schema.MaxLabel+1): "length", "a\nb": "format", "a\u0085b": "format", "a\xff": "format",
+	} {
+		var errs fault.List
+		if schema.CheckLabel(&errs, "label", value); code == "" && len(errs) > 0 || code != "" && (len(errs) != 1 || errs[0].Code != code) {
+			t.Errorf("label %q: %v, want %q", value, errs, code)
 		}
 	}
 }
@@ -154,6 +207,11 @@ func TestCheckValues(t *testing.T) {
 		{schema.LongText, strings.Repeat("a", schema.MaxText+1), nil, ""},
 		{schema.Number, json.Number("9007199254740993"), nil, ""},
 		{schema.Number, json.Number("1e400"), nil, "type"},
+		{schema.Number, json.Number("x"), nil, "type"},
+		{schema.Number, json.Number("Inf"), nil, "type"},
+		{schema.Number, json.Number("NaN"), nil, "type"},
+		{schema.Number, math.Inf(1), nil, "type"},
+		{schema.Number, math.NaN(), nil, "type"},
 		{schema.Number, 1.5, nil, ""},
 		{schema.Number, int64(3), nil, ""},
 		{schema.Number, "3", nil, "type"},
@@ -171,21 +229,39 @@ func TestCheckValues(t *testing.T) {
 		{schema.Email, "Ada <ada@example.com>", nil, "format"},
 		{schema.Email, "a@b.c\r\nBcc: x@y.z", nil, "format"},
 		{schema.Email, "a@b.c, d@e.f", nil, "format"},
+		{schema.Email, "<ada@example.com>", nil, "format"},
+		{schema.Email, "a\u00a0b@example.com", nil, "format"},
+		{schema.Email, "a\u0085b@example.com", nil, "format"},
+		{schema.Email, strings.Repeat("a", 254-len("@example.com")) + "@example.com", nil, ""},
+		{schema.Email, strings.Repeat("a", 255-len("@example.com")) + "@example.com", nil, "format"},
 		{schema.Phone, "+49 (30) 123-456", nil, ""},
 		{schema.Phone, "030 123 ext. 45", nil, ""},
 		{schema.Phone, "12", nil, "format"},
 		{schema.Phone, "call me", nil, "format"},
 		{schema.Phone, "1+234", nil, "format"},
+		{schema.Phone, "030 123 x", nil, "format"},
+		{schema.Phone, "030 123 ext. 4a", nil, "format"},
+		{schema.Phone, "030,123", nil, "format"},
+		{schema.Phone, strings.Repeat("1", 20), nil, ""},
+		{schema.Phone, strings.Repeat("1", 21), nil, "format"},
+		{schema.Phone, "123" + strings.Repeat(" ", 38), nil, "format"},
 		{schema.URL, "https://example.com/a?b=c", nil, ""},
 		{schema.URL, "javascript:alert(1)", nil, "format"},
 		{schema.URL, "//example.com", nil, "format"},
 		{schema.URL, "https://", nil, "format"},
+		{schema.URL, "https://example.com/a b", nil, "format"},
+		{schema.URL, "https://example.com/a\u0085b", nil, "format"},
+		{schema.URL, "https://example.com/" + strings.Repeat("a", 2048-len("https://example.com/")), nil, ""},
+		{schema.URL, "https://example.com/" + strings.Repeat("a", 2049-len("https://example.com/")), nil, "format"},
 		{schema.Select, "red", nil, ""},
 		{schema.MultiSelect, []any{"a", "b"}, nil, ""},
 		{schema.MultiSelect, []string{"a"}, nil, ""},
 		{schema.MultiSelect, []any{}, nil, ""},
 		{schema.MultiSelect, []any{"a", "a"}, nil, "format"},
 		{schema.MultiSelect, []any{"a", json.Number("1")}, nil, "format"},
+		{schema.MultiSelect, []any{""}, nil, "format"},
+		{schema.MultiSelect, []any{strings.Repeat("ä", 1000)}, nil, ""},
+		{schema.MultiSelect, []any{strings.Repeat("ä", 1001)}, nil, "format"},
 		{schema.MultiSelect, "a", nil, "type"},
 		{schema.Encrypted, "secret", nil, ""},
 		{schema.Encrypted, strings.Repeat("a", schema.MaxEncrypted+1), nil, "format"},
@@ -290,6 +366,7 @@ func TestConvert(t *testing.T) {
 		{schema.Number, "inf", fails},
 		{schema.Number, "1_000", fails},
 		{schema.Number, "0x1p4", fails},
+		{schema.Number, "0." + strings.Repeat("1", 63), fails},
 		{schema.Number, "", nil},
 		{schema.Boolean, "YES", true},
 		{schema.Boolean, "0", false},
@@ -300,12 +377,14 @@ func TestConvert(t *testing.T) {
 		{schema.DateTime, "2024-05-17 08:30:00", "2024-05-17T08:30:00.000Z"},
 		{schema.DateTime, "2024-05-17T08:30:00+02:00", "2024-05-17T06:30:00.000Z"},
 		{schema.DateTime, "2024-05-17", "2024-05-17T00:00:00.000Z"},
+		{schema.DateTime, "2024-05-17T08:30:00." + strings.Repeat("0", 20) + "Z", fails},
 		{schema.Email, " a@b.example ", "a@b.example"},
 		{schema.Email, "@@", fails},
 		{schema.Text, " x ", " x "},
 		{schema.Text, "a\x00b", fails},
 		{schema.Text, "\xff", fails},
 		{schema.MultiSelect, "a; b|a;", []string{"a", "b"}},
+		{schema.MultiSelect, "a; " + strings.Repeat("x", 1001), fails},
 		{"Unheard", "x", "x"},
 	} {
 		got, err := schema.Convert(tt.fieldType, tt.text)

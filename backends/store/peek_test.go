@@ -10,14 +10,15 @@ import (
 
 type peeked struct {
 	store.Meta
-	Name  string   `json:"name"`
-	Teams []string `json:"teams,omitempty"`
+	Name    string   `json:"name"`
+	Teams   []string `json:"teams,omitempty"`
+	Deleted bool     `json:"deleted"`
 }
 
 // TestPeekSeesEveryChange: what Peek spares is the decoding, never the look.
 func TestPeekSeesEveryChange(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, open opener) {
-		kind, err := store.Define[peeked](store.Spec{Name: "peeked", Teams: true})
+		kind, err := store.Define[peeked](store.Spec{Name: "peeked", Teams: true, SoftDelete: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,6 +75,14 @@ func TestPeekSeesEveryChange(t *testing.T) {
 			t.Fatal(err)
 		}
 		want(first, "two")
+		for _, deleted := range []bool{true, false} {
+			if rec.Deleted = deleted; kind.In(first).Replace(ctx, rec) != nil {
+				t.Fatal("it is not replaced")
+			}
+			if _, _, err := kind.In(first).Peek(ctx, rec.ID); errors.Is(err, store.ErrNotFound) != deleted {
+				t.Errorf("in the trash %t: %v", deleted, err)
+			}
+		}
 		if err := kind.In(first).Delete(ctx, rec); err != nil {
 			t.Fatal(err)
 		}

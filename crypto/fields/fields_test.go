@@ -161,12 +161,19 @@ func TestOpenRefusesAlteredText(t *testing.T) {
 		"huge version": "enc.v1.99999999999999999999." + body, "upper case": "ENC.v1.1." + body,
 		"line end": sealed + "\n", "line end inside": sealed[:20] + "\n" + sealed[20:], "blank": sealed + " ",
 		"padding": sealed + "=", "segment": sealed + ".AAAA", "before": " " + sealed, "standard alphabet": sealed[:20] + "+" + sealed[21:],
-		"oversized": "enc.v1.1." + strings.Repeat("A", 1<<20),
+		"oversized": "enc.v1.1." + strings.Repeat("A", 1<<20), "no prefix": "1." + body, "no version": "enc.v1.." + body, "no number": "enc.v1.1x." + body,
+		"version of 10 digits": "enc.v1.9999999999." + body, "one character more": sealed + "A", "two line ends inside": sealed[:20] + "\r\n" + sealed[20:],
 	}
 	for name, text := range texts {
 		if _, err := fields.Open(key, at, text); !errors.Is(err, fields.ErrCorrupt) {
 			t.Errorf("%s: got %v", name, err)
 		}
+		if v, err := fields.KeyVersion(text); !errors.Is(err, fields.ErrCorrupt) {
+			t.Errorf("%s: version %d, %v", name, v, err)
+		}
+	}
+	if _, err := fields.Open(key, at, "enc.v1.2."+body); !errors.Is(err, fields.ErrCorrupt) {
+		t.Errorf("with another key's version: got %v", err)
 	}
 }
 
@@ -208,12 +215,13 @@ func TestSealRefuses(t *testing.T) {
 		value string
 		want  error
 	}{
-		"no key":               {keyring.DataKey{}, at, "x", fields.ErrLocation},
-		"another organization": {key, fields.Location{Organization: 8, Collection: "c", Record: "r", Field: "f"}, "x", fields.ErrLocation},
-		"no collection":        {key, fields.Location{Organization: 7, Record: "r", Field: "f"}, "x", fields.ErrLocation},
-		"no record":            {key, fields.Location{Organization: 7, Collection: "c", Field: "f"}, "x", fields.ErrLocation},
-		"no field":             {key, fields.Location{Organization: 7, Collection: "c", Record: "r"}, "x", fields.ErrLocation},
-		"too long":             {key, at, strings.Repeat("x", fields.MaxPlaintext+1), fields.ErrTooLong},
+		"no key":                  {keyring.DataKey{}, at, "x", fields.ErrLocation},
+		"no key, no organization": {keyring.DataKey{}, fields.Location{Collection: "c", Record: "r", Field: "f"}, "x", fields.ErrLocation},
+		"another organization":    {key, fields.Location{Organization: 8, Collection: "c", Record: "r", Field: "f"}, "x", fields.ErrLocation},
+		"no collection":           {key, fields.Location{Organization: 7, Record: "r", Field: "f"}, "x", fields.ErrLocation},
+		"no record":               {key, fields.Location{Organization: 7, Collection: "c", Field: "f"}, "x", fields.ErrLocation},
+		"no field":                {key, fields.Location{Organization: 7, Collection: "c", Record: "r"}, "x", fields.ErrLocation},
+		"too long":                {key, at, strings.Repeat("x", fields.MaxPlaintext+1), fields.ErrTooLong},
 	}
 	for name, tt := range tests {
 		if got, err := fields.Seal(tt.key, tt.at, tt.value); !errors.Is(err, tt.want) || got != "" {

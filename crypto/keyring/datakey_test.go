@@ -69,6 +69,7 @@ func TestC1_DataKeyMovedIsRefused(t *testing.T) {
 		"version":      {kr, 1, "fields", strings.Replace(wrapped, "data.v1.1.", "data.v1.2.", 1)},
 		"inner only":   {kr, 1, "fields", strings.TrimPrefix(wrapped, "data.v1.1.")},
 		"keyring":      {stranger, 1, "fields", wrapped},
+		"no prefix":    {kr, 1, "fields", strings.TrimPrefix(wrapped, "data.v1.")},
 		"empty":        {kr, 1, "fields", ""},
 		"no version":   {kr, 1, "fields", "data.v1."},
 		"bad version":  {kr, 1, "fields", "data.v1.x" + wrapped[9:]},
@@ -77,6 +78,9 @@ func TestC1_DataKeyMovedIsRefused(t *testing.T) {
 		if _, err := keyring.OpenDataKey(tt.kr, tt.organization, tt.purpose, tt.wrapped); !errors.Is(err, keyring.ErrCorrupt) {
 			t.Errorf("%s: got %v", name, err)
 		}
+	}
+	if v, err := keyring.DataKeyWrappedBy(tests["bad version"].wrapped); !errors.Is(err, keyring.ErrCorrupt) {
+		t.Errorf("a bad version is wrapped by %d, %v", v, err)
 	}
 }
 

@@ -66,6 +66,9 @@ func TestCreateThenOpen(t *testing.T) {
 	if len(entries) != 0 {
 		t.Fatalf("left behind: %v", entries)
 	}
+	if _, err := keyring.Open(filepath.Dir(path)); err == nil || !strings.Contains(err.Error(), "is not a regular file") {
+		t.Fatalf("a folder: %v", err)
+	}
 	if _, err := keyring.Open(path + ".none"); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("missing file: %v", err)
 	}
@@ -263,6 +266,7 @@ func TestUnwrapRefusesAlteredValues(t *testing.T) {
 		"no body": {"kek.v1.2", keyring.ErrCorrupt}, "empty body": {"kek.v1.2.", keyring.ErrCorrupt},
 		"version zero": {"kek.v1.0." + body, keyring.ErrCorrupt}, "leading zero": {"kek.v1.02." + body, keyring.ErrCorrupt},
 		"signed": {"kek.v1.+2." + body, keyring.ErrCorrupt}, "negative": {"kek.v1.-2." + body, keyring.ErrCorrupt},
+		"no prefix": {"2." + body, keyring.ErrCorrupt}, "letter in the version": {"kek.v1.2x." + body, keyring.ErrCorrupt},
 		"huge version":     {"kek.v1.99999999999999999999." + body, keyring.ErrCorrupt},
 		"other key":        {"kek.v1.1." + body, keyring.ErrCorrupt},
 		"missing key":      {"kek.v1.3." + body, keyring.ErrUnknownVersion},
@@ -293,8 +297,13 @@ func TestUnwrapRefusesAlteredValues(t *testing.T) {
 		}
 		raw[i] ^= 1
 	}
-	if _, err := kr.Wrap(nil, nil); err == nil {
-		t.Error("an empty data key was wrapped")
+	if v, err := keyring.WrappedVersion(tests["oversized"].text); !errors.Is(err, keyring.ErrCorrupt) {
+		t.Errorf("version of an oversized value: %d, %v", v, err)
+	}
+	for size, want := range map[int]bool{0: false, 1: true, 4096: true, 4097: false} {
+		if _, err := kr.Wrap(make([]byte, size), nil); (err == nil) != want {
+			t.Errorf("a data key of %d bytes: %v", size, err)
+		}
 	}
 }
 
@@ -334,7 +343,11 @@ func TestParse(t *testing.T) {
 		"zero key":   replace(keyText, base64.StdEncoding.EncodeToString(make([]byte, 32))),
 		"number key": replace(`"`+keyText+`"`, "12345"), "unknown field": replace(`"format"`, `"fromat": 1, "format"`),
 		"twice": replace(entry, entry+","+entry), "no keys": `{"format":1,"primary":1,"keys":[]}`,
-		"huge": good + strings.Repeat(" ", 1<<20),
+		"huge":        good + strings.Repeat(" ", 1<<20),
+		"no primary":  strings.Replace(replace(`"primary": 1`, `"primary": 7`), `"state": "primary"`, `"state": "active"`, 1),
+		"all zero":    strings.Replace(replace(`"primary": 1`, `"primary": 0`), `"version": 1`, `"version": 0`, 1),
+		"ten digits":  strings.Replace(replace(`"primary": 1`, `"primary": 1000000000`), `"version": 1`, `"version": 1000000000`, 1),
+		"after a key": replace(keyText, keyText+"x"), "too many keys": manyKeys(keyText, 1001),
 	}
 	for name, text := range bad {
 		_, err := keyring.Parse(text)
@@ -343,6 +356,33 @@ func TestParse(t *testing.T) {
 		} else if strings.Contains(err.Error(), keyText[:8]) {
 			t.Errorf("%s: the error quotes the key: %v", name, err)
 		}
+	}
+}
+
+// manyKeys returns a file of so many keys, of which the last is the primary.
+func manyKeys(keyText string, n int) string {
+	var keys strings.Builder
+	for version := 1; version < n; version++ {
+		fmt.Fprintf(&keys, `{"version":%d,"created":"2026-01-01T00:00:00Z","state":"active","key":%q},`, version, keyText)
+	}
+	return fmt.Sprintf(`{"format":1,"primary":%[1]d,"keys":[%[2]s{"version":%[1]d,"created":"2026-01-01T00:00:00Z","state":"primary","key":%[3]q}]}`, n, keys.String(), keyText)
+}
+
+func TestAFullKeyringIsNotRotated(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "keyring.json")
+	if err := os.WriteFile(path, []byte(manyKeys(base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32))), 1000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	kr, err := keyring.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if version, err := kr.Rotate(); err == nil || kr.PrimaryVersion() != 1000 {
+		t.Errorf("rotated to %d, primary %d", version, kr.PrimaryVersion())
+	}
+	if _, err := keyring.Open(path); err != nil {
+		t.Errorf("afterwards: %v", err)
 	}
 }
 

@@ -2,6 +2,7 @@ package passwords_test
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"runtime"
 	"strings"
@@ -92,7 +93,9 @@ func TestCorruptHashIsRefusedWithoutWork(t *testing.T) {
 		"text": "x", "bcrypt": "$2a$10$abcdefghijklmnopqrstuv", "variant": "$argon2i$v=19$m=19456,t=2,p=1" + tail,
 		"4 GiB": "$argon2id$v=19$m=4194304,t=2,p=1" + tail, "no memory": "$argon2id$v=19$m=0,t=2,p=1" + tail,
 		"no time": "$argon2id$v=19$m=19456,t=0,p=1" + tail, "long time": "$argon2id$v=19$m=19456,t=1000000,p=1" + tail,
-		"no lanes": "$argon2id$v=19$m=19456,t=2,p=0" + tail, "no key": "$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHRzb21lc2FsdA$",
+		"no lanes": "$argon2id$v=19$m=19456,t=2,p=0" + tail, "many lanes": "$argon2id$v=19$m=19456,t=2,p=255" + tail,
+		"long salt": "$argon2id$v=19$m=19456,t=2,p=1$" + base64.RawStdEncoding.EncodeToString(make([]byte, 65)) + "$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+		"long key":  "$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHRzb21lc2FsdA$" + base64.RawStdEncoding.EncodeToString(make([]byte, 65)), "no key": "$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHRzb21lc2FsdA$",
 		"no salt": "$argon2id$v=19$m=19456,t=2,p=1$$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "long": "$argon2id$" + strings.Repeat("a", 1000),
 	} {
 		start := time.Now()
@@ -146,7 +149,7 @@ func TestCancelledCallerDoesNoWork(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	t.Parallel()
-	for _, options := range []passwords.Options{{Concurrency: -1}, {Waiting: -1}, {Concurrency: 1000}, {Waiting: 1 << 20}, {Memory: 4}, {Memory: 1 << 20}} {
+	for _, options := range []passwords.Options{{Concurrency: -1}, {Concurrency: -1, Waiting: 1}, {Waiting: -1}, {Concurrency: 1000}, {Waiting: 1 << 20}, {Memory: 4}, {Memory: 1 << 20}} {
 		if _, err := passwords.New(options); err == nil {
 			t.Errorf("%+v was accepted", options)
 		}

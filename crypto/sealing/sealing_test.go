@@ -228,11 +228,18 @@ func refusals(t testing.TB) map[string]refusal {
 		"X25519 in DER": {std.EncodeToString(der(t, x.PublicKey())), sealing.ReasonAlgorithm},
 		"PEM twice":     {block + block, sealing.ReasonTrailing}, "text after PEM": {block + "x", sealing.ReasonTrailing},
 		"text before PEM": {"x" + block, sealing.ReasonTrailing}, "PEM without end": {block[:100], sealing.ReasonFormat},
-		"PEM header": {strings.Replace(block, "\n", "\nProc-Type: 4,ENCRYPTED\n\n", 1), sealing.ReasonEncoding},
-		"PEM begin":  {"-----BEGIN PUBLIC KEY", sealing.ReasonFormat}, "PEM empty": {asPEM("PUBLIC KEY", nil), sealing.ReasonFormat},
-		"PEM odd label": {asPEM("DH PARAMETERS", spki), sealing.ReasonFormat},
-		"PEM trailing":  {asPEM("PUBLIC KEY", append(bytes.Clone(spki), 0)), sealing.ReasonTrailing},
-		"deep nesting":  {std.EncodeToString(bytes.Repeat([]byte{0x30, 0x80}, 2000)), sealing.ReasonFormat},
+		"PEM without last line": {block[:strings.Index(block, "-----END")], sealing.ReasonFormat},
+		"PEM header":            {strings.Replace(block, "\n", "\nProc-Type: 4,ENCRYPTED\n\n", 1), sealing.ReasonEncoding},
+		"PEM begin":             {"-----BEGIN PUBLIC KEY", sealing.ReasonFormat}, "PEM empty": {asPEM("PUBLIC KEY", nil), sealing.ReasonFormat},
+		"PEM odd label":        {asPEM("DH PARAMETERS", spki), sealing.ReasonFormat},
+		"PEM trailing":         {asPEM("PUBLIC KEY", append(bytes.Clone(spki), 0)), sealing.ReasonTrailing},
+		"deep nesting":         {std.EncodeToString(bytes.Repeat([]byte{0x30, 0x80}, 2000)), sealing.ReasonFormat},
+		"no structure inside":  {std.EncodeToString([]byte{0x30, 2, 0x04, 0}), sealing.ReasonFormat},
+		"encrypted PKCS8":      {std.EncodeToString([]byte{0x30, 4, 0x30, 0, 0x04, 0}), sealing.ReasonPrivateKey},
+		"no bit string":        {std.EncodeToString([]byte{0x30, 4, 0x30, 0, 0x05, 0}), sealing.ReasonFormat},
+		"after the bit string": {std.EncodeToString([]byte{0x30, 7, 0x30, 0, 0x03, 1, 0, 0x05, 0}), sealing.ReasonTrailing},
+		"no algorithm":         {std.EncodeToString([]byte{0x30, 5, 0x30, 0, 0x03, 1, 0}), sealing.ReasonFormat},
+		"unknown algorithm":    {std.EncodeToString([]byte{0x30, 9, 0x30, 4, 0x06, 2, 0x2a, 3, 0x03, 1, 0}), sealing.ReasonAlgorithm},
 		"trailing inside": {std.EncodeToString(spkiWith(t, func(inner []byte) []byte { return append(inner, 0x05, 0x00) })),
 			sealing.ReasonTrailing},
 		"negative modulus": {std.EncodeToString(spkiWith(t, func([]byte) []byte {
@@ -314,6 +321,72 @@ func TestC4_BadPublicKeysAreRefusedFast(t *testing.T) {
 		}
 		if best > 5*time.Millisecond { // told, not decided: the machine may be busy
 			t.Logf("%s: refused after %v", name, best)
+		}
+	}
+}
+
+func TestTransferKeys(t *testing.T) {
+	t.Parallel()
+	key, err := sealing.NewPrivateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, public := key.Text().Reveal(), key.Public().TransferText()
+	bare := public[strings.Index(public, ":")+1:]
+	for name, text := range map[string]string{
+		"empty": "", "no beginning": private[strings.Index(private, ":")+1:], "short": private[:len(private)-1], "long": private + "AAAA",
+		"31 bytes": strings.TrimSuffix(private, private[len(private)-4:]) + "AA==", "no base64": private[:40] + "%" + private[41:],
+		"many line ends inside": private[:40] + strings.Repeat("\n", 64) + private[40:],
+	} {
+		if _, err := sealing.ParseTransferKey(text); !errors.Is(err, sealing.ErrTransferKey) {
+			t.Errorf("private, %s: %v", name, err)
+		}
+	}
+	for name, text := range map[string]string{
+		"empty": "", "no beginning": bare, "short": public[:len(public)-1], "long": public + "AAAA",
+		"low order": "tenantry-transfer-public-1:" + std.EncodeToString(make([]byte, 32)),
+	} {
+		if _, err := sealing.ParseTransferPublicKey(text); !errors.Is(err, sealing.ErrTransferKey) {
+			t.Errorf("public, %s: %v", name, err)
+		}
+	}
+	// Who takes one half for the other is told which it is.
+	if _, err := sealing.ParseTransferKey(public); err == nil || !strings.Contains(err.Error(), "it is the public half") {
+		t.Errorf("the public half to open with: %v", err)
+	}
+	if _, err := sealing.ParseTransferPublicKey(private); err == nil || !strings.Contains(err.Error(), "it is the private half") {
+		t.Errorf("the private half to seal to: %v", err)
+	}
+	again, err := sealing.ParseTransferKey(" " + private + "\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, err := sealing.ParseTransferPublicKey(public + "\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed, err := to.SealFor([]string{"a", "b"}, []byte("canary"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := again.OpenFor([]string{"a", "b"}, sealed); err != nil || string(got) != "canary" {
+		t.Errorf("opened to %q, %v", got, err)
+	}
+	stranger, err := sealing.NewPrivateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		key     *sealing.PrivateKey
+		context []string
+		sealed  string
+	}{
+		"another key": {stranger, []string{"a", "b"}, sealed}, "no base64": {again, []string{"a", "b"}, "%" + sealed}, "cut": {again, []string{"a", "b"}, sealed[:20]},
+		"another place": {again, []string{"a", "c"}, sealed}, "another border": {again, []string{"ab", ""}, sealed}, "part of the place": {again, []string{"a"}, sealed},
+		"no place": {again, nil, sealed}, "altered": {again, []string{"a", "b"}, "AAAA" + sealed[4:]},
+	} {
+		if got, err := tt.key.OpenFor(tt.context, tt.sealed); !errors.Is(err, sealing.ErrOpen) || got != nil {
+			t.Errorf("%s: opened to %q, %v", name, got, err)
 		}
 	}
 }

@@ -103,7 +103,7 @@ func TestK5_MalformedKeyIsRefusedWithoutLookup(t *testing.T) {
 	texts := map[string]string{
 		"empty": "", "prefix": "tnt_", "kind only": "tnt_server_full_", "no checksum": "tnt_server_full_" + fixed,
 		"empty checksum": "tnt_server_full_" + fixed + "_", "short checksum": good[:len(good)-1], "long checksum": good + "0",
-		"wrong prefix": sign("tnx_server_full_" + fixed), "upper prefix": sign("TNT_server_full_" + fixed),
+		"no prefix": sign("server_full_" + fixed), "wrong prefix": sign("tnx_server_full_" + fixed), "upper prefix": sign("TNT_server_full_" + fixed),
 		"unknown kind": sign("tnt_server_root_" + fixed), "no kind": sign("tnt_" + fixed), "half a kind": sign("tnt_server_" + fixed),
 		"kind in capitals": sign("tnt_SERVER_FULL_" + fixed), "no delimiter": sign("tnt_browser" + fixed + "x"),
 		"short random": sign("tnt_browser_" + fixed[1:]), "long random": sign("tnt_browser_" + fixed + "a"),

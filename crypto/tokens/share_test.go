@@ -136,7 +136,9 @@ func TestJ1_ShortOrEmptyKeyIsRefused(t *testing.T) {
 			wantReason(t, fmt.Sprintf("key of %d bytes", len(key)), err, tokens.ReasonKey)
 		}
 	}
-	_, err := tokens.VerifyShare(nil, forge(goodHeader, claims(t, nil), nil), "7", "pid-1", now)
+	_, err := tokens.VerifyShare(func(string) ([]byte, bool) { return signer.Key, false }, forge(goodHeader, claims(t, nil), signer.Key), "7", "pid-1", now)
+	wantReason(t, "a key that is not the organization's", err, tokens.ReasonKey)
+	_, err = tokens.VerifyShare(nil, forge(goodHeader, claims(t, nil), nil), "7", "pid-1", now)
 	wantReason(t, "no key function", err, tokens.ReasonKey)
 }
 
@@ -190,6 +192,7 @@ func TestJ2_ForgedTokensAreRefusedAlike(t *testing.T) {
 		"alg HS384":          {head(`{"alg":"HS384","kid":"k1","typ":"JWT"}`), tokens.ReasonHeader}, "alg RS256": {head(`{"alg":"RS256","kid":"k1","typ":"JWT"}`), tokens.ReasonHeader},
 		"alg hs256": {head(`{"alg":"hs256","kid":"k1","typ":"JWT"}`), tokens.ReasonHeader}, "alg list": {head(`{"alg":["HS256"],"kid":"k1","typ":"JWT"}`), tokens.ReasonHeader},
 		"no alg": {head(`{"kid":"k1","typ":"JWT"}`), tokens.ReasonHeader}, "Alg": {head(`{"Alg":"HS256","kid":"k1","typ":"JWT"}`), tokens.ReasonHeader},
+		"no typ": {head(`{"alg":"HS256","kid":"k1","x":"JWT"}`), tokens.ReasonHeader}, "other typ": {head(`{"alg":"HS256","kid":"k1","typ":"JOSE"}`), tokens.ReasonHeader},
 		"no kid": {head(`{"alg":"HS256","typ":"JWT"}`), tokens.ReasonHeader}, "unknown kid": {head(`{"alg":"HS256","kid":"k2","typ":"JWT"}`), tokens.ReasonKey},
 		"kid path": {head(`{"alg":"HS256","kid":"../../dev/null","typ":"JWT"}`), tokens.ReasonHeader}, "kid SQL": {head(`{"alg":"HS256","kid":"k1' OR '1","typ":"JWT"}`), tokens.ReasonHeader},
 		"kid number": {head(`{"alg":"HS256","kid":1,"typ":"JWT"}`), tokens.ReasonHeader}, "kid empty": {head(`{"alg":"HS256","kid":"","typ":"JWT"}`), tokens.ReasonHeader},
@@ -215,7 +218,8 @@ func TestJ2_ForgedTokensAreRefusedAlike(t *testing.T) {
 		"exp huge": {body("exp", json.Number("1e300")), tokens.ReasonClaims}, "exp over int64": {body("exp", json.Number("9223372036854775808")), tokens.ReasonClaims},
 		"exp negative": {body("exp", -1), tokens.ReasonClaims}, "EXP": {raw(strings.Replace(base, `"exp"`, `"EXP"`, 1)), tokens.ReasonClaims},
 		"exp past": {body("exp", sec(30*time.Second)), tokens.ReasonExpired}, "exp now": {body("exp", sec(time.Minute)), tokens.ReasonExpired},
-		"exp far": {body("exp", sec(366*24*time.Hour)+1), tokens.ReasonLifetime}, "exp before iat": {body("exp", sec(-time.Second)), tokens.ReasonLifetime},
+		"exp after the year 9999": {body("exp", 253402300800), tokens.ReasonClaims},
+		"exp far":                 {body("exp", sec(366*24*time.Hour)+1), tokens.ReasonLifetime}, "exp before iat": {body("exp", sec(-time.Second)), tokens.ReasonLifetime},
 		"no iat": {body("iat", nil), tokens.ReasonClaims}, "iat zero": {body("iat", 0), tokens.ReasonClaims}, "iat future": {body("iat", sec(time.Minute+6*time.Second)), tokens.ReasonNotYet},
 		"nbf future": {body("nbf", sec(10*time.Minute)), tokens.ReasonNotYet}, "nbf text": {body("nbf", "x"), tokens.ReasonClaims},
 		"no params": {body("params", nil), tokens.ReasonClaims}, "params list": {body("params", []int{}), tokens.ReasonClaims}, "params text": {body("params", "x"), tokens.ReasonClaims},
@@ -322,9 +326,8 @@ func TestVerifyShareWithoutExpectations(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, expect := range [][2]string{{"", "pid-1"}, {"7", ""}, {"", ""}} {
-		if _, err := tokens.VerifyShare(keys, token, expect[0], expect[1], now); err == nil {
-			t.Errorf("organization %q, report %q: accepted", expect[0], expect[1])
-		}
+		_, err := tokens.VerifyShare(keys, token, expect[0], expect[1], now)
+		wantReason(t, fmt.Sprintf("organization %q, report %q", expect[0], expect[1]), err, tokens.ReasonKey)
 	}
 }
 
@@ -334,27 +337,40 @@ func TestIssueShareRefuses(t *testing.T) {
 	for range 40 {
 		deep = []any{deep}
 	}
-	for name, change := range map[string]func(*tokens.Signer, *tokens.Share){
-		"no organization": func(_ *tokens.Signer, s *tokens.Share) { s.Organization = "" }, "no report": func(_ *tokens.Signer, s *tokens.Share) { s.Report = "" },
-		"no id": func(_ *tokens.Signer, s *tokens.Share) { s.ID = "" }, "odd id": func(_ *tokens.Signer, s *tokens.Share) { s.ID = "a/b" },
-		"no times":  func(_ *tokens.Signer, s *tokens.Share) { s.IssuedAt, s.ExpiresAt = time.Time{}, time.Time{} },
-		"no expiry": func(_ *tokens.Signer, s *tokens.Share) { s.ExpiresAt = time.Time{} }, "expires at once": func(_ *tokens.Signer, s *tokens.Share) { s.ExpiresAt = s.IssuedAt },
-		"too long":  func(_ *tokens.Signer, s *tokens.Share) { s.ExpiresAt = s.IssuedAt.Add(366*24*time.Hour + time.Second) },
-		"too large": func(_ *tokens.Signer, s *tokens.Share) { s.Params["x"] = strings.Repeat("x", 8<<10) },
-		"NaN":       func(_ *tokens.Signer, s *tokens.Share) { s.Params["x"] = math.NaN() }, "function": func(_ *tokens.Signer, s *tokens.Share) { s.Params["x"] = func() {} },
-		"deep": func(_ *tokens.Signer, s *tokens.Share) { s.Params["x"] = deep }, "duplicates": func(_ *tokens.Signer, s *tokens.Share) { s.Params["x"] = json.RawMessage(`{"a":1,"a":2}`) },
-		"no kid": func(k *tokens.Signer, _ *tokens.Share) { k.KeyID = "" }, "odd kid": func(k *tokens.Signer, _ *tokens.Share) { k.KeyID = "../x" },
+	const id, unsayable = "the token's identifier must be", "the parameters cannot be represented"
+	for name, tt := range map[string]struct {
+		change func(*tokens.Signer, *tokens.Share)
+		says   string
+	}{
+		"no organization":   {func(_ *tokens.Signer, s *tokens.Share) { s.Organization = "" }, "the organization must have 1 to 256 bytes"},
+		"long organization": {func(_ *tokens.Signer, s *tokens.Share) { s.Organization = strings.Repeat("7", 257) }, "the organization must have 1 to 256 bytes"},
+		"no report":         {func(_ *tokens.Signer, s *tokens.Share) { s.Report = "" }, "the report's pid must have 1 to 256 bytes"},
+		"long report":       {func(_ *tokens.Signer, s *tokens.Share) { s.Report = strings.Repeat("p", 257) }, "the report's pid must have 1 to 256 bytes"},
+		"no id":             {func(_ *tokens.Signer, s *tokens.Share) { s.ID = "" }, id}, "odd id": {func(_ *tokens.Signer, s *tokens.Share) { s.ID = "a/b" }, id},
+		"no times":        {func(_ *tokens.Signer, s *tokens.Share) { s.IssuedAt, s.ExpiresAt = time.Time{}, time.Time{} }, "the time of issue is missing"},
+		"no expiry":       {func(_ *tokens.Signer, s *tokens.Share) { s.ExpiresAt = time.Time{} }, "must expire after its issue"},
+		"expires at once": {func(_ *tokens.Signer, s *tokens.Share) { s.ExpiresAt = s.IssuedAt }, "must expire after its issue"},
+		"too long":        {func(_ *tokens.Signer, s *tokens.Share) { s.ExpiresAt = s.IssuedAt.Add(366*24*time.Hour + time.Second) }, "at most 31622400 are allowed"},
+		"too large":       {func(_ *tokens.Signer, s *tokens.Share) { s.Params["x"] = strings.Repeat("x", 8<<10) }, "at most 8192 are allowed"},
+		"NaN":             {func(_ *tokens.Signer, s *tokens.Share) { s.Params["x"] = math.NaN() }, "NaN"},
+		"function":        {func(_ *tokens.Signer, s *tokens.Share) { s.Params["x"] = func() {} }, "func()"},
+		"deep":            {func(_ *tokens.Signer, s *tokens.Share) { s.Params["x"] = deep }, unsayable},
+		"duplicates":      {func(_ *tokens.Signer, s *tokens.Share) { s.Params["x"] = json.RawMessage(`{"a":1,"a":2}`) }, unsayable},
+		"no kid":          {func(k *tokens.Signer, _ *tokens.Share) { k.KeyID = "" }, "the key identifier must be"},
+		"odd kid":         {func(k *tokens.Signer, _ *tokens.Share) { k.KeyID = "../x" }, "the key identifier must be"},
+		"no key":          {func(k *tokens.Signer, _ *tokens.Share) { k.Key = nil }, "at least 32 are required"},
+		"short key":       {func(k *tokens.Signer, _ *tokens.Share) { k.Key = k.Key[:31] }, "at least 32 are required"},
 	} {
 		s, k := share(), signer
-		change(&k, &s)
-		if token, err := tokens.IssueShare(k, s); err == nil || token != "" {
-			t.Errorf("%s: accepted", name)
+		tt.change(&k, &s)
+		if token, err := tokens.IssueShare(k, s); err == nil || token != "" || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%s: %v, want %q", name, err, tt.says)
 		}
 	}
-	id := tokens.NewShareID()
-	if s := share(); id == tokens.NewShareID() || len(id) < 27 {
-		t.Errorf("identifier %q", id)
-	} else if s.ID = id; true {
+	made := tokens.NewShareID()
+	if s := share(); made == tokens.NewShareID() || len(made) < 27 {
+		t.Errorf("identifier %q", made)
+	} else if s.ID = made; true {
 		if _, err := tokens.IssueShare(signer, s); err != nil {
 			t.Error(err)
 		}

@@ -297,6 +297,26 @@ func TestNewInstallationIsTold(t *testing.T) {
 	}
 }
 
+// TestWhichOrganization: who names none is told of the one there is, or how to make one.
+func TestWhichOrganization(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	try := func(code int, stdin, says string, args ...string) {
+		t.Helper()
+		a := run(t, stdin, append(args, "--data", dir)...)
+		if err := contains(a.stderr, says); err != nil || a.code != code {
+			t.Errorf("%q: exit %d: %v", args, a.code, err)
+		}
+	}
+	try(0, "", "", "org", "create", "--slug", "acme", "--name", "Acme")
+	try(2, "", "name the organization: --org acme", "user", "list")
+	try(2, strings.Repeat("x", 9<<10), "standard input holds more than a password", "user", "create", "--org", "acme", "--email", "a@example.com", "--name", "A", "--password-stdin")
+	empty := write(t, filepath.Join(t.TempDir(), "key"), "\n")
+	try(1, "", "holds no transfer key", "import", "--org", "acme", "--secrets", empty, empty)
+	try(0, "", "", "org", "delete", "acme", "--yes")
+	try(2, "", "tenantry org create makes one", "user", "list")
+}
+
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -329,11 +349,19 @@ func TestUsage(t *testing.T) {
 		{"serve --lisen 127.0.0.1:0", 2, "unknown flag: --lisen; did you mean --listen?"},
 		{"org list --dta x", 2, "did you mean --data?"},
 		{"import --org x", 2, "the file"},
-		{"import --org x --map a=b f.csv", 2, "--as"},
+		{"import --org x --map a=b f.csv", 2, "--map, --key and --format are for rows"},
+		{"import --org x --key email f.ndjson", 2, "--map, --key and --format are for rows"},
+		{"import --org x --format csv f.ndjson", 2, "--map, --key and --format are for rows"},
+		{"import --org x --as contacts --secrets k f.csv", 2, "--secrets is for bundles"},
 		{"import --org x --as people f.csv", 2, "--as people"},
+		{"import --org x --as records: f.csv", 2, "--as records:"},
+		{"import --org x f.csv", 2, "f.csv holds rows; say what a row is"},
 		{"import --org x --as contacts f.txt", 2, "--format"},
 		{"import --org x --as contacts --map a f.csv", 2, "COLUMN=FIELD"},
 		{"demo --data x", 2, "data folder"},
+		{"demo --config x", 2, "data folder"},
+		{"key rotate 665f1c2ab4d3e2f1a0b9c8d7 --org x --overlap -1h", 2, "it must not be negative"},
+		{"keyring retire 0", 2, `"0" is no version`},
 		{"org list", 1, "there is no data folder"},
 		{"key list --org x", 1, "there is no data folder"},
 		{"user list", 2, "--org SLUG"},

@@ -674,6 +674,9 @@ func TestDefinitionsByForm(t *testing.T) {
 	for name, value := range map[string]string{"name": "wheel", "label": "Wheel", "label_plural": "Wheels", "schema.0.title": "Size in cm", "schema.0.type": "Number", "schema.1.title": "Sold", "schema.1.key": "sold", "schema.1.type": "Boolean"} {
 		values.Set(name, value)
 	}
+	values.Set("schema.1.key", "size_in_cm")
+	checkPage(t, p.send(action, values), 422, "Two fields have the key")
+	values.Set("schema.1.key", "sold")
 	page = p.follows(p.send(action, values))
 	checkPage(t, page, 200, "Size in cm", "size_in_cm")
 	values = formTo(t, p.open("/do/records.create?path.name=wheel"), "/do/records.create")
@@ -1182,6 +1185,10 @@ func TestImportByForm(t *testing.T) {
 		t.Error("the latest is not the first")
 	}
 	checkPage(t, p.send("/do/imports.create", url.Values{}), 400, "The form did not arrive")
+	for kind, form := range map[string]string{"text/plain": "email=x%40example.com", "application/x-www-form-urlencoded": "email=%zz"} {
+		checkPage(t, p.send("/do/contacts.create", nil, gatewaytest.Body(kind, form)), 400, "The form did not arrive")
+	}
+	checkPage(t, p.open("/contacts?email=%zz"), 400, "The address is not complete")
 	evil := p.send("/do/imports.create", nil, func(r *http.Request) {
 		r.Header.Set("Content-Type", "multipart/form-data; boundary=x")
 		r.Header.Set("Origin", "https://evil.example")

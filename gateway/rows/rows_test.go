@@ -223,12 +223,18 @@ func TestRows_BadRows(t *testing.T) {
 
 func TestRows_Refused(t *testing.T) {
 	t.Parallel()
+	var numbered strings.Builder
+	for i := range 500 {
+		fmt.Fprintf(&numbered, "c%d,", i)
+	}
 	w := newWorld(t)
 	acme := w.org("acme")
 	for name, c := range map[string]struct {
 		file string
 		o    rows.Options
 	}{
+		"two to one new":  {"a,b\n1,2\n", rows.Options{As: "records:thing", Format: rows.CSV, Map: map[string][]string{"a": {"x"}, "b": {"x"}}}},
+		"many new fields": {numbered.String() + "x\n1\n", rows.Options{As: "records:thing", Format: rows.CSV}},
 		"as":              {"a\n1\n", rows.Options{As: "people", Format: rows.CSV}},
 		"name":            {"a\n1\n", rows.Options{As: "records:No", Format: rows.CSV}},
 		"format":          {"a\n1\n", rows.Options{As: "contacts", Format: "xml"}},
@@ -334,6 +340,10 @@ func TestRows_UnreadableFiles(t *testing.T) {
 		"UTF-16":                   {rows.CSV, "\xff\xfee\x00m\x00\n\x00a\x00", "save the file as CSV in UTF-8"},
 		"UTF-16 without its mark":  {rows.CSV, "\x00e\x00m\x00\n\x00a", "save the file as CSV in UTF-8"},
 		"carriage returns alone":   {rows.CSV, "email,age\ra@example.com,7\r", "the header holds a carriage return"},
+		"no columns":               {rows.JSON, `[{}]`, "the file has no columns"},
+		"too many columns":         {rows.CSV, strings.Repeat("a,", 1000) + "a\n1\n", "the file has more than 1000 columns"},
+		"a long name":              {rows.CSV, "email," + strings.Repeat("a", 4097) + "\nb@example.com,1\n", "the name of column 2 has more than 4096 bytes"},
+		"too many cells":           {rows.CSV, "email\n" + strings.Repeat(",", 16_001) + "\n", "a row has more than 16000 cells"},
 		"no list":                  {rows.JSON, `"a"`, "a JSON array of objects is expected"},
 		"a comma too many":         {rows.JSON, `[{"a":1},]`, "row 2 is not valid JSON, near byte"},
 		"half a row":               {rows.JSON, `[{"a":1},{"a"`, "row 2 is not valid JSON"},

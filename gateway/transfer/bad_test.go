@@ -96,6 +96,11 @@ func TestBadLines(t *testing.T) {
 		{`{"kind":"custom_object",` + id + `,"name":"tree","label":"Big tree","label_plural":"Big trees"}`, "name:duplicate"},
 		{`{"kind":"custom_object","name":"bush","label":"b","label_plural":"x","schema":{"a":{"title":"A"},"b c":{"title":"B","type":"Text"}}}`, "schema.a.type:required schema.\"b c\":format"},
 		{`{"kind":"form_collection","name":"f","label":"F","label_plural":"Fs","email_alerts":{"recipients":"x"},"standalone":1}`, "email_alerts.recipients:type standalone:type"},
+		{`{"kind":"form_collection","name":"f","label":"F","label_plural":"Fs","email_alerts":"x"}`, "email_alerts:type"},
+		{`{"kind":"form_collection","name":"f","label":"F","label_plural":"Fs","email_alerts":[]}`, "email_alerts:type"},
+		{`{"kind":"custom_report","title":"x","class":"Contacts","input":[]}`, "input:type"},
+		{`{"kind":"organization","name":"A","request_limits":{"organisation":{"rate":"1/s"}}}`, "request_limits:format"},
+		{`{"kind":"organization","name":"A","request_limits":[]}`, "request_limits:format"},
 		{`{"kind":"campaign","name":"x","filter":{"colour":"red"}}`, "filter.colour:unknown"},
 		{`{"kind":"campaign","name":"x","filter":{"ssn":"1"}}`, "filter.ssn:forbidden"},
 		{`{"kind":"campaign"}`, "name:required"},
@@ -153,6 +158,28 @@ func TestBadLines_MarkAndLength(t *testing.T) {
 		t.Fatalf("%v %v", err, r.Problems)
 	}
 	w.mustLoad(acme, "\n \r\n"+strings.ReplaceAll(base, "\n", "\r\n")+"\n\n")
+}
+
+// TestBadLines_TooManyDefinitions: those that are stored count too.
+func TestBadLines_TooManyDefinitions(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme := w.org("acme")
+	fields := func(from, to int) string {
+		var b strings.Builder
+		for i := from; i < to; i++ {
+			fmt.Fprintf(&b, `{"kind":"contact_field","key":"f%d","title":"F%d","type":"Text"}`+"\n", i, i)
+		}
+		return b.String()
+	}
+	w.mustLoad(acme, fields(0, 499))
+	w.mustLoad(acme, fields(498, 500))
+	for name, bundle := range map[string]string{"one more": fields(500, 501), "one more beside those there are": fields(0, 501)} {
+		r, err := w.load(acme, bundle, ImportOptions{})
+		if err == nil || r.Failed != 1 || r.Problems[0].Errors[0].Message != "an organization has at most 500 contact fields" {
+			t.Errorf("%s: %v %+v", name, err, r)
+		}
+	}
 }
 
 func TestBadLines_RepeatedInTheBundle(t *testing.T) {

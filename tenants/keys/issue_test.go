@@ -195,19 +195,46 @@ func TestRotateIsRefused(t *testing.T) {
 	if _, err := w.People.UpdateAccount(t.Context(), tenant, &inactive.Account, deactivated); err != nil {
 		t.Fatal(err)
 	}
+	expired := issue(t, w, tenant, keys.NewKey{Name: "expired", Lifetime: time.Hour})
+	w.Clock.Advance(time.Hour)
 	for _, c := range []struct {
 		key     *keys.Issued
 		overlap time.Duration
 		field   string
-	}{{revoked, 0, "id"}, {inactive, 0, "account"}, {inactive, -1, "overlap"}} {
+	}{{revoked, 0, "id"}, {expired, 0, "id"}, {inactive, 0, "account"}, {inactive, -1, "overlap"}, {inactive, keys.MaxLifetime + 1, "overlap"}} {
 		_, err := w.Keys.Rotate(t.Context(), tenant, c.key.Key.ID, c.overlap, nil)
 		var invalid *fault.Error
 		if !errors.As(err, &invalid) || !slices.ContainsFunc(invalid.Faults, func(f fault.Fault) bool { return f.Field == c.field }) {
 			t.Errorf("key %s, overlap %v: %v, want a fault of %s", c.key.Key.Name, c.overlap, err, c.field)
 		}
 	}
-	if _, total, err := w.Keys.List(t.Context(), tenant, people.Page{}); err != nil || total != 2 {
+	if _, total, err := w.Keys.List(t.Context(), tenant, people.Page{}); err != nil || total != 3 {
 		t.Errorf("%d keys after refusals, %v", total, err)
+	}
+}
+
+// TestARotationIsTakenBackByItsOwnCallerAlone: not where the key was rotated once more meanwhile.
+func TestARotationIsTakenBackByItsOwnCallerAlone(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	tenant := w.Tenant(t, "acme")
+	old := issue(t, w, tenant, keys.NewKey{})
+	first, err := w.Keys.Rotate(t.Context(), tenant, old.Key.ID, 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := w.Keys.Rotate(t.Context(), tenant, old.Key.ID, 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.TakeBack(t.Context()); !errors.Is(err, store.ErrConflict) {
+		t.Errorf("the first is taken back: %v", err)
+	}
+	if _, err := authenticate(t, w, "acme", second.Token.Reveal()); err != nil {
+		t.Errorf("the second: %v", err)
+	}
+	if _, err := authenticate(t, w, "acme", old.Token.Reveal()); !errors.Is(err, tenants.ErrDenied) {
+		t.Errorf("the key before both: %v", err)
 	}
 }
 
@@ -233,6 +260,66 @@ func TestIssueNamesEveryFault(t *testing.T) {
 	}
 	if _, total, err := w.People.Accounts(t.Context(), tenant, people.Page{}); err != nil || total != 0 {
 		t.Errorf("a refused key left %d accounts, %v", total, err)
+	}
+}
+
+// TestBoundsOfAKey: of each of its parts what is still taken, and what is not any more.
+func TestBoundsOfAKey(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	tenant := w.Tenant(t, "acme", tenants.FeatureTeams)
+	var teams []string
+	for _, name := range []string{"red", "blue"} {
+		team, err := w.People.CreateTeam(t.Context(), tenant, people.Team{Name: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		teams = append(teams, team.ID)
+	}
+	limited, err := w.People.CreateAccount(t.Context(), tenant, people.Account{Active: true, Name: "limited", Permissions: []tenants.Permission{tenants.Contacts}, Teams: teams[:1]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := func(n keys.NewKey) keys.NewKey {
+		n.Kind = tenants.Browser
+		if n.Origins == nil {
+			n.Origins = []string{"https://app.example.com"}
+		}
+		return n
+	}
+	for name, tt := range map[string]struct {
+		n    keys.NewKey
+		want string // field and code of the fault
+	}{
+		"longest":                       {keys.NewKey{Lifetime: keys.MaxLifetime}, ""},
+		"longer":                        {keys.NewKey{Lifetime: keys.MaxLifetime + 1}, "expires range"},
+		"most work":                     {page(keys.NewKey{ProofOfWork: keys.MaxProofOfWork}), ""},
+		"more work":                     {page(keys.NewKey{ProofOfWork: keys.MaxProofOfWork + 1}), "proof_of_work range"},
+		"less than no work":             {page(keys.NewKey{ProofOfWork: -1}), "proof_of_work range"},
+		"work of a server":              {keys.NewKey{ProofOfWork: 1}, "proof_of_work range"},
+		"many addresses":                {keys.NewKey{AllowIPs: slices.Repeat([]string{"192.0.2.1"}, 100)}, ""},
+		"too many addresses":            {keys.NewKey{AllowIPs: slices.Repeat([]string{"192.0.2.1"}, 101)}, "allow_ips length"},
+		"mapped addresses":              {keys.NewKey{AllowIPs: []string{"::ffff:10.0.0.0/104"}}, ""},
+		"more than the mapped":          {keys.NewKey{AllowIPs: []string{"::ffff:10.0.0.0/95"}}, "allow_ips format"},
+		"page without origins":          {page(keys.NewKey{Origins: []string{}}), "origins required"},
+		"server with origins":           {keys.NewKey{Origins: []string{"https://app.example.com"}}, "origins forbidden"},
+		"many origins":                  {page(keys.NewKey{Origins: slices.Repeat([]string{"https://app.example.com"}, 100)}), ""},
+		"too many origins":              {page(keys.NewKey{Origins: slices.Repeat([]string{"https://app.example.com"}, 101)}), "origins length"},
+		"team of the account":           {keys.NewKey{Account: limited.ID, Teams: teams[:1]}, ""},
+		"team that the account has not": {keys.NewKey{Account: limited.ID, Teams: teams}, "teams forbidden"},
+		"right that the account lacks":  {keys.NewKey{Account: limited.ID, Permissions: []tenants.Permission{tenants.ManageFiles}}, "permissions forbidden"},
+	} {
+		if tt.n.Name = name; tt.n.Kind == "" {
+			tt.n.Kind = tenants.ServerFull
+		}
+		_, err := w.Keys.Issue(t.Context(), tenant, tt.n)
+		got := ""
+		if wrong, ok := errors.AsType[*fault.Error](err); ok {
+			got = wrong.Faults[0].Field + " " + wrong.Faults[0].Code
+		}
+		if got != tt.want || (err == nil) != (tt.want == "") {
+			t.Errorf("%s: %v, want %q", name, err, tt.want)
+		}
 	}
 }
 

@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
 )
 
 func TestParse(t *testing.T) {
@@ -51,6 +54,26 @@ func TestLimitsAsJSON(t *testing.T) {
 	}
 	if err := json.Unmarshal([]byte(`{"key":{"rate":"fast"}}`), &back); err == nil {
 		t.Error("a limit that is none was read")
+	}
+}
+
+func TestLimitsOfALine(t *testing.T) {
+	t.Parallel()
+	for text, good := range map[string]bool{
+		`{}`: true, `{"organization":{"rate":"100/s"},"key":{"quota":"off"}}`: true, `{"visitor":{"rate":""}}`: true,
+		`null`: false, `[]`: false, `"100/s"`: false, `{"organization":"100/s"}`: false, `{"organisation":{"rate":"100/s"}}`: false,
+		`{"key":{"rates":"100/s"}}`: false, `{"key":{"rate":"fast"}}`: false, `{"key":{"rate":100}}`: false,
+	} {
+		var p strictjson.Parser
+		v, err := p.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var set Set
+		var errs fault.List
+		if set.ReadValue("request_limits", v, &errs); (len(errs) == 0) != good || !good && (errs[0].Field != "request_limits" || errs[0].Code != fault.Format) {
+			t.Errorf("%s: %v", text, errs)
+		}
 	}
 }
 

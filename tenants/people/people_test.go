@@ -179,6 +179,32 @@ func TestEffectivePermissionsAndPrincipal(t *testing.T) {
 	}
 }
 
+// TestPermissionsOfManyAreEachOnes: looked up together, nobody holds what another's role gives.
+func TestPermissionsOfManyAreEachOnes(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	tenant := w.Tenant(t, "acme")
+	for name, permission := range map[string]tenants.Permission{"editor": tenants.ManageForms, "reader": tenants.ViewUsers} {
+		if _, err := w.PutRole(t.Context(), tenant, people.Role{Name: name, Permissions: []tenants.Permission{permission}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	users := []*people.User{
+		create(t, w, tenant, people.NewUser{Name: "A", Email: "a@example.com", Roles: []string{"editor"}}),
+		create(t, w, tenant, people.NewUser{Name: "B", Email: "b@example.com", Roles: []string{"reader"}}),
+		create(t, w, tenant, people.NewUser{Name: "C", Email: "c@example.com", Permissions: []tenants.Permission{tenants.Contacts}}),
+	}
+	got, err := w.People.Permissions(t.Context(), tenant, users)
+	if err != nil || len(got) != len(users) {
+		t.Fatal(got, err)
+	}
+	for i, want := range []tenants.Permission{tenants.ManageForms, tenants.ViewUsers, tenants.Contacts} {
+		if !slices.Equal(got[i], []tenants.Permission{want}) {
+			t.Errorf("%s may %v, want %s alone", users[i].Name, got[i], want)
+		}
+	}
+}
+
 func TestAccessRevisionGrowsWithRightsOnly(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
@@ -348,6 +374,9 @@ func TestAdminRoleIsBuiltIn(t *testing.T) {
 	}
 	if _, err := w.PutRole(t.Context(), tenant, people.Role{Name: people.AdminRole, Label: people.AdminLabel, Permissions: tenants.AllPermissions()}); err != nil {
 		t.Errorf("the role as it is: %v", err)
+	}
+	if _, err := w.PutRole(t.Context(), tenant, people.Role{Name: people.AdminRole, Label: "Boss", Permissions: tenants.AllPermissions()}); !errors.As(err, &invalid) {
+		t.Errorf("an administrator by another label: %v", err)
 	}
 	roles, err := w.People.Roles(t.Context(), tenant)
 	if err != nil || len(roles) != 1 || roles[0].Label != people.AdminLabel || len(roles[0].Permissions) != len(tenants.AllPermissions()) {

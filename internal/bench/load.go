@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -142,7 +143,7 @@ func (t *traffic) ask(ctx context.Context, request []byte) (header http.Header, 
 		return nil, nil, err
 	}
 	envelope := struct{ Status string }{"ok"}
-	if t.server != nil {
+	if t.server != nil && strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json") { // a file is none
 		err = json.Unmarshal(body, &envelope)
 	}
 	if err != nil || resp.StatusCode != http.StatusOK || envelope.Status != "ok" {

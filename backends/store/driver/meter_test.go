@@ -1,6 +1,7 @@
 package driver_test
 
 import (
+	"errors"
 	"testing"
 
 	"tenantry/backends/store/driver"
@@ -28,7 +29,11 @@ func TestQuota_Admit(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			err := quota.Admit(test.used, test.by)
-			if got, _ := err.(*driver.QuotaError); (got == nil) != (test.refused == "") || got != nil && got.Limit != test.refused {
+			var refused string
+			if got := new(driver.QuotaError); errors.As(err, &got) {
+				refused = got.Limit
+			}
+			if refused != test.refused {
 				t.Errorf("%v, want a refusal of %q", err, test.refused)
 			}
 		})

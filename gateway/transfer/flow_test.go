@@ -153,6 +153,9 @@ func TestC1_EncryptedValuesOpenOnlyWhereTheyWereMade(t *testing.T) {
 
 // TestManyReferences: folders and files in the worst order, more of them than wait in memory.
 func TestManyReferences(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it loads thousands of lines")
+	}
 	t.Parallel()
 	w := newWorld(t)
 	acme := w.org("acme")

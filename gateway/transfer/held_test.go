@@ -32,6 +32,9 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 // TestExport_HoldsLittle: large records are written as they are read, and not hundreds of them at once.
 func TestExport_HoldsLittle(t *testing.T) {
+	if testing.Short() {
+		t.Skip("what it writes is of half a MB each")
+	}
 	t.Parallel()
 	w := newWorld(t)
 	acme := w.org("acme")

@@ -174,6 +174,9 @@ func TestAsIs_DanglingReferences(t *testing.T) {
 
 // The largest record that several imports can make travels, also where its line is longer than what it takes.
 func TestExport_LongLines(t *testing.T) {
+	if testing.Short() {
+		t.Skip("its lines are as long as may be")
+	}
 	t.Parallel()
 	w := newWorld(t)
 	acme := w.org("acme")

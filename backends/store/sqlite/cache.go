@@ -81,9 +81,26 @@ func (db *database) fit() {
 	db.fitReaders()
 	select {
 	case db.writing <- struct{}{}:
+		db.leaveWriter()
+	default: // whoever has it tells it when it is given back
+	}
+}
+
+// leaveWriter gives the writer back, which then knows its share. It looks again afterwards: a share that became smaller in
+// between was told by somebody who found the writer taken, and left it to whoever had it.
+func (db *database) leaveWriter() {
+	for {
+		known := db.engine.cache.share.Load()
 		db.fitWriter()
 		<-db.writing
-	default:
+		if db.engine.cache.share.Load() == known {
+			return
+		}
+		select {
+		case db.writing <- struct{}{}:
+		default:
+			return
+		}
 	}
 }
 

@@ -37,7 +37,7 @@ func caches(t *testing.T, e *Engine) (kib, connections int64) {
 			}
 		}
 		db.mu.Unlock()
-		<-db.writing
+		db.leaveWriter()
 		f.leave()
 	}
 	return kib, connections
@@ -61,7 +61,7 @@ func TestPagesOfAllFilesFitTheCache(t *testing.T) {
 		}
 		defer ws.file.release()
 		db.writing <- struct{}{} // the writer lies idle
-		<-db.writing
+		db.leaveWriter()
 		var together sync.WaitGroup
 		ready := make(chan struct{}, 4)
 		for range cap(ready) {
@@ -101,4 +101,39 @@ func TestPagesOfAllFilesFitTheCache(t *testing.T) {
 	}
 	use(spaces[0], 2)
 	fits(1, all*3/4)
+}
+
+// TestSharesThatShrinkAtOnceAreTold: of several that come at one moment each finds the writer taken by another who tells it.
+func TestSharesThatShrinkAtOnceAreTold(t *testing.T) {
+	t.Parallel()
+	e := openEngine(t, Options{Cache: 64, idleInterval: time.Hour, idleTimeout: time.Hour})
+	c := people()
+	ws := openWorkspace(t, e, "w", c)
+	if err := ws.Write(t.Context(), []driver.Write{person(c, 1)}); err != nil {
+		t.Fatal(err)
+	}
+	db, err := ws.acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ws.file.release()
+	missed := 0
+	for range 20_000 {
+		var together sync.WaitGroup
+		for parts := range int64(3) {
+			together.Go(func() {
+				e.cache.count(50 << parts)
+				db.fit()
+			})
+		}
+		together.Wait()
+		if db.writer.pages != e.cache.share.Load()*writerParts {
+			missed++
+		}
+		e.cache.count(-350)
+		db.fit()
+	}
+	if missed > 0 {
+		t.Errorf("the writer was not told of %d smaller shares", missed)
+	}
 }

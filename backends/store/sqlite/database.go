@@ -392,7 +392,7 @@ func (db *database) shorten() {
 		}
 		select {
 		case db.writing <- struct{}{}:
-			defer func() { <-db.writing }()
+			defer db.leaveWriter()
 		case <-patience.C:
 			return
 		}

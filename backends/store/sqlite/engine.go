@@ -381,7 +381,7 @@ func (e *Engine) closeIdle(ctx context.Context) {
 					return nil
 				})
 			}
-			_ = beside.Try(func() error { e.fit(); return nil }) // a writer that had just ended its work was missed
+			_ = beside.Try(func() error { e.fit(); return nil }) // once others are closed, those that lie idle have more
 		}
 	}
 }

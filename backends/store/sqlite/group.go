@@ -190,7 +190,7 @@ func (db *database) transact(ctx, wait context.Context, l load, touched map[shel
 			return j.err
 		case db.writing <- struct{}{}:
 			if wait.Err() != nil && db.line.leave(j) {
-				<-db.writing
+				db.leaveWriter()
 				return wait.Err()
 			}
 			db.serve()
@@ -220,8 +220,7 @@ func (db *database) serve() {
 		}
 		db.moveAhead(rows)
 		db.shorten()
-		db.fitWriter()
-		<-db.writing
+		db.leaveWriter()
 	}()
 	jobs = slices.DeleteFunc(jobs, func(j *job) bool {
 		gone := j.ctx.Err()

@@ -62,7 +62,7 @@ func TestX9_BeforeAFile(t *testing.T) {
 		var form bytes.Buffer
 		w := multipart.NewWriter(&form)
 		for range parts {
-			_ = w.WriteField("query.unknown", strings.Repeat("x", 20_000)) // a buffer takes all
+			_ = w.WriteField("_more", strings.Repeat("x", 20_000)) // a buffer takes all
 		}
 		file, err := w.CreateFormFile("file", "all.ndjson")
 		if err != nil {

@@ -37,11 +37,11 @@ func TestAllowedAddresses(t *testing.T) {
 	}
 }
 
-func TestNarrowing(t *testing.T) {
-	t.Parallel()
-	w := tenantstest.New(t, tenantstest.Options{})
-	tenant := w.Tenant(t, "acme", tenants.FeatureTeams)
-	var teams []string
+// limitedAccount makes two teams, and an account that is limited to the first of them and has the permissions.
+func limitedAccount(t *testing.T, permissions ...tenants.Permission) (w *tenantstest.World, tenant *tenants.Tenant, teams []string, account *people.Account) {
+	t.Helper()
+	w = tenantstest.New(t, tenantstest.Options{})
+	tenant = w.Tenant(t, "acme", tenants.FeatureTeams)
 	for _, name := range []string{"red", "blue"} {
 		team, err := w.People.CreateTeam(t.Context(), tenant, people.Team{Name: name})
 		if err != nil {
@@ -49,12 +49,16 @@ func TestNarrowing(t *testing.T) {
 		}
 		teams = append(teams, team.ID)
 	}
-	limited, err := w.People.CreateAccount(t.Context(), tenant, people.Account{Active: true,
-		Name: "limited", Permissions: []tenants.Permission{tenants.Contacts, tenants.ManageForms}, Teams: teams[:1],
-	})
+	account, err := w.People.CreateAccount(t.Context(), tenant, people.Account{Active: true, Name: "limited", Permissions: permissions, Teams: teams[:1]})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return w, tenant, teams, account
+}
+
+func TestNarrowing(t *testing.T) {
+	t.Parallel()
+	w, tenant, teams, limited := limitedAccount(t, tenants.Contacts, tenants.ManageForms)
 	tests := []struct {
 		name        string
 		permissions []tenants.Permission
@@ -266,20 +270,7 @@ func TestIssueNamesEveryFault(t *testing.T) {
 // TestBoundsOfAKey: of each of its parts what is still taken, and what is not any more.
 func TestBoundsOfAKey(t *testing.T) {
 	t.Parallel()
-	w := tenantstest.New(t, tenantstest.Options{})
-	tenant := w.Tenant(t, "acme", tenants.FeatureTeams)
-	var teams []string
-	for _, name := range []string{"red", "blue"} {
-		team, err := w.People.CreateTeam(t.Context(), tenant, people.Team{Name: name})
-		if err != nil {
-			t.Fatal(err)
-		}
-		teams = append(teams, team.ID)
-	}
-	limited, err := w.People.CreateAccount(t.Context(), tenant, people.Account{Active: true, Name: "limited", Permissions: []tenants.Permission{tenants.Contacts}, Teams: teams[:1]})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w, tenant, teams, limited := limitedAccount(t, tenants.Contacts)
 	page := func(n keys.NewKey) keys.NewKey {
 		n.Kind = tenants.Browser
 		if n.Origins == nil {

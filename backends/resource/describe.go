@@ -96,7 +96,7 @@ func (r *Resource) field(d declare.Field, places map[string][]int, spec *store.S
 	}
 	if d.Use.Has(declare.Filter) || d.Rule.Unique {
 		if name == r.DefinitionField && name != "" {
-			spec.Rides = append(spec.Rides, d.Name)
+			spec.Of = d.Name
 		}
 		spec.Fields = append(spec.Fields, d.Name)
 	}

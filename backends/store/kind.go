@@ -63,10 +63,10 @@ type Spec struct {
 	Indexes []Index
 	Access  []Access
 	// Custom: the record type has a map[string]any field tagged `store:"custom"` with the
-	// values of fields that the organization defined. The fields of Rides are in most questions about
-	// those, beside teams and deleted: they may ride along in indexes on them.
+	// values of fields that the organization defined. Of is the one of Fields that says which of its definitions that is;
+	// it is empty where there is one for all records.
 	Custom bool
-	Rides  []string
+	Of     string
 	// Teams: the record has a field teams []string, and a limited scope sees only records
 	// without teams or with one of the scope's.
 	Teams bool
@@ -173,15 +173,13 @@ func Define[T any](spec Spec) (*Kind[T], error) {
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
-	for _, f := range spec.Rides {
-		if !slices.Contains(names, f) {
-			return nil, fmt.Errorf("store: %s: %q is to ride along and is not declared", spec.Name, f)
-		}
+	if spec.Of != "" && (!spec.Custom || !slices.Contains(spec.Fields, spec.Of)) {
+		return nil, fmt.Errorf("store: %s: %q is to say what is defined, and is not declared", spec.Name, spec.Of)
 	}
 	k := &Kind[T]{spec: &spec, custom: custom, decoded: bounded.New[*decoded[T]](maxDecoded)}
-	spec.collection = &driver.Collection{Name: spec.Name, Custom: spec.Custom, Uncounted: spec.Aside}
+	spec.collection = &driver.Collection{Name: spec.Name, Custom: spec.Custom, Of: spec.Of, Uncounted: spec.Aside}
 	for _, f := range names {
-		if spec.Custom && (special[f].on || slices.Contains(spec.Rides, f)) {
+		if spec.Custom && special[f].on {
 			spec.collection.Rides = append(spec.collection.Rides, f)
 		}
 	}

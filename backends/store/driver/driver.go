@@ -102,9 +102,12 @@ type Collection struct {
 	Name    string
 	Fields  []Field
 	Indexes []Index
-	// Custom: documents may have custom values, which an engine may index. The fields of Rides are in most
+	// Custom: documents may have custom values, which an engine may index. Of is the declared String field whose value says which
+	// custom fields a document has: under a key, documents of another value have another field, and questions about one are of one
+	// value. It is empty where all documents have the same. The fields of Rides are in most
 	// questions about them, so they may ride along.
 	Custom bool
+	Of     string   `json:"-"`
 	Rides  []string `json:"-"`
 	// Uncounted: a Meter leaves its documents out.
 	Uncounted bool `json:"-"`

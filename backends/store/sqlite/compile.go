@@ -33,6 +33,9 @@ type statement struct {
 	by     *fieldIndex
 	field  string
 	within bool
+	// kind is the value of the field that says which custom fields there are, where known says that the question is about one.
+	kind  string
+	known bool
 	// whole says that all documents are read for want of a better way; see reading.
 	whole bool
 	// side says whether element look-ups go through side tables; see indexed.
@@ -50,6 +53,7 @@ type customKey struct{ name, param string }
 // statement begins one that asks for what meets the predicate, in that order, and for the values of those fields.
 func (w *workspace) statement(t *table, where driver.Predicate, sort []driver.Order, values ...driver.Ref) *statement {
 	s := &statement{t: t, ws: w.space.id}
+	s.kind, s.known = t.kindOf(where)
 	s.sql.Grow(256)
 	if have := w.file.fields.have.Load(); have != nil && len(*have) > 0 {
 		s.enter(&w.file.fields, where, sort, values)
@@ -62,12 +66,16 @@ func (w *workspace) statement(t *table, where driver.Predicate, sort []driver.Or
 // documents, no range does better.
 func (s *statement) enter(fields *fields, where driver.Predicate, sort []driver.Order, values []driver.Ref) {
 	best := 0
+	if !s.known {
+		return
+	}
+	where = s.t.ofKind(s.kind, where)
 	var look func(p driver.Predicate)
 	use := func(r driver.Ref, worth int) {
 		if !r.Custom || r.Type == driver.Strings || worth <= best {
 			return
 		}
-		if x := fields.indexedBy(fieldKey{s.ws, s.t.name, r.Name}); x != nil && x.made == s.t.entriesMade {
+		if x := fields.indexedBy(s.fieldKey(r.Name)); x != nil && x.made == s.t.entriesMade {
 			s.by, s.field, best = x, r.Name, worth
 		}
 	}
@@ -84,10 +92,11 @@ func (s *statement) enter(fields *fields, where driver.Predicate, sort []driver.
 		}
 	}
 	look(where)
-	if len(sort) > 0 && !s.ranged(where) {
+	follows := s.follows(where)
+	if len(sort) > 0 && !follows && !s.ranged(where) {
 		use(sort[0].Ref, 1)
 	}
-	if best < 3 && s.indexed(where) {
+	if best < 3 && (follows || s.indexed(where)) {
 		s.by = nil
 	}
 	s.within = s.by != nil && s.has(where)
@@ -137,6 +146,11 @@ func (s *statement) has(p driver.Predicate) bool {
 		return s.by.rides || p.Ref.Name == s.field && p.Ref.Type != driver.Strings && p.Op != driver.Exists
 	}
 	return s.carried(p.Ref)
+}
+
+// fieldKey returns what tells the custom field from others, where the kind is known.
+func (s *statement) fieldKey(name string) fieldKey {
+	return fieldKey{s.ws, s.t.name, s.kind, name}
 }
 
 func (s *statement) add(parts ...string) {
@@ -251,6 +265,9 @@ func (o operand) literal(v any) (any, bool) {
 
 // from writes what is read, and which of it: nothing but the workspace's own.
 func (s *statement) from(p driver.Predicate) error {
+	if s.by != nil {
+		p = s.t.ofKind(s.kind, p)
+	}
 	all := p.Op == driver.And && len(p.Kids) == 0
 	s.side = s.by == nil && !s.indexed(p)
 	switch {
@@ -302,6 +319,14 @@ func (t *table) one(p driver.Predicate) bool {
 	return slices.ContainsFunc(t.uniques, func(u unique) bool { return p.Pins(u.fields...) })
 }
 
+// follows reports whether an index that begins with the kind can go on from there.
+func (s *statement) follows(p driver.Predicate) bool {
+	if p.Op == driver.And {
+		return slices.ContainsFunc(p.Kids, s.follows)
+	}
+	return !p.Ref.Custom && s.t.next[p.Ref.Name] && seeks(p.Op)
+}
+
 // searchable reports whether an index or side table can answer the predicate alone.
 func (s *statement) searchable(p driver.Predicate) bool {
 	switch p.Op {
@@ -350,7 +375,7 @@ func (s *statement) predicate(p driver.Predicate, top bool) error {
 	if err != nil {
 		return err
 	}
-	if p.Ref.Custom && top && o.typ == driver.Any && seeks(p.Op) {
+	if p.Ref.Custom && top && s.known && o.typ == driver.Any && seeks(p.Op) {
 		s.sought = append(s.sought, p.Ref.Name)
 	}
 	if p.Op != driver.In && p.Op != driver.Nin && len(p.Values) != 1 {

@@ -22,18 +22,34 @@ const (
 
 // fieldsTable makes the table of all indexes of a file.
 func fieldsTable(shared bool) string {
-	return "CREATE TABLE IF NOT EXISTS fields (" + led(shared, "ws INTEGER NOT NULL, ") + "tbl TEXT NOT NULL, number INTEGER NOT NULL, name TEXT NOT NULL, rides INTEGER NOT NULL, " +
-		"state TEXT NOT NULL, at TEXT NOT NULL, used INTEGER NOT NULL, PRIMARY KEY (" + led(shared, "ws, ") + "tbl, number)) WITHOUT ROWID"
+	return "CREATE TABLE fields (" + led(shared, "ws INTEGER NOT NULL, ") + "tbl TEXT NOT NULL, kind TEXT NOT NULL, number INTEGER NOT NULL, name TEXT NOT NULL, rides INTEGER NOT NULL, " +
+		"state TEXT NOT NULL, at TEXT NOT NULL, used INTEGER NOT NULL, PRIMARY KEY (" + led(shared, "ws, ") + "tbl, kind, number)) WITHOUT ROWID"
+}
+
+// newFields makes the table of all indexes where there is none. Of one that is another's, which an earlier version made, all goes
+// with it: questions ask for indexes anew.
+func (c *conn) newFields(shared bool) error {
+	made, err := c.words("SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = 'fields'")
+	if err != nil || len(made) == 1 && made[0] == fieldsTable(shared) {
+		return err
+	}
+	var all strings.Builder
+	if err := c.each("SELECT type, name FROM sqlite_schema WHERE type IN ('table', 'trigger') AND (name = 'fields' OR name GLOB 'e:*') ORDER BY type DESC", nil, func(row *sqlite.Stmt) {
+		all.WriteString("DROP " + row.ColumnText(0) + " " + quote(row.ColumnText(1)) + "; ")
+	}); err != nil {
+		return err
+	}
+	return c.script(all.String() + fieldsTable(shared))
 }
 
 // oneField is the condition on the row of an index, for fieldArgs.
 func oneField(ws int64) string {
-	return " WHERE " + led(ws != 0, "ws = ?4 AND ") + "tbl = ?1 AND number = ?2"
+	return " WHERE " + led(ws != 0, "ws = ?4 AND ") + "tbl = ?1 AND kind = ?5 AND number = ?2"
 }
 
 // fieldArgs are those of a statement on one, of which ?3 is its own.
 func fieldArgs(key fieldKey, number int64, own any) []any {
-	return []any{key.table, number, own, key.ws}
+	return []any{key.table, number, own, key.ws, key.kind}
 }
 
 // entriesCreate returns the statement that makes the table of entries. It differs where what keeps them up does.
@@ -51,6 +67,20 @@ func (t *table) entry(of, number, name, rides string) string {
 	return t.entryKey(of, number, name) + strings.Join(append([]string{""}, t.riders...), ", "+of) + ", CASE WHEN " + rides + " THEN " + of + "custom END"
 }
 
+// kind returns what says which custom fields a document has, "new." one.
+func (t *table) kind(of string) string {
+	if t.of == "" {
+		return "''"
+	}
+	return of + t.columns[t.of].column
+}
+
+// among returns the conditions that confine the table to documents of a kind, with the marks of the workspace and the kind, and to
+// which others are added.
+func (t *table) among(ws, kind string) string {
+	return " WHERE " + t.led("ws = "+ws+" AND ") + t.kind("") + " = " + kind + " AND "
+}
+
 func (t *table) entryKey(of, number, name string) string {
 	return t.led(of+"ws, ") + number + ", ifnull(max(" + customOperand(of+"custom", name).expr + ", " + leastValue + "), " + noValue + "), " + of + "id"
 }
@@ -58,12 +88,12 @@ func (t *table) entryKey(of, number, name string) string {
 // triggers returns the statements that keep the entries up: whoever writes documents writes them too.
 func (t *table) triggers() string {
 	indexes := func(of string) string {
-		return " FROM fields WHERE " + t.led("ws = "+of+"ws AND ") + "tbl = '" + t.name + "'"
+		return " FROM fields WHERE " + t.led("ws = "+of+"ws AND ") + "tbl = '" + t.name + "' AND kind = " + t.kind(of)
 	}
 	add := "INSERT OR REPLACE INTO " + t.entries + " SELECT " + t.entry("new.", "number", "name", "rides") + indexes("new.") + "; "
 	take := "DELETE FROM " + t.entries + " WHERE (" + t.led("ws, ") + "number, v, id) IN (SELECT " + t.entryKey("old.", "number", "name") + indexes("old.") + "); "
 	seen := func(of string) string {
-		return of + "custom" + strings.Join(append([]string{""}, t.riders...), ", "+of)
+		return t.kind(of) + ", " + of + "custom" + strings.Join(append([]string{""}, t.riders...), ", "+of)
 	}
 	same := "(" + seen("old.") + ") IS NOT (" + seen("new.") + ")"
 	var all strings.Builder
@@ -80,7 +110,7 @@ func (t *table) keepEntries(c *conn) error {
 	if err != nil || len(made) == 1 && made[0] == t.entriesMade {
 		return err
 	}
-	if err := c.script(fieldsTable(t.shared)); err != nil {
+	if err := c.newFields(t.shared); err != nil {
 		return err
 	}
 	if err := c.exec("DELETE FROM fields WHERE tbl = ?1", t.name); err != nil {
@@ -92,7 +122,7 @@ func (t *table) keepEntries(c *conn) error {
 // doom says in the file that indexes are dropped.
 func (c *conn) doom(gone []doomed) error {
 	for _, d := range gone {
-		if err := c.exec("UPDATE fields SET state = ?3"+oneField(d.key.ws)+" AND name = ?5", append(fieldArgs(d.key, d.number, entriesDropped), d.key.key)...); err != nil {
+		if err := c.exec("UPDATE fields SET state = ?3"+oneField(d.key.ws)+" AND name = ?6", append(fieldArgs(d.key, d.number, entriesDropped), d.key.key)...); err != nil {
 			return err
 		}
 	}
@@ -170,7 +200,7 @@ func (j fieldJob) begin(ctx context.Context, x *fieldIndex) (at string, ready bo
 	_, err = j.step(ctx, 0, nil, func(c *conn) error {
 		var documents int64
 		x.number, at, ready, gone = 0, "", false, nil
-		if err := c.each("SELECT count(*), avg(n) FROM (SELECT ifnull(octet_length(custom), 0) AS n FROM "+j.t.quoted+j.t.led(" WHERE ws = ?2")+" LIMIT ?1)", j.t.args(j.key.ws, int64(leastIndexed)), func(row *sqlite.Stmt) {
+		if err := c.each("SELECT count(*), avg(n) FROM (SELECT ifnull(octet_length(custom), 0) AS n FROM "+j.t.quoted+j.t.among("?3", "?2")+"true LIMIT ?1)", j.t.args(j.key.ws, int64(leastIndexed), j.key.kind), func(row *sqlite.Stmt) {
 			documents, x.rides = row.ColumnInt64(0), row.ColumnFloat(1) <= maxRiding
 		}); err != nil {
 			return err
@@ -183,8 +213,8 @@ func (j fieldJob) begin(ctx context.Context, x *fieldIndex) (at string, ready bo
 		}
 		var begun []doomed // of other fields, and not under way: one is made after the other
 		others := 0
-		if err := c.each("SELECT number, name, rides, at, state FROM fields WHERE "+j.t.led("ws = ?3 AND ")+"tbl = ?1 AND state <> ?2 ORDER BY state = ?4 DESC, number", []any{j.t.name, entriesDropped, j.key.ws, entriesReady}, func(row *sqlite.Stmt) {
-			d := doomed{fieldKey{j.key.ws, j.t.name, row.ColumnText(1)}, row.ColumnInt64(0), time.Now()}
+		if err := c.each("SELECT number, name, rides, at, state FROM fields WHERE "+j.t.led("ws = ?3 AND ")+"tbl = ?1 AND kind = ?5 AND state <> ?2 ORDER BY state = ?4 DESC, number", []any{j.t.name, entriesDropped, j.key.ws, entriesReady, j.key.kind}, func(row *sqlite.Stmt) {
+			d := doomed{fieldKey{j.key.ws, j.t.name, j.key.kind, row.ColumnText(1)}, row.ColumnInt64(0), time.Now()}
 			built := row.ColumnText(4) == entriesReady
 			switch {
 			case d.key == j.key && x.number == 0:
@@ -199,7 +229,9 @@ func (j fieldJob) begin(ctx context.Context, x *fieldIndex) (at string, ready bo
 		}); err != nil {
 			return err
 		}
-		surplus := j.w.file.fields.surplus(func(k fieldKey) bool { return k != j.key && k.ws == j.key.ws && k.table == j.key.table }, maxFieldIndexes-1, 0)
+		surplus := j.w.file.fields.surplus(func(k fieldKey) bool {
+			return k != j.key && k.ws == j.key.ws && k.table == j.key.table && k.kind == j.key.kind
+		}, maxFieldIndexes-1, 0)
 		room := max(maxFieldIndexes-1-(others-len(surplus)), 0)
 		gone = slices.Concat(gone, surplus, begun[:max(len(begun)-room, 0)])
 		if err := c.doom(gone); err != nil {
@@ -212,8 +244,8 @@ func (j fieldJob) begin(ctx context.Context, x *fieldIndex) (at string, ready bo
 		if x.number, err = c.counter(j.t.shared, 0, "x:fields", 1, 0); err != nil {
 			return err
 		}
-		return c.exec("INSERT INTO fields (tbl, number, name, rides, state, at, used"+j.t.led(", ws")+") VALUES (?1, ?2, ?3, ?4, ?5, '', ?6"+j.t.led(", ?7")+")",
-			j.t.name, x.number, j.key.key, x.rides, entriesBuilding, time.Now().Unix(), j.key.ws)
+		return c.exec("INSERT INTO fields (tbl, kind, number, name, rides, state, at, used"+j.t.led(", ws")+") VALUES (?1, ?7, ?2, ?3, ?4, ?5, '', ?6"+j.t.led(", ?8")+")",
+			j.t.name, x.number, j.key.key, x.rides, entriesBuilding, time.Now().Unix(), j.key.kind, j.key.ws)
 	})
 	if err == nil {
 		j.w.file.fields.doom(gone...)
@@ -260,8 +292,8 @@ func (j fieldJob) run(ctx context.Context, x *fieldIndex, at string) (last strin
 				return err
 			}
 			// As they are now: those that were changed meanwhile have theirs, those that were deleted have none.
-			if err := c.exec("INSERT OR REPLACE INTO "+j.t.entries+" SELECT "+j.t.entry("", "?1", "?2", "?3")+" FROM "+j.t.quoted+" WHERE "+j.t.led("ws = ?5 AND ")+"id IN (SELECT value FROM json_each(?4))",
-				j.t.args(j.key.ws, x.number, j.key.key, x.rides, jsonList(list))...); err != nil || len(ids) > 0 {
+			if err := c.exec("INSERT OR REPLACE INTO "+j.t.entries+" SELECT "+j.t.entry("", "?1", "?2", "?3")+" FROM "+j.t.quoted+j.t.among("?6", "?5")+"id IN (SELECT value FROM json_each(?4))",
+				j.t.args(j.key.ws, x.number, j.key.key, x.rides, jsonList(list), j.key.kind)...); err != nil || len(ids) > 0 {
 				return err
 			}
 			return c.exec("UPDATE fields SET at = ?3"+oneField(j.key.ws), fieldArgs(j.key, x.number, last)...)
@@ -301,8 +333,8 @@ func (j fieldJob) inOrder(ctx context.Context, at string) (ids []string, last st
 	v := visit{ctx: ctx, db: db, space: j.w.space, question: question{j.w.space.party, inRuns}}
 	err = v.answer(func(r *reader) error {
 		return r.conn.until(ctx, func() error {
-			ids, err = r.conn.words("SELECT id FROM (SELECT id, "+customOperand("custom", "?1").expr+" AS v FROM "+j.t.quoted+" WHERE "+j.t.led("ws = ?4 AND ")+"id > ?2 ORDER BY id LIMIT ?3) ORDER BY v",
-				j.t.args(j.key.ws, j.key.key, at, int64(fieldRun))...)
+			ids, err = r.conn.words("SELECT id FROM (SELECT id, "+customOperand("custom", "?1").expr+" AS v FROM "+j.t.quoted+j.t.among("?5", "?4")+"id > ?2 ORDER BY id LIMIT ?3) ORDER BY v",
+				j.t.args(j.key.ws, j.key.key, at, int64(fieldRun), j.key.kind)...)
 			return err
 		})
 	})

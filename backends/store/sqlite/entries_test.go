@@ -16,7 +16,7 @@ import (
 // entriesAreThose checks that the entries of an index are those of the documents as they are.
 func entriesAreThose(t *testing.T, ws *workspace, name string) {
 	t.Helper()
-	x := ws.file.fields.indexedBy(fieldKey{ws.space.id, "people", name})
+	x := ws.file.fields.indexedBy(fieldKey{ws.space.id, "people", "", name})
 	if x == nil {
 		t.Fatalf("%s has no index: %s", name, ws.file.fields.states())
 	}
@@ -112,7 +112,7 @@ func testEntriesGoOn(t *testing.T, shared bool) {
 	c := scored()
 	ws := openWorkspace(t, e, "w", c)
 	fill(t, ws, c, leastIndexed)
-	key := fieldKey{ws.space.id, "people", "score"}
+	key := fieldKey{ws.space.id, "people", "", "score"}
 	ctx, cancel := context.WithCancel(t.Context())
 	begun := make(chan struct{})
 	go func() {
@@ -216,7 +216,7 @@ func testEntriesOfAnotherFile(t *testing.T, shared bool) {
 		ws := filled(t)
 		makeField(t, ws, "plan")
 		putBack := backup(t, ws)
-		j := fieldJob{w: ws, t: ws.tables["people"], key: fieldKey{ws.space.id, "people", "score"}}
+		j := fieldJob{w: ws, t: ws.tables["people"], key: fieldKey{ws.space.id, "people", "", "score"}}
 		x := &fieldIndex{}
 		at, _, err := j.begin(t.Context(), x)
 		if err != nil {
@@ -240,7 +240,7 @@ func testEntriesOfAnotherFile(t *testing.T, shared bool) {
 		ws.file.dropUnused(t.Context(), time.Now().Add(time.Hour))
 		putBack()
 		sevens(t, ws)
-		if ws.file.fields.indexedBy(fieldKey{ws.space.id, "people", "score"}) == nil {
+		if ws.file.fields.indexedBy(fieldKey{ws.space.id, "people", "", "score"}) == nil {
 			t.Error("its index is not known")
 		}
 	})
@@ -274,7 +274,7 @@ func testEntriesBegunLongAgo(t *testing.T, shared bool) {
 	ws := openWorkspace(t, e, "w", c)
 	fill(t, ws, c, leastIndexed)
 	for _, name := range []string{"score", "plan"} {
-		j := fieldJob{w: ws, t: ws.tables["people"], key: fieldKey{ws.space.id, "people", name}}
+		j := fieldJob{w: ws, t: ws.tables["people"], key: fieldKey{ws.space.id, "people", "", name}}
 		if _, _, err := j.begin(t.Context(), &fieldIndex{}); err != nil {
 			t.Fatal(err)
 		}
@@ -302,7 +302,9 @@ func testEntriesOneIndexEach(t *testing.T, shared bool) {
 	ws := openWorkspace(t, openEngine(t, Options{Shared: shared, Dir: t.TempDir()}), "w", scored())
 	fill(t, ws, scored(), leastIndexed)
 	tb := ws.tables["people"]
-	job := func(name string) fieldJob { return fieldJob{w: ws, t: tb, key: fieldKey{ws.space.id, "people", name}} }
+	job := func(name string) fieldJob {
+		return fieldJob{w: ws, t: tb, key: fieldKey{ws.space.id, "people", "", name}}
+	}
 	for range 3 {
 		ws.engine.makeIndex(t.Context(), job("score"))
 	}
@@ -411,11 +413,100 @@ func testEntriesOfAnotherShape(t *testing.T, shared bool) {
 	if wanted := ws.file.fields.asked(s, slowScan, false); len(wanted) != 1 {
 		t.Fatalf("slow questions want %v", wanted)
 	}
-	e.makeIndex(t.Context(), fieldJob{w: ws, t: ws.tables["people"], key: fieldKey{ws.space.id, "people", "score"}})
+	e.makeIndex(t.Context(), fieldJob{w: ws, t: ws.tables["people"], key: fieldKey{ws.space.id, "people", "", "score"}})
 	e.observed.Clear()
 	ws.file.db.counts.changed(nil)
 	if ask() < 0 {
 		t.Error("they are not asked for once they are made anew")
 	}
 	entriesAreThose(t, ws, "score")
+}
+
+// TestEntries_OfAKind: what sorts or limits documents of one kind by a custom value reads entries of that kind alone, whatever
+// others there are; what is about several kinds reads documents, and the answers are the same.
+func TestEntries_OfAKind(t *testing.T) { inBoth(t, testEntriesOfAKind) }
+
+func testEntriesOfAKind(t *testing.T, shared bool) {
+	c := people()
+	c.Custom, c.Of = true, "status"
+	e := openEngine(t, Options{Shared: shared, eager: true})
+	ws := openWorkspace(t, e, "w", c)
+	fill(t, ws, c, 300)
+	score := driver.Ref{Name: "score", Custom: true, Type: driver.Any}
+	is := func(status string) driver.Predicate { return onField("status", driver.Eq, status) }
+	and := func(kids ...driver.Predicate) driver.Predicate { return driver.Predicate{Op: driver.And, Kids: kids} }
+	high := driver.Predicate{Op: driver.Gt, Ref: score, Values: []any{int64(90)}}
+	for i, tt := range []struct {
+		where   driver.Predicate
+		by      []driver.Order
+		indexed bool
+	}{
+		{is("new"), []driver.Order{{Ref: score}}, true},
+		{is("new"), []driver.Order{{Ref: score, Desc: true}}, true},
+		{and(is("new"), high), nil, true},
+		{and(is("new"), high, onField("country", driver.Ne, "DE")), []driver.Order{{Ref: score}}, true},
+		{and(and(is("new")), high), nil, true},
+		{and(is("new"), is("gone"), high), nil, false},
+		{and(is("gone"), onField("email", driver.Eq, "p0000005@example.org"), high), nil, false},
+		{and(is("new"), onField("created", driver.Gte, int64(1_700_000_290_000))), []driver.Order{{Ref: score}}, false},
+		{high, nil, false},
+		{driver.Predicate{Op: driver.Or, Kids: []driver.Predicate{is("new"), high}}, nil, false},
+		{onField("status", driver.In, "new", "gone"), []driver.Order{{Ref: score}}, false},
+	} {
+		q := driver.Query{Collection: c, Where: tt.where, Sort: tt.by, Limit: 50}
+		var answers [2]string
+		for j := range answers { // without the index, which is made then, and by it
+			docs, err := ws.Find(t.Context(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range docs {
+				answers[j] += fmt.Sprintf("%s %s\n", d.ID, d.Custom)
+			}
+		}
+		if answers[0] != answers[1] {
+			t.Errorf("%d: by the index: %s\nwithout: %s", i, answers[1], answers[0])
+		}
+		plan, err := ws.Explain(t.Context(), q)
+		if err != nil || (plan.Index == "score") != tt.indexed {
+			t.Errorf("%d: read by %q, %+v, %v", i, plan.Index, plan.Fields, err)
+		}
+	}
+	entries := fmt.Sprintf(`SELECT count(*) FROM "e:people" WHERE number = %d`, ws.file.fields.indexedBy(fieldKey{ws.space.id, "people", "new", "score"}).number)
+	if n := columnOf(t, ws, 0, entries); n[0] != "100" {
+		t.Errorf("%s entries for 100 documents of the kind", n[0])
+	}
+	turned := person(c, 1) // of the kind
+	turned.Op, turned.Doc.Rev, turned.Doc.Values[4] = driver.Put, 1, "gone"
+	if err := ws.Write(t.Context(), []driver.Write{turned}); err != nil {
+		t.Fatal(err)
+	}
+	if n := columnOf(t, ws, 0, entries); n[0] != "99" {
+		t.Errorf("%s entries once one has become another kind's", n[0])
+	}
+}
+
+// TestEntries_OfAnEarlierVersion: a table of indexes that has other columns goes with all that it is about.
+func TestEntries_OfAnEarlierVersion(t *testing.T) {
+	t.Parallel()
+	e := openEngine(t, Options{eager: true})
+	c := scored()
+	ws := openWorkspace(t, e, "w", c)
+	fill(t, ws, c, 10)
+	for _, sql := range []string{
+		`CREATE TABLE fields (tbl TEXT, number INTEGER, name TEXT)`, `CREATE TABLE "e:people" (v)`, `CREATE TABLE "e:others" (v)`, `INSERT INTO "e:others" VALUES (1)`,
+		`CREATE TRIGGER "e:people:insert" AFTER INSERT ON "c:people" BEGIN INSERT INTO "e:others" VALUES (new.id); END`,
+	} {
+		alter(t, ws, sql)
+	}
+	high := driver.Query{Collection: c, Where: driver.Predicate{Op: driver.Gt, Ref: driver.Ref{Name: "score", Custom: true, Type: driver.Any}, Values: []any{int64(5)}}, Limit: 50}
+	for range 2 {
+		if docs, err := ws.Find(t.Context(), high); err != nil || len(docs) != 4 {
+			t.Errorf("%d documents, %v", len(docs), err)
+		}
+	}
+	entriesAreThose(t, ws, "score")
+	if n := columnOf(t, ws, 0, `SELECT count(*) FROM sqlite_schema WHERE name = 'e:others'`); n[0] != "0" {
+		t.Error("entries of an earlier version are kept")
+	}
 }

@@ -38,19 +38,19 @@ func (w *workspace) Explain(ctx context.Context, q driver.Query) (driver.Plan, e
 		return r.conn.rows("EXPLAIN QUERY PLAN "+s.sql.String(), s.args, func(row *sqlite.Stmt) error {
 			index, every, is := access(row.ColumnText(3))
 			every = every || s.whole
-			if is && !found {
-				if index == entriesIndex {
-					index = s.field
-				}
+			switch {
+			case is && index == entriesIndex: // the documents that it leads to may be looked up before, on paper
+				plan.Index, plan.Every, found = s.field, every, true
+			case is && !found:
 				plan.Index, plan.Every, found = index, every, true
-			} else if is {
+			case is:
 				plan.Every = plan.Every && every // the documents of those that an inner question found
 			}
 			return nil
 		})
 	})
 	for _, name := range s.sought {
-		plan.Fields = append(plan.Fields, w.file.fields.status(fieldKey{w.space.id, t.name, name}))
+		plan.Fields = append(plan.Fields, w.file.fields.status(s.fieldKey(name)))
 	}
 	return plan, failed(ctx, doing, err)
 }

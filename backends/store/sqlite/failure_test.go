@@ -355,7 +355,7 @@ func TestCrashWriter(t *testing.T) {
 	}
 	go func() { // makes and drops an index as long as the process lives
 		for ; t.Context().Err() == nil; time.Sleep(time.Millisecond) {
-			e.makeIndex(t.Context(), fieldJob{w: ws, t: ws.tables["people"], key: fieldKey{ws.space.id, "people", "score"}})
+			e.makeIndex(t.Context(), fieldJob{w: ws, t: ws.tables["people"], key: fieldKey{ws.space.id, "people", "", "score"}})
 			ws.file.dropUnused(t.Context(), time.Now())
 			ws.file.deleteDropped(time.Now().Add(time.Hour))
 		}

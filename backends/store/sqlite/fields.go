@@ -25,7 +25,7 @@ const (
 	slowScans = 2
 	// leastIndexed is how many documents are worth one.
 	leastIndexed = 5_000
-	// maxFieldIndexes bounds those of a workspace's collection: each makes writes dearer. The one whose last use is
+	// maxFieldIndexes bounds those that a document may have entries in: each makes writes dearer. The one whose last use is
 	// longest ago makes room for another.
 	maxFieldIndexes = 8
 	// fieldRun is how many documents are put in the order of their entries in memory, so that those that are stored together lie
@@ -50,10 +50,10 @@ const (
 	noValue, leastValue = "-9e999", "-1.7976931348623157e308"
 )
 
-// fieldKey is a custom key of a collection; ws is 0 in a file of its own.
+// fieldKey is a custom key of a collection; ws is 0 in a file of its own, kind empty where all its documents have the same fields.
 type fieldKey struct {
-	ws         int64
-	table, key string
+	ws               int64
+	table, kind, key string
 }
 
 // fieldIndex is what is known of the index on a key. One that is ready is not changed but for its use.
@@ -152,20 +152,20 @@ func (f *fields) load(ctx context.Context, db *database) error {
 	found, former := map[fieldKey]*fieldIndex{}, []string{}
 	var gone []doomed
 	if err := db.ask(ctx, func(r *reader) error {
-		names, err := r.conn.words("SELECT name FROM sqlite_schema WHERE name GLOB 'x:*' OR name = 'fields'")
+		names, err := r.conn.words("SELECT name FROM sqlite_schema WHERE name GLOB 'x:*' OR sql = ?1", fieldsTable(db.shared))
 		if err != nil || len(names) == 0 {
 			return err
 		}
 		if former = slices.DeleteFunc(names, func(name string) bool { return name == "fields" }); len(former) == len(names) {
 			return nil
 		}
-		return r.conn.each("SELECT tbl, name, number, rides, state, used, (SELECT sql FROM sqlite_schema AS s WHERE s.name = 'e:' || tbl)"+led(db.shared, ", ws")+" FROM fields", nil, func(row *sqlite.Stmt) {
-			key := fieldKey{table: row.ColumnText(0), key: row.ColumnText(1)}
+		return r.conn.each("SELECT tbl, name, number, rides, state, used, kind, (SELECT sql FROM sqlite_schema AS s WHERE s.name = 'e:' || tbl)"+led(db.shared, ", ws")+" FROM fields", nil, func(row *sqlite.Stmt) {
+			key := fieldKey{table: row.ColumnText(0), kind: row.ColumnText(6), key: row.ColumnText(1)}
 			if db.shared {
-				key.ws = row.ColumnInt64(7)
+				key.ws = row.ColumnInt64(8)
 			}
 			used := time.Unix(row.ColumnInt64(5), 0)
-			x := &fieldIndex{state: driver.IndexReady, number: row.ColumnInt64(2), rides: row.ColumnBool(3), made: row.ColumnText(6), noted: used.UnixNano()}
+			x := &fieldIndex{state: driver.IndexReady, number: row.ColumnInt64(2), rides: row.ColumnBool(3), made: row.ColumnText(7), noted: used.UnixNano()}
 			x.used.Store(x.noted)
 			switch state := row.ColumnText(4); {
 			case state == entriesReady:
@@ -214,7 +214,7 @@ func (f *fields) asked(s *statement, took time.Duration, eager bool) (wanted []f
 	}
 	f.change(func(all map[fieldKey]*fieldIndex) {
 		for _, name := range s.sought {
-			key := fieldKey{s.ws, s.t.name, name}
+			key := s.fieldKey(name)
 			x := all[key]
 			if x == nil {
 				watched := 0

@@ -102,7 +102,7 @@ func testFieldsWhatIsAskedForGetsAnIndex(t *testing.T, shared bool) {
 	if got := ws.file.fields.states(); got != "1 ready, 0 building, 0 refused" {
 		t.Errorf("used a moment ago: %s", got)
 	}
-	key := fieldKey{ws.space.id, "people", "score"}
+	key := fieldKey{ws.space.id, "people", "", "score"}
 	ws.file.fields.indexedBy(key).noted -= int64(2 * fieldNoted)
 	alter(t, ws, "UPDATE fields SET used = used - ?1", int64(2*fieldNoted/time.Second))
 	for deadline := time.Now().Add(time.Minute); columnOf(t, ws, 0, noted)[0] < fmt.Sprint(time.Now().Add(-fieldNoted).Unix()); time.Sleep(time.Millisecond) {
@@ -127,7 +127,7 @@ func testFieldsWhatIsAskedForGetsAnIndex(t *testing.T, shared bool) {
 	}
 	e = openEngine(t, Options{Shared: shared, Dir: dir})
 	ws = openWorkspace(t, e, "w", c)
-	if got := time.Unix(0, ws.file.fields.indexedBy(fieldKey{ws.space.id, "people", "score"}).used.Load()); got.Unix() != last.Unix() {
+	if got := time.Unix(0, ws.file.fields.indexedBy(fieldKey{ws.space.id, "people", "", "score"}).used.Load()); got.Unix() != last.Unix() {
 		t.Errorf("it was used at %v, not %v", got, last)
 	}
 	ws.file.dropUnused(t.Context(), last.Add(2*time.Hour))
@@ -141,7 +141,7 @@ func testFieldsWhatIsAskedForGetsAnIndex(t *testing.T, shared bool) {
 	}
 	e = openEngine(t, Options{Shared: shared, Dir: dir, idleInterval: 5 * time.Millisecond})
 	ws = openWorkspace(t, e, "w", c)
-	ws.file.fields.indexedBy(fieldKey{ws.space.id, "people", "score"}).used.Store(time.Now().Add(-fieldUnused - time.Hour).UnixNano())
+	ws.file.fields.indexedBy(fieldKey{ws.space.id, "people", "", "score"}).used.Store(time.Now().Add(-fieldUnused - time.Hour).UnixNano())
 	for deadline := time.Now().Add(time.Minute); ws.file.fields.states() != "0 ready, 0 building, 0 refused"; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("unused: %s", ws.file.fields.states())
@@ -160,7 +160,7 @@ func testFieldsAreBounded(t *testing.T, shared bool) {
 	ws := openWorkspace(t, e, "w", c)
 	table := ws.tables["people"]
 	job := func(i int) fieldJob {
-		return fieldJob{w: ws, t: table, key: fieldKey{ws.space.id, "people", fmt.Sprintf("k%d", i)}}
+		return fieldJob{w: ws, t: table, key: fieldKey{ws.space.id, "people", "", fmt.Sprintf("k%d", i)}}
 	}
 	e.makeIndex(t.Context(), job(0))
 	if got := ws.file.fields.states(); got != "0 ready, 0 building, 0 refused" {
@@ -352,7 +352,7 @@ func testFieldsSortsFollowTheIndex(t *testing.T, shared bool) {
 // makeField makes the index on a field of people.
 func makeField(t *testing.T, ws *workspace, name string) {
 	t.Helper()
-	key := fieldKey{ws.space.id, "people", name}
+	key := fieldKey{ws.space.id, "people", "", name}
 	for tries := 0; ws.file.fields.indexedBy(key) == nil && tries < 100; tries++ { // a busy machine takes longer than a step may
 		ws.engine.makeIndex(t.Context(), fieldJob{w: ws, t: ws.tables["people"], key: key})
 	}

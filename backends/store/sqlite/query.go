@@ -252,7 +252,7 @@ func (s *statement) order(q driver.Query, id string, operand func(driver.Ref) (o
 		if err != nil {
 			return err
 		}
-		if i == 0 && v.typ == driver.Any && o.Ref.Custom && !slices.Contains(s.sought, o.Ref.Name) {
+		if i == 0 && v.typ == driver.Any && o.Ref.Custom && s.known && !slices.Contains(s.sought, o.Ref.Name) {
 			s.sought = append(s.sought, o.Ref.Name)
 		}
 		if unique = v.expr == "id"; unique {

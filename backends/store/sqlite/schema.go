@@ -87,9 +87,11 @@ type table struct {
 	fields               []driver.Field
 	columns              map[string]field
 	leading              map[string]bool // fields that some index starts with
+	next                 map[string]bool // and those that follow the field of in one
 	sides                []side
 	indexes              []index
 	uniques              []unique
+	of                   string   // the field that says which custom fields a document has, empty: all have the same
 	riders               []string // columns that entries of indexes on custom values have too
 	entries, entriesMade string   // the table of these, quoted, and the statement that makes it
 
@@ -135,7 +137,7 @@ func newTable(c *driver.Collection, shared bool) (*table, error) {
 	}
 	t := &table{
 		name: c.Name, spec: string(spec), quoted: quote("c:" + c.Name), shared: shared, fields: c.Fields, uncounted: c.Uncounted,
-		columns: map[string]field{}, leading: map[string]bool{"id": true},
+		columns: map[string]field{}, leading: map[string]bool{"id": true}, next: map[string]bool{},
 	}
 	t.addUnique("id", []string{"id"}, "id")
 	for _, f := range c.Fields {
@@ -149,6 +151,9 @@ func newTable(c *driver.Collection, shared bool) (*table, error) {
 	}
 	for _, name := range c.Rides {
 		t.riders = append(t.riders, t.columns[name].column)
+	}
+	if t.of = c.Of; t.of != "" && t.columns[t.of].typ != driver.String {
+		return nil, fmt.Errorf("collection %s: %q does not say which fields a document has", c.Name, t.of)
 	}
 	t.entries = quote("e:" + c.Name)
 	t.entriesMade = t.entriesCreate()
@@ -191,6 +196,9 @@ func (t *table) addIndex(ix driver.Index) error {
 		columns = append(columns, f.column)
 	}
 	t.leading[ix.Fields[0]] = true
+	if len(ix.Fields) > 1 && ix.Fields[0] == t.of {
+		t.next[ix.Fields[1]] = true
+	}
 	kind := "INDEX"
 	if ix.Unique {
 		kind = "UNIQUE INDEX"
@@ -233,6 +241,43 @@ func led(shared bool, part string) string {
 		return part
 	}
 	return ""
+}
+
+// kindOf returns the value of the field that says which custom fields a document has, where all that meets the predicate has one. It
+// is empty, and known, where all documents have the same.
+func (t *table) kindOf(p driver.Predicate) (kind string, known bool) {
+	switch {
+	case t.of == "":
+		return "", true
+	case p.Op == driver.And:
+		for _, kid := range p.Kids {
+			if kind, known = t.kindOf(kid); known {
+				return kind, true
+			}
+		}
+	case p.Op == driver.Eq && !p.Ref.Custom && p.Ref.Name == t.of && len(p.Values) == 1:
+		kind, known = p.Values[0].(string)
+	}
+	return kind, known
+}
+
+// ofKind returns the predicate among documents of the kind.
+func (t *table) ofKind(kind string, p driver.Predicate) driver.Predicate {
+	if t.of == "" {
+		return p
+	}
+	if is, known := t.kindOf(p); !known || is != kind {
+		return p
+	}
+	rest := driver.Predicate{Op: driver.And}
+	if p.Op == driver.And {
+		for _, kid := range p.Kids {
+			if kid = t.ofKind(kind, kid); kid.Op != driver.And || len(kid.Kids) > 0 {
+				rest.Kids = append(rest.Kids, kid)
+			}
+		}
+	}
+	return rest
 }
 
 func (t *table) addSide(indexName, fieldName string) {

@@ -132,7 +132,7 @@ func TestShared_RemovedIsGone(t *testing.T) {
 			t.Fatal(err)
 		}
 		ws.file.fields.change(func(all map[fieldKey]*fieldIndex) {
-			all[fieldKey{ws.space.id, "people", "k"}] = &fieldIndex{state: driver.IndexReady}
+			all[fieldKey{ws.space.id, "people", "", "k"}] = &fieldIndex{state: driver.IndexReady}
 		})
 		all = append(all, ws)
 	}
@@ -153,7 +153,7 @@ func TestShared_RemovedIsGone(t *testing.T) {
 	if n, m := rows(t, gone.file.path, gone.space.id), rows(t, kept.file.path, kept.space.id); n != 0 || m != want {
 		t.Errorf("%d rows remain, and %d of its neighbour", n, m)
 	}
-	if has := kept.file.fields.indexedBy; has(fieldKey{gone.space.id, "people", "k"}) != nil || has(fieldKey{kept.space.id, "people", "k"}) == nil {
+	if has := kept.file.fields.indexedBy; has(fieldKey{gone.space.id, "people", "", "k"}) != nil || has(fieldKey{kept.space.id, "people", "", "k"}) == nil {
 		t.Error("its indexes remain, or its neighbour's do not")
 	}
 	again := openWorkspace(t, e, names[0], c)
@@ -194,7 +194,7 @@ func TestShared_WritesBehindARemoval(t *testing.T) {
 	waiting(1)
 	go func() { written <- ws.Write(t.Context(), []driver.Write{person(c, 2)}) }()
 	waiting(2)
-	key, made := fieldKey{ws.space.id, "people", "score"}, make(chan struct{})
+	key, made := fieldKey{ws.space.id, "people", "", "score"}, make(chan struct{})
 	go func() {
 		e.makeIndex(t.Context(), fieldJob{w: ws, t: ws.tables["people"], key: key})
 		close(made)

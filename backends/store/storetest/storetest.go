@@ -92,7 +92,7 @@ func fields() []driver.Field {
 }
 
 // things is the collection that most cases use; plain has the same fields and no
-// index, so that an answer cannot depend on one.
+// index, so that an answer cannot depend on one, and custom fields of each kind.
 func things() *driver.Collection {
 	return &driver.Collection{Name: "things", Custom: true, Fields: fields(), Indexes: []driver.Index{
 		{Name: "by_name", Fields: []string{"name"}}, {Name: "by_n", Fields: []string{"n"}}, {Name: "by_x", Fields: []string{"x"}},
@@ -103,7 +103,7 @@ func things() *driver.Collection {
 }
 
 func plain() *driver.Collection {
-	return &driver.Collection{Name: "plain", Custom: true, Fields: fields()}
+	return &driver.Collection{Name: "plain", Custom: true, Of: "kind", Fields: fields()}
 }
 
 // record is a document of the suite before it becomes one of the driver's.

@@ -112,7 +112,7 @@ func (m *Module) asks() api.Param {
 func filterSyntax() string {
 	return fmt.Sprintf("Operators are %s. A field given several times, or with [], must have one of the values. filters[or][<n>][<field>] are alternatives; "+
 		"everything else must hold together. At most %d conditions. Numbers are written as in JSON, booleans true or false, times as RFC 3339 or as a date "+
-		"(the start of that day in UTC; with eq, ne, in and nin the whole day); a stored date is the start of its day. Text compares exactly, case included; ne and nin also match contacts without a value. "+
+		"(the start of that day in UTC; with eq, ne, in and nin the whole day); a stored date is the start of its day. contains and starts_with find letters of any case, contains_exact and starts_with_exact those as written; all else of text compares exactly. ne and nin also match contacts without a value. "+
 		"Encrypted fields cannot be filtered on.", strings.Join(filters.Operators(), ", "), filters.MaxConditions)
 }
 

@@ -88,10 +88,22 @@ func compare(field, op string, have any, want string) bool {
 			return v == want
 		}
 		switch op {
-		case "contains":
+		case "contains_exact":
 			return strings.Contains(v, want)
-		case "starts_with":
+		case "starts_with_exact":
 			return strings.HasPrefix(v, want)
+		case "contains", "starts_with": // some part, or the first one, is equal to it but for case
+			for from := range len(v) + 1 {
+				for to := from; to <= len(v); to++ {
+					if strings.EqualFold(v[from:to], want) {
+						return true
+					}
+				}
+				if op == "starts_with" {
+					break
+				}
+			}
+			return false
 		}
 		order = strings.Compare(v, want)
 	}
@@ -110,14 +122,14 @@ func compare(field, op string, have any, want string) bool {
 	return false
 }
 
-func words() []string   { return []string{"A", "B", "Ab", "aB", "ß", "ßA", "a%", "_"} }
+func words() []string   { return []string{"A", "B", "Ab", "aB", "ß", "ẞa", "K", "\u212a", "a%", "_"} }
 func numbers() []string { return []string{"-1", "0", "0.5", "1", "2", "10"} }
 func dates() []string   { return []string{"2023-12-31", "2024-01-01", "2024-02-29", "2024-03-01"} }
 
 func drawClaim(t *rapid.T) claim {
 	order := []string{"eq", "ne", "in", "nin", "exists", "gt", "gte", "lt", "lte"}
 	field := rapid.SampledFrom([]string{"country", "city", "tags", "age", "vip", "birthday", "note"}).Draw(t, "field")
-	values, ops := words(), append(order, "contains", "starts_with")
+	values, ops := words(), append(order, "contains", "contains_exact", "starts_with", "starts_with_exact")
 	switch field {
 	case "tags":
 		ops = []string{"eq", "ne", "in", "nin", "exists", "contains"}

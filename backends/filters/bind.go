@@ -189,10 +189,6 @@ func (b *binder) values(c condition) ([]literal, bool) {
 	return nil, false
 }
 
-// maxContained is how long a text is at most that others are to contain: MongoDB looks for patterns of 16,384 bytes at
-// most, in which a byte may take two.
-const maxContained = 4096
-
 func (b *binder) plain(c condition, field Field, values []literal) (store.Filter, bool) {
 	bound := make([]any, len(values))
 	for i, v := range values {
@@ -201,13 +197,22 @@ func (b *binder) plain(c condition, field Field, values []literal) (store.Filter
 			b.errs.Add(c.label, "type", "%s must be %s", c.label, field.Notation.phrase())
 			return store.Filter{}, false
 		}
-		if text, ok := value.(string); ok && c.op == store.OpContains && len(text) > maxContained {
-			b.errs.Add(c.label, fault.Length, "%s may have at most %d bytes", c.label, maxContained)
+		if text, ok := value.(string); ok && slices.Contains(looks(), c.op) && len(text) > store.MaxFolded {
+			b.errs.Add(c.label, fault.Length, "%s may have at most %d bytes", c.label, store.MaxFolded)
 			return store.Filter{}, false
 		}
 		bound[i] = value
 	}
-	return store.Where(field.Ref, c.op, bound...), true
+	op := c.op
+	if field.Notation == List && op == store.OpContainsFold {
+		op = store.OpContains // an element is that or another
+	}
+	return store.Where(field.Ref, op, bound...), true
+}
+
+// looks are the operators that look for a text in others.
+func looks() []store.Op {
+	return []store.Op{store.OpContainsFold, store.OpContains, store.OpStartsWithFold, store.OpStartsWith}
 }
 
 // Operators returns the names of the operators that a field of the notation takes.
@@ -226,13 +231,13 @@ func (f Notation) operators() []store.Op {
 	order := []store.Op{store.OpGt, store.OpGte, store.OpLt, store.OpLte}
 	switch f {
 	case Text:
-		return slices.Concat(equality, order, []store.Op{store.OpContains, store.OpStartsWith})
+		return slices.Concat(equality, order, looks())
 	case Number, Time, Date:
 		return slices.Concat(equality, order)
 	case Boolean:
 		return equality
 	case List:
-		return append(equality, store.OpContains)
+		return append(equality, store.OpContainsFold)
 	}
 	return nil
 }

@@ -78,8 +78,9 @@ const (
 	// leaves out a day and a moment; for words that are looked for, and for a place in an order.
 	maxConditions = 500
 	maxValues     = 10_000
-	// MongoDB takes patterns of 16,384 bytes at most; a byte of text may take seven with all its cases.
-	maxFolded = 2048
+	// MaxFolded bounds the bytes of a text that is looked for whatever its case: MongoDB takes patterns of 16,384 at most, and a byte
+	// of text may take seven with all its cases.
+	MaxFolded = 2048
 	// MaxLimit is the largest number of documents one Find returns.
 	MaxLimit = 10_000
 )
@@ -117,8 +118,11 @@ func (s *Spec) compileNode(f Filter, part partition, depth int, budget *int) (dr
 		return driver.Predicate{}, err
 	}
 	if !ref.Custom && ref.Name == "id" {
-		if part != 0 && f.op == driver.ContainsFold { // what is stored has more in it than the id
-			return driver.Predicate{}, fmt.Errorf("%w: the id of %s cannot be searched", ErrQuery, s.Name)
+		switch text, _ := values[0].(string); f.op { // identifiers are of one case
+		case driver.ContainsFold:
+			f.op, values[0] = driver.Contains, strings.ToLower(text)
+		case driver.StartsWithFold:
+			f.op, values[0] = driver.StartsWith, strings.ToLower(text)
 		}
 		if part != 0 && f.op == driver.Contains {
 			if text, _ := values[0].(string); text != "" {
@@ -163,7 +167,7 @@ func emptyIsMissing(p driver.Predicate) driver.Predicate {
 	switch p.Op {
 	case driver.Eq, driver.Lte:
 		return absent
-	case driver.Ne, driver.Gt, driver.StartsWith, driver.Contains, driver.ContainsFold:
+	case driver.Ne, driver.Gt, driver.StartsWith, driver.Contains, driver.ContainsFold, driver.StartsWithFold:
 		return present
 	case driver.Gte:
 		return driver.Predicate{}
@@ -197,13 +201,16 @@ func checkValues(ref driver.Ref, op Op, values []any) ([]any, error) {
 		if !ok || !comparable(ref, op, p) {
 			return nil, fmt.Errorf("%w: a value of type %T does not compare with %s", ErrQuery, v, ref.Name)
 		}
-		if text, _ := p.(string); op == driver.ContainsFold && len(text) > maxFolded {
-			return nil, fmt.Errorf("%w: more than %d bytes to look for in %s", ErrQuery, maxFolded, ref.Name)
+		if text, _ := p.(string); folds(op) && len(text) > MaxFolded {
+			return nil, fmt.Errorf("%w: more than %d bytes to look for in %s", ErrQuery, MaxFolded, ref.Name)
 		}
 		out[i] = p
 	}
 	return out, nil
 }
+
+// folds reports whether the operator takes letters of other cases too.
+func folds(op Op) bool { return op == driver.ContainsFold || op == driver.StartsWithFold }
 
 func portable(v any) (any, bool) {
 	switch x := v.(type) {
@@ -226,7 +233,7 @@ func comparable(ref driver.Ref, op Op, v any) bool {
 		return ref.Custom && ref.Type != driver.Strings
 	}
 	_, text := v.(string)
-	if op == driver.Contains || op == driver.StartsWith || op == driver.ContainsFold {
+	if op == driver.Contains || op == driver.StartsWith || folds(op) {
 		return text && (ref.Type == driver.String || ref.Type == driver.Any || ref.Type == driver.Date ||
 			(ref.Type == driver.Strings && op == driver.Contains))
 	}

@@ -92,11 +92,12 @@ func TestValuesOfTheWrongTypeAreRefused(t *testing.T) {
 				_, isBool := v.(bool)
 				textual := tt.field.Name == "id" || slices.Contains(tt.good[0], any("a"))
 				for op, accept := range map[store.Op]bool{
-					store.OpContains:     isText && textual,
-					store.OpStartsWith:   isText && textual && tt.field.Name != "tags" && tt.field.Type != store.TypeStrings,
-					store.OpContainsFold: isText && textual && tt.field.Name != "tags" && tt.field.Type != store.TypeStrings,
-					store.OpExists:       isBool,
-					store.OpFrom:         tt.field.Custom && tt.field.Type != store.TypeStrings && slices.ContainsFunc(slices.Concat(text, whole, real, boolean, []any{math.Inf(1), math.Inf(-1)}), func(g any) bool { return fmt.Sprintf("%T%v", g, g) == fmt.Sprintf("%T%v", v, v) }),
+					store.OpContains:       isText && textual,
+					store.OpStartsWith:     isText && textual && tt.field.Name != "tags" && tt.field.Type != store.TypeStrings,
+					store.OpContainsFold:   isText && textual && tt.field.Name != "tags" && tt.field.Type != store.TypeStrings,
+					store.OpStartsWithFold: isText && textual && tt.field.Name != "tags" && tt.field.Type != store.TypeStrings,
+					store.OpExists:         isBool,
+					store.OpFrom:           tt.field.Custom && tt.field.Type != store.TypeStrings && slices.ContainsFunc(slices.Concat(text, whole, real, boolean, []any{math.Inf(1), math.Inf(-1)}), func(g any) bool { return fmt.Sprintf("%T%v", g, g) == fmt.Sprintf("%T%v", v, v) }),
 				} {
 					_, err := c.Count(t.Context(), store.Where(tt.field, op, v))
 					if accept != (err == nil) {
@@ -130,7 +131,7 @@ func TestUnknownOperatorsAreRefused(t *testing.T) {
 				}
 			}
 		}
-		for _, op := range []store.Op{store.OpEq, store.OpNe, store.OpGt, store.OpGte, store.OpLt, store.OpLte, store.OpContains, store.OpContainsFold, store.OpStartsWith, store.OpExists, store.OpFrom} {
+		for _, op := range []store.Op{store.OpEq, store.OpNe, store.OpGt, store.OpGte, store.OpLt, store.OpLte, store.OpContains, store.OpContainsFold, store.OpStartsWith, store.OpStartsWithFold, store.OpExists, store.OpFrom} {
 			for _, values := range [][]any{{}, {"a", "b"}} {
 				_, err := f.items.In(f.ws).Count(t.Context(), store.Where(store.F("name"), op, values...))
 				wantErr(t, fmt.Sprintf("operator %d with %d values", op, len(values)), err, store.ErrQuery)
@@ -193,7 +194,7 @@ func TestEmptyTextMeansMissing(t *testing.T) {
 			{store.OpLt, one, "", ""},
 			{store.OpLte, one, "none", "none"},
 			{store.OpContains, one, "a b", "a none"},
-			{store.OpContainsFold, one, "a b", "a none"},
+			{store.OpContainsFold, one, "a b", "a none"}, {store.OpStartsWithFold, one, "a b", "a none"},
 			{store.OpStartsWith, one, "a b", "a none"},
 			{store.OpIn, []any{""}, "none", "none"},
 			{store.OpIn, []any{"", "a", ""}, "a none", "a none"},
@@ -269,6 +270,7 @@ func TestLimitsOfAQuestion(t *testing.T) {
 			"too many values":     {long(10_001), false},
 			"text to find":        {store.Where(store.F("name"), store.OpContainsFold, strings.Repeat("k", 2048)), true},
 			"too long a text":     {store.Where(store.F("name"), store.OpContainsFold, strings.Repeat("k", 2049)), false},
+			"too long a start":    {store.Where(store.F("name"), store.OpStartsWithFold, strings.Repeat("k", 2049)), false},
 		} {
 			_, err := f.plains.In(f.ws).Count(ctx, tt.filter)
 			if tt.ok && err != nil {

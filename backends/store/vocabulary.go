@@ -7,20 +7,21 @@ type Engine = driver.Engine
 
 // The operators of a condition; package driver says what each means.
 const (
-	OpEq           = driver.Eq
-	OpNe           = driver.Ne
-	OpGt           = driver.Gt
-	OpGte          = driver.Gte
-	OpLt           = driver.Lt
-	OpLte          = driver.Lte
-	OpIn           = driver.In
-	OpNin          = driver.Nin
-	OpContains     = driver.Contains
-	OpStartsWith   = driver.StartsWith
-	OpContainsFold = driver.ContainsFold
-	OpExists       = driver.Exists
-	OpFrom         = driver.From
-	OpBefore       = driver.Before
+	OpEq             = driver.Eq
+	OpNe             = driver.Ne
+	OpGt             = driver.Gt
+	OpGte            = driver.Gte
+	OpLt             = driver.Lt
+	OpLte            = driver.Lte
+	OpIn             = driver.In
+	OpNin            = driver.Nin
+	OpContains       = driver.Contains
+	OpStartsWith     = driver.StartsWith
+	OpContainsFold   = driver.ContainsFold
+	OpStartsWithFold = driver.StartsWithFold
+	OpExists         = driver.Exists
+	OpFrom           = driver.From
+	OpBefore         = driver.Before
 )
 
 // The types of a field.

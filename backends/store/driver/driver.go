@@ -160,8 +160,8 @@ type Op int
 // than a string, true is not 1. Strings compare by their bytes, numbers by value
 // whatever their width. On a Strings field Eq, In and Contains ask whether some
 // element is (one of) the value(s), Ne and Nin whether none is; Exists whether
-// there is an element. Contains and StartsWith on a string are exact about case; ContainsFold, which is
-// of strings alone, takes every letter for what Cases has of it, and finds no text that is not UTF-8. From and Before
+// there is an element. Contains and StartsWith on a string are exact about case; ContainsFold and
+// StartsWithFold, which are of strings alone, take every letter for what Cases has of it, and find no text that is not UTF-8. From and Before
 // are of custom values that are no lists, and of their Order: From is what is the value or comes after it ascending, of whatever
 // type, and Before all else.
 // And with no kids matches everything, Or with no kids nothing, In of nothing
@@ -180,6 +180,7 @@ const (
 	Contains
 	StartsWith
 	ContainsFold
+	StartsWithFold
 	Exists // Values[0] is a bool
 	From
 	Before

@@ -17,7 +17,7 @@ func Cases(r rune) []rune {
 	return all
 }
 
-// Folded is a text to be looked for in others whatever its case; see ContainsFold. It is immutable.
+// Folded is a text to be looked for in others whatever its case; see ContainsFold and StartsWithFold. It is immutable.
 type Folded struct {
 	cases  [][]rune
 	begins [256]bool // which bytes an occurrence can begin with
@@ -53,7 +53,36 @@ func (f *Folded) In(text string) bool {
 	return false
 }
 
-// begin reports whether a text begins with it.
+// Caseless reports whether none of its letters has another case, so that it occurs as it is or not at all.
+func (f *Folded) Caseless() bool {
+	return f != nil && !slices.ContainsFunc(f.cases, func(cases []rune) bool { return len(cases) > 1 })
+}
+
+// Prefixes returns what a text that begins with it begins with: its first letters in all their cases, of which there are at most
+// that many, in no order.
+func (f *Folded) Prefixes(most int) []string {
+	all := []string{""}
+	if f == nil {
+		return nil
+	}
+	for _, cases := range f.cases {
+		if len(all)*len(cases) > most {
+			break
+		}
+		longer := make([]string, 0, len(all)*len(cases))
+		for _, prefix := range all {
+			for _, r := range cases {
+				longer = append(longer, prefix+string(r))
+			}
+		}
+		all = longer
+	}
+	return all
+}
+
+// Begins reports whether a text begins with it.
+func (f *Folded) Begins(text string) bool { return f != nil && f.begin(text) }
+
 func (f *Folded) begin(text string) bool {
 	for _, cases := range f.cases {
 		r, n := utf8.DecodeRuneInString(text)

@@ -113,7 +113,7 @@ func matches(c *driver.Collection, d driver.Document, p driver.Predicate) bool {
 		return (v != nil) == p.Values[0]
 	case driver.From, driver.Before:
 		return (order(v, p.Values[0]) >= 0) == (p.Op == driver.From)
-	case driver.Contains, driver.StartsWith, driver.ContainsFold:
+	case driver.Contains, driver.StartsWith, driver.ContainsFold, driver.StartsWithFold:
 		text, ok1 := v.(string)
 		part, ok2 := p.Values[0].(string)
 		meets := strings.Contains
@@ -122,6 +122,8 @@ func matches(c *driver.Collection, d driver.Document, p driver.Predicate) bool {
 			meets = strings.HasPrefix
 		case driver.ContainsFold:
 			meets = func(text, part string) bool { return driver.Fold(part).In(text) }
+		case driver.StartsWithFold:
+			meets = func(text, part string) bool { return driver.Fold(part).Begins(text) }
 		}
 		return ok1 && ok2 && meets(text, part)
 	}

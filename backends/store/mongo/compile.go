@@ -308,7 +308,7 @@ func (o operand) scalar(p driver.Predicate) (bson.D, truth, error) {
 		return o.single(is(o.path, "$lte", v)), depends, nil
 	case driver.From, driver.Before:
 		return o.placed(p, v)
-	case driver.Contains, driver.StartsWith, driver.ContainsFold:
+	case driver.Contains, driver.StartsWith, driver.ContainsFold, driver.StartsWithFold:
 		part, isText := p.Values[0].(string)
 		// Stored text is UTF-8: no part of it that starts and ends with whole characters is anything else.
 		if !isText || !utf8.ValidString(part) {
@@ -319,6 +319,8 @@ func (o operand) scalar(p driver.Predicate) (bson.D, truth, error) {
 			return o.single(o.contains(part, quote(part))), depends, nil
 		case driver.ContainsFold:
 			return o.single(o.contains(part, fold(part))), depends, nil
+		case driver.StartsWithFold:
+			return o.single(o.startsWithFold(part)), depends, nil
 		}
 		return o.single(o.startsWith(o.prefix + part)), depends, nil
 	}
@@ -382,6 +384,22 @@ func (o operand) startsWith(prefix string) bson.D {
 		bounds = append(bounds, bson.E{Key: "$lt", Value: end})
 	}
 	return bson.D{{Key: o.path, Value: bounds}}
+}
+
+// maxPrefixes bounds the ranges in which texts lie that begin with one whatever its case.
+const maxPrefixes = 4
+
+// startsWithFold is some ranges, which an index can serve, and the pattern of all of the beginning.
+func (o operand) startsWithFold(part string) bson.D {
+	prefix := driver.Fold(part)
+	if prefix.Caseless() {
+		return o.startsWith(o.prefix + part)
+	}
+	ranges := bson.A{}
+	for _, p := range prefix.Prefixes(maxPrefixes) {
+		ranges = append(ranges, o.startsWith(o.prefix+p))
+	}
+	return both(bson.D{{Key: "$or", Value: ranges}}, is(o.path, "$regex", "^"+quote(o.prefix)+fold(part)))
 }
 
 // afterPrefix returns the smallest text greater than all that start with prefix; code points are

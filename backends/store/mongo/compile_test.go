@@ -152,6 +152,7 @@ func TestFilters(t *testing.T) {
 		{on("name", driver.StartsWith, "a\U0010FFFF"), `"name":{"$gte":"a` + "\U0010FFFF" + `","$lt":"b"}`}, {on("name", driver.StartsWith, "\U0010FFFF"), `"name":{"$gte":"` + "\U0010FFFF" + `"}`},
 		{on("name", driver.Contains, "a.*é\x00"), `"name":{"$regex":"a\\.\\*é\\x00"}`}, {on("name", driver.Contains, ""), `"name":{"$gte":""}`},
 		{on("name", driver.ContainsFold, "kß.[\x00"), `"name":{"$regex":"[KkK][ßẞ]\\.\\[\\x00"}`}, {on("name", driver.ContainsFold, "\xff"), nothing}, {on("tags", driver.ContainsFold, "a"), nothing},
+		{on("name", driver.StartsWithFold, "a1"), `"$and":[{"$or":[{"name":{"$gte":"A1","$lt":"A2"}},{"name":{"$gte":"a1","$lt":"a2"}}]},{"name":{"$regex":"^[Aa]1"}}]`}, {on("name", driver.StartsWithFold, "12"), `"name":{"$gte":"12","$lt":"13"}`},
 		{on("id", driver.ContainsFold, "o."), `"_id":{"$regex":"^org\\-1\\/[\\s\\S]*[Oo]\\."}`}, {onCustom("k", driver.String, driver.ContainsFold, "1"), `"$and":[{"$and":[{"custom.k":{"$gte":""}},{"custom.k":{"$regex":"1"}}]},` + single("k")},
 		{on("any", driver.Contains, "1"), `"$and":[{"any":{"$gte":""}},{"any":{"$regex":"1"}}]`},
 		{on("tags", driver.Contains, "$x"), `"tags":{"$eq":"$x"}`}, {on("tags", driver.Nin, "a", int64(1), "b"), `"tags":{"$nin":["a","b"]}`},

@@ -73,7 +73,7 @@ func sought(p driver.Predicate) (keys []string) {
 	for _, kid := range p.Kids {
 		keys = append(keys, sought(kid)...)
 	}
-	if p.Op == driver.Eq || p.Op == driver.In || p.Op >= driver.Gt && p.Op <= driver.Lte || p.Op == driver.StartsWith {
+	if p.Op == driver.Eq || p.Op == driver.In || p.Op >= driver.Gt && p.Op <= driver.Lte || p.Op == driver.StartsWith || p.Op == driver.StartsWithFold {
 		if p.Ref.Custom {
 			keys = append(keys, p.Ref.Name)
 		}

@@ -330,7 +330,7 @@ func (s *statement) follows(p driver.Predicate) bool {
 // searchable reports whether an index or side table can answer the predicate alone.
 func (s *statement) searchable(p driver.Predicate) bool {
 	switch p.Op {
-	case driver.Eq, driver.In, driver.Contains, driver.StartsWith, driver.Gt, driver.Gte, driver.Lt, driver.Lte:
+	case driver.Eq, driver.In, driver.Contains, driver.StartsWith, driver.StartsWithFold, driver.Gt, driver.Gte, driver.Lt, driver.Lte:
 		if p.Ref.Custom {
 			return false
 		}
@@ -346,7 +346,7 @@ func (s *statement) searchable(p driver.Predicate) bool {
 // seeks reports whether an index on the value serves the operator.
 func seeks(op driver.Op) bool {
 	switch op {
-	case driver.Eq, driver.In, driver.StartsWith, driver.Gt, driver.Gte, driver.Lt, driver.Lte, driver.From:
+	case driver.Eq, driver.In, driver.StartsWith, driver.StartsWithFold, driver.Gt, driver.Gte, driver.Lt, driver.Lte, driver.From:
 		return true
 	}
 	return false
@@ -402,6 +402,8 @@ func (s *statement) predicate(p driver.Predicate, top bool) error {
 		s.contains(o, p.Op, p.Values[0])
 	case driver.StartsWith:
 		s.startsWith(o, p.Values[0])
+	case driver.StartsWithFold:
+		s.startsWithFold(o, p.Values[0])
 	case driver.From, driver.Before:
 		return s.placed(o, p)
 	default:
@@ -617,13 +619,16 @@ func (s *statement) placed(o operand, p driver.Predicate) error {
 }
 
 func (s *statement) contains(o operand, op driver.Op, value any) {
-	v, isText := value.(string)
+	text, isText := value.(string)
 	if _, ok := o.literal(value); !ok || !isText {
 		s.add("0")
 		return
 	}
-	in := map[driver.Op]string{driver.Contains: "instr(", driver.ContainsFold: instrFold + "("}[op]
-	switch mark := s.param(v); {
+	in := "instr("
+	if op == driver.ContainsFold && !driver.Fold(text).Caseless() {
+		in = instrFold + "("
+	}
+	switch mark := s.param(text); {
 	case o.text != "" && !o.entry:
 		s.add("(", in, o.text, ", ", mark, ") > 0 AND substr(", o.json, ", 1, 1) = '\"')")
 	case o.typ == driver.Any:
@@ -647,6 +652,35 @@ func (s *statement) startsWith(o operand, value any) {
 		s.add(" AND ", o.expr, " < x''")
 	}
 	s.add(")")
+}
+
+// maxPrefixes bounds the ranges in which texts lie that begin with one whatever its case.
+const maxPrefixes = 4
+
+// startsWithFold is some ranges, which an index can serve, and all of the beginning is compared within them.
+func (s *statement) startsWithFold(o operand, value any) {
+	text, isText := value.(string)
+	prefix := driver.Fold(text)
+	switch _, ok := o.literal(value); {
+	case !ok || !isText || prefix == nil:
+		s.add("0")
+		return
+	case prefix.Caseless():
+		s.startsWith(o, value)
+		return
+	}
+	s.add("((")
+	for i, part := range prefix.Prefixes(maxPrefixes) {
+		if i > 0 {
+			s.add(" OR ")
+		}
+		s.startsWith(o, part)
+	}
+	whole := o.expr
+	if o.text != "" && !o.entry {
+		whole = o.text // it is a text where it is in one of the ranges
+	}
+	s.add(") AND ", beginsFold, "(", whole, ", ", s.param(text), "))")
 }
 
 // afterPrefix returns the smallest string greater than all that start with prefix.

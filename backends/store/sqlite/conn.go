@@ -53,9 +53,11 @@ func openConn(path string, flags sqlite.OpenFlags, pragmas ...string) (*conn, er
 	}
 	c := &conn{raw: raw, stmts: map[string]*sqlite.Stmt{}, done: make(chan struct{}), there: map[int64]bool{}, tally: tally{}}
 	raw.SetBusyTimeout(busyTimeout)
-	if err := raw.CreateFunction(instrFold, &sqlite.FunctionImpl{NArgs: 2, Deterministic: true, Scalar: c.foldedIn}); err != nil {
-		_ = raw.Close()
-		return nil, err
+	for name, meets := range map[string]func(*driver.Folded, string) bool{instrFold: (*driver.Folded).In, beginsFold: (*driver.Folded).Begins} {
+		if err := raw.CreateFunction(name, &sqlite.FunctionImpl{NArgs: 2, Deterministic: true, Scalar: c.folded(meets)}); err != nil {
+			_ = raw.Close()
+			return nil, err
+		}
 	}
 	for _, p := range pragmas {
 		if err := c.script(p); err != nil {
@@ -71,21 +73,27 @@ func openConn(path string, flags sqlite.OpenFlags, pragmas ...string) (*conn, er
 // four times as long and ends at NUL. Nothing that is stored names it, so that other programs can read the file.
 const instrFold = "instr_fold"
 
-func (c *conn) foldedIn(ctx sqlite.Context, args []sqlite.Value) (sqlite.Value, error) {
-	if args[0].Type() != sqlite.TypeText {
+// beginsFold tells of the beginning what instrFold tells of all.
+const beginsFold = "begins_fold"
+
+// folded returns the function that tells whether its first argument, a text, meets the second.
+func (c *conn) folded(meets func(*driver.Folded, string) bool) func(sqlite.Context, []sqlite.Value) (sqlite.Value, error) {
+	return func(ctx sqlite.Context, args []sqlite.Value) (sqlite.Value, error) {
+		if args[0].Type() != sqlite.TypeText {
+			return sqlite.IntegerValue(0), nil
+		}
+		part, known := ctx.AuxData(1).(*driver.Folded)
+		if !known {
+			part = driver.Fold(args[1].Text())
+			ctx.SetAuxData(1, part)
+		}
+		text := args[0].Text()
+		c.searched += int64(len(text))
+		if meets(part, text) {
+			return sqlite.IntegerValue(1), nil
+		}
 		return sqlite.IntegerValue(0), nil
 	}
-	part, known := ctx.AuxData(1).(*driver.Folded)
-	if !known {
-		part = driver.Fold(args[1].Text())
-		ctx.SetAuxData(1, part)
-	}
-	text := args[0].Text()
-	c.searched += int64(len(text))
-	if part.In(text) {
-		return sqlite.IntegerValue(1), nil
-	}
-	return sqlite.IntegerValue(0), nil
 }
 
 func (c *conn) close() error {

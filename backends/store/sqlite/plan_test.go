@@ -121,6 +121,7 @@ func testIndexedConditionsSearch(t *testing.T, shared bool) {
 		{"gt", onField("created", driver.Gt, int64(5)), nil},
 		{"range", all(onField("created", driver.Gte, int64(5)), onField("created", driver.Lt, int64(9))), nil},
 		{"prefix", onField("name", driver.StartsWith, "An"), nil},
+		{"prefix of any case", onField("name", driver.StartsWithFold, "An"), nil},
 		{"id", onField("id", driver.Eq, "x"), nil},
 		{"ids", onField("id", driver.In, "x", "y"), nil},
 		{"element", onField("tags", driver.Eq, "red"), nil},

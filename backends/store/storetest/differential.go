@@ -196,7 +196,7 @@ func severalBounds(p driver.Predicate) bool {
 		switch p.Op {
 		case driver.And, driver.Or:
 			return slices.ContainsFunc(p.Kids, twice)
-		case driver.Gt, driver.Gte, driver.Lt, driver.Lte, driver.Contains, driver.ContainsFold, driver.StartsWith, driver.From, driver.Before:
+		case driver.Gt, driver.Gte, driver.Lt, driver.Lte, driver.Contains, driver.ContainsFold, driver.StartsWith, driver.StartsWithFold, driver.From, driver.Before:
 			was := seen[p.Ref.Name]
 			seen[p.Ref.Name] = true
 			return was

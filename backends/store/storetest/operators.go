@@ -108,6 +108,19 @@ func testFold(t *testing.T, e driver.Engine) {
 		}
 		b.matches(where("tags", driver.ContainsFold, c.part), "")
 	}
+	for _, c := range []struct {
+		part string
+		want string
+	}{
+		{"sT", "t00 t01 t02"}, {"straß", "t00 t02"}, {"tra", ""}, {"K", "t08 t09 t10"}, {"ſ", "t00 t01 t02 t11 t12"}, {"i", "t04"}, {"İ", "t03"}, {"σΑ", "t06 t07"}, {"ОлЬ", "t26 t27"},
+		{"日", "t28"}, {"(?I)", "t31"}, {"A\x00b", "t33 t34"}, {"a\x00", "t33 t34"}, {"\U00010428", "t24 t25"}, {"\xff", ""}, {"s\xff", ""}, {"1", ""}, {strings.Repeat("k", 2048), ""},
+	} {
+		for _, r := range []driver.Ref{ref("name"), ref("any"), custom("k", driver.String)} {
+			b.matches(driver.Predicate{Op: driver.StartsWithFold, Ref: r, Values: []any{c.part}}, c.want)
+		}
+		b.matches(where("tags", driver.StartsWithFold, c.part), "")
+	}
+	b.matches(where("name", driver.StartsWithFold, int64(1)), "")
 	b.matches(where("name", driver.ContainsFold, ""), ids(b.find(driver.Query{Collection: b.plain, Where: where("name", driver.Exists, true)})))
 	b.matches(and(where("id", driver.ContainsFold, "T0"), where("name", driver.ContainsFold, "SSE")), "t01")
 	b.matches(where("name", driver.ContainsFold, int64(1)), "")

@@ -299,7 +299,7 @@ func TestSamplesCoverEveryOperation(t *testing.T) {
 
 // uses reports whether a good call leaves nothing for the next one.
 func uses(op *api.Operation) bool {
-	return op.Resource != "" && (op.Method == http.MethodDelete || strings.HasSuffix(op.Path, "/restore"))
+	return op.Resource != "" && (op.Method == http.MethodDelete || strings.HasSuffix(op.Path, "/restore") || strings.HasSuffix(op.Path, "/bulk/delete"))
 }
 
 // slot is one place of a request where an identifier stands.
@@ -374,7 +374,7 @@ func (w *world) build(op *api.Operation, path string, s sample, id func(slot) (s
 			}
 		case name == "teams" && place == "body":
 			body[name] = []string{v}
-		case place == "body" && name == "roles":
+		case place == "body" && slices.ContainsFunc(op.Body, func(f api.Field) bool { return f.Name == name && f.Shape == api.List }):
 			body[name] = []string{v}
 		case place == "body":
 			body[name] = v

@@ -42,14 +42,10 @@ func (s *serves[T]) bulk() api.Operation {
 	row.Summary, row.Weight, row.BodyLimit = "Create and change many "+things, api.Heavy, api.MaxBulkLimit
 	row.Description = "Takes up to " + strconv.Itoa(most) + " records as they are created one by one, and stores those that are in order; each has a result of its own. "
 	var by []string
-	for _, u := range s.of.Uniques {
-		if u.Identity != resource.Never {
-			by = append(by, u.Shown)
-		}
+	for _, u := range s.of.Identifying()[1:] {
+		by = append(by, u.Shown)
 	}
-	if len(by) > 0 {
-		row.Description += "A record with the " + strings.Join(by, " or ") + " of one that is there changes that one, and brings it back where it was deleted. Fields that it does not give stay as they are then."
-	}
+	row.Description += "A record with the " + strings.Join(append(by, "id"), " or ") + " of one that is there changes that one, and brings it back where it was deleted. Fields that it does not give stay as they are then. " + nothingDone
 	one := strictjson.Value{Is: strictjson.Object}
 	for _, f := range s.fields {
 		if f.Example != "" && f.Rule.Ref == "" {
@@ -61,23 +57,41 @@ func (s *serves[T]) bulk() api.Operation {
 		Example: json.RawMessage("[" + string(one.Raw()) + "]"),
 	}}
 	row.Failures = append(row.Failures, api.Failure{Code: http.StatusUnprocessableEntity, Message: "Validation failed: records must be a list of 1 to 1000 objects", When: "there are no records, or too many"})
+	row.Failures = append(row.Failures, s.undone(Bulk{Failed: 1, Results: []BulkResult{{Errors: []api.FieldError{{Field: s.fields[0].Name, Code: fault.Required, Message: s.fields[0].Name + " is required"}}}}}))
 	row.Data, row.Example = Bulk{}, Bulk{Created: 1, Failed: 1, Results: []BulkResult{
 		{Index: 0, ID: exampleID}, {Index: 1, Errors: []api.FieldError{{Field: s.fields[0].Name, Code: fault.Required, Message: s.fields[0].Name + " is required"}}},
 	}}
-	row.Handler, row.Joins = s.many, true
+	row.Handler, row.Joins = func(ctx context.Context, c *api.Call) (api.Result, error) { return s.many(ctx, c, s.attempt) }, true
 	return row
 }
 
-// many stores the records of the body that are in order, once more where somebody came between.
-func (s *serves[T]) many(ctx context.Context, c *api.Call) (result api.Result, err error) {
+// nothingDone ends the description of a row that takes many records.
+const nothingDone = "Where every one of them is refused, the status is failed; data is the same."
+
+// undone documents the answer of a bulk in which nothing was done.
+func (s *serves[T]) undone(data any) api.Failure {
+	return api.Failure{Code: http.StatusOK, Message: s.unchanged(), When: "every record was refused, each for the reason in its result", Data: data}
+}
+
+func (s *serves[T]) unchanged() string {
+	return "No " + s.Things + " were changed: every one of them was refused"
+}
+
+// many makes the attempts at a bulk: once more where somebody came between. One in which nothing was done is a failure.
+func (s *serves[T]) many(ctx context.Context, c *api.Call, attempt func(context.Context, *api.Call, int) (api.Result, error)) (result api.Result, err error) {
 	ctx = new(store.Basis).With(ctx)
 	for n := range tries {
-		if result, err = s.attempt(ctx, c, n); !errors.Is(err, errAgain) {
+		if result, err = attempt(ctx, c, n); !errors.Is(err, errAgain) {
 			break
 		}
 	}
+	if done, ok := result.Data.(interface{ nothing() bool }); err == nil && ok && done.nothing() {
+		return api.Result{}, api.Failed(s.unchanged(), result.Data)
+	}
 	return result, err
 }
+
+func (b Bulk) nothing() bool { return b.Created+b.Updated == 0 }
 
 // errAgain ends an attempt that stored nothing, since somebody came between.
 var errAgain = fmt.Errorf("once more: %w", store.ErrConflict)
@@ -93,7 +107,8 @@ func (s *serves[T]) attempt(ctx context.Context, c *api.Call, n int) (api.Result
 		return api.Result{}, err
 	}
 	var known resource.Known
-	if err := s.define(ctx, c, &known); err != nil {
+	within, err := s.define(ctx, c, &known)
+	if err != nil {
 		return api.Result{}, err
 	}
 	// One record at a time is a tree: those of all would take many times what was sent.
@@ -101,9 +116,39 @@ func (s *serves[T]) attempt(ctx context.Context, c *api.Call, n int) (api.Result
 	entries, probes := make([]*entry[T], len(bodies)), make([]any, len(bodies))
 	for i := range entries {
 		entries[i] = &entry[T]{}
-		probes[i] = s.probe(s.element(c, &p, bodies[i], &entries[i].errs))
+		body, id := s.element(c, &p, bodies[i], &entries[i].errs)
+		probes[i] = s.probe(body, id)
 	}
-	b := &bulk[T]{s: s, c: c, attempt: n, entries: entries, meant: make([]map[string]*entry[T], len(s.of.Uniques)), refused: map[*entry[T]][]api.FieldError{}}
+	b := s.begin(c, n, entries, within, store.Either)
+	b.finish, b.answer = s.complete, func(context.Context) (api.Result, error) {
+		out := became(s.of, entries, b.refused)
+		note(c, map[string]int{"created": out.Created, "updated": out.Updated, "failed": out.Failed})
+		return api.Result{Data: out}, nil
+	}
+	return b.run(ctx, probes, func(part []*entry[T], from int) error {
+		for i, e := range part {
+			s.prepare(ctx, c, &p, e, bodies[from+i], &known)
+		}
+		return s.stands(ctx, c, &known, part)
+	})
+}
+
+// begin returns one attempt at the entries; within matches all that they can mean, in that state.
+func (s *serves[T]) begin(c *api.Call, attempt int, entries []*entry[T], within store.Filter, state store.State) *bulk[T] {
+	ways := s.of.Identifying()
+	b := &bulk[T]{
+		s: s, c: c, attempt: attempt, entries: entries, ways: ways, within: within, state: state,
+		meant: make([]map[string]*entry[T], len(ways)), means: map[string]*entry[T]{}, refused: map[*entry[T]][]api.FieldError{},
+	}
+	for n := range b.meant {
+		b.meant[n] = map[string]*entry[T]{}
+	}
+	return b
+}
+
+// run recognizes the entries, has them prepared and stores them: all in one write, or in as many as they need.
+func (b *bulk[T]) run(ctx context.Context, probes []any, prepare func(part []*entry[T], from int) error) (api.Result, error) {
+	c, entries := b.c, b.entries
 	for from, many := 0, len(entries); from < len(entries); {
 		part, writes := entries[from:from+many], b.writes
 		fits, err := many, b.late(ctx)
@@ -115,10 +160,7 @@ func (s *serves[T]) attempt(ctx context.Context, c *api.Call, n int) (api.Result
 			continue
 		}
 		if err == nil {
-			for i, e := range part {
-				s.prepare(ctx, c, &p, e, bodies[from+i], &known)
-			}
-			if err = s.stands(ctx, c, &known, part); err == nil {
+			if err = prepare(part, from); err == nil {
 				err = b.settle(ctx, part, from+many == len(entries))
 			}
 		}
@@ -145,7 +187,7 @@ func (s *serves[T]) prepare(ctx context.Context, c *api.Call, p *strictjson.Pars
 		was := *e.rec
 		e.was = &was
 	}
-	if body := s.element(c, p, raw, new(fault.List)); body.Is == strictjson.Object { // what is wrong with it was noted
+	if body, _ := s.element(c, p, raw, new(fault.List)); body.Is == strictjson.Object { // what is wrong with it was noted
 		s.enter(ctx, c, e, body, known)
 		e.check.Take = nil // which holds the tree
 	}
@@ -160,15 +202,17 @@ type bulk[T any] struct {
 	c       *api.Call
 	attempt int
 	entries []*entry[T]
-	meant   []map[string]*entry[T] // by the values of each unique
+	ways    []resource.Unique      // by which an entry means a record, the identifier first
+	within  store.Filter           // matches all that they can mean,
+	state   store.State            // in that state
+	meant   []map[string]*entry[T] // by the values of each of the ways
+	means   map[string]*entry[T]   // by the identifier of what they mean
+	finish  func(context.Context, *api.Call, *entry[T]) error
+	answer  func(context.Context) (api.Result, error)
 	refused map[*entry[T]][]api.FieldError
 	writes  int   // that stored some of them
 	size    int64 // of the stored records that were recognized last
 	roomed  int64 // bytes for which room was found
-}
-
-func (b *bulk[T]) answer(context.Context) (api.Result, error) {
-	return api.Result{Data: became(b.s.of, b.c, b.entries, b.refused)}, nil
 }
 
 // refuse tells of entries that they are not stored, though others are.
@@ -191,17 +235,18 @@ func (b *bulk[T]) next(before int) int {
 	return int(max(min(int64(before)*bulkBytes/max(b.size, 1), most), 1))
 }
 
-// element reads a record of the body, with what callers may set of it; what else it has is wrong.
-func (s *serves[T]) element(c *api.Call, p *strictjson.Parser, raw []byte, errs *fault.List) strictjson.Value {
+// element reads a record of the body, with what callers may set of it, and the identifier that it gives, "" where it gives none; what
+// else it has is wrong.
+func (s *serves[T]) element(c *api.Call, p *strictjson.Parser, raw []byte, errs *fault.List) (read strictjson.Value, id string) {
 	body, err := p.Parse(string(raw))
 	var broken strictjson.Error
 	switch {
 	case errors.As(err, &broken): // the body was read already: there is too much of it
 		errs.Add("records", fault.Length, "a record %s of it", string(broken))
-		return body
+		return body, ""
 	case body.Is != strictjson.Object:
 		errs.Add("records", fault.Type, "a record must be an object")
-		return body
+		return body, ""
 	}
 	body.Members = slices.DeleteFunc(body.Members, func(m strictjson.Member) bool {
 		for i := range s.fields {
@@ -209,14 +254,21 @@ func (s *serves[T]) element(c *api.Call, p *strictjson.Parser, raw []byte, errs 
 				return false
 			}
 		}
-		api.Unknown(errs, m.Name)
+		switch {
+		case m.Name != "id":
+			api.Unknown(errs, m.Name)
+		case m.Value.Is != strictjson.Text || !store.ValidID(m.Value.Text):
+			errs.Add("id", fault.Format, "id must be an identifier of 24 lower-case hexadecimal digits")
+		default:
+			id = m.Value.Text
+		}
 		return true
 	})
-	return s.placed(c, body)
+	return s.placed(c, body), id
 }
 
-// probe returns a record with the values of a body that tell which record it means, and nothing else.
-func (s *serves[T]) probe(body strictjson.Value) any {
+// probe returns a record with the identifier, and the values of a body that tell which record it means, and nothing else.
+func (s *serves[T]) probe(body strictjson.Value, id string) any {
 	probe, ignored := s.of.Bare(), fault.List{}
 	read := func(name string) {
 		if at, ok := s.of.Index(name); ok {
@@ -224,11 +276,10 @@ func (s *serves[T]) probe(body strictjson.Value) any {
 		}
 	}
 	read(s.of.DefinitionField)
-	for i := range s.of.Uniques {
-		if u := &s.of.Uniques[i]; u.Identity != resource.Never {
-			read(u.Shown)
-		}
+	for _, u := range s.of.Identifying()[1:] {
+		read(u.Shown)
 	}
+	s.of.Meta(probe).ID = id
 	return probe
 }
 
@@ -242,21 +293,14 @@ func (b *bulk[T]) recognize(ctx context.Context, entries []*entry[T], probes []a
 	for i, e := range entries {
 		wrong[i] = len(e.errs)
 	}
-	for n := range s.of.Uniques {
-		u := &s.of.Uniques[n]
-		if u.Identity == resource.Never {
-			continue
-		}
-		if b.meant[n] == nil {
-			b.meant[n] = map[string]*entry[T]{}
-		}
-		meant, number, group := b.meant[n], false, ""
+	for n := range b.ways {
+		u, meant, number, group := &b.ways[n], b.meant[n], false, ""
 		var values []string
 		for i, e := range entries {
 			probe := probes[i]
 			value := u.Value(probe)
 			switch {
-			case value == "" || e.rec != nil:
+			case value == "" || e.rec != nil || n > 0 && s.of.Meta(probe).ID != "": // what gives an identifier means that one
 			case meant[value] != nil && meant[value] != e:
 				e.errs.Add(u.Shown, fault.Duplicate, "%s is that of an earlier record of the list", u.Shown)
 			default:
@@ -267,8 +311,12 @@ func (b *bulk[T]) recognize(ctx context.Context, entries []*entry[T], probes []a
 		if len(values) == 0 {
 			continue
 		}
+		which := u.Filter(group, values, number)
+		if n == 0 {
+			which = store.All(which, b.within)
+		}
 		found, err := s.in(c).FindPart(ctx, store.Query{
-			Filter: u.Filter(group, values, number), State: store.Either, Limit: len(values), Bytes: bulkBytes, Roomed: b.roomed,
+			Filter: which, State: b.state, Limit: len(values), Bytes: bulkBytes, Roomed: b.roomed,
 		})
 		if err != nil {
 			return 0, err
@@ -282,15 +330,30 @@ func (b *bulk[T]) recognize(ctx context.Context, entries []*entry[T], probes []a
 		}
 		for i := range found.Records {
 			rec := &found.Records[i]
-			e := meant[u.Value(rec)]
-			if s.ending(c, rec) {
-				e.errs.Add(u.Shown, fault.Duplicate, "%s is that of a record that was deleted and is about to end: send it again in two hours", u.Shown)
-				continue
+			b.recognized(meant[u.Value(rec)], u.Shown, rec)
+		}
+		for _, value := range values {
+			if e := meant[value]; n == 0 && e.rec == nil && len(e.errs) == 0 {
+				e.errs.Add("id", fault.Unknown, "%s", s.missing())
 			}
-			e.rec = rec
 		}
 	}
 	return len(entries), nil
+}
+
+// recognized notes that an entry means the record, which it names by that field.
+func (b *bulk[T]) recognized(e *entry[T], by string, rec *T) {
+	id := b.s.of.Meta(rec).ID
+	switch {
+	case b.s.ending(b.c, rec) && b.state == store.Deleted:
+		e.errs.Add(by, fault.Unknown, "%s", b.s.missing())
+	case b.s.ending(b.c, rec):
+		e.errs.Add(by, fault.Duplicate, "%s is that of a record that was deleted and is about to end: send it again in two hours", by)
+	case b.means[id] != nil && b.means[id] != e:
+		e.errs.Add(by, fault.Duplicate, "%s is that of a record that another one of the list means", by)
+	default:
+		b.means[id], e.rec = e, rec
+	}
 }
 
 // settle stores what is in order, the last of it with the answer. Nobody comes between: what was changed meanwhile
@@ -299,7 +362,7 @@ func (b *bulk[T]) settle(ctx context.Context, entries []*entry[T], last bool) er
 	s, c := b.s, b.c
 	var fresh, changed []*entry[T]
 	for _, e := range entries {
-		err := s.complete(ctx, c, e)
+		err := b.finish(ctx, c, e)
 		switch {
 		case err != nil:
 			if b.refused[e] = api.ErrorsOf(s.told(err)); len(b.refused[e]) == 0 {
@@ -320,7 +383,7 @@ func (b *bulk[T]) settle(ctx context.Context, entries []*entry[T], last bool) er
 		return err
 	}
 	if err := b.put(ctx, append(fresh, changed...), last); err != nil {
-		for name := range (Bulk{}).counts() { // they are not known
+		for _, name := range []string{"created", "updated", "done", "failed"} { // they are not known
 			delete(c.AuditNote, name)
 		}
 		return err
@@ -338,8 +401,8 @@ func (b *bulk[T]) settle(ctx context.Context, entries []*entry[T], last bool) er
 	return nil
 }
 
-// became returns what becomes of the records where no more than these are refused, and notes how many that are.
-func became[T any](of *resource.Of[T], c *api.Call, entries []*entry[T], refused map[*entry[T]][]api.FieldError) Bulk {
+// became returns what becomes of the records where no more than these are refused.
+func became[T any](of *resource.Of[T], entries []*entry[T], refused map[*entry[T]][]api.FieldError) Bulk {
 	out := Bulk{Results: make([]BulkResult, len(entries))}
 	for i, e := range entries {
 		out.Results[i] = BulkResult{Index: i, Errors: refused[e]}
@@ -354,15 +417,14 @@ func became[T any](of *resource.Of[T], c *api.Call, entries []*entry[T], refused
 			out.Updated++
 		}
 	}
-	for name, n := range out.counts() {
-		c.Note(name, strconv.Itoa(n))
-	}
 	return out
 }
 
-// counts are what the audit log tells of it.
-func (b Bulk) counts() map[string]int {
-	return map[string]int{"created": b.Created, "updated": b.Updated, "failed": b.Failed}
+// note has the audit log tell how many records that are.
+func note(c *api.Call, counts map[string]int) {
+	for name, n := range counts {
+		c.Note(name, strconv.Itoa(n))
+	}
 }
 
 // anew is how many records of a bulk may be refused by the store while all others are tried anew, together.

@@ -125,6 +125,9 @@ func Rows[T any](of *resource.Of[T], o Options[T]) []api.Operation {
 	}
 	if o.Bulk {
 		rows = append(rows, s.bulk())
+		if s.trash {
+			rows = append(rows, s.bulkMark(true), s.bulkMark(false))
+		}
 	}
 	if o.Export {
 		rows = append(rows, s.export())
@@ -438,11 +441,13 @@ func (s *serves[T]) within(ctx context.Context, c *api.Call, known *resource.Kno
 }
 
 // define makes all definitions known by which the records of the path can be read and checked.
-func (s *serves[T]) define(ctx context.Context, c *api.Call, known *resource.Known) error {
-	if _, err := s.within(ctx, c, known); err != nil || s.parent != "" {
-		return err
+// It returns what matches them.
+func (s *serves[T]) define(ctx context.Context, c *api.Call, known *resource.Known) (store.Filter, error) {
+	within, err := s.within(ctx, c, known)
+	if err == nil && s.parent == "" {
+		err = s.of.Definitions(ctx, c.Workspace, s.of.Bare(), known)
 	}
-	return s.of.Definitions(ctx, c.Workspace, s.of.Bare(), known)
+	return within, err
 }
 
 func (s *serves[T]) create() api.Operation {

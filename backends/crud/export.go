@@ -46,7 +46,7 @@ func (s *serves[T]) written(ctx context.Context, c *api.Call, in exporting) (api
 	}
 	var known resource.Known
 	if err == nil && in.Format == export.CSV {
-		err = s.define(ctx, c, &known)
+		_, err = s.define(ctx, c, &known)
 	}
 	if err != nil {
 		return api.Result{}, err

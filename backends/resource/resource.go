@@ -183,6 +183,12 @@ func (u *Unique) Filter(group string, values []string, number bool) store.Filter
 // Number reports whether the value is a whole number.
 func (u *Unique) Number(rec any) bool { return at(rec, u.index).Kind() != reflect.String }
 
+// Identifying returns the values that tell which record is meant, the identifier first.
+func (r *Resource) Identifying() []Unique {
+	id := Unique{Field: "id", Shown: "id", Identity: Always, index: r.Fields[r.index["id"]].Index}
+	return append([]Unique{id}, slices.DeleteFunc(slices.Clone(r.Uniques), func(u Unique) bool { return u.Identity == Never })...)
+}
+
 // Taken returns err, the refusal of a write of rec, so that it names each field of which another record has the value: the
 // store names one.
 func (o *Of[T]) Taken(ctx context.Context, in store.Collection[T], rec *T, err error) error {

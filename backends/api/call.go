@@ -159,6 +159,17 @@ func (c *Call) CheckIgnored() error {
 	return BadRequest("The operation does not take %q", names)
 }
 
+// Warn adds to the header X-Warning what the caller should know of a call that succeeds. An empty text adds nothing.
+func (c *Call) Warn(text string) {
+	switch said := c.Header.Get("X-Warning"); {
+	case text == "" || strings.Contains(said, text):
+	case said == "":
+		c.Header.Set("X-Warning", text)
+	default:
+		c.Header.Set("X-Warning", said+"; "+text)
+	}
+}
+
 // IgnoreParts is Ignore for parts of fields. With strict handling it returns the 400 to answer with
 // before anything is stored.
 func (c *Call) IgnoreParts(names ...string) error {

@@ -6,6 +6,7 @@ import (
 
 	"tenantry/backends/api"
 	"tenantry/backends/resource"
+	"tenantry/backends/schema"
 )
 
 // othersDepend is the message of a refusal by RefuseLimited. It tells no more of the other teams than that.
@@ -40,6 +41,14 @@ func (s *serves[T]) before(ctx context.Context, c *api.Call, rec, was *T) error 
 	err := RefuseLimited(ctx, c, s.of, rec, was)
 	if err == nil && s.Before != nil {
 		err = s.Before(ctx, c, rec, was)
+	}
+	if err == nil && rec != nil && s.of.Definition {
+		var before schema.Fields
+		if was != nil {
+			_, before = s.of.Defines(was)
+		}
+		_, after := s.of.Defines(rec)
+		c.Warn(after.Unchecked(before))
 	}
 	return err
 }

@@ -67,6 +67,8 @@ func (m *Module) update(ctx context.Context, c *api.Call) (api.Result, error) {
 			c.Revision = f.Rev
 			c.Note("changed", strings.Join(ch.names(), ","))
 			m.warn(ctx, c, f, before)
+			c.Warn(f.Schema.Unchecked(before))
+			c.Warn(schema.Dropped(ignored))
 			return api.Result{Data: crud.As[Answer](m.Collections)(f, c.Tenant)}, nil
 		})
 		return m.fits(ctx, c, f, &was)

@@ -14,7 +14,7 @@ import (
 )
 
 func (m *Module) create(ctx context.Context, c *api.Call) (api.Result, error) {
-	def, err := parseDefinition(c)
+	def, dropped, err := parseDefinition(c)
 	if err != nil {
 		return api.Result{}, err
 	}
@@ -26,6 +26,8 @@ func (m *Module) create(ctx context.Context, c *api.Call) (api.Result, error) {
 	c.Closes(func(context.Context) (api.Result, error) {
 		c.Revision = m.Definitions.Revision(def)
 		c.Note("object", def.ID)
+		c.Warn(def.Schema.Unchecked(nil))
+		c.Warn(schema.Dropped(dropped))
 		return api.Result{Data: Created{def.ID, def.Name, def.Label, def.LabelPlural}}, nil
 	})
 	if err := in.Insert(ctx, def); err != nil {
@@ -34,20 +36,20 @@ func (m *Module) create(ctx context.Context, c *api.Call) (api.Result, error) {
 	return c.Answer(ctx)
 }
 
-func parseDefinition(c *api.Call) (*Definition, error) {
+// parseDefinition returns the definition of the body, and which parts of it are ignored.
+func parseDefinition(c *api.Call) (def *Definition, ignored []string, err error) {
 	var errs fault.List
-	def := &Definition{Schema: schema.Fields{}}
+	def = &Definition{Schema: schema.Fields{}}
 	def.Name = required(c, &errs, "name", schema.CheckName)
 	def.Label = required(c, &errs, "label", schema.CheckLabel)
 	def.LabelPlural = required(c, &errs, "label_plural", schema.CheckLabel)
 	if raw, ok := definitions(c, &errs); ok {
-		fields, ignored := schema.Parse(&errs, "schema", raw, nil)
-		def.Schema = fields
+		def.Schema, ignored = schema.Parse(&errs, "schema", raw, nil)
 		if err := c.IgnoreParts(ignored...); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return def, errs.Err()
+	return def, ignored, errs.Err()
 }
 
 // definitions returns the fields by identifier. An array makes fields named 0, 1, 2, as the

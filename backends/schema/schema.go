@@ -7,6 +7,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"tenantry/backends/store"
@@ -121,6 +122,43 @@ const (
 // KnownTypes returns the types whose values are checked, in a fixed order.
 func KnownTypes() []string {
 	return []string{Text, LongText, Number, Boolean, Date, DateTime, Email, Phone, URL, Select, MultiSelect, Encrypted}
+}
+
+// Unchecked returns, in words, which of the fields have a type of the organization's own that they had not before, and what it means
+// for their values; "": none has.
+func (f Fields) Unchecked(before Fields) string {
+	var named []string
+	for _, name := range f.Names() {
+		if t := f[name].Type; t != before[name].Type && !slices.Contains(KnownTypes(), t) {
+			named = append(named, name+" ("+t+")")
+		}
+	}
+	if len(named) == 0 {
+		return ""
+	}
+	return "types of your own: values of " + listed(named) + " are taken as they are, and not checked, summed or compared as numbers"
+}
+
+// Dropped returns, in words, which of the parts that Parse ignored no definition has, such as options; "": there are none.
+func Dropped(ignored []string) string {
+	parts := slices.DeleteFunc(slices.Clone(ignored), func(part string) bool { // which callers send as they were answered, or have always sent
+		return strings.HasSuffix(part, ".locked") || strings.HasSuffix(part, "."+reserved)
+	})
+	if len(parts) == 0 {
+		return ""
+	}
+	return "not stored, since fields have no such members: " + listed(parts)
+}
+
+// maxListed bounds what a sentence names.
+const maxListed = 10
+
+func listed(names []string) string {
+	text := strings.Join(names[:min(len(names), maxListed)], ", ")
+	if n := len(names) - maxListed; n > 0 {
+		text += " and " + strconv.Itoa(n) + " more"
+	}
+	return text
 }
 
 // StoreType returns how values of the field type compare in questions. It is false for

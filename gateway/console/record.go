@@ -184,6 +184,7 @@ func longest(data strictjson.Value) (rows strictjson.Value) {
 }
 
 func (v *visit) layOutRecord(view *recordView, p *page, path map[string]string, data strictjson.Value, tag string) {
+	view.Note = cmp.Or(view.Note, v.site.ownTypes(p, data))
 	inForm, builtIn := []string{}, data.Get("built_in").Is == strictjson.True // which nobody changes
 	if may(p.update, v.who, v.t) && !view.Deleted && !builtIn {
 		data = v.completed(p, path, data)

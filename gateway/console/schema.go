@@ -3,9 +3,12 @@ package console
 import (
 	"cmp"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
+	"tenantry/backends/api"
+	"tenantry/backends/schema"
 	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
 )
@@ -15,6 +18,23 @@ type schemaRow struct {
 	Number, Key, Title, Type string
 	Required, Locked         bool
 	Error                    string
+}
+
+// ownTypes says which fields of a definition have types of the organization's own, and what that means; "": none has.
+func (s *site) ownTypes(p *page, definition strictjson.Value) string {
+	if !slices.ContainsFunc(s.all, func(row api.Operation) bool { return row.Defined.By != "" && row.Defined.By == p.shows.Resource }) {
+		return ""
+	}
+	var named []string
+	for _, m := range append(definition.Get("schema").Members, strictjson.Member{Value: definition}) { // some are of one field
+		if t := m.Value.Get("type"); t.Is == strictjson.Text && !slices.Contains(schema.KnownTypes(), t.Text) {
+			named = append(named, m.Value.Get("title").Text+" ("+t.Text+")")
+		}
+	}
+	if len(named) == 0 {
+		return ""
+	}
+	return "Values of types of your own are taken as they are: they are not checked, summed or compared as numbers. Here that is " + clip(strings.Join(named, ", ")) + "."
 }
 
 // key returns the key of the field, which follows from its title where none is typed.

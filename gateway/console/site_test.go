@@ -671,14 +671,23 @@ func TestDefinitionsByForm(t *testing.T) {
 		page = p.open(action)
 	}
 	values := formTo(t, page, action)
-	for name, value := range map[string]string{"name": "wheel", "label": "Wheel", "label_plural": "Wheels", "schema.0.title": "Size in cm", "schema.0.type": "Number", "schema.1.title": "Sold", "schema.1.key": "sold", "schema.1.type": "Boolean"} {
+	for name, value := range map[string]string{"name": "wheel", "label": "Wheel", "label_plural": "Wheels", "schema.0.title": "Size in cm", "schema.0.type": "Number", "schema.1.title": "Sold", "schema.1.key": "sold", "schema.1.type": "Boolean", "schema.2.title": "Price", "schema.2.type": "Money"} {
 		values.Set(name, value)
 	}
 	values.Set("schema.1.key", "size_in_cm")
 	checkPage(t, p.send(action, values), 422, "Two fields have the key")
 	values.Set("schema.1.key", "sold")
 	page = p.follows(p.send(action, values))
-	checkPage(t, page, 200, "Size in cm", "size_in_cm")
+	checkPage(t, page, 200, "Size in cm", "size_in_cm", "they are not checked, summed or compared as numbers", "Price (Money)")
+	values = formTo(t, page, "/do/objects.update")
+	for name := range values {
+		if row, is := strings.CutSuffix(name, ".key"); is && values.Get(name) == "price" {
+			values.Set(row+".type", "Number")
+		}
+	}
+	if page = p.follows(p.send("/do/objects.update", values)); page.Code != 200 || strings.Contains(page.Text(), "compared as numbers") {
+		t.Errorf("without a type of its own: %d %s", page.Code, page.Text())
+	}
 	values = formTo(t, p.open("/do/records.create?path.name=wheel"), "/do/records.create")
 	values.Set("values.size_in_cm", "66")
 	values.Set("values.sold", "true")

@@ -344,22 +344,24 @@ func (s *serves[T]) show(ctx context.Context, c *api.Call, recs []*T) ([]any, er
 	}
 	shown, known := make([]any, len(recs)), known(ctx)
 	for i, rec := range recs {
+		var unfit map[string]string
 		if s.of.DefinedBy != "" && len(*s.of.Values(rec)) > 0 {
 			var err error
-			if rec, err = s.hide(ctx, c, rec, known); err != nil {
+			if rec, unfit, err = s.hide(ctx, c, rec, known); err != nil {
 				return nil, err
 			}
 		}
-		shown[i] = s.model.show(rec, c.Tenant)
+		shown[i] = s.model.shown(rec, c.Tenant, unfit)
 	}
 	return shown, nil
 }
 
 // hide returns a record as it may be shown: without what was stored before its field became Encrypted, or was dropped or deleted.
-func (s *serves[T]) hide(ctx context.Context, c *api.Call, rec *T, known *resource.Known) (*T, error) {
+// Unfit are the values that do not fit; exports, which are read in again, do not tell them.
+func (s *serves[T]) hide(ctx context.Context, c *api.Call, rec *T, known *resource.Known) (_ *T, unfit map[string]string, _ error) {
 	if !known.Covers(s.of.DefinedBy) { // those of a list have one definition
 		if err := s.of.Definitions(ctx, c.Workspace, rec, known); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	shown := *rec // which may be about to be stored
@@ -370,7 +372,10 @@ func (s *serves[T]) hide(ctx context.Context, c *api.Call, rec *T, known *resour
 		field, there := fields[name]
 		return field.Type == schema.Encrypted || defined && !there
 	})
-	return &shown, nil
+	if c.Operation.Streams == nil {
+		unfit = fields.Unfit(*values)
+	}
+	return &shown, unfit, nil
 }
 
 // find returns the record that the path names.

@@ -23,6 +23,7 @@ type model struct {
 	typ    reflect.Type
 	fields []field.Field // in the order of the struct, unless a module declares that
 	shows  []part
+	unfit  int // where the struct has the values that do not fit; -1: nowhere
 	other  any // an example of the answers whose type a module declares itself; nil: it does not
 }
 
@@ -52,6 +53,7 @@ func newModel(name string, of *resource.Resource, other any) *model {
 			m.fields = append(m.fields, f)
 		}
 	}
+	m.unfit = -1
 	parts := []reflect.StructField{{Name: "_", PkgPath: "tenantry/backends/crud", Type: reflect.TypeFor[struct{}](), Tag: reflect.StructTag(`model:"` + name + `"`)}}
 	for i := range m.fields {
 		f := &m.fields[i]
@@ -64,6 +66,11 @@ func newModel(name string, of *resource.Resource, other any) *model {
 			tag += ` enum:"` + strings.Join(f.Rule.Enum, ",") + `"`
 		}
 		parts = append(parts, reflect.StructField{Name: "F" + strconv.Itoa(i), Type: shownAs(f), Tag: reflect.StructTag(tag)})
+	}
+	if of.DefinedBy != "" && other == nil {
+		m.unfit = len(parts)
+		parts = append(parts, reflect.StructField{Name: "Unfit", Type: reflect.TypeFor[map[string]string](), Tag: reflect.StructTag(
+			`json:"unfit,omitempty" doc:"What those of the values must be that do not fit their fields, which were changed after them; left out where all fit."`)})
 	}
 	if m.typ = reflect.StructOf(parts); other != nil {
 		m.typ = reflect.TypeOf(other)
@@ -106,8 +113,14 @@ func isNumber(f *field.Field) bool {
 func isTime(f *field.Field) bool { return f.Rule.Format == "time" && f.Type.Kind() == reflect.Int64 }
 
 // show returns the record as an answer shows it.
-func (m *model) show(rec any, t *tenants.Tenant) any {
+func (m *model) show(rec any, t *tenants.Tenant) any { return m.shown(rec, t, nil) }
+
+// shown is show of a record of whose values those do not fit.
+func (m *model) shown(rec any, t *tenants.Tenant, unfit map[string]string) any {
 	out := reflect.New(m.typ).Elem()
+	if m.unfit >= 0 && unfit != nil {
+		out.Field(m.unfit).Set(reflect.ValueOf(unfit))
+	}
 	from := reflect.ValueOf(rec).Elem()
 	for _, shown := range m.shows {
 		f, to := shown.of, out.FieldByIndex(shown.at)

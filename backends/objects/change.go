@@ -144,7 +144,8 @@ func (m *Module) touched(ctx context.Context, c *api.Call, rec, was *Definition)
 		if after = rec.Schema; after == nil {
 			after = schema.Fields{}
 		}
-		if names := strained(was.Schema, after); len(names) > 0 {
+		var names []string
+		if names, err = m.strained(ctx, c, of, was.Schema, after); err == nil && len(names) > 0 {
 			err = m.Records.In(c.Workspace).Each(ctx, of, store.Either, func(r *Record) error {
 				t.look(r, names, was.Schema, after)
 				return nil
@@ -159,17 +160,36 @@ func (m *Module) touched(ctx context.Context, c *api.Call, rec, was *Definition)
 	return t, err
 }
 
-// strained returns the fields of which values may not fit any more.
-func strained(before, after schema.Fields) (names []string) {
+// strained returns the fields of which values may not fit any more: also new ones of which records that match have values still, from
+// when there was such a field before.
+func (m *Module) strained(ctx context.Context, c *api.Call, of store.Filter, before, after schema.Fields) (names []string, err error) {
+	var fresh []string
+	var left []store.Filter
 	for _, name := range before.With(after).Names() {
 		b, was := before[name]
 		a, is := after[name]
-		if was && (!is || a.Type != b.Type) || is && (a.Required && !b.Required || a.Type == schema.Encrypted && b.Type != a.Type) {
+		switch {
+		case was && (!is || a.Type != b.Type) || is && (a.Required && !b.Required || a.Type == schema.Encrypted && b.Type != a.Type):
 			names = append(names, name)
+		case is && !was:
+			fresh = append(fresh, name)
+			left = append(left, store.Where(store.Field{Name: name, Custom: true}, store.OpExists, true))
 		}
 	}
-	return names
+	for some := range slices.Chunk(left, mostAsked) {
+		found, err := m.Records.In(c.Workspace).Find(ctx, store.Query{Filter: store.All(of, store.AnyOf(some...)), State: store.Either, Limit: 1})
+		if err != nil {
+			return nil, err
+		}
+		if len(found) > 0 {
+			return append(names, fresh...), nil
+		}
+	}
+	return names, nil
 }
+
+// mostAsked is how many fields one question looks for.
+const mostAsked = 40
 
 // look counts what a change of those fields breaks of a record.
 func (t *Touched) look(r *Record, names []string, before, after schema.Fields) {

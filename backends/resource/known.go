@@ -130,6 +130,7 @@ type Checking struct {
 	Clear bool
 	// Define, where set, makes known what the record's values are checked against.
 	Define func(rec any)
+	there  bool              // the record was there before, and is changed:
 	kept   map[string]any    // the values of a record before it was changed,
 	sealed map[string]string // and its secrets
 
@@ -158,6 +159,7 @@ func (r *Resource) Read(c *Checking, v strictjson.Value, rec any, skip ...string
 func (r *Resource) Change(c *Checking, v strictjson.Value, rec any) (given uint64) {
 	change := r.Bare()
 	given = r.read(c, v, change)
+	c.there = true
 	if r.values != nil {
 		c.kept = maps.Clone(*r.Values(rec))
 	}
@@ -183,8 +185,11 @@ func (r *Resource) Change(c *Checking, v strictjson.Value, rec any) (given uint6
 func (r *Resource) Hold(c *Checking, rec, was any) {
 	var p strictjson.Parser
 	read := r.Bare()
-	if was != nil && r.values != nil {
+	if c.there = was != nil; c.there && r.values != nil {
 		c.kept = *r.Values(was)
+		if r.secrets != nil {
+			c.sealed = *r.Secrets(was)
+		}
 	}
 	for i := range r.Fields {
 		f := &r.Fields[i]
@@ -465,6 +470,11 @@ func (r *Resource) SecretIn(k *Known, rec any) func(name string) bool {
 	return func(name string) bool { return fields[name].Type == schema.Encrypted }
 }
 
+// same reports whether two values of a defined field are written alike.
+func same(a, b any) bool {
+	return reflect.DeepEqual(a, b) || a != nil && b != nil && bytes.Equal(field.AppendJSON(nil, a), field.AppendJSON(nil, b))
+}
+
 // checkValues holds a record's values against its definition and moves the secret ones out.
 func (r *Resource) checkValues(c *Checking, rec any) {
 	fields, ok := r.Defined(c.Known, rec)
@@ -482,13 +492,15 @@ func (r *Resource) checkValues(c *Checking, rec any) {
 	for name, f := range fields {
 		if !secret(name) {
 			plain[name] = f
-		} else if path := r.valuesName + "." + name; f.Required && !taken[name] && !field.Told(*c.Errs, path) {
+		} else if path := r.valuesName + "." + name; f.Required && !taken[name] && (!c.there || c.sealed[name] != "") && !field.Told(*c.Errs, path) {
 			c.Errs.Add(path, fault.Required, "%s is required", path)
 		}
 	}
-	clean, unknown := plain.CheckValues(c.Errs, r.valuesName, *values)
+	clean, unknown := plain.CheckChanged(c.Errs, r.valuesName, *values, func(name string) bool {
+		return !c.there || !same(c.kept[name], (*values)[name])
+	})
 	for _, name := range unknown {
-		if value, was := c.kept[name]; was && reflect.DeepEqual(value, (*values)[name]) { // its definition went after it
+		if value, was := c.kept[name]; was && same(value, (*values)[name]) { // its definition went after it
 			if clean == nil {
 				clean = map[string]any{}
 			}

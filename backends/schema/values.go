@@ -32,9 +32,20 @@ const (
 // under path ("values.color"). It returns the values as they are to be stored: DateTime
 // in UTC, null and values of unknown fields left out; unknown names the latter, sorted.
 func (f Fields) CheckValues(errs *fault.List, path string, values map[string]any) (clean map[string]any, unknown []string) {
+	return f.CheckChanged(errs, path, values, func(string) bool { return true })
+}
+
+// CheckChanged is CheckValues of a record that is there already: what was not changed stays as it is, also where it would not do by now.
+func (f Fields) CheckChanged(errs *fault.List, path string, values map[string]any, changed func(name string) bool) (clean map[string]any, unknown []string) {
 	clean = make(map[string]any, len(values))
 	for _, name := range f.Names() {
 		value, at := values[name], path+"."+name
+		if !changed(name) {
+			if value != nil {
+				clean[name] = value
+			}
+			continue
+		}
 		if value == nil || value == "" {
 			if f[name].Required {
 				errs.Add(at, "required", "%s is required", at)
@@ -55,6 +66,23 @@ func (f Fields) CheckValues(errs *fault.List, path string, values map[string]any
 		}
 	}
 	return clean, unknown
+}
+
+// Unfit returns what those of the values must be that do not fit their fields: their definition was changed after them. Nil: all fit.
+func (f Fields) Unfit(values map[string]any) (unfit map[string]string) {
+	for name, value := range values {
+		field, defined := f[name]
+		if !defined || value == nil || value == "" {
+			continue
+		}
+		if _, complaint := check(field.Type, value); complaint != "" {
+			if unfit == nil {
+				unfit = map[string]string{}
+			}
+			unfit[name] = "must be " + complaint
+		}
+	}
+	return unfit
 }
 
 // CheckValue returns the value of a field of that type as it is to be stored. Problems

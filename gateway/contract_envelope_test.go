@@ -279,7 +279,7 @@ func TestContract_Bodies(t *testing.T) {
 			"empty": {"", ""}, "cut": {`{"name":"a"`, "byte"}, "no JSON": {`name=a`, "byte"}, "trailing": {`{"name":"a"} {}`, "byte"}, "trailing text": {`{} x`, "byte"},
 			"duplicate": {`{"name":"a","name":"b"}`, "name"}, "duplicate below": {`{"schema":{"a":{"title":"x","title":"y"}}}`, "title"},
 			"depth 33": {nested(33), "32"}, "comment": {`{/**/}`, "byte"}, "comma": {`{"name":"a",}`, "byte"}, "single quotes": {`{'name':'a'}`, "byte"},
-			"byte order mark": {"\ufeff{}", "byte order mark"}, "invalid UTF-8": {"{\"name\":\"\xff\"}", "byte"}, "NaN": {`{"name":NaN}`, "byte"}, "leading zero": {`{"name":01}`, "byte"},
+			"byte order mark": {"\ufeff{}", "byte order mark"}, "invalid UTF-8": {"{\"name\":\"\xff\"}", "byte"}, "half of a surrogate pair": {`{"name":"\ud800abc"}`, "at byte 10"}, "NaN": {`{"name":NaN}`, "byte"}, "leading zero": {`{"name":01}`, "byte"},
 		} {
 			a := send(jsonText(row.body))
 			if wantFailure(t, a, http.StatusBadRequest); a.DataJSON() != "[]" || !strings.Contains(a.Message, row.says) || row.body != "" && !strings.Contains(a.Message, "byte") {

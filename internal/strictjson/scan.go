@@ -431,7 +431,7 @@ func (s *scanner) text(into *[]byte) (nul, ok bool) {
 	}
 }
 
-// escape reads what a backslash begins. Half of a surrogate pair is U+FFFD, as everywhere.
+// escape reads what a backslash begins.
 func (s *scanner) escape() (rune, bool) {
 	s.at++
 	c := s.peek()
@@ -448,22 +448,22 @@ func (s *scanner) escape() (rune, bool) {
 	return rune(means[i]), true
 }
 
+// unicode reads what follows \u. Half of a surrogate pair is no character: with a replacement, texts that differ would be the same.
 func (s *scanner) unicode() (rune, bool) {
+	begin := s.offset() - 1 // the backslash, from 1
 	r, ok := s.hex()
 	if !ok || !utf16.IsSurrogate(r) {
 		return r, ok
 	}
-	if !s.has(6) || s.buf[s.at] != '\\' || s.buf[s.at+1] != 'u' {
-		return utf8.RuneError, true
-	}
-	at := s.at
-	s.at += 2
-	low, ok := s.hex()
-	if !ok {
-		return 0, false
+	low := rune(0)
+	if s.has(2) && s.buf[s.at] == '\\' && s.buf[s.at+1] == 'u' {
+		s.at += 2
+		if low, ok = s.hex(); !ok {
+			return 0, false
+		}
 	}
 	if r = utf16.DecodeRune(r, low); r == utf8.RuneError {
-		s.at = at // it stands for itself
+		return 0, s.fail("has half of a surrogate pair, which is no character, at byte %d", begin)
 	}
 	return r, true
 }

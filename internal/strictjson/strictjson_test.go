@@ -25,6 +25,8 @@ func seeds() []string {
 		`{"teams":["x",1]}`, `{"a":-0}`, `{"a":1e400}`, `{"\u0061":1,"a":2}`, `{"a":tru}`, `[1,{"a":[{}]}]`, "{\"a\":\"\xff", "\v", `{"a":1} `, `null`, `-1.5e3`,
 		`{}`, `{"a":1}`, ` { "a" : [1, -2.5e+3, "x", true, false, null, {}] } `, `{"a":{"b":{"c":[[],[[]]]}}}`,
 		`{"a":1,"a":2}`, `{"a":1,"A":2}`, `{"ſchema":1,"schema":2}`, `{"a\u0000":1}`, `{"a":"\u0000"}`, `{"a":"\ud800"}`,
+		`{"a":"\ud800abc"}`, `{"\uD800":1}`, `{"a":"\udc00\ud800"}`, `{"a":"\ud800\u0041"}`, `{"a":"\ud800\ud83d\ude00"}`, `{"a":"\\ud800"}`, `{"a":"\ud83d\uDE00x\udbff\udfff"}`,
+		`{"a":"\ud800\x"}`, `{"a":"\ud800\u12"}`, `{"a":["x","\udfff"]}`,
 		`{"a":"\ud83d\ude00é\n\/"}`, "{\"a\":\"\x01\"}", "{\"a\":\"\xff\"}", "\xef\xbb\xbf{}", `{"a":01}`, `{"a":1.}`, `{"a":.5}`,
 		`{"a":-}`, `{"a":1e}`, `{"a":9007199254740993}`, `{"a":1}x`, `{"a":1} {"b":2}`, `{"a":1,}`, `[1,]`, `[`, `{`, `{"a"`, `{"a":`, ``, ` `,
 		`"x"`, `tru`, `nul`, `truex`, `{'a':1}`, `{a:1}`, "{\"a\":\"x\ty\"}", "{\"a\":1}\r", strings.Repeat("[", 33) + strings.Repeat("]", 33),
@@ -186,7 +188,28 @@ func slowCheck(raw []byte) error {
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return wrong("has bytes after its JSON value, at byte %d", dec.InputOffset()+1)
 	}
+	if at := halfAt(raw); at >= 0 {
+		return wrong("has half of a surrogate pair, which is no character, at byte %d", at+1)
+	}
 	return nil
+}
+
+// halfAt returns where valid JSON has half of a surrogate pair, -1 where it has none.
+func halfAt(raw []byte) int {
+	pair := regexp.MustCompile(`^\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}`)
+	half := regexp.MustCompile(`^\\u[dD][89a-fA-F]`)
+	for i := 0; i < len(raw); i++ {
+		switch {
+		case raw[i] != '\\':
+		case pair.Match(raw[i:]):
+			i += 11
+		case half.Match(raw[i:]):
+			return i
+		default:
+			i++
+		}
+	}
+	return -1
 }
 
 // tooDeep returns where brackets outside strings first nest deeper than strictjson.MaxDepth, -1 where

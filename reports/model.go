@@ -13,7 +13,7 @@ import (
 type Report struct {
 	store.Meta
 	PID           string         `json:"pid" rule:"max=200 format=line unique" use:"named once hidden" doc:"Public identifier, 16 to 64 of letters, digits, _ and -; made where it is not given." ask:"End of its address|Made for you where you leave it empty."`
-	Title         string         `json:"title" rule:"required max=200 format=line" use:"filter" doc:"What people call it." example:"Contacts by country"`
+	Title         string         `json:"title" rule:"required max=200 format=label" use:"filter" doc:"What people call it." example:"Contacts by country"`
 	Desc          string         `json:"desc,omitempty" rule:"max=5000" doc:"Description." ask:"Description"`
 	Class         string         `json:"class" rule:"required max=64 format=line" use:"filter" doc:"Contacts, Records, Submissions, Files or Campaigns." ask:"About" example:"Contacts"`
 	Source        string         `json:"source,omitempty" rule:"max=200 format=line" doc:"The custom object (by name) or form (by id), where the class needs one." ask:"Which one|The custom object or form whose entries it shows."`

@@ -125,7 +125,7 @@ func (d *Directory) bySlug(ctx context.Context, births []*Creation) (map[string]
 // begin returns the organization that is to be. Error: *fault.Error in it.
 func (d *Directory) begin(o *NewOrganization) (*Organization, error) {
 	org := &Organization{
-		Slug: o.Slug, Name: strings.TrimSpace(o.Name), State: Active, AccessRev: 1, Providers: slices.Clone(o.Providers),
+		Slug: o.Slug, Name: texts.Trim(o.Name), State: Active, AccessRev: 1, Providers: slices.Clone(o.Providers),
 		Features: maps.Clone(o.Features), Settings: maps.Clone(o.Settings), Limits: maps.Clone(o.Limits),
 		Backend: cmp.Or(o.Backend, d.newBackend),
 	}

@@ -159,7 +159,7 @@ func (d *Directory) Update(ctx context.Context, slug string, change func(*Organi
 			}
 			faults = slices.Clone(wrong.Faults)
 		}
-		edited.Name = strings.TrimSpace(edited.Name)
+		edited.Name = texts.Trim(edited.Name)
 		checkName(&faults, "name", edited.Name, maxName)
 		CheckOrganization(&faults, &edited)
 		if err := faults.Err(); err != nil {

@@ -31,7 +31,7 @@ type Contact struct {
 type FieldDef struct {
 	store.Meta
 	Key     string `json:"key" rule:"required max=64 format=key unique" use:"once identity" doc:"What values and filters call the field." ask:"Key|A short name for filters and files, such as birth_date." example:"plan"`
-	Title   string `json:"title" rule:"required max=200 format=line" use:"filter" doc:"What people read." example:"Plan"`
+	Title   string `json:"title" rule:"required max=200 format=label" use:"filter" doc:"What people read." example:"Plan"`
 	Type    string `json:"type" rule:"required max=64" doc:"StudlyCase name of a type, for example Text, Number or Date; values of the type Encrypted are secret." ask:"Type|Values of encrypted fields are kept secret.|type" example:"Text"`
 	Deleted bool   `json:"deleted,omitempty" use:"scope"`
 }

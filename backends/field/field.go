@@ -146,7 +146,7 @@ func (f *Field) Read(v strictjson.Value, rec any, errs *fault.List) {
 func (f *Field) ReadStored(v strictjson.Value, rec any, errs *fault.List) {
 	if s, ok := at(rec, f.Index).Addr().Interface().(Stored); !ok {
 		mild := *f
-		if f.Rule.Format == "line" || f.Rule.Format == "media" {
+		if slices.Contains([]string{"line", "label", "media"}, f.Rule.Format) {
 			mild.form = nil
 		}
 		mild.Read(v, rec, errs)
@@ -300,7 +300,7 @@ func formats() map[string]func(text string) (code, wrong string) {
 			return when(err != nil || !strings.Contains(kind, "/") || strings.ContainsFunc(s, unicode.IsControl), "must be a media type such as application/pdf")
 		},
 		"label": func(s string) (string, string) {
-			if strings.TrimSpace(s) == "" {
+			if texts.Trim(s) == "" {
 				return fault.Required, "must not be empty"
 			}
 			return when(!utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl), "must not contain control characters")
@@ -315,6 +315,9 @@ func long(text string, most int64) bool {
 
 func readText(f *Field, v strictjson.Value, into reflect.Value, errs *fault.List) {
 	r := &f.Rule
+	if r.Format == "label" && f.form != nil {
+		v.Text = texts.Trim(v.Text)
+	}
 	switch {
 	case r.Format == "id" && f.Name != "id" && (v.Is == strictjson.Null || v.Is == strictjson.Text && v.Text == "" && !r.Required): // as answers show what there is not
 		into.SetString("")

@@ -10,7 +10,7 @@ import (
 // Folder holds files and other folders.
 type Folder struct {
 	store.Meta
-	Name     string   `json:"name" rule:"required max=200 format=line" use:"filter" doc:"Name of the folder." example:"Contracts"`
+	Name     string   `json:"name" rule:"required max=200 format=label" use:"filter" doc:"Name of the folder." example:"Contracts"`
 	FolderID string   `json:"folder_id,omitempty" rule:"format=id ref=folder" use:"filter" doc:"Folder in which it lies; null: at top level."`
 	UserID   int64    `json:"user_id" rule:"ref=user" use:"computed filter" doc:"User who created the folder."`
 	Teams    []string `json:"teams,omitempty" rule:"max=1000 format=id ref=team" use:"scope"`
@@ -27,7 +27,7 @@ type Trash struct {
 type File struct {
 	store.Meta
 	PID       string   `json:"pid" rule:"max=200 format=line unique" use:"computed named" doc:"Public identifier."`
-	Filename  string   `json:"filename" rule:"required max=255 format=line" use:"filter" doc:"Name of the file." ask:"File name" example:"lease.pdf"`
+	Filename  string   `json:"filename" rule:"required max=255 format=label" use:"filter" doc:"Name of the file." ask:"File name" example:"lease.pdf"`
 	Mimetype  string   `json:"mimetype" rule:"required max=200 format=media" use:"filter" doc:"MIME type." ask:"Media type|Such as application/pdf." example:"application/pdf"`
 	Hash      string   `json:"hash,omitempty" rule:"max=200 format=line" use:"computed"` // which callers write as url
 	FolderID  string   `json:"folder_id,omitempty" rule:"format=id ref=folder" use:"filter" doc:"Folder that holds the file; null: none."`

@@ -12,6 +12,7 @@ import (
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
+	"tenantry/internal/texts"
 )
 
 // change is what an update asks for; nil members stay as they are.
@@ -151,6 +152,9 @@ func parseChange(c *api.Call, errs *fault.List, stored schema.Fields) (ch change
 		s, ok := c.Body.Text(errs, name)
 		if !ok {
 			return nil
+		}
+		if name != "name" { // which is no text for people
+			s = texts.Trim(s)
 		}
 		check(errs, name, s)
 		return &s

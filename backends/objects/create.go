@@ -11,6 +11,7 @@ import (
 	"tenantry/backends/schema"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
+	"tenantry/internal/texts"
 )
 
 func (m *Module) create(ctx context.Context, c *api.Call) (api.Result, error) {
@@ -77,6 +78,9 @@ func required(c *api.Call, errs *fault.List, name string, check func(errs *fault
 		return ""
 	}
 	s, ok := c.Body.Text(errs, name)
+	if name != "name" { // which is no text for people
+		s = texts.Trim(s)
+	}
 	if ok {
 		check(errs, name, s)
 	}

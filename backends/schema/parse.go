@@ -108,6 +108,7 @@ func (f *Fields) ReadStored(v strictjson.Value) error { return json.Unmarshal(v.
 func parseField(errs *fault.List, at string, definition map[string]any) (field Field, ignored []string) {
 	field.Title = text(errs, at+".title", definition, "title")
 	if field.Title != "" {
+		field.Title = texts.Trim(field.Title)
 		CheckLabel(errs, at+".title", field.Title)
 	}
 	field.Type = text(errs, at+".type", definition, "type")

@@ -4,6 +4,7 @@ package texts
 import (
 	"strings"
 	"time"
+	"unicode"
 )
 
 // most is how many bytes of a text from outside stand in a message.
@@ -33,6 +34,14 @@ func Plain(text string, most int, more string) bool {
 // PlainLower is Plain without letters in upper case.
 func PlainLower(text string, most int, more string) bool {
 	return Plain(text, most, more) && strings.ToLower(text) == text
+}
+
+// Trim returns a name without what nobody sees at its ends: blanks of every kind, no-break and zero-width ones among them, and controls
+// that are white space. Every name that people read is stored so.
+func Trim(name string) string {
+	return strings.TrimFunc(name, func(r rune) bool {
+		return unicode.IsSpace(r) || unicode.In(r, unicode.Z) || r == '\u200b' || r == '\u2060' || r == '\ufeff'
+	})
 }
 
 // One returns the name of a thing with its article.

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"tenantry/backends/store"
+	"tenantry/internal/texts"
 	"tenantry/tenants"
 )
 
@@ -50,7 +50,7 @@ func (s *Service) AccountsOf(ctx context.Context, t *tenants.Tenant, ids []strin
 
 // AccountByName returns the account of that name.
 func (s *Service) AccountByName(ctx context.Context, t *tenants.Tenant, name string) (*Account, error) {
-	name = strings.TrimSpace(name)
+	name = texts.Trim(name)
 	if name == "" {
 		return nil, fmt.Errorf("accounts: %w", store.ErrNotFound)
 	}

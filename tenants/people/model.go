@@ -7,11 +7,11 @@ import (
 	"context"
 	"regexp"
 	"slices"
-	"strings"
 
 	"tenantry/backends/resource"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
+	"tenantry/internal/texts"
 	"tenantry/tenants"
 )
 
@@ -56,7 +56,7 @@ type Role struct {
 	store.Meta
 	OrgID       int64                `json:"org_id" use:"local"`
 	Name        string               `json:"name" rule:"required max=64 unique" use:"identity once" doc:"By which people hold the role: 1 to 64 of a-z, 0-9, _ and -, a letter first." ask:"Short name|Lower-case letters, digits, _ and -, a letter first." example:"editor"`
-	Label       string               `json:"label" rule:"max=200 format=line" use:"filter" doc:"What people read; the name where it is not given." ask:"Name" example:"Editor"`
+	Label       string               `json:"label" rule:"max=200 format=label" use:"filter" doc:"What people read; the name where it is not given." ask:"Name" example:"Editor"`
 	Permissions []tenants.Permission `json:"permissions,omitempty" rule:"each=64" doc:"What whoever has the role may do." example:"[\"contacts\"]"`
 }
 
@@ -100,7 +100,7 @@ func NewKinds() (k Kinds) {
 			},
 		},
 		Preset: func(u *User) { u.Active = true },
-		Derive: func(u *User) { u.Name, u.EmailKey = strings.TrimSpace(u.Name), EmailKey(u.Email) },
+		Derive: func(u *User) { u.Name, u.EmailKey = texts.Trim(u.Name), EmailKey(u.Email) },
 		Check:  func(c *resource.Checking, u *User) { u.Permissions = checkPermissions(c.Errs, u.Permissions) },
 		Number: numberUsers,
 	})
@@ -109,7 +109,7 @@ func NewKinds() (k Kinds) {
 	k.Roles = resource.Must(resource.Options[Role]{
 		Traits: resource.Traits{Name: RoleResource, Key: "name", Definition: true, Control: true, Rights: true, Travels: "created_at"},
 		Spec:   store.Spec{Name: "roles", Partition: true, Access: listed},
-		Derive: func(r *Role) { r.Label = strings.TrimSpace(r.Label) },
+		Derive: func(r *Role) { r.Label = texts.Trim(r.Label) },
 		Check:  checkRole,
 	})
 	k.Teams = resource.Must(resource.Options[Team]{
@@ -118,13 +118,13 @@ func NewKinds() (k Kinds) {
 			Name: "teams", Partition: true, Indexes: []store.Index{{Fields: []string{"name"}}},
 			Access: append([]store.Access{{Where: []string{"name"}}}, listed...),
 		},
-		Derive: func(t *Team) { t.Name = strings.TrimSpace(t.Name) },
+		Derive: func(t *Team) { t.Name = texts.Trim(t.Name) },
 	})
 	k.Accounts = resource.Must(resource.Options[Account]{
 		Traits: resource.Traits{Name: "service_account", Definition: true, Control: true, Rights: true},
 		Spec:   store.Spec{Name: "accounts", Partition: true, Access: listed},
 		Preset: func(a *Account) { a.Active = true },
-		Derive: func(a *Account) { a.Name = strings.TrimSpace(a.Name) },
+		Derive: func(a *Account) { a.Name = texts.Trim(a.Name) },
 		Check:  func(c *resource.Checking, a *Account) { a.Permissions = checkPermissions(c.Errs, a.Permissions) },
 	})
 	resource.Link([]*resource.Resource{k.Users.Resource, k.Roles.Resource, k.Teams.Resource, k.Accounts.Resource})

@@ -81,6 +81,17 @@ func NewCall(o *Operation, path func(string) string) *Call {
 // Path returns a path parameter, "" where the path taken has none of that name.
 func (c *Call) Path(name string) string { return c.path(name) }
 
+// Rename gives a path parameter another value: what else the caller may call the same thing.
+func (c *Call) Rename(name, value string) {
+	was := c.path
+	c.path = func(asked string) string {
+		if asked == name {
+			return value
+		}
+		return was(asked)
+	}
+}
+
 // RequestHeader returns a parameter that the row has in the header, "" where it was not sent. What is there
 // more than once is a 400.
 func (c *Call) RequestHeader(name string) (string, error) {

@@ -135,9 +135,9 @@ func Rows[T any](of *resource.Of[T], o Options[T]) []api.Operation {
 	if o.Purges {
 		rows = append(rows, s.purging())
 	}
-	return slices.DeleteFunc(rows, func(row api.Operation) bool {
+	return s.resolving(slices.DeleteFunc(rows, func(row api.Operation) bool {
 		return slices.Contains(o.Without, row.Name[strings.LastIndexByte(row.Name, '.')+1:])
-	})
+	})...)
 }
 
 func serving[T any](of *resource.Of[T], o Options[T]) *serves[T] {
@@ -155,6 +155,9 @@ func serving[T any](of *resource.Of[T], o Options[T]) *serves[T] {
 	}
 	if n, ok := of.Index("teams"); of.Spec().Teams && (!ok || of.Fields[n].Use.Has(declare.Once|declare.Computed)) {
 		panic("crud: callers cannot set the teams of " + of.Name) // so nobody could keep who is limited to teams within them
+	}
+	if _, ok := of.Index("id"); o.Bulk && !ok {
+		panic("crud: records of " + of.Name + " have no identifier that a bulk could give")
 	}
 	if o.Export && o.Example != nil {
 		panic("crud: the columns of an export of " + of.Name + " are those of its records")
@@ -558,12 +561,12 @@ func Act[In, T any](of *resource.Of[T], o Options[T], row api.Operation, action 
 	made := s.row(action, row.Method, s.each()+"/"+row.Path, s.Thing+" updated")
 	made.Summary, made.Description, made.OnRecord = row.Summary, row.Description, true
 	made.Failures = append(made.Failures, s.invalid()[0])
-	return as(s, made, func(ctx context.Context, c *api.Call, in In) (*T, error) {
+	return s.resolving(as(s, made, func(ctx context.Context, c *api.Call, in In) (*T, error) {
 		return s.change(ctx, c, func(rec, was *T) error {
 			do(rec, in)
 			return s.take(ctx, c, rec, was, strictjson.Value{})
 		})
-	})
+	}))[0]
 }
 
 // told returns an error as callers hear of it.

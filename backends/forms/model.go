@@ -42,7 +42,7 @@ type Kinds struct {
 // NewKinds declares the records.
 func NewKinds() Kinds {
 	collections := resource.Must(resource.Options[Collection]{
-		Traits: resource.Traits{Name: "form_collection", Definition: true},
+		Traits: resource.Traits{Name: "form_collection", Called: "name", Definition: true},
 		Spec:   store.Spec{Name: "form_collections", Indexes: []store.Index{{Fields: []string{"created_at"}}}, Access: []store.Access{{Where: []string{"created_at"}}}},
 		Check: func(_ *resource.Checking, f *Collection) { // every form has these; they are not stored
 			maps.DeleteFunc(f.Schema, func(name string, _ schema.Field) bool { _, common := Common()[name]; return common })

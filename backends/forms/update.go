@@ -235,14 +235,14 @@ func (ch *change) apply(f *Collection) (kept []string) {
 }
 
 type which struct {
-	ID *string `json:"id" doc:"Identifier of a form." example:"665f1c2ab4d3e2f1a0b9c8d7"`
+	ID *string `json:"id" doc:"Identifier of a form, or its name." example:"665f1c2ab4d3e2f1a0b9c8d7"`
 }
 
 func (m *Module) schema(ctx context.Context, c *api.Call, in which) (Schema, error) {
 	if in.ID == nil {
 		return Schema{Common()}, nil
 	}
-	form, err := m.Collections.In(c.Workspace).Get(ctx, *in.ID)
+	form, err := m.Collections.In(c.Workspace).First(ctx, store.Query{Filter: store.AnyOf(store.Eq("id", *in.ID), store.Eq("name", *in.ID))})
 	if err != nil {
 		return Schema{}, api.OrMissing(err, missing)
 	}

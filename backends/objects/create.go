@@ -98,20 +98,17 @@ func generic(p *api.Problem) *api.Problem {
 }
 
 type which struct {
-	ID   *string `json:"id" doc:"Identifier of a custom object." example:"665f1c2ab4d3e2f1a0b9c8d7"`
-	Name *string `json:"name" doc:"Name of a custom object." example:"tree"`
+	ID   *string `json:"id" doc:"Identifier of a custom object, or its name." example:"665f1c2ab4d3e2f1a0b9c8d7"`
+	Name *string `json:"name" doc:"Name of a custom object, or its identifier." example:"tree"`
 }
 
 func (m *Module) schema(ctx context.Context, c *api.Call, in which) (Schema, error) {
 	var where []store.Filter
 	if in.ID != nil {
-		if !store.ValidID(*in.ID) {
-			return Schema{}, api.NotFound(missing)
-		}
-		where = append(where, store.Eq("id", *in.ID))
+		where = append(where, called(*in.ID))
 	}
 	if in.Name != nil {
-		where = append(where, store.Eq("name", *in.Name))
+		where = append(where, called(*in.Name))
 	}
 	if where == nil {
 		return Schema{Common()}, nil
@@ -121,6 +118,11 @@ func (m *Module) schema(ctx context.Context, c *api.Call, in which) (Schema, err
 		return Schema{}, api.OrMissing(err, missing)
 	}
 	return Schema{Common().With(def.Schema)}, nil
+}
+
+// called matches the custom object of that identifier or name.
+func called(text string) store.Filter {
+	return store.AnyOf(store.Eq("id", text), store.Eq("name", text))
 }
 
 // SchemaFields returns the fields of the custom object of that name. Errors: store.ErrNotFound, store.ErrUnavailable.

@@ -69,6 +69,8 @@ type Traits struct {
 	Carries bool
 	// Key is the field by which other records refer to one; empty: id.
 	Key string
+	// Called is a unique field by which callers may name one besides, where Key is empty.
+	Called string
 	// Single: an organization has one record.
 	Single bool
 	// Most is how many records an organization may have; 0: any number.

@@ -1,0 +1,68 @@
+package crud
+
+import (
+	"cmp"
+	"context"
+	"strings"
+
+	"tenantry/backends/api"
+	"tenantry/backends/resource"
+	"tenantry/backends/store"
+)
+
+// Resolve lets a parameter of the row's path name a record by its identifier as well as by its unique name (resource.Traits.Called), whichever of them
+// others refer to it by: the handler gets that one. Where both lead to records, what others refer to wins. of is asked in calls alone.
+func Resolve(row *api.Operation, param string, of func() *resource.Resource) {
+	handler := row.Handler
+	row.Handler = func(ctx context.Context, c *api.Call) (api.Result, error) {
+		if err := resolve(ctx, c, param, of()); err != nil {
+			return api.Result{}, err
+		}
+		return handler(ctx, c)
+	}
+}
+
+func resolve(ctx context.Context, c *api.Call, param string, of *resource.Resource) error {
+	text := c.Path(param)
+	if of == nil || text == "" {
+		return nil
+	}
+	other := of.Called
+	if of.Key != "" {
+		other = "id"
+	}
+	if other == "" || (other == "id") != store.ValidID(text) {
+		return nil
+	}
+	ws := c.Workspace
+	if of.Control {
+		ws = c.Tenant.People()
+	}
+	which := store.AnyOf(store.Eq(of.Stored(cmp.Or(of.Key, "id")), text), store.Eq(cmp.Or(of.Stored(other), other), text))
+	found, err := of.Records.Find(ctx, ws, store.Query{Filter: which, State: store.Either, Limit: 2})
+	if err != nil {
+		return err
+	}
+	for _, rec := range found {
+		if of.Identity(rec) == text {
+			return nil
+		}
+	}
+	if len(found) > 0 {
+		c.Rename(param, of.Identity(found[0]))
+	}
+	return nil
+}
+
+// resolving applies Resolve to the rows whose path names a record of the resource, or of its definition.
+func (s *serves[T]) resolving(rows ...api.Operation) []api.Operation {
+	for i := range rows {
+		if row := &rows[i]; strings.Contains(row.Path, "{"+s.param+"}") && !s.of.Single {
+			Resolve(row, s.param, func() *resource.Resource { return s.of.Resource })
+		}
+		if row := &rows[i]; s.parent != "" {
+			Resolve(row, s.parent, s.of.Definer)
+		}
+	}
+	return rows
+}

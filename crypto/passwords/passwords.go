@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/alexedwards/argon2id"
+	"golang.org/x/text/unicode/norm"
 
 	"tenantry/crypto/secret"
 )
@@ -112,7 +113,7 @@ func dummyHash(p argon2id.Params) string {
 // CheckPolicy returns ErrTooShort, ErrTooLong or ErrInvalidText for a password
 // that may not be set.
 func CheckPolicy(password secret.String) error {
-	text := password.Reveal()
+	text := composed(password)
 	switch {
 	case len(text) > MaxBytes:
 		return ErrTooLong
@@ -124,7 +125,11 @@ func CheckPolicy(password secret.String) error {
 	return nil
 }
 
-// Hash returns the hash of a new password in the PHC format, for storage; party is
+// composed returns a password in Unicode's form NFC. Some keyboards make an accented letter of two characters where others make one, and
+// people do not see which.
+func composed(password secret.String) string { return norm.NFC.String(password.Reveal()) }
+
+// Hash returns the hash of a new password, in Unicode's form NFC, in the PHC format, for storage; party is
 // whose turn it takes. It
 // returns the errors of CheckPolicy, ErrBusy, or the error of ctx when that
 // ends while waiting.
@@ -137,7 +142,7 @@ func (h *Hasher) Hash(ctx context.Context, party int64, password secret.String) 
 		return "", fmt.Errorf("hash a password: %w", err)
 	}
 	defer leave()
-	return argon2id.CreateHash(password.Reveal(), &h.params)
+	return argon2id.CreateHash(composed(password), &h.params)
 }
 
 // Verify reports whether password is the one that was hashed; party is whose turn
@@ -145,34 +150,41 @@ func (h *Hasher) Hash(ctx context.Context, party int64, password secret.String) 
 // is unknown or has no password, pass an empty hash: the same work is done and
 // the answer is false, so that the time does not tell who exists.
 //
+// A password is compared in the form NFC and, where that is another and did not match, as it was typed: so it was hashed by earlier
+// versions. Again says that the hash is to be made anew, since it was made of that, or with other parameters than today's.
+//
 // It returns ErrBusy, ErrCorruptHash, or the error of ctx when that ends while
 // waiting; none of these means that the password is wrong.
-func (h *Hasher) Verify(ctx context.Context, party int64, hash string, password secret.String) (bool, error) {
+func (h *Hasher) Verify(ctx context.Context, party int64, hash string, password secret.String) (ok, again bool, err error) {
 	if password.Len() > MaxBytes {
-		return false, nil
+		return false, false, nil
 	}
 	known := hash != ""
 	if !known {
 		hash = h.dummy
 	}
 	if err := checkHash(hash); err != nil {
-		return false, err
+		return false, false, err
 	}
 	leave, err := h.queue.enter(ctx, party)
 	if err != nil {
-		return false, fmt.Errorf("check a password: %w", err)
+		return false, false, fmt.Errorf("check a password: %w", err)
 	}
 	defer leave()
-	match, err := argon2id.ComparePasswordAndHash(password.Reveal(), hash)
-	if err != nil {
-		return false, ErrCorruptHash
+	typed, nfc := password.Reveal(), composed(password)
+	match, err := argon2id.ComparePasswordAndHash(nfc, hash)
+	if err == nil && !match && typed != nfc {
+		match, err = argon2id.ComparePasswordAndHash(typed, hash)
+		again = match
 	}
-	return match && known, nil
+	if err != nil {
+		return false, false, ErrCorruptHash
+	}
+	return match && known, match && known && (again || h.needsRehash(hash)), nil
 }
 
-// NeedsRehash reports whether a stored hash was made with other parameters
-// than today's. Hash the password anew after the next sign-in that succeeds.
-func (h *Hasher) NeedsRehash(hash string) bool {
+// needsRehash reports whether a stored hash was made with other parameters than today's.
+func (h *Hasher) needsRehash(hash string) bool {
 	params, _, _, err := argon2id.DecodeHash(hash)
 	return err != nil || *params != h.params
 }

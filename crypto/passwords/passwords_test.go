@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alexedwards/argon2id"
+
 	"tenantry/crypto/passwords"
 	"tenantry/crypto/secret"
 )
@@ -32,22 +34,55 @@ func TestHashThenVerify(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasPrefix(hash, "$argon2id$v=19$m=19456,t=2,p=1$") || h.NeedsRehash(hash) {
+	if !strings.HasPrefix(hash, "$argon2id$v=19$m=19456,t=2,p=1$") {
 		t.Fatalf("hash %q", hash)
 	}
 	if again, err := h.Hash(ctx, 1, secret.New(good)); err != nil || again == hash {
 		t.Fatalf("two hashes are equal, %v", err)
 	}
 	for text, want := range map[string]bool{good: true, good + " ": false, "": false, strings.ToUpper(good): false, strings.Repeat("x", 2000): false} {
-		if ok, err := h.Verify(ctx, 1, hash, secret.New(text)); err != nil || ok != want {
+		if ok, _, err := h.Verify(ctx, 1, hash, secret.New(text)); err != nil || ok != want {
 			t.Errorf("%q: %v, %v", text, ok, err)
 		}
 	}
-	if ok, err := h.Verify(ctx, 1, "", secret.New(good)); ok || err != nil {
+	if ok, _, err := h.Verify(ctx, 1, "", secret.New(good)); ok || err != nil {
 		t.Errorf("unknown user: %v, %v", ok, err)
 	}
-	if !h.NeedsRehash("$argon2id$v=19$m=65536,t=1,p=1$c29tZXNhbHRzb21lc2FsdA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA") || !h.NeedsRehash("x") {
-		t.Error("a hash with other parameters needs no rehash")
+	if _, again, err := h.Verify(ctx, 1, hash, secret.New(good)); again || err != nil {
+		t.Errorf("a hash of today: %v, %v", again, err)
+	}
+}
+
+// TestForms: a password is the same in both forms in which keyboards send it, and one that was hashed as it was typed goes on.
+func TestForms(t *testing.T) {
+	t.Parallel()
+	h := newHasher(t, passwords.Options{})
+	const nfc, nfd = "Zwölf Größen é", "Zwo\u0308lf Gro\u0308ßen e\u0301"
+	hashes := map[string]string{}
+	for name, text := range map[string]string{"nfc": nfc, "nfd": nfd} {
+		hash, err := h.Hash(t.Context(), 1, secret.New(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		hashes[name] = hash
+	}
+	typed, err := argon2id.CreateHash(nfd, &argon2id.Params{Memory: 19 << 10, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hashes["as it was typed"] = typed
+	for name, hash := range hashes {
+		for _, text := range []string{nfc, nfd} {
+			ok, again, err := h.Verify(t.Context(), 1, hash, secret.New(text))
+			earlier := name == "as it was typed"
+			if want := !earlier || text == nfd; err != nil || ok != want || again != (earlier && text == nfd) {
+				t.Errorf("hashed %s, typed %+q: %v, again %v, %v", name, text, ok, again, err)
+			}
+		}
+	}
+	// Twelve characters count as people see them.
+	if err := passwords.CheckPolicy(secret.New(strings.Repeat("e\u0301", 11))); !errors.Is(err, passwords.ErrTooShort) {
+		t.Errorf("eleven letters: %v", err)
 	}
 }
 
@@ -57,8 +92,8 @@ func TestReferenceVector(t *testing.T) {
 	t.Parallel()
 	h := newHasher(t, passwords.Options{})
 	const hash = "$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4"
-	if ok, err := h.Verify(t.Context(), 1, hash, secret.New("password")); !ok || err != nil {
-		t.Fatalf("%v, %v", ok, err)
+	if ok, again, err := h.Verify(t.Context(), 1, hash, secret.New("password")); !ok || !again || err != nil {
+		t.Fatalf("%v, to be made anew %v, %v", ok, again, err)
 	}
 }
 
@@ -99,7 +134,7 @@ func TestCorruptHashIsRefusedWithoutWork(t *testing.T) {
 		"no salt": "$argon2id$v=19$m=19456,t=2,p=1$$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "long": "$argon2id$" + strings.Repeat("a", 1000),
 	} {
 		start := time.Now()
-		ok, err := h.Verify(t.Context(), 1, hash, secret.New(good))
+		ok, _, err := h.Verify(t.Context(), 1, hash, secret.New(good))
 		if ok || !errors.Is(err, passwords.ErrCorruptHash) {
 			t.Errorf("%s: %v, %v", name, ok, err)
 		}
@@ -120,7 +155,7 @@ func TestS7_UnknownUserTakesTheSameWork(t *testing.T) {
 	filled := func(hash string) uint64 {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		if ok, err := h.Verify(t.Context(), 1, hash, secret.New("wrong password")); ok || err != nil {
+		if ok, _, err := h.Verify(t.Context(), 1, hash, secret.New("wrong password")); ok || err != nil {
 			t.Fatal(ok, err)
 		}
 		runtime.ReadMemStats(&after)
@@ -138,7 +173,7 @@ func TestCancelledCallerDoesNoWork(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 10 { // more than there are places: each must be given back
-		if _, err := h.Verify(ctx, 1, "", secret.New(good)); !errors.Is(err, context.Canceled) {
+		if _, _, err := h.Verify(ctx, 1, "", secret.New(good)); !errors.Is(err, context.Canceled) {
 			t.Fatalf("verify: %v", err)
 		}
 		if _, err := h.Hash(ctx, 1, secret.New(good)); !errors.Is(err, context.Canceled) {
@@ -160,7 +195,7 @@ func BenchmarkVerify(b *testing.B) {
 	h := newHasher(b, passwords.Options{})
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := h.Verify(b.Context(), 1, "", secret.New(good)); err != nil {
+		if _, _, err := h.Verify(b.Context(), 1, "", secret.New(good)); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -73,18 +73,18 @@ func (s *Service) hash(ctx context.Context, t *tenants.Tenant, password secret.S
 }
 
 // VerifyPassword reports whether the password is the user's. u may be nil: the same time
-// passes and the answer is false. A hash of weaker parameters is replaced on the way.
+// passes and the answer is false. A hash of weaker parameters, or of another form of the text, is replaced on the way.
 // Errors: passwords.ErrBusy, that of ctx.
 func (s *Service) VerifyPassword(ctx context.Context, t *tenants.Tenant, u *User, password secret.String) (bool, error) {
 	hash := ""
 	if u != nil && u.Active {
 		hash = u.PasswordHash
 	}
-	ok, err := s.hasher.Verify(ctx, t.Org.OrgID, hash, password)
+	ok, again, err := s.hasher.Verify(ctx, t.Org.OrgID, hash, password)
 	if !ok || err != nil {
 		return false, err
 	}
-	if s.hasher.NeedsRehash(hash) {
+	if again {
 		s.rehash(ctx, t, u, hash, password)
 	}
 	return true, nil

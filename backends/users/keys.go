@@ -43,6 +43,7 @@ type Key struct {
 	Unused      []tenants.Permission `json:"unused_permissions" doc:"What the key holds and no call needed since unused_since, to a minute or two."`
 	UnusedSince *string              `json:"unused_since" doc:"Since when it is noted what the key is used for; null: the key was not used since."`
 	OldUntil    *string              `json:"old_token_until" doc:"Until when the token before the last rotation goes on; null: it has ended."`
+	Rotated     []string             `json:"rotated" doc:"Until when each of the tokens from before rotations goes on that still do, the latest rotation first."`
 }
 
 // Issued is a key with its text.
@@ -54,7 +55,7 @@ type Issued struct {
 func exampleKey() Key {
 	return Key{
 		ID: "665f1c2ab4d3e2f1a0b9c8d7", Name: "crm", Kind: "server_full", Account: "665f1c2ab4d3e2f1a0b9c8d6", AccountName: "CRM", Begins: "tnt_server_full_4dNq",
-		State: "active", Permissions: []tenants.Permission{}, Effective: []tenants.Permission{tenants.Contacts}, Unused: []tenants.Permission{tenants.Contacts}, Teams: []string{}, AllowedIPs: []string{}, Origins: []string{},
+		State: "active", Permissions: []tenants.Permission{}, Effective: []tenants.Permission{tenants.Contacts}, Unused: []tenants.Permission{tenants.Contacts}, Teams: []string{}, AllowedIPs: []string{}, Origins: []string{}, Rotated: []string{},
 		May: "Server-only, Full API: whatever needs contacts, and what needs no permission.", CreatedAt: "2024-06-04T13:52:42.000Z",
 	}
 }
@@ -83,7 +84,10 @@ func (m *Module) showKey(t *tenants.Tenant, k *keys.Key, owner *people.Account, 
 		ID: k.ID, Name: k.Name, Kind: string(k.Kind), Account: k.AccountID, AccountName: owner.Name, Begins: k.Hint, State: k.State(now),
 		Permissions: orEmpty(k.Permissions), Effective: orEmpty(effective), May: m.words(t, k, owner, effective, k.State(now), known), Teams: orEmpty(k.Teams),
 		AllowedIPs: orEmpty(k.AllowIPs), Origins: orEmpty(k.Origins), ProofOfWork: k.ProofOfWork, CreatedAt: texts.Time(k.CreatedAt),
-		ExpiresAt: when(k.ExpiresAt), RevokedAt: when(k.RevokedAt), LastUsedAt: when(k.LastUsed), Unused: orEmpty(keys.Unneeded(effective, k.Needed)), UnusedSince: when(k.NeededSince),
+		ExpiresAt: when(k.ExpiresAt), RevokedAt: when(k.RevokedAt), LastUsedAt: when(k.LastUsed), Unused: orEmpty(keys.Unneeded(effective, k.Needed)), UnusedSince: when(k.NeededSince), Rotated: []string{},
+	}
+	for _, older := range k.Rotated(now) {
+		one.Rotated = append(one.Rotated, texts.Time(older.Until))
 	}
 	if k.OldUntil > now.UnixMilli() {
 		one.OldUntil = when(k.OldUntil)
@@ -215,7 +219,7 @@ func (m *Module) keys() []api.Operation {
 	create.BodyLimit = 64 << 10
 	rotate.Name, rotate.Path, rotate.Summary, rotate.Message = "keys.rotate", "/api/keys/{id}/rotate", "Rotate key", "Key rotated"
 	rotate.Ask = "You are shown the new text once."
-	rotate.Description = "Gives the key another text, answered this once, and the lifetime anew with which it was made. A key that was not narrowed is narrowed to what the caller holds, unless that is everything; one that names what the caller lacks is refused, also where its service account lacks that by now. The old text ends, after the overlap where there is one; one from a rotation before that ends now."
+	rotate.Description = "Gives the key another text, answered this once, and the lifetime anew with which it was made. A key that was not narrowed is narrowed to what the caller holds, unless that is everything; one that names what the caller lacks is refused, also where its service account lacks that by now. The old text ends, after the overlap where there is one; those from rotations before go on to the ends of theirs, as rotated says. A revocation ends all of them."
 	rotate.Failures = append(slices.Clone(row.Failures), api.Failure{Code: http.StatusNotFound, Message: "Key not found", When: "no such key in this organization"})
 	return append([]api.Operation{api.Typed(create, m.createKey), api.Typed(rotate, m.rotateKey), m.explain()}, rows...)
 }

@@ -105,7 +105,7 @@ func (s *Server) keys() Group {
 				return out[0], nil
 			}),
 		command(Command{
-			Line: "key rotate ID --org SLUG", Short: "Give an API key a new token; the old one ends, with --overlap later",
+			Line: "key rotate ID --org SLUG", Short: "Give an API key a new token; the old one ends, with --overlap later; earlier overlaps go on",
 			Audit: api.AuditAlways, Once: true, Table: issued,
 		}, func(ctx context.Context, c *call, in KeyRotation) (IssuedKey, error) {
 			next, err := s.Keys.Rotate(ctx, c.Tenant, in.ID, in.Overlap, nil)

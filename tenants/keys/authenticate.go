@@ -134,7 +134,7 @@ func (s *Service) lookUp(ctx context.Context, t *tenants.Tenant, hash string, no
 	p.Needs = s.needs(t.People(), user{key: k.ID})
 	e := &entry{principal: p, rev: t.Org.AccessRev, expiresAt: k.ExpiresAt, readAt: now}
 	if hash != k.Hash {
-		if e.expiresAt = k.OldUntil; now.UnixMilli() >= k.OldUntil {
+		if e.expiresAt = k.until(hash); now.UnixMilli() >= e.expiresAt {
 			return nil, denied("key that was rotated")
 		}
 	}
@@ -151,6 +151,9 @@ func (s *Service) read(ctx context.Context, t *tenants.Tenant, hash string) (*Ke
 	k, err := keys.First(ctx, store.Query{Filter: store.Eq("hash", hash)})
 	if errors.Is(err, store.ErrNotFound) {
 		k, err = keys.First(ctx, store.Query{Filter: store.Eq("old_hash", hash)})
+	}
+	if errors.Is(err, store.ErrNotFound) {
+		k, err = keys.First(ctx, store.Query{Filter: store.Eq("older_hashes", hash)})
 	}
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil, denied("unknown key")

@@ -2,6 +2,7 @@ package keys_test
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"tenantry/backends/store"
+	"tenantry/crypto/secret"
 	"tenantry/internal/fault"
 	"tenantry/tenants"
 	"tenantry/tenants/keys"
@@ -339,6 +341,73 @@ func TestRotatedKeyPastItsOverlapIsRefusedByTheStore(t *testing.T) {
 	if _, err := authenticate(t, w, "acme", next.Token.Reveal()); err != nil {
 		t.Errorf("the new key: %v", err)
 	}
+}
+
+// TestEveryOverlapIsKept: a rotation within the overlap of another ends none before its time, and rotated says when each ends.
+func TestEveryOverlapIsKept(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	tenant := w.Tenant(t, "acme")
+	first := issue(t, w, tenant, keys.NewKey{})
+	all := []secret.String{first.Token}
+	rotate := func(overlap time.Duration) (*keys.Issued, error) {
+		next, err := w.Keys.Rotate(t.Context(), tenant, first.Key.ID, overlap, nil)
+		if err == nil {
+			all = append(all, next.Token)
+		}
+		return next, err
+	}
+	good := func(want string) {
+		t.Helper()
+		got := ""
+		for i, token := range all {
+			switch _, err := authenticate(t, w, "acme", token.Reveal()); {
+			case err == nil:
+				got += fmt.Sprint(i)
+			case !errors.Is(err, tenants.ErrDenied):
+				t.Fatal(err)
+			}
+		}
+		if got != want {
+			t.Errorf("accepted: %s, want %s", got, want)
+		}
+	}
+	for _, overlap := range []time.Duration{3 * time.Hour, time.Hour, 2 * time.Hour} {
+		if _, err := rotate(overlap); err != nil {
+			t.Fatal(err)
+		}
+	}
+	good("0123")
+	last, err := rotate(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good("0124")
+	now := w.Clock.Now()
+	var ends []time.Duration
+	for _, o := range last.Key.Rotated(now) {
+		ends = append(ends, time.UnixMilli(o.Until).Sub(now).Round(time.Minute))
+	}
+	if fmt.Sprint(ends) != "[2h0m0s 1h0m0s 3h0m0s]" {
+		t.Errorf("they end in %v", ends)
+	}
+	w.Clock.Advance(time.Hour)
+	good("024")
+	w.Clock.Advance(2 * time.Hour)
+	good("4")
+	for range 8 {
+		if _, err := rotate(time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := rotate(time.Hour); err == nil || !strings.Contains(err.Error(), "may have no more") {
+		t.Errorf("a ninth overlap: %v", err)
+	}
+	good("456789101112")
+	if _, err := w.Keys.Revoke(t.Context(), tenant, first.Key.ID, nil); err != nil {
+		t.Fatal(err)
+	}
+	good("")
 }
 
 // TestCoversNetworks holds a key narrowed to networks to asking for keys of the same or smaller ones.

@@ -35,6 +35,8 @@ type Key struct {
 	Hash        string               `json:"hash" rule:"unique" use:"local"`
 	OldHash     string               `json:"old_hash,omitempty" rule:"unique" use:"local"` // of the token before a rotation, while it goes on
 	OldUntil    int64                `json:"old_until,omitempty" use:"local"`              // Unix milliseconds
+	Older       []Older              `json:"older,omitempty" use:"local"`                  // of the tokens before that, which go on as well; the latest first
+	OlderHashes []string             `json:"older_hashes,omitempty" use:"local filter"`    // their hashes, to find the key by
 	Hint        string               `json:"hint"`                                         // the beginning of the token, for lists
 	AccountID   string               `json:"account_id" as:"account" use:"filter"`
 	Name        string               `json:"name" use:"filter" example:"crm"`
@@ -54,6 +56,46 @@ type Key struct {
 	ProofOfWork int                  `json:"proof_of_work,omitempty"`                 // bits that a browser key asks for a submission; 0: none
 }
 
+// Older is a token that was replaced by a rotation, and goes on.
+type Older struct {
+	Hash  string `json:"hash"`
+	Until int64  `json:"until"` // Unix milliseconds
+}
+
+// maxOlder bounds the tokens of a key that go on after rotations.
+const maxOlder = 8
+
+// Rotated returns the tokens from before rotations that go on at that time, the latest first.
+func (k *Key) Rotated(now time.Time) []Older {
+	all := append([]Older{{k.OldHash, k.OldUntil}}, k.Older...)
+	return slices.DeleteFunc(all, func(o Older) bool { return now.UnixMilli() >= o.Until })
+}
+
+// setRotated sets what Rotated returns.
+func (k *Key) setRotated(all []Older) {
+	k.OldHash, k.OldUntil, k.Older, k.OlderHashes = "", 0, nil, nil
+	for i, o := range all {
+		if i == 0 {
+			k.OldHash, k.OldUntil = o.Hash, o.Until
+			continue
+		}
+		k.Older, k.OlderHashes = append(k.Older, o), append(k.OlderHashes, o.Hash)
+	}
+}
+
+// until returns when the token of that hash ends; 0: never.
+func (k *Key) until(hash string) int64 {
+	if hash == k.Hash {
+		return k.ExpiresAt
+	}
+	for _, o := range append([]Older{{k.OldHash, k.OldUntil}}, k.Older...) {
+		if o.Hash == hash {
+			return o.Until
+		}
+	}
+	return 1 // it has ended
+}
+
 // Kinds are the records of this package. They belong to the control workspace, parted by
 // organization, and travel nowhere.
 type Kinds struct {
@@ -68,10 +110,10 @@ func NewKinds() Kinds {
 		Spec: store.Spec{
 			Name: "keys", Partition: true,
 			Indexes: []store.Index{
-				{Fields: []string{"account_id"}}, {Fields: []string{"name"}}, {Fields: []string{"created_at"}},
+				{Fields: []string{"account_id"}}, {Fields: []string{"name"}}, {Fields: []string{"created_at"}}, {Fields: []string{"older_hashes"}},
 			},
 			Access: []store.Access{
-				{Where: []string{"account_id"}}, {Where: []string{"name"}}, {Sort: []string{"created_at"}},
+				{Where: []string{"account_id"}}, {Where: []string{"name"}}, {Where: []string{"older_hashes"}}, {Sort: []string{"created_at"}},
 			},
 		},
 	}), resource.Must(resource.Options[Rights]{
@@ -437,7 +479,7 @@ func (s *Service) change(ctx context.Context, t *tenants.Tenant, id string, alte
 }
 
 // Rotate gives the key a new token, and the lifetime with which it was issued anew. The token before goes
-// on for the overlap (0: ends now), one from before that ends. may, where set, is asked of the key as it
+// on for the overlap (0: ends now), those from rotations before that to the ends of theirs. may, where set, is asked of the key as it
 // would be, and may narrow it. Errors: as Issue, store.ErrNotFound.
 func (s *Service) Rotate(ctx context.Context, t *tenants.Tenant, id string, overlap time.Duration, may func(*Key, *people.Account) error) (*Issued, error) {
 	k, err := s.Get(ctx, t, id)
@@ -466,16 +508,21 @@ func (s *Service) Rotate(ctx context.Context, t *tenants.Tenant, id string, over
 		if !account.Active {
 			faults.Add("account", fault.Forbidden, "the service account %q is not active", account.Name)
 		}
+		rotated := k.Rotated(now)
+		if overlap > 0 {
+			last := Older{k.Hash, now.Add(overlap).UnixMilli()}
+			if k.ExpiresAt > 0 {
+				last.Until = min(last.Until, k.ExpiresAt)
+			}
+			rotated = slices.Insert(rotated, 0, last)
+		}
+		if len(rotated) > maxOlder {
+			faults.Add("overlap", fault.Length, "the key has %d earlier tokens that go on, and may have no more: wait until one ends, rotate without an overlap, or issue another key", maxOlder)
+		}
 		if len(faults) > 0 {
 			return faults.Err()
 		}
-		k.OldHash, k.OldUntil = "", 0
-		if overlap > 0 {
-			k.OldHash, k.OldUntil = k.Hash, now.Add(overlap).UnixMilli()
-			if k.ExpiresAt > 0 {
-				k.OldUntil = min(k.OldUntil, k.ExpiresAt)
-			}
-		}
+		k.setRotated(rotated)
 		k.Hash, k.Hint = made.Hash, made.Hint
 		if k.Lifetime > 0 {
 			k.ExpiresAt = now.UnixMilli() + k.Lifetime
@@ -494,6 +541,7 @@ func (s *Service) Rotate(ctx context.Context, t *tenants.Tenant, id string, over
 				return store.ErrConflict
 			}
 			k.Hash, k.Hint, k.OldHash, k.OldUntil, k.ExpiresAt = was.Hash, was.Hint, was.OldHash, was.OldUntil, was.ExpiresAt
+			k.Older, k.OlderHashes = was.Older, was.OlderHashes
 			k.Permissions, k.Teams = was.Permissions, was.Teams
 			return nil
 		})

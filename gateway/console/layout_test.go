@@ -131,13 +131,13 @@ func TestPicturesOfReports(t *testing.T) {
 		rows          [][]any
 		want          string // empty: nothing is drawn
 	}{
-		"one group": {"bar", `{"group_by":[{"field":"a"}],"measures":[{"op":"count"}]}`, []reports.Column{country, count}, [][]any{{"DE", int64(1)}, {nil, int64(2)}, {"", int64(3)}}, "Count by Country: DE none none; Count 1 2 3"},
+		"one group": {"bar", `{"group_by":[{"field":"a"}],"measures":[{"op":"count"}]}`, []reports.Column{country, count}, [][]any{{"DE", int64(1)}, {nil, int64(2)}, {"", int64(3)}}, "Count by Country: DE none empty; Count 1 2 3"},
 		"table":     {"table", `{"group_by":[{"field":"a"}],"measures":[{"op":"count"}]}`, []reports.Column{country, count}, [][]any{{"DE", int64(1)}}, ""},
 		"months":    {"line", `{"group_by":[{"field":"a","by":"month"}],"measures":[{"op":"count"}]}`, []reports.Column{month, count}, [][]any{{"2024-02", int64(1)}, {"2024-01", int64(2)}, {nil, int64(3)}}, "Count by Joined (month): Jan 2024 Feb 2024; Count 2 1"},
 		"no months": {"line", `{"group_by":[{"field":"a","by":"month"}],"measures":[{"op":"count"}]}`, []reports.Column{month, count}, [][]any{{"some day", int64(1)}}, "Count by Joined (month): some day; Count 1"},
 		"pivot":     {"area", `{"group_by":[{"field":"b"},{"field":"a","by":"month"}],"measures":[{"op":"count"}]}`, []reports.Column{country, month, count}, [][]any{{"DE", "2024-01", int64(1)}, {"FR", "2024-02", int64(2)}}, "Count for each Country by Joined (month): Jan 2024 Feb 2024; DE 1 NaN; FR NaN 2"},
 		"many parts": {"line", `{"group_by":[{"field":"a"},{"field":"b"}],"measures":[{"op":"count"}]}`, []reports.Column{month, country, count}, [][]any{{"x", "A", int64(3)}, {"x", "B", int64(1)}, {"y", "C", int64(4)}, {"y", "D", int64(1)}, {"x", "E", int64(5)}, {"x", nil, int64(90)}, {"x", "", int64(9)}, {"y", "G", int64(2)}, {"y", "B", int64(6)}},
-			"Count for each Country by Joined (month): x y; A 3 NaN; B 1 6; C NaN 4; E 5 NaN; none 9 NaN; 2 others NaN 3"},
+			"Count for each Country by Joined (month): x y; B 1 6; C NaN 4; E 5 NaN; none 90 NaN; empty 9 NaN; 3 others 3 3"},
 		"pie of two":  {"pie", `{"group_by":[{"field":"b"},{"field":"a","by":"month"}],"measures":[{"op":"count"}]}`, []reports.Column{country, month, count}, [][]any{{"DE", "2024-01", int64(1)}, {"FR", "2024-02", int64(2)}}, "Count by Country, Joined (month): FR · Feb 2024 DE · Jan 2024; Count 2 1"},
 		"two scales":  {"line", `{"group_by":[{"field":"a"}],"measures":[{"op":"count"},{"op":"avg","field":"c"},{"op":"sum","field":"c"}]}`, []reports.Column{country, count, age, {Title: "Sum", Type: reports.TypeNumber}}, [][]any{{"DE", int64(5), 99.5, int64(4000)}}, "Count, Age by Country: DE; Count 5; Age 99.5 | Sum by Country: DE; Sum 4000"},
 		"two pies":    {"pie", `{"group_by":[{"field":"a"}],"measures":[{"op":"count"},{"op":"sum","field":"c"}]}`, []reports.Column{country, count, age}, [][]any{{"DE", int64(5), int64(6)}}, "Count by Country: DE; Count 5 | Age by Country: DE; Age 6"},

@@ -418,6 +418,9 @@ func (sh *shape) cell(l *locale, d *reports.Data, column int, v any) (text strin
 		}
 	}
 	if text = cellText(l, d.Columns[column].Type, v); text == "" && sh.grouped(column) {
+		if v != nil {
+			return empty, true
+		}
 		return missing, true
 	}
 	return text, false

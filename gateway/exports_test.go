@@ -229,6 +229,9 @@ func TestContract_RunReports(t *testing.T) {
 	c.do(t, 200, get, list+"/run?per_page=2", "", `"message":"Custom Report run"`, `"columns":[{"name":"email"`, `"page":1,"pages":2,"count":3,"results":[["d@example.com",null],["c@example.com",null]],"truncated":false`)
 	c.do(t, 200, get, list+"/run?per_page=2&page=2", "", `"page":2,"pages":2,"count":3,"results":[["a@example.com","=gold"]]`)
 	c.do(t, 200, get, list+"/run?per_page=2&page=3", "", `"pages":2,"count":3,"results":[]`)
+	c.do(t, 200, get, list+"/run?per_page=2&page=2&whole=true", "", `"page":1,"pages":1,"count":3,"results":[["d@example.com",null],["c@example.com",null],["a@example.com","=gold"]],"truncated":false,"total":3`)
+	c.do(t, 200, get, groups+"/run?per_page=1&page=2&whole=true", "", `"pages":1,"count":2,"results":[["DE",3],["FR",1]],"truncated":false,"total":2`)
+	c.do(t, 422, get, list+"/run?whole=perhaps", "", `"whole"`)
 	c.do(t, 200, get, list+"/run?params[land]=FR", "", `"count":1,"results":[["b@example.com",null]]`)
 	c.do(t, 200, get, list+"/run?params[land]=", "", `"count":4`)
 	c.do(t, 422, get, list+"/run?params[town]=Bonn", "", "params[town] is no input")
@@ -241,7 +244,9 @@ func TestContract_RunReports(t *testing.T) {
 
 	const contacts = `{"title":"x","class":"Contacts","query":`
 	c.do(t, 200, posted, reports+"/preview", contacts+`{"fields":["email"],"limit":3,"filter":{"country":"DE"}}}`, `"count":3`, "!pid")
-	c.do(t, 200, posted, reports+"/preview", contacts+`{"fields":["email"],"limit":2}}`, `"pages":1,"count":2,`, `"truncated":true`)
+	c.do(t, 200, posted, reports+"/preview", contacts+`{"fields":["email"],"limit":2}}`, `"pages":1,"count":2,`, `"truncated":true,"total":4`)
+	c.do(t, 200, posted, reports+"/preview?whole=true", contacts+`{"fields":["email"],"limit":3}}`, `"pages":1,"count":3,`, `"truncated":true,"total":4`)
+	c.do(t, 422, posted, reports+"/preview?whole=perhaps", contacts+`{"fields":["email"]}}`, `"whole"`)
 	c.do(t, 422, posted, reports+"/preview", contacts+`{"fields":["pin","shoe"]}}`, `\"pin\" is encrypted`, `\"shoe\"`)
 	c.do(t, 422, posted, reports+"/preview", `{"title":"x","class":"Records","source":"nowhere"}`, "source names nothing")
 	limited.do(t, 200, posted, reports+"/preview", contacts+`{"fields":["email"]}}`, "c@example.com", "!d@example.com")

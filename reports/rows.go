@@ -31,7 +31,22 @@ type Rows struct {
 	Pages     int64    `json:"pages"`
 	Count     int64    `json:"count" doc:"How many rows the report has, within the limit of its query"`
 	Results   [][]any  `json:"results" doc:"The rows; each has one value for every column, null where there is none"`
-	Truncated bool     `json:"truncated" doc:"Whether there is more than the limit let through, or than a page takes: 4 MiB"`
+	Truncated bool     `json:"truncated" doc:"Whether there is more than the limit let through, or than an answer takes: 4 MiB"`
+	Total     int      `json:"total" doc:"Of a list, how many records match in all, also beyond the limit; of groups, how many are answered"`
+}
+
+// portion says which rows of a report are asked for.
+type portion struct {
+	api.Paging
+	Whole bool `json:"whole" default:"false" doc:"true: instead of a page, all rows that the query lets through, as the shared report has them, up to 4 MiB."`
+}
+
+// window returns the part of the rows that is read.
+func (p portion) window() window {
+	if p.Whole {
+		return window{}
+	}
+	return window{p.Offset(), p.Limit()}
 }
 
 // planFor binds a report for those who keep it: to what they see of what its readers see. They set every
@@ -69,15 +84,19 @@ func (m *Module) part(ctx context.Context, plan Plan, part window) (data Data, e
 	return data, err
 }
 
-func (m *Module) rows(ctx context.Context, c *api.Call, r *Report, in api.Paging) (*Rows, error) {
+func (m *Module) rows(ctx context.Context, c *api.Call, r *Report, in portion) (*Rows, error) {
 	plan, err := m.planFor(ctx, c, r)
 	if err != nil {
 		return nil, err
 	}
 	plan.countAhead = true
-	data, err := m.part(ctx, plan, window{in.Offset(), in.Limit()})
+	data, err := m.part(ctx, plan, in.window())
 	count := int64(min(data.Total, plan.limit))
-	return &Rows{Columns: data.Columns, Page: in.Page, Pages: in.Pages(count), Count: count, Results: data.Rows, Truncated: data.Truncated}, err
+	out := &Rows{Columns: data.Columns, Page: in.Page, Pages: in.Pages(count), Count: count, Total: data.Total, Results: data.Rows, Truncated: data.Truncated}
+	if in.Whole {
+		out.Page, out.Pages = 1, min(count, 1)
+	}
+	return out, err
 }
 
 // export answers with all rows of the report.
@@ -237,7 +256,7 @@ func (m *Module) rowsRows() []api.Operation {
 	unfit := api.Failure{Code: http.StatusUnprocessableEntity, Message: "Validation failed: params[none] is no input that readers of this report may set", When: "a parameter is unacceptable, or the report does not fit the organization's data any more; every problem is named"}
 	slow := api.Failure{Code: http.StatusServiceUnavailable, Message: "The report took too long: it was stopped after 5s", When: "the run was stopped at its time limit"}
 	shown := Rows{
-		Columns: []Column{{"country", "Country", TypeText}, {"count", "Count", TypeNumber}}, Page: 1, Pages: 1, Count: 2, Results: [][]any{{"DE", 120}, {"FR", 80}},
+		Columns: []Column{{"country", "Country", TypeText}, {"count", "Count", TypeNumber}}, Page: 1, Pages: 1, Count: 2, Total: 2, Results: [][]any{{"DE", 120}, {"FR", 80}},
 	}
 	run := on(api.Operation{
 		Name: "reports.run", Method: http.MethodGet, Path: "/api/custom-reports/{id}/run", Summary: "Run a custom report",
@@ -272,7 +291,12 @@ func (m *Module) previewRow(shown Rows, failures ...api.Failure) api.Operation {
 		Read: api.Needs(tenants.ManageReports), Write: api.Needs(tenants.ManageReports), Also: m.fits, Before: m.before, Example: shown,
 		Keeper: &crud.Keeper[Report]{Insert: func(_ context.Context, _ *api.Call, r *Report) (*Report, error) { return r, nil }},
 		Show: func(ctx context.Context, c *api.Call, all []*Report) ([]any, error) {
-			rows, err := m.rows(ctx, c, all[0], api.Paging{Page: 1, PerPage: previewRows})
+			var errs fault.List
+			in := portion{api.Paging{Page: 1, PerPage: previewRows}, c.Query.Bool(&errs, "whole", false)}
+			if err := errs.Err(); err != nil {
+				return nil, err
+			}
+			rows, err := m.rows(ctx, c, all[0], in)
 			if err != nil {
 				return nil, err
 			}
@@ -281,7 +305,8 @@ func (m *Module) previewRow(shown Rows, failures ...api.Failure) api.Operation {
 	})[0]
 	row.Name, row.Revised, row.Reads, row.Audit, row.Weight, row.Failure = "reports.preview", false, true, api.NoAudit, api.Heavy, toKeepers
 	row.Summary, row.Message = "Run a custom report that is not stored", "Custom Report run"
-	row.Description = "Takes what makes a report, checks it as if it were to be stored, and answers its first 50 rows with the values that its inputs have. Nothing is stored."
+	row.Description = "Takes what makes a report, checks it as if it were to be stored, and answers its first 50 rows, or with whole=true all of them, with the values that its inputs have. Nothing is stored."
+	row.Params = append(row.Params, api.Param{Name: "whole", In: api.InQuery, Shape: api.Boolean, Default: "false", Description: "true: all rows that the query lets through, as the shared report has them, up to 4 MiB."})
 	row.Failures = append(row.Failures[:1], failures...) // nothing is stored, so nothing is taken
 	return row
 }

@@ -13,7 +13,9 @@ import (
 )
 
 // paging reports whether a parameter says which of the rows are asked for.
-func paging(name string) bool { return slices.Contains([]string{"page", "per_page", "after"}, name) }
+func paging(name string) bool {
+	return slices.Contains([]string{"page", "per_page", "after", whole}, name)
+}
 
 // facts lays an answer out: what has rows as a table, the rest by its members.
 func (v *visit) facts(p *page, data strictjson.Value) (facts []pair, table *tableView) {
@@ -21,10 +23,10 @@ func (v *visit) facts(p *page, data strictjson.Value) (facts []pair, table *tabl
 		if table = v.reported(data.Get("columns"), results); table == nil {
 			table = v.listed(p, results)
 		}
-		data = without(data, "columns", "results", "page", "pages", "count")
-		if data.Get("truncated").Is == strictjson.False {
-			data = without(data, "truncated")
+		if data.Get("columns").Is == strictjson.Array { // what is cut is said beside the rows
+			data = without(data, "columns", "total", "truncated")
 		}
+		data = without(data, "results", "page", "pages", "count")
 	}
 	if data.Is != strictjson.Object {
 		if data.Is == strictjson.Array && len(data.Items) == 0 {
@@ -96,7 +98,7 @@ func (v *visit) field(p *page, name string, value strictjson.Value, depth int) s
 // figure writes a number as people do whose unit its name says, or that counts: a list whose records have no page is of figures.
 func (v *visit) figure(p *page, name, text string) string {
 	n, err := strconv.ParseFloat(text, 64)
-	l := v.pages.readers.of(v.r.Header.Get("Accept-Language"))
+	l := v.locale()
 	in := func(units ...string) string {
 		at := 0
 		for ; n >= 1000 && at < len(units)-1; at++ {
@@ -176,7 +178,7 @@ func (v *visit) reported(columns, results strictjson.Value) *tableView {
 		return nil
 	}
 	table := &tableView{}
-	l := v.pages.readers.of(v.r.Header.Get("Accept-Language"))
+	l := v.locale()
 	for _, c := range columns.Items {
 		table.Columns = append(table.Columns, cellView{Title: c.Get("title").Text, Class: cellClass(c.Get("type").Text)})
 	}

@@ -184,6 +184,10 @@ func fromForm(row *api.Operation, path map[string]string, sent url.Values) {
 // carry makes the call of a form, and leads on or shows the form again.
 func (v *visit) carry(q request, sent, query url.Values) {
 	row, path := q.row, q.path
+	if q.row.Reads && q.row.Param(whole).Name != "" {
+		query.Set(whole, "true") // what is drawn is drawn of all
+		q.query = query.Encode()
+	}
 	a, err := v.ask(v.r.Context(), v.r, q)
 	row = v.typed(row, sent)
 	switch {
@@ -267,22 +271,26 @@ func (v *visit) tried(q request, row *api.Operation, sent url.Values, a reply) {
 		last = ". It is stored when you save it."
 	}
 	t := triedView{Note: first + last}
-	if t.Facts, t.Table = v.facts(&page{shows: q.row}, a.data); t.Table != nil {
-		t.Charts = v.draw(parse(q.body), a.data, t.Table)
-		t.Facts, t.Note = nil, first+" ("+counted(a.data)+")"+last
+	asked := url.Values{}
+	if t.Facts, t.Table = v.facts(&page{shows: q.row}, portion(a.data, asked)); t.Table != nil {
+		t.Charts = v.draw(parse(q.body), a.data, asked, t.Table)
+		t.Facts, t.Note = nil, first+" ("+v.counted(a.data)+")"+last
+		if all := a.data.Get("results").Items; len(all) > len(t.Table.Rows) {
+			t.Note += " The table has the first " + v.whole(len(t.Table.Rows)) + " of them."
+		}
 	}
 	v.showTried(q, row, q.path, sent, &t)
 }
 
 // counted says how many rows there are of a report.
-func counted(answer strictjson.Value) string {
-	switch count := answer.Get("count").Text; {
+func (v *visit) counted(answer strictjson.Value) string {
+	switch rows := len(answer.Get("results").Items); {
 	case answer.Get("truncated").Is == strictjson.True:
-		return "the first " + count + " rows of more"
-	case count == "1":
+		return cutText(v.locale(), rows, count(answer, "total"))
+	case rows == 1:
 		return "1 row"
 	default:
-		return count + " rows"
+		return v.whole(rows) + " rows"
 	}
 }
 

@@ -109,7 +109,7 @@ func TestRowsArePaged(t *testing.T) {
 	}
 	l := newReaders().of("")
 	for page, want := range map[int]string{-1: "city 0 1,2,11", 1: "city 0 1,2,11", 2: "city 100 1,2,3,11", 6: "city 500 1,5,6,7,11", 11: "city 1000 1,10,11", 99: "city 1000 1,10,11"} {
-		v := layOut(&shared, l, page)
+		v := layOut(&shared, l, page, pageRows)
 		var pages []string
 		for _, p := range v.Pages {
 			pages = append(pages, p.Address)
@@ -160,7 +160,7 @@ func TestPicturesOfReports(t *testing.T) {
 		}
 		shared := reports.Shared{Visual: test.visual, Asked: asked, Data: &reports.Data{Columns: test.columns, Rows: test.rows}}
 		l, got := newReaders().of(""), ""
-		for i, c := range layOut(&shared, l, 1).Charts {
+		for i, c := range layOut(&shared, l, 1, pageRows).Charts {
 			if i > 0 {
 				got += " | "
 			}
@@ -208,7 +208,7 @@ func TestManyPartsOfAPicture(t *testing.T) { //nolint:paralleltest // what other
 		for _, visual := range []string{"bar", "line", "area", "heat"} {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			v := layOut(&reports.Shared{Visual: visual, Asked: asked, Data: data}, l, 1)
+			v := layOut(&reports.Shared{Visual: visual, Asked: asked, Data: data}, l, 1, pageRows)
 			for _, c := range v.Charts {
 				c.Pictures()
 			}

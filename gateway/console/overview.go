@@ -249,7 +249,7 @@ func (v *visit) usage(title string, over chart.Axis, layout string, records []st
 	}
 	c := &chart.Chart{
 		Kind: chart.Bar, ID: keyFrom(title) + "-", Measure: title, Over: over, Series: []chart.Series{answered, refused}, Parts: true,
-		Words: v.pages.readers.of(v.r.Header.Get("Accept-Language")),
+		Words: v.locale(),
 	}
 	c.Prepare()
 	return usageView{Chart: c, Table: table}

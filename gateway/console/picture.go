@@ -2,9 +2,11 @@ package console
 
 import (
 	"encoding/json"
+	"net/url"
 	"strconv"
 	"strings"
 
+	"tenantry/backends/api"
 	"tenantry/gateway/console/chart"
 	"tenantry/internal/strictjson"
 	"tenantry/reports"
@@ -25,16 +27,44 @@ func (v *visit) recordAbove(p *page, path map[string]string) (record strictjson.
 	return record
 }
 
-// draw draws what running a report has answered, and writes it into the table, as its shared page does.
-func (v *visit) draw(report, answer strictjson.Value, table *tableView) []*chart.Chart {
-	s := reports.Shared{Data: &reports.Data{}}
+// whole is the parameter by which running a report answers all its rows, of which its picture is drawn.
+const whole = "whole"
+
+// portion returns the page that is asked for of an answer that has all rows.
+func portion(answer strictjson.Value, asked url.Values) strictjson.Value {
+	results := answer.Get("results")
+	if results.Is != strictjson.Array {
+		return answer
+	}
+	rows := results.Items
+	page, _ := strconv.Atoi(asked.Get("page"))
+	page, pages := within(page, perPageOf(asked), len(rows))
+	from := (page - 1) * perPageOf(asked)
+	results.Items = rows[from:min(from+perPageOf(asked), len(rows))]
+	part := without(answer, "results", "page", "pages", "count")
+	for name, n := range map[string]int{"page": page, "pages": pages, "count": len(rows)} {
+		part.Members = append(part.Members, strictjson.Member{Name: name, Value: parse(n)})
+	}
+	part.Members = append(part.Members, strictjson.Member{Name: "results", Value: results})
+	return part
+}
+
+// perPageOf returns how many rows of an answer a page shows, which the operation has found to be acceptable.
+func perPageOf(asked url.Values) int {
+	n, err := strconv.Atoi(asked.Get("per_page"))
+	if err != nil {
+		return perPage
+	}
+	return min(max(n, 1), api.MostPerPage)
+}
+
+// ran returns what running a report has answered, as its shared page reads it; not ok where the answer is none of a report.
+func ran(report, answer strictjson.Value) (s reports.Shared, ok bool) {
+	if report.Get("query").Is != strictjson.Object || answer.Get("columns").Is != strictjson.Array || json.Unmarshal(report.Get("query").Raw(), &s.Asked) != nil {
+		return s, false
+	}
 	s.Visual = report.Get("visual").Text
-	if report.Get("query").Is != strictjson.Object || answer.Get("columns").Is != strictjson.Array {
-		return nil
-	}
-	if err := json.Unmarshal(report.Get("query").Raw(), &s.Asked); err != nil {
-		return nil // the table shows it all
-	}
+	s.Data = &reports.Data{Total: count(answer, "total"), Truncated: answer.Get("truncated").Is == strictjson.True}
 	for _, c := range answer.Get("columns").Items {
 		s.Data.Columns = append(s.Data.Columns, reports.Column{Name: c.Get("name").Text, Title: c.Get("title").Text, Type: c.Get("type").Text})
 	}
@@ -43,22 +73,30 @@ func (v *visit) draw(report, answer strictjson.Value, table *tableView) []*chart
 		for i := range min(len(row), len(r.Items)) {
 			row[i] = r.Items[i].Any()
 			if n := r.Items[i]; n.Is == strictjson.Number {
-				if x, err := strconv.ParseFloat(n.Text, 64); err == nil {
+				if x, err := strconv.ParseInt(n.Text, 10, 64); err == nil {
+					row[i] = x
+				} else if x, err := strconv.ParseFloat(n.Text, 64); err == nil {
 					row[i] = x
 				}
 			}
 		}
 		s.Data.Rows = append(s.Data.Rows, row)
 	}
-	l := v.pages.readers.of(v.r.Header.Get("Accept-Language"))
-	laid := layOut(&s, l, 1)
-	for i, row := range laid.Rows {
+	return s, true
+}
+
+// draw draws what running a report has answered, and writes the page of it that the table has, as its shared page does.
+func (v *visit) draw(report, answer strictjson.Value, asked url.Values, table *tableView) []*chart.Chart {
+	s, ok := ran(report, answer)
+	if !ok {
+		return nil // the table shows it all
+	}
+	page, _ := strconv.Atoi(asked.Get("page"))
+	laid := layOut(&s, v.locale(), page, perPageOf(asked))
+	for i, row := range laid.Rows[:min(len(laid.Rows), len(table.Rows))] {
 		for j, cell := range row {
 			table.Rows[i][j] = shown{Text: cell.Text, Class: cell.Class}
 		}
-	}
-	if s.Visual == "" {
-		return nil
 	}
 	return laid.Charts
 }

@@ -91,6 +91,9 @@ func (v *visit) recordPage(p *page, path map[string]string) {
 			}
 		}
 	}
+	if _, drawn := drawnAs(v.recordAbove(p, path).Get("visual").Text); drawn && p.has(whole) {
+		asked.Set(whole, "true")
+	}
 	var data strictjson.Value
 	var tag string
 	code, lessons := http.StatusOK, false // lessons: there are none to check
@@ -151,6 +154,11 @@ func (v *visit) recordPage(p *page, path map[string]string) {
 		view.Note = p.shows.Ask
 	}
 	view.Curl = v.curl(v.t.Org.Slug, request{row: p.shows, path: path, query: asked.Encode()})
+	all := data
+	if asked.Get(whole) == "true" && data.Is == strictjson.Object {
+		data = portion(all, asked)
+	}
+	asked.Del(whole)
 	if lessons {
 		view.Note = "Contacts comply by their lessons, and your organization keeps none yet: they are the records of a custom object with the short name lesson and the fields contact (Text) and tags (MultiSelect)."
 		if define := v.site.rows["objects.create"]; may(define, v.who, v.t) {
@@ -158,6 +166,9 @@ func (v *visit) recordPage(p *page, path map[string]string) {
 		}
 	} else if code == http.StatusOK && !view.Missing {
 		v.layOutRecord(&view, p, path, data, tag)
+		if view.Table != nil {
+			view.Charts = v.draw(above, all, asked, view.Table)
+		}
 	}
 	if rows := longest(data); rows.Get("pages").Is == strictjson.Number {
 		view.Pages = &listView{}
@@ -166,6 +177,9 @@ func (v *visit) recordPage(p *page, path map[string]string) {
 			change(q)
 			return p.at(path, q, nil)
 		})
+		if data.Get("truncated").Is == strictjson.True {
+			view.Pages.Count += ". There are more: these are " + cutText(v.locale(), count(rows, "count"), count(data, "total"))
+		}
 	} else if next := data.Get("next").Text; next != "" && p.has("after") {
 		view.Pages = &listView{Count: "There is more", Next: p.at(path, url.Values{"after": {next}}, nil)}
 	}
@@ -198,9 +212,7 @@ func (v *visit) layOutRecord(view *recordView, p *page, path map[string]string, 
 			inForm = append(inForm, c.Name)
 		}
 	}
-	if view.Facts, view.Table = v.facts(p, without(data, inForm...)); view.Table != nil {
-		view.Charts = v.draw(v.recordAbove(p, path), data, view.Table)
-	}
+	view.Facts, view.Table = v.facts(p, without(data, inForm...))
 	if count := v.site.rows["campaigns.count"]; p.update != nil && p.update.Resource == "campaign" && may(count, v.who, v.t) {
 		if a, err := v.read(count, path, ""); err == nil && a.ok() {
 			view.Facts = append([]pair{{"Contacts who match", present(a.data.Get("count"), 0)}}, view.Facts...)
@@ -299,7 +311,7 @@ func (v *visit) completed(p *page, path map[string]string, data strictjson.Value
 // questions returns the parameters of a query that the form of an operation asks for.
 func questions(row *api.Operation) (asked []api.Param) {
 	for _, q := range row.Params {
-		if q.In == api.InQuery && q.Name != "teams[]" && q.Name != "purge" && q.Shape != api.Tree {
+		if q.In == api.InQuery && q.Name != "teams[]" && q.Name != "purge" && !paging(q.Name) && q.Shape != api.Tree {
 			asked = append(asked, q)
 		}
 	}

@@ -141,7 +141,7 @@ func (m *Module) reportPage(w http.ResponseWriter, r *http.Request, v Visitor) {
 	code := http.StatusOK
 	if err == nil {
 		n, _ := strconv.Atoi(query.Text("page")) // anything else is the first
-		view = layOut(&shared, l, n)
+		view = layOut(&shared, l, n, pageRows)
 	} else if wrong, ok := m.withoutData(r.Context(), t, ask, err, l); ok {
 		view, shared, code, err = wrong.view, wrong.shared, http.StatusUnprocessableEntity, nil
 		ask.Params = nil
@@ -224,7 +224,7 @@ func (m *Module) withoutData(ctx context.Context, t *tenants.Tenant, ask reports
 	if err != nil {
 		return refused{}, false
 	}
-	view := layOut(&shared, l, 1)
+	view := layOut(&shared, l, 1, pageRows)
 	view.Refused = true
 	for i := range view.Controls {
 		c := &view.Controls[i]
@@ -307,8 +307,8 @@ func (m *Module) reportProblem(w http.ResponseWriter, r *http.Request, t *tenant
 // pageRows is how many rows a page shows.
 const pageRows = 100
 
-// layOut lays out a page of a report: its picture, which is of all rows, and the rows of the page.
-func layOut(s *reports.Shared, l *locale, page int) reportView {
+// layOut lays out a page of so many rows of a report: its picture, which is of all rows, and the rows of the page.
+func layOut(s *reports.Shared, l *locale, page, per int) reportView {
 	read := time.Unix(s.RetrievedAt, 0).UTC()
 	v := reportView{
 		frame: frame{Title: s.Title}, Desc: s.Desc, Controls: controls(s),
@@ -325,10 +325,9 @@ func layOut(s *reports.Shared, l *locale, page int) reportView {
 		}
 		v.Columns = append(v.Columns, cell)
 	}
-	pages := max((len(s.Data.Rows)+pageRows-1)/pageRows, 1)
-	page = min(max(page, 1), pages)
-	from := (page - 1) * pageRows
-	for _, row := range s.Data.Rows[from:min(from+pageRows, len(s.Data.Rows))] {
+	page, pages := within(page, per, len(s.Data.Rows))
+	from := (page - 1) * per
+	for _, row := range s.Data.Rows[from:min(from+per, len(s.Data.Rows))] {
 		cells := make([]cellView, len(row))
 		for i, value := range row {
 			text, none := sh.cell(l, s.Data, i, value)
@@ -350,6 +349,12 @@ func layOut(s *reports.Shared, l *locale, page int) reportView {
 		v.Pages = pager(l, page, pages)
 	}
 	return v
+}
+
+// within returns the nearest page that there is of so many rows, and how many pages there are.
+func within(page, per, rows int) (nearest, pages int) {
+	pages = max((rows+per-1)/per, 1)
+	return min(max(page, 1), pages), pages
 }
 
 // pager leads to the other pages: the first, the last, those near. The addresses are numbers yet.
@@ -403,9 +408,17 @@ func countText(l *locale, from, shown int, d *reports.Data) string {
 	case !d.Truncated:
 		return which + number(n) + " rows."
 	case d.Total > n:
-		return which + "The first " + number(n) + " of " + number(d.Total) + " rows are shown."
+		return which + capital(cutText(l, n, d.Total)) + " are shown."
 	}
 	return which + "The first " + number(n) + " rows are shown; there are more."
+}
+
+// cutText says which rows are there of a report that has more: the first 1,000 of 14,807 rows.
+func cutText(l *locale, rows, total int) string {
+	if total > rows {
+		return "the first " + l.FmtNumber(float64(rows), 0) + " of " + l.FmtNumber(float64(total), 0) + " rows"
+	}
+	return "the first " + l.FmtNumber(float64(rows), 0) + " rows of more"
 }
 
 // cell writes a value of a column, and reports whether it is a group's that is missing.

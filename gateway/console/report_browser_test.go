@@ -147,3 +147,61 @@ func TestBrowserReportInAFrame(t *testing.T) {
 	p.picture("framed-other")
 	b.quiet("frame-ancestors", "favicon.ico")
 }
+
+// TestBrowserReportsAreDrawnWhole: whoever runs a report, or builds it, sees the picture that its readers see, whichever page of the
+// rows the table has, and is told what there is beyond.
+func TestBrowserReportsAreDrawnWhole(t *testing.T) {
+	t.Parallel()
+	b := launch(t)
+	_, acme, cookie := rich(t, nil)
+	keeper := person{t, acme, cookie}
+	var lines []string
+	for i := range 130 {
+		lines = append(lines, fmt.Sprintf(`{"kind":"contact","email":"c%d@example.com","city":"City %d","country":"%c%c"}`, i, i%70, 'A'+i%7, 'A'+i%5))
+	}
+	acme.Import(t, lines...)
+	const pictures = `JSON.stringify([...document.querySelectorAll("figure.picture")].map((f) => f.outerHTML))`
+	for _, screen := range []size{{"desktop", 1280, 800, false}, {"narrow", 360, 780, true}} {
+		p := b.signedIn(screen, acme)
+		for _, visual := range []string{"pie", "bar", "line"} {
+			query := m{"group_by": []m{{"field": "city"}}, "measures": []m{{"op": "count"}}}
+			made := keeper.api(http.MethodPost, "/api/custom-reports", m{"title": "Cities", "secure": false, "class": "Contacts", "visual": visual, "query": query})
+			report, shared := "/custom-reports/"+made.Field("id").(string), "/shared/reports/"+made.Field("pid").(string)
+			p.visit(address(t, acme, shared))
+			want := p.value(pictures)
+			for _, query := range []string{"", "?per_page=2", "?page=2", "?page=3&per_page=20", "?per_page=1000"} {
+				p.visit(address(t, acme, report+"/run"+query))
+				if got := p.value(pictures); got != want || len(got) < 1000 {
+					t.Errorf("%s%s draws %.600s\nwhile readers see %.600s", visual, query, got, want)
+				}
+				fits(p)
+				accessible(p)
+			}
+			p.whole(screen, "run-"+visual+"-"+screen.name)
+			p.visit(address(t, acme, report+"/run?page=2&per_page=20"))
+			if got := p.value(`document.querySelectorAll("tbody tr").length + document.querySelector(".foot").innerText.trim()`); !strings.HasPrefix(got, "20") || !strings.Contains(got, "page 2 of") {
+				t.Errorf("the second page: %s", got)
+			}
+			p.visit(address(t, acme, report))
+			p.wait(`document.querySelector("#live table")`)
+			if got := p.value(pictures); got != want {
+				t.Errorf("the preview of %s draws %.600s\nwhile readers see %.600s", visual, got, want)
+			}
+			if got := p.value(`document.querySelector("#live .note[role=status]").textContent`); !strings.Contains(got, "The table has the first 50 of them.") {
+				t.Errorf("the preview says %q", got)
+			}
+			p.whole(screen, "preview-"+visual+"-"+screen.name)
+			query["limit"] = 60
+			keeper.api(http.MethodPut, "/api"+report, m{"query": query})
+			for _, path := range []string{shared, report + "/run?page=2", report} {
+				p.visit(address(t, acme, path))
+				p.wait(`document.querySelector("figure.picture .note")?.textContent === "This is drawn of the first 60 rows of more."`)
+			}
+		}
+		list := keeper.api(http.MethodPost, "/api/custom-reports", m{"title": "Each", "class": "Contacts", "visual": "table", "query": m{"fields": []string{"city"}, "limit": 70}})
+		p.visit(address(t, acme, "/custom-reports/"+list.Field("id").(string)+"/run?page=2"))
+		p.wait(`document.querySelector(".foot .note").textContent.match(/^70 entries, page 2 of 2. There are more: these are the first 70 of \d+ rows.$/) && document.querySelectorAll("tbody tr").length === 20`)
+		p.whole(screen, "run-cut-"+screen.name)
+	}
+	b.quiet()
+}

@@ -67,9 +67,15 @@ func shapeOf(s *reports.Shared) shape {
 
 func (sh *shape) grouped(column int) bool { return sh.counted && slices.Contains(sh.groups, column) }
 
+// drawnAs returns how reports of that visual are drawn; not ok where they are not.
+func drawnAs(visual string) (kind chart.Kind, ok bool) {
+	kind, ok = map[string]chart.Kind{"bar": chart.Bar, "line": chart.Line, "area": chart.Area, "pie": chart.Pie, "heat": chart.Heat}[visual]
+	return kind, ok
+}
+
 // drawings returns the pictures of a report; none where there is nothing to draw.
 func drawings(s *reports.Shared, sh *shape, l *locale) []*chart.Chart {
-	kind, ok := map[string]chart.Kind{"bar": chart.Bar, "line": chart.Line, "area": chart.Area, "pie": chart.Pie, "heat": chart.Heat}[s.Visual]
+	kind, ok := drawnAs(s.Visual)
 	if !ok || len(sh.measures) == 0 {
 		return nil
 	}
@@ -94,6 +100,9 @@ func drawings(s *reports.Shared, sh *shape, l *locale) []*chart.Chart {
 		all = d.c.Split()
 	}
 	return slices.DeleteFunc(all, func(c *chart.Chart) bool {
+		if s.Data.Truncated {
+			c.Cut = "This is drawn of " + cutText(l, len(s.Data.Rows), s.Data.Total) + "."
+		}
 		c.Prepare()
 		return !c.Drawable()
 	})

@@ -87,9 +87,12 @@ func local(text string) string {
 	return text
 }
 
+// locale is how the reader writes numbers and times.
+func (v *visit) locale() *locale { return v.pages.readers.of(v.r.Header.Get("Accept-Language")) }
+
 // whole writes a number as the reader does.
 func (v *visit) whole(n int) string {
-	return v.pages.readers.of(v.r.Header.Get("Accept-Language")).Number(float64(n))
+	return v.locale().Number(float64(n))
 }
 
 // read asks an operation that only reads for what stands around what the page shows. The same question is asked once for a page.

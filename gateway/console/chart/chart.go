@@ -81,6 +81,7 @@ type Chart struct {
 	Series  []Series
 	Parts   bool // the series are parts of a whole, so they are stacked
 	Words   Words
+	Cut     string // says of which rows it is, where it is not of all
 
 	notes  []string
 	folded bool // the last point is others
@@ -333,7 +334,12 @@ func (c *Chart) note(format string, args ...any) {
 }
 
 // Notes say what the picture does not show.
-func (c *Chart) Notes() []string { return c.notes }
+func (c *Chart) Notes() []string {
+	if c.Cut == "" {
+		return c.notes
+	}
+	return append([]string{c.Cut}, c.notes...)
+}
 
 func are(n int) string {
 	if n == 1 {

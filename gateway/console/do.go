@@ -57,6 +57,7 @@ func (v *visit) showForm(code int, q request, form formView) {
 		form.Cancel += "?deleted=true"
 	}
 	view.Curl = v.curl(v.t.Org.Slug, q)
+	view.Faulty = form.Error != "" || form.Problems != nil
 	v.show(code, "record", view)
 }
 

@@ -26,6 +26,7 @@ type formView struct {
 	More     []control // that are seldom needed
 	Open     bool      // they are shown
 	Error    string
+	Problems []linkView // what is wrong with which control, each leading there
 	Submit   string
 	Danger   bool
 	Warn     string // what is to be known before it is sent
@@ -51,6 +52,7 @@ type control struct {
 	Types                        []string
 	Grids                        []grid
 	Again                        bool // other parts of the form depend on it
+	Focus                        bool // it is the first that is wrong
 	Bare                         bool // what is not typed is not told from what is not there
 }
 
@@ -146,7 +148,58 @@ func (v *visit) form(row *api.Operation, path map[string]string, current strictj
 			f.Error = strings.TrimSpace(f.Error + " " + said(faults[i]))
 		}
 	}
+	for _, c := range f.Controls { // which nobody sees
+		if c.Kind == "hidden" {
+			f.Error = strings.TrimSpace(f.Error + " " + c.Error)
+		}
+	}
+	f.Problems = faulty(f.Controls, f.More)
 	return f
+}
+
+// faulty returns what is wrong with the controls in their order, each leading there, and gives the first the focus.
+func faulty(parts ...[]control) (links []linkView) {
+	point := func(id, title, text string, focus *bool) {
+		if text == "" {
+			return
+		}
+		if *focus = len(links) == 0; !strings.HasPrefix(text, title) {
+			text = title + ": " + text
+		}
+		links = append(links, linkView{Title: text, Address: "#" + id})
+	}
+	for _, part := range parts {
+		for i := range part {
+			c := &part[i]
+			if c.Kind == "hidden" {
+				continue
+			}
+			point(c.Target(), c.Label, c.Error, &c.Focus)
+			for j := range c.Rows {
+				r := &c.Rows[j]
+				point(r.ID(), cmp.Or(r.Title, r.Key), r.Error, &r.Focus)
+			}
+			within := faulty(c.Parts)
+			for j := range c.Parts {
+				c.Parts[j].Focus = c.Parts[j].Focus && len(links) == 0
+			}
+			links = append(links, within...)
+		}
+	}
+	return links
+}
+
+// Target is the id of what gets the focus for the control.
+func (c control) Target() string {
+	if c.Framed() {
+		return c.ID + "-all"
+	}
+	return c.ID
+}
+
+// Framed reports whether the control is made of several.
+func (c control) Framed() bool {
+	return c.Grids != nil || c.Kind == "parts" || c.Kind == "checks" || c.Kind == "schema"
 }
 
 // described returns what describes settings that are one record: the answer of a schema beside them. Null: nothing does.

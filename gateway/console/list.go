@@ -143,6 +143,7 @@ func (v *visit) listPage(p *page, path map[string]string) {
 	}
 	view := v.layOutList(p, path, a.data, asked, own)
 	if view.Problem = problem; problem != "" {
+		view.Faulty = true
 		view.Clear = p.address(path)
 	}
 	view.Curl = v.curl(v.t.Org.Slug, request{row: p.shows, path: path, query: asked.Encode()})

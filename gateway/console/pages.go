@@ -192,6 +192,7 @@ type frame struct {
 	Title        string
 	Organization string
 	Inside       bool // a page of somebody who is signed in
+	Faulty       bool // something that was sent is wrong
 }
 
 func (m *Module) render(w http.ResponseWriter, code int, name string, data any) {
@@ -261,6 +262,7 @@ func (m *Module) signInPage(w http.ResponseWriter, r *http.Request, organization
 
 func (m *Module) showSignIn(w http.ResponseWriter, code int, organization string, v signInView) {
 	v.stranger = m.stranger("Sign in")
+	v.Faulty = v.Problem != ""
 	if v.Organization = organization; organization != "" {
 		v.Address = "" // it is the right one
 	}
@@ -356,11 +358,11 @@ type welcomeView struct {
 }
 
 func (m *Module) showWelcome(w http.ResponseWriter, code int, organization, token, problem string) {
-	m.render(w, code, "welcome", welcomeView{frame{Title: "Choose a password", Organization: organization}, passwords.MinCharacters, m.own["passwords.check"].Path, token, problem})
+	m.render(w, code, "welcome", welcomeView{frame{Title: "Choose a password", Organization: organization, Faulty: problem != ""}, passwords.MinCharacters, m.own["passwords.check"].Path, token, problem})
 }
 
 func (m *Module) showEnter(w http.ResponseWriter, code int, organization, token, problem string) {
-	m.render(w, code, "enter", welcomeView{frame: frame{Title: "Sign in by a link", Organization: organization}, Token: token, Problem: problem})
+	m.render(w, code, "enter", welcomeView{frame: frame{Title: "Sign in by a link", Organization: organization, Faulty: problem != ""}, Token: token, Problem: problem})
 }
 
 // showing shows a page that a single-use link leads to.

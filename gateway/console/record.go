@@ -19,9 +19,10 @@ import (
 type recordView struct {
 	chrome
 	Note    string
-	Problem string    // why what the page is about did not succeed
-	Ask     []control // parameters of a question, which the page's form asks
-	Missing bool      // the question lacks some
+	Problem string     // why what the page is about did not succeed
+	Ask     []control  // parameters of a question, which the page's form asks
+	Wrong   []linkView // with them
+	Missing bool       // the question lacks some
 	Facts   []pair
 	Table   *tableView
 	Charts  []*chart.Chart
@@ -146,6 +147,8 @@ func (v *visit) recordPage(p *page, path map[string]string) {
 		title = clip(nameOf(above, title)) + ": " + strings.ToLower(label(p.segments[len(p.segments)-1]))
 	}
 	view.chrome = v.chrome(title)
+	view.Wrong = faulty(view.Ask)
+	view.Faulty = view.Wrong != nil
 	if view.Problem != "" {
 		view.Done = ""
 	}

@@ -225,7 +225,7 @@ func (m *Module) withoutData(ctx context.Context, t *tenants.Tenant, ask reports
 		return refused{}, false
 	}
 	view := layOut(&shared, l, 1, pageRows)
-	view.Refused = true
+	view.Refused, view.Faulty = true, true
 	for i := range view.Controls {
 		c := &view.Controls[i]
 		if value, ok := given[c.Name]; ok {

@@ -18,6 +18,7 @@ type schemaRow struct {
 	Number, Key, Title, Type string
 	Required, Locked         bool
 	Error                    string
+	Focus                    bool // it is the first that is wrong
 }
 
 // ownTypes says which fields of a definition have types of the organization's own, and what that means; "": none has.
@@ -36,6 +37,9 @@ func (s *site) ownTypes(p *page, definition strictjson.Value) string {
 	}
 	return "Values of types of your own are taken as they are: they are not checked, summed or compared as numbers. Here that is " + clip(strings.Join(named, ", ")) + "."
 }
+
+// ID is the id of the row's first cell.
+func (r schemaRow) ID() string { return "schema-" + r.Number }
 
 // key returns the key of the field, which follows from its title where none is typed.
 func (r *schemaRow) key() string { return cmp.Or(r.Key, keyFrom(r.Title)) }

@@ -168,9 +168,69 @@ func (p *tab) refuses(s size, o *gatewaytest.Org, path string, sent map[string]b
 		})()`, all, i))
 		p.wait("!window.before && document.readyState === 'complete'")
 		if sent[action] = p.value("performance.getEntriesByType('navigation')[0].responseStatus") == "422"; sent[action] {
+			p.saysWhatIsWrong()
 			p.look(s, "refused"+action)
 		}
 	}
+}
+
+// saysWhatIsWrong fails the test where the page of a form that was refused does not lead to what is wrong.
+func (p *tab) saysWhatIsWrong() {
+	p.t.Helper()
+	p.wait(`document.activeElement !== document.body`)
+	if bad := p.value(`(() => {
+		const links = [...document.querySelectorAll("main .wrong a")], at = links.map((a) => document.querySelector(a.hash)), now = document.activeElement, seen = now.getBoundingClientRect();
+		const wrong = document.querySelectorAll("main [aria-invalid], main fieldset[tabindex='-1']").length, bad = [];
+		if (!document.title.startsWith("Error: ")) bad.push("the title is " + document.title);
+		if (links.length !== wrong) bad.push(links.length + " links to " + wrong + " fields");
+		if (at.some((field) => !field || !field.checkVisibility())) bad.push("a link leads nowhere");
+		if (links.length ? now !== at[0] : !now.matches(".error, .wrong + *")) bad.push("the focus is on " + now.outerHTML.slice(0, 200));
+		if (seen.bottom > innerHeight + 1 && seen.height < innerHeight || seen.bottom < 0) bad.push("the focus is out of sight");
+		return bad.join(", ");
+	})()`); bad != "" {
+		p.t.Errorf("%s: %s", p.value("location.pathname"), bad)
+	}
+}
+
+// TestBrowserRefusedFormsLeadToWhatIsWrong, also where it lies far below, and in a part of the form.
+func TestBrowserRefusedFormsLeadToWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	b := launch(t)
+	_, acme, _ := rich(t, nil)
+	for _, screen := range []size{{"desktop", 1280, 800, false}, {"narrow", 360, 780, true}} {
+		p := b.signedIn(screen, acme)
+		sends := func(path string, values ...string) {
+			t.Helper()
+			p.visit(address(t, acme, path))
+			for i := 0; i < len(values); i += 2 {
+				p.put(values[i], values[i+1])
+			}
+			p.value("window.before = true; (() => { const f = document.querySelector('main form.form'); f.noValidate = true; f.querySelector('.ends button').click() })()")
+			p.wait("!window.before && document.readyState === 'complete'")
+			p.saysWhatIsWrong()
+			accessible(p)
+			fits(p)
+		}
+		sends("/contacts/66a000000000000000000001", "fields.last_order", "", "phone", strings.Repeat("9", 300), "email", "no address", "city", strings.Repeat("x", 2000))
+		p.picture("refused-contact-" + screen.name)
+		if got := p.value(`document.querySelectorAll("main .wrong a").length`); got == "0" || got == "1" {
+			t.Errorf("%s links", got)
+		}
+		p.click("main .wrong li:last-child a")
+		p.wait("document.activeElement === document.querySelector([...document.querySelectorAll('main .wrong a')].at(-1).hash)")
+		sends("/do/objects.create", "name", "x", "label", "X", "label_plural", "Xs", "schema.0.title", "Size", "schema.1.title", "Size")
+		p.wait("document.activeElement.name === 'schema.0.title'")
+		p.picture("refused-object-" + screen.name)
+		sends("/do/reports.create", "title", "X", "pid", "no / pid")
+		p.picture("refused-report-" + screen.name)
+		sends("/do/keys.create", "name", "X")
+		p.visit(address(t, acme, "/contacts?filters[nothing]=1"))
+		p.wait("document.title.startsWith('Error: ')")
+		p.visit(address(t, acme, "/authz/explain?subject=nobody&operation=nothing"))
+		p.saysWhatIsWrong()
+		p.picture("refused-question-" + screen.name)
+	}
+	b.quiet("status of 422")
 }
 
 // TestBrowserMenuClosesUnseen: on a narrow screen the script that closes the menu comes after what is seen first.

@@ -53,8 +53,7 @@ addEventListener("input", (event) => {
   for (const part of next.querySelectorAll("[name]")) {
     part.name = part.name.replace(/\d+/, number);
     part.setAttribute("aria-label", (part.getAttribute("aria-label") ?? "").replace(/\d+/, all.closest(".part") ? number + 1 : number));
-    part.removeAttribute("aria-invalid");
-    part.removeAttribute("aria-describedby");
+    for (const own of ["aria-invalid", "aria-describedby", "id", "autofocus"]) part.removeAttribute(own);
     if (part.type === "checkbox") part.checked = false;
     else if (part.tagName === "INPUT") part.value = "";
     else if (part.options[0].value === "") part.value = "";

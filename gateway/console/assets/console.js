@@ -186,6 +186,26 @@ addEventListener("submit", async (event) => {
   button.disabled = false;
 }, true);
 
+// Lists that were not looked into yet are, part by part, until the end is said.
+const pending = document.querySelector("#pending");
+async function lookOn() {
+  const unasked = [...pending.querySelectorAll("[data-unasked]")];
+  for (let next; next = pending.querySelector("[data-next]");) {
+    const answer = await fetch(next.href).catch(() => null);
+    if (!answer?.ok) return; // the link goes on
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html"), found = document.querySelector("#found");
+    found.append(...page.querySelectorAll("#found section"));
+    pending.replaceChildren(...page.querySelector("#pending").childNodes);
+    unasked.push(...[...pending.querySelectorAll("[data-unasked]")].filter((part) => !unasked.some((told) => told.textContent === part.textContent)));
+    const none = pending.querySelector("[data-none]");
+    if (none && found.querySelector("section")) none.parentElement.remove();
+    else if (none && !unasked.length) none.textContent = none.dataset.none;
+  }
+  for (const again of pending.querySelectorAll("[data-unasked]")) again.remove();
+  pending.append(...unasked);
+}
+if (pending) lookOn();
+
 // Ctrl-K finds a page or a record.
 const find = document.querySelector("#find");
 if (find) addEventListener("keydown", (event) => {

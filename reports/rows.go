@@ -131,7 +131,7 @@ func (m *Module) exportShared(ctx context.Context, c *api.Call, in export.Asked)
 		if err != nil {
 			return api.Result{}, err
 		}
-		return answerRows(c, in, it.selected.Title, f.columns, func(_ context.Context, write func([][]any) error) error { return write(f.data.Rows) }), nil
+		return answerRows(c, in, it.selected.Title, f.columns, func(_ context.Context, write func([][]any) error) error { return write(f.data.Rows) })
 	}
 	var plan Plan
 	if err := m.timed(ctx, func(run context.Context) (err error) {
@@ -177,11 +177,11 @@ func (m *Module) exported(ctx context.Context, c *api.Call, in export.Asked, tit
 				return err
 			}
 		}
-	}), nil
+	})
 }
 
 // answerRows answers with the rows that rows writes, part by part.
-func answerRows(c *api.Call, in export.Asked, title string, columns []Column, rows func(context.Context, func([][]any) error) error) api.Result {
+func answerRows(c *api.Call, in export.Asked, title string, columns []Column, rows func(context.Context, func([][]any) error) error) (api.Result, error) {
 	names := make([]string, len(columns))
 	for i, column := range columns {
 		names[i] = column.Name

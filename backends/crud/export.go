@@ -78,7 +78,7 @@ func (s *serves[T]) written(ctx context.Context, c *api.Call, in exporting) (api
 			}
 			q.Filter = store.All(where, further)
 		}
-	}), nil
+	})
 }
 
 // columns returns the columns of a CSV file, and what makes the cells of an answer. Encrypted fields are none.

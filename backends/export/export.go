@@ -15,11 +15,14 @@ import (
 
 	"tenantry/backends/api"
 	"tenantry/backends/field"
+	"tenantry/internal/fault"
+	"tenantry/internal/texts"
 )
 
 // Asked is what every export is asked for.
 type Asked struct {
-	Format string `json:"format" rule:"enum=csv|ndjson" default:"ndjson" doc:"ndjson, where each line is a JSON object, or csv, where the first row names the columns."`
+	Format  string `json:"format" rule:"enum=csv|ndjson" default:"ndjson" doc:"ndjson, where each line is a JSON object, or csv, where the first row names the columns."`
+	Columns string `json:"columns" rule:"max=16000" doc:"Of csv: the names of the columns that are written, in that order, separated by commas; empty: all."`
 }
 
 // CSV is a format.
@@ -34,8 +37,37 @@ func Row(o *api.Operation) {
 		"A text of a CSV file that a spreadsheet could take for a formula, because it begins with =, +, -, @, a tab or a line break, after any apostrophes, has an apostrophe before it, which an import takes off."
 }
 
-// Answer returns an answer with the rows that rows writes, as a file of that name without its suffix.
-func Answer(c *api.Call, in Asked, name string, columns []string, rows func(context.Context, *Writer) error) api.Result {
+// chosen returns which of the columns a CSV file has. Errors name columns that are asked for and are not there, or twice.
+func (in Asked) chosen(columns []string) (at []int, err error) {
+	if in.Format != CSV || in.Columns == "" {
+		for i := range columns {
+			at = append(at, i)
+		}
+		return at, nil
+	}
+	var errs fault.List
+	for name := range strings.SplitSeq(in.Columns, ",") {
+		i := slices.Index(columns, name)
+		switch {
+		case i < 0:
+			errs.Add("columns", fault.Unknown, "columns: there is no column %q", texts.Clip(name))
+		case slices.Contains(at, i):
+			errs.Add("columns", fault.Duplicate, "columns: %q is there twice", texts.Clip(name))
+		}
+		if at = append(at, i); errs != nil {
+			break // one is enough, of however many
+		}
+	}
+	return at, errs.Err()
+}
+
+// Answer returns an answer with the rows that rows writes, as a file of that name without its suffix. Errors are what is wrong with
+// what was asked for.
+func Answer(c *api.Call, in Asked, name string, columns []string, rows func(context.Context, *Writer) error) (api.Result, error) {
+	at, err := in.chosen(columns)
+	if err != nil {
+		return api.Result{}, err
+	}
 	c.Header.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": name + "." + in.Format}))
 	names := make([]any, len(columns))
 	for i := range columns {
@@ -43,7 +75,7 @@ func Answer(c *api.Call, in Asked, name string, columns []string, rows func(cont
 	}
 	out := api.Result{Media: map[bool]string{true: mediaCSV, false: api.NDJSON}[in.Format == CSV]}
 	out.Stream = func(ctx context.Context, to io.Writer) error {
-		w := &Writer{json: json.NewEncoder(to)}
+		w := &Writer{json: json.NewEncoder(to), columns: at}
 		w.json.SetEscapeHTML(false)
 		if in.Format == CSV {
 			w.csv = csv.NewWriter(to)
@@ -57,7 +89,7 @@ func Answer(c *api.Call, in Asked, name string, columns []string, rows func(cont
 		w.csv.Flush()
 		return w.csv.Error()
 	}
-	return out
+	return out, nil
 }
 
 // Writer writes rows in the format that was asked for. It is for one goroutine.
@@ -65,6 +97,8 @@ type Writer struct {
 	csv  *csv.Writer // nil: lines of JSON
 	json *json.Encoder
 	row  []string
+	// columns are those that are written, by their places in a row.
+	columns []int
 }
 
 // Row writes a row: as CSV what cells returns, a value for each column, else the line.
@@ -73,8 +107,9 @@ func (w *Writer) Row(line any, cells func() []any) error {
 		return w.json.Encode(line)
 	}
 	w.row = w.row[:0]
-	for _, v := range cells() {
-		w.row = append(w.row, text(v))
+	all := cells()
+	for _, i := range w.columns {
+		w.row = append(w.row, text(all[i]))
 	}
 	return w.csv.Write(w.row)
 }

@@ -46,9 +46,12 @@ func TestCSV_NoCellIsRun(t *testing.T) {
 func written(t *testing.T, value any) string {
 	t.Helper()
 	c := api.NewCall(&api.Operation{}, func(string) string { return "" })
-	answer := export.Answer(c, export.Asked{Format: export.CSV}, "rows", []string{"a", "b"}, func(_ context.Context, w *export.Writer) error {
+	answer, err := export.Answer(c, export.Asked{Format: export.CSV}, "rows", []string{"a", "b"}, func(_ context.Context, w *export.Writer) error {
 		return w.Row(nil, func() []any { return []any{value, "end"} })
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	var file strings.Builder
 	if err := answer.Stream(t.Context(), &file); err != nil {
 		t.Fatal(err)

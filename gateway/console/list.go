@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"tenantry/backends/api"
+	"tenantry/backends/export"
 	"tenantry/backends/schema"
 	"tenantry/internal/strictjson"
 )
@@ -311,6 +312,9 @@ func (v *visit) layOutList(p *page, path map[string]string, data strictjson.Valu
 						q[name] = values
 					}
 				}
+				if names := named(columns, data.Get("results").Items); row.Param("columns").Name != "" && format == export.CSV && view.Chosen && len(names) > 0 {
+					q.Set("columns", strings.Join(names, ","))
+				}
 				e := request{row: row, path: path, query: q.Encode()}
 				view.Exports = append(view.Exports, linkView{Title: strings.ToUpper(format), Address: e.target()})
 			}
@@ -458,6 +462,21 @@ func (c column) of(record strictjson.Value) strictjson.Value {
 		record = record.Get(c.within)
 	}
 	return record.Get(c.name)
+}
+
+// named returns what files of the records call the columns: one that an organization defined comes with what holds it, where a field of
+// all records is called so.
+func named(columns []column, records []strictjson.Value) (names []string) {
+	for _, c := range columns {
+		own := c.within != "" && slices.ContainsFunc(records, func(r strictjson.Value) bool {
+			return slices.ContainsFunc(r.Members, func(m strictjson.Member) bool { return m.Name == c.name })
+		})
+		if own {
+			c.name = c.within + "." + c.name
+		}
+		names = append(names, c.name)
+	}
+	return names
 }
 
 // few is how many columns a list begins with.

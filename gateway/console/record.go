@@ -272,6 +272,9 @@ func (v *visit) layOutRecord(view *recordView, p *page, path map[string]string, 
 		}
 	}
 	for _, row := range p.exports {
+		if data.Get("exportable").Is == strictjson.False { // which its operation would refuse
+			continue
+		}
 		for _, format := range row.Param("format").Enum {
 			if may(row, v.who, v.t) {
 				e := request{row: row, path: path, query: url.Values{"format": {format}}.Encode()}

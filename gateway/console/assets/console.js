@@ -261,6 +261,16 @@ if (tree) {
   }
 }
 
+// named returns the name of a file that a Content-Disposition gives, which writes it encoded, in quotation marks or bare.
+function named(disposition) {
+  const encoded = disposition.match(/filename\*\s*=\s*utf-8'[^']*'([^;\s]+)/i)?.[1];
+  try {
+    if (encoded) return decodeURIComponent(encoded);
+  } catch {} // then the other says it
+  const [, quoted, bare] = disposition.match(/filename\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;\s]+))/i) ?? [];
+  return quoted?.replace(/\\(.)/g, "$1") ?? bare;
+}
+
 // A file says beside its link how far it has come, and whether it broke off. One that is larger than memory should hold is left to the
 // browser, and so is one that is opened elsewhere.
 const heldBytes = 256e6, silence = 60000;
@@ -292,7 +302,7 @@ async function take(link, says) {
     }
     const file = document.createElement("a");
     file.href = URL.createObjectURL(new Blob(parts));
-    file.download = answer.headers.get("Content-Disposition")?.match(/filename="([^"]+)"/)?.[1] ?? "export";
+    file.download = named(answer.headers.get("Content-Disposition") ?? "") || "export";
     file.click();
     setTimeout(() => URL.revokeObjectURL(file.href), silence);
     says.textContent = `${file.download}: ${lines.toLocaleString()} lines, ${(bytes / 1e6).toFixed(1)} MB.`;

@@ -41,7 +41,7 @@ func TestServerOutlivesClientsThatHangUp(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cmd := command(ctx, t, "serve", "--data", t.TempDir(), "--listen", "127.0.0.1:0", "--admin-listen", "")
+	cmd := command(ctx, t, "serve", "--init", "--data", t.TempDir(), "--listen", "127.0.0.1:0", "--admin-listen", "")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	stdout, err := cmd.StdoutPipe()

@@ -19,6 +19,7 @@ import (
 
 	"tenantry/backends/store"
 	"tenantry/crypto/secret"
+	"tenantry/tenants"
 )
 
 // checkTimeout bounds a readiness check.
@@ -96,7 +97,7 @@ func (a *App) isOurs(r *http.Request) bool {
 	return ip.Unmap().IsLoopback() || local != nil && ip.Unmap() == local.AddrPort().Addr().Unmap().WithZone("")
 }
 
-// readiness names what is down. Without the control backend nobody can be told apart, so
+// readiness names what is down, or not there any more. Without the control backend nobody can be told apart, so
 // the gateway takes no requests. Where that can be read, and not written, what only reads still works, and nothing else
 // could take the requests: the gateway is degraded, and goes on. Without Redis keys are looked up in the store, and another
 // backend is missed by its own organizations alone: then it is degraded, and goes on.
@@ -133,6 +134,16 @@ func (a *App) readiness(ctx context.Context) (int, map[string]any) {
 		judge(check, wrong[name])
 	}
 	judge("redis", <-redis)
+	if checks["store"] != "down" {
+		checks["installation"] = "ok"
+		err := a.directory.Installed(ctx)
+		if errors.Is(err, tenants.ErrLostControl) {
+			checks["installation"] = "missing"
+		} else if err != nil {
+			err = nil // the store is slow, or was lost at this moment: the next check tells
+		}
+		a.tell(ctx, "installation", err)
+	}
 	if n := len(a.store.Damaged()); n > 0 { // it hurts nobody else
 		checks["organizations"], status = fmt.Sprintf("damaged: %d", n), "degraded"
 	}
@@ -140,7 +151,7 @@ func (a *App) readiness(ctx context.Context) (int, map[string]any) {
 	if !a.ready.Load() {
 		checks["server"] = "starting or stopping"
 	}
-	if checks["server"] != "ok" || checks["store"] == "down" {
+	if checks["server"] != "ok" || checks["store"] == "down" || checks["installation"] == "missing" {
 		status, code = "failed", http.StatusServiceUnavailable
 	}
 	return code, map[string]any{"status": status, "checks": checks}

@@ -34,6 +34,8 @@ type Options struct {
 	Version string
 	// Holder says in the data folder's lock who holds it, such as "tenantry serve".
 	Holder string
+	// Init: where there is no installation one is made. Otherwise that is an ErrNoInstallation.
+	Init bool
 	// WaitForStore is how long a control backend that is a server may take to answer at the
 	// start; 0: one attempt, of about two seconds.
 	WaitForStore time.Duration
@@ -81,6 +83,10 @@ func New(ctx context.Context, cfg config.Config, o Options) (*App, error) {
 		return nil, err
 	}
 	services.port = portOf(listen)
+	if err := services.lookForFiles(ctx); err != nil {
+		closeAll(listen, adminListen)
+		return nil, errors.Join(err, services.Close()) //nolint:contextcheck // it ends after ctx
+	}
 	for _, d := range services.doubts() {
 		services.warn(ctx, d)
 	}

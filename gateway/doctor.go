@@ -44,8 +44,23 @@ func (s *Services) examine(ctx context.Context) []control.Finding {
 		e.warn("organizations", "not looked at", "they are listed on backend "+s.cfg.Control)
 		return e.found
 	}
+	s.examineInstallation(ctx, e)
 	s.examineOrganizations(ctx, e)
 	return e.found
+}
+
+func (s *Services) examineInstallation(ctx context.Context, e *examination) {
+	switch err := s.directory.Installed(ctx); {
+	case errors.Is(err, tenants.ErrLostControl):
+		e.wrong("installation", fmt.Sprintf("%s in %s", err, s.where()), "what still runs knows no more than it has read; mount or restore the control data that belong to the keyring")
+	case err != nil:
+		e.wrong("installation", err.Error(), "")
+	default:
+		e.good("installation", "%s, with its control data in %s", s.directory.Installation(), s.where())
+	}
+	if page, err := s.directory.List(ctx, "", 1); err == nil && len(page) == 0 {
+		e.warn("installation", "it has no organization, and never had one", "tenantry org create makes one; where there should be some, this is not the installation that is meant")
+	}
 }
 
 func (s *Services) examineKeyring(e *examination) {

@@ -30,7 +30,7 @@ func TestStartWaitsForMongo(t *testing.T) {
 			t.Fatal(err)
 		}
 		started := time.Now()
-		_, err := gateway.New(t.Context(), cfg, gateway.Options{Holder: "a test", WaitForStore: time.Second})
+		_, err := gateway.New(t.Context(), cfg, gateway.Options{Holder: "a test", Init: true, WaitForStore: time.Second})
 		if took := time.Since(started); took > 20*time.Second {
 			t.Errorf("%s: the start gave up after %s", fault.Name, took)
 		}
@@ -58,7 +58,7 @@ func TestStartWaitsForMongo(t *testing.T) {
 		mongo.Heal(t)
 	}()
 	app, err := gateway.New(t.Context(), cfg, gateway.Options{
-		Holder: "a test", Log: slog.New(slog.NewJSONHandler(&log, nil)), WaitForStore: time.Minute,
+		Holder: "a test", Init: true, Log: slog.New(slog.NewJSONHandler(&log, nil)), WaitForStore: time.Minute,
 	})
 	<-healed
 	if err != nil {

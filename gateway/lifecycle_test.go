@@ -46,7 +46,7 @@ type running struct {
 
 func startApp(t testing.TB, cfg config.Config) *running {
 	t.Helper()
-	app, err := gateway.New(t.Context(), cfg, gateway.Options{Holder: "a test", Version: "test"})
+	app, err := gateway.New(t.Context(), cfg, gateway.Options{Holder: "a test", Version: "test", Init: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func openServices(t *testing.T) *Services {
 	t.Helper()
 	cfg := config.Default()
 	cfg.Data = t.TempDir()
-	s, err := OpenServices(t.Context(), cfg, Options{Holder: "a test"})
+	s, err := OpenServices(t.Context(), cfg, Options{Holder: "a test", Init: true})
 	if err != nil {
 		t.Fatal(err)
 	}

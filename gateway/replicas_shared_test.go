@@ -278,7 +278,7 @@ func TestReplicasStartTogether(t *testing.T) {
 		cfg.Backends, cfg.Store, cfg.Control = store.Backends, store.Store, store.Control
 		cfg.Redis.Addrs = []string{redis.Addr}
 		var err error
-		apps[i], err = gateway.New(t.Context(), cfg, gateway.Options{})
+		apps[i], err = gateway.New(t.Context(), cfg, gateway.Options{Init: true})
 		return outcome(err)
 	})
 	for _, app := range apps {

@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -49,6 +47,7 @@ type Services struct {
 	passwordMemory uint32
 	redisTimeout   time.Duration
 	version        string
+	made           bool // the installation was made by this process
 	ready          atomic.Bool
 	proxied        atomic.Bool // a proxy that is not trusted has been seen
 
@@ -124,6 +123,9 @@ func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Service
 			return nil, err
 		}
 	}
+	if err = s.lookBefore(o.Init); err != nil {
+		return nil, err
+	}
 	if s.lock, err = lockFolder(cfg.Data, o.Holder, s.now()); err != nil {
 		return nil, err
 	}
@@ -136,10 +138,10 @@ func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Service
 		Backends: s.engines, ControlBackend: cfg.Control, Control: s.kinds.specs(), Now: o.Now, Observe: s.measured.observe,
 		Damage: s.noteDamage, Unreadable: s.noteUnreadable, Leases: o.Leases,
 	})
-	if err = s.awaitControl(ctx, o.WaitForStore); err != nil {
+	if err = s.awaitControl(ctx, o.WaitForStore, o.Init); err != nil {
 		return nil, err
 	}
-	if s.keyring, err = s.openKeyring(ctx); err != nil {
+	if s.keyring, err = s.openKeyring(ctx, o.Init); err != nil {
 		return nil, err
 	}
 	if err = s.openRedis(ctx); err != nil {
@@ -161,48 +163,22 @@ func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Service
 // baseURL returns the address of an organization, for links.
 func (s *Services) baseURL(slug string) string { return s.cfg.OrganizationURL(slug, s.port) }
 
-// openKeyring reads the keyring, and makes one only where there is no data yet: a new one
-// cannot read what another encrypted.
-func (s *Services) openKeyring(ctx context.Context) (*keyring.Keyring, error) {
-	path := s.cfg.KeyringPath()
-	open := keyring.Open
-	if f, err := os.OpenFile(path, os.O_WRONLY, 0); err == nil {
-		_ = f.Close() // nothing was written
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		open = keyring.OpenReadOnly // something else maintains it, such as a mounted secret
-	}
-	ring, err := open(path)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return ring, err
-	}
-	control, err := s.store.Control(ctx)
-	if err != nil {
-		return nil, err
-	}
-	used, err := s.kinds.organizations.InUse(ctx, control)
-	if err != nil {
-		return nil, err
-	}
-	if used {
-		if ring, err := open(path); !errors.Is(err, fs.ErrNotExist) {
-			return ring, err // another replica that starts now has made both meanwhile
-		}
-		return nil, fmt.Errorf("the keyring %s is missing, but there is data that was encrypted with one; put it back, or copy it from another replica: without it encrypted values are lost", path)
-	}
-	if ring, err = keyring.Create(path); errors.Is(err, fs.ErrExist) {
-		return open(path) // another replica that starts now was quicker
-	}
-	return ring, err
-}
-
 // awaitControl opens the workspace of organizations, people and keys, without which nothing
 // can begin: the keyring is proven against it. A database server that is still starting
-// is tried again until limit has passed.
-func (s *Services) awaitControl(ctx context.Context, limit time.Duration) error {
+// is tried again until limit has passed. It is made only for an installation that may begin.
+func (s *Services) awaitControl(ctx context.Context, limit time.Duration, init bool) error {
 	started, told := time.Now(), false
 	for {
-		_, err := s.store.Control(ctx)
+		there, err := s.store.HasControl(ctx)
+		if err == nil && !there {
+			err = s.mayBegin(init)
+		}
+		if err == nil {
+			_, err = s.store.Control(ctx)
+		}
 		switch {
+		case errors.Is(err, ErrNoInstallation):
+			return err
 		case err == nil && told:
 			s.log.InfoContext(ctx, "the control backend answers", "backend", s.cfg.Control, "waited", time.Since(started).Round(time.Millisecond).String())
 			return nil

@@ -191,7 +191,7 @@ func TestT12_TwoGatewaysOnOneFolder(t *testing.T) {
 	cfg.Data, cfg.Listen, cfg.AdminListen = t.TempDir(), "127.0.0.1:0", ""
 	cfg.Backends = map[string]config.Backend{config.DefaultBackend: {Engine: config.EngineSQLite}, "shared": {Engine: config.EngineSQLite, Dir: filepath.Join(data, "db")}}
 	cfg.Store = "shared"
-	app, err := gateway.New(t.Context(), cfg, gateway.Options{})
+	app, err := gateway.New(t.Context(), cfg, gateway.Options{Init: true})
 	if err == nil {
 		err = errors.Join(errors.New("it started"), app.Close())
 	}

@@ -22,7 +22,6 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
-	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
@@ -100,6 +99,7 @@ func TestJ1_SecretsOfTokens(t *testing.T) {
 
 	// The signing keys hang on the keyring: one whose key is too short keeps the gateway from starting.
 	g := gatewaytest.Start(t)
+	g.Stop(t)
 	raw, err := os.ReadFile(g.Config.KeyringPath())
 	if err != nil {
 		t.Fatal(err)
@@ -109,8 +109,7 @@ func TestJ1_SecretsOfTokens(t *testing.T) {
 		t.Fatalf("the keyring holds %d keys of 32 bytes, want 1", len(material.FindAll(raw, -1)))
 	}
 	for name, weak := range map[string]string{"empty": "", "short": base64.StdEncoding.EncodeToString([]byte("short")), "one byte less": base64.StdEncoding.EncodeToString(make([]byte, 31))} {
-		cfg := config.Default()
-		cfg.Data, cfg.Listen, cfg.AdminListen = t.TempDir(), "127.0.0.1:0", ""
+		cfg := g.Config
 		if err := os.WriteFile(cfg.KeyringPath(), material.ReplaceAll(raw, []byte(`"`+weak+`"`)), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -118,6 +117,8 @@ func TestJ1_SecretsOfTokens(t *testing.T) {
 		if err == nil {
 			t.Errorf("%s key in the keyring: the gateway starts", name)
 			_ = app.Close()
+		} else if !strings.Contains(err.Error(), "its key must be 32 bytes") {
+			t.Errorf("%s key in the keyring: %v", name, err)
 		}
 	}
 }

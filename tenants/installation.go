@@ -41,6 +41,40 @@ func (k Kinds) InUse(ctx context.Context, control *store.Workspace) (bool, error
 	return n > 0, err
 }
 
+// Claim begins an installation on a control workspace that is nobody's yet: from then on the keyring that is made may be its own.
+// Replicas may do it at the same time.
+func (k Kinds) Claim(ctx context.Context, control *store.Workspace) error {
+	random := make([]byte, identitySize)
+	_, _ = rand.Read(random) // never fails
+	_, err := decide(ctx, k.Installations.In(control), &Installation{Meta: store.Meta{ID: identityID}, Identity: hex.EncodeToString(random)})
+	return err
+}
+
+// Claimed reports whether an installation was begun on a control workspace.
+func (k Kinds) Claimed(ctx context.Context, control *store.Workspace) (bool, error) {
+	_, err := k.Installations.In(control).Get(ctx, identityID)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// ErrLostControl: what the control data said of the installation is not there any more.
+var ErrLostControl = errors.New("the control data of this installation are not there any more; bring them back and restart the gateway")
+
+// Installed returns ErrLostControl where the control data are not, or no longer, those of the installation. Error:
+// store.ErrUnavailable.
+func (d *Directory) Installed(ctx context.Context) error {
+	if err := d.store.LostControl(); err != nil {
+		return fmt.Errorf("%w: %w", ErrLostControl, err)
+	}
+	rec, err := d.installations.Get(ctx, identityID)
+	if errors.Is(err, store.ErrNotFound) || err == nil && rec.Identity != d.installation {
+		return ErrLostControl
+	}
+	return err
+}
+
 // proveKeyring makes sure that the keyring is the one the other replicas have. The first to
 // ask decides which that is.
 func (d *Directory) proveKeyring(ctx context.Context) error {
@@ -71,14 +105,14 @@ func (d *Directory) firstProof(ctx context.Context) (*Installation, error) {
 	if err != nil {
 		return nil, err
 	}
-	return d.decide(ctx, &Installation{Meta: store.Meta{ID: installationID}, Proof: proof})
+	return decide(ctx, d.installations, &Installation{Meta: store.Meta{ID: installationID}, Proof: proof})
 }
 
 // decide stores a record that replicas must agree on, and returns the one that is stored.
-func (d *Directory) decide(ctx context.Context, rec *Installation) (*Installation, error) {
-	err := d.installations.Insert(ctx, rec)
+func decide(ctx context.Context, installations store.Collection[Installation], rec *Installation) (*Installation, error) {
+	err := installations.Insert(ctx, rec)
 	if _, dup := errors.AsType[*store.DuplicateError](err); dup { // another replica was quicker
-		return d.installations.Get(ctx, rec.ID)
+		return installations.Get(ctx, rec.ID)
 	}
 	return rec, err
 }
@@ -110,7 +144,7 @@ func (d *Directory) firstIdentity(ctx context.Context) (*Installation, error) {
 		_, _ = rand.Read(random) // never fails
 		identity = hex.EncodeToString(random)
 	}
-	return d.decide(ctx, &Installation{Meta: store.Meta{ID: identityID}, Identity: identity})
+	return decide(ctx, d.installations, &Installation{Meta: store.Meta{ID: identityID}, Identity: identity})
 }
 
 // Installation returns the identity of the installation: 32 hexadecimal digits that no other

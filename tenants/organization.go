@@ -90,6 +90,9 @@ type Leaving struct {
 	Until int64  `json:"until"`
 }
 
+// Home returns the name of the backend where the documents are.
+func (o *Organization) Home() string { return store.BackendName(o.Backend) }
+
 // Feature reports whether the feature is on.
 func (o *Organization) Feature(name string) bool { return o.Features[name] }
 

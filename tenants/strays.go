@@ -41,8 +41,7 @@ func (o *Organization) Uses(backend string) bool {
 	if o == nil || o.State == Removed {
 		return false
 	}
-	home := store.BackendName(o.Backend)
-	return home == backend || o.Former == backend || o.Move != nil && o.Move.To == backend
+	return o.Home() == backend || o.Former == backend || o.Move != nil && o.Move.To == backend
 }
 
 // marked returns the identity that the workspaces of the organizations name, empty where none

@@ -168,6 +168,31 @@ func (s *Store) Control(ctx context.Context) (*Workspace, error) {
 	return &Workspace{store: s, control: drv, specs: s.control}, nil
 }
 
+// HasControl reports whether there is a control workspace, which Control would make. Nothing is changed. Where the engine cannot
+// tell, there may be one.
+func (s *Store) HasControl(ctx context.Context) (bool, error) {
+	if e, ok := able[driver.Finder](s, s.controlAt); ok {
+		return e.Exists(ctx, controlName)
+	}
+	return true, nil
+}
+
+// LostControl returns an error where the file of the control workspace is not there any more. It costs a look.
+func (s *Store) LostControl() error {
+	if x, ok := able[driver.Examiner](s, s.controlAt); ok {
+		return x.Missing(controlName)
+	}
+	return nil
+}
+
+// Lost returns an error where the file of an organization is missing, as Look would note.
+func (s *Store) Lost(org int64, backend string) error {
+	if x, ok := able[driver.Examiner](s, BackendName(backend)); ok {
+		return x.Missing(workspaceName(org))
+	}
+	return nil
+}
+
 // At returns the workspace of an organization at that place, or where a later placement
 // says it is by now, unscoped. Only package tenants may call it: everybody else is handed a workspace.
 func (s *Store) At(ctx context.Context, org int64, p Placement) (*Workspace, error) {

@@ -146,7 +146,7 @@ func (p *process) line(t *testing.T) string {
 // serve runs the gateway on the folder and returns it with its addresses.
 func serve(t *testing.T, dir string) (p *process, addr, admin string) {
 	t.Helper()
-	p = launch(t, "serve", "--data", dir, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	p = launch(t, "serve", "--init", "--data", dir, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 	text := p.line(t)
 	found := regexp.MustCompile(`^tenantry is ready on http://(127\.0\.0\.1:\d+) \(operations on http://(127\.0\.0\.1:\d+)\)$`).FindStringSubmatch(text)
 	if found == nil {

@@ -268,7 +268,7 @@ func TestGroups(t *testing.T) {
 func TestNewInstallationIsTold(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	const told = "there was no installation in"
+	const told = "Note: there was no installation in"
 	for _, test := range []struct {
 		folder, args string
 		code         int
@@ -362,8 +362,8 @@ func TestUsage(t *testing.T) {
 		{"demo --config x", 2, "data folder"},
 		{"key rotate 665f1c2ab4d3e2f1a0b9c8d7 --org x --overlap -1h", 2, "it must not be negative"},
 		{"keyring retire 0", 2, `"0" is no version`},
-		{"org list", 1, "there is no data folder"},
-		{"key list --org x", 1, "there is no data folder"},
+		{"org list", 1, "there is no installation in"},
+		{"key list --org x", 1, "there is no installation in"},
 		{"user list", 2, "--org SLUG"},
 		{"help", 0, ""},
 		{"key create --help", 0, ""},

@@ -59,7 +59,7 @@ func (p *program) demo(ctx context.Context, cfg config.Config) (err error) {
 		return fmt.Errorf("demo: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(cfg.Data)) }()
-	return p.host(ctx, cfg, "tenantry demo", func(ctx context.Context, app *gateway.App) error {
+	return p.host(ctx, cfg, gateway.Options{Holder: "tenantry demo", Init: true}, func(ctx context.Context, app *gateway.App) error {
 		tour, err := demo.Begin(ctx, app.Commands())
 		if err != nil {
 			return fmt.Errorf("demo: %w", err)

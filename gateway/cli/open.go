@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -52,35 +51,26 @@ const (
 
 // with opens the way to the data, lets do work and closes it again: through the server
 // that holds the data folder, or by holding the folder itself.
-// A command that begins may make the data folder.
+// A command that begins may make an installation.
 func (p *program) with(ctx context.Context, cmd *cobra.Command, begins bool, do func(context.Context, *control.Client) error) error {
 	cfg, err := p.load(nil)
 	if err != nil {
 		return err
 	}
-	fresh := missing(cfg)
-	if fresh && !begins {
-		return fmt.Errorf("there is no data folder %s; name it with --data, or begin one with tenantry org create", cfg.Data)
-	}
-	c, end, err := p.reach(ctx, cfg, cmd.CommandPath())
+	c, end, err := p.reach(ctx, cfg, cmd.CommandPath(), begins)
 	if err != nil {
 		return err
 	}
-	if fresh {
-		p.began(cfg)
-	}
 	return errors.Join(do(ctx, c), end())
-}
-
-// missing reports whether there is no installation yet, which using the data would make.
-func missing(cfg config.Config) bool {
-	_, err := os.Stat(cfg.Data)
-	return errors.Is(err, fs.ErrNotExist) && !cfg.Shared()
 }
 
 // began tells that a command made an installation, which is seldom what is wanted where
 // there is one already.
 func (p *program) began(cfg config.Config) {
+	if cfg.Shared() {
+		p.note("Note: there was no installation on backend %s, so a new one was made there; name another in the settings", cfg.Control)
+		return
+	}
 	where := cfg.Data
 	if abs, err := filepath.Abs(where); err == nil {
 		where = abs
@@ -89,12 +79,15 @@ func (p *program) began(cfg config.Config) {
 }
 
 // reach opens the data, or the way to the server that has it. What it returns besides is called in the end.
-func (p *program) reach(ctx context.Context, cfg config.Config, command string) (*control.Client, func() error, error) {
+func (p *program) reach(ctx context.Context, cfg config.Config, command string, begins bool) (*control.Client, func() error, error) {
 	var end func() error
 	log := slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	c, err := whileInUse(ctx, func() (*control.Client, error) {
-		services, err := gateway.OpenServices(ctx, cfg, gateway.Options{Log: log, Version: version().Version, Holder: command})
+		services, err := gateway.OpenServices(ctx, cfg, gateway.Options{Log: log, Version: version().Version, Holder: command, Init: begins})
 		if err == nil {
+			if services.Made() {
+				p.began(cfg)
+			}
 			end = services.Close
 			return services.Commands(), nil //nolint:contextcheck // it ends after ctx
 		}

@@ -25,12 +25,14 @@ import (
 func (p *program) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Run the gateway", Args: noArgs,
-		Long: "Run the gateway until it is told to stop (SIGINT or SIGTERM); running requests are finished first.\n\n" +
+		Long: "Run the gateway until it is told to stop (SIGINT or SIGTERM); running requests are finished first.\n" +
+			"It starts on an installation that exists: a folder that is not mounted, or mistyped, is no new one, unless --init says so.\n\n" +
 			"Settings come from the file of --config, from TENANTRY_ variables (TENANTRY_LOG__LEVEL is log.level) and from flags, the later over the earlier.",
 	}
 	flags := cmd.Flags()
 	flags.String("listen", "", "the `address` of the gateway; port 0 picks one (default \"127.0.0.1:8080\")")
 	flags.String("admin-listen", "", "the `address` of health, metrics and profiles; empty switches it off (default \"127.0.0.1:9090\")")
+	init := flags.Bool("init", false, "make an installation where there is none; otherwise that is an error")
 	printConfig := flags.Bool("print-config", false, "print the settings in force, without secrets, and end")
 	cmd.RunE = p.run(func(ctx context.Context, _ []string) error {
 		given := map[string]string{}
@@ -47,7 +49,10 @@ func (p *program) serveCommand() *cobra.Command {
 			return p.printConfig(cfg)
 		}
 		defer runtime.KeepAlive(collectRarely(cfg.Memory))
-		return p.host(ctx, cfg, "tenantry serve", func(_ context.Context, app *gateway.App) error {
+		return p.host(ctx, cfg, gateway.Options{Holder: "tenantry serve", Init: *init}, func(_ context.Context, app *gateway.App) error {
+			if app.Made() {
+				p.began(cfg)
+			}
 			line := "tenantry is ready on http://" + app.Addr().String()
 			if a := app.AdminAddr(); a != nil {
 				line += " (operations on http://" + a.String() + ")"
@@ -74,17 +79,13 @@ const storeWait = 30 * time.Second
 
 // host runs the gateway until ctx ends, or ready fails, which is called once it accepts connections. It waits for short
 // commands that use the data folder, not for another server.
-func (p *program) host(ctx context.Context, cfg config.Config, holder string, ready func(context.Context, *gateway.App) error) error {
+func (p *program) host(ctx context.Context, cfg config.Config, options gateway.Options, ready func(context.Context, *gateway.App) error) error {
 	log, written := logging.New(p.stderr, cfg.Log)
 	defer func() { _ = written.Close() }() // a log that cannot be written has nobody to tell
-	fresh := missing(cfg)
-	options := gateway.Options{Log: log, Version: version().Version, Holder: holder, WaitForStore: storeWait}
+	options.Log, options.Version, options.WaitForStore = log, version().Version, storeWait
 	app, err := whileInUse(ctx, func() (*gateway.App, error) { return gateway.New(ctx, cfg, options) }, func(h gateway.Holder) bool { return h.Control == "" })
 	if err != nil {
 		return opening(cfg, err)
-	}
-	if fresh {
-		p.began(cfg)
 	}
 	log.InfoContext(ctx, "the gateway is ready", "version", options.Version, "listen", app.Addr().String())
 	running, stop := context.WithCancel(ctx)

@@ -37,7 +37,7 @@ type Command struct {
 	Audit api.Audit
 	// Once: the answer cannot be had again, so that it is given where no record could be written.
 	Once   bool
-	Begins bool // it may make the data folder
+	Begins bool // it may make an installation
 
 	Confirm string // what is said where --yes is missing, of what the argument names
 	Nothing string // what is said where no flag says what to change

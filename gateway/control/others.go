@@ -23,6 +23,11 @@ type AuditRecord struct {
 	Facts     map[string]string `json:"facts"`
 }
 
+// Installation names the installation that the commands work on.
+type Installation struct {
+	Identity string `json:"identity"` // which no other installation has
+}
+
 // Verdict is what a Finding comes to.
 type Verdict string
 
@@ -75,6 +80,14 @@ func (s *Server) others() Group {
 			found, err := s.Audit.Recent(ctx, t.Workspace(), p.Limit+1, p.Offset) // one more tells whether there are others
 			return found[:min(p.Limit, len(found))], int64(p.Offset + len(found)), err
 		})),
+		command(Command{
+			Line: "init", Short: "Make an installation where there is none", Begins: true, Table: "installation=identity",
+			Long: "Make an installation where there is none: its control data and its keyring. Where there is one nothing is changed, so that the\n" +
+				"command may be repeated, as before every start of several gateways. What has a keyring without its control data, or these without\n" +
+				"it, is no new installation: something was lost, or is not mounted.",
+		}, func(context.Context, *call, struct{}) (Installation, error) {
+			return Installation{s.Directory.Installation()}, nil
+		}),
 		command(Command{
 			Line: "doctor", Short: "Look at everything the gateway depends on, and say what to mend",
 			Long: "Look at the settings, the keyring, every backend with its indexes, Redis, organizations that are being moved, and\n" +

@@ -99,7 +99,7 @@ func Start(t testing.TB, options ...Option) *Gateway {
 	cfg.Limits.Address = limits.PerSecond(limits.MaxCount)
 	cfg.Limits.Visitor, cfg.Limits.VisitorQuota = limits.PerSecond(limits.MaxCount), limits.Unlimited()
 	log := &Buffer{}
-	o := gateway.Options{Log: slog.New(slog.NewJSONHandler(log, nil)), Version: "test", Holder: "a test", WaitForStore: time.Minute, PasswordMemory: 64, Leases: store.DefaultLeases()}
+	o := gateway.Options{Log: slog.New(slog.NewJSONHandler(log, nil)), Version: "test", Holder: "a test", Init: true, WaitForStore: time.Minute, PasswordMemory: 64, Leases: store.DefaultLeases()}
 	o.Leases.Settled = time.Minute // a write may take so long on a machine that has much else to do
 	shared := cfg.Redis.Addrs
 	for _, option := range options {

@@ -181,7 +181,7 @@ func (b *bench) server(ctx context.Context, name string) (*server, error) {
 	}
 	b.say("starting tenantry on the data %q", name)
 	s := &server{name: name, data: filepath.Join(b.dir, name)}
-	p, line, err := b.start(ctx, "tenantry-"+name, settings(), "tenantry", "serve", "--data", s.data, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	p, line, err := b.start(ctx, "tenantry-"+name, settings(), "tenantry", "serve", "--init", "--data", s.data, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}

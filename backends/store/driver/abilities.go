@@ -41,6 +41,12 @@ type Examiner interface {
 	Marks() ([]Mark, error)
 }
 
+// Finder is an engine that can tell whether a workspace has been made, without making it.
+type Finder interface {
+	// Exists reports whether anything was ever prepared for the workspace. Nothing is changed. Error: ErrUnavailable.
+	Exists(ctx context.Context, workspace string) (bool, error)
+}
+
 // Mark says of a file that it is damaged: nothing may be written to it until it has been examined, and is whole.
 type Mark struct {
 	File      string    `json:"-"`

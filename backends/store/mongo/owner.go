@@ -135,6 +135,23 @@ func (e *Engine) Residents(ctx context.Context) (names []string, err error) {
 	return slices.Compact(names), err
 }
 
+// Exists reports whether the workspace has documents or an owner.
+func (e *Engine) Exists(ctx context.Context, workspace string) (there bool, err error) {
+	name, err := e.database(workspace)
+	if err != nil {
+		return false, err
+	}
+	s := &space{db: e.client.Database(name)}
+	err = e.call(ctx, "look for workspace "+workspace, func(ctx context.Context) (err error) {
+		_, owner, err := s.meta(ctx, workspace)
+		if there = owner != ""; err == nil && !there {
+			there, err = s.holds(ctx, workspace)
+		}
+		return err
+	})
+	return there, err
+}
+
 // Resident reads whose a workspace is.
 func (e *Engine) Resident(ctx context.Context, workspace string) (driver.Resident, error) {
 	r := driver.Resident{Workspace: workspace}

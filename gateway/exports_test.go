@@ -41,7 +41,7 @@ func TestContract_ExportSubmissions(t *testing.T) {
 	c.do(t, 200, posted, "/api/form/collections/"+other+"/submissions", `{"values":{"form_name":"elsewhere"}}`)
 
 	const header = "id,form,'-x,form_name,values.id,kinds,n,note,sure,created_at,updated_at\n"
-	csv := c.export(t, path+"/export?format=csv", "text/csv", "=submissions.csv")
+	csv := c.export(t, path+"/export?format=csv", "text/csv; charset=utf-8", "=submissions.csv")
 	if !strings.HasPrefix(csv, header) || strings.Count(csv, form) != 2 || !strings.Contains(csv, ",,a,7,'@a; b,-2.5,'=1+1,true,20") || !strings.Contains(csv, ",x,\"b, \"\"c\"\"\nd\",,,12,'-,,20") {
 		t.Errorf("%s", csv)
 	}
@@ -54,10 +54,10 @@ func TestContract_ExportSubmissions(t *testing.T) {
 			t.Errorf("%s in %s", text, all)
 		}
 	}
-	if got := c.export(t, path+"/export?format=csv&filters[n][gt]=100", "text/csv", "=submissions.csv"); got != header {
+	if got := c.export(t, path+"/export?format=csv&filters[n][gt]=100", "text/csv; charset=utf-8", "=submissions.csv"); got != header {
 		t.Errorf("%q", got)
 	}
-	if got := c.export(t, path+"/export?format=csv&deleted=true", "text/csv", "=submissions.csv"); !strings.Contains(got, gone) || strings.Count(got, "\n") != 2 {
+	if got := c.export(t, path+"/export?format=csv&deleted=true", "text/csv; charset=utf-8", "=submissions.csv"); !strings.Contains(got, gone) || strings.Count(got, "\n") != 2 {
 		t.Errorf("%q", got)
 	}
 	if got := c.export(t, path+"/export?format=csv&columns=note,id,values.id,-x", "text/csv", "=submissions.csv"); !strings.HasPrefix(got, "note,id,values.id,'-x\n'") || !strings.Contains(got, "\n'-,") {
@@ -91,7 +91,7 @@ func TestContract_ExportRecords(t *testing.T) {
 	c.do(t, 200, del, path+"/"+gone, "")
 	c.do(t, 200, posted, "/api/custom/objects/bush/records", `{"external_id":"elsewhere"}`)
 
-	csv := c.export(t, path+"/export?format=csv&sort=external_id", "text/csv", "=records.csv")
+	csv := c.export(t, path+"/export?format=csv&sort=external_id", "text/csv; charset=utf-8", "=records.csv")
 	lines := c.export(t, path+"/export?sort=-external_id", "application/x-ndjson", "=records.ndjson")
 	if strings.Count(csv, "\n") != 3 || !strings.Contains(csv, ",T-1,") || !strings.Contains(csv, "12.5") || !strings.Contains(csv, "'=elm") || strings.Index(csv, "T-1") > strings.Index(csv, "T-2") {
 		t.Errorf("%s", csv)
@@ -172,7 +172,19 @@ func TestExportsOfRowsComeBack(t *testing.T) {
 			}
 		}
 	}
-	file := c.export(t, "/api/custom/objects/ru/records/export?format=csv", "text/csv", "=records.csv")
+	plain := c.export(t, "/api/custom/objects/ru/records/export?format=csv", "text/csv; charset=utf-8", "=records.csv")
+	file := c.export(t, "/api/custom/objects/ru/records/export?format=csv&bom=true", "text/csv; charset=utf-8", "=records.csv")
+	if file != "\ufeff"+plain {
+		t.Errorf("with a byte order mark: %.40q", file)
+	}
+	for _, path := range []string{"bom=true", "format=ndjson&bom=true"} {
+		if a := c.Page(t, "/api/custom/objects/ru/records/export?"+path, gatewaytest.WithKey(c.key)); strings.HasPrefix(a.Text(), "\ufeff") {
+			t.Errorf("%s: %.40q", path, a.Text())
+		}
+	}
+	if a := importEnded(t, acme, admin, acme.Do(t, http.MethodPost, "/api/import?as=records:ru", admin, gatewaytest.Body("text/csv; charset=utf-8", file)).Field("id").(string)); !strings.Contains(a.Text(), `"created":0`) || !strings.Contains(a.Text(), `"updated":0,"failed":0`) {
+		t.Errorf("read in again: %s", a.Text())
+	}
 	a := acme.Do(t, http.MethodPost, "/api/import?as=records:other", admin, gatewaytest.Body("text/csv", file))
 	if a = importEnded(t, acme, admin, a.Field("id").(string)); a.Field("state") != "refused" || !strings.Contains(string(a.Body), "another custom object") {
 		t.Errorf("rows of one object as those of another: %s", a.Body)
@@ -262,13 +274,13 @@ func TestContract_RunReports(t *testing.T) {
 	c.do(t, 200, get, reports+"?q=x", "", `"count":0`)
 
 	const named = "*=utf-8''M%C3%BCller%2FS%C3%B6hne."
-	if got, want := c.export(t, list+"/export?format=csv", "text/csv", named+"csv"), "email,plan\nd@example.com,\nc@example.com,\na@example.com,'=gold\n"; strings.ReplaceAll(got, `"`, "") != want {
+	if got, want := c.export(t, list+"/export?format=csv", "text/csv; charset=utf-8", named+"csv"), "email,plan\nd@example.com,\nc@example.com,\na@example.com,'=gold\n"; strings.ReplaceAll(got, `"`, "") != want {
 		t.Errorf("%s", got)
 	}
 	if got, want := limited.export(t, list+"/export?format=ndjson&params[land]=", "application/x-ndjson", named+"ndjson"), `{"email":"c@example.com","plan":null}`+"\n"; !strings.HasPrefix(got, want) || strings.Count(got, "\n") != 3 {
 		t.Errorf("%s", got)
 	}
-	if got, want := c.export(t, groups+"/export?format=csv", "text/csv", `="By country.csv"`), "country,count\nDE,3\nFR,1\n"; got != want {
+	if got, want := c.export(t, groups+"/export?format=csv", "text/csv; charset=utf-8", `="By country.csv"`), "country,count\nDE,3\nFR,1\n"; got != want {
 		t.Errorf("%s", got)
 	}
 	unable.do(t, 403, get, list+"/export", "", "manage_reports")

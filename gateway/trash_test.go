@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -256,6 +257,63 @@ func TestTrash_PanicEndsNothingElse(t *testing.T) {
 	}
 	if !strings.Contains(g.Log.String(), "panic: broken") {
 		t.Error("the fault is not in the log")
+	}
+}
+
+// TestTrash_HoldersAreTold: who may see the record in the trash that has a unique value is told which that is.
+func TestTrash_HoldersAreTold(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	o := client{Org: g.Org(t, "acme", tenants.FeatureTeams)}.of(t, tenants.AllPermissions()...)
+	const north, south = "aaaaaaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbbbbbb"
+	o.Import(t, `{"kind":"team","id":"`+north+`","name":"North"}`, `{"kind":"team","id":"`+south+`","name":"South"}`)
+	for path, body := range map[string]string{
+		"/api/contacts":                    `{"external_id":"a","teams":["` + north + `"]}`,
+		"/api/contacts/fields":             `{"key":"plan","title":"Plan","type":"Text"}`,
+		"/api/custom/objects":              `{"name":"tree","label":"Tree","label_plural":"Trees"}`,
+		"/api/form/collections":            `{"name":"visit","label":"Visit","label_plural":"Visits"}`,
+		"/api/custom/objects/rock/records": `{"external_id":"a","values":{}}`,
+	} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			if strings.Contains(path, "rock") {
+				o.do(t, http.MethodPost, "/api/custom/objects", `{"name":"rock","label":"Rock","label_plural":"Rocks"}`, 200)
+			}
+			made := o.do(t, http.MethodPost, path, body, 200)
+			key := made["id"]
+			if key == nil {
+				key = made["key"]
+			}
+			refused := func(c client) string {
+				t.Helper()
+				return c.do(t, http.MethodPost, path, body, 409)["message"].(string)
+			}
+			if says := refused(o); strings.Contains(says, "trash") {
+				t.Errorf("of a live one: %s", says)
+			}
+			o.do(t, http.MethodDelete, fmt.Sprint(path, "/", key), "", 200)
+			says := refused(o)
+			told := regexp.MustCompile(`in the trash \(id ([0-9a-f]{24})\): restore it, or end it for good`).FindStringSubmatch(says)
+			if told == nil || made["id"] != nil && told[1] != made["id"] {
+				t.Fatalf("of a deleted one: %s", says)
+			}
+			if path == "/api/contacts" {
+				other := o.do(t, http.MethodPost, path, `{"external_id":"b"}`, 200)["id"].(string)
+				if says := o.do(t, http.MethodPut, path+"/"+other, `{"external_id":"a"}`, 409)["message"].(string); !strings.Contains(says, told[0]) {
+					t.Errorf("a change: %s", says)
+				}
+				if got := fmt.Sprint(o.do(t, http.MethodPost, path+"/bulk", `{"records":[{"id":"`+other+`","external_id":"a"}]}`, 200)); !strings.Contains(got, told[0]) {
+					t.Errorf("a bulk: %s", got)
+				}
+				limited := client{o.Org, o.KeyWith(t, func(k *control.NewKey) {
+					k.Permissions, k.Teams = []string{string(tenants.Contacts)}, []string{south}
+				}).Token}
+				if a := limited.Do(t, http.MethodPost, path, gatewaytest.WithKey(limited.key), jsonText(`{"external_id":"a"}`)); a.Code != 409 || strings.Contains(a.Text(), told[1]) {
+					t.Errorf("a caller who does not see it: %d %s", a.Code, a.Text())
+				}
+			}
+			o.do(t, http.MethodPost, path+"/"+told[1]+"/restore", "", 200)
+		})
 	}
 }
 

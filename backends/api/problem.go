@@ -220,10 +220,17 @@ func Refusal(code int, name, fault, message string) *Problem {
 }
 
 // Duplicate is the 409 of a value that must be unique and is taken.
-func Duplicate(fields ...string) *Problem {
+func Duplicate(fields ...string) *Problem { return Taken(&store.DuplicateError{Fields: fields}) }
+
+// Taken is Duplicate, which says of those that are in the trash how they are found.
+func Taken(e *store.DuplicateError) *Problem {
 	var l fault.List
-	for _, f := range fields {
-		l.Add(f, fault.Duplicate, "%s is already in use", f)
+	for _, f := range e.Fields {
+		if id := e.Trashed[f]; id != "" {
+			l.Add(f, fault.Duplicate, "%s is already in use, by a record in the trash (id %s): restore it, or end it for good", f, id)
+		} else {
+			l.Add(f, fault.Duplicate, "%s is already in use", f)
+		}
 	}
 	return invalid(http.StatusConflict, &fault.Error{Faults: l})
 }
@@ -259,7 +266,7 @@ func ProblemOf(err error) *Problem {
 	case errors.As(err, &p):
 		return p
 	case errors.As(err, &dup):
-		return Duplicate(dup.Fields...)
+		return Taken(dup)
 	case errors.As(err, &refused) && len(refused.Faults) > 0:
 		return invalid(http.StatusUnprocessableEntity, refused)
 	case errors.As(err, &full):

@@ -468,7 +468,7 @@ func (b *bulk[T]) put(ctx context.Context, entries []*entry[T], last bool) error
 		if bad < 0 {
 			return err
 		}
-		if b.refused[entries[bad]] = api.ErrorsOf(s.told(apart(err))); len(b.refused[entries[bad]]) == 0 {
+		if b.refused[entries[bad]] = api.ErrorsOf(s.told(s.of.Taken(ctx, s.in(c), entries[bad].rec, apart(err)))); len(b.refused[entries[bad]]) == 0 {
 			return err
 		}
 		if tried >= anew && bad > 1 { // the one before it stays, for the answer to be stored with

@@ -576,14 +576,15 @@ func (s *serves[T]) told(err error) error {
 	case errors.Is(err, store.ErrNotFound):
 		return api.NotFound(s.missing())
 	case errors.As(err, &dup):
-		var fields []string
+		shown := &store.DuplicateError{Trashed: map[string]string{}}
 		for _, u := range s.of.Uniques {
 			if slices.Contains(dup.Fields, u.Field) || slices.Contains(dup.Fields, u.Shown) {
-				fields = append(fields, u.Shown)
+				shown.Fields = append(shown.Fields, u.Shown)
+				shown.Trashed[u.Shown] = dup.Trashed[u.Field]
 			}
 		}
-		if len(fields) > 0 {
-			return api.Duplicate(fields...)
+		if len(shown.Fields) > 0 {
+			return api.Taken(shown)
 		}
 	}
 	return err

@@ -23,12 +23,16 @@ import (
 type Asked struct {
 	Format  string `json:"format" rule:"enum=csv|ndjson" default:"ndjson" doc:"ndjson, where each line is a JSON object, or csv, where the first row names the columns."`
 	Columns string `json:"columns" rule:"max=16000" doc:"Of csv: the names of the columns that are written, in that order, separated by commas; empty: all."`
+	BOM     bool   `json:"bom" default:"false" doc:"Begins a csv file with a byte order mark. Excel takes a file without one for text in the code page of its computer."`
 }
 
 // CSV is a format.
 const CSV = "csv"
 
 const mediaCSV = "text/csv"
+
+// bom is the byte order mark, in UTF-8.
+const bom = "\ufeff"
 
 // Row completes the row of an operation that exports, which takes Asked.
 func Row(o *api.Operation) {
@@ -73,11 +77,16 @@ func Answer(c *api.Call, in Asked, name string, columns []string, rows func(cont
 	for i := range columns {
 		names[i] = columns[i]
 	}
-	out := api.Result{Media: map[bool]string{true: mediaCSV, false: api.NDJSON}[in.Format == CSV]}
+	out := api.Result{Media: map[bool]string{true: mediaCSV + "; charset=utf-8", false: api.NDJSON}[in.Format == CSV]}
 	out.Stream = func(ctx context.Context, to io.Writer) error {
 		w := &Writer{json: json.NewEncoder(to), columns: at}
 		w.json.SetEscapeHTML(false)
 		if in.Format == CSV {
+			if in.BOM {
+				if _, err := io.WriteString(to, bom); err != nil {
+					return err
+				}
+			}
 			w.csv = csv.NewWriter(to)
 			if err := w.Row(nil, func() []any { return names }); err != nil {
 				return err

@@ -191,23 +191,25 @@ func (r *Resource) Identifying() []Unique {
 	return append([]Unique{id}, slices.DeleteFunc(slices.Clone(r.Uniques), func(u Unique) bool { return u.Identity == Never })...)
 }
 
-// Taken returns err, the refusal of a write of rec, so that it names each field of which another record has the value: the
-// store names one.
+// Taken returns err, the refusal of a write of rec, so that it names each field of which another record has the value (the
+// store names one) and says which of those that in shows are deleted.
 func (o *Of[T]) Taken(ctx context.Context, in store.Collection[T], rec *T, err error) error {
 	dup, ok := errors.AsType[*store.DuplicateError](err)
-	if !ok || len(o.Uniques) < 2 {
+	if !ok {
 		return err
 	}
-	all := &store.DuplicateError{Kind: dup.Kind, Position: dup.Position}
+	all := &store.DuplicateError{Kind: dup.Kind, Position: dup.Position, Trashed: map[string]string{}}
 	for i := range o.Uniques {
 		u, taken := &o.Uniques[i], slices.Contains(dup.Fields, o.Uniques[i].Field)
-		if value := u.Value(rec); value != "" && !taken {
-			same := u.Filter(u.Group(rec), []string{value}, u.Number(rec))
-			n, lookup := in.CountIn(ctx, store.All(same, store.Where(store.F("id"), store.OpNe, o.Meta(rec).ID)), store.Either)
+		if value := u.Value(rec); value != "" {
+			same := store.All(u.Filter(u.Group(rec), []string{value}, u.Number(rec)), store.Where(store.F("id"), store.OpNe, o.Meta(rec).ID))
+			found, lookup := in.Find(ctx, store.Query{Filter: same, State: store.Either, Limit: 1})
 			if lookup != nil {
 				return err
 			}
-			taken = n > 0
+			if taken = taken || len(found) > 0; len(found) > 0 && o.Deleted(&found[0]) {
+				all.Trashed[u.Field] = o.Meta(&found[0]).ID
+			}
 		}
 		if taken {
 			all.Fields = append(all.Fields, u.Field)

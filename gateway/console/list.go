@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"tenantry/backends/api"
-	"tenantry/backends/export"
 	"tenantry/backends/schema"
 	"tenantry/internal/strictjson"
 )
@@ -312,7 +311,7 @@ func (v *visit) layOutList(p *page, path map[string]string, data strictjson.Valu
 						q[name] = values
 					}
 				}
-				if names := named(columns, data.Get("results").Items); row.Param("columns").Name != "" && format == export.CSV && view.Chosen && len(names) > 0 {
+				if names := named(columns, data.Get("results").Items); row.Param("columns").Name != "" && format == "csv" && view.Chosen && len(names) > 0 {
 					q.Set("columns", strings.Join(names, ","))
 				}
 				e := request{row: row, path: path, query: q.Encode()}

@@ -18,6 +18,7 @@ import (
 	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/config"
+	"tenantry/gateway/middleware"
 )
 
 // maxHeaderBytes bounds the headers of a request, the query string included.
@@ -150,6 +151,7 @@ func (a *App) build() error {
 		Handler: handler, ReadHeaderTimeout: t.ReadHeader, ReadTimeout: t.Read, WriteTimeout: t.Write,
 		IdleTimeout: t.Idle, MaxHeaderBytes: maxHeaderBytes, ErrorLog: errorLog,
 	}
+	middleware.Framing(a.public)
 	a.admin = &http.Server{
 		Handler: a.operations(registry), ReadHeaderTimeout: t.ReadHeader, ReadTimeout: t.Read, WriteTimeout: 2 * time.Minute, // a CPU profile takes 30 s
 		IdleTimeout: t.Idle, MaxHeaderBytes: 16 << 10, ErrorLog: errorLog,
@@ -174,7 +176,7 @@ func (a *App) Operations() []api.Operation { return slices.Clone(a.rows) }
 // Run serves until ctx ends, then stops accepting and finishes running requests within
 // the configured time. It returns nil after a clean stop.
 func (a *App) Run(ctx context.Context) error {
-	servers := map[*http.Server]net.Listener{a.public: a.publicL}
+	servers := map[*http.Server]net.Listener{a.public: middleware.Framed(a.publicL)}
 	if a.adminL != nil {
 		servers[a.admin] = a.adminL
 	}

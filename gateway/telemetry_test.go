@@ -81,7 +81,7 @@ func (c *collector) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 // has a secret or a personal value.
 func TestTelemetry(t *testing.T) {
 	t.Parallel()
-	const theirs, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+	const theirs, other, parent, state = "4bf92f3577b34da6a3ce929d0e0e4736", "4bf92f3577b34da6a3ce929d0e0e4737", "00f067aa0ba902b7", "a=1,b=2,c=3"
 	for _, c := range []struct {
 		name, traceparent, trace string // of the log line; "": whichever
 		percent                  int
@@ -91,6 +91,7 @@ func TestTelemetry(t *testing.T) {
 		{"the caller's", "00-" + theirs + "-" + parent + "-01", theirs, 100, true},
 		{"one that its caller does not keep", "00-" + theirs + "-" + parent + "-00", theirs, 100, false},
 		{"no caller decides what is kept", "00-" + theirs + "-" + parent + "-01", theirs, 0, false},
+		{"two callers, who say nothing", "00-" + theirs + "-" + parent + "-01 00-" + other + "-" + parent + "-01", "", 100, true},
 		{"nonsense", "00-zz" + theirs + "-" + parent + "-01", "", 100, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -105,9 +106,12 @@ func TestTelemetry(t *testing.T) {
 			org.Import(t, `{"kind":"contact","email":"ada.lovelace@example.com"}`)
 			key := org.Key(t, tenants.Contacts)
 			headers := []gatewaytest.Request{gatewaytest.Header("X-Request-Id", "the-request-of-the-test")}
-			if c.traceparent != "" {
-				headers = append(headers, gatewaytest.Header("Traceparent", c.traceparent))
-			}
+			headers = append(headers, func(r *http.Request) {
+				for _, parent := range strings.Fields(c.traceparent) {
+					r.Header.Add("Traceparent", parent)
+				}
+				r.Header["Tracestate"] = []string{"a=1", "b=2,c=3"}
+			})
 			if a := org.Get(t, key, "/api/contacts?filters[email]=ada.lovelace@example.com&per_page=1", headers...); a.Code != http.StatusOK {
 				t.Fatal(a.Text())
 			}
@@ -137,7 +141,11 @@ func TestTelemetry(t *testing.T) {
 				if !within["store find"] || !within["store count"] {
 					t.Errorf("spans within that of the request: %v", within)
 				}
-				if id := hex.EncodeToString(span.TraceId); !strings.Contains(line, id) || c.trace != "" && (id != c.trace || hex.EncodeToString(span.ParentSpanId) != parent) {
+				id := hex.EncodeToString(span.TraceId)
+				if id == theirs && span.TraceState != state || id != theirs && span.TraceState != "" || c.trace == "" && (id == theirs || id == other) {
+					t.Errorf("trace %s with the state %q", id, span.TraceState)
+				}
+				if !strings.Contains(line, id) || c.trace != "" && (id != c.trace || hex.EncodeToString(span.ParentSpanId) != parent) {
 					t.Errorf("trace %s, parent %x", id, span.ParentSpanId)
 				}
 			}

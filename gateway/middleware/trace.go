@@ -3,6 +3,7 @@ package middleware
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -14,16 +15,18 @@ import (
 
 // begin names the request, and returns the context of what is done for it. A caller may name it by
 // X-Request-Id, and say by traceparent of which trace it is part (W3C Trace Context); neither is believed
-// to be more than a name.
+// to be more than a name. Two traceparent say nothing; several tracestate are one list.
 func (x *exchange) begin() context.Context {
 	x.about.ID, x.about.Room = requestID(x.r), x.roomOf()
 	x.call.RequestID = x.about.ID
 	ctx := request.With(x.r.Context(), &x.about)
-	if x.p.Tracer == nil && x.r.Header["Traceparent"] == nil {
+	parents := x.r.Header["Traceparent"]
+	if x.p.Tracer == nil && parents == nil {
 		return ctx
 	}
-	if x.r.Header["Traceparent"] != nil {
-		ctx = propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(x.r.Header))
+	if len(parents) == 1 {
+		of := propagation.MapCarrier{"traceparent": parents[0], "tracestate": strings.Join(x.r.Header["Tracestate"], ",")}
+		ctx = propagation.TraceContext{}.Extract(ctx, of)
 	}
 	if x.p.Tracer != nil {
 		ctx, x.span = x.p.Tracer.Start(ctx, x.op.Name, trace.WithSpanKind(trace.SpanKindServer))

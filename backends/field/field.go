@@ -204,6 +204,9 @@ func empty(v reflect.Value) bool {
 	return v.IsZero()
 }
 
+// Clear takes the field away from a record.
+func (f *Field) Clear(rec any) { at(rec, f.Index).SetZero() }
+
 // Copy takes the field over from another record.
 func (f *Field) Copy(to, from any) {
 	into, v := at(to, f.Index), at(from, f.Index)

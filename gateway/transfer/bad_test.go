@@ -54,7 +54,7 @@ func TestBadLines(t *testing.T) {
 		{`{"kind":"user","email":"bad","name":""}`, "email:format name:required"},
 		{`{"kind":"custom_report","title":"x","class":"Recs","query":{"measures":[{"op":"median"}]},"visual":"donut"}`, "class:unknown query.measures[0].op:unknown visual:unknown"},
 		{`{"kind":"contact","email":"nobody","city":"a\nb"}`, "email:format city:format"},
-		{`{"kind":"contact","email":null}`, "email:type"},
+		{`{"kind":"contact_field","key":"n","type":"Text","title":null}`, "title:type"},
 		{`{"kind":"contact","tags":["a","a"]}`, "tags:duplicate"},
 		{`{"kind":"contact","fields":{"age":"old","colour":"red"}}`, "fields.age:type fields.colour:unknown"},
 		{`{"kind":"contact","fields":{"ssn":7}}`, "fields.ssn:type"},

@@ -29,8 +29,11 @@ type entry struct {
 	kind  *kind
 	rec   any    // of the kind
 	given uint64 // bit n: the line has the n-th field of the kind
-	id    string // "" until one is given, found or made
-	named bool   // the line itself gave the id
+	// nulls: bit n: the line says by null that the n-th field is empty; emptied are the values of which it does.
+	nulls   uint64
+	emptied []string
+	id      string // "" until one is given, found or made
+	named   bool   // the line itself gave the id
 	// digest stands for the content of a line that nothing else identifies.
 	digest  key
 	claims  []claim // beside those of the kind

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"tenantry/backends/field"
 	"tenantry/backends/resource"
 	"tenantry/backends/schema"
 	"tenantry/backends/secrets"
@@ -55,7 +56,7 @@ func (k *kind) decode(ctx context.Context, v *view, val strictjson.Value, line i
 
 // decodeGiven reads and checks a line that somebody wrote.
 func (k *kind) decodeGiven(ctx context.Context, v *view, val strictjson.Value, rec any, e *entry) {
-	c := resource.Checking{Errs: &e.errs, Known: &v.Known, Absent: absent}
+	c := resource.Checking{Errs: &e.errs, Known: &v.Known, Absent: absent, Clear: true}
 	c.Take = func(values map[string]any, secret func(string) bool) map[string]bool {
 		e.secrets = v.vault.Take(ctx, k.place(k.Meta(rec).ID), k.ValuesName(), values, secret, &e.errs)
 		taken := make(map[string]bool, len(e.secrets))
@@ -64,6 +65,7 @@ func (k *kind) decodeGiven(ctx context.Context, v *view, val strictjson.Value, r
 		}
 		return taken
 	}
+	k.readNulls(val, e)
 	e.given = k.Read(&c, val, rec, "kind")
 	e.never = c.Never
 	if c.Keep {
@@ -72,6 +74,54 @@ func (k *kind) decodeGiven(ctx context.Context, v *view, val strictjson.Value, r
 	e.id = k.Meta(rec).ID
 	n, ok := k.Index("id")
 	e.named = ok && e.given&(1<<n) != 0
+}
+
+// readNulls notes what a line says is empty.
+func (k *kind) readNulls(val strictjson.Value, e *entry) {
+	for i := range val.Members {
+		if n, ok := k.Index(val.Members[i].Name); ok && val.Members[i].Value.Is == strictjson.Null && !k.Fields[n].Rule.Required {
+			e.nulls |= 1 << n
+		}
+	}
+	if k.DefinedBy == "" {
+		return
+	}
+	for _, m := range val.Get(k.ValuesName()).Members {
+		if m.Value.Is == strictjson.Null {
+			e.emptied = append(e.emptied, strings.Clone(m.Name))
+		}
+	}
+}
+
+// take gives a stored record what the line says, and reports whether that changes it.
+func (k *kind) take(old any, e *entry, skip func(f *field.Field) bool) (changed bool) {
+	for i := range k.Fields {
+		f := &k.Fields[i]
+		if e.given&(1<<i) == 0 || skip(f) {
+			continue
+		}
+		before := f.Append(nil, old)
+		if e.nulls&(1<<i) != 0 {
+			f.Clear(old)
+		} else {
+			f.Copy(old, e.rec)
+		}
+		changed = changed || !bytes.Equal(before, f.Append(nil, old))
+	}
+	for _, name := range e.emptied {
+		_, plain := (*k.Values(old))[name]
+		delete(*k.Values(old), name)
+		changed = changed || plain
+		if k.HasSecrets() {
+			_, sealed := (*k.Secrets(old))[name]
+			delete(*k.Secrets(old), name)
+			changed = changed || sealed
+		}
+	}
+	if n, ok := k.Index(k.ValuesName()); ok && e.nulls&(1<<n) != 0 && k.HasSecrets() && len(*k.Secrets(old)) > 0 {
+		*k.Secrets(old), changed = nil, true
+	}
+	return changed
 }
 
 // absent ends the sentence about a reference that leads nowhere.
@@ -290,16 +340,8 @@ func (k *kind) merge(ctx context.Context, s *session, e *entry) error {
 	if k.watch != nil {
 		follow = k.watch(old)
 	}
-	for i := range k.Fields {
-		f := &k.Fields[i]
-		if e.given&(1<<i) == 0 || f.Name == "id" || f.Use.Has(declare.Silent) {
-			continue
-		}
-		before := f.Append(nil, old)
-		f.Copy(old, rec)
-		if !bytes.Equal(before, f.Append(nil, old)) {
-			e.change = update
-		}
+	if k.take(old, e, func(f *field.Field) bool { return f.Name == "id" || f.Use.Has(declare.Silent) }) {
+		e.change = update
 	}
 	k.Derive(old)
 	follow()
@@ -402,11 +444,7 @@ func (k *kind) replace(ctx context.Context, s *session, e *entry) error {
 	}
 	write := func() error {
 		return k.Records.Replace(k.standing(ctx, s, []*entry{e}), s.workspace(k.Resource), e.old, func(rec any) {
-			for i := range k.Fields {
-				if e.given&(1<<i) != 0 {
-					k.Fields[i].Copy(rec, e.rec)
-				}
-			}
+			k.take(rec, e, func(*field.Field) bool { return false })
 		})
 	}
 	switch {

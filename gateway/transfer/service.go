@@ -10,7 +10,7 @@
 // that is unique among its kind. A line that has none of these gets an id made from its
 // content (secret values apart), so that importing the same file again changes nothing;
 // the n-th of several equal lines is the n-th record. Names that a line does not give
-// stay as they are in a record that exists.
+// stay as they are in a record that exists; null empties one.
 //
 // Encrypted values are bound to organization, record and field. {"enc": "..."} is taken
 // where it opens for exactly the record that the line is, and refused everywhere else.

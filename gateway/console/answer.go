@@ -58,6 +58,9 @@ func (v *visit) field(p *page, name string, value strictjson.Value, depth int) s
 	s := member(name, value, depth)
 	switch value.Is {
 	case strictjson.Number:
+		if s.Time != "" {
+			break
+		}
 		s.Text = v.figure(p, name, value.Text)
 	case strictjson.Text:
 		if value.Text != "" && s.Time == "" {

@@ -114,7 +114,9 @@ func TestBrowserWelcome(t *testing.T) {
 	p.enter()
 	p.wait("location.pathname === '/' && document.querySelector('h1')?.textContent === 'Overview'")
 	p.visit(invited.Link) // it says so before anything is typed
-	p.wait("document.querySelector('.error')?.textContent.startsWith('The link was used already') && document.querySelector('#password').disabled")
+	p.wait("document.querySelector('.error')?.textContent.startsWith('The link was used already') && document.querySelector('#password').disabled && !document.querySelector('button').checkVisibility()")
+	p.value("dispatchEvent(new Event('pageshow')); 1") // as when somebody comes back to it
+	p.wait("document.querySelector('button').disabled && !document.querySelector('button').checkVisibility()")
 	accessible(p)
 	p.picture("welcome-used-phone")
 	link, err := g.App.SignInLink(t.Context(), "acme", "ada@example.com", strings.TrimSuffix(address(t, acme, "/"), "/"), time.Hour)
@@ -128,6 +130,11 @@ func TestBrowserWelcome(t *testing.T) {
 	p.picture("enter-phone")
 	p.click("form[action='/enter'] button")
 	p.wait("location.pathname === '/' && document.querySelector('h1')?.textContent === 'Overview'")
+	p.visit(link) // which works once
+	p.click("form[action='/enter'] button")
+	p.arrives("/enter", "used")
+	p.wait("!document.querySelector('main button') && document.title.startsWith('Error: ')")
+	p.picture("enter-used-phone")
 	b.quiet("the server responded with a status of 403")
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"tenantry/backends/api"
@@ -274,7 +275,7 @@ func (v *visit) tried(q request, row *api.Operation, sent url.Values, a reply) {
 	t := triedView{Note: first + last}
 	asked := url.Values{}
 	if t.Facts, t.Table = v.facts(&page{shows: q.row}, portion(a.data, asked)); t.Table != nil {
-		t.Charts = v.draw(parse(q.body), a.data, asked, t.Table)
+		t.Figures, t.Charts = v.draw(parse(q.body), a.data, asked, t.Table)
 		t.Facts, t.Note = nil, first+" ("+v.counted(a.data)+")"+last
 		if all := a.data.Get("results").Items; len(all) > len(t.Table.Rows) {
 			t.Note += " The table has the first " + v.whole(len(t.Table.Rows)) + " of them."
@@ -352,6 +353,15 @@ func (v *visit) done(row *api.Operation, path map[string]string, query url.Value
 		}
 	default:
 		target = v.back(row, path)
+	}
+	session, _ := v.r.Cookie(v.Cookie) // else nobody would be signed in
+	for _, begun := range (&http.Response{Header: a.header}).Cookies() {
+		if begun.Name == v.Cookie { // the session goes on under another name
+			session = begun
+		}
+	}
+	if session != nil {
+		q.Set("_told", v.mark(session.Value, strconv.FormatInt(v.Now().Unix(), 10), q))
 	}
 	http.Redirect(v.w, v.r, target+"?"+q.Encode(), http.StatusSeeOther)
 }

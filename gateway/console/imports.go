@@ -43,6 +43,9 @@ func (v *visit) importable(c *control) {
 // imported says of a file that was only checked what would be done with it, and leads on: to importing it, or to what became of it.
 func (v *visit) imported(view *recordView, data strictjson.Value) {
 	as := data.Get("as").Text
+	if data.Get("dry_run").Is == strictjson.True { // however it ended
+		would(view.Facts)
+	}
 	if data.Get("state").Text != "done" {
 		return
 	}
@@ -69,7 +72,6 @@ func (v *visit) imported(view *recordView, data strictjson.Value) {
 		}
 	}
 	view.Links = append(view.Links, linkView{Title: "Import the file now", Address: "/do/" + imports + "?" + q.Encode()})
-	would(view.Facts)
 }
 
 // would says of what is counted that it would be done.

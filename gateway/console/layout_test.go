@@ -108,7 +108,7 @@ func TestRowsArePaged(t *testing.T) {
 		shared.Data.Rows = append(shared.Data.Rows, []any{"city " + strconv.Itoa(i), int64(i)})
 	}
 	l := newReaders().of("")
-	for page, want := range map[int]string{-1: "city 0 1,2,11", 1: "city 0 1,2,11", 2: "city 100 1,2,3,11", 6: "city 500 1,5,6,7,11", 11: "city 1000 1,10,11", 99: "city 1000 1,10,11"} {
+	for page, want := range map[int]string{-1: "city 0 1,2,,11", 1: "city 0 1,2,,11", 2: "city 100 1,2,3,,11", 4: "city 300 1,2,3,4,5,,11", 6: "city 500 1,,5,6,7,,11", 11: "city 1000 1,,10,11", 99: "city 1000 1,,10,11"} {
 		v := layOut(&shared, l, page, pageRows)
 		var pages []string
 		for _, p := range v.Pages {

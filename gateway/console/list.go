@@ -40,6 +40,7 @@ type listView struct {
 	Over     *usageView
 	Previous string
 	Next     string
+	Beyond   string       // leads to the last page, where the one that was asked for is beyond it
 	Problem  string       // what is wrong with the filters
 	Clear    string       // leads to the list without filters and words; empty: there are none
 	Tree     []folderView // into which the records are sorted
@@ -378,7 +379,12 @@ func (v *visit) paged(view *listView, data strictjson.Value, with func(func(url.
 	page, _ := strconv.Atoi(data.Get("page").Text)
 	pages, _ := strconv.Atoi(data.Get("pages").Text)
 	view.Count = map[bool]string{true: "1 entry", false: v.whole(count) + " entries"}[count == 1]
-	if pages > 1 {
+	last := func(q url.Values) { q.Set("page", strconv.Itoa(pages)) }
+	switch {
+	case page > pages && pages > 0:
+		view.Beyond = with(last)
+		view.Count += ", and page " + v.whole(page) + " is beyond the last, which is " + v.whole(pages)
+	case pages > 1:
 		view.Count += ", page " + v.whole(page) + " of " + v.whole(pages)
 	}
 	if page > 1 {

@@ -71,9 +71,10 @@ func (m *Module) routes() error {
 	shared, others := timed(m.visited(report)), timed(m.signedIn(m.sitePage))
 	mux.HandleFunc("GET /shared/reports/{pid}", shared)
 	mux.HandleFunc("GET /shared/reports/{pid}/{report_id}", shared)
+	nowhere := m.visiting((*visit).missing, func(w http.ResponseWriter, _ *http.Request) { m.missing(w) }, func(w http.ResponseWriter, _ *http.Request, _ error) { m.missing(w) })
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		if p, _ := m.site.find(r.URL.EscapedPath()); p == nil || r.Method != http.MethodGet && r.Method != http.MethodHead {
-			m.missing(w) // nobody needs to be signed in to be told
+			nowhere(w, r) // nobody needs to be signed in to be told
 			return
 		}
 		others(w, r)
@@ -354,15 +355,16 @@ type welcomeView struct {
 	frame
 	Shortest       int
 	Check          string // what tells whether the link is good
+	Ended          bool   // it is not, so nothing can be sent
 	Token, Problem string
 }
 
 func (m *Module) showWelcome(w http.ResponseWriter, code int, organization, token, problem string) {
-	m.render(w, code, "welcome", welcomeView{frame{Title: "Choose a password", Organization: organization, Faulty: problem != ""}, passwords.MinCharacters, m.own["passwords.check"].Path, token, problem})
+	m.render(w, code, "welcome", welcomeView{frame{Title: "Choose a password", Organization: organization, Faulty: problem != ""}, passwords.MinCharacters, m.own["passwords.check"].Path, code == http.StatusForbidden, token, problem})
 }
 
 func (m *Module) showEnter(w http.ResponseWriter, code int, organization, token, problem string) {
-	m.render(w, code, "enter", welcomeView{frame: frame{Title: "Sign in by a link", Organization: organization, Faulty: problem != ""}, Token: token, Problem: problem})
+	m.render(w, code, "enter", welcomeView{frame: frame{Title: "Sign in by a link", Organization: organization, Faulty: problem != ""}, Ended: code == http.StatusForbidden, Token: token, Problem: problem})
 }
 
 // showing shows a page that a single-use link leads to.

@@ -85,11 +85,11 @@ func ran(report, answer strictjson.Value) (s reports.Shared, ok bool) {
 	return s, true
 }
 
-// draw draws what running a report has answered, and writes the page of it that the table has, as its shared page does.
-func (v *visit) draw(report, answer strictjson.Value, asked url.Values, table *tableView) []*chart.Chart {
+// draw draws what running a report has answered, where it is not shown by its figures alone, and writes the page of it that the table has, as its shared page does.
+func (v *visit) draw(report, answer strictjson.Value, asked url.Values, table *tableView) (figures []cellView, charts []*chart.Chart) {
 	s, ok := ran(report, answer)
 	if !ok {
-		return nil // the table shows it all
+		return nil, nil // the table shows it all
 	}
 	page, _ := strconv.Atoi(asked.Get("page"))
 	laid := layOut(&s, v.locale(), page, perPageOf(asked))
@@ -98,5 +98,5 @@ func (v *visit) draw(report, answer strictjson.Value, asked url.Values, table *t
 			table.Rows[i][j] = shown{Text: cell.Text, Class: cell.Class}
 		}
 	}
-	return laid.Charts
+	return laid.Figures, laid.Charts
 }

@@ -25,6 +25,7 @@ type recordView struct {
 	Missing bool       // the question lacks some
 	Facts   []pair
 	Table   *tableView
+	Figures []cellView // in place of the table
 	Charts  []*chart.Chart
 	Form    *formView
 	Tried   *triedView
@@ -42,6 +43,7 @@ type triedView struct {
 	Note, Problem string
 	Facts         []pair
 	Table         *tableView
+	Figures       []cellView
 	Charts        []*chart.Chart
 }
 
@@ -170,7 +172,7 @@ func (v *visit) recordPage(p *page, path map[string]string) {
 	} else if code == http.StatusOK && !view.Missing {
 		v.layOutRecord(&view, p, path, data, tag)
 		if view.Table != nil {
-			view.Charts = v.draw(above, all, asked, view.Table)
+			view.Figures, view.Charts = v.draw(above, all, asked, view.Table)
 		}
 	}
 	if rows := longest(data); rows.Get("pages").Is == strictjson.Number {

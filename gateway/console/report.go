@@ -180,6 +180,9 @@ func (m *Module) reportPage(w http.ResponseWriter, r *http.Request, v Visitor) {
 		kept.Del("format")
 	}
 	for i := range view.Pages {
+		if view.Pages[i].Address == "" {
+			continue
+		}
 		kept.Set("page", view.Pages[i].Address)
 		view.Pages[i].Address = "?" + kept.Encode()
 	}
@@ -357,11 +360,17 @@ func within(page, per, rows int) (nearest, pages int) {
 	return min(max(page, 1), pages), pages
 }
 
-// pager leads to the other pages: the first, the last, those near. The addresses are numbers yet.
+// pager leads to the other pages: the first, the last, those near; one without an address stands for those between. The addresses are
+// numbers yet.
 func pager(l *locale, page, pages int) []linkView {
 	var all []linkView
-	for n := 1; n <= pages; n++ {
-		if near := n - page; n == 1 || n == pages || near >= -1 && near <= 1 {
+	shows := func(n int) bool { return n == 1 || n == pages || n >= page-1 && n <= page+1 }
+	for n, before := 1, 0; n <= pages; n++ {
+		if shows(n) || shows(n-1) && shows(n+1) { // one alone takes no more room than what would stand for it
+			if before < n-1 {
+				all = append(all, linkView{Title: "…"})
+			}
+			before = n
 			all = append(all, linkView{Title: l.FmtNumber(float64(n), 0), Address: strconv.Itoa(n), Current: n == page})
 		}
 	}

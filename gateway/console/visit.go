@@ -2,10 +2,15 @@ package console
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -187,13 +192,35 @@ func (v *visit) chrome(title string) chrome {
 		c.Person = user.Name
 	}
 	query := v.r.URL.Query()
-	if row := v.site.rows[query.Get("_done")]; row != nil {
+	if row := v.site.rows[query.Get("_done")]; row != nil && v.tells(query) {
 		c.Done = row.Message
 		if id := query.Get("_undo"); id != "" {
 			c.Undo = v.undo(row, id)
 		}
 	}
 	return c
+}
+
+// toldFor is how long the address that follows a form says what was done.
+const toldFor = time.Minute
+
+// mark returns what makes an address say that something was done: nobody else can write it, and it is soon void.
+func (v *visit) mark(session, moment string, query url.Values) string {
+	mac := hmac.New(sha256.New, []byte(session))
+	_, _ = fmt.Fprintf(mac, "%s\n%s\n%s", moment, query.Get("_done"), query.Get("_undo")) // which never fails
+	return moment + "-" + hex.EncodeToString(mac.Sum(nil)[:16])
+}
+
+// tells reports whether the address followed a form of the person a moment ago.
+func (v *visit) tells(query url.Values) bool {
+	moment, _, _ := strings.Cut(query.Get("_told"), "-")
+	at, err := strconv.ParseInt(moment, 10, 64)
+	cookie, absent := v.r.Cookie(v.Cookie)
+	if err != nil || absent != nil {
+		return false
+	}
+	age := v.Now().Sub(time.Unix(at, 0))
+	return age < toldFor && age > -toldFor && hmac.Equal([]byte(query.Get("_told")), []byte(v.mark(cookie.Value, moment, query)))
 }
 
 // undo returns the button that restores what was deleted.

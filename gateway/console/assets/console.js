@@ -16,6 +16,7 @@ if (token?.value) {
       if (answer.status !== 403) return;
       token.form.querySelector(".error").textContent = (await answer.json()).message + ".";
       for (const part of token.form.querySelectorAll("input, button")) part.disabled = true;
+      token.form.querySelector("button").hidden = true;
     })
     .catch(() => {}); // then the form says it
 }
@@ -42,7 +43,7 @@ if (navigator.clipboard) for (const told of document.querySelectorAll("[data-cop
 addEventListener("submit", (event) => setTimeout(() => {
   if (!event.defaultPrevented) for (const b of event.target.querySelectorAll("button")) b.disabled = true;
 }));
-addEventListener("pageshow", () => { for (const b of document.querySelectorAll("button")) b.disabled = false; });
+addEventListener("pageshow", () => { for (const b of document.querySelectorAll("button:not([hidden])")) b.disabled = false; });
 
 // One more row of fields when the last is written in.
 addEventListener("input", (event) => {

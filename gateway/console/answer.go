@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"tenantry/backends/api"
+	"tenantry/backends/schema"
 	"tenantry/internal/strictjson"
 	"tenantry/tenants"
 )
@@ -18,7 +19,7 @@ func paging(name string) bool {
 }
 
 // facts lays an answer out: what has rows as a table, the rest by its members.
-func (v *visit) facts(p *page, data strictjson.Value) (facts []pair, table *tableView) {
+func (v *visit) facts(p *page, path map[string]string, data strictjson.Value) (facts []pair, table *tableView) {
 	if results := data.Get("results"); results.Is == strictjson.Array {
 		if table = v.reported(data.Get("columns"), results); table == nil {
 			table = v.listed(p, results)
@@ -38,6 +39,10 @@ func (v *visit) facts(p *page, data strictjson.Value) (facts []pair, table *tabl
 		if m.Name == "org_id" { // which the page says
 			continue
 		}
+		if m.Name == p.shows.Defined.Values && m.Name != "" && m.Value.Is == strictjson.Object {
+			facts = append(facts, v.definedFacts(p, path, m.Value)...)
+			continue
+		}
 		value := v.field(p, m.Name, m.Value, 0)
 		if results, count := m.Value.Get("results"), m.Value.Get("count"); results.Is == strictjson.Array && count.Is == strictjson.Number { // a page of what lies in it
 			value = v.field(p, m.Name, results, 0)
@@ -51,6 +56,45 @@ func (v *visit) facts(p *page, data strictjson.Value) (facts []pair, table *tabl
 		facts = append(facts, pair{p.called(m.Name), value})
 	}
 	return facts, table
+}
+
+// definedFacts lays out the values of fields that the organization defined, in their order and under their titles. What is encrypted is
+// not shown.
+func (v *visit) definedFacts(p *page, path map[string]string, values strictjson.Value) (facts []pair) {
+	var known []string
+	for _, d := range v.defined(p.shows, path) {
+		if known = append(known, d.key); d.kind == schema.Encrypted {
+			continue
+		}
+		value := v.ownValue(d.kind, values.Get(d.key), 0)
+		if d.kind == schema.URL {
+			value.Href = webAddress(values.Get(d.key).Text)
+		}
+		facts = append(facts, pair{cmp.Or(d.title, label(d.key)), value})
+	}
+	for _, m := range without(values, known...).Members {
+		facts = append(facts, pair{label(m.Name), present(m.Value, 1)})
+	}
+	return facts
+}
+
+// ownValue shows a value of a field that the organization defined.
+func (v *visit) ownValue(kind string, value strictjson.Value, depth int) shown {
+	s := present(value, depth)
+	if value.Is == strictjson.Number {
+		s.Text = v.grouped(value.Text)
+	}
+	return s
+}
+
+// grouped writes a number as the reader does, with all its digits; what is too long for that as it is.
+func (v *visit) grouped(text string) string {
+	n, err := strconv.ParseFloat(text, 64)
+	whole, part, _ := strings.Cut(strings.TrimPrefix(text, "-"), ".")
+	if err != nil || strings.ContainsAny(text, "eE") || len(whole)+len(part) > 15 { // more than a float holds
+		return text
+	}
+	return v.locale().FmtNumber(n, uint64(len(part)))
 }
 
 // field shows what a record has by that name: who it is of by name, and what lies in it by names that lead there.
@@ -123,6 +167,8 @@ func (v *visit) figure(p *page, name, text string) string {
 		return in("ms", "s")
 	case p.list && p.leads == nil:
 		return l.Number(n)
+	case name != "id" && name != "code" && !strings.HasSuffix(name, "_id"): // which count nothing
+		return v.grouped(text)
 	}
 	return text
 }
@@ -259,7 +305,7 @@ func (v *visit) subject(field, text string) string {
 	case !slices.Contains([]string{"subject", "by", "issued_by"}, field):
 		return text
 	case text == (&tenants.Principal{}).Subject():
-		return "somebody who is not signed in"
+		return nobodyKnown
 	case text == "command":
 		return "a command"
 	}

@@ -26,16 +26,16 @@ type grid struct {
 
 // cell is a value of a line: one of its options, or a text where there are none.
 type cell struct {
-	Name, Label, Value, Placeholder string
-	Options                         []choiceView
-	Again                           bool // other parts of the form depend on it
+	Name, Label, Value, Above string
+	Options                   []choiceView
+	Again                     bool // other parts of the form depend on it
 }
 
 // cellKind is what the cells of one place have in common.
 type cellKind struct {
-	name, title, placeholder string
-	options                  []choiceView
-	again                    bool
+	name, title, above string
+	options            []choiceView
+	again              bool
 }
 
 // newGrid lays out the lines that the values have, and so many free ones.
@@ -48,7 +48,7 @@ func newGrid(name string, values url.Values, free int, kinds ...cellKind) grid {
 	for i := range n + free {
 		line := make([]cell, len(kinds))
 		for j, k := range kinds {
-			c := cell{Name: name + "." + strconv.Itoa(i) + "." + k.name, Label: k.title + " " + strconv.Itoa(i+1), Placeholder: k.placeholder, Again: k.again}
+			c := cell{Name: name + "." + strconv.Itoa(i) + "." + k.name, Label: k.title + " " + strconv.Itoa(i+1), Above: k.above, Again: k.again}
 			c.Value = values.Get(c.Name)
 			if k.options != nil {
 				c.Options = chosen(k.options, c.Value)
@@ -428,11 +428,11 @@ func inputsControl(c *control, now strictjson.Value, sent url.Values) {
 		}
 	}
 	g := newGrid(c.Name, values, map[bool]int{true: 1}[sent == nil],
-		cellKind{name: "name", title: "Name of input", placeholder: "name", again: true}, cellKind{name: "label", title: "Label of input", placeholder: "Label"},
+		cellKind{name: "name", title: "Name of input", above: "Name", again: true}, cellKind{name: "label", title: "Label of input", above: "Label"},
 		cellKind{name: "type", title: "Type of input", options: blank("any text", asOptions(reports.InputTypes(), "")...)},
 		cellKind{name: "rule", title: "Who sets input", options: []choiceView{{Value: reports.Editable, Title: "set by readers"}, {Value: reports.Locked, Title: "locked"}}},
-		cellKind{name: "value", title: "Value of input", placeholder: "value without a choice"},
-		cellKind{name: "choices", title: "Choices of input", placeholder: "choices, as in: DE, FR"})
+		cellKind{name: "value", title: "Value of input", above: "Value without a choice"},
+		cellKind{name: "choices", title: "Choices of input", above: "Choices, as in: DE, FR"})
 	for _, line := range g.Lines { // those that are free
 		if rule := &line[3]; rule.Value == "" {
 			rule.Options = chosen(rule.Options[:2], reports.Editable)

@@ -146,8 +146,10 @@ func (c *condition) typed(kind string) any {
 		text = strings.TrimSpace(text)
 		switch {
 		case c.Op == "exists", kind == "Boolean":
-			if text == "true" || text == "false" {
-				return json.RawMessage(text)
+			for _, choice := range yesOrNo("") {
+				if strings.EqualFold(text, choice.Title) || text == choice.Value {
+					return json.RawMessage(choice.Value)
+				}
 			}
 		case kind == "Number":
 			return number(text)
@@ -245,7 +247,7 @@ func (v *visit) matching(row *api.Operation, path map[string]string, sent url.Va
 		for _, r := range records {
 			var cells []shown
 			for _, c := range columns {
-				cell := member(c.name, c.of(r), deepest)
+				cell := v.cell(list, c, r)
 				cell.Text = clip(cell.Text)
 				cells = append(cells, cell)
 			}

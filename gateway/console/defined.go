@@ -46,7 +46,7 @@ func (v *visit) nameOf(row *api.Operation, path map[string]string, record strict
 func (v *visit) namesOf(row *api.Operation, path map[string]string) func(record strictjson.Value, otherwise string) string {
 	field := sync.OnceValue(func() string { return namingField(v.defined(row, path)) })
 	return func(record strictjson.Value, otherwise string) string {
-		if values := row.Defined.Values; values != "" && nameOf(without(record, "id"), "") == "" {
+		if values := row.Defined.Values; values != "" && nameOf(without(record, "id", "external_id"), "") == "" {
 			if name := record.Get(values).Get(field()); name.Is == strictjson.Text && name.Text != "" {
 				return name.Text
 			}

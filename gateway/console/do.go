@@ -198,7 +198,7 @@ func (v *visit) carry(q request, sent, query url.Values) {
 	case err == nil && a.ok() && query.Get("preview") == "true":
 		sent.Del("query.preview") // what follows is meant
 		t := triedView{Note: "This is what it would touch. Nothing has been changed yet."}
-		t.Facts, _ = v.facts(&page{shows: q.row}, a.data.Get("touches"))
+		t.Facts, _ = v.facts(&page{shows: q.row}, path, a.data.Get("touches"))
 		v.showTried(q, row, path, sent, &t)
 	case err == nil && a.ok():
 		v.done(row, path, query, a)
@@ -274,7 +274,7 @@ func (v *visit) tried(q request, row *api.Operation, sent url.Values, a reply) {
 	}
 	t := triedView{Note: first + last}
 	asked := url.Values{}
-	if t.Facts, t.Table = v.facts(&page{shows: q.row}, portion(a.data, asked)); t.Table != nil {
+	if t.Facts, t.Table = v.facts(&page{shows: q.row}, q.path, portion(a.data, asked)); t.Table != nil {
 		t.Figures, t.Charts = v.draw(parse(q.body), a.data, asked, t.Table)
 		t.Facts, t.Note = nil, first+" ("+v.counted(a.data)+")"+last
 		if all := a.data.Get("results").Items; len(all) > len(t.Table.Rows) {
@@ -323,7 +323,7 @@ func (v *visit) done(row *api.Operation, path map[string]string, query url.Value
 		slices.SortStableFunc(a.data.Members, func(a, b strictjson.Member) int {
 			return cmp.Compare(uint(slices.Index(first, a.Name)), uint(slices.Index(first, b.Name)))
 		})
-		view.Facts, _ = v.facts(&page{shows: row}, a.data)
+		view.Facts, _ = v.facts(&page{shows: row}, path, a.data)
 		for i := range view.Facts {
 			view.Facts[i].Value.Copy = slices.Contains(first, a.data.Members[i].Name)
 		}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -84,7 +85,7 @@ func operators() []choiceView {
 		{Value: "", Title: "is"}, {Value: "ne", Title: "is not"}, {Value: "contains", Title: "contains"}, {Value: "starts_with", Title: "begins with"},
 		{Value: "contains_exact", Title: "contains, case as written"}, {Value: "starts_with_exact", Title: "begins with, case as written"},
 		{Value: "gt", Title: "is more than"}, {Value: "gte", Title: "is at least"}, {Value: "lt", Title: "is less than"}, {Value: "lte", Title: "is at most"},
-		{Value: "exists", Title: "is there (true or false)"},
+		{Value: "exists", Title: "is there (yes or no)"},
 	}
 }
 
@@ -117,9 +118,10 @@ func (v *visit) listPage(p *page, path map[string]string) {
 			name += "[" + op + "]"
 		}
 		value := own.Get("_value")
-		for _, c := range v.choices(p, field) {
+		for _, c := range v.words(p, field, own.Get("_op"), v.defined(p.shows, path)) {
 			if strings.EqualFold(c.Title, strings.TrimSpace(value)) { // as the list shows it
 				value = c.Value
+				break
 			}
 		}
 		asked.Set(name, value)
@@ -207,6 +209,9 @@ func (v *visit) layOutList(p *page, path map[string]string, data strictjson.Valu
 	}
 	for _, c := range columns {
 		col := columnView{Name: c.name, Title: c.title}
+		if v.numeric(p, c) {
+			col.Class = "number"
+		}
 		if slices.Contains(sorts, c.name) && c.within == "" || len(sorts) > 0 && c.sorts {
 			next := c.name
 			switch order {
@@ -232,7 +237,7 @@ func (v *visit) layOutList(p *page, path map[string]string, data strictjson.Valu
 			}
 		}
 		for i, c := range columns {
-			cell := v.field(p, c.name, c.of(record), deepest)
+			cell := v.cell(p, c, record)
 			cell.Text = clip(cell.Text)
 			if i == 0 && cell.Class == "none" { // what leads to it needs a name
 				cell.Text = row.Name
@@ -240,8 +245,11 @@ func (v *visit) layOutList(p *page, path map[string]string, data strictjson.Valu
 			if len(cell.List) > 6 {
 				cell.List = append(cell.List[:6:6], "…")
 			}
-			if cell.Class == "number" {
-				view.Columns[i].Class = "number"
+			switch number := view.Columns[i].Class == "number"; { // as its type says, whichever values the page has
+			case number && cell.Class == "none":
+				cell.Class = "number none"
+			case !number && cell.Class == "number":
+				cell.Class = ""
 			}
 			view.Timed = view.Timed || cell.Time != ""
 			if i == 0 {
@@ -282,7 +290,7 @@ func (v *visit) layOutList(p *page, path map[string]string, data strictjson.Valu
 	}
 	view.Search = p.has("q")
 	for _, name := range names {
-		for _, c := range v.choices(p, name) {
+		for _, c := range v.words(p, name, "", defined) {
 			if !slices.Contains(view.Words, c.Title) {
 				view.Words = append(view.Words, c.Title)
 			}
@@ -415,6 +423,11 @@ func (v *visit) filterText(p *page, bracketed, value string, defined []definedFi
 	if op == "exists" {
 		return title + map[string]string{"true": " is there", "false": " is not there"}[value]
 	}
+	for _, c := range v.words(p, field, op, defined) {
+		if c.Value == value {
+			return title + " " + words + " " + c.Title
+		}
+	}
 	return title + " " + words + " " + v.field(p, field, strictjson.Value{Is: strictjson.Text, Text: value}, 0).Text
 }
 
@@ -458,6 +471,7 @@ func pathQuery(path map[string]string) string {
 // column is a field of the records, or one that the organization defined.
 type column struct {
 	name, title string
+	kind        string // of a field that the organization defined
 	within      string // the field that has it
 	sorts       bool   // a list can have the order of it, though it is defined
 }
@@ -484,6 +498,30 @@ func named(columns []column, records []strictjson.Value) (names []string) {
 	return names
 }
 
+// numeric reports whether the type of a column is one of numbers, but those that name something.
+func (v *visit) numeric(p *page, c column) bool {
+	if c.within != "" {
+		return c.kind == schema.Number
+	}
+	told := v.site.declared(p, c.name).Type
+	for told != nil && told.Kind() == reflect.Pointer {
+		told = told.Elem()
+	}
+	return told != nil && told.Kind() >= reflect.Int && told.Kind() <= reflect.Float64 && !strings.HasSuffix(c.name, "_at")
+}
+
+// cell shows what a record has in a column.
+func (v *visit) cell(p *page, c column, record strictjson.Value) shown {
+	if c.within != "" {
+		return v.ownValue(c.kind, c.of(record), deepest)
+	}
+	value := c.of(record)
+	if c.name == "subject" && value.Is == strictjson.Text {
+		value.Text = doer(record)
+	}
+	return v.field(p, c.name, value, deepest)
+}
+
 // few is how many columns a list begins with.
 const few = 6
 
@@ -502,7 +540,7 @@ func (v *visit) columns(p *page, path map[string]string, records []strictjson.Va
 	for _, f := range defined {
 		if f.kind != "Encrypted" {
 			own := slices.ContainsFunc(there, func(c column) bool { return c.within == "" && c.name == f.key }) // which its name means
-			there = append(there, column{name: f.key, title: f.title, within: p.shows.Defined.Values, sorts: f.kind != "MultiSelect" && !own})
+			there = append(there, column{name: f.key, title: f.title, kind: f.kind, within: p.shows.Defined.Values, sorts: f.kind != "MultiSelect" && !own})
 		}
 	}
 	plain := func(c column) bool {
@@ -525,6 +563,13 @@ func (v *visit) columns(p *page, path map[string]string, records []strictjson.Va
 		for _, name := range naming() {
 			for _, c := range there {
 				if c.name == name && name != "id" && c.within == "" && len(all) < 2 && slices.ContainsFunc(records, func(r strictjson.Value) bool { return c.of(r).Text != "" }) {
+					all = append(all, c)
+				}
+			}
+		}
+		for _, name := range []string{"last_name", "first_name", "phone"} {
+			for _, c := range there {
+				if c.name == name && c.within == "" && len(all) == 0 && slices.ContainsFunc(records, func(r strictjson.Value) bool { return c.of(r).Text != "" }) {
 					all = append(all, c)
 				}
 			}

@@ -72,18 +72,22 @@ func (m *Module) overviewPage(v *visit) {
 	}
 	v.attention(&view)
 	if data, ok := v.named("audit.list", "per_page="+strconv.Itoa(recentRecords)); ok {
-		nobody := (&tenants.Principal{}).Subject()
 		for _, r := range data.Get("results").Items {
-			who := r.Get("subject").Text
-			if in := r.Get("facts").Get("user").Text; who == nobody && in != "" && r.Get("outcome").Text == "ok" { // who signed in was nobody before
-				who = "user:" + in
-			}
-			one := recentView{What: r.Get("operation").Text, Who: v.subject("subject", who), When: present(r.Get("created_at"), 0), Failed: r.Get("outcome").Text != "ok", Href: "/audit/" + r.Get("id").Text}
+			one := recentView{What: r.Get("operation").Text, Who: v.subject("subject", doer(r)), When: present(r.Get("created_at"), 0), Failed: r.Get("outcome").Text != "ok", Href: "/audit/" + r.Get("id").Text}
 			one.What = v.subject("operation", one.What)
 			view.Recent = append(view.Recent, one)
 		}
 	}
 	v.show(http.StatusOK, "overview", view)
+}
+
+// doer returns the subject of a record of the audit: who signed in was nobody before.
+func doer(record strictjson.Value) string {
+	who := record.Get("subject").Text
+	if in := record.Get("facts").Get("user").Text; who == (&tenants.Principal{}).Subject() && in != "" && record.Get("outcome").Text == "ok" {
+		return "user:" + in
+	}
+	return who
 }
 
 // subjects are the resources of those who do something, by how the audit calls them, and what goes before their names: who makes keys

@@ -217,7 +217,7 @@ func (v *visit) layOutRecord(view *recordView, p *page, path map[string]string, 
 			inForm = append(inForm, c.Name)
 		}
 	}
-	view.Facts, view.Table = v.facts(p, without(data, inForm...))
+	view.Facts, view.Table = v.facts(p, path, without(data, inForm...))
 	if count := v.site.rows["campaigns.count"]; p.update != nil && p.update.Resource == "campaign" && may(count, v.who, v.t) {
 		if a, err := v.read(count, path, ""); err == nil && a.ok() {
 			view.Facts = append([]pair{{"Contacts who match", present(a.data.Get("count"), 0)}}, view.Facts...)

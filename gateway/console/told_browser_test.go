@@ -144,3 +144,124 @@ func TestBrowserTimesAreTimes(t *testing.T) {
 	}
 	b.quiet()
 }
+
+// TestBrowserListsSayWhatTypesSay: numbers are grouped and aligned by their type whichever values a page has, and contacts without an
+// e-mail address are led by what people know them by.
+func TestBrowserListsSayWhatTypesSay(t *testing.T) {
+	t.Parallel()
+	b := launch(t)
+	_, acme, cookie := rich(t, nil)
+	keeper := person{t, acme, cookie}
+	keeper.api(http.MethodPost, "/api/custom/objects", m{"name": "lot", "label": "Lot", "label_plural": "Lots", "schema": m{
+		"name": m{"title": "Name", "type": "Text"}, "price": m{"title": "Net price", "type": "Number"}, "sold": m{"title": "Was sold", "type": "Boolean"}, "size": m{"title": "Size", "type": "Number"}}})
+	for _, values := range []m{{"name": "a", "price": 1234567.25, "sold": true}, {"name": "b", "price": -12500, "sold": false}, {"name": "c", "sold": true}} {
+		keeper.api(http.MethodPost, "/api/custom/objects/lot/records", m{"values": values})
+	}
+	const lots = "/custom/objects/lot/records"
+	for _, contact := range []m{{"phone": "+49 30 1", "country": "ZZ", "city": "A"}, {"phone": "+49 30 2", "country": "ZZ"}} {
+		keeper.api(http.MethodPost, "/api/contacts", contact)
+	}
+	for _, screen := range both() {
+		p := b.signedIn(screen, acme)
+		p.visit(address(t, acme, lots+"?sort=name"))
+		if got := p.value(`document.querySelector("tbody").innerText`); !strings.Contains(got, "1,234,567.25") || !strings.Contains(got, "-12,500") {
+			t.Errorf("the list shows %s", got)
+		}
+		right := func(title string) string {
+			return p.value(`(() => { const at = [...document.querySelectorAll("thead th")].findIndex((h) => h.innerText.trim() === ` + quoted(title) + `);
+				return [...document.querySelectorAll("tr")].map((r) => getComputedStyle(r.cells[at]).textAlign).join(" ") })()`)
+		}
+		for _, title := range []string{"Net price", "Size"} { // of which no record has one
+			if got := right(title); strings.Trim(got, "right ") != "" || got == "" {
+				t.Errorf("%s is aligned %s", title, got)
+			}
+		}
+		accessible(p)
+		p.picture("list-numbers-" + screen.name)
+		for value, want := range map[string]string{"Yes": "2 entries", "no": "1 entry", "true": "2 entries"} {
+			p.visit(address(t, acme, lots+"?_field=sold&_value="+value))
+			p.arrives("/records", want)
+		}
+		p.wait(`document.querySelector(".filters").innerText.match(/Was sold is (Yes|No)/)`)
+		p.visit(address(t, acme, lots+"?_field=price&_op=exists&_value=No"))
+		p.arrives("/records", "1 entry")
+		p.picture("list-yes-" + screen.name)
+		p.visit(address(t, acme, "/contacts?filters[country]=ZZ"))
+		if got := p.value(`[...document.querySelectorAll("tbody td:first-child")].map((c) => c.innerText).sort().join("|")`); got != "+49 30 1|+49 30 2" {
+			t.Errorf("contacts are led by %s", got)
+		}
+		p.picture("contacts-without-email-" + screen.name)
+	}
+	b.quiet()
+}
+
+// TestBrowserAuditTakesItsOwnWords as filters, and says who signed in.
+func TestBrowserAuditTakesItsOwnWords(t *testing.T) {
+	t.Parallel()
+	b := launch(t)
+	_, acme, _ := rich(t, nil)
+	for _, screen := range both() {
+		p := b.signedIn(screen, acme)
+		p.visit(address(t, acme, "/audit"))
+		p.wait(`[...document.querySelectorAll("tbody tr")].some((r) => r.cells[0].innerText === "Sign in" && r.cells[1].innerText === "Root")`)
+		p.picture("audit-" + screen.name)
+		for field, value := range map[string]string{"operation": "Sign in", "subject": "Root", "outcome": "OK"} {
+			p.visit(address(t, acme, "/audit?_field="+field+"&_value="+strings.ReplaceAll(value, " ", "+")))
+			p.wait(`document.querySelectorAll("tbody tr").length > 0 && !document.querySelector(".error") && document.querySelector(".filters").innerText.includes(` + quoted(value) + `)`)
+		}
+		p.visit(address(t, acme, "/audit"))
+		p.value(`document.querySelector(".tool").open = true`)
+		for i, cell := range []string{"operation", "subject", "outcome"} { // each word that the list shows
+			word := p.value(fmt.Sprintf(`[...document.querySelectorAll("tbody tr")].at(-1).cells[%d].innerText`, map[int]int{0: 0, 1: 1, 2: 3}[i]))
+			if cell != "operation" && p.value(`[...document.querySelectorAll("#filter-words option")].some((o) => o.value === `+quoted(word)+`)`) != "true" {
+				t.Errorf("%s is not offered for %s", word, cell)
+			}
+		}
+		p.picture("audit-filter-" + screen.name)
+	}
+	b.quiet()
+}
+
+// TestBrowserReadersSeeTitlesAndNames: who may not change a record sees its fields as those who may.
+func TestBrowserReadersSeeTitlesAndNames(t *testing.T) {
+	t.Parallel()
+	b := launch(t)
+	_, acme, cookie := rich(t, nil)
+	keeper := person{t, acme, cookie}
+	keeper.api(http.MethodPost, "/api/custom/objects", m{"name": "lot", "label": "Lot", "label_plural": "Lots", "schema": m{"p1": m{"title": "Net price", "type": "Number"}, "s": m{"title": "Was sold", "type": "Boolean"}}})
+	id := keeper.api(http.MethodPost, "/api/custom/objects/lot/records", m{"values": m{"p1": 12500, "s": true}}).Field("id").(string)
+	keeper.api(http.MethodDelete, "/api/custom/objects/lot/records/"+id, nil)
+	for _, screen := range both() { // nobody changes what lies in the trash
+		p := b.signedIn(screen, acme)
+		p.visit(address(t, acme, "/custom/objects/lot/records/"+id+"?deleted=true"))
+		if got := p.value(`document.querySelector(".facts").innerText.replace(/\s+/g, " ")`); !strings.Contains(got, "Net price 12,500") || !strings.Contains(got, "Was sold Yes") {
+			t.Errorf("the page shows %s", got)
+		}
+		accessible(p)
+		p.picture("read-only-" + screen.name)
+	}
+	b.quiet()
+}
+
+// TestBrowserFieldsHaveLabelsThatAreSeen: no placeholder is the only label of a field, and those that there are can be read.
+func TestBrowserFieldsHaveLabelsThatAreSeen(t *testing.T) {
+	t.Parallel()
+	b := launch(t)
+	_, acme, _ := rich(t, nil)
+	for _, screen := range both() {
+		p := b.signedIn(screen, acme)
+		for _, path := range []string{"/do/objects.create", "/do/reports.create", "/do/campaigns.create", "/contacts", "/keys", "/find", "/do/keys.create"} {
+			p.visit(address(t, acme, path))
+			if bad := p.value(`[...document.querySelectorAll("main [placeholder]")].filter((f) => {
+				const label = f.labels?.[0];
+				return !label || getComputedStyle(label).position === "absolute" || getComputedStyle(f, "::placeholder").color !== getComputedStyle(document.querySelector("main p, main label")).color;
+			}).map((f) => f.outerHTML).join(" ")`); bad != "" {
+				t.Errorf("%s: %s", path, bad)
+			}
+			accessible(p)
+			fits(p)
+			p.whole(screen, "labels-"+strings.ReplaceAll(path[1:], "/", "-")+"-"+screen.name)
+		}
+	}
+	b.quiet()
+}

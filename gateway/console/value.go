@@ -126,12 +126,15 @@ func naming() []string {
 	return []string{"title", "label", "name", "filename", "email", "operation", "key", "id"}
 }
 
+// lastNaming are those by which they know one that has none of the others.
+func lastNaming() []string { return []string{"phone", "external_id"} }
+
 // nameOf returns what people call a record.
 func nameOf(record strictjson.Value, otherwise string) string {
 	if first, last := record.Get("first_name").Text, record.Get("last_name").Text; first+last != "" {
 		return strings.TrimSpace(first + " " + last)
 	}
-	for _, name := range naming() {
+	for _, name := range slices.Concat(naming()[:len(naming())-1], lastNaming(), []string{"id"}) {
 		if value := record.Get(name); value.Is == strictjson.Text && value.Text != "" || value.Is == strictjson.Number && name == "id" {
 			return value.Text
 		}

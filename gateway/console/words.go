@@ -7,8 +7,10 @@ import (
 	"strings"
 
 	"tenantry/backends/api"
+	"tenantry/backends/schema"
 	"tenantry/internal/declare"
 	"tenantry/reports"
+	"tenantry/tenants"
 )
 
 // declared returns what an answer declares of its fields, of a list those of its records.
@@ -83,6 +85,39 @@ func (v *visit) choices(p *page, name string) []choiceView {
 	}
 	return all
 }
+
+// words returns the values of a field that a list shows in words of people: those that it takes one of, yes and no, what was done, and
+// by whom.
+func (v *visit) words(p *page, name, op string, defined []definedField) (all []choiceView) {
+	if op == "exists" || slices.ContainsFunc(defined, func(f definedField) bool { return f.key == name && f.kind == schema.Boolean }) {
+		return yesOrNo("")
+	}
+	switch told := v.choices(p, name); {
+	case told != nil:
+		return told
+	case name == "operation" && p.shows.Tag == audits:
+		for i := range v.site.all {
+			if row := &v.site.all[i]; row.Audit != api.NoAudit {
+				all = append(all, choiceView{Value: row.Name, Title: row.Summary})
+			}
+		}
+	case name == "subject" && p.shows.Tag == audits:
+		all = append(all, choiceView{Value: (&tenants.Principal{}).Subject(), Title: nobodyKnown}, choiceView{Value: "command", Title: "a command"})
+		for kind, s := range subjects() {
+			for id, called := range v.referred(s.resource).names {
+				all = append(all, choiceView{Value: kind + ":" + id, Title: s.before + called})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b choiceView) int { return cmp.Or(cmp.Compare(a.Title, b.Title), cmp.Compare(a.Value, b.Value)) })
+	return all
+}
+
+// audits is the tag of the pages of what was done, and nobodyKnown who did something without being signed in.
+const (
+	audits      = "Audit"
+	nobodyKnown = "somebody who is not signed in"
+)
 
 // word returns what people read for a value of that field.
 func (v *visit) word(p *page, name, value string) string {

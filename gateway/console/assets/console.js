@@ -94,7 +94,7 @@ async function again(form, part) {
   form.replaceChildren(...made.childNodes);
   for (const [name, value] of meanwhile) for (const e of written(form.elements)) if (e.name === name) e.value = value;
   const lines = form.querySelector(`button[name=_more][value="${part}"]`)?.closest(".part")?.querySelector(".rows");
-  (focused === "_more" ? lines?.lastElementChild.firstElementChild : written(form.elements).find((e) => e.name === focused))?.focus();
+  (focused === "_more" ? lines?.lastElementChild.querySelector("input, select") : written(form.elements).find((e) => e.name === focused))?.focus();
 }
 addEventListener("submit", (event) => {
   if (event.submitter?.name !== "_more") return;

@@ -118,11 +118,10 @@ func (s *Spec) compileNode(f Filter, part partition, depth int, budget *int) (dr
 		return driver.Predicate{}, err
 	}
 	if !ref.Custom && ref.Name == "id" {
-		switch text, _ := values[0].(string); f.op { // identifiers are of one case
-		case driver.ContainsFold:
-			f.op, values[0] = driver.Contains, strings.ToLower(text)
-		case driver.StartsWithFold:
-			f.op, values[0] = driver.StartsWith, strings.ToLower(text)
+		if folds(f.op) { // identifiers are of one case
+			text, _ := values[0].(string)
+			values[0] = strings.ToLower(text)
+			f.op = map[Op]Op{driver.ContainsFold: driver.Contains, driver.StartsWithFold: driver.StartsWith}[f.op]
 		}
 		if part != 0 && f.op == driver.Contains {
 			if text, _ := values[0].(string); text != "" {

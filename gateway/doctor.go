@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"tenantry/backends/store"
 	"tenantry/gateway/control"
@@ -106,6 +107,7 @@ func (s *Services) examineBackend(ctx context.Context, e *examination, name stri
 	}
 	e.good(what, "%s: reads and writes", use)
 	s.inspectBackend(ctx, e, name)
+	s.examineLog(e, name)
 	s.examineRecords(ctx, e, name)
 	s.examineFiles(ctx, e, name)
 	indexes, err := s.store.Indexes(ctx, name)
@@ -129,6 +131,18 @@ func (s *Services) examineBackend(ctx context.Context, e *examination, name stri
 		e.warn(what+" indexes", fmt.Sprintf("%d are ready, %d are being built", ready, building), "questions that need them are slow until then")
 	case ready > 0:
 		e.good(what+" indexes", "%d are ready", ready)
+	}
+}
+
+// maxLag is how long something may be in a log alone until doctor wonders why.
+const maxLag = 5 * time.Minute
+
+func (s *Services) examineLog(e *examination, name string) {
+	if lag := s.store.Lag(name); lag != nil {
+		if bytes, age := lag(); age > maxLag {
+			e.warn("backend "+name+" log", fmt.Sprintf("what was written %s ago is in a -wal file alone (%d bytes in all)", age.Round(time.Second), bytes),
+				"end the program that reads the database, such as a backup or a shell; a copy without the -wal lacks it")
+		}
 	}
 }
 

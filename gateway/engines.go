@@ -43,6 +43,14 @@ func (s *Services) measureEngines(r *prometheus.Registry) {
 			Name: "tenantry_store_unreadable_records", Help: "Records that are known to be damaged: they were met and could not be read.",
 			ConstLabels: prometheus.Labels{"backend": name},
 		}, func() float64 { return float64(len(s.store.Unreadable(context.Background(), name, false))) }))
+		if lag := s.store.Lag(name); lag != nil {
+			gauge := func(metric, help string, value func() float64) {
+				r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: metric, Help: help, ConstLabels: prometheus.Labels{"backend": name}}, value))
+			}
+			gauge("tenantry_store_log_bytes", "Bytes that the logs (-wal) of open files have.", func() float64 { bytes, _ := lag(); return float64(bytes) })
+			gauge("tenantry_store_log_seconds", "For how long at most something has been in a log alone, and not in its file.",
+				func() float64 { _, age := lag(); return age.Seconds() })
+		}
 		refusing := s.store.Refusing(name)
 		if refusing == nil {
 			continue

@@ -86,6 +86,15 @@ func (s *Store) Kept() map[string]int {
 	return kept
 }
 
+// Lag returns what tells how many bytes the logs of a backend have, and for how long at most something has been in a log alone;
+// nil where it has no logs.
+func (s *Store) Lag(backend string) func() (bytes int64, age time.Duration) {
+	if e, ok := able[driver.Settler](s, backend); ok {
+		return e.Lag
+	}
+	return nil
+}
+
 // Refusing returns what tells whether a backend refuses calls at once now, since its server does
 // not answer; nil where it never does so.
 func (s *Store) Refusing(backend string) func() bool {

@@ -61,6 +61,8 @@ type database struct {
 	moving     atomic.Bool
 	beside     sync.WaitGroup // who shortens or moves it
 
+	settling settling
+
 	recent recent
 	counts counts
 	lanes  lanes
@@ -96,6 +98,7 @@ func openDatabase(ctx context.Context, e *Engine, path string, o *driver.Opening
 	}
 	db := &database{engine: e, path: path, shared: s.shared, writing: make(chan struct{}, 1), reading: make(chan struct{}, e.opts.Readers)}
 	db.lanes.long = lane(longPerReader * e.opts.Readers)
+	db.settling.note(unsettled)
 	ready := false
 	if logged {
 		ready, err = db.holds(ctx, o, s)

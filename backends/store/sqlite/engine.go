@@ -375,6 +375,7 @@ func (e *Engine) closeIdle(ctx context.Context) {
 				}
 				_ = beside.Try(func() error {
 					f.dropAstray()
+					f.settle()
 					f.dropUnused(ctx, now.Add(-fieldUnused))
 					f.noteUses(ctx)
 					f.deleteDropped(now.Add(-fieldRest - e.opts.QueryTimeout))

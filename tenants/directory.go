@@ -342,6 +342,9 @@ func (d *Directory) tenant(ctx context.Context, org *Organization, asked time.Ti
 	return &Tenant{Org: *org, slug: slug, workspace: workspace, people: d.control.Partition(org.OrgID), prefix: redisPrefix(d.installation, org.ID)}, nil
 }
 
+// PeopleOf returns an organization's part of the control workspace by its number, for who looks through all.
+func (d *Directory) PeopleOf(org int64) *store.Workspace { return d.control.Partition(org) }
+
 // Nobody returns an organization that has nobody and nothing, for a host that leads to none:
 // what is asked of its people costs what it costs elsewhere, and finds nobody. It has no
 // documents, and its workspace is nil.

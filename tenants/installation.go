@@ -91,6 +91,9 @@ func (d *Directory) proveKeyring(ctx context.Context) error {
 			return nil
 		}
 		// Another replica may have rotated it since the file was read.
+		if again && errors.Is(err, keyring.ErrRetired) {
+			return fmt.Errorf("the control data are older than the retirement of the key they need, as those of a backup: %w", err)
+		}
 		if again || !errors.Is(err, keyring.ErrUnknownVersion) || d.keyring.Reload() != nil {
 			return fmt.Errorf("%w (%w)", ErrForeignKeyring, err)
 		}

@@ -125,6 +125,15 @@ func (k *Keyring) Retire(version int) error {
 	return nil
 }
 
+// Reinstate makes a retired key unwrap again, as a backup from before it was retired needs it. One that is in use stays as it is.
+func (k *Keyring) Reinstate(version int) error {
+	err := k.update(func(held *ring) (*ring, error) { return held.reinstating(version) })
+	if err != nil {
+		return fmt.Errorf("reinstate a key: %w", err)
+	}
+	return nil
+}
+
 // Reload reads the file again, so that a rotation by another process takes
 // effect. On an error the keyring stays as it was.
 func (k *Keyring) Reload() error {

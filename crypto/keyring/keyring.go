@@ -35,6 +35,8 @@ var (
 	// ErrUnknownVersion: the value needs a key that the keyring does not
 	// have, or has retired.
 	ErrUnknownVersion = errors.New("the key version is not in the keyring")
+	// ErrRetired: the keyring has the key and does not use it until Reinstate. It is an ErrUnknownVersion.
+	ErrRetired = fmt.Errorf("%w, which was retired", ErrUnknownVersion)
 	// ErrCorrupt: the value is malformed, was altered, or belongs elsewhere.
 	ErrCorrupt = errors.New("the wrapped value is corrupt or does not belong here")
 	// ErrReadOnly: the keyring does not come from a file that may be written.
@@ -160,6 +162,22 @@ func (r *ring) without(version int) (*ring, error) {
 	return next, nil
 }
 
+// reinstating returns a copy of r in which the key of that version unwraps again.
+func (r *ring) reinstating(version int) (*ring, error) {
+	k, ok := r.keys[version]
+	if !ok {
+		return nil, fmt.Errorf("key version %d: %w", version, ErrUnknownVersion)
+	}
+	if k.State != Retired {
+		return r, nil
+	}
+	next := &ring{primary: r.primary, keys: maps.Clone(r.keys)}
+	changed := *k
+	changed.State = Active
+	next.keys[version] = &changed
+	return next, nil
+}
+
 // PrimaryVersion returns the version that Wrap uses now.
 func (k *Keyring) PrimaryVersion() int { return k.held.Load().primary }
 
@@ -204,7 +222,7 @@ func (k *Keyring) Unwrap(wrapped string, aad []byte) ([]byte, error) {
 		return nil, fmt.Errorf("unwrap: %w: version %d; load the keyring that holds it", ErrUnknownVersion, version)
 	}
 	if used.State == Retired {
-		return nil, fmt.Errorf("unwrap: %w: version %d is retired; reinstate it to read what it wrapped", ErrUnknownVersion, version)
+		return nil, fmt.Errorf("unwrap: %w: tenantry keyring reinstate %d brings it back", ErrRetired, version)
 	}
 	dataKey, err := used.aead.Open(nil, nil, sealed, wrapAAD(version, aad))
 	if err != nil {

@@ -42,7 +42,7 @@ func (p *program) commands() []*cobra.Command {
 			}
 		}
 		if g.Name == "keyring" {
-			made = append(made, p.transferKeyCommand())
+			made = append(made, p.reinstateCommand(), p.transferKeyCommand())
 		}
 		if g.Name != "" {
 			made = []*cobra.Command{group(g.Name, g.Short, made...)}

@@ -5,11 +5,48 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
+	"tenantry/crypto/keyring"
 	"tenantry/crypto/sealing"
+	"tenantry/gateway/control"
 )
+
+// reinstateCommand works on the keyring's file alone, since data that need the key do not open before. A server that runs reads
+// the file again when it meets what the key wraps.
+func (p *program) reinstateCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "reinstate VERSION", Short: "Bring a retired encryption key back, for a backup from before it was retired", Args: oneArg("the version"),
+		Long: "Bring a retired encryption key back, for a backup from before it was retired. It is used to read alone, and works without\n" +
+			"the data, which do not open before. tenantry keyring retire takes it out of use again, once all data keys are under the primary.",
+	}
+	cmd.RunE = p.run(func(_ context.Context, args []string) error {
+		version, err := strconv.Atoi(args[0])
+		if err != nil || version < 1 {
+			return usagef("%q is no version; tenantry keyring list shows them", args[0])
+		}
+		cfg, err := p.load(nil)
+		if err != nil {
+			return err
+		}
+		ring, err := keyring.Open(cfg.KeyringPath())
+		if err == nil {
+			err = ring.Reinstate(version)
+		}
+		if err != nil {
+			return err
+		}
+		for _, k := range ring.List() {
+			if k.Version == version {
+				err = p.print(control.Reinstated{State: string(k.State), Version: version}, "version, state", false)
+			}
+		}
+		return err
+	})
+	return cmd
+}
 
 // transferPair says where the halves of a key are.
 type transferPair struct {

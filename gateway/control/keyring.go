@@ -34,6 +34,9 @@ type Retired struct {
 	Version int    `json:"version"`
 }
 
+// Reinstated tells which key of the keyring is in use again.
+type Reinstated Retired
+
 // A keyring belongs to no organization, so that no audit log can tell of it: the log does.
 func (s *Server) keyring() Group {
 	return Group{"keyring", "List, rotate and retire encryption keys; make a key for transfers", []Command{
@@ -50,7 +53,7 @@ func (s *Server) keyring() Group {
 		command(Command{
 			Line: "keyring retire VERSION", Short: "Take a former encryption key out of use", Audit: api.AuditAlways,
 			Long: "Take a former encryption key out of use. Data keys still wrapped under it are wrapped under the primary first.\n" +
-				"Backups from before then need the retired version.",
+				"A backup from before then needs the retired version: tenantry keyring reinstate brings it back.",
 			Table: "version, state",
 		}, s.retireFromKeyring),
 	}}

@@ -3,12 +3,14 @@ package control
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"tenantry/backends/api"
 	"tenantry/backends/store"
+	"tenantry/crypto/tokens"
 	"tenantry/tenants/keys"
 	"tenantry/tenants/limits"
 	"tenantry/tenants/people"
@@ -70,6 +72,17 @@ type KeyRef struct {
 	ID  string `json:"id" arg:"the key's identifier"`
 }
 
+// Token is the text of a key that somebody has found.
+type Token struct {
+	Token string `json:"token" arg:"the key's text"`
+}
+
+// FoundKey is a key, and whose it is.
+type FoundKey struct {
+	Org string `json:"org"`
+	Key
+}
+
 // KeyRotation names a key that is to have another token.
 type KeyRotation struct {
 	KeyRef
@@ -90,6 +103,12 @@ func (s *Server) keys() Group {
 			Line: "key list --org SLUG", Short: "List API keys, the oldest first",
 			Table: "id, name, kind, account, begins=hint, state, permissions=effective_permissions, expires=expires_at, last used=last_used_at",
 		}, s.listKeys),
+		command(Command{
+			Line: "key find TOKEN", Short: "Find out whose an API key is, of which somebody has the text",
+			Long: "Find out whose an API key is, of which somebody has the text, such as one that was left in a log or a repository: of which\n" +
+				"organization and account it is, what it may do, and whether it still works. The text is kept nowhere; a shell may remember it.",
+			Table: "org, id, name, kind, account, state, permissions=effective_permissions, expires=expires_at, last used=last_used_at",
+		}, s.findKey),
 		s.keyLimits(),
 		command(Command{Line: "key revoke ID --org SLUG", Short: "End an API key at once", Audit: api.AuditAlways, Table: "id, name, state, revoked=revoked_at"},
 			func(ctx context.Context, c *call, in KeyRef) (Key, error) {
@@ -189,6 +208,30 @@ func (s *Server) listKeys(ctx context.Context, c *call, in Page) ([]Key, error) 
 		all[i] = &found[i]
 	}
 	return s.shownKeys(ctx, c, all...)
+}
+
+// findKey looks through all organizations, those that are suspended too.
+func (s *Server) findKey(ctx context.Context, c *call, in Token) (FoundKey, error) {
+	k, slug, err := s.Keys.Find(ctx, in.Token)
+	switch {
+	case errors.Is(err, tokens.ErrMalformedKey):
+		return FoundKey{}, fail(CodeInvalid, "that is no API key: a character is missing or wrong, or it is something else")
+	case errors.Is(err, store.ErrNotFound):
+		return FoundKey{}, fail(CodeNotFound, "no organization of this installation has that key; the text from before a rotation is known as long as the overlap was")
+	case err == nil:
+		err = s.enter(ctx, c, slug)
+	}
+	if err != nil {
+		return FoundKey{}, err
+	}
+	shown, err := s.shownKeys(ctx, c, k)
+	if err != nil {
+		return FoundKey{}, err
+	}
+	if tokens.HashAPIKey(in.Token) != k.Hash {
+		c.say("Note: the key was rotated since, and has another text: this one works no longer than the overlap")
+	}
+	return FoundKey{slug, shown[0]}, nil
 }
 
 // noKey says which key was not found, and that a key's text is not its identifier. The

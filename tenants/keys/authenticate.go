@@ -145,13 +145,19 @@ func (s *Service) lookUp(ctx context.Context, t *tenants.Tenant, hash string, no
 	return e, nil
 }
 
-func (s *Service) read(ctx context.Context, t *tenants.Tenant, hash string) (*Key, *people.Account, error) {
-	keys := s.kinds.Keys.In(t.People())
+// byHash returns the key with that text, or that had it before it was rotated. Errors: store.ErrNotFound, store.ErrUnavailable.
+func (s *Service) byHash(ctx context.Context, people *store.Workspace, hash string) (*Key, error) {
+	keys := s.kinds.Keys.In(people)
 	// One after the other, since SQLite asked for either reads every key there is.
 	k, err := keys.First(ctx, store.Query{Filter: store.Eq("hash", hash)})
 	if errors.Is(err, store.ErrNotFound) {
 		k, err = keys.First(ctx, store.Query{Filter: store.Eq("old_hash", hash)})
 	}
+	return k, err
+}
+
+func (s *Service) read(ctx context.Context, t *tenants.Tenant, hash string) (*Key, *people.Account, error) {
+	k, err := s.byHash(ctx, t.People(), hash)
 	if errors.Is(err, store.ErrNotFound) {
 		k, err = keys.First(ctx, store.Query{Filter: store.Eq("older_hashes", hash)})
 	}

@@ -441,8 +441,10 @@ func (r *Resource) Refers(rec any, visit Visitor) {
 // Plural returns what several records are called, such as "folders". It ends in "s".
 func (r *Resource) Plural() string { return strings.TrimSuffix(r.Name, "s") + "s" }
 
-// Alias returns what the column of a field may be called besides in a file: its tag alias.
-func Alias(f *field.Field) string { return f.Tag.Get("alias") }
+// Aliases returns what the column of a field may be called besides in a file: its tag alias, separated by |.
+func Aliases(f *field.Field) []string {
+	return strings.FieldsFunc(f.Tag.Get("alias"), func(r rune) bool { return r == '|' })
+}
 
 // NewPID returns a new public identifier: 128 random bits, URL-safe.
 func NewPID() string {

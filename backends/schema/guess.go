@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -14,45 +15,67 @@ import (
 // longSample is the length, in characters, from which a sample makes a field LongText.
 const longSample = 1000
 
-// Guess returns the narrowest type that every sample fits: Number, Boolean, Date,
-// DateTime, Email or Url, else LongText where a sample is long or has several lines, else
-// Text. Blank samples do not count; without any other the type is Text. Digits that do
-// not survive as a number ("007", "+49", more than 18 of them) are Text, and so are dates
-// whose day and month could be taken for each other.
-func Guess(samples []string) string {
-	candidates := []struct {
-		fieldType string
-		fits      func(string) bool
-	}{
-		{Number, looksNumber},
-		{Boolean, func(s string) bool { _, ok := booleanOf(s); return ok && s != "1" && s != "0" }},
-		{Date, func(s string) bool { _, ok := dateOf(s); return ok }},
-		{DateTime, func(s string) bool { _, ok := timeOf(s); return ok }},
-		{Email, ValidEmail},
-		{URL, validURL},
+// maxDigits is how many digits before the point a number may have: more are an identifier.
+const maxDigits = 18
+
+// Guess narrows down which type the values of a column have: Number, Boolean, Date, DateTime, Email or Url where every
+// one fits, else LongText where one is long or has several lines, else Text. Blank ones do not count; without any other the
+// type is Text. A guess needs evidence. A Number is written as numbers are written back: "007", "+49", "1.10", "1e6" and
+// more digits than a number keeps are Text. A Boolean has true or false in it, or both yes and no: NO is a country too. Dates
+// whose day and month could be taken for each other are Text. The zero value has seen nothing.
+type Guess struct {
+	seen, long, yes, no, written bool
+	unfit                        [6]bool // of candidates
+}
+
+// candidates are the types that a guess can come to, the narrowest first, and what fits them.
+var candidates = [...]struct {
+	fieldType string
+	fits      func(string) bool
+}{
+	{Number, func(s string) bool {
+		whole, _, _ := strings.Cut(strings.TrimPrefix(s, "-"), ".")
+		_, ok := numberOf(s)
+		return ok && len(whole) <= maxDigits
+	}},
+	{Boolean, func(s string) bool { _, ok := booleanOf(s); return ok && s != "1" && s != "0" }},
+	{Date, func(s string) bool { _, ok := dateOf(s); return ok }},
+	{DateTime, func(s string) bool { _, ok := timeOf(s); return ok }},
+	{Email, ValidEmail},
+	{URL, validURL},
+}
+
+// Look takes a value as a sample.
+func (g *Guess) Look(sample string) {
+	s := strings.TrimSpace(sample)
+	if s == "" {
+		return
 	}
-	seen, long := false, false
-	fits := make([]bool, len(candidates))
-	for i := range fits {
-		fits[i] = true
+	g.seen = true
+	g.long = g.long || strings.ContainsAny(s, "\r\n") || len(s) > longSample && utf8.RuneCountInString(s) > longSample
+	for i := range candidates {
+		g.unfit[i] = g.unfit[i] || !utf8.ValidString(s) || !candidates[i].fits(s)
 	}
-	for _, sample := range samples {
-		s := strings.TrimSpace(sample)
-		if s == "" {
-			continue
-		}
-		seen = true
-		long = long || strings.Contains(s, "\n") || utf8.RuneCountInString(s) > longSample
-		for i, c := range candidates {
-			fits[i] = fits[i] && utf8.ValidString(s) && c.fits(s)
-		}
+	if value, is := booleanOf(s); is {
+		g.yes, g.no, g.written = g.yes || value, g.no || !value, g.written || len(s) > len("yes")
 	}
+}
+
+// Never rules a type out.
+func (g *Guess) Never(fieldType string) {
+	for i := range candidates {
+		g.unfit[i] = g.unfit[i] || candidates[i].fieldType == fieldType
+	}
+}
+
+// Type returns what the samples have suggested so far.
+func (g *Guess) Type() string {
 	for i, c := range candidates {
-		if seen && fits[i] {
+		if g.seen && !g.unfit[i] && (c.fieldType != Boolean || g.written || g.yes && g.no) {
 			return c.fieldType
 		}
 	}
-	if long {
+	if g.long {
 		return LongText
 	}
 	return Text
@@ -75,7 +98,7 @@ func Convert(fieldType, text string) (any, error) {
 		if n, ok := numberOf(s); ok {
 			return n, nil
 		}
-		return nil, fmt.Errorf("a number is expected")
+		return nil, fmt.Errorf("a number is expected, written like 12.5 or -3: what else is in the text, such as a leading zero or a plus sign, would be lost")
 	case Boolean:
 		if b, ok := booleanOf(s); ok {
 			return b, nil
@@ -85,7 +108,7 @@ func Convert(fieldType, text string) (any, error) {
 		if t, ok := dateOf(s); ok {
 			return t.Format(time.DateOnly), nil
 		}
-		if t, ok := timeOf(s); ok {
+		if t, ok := timeOf(s); ok && t.Equal(t.Truncate(24*time.Hour)) { // else the time of day would be lost
 			return t.Format(time.DateOnly), nil
 		}
 		return nil, fmt.Errorf("a date like 2024-05-17 is expected")
@@ -128,25 +151,45 @@ func choicesOf(s string) (any, error) {
 	return list, nil
 }
 
-func looksNumber(s string) bool {
-	digits := strings.TrimPrefix(s, "-")
-	whole, _, _ := strings.Cut(digits, ".")
-	if len(whole) > 18 || (len(whole) > 1 && whole[0] == '0') || strings.HasPrefix(s, "+") {
-		return false
-	}
-	_, ok := numberOf(s)
-	return ok
-}
-
+// numberOf reads a number that is written as it would be written back.
 func numberOf(s string) (any, bool) {
-	if len(s) > 64 || strings.Trim(s, "0123456789+-.eE") != "" || !strings.ContainsAny(s[:1], "0123456789+-.") {
+	if len(s) > 64 || !strings.ContainsAny(s[:1], "0123456789-") {
 		return nil, false
 	}
 	if n, err := strconv.ParseInt(s, 10, 64); err == nil {
-		return n, true
+		return n, strconv.FormatInt(n, 10) == s
 	}
 	f, err := strconv.ParseFloat(s, 64) // finite, or err is a range error
-	return f, err == nil
+	return f, err == nil && strconv.FormatFloat(f, 'f', -1, 64) == s && s != "-0"
+}
+
+// Exact reports whether a number in JSON is the same once it is stored, however it is written.
+func Exact(number string) bool {
+	if _, err := strconv.ParseInt(number, 10, 64); err == nil {
+		return true
+	}
+	f, err := strconv.ParseFloat(number, 64)
+	return err == nil && decimal(number) == decimal(strconv.FormatFloat(f, 'g', -1, 64))
+}
+
+// decimal returns the one way to write a decimal number.
+func decimal(number string) string {
+	mantissa, exponent, _ := strings.Cut(strings.ToLower(number), "e")
+	power, err := strconv.Atoi(cmp.Or(exponent, "0"))
+	if err != nil {
+		return number
+	}
+	sign := ""
+	if mantissa, _ = strings.CutPrefix(mantissa, "+"); strings.HasPrefix(mantissa, "-") {
+		sign, mantissa = "-", mantissa[1:]
+	}
+	whole, part, _ := strings.Cut(mantissa, ".")
+	digits := strings.TrimLeft(whole+part, "0")
+	short := strings.TrimRight(digits, "0")
+	if short == "" {
+		return "0"
+	}
+	return fmt.Sprintf("%s%se%d", sign, short, power-len(part)+len(digits)-len(short))
 }
 
 func booleanOf(s string) (value, ok bool) {
@@ -164,9 +207,10 @@ func dateOf(s string) (time.Time, bool) {
 	return parseTime(s, 24, time.DateOnly, "2006/01/02", "Jan 2 2006", "Jan 2, 2006", "2 Jan 2006", "2-Jan-2006", "January 2 2006", "January 2, 2006", "2 January 2006")
 }
 
-// timeOf reads a date with a time of day; without a zone it is UTC.
+// timeOf reads a date with a time of day, to the millisecond, which is what is kept; without a zone it is UTC.
 func timeOf(s string) (time.Time, bool) {
-	return parseTime(s, 40, time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02 15:04:05Z07:00", "2006-01-02T15:04", "2006-01-02 15:04")
+	t, ok := parseTime(s, 40, time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02 15:04:05Z07:00", "2006-01-02T15:04", "2006-01-02 15:04")
+	return t, ok && t.Equal(t.Truncate(time.Millisecond))
 }
 
 func parseTime(s string, longest int, layouts ...string) (time.Time, bool) {

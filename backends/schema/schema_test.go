@@ -323,11 +323,25 @@ func TestGuess(t *testing.T) {
 	}{
 		{nil, schema.Text},
 		{[]string{"", "  "}, schema.Text},
-		{[]string{"1", "", "-2.5", "1e6", "0", "0.25"}, schema.Number},
+		{[]string{"1", "", "-2.5", "1000000", "0", "0.25"}, schema.Number},
 		{[]string{"1", "x"}, schema.Text},
 		{[]string{"01", "19"}, schema.Text},
+		{[]string{"100E10"}, schema.Text},
+		{[]string{"1", "1e6"}, schema.Text},
+		{[]string{"1.1", "1.10"}, schema.Text},
+		{[]string{"12.50"}, schema.Text},
+		{[]string{"0.12345678901234567"}, schema.Text},
+		{[]string{"-0"}, schema.Text},
+		{[]string{"1234567890123456.7"}, schema.Text},
+		{[]string{"NO", "no"}, schema.Text},
+		{[]string{"yes"}, schema.Text},
+		{[]string{"NO", "Yes"}, schema.Boolean},
+		{[]string{"true"}, schema.Boolean},
+		{[]string{"no", "false"}, schema.Boolean},
+		{[]string{"2024-05-17T08:30:00.123456Z"}, schema.Text},
 		{[]string{"+49"}, schema.Text},
 		{[]string{"1234567890123456789"}, schema.Text},
+		{[]string{"12345678901234567890"}, schema.Text},
 		{[]string{"0x10"}, schema.Text},
 		{[]string{"NaN"}, schema.Text},
 		{[]string{"Infinity"}, schema.Text},
@@ -345,7 +359,11 @@ func TestGuess(t *testing.T) {
 		{[]string{strings.Repeat("x", 2000)}, schema.LongText},
 		{[]string{"H1"}, schema.Text},
 	} {
-		if got := schema.Guess(tt.samples); got != tt.want {
+		var guess schema.Guess
+		for _, sample := range tt.samples {
+			guess.Look(sample)
+		}
+		if got := guess.Type(); got != tt.want {
 			t.Errorf("%.60q: got %s, want %s", tt.samples, got, tt.want)
 		}
 	}
@@ -360,8 +378,12 @@ func TestConvert(t *testing.T) {
 	}{
 		{schema.Number, " 42 ", int64(42)},
 		{schema.Number, "-2.5", -2.5},
-		{schema.Number, "1e3", 1000.0},
-		{schema.Number, "+5", int64(5)},
+		{schema.Number, "1e3", fails},
+		{schema.Number, "+49351123", fails},
+		{schema.Number, "01067", fails},
+		{schema.Number, "12.50", fails},
+		{schema.Number, "0.1234567890123456", 0.1234567890123456},
+		{schema.Number, "0.12345678901234567", fails},
 		{schema.Number, "1e999", fails},
 		{schema.Number, "inf", fails},
 		{schema.Number, "1_000", fails},
@@ -372,7 +394,8 @@ func TestConvert(t *testing.T) {
 		{schema.Boolean, "0", false},
 		{schema.Boolean, "maybe", fails},
 		{schema.Date, "Jun 12 1998", "1998-06-12"},
-		{schema.Date, "1998-06-12T10:00:00Z", "1998-06-12"},
+		{schema.Date, "1998-06-12T00:00:00Z", "1998-06-12"},
+		{schema.Date, "1998-06-12T10:00:00Z", fails},
 		{schema.Date, "June 1998", fails},
 		{schema.DateTime, "2024-05-17 08:30:00", "2024-05-17T08:30:00.000Z"},
 		{schema.DateTime, "2024-05-17T08:30:00+02:00", "2024-05-17T06:30:00.000Z"},
@@ -402,13 +425,28 @@ func TestConvert(t *testing.T) {
 	}
 }
 
+// TestExact holds JSON numbers to what a store keeps of them.
+func TestExact(t *testing.T) {
+	t.Parallel()
+	for number, want := range map[string]bool{
+		"1": true, "-0": true, "1.10": true, "100E10": true, "1e300": true, "0.1": true, "1.5e-7": true, "9007199254740993": true, "12345678901234567890000": false,
+		"0.12345678901234567": false, "9007199254740993.0": false, "123456789012345678901": false, "1e999": false, "0e5": true, "0.000": true,
+	} {
+		if got := schema.Exact(number); got != want {
+			t.Errorf("%s: %v", number, got)
+		}
+	}
+}
+
 // What Guess says of a text, Convert can do, and CheckValue accepts the outcome.
 func FuzzGuessedTextConverts(f *testing.F) {
 	for _, seed := range []string{"1", "-0", "1e5", "true", "Jun 12 1998", "2024-05-17T08:30:00+02:00", "a@b.c", "https://x.y", "+49 30", "\x00", "1.", ".5", "-", "e"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		fieldType := schema.Guess([]string{text})
+		var guess schema.Guess
+		guess.Look(text)
+		fieldType := guess.Type()
 		value, err := schema.Convert(fieldType, text)
 		if err != nil {
 			if fieldType != schema.Text && fieldType != schema.LongText {

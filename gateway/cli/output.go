@@ -131,7 +131,7 @@ func (t table) report(report any) {
 			t.line("COLUMN", "FIELD", "TYPE")
 		}
 		for _, c := range r.Columns {
-			t.line(c.Name, cmp.Or(c.Field, "(left out)"), c.Type, map[bool]string{true: "new"}[c.New])
+			t.line(c.Name, cmp.Or(c.Field, "(left out)"), c.Type, map[bool]string{true: "new"}[c.New], c.Note)
 		}
 	case *transfer.ExportReport:
 		t.line("KIND", "LINES")

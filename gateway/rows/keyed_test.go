@@ -77,7 +77,7 @@ func TestRows_KeyIsExact(t *testing.T) {
 {"kind":"contact","email":"a@example.com","fields":{"n":9007199254740992}}
 {"kind":"contact","email":"b@example.com","fields":{"n":1e6}}
 {"kind":"contact","email":"c@example.com","fields":{"n":0.5}}`)
-	r := w.mustRows(acme, "email,n\nnew@example.com,9007199254740993\nnewer@example.com,9007199254740994\nb@example.org,1000000.0\nc@example.org,5e-1\n",
+	r := w.mustRows(acme, "email,n\nnew@example.com,9007199254740993\nnewer@example.com,9007199254740994\nb@example.org,1000000\nc@example.org,0.5\n",
 		rows.Options{As: "contacts", Format: rows.CSV, Key: "n"})
 	if r.Created != 2 || r.Updated != 2 {
 		t.Errorf("%+v", r.Counts)

@@ -54,6 +54,9 @@ func (f *feed) findOwn() {
 	f.own = map[string]*field.Field{}
 	for i := range f.of.Fields {
 		of := &f.of.Fields[i]
+		if of.Name == f.of.DefinitionField && f.makes() && f.foreign && !f.ours {
+			continue
+		}
 		plain := of.Rule.Ref == "" && of.Name != idColumn && slices.Contains([]string{aLine, aText, schema.MultiSelect}, typeOf(of))
 		if of.Name != f.of.ValuesName() && (plain || !f.makes() || f.ours && !of.Use.Has(declare.Hidden)) {
 			f.own[squash(of.Name)] = of
@@ -76,10 +79,11 @@ func (f *feed) plan() error {
 		}
 	}
 	f.findOwn()
+	f.call()
 	taken := map[place]bool{}
 	for i := range f.columns {
 		c := &f.columns[i]
-		c.targets = nil
+		c.targets, c.note = nil, ""
 		for _, field := range f.o.Map[c.name] {
 			t := f.target(f.placed(field))
 			at := place{t.field, t.custom}
@@ -106,47 +110,24 @@ func (f *feed) plan() error {
 	if f.o.Map != nil && !slices.Equal(f.o.Map["*"], []string{"*"}) {
 		return nil
 	}
-	exact, known, stand := map[string]place{}, map[string]place{}, map[string]place{}
-	for _, key := range slices.Backward(f.defined.Names()) {
-		inside := f.of.ValuesName() + "." + key
-		exact[key], exact[inside] = place{key, true}, place{key, true}
-		known[squash(key)], known[squash(inside)] = place{key, true}, place{key, true}
-	}
-	for name, own := range f.own {
-		exact[own.Name], known[name] = place{field: own.Name}, place{field: own.Name}
-		if alias := resource.Alias(own); alias != "" {
-			stand[alias] = place{field: own.Name}
-		}
-	}
-	free := func(c *column) bool {
-		_, mapped := f.o.Map[c.name]
-		return !mapped && c.targets[0].field == ""
-	}
-	asIs := func(name string) string { return name }
-	for _, step := range []struct { // exact names before what is spelled alike, and that before stand-ins
-		names map[string]place
-		spelt func(string) string
-	}{{exact, asIs}, {known, squash}, {stand, squash}} {
-		for i := range f.columns {
-			c := &f.columns[i]
-			if at, ok := step.names[step.spelt(c.name)]; ok && free(c) && !taken[at] {
-				taken[at] = true
-				c.targets[0] = f.target(at)
-			}
-		}
+	f.match(taken)
+	names := map[string]bool{}
+	for i := range f.columns {
+		names[f.columns[i].called] = true
 	}
 	for i := range f.columns {
 		c := &f.columns[i]
-		if !free(c) {
+		if !f.free(c) {
 			continue
 		}
 		if !f.makes() {
 			return fmt.Errorf("%w: a %s has no field for the column %q; say with a map what the columns become", ErrOptions, spaced(f.of.Name), texts.Clip(c.name))
 		}
-		field := f.freeKey(strings.TrimPrefix(c.name, f.of.ValuesName()+"."), i+1, func(key string) bool {
+		name := strings.TrimPrefix(c.called, f.of.ValuesName()+".")
+		field := f.freeKey(name, func(key string) bool {
 			_, exists := f.defined[key]
 			_, standard := f.own[squash(key)]
-			return taken[place{key, true}] || exists || standard
+			return taken[place{key, true}] || exists || standard || names[key] && key != name
 		})
 		for _, name := range []string{c.name, field} {
 			if was, gone := f.deleted[squash(name)]; gone {
@@ -157,6 +138,99 @@ func (f *feed) plan() error {
 		c.targets[0] = &target{field: field, custom: true, fresh: true}
 	}
 	return nil
+}
+
+// free reports whether a column is still to be led to a field.
+func (f *feed) free(c *column) bool {
+	_, mapped := f.o.Map[c.name]
+	return !mapped && c.targets[0].field == ""
+}
+
+// match leads columns to the fields that are called as they are. A field that an import made has the column's name as its
+// title, and no two columns of a file are called the same: so the same file finds the fields that it made.
+func (f *feed) match(taken map[place]bool) {
+	own, titles, keys, alike, stand := places{}, places{}, places{}, places{}, places{}
+	for name, of := range f.own {
+		own.add(of.Name, place{field: of.Name})
+		alike.add(name, place{field: of.Name})
+		for _, alias := range resource.Aliases(of) {
+			stand.add(squash(alias), place{field: of.Name})
+		}
+	}
+	names := f.defined.Names()
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(len(a)-len(b), strings.Compare(a, b)) }) // a_2 before a_10
+	for _, key := range names {
+		at, inside := place{key, true}, f.of.ValuesName()+"."+key
+		titles.add(titleFor(f.defined[key].Title, key), at)
+		keys.add(key, at)
+		keys.add(inside, at)
+		for _, name := range []string{squash(key), squash(inside), squash(f.defined[key].Title)} {
+			alike.add(name, at)
+		}
+	}
+	for _, key := range names { // which titles are made into
+		alike.add(squash(keyFor(f.defined[key].Title)), place{key, true})
+	}
+	asIs := func(c *column) string { return c.called }
+	steps := []struct {
+		of    places
+		spelt func(*column) string
+		loose bool // others may be spelt alike
+	}{
+		{own, asIs, false}, {titles, asIs, false}, {titles, func(c *column) string { return titleFor(c.name, "") }, false}, {keys, asIs, false},
+		{alike, func(c *column) string { return squash(c.called) }, true}, {alike, func(c *column) string { return squash(keyFor(c.called)) }, true},
+		{stand, func(c *column) string { return squash(c.called) }, true},
+	}
+	if f.ours { // its columns are called by keys
+		steps[1], steps[2], steps[3] = steps[3], steps[1], steps[2]
+	}
+	for _, step := range steps {
+		for i := range f.columns {
+			c := &f.columns[i]
+			if !f.free(c) {
+				continue
+			}
+			var may []place
+			for _, at := range step.of[step.spelt(c)] {
+				if taken[at] && step.loose {
+					c.note = fmt.Sprintf("looks like the field %s, which another column leads to", at.field)
+				} else if !taken[at] {
+					may = append(may, at)
+				}
+			}
+			if len(may) == 0 {
+				continue
+			}
+			taken[may[0]] = true
+			if c.targets[0], c.note = f.target(may[0]), ""; step.loose && len(may) > 1 {
+				c.note = fmt.Sprintf("looks like the field %s too", may[1].field)
+			}
+		}
+	}
+}
+
+// places are the fields that have a name, the likelier first.
+type places map[string][]place
+
+func (p places) add(name string, at place) {
+	if name != "" && !slices.Contains(p[name], at) {
+		p[name] = append(p[name], at)
+	}
+}
+
+// call gives each column a name of its own: its title, and a number where others before it have that.
+func (f *feed) call() {
+	used := map[string]bool{}
+	for i := range f.columns {
+		c := &f.columns[i]
+		title := titleFor(c.name, noName)
+		c.called = title
+		for n := 2; used[c.called]; n++ {
+			suffix := fmt.Sprintf(" (%d)", n)
+			c.called = clip(title, schema.MaxLabel-len(suffix)) + suffix
+		}
+		used[c.called] = true
+	}
 }
 
 // leadsNowhere says that a column would lead to a field that is deleted. Nobody asked to bring it back, with values that
@@ -194,8 +268,8 @@ func (f *feed) target(at place) *target {
 }
 
 // freeKey returns an identifier for a new field that is not in use.
-func (f *feed) freeKey(name string, position int, used func(string) bool) string {
-	base := keyFor(name, position)
+func (f *feed) freeKey(name string, used func(string) bool) string {
+	base := cmp.Or(keyFor(name), noName)
 	if f.ours && store.ValidKey(name) {
 		base = name
 	}
@@ -249,7 +323,10 @@ func (f *feed) definitions() []transfer.Line {
 				continue
 			}
 			t.typ = c.guess.result()
-			title := titleFor(c.name, t.field)
+			title := c.called
+			if len(c.targets) > 1 { // of which each has a name of its own
+				title = titleFor(c.name, t.field)
+			}
 			fresh[t.field] = schema.Field{Title: title, Type: t.typ}
 			if f.defines.Together {
 				line(f.newField(t.field, title, t.typ))
@@ -272,10 +349,20 @@ func (f *feed) definitions() []transfer.Line {
 	return out
 }
 
+// noName is what a column is called that has no name.
+const noName = "column"
+
 // titleFor returns what people read above a new field.
-func titleFor(column, field string) string {
-	title := []rune(cmp.Or(oneLine(column), field))
-	return string(title[:min(len(title), schema.MaxLabel)])
+func titleFor(column, unnamed string) string {
+	return clip(cmp.Or(oneLine(column), unnamed), schema.MaxLabel)
+}
+
+// clip returns at most so many characters of a text.
+func clip(s string, most int) string {
+	if runes := []rune(s); len(runes) > most {
+		s = strings.TrimSpace(string(runes[:most]))
+	}
+	return s
 }
 
 // labels returns what a custom object is called that is made from its name alone.
@@ -304,14 +391,12 @@ func squash(name string) string {
 	}, strings.TrimSpace(name))
 }
 
-// keyFor returns an identifier for a new field: "Production Budget" is production_budget.
-func keyFor(name string, position int) string {
+// keyFor returns an identifier for a new field: "Production Budget" is production_budget. It is empty where the name has
+// no letters and digits of ASCII.
+func keyFor(name string) string {
 	words := strings.FieldsFunc(name, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9')
 	})
 	key := strings.ToLower(strings.Join(words, "_"))
-	if key == "" {
-		return fmt.Sprintf("column_%d", position)
-	}
 	return strings.TrimRight(key[:min(len(key), 56)], "_") // leaves room for a number
 }

@@ -3,7 +3,6 @@ package rows
 import (
 	"bufio"
 	"bytes"
-	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,7 +28,7 @@ var errRowTooLong = fmt.Errorf("%w: a row is longer than %d bytes; a quote or br
 
 // unreadable says what is wrong with the file itself. An err of the disk stays what it is: the file may be good.
 func unreadable(err error, format string, args ...any) error {
-	if syntax := new(json.SyntaxError); err != nil && !errors.As(err, &syntax) && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.As(err, new(*csv.ParseError)) {
+	if syntax := new(json.SyntaxError); err != nil && !errors.As(err, &syntax) && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return err
 	}
 	return fmt.Errorf("%w: %s", ErrOptions, fmt.Sprintf(format, args...))
@@ -47,71 +46,35 @@ func (b *bounded) Read(p []byte) (int, error) {
 // allow lets the row that starts at the offset be read.
 func (b *bounded) allow(offset int64) { b.limit = offset + maxRow + 1<<16 }
 
-// doubled doubles the carriage return of line ends within quotes, of which package csv takes one away. It fails
-// where a row has far more cells than a file may have columns: package csv would keep them all.
-type doubled struct {
-	r      *bufio.Reader
-	comma  byte
-	cells  int // of the row so far
-	quoted bool
-	again  bool
+// arrived counts the bytes of a file that were read.
+type arrived struct {
+	io.ReadCloser
+	bytes int64
 }
 
-// maxCells bounds those of a row, which may be more than there are columns: that is told with its line.
-const maxCells = 16 * maxColumns
-
-func (d *doubled) Read(p []byte) (n int, err error) {
-	for ; n < len(p) && (n == 0 || d.again || d.r.Buffered() > 0); n++ {
-		if d.again {
-			p[n], d.again = '\r', false
-			continue
-		}
-		if p[n], err = d.r.ReadByte(); err != nil {
-			return n, err
-		}
-		switch p[n] {
-		case '"':
-			d.quoted = !d.quoted
-		case '\n':
-			if !d.quoted {
-				d.cells = 0
-			}
-		case d.comma:
-			if d.quoted {
-				continue
-			}
-			if d.cells++; d.cells > maxCells {
-				return n, fmt.Errorf("%w: a row has more than %d cells", ErrOptions, maxCells)
-			}
-		case '\r':
-			next, _ := d.r.Peek(1)
-			d.again = d.quoted && string(next) == "\n"
-		}
-	}
-	return n, nil
+func (a *arrived) Read(p []byte) (int, error) {
+	n, err := a.ReadCloser.Read(p)
+	a.bytes += int64(n)
+	return n, err
 }
 
-type csvReader struct {
-	io.Closer
-	bounds *bounded
-	r      *csv.Reader
-	header []string
-}
+func (a *arrived) Offset() int64 { return a.bytes }
 
-// open opens a file of rows of that format.
-func open(src transfer.Source, format string) (transfer.Reader, error) {
+// open opens a file of rows as the options say.
+func open(src transfer.Source, o *Options) (transfer.Reader, error) {
 	in, err := src.Open()
 	if err != nil {
 		return nil, fmt.Errorf("opening the rows: %w", err)
 	}
-	bounds := &bounded{r: in}
-	bounds.allow(0)
-	buf := bufio.NewReaderSize(bounds, 64<<10)
+	from := &arrived{ReadCloser: in}
 	var r transfer.Reader
-	if format == CSV {
-		r, err = openCSV(in, bounds, buf)
-	} else {
-		r, err = openJSON(in, bounds, buf)
+	text, err := decode(from, o.Encoding)
+	switch {
+	case err != nil:
+	case o.Format == CSV:
+		r, err = openCSV(from, text, o.Delimiter)
+	default:
+		r, err = openJSON(from, text)
 	}
 	if err != nil {
 		return nil, errors.Join(err, in.Close())
@@ -119,82 +82,114 @@ func open(src transfer.Source, format string) (transfer.Reader, error) {
 	return r, nil
 }
 
-// start returns how a file begins, without a byte order mark, which spreadsheets write.
-func start(buf *bufio.Reader) ([]byte, error) {
-	const mark = "\xef\xbb\xbf"
-	if head, err := buf.Peek(len(mark)); err == nil && string(head) == mark {
-		if _, err := buf.Discard(len(mark)); err != nil {
-			return nil, err
-		}
-	}
-	head, err := buf.Peek(32 << 10)
+// headSize is how much of a file is looked at to find what stands between its cells.
+const headSize = 64 << 10
+
+// peek returns how a text begins, and whether that is all of it.
+func peek(buf *bufio.Reader) (head []byte, whole bool, err error) {
+	head, err = buf.Peek(headSize)
 	if errors.Is(err, io.EOF) {
-		err = nil
+		return head, true, nil
 	}
-	return head, err
+	return head, false, err
 }
 
-// openCSV reads the header; it tells by it what stands between columns.
-func openCSV(in io.Closer, bounds *bounded, buf *bufio.Reader) (transfer.Reader, error) {
-	head, err := start(buf)
+type csvReader struct {
+	*arrived
+	text    decoded
+	records records
+	first   string // the header as it stands in the file
+	header  []string
+}
+
+// openCSV reads the header, and finds what ends lines and stands between cells where that is not given.
+func openCSV(from *arrived, text decoded, delimiter string) (transfer.Reader, error) {
+	c := &csvReader{arrived: from, text: text, records: records{r: bufio.NewReaderSize(text, headSize)}}
+	head, whole, err := peek(c.records.r)
 	if err != nil {
 		return nil, err
 	}
-	first, _, _ := bytes.Cut(head, []byte("\n"))
-	cells := &doubled{r: buf, comma: ','}
-	c := &csvReader{Closer: in, bounds: bounds, r: csv.NewReader(cells)}
-	for _, comma := range []rune{';', '\t'} {
-		if !bytes.ContainsRune(first, ',') && bytes.ContainsRune(first, comma) {
-			c.r.Comma, cells.comma = comma, byte(comma)
-			break
-		}
+	c.records.end = lineEnd(head)
+	if c.first, err = c.separate(head, whole, delimiter); err != nil {
+		return nil, err
 	}
-	if c.header, err = c.r.Read(); errors.Is(err, io.EOF) {
+	header, err := c.records.next()
+	switch {
+	case errors.Is(err, io.EOF):
 		return nil, unreadable(nil, "the file is empty")
-	} else if err != nil {
-		return nil, unreadable(err, "the header is not valid CSV: %v", err)
+	case err != nil:
+		return nil, err
+	case header.err != nil:
+		return nil, unreadable(nil, "the header is not valid CSV: %v", header.err)
 	}
-	for i, name := range c.header { // its cells become names of fields, whatever they are
-		name = strings.ReplaceAll(name, "\r\n", "\n")
-		switch {
+	c.first += header.text
+	for i, name := range header.cells { // they become names of fields, whatever they are
+		switch name = strings.ReplaceAll(name, "\r\n", "\n"); {
 		case !utf8.ValidString(name) || strings.Contains(name, "\x00"):
-			return nil, unreadable(nil, "the header is not valid UTF-8, or holds a NUL character; save the file as CSV in UTF-8")
+			return nil, unreadable(nil, "the header is not valid UTF-8, or holds a NUL character; save the file as CSV in UTF-8, or say which encoding it has")
+		case text.changes(name):
+			return nil, unreadable(nil, "the header is not valid %s", text.name)
 		case strings.Contains(name, "\r"):
 			return nil, unreadable(nil, "the header holds a carriage return; end the lines with a line feed, alone or after it")
 		}
-		c.header[i] = export.Original(strings.TrimSpace(name))
+		header.cells[i] = export.Original(strings.TrimSpace(name))
 	}
+	c.header = header.cells
 	return c, nil
 }
 
-func (c *csvReader) Offset() int64 { return c.r.InputOffset() }
+// separate finds what stands between cells: what is given, what the first line says as spreadsheets do ("sep=;"), or
+// what the first records show. It returns that line, which is no header.
+func (c *csvReader) separate(head []byte, whole bool, given string) (line string, err error) {
+	d := &c.records
+	if after, marked := bytes.CutPrefix(head, []byte("sep=")); marked && len(after) > 0 && separates(after[0]) {
+		if rest := after[1:]; len(rest) == 0 || rest[0] == '\r' || rest[0] == '\n' {
+			if d.comma, err = after[0], d.more(); err != nil && !errors.Is(err, io.EOF) {
+				return "", err
+			}
+			line = string(d.buf)
+		}
+	}
+	switch {
+	case given != "":
+		d.comma, err = delimiterOf(given)
+	case line == "":
+		d.comma = separator(head, whole, d.end)
+	}
+	return line, err
+}
 
 func (c *csvReader) Next() (transfer.Raw, error) {
-	c.bounds.allow(c.r.InputOffset())
-	cells, err := c.r.Read()
-	var parse *csv.ParseError
-	switch {
-	case errors.As(err, &parse) && errors.Is(err, csv.ErrFieldCount):
-		return transfer.Raw{Number: parse.StartLine, Cells: cells, Err: fmt.Errorf("the row has %d cells, the header %d", len(cells), len(c.header))}, nil
-	case errors.As(err, &parse):
-		return transfer.Raw{Number: parse.StartLine, Cells: cells, Err: fmt.Errorf("the row is not valid CSV: %w", parse.Err)}, nil
-	case err != nil:
+	rec, err := c.records.next()
+	if err != nil {
 		return transfer.Raw{}, err
 	}
-	line, _ := c.r.FieldPos(0)
-	return transfer.Raw{Number: line, Cells: cells}, nil
+	raw := transfer.Raw{Number: rec.line, Text: rec.text, Cells: rec.cells}
+	switch {
+	case rec.err != nil:
+		raw.Err = fmt.Errorf("the row is not valid CSV: %w", rec.err)
+	case len(rec.cells) != len(c.header):
+		raw.Err = fmt.Errorf("the row has %d cells, the header %d", len(rec.cells), len(c.header))
+	case c.text.changes(rec.text):
+		raw.Err = fmt.Errorf("the row is not valid %s", c.text.name)
+	}
+	return raw, nil
 }
 
 type jsonReader struct {
-	io.Closer
+	*arrived
+	text   decoded
 	bounds *bounded
 	dec    *json.Decoder
 	array  bool
 	number int
 }
 
-func openJSON(in io.Closer, bounds *bounded, buf *bufio.Reader) (transfer.Reader, error) {
-	head, err := start(buf)
+func openJSON(from *arrived, text decoded) (transfer.Reader, error) {
+	bounds := &bounded{r: text}
+	bounds.allow(0)
+	buf := bufio.NewReaderSize(bounds, headSize)
+	head, _, err := peek(buf)
 	if err != nil {
 		return nil, err
 	}
@@ -202,14 +197,12 @@ func openJSON(in io.Closer, bounds *bounded, buf *bufio.Reader) (transfer.Reader
 	if len(head) == 0 || head[0] != '[' && head[0] != '{' {
 		return nil, unreadable(nil, "a JSON array of objects is expected")
 	}
-	j := &jsonReader{Closer: in, bounds: bounds, dec: json.NewDecoder(buf), array: head[0] == '['}
+	j := &jsonReader{arrived: from, text: text, bounds: bounds, dec: json.NewDecoder(buf), array: head[0] == '['}
 	if j.array {
 		_, err = j.dec.Token()
 	}
 	return j, err
 }
-
-func (j *jsonReader) Offset() int64 { return j.dec.InputOffset() }
 
 func (j *jsonReader) Next() (transfer.Raw, error) {
 	j.bounds.allow(j.dec.InputOffset())
@@ -224,7 +217,11 @@ func (j *jsonReader) Next() (transfer.Raw, error) {
 		return transfer.Raw{}, unreadable(err, "row %d is not valid JSON, near byte %d: %v", j.number+1, j.dec.InputOffset(), err)
 	}
 	j.number++
-	return transfer.Raw{Number: j.number, Text: string(raw)}, nil
+	out := transfer.Raw{Number: j.number, Text: string(raw)}
+	if j.text.changes(out.Text) {
+		out.Err = fmt.Errorf("the row is not valid %s", j.text.name)
+	}
+	return out, nil
 }
 
 // end returns io.EOF where the file ends as it should.

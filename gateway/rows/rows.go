@@ -35,9 +35,14 @@ type Options struct {
 	// As is the plural name of a resource, "contacts" or "folders"; where its records are each of one
 	// definition, that too: "records:NAME" or "submissions:ID".
 	As string
-	// Format is CSV or JSON. A CSV file has a header and commas, semicolons or tabs; a JSON
-	// file is an array of flat objects, or one such object after the other.
+	// Format is CSV or JSON. A CSV file has a header; a JSON file is an array of flat objects, or one such object after the other.
 	Format string
+	// Encoding is that of the file, as browsers name them, or GuessEncoding. A byte order mark goes before it; without both the
+	// file is UTF-8. What is not valid is refused.
+	Encoding string
+	// Delimiter stands between the cells of a CSV file: comma, semicolon, tab, pipe or a sign. Where it is not given, a
+	// first line such as "sep=;" says so, else the first records do.
+	Delimiter string
 	// Map leads from columns to fields; other columns are left out, unless it leads from
 	// "*" to "*". A column that leads to "" is left out. Nil: all columns are matched by
 	// name, without regard to case, blanks and punctuation. A column may lead to several.
@@ -73,9 +78,6 @@ func Load(ctx context.Context, s *transfer.Service, t *tenants.Tenant, src trans
 // maxColumns bounds the columns of a file, maxName the bytes of the name of one.
 const maxColumns, maxName = 1000, 4 << 10
 
-// maxSamples is how many bytes the samples of all columns may keep in memory.
-const maxSamples = 1 << 20
-
 // Import takes rows as records of a resource. Rows without any value are skipped. Fields that
 // are missing are made, of the types that the data suggests, where what defines them is known by a
 // name that people choose; so is that definition. Elsewhere a column without a field is an error.
@@ -93,7 +95,7 @@ func Import(ctx context.Context, s *transfer.Service, t *tenants.Tenant, src tra
 	r, err := s.ImportFeed(ctx, t, f, transfer.ImportOptions{DryRun: o.DryRun, Partial: o.Partial, Bad: o.Bad, Bounded: o.Bounded, Allowed: o.Allowed, Progress: o.Progress, Turn: o.Turn})
 	for _, c := range f.columns {
 		for _, t := range c.targets {
-			r.Columns = append(r.Columns, transfer.Column{Name: c.name, Field: t.field, New: t.fresh})
+			r.Columns = append(r.Columns, transfer.Column{Name: c.name, Field: t.field, New: t.fresh, Note: c.note})
 			if t.custom {
 				r.Columns[len(r.Columns)-1].Type = t.typ
 			}
@@ -131,20 +133,24 @@ type feed struct {
 	columns    []column
 	byName     map[string]int
 	planned    bool
+	foreign    bool // a column with the name of the definition holds something else
 	ours       bool // an export of rows wrote the file: its columns and values mean what they say
 	last       int  // number of the last row
 	blanks     int
-	sampled    int64   // bytes that samples may keep in memory
 	key        *target // nil where rows have none
 	keyed      map[digest]keyed
+	text       decoded   // how the file is written
+	first      string    // the header of a CSV file as it stands there
 	header     sync.Once // written before the first bad row
 }
 
 // column is one column of the file, and the fields that it leads to: one at least.
 type column struct {
 	name    string
-	ids     bool // there are identifiers of records in it,
-	others  bool // and there is something else
+	called  string // what no other column of the file is called
+	note    string // what is to be said of where it leads
+	ids     bool   // there are identifiers of records in it,
+	others  bool   // and there is something else
 	guess   guess
 	targets []*target
 }
@@ -159,7 +165,7 @@ type target struct {
 
 func (f *feed) Size() int64 { return f.src.Size }
 
-func (f *feed) Open() (transfer.Reader, error) { return open(f.src, f.o.Format) }
+func (f *feed) Open() (transfer.Reader, error) { return open(f.src, &f.o) }
 
 // Prepare looks at all rows, decides what the columns become and makes missing fields.
 func (f *feed) Prepare(ctx context.Context, into *transfer.Into) ([]transfer.Line, error) {
@@ -172,7 +178,9 @@ func (f *feed) Prepare(ctx context.Context, into *transfer.Into) ([]transfer.Lin
 		if err != nil {
 			return nil, err
 		}
-		header := r.(*csvReader).header
+		c := r.(*csvReader)
+		f.text, f.first = c.text, c.first
+		header := c.header
 		for _, name := range header[:min(len(header), maxColumns+1)] {
 			if err == nil {
 				_, err = f.addColumn(name)
@@ -190,10 +198,8 @@ func (f *feed) Prepare(ctx context.Context, into *transfer.Into) ([]transfer.Lin
 	}
 	at, known := f.byName[idColumn]
 	f.ours = known && f.columns[at].ids && !f.columns[at].others && (f.o.Map[idColumn] == nil || slices.Equal(f.o.Map[idColumn], []string{idColumn}))
-	if f.ours || !f.planned {
-		if err := f.plan(); err != nil {
-			return nil, err
-		}
+	if err := f.plan(); err != nil { // now that it is known what the columns hold
+		return nil, err
 	}
 	if f.ours && f.o.Key == "" && f.leads(at) {
 		f.o.Key = idColumn
@@ -311,7 +317,6 @@ func (f *feed) scan(p *strictjson.Parser, r transfer.Raw) error {
 	if f.blank(v) {
 		f.blanks++
 	}
-	f.sample(r)
 	for i, m := range v.Members {
 		at := f.at(i, m.Name)
 		if at < 0 && !f.planned && len(f.columns) <= maxColumns {
@@ -322,10 +327,13 @@ func (f *feed) scan(p *strictjson.Parser, r transfer.Raw) error {
 		if at < 0 {
 			continue
 		}
-		if c := &f.columns[at]; !f.planned || slices.ContainsFunc(c.targets, func(t *target) bool { return t.fresh }) {
-			c.guess.look(m.Value)
+		c := &f.columns[at]
+		names := c.name == f.of.DefinitionField
+		f.foreign = f.foreign || names && m.Value.Is != strictjson.Null && strings.TrimSpace(m.Value.Text) != "" && m.Value.Text != f.definition
+		if !f.planned || names || slices.ContainsFunc(c.targets, func(t *target) bool { return t.fresh }) {
+			c.guess.look(m.Value, f.o.Format)
 		}
-		if c := &f.columns[at]; c.name == idColumn && m.Value.Is != strictjson.Null && (m.Value.Is != strictjson.Text || strings.TrimSpace(m.Value.Text) != "") {
+		if c.name == idColumn && m.Value.Is != strictjson.Null && (m.Value.Is != strictjson.Text || strings.TrimSpace(m.Value.Text) != "") {
 			is := m.Value.Is == strictjson.Text && store.ValidID(m.Value.Text)
 			c.ids, c.others = c.ids || is, c.others || !is
 		}
@@ -333,24 +341,13 @@ func (f *feed) scan(p *strictjson.Parser, r transfer.Raw) error {
 	return nil
 }
 
-// sample makes room for samples of a row, of which each keeps all of its text.
-func (f *feed) sample(r transfer.Raw) {
-	n := len(r.Text)
-	for _, cell := range r.Cells {
-		n += len(cell)
-	}
-	if f.sampled += int64(n); f.sampled > maxSamples {
-		f.sampled = int64(n)
-		for i := range f.columns {
-			f.columns[i].guess.fold()
-		}
-	}
-}
-
 // cells returns a row as an object, whose values of defined fields stand beside the others. The members of a CSV row have no names.
 func (f *feed) cells(p *strictjson.Parser, r transfer.Raw) (strictjson.Value, error) {
 	if f.o.Format == JSON {
 		v, err := p.Parse(r.Text)
+		if err == nil {
+			err = r.Err
+		}
 		within := f.of.ValuesName()
 		at := slices.IndexFunc(v.Members, func(m strictjson.Member) bool { return m.Name == within && m.Value.Is == strictjson.Object })
 		if within == "" || at < 0 {
@@ -365,10 +362,7 @@ func (f *feed) cells(p *strictjson.Parser, r transfer.Raw) (strictjson.Value, er
 	}
 	v := strictjson.Value{Is: strictjson.Object, Members: make([]strictjson.Member, len(r.Cells))}
 	for i, cell := range r.Cells {
-		if cell = export.Original(cell); !f.ours {
-			cell = strings.ReplaceAll(cell, "\r\n", "\n")
-		}
-		v.Members[i].Value = text(cell)
+		v.Members[i].Value = text(export.Original(cell))
 	}
 	return v, r.Err
 }

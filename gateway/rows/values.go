@@ -1,8 +1,6 @@
 package rows
 
 import (
-	"bytes"
-	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -106,6 +104,8 @@ func (r *row) take(c *column, t *target, v strictjson.Value) {
 		if v.Text != r.feed.definition {
 			r.complain(c, "the row is of another "+spaced(r.feed.of.DefinedBy))
 		}
+	case v.Is == strictjson.Number && t.typ == schema.Number && t.custom && !schema.Exact(v.Text):
+		r.complain(c, "the number has more digits than are kept; give it as a text, for a field of texts")
 	case v.Is == strictjson.Number && t.typ == schema.Number, v.Is != strictjson.Text && t.typ == aValue, v.Is != strictjson.Text && r.asIs(t):
 		r.put(t, v)
 	case v.Is == strictjson.Text, v.Is == strictjson.Number:
@@ -120,7 +120,7 @@ func (r *row) take(c *column, t *target, v strictjson.Value) {
 }
 
 func (r *row) text(c *column, t *target, cell string) {
-	if strings.TrimSpace(cell) == "" {
+	if cell == "" || strings.TrimSpace(cell) == "" && !r.verbatim(t) {
 		return
 	}
 	if r.feed.ours && (t.typ == aLine && !strings.ContainsFunc(cell, unicode.IsControl) || t.typ == aText) {
@@ -131,11 +131,21 @@ func (r *row) text(c *column, t *target, cell string) {
 		r.put(t, v)
 		return
 	}
+	if r.verbatim(t) && strings.TrimSpace(cell) == "" {
+		r.put(t, text(cell))
+		return
+	}
 	if v, err := convert(t.typ, cell); err != nil {
 		r.complain(c, err.Error())
 	} else if v.Is != strictjson.Null {
 		r.put(t, v)
 	}
+}
+
+// verbatim reports whether values of the field are any texts, of which blanks are some.
+func (r *row) verbatim(t *target) bool {
+	known := slices.Contains(schema.KnownTypes(), t.typ)
+	return t.custom && (!known || t.typ == schema.Text || t.typ == schema.LongText || t.typ == schema.Select || t.typ == schema.Encrypted)
 }
 
 // asIs reports whether values of the type are whatever an export wrote.
@@ -297,60 +307,34 @@ func valueOf(v any) strictjson.Value {
 
 // guess narrows the type of a column down.
 type guess struct {
-	typ     string
-	samples []string
-	lists   bool
-}
-
-const guessBatch = 256
-
-func (g *guess) add(sample string) {
-	if strings.TrimSpace(sample) == "" {
-		return
-	}
-	if g.samples = append(g.samples, sample); len(g.samples) >= guessBatch {
-		g.fold()
-	}
-}
-
-// fold joins what the samples suggest with what others suggested: where they differ, the
-// column is text.
-func (g *guess) fold() {
-	if len(g.samples) == 0 {
-		return
-	}
-	typ := schema.Guess(g.samples)
-	g.samples = g.samples[:0]
-	switch {
-	case g.typ == "" || g.typ == typ:
-		g.typ = typ
-	case g.typ == schema.LongText || typ == schema.LongText:
-		g.typ = schema.LongText
-	default:
-		g.typ = schema.Text
-	}
+	schema.Guess
+	lists bool
 }
 
 func (g *guess) result() string {
-	g.fold()
-	switch {
-	case g.lists && (g.typ == "" || g.typ == schema.Text):
-		return schema.MultiSelect
-	case g.typ == "":
-		return schema.Text
+	if typ := g.Type(); !g.lists || typ != schema.Text {
+		return typ
 	}
-	return g.typ
+	return schema.MultiSelect
 }
 
-// look takes a JSON value as a sample.
-func (g *guess) look(v strictjson.Value) {
+// look takes a value as a sample. JSON keeps its own types: a text is no number there, and what is no text is no date.
+func (g *guess) look(v strictjson.Value, format string) {
 	switch v.Is {
-	case strictjson.True:
-		g.add("true")
-	case strictjson.False:
-		g.add("false")
-	case strictjson.Number, strictjson.Text:
-		g.add(v.Text)
+	case strictjson.True, strictjson.False:
+		g.Look(strconv.FormatBool(v.Is == strictjson.True))
+	case strictjson.Number:
+		if schema.Exact(v.Text) {
+			g.Look("0")
+		} else {
+			g.Look(v.Text)
+			g.Never(schema.Number)
+		}
+	case strictjson.Text:
+		if g.Look(v.Text); format == JSON && strings.TrimSpace(v.Text) != "" {
+			g.Never(schema.Number)
+			g.Never(schema.Boolean)
+		}
 	case strictjson.Array:
 		g.lists = true
 	}
@@ -358,19 +342,14 @@ func (g *guess) look(v strictjson.Value) {
 
 // Original returns a row as it stood in the file, the first of a CSV file after the header.
 func (f *feed) Original(r transfer.Raw) []byte {
-	if f.o.Format == JSON || r.Cells == nil {
+	if f.o.Format == JSON {
 		return append([]byte(r.Text), '\n')
 	}
-	var buf bytes.Buffer
-	w := csv.NewWriter(&buf)
-	f.header.Do(func() {
-		names := make([]string, len(f.columns))
-		for i := range f.columns {
-			names[i] = f.columns[i].name
-		}
-		_ = w.Write(names) // to memory
-	})
-	_ = w.Write(r.Cells)
-	w.Flush()
-	return buf.Bytes()
+	out := r.Text
+	if !strings.HasSuffix(out, "\n") && !strings.HasSuffix(out, "\r") {
+		out += "\n"
+	}
+	raw := f.text.encode(out)
+	f.header.Do(func() { raw = slices.Concat([]byte(f.text.mark), f.text.encode(f.first), raw) })
+	return raw
 }

@@ -22,8 +22,8 @@ import (
 // Raw is a line or row before it is understood.
 type Raw struct {
 	Number int
-	Text   string   // of a bundle, or of a JSON row
-	Cells  []string // of a CSV row
+	Text   string   // of a bundle, or of a row
+	Cells  []string // of a CSV row, which share its text
 	Err    error    // why it cannot be read
 
 	memory int64 // 0: not asked for yet
@@ -36,8 +36,8 @@ func (r *Raw) size() int64 {
 	}
 	if r.memory = strictjson.MemoryOf(r.Text); r.Cells != nil {
 		n := len(r.Text)
-		for _, cell := range r.Cells {
-			n += len(cell)
+		if strings.Contains(r.Text, `""`) { // such cells have a text of their own
+			n *= 2
 		}
 		r.memory = strictjson.Memory(n, len(r.Cells), 0)
 	}

@@ -67,6 +67,7 @@ type Column struct {
 	Field string `json:"field"`          // "" where the column is left out
 	Type  string `json:"type,omitempty"` // of a field that the organization defines
 	New   bool   `json:"new,omitempty"`  // the field is made by the import
+	Note  string `json:"note,omitempty"` // what else the column could have been
 }
 
 // ExportReport is what an export wrote.

@@ -153,14 +153,14 @@ func (s *Service) byHash(ctx context.Context, people *store.Workspace, hash stri
 	if errors.Is(err, store.ErrNotFound) {
 		k, err = keys.First(ctx, store.Query{Filter: store.Eq("old_hash", hash)})
 	}
+	if errors.Is(err, store.ErrNotFound) {
+		k, err = keys.First(ctx, store.Query{Filter: store.Eq("older_hashes", hash)})
+	}
 	return k, err
 }
 
 func (s *Service) read(ctx context.Context, t *tenants.Tenant, hash string) (*Key, *people.Account, error) {
 	k, err := s.byHash(ctx, t.People(), hash)
-	if errors.Is(err, store.ErrNotFound) {
-		k, err = keys.First(ctx, store.Query{Filter: store.Eq("older_hashes", hash)})
-	}
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil, denied("unknown key")
 	}

@@ -39,11 +39,11 @@ const (
 
 // Operations returns the module's rows.
 func (m *Module) Operations() []api.Operation {
-	rows := slices.Concat([]api.Operation{m.updateRow(), m.schemaRow(), m.challengeRow()}, m.submissionRows())
+	rows := slices.Concat([]api.Operation{m.updateRow(), m.challengeRow()}, m.submissionRows())
 	for i := range rows { // those that were not made of the resource, and the guard of those that were
 		crud.Resolve(&rows[i], "id", func() *resource.Resource { return m.Collections.Resource })
 	}
-	return append(rows, m.collectionRows()...)
+	return slices.Concat(rows, []api.Operation{m.schemaRow()}, m.collectionRows())
 }
 
 func (m *Module) collectionRows() []api.Operation {

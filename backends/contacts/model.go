@@ -11,14 +11,14 @@ import (
 // Contact is a person or organization that the organization deals with.
 type Contact struct {
 	store.Meta
-	Email      string         `json:"email,omitempty" rule:"max=320 format=email" use:"filter" doc:"E-mail address." example:"ada@example.com"`
-	FirstName  string         `json:"first_name,omitempty" rule:"max=200 format=line" use:"filter" doc:"First name." example:"Ada"`
-	LastName   string         `json:"last_name,omitempty" rule:"max=200 format=line" use:"filter" alias:"name" doc:"Last name, or the name of an organization." ask:"Last name|Or the name of an organization." example:"Lovelace"`
-	Phone      string         `json:"phone,omitempty" rule:"max=64 format=line" use:"filter" doc:"Phone number, as it is written." example:"+49 228 1234"`
-	Country    string         `json:"country,omitempty" rule:"max=200 format=line" use:"filter" doc:"Country, as the organization writes it." example:"DE"`
-	City       string         `json:"city,omitempty" rule:"max=200 format=line" use:"filter" doc:"City." example:"Bonn"`
+	Email      string         `json:"email,omitempty" rule:"max=320 format=email" use:"filter" alias:"email address|email 1 value|primary email|email 1|mail" doc:"E-mail address." example:"ada@example.com"`
+	FirstName  string         `json:"first_name,omitempty" rule:"max=200 format=line" use:"filter" alias:"given name|forename" doc:"First name." example:"Ada"`
+	LastName   string         `json:"last_name,omitempty" rule:"max=200 format=line" use:"filter" alias:"name|family name|surname" doc:"Last name, or the name of an organization." ask:"Last name|Or the name of an organization." example:"Lovelace"`
+	Phone      string         `json:"phone,omitempty" rule:"max=64 format=line" use:"filter" alias:"phone number|telephone|phone 1 value|primary phone|mobile phone|mobile|business phone|work phone|home phone" doc:"Phone number, as it is written." example:"+49 228 1234"`
+	Country    string         `json:"country,omitempty" rule:"max=200 format=line" use:"filter" alias:"address 1 country|country region|home country|home country region|business country|business country region|work country" doc:"Country, as the organization writes it." example:"DE"`
+	City       string         `json:"city,omitempty" rule:"max=200 format=line" use:"filter" alias:"address 1 city|town|home city|business city|work city" doc:"City." example:"Bonn"`
 	Status     string         `json:"status,omitempty" rule:"max=200 format=line" use:"filter" doc:"What the organization says of the contact." example:"customer"`
-	Tags       []string       `json:"tags,omitempty" rule:"max=200 each=100 format=line" use:"filter" doc:"Words that put contacts together." example:"[\"press\"]"`
+	Tags       []string       `json:"tags,omitempty" rule:"max=200 each=100 format=line" use:"filter" alias:"labels|categories|group membership" doc:"Words that put contacts together." example:"[\"press\"]"`
 	Fields     map[string]any `json:"fields,omitempty" store:"custom" doc:"Values of the fields that the organization defined, by their keys. Those of encrypted fields are taken, and shown by reveal alone."`
 	Teams      []string       `json:"teams,omitempty" rule:"max=1000 format=id ref=team" use:"scope"`
 	Deleted    bool           `json:"deleted,omitempty" use:"scope"`

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"mime"
 	"net/http"
 	"os"
 	"strconv"
@@ -33,20 +34,23 @@ import (
 // Import is one import. Its report is there once it has ended.
 type Import struct {
 	store.Meta
-	As      string          `json:"as,omitempty" rule:"max=200" use:"once" doc:"What rows become: contacts, records:NAME, submissions:FORM, or any other kind of a bundle in the plural. Empty: the lines are a bundle." ask:"What the rows become|Nothing is chosen for a bundle, as exports are.|rows" example:"contacts"`
-	Format  string          `json:"format,omitempty" rule:"enum=csv|json" use:"once" doc:"The format of rows; that of the content type where it is not given: csv of text/csv, json of the others, where rows are an array or one after the other. None of a bundle." ask:"Format|Told by the name of the file where nothing is chosen."`
-	Key     string          `json:"key,omitempty" rule:"max=64" use:"once" doc:"The field by which a row is a stored record, which it changes then." ask:"Known by|The field by which a row changes what is there already, such as email." example:"email"`
-	DryRun  bool            `json:"dry_run" use:"once" doc:"Only checks, and tells what would be done." ask:"Only check|Tells what would be done, and stores nothing."`
-	Partial bool            `json:"partial" use:"once" doc:"Stores the good lines where others are bad." ask:"Take the good lines|Even where others are wrong."`
-	State   string          `json:"state" rule:"enum=running|done|refused|failed|interrupted" use:"computed filter" doc:"done: everything was stored, or with partial what could be. refused: nothing was, because lines are bad, or the file is. failed: it ended early. interrupted: so did the server that carried it out. Sending the same file again goes on." example:"done"`
-	By      string          `json:"by" use:"computed" doc:"Who began it: user:<id>." example:"user:7"`
-	Size    int64           `json:"size" use:"computed" doc:"Bytes that were sent." example:"52814"`
-	Step    string          `json:"step" rule:"enum=reading|waiting|checking|storing" use:"computed" doc:"reading, waiting until it begins, checking or storing." example:"storing"`
-	Bytes   int64           `json:"bytes" use:"computed" doc:"How many of the bytes the step is through with." example:"52814"`
-	Place   int             `json:"place" use:"computed" doc:"How many other imports are before it while it waits to begin."`
-	Message string          `json:"message" use:"computed" doc:"Why it ended early, or stored nothing."`
-	Only    string          `json:"only,omitempty" use:"local"` // the same of all that run: the store has one of them
-	Report  transfer.Report `json:"report" use:"computed" doc:"Numbers of lines by kind, and what is wrong with the first bad ones." example:"{\"lines\":120,\"created\":118,\"unchanged\":0,\"updated\":2,\"failed\":0,\"kinds\":{\"contact\":{\"lines\":120,\"created\":118,\"unchanged\":0,\"updated\":2,\"failed\":0}},\"problems\":[]}"`
+	As        string          `json:"as,omitempty" rule:"max=200" use:"once" doc:"What rows become: contacts, records:NAME, submissions:FORM, or any other kind of a bundle in the plural. Empty: the lines are a bundle." ask:"What the rows become|Nothing is chosen for a bundle, as exports are.|rows" example:"contacts"`
+	Format    string          `json:"format,omitempty" rule:"enum=csv|json" use:"once" doc:"The format of rows; that of the content type where it is not given: csv of text/csv, json of the others, where rows are an array or one after the other. None of a bundle." ask:"Format|Told by the name of the file where nothing is chosen."`
+	Key       string          `json:"key,omitempty" rule:"max=64" use:"once" doc:"The field by which a row is a stored record, which it changes then." ask:"Known by|The field by which a row changes what is there already, such as email." example:"email"`
+	Encoding  string          `json:"encoding,omitempty" rule:"max=40" use:"once" doc:"How rows are written, such as windows-1252, or guess. A byte order mark goes before it, and it before the charset of the content type; UTF-8 where nothing is said." ask:"Encoding|Such as windows-1252 or utf-16le, or guess. UTF-8 where nothing is given." example:"windows-1252"`
+	Delimiter string          `json:"delimiter,omitempty" rule:"max=9" use:"once" doc:"What stands between the cells of CSV: comma, semicolon, tab, pipe or a sign. Where it is not given, a first line such as sep=; says so, else the first rows do." ask:"Between cells|comma, semicolon, tab, pipe or a sign. Told by the first rows where nothing is given." example:"semicolon"`
+	Map       []string        `json:"map,omitempty" rule:"max=1000 each=300" use:"once" doc:"Which fields columns become, each COLUMN=FIELD; COLUMN= leaves one out, COLUMN=* matches it by name, *=* all others, which are left out without it. A format after the field says how values are written: COLUMN=FIELD:dd.mm.yyyy, or text, yyyy-mm-dd, dd/mm/yyyy, mm/dd/yyyy, number, 1,234.56, 1.234,56, list. Columns are matched by name where it is not given." ask:"Columns|Each COLUMN=FIELD, or COLUMN=FIELD:FORMAT such as Datum=birthday:dd.mm.yyyy; COLUMN= leaves one out, *=* takes all others." example:"[\"Mail=email\",\"*=*\"]"`
+	DryRun    bool            `json:"dry_run" use:"once" doc:"Only checks, and tells what would be done." ask:"Only check|Tells what would be done, and stores nothing."`
+	Partial   bool            `json:"partial" use:"once" doc:"Stores the good lines where others are bad." ask:"Take the good lines|Even where others are wrong."`
+	State     string          `json:"state" rule:"enum=running|done|refused|failed|interrupted" use:"computed filter" doc:"done: everything was stored, or with partial what could be. refused: nothing was, because lines are bad, or the file is. failed: it ended early. interrupted: so did the server that carried it out. Sending the same file again goes on." example:"done"`
+	By        string          `json:"by" use:"computed" doc:"Who began it: user:<id>." example:"user:7"`
+	Size      int64           `json:"size" use:"computed" doc:"Bytes that were sent." example:"52814"`
+	Step      string          `json:"step" rule:"enum=reading|waiting|checking|storing" use:"computed" doc:"reading, waiting until it begins, checking or storing." example:"storing"`
+	Bytes     int64           `json:"bytes" use:"computed" doc:"How many of the bytes the step is through with." example:"52814"`
+	Place     int             `json:"place" use:"computed" doc:"How many other imports are before it while it waits to begin."`
+	Message   string          `json:"message" use:"computed" doc:"Why it ended early, or stored nothing."`
+	Only      string          `json:"only,omitempty" use:"local"` // the same of all that run: the store has one of them
+	Report    transfer.Report `json:"report" use:"computed" doc:"Numbers of lines by kind, and what is wrong with the first bad ones." example:"{\"lines\":120,\"created\":118,\"unchanged\":0,\"updated\":2,\"failed\":0,\"kinds\":{\"contact\":{\"lines\":120,\"created\":118,\"unchanged\":0,\"updated\":2,\"failed\":0}},\"problems\":[]}"`
 }
 
 // The states of an import.
@@ -107,9 +111,10 @@ func (s *Service) Kept() []resource.Kept { return []resource.Kept{s.kind.Kind} }
 func (s *Service) Operations() []api.Operation {
 	all := crud.Rows(s.kind, crud.Options[Import]{
 		Path: "/api/import", Name: "imports", Things: "Imports", Tag: tag, Read: admins(), Write: admins(), Without: []string{"update", "delete"},
-		Upload: []string{ndjson, csvType, "application/json"}, UploadExamples: []string{
+		Upload: []string{ndjson, csvType, "application/json", tsvType}, UploadExamples: []string{
 			`{"kind":"contact","external_id":"crm-1815","email":"ada@example.com","first_name":"Ada"}` + "\n",
 			"external_id,email,first_name\ncrm-1815,ada@example.com,Ada\n", `[{"external_id":"crm-1815","email":"ada@example.com","first_name":"Ada"}]`,
+			"external_id\temail\tfirst_name\ncrm-1815\tada@example.com\tAda\n",
 		}, UploadLimit: maxUpload, UploadTime: time.Hour,
 		Keeper: &crud.Keeper[Import]{Insert: s.begin},
 		Where: func(ctx context.Context, c *api.Call) (store.Filter, error) {
@@ -144,6 +149,7 @@ const (
 	transferKey = "x-transfer-key"
 	ndjson      = "application/x-ndjson"
 	csvType     = "text/csv"
+	tsvType     = "text/tab-separated-values"
 
 	busyMessage  = "Another import of the organization is under way"
 	interruption = "The server ended; send the same file again to go on"
@@ -163,18 +169,34 @@ func (s *Service) begin(ctx context.Context, c *api.Call, job *Import) (_ *Impor
 	if err != nil {
 		return nil, err
 	}
-	isCSV := strings.HasPrefix(strings.ToLower(sent), csvType)
+	media, params, _ := mime.ParseMediaType(sent) // which it is one of
+	isCSV := media == csvType || media == tsvType
+	if job.As != "" && job.Encoding == "" {
+		job.Encoding = params["charset"]
+	}
+	if media == tsvType && job.As != "" && job.Delimiter == "" {
+		job.Delimiter = "tab"
+	}
 	switch {
 	case job.As != "" && job.Format == "" && isCSV:
 		job.Format = rows.CSV
 	case job.As != "" && job.Format == "":
 		job.Format = rows.JSON
-	case job.As == "" && (isCSV || job.Format != "" || job.Key != ""):
+	case job.As == "" && (isCSV || job.Format != "" || job.Key != "" || job.Encoding != "" || job.Delimiter != "" || job.Map != nil):
 		return nil, fault.One("as", fault.Required, "as is required for rows, contacts for example")
 	}
 	if job.As != "" {
 		if _, _, err := rows.Find(s.Transfer().Importable(), job.As); err != nil {
 			return nil, fault.One("as", fault.Unknown, "as: %v", err)
+		}
+		if err := rows.CheckEncoding(job.Encoding); err != nil {
+			return nil, fault.One("encoding", fault.Unknown, "encoding: %v", err)
+		}
+		if err := rows.CheckDelimiter(job.Delimiter); err != nil {
+			return nil, fault.One("delimiter", fault.Unknown, "delimiter: %v", err)
+		}
+		if _, err := columns(job.Map); err != nil {
+			return nil, err
 		}
 	}
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
@@ -210,6 +232,22 @@ func (s *Service) begin(ctx context.Context, c *api.Call, job *Import) (_ *Impor
 		s.Log.WarnContext(ctx, "an import that did not arrive was left behind", "organization", c.Tenant.Org.Slug, "import", job.ID, "error", gone)
 	}
 	return nil, cmp.Or(err, store.ErrUnavailable)
+}
+
+// columns returns what columns lead to, as rows takes it; nil where nothing is said.
+func columns(given []string) (map[string][]string, error) {
+	if len(given) == 0 {
+		return nil, nil
+	}
+	to := make(map[string][]string, len(given))
+	for _, one := range given {
+		at := strings.LastIndexByte(one, '=')
+		if at < 1 {
+			return nil, fault.One("map", fault.Format, "map: each is COLUMN=FIELD")
+		}
+		to[one[:at]] = append(to[one[:at]], one[at+1:])
+	}
+	return to, nil
 }
 
 // arriving notes that an import goes on while its file arrives.
@@ -314,8 +352,12 @@ func (u *under) carryOut(ctx context.Context, src transfer.Source, secrets *seal
 		}
 		u.begins()
 		o := rows.Options{
-			As: job.As, Format: job.Format, Key: job.Key, OpenWith: secrets, DryRun: job.DryRun, Partial: job.Partial, Bounded: true,
+			As: job.As, Format: job.Format, Key: job.Key, Encoding: job.Encoding, Delimiter: job.Delimiter, OpenWith: secrets, DryRun: job.DryRun, Partial: job.Partial, Bounded: true,
 			Allowed: u.access.Confirm, Turn: func(ctx context.Context) error { return u.turn(ctx, stop) },
+		}
+		var err error
+		if o.Map, err = columns(job.Map); err != nil {
+			return err
 		}
 		o.Progress = func(p transfer.Progress) {
 			if err := u.note(ctx, p); err != nil {

@@ -24,9 +24,9 @@ func checkImport(path string, in values) error {
 	suffix := strings.ToLower(filepath.Ext(path))
 	plural, definition, defined := strings.Cut(text("as"), ":")
 	switch {
-	case text("as") == "" && (in["map"] != nil || text("format") != "" || text("key") != ""):
-		return usagef("--map, --key and --format are for rows; say with --as what a row is")
-	case text("as") == "" && suffix == ".csv":
+	case text("as") == "" && (in["map"] != nil || text("format") != "" || text("key") != "" || text("encoding") != "" || text("delimiter") != ""):
+		return usagef("--map, --key, --format, --encoding and --delimiter are for rows; say with --as what a row is")
+	case text("as") == "" && (suffix == ".csv" || suffix == ".tsv"):
 		return usagef("%s holds rows; say what a row is, such as --as contacts or --as records:NAME", path)
 	case text("as") == "":
 		return nil
@@ -34,6 +34,11 @@ func checkImport(path string, in values) error {
 		return usagef("--secrets is for bundles; rows hold no encrypted values")
 	case !strings.HasSuffix(plural, "s") || defined && definition == "": // which there are, the gateway says
 		return usagef("--as %s: it is contacts, records:NAME or another resource in the plural", text("as"))
+	case text("format") == "" && suffix == ".tsv":
+		in["format"] = rows.CSV
+		if text("delimiter") == "" {
+			in["delimiter"] = "tab"
+		}
 	case text("format") == "":
 		in["format"] = strings.TrimPrefix(suffix, ".")
 	}

@@ -66,10 +66,13 @@ func (v *visit) imported(view *recordView, data strictjson.Value) {
 	}
 	view.Note = "The file was checked, and nothing was stored."
 	q := url.Values{}
-	for _, name := range []string{"as", "format", "key"} {
+	for _, name := range []string{"as", "format", "key", "encoding", "delimiter"} {
 		if value := data.Get(name).Text; value != "" {
 			q.Set("query."+name, value)
 		}
+	}
+	for _, column := range data.Get("map").Items {
+		q.Add("query.map", column.Text)
 	}
 	view.Links = append(view.Links, linkView{Title: "Import the file now", Address: "/do/" + imports + "?" + q.Encode()})
 }

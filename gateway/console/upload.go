@@ -18,7 +18,7 @@ type mediaType struct{ end, media string }
 
 // mediaTypes are those of files, each by an end of their names.
 func mediaTypes() []mediaType {
-	return []mediaType{{".csv", "text/csv"}, {".json", "application/json"}, {".ndjson", api.NDJSON}, {".jsonl", api.NDJSON}}
+	return []mediaType{{".csv", "text/csv"}, {".tsv", "text/tab-separated-values"}, {".json", "application/json"}, {".ndjson", api.NDJSON}, {".jsonl", api.NDJSON}}
 }
 
 // extensions returns the ends of the names of files that the operation takes.

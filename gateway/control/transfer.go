@@ -24,13 +24,16 @@ type ImportRequest struct {
 	// As is what a row becomes, see rows.Options.
 	As string `json:"as,omitempty" doc:"take rows as <contacts or records:NAME>, or as any other resource: folders, submissions:FORM"`
 	// Map gives fields by column. Empty: columns are matched by name. Missing fields are made.
-	Map map[string][]string `json:"map,omitempty" write:"COLUMN=FIELD, or COLUMN= to leave a column out" doc:"fields by column, <COLUMN=FIELD>; may be repeated, for one column too, and * for all others by *=* (default all by name; missing fields are made)"`
+	Map map[string][]string `json:"map,omitempty" write:"COLUMN=FIELD, or COLUMN= to leave a column out" doc:"fields by column, <COLUMN=FIELD>, with :FORMAT after the field where values are written so (dd.mm.yyyy, 1.234,56, text, list and others); may be repeated, for one column too, and * for all others by *=* (default all by name; missing fields are made)"`
 	// Key is the field by which a row is a stored record; empty: see rows.Options.
 	Key string `json:"key,omitempty" doc:"rows that share this <field> with a stored record change it instead of adding one"`
 	// Secrets is the private half of the key to which an export sealed encrypted values.
 	Secrets string `json:"secrets,omitempty" use:"secret" read:"file" doc:"the <file> with the private half of the key that encrypted values of the bundle were sealed to"`
 	// Format is rows.CSV or rows.JSON.
 	Format string `json:"format,omitempty" doc:"the format of rows, <csv or json> (default by the name of the file)"`
+	// Encoding and Delimiter are as in rows.Options.
+	Encoding  string `json:"encoding,omitempty" doc:"how rows are written, <windows-1252 or another encoding>, or guess (default utf-8, or what the file is marked as)"`
+	Delimiter string `json:"delimiter,omitempty" doc:"what stands between cells, <comma, semicolon, tab, pipe or a sign> (default what the first rows show)"`
 }
 
 // ExportRequest says what an export holds.
@@ -69,7 +72,7 @@ func (s *Server) exportCommand() Command {
 
 // importBundle returns no report where the import did not begin.
 func (s *Server) importBundle(ctx context.Context, c *call, in ImportRequest) (_ *transfer.Report, err error) {
-	options := rows.Options{As: in.As, Format: in.Format, Map: in.Map, Key: in.Key, DryRun: in.DryRun, Partial: in.Partial, Progress: func(p transfer.Progress) {
+	options := rows.Options{As: in.As, Format: in.Format, Map: in.Map, Key: in.Key, Encoding: in.Encoding, Delimiter: in.Delimiter, DryRun: in.DryRun, Partial: in.Partial, Progress: func(p transfer.Progress) {
 		c.Progress(Progress{Step: p.Phase, Done: p.Bytes, Total: p.Total, Bytes: true})
 	}}
 	if in.Secrets != "" {

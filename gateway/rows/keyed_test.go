@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"tenantry/gateway/rows"
 	"tenantry/gateway/transfer"
 )
@@ -126,7 +128,7 @@ func TestRows_OneColumnTwice(t *testing.T) {
 	r := w.mustRows(acme, "Name,Mail\nAda,a@example.com\n", rows.Options{
 		As: "contacts", Format: rows.CSV, Map: map[string][]string{"Name": {"first_name", "last_name"}, "Mail": {"email", "login"}},
 	})
-	if len(r.Columns) != 4 || r.Columns[1] != column("Name", "last_name", "", false) || r.Columns[3] != column("Mail", "login", "Email", true) {
+	if len(r.Columns) != 4 || !cmp.Equal(r.Columns[1], column("Name", "last_name", "", false)) || !cmp.Equal(r.Columns[3], column("Mail", "login", "Email", true)) {
 		t.Errorf("%+v", r.Columns)
 	}
 	want := `"email":"a@example.com","first_name":"Ada","last_name":"Ada","fields":{"login":"a@example.com"}`

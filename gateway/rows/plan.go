@@ -83,9 +83,18 @@ func (f *feed) plan() error {
 	taken := map[place]bool{}
 	for i := range f.columns {
 		c := &f.columns[i]
-		c.targets, c.note = nil, ""
-		for _, field := range f.o.Map[c.name] {
+		c.targets, c.note, c.byName, c.format = nil, "", false, ""
+		for _, to := range f.o.Map[c.name] {
+			field, format, formatted := strings.Cut(to, ":")
+			if c.format = ""; formatted && !slices.Contains(Formats(), format) {
+				return fmt.Errorf("%w: %q is no format of values: %s are", ErrOptions, texts.Clip(format), strings.Join(Formats(), ", "))
+			}
+			if field == "*" {
+				c.format, c.byName = format, true
+				continue
+			}
 			t := f.target(f.placed(field))
+			t.format = format
 			at := place{t.field, t.custom}
 			switch {
 			case field == "":
@@ -106,9 +115,6 @@ func (f *feed) plan() error {
 		if len(c.targets) == 0 {
 			c.targets = []*target{{}}
 		}
-	}
-	if f.o.Map != nil && !slices.Equal(f.o.Map["*"], []string{"*"}) {
-		return nil
 	}
 	f.match(taken)
 	names := map[string]bool{}
@@ -135,7 +141,7 @@ func (f *feed) plan() error {
 			}
 		}
 		taken[place{field, true}] = true
-		c.targets[0] = &target{field: field, custom: true, fresh: true}
+		c.targets[0] = &target{field: field, custom: true, fresh: true, format: c.format}
 	}
 	return nil
 }
@@ -143,7 +149,8 @@ func (f *feed) plan() error {
 // free reports whether a column is still to be led to a field.
 func (f *feed) free(c *column) bool {
 	_, mapped := f.o.Map[c.name]
-	return !mapped && c.targets[0].field == ""
+	mapped = mapped || f.o.Map != nil && !slices.Equal(f.o.Map["*"], []string{"*"})
+	return (c.byName || !mapped) && c.targets[0].field == ""
 }
 
 // match leads columns to the fields that are called as they are. A field that an import made has the column's name as its
@@ -202,7 +209,8 @@ func (f *feed) match(taken map[place]bool) {
 				continue
 			}
 			taken[may[0]] = true
-			if c.targets[0], c.note = f.target(may[0]), ""; step.loose && len(may) > 1 {
+			c.targets[0], c.note = f.target(may[0]), ""
+			if c.targets[0].format = c.format; step.loose && len(may) > 1 {
 				c.note = fmt.Sprintf("looks like the field %s too", may[1].field)
 			}
 		}
@@ -322,7 +330,7 @@ func (f *feed) definitions() []transfer.Line {
 			if !t.fresh {
 				continue
 			}
-			t.typ = c.guess.result()
+			t.typ = cmp.Or(typeOfFormat(t.format), c.guess.result())
 			title := c.called
 			if len(c.targets) > 1 { // of which each has a name of its own
 				title = titleFor(c.name, t.field)

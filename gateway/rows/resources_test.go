@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"tenantry/gateway/rows"
 	"tenantry/gateway/transfer"
 )
@@ -195,7 +197,7 @@ func TestRows_ContactsByMap(t *testing.T) {
 	file := "mail,teams,since\nb@example.com,0000000000000000000000a1;0000000000000000000000a2,2024-01-02\n"
 	o := rows.Options{As: "contacts", Format: rows.CSV, Map: map[string][]string{"mail": {"email"}, "teams": {"teams"}, "since": {"created_at"}}}
 	r := w.mustRows(acme, file, o)
-	if want := column("teams", "teams", "", false); r.Columns[1] != want {
+	if want := column("teams", "teams", "", false); !cmp.Equal(r.Columns[1], want) {
 		t.Errorf("%+v", r.Columns)
 	}
 	if out := w.dump(acme, false); !strings.Contains(out, `"email":"b@example.com","teams":["0000000000000000000000a1","0000000000000000000000a2"],"created_at":"2024-01-02T00:00:00.000Z"`) {
@@ -207,7 +209,7 @@ func TestRows_ContactsByMap(t *testing.T) {
 	}
 	delete(o.Map, "teams")
 	o.Map["*"] = []string{"*"}
-	if r := w.mustRows(acme, file, o); r.Columns[1] != column("teams", "column_teams", "Text", true) {
+	if r := w.mustRows(acme, file, o); !cmp.Equal(r.Columns[1], column("teams", "column_teams", "Text", true)) {
 		t.Errorf("%+v", r.Columns)
 	}
 }

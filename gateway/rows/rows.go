@@ -44,8 +44,9 @@ type Options struct {
 	// first line such as "sep=;" says so, else the first records do.
 	Delimiter string
 	// Map leads from columns to fields; other columns are left out, unless it leads from
-	// "*" to "*". A column that leads to "" is left out. Nil: all columns are matched by
-	// name, without regard to case, blanks and punctuation. A column may lead to several.
+	// "*" to "*". A column that leads to "" is left out, one that leads to "*" is matched by name. Nil: all columns are matched by
+	// name, without regard to case, blanks and punctuation. A column may lead to several. A colon and a format after the
+	// field say how values are written, see Formats: "birthday:dd.mm.yyyy".
 	Map map[string][]string
 	// Key, where set, is the field by which a row is a stored record: one that every record has, or
 	// one that the organization defines; lists, objects and encrypted ones apart.
@@ -95,7 +96,7 @@ func Import(ctx context.Context, s *transfer.Service, t *tenants.Tenant, src tra
 	r, err := s.ImportFeed(ctx, t, f, transfer.ImportOptions{DryRun: o.DryRun, Partial: o.Partial, Bad: o.Bad, Bounded: o.Bounded, Allowed: o.Allowed, Progress: o.Progress, Turn: o.Turn})
 	for _, c := range f.columns {
 		for _, t := range c.targets {
-			r.Columns = append(r.Columns, transfer.Column{Name: c.name, Field: t.field, New: t.fresh, Note: c.note})
+			r.Columns = append(r.Columns, transfer.Column{Name: c.name, Field: t.field, New: t.fresh, Note: c.note, Shown: t.shown})
 			if t.custom {
 				r.Columns[len(r.Columns)-1].Type = t.typ
 			}
@@ -149,6 +150,8 @@ type column struct {
 	name    string
 	called  string // what no other column of the file is called
 	note    string // what is to be said of where it leads
+	byName  bool   // the map has it matched by name
+	format  string // and says how its values are written
 	ids     bool   // there are identifiers of records in it,
 	others  bool   // and there is something else
 	guess   guess
@@ -157,10 +160,12 @@ type column struct {
 
 // target is what a column becomes.
 type target struct {
-	field  string // "" where it is left out
-	custom bool   // the field is one that the organization defines
-	fresh  bool   // the field is to be made
-	typ    string // how its values are read: a type of package schema, or one of those beside it
+	field  string   // "" where it is left out
+	custom bool     // the field is one that the organization defines
+	fresh  bool     // the field is to be made
+	format string   // how the file writes its values, see Formats; "" where nothing is said
+	shown  []string // what the first rows have, of a dry run
+	typ    string   // how its values are read: a type of package schema, or one of those beside it
 }
 
 func (f *feed) Size() int64 { return f.src.Size }
@@ -212,7 +217,56 @@ func (f *feed) Prepare(ctx context.Context, into *transfer.Into) ([]transfer.Lin
 	if f.of.Definition {
 		return into.Collect(ctx, f, f.line)
 	}
-	return f.definitions(), nil
+	defined := f.definitions()
+	if f.o.DryRun {
+		return defined, f.show()
+	}
+	return defined, nil
+}
+
+// Of how many rows a dry run shows what they would become, and how much of each cell.
+const maxShownRows, maxShownBytes = 3, 8 << 10
+
+// show notes what the first rows would become. Values of encrypted fields are not shown.
+func (f *feed) show() error {
+	r, err := f.Open()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	room := maxShownBytes
+	for range maxShownRows {
+		raw, err := r.Next()
+		if err != nil {
+			return nil // what is wrong is noted when rows are checked
+		}
+		var p strictjson.Parser
+		var faults fault.List
+		row := f.row(&p, raw, &faults)
+		for i := range f.columns {
+			for _, t := range f.columns[i].targets {
+				members := []strictjson.Member(nil)
+				switch {
+				case row == nil || t.field == "" || t.typ == schema.Encrypted:
+				case t.custom:
+					members = row.custom
+				default:
+					members = row.own
+				}
+				v, cell := object(members...).Get(t.field), ""
+				if v.Is == strictjson.Text {
+					cell = texts.Clip(v.Text)
+				} else if v.Is != strictjson.Null {
+					cell = texts.Clip(string(v.Raw()))
+				}
+				if room -= len(cell); room < 0 {
+					return nil
+				}
+				t.shown = append(t.shown, cell)
+			}
+		}
+	}
+	return nil
 }
 
 // idColumn is what every export of rows calls the identifiers of its records.

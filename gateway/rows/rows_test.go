@@ -95,6 +95,12 @@ func TestRows_JSONAsRecords(t *testing.T) {
 		column("Release Date", "release_date", "Date", true), column("Rating", "rating", "Number", true), column("Seen", "seen", "Boolean", true),
 		column("Tags", "tags", "MultiSelect", true), column("Extra", "extra", "Text", true),
 	}
+	if got := dry.Columns[3].Shown; !cmp.Equal(got, []string{"1998-06-12", "1998-08-07", "1998-08-08"}) {
+		t.Errorf("the dates would become %q", got)
+	}
+	for i := range dry.Columns {
+		dry.Columns[i].Shown = nil
+	}
 	if diff := cmp.Diff(want, dry.Columns); diff != "" {
 		t.Fatal(diff)
 	}

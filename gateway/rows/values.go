@@ -127,6 +127,17 @@ func (r *row) text(c *column, t *target, cell string) {
 		r.put(t, text(cell))
 		return
 	}
+	if t.format != "" {
+		read, err := formatted(t.format, cell)
+		if err != nil {
+			r.complain(c, err.Error())
+			return
+		}
+		cell = read
+	}
+	if t.typ == schema.MultiSelect && !r.feed.ours && (!t.custom || t.format == formatList) {
+		cell = listed(cell)
+	}
 	if v, err := r.exact(t, cell); err == nil {
 		r.put(t, v)
 		return

@@ -68,6 +68,8 @@ type Column struct {
 	Type  string `json:"type,omitempty"` // of a field that the organization defines
 	New   bool   `json:"new,omitempty"`  // the field is made by the import
 	Note  string `json:"note,omitempty"` // what else the column could have been
+	// Shown is what the first rows would have there, of a dry run.
+	Shown []string `json:"shown,omitempty"`
 }
 
 // ExportReport is what an export wrote.

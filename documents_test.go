@@ -78,6 +78,7 @@ func TestREADME(t *testing.T) {
 	for name, content := range map[string]string{
 		"people.csv": "Name,Town,email\nSmith,Oslo,smith@example.com\n", "corrected.csv": "email,last_name\nsmith@example.com,Smythe\n",
 		"folders.csv": "Name,deleted\nLetters,no\n", "runways.csv": "code,length\n18L,3000\n", "movies.json": `[{"title": "Metropolis", "year": 1927}]`,
+		"leute.csv": "email;last_name;Datum\nmueller@example.com;M\xfcller;31.12.1980\n",
 	} {
 		if err := os.WriteFile(filepath.Join(u.dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)

@@ -68,14 +68,14 @@ func TestF5_ReadinessNamesWhatIsDown(t *testing.T) {
 	g := gatewaytest.Start(t, withRedis(redis.Addr()))
 	acme := g.Org(t, "acme")
 	key := acme.Key(t)
-	allGood := readiness{"ok", map[string]string{"server": "ok", "store": "ok", "redis": "ok"}}
+	allGood := readiness{"ok", map[string]string{"installation": "ok", "server": "ok", "store": "ok", "redis": "ok"}}
 	if code, r := ready(t, g); code != http.StatusOK || !cmp.Equal(r, allGood) {
 		t.Errorf("%d %+v", code, r)
 	}
 	redis.Close()
 	started := time.Now()
 	code, r := ready(t, g)
-	if want := (readiness{"degraded", map[string]string{"server": "ok", "store": "ok", "redis": "down"}}); code != http.StatusOK || !cmp.Equal(r, want) {
+	if want := (readiness{"degraded", map[string]string{"installation": "ok", "server": "ok", "store": "ok", "redis": "down"}}); code != http.StatusOK || !cmp.Equal(r, want) {
 		t.Errorf("%d %+v", code, r)
 	}
 	if took := time.Since(started); took > 20*time.Second {

@@ -67,7 +67,7 @@ func samples() map[string]sample {
 		},
 		"reports.export_shared": {
 			path:  map[string]ref{"pid": refPID, "report_id": refReport},
-			query: []value{{"token", refShare}, {"format", "csv"}, {"provider", "store"}, {"params[country]", "FR"}},
+			query: []value{{"token", refShare}, {"format", "csv"}, {"columns", ""}, {"bom", "true"}, {"provider", "store"}, {"params[country]", "FR"}},
 		},
 		"reports.share": {
 			path:     map[string]ref{"id": refSecure},
@@ -77,9 +77,9 @@ func samples() map[string]sample {
 		"reports.revoke_shares": {path: map[string]ref{"id": refScratch}},
 		"reports.list_shares":   {path: map[string]ref{"id": refScratch}, query: []value{{"page", "1"}, {"per_page", "20"}, {"sort", "-created_at"}, {"after", ""}}},
 		"reports.revoke_share":  {path: map[string]ref{"id": refSecure, "token_id": refTokenID}},
-		"reports.run":           {path: map[string]ref{"id": refReport}, query: []value{{"page", "1"}, {"per_page", "20"}, {"params[country]", "FR"}}},
+		"reports.run":           {path: map[string]ref{"id": refReport}, query: []value{{"page", "1"}, {"per_page", "20"}, {"whole", "false"}, {"params[country]", "FR"}}},
 		"reports.fields":        {query: []value{{"class", "Records"}, {"source", refObjectName}}},
-		"reports.export":        {path: map[string]ref{"id": refReport}, query: []value{{"format", "csv"}, {"params[country]", "FR"}}},
+		"reports.export":        {path: map[string]ref{"id": refReport}, query: []value{{"format", "csv"}, {"columns", ""}, {"bom", "true"}, {"params[country]", "FR"}}},
 		"reports.duplicate":     {path: map[string]ref{"id": refReport}, volatile: []string{"id", "pid", "share_url", "created_at", "updated_at"}},
 		"compliance.schema":     {},
 		"compliance.check":      {query: []value{{"page", "1"}, {"per_page", "20"}, {"after", ""}}},

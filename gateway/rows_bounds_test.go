@@ -68,7 +68,7 @@ func boundsOf(b api.Bounds, enum []string, shape api.Shape) []rowBound {
 func TestDeclaredBoundsHold(t *testing.T) {
 	t.Parallel()
 	p := newWorld(t).a
-	worded := []string{"sort", "after", "pid", "class", "visual", "operation", "subject", "source", "url", "call", "field", "present_password", "public_key", "proof", "proof_of_work"} // which words they take is no matter of bounds
+	worded := []string{"sort", "after", "pid", "class", "visual", "operation", "subject", "source", "url", "call", "field", "columns", "present_password", "public_key", "proof", "proof_of_work"} // which words they take is no matter of bounds
 	calls := map[string]clientCall{}
 	for _, c := range p.clientCalls(t) {
 		calls[c.ID] = c

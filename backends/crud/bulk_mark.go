@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -63,6 +64,9 @@ func (s *serves[T]) attemptMark(ctx context.Context, c *api.Call, n int, deleted
 	if len(ids) == 0 || len(ids) > most {
 		errs.Add("ids", fault.Length, "%s", manyIDs)
 	}
+	if i := slices.IndexFunc(ids, func(id strictjson.Value) bool { return id.Is != strictjson.Text || !store.ValidID(id.Text) }); i >= 0 && len(errs) == 0 {
+		errs.Add("ids", fault.Format, "the item %d of ids, from 0, is no identifier", i)
+	}
 	if err := errs.Err(); err != nil {
 		return api.Result{}, err
 	}
@@ -73,11 +77,7 @@ func (s *serves[T]) attemptMark(ctx context.Context, c *api.Call, n int, deleted
 	entries, probes := make([]*entry[T], len(ids)), make([]any, len(ids))
 	for i, id := range ids {
 		entries[i], probes[i] = &entry[T]{}, s.of.Bare()
-		if id.Is == strictjson.Text && store.ValidID(id.Text) {
-			s.of.Meta(probes[i]).ID = id.Text
-		} else {
-			entries[i].errs.Add("id", fault.Unknown, "%s", s.missing())
-		}
+		s.of.Meta(probes[i]).ID = id.Text
 	}
 	b := s.begin(c, n, entries, within, stateOf(!deleted))
 	b.finish = func(ctx context.Context, c *api.Call, e *entry[T]) error {

@@ -36,11 +36,11 @@ func PlainLower(text string, most int, more string) bool {
 	return Plain(text, most, more) && strings.ToLower(text) == text
 }
 
-// Trim returns a name without what nobody sees at its ends: blanks of every kind, no-break and zero-width ones among them, and controls
-// that are white space. Every name that people read is stored so.
+// Trim returns a name without what nobody sees at its ends: blanks of every kind, no-break and zero-width ones among them. Every name
+// that people read is stored so. Tabs and line ends stay: a name with them is refused.
 func Trim(name string) string {
 	return strings.TrimFunc(name, func(r rune) bool {
-		return unicode.IsSpace(r) || unicode.In(r, unicode.Z) || r == '\u200b' || r == '\u2060' || r == '\ufeff'
+		return unicode.In(r, unicode.Z) || r == '\u200b' || r == '\u2060' || r == '\ufeff'
 	})
 }
 

@@ -75,7 +75,11 @@ func (e *Engine) ownerOf(path string) (owner string, err error) {
 // storedSpecs tells.
 func (e *Engine) reading(path string, do func(c *conn, stored map[string]string) error) (err error) {
 	defer e.aside.enter(path)()
-	c, err := openConn(path, sqlite.OpenReadOnly)
+	flags := sqlite.OpenReadOnly
+	if _, err := os.Stat(path + "-wal"); errors.Is(err, fs.ErrNotExist) {
+		flags = sqlite.OpenReadWrite // else the empty log that it makes is left
+	}
+	c, err := openConn(path, flags)
 	if err != nil {
 		return err
 	}

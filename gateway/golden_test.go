@@ -132,6 +132,9 @@ var timely = strings.NewReplacer(`"last_used_at":"<time>"`, `"last_used_at":null
 // lasting is what keys that end may do, until they have ended.
 var lasting = regexp.MustCompile(`"may":"(Nothing: the key is expired\.|[^"]*; until <time>\.)"`)
 
+// rotated are the overlaps of a key, of which some end while the questions are asked.
+var rotated = regexp.MustCompile(`"rotated":\[("<time>",?)+\]`)
+
 // unneeded is what keys have not been used for, until that is stored.
 var unneeded = regexp.MustCompile(`"unused_permissions":\[[^\]]*\]`)
 
@@ -160,7 +163,7 @@ func (g *golden) ask(t *testing.T, op *api.Operation, path string) {
 		}
 		headers = strings.Replace(headers, " Content-Type=application/json; charset=utf-8 Cache-Control=private, no-store", "", 1)
 		text := g.blanks.Fill(madePID.ReplaceAllString(fmt.Sprintf("> %s\n%d%s %s\n", asked, a.Code, headers, challenge.ReplaceAll(a.Body, []byte("<challenge>"))), "$1<pid>\""))
-		_, _ = timely.WriteString(&g.text, unneeded.ReplaceAllString(lasting.ReplaceAllString(text, `"may":"<until it ends>"`), `"unused_permissions":["<until it is used>"]`)) // to memory
+		_, _ = timely.WriteString(&g.text, unneeded.ReplaceAllString(lasting.ReplaceAllString(rotated.ReplaceAllString(text, `"rotated":[]`), `"may":"<until it ends>"`), `"unused_permissions":["<until it is used>"]`)) // to memory
 	}
 }
 

@@ -96,7 +96,7 @@ func TestBulkByIdentifier(t *testing.T) {
 			if got := o.names(t, path+"?sort=external_id", "external_id"); !strings.HasPrefix(got, "new x1 x2 x3 x4") {
 				t.Errorf("after all: %s", got)
 			}
-			for _, body := range []string{`{}`, `{"ids":[]}`, `{"ids":{}}`, `{"ids":["x"]}`, `{"ids":[5]}`, `{"ids":["`+ids[0]+`"],"purge":true}`} {
+			for _, body := range []string{`{}`, `{"ids":[]}`, `{"ids":{}}`, `{"ids":["x"]}`, `{"ids":[5]}`, `{"ids":["` + ids[0] + `"],"purge":true}`} {
 				o.do(t, http.MethodPost, path+"/bulk/delete", body, 422)
 			}
 		})

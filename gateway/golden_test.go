@@ -135,6 +135,9 @@ var lasting = regexp.MustCompile(`"may":"(Nothing: the key is expired\.|[^"]*; u
 // rotated are the overlaps of a key, of which some end while the questions are asked.
 var rotated = regexp.MustCompile(`"rotated":\[("<time>",?)+\]`)
 
+// holding is what the organization holds, some of which is stored beside the questions.
+var holding = regexp.MustCompile(`"used":\{"documents":[0-9]+,"bytes":[0-9]+\}`)
+
 // unneeded is what keys have not been used for, until that is stored.
 var unneeded = regexp.MustCompile(`"unused_permissions":\[[^\]]*\]`)
 
@@ -163,7 +166,7 @@ func (g *golden) ask(t *testing.T, op *api.Operation, path string) {
 		}
 		headers = strings.Replace(headers, " Content-Type=application/json; charset=utf-8 Cache-Control=private, no-store", "", 1)
 		text := g.blanks.Fill(madePID.ReplaceAllString(fmt.Sprintf("> %s\n%d%s %s\n", asked, a.Code, headers, challenge.ReplaceAll(a.Body, []byte("<challenge>"))), "$1<pid>\""))
-		_, _ = timely.WriteString(&g.text, unneeded.ReplaceAllString(lasting.ReplaceAllString(rotated.ReplaceAllString(text, `"rotated":[]`), `"may":"<until it ends>"`), `"unused_permissions":["<until it is used>"]`)) // to memory
+		_, _ = timely.WriteString(&g.text, unneeded.ReplaceAllString(lasting.ReplaceAllString(rotated.ReplaceAllString(holding.ReplaceAllString(text, `"used":"<what is there>"`), `"rotated":[]`), `"may":"<until it ends>"`), `"unused_permissions":["<until it is used>"]`)) // to memory
 	}
 }
 

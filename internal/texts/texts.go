@@ -37,8 +37,11 @@ func PlainLower(text string, most int, more string) bool {
 }
 
 // Trim returns a name without what nobody sees at its ends: blanks of every kind, no-break and zero-width ones among them. Every name
-// that people read is stored so. Tabs and line ends stay: a name with them is refused.
+// that people read is stored so. Tabs and line ends stay beside others: a name with them is refused.
 func Trim(name string) string {
+	if strings.TrimSpace(name) == "" {
+		return ""
+	}
 	return strings.TrimFunc(name, func(r rune) bool {
 		return unicode.In(r, unicode.Z) || r == '\u200b' || r == '\u2060' || r == '\ufeff'
 	})

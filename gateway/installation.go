@@ -114,6 +114,10 @@ func (s *Services) claim(ctx context.Context, init bool) error {
 		return fmt.Errorf("%w in %s: one was begun there and not finished; begin again with tenantry init or tenantry serve --init", ErrNoInstallation, s.where())
 	}
 	if err := s.mayBegin(init); err != nil {
+		// A keyring may be there by now of another replica that starts, which has claimed the control data before.
+		if begun, _ = s.kinds.organizations.Claimed(ctx, control); begun && init {
+			return nil
+		}
 		return err
 	}
 	return s.kinds.organizations.Claim(ctx, control)

@@ -171,7 +171,11 @@ func (s *Services) awaitControl(ctx context.Context, limit time.Duration, init b
 	for {
 		there, err := s.store.HasControl(ctx)
 		if err == nil && !there {
-			err = s.mayBegin(init)
+			if err = s.mayBegin(init); err != nil { // a keyring may be there by now of another replica that starts, as its control data are
+				if there, _ = s.store.HasControl(ctx); there {
+					err = nil
+				}
+			}
 		}
 		if err == nil {
 			_, err = s.store.Control(ctx)

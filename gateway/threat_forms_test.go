@@ -104,9 +104,7 @@ func TestX9_ExplainedCallsFindRoom(t *testing.T) {
 	a := held.asked(t, "count records", 0, func() *gatewaytest.Answer {
 		return acme.Get(t, key, "/api/store/explain?call="+url.QueryEscape("/api/custom/objects/long/records?per_page=4"))
 	}, func() {
-		if n := figure(t, g, "tenantry_answers_bytes"); n < 4*longText {
-			t.Errorf("%d bytes have room for a page of %d", n, 4*longText)
-		}
+		until(t, "its page has room", func() bool { return figure(t, g, "tenantry_answers_bytes") >= 4*longText }) // an engine may be asked for both at once
 	})
 	if a.Code != http.StatusOK {
 		t.Errorf("%d %s", a.Code, a.Body)

@@ -28,11 +28,11 @@ func (m *Module) doPage(v *visit) {
 	}
 	form := v.form(row, path, strictjson.Value{}, nil, nil)
 	for i, c := range form.Controls { // what the address says already
-		if value := sent.Get(c.Name); value != "" && strings.HasPrefix(c.Name, "query.") {
+		if value := strings.Join(sent[c.Name], "\n"); value != "" && strings.HasPrefix(c.Name, "query.") {
 			form.Controls[i].choose(value)
 		}
 	}
-	v.showForm(http.StatusOK, request{row: row, path: path, query: asked(sent).Encode(), body: sample(row)}, form)
+	v.showForm(http.StatusOK, request{row: row, path: path, query: asked(row, sent).Encode(), body: sample(row)}, form)
 }
 
 // doing finds the operation of a form, and says so where there is none for this person.
@@ -74,7 +74,7 @@ func (v *visit) written(row *api.Operation, path map[string]string, sent url.Val
 			}
 		}
 	}
-	return request{row: row, path: path, query: asked(sent).Encode(), body: body}
+	return request{row: row, path: path, query: asked(row, sent).Encode(), body: body}
 }
 
 // back returns the page that a form belongs to.
@@ -105,7 +105,7 @@ func (m *Module) doIt(v *visit) {
 		return
 	}
 	fromForm(v.typed(row, sent), path, sent)
-	query := asked(sent)
+	query := asked(row, sent)
 	if sent.Has("_more") { // a part of the form depends on what was typed, or a line more is wanted
 		v.again(http.StatusOK, v.typed(row, sent), path, sent, nil, "")
 		return
@@ -156,11 +156,13 @@ func (v *visit) sent() (url.Values, bool) {
 }
 
 // asked returns what a form gives of the operation's query.
-func asked(sent url.Values) url.Values {
+func asked(row *api.Operation, sent url.Values) url.Values {
 	query := url.Values{}
 	for name, values := range sent {
 		if key, is := strings.CutPrefix(name, "query."); is && values[0] != "" {
-			query[key] = values
+			if query[key] = values; row.Param(key).Shape == api.List { // one in each line
+				query[key] = lines(values)
+			}
 		}
 	}
 	return query

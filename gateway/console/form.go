@@ -104,7 +104,7 @@ func (v *visit) form(row *api.Operation, path map[string]string, current strictj
 			}
 		}
 		if sent != nil {
-			c.choose(sent.Get(c.Name))
+			c.choose(strings.Join(sent[c.Name], "\n"))
 		}
 		if len(row.Body) > 0 { // how it is done comes after what
 			f.More = append(f.More, c)

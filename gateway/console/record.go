@@ -330,8 +330,10 @@ func questions(row *api.Operation) (asked []api.Param) {
 func question(q api.Param, asked url.Values) control {
 	c := control{Name: q.Name, ID: "q-" + q.Name, Label: called(q.Ask, q.Name), Hint: q.Ask.Hint, Kind: "text", Required: q.Required, Value: asked.Get(q.Name), MaxLength: q.Bounds.MaxLength}
 	switch {
-	case q.Shape == api.Tree || q.Shape == api.List:
+	case q.Shape == api.Tree:
 		return control{}
+	case q.Shape == api.List:
+		c.Kind, c.Value = "lines", strings.Join(asked[q.Name], "\n")
 	case len(q.Enum) > 0:
 		c.Kind, c.Options = "choice", worded(q.Enum, c.Value)
 	case q.Shape == api.Boolean:

@@ -1188,11 +1188,22 @@ func TestImportByForm(t *testing.T) {
 	if strings.Contains(bad.Text(), "Import created") {
 		t.Error("an import that stored nothing is said to be made")
 	}
+	checked := ended(upload("people.csv", csv+"nobody,Moe\n", map[string]string{"query.as": "contacts", "query.dry_run": "true"}))
+	checkPage(t, checked, 200, "<dt>Would be created</dt>")
+	if strings.Contains(checked.Text(), "<dt>Created</dt>") {
+		t.Error("a check that was refused says that something was created")
+	}
 	list := p.open("/import")
 	checkPage(t, list, 200, "Refused", "Created at")
 	if strings.Index(list.Text(), ">Refused</span>") > strings.Index(list.Text(), ">Done</span>") {
 		t.Error("the latest is not the first")
 	}
+	// How the file is written goes along from its check to the import.
+	how := map[string]string{"query.as": "contacts", "query.dry_run": "true", "query.encoding": "windows-1252", "query.delimiter": "semicolon", "query.map": "Post=email\r\n\r\nTag=birthday:dd.mm.yyyy\r\n"}
+	checked = ended(upload("leute.csv", "Post;Tag;Rest\nmueller@example.com;31.12.1980;\xfc\n", how))
+	checkPage(t, checked, 200, "Done", "1980-12-31", ">Import the file now")
+	link, _ := url.Parse(html.UnescapeString(regexp.MustCompile(`/do/imports\.create\?[^"]+`).FindString(checked.Text())))
+	checkPage(t, p.open(link.String()), 200, `value="windows-1252"`, `value="semicolon"`, ">\nPost=email\nTag=birthday:dd.mm.yyyy</textarea>")
 	checkPage(t, p.send("/do/imports.create", url.Values{}), 400, "The form did not arrive")
 	for kind, form := range map[string]string{"text/plain": "email=x%40example.com", "application/x-www-form-urlencoded": "email=%zz"} {
 		checkPage(t, p.send("/do/contacts.create", nil, gatewaytest.Body(kind, form)), 400, "The form did not arrive")
@@ -1517,7 +1528,7 @@ func TestTryIt(t *testing.T) {
 		t.Errorf("an export: %d %s", a.Code, a.Header.Get("Location"))
 	}
 	checkPage(t, p.open("/docs/contacts.list/try?_send=true&more="+url.QueryEscape("filters[name]=100%")), 400, "More of the query cannot be read")
-	checkPage(t, p.open("/docs/contacts.untag/try"), 200, "tags[]=")
+	checkPage(t, p.open("/docs/contacts.untag/try"), 200, `<textarea id="try-query-tags" name="query.tags"`, "One in each line.")
 	secret := formTo(t, p.open("/docs/passwords.change/try"), "/docs/passwords.change/try")
 	secret.Set("body", `{"present":"what nobody may read","next":"short"}`)
 	if a := p.send("/docs/passwords.change/try", secret); !strings.Contains(a.Text(), `id="answer"`) || strings.Contains(a.Text(), "what nobody may read") {

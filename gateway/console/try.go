@@ -56,7 +56,7 @@ func (m *Module) tryPage(v *visit) {
 	}
 	q := request{row: row, path: map[string]string{}, match: sent.Get("match"), once: sent.Get("_once")}
 	fromForm(row, q.path, sent)
-	query := asked(sent)
+	query := asked(row, sent)
 	more, err := url.ParseQuery(strings.TrimPrefix(strings.TrimSpace(sent.Get("more")), "?"))
 	maps.Copy(query, more)
 	q.query = query.Encode()
@@ -118,9 +118,6 @@ func tryForm(row *api.Operation, sent url.Values) formView {
 		case p.In == api.InHeader:
 		case c.Kind == "":
 			free += " " + p.Name + ": " + p.Description
-			if p.Shape == api.List {
-				free += " " + p.Name + "[]=" + p.Example
-			}
 		default:
 			c.Label, c.Hint = p.Name, p.Description
 			add(c, name)

@@ -39,7 +39,7 @@ const (
 
 // takeFile carries out a form with a file, which is passed on while it arrives. What else the form says stands before it.
 func (v *visit) takeFile(row *api.Operation, params map[string]string) {
-	sent, query := url.Values{}, url.Values{}
+	sent := url.Values{}
 	v.arriving.Pause()
 	parts, err := v.r.MultipartReader()
 	left := int64(mostBefore)
@@ -61,6 +61,7 @@ func (v *visit) takeFile(row *api.Operation, params map[string]string) {
 				return
 			}
 			fromForm(row, params, sent)
+			query := asked(row, sent)
 			v.carry(request{row: row, path: params, query: query.Encode(), file: part, media: all[at].media, waits: v.w}, sent, query)
 			return
 		}
@@ -73,9 +74,6 @@ func (v *visit) takeFile(row *api.Operation, params map[string]string) {
 			break
 		}
 		sent.Add(name, string(value))
-		if key, is := strings.CutPrefix(name, "query."); is && len(value) > 0 {
-			query.Add(key, string(value))
-		}
 	}
 	if errors.Is(err, io.EOF) || err == nil {
 		err = errors.New("no file")

@@ -137,6 +137,12 @@ func (p *tab) look(s size, path string) {
 	}
 	p.stays()
 	accessible(p)
+	if bad := p.value(`[...document.querySelectorAll("main [placeholder]")].filter((f) => {
+		const label = f.labels?.[0];
+		return !label || getComputedStyle(label).position === "absolute" || getComputedStyle(f, "::placeholder").color !== getComputedStyle(document.querySelector("main p, main label")).color;
+	}).map((f) => f.outerHTML).join(" ")`); bad != "" { // no placeholder is the only label, and it can be read
+		p.t.Errorf("%s: %s", path, bad)
+	}
 	p.picture("page-" + name + "-light")
 	p.theme("dark")
 	accessible(p, "color-contrast", "link-in-text-block")

@@ -215,6 +215,11 @@ func TestEveryPageOpens(t *testing.T) {
 			return // the API reference has a document
 		}
 		checkPage(t, page, 200)
+		for _, part := range strings.Split(page.Text(), "<time ")[1:] {
+			if text, _, _ := strings.Cut(part[strings.IndexByte(part, '>')+1:], "<"); len(text) < 10 || !strings.ContainsAny(text, "-:") {
+				t.Errorf("%s shows the time %q", path, text)
+			}
+		}
 		for _, form := range forms.FindAllString(page.Text(), -1) {
 			if said := jargon.FindString(tags.ReplaceAllString(form, " ")); said != "" && !strings.HasPrefix(path, "/docs") {
 				t.Errorf("a form of %s speaks of %q, which is for those who write calls", path, said)

@@ -6,27 +6,42 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"tenantry/gateway/gatewaytest"
 )
 
 // both are the screens that pages are looked at on.
 func both() []size { return []size{{"desktop", 1280, 800, false}, {"narrow", 360, 780, true}} }
 
-// TestBrowserPagesBeyondTheLast say so and lead to the last, of lists and of reports; a pager says that it leaves pages out.
-func TestBrowserPagesBeyondTheLast(t *testing.T) {
+// TestBrowserTellsWhatIs: each of these pages says what a person expects of it, on both screens.
+func TestBrowserTellsWhatIs(t *testing.T) {
 	t.Parallel()
 	b := launch(t)
 	_, acme, cookie := rich(t, nil)
-	keeper := person{t, acme, cookie}
+	var looks []func(*tab, size)
+	for _, tells := range []func(*testing.T, person) func(*tab, size){
+		pagesBeyondTheLast, onlyWhatWasDoneIsTold, missingPagesKeepTheNavigation, numbersAreFigures, timesAreTimes, listsSayWhatTypesSay, auditTakesItsOwnWords, readersSeeTitlesAndNames,
+	} {
+		looks = append(looks, tells(t, person{t, acme, cookie}))
+	}
+	for _, screen := range both() {
+		p := b.signedIn(screen, acme)
+		for _, look := range looks {
+			look(p, screen)
+		}
+	}
+	b.quiet("status of 404", "status of 422")
+}
+
+// pagesBeyondTheLast say so and lead to the last, of lists and of reports; a pager says that it leaves pages out.
+func pagesBeyondTheLast(t *testing.T, keeper person) func(*tab, size) {
+	t.Helper()
+	acme := keeper.o
 	var lines []string
 	for i := range 650 {
 		lines = append(lines, fmt.Sprintf(`{"kind":"contact","email":"c%d@example.com","city":"City %d"}`, i, i))
 	}
 	acme.Import(t, lines...)
 	made := keeper.api(http.MethodPost, "/api/custom-reports", m{"title": "Each", "secure": false, "class": "Contacts", "query": m{"fields": []string{"city"}, "limit": 650}})
-	for _, screen := range both() {
-		p := b.signedIn(screen, acme)
+	return func(p *tab, screen size) {
 		p.visit(address(t, acme, "/contacts?page=99"))
 		p.wait(`document.querySelector(".empty").innerText.includes("the list ends before it") && !document.body.innerText.includes("nothing here yet")`)
 		fits(p)
@@ -41,16 +56,13 @@ func TestBrowserPagesBeyondTheLast(t *testing.T) {
 		p.wait(`document.querySelector(".pages").innerText.replace(/\s+/g, " ").trim() === "1 2 … 7"`)
 		p.picture("pager-" + screen.name)
 	}
-	b.quiet("status of 422")
 }
 
-// TestBrowserOnlyWhatWasDoneIsTold: an address alone says nothing of what was done, and one that did says it no more later.
-func TestBrowserOnlyWhatWasDoneIsTold(t *testing.T) {
-	t.Parallel()
-	b := launch(t)
-	_, acme, _ := rich(t, nil)
-	for _, screen := range both() {
-		p := b.signedIn(screen, acme)
+// onlyWhatWasDoneIsTold: an address alone says nothing of what was done, and one that did says it no more later.
+func onlyWhatWasDoneIsTold(t *testing.T, keeper person) func(*tab, size) {
+	t.Helper()
+	acme := keeper.o
+	return func(p *tab, screen size) {
 		for _, path := range []string{"/keys?_done=keys.delete", "/contacts?_done=contacts.delete&_undo=66a000000000000000000001", "/keys?_done=keys.delete&_told=" + fmt.Sprint(time.Now().Unix()) + "-00"} {
 			p.visit(address(t, acme, path))
 			if got := p.value(`document.querySelector(".done")?.innerText ?? ""`); got != "" {
@@ -69,16 +81,13 @@ func TestBrowserOnlyWhatWasDoneIsTold(t *testing.T) {
 			t.Errorf("an address that was changed says %q", got)
 		}
 	}
-	b.quiet()
 }
 
-// TestBrowserMissingPagesKeepTheNavigation for who is signed in.
-func TestBrowserMissingPagesKeepTheNavigation(t *testing.T) {
-	t.Parallel()
-	b := launch(t)
-	_, acme, _ := rich(t, nil)
-	for _, screen := range both() {
-		p := b.signedIn(screen, acme)
+// missingPagesKeepTheNavigation for who is signed in.
+func missingPagesKeepTheNavigation(t *testing.T, keeper person) func(*tab, size) {
+	t.Helper()
+	acme := keeper.o
+	return func(p *tab, screen size) {
 		for _, path := range []string{"/none", "/contacts/none", "/do/none", "/contacts/x/y/z", "/.git/config"} {
 			p.visit(address(t, acme, path))
 			p.wait(`document.querySelector("h1").textContent === "There is no such page" && document.querySelector("nav.side a[href='/contacts']")`)
@@ -86,19 +95,15 @@ func TestBrowserMissingPagesKeepTheNavigation(t *testing.T) {
 		accessible(p)
 		p.picture("missing-" + screen.name)
 	}
-	b.quiet("status of 404")
 }
 
-// TestBrowserNumbersAreFigures where a report that is a number is run and built, as on its shared page.
-func TestBrowserNumbersAreFigures(t *testing.T) {
-	t.Parallel()
-	b := launch(t)
-	_, acme, cookie := rich(t, nil)
-	keeper := person{t, acme, cookie}
+// numbersAreFigures where a report that is a number is run and built, as on its shared page.
+func numbersAreFigures(t *testing.T, keeper person) func(*tab, size) {
+	t.Helper()
+	acme := keeper.o
 	made := keeper.api(http.MethodPost, "/api/custom-reports", m{"title": "How many", "secure": false, "class": "Contacts", "visual": "number", "query": m{"measures": []m{{"op": "count"}}}})
 	const figures = `JSON.stringify([...document.querySelectorAll(".figures figure")].map((f) => f.outerHTML))`
-	for _, screen := range both() {
-		p := b.signedIn(screen, acme)
+	return func(p *tab, screen size) {
 		p.visit(address(t, acme, "/shared/reports/"+made.Field("pid").(string)))
 		want := p.value(figures)
 		p.visit(address(t, acme, "/custom-reports/"+made.Field("id").(string)+"/run"))
@@ -115,43 +120,24 @@ func TestBrowserNumbersAreFigures(t *testing.T) {
 		}
 		p.whole(screen, "number-built-"+screen.name)
 	}
-	b.quiet()
 }
 
-// TestBrowserTimesAreTimes: no page shows the seconds or milliseconds of a moment.
-func TestBrowserTimesAreTimes(t *testing.T) {
-	t.Parallel()
-	b := launch(t)
-	_, acme, cookie := rich(t, nil)
-	var file string
-	keeper := person{t, acme, cookie}
-	keeper.crawl(func(path string, page *gatewaytest.Answer) {
-		if strings.HasPrefix(path, "/files/") && !strings.HasPrefix(path, "/files/folders") && len(path) == len("/files/66f000000000000000000001") {
-			file = path
-		}
-		for _, part := range strings.Split(page.Text(), "<time ")[1:] {
-			text, _, _ := strings.Cut(part[strings.IndexByte(part, '>')+1:], "<")
-			if len(text) < 10 || !strings.Contains(text, "-") && !strings.Contains(text, ":") {
-				t.Errorf("%s shows the time %q", path, text)
-			}
-		}
-	})
-	for _, screen := range both() {
-		p := b.signedIn(screen, acme)
-		p.visit(address(t, acme, file))
+// timesAreTimes, those of files too.
+func timesAreTimes(t *testing.T, keeper person) func(*tab, size) {
+	t.Helper()
+	file := keeper.api(http.MethodGet, "/api/files?per_page=1", nil).Field("results").([]any)[0].(map[string]any)["id"].(string)
+	return func(p *tab, screen size) {
+		p.visit(address(t, keeper.o, "/files/"+file))
 		p.wait(`document.querySelector(".facts time")?.textContent.match(/^\d{4}-\d\d-\d\d \d\d:\d\d$/)`)
-		p.whole(screen, "file-times-"+screen.name)
+		p.picture("file-times-" + screen.name)
 	}
-	b.quiet()
 }
 
-// TestBrowserListsSayWhatTypesSay: numbers are grouped and aligned by their type whichever values a page has, and contacts without an
+// listsSayWhatTypesSay: numbers are grouped and aligned by their type whichever values a page has, and contacts without an
 // e-mail address are led by what people know them by.
-func TestBrowserListsSayWhatTypesSay(t *testing.T) {
-	t.Parallel()
-	b := launch(t)
-	_, acme, cookie := rich(t, nil)
-	keeper := person{t, acme, cookie}
+func listsSayWhatTypesSay(t *testing.T, keeper person) func(*tab, size) {
+	t.Helper()
+	acme := keeper.o
 	keeper.api(http.MethodPost, "/api/custom/objects", m{"name": "lot", "label": "Lot", "label_plural": "Lots", "schema": m{
 		"name": m{"title": "Name", "type": "Text"}, "price": m{"title": "Net price", "type": "Number"}, "sold": m{"title": "Was sold", "type": "Boolean"}, "size": m{"title": "Size", "type": "Number"}}})
 	for _, values := range []m{{"name": "a", "price": 1234567.25, "sold": true}, {"name": "b", "price": -12500, "sold": false}, {"name": "c", "sold": true}} {
@@ -161,8 +147,7 @@ func TestBrowserListsSayWhatTypesSay(t *testing.T) {
 	for _, contact := range []m{{"phone": "+49 30 1", "country": "ZZ", "city": "A"}, {"phone": "+49 30 2", "country": "ZZ"}} {
 		keeper.api(http.MethodPost, "/api/contacts", contact)
 	}
-	for _, screen := range both() {
-		p := b.signedIn(screen, acme)
+	return func(p *tab, screen size) {
 		p.visit(address(t, acme, lots+"?sort=name"))
 		if got := p.value(`document.querySelector("tbody").innerText`); !strings.Contains(got, "1,234,567.25") || !strings.Contains(got, "-12,500") {
 			t.Errorf("the list shows %s", got)
@@ -192,16 +177,13 @@ func TestBrowserListsSayWhatTypesSay(t *testing.T) {
 		}
 		p.picture("contacts-without-email-" + screen.name)
 	}
-	b.quiet()
 }
 
-// TestBrowserAuditTakesItsOwnWords as filters, and says who signed in.
-func TestBrowserAuditTakesItsOwnWords(t *testing.T) {
-	t.Parallel()
-	b := launch(t)
-	_, acme, _ := rich(t, nil)
-	for _, screen := range both() {
-		p := b.signedIn(screen, acme)
+// auditTakesItsOwnWords as filters, and says who signed in.
+func auditTakesItsOwnWords(t *testing.T, keeper person) func(*tab, size) {
+	t.Helper()
+	acme := keeper.o
+	return func(p *tab, screen size) {
 		p.visit(address(t, acme, "/audit"))
 		p.wait(`[...document.querySelectorAll("tbody tr")].some((r) => r.cells[0].innerText === "Sign in" && r.cells[1].innerText === "Root")`)
 		p.picture("audit-" + screen.name)
@@ -219,49 +201,21 @@ func TestBrowserAuditTakesItsOwnWords(t *testing.T) {
 		}
 		p.picture("audit-filter-" + screen.name)
 	}
-	b.quiet()
 }
 
-// TestBrowserReadersSeeTitlesAndNames: who may not change a record sees its fields as those who may.
-func TestBrowserReadersSeeTitlesAndNames(t *testing.T) {
-	t.Parallel()
-	b := launch(t)
-	_, acme, cookie := rich(t, nil)
-	keeper := person{t, acme, cookie}
-	keeper.api(http.MethodPost, "/api/custom/objects", m{"name": "lot", "label": "Lot", "label_plural": "Lots", "schema": m{"p1": m{"title": "Net price", "type": "Number"}, "s": m{"title": "Was sold", "type": "Boolean"}}})
-	id := keeper.api(http.MethodPost, "/api/custom/objects/lot/records", m{"values": m{"p1": 12500, "s": true}}).Field("id").(string)
-	keeper.api(http.MethodDelete, "/api/custom/objects/lot/records/"+id, nil)
-	for _, screen := range both() { // nobody changes what lies in the trash
-		p := b.signedIn(screen, acme)
-		p.visit(address(t, acme, "/custom/objects/lot/records/"+id+"?deleted=true"))
+// readersSeeTitlesAndNames: who may not change a record sees its fields as those who may.
+func readersSeeTitlesAndNames(t *testing.T, keeper person) func(*tab, size) {
+	t.Helper()
+	acme := keeper.o
+	keeper.api(http.MethodPost, "/api/custom/objects", m{"name": "plot", "label": "Plot", "label_plural": "Plots", "schema": m{"p1": m{"title": "Net price", "type": "Number"}, "s": m{"title": "Was sold", "type": "Boolean"}}})
+	id := keeper.api(http.MethodPost, "/api/custom/objects/plot/records", m{"values": m{"p1": 12500, "s": true}}).Field("id").(string)
+	keeper.api(http.MethodDelete, "/api/custom/objects/plot/records/"+id, nil)
+	return func(p *tab, screen size) { // nobody changes what lies in the trash
+		p.visit(address(t, acme, "/custom/objects/plot/records/"+id+"?deleted=true"))
 		if got := p.value(`document.querySelector(".facts").innerText.replace(/\s+/g, " ")`); !strings.Contains(got, "Net price 12,500") || !strings.Contains(got, "Was sold Yes") {
 			t.Errorf("the page shows %s", got)
 		}
 		accessible(p)
 		p.picture("read-only-" + screen.name)
 	}
-	b.quiet()
-}
-
-// TestBrowserFieldsHaveLabelsThatAreSeen: no placeholder is the only label of a field, and those that there are can be read.
-func TestBrowserFieldsHaveLabelsThatAreSeen(t *testing.T) {
-	t.Parallel()
-	b := launch(t)
-	_, acme, _ := rich(t, nil)
-	for _, screen := range both() {
-		p := b.signedIn(screen, acme)
-		for _, path := range []string{"/do/objects.create", "/do/reports.create", "/do/campaigns.create", "/contacts", "/keys", "/find", "/do/keys.create"} {
-			p.visit(address(t, acme, path))
-			if bad := p.value(`[...document.querySelectorAll("main [placeholder]")].filter((f) => {
-				const label = f.labels?.[0];
-				return !label || getComputedStyle(label).position === "absolute" || getComputedStyle(f, "::placeholder").color !== getComputedStyle(document.querySelector("main p, main label")).color;
-			}).map((f) => f.outerHTML).join(" ")`); bad != "" {
-				t.Errorf("%s: %s", path, bad)
-			}
-			accessible(p)
-			fits(p)
-			p.whole(screen, "labels-"+strings.ReplaceAll(path[1:], "/", "-")+"-"+screen.name)
-		}
-	}
-	b.quiet()
 }

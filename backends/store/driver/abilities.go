@@ -49,9 +49,6 @@ type Finder interface {
 
 // Settler is an engine that writes to a log first, and moves what that has into the files of workspaces by and by.
 type Settler interface {
-	// Settle moves everything of a workspace's file, and leaves nothing in the log. Error: ErrUnavailable, where that cannot be
-	// before the context ends.
-	Settle(ctx context.Context, workspace string) error
 	// Lag returns how many bytes the logs of open files have, and for how long at most something has been in a log alone.
 	Lag() (bytes int64, age time.Duration)
 }

@@ -37,24 +37,38 @@ func (s *Services) lookBefore(init bool) error {
 	if s.cfg.Shared() {
 		return nil
 	}
+	ring, err := s.hasKeyring()
+	if err != nil {
+		return err
+	}
 	entries, err := os.ReadDir(s.cfg.BackendDir(s.cfg.Control))
 	if len(entries) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil //nolint:nilerr // whoever opens it tells
 	}
-	return s.mayBegin(init)
+	return s.mayBegin(init, ring)
 }
 
-// mayBegin returns an ErrNoInstallation, unless there is nothing at all and an installation is to be made.
-func (s *Services) mayBegin(init bool) error {
-	path := s.cfg.KeyringPath()
-	_, err := os.Stat(path)
-	switch {
+// hasKeyring reports whether there is a keyring. It is asked before the control data are looked for: a replica that starts at the same
+// time makes its keyring after them, so that one without them is one that has lost them.
+func (s *Services) hasKeyring() (bool, error) {
+	switch _, err := os.Stat(s.cfg.KeyringPath()); {
 	case err == nil:
+		return true, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	default:
+		return false, fmt.Errorf("looking for the keyring: %w", err)
+	}
+}
+
+// mayBegin returns an ErrNoInstallation where there are no control data, unless there is no keyring either, as hasKeyring said before,
+// and an installation is to be made.
+func (s *Services) mayBegin(init, ring bool) error {
+	switch {
+	case ring:
 		return fmt.Errorf("%w: the keyring %s is there, and the control data that belong to it are not, in %s. "+
 			"Mount or name what holds them (--data, or the settings control and backends.%s), or restore them: of a SQLite folder that was copied the -wal files too. "+
-			"If that keyring never had data, move it away and begin anew", ErrNoInstallation, path, s.where(), s.cfg.Control)
-	case !errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("looking for the keyring: %w", err)
+			"If that keyring never had data, move it away and begin anew", ErrNoInstallation, s.cfg.KeyringPath(), s.where(), s.cfg.Control)
 	case !init:
 		return fmt.Errorf("%w in %s: mount or name the one that is meant (--data, or the settings control and backends.%s), "+
 			"or make one with tenantry org create, tenantry init or tenantry serve --init", ErrNoInstallation, s.where(), s.cfg.Control)
@@ -104,6 +118,10 @@ func (s *Services) claim(ctx context.Context, init bool) error {
 	if err != nil {
 		return err
 	}
+	had, err := s.hasKeyring()
+	if err != nil {
+		return err
+	}
 	begun, err := s.kinds.organizations.Claimed(ctx, control)
 	switch {
 	case err != nil:
@@ -113,11 +131,7 @@ func (s *Services) claim(ctx context.Context, init bool) error {
 	case begun:
 		return fmt.Errorf("%w in %s: one was begun there and not finished; begin again with tenantry init or tenantry serve --init", ErrNoInstallation, s.where())
 	}
-	if err := s.mayBegin(init); err != nil {
-		// A keyring may be there by now of another replica that starts, which has claimed the control data before.
-		if begun, _ = s.kinds.organizations.Claimed(ctx, control); begun && init {
-			return nil
-		}
+	if err := s.mayBegin(init, had); err != nil {
 		return err
 	}
 	return s.kinds.organizations.Claim(ctx, control)

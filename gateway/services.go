@@ -169,13 +169,13 @@ func (s *Services) baseURL(slug string) string { return s.cfg.OrganizationURL(sl
 func (s *Services) awaitControl(ctx context.Context, limit time.Duration, init bool) error {
 	started, told := time.Now(), false
 	for {
-		there, err := s.store.HasControl(ctx)
+		ring, err := s.hasKeyring()
+		there := false
+		if err == nil {
+			there, err = s.store.HasControl(ctx)
+		}
 		if err == nil && !there {
-			if err = s.mayBegin(init); err != nil { // a keyring may be there by now of another replica that starts, as its control data are
-				if there, _ = s.store.HasControl(ctx); there {
-					err = nil
-				}
-			}
+			err = s.mayBegin(init, ring)
 		}
 		if err == nil {
 			_, err = s.store.Control(ctx)

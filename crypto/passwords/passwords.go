@@ -156,7 +156,8 @@ func (h *Hasher) Hash(ctx context.Context, party int64, password secret.String) 
 // It returns ErrBusy, ErrCorruptHash, or the error of ctx when that ends while
 // waiting; none of these means that the password is wrong.
 func (h *Hasher) Verify(ctx context.Context, party int64, hash string, password secret.String) (ok, again bool, err error) {
-	if password.Len() > MaxBytes {
+	typed, nfc := password.Reveal(), composed(password)
+	if len(nfc) > MaxBytes {
 		return false, false, nil
 	}
 	known := hash != ""
@@ -171,7 +172,6 @@ func (h *Hasher) Verify(ctx context.Context, party int64, hash string, password 
 		return false, false, fmt.Errorf("check a password: %w", err)
 	}
 	defer leave()
-	typed, nfc := password.Reveal(), composed(password)
 	match, err := argon2id.ComparePasswordAndHash(nfc, hash)
 	if err == nil && !match && typed != nfc {
 		match, err = argon2id.ComparePasswordAndHash(typed, hash)

@@ -10,8 +10,9 @@ import (
 	"tenantry/backends/store"
 )
 
-// Resolve lets a parameter of the row's path name a record by its identifier as well as by its unique name (resource.Traits.Called), whichever of them
-// others refer to it by: the handler gets that one. Where both lead to records, what others refer to wins. of is asked in calls alone.
+// Resolve lets a parameter of the row's path name a record by its identifier as well as by its unique name
+// (resource.Traits.Called): the handler gets the one by which others refer to it. Where each leads to a record, that one
+// wins. of is asked in calls alone.
 func Resolve(row *api.Operation, param string, of func() *resource.Resource) {
 	handler := row.Handler
 	row.Handler = func(ctx context.Context, c *api.Call) (api.Result, error) {

@@ -57,7 +57,8 @@ func (g *Guess) Look(sample string) {
 		g.unfit[i] = g.unfit[i] || !utf8.ValidString(s) || !candidates[i].fits(s)
 	}
 	if value, is := booleanOf(s); is {
-		g.yes, g.no, g.written = g.yes || value, g.no || !value, g.written || len(s) > len("yes")
+		g.yes, g.no = g.yes || value, g.no || !value
+		g.written = g.written || strings.EqualFold(s, "true") || strings.EqualFold(s, "false")
 	}
 }
 

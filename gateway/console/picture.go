@@ -85,7 +85,8 @@ func ran(report, answer strictjson.Value) (s reports.Shared, ok bool) {
 	return s, true
 }
 
-// draw draws what running a report has answered, where it is not shown by its figures alone, and writes the page of it that the table has, as its shared page does.
+// draw draws what running a report has answered, where it is not shown by its figures alone, and writes the page of it that
+// the table has, as its shared page does.
 func (v *visit) draw(report, answer strictjson.Value, asked url.Values, table *tableView) (figures []cellView, charts []*chart.Chart) {
 	s, ok := ran(report, answer)
 	if !ok {

@@ -161,8 +161,8 @@ type Op int
 // whatever their width. On a Strings field Eq, In and Contains ask whether some
 // element is (one of) the value(s), Ne and Nin whether none is; Exists whether
 // there is an element. Contains and StartsWith on a string are exact about case; ContainsFold and
-// StartsWithFold, which are of strings alone, take every letter for what Cases has of it, and find no text that is not UTF-8. From and Before
-// are of custom values that are no lists, and of their Order: From is what is the value or comes after it ascending, of whatever
+// StartsWithFold, which are of strings alone, take every letter for what Cases has of it, and find no text that is not
+// UTF-8. From and Before are of custom values that are no lists, and of their Order: From is what is the value or comes after it ascending, of whatever
 // type, and Before all else.
 // And with no kids matches everything, Or with no kids nothing, In of nothing
 // nothing, Nin of nothing everything.

@@ -56,3 +56,25 @@ func TestRows_Formats(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestRows_ShowsLittle: a dry run shows neither secrets nor more than a few bytes of what the first rows would become.
+func TestRows_ShowsLittle(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme := w.org("acme")
+	w.mustLoad(acme, `{"kind":"contact_field","key":"pin","title":"PIN","type":"Encrypted"}`+"\n")
+	header, row := "email,PIN", "a@example.com,4321"
+	for i := range 300 {
+		header, row = header+fmt.Sprintf(",c%d", i), row+","+strings.Repeat("x", 1000)
+	}
+	dry := w.mustRows(acme, header+"\n"+row+"\n", rows.Options{As: "contacts", Format: rows.CSV, DryRun: true})
+	all, size := fmt.Sprint(dry.Columns), 0
+	for _, c := range dry.Columns {
+		for _, cell := range c.Shown {
+			size += len(cell)
+		}
+	}
+	if strings.Contains(all, "4321") || size > 8<<10 || !strings.Contains(all, "a@example.com") {
+		t.Errorf("%d bytes: %.500s", size, all)
+	}
+}

@@ -79,7 +79,7 @@ func (k *kind) decodeGiven(ctx context.Context, v *view, val strictjson.Value, r
 // readNulls notes what a line says is empty.
 func (k *kind) readNulls(val strictjson.Value, e *entry) {
 	for i := range val.Members {
-		if n, ok := k.Index(val.Members[i].Name); ok && val.Members[i].Value.Is == strictjson.Null && !k.Fields[n].Rule.Required {
+		if n, ok := k.Index(val.Members[i].Name); ok && val.Members[i].Value.Is == strictjson.Null { // what must be there is refused when it is read
 			e.nulls |= 1 << n
 		}
 	}

@@ -429,6 +429,7 @@ func TestEntries_OfAKind(t *testing.T) { inBoth(t, testEntriesOfAKind) }
 func testEntriesOfAKind(t *testing.T, shared bool) {
 	c := people()
 	c.Custom, c.Of = true, "status"
+	c.Indexes = slices.DeleteFunc(c.Indexes, func(x driver.Index) bool { return x.Name == "created" }) // which follows the status in another
 	e := openEngine(t, Options{Shared: shared, eager: true})
 	ws := openWorkspace(t, e, "w", c)
 	fill(t, ws, c, 300)

@@ -1569,3 +1569,27 @@ func TestPagesAreLedTo(t *testing.T) {
 	checkPage(t, p.open("/compliance/contacts"), 200, "your organization keeps none yet", `href="/do/objects.create"`)
 	checkPage(t, p.open("/compliance/settings"), 200, `href="/compliance/contacts"`)
 }
+
+// TestOnlyWhatWasDoneIsTold by the page that follows: an address that somebody else wrote, changed, or has from another session says nothing.
+func TestOnlyWhatWasDoneIsTold(t *testing.T) {
+	t.Parallel()
+	_, acme, cookie := rich(t, nil)
+	p := person{t, acme, cookie}
+	after := p.send("/do/folders.create", url.Values{"name": {"New"}, "_has.name": {"text"}}).Header.Get("Location")
+	checkPage(t, p.open(after), 200, "Folder created.")
+	forged, _ := url.Parse(after)
+	query := forged.Query()
+	query.Set("_told", fmt.Sprint(time.Now().Unix())+"-"+strings.Repeat("0", 32))
+	forged.RawQuery = query.Encode()
+	_, other := acme.Person(t, "eve@example.com", func(n *control.NewUser) { n.Roles = []string{"admin"} })
+	for what, page := range map[string]*gatewaytest.Answer{
+		"another action":  p.open(strings.Replace(after, "folders.create", "folders.delete", 1)),
+		"a forged mark":   p.open(forged.String()),
+		"no mark":         p.open(strings.Split(after, "?")[0] + "?_done=folders.create"),
+		"another session": person{t, acme, other}.open(after),
+	} {
+		if page.Code != 200 || strings.Contains(page.Text(), `role="status"`) {
+			t.Errorf("%s: %d, and something is said to be done", what, page.Code)
+		}
+	}
+}

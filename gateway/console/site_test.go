@@ -528,10 +528,11 @@ func TestRecordFromPageToPage(t *testing.T) {
 	created := p.send("/do/contacts.create", values)
 	page := p.follows(created)
 	checkPage(t, page, 200, "Contact created", "Žofie", `value="40"`, "one\ntwo")
-	if again := p.send("/do/contacts.create", values); again.Header.Get("Location") != created.Header.Get("Location") {
-		t.Errorf("the form sent twice made two: %s, %s", created.Header.Get("Location"), again.Header.Get("Location"))
+	address, _, _ := strings.Cut(created.Header.Get("Location"), "?")
+	again, _, _ := strings.Cut(p.send("/do/contacts.create", values).Header.Get("Location"), "?") // what follows tells the second
+	if again != address {
+		t.Errorf("the form sent twice made two: %s, %s", address, again)
 	}
-	address := strings.Split(created.Header.Get("Location"), "?")[0]
 	change := formTo(t, page, "/do/contacts.update")
 	change.Set("city", "Brno")
 	stale := formTo(t, page, "/do/contacts.update")

@@ -58,7 +58,7 @@ func TestKeyFind(t *testing.T) {
 	must[control.IssuedKey](t, "", "key", "rotate", key.ID, "--overlap", "1h", "--org", "birch", "--data", dir)
 	must[control.Organization](t, "", "org", "suspend", "birch", "--data", dir)
 	a = find(key.Token)
-	if err := contains(a.stdout+a.stderr, key.ID, "was rotated"); err != nil || a.code != 0 {
+	if err := contains(a.stdout+a.stderr, key.ID, "has since been rotated", "works until 20"); err != nil || a.code != 0 {
 		t.Errorf("after a rotation: exit %d: %v", a.code, err)
 	}
 	for token, want := range map[string]string{key.Token[:len(key.Token)-1]: "no API key", "": "", "x": "no API key"} {

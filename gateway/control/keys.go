@@ -11,6 +11,7 @@ import (
 	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/crypto/tokens"
+	"tenantry/internal/texts"
 	"tenantry/tenants/keys"
 	"tenantry/tenants/limits"
 	"tenantry/tenants/people"
@@ -228,8 +229,12 @@ func (s *Server) findKey(ctx context.Context, c *call, in Token) (FoundKey, erro
 	if err != nil {
 		return FoundKey{}, err
 	}
-	if tokens.HashAPIKey(in.Token) != k.Hash {
-		c.say("Note: the key was rotated since, and has another text: this one works no longer than the overlap")
+	if hash := tokens.HashAPIKey(in.Token); hash != k.Hash {
+		works, until := "works until ", time.UnixMilli(k.Until(hash))
+		if !until.After(s.Now()) {
+			works = "stopped working at "
+		}
+		c.say("Note: the key has since been rotated; this token " + works + texts.Time(until.UnixMilli()))
 	}
 	return FoundKey{slug, shown[0]}, nil
 }

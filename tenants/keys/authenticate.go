@@ -134,7 +134,7 @@ func (s *Service) lookUp(ctx context.Context, t *tenants.Tenant, hash string, no
 	p.Needs = s.needs(t.People(), user{key: k.ID})
 	e := &entry{principal: p, rev: t.Org.AccessRev, expiresAt: k.ExpiresAt, readAt: now}
 	if hash != k.Hash {
-		if e.expiresAt = k.until(hash); now.UnixMilli() >= e.expiresAt {
+		if e.expiresAt = k.Until(hash); now.UnixMilli() >= e.expiresAt {
 			return nil, denied("key that was rotated")
 		}
 	}

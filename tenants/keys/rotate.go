@@ -40,8 +40,8 @@ func (k *Key) setRotated(all []Older) {
 	}
 }
 
-// until returns when the token of that hash ends; 0: never.
-func (k *Key) until(hash string) int64 {
+// Until returns when the token of that hash ends; 0: never.
+func (k *Key) Until(hash string) int64 {
 	if hash == k.Hash {
 		return k.ExpiresAt
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"tenantry/backends/api"
 	"tenantry/backends/resource"
@@ -64,8 +65,10 @@ func (s *serves[T]) attemptMark(ctx context.Context, c *api.Call, n int, deleted
 	if len(ids) == 0 || len(ids) > most {
 		errs.Add("ids", fault.Length, "%s", manyIDs)
 	}
-	if i := slices.IndexFunc(ids, func(id strictjson.Value) bool { return id.Is != strictjson.Text || !store.ValidID(id.Text) }); i >= 0 && len(errs) == 0 {
-		errs.Add("ids", fault.Format, "the item %d of ids, from 0, is no identifier", i)
+	if i := slices.IndexFunc(ids, func(id strictjson.Value) bool {
+		return id.Is != strictjson.Text || strings.ContainsFunc(id.Text, unicode.IsControl)
+	}); i >= 0 && len(errs) == 0 {
+		errs.Add("ids", fault.Format, "ids[%d] is not an identifier", i)
 	}
 	if err := errs.Err(); err != nil {
 		return api.Result{}, err
@@ -77,6 +80,10 @@ func (s *serves[T]) attemptMark(ctx context.Context, c *api.Call, n int, deleted
 	entries, probes := make([]*entry[T], len(ids)), make([]any, len(ids))
 	for i, id := range ids {
 		entries[i], probes[i] = &entry[T]{}, s.of.Bare()
+		if !store.ValidID(id.Text) {
+			entries[i].errs.Add("id", fault.Unknown, "%s", s.missing())
+			continue
+		}
 		s.of.Meta(probes[i]).ID = id.Text
 	}
 	b := s.begin(c, n, entries, within, stateOf(!deleted))

@@ -41,6 +41,9 @@ func Row(o *api.Operation) {
 		"A text of a CSV file that a spreadsheet could take for a formula, because it begins with =, +, -, @, a tab or a line break, after any apostrophes, has an apostrophe before it, which an import takes off."
 }
 
+// mostWrong bounds the columns that are told to be wrong.
+const mostWrong = 20
+
 // chosen returns which of the columns a CSV file has. Errors name columns that are asked for and are not there, or twice.
 func (in Asked) chosen(columns []string) (at []int, err error) {
 	if in.Format != CSV || in.Columns == "" {
@@ -58,8 +61,8 @@ func (in Asked) chosen(columns []string) (at []int, err error) {
 		case slices.Contains(at, i):
 			errs.Add("columns", fault.Duplicate, "columns: %q is there twice", texts.Clip(name))
 		}
-		if at = append(at, i); errs != nil {
-			break // one is enough, of however many
+		if at = append(at, i); len(errs) >= mostWrong {
+			break // of however many
 		}
 	}
 	return at, errs.Err()

@@ -24,7 +24,7 @@ type ImportRequest struct {
 	// As is what a row becomes, see rows.Options.
 	As string `json:"as,omitempty" doc:"take rows as <contacts or records:NAME>, or as any other resource: folders, submissions:FORM"`
 	// Map gives fields by column. Empty: columns are matched by name. Missing fields are made.
-	Map map[string][]string `json:"map,omitempty" write:"COLUMN=FIELD, or COLUMN= to leave a column out" doc:"fields by column, <COLUMN=FIELD>, with :FORMAT after the field where values are written so (dd.mm.yyyy, 1.234,56, text, list and others); may be repeated, for one column too, and * for all others by *=* (default all by name; missing fields are made)"`
+	Map map[string][]string `json:"map,omitempty" write:"COLUMN=FIELD, or COLUMN= to leave a column out" doc:"fields by column, <COLUMN=FIELD>, with :FORMAT after the field where values are written so (dd.mm.yyyy, 1.234,56, text, list and others); may be repeated, for one column too; add *=* to match all other columns by name, which are left out otherwise (default all by name; missing fields are made)"`
 	// Key is the field by which a row is a stored record; empty: see rows.Options.
 	Key string `json:"key,omitempty" doc:"rows that share this <field> with a stored record change it instead of adding one"`
 	// Secrets is the private half of the key to which an export sealed encrypted values.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"tenantry/backends/field"
@@ -75,7 +76,7 @@ func (f *feed) plan() error {
 	}
 	for name := range f.o.Map {
 		if _, known := f.byName[name]; name != "*" && !known {
-			return fmt.Errorf("%w: the file has no column %q", ErrOptions, texts.Clip(name))
+			return fmt.Errorf("%w: the file has no column %q; it has %s", ErrOptions, texts.Clip(name), f.columnNames())
 		}
 	}
 	f.findOwn()
@@ -144,6 +145,21 @@ func (f *feed) plan() error {
 		c.targets[0] = &target{field: field, custom: true, fresh: true, format: c.format}
 	}
 	return nil
+}
+
+// maxNamed bounds the columns that an error names.
+const maxNamed = 10
+
+// columnNames returns what the first columns are called.
+func (f *feed) columnNames() string {
+	var names []string
+	for i := range f.columns[:min(len(f.columns), maxNamed)] {
+		names = append(names, strconv.Quote(texts.Clip(f.columns[i].name)))
+	}
+	if n := len(f.columns) - maxNamed; n > 0 {
+		names = append(names, fmt.Sprintf("and %d more", n))
+	}
+	return strings.Join(names, ", ")
 }
 
 // free reports whether a column is still to be led to a field.

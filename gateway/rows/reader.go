@@ -126,7 +126,7 @@ func openCSV(from *arrived, text decoded, delimiter string) (transfer.Reader, er
 	for i, name := range header.cells { // they become names of fields, whatever they are
 		switch name = strings.ReplaceAll(name, "\r\n", "\n"); {
 		case !utf8.ValidString(name) || strings.Contains(name, "\x00"):
-			return nil, unreadable(nil, "the header is not valid UTF-8, or holds a NUL character; save the file as CSV in UTF-8, or say which encoding it has")
+			return nil, unreadable(nil, "the header is not valid UTF-8, or holds a NUL character; save the file as CSV in UTF-8, or say which encoding it has: windows-1252 for example, or guess (--encoding, over HTTP encoding)")
 		case text.changes(name):
 			return nil, unreadable(nil, "the header is not valid %s", text.name)
 		case strings.Contains(name, "\r"):
@@ -169,7 +169,7 @@ func (c *csvReader) Next() (transfer.Raw, error) {
 	case rec.err != nil:
 		raw.Err = fmt.Errorf("the row is not valid CSV: %w", rec.err)
 	case len(rec.cells) != len(c.header):
-		raw.Err = fmt.Errorf("the row has %d cells, the header %d", len(rec.cells), len(c.header))
+		raw.Err = fmt.Errorf("the row has %d cells, and the header %d", len(rec.cells), len(c.header))
 	case c.text.changes(rec.text):
 		raw.Err = fmt.Errorf("the row is not valid %s", c.text.name)
 	}

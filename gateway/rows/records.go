@@ -33,7 +33,7 @@ type record struct {
 
 var (
 	errBareQuote = errors.New(`a " in a cell that does not begin with one; such a cell is written in quotes, and each " in it twice`)
-	errQuote     = errors.New(`after the " that ends a cell comes something else, or no cell ends with one`)
+	errQuote     = errors.New(`a " is not closed, or something follows the one that closes a cell`)
 )
 
 // next returns the next record, or io.EOF. A record that is too long, or has too many cells, ends the file: that is ErrOptions.

@@ -147,10 +147,21 @@ func (r *row) text(c *column, t *target, cell string) {
 		return
 	}
 	if v, err := convert(t.typ, cell); err != nil {
-		r.complain(c, err.Error())
+		r.complain(c, err.Error()+advice(t.typ))
 	} else if v.Is != strictjson.Null {
 		r.put(t, v)
 	}
+}
+
+// advice says how a map has values read that are written in another way.
+func advice(typ string) string {
+	switch typ {
+	case schema.Number:
+		return "; a map reads others, COLUMN=FIELD:1.234,56 for example"
+	case schema.Date:
+		return "; a map reads others, COLUMN=FIELD:dd.mm.yyyy for example"
+	}
+	return ""
 }
 
 // verbatim reports whether values of the field are any texts, of which blanks are some.

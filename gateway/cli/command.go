@@ -289,7 +289,7 @@ func argument(c *control.Command, f *declare.Field, text string) (any, error) {
 // pairs returns the values of a map by name, as a list says them: NAME=VALUE.
 func pairs(f *declare.Field, list []string) (_ any, err error) {
 	out := values{}
-	for _, text := range list {
+	for _, text := range joined(list) {
 		name, value, given := strings.Cut(text, "=")
 		if !given {
 			value = f.Tag.Get("bare")
@@ -311,6 +311,18 @@ func pairs(f *declare.Field, list []string) (_ any, err error) {
 		}
 	}
 	return out, nil
+}
+
+// joined returns a list that was parted at commas, with those that stand in the format of a value: Price=price:1.234,56.
+func joined(list []string) (all []string) {
+	for _, text := range list {
+		if last := len(all) - 1; last >= 0 && !strings.Contains(text, "=") && strings.Contains(all[last], ":") {
+			all[last] += "," + text
+			continue
+		}
+		all = append(all, text)
+	}
+	return all
 }
 
 const maxPasswordInput = 8 << 10

@@ -146,9 +146,9 @@ func imports(t *testing.T, tmp, dir string) {
 		t.Errorf("a file of bad lines that is there: exit %d: %v", again.code, err)
 	}
 
-	rows := write(t, filepath.Join(tmp, "people.csv"), "Mail,Town\nc@example.com,Oslo\nd@example.com,Rome\n")
-	r = do(rows, "--as", "contacts", "--map", "Mail=email", "--map", "Town=city")
-	if r.Created != 2 || len(r.Columns) != 2 || r.Columns[0].Field != "email" {
+	rows := write(t, filepath.Join(tmp, "people.csv"), "Mail,Town,Worth\nc@example.com,Oslo,\"1.234,50\"\nd@example.com,Rome,\"12,5\"\n")
+	r = do(rows, "--as", "contacts", "--map", "Mail=email,Worth=worth:1.234,56", "--map", "Town=city")
+	if r.Created != 2 || len(r.Columns) != 3 || r.Columns[0].Field != "email" || r.Columns[2].Field != "worth" {
 		t.Errorf("rows: %+v", r)
 	}
 	if r = do(write(t, filepath.Join(tmp, "bikes.json"), `[{"model":"Elbe","price":900}]`), "--as", "records:bike"); r.Kinds["record"].Created != 1 {

@@ -86,6 +86,25 @@ func (s *Store) Kept() map[string]int {
 	return kept
 }
 
+// Settle leaves nothing of what an organization had deleted in the logs of a backend's files, and reports whether it could see to that:
+// false of a server, which keeps its files itself. Error: ErrUnavailable.
+func (s *Store) Settle(ctx context.Context, org int64, backend string) (bool, error) {
+	return s.settle(ctx, backend, workspaceName(org))
+}
+
+// SettleControl does that for the control data.
+func (s *Store) SettleControl(ctx context.Context) (bool, error) {
+	return s.settle(ctx, s.controlAt, controlName)
+}
+
+func (s *Store) settle(ctx context.Context, backend, workspace string) (bool, error) {
+	e, ok := able[driver.Settler](s, BackendName(backend))
+	if !ok {
+		return false, nil
+	}
+	return true, e.Settle(ctx, workspace)
+}
+
 // Lag returns what tells how many bytes the logs of a backend have, and for how long at most something has been in a log alone;
 // nil where it has no logs.
 func (s *Store) Lag(backend string) func() (bytes int64, age time.Duration) {

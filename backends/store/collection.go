@@ -326,6 +326,24 @@ func (c Collection[T]) EachBatch(ctx context.Context, f Filter, state State, fn 
 	}
 }
 
+// Purger deletes records.
+type Purger interface {
+	// Purge deletes all records of a kind for good, and returns how many it did.
+	Purge(ctx context.Context) (int64, error)
+}
+
+// Purge deletes all records one by one, and stops at the first error.
+func (c Collection[T]) Purge(ctx context.Context) (n int64, err error) {
+	err = c.Each(ctx, Filter{}, Either, func(rec *T) error {
+		err := c.Delete(ctx, rec)
+		if err == nil {
+			n++
+		}
+		return err
+	})
+	return n, err
+}
+
 // Insert stores new records, all or none where the engine has transactions, and
 // returns once they are durable. It fills ID where empty, CreatedAt where zero,
 // UpdatedAt where zero, and Rev. Error: *DuplicateError.

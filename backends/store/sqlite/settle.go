@@ -1,10 +1,15 @@
 package sqlite
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"math"
 	"os"
 	"sync/atomic"
 	"time"
+
+	"tenantry/backends/store/driver"
 
 	"zombiezen.com/go/sqlite"
 )
@@ -67,6 +72,43 @@ func (f *file) settle() {
 	}
 	defer f.leave()
 	f.db.settle()
+}
+
+// settlePause lies between two tries to empty a log that somebody reads.
+const settlePause = 5 * time.Millisecond
+
+// Settle empties the logs of the workspace's own file and of the one that it would share.
+func (e *Engine) Settle(ctx context.Context, workspace string) error {
+	ctx, cancel := e.limit(ctx)
+	defer cancel()
+	return errors.Join(e.settleFile(ctx, e.own(workspace)), e.settleFile(ctx, e.shared(workspace)))
+}
+
+func (e *Engine) settleFile(ctx context.Context, path string) error {
+	doing := "empty the log of " + path
+	defer e.aside.enter(path)()
+	for {
+		if info, err := os.Stat(path + "-wal"); err != nil || info.Size() == 0 {
+			return nil //nolint:nilerr // there is no log
+		}
+		for _, f := range e.opened() {
+			if f.path == path && f.retain() {
+				f.db.mu.Lock()
+				f.db.endIdle(0)
+				f.db.mu.Unlock()
+				f.leave()
+			}
+		}
+		done, err := (&database{engine: e, path: path}).moveLog("TRUNCATE")
+		if done || err != nil && !broken(err) {
+			return failed(ctx, doing, err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %s: another program reads it, a backup for example: %w", driver.ErrUnavailable, doing, ctx.Err())
+		case <-time.After(settlePause):
+		}
+	}
 }
 
 // Lag returns how many bytes the logs of open files have, and for how long at most something has been in a log alone.

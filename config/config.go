@@ -83,10 +83,12 @@ const (
 	leastOrganizations = 64
 )
 
-// Trash says what becomes of deleted records.
+// Trash says what becomes of deleted records and organizations.
 type Trash struct {
-	// Keep is how long they can be restored; 0: for ever.
+	// Keep is how long records can be restored; 0: for ever.
 	Keep time.Duration `yaml:"keep"`
+	// Organizations is how long these can be undeleted; 0: until somebody has them erased.
+	Organizations time.Duration `yaml:"organizations"`
 }
 
 // leastKeep is how long people have at least to find out what they deleted.
@@ -229,7 +231,7 @@ func Default() Config {
 		},
 		Memory:    Memory{Garbage: 64, Organizations: 16_384},
 		Telemetry: Telemetry{SamplePercent: 100},
-		Trash:     Trash{Keep: 30 * 24 * time.Hour},
+		Trash:     Trash{Keep: 30 * 24 * time.Hour, Organizations: 30 * 24 * time.Hour},
 	}
 }
 
@@ -313,6 +315,9 @@ func (c *Config) check(descriptors uint64, fault func(name, format string, args 
 	}
 	if keep := c.Trash.Keep; keep != 0 && keep < leastKeep {
 		fault("trash.keep", "must be at least 1h, like 720h for 30 days, or 0 to keep what is deleted for ever")
+	}
+	if keep := c.Trash.Organizations; keep != 0 && keep < leastKeep {
+		fault("trash.organizations", "must be at least 1h, like 720h for 30 days, or 0 to keep deleted organizations until they are erased by command")
 	}
 	if c.Memory.Garbage < 0 || c.Memory.Garbage > 16<<10 {
 		fault("memory.garbage", "must be from 0 to %d MiB", 16<<10)

@@ -335,6 +335,7 @@ func TestBounds(t *testing.T) {
 		"sqlite.cache":             {[]string{"16"}, []string{"15", "1048577"}},
 		"sqlite.query_timeout":     {[]string{"1ms", "1h"}, []string{"0s", "-1s", "1h0m1s"}},
 		"trash.keep":               {[]string{"0s", "1h"}, []string{"59m59s", "-1h"}},
+		"trash.organizations":      {[]string{"0s", "1h"}, []string{"59m59s", "-1h"}},
 		"memory.garbage":           {[]string{"0", "16384"}, []string{"-1", "16385"}},
 		"memory.organizations":     {[]string{"64", "1048576"}, []string{"0", "63", "1048577"}},
 		"memory.limit":             {[]string{"0", "128"}, []string{"127", "-1"}},

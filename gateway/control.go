@@ -18,7 +18,7 @@ func (s *Services) Control() *control.Server {
 		s.log.Warn("what an import left could not be removed", "error", err)
 	}
 	return control.NewServer(control.Backend{
-		Directory: s.directory, People: s.people, Keys: s.keys, Keyring: s.keyring, Audit: s.audit,
+		Directory: s.directory, People: s.people, Keys: s.keys, Keyring: s.keyring, Audit: s.audit, Seals: s.seals, KeepDeleted: s.cfg.Trash.Organizations,
 		Transfer: s.transfer, Limits: s.limiter.Defaults(), Examine: s.examine, ExamineEach: s.examineEach,
 		BaseURL: s.baseURL, TempDir: imports, Log: s.log, Now: s.now,
 	})

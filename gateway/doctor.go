@@ -258,7 +258,7 @@ func tellStray(s *tenants.Stray) (says, advice string) {
 	case s.Err != nil:
 		return fmt.Sprintf("does not tell whose it is: %v", s.Err), apart
 	case s.Of != nil && s.Of.State == tenants.Removed:
-		return fmt.Sprintf("is what is left of organization %s, which was deleted", s.Of.Slug), "tenantry org delete " + s.Of.Slug + " --yes removes it"
+		return fmt.Sprintf("is what is left of organization %s, which was erased", s.Of.Slug), "tenantry org delete " + s.Of.Slug + " --yes removes it"
 	case s.Of != nil:
 		return fmt.Sprintf("is a copy of organization %s, which lives on %s", s.Of.Slug, store.BackendName(s.Of.Backend)), apart
 	case s.Mine:

@@ -172,6 +172,6 @@ func (s *Services) lookForFiles(ctx context.Context) error {
 	if len(wrong) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: %s. Mount or restore the folder; tenantry doctor names every organization, and tenantry org delete those that are to go",
+	return fmt.Errorf("%w: %s. Mount or restore the folder; tenantry doctor names every organization, and tenantry org delete --now those that are to go",
 		ErrNoFiles, strings.Join(wrong, "; "))
 }

@@ -340,7 +340,7 @@ func TestMoveInterrupted(t *testing.T) {
 	if n := strings.Count(text, `"kind":"contact"`); n != 200 {
 		t.Errorf("%d contacts", n)
 	}
-	if _, err := control.Call[control.DeletedOrganization](t.Context(), g.Commands, "org.delete", control.Deletion{Slug: "acme"}); err != nil {
+	if _, err := control.Call[control.Certificate](t.Context(), g.Commands, "org.delete", control.Deletion{Slug: "acme", Now: true}); err != nil {
 		t.Errorf("deleting it: %v", err)
 	}
 }

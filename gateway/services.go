@@ -135,7 +135,7 @@ func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Service
 	s.measured = newStoreMetrics()
 	s.measured.also, s.measured.traces = o.Observe, s.telemetry
 	s.store = store.New(store.Options{
-		Backends: s.engines, ControlBackend: cfg.Control, Control: s.kinds.specs(), Now: o.Now, Observe: s.measured.observe,
+		Backends: s.engines, ControlBackend: cfg.Control, Control: append(s.kinds.specs(), s.audit.Specs()...), Now: o.Now, Observe: s.measured.observe,
 		Damage: s.noteDamage, Unreadable: s.noteUnreadable, Leases: o.Leases,
 	})
 	if err = s.awaitControl(ctx, o.WaitForStore, o.Init); err != nil {

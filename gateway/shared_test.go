@@ -222,7 +222,7 @@ func TestShared_DeletedIsGone(t *testing.T) {
 	if n := total(ws); n < 600 || before < 600 {
 		t.Fatalf("%d and %d rows", n, before)
 	}
-	if _, err := control.Call[control.DeletedOrganization](t.Context(), g.Commands, "org.delete", control.Deletion{Slug: a.Slug}); err != nil {
+	if _, err := control.Call[control.Certificate](t.Context(), g.Commands, "org.delete", control.Deletion{Slug: a.Slug, Now: true}); err != nil {
 		t.Fatal(err)
 	}
 	if n, left := total(ws), total(kept); n != 0 || left != before {

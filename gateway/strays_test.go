@@ -147,7 +147,7 @@ func TestDoctorNamesStrays(t *testing.T) {
 	g.Stop(t)
 	copyFile(t, at("org-1.db"), at("copy.db"))
 	g = gatewaytest.Start(t, inFiles(data))
-	if _, err := control.Call[control.DeletedOrganization](t.Context(), g.Commands, "org.delete", control.Deletion{Slug: gone.Slug}); err != nil {
+	if _, err := control.Call[control.Certificate](t.Context(), g.Commands, "org.delete", control.Deletion{Slug: gone.Slug, Now: true}); err != nil {
 		t.Fatal(err)
 	}
 	copyFile(t, at("copy.db"), at("org-1.db"))
@@ -161,7 +161,7 @@ func TestDoctorNamesStrays(t *testing.T) {
 	for _, want := range []string{
 		at("copy.db") + " belongs to this installation, which knows no such organization: ",
 		at("org-010.db") + " is nobody's; ",
-		at("org-1.db") + " is what is left of organization gone, which was deleted; tenantry org delete gone --yes",
+		at("org-1.db") + " is what is left of organization gone, which was erased; tenantry org delete gone --yes",
 		at("org-7.db") + " belongs to another installation: ", "/" + identity + "; give each installation",
 		at("org-8.db") + " does not tell whose it is: ",
 		at("org-9.db") + " is nobody's; ",
@@ -173,7 +173,7 @@ func TestDoctorNamesStrays(t *testing.T) {
 	if n := strings.Count(found, "\n") + 1; n != 6 {
 		t.Errorf("%d strays, want 6", n)
 	}
-	if _, err := control.Call[control.DeletedOrganization](t.Context(), g.Commands, "org.delete", control.Deletion{Slug: gone.Slug}); err != nil {
+	if _, err := control.Call[control.Certificate](t.Context(), g.Commands, "org.delete", control.Deletion{Slug: gone.Slug, Now: true}); err != nil {
 		t.Fatal(err)
 	}
 	if found := strings.Join(strays(t, g), "\n"); strings.Contains(found, "gone") {
@@ -236,7 +236,7 @@ func TestT12_TwoInstallationsOnOneDatabase(t *testing.T) {
 		}
 	}
 	delta.Import(t, contactsBundle(3)...)
-	if _, err := control.Call[control.DeletedOrganization](t.Context(), second.Commands, "org.delete", control.Deletion{Slug: "delta"}); err != nil {
+	if _, err := control.Call[control.Certificate](t.Context(), second.Commands, "org.delete", control.Deletion{Slug: "delta", Now: true}); err != nil {
 		t.Fatal(err)
 	}
 	if n := countOf(t, gamma, gamma.Key(t, tenants.Contacts)); n != "7" {

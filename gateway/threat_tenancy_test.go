@@ -165,7 +165,7 @@ func TestT6_SlugsThatCouldBeTakenForOthers(t *testing.T) {
 	g := gatewaytest.Start(t)
 	g.Org(t, "acme")
 	g.Org(t, "gone")
-	if _, err := control.Call[control.DeletedOrganization](t.Context(), g.Commands, "org.delete", control.Deletion{Slug: "gone"}); err != nil {
+	if _, err := control.Call[control.Certificate](t.Context(), g.Commands, "org.delete", control.Deletion{Slug: "gone", Now: true}); err != nil {
 		t.Fatal(err)
 	}
 	name := "Another"

@@ -12,7 +12,7 @@ import (
 	"tenantry/tenants"
 )
 
-// The trash of all organizations is emptied in rounds, and these in turns.
+// The trash of all organizations is emptied in rounds, and these in turns. Organizations are part of it.
 const (
 	trashChore = "000000000000000000000001"
 	trashTick  = time.Minute      // between two turns of a replica
@@ -61,20 +61,43 @@ func (a *App) takeTrashOut(ctx context.Context) (taken bool, err error) {
 			return true, err
 		}
 		if len(page) == 0 {
-			if !chore.Again {
+			if !a.sealIn(held, a.directory.Own()) && !chore.Again {
 				chore.Next = a.now().Add(trashRound).UnixMilli()
 			}
 			chore.After, chore.Again = "", false
 			return true, nil
 		}
-		if chore.After = page[0].Slug; page[0].State != tenants.Removed && a.expireIn(held, page[0].Slug) {
-			chore.Again = true
+		org, left := &page[0], false
+		switch {
+		case org.IsDue(a.now()):
+			left = a.erase(held, org.Slug)
+		case org.State != tenants.Removed:
+			left = a.expireIn(held, org.Slug)
 		}
+		chore.After, chore.Again = org.Slug, chore.Again || left
 	}
 	return true, nil
 }
 
-// sealIn seals the audit log of an organization, and reports whether it had not the time for all of it. The trash
+// erase ends an organization that was deleted long ago, and reports whether something is left of it.
+func (a *App) erase(ctx context.Context, slug string) (left bool) {
+	org, err := a.directory.RemoveDue(ctx, slug)
+	if errors.Is(err, tenants.ErrNotDeleted) { // it was undeleted just now
+		return false
+	}
+	if err != nil {
+		a.log.WarnContext(ctx, "a deleted organization could not be erased, and will be later", "organization", slug, "error", err)
+		return true
+	}
+	subject := (&tenants.Principal{Kind: tenants.System}).Subject()
+	if err := a.audit.Erased(ctx, a.directory.Own(), org, subject); err != nil {
+		a.log.ErrorContext(ctx, "the erasure of an organization could not be recorded in the audit log", "organization", slug, "error", err)
+	}
+	a.log.InfoContext(ctx, "a deleted organization was erased", "organization", slug, "documents", org.Ending.Documents, "places", org.Ending.Places)
+	return false
+}
+
+// sealIn seals the audit log of an organization, or of the installation, and reports whether it had not the time for all of it. The trash
 // has a time of its own.
 func (a *App) sealIn(ctx context.Context, t *tenants.Tenant) (left bool) {
 	ctx, cancel := context.WithTimeout(ctx, sealEach)

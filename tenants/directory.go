@@ -100,7 +100,7 @@ type Directory struct {
 
 	hooks    sync.Mutex
 	onChange []func(org int64)
-	onRemove []func(context.Context, *store.Workspace) error
+	onRemove []func(people *store.Workspace) []store.Purger
 }
 
 // NewDirectory returns a Directory on the store's control workspace. Errors: a malformed
@@ -406,9 +406,8 @@ func (d *Directory) OnChange(fn func(org int64)) {
 	d.onChange = append(d.onChange, fn)
 }
 
-// OnRemove registers a function that deletes an organization's records of some kinds
-// from its part of the control workspace. It may be called again after a failure.
-func (d *Directory) OnRemove(fn func(ctx context.Context, people *store.Workspace) error) {
+// OnRemove registers a function that names what ends with an organization in its part of the control workspace.
+func (d *Directory) OnRemove(fn func(people *store.Workspace) []store.Purger) {
 	d.hooks.Lock()
 	defer d.hooks.Unlock()
 	d.onRemove = append(d.onRemove, fn)

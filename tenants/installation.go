@@ -11,18 +11,21 @@ import (
 	"tenantry/crypto/keyring"
 )
 
-// Installation says which keyring belongs to the data, and which installation the data is.
-// There is one record for each. They are apart because an older version, which knows the
+// Installation says which keyring belongs to the data, which installation the data is, and has data keys for what is the
+// installation's own. There is one record for each. They are apart because an older version, which knows the
 // first alone, writes it anew when keys are rotated.
 type Installation struct {
 	store.Meta
 	Proof    string `json:"proof,omitempty"`    // wrapped under the keyring: another cannot open it
 	Identity string `json:"identity,omitempty"` // 128 random bits, in hexadecimal digits
+	// DataKeys are wrapped, by purpose, the newest last.
+	DataKeys map[string][]string `json:"data_keys,omitempty"`
 }
 
 const (
 	installationID = "000000000000000000000001"
 	identityID     = "000000000000000000000002"
+	ownKeysID      = "000000000000000000000003"
 	proofContext   = "tenantry installation"
 	proofSize      = 32
 	identitySize   = 16

@@ -108,8 +108,8 @@ func (d *Directory) withDefaults(org *Organization) *Organization {
 	return org
 }
 
-// BySlug returns an active or suspended organization as the store has it now, for
-// commands. Errors: ErrUnknownTenant (also for a removed one), store.ErrUnavailable.
+// BySlug returns an organization that is not erased as the store has it now, for
+// commands. Errors: ErrUnknownTenant, store.ErrUnavailable.
 func (d *Directory) BySlug(ctx context.Context, slug string) (*Tenant, error) {
 	asked := time.Now()
 	org, err := d.find(ctx, store.Eq("slug", slug))
@@ -117,7 +117,7 @@ func (d *Directory) BySlug(ctx context.Context, slug string) (*Tenant, error) {
 		return nil, fmt.Errorf("organization %q: %w", texts.Clip(slug), err)
 	}
 	if org.State == Removed { // opening its workspace would make a new one
-		return nil, fmt.Errorf("organization %q was deleted: %w", slug, ErrUnknownTenant)
+		return nil, fmt.Errorf("organization %q was erased: %w", slug, ErrUnknownTenant)
 	}
 	return d.tenant(ctx, org, asked)
 }
@@ -175,73 +175,29 @@ func (d *Directory) Update(ctx context.Context, slug string, change func(*Organi
 	return d.tenant(ctx, org, asked)
 }
 
-// Suspend makes the organization answer nobody. Its data stays. Errors: as Update.
+// Suspend makes the organization answer nobody. Its data stays. Errors: as Update, and ErrDeleted.
 func (d *Directory) Suspend(ctx context.Context, slug string) error {
 	return d.setState(ctx, slug, Suspended)
 }
 
-// Resume ends a suspension. Errors: as Update.
+// Resume ends a suspension. Errors: as Suspend.
 func (d *Directory) Resume(ctx context.Context, slug string) error {
 	return d.setState(ctx, slug, Active)
 }
 
 func (d *Directory) setState(ctx context.Context, slug string, state State) error {
 	_, err := d.change(ctx, store.Eq("slug", slug), func(o *Organization) error {
-		if o.State == Removed {
+		switch o.State {
+		case Removed:
 			return ErrUnknownTenant
+		case Deleted:
+			return ErrDeleted
 		}
 		o.State = state
 		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("make organization %q %s: %w", texts.Clip(slug), state, err)
-	}
-	return nil
-}
-
-// Remove deletes the organization's documents, people and keys for good. The slug stays
-// taken. It may be repeated where it failed midway. Errors: ErrUnknownTenant,
-// store.ErrUnavailable.
-func (d *Directory) Remove(ctx context.Context, slug string) error {
-	org, err := d.change(ctx, store.Eq("slug", slug), func(o *Organization) error {
-		if o.Move != nil {
-			o.Former, o.Move = o.Move.To, nil
-		}
-		o.State = Removed
-		o.Finisher = ""
-		d.voidAccess(o)
-		o.DataKeys = nil // what was encrypted with them cannot be read any more, in backups too
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("delete organization %q: %w", texts.Clip(slug), err)
-	}
-	d.vault.drop(org.OrgID)
-	d.hooks.Lock()
-	hooks := slices.Clone(d.onRemove)
-	d.hooks.Unlock()
-	people := d.control.Partition(org.OrgID)
-	for _, fn := range hooks {
-		if err := fn(ctx, people); err != nil {
-			return fmt.Errorf("delete the people and keys of organization %q: %w; repeat the command", slug, err)
-		}
-	}
-	places := []string{org.Backend}
-	if org.Former != "" {
-		places = append(places, org.Former)
-	}
-	if org.Former != "" || d.store.Remote(org.Backend) { // who copies there, or writes from another machine, may not know yet
-		if err := pause(ctx, d.store.Leases().Settled); err != nil {
-			return fmt.Errorf("delete the documents of organization %q: %w; repeat the command", slug, err)
-		}
-	}
-	err = d.store.Remove(ctx, org.OrgID, d.owner(org), places...)
-	if errors.Is(err, store.ErrForeign) { // so there was nothing of this organization
-		d.log.WarnContext(ctx, "where the documents of a deleted organization should be lies something else, which stays", "organization", org.Slug, "error", err)
-		err = nil
-	}
-	if err != nil {
-		return fmt.Errorf("delete the documents of organization %q: %w; repeat the command", slug, err)
 	}
 	return nil
 }

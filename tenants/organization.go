@@ -31,17 +31,22 @@ const (
 // State of an organization.
 type State string
 
-// The states. A suspended organization answers nobody; its data stays.
+// The states. A suspended organization answers nobody, and its data stays; so it is with a deleted one, until that is erased.
 const (
 	Active    State = "active"
 	Suspended State = "suspended"
-	Removed   State = "removed" // the slug stays taken for ever
+	Deleted   State = "deleted"
+	Removed   State = "removed" // or about to be; the slug stays taken for ever
 )
 
 // Errors of this package, wrapped. Test with errors.Is.
 var (
 	// ErrUnknownTenant: no active organization answers to that host name or slug.
 	ErrUnknownTenant = errors.New("no such organization")
+	// ErrDeleted: the organization is deleted, though not erased yet.
+	ErrDeleted = errors.New("the organization is deleted; tenantry org undelete brings it back")
+	// ErrNotDeleted: it is not.
+	ErrNotDeleted = errors.New("the organization is not deleted")
 	// ErrNoSlug: the host name cannot be an organization's. It is an ErrUnknownTenant.
 	ErrNoSlug = fmt.Errorf("%w: the host names none", ErrUnknownTenant)
 	// ErrDenied: the credential is missing, malformed, unknown, expired, revoked or not for this organization.
@@ -72,6 +77,8 @@ type Organization struct {
 	Former   string `json:"former,omitempty" use:"local"`
 	Finisher string `json:"finisher,omitempty" use:"local"`
 	Move     *Move  `json:"move,omitempty" use:"local"`
+	// Ending says when it was deleted and what was erased; nil while it is not deleted.
+	Ending *Ending `json:"ending,omitempty" use:"local"`
 	// Leaving are administrators whose rights are being taken away at this moment.
 	Leaving []Leaving `json:"leaving,omitempty" use:"local"`
 	// Providers are the names of the report providers a shared report may be asked from.

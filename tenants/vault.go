@@ -110,11 +110,11 @@ func (d *Directory) heldKeys(t *Tenant, purpose string) (*DataKeys, error) {
 func (d *Directory) readKeys(ctx context.Context, key vaultKey, first bool) (*DataKeys, error) {
 	for again := false; ; again = true {
 		// The tenant may be from before the first key was made or all were wrapped anew.
-		org, err := d.find(ctx, store.Eq("org_id", key.org))
+		all, err := d.wrappedKeys(ctx, key.org)
 		if err != nil {
 			return nil, fmt.Errorf("data keys of organization %d: %w", key.org, err)
 		}
-		wrapped := org.DataKeys[key.purpose]
+		wrapped := all[key.purpose]
 		if len(wrapped) == 0 {
 			if !first {
 				return nil, nil
@@ -165,18 +165,12 @@ func (d *Directory) firstDataKey(ctx context.Context, key vaultKey) ([]string, e
 		return nil, err
 	}
 	var wrapped []string
-	_, err = d.change(ctx, store.Eq("org_id", key.org), func(o *Organization) error {
-		if o.State == Removed {
-			return ErrUnknownTenant
-		}
-		if wrapped = o.DataKeys[key.purpose]; len(wrapped) > 0 {
+	err = d.changeKeys(ctx, key.org, func(keys map[string][]string) error {
+		if wrapped = keys[key.purpose]; len(wrapped) > 0 {
 			return errUnchanged
 		}
-		if o.DataKeys == nil {
-			o.DataKeys = map[string][]string{}
-		}
 		wrapped = []string{text}
-		o.DataKeys[key.purpose] = wrapped
+		keys[key.purpose] = wrapped
 		return nil
 	})
 	if err != nil && !errors.Is(err, errUnchanged) {
@@ -199,8 +193,8 @@ func (d *Directory) NextDataKey(ctx context.Context, t *Tenant, purpose string) 
 		return nil, fmt.Errorf("add a data key %q to organization %d: %w", purpose, key.org, err)
 	}
 	var wrapped []string
-	_, err := d.change(ctx, store.Eq("org_id", key.org), func(o *Organization) error {
-		present := o.DataKeys[purpose]
+	err := d.changeKeys(ctx, key.org, func(keys map[string][]string) error {
+		present := keys[purpose]
 		if len(present) == 0 {
 			return ErrUnknownTenant
 		}
@@ -213,7 +207,7 @@ func (d *Directory) NextDataKey(ctx context.Context, t *Tenant, purpose string) 
 			return err
 		}
 		wrapped = append(slices.Clone(present), text)
-		o.DataKeys[purpose] = wrapped
+		keys[purpose] = wrapped
 		return nil
 	})
 	if err != nil {
@@ -222,7 +216,7 @@ func (d *Directory) NextDataKey(ctx context.Context, t *Tenant, purpose string) 
 	return d.openDataKeys(key, wrapped)
 }
 
-// Rewrap wraps every organization's data keys under the keyring's primary and returns
+// Rewrap wraps every organization's data keys, and those of the installation, under the keyring's primary and returns
 // how many texts changed. After it, with every process on the new keyring, the former
 // versions can be retired. It stops at the first error and may be repeated.
 func (d *Directory) Rewrap(ctx context.Context) (int, error) {
@@ -230,7 +224,14 @@ func (d *Directory) Rewrap(ctx context.Context) (int, error) {
 		return 0, fmt.Errorf("wrap data keys anew: %w", err)
 	}
 	var ids []int64
-	err := d.orgs.Each(ctx, store.Filter{}, store.Live, func(o *Organization) error {
+	own, err := d.wrappedKeys(ctx, ownNumber)
+	if err != nil {
+		return 0, fmt.Errorf("wrap data keys anew: %w", err)
+	}
+	if len(own) > 0 {
+		ids = append(ids, ownNumber)
+	}
+	err = d.orgs.Each(ctx, store.Filter{}, store.Live, func(o *Organization) error {
 		if len(o.DataKeys) > 0 {
 			ids = append(ids, o.OrgID)
 		}
@@ -242,9 +243,11 @@ func (d *Directory) Rewrap(ctx context.Context) (int, error) {
 	total := 0
 	for _, id := range ids {
 		n := 0
-		_, err := d.change(ctx, store.Eq("org_id", id), func(o *Organization) error {
+		err := d.changeKeys(ctx, id, func(keys map[string][]string) error {
 			n = 0
-			for purpose, texts := range o.DataKeys {
+			for purpose, texts := range keys {
+				texts = slices.Clone(texts)
+				keys[purpose] = texts
 				for i, text := range texts {
 					again, changed, err := keyring.RewrapDataKey(d.keyring, id, purpose, text)
 					if err != nil {
@@ -261,7 +264,7 @@ func (d *Directory) Rewrap(ctx context.Context) (int, error) {
 			}
 			return nil
 		})
-		if errors.Is(err, errUnchanged) {
+		if errors.Is(err, errUnchanged) || errors.Is(err, ErrUnknownTenant) { // it was erased meanwhile
 			continue
 		}
 		if err != nil {

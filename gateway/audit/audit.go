@@ -6,12 +6,15 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"tenantry/backends/api"
 	"tenantry/backends/crud"
 	"tenantry/backends/resource"
 	"tenantry/backends/store"
+	"tenantry/internal/texts"
 	"tenantry/tenants"
 )
 
@@ -39,10 +42,11 @@ const (
 // Log writes, reads and serves audit logs. Safe for concurrent use.
 type Log struct {
 	kind  *resource.Of[Record]
+	seals *store.Kind[seal]
 	later later
 }
 
-// New declares the record.
+// New declares the records.
 func New() *Log {
 	spec := store.Spec{Name: "audit_log", Aside: true, Indexes: []store.Index{{Fields: []string{"created_at"}}, {Fields: []string{"records"}}, {Fields: []string{"request_id"}}}}
 	spec.Access = []store.Access{{Where: []string{"created_at"}}, {Where: []string{"records"}}, {Where: []string{"request_id"}}}
@@ -50,8 +54,11 @@ func New() *Log {
 		spec.Indexes = append(spec.Indexes, store.Index{Fields: []string{asked, "created_at"}})
 		spec.Access = append(spec.Access, store.Access{Where: []string{asked}, Sort: []string{"created_at"}})
 	}
-	return &Log{kind: resource.Must(resource.Options[Record]{Traits: resource.Traits{Name: "audit_record", Travels: "id created_at"}, Spec: spec})}
+	return &Log{kind: resource.Must(resource.Options[Record]{Traits: resource.Traits{Name: "audit_record", Travels: "id created_at"}, Spec: spec}), seals: newSeals()}
 }
+
+// Specs returns the declarations of the log and its seals, for the control workspace, where the log of the installation is.
+func (l *Log) Specs() []*store.Spec { return []*store.Spec{l.kind.Spec(), l.seals.Spec()} }
 
 // Kept returns what is stored. It does not travel: it tells of this organization's past.
 func (l *Log) Kept() []resource.Kept { return []resource.Kept{l.kind.Kind} }
@@ -112,6 +119,22 @@ func (r *Record) index() {
 	slices.Sort(r.Records)
 	r.Records = slices.Compact(r.Records)
 }
+
+// Erased records in the log of the installation that an organization was erased, and what that was, for the subject.
+func (l *Log) Erased(ctx context.Context, own *tenants.Tenant, o *tenants.Organization, subject string) error {
+	e := o.Ending
+	facts := map[string]string{
+		"organization": o.Slug, "number": strconv.FormatInt(o.OrgID, 10), "deleted": texts.Time(e.Deleted), "began": texts.Time(e.Began), "erased": texts.Time(e.Erased),
+		"people": strconv.FormatInt(e.People, 10), "data_keys": strconv.Itoa(e.DataKeys), "places": strings.Join(e.Places, ", "), "overwritten": strings.Join(e.Overwritten, ", "),
+	}
+	if e.Documents >= 0 {
+		facts["documents"], facts["bytes"] = strconv.FormatInt(e.Documents, 10), strconv.FormatInt(e.Bytes, 10)
+	}
+	return l.Write(ctx, own.Workspace(), Record{Operation: ErasedOperation, Subject: subject, Outcome: OK, Facts: facts})
+}
+
+// ErasedOperation is what such a record names.
+const ErasedOperation = "org.erased"
 
 // Recent returns records, the newest first, at most limit, after the first offset ones.
 func (l *Log) Recent(ctx context.Context, ws *store.Workspace, limit, offset int) ([]Record, error) {

@@ -1,12 +1,6 @@
 package audit
 
-import (
-	"context"
-
-	"tenantry/backends/api"
-	"tenantry/backends/store"
-	"tenantry/tenants"
-)
+import "tenantry/backends/store"
 
 // Records are those of an organization, as somebody has them who writes to the database.
 func (l *Log) Records(ws *store.Workspace) store.Collection[Record] { return l.kind.In(ws) }
@@ -15,12 +9,7 @@ func (l *Log) Records(ws *store.Workspace) store.Collection[Record] { return l.k
 type StoredSeal = seal
 
 // Stored are the seals of an organization.
-func (s *Seals) Stored(ws *store.Workspace) store.Collection[StoredSeal] { return s.kind.In(ws) }
-
-// Verify is the operation.
-func (s *Seals) Verify(ctx context.Context, t *tenants.Tenant, after int64) (Verification, error) {
-	return s.verify(ctx, &api.Call{Tenant: t, Workspace: t.Workspace()}, asked{After: after})
-}
+func (s *Seals) Stored(ws *store.Workspace) store.Collection[StoredSeal] { return s.log.seals.In(ws) }
 
 // Compare sets how many records a call compares.
 func (s *Seals) Compare(most int) { s.most = most }

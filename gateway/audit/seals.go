@@ -27,7 +27,6 @@ import (
 // written, in one go for many, so that no call waits for it. Safe for concurrent use, by several replicas.
 type Seals struct {
 	log  *Log
-	kind *store.Kind[seal]
 	keys secrets.Keys
 	now  func() time.Time
 	most int // records that a call compares
@@ -55,25 +54,30 @@ const (
 	mostFaults  = 100
 )
 
-// NewSeals declares the record.
-func NewSeals(log *Log, keys secrets.Keys, now func() time.Time) *Seals {
-	return &Seals{log: log, keys: keys, now: now, most: perCall, kind: store.Must[seal](store.Spec{
+// newSeals declares the record.
+func newSeals() *store.Kind[seal] {
+	return store.Must[seal](store.Spec{
 		Name: sealed, Aside: true, Fields: []string{"number"},
 		Indexes: []store.Index{{Fields: []string{"number"}, Unique: true}},
 		Access:  []store.Access{{Where: []string{"number"}, Sort: []string{"number"}}, {Sort: []string{"number"}}},
-	})}
+	})
+}
+
+// NewSeals returns what seals the logs with keys of whose they are: of an organization, or of the installation.
+func NewSeals(log *Log, keys secrets.Keys, now func() time.Time) *Seals {
+	return &Seals{log: log, keys: keys, now: now, most: perCall}
 }
 
 // Kept returns what is stored. It does not travel: its keys are this organization's, here.
 func (s *Seals) Kept() []resource.Kept { return []resource.Kept{s} }
 
 // Spec returns the declaration, for the store.
-func (s *Seals) Spec() *store.Spec { return s.kind.Spec() }
+func (s *Seals) Spec() *store.Spec { return s.log.seals.Spec() }
 
 // Seal seals what was recorded and is not sealed yet, till ctx ends. Errors: store.ErrUnavailable, store.ErrConflict, those of the
 // organization's data keys, that of ctx.
 func (s *Seals) Seal(ctx context.Context, t *tenants.Tenant) error {
-	in := s.kind.In(t.Workspace())
+	in := s.log.seals.In(t.Workspace())
 	last, err := in.First(ctx, store.Query{Sort: []store.Order{store.Desc("number")}})
 	if errors.Is(err, store.ErrNotFound) {
 		last, err = &seal{}, nil
@@ -204,6 +208,19 @@ type Verification struct {
 	Next     *int64  `json:"next" doc:"What to give as after, to go on; null: all seals were compared."`
 }
 
+// Add makes it the verification of the seals that followed too.
+func (v *Verification) Add(next Verification) {
+	v.Intact, v.Records, v.Faults = len(v.Faults)+len(next.Faults) == 0, v.Records+next.Records, append(v.Faults, next.Faults...)
+	if v.From == nil && v.Until == nil {
+		v.From = next.From
+	}
+	if next.Until != nil {
+		v.Until = next.Until
+	}
+	v.Unsealed, v.Next = next.Unsealed, next.Next
+	v.Faults = v.Faults[:min(len(v.Faults), mostFaults)]
+}
+
 // Fault is a seal with which the log does not agree.
 type Fault struct {
 	Seal   int64  `json:"seal" doc:"Its number."`
@@ -227,14 +244,20 @@ func (s *Seals) Operations() []api.Operation {
 }
 
 func (s *Seals) verify(ctx context.Context, c *api.Call, from asked) (Verification, error) {
-	ws, began := c.Workspace, time.Now()
-	in, out := s.kind.In(ws), Verification{Faults: []Fault{}}
+	return s.Verify(ctx, c.Tenant, from.After)
+}
+
+// Verify compares the log with its seals, from the one that follows the number, for as many records and as long as a call may take.
+// Error: store.ErrUnavailable.
+func (s *Seals) Verify(ctx context.Context, t *tenants.Tenant, after int64) (Verification, error) {
+	ws, began := t.Workspace(), time.Now()
+	in, out := s.log.seals.In(ws), Verification{Faults: []Fault{}}
 	last := &seal{}
-	if from.After > 0 {
-		found, err := in.First(ctx, store.Query{Filter: store.Eq("number", from.After)})
+	if after > 0 {
+		found, err := in.First(ctx, store.Query{Filter: store.Eq("number", after)})
 		if err == nil {
 			last = found
-		} else if last.Number = from.After - 1; !errors.Is(err, store.ErrNotFound) { // it is the one that is missing
+		} else if last.Number = after - 1; !errors.Is(err, store.ErrNotFound) { // it is the one that is missing
 			return out, err
 		}
 	}
@@ -245,7 +268,7 @@ func (s *Seals) verify(ctx context.Context, c *api.Call, from asked) (Verificati
 		}
 		for i := range page {
 			one := &page[i]
-			what, found, err := s.compare(ctx, c.Tenant, ws, last, one)
+			what, found, err := s.compare(ctx, t, ws, last, one)
 			if err != nil {
 				return out, err
 			}

@@ -23,7 +23,8 @@ type sealedWorld struct {
 
 func newSealedWorld(t *testing.T) *sealedWorld {
 	t.Helper()
-	w := &sealedWorld{World: tenantstest.New(t, tenantstest.Options{}), log: audit.New()}
+	log := audit.New()
+	w := &sealedWorld{World: tenantstest.New(t, tenantstest.Options{Control: log.Specs()}), log: log}
 	w.seals = audit.NewSeals(w.log, w.Directory, w.Clock.Now)
 	w.Store.Keep(w.log.Spec(), w.seals.Spec())
 	return w
@@ -140,10 +141,10 @@ func TestSeals_WhatTheyTell(t *testing.T) {
 			change(func(s *audit.StoredSeal) { s.Mark = theirs.Mark })(t, w, of)
 		}, []string{"1 seal", "2 seal"}},
 	} {
-		t.Run(name, func(t *testing.T) {
+		told := func(t *testing.T, whose func(*sealedWorld, *testing.T) *tenants.Tenant) {
 			t.Parallel()
 			w := newSealedWorld(t)
-			of := w.Tenant(t, "acme")
+			of := whose(w, t)
 			w.wrote(t, of, 20, time.Second)
 			w.seal(t, of)
 			late := &audit.Record{Operation: "late", Subject: "system", Outcome: audit.OK}
@@ -165,6 +166,12 @@ func TestSeals_WhatTheyTell(t *testing.T) {
 			if !reflect.DeepEqual(got, one.want) || v.Intact != (one.want == nil) || v.Unsealed != 1 || v.Next != nil {
 				t.Errorf("%v of %+v, want %v", got, v, one.want)
 			}
+		}
+		t.Run(name+", an organization's", func(t *testing.T) {
+			told(t, func(w *sealedWorld, t *testing.T) *tenants.Tenant { return w.Tenant(t, "acme") })
+		})
+		t.Run(name+", the installation's", func(t *testing.T) {
+			told(t, func(w *sealedWorld, _ *testing.T) *tenants.Tenant { return w.Directory.Own() })
 		})
 	}
 }

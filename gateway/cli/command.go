@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
+	"os/user"
 	"reflect"
 	"regexp"
 	"slices"
@@ -73,7 +75,8 @@ func (p *program) command(c *control.Command, beside []control.Command) *cobra.C
 		if err != nil {
 			return err
 		}
-		if org := l.Flag("org"); org != nil && org.Value.String() == "" {
+		named := func(f declare.Field) bool { return f.Flag == "org" && f.Rule.Ref == "organization" }
+		if org := l.Flag("org"); org != nil && org.Value.String() == "" && slices.ContainsFunc(row.Fields, named) {
 			return p.whichOrg(ctx, l.Command)
 		}
 		for name, v := range in {
@@ -89,13 +92,24 @@ func (p *program) command(c *control.Command, beside []control.Command) *cobra.C
 			if err != nil {
 				return err
 			}
-			streams.Progress = b.at
+			streams.Progress, streams.Operator = b.at, operator()
 			answer, err := client.Do(ctx, row.Name, in, streams)
 			b.end()
 			return p.show(row, answer, end(answer, err))
 		})
 	})
 	return l.Command
+}
+
+// operator returns whose account gives the command: that of the person who became another one to do it, where sudo tells.
+func operator() string {
+	if name := os.Getenv("SUDO_USER"); name != "" {
+		return name
+	}
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return ""
 }
 
 // flags makes the flags of a row: the one that stands for it, and those of what it takes.
@@ -118,7 +132,7 @@ func (l *line) flags(c *control.Command) {
 		flags.StringP("out", "o", "", "the `file` to write, replaced when the export is complete (default standard output)")
 	}
 	if c.Confirm != "" {
-		flags.Bool("yes", false, "confirm that everything is to be deleted")
+		flags.Bool("yes", false, "confirm it")
 	}
 	for i := range c.Fields {
 		f := &c.Fields[i]
@@ -126,7 +140,9 @@ func (l *line) flags(c *control.Command) {
 			l.Args = oneArg(what)
 			continue
 		}
-		flagOf(flags, f)
+		if flags.Lookup(f.Flag) == nil { // another row may take it too
+			flagOf(flags, f)
+		}
 		if f.Rule.Ref == "" && c.Nothing == "" && strings.Contains(c.Line, " --"+f.Flag+" ") {
 			_ = l.MarkFlagRequired(f.Flag) // fails only for a flag that is not there
 		}

@@ -111,7 +111,10 @@ func steps() []step {
 		{args: "key rotate {key} --org acme", code: 1, stderr: []string{"revoked"}},
 
 		{args: "audit --org nobody", code: 1, stderr: []string{`"nobody"`}},
-		{args: "audit", code: 2, stderr: []string{"--org SLUG"}},
+		{args: "audit --verify --org nobody", code: 1, stderr: []string{`"nobody"`}},
+		{args: "audit --verify --limit 5", code: 2, stderr: []string{"--limit"}},
+		{args: "audit --verify", members: "intact records from until faults unsealed next", values: map[string]string{"intact": "true"}},
+		{args: "audit --verify --org acme", members: "intact records from until faults unsealed next", values: map[string]string{"intact": "true"}},
 		{args: "keyring rotate", members: "version rewrapped", values: map[string]string{"version": "2"}, stderr: []string{"Back up"}},
 		{args: "keyring retire 2", code: 1, stderr: []string{"primary"}},
 		{args: "keyring retire 9", code: 1, stderr: []string{"no version 9"}},
@@ -119,7 +122,15 @@ func steps() []step {
 		{args: "keyring retire 1", members: "version state"},
 
 		{args: "org delete other", code: 2, stderr: []string{"--yes"}},
-		{args: "org delete other --yes", members: "slug deleted"},
+		{args: "org certificate other", code: 1, stderr: []string{"is not deleted"}},
+		{args: "org undelete other", code: 1, stderr: []string{"is not deleted"}},
+		{args: "org delete other --yes", members: "slug number state installation deleted_at due_at began_at erased_at documents bytes people data_keys places overwritten says", values: map[string]string{"state": `"deleted"`, "erased_at": "null"}},
+		{args: "org resume other", code: 1, stderr: []string{"is deleted"}},
+		{args: "org undelete other", members: "id slug name state features settings limits providers backend url created_at updated_at"},
+		{args: "org delete other --yes", members: "slug number state installation deleted_at due_at began_at erased_at documents bytes people data_keys places overwritten says"},
+		{args: "org certificate other", members: "slug number state installation deleted_at due_at began_at erased_at documents bytes people data_keys places overwritten says", values: map[string]string{"state": `"deleted"`}},
+		{args: "org delete other --yes --now", members: "slug number state installation deleted_at due_at began_at erased_at documents bytes people data_keys places overwritten says", values: map[string]string{"state": `"removed"`}},
+		{args: "org undelete other", code: 1, stderr: []string{`"other"`}},
 		{args: "org delete nobody --yes", code: 1, stderr: []string{`"nobody"`}},
 		{args: "org show other", code: 1},
 		{args: "org create --slug other --name Other", code: 1, stderr: []string{"never handed out twice"}},
@@ -313,7 +324,7 @@ func TestWhichOrganization(t *testing.T) {
 	try(2, strings.Repeat("x", 9<<10), "standard input holds more than a password", "user", "create", "--org", "acme", "--email", "a@example.com", "--name", "A", "--password-stdin")
 	empty := write(t, filepath.Join(t.TempDir(), "key"), "\n")
 	try(1, "", "holds no transfer key", "import", "--org", "acme", "--secrets", empty, empty)
-	try(0, "", "", "org", "delete", "acme", "--yes")
+	try(0, "", "", "org", "delete", "acme", "--yes", "--now")
 	try(2, "", "tenantry org create makes one", "user", "list")
 }
 

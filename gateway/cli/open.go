@@ -17,6 +17,7 @@ import (
 	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/control"
+	"tenantry/tenants"
 )
 
 // configFaults are the faults of a configuration.
@@ -148,7 +149,7 @@ func (p *program) whichOrg(ctx context.Context, cmd *cobra.Command) error {
 	err := p.with(ctx, cmd, false, func(ctx context.Context, c *control.Client) error {
 		found, err := control.Call[[]control.Organization](ctx, c, "org.list", control.OrganizationPage{Limit: 10})
 		for _, o := range found {
-			if o.State != "removed" {
+			if o.State != string(tenants.Removed) && o.State != string(tenants.Deleted) {
 				names = append(names, o.Slug)
 			}
 		}

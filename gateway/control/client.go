@@ -121,6 +121,7 @@ func (r remote) run(ctx context.Context, name string, in []byte, streams Streams
 	if err != nil {
 		return nil, fmt.Errorf("command %s: %w", name, err)
 	}
+	req.Header.Set(operatorHeader, url.QueryEscape(streams.Operator))
 	if streams.Input != nil {
 		req.Header.Set(inputHeader, url.QueryEscape(string(in)))
 		req.Header.Set("Expect", "100-continue") // what is refused at once need not be sent

@@ -20,6 +20,8 @@ import (
 type Group struct {
 	Name, Short string
 	Commands    []Command
+	// Own: what these commands do is recorded in the audit log of the installation too.
+	Own bool
 }
 
 // Command is one command: what it takes and answers is declared by the tags of structs.
@@ -50,7 +52,8 @@ type Command struct {
 	Wide  bool
 
 	Row    api.Operation
-	Fields []declare.Field                    // of what it takes
+	Fields []declare.Field // of what it takes
+	own    bool
 	bind   func(*Server, *call) api.Operation // the row, for one call
 }
 
@@ -116,6 +119,7 @@ type Streams struct {
 	Input    io.Reader
 	Output   io.Writer
 	Progress func(Progress)
+	Operator string // the name of whoever gives the command, for the installation's audit log
 }
 
 // call is one call of a command.

@@ -72,7 +72,7 @@ func errorOf(err error) *Error {
 		out.Code = CodeDuplicate
 	case is(tenants.ErrUnknownTenant, store.ErrNotFound):
 		out.Code = CodeNotFound
-	case is(store.ErrConflict, keyring.ErrPrimary, keyring.ErrReadOnly, tenants.ErrMoving, tenants.ErrNotMoving):
+	case is(store.ErrConflict, keyring.ErrPrimary, keyring.ErrReadOnly, tenants.ErrMoving, tenants.ErrNotMoving, tenants.ErrDeleted, tenants.ErrNotDeleted):
 		out.Code = CodeConflict
 	case is(store.ErrUnavailable, tenants.ErrUnavailable, context.DeadlineExceeded, context.Canceled):
 		out.Code = CodeUnavailable

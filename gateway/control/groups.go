@@ -167,7 +167,7 @@ func commandsOf[In any, Change interface{ named() Ref }, Out, T any](g things[T]
 }
 
 func (s *Server) accounts() Group {
-	return Group{"account", "Make and change service accounts, which own API keys", commandsOf[NewAccount, AccountChange, Account](things[people.Account]{
+	return Group{Name: "account", Short: "Make and change service accounts, which own API keys", Commands: commandsOf[NewAccount, AccountChange, Account](things[people.Account]{
 		name: "account", one: "a service account", table: "id, name, permissions, teams, active", gone: "Delete a service account; its keys end at once",
 		of:     func(a *people.Account) (string, string) { return a.ID, a.Name },
 		begins: people.Account{Active: true}, create: s.People.CreateAccount, find: s.People.FindAccount, list: s.People.Accounts, update: s.People.UpdateAccount,
@@ -180,7 +180,7 @@ func (s *Server) accounts() Group {
 }
 
 func (s *Server) roles() Group {
-	return Group{"role", "Make and change roles, which people hold", commandsOf[NewRole, RoleChange, Role](things[people.Role]{
+	return Group{Name: "role", Short: "Make and change roles, which people hold", Commands: commandsOf[NewRole, RoleChange, Role](things[people.Role]{
 		name: "role", one: "a role", table: "name, label, permissions", gone: "Delete a role that nothing uses",
 		of:     func(r *people.Role) (string, string) { return r.Name, r.Name },
 		create: s.People.CreateRole, find: s.People.Role, list: paged(s.People.Roles), update: s.People.UpdateRole,
@@ -191,7 +191,7 @@ func (s *Server) roles() Group {
 }
 
 func (s *Server) teams() Group {
-	return Group{"team", "Make and change teams", commandsOf[New, TeamChange, Team](things[people.Team]{
+	return Group{Name: "team", Short: "Make and change teams", Commands: commandsOf[New, TeamChange, Team](things[people.Team]{
 		name: "team", one: "a team", table: "id, name", gone: "Delete a team that nothing uses",
 		of:     func(t *people.Team) (string, string) { return t.ID, t.Name },
 		create: s.People.CreateTeam, find: s.People.Team, list: paged(s.People.Teams), update: s.People.UpdateTeam,

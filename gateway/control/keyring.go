@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"tenantry/backends/api"
@@ -37,9 +38,9 @@ type Retired struct {
 // Reinstated tells which key of the keyring is in use again.
 type Reinstated Retired
 
-// A keyring belongs to no organization, so that no audit log can tell of it: the log does.
+// A keyring belongs to no organization, so that the installation's audit log tells of it, and the log.
 func (s *Server) keyring() Group {
-	return Group{"keyring", "List, rotate and retire encryption keys; make a key for transfers", []Command{
+	return Group{Name: "keyring", Short: "List, rotate and retire encryption keys; make a key for transfers", Own: true, Commands: []Command{
 		command(Command{Line: "keyring list", Short: "List encryption keys, by version", Table: "version, state, created=created_at"},
 			func(context.Context, *call, struct{}) ([]EncryptionKey, error) {
 				return each[EncryptionKey](s.latestKeyring()), nil
@@ -78,6 +79,7 @@ func (s *Server) rotateKeyring(ctx context.Context, c *call, _ struct{}) (Rotati
 	if err != nil {
 		return Rotation{}, fmt.Errorf("version %d is the primary now, but not every data key is wrapped under it; run tenantry keyring rotate again before you retire a version: %w", version, err)
 	}
+	c.Note("version", strconv.Itoa(version))
 	c.say("Back up the keyring: without it encrypted values are lost.")
 	return Rotation{Version: version, Rewrapped: n}, nil
 }
@@ -98,6 +100,7 @@ func (s *Server) retireFromKeyring(ctx context.Context, c *call, in Version) (Re
 	if err := s.Keyring.Retire(in.Version); err != nil { //nolint:contextcheck // it bounds its waiting itself
 		return Retired{}, err
 	}
+	c.Note("version", strconv.Itoa(in.Version))
 	s.Log.InfoContext(ctx, "a version of the keyring was retired", "version", in.Version, "subject", c.Principal.Subject())
 	return Retired{"retired", in.Version}, nil
 }

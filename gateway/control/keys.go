@@ -92,7 +92,7 @@ type KeyRotation struct {
 
 func (s *Server) keys() Group {
 	const issued = "id, token, kind, account, expires=expires_at"
-	return Group{"key", "Make and end API keys", []Command{
+	return Group{Name: "key", Short: "Make and end API keys", Commands: []Command{
 		command(Command{
 			Line: "key create --org SLUG --name NAME --kind KIND", Short: "Make an API key; its token is printed this once",
 			Long: "Make an API key and print {\"id\", \"token\", \"kind\", \"account\", \"expires_at\"}. The token cannot be had again.\n\n" +

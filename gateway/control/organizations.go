@@ -3,7 +3,9 @@ package control
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -72,8 +74,14 @@ type Slug struct {
 	Slug string `json:"slug" rule:"ref=organization" arg:"the organization's slug"`
 }
 
-// Deletion names an organization, one that is half deleted too.
+// Deletion names an organization, one that is half erased too.
 type Deletion struct {
+	Slug string `json:"slug" arg:"the organization's slug"`
+	Now  bool   `json:"now,omitempty" doc:"erase it at once, for good"`
+}
+
+// Ended names one that is deleted or erased.
+type Ended struct {
 	Slug string `json:"slug" arg:"the organization's slug"`
 }
 
@@ -83,15 +91,29 @@ type OrganizationPage struct {
 	Limit int    `json:"limit,omitempty" default:"100" doc:"at most <n>"`
 }
 
-// DeletedOrganization tells that an organization was deleted.
-type DeletedOrganization struct {
-	Deleted bool   `json:"deleted"`
-	Slug    string `json:"slug"`
+// Certificate says what was erased of an organization, or when that is due.
+type Certificate struct {
+	Slug         string        `json:"slug"`
+	Number       int64         `json:"number"`
+	State        tenants.State `json:"state"`
+	Installation string        `json:"installation"` // which erased it
+	DeletedAt    time.Time     `json:"deleted_at" from:"Deleted"`
+	DueAt        *time.Time    `json:"due_at" from:"Due"` // when it is to be erased; null: by command, or it is
+	BeganAt      *time.Time    `json:"began_at" from:"Began"`
+	ErasedAt     *time.Time    `json:"erased_at" from:"Erased"` // null: not all is erased
+	Documents    *int64        `json:"documents"`               // that it had; null: not erased, or they could not be counted
+	Bytes        *int64        `json:"bytes"`
+	People       int64         `json:"people"`    // records of people, roles, teams, service accounts and keys
+	DataKeys     int           `json:"data_keys"` // destroyed with it
+	// Places are where its documents were, Overwritten the places of whose files nothing of it is left, nor in their logs.
+	Places      []string `json:"places"`
+	Overwritten []string `json:"overwritten"`
+	Says        []string `json:"says" from:"-"`
 }
 
 func (s *Server) organizations() Group {
 	const table = "id, slug, name, state, features, settings, limits, lowered=lowered?, used=used?, providers, backend, moving to=move?, old copy on=old_copy?, url, created=created_at"
-	return Group{"org", "Make and change organizations", []Command{
+	return Group{Name: "org", Short: "Make and change organizations", Own: true, Commands: []Command{
 		command(Command{
 			Line: "org create --slug SLUG --name NAME", Short: "Make an organization", Audit: api.AuditAlways, Begins: true, Table: table,
 			Long: "Make an organization, or with --from many: a file has one on each line, a JSON object with slug, name and the other fields that flags name.\n" +
@@ -119,9 +141,20 @@ func (s *Server) organizations() Group {
 		command(Command{Line: "org move rollback", Flag: "rollback", Short: "undo a move that has not switched yet", Audit: api.AuditAlways, Table: table},
 			s.changed(s.Directory.RollBackMove)),
 		command(Command{
-			Line: "org delete SLUG --yes", Short: "Delete an organization with its people, keys and documents, for good", Audit: api.AuditAlways, Table: "deleted=slug",
-			Confirm: "this deletes everything %s has, for good, and its slug can never be used again; confirm with --yes",
+			Line: "org delete SLUG --yes", Short: "Delete an organization, which can be undeleted for some time", Audit: api.AuditAlways,
+			Long: "Delete an organization: it answers nobody from now on. For trash.organizations, 30 days unless it is set, tenantry org undelete brings\n" +
+				"it back with everything it had. Then it is erased, with its people, keys and documents, or at once with --now: its data keys go first, so that what is\n" +
+				"encrypted opens nowhere any more, in backups neither; then its records, which are overwritten in files, and what the logs of these have.\n" +
+				"tenantry org certificate says what was erased and when. Its slug is never used again.",
+			Confirm: "this takes everything %s has from everybody who uses it; confirm with --yes", Table: "slug, state, erased on=due_at?, erased=erased_at?",
+			Example: "  tenantry org delete acme --yes\n  tenantry org undelete acme\n  tenantry org delete acme --yes --now\n  tenantry org certificate acme",
 		}, s.deleteOrganization),
+		command(Command{Line: "org undelete SLUG", Short: "Bring a deleted organization back, as long as it is not erased", Audit: api.AuditAlways, Table: table},
+			s.changed(s.Directory.Undelete)),
+		command(Command{
+			Line: "org certificate SLUG", Short: "Say what was erased of a deleted organization, where and when",
+			Table: "slug, number, state, deleted=deleted_at, erased on=due_at?, began=began_at?, erased=erased_at?, documents=documents?, bytes=bytes?, people=people?, data keys=data_keys?, places, overwritten, says",
+		}, s.certificate),
 	}}
 }
 
@@ -201,9 +234,55 @@ func (s *Server) changed(change func(context.Context, string) error) func(contex
 	}
 }
 
-// deleteOrganization is not asked for the organization first: a deletion that failed midway is repeated,
+// deleteOrganization is not asked for the organization first: an erasure that failed midway is repeated,
 // and by then it is no longer found.
-func (s *Server) deleteOrganization(ctx context.Context, _ *call, in Deletion) (DeletedOrganization, error) {
-	err := s.Directory.Remove(ctx, in.Slug)
-	return DeletedOrganization{true, in.Slug}, reworded(err, CodeNotFound, noOrganization, in.Slug)
+func (s *Server) deleteOrganization(ctx context.Context, c *call, in Deletion) (Certificate, error) {
+	c.Note("organization", in.Slug)
+	err := s.Directory.Delete(ctx, in.Slug, s.KeepDeleted)
+	if half := errors.Is(err, tenants.ErrUnknownTenant); half || err == nil && in.Now {
+		var org *tenants.Organization
+		if org, err = s.Directory.Remove(ctx, in.Slug); err == nil {
+			err = s.Audit.Erased(ctx, s.Directory.Own(), org, c.Principal.Subject())
+		}
+	}
+	if err != nil {
+		return Certificate{}, reworded(err, CodeNotFound, noOrganization, in.Slug)
+	}
+	return s.certificate(ctx, c, Ended{in.Slug})
+}
+
+// certificate says what became of a deleted organization.
+func (s *Server) certificate(ctx context.Context, _ *call, in Ended) (Certificate, error) {
+	o, err := s.Directory.Ended(ctx, in.Slug)
+	switch {
+	case errors.Is(err, tenants.ErrNotDeleted):
+		return Certificate{}, fail(CodeConflict, "organization %s is not deleted, so that nothing of it was erased", in.Slug)
+	case err != nil:
+		return Certificate{}, reworded(err, CodeNotFound, "there is no organization %q that was deleted; tenantry org list names those there are", in.Slug)
+	}
+	out := as[Certificate](o.Ending)
+	out.Slug, out.Number, out.State, out.Installation = o.Slug, o.OrgID, o.State, s.Directory.Installation()
+	if out.ErasedAt != nil {
+		out.DueAt = nil
+	}
+	if o.Ending.Documents >= 0 && o.Ending.Began != 0 {
+		out.Documents, out.Bytes = &o.Ending.Documents, &o.Ending.Bytes
+	}
+	switch {
+	case o.State == tenants.Deleted && o.Ending.Due == 0:
+		out.Says = append(out.Says, "Nothing is erased yet; tenantry org delete "+o.Slug+" --yes --now does it, tenantry org undelete "+o.Slug+" brings it back.")
+	case o.State == tenants.Deleted:
+		out.Says = append(out.Says, "Nothing is erased yet; until it is due tenantry org undelete "+o.Slug+" brings it back.")
+	case o.Ending.Erased == 0:
+		out.Says = append(out.Says, "It is being erased; what is left follows within the hour, or with tenantry org delete "+o.Slug+" --yes.")
+	default:
+		out.Says = append(out.Says, "Its slug, its number and this certificate stay, and the installation's audit log, whose seals show whether it was changed: tenantry audit --verify.",
+			"Backups from before keep what they had; what is encrypted in them opens with none of the keys that are left, unless they hold the control data and the keyring too.")
+		for _, place := range o.Ending.Places {
+			if !slices.Contains(o.Ending.Overwritten, place) {
+				out.Says = append(out.Says, "What a server of "+place+" deletes, it overwrites when it needs the room.")
+			}
+		}
+	}
+	return out, nil
 }

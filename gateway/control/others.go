@@ -67,19 +67,76 @@ type Examination struct {
 	Quick bool `json:"quick,omitempty" doc:"do not read the data of the organizations"`
 }
 
+// Log names an audit log.
+type Log struct {
+	Org string `json:"org,omitempty" doc:"the <slug> of the organization (default the installation itself)"`
+}
+
+// LogPage asks for a part of one.
+type LogPage struct {
+	Log
+	Limit  int `json:"limit,omitempty" default:"100" doc:"at most <n>"`
+	Offset int `json:"offset,omitempty" doc:"leave out the first <n>"`
+}
+
+// enterLog makes the organization whose log is meant, or the installation, the call's.
+func (s *Server) enterLog(ctx context.Context, c *call, in Log) error {
+	if in.Org != "" {
+		return s.enter(ctx, c, in.Org)
+	}
+	c.Tenant = s.Directory.Own()
+	return nil
+}
+
+func (s *Server) auditLog(ctx context.Context, c *call, in LogPage) ([]AuditRecord, error) {
+	if err := s.enterLog(ctx, c, in.Log); err != nil {
+		return nil, err
+	}
+	read := func(ctx context.Context, t *tenants.Tenant, p people.Page) ([]audit.Record, int64, error) {
+		found, err := s.Audit.Recent(ctx, t.Workspace(), p.Limit+1, p.Offset) // one more tells whether there are others
+		return found[:min(p.Limit, len(found))], int64(p.Offset + len(found)), err
+	}
+	return list[AuditRecord](read)(ctx, c, Page{Limit: in.Limit, Offset: in.Offset})
+}
+
+// verifyAudit compares all of a log with its seals. What differs is an error beside what was found.
+func (s *Server) verifyAudit(ctx context.Context, c *call, in Log) (all audit.Verification, err error) {
+	if err := s.enterLog(ctx, c, in); err != nil {
+		return all, err
+	}
+	for after := int64(0); ; {
+		some, err := s.Seals.Verify(ctx, c.Tenant, after)
+		if err != nil {
+			return all, err
+		}
+		all.Add(some)
+		if some.Next == nil {
+			break
+		}
+		after = *some.Next
+		c.Progress(Progress{Step: "comparing", Done: int64(all.Records)})
+	}
+	if !all.Intact {
+		err = fail(CodeFailed, "the audit log is not what was sealed: seals that differ: %d", len(all.Faults))
+	}
+	return all, err
+}
+
 // others are the commands that are in no group.
 func (s *Server) others() Group {
 	return Group{Commands: []Command{
 		s.importCommand(), s.exportCommand(),
 		command(Command{
-			Line: "audit --org SLUG", Short: "Show the audit log of an organization, the latest first",
-			Long: "Show the audit log of an organization, the latest first: who did what, to which record, from which address, and how it ended.\n" +
-				"Subjects are key:ID, user:NUMBER, anonymous, or the command line.",
-			Table: "at, operation, subject, account, address, outcome, facts",
-		}, list[AuditRecord](func(ctx context.Context, t *tenants.Tenant, p people.Page) ([]audit.Record, int64, error) {
-			found, err := s.Audit.Recent(ctx, t.Workspace(), p.Limit+1, p.Offset) // one more tells whether there are others
-			return found[:min(p.Limit, len(found))], int64(p.Offset + len(found)), err
-		})),
+			Line: "audit", Short: "Show the audit log of an organization or of the installation, the latest first",
+			Long: "Show the audit log of an organization, or without --org that of the installation, the latest first: who did what, to which record, from which\n" +
+				"address, and how it ended. Subjects are key:ID, user:NUMBER, anonymous, or the command line. The installation's tells what was done to\n" +
+				"organizations as a whole and to the keyring, by which operator.",
+			Example: "  tenantry audit --org acme\n  tenantry audit\n  tenantry audit --verify",
+			Table:   "at, operation, subject, account, address, outcome, facts",
+		}, s.auditLog),
+		command(Command{
+			Line: "audit verify", Flag: "verify", Short: "compare the log with its seals, which are made about once an hour", Table: "intact, records, from=from?, until=until?, unsealed, faults=faults?",
+		}, s.verifyAudit),
 		command(Command{
 			Line: "init", Short: "Make an installation where there is none", Begins: true, Table: "installation=identity",
 			Long: "Make an installation where there is none: its control data and its keyring. Where there is one nothing is changed, so that the\n" +

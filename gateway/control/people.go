@@ -62,7 +62,7 @@ type UserChange struct {
 func (s *Server) users() Group {
 	const table = "id, name, email, roles, permissions, teams, active"
 	const invited = table + ", link?, link expires=link_expires_at?"
-	return Group{"user", "Make and change the people of an organization", []Command{
+	return Group{Name: "user", Short: "Make and change the people of an organization", Commands: []Command{
 		command(Command{
 			Line: "user create --org SLUG --email ADDRESS --name NAME", Short: "Make a person; without a password a single-use link to choose one is printed",
 			Example: "  tenantry user create --org acme --email ada@example.com --name \"Ada Example\" --role admin",

@@ -119,12 +119,16 @@ func TestKeyringCommandsAreLogged(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	c, logged := unrecorded(t, w)
-	if _, err := Call[Rotation](t.Context(), c, "keyring.rotate", struct{}{}); err != nil {
-		t.Fatal(err)
+	unwritten := func(name string, err error) {
+		t.Helper()
+		if err == nil || !strings.HasPrefix(err.Error(), name+" was done, but could not be written to the audit log") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
-	if _, err := Call[Retired](t.Context(), c, "keyring.retire", Version{1}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := Call[Rotation](t.Context(), c, "keyring.rotate", struct{}{})
+	unwritten("keyring.rotate", err)
+	_, err = Call[Retired](t.Context(), c, "keyring.retire", Version{1})
+	unwritten("keyring.retire", err)
 	for _, want := range []string{"the keyring was rotated\" primary=2", "a version of the keyring was retired\" version=1"} {
 		if !strings.Contains(logged.String(), want) {
 			t.Errorf("the log lacks %q: %s", want, logged)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -19,6 +20,7 @@ import (
 	"tenantry/crypto/keyring"
 	"tenantry/gateway/audit"
 	"tenantry/gateway/transfer"
+	"tenantry/internal/texts"
 	"tenantry/tenants"
 	"tenantry/tenants/keys"
 	"tenantry/tenants/limits"
@@ -34,6 +36,9 @@ type Backend struct {
 	Transfer  *transfer.Service
 	Limits    limits.Set // that hold by default
 	Audit     *audit.Log
+	Seals     *audit.Seals
+	// KeepDeleted is how long a deleted organization can be undeleted; 0: until it is erased by command.
+	KeepDeleted time.Duration
 	// BaseURL returns the address of an organization, for links.
 	BaseURL func(slug string) string
 	// TempDir is the folder in which an import is kept while it runs. It is made where it
@@ -65,6 +70,7 @@ func NewServer(b Backend) *Server {
 	s := &Server{Backend: b, commands: map[string]*Command{}}
 	for _, g := range s.Groups() {
 		for i := range g.Commands {
+			g.Commands[i].own = g.Own
 			s.commands[g.Commands[i].Name] = &g.Commands[i]
 		}
 	}
@@ -133,23 +139,39 @@ func (s *Server) enter(ctx context.Context, c *call, slug string) error {
 	return nil
 }
 
-// record writes to the organization's audit log what a command did. What was done stays done where
+// record writes to the audit log what a command did: to the organization's, to that of the installation what concerns organizations
+// as a whole or none of them, with the name of whoever gave the command. What was done stays done where
 // that fails, so the error says both; an answer that cannot be had again must not give way to it.
 func (s *Server) record(ctx context.Context, c *call, err error) error {
 	cmd := c.command
 	done, noted := cmd.Audit == api.AuditAlways && err == nil, cmd.Audit == api.AuditNoted && c.AuditNote != nil
-	if c.Tenant.Workspace() == nil || !done && !noted { // no log can tell of what belongs to no organization
+	if !done && !noted {
 		return err
 	}
 	rec := audit.Record{Operation: cmd.Name, Subject: c.Principal.Subject(), Outcome: audit.OK, Facts: c.AuditNote}
 	if err != nil {
 		rec.Outcome = audit.Failed
 	}
-	unrecorded := s.Audit.Write(ctx, c.Tenant.Workspace(), rec)
+	var unrecorded error
+	if c.Tenant.Workspace() != nil {
+		unrecorded = s.Audit.Write(ctx, c.Tenant.Workspace(), rec)
+	}
+	if cmd.own || c.Tenant.Workspace() == nil {
+		rec.Facts = maps.Clone(rec.Facts)
+		for name, fact := range map[string]string{"organization": c.Tenant.Org.Slug, "operator": texts.Clip(c.Operator)} {
+			if rec.Facts == nil {
+				rec.Facts = map[string]string{}
+			}
+			if fact != "" && rec.Facts[name] == "" {
+				rec.Facts[name] = fact
+			}
+		}
+		unrecorded = errors.Join(unrecorded, s.Audit.Write(ctx, s.Directory.Own().Workspace(), rec))
+	}
 	if unrecorded == nil {
 		return err
 	}
-	s.Log.ErrorContext(ctx, "a command could not be written to the audit log", "operation", cmd.Name, "org", c.Tenant.Org.Slug, "facts", c.AuditNote, "error", unrecorded)
+	s.Log.ErrorContext(ctx, "a command could not be written to the audit log", "operation", cmd.Name, "org", c.Tenant.Org.Slug, "facts", rec.Facts, "error", unrecorded)
 	unrecorded = fmt.Errorf("%s was done, but could not be written to the audit log: %w", cmd.Name, unrecorded)
 	if cmd.Once && err == nil {
 		c.say("Note: " + unrecorded.Error())
@@ -168,8 +190,9 @@ func encode(v any) ([]byte, error) {
 
 const (
 	maxRequest = 1 << 20
-	// inputHeader carries the request of a command whose body is what it reads besides.
-	inputHeader = "Tenantry-Request"
+	// inputHeader carries the request of a command whose body is what it reads besides, operatorHeader who gives it.
+	inputHeader    = "Tenantry-Request"
+	operatorHeader = "Tenantry-Operator"
 	// MaxHeaderBytes is how much the headers of a command may have: a request in one is escaped, to three times its bytes.
 	MaxHeaderBytes = 3*maxRequest + 16<<10
 	// heartbeat keeps a client waiting for a command that has nothing to tell.
@@ -244,6 +267,7 @@ func (s *Server) serve(out *events, r *http.Request) (*Answer, error) {
 	}
 	streams := Streams{Output: out, Progress: func(p Progress) { _ = out.send(event{Progress: &p}, nil) }} // a client that is gone ends the context
 	read, done := make(chan struct{}), make(chan struct{})
+	streams.Operator, _ = url.QueryUnescape(r.Header.Get(operatorHeader)) // of a client that sends something else, nobody is known
 	in, err := url.QueryUnescape(r.Header.Get(inputHeader))
 	if in != "" || err != nil {
 		streams.Input = &watched{r.Body, sync.OnceFunc(func() { close(read) })}

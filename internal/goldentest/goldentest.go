@@ -64,6 +64,7 @@ func NewBlanks(known ...string) *Blanks { return &Blanks{known, map[string]strin
 var (
 	newToken  = regexp.MustCompile(`eyJ[\w-]+\.[\w-]+\.[\w-]+|\b(?:inv|ses|sin)_[\w-]{16,}|(\btnt_(?:server_full|server_read|browser)_)\w+|\b0-\w{20,}|(tenantry_session=)[\w.-]{16,}`)
 	newSealed = regexp.MustCompile(`(enc\.v1\.1\.|"field_value":"|sealed:|"pub":"|"sealed":")[A-Za-z0-9+/=_.:-]{20,}`)
+	newOrigin = regexp.MustCompile(`("installation": "|^installation +)[0-9a-f]{32}\b`)
 	newID     = regexp.MustCompile(`\b[0-9a-f]{24}\b`)
 	newExpiry = regexp.MustCompile(`(; Expires=)[A-Z][^;]*20\d\d [\d:]+ GMT`)
 	newTime   = regexp.MustCompile(`\b20\d\d-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z| UTC)?|\b1[6-9]\d{8}(\d{3})?\b`)
@@ -74,6 +75,7 @@ func (b *Blanks) Fill(text string) string {
 	text = strings.ToValidUTF8(text, `\xff`)
 	text = newSealed.ReplaceAllString(text, "$1<sealed>")
 	text = newToken.ReplaceAllString(text, "$1$2<token>")
+	text = newOrigin.ReplaceAllString(text, "$1<identity>")
 	text = newID.ReplaceAllStringFunc(text, func(id string) string {
 		if slices.ContainsFunc(b.known, func(known string) bool { return strings.HasPrefix(id, known) }) || strings.Trim(id, id[:1]) == "" {
 			return id

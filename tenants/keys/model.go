@@ -127,18 +127,15 @@ func NewService(o Options) *Service {
 	}
 	s.uses.waiting, s.uses.flush = map[user]use{}, make(chan struct{}, 1)
 	s.index = index{dir: o.Directory, redis: o.Redis, now: s.now}
-	o.Directory.OnRemove(s.purge)
+	o.Directory.OnRemove(s.purged)
 	return s
 }
 
 // Kept returns how many accepted keys are kept in memory.
 func (s *Service) Kept() int { return s.accepted.Len() }
 
-func (s *Service) purge(ctx context.Context, people *store.Workspace) error {
-	keys, rights := s.kinds.Keys.In(people), s.kinds.Rights.In(people)
-	return errors.Join(
-		keys.Each(ctx, store.Filter{}, store.Either, func(k *Key) error { return keys.Delete(ctx, k) }),
-		rights.Each(ctx, store.Filter{}, store.Either, func(r *Rights) error { return rights.Delete(ctx, r) }))
+func (s *Service) purged(people *store.Workspace) []store.Purger {
+	return []store.Purger{s.kinds.Keys.In(people), s.kinds.Rights.In(people)}
 }
 
 // NewKey is what Issue needs. Name and Kind are required.

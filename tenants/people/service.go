@@ -2,7 +2,6 @@ package people
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -75,18 +74,12 @@ func NewService(o Options) *Service {
 	if s.now == nil {
 		s.now = time.Now
 	}
-	o.Directory.OnRemove(s.purge)
+	o.Directory.OnRemove(s.purged)
 	return s
 }
 
-func (s *Service) purge(ctx context.Context, people *store.Workspace) error {
-	return errors.Join(
-		purge(ctx, s.kinds.Users.In(people)), purge(ctx, s.kinds.Roles.In(people)),
-		purge(ctx, s.kinds.Teams.In(people)), purge(ctx, s.kinds.Accounts.In(people)))
-}
-
-func purge[T any](ctx context.Context, c store.Collection[T]) error {
-	return c.Each(ctx, store.Filter{}, store.Either, func(rec *T) error { return c.Delete(ctx, rec) })
+func (s *Service) purged(people *store.Workspace) []store.Purger {
+	return []store.Purger{s.kinds.Users.In(people), s.kinds.Roles.In(people), s.kinds.Teams.In(people), s.kinds.Accounts.In(people)}
 }
 
 // bump makes cached identities void after a change that is stored already.

@@ -44,6 +44,8 @@ type Options struct {
 	Sessions sessions.Options // but for People and Redis
 	Grace    time.Duration    // of keys and directory
 	Leases   store.Leases     // zero: the default
+	// Control are kinds that the control workspace holds besides.
+	Control []*store.Spec
 	// PasswordMemory is that of hashing a password in KiB; 0: as little as spares tests time.
 	PasswordMemory uint32
 }
@@ -95,17 +97,17 @@ func New(t testing.TB, o Options) *World {
 	if enginetest.OnMongo() && !o.Embedded {
 		w.Engine.Engine = enginetest.Open(t)
 	}
-	w.declare(t, o.Leases)
+	w.declare(t, o.Leases, o.Control)
 	w.openRedis(t, o.Local)
 	w.Second(t, o)
 	return w
 }
 
-func (w *World) declare(t testing.TB, leases store.Leases) {
+func (w *World) declare(t testing.TB, leases store.Leases, more []*store.Spec) {
 	t.Helper()
 	w.Kinds.Organizations, w.Kinds.People, w.Kinds.Keys = tenants.NewKinds(), people.NewKinds(), keys.NewKinds()
 	w.Kinds.Things = store.Must[Thing](store.Spec{Name: "things"})
-	control := slices.Concat(w.Kinds.Organizations.Specs(), resource.Specs(w.Kinds.People.Kept()), w.Kinds.Keys.Specs())
+	control := slices.Concat(w.Kinds.Organizations.Specs(), resource.Specs(w.Kinds.People.Kept()), w.Kinds.Keys.Specs(), more)
 	other := enginetest.OpenSQLite(t, t.TempDir())
 	w.Store = store.New(store.Options{
 		Engine: w.Engine, Backends: map[string]driver.Engine{OtherBackend: other}, Control: control, Tenant: []*store.Spec{w.Kinds.Things.Spec()}, Leases: leases,

@@ -1,0 +1,240 @@
+package gateway_test
+
+import (
+	"bytes"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"tenantry/backends/store/enginetest"
+	"tenantry/gateway/audit"
+	"tenantry/gateway/control"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/tenants"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+)
+
+// canary is what an organization holds everywhere, so that what is left of it is found.
+const canary = "canary-of-the-deleted"
+
+// filesWith returns the files of a folder that hold the text.
+func filesWith(t *testing.T, folder, text string) (found []string) {
+	t.Helper()
+	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		content, err := os.ReadFile(filepath.Clean(path))
+		if bytes.Contains(content, []byte(text)) {
+			found = append(found, filepath.Base(path))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// ends fills an organization with the canary, and returns how it is read with one of its keys.
+func ends(t *testing.T, g *gatewaytest.Gateway, slug string) (read func() (int, string)) {
+	t.Helper()
+	org := g.Org(t, slug)
+	key := org.KeyWith(t, func(k *control.NewKey) {
+		k.Name, k.Permissions = canary, []string{string(tenants.Contacts)}
+	}).Token
+	org.Person(t, "a@example.com", func(u *control.NewUser) { u.Name = canary })
+	org.Import(t, `{"kind":"contact_field","key":"iban","title":"IBAN","type":"Encrypted"}`,
+		`{"kind":"contact","email":"a@example.com","first_name":"`+canary+`","fields":{"iban":"`+canary+`"}}`)
+	return func() (int, string) {
+		a := org.Get(t, key, "/api/contacts")
+		return a.Code, a.Text()
+	}
+}
+
+func command[Out any](t *testing.T, g *gatewaytest.Gateway, name string, in any) Out {
+	t.Helper()
+	out, err := control.Call[Out](t.Context(), g.Commands, name, in)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return out
+}
+
+// TestOrganizationEnds: what is deleted answers nobody and comes back whole, until it is erased when its time is over; then nothing is
+// left of it in files, a certificate says so, and the installation's audit log who did what.
+func TestOrganizationEnds(t *testing.T) {
+	t.Parallel()
+	for name, options := range map[string][]gatewaytest.Option{"engine": nil, "shared files": {gatewaytest.SharedFiles}, "own files": {gatewaytest.OwnFiles}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clock := &calendar{}
+			g := gatewaytest.Start(t, append(options, clock.set)...)
+			stays, read := ends(t, g, "stays"), ends(t, g, "acme")
+			_, before := read()
+			nobody := g.Do(t, http.MethodGet, "nobody.localhost", "/api/contacts")
+
+			due := command[control.Certificate](t, g, "org.delete", control.Deletion{Slug: "acme"})
+			if due.State != tenants.Deleted || due.DueAt == nil || due.DueAt.Sub(due.DeletedAt) != 30*day || due.ErasedAt != nil || due.Documents != nil {
+				t.Errorf("deleted: %+v", due)
+			}
+			if code, text := read(); code != nobody.Code || text != nobody.Text() {
+				t.Errorf("a deleted organization answers %d %s, one that is not there %d %s", code, text, nobody.Code, nobody.Text())
+			}
+			clock.pass(29 * day)
+			g.App.EmptyTrash(t)
+			if again := command[control.Certificate](t, g, "org.delete", control.Deletion{Slug: "acme"}); !again.DueAt.Equal(*due.DueAt) {
+				t.Errorf("deleted twice it is erased on %s, not %s", again.DueAt, due.DueAt)
+			}
+			command[control.Organization](t, g, "org.undelete", control.Slug{Slug: "acme"})
+			clock.pass(time.Second)
+			if code, text := read(); code != 200 || text != before {
+				t.Errorf("undeleted: %d %s, before %s", code, text, before)
+			}
+
+			command[control.Organization](t, g, "org.suspend", control.Slug{Slug: "acme"})
+			command[control.Certificate](t, g, "org.delete", control.Deletion{Slug: "acme"})
+			if o := command[control.Organization](t, g, "org.undelete", control.Slug{Slug: "acme"}); o.State != "suspended" {
+				t.Errorf("suspended before, undeleted it is %s", o.State)
+			}
+			command[control.Certificate](t, g, "org.delete", control.Deletion{Slug: "acme"})
+			clock.pass(30*day + time.Hour)
+			g.App.EmptyTrash(t)
+			erased := command[control.Certificate](t, g, "org.certificate", control.Ended{Slug: "acme"})
+			if erased.State != tenants.Removed || erased.ErasedAt == nil || erased.Documents == nil || *erased.Documents < 2 || erased.People < 3 || erased.DataKeys < 1 {
+				t.Errorf("erased: %+v", erased)
+			}
+			if _, err := control.Call[control.Organization](t.Context(), g.Commands, "org.undelete", control.Slug{Slug: "acme"}); err == nil {
+				t.Error("what is erased was brought back")
+			}
+			if _, err := control.Call[control.Organization](t.Context(), g.Commands, "org.create", control.NewOrganization{Slug: "acme", OrganizationFields: control.OrganizationFields{Name: "A"}}); err == nil {
+				t.Error("its slug was handed out again")
+			}
+			if code, text := stays(); code != 200 || !strings.Contains(text, canary) {
+				t.Errorf("its neighbour: %d %s", code, text)
+			}
+			var done []string
+			for _, rec := range command[[]control.AuditRecord](t, g, "audit", control.LogPage{}) {
+				done = append(done, rec.Operation+" "+rec.Subject+" "+rec.Facts["organization"])
+			}
+			want := "org.erased system acme,org.delete command acme,org.undelete command acme,org.delete command acme,org.suspend command acme,org.undelete command acme,org.delete command acme,org.delete command acme,org.create command acme,org.create command stays"
+			if got := strings.Join(done, ","); got != want {
+				t.Errorf("the installation's log has %s, want %s", got, want)
+			}
+			command[control.Certificate](t, g, "org.delete", control.Deletion{Slug: "stays", Now: true})
+			if left := filesWith(t, g.Config.Data, canary); len(left) > 0 {
+				t.Errorf("what was erased is in %q", left)
+			}
+			if overwritten := len(erased.Overwritten) == 2; overwritten != (options != nil || !enginetest.OnMongo()) {
+				t.Errorf("overwritten: %q", erased.Overwritten)
+			}
+		})
+	}
+}
+
+// database is one of the gateway's, as another program opens it.
+type database struct {
+	*sqlite.Conn
+	path string
+}
+
+func opened(t *testing.T, folder string) (all []database) {
+	t.Helper()
+	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".db" {
+			return err
+		}
+		conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
+		if err == nil {
+			t.Cleanup(func() { _ = conn.Close() })
+			all = append(all, database{conn, path})
+		}
+		return err
+	})
+	if err != nil || len(all) < 2 {
+		t.Fatalf("%d databases: %v", len(all), err)
+	}
+	return all
+}
+
+func sql(t *testing.T, db database, text string) {
+	t.Helper()
+	if err := sqlitex.ExecuteTransient(db.Conn, text, nil); err != nil {
+		t.Fatalf("%s: %v", db.path, err)
+	}
+}
+
+// reading reads all databases as a backup does, till done.
+func reading(t *testing.T, folder string) (done func()) {
+	t.Helper()
+	all := opened(t, folder)
+	for _, db := range all {
+		sql(t, db, "BEGIN")
+		sql(t, db, "SELECT count(*) FROM sqlite_schema")
+	}
+	return func() {
+		for _, db := range all {
+			sql(t, db, "COMMIT")
+		}
+	}
+}
+
+// TestErasureIsFinished: what could not be erased at once, because something reads the files, is when that has ended.
+func TestErasureIsFinished(t *testing.T) {
+	t.Parallel()
+	clock := &calendar{}
+	g := gatewaytest.Start(t, gatewaytest.SharedFiles, clock.set)
+	ends(t, g, "acme")
+	command[control.Certificate](t, g, "org.delete", control.Deletion{Slug: "acme"})
+	clock.pass(31 * day)
+	done := reading(t, g.Config.Data)
+	g.App.TrashTurn(t)
+	half := command[control.Certificate](t, g, "org.certificate", control.Ended{Slug: "acme"})
+	if half.State != tenants.Removed || half.ErasedAt != nil {
+		t.Errorf("while a backup reads: %+v", half)
+	}
+	done()
+	clock.pass(2 * time.Minute)
+	g.App.EmptyTrash(t)
+	if whole := command[control.Certificate](t, g, "org.certificate", control.Ended{Slug: "acme"}); whole.ErasedAt == nil || *whole.Documents != *half.Documents {
+		t.Errorf("afterwards: %+v", whole)
+	}
+	if left := filesWith(t, g.Config.Data, canary); len(left) > 0 {
+		t.Errorf("what was erased is in %q", left)
+	}
+}
+
+// TestInstallationLogIsSealed: what somebody takes out of the installation's audit log in the database shows, also after its keys were
+// wrapped anew.
+func TestInstallationLogIsSealed(t *testing.T) {
+	t.Parallel()
+	clock := &calendar{}
+	g := gatewaytest.Start(t, gatewaytest.Embedded, clock.set)
+	g.Org(t, "acme")
+	command[control.Rotation](t, g, "keyring.rotate", struct{}{})
+	clock.pass(2 * time.Hour)
+	g.App.EmptyTrash(t)
+	command[control.Rotation](t, g, "keyring.rotate", struct{}{})
+	command[control.Retired](t, g, "keyring.retire", control.Version{Version: 1})
+	if v := command[audit.Verification](t, g, "audit.verify", control.Log{}); !v.Intact || v.Records != 2 || v.Unsealed != 2 {
+		t.Errorf("%+v", v)
+	}
+	for _, conn := range opened(t, g.Config.Data) {
+		if strings.HasSuffix(conn.path, "control.db") {
+			sql(t, conn, `DELETE FROM "c:audit_log" WHERE id = (SELECT min(id) FROM "c:audit_log")`)
+		}
+	}
+	var err error
+	for deadline := time.Now().Add(time.Minute); err == nil && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) { // what is read lies on a snapshot for a moment
+		_, err = control.Call[audit.Verification](t.Context(), g.Commands, "audit.verify", control.Log{})
+	}
+	if err == nil || !strings.Contains(err.Error(), "is not what was sealed") {
+		t.Errorf("a record is gone, and the verification says %v", err)
+	}
+}

@@ -109,7 +109,7 @@ func Convert(fieldType, text string) (any, error) {
 		if t, ok := dateOf(s); ok {
 			return t.Format(time.DateOnly), nil
 		}
-		if t, ok := timeOf(s); ok && t.Equal(t.Truncate(24*time.Hour)) { // else the time of day would be lost
+		if t, ok := timeOf(s); ok && t.Equal(time.Date(t.Year(), t.Month(), t.Day(), 0, 0, 0, 0, t.Location())) { // else the time of day would be lost
 			return t.Format(time.DateOnly), nil
 		}
 		return nil, fmt.Errorf("a date like 2024-05-17 is expected")

@@ -46,13 +46,18 @@ const mostWrong = 20
 
 // chosen returns which of the columns a CSV file has. Errors name columns that are asked for and are not there, or twice.
 func (in Asked) chosen(columns []string) (at []int, err error) {
+	var errs fault.List
+	for field, given := range map[string]bool{"columns": in.Columns != "", "bom": in.BOM} {
+		if given && in.Format != CSV {
+			errs.Add(field, fault.Forbidden, "%s is of a CSV file; ask for format=csv", field)
+		}
+	}
 	if in.Format != CSV || in.Columns == "" {
 		for i := range columns {
 			at = append(at, i)
 		}
-		return at, nil
+		return at, errs.Err()
 	}
-	var errs fault.List
 	for name := range strings.SplitSeq(in.Columns, ",") {
 		i := slices.Index(columns, name)
 		switch {

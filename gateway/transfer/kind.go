@@ -312,10 +312,22 @@ func (k *kind) match(s *session, found *stored, e *entry) {
 	rev := int64(0)
 	if old != nil {
 		e.old, rev = old, k.Meta(old).Rev
+		k.staysWithin(e)
 	}
 	if e.rev != nil && *e.rev != rev {
 		e.errs.Add("line", "conflict", "the %s was changed while the file was imported; import it again", strings.ReplaceAll(k.Name, "_", " "))
 	}
+}
+
+// staysWithin refuses a line that would take the record out of what defines it, such as a custom object: what it has under the fields of
+// one means nothing under those of another, and whoever imports under one has not asked for it to leave the other.
+func (k *kind) staysWithin(e *entry) {
+	n, ok := k.Index(k.DefinitionField)
+	if !ok || e.given&(1<<n) == 0 || bytes.Equal(k.Fields[n].Append(nil, e.old), k.Fields[n].Append(nil, e.rec)) {
+		return
+	}
+	e.errs.Add(k.DefinitionField, "conflict", "the %s %s belongs to another %s, where it stays; leave the id out to make a new one",
+		strings.ReplaceAll(k.Name, "_", " "), k.Meta(e.old).ID, strings.ReplaceAll(k.DefinedBy, "_", " "))
 }
 
 // merge changes the stored record to what the line says and decides what is to be done.

@@ -59,6 +59,9 @@ type Report struct {
 	Warnings     []LineProblem `json:"warnings,omitempty"` // of the first such lines
 	MoreWarnings int           `json:"more_warnings,omitempty"`
 	Columns      []Column      `json:"columns,omitempty"` // of an import of rows
+	// Encoding and Delimiter are how the rows were read: the encoding as it is named over HTTP, and of CSV what stood between the cells.
+	Encoding  string `json:"encoding,omitempty"`
+	Delimiter string `json:"delimiter,omitempty"`
 }
 
 // Column is what an import of rows makes of one column.

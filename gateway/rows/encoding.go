@@ -114,6 +114,14 @@ func (d decoded) changes(text string) bool {
 	return d.other != nil && strings.ContainsRune(text, utf8.RuneError)
 }
 
+// written names the encoding of a file that was opened.
+func (d decoded) written() string {
+	if d.name == "" && d.Reader != nil {
+		return "utf-8"
+	}
+	return d.name
+}
+
 // encode returns a text as it stood in the file.
 func (d decoded) encode(text string) []byte {
 	if d.other == nil {
@@ -126,10 +134,14 @@ func (d decoded) encode(text string) []byte {
 	return raw
 }
 
+// delimiters are what separates cells, by the names that people give them.
+func delimiters() map[string]byte {
+	return map[string]byte{"comma": ',', "semicolon": ';', "tab": '\t', "pipe": '|', "\\t": '\t'}
+}
+
 // delimiterOf returns the separator of cells of that name, or which the text itself is. Another text is ErrOptions.
 func delimiterOf(text string) (byte, error) {
-	names := map[string]byte{"comma": ',', "semicolon": ';', "tab": '\t', "pipe": '|', "\\t": '\t'}
-	if sep, named := names[strings.ToLower(text)]; named {
+	if sep, named := delimiters()[strings.ToLower(text)]; named {
 		return sep, nil
 	}
 	if len(text) == 1 && separates(text[0]) {

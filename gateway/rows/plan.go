@@ -2,6 +2,8 @@ package rows
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"reflect"
 	"slices"
@@ -78,6 +80,9 @@ func (f *feed) plan() error {
 		if _, known := f.byName[name]; name != "*" && !known {
 			return fmt.Errorf("%w: the file has no column %q; it has %s", ErrOptions, texts.Clip(name), f.columnNames())
 		}
+	}
+	if all, mapped := f.o.Map["*"]; mapped && !slices.Equal(all, []string{"*"}) && !slices.Equal(all, []string{""}) {
+		return fmt.Errorf("%w: * stands for all other columns, which are matched by name (*=*) or left out (*=); they cannot become %q", ErrOptions, texts.Clip(strings.Join(all, ", ")))
 	}
 	f.findOwn()
 	f.call()
@@ -229,6 +234,11 @@ func (f *feed) match(taken map[place]bool) {
 			if c.targets[0].format = c.format; step.loose && len(may) > 1 {
 				c.note = fmt.Sprintf("looks like the field %s too", may[1].field)
 			}
+			for _, other := range stand[squash(c.called)] {
+				if may[0].custom && c.note == "" && other != may[0] {
+					c.note = fmt.Sprintf("other imports may lead it to the field %s, which is often called so", other.field)
+				}
+			}
 		}
 	}
 }
@@ -242,18 +252,40 @@ func (p places) add(name string, at place) {
 	}
 }
 
-// call gives each column a name of its own: its title, and a number where others before it have that.
+// call gives each column a name of its own: its title, which no other name has; a mark where another name makes the same title, as the
+// first letters of both do; a number where columns before it have the name. What is called so by itself goes first, so that it does not
+// matter in which order columns stand that differ.
 func (f *feed) call() {
-	used := map[string]bool{}
+	names, used := map[string]map[string]bool{}, map[string]bool{} // the names of each title
+	for i := range f.columns {
+		name := f.columns[i].name
+		title := titleFor(name, noName)
+		if names[title] == nil {
+			names[title] = map[string]bool{}
+		}
+		names[title][name] = true
+	}
+	for i := range f.columns {
+		c := &f.columns[i]
+		c.called = ""
+		title := titleFor(c.name, noName)
+		if others := len(names[title]) > 1; others && c.name != title {
+			sum := sha256.Sum256([]byte(c.name))
+			title = clip(title, schema.MaxLabel-9) + " " + hex.EncodeToString(sum[:4])
+		}
+		if !used[title] {
+			c.called, used[title] = title, true
+		}
+	}
 	for i := range f.columns {
 		c := &f.columns[i]
 		title := titleFor(c.name, noName)
-		c.called = title
-		for n := 2; used[c.called]; n++ {
+		for n := 2; c.called == ""; n++ {
 			suffix := fmt.Sprintf(" (%d)", n)
-			c.called = clip(title, schema.MaxLabel-len(suffix)) + suffix
+			if called := clip(title, schema.MaxLabel-len(suffix)) + suffix; !used[called] {
+				c.called, used[called] = called, true
+			}
 		}
-		used[c.called] = true
 	}
 }
 

@@ -110,10 +110,13 @@ func openCSV(from *arrived, text decoded, delimiter string) (transfer.Reader, er
 		return nil, err
 	}
 	c.records.end = lineEnd(head)
-	if c.first, err = c.separate(head, whole, delimiter); err != nil {
+	if c.first, err = c.separate(head, whole, delimiter); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
-	header, err := c.records.next()
+	var header record
+	if err == nil {
+		header, err = c.records.next()
+	}
 	switch {
 	case errors.Is(err, io.EOF):
 		return nil, unreadable(nil, "the file is empty")

@@ -154,8 +154,9 @@ func (d *records) split(out *record) (cuts []cut, err error) {
 	}
 }
 
-// separators are what may stand between cells where nobody says, the likelier first.
-const separators = ",;\t|"
+// separators are what may stand between cells where nobody says. The comma is the last: where another one fits as well, it is that of
+// numbers.
+const separators = ";\t|,"
 
 // maxJudged is how many records are looked at to find what stands between cells.
 const maxJudged = 100
@@ -163,7 +164,7 @@ const maxJudged = 100
 // separator returns what stands between the cells of a file that begins so: that by which the header has cells, and
 // most of the first records as many as it; of several the one with the most cells. The head may end within a record.
 func separator(head []byte, whole bool, end byte) byte {
-	best, fit, most := separators[0], -1, 1
+	best, fit, most := byte(','), -1, 1
 	for i := range len(separators) {
 		d := &records{r: bufio.NewReader(bytes.NewReader(head)), comma: separators[i], end: end}
 		columns, fits := 0, 0

@@ -102,6 +102,7 @@ func Import(ctx context.Context, s *transfer.Service, t *tenants.Tenant, src tra
 			}
 		}
 	}
+	r.Encoding, r.Delimiter = f.text.written(), f.separated()
 	failed := r.Failed
 	r.Counts = r.Kinds[f.of.Name] // without the definitions, which are on no line
 	r.Failed, r.Skipped = failed, f.blanks
@@ -116,6 +117,16 @@ func Import(ctx context.Context, s *transfer.Service, t *tenants.Tenant, src tra
 		}
 	}
 	return r, err
+}
+
+// separated names what stood between the cells of a CSV file.
+func (f *feed) separated() string {
+	for name, comma := range delimiters() {
+		if comma == f.comma && f.comma != 0 && len(name) > 2 {
+			return name
+		}
+	}
+	return strings.Trim(string(f.comma), "\x00")
 }
 
 // feed makes lines of a bundle of rows.
@@ -141,6 +152,7 @@ type feed struct {
 	key        *target // nil where rows have none
 	keyed      map[digest]keyed
 	text       decoded   // how the file is written
+	comma      byte      // what stands between the cells of a CSV file
 	first      string    // the header of a CSV file as it stands there
 	header     sync.Once // written before the first bad row
 }
@@ -178,13 +190,18 @@ func (f *feed) Prepare(ctx context.Context, into *transfer.Into) ([]transfer.Lin
 	if err := errors.Join(f.find(), f.readDefined(ctx)); err != nil {
 		return nil, err
 	}
-	if f.o.Format == CSV {
-		r, err := f.Open()
-		if err != nil {
+	r, err := f.Open()
+	if err != nil {
+		return nil, err
+	}
+	switch c := r.(type) {
+	case *jsonReader:
+		f.text = c.text
+		if err := r.Close(); err != nil {
 			return nil, err
 		}
-		c := r.(*csvReader)
-		f.text, f.first = c.text, c.first
+	case *csvReader:
+		f.text, f.first, f.comma = c.text, c.first, c.records.comma
 		header := c.header
 		for _, name := range header[:min(len(header), maxColumns+1)] {
 			if err == nil {
@@ -407,9 +424,16 @@ func (f *feed) cells(p *strictjson.Parser, r transfer.Raw) (strictjson.Value, er
 		if within == "" || at < 0 {
 			return v, err
 		}
-		flat := slices.Clone(v.Members[:at])
+		flat, given := slices.Clone(v.Members[:at]), map[string]bool{}
+		for _, m := range v.Members {
+			given[m.Name] = true
+		}
 		for _, m := range v.Members[at].Value.Members {
-			flat = append(flat, strictjson.Member{Name: within + "." + m.Name, Value: m.Value})
+			name := within + "." + m.Name
+			if given[name] && err == nil {
+				err = fmt.Errorf("the row has %q twice, as a name and within %s", texts.Clip(name), within)
+			}
+			flat = append(flat, strictjson.Member{Name: name, Value: m.Value})
 		}
 		v.Members = append(flat, v.Members[at+1:]...)
 		return v, err

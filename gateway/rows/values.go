@@ -135,8 +135,12 @@ func (r *row) text(c *column, t *target, cell string) {
 		}
 		cell = read
 	}
-	if t.typ == schema.MultiSelect && !r.feed.ours && (!t.custom || t.format == formatList) {
+	switch list := t.typ == schema.MultiSelect && !r.feed.ours; {
+	case list && (!t.custom || t.format == formatList):
 		cell = listed(cell)
+	case list && r.feed.o.Format == JSON: // which has lists of its own: a text is one element
+		r.put(t, valueOf([]string{strings.TrimSpace(cell)}))
+		return
 	}
 	if v, err := r.exact(t, cell); err == nil {
 		r.put(t, v)
@@ -364,14 +368,11 @@ func (g *guess) look(v strictjson.Value, format string) {
 
 // Original returns a row as it stood in the file, the first of a CSV file after the header.
 func (f *feed) Original(r transfer.Raw) []byte {
-	if f.o.Format == JSON {
-		return append([]byte(r.Text), '\n')
-	}
 	out := r.Text
 	if !strings.HasSuffix(out, "\n") && !strings.HasSuffix(out, "\r") {
 		out += "\n"
 	}
 	raw := f.text.encode(out)
-	f.header.Do(func() { raw = slices.Concat([]byte(f.text.mark), f.text.encode(f.first), raw) })
+	f.header.Do(func() { raw = slices.Concat([]byte(f.text.mark), f.text.encode(f.first), raw) }) // of JSON only the mark
 	return raw
 }

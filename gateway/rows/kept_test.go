@@ -1,0 +1,147 @@
+package rows_test
+
+import (
+	"bytes"
+	"encoding/csv"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"tenantry/gateway/rows"
+	"tenantry/gateway/transfer"
+)
+
+// TestRows_TheOrderOfColumns: columns that differ in their names are the same fields in whichever order they stand; of those that do not,
+// the n-th is the n-th.
+func TestRows_TheOrderOfColumns(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	org := w.org("acme")
+	long := strings.Repeat("x", 210)
+	names := []string{"k", long + "A", long + "B", "a\nb", "a b", "a", "a", "a (2)", "", "column", "Preis", "preis", "名", "価"}
+	write := func(order []int) string {
+		var out bytes.Buffer
+		header, cells, again := make([]string, len(order)), make([]string, len(order)), ""
+		for i, at := range order {
+			header[i], cells[i] = names[at], string(rune('A'+at))
+			if names[at] == "a" { // whichever comes first has the value of the first
+				cells[i], again = "F"+again, again+"x"
+			}
+		}
+		c := csv.NewWriter(&out)
+		_ = c.WriteAll([][]string{header, cells})
+		return out.String()
+	}
+	order := make([]int, len(names))
+	for i := range order {
+		order[i] = i
+	}
+	o := rows.Options{As: "records:thing", Format: rows.CSV, Key: "k"}
+	if r := w.mustRows(org, write(order), o); r.Created != 1 {
+		t.Fatalf("%+v", r)
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 20 {
+		random.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+		r := w.mustRows(org, write(order), o)
+		if r.Unchanged != 1 || slices.ContainsFunc(r.Columns, func(c transfer.Column) bool { return c.New }) {
+			t.Fatalf("%q: %+v", write(order), r)
+		}
+	}
+}
+
+// TestRows_NothingIsLostUnsaid: what a file says twice, or says otherwise than a field can hold, is refused or kept, and never the one of
+// two that comes later.
+func TestRows_NothingIsLostUnsaid(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for name, c := range map[string]struct {
+		before, file, format string
+		maps                 map[string][]string
+		refused, has         string
+	}{
+		"a value inside and beside": {file: `[{"a":1},{"values":{"a":1},"values.a":2}]`, format: rows.JSON, refused: `"values.a" twice`},
+		"a text among lists":        {file: `[{"t":["a"]},{"t":"x;y|z"}]`, format: rows.JSON, has: `{"t":["x;y|z"]}`},
+		"a text of lists, mapped":   {file: `[{"t":["a"]},{"t":"x;y"}]`, format: rows.JSON, maps: map[string][]string{"t": {"t:list"}}, has: `{"t":["x","y"]}`},
+		"all to one field":          {file: "d,e\n1,2\n", format: rows.CSV, maps: map[string][]string{"*": {"foo"}}, refused: "* stands for all other columns"},
+		"all in one format":         {file: "d,e\n1,2\n", format: rows.CSV, maps: map[string][]string{"*": {"*:number"}}, refused: "* stands for all other columns"},
+		"a time of day":             {before: "2024-05-17", file: "d\n2024-05-17T19:00:00-05:00\n", format: rows.CSV, refused: "a date like"},
+		"no time of day":            {before: "2024-05-17", file: "d\n2024-05-19T00:00:00+02:00\n", format: rows.CSV, has: `{"d":"2024-05-19"}`},
+		"a decimal comma":           {file: "Name;Preis, netto\nA;12,50\nB;3,20\n", format: rows.CSV, has: `"12,50"`},
+		"a mark and nothing":        {file: "sep=;", format: rows.CSV, refused: "the file is empty"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := &world{t, w.gateway, w.service}
+			org := w.org("o" + strings.ReplaceAll(strings.ReplaceAll(name, " ", ""), ",", ""))
+			o := rows.Options{As: "records:thing", Format: c.format, Map: c.maps}
+			if c.before != "" {
+				w.mustRows(org, "d\n"+c.before+"\n", rows.Options{As: o.As, Format: rows.CSV})
+			}
+			r, err := w.rows(org, c.file, o)
+			said := ""
+			if err != nil {
+				said = err.Error()
+			}
+			for _, p := range r.Problems {
+				said += p.String()
+			}
+			if c.refused == "" && err != nil || !strings.Contains(said, c.refused) || c.refused != "" && err == nil {
+				t.Errorf("%s %+v, want %s", said, r, c.refused)
+			}
+			if dump := w.dump(org, false); !strings.Contains(dump, c.has) {
+				t.Errorf("%s is not in %s", c.has, dump)
+			}
+		})
+	}
+}
+
+// TestRows_StayWithin: a file of one object's records does not take them into another, whatever it is imported as.
+func TestRows_StayWithin(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	org := w.org("acme")
+	w.mustRows(org, "a,b\n1,x\n", rows.Options{As: "records:first", Format: rows.CSV})
+	w.mustRows(org, "a,b\n7,x\n", rows.Options{As: "records:second", Format: rows.CSV})
+	before := w.dump(org, false)
+	id := ""
+	for _, line := range lines(before, "record") {
+		if strings.Contains(line, `"object":"first"`) {
+			id = line[len(`{"kind":"record","id":"`):][:24]
+		}
+	}
+	for _, dry := range []bool{true, false} {
+		r, err := w.rows(org, "id,a,b\n"+id+",1,x\n", rows.Options{As: "records:second", Format: rows.CSV, DryRun: dry})
+		if err == nil || len(r.Problems) != 1 || !strings.Contains(r.Problems[0].String(), "belongs to another custom object") {
+			t.Errorf("%v %+v", err, r)
+		}
+	}
+	if after := w.dump(org, false); after != before {
+		t.Errorf("%s\nbecame\n%s", before, after)
+	}
+}
+
+// TestRows_SayHowTheyWereRead: the report names the encoding and what stood between cells, and bad rows of a JSON file are written as the
+// file was.
+func TestRows_SayHowTheyWereRead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	org := w.org("acme")
+	if r := w.mustRows(org, "a;b\n1;x\n", rows.Options{As: "records:one", Format: rows.CSV, Encoding: rows.GuessEncoding}); r.Delimiter != "semicolon" || r.Encoding != "utf-8" {
+		t.Errorf("%q %q", r.Delimiter, r.Encoding)
+	}
+	if r := w.mustRows(org, "a~b\n1~\xfc\n", rows.Options{As: "records:two", Format: rows.CSV, Encoding: rows.GuessEncoding, Delimiter: "~"}); r.Delimiter != "~" || r.Encoding != "windows-1252" {
+		t.Errorf("%q %q", r.Delimiter, r.Encoding)
+	}
+	var bad bytes.Buffer
+	o := rows.Options{As: "records:three", Format: rows.JSON, Encoding: "windows-1252", Partial: true, Bad: &bad}
+	if _, err := w.rows(org, "[{\"n\":\"\xfc\"},{\"n\":\"\xe9\",\"m\":{\"x\":1}}]", o); err != nil || bad.String() != "{\"n\":\"\xe9\",\"m\":{\"x\":1}}\n" {
+		t.Errorf("%v %q", err, bad.String())
+	}
+	bad.Reset()
+	o.Encoding = ""
+	if _, err := w.rows(org, "\xef\xbb\xbf[{\"n\":\"a\"},{\"n\":\"\xc3\xa9\",\"m\":{\"x\":1}}]", o); err != nil || bad.String() != "\xef\xbb\xbf{\"n\":\"\xc3\xa9\",\"m\":{\"x\":1}}\n" {
+		t.Errorf("%v %q", err, bad.String())
+	}
+}

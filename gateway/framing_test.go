@@ -28,6 +28,7 @@ func TestTwoLengthsEndTheConnection(t *testing.T) {
 		"both, in capitals":  {[]string{head + "TRANSFER-ENCODING: chunked\r\nCONTENT-LENGTH: 2\r\n\r\n" + chunked}, true},
 		"both, after others": {[]string{plain, plain, head + "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked}, true},
 		"both, at once":      {[]string{plain + head + "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked, ""}, true},
+		"HTTP/1.0, kept":     {[]string{strings.ReplaceAll(head, "1.1", "1.0") + "Connection: keep-alive\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n{}"}, true},
 		"both, in pieces":    {append(strings.Split(head+"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n", "-"), "\r\n"+chunked), true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,13 +12,14 @@ import (
 // Framing has a server end a connection after a request that says by Content-Length as well as by Transfer-Encoding how long it is
 // (RFC 9112, section 6.1): a proxy before it may have believed the other one, and what follows may be somebody else's request. It is
 // called before the server serves a listener that Framed returned. What such a connection brings of bodies that look like the header ends
-// it too, which costs no more than another connection.
+// it too, which costs no more than another connection. So do all requests of HTTP/1.0, whose Transfer-Encoding the server removes and does
+// not heed (section 6.1 too).
 func Framing(server *http.Server) {
 	next := server.Handler
 	server.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
 	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, _ := r.Context().Value(connKey{}).(*framedConn)
-		if conn != nil && slices.Contains(r.TransferEncoding, "chunked") && conn.length.Load() { // the server has removed the header
+		if !r.ProtoAtLeast(1, 1) || conn != nil && slices.Contains(r.TransferEncoding, "chunked") && conn.length.Load() { // the server has removed the header
 			w.Header().Set("Connection", "close")
 		}
 		next.ServeHTTP(w, r)

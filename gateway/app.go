@@ -84,7 +84,7 @@ func New(ctx context.Context, cfg config.Config, o Options) (*App, error) {
 		return nil, err
 	}
 	services.port = portOf(listen)
-	if err := services.lookForFiles(ctx); err != nil {
+	if err := services.LookForFiles(ctx); err != nil {
 		closeAll(listen, adminListen)
 		return nil, errors.Join(err, services.Close()) //nolint:contextcheck // it ends after ctx
 	}

@@ -137,9 +137,9 @@ func (s *Services) claim(ctx context.Context, init bool) error {
 	return s.kinds.organizations.Claim(ctx, control)
 }
 
-// lookForFiles refuses to serve where a backend has lost the files of all organizations that live there, as where its folder is not
+// LookForFiles refuses to serve, or to make organizations, where a backend has lost the files of all organizations that live there, as where its folder is not
 // mounted: whatever they asked would be answered as an outage. Where some are lost the others are served, see lookFor.
-func (s *Services) lookForFiles(ctx context.Context) error {
+func (s *Services) LookForFiles(ctx context.Context) error {
 	lost, reason, there := map[string]int{}, map[string]error{}, map[string]bool{}
 	for after, looking := "", true; looking; {
 		page, err := s.directory.List(ctx, after, lookAtOnce)

@@ -85,6 +85,11 @@ func (p *program) reach(ctx context.Context, cfg config.Config, command string, 
 	log := slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	c, err := whileInUse(ctx, func() (*control.Client, error) {
 		services, err := gateway.OpenServices(ctx, cfg, gateway.Options{Log: log, Version: version().Version, Holder: command, Init: begins})
+		if err == nil && begins {
+			if err = services.LookForFiles(ctx); err != nil {
+				return nil, errors.Join(err, services.Close())
+			}
+		}
 		if err == nil {
 			if services.Made() {
 				p.began(cfg)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"tenantry/backends/store/enginetest"
+	"tenantry/config"
+	"tenantry/gateway"
 	"tenantry/gateway/audit"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
@@ -75,7 +77,7 @@ func TestOrganizationEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			clock := &calendar{}
-			g := gatewaytest.Start(t, append(options, clock.set)...)
+			g := gatewaytest.Start(t, append(options, clock.set, func(_ *config.Config, o *gateway.Options) { o.Leases.Settled = 3 * time.Second })...)
 			stays, read := ends(t, g, "stays"), ends(t, g, "acme")
 			_, before := read()
 			nobody := g.Do(t, http.MethodGet, "nobody.localhost", "/api/contacts")

@@ -25,6 +25,7 @@ func leftOut() map[string]string {
 		"share_revocations":     "tokens are signed with a key that does not travel, so that none is valid elsewhere",
 		"shares":                "tokens are signed with a key that does not travel, so that none is valid elsewhere",
 		"organizations.leaving": "it lasts for a moment",
+		"organizations.ending":  "what is exported is not erased, and what an import makes is not deleted",
 		"organizations.lowered": "it is within what the operator allows here",
 	}
 	for reason, names := range map[string]string{

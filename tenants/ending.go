@@ -22,7 +22,7 @@ type Ending struct {
 	Documents int64 `json:"documents,omitempty"` // that it had then; below 0: they could not be counted
 	Bytes     int64 `json:"bytes,omitempty"`     // that those took
 	People    int64 `json:"people,omitempty"`    // records of people, roles, teams, service accounts and keys
-	DataKeys  int   `json:"data_keys,omitempty"` // without which what was encrypted opens nowhere, in backups neither
+	DataKeys  int64 `json:"data_keys,omitempty"` // without which what was encrypted opens nowhere, in backups neither
 	// Places are the backends where its documents were, and Overwritten those whose files have nothing of it left, nor their logs. The
 	// control data are one of them.
 	Places      []string `json:"places,omitempty"`
@@ -179,7 +179,7 @@ func (d *Directory) beginRemoval(ctx context.Context, slug string, may func(*Org
 		o.Finisher = ""
 		d.voidAccess(o)
 		for _, wrapped := range o.DataKeys {
-			o.Ending.DataKeys += len(wrapped)
+			o.Ending.DataKeys += int64(len(wrapped))
 		}
 		o.DataKeys = nil // what was encrypted with them cannot be read any more, in backups too
 		return nil

@@ -125,7 +125,7 @@ func (l *Log) Erased(ctx context.Context, own *tenants.Tenant, o *tenants.Organi
 	e := o.Ending
 	facts := map[string]string{
 		"organization": o.Slug, "number": strconv.FormatInt(o.OrgID, 10), "deleted": texts.Time(e.Deleted), "began": texts.Time(e.Began), "erased": texts.Time(e.Erased),
-		"people": strconv.FormatInt(e.People, 10), "data_keys": strconv.Itoa(e.DataKeys), "places": strings.Join(e.Places, ", "), "overwritten": strings.Join(e.Overwritten, ", "),
+		"people": strconv.FormatInt(e.People, 10), "data_keys": strconv.FormatInt(e.DataKeys, 10), "places": strings.Join(e.Places, ", "), "overwritten": strings.Join(e.Overwritten, ", "),
 	}
 	if e.Documents >= 0 {
 		facts["documents"], facts["bytes"] = strconv.FormatInt(e.Documents, 10), strconv.FormatInt(e.Bytes, 10)

@@ -35,9 +35,11 @@ type Key struct {
 	RevokedAt   *time.Time `json:"revoked_at,omitempty"`
 	// LastUsedAt is when the key was last accepted, to a minute or so; absent: never, or not
 	// since that is recorded.
-	LastUsedAt *time.Time  `json:"last_used_at" from:"LastUsed"`
-	Limits     limits.Pair `json:"limits,omitzero"` // on its requests, that are its own
-	Visitors   limits.Pair `json:"visitors,omitzero"`
+	LastUsedAt *time.Time `json:"last_used_at" from:"LastUsed"`
+	// Rotated is until when each of the tokens from before rotations goes on that still do, the latest rotation first.
+	Rotated  []time.Time `json:"rotated,omitempty" from:"-"`
+	Limits   limits.Pair `json:"limits,omitzero"` // on its requests, that are its own
+	Visitors limits.Pair `json:"visitors,omitzero"`
 	// ProofOfWork is how many bits of work a browser key asks for a submission.
 	ProofOfWork int `json:"proof_of_work,omitempty"`
 }
@@ -81,6 +83,9 @@ type Token struct {
 // FoundKey is a key, and whose it is.
 type FoundKey struct {
 	Org string `json:"org"`
+	// Token says of the text that was given: current; earlier, from before a rotation, which goes on until TokenUntil; ended, then.
+	Token      string     `json:"token"`
+	TokenUntil *time.Time `json:"token_until"`
 	Key
 }
 
@@ -102,13 +107,13 @@ func (s *Server) keys() Group {
 		}, s.createKey),
 		command(Command{
 			Line: "key list --org SLUG", Short: "List API keys, the oldest first",
-			Table: "id, name, kind, account, begins=hint, state, permissions=effective_permissions, expires=expires_at, last used=last_used_at",
+			Table: "id, name, kind, account, begins=hint, state, permissions=effective_permissions, expires=expires_at, last used=last_used_at, earlier tokens until=rotated?",
 		}, s.listKeys),
 		command(Command{
 			Line: "key find TOKEN", Short: "Find out whose an API key is, of which somebody has the text",
 			Long: "Find out whose an API key is, of which somebody has the text, such as one that was left in a log or a repository: of which\n" +
 				"organization and account it is, what it may do, and whether it still works. The text is kept nowhere; a shell may remember it.",
-			Table: "org, id, name, kind, account, state, permissions=effective_permissions, expires=expires_at, last used=last_used_at",
+			Table: "org, id, name, kind, account, token, token until=token_until?, state, permissions=effective_permissions, expires=expires_at, last used=last_used_at",
 		}, s.findKey),
 		s.keyLimits(),
 		command(Command{Line: "key revoke ID --org SLUG", Short: "End an API key at once", Audit: api.AuditAlways, Table: "id, name, state, revoked=revoked_at"},
@@ -135,6 +140,9 @@ func (s *Server) keys() Group {
 			if next.Late != nil {
 				c.say("Note: " + keys.LateNote)
 			}
+			for _, o := range next.Key.Rotated(s.Now()) {
+				c.say("A token from before works until " + texts.Time(o.Until) + ".")
+			}
 			c.AuditNote = map[string]string{"key": in.ID, "overlap": in.Overlap.String()}
 			return issuedKey(next), nil
 		}),
@@ -152,6 +160,9 @@ func (s *Server) shownKeys(ctx context.Context, c *call, found ...*keys.Key) ([]
 		owner := cmp.Or(owners[k.AccountID], &people.Account{})
 		out[i] = as[Key](k)
 		out[i].Account, out[i].State, out[i].Effective = owner.Name, k.State(s.Now()), []string{}
+		for _, o := range k.Rotated(s.Now()) {
+			out[i].Rotated = append(out[i].Rotated, when(o.Until))
+		}
 		for _, p := range k.Effective(owner) {
 			out[i].Effective = append(out[i].Effective, string(p))
 		}
@@ -229,14 +240,16 @@ func (s *Server) findKey(ctx context.Context, c *call, in Token) (FoundKey, erro
 	if err != nil {
 		return FoundKey{}, err
 	}
+	out := FoundKey{Org: slug, Token: "current", TokenUntil: shown[0].ExpiresAt, Key: shown[0]}
 	if hash := tokens.HashAPIKey(in.Token); hash != k.Hash {
-		works, until := "works until ", time.UnixMilli(k.Until(hash))
+		until, works := when(k.Until(hash)), "works until "
+		out.Token, out.TokenUntil, out.Hint = "earlier", &until, in.Token[:len(k.Hint)]
 		if !until.After(s.Now()) {
-			works = "stopped working at "
+			out.Token, works = "ended", "stopped working at "
 		}
 		c.say("Note: the key has since been rotated; this token " + works + texts.Time(until.UnixMilli()))
 	}
-	return FoundKey{slug, shown[0]}, nil
+	return out, nil
 }
 
 // noKey says which key was not found, and that a key's text is not its identifier. The

@@ -104,7 +104,7 @@ type Certificate struct {
 	Documents    *int64        `json:"documents"`               // that it had; null: not erased, or they could not be counted
 	Bytes        *int64        `json:"bytes"`
 	People       int64         `json:"people"`    // records of people, roles, teams, service accounts and keys
-	DataKeys     int           `json:"data_keys"` // destroyed with it
+	DataKeys     int64         `json:"data_keys"` // destroyed with it
 	// Places are where its documents were, Overwritten the places of whose files nothing of it is left, nor in their logs.
 	Places      []string `json:"places"`
 	Overwritten []string `json:"overwritten"`

@@ -290,10 +290,10 @@ func formats() map[string]func(text string) (code, wrong string) {
 			return when(!schema.ValidEmail(s), "must be a plain address such as name@example.com")
 		},
 		"key": func(s string) (string, string) {
-			return when(!store.ValidKey(s), "must be 1 to 64 letters, digits, _ or -")
+			return when(!store.ValidKey(s) || store.ValidID(s), "must be 1 to 64 letters, digits, _ or -, and not look like an identifier")
 		},
 		"name": func(s string) (string, string) {
-			return when(!schema.ValidName(s), `must have 1 to 64 lower-case letters, digits or "_" and start with a letter`)
+			return when(!schema.ValidName(s) || store.ValidID(s), `must have 1 to 64 lower-case letters, digits or "_", start with a letter, and not look like an identifier`)
 		},
 		"line": func(s string) (string, string) {
 			return when(strings.ContainsFunc(s, unicode.IsControl), "must not hold control characters")

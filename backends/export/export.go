@@ -163,7 +163,7 @@ func text(v any) string {
 // joined returns a list as one text: as JSON where its elements could not be told apart otherwise.
 func joined(list []string) string {
 	if slices.ContainsFunc(list, func(one string) bool {
-		return strings.ContainsAny(one, ";|") || strings.HasPrefix(one, "[") || strings.TrimSpace(one) != one || one == ""
+		return strings.ContainsAny(one, ";|,") || strings.Contains(one, ":::") || strings.HasPrefix(one, "* ") || strings.HasPrefix(one, "[") || strings.TrimSpace(one) != one || one == ""
 	}) {
 		return string(field.AppendJSON(nil, list))
 	}

@@ -63,7 +63,7 @@ func formatted(format, cell string) (string, error) {
 		return cell, nil
 	}
 	whole, fraction, _ := strings.Cut(s, point[1])
-	wrong := strings.Trim(fraction, "0123456789") != ""
+	wrong := strings.Trim(fraction, "0123456789") != "" || strings.Trim(whole, "-") == "" && fraction == ""
 	if point[0] != "" {
 		groups := strings.Split(strings.TrimPrefix(whole, "-"), point[0])
 		for i, group := range groups {
@@ -77,7 +77,7 @@ func formatted(format, cell string) (string, error) {
 	if fraction = strings.TrimRight(fraction, "0"); fraction != "" {
 		whole += "." + fraction
 	}
-	if whole == "-0" {
+	if whole == "-0" || whole == "" || whole == "-" { // ",00"
 		whole = "0"
 	}
 	return whole, nil

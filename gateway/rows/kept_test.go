@@ -69,12 +69,19 @@ func TestRows_NothingIsLostUnsaid(t *testing.T) {
 		"a time of day":             {before: "2024-05-17", file: "d\n2024-05-17T19:00:00-05:00\n", format: rows.CSV, refused: "a date like"},
 		"no time of day":            {before: "2024-05-17", file: "d\n2024-05-19T00:00:00+02:00\n", format: rows.CSV, has: `{"d":"2024-05-19"}`},
 		"a decimal comma":           {file: "Name;Preis, netto\nA;12,50\nB;3,20\n", format: rows.CSV, has: `"12,50"`},
+		"zero without a whole part": {file: "d\n\",00\"\n", format: rows.CSV, maps: map[string][]string{"d": {"d:1.234,56"}}, has: `{"d":0}`},
+		"a comma alone":             {file: "d\n\",\"\n", format: rows.CSV, maps: map[string][]string{"d": {"d:1.234,56"}}, refused: "a number written as"},
+		"a point alone":             {file: "d\n.\n", format: rows.CSV, maps: map[string][]string{"d": {"d:number"}}, refused: "a number written as"},
+		"a minus alone":             {file: "d\n-\n", format: rows.CSV, maps: map[string][]string{"d": {"d:number"}}, refused: "a number written as"},
+		"no row of JSON":            {file: `[{"a":1,"a":2}]`, format: rows.JSON, refused: "row 1, the first of those that cannot be read"},
+		"no object of JSON":         {file: `[1,2]`, format: rows.JSON, refused: "the row must be an object"},
+		"CR, and LF in quotes":      {file: "a,b\r1,\"x\ny\"\r2,z\r", format: rows.CSV, has: `"b":"x\ny"`},
 		"a mark and nothing":        {file: "sep=;", format: rows.CSV, refused: "the file is empty"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := &world{t, w.gateway, w.service}
-			org := w.org("o" + strings.ReplaceAll(strings.ReplaceAll(name, " ", ""), ",", ""))
+			org := w.org("o" + strings.NewReplacer(" ", "", ",", "").Replace(strings.ToLower(name)))
 			o := rows.Options{As: "records:thing", Format: c.format, Map: c.maps}
 			if c.before != "" {
 				w.mustRows(org, "d\n"+c.before+"\n", rows.Options{As: o.As, Format: rows.CSV})
@@ -143,5 +150,41 @@ func TestRows_SayHowTheyWereRead(t *testing.T) {
 	o.Encoding = ""
 	if _, err := w.rows(org, "\xef\xbb\xbf[{\"n\":\"a\"},{\"n\":\"\xc3\xa9\",\"m\":{\"x\":1}}]", o); err != nil || bad.String() != "\xef\xbb\xbf{\"n\":\"\xc3\xa9\",\"m\":{\"x\":1}}\n" {
 		t.Errorf("%v %q", err, bad.String())
+	}
+}
+
+// TestRows_KeysOfExports: a file of whose columns each is the key of a field is read by keys, as exports with chosen columns write it.
+func TestRows_KeysOfExports(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	org := w.org("acme")
+	w.mustLoad(org, `{"kind":"custom_object","name":"thing","label":"T","label_plural":"Ts","schema":{"a":{"title":"b","type":"Number"},"b":{"title":"a","type":"Number"}}}`+"\n"+
+		`{"kind":"record","object":"thing","external_id":"E","values":{"a":1,"b":2}}`+"\n")
+	o := rows.Options{As: "records:thing", Format: rows.CSV, Key: "external_id"}
+	if r := w.mustRows(org, "external_id,a,b\nE,1,2\n", o); r.Unchanged != 1 {
+		t.Errorf("%+v", r)
+	}
+	if r := w.mustRows(org, "external_id,a,b,Other\nE,2,1,\n", o); r.Unchanged != 1 { // titles
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestRows_BadRowsAreReadTheSameWay: what stands between the cells is said in the file of bad rows, where the whole file told it.
+func TestRows_BadRowsAreReadTheSameWay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	org := w.org("acme")
+	var bad bytes.Buffer
+	o := rows.Options{As: "records:thing", Format: rows.CSV, Partial: true, Bad: &bad}
+	if _, err := w.rows(org, "Name;Preis, netto\nA;12\nB;5\nC;1,50;x\n", o); err != nil {
+		t.Fatal(err)
+	}
+	mended := strings.Replace(bad.String(), ";x", "", 1)
+	if mended != "sep=;\nName;Preis, netto\nC;1,50\n" {
+		t.Errorf("%q", bad.String())
+	}
+	o.Bad = nil
+	if r, err := w.rows(org, mended, o); len(r.Columns) != 2 || r.Columns[0].Field != "name" {
+		t.Errorf("%v %+v", err, r)
 	}
 }

@@ -71,6 +71,8 @@ func (f *feed) findOwn() {
 func (f *feed) plan() error {
 	f.planned = true
 	switch {
+	case len(f.columns) == 0 && f.unread != nil:
+		return fmt.Errorf("%w: it has no row with a column; %w", ErrOptions, f.unread)
 	case len(f.columns) == 0:
 		return fmt.Errorf("%w: the file has no columns", ErrOptions)
 	case len(f.columns) > maxColumns:
@@ -209,7 +211,7 @@ func (f *feed) match(taken map[place]bool) {
 		{alike, func(c *column) string { return squash(c.called) }, true}, {alike, func(c *column) string { return squash(keyFor(c.called)) }, true},
 		{stand, func(c *column) string { return squash(c.called) }, true},
 	}
-	if f.ours { // its columns are called by keys
+	if f.ours || f.allKeys(keys, own) { // its columns are called by keys
 		steps[1], steps[2], steps[3] = steps[3], steps[1], steps[2]
 	}
 	for _, step := range steps {
@@ -241,6 +243,11 @@ func (f *feed) match(taken map[place]bool) {
 			}
 		}
 	}
+}
+
+// allKeys reports whether every column is called as a field is, by its key: an export writes no others.
+func (f *feed) allKeys(keys, own places) bool {
+	return !slices.ContainsFunc(f.columns, func(c column) bool { return len(keys[c.name])+len(own[c.name]) == 0 })
 }
 
 // places are the fields that have a name, the likelier first.

@@ -191,9 +191,20 @@ func separator(head []byte, whole bool, end byte) byte {
 	return best
 }
 
-// lineEnd returns what ends the lines of a file that begins so.
+// lineEnd returns what ends the lines of a file that begins so: carriage returns where no line feed stands outside quotes.
 func lineEnd(head []byte) byte {
-	if bytes.IndexByte(head, '\n') < 0 && bytes.IndexByte(head, '\r') >= 0 {
+	quoted, returns := false, false
+	for _, b := range head {
+		switch {
+		case b == '"':
+			quoted = !quoted
+		case b == '\n' && !quoted:
+			return '\n'
+		case b == '\r' && !quoted:
+			returns = true
+		}
+	}
+	if returns {
 		return '\r'
 	}
 	return '\n'

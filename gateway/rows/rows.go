@@ -3,6 +3,7 @@
 package rows
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -107,7 +108,7 @@ func Import(ctx context.Context, s *transfer.Service, t *tenants.Tenant, src tra
 	r.Counts = r.Kinds[f.of.Name] // without the definitions, which are on no line
 	r.Failed, r.Skipped = failed, f.blanks
 	if refused, is := errors.AsType[*transfer.RefusedError](err); is {
-		refused.Lines = r.Lines
+		refused.Lines = max(r.Lines, refused.Failed) // definitions are on no line
 	}
 	for _, list := range [][]transfer.LineProblem{r.Problems, r.Warnings} {
 		for i := range list {
@@ -145,9 +146,10 @@ type feed struct {
 	columns    []column
 	byName     map[string]int
 	planned    bool
-	foreign    bool // a column with the name of the definition holds something else
-	ours       bool // an export of rows wrote the file: its columns and values mean what they say
-	last       int  // number of the last row
+	foreign    bool  // a column with the name of the definition holds something else
+	ours       bool  // an export of rows wrote the file: its columns and values mean what they say
+	last       int   // number of the last row
+	unread     error // what is wrong with the first row of a JSON file that cannot be read
 	blanks     int
 	key        *target // nil where rows have none
 	keyed      map[digest]keyed
@@ -382,7 +384,10 @@ func (f *feed) addColumn(name string) (int, error) {
 func (f *feed) scan(p *strictjson.Parser, r transfer.Raw) error {
 	f.last = max(f.last, r.Number)
 	v, err := f.cells(p, r)
-	if err != nil && f.o.Format == JSON {
+	if f.o.Format == JSON && (err != nil || v.Is != strictjson.Object) {
+		if f.unread == nil {
+			f.unread = fmt.Errorf("row %d, the first of those that cannot be read: %w", r.Number, cmp.Or(err, errNoObject))
+		}
 		return nil // noted when rows are checked
 	}
 	if f.blank(v) {

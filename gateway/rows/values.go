@@ -59,7 +59,7 @@ func (f *feed) row(p *strictjson.Parser, r transfer.Raw, faults *fault.List) *ro
 		faults.Add("row", "format", "%s", err)
 		return nil
 	case v.Is != strictjson.Object:
-		faults.Add("row", "format", "the row must be an object")
+		faults.Add("row", "format", "%s", errNoObject)
 		return nil
 	}
 	out := &row{feed: f}
@@ -178,6 +178,8 @@ func (r *row) verbatim(t *target) bool {
 func (r *row) asIs(t *target) bool {
 	return r.feed.ours && t.custom && !slices.Contains(schema.KnownTypes(), t.typ)
 }
+
+var errNoObject = errors.New("the row must be an object")
 
 var errInexact = errors.New("the text may be written otherwise")
 
@@ -366,6 +368,15 @@ func (g *guess) look(v strictjson.Value, format string) {
 	}
 }
 
+// judged returns the line that says what stands between the cells of a CSV file, where neither its header nor the options do: of a few
+// of its rows it could be judged otherwise.
+func (f *feed) judged() string {
+	if f.o.Format != CSV || f.o.Delimiter != "" || f.comma == ',' || strings.HasPrefix(f.first, "sep=") {
+		return ""
+	}
+	return "sep=" + string(f.comma) + "\n"
+}
+
 // Original returns a row as it stood in the file, the first of a CSV file after the header.
 func (f *feed) Original(r transfer.Raw) []byte {
 	out := r.Text
@@ -373,6 +384,6 @@ func (f *feed) Original(r transfer.Raw) []byte {
 		out += "\n"
 	}
 	raw := f.text.encode(out)
-	f.header.Do(func() { raw = slices.Concat([]byte(f.text.mark), f.text.encode(f.first), raw) }) // of JSON only the mark
+	f.header.Do(func() { raw = slices.Concat([]byte(f.text.mark), f.text.encode(f.judged()+f.first), raw) }) // of JSON only the mark
 	return raw
 }

@@ -105,7 +105,7 @@ func steps() []step {
 		{args: "key limits", code: 2, stderr: []string{"identifier"}},
 		{args: "key rotate {key} --org acme --overlap 24h", members: "id token kind account expires_at", values: map[string]string{"account": `"crm"`}},
 		{args: "key rotate ffffffffffffffffffffffff --org acme", code: 1, stderr: []string{"no key ffff"}},
-		{args: "key revoke {key} --org acme", members: "id name kind account hint state effective_permissions allow_ips created_at expires_at revoked_at last_used_at", values: map[string]string{"state": `"revoked"`}},
+		{args: "key revoke {key} --org acme", members: "id name kind account hint state effective_permissions allow_ips created_at expires_at rotated revoked_at last_used_at", values: map[string]string{"state": `"revoked"`}},
 		{args: "key revoke {key} --org other", code: 1, stderr: []string{"no key"}},
 		{args: "key revoke {token} --org acme", code: 1, stderr: []string{"not by its text"}},
 		{args: "key rotate {key} --org acme", code: 1, stderr: []string{"revoked"}},

@@ -12,6 +12,7 @@ import (
 	"tenantry/backends/store"
 	"tenantry/crypto/tokens"
 	"tenantry/internal/texts"
+	"tenantry/tenants"
 	"tenantry/tenants/keys"
 	"tenantry/tenants/limits"
 	"tenantry/tenants/people"
@@ -247,7 +248,13 @@ func (s *Server) findKey(ctx context.Context, c *call, in Token) (FoundKey, erro
 		if !until.After(s.Now()) {
 			out.Token, works = "ended", "stopped working at "
 		}
+		if shown[0].State != "active" {
+			works = "would work until "
+		}
 		c.say("Note: the key has since been rotated; this token " + works + texts.Time(until.UnixMilli()))
+	}
+	if c.Tenant.Org.State != tenants.Active {
+		c.say(fmt.Sprintf("Note: organization %s is %s, so that none of its keys works now", slug, c.Tenant.Org.State))
 	}
 	return out, nil
 }

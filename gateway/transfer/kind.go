@@ -25,6 +25,8 @@ type kind struct {
 	guard func(ctx context.Context, s *session, old any, write func() error) error
 	// watch is told of a stored record before it is changed, and returns what follows then; nil: nothing does.
 	watch func(old any) func()
+	// held are the names of fields that an import leaves as they are.
+	held []string
 }
 
 func (s *session) workspace(r *resource.Resource) *store.Workspace {
@@ -101,9 +103,11 @@ func (k *kind) take(old any, e *entry, skip func(f *field.Field) bool) (changed 
 			continue
 		}
 		before := f.Append(nil, old)
-		if e.nulls&(1<<i) != 0 {
+		switch null := e.nulls&(1<<i) != 0; {
+		case null && k.lasting(f):
+		case null:
 			f.Clear(old)
-		} else {
+		default:
 			f.Copy(old, e.rec)
 		}
 		changed = changed || !bytes.Equal(before, f.Append(nil, old))
@@ -122,6 +126,12 @@ func (k *kind) take(old any, e *entry, skip func(f *field.Field) bool) (changed 
 		*k.Secrets(old), changed = nil, true
 	}
 	return changed
+}
+
+// lasting reports whether every record has a value of the field, so that none can be emptied of it: it is required, or unique and
+// made where nobody gives one.
+func (k *kind) lasting(f *field.Field) bool {
+	return f.Rule.Required || f.Name == cmp.Or(k.Key, "id") || f.Rule.Unique && !strings.Contains(f.Tag.Get("json"), ",omitempty")
 }
 
 // absent ends the sentence about a reference that leads nowhere.
@@ -340,7 +350,9 @@ func (k *kind) merge(ctx context.Context, s *session, e *entry) error {
 	if k.watch != nil {
 		follow = k.watch(old)
 	}
-	if k.take(old, e, func(f *field.Field) bool { return f.Name == "id" || f.Use.Has(declare.Silent) }) {
+	if k.take(old, e, func(f *field.Field) bool {
+		return f.Name == "id" || f.Use.Has(declare.Silent) || slices.Contains(k.held, f.Name)
+	}) {
 		e.change = update
 	}
 	k.Derive(old)
@@ -478,28 +490,59 @@ func (k *kind) redefine(ctx context.Context, s *session, def any, write func() e
 	return cmp.Or(k.Records.Replace(ctx, s.workspace(k.Resource), found[0], nil), err)
 }
 
-// write appends the record as a line.
-func (k *kind) write(dst []byte, rec any) []byte {
-	return append(k.writeFields(k.begin(dst), rec), "}\n"...)
+// write returns the record as a line, or as it is stored with its secrets apart. What is empty is null there, so that an import
+// empties it, unless an import could not take so long a line.
+func (k *kind) write(s *session, rec any, asIs bool, secrets map[string]any) []byte {
+	line := k.writeLine(s.view, rec, asIs, secrets)
+	if len(line) >= 2*strictjson.MaxValues { // else it has fewer values, which take two bytes each
+		if _, err := s.reader.Parse(string(bytes.TrimSuffix(line, []byte("\n")))); err != nil || len(line) > MaxLine {
+			line = k.writeLine(nil, rec, asIs, secrets)
+		}
+	}
+	return line
 }
 
-func (k *kind) begin(dst []byte) []byte {
-	dst = append(dst, `{"kind":"`...)
-	dst = append(dst, k.Name...)
-	return append(dst, '"')
-}
-
-func (k *kind) writeFields(dst []byte, rec any) []byte {
+// writeLine returns the record as a line. What is empty is null there if a view says what is defined.
+func (k *kind) writeLine(v *view, rec any, asIs bool, secrets map[string]any) []byte {
+	dst := append(append([]byte(`{"kind":"`), k.Name...), '"')
+	if asIs {
+		dst = append(dst, `,"`+asIsName+`":true`...)
+	}
 	for i := range k.Fields {
 		f := &k.Fields[i]
 		mark := len(dst)
-		dst = append(dst, ',')
-		dst = strictjson.AppendText(dst, f.Name)
-		dst = append(dst, ':')
+		dst = append(strictjson.AppendText(append(dst, ','), f.Name), ':')
 		before := len(dst)
-		if dst = f.Append(dst, rec); len(dst) == before {
+		if v == nil || f.Name != k.ValuesName() {
+			dst = f.Append(dst, rec)
+		} else if values := k.allValues(v, rec, secrets); len(values) > 0 {
+			dst = field.AppendJSON(dst, values)
+		}
+		switch {
+		case len(dst) > before:
+		case v == nil || f.Quiet() || f.Use.Has(declare.Silent) || k.lasting(f):
 			dst = dst[:mark]
+		default:
+			dst = append(dst, "null"...)
 		}
 	}
-	return dst
+	if len(secrets) > 0 {
+		dst = field.AppendJSON(append(dst, `,"`+secretsName+`":`...), secrets)
+	}
+	return append(dst, "}\n"...)
+}
+
+// allValues returns the record's values, with null for each field that is defined and that the record has not, also
+// none among the secrets.
+func (k *kind) allValues(v *view, rec any, secrets map[string]any) map[string]any {
+	fields, _ := k.Defined(&v.Known, rec)
+	values := *k.Values(rec)
+	all := make(map[string]any, len(fields)+len(values))
+	for name := range fields {
+		if _, has := secrets[name]; !has {
+			all[name] = nil
+		}
+	}
+	maps.Copy(all, values)
+	return all
 }

@@ -20,6 +20,9 @@ type organization struct {
 	bounded   bool
 }
 
+// operators are the fields of an organization that are its operator's.
+var operators = []string{"limits", "request_limits", "providers"}
+
 // organizationResource returns what the line about the organization is. Bounded says that its limits and
 // providers are the operator's. An error is a fault of the program.
 func organizationResource(d *tenants.Directory, t *tenants.Tenant, bounded bool) (*resource.Resource, error) {

@@ -104,8 +104,11 @@ func (s *Service) session(t *tenants.Tenant, progress func(Progress), bounded bo
 	}
 	for _, r := range append([]*resource.Resource{own}, s.deps.Resources...) {
 		k := &kind{Resource: r}
-		if r.Name == kindUser {
+		switch {
+		case r.Name == kindUser:
 			k.guard, k.watch = keepAdmin, turn
+		case r == own && bounded:
+			k.held = operators
 		}
 		out.kinds = append(out.kinds, k)
 		out.named[r.Name] = k

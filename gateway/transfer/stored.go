@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"tenantry/backends/field"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
@@ -46,7 +45,15 @@ func (k *kind) decodeStored(ctx context.Context, v *view, val strictjson.Value, 
 			continue
 		}
 		e.given |= 1 << n
-		k.Fields[n].ReadStored(given, rec, &e.errs)
+		if given.Is == strictjson.Null && !k.Fields[n].Rule.Required {
+			k.Fields[n].Clear(rec)
+		} else {
+			k.Fields[n].ReadStored(given, rec, &e.errs)
+		}
+	}
+	k.readNulls(val, e)
+	for _, name := range e.emptied {
+		delete(*k.Values(rec), name)
 	}
 	k.Derive(rec)
 	e.id = k.Meta(rec).ID
@@ -192,6 +199,7 @@ func (k *kind) outgoing(ctx context.Context, s *session, rec any) (out outgoing,
 	var secrets map[string]any
 	plain := map[string]any(nil)
 	if k.HasSecrets() {
+		maps.DeleteFunc(*k.Values(rec), func(_ string, value any) bool { return value == nil }) // which a line says of what is not there
 		plain = maps.Clone(*k.Values(rec))
 		if secrets, err = s.vault.Show(ctx, k.place(k.Meta(rec).ID), *k.Secrets(rec)); err != nil {
 			return out, err
@@ -209,14 +217,14 @@ func (k *kind) outgoing(ctx context.Context, s *session, rec any) (out outgoing,
 			*k.Values(rec) = plain
 		}
 		s.asIs++
-		line := k.writeStored(rec, secrets)
+		line := k.write(s, rec, true, secrets)
 		return line, k.learn(ctx, s, line)
 	}
 	if fits {
-		out.line = k.write(nil, rec)
+		out.line = k.write(s, rec, false, nil)
 		if fits = k.accepted(ctx, s, out.line); !fits && k.withoutUnknown(s.view, rec) {
 			s.unknown++
-			out.line = k.write(nil, rec)
+			out.line = k.write(s, rec, false, nil)
 			fits = k.accepted(ctx, s, out.line)
 		}
 	}
@@ -249,16 +257,6 @@ func (k *kind) apart(v *view, rec any, plain, secrets map[string]any) bool {
 	return true
 }
 
-// writeStored returns the line of a record as it is stored.
-func (k *kind) writeStored(rec any, secrets map[string]any) []byte {
-	line := append(k.begin(nil), `,"`+asIsName+`":true`...)
-	line = k.writeFields(line, rec)
-	if len(secrets) > 0 {
-		line = field.AppendJSON(append(line, `,"`+secretsName+`":`...), secrets)
-	}
-	return append(line, "}\n"...)
-}
-
 // accepted reports whether an import takes the line and makes the same record of it. What
 // it learns of a definition, later lines are held against.
 func (k *kind) accepted(ctx context.Context, s *session, line []byte) bool {
@@ -280,7 +278,7 @@ func (k *kind) accepted(ctx context.Context, s *session, line []byte) bool {
 			(*k.Values(rec))[name] = secret.Given
 		}
 	}
-	again := k.write(nil, rec)
+	again := k.write(s, rec, false, nil)
 	if bytes.Equal(line, again) {
 		return true
 	}

@@ -210,6 +210,9 @@ func (f *Field) Quiet() bool { return f.quiet }
 // Clear takes the field away from a record.
 func (f *Field) Clear(rec any) { at(rec, f.Index).SetZero() }
 
+// Set gives a record the value that another one has.
+func (f *Field) Set(to, from any) { at(to, f.Index).Set(at(from, f.Index)) }
+
 // Copy takes the field over from another record.
 func (f *Field) Copy(to, from any) {
 	into, v := at(to, f.Index), at(from, f.Index)

@@ -25,6 +25,10 @@ type kind struct {
 	guard func(ctx context.Context, s *session, old any, write func() error) error
 	// watch is told of a stored record before it is changed, and returns what follows then; nil: nothing does.
 	watch func(old any) func()
+	// leave surrounds the removal of a record; nil: nothing does.
+	leave func(ctx context.Context, s *session, rec any, remove func() error) error
+	// whole: a record becomes what its line says, whose names that are not given are empty.
+	whole bool
 	// held are the names of fields that an import leaves as they are.
 	held []string
 }
@@ -99,7 +103,8 @@ func (k *kind) readNulls(val strictjson.Value, e *entry) {
 func (k *kind) take(old any, e *entry, skip func(f *field.Field) bool) (changed bool) {
 	for i := range k.Fields {
 		f := &k.Fields[i]
-		if e.given&(1<<i) == 0 || skip(f) {
+		given := e.given&(1<<i) != 0
+		if skip(f) || !given && (!k.whole || k.lasting(f) || f.Name == createdAt || f.Name == updatedAt) {
 			continue
 		}
 		before := f.Append(nil, old)
@@ -107,10 +112,20 @@ func (k *kind) take(old any, e *entry, skip func(f *field.Field) bool) (changed 
 		case null && k.lasting(f):
 		case null:
 			f.Clear(old)
+		case k.whole:
+			f.Set(old, e.rec)
 		default:
 			f.Copy(old, e.rec)
 		}
 		changed = changed || !bytes.Equal(before, f.Append(nil, old))
+	}
+	if k.whole && k.HasSecrets() {
+		for name := range *k.Secrets(old) {
+			if _, stays := e.secrets[name]; !stays {
+				delete(*k.Secrets(old), name)
+				changed = true
+			}
+		}
 	}
 	for _, name := range e.emptied {
 		_, plain := (*k.Values(old))[name]
@@ -127,6 +142,12 @@ func (k *kind) take(old any, e *entry, skip func(f *field.Field) bool) (changed 
 	}
 	return changed
 }
+
+// The times of a record, which a line need not give.
+const (
+	createdAt = "created_at"
+	updatedAt = "updated_at"
+)
 
 // lasting reports whether every record has a value of the field, so that none can be emptied of it: it is required, or unique and
 // made where nobody gives one.
@@ -310,10 +331,11 @@ func (k *kind) match(s *session, found *stored, e *entry) {
 			if other == nil || other == old || u.Value(rec) == "" {
 				continue
 			}
-			identifies := u.Identity == resource.Always || u.Identity == resource.Named && !e.named
+			identifies := u.Identity == resource.Always && (s.mirror == nil || e.id == "" || !e.named) || u.Identity == resource.Named && !e.named
 			switch {
 			case pass == 0 && identifies && old == nil:
 				old = other
+			case pass == 1 && s.mirror.free(s, k, other, i):
 			case pass == 1:
 				e.errs.Add(u.Shown, "duplicate", "another %s of the organization has the same %s", k.Name, u.Shown)
 			}
@@ -357,7 +379,7 @@ func (k *kind) merge(ctx context.Context, s *session, e *entry) error {
 	}
 	k.Derive(old)
 	follow()
-	if e.change == update {
+	if e.change == update && s.mirror == nil { // else all records get the values of their lines
 		if err := k.resealed(ctx, s, old, defined, &e.errs); err != nil {
 			return err
 		}
@@ -462,7 +484,7 @@ func (k *kind) replace(ctx context.Context, s *session, e *entry) error {
 	switch {
 	case k.guard != nil:
 		return k.guard(ctx, s, e.old, write)
-	case slices.ContainsFunc(s.kinds, func(of *kind) bool { return of.DefinedBy == k.Name }):
+	case s.mirror == nil && slices.ContainsFunc(s.kinds, func(of *kind) bool { return of.DefinedBy == k.Name }):
 		return k.redefine(ctx, s, e.old, write)
 	}
 	return write()

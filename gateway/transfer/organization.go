@@ -64,6 +64,9 @@ func (o organization) Insert(context.Context, *store.Workspace, []any) error { r
 // Portion is never asked for: nothing is inserted.
 func (o organization) Portion(_ *store.Workspace, recs []any) int { return len(recs) }
 
+// Delete is never called: the organization stays.
+func (o organization) Delete(context.Context, *store.Workspace, any) error { return nil }
+
 // Holding returns nothing: no record stands on what the organization is.
 func (o organization) Holding(*store.Workspace, any) store.Change { return store.Change{} }
 

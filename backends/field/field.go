@@ -213,6 +213,9 @@ func (f *Field) Clear(rec any) { at(rec, f.Index).SetZero() }
 // Set gives a record the value that another one has.
 func (f *Field) Set(to, from any) { at(to, f.Index).Set(at(from, f.Index)) }
 
+// Value returns the record's value.
+func (f *Field) Value(rec any) any { return at(rec, f.Index).Interface() }
+
 // Copy takes the field over from another record.
 func (f *Field) Copy(to, from any) {
 	into, v := at(to, f.Index), at(from, f.Index)

@@ -120,8 +120,8 @@ func (k *kind) take(old any, e *entry, skip func(f *field.Field) bool) (changed 
 		changed = changed || !bytes.Equal(before, f.Append(nil, old))
 	}
 	if k.whole && k.HasSecrets() {
-		for name := range *k.Secrets(old) {
-			if _, stays := e.secrets[name]; !stays {
+		for name, sealed := range *k.Secrets(old) {
+			if given, stays := e.secrets[name]; !stays || given.Rewritten(k.Meta(old).ID, sealed) {
 				delete(*k.Secrets(old), name)
 				changed = true
 			}

@@ -157,12 +157,10 @@ var errEnough = errors.New("enough was read")
 
 // shown returns by what a bundle names a record.
 func (k *kind) shown(rec any) string {
-	if n, ok := k.Index("id"); ok && k.Fields[n].Type.Kind() != reflect.String {
-		return k.Identity(rec)
-	} else if !ok && k.Key != "" {
-		return k.Identity(rec)
+	if k.travels() || k.Single {
+		return k.Meta(rec).ID
 	}
-	return k.Meta(rec).ID
+	return k.Identity(rec)
 }
 
 // called returns what people call a record, "" where it has no such name.

@@ -175,7 +175,7 @@ func (k *kind) export(ctx context.Context, s *session, emit func([]byte) error) 
 	}
 	var page []outgoing
 	size := 0
-	err := k.Records.Each(ctx, s.workspace(k.Resource), store.Filter{}, func(rec any) error {
+	err := k.inOrder(ctx, s, func(rec any) error {
 		out, err := k.outgoing(ctx, s, rec)
 		if err != nil {
 			return err
@@ -192,6 +192,41 @@ func (k *kind) export(ctx context.Context, s *session, emit func([]byte) error) 
 		return err
 	}
 	return s.send(ctx, page, emit)
+}
+
+// inOrder visits all records in order of their identifiers, or where those do not travel by what lines are known by, so that the order
+// is the same wherever they were imported.
+func (k *kind) inOrder(ctx context.Context, s *session, visit func(rec any) error) error {
+	ws := s.workspace(k.Resource)
+	if k.travels() || k.Single {
+		return k.Records.Each(ctx, ws, store.Filter{}, visit)
+	}
+	key := k.KeyField()
+	by := store.F(k.Stored(key.Name))
+	for q := (store.Query{Sort: []store.Order{{Field: by}}, State: store.Either, Limit: keyedPage}); ; {
+		found, err := k.Records.Find(ctx, ws, q)
+		if err != nil {
+			return err
+		}
+		for _, rec := range found {
+			q.Filter = store.Where(by, store.OpGt, key.Value(rec))
+			if err := visit(rec); err != nil {
+				return err
+			}
+		}
+		if len(found) < q.Limit {
+			return nil
+		}
+	}
+}
+
+// keyedPage is how many records are read together of those whose identifiers do not travel, which are small.
+const keyedPage = 100
+
+// travels reports whether lines give the identifiers of records.
+func (k *kind) travels() bool {
+	n, ok := k.Index("id")
+	return ok && k.Stored(k.Fields[n].Name) == "id"
 }
 
 func (k *kind) outgoing(ctx context.Context, s *session, rec any) (out outgoing, err error) {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -124,4 +125,106 @@ func (s *sequence) mirrors() (fault string) {
 		fault += "nothing was exported"
 	}
 	return fault
+}
+
+// TestMirror_EndsWhatHangsOn: with accounts, people and reports that a mirror removes their keys, sessions and shares end, and come
+// back with none of them; and what an operation would have put to the trash first is gone with what lies in it.
+func TestMirror_EndsWhatHangsOn(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	o := g.Org(t, "acme", "teams")
+	o.Person(t, "boss@example.com", func(n *control.NewUser) { n.Roles = []string{people.AdminRole} })
+	keeps := o.Key(t, tenants.AllPermissions()...)
+	s := &sequence{t: t, org: o}
+	s.snapshot, _ = s.export(o, transfer.ExportOptions{})
+
+	o.Import(t, `{"kind":"team","id":"0000000000000000000000a1","name":"North"}`, `{"kind":"role","name":"more","permissions":["contacts"]}`,
+		`{"kind":"custom_report","id":"0000000000000000000000e1","pid":"report-number-00001","title":"R","class":"Contacts","shareable":true}`,
+		`{"kind":"contact_field","key":"pin","title":"PIN","type":"Encrypted"}`, `{"kind":"contact","email":"a@example.com","fields":{"pin":"1"},"teams":["0000000000000000000000a1"]}`,
+		`{"kind":"folder","id":"0000000000000000000000c1","name":"A"}`, `{"kind":"folder","id":"0000000000000000000000c2","name":"B","folder_id":"0000000000000000000000c1"}`,
+		`{"kind":"file","filename":"f","mimetype":"a/b","folder_id":"0000000000000000000000c2"}`)
+	ends := o.Key(t, tenants.AllPermissions()...)
+	ada, cookie := o.Person(t, "ada@example.com", func(n *control.NewUser) {
+		n.Roles, n.Teams = []string{people.AdminRole, "more"}, []string{"0000000000000000000000a1"}
+	})
+	idle := o.SignIn(t, "ada@example.com") // that is not used while there is no such person
+	with, _ := s.export(o, transfer.ExportOptions{})
+	made := o.Do(t, http.MethodPost, "/api/custom-reports/0000000000000000000000e1/share", gatewaytest.WithKey(keeps), gatewaytest.JSON(map[string]any{"params": map[string]any{}}))
+	token, _ := made.Field("token").(string)
+	told := ""
+	shared := func(path string) int {
+		a := o.Do(t, http.MethodGet, path)
+		if told = a.Text(); strings.Contains(told, `"status":"failed"`) {
+			return http.StatusNotFound
+		}
+		return a.Code
+	}
+	open := func() []int {
+		return []int{
+			o.Get(t, ends, "/api/contacts").Code, o.Do(t, http.MethodGet, "/api/contacts", gatewaytest.Cookie(cookie)).Code,
+			shared("/api/reports/shared/report-number-00001?data=1&token="+token), o.Get(t, keeps, "/api/contacts").Code,
+		}
+	}
+	if got := open(); !slices.Equal(got, []int{200, 200, 200, 200}) || token == "" {
+		t.Fatalf("before: %v %s", got, made.Text())
+	}
+	if fault := s.mirrors(); fault != "" {
+		t.Fatal(fault)
+	}
+	if got := open(); got[0] != 403 || got[1] != 403 || got[2] != 404 || got[3] != 200 {
+		t.Errorf("after: %v %s", got, told)
+	}
+	s.snapshot = with // brings them back, without what they opened
+	if fault := s.mirrors(); fault != "" {
+		t.Fatal(fault)
+	}
+	if _, err := control.Call[control.User](t.Context(), o.Commands, "user.update", control.UserChange{UserRef: control.UserRef{Org: o.Slug, User: strconv.FormatInt(ada.ID, 10)}, UserFields: control.UserFields{Password: gatewaytest.Password}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := open(); got[0] != 403 || got[1] != 403 || got[2] != 404 || got[3] != 200 {
+		t.Errorf("when they are back: %v", got)
+	}
+	if a := o.Do(t, http.MethodGet, "/api/contacts", gatewaytest.Cookie(idle)); a.Code != 403 {
+		t.Errorf("a session from before: %d", a.Code)
+	}
+	o.SignIn(t, "ada@example.com")
+}
+
+// TestMirror_BySomebodysHand: the command shows what a mirror would do until it is confirmed, and records in the audit log what it did.
+func TestMirror_BySomebodysHand(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	o := g.Org(t, "acme")
+	o.Import(t, `{"kind":"contact","id":"0000000000000000000000b1","email":"a@example.com"}`, `{"kind":"contact","id":"0000000000000000000000b2","email":"b@example.com"}`)
+	s := &sequence{t: t, org: o}
+	bundle := `{"kind":"organization","name":"Acme"}` + "\n" + `{"kind":"contact","id":"0000000000000000000000b1","email":"a@example.com"}` + "\n"
+	for _, c := range []struct {
+		in   control.ImportRequest
+		want string // of the error; empty: there is none
+		left int
+	}{
+		{control.ImportRequest{Mirror: true}, "a mirror of this bundle creates 0 records, changes 1 and removes 1 for good; confirm with --yes", 2},
+		{control.ImportRequest{Mirror: true, DryRun: true}, "", 2},
+		{control.ImportRequest{Mirror: true, Yes: true, Partial: true}, "leave out --partial", 2},
+		{control.ImportRequest{Mirror: true, Yes: true, As: "contacts", Format: "csv"}, "leave out --as", 2},
+		{control.ImportRequest{Yes: true}, "--yes confirms what --mirror removes", 2},
+		{control.ImportRequest{Mirror: true, Yes: true}, "", 1},
+	} {
+		c.in.Org = o.Slug
+		a, err := o.Commands.Do(t.Context(), "import", c.in, control.Streams{Input: strings.NewReader(bundle)})
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%+v: %v", c.in, err)
+		}
+		if removes := c.in.Mirror && !c.in.Partial && c.in.As == ""; removes && !strings.Contains(string(a.Data), `"removals":[{"kind":"contact","id":"0000000000000000000000b2","name":"b@example.com"}]`) {
+			t.Errorf("%+v: %s", c.in, a.Data)
+		}
+		now, _ := s.export(o, transfer.ExportOptions{})
+		if left := bytes.Count(now, []byte(`{"kind":"contact",`)); left != c.left {
+			t.Errorf("%+v: %d are left", c.in, left)
+		}
+	}
+	log, err := control.Call[[]control.AuditRecord](t.Context(), o.Commands, "audit", control.Page{Org: o.Slug})
+	if err != nil || !slices.ContainsFunc(log, func(r control.AuditRecord) bool { return r.Operation == "import" && r.Facts["removed"] == "1" }) {
+		t.Errorf("%v %+v", err, log)
+	}
 }

@@ -162,7 +162,7 @@ func TestMirror_EndsWhatHangsOn(t *testing.T) {
 	open := func() []int {
 		return []int{
 			o.Get(t, ends, "/api/contacts").Code, o.Do(t, http.MethodGet, "/api/contacts", gatewaytest.Cookie(cookie)).Code,
-			shared("/api/reports/shared/report-number-00001?data=1&token="+token), o.Get(t, keeps, "/api/contacts").Code,
+			shared("/api/reports/shared/report-number-00001?data=1&token=" + token), o.Get(t, keeps, "/api/contacts").Code,
 		}
 	}
 	if got := open(); !slices.Equal(got, []int{200, 200, 200, 200}) || token == "" {

@@ -19,6 +19,9 @@ var ErrNotWhole = errors.New("nothing was imported: the bundle has no line of th
 // ErrNoAdministrator refuses a mirror that would leave an organization without one.
 var ErrNoAdministrator = errors.New("nothing was imported: the organization has an active administrator, and the bundle makes nobody one: who could sign in to mend that would be gone; add a line of such a user, or import it without --mirror")
 
+// ErrPartial refuses a mirror that would leave out lines: what they are would be removed.
+var ErrPartial = errors.New("a mirror takes a bundle whole, or not at all")
+
 // mirror is what an import that makes an organization what its bundle says knows of the organization: the identifiers of what it
 // had when the import began, and which of those are a line's.
 type mirror struct {

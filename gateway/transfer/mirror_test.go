@@ -151,12 +151,12 @@ func TestMirror_Refused(t *testing.T) {
 		{organization + admin + `{"kind":"record","object":"tree","values":{"species":"Oak"}}`, ImportOptions{}, nil},
 		{organization + admin + `{"kind":"folder","name":"In","folder_id":"0000000000000000000000c1"}`, ImportOptions{}, nil},
 		{organization + admin + `{"kind":"user","id":10,"name":"Else","email":"else@example.com","roles":["reader"],"as_is":true}`, ImportOptions{}, nil},
-		{organization + admin, ImportOptions{Partial: true}, errors.ErrUnsupported},
+		{organization + admin, ImportOptions{Partial: true}, ErrPartial},
 	} {
 		c.o.Mirror = true
 		_, err := w.load(acme, c.bundle, c.o)
 		_, refused := errors.AsType[*RefusedError](err)
-		if err == nil || !refused && c.want == nil || c.want != nil && c.want != errors.ErrUnsupported && !errors.Is(err, c.want) {
+		if err == nil || !refused && c.want == nil || c.want != nil && !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", c.bundle, err)
 		}
 	}

@@ -148,7 +148,7 @@ func (s *Service) run(ctx context.Context, t *tenants.Tenant, o ImportOptions, f
 	session.vault.OpenWith, session.allowed, session.turn = o.OpenWith, o.Allowed, o.Turn
 	if o.Mirror {
 		if o.Partial {
-			return newTally().report(), errors.New("a mirror takes a bundle whole, or not at all")
+			return newTally().report(), ErrPartial
 		}
 		session.mirror = &mirror{}
 		for _, k := range session.kinds {

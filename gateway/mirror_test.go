@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -188,6 +189,27 @@ func TestMirror_EndsWhatHangsOn(t *testing.T) {
 		t.Errorf("a session from before: %d", a.Code)
 	}
 	o.SignIn(t, "ada@example.com")
+}
+
+// TestMirror_KeepsWhatIsMadeMeanwhile: what somebody puts into a folder that goes, after the mirror has begun, is at top level then.
+func TestMirror_KeepsWhatIsMadeMeanwhile(t *testing.T) {
+	t.Parallel()
+	o := gatewaytest.Start(t).Org(t, "acme")
+	s := &sequence{t: t, org: o}
+	bundle, _ := s.export(o, transfer.ExportOptions{})
+	o.Import(t, `{"kind":"folder","id":"0000000000000000000000c1","name":"A"}`, `{"kind":"file","pid":"goes","filename":"goes","mimetype":"a/b","folder_id":"0000000000000000000000c1"}`)
+	meanwhile := false
+	r, err := o.App.Transfer().Import(t.Context(), o.Tenant(t), gatewaytest.Source(bundle), transfer.ImportOptions{Mirror: true, Allowed: func(context.Context) error {
+		if !meanwhile {
+			meanwhile = true
+			o.Import(t, `{"kind":"file","pid":"stays","filename":"stays","mimetype":"a/b","folder_id":"0000000000000000000000c1"}`)
+		}
+		return nil
+	}})
+	now, _ := s.export(o, transfer.ExportOptions{})
+	if err != nil || r.Removed != 2 || !meanwhile || bytes.Contains(now, []byte("goes")) || !bytes.Contains(now, []byte(`"folder_id":null`)) || !bytes.Contains(now, []byte(`"pid":"stays"`)) {
+		t.Errorf("%v %+v\n%s", err, r.Counts, now)
+	}
 }
 
 // TestMirror_BySomebodysHand: the command shows what a mirror would do until it is confirmed, and records in the audit log what it did.

@@ -92,6 +92,27 @@ func TestMirror_MakesWhole(t *testing.T) {
 	}
 }
 
+// TestMirror_Reseals: fields that became encrypted, or no longer are, are again what they were, with the values of the bundle.
+func TestMirror_Reseals(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme := w.org("acme")
+	w.mustLoad(acme, complete+admin)
+	before := w.dump(acme, true)
+	object := `{"kind":"custom_object","id":"000000000000000000000061","name":"tree","label":"Tree","label_plural":"Trees","schema":{"species":{"title":"Species","type":"%s"},"height":{"title":"Height","type":"Number"},"code":{"title":"Code","type":"%s"}}}`
+	for _, line := range []string{
+		`{"kind":"campaign","id":"0000000000000000000000d1","name":"Gold","filter":null}`, `{"kind":"custom_report","id":"0000000000000000000000e2","title":"Trees","class":"Records","source":"tree","query":{}}`,
+		`{"kind":"contact","id":"0000000000000000000000b1","fields":null}`, `{"kind":"contact_field","key":"plan","title":"Plan","type":"Encrypted"}`, `{"kind":"contact_field","key":"ssn","title":"SSN","type":"Text"}`,
+		`{"kind":"contact","id":"0000000000000000000000b1","fields":{"plan":"sealed","ssn":"plain"}}`,
+		`{"kind":"record","id":"000000000000000000000071","object":"tree","values":{"species":"Oak","code":null}}`, fmt.Sprintf(object, "Text", "Text"),
+		`{"kind":"record","id":"000000000000000000000071","object":"tree","values":{"species":null,"code":"plain"}}`, fmt.Sprintf(object, "Encrypted", "Text"),
+		`{"kind":"record","id":"000000000000000000000071","object":"tree","values":{"species":"sealed"}}`,
+	} {
+		w.mustLoad(acme, line)
+	}
+	w.mirrored(t, acme, before)
+}
+
 // TestMirror_BringsBack: what was purged comes back as it was, by its identifier, also where another record has its unique values by now,
 // and so do values that records have exchanged.
 func TestMirror_BringsBack(t *testing.T) {

@@ -111,7 +111,8 @@ func (s *Server) importBundle(ctx context.Context, c *call, in ImportRequest) (_
 		}
 	}
 	if err == nil && unconfirmed {
-		err = fail(CodeInvalid, "nothing was imported: a mirror of this bundle creates %d records, changes %d and removes %d for good; confirm with --yes", made.Created, made.Updated, made.Removed)
+		err = fail(CodeInvalid, "nothing was imported: a mirror of this bundle creates %d records, changes %d and removes %d for good; confirm with --yes",
+			made.Created, made.Updated, made.Removed)
 	}
 	s.Log.InfoContext(ctx, "an import ended", "organization", in.Org, "lines", made.Lines, "failed", made.Failed, "ok", err == nil)
 	return &made, err

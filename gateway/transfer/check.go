@@ -89,7 +89,7 @@ func (s *session) run(ctx context.Context, f Feed, o ImportOptions) (Report, err
 	}
 	failed, all := im.bad.count, im.tally.report().Lines
 	if err == nil && failed > 0 && !o.Partial {
-		err = &RefusedError{failed, all}
+		err = &RefusedError{failed, all, im.mirror != nil}
 	}
 	if err != nil {
 		if !o.DryRun { // nothing is stored yet

@@ -177,6 +177,9 @@ func TestMirror_Refused(t *testing.T) {
 		c.o.Mirror = true
 		_, err := w.load(acme, c.bundle, c.o)
 		_, refused := errors.AsType[*RefusedError](err)
+		if err != nil && strings.Contains(err.Error(), "--partial") {
+			t.Errorf("%s: %v, which no mirror goes with", c.bundle, err)
+		}
 		if err == nil || !refused && c.want == nil || c.want != nil && !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", c.bundle, err)
 		}

@@ -135,10 +135,17 @@ const maxWarnings = 100
 
 // RefusedError says that an import stored nothing because lines are bad; the report that
 // comes with it names them.
-type RefusedError struct{ Failed, Lines int }
+type RefusedError struct {
+	Failed, Lines int
+	Mirror        bool // which leaves no line out
+}
 
 func (e *RefusedError) Error() string {
-	return fmt.Sprintf("nothing was imported: %d of %d lines cannot be taken; mend them, or import the others alone with --partial", e.Failed, e.Lines)
+	text := fmt.Sprintf("nothing was imported: %d of %d lines cannot be taken; mend them", e.Failed, e.Lines)
+	if e.Mirror {
+		return text
+	}
+	return text + ", or import the others alone with --partial"
 }
 
 // NoRoomError says that an import stored nothing, because the organization may not have so many records.

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"sync"
 
 	"tenantry/backends/api"
 	"tenantry/backends/campaigns"
@@ -67,7 +68,36 @@ func (s *Services) openModules(more []Module) {
 	s.store.Keep(resource.Specs(kept)...)
 	described := resource.Described(append(s.kinds.people.Kept(), kept...))
 	resource.Link(described)
-	s.transfer = transfer.New(transfer.Deps{Directory: s.directory, People: s.kinds.people, Resources: described})
+	s.transfer = transfer.New(transfer.Deps{Directory: s.directory, People: s.kinds.people, Resources: described, End: s.ending()})
+}
+
+// ending returns what ends records of a resource for good, as the rows that delete or purge them do.
+func (s *Services) ending() func(context.Context, *tenants.Tenant, string, []string) (bool, error) {
+	rows := sync.OnceValue(func() map[string]*api.Operation {
+		by := map[string]*api.Operation{}
+		for _, m := range s.modules {
+			for _, row := range m.Operations() {
+				if row.End != nil {
+					by[row.Resource] = &row
+				}
+			}
+		}
+		return by
+	})
+	return func(ctx context.Context, t *tenants.Tenant, name string, ids []string) (bool, error) {
+		row := rows()[name]
+		if row == nil {
+			return false, nil
+		}
+		return true, row.End(new(store.Basis).With(ctx), s.own(row, t), ids)
+	}
+}
+
+// own returns a call of the gateway's own, which all of an organization is shown to.
+func (s *Services) own(row *api.Operation, t *tenants.Tenant) *api.Call {
+	c := api.NewCall(row, func(string) string { return "" })
+	c.Tenant, c.Principal, c.Workspace, c.Scope = t, &tenants.Principal{Kind: tenants.System}, t.Workspace(), store.Scope{All: true}
+	return c
 }
 
 // compliance returns the module that checks contacts by their lessons, which are records and submissions.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/gateway/audit"
 	"tenantry/internal/beside"
@@ -128,8 +127,7 @@ func (a *App) expireIn(outer context.Context, slug string) (left bool) {
 		if row.Expire == nil || a.cfg.Trash.Keep == 0 {
 			continue
 		}
-		c := api.NewCall(row, func(string) string { return "" })
-		c.Tenant, c.Principal, c.Workspace, c.Scope = t, &tenants.Principal{Kind: tenants.System}, t.Workspace(), store.Scope{All: true}
+		c := a.own(row, t)
 		tell := func(id string) {
 			ended++
 			rec := audit.Record{Operation: "trash.purge", Subject: c.Principal.Subject(), Outcome: audit.OK, Facts: map[string]string{row.Resource: id}}

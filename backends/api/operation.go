@@ -257,7 +257,10 @@ type Operation struct {
 	// (Unix milliseconds), as a purge would, until ctx ends; ended is told of each. Left says that there are more, err
 	// why one could not be ended; others were all the same.
 	Expire func(ctx context.Context, c *Call, before int64, ended func(id string)) (left bool, err error)
-	fault  error // of its declaration
+	// End, of a row that deletes or purges records of Resource, ends those for good with all that hangs on them, whatever their
+	// state, on behalf of the operator. Those that are gone are passed over. Errors: of the first that could not be ended.
+	End   func(ctx context.Context, c *Call, ids []string) error
+	fault error // of its declaration
 }
 
 // Defined says by which resource fields are defined, and in which field of a record their values are. Where

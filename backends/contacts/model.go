@@ -72,7 +72,7 @@ func NewKinds() Kinds {
 	})
 	fields := resource.Must(resource.Options[FieldDef]{
 		Traits: resource.Traits{Name: "contact_field", Key: "key", Definition: true, Together: true, Most: MaxFields, Travels: "created_at"},
-		Spec:   store.Spec{Name: "contact_fields"},
+		Spec:   store.Spec{Name: "contact_fields", Access: []store.Access{{Sort: []string{"key"}}}},
 		Check:  func(c *resource.Checking, def *FieldDef) { Kinds{Contacts: contacts}.ValidateField(def, c.Errs) },
 		Defines: func(def *FieldDef) (string, schema.Fields, bool) {
 			return "", schema.Fields{def.Key: {Title: def.Title, Type: def.Type}}, true

@@ -18,6 +18,7 @@ type removal struct {
 func (s *serves[T]) remove() api.Operation {
 	row := s.row("delete", http.MethodDelete, s.each(), s.Thing+" deleted")
 	row.Summary, row.Description = "Delete "+s.one(), "The record is gone for good. Answers it as it was."
+	row.End = s.endAll
 	if s.trash {
 		row.Description = "The record leaves every list and count, and can be restored; with purge it is gone for good. Answers it. Until then its unique values stay its own."
 	}
@@ -32,7 +33,59 @@ func (s *serves[T]) remove() api.Operation {
 func (s *serves[T]) purging() api.Operation {
 	row := s.row("purge", http.MethodDelete, s.each()+"/purge", s.Thing+" deleted")
 	row.Summary, row.Description = "Purge "+s.one(), "Ends the record for good, whether it was deleted before or not. Nobody can restore it. Answers it as it was."
+	row.End = s.endAll
 	return as(s, row, func(ctx context.Context, c *api.Call, _ struct{}) (*T, error) { return s.purge(ctx, c) })
+}
+
+// endAll is the End of a row.
+func (s *serves[T]) endAll(ctx context.Context, c *api.Call, ids []string) error {
+	in := s.in(c)
+	return in.EachBatch(ctx, store.In("id", ids...), store.Either, func(recs []*T) error {
+		if s.Before != nil || s.Keeper != nil {
+			for _, rec := range recs {
+				if err := s.endOne(ctx, c, s.of.Meta(rec).ID); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		for len(recs) > 0 { // nothing hangs on them
+			n := in.Portion(recs)
+			err := in.Delete(ctx, recs[:n]...)
+			for i := 0; errors.Is(err, store.ErrConflict) && i < n; i++ { // somebody changed one of them meanwhile
+				if failed := s.endOne(ctx, c, s.of.Meta(recs[i]).ID); failed != nil {
+					return failed
+				}
+			}
+			if err != nil && !errors.Is(err, store.ErrConflict) {
+				return err
+			}
+			recs = recs[n:]
+		}
+		return nil
+	})
+}
+
+// endOne ends a record as it is by now. It is deleted first where it can be, so that what others put into it is kept.
+func (s *serves[T]) endOne(ctx context.Context, c *api.Call, id string) (err error) {
+	for range tries {
+		afresh(ctx)
+		var rec *T
+		if rec, err = s.in(c).First(ctx, store.Query{Filter: store.Eq("id", id), State: store.Either}); errors.Is(err, store.ErrNotFound) {
+			return nil
+		}
+		if err == nil && s.trash && !s.of.Deleted(rec) && s.Before != nil {
+			s.setDeleted(rec, true)
+			err = s.in(c).Replace(ctx, rec)
+		}
+		if err == nil {
+			err = s.end(ctx, c, rec, func(*api.Call, *T) {})
+		}
+		if !errors.Is(err, store.ErrConflict) {
+			return err
+		}
+	}
+	return err
 }
 
 // purge ends the record that the path names for good.

@@ -204,8 +204,17 @@ func empty(v reflect.Value) bool {
 	return v.IsZero()
 }
 
+// Quiet reports whether a record that says nothing of the field has it empty, since lines and answers name it only where it is not.
+func (f *Field) Quiet() bool { return f.quiet }
+
 // Clear takes the field away from a record.
 func (f *Field) Clear(rec any) { at(rec, f.Index).SetZero() }
+
+// Set gives a record the value that another one has.
+func (f *Field) Set(to, from any) { at(to, f.Index).Set(at(from, f.Index)) }
+
+// Value returns the record's value.
+func (f *Field) Value(rec any) any { return at(rec, f.Index).Interface() }
 
 // Copy takes the field over from another record.
 func (f *Field) Copy(to, from any) {

@@ -112,7 +112,7 @@ func (r *Resource) field(d declare.Field, places map[string][]int, spec *store.S
 		d.Use |= declare.Computed | declare.Hidden // operations of their own say and change it
 	}
 	if d.Rule.Unique {
-		u := Unique{Field: d.Name, Shown: name, within: d.Rule.Within, index: d.Index, group: places[d.Rule.Within]}
+		u := Unique{Field: d.Name, Shown: name, within: d.Rule.Within, sparse: mayLack(d), index: d.Index, group: places[d.Rule.Within]}
 		switch {
 		case d.Use.Has(declare.Identity):
 			u.Identity = Always

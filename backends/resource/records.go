@@ -20,6 +20,8 @@ type Records interface {
 	Portion(ws *store.Workspace, recs []any) int
 	// Replace stores rec, to which change has been made already.
 	Replace(ctx context.Context, ws *store.Workspace, rec any, change func(rec any)) error
+	// Delete removes rec for good. Error: store.ErrConflict where it is not as it was read.
+	Delete(ctx context.Context, ws *store.Workspace, rec any) error
 	// Holding returns what makes a write stand on rec as it was read; see store.Basis.
 	Holding(ws *store.Workspace, rec any) store.Change
 }
@@ -60,4 +62,8 @@ func (r records[T]) Holding(ws *store.Workspace, rec any) store.Change {
 
 func (r records[T]) Replace(ctx context.Context, ws *store.Workspace, rec any, _ func(any)) error {
 	return r.kind.In(ws).Replace(ctx, rec.(*T))
+}
+
+func (r records[T]) Delete(ctx context.Context, ws *store.Workspace, rec any) error {
+	return r.kind.In(ws).Delete(ctx, rec.(*T))
 }

@@ -132,8 +132,18 @@ type Unique struct {
 	Shown    string // as callers know it
 	Identity Identity
 	within   string // the stored field within which it is unique
+	sparse   bool   // records may have no value
 	index    []int
 	group    []int
+}
+
+// Free takes the value from a record: it has none then, or one that nobody else has or knows.
+func (u *Unique) Free(rec any) {
+	v := at(rec, u.index)
+	v.SetZero()
+	if !u.sparse && v.Kind() == reflect.String {
+		v.SetString("freed-" + rand.Text())
+	}
 }
 
 // Identity says when a unique value tells which record is meant.

@@ -41,6 +41,11 @@ func (v *Value) Size() int {
 	return len(v.plain)*4/3 + 64
 }
 
+// Rewritten reports whether the value came as it was kept in that record, encrypted otherwise than it is there now.
+func (v *Value) Rewritten(record, sealed string) bool {
+	return v.sealed != "" && v.record == record && v.sealed != sealed
+}
+
 // Place is where a secret is kept: part of what it is bound to.
 type Place struct {
 	Collection string

@@ -118,9 +118,14 @@ func (t table) records(list reflect.Value, entries []string, wide bool) {
 func (t table) report(report any) {
 	switch r := report.(type) {
 	case *transfer.Report:
-		t.line("KIND", "LINES", "CREATED", "UPDATED", "UNCHANGED", "SKIPPED", "FAILED")
+		head := []any{"KIND", "LINES", "CREATED", "UPDATED", "UNCHANGED", "SKIPPED", "FAILED", "REMOVED"}
+		shown := len(head)
+		if r.Removed == 0 {
+			shown--
+		}
+		t.line(head[:shown]...)
 		counts := func(name string, c transfer.Counts) {
-			t.line(name, c.Lines, c.Created, c.Updated, c.Unchanged, c.Skipped, c.Failed)
+			t.line([]any{name, c.Lines, c.Created, c.Updated, c.Unchanged, c.Skipped, c.Failed, c.Removed}[:shown]...)
 		}
 		for _, name := range slices.Sorted(maps.Keys(r.Kinds)) {
 			counts(name, r.Kinds[name])

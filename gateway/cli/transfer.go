@@ -24,6 +24,10 @@ func checkImport(path string, in values) error {
 	suffix := strings.ToLower(filepath.Ext(path))
 	plural, definition, defined := strings.Cut(text("as"), ":")
 	switch {
+	case in["yes"] == true && in["mirror"] != true:
+		return usagef("--yes confirms what --mirror removes")
+	case in["mirror"] == true && text("as") != "":
+		return usagef("--mirror is for bundles; rows are never all that an organization has")
 	case text("as") == "" && (in["map"] != nil || text("format") != "" || text("key") != "" || text("encoding") != "" || text("delimiter") != ""):
 		return usagef("--map, --key, --format, --encoding and --delimiter are for rows; say with --as what a row is")
 	case text("as") == "" && (suffix == ".csv" || suffix == ".tsv"):
@@ -204,4 +208,11 @@ func (p *program) problems(r *transfer.Report) {
 	}
 	tell("", r.Problems, r.More, "with problems")
 	tell("taken as it was stored: ", r.Warnings, r.MoreWarnings, "taken as they were stored")
+	says := map[bool]string{true: "would be removed", false: "removed"}[r.DryRun]
+	for _, gone := range r.Removals {
+		p.note("%s: %s", says, plain(gone.String()))
+	}
+	if r.MoreRemovals > 0 {
+		p.note("... and %d more records %s", r.MoreRemovals, says)
+	}
 }

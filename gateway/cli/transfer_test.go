@@ -358,3 +358,38 @@ func (s stopping) Read([]byte) (int, error) {
 	s()
 	return 0, io.EOF
 }
+
+// TestImport_Mirror: who types a mirror without --yes is shown what would go, and nothing of it does; with it, that is gone.
+func TestImport_Mirror(t *testing.T) {
+	t.Parallel()
+	tmp := t.TempDir()
+	dir := filepath.Join(tmp, "data")
+	beginOrg(t, dir, "acme")
+	must[transfer.Report](t, bundle, "import", "--org", "acme", "--data", dir, "-")
+	out := filepath.Join(tmp, "acme.ndjson")
+	must[transfer.ExportReport](t, "", "export", "--org", "acme", "--data", dir, "-o", out)
+	must[transfer.Report](t, `{"kind":"contact","id":"66a000000000000000000009","email":"new@example.com"}`, "import", "--org", "acme", "--data", dir, "-")
+	const gone = "removed: contact 66a000000000000000000009 new@example.com"
+	for _, c := range []struct {
+		args           []string
+		code           int
+		stdout, stderr string
+	}{
+		{[]string{"--mirror"}, 1, "REMOVED", "would be " + gone},
+		{[]string{"--mirror"}, 1, "REMOVED", "creates 0 records, changes 0 and removes 1 for good; confirm with --yes"},
+		{[]string{"--mirror", "--dry-run"}, 0, "REMOVED", "would be " + gone},
+		{[]string{"--mirror", "--partial"}, 2, "", "partial"},
+		{[]string{"--mirror", "--as", "contacts"}, 2, "", "--mirror is for bundles"},
+		{[]string{"--yes"}, 2, "", "--yes confirms what --mirror removes"},
+		{[]string{"--mirror", "--yes"}, 0, "REMOVED", "\n" + gone},
+		{[]string{"--mirror", "--yes"}, 0, "UNCHANGED", ""},
+	} {
+		a := run(t, "", append([]string{"import", "--org", "acme", "--data", dir, "--output", "table", out}, c.args...)...)
+		if a.code != c.code || !strings.Contains(a.stdout, c.stdout) || !strings.Contains("\n"+a.stderr, c.stderr) {
+			t.Errorf("%q: exit %d\n%s\n%s", c.args, a.code, a.stdout, a.stderr)
+		}
+	}
+	if again := must[transfer.Report](t, "", "import", "--org", "acme", "--data", dir, "--mirror", "--yes", out); again.Removed != 0 || again.Unchanged != again.Lines {
+		t.Errorf("%+v", again)
+	}
+}

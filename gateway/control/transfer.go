@@ -21,6 +21,9 @@ type ImportRequest struct {
 	Org     string `json:"org" rule:"ref=organization"`
 	DryRun  bool   `json:"dry_run,omitempty" doc:"check only, and show what would be done"`
 	Partial bool   `json:"partial,omitempty" doc:"store the good lines where others are bad"`
+	// Mirror is as in transfer.ImportOptions. Without Yes it is a DryRun, and refused.
+	Mirror bool `json:"mirror,omitempty" without:"partial" doc:"make the organization what the bundle says: whatever it does not have is removed for good"`
+	Yes    bool `json:"yes,omitempty" doc:"confirm what --mirror removes"`
 	// As is what a row becomes, see rows.Options.
 	As string `json:"as,omitempty" doc:"take rows as <contacts or records:NAME>, or as any other resource: folders, submissions:FORM"`
 	// Map gives fields by column. Empty: columns are matched by name. Missing fields are made.
@@ -50,12 +53,16 @@ func (s *Server) importCommand() Command {
 		Long: "Load a bundle (lines of JSON), or with --as the rows of a CSV file or a JSON array.\n" +
 			"Nothing is stored unless every line can be; --partial stores the good lines and writes the bad ones to a file beside the input.\n" +
 			"With --key, a row that has a stored record's value of that field changes the record: the columns given, where their cells are not empty.\n" +
-			"Importing the same file again changes nothing.",
+			"Importing the same file again changes nothing.\n" +
+			"With --mirror the organization becomes what the bundle of an export says: a record has then what its line gives, and nothing else, and\n" +
+			"records, definitions, people, roles, teams and service accounts that the bundle does not have are removed for good. Without --yes it\n" +
+			"shows what that would be, and changes nothing.",
 		Example: "  tenantry import --org acme bundle.ndjson --dry-run\n" +
 			"  tenantry import --org acme --as contacts --map Mail=email,Town=city people.csv\n" +
 			"  tenantry import --org acme --as contacts --key email corrected.csv\n" +
 			"  tenantry import --org acme --as records:movie movies.json\n" +
-			"  tenantry import --org acme --secrets transfer.key bundle.ndjson",
+			"  tenantry import --org acme --secrets transfer.key bundle.ndjson\n" +
+			"  tenantry import --org acme --mirror --dry-run bundle.ndjson",
 		Hint: "import the same file again to go on",
 	}, s.importBundle)
 }
@@ -72,7 +79,15 @@ func (s *Server) exportCommand() Command {
 
 // importBundle returns no report where the import did not begin.
 func (s *Server) importBundle(ctx context.Context, c *call, in ImportRequest) (_ *transfer.Report, err error) {
-	options := rows.Options{As: in.As, Format: in.Format, Map: in.Map, Key: in.Key, Encoding: in.Encoding, Delimiter: in.Delimiter, DryRun: in.DryRun, Partial: in.Partial, Progress: func(p transfer.Progress) {
+	switch {
+	case in.Mirror && (in.As != "" || in.Partial):
+		return nil, fail(CodeInvalid, "a mirror takes a bundle, and all of it: leave out %s", map[bool]string{true: "--as", false: "--partial"}[in.As != ""])
+	case in.Yes && !in.Mirror:
+		return nil, fail(CodeInvalid, "--yes confirms what --mirror removes")
+	}
+	unconfirmed := in.Mirror && !in.Yes && !in.DryRun
+	in.DryRun = in.DryRun || unconfirmed
+	options := rows.Options{As: in.As, Mirror: in.Mirror, Format: in.Format, Map: in.Map, Key: in.Key, Encoding: in.Encoding, Delimiter: in.Delimiter, DryRun: in.DryRun, Partial: in.Partial, Progress: func(p transfer.Progress) {
 		c.Progress(Progress{Step: p.Phase, Done: p.Bytes, Total: p.Total, Bytes: true})
 	}}
 	if in.Secrets != "" {
@@ -89,8 +104,15 @@ func (s *Server) importBundle(ctx context.Context, c *call, in ImportRequest) (_
 		options.Bad = c.Output
 	}
 	made, err := rows.Load(ctx, s.Transfer, c.Tenant, src, options)
-	if !in.DryRun && made.Created+made.Updated > 0 {
+	if !in.DryRun && made.Created+made.Updated+made.Removed > 0 {
 		c.AuditNote = map[string]string{"created": strconv.Itoa(made.Created), "updated": strconv.Itoa(made.Updated), "failed": strconv.Itoa(made.Failed)}
+		if in.Mirror {
+			c.AuditNote["removed"] = strconv.Itoa(made.Removed)
+		}
+	}
+	if err == nil && unconfirmed {
+		err = fail(CodeInvalid, "nothing was imported: a mirror of this bundle creates %d records, changes %d and removes %d for good; confirm with --yes",
+			made.Created, made.Updated, made.Removed)
 	}
 	s.Log.InfoContext(ctx, "an import ended", "organization", in.Org, "lines", made.Lines, "failed", made.Failed, "ok", err == nil)
 	return &made, err

@@ -15,9 +15,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/text/encoding/htmlindex"
 
 	"tenantry/backends/schema"
+	"tenantry/gateway/gatewaytest"
 	"tenantry/gateway/rows"
 	"tenantry/tenants"
 )
@@ -234,6 +236,7 @@ func (w *world) compare(org *tenants.Tenant, c compared) {
 	if after := w.dump(org, false); after != before || again.Created+again.Updated != 0 {
 		w.t.Errorf("%s: the second time: %+v", c.name, again.Counts)
 	}
+	w.comeBack(org, c.name)
 	if len(r.Columns) != len(c.header) {
 		w.t.Fatalf("%s: %d columns, %d names", c.name, len(r.Columns), len(c.header))
 	}
@@ -277,6 +280,22 @@ func (w *world) compare(org *tenants.Tenant, c compared) {
 	for row := range got {
 		w.t.Errorf("%s: nothing in the file is %.300q", c.name, row)
 		return
+	}
+}
+
+// comeBack imports the export of the rows, by the identifiers in it, and nothing changes and nothing is created by that.
+func (w *world) comeBack(org *tenants.Tenant, name string) {
+	w.t.Helper()
+	o := &gatewaytest.Org{Gateway: w.gateway, Slug: org.Org.Slug, Host: org.Org.Slug + ".localhost"}
+	key := o.Key(w.t, tenants.AllPermissions()...)
+	before := w.dump(org, false)
+	a := o.Page(w.t, "/api/custom/objects/thing/records/export?format=csv", gatewaytest.WithKey(key))
+	if a.Code != 200 {
+		w.t.Fatalf("%s: the export: %d %.300s", name, a.Code, a.Text())
+	}
+	r, err := w.rows(org, a.Text(), rows.Options{As: "records:thing", Format: rows.CSV})
+	if after := w.dump(org, false); err != nil || after != before || r.Created+r.Updated+r.Failed != 0 || r.Unchanged != len(lines(before, "record")) {
+		w.t.Errorf("%s: the export, imported again: %v %+v %.600v\n%s\n%s", name, err, r.Counts, r.Problems, a.Text(), cmp.Diff(before, after))
 	}
 }
 

@@ -58,6 +58,7 @@ type Options struct {
 
 	DryRun   bool
 	Partial  bool
+	Mirror   bool                // of a bundle; see transfer.ImportOptions
 	Bad      io.Writer           // with Partial: the bad rows, in the format of the file
 	OpenWith *sealing.PrivateKey // of a bundle: opens secrets that were sealed to its public half
 	Bounded  bool                // as in transfer.ImportOptions
@@ -74,7 +75,7 @@ func Load(ctx context.Context, s *transfer.Service, t *tenants.Tenant, src trans
 	if o.As != "" {
 		return Import(ctx, s, t, src, o)
 	}
-	return s.Import(ctx, t, src, transfer.ImportOptions{DryRun: o.DryRun, Partial: o.Partial, Bad: o.Bad, OpenWith: o.OpenWith, Bounded: o.Bounded, Allowed: o.Allowed, Progress: o.Progress, Turn: o.Turn})
+	return s.Import(ctx, t, src, transfer.ImportOptions{DryRun: o.DryRun, Partial: o.Partial, Mirror: o.Mirror, Bad: o.Bad, OpenWith: o.OpenWith, Bounded: o.Bounded, Allowed: o.Allowed, Progress: o.Progress, Turn: o.Turn})
 }
 
 // maxColumns bounds the columns of a file, maxName the bytes of the name of one.

@@ -13,7 +13,7 @@ import (
 // nobody active who is one, and lines up those that it takes behind the lines that make others.
 func (im *importer) keepAdmins(ctx context.Context) error {
 	users, is := im.named[kindUser], func(rec any) bool { return rec.(*people.User).ActiveAdmin() }
-	changes, kept, takes := map[string]*entry{}, false, false // of stored users, by their identifiers
+	changes, kept, takes := map[string]*entry{}, false, im.mirror != nil // of stored users, by their identifiers
 	for _, e := range im.definitions {
 		switch {
 		case e.kind != users || im.bad.has(e.line):
@@ -27,9 +27,11 @@ func (im *importer) keepAdmins(ctx context.Context) error {
 	if !takes {
 		return nil
 	}
-	leaving := map[*entry]int{}
+	leaving, leaves := map[*entry]int{}, false
 	err := users.Records.Each(ctx, im.workspace(users.Resource), store.Filter{}, func(rec any) error {
 		switch e := changes[users.Meta(rec).ID]; {
+		case e == nil && is(rec) && im.mirror != nil && !im.mirror.said(users.Name, users.Meta(rec).ID):
+			leaves = true
 		case e == nil && is(rec), e != nil && is(e.old):
 			kept = true
 		case is(rec):
@@ -39,6 +41,9 @@ func (im *importer) keepAdmins(ctx context.Context) error {
 	})
 	if err != nil {
 		return err
+	}
+	if leaves && !kept {
+		return ErrNoAdministrator
 	}
 	for _, e := range im.definitions {
 		if leaving[e] > 0 && !kept {

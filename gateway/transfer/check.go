@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -83,14 +84,17 @@ func (s *session) run(ctx context.Context, f Feed, o ImportOptions) (Report, err
 	im := &importer{session: s, feed: f, opt: o}
 	im.reset()
 	err := im.check(ctx)
+	if err == nil && im.mirror != nil {
+		err = im.list(ctx)
+	}
 	failed, all := im.bad.count, im.tally.report().Lines
 	if err == nil && failed > 0 && !o.Partial {
-		err = &RefusedError{failed, all}
+		err = &RefusedError{failed, all, im.mirror != nil}
 	}
 	if err != nil {
 		if !o.DryRun { // nothing is stored yet
 			for _, c := range im.tally.kinds {
-				c.Created, c.Updated, c.Unchanged = 0, 0, 0
+				c.Created, c.Updated, c.Unchanged, c.Removed = 0, 0, 0, 0
 			}
 		}
 		return im.report(), err
@@ -112,14 +116,14 @@ func (im *importer) fits(ctx context.Context) error {
 	created := int64(0)
 	for _, k := range im.kinds {
 		if c := im.tally.kinds[k.Name]; c != nil && !k.Control {
-			created += int64(c.Created)
+			created += int64(c.Created - c.Removed)
 		}
 	}
 	used, err := im.tenant.Workspace().Used(ctx)
 	if err == nil && created > 0 && used.Documents+created > most {
 		for _, c := range im.tally.kinds {
 			if !im.opt.DryRun {
-				c.Created, c.Updated, c.Unchanged = 0, 0, 0
+				c.Created, c.Updated, c.Unchanged, c.Removed = 0, 0, 0, 0
 			}
 		}
 		err = &NoRoomError{created, &store.QuotaError{Limit: tenants.LimitDocuments, Used: used.Documents, Allowed: most}}
@@ -133,6 +137,7 @@ func (im *importer) reset() {
 	im.digests, im.repeats = map[key]int32{}, map[int]int32{}
 	im.waiting, im.edges, im.folders = queue{of: map[string][]*entry{}}, nil, map[key]lying{}
 	im.tally, im.remembered = newTally(), im.prepared
+	im.mirror.reset()
 }
 
 func (im *importer) report() Report {
@@ -150,10 +155,22 @@ func (im *importer) check(ctx context.Context) error {
 		}
 		im.isEmpty[k.Name] = n == 0
 	}
+	if im.mirror != nil {
+		if err := im.mirror.begin(ctx, im.session); err != nil {
+			return fmt.Errorf("reading what the organization has: %w", err)
+		}
+		im.mirror.checking = true
+		defer func() { im.mirror.checking = false }()
+	}
 	if err := im.define(ctx); err != nil {
 		return err
 	}
-	if err := im.keepAdmins(ctx); err != nil {
+	if im.mirror != nil && im.tally.of(kindOrganization).Lines == 0 {
+		return ErrNotWhole
+	}
+	if err := im.keepAdmins(ctx); errors.Is(err, ErrNoAdministrator) {
+		return err
+	} else if err != nil {
 		return fmt.Errorf("looking for administrators: %w", err)
 	}
 	err := im.pump(ctx, im.feed, PhaseChecking, func(int) interest { return wanted }, func(c *chunk) error {
@@ -379,6 +396,7 @@ func (im *importer) decide(name string, batch []*entry) error {
 			im.rightsChanged = im.rightsChanged || e.kind.Rights
 			c.Unchanged++
 		}
+		im.mirror.say(name, e.id)
 		if name == kindFolder && e.id != "" {
 			rec := e.rec
 			if e.old != nil {
@@ -404,8 +422,10 @@ func (im *importer) resolve(ctx context.Context) error {
 			outside[reference{e.target, e.to.id()}] = true
 		}
 	}
-	if err := im.dangling(ctx, outside); err != nil {
-		return err
+	if im.mirror == nil { // else what is outside goes
+		if err := im.dangling(ctx, outside); err != nil {
+			return err
+		}
 	}
 	if err := im.refuseCycles(ctx); err != nil {
 		return err

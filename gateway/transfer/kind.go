@@ -25,6 +25,12 @@ type kind struct {
 	guard func(ctx context.Context, s *session, old any, write func() error) error
 	// watch is told of a stored record before it is changed, and returns what follows then; nil: nothing does.
 	watch func(old any) func()
+	// leave surrounds the removal of a record; nil: nothing does.
+	leave func(ctx context.Context, s *session, rec any, remove func() error) error
+	// whole: a record becomes what its line says, whose names that are not given are empty.
+	whole bool
+	// held are the names of fields that an import leaves as they are.
+	held []string
 }
 
 func (s *session) workspace(r *resource.Resource) *store.Workspace {
@@ -97,16 +103,29 @@ func (k *kind) readNulls(val strictjson.Value, e *entry) {
 func (k *kind) take(old any, e *entry, skip func(f *field.Field) bool) (changed bool) {
 	for i := range k.Fields {
 		f := &k.Fields[i]
-		if e.given&(1<<i) == 0 || skip(f) {
+		given := e.given&(1<<i) != 0
+		if skip(f) || !given && (!k.whole || k.lasting(f) || f.Name == createdAt || f.Name == updatedAt) {
 			continue
 		}
 		before := f.Append(nil, old)
-		if e.nulls&(1<<i) != 0 {
+		switch null := e.nulls&(1<<i) != 0; {
+		case null && k.lasting(f):
+		case null:
 			f.Clear(old)
-		} else {
+		case k.whole:
+			f.Set(old, e.rec)
+		default:
 			f.Copy(old, e.rec)
 		}
 		changed = changed || !bytes.Equal(before, f.Append(nil, old))
+	}
+	if k.whole && k.HasSecrets() {
+		for name, sealed := range *k.Secrets(old) {
+			if given, stays := e.secrets[name]; !stays || given.Rewritten(k.Meta(old).ID, sealed) {
+				delete(*k.Secrets(old), name)
+				changed = true
+			}
+		}
 	}
 	for _, name := range e.emptied {
 		_, plain := (*k.Values(old))[name]
@@ -122,6 +141,18 @@ func (k *kind) take(old any, e *entry, skip func(f *field.Field) bool) (changed 
 		*k.Secrets(old), changed = nil, true
 	}
 	return changed
+}
+
+// The times of a record, which a line need not give.
+const (
+	createdAt = "created_at"
+	updatedAt = "updated_at"
+)
+
+// lasting reports whether every record has a value of the field, so that none can be emptied of it: it is required, or unique and
+// made where nobody gives one.
+func (k *kind) lasting(f *field.Field) bool {
+	return f.Rule.Required || f.Name == cmp.Or(k.Key, "id") || f.Rule.Unique && !strings.Contains(f.Tag.Get("json"), ",omitempty")
 }
 
 // absent ends the sentence about a reference that leads nowhere.
@@ -300,10 +331,11 @@ func (k *kind) match(s *session, found *stored, e *entry) {
 			if other == nil || other == old || u.Value(rec) == "" {
 				continue
 			}
-			identifies := u.Identity == resource.Always || u.Identity == resource.Named && !e.named
+			identifies := u.Identity == resource.Always && (s.mirror == nil || e.id == "" || !e.named) || u.Identity == resource.Named && !e.named
 			switch {
 			case pass == 0 && identifies && old == nil:
 				old = other
+			case pass == 1 && s.mirror.free(s, k, other, i):
 			case pass == 1:
 				e.errs.Add(u.Shown, "duplicate", "another %s of the organization has the same %s", k.Name, u.Shown)
 			}
@@ -352,12 +384,14 @@ func (k *kind) merge(ctx context.Context, s *session, e *entry) error {
 	if k.watch != nil {
 		follow = k.watch(old)
 	}
-	if k.take(old, e, func(f *field.Field) bool { return f.Name == "id" || f.Use.Has(declare.Silent) }) {
+	if k.take(old, e, func(f *field.Field) bool {
+		return f.Name == "id" || f.Use.Has(declare.Silent) || slices.Contains(k.held, f.Name)
+	}) {
 		e.change = update
 	}
 	k.Derive(old)
 	follow()
-	if e.change == update {
+	if e.change == update && s.mirror == nil { // else all records get the values of their lines
 		if err := k.resealed(ctx, s, old, defined, &e.errs); err != nil {
 			return err
 		}
@@ -462,7 +496,7 @@ func (k *kind) replace(ctx context.Context, s *session, e *entry) error {
 	switch {
 	case k.guard != nil:
 		return k.guard(ctx, s, e.old, write)
-	case slices.ContainsFunc(s.kinds, func(of *kind) bool { return of.DefinedBy == k.Name }):
+	case s.mirror == nil && slices.ContainsFunc(s.kinds, func(of *kind) bool { return of.DefinedBy == k.Name }):
 		return k.redefine(ctx, s, e.old, write)
 	}
 	return write()
@@ -490,28 +524,59 @@ func (k *kind) redefine(ctx context.Context, s *session, def any, write func() e
 	return cmp.Or(k.Records.Replace(ctx, s.workspace(k.Resource), found[0], nil), err)
 }
 
-// write appends the record as a line.
-func (k *kind) write(dst []byte, rec any) []byte {
-	return append(k.writeFields(k.begin(dst), rec), "}\n"...)
+// write returns the record as a line, or as it is stored with its secrets apart. What is empty is null there, so that an import
+// empties it, unless an import could not take so long a line.
+func (k *kind) write(s *session, rec any, asIs bool, secrets map[string]any) []byte {
+	line := k.writeLine(s.view, rec, asIs, secrets)
+	if len(line) >= 2*strictjson.MaxValues { // else it has fewer values, which take two bytes each
+		if _, err := s.reader.Parse(string(bytes.TrimSuffix(line, []byte("\n")))); err != nil || len(line) > MaxLine {
+			line = k.writeLine(nil, rec, asIs, secrets)
+		}
+	}
+	return line
 }
 
-func (k *kind) begin(dst []byte) []byte {
-	dst = append(dst, `{"kind":"`...)
-	dst = append(dst, k.Name...)
-	return append(dst, '"')
-}
-
-func (k *kind) writeFields(dst []byte, rec any) []byte {
+// writeLine returns the record as a line. What is empty is null there if a view says what is defined.
+func (k *kind) writeLine(v *view, rec any, asIs bool, secrets map[string]any) []byte {
+	dst := append(append([]byte(`{"kind":"`), k.Name...), '"')
+	if asIs {
+		dst = append(dst, `,"`+asIsName+`":true`...)
+	}
 	for i := range k.Fields {
 		f := &k.Fields[i]
 		mark := len(dst)
-		dst = append(dst, ',')
-		dst = strictjson.AppendText(dst, f.Name)
-		dst = append(dst, ':')
+		dst = append(strictjson.AppendText(append(dst, ','), f.Name), ':')
 		before := len(dst)
-		if dst = f.Append(dst, rec); len(dst) == before {
+		if v == nil || f.Name != k.ValuesName() {
+			dst = f.Append(dst, rec)
+		} else if values := k.allValues(v, rec, secrets); len(values) > 0 {
+			dst = field.AppendJSON(dst, values)
+		}
+		switch {
+		case len(dst) > before:
+		case v == nil || f.Quiet() || f.Use.Has(declare.Silent) || k.lasting(f):
 			dst = dst[:mark]
+		default:
+			dst = append(dst, "null"...)
 		}
 	}
-	return dst
+	if len(secrets) > 0 {
+		dst = field.AppendJSON(append(dst, `,"`+secretsName+`":`...), secrets)
+	}
+	return append(dst, "}\n"...)
+}
+
+// allValues returns the record's values, with null for each field that is defined and that the record has not, also
+// none among the secrets.
+func (k *kind) allValues(v *view, rec any, secrets map[string]any) map[string]any {
+	fields, _ := k.Defined(&v.Known, rec)
+	values := *k.Values(rec)
+	all := make(map[string]any, len(fields)+len(values))
+	for name := range fields {
+		if _, has := secrets[name]; !has {
+			all[name] = nil
+		}
+	}
+	maps.Copy(all, values)
+	return all
 }

@@ -20,6 +20,9 @@ type organization struct {
 	bounded   bool
 }
 
+// operators are the fields of an organization that are its operator's.
+var operators = []string{"limits", "request_limits", "providers"}
+
 // organizationResource returns what the line about the organization is. Bounded says that its limits and
 // providers are the operator's. An error is a fault of the program.
 func organizationResource(d *tenants.Directory, t *tenants.Tenant, bounded bool) (*resource.Resource, error) {
@@ -60,6 +63,9 @@ func (o organization) Insert(context.Context, *store.Workspace, []any) error { r
 
 // Portion is never asked for: nothing is inserted.
 func (o organization) Portion(_ *store.Workspace, recs []any) int { return len(recs) }
+
+// Delete is never called: the organization stays.
+func (o organization) Delete(context.Context, *store.Workspace, any) error { return nil }
 
 // Holding returns nothing: no record stands on what the organization is.
 func (o organization) Holding(*store.Workspace, any) store.Change { return store.Change{} }

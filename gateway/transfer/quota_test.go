@@ -63,4 +63,17 @@ func TestImport_Quota(t *testing.T) {
 		t.Errorf("more bytes than there is room for: %+v, %v", r, err)
 	}
 	holds(3)
+
+	// A mirror has the room of what it removes.
+	limit(tenants.LimitDocuments, 3)
+	bundle := `{"kind":"organization","name":"Acme","limits":{"documents":3}}` + "\n" + strings.Join(lines[:3], "\n") + "\n"
+	var noRoom *NoRoomError
+	if r, err := w.load(acme, bundle+contact(9), ImportOptions{Mirror: true}); !errors.As(err, &noRoom) || r.Created+r.Removed != 0 {
+		t.Errorf("a mirror of one too many: %+v, %v", r, err)
+	}
+	holds(3)
+	if r, err := w.load(acme, bundle, ImportOptions{Mirror: true}); err != nil || r.Created != 3 || r.Kinds[kindContact].Removed != 3 {
+		t.Errorf("a mirror of as many: %+v, %v", r, err)
+	}
+	holds(3)
 }

@@ -19,6 +19,9 @@ type ImportOptions struct {
 	// Partial stores the good lines where others are bad. Without it nothing is stored
 	// unless all can be.
 	Partial bool
+	// Mirror makes the organization what the bundle says: a record becomes what its line says of it, and what was there when the
+	// import began and no line is goes for good, once everything is stored. It does not go with Partial, nor for a feed.
+	Mirror bool
 	// Bad, with Partial, receives the bad lines as they are.
 	Bad io.Writer
 	// OpenWith, where set, opens secrets that were sealed to its public half.
@@ -45,7 +48,22 @@ type Counts struct {
 	Updated   int `json:"updated"`
 	Skipped   int `json:"skipped,omitempty"` // blank rows, which are no lines
 	Failed    int `json:"failed"`
+	Removed   int `json:"removed,omitempty"` // records that no line is, by a mirror
 }
+
+// Removal is a record that a mirror removes.
+type Removal struct {
+	Kind string `json:"kind"`
+	ID   string `json:"id"`             // by which a bundle names it
+	Name string `json:"name,omitempty"` // what people call it
+}
+
+func (r Removal) String() string {
+	return strings.TrimSpace(fmt.Sprintf("%s %s %s", strings.ReplaceAll(r.Kind, "_", " "), r.ID, r.Name))
+}
+
+// maxRemovals bounds Report.Removals.
+const maxRemovals = 100
 
 // Report is what came of an import or export. Blank lines are not counted. Of rows,
 // Counts are the rows'; Kinds also has the definitions that the import makes.
@@ -62,6 +80,9 @@ type Report struct {
 	// Encoding and Delimiter are how the rows were read: the encoding as it is named over HTTP, and of CSV what stood between the cells.
 	Encoding  string `json:"encoding,omitempty"`
 	Delimiter string `json:"delimiter,omitempty"`
+	// Removals are the first records that a mirror removes; MoreRemovals is how many others it does.
+	Removals     []Removal `json:"removals,omitempty"`
+	MoreRemovals int       `json:"more_removals,omitempty"`
 }
 
 // Column is what an import of rows makes of one column.
@@ -117,10 +138,17 @@ const maxWarnings = 100
 
 // RefusedError says that an import stored nothing because lines are bad; the report that
 // comes with it names them.
-type RefusedError struct{ Failed, Lines int }
+type RefusedError struct {
+	Failed, Lines int
+	Mirror        bool // which leaves no line out
+}
 
 func (e *RefusedError) Error() string {
-	return fmt.Sprintf("nothing was imported: %d of %d lines cannot be taken; mend them, or import the others alone with --partial", e.Failed, e.Lines)
+	text := fmt.Sprintf("nothing was imported: %d of %d lines cannot be taken; mend them", e.Failed, e.Lines)
+	if e.Mirror {
+		return text
+	}
+	return text + ", or import the others alone with --partial"
 }
 
 // NoRoomError says that an import stored nothing, because the organization may not have so many records.
@@ -159,6 +187,7 @@ type tally struct {
 	more     int
 	warnings []LineProblem
 	unwarned int // lines beyond those in warnings
+	removed  []Removal
 }
 
 func newTally() *tally { return &tally{kinds: map[string]*Counts{}} }
@@ -213,6 +242,10 @@ func (t *tally) report() Report {
 		r.Unchanged += c.Unchanged
 		r.Updated += c.Updated
 		r.Failed += c.Failed
+		r.Removed += c.Removed
+	}
+	if r.Removals = t.removed[:min(len(t.removed), r.Removed)]; len(r.Removals) > 0 {
+		r.MoreRemovals = r.Removed - len(r.Removals)
 	}
 	return r
 }

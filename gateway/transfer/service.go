@@ -26,6 +26,7 @@ import (
 
 	"tenantry/backends/resource"
 	"tenantry/backends/secrets"
+	"tenantry/backends/store"
 	"tenantry/crypto/sealing"
 	"tenantry/internal/strictjson"
 	"tenantry/tenants"
@@ -39,13 +40,16 @@ const (
 	kindFolder       = "folder"
 )
 
-// Deps are what is carried. All are required.
+// Deps are what is carried. All but End are required.
 type Deps struct {
 	Directory *tenants.Directory
 	People    people.Kinds
 	// Resources are all whose records travel, in the order in which they are written and
 	// definitions are stored: after those that they refer to.
 	Resources []*resource.Resource
+	// End, where set, ends records of a resource for good as its operations do, with all that hangs on them. Done is false where
+	// there are none that do. Those that are gone already are passed over.
+	End func(ctx context.Context, t *tenants.Tenant, resource string, ids []string) (done bool, err error)
 }
 
 // Service imports and exports. It is immutable and safe for concurrent use; two imports
@@ -83,6 +87,7 @@ type session struct {
 	asIs          int // lines that an export wrote as they are stored
 	unknown       int // lines that an export wrote without permissions and roles that do not exist
 	rightsChanged bool
+	mirror        *mirror // nil: what no line is stays
 	// isEmpty: the organization had no record of the kind when the import began.
 	isEmpty map[string]bool
 	// alias leads from identifiers of the bundle to those under which the organization
@@ -104,8 +109,11 @@ func (s *Service) session(t *tenants.Tenant, progress func(Progress), bounded bo
 	}
 	for _, r := range append([]*resource.Resource{own}, s.deps.Resources...) {
 		k := &kind{Resource: r}
-		if r.Name == kindUser {
-			k.guard, k.watch = keepAdmin, turn
+		switch {
+		case r.Name == kindUser:
+			k.guard, k.watch, k.leave = keepAdmin, turn, leave
+		case r == own && bounded:
+			k.held = operators
 		}
 		out.kinds = append(out.kinds, k)
 		out.named[r.Name] = k
@@ -124,6 +132,7 @@ func (s *Service) Import(ctx context.Context, t *tenants.Tenant, src Source, o I
 // ImportFeed takes the lines of a feed. Report and errors are those of Import, and what the
 // feed returns.
 func (s *Service) ImportFeed(ctx context.Context, t *tenants.Tenant, f Feed, o ImportOptions) (Report, error) {
+	o.Mirror = false
 	return s.run(ctx, t, o, func(*session) Feed { return f })
 }
 
@@ -137,6 +146,16 @@ func (s *Service) run(ctx context.Context, t *tenants.Tenant, o ImportOptions, f
 		return newTally().report(), err
 	}
 	session.vault.OpenWith, session.allowed, session.turn = o.OpenWith, o.Allowed, o.Turn
+	if o.Mirror {
+		if o.Partial {
+			return newTally().report(), ErrPartial
+		}
+		session.mirror = &mirror{}
+		for _, k := range session.kinds {
+			k.whole = true
+		}
+		ctx = store.BeyondQuota(ctx) // what goes makes room, and goes last
+	}
 	return session.run(ctx, feed(session), o)
 }
 
@@ -154,6 +173,15 @@ func keepAdmin(ctx context.Context, s *session, old any, write func() error) err
 		return people.KeepAdmin(ctx, s.deps.Directory, s.deps.People, s.tenant, u.UID, time.Now(), write)
 	}
 	return write()
+}
+
+// leave removes a user, unless that takes the last administrator away by now.
+func leave(ctx context.Context, s *session, rec any, remove func() error) error {
+	err := people.KeepAdmin(ctx, s.deps.Directory, s.deps.People, s.tenant, rec.(*people.User).UID, time.Now(), remove)
+	if errors.Is(err, store.ErrNotFound) {
+		err = nil
+	}
+	return err
 }
 
 // turn ends what was begun by a user who is deactivated, and a link to one who is given more.

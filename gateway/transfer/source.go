@@ -63,7 +63,7 @@ func (c contextReader) Read(p []byte) (int, error) {
 
 // Progress tells how far an import or export has come.
 type Progress struct {
-	Phase string // "reading", "checking", "storing" or "writing"
+	Phase string // "reading", "checking", "storing", "removing" or "writing"
 	Bytes int64  // read in this phase
 	Total int64  // bytes to read in this phase; 0 where unknown
 	Lines int    // in this phase
@@ -74,6 +74,7 @@ const (
 	PhaseReading  = "reading"
 	PhaseChecking = "checking"
 	PhaseStoring  = "storing"
+	PhaseRemoving = "removing"
 	PhaseWriting  = "writing"
 )
 

@@ -63,14 +63,24 @@ func (im *importer) store(ctx context.Context) error {
 	}
 	s.atOnce.Store(batchSize)
 	for _, c := range im.tally.kinds {
-		c.Created, c.Updated = 0, 0 // now counted as they are stored
+		c.Created, c.Updated, c.Removed = 0, 0, 0 // now counted as they are stored
 	}
 	defer func() { _ = s.announce(ctx) }() // also after a panic
-	err := s.all(ctx)
+	var err error
+	if im.mirror != nil {
+		err = im.release(ctx)
+	}
+	if err == nil {
+		err = s.all(ctx)
+	}
 	for s.flying > 0 { // also after a failure: what is stored counts
 		err = cmp.Or(err, s.land(ctx))
 	}
 	err = cmp.Or(err, s.failure, s.announce(ctx))
+	if err == nil && im.mirror != nil && im.tally.report().Failed == 0 {
+		err = im.remove(ctx)
+		err = cmp.Or(err, s.announce(ctx))
+	}
 	r := im.tally.report()
 	if err != nil {
 		return &InterruptedError{Stored: r.Created + r.Updated + r.Unchanged, Lines: r.Lines, Err: err}
@@ -432,6 +442,7 @@ func (s *storer) one(ctx context.Context, e *entry, err error) error {
 // finish lets go on what waited for the entry.
 func (s *storer) finish(ctx context.Context, e *entry) error {
 	s.done.add(e.line)
+	s.mirror.say(e.kind.Name, e.id)
 	if e.kind.Definition { // what follows is checked against it, and stands on it, as it is stored now
 		s.view.Learn(e.kind.Resource, cmp.Or(e.old, e.rec), "")
 	}

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"tenantry/backends/field"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
@@ -46,7 +45,15 @@ func (k *kind) decodeStored(ctx context.Context, v *view, val strictjson.Value, 
 			continue
 		}
 		e.given |= 1 << n
-		k.Fields[n].ReadStored(given, rec, &e.errs)
+		if given.Is == strictjson.Null && !k.Fields[n].Rule.Required {
+			k.Fields[n].Clear(rec)
+		} else {
+			k.Fields[n].ReadStored(given, rec, &e.errs)
+		}
+	}
+	k.readNulls(val, e)
+	for _, name := range e.emptied {
+		delete(*k.Values(rec), name)
 	}
 	k.Derive(rec)
 	e.id = k.Meta(rec).ID
@@ -168,7 +175,7 @@ func (k *kind) export(ctx context.Context, s *session, emit func([]byte) error) 
 	}
 	var page []outgoing
 	size := 0
-	err := k.Records.Each(ctx, s.workspace(k.Resource), store.Filter{}, func(rec any) error {
+	err := k.inOrder(ctx, s, func(rec any) error {
 		out, err := k.outgoing(ctx, s, rec)
 		if err != nil {
 			return err
@@ -187,11 +194,47 @@ func (k *kind) export(ctx context.Context, s *session, emit func([]byte) error) 
 	return s.send(ctx, page, emit)
 }
 
+// inOrder visits all records in order of their identifiers, or where those do not travel by what lines are known by, so that the order
+// is the same wherever they were imported.
+func (k *kind) inOrder(ctx context.Context, s *session, visit func(rec any) error) error {
+	ws := s.workspace(k.Resource)
+	if k.travels() || k.Single {
+		return k.Records.Each(ctx, ws, store.Filter{}, visit)
+	}
+	key := k.KeyField()
+	by := store.F(k.Stored(key.Name))
+	for q := (store.Query{Sort: []store.Order{{Field: by}}, State: store.Either, Limit: keyedPage}); ; {
+		found, err := k.Records.Find(ctx, ws, q)
+		if err != nil {
+			return err
+		}
+		for _, rec := range found {
+			q.Filter = store.Where(by, store.OpGt, key.Value(rec))
+			if err := visit(rec); err != nil {
+				return err
+			}
+		}
+		if len(found) < q.Limit {
+			return nil
+		}
+	}
+}
+
+// keyedPage is how many records are read together of those whose identifiers do not travel, which are small.
+const keyedPage = 100
+
+// travels reports whether lines give the identifiers of records.
+func (k *kind) travels() bool {
+	n, ok := k.Index("id")
+	return ok && k.Stored(k.Fields[n].Name) == "id"
+}
+
 func (k *kind) outgoing(ctx context.Context, s *session, rec any) (out outgoing, err error) {
 	fits := true
 	var secrets map[string]any
 	plain := map[string]any(nil)
 	if k.HasSecrets() {
+		maps.DeleteFunc(*k.Values(rec), func(_ string, value any) bool { return value == nil }) // which a line says of what is not there
 		plain = maps.Clone(*k.Values(rec))
 		if secrets, err = s.vault.Show(ctx, k.place(k.Meta(rec).ID), *k.Secrets(rec)); err != nil {
 			return out, err
@@ -209,14 +252,14 @@ func (k *kind) outgoing(ctx context.Context, s *session, rec any) (out outgoing,
 			*k.Values(rec) = plain
 		}
 		s.asIs++
-		line := k.writeStored(rec, secrets)
+		line := k.write(s, rec, true, secrets)
 		return line, k.learn(ctx, s, line)
 	}
 	if fits {
-		out.line = k.write(nil, rec)
+		out.line = k.write(s, rec, false, nil)
 		if fits = k.accepted(ctx, s, out.line); !fits && k.withoutUnknown(s.view, rec) {
 			s.unknown++
-			out.line = k.write(nil, rec)
+			out.line = k.write(s, rec, false, nil)
 			fits = k.accepted(ctx, s, out.line)
 		}
 	}
@@ -249,16 +292,6 @@ func (k *kind) apart(v *view, rec any, plain, secrets map[string]any) bool {
 	return true
 }
 
-// writeStored returns the line of a record as it is stored.
-func (k *kind) writeStored(rec any, secrets map[string]any) []byte {
-	line := append(k.begin(nil), `,"`+asIsName+`":true`...)
-	line = k.writeFields(line, rec)
-	if len(secrets) > 0 {
-		line = field.AppendJSON(append(line, `,"`+secretsName+`":`...), secrets)
-	}
-	return append(line, "}\n"...)
-}
-
 // accepted reports whether an import takes the line and makes the same record of it. What
 // it learns of a definition, later lines are held against.
 func (k *kind) accepted(ctx context.Context, s *session, line []byte) bool {
@@ -280,7 +313,7 @@ func (k *kind) accepted(ctx context.Context, s *session, line []byte) bool {
 			(*k.Values(rec))[name] = secret.Given
 		}
 	}
-	again := k.write(nil, rec)
+	again := k.write(s, rec, false, nil)
 	if bytes.Equal(line, again) {
 		return true
 	}

@@ -61,7 +61,7 @@ func TestExport_AlwaysImports(t *testing.T) {
 	first := w.dump(acme, false)
 	for kind, want := range map[string][]string{
 		kindContact:     {`"as_is":true`, `"fields":{"age":36,"plan":"gold"}`, `"secrets":{"ssn":{"enc":`},
-		"submission":    {`"as_is":true`, `"values":{"form_name":"a","why":"because"}`, `"secrets":{"pin":{"enc":`},
+		"submission":    {`"as_is":true`, `"values":{"form_name":"a","who":null,"why":"because"}`, `"secrets":{"pin":{"enc":`},
 		kindRecord:      {`"as_is":true`, `"values":{"height":12.50,"species":"Oak"}`, `"secrets":{"code":{"enc":`},
 		"campaign":      {`"as_is":true`, `"plan":"gold"`},
 		"custom_report": {`"as_is":true`},

@@ -38,6 +38,9 @@ func (s *session) newView() *view {
 // reached by nobody, and ends with them.
 func (s *session) loadView(ctx context.Context) error {
 	s.view = s.newView()
+	if s.mirror != nil { // what no line defines goes
+		return nil
+	}
 	return s.eachDefined(ctx, func(k *kind, rec any, memory int64) error {
 		if k.Deleted(rec) {
 			s.view.Note(k.Resource, rec)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"regexp"
 	"slices"
+	"time"
 
 	"tenantry/backends/resource"
 	"tenantry/backends/store"
@@ -102,6 +103,8 @@ func NewKinds() (k Kinds) {
 		Preset: func(u *User) { u.Active = true },
 		Derive: func(u *User) { u.Name, u.EmailKey = texts.Trim(u.Name), EmailKey(u.Email) },
 		Check:  func(c *resource.Checking, u *User) { u.Permissions = checkPermissions(c.Errs, u.Permissions) },
+		// Sessions of somebody who had the number before end with that one.
+		Fill:   func(u *User) { u.SessionsFrom = time.Now().UnixMilli() },
 		Number: numberUsers,
 	})
 	// Of these an organization has few: one index leads to all of them.

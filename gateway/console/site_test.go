@@ -1280,7 +1280,7 @@ func TestPagesHold(t *testing.T) {
 		values[name] = strings.Repeat("x", 30)
 	}
 	for i := range 60 {
-		add("record", map[string]any{"id": fmt.Sprintf("66b2%020d", i), "object": "wide", "values": values})
+		add("record", map[string]any{"id": fmt.Sprintf("66b7%020d", i), "object": "wide", "values": values})
 	}
 	for i := range 500 {
 		add("form_collection", map[string]any{"id": fmt.Sprintf("66b3%020d", i), "name": fmt.Sprintf("form_%d", i), "label": fmt.Sprintf("Form %d", i), "label_plural": fmt.Sprintf("Forms %d", i), "schema": map[string]any{}})
@@ -1307,7 +1307,7 @@ func TestPagesHold(t *testing.T) {
 	}
 	wide := acme.Do(t, http.MethodPost, "/api/custom-reports", gatewaytest.Cookie(cookie), gatewaytest.JSON(map[string]any{"title": "Wide", "class": "Records", "source": "wide", "query": map[string]any{
 		"fields": []string{"field_0", "field_1", "field_2", "field_3"}, "filter": map[string]any{"field_5": "x", "field_6": "y", "field_7": "z"}, "sort": []string{"field_9", "-field_8"}}}))
-	for _, path := range []string{"/custom-reports/" + wide.Field("id").(string), "/custom/objects/wide", "/custom/objects/wide/records", "/custom/objects/wide/records/66b2" + strings.Repeat("0", 20), "/do/records.create?path.name=wide", "/form/collections", "/contacts?sort=-created_at", "/contacts/66a1" + strings.Repeat("0", 20), "/files/folders", "/do/files.create", "/", "/keys", "/keys?sort=name&page=2&per_page=500", "/do/keys.create", "/users", "/find?q=" + url.QueryEscape("ن")} {
+	for _, path := range []string{"/custom-reports/" + wide.Field("id").(string), "/custom/objects/wide", "/custom/objects/wide/records", "/custom/objects/wide/records/66b7" + strings.Repeat("0", 20), "/do/records.create?path.name=wide", "/form/collections", "/contacts?sort=-created_at", "/contacts/66a1" + strings.Repeat("0", 20), "/files/folders", "/do/files.create", "/", "/keys", "/keys?sort=name&page=2&per_page=500", "/do/keys.create", "/users", "/find?q=" + url.QueryEscape("ن")} {
 		page := p.open(path)
 		checkPage(t, page, 200)
 		for _, text := range regexp.MustCompile(`<(td|h1|h2|span|li|a)([^>]*)>[^<]*\p{Arabic}`).FindAllStringSubmatch(page.Text(), -1) {

@@ -24,7 +24,7 @@ document = json.load(urllib.request.urlopen(request))
 Path("openapi.json").write_text(json.dumps(document))
 # It knows no lines of JSON, and no file that is one of several types.
 Path("config.json").write_text(json.dumps({"content_type_overrides": {
-    "application/x-ndjson": "application/octet-stream", "text/csv": "application/octet-stream"}}))
+    of: "application/octet-stream" for of in ("application/x-ndjson", "text/csv", "text/tab-separated-values")}}))
 generate = ["openapi-python-client", "generate", "--path", "openapi.json", "--output-path", "client", "--config", "config.json"]
 subprocess.run([*generate, "--meta", "none", "--fail-on-warning"], check=True)
 sys.path.insert(0, ".")

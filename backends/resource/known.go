@@ -128,6 +128,8 @@ type Checking struct {
 	Take func(values map[string]any, secret func(name string) bool) map[string]bool
 	// Clear: null takes away what need not be there.
 	Clear bool
+	// Spare: null of a field that nobody defined takes nothing away, and is not refused.
+	Spare bool
 	// Define, where set, makes known what the record's values are checked against.
 	Define func(rec any)
 	there  bool              // the record was there before, and is changed:
@@ -219,7 +221,7 @@ func (r *Resource) read(c *Checking, v strictjson.Value, rec any, skip ...string
 		}
 		given |= 1 << n
 		if f := &r.Fields[n]; c.Clear && !f.Rule.Required && v.Members[i].Value.Is == strictjson.Null {
-			at(rec, f.Index).SetZero()
+			at(rec, f.Index).Set(at(r.New(), f.Index)) // what holds where nothing is said
 		} else {
 			f.Read(v.Members[i].Value, rec, c.Errs)
 		}
@@ -506,7 +508,7 @@ func (r *Resource) checkValues(c *Checking, rec any) {
 			}
 			clean[name] = value
 			continue
-		} else if (*values)[name] == nil && (was || c.sealed[name] != "") { // null takes it away
+		} else if (*values)[name] == nil && (was || c.sealed[name] != "" || c.Spare) { // null takes it away, or an import elsewhere has nothing to take
 			continue
 		}
 		path := r.valuesName + "." + schema.Printable(name)

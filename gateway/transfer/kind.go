@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -62,7 +63,7 @@ func (k *kind) decode(ctx context.Context, v *view, val strictjson.Value, line i
 
 // decodeGiven reads and checks a line that somebody wrote.
 func (k *kind) decodeGiven(ctx context.Context, v *view, val strictjson.Value, rec any, e *entry) {
-	c := resource.Checking{Errs: &e.errs, Known: &v.Known, Absent: absent, Clear: true}
+	c := resource.Checking{Errs: &e.errs, Known: &v.Known, Absent: absent, Clear: true, Spare: true}
 	c.Take = func(values map[string]any, secret func(string) bool) map[string]bool {
 		e.secrets = v.vault.Take(ctx, k.place(k.Meta(rec).ID), k.ValuesName(), values, secret, &e.errs)
 		taken := make(map[string]bool, len(e.secrets))
@@ -110,6 +111,8 @@ func (k *kind) take(old any, e *entry, skip func(f *field.Field) bool) (changed 
 		before := f.Append(nil, old)
 		switch null := e.nulls&(1<<i) != 0; {
 		case null && k.lasting(f):
+		case null && f.Type.Kind() == reflect.Bool: // which has no emptiness, but what holds where nothing is said
+			f.Set(old, e.rec)
 		case null:
 			f.Clear(old)
 		case k.whole:
@@ -149,10 +152,10 @@ const (
 	updatedAt = "updated_at"
 )
 
-// lasting reports whether every record has a value of the field, so that none can be emptied of it: it is required, or unique and
+// lasting reports whether every record has a value of the field, so that none can be emptied of it: it is required, a time, or unique and
 // made where nobody gives one.
 func (k *kind) lasting(f *field.Field) bool {
-	return f.Rule.Required || f.Name == cmp.Or(k.Key, "id") || f.Rule.Unique && !strings.Contains(f.Tag.Get("json"), ",omitempty")
+	return f.Rule.Required || k.Name == kindOrganization && f.Name == "name" || f.Name == createdAt || f.Name == updatedAt || f.Name == cmp.Or(k.Key, "id") || f.Rule.Unique && !strings.Contains(f.Tag.Get("json"), ",omitempty")
 }
 
 // absent ends the sentence about a reference that leads nowhere.
@@ -525,7 +528,8 @@ func (k *kind) redefine(ctx context.Context, s *session, def any, write func() e
 }
 
 // write returns the record as a line, or as it is stored with its secrets apart. What is empty is null there, so that an import
-// empties it, unless an import could not take so long a line.
+// empties it, unless an import could not take so long a line. Of the organization itself nothing is: where its bundle is imported elsewhere
+// that has switches and limits of its own.
 func (k *kind) write(s *session, rec any, asIs bool, secrets map[string]any) []byte {
 	line := k.writeLine(s.view, rec, asIs, secrets)
 	if len(line) >= 2*strictjson.MaxValues { // else it has fewer values, which take two bytes each
@@ -554,7 +558,7 @@ func (k *kind) writeLine(v *view, rec any, asIs bool, secrets map[string]any) []
 		}
 		switch {
 		case len(dst) > before:
-		case v == nil || f.Quiet() || f.Use.Has(declare.Silent) || k.lasting(f):
+		case v == nil || k.Name == kindOrganization || f.Quiet() || f.Use.Has(declare.Silent) || k.lasting(f):
 			dst = dst[:mark]
 		default:
 			dst = append(dst, "null"...)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 	"tenantry/internal/texts"
 )
 
@@ -222,6 +223,9 @@ func (im *importer) remove(ctx context.Context) error {
 			}
 			im.rightsChanged = im.rightsChanged || k.Rights
 			if err := k.end(ctx, im.session, ids); err != nil {
+				if _, is := errors.AsType[*fault.Error](err); is { // something stands on it that was made meanwhile
+					err = errors.New(err.Error())
+				}
 				return fmt.Errorf("removing what the bundle does not have, of kind %s: %w", k.Name, err)
 			}
 			im.tally.of(k.Name).Removed += len(ids)

@@ -98,7 +98,6 @@ func TestExport_SaysWhatIsEmpty(t *testing.T) {
 {"kind":"user","id":8,"name":"Bare","email":"bare@example.com","roles":["reader"],"permissions":["contacts"],"teams":["0000000000000000000000a1"]}
 {"kind":"service_account","id":"0000000000000000000000a5","name":"bare","permissions":["contacts"],"teams":["0000000000000000000000a1"]}
 {"kind":"form_collection","id":"000000000000000000000092","name":"bare","label":"Bare","label_plural":"Bares","email_alerts":{"enabled":true},"external_id":"x","external_created_at":"2024-01-01","external_updated_at":"2024-01-01"}
-{"kind":"organization","request_limits":{"key":{"rate":"5/m"}},"providers":["cache"],"frame_origins":["https://example.com"]}
 `)
 	if filled.Updated != filled.Lines {
 		t.Fatalf("%+v", filled)

@@ -48,6 +48,7 @@ func filesWith(t *testing.T, folder, text string) (found []string) {
 func ends(t *testing.T, g *gatewaytest.Gateway, slug string) (read func() (int, string)) {
 	t.Helper()
 	org := g.Org(t, slug)
+	command[control.Organization](t, g, "org.update", control.OrganizationChange{Slug: slug, OrganizationFields: control.OrganizationFields{Name: canary, Providers: []string{canary}}})
 	key := org.KeyWith(t, func(k *control.NewKey) {
 		k.Name, k.Permissions = canary, []string{string(tenants.Contacts)}
 	}).Token
@@ -125,11 +126,15 @@ func TestOrganizationEnds(t *testing.T) {
 			for _, rec := range command[[]control.AuditRecord](t, g, "audit", control.LogPage{}) {
 				done = append(done, rec.Operation+" "+rec.Subject+" "+rec.Facts["organization"])
 			}
-			want := "org.erased system acme,org.delete command acme,org.undelete command acme,org.delete command acme,org.suspend command acme,org.undelete command acme,org.delete command acme,org.delete command acme,org.create command acme,org.create command stays"
+			want := "org.erased system acme,org.delete command acme,org.undelete command acme,org.delete command acme,org.suspend command acme,org.undelete command acme,org.delete command acme,org.delete command acme,org.update command acme,org.create command acme,org.update command stays,org.create command stays"
 			if got := strings.Join(done, ","); got != want {
 				t.Errorf("the installation's log has %s, want %s", got, want)
 			}
 			command[control.Certificate](t, g, "org.delete", control.Deletion{Slug: "stays", Now: true})
+			again := command[control.Certificate](t, g, "org.delete", control.Deletion{Slug: "acme"})
+			if !again.ErasedAt.Equal(*erased.ErasedAt) || again.People != erased.People {
+				t.Errorf("erased once more: %+v, before %+v", again, erased)
+			}
 			if left := filesWith(t, g.Config.Data, canary); len(left) > 0 {
 				t.Errorf("what was erased is in %q", left)
 			}
@@ -202,7 +207,7 @@ func TestErasureIsFinished(t *testing.T) {
 		t.Errorf("while a backup reads: %+v", half)
 	}
 	done()
-	clock.pass(2 * time.Minute)
+	clock.pass(2 * time.Hour)
 	g.App.EmptyTrash(t)
 	if whole := command[control.Certificate](t, g, "org.certificate", control.Ended{Slug: "acme"}); whole.ErasedAt == nil || *whole.Documents != *half.Documents {
 		t.Errorf("afterwards: %+v", whole)

@@ -70,6 +70,7 @@ func (a *App) takeTrashOut(ctx context.Context) (taken bool, err error) {
 		switch {
 		case org.IsDue(a.now()):
 			left = a.erase(held, org.Slug)
+		case org.State == tenants.Deleted: // it comes back as it was, or not at all
 		case org.State != tenants.Removed:
 			left = a.expireIn(held, org.Slug)
 		}
@@ -78,7 +79,7 @@ func (a *App) takeTrashOut(ctx context.Context) (taken bool, err error) {
 	return true, nil
 }
 
-// erase ends an organization that was deleted long ago, and reports whether something is left of it.
+// erase ends an organization that was deleted long ago, and reports whether it had not the time for all of it.
 func (a *App) erase(ctx context.Context, slug string) (left bool) {
 	org, err := a.directory.RemoveDue(ctx, slug)
 	if errors.Is(err, tenants.ErrNotDeleted) { // it was undeleted just now
@@ -86,7 +87,7 @@ func (a *App) erase(ctx context.Context, slug string) (left bool) {
 	}
 	if err != nil {
 		a.log.WarnContext(ctx, "a deleted organization could not be erased, and will be later", "organization", slug, "error", err)
-		return true
+		return ctx.Err() != nil
 	}
 	subject := (&tenants.Principal{Kind: tenants.System}).Subject()
 	if err := a.audit.Erased(ctx, a.directory.Own(), org, subject); err != nil {

@@ -44,6 +44,12 @@ func (o *Organization) IsDue(now time.Time) bool {
 	return o.State == Deleted && e.Due != 0 && e.Due <= now.UnixMilli()
 }
 
+// IsRemoved reports whether the organization is erased, or about to be, as the store has it now; false where that cannot be told.
+func (d *Directory) IsRemoved(ctx context.Context, org int64) bool {
+	o, err := d.find(ctx, store.Eq("org_id", org))
+	return err == nil && o.State == Removed
+}
+
 // Delete makes the organization answer nobody, until it is undeleted or erased, which is due once it has been kept so long; with 0 it is
 // never due. One that is deleted already stays as it is. Errors: as Update.
 func (d *Directory) Delete(ctx context.Context, slug string, keep time.Duration) error {
@@ -137,7 +143,9 @@ func (d *Directory) remove(ctx context.Context, slug string, may func(*Organizat
 		return nil, fmt.Errorf("organization %q is erased, but for what the logs of its files may still have: %w; repeat the command", slug, err)
 	}
 	return d.change(ctx, store.Eq("slug", slug), func(o *Organization) error {
-		o.Ending.Erased, o.Ending.Overwritten = d.now().UnixMilli(), overwritten
+		if e := o.Ending; e != nil && e.Erased == 0 { // what came back later and went again changes nothing of that
+			e.Erased, e.Overwritten = d.now().UnixMilli(), overwritten
+		}
 		return nil
 	})
 }
@@ -147,6 +155,11 @@ func (d *Directory) beginRemoval(ctx context.Context, slug string, may func(*Org
 	org, err := d.find(ctx, store.Eq("slug", slug))
 	if err != nil {
 		return nil, err
+	}
+	for _, backend := range org.places() {
+		if !d.store.HasBackend(backend) {
+			return nil, fmt.Errorf("its documents are on backend %s, which the configuration does not name; nothing was erased", backend)
+		}
 	}
 	used, counted := store.Usage{}, false
 	if org.State != Removed {
@@ -159,10 +172,10 @@ func (d *Directory) beginRemoval(ctx context.Context, slug string, may func(*Org
 		if err := may(o); err != nil {
 			return err
 		}
-		if o.Ending == nil {
+		if o.Ending == nil && o.State != Removed { // else it was by a version that wrote nothing down
 			o.Ending = &Ending{Deleted: d.now().UnixMilli(), Was: o.State}
 		}
-		if e := o.Ending; e.Began == 0 {
+		if e := o.Ending; e != nil && e.Began == 0 {
 			e.Began, e.Documents, e.Bytes = d.now().UnixMilli(), used.Documents, used.Bytes
 			if !counted {
 				e.Documents = -1
@@ -171,19 +184,28 @@ func (d *Directory) beginRemoval(ctx context.Context, slug string, may func(*Org
 		if o.Move != nil {
 			o.Former, o.Move = o.Move.To, nil
 		}
-		o.Ending.Places = []string{o.Home()}
-		if o.Former != "" {
-			o.Ending.Places = append(o.Ending.Places, store.BackendName(o.Former))
+		if e := o.Ending; e != nil {
+			e.Places = o.places()
+			for _, wrapped := range o.DataKeys {
+				e.DataKeys += int64(len(wrapped))
+			}
 		}
-		o.State = Removed
-		o.Finisher = ""
 		d.voidAccess(o)
-		for _, wrapped := range o.DataKeys {
-			o.Ending.DataKeys += int64(len(wrapped))
+		// Without its data keys what was encrypted with them cannot be read any more, in backups too. Nobody needs what it was called, either.
+		*o = Organization{
+			Meta: o.Meta, OrgID: o.OrgID, Slug: o.Slug, State: Removed, AccessRev: o.AccessRev, Backend: o.Backend, Former: o.Former, Ending: o.Ending,
+			defaults: o.defaults,
 		}
-		o.DataKeys = nil // what was encrypted with them cannot be read any more, in backups too
 		return nil
 	})
+}
+
+// places returns the backends where it has documents.
+func (o *Organization) places() []string {
+	if o.Former == "" {
+		return []string{o.Home()}
+	}
+	return []string{o.Home(), store.BackendName(o.Former)}
 }
 
 func (d *Directory) removePeople(ctx context.Context, org *Organization) error {
@@ -203,7 +225,9 @@ func (d *Directory) removePeople(ctx context.Context, org *Organization) error {
 		return failed
 	}
 	_, err := d.change(context.WithoutCancel(ctx), store.Eq("org_id", org.OrgID), func(o *Organization) error {
-		o.Ending.People += removed
+		if o.Ending != nil {
+			o.Ending.People += removed
+		}
 		return nil
 	})
 	return errors.Join(failed, err)
@@ -215,7 +239,7 @@ func (d *Directory) removeDocuments(ctx context.Context, org *Organization) erro
 			return err
 		}
 	}
-	err := d.store.Remove(ctx, org.OrgID, d.owner(org), org.Ending.Places...)
+	err := d.store.Remove(ctx, org.OrgID, d.owner(org), org.places()...)
 	if errors.Is(err, store.ErrForeign) { // so there was nothing of this organization
 		d.log.WarnContext(ctx, "where the documents of an erased organization should be lies something else, which stays", "organization", org.Slug, "error", err)
 		err = nil
@@ -225,12 +249,12 @@ func (d *Directory) removeDocuments(ctx context.Context, org *Organization) erro
 
 // overwritten empties the logs of the files where the organization was, and returns the places that have files.
 func (d *Directory) overwritten(ctx context.Context, org *Organization) (places []string, err error) {
-	for _, backend := range org.Ending.Places {
+	for _, backend := range org.places() {
 		done, err := d.store.Settle(ctx, org.OrgID, backend)
 		if err != nil {
 			return nil, err
 		}
-		if done {
+		if done && (org.Ending == nil || org.Ending.Documents >= 0) { // else there may have been a file that is only away
 			places = append(places, backend)
 		}
 	}

@@ -90,6 +90,9 @@ func (s *Seals) Seal(ctx context.Context, t *tenants.Tenant) error {
 		if next.Records, next.Until, err = s.read(ctx, t.Workspace(), next, sealRecords, sum); err != nil || next.Records == 0 {
 			return err
 		}
+		if next.Until <= next.From { // a record that was changed says another time than it is found by
+			return fmt.Errorf("sealing the audit log: the seal %d would end before it begins, at %s: a record there was changed", next.Number, texts.Time(next.From))
+		}
 		if next.Mark, err = s.vault(t).Seal(ctx, place(next), "mark", closed(sum, next)); err != nil {
 			return fmt.Errorf("sealing the audit log: %w", err)
 		}

@@ -38,22 +38,23 @@ const (
 func (s *Server) orgCreateFrom() Command {
 	return command(Command{
 		Line: "org create from", Flag: "from", Reads: true, Short: "make the organizations of a <file>, which has one on each line (- for standard input)",
-		Audit: api.AuditAlways, Begins: true, // the records are those of org.create, one for each organization
+		Audit: api.AuditNoted, Begins: true, // the records are those of org.create, one for each organization
 		Hint: "repeat the command with the same file to go on",
 	}, s.createOrganizations)
 }
 
 // creations makes the organizations of the lines of a file.
 type creations struct {
-	server *Server
-	create *Command      // that makes one
-	row    api.Operation // which takes what it takes, and answers the organization that is wanted
-	dry    bool
-	total  int // lines
-	tell   func(Progress)
-	report transfer.Report
-	batch  []*creation
-	made   map[string]int // lines by slug
+	server   *Server
+	create   *Command      // that makes one
+	row      api.Operation // which takes what it takes, and answers the organization that is wanted
+	dry      bool
+	operator string // who gave the command
+	total    int    // lines
+	tell     func(Progress)
+	report   transfer.Report
+	batch    []*creation
+	made     map[string]int // lines by slug
 }
 
 // creation is one line. It is a call of the command that makes one.
@@ -76,7 +77,7 @@ func (s *Server) createOrganizations(ctx context.Context, c *call, in Creations)
 	if src.Size > maxCreationsBytes {
 		return nil, fail(CodeInvalid, "the file has more than %d MiB; give it in parts", maxCreationsBytes>>20)
 	}
-	m := &creations{server: s, create: s.commands["org.create"], dry: in.DryRun, tell: c.Progress, made: map[string]int{}}
+	m := &creations{server: s, operator: c.Operator, create: s.commands["org.create"], dry: in.DryRun, tell: c.Progress, made: map[string]int{}}
 	err = eachLine(ctx, src, func(int, []byte, error) error {
 		if m.total++; m.total > maxCreations {
 			return fail(CodeInvalid, "the file has more than %d lines; give it in parts", maxCreations)
@@ -129,7 +130,7 @@ func eachLine(ctx context.Context, src transfer.Source, fn func(number int, text
 // read or a line before it has its slug. Errors: those of flush.
 func (m *creations) take(ctx context.Context, number int, text []byte, wrong error) error {
 	m.report.Lines++
-	one := &creation{line: number, call: call{Call: operated(&m.row), command: m.create}}
+	one := &creation{line: number, call: call{Call: operated(&m.row), command: m.create, Streams: Streams{Operator: m.operator}}}
 	if err := one.read(ctx, text, wrong); err != nil {
 		m.refuse(one, err)
 		return nil

@@ -74,12 +74,12 @@ func (s *Server) rotateKeyring(ctx context.Context, c *call, _ struct{}) (Rotati
 	if err != nil {
 		return Rotation{}, err
 	}
+	c.Note("version", strconv.Itoa(version)) // also where what follows fails
 	s.Log.InfoContext(ctx, "the keyring was rotated", "primary", version, "subject", c.Principal.Subject())
 	n, err := s.Directory.Rewrap(ctx)
 	if err != nil {
 		return Rotation{}, fmt.Errorf("version %d is the primary now, but not every data key is wrapped under it; run tenantry keyring rotate again before you retire a version: %w", version, err)
 	}
-	c.Note("version", strconv.Itoa(version))
 	c.say("Back up the keyring: without it encrypted values are lost.")
 	return Rotation{Version: version, Rewrapped: n}, nil
 }

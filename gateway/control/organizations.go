@@ -237,12 +237,26 @@ func (s *Server) changed(change func(context.Context, string) error) func(contex
 // deleteOrganization is not asked for the organization first: an erasure that failed midway is repeated,
 // and by then it is no longer found.
 func (s *Server) deleteOrganization(ctx context.Context, c *call, in Deletion) (Certificate, error) {
-	c.Note("organization", in.Slug)
 	err := s.Directory.Delete(ctx, in.Slug, s.KeepDeleted)
-	if half := errors.Is(err, tenants.ErrUnknownTenant); half || err == nil && in.Now {
+	half := errors.Is(err, tenants.ErrUnknownTenant) // or it never was
+	if before, failed := s.Directory.Ended(ctx, in.Slug); failed == nil {
+		c.Note("organization", in.Slug) // from here on what fails is recorded too
+		half = half && before.Ending.Erased == 0
+	}
+	if errors.Is(err, tenants.ErrUnknownTenant) || err == nil && in.Now {
 		var org *tenants.Organization
-		if org, err = s.Directory.Remove(ctx, in.Slug); err == nil {
+		if org, err = s.Directory.Remove(ctx, in.Slug); err == nil && org.Ending == nil {
+			c.Note("organization", in.Slug)
+			return Certificate{Slug: org.Slug, Number: org.OrgID, State: org.State, Installation: s.Directory.Installation(), Places: []string{}, Overwritten: []string{},
+				Says: []string{"It was erased by an earlier version, which wrote nothing down; what had come back of it is gone."}}, nil
+		}
+		if err == nil && (half || in.Now) {
 			err = s.Audit.Erased(ctx, s.Directory.Own(), org, c.Principal.Subject())
+		}
+	}
+	if err == nil && !in.Now && !half {
+		if entered := s.enter(ctx, c, in.Slug); entered != nil && errorOf(entered).Code != CodeNotFound { // its own log has it too, unless it is erased
+			err = entered
 		}
 	}
 	if err != nil {
@@ -262,7 +276,7 @@ func (s *Server) certificate(ctx context.Context, _ *call, in Ended) (Certificat
 	}
 	out := as[Certificate](o.Ending)
 	out.Slug, out.Number, out.State, out.Installation = o.Slug, o.OrgID, o.State, s.Directory.Installation()
-	if out.ErasedAt != nil {
+	if out.BeganAt != nil {
 		out.DueAt = nil
 	}
 	if o.Ending.Documents >= 0 && o.Ending.Began != 0 {
@@ -280,7 +294,7 @@ func (s *Server) certificate(ctx context.Context, _ *call, in Ended) (Certificat
 			"Backups from before keep what they had; what is encrypted in them opens with none of the keys that are left, unless they hold the control data and the keyring too.")
 		for _, place := range o.Ending.Places {
 			if !slices.Contains(o.Ending.Overwritten, place) {
-				out.Says = append(out.Says, "What a server of "+place+" deletes, it overwrites when it needs the room.")
+				out.Says = append(out.Says, "Of "+place+" nobody can say that all was overwritten: a server does that when it needs the room, and a file that was missing then may come back.")
 			}
 		}
 	}

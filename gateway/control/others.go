@@ -104,6 +104,7 @@ func (s *Server) verifyAudit(ctx context.Context, c *call, in Log) (all audit.Ve
 	if err := s.enterLog(ctx, c, in); err != nil {
 		return all, err
 	}
+	all.Faults = []audit.Fault{}
 	for after := int64(0); ; {
 		some, err := s.Seals.Verify(ctx, c.Tenant, after)
 		if err != nil {

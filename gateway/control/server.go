@@ -144,7 +144,7 @@ func (s *Server) enter(ctx context.Context, c *call, slug string) error {
 // that fails, so the error says both; an answer that cannot be had again must not give way to it.
 func (s *Server) record(ctx context.Context, c *call, err error) error {
 	cmd := c.command
-	done, noted := cmd.Audit == api.AuditAlways && err == nil, cmd.Audit == api.AuditNoted && c.AuditNote != nil
+	done, noted := cmd.Audit == api.AuditAlways && err == nil, (cmd.Audit == api.AuditNoted || cmd.own && err != nil) && c.AuditNote != nil
 	if !done && !noted {
 		return err
 	}

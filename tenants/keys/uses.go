@@ -148,6 +148,9 @@ func (s *Service) store(ctx context.Context, who user, u use) error {
 	all := s.kinds.Rights.In(u.people)
 	is, err := all.First(ctx, store.Query{Filter: store.Eq("uid", who.uid)})
 	if errors.Is(err, store.ErrNotFound) {
+		if s.dir.IsRemoved(ctx, who.org) { // it was erased meanwhile, and nothing of its people shall come back
+			return nil
+		}
 		err = all.Insert(ctx, &Rights{OrgID: who.org, UID: who.uid, Since: u.at, Needed: u.needed})
 		if dup := new(store.DuplicateError); errors.As(err, &dup) { // another replica has just done so
 			return s.store(ctx, who, u)

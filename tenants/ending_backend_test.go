@@ -1,0 +1,41 @@
+package tenants_test
+
+import (
+	"strings"
+	"testing"
+
+	"tenantry/tenants"
+	"tenantry/tenants/tenantstest"
+)
+
+// TestErasureNeedsTheBackend: where the configuration does not name the backend of the documents nothing is taken, so that the organization
+// can still be undeleted.
+func TestErasureNeedsTheBackend(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	w.Tenant(t, "acme")
+	if err := w.Directory.Delete(t.Context(), "acme", 0); err != nil {
+		t.Fatal(err)
+	}
+	orgs := w.Kinds.Organizations.Organizations
+	control, err := w.Store.Control(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := w.Directory.List(t.Context(), "", 0)
+	if err != nil || len(found) != 1 {
+		t.Fatal(len(found), err)
+	}
+	if _, err := orgs.In(control).Update(t.Context(), found[0].ID, func(o *tenants.Organization) error {
+		o.Backend = "elsewhere"
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Directory.Remove(t.Context(), "acme"); err == nil || !strings.Contains(err.Error(), "elsewhere, which the configuration does not name") {
+		t.Errorf("%v", err)
+	}
+	if err := w.Directory.Undelete(t.Context(), "acme"); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}

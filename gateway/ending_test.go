@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -243,5 +244,23 @@ func TestInstallationLogIsSealed(t *testing.T) {
 	}
 	if err == nil || !strings.Contains(err.Error(), "is not what was sealed") {
 		t.Errorf("a record is gone, and the verification says %v", err)
+	}
+}
+
+// TestInstallationLogNamesTheOperator: of each organization that a file makes too, and nothing is recorded of a dry run.
+func TestInstallationLogNamesTheOperator(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	for _, dry := range []bool{true, false} {
+		file := strings.NewReader(`{"slug":"one","name":"One"}` + "\n" + `{"slug":"one","name":"Again"}` + "\n" + `{"slug":"two","name":"Two"}` + "\n")
+		_, _ = g.Commands.Do(t.Context(), "org.create.from", control.Creations{DryRun: dry}, control.Streams{Input: file, Operator: "ada"}) // one line is refused
+		var told []string
+		for _, rec := range command[[]control.AuditRecord](t, g, "audit", control.LogPage{}) {
+			told = append(told, rec.Operation+" "+rec.Facts["organization"]+" "+rec.Facts["operator"])
+		}
+		slices.Sort(told)
+		if want := map[bool]string{true: "", false: "org.create one ada,org.create two ada"}[dry]; strings.Join(told, ",") != want {
+			t.Errorf("dry run %t: %q, want %s", dry, told, want)
+		}
 	}
 }

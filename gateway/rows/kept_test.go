@@ -153,6 +153,24 @@ func TestRows_SayHowTheyWereRead(t *testing.T) {
 	}
 }
 
+// TestRows_NoRowMakesNoField: a header alone, such as the export of an object without records, makes nothing.
+func TestRows_NoRowMakesNoField(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	org := w.org("acme")
+	w.mustRows(org, "a\n1\n", rows.Options{As: "records:thing", Format: rows.CSV})
+	before := w.dump(org, false)
+	for _, file := range []string{"id,object,a,external_id,created_at,updated_at\n", "b\n"} {
+		if r := w.mustRows(org, file, rows.Options{As: "records:thing", Format: rows.CSV}); r.Lines != 0 {
+			t.Errorf("%+v", r)
+		}
+	}
+	w.mustRows(org, "b\n", rows.Options{As: "records:other", Format: rows.CSV})
+	if after := w.dump(org, false); after != before {
+		t.Errorf("%s\nbecame\n%s", before, after)
+	}
+}
+
 // TestRows_KeysOfExports: a file of whose columns each is the key of a field is read by keys, as exports with chosen columns write it.
 func TestRows_KeysOfExports(t *testing.T) {
 	t.Parallel()

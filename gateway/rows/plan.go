@@ -364,9 +364,10 @@ func (f *feed) newField(key, title, typ string) strictjson.Value {
 	return object(member(f.defines.Key, key), member("title", title), member("type", typ))
 }
 
-// definitions returns lines that make the fields which are missing.
+// definitions returns lines that make the fields which are missing. A file without rows makes none: nothing tells whether its
+// columns are those of an export.
 func (f *feed) definitions() []transfer.Line {
-	if !f.makes() {
+	if !f.makes() || f.last == 0 {
 		return nil
 	}
 	var out []transfer.Line

@@ -45,7 +45,7 @@ func filesWith(t *testing.T, folder, text string) (found []string) {
 	return found
 }
 
-// ends fills an organization with the canary, and returns how it is read with one of its keys.
+// ends fills an organization with the canary, its trash too, and returns how contacts are read with one of its keys.
 func ends(t *testing.T, g *gatewaytest.Gateway, slug string) (read func() (int, string)) {
 	t.Helper()
 	org := g.Org(t, slug)
@@ -56,6 +56,8 @@ func ends(t *testing.T, g *gatewaytest.Gateway, slug string) (read func() (int, 
 	org.Person(t, "a@example.com", func(u *control.NewUser) { u.Name = canary })
 	org.Import(t, `{"kind":"contact_field","key":"iban","title":"IBAN","type":"Encrypted"}`,
 		`{"kind":"contact","email":"a@example.com","first_name":"`+canary+`","fields":{"iban":"`+canary+`"}}`)
+	org.Import(t, `{"kind":"contact","id":"0000000000000000000000c1","first_name":"`+canary+`"}`)
+	org.Do(t, http.MethodDelete, "/api/contacts/0000000000000000000000c1", gatewaytest.WithKey(key))
 	return func() (int, string) {
 		a := org.Get(t, key, "/api/contacts")
 		return a.Code, a.Text()
@@ -80,12 +82,13 @@ func TestOrganizationEnds(t *testing.T) {
 			t.Parallel()
 			clock := &calendar{}
 			g := gatewaytest.Start(t, append(options, clock.set, func(_ *config.Config, o *gateway.Options) { o.Leases.Settled = 3 * time.Second })...)
-			stays, read := ends(t, g, "stays"), ends(t, g, "acme")
+			stays := ends(t, g, "stays")
+			read := ends(t, g, "acme")
 			_, before := read()
 			nobody := g.Do(t, http.MethodGet, "nobody.localhost", "/api/contacts")
 
 			due := command[control.Certificate](t, g, "org.delete", control.Deletion{Slug: "acme"})
-			if due.State != tenants.Deleted || due.DueAt == nil || due.DueAt.Sub(due.DeletedAt) != 30*day || due.ErasedAt != nil || due.Documents != nil {
+			if due.State != tenants.Deleted || due.DueAt == nil || due.DueAt.Sub(*due.DeletedAt) != 30*day || due.ErasedAt != nil || due.Documents != nil {
 				t.Errorf("deleted: %+v", due)
 			}
 			if code, text := read(); code != nobody.Code || text != nobody.Text() {
@@ -206,6 +209,12 @@ func TestErasureIsFinished(t *testing.T) {
 	half := command[control.Certificate](t, g, "org.certificate", control.Ended{Slug: "acme"})
 	if half.State != tenants.Removed || half.ErasedAt != nil {
 		t.Errorf("while a backup reads: %+v", half)
+	}
+	if _, err := control.Call[control.Certificate](t.Context(), g.Commands, "org.delete", control.Deletion{Slug: "acme"}); err == nil {
+		t.Error("while a backup reads, the command says that it is erased")
+	}
+	if log := command[[]control.AuditRecord](t, g, "audit", control.LogPage{}); log[0].Operation != "org.delete" || log[0].Outcome != audit.Failed || log[0].Facts["organization"] != "acme" {
+		t.Errorf("what failed midway is recorded as %+v", log[0])
 	}
 	done()
 	clock.pass(2 * time.Hour)

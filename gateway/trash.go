@@ -70,7 +70,6 @@ func (a *App) takeTrashOut(ctx context.Context) (taken bool, err error) {
 		switch {
 		case org.IsDue(a.now()):
 			left = a.erase(held, org.Slug)
-		case org.State == tenants.Deleted: // it comes back as it was, or not at all
 		case org.State != tenants.Removed:
 			left = a.expireIn(held, org.Slug)
 		}
@@ -81,7 +80,7 @@ func (a *App) takeTrashOut(ctx context.Context) (taken bool, err error) {
 
 // erase ends an organization that was deleted long ago, and reports whether it had not the time for all of it.
 func (a *App) erase(ctx context.Context, slug string) (left bool) {
-	org, err := a.directory.RemoveDue(ctx, slug)
+	org, _, err := a.directory.RemoveDue(ctx, slug)
 	if errors.Is(err, tenants.ErrNotDeleted) { // it was undeleted just now
 		return false
 	}

@@ -49,7 +49,7 @@ func TestT5_UnknownSuspendedAndRemovedAreAlike(t *testing.T) {
 	if err := resolve("acme.example.com"); err != nil {
 		t.Errorf("resumed: %v", err)
 	}
-	if _, err := w.Directory.Remove(t.Context(), "acme"); err != nil {
+	if _, _, err := w.Directory.Remove(t.Context(), "acme"); err != nil {
 		t.Fatal(err)
 	}
 	if err := resolve("acme.example.com"); err == nil || err.Error() != unknown.Error() {
@@ -76,7 +76,7 @@ func TestT6_SlugIsNeverHandedOutTwice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Directory.Remove(t.Context(), "acme"); err != nil {
+	if _, _, err := w.Directory.Remove(t.Context(), "acme"); err != nil {
 		t.Fatal(err)
 	}
 	if err := create(); !errors.As(err, &dup) {
@@ -85,7 +85,7 @@ func TestT6_SlugIsNeverHandedOutTwice(t *testing.T) {
 	if _, err := w.People.FindUser(t.Context(), first, u.UID); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a user of a removed organization: %v", err)
 	}
-	if _, err := w.Directory.Remove(t.Context(), "acme"); err != nil {
+	if _, _, err := w.Directory.Remove(t.Context(), "acme"); err != nil {
 		t.Errorf("removing again: %v", err)
 	}
 	if second := w.Tenant(t, "beta"); second.Org.OrgID == first.Org.OrgID {
@@ -162,7 +162,7 @@ func TestARemovedOrganizationIsChangedByNobody(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	w.Tenant(t, "acme")
-	if _, err := w.Directory.Remove(t.Context(), "acme"); err != nil {
+	if _, _, err := w.Directory.Remove(t.Context(), "acme"); err != nil {
 		t.Fatal(err)
 	}
 	_, err := w.Directory.Update(t.Context(), "acme", func(*tenants.Organization) error { return nil })

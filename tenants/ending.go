@@ -93,15 +93,13 @@ func (d *Directory) Undelete(ctx context.Context, slug string) error {
 	return nil
 }
 
-// Ended returns an organization that is deleted or erased, as the store has it. Errors: ErrUnknownTenant, ErrNotDeleted,
+// Ended returns an organization that is deleted or erased, as the store has it. Its Ending is nil where a version that wrote nothing
+// down erased it. Errors: ErrUnknownTenant, ErrNotDeleted,
 // store.ErrUnavailable.
 func (d *Directory) Ended(ctx context.Context, slug string) (*Organization, error) {
 	org, err := d.find(ctx, store.Eq("slug", slug))
-	if err == nil && org.Ending == nil {
+	if err == nil && org.State != Deleted && org.State != Removed {
 		err = ErrNotDeleted
-		if org.State == Removed { // by a version that did not write it down
-			err = ErrUnknownTenant
-		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("organization %q: %w", texts.Clip(slug), err)
@@ -109,15 +107,16 @@ func (d *Directory) Ended(ctx context.Context, slug string) (*Organization, erro
 	return org, nil
 }
 
-// Remove erases the organization's documents, people and keys for good, whether it was deleted before or not, and returns what it was.
-// The slug stays taken. It may be repeated, where it failed midway or something came back. Errors: ErrUnknownTenant; store.ErrUnavailable,
-// also where something else reads the files, so that their logs cannot be emptied.
-func (d *Directory) Remove(ctx context.Context, slug string) (*Organization, error) {
+// Remove erases the organization's documents, people and keys for good, whether it was deleted before or not. It returns
+// what is left of it, and whether this call finished that. The slug stays taken. It may be repeated, where it failed midway
+// or something came back. Errors: ErrUnknownTenant; store.ErrUnavailable, also where something else reads the files, so that
+// their logs cannot be emptied.
+func (d *Directory) Remove(ctx context.Context, slug string) (org *Organization, finished bool, err error) {
 	return d.remove(ctx, slug, func(*Organization) error { return nil })
 }
 
 // RemoveDue is Remove of an organization that is due: somebody may undelete one meanwhile. Error besides: ErrNotDeleted.
-func (d *Directory) RemoveDue(ctx context.Context, slug string) (*Organization, error) {
+func (d *Directory) RemoveDue(ctx context.Context, slug string) (org *Organization, finished bool, err error) {
 	return d.remove(ctx, slug, func(o *Organization) error {
 		if !o.IsDue(d.now()) {
 			return ErrNotDeleted
@@ -126,28 +125,30 @@ func (d *Directory) RemoveDue(ctx context.Context, slug string) (*Organization, 
 	})
 }
 
-func (d *Directory) remove(ctx context.Context, slug string, may func(*Organization) error) (*Organization, error) {
+func (d *Directory) remove(ctx context.Context, slug string, may func(*Organization) error) (_ *Organization, finished bool, _ error) {
 	org, err := d.beginRemoval(ctx, slug, may)
 	if err != nil {
-		return nil, fmt.Errorf("erase organization %q: %w", texts.Clip(slug), err)
+		return nil, false, fmt.Errorf("erase organization %q: %w", texts.Clip(slug), err)
 	}
 	d.vault.drop(org.OrgID)
 	if err := d.removePeople(ctx, org); err != nil {
-		return nil, fmt.Errorf("erase the people and keys of organization %q: %w; repeat the command", slug, err)
+		return nil, false, fmt.Errorf("erase the people and keys of organization %q: %w; repeat the command", slug, err)
 	}
 	if err := d.removeDocuments(ctx, org); err != nil {
-		return nil, fmt.Errorf("erase the documents of organization %q: %w; repeat the command", slug, err)
+		return nil, false, fmt.Errorf("erase the documents of organization %q: %w; repeat the command", slug, err)
 	}
 	overwritten, err := d.overwritten(ctx, org)
 	if err != nil {
-		return nil, fmt.Errorf("organization %q is erased, but for what the logs of its files may still have: %w; repeat the command", slug, err)
+		return nil, false, fmt.Errorf("organization %q is erased, but for what the logs of its files may still have: %w; repeat the command", slug, err)
 	}
-	return d.change(ctx, store.Eq("slug", slug), func(o *Organization) error {
-		if e := o.Ending; e != nil && e.Erased == 0 { // what came back later and went again changes nothing of that
-			e.Erased, e.Overwritten = d.now().UnixMilli(), overwritten
+	org, err = d.change(ctx, store.Eq("slug", slug), func(o *Organization) error {
+		finished = o.Ending != nil && o.Ending.Erased == 0
+		if finished { // else what came back is gone again, which changes nothing of when it was erased
+			o.Ending.Erased, o.Ending.Overwritten = d.now().UnixMilli(), overwritten
 		}
 		return nil
 	})
+	return org, finished && err == nil, err
 }
 
 // beginRemoval takes from the organization what leads to its data, and writes down what that is.
@@ -155,11 +156,6 @@ func (d *Directory) beginRemoval(ctx context.Context, slug string, may func(*Org
 	org, err := d.find(ctx, store.Eq("slug", slug))
 	if err != nil {
 		return nil, err
-	}
-	for _, backend := range org.places() {
-		if !d.store.HasBackend(backend) {
-			return nil, fmt.Errorf("its documents are on backend %s, which the configuration does not name; nothing was erased", backend)
-		}
 	}
 	used, counted := store.Usage{}, false
 	if org.State != Removed {
@@ -172,20 +168,24 @@ func (d *Directory) beginRemoval(ctx context.Context, slug string, may func(*Org
 		if err := may(o); err != nil {
 			return err
 		}
-		if o.Ending == nil && o.State != Removed { // else it was by a version that wrote nothing down
-			o.Ending = &Ending{Deleted: d.now().UnixMilli(), Was: o.State}
-		}
-		if e := o.Ending; e != nil && e.Began == 0 {
-			e.Began, e.Documents, e.Bytes = d.now().UnixMilli(), used.Documents, used.Bytes
-			if !counted {
-				e.Documents = -1
-			}
-		}
 		if o.Move != nil {
 			o.Former, o.Move = o.Move.To, nil
 		}
+		for _, backend := range o.places() {
+			if !d.store.HasBackend(backend) {
+				return fmt.Errorf("it has documents on backend %s, which the configuration does not name; nothing was erased", backend)
+			}
+		}
+		if o.Ending == nil && o.State != Removed { // else it was by a version that wrote nothing down
+			o.Ending = &Ending{Deleted: d.now().UnixMilli(), Was: o.State}
+		}
 		if e := o.Ending; e != nil {
-			e.Places = o.places()
+			if e.Places = o.places(); e.Began == 0 {
+				e.Began, e.Documents, e.Bytes = d.now().UnixMilli(), used.Documents, used.Bytes
+				if !counted {
+					e.Documents = -1
+				}
+			}
 			for _, wrapped := range o.DataKeys {
 				e.DataKeys += int64(len(wrapped))
 			}

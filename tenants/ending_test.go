@@ -24,11 +24,11 @@ func TestEnding(t *testing.T) {
 		return &found[0]
 	}
 	due := func() error {
-		_, err := d.RemoveDue(t.Context(), "acme")
+		_, _, err := d.RemoveDue(t.Context(), "acme")
 		return err
 	}
 	removed := func() error {
-		_, err := d.Remove(t.Context(), "acme")
+		_, _, err := d.Remove(t.Context(), "acme")
 		return err
 	}
 	for _, c := range []struct {

@@ -48,7 +48,7 @@ func TestMovesThatAreRefused(t *testing.T) {
 	if got := only(t, one.open(t, "acme")); got.Name != "before" {
 		t.Errorf("%+v", got)
 	}
-	if _, err := d.Remove(t.Context(), "acme"); err != nil {
+	if _, _, err := d.Remove(t.Context(), "acme"); err != nil {
 		t.Fatal(err)
 	}
 	for what, err := range map[string]error{"moving": move("first"), "rolling back": d.RollBackMove(t.Context(), "acme"), "finishing": d.FinishMove(t.Context(), "acme")} {

@@ -97,7 +97,7 @@ func TestRemovingAnOrganizationEndsItsMove(t *testing.T) {
 	if err := w.Directory.Hold(t.Context(), "acme", tenantstest.OtherBackend); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Directory.Remove(t.Context(), "acme"); err != nil {
+	if _, _, err := w.Directory.Remove(t.Context(), "acme"); err != nil {
 		t.Fatal(err)
 	}
 	if err := put(t.Context(), w, acme, "y"); err == nil {
@@ -127,7 +127,7 @@ func TestDeletionWaitsForOtherMachines(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	if _, err := d.Remove(t.Context(), "acme"); err != nil {
+	if _, _, err := d.Remove(t.Context(), "acme"); err != nil {
 		t.Fatal(err)
 	}
 	if took := time.Since(began); took < quick.Settled {

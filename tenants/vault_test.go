@@ -233,7 +233,7 @@ func TestRemovedOrganizationHasNoDataKeys(t *testing.T) {
 	if _, err := w.Directory.DataKeys(t.Context(), tenant, "fields"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Directory.Remove(t.Context(), "acme"); err != nil {
+	if _, _, err := w.Directory.Remove(t.Context(), "acme"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.Directory.DataKeys(t.Context(), tenant, "fields"); !errors.Is(err, tenants.ErrUnknownTenant) {

@@ -96,9 +96,9 @@ type Certificate struct {
 	Slug         string        `json:"slug"`
 	Number       int64         `json:"number"`
 	State        tenants.State `json:"state"`
-	Installation string        `json:"installation"` // which erased it
-	DeletedAt    time.Time     `json:"deleted_at" from:"Deleted"`
-	DueAt        *time.Time    `json:"due_at" from:"Due"` // when it is to be erased; null: by command, or it is
+	Installation string        `json:"installation"`              // which erased it
+	DeletedAt    *time.Time    `json:"deleted_at" from:"Deleted"` // null: an earlier version erased it
+	DueAt        *time.Time    `json:"due_at" from:"Due"`         // when it will be erased; null: by command, or it has begun
 	BeganAt      *time.Time    `json:"began_at" from:"Began"`
 	ErasedAt     *time.Time    `json:"erased_at" from:"Erased"` // null: not all is erased
 	Documents    *int64        `json:"documents"`               // that it had; null: not erased, or they could not be counted
@@ -153,7 +153,7 @@ func (s *Server) organizations() Group {
 			s.changed(s.Directory.Undelete)),
 		command(Command{
 			Line: "org certificate SLUG", Short: "Say what was erased of a deleted organization, where and when",
-			Table: "slug, number, state, deleted=deleted_at, erased on=due_at?, began=began_at?, erased=erased_at?, documents=documents?, bytes=bytes?, people=people?, data keys=data_keys?, places, overwritten, says",
+			Table: "slug, number, state, deleted=deleted_at?, erased on=due_at?, began=began_at?, erased=erased_at?, documents=documents?, bytes=bytes?, people=people?, data keys=data_keys?, places, overwritten, says",
 		}, s.certificate),
 	}}
 }
@@ -238,26 +238,22 @@ func (s *Server) changed(change func(context.Context, string) error) func(contex
 // and by then it is no longer found.
 func (s *Server) deleteOrganization(ctx context.Context, c *call, in Deletion) (Certificate, error) {
 	err := s.Directory.Delete(ctx, in.Slug, s.KeepDeleted)
-	half := errors.Is(err, tenants.ErrUnknownTenant) // or it never was
-	if before, failed := s.Directory.Ended(ctx, in.Slug); failed == nil {
-		c.Note("organization", in.Slug) // from here on what fails is recorded too
-		half = half && before.Ending.Erased == 0
-	}
-	if errors.Is(err, tenants.ErrUnknownTenant) || err == nil && in.Now {
-		var org *tenants.Organization
-		if org, err = s.Directory.Remove(ctx, in.Slug); err == nil && org.Ending == nil {
-			c.Note("organization", in.Slug)
-			return Certificate{Slug: org.Slug, Number: org.OrgID, State: org.State, Installation: s.Directory.Installation(), Places: []string{}, Overwritten: []string{},
-				Says: []string{"It was erased by an earlier version, which wrote nothing down; what had come back of it is gone."}}, nil
+	if err == nil && !in.Now {
+		err = s.enter(ctx, c, in.Slug) // its own log has it too
+		if err != nil {
+			return Certificate{}, err
 		}
-		if err == nil && (half || in.Now) {
+		return s.certificate(ctx, c, Ended{in.Slug})
+	}
+	if err == nil || errors.Is(err, tenants.ErrUnknownTenant) { // what is half erased is finished
+		var org *tenants.Organization
+		var finished bool
+		if org, finished, err = s.Directory.Remove(ctx, in.Slug); finished {
 			err = s.Audit.Erased(ctx, s.Directory.Own(), org, c.Principal.Subject())
 		}
 	}
-	if err == nil && !in.Now && !half {
-		if entered := s.enter(ctx, c, in.Slug); entered != nil && errorOf(entered).Code != CodeNotFound { // its own log has it too, unless it is erased
-			err = entered
-		}
+	if !errors.Is(err, tenants.ErrUnknownTenant) {
+		c.Note("organization", in.Slug) // what failed had begun, and is recorded
 	}
 	if err != nil {
 		return Certificate{}, reworded(err, CodeNotFound, noOrganization, in.Slug)
@@ -274,27 +270,36 @@ func (s *Server) certificate(ctx context.Context, _ *call, in Ended) (Certificat
 	case err != nil:
 		return Certificate{}, reworded(err, CodeNotFound, "there is no organization %q that was deleted; tenantry org list names those there are", in.Slug)
 	}
-	out := as[Certificate](o.Ending)
+	e := o.Ending
+	if e == nil {
+		e = &tenants.Ending{Documents: -1}
+	}
+	out := as[Certificate](e)
 	out.Slug, out.Number, out.State, out.Installation = o.Slug, o.OrgID, o.State, s.Directory.Installation()
 	if out.BeganAt != nil {
 		out.DueAt = nil
 	}
-	if o.Ending.Documents >= 0 && o.Ending.Began != 0 {
-		out.Documents, out.Bytes = &o.Ending.Documents, &o.Ending.Bytes
+	if e.Documents >= 0 && e.Began != 0 {
+		out.Documents, out.Bytes = &e.Documents, &e.Bytes
 	}
 	switch {
-	case o.State == tenants.Deleted && o.Ending.Due == 0:
-		out.Says = append(out.Says, "Nothing is erased yet; tenantry org delete "+o.Slug+" --yes --now does it, tenantry org undelete "+o.Slug+" brings it back.")
+	case o.Ending == nil:
+		out.Says = []string{"It was erased by an earlier version, which kept no record of when, or of what."}
+	case o.State == tenants.Deleted && e.Due == 0:
+		out.Says = []string{fmt.Sprintf("Nothing has been erased yet. tenantry org delete %[1]s --yes --now erases it; tenantry org undelete %[1]s brings it back.", o.Slug)}
 	case o.State == tenants.Deleted:
-		out.Says = append(out.Says, "Nothing is erased yet; until it is due tenantry org undelete "+o.Slug+" brings it back.")
-	case o.Ending.Erased == 0:
-		out.Says = append(out.Says, "It is being erased; what is left follows within the hour, or with tenantry org delete "+o.Slug+" --yes.")
+		out.Says = []string{fmt.Sprintf("Nothing has been erased yet. Until it is due, tenantry org undelete %s brings it back.", o.Slug)}
+	case e.Erased == 0:
+		out.Says = []string{fmt.Sprintf("It is being erased. What is left is erased within the hour, or by tenantry org delete %s --yes.", o.Slug)}
 	default:
-		out.Says = append(out.Says, "Its slug, its number and this certificate stay, and the installation's audit log, whose seals show whether it was changed: tenantry audit --verify.",
-			"Backups from before keep what they had; what is encrypted in them opens with none of the keys that are left, unless they hold the control data and the keyring too.")
-		for _, place := range o.Ending.Places {
-			if !slices.Contains(o.Ending.Overwritten, place) {
-				out.Says = append(out.Says, "Of "+place+" nobody can say that all was overwritten: a server does that when it needs the room, and a file that was missing then may come back.")
+		out.Says = []string{
+			"What remains: its slug, its number, this certificate, and the installation's audit log. tenantry audit --verify shows whether the log was changed.",
+			"Backups made before keep what they hold. Encrypted values in them cannot be read without a backup of the control data and the keyring.",
+		}
+		for _, place := range e.Places {
+			if !slices.Contains(e.Overwritten, place) {
+				out.Says = append(out.Says, fmt.Sprintf("Traces may remain on backend %s: a database server overwrites deleted data when it needs the room, "+
+					"and a file that was missing may turn up again.", place))
 			}
 		}
 	}

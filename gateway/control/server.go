@@ -139,9 +139,9 @@ func (s *Server) enter(ctx context.Context, c *call, slug string) error {
 	return nil
 }
 
-// record writes to the audit log what a command did: to the organization's, to that of the installation what concerns organizations
-// as a whole or none of them, with the name of whoever gave the command. What was done stays done where
-// that fails, so the error says both; an answer that cannot be had again must not give way to it.
+// record writes what a command did to the organization's audit log. What concerns organizations as a whole, or none of them, goes
+// to the installation's too, with the operator's name, also where it failed after it had noted something. What was done stays
+// done where the record cannot be written, so the error says both; an answer that cannot be had again must not give way to it.
 func (s *Server) record(ctx context.Context, c *call, err error) error {
 	cmd := c.command
 	done, noted := cmd.Audit == api.AuditAlways && err == nil, (cmd.Audit == api.AuditNoted || cmd.own && err != nil) && c.AuditNote != nil
@@ -157,15 +157,10 @@ func (s *Server) record(ctx context.Context, c *call, err error) error {
 		unrecorded = s.Audit.Write(ctx, c.Tenant.Workspace(), rec)
 	}
 	if cmd.own || c.Tenant.Workspace() == nil {
-		rec.Facts = maps.Clone(rec.Facts)
-		for name, fact := range map[string]string{"organization": c.Tenant.Org.Slug, "operator": texts.Clip(c.Operator)} {
-			if rec.Facts == nil {
-				rec.Facts = map[string]string{}
-			}
-			if fact != "" && rec.Facts[name] == "" {
-				rec.Facts[name] = fact
-			}
-		}
+		facts := map[string]string{"organization": c.Tenant.Org.Slug, "operator": texts.Clip(c.Operator)}
+		maps.Copy(facts, c.AuditNote)
+		maps.DeleteFunc(facts, func(_, fact string) bool { return fact == "" })
+		rec.Facts = facts
 		unrecorded = errors.Join(unrecorded, s.Audit.Write(ctx, s.Directory.Own().Workspace(), rec))
 	}
 	if unrecorded == nil {

@@ -159,3 +159,31 @@ func TestExport_LinesImport(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// TestNullOfASwitch: null of a switch, and none, mean its default also on lines that are taken as they were stored, for new records and
+// for those there are.
+func TestNullOfASwitch(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme := w.org("acme")
+	const report = `{"kind":"custom_report","id":"0000000000000000000000e3","pid":"public-report-e3","title":"R","class":"Contacts","query":{"fields":["email"]},"as_is":true`
+	for _, c := range []struct {
+		line, want string
+	}{
+		{report + `}`, `"secure":true`},
+		{report + `,"secure":false}`, `"secure":false`},
+		{report + `,"secure":null}`, `"secure":true`},
+		{strings.Replace(report, "e3", "e4", 2) + `,"secure":null}`, `"secure":true`},
+	} {
+		w.mustLoad(acme, c.line+"\n")
+		at, _, _ := strings.Cut(strings.SplitAfter(c.line, `"id":`)[1], ",")
+		for line := range strings.Lines(w.dump(acme, true)) {
+			if strings.Contains(line, at) && !strings.Contains(line, c.want) {
+				t.Errorf("%s: %s, want %s", c.line, line, c.want)
+			}
+		}
+	}
+	if n := strings.Count(w.dump(acme, true), `{"kind":"custom_report"`); n != 2 {
+		t.Errorf("%d reports, want 2", n)
+	}
+}

@@ -45,10 +45,11 @@ func (k *kind) decodeStored(ctx context.Context, v *view, val strictjson.Value, 
 			continue
 		}
 		e.given |= 1 << n
-		if given.Is == strictjson.Null && !k.Fields[n].Rule.Required {
-			k.Fields[n].Clear(rec)
-		} else {
-			k.Fields[n].ReadStored(given, rec, &e.errs)
+		switch f := &k.Fields[n]; {
+		case given.Is != strictjson.Null || f.Rule.Required:
+			f.ReadStored(given, rec, &e.errs)
+		case f.Type.Kind() != reflect.Bool: // a switch has no empty value: null means the default, which a new record has
+			f.Clear(rec)
 		}
 	}
 	k.readNulls(val, e)

@@ -138,6 +138,9 @@ func (t table) report(report any) {
 		for _, c := range r.Columns {
 			t.line(c.Name, cmp.Or(c.Field, "(left out)"), c.Type, map[bool]string{true: "new"}[c.New], c.Note)
 		}
+		if r.MoreColumns > 0 {
+			t.line(fmt.Sprintf("and %d more columns", r.MoreColumns))
+		}
 	case *transfer.ExportReport:
 		t.line("KIND", "LINES")
 		for _, name := range slices.Sorted(maps.Keys(r.Kinds)) {

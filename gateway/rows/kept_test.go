@@ -3,6 +3,8 @@ package rows_test
 import (
 	"bytes"
 	"encoding/csv"
+	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -61,7 +63,7 @@ func TestRows_NothingIsLostUnsaid(t *testing.T) {
 		maps                 map[string][]string
 		refused, has         string
 	}{
-		"a value inside and beside": {file: `[{"a":1},{"values":{"a":1},"values.a":2}]`, format: rows.JSON, refused: `"values.a" twice`},
+		"a value inside and beside": {file: `[{"a":1},{"values":{"a":1},"values.a":2}]`, format: rows.JSON, refused: `duplicate value "values.a"`},
 		"a text among lists":        {file: `[{"t":["a"]},{"t":"x;y|z"}]`, format: rows.JSON, has: `{"t":["x;y|z"]}`},
 		"a text of lists, mapped":   {file: `[{"t":["a"]},{"t":"x;y"}]`, format: rows.JSON, maps: map[string][]string{"t": {"t:list"}}, has: `{"t":["x","y"]}`},
 		"all to one field":          {file: "d,e\n1,2\n", format: rows.CSV, maps: map[string][]string{"*": {"foo"}}, refused: "* stands for all other columns"},
@@ -73,7 +75,7 @@ func TestRows_NothingIsLostUnsaid(t *testing.T) {
 		"a comma alone":             {file: "d\n\",\"\n", format: rows.CSV, maps: map[string][]string{"d": {"d:1.234,56"}}, refused: "a number written as"},
 		"a point alone":             {file: "d\n.\n", format: rows.CSV, maps: map[string][]string{"d": {"d:number"}}, refused: "a number written as"},
 		"a minus alone":             {file: "d\n-\n", format: rows.CSV, maps: map[string][]string{"d": {"d:number"}}, refused: "a number written as"},
-		"no row of JSON":            {file: `[{"a":1,"a":2}]`, format: rows.JSON, refused: "row 1, the first of those that cannot be read"},
+		"no row of JSON":            {file: `[{"a":1,"a":2}]`, format: rows.JSON, refused: "row 1 is the first that cannot be read"},
 		"no object of JSON":         {file: `[1,2]`, format: rows.JSON, refused: "the row must be an object"},
 		"CR, and LF in quotes":      {file: "a,b\r1,\"x\ny\"\r2,z\r", format: rows.CSV, has: `"b":"x\ny"`},
 		"a mark and nothing":        {file: "sep=;", format: rows.CSV, refused: "the file is empty"},
@@ -204,5 +206,25 @@ func TestRows_BadRowsAreReadTheSameWay(t *testing.T) {
 	o.Bad = nil
 	if r, err := w.rows(org, mended, o); len(r.Columns) != 2 || r.Columns[0].Field != "name" {
 		t.Errorf("%v %+v", err, r)
+	}
+}
+
+// TestRows_ReportOfManyColumns is bounded in bytes, whatever columns are called, and says how many it leaves out.
+func TestRows_ReportOfManyColumns(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme := w.org("acme")
+	for _, name := range []string{"x", "\x01", "\u65e5"} {
+		header := make([]string, 1000)
+		for i := range header {
+			header[i] = fmt.Sprintf("%04d", i) + strings.Repeat(name, 1000/len(name))
+		}
+		r, err := w.rows(acme, strings.Join(header, ",")+"\n"+strings.Repeat("v,", 999)+"v\n", rows.Options{As: "contacts", Format: rows.CSV, DryRun: true})
+		if encoded, _ := json.Marshal(r); len(encoded) > 200<<10 {
+			t.Errorf("%q: the report has %d bytes, want at most 200 KiB", name, len(encoded))
+		}
+		if len(r.Columns)+r.MoreColumns != 1000 || r.MoreColumns == 0 {
+			t.Errorf("%q: the report has %d columns and %d more, want 1000 (%v)", name, len(r.Columns), r.MoreColumns, err)
+		}
 	}
 }

@@ -5,6 +5,7 @@ package rows
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -68,7 +69,7 @@ type Options struct {
 }
 
 // ErrOptions says that the options of an import of rows make no sense, or that the file is no such file.
-var ErrOptions = errors.New("these rows cannot be imported so")
+var ErrOptions = errors.New("cannot import these rows")
 
 // Load takes the lines of a bundle, or with As what Import takes. Errors are those of Import.
 func Load(ctx context.Context, s *transfer.Service, t *tenants.Tenant, src transfer.Source, o Options) (transfer.Report, error) {
@@ -80,6 +81,10 @@ func Load(ctx context.Context, s *transfer.Service, t *tenants.Tenant, src trans
 
 // maxColumns bounds the columns of a file, maxName the bytes of the name of one.
 const maxColumns, maxName = 1000, 4 << 10
+
+// maxCalled is how many characters of a column's name a report gives. maxReported bounds the bytes of all columns in
+// it, since reports are stored and are not counted among what an organization may store.
+const maxCalled, maxReported = 200, 96 << 10
 
 // Import takes rows as records of a resource. Rows without any value are skipped. Fields that
 // are missing are made, of the types that the data suggests, where what defines them is known by a
@@ -96,14 +101,7 @@ func Import(ctx context.Context, s *transfer.Service, t *tenants.Tenant, src tra
 	}
 	f := &feed{src: src, o: o, of: &resource.Resource{}}
 	r, err := s.ImportFeed(ctx, t, f, transfer.ImportOptions{DryRun: o.DryRun, Partial: o.Partial, Bad: o.Bad, Bounded: o.Bounded, Allowed: o.Allowed, Progress: o.Progress, Turn: o.Turn})
-	for _, c := range f.columns {
-		for _, t := range c.targets {
-			r.Columns = append(r.Columns, transfer.Column{Name: c.name, Field: t.field, New: t.fresh, Note: c.note, Shown: t.shown})
-			if t.custom {
-				r.Columns[len(r.Columns)-1].Type = t.typ
-			}
-		}
-	}
+	r.Columns, r.MoreColumns = f.report()
 	r.Encoding, r.Delimiter = f.text.written(), f.separated()
 	failed := r.Failed
 	r.Counts = r.Kinds[f.of.Name] // without the definitions, which are on no line
@@ -119,6 +117,26 @@ func Import(ctx context.Context, s *transfer.Service, t *tenants.Tenant, src tra
 		}
 	}
 	return r, err
+}
+
+// report says what became of each column, up to maxReported, and how many columns it leaves out.
+func (f *feed) report() (columns []transfer.Column, more int) {
+	held := 0
+	for _, c := range f.columns {
+		for _, t := range c.targets {
+			column := transfer.Column{Name: clip(c.name, maxCalled), Field: t.field, New: t.fresh, Note: c.note, Shown: t.shown}
+			if t.custom {
+				column.Type = t.typ
+			}
+			encoded, _ := json.Marshal(column) // texts and booleans alone
+			if held += len(encoded); held > maxReported {
+				more++
+				continue
+			}
+			columns = append(columns, column)
+		}
+	}
+	return columns, more
 }
 
 // separated names what stood between the cells of a CSV file.
@@ -387,7 +405,7 @@ func (f *feed) scan(p *strictjson.Parser, r transfer.Raw) error {
 	v, err := f.cells(p, r)
 	if f.o.Format == JSON && (err != nil || v.Is != strictjson.Object) {
 		if f.unread == nil {
-			f.unread = fmt.Errorf("row %d, the first of those that cannot be read: %w", r.Number, cmp.Or(err, errNoObject))
+			f.unread = fmt.Errorf("row %d is the first that cannot be read: %w", r.Number, cmp.Or(err, errNoObject))
 		}
 		return nil // noted when rows are checked
 	}
@@ -437,7 +455,7 @@ func (f *feed) cells(p *strictjson.Parser, r transfer.Raw) (strictjson.Value, er
 		for _, m := range v.Members[at].Value.Members {
 			name := within + "." + m.Name
 			if given[name] && err == nil {
-				err = fmt.Errorf("the row has %q twice, as a name and within %s", texts.Clip(name), within)
+				err = fmt.Errorf("duplicate value %q: given at the top level and within %s", texts.Clip(name), within)
 			}
 			flat = append(flat, strictjson.Member{Name: name, Value: m.Value})
 		}

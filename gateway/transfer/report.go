@@ -76,7 +76,9 @@ type Report struct {
 	// Warnings are what does not fit of lines that are taken as they were stored.
 	Warnings     []LineProblem `json:"warnings,omitempty"` // of the first such lines
 	MoreWarnings int           `json:"more_warnings,omitempty"`
-	Columns      []Column      `json:"columns,omitempty"` // of an import of rows
+	// Columns are those of an import of rows; MoreColumns is how many the report has no room for.
+	Columns     []Column `json:"columns,omitempty"`
+	MoreColumns int      `json:"more_columns,omitempty"`
 	// Encoding and Delimiter are how the rows were read: the encoding as it is named over HTTP, and of CSV what stood between the cells.
 	Encoding  string `json:"encoding,omitempty"`
 	Delimiter string `json:"delimiter,omitempty"`

@@ -63,10 +63,10 @@ func TestContract_ExportSubmissions(t *testing.T) {
 	if got := c.export(t, path+"/export?format=csv&columns=note,id,values.id,-x", "text/csv; charset=utf-8", "=submissions.csv"); !strings.HasPrefix(got, "note,id,values.id,'-x\n'") || !strings.Contains(got, "\n'-,") {
 		t.Errorf("%q", got)
 	}
-	c.do(t, 422, get, path+"/export?format=ndjson&columns=note", "", "columns is of a CSV file")
-	c.do(t, 422, get, path+"/export?format=csv&columns=note,nothing", "", "there is no column", "nothing")
-	c.do(t, 422, get, path+"/export?format=csv&columns=note,pin", "", "there is no column", "pin")
-	c.do(t, 422, get, path+"/export?format=csv&columns=note,note", "", "there twice")
+	c.do(t, 422, get, path+"/export?format=ndjson&columns=note", "", "columns applies to CSV only")
+	c.do(t, 422, get, path+"/export?format=csv&columns=note,nothing", "", "unknown column", "nothing")
+	c.do(t, 422, get, path+"/export?format=csv&columns=note,pin", "", "unknown column", "pin")
+	c.do(t, 422, get, path+"/export?format=csv&columns=note,note", "", "given twice")
 	c.do(t, 422, get, path+"/export?format=xml&filters[pin]=1", "", "format must be csv or ndjson")
 	c.do(t, 422, get, path+"/export?filters[pin]=very-secret", "", "pin")
 	c.do(t, 404, get, strings.Replace(path, form, docID(0xf3), 1)+"/export", "", "Form Collection not found")

@@ -225,10 +225,10 @@ func TestMirror_BySomebodysHand(t *testing.T) {
 		want string // of the error; empty: there is none
 		left int
 	}{
-		{control.ImportRequest{Mirror: true}, "a mirror of this bundle creates 0 records, changes 1 and removes 1 for good; confirm with --yes", 2},
+		{control.ImportRequest{Mirror: true}, "this mirror would create 0 records, update 1 and remove 1 for good; confirm with --yes", 2},
 		{control.ImportRequest{Mirror: true, DryRun: true}, "", 2},
-		{control.ImportRequest{Mirror: true, Yes: true, Partial: true}, "leave out --partial", 2},
-		{control.ImportRequest{Mirror: true, Yes: true, As: "contacts", Format: "csv"}, "leave out --as", 2},
+		{control.ImportRequest{Mirror: true, Yes: true, Partial: true}, "--mirror cannot be combined with --partial", 2},
+		{control.ImportRequest{Mirror: true, Yes: true, As: "contacts", Format: "csv"}, "--mirror cannot be combined with --as", 2},
 		{control.ImportRequest{Yes: true}, "--yes confirms what --mirror removes", 2},
 		{control.ImportRequest{Mirror: true, Yes: true}, "", 1},
 	} {

@@ -240,7 +240,7 @@ func (s *sequence) expected(err error) {
 		return
 	}
 	text := err.Error()
-	for _, known := range []string{"nothing was imported", "cannot be imported so", "could not be stored because the organization was changed"} {
+	for _, known := range []string{"nothing was imported", "cannot import these rows", "could not be stored because the organization was changed"} {
 		if strings.Contains(text, known) {
 			return
 		}

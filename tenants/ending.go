@@ -139,7 +139,7 @@ func (d *Directory) remove(ctx context.Context, slug string, may func(*Organizat
 	}
 	overwritten, err := d.overwritten(ctx, org)
 	if err != nil {
-		return nil, false, fmt.Errorf("organization %q is erased, but for what the logs of its files may still have: %w; repeat the command", slug, err)
+		return nil, false, fmt.Errorf("organization %q is erased, but the write-ahead logs of its files could not be emptied: %w; repeat the command", slug, err)
 	}
 	org, err = d.change(ctx, store.Eq("slug", slug), func(o *Organization) error {
 		finished = o.Ending != nil && o.Ending.Erased == 0
@@ -173,7 +173,7 @@ func (d *Directory) beginRemoval(ctx context.Context, slug string, may func(*Org
 		}
 		for _, backend := range o.places() {
 			if !d.store.HasBackend(backend) {
-				return fmt.Errorf("it has documents on backend %s, which the configuration does not name; nothing was erased", backend)
+				return fmt.Errorf("its documents are on backend %s, which is not configured; nothing was erased", backend)
 			}
 		}
 		if o.Ending == nil && o.State != Removed { // else it was by a version that wrote nothing down
@@ -241,7 +241,7 @@ func (d *Directory) removeDocuments(ctx context.Context, org *Organization) erro
 	}
 	err := d.store.Remove(ctx, org.OrgID, d.owner(org), org.places()...)
 	if errors.Is(err, store.ErrForeign) { // so there was nothing of this organization
-		d.log.WarnContext(ctx, "where the documents of an erased organization should be lies something else, which stays", "organization", org.Slug, "error", err)
+		d.log.WarnContext(ctx, "found other data where an erased organization's documents should be; left untouched", "organization", org.Slug, "error", err)
 		err = nil
 	}
 	return err

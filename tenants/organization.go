@@ -44,9 +44,9 @@ var (
 	// ErrUnknownTenant: no active organization answers to that host name or slug.
 	ErrUnknownTenant = errors.New("no such organization")
 	// ErrDeleted: the organization is deleted, though not erased yet.
-	ErrDeleted = errors.New("the organization is deleted; tenantry org undelete brings it back")
+	ErrDeleted = errors.New("the organization has been deleted; tenantry org undelete restores it")
 	// ErrNotDeleted: it is not.
-	ErrNotDeleted = errors.New("the organization is not deleted")
+	ErrNotDeleted = errors.New("the organization has not been deleted")
 	// ErrNoSlug: the host name cannot be an organization's. It is an ErrUnknownTenant.
 	ErrNoSlug = fmt.Errorf("%w: the host names none", ErrUnknownTenant)
 	// ErrDenied: the credential is missing, malformed, unknown, expired, revoked or not for this organization.

@@ -49,7 +49,7 @@ func (in Asked) chosen(columns []string) (at []int, err error) {
 	var errs fault.List
 	for field, given := range map[string]bool{"columns": in.Columns != "", "bom": in.BOM} {
 		if given && in.Format != CSV {
-			errs.Add(field, fault.Forbidden, "%s is of a CSV file; ask for format=csv", field)
+			errs.Add(field, fault.Forbidden, "%s applies to CSV only; add format=csv", field)
 		}
 	}
 	if in.Format != CSV || in.Columns == "" {
@@ -62,9 +62,9 @@ func (in Asked) chosen(columns []string) (at []int, err error) {
 		i := slices.Index(columns, name)
 		switch {
 		case i < 0:
-			errs.Add("columns", fault.Unknown, "columns: there is no column %q", texts.Clip(name))
+			errs.Add("columns", fault.Unknown, "columns: unknown column %q", texts.Clip(name))
 		case slices.Contains(at, i):
-			errs.Add("columns", fault.Duplicate, "columns: %q is there twice", texts.Clip(name))
+			errs.Add("columns", fault.Duplicate, "columns: %q is given twice", texts.Clip(name))
 		}
 		if at = append(at, i); len(errs) >= mostWrong {
 			break // of however many

@@ -99,7 +99,7 @@ func Convert(fieldType, text string) (any, error) {
 		if n, ok := numberOf(s); ok {
 			return n, nil
 		}
-		return nil, fmt.Errorf("a number is expected, written like 12.5 or -3: what else is in the text, such as a leading zero or a plus sign, would be lost")
+		return nil, fmt.Errorf("expected a number such as 12.5 or -3; a leading zero, a plus sign or other text would be lost")
 	case Boolean:
 		if b, ok := booleanOf(s); ok {
 			return b, nil

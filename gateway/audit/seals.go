@@ -91,7 +91,7 @@ func (s *Seals) Seal(ctx context.Context, t *tenants.Tenant) error {
 			return err
 		}
 		if next.Until <= next.From { // a record that was changed says another time than it is found by
-			return fmt.Errorf("sealing the audit log: the seal %d would end before it begins, at %s: a record there was changed", next.Number, texts.Time(next.From))
+			return fmt.Errorf("seal the audit log: seal %d cannot advance past %s; a record there has been changed", next.Number, texts.Time(next.From))
 		}
 		if next.Mark, err = s.vault(t).Seal(ctx, place(next), "mark", closed(sum, next)); err != nil {
 			return fmt.Errorf("sealing the audit log: %w", err)

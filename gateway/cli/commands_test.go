@@ -122,10 +122,10 @@ func steps() []step {
 		{args: "keyring retire 1", members: "version state"},
 
 		{args: "org delete other", code: 2, stderr: []string{"--yes"}},
-		{args: "org certificate other", code: 1, stderr: []string{"is not deleted"}},
-		{args: "org undelete other", code: 1, stderr: []string{"is not deleted"}},
+		{args: "org certificate other", code: 1, stderr: []string{"has not been deleted"}},
+		{args: "org undelete other", code: 1, stderr: []string{"has not been deleted"}},
 		{args: "org delete other --yes", members: "slug number state installation deleted_at due_at began_at erased_at documents bytes people data_keys places overwritten says", values: map[string]string{"state": `"deleted"`, "erased_at": "null"}},
-		{args: "org resume other", code: 1, stderr: []string{"is deleted"}},
+		{args: "org resume other", code: 1, stderr: []string{"has been deleted"}},
 		{args: "org undelete other", members: "id slug name state features settings limits providers backend url created_at updated_at"},
 		{args: "org delete other --yes", members: "slug number state installation deleted_at due_at began_at erased_at documents bytes people data_keys places overwritten says"},
 		{args: "org certificate other", members: "slug number state installation deleted_at due_at began_at erased_at documents bytes people data_keys places overwritten says", values: map[string]string{"state": `"deleted"`}},

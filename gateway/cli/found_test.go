@@ -61,7 +61,7 @@ func TestKeyFind(t *testing.T) {
 	if err := contains(a.stdout+a.stderr, key.ID, "has since been rotated", "works until 20"); err != nil || a.code != 0 {
 		t.Errorf("after a rotation: exit %d: %v", a.code, err)
 	}
-	for token, want := range map[string]string{key.Token[:len(key.Token)-1]: "no API key", "": "", "x": "no API key"} {
+	for token, want := range map[string]string{key.Token[:len(key.Token)-1]: "not an API key", "": "", "x": "not an API key"} {
 		if a := find(token); a.code == 0 || !strings.Contains(a.stderr, want) || token != "" && len(token) > 5 && strings.Contains(a.stderr, token) {
 			t.Errorf("%q: exit %d: %s", token, a.code, a.stderr)
 		}

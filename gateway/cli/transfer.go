@@ -27,7 +27,7 @@ func checkImport(path string, in values) error {
 	case in["yes"] == true && in["mirror"] != true:
 		return usagef("--yes confirms what --mirror removes")
 	case in["mirror"] == true && text("as") != "":
-		return usagef("--mirror is for bundles; rows are never all that an organization has")
+		return usagef("--mirror is for bundles, not for rows")
 	case text("as") == "" && (in["map"] != nil || text("format") != "" || text("key") != "" || text("encoding") != "" || text("delimiter") != ""):
 		return usagef("--map, --key, --format, --encoding and --delimiter are for rows; say with --as what a row is")
 	case text("as") == "" && (suffix == ".csv" || suffix == ".tsv"):

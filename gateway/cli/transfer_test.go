@@ -376,7 +376,7 @@ func TestImport_Mirror(t *testing.T) {
 		stdout, stderr string
 	}{
 		{[]string{"--mirror"}, 1, "REMOVED", "would be " + gone},
-		{[]string{"--mirror"}, 1, "REMOVED", "creates 0 records, changes 0 and removes 1 for good; confirm with --yes"},
+		{[]string{"--mirror"}, 1, "REMOVED", "would create 0 records, update 0 and remove 1 for good; confirm with --yes"},
 		{[]string{"--mirror", "--dry-run"}, 0, "REMOVED", "would be " + gone},
 		{[]string{"--mirror", "--partial"}, 2, "", "partial"},
 		{[]string{"--mirror", "--as", "contacts"}, 2, "", "--mirror is for bundles"},

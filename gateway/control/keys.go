@@ -111,9 +111,9 @@ func (s *Server) keys() Group {
 			Table: "id, name, kind, account, begins=hint, state, permissions=effective_permissions, expires=expires_at, last used=last_used_at, earlier tokens until=rotated?",
 		}, s.listKeys),
 		command(Command{
-			Line: "key find TOKEN", Short: "Find out whose an API key is, of which somebody has the text",
-			Long: "Find out whose an API key is, of which somebody has the text, such as one that was left in a log or a repository: of which\n" +
-				"organization and account it is, what it may do, and whether it still works. The text is kept nowhere; a shell may remember it.",
+			Line: "key find TOKEN", Short: "Identify an API key by its text",
+			Long: "Identify an API key by its text, for example one found in a log or a repository: its organization and account, its\n" +
+				"permissions, and whether it still works. The text is not stored; your shell history may keep it.",
 			Table: "org, id, name, kind, account, token, token until=token_until?, state, permissions=effective_permissions, expires=expires_at, last used=last_used_at",
 		}, s.findKey),
 		s.keyLimits(),
@@ -142,7 +142,7 @@ func (s *Server) keys() Group {
 				c.say("Note: " + keys.LateNote)
 			}
 			for _, o := range next.Key.Rotated(s.Now()) {
-				c.say("A token from before works until " + texts.Time(o.Until) + ".")
+				c.say("The previous token works until " + texts.Time(o.Until) + ".")
 			}
 			c.AuditNote = map[string]string{"key": in.ID, "overlap": in.Overlap.String()}
 			return issuedKey(next), nil
@@ -228,9 +228,9 @@ func (s *Server) findKey(ctx context.Context, c *call, in Token) (FoundKey, erro
 	k, slug, err := s.Keys.Find(ctx, in.Token)
 	switch {
 	case errors.Is(err, tokens.ErrMalformedKey):
-		return FoundKey{}, fail(CodeInvalid, "that is no API key: a character is missing or wrong, or it is something else")
+		return FoundKey{}, fail(CodeInvalid, "not an API key: check for a missing or wrong character")
 	case errors.Is(err, store.ErrNotFound):
-		return FoundKey{}, fail(CodeNotFound, "no organization of this installation has that key; the text from before a rotation is known as long as the overlap was")
+		return FoundKey{}, fail(CodeNotFound, "no organization has this key. The text of a rotated key is known until its overlap ends")
 	case err == nil:
 		err = s.enter(ctx, c, slug)
 	}
@@ -254,7 +254,7 @@ func (s *Server) findKey(ctx context.Context, c *call, in Token) (FoundKey, erro
 		c.say("Note: the key has since been rotated; this token " + works + texts.Time(until.UnixMilli()))
 	}
 	if c.Tenant.Org.State != tenants.Active {
-		c.say(fmt.Sprintf("Note: organization %s is %s, so that none of its keys works now", slug, c.Tenant.Org.State))
+		c.say(fmt.Sprintf("Note: organization %s is %s; none of its keys work at present", slug, c.Tenant.Org.State))
 	}
 	return out, nil
 }

@@ -141,18 +141,18 @@ func (s *Server) organizations() Group {
 		command(Command{Line: "org move rollback", Flag: "rollback", Short: "undo a move that has not switched yet", Audit: api.AuditAlways, Table: table},
 			s.changed(s.Directory.RollBackMove)),
 		command(Command{
-			Line: "org delete SLUG --yes", Short: "Delete an organization, which can be undeleted for some time", Audit: api.AuditAlways,
+			Line: "org delete SLUG --yes", Short: "Delete an organization; it can be restored until it is erased", Audit: api.AuditAlways,
 			Long: "Delete an organization: it answers nobody from now on. For trash.organizations, 30 days unless it is set, tenantry org undelete brings\n" +
 				"it back with everything it had. Then it is erased, with its people, keys and documents, or at once with --now: its data keys go first, so that what is\n" +
 				"encrypted opens nowhere any more, in backups neither; then its records, which are overwritten in files, and what the logs of these have.\n" +
 				"tenantry org certificate says what was erased and when. Its slug is never used again.",
-			Confirm: "this takes everything %s has from everybody who uses it; confirm with --yes", Table: "slug, state, erased on=due_at?, erased=erased_at?",
+			Confirm: "%s will stop answering everybody who uses it; confirm with --yes", Table: "slug, state, erased on=due_at?, erased=erased_at?",
 			Example: "  tenantry org delete acme --yes\n  tenantry org undelete acme\n  tenantry org delete acme --yes --now\n  tenantry org certificate acme",
 		}, s.deleteOrganization),
-		command(Command{Line: "org undelete SLUG", Short: "Bring a deleted organization back, as long as it is not erased", Audit: api.AuditAlways, Table: table},
+		command(Command{Line: "org undelete SLUG", Short: "Restore a deleted organization that has not been erased yet", Audit: api.AuditAlways, Table: table},
 			s.changed(s.Directory.Undelete)),
 		command(Command{
-			Line: "org certificate SLUG", Short: "Say what was erased of a deleted organization, where and when",
+			Line: "org certificate SLUG", Short: "Show what was erased of a deleted organization, where and when",
 			Table: "slug, number, state, deleted=deleted_at?, erased on=due_at?, began=began_at?, erased=erased_at?, documents=documents?, bytes=bytes?, people=people?, data keys=data_keys?, places, overwritten, says",
 		}, s.certificate),
 	}}
@@ -266,9 +266,9 @@ func (s *Server) certificate(ctx context.Context, _ *call, in Ended) (Certificat
 	o, err := s.Directory.Ended(ctx, in.Slug)
 	switch {
 	case errors.Is(err, tenants.ErrNotDeleted):
-		return Certificate{}, fail(CodeConflict, "organization %s is not deleted, so that nothing of it was erased", in.Slug)
+		return Certificate{}, fail(CodeConflict, "organization %s has not been deleted, so nothing of it was erased", in.Slug)
 	case err != nil:
-		return Certificate{}, reworded(err, CodeNotFound, "there is no organization %q that was deleted; tenantry org list names those there are", in.Slug)
+		return Certificate{}, reworded(err, CodeNotFound, "no deleted organization %q; tenantry org list shows all organizations", in.Slug)
 	}
 	e := o.Ending
 	if e == nil {

@@ -118,7 +118,7 @@ func (s *Server) verifyAudit(ctx context.Context, c *call, in Log) (all audit.Ve
 		c.Progress(Progress{Step: "comparing", Done: int64(all.Records)})
 	}
 	if !all.Intact {
-		err = fail(CodeFailed, "the audit log is not what was sealed: seals that differ: %d", len(all.Faults))
+		err = fail(CodeFailed, "the audit log has been tampered with: %d seals do not match", len(all.Faults))
 	}
 	return all, err
 }
@@ -136,7 +136,7 @@ func (s *Server) others() Group {
 			Table:   "at, operation, subject, account, address, outcome, facts",
 		}, s.auditLog),
 		command(Command{
-			Line: "audit verify", Flag: "verify", Short: "compare the log with its seals, which are made about once an hour", Table: "intact, records, from=from?, until=until?, unsealed, faults=faults?",
+			Line: "audit verify", Flag: "verify", Short: "compare the log with its hourly seals", Table: "intact, records, from=from?, until=until?, unsealed, faults=faults?",
 		}, s.verifyAudit),
 		command(Command{
 			Line: "init", Short: "Make an installation where there is none", Begins: true, Table: "installation=identity",

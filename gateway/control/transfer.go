@@ -22,12 +22,12 @@ type ImportRequest struct {
 	DryRun  bool   `json:"dry_run,omitempty" doc:"check only, and show what would be done"`
 	Partial bool   `json:"partial,omitempty" doc:"store the good lines where others are bad"`
 	// Mirror is as in transfer.ImportOptions. Without Yes it is a DryRun, and refused.
-	Mirror bool `json:"mirror,omitempty" without:"partial" doc:"make the organization what the bundle says: whatever it does not have is removed for good"`
-	Yes    bool `json:"yes,omitempty" doc:"confirm what --mirror removes"`
+	Mirror bool `json:"mirror,omitempty" without:"partial" doc:"make the organization match the bundle; what the bundle lacks is removed for good"`
+	Yes    bool `json:"yes,omitempty" doc:"confirm the removals of --mirror"`
 	// As is what a row becomes, see rows.Options.
 	As string `json:"as,omitempty" doc:"take rows as <contacts or records:NAME>, or as any other resource: folders, submissions:FORM"`
 	// Map gives fields by column. Empty: columns are matched by name. Missing fields are made.
-	Map map[string][]string `json:"map,omitempty" write:"COLUMN=FIELD, or COLUMN= to leave a column out" doc:"fields by column, <COLUMN=FIELD>, with :FORMAT after the field where values are written so (dd.mm.yyyy, 1.234,56, text, list and others); may be repeated, for one column too; add *=* to match all other columns by name, which are left out otherwise (default all by name; missing fields are made)"`
+	Map map[string][]string `json:"map,omitempty" write:"COLUMN=FIELD, or COLUMN= to leave a column out" doc:"map a column to a field, <COLUMN=FIELD>, or COLUMN=FIELD:FORMAT to say how values are written (dd.mm.yyyy, 1.234,56, text, list and others); may be repeated, also for one column. Other columns are skipped unless *=* is given (default: all are matched by name, and missing fields are created)"`
 	// Key is the field by which a row is a stored record; empty: see rows.Options.
 	Key string `json:"key,omitempty" doc:"rows that share this <field> with a stored record change it instead of adding one"`
 	// Secrets is the private half of the key to which an export sealed encrypted values.
@@ -35,8 +35,8 @@ type ImportRequest struct {
 	// Format is rows.CSV or rows.JSON.
 	Format string `json:"format,omitempty" doc:"the format of rows, <csv or json> (default by the name of the file)"`
 	// Encoding and Delimiter are as in rows.Options.
-	Encoding  string `json:"encoding,omitempty" doc:"how rows are written, <windows-1252 or another encoding>, or guess (default utf-8, or what the file is marked as)"`
-	Delimiter string `json:"delimiter,omitempty" doc:"what stands between cells, <comma, semicolon, tab, pipe or a sign> (default what the first rows show)"`
+	Encoding  string `json:"encoding,omitempty" doc:"the <encoding> of the file, such as windows-1252, or guess to detect it (default utf-8, or the byte order mark's)"`
+	Delimiter string `json:"delimiter,omitempty" doc:"the <delimiter> of CSV: comma, semicolon, tab, pipe or another character (default detected)"`
 }
 
 // ExportRequest says what an export holds.
@@ -81,7 +81,7 @@ func (s *Server) exportCommand() Command {
 func (s *Server) importBundle(ctx context.Context, c *call, in ImportRequest) (_ *transfer.Report, err error) {
 	switch {
 	case in.Mirror && (in.As != "" || in.Partial):
-		return nil, fail(CodeInvalid, "a mirror takes a bundle, and all of it: leave out %s", map[bool]string{true: "--as", false: "--partial"}[in.As != ""])
+		return nil, fail(CodeInvalid, "--mirror cannot be combined with %s", map[bool]string{true: "--as", false: "--partial"}[in.As != ""])
 	case in.Yes && !in.Mirror:
 		return nil, fail(CodeInvalid, "--yes confirms what --mirror removes")
 	}
@@ -111,7 +111,7 @@ func (s *Server) importBundle(ctx context.Context, c *call, in ImportRequest) (_
 		}
 	}
 	if err == nil && unconfirmed {
-		err = fail(CodeInvalid, "nothing was imported: a mirror of this bundle creates %d records, changes %d and removes %d for good; confirm with --yes",
+		err = fail(CodeInvalid, "nothing was imported yet: this mirror would create %d records, update %d and remove %d for good; confirm with --yes",
 			made.Created, made.Updated, made.Removed)
 	}
 	s.Log.InfoContext(ctx, "an import ended", "organization", in.Org, "lines", made.Lines, "failed", made.Failed, "ok", err == nil)

@@ -31,7 +31,7 @@ type decoded struct {
 func encodingNamed(name string) (encoding.Encoding, error) {
 	e, err := htmlindex.Get(name)
 	if err != nil || e == encoding.Replacement {
-		return nil, fmt.Errorf("%w: the encoding %q is not known; take one that browsers know, such as utf-8, windows-1252, utf-16le, iso-8859-2 or shift_jis, or %s to have it found out",
+		return nil, fmt.Errorf("%w: unknown encoding %q; use one that browsers know, such as utf-8, windows-1252, utf-16le, iso-8859-2 or shift_jis, or %s to detect it",
 			ErrOptions, texts.Clip(name), GuessEncoding)
 	}
 	if e == unicode.UTF8 {
@@ -147,7 +147,7 @@ func delimiterOf(text string) (byte, error) {
 	if len(text) == 1 && separates(text[0]) {
 		return text[0], nil
 	}
-	return 0, fmt.Errorf("%w: cells are separated by comma, semicolon, tab, pipe, or another single ASCII character that is no letter, digit or quote", ErrOptions)
+	return 0, fmt.Errorf("%w: the delimiter is comma, semicolon, tab, pipe, or another single ASCII character that is not a letter, digit or quote", ErrOptions)
 }
 
 // CheckDelimiter reports whether the text says what separates cells. Error: ErrOptions.

@@ -101,12 +101,12 @@ func TestRows_LookAlikes(t *testing.T) {
 		t.Error(out)
 	}
 	r := w.mustRows(acme, "ref,NET PRICE\nR1,102\n", o)
-	if c := r.Columns[1]; c.Field != "net_price" || !strings.Contains(c.Note, "looks like the field net_price_2 too") {
+	if c := r.Columns[1]; c.Field != "net_price" || !strings.Contains(c.Note, "similar to the field net_price_2 too") {
 		t.Errorf("%+v", r.Columns)
 	}
 	w.mustLoad(acme, `{"kind":"custom_object","name":"one","label":"One","label_plural":"Ones","schema":{"net_price":{"title":"Price","type":"Number"}}}`)
 	r = w.mustRows(acme, "Net Price,net-price\n1,2\n", rows.Options{As: "records:one", Format: rows.CSV})
-	if r.Columns[0].Field != "net_price" || !r.Columns[1].New || !strings.Contains(r.Columns[1].Note, "looks like the field net_price, which another column leads to") {
+	if r.Columns[0].Field != "net_price" || !r.Columns[1].New || !strings.Contains(r.Columns[1].Note, "similar to the field net_price, which another column is mapped to") {
 		t.Errorf("%+v", r.Columns)
 	}
 }
@@ -120,7 +120,7 @@ func TestRows_WhatIsNoNumber(t *testing.T) {
 	w.mustRows(acme, "zip,place\n10115,Berlin\n53111,Bonn\n", o)
 	for _, zip := range []string{"01067", "+49351123", "100E10", "1.10", "0.12345678901234567"} {
 		r, err := w.rows(acme, "zip,place\n"+zip+",Dresden\n", o)
-		if err == nil || r.Failed != 1 || !strings.Contains(fmt.Sprint(r.Problems), `line 2 (record): column "zip": a number is expected, written like`) {
+		if err == nil || r.Failed != 1 || !strings.Contains(fmt.Sprint(r.Problems), `line 2 (record): column "zip": expected a number such as`) {
 			t.Errorf("%s: %v %v", zip, err, r.Problems)
 		}
 	}

@@ -72,7 +72,7 @@ func (f *feed) plan() error {
 	f.planned = true
 	switch {
 	case len(f.columns) == 0 && f.unread != nil:
-		return fmt.Errorf("%w: it has no row with a column; %w", ErrOptions, f.unread)
+		return fmt.Errorf("%w: no row has a column; %w", ErrOptions, f.unread)
 	case len(f.columns) == 0:
 		return fmt.Errorf("%w: the file has no columns", ErrOptions)
 	case len(f.columns) > maxColumns:
@@ -84,7 +84,7 @@ func (f *feed) plan() error {
 		}
 	}
 	if all, mapped := f.o.Map["*"]; mapped && !slices.Equal(all, []string{"*"}) && !slices.Equal(all, []string{""}) {
-		return fmt.Errorf("%w: * stands for all other columns, which are matched by name (*=*) or left out (*=); they cannot become %q", ErrOptions, texts.Clip(strings.Join(all, ", ")))
+		return fmt.Errorf("%w: * stands for all other columns: match them by name (*=*) or skip them (*=); they cannot become %q", ErrOptions, texts.Clip(strings.Join(all, ", ")))
 	}
 	f.findOwn()
 	f.call()
@@ -223,7 +223,7 @@ func (f *feed) match(taken map[place]bool) {
 			var may []place
 			for _, at := range step.of[step.spelt(c)] {
 				if taken[at] && step.loose {
-					c.note = fmt.Sprintf("looks like the field %s, which another column leads to", at.field)
+					c.note = fmt.Sprintf("similar to the field %s, which another column is mapped to", at.field)
 				} else if !taken[at] {
 					may = append(may, at)
 				}
@@ -234,11 +234,11 @@ func (f *feed) match(taken map[place]bool) {
 			taken[may[0]] = true
 			c.targets[0], c.note = f.target(may[0]), ""
 			if c.targets[0].format = c.format; step.loose && len(may) > 1 {
-				c.note = fmt.Sprintf("looks like the field %s too", may[1].field)
+				c.note = fmt.Sprintf("similar to the field %s too", may[1].field)
 			}
 			for _, other := range stand[squash(c.called)] {
 				if may[0].custom && c.note == "" && other != may[0] {
-					c.note = fmt.Sprintf("other imports may lead it to the field %s, which is often called so", other.field)
+					c.note = fmt.Sprintf("might also mean the field %s", other.field)
 				}
 			}
 		}

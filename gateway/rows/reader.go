@@ -129,7 +129,7 @@ func openCSV(from *arrived, text decoded, delimiter string) (transfer.Reader, er
 	for i, name := range header.cells { // they become names of fields, whatever they are
 		switch name = strings.ReplaceAll(name, "\r\n", "\n"); {
 		case !utf8.ValidString(name) || strings.Contains(name, "\x00"):
-			return nil, unreadable(nil, "the header is not valid UTF-8, or holds a NUL character; save the file as CSV in UTF-8, or say which encoding it has: windows-1252 for example, or guess (--encoding, over HTTP encoding)")
+			return nil, unreadable(nil, "the header is not valid UTF-8, or holds a NUL character; save it as UTF-8, or name its encoding, for example windows-1252, or guess (--encoding; over HTTP the parameter encoding)")
 		case text.changes(name):
 			return nil, unreadable(nil, "the header is not valid %s", text.name)
 		case strings.Contains(name, "\r"):

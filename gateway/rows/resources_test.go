@@ -97,7 +97,7 @@ func TestRows_AnyResourceFaults(t *testing.T) {
 	w.mustLoad(acme, office)
 	before := w.dump(acme, true)
 	for file, want := range map[string]string{
-		"folders\nname,user_id\nA,seven\n":                            `column "user_id": a number is expected`,
+		"folders\nname,user_id\nA,seven\n":                            `column "user_id": expected a number`,
 		"folders\nname,user_id\nA,1.5\n":                              "user_id must be",
 		"folders\nname,deleted\nA,perhaps\n":                          `column "deleted": true or false is expected`,
 		"folders\nname,created_at\nA,then\n":                          `column "created_at": a time like`,
@@ -115,7 +115,7 @@ func TestRows_AnyResourceFaults(t *testing.T) {
 		"custom_reports\ntitle,class\nA,Nothing\n":                    "class",
 		"users\nname,email\nA,nonsense\n":                             "email must be a plain address such as name@example.com",
 		"users\nname,email,roles\nA,a@example.com,boss\n":             "roles names a role",
-		"submissions:apply\nage\nold\n":                               `column "age": a number is expected`,
+		"submissions:apply\nage\nold\n":                               `column "age": expected a number`,
 		"teams\nname\n\"\x00\"\n":                                     "NUL",
 		"compliance_settings\nenabled\ntrue\nfalse\n":                 "line 2 is of the kind",
 	} {

@@ -105,7 +105,7 @@ func (r *row) take(c *column, t *target, v strictjson.Value) {
 			r.complain(c, "the row is of another "+spaced(r.feed.of.DefinedBy))
 		}
 	case v.Is == strictjson.Number && t.typ == schema.Number && t.custom && !schema.Exact(v.Text):
-		r.complain(c, "the number has more digits than are kept; give it as a text, for a field of texts")
+		r.complain(c, "the number has more digits than can be stored exactly; quote it, and store it in a text field")
 	case v.Is == strictjson.Number && t.typ == schema.Number, v.Is != strictjson.Text && t.typ == aValue, v.Is != strictjson.Text && r.asIs(t):
 		r.put(t, v)
 	case v.Is == strictjson.Text, v.Is == strictjson.Number:
@@ -161,9 +161,9 @@ func (r *row) text(c *column, t *target, cell string) {
 func advice(typ string) string {
 	switch typ {
 	case schema.Number:
-		return "; a map reads others, COLUMN=FIELD:1.234,56 for example"
+		return "; for other notations map the column with a format, for example COLUMN=FIELD:1.234,56"
 	case schema.Date:
-		return "; a map reads others, COLUMN=FIELD:dd.mm.yyyy for example"
+		return "; for other notations map the column with a format, for example COLUMN=FIELD:dd.mm.yyyy"
 	}
 	return ""
 }

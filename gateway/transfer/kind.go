@@ -361,7 +361,7 @@ func (k *kind) staysWithin(e *entry) {
 	if !ok || e.given&(1<<n) == 0 || bytes.Equal(k.Fields[n].Append(nil, e.old), k.Fields[n].Append(nil, e.rec)) {
 		return
 	}
-	e.errs.Add(k.DefinitionField, "conflict", "the %s %s belongs to another %s, where it stays; leave the id out to make a new one",
+	e.errs.Add(k.DefinitionField, "conflict", "the %s %s belongs to another %s and cannot be moved; omit the id to create a new one",
 		strings.ReplaceAll(k.Name, "_", " "), k.Meta(e.old).ID, strings.ReplaceAll(k.DefinedBy, "_", " "))
 }
 

@@ -15,13 +15,13 @@ import (
 )
 
 // ErrNotWhole refuses a mirror of a bundle that is not of a whole organization.
-var ErrNotWhole = errors.New("nothing was imported: the bundle has no line of the kind organization, so no export made it, and a mirror would remove all that it lacks; import it without --mirror")
+var ErrNotWhole = errors.New("nothing was imported: the bundle has no organization line, so it is not a whole export, and a mirror would remove everything it lacks; import it without --mirror")
 
 // ErrNoAdministrator refuses a mirror that would leave an organization without one.
-var ErrNoAdministrator = errors.New("nothing was imported: the organization has an active administrator, and the bundle makes nobody one: who could sign in to mend that would be gone; add a line of such a user, or import it without --mirror")
+var ErrNoAdministrator = errors.New("nothing was imported: the bundle has no active administrator, so nobody could sign in to the organization afterwards; add one to the bundle, or import it without --mirror")
 
 // ErrPartial refuses a mirror that would leave out lines: what they are would be removed.
-var ErrPartial = errors.New("a mirror takes a bundle whole, or not at all")
+var ErrPartial = errors.New("a mirror cannot skip invalid lines")
 
 // mirror is what an import that makes an organization what its bundle says knows of the organization: the identifiers of what it
 // had when the import began, and which of those are a line's.
@@ -226,7 +226,7 @@ func (im *importer) remove(ctx context.Context) error {
 				if _, is := errors.AsType[*fault.Error](err); is { // something stands on it that was made meanwhile
 					err = errors.New(err.Error())
 				}
-				return fmt.Errorf("removing what the bundle does not have, of kind %s: %w", k.Name, err)
+				return fmt.Errorf("remove records of kind %s that the bundle lacks: %w", k.Name, err)
 			}
 			im.tally.of(k.Name).Removed += len(ids)
 			done += len(ids)
